@@ -1,0 +1,61 @@
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+GO ?= go
+RACE ?= -race
+FUZZTIME ?= 5s
+TESTTIME ?= 10m
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+# All packages of the three modules that go.work names.
+PACKAGES := ./... ./bench/... ./internal/thirdparty/...
+
+# The programs that tests against real servers run. Empty is the one in PATH, or what LOCKWIRE_REDIS_SERVER says; "all" is
+# the one in PATH and those of make servers; anything else is a list of paths with commas.
+SERVERS ?=
+ifeq ($(SERVERS),all)
+SERVER_LIST = $(shell { command -v redis-server || command -v valkey-server; ls '$(CURDIR)'/.servers/*/redis-server; } | paste -sd, -)
+else
+SERVER_LIST = $(SERVERS)
+endif
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: ## workers contend for a lock, one is killed; needs no Redis, or REDIS=redis://... for a real one
+	@$(GO) run ./bench/demo $(if $(REDIS),-redis '$(REDIS)')
+
+.PHONY: test
+test: install $(if $(filter all,$(SERVERS)),servers) lint ## all checks and tests, installing what they need; SERVERS=all for every server, RACE= without a C compiler
+	@FUZZTIME=$(FUZZTIME) scripts/fuzz $(PACKAGES)
+	$(if $(SERVERS),LOCKWIRE_REDIS_SERVER='$(SERVER_LIST)') $(GO) test $(RACE) -count=1 -timeout=$(TESTTIME) $(PACKAGES)
+
+.PHONY: install
+install: # a server and the C compiler that -race needs, if they are missing
+	@scripts/install-missing $(if $(RACE),compiler) $(if $(filter-out all,$(SERVERS)),,server)
+
+.PHONY: lint
+lint: ## gofmt, go vet, staticcheck, and a build for other systems
+	@unformatted=$$("$$($(GO) env GOROOT)/bin/gofmt" -l .); \
+	[ -z "$$unformatted" ] || { echo "gofmt would change:" $$unformatted >&2; exit 1; }
+	$(GO) vet $(PACKAGES)
+	$(GO) run $(STATICCHECK) $(PACKAGES)
+	GOOS=darwin CGO_ENABLED=0 $(GO) build ./...
+	GOOS=windows CGO_ENABLED=0 $(GO) build ./...
+
+.PHONY: fuzz
+fuzz: FUZZTIME = 1m
+fuzz: ## each fuzz target for FUZZTIME=1m
+	@FUZZTIME=$(FUZZTIME) scripts/fuzz $(PACKAGES)
+
+.PHONY: bench
+bench: ## all benchmarks, or BENCH=pattern
+	$(GO) test -run='^$$' -bench='$(or $(BENCH),.)' -benchmem $(PACKAGES)
+
+.PHONY: servers
+servers: ## fetch Redis 6.0 and 8.0, Valkey 8.0 and 9 into .servers, for make test SERVERS=all
+	@scripts/fetch-servers .servers

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"time"
+)
+
+// screen is where a run is shown: a board that is redrawn in place, or plain lines.
+type screen interface {
+	open(f *frame)              // before anything has happened
+	note(f *frame, text string) // a turn of the story
+	acquired(f *frame, e event) // a worker has got the lock; f is what the server says a moment later
+	draw(f *frame)              // ten times a second
+	summary(f *frame, checks []check, handover string)
+	close() // also after an error, or without any open
+}
+
+// nobody is the holder of a lock that is free, or had by somebody who is no worker.
+const nobody = -1
+
+// frame is what there is to show at one instant.
+type frame struct {
+	title   string
+	lease   time.Duration
+	elapsed time.Duration
+
+	// As the server sees the lock.
+	silent bool // it did not answer
+	holder int  // worker, or nobody
+	holds  int64
+	left   time.Duration
+
+	// As the workers report it.
+	counter int64
+	workers []tally
+	stays   bool // the worker to be killed has the lock and keeps it
+	sprint  bool
+	rate    int // holds in the last full second
+
+	since, total int // when rate was taken, in seconds, and the holds until then
+}
+
+func newFrame(s settings, server string) frame {
+	return frame{
+		title: fmt.Sprintf("%d processes, one lock, lease %v renewed every %v, on %s",
+			s.workers, s.lease, (s.lease / 3).Round(time.Millisecond), server),
+		lease:  s.lease,
+		holder: nobody,
+	}
+}
+
+func (f *frame) update(elapsed time.Duration, s *score) {
+	f.elapsed, f.counter, f.workers = elapsed, s.counter, s.workers
+	if second := int(elapsed.Seconds()); second != f.since {
+		total, _ := s.totals()
+		f.rate = (total - f.total) / (second - f.since)
+		f.since, f.total = second, total
+	}
+}
+
+// state is what worker i is doing, in a word or two.
+func (f *frame) state(i int) string {
+	switch w := &f.workers[i]; {
+	case w.killed && f.holder == i:
+		return "dead, has the lock"
+	case w.killed:
+		return "dead"
+	case w.ended:
+		return "done"
+	case f.holder == i:
+		return "has the lock"
+	}
+	return "waits"
+}
+
+// writeSummary is the end of both screens.
+func writeSummary(w io.Writer, f *frame, checks []check, handover string, paint palette) {
+	total, counted := 0, 0
+	for _, t := range f.workers {
+		total, counted = total+t.acquired, counted+t.counted
+	}
+	if handover == "" {
+		handover = "none"
+	}
+	fmt.Fprintf(w, "\n    %-10s%s holds, %s increments, in %s\n", "all", thousands(total), thousands(counted), seconds(f.elapsed))
+	fmt.Fprintf(w, "    %-10s%s\n", "handover", handover)
+	for _, c := range checks {
+		mark := paint.good("✓")
+		if !c.ok {
+			mark = paint.bad("✗")
+		}
+		fmt.Fprintf(w, "  %s %-10s%s\n", mark, c.name, c.text)
+	}
+	if allWell(checks) {
+		fmt.Fprintf(w, "\n  %s\n", paint.good("All is well."))
+	} else {
+		fmt.Fprintf(w, "\n  %s\n", paint.bad("Not all is well."))
+	}
+}

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// hold is one holding of the lock, as its worker saw it: from after Lock returned until before Unlock was called, or
+// until the worker was dead.
+type hold struct {
+	worker             int
+	asked, from, until time.Time
+	killed             bool // it ended with its worker
+}
+
+// overlap is a hold that began before another one had ended.
+type overlap struct{ first, second hold }
+
+// overlaps returns, for each hold that began during another, that pair, and sorts the holds by their beginning.
+func overlaps(holds []hold) []overlap {
+	slices.SortFunc(holds, func(a, b hold) int {
+		return cmp.Or(a.from.Compare(b.from), a.until.Compare(b.until))
+	})
+	var found []overlap
+	for i, last := 1, 0; i < len(holds); i++ {
+		if holds[i].from.Before(holds[last].until) {
+			found = append(found, overlap{holds[last], holds[i]})
+		}
+		if holds[i].until.After(holds[last].until) {
+			last = i
+		}
+	}
+	return found
+}
+
+// handovers returns, sorted, the times from a release to the next acquisition, where that was being waited for by then.
+// holds are sorted by their beginning. A hold that ended with its worker was not handed over.
+func handovers(holds []hold) []time.Duration {
+	var times []time.Duration
+	for i := 1; i < len(holds); i++ {
+		before, after := holds[i-1], holds[i]
+		if after.asked.Before(before.until) && !before.killed {
+			times = append(times, after.from.Sub(before.until))
+		}
+	}
+	slices.Sort(times)
+	return times
+}

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/lock"
+)
+
+// workerVariable is what makes this program a worker.
+const workerVariable = "LOCKWIRE_DEMO_WORKER"
+
+func isWorker() bool { return os.Getenv(workerVariable) != "" }
+
+const (
+	// workerGrace is how long a worker may take to end once its input has. It ends then whatever it waits for.
+	workerGrace = 2 * time.Second
+	// counterLife is how long the counter outlives its last increment if nobody is left to remove it.
+	counterLife = 2 * time.Minute
+)
+
+// workerMain contends for the lock until in ends, which it does at the latest with the process that wrote to it.
+func workerMain(in io.Reader, out io.Writer) int {
+	signal.Ignore(os.Interrupt) // Ctrl-C goes to all processes; it is the demo that ends them
+	w := &worker{reports: json.NewEncoder(out)}
+	if err := w.run(json.NewDecoder(in)); err != nil {
+		w.reports.Encode(report{Kind: failed, At: now(), Text: err.Error()})
+		return 1
+	}
+	return 0
+}
+
+type worker struct {
+	assignment
+	reports *json.Encoder
+	order   atomic.Value // of order
+
+	pool  *conn.Pool
+	lock  *lock.Reentrant
+	owner lock.Owner
+}
+
+func (w *worker) run(orders *json.Decoder) error {
+	if err := orders.Decode(&w.assignment); err != nil {
+		return fmt.Errorf("reading the assignment: %w", err)
+	}
+	w.order.Store(takeTurns)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go w.listen(orders, cancel)
+
+	cfg, err := conn.ParseURL(w.URL)
+	if err != nil {
+		return err
+	}
+	if w.pool, err = conn.Open(ctx, cfg); err != nil {
+		return err
+	}
+	defer w.pool.Close()
+	locks, err := lock.New(w.pool, lock.Config{Lease: w.Lease})
+	if err != nil {
+		return err
+	}
+	defer locks.Close()
+	w.lock, w.owner = locks.Reentrant(w.Lock), locks.NewOwner()
+
+	err = w.reports.Encode(report{Kind: ready, At: now(), Owner: locks.ID()})
+	for err == nil && ctx.Err() == nil {
+		err = w.turn(ctx)
+	}
+	return err
+}
+
+// listen takes orders until there are no more. It lives as long as the process: only the end of the input ends it.
+func (w *worker) listen(orders *json.Decoder, cancel context.CancelFunc) {
+	for {
+		var o order
+		if orders.Decode(&o) != nil {
+			cancel()
+			time.AfterFunc(workerGrace, func() { os.Exit(1) })
+			return
+		}
+		w.order.Store(o)
+	}
+}
+
+// turn takes the lock, increments the counter, releases the lock and rests. The end of ctx ends the waiting and the
+// pauses, never the work in between.
+func (w *worker) turn(ctx context.Context) error {
+	asked := now()
+	lease, err := w.lock.Lock(ctx, lock.As(w.owner))
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil
+	case err != nil:
+		return err
+	}
+	from := now()
+	o := w.order.Load().(order)
+	holds := int64(1)
+	if o == takeTurns {
+		holds += rand.Int64N(3)
+	}
+	work, cancel := lease.Context(context.WithoutCancel(ctx))
+	defer cancel()
+	end := report{Kind: released, Owner: lease.Owner()}
+	err = w.deeper(work, holds-1, func(work context.Context) error {
+		value, err := w.read(work)
+		if err != nil {
+			return err
+		}
+		err = w.reports.Encode(report{
+			Kind: acquired, At: from, Asked: asked, Owner: lease.Owner(), Holds: holds, Value: value, Stays: o == stay,
+		})
+		if err != nil {
+			return err
+		}
+		switch o {
+		case takeTurns:
+			pause(ctx, 80*time.Millisecond, 240*time.Millisecond)
+		case stay:
+			return untilDone(ctx, work)
+		}
+		end.Value, end.Wrote = value+1, true
+		return w.write(work, value+1)
+	})
+	end.At = now()
+	if err = errors.Join(err, lease.Unlock(ctx)); err != nil {
+		return err
+	}
+	if err := w.reports.Encode(end); err != nil {
+		return err
+	}
+	if o == takeTurns {
+		pause(ctx, 100*time.Millisecond, 300*time.Millisecond)
+	} else {
+		pause(ctx, 0, 4*time.Millisecond)
+	}
+	return nil
+}
+
+// deeper runs fn under n further holds of the lock, as functions have them that take the lock and call each other.
+func (w *worker) deeper(ctx context.Context, n int64, fn func(context.Context) error) error {
+	if n == 0 {
+		return fn(ctx)
+	}
+	return w.lock.Do(ctx, func(ctx context.Context) error {
+		return w.deeper(ctx, n-1, fn)
+	}, lock.As(w.owner))
+}
+
+// read and write are two commands, so that two workers who get in between each other lose an increment.
+func (w *worker) read(ctx context.Context) (int64, error) {
+	v, err := w.pool.Do(ctx, "GET", w.Counter)
+	if err != nil {
+		return 0, err
+	}
+	return v.Int()
+}
+
+func (w *worker) write(ctx context.Context, value int64) error {
+	_, err := w.pool.Do(ctx, "SET", w.Counter, value, "PX", counterLife.Milliseconds())
+	return err
+}
+
+// untilDone waits for the end of ctx, and is an error if work, the lease's, ends first.
+func untilDone(ctx, work context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-work.Done():
+		return context.Cause(work)
+	}
+}
+
+// pause waits for a random time between shortest and longest, or for the end of ctx.
+func pause(ctx context.Context, shortest, longest time.Duration) {
+	timer := time.NewTimer(shortest + rand.N(longest-shortest))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,128 @@
+package conn
+
+import (
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockwire/lockwire/resp"
+)
+
+func TestConfigDefaults(t *testing.T) {
+	want := Config{
+		Network: "tcp", Addr: "127.0.0.1:6379",
+		DialTimeout: 5 * time.Second, Timeout: 5 * time.Second, PingInterval: 5 * time.Second,
+		IdleTimeout: 5 * time.Minute, Conns: 1, MaxConns: 16,
+		Retry: Retry{
+			Attempts: 6, MinBackoff: 8 * time.Millisecond, MaxBackoff: 512 * time.Millisecond, Budget: 5 * time.Second,
+		},
+	}
+	got := Config{}.withDefaults()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("withDefaults() = %#v, want %#v", got, want)
+	}
+	if err := got.validate(); err != nil {
+		t.Errorf("the zero Config is not valid: %v", err)
+	}
+	// What is off stays off, and what is set stays as it is.
+	off := Config{
+		Network: "unix", Addr: "/x", DialTimeout: -1, Timeout: -1, PingInterval: -1, MaxAge: -1, IdleTimeout: -1,
+		Conns: 2, MaxConns: 3, Retry: Retry{Attempts: -1, MinBackoff: time.Second, Budget: -1},
+	}
+	want = off
+	want.Retry.Attempts, want.Retry.MaxBackoff = 1, time.Second
+	if got := off.withDefaults(); !reflect.DeepEqual(got, want) {
+		t.Errorf("withDefaults() = %#v, want %#v", got, want)
+	}
+	if got := want.withDefaults(); !reflect.DeepEqual(got, want) {
+		t.Errorf("withDefaults() again = %#v, want %#v", got, want)
+	}
+	if err := want.validate(); err != nil {
+		t.Errorf("what is off is not valid: %v", err)
+	}
+}
+
+func TestConfigValidate(t *testing.T) {
+	tests := []struct {
+		cfg  Config
+		want string // part of the error; "" for none
+	}{
+		{Config{DB: -1}, "DB is -1"},
+		{Config{Protocol: 1}, "Protocol is 1"},
+		{Config{Protocol: 4}, "Protocol is 4"},
+		{Config{Protocol: 2}, ""},
+		{Config{Protocol: 3}, ""},
+		{Config{ClientName: "a b"}, "ClientName"},
+		{Config{ClientName: "a\r\n"}, "ClientName"},
+		{Config{ClientName: "é"}, "ClientName"},
+		{Config{ClientName: "worker-1:~!"}, ""},
+		{Config{Conns: -1}, "Conns is -1"},
+		{Config{MaxConns: -2}, "MaxConns is -2"},
+		{Config{Retry: Retry{MinBackoff: -1}}, "MinBackoff"},
+		{Config{Retry: Retry{MaxBackoff: -1}}, "MaxBackoff"},
+		{Config{Retry: Retry{MinBackoff: 2, MaxBackoff: 1}}, "MaxBackoff"},
+		{Config{Extra: []resp.Command{resp.Cmd("PING"), resp.Cmd("X", time.Second)}}, "Extra[1]"},
+		{Config{Extra: []resp.Command{{}}}, "Extra[0]"},
+		{Config{Extra: []resp.Command{resp.Cmd("Monitor")}}, "Extra[0]"},
+		{Config{Extra: []resp.Command{resp.Cmd("CLIENT", "reply", "OFF")}}, "Extra[0]"},
+		{Config{Extra: []resp.Command{resp.Cmd("hello", 2)}}, "Extra[0]"},
+		{Config{Extra: []resp.Command{resp.Cmd("MULTI")}}, "Extra[0]: MULTI has"},
+		{Config{Extra: []resp.Command{resp.Cmd("CLIENT", "NO-EVICT", "on"), resp.Cmd("READONLY")}}, ""},
+		{Config{Network: "udp", Addr: "a:1"}, "Network"},
+		{Config{Network: "tcp4"}, "Addr"},
+		{Config{Network: "unix"}, "path"},
+		{Config{Network: "unix", Addr: "/x"}, ""},
+		{Config{Addr: "localhost"}, "Addr"},
+		{Config{Addr: "::1:6379"}, "brackets"},
+		{Config{Addr: "[::1]:6379"}, ""},
+		{Config{TLS: &tls.Config{}}, ""},
+		{Config{Network: "unix", Addr: "/x", TLS: &tls.Config{}}, "ServerName"},
+		{Config{Network: "unix", Addr: "/x", TLS: &tls.Config{ServerName: "x"}}, ""},
+		{Config{Network: "unix", Addr: "/x", TLS: &tls.Config{InsecureSkipVerify: true}}, ""},
+		{Config{Addr: ":6379", TLS: &tls.Config{}}, "ServerName"},
+	}
+	for _, tt := range tests {
+		err := tt.cfg.withDefaults().validate()
+		switch {
+		case tt.want == "" && err != nil:
+			t.Errorf("%#v: validate() = %v, want nil", tt.cfg, err)
+		case tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)):
+			t.Errorf("%#v: validate() = %v, want an error with %q", tt.cfg, err, tt.want)
+		}
+	}
+}
+
+// TestConfigString: no way to print a Config shows its password.
+func TestConfigString(t *testing.T) {
+	const password = "s3cr3t"
+	tests := []struct {
+		cfg  Config
+		want string
+	}{
+		{Config{}, "redis://127.0.0.1:6379"},
+		{Config{Addr: "[::1]:1", Username: "al", Password: password, DB: 3}, "redis://al@[::1]:1?db=3"},
+		{Config{Addr: "a:1", TLS: &tls.Config{}, Password: password}, "rediss://a:1"},
+		{Config{Network: "unix", Addr: "/x", Password: password}, "unix:///x"},
+	}
+	for _, tt := range tests {
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s"} {
+			if got := fmt.Sprintf(verb, tt.cfg); got != tt.want {
+				t.Errorf("Sprintf(%q) = %q, want %q", verb, got, tt.want)
+			}
+		}
+	}
+	var b strings.Builder
+	slog.New(slog.NewTextHandler(&b, nil)).Info("dial", "config", tests[1].cfg, "at", &tests[1].cfg)
+	slog.New(slog.NewJSONHandler(&b, nil)).Info("dial", "config", tests[1].cfg, "at", &tests[1].cfg)
+	if strings.Contains(b.String(), password) {
+		t.Errorf("the log holds the password: %s", b.String())
+	}
+	if _, err := url.Parse(tests[1].want); err != nil {
+		t.Error(err)
+	}
+}

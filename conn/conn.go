@@ -1,0 +1,217 @@
+package conn
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/lockwire/lockwire/resp"
+)
+
+// Doer sends commands: a Pool, a Conn, or a cluster. Its methods may be called by many goroutines at once.
+type Doer interface {
+	// Send sends one command and returns its reply. An error reply is returned as an error, a resp.Error; a null is a
+	// value.
+	Send(ctx context.Context, cmd resp.Command) (resp.Value, error)
+
+	// SendBatch sends commands over one connection, next to each other and in order, and returns their replies in
+	// the same order. Error replies are values. With an error, which is that of the connection, the replies are those
+	// of the first commands, as far as they are known.
+	SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value, error)
+}
+
+var errEnded = fmt.Errorf("%w: the function given to With has returned", ErrClosed)
+
+// Conn is one connection, for those who need to know that it is the same: made by [Dial] or lent by [Pool.With]. It may
+// be used by many goroutines at once, whose commands then follow each other without waiting for answers; but WATCH,
+// MULTI and blocking commands are for one at a time, as they concern whatever is sent behind them.
+//
+// Nothing is repeated or connected again. A caller that leaves because its ctx ends does no harm to the connection: its
+// reply is dropped when it comes. Only a blocking command ends with its connection, as the server would go on waiting,
+// and then take an element for nobody; even so an element may be lost that was already on its way.
+type Conn struct {
+	l     *link
+	trace *Trace
+	own   *single // nil if lent
+
+	mu       sync.Mutex // guards the following
+	ended    bool       // With has returned
+	watching bool       // a WATCH is open
+	queueing bool       // a MULTI is open
+	changed  bool       // database, user, name or the like
+}
+
+// Dial connects to the server at cfg.Addr, within ctx and cfg.DialTimeout. It tries once. What cfg says of pools and
+// repetition has no effect. The caller closes the Conn.
+func Dial(ctx context.Context, cfg Config) (*Conn, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	begin := time.Now()
+	s, err := dial(ctx, &cfg)
+	cfg.Trace.dial(cfg.Addr, true, s, time.Since(begin), err)
+	if err != nil {
+		return nil, err
+	}
+	own := &single{cfg: cfg}
+	own.pushes = newPushes(cfg.OnPush, &own.wg)
+	return &Conn{l: newLink(s, &own.cfg, own, &own.wg), trace: cfg.Trace, own: own}, nil
+}
+
+// Do sends a command, given as its name and arguments, and returns its reply. Arguments are strings, []byte, bools,
+// integers and floats, as for resp.Cmd; none is kept. An error reply is returned as an error, a resp.Error; a null is
+// a value.
+func (c *Conn) Do(ctx context.Context, args ...any) (resp.Value, error) {
+	var buf [512]byte
+	b, err := resp.AppendCommand(buf[:0], args...)
+	if err != nil {
+		return resp.Value{}, refusal(c.l.addr, request{}, err)
+	}
+	return c.do(ctx, request{encoded: b}, ruleOfEncoded(b))
+}
+
+// Send is Do for a command that is encoded already.
+func (c *Conn) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
+	q := request{cmds: []resp.Command{cmd}}
+	if err := cmd.Err(); err != nil {
+		return resp.Value{}, refusal(c.l.addr, q, err)
+	}
+	return c.do(ctx, q, ruleOfCommand(&cmd))
+}
+
+func (c *Conn) do(ctx context.Context, q request, r rule) (resp.Value, error) {
+	limit, err := c.prepare(r)
+	if err != nil {
+		return resp.Value{}, refusal(c.l.addr, q, err)
+	}
+	begin := c.trace.begin()
+	v, err := c.l.do(ctx, q, limit)
+	if err == nil {
+		c.settle(r)
+		err = v.Err()
+	}
+	c.trace.command(begin, c.l.addr, q, err)
+	if err != nil {
+		return resp.Value{}, err
+	}
+	return v, nil
+}
+
+// SendBatch sends commands next to each other and in order, and returns their replies in the same order. Error replies
+// are values. With an error, the replies are those of the first commands, as far as they have come.
+func (c *Conn) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value, error) {
+	if len(cmds) == 0 {
+		return nil, nil
+	}
+	if i, err := refuseAny(cmds, exclusive); err != nil {
+		return nil, refusal(c.l.addr, request{cmds: cmds[i:]}, err)
+	}
+	var limit time.Duration
+	for i := range cmds {
+		most, err := c.prepare(ruleOfCommand(&cmds[i]))
+		if err != nil {
+			return nil, refusal(c.l.addr, request{cmds: cmds}, err)
+		}
+		limit = max(limit, most)
+	}
+	begin := c.trace.begin()
+	values, err := c.l.doBatch(ctx, cmds, limit)
+	for i := range values {
+		c.settle(ruleOfCommand(&cmds[i]))
+	}
+	c.trace.command(begin, c.l.addr, request{cmds: cmds}, err)
+	return values, err
+}
+
+// prepare takes note of what a command with the rule r will do to the connection, before it is sent, and returns the
+// limit for its answer.
+func (c *Conn) prepare(r rule) (limit time.Duration, err error) {
+	if err := r.refuse(exclusive); err != nil {
+		return 0, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended {
+		return 0, errEnded
+	}
+	switch r {
+	case plain, unwatches, ends:
+	case blocks:
+		limit = never
+	case watches:
+		c.watching = true
+	case begins:
+		c.queueing = true
+	default:
+		c.changed = true
+	}
+	return limit, nil
+}
+
+// settle takes note of what a command with the rule r has undone, once it is answered.
+func (c *Conn) settle(r rule) {
+	if r != unwatches && r != ends {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case r == ends && c.queueing:
+		c.watching, c.queueing = false, false
+	case r == unwatches && !c.queueing:
+		c.watching = false
+	}
+}
+
+// end makes the Conn useless, at the end of With, and reports whether the connection is not in the state it was lent in.
+func (c *Conn) end() (changed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended = true
+	return c.watching || c.queueing || c.changed
+}
+
+// Protocol returns the version of RESP that the handshake agreed on, 2 or 3.
+func (c *Conn) Protocol() int { return c.l.proto }
+
+// Done returns a channel that is closed when the connection is lost or closed.
+func (c *Conn) Done() <-chan struct{} { return c.l.done }
+
+// Err returns why the connection was lost, ErrClosed if this program closed it, and nil as long as it stands.
+func (c *Conn) Err() error {
+	c.l.mu.Lock()
+	defer c.l.mu.Unlock()
+	return c.l.err
+}
+
+// Close closes the connection. Calls that wait for a reply fail with ErrClosed. When it returns no goroutine of a Conn
+// made by Dial runs any more. It may be called more than once, and returns nil.
+func (c *Conn) Close() error {
+	c.l.fail(ErrClosed)
+	if c.own != nil {
+		c.own.pushes.close()
+		c.own.wg.Wait()
+	}
+	return nil
+}
+
+// single owns the link of a Conn made by Dial.
+type single struct {
+	cfg    Config
+	pushes *pushes
+	wg     sync.WaitGroup
+}
+
+func (o *single) push(_ *link, v resp.Value) { o.pushes.add(v) }
+func (o *single) due(*link)                  {}
+func (o *single) drained(*link)              {}
+
+func (o *single) lost(l *link, outstanding int, err error) {
+	if onPurpose(err) {
+		return
+	}
+	info := LostInfo{Addr: l.addr, Exclusive: true, Age: time.Since(l.start), InFlight: outstanding, Err: err}
+	o.wg.Go(func() { report(&o.cfg, info) })
+}

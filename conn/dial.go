@@ -1,0 +1,167 @@
+package conn
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/lockwire/lockwire/resp"
+)
+
+// session is a connection after its handshake, owned by whoever asked for it.
+type session struct {
+	nc     net.Conn
+	r      *resp.Reader
+	proto  int          // 2 or 3
+	addr   string       // as in Config.Addr
+	pushes []resp.Value // arrived during the handshake, to be delivered aside
+}
+
+// dial connects and leads the handshake, all under one limit: ctx and DialTimeout, whichever ends first. It tries
+// once. cfg has its defaults and is valid. Nothing that dial started touches the connection once it has returned.
+func dial(ctx context.Context, cfg *Config) (*session, error) {
+	if cfg.DialTimeout > 0 {
+		cause := fmt.Errorf("not done within %v (DialTimeout): %w", cfg.DialTimeout, context.DeadlineExceeded)
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, cfg.DialTimeout, cause)
+		defer cancel()
+	}
+	d := dialing{cfg: cfg}
+	s, err := d.run(ctx)
+	if err != nil {
+		return nil, &Error{Op: "dial", Addr: cfg.Addr, Err: fmt.Errorf("%s: %w", d.phase, err)}
+	}
+	return s, nil
+}
+
+// dialing is one run of dial.
+type dialing struct {
+	cfg            *Config
+	phase          string // what is being done, for the error
+	user, password string
+}
+
+func (d *dialing) run(ctx context.Context) (*session, error) {
+	d.phase = "credentials"
+	if err := d.identify(ctx); err != nil {
+		return nil, orEnded(ctx, err)
+	}
+	d.phase = "connect"
+	nc, err := d.connect(ctx)
+	if err != nil {
+		return nil, orEnded(ctx, err)
+	}
+	// Closing is the one interruption that every net.Conn obeys, and it leaves no deadline behind.
+	closed := make(chan struct{})
+	release := context.AfterFunc(ctx, func() {
+		defer close(closed)
+		_ = nc.Close()
+	})
+	s, err := d.open(ctx, nc)
+	if !release() {
+		<-closed
+		return nil, d.hint(ended(ctx))
+	}
+	if err != nil {
+		_ = nc.Close()
+		return nil, d.hint(err)
+	}
+	return s, nil
+}
+
+// identify asks for the credentials of this dial.
+func (d *dialing) identify(ctx context.Context) (err error) {
+	d.user, d.password = d.cfg.Username, d.cfg.Password
+	if d.cfg.Credentials != nil {
+		d.user, d.password, err = d.cfg.Credentials(ctx)
+	}
+	return err
+}
+
+func (d *dialing) connect(ctx context.Context) (net.Conn, error) {
+	cfg := d.cfg
+	if cfg.Dial == nil {
+		nd := net.Dialer{Control: cfg.control}
+		return nd.DialContext(ctx, cfg.Network, cfg.Addr)
+	}
+	nc, err := cfg.Dial(ctx, cfg.Network, cfg.Addr)
+	if err == nil && nc == nil {
+		return nil, errors.New("Config.Dial returned neither a connection nor an error")
+	}
+	return nc, err
+}
+
+// open makes a session of a bare connection. It does not close it.
+func (d *dialing) open(ctx context.Context, nc net.Conn) (*session, error) {
+	if d.cfg.TLS != nil {
+		d.phase = "TLS handshake"
+		t := d.cfg.TLS.Clone()
+		if t.ServerName == "" {
+			t.ServerName = d.cfg.serverName()
+		}
+		tc := tls.Client(nc, t)
+		if err := tc.HandshakeContext(ctx); err != nil {
+			return nil, err
+		}
+		nc = tc
+	}
+	d.phase = "handshake"
+	h := handshake{
+		nc:       nc,
+		r:        resp.NewReader(nc, d.cfg.Limits),
+		cfg:      d.cfg,
+		user:     d.user,
+		password: d.password,
+	}
+	proto, err := h.run()
+	if err != nil {
+		return nil, err
+	}
+	return &session{nc: nc, r: h.r, proto: proto, addr: d.cfg.Addr, pushes: h.pushes}, nil
+}
+
+// hint adds to an error of the TLS handshake its likely cause where that is a server that expects none. Redis then
+// waits for the end of a line that never comes.
+func (d *dialing) hint(err error) error {
+	if d.phase != "TLS handshake" {
+		return err
+	}
+	var plain tls.RecordHeaderError
+	if errors.As(err, &plain) || errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%w (the server may not expect TLS)", err)
+	}
+	return err
+}
+
+// ended returns why ctx is over, such that errors.Is finds both the cause it was given and the error of ctx itself.
+func ended(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if errors.Is(cause, err) {
+		return cause
+	}
+	return fmt.Errorf("%w: %w", err, cause)
+}
+
+// orEnded returns why ctx is over if that is the reason of err, and else err. The net package may notice that the
+// deadline of ctx has passed a moment before ctx itself does.
+func orEnded(ctx context.Context, err error) error {
+	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
+		<-ctx.Done()
+	}
+	if ctx.Err() != nil {
+		return ended(ctx)
+	}
+	return err
+}
+
+// hangUp closes nc at once. A TLS connection is closed below TLS: its farewell may wait for seconds on a peer that
+// has stopped reading, and no server needs it.
+func hangUp(nc net.Conn) error {
+	if tc, ok := nc.(*tls.Conn); ok {
+		nc = tc.NetConn()
+	}
+	return nc.Close()
+}

@@ -1,0 +1,295 @@
+package conn_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/resp"
+)
+
+// mutes are peers that say nothing, each at another moment of a dial.
+var mutes = []struct {
+	name string
+	cfg  func(t testing.TB) conn.Config
+}{
+	{"credentials", func(t testing.TB) conn.Config {
+		cfg := scripted(t)
+		cfg.Credentials = func(ctx context.Context) (string, string, error) {
+			<-ctx.Done()
+			return "", "", errors.New("the vault is slow")
+		}
+		return cfg
+	}},
+	{"connect", func(t testing.TB) conn.Config {
+		return conn.Config{Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			<-ctx.Done()
+			return nil, &net.OpError{Op: "dial", Err: errors.New("i/o timeout")}
+		}}
+	}},
+	{"TLS that never reads", func(t testing.TB) conn.Config {
+		cfg := scripted(t, func(p *peer) { p.mute(0) })
+		cfg.TLS = &tls.Config{ServerName: "redis.example"}
+		return cfg
+	}},
+	{"TLS that never answers", func(t testing.TB) conn.Config {
+		cfg := scripted(t, func(p *peer) { p.mute(1) })
+		cfg.TLS = &tls.Config{ServerName: "redis.example"}
+		return cfg
+	}},
+	{"handshake never read", func(t testing.TB) conn.Config {
+		return scripted(t, func(p *peer) { p.mute(0) })
+	}},
+	{"handshake never answered", func(t testing.TB) conn.Config {
+		return scripted(t, func(p *peer) { p.mute(1) })
+	}},
+	{"handshake answered in part", func(t testing.TB) conn.Config {
+		return scripted(t, func(p *peer) {
+			p.written()
+			p.reply(hello3, "+OK|", "+O")
+			p.expectClose()
+		})
+	}},
+	{"fallback never answered", func(t testing.TB) conn.Config {
+		return scripted(t, func(p *peer) {
+			p.written()
+			p.reply("-NOPROTO|", "-ERR|", "-ERR|")
+			p.mute(1)
+		})
+	}},
+}
+
+// mute reads so many writes of the client and then nothing, until the client has closed.
+func (p *peer) mute(reads int) {
+	for range reads {
+		p.written()
+	}
+	<-p.closed
+}
+
+// TestDialMute: whatever a peer fails to do, a dial ends when its ctx or DialTimeout does, to the instant, and closes
+// its connection. (B21)
+func TestDialMute(t *testing.T) {
+	ends := []struct {
+		name string
+		ctx  func(ctx context.Context) (context.Context, context.CancelFunc)
+		cfg  func(cfg *conn.Config)
+		want error
+		text string
+	}{
+		{name: "deadline", want: context.DeadlineExceeded,
+			ctx: func(ctx context.Context) (context.Context, context.CancelFunc) {
+				return context.WithTimeout(ctx, 200*time.Millisecond)
+			}},
+		{name: "cancel", want: context.Canceled,
+			ctx: func(ctx context.Context) (context.Context, context.CancelFunc) {
+				ctx, cancel := context.WithCancelCause(ctx)
+				stop := time.AfterFunc(200*time.Millisecond, func() { cancel(errNoMore) })
+				return ctx, func() { stop.Stop(); cancel(nil) }
+			}, text: errNoMore.Error()},
+		{name: "DialTimeout", want: context.DeadlineExceeded, cfg: func(cfg *conn.Config) {
+			cfg.DialTimeout = 200 * time.Millisecond
+		}, text: "DialTimeout"},
+	}
+	for _, mute := range mutes {
+		for _, end := range ends {
+			t.Run(mute.name+"/"+end.name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					cfg, ctx := mute.cfg(t), t.Context()
+					if end.cfg != nil {
+						end.cfg(&cfg)
+					}
+					if end.ctx != nil {
+						var cancel context.CancelFunc
+						ctx, cancel = end.ctx(ctx)
+						defer cancel()
+					}
+					start := time.Now()
+					err := refused(t, ctx, cfg)
+					if took := time.Since(start); took != 200*time.Millisecond {
+						t.Errorf("DialStream took %v, want 200ms", took)
+					}
+					if !errors.Is(err, end.want) || !strings.Contains(err.Error(), end.text) {
+						t.Errorf("DialStream = %v, want %v with %q", err, end.want, end.text)
+					}
+				})
+			})
+		}
+	}
+}
+
+var errNoMore = errors.New("the caller has gone home")
+
+func TestDialDefaultLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		refused(t, t.Context(), scripted(t, func(p *peer) { p.mute(1) }))
+		if took := time.Since(start); took != 5*time.Second {
+			t.Errorf("DialStream took %v, want 5s", took)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		cfg := scripted(t, func(p *peer) {
+			time.Sleep(time.Hour)
+			p.welcome()
+			p.answerPing()
+		})
+		cfg.DialTimeout = -1
+		s := open(t, cfg)
+		ping(t, s)
+		s.Close()
+	})
+}
+
+// TestDialLetsGo: once dial has returned, neither its ctx nor its limit touches the connection.
+func TestDialLetsGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := scripted(t, func(p *peer) {
+			p.welcome()
+			p.answerPing()
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		s, err := conn.DialStream(ctx, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		time.Sleep(time.Hour)
+		ping(t, s)
+		s.Close()
+	})
+}
+
+func TestDialCredentials(t *testing.T) {
+	script := func(n int) func(p *peer) {
+		return func(p *peer) {
+			p.expect(fmt.Sprintf("HELLO 3 AUTH user%d %s", n, secret), libName, libVersion)
+			p.reply(hello3, "+OK|", "+OK|")
+			p.answerPing()
+		}
+	}
+	cfg := scripted(t, script(1), script(2))
+	cfg.Username, cfg.Password = "nobody", "nothing"
+	asked := 0
+	cfg.Credentials = func(ctx context.Context) (string, string, error) {
+		if _, ok := ctx.Deadline(); !ok {
+			t.Error("Credentials was asked without a limit")
+		}
+		asked++
+		return fmt.Sprint("user", asked), secret, nil
+	}
+	for range 2 {
+		s := open(t, cfg)
+		ping(t, s)
+		s.Close()
+	}
+	errVault := errors.New("the vault is shut")
+	cfg.Credentials = func(context.Context) (string, string, error) { return "", "", errVault }
+	if err := refused(t, t.Context(), cfg); !errors.Is(err, errVault) {
+		t.Errorf("DialStream = %v, want %v", err, errVault)
+	}
+}
+
+func TestDialFails(t *testing.T) {
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()
+	err = refused(t, t.Context(), conn.Config{Addr: closed.Addr().String(), Password: secret})
+	if !errors.Is(err, syscall.ECONNREFUSED) || !strings.Contains(err.Error(), closed.Addr().String()) {
+		t.Errorf("DialStream to a closed port = %v, want ECONNREFUSED and the address", err)
+	}
+	path := filepath.Join(t.TempDir(), "none.sock")
+	err = refused(t, t.Context(), conn.Config{Network: "unix", Addr: path})
+	if !errors.Is(err, syscall.ENOENT) {
+		t.Errorf("DialStream to no socket = %v, want ENOENT", err)
+	}
+	cfg := conn.Config{Dial: func(context.Context, string, string) (net.Conn, error) { return nil, nil }}
+	refused(t, t.Context(), cfg)
+	if _, err := conn.DialStream(t.Context(), conn.Config{DB: -1}); err == nil {
+		t.Error("DialStream of an invalid Config succeeded")
+	}
+}
+
+// TestDialHook: the hook is told what the Config says, with defaults.
+func TestDialHook(t *testing.T) {
+	for _, tt := range []struct{ cfg, want conn.Config }{
+		{conn.Config{}, conn.Config{Network: "tcp", Addr: "127.0.0.1:6379"}},
+		{conn.Config{Network: "unix", Addr: "/x"}, conn.Config{Network: "unix", Addr: "/x"}},
+		{conn.Config{Network: "memory", Addr: "x"}, conn.Config{Network: "memory", Addr: "x"}},
+	} {
+		tt.cfg.Dial = func(_ context.Context, network, addr string) (net.Conn, error) {
+			if network != tt.want.Network || addr != tt.want.Addr {
+				t.Errorf("Dial(%q, %q), want (%q, %q)", network, addr, tt.want.Network, tt.want.Addr)
+			}
+			return nil, errNoMore
+		}
+		if err := refused(t, t.Context(), tt.cfg); !errors.Is(err, errNoMore) {
+			t.Errorf("DialStream = %v, want %v", err, errNoMore)
+		}
+	}
+}
+
+// listen serves one connection on a listener with a script.
+func listen(t *testing.T, network, addr string, script func(p *peer)) net.Listener {
+	t.Helper()
+	ln, err := net.Listen(network, addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		nc, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		defer nc.Close()
+		script(&peer{Conn: nc, t: t})
+	}()
+	t.Cleanup(func() { ln.Close(); <-done })
+	return ln
+}
+
+func TestDialNetworks(t *testing.T) {
+	script := func(p *peer) {
+		p.welcome()
+		p.answerPing()
+	}
+	for _, network := range []string{"tcp", "unix"} {
+		t.Run(network, func(t *testing.T) {
+			addr := "127.0.0.1:0"
+			if network == "unix" {
+				addr = filepath.Join(t.TempDir(), "s")
+			}
+			ln := listen(t, network, addr, script)
+			cfg := conn.Config{Network: network, Addr: ln.Addr().String()}
+			s := open(t, cfg)
+			if s.Addr() != cfg.Addr {
+				t.Errorf("Addr() = %q, want %q", s.Addr(), cfg.Addr)
+			}
+			ping(t, s)
+			s.Close()
+		})
+	}
+}
+
+// TestDialTurnedAway: a server that closes before it has read anything is heard all the same. (B40)
+func TestDialTurnedAway(t *testing.T) {
+	ln := listen(t, "tcp", "127.0.0.1:0", func(p *peer) { p.reply("-ERR max number of clients reached|") })
+	err := refused(t, t.Context(), conn.Config{Addr: ln.Addr().String()})
+	if want := resp.Error("ERR max number of clients reached"); !errors.Is(err, resp.ErrGeneral) ||
+		!strings.Contains(err.Error(), want.Error()) {
+		t.Errorf("DialStream = %v, want %v", err, want)
+	}
+}

@@ -1,0 +1,240 @@
+package conn
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"runtime/debug"
+	"strings"
+	"syscall"
+
+	"github.com/lockwire/lockwire/resp"
+)
+
+// maxEarlyPushes bounds what a server can make the handshake set aside.
+const maxEarlyPushes = 1024
+
+// step is one command of a handshake.
+type step struct {
+	cmd      resp.Command
+	optional bool // an error in reply does no harm
+}
+
+// handshake introduces the client on one connection. Every command written is one reply to read; pushes in between
+// are none.
+type handshake struct {
+	nc             net.Conn
+	r              *resp.Reader
+	cfg            *Config
+	user, password string
+	pushes         []resp.Value
+	received       int
+}
+
+// run introduces the client in one write, two where the server does not know HELLO, and returns the protocol agreed
+// on. The connection is of no more use after an error.
+func (h *handshake) run() (proto int, err error) {
+	if h.cfg.Protocol == 2 {
+		return 2, h.introduce(h.steps2())
+	}
+	steps := h.steps3()
+	if err := h.write(steps); err != nil {
+		return 0, err
+	}
+	hello, err := h.read()
+	if err != nil {
+		return 0, err
+	}
+	if err := hello.Err(); err != nil {
+		if !unknownHello(err) {
+			return 0, fmt.Errorf("HELLO: %w", err)
+		}
+		if h.cfg.Protocol == 3 {
+			return 0, fmt.Errorf("HELLO: %w (the server does not know RESP3, and Protocol asks for no other)", err)
+		}
+		return 2, h.startOver(len(steps) - 1)
+	}
+	proto, err = h.agreed(hello)
+	if err != nil {
+		return 0, err
+	}
+	return proto, h.check(steps[1:])
+}
+
+// startOver introduces the client in RESP2 after a refused HELLO, of whose write due replies are still to come.
+// What they say no longer matters: without HELLO they ran before AUTH.
+func (h *handshake) startOver(due int) error {
+	for range due {
+		if _, err := h.read(); err != nil {
+			return err
+		}
+	}
+	return h.introduce(h.steps2())
+}
+
+func (h *handshake) introduce(steps []step) error {
+	if err := h.write(steps); err != nil {
+		return err
+	}
+	return h.check(steps)
+}
+
+// unknownHello reports that a server refused HELLO for not knowing it, or not version 3. Nothing else may lead to
+// RESP2: a wrong password is no sign of an old server.
+func unknownHello(err error) bool {
+	const unknown = "ERR unknown command"
+	if errors.Is(err, resp.ErrNoProto) {
+		return true
+	}
+	text := err.Error()
+	return len(text) >= len(unknown) && strings.EqualFold(text[:len(unknown)], unknown)
+}
+
+// agreed reads the protocol from the reply to HELLO, which a proxy may have chosen otherwise than asked.
+func (h *handshake) agreed(hello resp.Value) (int, error) {
+	for name, value := range hello.Pairs() {
+		if s, err := name.Text(); err != nil || s != "proto" {
+			continue
+		}
+		proto, err := value.Int()
+		if err == nil && (proto == 3 || proto == 2 && h.cfg.Protocol == 0) {
+			return int(proto), nil
+		}
+	}
+	return 0, fmt.Errorf("HELLO: the reply, of kind %v, does not agree to RESP3", hello.Kind())
+}
+
+// steps3 are the commands of a handshake in RESP3.
+func (h *handshake) steps3() []step {
+	hello := []any{"HELLO", 3}
+	if h.authenticates() {
+		hello = append(hello, "AUTH", h.userOrDefault(), h.password)
+	}
+	if h.cfg.ClientName != "" {
+		hello = append(hello, "SETNAME", h.cfg.ClientName)
+	}
+	return h.appendCommon([]step{{cmd: resp.Cmd(hello...)}})
+}
+
+// steps2 are the commands of a handshake in RESP2. Servers before Redis 6 know only the AUTH with one argument. Who has
+// nothing to say for himself asks by PING whether he is let in, as HELLO would have told.
+func (h *handshake) steps2() []step {
+	var steps []step
+	switch {
+	case !h.authenticates():
+		steps = append(steps, step{cmd: resp.Cmd("PING"), optional: true})
+	case h.userOrDefault() == "default":
+		steps = append(steps, step{cmd: resp.Cmd("AUTH", h.password)})
+	default:
+		steps = append(steps, step{cmd: resp.Cmd("AUTH", h.user, h.password)})
+	}
+	if h.cfg.ClientName != "" {
+		steps = append(steps, step{cmd: resp.Cmd("CLIENT", "SETNAME", h.cfg.ClientName)})
+	}
+	return h.appendCommon(steps)
+}
+
+func (h *handshake) appendCommon(steps []step) []step {
+	if h.cfg.DB != 0 {
+		steps = append(steps, step{cmd: resp.Cmd("SELECT", h.cfg.DB)})
+	}
+	steps = append(steps,
+		step{cmd: resp.Cmd("CLIENT", "SETINFO", "LIB-NAME", "lockwire"), optional: true},
+		step{cmd: resp.Cmd("CLIENT", "SETINFO", "LIB-VER", libraryVersion()), optional: true})
+	for _, cmd := range h.cfg.Extra {
+		steps = append(steps, step{cmd: cmd})
+	}
+	return steps
+}
+
+// authenticates reports whether there is anything to prove. To be "default" without a password is no more than not to
+// authenticate, which servers refuse to take for an AUTH.
+func (h *handshake) authenticates() bool {
+	return h.password != "" || h.userOrDefault() != "default"
+}
+
+func (h *handshake) userOrDefault() string {
+	if h.user == "" {
+		return "default"
+	}
+	return h.user
+}
+
+// write sends all steps at once. A server that turns a client away says so before it reads and closes: when the
+// write fails its reason may be there to read all the same, and tells more than the error of the write.
+func (h *handshake) write(steps []step) error {
+	var b []byte
+	for _, s := range steps {
+		b = s.cmd.AppendTo(b)
+	}
+	_, err := h.nc.Write(b)
+	if err == nil {
+		return nil
+	}
+	if v, readErr := h.read(); readErr == nil && v.Err() != nil {
+		return v.Err()
+	}
+	return err
+}
+
+// check reads the reply to each step and returns the first error that matters. Not to be let in at all always does;
+// an optional step may be the only one to tell.
+func (h *handshake) check(steps []step) error {
+	for _, s := range steps {
+		v, err := h.read()
+		if err != nil {
+			return err
+		}
+		if err := v.Err(); err != nil && (!s.optional || errors.Is(err, resp.ErrNoAuth)) {
+			return fmt.Errorf("%s: %w", printable(s.cmd.Name()), err)
+		}
+	}
+	return nil
+}
+
+// read returns the next reply, with pushes that come first set aside.
+func (h *handshake) read() (resp.Value, error) {
+	for {
+		v, err := h.r.Read()
+		if err != nil {
+			return resp.Value{}, h.explain(err)
+		}
+		if v.Kind() != resp.Push {
+			h.received++
+			return v, nil
+		}
+		if len(h.pushes) == maxEarlyPushes {
+			return resp.Value{}, fmt.Errorf("more than %d pushes before its end", maxEarlyPushes)
+		}
+		h.pushes = append(h.pushes, v)
+	}
+}
+
+// explain adds the likely cause where a first reply that is none points to TLS on the server's side alone.
+func (h *handshake) explain(err error) error {
+	var syntax *resp.SyntaxError
+	switch {
+	case h.cfg.TLS != nil || h.received > 0:
+	case errors.As(err, &syntax) && syntax.Offset == 0:
+		return fmt.Errorf("%w (the server may expect TLS)", err)
+	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
+		return fmt.Errorf("closed by the server without a reply, as one that expects TLS may do: %w", err)
+	}
+	return err
+}
+
+// libraryVersion is the version of this module in the program that runs.
+func libraryVersion() string {
+	const path = "github.com/lockwire/lockwire"
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "devel"
+	}
+	for _, m := range append(info.Deps, &info.Main) {
+		if m.Path == path && strings.HasPrefix(m.Version, "v") {
+			return m.Version
+		}
+	}
+	return "devel"
+}

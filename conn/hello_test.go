@@ -1,0 +1,426 @@
+package conn_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/resp"
+)
+
+// TestHandshakeCommands checks what is sent, all of it in one write.
+func TestHandshakeCommands(t *testing.T) {
+	tests := []struct {
+		name string
+		cfg  conn.Config
+		want []string
+	}{
+		{"nothing", conn.Config{}, []string{"HELLO 3"}},
+		{"password", conn.Config{Password: secret}, []string{"HELLO 3 AUTH default " + secret}},
+		{"default user", conn.Config{Username: "default"}, []string{"HELLO 3"}},
+		{"everything", conn.Config{Username: "al", Password: secret, ClientName: "me", DB: 2, Protocol: 3},
+			[]string{"HELLO 3 AUTH al " + secret + " SETNAME me", "SELECT 2"}},
+		{"2, nothing", conn.Config{Protocol: 2}, []string{"PING"}},
+		{"2, password", conn.Config{Protocol: 2, Password: secret}, []string{"AUTH " + secret}},
+		{"2, default user", conn.Config{Protocol: 2, Username: "default", Password: secret},
+			[]string{"AUTH " + secret}},
+		{"2, everything", conn.Config{Username: "al", Password: secret, ClientName: "me", DB: 2, Protocol: 2},
+			[]string{"AUTH al " + secret, "CLIENT SETNAME me", "SELECT 2"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			want := append(tt.want, libName, libVersion, "CLIENT NO-EVICT on")
+			cfg := scripted(t, func(p *peer) {
+				if !p.expect(want...) {
+					return
+				}
+				for i := range want {
+					if i == 0 && tt.cfg.Protocol != 2 {
+						p.reply(hello3)
+					} else {
+						p.reply("+OK|")
+					}
+				}
+				p.answerPing()
+			})
+			tt.cfg.Dial = cfg.Dial
+			tt.cfg.Extra = []resp.Command{resp.Cmd("CLIENT", "NO-EVICT", "on")}
+			s := open(t, tt.cfg)
+			ping(t, s)
+			if got := s.Protocol(); got != 3 && tt.cfg.Protocol != 2 || got != 2 && tt.cfg.Protocol == 2 {
+				t.Errorf("Protocol() = %d with Protocol %d", got, tt.cfg.Protocol)
+			}
+			s.Close()
+		})
+	}
+}
+
+// TestHandshakeUserWithoutPassword: a user may need none, and is then proven with an empty one.
+func TestHandshakeUserWithoutPassword(t *testing.T) {
+	cfg := scripted(t, func(p *peer) {
+		want := string(resp.Cmd("HELLO", 3, "AUTH", "al", "").AppendTo(nil)) + encode(libName) + encode(libVersion)
+		if got := p.written(); got != want {
+			t.Errorf("client wrote %q, want %q", got, want)
+		}
+		p.reply(hello3, "+OK|", "+OK|")
+		p.answerPing()
+	})
+	cfg.Username = "al"
+	s := open(t, cfg)
+	ping(t, s)
+	s.Close()
+}
+
+// TestHandshakePushes: pushes before and between the replies are no replies, and the first that Read returns. (B26)
+func TestHandshakePushes(t *testing.T) {
+	cfg := scripted(t, func(p *peer) {
+		if !p.expect("HELLO 3", "SELECT 1", libName, libVersion) {
+			return
+		}
+		p.reply(">2|+x|:1|", hello3, ">2|+x|:2|>2|+x|:3|", "+OK|", ">2|+x|:4|", "-ERR unknown subcommand|", "+OK|",
+			">2|+x|:5|")
+		p.answerPing()
+	})
+	cfg.DB = 1
+	s := open(t, cfg)
+	for i := range 5 {
+		v, err := s.Read()
+		n, _ := v.At(1).Int()
+		if err != nil || v.Kind() != resp.Push || n != int64(i+1) {
+			t.Fatalf("Read = %v of %d, %v; want push %d", v.Kind(), n, err, i+1)
+		}
+	}
+	ping(t, s)
+	s.Close()
+}
+
+func TestHandshakeTooManyPushes(t *testing.T) {
+	cfg := scripted(t, func(p *peer) {
+		p.written()
+		for range 2000 {
+			p.reply(">1|+x|")
+		}
+	})
+	if err := refused(t, t.Context(), cfg); !strings.Contains(err.Error(), "pushes") {
+		t.Errorf("DialStream = %v, want it to name the pushes", err)
+	}
+}
+
+// TestHandshakeNoFallback: an error that is no sign of an old server never leads to RESP2, which would only show the
+// password to whoever said so. (B23)
+func TestHandshakeNoFallback(t *testing.T) {
+	for _, text := range []string{
+		"NOAUTH HELLO must be called with the client already authenticated",
+		"WRONGPASS invalid username-password pair or user is disabled.",
+		"NOPERM User al has no permissions to run the 'hello' command",
+		"LOADING Redis is loading the dataset in memory",
+		"ERR max number of clients reached",
+		"ERR Protocol error",
+		"ERR unknown subcommand",
+		"ERR",
+		"NOPROTOCOL x",
+	} {
+		t.Run(text, func(t *testing.T) {
+			cfg := scripted(t, func(p *peer) {
+				p.written()
+				p.reply("-" + text + "|")
+				p.expectClose()
+			})
+			cfg.Password = secret
+			err := refused(t, t.Context(), cfg)
+			if got, ok := errors.AsType[resp.Error](err); !ok || string(got) != text {
+				t.Errorf("DialStream = %v, want the server's %q", err, text)
+			}
+		})
+	}
+}
+
+// TestHandshakeFallback: a server that does not know HELLO 3 is spoken to in RESP2 over the same connection, whatever
+// it says to the rest of the first write. (B24)
+func TestHandshakeFallback(t *testing.T) {
+	for _, text := range []string{
+		"NOPROTO unsupported protocol version",
+		"NOPROTO",
+		"ERR unknown command 'HELLO'",
+		"ERR unknown command `HELLO`, with args beginning with: `3`, `AUTH`, `al`, `" + secret + "`, ",
+		"err Unknown Command",
+	} {
+		t.Run(text[:7], func(t *testing.T) {
+			script := func(p *peer) {
+				if !p.expect("HELLO 3 AUTH al "+secret+" SETNAME me", "SELECT 2", libName, libVersion, "READONLY") {
+					return
+				}
+				p.reply("-"+text+"|", "-NOAUTH no|", ">1|+x|", "-ERR|", "-NOAUTH no|", "+OK|")
+				if !p.expect("AUTH al "+secret, "CLIENT SETNAME me", "SELECT 2", libName, libVersion, "READONLY") {
+					return
+				}
+				p.reply("+OK|+OK|+OK|-ERR|-ERR|+OK|")
+				p.answerPing()
+			}
+			cfg := scripted(t, script)
+			cfg.Username, cfg.Password, cfg.ClientName, cfg.DB = "al", secret, "me", 2
+			cfg.Extra = []resp.Command{resp.Cmd("READONLY")}
+			s := open(t, cfg)
+			if s.Protocol() != 2 {
+				t.Errorf("Protocol() = %d, want 2", s.Protocol())
+			}
+			if v, err := s.Read(); err != nil || v.Kind() != resp.Push {
+				t.Errorf("Read = %v, %v; want the push", v.Kind(), err)
+			}
+			ping(t, s)
+			s.Close()
+		})
+	}
+}
+
+// TestHandshakeOnly3: who asks for RESP3 only gets the server's refusal, without its echo of the arguments.
+func TestHandshakeOnly3(t *testing.T) {
+	cfg := scripted(t, func(p *peer) {
+		p.written()
+		p.reply("-ERR unknown command `HELLO`, with args beginning with: `3`, `AUTH`, `default`, `" + secret + "`, |")
+		p.expectClose()
+	})
+	cfg.Password, cfg.Protocol = secret, 3
+	err := refused(t, t.Context(), cfg)
+	if !errors.Is(err, resp.ErrGeneral) || !strings.Contains(err.Error(), "RESP3") {
+		t.Errorf("DialStream = %v, want the server's error and a word on RESP3", err)
+	}
+}
+
+// TestHandshakeAgreement: the protocol is the one in the reply to HELLO, and a reply that names none is refused.
+func TestHandshakeAgreement(t *testing.T) {
+	tests := []struct {
+		reply    string
+		protocol int
+		want     int // 0: refused
+	}{
+		{hello3, 0, 3},
+		{"*4|$6|server|$5|redis|$5|proto|:2|", 0, 2},
+		{"*4|$6|server|$5|redis|$5|proto|:2|", 3, 0},
+		{"%2|*1|:1|$1|x|+proto|$1|3|", 3, 3},
+		{"%1|$5|proto|:4|", 0, 0},
+		{"%1|$5|proto|$5|three|", 0, 0},
+		{"%1|$6|server|$5|redis|", 0, 0},
+		{"*3|$1|a|$1|b|$5|proto|", 0, 0},
+		{"*0|", 0, 0},
+		{"+OK|", 0, 0},
+		{"_|", 0, 0},
+		{":3|", 0, 0},
+	}
+	for _, tt := range tests {
+		t.Run(fmt.Sprintf("%q to %d", tt.reply, tt.protocol), func(t *testing.T) {
+			cfg := scripted(t, func(p *peer) {
+				p.written()
+				p.reply(tt.reply, "+OK|", "+OK|")
+				p.expectClose()
+			})
+			cfg.Protocol = tt.protocol
+			if tt.want == 0 {
+				refused(t, t.Context(), cfg)
+				return
+			}
+			s := open(t, cfg)
+			if s.Protocol() != tt.want {
+				t.Errorf("Protocol() = %d, want %d", s.Protocol(), tt.want)
+			}
+			s.Close()
+		})
+	}
+}
+
+// TestHandshakeStepFails: an error to anything but SETINFO fails the dial and names the command.
+func TestHandshakeStepFails(t *testing.T) {
+	tests := []struct {
+		protocol int
+		replies  string
+		want     error
+		name     string
+	}{
+		{3, hello3 + "-ERR DB index is out of range|+OK|+OK|+OK|", resp.ErrGeneral, "SELECT"},
+		{3, hello3 + "-NOPERM no|+OK|+OK|+OK|", resp.ErrNoPerm, "SELECT"},
+		{3, hello3 + "+OK|-ERR|-ERR|-READONLY no|", resp.ErrReadOnly, "FLUSHALL"},
+		{3, hello3 + "+OK|-ERR|-ERR|!7|LOADING|", resp.ErrLoading, "FLUSHALL"},
+		{2, "+OK|+OK|-ERR DB|", resp.ErrGeneral, "SELECT"},
+		{2, "-WRONGPASS no|", resp.ErrWrongPass, "AUTH"},
+		{2, "+OK|-ERR Client names cannot contain spaces|", resp.ErrGeneral, "CLIENT"},
+		{2, "+OK|+OK|+OK|-NOAUTH no|", resp.ErrNoAuth, "CLIENT"},
+	}
+	for _, tt := range tests {
+		t.Run(fmt.Sprintf("%d %s", tt.protocol, tt.want), func(t *testing.T) {
+			cfg := scripted(t, func(p *peer) {
+				p.written()
+				p.reply(tt.replies)
+				p.expectClose()
+			})
+			cfg.Password, cfg.ClientName, cfg.DB, cfg.Protocol = secret, "me", 7, tt.protocol
+			cfg.Extra = []resp.Command{resp.Cmd("FLUSHALL", secret)}
+			err := refused(t, t.Context(), cfg)
+			if !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.name+": ") {
+				t.Errorf("DialStream = %v, want %v to %s", err, tt.want, tt.name)
+			}
+		})
+	}
+}
+
+// TestHandshakeCutAnywhere: replies may come byte by byte, and wherever they end the dial fails and closes.
+func TestHandshakeCutAnywhere(t *testing.T) {
+	whole := strings.ReplaceAll(hello3+">1|+x|+OK|-ERR x|+OK|", "|", "\r\n")
+	for n := range len(whole) + 1 {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			cfg := scripted(t, func(p *peer) {
+				p.written()
+				for i := range n {
+					p.reply(whole[i : i+1])
+				}
+				if n == len(whole) {
+					p.answerPing()
+				}
+			})
+			cfg.DB = 1
+			if n == len(whole) {
+				s := open(t, cfg)
+				if v, err := s.Read(); err != nil || v.Kind() != resp.Push {
+					t.Errorf("Read = %v, %v; want the push", v.Kind(), err)
+				}
+				ping(t, s)
+				s.Close()
+				return
+			}
+			err := refused(t, t.Context(), cfg)
+			if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+				t.Errorf("DialStream = %v, want EOF", err)
+			}
+		})
+	}
+}
+
+// TestHandshakeFallbackCut: a server that leaves in the middle of the fallback is not waited for.
+func TestHandshakeFallbackCut(t *testing.T) {
+	for _, replies := range [][2]string{{"-NOPROTO|", ""}, {"-NOPROTO|-ERR|+O", ""}, {"-NOPROTO|-ERR|+OK|", "+PONG|+OK|"}} {
+		cfg := scripted(t, func(p *peer) {
+			p.written()
+			p.reply(replies[0])
+			if replies[1] != "" {
+				p.expect("PING", libName, libVersion)
+				p.reply(replies[1])
+			}
+		})
+		if err := refused(t, t.Context(), cfg); !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("replies %q: DialStream = %v, want EOF", replies, err)
+		}
+	}
+	// Gone between the two writes.
+	nc := &turnedAway{reason: strings.NewReader("-NOPROTO\r\n-ERR\r\n-ERR\r\n-ERR no more\r\n"), writes: 1}
+	cfg := conn.Config{Dial: func(context.Context, string, string) (net.Conn, error) { return nc, nil }}
+	if err := refused(t, t.Context(), cfg); !strings.Contains(err.Error(), "ERR no more") {
+		t.Errorf("DialStream = %v, want the server's last word", err)
+	}
+}
+
+// turnedAway is the connection of a client that the server has refused before it wrote: the reason is there to be
+// read, but nothing can be written, or only so many times.
+type turnedAway struct {
+	net.Conn
+	reason  io.Reader
+	writes  int    // how many are let pass
+	written string // by those
+	closed  int
+}
+
+func (c *turnedAway) Write(b []byte) (int, error) {
+	if c.writes == 0 {
+		return 0, syscall.EPIPE
+	}
+	c.writes--
+	c.written += string(b)
+	return len(b), nil
+}
+
+func (c *turnedAway) Read(b []byte) (int, error) { return c.reason.Read(b) }
+func (c *turnedAway) Close() error               { c.closed++; return nil }
+
+// TestHandshakeTurnedAway: what the server said counts, not that it did not listen. (B40)
+func TestHandshakeTurnedAway(t *testing.T) {
+	tests := []struct {
+		said string
+		want error
+	}{
+		{"-ERR max number of clients reached\r\n", resp.Error("ERR max number of clients reached")},
+		{"-DENIED Redis is running in protected mode\r\n", resp.Error("DENIED Redis is running in protected mode")},
+		{"", syscall.EPIPE},
+		{"-ERR max", syscall.EPIPE},
+		{"+OK\r\n", syscall.EPIPE},
+		{"garbage", syscall.EPIPE},
+	}
+	for _, tt := range tests {
+		nc := &turnedAway{reason: strings.NewReader(tt.said)}
+		cfg := conn.Config{Dial: func(context.Context, string, string) (net.Conn, error) { return nc, nil }}
+		err := refused(t, t.Context(), cfg)
+		if said, ok := errors.AsType[resp.Error](err); ok && said != tt.want || !ok && !errors.Is(err, tt.want) {
+			t.Errorf("server said %q: DialStream = %v, want %v", tt.said, err, tt.want)
+		}
+		if nc.closed == 0 {
+			t.Errorf("server said %q: the connection was not closed", tt.said)
+		}
+	}
+}
+
+// FuzzHandshake: whatever a server says, a handshake that succeeds has taken exactly one reply for each command it
+// wrote; pushes come out of Read first and everything else as it was sent. One that fails has closed the connection.
+func FuzzHandshake(f *testing.F) {
+	for _, seed := range []string{
+		hello3 + "+OK|+OK|+OK|", hello3 + ">2|+x|:1|+OK|-ERR|+OK|>1|+y|+PONG|", "-NOPROTO|-ERR|-ERR|-ERR|+OK|+OK|+OK|+OK|:7|",
+		"-ERR unknown command|+OK|+OK|+OK|+OK|+OK|-ERR|-ERR|", "-WRONGPASS|", "*2|$5|proto|:2|+OK|+OK|+OK|", "HTTP/1.1 400|",
+	} {
+		f.Add(strings.ReplaceAll(seed, "|", "\r\n"), 0)
+		f.Add(strings.ReplaceAll(seed, "|", "\r\n"), 2)
+	}
+	f.Fuzz(func(t *testing.T, said string, protocol int) {
+		nc := &turnedAway{reason: strings.NewReader(said), writes: 3}
+		cfg := conn.Config{DB: 1, Protocol: protocol & 2, Password: secret}
+		cfg.Dial = func(context.Context, string, string) (net.Conn, error) { return nc, nil }
+		s, err := conn.DialStream(t.Context(), cfg)
+		if err != nil {
+			checkDialError(t, err)
+			if nc.closed == 0 {
+				t.Errorf("DialStream = %v, and the connection is open", err)
+			}
+			return
+		}
+		defer s.Close()
+		for i, want := range afterHandshake(t, said, strings.Count(nc.written, "*")) {
+			if got, err := s.Read(); err != nil || !got.Equal(want) {
+				t.Fatalf("Read %d = %v, %v; want %v", i, got.Kind(), err, want.Kind())
+			}
+		}
+		if v, err := s.Read(); err == nil {
+			t.Errorf("Read = %v, want no more", v.Kind())
+		}
+	})
+}
+
+// afterHandshake returns what a server said beside its replies to so many commands: pushes first, then the rest.
+func afterHandshake(t *testing.T, said string, commands int) []resp.Value {
+	t.Helper()
+	var values []resp.Value
+	for r := resp.NewReader(strings.NewReader(said), resp.Limits{}); ; {
+		v, err := r.Read()
+		switch {
+		case err != nil && commands > 0:
+			t.Errorf("the handshake ended with %d replies due", commands)
+			return values
+		case err != nil:
+			return values
+		case commands > 0 && v.Kind() != resp.Push:
+			commands--
+		default:
+			values = append(values, v)
+		}
+	}
+}

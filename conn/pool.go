@@ -1,0 +1,328 @@
+package conn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockwire/lockwire/resp"
+)
+
+// dialsAtOnce is how many dials of one Pool are in progress at most.
+const dialsAtOnce = 2
+
+// errRetired is why links end that the Pool has no more use for.
+var errRetired = errors.New("conn: connection given up by its pool")
+
+// Pool is a client of one server: connections shared by all callers, and exclusive ones lent to one caller at a time.
+// It is safe for use by many goroutines at once. Connections are opened when they are needed and replaced when they
+// fail. Close it when it is no longer needed.
+//
+// What certainly did not run is repeated within the limits of Config.Retry, and nothing else: an error for which
+// errors.Is finds ErrUncertain says that a command may have run.
+//
+// A ctx bounds how long a call waits, and does not undo what was sent. A caller that leaves does no harm to others on
+// the same connection. On shared connections a command that would block, or that changes the state of its connection,
+// is refused with an error that says what to use instead.
+type Pool struct {
+	// Constant after Open.
+	cfg    Config
+	slots  []*slot
+	pushes *pushes
+	turns  chan struct{} // one for each dial in progress
+
+	wg      sync.WaitGroup // joins all goroutines
+	retries atomic.Uint64
+
+	mu      sync.Mutex // guards the following, and what slots and members say it does
+	closed  bool
+	links   map[*link]struct{}           // all that have not failed
+	cancels map[owner]context.CancelFunc // of the dials in progress
+	health
+	lending
+}
+
+// health is what the Pool knows of the server by its dials. It makes all dials wait after one that has failed.
+type health struct {
+	failures  int       // dials in a row
+	notBefore time.Time // the next dial
+	lastErr   error     // of the last dial that failed
+	lastAt    time.Time
+	demotions int       // times in a row that the server turned out to be read-only
+	demotedAt time.Time // the last one
+
+	dials, dialErrors, lostLinks uint64
+}
+
+// attempt is a dial in progress.
+type attempt struct {
+	done    chan struct{} // closed when it has ended
+	waiting int           // callers; guarded by the Pool's mu
+	link    *link         // constant when done is closed, as is err
+	err     error
+}
+
+// Open returns a Pool on the server at cfg.Addr. It dials one connection within the limits of ctx and cfg.Retry, so
+// that a wrong address or password shows at once.
+func Open(ctx context.Context, cfg Config) (*Pool, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	p := &Pool{
+		cfg:     cfg,
+		turns:   make(chan struct{}, dialsAtOnce),
+		links:   make(map[*link]struct{}),
+		cancels: make(map[owner]context.CancelFunc),
+	}
+	p.pushes = newPushes(cfg.OnPush, &p.wg)
+	for range cfg.Conns {
+		p.slots = append(p.slots, &slot{p: p})
+	}
+	a := attempts{policy: &p.cfg.Retry}
+	for {
+		_, err := p.slots[0].get(ctx)
+		if err == nil {
+			return p, nil
+		}
+		if err := p.persist(ctx, &a, p.slots[0], nil, request{}, err); err != nil {
+			_ = p.Close()
+			return nil, err
+		}
+	}
+}
+
+// Do sends a command, given as its name and arguments, and returns its reply. Arguments are strings, []byte, bools,
+// integers and floats, as for resp.Cmd; none is kept. An error reply is returned as an error, a resp.Error; a null is
+// a value.
+func (p *Pool) Do(ctx context.Context, args ...any) (resp.Value, error) {
+	var buf [512]byte
+	b, err := resp.AppendCommand(buf[:0], args...)
+	if err == nil {
+		err = ruleOfEncoded(b).refuse(shared)
+	}
+	if err != nil {
+		return resp.Value{}, refusal(p.cfg.Addr, request{encoded: b}, err)
+	}
+	return p.send(ctx, p.slotFor("", false), request{encoded: b})
+}
+
+// Send sends one command and returns its reply, as Do does. The connection is chosen by the routing key of cmd, if it
+// has one.
+func (p *Pool) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
+	err := cmd.Err()
+	if err == nil {
+		err = ruleOfCommand(&cmd).refuse(shared)
+	}
+	if err != nil {
+		return resp.Value{}, refusal(p.cfg.Addr, request{cmds: []resp.Command{cmd}}, err)
+	}
+	return p.send(ctx, p.slotFor(cmd.Key()), request{cmds: []resp.Command{cmd}})
+}
+
+// SendBatch sends commands over one connection, next to each other and in order, and returns their replies in the same
+// order. The connection is chosen by the routing key of the first. Error replies are values.
+//
+// Commands whose reply says that they were not executed are repeated by themselves, within the limits of Config.Retry,
+// behind the others then; what their last reply says stands. With an error, the replies are those of the first commands
+// in the list whose outcome is known.
+func (p *Pool) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value, error) {
+	if len(cmds) == 0 {
+		return nil, nil
+	}
+	if i, err := refuseAny(cmds, sharedBatch); err != nil {
+		return nil, refusal(p.cfg.Addr, request{cmds: cmds[i:]}, err)
+	}
+	start := p.cfg.Trace.begin()
+	values, err := p.sendBatch(ctx, p.slotFor(cmds[0].Key()), cmds)
+	p.cfg.Trace.command(start, p.cfg.Addr, request{cmds: cmds}, err)
+	return values, err
+}
+
+// slotFor returns the shared connection for a command: always the same for a key, any without.
+func (p *Pool) slotFor(key string, keyed bool) *slot {
+	n := uint32(len(p.slots))
+	switch {
+	case n == 1:
+		return p.slots[0]
+	case keyed:
+		return p.slots[hash(key)%n]
+	}
+	return p.slots[rand.Uint32N(n)]
+}
+
+// hash is FNV-1a.
+func hash(key string) uint32 {
+	h := uint32(2166136261)
+	for i := range len(key) {
+		h = (h ^ uint32(key[i])) * 16777619
+	}
+	return h
+}
+
+// Stream opens a connection of its own, outside of the Pool's counts and limits, for what is not one reply to one
+// command: subscriptions, MONITOR. The caller closes it; Close of the Pool does not. It dials once.
+func (p *Pool) Stream(ctx context.Context) (*Stream, error) {
+	p.mu.Lock()
+	closed := p.closed
+	p.mu.Unlock()
+	if closed {
+		return nil, &Error{Op: "dial", Addr: p.cfg.Addr, Err: ErrClosed}
+	}
+	return DialStream(ctx, p.cfg)
+}
+
+// Close closes all connections. Calls that wait, for a connection or for a reply, fail with ErrClosed. When it returns,
+// no goroutine of the Pool runs any more, and no callback will be called. It may be called more than once, and does not
+// wait for the functions given to With.
+func (p *Pool) Close() error {
+	p.mu.Lock()
+	p.closed = true
+	for _, cancel := range p.cancels {
+		cancel()
+	}
+	p.refuseWaitersLocked(ErrClosed)
+	links := make([]*link, 0, len(p.links))
+	for l := range p.links {
+		links = append(links, l)
+	}
+	p.mu.Unlock()
+	for _, l := range links {
+		l.fail(ErrClosed)
+	}
+	p.pushes.close()
+	p.wg.Wait()
+	return nil
+}
+
+// dial makes a link for an owner, in a goroutine that p.wg joins. It waits for its turn and, after dials that failed,
+// for the backoff to pass. It returns nil and no error if then nobody wants the link any more, which wanted tells
+// under mu.
+func (p *Pool) dial(o owner, exclusive bool, wanted func() bool) (*link, error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	p.mu.Lock()
+	p.cancels[o] = cancel
+	closed := p.closed
+	p.mu.Unlock()
+	if closed {
+		return nil, ErrClosed
+	}
+	s, err := p.dialInTurn(ctx, exclusive, wanted)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.cancels, o)
+	switch {
+	case p.closed:
+		if s != nil {
+			_ = hangUp(s.nc)
+		}
+		return nil, ErrClosed
+	case s == nil:
+		return nil, err
+	}
+	l := newLink(s, &p.cfg, o, &p.wg)
+	p.links[l] = struct{}{}
+	return l, nil
+}
+
+// dialInTurn returns a session, or nil if it is not wanted any more.
+func (p *Pool) dialInTurn(ctx context.Context, exclusive bool, wanted func() bool) (*session, error) {
+	select {
+	case p.turns <- struct{}{}:
+		defer func() { <-p.turns }()
+	case <-ctx.Done():
+		return nil, ErrClosed
+	}
+	p.mu.Lock()
+	pause := time.Until(p.notBefore)
+	p.mu.Unlock()
+	if pause > 0 && sleep(ctx, pause) != nil {
+		return nil, ErrClosed
+	}
+	p.mu.Lock()
+	stop := !wanted()
+	if !stop {
+		p.dials++
+	}
+	p.mu.Unlock()
+	if stop {
+		return nil, nil
+	}
+	start := time.Now()
+	s, err := dial(ctx, &p.cfg)
+	p.dialed(start, exclusive, s, err)
+	return s, err
+}
+
+// dialed takes note of the outcome of a dial, and tells of it.
+func (p *Pool) dialed(start time.Time, exclusive bool, s *session, err error) {
+	now := time.Now()
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return
+	}
+	before := p.failures
+	if err != nil {
+		p.dialErrors++
+		p.lastErr, p.lastAt = err, now
+		p.notBefore = now.Add(p.cfg.Retry.backoff(p.failures, rand.Float64()))
+		p.failures++
+	} else {
+		p.failures = 0
+	}
+	p.mu.Unlock()
+	p.cfg.Trace.dial(p.cfg.Addr, exclusive, s, now.Sub(start), err)
+	switch {
+	case err != nil && before == 0:
+		warn(&p.cfg, "server not reachable", slog.Any("error", err))
+	case err == nil && before > 0:
+		warn(&p.cfg, "server reachable again", slog.Int("dials", before+1))
+	}
+}
+
+// reportLocked tells of a link that has failed, in a goroutine of its own as the caller may be readLoop.
+func (p *Pool) reportLocked(l *link, exclusive bool, outstanding int, err error) {
+	if p.closed || onPurpose(err) {
+		return
+	}
+	p.lostLinks++
+	info := LostInfo{Addr: l.addr, Exclusive: exclusive, Age: time.Since(l.start), InFlight: outstanding, Err: err}
+	p.wg.Go(func() { report(&p.cfg, info) })
+}
+
+// onPurpose reports whether a link that failed with err was closed by this program.
+func onPurpose(err error) bool { return errors.Is(err, ErrClosed) || errors.Is(err, errRetired) }
+
+// report tells the callbacks of a link that has failed.
+func report(cfg *Config, info LostInfo) {
+	if cfg.Trace != nil && cfg.Trace.Lost != nil {
+		cfg.Trace.Lost(info)
+	}
+	warn(cfg, "connection lost", slog.Any("error", info.Err), slog.Int("unanswered", info.InFlight))
+}
+
+// warn logs a change of state.
+func warn(cfg *Config, text string, attrs ...slog.Attr) {
+	if cfg.Logger != nil {
+		attrs = append([]slog.Attr{slog.String("addr", cfg.Addr)}, attrs...)
+		cfg.Logger.LogAttrs(context.Background(), slog.LevelWarn, "conn: "+text, attrs...)
+	}
+}
+
+// waitErrorLocked returns the error of a caller whose ctx ended while it waited for a connection.
+func (p *Pool) waitErrorLocked(ctx context.Context) error {
+	n := p.countLocked()
+	text := fmt.Sprintf("waiting for a connection (%d shared; exclusive: %d open, %d idle, %d lent, %d being dialled, %d waiting)",
+		n.Shared, n.Open, n.Idle, n.Lent, n.Dialing, n.Waiting)
+	if p.failures == 0 || p.lastErr == nil {
+		return fmt.Errorf("%s: %w", text, ended(ctx))
+	}
+	return fmt.Errorf("%s: %w; last dial, %v ago: %w", text, ended(ctx), time.Since(p.lastAt).Round(time.Millisecond), p.lastErr)
+}

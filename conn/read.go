@@ -1,0 +1,153 @@
+package conn
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/lockwire/lockwire/resp"
+)
+
+// keptEntries is the capacity up to which a list of entries is kept for the next batch.
+const keptEntries = 4 << 10
+
+var errUnasked = errors.New("a reply that nobody asked for")
+
+// readLoop reads until the link fails, and then completes the calls that are left.
+func (l *link) readLoop() {
+	l.fail(l.read())
+	l.finish()
+}
+
+// read hands out replies until there are no more, and returns why.
+func (l *link) read() error {
+	for {
+		kind, err := l.r.Peek()
+		if err != nil {
+			return err
+		}
+		if !l.heard.Load() {
+			l.heard.Store(true)
+		}
+		var e *entry
+		if kind != resp.Push {
+			e = l.head()
+		}
+		if kind != resp.Map && e.unwanted() { // a map may be the attributes of a push
+			if err := l.r.Skip(); err != nil {
+				return err
+			}
+			l.count(e)
+			continue
+		}
+		v, err := l.r.Read()
+		switch {
+		case err != nil:
+			return err
+		case v.Kind() == resp.Push:
+			l.owner.push(l, v)
+		case e == nil:
+			return unasked(v)
+		default:
+			e.keep(v)
+			l.count(e)
+		}
+	}
+}
+
+// head returns the entry to which the next reply belongs, or nil if there is none.
+func (l *link) head() *entry {
+	if i := int(l.pos.Load()); i < len(l.batch) {
+		return &l.batch[i]
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	free := l.batch[:0]
+	if cap(free) > keptEntries {
+		free = nil
+	}
+	l.batch, l.inflight = l.inflight, free
+	l.pos.Store(0)
+	if len(l.batch) == 0 {
+		return nil
+	}
+	return &l.batch[0]
+}
+
+// unwanted reports whether nobody waits for the reply any more. It need not be built then.
+func (e *entry) unwanted() bool {
+	return e != nil && (e.call == nil || e.call.state.Load() == abandoned)
+}
+
+// keep hands v to the call, if there is one.
+func (e *entry) keep(v resp.Value) {
+	switch k := e.call; {
+	case k == nil:
+	case k.batch:
+		k.values = append(k.values, v)
+	default:
+		k.value = v
+	}
+}
+
+// count accounts for one reply to e, and completes its call if it was the last.
+func (l *link) count(e *entry) {
+	if l.got++; l.got < e.replies {
+		return
+	}
+	l.got = 0
+	l.bytes += int64(e.size)
+	// The entry is no longer outstanding before its caller can know of the reply.
+	if pos := l.pos.Add(1); int(pos) == len(l.batch) {
+		l.settled.Add(l.bytes)
+		l.bytes = 0
+	}
+	l.complete(e.call)
+	if l.draining.Load() {
+		l.checkDrained()
+	}
+}
+
+// complete wakes the caller of k, if there is one.
+func (l *link) complete(k *call) {
+	switch {
+	case k == nil:
+	case k.state.CompareAndSwap(awaited, completed):
+		k.ready <- struct{}{}
+	default:
+		l.release(k)
+	}
+}
+
+// unasked returns the error for a reply that belongs to no command.
+func unasked(v resp.Value) error {
+	if err := v.Err(); err != nil {
+		return fmt.Errorf("%w: %w", errUnasked, err)
+	}
+	return fmt.Errorf("%w, of kind %v", errUnasked, v.Kind())
+}
+
+// finish completes all calls of a link that has failed.
+func (l *link) finish() {
+	l.mu.Lock()
+	for l.writing { // ends soon, as the connection is closed
+		l.cond.Wait()
+	}
+	sent := append(l.batch[l.pos.Load():], l.inflight...)
+	unsent, err, lost := l.waiting, l.err, l.unsent
+	l.batch, l.inflight, l.waiting, l.pending, l.spare = nil, nil, nil, nil, nil
+	l.pos.Store(0)
+	l.mu.Unlock()
+	n := len(sent)
+	for n > 0 && sent[n-1].size <= lost {
+		n--
+		lost -= sent[n].size
+	}
+	outstanding := len(sent) + len(unsent)
+	for i, e := range append(sent, unsent...) {
+		if e.call != nil {
+			e.call.err, e.call.sent = err, i < n
+			l.complete(e.call)
+		}
+	}
+	l.owner.lost(l, outstanding, err)
+}

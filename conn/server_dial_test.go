@@ -1,0 +1,373 @@
+package conn_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/redistest"
+	"github.com/lockwire/lockwire/resp"
+)
+
+// ask sends one command over a Stream on which nothing else is under way.
+func ask(t testing.TB, s *conn.Stream, args ...any) resp.Value {
+	t.Helper()
+	if err := s.Write(t.Context(), resp.Cmd(args...)); err != nil {
+		t.Fatalf("Write = %v", err)
+	}
+	v, err := s.Read()
+	if err != nil {
+		t.Fatalf("Read = %v", err)
+	}
+	return v
+}
+
+func text(t testing.TB, v resp.Value) string {
+	t.Helper()
+	s, err := v.Text()
+	if err != nil {
+		t.Fatalf("Text = %v", err)
+	}
+	return s
+}
+
+// TestServerIdentity: the server knows the client by what the handshake said. (G25 where it knows no SETINFO)
+func TestServerIdentity(t *testing.T) {
+	redistest.RunProtocols(t, func(t *testing.T, s *redistest.Server, proto int) {
+		cfg := s.Config()
+		cfg.ClientName, cfg.DB = "worker-1", 3
+		st := open(t, cfg)
+		if st.Protocol() != proto || st.Addr() != s.Addr() {
+			t.Errorf("Protocol, Addr = %d, %q; want %d, %q", st.Protocol(), st.Addr(), proto, s.Addr())
+		}
+		id, err := ask(t, st, "CLIENT", "ID").Int()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var line string
+		for l := range strings.Lines(text(t, s.Do("CLIENT", "LIST"))) {
+			if strings.HasPrefix(l, fmt.Sprintf("id=%d ", id)) {
+				line = l
+			}
+		}
+		want := []string{" name=worker-1 ", " db=3 "}
+		if s.AtLeast(7, 2) {
+			want = append(want, " lib-name=lockwire ", " lib-ver=", fmt.Sprintf(" resp=%d ", proto))
+		}
+		if strings.Contains(line, " lib-ver= ") {
+			t.Errorf("CLIENT LIST has %q without a version", line)
+		}
+		for _, w := range want {
+			if !strings.Contains(line, w) {
+				t.Errorf("CLIENT LIST has %q, want %q in it", line, w)
+			}
+		}
+		ping(t, st)
+	})
+}
+
+// TestServerHello: G01 and G02.
+func TestServerHello(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
+		st := open(t, s.Config())
+		if st.Protocol() != 3 {
+			t.Errorf("Protocol() = %d, want 3 by default", st.Protocol())
+		}
+		if err := ask(t, st, "HELLO", 4).Err(); !errors.Is(err, resp.ErrNoProto) {
+			t.Errorf("HELLO 4 = %v, want NOPROTO", err)
+		}
+		v := ask(t, st, "HELLO", 3)
+		if v.Kind() != resp.Map {
+			t.Fatalf("HELLO 3 = %v, want a map", v.Kind())
+		}
+		fields := map[string]resp.Value{}
+		for k, v := range v.Pairs() {
+			fields[text(t, k)] = v
+		}
+		if n, err := fields["proto"].Int(); n != 3 || err != nil {
+			t.Errorf("proto = %d, %v; want 3", n, err)
+		}
+		if len(fields) < 7 || fields["modules"].IsNull() || fields["role"].IsNull() {
+			t.Errorf("HELLO 3 has %d fields: %v", len(fields), fields)
+		}
+	})
+}
+
+// TestServerWithoutHello: a server that does not know HELLO lets the client in by AUTH. (B24)
+func TestServerWithoutHello(t *testing.T) {
+	al := redistest.User{Name: "al", Password: secret, Rules: "~* +@all"}
+	noHello := []string{"--rename-command", "HELLO", ""}
+	check := func(t *testing.T, s *redistest.Server, users ...string) {
+		for _, user := range users {
+			cfg := conn.Config{Addr: s.Addr(), Username: user, Password: secret, DB: 2, ClientName: "old"}
+			st := open(t, cfg)
+			if st.Protocol() != 2 {
+				t.Errorf("Protocol() = %d, want 2", st.Protocol())
+			}
+			if name := text(t, ask(t, st, "CLIENT", "GETNAME")); name != "old" {
+				t.Errorf("CLIENT GETNAME = %q, want %q", name, "old")
+			}
+			cfg.Password += "x"
+			if err := refused(t, t.Context(), cfg); !errors.Is(err, resp.ErrWrongPass) {
+				t.Errorf("DialStream with a wrong password = %v, want WRONGPASS", err)
+			}
+			cfg.Password, cfg.Protocol = secret, 3
+			refused(t, t.Context(), cfg)
+		}
+	}
+	opts := redistest.Options{Users: []redistest.User{al}, Args: noHello}
+	redistest.RunOptions(t, opts, func(t *testing.T, s *redistest.Server) {
+		check(t, s, "al")
+		open(t, conn.Config{Addr: s.Addr()})
+	})
+	opts.Password = secret
+	redistest.RunOptions(t, opts, func(t *testing.T, s *redistest.Server) {
+		if s.Binary().Product == "valkey" && s.AtLeast(9, 0) {
+			return // what commands it does not know it tells only those it has let in
+		}
+		check(t, s, "al", "", "default")
+	})
+}
+
+// countWrites makes a Config's dials count the writes on their connections.
+func countWrites(cfg *conn.Config, n *atomic.Int64) {
+	cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		nc, err := new(net.Dialer).DialContext(ctx, network, addr)
+		return &countingConn{Conn: nc, writes: n}, err
+	}
+}
+
+type countingConn struct {
+	net.Conn
+	writes *atomic.Int64
+}
+
+func (c *countingConn) Write(b []byte) (int, error) {
+	c.writes.Add(1)
+	return c.Conn.Write(b)
+}
+
+// TestServerRefusesUser: who is not let in is told why after one write, so without a second attempt in RESP2.
+// (G24, B23)
+func TestServerRefusesUser(t *testing.T) {
+	opts := redistest.Options{
+		Password: secret,
+		Users: []redistest.User{
+			{Name: "al", Password: secret, Rules: "~app:* +@all"},
+			{Name: "min", Password: secret, Rules: "~* +get"},
+			{Name: "open", Rules: "~* +@all"},
+		},
+	}
+	tests := []struct {
+		user, password string
+		db             int
+		want           error // nil: let in
+	}{
+		{"", secret, 0, nil},
+		{"al", secret, 1, nil},
+		{"min", secret, 0, nil},
+		{"open", "", 0, nil},
+		{"", "", 0, resp.ErrNoAuth},
+		{"", secret + "x", 0, resp.ErrWrongPass},
+		{"al", "", 0, resp.ErrWrongPass},
+		{"nobody", secret, 0, resp.ErrWrongPass},
+		{"min", secret, 1, resp.ErrNoPerm},
+	}
+	redistest.RunOptions(t, opts, func(t *testing.T, s *redistest.Server) {
+		for _, proto := range []int{0, 2, 3} {
+			for _, tt := range tests {
+				var writes atomic.Int64
+				cfg := conn.Config{
+					Addr: s.Addr(), Username: tt.user, Password: tt.password, DB: tt.db, Protocol: proto,
+				}
+				countWrites(&cfg, &writes)
+				st, err := conn.DialStream(t.Context(), cfg)
+				if err == nil {
+					st.Close()
+				} else {
+					checkDialError(t, err)
+				}
+				if !errors.Is(err, tt.want) {
+					t.Errorf("%q with RESP%d: DialStream = %v, want %v", tt.user, proto, err, tt.want)
+				}
+				if n := writes.Load(); n != 1 {
+					t.Errorf("%q with RESP%d: %d writes, want 1", tt.user, proto, n)
+				}
+			}
+		}
+		denied := [][]any{{"GET", "other"}}
+		if s.AtLeast(6, 2) {
+			s.Do("ACL", "SETUSER", "al", "resetchannels", "&app:*")
+			denied = append(denied, []any{"PUBLISH", "other", "x"})
+		}
+		st := open(t, conn.Config{Addr: s.Addr(), Username: "al", Password: secret})
+		for _, args := range denied {
+			if err := ask(t, st, args...).Err(); !errors.Is(err, resp.ErrNoPerm) {
+				t.Errorf("%v = %v, want NOPERM", args, err)
+			}
+		}
+		st = open(t, conn.Config{Addr: s.Addr(), Username: "min", Password: secret})
+		if err := ask(t, st, "SET", "k", "v").Err(); !errors.Is(err, resp.ErrNoPerm) {
+			t.Errorf("SET = %v, want NOPERM", err)
+		}
+	})
+}
+
+// TestServerFull: the reason is heard, whether or not it was there before the handshake. (B40)
+func TestServerFull(t *testing.T) {
+	opts := redistest.Options{Args: []string{"--maxclients", "4"}}
+	redistest.RunOptions(t, opts, func(t *testing.T, s *redistest.Server) {
+		var err error
+		for range 5 {
+			var st *conn.Stream
+			if st, err = conn.DialStream(t.Context(), s.Config()); err != nil {
+				break
+			}
+			defer st.Close()
+		}
+		if err == nil {
+			t.Fatal("5 connections to a server for 4")
+		}
+		checkDialError(t, err)
+		if e, _ := errors.AsType[resp.Error](err); e != "ERR max number of clients reached" {
+			t.Errorf("DialStream = %v, want that the number of clients is reached", err)
+		}
+	})
+}
+
+// TestServerTLS: certificates on both sides, and what is said where one side lacks them. (B22)
+func TestServerTLS(t *testing.T) {
+	opts := redistest.Options{TLSClientAuth: true, Password: secret}
+	redistest.RunOptions(t, opts, func(t *testing.T, s *redistest.Server) {
+		ping(t, open(t, s.Config()))
+
+		anonymous := s.Config()
+		anonymous.TLS = &tls.Config{RootCAs: anonymous.TLS.RootCAs}
+		refused(t, t.Context(), anonymous)
+
+		stranger := s.Config()
+		stranger.TLS.RootCAs = nil
+		if err := refused(t, t.Context(), stranger); !isCertificateError(err) {
+			t.Errorf("DialStream without the authority = %v, want the certificate refused", err)
+		}
+
+		misnamed := s.Config()
+		misnamed.TLS.ServerName = "db.example"
+		if err := refused(t, t.Context(), misnamed); !isCertificateError(err) {
+			t.Errorf("DialStream to another name = %v, want the certificate refused", err)
+		}
+
+		plain := s.Config()
+		plain.TLS = nil
+		if err := refused(t, t.Context(), plain); !strings.Contains(err.Error(), "TLS") {
+			t.Errorf("plain DialStream = %v, want a hint at TLS", err)
+		}
+	})
+	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
+		cfg := s.Config()
+		cfg.TLS = &tls.Config{}
+		cfg.DialTimeout = 500 * time.Millisecond // the server waits for the end of a line, and says nothing
+		if err := refused(t, t.Context(), cfg); !strings.Contains(err.Error(), "not expect TLS") {
+			t.Errorf("TLS to a plain server = %v, want a hint", err)
+		}
+	})
+}
+
+func TestServerUnix(t *testing.T) {
+	opts := redistest.Options{Unix: true, Password: secret}
+	redistest.RunOptions(t, opts, func(t *testing.T, s *redistest.Server) {
+		ping(t, open(t, s.Config()))
+		cfg, err := conn.ParseURL(s.URL() + "?db=1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ping(t, open(t, cfg))
+	})
+}
+
+// TestServerStreamPubSub: both protocols show the same, as pushes or as arrays, in the order of the server. (G08, G09,
+// G10, G11)
+func TestServerStreamPubSub(t *testing.T) {
+	redistest.RunProtocols(t, func(t *testing.T, s *redistest.Server, proto int) {
+		st := open(t, s.Config())
+		next := func(want ...string) {
+			t.Helper()
+			v, err := st.Read()
+			if err != nil {
+				t.Fatalf("Read = %v", err)
+			}
+			var got []string
+			for e := range v.All() {
+				if e.IsNull() {
+					got = append(got, "null")
+				} else {
+					got = append(got, text(t, e))
+				}
+			}
+			if v.Len() == 0 {
+				got = []string{text(t, v)}
+			}
+			if strings.Join(got, " ") != strings.Join(want, " ") {
+				t.Fatalf("Read = %q, want %q", got, want)
+			}
+		}
+		write := func(args ...any) {
+			t.Helper()
+			if err := st.Write(t.Context(), resp.Cmd(args...)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		pong := []string{"PONG"}
+		if proto == 2 {
+			pong = []string{"pong", ""}
+		}
+		write("SUBSCRIBE", "a", "b")
+		next("subscribe", "a", "1")
+		next("subscribe", "b", "2")
+		write("PING")
+		next(pong...)
+		s.Do("PUBLISH", "b", "hello")
+		write("PING")
+		next("message", "b", "hello")
+		next(pong...)
+		write("UNSUBSCRIBE", "a", "b")
+		next("unsubscribe", "a", "1")
+		next("unsubscribe", "b", "0")
+		ping(t, st)
+		if s.Binary().Product == "redis" { // Valkey 8.0 has an error for it
+			write("UNSUBSCRIBE")
+			next("unsubscribe", "null", "0")
+		}
+	})
+}
+
+// TestServerGone: a server that stands still costs no more than the limit, and one that dies ends the Stream.
+func TestServerGone(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
+		st := open(t, s.Config())
+		s.Pause()
+		cfg := s.Config()
+		cfg.DialTimeout = 100 * time.Millisecond
+		if err := refused(t, t.Context(), cfg); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("DialStream to a server that stands still = %v, want DeadlineExceeded", err)
+		}
+		s.Continue()
+		ping(t, st)
+		s.Kill()
+		if _, err := st.Read(); !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("Read after the server died = %v, want EOF", err)
+		}
+		if err := refused(t, t.Context(), s.Config()); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("DialStream to no server = %v, want ECONNREFUSED", err)
+		}
+	})
+}

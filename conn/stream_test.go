@@ -1,0 +1,283 @@
+package conn_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/resp"
+)
+
+func TestStreamOrder(t *testing.T) {
+	cfg := scripted(t, func(p *peer) {
+		p.welcome()
+		p.expect("SUBSCRIBE a", "GET k", "PING")
+		p.reply(">3|$9|subscribe|$1|a|:1|-WRONGTYPE no|", ">2|$1|x|$1|y|", "+PONG|")
+		p.expectClose()
+	})
+	s := open(t, cfg)
+	err := s.Write(t.Context(), resp.Cmd("SUBSCRIBE", "a"), resp.Cmd("GET", "k"), resp.Cmd("PING"))
+	if err != nil {
+		t.Fatalf("Write = %v", err)
+	}
+	for _, want := range []resp.Kind{resp.Push, resp.SimpleError, resp.Push, resp.SimpleString} {
+		if v, err := s.Read(); err != nil || v.Kind() != want {
+			t.Errorf("Read = %v, %v; want %v", v.Kind(), err, want)
+		}
+	}
+	s.Close()
+}
+
+// TestStreamWriters: commands of one Write stay together, however many write at once.
+func TestStreamWriters(t *testing.T) {
+	const writers = 16
+	pair := encode("SUBSCRIBE a") + encode("UNSUBSCRIBE b")
+	cfg := scripted(t, func(p *peer) {
+		p.welcome()
+		for range writers {
+			if got := p.written(); got != pair {
+				t.Errorf("client wrote %q, want %q", got, pair)
+			}
+		}
+		p.expectClose()
+	})
+	s := open(t, cfg)
+	var wg sync.WaitGroup
+	for range writers {
+		wg.Go(func() {
+			err := s.Write(t.Context(), resp.Cmd("SUBSCRIBE", "a"), resp.Cmd("UNSUBSCRIBE", "b"))
+			if err != nil {
+				t.Errorf("Write = %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	s.Close()
+}
+
+// TestStreamNotSent: what ends before its write has begun leaves the Stream as it was.
+func TestStreamNotSent(t *testing.T) {
+	s := open(t, scripted(t, welcomePing))
+	over, cancel := context.WithCancelCause(t.Context())
+	cancel(errNoMore)
+	err := s.Write(over, resp.Cmd("GET", "k"))
+	checkWriteError(t, err, false, context.Canceled)
+	if !errors.Is(err, errNoMore) {
+		t.Errorf("Write = %v, want its ctx's cause in it", err)
+	}
+	err = s.Write(t.Context(), resp.Cmd("PING"), resp.Cmd("SET", "k", time.Second))
+	checkWriteError(t, err, false, nil)
+	checkWriteError(t, s.Write(t.Context(), resp.Command{}), false, nil)
+	if err := s.Write(t.Context()); err != nil {
+		t.Errorf("Write of nothing = %v", err)
+	}
+	ping(t, s)
+	s.Close()
+}
+
+func checkWriteError(t testing.TB, err error, sent bool, want error) {
+	t.Helper()
+	e, ok := errors.AsType[*conn.Error](err)
+	if !ok || e.Sent != sent || e.Op != "write" || errors.Is(err, conn.ErrNotSent) == sent ||
+		errors.Is(err, conn.ErrUncertain) != sent {
+		t.Errorf("Write = %v, want a *conn.Error with Op write and Sent %t", err, sent)
+	}
+	if want != nil && !errors.Is(err, want) {
+		t.Errorf("Write = %v, want %v", err, want)
+	}
+}
+
+// TestStreamStuck: a peer that stops reading holds nobody longer than his ctx and Timeout allow, and costs the
+// connection only if a write had begun.
+func TestStreamStuck(t *testing.T) {
+	stuck := func(t *testing.T) *conn.Stream {
+		cfg := scripted(t, func(p *peer) {
+			p.welcome()
+			p.mute(0)
+		})
+		cfg.Timeout = 3 * time.Second
+		return open(t, cfg)
+	}
+	write := func(t *testing.T, s *conn.Stream, ctx context.Context, took time.Duration, want error) {
+		t.Helper()
+		start := time.Now()
+		checkWriteError(t, s.Write(ctx, resp.Cmd("PING")), false, want)
+		if got := time.Since(start); got != took {
+			t.Errorf("Write took %v, want %v", got, took)
+		}
+	}
+	readFails := func(t *testing.T, s *conn.Stream, want error) {
+		t.Helper()
+		if _, err := s.Read(); !errors.Is(err, want) || !errors.Is(err, conn.ErrUncertain) {
+			t.Errorf("Read = %v, want %v and ErrUncertain", err, want)
+		}
+		write(t, s, t.Context(), 0, want)
+	}
+	bubble := func(name string, fn func(t *testing.T)) {
+		t.Run(name, func(t *testing.T) { synctest.Test(t, fn) })
+	}
+	bubble("Timeout", func(t *testing.T) {
+		s := stuck(t)
+		write(t, s, t.Context(), 3*time.Second, os.ErrDeadlineExceeded)
+		readFails(t, s, os.ErrDeadlineExceeded)
+	})
+	bubble("deadline", func(t *testing.T) {
+		s := stuck(t)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		write(t, s, ctx, time.Second, context.DeadlineExceeded)
+		readFails(t, s, context.DeadlineExceeded)
+	})
+	bubble("cancel", func(t *testing.T) {
+		s := stuck(t)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { cancel(errNoMore) })
+		write(t, s, ctx, time.Second, errNoMore)
+		readFails(t, s, context.Canceled)
+	})
+	bubble("close", func(t *testing.T) {
+		s := stuck(t)
+		time.AfterFunc(time.Second, func() { s.Close() })
+		write(t, s, t.Context(), time.Second, conn.ErrClosed)
+		readFails(t, s, conn.ErrClosed)
+	})
+	bubble("behind another", func(t *testing.T) {
+		s := stuck(t)
+		var wg sync.WaitGroup
+		wg.Go(func() { write(t, s, t.Context(), 3*time.Second, os.ErrDeadlineExceeded) })
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		write(t, s, ctx, time.Second, context.DeadlineExceeded)
+		write(t, s, t.Context(), 2*time.Second, os.ErrDeadlineExceeded)
+		wg.Wait()
+	})
+}
+
+// TestStreamWriteAfterLateCtx: a ctx that ends after its write leaves the next write alone.
+func TestStreamWriteAfterLateCtx(t *testing.T) {
+	s := open(t, scripted(t, func(p *peer) {
+		p.welcome()
+		for range 200 {
+			if p.expect("PING") {
+				p.reply("+PONG|")
+			}
+		}
+		p.expectClose()
+	}))
+	for range 100 {
+		ctx, cancel := context.WithCancel(t.Context())
+		if err := s.Write(ctx, resp.Cmd("PING")); err != nil {
+			t.Fatal(err)
+		}
+		go cancel()
+		if _, err := s.Read(); err != nil {
+			t.Fatal(err)
+		}
+		ping(t, s)
+		<-ctx.Done()
+	}
+	s.Close()
+}
+
+// cutConn takes a part of each write after the first and then fails, as a connection that breaks does.
+type cutConn struct {
+	net.Conn
+	writes int
+}
+
+func (c *cutConn) Write(b []byte) (int, error) {
+	if c.writes++; c.writes == 1 {
+		return c.Conn.Write(b)
+	}
+	n, _ := c.Conn.Write(b[:5])
+	return n, io.ErrClosedPipe
+}
+
+// TestStreamPartOfWrite: when a part has left, the outcome is uncertain, and the connection is no more.
+func TestStreamPartOfWrite(t *testing.T) {
+	cfg := scripted(t, func(p *peer) {
+		p.welcome()
+		if got := p.written(); len(got) != 5 {
+			t.Errorf("client wrote %q, want 5 bytes", got)
+		}
+		p.expectClose()
+	})
+	inner := cfg.Dial
+	cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		nc, err := inner(ctx, network, addr)
+		return &cutConn{Conn: nc}, err
+	}
+	s := open(t, cfg)
+	checkWriteError(t, s.Write(t.Context(), resp.Cmd("PING")), true, io.ErrClosedPipe)
+	checkWriteError(t, s.Write(t.Context(), resp.Cmd("PING")), false, io.ErrClosedPipe)
+}
+
+// TestStreamReadFails: an error of Read is final, closes the connection, and says what it was.
+func TestStreamReadFails(t *testing.T) {
+	tests := []struct {
+		name, sent string
+		check      func(err error) bool
+	}{
+		{"end", "", func(err error) bool { return errors.Is(err, io.EOF) }},
+		{"cut", "$5|he", func(err error) bool { return errors.Is(err, io.ErrUnexpectedEOF) }},
+		{"not RESP", "hello|", func(err error) bool {
+			_, ok := errors.AsType[*resp.SyntaxError](err)
+			return ok
+		}},
+		{"limit", "$100|", func(err error) bool {
+			_, ok := errors.AsType[*resp.LimitError](err)
+			return ok
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			cfg := scripted(t, func(p *peer) {
+				p.welcome()
+				p.reply(tt.sent)
+				if !strings.HasPrefix(tt.name, "end") && tt.name != "cut" {
+					p.expectClose()
+				}
+			})
+			cfg.Limits.Bulk = 99
+			s := open(t, cfg)
+			for range 2 {
+				if _, err := s.Read(); !tt.check(err) || !errors.Is(err, conn.ErrUncertain) {
+					t.Errorf("Read = %v", err)
+				}
+			}
+			if err := s.Write(t.Context(), resp.Cmd("PING")); !tt.check(err) || !errors.Is(err, conn.ErrNotSent) {
+				t.Errorf("Write = %v, want the cause of the Read", err)
+			}
+			s.Close()
+		})
+	}
+}
+
+func TestStreamClose(t *testing.T) {
+	s := open(t, scripted(t, func(p *peer) {
+		p.welcome()
+		p.expectClose()
+	}))
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if _, err := s.Read(); !errors.Is(err, conn.ErrClosed) {
+			t.Errorf("Read = %v, want ErrClosed", err)
+		}
+	})
+	for range 2 {
+		if err := s.Close(); err != nil {
+			t.Errorf("Close = %v", err)
+		}
+	}
+	wg.Wait()
+	checkWriteError(t, s.Write(t.Context(), resp.Cmd("PING")), false, conn.ErrClosed)
+}

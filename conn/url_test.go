@@ -1,0 +1,192 @@
+package conn_test
+
+import (
+	"crypto/tls"
+	"net"
+	"net/url"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+)
+
+func TestParseURL(t *testing.T) {
+	withTLS := &tls.Config{MinVersion: tls.VersionTLS12}
+	tests := []struct {
+		url  string
+		want conn.Config
+	}{
+		{"redis://", conn.Config{Addr: "127.0.0.1:6379"}},
+		{"redis:///2", conn.Config{Addr: "127.0.0.1:6379", DB: 2}},
+		{"redis://:7000", conn.Config{Addr: "127.0.0.1:7000"}},
+		{"valkey://db.example", conn.Config{Addr: "db.example:6379"}},
+		{"REDIS://db.example/", conn.Config{Addr: "db.example:6379"}},
+		{"rediss://db.example/15", conn.Config{Addr: "db.example:6379", DB: 15, TLS: withTLS}},
+		{"valkeys://db.example:7000", conn.Config{Addr: "db.example:7000", TLS: withTLS}},
+		{"redis://[2001:db8::1]", conn.Config{Addr: "[2001:db8::1]:6379"}},
+		{"redis://[fe80::1%25eth0]:7000/1", conn.Config{Addr: "[fe80::1%eth0]:7000", DB: 1}},
+		{"redis://al:pw@h", conn.Config{Addr: "h:6379", Username: "al", Password: "pw"}},
+		{"redis://:pw@h", conn.Config{Addr: "h:6379", Password: "pw"}},
+		{"redis://al@h", conn.Config{Addr: "h:6379", Username: "al"}},
+		{"redis://al:@h", conn.Config{Addr: "h:6379", Username: "al"}},
+		{"redis://a%3Al:p%40%2F%3F%23%25@h", conn.Config{Addr: "h:6379", Username: "a:l", Password: "p@/?#%"}},
+		{"redis://al:p@:w@h", conn.Config{Addr: "h:6379", Username: "al", Password: "p@:w"}},
+		{"unix:///run/redis.sock", conn.Config{Network: "unix", Addr: "/run/redis.sock"}},
+		{"unix://al:pw@/run/a%20b%40c?db=4",
+			conn.Config{Network: "unix", Addr: "/run/a b@c", Username: "al", Password: "pw", DB: 4}},
+		{"redis://h?db=3", conn.Config{Addr: "h:6379", DB: 3}},
+		{"redis://h/?db=3", conn.Config{Addr: "h:6379", DB: 3}},
+		{"redis://h/3?db=3", conn.Config{Addr: "h:6379", DB: 3}},
+		{"redis://h?protocol=2&client_name=w%2D1&conns=2&max_conns=3",
+			conn.Config{Addr: "h:6379", Protocol: 2, ClientName: "w-1", Conns: 2, MaxConns: 3}},
+		{"redis://h?dial_timeout=1s&timeout=-1ns&ping_interval=1m30s&max_age=1h&idle_timeout=0", conn.Config{
+			Addr: "h:6379", DialTimeout: time.Second, Timeout: -1, PingInterval: 90 * time.Second, MaxAge: time.Hour,
+		}},
+		{"rediss://10.0.0.1?tls_server_name=db.example", conn.Config{
+			Addr: "10.0.0.1:6379", TLS: &tls.Config{MinVersion: tls.VersionTLS12, ServerName: "db.example"},
+		}},
+	}
+	for _, tt := range tests {
+		got, err := conn.ParseURL(tt.url)
+		if err != nil {
+			t.Errorf("ParseURL(%q) = %v", tt.url, err)
+		} else if !equalConfig(got, tt.want) {
+			t.Errorf("ParseURL(%q) = %#v (%+v), want %#v", tt.url, got, got.Retry, tt.want)
+		}
+	}
+}
+
+// equalConfig compares what a URL can set; %#v of a Config hides passwords, so that a difference is not always seen.
+func equalConfig(a, b conn.Config) bool {
+	if (a.TLS == nil) != (b.TLS == nil) ||
+		a.TLS != nil && (a.TLS.ServerName != b.TLS.ServerName || a.TLS.MinVersion != b.TLS.MinVersion) {
+		return false
+	}
+	a.TLS, b.TLS = nil, nil
+	return reflect.DeepEqual(a, b)
+}
+
+func TestParseURLRefuses(t *testing.T) {
+	tests := []struct{ url, want string }{
+		{"", "scheme"},
+		{"localhost:6379", "scheme"},
+		{"http://h", "scheme"},
+		{"redis:h", "//"},
+		{"redis:6379", "//"},
+		{"redis://h:0", "port"},
+		{"redis://h:65536", "port"},
+		{"redis://h:port", "malformed"},
+		{"redis://a:1,b:2", "host"},
+		{"redis://::1", "brackets"},
+		{"redis://::1:6379", "brackets"},
+		{"redis://[::1", "malformed"},
+		{"redis://h/x", "path"},
+		{"redis://h/1/2", "path"},
+		{"redis://h//1", "path"},
+		{"redis://h/-1", "path"},
+		{"redis://h/99999999999", "path"},
+		{"redis://h/1?db=2", "different databases"},
+		{"redis://h/0?db=2", "different databases"},
+		{"redis://h?db=", "db"},
+		{"redis://h?db=x", "db"},
+		{"redis://h?db=1&db=1", "repeated"},
+		{"redis://h?dbb=1", `unknown parameter "dbb"`},
+		{"redis://h?password=x", `unknown parameter "password"`},
+		{"redis://h?a;b", "malformed parameters"},
+		{"redis://h?timeout=5", "timeout is not a duration"},
+		{"redis://h?max_age=x", "max_age is not a duration"},
+		{"redis://h?protocol=4", "Protocol"},
+		{"redis://h?conns=-1", "conns"},
+		{"redis://h?client_name=a%20b", "ClientName"},
+		{"redis://h?tls_server_name=x", "rediss"},
+		{"rediss://:6379#x", "percent-encoded"},
+		{"unix://", "unix:///path"},
+		{"unix:///", "unix:///path"},
+		{"unix:x", "unix:///path"},
+		{"unix://host/path", "unix:///path"},
+		{"unix:///x?tls_server_name=x", "rediss"},
+	}
+	for _, tt := range tests {
+		cfg, err := conn.ParseURL(tt.url)
+		if err == nil {
+			t.Errorf("ParseURL(%q) = %v, want an error", tt.url, cfg)
+			continue
+		}
+		if !strings.HasPrefix(err.Error(), "conn: ") || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("ParseURL(%q) = %v, want an error with %q", tt.url, err, tt.want)
+		}
+	}
+}
+
+// TestParseURLHidesPassword: a password that breaks the URL appears in no error, wherever it ends up.
+func TestParseURLHidesPassword(t *testing.T) {
+	for _, password := range []string{"s3cr3t", "s3/cr3t", "12?s3cr3t", "1#s3cr3t", "s3%zzcr3t", "12?s3cr3t&s3cr3t",
+		"s3\x01cr3t", "s3 cr3t", "[s3cr3t", "12/s3cr3t?s3cr3t=s3cr3t"} {
+		for _, form := range []string{"redis://:PW@h/x", "redis://al:PW@h:x", "PW", "redis:PW", "redis://h:PW",
+			"redis://h/PW", "PW://h", "redis://al:PW@[h", "unix://al:PW@h/x", "redis://al:PW@h?x=1"} {
+			if strings.Contains(password, "?") && !strings.Contains(form, "@") {
+				continue // the name of a parameter by any reading
+			}
+			s := strings.ReplaceAll(form, "PW", password)
+			if _, err := conn.ParseURL(s); err != nil && strings.Contains(err.Error(), "cr3t") {
+				t.Errorf("ParseURL(%q) = %v, which holds the password", s, err)
+			}
+		}
+	}
+}
+
+// FuzzParseURL: no URL panics, what is accepted is whole and can be dialled, and what is refused is not repeated.
+func FuzzParseURL(f *testing.F) {
+	for _, seed := range [][3]string{
+		{"redis", "pa?ss", "h:1/2?db=2"}, {"rediss", "12/x", "[::1]"}, {"unix", "%zz", "/x?db=1"}, {"", "#", "?a=b&a=c"},
+		{"valkey", "a@b", "h?timeout=1s"}, {"valkeys", "", "h?x=y"},
+	} {
+		f.Add(seed[0], seed[1], seed[2])
+	}
+	f.Fuzz(func(t *testing.T, scheme, password, rest string) {
+		for _, s := range []string{
+			scheme + "://al:" + password + "@" + rest,
+			scheme + "://" + url.UserPassword("al", password).String() + "@" + rest,
+		} {
+			cfg, err := conn.ParseURL(s)
+			switch {
+			case err == nil:
+				checkParsed(t, s, cfg)
+			case len(password) > 3 && !strings.Contains(rest, password) && !strings.Contains(scheme, password) &&
+				strings.Contains(err.Error(), password) && !isOurWord(password):
+				t.Errorf("ParseURL(%q) = %v, which holds the password", s, err)
+			}
+		}
+	})
+}
+
+// isOurWord reports that a password happens to be a part of what errors say of any URL.
+func isOurWord(password string) bool {
+	for _, s := range []string{"x", "x://", "redis:x", "redis://h:0", "redis://[::1%25a]:0", "redis://h/x", "redis://h?db=x",
+		"redis://h?a", "redis://h?db=1&db=1", "redis://h?a;b", "redis://h/1?db=2", "redis://h?tls_server_name=x", "unix:x",
+		"redis://::1", "redis://h?timeout=x", "redis://h?protocol=9", "redis://h?client_name=%20", "rediss://h#"} {
+		if _, err := conn.ParseURL(s); err != nil && strings.Contains(err.Error(), password) {
+			return true
+		}
+	}
+	return false
+}
+
+func checkParsed(t *testing.T, s string, cfg conn.Config) {
+	t.Helper()
+	if cfg.Network == "unix" {
+		if !strings.HasPrefix(cfg.Addr, "/") {
+			t.Errorf("ParseURL(%q): Addr = %q, want a path", s, cfg.Addr)
+		}
+	} else if host, port, err := net.SplitHostPort(cfg.Addr); err != nil || host == "" || port == "" {
+		t.Errorf("ParseURL(%q): Addr = %q, want host:port", s, cfg.Addr)
+	}
+	if cfg.DB < 0 || cfg.Conns < 0 || cfg.MaxConns < 0 {
+		t.Errorf("ParseURL(%q) = %v with a number below 0", s, cfg)
+	}
+	if cfg.Username == "" && cfg.Password == "" {
+		t.Errorf("ParseURL(%q) = %v without its user", s, cfg)
+	}
+}

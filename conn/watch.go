@@ -1,0 +1,196 @@
+package conn
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/lockwire/lockwire/resp"
+)
+
+// ticksPerTimeout is how often a busy link looks whether an answer is overdue, in the time one may take. What is
+// overdue is noticed that much later at most.
+const ticksPerTimeout = 16
+
+// watch is the one timer of a link. The age of commands is counted in its ticks, which costs no look at the clock when
+// they are sent. A link on which nothing happens has no tick but for the next PING and what its owner wants.
+//
+// All but the constants is guarded by the link's mu. Each time the timer is armed counts in the link's wg.
+type watch struct {
+	timeout time.Duration // constant; 0: none
+	ping    time.Duration // constant; 0: none
+	period  time.Duration // constant: between ticks of a busy link; 0: none
+
+	timer  *time.Timer
+	armed  bool          // the timer will fire
+	ticks  uint32        // how often it has fired, a period or more after the time before
+	last   time.Duration // when it did last, as the following since the link's start
+	slow   bool          // the next time is not within period
+	next   time.Duration // when it is
+	quiet  time.Duration // nothing has been heard since
+	dueAt  time.Duration // the owner wants to be told; 0: no
+	giveUp time.Duration // the link fails; 0: no
+}
+
+// startWatchLocked begins watching a link that has just heard from its server.
+func (l *link) startWatchLocked(cfg *Config) {
+	l.timeout, l.ping = max(cfg.Timeout, 0), max(cfg.PingInterval, 0)
+	switch {
+	case l.timeout > 0:
+		l.period = (l.timeout + ticksPerTimeout - 1) / ticksPerTimeout
+	case l.ping > 0:
+		l.period = (l.ping + ticksPerTimeout - 1) / ticksPerTimeout
+	}
+	l.scheduleLocked(0, false)
+}
+
+func (l *link) stopWatchLocked() {
+	if l.armed && l.timer.Stop() {
+		l.armed = false
+		l.wg.Done()
+	}
+}
+
+// wakeWatchLocked makes ticks frequent when a command comes after a time without any.
+func (l *link) wakeWatchLocked() {
+	if !l.slow || l.period == 0 {
+		return
+	}
+	l.slow = false
+	l.armLocked(time.Since(l.start), l.period)
+}
+
+// setDue has the owner told at time at, since start; 0: never.
+func (l *link) setDue(at time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.dueAt = at
+	if at > 0 {
+		l.tickWithinLocked(at - time.Since(l.start))
+	}
+}
+
+// giveUpLocked makes the link fail after d; 0: not.
+func (l *link) giveUpLocked(d time.Duration) {
+	l.giveUp = 0
+	if d > 0 {
+		l.giveUp = time.Since(l.start) + d
+		l.tickWithinLocked(d)
+	}
+}
+
+func (l *link) tickWithinLocked(d time.Duration) {
+	if now := time.Since(l.start); l.err == nil && (!l.armed || now+d < l.next) {
+		l.armLocked(now, max(d, 0))
+	}
+}
+
+// armLocked has the timer fire after d. If it is firing at this moment, that tick will do.
+func (l *link) armLocked(now, d time.Duration) {
+	l.next = now + d
+	switch {
+	case l.timer == nil:
+		l.wg.Add(1)
+		l.armed = true
+		l.timer = time.AfterFunc(d, l.tick)
+	case !l.armed:
+		l.wg.Add(1)
+		l.armed = true
+		l.timer.Reset(d)
+	case l.timer.Stop():
+		l.timer.Reset(d)
+	}
+}
+
+// tick runs in a goroutine of the timer's. It may block in writing a PING, and a later tick then ends it.
+func (l *link) tick() {
+	defer l.wg.Done()
+	l.mu.Lock()
+	l.armed = false
+	now := time.Since(l.start)
+	if now-l.last >= l.period {
+		l.ticks++
+		l.last = now
+	}
+	if err := l.overdueLocked(now); err != nil && l.failLocked(err) {
+		l.hangUp()
+	}
+	if l.err != nil {
+		l.mu.Unlock()
+		return
+	}
+	due := l.dueAt > 0 && now >= l.dueAt
+	if due {
+		l.dueAt = 0
+	}
+	if ping := l.scheduleLocked(now, l.heard.Swap(false) || l.outstandingLocked() > 0); ping {
+		l.pingLocked()
+	}
+	l.mu.Unlock()
+	if due {
+		l.owner.due(l)
+	}
+}
+
+// scheduleLocked sets the timer for the next tick and reports whether it is time for a PING. busy tells of a sign of
+// life, or that one is due, since the last tick.
+func (l *link) scheduleLocked(now time.Duration, busy bool) (ping bool) {
+	if busy {
+		l.quiet = now - l.period
+	}
+	ping = l.ping > 0 && now-l.quiet >= l.ping
+	wait := never
+	switch {
+	case (busy || ping) && l.period > 0:
+		wait = l.period
+	case l.ping > 0:
+		wait = l.quiet + l.ping - now
+	}
+	l.slow = wait > l.period
+	for _, at := range [...]time.Duration{l.dueAt, l.giveUp} {
+		if at > 0 {
+			wait = min(wait, max(at-now, 0))
+		}
+	}
+	if wait < never {
+		l.armLocked(now, wait)
+	}
+	return ping
+}
+
+func (l *link) pingLocked() {
+	l.appendLocked(entry{replies: 1}, request{cmds: []resp.Command{resp.Cmd("PING")}})
+	if !l.writing {
+		l.writing = true
+		l.flushLocked(nil, true)
+	}
+}
+
+// overdueLocked returns why the link has to fail, if it has.
+func (l *link) overdueLocked(now time.Duration) error {
+	if l.giveUp > 0 && now >= l.giveUp {
+		return fmt.Errorf("an abandoned reply has not come: %w", os.ErrDeadlineExceeded)
+	}
+	e := l.oldestLocked()
+	if e == nil || l.timeout == 0 || now < e.limit {
+		return nil
+	}
+	// The entry was made after tick number e.tick, so it has seen this many periods go by in full.
+	if n := l.ticks - e.tick; n <= ticksPerTimeout {
+		return nil
+	}
+	return fmt.Errorf("no answer within %v: %w", l.timeout, os.ErrDeadlineExceeded)
+}
+
+// oldestLocked returns the first entry without an answer, or nil.
+func (l *link) oldestLocked() *entry {
+	if i := int(l.pos.Load()); i < len(l.batch) {
+		return &l.batch[i]
+	}
+	for _, list := range [...][]entry{l.inflight, l.waiting} {
+		if len(list) > 0 {
+			return &list[0]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,184 @@
+package conn
+
+import (
+	"context"
+	"runtime"
+)
+
+const (
+	// maxPending is how many bytes may wait to be written before callers wait for room, under their ctx.
+	maxPending = 1 << 20
+
+	// socketRoom is how many unanswered bytes a caller that must be able to leave writes itself: a socket's buffer
+	// takes them without blocking, however mute the peer. What exceeds it is left to writeLoop.
+	socketRoom = 16 << 10
+
+	// keptBuffer is the capacity up to which a buffer is kept for the next write.
+	keptBuffer = 64 << 10
+)
+
+// enqueue appends q, described by e, and sees to it that it is written. It returns an error only if it has not been
+// appended.
+func (l *link) enqueue(ctx context.Context, e entry, q request) error {
+	if err := ctx.Err(); err != nil {
+		return ended(ctx)
+	}
+	if deadline, ok := ctx.Deadline(); ok && e.limit != never {
+		e.limit = deadline.Sub(l.start)
+	}
+	l.mu.Lock()
+	for len(l.pending) >= maxPending && l.err == nil {
+		if err := l.awaitRoomLocked(ctx); err != nil {
+			l.mu.Unlock()
+			return err
+		}
+	}
+	if l.err != nil {
+		l.mu.Unlock()
+		return l.err
+	}
+	l.appendLocked(e, q)
+	if !l.writing {
+		l.writing = true
+		if l.crowd || l.outstandingLocked() > 1 {
+			// Others are about: those that are ready to run join this write.
+			l.mu.Unlock()
+			runtime.Gosched()
+			l.mu.Lock()
+		}
+		l.flushLocked(e.call, ctx.Done() == nil)
+	}
+	l.mu.Unlock()
+	return nil
+}
+
+// awaitRoomLocked waits until somebody takes what is pending. It releases mu in the meantime.
+func (l *link) awaitRoomLocked(ctx context.Context) error {
+	if l.room == nil {
+		l.room = make(chan struct{})
+	}
+	room := l.room
+	l.mu.Unlock()
+	defer l.mu.Lock()
+	select {
+	case <-room:
+		return nil
+	case <-ctx.Done():
+		return ended(ctx)
+	}
+}
+
+func (l *link) openRoomLocked() {
+	if l.room != nil {
+		close(l.room)
+		l.room = nil
+	}
+}
+
+func (l *link) appendLocked(e entry, q request) {
+	before := len(l.pending)
+	l.pending = append(l.pending, q.encoded...)
+	for i := range q.cmds {
+		l.pending = q.cmds[i].AppendTo(l.pending)
+	}
+	e.tick, e.size = l.ticks, len(l.pending)-before
+	l.waiting = append(l.waiting, e)
+	l.queued += int64(e.size)
+	l.wakeWatchLocked()
+}
+
+// flushLocked writes what is pending until nothing is, and then ends the writing. It releases mu while it writes.
+//
+// A caller whose own call k is completed, or that may not block while the peer does not read, leaves the rest to
+// writeLoop.
+func (l *link) flushLocked(k *call, mayBlock bool) {
+	for first := true; len(l.pending) > 0 && l.err == nil; first = false {
+		if k != nil && !first && k.state.Load() != awaited || !mayBlock && !l.fitsLocked() {
+			l.handOverLocked()
+			return
+		}
+		b := l.takeLocked()
+		l.mu.Unlock()
+		n, err := l.nc.Write(b)
+		l.mu.Lock()
+		if cap(b) <= keptBuffer {
+			l.spare = b[:0]
+		}
+		if err != nil {
+			l.unsent = len(b) - n
+			if l.failLocked(err) {
+				l.hangUp()
+			}
+		}
+	}
+	l.writing = false
+	if l.err != nil {
+		l.cond.Broadcast()
+	}
+}
+
+// takeLocked returns what is pending, for a writer, and makes its commands ones that may have been sent.
+func (l *link) takeLocked() []byte {
+	b := l.pending
+	l.pending, l.spare = l.spare[:0], nil
+	l.crowd = len(l.waiting) > 1
+	l.inflight = append(l.inflight, l.waiting...)
+	clear(l.waiting)
+	l.waiting = l.waiting[:0]
+	l.openRoomLocked()
+	return b
+}
+
+// fitsLocked reports whether a write of what is pending cannot block: with all that the peer may not have read yet, it
+// fits into the socket's buffer.
+func (l *link) fitsLocked() bool {
+	return l.socket && l.queued-l.settled.Load() <= socketRoom
+}
+
+// handOverLocked leaves the writing to writeLoop.
+func (l *link) handOverLocked() {
+	l.handed = true
+	if !l.looping {
+		l.looping = true
+		l.wg.Go(l.writeLoop)
+	}
+	l.cond.Broadcast()
+}
+
+// writeLoop writes where callers may not block. It starts when it is first needed and ends when the link fails.
+func (l *link) writeLoop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for {
+		for !l.handed && l.err == nil {
+			l.cond.Wait()
+		}
+		if l.handed {
+			l.handed = false
+			l.flushLocked(nil, true)
+		}
+		if l.err != nil {
+			return
+		}
+	}
+}
+
+// withdraw removes the command of k from what is pending. It returns false if a writer has taken it, or if it is
+// completed.
+func (l *link) withdraw(k *call) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	start := 0
+	for i, e := range l.waiting {
+		if e.call != k {
+			start += e.size
+			continue
+		}
+		l.pending = append(l.pending[:start], l.pending[start+e.size:]...)
+		l.waiting = append(l.waiting[:i], l.waiting[i+1:]...)
+		l.queued -= int64(e.size)
+		l.openRoomLocked()
+		return true
+	}
+	return false
+}

@@ -1,0 +1,14 @@
+// Package lockwire is the root of Redisson's distributed locks for Go, on a RESP client of its own that needs nothing but the
+// standard library. A Go process and a Java process that use Redisson contend for the same lock, wake each other, and
+// respect each other's leases.
+//
+// The packages, from the bottom up:
+//
+//   - [github.com/lockwire/lockwire/resp] turns bytes into values and back: RESP2 and RESP3.
+//   - [github.com/lockwire/lockwire/conn] has connections and a pool of them.
+//   - [github.com/lockwire/lockwire/script] runs Lua scripts by digest.
+//   - [github.com/lockwire/lockwire/pubsub] has subscriptions that outlive their connection.
+//   - [github.com/lockwire/lockwire/lock] has the locks.
+//
+// The example is a whole program: open, lock, work for as long as the lock is held, unlock.
+package lockwire

@@ -1,0 +1,3 @@
+module github.com/lockwire/lockwire
+
+go 1.26

@@ -1,0 +1,151 @@
+// Package conformance has what every lock kind must do on every server, as tests that are handed a server: the real ones,
+// and miniredis in a module of its own.
+package conformance
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/lock"
+)
+
+// Locker is what the exclusive lock kinds have in common.
+type Locker interface {
+	Lock(ctx context.Context, opts ...lock.Option) (*lock.Lease, error)
+	TryLock(ctx context.Context, opts ...lock.Option) (*lock.Lease, error)
+	Do(ctx context.Context, fn func(context.Context) error, opts ...lock.Option) error
+	ForceUnlock(ctx context.Context) (bool, error)
+	Info(ctx context.Context) (lock.Info, error)
+}
+
+// Server is one server to test on.
+type Server struct {
+	// Config connects to it.
+	Config conn.Config
+	// Command runs a command apart from what is tested, and returns the reply as text.
+	Command func(t *testing.T, args ...string) string
+}
+
+type row struct {
+	name      string
+	lock      func(c *lock.Client, name string) Locker
+	reentrant bool
+}
+
+var kinds = []row{
+	{"Reentrant", func(c *lock.Client, name string) Locker { return c.Reentrant(name) }, true},
+}
+
+var properties = []struct {
+	name      string
+	reentrant bool // only for kinds that are
+	test      func(t *testing.T, s *stage)
+}{
+	{"LockAndUnlock", false, lockAndUnlock},
+	{"Exclusion", false, exclusion},
+	{"WakesAnotherClient", false, wakesAnotherClient},
+	{"LeaseEnds", false, leaseEnds},
+	{"Renewal", false, renewal},
+	{"LossIsTold", false, lossIsTold},
+	{"CancelledWait", false, cancelledWait},
+	{"Force", false, force},
+	{"WrongType", false, wrongType},
+	{"UnlockByAStranger", false, unlockByAStranger},
+	{"Reentry", true, reentry},
+}
+
+// Run tests every kind. start returns a server with nothing in it, whose time passes as the test's does.
+func Run(t *testing.T, start func(t *testing.T) Server) {
+	for _, kind := range kinds {
+		for _, property := range properties {
+			if property.reentrant && !kind.reentrant {
+				continue
+			}
+			t.Run(kind.name+"/"+property.name, func(t *testing.T) {
+				s := &stage{t: t, server: start(t), kind: kind}
+				property.test(t, s)
+				s.nothingLeft()
+			})
+		}
+	}
+}
+
+// patience bounds every wait of a test.
+const patience = 20 * time.Second
+
+// stage is the server of one test, with the clients of it.
+type stage struct {
+	t      *testing.T
+	server Server
+	kind   row
+}
+
+// client returns a client with a connection of its own, as another process would have.
+func (s *stage) client(cfg lock.Config) *lock.Client {
+	s.t.Helper()
+	pool, err := conn.Open(s.t.Context(), s.server.Config)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	c, err := lock.New(pool, cfg)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() {
+		if err := errors.Join(c.Close(), pool.Close()); err != nil {
+			s.t.Errorf("Close() = %v", err)
+		}
+	})
+	return c
+}
+
+// locker returns the lock under test as a new client sees it.
+func (s *stage) locker(cfg lock.Config) Locker { return s.kind.lock(s.client(cfg), "job") }
+
+func (s *stage) lock(l Locker, opts ...lock.Option) *lock.Lease {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	defer cancel()
+	lease, err := l.Lock(ctx, opts...)
+	if err != nil {
+		s.t.Fatalf("Lock() = %v", err)
+	}
+	return lease
+}
+
+func (s *stage) unlock(l *lock.Lease) {
+	s.t.Helper()
+	if err := l.Unlock(s.t.Context()); err != nil {
+		s.t.Fatalf("Unlock() = %v", err)
+	}
+}
+
+func (s *stage) wantErr(what string, err, want error) {
+	s.t.Helper()
+	if !errors.Is(err, want) {
+		s.t.Fatalf("%s = %v, want %v", what, err, want)
+	}
+}
+
+// eventually waits until done reports true.
+func (s *stage) eventually(what string, done func() bool) {
+	s.t.Helper()
+	timeout := time.After(patience)
+	for !done() {
+		select {
+		case <-timeout:
+			s.t.Fatalf("%s has not come true", what)
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+}
+
+// nothingLeft fails the test unless the server ends up with no key and no subscription.
+func (s *stage) nothingLeft() {
+	s.t.Helper()
+	s.eventually("that no key is left", func() bool { return s.server.Command(s.t, "DBSIZE") == "0" })
+	s.eventually("that no subscription is left", func() bool { return s.server.Command(s.t, "PUBSUB", "CHANNELS") == "[]" })
+}

@@ -1,0 +1,202 @@
+package conformance
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/lockwire/lockwire/lock"
+)
+
+func lockAndUnlock(t *testing.T, s *stage) {
+	l := s.locker(lock.Config{})
+	for range 3 {
+		lease := s.lock(l)
+		info, err := l.Info(t.Context())
+		if err != nil {
+			t.Fatalf("Info() = %v", err)
+		}
+		if !info.Locked || len(info.Holders) != 1 || info.Holders[0] != (lock.Holder{Owner: lease.Owner(), Holds: 1}) {
+			t.Errorf("Info() = %+v, want the lease's owner with one hold", info)
+		}
+		if info.Remaining <= 20*time.Second || info.Remaining > 30*time.Second {
+			t.Errorf("remaining lease %v, want 30s or a little less", info.Remaining)
+		}
+		if err := lease.Check(t.Context()); err != nil {
+			t.Errorf("Check() = %v", err)
+		}
+		s.unlock(lease)
+		if info, err := l.Info(t.Context()); err != nil || info.Locked || info.Remaining != 0 || info.Holders != nil {
+			t.Errorf("Info() of the free lock = %+v, %v", info, err)
+		}
+	}
+}
+
+func exclusion(t *testing.T, s *stage) {
+	const clients, callers, rounds = 3, 4, 10
+	var inside atomic.Int32
+	var wg sync.WaitGroup
+	for range clients {
+		l := s.locker(lock.Config{})
+		for range callers {
+			wg.Go(func() {
+				for range rounds {
+					err := l.Do(t.Context(), func(context.Context) error {
+						if n := inside.Add(1); n != 1 {
+							t.Errorf("%d holders at once", n)
+						}
+						inside.Add(-1)
+						return nil
+					})
+					if err != nil {
+						t.Errorf("Do() = %v", err)
+						return
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+}
+
+// The lease is an hour: only being woken explains that the waiter gets the lock.
+func wakesAnotherClient(t *testing.T, s *stage) {
+	holder, waiter := s.locker(lock.Config{}), s.locker(lock.Config{})
+	lease := s.lock(holder, lock.For(time.Hour))
+	got := make(chan *lock.Lease)
+	go func() { got <- s.lock(waiter) }()
+	s.eventually("that the waiter listens", func() bool { return s.server.Command(t, "PUBSUB", "CHANNELS") != "[]" })
+	if _, err := waiter.TryLock(t.Context()); err == nil {
+		t.Error("TryLock() of a lock that is taken succeeded")
+	}
+	s.unlock(lease)
+	s.unlock(<-got)
+}
+
+func leaseEnds(t *testing.T, s *stage) {
+	holder, waiter := s.locker(lock.Config{}), s.locker(lock.Config{})
+	lease := s.lock(holder, lock.For(300*time.Millisecond))
+	next := s.lock(waiter)
+	s.wantErr("Err() of the lease that ended", lease.Err(), lock.ErrLost)
+	s.wantErr("Unlock() of the lease that ended", lease.Unlock(t.Context()), lock.ErrNotHeld)
+	if err := next.Check(t.Context()); err != nil {
+		t.Errorf("Check() of the next holder = %v", err)
+	}
+	s.unlock(next)
+}
+
+func renewal(t *testing.T, s *stage) {
+	c := s.client(lock.Config{Lease: 3 * time.Second, RenewEvery: 100 * time.Millisecond})
+	lease := s.lock(s.kind.lock(c, "job"))
+	first := lease.ValidUntil()
+	s.eventually("that the lease is renewed", func() bool { return c.Stats().Renewals >= 3 })
+	if !lease.ValidUntil().After(first) {
+		t.Errorf("ValidUntil() is still %v after %d renewals", first, c.Stats().Renewals)
+	}
+	if err := lease.Check(t.Context()); err != nil {
+		t.Errorf("Check() = %v", err)
+	}
+	s.unlock(lease)
+	if n := c.Stats().RenewalErrors; n != 0 {
+		t.Errorf("%d renewals failed", n)
+	}
+}
+
+func lossIsTold(t *testing.T, s *stage) {
+	l := s.locker(lock.Config{Lease: 3 * time.Second, RenewEvery: 100 * time.Millisecond})
+	lease := s.lock(l)
+	ctx, cancel := lease.Context(t.Context())
+	defer cancel()
+	s.server.Command(t, "DEL", "job")
+	select {
+	case <-ctx.Done():
+	case <-time.After(patience):
+		t.Fatal("nobody told the holder")
+	}
+	s.wantErr("the context's cause", context.Cause(ctx), lock.ErrLost)
+	<-lease.Lost()
+	s.wantErr("Unlock()", lease.Unlock(t.Context()), lock.ErrNotHeld)
+}
+
+func cancelledWait(t *testing.T, s *stage) {
+	holder, waiter := s.locker(lock.Config{}), s.locker(lock.Config{})
+	lease := s.lock(holder)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := waiter.Lock(ctx)
+	s.wantErr("Lock()", err, lock.ErrNotAcquired)
+	s.wantErr("Lock()", err, context.DeadlineExceeded)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	_, err = waiter.Lock(ended)
+	s.wantErr("Lock() under a cancelled context", err, context.Canceled)
+	if err := lease.Unlock(ended); err != nil {
+		t.Errorf("Unlock() under a cancelled context = %v", err)
+	}
+}
+
+func force(t *testing.T, s *stage) {
+	holder, operator := s.locker(lock.Config{}), s.locker(lock.Config{})
+	lease := s.lock(holder)
+	for _, want := range []bool{true, false} {
+		if forced, err := operator.ForceUnlock(t.Context()); err != nil || forced != want {
+			t.Errorf("ForceUnlock() = %v, %v, want %v", forced, err, want)
+		}
+	}
+	s.wantErr("Check() of the holder", lease.Check(t.Context()), lock.ErrLost)
+	s.unlock(s.lock(operator))
+}
+
+func wrongType(t *testing.T, s *stage) {
+	l := s.locker(lock.Config{})
+	s.server.Command(t, "SET", "job", "kept")
+	_, err := l.Lock(t.Context())
+	s.wantErr("Lock()", err, lock.ErrWrongType)
+	_, err = l.TryLock(t.Context())
+	s.wantErr("TryLock()", err, lock.ErrWrongType)
+	_, err = l.ForceUnlock(t.Context())
+	s.wantErr("ForceUnlock()", err, lock.ErrWrongType)
+	_, err = l.Info(t.Context())
+	s.wantErr("Info()", err, lock.ErrWrongType)
+	if got := s.server.Command(t, "GET", "job"); got != "kept" {
+		t.Errorf("the key now holds %q", got)
+	}
+	s.server.Command(t, "DEL", "job")
+}
+
+// A holder whose lock went to somebody else takes nothing from him.
+func unlockByAStranger(t *testing.T, s *stage) {
+	first, second := s.locker(lock.Config{}), s.locker(lock.Config{})
+	lease := s.lock(first)
+	s.server.Command(t, "DEL", "job")
+	next := s.lock(second)
+	s.wantErr("Unlock()", lease.Unlock(t.Context()), lock.ErrNotHeld)
+	if err := next.Check(t.Context()); err != nil {
+		t.Errorf("Check() of the holder = %v", err)
+	}
+	s.unlock(next)
+}
+
+func reentry(t *testing.T, s *stage) {
+	c := s.client(lock.Config{})
+	l, owner := s.kind.lock(c, "job"), c.NewOwner()
+	outer := s.lock(l, lock.As(owner))
+	inner := s.lock(l, lock.As(owner), lock.For(time.Second))
+	info, err := l.Info(t.Context())
+	if err != nil || len(info.Holders) != 1 || info.Holders[0] != (lock.Holder{Owner: owner.String(), Holds: 2}) {
+		t.Errorf("Info() = %+v, %v, want two holds of the owner", info, err)
+	}
+	if info.Remaining <= 20*time.Second {
+		t.Errorf("remaining lease %v: the inner hold shortened it", info.Remaining)
+	}
+	s.unlock(inner)
+	if err := outer.Check(t.Context()); err != nil {
+		t.Errorf("Check() of the outer hold = %v", err)
+	}
+	if info, err := l.Info(t.Context()); err != nil || info.Remaining <= 20*time.Second || info.Holders[0].Holds != 1 {
+		t.Errorf("Info() after the inner Unlock = %+v, %v", info, err)
+	}
+	s.unlock(outer)
+}

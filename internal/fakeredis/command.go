@@ -1,0 +1,192 @@
+package fakeredis
+
+import (
+	"math"
+	"strings"
+)
+
+// command is a row of the table of commands, or of the subcommands of one.
+type command struct {
+	name  string // as in error texts: lower case, "client|setname" for a subcommand
+	arity int    // arguments, the name included; below 0: that many at least
+	flags flags
+	run   func(x *call) any
+	subs  map[string]*command
+}
+
+type flags uint8
+
+const (
+	onWrite    flags = 1 << iota // changes data or publishes: not allowed in read-only scripts
+	onConn                       // is about a connection
+	notScript                    // not allowed in scripts
+	subscribed                   // allowed in RESP2 while subscribed
+	unqueued                     // runs at once inside MULTI
+	anyone                       // needs no authentication
+)
+
+// call is one run of a command.
+type call struct {
+	s      *Server
+	c      *conn
+	db     *db
+	cmd    *command
+	args   []string
+	now    int64 // ms
+	inside bool  // of a script, a transaction or Do: never blocks
+}
+
+func commandTable() map[string]*command {
+	table := map[string]*command{}
+	for _, group := range [][]command{
+		connectionCommands(), keyCommands(), stringCommands(), hashCommands(), listCommands(), blockingCommands(),
+		setCommands(), sortedSetCommands(), pubsubCommands(), scriptCommands(), transactionCommands(), serverCommands(),
+	} {
+		for _, cmd := range group {
+			parent, _, isSub := strings.Cut(cmd.name, "|")
+			if !isSub {
+				table[cmd.name] = &cmd
+				continue
+			}
+			if table[parent] == nil {
+				table[parent] = &command{name: parent, arity: -2, flags: cmd.flags, subs: map[string]*command{}}
+			}
+			table[parent].subs[cmd.name] = &cmd
+		}
+	}
+	return table
+}
+
+// lookup finds the command that args call, or says why there is none.
+func (s *Server) lookup(args []string) (*command, Err) {
+	name := strings.ToLower(args[0])
+	cmd := s.commands[name]
+	if cmd == nil {
+		return nil, errUnknown(args)
+	}
+	if cmd.subs != nil && len(args) > 1 {
+		cmd = cmd.subs[name+"|"+strings.ToLower(args[1])]
+		if cmd == nil {
+			return nil, Err("ERR unknown subcommand '" + args[1] + "'. Try " + strings.ToUpper(name) + " HELP.")
+		}
+	}
+	if cmd.arity > 0 && len(args) != cmd.arity || len(args) < -cmd.arity {
+		return nil, errArity(cmd.name)
+	}
+	return cmd, ""
+}
+
+// execute runs the command that came over c, or queues or refuses it.
+func (s *Server) execute(c *conn, args []string) any {
+	cmd, bad := s.lookup(args)
+	switch {
+	case bad != "":
+	case !c.authed && cmd.flags&anyone == 0:
+		bad = "NOAUTH Authentication required."
+	case c.proto == 2 && c.subscriptions()+len(c.shards) > 0 && cmd.flags&subscribed == 0:
+		bad = Err("ERR Can't execute '" + cmd.name + "': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context")
+	}
+	if c.tx != nil && (bad != "" || cmd.flags&unqueued == 0) {
+		return c.tx.queue(cmd, args, bad)
+	}
+	if bad != "" {
+		return bad
+	}
+	x := &call{s: s, c: c, db: &s.dbs[c.db], cmd: cmd, args: args, now: nowMs()}
+	reply := cmd.run(x)
+	s.serveWaitersLocked()
+	return reply
+}
+
+// db is one of the numbered databases.
+type db struct {
+	index   int
+	keys    map[string]*entry
+	watched map[string][]*conn
+}
+
+// entry is a key's value (string, *hash, *list, *set or *sortedSet) and its deadline.
+type entry struct {
+	value any
+	until int64 // Unix time in ms; 0: none
+}
+
+// expired reports whether the entry's time is over. As in Redis it still lives in the very millisecond of its deadline.
+func (e *entry) expired(now int64) bool { return e.until != 0 && now > e.until }
+
+// get returns a key's entry, or nil. An expired key is deleted first.
+func (x *call) get(key string) *entry {
+	e := x.db.keys[key]
+	if e != nil && e.expired(x.now) {
+		delete(x.db.keys, key)
+		return nil
+	}
+	return e
+}
+
+// set gives a key a new value without a deadline.
+func (x *call) set(key string, value any) *entry {
+	e := &entry{value: value}
+	x.db.keys[key] = e
+	x.touch(key)
+	return e
+}
+
+// remove deletes a key and reports whether it was there.
+func (x *call) remove(key string) bool {
+	if x.get(key) == nil {
+		return false
+	}
+	delete(x.db.keys, key)
+	x.touch(key)
+	return true
+}
+
+// find returns the value of a key, zero if there is none, or an error if it is of another type.
+func find[T any](x *call, key string) (T, any) {
+	var none T
+	e := x.get(key)
+	if e == nil {
+		return none, nil
+	}
+	v, ok := e.value.(T)
+	if !ok {
+		return none, errType
+	}
+	return v, nil
+}
+
+// sized is a value that must not stay when it is empty.
+type sized interface{ size() int }
+
+// settle ends a change of a key's value: the key goes if nothing is left in it.
+func (x *call) settle(key string, v sized) {
+	if v.size() == 0 {
+		delete(x.db.keys, key)
+	}
+	x.touch(key)
+}
+
+// int64At parses the i-th argument.
+func (x *call) int64At(i int) (int64, any) {
+	n, ok := parseInt(x.args[i])
+	if !ok {
+		return 0, errInt
+	}
+	return n, nil
+}
+
+// expiryAt makes a deadline in Unix ms of n, which is in units of ms, counted from base.
+func (x *call) expiryAt(n, unit, base int64) (int64, any) {
+	if n > math.MaxInt64/unit || n < math.MinInt64/unit || n*unit > math.MaxInt64-base {
+		return 0, Err("ERR invalid expire time in '" + x.cmd.name + "' command")
+	}
+	return n*unit + base, nil
+}
+
+func boolInt(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}

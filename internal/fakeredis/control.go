@@ -1,0 +1,69 @@
+package fakeredis
+
+import (
+	"crypto/tls"
+	"time"
+)
+
+// Refuse makes further dials fail with "connection refused". Open connections stay.
+func (s *Server) Refuse(on bool) { s.set(func() { s.refuse = on }) }
+
+// Unreachable makes further dials wait until their context ends. Open connections stay.
+func (s *Server) Unreachable(on bool) { s.set(func() { s.unreachable = on }) }
+
+// Mute makes the server read all and do nothing: no command runs then or later, nothing is answered or published. Dials
+// succeed. It is what a client sees of a peer behind a network that swallows packets.
+func (s *Server) Mute(on bool) { s.set(func() { s.mute = on }) }
+
+// Stall makes the server stop reading, as SIGSTOP does: dials succeed, a client's writes succeed until the connection's
+// buffer is full, and all of it runs when Stall ends.
+func (s *Server) Stall(on bool) {
+	s.set(func() {
+		switch {
+		case on && s.stall == nil:
+			s.stall = make(chan struct{})
+		case !on && s.stall != nil:
+			close(s.stall)
+			s.stall = nil
+		}
+	})
+}
+
+// Latency sets how long bytes travel in each direction from now on; 0, the default, is no time. Dial takes a round trip.
+func (s *Server) Latency(oneWay time.Duration) { s.latency.Store(int64(oneWay)) }
+
+// SplitReplies makes the server send in pieces of n bytes, one every pause. With a pause of 0 the pieces arrive together
+// but are still read one by one. 0 is off.
+func (s *Server) SplitReplies(n int, pause time.Duration) {
+	s.set(func() { s.piece, s.pause = n, pause })
+}
+
+// Buffer sets how many bytes a client of a later connection can write that the server has not read; more block it. The
+// default is 256 KiB, 0 is no bound. What the server writes is not bounded.
+func (s *Server) Buffer(n int) { s.set(func() { s.buffer = n }) }
+
+// MaxClients makes the server answer a connection above n with an error and close it. 0, the default, is no limit.
+func (s *Server) MaxClients(n int) { s.set(func() { s.maxClients = n }) }
+
+// TLS makes later connections speak TLS with cfg, nil plain RESP.
+func (s *Server) TLS(cfg *tls.Config) { s.set(func() { s.tls = cfg }) }
+
+// User adds a user. The password of the user "default" is the one for AUTH with one argument; once it is set,
+// connections made later must authenticate.
+func (s *Server) User(name, password string) {
+	s.set(func() {
+		if s.users == nil {
+			s.users = map[string]string{}
+		}
+		s.users[name] = password
+	})
+}
+
+// Replicas sets the number that WAIT counts. It answers at once if they suffice, else at its timeout. The default is 0.
+func (s *Server) Replicas(n int) { s.set(func() { s.replicas = n }) }
+
+func (s *Server) set(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
+}

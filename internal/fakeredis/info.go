@@ -1,0 +1,32 @@
+package fakeredis
+
+import (
+	"strconv"
+	"time"
+)
+
+func serverCommands() []command {
+	disabled := func(*call) any { return Err("ERR This instance has cluster support disabled") }
+	return []command{
+		{name: "time", arity: 1, run: clock},
+		{name: "info", arity: -1, run: info},
+		{name: "role", arity: 1, flags: notScript, run: func(*call) any { return []any{"master", 0, []any{}} }},
+		{name: "asking", arity: 1, run: disabled},
+		{name: "readonly", arity: 1, run: disabled},
+		{name: "readwrite", arity: 1, run: disabled},
+		{name: "cluster|info", arity: 2, run: disabled},
+		{name: "cluster|slots", arity: 2, run: disabled},
+		{name: "cluster|shards", arity: 2, run: disabled},
+	}
+}
+
+func clock(*call) any {
+	now := time.Now()
+	return []any{strconv.FormatInt(now.Unix(), 10), strconv.Itoa(now.Nanosecond() / 1000)}
+}
+
+func info(x *call) any {
+	return verbatim("# Server\r\nredis_version:" + Version + "\r\nredis_mode:standalone\r\n\r\n" +
+		"# Clients\r\nconnected_clients:" + strconv.Itoa(len(x.s.conns)) + "\r\n\r\n" +
+		"# Replication\r\nrole:master\r\nconnected_slaves:" + strconv.Itoa(x.s.replicas) + "\r\n")
+}

@@ -1,0 +1,80 @@
+package fakeredis
+
+import (
+	"bufio"
+	"io"
+	"strconv"
+	"strings"
+)
+
+const (
+	maxArgs = 1 << 20
+	maxBulk = 64 << 20
+	maxLine = 64 << 10
+)
+
+// protocolError is what the server says about bytes that are no request, before it closes the connection.
+type protocolError string
+
+func (e protocolError) Error() string { return string(e) }
+
+// readRequest reads one command: an array of bulk strings, or a line of words. An empty one has no arguments.
+func readRequest(r *bufio.Reader) ([]string, error) {
+	line, err := readLine(r)
+	if err != nil {
+		return nil, err
+	}
+	if !strings.HasPrefix(line, "*") {
+		return strings.Fields(line), nil
+	}
+	n, err := strconv.Atoi(line[1:])
+	if err != nil || n > maxArgs {
+		return nil, protocolError("ERR Protocol error: invalid multibulk length")
+	}
+	var args []string
+	for range n {
+		arg, err := readBulk(r)
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, arg)
+	}
+	return args, nil
+}
+
+func readBulk(r *bufio.Reader) (string, error) {
+	line, err := readLine(r)
+	if err != nil {
+		return "", err
+	}
+	if !strings.HasPrefix(line, "$") {
+		return "", protocolError("ERR Protocol error: expected '$', got '" + (line + " ")[:1] + "'")
+	}
+	n, err := strconv.Atoi(line[1:])
+	if err != nil || n < 0 || n > maxBulk {
+		return "", protocolError("ERR Protocol error: invalid bulk length")
+	}
+	var b strings.Builder
+	if _, err := io.CopyN(&b, r, int64(n)); err != nil {
+		return "", err
+	}
+	_, err = r.Discard(2)
+	return b.String(), err
+}
+
+func readLine(r *bufio.Reader) (string, error) {
+	var line []byte
+	for {
+		part, err := r.ReadSlice('\n')
+		line = append(line, part...)
+		if len(line) > maxLine {
+			return "", protocolError("ERR Protocol error: too big inline request")
+		}
+		if err == nil {
+			return strings.TrimRight(string(line), "\r\n"), nil
+		}
+		if err != bufio.ErrBufferFull {
+			return "", err
+		}
+	}
+}

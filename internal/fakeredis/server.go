@@ -1,0 +1,319 @@
+// Package fakeredis is a Redis server in memory, for tests in virtual time.
+//
+// Its connections are values of net.Conn that never touch a socket, and its clock is time.Now, so inside a
+// testing/synctest bubble a lease of thirty seconds ends without anybody waiting for it. Replies look as Redis 7.0 makes
+// them. What a real server does seldom or never, it does when told: [Server.Intercept] decides for each command whether
+// it runs, whether and when it is answered, and what becomes of the connection.
+//
+//	srv := fakeredis.New()
+//	defer srv.Close()
+//	pool, err := conn.Open(ctx, conn.Config{Dial: srv.Dial})
+//
+// There is no Lua: a script is a Go function registered for its source with [Server.Script].
+//
+// A Server used in a bubble is to be made there. It starts one goroutine for each connection and joins them in Close.
+package fakeredis
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// Version is what HELLO and INFO say the server's version is.
+const Version = "7.0.15"
+
+const defaultBuffer = 256 << 10
+
+// Server is a Redis server in memory. Its methods may be called from any goroutine, also from an interceptor, but for
+// [Server.Close] and [Server.Intercept], which would wait for it.
+type Server struct {
+	commands map[string]*command // constant after New
+	latency  atomic.Int64        // of one direction, in ns
+
+	hookMu sync.Mutex // held while hook runs
+	hook   func(Cmd) Action
+
+	wg sync.WaitGroup // one for each connection
+
+	mu          sync.Mutex // guards the following, and runs one command at a time
+	tick        chan struct{}
+	closed      bool
+	refuse      bool
+	unreachable bool
+	mute        bool
+	stall       chan struct{}
+	maxClients  int
+	buffer      int
+	piece       int
+	pause       time.Duration
+	tls         *tls.Config
+	users       map[string]string
+	replicas    int
+	dials       int
+	lastID      int64
+	conns       map[int64]*conn
+	log         []Cmd
+	counts      map[string]int
+	messages    []Message
+	dbs         [16]db
+	channels    map[string][]*conn
+	patterns    map[string][]*conn
+	shards      map[string][]*conn
+	waiters     []*waiter
+	sources     map[string]func(*Call) any
+	scripts     map[string]*script
+	cursors     map[uint64]string
+}
+
+// New returns a Server with no data, no connection and no goroutine.
+func New() *Server {
+	s := &Server{
+		commands: commandTable(),
+		buffer:   defaultBuffer,
+		conns:    map[int64]*conn{},
+		counts:   map[string]int{},
+		sources:  map[string]func(*Call) any{},
+	}
+	s.forgetLocked()
+	return s
+}
+
+// forgetLocked makes the server as empty as a process that has just started.
+func (s *Server) forgetLocked() {
+	for i := range s.dbs {
+		s.dbs[i] = db{index: i, keys: map[string]*entry{}}
+	}
+	s.channels, s.patterns, s.shards = map[string][]*conn{}, map[string][]*conn{}, map[string][]*conn{}
+	s.scripts, s.cursors, s.waiters = map[string]*script{}, map[uint64]string{}, nil
+}
+
+// Dial connects to the server; network and addr are only repeated by the connection's addresses. It fits the Dial field
+// of conn.Config. It takes one round trip of [Server.Latency].
+func (s *Server) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	fail := func(err error) (net.Conn, error) {
+		return nil, &net.OpError{Op: "dial", Net: network, Addr: memAddr{network, addr}, Err: err}
+	}
+	s.mu.Lock()
+	s.dials++
+	unreachable := s.unreachable
+	s.tickLocked()
+	s.mu.Unlock()
+	if unreachable {
+		<-ctx.Done()
+	}
+	if d := 2 * s.oneWay(); d > 0 {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+	}
+	if ctx.Err() != nil {
+		return fail(context.Cause(ctx))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || s.refuse {
+		return fail(syscall.ECONNREFUSED)
+	}
+	return s.acceptLocked(network, addr), nil
+}
+
+func (s *Server) oneWay() time.Duration { return time.Duration(s.latency.Load()) }
+
+func (s *Server) acceptLocked(network, addr string) *memConn {
+	s.lastID++
+	local := memAddr{network, "127.0.0.1:" + strconv.FormatInt(50000+s.lastID%10000, 10)}
+	remote := memAddr{network, addr}
+	up, down := newHalf(s.oneWay, s.buffer), newHalf(s.oneWay, 0)
+	client := &memConn{in: down, out: up, local: local, remote: remote}
+	server := &memConn{in: up, out: down, local: remote, remote: local}
+	if s.maxClients > 0 && len(s.conns) >= s.maxClients {
+		_, _ = server.Write(appendReply(nil, Err("ERR max number of clients reached"), 2))
+		_ = server.Close()
+		return client
+	}
+	c := newConn(s, s.lastID, server)
+	if s.tls != nil {
+		c.nc = tls.Server(server, s.tls)
+	}
+	s.conns[c.id] = c
+	s.tickLocked()
+	s.wg.Go(c.serve)
+	return client
+}
+
+// Close refuses further dials, closes every connection and returns when the server's goroutines have ended. It may be
+// called twice.
+func (s *Server) Close() {
+	s.mu.Lock()
+	s.closed = true
+	for _, c := range s.conns {
+		s.killLocked(c, false)
+	}
+	s.mu.Unlock()
+	s.wg.Wait()
+}
+
+// killLocked closes a connection as the server would; nothing that it sent before and that has not run will run.
+func (s *Server) killLocked(c *conn, reset bool) {
+	if c.dead {
+		return
+	}
+	c.dead = true
+	close(c.killed)
+	if reset {
+		c.mem.reset()
+	}
+	_ = c.mem.Close()
+	c.unsubscribeAll()
+	c.unwatch()
+	s.waiters = slices.DeleteFunc(s.waiters, func(w *waiter) bool { return w.c == c })
+	delete(s.conns, c.id)
+	s.tickLocked()
+}
+
+// tickLocked wakes those who wait in Await.
+func (s *Server) tickLocked() {
+	if s.tick != nil {
+		close(s.tick)
+		s.tick = nil
+	}
+}
+
+// Await returns nil once done returns true, and the cause of ctx if that ends first. It asks at once and again whenever
+// a command was taken or a connection came or went. done is called without a lock and may use the Server.
+func (s *Server) Await(ctx context.Context, done func() bool) error {
+	for {
+		s.mu.Lock()
+		if s.tick == nil {
+			s.tick = make(chan struct{})
+		}
+		tick := s.tick
+		s.mu.Unlock()
+		if done() {
+			return nil
+		}
+		select {
+		case <-tick:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Do runs a command on database 0 as another client would, and returns its reply: int64, string, nil, []any, Status or
+// Err. It is neither logged nor intercepted. It never blocks: BLPOP answers nil when there is nothing to pop. Commands
+// that are about a connection, such as SUBSCRIBE or MULTI, are errors.
+func (s *Server) Do(args ...string) any {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer s.tickLocked()
+	cmd, bad := s.lookup(args)
+	if bad != "" {
+		return bad
+	}
+	if cmd.flags&onConn != 0 {
+		return Err("ERR " + cmd.name + " needs a connection")
+	}
+	x := &call{s: s, c: &conn{s: s, proto: 2, authed: true}, db: &s.dbs[0], cmd: cmd, args: args, now: nowMs(), inside: true}
+	reply := plain(cmd.run(x))
+	s.serveWaitersLocked()
+	return reply
+}
+
+// nowMs is the clock of expiries: Unix time in whole milliseconds.
+func nowMs() int64 { return time.Now().UnixMilli() }
+
+// Conn describes a connection to the server.
+type Conn struct {
+	ID         int64  // as CLIENT ID answers; 1 is the first
+	Name       string // as set by CLIENT SETNAME or HELLO
+	DB         int
+	Protocol   int // 2 or 3
+	Subscribed int // channels, patterns and shard channels
+}
+
+// Conns lists the connections that are open, in the order they were made.
+func (s *Server) Conns() []Conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []Conn
+	for _, id := range slices.Sorted(maps.Keys(s.conns)) {
+		list = append(list, s.conns[id].describe())
+	}
+	return list
+}
+
+// Dials returns how many times Dial was called, refused ones included.
+func (s *Server) Dials() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.dials
+}
+
+// KillConns closes the connections for which which returns true, all if it is nil, and returns how many. The client
+// still reads what was sent before, then end of file. which must not call the Server.
+func (s *Server) KillConns(which func(Conn) bool) int { return s.kill(which, false) }
+
+// ResetConns is KillConns with a TCP reset: both ends fail at once and bytes under way are lost.
+func (s *Server) ResetConns(which func(Conn) bool) int { return s.kill(which, true) }
+
+func (s *Server) kill(which func(Conn) bool, reset bool) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, c := range s.conns {
+		if which == nil || which(c.describe()) {
+			s.killLocked(c, reset)
+			n++
+		}
+	}
+	return n
+}
+
+// Push sends raw bytes to a connection, between two replies: a push nobody asked for, a reply too many, or garbage. It
+// returns false if there is no such connection.
+func (s *Server) Push(id int64, raw string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.conns[id]
+	if c == nil {
+		return false
+	}
+	c.writeLocked([]byte(raw))
+	return true
+}
+
+// Restart forgets all data and scripts and closes all connections, as a server does that died and came back empty.
+// What the Server was told by its other methods stays.
+func (s *Server) Restart() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.conns {
+		s.killLocked(c, false)
+	}
+	s.forgetLocked()
+}
+
+// errUnknown is what Redis says of a command that it does not know.
+func errUnknown(args []string) Err {
+	text := ""
+	for _, arg := range args[1:] {
+		if len(text) >= 128 {
+			break
+		}
+		text += fmt.Sprintf("'%.*s' ", 128-len(text), arg)
+	}
+	return Err(fmt.Sprintf("ERR unknown command '%.128s', with args beginning with: %s", args[0], text))
+}

@@ -1,0 +1,99 @@
+package fakeredis
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+)
+
+func setCommands() []command {
+	return []command{
+		{name: "sadd", arity: -3, flags: onWrite, run: sadd},
+		{name: "srem", arity: -3, flags: onWrite, run: srem},
+		{name: "smembers", arity: 2, run: smembers},
+		{name: "sismember", arity: 3, run: sisMember},
+		{name: "scard", arity: 2, run: scard},
+	}
+}
+
+type stringSet struct{ members map[string]bool }
+
+func (s *stringSet) size() int { return len(s.members) }
+
+// sorted lists the members: numbers by value, as Redis lists a set of integers, before the rest.
+func (s *stringSet) sorted() []string {
+	return slices.SortedFunc(maps.Keys(s.members), func(a, b string) int {
+		n, aNumber := parseInt(a)
+		m, bNumber := parseInt(b)
+		switch {
+		case aNumber && bNumber:
+			return cmp.Compare(n, m)
+		case aNumber != bNumber:
+			return cmp.Compare(boolInt(bNumber), boolInt(aNumber))
+		}
+		return cmp.Compare(a, b)
+	})
+}
+
+func sadd(x *call) any {
+	s, bad := find[*stringSet](x, x.args[1])
+	if bad != nil {
+		return bad
+	}
+	if s == nil {
+		s = &stringSet{members: map[string]bool{}}
+		x.set(x.args[1], s)
+	}
+	before := s.size()
+	for _, m := range x.args[2:] {
+		s.members[m] = true
+	}
+	x.touch(x.args[1])
+	return s.size() - before
+}
+
+func srem(x *call) any {
+	s, bad := find[*stringSet](x, x.args[1])
+	if bad != nil || s == nil {
+		return orZero(bad)
+	}
+	before := s.size()
+	for _, m := range x.args[2:] {
+		delete(s.members, m)
+	}
+	n := before - s.size()
+	if n > 0 {
+		x.settle(x.args[1], s)
+	}
+	return n
+}
+
+func smembers(x *call) any {
+	s, bad := find[*stringSet](x, x.args[1])
+	if bad != nil {
+		return bad
+	}
+	list := members{}
+	if s != nil {
+		for _, m := range s.sorted() {
+			list = append(list, m)
+		}
+	}
+	return list
+}
+
+func sisMember(x *call) any {
+	s, bad := find[*stringSet](x, x.args[1])
+	if bad != nil || s == nil {
+		return orZero(bad)
+	}
+	return boolInt(s.members[x.args[2]])
+}
+
+func scard(x *call) any {
+	s, bad := find[*stringSet](x, x.args[1])
+	if bad != nil || s == nil {
+		return orZero(bad)
+	}
+	return s.size()
+}

@@ -1,0 +1,107 @@
+// Package locktorture judges what several processes did with locks. Each of them logs what it asked for, held, lost and
+// gave back, by one clock of the machine; the process that started them collects the events and looks for two owners
+// who had the same lock at the same time.
+package locktorture
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Kind says what happened.
+type Kind string
+
+const (
+	// Asked: a lock is about to be asked for.
+	Asked Kind = "asked"
+	// Refused: it was not acquired, for the reason in Text.
+	Refused Kind = "refused"
+	// Acquired: it was, and the holder may rely on it until Until.
+	Acquired Kind = "acquired"
+	// Extended: the hold now lasts until Until.
+	Extended Kind = "extended"
+	// Lost: the holder was told that it is lost, for the reason in Text, and may have relied on it until Until.
+	Lost Kind = "lost"
+	// Releasing: it is about to be released; the holder relies on it no more.
+	Releasing Kind = "releasing"
+	// Released: the release has returned, with the outcome in Text.
+	Released Kind = "released"
+	// Failed: the process saw something that must not be; Text says what.
+	Failed Kind = "failed"
+	// Note: the process has something to say, which is in Text.
+	Note Kind = "note"
+)
+
+// The outcomes of a release that the rules of a [History] know.
+const (
+	Freed   = "freed"    // there was a hold, and it is released
+	NotHeld = "not held" // the lock had been lost
+)
+
+// Event is something that happened in a process.
+type Event struct {
+	At      time.Duration // by Now
+	Process int
+	Hold    int64 `json:",omitempty"` // which of the process's, from 1; 0 where there is none
+	Kind    Kind
+	Name    string        `json:",omitempty"` // of the lock
+	Owner   string        `json:",omitempty"` // of the hold
+	Until   time.Duration `json:",omitempty"` // by Now; 0 is for ever
+	Text    string        `json:",omitempty"`
+}
+
+// Parse reads a line that a Log wrote.
+func Parse(line []byte) (Event, error) {
+	var e Event
+	if err := json.Unmarshal(line, &e); err != nil {
+		return e, fmt.Errorf("locktorture: %q: %w", line, err)
+	}
+	return e, nil
+}
+
+// Log writes the events of one process, each as a line and at once, so that what happened before the process is
+// killed is known. Any number of goroutines may use it.
+type Log struct {
+	process int
+	holds   atomic.Int64
+
+	mu sync.Mutex // held while writing to w
+	w  io.Writer
+}
+
+// NewLog returns a log of the process with that number which writes to w, a pipe to the one that judges.
+func NewLog(w io.Writer, process int) *Log { return &Log{process: process, w: w} }
+
+// NextHold returns the number of a further hold.
+func (l *Log) NextHold() int64 { return l.holds.Add(1) }
+
+// Add writes an event. Where At is 0 it happens now. What cannot be written is lost: nobody is there to be told.
+func (l *Log) Add(e Event) {
+	e.Process = l.process
+	if e.At == 0 {
+		e.At = Now()
+	}
+	line, err := json.Marshal(e)
+	if err != nil {
+		panic(err) // no Event can be refused
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.w.Write(append(line, '\n'))
+}
+
+// At converts an instant of time.Now to the clock of the machine. The two clocks are read in one go: where the process
+// was stopped in between, they are read again.
+func At(t time.Time) time.Duration {
+	for {
+		before := Now()
+		left := time.Until(t)
+		if after := Now(); after-before < 100*time.Microsecond {
+			return before + left
+		}
+	}
+}

@@ -1,0 +1,200 @@
+package locktorture
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Forever is the end of a hold that nothing ends.
+const Forever = time.Duration(1<<63 - 1)
+
+// History is the events of all processes. The zero History is empty and ready; any number of goroutines may use it.
+type History struct {
+	mu      sync.Mutex // guards the following
+	events  []Event
+	deaths  map[int]time.Duration
+	changed chan struct{} // closed at the next event; nil if nobody waits
+}
+
+// Add takes an event in. Those of one process come in the order in which they happened, those of several in any.
+func (h *History) Add(e Event) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.events = append(h.events, e)
+	if h.changed != nil {
+		close(h.changed)
+		h.changed = nil
+	}
+}
+
+// Died takes note that a process was dead at that time: what it held then, it relies on no more.
+func (h *History) Died(process int, at time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.deaths == nil {
+		h.deaths = make(map[int]time.Duration)
+	}
+	h.deaths[process] = at
+}
+
+// Events returns what has been taken in so far.
+func (h *History) Events() []Event {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.events)
+}
+
+// Count is how many events match.
+func (h *History) Count(match func(Event) bool) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n := 0
+	for _, e := range h.events {
+		if match(e) {
+			n++
+		}
+	}
+	return n
+}
+
+// Await returns the first event that matches, and waits for it as long as ctx allows.
+func (h *History) Await(ctx context.Context, match func(Event) bool) (Event, error) {
+	for seen := 0; ; {
+		h.mu.Lock()
+		fresh := h.events[seen:]
+		if h.changed == nil {
+			h.changed = make(chan struct{})
+		}
+		changed := h.changed
+		h.mu.Unlock()
+		if i := slices.IndexFunc(fresh, match); i >= 0 {
+			return fresh[i], nil
+		}
+		seen += len(fresh)
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return Event{}, fmt.Errorf("locktorture: no such event among %d: %w", seen, context.Cause(ctx))
+		}
+	}
+}
+
+// Hold is the time for which an owner could rely on a lock.
+type Hold struct {
+	Process     int
+	ID          int64
+	Name, Owner string
+	From, To    time.Duration // To is when it was given back or lost, when it ran out, or when its process died
+	Until       time.Duration // when it ran out or would have; Forever if it could not
+}
+
+// String tells of the hold in milliseconds.
+func (h Hold) String() string {
+	return fmt.Sprintf("%q by %s in process %d from %v to %v", h.Name, h.Owner, h.Process, h.From, h.To)
+}
+
+// Holds returns all holds in the order in which they began.
+func (h *History) Holds() []Hold {
+	type key struct {
+		process int
+		id      int64
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	found := make(map[key]*Hold)
+	for _, e := range h.events {
+		hold := found[key{e.Process, e.Hold}]
+		switch e.Kind {
+		case Acquired:
+			found[key{e.Process, e.Hold}] = &Hold{
+				Process: e.Process, ID: e.Hold, Name: e.Name, Owner: e.Owner,
+				From: e.At, To: Forever, Until: orForever(e.Until),
+			}
+		case Extended, Lost, Releasing:
+			if hold == nil {
+				continue
+			}
+			hold.Until = max(hold.Until, orForever(e.Until))
+			if e.Kind != Extended {
+				hold.To = min(hold.To, e.At)
+			}
+		}
+	}
+	holds := make([]Hold, 0, len(found))
+	for _, hold := range found {
+		if death, died := h.deaths[hold.Process]; died {
+			hold.To = min(hold.To, death)
+		}
+		hold.To = min(hold.To, hold.Until)
+		holds = append(holds, *hold)
+	}
+	slices.SortFunc(holds, func(a, b Hold) int { return cmp.Compare(a.From, b.From) })
+	return holds
+}
+
+func orForever(until time.Duration) time.Duration {
+	if until == 0 {
+		return Forever
+	}
+	return until
+}
+
+// Overlap is two owners who had the same lock at the same time.
+type Overlap struct{ First, Second Hold }
+
+// String tells of both holds and for how long.
+func (o Overlap) String() string {
+	return fmt.Sprintf("%v of overlap: %v; %v", min(o.First.To, o.Second.To)-o.Second.From, o.First, o.Second)
+}
+
+// Overlaps returns, for holds in the order in which they began, each one that began while another owner had the lock. Holds
+// of one owner may overlap.
+func Overlaps(holds []Hold) []Overlap {
+	var overlaps []Overlap
+	longest := make(map[string]Hold) // of each lock, the one that lasts longest of those that have begun
+	for _, hold := range holds {
+		if hold.To <= hold.From {
+			continue
+		}
+		last, taken := longest[hold.Name]
+		if taken && hold.From < last.To && hold.Owner != last.Owner {
+			overlaps = append(overlaps, Overlap{last, hold})
+		}
+		if !taken || hold.To > last.To {
+			longest[hold.Name] = hold
+		}
+	}
+	return overlaps
+}
+
+// Violations returns what must not be in a history in which nobody took a lock by force: overlaps, losses that were told while
+// the hold was good, releases that found nothing while it was, and what the processes themselves complained of.
+func (h *History) Violations() []string {
+	var found []string
+	for _, o := range Overlaps(h.Holds()) {
+		found = append(found, o.String())
+	}
+	until := make(map[Event]time.Duration) // by process and hold
+	for _, e := range h.Events() {
+		hold := Event{Process: e.Process, Hold: e.Hold}
+		if e.Until != 0 {
+			until[hold] = max(until[hold], e.Until)
+		}
+		early := until[hold] - e.At
+		switch {
+		case e.Kind == Failed:
+			found = append(found, fmt.Sprintf("process %d: %s", e.Process, e.Text))
+		case e.Kind == Lost && early > 0:
+			found = append(found, fmt.Sprintf("hold %d of process %d of %q was lost %v before its end: %s",
+				e.Hold, e.Process, e.Name, early, e.Text))
+		case e.Kind == Released && e.Text == NotHeld && early > 0:
+			found = append(found, fmt.Sprintf("hold %d of process %d of %q was not held %v before its end",
+				e.Hold, e.Process, e.Name, early))
+		}
+	}
+	return found
+}

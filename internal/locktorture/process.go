@@ -1,0 +1,116 @@
+package locktorture
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+)
+
+// Process is a child process that logs events. Its methods are for one goroutine at a time.
+type Process struct {
+	ID int
+
+	history *History
+	cmd     *exec.Cmd
+	stdin   io.WriteCloser
+	stderr  bytes.Buffer  // owned by cmd until done
+	done    chan struct{} // closed when the process has ended and all it logged is in the history
+	err     error         // of its end, once done
+}
+
+// Start runs this very program again, with env in addition to its environment, and takes the events from its standard
+// output into h. The child can tell from the end of its standard input that it is to end. Kill it or Wait for it.
+func Start(h *History, id int, env ...string) (*Process, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	p := &Process{ID: id, history: h, cmd: exec.Command(program), done: make(chan struct{})}
+	p.cmd.Env = append(os.Environ(), env...)
+	p.cmd.Stderr = &p.stderr
+	p.cmd.SysProcAttr = dieWithParent()
+	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	stdout, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	started := make(chan error)
+	go p.run(stdout, started)
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("locktorture: %w", err)
+	}
+	return p, nil
+}
+
+// run starts the process and reads its log until it ends.
+func (p *Process) run(stdout io.Reader, started chan<- error) {
+	// To the kernel, the parent whose death the child shares is this thread: it must live as long as the child.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	defer close(p.done)
+	err := p.cmd.Start()
+	started <- err
+	if err != nil {
+		return
+	}
+	var bad []byte
+	lines := bufio.NewScanner(stdout)
+	for lines.Scan() {
+		e, err := Parse(lines.Bytes())
+		if err != nil {
+			bad = append(append(bad, lines.Bytes()...), '\n')
+			continue
+		}
+		p.history.Add(e)
+	}
+	err = errors.Join(lines.Err(), p.cmd.Wait())
+	if err != nil || len(bad) > 0 {
+		p.err = fmt.Errorf("locktorture: process %d: %w\n%s%s", p.ID, err, bad, p.stderr.Bytes())
+	}
+}
+
+// Send writes a line to the standard input of the process.
+func (p *Process) Send(line string) error {
+	_, err := io.WriteString(p.stdin, line+"\n")
+	return err
+}
+
+// Pause stops the process by SIGSTOP.
+func (p *Process) Pause() error { return stop(p.cmd.Process) }
+
+// Continue ends a Pause.
+func (p *Process) Continue() error { return resume(p.cmd.Process) }
+
+// Done is closed when the process has ended.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Kill ends the process by SIGKILL, also a stopped one, and returns when it is gone and all it logged is in the history.
+// One that has ended stays so.
+func (p *Process) Kill() {
+	p.cmd.Process.Kill() // an error says that it has ended
+	<-p.done
+	p.history.Died(p.ID, Now())
+}
+
+// Finish tells the process to end, by the end of its standard input.
+func (p *Process) Finish() { p.stdin.Close() }
+
+// Wait waits for the end of the process for as long as ctx allows, after which it kills it. An error says how it ended,
+// and what it wrote to its standard error.
+func (p *Process) Wait(ctx context.Context) error {
+	select {
+	case <-p.done:
+		return p.err
+	case <-ctx.Done():
+		p.Kill()
+		return fmt.Errorf("locktorture: process %d did not end: %w\n%s", p.ID, context.Cause(ctx), p.stderr.Bytes())
+	}
+}

@@ -1,0 +1,135 @@
+package redistest
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// configure writes the server's configuration, with a port that was free a moment ago. A file rather than arguments:
+// its quoting is the same in all versions, and passwords are not in the list of processes.
+func (s *Server) configure() error {
+	var conf strings.Builder
+	set := func(words ...string) {
+		for i, word := range words {
+			if i > 0 {
+				word = strconv.Quote(word)
+			}
+			conf.WriteString(word + " ")
+		}
+		conf.WriteByte('\n')
+	}
+	set("bind", "127.0.0.1")
+	set("unixsocket", s.socket())
+	set("dir", s.dir)
+	set("save", "")
+	set("appendonly", "no")
+	if s.AtLeast(7, 0) {
+		set("enable-debug-command", "yes")
+	}
+	if s.opts.Password != "" {
+		set("requirepass", s.opts.Password)
+	}
+	s.configureUsers(set)
+	if err := s.configurePort(set); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(s.dir, "conf"), []byte(conf.String()), 0o600)
+}
+
+// configureUsers adds the ACL users, and one more for checks to work under.
+func (s *Server) configureUsers(set func(...string)) {
+	if !s.guarded() {
+		return
+	}
+	all := "~* +@all"
+	if s.AtLeast(6, 2) {
+		all += " &*"
+	}
+	for _, u := range append(s.opts.Users, User{Name: checker, Rules: all}) {
+		password := "nopass"
+		if u.Password != "" {
+			password = ">" + u.Password
+		}
+		set(append([]string{"user", u.Name, "on", password}, strings.Fields(u.Rules)...)...)
+	}
+}
+
+func (s *Server) configurePort(set func(...string)) error {
+	if s.opts.Unix {
+		set("port", "0")
+		return nil
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	s.port = l.Addr().(*net.TCPAddr).Port
+	l.Close()
+	if !s.opts.TLS {
+		set("port", strconv.Itoa(s.port))
+		return nil
+	}
+	certs, err := certificates()
+	if err != nil {
+		return err
+	}
+	auth := "optional"
+	if s.opts.TLSClientAuth {
+		auth = "yes"
+	}
+	set("port", "0")
+	set("tls-port", strconv.Itoa(s.port))
+	set("tls-auth-clients", auth)
+	return certs.writeFiles(s.dir, set)
+}
+
+// launch starts the process and waits until it answers. The error is syscall.EADDRINUSE if its port is taken.
+func (s *Server) launch() (*process, error) {
+	log, err := os.Create(s.logFile())
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	cmd := exec.Command(s.opts.Binary.Path, append([]string{filepath.Join(s.dir, "conf")}, s.opts.Args...)...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = s.dir, log, log
+	proc, err := startProcess(cmd)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.awaitReady(proc); err != nil {
+		return nil, errors.Join(err, proc.end(os.Kill))
+	}
+	return proc, nil
+}
+
+// awaitReady asks until the server answers. A server listens on all its addresses before it answers on one.
+func (s *Server) awaitReady(proc *process) error {
+	limit := time.NewTimer(patience)
+	defer limit.Stop()
+	again := time.NewTicker(2 * time.Millisecond)
+	defer again.Stop()
+	for {
+		if v, err := s.Try("PING"); err == nil && v.Err() == nil {
+			return nil
+		}
+		select {
+		case <-again.C:
+		case <-proc.done:
+			tail := s.logTail()
+			if strings.Contains(tail, "in use") {
+				return syscall.EADDRINUSE
+			}
+			return fmt.Errorf("it ended at once (%v):\n%s", proc.cmd.ProcessState, tail)
+		case <-limit.C:
+			return fmt.Errorf("no answer within %v:\n%s", patience, s.logTail())
+		}
+	}
+}

@@ -1,0 +1,72 @@
+package redistest
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+)
+
+// Main is the whole of a TestMain: it runs the tests and ends the process, with a failure if goroutines are left.
+//
+// Examples that need a server find the URL of one, started for them, in the environment variable REDIS_URL, whatever
+// that was before. An example cannot skip itself: where there is no server Main leaves all examples out, by the flag
+// -test.skip unless that is set already, and says so; under CI=true it fails instead.
+func Main(m *testing.M) {
+	flag.Parse()
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	if fuzzing() {
+		return m.Run() // many processes, and neither examples nor servers
+	}
+	discard, err := prepareExamples()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	code := m.Run()
+	discard()
+	if code != 0 {
+		return code
+	}
+	left := waitForGoroutines(leakLimit)
+	for _, stack := range left {
+		fmt.Fprintf(os.Stderr, "%s\n\n", stack)
+	}
+	if len(left) > 0 {
+		fmt.Fprintf(os.Stderr, "redistest: %d goroutines are left after the tests; their stacks are above\n", len(left))
+		return 1
+	}
+	return 0
+}
+
+// fuzzing reports whether this process fuzzes, or works for one that does.
+func fuzzing() bool {
+	return flag.Lookup("test.fuzz").Value.String() != "" || flag.Lookup("test.fuzzworker").Value.String() == "true"
+}
+
+// prepareExamples starts the server of the examples, or leaves them out. It returns how to end that server.
+func prepareExamples() (discard func(), err error) {
+	found, err := findBinaries()
+	if err != nil {
+		return nil, err
+	}
+	if len(found) > 0 {
+		s, err := newServer(Options{Binary: found[0]})
+		if err != nil {
+			return nil, err
+		}
+		return s.discard, os.Setenv("REDIS_URL", s.URL())
+	}
+	if required() {
+		return nil, errors.New(missing)
+	}
+	fmt.Println(missing + "; tests that need one and all examples are skipped")
+	if skip := flag.Lookup("test.skip"); skip.Value.String() == "" {
+		err = skip.Value.Set("^Example")
+	}
+	return func() {}, err
+}

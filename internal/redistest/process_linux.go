@@ -1,0 +1,42 @@
+package redistest
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+)
+
+// dieWithParent makes the kernel kill the child when the thread that started it ends, by whatever death.
+func dieWithParent() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+}
+
+// pause stops the process, and waits until it is stopped.
+func (p *process) pause() error {
+	if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	limit := time.NewTimer(patience)
+	defer limit.Stop()
+	again := time.NewTicker(time.Millisecond)
+	defer again.Stop()
+	for {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+		if err != nil {
+			return err
+		}
+		// The state is the field behind the program's name, which is in parentheses.
+		if i := bytes.LastIndexByte(stat, ')'); i >= 0 && bytes.HasPrefix(stat[i:], []byte(") T")) {
+			return nil
+		}
+		select {
+		case <-again.C:
+		case <-limit.C:
+			return fmt.Errorf("the server did not stop within %v of SIGSTOP", patience)
+		}
+	}
+}
+
+func (p *process) resume() error { return p.cmd.Process.Signal(syscall.SIGCONT) }

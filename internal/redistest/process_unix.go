@@ -1,0 +1,13 @@
+//go:build unix && !linux
+
+package redistest
+
+import "syscall"
+
+// dieWithParent has nothing to offer here: only a test process that ends by Main or by an interrupt takes its servers
+// with it.
+func dieWithParent() *syscall.SysProcAttr { return nil }
+
+func (p *process) pause() error { return p.cmd.Process.Signal(syscall.SIGSTOP) }
+
+func (p *process) resume() error { return p.cmd.Process.Signal(syscall.SIGCONT) }

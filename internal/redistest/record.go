@@ -1,0 +1,124 @@
+package redistest
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Message is one that was published.
+type Message struct {
+	Channel, Payload string
+}
+
+// Messages is a subscription that nothing under test has a part in. It is for one goroutine, the test's own.
+type Messages struct {
+	s *Server
+	c *check
+	n int // of PINGs sent
+}
+
+// PSubscribe subscribes to the channels that match a pattern, until the end of the test. It returns when the server has
+// confirmed; an error ends the test.
+func (s *Server) PSubscribe(pattern string) *Messages {
+	s.t.Helper()
+	m := &Messages{s: s, c: s.dialUntilEnd()}
+	if _, err := m.c.do("PSUBSCRIBE", pattern); err != nil {
+		s.t.Fatalf("redistest: PSUBSCRIBE: %v", err)
+	}
+	return m
+}
+
+// All returns what was published, in order, before this call and after the last. It waits for nothing else: what a
+// command published whose reply is known is there.
+func (m *Messages) All() []Message {
+	m.s.t.Helper()
+	m.n++
+	mark := strconv.Itoa(m.n)
+	if err := m.c.send("PING", mark); err != nil {
+		m.s.t.Fatalf("redistest: PING: %v", err)
+	}
+	var all []Message
+	for {
+		words, err := m.next()
+		switch {
+		case err != nil:
+			m.s.t.Fatalf("redistest: subscription: %v", err)
+		case len(words) == 2 && words[0] == "pong" && words[1] == mark:
+			return all
+		case len(words) == 4 && words[0] == "pmessage":
+			all = append(all, Message{Channel: words[2], Payload: words[3]})
+		default:
+			m.s.t.Fatalf("redistest: subscription: unexpected %q", words)
+		}
+	}
+}
+
+func (m *Messages) next() ([]string, error) {
+	v, err := m.c.r.Read()
+	if err != nil {
+		return nil, err
+	}
+	return texts(v)
+}
+
+// Monitor records the commands that the server runs. It is for one goroutine, the test's own.
+type Monitor struct {
+	s *Server
+	c *check
+	n int // of ECHOs sent
+}
+
+// Monitor records commands until the end of the test, those inside scripts among them. An error ends the test.
+func (s *Server) Monitor() *Monitor {
+	s.t.Helper()
+	m := &Monitor{s: s, c: s.dialUntilEnd()}
+	if _, err := m.c.do("MONITOR"); err != nil {
+		s.t.Fatalf("redistest: MONITOR: %v", err)
+	}
+	return m
+}
+
+// Lines returns the commands that the server ran before this call and after the last, as MONITOR shows them but without
+// the time: `[0 127.0.0.1:33388] "GET" "key"`, and `[0 lua] "get" "key"` for one inside a script.
+func (m *Monitor) Lines() []string {
+	m.s.t.Helper()
+	m.n++
+	mark := fmt.Sprintf("redistest monitor %d", m.n)
+	m.s.Do("ECHO", mark)
+	m.c.nc.SetDeadline(time.Now().Add(patience))
+	var lines []string
+	for {
+		line, err := m.next()
+		switch {
+		case err != nil:
+			m.s.t.Fatalf("redistest: MONITOR: %v", err)
+		case strings.HasSuffix(line, `"ECHO" "`+mark+`"`):
+			return lines
+		case !strings.Contains(line, `"AUTH"`):
+			lines = append(lines, line)
+		}
+	}
+}
+
+func (m *Monitor) next() (string, error) {
+	v, err := m.c.r.Read()
+	if err != nil {
+		return "", err
+	}
+	line, err := v.Text()
+	_, line, _ = strings.Cut(line, " ")
+	return line, err
+}
+
+// dialUntilEnd opens a connection for checks that lasts as long as the test.
+func (s *Server) dialUntilEnd() *check {
+	s.t.Helper()
+	c, err := s.dialCheck()
+	if err != nil {
+		s.t.Fatalf("redistest: %v", err)
+	}
+	s.t.Cleanup(func() { c.nc.Close() })
+	return c
+}

@@ -1,0 +1,201 @@
+package redistest
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+)
+
+// patience bounds every wait for a server: to start, to answer a check, to die.
+const patience = 15 * time.Second
+
+// Server is a server process of one test. Its methods may be called by many goroutines at once. One that cannot do its
+// work fails the test by t.Errorf, unless it says otherwise.
+type Server struct {
+	t        testing.TB // nil for the server that Main starts for examples
+	opts     Options
+	dir      string // configuration, log, certificates and the socket that checks use
+	port     int    // 0 with a unix socket
+	protocol int    // what Config asks for; 0 leaves the choice to conn
+
+	mu   sync.Mutex
+	proc *process // nil while the server is down
+}
+
+// newServer makes the files of a server and starts it, on another port if somebody has taken the first.
+func newServer(opts Options) (*Server, error) {
+	dir, err := os.MkdirTemp("", "redistest") // not t.TempDir: the path of a unix socket has room for 100 bytes
+	if err != nil {
+		return nil, err
+	}
+	opts.TLS = opts.TLS || opts.TLSClientAuth
+	s := &Server{opts: opts, dir: dir}
+	for range 5 {
+		if err = s.configure(); err != nil {
+			break
+		}
+		if s.proc, err = s.launch(); !errors.Is(err, syscall.EADDRINUSE) {
+			break
+		}
+	}
+	if err != nil {
+		os.RemoveAll(dir)
+		return nil, fmt.Errorf("redistest: %s: %w", opts.Binary, err)
+	}
+	return s, nil
+}
+
+// discard ends the server without a goodbye and removes its files.
+func (s *Server) discard() {
+	s.Kill()
+	os.RemoveAll(s.dir)
+}
+
+// Binary is the program the server runs.
+func (s *Server) Binary() Binary { return s.opts.Binary }
+
+// AtLeast reports whether the server's version is major.minor or newer.
+func (s *Server) AtLeast(major, minor int) bool { return s.opts.Binary.AtLeast(major, minor) }
+
+// Network is "tcp" or "unix".
+func (s *Server) Network() string {
+	if s.opts.Unix {
+		return "unix"
+	}
+	return "tcp"
+}
+
+// Addr is host:port or the path of the socket. It stays the same over Restart.
+func (s *Server) Addr() string {
+	if s.opts.Unix {
+		return s.socket()
+	}
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port))
+}
+
+// Config connects to the server as its user "default".
+func (s *Server) Config() conn.Config {
+	return conn.Config{
+		Network:  s.Network(),
+		Addr:     s.Addr(),
+		Password: s.opts.Password,
+		Protocol: s.protocol,
+		TLS:      s.TLSConfig(),
+	}
+}
+
+// URL says the same as Config, without the certificates that TLS needs.
+func (s *Server) URL() string {
+	u := url.URL{Scheme: "redis", Host: s.Addr()}
+	switch {
+	case s.opts.Unix:
+		u = url.URL{Scheme: "unix", Path: s.Addr()}
+	case s.opts.TLS:
+		u.Scheme = "rediss"
+	}
+	if s.opts.Password != "" {
+		u.User = url.UserPassword("", s.opts.Password)
+	}
+	return u.String()
+}
+
+// TLSConfig trusts the server's certificate and has one for the client to show; nil without TLS. ServerName is empty:
+// the certificate is good for 127.0.0.1, ::1 and localhost.
+func (s *Server) TLSConfig() *tls.Config {
+	if !s.opts.TLS {
+		return nil
+	}
+	certs, err := certificates()
+	if err != nil {
+		s.t.Errorf("redistest: certificates: %v", err)
+		return nil
+	}
+	return &tls.Config{RootCAs: certs.pool, Certificates: []tls.Certificate{certs.client}}
+}
+
+// Kill ends the server by SIGKILL, also a paused one, and returns when it is gone. One that is down stays down.
+func (s *Server) Kill() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.endLocked(os.Kill)
+}
+
+// Stop ends the server by SIGTERM, as an administrator would, and returns when it is gone. A paused server goes on
+// first. One that is down stays down.
+func (s *Server) Stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.proc != nil {
+		s.proc.resume() // its error, that the process is gone, is what endLocked is for
+	}
+	s.endLocked(syscall.SIGTERM)
+}
+
+func (s *Server) endLocked(sig os.Signal) {
+	if s.proc == nil {
+		return
+	}
+	s.check(s.proc.end(sig))
+	s.proc = nil
+}
+
+// Restart starts the server again, empty and on the address it had; if it is up, it is killed first. It returns when
+// the server answers.
+func (s *Server) Restart() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.endLocked(os.Kill)
+	proc, err := s.launch()
+	s.check(err)
+	s.proc = proc
+}
+
+// Pause stops the process by SIGSTOP: its connections stay, and the kernel goes on accepting new ones and bytes, but
+// nothing is answered. It returns when the process stands still.
+func (s *Server) Pause() { s.signal((*process).pause) }
+
+// Continue ends a Pause.
+func (s *Server) Continue() { s.signal((*process).resume) }
+
+func (s *Server) signal(fn func(*process) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.proc == nil {
+		s.check(errors.New("the server is down"))
+		return
+	}
+	s.check(fn(s.proc))
+}
+
+// check fails the test if err is one.
+func (s *Server) check(err error) {
+	if err != nil && s.t != nil {
+		s.t.Helper()
+		s.t.Errorf("redistest: %v", err)
+	}
+}
+
+func (s *Server) socket() string  { return filepath.Join(s.dir, "socket") }
+func (s *Server) logFile() string { return filepath.Join(s.dir, "log") }
+
+// logTail is the end of what the server wrote.
+func (s *Server) logTail() string {
+	text, err := os.ReadFile(s.logFile())
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return strings.Join(lines[max(0, len(lines)-20):], "\n")
+}

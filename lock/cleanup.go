@@ -1,0 +1,117 @@
+package lock
+
+import (
+	"sync"
+	"time"
+)
+
+const (
+	// latchPause gathers the latches of several releases before they are deleted.
+	latchPause = 10 * time.Millisecond
+	// cleanupLimit bounds one round of repeats and, in Close, the last one.
+	cleanupLimit, cleanupLast = 5 * time.Second, time.Second
+	// lateArrival is when an acquire is undone for a second time, in case it was still on its way when its connection died.
+	lateArrival = 5 * time.Second
+	// repeatMin and repeatMax bound the growing pauses between repeats.
+	repeatMin, repeatMax = 20 * time.Millisecond, time.Second
+	cleanupBatch         = 64
+)
+
+// cleanup does what must be done after the call that made it necessary has returned: it repeats releases that were not
+// confirmed, undoes acquires that were not answered, and deletes the latches of releases that were.
+type cleanup struct {
+	client *Client
+	wg     sync.WaitGroup
+	signal chan struct{} // has room for one; there is work
+
+	mu      sync.Mutex // guards the following
+	started bool
+	closed  bool // whoever adds something does it himself
+	jobs    []*job
+	latches []latch
+}
+
+// job is one thing to repeat until the server has confirmed it or it has become pointless: the release of lease, or, if
+// lease is nil, the undo of request.
+type job struct {
+	lease   *Lease
+	request request
+	again   bool          // undo once more after lateArrival
+	turn    bool          // the owner's turn is held
+	until   time.Time     // when there is nothing left to do: the lease has ended on the server
+	done    chan struct{} // closed with outcome set; nil for an undo
+	outcome error
+
+	// Owned by the loop.
+	next  time.Time
+	pause time.Duration
+	over  bool
+}
+
+type latch struct{ name, key string }
+
+func (u *cleanup) init(c *Client) {
+	u.client = c
+	u.signal = make(chan struct{}, 1)
+}
+
+// undo takes back an acquire whose outcome is not known, with whatever turn r holds. It is sent on the connection of the
+// acquire, behind it, since commands of one key share a connection; if that connection is dead, the acquire may still
+// be on its way, and the undo is sent again later.
+func (c *Client) undo(r *request, start instant, connectionDied bool) {
+	j := &job{
+		request: *r,
+		again:   connectionDied,
+		turn:    r.state != nil,
+		until:   start.t.Add(r.lease).Add(lateArrival),
+	}
+	if !c.cleanup.add(j) {
+		c.cleanup.last([]*job{j}, nil)
+	}
+}
+
+// add hands a job to the loop. It reports false if that has ended.
+func (u *cleanup) add(j *job) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.closed {
+		return false
+	}
+	u.jobs = append(u.jobs, j)
+	u.startLocked()
+	return true
+}
+
+// close waits for the loop to end, which it does when the client is done.
+func (u *cleanup) close() {
+	u.mu.Lock()
+	u.closed = u.closed || !u.started
+	u.mu.Unlock()
+	u.wg.Wait()
+}
+
+// addLatch has the outcome of a release forgotten that its caller has learnt.
+func (u *cleanup) addLatch(name, key string) {
+	u.mu.Lock()
+	if u.closed {
+		u.mu.Unlock()
+		u.last(nil, []latch{{name, key}})
+		return
+	}
+	u.latches = append(u.latches, latch{name, key})
+	if len(u.latches) == 1 {
+		u.startLocked()
+	}
+	u.mu.Unlock()
+}
+
+func (u *cleanup) startLocked() {
+	if !u.started {
+		u.started = true
+		u.wg.Go(u.loop)
+	}
+	select {
+	case u.signal <- struct{}{}:
+	default:
+	}
+}

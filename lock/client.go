@@ -1,0 +1,202 @@
+package lock
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/pubsub"
+)
+
+// Server is where the locks are: a *conn.Pool.
+type Server interface {
+	conn.Doer
+	pubsub.Dialer
+}
+
+// Client is what the locks of one process on one server share. Its methods may be called by any number of goroutines
+// at once. Close it before the server it was made with.
+type Client struct {
+	server Server
+	cfg    Config
+	id     string // constant; the first half of each owner
+	pace   pace
+	owners atomic.Int64
+	events *pubsub.Subscriber
+
+	watchdog watchdog
+	cleanup  cleanup
+	counters counters
+
+	done   chan struct{}  // closed by Close
+	timers sync.WaitGroup // deadline timers of leases that are armed
+
+	mu sync.Mutex // guards the following; taken before any Lease's mu
+	// entries holds the locks that somebody in this process has or waits for.
+	entries map[entryKey]*entry
+	spare   []*entry
+	closed  bool
+}
+
+// New returns a Client on server, which stays the caller's to close. It sends nothing: goroutines and the connection for
+// wake-ups start when first needed. The client has a random identity, so every process, and every Client of a process,
+// is somebody else to the server.
+func New(server Server, cfg Config) (*Client, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	c := &Client{
+		server:  server,
+		cfg:     cfg,
+		id:      newUUID(),
+		pace:    defaultPace,
+		events:  pubsub.New(server, pubsub.Config{Queue: wakeQueue, Logger: cfg.Logger}),
+		done:    make(chan struct{}),
+		entries: make(map[entryKey]*entry),
+	}
+	c.watchdog.init(c)
+	c.cleanup.init(c)
+	return c, nil
+}
+
+// ID returns the identity under which the client's owners stand in the locks: a random UUID, as Redisson's clients have.
+func (c *Client) ID() string { return c.id }
+
+// Close ends what the client runs: waiting calls return [ErrClosed], every lease still held is told that it is lost, with
+// [ClientClosed] as the reason, and renewal stops. The locks themselves stay taken until their leases end or until
+// Unlock, which still works, is called: Close cannot know whether the work they guard has stopped. Releases and undone
+// acquires that are still being repeated get one more second. Closing twice is fine.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	first := !c.closed
+	c.closed = true
+	var held []*Lease
+	if first {
+		close(c.done)
+		for _, e := range c.entries {
+			for l := e.leases; l != nil; l = l.next {
+				held = append(held, l)
+			}
+		}
+	}
+	c.mu.Unlock()
+	for _, l := range held {
+		l.lose(ClientClosed, nil)
+	}
+	c.timers.Wait()
+	c.watchdog.close()
+	c.cleanup.close()
+	return c.events.Close()
+}
+
+// entryKey names a lock among those of one client.
+type entryKey struct {
+	kind *kind
+	name string
+}
+
+func (t *target) key() entryKey { return entryKey{t.kind, t.name} }
+
+// entry is a lock that somebody in this process has or waits for. Client.mu guards it, but for head.
+type entry struct {
+	leases      *Lease // list of those held, by next and prev
+	first, last *waiter
+	head        head // owned by the first waiter
+}
+
+func (c *Client) entryLocked(key entryKey) *entry {
+	e := c.entries[key]
+	if e == nil {
+		if n := len(c.spare); n > 0 {
+			e, c.spare = c.spare[n-1], c.spare[:n-1]
+		} else {
+			e = new(entry)
+		}
+		c.entries[key] = e
+	}
+	return e
+}
+
+// spareEntries bounds how many entries are kept for use again.
+const spareEntries = 64
+
+func (c *Client) dropLocked(key entryKey, e *entry) {
+	if e.leases != nil || e.first != nil {
+		return
+	}
+	delete(c.entries, key)
+	if len(c.spare) < spareEntries {
+		*e = entry{}
+		c.spare = append(c.spare, e)
+	}
+}
+
+// register enters a lease that the server has just granted. It reports false if the client has been closed.
+func (c *Client) register(l *Lease) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
+	e := c.entryLocked(l.target.key())
+	if l.next = e.leases; l.next != nil {
+		l.next.prev = l
+	}
+	e.leases = l
+	l.listed = true
+	return true
+}
+
+// forget takes a lease that is no longer held out of its entry.
+func (c *Client) forget(l *Lease) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !l.listed {
+		return
+	}
+	l.listed = false
+	key := l.target.key()
+	e := c.entries[key]
+	if l.prev != nil {
+		l.prev.next = l.next
+	} else {
+		e.leases = l.next
+	}
+	if l.next != nil {
+		l.next.prev = l.prev
+	}
+	l.next, l.prev = nil, nil
+	c.dropLocked(key, e)
+}
+
+// holdsOf returns the leases of owner on a lock but for except; of every owner if owner is "".
+func (c *Client) holdsOf(key entryKey, owner string, except *Lease) []*Lease {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.entries[key]
+	if e == nil {
+		return nil
+	}
+	var holds []*Lease
+	for l := e.leases; l != nil; l = l.next {
+		if l != except && (owner == "" || l.owner == owner) {
+			holds = append(holds, l)
+		}
+	}
+	return holds
+}
+
+// restingLease is the lease in ms that the server should go back to when a hold of state's owner ends: the longest that
+// the owner's other holds have left, and 0 when there is none.
+func (c *Client) restingLease(key entryKey, state *ownerState, except *Lease) int64 {
+	if state == nil {
+		return 0
+	}
+	var longest time.Duration
+	for _, l := range c.holdsOf(key, state.id, except) {
+		longest = max(longest, l.leaseLeft())
+	}
+	return int64((longest + time.Millisecond - 1) / time.Millisecond)
+}

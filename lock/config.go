@@ -1,0 +1,101 @@
+package lock
+
+import (
+	"log/slog"
+	"time"
+)
+
+// MinLease is the shortest lease that can be asked for. A shorter one would be over before its holder could use it.
+const MinLease = 10 * time.Millisecond
+
+// Config configures a [Client]. The zero Config is ready to use.
+type Config struct {
+	// Lease is how long the server keeps a lock that the watchdog looks after, counted from the last renewal: the time
+	// for which a lock stays taken after its holder has died. 0 is 30 s, as in Redisson (lockWatchdogTimeout).
+	Lease time.Duration
+
+	// RenewEvery is how often the watchdog renews. 0 is a third of Lease; it has to be shorter than Lease.
+	RenewEvery time.Duration
+
+	// RenewBatch is how many locks one renewal script takes at most. 0 is 100.
+	RenewBatch int
+
+	// Logger is told, at Warn, of locks that were lost and of renewals that fail or run late. Names of locks are not
+	// logged. nil is silent.
+	Logger *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	if c.Lease == 0 {
+		c.Lease = 30 * time.Second
+	}
+	if c.RenewEvery == 0 {
+		c.RenewEvery = c.Lease / 3
+	}
+	if c.RenewBatch == 0 {
+		c.RenewBatch = 100
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+func (c Config) validate() error {
+	switch {
+	case c.Lease < MinLease:
+		return invalidf("Lease of %v, less than %v", c.Lease, MinLease)
+	case c.RenewEvery < 0 || c.RenewEvery >= c.Lease:
+		return invalidf("RenewEvery of %v with a Lease of %v", c.RenewEvery, c.Lease)
+	case c.RenewBatch < 0:
+		return invalidf("RenewBatch of %d", c.RenewBatch)
+	}
+	return nil
+}
+
+// Option changes one Lock or TryLock. Make one with [For] or [As].
+type Option struct {
+	lease    time.Duration
+	hasLease bool
+	owner    *ownerState
+	hasOwner bool
+}
+
+// For asks for a fixed lease: the lock is free after d even if its holder never releases it, and no watchdog extends it.
+// d counts in whole milliseconds and is at least [MinLease].
+func For(d time.Duration) Option { return Option{lease: d, hasLease: true} }
+
+// As takes the lock as owner: at once, for a further hold, where owner has it already. Without As each Lease has an
+// owner of its own.
+func As(owner Owner) Option { return Option{owner: owner.state, hasOwner: true} }
+
+// request is one Lock or TryLock.
+type request struct {
+	target  *target
+	lease   time.Duration
+	renewed bool
+	owner   string
+	state   *ownerState // of the Owner that was passed, else nil
+}
+
+func (c *Client) newRequest(t *target, opts []Option) (request, error) {
+	r := request{target: t, lease: c.cfg.Lease, renewed: true}
+	for _, o := range opts {
+		if o.hasLease {
+			r.lease, r.renewed = o.lease.Truncate(time.Millisecond), false
+			if r.lease < MinLease {
+				return r, invalidf("lease of %v, less than %v", o.lease, MinLease)
+			}
+		}
+		if o.hasOwner {
+			if o.owner == nil || o.owner.client != c {
+				return r, invalidf("the Owner was not made by this Client")
+			}
+			r.state, r.owner = o.owner, o.owner.id
+		}
+	}
+	if r.state == nil {
+		r.owner = c.nextOwner()
+	}
+	return r, nil
+}

@@ -1,0 +1,140 @@
+package lock
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/resp"
+)
+
+// Errors that a caller decides by, found with [errors.Is].
+var (
+	// ErrNotAcquired says that somebody else has the lock: at once for TryLock, until the context ended for Lock. It
+	// never stands for a server that could not be asked.
+	ErrNotAcquired = errors.New("lock: not acquired")
+
+	// ErrNotHeld says that there was nothing to release: the lock had been lost before, or was never this owner's.
+	ErrNotHeld = errors.New("lock: not held")
+
+	// ErrUncertain says that a release was not confirmed. It goes on being repeated in the background until it is
+	// confirmed or the lease has ended.
+	ErrUncertain = errors.New("lock: release not confirmed")
+
+	// ErrLost is what every [*LostError] is.
+	ErrLost = errors.New("lock: lost")
+
+	// ErrReleased is the cause of a lease's context after Unlock, and the Err of the lease.
+	ErrReleased = errors.New("lock: released")
+
+	// ErrClosed says that the Client has been closed.
+	ErrClosed = errors.New("lock: client closed")
+
+	// ErrInvalid says that what was asked for cannot work: an empty name, a name whose braces break its hash tag, a
+	// lease that is too short, an Owner of another Client.
+	ErrInvalid = errors.New("lock: invalid")
+
+	// ErrWrongType says that the key of the lock holds something that is not this kind of lock. It is left alone.
+	ErrWrongType = errors.New("lock: the key holds something else")
+)
+
+// Reason says why a lock was lost.
+type Reason int
+
+const (
+	// Expired: the lease ended before the lock was released or renewed.
+	Expired Reason = iota + 1
+	// Taken: the server says that somebody else has the lock.
+	Taken
+	// Forced: the lock was removed before its lease could have ended: by ForceUnlock, by deletion of its key, or by a
+	// server that lost its data.
+	Forced
+	// Unreachable: the server could not be asked to renew the lease before it ended.
+	Unreachable
+	// ClockJump: the machine slept, or its clock was moved, past the end of the lease.
+	ClockJump
+	// ClientClosed: the Client was closed while the lock was held, so nobody renews or watches it any more.
+	ClientClosed
+)
+
+var reasons = [...]string{
+	Expired:      "its lease ended",
+	Taken:        "taken by another owner",
+	Forced:       "removed before its lease ended",
+	Unreachable:  "the server could not be reached to renew it",
+	ClockJump:    "the machine slept past the end of its lease",
+	ClientClosed: "the client was closed",
+}
+
+// String returns the reason in words.
+func (r Reason) String() string {
+	if r < Expired || int(r) >= len(reasons) {
+		return "unknown"
+	}
+	return reasons[r]
+}
+
+// LostError tells the holder of a lock that it is lost, and why. It is an [ErrLost].
+type LostError struct {
+	Name   string // of the lock; not part of the text
+	Reason Reason
+	Err    error // what went wrong at the last renewal, or nil
+}
+
+// Error returns the reason in words.
+func (e *LostError) Error() string {
+	if e.Err != nil {
+		return fmt.Sprintf("%v: %v: %v", ErrLost, e.Reason, e.Err)
+	}
+	return fmt.Sprintf("%v: %v", ErrLost, e.Reason)
+}
+
+// Is reports whether target is [ErrLost].
+func (e *LostError) Is(target error) bool { return target == ErrLost }
+
+// Unwrap returns what went wrong at the last renewal.
+func (e *LostError) Unwrap() error { return e.Err }
+
+func invalidf(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))
+}
+
+// serverError is an error of a script or command as a caller of this package should see it.
+func serverError(err error) error {
+	if reply, ok := errors.AsType[resp.Error](err); ok && reply.Class() == string(resp.ErrWrongType) {
+		return fmt.Errorf("%w: %w", ErrWrongType, err)
+	}
+	return fmt.Errorf("lock: %w", err)
+}
+
+// uncertain reports whether the server may have run what err was returned for.
+func uncertain(err error) bool {
+	if errors.Is(err, conn.ErrUncertain) {
+		return true
+	}
+	if _, answered := errors.AsType[resp.Error](err); answered {
+		return false
+	}
+	return !conn.SafeToRetry(err)
+}
+
+// passing reports whether err says nothing about the lock and may be gone a moment later: the server could not be
+// reached, or is not ready.
+func passing(err error) bool {
+	if errors.Is(err, conn.ErrClosed) {
+		return false
+	}
+	if errors.Is(err, conn.ErrUncertain) {
+		return true
+	}
+	reply, answered := errors.AsType[resp.Error](err)
+	if !answered {
+		return errors.Is(err, conn.ErrNotSent)
+	}
+	switch resp.Error(reply.Class()) {
+	case resp.ErrLoading, resp.ErrMasterDown, resp.ErrReadOnly, resp.ErrClusterDown, resp.ErrTryAgain,
+		resp.ErrNoReplicas, resp.ErrBusy, resp.ErrMoved, resp.ErrAsk:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,41 @@
+package lock
+
+import (
+	"time"
+
+	"github.com/lockwire/lockwire/script"
+)
+
+// What the tests of package lock_test need from inside.
+
+// ReentrantScripts are the scripts of the kind Reentrant by the operation they are for.
+func ReentrantScripts() map[string]*script.Script {
+	k := reentrantKind
+	return map[string]*script.Script{
+		"acquire": k.acquire, "release": k.release, "undo": k.undo, "renew": k.renew, "force": k.force, "info": k.info,
+	}
+}
+
+// OnlyWoken makes the client's waiters look when they are woken and at no other time, while there is a subscription.
+func (c *Client) OnlyWoken() {
+	c.pace.ignoreTTL = true
+	c.pace.ceiling = 1000 * time.Hour
+}
+
+// Idle reports whether nothing is held or waited for and nothing is left to clean up.
+func (c *Client) Idle() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cleanup.mu.Lock()
+	defer c.cleanup.mu.Unlock()
+	c.watchdog.mu.Lock()
+	defer c.watchdog.mu.Unlock()
+	return len(c.entries) == 0 && len(c.cleanup.jobs) == 0 && len(c.cleanup.latches) == 0 &&
+		len(c.watchdog.schedule) == 0 && len(c.watchdog.watched) == 0
+}
+
+// NewUUID is newUUID.
+func NewUUID() string { return newUUID() }
+
+// CheckName is checkName.
+func CheckName(name string) error { return checkName(name) }

@@ -1,0 +1,70 @@
+package lock
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Info is what the server knows about a lock.
+type Info struct {
+	Locked bool
+	// Holders are those who have the lock, of this or any other client, Redisson's among them.
+	Holders []Holder
+	// Remaining is how long the lock stays taken if nothing happens: 0 when it is free, negative when it has no lease
+	// and nothing but a release will free it.
+	Remaining time.Duration
+}
+
+// Holder is an owner that has a lock.
+type Holder struct {
+	Owner string // a client's id, a colon, and a number
+	Holds int64  // how many times it has taken the lock without releasing it
+}
+
+func (c *Client) info(ctx context.Context, t *target) (Info, error) {
+	v, err := t.kind.info.Run(ctx, c.server, t.lockKey)
+	if err != nil {
+		return Info{}, serverError(err)
+	}
+	left, err := v.At(0).Int()
+	if err != nil {
+		return Info{}, fmt.Errorf("lock: info: %w", err)
+	}
+	if left == -2 || v.Len() < 3 {
+		return Info{}, nil
+	}
+	info := Info{Locked: true, Remaining: noTTL}
+	if left >= 0 {
+		info.Remaining = time.Duration(left) * time.Millisecond
+	}
+	for i := 1; i+1 < v.Len(); i += 2 {
+		owner, err := v.At(i).Text()
+		if err != nil {
+			return Info{}, fmt.Errorf("lock: info: %w", err)
+		}
+		holds, err := v.At(i + 1).Int()
+		if err != nil {
+			return Info{}, fmt.Errorf("lock: info: %w", err)
+		}
+		info.Holders = append(info.Holders, Holder{owner, holds})
+	}
+	return info, nil
+}
+
+func (c *Client) forceUnlock(ctx context.Context, t *target) (bool, error) {
+	v, err := t.kind.force.Run(ctx, c.server, t.freeKeys, publish)
+	if err != nil {
+		return false, serverError(err)
+	}
+	forced, err := v.Bool()
+	if err != nil {
+		return false, fmt.Errorf("lock: force: %w", err)
+	}
+	if forced {
+		for _, l := range c.holdsOf(t.key(), "", nil) {
+			l.lose(Forced, nil)
+		}
+	}
+	return forced, nil
+}

@@ -1,0 +1,276 @@
+package lock
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/lockwire/lockwire/resp"
+)
+
+// Lease is one holding of a lock, from the Lock or TryLock that returned it until Unlock. Its methods may be called by
+// any number of goroutines at once, and by others than the one that locked.
+type Lease struct {
+	// Constant.
+	client  *Client
+	target  *target
+	owner   string
+	state   *ownerState // of the Owner that was passed, else nil
+	term    time.Duration
+	renewed bool // by the watchdog
+
+	// Guarded by Client.mu.
+	next, prev *Lease
+	listed     bool
+
+	watch renewal // guarded by the watchdog's mu
+
+	releasing sync.Mutex // held by the Unlock that is under way; guards the following
+	request   string     // id of the release, the same when it is repeated
+	repeats   *job       // the release, while it is repeated in the background
+	settled   bool       // outcome is final
+	outcome   error
+
+	mu       sync.Mutex // guards the following
+	phase    phase
+	start    instant // before the request that the server counts the lease from
+	lost     *LostError
+	failure  error         // of the last renewal
+	renewal  chan struct{} // closed when the renewal under way has ended; nil if there is none
+	lostc    chan struct{}
+	contexts map[*derived]struct{}
+	timer    *time.Timer
+}
+
+type phase uint8
+
+const (
+	held     phase = iota
+	released       // given up by its holder; the release may still be on its way
+	gone           // lost
+)
+
+type derived struct{ cancel context.CancelCauseFunc }
+
+func newLease(c *Client, r *request, start instant) *Lease {
+	return &Lease{client: c, target: r.target, owner: r.owner, state: r.state, term: r.lease, renewed: r.renewed, start: start}
+}
+
+// validity is how long after its start a lease may be relied on: 1 % and 2 ms less than the server grants, for clocks
+// that run at different rates and for the millisecond in which a key expires.
+func validity(term time.Duration) time.Duration { return term - term/100 - 2*time.Millisecond }
+
+// Owner returns the owner of the lease as it stands in the lock's hash.
+func (l *Lease) Owner() string { return l.owner }
+
+// ValidUntil returns the instant until which the lock is held for certain, unless somebody forces it. Every renewal
+// moves it. It is measured from before the request was sent, and lies 1 % of the lease and 2 ms before its end on the server.
+func (l *Lease) ValidUntil() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.start.t.Add(validity(l.term))
+}
+
+// Err returns nil while the lock is held, a [*LostError] once it is lost, and [ErrReleased] after Unlock. It looks at the clock
+// and asks nobody.
+func (l *Lease) Err() error {
+	l.mu.Lock()
+	if l.phase == held && l.leftLocked() <= 0 {
+		l.mu.Unlock()
+		l.expire()
+		l.mu.Lock()
+	}
+	defer l.mu.Unlock()
+	switch l.phase {
+	case gone:
+		return l.lost
+	case released:
+		return ErrReleased
+	}
+	return nil
+}
+
+// Lost returns a channel that is closed when the lock is lost. It stays open when the lock is released in time.
+func (l *Lease) Lost() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lostc == nil {
+		l.lostc = make(chan struct{})
+		if l.phase == gone {
+			close(l.lostc)
+		}
+		l.armLocked()
+	}
+	return l.lostc
+}
+
+// Context returns a context derived from parent that ends when the lock is lost, with the [*LostError] as its
+// [context.Cause], or released, with [ErrReleased] as its cause, before the release is sent. Calling cancel frees what
+// the context holds on to; do so when the work is done.
+func (l *Lease) Context(parent context.Context) (ctx context.Context, cancel context.CancelFunc) {
+	ctx, cause := context.WithCancelCause(parent)
+	d := &derived{cause}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch l.phase {
+	case gone:
+		cause(l.lost)
+	case released:
+		cause(ErrReleased)
+	default:
+		if l.contexts == nil {
+			l.contexts = make(map[*derived]struct{})
+		}
+		l.contexts[d] = struct{}{}
+		l.armLocked()
+	}
+	return ctx, func() {
+		l.mu.Lock()
+		delete(l.contexts, d)
+		l.mu.Unlock()
+		cause(context.Canceled)
+	}
+}
+
+// Check asks the server whether the lock is still held, in one round trip that changes nothing. It returns nil if so, and
+// what Err returns if the lease is over. An error of another kind says that the server could not be asked.
+func (l *Lease) Check(ctx context.Context) error {
+	if err := l.Err(); err != nil {
+		return err
+	}
+	name := l.target.name
+	replies, err := l.client.server.SendBatch(ctx, []resp.Command{
+		resp.Cmd("HEXISTS", name, l.owner).On(name),
+		resp.Cmd("EXISTS", name).On(name),
+	})
+	if err != nil {
+		return serverError(err)
+	}
+	var answers [2]bool
+	for i := range answers {
+		if answers[i], err = replies[i].Bool(); err != nil {
+			return serverError(err)
+		}
+	}
+	switch mine, taken := answers[0], answers[1]; {
+	case mine:
+	case taken:
+		l.denied(Taken)
+	default:
+		l.denied(Forced)
+	}
+	return l.Err()
+}
+
+// leftLocked is how long the lease may still be relied on.
+func (l *Lease) leftLocked() time.Duration { return validity(l.term) - l.start.elapsed(now()) }
+
+// leaseLeft is how long the server keeps the lock for this lease, and 0 if it is over.
+func (l *Lease) leaseLeft() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.phase != held || l.leftLocked() <= 0 {
+		return 0
+	}
+	if l.renewed {
+		return l.term
+	}
+	return l.term - l.start.elapsed(now())
+}
+
+// extend moves the lease after a renewal that was asked for at start. A lease that is over stays over.
+func (l *Lease) extend(start instant) {
+	l.mu.Lock()
+	over := l.phase == held && l.leftLocked() <= 0
+	if l.phase == held && !over {
+		l.start, l.failure = start, nil
+	}
+	l.mu.Unlock()
+	if over {
+		l.expire()
+	}
+}
+
+// expire ends the lease because its time is up.
+func (l *Lease) expire() {
+	l.mu.Lock()
+	reason, cause := Expired, l.failure
+	switch at := now(); {
+	case at.t.Sub(l.start.t) < validity(l.term):
+		reason = ClockJump
+	case cause != nil:
+		reason = Unreachable
+	}
+	l.mu.Unlock()
+	l.lose(reason, cause)
+}
+
+// denied ends the lease, and all others of its owner on the lock, because the server says that it is not the owner's.
+func (l *Lease) denied(reason Reason) {
+	l.lose(reason, nil)
+	if l.state == nil {
+		return
+	}
+	for _, other := range l.client.holdsOf(l.target.key(), l.owner, l) {
+		other.lose(reason, nil)
+	}
+}
+
+// lose tells everybody concerned that the lock is lost. It does nothing if the lease is over already.
+func (l *Lease) lose(reason Reason, cause error) {
+	l.mu.Lock()
+	if l.phase != held {
+		l.mu.Unlock()
+		return
+	}
+	l.phase = gone
+	l.lost = &LostError{Name: l.target.name, Reason: reason, Err: cause}
+	if l.lostc != nil {
+		close(l.lostc)
+	}
+	contexts := l.disarmLocked()
+	l.mu.Unlock()
+	for d := range contexts {
+		d.cancel(l.lost)
+	}
+	l.client.watchdog.remove(l)
+	l.client.forget(l)
+	l.client.counters.lost.Add(1)
+	l.client.cfg.Logger.Warn("lock lost", "reason", reason.String(), "error", cause)
+}
+
+// armLocked starts the deadline timer if there is something for it to do. The timer is the lease's own, so that it fires
+// whatever the network does.
+func (l *Lease) armLocked() {
+	if l.timer != nil || l.phase != held {
+		return
+	}
+	l.client.timers.Add(1)
+	l.timer = time.AfterFunc(max(0, l.leftLocked()), l.deadline)
+	l.client.watchdog.watchClock(l)
+}
+
+// deadline runs when the timer fires: it ends the lease, or goes on if that has been renewed meanwhile.
+func (l *Lease) deadline() {
+	l.mu.Lock()
+	if l.phase == held {
+		if left := l.leftLocked(); left > 0 {
+			l.timer.Reset(left)
+			l.mu.Unlock()
+			return
+		}
+	}
+	l.mu.Unlock()
+	l.expire()
+	l.client.timers.Done()
+}
+
+// disarmLocked stops the timer and returns the contexts to cancel.
+func (l *Lease) disarmLocked() map[*derived]struct{} {
+	if l.timer != nil && l.timer.Stop() {
+		l.client.timers.Done()
+	}
+	contexts := l.contexts
+	l.contexts = nil
+	return contexts
+}

@@ -1,0 +1,133 @@
+package lock_test
+
+import (
+	"strconv"
+
+	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/lock"
+)
+
+// teach gives srv what the scripts of the kind Reentrant do, in Go. TestScriptsLikeTheServer compares that with Lua.
+func teach(srv *fakeredis.Server) {
+	functions := map[string]func(*fakeredis.Call) any{
+		"acquire": modelAcquire,
+		"release": modelRelease,
+		"undo":    modelUndo,
+		"renew":   modelRenew,
+		"force":   modelForce,
+		"info":    modelInfo,
+	}
+	for name, s := range lock.ReentrantScripts() {
+		srv.Script(s.Source(), functions[name])
+	}
+}
+
+func modelAcquire(c *fakeredis.Call) any {
+	key, lease, owner := c.Keys[0], c.Args[0], c.Args[1]
+	if c.Do("EXISTS", key) == int64(0) {
+		c.Do("HINCRBY", key, owner, "1")
+		c.Do("PEXPIRE", key, lease)
+		return nil
+	}
+	mine := c.Do("HEXISTS", key, owner)
+	if failed(mine) {
+		return mine
+	}
+	if mine == int64(0) {
+		return c.Do("PTTL", key)
+	}
+	count := c.Do("HINCRBY", key, owner, "1")
+	if c.Do("PTTL", key).(int64) < number(lease) {
+		c.Do("PEXPIRE", key, lease)
+	}
+	return fakeredis.Status(strconv.FormatInt(count.(int64), 10))
+}
+
+func modelRelease(c *fakeredis.Call) any {
+	key, channel, latch := c.Keys[0], c.Keys[1], c.Keys[2]
+	lease, owner, publish, life := c.Args[0], c.Args[1], c.Args[2], c.Args[3]
+	if outcome, ok := c.Do("GET", latch).(string); ok {
+		return number(outcome)
+	}
+	if mine := c.Do("HEXISTS", key, owner); failed(mine) {
+		return mine
+	} else if mine == int64(0) {
+		return nil
+	}
+	count := c.Do("HINCRBY", key, owner, "-1").(int64)
+	if count > 0 && number(lease) > 0 {
+		c.Do("PEXPIRE", key, lease)
+		c.Do("SET", latch, "0", "PX", life)
+		return int64(0)
+	}
+	c.Do("DEL", key)
+	c.Do(publish, channel, "0")
+	c.Do("SET", latch, "1", "PX", life)
+	return int64(1)
+}
+
+func modelUndo(c *fakeredis.Call) any {
+	key, channel := c.Keys[0], c.Keys[1]
+	lease, owner, publish, before := c.Args[0], c.Args[1], c.Args[2], c.Args[3]
+	held := c.Do("HGET", key, owner)
+	if failed(held) {
+		return held
+	}
+	text, _ := held.(string)
+	if number(text) <= number(before) {
+		return int64(0)
+	}
+	if number(before) > 0 && number(lease) > 0 {
+		c.Do("HSET", key, owner, before)
+		c.Do("PEXPIRE", key, lease)
+		return int64(1)
+	}
+	c.Do("DEL", key)
+	c.Do(publish, channel, "0")
+	return int64(1)
+}
+
+func modelRenew(c *fakeredis.Call) any {
+	lease := c.Args[0]
+	outcomes := make([]any, len(c.Keys))
+	for i, key := range c.Keys {
+		switch held := c.Do("HEXISTS", key, c.Args[i+1]); {
+		case held == int64(1):
+			if c.Do("PTTL", key).(int64) < number(lease) {
+				c.Do("PEXPIRE", key, lease)
+			}
+			outcomes[i] = int64(1)
+		case c.Do("EXISTS", key) == int64(0):
+			outcomes[i] = int64(0)
+		default:
+			outcomes[i] = int64(-1)
+		}
+	}
+	return outcomes
+}
+
+func modelForce(c *fakeredis.Call) any {
+	key, channel, publish := c.Keys[0], c.Keys[1], c.Args[0]
+	if fields := c.Do("HLEN", key); failed(fields) || fields == int64(0) {
+		return fields
+	}
+	c.Do("DEL", key)
+	c.Do(publish, channel, "0")
+	return int64(1)
+}
+
+func modelInfo(c *fakeredis.Call) any {
+	fields := c.Do("HGETALL", c.Keys[0])
+	if failed(fields) {
+		return fields
+	}
+	list, _ := fields.([]any)
+	return append([]any{c.Do("PTTL", c.Keys[0])}, list...)
+}
+
+func failed(reply any) bool { _, is := reply.(fakeredis.Err); return is }
+
+func number(text string) int64 {
+	n, _ := strconv.ParseInt(text, 10, 64)
+	return n
+}

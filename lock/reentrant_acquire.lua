@@ -1,0 +1,22 @@
+-- Reentrant lock, acquire: takes the lock for an owner who finds it free or has it already.
+-- KEYS  1 lock: a hash of the owner to its hold count
+-- ARGV  1 lease in ms  2 owner
+-- Returns nil for the first hold, the hold count as a status for a further one,
+--         and otherwise the remaining lease of the other holder in ms (-1: it has none).
+local lock = KEYS[1]
+local lease, owner = ARGV[1], ARGV[2]
+
+if redis.call('exists', lock) == 0 then
+    redis.call('hincrby', lock, owner, 1)
+    redis.call('pexpire', lock, lease)
+    return nil
+end
+if redis.call('hexists', lock, owner) == 0 then
+    return redis.call('pttl', lock)
+end
+local count = redis.call('hincrby', lock, owner, 1)
+-- A further hold never shortens the lease of those it is nested in.
+if redis.call('pttl', lock) < tonumber(lease) then
+    redis.call('pexpire', lock, lease)
+end
+return redis.status_reply(string.format('%d', count))

@@ -1,0 +1,13 @@
+-- Reentrant lock, force: frees the lock whoever has it.
+-- KEYS  1 lock  2 its channel
+-- ARGV  1 publish command
+-- Returns 1 when the lock was taken, else 0. A key of another type is an error and stays.
+local lock, channel = KEYS[1], KEYS[2]
+local publish = ARGV[1]
+
+if redis.call('hlen', lock) == 0 then
+    return 0
+end
+redis.call('del', lock)
+redis.call(publish, channel, '0')
+return 1

@@ -1,0 +1,8 @@
+-- Reentrant lock, info: what there is to see of the lock at one instant.
+-- KEYS  1 lock
+-- Returns the remaining lease in ms (-1: none, -2: not locked), then owner and hold count in turn.
+local lock = KEYS[1]
+
+local info = redis.call('hgetall', lock)
+table.insert(info, 1, redis.call('pttl', lock))
+return info

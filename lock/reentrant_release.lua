@@ -1,0 +1,25 @@
+-- Reentrant lock, release: gives one hold back, and the lock with the last one.
+-- KEYS  1 lock  2 its channel  3 latch: the outcome of this very request, should it be repeated
+-- ARGV  1 lease in ms to go back to when holds remain (0: none is alive any more)
+--       2 owner  3 publish command  4 lifetime of the latch in ms
+-- Returns 1 when the lock is free now, 0 when the owner has further holds, nil when it has none.
+local lock, channel, latch = KEYS[1], KEYS[2], KEYS[3]
+local lease, owner, publish, lifetime = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+
+local outcome = redis.call('get', latch)
+if outcome then
+    return tonumber(outcome)
+end
+if redis.call('hexists', lock, owner) == 0 then
+    return nil
+end
+local count = redis.call('hincrby', lock, owner, -1)
+if count > 0 and tonumber(lease) > 0 then
+    redis.call('pexpire', lock, lease)
+    redis.call('set', latch, 0, 'px', lifetime)
+    return 0
+end
+redis.call('del', lock)
+redis.call(publish, channel, '0')
+redis.call('set', latch, 1, 'px', lifetime)
+return 1

@@ -1,0 +1,163 @@
+package lock_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockwire/lockwire/lock"
+)
+
+func (w *world) holds(t *testing.T, c *lock.Client, name string) int64 {
+	t.Helper()
+	info, err := c.Reentrant(name).Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(info.Holders) == 0 {
+		return 0
+	}
+	return info.Holders[0].Holds
+}
+
+func TestReentryCountsHolds(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		owner := c.NewOwner()
+		outer := mustLock(t, c, "job", lock.As(owner))
+		inner := mustLock(t, c, "job", lock.As(owner))
+		if n := w.holds(t, c, "job"); n != 2 {
+			t.Errorf("%d holds, want 2", n)
+		}
+		if outer.Owner() != owner.String() || inner.Owner() != owner.String() {
+			t.Errorf("owners %q and %q, want %q", outer.Owner(), inner.Owner(), owner)
+		}
+		// In any order: holds are equal.
+		mustUnlock(t, outer)
+		if n := w.holds(t, c, "job"); n != 1 {
+			t.Errorf("%d holds after one Unlock, want 1", n)
+		}
+		if err := inner.Err(); err != nil {
+			t.Errorf("Err() of the hold that remains = %v", err)
+		}
+		mustUnlock(t, inner)
+		w.free()
+	})
+}
+
+// Redisson sets the lease to the inner hold's and loses the outer one with it.
+func TestReentryNeverShortensTheOuterLease(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		owner := c.NewOwner()
+		outer := mustLock(t, c, "job", lock.As(owner), lock.For(time.Minute))
+		inner := mustLock(t, c, "job", lock.As(owner), lock.For(time.Second))
+		if got := w.ttl("job"); got != time.Minute {
+			t.Errorf("lease %v after re-entry for 1s, want 1m", got)
+		}
+		time.Sleep(2 * time.Second)
+		lostBecause(t, inner.Err(), lock.Expired)
+		if err := outer.Err(); err != nil {
+			t.Errorf("outer Err() = %v", err)
+		}
+		mustUnlock(t, inner)
+		if got := w.ttl("job"); got != 58*time.Second {
+			t.Errorf("lease %v after the partial unlock, want the outer hold's 58s", got)
+		}
+		mustUnlock(t, outer)
+		w.free()
+	})
+}
+
+func TestPartialUnlockRestoresTheOuterLease(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		owner := c.NewOwner()
+		outer := mustLock(t, c, "job", lock.As(owner), lock.For(10*time.Second))
+		inner := mustLock(t, c, "job", lock.As(owner), lock.For(time.Hour))
+		if got := w.ttl("job"); got != time.Hour {
+			t.Errorf("lease %v after re-entry for 1h, want 1h", got)
+		}
+		time.Sleep(4 * time.Second)
+		mustUnlock(t, inner)
+		if got := w.ttl("job"); got != 6*time.Second {
+			t.Errorf("lease %v after the partial unlock, want the outer hold's 6s", got)
+		}
+		mustUnlock(t, outer)
+		w.free()
+	})
+}
+
+// The outer hold is renewed, the inner one is not: the end of the inner one leaves renewal alone, which Redisson stops.
+func TestEachHoldHasItsOwnRenewal(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		owner := c.NewOwner()
+		outer := mustLock(t, c, "job", lock.As(owner))
+		inner := mustLock(t, c, "job", lock.As(owner), lock.For(5*time.Second))
+		mustUnlock(t, inner)
+		time.Sleep(10 * time.Minute)
+		if err := outer.Err(); err != nil {
+			t.Fatalf("outer Err() = %v", err)
+		}
+		again := mustLock(t, c, "job", lock.As(owner))
+		mustUnlock(t, outer)
+		time.Sleep(10 * time.Minute)
+		if err := again.Err(); err != nil {
+			t.Fatalf("Err() of the hold that remains = %v", err)
+		}
+		mustUnlock(t, again)
+		w.free()
+	})
+}
+
+// An outer hold that has ended and was never released does not keep the lock when the inner one goes.
+func TestLastLivingHoldFreesTheLock(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		owner := c.NewOwner()
+		outer := mustLock(t, c, "job", lock.As(owner), lock.For(time.Second))
+		inner := mustLock(t, c, "job", lock.As(owner))
+		time.Sleep(time.Minute)
+		lostBecause(t, outer.Err(), lock.Expired)
+		mustUnlock(t, inner)
+		wantErr(t, "Unlock of the outer hold", outer.Unlock(t.Context()), lock.ErrNotHeld)
+		w.free()
+	})
+}
+
+func TestWithoutAnOwnerASecondLockWaits(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		first := mustLock(t, c, "job")
+		_, err := c.Reentrant("job").TryLock(t.Context())
+		wantErr(t, "TryLock", err, lock.ErrNotAcquired)
+		second := make(chan *lock.Lease)
+		go func() { second <- mustLock(t, c, "job") }()
+		time.Sleep(time.Hour)
+		select {
+		case <-second:
+			t.Fatal("a second Lock got the lock while the first has it")
+		default:
+		}
+		mustUnlock(t, first)
+		synctest.Wait()
+		mustUnlock(t, <-second)
+		w.free()
+	})
+}
+
+func TestOwnersThatCannotWork(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c, other := w.client(lock.Config{}), w.client(lock.Config{})
+		for name, owner := range map[string]lock.Owner{"zero": {}, "another client's": other.NewOwner()} {
+			_, err := c.Reentrant("job").Lock(t.Context(), lock.As(owner))
+			if wantErr(t, name, err, lock.ErrInvalid); w.srv.Count("EVALSHA") != 0 {
+				t.Errorf("%s owner: a script was sent", name)
+			}
+		}
+		if c.NewOwner().String() == c.NewOwner().String() {
+			t.Error("two owners have the same name")
+		}
+	})
+}

@@ -1,0 +1,210 @@
+package lock
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	"github.com/lockwire/lockwire/resp"
+	"github.com/lockwire/lockwire/script"
+)
+
+const (
+	// latchLife is how long the server remembers the outcome of a release, for its repeats. Redisson's is 16 to 20 s.
+	latchLife = 20 * time.Second
+	// releaseMin and releaseMax bound how long Unlock waits; in between it is what is left of the lease.
+	releaseMin, releaseMax = time.Second, 10 * time.Second
+	// publish is the command that wakes waiters.
+	publish = "PUBLISH"
+)
+
+// Unlock gives the hold back. It works under a cancelled context too: it keeps the values of ctx and nothing else, and waits
+// for as long as the lease lasts, but between 1 and 10 s. Contexts of the lease end, and renewal stops, before the
+// release is sent.
+//
+// It returns nil when this hold is released; [ErrNotHeld] when there was nothing to release, since the lock had been
+// lost; [ErrUncertain], wrapped together with the reason, when the server did not confirm, in which case the release goes
+// on being repeated in the background until it is confirmed or the lease has ended. Calling it again returns the same, or
+// asks again where it was uncertain: the server knows a repeat by its request id and does nothing twice.
+func (l *Lease) Unlock(ctx context.Context) error {
+	l.releasing.Lock()
+	defer l.releasing.Unlock()
+	if l.settled {
+		return l.outcome
+	}
+	lost, left := l.giveUp()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(max(left, releaseMin), releaseMax))
+	defer cancel()
+	if l.repeats != nil {
+		return l.awaitRepeats(ctx)
+	}
+	l.awaitRenewal(ctx)
+	l.client.forget(l)
+	if lost != nil && (lost.Reason == Taken || lost.Reason == Forced) {
+		return l.settle(fmt.Errorf("%w: %w", ErrNotHeld, lost))
+	}
+	if l.request == "" {
+		l.request = newRequestID()
+	}
+	return l.release(ctx)
+}
+
+// settle makes err what Unlock returns from now on.
+func (l *Lease) settle(err error) error {
+	l.settled, l.outcome = true, err
+	return err
+}
+
+// repeat leaves the release to the background. turn says that the owner's turn goes with it.
+func (l *Lease) repeat(turn bool, cause error) error {
+	until := l.end()
+	if l.state != nil {
+		// One hold of several is given back once: only as long as the latch tells a repeat from another one.
+		until = earlier(until, time.Now().Add(latchLife/2))
+	}
+	l.repeats = &job{lease: l, turn: turn, until: until, done: make(chan struct{})}
+	if !l.client.cleanup.add(l.repeats) {
+		l.repeats = nil
+		if turn {
+			l.state.give()
+		}
+	}
+	return fmt.Errorf("%w: %w", ErrUncertain, cause)
+}
+
+// awaitRepeats waits for the background to get an answer to the release.
+func (l *Lease) awaitRepeats(ctx context.Context) error {
+	repeats := l.repeats
+	l.releasing.Unlock()
+	defer l.releasing.Lock()
+	select {
+	case <-repeats.done:
+		return repeats.outcome
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", ErrUncertain, context.Cause(ctx))
+	}
+}
+
+// giveUp marks the lease as over for its holder and returns why it is lost, if so, and how long it would have lasted.
+func (l *Lease) giveUp() (*LostError, time.Duration) {
+	l.Err() // takes note if time is up
+	l.mu.Lock()
+	lost, left := l.lost, l.leftLocked()
+	var contexts map[*derived]struct{}
+	if l.phase == held {
+		l.phase = released
+		contexts = l.disarmLocked()
+	}
+	l.mu.Unlock()
+	for d := range contexts {
+		d.cancel(ErrReleased)
+	}
+	return lost, left
+}
+
+// awaitRenewal waits for the renewal that is under way, if any. The watchdog starts no other: the lease is over.
+func (l *Lease) awaitRenewal(ctx context.Context) {
+	l.client.watchdog.remove(l)
+	l.mu.Lock()
+	renewal := l.renewal
+	l.mu.Unlock()
+	if renewal == nil {
+		return
+	}
+	select {
+	case <-renewal:
+	case <-ctx.Done():
+	}
+}
+
+// release runs the release script, and once more if it had no answer.
+func (l *Lease) release(ctx context.Context) error {
+	if l.state != nil {
+		if err := l.state.take(ctx); err != nil {
+			return l.repeat(false, err)
+		}
+	}
+	v, err := l.runRelease(ctx)
+	if err != nil && uncertain(err) && ctx.Err() == nil {
+		v, err = l.runRelease(ctx)
+	}
+	if err != nil && (uncertain(err) || passing(err)) {
+		return l.repeat(l.state != nil, err)
+	}
+	if l.state != nil {
+		defer l.state.give()
+	}
+	if err != nil {
+		return l.settle(serverError(err))
+	}
+	return l.settle(l.answered(v))
+}
+
+func (l *Lease) latch() string { return l.target.latch + l.request }
+
+func (l *Lease) runRelease(ctx context.Context) (resp.Value, error) {
+	k, t := l.target.kind, l.target
+	return k.release.Run(ctx, l.client.server, []string{t.name, t.channel, l.latch()},
+		l.resting(), l.owner, publish, latchLife.Milliseconds())
+}
+
+func (l *Lease) resting() int64 { return l.client.restingLease(l.target.key(), l.state, l) }
+
+// call is the release for a batch.
+func (l *Lease) call() script.Call {
+	t := l.target
+	return t.kind.release.Call([]string{t.name, t.channel, l.latch()},
+		l.resting(), l.owner, publish, latchLife.Milliseconds())
+}
+
+// answered takes note of what the server said to the release and returns what that means for the holder.
+func (l *Lease) answered(v resp.Value) error {
+	var outcome error
+	partial := false
+	if v.IsNull() {
+		outcome = ErrNotHeld
+		if lost := l.loss(); lost != nil {
+			outcome = fmt.Errorf("%w: %w", ErrNotHeld, lost)
+		}
+	} else {
+		n, _ := v.Int()
+		partial = n == 0
+		l.client.cleanup.addLatch(l.target.name, l.latch())
+		l.client.counters.released.Add(1)
+	}
+	if l.state == nil {
+		return outcome
+	}
+	key := l.target.key()
+	if partial {
+		l.state.counts[key]--
+		return outcome
+	}
+	delete(l.state.counts, key)
+	l.denied(Forced)
+	return outcome
+}
+
+func (l *Lease) loss() *LostError {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lost
+}
+
+// end is when the server's lease ends, after which there is nothing left to release.
+func (l *Lease) end() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.start.t.Add(l.term)
+}
+
+// newRequestID returns 16 random bytes in hexadecimal, as Redisson's request ids are.
+func newRequestID() string {
+	var id [16]byte
+	rand.Read(id[:])
+	var text [32]byte
+	hex.Encode(text[:], id[:])
+	return string(text[:])
+}

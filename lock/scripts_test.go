@@ -1,0 +1,60 @@
+package lock_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/lockwire/lockwire/lock"
+)
+
+// Each script is a file that says what it is for, which KEYS and ARGV it takes and what it returns, sets no global, and is
+// what the package runs.
+func TestScriptFiles(t *testing.T) {
+	files, err := filepath.Glob("*.lua")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("Glob() = %v, %v", files, err)
+	}
+	sources := map[string]bool{}
+	for _, s := range lock.ReentrantScripts() {
+		sources[s.Source()] = true
+	}
+	if len(sources) != len(files) {
+		t.Errorf("%d scripts and %d files", len(sources), len(files))
+	}
+	title := regexp.MustCompile(`^-- [A-Z][a-z-]+ lock, ([a-z]+): .*\.$`)
+	global := regexp.MustCompile(`^\s*(?:function\s|[A-Za-z_]\w*\s*=)`)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !sources[string(text)] {
+			t.Errorf("%s is not the source of a script", file)
+		}
+		head, _, _ := strings.Cut(string(text), "\nlocal ")
+		lines := strings.Split(head, "\n")
+		operation := strings.TrimSuffix(file[strings.LastIndex(file, "_")+1:], ".lua")
+		if m := title.FindStringSubmatch(lines[0]); m == nil || m[1] != operation {
+			t.Errorf("%s does not open with its kind, its operation and its purpose: %s", file, lines[0])
+		}
+		for _, part := range []string{"\n-- KEYS  1", "\n-- Returns "} {
+			if !strings.Contains(head, part) {
+				t.Errorf("the head of %s has no %q", file, part[1:])
+			}
+		}
+		if strings.Contains(string(text), "ARGV[") && !strings.Contains(head, "\n-- ARGV  1 ") {
+			t.Errorf("the head of %s does not name ARGV", file)
+		}
+		if n := strings.Count(string(text), "\n"); n > 40 {
+			t.Errorf("%s has %d lines, more than 40", file, n)
+		}
+		for line := range strings.Lines(string(text)) {
+			if global.MatchString(line) && !strings.Contains(line, "lock") {
+				t.Errorf("%s may set a global: %s", file, line)
+			}
+		}
+	}
+}

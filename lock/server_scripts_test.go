@@ -1,0 +1,204 @@
+package lock_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/internal/redistest"
+	"github.com/lockwire/lockwire/lock"
+	"github.com/lockwire/lockwire/resp"
+)
+
+func open(t *testing.T, cfg conn.Config) *conn.Pool {
+	t.Helper()
+	pool, err := conn.Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := pool.Close(); err != nil {
+			t.Errorf("Close() = %v", err)
+		}
+	})
+	return pool
+}
+
+// The digest by which a script is run is the one that the server gives it.
+func TestServerDigests(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
+		for operation, script := range lock.ReentrantScripts() {
+			got, err := s.Do("SCRIPT", "LOAD", script.Source()).Text()
+			if err != nil || got != script.Digest() {
+				t.Errorf("%s: the server's digest is %q, %v, ours %q", operation, got, err, script.Digest())
+			}
+		}
+	})
+}
+
+// twin runs the same scripts on a server, which has Lua, and on the fake one, which has Go functions.
+type twin struct {
+	t          *testing.T
+	real, fake *conn.Pool
+}
+
+// TestScriptsLikeTheServer compares replies and keyspace of both after each step of a random walk over the operations of
+// three owners on one lock, its expiry, and keys of another type.
+func TestScriptsLikeTheServer(t *testing.T) {
+	redistest.RunProtocols(t, func(t *testing.T, s *redistest.Server, proto int) {
+		srv := fakeredis.New()
+		defer srv.Close()
+		teach(srv)
+		w := &twin{t: t, real: open(t, s.Config()), fake: open(t, conn.Config{Dial: srv.Dial, Protocol: proto})}
+		seed := uint64(time.Now().UnixNano())
+		defer func() {
+			if t.Failed() {
+				t.Logf("seed %d", seed)
+			}
+			w.fake.Close() // before srv
+		}()
+		random := rand.New(rand.NewPCG(seed, 1))
+		for range 3000 {
+			if !w.step(random) {
+				return
+			}
+		}
+	})
+}
+
+const (
+	walkLock, walkChannel = "walk", "redisson_lock__channel:{walk}"
+	walkLatch             = "redisson_unlock_latch:{walk}:"
+)
+
+func (w *twin) step(random *rand.Rand) bool {
+	owner := fmt.Sprintf("client:%d", random.IntN(3))
+	lease := []int{0, 40_000, 60_000, 90_000}[random.IntN(4)]
+	switch random.IntN(12) {
+	case 0, 1, 2, 3:
+		return w.script("acquire", []string{walkLock}, max(lease, 40_000), owner)
+	case 4, 5, 6:
+		latch := fmt.Sprint(walkLatch, random.IntN(4))
+		return w.script("release", []string{walkLock, walkChannel, latch}, lease, owner, "PUBLISH", 30_000)
+	case 7:
+		return w.script("undo", []string{walkLock, walkChannel}, lease, owner, "PUBLISH", random.IntN(3))
+	case 8:
+		return w.script("renew", []string{walkLock, "free", "text", walkLock}, 70_000, owner, owner, owner, "client:1")
+	case 9:
+		return w.script("info", []string{walkLock})
+	case 10:
+		return w.script("force", []string{walkLock, walkChannel}, "PUBLISH")
+	}
+	switch random.IntN(6) {
+	case 0:
+		return w.do("SET", walkLock, "x")
+	case 1:
+		return w.do("HSET", walkLock, "stranger:1", 1) // a hold without a lease
+	case 2:
+		return w.do("SET", "text", "x")
+	default:
+		return w.do("DEL", walkLock, walkLatch+"0", walkLatch+"1", walkLatch+"2", walkLatch+"3")
+	}
+}
+
+func (w *twin) script(operation string, keys []string, args ...any) bool {
+	w.t.Helper()
+	s := lock.ReentrantScripts()[operation]
+	run := func(p *conn.Pool) string {
+		v, err := s.Run(w.t.Context(), p, keys, args...)
+		return answer(v, err)
+	}
+	return w.same(operation, run(w.real), run(w.fake))
+}
+
+func (w *twin) do(args ...any) bool {
+	w.t.Helper()
+	run := func(p *conn.Pool) string {
+		v, err := p.Do(w.t.Context(), args...)
+		return answer(v, err)
+	}
+	return w.same(fmt.Sprint(args[0]), run(w.real), run(w.fake))
+}
+
+// same compares two replies, and what both servers have now.
+func (w *twin) same(what, real, fake string) bool {
+	w.t.Helper()
+	if real != fake {
+		w.t.Errorf("%s: the server answers %s, the fake %s", what, real, fake)
+		return false
+	}
+	a, b := keyspace(w.t, w.real), keyspace(w.t, w.fake)
+	if a != b {
+		w.t.Errorf("%s: the server has\n%s\nthe fake\n%s", what, a, b)
+	}
+	return a == b
+}
+
+// answer is a reply as text. Times are rounded to 10 s, errors cut to their class: servers word them differently.
+func answer(v resp.Value, err error) string {
+	if err != nil {
+		v := fmt.Sprint(err)
+		if strings.Contains(v, "WRONGTYPE") {
+			return "WRONGTYPE"
+		}
+		return v
+	}
+	switch v.Kind() {
+	case resp.Array:
+		var list []string
+		for e := range v.All() {
+			list = append(list, answer(e, nil))
+		}
+		return fmt.Sprint(list)
+	case resp.Integer:
+		n, _ := v.Int()
+		return "int " + roundTime(n)
+	case resp.Null:
+		return "null"
+	}
+	text, _ := v.Text()
+	return v.Kind().String() + " " + text
+}
+
+func roundTime(ms int64) string {
+	if ms < 1000 {
+		return fmt.Sprint(ms)
+	}
+	return fmt.Sprint((ms+9999)/10_000*10, " s")
+}
+
+func keyspace(t *testing.T, p *conn.Pool) string {
+	t.Helper()
+	do := func(args ...any) resp.Value {
+		v, err := p.Do(t.Context(), args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	var lines []string
+	for key := range do("KEYS", "*").All() {
+		name, _ := key.Text()
+		kind, _ := do("TYPE", name).Text()
+		left, _ := do("PTTL", name).Int()
+		line := fmt.Sprint(kind, " ", name, " ", roundTime(left))
+		if kind == "hash" {
+			var fields []string
+			for f, v := range do("HGETALL", name).Pairs() {
+				fields = append(fields, answer(f, nil)+"="+answer(v, nil))
+			}
+			slices.Sort(fields)
+			line += fmt.Sprint(fields)
+		} else {
+			line += answer(do("GET", name), nil)
+		}
+		lines = append(lines, line)
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}

@@ -1,0 +1,315 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/lock"
+)
+
+// No wake-up is lost: with the look at the end of the holder's lease switched off, every waiter is served, in every
+// process, at once.
+func TestNoWakeUpIsLost(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		const clients, callers, rounds = 3, 8, 20
+		w.srv.Latency(100 * time.Microsecond)
+		var wg sync.WaitGroup
+		var inside, served int
+		start := time.Now()
+		for range clients {
+			c := w.client(lock.Config{})
+			c.OnlyWoken()
+			for range callers {
+				wg.Go(func() {
+					for range rounds {
+						lease := mustLock(t, c, "job")
+						if inside++; inside != 1 {
+							t.Errorf("%d holders", inside)
+						}
+						served++
+						inside--
+						mustUnlock(t, lease)
+					}
+				})
+			}
+		}
+		wg.Wait()
+		if served != clients*callers*rounds {
+			t.Errorf("%d calls were served, want %d", served, clients*callers*rounds)
+		}
+		if took := time.Since(start); took > time.Second {
+			t.Errorf("that took %v, want no waiting but for the network", took)
+		}
+		w.free()
+	})
+}
+
+// The same while the subscriptions keep being cut: what was published in a gap is made up for.
+func TestNoWakeUpIsLostInAGap(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c, other := w.client(lock.Config{}), w.client(lock.Config{})
+		c.OnlyWoken()
+		for range 20 {
+			lease := mustLock(t, other, "job")
+			waited := make(chan time.Duration)
+			go func() {
+				got := mustLock(t, c, "job")
+				waited <- 0
+				mustUnlock(t, got)
+				waited <- 0
+			}()
+			time.Sleep(100 * time.Millisecond)
+			w.srv.KillConns(func(conn fakeredis.Conn) bool { return conn.Subscriptions > 0 })
+			mustUnlock(t, lease)
+			released := time.Now()
+			<-waited
+			if took := time.Since(released); took > 1100*time.Millisecond {
+				t.Fatalf("the waiter was served after %v, want it within a reconnection or a poll", took)
+			}
+			<-waited
+		}
+		w.free()
+	})
+}
+
+func TestOneWaiterOfAProcessAsks(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		holder, c := w.client(lock.Config{}), w.client(lock.Config{})
+		lease := mustLock(t, holder, "job", lock.For(time.Hour))
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		first := make(chan struct{})
+		for range 100 {
+			wg.Go(func() {
+				got, err := c.Reentrant("job").Lock(ctx)
+				if err == nil {
+					close(first)
+					<-ctx.Done()
+					mustUnlock(t, got)
+				} else if !errors.Is(err, lock.ErrNotAcquired) || !errors.Is(err, context.Canceled) {
+					t.Errorf("Lock() = %v, want ErrNotAcquired and Canceled", err)
+				}
+			})
+		}
+		time.Sleep(time.Second)
+		if n := w.srv.Count("SUBSCRIBE"); n != 1 {
+			t.Errorf("100 waiters sent SUBSCRIBE %d times, want once", n)
+		}
+		w.srv.ClearLog()
+		time.Sleep(time.Minute)
+		if n := w.srv.Count("EVALSHA"); n > 8 {
+			t.Errorf("100 waiters asked %d times in a minute, want one every 9 to 10 s", n)
+		}
+		w.srv.ClearLog()
+		mustUnlock(t, lease)
+		<-first
+		time.Sleep(time.Second)
+		if n := w.srv.Count("EVALSHA"); n > 3 {
+			t.Errorf("%d scripts for a release with 100 waiters, want the release and one acquire", n)
+		}
+		w.srv.ClearLog()
+		cancel()
+		wg.Wait()
+		if n := w.srv.Count("EVALSHA"); n > 3 {
+			t.Errorf("%d scripts for 99 waiters that left, want the release and at most one that was woken by it", n)
+		}
+		w.free()
+	})
+}
+
+// Callers of one process are served in the order in which they came.
+func TestLocalOrder(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		lease := mustLock(t, c, "job")
+		var order []int
+		var wg sync.WaitGroup
+		for i := range 20 {
+			wg.Go(func() {
+				got := mustLock(t, c, "job")
+				order = append(order, i)
+				mustUnlock(t, got)
+			})
+			synctest.Wait()
+		}
+		mustUnlock(t, lease)
+		wg.Wait()
+		for i, got := range order {
+			if got != i {
+				t.Fatalf("served in the order %v", order)
+			}
+		}
+		w.free()
+	})
+}
+
+// A holder of another process dies: the waiter has the lock as soon as the lease ends.
+func TestTakeoverAtTheEndOfTheLease(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		w.srv.Do("HSET", "job", "somebody:1", "1")
+		w.srv.Do("PEXPIRE", "job", "7000")
+		start := time.Now()
+		lease := mustLock(t, c, "job")
+		if took := time.Since(start); took < 7*time.Second || took > 7010*time.Millisecond {
+			t.Errorf("taken over after %v, want 7s and a few ms", took)
+		}
+		mustUnlock(t, lease)
+		w.free()
+	})
+}
+
+// A lock without a lease, or one whose lease seems to end at any moment, does not make a waiter spin.
+func TestWaitersDoNotSpin(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		reply string
+		most  int
+	}{
+		{"no lease", ":-1\r\n", 8},
+		{"a lease of 0", ":0\r\n", 100},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				c := w.client(lock.Config{})
+				w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+					if cmd.Name == "EVALSHA" || cmd.Name == "EVAL" {
+						return fakeredis.Reply(test.reply)
+					}
+					return fakeredis.Run()
+				})
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				_, err := c.Reentrant("job").Lock(ctx)
+				wantErr(t, "Lock", err, lock.ErrNotAcquired)
+				wantErr(t, "Lock", err, context.DeadlineExceeded)
+				if n := w.srv.Count("EVALSHA"); n > test.most {
+					t.Errorf("asked %d times in a minute, want at most %d", n, test.most)
+				}
+				w.free()
+			})
+		})
+	}
+}
+
+// While there is no subscription to be had, waiters look by themselves.
+func TestWaitersPollWithoutASubscription(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+			if cmd.Name == "SUBSCRIBE" {
+				return fakeredis.Reply("-NOPERM this user has no permissions to access one of the channels used as arguments\r\n")
+			}
+			return fakeredis.Run()
+		})
+		holder, c := w.client(lock.Config{}), w.client(lock.Config{})
+		lease := mustLock(t, holder, "job")
+		got := make(chan *lock.Lease)
+		go func() { got <- mustLock(t, c, "job") }()
+		time.Sleep(5 * time.Second)
+		mustUnlock(t, lease)
+		released := time.Now()
+		next := <-got
+		if took := time.Since(released); took > time.Second {
+			t.Errorf("served %v after the release, want it within a second", took)
+		}
+		mustUnlock(t, next)
+		w.free()
+	})
+}
+
+func TestWaiterRidesThroughAnOutage(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		holder, c := w.client(lock.Config{}), w.client(lock.Config{})
+		lease := mustLock(t, holder, "job", lock.For(time.Minute))
+		got := make(chan *lock.Lease)
+		go func() { got <- mustLock(t, c, "job") }()
+		time.Sleep(time.Second)
+		w.srv.Refuse(true)
+		w.srv.KillConns(nil)
+		time.Sleep(10 * time.Second)
+		w.srv.Refuse(false)
+		time.Sleep(3 * time.Second)
+		mustUnlock(t, lease)
+		mustUnlock(t, <-got)
+		w.free()
+	})
+}
+
+func TestWaiterGivesUpOnAServerThatIsGone(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		w.srv.Refuse(true)
+		w.srv.KillConns(nil)
+		start := time.Now()
+		_, err := c.Reentrant("job").Lock(t.Context())
+		if took := time.Since(start); err == nil || took < 30*time.Second || took > 45*time.Second {
+			t.Errorf("Lock() = %v after %v, want an error after 30 s or so", err, took)
+		}
+		if errors.Is(err, lock.ErrNotAcquired) {
+			t.Errorf("Lock() = %v: a server that is gone is not a lock that is taken", err)
+		}
+	})
+}
+
+func TestCloseEndsWaitsAndLeases(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		lease := mustLock(t, c, "job")
+		ctx, cancel := lease.Context(t.Context())
+		defer cancel()
+		waited := make(chan error)
+		for range 3 {
+			go func() {
+				_, err := c.Reentrant("job").Lock(context.Background())
+				waited <- err
+			}()
+		}
+		time.Sleep(time.Second)
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			wantErr(t, "Lock during Close", <-waited, lock.ErrClosed)
+		}
+		lostBecause(t, context.Cause(ctx), lock.ClientClosed)
+		_, err := c.Reentrant("other").Lock(t.Context())
+		wantErr(t, "Lock after Close", err, lock.ErrClosed)
+		_, err = c.Reentrant("other").TryLock(t.Context())
+		wantErr(t, "TryLock after Close", err, lock.ErrClosed)
+		// What the lease guarded may have gone on until now; its holder can still release it.
+		if w.srv.Do("EXISTS", "job") != int64(1) {
+			t.Error("Close released the lock behind its holder's back")
+		}
+		mustUnlock(t, lease)
+		w.free()
+	})
+}
+
+func TestStats(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		var leases []*lock.Lease
+		for i := range 3 {
+			leases = append(leases, mustLock(t, c, fmt.Sprint("job", i)))
+		}
+		go func() { mustUnlock(t, mustLock(t, c, "job0")) }()
+		synctest.Wait()
+		if s := c.Stats(); s.Leases != 3 || s.Waiting != 1 || s.Acquired != 3 || s.Released != 0 {
+			t.Errorf("Stats() = %+v", s)
+		}
+		for _, l := range leases {
+			mustUnlock(t, l)
+		}
+		time.Sleep(time.Second)
+		if s := c.Stats(); s.Leases != 0 || s.Waiting != 0 || s.Acquired != 4 || s.Released != 4 || s.Lost != 0 {
+			t.Errorf("Stats() = %+v", s)
+		}
+		w.free()
+	})
+}

@@ -1,0 +1,216 @@
+package lock
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/lockwire/lockwire/resp"
+	"github.com/lockwire/lockwire/script"
+)
+
+// loop is the goroutine of the watchdog, from the first lease until Close.
+func (w *watchdog) loop() {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	last := now()
+	for {
+		w.mu.Lock()
+		timer.Reset(time.Until(w.wake))
+		w.mu.Unlock()
+		select {
+		case <-w.signal:
+			continue
+		case <-timer.C:
+		case <-w.client.done:
+			return
+		}
+		at := now()
+		if gap := last.asleep(at) - at.t.Sub(last.t); gap > clockGap || gap < -clockGap {
+			w.clockJumped()
+		}
+		last = at
+		for due := w.takeDue(at.t); len(due) > 0; due = w.takeDue(time.Now()) {
+			w.renew(due)
+		}
+		w.plan()
+	}
+}
+
+// plan sets when to look next.
+func (w *watchdog) plan() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	at := time.Now()
+	w.wake = at.Add(time.Hour)
+	if len(w.watched) > 0 {
+		w.wake = at.Add(clockTick)
+	}
+	if len(w.schedule) > 0 {
+		w.wake = earlier(w.wake, w.schedule[0].due)
+	}
+}
+
+// clockJumped has every watched lease look at the clock.
+func (w *watchdog) clockJumped() {
+	w.mu.Lock()
+	leases := make([]*Lease, 0, len(w.watched))
+	for l := range w.watched {
+		leases = append(leases, l)
+	}
+	w.mu.Unlock()
+	for _, l := range leases {
+		l.Err()
+	}
+}
+
+// takeDue takes the renewals that are due out of the schedule, with those that soon will be. It returns none if nothing is
+// due yet.
+func (w *watchdog) takeDue(at time.Time) []*Lease {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.schedule) == 0 || w.schedule[0].due.After(at) {
+		return nil
+	}
+	w.client.counters.late(at.Sub(w.schedule[0].due))
+	soon := at.Add(w.client.cfg.RenewEvery / gather)
+	var due []*Lease
+	for len(w.schedule) > 0 && !w.schedule[0].due.After(soon) && len(due) < batchesAtOnce*w.client.cfg.RenewBatch {
+		due = append(due, heap.Pop(&w.schedule).(*renewal).lease)
+	}
+	return due
+}
+
+// renew runs one round of renewals.
+func (w *watchdog) renew(due []*Lease) {
+	leases := due[:0]
+	for _, l := range due {
+		if l.beginRenewal() {
+			leases = append(leases, l)
+		}
+	}
+	start := now()
+	for len(leases) > 0 {
+		// Kinds differ in their scripts: each round takes the leases of one.
+		k := leases[0].target.kind
+		var same, rest []*Lease
+		for _, l := range leases {
+			if l.target.kind == k {
+				same = append(same, l)
+			} else {
+				rest = append(rest, l)
+			}
+		}
+		w.renewKind(k, same, start)
+		leases = rest
+	}
+}
+
+// renewKind renews leases of one kind: batches of scripts in one go.
+func (w *watchdog) renewKind(k *kind, leases []*Lease, start instant) {
+	size := w.client.cfg.RenewBatch
+	var calls []script.Call
+	for first := 0; first < len(leases); first += size {
+		calls = append(calls, renewCall(k, leases[first:min(first+size, len(leases))]))
+	}
+	limit := max(w.client.cfg.Lease/6, renewMin)
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	replies, err := script.RunBatch(ctx, w.client.server, calls)
+	for i, l := range leases {
+		failure, outcome := err, int64(0)
+		if failure == nil {
+			outcome, failure = renewalOutcome(replies[i/size], i%size)
+		}
+		w.renewed(l, start, outcome, failure)
+	}
+}
+
+func renewCall(k *kind, leases []*Lease) script.Call {
+	keys := make([]string, len(leases))
+	args := make([]any, 1, 1+len(leases))
+	args[0] = leases[0].term.Milliseconds()
+	for i, l := range leases {
+		keys[i] = l.target.name
+		args = append(args, l.owner)
+	}
+	return k.renew.Call(keys, args...)
+}
+
+var errRenewal = errors.New("lock: unexpected reply to renewal")
+
+// renewalOutcome is what the script says about its i-th lock: 1 renewed, 0 gone, -1 somebody else's.
+func renewalOutcome(reply resp.Value, i int) (int64, error) {
+	if err := reply.Err(); err != nil {
+		return 0, err
+	}
+	if i >= reply.Len() {
+		return 0, errRenewal
+	}
+	return reply.At(i).Int()
+}
+
+// renewed takes note of the outcome of one renewal.
+func (w *watchdog) renewed(l *Lease, start instant, outcome int64, failure error) {
+	w.client.counters.renewals.Add(1)
+	if failure != nil {
+		w.client.counters.renewalErrors.Add(1)
+	} else if outcome == 1 {
+		l.extend(start)
+	}
+	l.endRenewal(failure)
+	if failure == nil && outcome == 0 {
+		l.denied(Forced)
+	} else if failure == nil && outcome < 0 {
+		l.denied(Taken)
+	}
+	if l.Err() == nil {
+		w.again(l, start, failure)
+	}
+}
+
+// again schedules the next renewal of a lease: a period after the last one, and sooner after one that failed.
+func (w *watchdog) again(l *Lease, start instant, failure error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := &l.watch
+	if r.ended {
+		return
+	}
+	if failure == nil {
+		r.pause = 0
+		w.pushLocked(r, start.t.Add(w.client.cfg.RenewEvery))
+		return
+	}
+	if r.pause == 0 {
+		w.client.cfg.Logger.Warn("lock: renewal", "error", failure)
+	}
+	r.pause = min(max(2*r.pause, retryMin), retryMax)
+	w.pushLocked(r, time.Now().Add(r.pause))
+}
+
+// beginRenewal marks a renewal as under way. It reports false if the lease is over.
+func (l *Lease) beginRenewal() bool {
+	if l.Err() != nil {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.phase != held {
+		return false
+	}
+	l.renewal = make(chan struct{})
+	return true
+}
+
+// endRenewal ends the renewal under way. failure is what went wrong with it, to be told if the lease ends before another one succeeds.
+func (l *Lease) endRenewal(failure error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	close(l.renewal)
+	l.renewal = nil
+	if failure != nil {
+		l.failure = failure
+	}
+}

@@ -1,0 +1,96 @@
+package lockwire_test
+
+import (
+	"os"
+	"testing"
+)
+
+// The tables are decisions, not descriptions: what is not in them fails. What makes a change necessary belongs into the
+// change's message.
+
+// mayImport says which packages of this module the files of each package may import. A test may also import its own
+// package and internal/...; those of the root may import all.
+var mayImport = map[string][]string{
+	"":                     {},
+	"resp":                 {},
+	"conn":                 {"resp"},
+	"script":               {"resp", "conn"},
+	"pubsub":               {"resp", "conn"},
+	"cluster":              {"resp", "conn", "script", "pubsub"},
+	"lock":                 {"resp", "conn", "script", "pubsub"},
+	"internal/fakeredis":   {"resp", "conn"},
+	"internal/faultproxy":  {"resp", "conn"},
+	"internal/redistest":   {"resp", "conn"},
+	"internal/conformance": {"resp", "conn", "lock"},
+	"internal/locktorture": {},
+}
+
+// mayBeUnsafe names the files that import unsafe, and what for.
+var mayBeUnsafe = map[string]string{
+	"internal/locktorture/system_linux.go": "clock_gettime: one clock for all processes of the machine",
+	"lock/clock_linux.go":                  "clock_gettime: the standard library has no CLOCK_BOOTTIME",
+}
+
+// goroutines names every place in the library that starts one, as file:function, and who joins it. The second start in
+// a function has "#2" behind it. A timer's function counts: it runs in a goroutine too.
+var goroutines = map[string]string{}
+
+func TestImports(t *testing.T) {
+	report(t, checkImports(root(t), mayImport))
+}
+
+func TestRequiresNothing(t *testing.T) {
+	report(t, checkStandardOnly(root(t)))
+	text, err := os.ReadFile("go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	report(t, checkGoMod(string(text)))
+}
+
+func TestUnsafe(t *testing.T) {
+	report(t, checkUnsafe(root(t), mayBeUnsafe))
+}
+
+func TestGoroutines(t *testing.T) {
+	report(t, checkGoroutines(root(t), goroutines))
+}
+
+func TestSizes(t *testing.T) {
+	report(t, checkSizes(all(t)))
+}
+
+func TestTestsDoNotSleepOrSkip(t *testing.T) {
+	report(t, checkWaiting(all(t)))
+}
+
+func TestNothingLeftToDo(t *testing.T) {
+	report(t, checkMarkers(os.DirFS(".")))
+}
+
+func TestScriptsAreEmbedded(t *testing.T) {
+	report(t, checkEmbedded(os.DirFS("."), all(t)))
+}
+
+// all returns the Go files of all modules.
+func all(t *testing.T) []source {
+	t.Helper()
+	sources, err := parse(os.DirFS("."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sources
+}
+
+// root returns the Go files of the root module.
+func root(t *testing.T) []source {
+	t.Helper()
+	return inRoot(all(t))
+}
+
+func report(t *testing.T, problems []string) {
+	t.Helper()
+	for _, p := range problems {
+		t.Error(p)
+	}
+}

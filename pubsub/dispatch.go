@@ -1,0 +1,187 @@
+package pubsub
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lockwire/lockwire/resp"
+)
+
+var (
+	errUnasked      = errors.New("pubsub: a reply that nobody asked for")
+	errUnsubscribed = errors.New("pubsub: the server ended the subscription")
+)
+
+// dispatch acts upon a value that the server sent. An error means that the connection is out of step.
+//
+// In RESP2 what RESP3 calls a push is an array, and so is the answer to PING. What has the shape of neither a
+// message nor a confirmation is passed over.
+func (s *Subscriber) dispatch(v resp.Value) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	switch v.Kind() {
+	case resp.Push, resp.Array:
+		if !s.pushLocked(v) && v.Kind() == resp.Array {
+			return errUnasked
+		}
+	case resp.SimpleError, resp.BlobError:
+		return s.errorLocked(v.Err())
+	default:
+		if text, err := v.Text(); err != nil || text != "PONG" {
+			return errUnasked
+		}
+		s.pongLocked()
+	}
+	return nil
+}
+
+// pushLocked reports whether v is of a kind that belongs to pub/sub.
+func (s *Subscriber) pushLocked(v resp.Value) bool {
+	name, err := v.At(0).Text()
+	if err != nil {
+		return false
+	}
+	switch name {
+	case "message":
+		s.messageLocked(plain, v, 1)
+	case "smessage":
+		s.messageLocked(shard, v, 1)
+	case "pmessage":
+		s.messageLocked(pattern, v, 2)
+	case "subscribe":
+		s.subscribedLocked(plain, v)
+	case "ssubscribe":
+		s.subscribedLocked(shard, v)
+	case "psubscribe":
+		s.subscribedLocked(pattern, v)
+	case "unsubscribe":
+		s.unsubscribedLocked(plain, v)
+	case "sunsubscribe":
+		s.unsubscribedLocked(shard, v)
+	case "punsubscribe":
+		s.unsubscribedLocked(pattern, v)
+	case "pong":
+		s.pongLocked()
+	default:
+		return false
+	}
+	return true
+}
+
+// channelLocked returns the channel that v names, or nil: a null, which is how UNSUBSCRIBE is answered where there is
+// nothing to unsubscribe, or one that nobody wants.
+func (s *Subscriber) channelLocked(k kind, v resp.Value) *channel {
+	name, err := v.At(1).Text()
+	if err != nil {
+		return nil
+	}
+	return s.channels[k][name]
+}
+
+// messageLocked delivers a message, of which the channel it was published to is at the given place and the payload
+// behind it. Channels that are not confirmed receive nothing: their Subscriptions have not been told that they do.
+func (s *Subscriber) messageLocked(k kind, v resp.Value, place int) {
+	ch := s.channelLocked(k, v)
+	if ch == nil || ch.state != subscribed {
+		return
+	}
+	payload, err := v.At(place + 1).Text()
+	if err != nil {
+		return
+	}
+	ev := Event{Kind: Message, Channel: ch.name, Payload: payload}
+	if k == pattern {
+		if ev.Channel, err = v.At(place).Text(); err != nil {
+			return
+		}
+		ev.Pattern = ch.name
+	}
+	for _, sub := range ch.subs {
+		sub.deliverLocked(ev)
+	}
+}
+
+func (s *Subscriber) subscribedLocked(k kind, v resp.Value) {
+	ch := s.channelLocked(k, v)
+	if ch == nil {
+		return
+	}
+	s.asked.settle(request{subscribe, ch})
+	s.answerLocked()
+	if ch.state != subscribing {
+		return
+	}
+	ch.state, ch.refusals = subscribed, 0
+	for _, sub := range ch.subs {
+		sub.confirmLocked()
+	}
+	if len(ch.subs) == 0 {
+		s.touchLocked(ch) // closed while the confirmation was on its way
+	}
+}
+
+// unsubscribedLocked takes the answer to an unsubscription, or one that nobody asked for: a cluster node sends
+// sunsubscribe when the slot of a shard channel moves away.
+//
+// While a subscription is on its way it passes the news over, which then are older than that.
+func (s *Subscriber) unsubscribedLocked(k kind, v resp.Value) {
+	ch := s.channelLocked(k, v)
+	if ch == nil {
+		return
+	}
+	s.asked.settle(request{unsubscribe, ch})
+	s.answerLocked()
+	switch ch.state {
+	case unsubscribing:
+		ch.state = absent
+		s.touchLocked(ch)
+	case subscribed:
+		ch.leave(absent)
+		for _, sub := range ch.subs {
+			sub.interruptLocked(ch.event(Interrupted, errUnsubscribed))
+		}
+		s.touchLocked(ch)
+	}
+}
+
+func (s *Subscriber) pongLocked() {
+	s.asked.settle(request{verb: ping})
+	s.pinged = time.Time{}
+	s.answerLocked()
+}
+
+// errorLocked takes an error reply, which answers the oldest request there is.
+func (s *Subscriber) errorLocked(err error) error {
+	req, ok := s.asked.take()
+	if !ok {
+		return fmt.Errorf("%w: %w", errUnasked, err)
+	}
+	s.answerLocked()
+	switch ch := req.ch; {
+	case req.verb == ping:
+		s.pinged = time.Time{} // no PONG, but a sign of life
+	case req.verb == subscribe && ch.state == subscribing:
+		s.refuseLocked(ch, fmt.Errorf("pubsub: %s: %w", names[ch.kind][subscribe], err), time.Now())
+	case req.verb == unsubscribe && ch.state == unsubscribing:
+		ch.state = absent // messages for a channel that nobody wants are passed over
+		s.touchLocked(ch)
+	}
+	return nil
+}
+
+// answerLocked notes that the server answers.
+func (s *Subscriber) answerLocked() { s.answered, s.answers = time.Now(), true }
+
+// passing reports whether an error reply is one that goes away by itself.
+func passing(err error) bool {
+	for _, prefix := range []error{resp.ErrLoading, resp.ErrBusy, resp.ErrClusterDown, resp.ErrMasterDown, resp.ErrTryAgain} {
+		if errors.Is(err, prefix) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,370 @@
+package pubsub_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/pubsub"
+)
+
+func TestLostConnectionIsMended(t *testing.T) {
+	var log bytes.Buffer
+	cfg := pubsub.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	bubble(t, cfg, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
+		log.Reset()
+		one := subscribe(t, s, "a")
+		two := listen(t, s, "a", "b")
+		wantKind(t, two, pubsub.Resumed)
+		three, err := s.PSubscribe(t.Context(), "b*")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			srv.KillConns(nil)
+			start := time.Now()
+			for _, sub := range []*pubsub.Subscription{one, two, three} {
+				if ev := wantKind(t, sub, pubsub.Interrupted); ev.Err == nil {
+					t.Error("Interrupted without a reason")
+				}
+				wantKind(t, sub, pubsub.Resumed)
+			}
+			if took := time.Since(start); took > 8*time.Millisecond {
+				t.Errorf("mended after %v, want 8ms at most", took)
+			}
+			publish(t, srv, "a", "x")
+			wantMessages(t, one, "x")
+			wantMessages(t, two, "x")
+			srv.Do("PUBLISH", "b", "y")
+			wantMessages(t, two, "y")
+			wantMessages(t, three, "y")
+		}
+		if got, want := s.Stats(), (pubsub.Stats{Channels: 3, Subscriptions: 3, Connected: true, Reconnects: 3}); got != want {
+			t.Errorf("Stats = %+v, want %+v", got, want)
+		}
+		wantCommands(t, srv, map[string]int{"SUBSCRIBE": 8, "PSUBSCRIBE": 4})
+		if n := strings.Count(log.String(), "level=WARN"); n != 6 {
+			t.Errorf("%d lines logged, want 3 of the loss and 3 of the return:\n%s", n, &log)
+		}
+	})
+}
+
+func TestResumedWaitsForAllChannels(t *testing.T) {
+	bubble(t, pubsub.Config{}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
+		quick, slow := subscribe(t, s, "a"), subscribe(t, s, "a", "z")
+		intercept(srv, "SUBSCRIBE", "z", fakeredis.Delay(2*time.Second, fakeredis.Run()))
+		srv.KillConns(nil)
+		start := time.Now()
+		wantKind(t, quick, pubsub.Interrupted)
+		wantKind(t, slow, pubsub.Interrupted)
+		wantKind(t, slow, pubsub.Resumed)
+		if took := time.Since(start); took < 2*time.Second || took > 2010*time.Millisecond {
+			t.Errorf("Resumed after %v, want 2s", took)
+		}
+		wantKind(t, quick, pubsub.Resumed)
+		wantNothing(t, quick)
+	})
+}
+
+// Subscriptions that change while there is no connection are right when there is one.
+func TestChangesWhileDisconnected(t *testing.T) {
+	bubble(t, pubsub.Config{}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
+		stays, goes := subscribe(t, s, "stays"), subscribe(t, s, "goes")
+		srv.Refuse(true)
+		srv.KillConns(nil)
+		wantKind(t, stays, pubsub.Interrupted)
+		wantKind(t, goes, pubsub.Interrupted)
+		goes.Close()
+		comes := listen(t, s, "comes", "stays")
+		time.Sleep(time.Second)
+		srv.Refuse(false)
+		wantKind(t, stays, pubsub.Resumed)
+		wantKind(t, comes, pubsub.Resumed)
+		if n := srv.Subscribers("goes"); n != 0 {
+			t.Errorf("%d subscribers of a channel that was closed", n)
+		}
+		wantCommands(t, srv, map[string]int{"SUBSCRIBE": 4, "UNSUBSCRIBE": 0})
+	})
+}
+
+func TestBackoff(t *testing.T) {
+	bubble(t, pubsub.Config{MinBackoff: 10 * time.Millisecond, MaxBackoff: 100 * time.Millisecond},
+		func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
+			sub := subscribe(t, s, "c")
+			srv.Refuse(true)
+			srv.KillConns(nil)
+			before := srv.Dials()
+			time.Sleep(10 * time.Second)
+			if n := srv.Dials() - before; n < 100 || n > 205 {
+				t.Errorf("%d dials in 10 s with pauses of 50 to 100 ms", n)
+			}
+			srv.Refuse(false)
+			start := time.Now()
+			wantKind(t, sub, pubsub.Interrupted)
+			wantKind(t, sub, pubsub.Resumed)
+			if took := time.Since(start); took > 100*time.Millisecond {
+				t.Errorf("Resumed %v after the server's return, want 100ms at most", took)
+			}
+		})
+}
+
+// A server that takes connections and drops them is not dialled in a tight loop.
+func TestServerThatHangsUp(t *testing.T) {
+	bubble(t, pubsub.Config{}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
+		intercept(srv, "SUBSCRIBE", "", fakeredis.Close())
+		sub := listen(t, s, "c")
+		time.Sleep(10 * time.Second)
+		if n := srv.Dials(); n > 35 {
+			t.Errorf("%d dials in 10 s", n)
+		}
+		srv.Intercept(nil)
+		wantKind(t, sub, pubsub.Resumed)
+	})
+}
+
+func TestMuteServerIsNoticed(t *testing.T) {
+	cfg := pubsub.Config{PingInterval: 3 * time.Second, Timeout: 2 * time.Second}
+	bubble(t, cfg, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
+		sub := subscribe(t, s, "c")
+		srv.ClearLog()
+		time.Sleep(time.Minute)
+		if n := srv.Count("PING"); n != 19 && n != 20 {
+			t.Errorf("%d PING in a minute, want one every 3 s", n)
+		}
+		id := theConn(t, srv)
+		for after := range 3 {
+			time.Sleep(time.Duration(after) * time.Second)
+			srv.Mute(true)
+			start := time.Now()
+			ev := wantKind(t, sub, pubsub.Interrupted)
+			if took := time.Since(start); took > cfg.PingInterval+cfg.Timeout {
+				t.Errorf("noticed after %v, want 5s at most", took)
+			}
+			if !strings.Contains(ev.Err.Error(), "PING") {
+				t.Errorf("the reason is %v", ev.Err)
+			}
+			srv.Mute(false)
+			wantKind(t, sub, pubsub.Resumed)
+			publish(t, srv, "c", "x")
+			wantMessages(t, sub, "x")
+		}
+		if theConn(t, srv) == id {
+			t.Error("the mute connection is still in use")
+		}
+	})
+}
+
+// Messages tell nothing about the way to the server.
+func TestMissingPongBesideMessages(t *testing.T) {
+	bubble(t, pubsub.Config{}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
+		sub := subscribe(t, s, "c")
+		intercept(srv, "PING", "", fakeredis.Swallow())
+		start := time.Now()
+		for {
+			srv.Do("PUBLISH", "c", "x")
+			if next(t, sub).Kind == pubsub.Interrupted {
+				break
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if took := time.Since(start); took < 9*time.Second || took > 11*time.Second {
+			t.Errorf("noticed after %v, want 10s", took)
+		}
+	})
+}
+
+func TestErrorInAnswerToPingIsLife(t *testing.T) {
+	bubble(t, pubsub.Config{}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
+		sub := subscribe(t, s, "c")
+		answer(srv, "PING", "", "-NOPERM this user has no permissions to run the 'ping' command\r\n")
+		time.Sleep(10 * time.Minute)
+		wantNothing(t, sub)
+		if n := srv.Count("PING"); n < 100 {
+			t.Errorf("%d PING in 10 minutes", n)
+		}
+	})
+}
+
+func TestPingCanBeSwitchedOff(t *testing.T) {
+	bubble(t, pubsub.Config{PingInterval: -1}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
+		sub := subscribe(t, s, "c")
+		srv.ClearLog()
+		time.Sleep(time.Hour)
+		wantNothing(t, sub)
+		wantCommands(t, srv, map[string]int{"PING": 0})
+	})
+}
+
+func TestUnaskedUnsubscription(t *testing.T) {
+	bubble(t, pubsub.Config{}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
+		other, err := s.SSubscribe(t.Context(), "other")
+		if err != nil {
+			t.Fatal(err)
+		}
+		sub, err := s.SSubscribe(t.Context(), "c", "d")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			srv.Unsubscribe("c")
+			if ev := wantKind(t, sub, pubsub.Interrupted); ev.Channel != "c" || ev.Err == nil {
+				t.Errorf("event %+v, want c and a reason", ev)
+			}
+			wantKind(t, sub, pubsub.Resumed)
+			srv.Do("SPUBLISH", "c", "x")
+			wantMessages(t, sub, "x")
+		}
+		wantNothing(t, other)
+		wantCommands(t, srv, map[string]int{"SSUBSCRIBE": 6})
+		if srv.Dials() != 1 {
+			t.Errorf("%d dials, want 1", srv.Dials())
+		}
+	})
+}
+
+func TestIdleConnectionIsClosed(t *testing.T) {
+	bubble(t, pubsub.Config{}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
+		subscribe(t, s, "c").Close()
+		time.Sleep(59 * time.Second)
+		if len(srv.Conns()) != 1 {
+			t.Error("the connection was closed within a minute")
+		}
+		subscribe(t, s, "c").Close()
+		time.Sleep(59 * time.Second)
+		if srv.Dials() != 1 {
+			t.Errorf("%d dials, want that the connection was used again", srv.Dials())
+		}
+		time.Sleep(2 * time.Second)
+		if len(srv.Conns()) != 0 || s.Stats().Connected {
+			t.Error("the connection is open after a minute without a subscription")
+		}
+		sub := subscribe(t, s, "c")
+		publish(t, srv, "c", "x")
+		wantMessages(t, sub, "x")
+		if got := s.Stats(); got.Reconnects != 0 {
+			t.Errorf("%d reconnects, want none: nothing was lost", got.Reconnects)
+		}
+	})
+}
+
+// Whoever subscribes at the very moment at which the idle connection is closed is served by the next.
+func TestSubscribeAtTheIdleTimeout(t *testing.T) {
+	bubble(t, pubsub.Config{IdleTimeout: time.Second}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
+		for range 50 {
+			subscribe(t, s, "c").Close()
+			synctest.Wait()
+			time.Sleep(time.Second)
+			sub := subscribe(t, s, "c")
+			publish(t, srv, "c", "x")
+			wantMessages(t, sub, "x")
+			sub.Close()
+		}
+	})
+}
+
+func TestNoSubscriptionLeftWhileDialling(t *testing.T) {
+	bubble(t, pubsub.Config{}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
+		srv.Refuse(true)
+		sub := listen(t, s, "c")
+		time.Sleep(time.Second)
+		sub.Close()
+		time.Sleep(time.Second)
+		dials := srv.Dials()
+		time.Sleep(time.Minute)
+		if n := srv.Dials(); n != dials {
+			t.Errorf("%d dials for nobody", n-dials)
+		}
+	})
+}
+
+func TestWhatTheServerMaySay(t *testing.T) {
+	tests := []struct {
+		name, raw string
+		lost      bool
+	}{
+		{"a PONG nobody asked for", "+PONG\r\n", false},
+		{"a null channel", ">3\r\n$11\r\nunsubscribe\r\n_\r\n:0\r\n", false},
+		{"the end of an unknown channel", ">3\r\n$11\r\nunsubscribe\r\n$1\r\nx\r\n:0\r\n", false},
+		{"a confirmation nobody asked for", ">3\r\n$9\r\nsubscribe\r\n$1\r\nx\r\n:1\r\n", false},
+		{"a second confirmation", ">3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n", false},
+		{"an unknown push", ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n", false},
+		{"an empty push", ">0\r\n", true},
+		{"a push of a number", ">1\r\n:7\r\n", true},
+		{"a message without payload", ">2\r\n$7\r\nmessage\r\n$1\r\nc\r\n", false},
+		{"a message that is an array", ">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n*1\r\n:1\r\n", false},
+		{"a message to a number", ">3\r\n$8\r\npmessage\r\n:1\r\n:2\r\n", false},
+		{"a reply nobody asked for", "+OK\r\n", true},
+		{"a number", ":1\r\n", true},
+		{"an array", "*2\r\n:1\r\n:2\r\n", true},
+		{"an error nobody asked for", "-ERR what\r\n", true},
+		{"no RESP", "HTTP/1.1 400 Bad Request\r\n", true},
+		{"a length beyond all limits", "$9223372036854775807\r\n", true},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			bubble(t, pubsub.Config{}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
+				sub := subscribe(t, s, "c")
+				if !srv.Push(theConn(t, srv), test.raw) {
+					t.Fatal("nothing pushed")
+				}
+				if test.lost {
+					wantKind(t, sub, pubsub.Interrupted)
+					wantKind(t, sub, pubsub.Resumed)
+				} else {
+					wantNothing(t, sub)
+				}
+				publish(t, srv, "c", "x")
+				wantMessages(t, sub, "x")
+			})
+		})
+	}
+}
+
+// writes counts the writes to a connection, the handshake included.
+type writes struct {
+	net.Conn
+	n *int
+}
+
+func (w writes) Write(b []byte) (int, error) {
+	*w.n++
+	return w.Conn.Write(b)
+}
+
+func TestResubscribesInFewWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := fakeredis.New()
+		defer srv.Close()
+		count := 0
+		s := pubsub.New(dialer{conn.Config{Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			count = 0
+			nc, err := srv.Dial(ctx, network, addr)
+			return writes{nc, &count}, err
+		}}}, pubsub.Config{Queue: 4})
+		defer s.Close()
+		var subs []*pubsub.Subscription
+		for i := range 5000 {
+			subs = append(subs, listen(t, s, fmt.Sprint("channel:", i)))
+		}
+		for _, sub := range subs {
+			wantKind(t, sub, pubsub.Resumed)
+		}
+		srv.KillConns(nil)
+		for _, sub := range subs {
+			wantKind(t, sub, pubsub.Interrupted)
+			wantKind(t, sub, pubsub.Resumed)
+		}
+		wantCommands(t, srv, map[string]int{"SUBSCRIBE": 10_000})
+		if count > 12 {
+			t.Errorf("5,000 channels in %d writes", count)
+		}
+	})
+}

@@ -1,0 +1,41 @@
+package lockwire_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/lockwire/lockwire/internal/redistest"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// The program in README.md is the example, which is compiled and run.
+func TestReadmeIsTheExample(t *testing.T) {
+	readme := between(t, "README.md", "```go\n", "```")
+	example := between(t, "example_test.go", "func Example() {\n", "\t// Output")
+	var lines []string
+	for line := range strings.Lines(example) {
+		lines = append(lines, strings.TrimPrefix(line, "\t"))
+	}
+	if got := strings.Join(lines, ""); got != readme {
+		t.Errorf("README.md has\n%s\nand the example is\n%s", readme, got)
+	}
+}
+
+func between(t *testing.T, file, begin, end string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(text), begin)
+	if !ok {
+		t.Fatalf("%s has no %q", file, begin)
+	}
+	part, _, ok := strings.Cut(rest, end)
+	if !ok {
+		t.Fatalf("%s has no %q behind %q", file, end, begin)
+	}
+	return part
+}

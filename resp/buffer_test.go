@@ -1,0 +1,103 @@
+package resp
+
+import (
+	"io"
+	"strings"
+	"testing"
+)
+
+// flow is a source that gives as many bulk strings as there is room for while it is
+// busy, and else one short reply at a time.
+type flow struct {
+	busy  bool
+	reply string
+	at    int
+}
+
+func (f *flow) Read(b []byte) (int, error) {
+	if !f.busy && f.at == 0 {
+		return copy(b, "+OK\r\n"), nil
+	}
+	n := 0
+	for n < len(b) && (f.busy || f.at > 0) {
+		k := copy(b[n:], f.reply[f.at:])
+		n += k
+		f.at = (f.at + k) % len(f.reply)
+	}
+	return n, nil
+}
+
+// The buffer grows while replies fill it, and shrinks once they do not any more.
+func TestBufferSize(t *testing.T) {
+	src := &flow{busy: true, reply: "$1000\r\n" + strings.Repeat("x", 1000) + "\r\n"}
+	r := NewReader(src, Limits{})
+	if len(r.buf) != 0 {
+		t.Errorf("a new Reader has a buffer of %d bytes", len(r.buf))
+	}
+	read := func(n, most int) {
+		t.Helper()
+		for range n {
+			if _, err := r.Read(); err != nil {
+				t.Fatal(err)
+			}
+			if len(r.buf) > most {
+				t.Fatalf("buffer of %d bytes, want at most %d", len(r.buf), most)
+			}
+		}
+	}
+	read(1, minBuffer)
+	read(2000, maxBuffer)
+	if len(r.buf) != maxBuffer {
+		t.Errorf("buffer of %d bytes while replies fill it, want %d", len(r.buf), maxBuffer)
+	}
+	src.busy = false
+	read(100+2*calmReads, maxBuffer)
+	if len(r.buf) != minBuffer {
+		t.Errorf("buffer of %d bytes after a while of small replies, want %d", len(r.buf), minBuffer)
+	}
+}
+
+// What one large reply has needed is not kept.
+func TestScratchIsLetGo(t *testing.T) {
+	for name, reply := range map[string]string{
+		"small strings": "*10000\r\n" + strings.Repeat("$9\r\nabcdefghi\r\n", 10000),
+		"nesting":       strings.Repeat("*2\r\n:1\r\n", 1024) + "_\r\n",
+		"aggregates":    "*10000\r\n" + strings.Repeat("*1\r\n:1\r\n", 10000),
+		"large strings": "*200\r\n" + strings.Repeat("$5000\r\n"+strings.Repeat("x", 5000)+"\r\n", 200),
+		"streamed":      "$?\r\n" + strings.Repeat(";9\r\nabcdefghi\r\n", 10000) + ";0\r\n",
+		"line":          "+" + strings.Repeat("x", 1<<20) + "\r\n",
+	} {
+		r := NewReader(strings.NewReader(reply+strings.Repeat("+OK\r\n", 100)), Limits{Line: 2 << 20})
+		for skip := range 2 {
+			if skip == 1 {
+				r = NewReader(strings.NewReader(reply), Limits{Line: 2 << 20})
+				if err := r.Skip(); err != nil {
+					t.Fatalf("%s: %v", name, err)
+				}
+			} else if _, err := r.Read(); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			p := &r.reply
+			kept := cap(p.text) + itemBytes*(cap(p.items)+cap(p.done)+cap(p.spans)+cap(p.texts)) + 64*cap(p.frames)
+			if kept > maxScratch || p.body.text.Cap() > 0 {
+				t.Errorf("%s: %d bytes are kept, want at most %d", name, kept, maxScratch)
+			}
+			for _, s := range p.texts[:cap(p.texts)] {
+				if s != "" {
+					t.Errorf("%s: a string of %d bytes is kept", name, len(s))
+				}
+			}
+		}
+	}
+}
+
+// An error frees what the Reader holds, which its owner may keep for long.
+func TestErrorFreesBuffers(t *testing.T) {
+	r := NewReader(io.MultiReader(strings.NewReader("*2\r\n+a\r\n@"), strings.NewReader("more")), Limits{})
+	if _, err := r.Read(); err == nil {
+		t.Fatal("no error")
+	}
+	if r.buf != nil || r.items != nil || r.Buffered() != 0 {
+		t.Errorf("%d bytes and %d items are kept", len(r.buf), cap(r.items))
+	}
+}

@@ -1,0 +1,196 @@
+package resp_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"math"
+	"net/netip"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockwire/lockwire/resp"
+)
+
+type (
+	named      string
+	namedInt   int16
+	namedBytes []byte
+	namedBool  bool
+	namedFloat float32
+)
+
+// encoded returns a command with these arguments, encoded the long way.
+func encoded(args ...string) string {
+	var b strings.Builder
+	b.WriteString("*" + strconv.Itoa(len(args)) + "\r\n")
+	for _, a := range args {
+		b.WriteString("$" + strconv.Itoa(len(a)) + "\r\n" + a + "\r\n")
+	}
+	return b.String()
+}
+
+func TestCommandArguments(t *testing.T) {
+	long := strings.Repeat("x", 100_000)
+	for _, tt := range []struct {
+		arg  any
+		want string
+	}{
+		{"", ""}, {"a\r\nb\x00\xff", "a\r\nb\x00\xff"}, {long, long}, {strings.Repeat("y", 9), "yyyyyyyyy"},
+		{[]byte(nil), ""}, {[]byte{}, ""}, {[]byte("b\n"), "b\n"},
+		{true, "1"}, {false, "0"},
+		{0, "0"}, {-1, "-1"}, {math.MaxInt64, "9223372036854775807"}, {math.MinInt64, "-9223372036854775808"},
+		{int8(-8), "-8"}, {int16(16), "16"}, {int32(math.MinInt32), "-2147483648"}, {int64(1) << 40, "1099511627776"},
+		{uint(7), "7"}, {uint8(255), "255"}, {uint16(65535), "65535"}, {uint32(1 << 31), "2147483648"},
+		{uint64(math.MaxUint64), "18446744073709551615"}, {uintptr(9), "9"},
+		{1.5, "1.5"}, {float32(0.1), "0.1"}, {1e6, "1000000"}, {1e300, "1e+300"}, {-1e-9, "-1e-09"}, {0.0, "0"},
+		{math.Inf(1), "inf"}, {math.Inf(-1), "-inf"}, {math.NaN(), "nan"}, {0.30000000000000004, "0.30000000000000004"},
+		{named("n"), "n"}, {namedInt(-3), "-3"}, {namedBytes("nb"), "nb"}, {namedBool(true), "1"}, {namedFloat(2.5), "2.5"},
+		{json.RawMessage(`{}`), "{}"}, {time.Saturday, "6"},
+	} {
+		want := encoded("ECHO", tt.want)
+		got, err := resp.AppendCommand([]byte("before"), "ECHO", tt.arg)
+		if err != nil || string(got) != "before"+want {
+			t.Errorf("AppendCommand of %T %.20v = %.60q, %v, want %.60q", tt.arg, tt.arg, got, err, want)
+		}
+		c := resp.Cmd("ECHO", tt.arg)
+		if c.Err() != nil || string(c.AppendTo(nil)) != want || c.Size() != len(want) {
+			t.Errorf("Cmd of %T %.20v = %.60q, %v", tt.arg, tt.arg, c.AppendTo(nil), c.Err())
+		}
+		if c.Len() != 2 || c.Name() != "ECHO" || c.Arg(1) != tt.want {
+			t.Errorf("arguments of %T %.20v: %d, %q, %.20q", tt.arg, tt.arg, c.Len(), c.Name(), c.Arg(1))
+		}
+	}
+}
+
+func TestCommandRefused(t *testing.T) {
+	s := "secret"
+	for _, tt := range []struct {
+		arg   any
+		wants []string
+	}{
+		{nil, []string{"nil"}},
+		{time.Second, []string{"time.Duration", "no unit", "d.Milliseconds()"}},
+		{time.Now(), []string{"time.Time", "t.UnixMilli()"}},
+		{&s, []string{"*string", "points to"}},
+		{(*int)(nil), []string{"*int", "points to"}},
+		{[]string{s}, []string{"[]string", "elements"}},
+		{map[string]string{s: s}, []string{"map[string]string"}},
+		{struct{ p string }{s}, []string{"struct"}},
+		{errors.New(s), []string{"*errors.errorString"}},
+		{netip.Addr{}, []string{"netip.Addr"}},
+		{complex(1, 2), []string{"complex128"}},
+		{make(chan int), []string{"chan int"}},
+		{func() {}, []string{"func()"}},
+		{[3]byte{}, []string{"[3]uint8"}},
+	} {
+		dst, err := resp.AppendCommand([]byte("before"), "SET", s, tt.arg, "more")
+		if err == nil || string(dst) != "before" {
+			t.Errorf("AppendCommand of %T = %q, %v", tt.arg, dst, err)
+			continue
+		}
+		for _, want := range append(tt.wants, "resp: argument 2 ") {
+			if !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), s) {
+				t.Errorf("error for %T is %q, want %q in it and no argument", tt.arg, err, want)
+			}
+		}
+		for _, c := range []resp.Command{resp.Cmd("SET", s, tt.arg), resp.CmdStrings([]string{"SET"}, s, tt.arg).On(s)} {
+			if c.Err() == nil || c.Err().Error() != err.Error() || c.Len() != 0 || c.Name() != "" || c.Size() != 0 ||
+				len(c.AppendTo(nil)) != 0 || strings.Contains(c.String(), s) {
+				t.Errorf("Cmd of %T: %v, %v", tt.arg, c.Err(), c)
+			}
+			if key, ok := c.Key(); ok {
+				t.Errorf("Key of a refused command = %q", key)
+			}
+		}
+	}
+}
+
+func TestCommandEmpty(t *testing.T) {
+	for _, c := range []resp.Command{{}, resp.Cmd(), resp.CmdStrings(nil), resp.Cmd().On("k")} {
+		if c.Err() == nil || c.Len() != 0 || c.Arg(0) != "" || c.Size() != 0 {
+			t.Errorf("a command without arguments: %v, %v", c.Err(), c)
+		}
+	}
+	if dst, err := resp.AppendCommand(nil); err == nil || dst != nil {
+		t.Errorf("AppendCommand without arguments = %q, %v", dst, err)
+	}
+}
+
+func TestCommandViews(t *testing.T) {
+	c := resp.Cmd("SET", "key", []byte("a\r\n$1\r\n"), 12345678901, "", true)
+	want := []string{"SET", "key", "a\r\n$1\r\n", "12345678901", "", "1"}
+	if c.Len() != len(want) {
+		t.Fatalf("Len = %d, want %d", c.Len(), len(want))
+	}
+	for i, w := range want {
+		if got := c.Arg(i); got != w {
+			t.Errorf("Arg(%d) = %q, want %q", i, got, w)
+		}
+	}
+	for _, i := range []int{-1, 6, math.MaxInt} {
+		if got := c.Arg(i); got != "" {
+			t.Errorf("Arg(%d) = %q, want nothing", i, got)
+		}
+	}
+	if got := c.String(); got != "SET (5 arguments)" {
+		t.Errorf("String = %q", got)
+	}
+	if !bytes.Equal(c.AppendTo([]byte("x")), append([]byte("x"), c.AppendTo(nil)...)) {
+		t.Error("AppendTo does not append")
+	}
+}
+
+func TestCommandOn(t *testing.T) {
+	c := resp.Cmd("PUBLISH", "channel", "0")
+	if key, ok := c.Key(); ok || key != "" {
+		t.Errorf("Key = %q, %v before On", key, ok)
+	}
+	on := c.On("lock")
+	if key, ok := on.Key(); !ok || key != "lock" {
+		t.Errorf("Key = %q, %v after On", key, ok)
+	}
+	if _, ok := c.Key(); ok {
+		t.Error("On has changed the command it was called on")
+	}
+	if key, ok := on.On("").Key(); !ok || key != "" {
+		t.Errorf("Key = %q, %v after On with an empty key", key, ok)
+	}
+	if !bytes.Equal(c.AppendTo(nil), on.AppendTo(nil)) || on.Len() != 3 {
+		t.Error("On has changed the encoding")
+	}
+}
+
+func TestCmdStrings(t *testing.T) {
+	got := resp.CmdStrings([]string{"EVALSHA", "sha", "1", "key"}, 5, []byte("x"))
+	want := resp.Cmd("EVALSHA", "sha", "1", "key", 5, []byte("x"))
+	if got != want {
+		t.Errorf("CmdStrings = %q, want %q", got.AppendTo(nil), want.AppendTo(nil))
+	}
+	if c := resp.CmdStrings(nil, "PING"); c != resp.Cmd("PING") {
+		t.Errorf("CmdStrings without words = %q", c.AppendTo(nil))
+	}
+}
+
+// A command keeps nothing of its arguments and may be used from everywhere at once.
+func TestCommandShared(t *testing.T) {
+	arg := []byte("value")
+	c := resp.Cmd("SET", "key", arg)
+	want := string(c.AppendTo(nil))
+	copy(arg, "VALUE")
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 100 {
+				if got := string(c.On("key").AppendTo(nil)); got != want || c.Arg(2) != "value" {
+					t.Errorf("the command is now %q", got)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}

@@ -1,0 +1,77 @@
+package resp
+
+import (
+	"math"
+	"strconv"
+)
+
+// maxFormat is about how many bytes String returns at most.
+const maxFormat = 1 << 10
+
+// String returns v for people to read, in tests and while debugging: strings quoted,
+// arrays as [1 2], maps as {"k": 1}, attributes as <"k": 1> in front of their value.
+// What is longer than about a kilobyte is cut off. The contents are shown, so
+// think before logging it.
+func (v Value) String() string {
+	b := v.format(nil)
+	if len(b) > maxFormat {
+		b = append(b[:maxFormat], "..."...)
+	}
+	return string(b)
+}
+
+// format appends what String returns, and stops somewhere beyond maxFormat.
+func (v Value) format(dst []byte) []byte {
+	if attrs := v.attrs(); len(attrs) > 0 {
+		dst = append(formatPairs(append(dst, '<'), attrs), "> "...)
+	}
+	switch v.kind {
+	case Null:
+		return append(dst, "null"...)
+	case Integer:
+		return strconv.AppendInt(dst, int64(v.num), 10)
+	case Boolean:
+		return strconv.AppendBool(dst, v.num != 0)
+	case Double:
+		return appendFloat(dst, math.Float64frombits(v.num), 64)
+	case BigNumber:
+		return append(dst, cut(v.str)...)
+	case SimpleError, BlobError:
+		return strconv.AppendQuote(append(dst, "error "...), cut(v.Err().Error()))
+	case Map:
+		return append(formatPairs(append(dst, '{'), v.elems()), '}')
+	case Set:
+		dst = append(dst, "set "...)
+	case Push:
+		dst = append(dst, "push "...)
+	case Array:
+	default:
+		s, _ := v.Text()
+		return strconv.AppendQuote(dst, cut(s))
+	}
+	dst = append(dst, '[')
+	for i, e := range v.elems() {
+		if len(dst) > maxFormat {
+			break
+		}
+		if i > 0 {
+			dst = append(dst, ' ')
+		}
+		dst = e.format(dst)
+	}
+	return append(dst, ']')
+}
+
+func formatPairs(dst []byte, elems []Value) []byte {
+	for i := 1; i < len(elems) && len(dst) <= maxFormat; i += 2 {
+		if i > 1 {
+			dst = append(dst, ", "...)
+		}
+		dst = append(elems[i-1].format(dst), ": "...)
+		dst = elems[i].format(dst)
+	}
+	return dst
+}
+
+// cut returns as much of s as String could show.
+func cut(s string) string { return s[:min(len(s), maxFormat+1)] }

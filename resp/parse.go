@@ -1,0 +1,161 @@
+package resp
+
+import (
+	"bytes"
+	"math"
+	"strconv"
+)
+
+const (
+	// maxNumber is the most bytes in a length or an integer: digits and sign with
+	// room for leading zeros.
+	maxNumber = 32
+
+	// maxDouble is the most bytes in a double. The largest one written without an
+	// exponent has 309 digits in front of the point.
+	maxDouble = 400
+
+	// formatLen is the length of the format of a verbatim string and the colon.
+	formatLen = 4
+)
+
+// shortNumber reads the header at the beginning of b, a type byte and up to eight
+// digits, and returns the number and where what follows the header begins. If it is
+// wrong, unusual or incomplete, next is 0.
+func shortNumber(b []byte) (n, next int) {
+	for i := 1; i < len(b)-1; i++ {
+		c := b[i] - '0'
+		if c > 9 {
+			if b[i] == '\r' && b[i+1] == '\n' && i > 1 && i < 10 {
+				return n, i + 2
+			}
+			return 0, 0
+		}
+		n = n*10 + int(c)
+	}
+	return 0, 0
+}
+
+// shortBulk finds the text of the bulk string at the beginning of b, b[from:to], and
+// where what follows it begins. If it is wrong, unusual, incomplete or longer than
+// most, next is 0.
+func shortBulk(b []byte, most int) (from, to, next int) {
+	n, from := shortNumber(b)
+	to = from + n
+	if from == 0 || n > most || to+1 >= len(b) || b[to] != '\r' || b[to+1] != '\n' {
+		return 0, 0, 0
+	}
+	return from, to, to + 2
+}
+
+// shortLine is shortBulk for a line.
+func shortLine(b []byte, most int) (from, to, next int) {
+	for i := 1; i < len(b)-1 && i <= most+1; i++ {
+		if b[i] < ' ' {
+			if b[i] == '\r' && b[i+1] == '\n' {
+				return 1, i, i + 2
+			}
+			break
+		}
+	}
+	return 0, 0, 0
+}
+
+// parseLength returns the length that b is: decimal digits without a sign. One that is
+// too large for an int is the largest int, which no limit allows.
+func parseLength(b []byte) (int, bool) {
+	n, ok := parseDigits(b)
+	return int(min(n, math.MaxInt)), ok && n <= math.MaxInt64
+}
+
+// parseDigits returns the number that b is, if it is of digits only and not far
+// beyond the largest integer.
+func parseDigits(b []byte) (n uint64, ok bool) {
+	for _, c := range b {
+		c -= '0'
+		if c > 9 || n > math.MaxInt64/10 {
+			return 0, false
+		}
+		n = n*10 + uint64(c)
+	}
+	return n, len(b) > 0
+}
+
+// parseInt returns the integer that b is: decimal digits, after a sign or not.
+func parseInt(b []byte) (int64, bool) {
+	digits, negative := cutSign(b)
+	n, ok := parseDigits(digits)
+	switch {
+	case !ok || n > math.MaxInt64+1 || n > math.MaxInt64 && !negative:
+		return 0, false
+	case negative:
+		return -int64(n), true
+	}
+	return int64(n), true
+}
+
+// parseBigNumber reports whether b is an integer of any size.
+func parseBigNumber(b []byte) bool {
+	digits, _ := cutSign(b)
+	return len(digits) > 0 && countDigits(digits) == len(digits)
+}
+
+// parseDouble returns the number that b is in the grammar of the protocol: a
+// sign, digits, a point with digits or none after it, an exponent, of which only
+// the first digits must be there; or infinity or NaN as any libc has spelled them.
+func parseDouble(b []byte) (float64, bool) {
+	rest, _ := cutSign(b)
+	n := countDigits(rest)
+	if n == 0 {
+		return parseInfinity(b)
+	}
+	rest = rest[n:]
+	if len(rest) > 0 && rest[0] == '.' {
+		rest = rest[1+countDigits(rest[1:]):]
+	}
+	if len(rest) > 0 && (rest[0] == 'e' || rest[0] == 'E') {
+		digits, _ := cutSign(rest[1:])
+		if n = countDigits(digits); n == 0 {
+			return 0, false
+		}
+		rest = digits[n:]
+	}
+	if len(rest) > 0 {
+		return 0, false
+	}
+	// The only error left is that of a number too large, and then f is infinite.
+	f, _ := strconv.ParseFloat(string(b), 64)
+	return f, true
+}
+
+// parseInfinity returns the infinity or the NaN that b spells.
+func parseInfinity(b []byte) (float64, bool) {
+	word, negative := cutSign(b)
+	switch {
+	case bytes.EqualFold(word, []byte("nan")):
+		return math.NaN(), true
+	case !bytes.EqualFold(word, []byte("inf")) && !bytes.EqualFold(word, []byte("infinity")):
+		return 0, false
+	case negative:
+		return math.Inf(-1), true
+	}
+	return math.Inf(1), true
+}
+
+// cutSign returns b without the sign in front, if there is one.
+func cutSign(b []byte) (rest []byte, negative bool) {
+	if len(b) > 0 && (b[0] == '-' || b[0] == '+') {
+		return b[1:], b[0] == '-'
+	}
+	return b, false
+}
+
+// countDigits returns the number of decimal digits at the beginning of b.
+func countDigits(b []byte) int {
+	for i, c := range b {
+		if c < '0' || c > '9' {
+			return i
+		}
+	}
+	return len(b)
+}

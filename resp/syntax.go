@@ -1,0 +1,449 @@
+package resp
+
+import "math"
+
+// step reads one header, with the text that belongs to it, or the rest of a string,
+// and adds what that makes to the reply. After an error of the source it has
+// consumed nothing that it would need when it is called again.
+func (r *Reader) step() error {
+	if r.body.active {
+		return r.readBody()
+	}
+	f := r.top()
+	if f.want > 0 && f.attrs == 0 && (f.num > 0 || f.kind != Push) && r.readRun(f) {
+		r.settle()
+		return nil
+	}
+	if err := r.need(1); err != nil {
+		return err
+	}
+	mark := r.buf[r.r]
+	switch {
+	case f.chunks && mark != ';':
+		return r.syntax(0, "a streamed string has something else than chunks")
+	case f.kind == Push && f.num == 0 && kindOf(mark) != SimpleString && kindOf(mark) != BulkString && mark != '=' && mark != '|':
+		return r.syntax(0, "a push does not begin with a string")
+	case f.want < 0 && !f.chunks && mark != '.' && mark != '|' && r.elements >= r.lim.Elements:
+		return r.exceeds("elements", r.lim.Elements)
+	}
+	switch mark {
+	case '+', '-', '(':
+		return r.readLine(mark)
+	case ':', ',', '#', '_':
+		return r.readNumber(mark)
+	case '$', '!', '=':
+		return r.readText(mark)
+	case '*', '%', '~', '>', '|':
+		return r.readAggregate(mark)
+	case ';':
+		return r.readChunk()
+	case '.':
+		return r.readEnd()
+	}
+	return r.unknown(mark)
+}
+
+// readRun reads as many elements of f as are short, whole in the buffer and of one of
+// the most common types, and reports whether there was one. It exists for speed
+// only: step reads them too.
+func (r *Reader) readRun(f *frame) bool {
+	b := r.buf[r.r:r.w]
+	if left := r.end - r.offset(); int64(len(b)) > left {
+		b = b[:left]
+	}
+	size, num := len(b), f.num
+	small := min(smallText, r.lim.Bulk, r.lim.Line)
+	items, text := r.items, r.text
+	for num < f.want && len(b) > 0 {
+		var it item
+		from, to, next := 0, 0, 0 // where the text is, and what follows it
+		switch b[0] {
+		case '$':
+			from, to, next = shortBulk(b, small)
+			it = item{kind: BulkString, num: uint64(len(text))<<textBits | uint64(to-from)}
+		case '+':
+			from, to, next = shortLine(b, small)
+			it = item{kind: SimpleString, num: uint64(len(text))<<textBits | uint64(to-from)}
+		case ':':
+			var n int
+			n, next = shortNumber(b)
+			it = item{kind: Integer, num: uint64(n)}
+		}
+		if next == 0 {
+			break
+		}
+		if !r.skipping {
+			text = append(text, b[from:to]...)
+			items = append(items, it)
+		}
+		b = b[next:]
+		num++
+	}
+	if num == f.num {
+		return false
+	}
+	r.r += size - len(b)
+	r.items, r.text, f.num = items, text, num
+	return true
+}
+
+// readLine reads a value whose text is its line.
+func (r *Reader) readLine(mark byte) error {
+	line, err := r.line(r.lim.Line, "line")
+	if err != nil {
+		return err
+	}
+	if mark == '(' && !parseBigNumber(line) {
+		return r.syntax(0, "malformed big number")
+	}
+	r.r += len(line) + 3
+	r.addText(kindOf(mark), line)
+	return nil
+}
+
+// readNumber reads a value that its line tells and that has no text.
+func (r *Reader) readNumber(mark byte) error {
+	most := maxNumber
+	if mark == ',' {
+		most = maxDouble
+	}
+	line, err := r.line(most, "")
+	if err != nil {
+		return err
+	}
+	it := item{kind: kindOf(mark)}
+	valid := false
+	switch mark {
+	case ':':
+		var n int64
+		n, valid = parseInt(line)
+		it.num = uint64(n)
+	case ',':
+		var f float64
+		f, valid = parseDouble(line)
+		it.num = math.Float64bits(f)
+	case '#':
+		valid = len(line) == 1 && (line[0] == 't' || line[0] == 'f')
+		if valid && line[0] == 't' {
+			it.num = 1
+		}
+	case '_':
+		valid = len(line) == 0
+	}
+	if !valid {
+		return r.syntax(0, "malformed "+it.kind.String())
+	}
+	r.r += len(line) + 3
+	r.add(it)
+	return nil
+}
+
+// readText reads a string with a length, its header only if the rest is long.
+func (r *Reader) readText(mark byte) error {
+	n, header, err := r.header()
+	switch {
+	case err != nil:
+		return err
+	case n < 0 && mark == '$':
+		return r.readSpecialText(n, header)
+	case n < 0:
+		return r.syntax(0, "malformed length")
+	case mark == '=' && n < formatLen:
+		return r.syntax(0, "a verbatim string is too short for its format")
+	}
+	if err := r.fits(header, n, r.lim.Bulk); err != nil {
+		return err
+	}
+	kind, size := kindOf(mark), header+n+2
+	long := n > smallText
+	if !long {
+		err = r.need(size)
+	} else if mark == '=' {
+		err = r.need(header + formatLen)
+	}
+	if err != nil {
+		return err
+	}
+	if mark == '=' && r.buf[r.r+header+formatLen-1] != ':' {
+		return r.syntax(header, "a verbatim string has no format")
+	}
+	if long && r.Buffered() < size {
+		r.r += header
+		r.body.active, r.body.chunk = true, false
+		r.body.kind, r.body.size, r.body.left = kind, n, n
+		return nil
+	}
+	s := r.buf[r.r+header:]
+	if s[n] != '\r' || s[n+1] != '\n' {
+		return r.syntax(header+n, "string without CR LF at its end")
+	}
+	r.r += size
+	r.addText(kind, s[:n])
+	return nil
+}
+
+// readSpecialText reads the header of a bulk string that has no length.
+func (r *Reader) readSpecialText(n, header int) error {
+	if n == streamed {
+		r.r += header
+		r.frames = append(r.frames, frame{kind: BulkString, chunks: true, want: -1, first: len(r.text)})
+		return nil
+	}
+	if f := r.top(); f.kind == Push && f.num == 0 {
+		return r.syntax(0, "a push does not begin with a string")
+	}
+	r.r += header
+	r.add(item{kind: Null})
+	return nil
+}
+
+// readBody reads the rest of a string, or of a chunk of one.
+func (r *Reader) readBody() error {
+	b := &r.body
+	for b.left > 0 {
+		if r.r == r.w {
+			if err := r.fill(); err != nil {
+				return err
+			}
+		}
+		s := r.buf[r.r:min(r.w, r.r+b.left)]
+		r.write(s)
+		r.r += len(s)
+	}
+	if err := r.need(2); err != nil {
+		return err
+	}
+	if r.buf[r.r] != '\r' || r.buf[r.r+1] != '\n' {
+		return r.syntax(0, "string without CR LF at its end")
+	}
+	r.r += 2
+	b.active = false
+	if b.chunk {
+		return nil
+	}
+	it := item{kind: b.kind, num: uint64(len(r.texts)), alone: true}
+	if !r.skipping {
+		r.texts = append(r.texts, b.text.String())
+		b.text.Reset()
+	}
+	r.add(it)
+	return nil
+}
+
+// readChunk reads the header of a chunk, after which its text is a body, or the
+// chunk of length zero that ends a streamed string.
+func (r *Reader) readChunk() error {
+	f := r.top()
+	if !f.chunks {
+		return r.syntax(0, "a chunk outside of a streamed string")
+	}
+	n, header, err := r.header()
+	switch {
+	case err != nil:
+		return err
+	case n < 0:
+		return r.syntax(0, "malformed length")
+	case n == 0:
+		r.r += header
+		r.endText(f)
+		return nil
+	}
+	if err := r.fits(header, n, r.lim.Bulk-f.num); err != nil {
+		return err
+	}
+	r.r += header
+	f.num += n
+	r.body.active, r.body.chunk, r.body.left = true, true, n
+	return nil
+}
+
+// endText closes f, a streamed string, and adds its text.
+func (r *Reader) endText(f *frame) {
+	kind, first := f.kind, f.first
+	r.frames = r.frames[:len(r.frames)-1]
+	if r.skipping {
+		r.add(item{kind: kind})
+		return
+	}
+	s := r.text[first:]
+	r.text = r.text[:first]
+	r.addText(kind, s)
+}
+
+// readAggregate reads the header of an aggregate or an attribute.
+func (r *Reader) readAggregate(mark byte) error {
+	f := r.top()
+	if mark == '>' && f.kind != root {
+		return r.syntax(0, "a push inside of another value")
+	}
+	n, header, err := r.header()
+	if err != nil {
+		return err
+	}
+	per := 1
+	if mark == '%' || mark == '|' {
+		per = 2
+	}
+	switch {
+	case n == null && mark == '*':
+		r.r += header
+		r.add(item{kind: Null})
+		return nil
+	case n < 0 && (n == null || mark == '>' || mark == '|'):
+		return r.syntax(0, "malformed length")
+	case n == 0 && mark == '>':
+		return r.syntax(0, "a push without elements")
+	case n > max(0, r.lim.Elements-r.elements)/per:
+		return r.exceeds("elements", r.lim.Elements)
+	case len(r.frames) > r.lim.Depth:
+		return r.exceeds("depth", r.lim.Depth)
+	case mark == '|' && max(1, n) > r.lim.Attributes-f.attrs:
+		return r.exceeds("attributes", r.lim.Attributes)
+	}
+	r.r += header
+	r.elements += max(0, n*per)
+	r.open(aggregateOf(mark), n, n*per)
+	return nil
+}
+
+// open adds the frame of an aggregate of n elements or pairs, which are want values.
+// One that is empty is whole already.
+func (r *Reader) open(kind Kind, n, want int) {
+	if kind == attribute {
+		f := r.top()
+		if f.attrs == 0 {
+			f.at = len(r.items)
+		}
+		f.attrs += max(1, n)
+	}
+	switch {
+	case want != 0:
+		r.frames = append(r.frames, frame{kind: kind, want: want, first: len(r.items)})
+	case kind != attribute:
+		r.add(item{kind: kind})
+	}
+}
+
+// readEnd reads the mark that ends a streamed aggregate.
+func (r *Reader) readEnd() error {
+	f := r.top()
+	line, err := r.line(maxNumber, "")
+	switch {
+	case err != nil:
+		return err
+	case len(line) > 0:
+		return r.syntax(0, "an end mark with something behind it")
+	case f.want >= 0:
+		return r.syntax(0, "an end mark outside of a streamed aggregate")
+	case f.attrs > 0:
+		return r.syntax(0, "attributes without a value")
+	case f.kind == Map && f.num%2 != 0:
+		return r.syntax(0, "a key without a value in a streamed map")
+	}
+	r.r += 3
+	r.push(r.close())
+	r.settle()
+	return nil
+}
+
+// line waits for the line that begins here, and returns it without the type byte. It
+// does not consume it, and what it returns is valid until more is read. The
+// limit is a name for a [LimitError], or "" for a line that only a mistake makes so long.
+func (r *Reader) line(most int, limit string) ([]byte, error) {
+	if left := r.end - r.offset() - 3; left < int64(most) {
+		most, limit = int(left), "total"
+	}
+	end, err := r.scan(most)
+	switch {
+	case err == nil:
+		return r.buf[r.r+1 : r.r+end], nil
+	case err == errLineEnd:
+		return nil, r.syntax(0, err.Error())
+	case err != errLineTooLong:
+		return nil, err
+	case limit == "total":
+		return nil, r.exceeds(limit, r.lim.Total)
+	case limit == "line":
+		return nil, r.exceeds(limit, r.lim.Line)
+	}
+	return nil, r.syntax(0, "number line too long")
+}
+
+// What header returns where there is something else than a length.
+const (
+	null     = -1
+	streamed = -2
+)
+
+// header waits for the line that begins here, and returns the length in it, and its own
+// length. It does not consume it.
+func (r *Reader) header() (n, size int, err error) {
+	if n, size = shortNumber(r.buf[r.r:r.w]); size > 0 && int64(size) <= r.end-r.offset() {
+		return n, size, nil
+	}
+	line, err := r.line(maxNumber, "")
+	if err != nil {
+		return 0, 0, err
+	}
+	size = len(line) + 3
+	if length, ok := parseLength(line); ok {
+		return length, size, nil
+	}
+	switch string(line) {
+	case "-1":
+		return null, size, nil
+	case "?":
+		return streamed, size, nil
+	}
+	return 0, 0, r.syntax(0, "malformed length")
+}
+
+// fits returns an error if a string of n bytes behind its header exceeds a limit.
+func (r *Reader) fits(header, n, most int) error {
+	switch {
+	case n > most:
+		return r.exceeds("bulk", r.lim.Bulk)
+	case int64(n) > r.end-r.offset()-int64(header)-2:
+		return r.exceeds("total", r.lim.Total)
+	}
+	return nil
+}
+
+// exceeds returns the error of the header that begins here.
+func (r *Reader) exceeds(limit string, most int) error {
+	return &LimitError{Limit: limit, Max: most, Offset: r.offset()}
+}
+
+// syntax returns the error of what begins n bytes from here.
+func (r *Reader) syntax(n int, reason string) error {
+	return &SyntaxError{Offset: r.offset() + int64(n), Reason: reason}
+}
+
+// unknown returns the error of a byte that is not the type of anything, with a guess
+// who it is that answers.
+func (r *Reader) unknown(mark byte) error {
+	switch mark {
+	case 'H':
+		return r.syntax(0, "unknown type byte 'H', as of an HTTP server,")
+	case 0x15, 0x16: // the types of TLS records for alerts and handshakes
+		return r.syntax(0, "unknown type byte, as of a server that wants TLS,")
+	}
+	return r.syntax(0, "unknown type byte")
+}
+
+// kindOf returns the kind of values of which mark is the type byte, Map for that of
+// an attribute, and Null for any other byte.
+func kindOf(mark byte) Kind { return kinds[mark] }
+
+// aggregateOf is kindOf, but tells attributes from maps.
+func aggregateOf(mark byte) Kind {
+	if mark == '|' {
+		return attribute
+	}
+	return kinds[mark]
+}
+
+var kinds = [256]Kind{
+	'_': Null, '+': SimpleString, '-': SimpleError, ':': Integer, '$': BulkString, '*': Array, '#': Boolean,
+	',': Double, '(': BigNumber, '!': BlobError, '=': VerbatimString, '%': Map, '~': Set, '>': Push, '|': Map,
+}

@@ -1,0 +1,275 @@
+package resp
+
+import (
+	"iter"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// Kind is the type of a [Value].
+type Kind uint8
+
+// The kinds of values. A streamed string or aggregate has the kind of its plain
+// counterpart; a null is Null in each of its three forms.
+const (
+	Null           Kind = iota // _ $-1 *-1
+	SimpleString               // +
+	SimpleError                // -
+	Integer                    // :
+	BulkString                 // $
+	Array                      // *
+	Boolean                    // #
+	Double                     // ,
+	BigNumber                  // (
+	BlobError                  // !
+	VerbatimString             // =
+	Map                        // %
+	Set                        // ~
+	Push                       // >
+
+	// The rest occur only while a reply is being read.
+	attribute // |
+	root      // what holds a top-level value
+)
+
+var kindNames = [...]string{
+	"null", "simple string", "simple error", "integer", "bulk string", "array", "boolean", "double",
+	"big number", "blob error", "verbatim string", "map", "set", "push", "attribute", "root",
+}
+
+// String returns the name of the kind as the protocol has it: "bulk string".
+func (k Kind) String() string {
+	if int(k) < len(kindNames) {
+		return kindNames[k]
+	}
+	return "kind " + strconv.Itoa(int(k))
+}
+
+// isText reports whether values of kind k have a text.
+func (k Kind) isText() bool {
+	const texts = 1<<SimpleString | 1<<SimpleError | 1<<BulkString | 1<<BigNumber | 1<<BlobError | 1<<VerbatimString
+	return texts>>k&1 != 0
+}
+
+// isAggregate reports whether values of kind k have elements.
+func (k Kind) isAggregate() bool {
+	const aggregates = 1<<Array | 1<<Map | 1<<Set | 1<<Push
+	return aggregates>>k&1 != 0
+}
+
+// Value is one reply, or an element of one. It owns its memory, is immutable and
+// may be copied and shared. The zero Value is a null.
+//
+// The small strings of a reply share one piece of memory, so that keeping one
+// keeps all; strings.Clone parts them. Strings over 4 KiB always stand alone.
+type Value struct {
+	kind Kind
+	num  uint64 // integer, bits of a double, 0 or 1 for a boolean
+	str  string // text; that of a verbatim string with format and colon in front
+	node *node  // nil if there are neither elements nor attributes
+}
+
+// node is the part of a value that few values have.
+type node struct {
+	elems []Value // keys and values in turn, if of a map
+	attrs []Value // keys and values in turn
+}
+
+// Kind returns the type of v.
+func (v Value) Kind() Kind { return v.kind }
+
+// IsNull reports whether v is a null.
+func (v Value) IsNull() bool { return v.kind == Null }
+
+// Err returns the [Error] if v is an error reply, and nil if it is not.
+//
+// The text ends where the server begins to repeat the arguments of a command it
+// does not know, as there may be a password among them.
+func (v Value) Err() error {
+	if v.kind != SimpleError && v.kind != BlobError {
+		return nil
+	}
+	text, _, _ := strings.Cut(v.str, ", with args beginning with")
+	return Error(text)
+}
+
+// Text returns v as a string: the text of any string without the format of a
+// verbatim one, or a number in decimal, a boolean being 1 or 0. For an error reply
+// it returns the error, for a null or an aggregate a [*KindError].
+func (v Value) Text() (string, error) {
+	switch v.kind {
+	case SimpleString, BulkString, BigNumber:
+		return v.str, nil
+	case VerbatimString:
+		return v.str[formatLen:], nil
+	case Integer, Boolean:
+		return strconv.FormatInt(int64(v.num), 10), nil
+	case Double:
+		return string(appendFloat(nil, math.Float64frombits(v.num), 64)), nil
+	}
+	return "", v.isNot("a string")
+}
+
+// Append appends what Text returns to dst, without an allocation of its own. On
+// an error it returns dst as it was.
+func (v Value) Append(dst []byte) ([]byte, error) {
+	switch v.kind {
+	case Integer, Boolean:
+		return strconv.AppendInt(dst, int64(v.num), 10), nil
+	case Double:
+		return appendFloat(dst, math.Float64frombits(v.num), 64), nil
+	}
+	s, err := v.Text()
+	return append(dst, s...), err
+}
+
+// Int returns v as an integer. A string, a big number or a double will do if it is
+// exactly an integer of 64 bits, and a boolean is 1 or 0. Anything else is a
+// [*KindError], an error reply the error.
+func (v Value) Int() (int64, error) {
+	switch v.kind {
+	case Integer, Boolean:
+		return int64(v.num), nil
+	case Double:
+		f := math.Float64frombits(v.num)
+		if f == math.Trunc(f) && f >= -1<<63 && f < 1<<63 {
+			return int64(f), nil
+		}
+	case SimpleString, BulkString, BigNumber, VerbatimString:
+		s, _ := v.Text()
+		if n, err := strconv.ParseInt(s, 10, 64); err == nil {
+			return n, nil
+		}
+	}
+	return 0, v.isNot("an integer")
+}
+
+// Float returns v as a floating-point number. A string will do if it is written as
+// the protocol writes doubles, "inf" and "nan" among them; integers and big
+// numbers are rounded where they must be. Anything else is a [*KindError], an
+// error reply the error.
+func (v Value) Float() (float64, error) {
+	switch v.kind {
+	case Integer, Boolean:
+		return float64(int64(v.num)), nil
+	case Double:
+		return math.Float64frombits(v.num), nil
+	case SimpleString, BulkString, BigNumber, VerbatimString:
+		s, _ := v.Text()
+		if f, ok := parseDouble([]byte(s)); ok {
+			return f, nil
+		}
+	}
+	return 0, v.isNot("a number")
+}
+
+// Bool returns v as a boolean. The numbers and strings 1 and 0 will do. Anything else
+// is a [*KindError], an error reply the error.
+func (v Value) Bool() (bool, error) {
+	switch n, err := v.Int(); {
+	case err != nil || n != 0 && n != 1:
+		return false, v.isNot("a boolean")
+	default:
+		return n == 1, nil
+	}
+}
+
+// isNot returns the error of a conversion that is not possible.
+func (v Value) isNot(want string) error {
+	if err := v.Err(); err != nil {
+		return err
+	}
+	return &KindError{Kind: v.kind, Want: want}
+}
+
+// Format returns the format of a verbatim string, three bytes such as "txt" or
+// "mkd", and "" for any other value.
+func (v Value) Format() string {
+	if v.kind != VerbatimString {
+		return ""
+	}
+	return v.str[:formatLen-1]
+}
+
+// Len returns the number of elements of an aggregate, and 0 for any other
+// value. Keys and values of a map count each, as they do in the array that
+// RESP2 has for it.
+func (v Value) Len() int { return len(v.elems()) }
+
+// At returns the element at index i, counted from 0, or a null if there is none.
+func (v Value) At(i int) Value {
+	if e := v.elems(); uint(i) < uint(len(e)) {
+		return e[i]
+	}
+	return Value{}
+}
+
+// All returns the elements of an aggregate in order. Like [Value.At], it
+// takes the keys and values of a map in turn.
+func (v Value) All() iter.Seq[Value] {
+	return func(yield func(Value) bool) {
+		for _, e := range v.elems() {
+			if !yield(e) {
+				return
+			}
+		}
+	}
+}
+
+// Pairs returns the keys and values of a map in order, or of the flat array that
+// RESP2 has for it; an element left over at the end of an array is not among them.
+func (v Value) Pairs() iter.Seq2[Value, Value] { return pairs(v.elems()) }
+
+// Attrs returns the keys and values of the attributes that stood before v, in order.
+func (v Value) Attrs() iter.Seq2[Value, Value] { return pairs(v.attrs()) }
+
+func pairs(e []Value) iter.Seq2[Value, Value] {
+	return func(yield func(Value, Value) bool) {
+		for i := 1; i < len(e); i += 2 {
+			if !yield(e[i-1], e[i]) {
+				return
+			}
+		}
+	}
+}
+
+func (v Value) elems() []Value {
+	if v.node == nil {
+		return nil
+	}
+	return v.node.elems
+}
+
+func (v Value) attrs() []Value {
+	if v.node == nil {
+		return nil
+	}
+	return v.node.attrs
+}
+
+// Equal reports whether v and w are of one kind and hold the same, elements and
+// attributes in the same order included. A NaN equals any other; 0 and -0 differ.
+func (v Value) Equal(w Value) bool {
+	if v.kind != w.kind || v.str != w.str {
+		return false
+	}
+	if v.num != w.num && !(v.kind == Double && isNaN(v.num) && isNaN(w.num)) {
+		return false
+	}
+	return v.node == w.node || equal(v.elems(), w.elems()) && equal(v.attrs(), w.attrs())
+}
+
+func isNaN(bits uint64) bool { return math.IsNaN(math.Float64frombits(bits)) }
+
+func equal(a, b []Value) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if !a[i].Equal(b[i]) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,203 @@
+package script_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/resp"
+	"github.com/lockwire/lockwire/script"
+)
+
+// journals returns scripts that append a letter and their argument to the list "log" and return its length.
+func journals(srv *fakeredis.Server) []*script.Script {
+	var all []*script.Script
+	for _, letter := range []string{"a", "b", "c"} {
+		s := script.New(fmt.Sprintf("return redis.call('RPUSH', KEYS[1], '%s' .. ARGV[1])", letter))
+		srv.Script(s.Source(), func(call *fakeredis.Call) any {
+			return call.Do("RPUSH", call.Keys[0], letter+call.Args[0])
+		})
+		all = append(all, s)
+	}
+	return all
+}
+
+// wantLog compares the list that the scripts append to.
+func wantLog(t *testing.T, srv *fakeredis.Server, want ...string) {
+	t.Helper()
+	var got []string
+	for _, e := range srv.Do("LRANGE", "log", "0", "-1").([]any) {
+		got = append(got, e.(string))
+	}
+	if !slices.Equal(got, want) {
+		t.Fatalf("the scripts ran as %v, want %v", got, want)
+	}
+}
+
+func wantInts(t *testing.T, replies []resp.Value, want ...int64) {
+	t.Helper()
+	var got []int64
+	for _, v := range replies {
+		n, err := v.Int()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, n)
+	}
+	if !slices.Equal(got, want) {
+		t.Fatalf("replies = %v, want %v", got, want)
+	}
+}
+
+func TestRunBatchLoadsFirst(t *testing.T) {
+	srv, pool := setUp(t)
+	j := journals(srv)
+	keys := []string{"log"}
+	calls := []script.Call{j[0].Call(keys, 1), j[1].Call(keys, 2), j[2].Call(keys, 3), j[0].Call(keys, 4)}
+
+	replies, err := script.RunBatch(t.Context(), pool, calls)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantInts(t, replies, 1, 2, 3, 4)
+	wantLog(t, srv, "a1", "b2", "c3", "a4")
+	wantSent(t, srv, "SCRIPT LOAD", "SCRIPT LOAD", "SCRIPT LOAD", "EVALSHA", "EVALSHA", "EVALSHA", "EVALSHA")
+
+	replies, err = script.RunBatch(t.Context(), pool, calls[1:3])
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantInts(t, replies, 5, 6)
+	wantSent(t, srv, "EVALSHA", "EVALSHA")
+}
+
+func TestRunBatchAfterFlush(t *testing.T) {
+	srv, pool := setUp(t)
+	j := journals(srv)
+	keys := []string{"log"}
+	calls := []script.Call{j[0].Call(keys, 1), j[1].Call(keys, 2), j[0].Call(keys, 3)}
+	batch := func() {
+		t.Helper()
+		srv.Do("DEL", "log")
+		srv.ClearLog()
+		replies, err := script.RunBatch(t.Context(), pool, calls)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantInts(t, replies, 1, 2, 3)
+		wantLog(t, srv, "a1", "b2", "a3")
+	}
+	batch()
+	srv.Do("SCRIPT", "FLUSH")
+	batch()
+	wantSent(t, srv, "EVALSHA", "EVALSHA", "EVALSHA", "EVAL", "EVAL", "EVAL")
+	batch()
+	wantSent(t, srv, "SCRIPT LOAD", "SCRIPT LOAD", "EVALSHA", "EVALSHA", "EVALSHA")
+	srv.Do("SCRIPT", "FLUSH")
+	batch()
+	wantSent(t, srv, "EVALSHA", "EVALSHA", "EVALSHA", "SCRIPT LOAD", "SCRIPT LOAD", "EVAL", "EVAL", "EVAL")
+	batch()
+	wantSent(t, srv, "EVALSHA", "EVALSHA", "EVALSHA")
+}
+
+func TestRunBatchRepeatsOnlyWhatWasForgotten(t *testing.T) {
+	srv, pool := setUp(t)
+	j := journals(srv)
+	srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+		if cmd.Name == "EVALSHA" && cmd.Args[1] == j[1].Digest() {
+			return fakeredis.Reply("-NOSCRIPT No matching script.\r\n")
+		}
+		return fakeredis.Run()
+	})
+	keys := []string{"log"}
+	replies, err := script.RunBatch(t.Context(), pool,
+		[]script.Call{j[0].Call(keys, 1), j[1].Call(keys, 2), j[2].Call(keys, 3), j[1].Call(keys, 4)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantInts(t, replies, 1, 3, 2, 4)
+	wantLog(t, srv, "a1", "c3", "b2", "b4")
+}
+
+func TestRunBatchKeepsErrorsInPlace(t *testing.T) {
+	srv, pool := setUp(t)
+	j := journals(srv)
+	srv.Do("SET", "text", "x")
+	replies, err := script.RunBatch(t.Context(), pool,
+		[]script.Call{j[0].Call([]string{"log"}, 1), j[0].Call([]string{"text"}, 2), j[0].Call([]string{"log"}, 3)})
+	if err != nil || len(replies) != 3 {
+		t.Fatalf("RunBatch = %d replies, %v", len(replies), err)
+	}
+	if !errors.Is(replies[1].Err(), resp.ErrWrongType) {
+		t.Errorf("reply 1 = %v, want WRONGTYPE", replies[1].Err())
+	}
+	wantLog(t, srv, "a1", "a3")
+}
+
+func TestRunBatchSendsNothingOfABadBatch(t *testing.T) {
+	srv, pool := setUp(t)
+	j := journals(srv)
+	_, err := script.RunBatch(t.Context(), pool, []script.Call{j[0].Call(nil, 1), j[1].Call(nil, time.Second)})
+	if err == nil || !strings.Contains(err.Error(), "time.Duration") {
+		t.Errorf("RunBatch = %v", err)
+	}
+	if _, err = script.RunBatch(t.Context(), pool, []script.Call{{}}); err == nil {
+		t.Error("RunBatch of a zero Call: no error")
+	}
+	if replies, err := script.RunBatch(t.Context(), pool, nil); len(replies) != 0 || err != nil {
+		t.Errorf("RunBatch of nothing = %v, %v", replies, err)
+	}
+	wantSent(t, srv)
+}
+
+// A batch of which a part has run must not look as if it could be repeated, whatever became of the rest.
+func TestRunBatchLosesTheConnectionHalfWay(t *testing.T) {
+	srv, pool := setUp(t)
+	j := journals(srv)
+	down := func() error {
+		keys := []string{"log"}
+		replies, err := script.RunBatch(t.Context(), pool, []script.Call{j[0].Call(keys, 1), j[1].Call(keys, 2), j[0].Call(keys, 3)})
+		if len(replies) != 1 {
+			t.Errorf("%d replies are known, want that of the first call", len(replies))
+		}
+		return err
+	}
+	srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+		switch {
+		case cmd.Name == "EVALSHA" && cmd.Args[1] == j[1].Digest():
+			return fakeredis.Reply("-NOSCRIPT No matching script.\r\n")
+		case cmd.Name == "EVAL":
+			return fakeredis.Close()
+		}
+		return fakeredis.Run()
+	})
+	err := down()
+	if !errors.Is(err, conn.ErrUncertain) || errors.Is(err, conn.ErrNotSent) || conn.SafeToRetry(err) {
+		t.Errorf("RunBatch = %v, want ErrUncertain", err)
+	}
+	wantLog(t, srv, "a1", "a3")
+}
+
+// The same, when not a byte of the second part could be sent.
+func TestRunBatchCannotSendTheRest(t *testing.T) {
+	s, other := script.New("return 1"), script.New("return 2")
+	d := &failing{forgets: other.Digest()}
+	replies, err := script.RunBatch(t.Context(), d, []script.Call{s.Call(nil), other.Call(nil)})
+	if len(replies) != 1 || !errors.Is(err, conn.ErrUncertain) || errors.Is(err, conn.ErrNotSent) || conn.SafeToRetry(err) {
+		t.Errorf("RunBatch = %d replies, %v, want one and ErrUncertain", len(replies), err)
+	}
+	if !errors.Is(err, errNetwork) {
+		t.Errorf("the cause is not found in %v", err)
+	}
+
+	d = &failing{forgets: other.Digest()}
+	replies, err = script.RunBatch(t.Context(), d, []script.Call{other.Call(nil), other.Call(nil)})
+	if len(replies) != 0 || !conn.SafeToRetry(err) {
+		t.Errorf("RunBatch = %d replies, %v; nothing ran, so it is safe to retry", len(replies), err)
+	}
+}

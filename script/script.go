@@ -1,0 +1,140 @@
+// Package script runs Lua scripts on a Redis server by digest.
+//
+// A Script is sent as EVALSHA, which costs 40 bytes instead of its source. A server that does not know the digest says
+// NOSCRIPT and has run nothing, so the script is sent again with its source: scripts survive a restart, a failover and
+// SCRIPT FLUSH, and run exactly once. Nothing is loaded ahead of time, and no record of what was loaded decides about
+// anything but speed.
+//
+// A script must not return an error of its own that begins with NOSCRIPT: it would be taken for the server's.
+package script
+
+import (
+	"context"
+	"crypto/fips140"
+	"crypto/sha1"
+	"encoding/hex"
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/resp"
+)
+
+// Script is the source of a Lua script and its digest. It is made once, usually as a package variable, and may be run by
+// any number of goroutines on any number of servers.
+type Script struct {
+	source, digest string // constant after New
+	known          servers
+}
+
+// New returns the script with the source src. It sends nothing and does not check the source: a script that does not
+// compile gets the server's error when it runs.
+func New(src string) *Script {
+	s := &Script{source: src}
+	// SHA-1 is the name that the protocol gives a script; nothing is kept safe by it.
+	fips140.WithoutEnforcement(func() {
+		sum := sha1.Sum([]byte(src))
+		s.digest = hex.EncodeToString(sum[:])
+	})
+	return s
+}
+
+// Digest returns the SHA-1 of the source in lower case hexadecimal: the name of the script in EVALSHA, MONITOR and
+// SLOWLOG.
+func (s *Script) Digest() string { return s.digest }
+
+// Source returns the source as it was given to New.
+func (s *Script) Source() string { return s.source }
+
+// Run runs the script on d with keys as KEYS and args as ARGV, and returns what the script returned; an error reply is a
+// Go error, as from d.Send. The arguments may be what resp.Cmd takes. All commands sent carry keys[0] as their routing
+// key, if there is a key.
+//
+// A NOSCRIPT reply is followed by the script's source on the same Doer and never reaches the caller. It takes nothing
+// from the retry budget of the Doer. Any other error is the Doer's: with conn.ErrUncertain the script may have run, and
+// may still run.
+func (s *Script) Run(ctx context.Context, d conn.Doer, keys []string, args ...any) (resp.Value, error) {
+	return s.run(ctx, d, command("EVALSHA", s.digest, keys, args), "EVAL")
+}
+
+// RunRO is Run for a script that does not write, by EVALSHA_RO: the server refuses its writes, and a replica may serve
+// it. Servers before Redis 7.0 do not have that command; on those it is Run, and nothing refuses a write.
+func (s *Script) RunRO(ctx context.Context, d conn.Doer, keys []string, args ...any) (resp.Value, error) {
+	if s.known.lacksReadOnly(d) {
+		return s.run(ctx, d, command("EVALSHA", s.digest, keys, args), "EVAL")
+	}
+	v, err := s.run(ctx, d, command("EVALSHA_RO", s.digest, keys, args), "EVAL_RO")
+	if !unknownCommand(err) {
+		return v, err
+	}
+	s.known.setLacksReadOnly(d)
+	return s.run(ctx, d, command("EVALSHA", s.digest, keys, args), "EVAL")
+}
+
+// run sends cmd, which names the script by digest, and eval with the source when the server does not know it.
+func (s *Script) run(ctx context.Context, d conn.Doer, cmd resp.Command, eval string) (resp.Value, error) {
+	if err := cmd.Err(); err != nil {
+		return resp.Value{}, err
+	}
+	v, err := d.Send(ctx, cmd)
+	if err == nil || !errors.Is(err, resp.ErrNoScript) {
+		return v, err
+	}
+	if s.known.forgot(d) > 1 {
+		// Since Redis 7.4 scripts that came by EVAL are evicted; those of SCRIPT LOAD stay. The reply to SCRIPT LOAD does
+		// not matter: whatever it is, EVAL below needs no loaded script.
+		replies, err := d.SendBatch(ctx, []resp.Command{s.load(cmd), cmd})
+		if err != nil {
+			return resp.Value{}, err
+		}
+		if v := replies[1]; !forgotten(v) {
+			return v, v.Err()
+		}
+	}
+	return d.Send(ctx, s.withSource(cmd, eval))
+}
+
+// load returns SCRIPT LOAD for the node that cmd goes to.
+func (s *Script) load(cmd resp.Command) resp.Command {
+	return routed(resp.Cmd("SCRIPT", "LOAD", s.source), cmd)
+}
+
+// withSource returns cmd with the command eval and the source in the place of the digest.
+func (s *Script) withSource(cmd resp.Command, eval string) resp.Command {
+	words := make([]string, cmd.Len())
+	words[0], words[1] = eval, s.source
+	for i := 2; i < len(words); i++ {
+		words[i] = cmd.Arg(i)
+	}
+	return routed(resp.CmdStrings(words), cmd)
+}
+
+func routed(cmd, like resp.Command) resp.Command {
+	if key, ok := like.Key(); ok {
+		return cmd.On(key)
+	}
+	return cmd
+}
+
+func forgotten(v resp.Value) bool {
+	err := v.Err()
+	return err != nil && errors.Is(err, resp.ErrNoScript)
+}
+
+func unknownCommand(err error) bool {
+	reply, ok := errors.AsType[resp.Error](err)
+	return ok && strings.HasPrefix(string(reply), "ERR unknown command")
+}
+
+// command encodes a call of a script. The words stay on the stack unless there are many keys, and args do in any case.
+func command(name, script string, keys []string, args []any) resp.Command {
+	var buf [16]string
+	words := append(buf[:0], name, script, strconv.Itoa(len(keys)))
+	words = append(words, keys...)
+	cmd := resp.CmdStrings(words, args...)
+	if len(keys) > 0 {
+		return cmd.On(keys[0])
+	}
+	return cmd
+}
