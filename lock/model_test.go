@@ -7,7 +7,8 @@ import (
 	"github.com/lockwire/lockwire/lock"
 )
 
-// teach gives srv what the scripts of the kind Reentrant do, in Go. TestScriptsLikeTheServer compares that with Lua.
+// teach gives srv what the scripts of the kind Reentrant do, in Go, and loads them. TestScriptsLikeTheServer compares
+// that with Lua.
 func teach(srv *fakeredis.Server) {
 	functions := map[string]func(*fakeredis.Call) any{
 		"acquire": modelAcquire,
@@ -19,6 +20,7 @@ func teach(srv *fakeredis.Server) {
 	}
 	for name, s := range lock.ReentrantScripts() {
 		srv.Script(s.Source(), functions[name])
+		srv.Do("SCRIPT", "LOAD", s.Source())
 	}
 }
 
@@ -29,18 +31,14 @@ func modelAcquire(c *fakeredis.Call) any {
 		c.Do("PEXPIRE", key, lease)
 		return nil
 	}
-	mine := c.Do("HEXISTS", key, owner)
-	if failed(mine) {
-		return mine
-	}
-	if mine == int64(0) {
+	if c.Do("HEXISTS", key, owner) == int64(0) {
 		return c.Do("PTTL", key)
 	}
-	count := c.Do("HINCRBY", key, owner, "1")
-	if c.Do("PTTL", key).(int64) < number(lease) {
+	count := c.Int("HINCRBY", key, owner, "1")
+	if c.Int("PTTL", key) < number(lease) {
 		c.Do("PEXPIRE", key, lease)
 	}
-	return fakeredis.Status(strconv.FormatInt(count.(int64), 10))
+	return fakeredis.Status(strconv.FormatInt(count, 10))
 }
 
 func modelRelease(c *fakeredis.Call) any {
@@ -49,12 +47,10 @@ func modelRelease(c *fakeredis.Call) any {
 	if outcome, ok := c.Do("GET", latch).(string); ok {
 		return number(outcome)
 	}
-	if mine := c.Do("HEXISTS", key, owner); failed(mine) {
-		return mine
-	} else if mine == int64(0) {
+	if c.Do("HEXISTS", key, owner) == int64(0) {
 		return nil
 	}
-	count := c.Do("HINCRBY", key, owner, "-1").(int64)
+	count := c.Int("HINCRBY", key, owner, "-1")
 	if count > 0 && number(lease) > 0 {
 		c.Do("PEXPIRE", key, lease)
 		c.Do("SET", latch, "0", "PX", life)
@@ -69,11 +65,7 @@ func modelRelease(c *fakeredis.Call) any {
 func modelUndo(c *fakeredis.Call) any {
 	key, channel := c.Keys[0], c.Keys[1]
 	lease, owner, publish, before := c.Args[0], c.Args[1], c.Args[2], c.Args[3]
-	held := c.Do("HGET", key, owner)
-	if failed(held) {
-		return held
-	}
-	text, _ := held.(string)
+	text, _ := c.Do("HGET", key, owner).(string)
 	if number(text) <= number(before) {
 		return int64(0)
 	}
@@ -91,9 +83,9 @@ func modelRenew(c *fakeredis.Call) any {
 	lease := c.Args[0]
 	outcomes := make([]any, len(c.Keys))
 	for i, key := range c.Keys {
-		switch held := c.Do("HEXISTS", key, c.Args[i+1]); {
+		switch held := c.TryDo("HEXISTS", key, c.Args[i+1]); {
 		case held == int64(1):
-			if c.Do("PTTL", key).(int64) < number(lease) {
+			if c.Int("PTTL", key) < number(lease) {
 				c.Do("PEXPIRE", key, lease)
 			}
 			outcomes[i] = int64(1)
@@ -108,8 +100,8 @@ func modelRenew(c *fakeredis.Call) any {
 
 func modelForce(c *fakeredis.Call) any {
 	key, channel, publish := c.Keys[0], c.Keys[1], c.Args[0]
-	if fields := c.Do("HLEN", key); failed(fields) || fields == int64(0) {
-		return fields
+	if c.Int("HLEN", key) == 0 {
+		return int64(0)
 	}
 	c.Do("DEL", key)
 	c.Do(publish, channel, "0")
@@ -117,15 +109,9 @@ func modelForce(c *fakeredis.Call) any {
 }
 
 func modelInfo(c *fakeredis.Call) any {
-	fields := c.Do("HGETALL", c.Keys[0])
-	if failed(fields) {
-		return fields
-	}
-	list, _ := fields.([]any)
+	list, _ := c.Do("HGETALL", c.Keys[0]).([]any)
 	return append([]any{c.Do("PTTL", c.Keys[0])}, list...)
 }
-
-func failed(reply any) bool { _, is := reply.(fakeredis.Err); return is }
 
 func number(text string) int64 {
 	n, _ := strconv.ParseInt(text, 10, 64)

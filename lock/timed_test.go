@@ -26,8 +26,8 @@ func inVirtualTime(t *testing.T, fn func(t *testing.T, w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, srv: fakeredis.New()}
 		teach(w.srv)
+		defer w.close()
 		fn(t, w)
-		w.close()
 	})
 }
 

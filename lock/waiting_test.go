@@ -65,7 +65,7 @@ func TestNoWakeUpIsLostInAGap(t *testing.T) {
 				waited <- 0
 			}()
 			time.Sleep(100 * time.Millisecond)
-			w.srv.KillConns(func(conn fakeredis.Conn) bool { return conn.Subscriptions > 0 })
+			w.srv.KillConns(func(conn fakeredis.Conn) bool { return conn.Subscribed > 0 })
 			mustUnlock(t, lease)
 			released := time.Now()
 			<-waited

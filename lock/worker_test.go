@@ -97,9 +97,10 @@ func (w *worker) run() error {
 func (w *worker) open() (*conn.Pool, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
+	limit := min(w.Lease, 5*time.Second)
 	cfg := conn.Config{
 		Network: w.Network, Addr: w.Addr, Protocol: w.Protocol, ClientName: fmt.Sprintf("worker-%d", w.Process),
-		DialTimeout: w.Lease, Timeout: w.Lease, PingInterval: w.Lease,
+		DialTimeout: limit, Timeout: limit, PingInterval: limit,
 	}
 	for {
 		pool, err := conn.Open(ctx, cfg)

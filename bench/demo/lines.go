@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -18,12 +19,11 @@ func newLines(w io.Writer) *lines { return &lines{w: w, holder: nobody} }
 
 func (l *lines) open(f *frame) {
 	fmt.Fprintf(l.w, "lockwire demo: %s\n\n", f.title)
-	fmt.Fprintln(l.w, "     time  has the lock  holds  lease left  counter    waited")
+	fmt.Fprintln(l.w, "     time  has the lock    holds  lease left  counter    waited")
 }
 
 func (l *lines) note(f *frame, text string) {
-	fmt.Fprintf(l.w, "%9s  > %s\n", seconds(f.elapsed), text)
-	l.last = f.elapsed
+	l.line(f, "> %s", text)
 }
 
 func (l *lines) acquired(f *frame, e event) {
@@ -41,8 +41,12 @@ func (l *lines) row(f *frame, worker int, holds int64, left, waited string) {
 	if f.workers[worker].killed {
 		name += ", dead"
 	}
-	fmt.Fprintf(l.w, "%9s  %-14s%5d  %10s  %7s  %8s\n", seconds(f.elapsed), name, holds, left,
-		thousands(int(f.counter)), waited)
+	l.line(f, "%-14s  %5d  %10s  %7s  %8s", name, holds, left, thousands(int(f.counter)), waited)
+}
+
+func (l *lines) line(f *frame, format string, args ...any) {
+	text := fmt.Sprintf("%9s  ", seconds(f.elapsed)) + fmt.Sprintf(format, args...)
+	fmt.Fprintln(l.w, strings.TrimRight(text, " "))
 	l.last = f.elapsed
 }
 
@@ -52,9 +56,7 @@ func (l *lines) draw(f *frame) {
 	}
 	switch {
 	case f.sprint:
-		fmt.Fprintf(l.w, "%9s  %s holds in a second%*s\n", seconds(f.elapsed), thousands(f.rate),
-			26-len(thousands(f.rate)), thousands(int(f.counter)))
-		l.last = f.elapsed
+		l.line(f, "%-33s  %7s", thousands(f.rate)+" holds in the last second", thousands(int(f.counter)))
 	case f.holder != nobody && f.holder == l.holder:
 		l.row(f, f.holder, f.holds, seconds(f.left), "")
 	case f.silent:

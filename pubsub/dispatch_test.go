@@ -1,0 +1,281 @@
+package pubsub
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/resp"
+)
+
+// nowhere is a Dialer that does not get through.
+type nowhere struct{}
+
+func (nowhere) Stream(ctx context.Context) (*conn.Stream, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// unattended returns a Subscriber without goroutines that takes itself for connected. The test is its keeper, its reader
+// and its server.
+func unattended(cfg Config) *Subscriber {
+	s := New(nowhere{}, cfg)
+	s.running, s.stop = true, func() {}
+	s.connectLocked(time.Now())
+	return s
+}
+
+func decode(t testing.TB, raw string) resp.Value {
+	t.Helper()
+	v, err := resp.NewReader(bytes.NewReader([]byte(raw)), resp.Limits{}).Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// push encodes an array of RESP2 or a push of RESP3.
+func push(mark byte, words ...string) string {
+	out := fmt.Sprintf("%c%d\r\n", mark, len(words))
+	for _, w := range words {
+		out += fmt.Sprintf("$%d\r\n%s\r\n", len(w), w)
+	}
+	return out
+}
+
+var answers = [kinds][2]string{
+	plain:   {subscribe: "subscribe", unsubscribe: "unsubscribe"},
+	pattern: {subscribe: "psubscribe", unsubscribe: "punsubscribe"},
+	shard:   {subscribe: "ssubscribe", unsubscribe: "sunsubscribe"},
+}
+
+// confirm is a server that grants the oldest request there is. It keeps what it has granted in held.
+func confirm(t testing.TB, s *Subscriber, held map[*channel]bool) bool {
+	t.Helper()
+	if s.asked.first == len(s.asked.queue) {
+		return false
+	}
+	req := s.asked.queue[s.asked.first]
+	raw := "+PONG\r\n"
+	if req.verb != ping {
+		raw = push('>', answers[req.ch.kind][req.verb], req.ch.name, "0")
+		held[req.ch] = req.verb == subscribe
+	}
+	if err := s.dispatch(decode(t, raw)); err != nil {
+		t.Fatalf("dispatch of the answer to request %+v: %v", req, err)
+	}
+	return true
+}
+
+// settle writes what is to be written and answers it, until nothing is left.
+func settle(t testing.TB, s *Subscriber, now time.Time, held map[*channel]bool) {
+	t.Helper()
+	for {
+		cmds, _, err := s.next(now)
+		if err != nil && err != errIdle {
+			t.Fatal(err)
+		}
+		for confirm(t, s, held) {
+		}
+		if len(cmds) == 0 {
+			return
+		}
+	}
+}
+
+func TestDispatchAllocates(t *testing.T) {
+	s := unattended(Config{Queue: 4})
+	sub, err := s.Listen("c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	settle(t, s, time.Now(), make(map[*channel]bool))
+	<-sub.Events()
+	message := decode(t, push('>', "message", "c", "payload"))
+	for _, test := range []struct {
+		name    string
+		consume bool
+	}{{"read at once", true}, {"never read", false}} {
+		got := testing.AllocsPerRun(100, func() {
+			if err := s.dispatch(message); err != nil {
+				t.Fatal(err)
+			}
+			if test.consume {
+				<-sub.Events()
+			}
+		})
+		if got != 0 {
+			t.Errorf("%s: dispatch of a message allocates %v times, want 0", test.name, got)
+		}
+	}
+}
+
+func TestMemoryOfSubscriptions(t *testing.T) {
+	const n, limit = 10_000, 2 << 10
+	heap := func() uint64 {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	subs := make([]*Subscription, n)
+	before := heap()
+	s := unattended(Config{Queue: 4})
+	for i := range subs {
+		var err error
+		if subs[i], err = s.Listen(fmt.Sprintf("redisson_lock__channel:{name:%08d}", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	settle(t, s, time.Now(), make(map[*channel]bool))
+	each := (heap() - before) / n
+	t.Logf("%d bytes for a subscription to a channel of its own, with a queue of 4", each)
+	if each > limit {
+		t.Errorf("%d bytes each, want %d at most", each, limit)
+	}
+	for _, sub := range subs {
+		sub.Close()
+	}
+	settle(t, s, time.Now(), make(map[*channel]bool))
+	if s.count != 0 || s.subscriptions != 0 || len(s.changed) != 0 || len(s.refused) != 0 {
+		t.Errorf("left: %d channels, %d subscriptions, %d changes, %d refusals",
+			s.count, s.subscriptions, len(s.changed), len(s.refused))
+	}
+}
+
+func TestBackoffIsBounded(t *testing.T) {
+	const shortest, longest = 8 * time.Millisecond, time.Second
+	for n := 1; n < 100; n++ {
+		want := longest
+		if n <= 7 {
+			want = shortest << (n - 1)
+		}
+		for range 50 {
+			if d := backoff(n, shortest, longest); d < want/2-1 || d > want {
+				t.Fatalf("backoff(%d) = %v, want %v to %v", n, d, want/2, want)
+			}
+		}
+	}
+}
+
+// check compares what is kept twice.
+func check(t *testing.T, s *Subscriber, subs []*Subscription) {
+	t.Helper()
+	count := 0
+	for k, channels := range s.channels {
+		for name, ch := range channels {
+			count++
+			if ch.name != name || int(ch.kind) != k {
+				t.Fatalf("channel %q of kind %d is kept as %q of kind %d", ch.name, ch.kind, name, k)
+			}
+			if len(ch.subs) == 0 && (ch.state == absent || ch.state == refused) {
+				t.Fatalf("channel %q in state %d is kept for nobody", name, ch.state)
+			}
+			if ch.changed != slices.Contains(s.changed, ch) {
+				t.Fatalf("channel %q: changed is %v", name, ch.changed)
+			}
+			if _, later := s.refused[ch]; later != (ch.state == refused) {
+				t.Fatalf("channel %q in state %d: to be asked for again: %v", name, ch.state, later)
+			}
+			if !ch.changed && (len(ch.subs) > 0) != (ch.state == subscribed) &&
+				(ch.state == absent || ch.state == subscribed) {
+				t.Fatalf("channel %q in state %d with %d subscriptions is left alone", name, ch.state, len(ch.subs))
+			}
+		}
+	}
+	if count != s.count || len(s.refused) > count {
+		t.Fatalf("%d channels are counted as %d, %d refused", count, s.count, len(s.refused))
+	}
+	for _, sub := range subs {
+		missing := 0
+		for _, ch := range sub.channels {
+			if ch.state != subscribed {
+				missing++
+			}
+		}
+		if sub.missing != missing || sub.up != (missing == 0) {
+			t.Fatalf("a subscription misses %d channels, is told %d and up: %v", missing, sub.missing, sub.up)
+		}
+	}
+}
+
+// FuzzDispatch drives a Subscriber by steps, among which are values the server has no reason to send. None may panic or
+// bring the books out of balance, and with a server that behaves all subscriptions are confirmed in the end.
+func FuzzDispatch(f *testing.F) {
+	for _, mark := range []byte{'>', '*'} {
+		for _, k := range []kind{plain, pattern, shard} {
+			wire := push(mark, answers[k][subscribe], "a", "1") + push(mark, answers[k][unsubscribe], "a", "0") + push(mark, "message", "a", "x")
+			f.Add([]byte{1 + byte(k)*8, 1, 3, 0, 0, 2, 3, 6, 0, 4, 3, 7, 5, 3, 6, 0}, []byte(wire))
+			f.Add([]byte{1, 9, 17, 25, 33, 3, 6, 0, 7, 0, 6, 2, 1, 3, 0, 0}, []byte(wire+wire+push(mark, "pmessage", "a", "b", "c")))
+		}
+	}
+	f.Add([]byte{1, 3, 0, 0, 0, 0, 0}, []byte("-NOPERM no\r\n+PONG\r\n*2\r\n$4\r\npong\r\n$0\r\n\r\n_\r\n>3\r\n$11\r\nunsubscribe\r\n_\r\n:0\r\n"))
+	f.Add([]byte{1, 9, 3, 6, 6, 2, 2, 3, 1, 6, 0}, []byte("%1\r\n+a\r\n:1\r\n"))
+	f.Fuzz(func(t *testing.T, steps, wire []byte) {
+		s := unattended(Config{Queue: 2})
+		server := resp.NewReader(bytes.NewReader(wire), resp.Limits{})
+		now := time.Now()
+		var subs []*Subscription
+		held := make(map[*channel]bool)
+		reconnect := func() {
+			s.disconnectLocked(errMute)
+			clear(held)
+			s.connectLocked(now)
+		}
+		for _, step := range steps[:min(len(steps), 200)] {
+			switch choice := step >> 3; step % 8 {
+			case 0:
+				if v, err := server.Read(); err == nil && s.dispatch(v) != nil {
+					reconnect()
+				}
+			case 1:
+				name := string(rune('a' + choice/3%3))
+				sub, err := s.add(kind(choice%3), []string{name, name, "z"}, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				subs = append(subs, sub)
+			case 2:
+				if len(subs) > 0 {
+					i := int(choice) % len(subs)
+					subs[i].Close()
+					subs = slices.Delete(subs, i, i+1)
+				}
+			case 3:
+				if _, _, err := s.next(now); err != nil {
+					reconnect()
+				}
+			case 4:
+				reconnect()
+			case 5:
+				now = now.Add(time.Minute)
+			case 6:
+				confirm(t, s, held)
+			case 7:
+				if s.dispatch(decode(t, "-ERR no\r\n")) != nil {
+					reconnect()
+				}
+			}
+			check(t, s, subs)
+		}
+		reconnect()
+		settle(t, s, now, held)
+		check(t, s, subs)
+		for _, sub := range subs {
+			if !sub.up {
+				t.Fatal("a subscription is not confirmed in the end")
+			}
+		}
+		for ch, subscribed := range held {
+			if wanted := s.channels[ch.kind][ch.name] != nil; wanted != subscribed {
+				t.Fatalf("channel %q is wanted: %v, subscribed: %v", ch.name, wanted, subscribed)
+			}
+		}
+	})
+}

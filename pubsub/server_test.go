@@ -1,0 +1,255 @@
+package pubsub_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/redistest"
+	"github.com/lockwire/lockwire/pubsub"
+	"github.com/lockwire/lockwire/resp"
+)
+
+// tap is a Dialer whose last connection the test may write on.
+type tap struct {
+	cfg    conn.Config
+	stream atomic.Pointer[conn.Stream]
+}
+
+func (d *tap) Stream(ctx context.Context) (*conn.Stream, error) {
+	stream, err := conn.DialStream(ctx, d.cfg)
+	if err == nil {
+		d.stream.Store(stream)
+	}
+	return stream, err
+}
+
+// write sends a command on the Subscriber's connection, which knows nothing of it.
+func (d *tap) write(t *testing.T, args ...any) {
+	t.Helper()
+	if err := d.stream.Load().Write(t.Context(), resp.Cmd(args...)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// onServers runs fn with a Subscriber of a real server, in RESP2 and RESP3.
+func onServers(t *testing.T, cfg pubsub.Config, fn func(t *testing.T, srv *redistest.Server, s *pubsub.Subscriber, d *tap)) {
+	t.Helper()
+	redistest.RunProtocols(t, func(t *testing.T, srv *redistest.Server, protocol int) {
+		d := &tap{cfg: srv.Config()}
+		s := pubsub.New(d, cfg)
+		defer s.Close()
+		fn(t, srv, s, d)
+		s.Close()
+		redistest.NoGoroutines(t)
+	})
+}
+
+// receivers publishes and returns how many connections got the message.
+func receivers(t *testing.T, srv *redistest.Server, command, channel, payload string) int64 {
+	t.Helper()
+	n, err := srv.Do(command, channel, payload).Int()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func TestOnServer(t *testing.T) {
+	onServers(t, pubsub.Config{}, func(t *testing.T, srv *redistest.Server, s *pubsub.Subscriber, d *tap) {
+		both := subscribe(t, s, "a", "b") // one command and one confirmation each
+		again := subscribe(t, s, "a")
+		p, err := s.PSubscribe(t.Context(), "[ab]")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := receivers(t, srv, "PUBLISH", "a", "1"); n != 2 {
+			t.Errorf("PUBLISH reached %d, want the channel and the pattern of one connection", n)
+		}
+		if n := receivers(t, srv, "PUBLISH", "b", "\x00\r\n"); n != 2 {
+			t.Errorf("PUBLISH reached %d, want the channel and the pattern of one connection", n)
+		}
+		wantMessages(t, both, "1", "\x00\r\n")
+		wantMessages(t, again, "1")
+		if got, want := next(t, p), (pubsub.Event{Kind: pubsub.Message, Channel: "a", Pattern: "[ab]", Payload: "1"}); got != want {
+			t.Errorf("event %+v, want %+v", got, want)
+		}
+		wantMessages(t, p, "\x00\r\n")
+		both.Close()
+		p.Close()
+		await(t, "only the channel that is left", func() bool {
+			return receivers(t, srv, "PUBLISH", "a", "2") == 1 && receivers(t, srv, "PUBLISH", "b", "2") == 0
+		})
+		wantMessages(t, again, "2")
+	})
+}
+
+func TestShardChannelsOnServer(t *testing.T) {
+	onServers(t, pubsub.Config{}, func(t *testing.T, srv *redistest.Server, s *pubsub.Subscriber, d *tap) {
+		sub, err := s.SSubscribe(t.Context(), "a", "b")
+		if !srv.AtLeast(7, 0) {
+			if err == nil || !strings.Contains(err.Error(), "unknown command") {
+				t.Errorf("SSubscribe = %v, want that the command is unknown", err)
+			}
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := receivers(t, srv, "SPUBLISH", "b", "1"); n != 1 {
+			t.Errorf("SPUBLISH reached %d, want 1", n)
+		}
+		wantMessages(t, sub, "1")
+		d.write(t, "SUNSUBSCRIBE", "a")
+		wantKind(t, sub, pubsub.Interrupted)
+		wantKind(t, sub, pubsub.Resumed)
+		if n := receivers(t, srv, "SPUBLISH", "a", "2"); n != 1 {
+			t.Errorf("SPUBLISH reached %d, want 1", n)
+		}
+		wantMessages(t, sub, "2")
+	})
+}
+
+// What was published before a PING was sent comes before the PONG, and neither is taken for the other.
+func TestPingBesideMessagesOnServer(t *testing.T) {
+	cfg := pubsub.Config{PingInterval: time.Millisecond, Queue: 2000}
+	onServers(t, cfg, func(t *testing.T, srv *redistest.Server, s *pubsub.Subscriber, d *tap) {
+		sub := subscribe(t, s, "c")
+		pool := srv.Config()
+		pool.Protocol = 3
+		publisher, err := conn.DialStream(t.Context(), pool)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer publisher.Close()
+		for i := range 1000 {
+			if err := publisher.Write(t.Context(), resp.Cmd("PUBLISH", "c", i)); err != nil {
+				t.Fatal(err)
+			}
+			if v, err := publisher.Read(); err != nil || v.Err() != nil {
+				t.Fatal(err, v.Err())
+			}
+			d.write(t, "PING")
+		}
+		for i := range 1000 {
+			wantMessages(t, sub, fmt.Sprint(i))
+		}
+		if got := s.Stats(); got.Reconnects != 0 || !got.Connected {
+			t.Errorf("Stats = %+v, want the first connection", got)
+		}
+	})
+}
+
+// UNSUBSCRIBE of nothing is answered with a null channel, and UNSUBSCRIBE of everything is one that nobody asked for.
+func TestUnsubscribeAllOnServer(t *testing.T) {
+	onServers(t, pubsub.Config{}, func(t *testing.T, srv *redistest.Server, s *pubsub.Subscriber, d *tap) {
+		p, err := s.PSubscribe(t.Context(), "p*")
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.write(t, "UNSUBSCRIBE")
+		sub := subscribe(t, s, "a", "b")
+		receivers(t, srv, "PUBLISH", "pa", "1")
+		wantMessages(t, p, "1")
+
+		d.write(t, "UNSUBSCRIBE")
+		wantKind(t, sub, pubsub.Interrupted)
+		wantKind(t, sub, pubsub.Resumed)
+		receivers(t, srv, "PUBLISH", "a", "2")
+		receivers(t, srv, "PUBLISH", "b", "3")
+		wantMessages(t, sub, "2", "3")
+		receivers(t, srv, "PUBLISH", "pa", "4")
+		wantMessages(t, p, "4")
+		if got := s.Stats().Reconnects; got != 0 {
+			t.Errorf("%d reconnects, want none", got)
+		}
+	})
+}
+
+func TestKilledOnServer(t *testing.T) {
+	onServers(t, pubsub.Config{}, func(t *testing.T, srv *redistest.Server, s *pubsub.Subscriber, d *tap) {
+		var subs []*pubsub.Subscription
+		for i := range 1000 {
+			subs = append(subs, listen(t, s, fmt.Sprint("c", i), "all"))
+		}
+		for _, sub := range subs {
+			wantKind(t, sub, pubsub.Resumed)
+		}
+		for round := range 3 {
+			if n, err := srv.Do("CLIENT", "KILL", "TYPE", "pubsub").Int(); n != 1 || err != nil {
+				t.Fatalf("CLIENT KILL = %d, %v", n, err)
+			}
+			for _, sub := range subs {
+				wantKind(t, sub, pubsub.Interrupted)
+				wantKind(t, sub, pubsub.Resumed)
+			}
+			if n := receivers(t, srv, "PUBLISH", "all", fmt.Sprint(round)); n != 1 {
+				t.Errorf("PUBLISH reached %d, want 1", n)
+			}
+			for _, sub := range subs {
+				wantMessages(t, sub, fmt.Sprint(round))
+			}
+		}
+	})
+}
+
+func TestStoppedServer(t *testing.T) {
+	cfg := pubsub.Config{PingInterval: 50 * time.Millisecond, Timeout: 200 * time.Millisecond}
+	onServers(t, cfg, func(t *testing.T, srv *redistest.Server, s *pubsub.Subscriber, d *tap) {
+		d.cfg.DialTimeout = time.Second
+		sub := subscribe(t, s, "c")
+		srv.Pause()
+		wantKind(t, sub, pubsub.Interrupted)
+		srv.Continue()
+		wantKind(t, sub, pubsub.Resumed)
+		srv.Restart()
+		wantKind(t, sub, pubsub.Interrupted)
+		wantKind(t, sub, pubsub.Resumed)
+		await(t, "the only subscriber", func() bool { return receivers(t, srv, "PUBLISH", "c", "x") == 1 })
+	})
+}
+
+func TestRefusalsOnServer(t *testing.T) {
+	redistest.RunOptions(t, redistest.Options{
+		Users: []redistest.User{{Name: "reader", Password: "secret", Rules: "~* &open:* +@all"}},
+	}, func(t *testing.T, srv *redistest.Server) {
+		if !srv.AtLeast(6, 2) {
+			return // channels are not among the rules of an ACL
+		}
+		for _, protocol := range []int{2, 3} {
+			cfg := srv.Config()
+			cfg.Username, cfg.Password, cfg.Protocol = "reader", "secret", protocol
+			s := pubsub.New(&tap{cfg: cfg}, pubsub.Config{})
+			both := listen(t, s, "open:1", "closed:1")
+			open := subscribe(t, s, "open:1")
+			wantErr(t, "Err", wantKind(t, both, pubsub.Interrupted).Err, resp.ErrNoPerm)
+			_, err := s.Subscribe(t.Context(), "open:2", "closed:2")
+			wantErr(t, "Subscribe", err, resp.ErrNoPerm)
+			_, err = s.PSubscribe(t.Context(), "closed*")
+			wantErr(t, "PSubscribe", err, resp.ErrNoPerm)
+			receivers(t, srv, "PUBLISH", "open:1", "x")
+			wantMessages(t, open, "x")
+			s.Close()
+
+			cfg.Password = "wrong"
+			s = pubsub.New(&tap{cfg: cfg}, pubsub.Config{})
+			_, err = s.Subscribe(t.Context(), "open:1")
+			wantErr(t, "Subscribe", err, resp.ErrWrongPass)
+			s.Close()
+		}
+	})
+}
+
+// await asks until the answer is yes, which is to come within a minute.
+func await(t *testing.T, what string, yes func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !yes(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited a minute for: %s", what)
+		}
+	}
+}
