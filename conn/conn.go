@@ -89,7 +89,7 @@ func (c *Conn) do(ctx context.Context, q request, r rule) (resp.Value, error) {
 	begin := c.trace.begin()
 	v, err := c.l.do(ctx, q, limit)
 	if err == nil {
-		c.settle(r)
+		c.settle(r, v)
 		err = v.Err()
 	}
 	c.trace.command(begin, c.l.addr, q, err)
@@ -119,7 +119,7 @@ func (c *Conn) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value
 	begin := c.trace.begin()
 	values, err := c.l.doBatch(ctx, cmds, limit)
 	for i := range values {
-		c.settle(ruleOfCommand(&cmds[i]))
+		c.settle(ruleOfCommand(&cmds[i]), values[i])
 	}
 	c.trace.command(begin, c.l.addr, request{cmds: cmds}, err)
 	return values, err
@@ -150,14 +150,18 @@ func (c *Conn) prepare(r rule) (limit time.Duration, err error) {
 	return limit, nil
 }
 
-// settle takes note of what a command with the rule r has undone, once it is answered.
-func (c *Conn) settle(r rule) {
-	if r != unwatches && r != ends {
+// settle takes note of what a command with the rule r has undone, once it has the answer v. A server that says that it
+// is read-only is not the one to lend connections to.
+func (c *Conn) settle(r rule, v resp.Value) {
+	err := v.Err()
+	if r != unwatches && r != ends && err == nil {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
+	case err != nil && judgeReply(err) == redial:
+		c.changed = true
 	case r == ends && c.queueing:
 		c.watching, c.queueing = false, false
 	case r == unwatches && !c.queueing:

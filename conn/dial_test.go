@@ -8,6 +8,7 @@ import (
 	"net"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -166,6 +167,37 @@ func TestDialLetsGo(t *testing.T) {
 		time.Sleep(time.Hour)
 		ping(t, s)
 		s.Close()
+	})
+}
+
+// slowConn takes a second to close.
+type slowConn struct {
+	net.Conn
+	closed atomic.Bool
+}
+
+func (c *slowConn) Close() error {
+	err := c.Conn.Close()
+	time.Sleep(time.Second)
+	c.closed.Store(true)
+	return err
+}
+
+// TestDialJoins: a dial that its ctx has ended returns when nothing of it runs any more.
+func TestDialJoins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := scripted(t, func(p *peer) { p.mute(1) })
+		inner, slow := cfg.Dial, &slowConn{}
+		cfg.Dial = func(ctx context.Context, network, addr string) (nc net.Conn, err error) {
+			slow.Conn, err = inner(ctx, network, addr)
+			return slow, err
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		refused(t, ctx, cfg)
+		if !slow.closed.Load() {
+			t.Error("DialStream returned while its connection was being closed")
+		}
 	})
 }
 

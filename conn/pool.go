@@ -178,8 +178,8 @@ func (p *Pool) Stream(ctx context.Context) (*Stream, error) {
 }
 
 // Close closes all connections. Calls that wait, for a connection or for a reply, fail with ErrClosed. When it returns,
-// no goroutine of the Pool runs any more, and no callback will be called. It may be called more than once, and does not
-// wait for the functions given to With.
+// no goroutine of the Pool runs any more, and none of its callbacks will be called; so they must not call it. It may be
+// called more than once, and does not wait for the functions given to With.
 func (p *Pool) Close() error {
 	p.mu.Lock()
 	p.closed = true

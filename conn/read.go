@@ -3,6 +3,7 @@ package conn
 import (
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/lockwire/lockwire/resp"
 )
@@ -14,7 +15,11 @@ var errUnasked = errors.New("a reply that nobody asked for")
 
 // readLoop reads until the link fails, and then completes the calls that are left.
 func (l *link) readLoop() {
-	l.fail(l.read())
+	err := l.read()
+	if err == io.EOF {
+		err = fmt.Errorf("closed by the server: %w", err)
+	}
+	l.fail(err)
 	l.finish()
 }
 

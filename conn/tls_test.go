@@ -14,6 +14,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
@@ -219,4 +220,32 @@ func TestTLSAgainstPlain(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestTLSClose: a peer that no longer reads does not keep a Stream from closing, nor a Write from ending.
+func TestTLSClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ca := newAuthority(t)
+		server := &tls.Config{Certificates: []tls.Certificate{ca.issue("redis.example")}}
+		stuck := func() *conn.Stream {
+			cfg := scripted(t, func(p *peer) {
+				overTLS(server, func(inner *peer) { inner.welcome() })(p)
+				p.mute(0)
+			})
+			cfg.Addr, cfg.TLS = "redis.example:6379", &tls.Config{RootCAs: ca.pool()}
+			return open(t, cfg)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		s, start := stuck(), time.Now()
+		checkWriteError(t, s.Write(ctx, resp.Cmd("PING")), false, context.DeadlineExceeded)
+		if took := time.Since(start); took != time.Second {
+			t.Errorf("Write took %v, want 1s", took)
+		}
+		s, start = stuck(), time.Now()
+		s.Close()
+		if took := time.Since(start); took != 0 {
+			t.Errorf("Close took %v, want no time", took)
+		}
+	})
 }

@@ -24,13 +24,14 @@ type Client struct {
 	pace   pace
 	owners atomic.Int64
 	events *pubsub.Subscriber
+	bounds bounds
 
 	watchdog watchdog
 	cleanup  cleanup
 	counters counters
 
 	done   chan struct{}  // closed by Close
-	timers sync.WaitGroup // deadline timers of leases that are armed
+	timers sync.WaitGroup // deadline timers of leases, and that of bounds, that are armed
 
 	mu sync.Mutex // guards the following; taken before any Lease's mu
 	// entries holds the locks that somebody in this process has or waits for.
@@ -85,6 +86,7 @@ func (c *Client) Close() error {
 	for _, l := range held {
 		l.lose(ClientClosed, nil)
 	}
+	c.bounds.close(c)
 	c.timers.Wait()
 	c.watchdog.close()
 	c.cleanup.close()

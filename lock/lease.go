@@ -26,7 +26,7 @@ type Lease struct {
 	watch renewal // guarded by the watchdog's mu
 
 	releasing sync.Mutex // held by the Unlock that is under way; guards the following
-	request   string     // id of the release, the same when it is repeated
+	latch     string     // of the release, the same when it is repeated
 	repeats   *job       // the release, while it is repeated in the background
 	settled   bool       // outcome is final
 	outcome   error

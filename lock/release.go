@@ -35,7 +35,7 @@ func (l *Lease) Unlock(ctx context.Context) error {
 		return l.outcome
 	}
 	lost, left := l.giveUp()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(max(left, releaseMin), releaseMax))
+	ctx, cancel := l.client.bound(ctx, min(max(left, releaseMin), releaseMax))
 	defer cancel()
 	if l.repeats != nil {
 		return l.awaitRepeats(ctx)
@@ -45,8 +45,8 @@ func (l *Lease) Unlock(ctx context.Context) error {
 	if lost != nil && (lost.Reason == Taken || lost.Reason == Forced) {
 		return l.settle(fmt.Errorf("%w: %w", ErrNotHeld, lost))
 	}
-	if l.request == "" {
-		l.request = newRequestID()
+	if l.latch == "" {
+		l.latch = newLatch(l.target)
 	}
 	return l.release(ctx)
 }
@@ -142,11 +142,9 @@ func (l *Lease) release(ctx context.Context) error {
 	return l.settle(l.answered(v))
 }
 
-func (l *Lease) latch() string { return l.target.latch + l.request }
-
 func (l *Lease) runRelease(ctx context.Context) (resp.Value, error) {
 	k, t := l.target.kind, l.target
-	return k.release.Run(ctx, l.client.server, []string{t.name, t.channel, l.latch()},
+	return k.release.Run(ctx, l.client.server, []string{t.name, t.channel, l.latch},
 		l.resting(), l.owner, publish, latchLife.Milliseconds())
 }
 
@@ -155,7 +153,7 @@ func (l *Lease) resting() int64 { return l.client.restingLease(l.target.key(), l
 // call is the release for a batch.
 func (l *Lease) call() script.Call {
 	t := l.target
-	return t.kind.release.Call([]string{t.name, t.channel, l.latch()},
+	return t.kind.release.Call([]string{t.name, t.channel, l.latch},
 		l.resting(), l.owner, publish, latchLife.Milliseconds())
 }
 
@@ -171,7 +169,7 @@ func (l *Lease) answered(v resp.Value) error {
 	} else {
 		n, _ := v.Int()
 		partial = n == 0
-		l.client.cleanup.addLatch(l.target.name, l.latch())
+		l.client.cleanup.addLatch(l.target.name, l.latch)
 		l.client.counters.released.Add(1)
 	}
 	if l.state == nil {
@@ -200,11 +198,11 @@ func (l *Lease) end() time.Time {
 	return l.start.t.Add(l.term)
 }
 
-// newRequestID returns 16 random bytes in hexadecimal, as Redisson's request ids are.
-func newRequestID() string {
+// newLatch returns the key under which the server remembers the outcome of one release: the request id at its end is 16
+// random bytes in hexadecimal, as Redisson's are.
+func newLatch(t *target) string {
 	var id [16]byte
 	rand.Read(id[:])
-	var text [32]byte
-	hex.Encode(text[:], id[:])
-	return string(text[:])
+	var buf [128]byte
+	return string(hex.AppendEncode(append(buf[:0], t.latch...), id[:]))
 }

@@ -51,7 +51,7 @@ func TestStress(t *testing.T) {
 				t.Error(err)
 			}
 			if !c.Idle() {
-				t.Errorf("after Close the client has %+v and is not idle", c.Stats())
+				t.Errorf("after Close the client has %+v and is not idle: %s", c.Stats(), c.Debug())
 			}
 		}
 		if err := pool.Close(); err != nil {
@@ -91,7 +91,7 @@ func (x *stress) run(length time.Duration) {
 
 // ask asks for a lock in one of the ways there are. It returns nil if it was not to be had.
 func (x *stress) ask(ctx context.Context, rng *rand.Rand, c *lock.Client, name string, opts ...lock.Option) *lock.Lease {
-	wait, cancel := context.WithTimeout(ctx, rng.N(50*time.Millisecond))
+	wait, cancel := context.WithTimeout(ctx, upTo(rng, 50*time.Millisecond))
 	defer cancel()
 	l := c.Reentrant(name)
 	var lease *lock.Lease
@@ -139,7 +139,7 @@ func (x *stress) calm(ctx context.Context, rng *rand.Rand, c *lock.Client, numbe
 	if rng.IntN(4) == 0 {
 		x.held(lease.Check(context.Background()))
 	}
-	pause(work, rng.N(2*time.Millisecond))
+	pause(work, upTo(rng, 2*time.Millisecond))
 	x.held(lease.Err())
 	x.inside[number].Add(-1)
 	x.give(lease)
@@ -176,13 +176,13 @@ func (x *stress) rough(ctx context.Context, rng *rand.Rand, c *lock.Client, name
 		}
 		return
 	}
-	lease := x.ask(ctx, rng, c, name, lock.For(10*time.Millisecond+rng.N(30*time.Millisecond)))
+	lease := x.ask(ctx, rng, c, name, lock.For(10*time.Millisecond+upTo(rng, 30*time.Millisecond)))
 	if lease == nil {
 		return
 	}
 	work, cancel := lease.Context(ctx)
 	defer cancel()
-	pause(work, rng.N(20*time.Millisecond))
+	pause(work, upTo(rng, 20*time.Millisecond))
 	if rng.IntN(4) == 0 {
 		if err := lease.Check(ctx); err != nil && !errors.Is(err, lock.ErrLost) && ctx.Err() == nil {
 			x.t.Errorf("Check: %v", err)

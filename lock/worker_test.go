@@ -134,26 +134,26 @@ func (w *worker) turn(ctx context.Context, rng *rand.Rand) {
 	var opts []lock.Option
 	var owner lock.Owner
 	if rng.IntN(2) == 0 {
-		opts = append(opts, lock.For(w.Lease/2+rng.N(w.Lease)))
+		opts = append(opts, lock.For(w.Lease/2+upTo(rng, w.Lease)))
 	}
 	reentrant := rng.IntN(6) == 0
 	if reentrant {
 		owner = w.locks.NewOwner()
 		opts = append(opts, lock.As(owner))
 	}
-	wait, cancel := context.WithTimeout(ctx, w.Lease/8+rng.N(4*w.Lease))
+	wait, cancel := context.WithTimeout(ctx, w.Lease/8+upTo(rng, 4*w.Lease))
 	defer cancel()
 	lease, from := w.take(wait, name, rng.IntN(4) == 0, opts...)
 	if lease == nil {
-		pause(ctx, rng.N(10*time.Millisecond))
+		pause(ctx, upTo(rng, 10*time.Millisecond))
 		return
 	}
-	length := rng.N(5 * time.Millisecond)
+	length := upTo(rng, 5*time.Millisecond)
 	switch rng.IntN(12) {
 	case 0:
-		length = rng.N(2 * w.Lease)
+		length = upTo(rng, 2*w.Lease)
 	case 1, 2:
-		length = rng.N(w.Lease / 2)
+		length = upTo(rng, w.Lease/2)
 	}
 	end, cancel := context.WithTimeout(ctx, length)
 	defer cancel()
@@ -323,6 +323,11 @@ func pause(ctx context.Context, d time.Duration) {
 type resources struct{ Goroutines, Files int }
 
 func countResources() resources {
+	// The runtime keeps two files for waiting from the first use of a pipe or socket on: count them always.
+	if r, w, err := os.Pipe(); err == nil {
+		r.Close()
+		w.Close()
+	}
 	files, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
 		return resources{runtime.NumGoroutine(), 0} // not Linux
@@ -355,3 +360,6 @@ func eventually(limit time.Duration, holds func() bool) bool {
 	}
 	return true
 }
+
+// upTo is a random duration below d.
+func upTo(rng *rand.Rand, d time.Duration) time.Duration { return time.Duration(rng.Int64N(int64(d))) }

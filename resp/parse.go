@@ -61,6 +61,17 @@ func shortLine(b []byte, most int) (from, to, next int) {
 	return 0, 0, 0
 }
 
+// shortNull returns the length of the null at the beginning of b, or 0 if there is none.
+func shortNull(b []byte) (next int) {
+	switch {
+	case len(b) >= 5 && string(b[:5]) == "$-1\r\n":
+		return 5
+	case len(b) >= 3 && string(b[:3]) == "_\r\n":
+		return 3
+	}
+	return 0
+}
+
 // parseLength returns the length that b is: decimal digits without a sign. One that is
 // too large for an int is the largest int, which no limit allows.
 func parseLength(b []byte) (int, bool) {

@@ -49,16 +49,13 @@ func (r *Reader) Read() (Value, error) {
 	return r.readReply()
 }
 
-// simple returns the reply that b begins with and its length, or 0 if it is not
+// simple returns the reply that b, not empty, begins with and its length, or 0 if it is not
 // one of the most common forms or not whole. It spares these the state that the
 // others need, and accepts nothing that they do not.
 func (r *Reader) simple(b []byte) (Value, int) {
-	if len(b) < 3 {
-		return Value{}, 0
-	}
 	switch b[0] {
 	case '+':
-		if len(b) >= 5 && string(b[1:5]) == "OK\r\n" {
+		if len(b) >= 5 && string(b[:5]) == "+OK\r\n" {
 			return Value{kind: SimpleString, str: "OK"}, 5
 		}
 	case ':':
@@ -69,13 +66,9 @@ func (r *Reader) simple(b []byte) (Value, int) {
 		if from, to, next := shortBulk(b, r.lim.Bulk); next > 0 && next <= r.lim.Total {
 			return Value{kind: BulkString, str: string(b[from:to])}, next
 		}
-		if len(b) >= 5 && string(b[1:5]) == "-1\r\n" {
-			return Value{}, 5
-		}
+		return Value{}, shortNull(b)
 	case '_':
-		if b[1] == '\r' && b[2] == '\n' {
-			return Value{}, 3
-		}
+		return Value{}, shortNull(b)
 	}
 	return Value{}, 0
 }

@@ -266,6 +266,24 @@ func TestSkipAfterTimeout(t *testing.T) {
 	}
 }
 
+// A Read or a Peek that finds a Skip under way does the rest of that, over as many
+// timeouts as it takes.
+func TestReadDuringSkip(t *testing.T) {
+	r := resp.NewReader(&timeouts{parts: []string{"*2\r\n", ":1\r\n", "_\r", "\n+next\r\n"}}, resp.Limits{})
+	if err := r.Skip(); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("Skip = %v", err)
+	}
+	if v, err := r.Read(); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("Read = %v, %v, want a timeout", v, err)
+	}
+	if k, err := r.Peek(); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("Peek = %v, %v, want a timeout", k, err)
+	}
+	if v, err := r.Read(); err != nil || render(v) != `simple "next"` {
+		t.Errorf("Read = %v, %v, want what follows", v, err)
+	}
+}
+
 // A Skip that nothing has arrived for has not begun.
 func TestSkipTimeoutBeforeValue(t *testing.T) {
 	r := resp.NewReader(&timeouts{parts: []string{"+a\r\n+b\r\n"}, due: true}, resp.Limits{})

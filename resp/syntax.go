@@ -59,7 +59,10 @@ func (r *Reader) readRun(f *frame) bool {
 		from, to, next := 0, 0, 0 // where the text is, and what follows it
 		switch b[0] {
 		case '$':
-			from, to, next = shortBulk(b, small)
+			if from, to, next = shortBulk(b, small); next == 0 {
+				next = shortNull(b)
+				break
+			}
 			it = item{kind: BulkString, num: uint64(len(text))<<textBits | uint64(to-from)}
 		case '+':
 			from, to, next = shortLine(b, small)
@@ -68,6 +71,8 @@ func (r *Reader) readRun(f *frame) bool {
 			var n int
 			n, next = shortNumber(b)
 			it = item{kind: Integer, num: uint64(n)}
+		case '_':
+			next = shortNull(b)
 		}
 		if next == 0 {
 			break

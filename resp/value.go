@@ -52,12 +52,6 @@ func (k Kind) isText() bool {
 	return texts>>k&1 != 0
 }
 
-// isAggregate reports whether values of kind k have elements.
-func (k Kind) isAggregate() bool {
-	const aggregates = 1<<Array | 1<<Map | 1<<Set | 1<<Push
-	return aggregates>>k&1 != 0
-}
-
 // Value is one reply, or an element of one. It owns its memory, is immutable and
 // may be copied and shared. The zero Value is a null.
 //

@@ -155,6 +155,9 @@ func TestValueElements(t *testing.T) {
 	if !same(all, []string{"1", "[]"}) {
 		t.Errorf("the first two of All are %q", all)
 	}
+	if v := read(t, "$7\r\ntxt:abc\r\n"); v.Format() != "" {
+		t.Errorf("Format of a bulk string = %q", v.Format())
+	}
 	if v := read(t, ":5\r\n"); v.Len() != 0 || !v.At(0).IsNull() {
 		t.Errorf("an integer has %d elements", v.Len())
 	}

@@ -71,14 +71,16 @@ func (b *board) compose(f *frame) []string {
 		drawing = append(drawing, fmt.Sprintf("  worker %-5d%8d   %s%9s%12s", i+1, t.pid, state,
 			thousands(t.acquired), thousands(t.counted)))
 	}
-	return append(append(drawing, ""), b.notes...)
+	acquired, counted := totals(f.workers)
+	drawing = append(drawing, b.paint.dim(fmt.Sprintf("  %-43s%9s%12s", "all", thousands(acquired), thousands(counted))), "")
+	return append(drawing, b.notes...)
 }
 
 // lock is the two lines about the lock and what it guards.
 func (b *board) lock(f *frame) []string {
 	counter := fmt.Sprintf("  %-12s%s", "counter", thousands(int(f.counter)))
 	if f.sprint {
-		counter += b.paint.dim(fmt.Sprintf("   %s holds in the last second", thousands(f.rate)))
+		counter += b.paint.dim(fmt.Sprintf("   %s holds a second", thousands(f.rate)))
 	}
 	label := fmt.Sprintf("  %-12s", "the lock")
 	switch {

@@ -24,7 +24,7 @@ const (
 type plan struct{ turns, stay, after, sprint time.Duration }
 
 func (s settings) plan() plan {
-	stay := s.lease * 4 / 3 // so long that without renewals the lock would have been lost
+	stay := s.lease * 3 / 2 // without renewals the lock would have been lost; it ends in between two of them
 	free := s.length - stay - s.lease
 	return plan{turns: free / 2, stay: stay, after: free / 8, sprint: free * 3 / 8}
 }
@@ -76,6 +76,9 @@ func (d *demo) play(ctx context.Context) error {
 		return err
 	}
 	d.note("%d processes take turns; who has the lock may take it again", d.workers)
+	if err := d.tellAll(takeTurns); err != nil {
+		return err
+	}
 	if err := d.watch(ctx, p.turns, nil); err != nil {
 		return err
 	}
@@ -86,7 +89,7 @@ func (d *demo) play(ctx context.Context) error {
 	if err := d.watch(ctx, limit, func() bool { return d.frame.stays }); err != nil {
 		return err
 	}
-	d.note("worker %d stays in, for longer than its lease: the watchdog renews it", victim.number+1)
+	d.note("worker %d has read %d and stays in; its watchdog renews the lease", victim.number+1, d.score.counter)
 	if err := d.watch(ctx, p.stay, nil); err != nil {
 		return err
 	}
@@ -102,15 +105,24 @@ func (d *demo) play(ctx context.Context) error {
 		return err
 	}
 	d.note("as fast as they can")
-	d.frame.sprint = true
-	for _, p := range d.crew {
-		if p != victim {
-			if err := p.tell(sprint); err != nil {
-				return err
-			}
-		}
+	d.frame.beginSprint()
+	if err := d.tellAll(sprint); err != nil {
+		return err
 	}
 	return d.watch(ctx, p.sprint, nil)
+}
+
+// tellAll gives an order to all workers that live.
+func (d *demo) tellAll(o order) error {
+	for i, p := range d.crew {
+		if d.score.workers[i].ended {
+			continue
+		}
+		if err := p.tell(o); err != nil {
+			return fmt.Errorf("worker %d: %w", i+1, err)
+		}
+	}
+	return nil
 }
 
 // hire starts the workers and waits until each has its connection.
@@ -142,7 +154,7 @@ func (d *demo) strike(ctx context.Context, victim *process) error {
 	if err := victim.kill(); err != nil {
 		return err
 	}
-	d.note("worker %d gets SIGKILL while its lease has %s left", victim.number+1, seconds(k.left))
+	d.note("worker %d gets SIGKILL before it writes; its lease has %s left", victim.number+1, seconds(k.left))
 	return nil
 }
 

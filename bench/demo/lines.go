@@ -51,12 +51,12 @@ func (l *lines) line(f *frame, format string, args ...any) {
 }
 
 func (l *lines) draw(f *frame) {
-	if f.elapsed-l.last < time.Second {
+	if f.elapsed-l.last < time.Second-refresh/2 {
 		return
 	}
 	switch {
 	case f.sprint:
-		l.line(f, "%-33s  %7s", thousands(f.rate)+" holds in the last second", thousands(int(f.counter)))
+		l.line(f, "%-33s  %7s", thousands(f.rate)+" holds a second", thousands(int(f.counter)))
 	case f.holder != nobody && f.holder == l.holder:
 		l.row(f, f.holder, f.holds, seconds(f.left), "")
 	case f.silent:
@@ -73,6 +73,8 @@ func (l *lines) summary(f *frame, checks []check, handover string) {
 		}
 		fmt.Fprintf(l.w, "    worker %-3d%8d%9s%12s%s\n", i+1, t.pid, thousands(t.acquired), thousands(t.counted), end)
 	}
+	acquired, counted := totals(f.workers)
+	fmt.Fprintf(l.w, "    %-10s%17s%12s\n", "all", thousands(acquired), thousands(counted))
 	writeSummary(l.w, f, checks, handover, palette{})
 }
 

@@ -124,10 +124,10 @@ func (s *score) find(owner string) int {
 	return -1
 }
 
-func (s *score) totals() (acquired, counted int) {
-	for i := range s.workers {
-		acquired += s.workers[i].acquired
-		counted += s.workers[i].counted
+func totals(workers []tally) (acquired, counted int) {
+	for i := range workers {
+		acquired += workers[i].acquired
+		counted += workers[i].counted
 	}
 	return acquired, counted
 }

@@ -36,9 +36,10 @@ type frame struct {
 	workers []tally
 	stays   bool // the worker to be killed has the lock and keeps it
 	sprint  bool
-	rate    int // holds in the last full second
+	rate    int // holds a second, in the sprint
 
-	since, total int // when rate was taken, in seconds, and the holds until then
+	since time.Duration // when rate was taken last
+	total int           // holds until then
 }
 
 func newFrame(s settings, server string) frame {
@@ -52,11 +53,16 @@ func newFrame(s settings, server string) frame {
 
 func (f *frame) update(elapsed time.Duration, s *score) {
 	f.elapsed, f.counter, f.workers = elapsed, s.counter, s.workers
-	if second := int(elapsed.Seconds()); second != f.since {
-		total, _ := s.totals()
-		f.rate = (total - f.total) / (second - f.since)
-		f.since, f.total = second, total
+	if d := elapsed - f.since; f.sprint && d >= time.Second-refresh/2 {
+		total, _ := totals(f.workers)
+		f.rate = int(float64(total-f.total) / d.Seconds())
+		f.since, f.total = elapsed, total
 	}
+}
+
+func (f *frame) beginSprint() {
+	f.sprint, f.since = true, f.elapsed
+	f.total, _ = totals(f.workers)
 }
 
 // state is what worker i is doing, in a word or two.
@@ -76,15 +82,10 @@ func (f *frame) state(i int) string {
 
 // writeSummary is the end of both screens.
 func writeSummary(w io.Writer, f *frame, checks []check, handover string, paint palette) {
-	total, counted := 0, 0
-	for _, t := range f.workers {
-		total, counted = total+t.acquired, counted+t.counted
+	fmt.Fprintln(w)
+	if handover != "" {
+		fmt.Fprintf(w, "    %-10s%s\n", "handover", handover)
 	}
-	if handover == "" {
-		handover = "none"
-	}
-	fmt.Fprintf(w, "\n    %-10s%s holds, %s increments, in %s\n", "all", thousands(total), thousands(counted), seconds(f.elapsed))
-	fmt.Fprintf(w, "    %-10s%s\n", "handover", handover)
 	for _, c := range checks {
 		mark := paint.good("✓")
 		if !c.ok {
@@ -93,7 +94,7 @@ func writeSummary(w io.Writer, f *frame, checks []check, handover string, paint 
 		fmt.Fprintf(w, "  %s %-10s%s\n", mark, c.name, c.text)
 	}
 	if allWell(checks) {
-		fmt.Fprintf(w, "\n  %s\n", paint.good("All is well."))
+		fmt.Fprintf(w, "\n  %s\n", paint.good("All is well after "+seconds(f.elapsed)+"."))
 	} else {
 		fmt.Fprintf(w, "\n  %s\n", paint.bad("Not all is well."))
 	}

@@ -26,7 +26,7 @@ const (
 // clock was set meanwhile.
 func (s *score) verdict(lease time.Duration, counter int64, step time.Duration) []check {
 	found := overlaps(s.done)
-	acquired, counted := s.totals()
+	acquired, counted := totals(s.workers)
 	checks := []check{
 		{"overlaps", len(found) == 0, fmt.Sprintf("%s in %s holds", thousands(len(found)), thousands(len(s.done)))},
 		{"counter", int(counter) == counted, fmt.Sprintf("%s on the server, %s counted by the workers",

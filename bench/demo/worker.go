@@ -31,7 +31,7 @@ const (
 // workerMain contends for the lock until in ends, which it does at the latest with the process that wrote to it.
 func workerMain(in io.Reader, out io.Writer) int {
 	signal.Ignore(os.Interrupt) // Ctrl-C goes to all processes; it is the demo that ends them
-	w := &worker{reports: json.NewEncoder(out)}
+	w := &worker{reports: json.NewEncoder(out), begin: make(chan struct{})}
 	if err := w.run(json.NewDecoder(in)); err != nil {
 		w.reports.Encode(report{Kind: failed, At: now(), Text: err.Error()})
 		return 1
@@ -42,7 +42,8 @@ func workerMain(in io.Reader, out io.Writer) int {
 type worker struct {
 	assignment
 	reports *json.Encoder
-	order   atomic.Value // of order
+	order   atomic.Value  // of order
+	begin   chan struct{} // closed with the first order
 
 	pool  *conn.Pool
 	lock  *lock.Reentrant
@@ -53,7 +54,6 @@ func (w *worker) run(orders *json.Decoder) error {
 	if err := orders.Decode(&w.assignment); err != nil {
 		return fmt.Errorf("reading the assignment: %w", err)
 	}
-	w.order.Store(takeTurns)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go w.listen(orders, cancel)
@@ -74,6 +74,10 @@ func (w *worker) run(orders *json.Decoder) error {
 	w.lock, w.owner = locks.Reentrant(w.Lock), locks.NewOwner()
 
 	err = w.reports.Encode(report{Kind: ready, At: now(), Owner: locks.ID()})
+	select {
+	case <-w.begin:
+	case <-ctx.Done():
+	}
 	for err == nil && ctx.Err() == nil {
 		err = w.turn(ctx)
 	}
@@ -89,7 +93,9 @@ func (w *worker) listen(orders *json.Decoder, cancel context.CancelFunc) {
 			time.AfterFunc(workerGrace, func() { os.Exit(1) })
 			return
 		}
-		w.order.Store(o)
+		if w.order.Swap(o) == nil {
+			close(w.begin)
+		}
 	}
 }
 

@@ -15,7 +15,6 @@ import (
 )
 
 func TestActions(t *testing.T) {
-	release := make(chan struct{}) // never closed: its command is not reached
 	tests := map[string]struct {
 		act   fakeredis.Action
 		reply string // of INCR n and what follows it
@@ -37,7 +36,6 @@ func TestActions(t *testing.T) {
 		"before, after":  {act: fakeredis.Run().Before("+a\r\n").After("+b\r\n"), reply: "+a\r\n:1\r\n+b\r\n", ran: "1"},
 		"bytes":          {act: fakeredis.Run().Split(time.Second), reply: ":1\r\n", after: 3 * time.Second, ran: "1"},
 		"pieces":         {act: fakeredis.Run().Split(time.Second, 1, 99), reply: ":1\r\n", after: time.Second, ran: "1"},
-		"wait":           {act: fakeredis.Wait(release, fakeredis.Run())},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

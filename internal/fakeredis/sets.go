@@ -48,8 +48,11 @@ func sadd(x *call) any {
 	for _, m := range x.args[2:] {
 		s.members[m] = true
 	}
-	x.touch(x.args[1])
-	return s.size() - before
+	added := s.size() - before
+	if added > 0 {
+		x.touch(x.args[1])
+	}
+	return added
 }
 
 func srem(x *call) any {

@@ -191,8 +191,7 @@ func getEX(x *call) any {
 		x.get(x.args[1]).until = o.until
 		x.touch(x.args[1])
 	case o.persist:
-		x.get(x.args[1]).until = 0
-		x.touch(x.args[1])
+		persist(x)
 	}
 	return value
 }

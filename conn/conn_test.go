@@ -1,0 +1,372 @@
+package conn_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/resp"
+)
+
+// bubble runs fn in virtual time, with a server in memory that is gone when it returns.
+func bubble(t *testing.T, fn func(t *testing.T, srv *fakeredis.Server)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		srv := fakeredis.New()
+		fn(t, srv)
+		srv.Close()
+	})
+}
+
+// openPool opens a Pool that must come to be. The caller closes it.
+func openPool(t testing.TB, cfg conn.Config) *conn.Pool {
+	t.Helper()
+	p, err := conn.Open(context.Background(), cfg)
+	if err != nil {
+		t.Fatalf("Open = %v", err)
+	}
+	return p
+}
+
+// dialConn dials a Conn that must come to be. The caller closes it.
+func dialConn(t testing.TB, cfg conn.Config) *conn.Conn {
+	t.Helper()
+	c, err := conn.Dial(context.Background(), cfg)
+	if err != nil {
+		t.Fatalf("Dial = %v", err)
+	}
+	return c
+}
+
+// doer is what Pool and Conn have in common beyond conn.Doer.
+type doer interface {
+	conn.Doer
+	Do(ctx context.Context, args ...any) (resp.Value, error)
+}
+
+// want fails the test unless a command has this text for a reply.
+func want(t testing.TB, d doer, reply string, args ...any) {
+	t.Helper()
+	v, err := d.Do(context.Background(), args...)
+	if err != nil {
+		t.Fatalf("Do(%v) = %v, want %q", args, err, reply)
+	}
+	if v.IsNull() && reply == "null" {
+		return
+	}
+	if s, err := v.Text(); err != nil || s != reply {
+		t.Fatalf("Do(%v) = %q, %v; want %q", args, s, err, reply)
+	}
+}
+
+// wantUncertain fails the test unless err says that a command was sent and not answered, because of cause.
+func wantUncertain(t testing.TB, err, cause error) {
+	t.Helper()
+	if !errors.Is(err, conn.ErrUncertain) || errors.Is(err, conn.ErrNotSent) || conn.SafeToRetry(err) {
+		t.Errorf("error = %v, want ErrUncertain", err)
+	}
+	if !errors.Is(err, cause) {
+		t.Errorf("error = %v, want it to wrap %v", err, cause)
+	}
+}
+
+// wantNotSent fails the test unless err says that no byte of a command was sent, because of cause.
+func wantNotSent(t testing.TB, err, cause error) {
+	t.Helper()
+	if !errors.Is(err, conn.ErrNotSent) || errors.Is(err, conn.ErrUncertain) || !conn.SafeToRetry(err) {
+		t.Errorf("error = %v, want ErrNotSent", err)
+	}
+	if !errors.Is(err, cause) {
+		t.Errorf("error = %v, want it to wrap %v", err, cause)
+	}
+}
+
+// onName returns an interceptor for the n-th command of a name.
+func onName(name string, n int, a fakeredis.Action) func(fakeredis.Cmd) fakeredis.Action {
+	return func(cmd fakeredis.Cmd) fakeredis.Action {
+		if cmd.Name == name && cmd.N == n {
+			return a
+		}
+		return fakeredis.Run()
+	}
+}
+
+// TestSplitReply is B01: an aggregate with an error in it arrives in two pieces, and what follows stays in step.
+func TestSplitReply(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		reply := "*2\r\n-OOM x\r\n$6\r\nSECRET\r\n"
+		srv.Intercept(onName("LRANGE", 1, fakeredis.Reply(reply).Split(30*time.Millisecond, 12)))
+		p := openPool(t, conn.Config{Dial: srv.Dial})
+		defer p.Close()
+		want(t, p, "OK", "SET", "key1", "one")
+		want(t, p, "OK", "SET", "key2", "two")
+		v, err := p.Do(t.Context(), "LRANGE", "list", 0, -1)
+		if err != nil || v.Len() != 2 || !errors.Is(v.At(0).Err(), resp.ErrOOM) {
+			t.Fatalf("LRANGE = %v elements, %v; want an error and a string", v.Len(), err)
+		}
+		want(t, p, "one", "GET", "key1")
+		want(t, p, "two", "GET", "key2")
+		if n := srv.Dials(); n != 1 {
+			t.Errorf("%d connections, want 1", n)
+		}
+	})
+}
+
+// TestLeave is B02, B03 and B04: a caller whose ctx ends leaves at once, and its reply, when it comes, is nobody's.
+func TestLeave(t *testing.T) {
+	ends := map[string]struct {
+		ctx   func() (context.Context, context.CancelFunc)
+		cause error
+	}{
+		"deadline": {func() (context.Context, context.CancelFunc) {
+			return context.WithTimeout(context.Background(), 200*time.Millisecond)
+		}, context.DeadlineExceeded},
+		"cancel": {func() (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(context.Background())
+			time.AfterFunc(200*time.Millisecond, cancel)
+			return ctx, cancel
+		}, context.Canceled},
+		"cause": {func() (context.Context, context.CancelFunc) {
+			return context.WithTimeoutCause(context.Background(), 200*time.Millisecond, io.ErrNoProgress)
+		}, io.ErrNoProgress},
+	}
+	for name, end := range ends {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+				srv.Intercept(onName("GET", 1, fakeredis.Run().Late(300*time.Millisecond)))
+				p := openPool(t, conn.Config{Dial: srv.Dial})
+				defer p.Close()
+				want(t, p, "OK", "SET", "slow", "wrong")
+				want(t, p, "OK", "SET", "key", "right")
+				ctx, cancel := end.ctx()
+				defer cancel()
+				start := time.Now()
+				_, err := p.Do(ctx, "GET", "slow")
+				if d := time.Since(start); d != 200*time.Millisecond {
+					t.Errorf("left after %v, want 200ms", d)
+				}
+				wantUncertain(t, err, end.cause)
+				wantUncertain(t, err, ctx.Err())
+				want(t, p, "right", "GET", "key")
+				if n := srv.Dials(); n != 1 {
+					t.Errorf("%d connections, want 1", n)
+				}
+			})
+		})
+	}
+}
+
+// TestLeaveAtEveryByte cancels while the reply has come to its n-th byte, for every n, and looks at the next answer.
+func TestLeaveAtEveryByte(t *testing.T) {
+	reply := "*3\r\n$5\r\nSECRE\r\n-ERR no\r\n|1\r\n+a\r\n:1\r\n%1\r\n+k\r\n_\r\n"
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+			if cmd.Name == "LRANGE" {
+				return fakeredis.Reply(reply).Split(time.Millisecond)
+			}
+			return fakeredis.Run()
+		})
+		p := openPool(t, conn.Config{Dial: srv.Dial})
+		defer p.Close()
+		for n := range len(reply) + 1 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(n)*time.Millisecond+time.Microsecond)
+			_, err := p.Do(ctx, "LRANGE", "list", 0, -1)
+			cancel()
+			if err != nil {
+				wantUncertain(t, err, context.DeadlineExceeded)
+			} else if n < len(reply)-1 {
+				t.Fatalf("a reply after %d of %d bytes", n, len(reply))
+			}
+			want(t, p, fmt.Sprint(n), "ECHO", n)
+		}
+		if n := srv.Dials(); n != 1 {
+			t.Errorf("%d connections, want 1", n)
+		}
+	})
+}
+
+// TestLeaveBatch has a caller leave between the replies of its batch.
+func TestLeaveBatch(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		srv.Intercept(onName("ECHO", 2, fakeredis.Run().Late(time.Second)))
+		p := openPool(t, conn.Config{Dial: srv.Dial})
+		defer p.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		_, err := p.SendBatch(ctx, []resp.Command{resp.Cmd("ECHO", 1), resp.Cmd("ECHO", 2), resp.Cmd("ECHO", 3)})
+		wantUncertain(t, err, context.DeadlineExceeded)
+		want(t, p, "4", "ECHO", 4)
+		if n := srv.Dials(); n != 1 {
+			t.Errorf("%d connections, want 1", n)
+		}
+	})
+}
+
+// TestUnanswered is B06 and B07: what was sent and not answered is reported, and not sent again.
+func TestUnanswered(t *testing.T) {
+	for name, c := range map[string]struct {
+		action fakeredis.Action
+		cause  error
+	}{
+		"withheld": {fakeredis.Drop(), nil},
+		"closed":   {fakeredis.RunThenClose(), io.EOF},
+		"reset":    {fakeredis.Drop().ThenReset(), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+				srv.Intercept(onName("INCR", 1, c.action))
+				p := openPool(t, conn.Config{Dial: srv.Dial})
+				defer p.Close()
+				start := time.Now()
+				_, err := p.Do(t.Context(), "INCR", "n")
+				if c.cause == nil {
+					c.cause = conn.ErrUncertain
+				}
+				wantUncertain(t, err, c.cause)
+				if d := time.Since(start); name == "withheld" && (d < 5*time.Second || d > 6*time.Second) {
+					t.Errorf("connection failed after %v, want Timeout", d)
+				}
+				if n := srv.Count("INCR"); n != 1 {
+					t.Errorf("server saw %d INCR, want 1", n)
+				}
+				want(t, p, "1", "GET", "n")
+			})
+		})
+	}
+}
+
+// TestUnasked is B18: a reply that belongs to no command ends the connection, and nothing else.
+func TestUnasked(t *testing.T) {
+	for _, raw := range []string{"+OK\r\n", "-ERR surprise\r\n", "*0\r\n", "%1\r\n+a\r\n+b\r\n"} {
+		bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+			c := dialConn(t, conn.Config{Dial: srv.Dial})
+			defer c.Close()
+			want(t, c, "PONG", "PING")
+			srv.Push(1, raw)
+			<-c.Done()
+			if err := c.Err(); err == nil || !strings.Contains(err.Error(), "nobody asked for") {
+				t.Errorf("after %q Err = %v, want a reply that nobody asked for", raw, err)
+			}
+			_, err := c.Do(t.Context(), "PING")
+			wantNotSent(t, err, c.Err())
+		})
+	}
+}
+
+// TestHostileReply is B37: nonsense in a reply ends its connection; others, and the process, go on.
+func TestHostileReply(t *testing.T) {
+	for _, raw := range []string{"$9223372036854775807\r\n", "*4294967295\r\n", "HTTP/1.1 400 Bad Request\r\n"} {
+		bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+			srv.Intercept(onName("GET", 1, fakeredis.Reply(raw)))
+			bad, good := dialConn(t, conn.Config{Dial: srv.Dial}), dialConn(t, conn.Config{Dial: srv.Dial})
+			defer bad.Close()
+			defer good.Close()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			_, err := bad.Do(ctx, "GET", "key")
+			wantUncertain(t, err, conn.ErrUncertain)
+			select {
+			case <-bad.Done():
+			default:
+				t.Errorf("%q did not end the connection: %v", raw, err)
+			}
+			want(t, good, "PONG", "PING")
+		})
+	}
+}
+
+// TestPushes is B26: a push between replies is delivered aside, and the replies stay in place.
+func TestPushes(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		const push = ">2\r\n+invalidate\r\n*1\r\n$1\r\nk\r\n"
+		const marked = "|1\r\n+a\r\n+b\r\n" + push // attributes are allowed before a push, too
+		srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+			switch cmd.Name + cmd.Args[len(cmd.Args)-1] {
+			case "HELLO3", "ECHO1", "ASKING":
+				return fakeredis.Run().Before(push)
+			case "ECHO2":
+				return fakeredis.Run().Before(marked).After(push)
+			}
+			return fakeredis.Run()
+		})
+		var kinds []string
+		cfg := conn.Config{Dial: srv.Dial, OnPush: func(v resp.Value) {
+			s, _ := v.At(0).Text()
+			kinds = append(kinds, s)
+		}}
+		p := openPool(t, cfg)
+		values, err := p.SendBatch(t.Context(), []resp.Command{resp.Cmd("ECHO", 1), resp.Cmd("ECHO", 2), resp.Cmd("ECHO", 3)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, v := range values {
+			if n, err := v.Int(); n != int64(i+1) || err != nil {
+				t.Errorf("reply %d = %v, %v", i+1, n, err)
+			}
+		}
+		synctest.Wait()
+		p.Close()
+		if len(kinds) != 4 {
+			t.Errorf("%d pushes delivered, want 4: %q", len(kinds), kinds)
+		}
+	})
+}
+
+func TestCloseTwice(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		srv.Intercept(onName("GET", 1, fakeredis.Drop()))
+		c := dialConn(t, conn.Config{Dial: srv.Dial})
+		lost := make(chan error)
+		go func() {
+			_, err := c.Do(t.Context(), "GET", "key")
+			lost <- err
+		}()
+		synctest.Wait()
+		for range 2 {
+			if err := c.Close(); err != nil {
+				t.Errorf("Close = %v", err)
+			}
+		}
+		err := <-lost
+		wantUncertain(t, err, conn.ErrClosed)
+		if !errors.Is(c.Err(), conn.ErrClosed) {
+			t.Errorf("Err = %v, want ErrClosed", c.Err())
+		}
+		_, err = c.Do(t.Context(), "GET", "key")
+		wantNotSent(t, err, conn.ErrClosed)
+	})
+}
+
+func TestBadArguments(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		p := openPool(t, conn.Config{Dial: srv.Dial})
+		defer p.Close()
+		srv.ClearLog()
+		bad := resp.Cmd("SET", "secret", time.Second)
+		_, e1 := p.Do(t.Context())
+		_, e2 := p.Do(t.Context(), "SET", "secret", time.Second)
+		_, e3 := p.Send(t.Context(), bad)
+		_, e4 := p.SendBatch(t.Context(), []resp.Command{resp.Cmd("PING"), bad})
+		_, e5 := p.Tx(t.Context(), []resp.Command{bad})
+		e6 := p.With(t.Context(), func(c *conn.Conn) error {
+			_, err := c.SendBatch(t.Context(), []resp.Command{bad})
+			return err
+		})
+		for i, err := range []error{e1, e2, e3, e4, e5, e6} {
+			wantNotSent(t, err, err)
+			if err == nil || strings.Contains(err.Error(), "secret") {
+				t.Errorf("error %d = %v, want one without arguments", i+1, err)
+			}
+		}
+		if n := srv.Count("SET"); n != 0 {
+			t.Errorf("server saw %d SET, want none", n)
+		}
+	})
+}

@@ -1,0 +1,201 @@
+package conn_test
+
+import (
+	"context"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/fakeredis"
+
+	"github.com/lockwire/lockwire/resp"
+)
+
+// TestFullSocket has the peer stop reading. Every caller leaves when its ctx ends, the one who is writing too, and what
+// had not been taken by a writer is withdrawn: the server never sees it.
+func TestFullSocket(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		srv.Buffer(1 << 10)
+		p := openPool(t, conn.Config{Dial: srv.Dial, Timeout: time.Minute, PingInterval: -1})
+		defer p.Close()
+		srv.ClearLog()
+		srv.Stall(true)
+		start := time.Now()
+		call := func(after time.Duration, name string) error {
+			ctx, cancel := context.WithTimeout(t.Context(), after)
+			defer cancel()
+			_, err := p.Do(ctx, "SET", name, strings.Repeat("x", 4<<10))
+			if d := time.Since(start); d != after {
+				t.Errorf("%s left after %v, want %v", name, d, after)
+			}
+			return err
+		}
+		var wg sync.WaitGroup
+		var writing, waiting error
+		wg.Go(func() { writing = call(2*time.Second, "writing") })
+		synctest.Wait()
+		wg.Go(func() { waiting = call(time.Second, "waiting") })
+		wg.Wait()
+		wantUncertain(t, writing, context.DeadlineExceeded)
+		wantNotSent(t, waiting, context.DeadlineExceeded)
+
+		srv.Stall(false)
+		want(t, p, "PONG", "PING")
+		for _, cmd := range srv.Log() {
+			if len(cmd.Args) > 1 && cmd.Args[1] == "waiting" {
+				t.Error("the server got a command that was withdrawn")
+			}
+		}
+		if n := srv.Count("SET"); n != 1 {
+			t.Errorf("server saw %d SET, want 1", n)
+		}
+	})
+}
+
+// TestFullSocketForGood has the connection fail at its limit, and those whose command no writer took learn that it was
+// not sent; the Pool repeats these, and they run once.
+func TestFullSocketForGood(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		srv.Buffer(1 << 10)
+		p := openPool(t, conn.Config{Dial: srv.Dial, Timeout: 4 * time.Second})
+		defer p.Close()
+		srv.Stall(true)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			_, err := p.Do(context.Background(), "SET", "big", strings.Repeat("x", 4<<10))
+			wantUncertain(t, err, conn.ErrUncertain)
+		})
+		synctest.Wait()
+		wg.Go(func() { want(t, p, "1", "INCR", "n") })
+		time.Sleep(2 * time.Second)
+		srv.Stall(false) // too late for the first connection only if it is not read any more
+		srv.Stall(true)
+		time.Sleep(time.Minute)
+		srv.Stall(false)
+		wg.Wait()
+		if n := srv.Count("INCR"); n != 1 {
+			t.Errorf("server saw %d INCR, want 1", n)
+		}
+	})
+}
+
+// TestRoom has more wait to be written than there is room for: callers wait, under their ctx, and go on.
+func TestRoom(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		srv.Buffer(1 << 10)
+		p := openPool(t, conn.Config{Dial: srv.Dial, Timeout: time.Hour, PingInterval: -1})
+		defer p.Close()
+		srv.Stall(true)
+		big := strings.Repeat("x", 1<<20)
+		var wg sync.WaitGroup
+		for range 3 { // the first is being written, the second pending; the third has no room
+			wg.Go(func() { want(t, p, "OK", "SET", "big", big) })
+			synctest.Wait()
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := p.Do(ctx, "SET", "late", big)
+		wantNotSent(t, err, context.DeadlineExceeded)
+		srv.Stall(false)
+		wg.Wait()
+		if n := srv.Count("SET"); n != 3 {
+			t.Errorf("server saw %d SET, want 3", n)
+		}
+	})
+}
+
+// TestMuteSocket is TestFullSocket on a socket of the kernel, whose buffers are larger and not known.
+func TestMuteSocket(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	accepted := make(chan net.Conn, 1)
+	go func() {
+		nc, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		p := &peer{Conn: nc, t: t}
+		p.welcome()
+		accepted <- nc
+	}()
+	p := openPool(t, conn.Config{Addr: ln.Addr().String()})
+	defer p.Close()
+	nc := <-accepted
+	defer nc.Close()
+	big := strings.Repeat("x", 16<<20)
+	for range 2 {
+		ctx, cancel := context.WithCancel(t.Context())
+		left := make(chan error, 1)
+		go func() {
+			_, err := p.Do(ctx, "SET", "big", big)
+			left <- err
+		}()
+		for p.Stats().InFlight == 0 {
+			runtime.Gosched()
+		}
+		cancel()
+		select {
+		case err := <-left:
+			if !conn.SafeToRetry(err) {
+				wantUncertain(t, err, context.Canceled)
+			}
+		case <-time.After(4 * time.Second):
+			t.Fatal("a caller did not leave when its ctx ended")
+		}
+	}
+}
+
+// TestOrder has many callers, batches among them, on one connection: each gets its own replies, and a batch is not
+// torn apart.
+func TestOrder(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		srv.Latency(time.Millisecond)
+		p := openPool(t, conn.Config{Dial: srv.Dial})
+		defer p.Close()
+		srv.ClearLog()
+		var wg sync.WaitGroup
+		for i := range 50 {
+			wg.Go(func() {
+				for j := range 20 {
+					if j%5 != 0 {
+						n := i*100 + j
+						v, err := p.Do(context.Background(), "ECHO", n)
+						if got, _ := v.Int(); err != nil || got != int64(n) {
+							t.Errorf("ECHO %d = %d, %v", n, got, err)
+						}
+						continue
+					}
+					batch := []resp.Command{resp.Cmd("ECHO", i), resp.Cmd("ECHO", -i), resp.Cmd("ECHO", i)}
+					values, err := p.SendBatch(context.Background(), batch)
+					if err != nil || len(values) != 3 {
+						t.Errorf("SendBatch = %d values, %v", len(values), err)
+						return
+					}
+					for k, v := range values {
+						if got, _ := v.Text(); got != batch[k].Arg(1) {
+							t.Errorf("reply %d of a batch = %s, want %s", k, got, batch[k].Arg(1))
+						}
+					}
+				}
+			})
+		}
+		wg.Wait()
+		log := srv.Log()
+		for i, cmd := range log {
+			if strings.HasPrefix(cmd.Args[1], "-") && (log[i-1].Args[1] != cmd.Args[1][1:] || log[i+1].Args[1] != cmd.Args[1][1:]) {
+				t.Errorf("commands around %v are %v and %v", cmd, log[i-1], log[i+1])
+			}
+		}
+		if len(log) != 50*(16+3*4) {
+			t.Errorf("server saw %d commands, want %d", len(log), 50*(16+3*4))
+		}
+	})
+}
