@@ -1,3 +1,5 @@
+//go:build !race
+
 package lock_test
 
 import (
@@ -107,6 +109,7 @@ func lockAndUnlock(t testing.TB, job *lock.Reentrant) {
 	}
 }
 
+// Under the race detector allocations are other ones: make test runs this without.
 func TestAllocations(t *testing.T) {
 	job := agreeableClient(t).Reentrant("job")
 	if got := testing.AllocsPerRun(2000, func() { lockAndUnlock(t, job) }); got > 8 {
