@@ -51,7 +51,7 @@ type Pool struct {
 type health struct {
 	failures  int       // dials in a row
 	notBefore time.Time // the next dial
-	lastErr   error     // of the last dial that failed
+	lastErr   error     // the cause of the last dial that failed
 	lastAt    time.Time
 	demotions int       // times in a row that the server turned out to be read-only
 	demotedAt time.Time // the last one
@@ -271,7 +271,7 @@ func (p *Pool) dialed(start time.Time, exclusive bool, s *session, err error) {
 	before := p.failures
 	if err != nil {
 		p.dialErrors++
-		p.lastErr, p.lastAt = err, now
+		p.lastErr, p.lastAt = errors.Unwrap(err), now
 		p.notBefore = now.Add(p.cfg.Retry.backoff(p.failures, rand.Float64()))
 		p.failures++
 	} else {

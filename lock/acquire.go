@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
@@ -83,6 +84,17 @@ func (c *Client) crowded(r *request) bool {
 // noTTL stands for a lock that never becomes free by itself, or of which that is not known.
 const noTTL = time.Duration(-1)
 
+// milliseconds is a PTTL as a duration: noTTL below zero, the longest there is for what is longer.
+func milliseconds(ms int64) time.Duration {
+	switch {
+	case ms < 0:
+		return noTTL
+	case ms > int64(math.MaxInt64/time.Millisecond):
+		return math.MaxInt64
+	}
+	return time.Duration(ms) * time.Millisecond
+}
+
 // attempt runs the acquire script once. It returns the lease, or nil and how long the holder's lease still lasts. What it
 // did not get an answer to is undone behind its back.
 func (c *Client) attempt(ctx context.Context, r *request) (*Lease, time.Duration, error) {
@@ -105,10 +117,7 @@ func (c *Client) attempt(ctx context.Context, r *request) (*Lease, time.Duration
 	case resp.Integer:
 		r.giveTurn()
 		left, _ := v.Int()
-		if left < 0 {
-			return nil, noTTL, nil
-		}
-		return nil, time.Duration(left) * time.Millisecond, nil
+		return nil, milliseconds(left), nil
 	case resp.Null, resp.SimpleString:
 		return c.granted(r, start, v)
 	}

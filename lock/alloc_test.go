@@ -99,16 +99,6 @@ func agreeableClient(t testing.TB) *lock.Client {
 	return c
 }
 
-func lockAndUnlock(t testing.TB, job *lock.Reentrant) {
-	lease, err := job.Lock(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := lease.Unlock(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // Under the race detector allocations are other ones: make test runs this without.
 func TestAllocations(t *testing.T) {
 	job := agreeableClient(t).Reentrant("job")

@@ -123,7 +123,7 @@ func (u *cleanup) run(due []*job, limit time.Duration) {
 		switch {
 		case failure == nil:
 			j.answered(replies[i], at)
-		case !uncertain(failure) && !passing(failure):
+		case final(failure):
 			j.finish(serverError(failure))
 		case at.After(j.until):
 			j.finish(fmt.Errorf("%w: %w", ErrUncertain, failure))

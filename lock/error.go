@@ -138,3 +138,20 @@ func passing(err error) bool {
 	}
 	return false
 }
+
+// final reports whether err, of a release or an undo, would be the same at every repeat. A server that is out of memory or
+// has lost its replicas may do later what it refuses now.
+func final(err error) bool {
+	if uncertain(err) {
+		return false
+	}
+	reply, answered := errors.AsType[resp.Error](err)
+	if !answered {
+		return errors.Is(err, conn.ErrClosed)
+	}
+	switch resp.Error(reply.Class()) {
+	case resp.ErrWrongType, resp.ErrNoPerm, resp.ErrNoAuth, resp.ErrWrongPass:
+		return true
+	}
+	return false
+}

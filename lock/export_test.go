@@ -39,3 +39,18 @@ func NewUUID() string { return newUUID() }
 
 // CheckName is checkName.
 func CheckName(name string) error { return checkName(name) }
+
+// SinceBoot is sinceBoot.
+func SinceBoot() time.Duration { return sinceBoot() }
+
+// MachineSlept makes the leases of c as old as if the machine had been suspended for d, and the watchdog notice it.
+func MachineSlept(c *Client, d time.Duration) {
+	for key := range c.entries {
+		for _, l := range c.holdsOf(key, "", nil) {
+			l.mu.Lock()
+			l.start.boot -= d
+			l.mu.Unlock()
+		}
+	}
+	c.watchdog.clockJumped()
+}

@@ -34,10 +34,7 @@ func (c *Client) info(ctx context.Context, t *target) (Info, error) {
 	if left == -2 || v.Len() < 3 {
 		return Info{}, nil
 	}
-	info := Info{Locked: true, Remaining: noTTL}
-	if left >= 0 {
-		info.Remaining = time.Duration(left) * time.Millisecond
-	}
+	info := Info{Locked: true, Remaining: milliseconds(left)}
 	for i := 1; i+1 < v.Len(); i += 2 {
 		owner, err := v.At(i).Text()
 		if err != nil {

@@ -78,3 +78,13 @@ func TestBadConfig(t *testing.T) {
 		}
 	}
 }
+
+func lockAndUnlock(t testing.TB, job *lock.Reentrant) {
+	lease, err := job.Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lease.Unlock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}

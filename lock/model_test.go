@@ -47,11 +47,12 @@ func modelRelease(c *fakeredis.Call) any {
 	if outcome, ok := c.Do("GET", latch).(string); ok {
 		return number(outcome)
 	}
-	if c.Do("HEXISTS", key, owner) == int64(0) {
+	count, holds := c.Do("HGET", key, owner).(string)
+	if !holds {
 		return nil
 	}
-	count := c.Int("HINCRBY", key, owner, "-1")
-	if count > 0 && number(lease) > 0 {
+	if number(count) > 1 && number(lease) > 0 {
+		c.Do("HINCRBY", key, owner, "-1")
 		c.Do("PEXPIRE", key, lease)
 		c.Do("SET", latch, "0", "PX", life)
 		return int64(0)

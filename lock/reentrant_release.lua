@@ -10,15 +10,17 @@ local outcome = redis.call('get', latch)
 if outcome then
     return tonumber(outcome)
 end
-if redis.call('hexists', lock, owner) == 0 then
+local count = tonumber(redis.call('hget', lock, owner))
+if not count then
     return nil
 end
-local count = redis.call('hincrby', lock, owner, -1)
-if count > 0 and tonumber(lease) > 0 then
+if count > 1 and tonumber(lease) > 0 then
+    redis.call('hincrby', lock, owner, -1)
     redis.call('pexpire', lock, lease)
     redis.call('set', latch, 0, 'px', lifetime)
     return 0
 end
+-- First what frees memory: a server that has run out of it refuses all else, but not after a script's first write.
 redis.call('del', lock)
 redis.call(publish, channel, '0')
 redis.call('set', latch, 1, 'px', lifetime)

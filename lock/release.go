@@ -130,7 +130,7 @@ func (l *Lease) release(ctx context.Context) error {
 	if err != nil && uncertain(err) && ctx.Err() == nil {
 		v, err = l.runRelease(ctx)
 	}
-	if err != nil && (uncertain(err) || passing(err)) {
+	if err != nil && !final(err) {
 		return l.repeat(l.state != nil, err)
 	}
 	if l.state != nil {

@@ -212,12 +212,12 @@ func (h *head) pause(p *pace, left time.Duration) time.Duration {
 	d := p.ceiling - rand.N(p.ceiling/10)
 	switch {
 	case p.ignoreTTL, left == noTTL:
-	case left+p.slack <= h.floor:
+	case left <= h.floor:
 		d = h.floor
 		h.floor = min(2*h.floor, p.pollMax)
 	default:
 		h.floor = p.floor
-		d = min(d, left+p.slack)
+		d = min(d, min(left, d)+p.slack)
 	}
 	if !h.up {
 		d = min(d, h.poll-rand.N(h.poll/4))

@@ -173,9 +173,12 @@ func quote(s string) string {
 // same reports whether two lists are equal.
 func same(a, b []string) bool { return strings.Join(a, "\x00") == strings.Join(b, "\x00") }
 
-// cuts returns the places at which the input of n bytes is cut: all, or some if many.
+// cuts returns the places at which an input of n bytes is cut: all, or some if many.
 func cuts(n int) []int {
-	step := max(1, n/500)
+	step := 1
+	if n > 1000 {
+		step = n/100 + 1 // most are not at the end of a line
+	}
 	var at []int
 	for i := 0; i < n; i += step {
 		at = append(at, i)

@@ -59,7 +59,8 @@ func (b *board) compose(f *frame) []string {
 		"",
 	}
 	drawing = append(drawing, b.lock(f)...)
-	drawing = append(drawing, "", b.paint.dim(fmt.Sprintf("%-14s%8s   %-20s%9s%12s", "", "process", "", "holds", "increments")))
+	head := fmt.Sprintf("%-14s%8s   %-20s%9s%12s", "", "process", "", "holds", "increments")
+	drawing = append(drawing, "", b.paint.dim(head))
 	for i, t := range f.workers {
 		state := fmt.Sprintf("%-20s", f.state(i))
 		switch {
@@ -72,7 +73,8 @@ func (b *board) compose(f *frame) []string {
 			thousands(t.acquired), thousands(t.counted)))
 	}
 	acquired, counted := totals(f.workers)
-	drawing = append(drawing, b.paint.dim(fmt.Sprintf("  %-43s%9s%12s", "all", thousands(acquired), thousands(counted))), "")
+	all := fmt.Sprintf("  %-43s%9s%12s", "all", thousands(acquired), thousands(counted))
+	drawing = append(drawing, b.paint.dim(all), "")
 	return append(drawing, b.notes...)
 }
 
@@ -89,7 +91,7 @@ func (b *board) lock(f *frame) []string {
 	case f.holder == nobody:
 		return []string{label + b.paint.dim("is free"), counter}
 	}
-	full := min(barWidth, int((f.left*barWidth+f.lease/2)/f.lease))
+	full := min(barWidth, int((max(0, f.left)*barWidth+f.lease/2)/f.lease))
 	bar := strings.Repeat("█", full) + b.paint.dim(strings.Repeat("░", barWidth-full))
 	return []string{
 		fmt.Sprintf("%s%s   held %d×   lease %s %s", label,

@@ -42,8 +42,8 @@ type demo struct {
 	start  time.Time
 }
 
-// run shows one run on out. It returns nil if all was well, errNotWell if the summary says what was not, and another error
-// if it could not be brought to its end. No worker is left when it returns.
+// run shows one run on out. It returns nil if all was well, errNotWell if the summary says what was not, and another
+// error if it could not be brought to its end. No worker is left when it returns.
 func run(ctx context.Context, s settings, out screen) (err error) {
 	defer out.close()
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not at its end after %v", limit))
@@ -82,25 +82,9 @@ func (d *demo) play(ctx context.Context) error {
 	if err := d.watch(ctx, p.turns, nil); err != nil {
 		return err
 	}
-	victim := d.crew[1]
-	if err := victim.tell(stay); err != nil {
+	if err := d.loseOne(ctx, d.crew[1], p.stay); err != nil {
 		return err
 	}
-	if err := d.watch(ctx, limit, func() bool { return d.frame.stays }); err != nil {
-		return err
-	}
-	d.note("worker %d has read %d and stays in; its watchdog renews the lease", victim.number+1, d.score.counter)
-	if err := d.watch(ctx, p.stay, nil); err != nil {
-		return err
-	}
-	if err := d.strike(ctx, victim); err != nil {
-		return err
-	}
-	if err := d.watch(ctx, limit, func() bool { return d.score.killing.complete }); err != nil {
-		return err
-	}
-	k := d.score.killing
-	d.note("worker %d takes over, %s after the kill", k.by+1, seconds(k.gap()))
 	if err := d.watch(ctx, p.after, nil); err != nil {
 		return err
 	}
@@ -110,6 +94,29 @@ func (d *demo) play(ctx context.Context) error {
 		return err
 	}
 	return d.watch(ctx, p.sprint, nil)
+}
+
+// loseOne has the victim keep the lock for some time, kills it, and waits until another worker has the lock.
+func (d *demo) loseOne(ctx context.Context, victim *process, length time.Duration) error {
+	if err := victim.tell(stay); err != nil {
+		return err
+	}
+	if err := d.watch(ctx, limit, func() bool { return d.frame.stays }); err != nil {
+		return err
+	}
+	d.note("worker %d has read %d and stays in; its watchdog renews the lease", victim.number+1, d.score.counter)
+	if err := d.watch(ctx, length, nil); err != nil {
+		return err
+	}
+	if err := d.strike(ctx, victim); err != nil {
+		return err
+	}
+	k := d.score.killing
+	if err := d.watch(ctx, limit, func() bool { return k.complete }); err != nil {
+		return err
+	}
+	d.note("worker %d takes over, %s after the kill", k.by+1, seconds(k.gap()))
+	return nil
 }
 
 // tellAll gives an order to all workers that live.

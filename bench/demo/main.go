@@ -1,6 +1,6 @@
-// Demo shows a lock at work: several processes contend for one lock that guards a counter, one of them is killed while it
-// holds the lock, and another takes over when the lease ends. It needs no Redis, having a server of its own inside; with
-// -redis it runs on a real one and removes what it wrote.
+// Demo shows a lock at work: several processes contend for one lock that guards a counter, one of them is killed while
+// it holds the lock, and another takes over when the lease ends. It needs no Redis, having a server of its own inside;
+// with -redis it runs on a real one and removes what it wrote.
 //
 // It watches live, by what the server says and by what the processes report, and at the end it checks: that no two of
 // them held the lock at once, that no increment of the counter got lost, and that the lock of the dead process was
@@ -64,7 +64,7 @@ type settings struct {
 }
 
 // longest is the length that can be asked for, and limit when a run is given up, whatever it waits for.
-const longest, limit = 24 * time.Second, 28 * time.Second
+const longest, limit = 22 * time.Second, 26 * time.Second
 
 func parse(args []string, stderr io.Writer) (settings, error) {
 	var s settings
@@ -73,7 +73,7 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 	flags.StringVar(&s.redis, "redis", "", "`URL` of a Redis or Valkey server (default: one inside the demo)")
 	flags.IntVar(&s.workers, "workers", 4, "processes that contend for the lock, 2 to 9")
 	flags.DurationVar(&s.lease, "lease", 3*time.Second, "lease of the lock, 500ms or more")
-	flags.DurationVar(&s.length, "for", 18*time.Second, "length of the run: three leases or more, 24s at most")
+	flags.DurationVar(&s.length, "for", 18*time.Second, "length of the run: three leases or more, 22s at most")
 	err := flags.Parse(args)
 	if err != nil {
 		return s, err

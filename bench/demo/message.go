@@ -10,7 +10,8 @@ type assignment struct {
 	Lease   time.Duration
 }
 
-// order is every further thing it reads: how to work, from the first one on. The end of the input is the order to finish and end.
+// order is every further thing it reads: how to work, from the first one on. The end of the input is the order to finish
+// and end.
 type order string
 
 const (

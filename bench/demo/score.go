@@ -114,14 +114,14 @@ func (s *score) allEnded(n int) bool {
 	return true
 }
 
-// find returns whose owner that is as it stands in the lock, and -1 if it is no worker's.
+// find returns whose owner that is as it stands in the lock, or nobody if it is no worker's.
 func (s *score) find(owner string) int {
 	for i := range s.workers {
 		if c := s.workers[i].client; c != "" && strings.HasPrefix(owner, c+":") {
 			return i
 		}
 	}
-	return -1
+	return nobody
 }
 
 func totals(workers []tally) (acquired, counted int) {

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// run is a made-up run of two workers: each increments the counter, worker 2 is killed at 1000 ms with 2900 ms of its
-// lease left, and worker 1 takes over at took.
+// madeUp is what two workers might have reported.
 type madeUp struct {
 	t     *testing.T
 	score *score
@@ -34,7 +33,7 @@ func (m *madeUp) hold(worker, from, until int, value int64) {
 	m.say(worker, report{Kind: released, At: at(until), Value: value, Wrote: true})
 }
 
-// kill has worker 2 killed while it has the lock, and worker 1 take it.
+// kill has worker 2 killed at 1000 ms with 2900 ms of its lease left, and worker 1 take over at took.
 func (m *madeUp) kill(took int) {
 	m.t.Helper()
 	m.say(1, report{Kind: acquired, At: at(500), Asked: at(500), Value: 2, Stays: true})

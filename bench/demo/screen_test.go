@@ -83,6 +83,10 @@ func TestBoardWithoutALock(t *testing.T) {
 	if got := b.lock(f)[0]; !strings.Contains(got, "is free") {
 		t.Errorf("a free lock is %q", got)
 	}
+	f.holder, f.left = 0, -1
+	if got := b.lock(f)[0]; !strings.Contains(got, strings.Repeat("░", barWidth)) {
+		t.Errorf("a lock without a lease is %q", got)
+	}
 	f.silent = true
 	if got := b.lock(f)[0]; !strings.Contains(got, "does not answer") {
 		t.Errorf("a silent server is %q", got)

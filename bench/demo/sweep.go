@@ -17,7 +17,7 @@ type hold struct {
 // overlap is a hold that began before another one had ended.
 type overlap struct{ first, second hold }
 
-// overlaps returns, for each hold that began during another, that pair, and sorts the holds by their beginning.
+// overlaps sorts the holds by their beginning, and returns for each that began during another that pair.
 func overlaps(holds []hold) []overlap {
 	slices.SortFunc(holds, func(a, b hold) int {
 		return cmp.Or(a.from.Compare(b.from), a.until.Compare(b.until))

@@ -35,8 +35,8 @@ func (s *score) verdict(lease time.Duration, counter int64, step time.Duration) 
 	}
 	if len(found) > 0 {
 		a, b := found[0].first, found[0].second
-		checks[0].text += fmt.Sprintf("; worker %d came %v before worker %d had left",
-			b.worker+1, a.until.Sub(b.from), a.worker+1)
+		checks[0].text += fmt.Sprintf("; worker %d came %s before worker %d had left",
+			b.worker+1, milliseconds(a.until.Sub(b.from)), a.worker+1)
 	}
 	if acquired != len(s.done) || acquired == 0 {
 		checks = append(checks, check{"holds", false, fmt.Sprintf("%s began and %s ended",

@@ -202,6 +202,12 @@ func TestDump(t *testing.T) {
 		if got := srv.Dump(); !slices.Equal(got, want) {
 			t.Errorf("Dump = %q, want %q", got, want)
 		}
+		if k, found := srv.Key("s"); !found || k.Value != "text" || k.TTL != 500*time.Millisecond {
+			t.Errorf("Key = %+v, %v", k, found)
+		}
+		if k, found := srv.Key("none"); found {
+			t.Errorf("Key = %+v of a key that does not exist", k)
+		}
 	})
 }
 

@@ -9,20 +9,34 @@ import (
 	"time"
 )
 
-// Key is one key of database 0. Its fields and its text are those of redistest.Key, so that what a test expects of the
-// one server it can expect of the other.
+// Key is one key of database 0. Its text is that of redistest.Key, so that what a test expects of the one server it can
+// expect of the other.
 type Key struct {
 	Name string
 	Type string        // as TYPE says it
 	TTL  time.Duration // whole milliseconds; -1 ms if the key does not expire
-	// Value of a string is itself, quoted; a list is ["a" "b"], a set {"a" "b"} in order of its members, a hash
+	// Value of a string is itself; a list is ["a" "b"], a set {"a" "b"} in order of its members, a hash
 	// {"field":"value" ...} in order of its fields, and a sorted set {"member":1 ...} in its own order.
 	Value string
 }
 
-// String is type, name, remaining time in milliseconds and value.
+// String is type, name, remaining time in milliseconds and value, that of a string quoted.
 func (k Key) String() string {
-	return fmt.Sprintf("%s %s %d %s", k.Type, k.Name, k.TTL.Milliseconds(), k.Value)
+	value := k.Value
+	if k.Type == "string" {
+		value = strconv.Quote(value)
+	}
+	return fmt.Sprintf("%s %s %d %s", k.Type, k.Name, k.TTL.Milliseconds(), value)
+}
+
+// Key returns one key. ok is false if it does not exist.
+func (s *Server) Key(name string) (key Key, ok bool) {
+	for _, k := range s.Keys() {
+		if k.Name == name {
+			return k, true
+		}
+	}
+	return Key{}, false
 }
 
 // Keys returns all keys of database 0 that have not expired, in order of their names.
@@ -55,7 +69,7 @@ func render(value any) string {
 	var words []string
 	switch v := value.(type) {
 	case string:
-		return strconv.Quote(v)
+		return v
 	case *list:
 		for _, item := range v.items {
 			words = append(words, strconv.Quote(item))

@@ -1,0 +1,397 @@
+package conn_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/resp"
+)
+
+// hold borrows a connection for a time and returns the client id that the server knows it by.
+func hold(t testing.TB, p *conn.Pool, d time.Duration) (id int64) {
+	t.Helper()
+	err := p.With(context.Background(), func(c *conn.Conn) error {
+		v, err := c.Do(context.Background(), "CLIENT", "ID")
+		if err != nil {
+			return err
+		}
+		id, err = v.Int()
+		time.Sleep(d)
+		return err
+	})
+	if err != nil {
+		t.Errorf("With = %v", err)
+	}
+	return id
+}
+
+// counts returns the Stats after checking what always holds.
+func counts(t testing.TB, p *conn.Pool, most int) conn.Stats {
+	t.Helper()
+	s := p.Stats()
+	if s.Open != s.Idle+s.Lent+s.Dialing || s.Open > most || s.Idle < 0 || s.Lent < 0 || s.Dialing < 0 {
+		t.Errorf("Stats = %+v, want Open = Idle + Lent + Dialing <= %d", s, most)
+	}
+	if s.Waiting > 0 && s.Idle > 0 {
+		t.Errorf("Stats = %+v: callers wait although a connection is idle", s)
+	}
+	return s
+}
+
+func TestWithReuses(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		p := openPool(t, conn.Config{Dial: srv.Dial, MaxConns: 3})
+		defer p.Close()
+		var wg sync.WaitGroup
+		ids := make([]int64, 3)
+		for i := range ids {
+			wg.Go(func() { ids[i] = hold(t, p, time.Duration(i+1)*time.Second) })
+		}
+		wg.Wait()
+		if s := counts(t, p, 3); s.Idle != 3 {
+			t.Fatalf("Stats = %+v, want 3 idle", s)
+		}
+		for range 3 { // the one that was returned last is lent first
+			if id := hold(t, p, 0); id != ids[2] {
+				t.Errorf("lent connection %d, want %d", id, ids[2])
+			}
+		}
+	})
+}
+
+// TestWithInTurn has callers queue for one connection: they get it in the order they came, and those who leave do not
+// hold up the others.
+func TestWithInTurn(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		p := openPool(t, conn.Config{Dial: srv.Dial, MaxConns: 1})
+		defer p.Close()
+		var order []int
+		var wg sync.WaitGroup
+		for i := range 10 {
+			wg.Go(func() {
+				ctx, cancel := context.WithCancel(context.Background())
+				if i%3 == 2 {
+					ctx, cancel = context.WithTimeout(ctx, 1500*time.Millisecond)
+				}
+				defer cancel()
+				err := p.With(ctx, func(*conn.Conn) error {
+					order = append(order, i)
+					time.Sleep(time.Second)
+					return nil
+				})
+				if i%3 != 2 {
+					if err != nil {
+						t.Errorf("With %d = %v", i, err)
+					}
+					return
+				}
+				wantNotSent(t, err, context.DeadlineExceeded)
+				if !strings.Contains(err.Error(), "1 open, 0 idle, 1 lent") {
+					t.Errorf("error = %v, want it to count the connections", err)
+				}
+			})
+			synctest.Wait()
+		}
+		wg.Wait()
+		if got := fmt.Sprint(order); got != "[0 1 3 4 6 7 9]" {
+			t.Errorf("turns were %s", got)
+		}
+		if s := counts(t, p, 1); s.Idle != 1 || s.Waiting != 0 {
+			t.Errorf("Stats = %+v, want 1 idle", s)
+		}
+	})
+}
+
+// TestWithNoConns has the caller learn why there is no connection.
+func TestWithNoConns(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		p := openPool(t, conn.Config{Dial: srv.Dial})
+		defer p.Close()
+		srv.Refuse(true)
+		before := srv.Dials()
+		err := p.With(t.Context(), func(*conn.Conn) error { t.Error("there is a connection"); return nil })
+		wantNotSent(t, err, syscall.ECONNREFUSED)
+		if n := srv.Dials() - before; n < 2 || n > 8 {
+			t.Errorf("With dialled %d times, want 2 to 8", n)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		err = p.With(ctx, func(*conn.Conn) error { return nil })
+		wantNotSent(t, err, context.DeadlineExceeded)
+		wantNotSent(t, err, syscall.ECONNREFUSED)
+		if !strings.Contains(err.Error(), "ago: connect") {
+			t.Errorf("error = %v, want it to tell of the last dial", err)
+		}
+		srv.Refuse(false)
+		time.Sleep(time.Second)
+		hold(t, p, 0)
+		counts(t, p, 16)
+	})
+}
+
+// TestWithWaitsForTheLent has dials fail while a connection is lent: those who wait get that one.
+func TestWithWaitsForTheLent(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		p := openPool(t, conn.Config{Dial: srv.Dial})
+		defer p.Close()
+		go hold(t, p, time.Hour)
+		synctest.Wait()
+		srv.Refuse(true)
+		hold(t, p, 0)
+		if n := srv.Dials(); n > 2+8 {
+			t.Errorf("%d dials in an hour, want them to end with the attempts of the caller", n)
+		}
+	})
+}
+
+// TestWithState has connections come back in another state than they were lent in.
+func TestWithState(t *testing.T) {
+	do := func(cmds ...string) func(c *conn.Conn) error {
+		return func(c *conn.Conn) error {
+			for _, cmd := range cmds {
+				var args []any
+				for w := range strings.FieldsSeq(cmd) {
+					args = append(args, w)
+				}
+				if _, err := c.Do(context.Background(), args...); err != nil && !errors.Is(err, resp.ErrReadOnly) {
+					return err
+				}
+			}
+			return nil
+		}
+	}
+	tests := map[string]struct {
+		fn    func(c *conn.Conn) error
+		reuse bool
+	}{
+		"nothing":  {do(), true},
+		"GET":      {do("GET key"), true},
+		"WATCH":    {do("WATCH key"), false},
+		"unwatch":  {do("WATCH key", "unwatch"), true},
+		"MULTI":    {do("MULTI", "GET key"), false},
+		"DISCARD":  {do("WATCH key", "MULTI", "GET key", "DISCARD"), true},
+		"EXEC":     {do("WATCH key", "MULTI", "UNWATCH", "EXEC"), true},
+		"watching": {do("MULTI", "UNWATCH", "EXEC", "watch key"), false},
+		"SELECT":   {do("SELECT 1"), false},
+		"CLIENT":   {do("client setname x"), false},
+		"CLIENTID": {do("client id"), true},
+		"READONLY": {do("SET readonly x"), false},
+		"Tx": {func(c *conn.Conn) error {
+			if err := do("WATCH key")(c); err != nil {
+				return err
+			}
+			_, err := c.Tx(context.Background(), []resp.Command{resp.Cmd("GET", "key")})
+			return err
+		}, true},
+		"batch": {func(c *conn.Conn) error {
+			_, err := c.SendBatch(context.Background(), []resp.Command{resp.Cmd("WATCH", "key"), resp.Cmd("GET", "key")})
+			return err
+		}, false},
+		"closed": {func(c *conn.Conn) error { return c.Close() }, false},
+		"failed": {func(c *conn.Conn) error { return errors.New("of fn") }, true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+				srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+					if len(cmd.Args) > 1 && cmd.Args[1] == "readonly" {
+						return fakeredis.Reply("-READONLY You can't write against a read only replica.\r\n")
+					}
+					return fakeredis.Run()
+				})
+				p := openPool(t, conn.Config{Dial: srv.Dial, MaxConns: 1})
+				defer p.Close()
+				id := hold(t, p, 0)
+				if err := p.With(context.Background(), test.fn); err != nil && name != "failed" {
+					t.Fatalf("With = %v", err)
+				}
+				if again := hold(t, p, 0) == id; again != test.reuse {
+					t.Errorf("connection reused: %v, want %v", again, test.reuse)
+				}
+				counts(t, p, 1)
+			})
+		})
+	}
+}
+
+// TestWithPanics has fn panic, and end its goroutine: the connection is not lost to the others.
+func TestWithPanics(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		p := openPool(t, conn.Config{Dial: srv.Dial, MaxConns: 1})
+		defer p.Close()
+		func() {
+			defer func() {
+				if r := recover(); r != "of fn" {
+					t.Errorf("recovered %v, want the panic of fn", r)
+				}
+			}()
+			p.With(context.Background(), func(*conn.Conn) error { panic("of fn") })
+		}()
+		hold(t, p, 0)
+		if s := counts(t, p, 1); s.Idle != 1 {
+			t.Errorf("Stats = %+v, want 1 idle", s)
+		}
+	})
+}
+
+// TestWithEnded uses a Conn after With has returned.
+func TestWithEnded(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		p := openPool(t, conn.Config{Dial: srv.Dial})
+		defer p.Close()
+		var kept *conn.Conn
+		p.With(context.Background(), func(c *conn.Conn) error { kept = c; return nil })
+		_, err := kept.Do(t.Context(), "GET", "key")
+		wantNotSent(t, err, conn.ErrClosed)
+	})
+}
+
+// TestWithAbandonedReply returns a connection whose last answer is still to come.
+func TestWithAbandonedReply(t *testing.T) {
+	for late, reuse := range map[time.Duration]bool{500 * time.Millisecond: true, 5 * time.Second: false} {
+		bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+			p := openPool(t, conn.Config{Dial: srv.Dial, MaxConns: 1})
+			defer p.Close()
+			id := hold(t, p, 0)
+			srv.Intercept(onName("GET", 1, fakeredis.Run().Late(late)))
+			p.With(context.Background(), func(c *conn.Conn) error {
+				ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+				defer cancel()
+				_, err := c.Do(ctx, "GET", "key")
+				wantUncertain(t, err, context.DeadlineExceeded)
+				return nil
+			})
+			if s := counts(t, p, 1); s.Lent != 1 || s.InFlight != 1 {
+				t.Errorf("Stats = %+v, want the connection still lent", s)
+			}
+			start := time.Now()
+			again := hold(t, p, 0) == id
+			between(t, "the connection was lent again", time.Since(start), min(late, time.Second)-time.Millisecond, time.Second)
+			if again != reuse {
+				t.Errorf("answer %v late: connection reused: %v, want %v", late, again, reuse)
+			}
+		})
+	}
+}
+
+func TestIdleTimeout(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		p := openPool(t, conn.Config{Dial: srv.Dial, IdleTimeout: time.Minute})
+		defer p.Close()
+		for range 5 { // use puts it off
+			hold(t, p, 0)
+			time.Sleep(40 * time.Second)
+		}
+		if s := counts(t, p, 16); s.Idle != 1 || s.Dials != 2 {
+			t.Errorf("Stats = %+v, want 1 idle", s)
+		}
+		time.Sleep(30 * time.Second)
+		if s := counts(t, p, 16); s.Idle != 0 || s.Lost != 0 || len(srv.Conns()) != 1 {
+			t.Errorf("Stats = %+v, want the idle one closed", s)
+		}
+	})
+}
+
+func TestExclusiveMaxAge(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		p := openPool(t, conn.Config{Dial: srv.Dial, MaxAge: time.Minute, MaxConns: 1})
+		defer p.Close()
+		first := hold(t, p, 2*time.Minute) // is not taken from its borrower
+		second := hold(t, p, 0)
+		if second == first {
+			t.Error("a connection was lent again that is too old")
+		}
+		time.Sleep(2 * time.Minute)
+		if s := counts(t, p, 1); s.Idle != 0 {
+			t.Errorf("Stats = %+v, want the old one closed", s)
+		}
+	})
+}
+
+// TestCountsAlwaysHold has many callers borrow, cancel, break and lose connections at random moments.
+func TestCountsAlwaysHold(t *testing.T) {
+	for seed := range uint64(20) {
+		bubble(t, func(t *testing.T, srv *fakeredis.Server) { randomLoans(t, srv, rand.New(rand.NewPCG(seed, 1))) })
+	}
+}
+
+func randomLoans(t *testing.T, srv *fakeredis.Server, rnd *rand.Rand) {
+	const most = 3
+	ms := func(n int) time.Duration { return time.Duration(rnd.IntN(n)) * time.Millisecond }
+	srv.Latency(time.Millisecond)
+	p := openPool(t, conn.Config{Dial: srv.Dial, MaxConns: most, MaxAge: time.Second, IdleTimeout: 100 * time.Millisecond})
+	var wg sync.WaitGroup
+	inUse := map[int64]bool{}
+	var mu sync.Mutex
+	for range 200 {
+		patience, work, act := ms(60)+time.Millisecond, ms(20), rnd.IntN(6)
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			defer cancel()
+			err := p.With(ctx, func(c *conn.Conn) error { return loan(t, ctx, c, inUse, &mu, work, act) })
+			if err != nil && !errors.Is(err, conn.ErrNotSent) && !errors.Is(err, conn.ErrUncertain) {
+				t.Errorf("With = %v", err)
+			}
+		})
+		switch rnd.IntN(20) {
+		case 0:
+			srv.KillConns(nil)
+		case 1:
+			srv.Refuse(true)
+		case 2, 3:
+			srv.Refuse(false)
+		}
+		counts(t, p, most)
+		time.Sleep(ms(8))
+		counts(t, p, most)
+	}
+	srv.Refuse(false)
+	wg.Wait()
+	time.Sleep(2 * time.Second)
+	if s := counts(t, p, most); s.Open != 0 || s.Waiting != 0 {
+		t.Errorf("Stats at the end = %+v, want nothing open", s)
+	}
+	p.Close()
+}
+
+// loan uses a connection in one of several ways. Nobody else may use it meanwhile.
+func loan(t *testing.T, ctx context.Context, c *conn.Conn, inUse map[int64]bool, mu *sync.Mutex, work time.Duration, act int) error {
+	v, err := c.Do(ctx, "CLIENT", "ID")
+	if err != nil {
+		return err
+	}
+	id, _ := v.Int()
+	mu.Lock()
+	if inUse[id] {
+		t.Errorf("connection %d is lent twice", id)
+	}
+	inUse[id] = true
+	mu.Unlock()
+	defer func() {
+		mu.Lock()
+		inUse[id] = false
+		mu.Unlock()
+	}()
+	time.Sleep(work)
+	switch act {
+	case 0:
+		_, err = c.Do(ctx, "BLPOP", "list", 0)
+	case 1:
+		_, err = c.Do(ctx, "WATCH", "key")
+	case 2:
+		err = c.Close()
+	default:
+		_, err = c.Do(ctx, "ECHO", id)
+	}
+	return err
+}

@@ -1,0 +1,364 @@
+package conn_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/resp"
+)
+
+// TestRefusedPort is B20: one budget over dials and repetitions, so that a port where nobody listens costs few dials.
+func TestRefusedPort(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		srv.Refuse(true)
+		_, err := conn.Open(ctx, conn.Config{Dial: srv.Dial})
+		wantNotSent(t, err, syscall.ECONNREFUSED)
+		if n := srv.Dials(); n < 2 || n > 8 {
+			t.Errorf("Open dialled %d times, want 2 to 8", n)
+		}
+		srv.Refuse(false)
+		p := openPool(t, conn.Config{Dial: srv.Dial})
+		defer p.Close()
+		srv.Refuse(true)
+		srv.KillConns(nil)
+		synctest.Wait()
+		before := srv.Dials()
+		_, err = p.Do(ctx, "PING")
+		wantNotSent(t, err, syscall.ECONNREFUSED)
+		if n := srv.Dials() - before; n < 2 || n > 8 {
+			t.Errorf("PING dialled %d times, want 2 to 8", n)
+		}
+		if !strings.Contains(err.Error(), "PING") || !strings.Contains(err.Error(), "connection refused") {
+			t.Errorf("error = %v, want it to name command and cause", err)
+		}
+	})
+}
+
+// TestStampede has a thousand callers find the server gone: they share the dials.
+func TestStampede(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		p := openPool(t, conn.Config{Dial: srv.Dial, Conns: 4})
+		defer p.Close()
+		srv.Refuse(true)
+		srv.KillConns(nil)
+		synctest.Wait()
+		before := srv.Dials()
+		var wg sync.WaitGroup
+		for range 1000 {
+			wg.Go(func() {
+				_, err := p.Do(context.Background(), "PING")
+				wantNotSent(t, err, syscall.ECONNREFUSED)
+			})
+		}
+		wg.Wait()
+		if n := srv.Dials() - before; n > 4*8 {
+			t.Errorf("%d dials for 4 connections, want no more than one caller would need for each", n)
+		}
+		srv.Refuse(false)
+		want(t, p, "PONG", "PING")
+	})
+}
+
+// TestDialsAtOnce counts how many dials are in progress at the same time.
+func TestDialsAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		var mu sync.Mutex
+		now, most := 0, 0
+		cfg := conn.Config{Conns: 8, MaxConns: 8, Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			mu.Lock()
+			now++
+			most = max(most, now)
+			mu.Unlock()
+			time.Sleep(time.Second)
+			mu.Lock()
+			now--
+			mu.Unlock()
+			return srv.Dial(ctx, network, addr)
+		}}
+		p := openPool(t, cfg)
+		defer p.Close()
+		var wg sync.WaitGroup
+		for i := range 64 {
+			wg.Go(func() {
+				_, err := p.Send(context.Background(), resp.Cmd("PING").On(fmt.Sprint(i)))
+				if err == nil && i < 8 {
+					err = p.With(context.Background(), func(*conn.Conn) error { time.Sleep(time.Minute); return nil })
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if most != 2 || srv.Dials() != 16 {
+			t.Errorf("%d dials, %d at once; want 16, 2 at once", srv.Dials(), most)
+		}
+	})
+}
+
+// TestMuteTLS is B21: a caller gives up a handshake that gets no answer, and nobody dials again in vain.
+func TestMuteTLS(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		cfg := conn.Config{Dial: srv.Dial, TLS: &tls.Config{ServerName: "redis.example"}}
+		srv.Mute(true)
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		start := time.Now()
+		_, err := conn.Open(ctx, cfg)
+		between(t, "Open returned", time.Since(start), 200*time.Millisecond, 220*time.Millisecond)
+		wantNotSent(t, err, context.DeadlineExceeded)
+		time.Sleep(time.Minute)
+		if n := srv.Dials(); n != 1 {
+			t.Errorf("%d dials, want 1", n)
+		}
+	})
+}
+
+// TestImpatientCaller has one caller give up while others wait for the same dial: it does not hurt them, and the server
+// is none the worse for it.
+func TestImpatientCaller(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		p := openPool(t, conn.Config{Dial: srv.Dial})
+		defer p.Close()
+		srv.KillConns(nil)
+		synctest.Wait()
+		srv.Latency(time.Second)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			defer cancel()
+			_, err := p.Do(ctx, "PING")
+			wantNotSent(t, err, context.DeadlineExceeded)
+			if !strings.Contains(err.Error(), "0 shared") {
+				t.Errorf("error = %v, want it to count the connections", err)
+			}
+		})
+		wg.Go(func() { want(t, p, "PONG", "PING") })
+		wg.Wait()
+		if n := srv.Dials(); n != 2 {
+			t.Errorf("%d dials, want 2", n)
+		}
+		if s := p.Stats(); s.DialErrors != 0 {
+			t.Errorf("%d dial errors, want none", s.DialErrors)
+		}
+	})
+}
+
+// TestDeadIdle is B08 and B39: the server closes a connection on which nothing happens, and the next command does not
+// notice.
+func TestDeadIdle(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		p := openPool(t, conn.Config{Dial: srv.Dial})
+		defer p.Close()
+		for range 5 {
+			want(t, p, "PONG", "PING")
+			srv.KillConns(nil)
+			synctest.Wait()
+		}
+		if s := p.Stats(); s.Lost != 5 || s.Dials != 5 || s.Shared != 0 {
+			t.Errorf("Stats = %+v, want 5 dials, 5 lost, none open", s)
+		}
+	})
+}
+
+// TestTooManyClients is B40: being turned away at the door is no reason to give up.
+func TestTooManyClients(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		srv.MaxClients(1)
+		c := dialConn(t, conn.Config{Dial: srv.Dial})
+		time.AfterFunc(100*time.Millisecond, func() { c.Close() })
+		p := openPool(t, conn.Config{Dial: srv.Dial})
+		defer p.Close()
+		if n := srv.Dials(); n < 3 || n > 8 {
+			t.Errorf("%d dials, want a few", n)
+		}
+	})
+}
+
+// TestNotLetIn has the server refuse who we are: that is not repeated.
+func TestNotLetIn(t *testing.T) {
+	for want, setUp := range map[string]func(srv *fakeredis.Server, cfg *conn.Config){
+		"WRONGPASS": func(srv *fakeredis.Server, cfg *conn.Config) { srv.User("default", "a"); cfg.Password = "b" },
+		"NOAUTH":    func(srv *fakeredis.Server, cfg *conn.Config) { srv.User("default", "a") },
+		"NOPERM": func(srv *fakeredis.Server, cfg *conn.Config) {
+			srv.Intercept(onName("HELLO", 1, fakeredis.Reply("-NOPERM no\r\n")))
+		},
+	} {
+		bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+			cfg := conn.Config{Dial: srv.Dial}
+			setUp(srv, &cfg)
+			p, err := conn.Open(t.Context(), cfg)
+			if err == nil {
+				p.Close()
+			}
+			wantNotSent(t, err, resp.Error(want))
+			if n := srv.Dials(); n != 1 {
+				t.Errorf("%s: %d dials, want 1", want, n)
+			}
+		})
+	}
+}
+
+// TestMaxAge has shared connections replaced while commands run, none of which may notice.
+func TestMaxAge(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		srv.Latency(30 * time.Millisecond)
+		p := openPool(t, conn.Config{Dial: srv.Dial, MaxAge: time.Second})
+		defer p.Close()
+		start := time.Now()
+		for time.Since(start) < 20*time.Second {
+			for range 3 {
+				go want(t, p, "PONG", "PING")
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		time.Sleep(time.Second)
+		if n := srv.Dials(); n < 16 || n > 24 {
+			t.Errorf("%d dials in 20s, want one a second", n)
+		}
+		if n := len(srv.Conns()); n > 2 {
+			t.Errorf("%d connections, want the old ones closed", n)
+		}
+		if s := p.Stats(); s.Lost != 0 || s.Retries != 0 {
+			t.Errorf("Stats = %+v, want nothing lost or repeated", s)
+		}
+	})
+}
+
+// TestMaxAgeOfUnreachable has a connection stay when it cannot be replaced.
+func TestMaxAgeOfUnreachable(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		p := openPool(t, conn.Config{Dial: srv.Dial, MaxAge: time.Second})
+		defer p.Close()
+		srv.Refuse(true)
+		for range 100 {
+			want(t, p, "PONG", "PING")
+			time.Sleep(100 * time.Millisecond)
+		}
+		if n := srv.Dials(); n > 50 {
+			t.Errorf("%d dials in 10s, want pauses between them", n)
+		}
+		srv.Refuse(false)
+		time.Sleep(2 * time.Second)
+		if n := len(srv.Conns()); n != 1 {
+			t.Errorf("%d connections, want 1", n)
+		}
+	})
+}
+
+// TestRouting has commands with one key go the same way.
+func TestRouting(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		p := openPool(t, conn.Config{Dial: srv.Dial, Conns: 4})
+		defer p.Close()
+		srv.ClearLog()
+		for i := range 100 {
+			key := fmt.Sprint("key", i%10)
+			cmd := resp.Cmd("SET", key, i).On(key)
+			var err error
+			switch i % 3 {
+			case 0:
+				_, err = p.Send(t.Context(), cmd)
+			case 1:
+				_, err = p.SendBatch(t.Context(), []resp.Command{cmd, resp.Cmd("PING")})
+			case 2:
+				_, err = p.Tx(t.Context(), []resp.Command{cmd})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		conns := map[string]map[int64]bool{}
+		all := map[int64]bool{}
+		for _, cmd := range srv.Log() {
+			if cmd.Name == "SET" {
+				if conns[cmd.Args[1]] == nil {
+					conns[cmd.Args[1]] = map[int64]bool{}
+				}
+				conns[cmd.Args[1]][cmd.Conn] = true
+				all[cmd.Conn] = true
+			}
+		}
+		for key, used := range conns {
+			if len(used) != 1 {
+				t.Errorf("%s went over %d connections, want 1", key, len(used))
+			}
+		}
+		if len(all) < 2 {
+			t.Errorf("10 keys went over %d connection, want them spread", len(all))
+		}
+	})
+}
+
+// TestPoolClose has Close end whatever waits, and nothing run afterwards.
+func TestPoolClose(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		p := openPool(t, conn.Config{Dial: srv.Dial, MaxConns: 1, OnPush: func(resp.Value) {}})
+		srv.Intercept(onName("GET", 1, fakeredis.Drop()))
+		errs := make(chan error, 4)
+		go func() { _, err := p.Do(context.Background(), "GET", "key"); errs <- err }()
+		go func() {
+			errs <- p.With(context.Background(), func(c *conn.Conn) error {
+				_, err := c.Do(context.Background(), "BLPOP", "list", 0)
+				return err
+			})
+		}()
+		synctest.Wait()
+		go func() { errs <- p.With(context.Background(), func(*conn.Conn) error { return nil }) }()
+		synctest.Wait()
+		for range 2 {
+			if err := p.Close(); err != nil {
+				t.Errorf("Close = %v", err)
+			}
+		}
+		for range 3 {
+			if err := <-errs; !errors.Is(err, conn.ErrClosed) {
+				t.Errorf("error = %v, want ErrClosed", err)
+			}
+		}
+		_, e1 := p.Do(t.Context(), "PING")
+		_, e2 := p.SendBatch(t.Context(), []resp.Command{resp.Cmd("PING")})
+		_, e3 := p.Tx(t.Context(), []resp.Command{resp.Cmd("PING")})
+		e4 := p.With(t.Context(), func(*conn.Conn) error { return nil })
+		_, e5 := p.Stream(t.Context())
+		for _, err := range []error{e1, e2, e3, e4, e5} {
+			wantNotSent(t, err, conn.ErrClosed)
+		}
+		if s := p.Stats(); s.Open != 0 || s.Shared != 0 || s.Waiting != 0 || s.InFlight != 0 {
+			t.Errorf("Stats after Close = %+v", s)
+		}
+	})
+}
+
+// TestCloseWhileDialling has Close end a dial.
+func TestCloseWhileDialling(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		p := openPool(t, conn.Config{Dial: srv.Dial})
+		srv.Unreachable(true)
+		srv.KillConns(nil)
+		synctest.Wait()
+		errs := make(chan error, 2)
+		go func() { _, err := p.Do(context.Background(), "PING"); errs <- err }()
+		go func() { errs <- p.With(context.Background(), func(*conn.Conn) error { return nil }) }()
+		synctest.Wait()
+		start := time.Now()
+		p.Close()
+		between(t, "Close returned", time.Since(start), 0, 0)
+		for range 2 {
+			wantNotSent(t, <-errs, conn.ErrClosed)
+		}
+	})
+}

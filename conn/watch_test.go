@@ -1,0 +1,185 @@
+package conn_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/resp"
+)
+
+// between fails the test unless d is from lo to hi.
+func between(t testing.TB, what string, d, lo, hi time.Duration) {
+	t.Helper()
+	if d < lo || d > hi {
+		t.Errorf("%s after %v, want %v to %v", what, d, lo, hi)
+	}
+}
+
+// TestTimeout measures when a connection without answers fails, for commands sent at any moment between two ticks.
+func TestTimeout(t *testing.T) {
+	for idle := range 7 * 4 {
+		bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+			c := dialConn(t, conn.Config{Dial: srv.Dial, Timeout: time.Second})
+			defer c.Close()
+			time.Sleep(time.Duration(idle) * 250 * time.Millisecond / 3)
+			srv.Mute(true)
+			start := time.Now()
+			_, err := c.Do(t.Context(), "GET", "key")
+			between(t, "the connection failed", time.Since(start), time.Second, 1200*time.Millisecond)
+			wantUncertain(t, err, os.ErrDeadlineExceeded)
+			<-c.Done()
+		})
+	}
+}
+
+// TestTimeoutCountsTheOldest has commands follow each other so that there is always one that is young.
+func TestTimeoutCountsTheOldest(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		c := dialConn(t, conn.Config{Dial: srv.Dial, Timeout: time.Second})
+		defer c.Close()
+		srv.Mute(true)
+		start := time.Now()
+		for c.Err() == nil {
+			go c.Do(t.Context(), "GET", "key")
+			time.Sleep(10 * time.Millisecond)
+		}
+		between(t, "the connection failed", time.Since(start), time.Second, 1200*time.Millisecond)
+	})
+}
+
+// TestTimeoutSparesTheBusy has a connection answer slowly, but each command in time.
+func TestTimeoutSparesTheBusy(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		c := dialConn(t, conn.Config{Dial: srv.Dial, Timeout: time.Second})
+		defer c.Close()
+		srv.Latency(400 * time.Millisecond)
+		for range 20 {
+			for range 5 {
+				go c.Do(t.Context(), "GET", "key")
+			}
+			time.Sleep(300 * time.Millisecond)
+		}
+		time.Sleep(time.Second)
+		if err := c.Err(); err != nil {
+			t.Errorf("Err = %v, want none", err)
+		}
+	})
+}
+
+// TestLaterDeadline has the deadline of a ctx extend the time that a command may take.
+func TestLaterDeadline(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		srv.Intercept(onName("GET", 1, fakeredis.Run().Late(8*time.Second)))
+		c := dialConn(t, conn.Config{Dial: srv.Dial, Timeout: time.Second})
+		defer c.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if _, err := c.Do(ctx, "GET", "key"); err != nil {
+			t.Errorf("GET = %v, want the answer that came after 8s of 10", err)
+		}
+	})
+}
+
+// TestNoTimeout has a negative Timeout wait for ever.
+func TestNoTimeout(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		srv.Intercept(onName("GET", 1, fakeredis.Run().Late(24*time.Hour)))
+		c := dialConn(t, conn.Config{Dial: srv.Dial, Timeout: -1})
+		defer c.Close()
+		want(t, c, "null", "GET", "key")
+	})
+}
+
+// TestPing has an idle connection ask for a sign of life, and fail when there is none.
+func TestPing(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		c := dialConn(t, conn.Config{Dial: srv.Dial, Timeout: 2 * time.Second, PingInterval: 10 * time.Second})
+		defer c.Close()
+		time.Sleep(time.Minute + time.Second)
+		if n := srv.Count("PING"); n < 5 || n > 6 {
+			t.Errorf("%d PING in a minute, want one every 10s", n)
+		}
+		if err := c.Err(); err != nil {
+			t.Fatalf("Err = %v, want none", err)
+		}
+		srv.Mute(true)
+		start := time.Now()
+		<-c.Done()
+		between(t, "the mute server was noticed", time.Since(start), 2*time.Second, 12*time.Second+time.Second)
+		if !errors.Is(c.Err(), os.ErrDeadlineExceeded) {
+			t.Errorf("Err = %v, want a timeout", c.Err())
+		}
+	})
+}
+
+// TestNoPingWhenBusy counts no PING while there are answers.
+func TestNoPingWhenBusy(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		c := dialConn(t, conn.Config{Dial: srv.Dial, PingInterval: 2 * time.Second})
+		defer c.Close()
+		for range 100 {
+			want(t, c, "null", "GET", "key")
+			time.Sleep(time.Second)
+		}
+		if n := srv.Count("PING"); n != 0 {
+			t.Errorf("%d PING on a busy connection, want none", n)
+		}
+	})
+}
+
+// TestPingIntoFullSocket has the PING itself block, in the goroutine of the timer.
+func TestPingIntoFullSocket(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		srv.Buffer(4)
+		c := dialConn(t, conn.Config{Dial: srv.Dial})
+		srv.Stall(true)
+		start := time.Now()
+		<-c.Done()
+		between(t, "the connection failed", time.Since(start), 9*time.Second, 11*time.Second)
+		c.Close()
+		srv.Stall(false)
+	})
+}
+
+// TestIdleCostsNothing has the timers of an idle connection without PING stand still: in a bubble, time then goes on
+// only by the test's own sleep.
+func TestIdleCostsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		c := dialConn(t, conn.Config{Dial: srv.Dial, PingInterval: -1})
+		defer c.Close()
+		want(t, c, "PONG", "PING")
+		time.Sleep(1000 * time.Hour)
+		want(t, c, "PONG", "PING")
+		if n := srv.Count("PING"); n != 2 {
+			t.Errorf("%d PING, want the test's own 2", n)
+		}
+	})
+}
+
+// TestBlockingHasNoLimit has a blocking command outlast Timeout, and its caller end the connection by leaving.
+func TestBlockingHasNoLimit(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		c := dialConn(t, conn.Config{Dial: srv.Dial, Timeout: time.Second})
+		defer c.Close()
+		time.AfterFunc(time.Minute, func() { srv.Do("RPUSH", "list", "x") })
+		v, err := c.Do(t.Context(), "blpop", "list", 0)
+		if err != nil || v.Len() != 2 {
+			t.Fatalf("BLPOP = %d elements, %v", v.Len(), err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Minute, cancel)
+		_, err = c.SendBatch(ctx, []resp.Command{resp.Cmd("PING"), resp.Cmd("BLPOP", "list", 0)})
+		wantUncertain(t, err, context.Canceled)
+		<-c.Done()
+		synctest.Wait()
+		if n := len(srv.Conns()); n != 0 {
+			t.Errorf("%d connections, want the one that blocked closed", n)
+		}
+	})
+}
