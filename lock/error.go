@@ -99,10 +99,15 @@ func invalidf(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))
 }
 
-// serverError is an error of a script or command as a caller of this package should see it.
+// serverError is an error of a script or command as a caller of this package should see it. Servers before Redis 7 hide
+// what went wrong in a script behind another prefix.
 func serverError(err error) error {
-	if reply, ok := errors.AsType[resp.Error](err); ok && reply.Class() == string(resp.ErrWrongType) {
+	reply, _ := errors.AsType[resp.Error](err)
+	switch class := resp.Error(reply.Class()); {
+	case class == resp.ErrWrongType:
 		return fmt.Errorf("%w: %w", ErrWrongType, err)
+	case string(class) != reply.Prefix():
+		return fmt.Errorf("lock: %w: %w", class, err)
 	}
 	return fmt.Errorf("lock: %w", err)
 }

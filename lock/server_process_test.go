@@ -142,6 +142,12 @@ func nothingLeft(t *testing.T, s *redistest.Server) {
 	if !eventually(patience, func() bool { return len(s.Keys()) == 0 }) {
 		t.Errorf("keys are left: %q", s.Dump())
 	}
+	nobodyLeft(t, s)
+}
+
+// nobodyLeft fails the test if the server still has channels or connections.
+func nobodyLeft(t *testing.T, s *redistest.Server) {
+	t.Helper()
 	if !eventually(patience, func() bool { return channels(s) == 0 && clients(s) == 0 }) {
 		t.Errorf("%d channels and %d connections are left:\n%s", channels(s), clients(s), clientList(s))
 	}

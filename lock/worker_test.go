@@ -133,7 +133,7 @@ func (w *worker) turn(ctx context.Context, rng *rand.Rand) {
 	name := w.Names[rng.IntN(len(w.Names))]
 	var opts []lock.Option
 	var owner lock.Owner
-	if rng.IntN(2) == 0 {
+	if !w.Careless && rng.IntN(2) == 0 {
 		opts = append(opts, lock.For(w.Lease/2+upTo(rng, w.Lease)))
 	}
 	reentrant := rng.IntN(6) == 0

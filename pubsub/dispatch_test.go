@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
@@ -73,10 +74,10 @@ func confirm(t testing.TB, s *Subscriber, held map[*channel]bool) bool {
 }
 
 // settle writes what is to be written and answers it, until nothing is left.
-func settle(t testing.TB, s *Subscriber, now time.Time, held map[*channel]bool) {
+func settle(t testing.TB, s *Subscriber, held map[*channel]bool) {
 	t.Helper()
 	for {
-		cmds, _, err := s.next(now)
+		cmds, _, err := s.next(time.Now())
 		if err != nil && err != errIdle {
 			t.Fatal(err)
 		}
@@ -94,7 +95,7 @@ func TestDispatchAllocates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	settle(t, s, time.Now(), make(map[*channel]bool))
+	settle(t, s, make(map[*channel]bool))
 	<-sub.Events()
 	message := decode(t, push('>', "message", "c", "payload"))
 	for _, test := range []struct {
@@ -133,7 +134,7 @@ func TestMemoryOfSubscriptions(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	settle(t, s, time.Now(), make(map[*channel]bool))
+	settle(t, s, make(map[*channel]bool))
 	each := (heap() - before) / n
 	t.Logf("%d bytes for a subscription to a channel of its own, with a queue of 4", each)
 	if each > limit {
@@ -142,7 +143,7 @@ func TestMemoryOfSubscriptions(t *testing.T) {
 	for _, sub := range subs {
 		sub.Close()
 	}
-	settle(t, s, time.Now(), make(map[*channel]bool))
+	settle(t, s, make(map[*channel]bool))
 	if s.count != 0 || s.subscriptions != 0 || len(s.changed) != 0 || len(s.refused) != 0 {
 		t.Errorf("left: %d channels, %d subscriptions, %d changes, %d refusals",
 			s.count, s.subscriptions, len(s.changed), len(s.refused))
@@ -211,71 +212,74 @@ func FuzzDispatch(f *testing.F) {
 	for _, mark := range []byte{'>', '*'} {
 		for _, k := range []kind{plain, pattern, shard} {
 			wire := push(mark, answers[k][subscribe], "a", "1") + push(mark, answers[k][unsubscribe], "a", "0") + push(mark, "message", "a", "x")
-			f.Add([]byte{1 + byte(k)*8, 1, 3, 0, 0, 2, 3, 6, 0, 4, 3, 7, 5, 3, 6, 0}, []byte(wire))
+			f.Add([]byte{1 + byte(k)*8, 1, 3, 0, 0, 2, 3, 6, 0, 4, 3, 7, 5 + 31*8, 3, 6, 0}, []byte(wire))
 			f.Add([]byte{1, 9, 17, 25, 33, 3, 6, 0, 7, 0, 6, 2, 1, 3, 0, 0}, []byte(wire+wire+push(mark, "pmessage", "a", "b", "c")))
 		}
 	}
 	f.Add([]byte{1, 3, 0, 0, 0, 0, 0}, []byte("-NOPERM no\r\n+PONG\r\n*2\r\n$4\r\npong\r\n$0\r\n\r\n_\r\n>3\r\n$11\r\nunsubscribe\r\n_\r\n:0\r\n"))
 	f.Add([]byte{1, 9, 3, 6, 6, 2, 2, 3, 1, 6, 0}, []byte("%1\r\n+a\r\n:1\r\n"))
 	f.Fuzz(func(t *testing.T, steps, wire []byte) {
-		s := unattended(Config{Queue: 2})
-		server := resp.NewReader(bytes.NewReader(wire), resp.Limits{})
-		now := time.Now()
-		var subs []*Subscription
-		held := make(map[*channel]bool)
-		reconnect := func() {
-			s.disconnectLocked(errMute)
-			clear(held)
-			s.connectLocked(now)
-		}
-		for _, step := range steps[:min(len(steps), 200)] {
-			switch choice := step >> 3; step % 8 {
-			case 0:
-				if v, err := server.Read(); err == nil && s.dispatch(v) != nil {
-					reconnect()
-				}
-			case 1:
-				name := string(rune('a' + choice/3%3))
-				sub, err := s.add(kind(choice%3), []string{name, name, "z"}, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				subs = append(subs, sub)
-			case 2:
-				if len(subs) > 0 {
-					i := int(choice) % len(subs)
-					subs[i].Close()
-					subs = slices.Delete(subs, i, i+1)
-				}
-			case 3:
-				if _, _, err := s.next(now); err != nil {
-					reconnect()
-				}
-			case 4:
-				reconnect()
-			case 5:
-				now = now.Add(time.Minute)
-			case 6:
-				confirm(t, s, held)
-			case 7:
-				if s.dispatch(decode(t, "-ERR no\r\n")) != nil {
-					reconnect()
-				}
-			}
-			check(t, s, subs)
-		}
-		reconnect()
-		settle(t, s, now, held)
-		check(t, s, subs)
-		for _, sub := range subs {
-			if !sub.up {
-				t.Fatal("a subscription is not confirmed in the end")
-			}
-		}
-		for ch, subscribed := range held {
-			if wanted := s.channels[ch.kind][ch.name] != nil; wanted != subscribed {
-				t.Fatalf("channel %q is wanted: %v, subscribed: %v", ch.name, wanted, subscribed)
-			}
-		}
+		synctest.Test(t, func(t *testing.T) { drive(t, steps[:min(len(steps), 200)], wire) })
 	})
+}
+
+func drive(t *testing.T, steps, wire []byte) {
+	s := unattended(Config{Queue: 2})
+	server := resp.NewReader(bytes.NewReader(wire), resp.Limits{})
+	var subs []*Subscription
+	held := make(map[*channel]bool)
+	reconnect := func() {
+		s.disconnectLocked(errMute)
+		clear(held)
+		s.connectLocked(time.Now())
+	}
+	for _, step := range steps {
+		switch choice := step >> 3; step % 8 {
+		case 0:
+			if v, err := server.Read(); err == nil && s.dispatch(v) != nil {
+				reconnect()
+			}
+		case 1:
+			name := string(rune('a' + choice/3%3))
+			sub, err := s.add(kind(choice%3), []string{name, name, "z"}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			subs = append(subs, sub)
+		case 2:
+			if len(subs) > 0 {
+				i := int(choice) % len(subs)
+				subs[i].Close()
+				subs = slices.Delete(subs, i, i+1)
+			}
+		case 3:
+			if _, _, err := s.next(time.Now()); err != nil {
+				reconnect()
+			}
+		case 4:
+			reconnect()
+		case 5:
+			time.Sleep(time.Duration(choice) * time.Second)
+		case 6:
+			confirm(t, s, held)
+		case 7:
+			if s.dispatch(decode(t, "-ERR no\r\n")) != nil {
+				reconnect()
+			}
+		}
+		check(t, s, subs)
+	}
+	reconnect()
+	settle(t, s, held)
+	check(t, s, subs)
+	for _, sub := range subs {
+		if !sub.up {
+			t.Fatal("a subscription is not confirmed in the end")
+		}
+	}
+	for ch, subscribed := range held {
+		if wanted := s.channels[ch.kind][ch.name] != nil; wanted != subscribed {
+			t.Fatalf("channel %q is wanted: %v, subscribed: %v", ch.name, wanted, subscribed)
+		}
+	}
 }

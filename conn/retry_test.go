@@ -1,0 +1,306 @@
+package conn_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/resp"
+)
+
+// notYet answers the first n commands of a name with an error instead of running them.
+func notYet(name, text string, n int) func(fakeredis.Cmd) fakeredis.Action {
+	return func(cmd fakeredis.Cmd) fakeredis.Action {
+		if cmd.Name == name && cmd.N <= n {
+			return fakeredis.Reply("-" + text + "\r\n")
+		}
+		return fakeredis.Run()
+	}
+}
+
+// TestNotExecuted has the server say that it did not run a command: that is repeated, until it runs once.
+func TestNotExecuted(t *testing.T) {
+	for _, text := range []string{
+		"LOADING Redis is loading the dataset in memory",
+		"MASTERDOWN Link with MASTER is down",
+		"READONLY You can't write against a read only replica.",
+		"CLUSTERDOWN The cluster is down",
+		"TRYAGAIN Multiple keys request during rehashing of slot",
+		"NOREPLICAS Not enough good replicas to write.",
+		"BUSY Redis is busy running a script.",
+		"ERR max number of clients reached",
+		"ERR Error running script (call to f_ab): @user_script:1: @user_script: 1: -READONLY You can't write",
+	} {
+		bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+			srv.Intercept(notYet("INCR", text, 4))
+			p := openPool(t, conn.Config{Dial: srv.Dial})
+			defer p.Close()
+			want(t, p, "1", "INCR", "n")
+			if s := p.Stats(); s.Retries != 4 {
+				t.Errorf("%s: %d retries, want 4", text, s.Retries)
+			}
+		})
+	}
+}
+
+// TestExecutedOrHopeless has errors that are for the caller at once.
+func TestExecutedOrHopeless(t *testing.T) {
+	for _, text := range []string{"ERR unknown", "WRONGTYPE x", "NOSCRIPT x", "MOVED 1 a:1", "ASK 1 a:1", "OOM x", "MISCONF x",
+		"BUSYGROUP x", "BUSYKEY x", "NOAUTH x", "NOPERM x", "UNBLOCKED x", "ERR max number of something else"} {
+		bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+			srv.Intercept(notYet("INCR", text, 1))
+			p := openPool(t, conn.Config{Dial: srv.Dial})
+			defer p.Close()
+			_, err := p.Do(t.Context(), "INCR", "n")
+			if got, ok := errors.AsType[resp.Error](err); !ok || string(got) != text {
+				t.Errorf("INCR = %v, want the server's error", err)
+			}
+			if conn.SafeToRetry(err) {
+				t.Errorf("SafeToRetry(%v) = true", err)
+			}
+			if n := srv.Count("INCR"); n != 1 {
+				t.Errorf("%s: sent %d times, want once", text, n)
+			}
+		})
+	}
+}
+
+// TestRetryEnds measures what the budget allows.
+func TestRetryEnds(t *testing.T) {
+	tests := map[string]struct {
+		retry    conn.Retry
+		ctx      time.Duration
+		attempts [2]int
+		elapsed  time.Duration
+	}{
+		"default":  {conn.Retry{}, time.Hour, [2]int{6, 6}, 300 * time.Millisecond},
+		"once":     {conn.Retry{Attempts: -1}, time.Hour, [2]int{1, 1}, 0},
+		"attempts": {conn.Retry{Attempts: 3}, time.Hour, [2]int{3, 3}, 50 * time.Millisecond},
+		"budget":   {conn.Retry{Attempts: 1000, Budget: time.Second}, time.Hour, [2]int{7, 14}, time.Second},
+		"ctx":      {conn.Retry{Attempts: 1000, Budget: -1}, 2 * time.Second, [2]int{9, 16}, 2 * time.Second},
+		"backoff":  {conn.Retry{MinBackoff: time.Second, MaxBackoff: time.Second}, time.Hour, [2]int{5, 6}, 5 * time.Second},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+				srv.Intercept(notYet("INCR", "LOADING x", 1<<30))
+				p := openPool(t, conn.Config{Dial: srv.Dial, Retry: test.retry})
+				defer p.Close()
+				ctx, cancel := context.WithTimeout(t.Context(), test.ctx)
+				defer cancel()
+				start := time.Now()
+				_, err := p.Do(ctx, "INCR", "n")
+				between(t, "the call ended", time.Since(start), test.elapsed/3, test.elapsed)
+				if !errors.Is(err, resp.ErrLoading) {
+					t.Errorf("error = %v, want the last answer", err)
+				}
+				if name == "ctx" {
+					wantNotSent(t, err, context.DeadlineExceeded)
+				}
+				if n := srv.Count("INCR"); n < test.attempts[0] || n > test.attempts[1] {
+					t.Errorf("%d attempts, want %d to %d", n, test.attempts[0], test.attempts[1])
+				}
+			})
+		})
+	}
+}
+
+// TestReadOnly has a server turn out to be a replica: the connection is replaced, without failing what is on it.
+func TestReadOnly(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+			switch {
+			case cmd.Conn == 1 && cmd.Name == "GET":
+				return fakeredis.Run().Late(time.Second)
+			case cmd.Conn < 4 && cmd.Name == "SET":
+				return fakeredis.Reply("-READONLY You can't write against a read only replica.\r\n")
+			}
+			return fakeredis.Run()
+		})
+		p := openPool(t, conn.Config{Dial: srv.Dial})
+		defer p.Close()
+		slow := make(chan struct{})
+		go func() {
+			defer close(slow)
+			time.Sleep(time.Millisecond)
+			want(t, p, "null", "GET", "other")
+		}()
+		want(t, p, "OK", "SET", "key", "value")
+		<-slow
+		want(t, p, "value", "GET", "key")
+		synctest.Wait()
+		if n, open := srv.Dials(), len(srv.Conns()); n != 4 || open != 1 {
+			t.Errorf("%d dials, %d open; want 4, 1 open", n, open)
+		}
+	})
+}
+
+// TestReadOnlyStorm has a server stay read-only, with many callers: they do not dial all the time.
+func TestReadOnlyStorm(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		srv.Intercept(notYet("SET", "READONLY x", 1<<30))
+		p := openPool(t, conn.Config{Dial: srv.Dial})
+		defer p.Close()
+		start := time.Now()
+		for time.Since(start) < 10*time.Second {
+			for range 10 {
+				go p.Do(t.Context(), "SET", "key", "value")
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		time.Sleep(10 * time.Second)
+		if n := srv.Dials(); n > 60 {
+			t.Errorf("%d dials in 10s", n)
+		}
+	})
+}
+
+// TestBatchRepeatsOnlyTheNotExecuted is what a batch is for: the others must not run twice.
+func TestBatchRepeatsOnlyTheNotExecuted(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+			if cmd.Name == "INCR" && cmd.N <= 3 && cmd.N != 2 || cmd.Name == "INCR" && cmd.N == 5 {
+				return fakeredis.Reply("-TRYAGAIN x\r\n")
+			}
+			return fakeredis.Run()
+		})
+		p := openPool(t, conn.Config{Dial: srv.Dial})
+		defer p.Close()
+		values, err := p.SendBatch(t.Context(), cmds("INCR a", "INCR b", "LPUSH l x", "INCR c", "LPUSH b x"))
+		if got := texts(values); err != nil || got != "1 1 1 1 -WRONGTYPE" {
+			t.Errorf("SendBatch = %s, %v", got, err)
+		}
+		if i, l := srv.Count("INCR"), srv.Count("LPUSH"); i != 6 || l != 2 {
+			t.Errorf("server saw %d INCR and %d LPUSH, want 6 and 2", i, l)
+		}
+	})
+}
+
+// TestBatchKeepsWhatIsKnown ends a batch in the middle, in several ways.
+func TestBatchKeepsWhatIsKnown(t *testing.T) {
+	batch := cmds("INCR a", "INCR b", "INCR c")
+	incr := func(actions ...fakeredis.Action) func(fakeredis.Cmd) fakeredis.Action {
+		return func(cmd fakeredis.Cmd) fakeredis.Action {
+			if cmd.Name == "INCR" && cmd.N <= len(actions) {
+				return actions[cmd.N-1]
+			}
+			return fakeredis.Run()
+		}
+	}
+	run, later := fakeredis.Run(), fakeredis.Reply("-TRYAGAIN x\r\n")
+	for name, test := range map[string]struct {
+		action  func(fakeredis.Cmd) fakeredis.Action
+		replies string
+		certain bool
+	}{
+		"lost in the middle":   {incr(run, fakeredis.RunThenClose()), "1", false},
+		"lost when repeated":   {incr(run, later, run, fakeredis.RunThenClose()), "1", false},
+		"lost at second":       {incr(later, later, run, run, fakeredis.RunThenClose()), "1", false},
+		"never ready":          {incr(run, later, run, later, later, later, later, later), "1 -TRYAGAIN 1", true},
+		"closed at the repeat": {incr(run, later, run, fakeredis.Close()), "1", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+				srv.Intercept(test.action)
+				p := openPool(t, conn.Config{Dial: srv.Dial})
+				defer p.Close()
+				values, err := p.SendBatch(t.Context(), batch)
+				if got := texts(values); got != test.replies {
+					t.Errorf("SendBatch = %s, want %s", got, test.replies)
+				}
+				if test.certain {
+					if err != nil {
+						t.Errorf("error = %v, want none", err)
+					}
+					return
+				}
+				wantUncertain(t, err, conn.ErrUncertain)
+			})
+		})
+	}
+}
+
+// TestBatchWithAsking is not repeated in part: the command means something else without the ASKING in front.
+func TestBatchWithAsking(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+			switch cmd.Name {
+			case "ASKING":
+				return fakeredis.Reply("+OK\r\n")
+			case "GET":
+				return fakeredis.Reply("-TRYAGAIN x\r\n")
+			}
+			return fakeredis.Run()
+		})
+		p := openPool(t, conn.Config{Dial: srv.Dial})
+		defer p.Close()
+		values, err := p.SendBatch(t.Context(), cmds("ASKING", "GET k"))
+		if got := texts(values); err != nil || got != "OK -TRYAGAIN" {
+			t.Errorf("SendBatch = %s, %v", got, err)
+		}
+	})
+}
+
+// TestTrace checks what the callbacks are told.
+func TestTrace(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		var log []string
+		note := func(format string, args ...any) { log = append(log, fmt.Sprintf(format, args...)) }
+		trace := &conn.Trace{
+			Dial: func(i conn.DialInfo) { note("dial %s %v %d %v", i.Addr, i.Exclusive, i.Protocol, i.Err != nil) },
+			Command: func(i conn.CommandInfo) {
+				note("command %s %s %d %v %v", i.Name, i.Addr, i.Count, i.Elapsed, i.Err != nil)
+			},
+			Retry: func(i conn.RetryInfo) { note("retry %s %s %d %v", i.Name, i.Addr, i.Attempt, i.Err) },
+			Lost:  func(i conn.LostInfo) { note("lost %s %v %v %d %v", i.Addr, i.Exclusive, i.Age, i.InFlight, i.Err != nil) },
+		}
+		srv.Intercept(notYet("INCR", "LOADING x", 1))
+		p := openPool(t, conn.Config{Dial: srv.Dial, Trace: trace, Protocol: 2, Retry: conn.Retry{MaxBackoff: 8 * time.Millisecond}})
+		srv.Latency(time.Second)
+		want(t, p, "PONG", "PING")
+		srv.Latency(0)
+		p.Do(t.Context(), "INCR", "secret")
+		p.SendBatch(t.Context(), cmds("GET secret", "GET secret"))
+		p.With(t.Context(), func(c *conn.Conn) error { want(t, c, "PONG", "PING"); return nil })
+		time.Sleep(time.Second)
+		srv.KillConns(func(c fakeredis.Conn) bool { return c.ID == 1 })
+		synctest.Wait()
+		srv.Refuse(true)
+		p.Do(t.Context(), "my secret", "secret")
+		p.Close()
+		wantTrace(t, log)
+	})
+}
+
+// wantTrace compares the log of TestTrace, in which some durations are left to chance.
+func wantTrace(t *testing.T, log []string) {
+	t.Helper()
+	const addr = "127.0.0.1:6379"
+	expected := []string{
+		"dial " + addr + " false 2 false",
+		"command PING " + addr + " 1 2s false",
+		"retry INCR " + addr + " 1 LOADING x",
+		"command INCR *",
+		"command GET " + addr + " 2 0s false",
+		"dial " + addr + " true 2 false",
+		"command PING " + addr + " 1 0s false",
+		"lost *",
+		"dial " + addr + " false 0 true",
+		"retry command *",
+	}
+	for i, e := range expected {
+		if i >= len(log) {
+			t.Errorf("trace ends before %q", e)
+		} else if prefix := len(e) - 1; e != log[i] && (e[prefix] != '*' || log[i][:prefix] != e[:prefix]) {
+			t.Errorf("trace %d = %q, want %q", i, log[i], e)
+		}
+	}
+	if last := log[len(log)-1]; len(last) < 16 || last[:16] != "command command " {
+		t.Errorf("trace ends with %q, want the command", last)
+	}
+}

@@ -1,0 +1,187 @@
+package conn_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/resp"
+)
+
+// texts renders replies, errors by their prefix, for a comparison.
+func texts(values []resp.Value) string {
+	var list []string
+	for _, v := range values {
+		s, err := v.Text()
+		if e, ok := errors.AsType[resp.Error](err); ok {
+			s = "-" + e.Prefix()
+		} else if v.IsNull() {
+			s = "null"
+		} else if v.Kind() == resp.Array {
+			s = "[" + texts(elements(v)) + "]"
+		}
+		list = append(list, s)
+	}
+	return strings.Join(list, " ")
+}
+
+func elements(v resp.Value) (list []resp.Value) {
+	for e := range v.All() {
+		list = append(list, e)
+	}
+	return list
+}
+
+// cmds makes commands of texts, their words separated by spaces.
+func cmds(lines ...string) (list []resp.Command) {
+	for _, line := range lines {
+		var args []any
+		for w := range strings.FieldsSeq(line) {
+			args = append(args, w)
+		}
+		list = append(list, resp.Cmd(args...))
+	}
+	return list
+}
+
+func TestTx(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		p := openPool(t, conn.Config{Dial: srv.Dial})
+		defer p.Close()
+		values, err := p.Tx(t.Context(), cmds("SET k v", "LPUSH k x", "GET k", "BLPOP nothing 0"))
+		if got := texts(values); err != nil || got != "OK -WRONGTYPE v null" {
+			t.Errorf("Tx = %s, %v; want the error in its place", got, err)
+		}
+		_, err = p.Tx(t.Context(), cmds("GET k", "NOSUCH k", "GET k"))
+		if !errors.Is(err, resp.ErrGeneral) || !errors.Is(err, resp.ErrExecAbort) || !strings.Contains(err.Error(), "NOSUCH") {
+			t.Errorf("Tx with an unknown command = %v, want its error and EXECABORT", err)
+		}
+		if values, err := p.Tx(t.Context(), nil); err != nil || values != nil {
+			t.Errorf("Tx of nothing = %v, %v", values, err)
+		}
+		want(t, p, "v", "GET", "k")
+	})
+}
+
+// TestTxAdjacent has many callers run transactions on one connection, none of which may get into another.
+func TestTxAdjacent(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		p := openPool(t, conn.Config{Dial: srv.Dial})
+		defer p.Close()
+		done := make(chan struct{})
+		for i := range 50 {
+			go func() {
+				defer func() { done <- struct{}{} }()
+				values, err := p.Tx(t.Context(), cmds(fmt.Sprint("SET k ", i), "GET k"))
+				if got := texts(values); err != nil || got != fmt.Sprint("OK ", i) {
+					t.Errorf("Tx %d = %s, %v", i, got, err)
+				}
+				want(t, p, "PONG", "PING")
+			}()
+		}
+		for range 50 {
+			<-done
+		}
+	})
+}
+
+func TestTxAborted(t *testing.T) {
+	for _, proto := range []int{2, 3} {
+		bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+			p := openPool(t, conn.Config{Dial: srv.Dial, Protocol: proto})
+			defer p.Close()
+			err := p.With(t.Context(), func(c *conn.Conn) error {
+				want(t, c, "OK", "WATCH", "k")
+				want(t, p, "OK", "SET", "k", "other")
+				_, err := c.Tx(t.Context(), cmds("SET k mine"))
+				return err
+			})
+			if !errors.Is(err, conn.ErrTxAborted) || conn.SafeToRetry(err) || errors.Is(err, conn.ErrUncertain) {
+				t.Errorf("Tx after a change = %v, want ErrTxAborted", err)
+			}
+			want(t, p, "other", "GET", "k")
+		})
+	}
+}
+
+func TestTxInOpenMulti(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		c := dialConn(t, conn.Config{Dial: srv.Dial})
+		defer c.Close()
+		want(t, c, "OK", "MULTI")
+		_, err := c.Tx(t.Context(), cmds("SET k v"))
+		wantNotSent(t, err, err)
+		want(t, c, "OK", "DISCARD")
+		want(t, c, "null", "GET", "k")
+	})
+}
+
+// TestTxNotReady has the server refuse a transaction as a whole, at the queue and at EXEC: it is repeated as a whole.
+func TestTxNotReady(t *testing.T) {
+	cfg := scripted(t, func(p *peer) {
+		p.welcome()
+		whole := []string{"MULTI", "INCR n", "INCR n", "EXEC"}
+		p.expect(whole...)
+		p.reply("+OK|", "-LOADING x|", "+QUEUED|", "-EXECABORT x|")
+		p.expect(whole...)
+		p.reply("+OK|", "+QUEUED|", "+QUEUED|", "-NOREPLICAS x|")
+		p.expect(whole...)
+		p.reply("+OK|", "+QUEUED|", "+QUEUED|", "*2|:1|:2|")
+		p.expectClose()
+	})
+	p := openPool(t, cfg)
+	defer p.Close()
+	values, err := p.Tx(t.Context(), cmds("INCR n", "INCR n"))
+	if got := texts(values); err != nil || got != "1 2" {
+		t.Errorf("Tx = %s, %v", got, err)
+	}
+	if n := p.Stats().Retries; n != 2 {
+		t.Errorf("%d retries, want 2", n)
+	}
+}
+
+// TestTxNonsense has EXEC answered by something else than the replies.
+func TestTxNonsense(t *testing.T) {
+	for _, exec := range []string{"+OK|", "*0|", "*2|:1|:2|"} {
+		cfg := scripted(t, func(p *peer) {
+			p.welcome()
+			p.expect("MULTI", "INCR n", "EXEC")
+			p.reply("+OK|", "+QUEUED|", exec)
+			p.expectClose()
+		})
+		p := openPool(t, cfg)
+		_, err := p.Tx(t.Context(), cmds("INCR n"))
+		wantUncertain(t, err, conn.ErrUncertain)
+		p.Close()
+	}
+}
+
+// TestTxWithoutMulti has the server refuse MULTI itself: what follows may have run by itself.
+func TestTxWithoutMulti(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		p := openPool(t, conn.Config{Dial: srv.Dial})
+		defer p.Close()
+		srv.Intercept(onName("MULTI", 1, fakeredis.Reply("-NOPERM no\r\n")))
+		_, err := p.Tx(t.Context(), cmds("INCR n"))
+		wantUncertain(t, err, resp.ErrNoPerm)
+	})
+}
+
+// TestTxUnanswered loses the connection before EXEC is answered.
+func TestTxUnanswered(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		p := openPool(t, conn.Config{Dial: srv.Dial})
+		defer p.Close()
+		srv.Intercept(onName("EXEC", 1, fakeredis.RunThenClose()))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err := p.Tx(ctx, cmds("INCR n"))
+		wantUncertain(t, err, conn.ErrUncertain)
+		want(t, p, "1", "GET", "n")
+	})
+}

@@ -1,0 +1,83 @@
+package pubsub_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/pubsub"
+)
+
+func Example() {
+	cfg, err := conn.ParseURL(os.Getenv("REDIS_URL"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+	pool, err := conn.Open(ctx, cfg)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+	events := pubsub.New(pool, pubsub.Config{})
+	defer events.Close()
+
+	sub, err := events.Subscribe(ctx, "example:news")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer sub.Close()
+	if _, err := pool.Do(ctx, "PUBLISH", "example:news", "nothing is missed from here on"); err != nil {
+		log.Fatal(err)
+	}
+	for ev, err := range sub.All(ctx) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(ev.Kind, ev.Channel, ev.Payload)
+		break
+	}
+	// Output: Message example:news nothing is missed from here on
+}
+
+// Listen does not wait for the server: the confirmation is the first event.
+func ExampleSubscriber_Listen() {
+	cfg, err := conn.ParseURL(os.Getenv("REDIS_URL"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+	pool, err := conn.Open(ctx, cfg)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+	events := pubsub.New(pool, pubsub.Config{})
+	defer events.Close()
+
+	sub, err := events.Listen("example:wake-ups")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer sub.Close()
+	for ev := range sub.Events() {
+		fmt.Println(ev.Kind)
+		if ev.Kind == pubsub.Message {
+			break
+		}
+		// Resumed, Interrupted and Lagged all mean: look again, a message may have been missed.
+		if _, err := pool.Do(ctx, "PUBLISH", "example:wake-ups", ""); err != nil {
+			log.Fatal(err)
+		}
+	}
+	// Output:
+	// Resumed
+	// Message
+}
+
+func ExampleEventKind() {
+	fmt.Println(pubsub.Message, pubsub.Resumed, pubsub.Lagged, pubsub.Interrupted)
+	// Output: Message Resumed Lagged Interrupted
+}
