@@ -156,7 +156,7 @@ func TestOwnersThatCannotWork(t *testing.T) {
 				t.Errorf("%s owner: a script was sent", name)
 			}
 		}
-		if c.NewOwner().String() == c.NewOwner().String() {
+		if one, two := c.NewOwner(), c.NewOwner(); one.String() == two.String() {
 			t.Error("two owners have the same name")
 		}
 	})

@@ -213,11 +213,11 @@ func TestErrLooksAtTheClock(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		c := w.client(lock.Config{})
 		lease := mustLock(t, c, "job", lock.For(time.Second))
-		time.Sleep(988*time.Millisecond - 1)
+		time.Sleep(988*time.Millisecond - time.Nanosecond)
 		if err := lease.Err(); err != nil {
 			t.Fatalf("Err() = %v a moment before the end", err)
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		lostBecause(t, lease.Err(), lock.Expired)
 		// The server still has it for 12 ms: releasing is possible and true.
 		if err := lease.Unlock(t.Context()); err != nil {

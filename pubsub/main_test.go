@@ -60,10 +60,10 @@ func listen(t *testing.T, s *pubsub.Subscriber, channels ...string) *pubsub.Subs
 	return sub
 }
 
-// next returns the next event, which has to come within an hour.
+// next returns the next event, which has to come within a minute.
 func next(t *testing.T, sub *pubsub.Subscription) pubsub.Event {
 	t.Helper()
-	timer := time.NewTimer(time.Hour)
+	timer := time.NewTimer(time.Minute)
 	defer timer.Stop()
 	select {
 	case ev, ok := <-sub.Events():
@@ -72,7 +72,7 @@ func next(t *testing.T, sub *pubsub.Subscription) pubsub.Event {
 		}
 		return ev
 	case <-timer.C:
-		t.Fatal("no event in an hour")
+		t.Fatal("no event in a minute")
 	}
 	return pubsub.Event{}
 }

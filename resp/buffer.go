@@ -48,6 +48,9 @@ func (b *buffer) fill() error {
 			return errImpossibleRead
 		}
 		b.w += n
+		if b.calm++; n > calmBytes {
+			b.calm = 0
+		}
 		if n > 0 {
 			if err != nil && !isTimeout(err) {
 				b.late = err
@@ -76,13 +79,8 @@ func (b *buffer) room() {
 	last := b.w
 	b.base += int64(b.r)
 	b.r, b.w = 0, 0
-	if last > calmBytes {
-		b.calm = 0
-	} else {
-		b.calm++
-	}
 	switch {
-	case len(b.buf) < minBuffer || len(b.buf) > minBuffer && b.calm > calmReads:
+	case len(b.buf) < minBuffer || len(b.buf) > minBuffer && b.calm >= calmReads:
 		b.buf = make([]byte, minBuffer)
 	case last == len(b.buf) && last < maxBuffer:
 		b.buf = make([]byte, 2*last)

@@ -50,6 +50,18 @@ func TestBufferSize(t *testing.T) {
 	if len(r.buf) != maxBuffer {
 		t.Errorf("buffer of %d bytes while replies fill it, want %d", len(r.buf), maxBuffer)
 	}
+	for range 5 { // short lulls do not count
+		src.busy = false
+		for r.Buffered() > 0 {
+			read(1, maxBuffer)
+		}
+		read(calmReads/2, maxBuffer)
+		if len(r.buf) != maxBuffer {
+			t.Errorf("buffer of %d bytes after a lull, want %d", len(r.buf), maxBuffer)
+		}
+		src.busy = true
+		read(200, maxBuffer)
+	}
 	src.busy = false
 	read(100+2*calmReads, maxBuffer)
 	if len(r.buf) != minBuffer {

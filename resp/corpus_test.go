@@ -72,6 +72,8 @@ func longInput(t testing.TB, id string) string {
 		return strings.Repeat("~?\r\n", 1025)
 	case "H17":
 		return "-" + strings.Repeat("e", 64<<10) + "\r\n"
+	case "H27", "H28":
+		return "$5000\r\n" + strings.Repeat("b", 5000) + map[string]string{"H27": "\n\n", "H28": "\r\r"}[id]
 	case "H18":
 		return "$70000\r\n" + strings.Repeat("b", 70000) + "\r\n"
 	}

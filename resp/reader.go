@@ -166,7 +166,7 @@ func (r *Reader) fail(err error) error {
 	if isTimeout(err) {
 		return err
 	}
-	if err == io.EOF && (len(r.frames) > 0 || r.Buffered() > 0) {
+	if err == io.EOF && len(r.frames) > 0 {
 		err = io.ErrUnexpectedEOF
 	}
 	r.err = err

@@ -33,6 +33,8 @@ func TestReaderLimits(t *testing.T) {
 		{resp.Limits{Line: 5}, "+hello!\r\n", "limit line 0"},
 		{resp.Limits{Line: 5}, "*1\r\n+hello!\r\n", "limit line 4"},
 		{resp.Limits{Line: 5}, "(123456\r\n", "limit line 0"},
+		{resp.Limits{Line: 5}, "+hello!!", "limit line 0"},
+		{resp.Limits{Line: 5}, "+hello!", "unexpected EOF"},
 		{resp.Limits{Line: 5}, ":1234567\r\n$7\r\nhello!!\r\n", "EOF"},
 		{resp.Limits{Depth: 2}, "*1\r\n%1\r\n:1\r\n:2\r\n", "EOF"},
 		{resp.Limits{Depth: 2}, "*1\r\n%1\r\n:1\r\n*0\r\n", "limit depth 12"},
@@ -143,17 +145,42 @@ func (s *pieces) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// A string of a megabyte takes little more memory than itself on its way.
+// A long string takes little more memory than itself on its way, and none if skipped.
 func TestReaderLongStringMemory(t *testing.T) {
-	const n = 8 << 20
+	const n = 5 << 20
 	wire := bulk(n)
 	got := allocated(func() {
 		if v, err := resp.NewReader(strings.NewReader(wire), resp.Limits{}).Read(); err != nil || v.IsNull() {
 			t.Error(v.Kind(), err)
 		}
 	})
-	if got > 2*n+1<<20 {
+	if got > 3*n {
 		t.Errorf("%d bytes allocated for a string of %d", got, n)
+	}
+	for _, wire := range []string{wire, "*1\r\n" + wire, "$?\r\n;" + wire[1:] + ";0\r\n"} {
+		got := allocated(func() {
+			if err := resp.NewReader(strings.NewReader(wire), resp.Limits{}).Skip(); err != nil {
+				t.Error(err)
+			}
+		})
+		if got > 256<<10 {
+			t.Errorf("%d bytes allocated to skip %.10q", got, wire)
+		}
+	}
+}
+
+// Offsets are counted from the beginning of the stream, however it arrives.
+func TestErrorOffset(t *testing.T) {
+	good := strings.Repeat(bulk(999)+"+line\r\n*2\r\n:1\r\n_\r\n", 300)
+	for _, piece := range []int{1, 777, 9973, 1 << 20} {
+		r := resp.NewReader(&pieces{src: good + "*2\r\n_\r\n@", size: piece}, resp.Limits{})
+		var err error
+		for err == nil {
+			_, err = r.Read()
+		}
+		if got, want := outcome(err), fmt.Sprintf("syntax %d", len(good)+7); got != want {
+			t.Errorf("in pieces of %d: %s, want %s", piece, got, want)
+		}
 	}
 }
 
@@ -215,6 +242,29 @@ func TestReaderSourceErrors(t *testing.T) {
 		if _, again := r.Read(); again != err {
 			t.Errorf("%s: then %v", tt.name, again)
 		}
+	}
+}
+
+// What a source returns together with an error counts. A timeout is forgotten then, and
+// another error returned once all has been read.
+func TestReaderDataWithError(t *testing.T) {
+	broken := errors.New("broken")
+	parts := []struct {
+		data string
+		err  error
+	}{{"+a\r\n+", os.ErrDeadlineExceeded}, {"b\r\n", nil}, {"+c\r\n+d\r\n", broken}}
+	r := resp.NewReader(sourceFunc(func(p []byte) (int, error) {
+		if len(parts) == 0 {
+			t.Error("the source is read after its error")
+			return 0, io.EOF
+		}
+		part := parts[0]
+		parts = parts[1:]
+		return copy(p, part.data), part.err
+	}), resp.Limits{})
+	want := []string{`simple "a"`, `simple "b"`, `simple "c"`, `simple "d"`, "broken"}
+	if got := readAll(r); !same(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

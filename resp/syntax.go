@@ -23,7 +23,7 @@ func (r *Reader) step() error {
 		return r.syntax(0, "a streamed string has something else than chunks")
 	case f.kind == Push && f.num == 0 && kindOf(mark) != SimpleString && kindOf(mark) != BulkString && mark != '=' && mark != '|':
 		return r.syntax(0, "a push does not begin with a string")
-	case f.want < 0 && !f.chunks && mark != '.' && mark != '|' && r.elements >= r.lim.Elements:
+	case f.want < 0 && !f.chunks && mark != '.' && r.elements >= r.lim.Elements:
 		return r.exceeds("elements", r.lim.Elements)
 	}
 	switch mark {

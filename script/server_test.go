@@ -32,7 +32,7 @@ func onServers(t *testing.T, fn func(t *testing.T, srv *redistest.Server, pool *
 
 func TestDigestIsTheServers(t *testing.T) {
 	onServers(t, func(t *testing.T, srv *redistest.Server, pool *conn.Pool) {
-		for _, src := range []string{"return 1", "return 'ä\x00\r\n'", strings.Repeat("-- comment\n", 10_000) + "return 1"} {
+		for _, src := range []string{"return 1", "return 'ä\\n'", strings.Repeat("-- comment\n", 10_000) + "return 1"} {
 			s := script.New(src)
 			got, err := srv.Do("SCRIPT", "LOAD", src).Text()
 			if err != nil || got != s.Digest() {

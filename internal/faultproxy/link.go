@@ -132,12 +132,14 @@ func (l *link) carryRequests(f *framer, w lane) {
 			w.finish(ToServer)
 			return
 		}
+		swallowed := l.p.swallows(ToServer)
 		cmd := command(v)
 		var verdict Verdict
 		if cmd != nil {
 			verdict = l.p.judge(cmd)
 		}
-		if verdict.Fate == Swallow || l.p.swallows(ToServer) {
+		if swallowed || verdict.Fate == Swallow {
+			l.p.countLost()
 			continue
 		}
 		if verdict.Fate == CutBefore {
@@ -165,15 +167,13 @@ func (l *link) carryReplies(f *framer, w lane) {
 		if whole {
 			fate = l.match.fateOf(v)
 		}
-		if fate != Deliver {
-			l.p.countLost()
-		}
-		switch {
-		case l.p.swallows(ToClient), fate == LoseReply:
-			continue
-		case fate == CutAfter:
+		if fate == CutAfter {
 			w.send(nil, actCut, 0)
 			return
+		}
+		if fate == LoseReply || l.p.swallows(ToClient) {
+			l.p.countLost()
+			continue
 		}
 		if !w.send(raw, actWrite, 0) {
 			return

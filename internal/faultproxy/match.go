@@ -43,28 +43,22 @@ func (m *matcher) fateOf(v resp.Value) Fate {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	word := firstWord(v)
-	if isMessage(word) && (v.Kind() == resp.Push || m.subscribed) {
-		return Deliver
-	}
+	push := v.Kind() == resp.Push || m.subscribed && (isMessage(word) || word == "sunsubscribe")
 	for len(m.waiting) > 0 {
 		req := &m.waiting[0]
 		switch {
-		case req.confirms == "" && v.Kind() == resp.Push:
-			return Deliver
-		case req.confirms == "":
-			return m.popLocked()
-		case word == req.confirms:
+		case req.confirms != "" && word == req.confirms:
 			if req.left == 1 {
 				return m.popLocked()
 			}
-			req.left--
+			req.left = max(req.left-1, 0)
 			return req.fate
-		case req.left > 0 && v.Kind() == resp.Push:
+		case push:
 			return Deliver
-		case req.left > 0:
-			return m.popLocked() // an error in the confirmations' stead
+		case req.confirms == "" || req.left > 0:
+			return m.popLocked() // the reply, or an error in the confirmations' stead
 		}
-		// An unsubscribe from everything had an unknown number of confirmations, and this is none.
+		// To leave all channels had an unknown number of confirmations, and this is none.
 		m.waiting = m.waiting[1:]
 	}
 	return Deliver

@@ -23,8 +23,8 @@ import (
 type Direction uint8
 
 const (
-	ToServer Direction = iota
-	ToClient
+	ToServer Direction = iota // requests
+	ToClient                  // replies and pushes
 )
 
 // Proxy is a proxy in front of one server.
@@ -219,7 +219,7 @@ func (p *Proxy) Count(name string) int {
 type Stats struct {
 	Accepted int // connections since New
 	Open     int // connections now
-	Lost     int // replies swallowed by DropReply or a Verdict
+	Lost     int // requests and replies that were swallowed, whatever for
 }
 
 // Stats returns the counts.
