@@ -1,27 +1,66 @@
 package thirdparty
 
 import (
+	"context"
+	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/alicebob/miniredis/v2"
 
 	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/conformance"
+	"github.com/lockwire/lockwire/resp"
 )
 
-func TestConnection(t *testing.T) {
-	server := miniredis.RunT(t)
+// TestMiniredis runs the conformance table over miniredis, for a machine without a server.
+func TestMiniredis(t *testing.T) {
 	for _, proto := range []int{2, 3} {
-		pool, err := conn.Open(t.Context(), conn.Config{Addr: server.Addr(), Protocol: proto})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer pool.Close()
-		if _, err := pool.Do(t.Context(), "SET", "key", proto); err != nil {
-			t.Errorf("RESP%d: SET: %v", proto, err)
-		}
-		v, err := pool.Do(t.Context(), "GET", "key")
-		if got, _ := v.Int(); err != nil || got != int64(proto) {
-			t.Errorf("RESP%d: GET = %v, %v, want %d", proto, got, err, proto)
-		}
+		t.Run(fmt.Sprint("RESP", proto), func(t *testing.T) {
+			conformance.Run(t, func(t *testing.T) conformance.Server {
+				s := miniredis.RunT(t)
+				s.ClockTTL(true) // keys age as the clock goes
+				cfg := conn.Config{Addr: s.Addr(), Protocol: proto}
+				pool, err := conn.Open(t.Context(), cfg)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { pool.Close() })
+				return conformance.Server{Config: cfg, Command: func(t *testing.T, args ...string) string {
+					return command(t, pool, args)
+				}}
+			})
+		})
 	}
+}
+
+func command(t *testing.T, pool *conn.Pool, args []string) string {
+	t.Helper()
+	list := make([]any, len(args))
+	for i, arg := range args {
+		list[i] = arg
+	}
+	v, err := pool.Do(context.WithoutCancel(t.Context()), list...)
+	if err != nil {
+		t.Fatalf("%s: %v", args[0], err)
+	}
+	return text(v)
+}
+
+// text is a reply as fmt prints it: [] for an empty array.
+func text(v resp.Value) string {
+	switch v.Kind() {
+	case resp.Array:
+		var list []string
+		for e := range v.All() {
+			list = append(list, text(e))
+		}
+		slices.Sort(list)
+		return fmt.Sprint(list)
+	case resp.Integer:
+		n, _ := v.Int()
+		return fmt.Sprint(n)
+	}
+	got, _ := v.Text()
+	return got
 }
