@@ -78,9 +78,9 @@ func TestRetryEnds(t *testing.T) {
 		attempts [2]int
 		elapsed  time.Duration
 	}{
-		"default":  {conn.Retry{}, time.Hour, [2]int{6, 6}, 300 * time.Millisecond},
+		"default":  {conn.Retry{}, time.Hour, [2]int{6, 6}, 248 * time.Millisecond},
 		"once":     {conn.Retry{Attempts: -1}, time.Hour, [2]int{1, 1}, 0},
-		"attempts": {conn.Retry{Attempts: 3}, time.Hour, [2]int{3, 3}, 50 * time.Millisecond},
+		"attempts": {conn.Retry{Attempts: 3}, time.Hour, [2]int{3, 3}, 24 * time.Millisecond},
 		"budget":   {conn.Retry{Attempts: 1000, Budget: time.Second}, time.Hour, [2]int{7, 14}, time.Second},
 		"ctx":      {conn.Retry{Attempts: 1000, Budget: -1}, 2 * time.Second, [2]int{9, 16}, 2 * time.Second},
 		"backoff":  {conn.Retry{MinBackoff: time.Second, MaxBackoff: time.Second}, time.Hour, [2]int{5, 6}, 5 * time.Second},
@@ -257,7 +257,9 @@ func TestTrace(t *testing.T) {
 				note("command %s %s %d %v %v", i.Name, i.Addr, i.Count, i.Elapsed, i.Err != nil)
 			},
 			Retry: func(i conn.RetryInfo) { note("retry %s %s %d %v", i.Name, i.Addr, i.Attempt, i.Err) },
-			Lost:  func(i conn.LostInfo) { note("lost %s %v %v %d %v", i.Addr, i.Exclusive, i.Age, i.InFlight, i.Err != nil) },
+			Lost: func(i conn.LostInfo) {
+				note("lost %s %v %v %d %v", i.Addr, i.Exclusive, i.Age, i.InFlight, i.Err != nil)
+			},
 		}
 		srv.Intercept(notYet("INCR", "LOADING x", 1))
 		p := openPool(t, conn.Config{Dial: srv.Dial, Trace: trace, Protocol: 2, Retry: conn.Retry{MaxBackoff: 8 * time.Millisecond}})

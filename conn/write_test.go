@@ -3,7 +3,6 @@ package conn_test
 import (
 	"context"
 	"net"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -135,9 +134,7 @@ func TestMuteSocket(t *testing.T) {
 			_, err := p.Do(ctx, "SET", "big", big)
 			left <- err
 		}()
-		for p.Stats().InFlight == 0 {
-			runtime.Gosched()
-		}
+		eventually(t, func() bool { return p.Stats().InFlight > 0 })
 		cancel()
 		select {
 		case err := <-left:

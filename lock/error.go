@@ -3,6 +3,7 @@ package lock
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/resp"
@@ -104,12 +105,17 @@ func invalidf(format string, args ...any) error {
 func serverError(err error) error {
 	reply, _ := errors.AsType[resp.Error](err)
 	switch class := resp.Error(reply.Class()); {
-	case class == resp.ErrWrongType:
+	case wrongType(reply):
 		return fmt.Errorf("%w: %w", ErrWrongType, err)
 	case string(class) != reply.Prefix():
 		return fmt.Errorf("lock: %w: %w", class, err)
 	}
 	return fmt.Errorf("lock: %w", err)
+}
+
+// wrongType reports whether reply says that a key holds another type, in the words of whichever server.
+func wrongType(reply resp.Error) bool {
+	return strings.Contains(string(reply), string(resp.ErrWrongType)+" ")
 }
 
 // uncertain reports whether the server may have run what err was returned for.
@@ -155,8 +161,8 @@ func final(err error) bool {
 		return errors.Is(err, conn.ErrClosed)
 	}
 	switch resp.Error(reply.Class()) {
-	case resp.ErrWrongType, resp.ErrNoPerm, resp.ErrNoAuth, resp.ErrWrongPass:
+	case resp.ErrNoPerm, resp.ErrNoAuth, resp.ErrWrongPass:
 		return true
 	}
-	return false
+	return wrongType(reply)
 }

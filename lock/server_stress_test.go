@@ -51,7 +51,7 @@ func TestStress(t *testing.T) {
 				t.Error(err)
 			}
 			if !c.Idle() {
-				t.Errorf("after Close the client has %+v and is not idle: %s", c.Stats(), c.Debug())
+				t.Errorf("after Close the client has %+v and is not idle", c.Stats())
 			}
 		}
 		if err := pool.Close(); err != nil {

@@ -13,104 +13,111 @@ import (
 	"github.com/lockwire/lockwire/pubsub"
 )
 
+// stages are what a Subscriber may be doing when it is closed.
+var stages = []struct {
+	name  string
+	stage func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber)
+}{
+	{"unused", func(*testing.T, *fakeredis.Server, *pubsub.Subscriber) {}},
+	{"just begun", func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) { listen(t, s, "c") }},
+	{"dialling", func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
+		srv.Unreachable(true)
+		listen(t, s, "c")
+		synctest.Wait()
+	}},
+	{"in the handshake", func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
+		srv.Mute(true)
+		listen(t, s, "c")
+		synctest.Wait()
+	}},
+	{"pausing", func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
+		srv.Refuse(true)
+		listen(t, s, "c")
+		time.Sleep(10*time.Second + time.Nanosecond)
+	}},
+	{"not confirmed", func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
+		intercept(srv, "SUBSCRIBE", "", fakeredis.Swallow())
+		listen(t, s, "c")
+		synctest.Wait()
+	}},
+	{"refused", func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
+		answer(srv, "SUBSCRIBE", "", noPerm)
+		listen(t, s, "c")
+		synctest.Wait()
+	}},
+	{"subscribed", func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) { subscribe(t, s, "c") }},
+	{"writing", func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
+		srv.Buffer(1 << 10)
+		subscribe(t, s, "c")
+		srv.Stall(true)
+		for range 100 {
+			listen(t, s, string(make([]byte, 1<<10)))
+		}
+		listen(t, s, string(make([]byte, 1<<16)))
+		synctest.Wait()
+	}},
+	{"mute", func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
+		subscribe(t, s, "c")
+		srv.Mute(true)
+		time.Sleep(6 * time.Second)
+	}},
+	{"idle", func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
+		subscribe(t, s, "c").Close()
+		synctest.Wait()
+	}},
+	{"after idling", func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
+		subscribe(t, s, "c").Close()
+		time.Sleep(2 * time.Minute)
+	}},
+}
+
 // That no goroutine outlives Close is what each bubble checks at its end: it would not end otherwise.
 func TestCloseAtEveryStage(t *testing.T) {
-	tests := []struct {
-		name  string
-		stage func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber)
-	}{
-		{"unused", func(*testing.T, *fakeredis.Server, *pubsub.Subscriber) {}},
-		{"just begun", func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) { listen(t, s, "c") }},
-		{"dialling", func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
-			srv.Unreachable(true)
-			listen(t, s, "c")
-			synctest.Wait()
-		}},
-		{"in the handshake", func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
-			srv.Mute(true)
-			listen(t, s, "c")
-			synctest.Wait()
-		}},
-		{"pausing", func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
-			srv.Refuse(true)
-			listen(t, s, "c")
-			time.Sleep(10*time.Second + time.Nanosecond)
-		}},
-		{"not confirmed", func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
-			intercept(srv, "SUBSCRIBE", "", fakeredis.Swallow())
-			listen(t, s, "c")
-			synctest.Wait()
-		}},
-		{"refused", func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
-			answer(srv, "SUBSCRIBE", "", noPerm)
-			listen(t, s, "c")
-			synctest.Wait()
-		}},
-		{"subscribed", func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) { subscribe(t, s, "c") }},
-		{"writing", func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
-			srv.Buffer(1 << 10)
-			subscribe(t, s, "c")
-			srv.Stall(true)
-			for range 100 {
-				listen(t, s, string(make([]byte, 1<<10)))
-			}
-			listen(t, s, string(make([]byte, 1<<16)))
-			synctest.Wait()
-		}},
-		{"mute", func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
-			subscribe(t, s, "c")
-			srv.Mute(true)
-			time.Sleep(6 * time.Second)
-		}},
-		{"idle", func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
-			subscribe(t, s, "c").Close()
-			synctest.Wait()
-		}},
-		{"after idling", func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
-			subscribe(t, s, "c").Close()
-			time.Sleep(2 * time.Minute)
-		}},
-	}
-	for _, test := range tests {
+	for _, test := range stages {
 		t.Run(test.name, func(t *testing.T) {
 			bubble(t, pubsub.Config{}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
 				test.stage(t, srv, s)
-				sub, err := s.Listen("c", "d")
-				if err != nil {
-					t.Fatal(err)
-				}
-				start := time.Now()
-				if err := s.Close(); err != nil {
-					t.Errorf("Close: %v", err)
-				}
-				if took := time.Since(start); took != 0 {
-					t.Errorf("Close took %v", took)
-				}
-				srv.Stall(false)
-				synctest.Wait()
-				wantClosed(t, sub)
-				dials := srv.Dials()
-				_, err = s.Subscribe(t.Context(), "c")
-				wantErr(t, "Subscribe after Close", err, conn.ErrClosed)
-				_, err = s.Listen("c")
-				wantErr(t, "Listen after Close", err, conn.ErrClosed)
-				if err := s.Close(); err != nil {
-					t.Errorf("second Close: %v", err)
-				}
-				time.Sleep(time.Minute)
-				if n := srv.Dials(); n != dials {
-					t.Errorf("%d dials after Close", n-dials)
-				}
-				if got := s.Stats(); got.Channels != 0 || got.Subscriptions != 0 || got.Connected {
-					t.Errorf("Stats = %+v after Close", got)
-				}
-				if n := len(srv.Conns()); n != 0 {
-					t.Errorf("%d connections after Close", n)
-				}
-				sub.Close()
+				closeAndCheck(t, srv, s)
 			})
 		})
 	}
+}
+
+func closeAndCheck(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
+	t.Helper()
+	sub, err := s.Listen("c", "d")
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	if err := s.Close(); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+	if took := time.Since(start); took != 0 {
+		t.Errorf("Close took %v", took)
+	}
+	srv.Stall(false)
+	synctest.Wait()
+	wantClosed(t, sub)
+	dials := srv.Dials()
+	_, err = s.Subscribe(t.Context(), "c")
+	wantErr(t, "Subscribe after Close", err, conn.ErrClosed)
+	_, err = s.Listen("c")
+	wantErr(t, "Listen after Close", err, conn.ErrClosed)
+	if err := s.Close(); err != nil {
+		t.Errorf("second Close: %v", err)
+	}
+	time.Sleep(time.Minute)
+	if n := srv.Dials(); n != dials {
+		t.Errorf("%d dials after Close", n-dials)
+	}
+	if got := s.Stats(); got.Channels != 0 || got.Subscriptions != 0 || got.Connected {
+		t.Errorf("Stats = %+v after Close", got)
+	}
+	if n := len(srv.Conns()); n != 0 {
+		t.Errorf("%d connections after Close", n)
+	}
+	sub.Close()
 }
 
 func TestCloseEndsSubscribe(t *testing.T) {

@@ -2,6 +2,7 @@ package pubsub_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"os"
@@ -80,4 +81,23 @@ func ExampleSubscriber_Listen() {
 func ExampleEventKind() {
 	fmt.Println(pubsub.Message, pubsub.Resumed, pubsub.Lagged, pubsub.Interrupted)
 	// Output: Message Resumed Lagged Interrupted
+}
+
+// nowhere is a Dialer that never has a connection.
+type nowhere struct{}
+
+func (nowhere) Stream(context.Context) (*conn.Stream, error) { return nil, errors.New("no server") }
+
+// A Subscriber does without a server as long as it has to; Stats tells what it is waiting for.
+func ExampleStats() {
+	events := pubsub.New(nowhere{}, pubsub.Config{Queue: 4})
+	defer events.Close()
+	for range 1000 {
+		if _, err := events.Listen("news"); err != nil {
+			log.Fatal(err)
+		}
+	}
+	stats := events.Stats()
+	fmt.Println(stats.Subscriptions, "subscriptions,", stats.Channels, "channel, connected:", stats.Connected)
+	// Output: 1000 subscriptions, 1 channel, connected: false
 }

@@ -49,9 +49,9 @@ func (r *Reader) Read() (Value, error) {
 	return r.readReply()
 }
 
-// simple returns the reply that b, not empty, begins with and its length, or 0 if it is not
-// one of the most common forms or not whole. It spares these the state that the
-// others need, and accepts nothing that they do not.
+// simple returns the reply at the beginning of b, which is not empty, and its length,
+// or 0 if it is not whole or not one of the most common forms. It spares these the
+// state that the others need, and accepts nothing that they do not.
 func (r *Reader) simple(b []byte) (Value, int) {
 	switch b[0] {
 	case '+':

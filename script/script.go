@@ -2,8 +2,7 @@
 //
 // A Script is sent as EVALSHA, which costs 40 bytes instead of its source. A server that does not know the digest says
 // NOSCRIPT and has run nothing, so the script is sent again with its source: scripts survive a restart, a failover and
-// SCRIPT FLUSH, and run exactly once. Nothing is loaded ahead of time, and no record of what was loaded decides about
-// anything but speed.
+// SCRIPT FLUSH, and run exactly once. What is remembered of the scripts a server has decides about nothing but speed.
 //
 // A script must not return an error of its own that begins with NOSCRIPT: it would be taken for the server's.
 package script

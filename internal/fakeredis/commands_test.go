@@ -239,6 +239,25 @@ func TestBadRequests(t *testing.T) {
 	}
 }
 
+func TestAboutTheServer(t *testing.T) {
+	run(t, func(t *testing.T, srv *fakeredis.Server) {
+		c := dial(t, srv)
+		time.Sleep(1500 * time.Millisecond)
+		// A bubble's time begins with the year 2000.
+		c.expect("*2\r\n$9\r\n946684801\r\n$6\r\n500000\r\n", "TIME")
+		for want, args := range map[string][]string{
+			"redis_version:" + fakeredis.Version: {"INFO"},
+			"role:master":                        {"INFO", "replication"},
+			"id=1 addr=127.0.0.1:50001 ":         {"CLIENT", "INFO"},
+			" name= db=0 sub=0 psub=0 ssub=0 ":   {"CLIENT", "LIST"},
+		} {
+			if got := c.do(args...); !strings.Contains(got, want) {
+				t.Errorf("%q = %q, want %q in it", args, got, want)
+			}
+		}
+	})
+}
+
 func TestClientKill(t *testing.T) {
 	run(t, func(t *testing.T, srv *fakeredis.Server) {
 		first, second := dial(t, srv), dial(t, srv)

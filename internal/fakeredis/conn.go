@@ -165,7 +165,7 @@ func (c *conn) actLocked(act Action, args []string) {
 
 // writeLocked never blocks: what the server sends is not bounded.
 func (c *conn) writeLocked(p []byte) {
-	if c.dead || c.mem == nil || c.s.mute || len(p) == 0 {
+	if c.dead || c.s.mute || len(p) == 0 {
 		return
 	}
 	if c.s.piece <= 0 {

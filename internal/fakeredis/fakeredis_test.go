@@ -11,7 +11,10 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/internal/redistest"
 )
+
+func TestMain(m *testing.M) { redistest.Main(m) }
 
 // client is a raw client: it sends commands and reads whole replies as text.
 type client struct {

@@ -177,7 +177,8 @@ func (p *Proxy) Slice(n int, pause time.Duration) {
 
 // HalfOpen swallows what goes in one direction, without closing anything: dials succeed and writes do. The end of a
 // connection is swallowed too. Requests and replies are swallowed whole, so that a connection which is still there when
-// HalfOpen is taken back can go on, though what was swallowed never comes.
+// HalfOpen is taken back can go on, though what was swallowed never comes. No network does that to a connection: where the
+// order of requests matters, Cut before taking it back.
 func (p *Proxy) HalfOpen(dir Direction, on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

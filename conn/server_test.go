@@ -1,0 +1,361 @@
+package conn_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/redistest"
+	"github.com/lockwire/lockwire/resp"
+)
+
+// onServer runs fn with a Pool on each server, in RESP2 and RESP3.
+func onServer(t *testing.T, fn func(t *testing.T, s *redistest.Server, p *conn.Pool, proto int)) {
+	t.Helper()
+	redistest.RunProtocols(t, func(t *testing.T, s *redistest.Server, proto int) {
+		p := openPool(t, s.Config())
+		defer p.Close()
+		fn(t, s, p, proto)
+	})
+}
+
+// must returns the reply to a command that must have one that is no error.
+func must(t testing.TB, d doer, args ...any) resp.Value {
+	t.Helper()
+	v, err := d.Do(context.Background(), args...)
+	if err != nil {
+		t.Fatalf("Do(%v) = %v", args[0], err)
+	}
+	return v
+}
+
+// fails runs a command and fails the test unless its error has the prefix of target.
+func fails(t testing.TB, d doer, target resp.Error, args ...any) string {
+	t.Helper()
+	_, err := d.Do(context.Background(), args...)
+	if !errors.Is(err, target) {
+		t.Errorf("Do(%v) = %v, want %v", args[0], err, target)
+		return ""
+	}
+	return err.Error()
+}
+
+// with lends a connection to fn.
+func with(t testing.TB, p *conn.Pool, fn func(c *conn.Conn)) {
+	t.Helper()
+	if err := p.With(context.Background(), func(c *conn.Conn) error { fn(c); return nil }); err != nil {
+		t.Errorf("With = %v", err)
+	}
+}
+
+// eventually returns when done returns true, and fails the test if that takes too long.
+func eventually(t testing.TB, done func() bool) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	limit := time.After(10 * time.Second)
+	for !done() {
+		select {
+		case <-tick.C:
+		case <-limit:
+			t.Fatal("waited too long")
+		}
+	}
+}
+
+// TestServerPoolHello is G01, G02, G26 and G28: what changes a connection is done on one that is lent, and not reused.
+func TestServerPoolHello(t *testing.T) {
+	onServer(t, func(t *testing.T, s *redistest.Server, p *conn.Pool, proto int) {
+		with(t, p, func(c *conn.Conn) {
+			fails(t, c, resp.ErrNoProto, "HELLO", 4)
+			fields := map[string]string{}
+			for k, v := range must(t, c, "HELLO", 3).Pairs() {
+				name, _ := k.Text()
+				fields[name], _ = v.Text()
+			}
+			if fields["proto"] != "3" {
+				t.Errorf("HELLO 3 = %v, want proto 3", fields)
+			}
+			want(t, c, "OK", "SELECT", 3)
+			want(t, c, "RESET", "RESET")
+			want(t, c, "PONG", "PING")
+		})
+		with(t, p, func(c *conn.Conn) {
+			want(t, c, "OK", "QUIT")
+			select {
+			case <-c.Done():
+			case <-time.After(5 * time.Second):
+				t.Error("the server did not close after QUIT")
+			}
+			if !errors.Is(c.Err(), io.EOF) {
+				t.Errorf("Err after QUIT = %v, want EOF", c.Err())
+			}
+		})
+		if n := p.Stats(); n.Open != 0 {
+			t.Errorf("Stats = %+v, want none of these connections reused", n)
+		}
+	})
+}
+
+// TestServerPoolTypes is G03 to G07: each kind of reply, in either protocol.
+func TestServerPoolTypes(t *testing.T) {
+	redistest.RunProtocols(t, func(t *testing.T, s *redistest.Server, proto int) {
+		if s.AtLeast(7, 0) {
+			s = redistest.Start(t, redistest.Options{Binary: s.Binary(), Args: []string{"--enable-debug-command", "yes"}})
+		}
+		pushed := make(chan resp.Value, 1)
+		cfg := s.Config()
+		cfg.Protocol = proto
+		cfg.OnPush = func(v resp.Value) { pushed <- v }
+		p := openPool(t, cfg)
+		defer p.Close()
+		v := must(t, p, "DEBUG", "PROTOCOL", "attrib")
+		if s, err := v.Text(); err != nil || !strings.HasPrefix(s, "Some real reply") {
+			t.Errorf("attrib = %q, %v", s, err)
+		}
+		attrs := 0
+		for range v.Attrs() {
+			attrs++
+		}
+		if attrs != proto-2 {
+			t.Errorf("%d attributes, want %d", attrs, proto-2)
+		}
+		if proto == 3 {
+			must(t, p, "DEBUG", "PROTOCOL", "push")
+			if v := <-pushed; texts(elements(v)) != "server-cpu-usage 42" {
+				t.Errorf("pushed %s", texts(elements(v)))
+			}
+		} else {
+			fails(t, p, resp.ErrGeneral, "DEBUG", "PROTOCOL", "push")
+		}
+		want(t, p, "This is a verbatim\nstring", "DEBUG", "PROTOCOL", "verbatim")
+		n := 0
+		for k, v := range must(t, p, "DEBUG", "PROTOCOL", "map").Pairs() {
+			key, err1 := k.Int()
+			is, err2 := v.Bool()
+			if err1 != nil || err2 != nil || is != (key == 1) {
+				t.Errorf("map has %d: %v (%v, %v)", key, is, err1, err2)
+			}
+			n++
+		}
+		f, err := must(t, p, "DEBUG", "PROTOCOL", "double").Float()
+		if n != 3 || err != nil || f != 3.141 {
+			t.Errorf("map of %d pairs, double %v, %v", n, f, err)
+		}
+		if big, err := must(t, p, "DEBUG", "PROTOCOL", "bignum").Text(); err != nil || len(big) != 37 {
+			t.Errorf("bignum = %q, %v", big, err)
+		}
+	})
+}
+
+// TestServerPoolTx is G13, G14 and G15.
+func TestServerPoolTx(t *testing.T) {
+	onServer(t, func(t *testing.T, s *redistest.Server, p *conn.Pool, proto int) {
+		values, err := p.Tx(t.Context(), cmds("SET k v", "LPUSH k x", "GET k"))
+		if got := texts(values); err != nil || got != "OK -WRONGTYPE v" {
+			t.Errorf("Tx = %s, %v", got, err)
+		}
+		_, err = p.Tx(t.Context(), cmds("SET k w", "NOSUCH", "GET k"))
+		if !errors.Is(err, resp.ErrExecAbort) || !errors.Is(err, resp.ErrGeneral) {
+			t.Errorf("Tx with an unknown command = %v, want its error and EXECABORT", err)
+		}
+		want(t, p, "v", "GET", "k")
+		with(t, p, func(c *conn.Conn) {
+			want(t, c, "OK", "WATCH", "k")
+			want(t, p, "OK", "SET", "k", "other")
+			if _, err := c.Tx(t.Context(), cmds("SET k mine")); !errors.Is(err, conn.ErrTxAborted) {
+				t.Errorf("Tx after a change = %v, want ErrTxAborted", err)
+			}
+			values, err := c.Tx(t.Context(), cmds("SET k mine", "GET k"))
+			if got := texts(values); err != nil || got != "OK mine" {
+				t.Errorf("Tx = %s, %v", got, err)
+			}
+			want(t, c, "OK", "MULTI")
+			want(t, c, "QUEUED", "GET", "k")
+			if got := texts(elements(must(t, c, "EXEC"))); got != "mine" {
+				t.Errorf("EXEC = %s", got)
+			}
+		})
+	})
+}
+
+// TestServerPoolScripts is G16 to G23.
+func TestServerPoolScripts(t *testing.T) {
+	onServer(t, func(t *testing.T, s *redistest.Server, p *conn.Pool, proto int) {
+		v := must(t, p, "EVAL", "return {redis.error_reply('OOM x'),'tail',{err='MOVED 1 h:1'},3}", 0)
+		if got := texts(elements(v)); got != "-OOM tail -MOVED 3" {
+			t.Errorf("errors inside of a reply: %s", got)
+		}
+		want(t, p, "next", "ECHO", "next")
+		fails(t, p, "A", "EVAL", `return {err='A\r\nB'}`, 0)
+		want(t, p, "null", "EVAL", "return false", 0)
+		if got := texts(elements(must(t, p, "EVAL", "return {1,nil,3}", 0))); got != "1" {
+			t.Errorf("an array with a hole: %s", got)
+		}
+		want(t, p, "3", "EVAL", "return 3.99", 0)
+		for _, sha := range []string{strings.Repeat("a", 40), "zz"} {
+			fails(t, p, resp.ErrNoScript, "EVALSHA", sha, 0)
+		}
+		sha, _ := must(t, p, "SCRIPT", "LOAD", "return 7").Text()
+		want(t, p, "7", "EVALSHA", strings.ToUpper(sha), 0)
+		want(t, p, "OK", "SET", "k", "v")
+		_, err := p.Do(t.Context(), "EVAL", "return redis.call('LPUSH','k','x')", 0)
+		if e, ok := errors.AsType[resp.Error](err); !ok || e.Class() != "WRONGTYPE" {
+			t.Errorf("a script that fails = %v, want class WRONGTYPE", err)
+		}
+		before := p.Stats().Retries
+		fails(t, p, resp.ErrGeneral, "EVAL", "return +", 0)
+		if n := p.Stats().Retries; n != before {
+			t.Error("a script that does not compile was sent again")
+		}
+		kinds := must(t, p, "EVAL", "redis.setresp(3); return {{map={a=1}},{double=1.5},{big_number='12'},{verbatim_string={format='mkd',string='x'}},{set={a=true}},true}", 0)
+		if s.AtLeast(7, 0) && proto == 3 {
+			expected := []resp.Kind{resp.Map, resp.Double, resp.BigNumber, resp.VerbatimString, resp.Set, resp.Boolean}
+			for i, k := range expected {
+				if got := kinds.At(i).Kind(); got != k {
+					t.Errorf("element %d is of kind %v, want %v", i, got, k)
+				}
+			}
+		}
+	})
+}
+
+// TestServerPoolDenied is G24: what the server forbids is not repeated, and says what is wrong.
+func TestServerPoolDenied(t *testing.T) {
+	opts := redistest.Options{Users: []redistest.User{{Name: "narrow", Password: "p", Rules: "~app:* +get +set +publish +client|id"}}}
+	redistest.RunOptions(t, opts, func(t *testing.T, s *redistest.Server) {
+		cfg := s.Config()
+		cfg.Username, cfg.Password = "narrow", "p"
+		p := openPool(t, cfg)
+		defer p.Close()
+		want(t, p, "OK", "SET", "app:k", "v")
+		fails(t, p, resp.ErrNoPerm, "DEL", "app:k")
+		fails(t, p, resp.ErrNoPerm, "SET", "other:k", "v")
+		if n := p.Stats().Retries; n != 0 {
+			t.Errorf("%d retries, want none", n)
+		}
+		cfg.Password = "wrong"
+		_, err := conn.Open(t.Context(), cfg)
+		wantNotSent(t, err, resp.ErrWrongPass)
+	})
+}
+
+// TestServerPoolRefuses is G27, and G29: the server closes on what looks like HTTP, and the error says so.
+func TestServerPoolRefuses(t *testing.T) {
+	onServer(t, func(t *testing.T, s *redistest.Server, p *conn.Pool, proto int) {
+		for _, line := range []string{"CLIENT REPLY OFF", "CLIENT REPLY SKIP", "MONITOR", "SYNC", "SUBSCRIBE c", "BLPOP l 0"} {
+			_, err := p.Send(t.Context(), cmds(line)[0])
+			wantNotSent(t, err, err)
+		}
+		want(t, p, "PONG", "PING")
+		_, err := p.Do(t.Context(), "POST", "/", "HTTP/1.1")
+		wantUncertain(t, err, conn.ErrUncertain)
+		if err == nil || !strings.Contains(err.Error(), "closed by the server") && !strings.Contains(err.Error(), "reset") {
+			t.Errorf("POST = %v, want it to say that the server closed", err)
+		}
+		want(t, p, "PONG", "PING")
+		v := must(t, p, "ROLE") // G30
+		if role, _ := v.At(0).Text(); role != "master" || v.Len() != 3 {
+			t.Errorf("ROLE = %s of %d", role, v.Len())
+		}
+	})
+}
+
+// TestServerPoolBlocking has a caller wait for an element, and another leave.
+func TestServerPoolBlocking(t *testing.T) {
+	onServer(t, func(t *testing.T, s *redistest.Server, p *conn.Pool, proto int) {
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			with(t, p, func(c *conn.Conn) {
+				if v, err := c.Do(t.Context(), "BLPOP", "list", 0); err != nil || texts(elements(v)) != "list x" {
+					t.Errorf("BLPOP = %s, %v", texts(elements(v)), err)
+				}
+			})
+		})
+		want(t, p, "1", "RPUSH", "list", "x")
+		wg.Wait()
+		with(t, p, func(c *conn.Conn) {
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+			defer cancel()
+			_, err := c.Do(ctx, "BLPOP", "list", 0)
+			wantUncertain(t, err, context.DeadlineExceeded)
+		})
+		want(t, p, "1", "RPUSH", "list", "y")
+		eventually(t, func() bool { return strings.Contains(text(t, s.Do("INFO", "clients")), "blocked_clients:0") })
+		want(t, p, "1", "LLEN", "list")
+	})
+}
+
+// TestServerPoolGone is B20 on a real port, and a server that comes back.
+func TestServerPoolGone(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
+		p := openPool(t, s.Config())
+		defer p.Close()
+		s.Kill()
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		_, err := p.Do(ctx, "PING")
+		for errors.Is(err, conn.ErrUncertain) { // sent before the reader saw the end
+			_, err = p.Do(ctx, "PING")
+		}
+		wantNotSent(t, err, err)
+		if n := p.Stats().Dials; n > 9 {
+			t.Errorf("%d dials, want 8 at most after the first", n)
+		}
+		s.Restart()
+		want(t, p, "PONG", "PING")
+	})
+}
+
+// TestServerPoolIdleTimeout is B39: the server closes an idle connection, and the next command does not notice.
+func TestServerPoolIdleTimeout(t *testing.T) {
+	opts := redistest.Options{Args: []string{"--timeout", "1"}}
+	redistest.RunOptions(t, opts, func(t *testing.T, s *redistest.Server) {
+		c := dialConn(t, s.Config())
+		defer c.Close()
+		p := openPool(t, s.Config())
+		defer p.Close()
+		<-c.Done() // which has been idle as long
+		eventually(t, func() bool { return p.Stats().Shared == 0 })
+		want(t, p, "PONG", "PING")
+		if n := p.Stats().Dials; n != 2 {
+			t.Errorf("%d dials, want 2", n)
+		}
+	})
+}
+
+// TestServerPoolConcurrent has many callers share connections, some leaving, and each get its own answers.
+func TestServerPoolConcurrent(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
+		cfg := s.Config()
+		cfg.Conns = 2
+		p := openPool(t, cfg)
+		defer p.Close()
+		var wg sync.WaitGroup
+		for i := range 64 {
+			wg.Go(func() {
+				for j := range 100 {
+					n := int64(i*1000 + j)
+					if j%10 == 9 {
+						ctx, cancel := context.WithTimeout(t.Context(), time.Duration(j)*time.Microsecond)
+						p.Do(ctx, "ECHO", -n)
+						cancel()
+					}
+					v, err := p.Do(t.Context(), "ECHO", n)
+					if got, _ := v.Int(); err != nil || got != n {
+						t.Errorf("ECHO %d = %d, %v", n, got, err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if n := p.Stats(); n.Dials != 2 || n.Lost != 0 {
+			t.Errorf("Stats = %+v, want 2 connections, none lost", n)
+		}
+	})
+}

@@ -1,0 +1,270 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/faultproxy"
+	"github.com/lockwire/lockwire/internal/locktorture"
+	"github.com/lockwire/lockwire/internal/redistest"
+	"github.com/lockwire/lockwire/lock"
+)
+
+// site is a client of its own connections to a server, through a proxy.
+type site struct {
+	t     *testing.T
+	proxy *faultproxy.Proxy
+	pool  *conn.Pool
+	locks *lock.Client
+}
+
+func newSite(t *testing.T, s *redistest.Server, cfg lock.Config) *site {
+	t.Helper()
+	x := &site{t: t, proxy: startProxy(t, s)}
+	server := s.Config()
+	server.Network, server.Addr = "tcp", x.proxy.Addr()
+	server.Timeout, server.DialTimeout = 300*time.Millisecond, 300*time.Millisecond
+	var err error
+	if x.pool, err = conn.Open(t.Context(), server); err != nil {
+		t.Fatal(err)
+	}
+	if x.locks, err = lock.New(x.pool, cfg); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(x.close)
+	return x
+}
+
+func (x *site) close() {
+	if err := errors.Join(x.locks.Close(), x.pool.Close()); err != nil {
+		x.t.Error(err)
+	}
+}
+
+// loseReply has the server run the next script for an operation and its reply get lost. It returns what ends the fault.
+func (x *site) loseReply(how, operation string) (end func()) {
+	digest := lock.ReentrantScripts()[operation].Digest()
+	var lost atomic.Bool
+	x.proxy.Intercept(func(cmd []string) faultproxy.Verdict {
+		if len(cmd) < 2 || cmd[1] != digest || lost.Swap(true) {
+			return faultproxy.Verdict{}
+		}
+		if how == "connection cut" {
+			return faultproxy.Verdict{Fate: faultproxy.CutAfter}
+		}
+		x.proxy.HalfOpen(faultproxy.ToClient, true)
+		return faultproxy.Verdict{}
+	})
+	before := x.proxy.Stats().Accepted
+	return func() {
+		if !eventually(patience, lost.Load) {
+			x.t.Errorf("no %s was sent", operation)
+		}
+		if how == "connection cut" {
+			return
+		}
+		if !eventually(patience, func() bool { return x.proxy.Stats().Accepted > before }) {
+			x.t.Error("the client holds on to a connection that is silent")
+		}
+		mend(x.t, x.proxy)
+	}
+}
+
+// eachLoss runs fn for each way of losing a reply.
+func eachLoss(t *testing.T, fn func(t *testing.T, s *redistest.Server, how string)) {
+	redistest.RunProtocols(t, func(t *testing.T, s *redistest.Server, _ int) {
+		for _, how := range []string{"connection cut", "connection silent"} {
+			t.Run(how, func(t *testing.T) { fn(t, s, how) })
+		}
+	})
+}
+
+// while runs fn with a fault that end ends.
+func while(end func(), fn func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		fn()
+	}()
+	end()
+	<-done
+}
+
+func wantHolds(t *testing.T, s *redistest.Server, name, owner, want string) {
+	t.Helper()
+	v := s.Do("HGET", name, owner)
+	got, err := v.Text()
+	if v.IsNull() {
+		got, err = "", nil
+	}
+	if err != nil || got != want {
+		t.Errorf("hold count of %s on the server is %q, %v, want %q", owner, got, err, want)
+	}
+}
+
+// The server cannot be reached any more: the holder is told before it could give the lock to somebody else.
+func TestLossIsToldInTime(t *testing.T) {
+	const term = 4 * time.Second
+	outages := map[string]func(t *testing.T, s *redistest.Server, p *faultproxy.Proxy) (end func()){
+		"server stopped": func(_ *testing.T, s *redistest.Server, _ *faultproxy.Proxy) func() {
+			s.Pause()
+			return s.Continue
+		},
+		"requests swallowed": func(t *testing.T, _ *redistest.Server, p *faultproxy.Proxy) func() {
+			p.HalfOpen(faultproxy.ToServer, true)
+			return func() { mend(t, p) }
+		},
+		"all swallowed": func(t *testing.T, _ *redistest.Server, p *faultproxy.Proxy) func() {
+			p.HalfOpen(faultproxy.ToServer, true)
+			p.HalfOpen(faultproxy.ToClient, true)
+			return func() { mend(t, p) }
+		},
+		"refused": func(t *testing.T, _ *redistest.Server, p *faultproxy.Proxy) func() {
+			refuse(t, p, true)
+			p.Cut()
+			return func() { refuse(t, p, false) }
+		},
+	}
+	redistest.RunProtocols(t, func(t *testing.T, like *redistest.Server, proto int) {
+		for name, begin := range outages {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel() // each takes a lease
+				s := redistest.Start(t, redistest.Options{Binary: like.Binary()})
+				x := newSite(t, s, lock.Config{Lease: term})
+				lease := mustLock(t, x.locks, "job")
+				work, cancel := lease.Context(t.Context())
+				defer cancel()
+				granted := lease.ValidUntil()
+				if !eventually(patience, func() bool { return lease.ValidUntil().After(granted) }) {
+					t.Fatal("the lease is not renewed")
+				}
+				end := begin(t, s, x.proxy)
+				<-work.Done()
+				told := locktorture.Now()
+				lostBecause(t, context.Cause(work), lock.Unreachable)
+				// The server counts from when the renewal reached it, ValidUntil from before it was sent.
+				if free := locktorture.At(lease.ValidUntil()) + term/100 + 2*time.Millisecond; told > free {
+					t.Errorf("told %v after the server may have given the lock away", told-free)
+				}
+				end()
+				if err := lease.Unlock(t.Context()); err != nil && !errors.Is(err, lock.ErrNotHeld) {
+					t.Errorf("Unlock = %v", err)
+				}
+				x.close()
+				nothingLeft(t, s)
+			})
+		}
+	})
+}
+
+func TestUnlockUnderACancelledContextOnAServer(t *testing.T) {
+	redistest.RunProtocols(t, func(t *testing.T, s *redistest.Server, _ int) {
+		x := newSite(t, s, lock.Config{})
+		lease := mustLock(t, x.locks, "job")
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := lease.Unlock(ctx); err != nil {
+			t.Errorf("Unlock = %v", err)
+		}
+		other, err := x.locks.Reentrant("job").TryLock(t.Context())
+		if err != nil {
+			t.Fatalf("TryLock after Unlock = %v", err)
+		}
+		mustUnlock(t, other)
+		x.close()
+		nothingLeft(t, s)
+	})
+}
+
+// The reply to a release is lost: it is repeated, and done once.
+func TestUnlockUnansweredByAServer(t *testing.T) {
+	eachLoss(t, func(t *testing.T, s *redistest.Server, how string) {
+		x := newSite(t, s, lock.Config{})
+		lease := mustLock(t, x.locks, "job")
+		while(x.loseReply(how, "release"), func() { mustUnlock(t, lease) })
+		wantHolds(t, s, "job", lease.Owner(), "")
+
+		owner := lock.As(x.locks.NewOwner())
+		outer := mustLock(t, x.locks, "job", owner)
+		inner := mustLock(t, x.locks, "job", owner)
+		while(x.loseReply(how, "release"), func() { mustUnlock(t, inner) })
+		wantHolds(t, s, "job", outer.Owner(), "1")
+		if err := outer.Check(t.Context()); err != nil {
+			t.Errorf("the outer hold: %v", err)
+		}
+		mustUnlock(t, outer)
+		x.close()
+		nothingLeft(t, s)
+	})
+}
+
+// The reply to an acquire is lost, with a lease of an hour: what the server granted is taken back at once.
+func TestAcquireUnansweredByAServer(t *testing.T) {
+	eachLoss(t, func(t *testing.T, s *redistest.Server, how string) {
+		x := newSite(t, s, lock.Config{Lease: time.Hour})
+		other := newSite(t, s, lock.Config{Lease: time.Hour})
+		while(x.loseReply(how, "acquire"), func() {
+			lease, err := x.locks.Reentrant("job").TryLock(t.Context())
+			if lease != nil || !errors.Is(err, conn.ErrUncertain) {
+				t.Errorf("TryLock = %v, %v, want ErrUncertain", lease, err)
+			}
+		})
+		lost := locktorture.Now()
+		mustUnlock(t, mustLock(t, other.locks, "job"))
+		if took := locktorture.Now() - lost; took > 3*time.Second {
+			t.Errorf("the lock could be had after %v", took)
+		}
+
+		// Lock goes on, as another owner.
+		while(x.loseReply(how, "acquire"), func() {
+			lease := mustLock(t, x.locks, "job")
+			if info, err := x.locks.Reentrant("job").Info(t.Context()); err != nil || len(info.Holders) != 1 ||
+				info.Holders[0] != (lock.Holder{Owner: lease.Owner(), Holds: 1}) {
+				t.Errorf("Info = %+v, %v, want one hold of %s", info, err, lease.Owner())
+			}
+			mustUnlock(t, lease)
+		})
+
+		// Of an owner's holds the one that was not answered goes, and the other stays.
+		owner := lock.As(x.locks.NewOwner())
+		outer := mustLock(t, x.locks, "job", owner)
+		while(x.loseReply(how, "acquire"), func() {
+			if _, err := x.locks.Reentrant("job").TryLock(t.Context(), owner); !errors.Is(err, conn.ErrUncertain) {
+				t.Errorf("TryLock = %v, want ErrUncertain", err)
+			}
+		})
+		mustUnlock(t, mustLock(t, x.locks, "job", owner))
+		wantHolds(t, s, "job", outer.Owner(), "1")
+		mustUnlock(t, outer)
+		other.close()
+		x.close()
+		nothingLeft(t, s)
+	})
+}
+
+// A renewal whose reply is lost is followed by another one, and the lock is kept.
+func TestRenewalUnansweredByAServer(t *testing.T) {
+	eachLoss(t, func(t *testing.T, s *redistest.Server, how string) {
+		x := newSite(t, s, lock.Config{Lease: 3 * time.Second})
+		lease := mustLock(t, x.locks, "job")
+		granted := lease.ValidUntil()
+		while(x.loseReply(how, "renew"), func() {
+			if !eventually(patience, func() bool { return lease.ValidUntil().After(granted) || lease.Err() != nil }) {
+				t.Error("the lease is neither renewed nor lost")
+			}
+		})
+		if err := lease.Check(t.Context()); err != nil {
+			t.Errorf("Check = %v", err)
+		}
+		if x.locks.Stats().RenewalErrors == 0 {
+			t.Error("no renewal failed")
+		}
+		mustUnlock(t, lease)
+		x.close()
+		nothingLeft(t, s)
+	})
+}
