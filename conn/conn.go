@@ -23,8 +23,8 @@ type Doer interface {
 
 var errEnded = fmt.Errorf("%w: the function given to With has returned", ErrClosed)
 
-// Conn is one connection, for those who need to know that it is the same: made by [Dial] or lent by [Pool.With]. It may
-// be used by many goroutines at once, whose commands then follow each other without waiting for answers; but WATCH,
+// Conn is one connection, for those who need to know that it is the same: made by [Dial] or lent by [Pool.With]. It
+// may be used by many goroutines at once, whose commands then follow each other without waiting for answers; but WATCH,
 // MULTI and blocking commands are for one at a time, as they concern whatever is sent behind them.
 //
 // Nothing is repeated or connected again. A caller that leaves because its ctx ends does no harm to the connection: its
@@ -51,7 +51,7 @@ func Dial(ctx context.Context, cfg Config) (*Conn, error) {
 	}
 	begin := time.Now()
 	s, err := dial(ctx, &cfg)
-	cfg.Trace.dial(cfg.Addr, true, s, time.Since(begin), err)
+	cfg.Trace.dial(begin, cfg.Addr, true, s.protocol(), err)
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +169,7 @@ func (c *Conn) settle(r rule, v resp.Value) {
 	}
 }
 
-// end makes the Conn useless, at the end of With, and reports whether the connection is not in the state it was lent in.
+// end makes the Conn useless, when With ends, and reports whether the connection is in another state than before.
 func (c *Conn) end() (changed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// What became of a command that has no answer is the one thing its caller must know to go on. Exactly one of
-// ErrNotSent and ErrUncertain is in every error of this package that is no answer of the server, and can be found
-// by errors.Is along with the cause: an error of the network, of the ctx, ErrClosed.
+// What became of a command without an answer is what its caller must know to go on. Where an error is not the server's
+// answer, errors.Is finds exactly one of ErrNotSent and ErrUncertain in it, besides its cause: an error of the network
+// or of the ctx, or ErrClosed.
 var (
 	// ErrNotSent says that no byte of the command has left: it certainly did not run.
 	ErrNotSent = errors.New("not sent")
@@ -26,7 +26,7 @@ var (
 // Error is how a dial or a command failed other than by an answer of the server. Its text names the command and the
 // address, never an argument.
 type Error struct {
-	Op   string // "dial", or the name of a command
+	Op   string // "dial", "With", or the name of a command
 	Addr string // as in Config.Addr
 	Sent bool   // whether a byte of the command may have left; false for a dial
 	Err  error  // the cause

@@ -112,6 +112,27 @@ func TestWithInTurn(t *testing.T) {
 	})
 }
 
+// TestWithAtTheLastMoment returns a connection at the very moment when the ctx of the one who waits for it ends.
+func TestWithAtTheLastMoment(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		p := openPool(t, conn.Config{Dial: srv.Dial, MaxConns: 1})
+		defer p.Close()
+		for range 200 {
+			go hold(t, p, time.Second)
+			synctest.Wait()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			if err := p.With(ctx, func(*conn.Conn) error { return nil }); err != nil {
+				wantNotSent(t, err, context.DeadlineExceeded)
+			}
+			cancel()
+		}
+		synctest.Wait()
+		if s := counts(t, p, 1); s.Idle != 1 || s.Waiting != 0 {
+			t.Errorf("Stats = %+v, want 1 idle", s)
+		}
+	})
+}
+
 // TestWithNoConns has the caller learn why there is no connection.
 func TestWithNoConns(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
@@ -154,22 +175,20 @@ func TestWithWaitsForTheLent(t *testing.T) {
 	})
 }
 
+// do returns a function for With that runs commands, their words separated by spaces.
+func do(lines ...string) func(c *conn.Conn) error {
+	return func(c *conn.Conn) error {
+		for _, cmd := range cmds(lines...) {
+			if _, err := c.Send(context.Background(), cmd); err != nil && !errors.Is(err, resp.ErrReadOnly) {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
 // TestWithState has connections come back in another state than they were lent in.
 func TestWithState(t *testing.T) {
-	do := func(cmds ...string) func(c *conn.Conn) error {
-		return func(c *conn.Conn) error {
-			for _, cmd := range cmds {
-				var args []any
-				for w := range strings.FieldsSeq(cmd) {
-					args = append(args, w)
-				}
-				if _, err := c.Do(context.Background(), args...); err != nil && !errors.Is(err, resp.ErrReadOnly) {
-					return err
-				}
-			}
-			return nil
-		}
-	}
 	tests := map[string]struct {
 		fn    func(c *conn.Conn) error
 		reuse bool
@@ -180,7 +199,7 @@ func TestWithState(t *testing.T) {
 		"unwatch":  {do("WATCH key", "unwatch"), true},
 		"MULTI":    {do("MULTI", "GET key"), false},
 		"DISCARD":  {do("WATCH key", "MULTI", "GET key", "DISCARD"), true},
-		"EXEC":     {do("WATCH key", "MULTI", "UNWATCH", "EXEC"), true},
+		"executed": {do("WATCH key", "MULTI", "UNWATCH", "EXEC"), true},
 		"watching": {do("MULTI", "UNWATCH", "EXEC", "watch key"), false},
 		"SELECT":   {do("SELECT 1"), false},
 		"CLIENT":   {do("client setname x"), false},
@@ -196,6 +215,15 @@ func TestWithState(t *testing.T) {
 		"batch": {func(c *conn.Conn) error {
 			_, err := c.SendBatch(context.Background(), []resp.Command{resp.Cmd("WATCH", "key"), resp.Cmd("GET", "key")})
 			return err
+		}, false},
+		"EXEC": {func(c *conn.Conn) error { // an error, which leaves the WATCH as it is
+			if err := do("WATCH key")(c); err != nil {
+				return err
+			}
+			if err := do("EXEC")(c); !errors.Is(err, resp.ErrGeneral) {
+				t.Errorf("EXEC without MULTI = %v, want an error", err)
+			}
+			return nil
 		}, false},
 		"closed": {func(c *conn.Conn) error { return c.Close() }, false},
 		"failed": {func(c *conn.Conn) error { return errors.New("of fn") }, true},

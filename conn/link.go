@@ -30,25 +30,27 @@ type link struct {
 	wg     *sync.WaitGroup // joins what the link starts
 	done   chan struct{}   // closed when the link fails
 
-	// Owned by readLoop.
-	r     *resp.Reader
-	got   int32 // replies to the entry at pos that have been read
-	bytes int64 // size of the entries of batch that have been answered
+	// Owned by the reader, which is readLoop unless reading says otherwise.
+	r      *resp.Reader
+	got    int32 // replies to the entry at pos that have been read
+	bytes  int64 // size of the entries of batch that have been answered
+	cohort int   // how many callers are woken before they are let run
 
 	calls    sync.Pool
-	failed   atomic.Bool  // err is set
-	heard    atomic.Bool  // something has been read since the last tick
-	draining atomic.Bool  // the owner wants to be told when nothing is outstanding
-	pos      atomic.Int64 // entries of batch that have been answered
-	settled  atomic.Int64 // bytes of the commands that have been answered, all batches together
+	failed   atomic.Bool   // err is set
+	heard    atomic.Bool   // something has been read since the last tick
+	solo     atomic.Uint32 // calls in a row that were alone, since the last tick
+	draining atomic.Bool   // the owner wants to be told when nothing is outstanding
+	pos      atomic.Int64  // entries of batch that have been answered
+	settled  atomic.Int64  // bytes of the commands that have been answered, all batches together
 
 	mu       sync.Mutex // guards the following
-	cond     sync.Cond  // writing, handed or err has changed
+	cond     sync.Cond  // writing, handed, reading or err has changed
 	err      error      // why the link failed
 	pending  []byte     // encoded commands that no writer has taken
 	waiting  []entry    // these commands
-	inflight []entry    // taken by a writer, not yet by readLoop
-	batch    []entry    // taken by readLoop, which alone replaces it; its elements do not change
+	inflight []entry    // taken by a writer, not yet by the reader
+	batch    []entry    // taken by the reader, which alone replaces it; its elements do not change
 	spare    []byte     // the next pending
 	queued   int64      // bytes of all commands
 	unsent   int        // bytes at their end that a failed write has left
@@ -56,6 +58,7 @@ type link struct {
 	handed   bool       // the writing is writeLoop's
 	looping  bool       // writeLoop runs
 	crowd    bool       // the last write was for more than one caller
+	reading  uint8      // who reads: loopReads or another of these
 	room     chan struct{}
 	watch
 }
@@ -141,6 +144,14 @@ func newLink(s *session, cfg *Config, o owner, wg *sync.WaitGroup) *link {
 	return l
 }
 
+// protocol returns the version that the handshake agreed on, and 0 if there is no session.
+func (s *session) protocol() int {
+	if s == nil {
+		return 0
+	}
+	return s.proto
+}
+
 // isSocket reports whether nc is a socket of the kernel, under TLS or not, rather than something made for another
 // purpose.
 func isSocket(nc net.Conn) bool {
@@ -157,14 +168,19 @@ func isSocket(nc net.Conn) bool {
 // do sends one command and returns its reply. An error is an *Error.
 func (l *link) do(ctx context.Context, q request, limit time.Duration) (resp.Value, error) {
 	k := l.calls.Get().(*call)
-	if err := l.enqueue(ctx, entry{call: k, replies: 1, limit: limit}, q); err != nil {
+	read, err := l.enqueue(ctx, entry{call: k, replies: 1, limit: limit}, q)
+	if err != nil {
 		l.release(k)
 		return resp.Value{}, l.failure(q, false, err)
+	}
+	if read {
+		l.readOwn(k)
 	}
 	if left, sent := l.await(ctx, k); left {
 		return resp.Value{}, l.failure(q, sent, l.leave(ctx, limit))
 	}
-	v, err, sent := k.value, k.err, k.sent
+	v, sent := k.value, k.sent
+	err = k.err
 	l.release(k)
 	if err != nil {
 		return resp.Value{}, l.failure(q, sent, err)
@@ -177,14 +193,19 @@ func (l *link) doBatch(ctx context.Context, cmds []resp.Command, limit time.Dura
 	q := request{cmds: cmds}
 	k := l.calls.Get().(*call)
 	k.batch, k.values = true, make([]resp.Value, 0, len(cmds))
-	if err := l.enqueue(ctx, entry{call: k, replies: int32(len(cmds)), limit: limit}, q); err != nil {
+	read, err := l.enqueue(ctx, entry{call: k, replies: int32(len(cmds)), limit: limit}, q)
+	if err != nil {
 		l.release(k)
 		return nil, l.failure(q, false, err)
+	}
+	if read {
+		l.readOwn(k)
 	}
 	if left, sent := l.await(ctx, k); left {
 		return nil, l.failure(q, sent, l.leave(ctx, limit))
 	}
-	values, err, sent := k.values, k.err, k.sent
+	values, sent := k.values, k.sent
+	err = k.err
 	l.release(k)
 	if err != nil {
 		return values, l.failure(q, sent, err)

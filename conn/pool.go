@@ -174,12 +174,19 @@ func (p *Pool) Stream(ctx context.Context) (*Stream, error) {
 	if closed {
 		return nil, &Error{Op: "dial", Addr: p.cfg.Addr, Err: ErrClosed}
 	}
-	return DialStream(ctx, p.cfg)
+	begin := time.Now()
+	s, err := DialStream(ctx, p.cfg)
+	proto := 0
+	if err == nil {
+		proto = s.Protocol()
+	}
+	p.cfg.Trace.dial(begin, p.cfg.Addr, true, proto, err)
+	return s, err
 }
 
 // Close closes all connections. Calls that wait, for a connection or for a reply, fail with ErrClosed. When it returns,
-// no goroutine of the Pool runs any more, and none of its callbacks will be called; so they must not call it. It may be
-// called more than once, and does not wait for the functions given to With.
+// no goroutine of the Pool runs any more. It may be called more than once, but not by a callback in Config, as it waits
+// for these; it does not wait for the functions given to With.
 func (p *Pool) Close() error {
 	p.mu.Lock()
 	p.closed = true
@@ -254,14 +261,14 @@ func (p *Pool) dialInTurn(ctx context.Context, exclusive bool, wanted func() boo
 	if stop {
 		return nil, nil
 	}
-	start := time.Now()
+	begin := time.Now()
 	s, err := dial(ctx, &p.cfg)
-	p.dialed(start, exclusive, s, err)
+	p.dialed(begin, exclusive, s, err)
 	return s, err
 }
 
 // dialed takes note of the outcome of a dial, and tells of it.
-func (p *Pool) dialed(start time.Time, exclusive bool, s *session, err error) {
+func (p *Pool) dialed(begin time.Time, exclusive bool, s *session, err error) {
 	now := time.Now()
 	p.mu.Lock()
 	if p.closed {
@@ -278,7 +285,7 @@ func (p *Pool) dialed(start time.Time, exclusive bool, s *session, err error) {
 		p.failures = 0
 	}
 	p.mu.Unlock()
-	p.cfg.Trace.dial(p.cfg.Addr, exclusive, s, now.Sub(start), err)
+	p.cfg.Trace.dial(begin, p.cfg.Addr, exclusive, s.protocol(), err)
 	switch {
 	case err != nil && before == 0:
 		warn(&p.cfg, "server not reachable", slog.Any("error", err))
@@ -319,10 +326,11 @@ func warn(cfg *Config, text string, attrs ...slog.Attr) {
 // waitErrorLocked returns the error of a caller whose ctx ended while it waited for a connection.
 func (p *Pool) waitErrorLocked(ctx context.Context) error {
 	n := p.countLocked()
-	text := fmt.Sprintf("waiting for a connection (%d shared; exclusive: %d open, %d idle, %d lent, %d being dialled, %d waiting)",
-		n.Shared, n.Open, n.Idle, n.Lent, n.Dialing, n.Waiting)
+	text := fmt.Sprintf("waiting for a connection (%d shared; exclusive: %d open, %d idle, %d lent, %d being dialled, "+
+		"%d waiting)", n.Shared, n.Open, n.Idle, n.Lent, n.Dialing, n.Waiting)
 	if p.failures == 0 || p.lastErr == nil {
 		return fmt.Errorf("%s: %w", text, ended(ctx))
 	}
-	return fmt.Errorf("%s: %w; last dial, %v ago: %w", text, ended(ctx), time.Since(p.lastAt).Round(time.Millisecond), p.lastErr)
+	ago := time.Since(p.lastAt).Round(time.Millisecond)
+	return fmt.Errorf("%s: %w; last dial, %v ago: %w", text, ended(ctx), ago, p.lastErr)
 }

@@ -1,10 +1,12 @@
 package conn_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"strings"
 	"sync"
@@ -124,6 +126,29 @@ func TestMuteTLS(t *testing.T) {
 		if n := srv.Dials(); n != 1 {
 			t.Errorf("%d dials, want 1", n)
 		}
+	})
+}
+
+// TestNobodyWaits has the only caller leave in the pause after a failed dial: there is no other one then.
+func TestNobodyWaits(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		p := openPool(t, conn.Config{Dial: srv.Dial, Retry: conn.Retry{MinBackoff: time.Second}})
+		defer p.Close()
+		srv.Refuse(true)
+		srv.KillConns(nil)
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
+		defer cancel()
+		_, err := p.Do(ctx, "PING")
+		wantNotSent(t, err, context.DeadlineExceeded)
+		err = p.With(ctx, func(*conn.Conn) error { return nil })
+		wantNotSent(t, err, context.DeadlineExceeded)
+		time.Sleep(time.Minute)
+		if n := srv.Dials(); n != 2 {
+			t.Errorf("%d dials, want 2", n)
+		}
+		srv.Refuse(false)
+		want(t, p, "PONG", "PING")
 	})
 }
 
@@ -359,6 +384,40 @@ func TestCloseWhileDialling(t *testing.T) {
 		between(t, "Close returned", time.Since(start), 0, 0)
 		for range 2 {
 			wantNotSent(t, <-errs, conn.ErrClosed)
+		}
+	})
+}
+
+// TestLog has changes of state logged, each once, and nothing else.
+func TestLog(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		var out bytes.Buffer
+		logger := slog.New(slog.NewTextHandler(&out, nil))
+		srv.User("u", secret)
+		srv.Intercept(notYet("SET", "READONLY x", 3))
+		p := openPool(t, conn.Config{Dial: srv.Dial, Logger: logger, Username: "u", Password: secret})
+		want(t, p, "OK", "SET", "argument", "argument")
+		srv.Refuse(true)
+		srv.KillConns(nil)
+		p.Do(t.Context(), "GET", "argument")
+		p.Do(t.Context(), "GET", "argument")
+		srv.Refuse(false)
+		want(t, p, "OK", "SET", "argument", "argument")
+		p.Close()
+		log := out.String()
+		for text, n := range map[string]int{
+			"server is read-only":    1,
+			"connection lost":        1,
+			"server not reachable":   1,
+			"server reachable again": 1,
+			"addr=127.0.0.1:6379":    4,
+			"level=WARN":             4,
+			"argument":               0,
+			secret:                   0,
+		} {
+			if got := strings.Count(log, text); got != n {
+				t.Errorf("%q is logged %d times, want %d:\n%s", text, got, n, log)
+			}
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 
 	"github.com/lockwire/lockwire/resp"
 )
@@ -12,6 +13,22 @@ import (
 const keptEntries = 4 << 10
 
 var errUnasked = errors.New("a reply that nobody asked for")
+
+// The readers of a link. There is one at a time, who owns what link says is owned by the reader.
+const (
+	loopReads   = iota // readLoop, which thus notices at once when the server closes
+	nobodyReads        // a caller who is alone may, and readLoop waits
+	callerReads        // a caller does, until it has its own reply
+)
+
+// soloCalls is how many calls in a row, between two ticks, must find nobody else about before callers read their own
+// replies. That spares them the change of goroutines, and costs that a connection lost between two calls is not noticed
+// until the next call, or tick.
+const soloCalls = 256
+
+// After each quarter of the callers that wait, or maxCohort of them, readLoop lets those run whom it has woken. They
+// send their next commands while it reads the rest, so that client and server work at the same time and not in turns.
+const maxCohort = 32
 
 // readLoop reads until the link fails, and then completes the calls that are left.
 func (l *link) readLoop() {
@@ -25,38 +42,89 @@ func (l *link) readLoop() {
 
 // read hands out replies until there are no more, and returns why.
 func (l *link) read() error {
-	for {
-		kind, err := l.r.Peek()
-		if err != nil {
+	for woken := 1; ; woken++ {
+		if err := l.readOne(); err != nil {
 			return err
 		}
-		if !l.heard.Load() {
-			l.heard.Store(true)
+		if woken >= l.cohort && int(l.pos.Load()) < len(l.batch) {
+			woken = 0
+			runtime.Gosched()
 		}
-		var e *entry
-		if kind != resp.Push {
-			e = l.head()
-		}
-		if kind != resp.Map && e.unwanted() { // a map may be the attributes of a push
-			if err := l.r.Skip(); err != nil {
-				return err
-			}
-			l.count(e)
-			continue
-		}
-		v, err := l.r.Read()
-		switch {
-		case err != nil:
-			return err
-		case v.Kind() == resp.Push:
-			l.owner.push(l, v)
-		case e == nil:
-			return unasked(v)
-		default:
-			e.keep(v)
-			l.count(e)
+		if l.period > 0 && l.solo.Load() >= soloCalls {
+			l.standBy()
 		}
 	}
+}
+
+// standBy lets callers read, as long as only one at a time wants to.
+func (l *link) standBy() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.outstandingLocked() == 0 && l.err == nil {
+		l.reading = nobodyReads
+	}
+	for l.reading == callerReads || l.reading == nobodyReads && l.err == nil {
+		l.cond.Wait()
+	}
+	l.reading = loopReads
+}
+
+// readOwn is what a caller does who has been told to read: it reads until its own call k is completed. If there is
+// something left to read, or an error, that is for readLoop.
+func (l *link) readOwn(k *call) {
+	var err error
+	for err == nil && k.state.Load() == awaited {
+		err = l.readOne()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.reading = nobodyReads
+	if err != nil || l.err != nil || l.outstandingLocked() > 0 {
+		l.readAgainLocked()
+	}
+}
+
+// readAgainLocked has readLoop read again, if it stands by and no caller reads.
+func (l *link) readAgainLocked() {
+	if l.reading == nobodyReads {
+		l.reading = loopReads
+		l.cond.Broadcast()
+	}
+}
+
+// readOne reads one reply and hands it out, or one push.
+func (l *link) readOne() error {
+	kind, err := l.r.Peek()
+	if err != nil {
+		return err
+	}
+	if !l.heard.Load() {
+		l.heard.Store(true)
+	}
+	var e *entry
+	if kind != resp.Push {
+		e = l.head()
+	}
+	if kind != resp.Map && e.unwanted() { // a map may be the attributes of a push
+		if err := l.r.Skip(); err != nil {
+			return err
+		}
+		l.count(e)
+		return nil
+	}
+	v, err := l.r.Read()
+	switch {
+	case err != nil:
+		return err
+	case v.Kind() == resp.Push:
+		l.owner.push(l, v)
+	case e == nil:
+		return unasked(v)
+	default:
+		e.keep(v)
+		l.count(e)
+	}
+	return nil
 }
 
 // head returns the entry to which the next reply belongs, or nil if there is none.
@@ -72,6 +140,7 @@ func (l *link) head() *entry {
 	}
 	l.batch, l.inflight = l.inflight, free
 	l.pos.Store(0)
+	l.cohort = min(max(l.outstandingLocked()/4, 1), maxCohort)
 	if len(l.batch) == 0 {
 		return nil
 	}
@@ -134,7 +203,7 @@ func unasked(v resp.Value) error {
 // finish completes all calls of a link that has failed.
 func (l *link) finish() {
 	l.mu.Lock()
-	for l.writing { // ends soon, as the connection is closed
+	for l.writing { // not for long, as the connection is closed
 		l.cond.Wait()
 	}
 	sent := append(l.batch[l.pos.Load():], l.inflight...)

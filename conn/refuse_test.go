@@ -13,9 +13,10 @@ import (
 // places are the four ways to send a command.
 var places = []string{"Do", "SendBatch", "Tx", "With"}
 
-// TestRefused sends what one kind of connection cannot carry. A place that is not named must let the command through.
-func TestRefused(t *testing.T) {
-	tests := []struct{ line, places, hint string }{
+// special are commands that one kind of connection cannot carry. The places that are not named let the command
+// through.
+func special() []struct{ line, places, hint string } {
+	return []struct{ line, places, hint string }{
 		{"BLPOP l 1", "Do SendBatch", "With"},
 		{"blpop l 1", "Do SendBatch", "With"},
 		{"BRPOP l 1", "Do SendBatch", "With"},
@@ -64,6 +65,9 @@ func TestRefused(t *testing.T) {
 		{"PUNSUBSCRIBED c", "", ""},
 		{"\x02LPOP l", "", ""},
 	}
+}
+
+func TestRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
 			switch cmd.Name {
@@ -76,7 +80,7 @@ func TestRefused(t *testing.T) {
 		})
 		p := openPool(t, conn.Config{Dial: srv.Dial, MaxConns: 1})
 		defer p.Close()
-		for _, test := range tests {
+		for _, test := range special() {
 			for _, place := range places {
 				srv.ClearLog()
 				err := sendIn(t, p, place, cmds(test.line)[0])

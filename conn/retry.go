@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"math/rand/v2"
+	"net"
 	"strings"
 	"time"
 
@@ -75,7 +76,7 @@ func judgeDial(err error) verdict {
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return final
 	}
-	if _, ok := errors.AsType[tls.AlertError](err); ok {
+	if e, ok := errors.AsType[*net.OpError](err); ok && e.Op == "remote error" { // an alert of the peer's TLS
 		return final
 	}
 	return again

@@ -240,8 +240,8 @@ func TestBatchWithAsking(t *testing.T) {
 		p := openPool(t, conn.Config{Dial: srv.Dial})
 		defer p.Close()
 		values, err := p.SendBatch(t.Context(), cmds("ASKING", "GET k"))
-		if got := texts(values); err != nil || got != "OK -TRYAGAIN" {
-			t.Errorf("SendBatch = %s, %v", got, err)
+		if got := texts(values); err != nil || got != "OK -TRYAGAIN" || srv.Count("GET") != 1 {
+			t.Errorf("SendBatch = %s, %v, having sent GET %d times", got, err, srv.Count("GET"))
 		}
 	})
 }

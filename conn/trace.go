@@ -17,7 +17,7 @@ type Trace struct {
 // DialInfo is about one attempt to connect, TLS and handshake included.
 type DialInfo struct {
 	Addr      string
-	Exclusive bool          // for With, not to be shared
+	Exclusive bool          // not to be shared: for With, Dial or Stream
 	Protocol  int           // 2 or 3; 0 after an error
 	Elapsed   time.Duration // since the dial began
 	Err       error         // nil if the connection stands
@@ -82,13 +82,8 @@ func (t *Trace) retry(addr string, q request, attempt int, pause time.Duration, 
 }
 
 // dial tells of a dial that has ended.
-func (t *Trace) dial(addr string, exclusive bool, s *session, elapsed time.Duration, err error) {
-	if t == nil || t.Dial == nil {
-		return
+func (t *Trace) dial(begin time.Time, addr string, exclusive bool, proto int, err error) {
+	if t != nil && t.Dial != nil {
+		t.Dial(DialInfo{Addr: addr, Exclusive: exclusive, Protocol: proto, Elapsed: time.Since(begin), Err: err})
 	}
-	info := DialInfo{Addr: addr, Exclusive: exclusive, Elapsed: elapsed, Err: err}
-	if s != nil {
-		info.Protocol = s.proto
-	}
-	t.Dial(info)
 }

@@ -119,6 +119,9 @@ func (l *link) tick() {
 		l.mu.Unlock()
 		return
 	}
+	if l.solo.Swap(0) < soloCalls {
+		l.readAgainLocked()
+	}
 	due := l.dueAt > 0 && now >= l.dueAt
 	if due {
 		l.dueAt = 0

@@ -18,38 +18,49 @@ const (
 )
 
 // enqueue appends q, described by e, and sees to it that it is written. It returns an error only if it has not been
-// appended.
-func (l *link) enqueue(ctx context.Context, e entry, q request) error {
-	if err := ctx.Err(); err != nil {
-		return ended(ctx)
+// appended. If read is true, the caller is to call readOwn before it waits.
+func (l *link) enqueue(ctx context.Context, e entry, q request) (read bool, err error) {
+	if ctx.Err() != nil {
+		return false, ended(ctx)
 	}
 	if deadline, ok := ctx.Deadline(); ok && e.limit != never {
 		e.limit = deadline.Sub(l.start)
 	}
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	for len(l.pending) >= maxPending && l.err == nil {
 		if err := l.awaitRoomLocked(ctx); err != nil {
-			l.mu.Unlock()
-			return err
+			return false, err
 		}
 	}
 	if l.err != nil {
-		l.mu.Unlock()
-		return l.err
+		return false, l.err
 	}
 	l.appendLocked(e, q)
-	if !l.writing {
-		l.writing = true
-		if l.crowd || l.outstandingLocked() > 1 {
-			// Others are about: those that are ready to run join this write.
-			l.mu.Unlock()
-			runtime.Gosched()
-			l.mu.Lock()
-		}
-		l.flushLocked(e.call, ctx.Done() == nil)
+	if l.writing {
+		return false, nil
 	}
-	l.mu.Unlock()
-	return nil
+	l.writing = true
+	patient := ctx.Done() == nil
+	if l.crowd || l.outstandingLocked() > 1 {
+		// Others are about: those that are ready to run join this write.
+		l.solo.Store(0)
+		l.mu.Unlock()
+		runtime.Gosched()
+		l.mu.Lock()
+	} else if patient {
+		l.solo.Add(1)
+	}
+	l.flushLocked(e.call, patient)
+	if l.reading != nobodyReads || l.err != nil {
+		return false, nil
+	}
+	if !patient || l.outstandingLocked() > 1 {
+		l.readAgainLocked()
+		return false, nil
+	}
+	l.reading = callerReads
+	return true, nil
 }
 
 // awaitRoomLocked waits until somebody takes what is pending. It releases mu in the meantime.

@@ -2,6 +2,7 @@ package conn_test
 
 import (
 	"context"
+	"io"
 	"net"
 	"strings"
 	"sync"
@@ -78,6 +79,46 @@ func TestFullSocketForGood(t *testing.T) {
 			t.Errorf("server saw %d INCR, want 1", n)
 		}
 	})
+}
+
+// brokenConn fails its n-th write, from 0, having written only so many bytes of it.
+type brokenConn struct {
+	net.Conn
+	n, bytes int
+}
+
+func (c *brokenConn) Write(b []byte) (int, error) {
+	if c.n--; c.n >= 0 {
+		return c.Conn.Write(b)
+	}
+	n, _ := c.Conn.Write(b[:c.bytes])
+	return n, io.ErrShortWrite
+}
+
+// TestFailedWrite has a write fail. What it had not begun to write was not sent, and is repeated.
+func TestFailedWrite(t *testing.T) {
+	for bytes, certain := range map[int]bool{0: true, 1: false} {
+		bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+			first := true
+			p := openPool(t, conn.Config{Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+				nc, err := srv.Dial(ctx, network, addr)
+				if first {
+					nc = &brokenConn{Conn: nc, n: 1, bytes: bytes}
+				}
+				first = false
+				return nc, err
+			}})
+			defer p.Close()
+			_, err := p.Do(t.Context(), "INCR", "n")
+			if certain {
+				if n := srv.Count("INCR"); err != nil || n != 1 || srv.Dials() != 2 {
+					t.Errorf("INCR = %v; the server saw %d, on %d connections", err, n, srv.Dials())
+				}
+				return
+			}
+			wantUncertain(t, err, io.ErrShortWrite)
+		})
+	}
 }
 
 // TestRoom has more wait to be written than there is room for: callers wait, under their ctx, and go on.

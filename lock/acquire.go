@@ -103,7 +103,7 @@ func (c *Client) attempt(ctx context.Context, r *request) (*Lease, time.Duration
 			return nil, 0, err
 		}
 	}
-	start := now()
+	start := c.now()
 	v, err := r.target.kind.acquire.Run(ctx, c.server, r.target.lockKey, r.lease.Milliseconds(), r.owner)
 	if err != nil {
 		if uncertain(err) {
@@ -127,17 +127,17 @@ func (c *Client) attempt(ctx context.Context, r *request) (*Lease, time.Duration
 
 // granted makes the lease that the server has just given.
 func (c *Client) granted(r *request, start instant, v resp.Value) (*Lease, time.Duration, error) {
+	l := newLease(c, r, start)
 	if r.state != nil {
 		count := int64(1)
 		if text, err := v.Text(); err == nil {
 			count, _ = strconv.ParseInt(text, 10, 64)
 		}
-		r.state.counts[r.target.key()] = count
+		l.tallied = r.state.grant(r.target.key(), count)
 	}
-	l := newLease(c, r, start)
 	if !c.register(l) {
 		if r.state != nil {
-			r.state.counts[r.target.key()]--
+			r.state.ungrant(r.target.key())
 		}
 		c.undo(r, start, false)
 		return nil, 0, ErrClosed

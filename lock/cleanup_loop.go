@@ -24,6 +24,7 @@ func (u *cleanup) loop() {
 			u.closed = true
 			pending = append(pending, u.jobs...)
 			latches := u.latches
+			u.jobs, u.latches = nil, nil
 			u.mu.Unlock()
 			u.last(pending, latches)
 			return
@@ -74,6 +75,7 @@ func (u *cleanup) round(pending []*job, at time.Time) []*job {
 		case !j.takeTurn():
 			j.postpone(at)
 			rest = append(rest, j)
+		case !j.stands():
 		default:
 			due = append(due, j)
 		}
@@ -91,7 +93,7 @@ func (u *cleanup) round(pending []*job, at time.Time) []*job {
 func (u *cleanup) last(jobs []*job, latches []latch) {
 	var due []*job
 	for _, j := range jobs {
-		if j.takeTurn() {
+		if j.takeTurn() && j.stands() {
 			due = append(due, j)
 		}
 	}
@@ -163,6 +165,16 @@ func (j *job) takeTurn() bool {
 	return j.turn
 }
 
+// stands reports whether there is anything to do. It ends a release that came too late: the server has none of the holds
+// of that time.
+func (j *job) stands() bool {
+	if j.lease == nil || j.lease.counted() {
+		return true
+	}
+	j.settle(j.lease.notHeld())
+	return false
+}
+
 func (j *job) ownerState() *ownerState {
 	if j.lease != nil {
 		return j.lease.state
@@ -178,7 +190,7 @@ func (j *job) call(c *Client) script.Call {
 	resting := c.restingLease(key, r.state, nil)
 	before := int64(0)
 	if resting > 0 {
-		before = r.state.counts[key]
+		before = r.state.tallies[key].count
 	}
 	return r.target.kind.undo.Call(r.target.freeKeys, resting, r.owner, publish, before)
 }
@@ -194,10 +206,14 @@ func (j *job) answered(v resp.Value, at time.Time) {
 		j.finish(nil)
 		return
 	}
-	l := j.lease
-	l.releasing.Lock()
-	outcome := l.settle(l.answered(v))
-	l.releasing.Unlock()
+	j.settle(j.lease.answered(v))
+}
+
+// settle ends the release with a final outcome.
+func (j *job) settle(outcome error) {
+	j.lease.releasing.Lock()
+	j.lease.settle(outcome)
+	j.lease.releasing.Unlock()
 	j.finish(outcome)
 }
 
@@ -221,6 +237,7 @@ func (j *job) finish(outcome error) {
 	j.lease.releasing.Lock()
 	j.lease.repeats = nil
 	j.lease.releasing.Unlock()
+	j.lease.client.forget(j.lease)
 	j.outcome = outcome
 	close(j.done)
 }

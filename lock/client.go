@@ -20,8 +20,9 @@ type Server interface {
 type Client struct {
 	server Server
 	cfg    Config
-	id     string // constant; the first half of each owner
-	pace   pace
+	id     string               // constant; the first half of each owner
+	pace   pace                 // constant
+	boot   func() time.Duration // constant; the clock that goes on while the machine sleeps
 	owners atomic.Int64
 	events *pubsub.Subscriber
 	bounds bounds
@@ -53,6 +54,7 @@ func New(server Server, cfg Config) (*Client, error) {
 		cfg:     cfg,
 		id:      newUUID(),
 		pace:    defaultPace,
+		boot:    sinceBoot,
 		events:  pubsub.New(server, pubsub.Config{Queue: wakeQueue, Logger: cfg.Logger}),
 		done:    make(chan struct{}),
 		entries: make(map[entryKey]*entry),

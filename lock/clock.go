@@ -8,7 +8,7 @@ type instant struct {
 	boot time.Duration // a clock that goes on while the machine sleeps; 0 where there is none
 }
 
-func now() instant { return instant{time.Now(), sinceBoot()} }
+func (c *Client) now() instant { return instant{time.Now(), c.boot()} }
 
 // elapsed is the time from i to later by the clock that says most: a lease is over as soon as one of them says so.
 func (i instant) elapsed(later instant) time.Duration {

@@ -17,7 +17,8 @@ type Config struct {
 	// RenewEvery is how often the watchdog renews. 0 is a third of Lease; it has to be shorter than Lease.
 	RenewEvery time.Duration
 
-	// RenewBatch is how many locks one renewal script takes at most. 0 is 100.
+	// RenewBatch is how many locks one renewal script takes at most, during which the server does nothing else. 0 is 100;
+	// the most is 1000.
 	RenewBatch int
 
 	// Logger is told, at Warn, of locks that were lost and of renewals that fail or run late. Names of locks are not
@@ -47,7 +48,7 @@ func (c Config) validate() error {
 		return invalidf("Lease of %v, less than %v", c.Lease, MinLease)
 	case c.RenewEvery < 0 || c.RenewEvery >= c.Lease:
 		return invalidf("RenewEvery of %v with a Lease of %v", c.RenewEvery, c.Lease)
-	case c.RenewBatch < 0:
+	case c.RenewBatch < 0 || c.RenewBatch > 1000:
 		return invalidf("RenewBatch of %d", c.RenewBatch)
 	}
 	return nil

@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/lockwire/lockwire/script"
@@ -43,14 +44,14 @@ func CheckName(name string) error { return checkName(name) }
 // SinceBoot is sinceBoot.
 func SinceBoot() time.Duration { return sinceBoot() }
 
-// MachineSlept makes the leases of c as old as if the machine had been suspended for d, and the watchdog notice it.
-func MachineSlept(c *Client, d time.Duration) {
-	for key := range c.entries {
-		for _, l := range c.holdsOf(key, "", nil) {
-			l.mu.Lock()
-			l.start.boot -= d
-			l.mu.Unlock()
-		}
-	}
-	c.watchdog.clockJumped()
+// Machine is the machine that a client runs on, whose clocks a test turns.
+type Machine struct{ slept atomic.Int64 }
+
+// Run makes c run on m: its clock that counts sleep is time.Now and what m has slept. c must be new.
+func (m *Machine) Run(c *Client) {
+	start := time.Now()
+	c.boot = func() time.Duration { return time.Hour + time.Since(start) + time.Duration(m.slept.Load()) }
 }
+
+// Sleep suspends the machine for d, of which time.Now knows nothing.
+func (m *Machine) Sleep(d time.Duration) { m.slept.Add(int64(d)) }

@@ -50,6 +50,7 @@ func (c *Client) info(ctx context.Context, t *target) (Info, error) {
 }
 
 func (c *Client) forceUnlock(ctx context.Context, t *target) (bool, error) {
+	holds := c.holdsOf(t.key(), "", nil) // and not those that come after
 	v, err := t.kind.force.Run(ctx, c.server, t.freeKeys, publish)
 	if err != nil {
 		return false, serverError(err)
@@ -59,7 +60,7 @@ func (c *Client) forceUnlock(ctx context.Context, t *target) (bool, error) {
 		return false, fmt.Errorf("lock: force: %w", err)
 	}
 	if forced {
-		for _, l := range c.holdsOf(t.key(), "", nil) {
+		for _, l := range holds {
 			l.lose(Forced, nil)
 		}
 	}

@@ -17,7 +17,8 @@ type Lease struct {
 	owner   string
 	state   *ownerState // of the Owner that was passed, else nil
 	term    time.Duration
-	renewed bool // by the watchdog
+	renewed bool  // by the watchdog
+	tallied int64 // the term of the tally it is in, if it has a state
 
 	// Guarded by Client.mu.
 	next, prev *Lease
@@ -68,7 +69,8 @@ func (l *Lease) Owner() string { return l.owner }
 func (l *Lease) ValidUntil() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.start.t.Add(validity(l.term))
+	at := l.client.now()
+	return at.t.Add(validity(l.term) - l.start.elapsed(at))
 }
 
 // Err returns nil while the lock is held, a [*LostError] once it is lost, and [ErrReleased] after Unlock. It looks at the clock
@@ -163,19 +165,20 @@ func (l *Lease) Check(ctx context.Context) error {
 }
 
 // leftLocked is how long the lease may still be relied on.
-func (l *Lease) leftLocked() time.Duration { return validity(l.term) - l.start.elapsed(now()) }
+func (l *Lease) leftLocked() time.Duration { return validity(l.term) - l.start.elapsed(l.client.now()) }
 
-// leaseLeft is how long the server keeps the lock for this lease, and 0 if it is over.
+// leaseLeft is how long the server has to keep the lock for this lease: not at all once it is over, but for as long as it
+// lasts while its release is under way.
 func (l *Lease) leaseLeft() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.phase != held || l.leftLocked() <= 0 {
+	switch {
+	case l.phase == gone && l.lost.Reason != ClientClosed, l.phase == held && l.leftLocked() <= 0:
 		return 0
-	}
-	if l.renewed {
+	case l.phase == held && l.renewed:
 		return l.term
 	}
-	return l.term - l.start.elapsed(now())
+	return max(0, l.term-l.start.elapsed(l.client.now()))
 }
 
 // extend moves the lease after a renewal that was asked for at start. A lease that is over stays over.
@@ -195,7 +198,7 @@ func (l *Lease) extend(start instant) {
 func (l *Lease) expire() {
 	l.mu.Lock()
 	reason, cause := Expired, l.failure
-	switch at := now(); {
+	switch at := l.client.now(); {
 	case at.t.Sub(l.start.t) < validity(l.term):
 		reason = ClockJump
 	case cause != nil:
@@ -205,14 +208,17 @@ func (l *Lease) expire() {
 	l.lose(reason, cause)
 }
 
-// denied ends the lease, and all others of its owner on the lock, because the server says that it is not the owner's.
+// denied ends the lease because the server says that the lock is not its owner's, and with it the owner's other holds of
+// that time. What the owner has taken since is not meant.
 func (l *Lease) denied(reason Reason) {
 	l.lose(reason, nil)
 	if l.state == nil {
 		return
 	}
 	for _, other := range l.client.holdsOf(l.target.key(), l.owner, l) {
-		other.lose(reason, nil)
+		if other.tallied == l.tallied {
+			other.lose(reason, nil)
+		}
 	}
 }
 
@@ -234,7 +240,9 @@ func (l *Lease) lose(reason Reason, cause error) {
 		d.cancel(l.lost)
 	}
 	l.client.watchdog.remove(l)
-	l.client.forget(l)
+	if reason != ClientClosed { // which says nothing about the server
+		l.client.forget(l)
+	}
 	l.client.counters.lost.Add(1)
 	l.client.cfg.Logger.Warn("lock lost", "reason", reason.String(), "error", cause)
 }

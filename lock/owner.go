@@ -27,18 +27,48 @@ type ownerState struct {
 	id     string
 
 	// turn is taken by whoever changes a hold count of this owner and kept until the server has answered for certain.
-	// So the counts below are the server's, and taking back an unanswered acquire can say how far.
-	turn   chan struct{}
-	counts map[entryKey]int64 // guarded by turn
+	// So the tallies are the server's, and taking back an unanswered acquire can say how far.
+	turn    chan struct{}
+	tallies map[entryKey]tally // guarded by turn
+	terms   int64              // guarded by turn
+}
+
+// tally is what the server has of one owner on one lock.
+type tally struct {
+	count int64 // of holds
+	term  int64 // a number for the time since the first of them: holds of an earlier time are not among them
+}
+
+// grant takes note of a hold that the server has just given, which it says is the count-th, and returns its term. The
+// caller has the turn.
+func (o *ownerState) grant(key entryKey, count int64) (term int64) {
+	t, known := o.tallies[key]
+	if count == 1 || !known {
+		o.terms++
+		t.term = o.terms
+	}
+	t.count = count
+	o.tallies[key] = t
+	return t.term
+}
+
+// ungrant takes note that the server has one hold less. The caller has the turn.
+func (o *ownerState) ungrant(key entryKey) {
+	t := o.tallies[key]
+	if t.count--; t.count > 0 {
+		o.tallies[key] = t
+	} else {
+		delete(o.tallies, key)
+	}
 }
 
 // NewOwner returns a new owner, different from all others of all clients.
 func (c *Client) NewOwner() Owner {
 	return Owner{&ownerState{
-		client: c,
-		id:     c.nextOwner(),
-		turn:   make(chan struct{}, 1),
-		counts: make(map[entryKey]int64),
+		client:  c,
+		id:      c.nextOwner(),
+		turn:    make(chan struct{}, 1),
+		tallies: make(map[entryKey]tally),
 	}}
 }
 

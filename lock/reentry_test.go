@@ -1,6 +1,8 @@
 package lock_test
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -158,6 +160,41 @@ func TestOwnersThatCannotWork(t *testing.T) {
 		}
 		if one, two := c.NewOwner(), c.NewOwner(); one.String() == two.String() {
 			t.Error("two owners have the same name")
+		}
+	})
+}
+
+// The release of one hold and the end of another, or an acquire that is given up, meet: each finds what it has to.
+func TestHoldsOfOneOwnerEndTogether(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		w.srv.Latency(10 * time.Millisecond)
+		owner := c.NewOwner()
+		for range 3 {
+			var leases []*lock.Lease
+			for range 3 {
+				leases = append(leases, mustLock(t, c, "job", lock.As(owner)))
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 15*time.Millisecond)
+			defer cancel()
+			outcomes := make(chan error)
+			go func() { // no answer before its context ends: it is undone
+				_, err := c.Reentrant("job").Lock(ctx, lock.As(owner))
+				if !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("Lock() = %v", err)
+				}
+				outcomes <- nil
+			}()
+			time.Sleep(5 * time.Millisecond)
+			for _, l := range leases {
+				go func() { outcomes <- l.Unlock(t.Context()) }()
+			}
+			for range 4 {
+				if err := <-outcomes; err != nil {
+					t.Errorf("Unlock() = %v", err)
+				}
+			}
+			w.free()
 		}
 	})
 }

@@ -41,9 +41,8 @@ func (l *Lease) Unlock(ctx context.Context) error {
 		return l.awaitRepeats(ctx)
 	}
 	l.awaitRenewal(ctx)
-	l.client.forget(l)
 	if lost != nil && (lost.Reason == Taken || lost.Reason == Forced) {
-		return l.settle(fmt.Errorf("%w: %w", ErrNotHeld, lost))
+		return l.settle(l.notHeld())
 	}
 	if l.latch == "" {
 		l.latch = newLatch(l.target)
@@ -51,9 +50,10 @@ func (l *Lease) Unlock(ctx context.Context) error {
 	return l.release(ctx)
 }
 
-// settle makes err what Unlock returns from now on.
+// settle makes err what Unlock returns from now on. Until then the server may count this hold, and so does the client.
 func (l *Lease) settle(err error) error {
 	l.settled, l.outcome = true, err
+	l.client.forget(l)
 	return err
 }
 
@@ -67,6 +67,7 @@ func (l *Lease) repeat(turn bool, cause error) error {
 	l.repeats = &job{lease: l, turn: turn, until: until, done: make(chan struct{})}
 	if !l.client.cleanup.add(l.repeats) {
 		l.repeats = nil
+		l.client.forget(l)
 		if turn {
 			l.state.give()
 		}
@@ -126,6 +127,10 @@ func (l *Lease) release(ctx context.Context) error {
 			return l.repeat(false, err)
 		}
 	}
+	if !l.counted() {
+		l.state.give()
+		return l.settle(l.notHeld())
+	}
 	v, err := l.runRelease(ctx)
 	if err != nil && uncertain(err) && ctx.Err() == nil {
 		v, err = l.runRelease(ctx)
@@ -162,10 +167,7 @@ func (l *Lease) answered(v resp.Value) error {
 	var outcome error
 	partial := false
 	if v.IsNull() {
-		outcome = ErrNotHeld
-		if lost := l.loss(); lost != nil {
-			outcome = fmt.Errorf("%w: %w", ErrNotHeld, lost)
-		}
+		outcome = l.notHeld()
 	} else {
 		n, _ := v.Int()
 		partial = n == 0
@@ -177,18 +179,28 @@ func (l *Lease) answered(v resp.Value) error {
 	}
 	key := l.target.key()
 	if partial {
-		l.state.counts[key]--
+		l.state.ungrant(key)
 		return outcome
 	}
-	delete(l.state.counts, key)
+	delete(l.state.tallies, key)
 	l.denied(Forced)
 	return outcome
 }
 
-func (l *Lease) loss() *LostError {
+// counted reports whether the server can still have the hold: if not, what it has of the owner was taken later. The
+// caller has the owner's turn.
+func (l *Lease) counted() bool {
+	return l.state == nil || l.state.tallies[l.target.key()].term == l.tallied
+}
+
+// notHeld is the outcome of a release that found nothing, with the loss that explains it if there was one.
+func (l *Lease) notHeld() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.lost
+	if l.lost == nil {
+		return ErrNotHeld
+	}
+	return fmt.Errorf("%w: %w", ErrNotHeld, l.lost)
 }
 
 // end is when the server's lease ends, after which there is nothing left to release.

@@ -15,7 +15,7 @@ import (
 func TestCloseOnAServer(t *testing.T) {
 	redistest.RunProtocols(t, func(t *testing.T, s *redistest.Server, _ int) {
 		before := countResources()
-		x := newSite(t, s, lock.Config{})
+		x := newSite(t, s, 0, lock.Config{})
 		lease := mustLock(t, x.locks, "job")
 		work, cancel := lease.Context(t.Context())
 		defer cancel()
@@ -54,7 +54,7 @@ func TestCloseOnAServer(t *testing.T) {
 // A hold that is given back after Close takes no other hold of its owner with it.
 func TestCloseKeepsTheOuterHold(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
-		x := newSite(t, s, lock.Config{})
+		x := newSite(t, s, 0, lock.Config{})
 		owner := lock.As(x.locks.NewOwner())
 		outer := mustLock(t, x.locks, "job", owner)
 		inner := mustLock(t, x.locks, "job", owner)
@@ -71,7 +71,7 @@ func TestCloseKeepsTheOuterHold(t *testing.T) {
 // Holds of one owner that are given back at the same time are all given back.
 func TestUnlockOfHoldsAtOnce(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
-		x := newSite(t, s, lock.Config{})
+		x := newSite(t, s, 0, lock.Config{})
 		for range 200 {
 			owner := lock.As(x.locks.NewOwner())
 			outcomes := make(chan error, 3)
@@ -96,7 +96,7 @@ func TestUnlockOfHoldsAtOnce(t *testing.T) {
 // The release of a hold that has been lost does not touch the lock that its owner has taken again since.
 func TestUnlockOfAnOldHold(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
-		x := newSite(t, s, lock.Config{})
+		x := newSite(t, s, 0, lock.Config{})
 		owner := lock.As(x.locks.NewOwner())
 		old := mustLock(t, x.locks, "job", owner, lock.For(50*time.Millisecond))
 		if !eventually(patience, func() bool { return s.Do("EXISTS", "job").Equal(s.Do("EXISTS", "nothing")) }) {

@@ -22,11 +22,15 @@ type site struct {
 	locks *lock.Client
 }
 
-func newSite(t *testing.T, s *redistest.Server, cfg lock.Config) *site {
+// newSite returns one that speaks RESP proto; 0 is what the test asks for.
+func newSite(t *testing.T, s *redistest.Server, proto int, cfg lock.Config) *site {
 	t.Helper()
 	x := &site{t: t, proxy: startProxy(t, s)}
 	server := s.Config()
 	server.Network, server.Addr = "tcp", x.proxy.Addr()
+	if proto != 0 {
+		server.Protocol = proto
+	}
 	server.Timeout, server.DialTimeout = 300*time.Millisecond, 300*time.Millisecond
 	var err error
 	if x.pool, err = conn.Open(t.Context(), server); err != nil {
@@ -108,62 +112,70 @@ func wantHolds(t *testing.T, s *redistest.Server, name, owner, want string) {
 
 // The server cannot be reached any more: the holder is told before it could give the lock to somebody else.
 func TestLossIsToldInTime(t *testing.T) {
-	const term = 4 * time.Second
-	outages := map[string]func(t *testing.T, s *redistest.Server, p *faultproxy.Proxy) (end func()){
-		"server stopped": func(_ *testing.T, s *redistest.Server, _ *faultproxy.Proxy) func() {
-			s.Pause()
-			return s.Continue
-		},
-		"requests swallowed": func(t *testing.T, _ *redistest.Server, p *faultproxy.Proxy) func() {
-			p.HalfOpen(faultproxy.ToServer, true)
-			return func() { mend(t, p) }
-		},
-		"all swallowed": func(t *testing.T, _ *redistest.Server, p *faultproxy.Proxy) func() {
-			p.HalfOpen(faultproxy.ToServer, true)
-			p.HalfOpen(faultproxy.ToClient, true)
-			return func() { mend(t, p) }
-		},
-		"refused": func(t *testing.T, _ *redistest.Server, p *faultproxy.Proxy) func() {
-			refuse(t, p, true)
-			p.Cut()
-			return func() { refuse(t, p, false) }
-		},
-	}
-	redistest.RunProtocols(t, func(t *testing.T, like *redistest.Server, proto int) {
-		for name, begin := range outages {
-			t.Run(name, func(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, like *redistest.Server) {
+		for i, o := range outages {
+			t.Run(o.name, func(t *testing.T) {
 				t.Parallel() // each takes a lease
 				s := redistest.Start(t, redistest.Options{Binary: like.Binary()})
-				x := newSite(t, s, lock.Config{Lease: term})
-				lease := mustLock(t, x.locks, "job")
-				work, cancel := lease.Context(t.Context())
-				defer cancel()
-				granted := lease.ValidUntil()
-				if !eventually(patience, func() bool { return lease.ValidUntil().After(granted) }) {
-					t.Fatal("the lease is not renewed")
-				}
-				end := begin(t, s, x.proxy)
-				<-work.Done()
-				told := locktorture.Now()
-				lostBecause(t, context.Cause(work), lock.Unreachable)
-				// The server counts from when the renewal reached it, ValidUntil from before it was sent.
-				if free := locktorture.At(lease.ValidUntil()) + term/100 + 2*time.Millisecond; told > free {
-					t.Errorf("told %v after the server may have given the lock away", told-free)
-				}
-				end()
-				if err := lease.Unlock(t.Context()); err != nil && !errors.Is(err, lock.ErrNotHeld) {
-					t.Errorf("Unlock = %v", err)
-				}
-				x.close()
-				nothingLeft(t, s)
+				toldInTime(t, s, 2+i%2, o.begin)
 			})
 		}
 	})
 }
 
+var outages = []struct {
+	name  string
+	begin func(t *testing.T, s *redistest.Server, p *faultproxy.Proxy) (end func())
+}{
+	{"server stopped", func(_ *testing.T, s *redistest.Server, _ *faultproxy.Proxy) func() {
+		s.Pause()
+		return s.Continue
+	}},
+	{"requests swallowed", func(t *testing.T, _ *redistest.Server, p *faultproxy.Proxy) func() {
+		p.HalfOpen(faultproxy.ToServer, true)
+		return func() { mend(t, p) }
+	}},
+	{"all swallowed", func(t *testing.T, _ *redistest.Server, p *faultproxy.Proxy) func() {
+		p.HalfOpen(faultproxy.ToServer, true)
+		p.HalfOpen(faultproxy.ToClient, true)
+		return func() { mend(t, p) }
+	}},
+	{"refused", func(t *testing.T, _ *redistest.Server, p *faultproxy.Proxy) func() {
+		refuse(t, p, true)
+		p.Cut()
+		return func() { refuse(t, p, false) }
+	}},
+}
+
+func toldInTime(t *testing.T, s *redistest.Server, proto int, begin func(*testing.T, *redistest.Server, *faultproxy.Proxy) func()) {
+	const term = 3 * time.Second
+	x := newSite(t, s, proto, lock.Config{Lease: term})
+	lease := mustLock(t, x.locks, "job")
+	work, cancel := lease.Context(t.Context())
+	defer cancel()
+	granted := lease.ValidUntil()
+	if !eventually(patience, func() bool { return lease.ValidUntil().After(granted) }) {
+		t.Fatal("the lease is not renewed")
+	}
+	end := begin(t, s, x.proxy)
+	<-work.Done()
+	told := locktorture.Now()
+	lostBecause(t, context.Cause(work), lock.Unreachable)
+	// The server counts from when the renewal reached it, ValidUntil from before it was sent.
+	if free := locktorture.At(lease.ValidUntil()) + term/100 + 2*time.Millisecond; told > free {
+		t.Errorf("told %v after the server may have given the lock away", told-free)
+	}
+	end()
+	if err := lease.Unlock(t.Context()); err != nil && !errors.Is(err, lock.ErrNotHeld) {
+		t.Errorf("Unlock = %v", err)
+	}
+	x.close()
+	nothingLeft(t, s)
+}
+
 func TestUnlockUnderACancelledContextOnAServer(t *testing.T) {
 	redistest.RunProtocols(t, func(t *testing.T, s *redistest.Server, _ int) {
-		x := newSite(t, s, lock.Config{})
+		x := newSite(t, s, 0, lock.Config{})
 		lease := mustLock(t, x.locks, "job")
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -183,7 +195,7 @@ func TestUnlockUnderACancelledContextOnAServer(t *testing.T) {
 // The reply to a release is lost: it is repeated, and done once.
 func TestUnlockUnansweredByAServer(t *testing.T) {
 	eachLoss(t, func(t *testing.T, s *redistest.Server, how string) {
-		x := newSite(t, s, lock.Config{})
+		x := newSite(t, s, 0, lock.Config{})
 		lease := mustLock(t, x.locks, "job")
 		while(x.loseReply(how, "release"), func() { mustUnlock(t, lease) })
 		wantHolds(t, s, "job", lease.Owner(), "")
@@ -205,8 +217,8 @@ func TestUnlockUnansweredByAServer(t *testing.T) {
 // The reply to an acquire is lost, with a lease of an hour: what the server granted is taken back at once.
 func TestAcquireUnansweredByAServer(t *testing.T) {
 	eachLoss(t, func(t *testing.T, s *redistest.Server, how string) {
-		x := newSite(t, s, lock.Config{Lease: time.Hour})
-		other := newSite(t, s, lock.Config{Lease: time.Hour})
+		x := newSite(t, s, 0, lock.Config{Lease: time.Hour})
+		other := newSite(t, s, 0, lock.Config{Lease: time.Hour})
 		while(x.loseReply(how, "acquire"), func() {
 			lease, err := x.locks.Reentrant("job").TryLock(t.Context())
 			if lease != nil || !errors.Is(err, conn.ErrUncertain) {
@@ -249,7 +261,7 @@ func TestAcquireUnansweredByAServer(t *testing.T) {
 // A renewal whose reply is lost is followed by another one, and the lock is kept.
 func TestRenewalUnansweredByAServer(t *testing.T) {
 	eachLoss(t, func(t *testing.T, s *redistest.Server, how string) {
-		x := newSite(t, s, lock.Config{Lease: 3 * time.Second})
+		x := newSite(t, s, 0, lock.Config{Lease: 3 * time.Second})
 		lease := mustLock(t, x.locks, "job")
 		granted := lease.ValidUntil()
 		while(x.loseReply(how, "renew"), func() {

@@ -61,8 +61,10 @@ func newTorture(t *testing.T, s *redistest.Server, seed uint64, proxies int, o o
 		}
 	})
 	x.orders.Seed = seed
-	for range proxies {
-		x.proxies = append(x.proxies, startProxy(t, s))
+	for i := range proxies {
+		p := startProxy(t, s)
+		p.Latency(0, x.jitter(i))
+		x.proxies = append(x.proxies, p)
 	}
 	return x
 }

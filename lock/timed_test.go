@@ -16,6 +16,7 @@ import (
 type world struct {
 	t       *testing.T
 	srv     *fakeredis.Server
+	machine lock.Machine
 	pools   []*conn.Pool
 	clients []*lock.Client
 }
@@ -47,6 +48,7 @@ func (w *world) client(cfg lock.Config) *lock.Client {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	w.machine.Run(c)
 	w.pools = append(w.pools, pool)
 	w.clients = append(w.clients, c)
 	return c
@@ -268,5 +270,37 @@ func TestRenewalGoesOnAfterErrors(t *testing.T) {
 			t.Errorf("remaining lease %v, want it renewed", got)
 		}
 		mustUnlock(t, lease)
+	})
+}
+
+// The machine sleeps for longer than the lease: the monotonic clock has not noticed, and neither has the lease's timer.
+func TestSleepingMachine(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		asked, watched := mustLock(t, c, "asked"), mustLock(t, c, "watched")
+		awake := mustLock(t, c, "awake", lock.For(time.Hour))
+		lost := watched.Lost()
+		w.machine.Sleep(20 * time.Second)
+		if err := asked.Err(); err != nil {
+			t.Fatalf("Err() after 20s of sleep = %v", err)
+		}
+		if got := time.Until(asked.ValidUntil()); got != 9698*time.Millisecond {
+			t.Errorf("ValidUntil() is %v away, want 9.698s", got)
+		}
+		w.machine.Sleep(10 * time.Second)
+		woken := time.Now()
+		<-lost
+		if took := time.Since(woken); took > time.Second {
+			t.Errorf("told %v after the machine woke, want it within a second", took)
+		}
+		lostBecause(t, asked.Err(), lock.ClockJump)
+		lostBecause(t, watched.Err(), lock.ClockJump)
+		if err := awake.Err(); err != nil {
+			t.Errorf("Err() of a lease of an hour = %v", err)
+		}
+		for _, l := range []*lock.Lease{asked, watched, awake} {
+			mustUnlock(t, l)
+		}
+		w.free()
 	})
 }

@@ -14,7 +14,7 @@ import (
 func (w *watchdog) loop() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	last := now()
+	last := w.client.now()
 	for {
 		w.mu.Lock()
 		timer.Reset(time.Until(w.wake))
@@ -26,7 +26,7 @@ func (w *watchdog) loop() {
 		case <-w.client.done:
 			return
 		}
-		at := now()
+		at := w.client.now()
 		if gap := last.asleep(at) - at.t.Sub(last.t); gap > clockGap || gap < -clockGap {
 			w.clockJumped()
 		}
@@ -90,7 +90,7 @@ func (w *watchdog) renew(due []*Lease) {
 			leases = append(leases, l)
 		}
 	}
-	start := now()
+	start := w.client.now()
 	for len(leases) > 0 {
 		// Kinds differ in their scripts: each round takes the leases of one.
 		k := leases[0].target.kind

@@ -149,10 +149,10 @@ func (w *worker) turn(ctx context.Context, rng *rand.Rand) {
 		return
 	}
 	length := upTo(rng, 5*time.Millisecond)
-	switch rng.IntN(12) {
+	switch rng.IntN(20) {
 	case 0:
-		length = upTo(rng, 2*w.Lease)
-	case 1, 2:
+		length = w.Lease + upTo(rng, w.Lease)
+	case 1:
 		length = upTo(rng, w.Lease/2)
 	}
 	end, cancel := context.WithTimeout(ctx, length)

@@ -232,7 +232,7 @@ func (s *Subscriber) connectLocked(now time.Time) {
 // disconnectLocked forgets what was said on the connection, and tells the consumers if cause says that it was lost.
 func (s *Subscriber) disconnectLocked(cause error) {
 	s.connected, s.changed, s.asked = false, nil, requests{}
-	s.lost = s.lost || cause != nil
+	s.lost = cause != nil
 	clear(s.refused)
 	for _, channels := range s.channels {
 		for _, ch := range channels {

@@ -33,7 +33,7 @@ func (s *Subscriber) keep(ctx context.Context) {
 			}
 		}
 		attempt++
-		s.pause(ctx, backoff(attempt, s.cfg.MinBackoff, s.cfg.MaxBackoff))
+		pause(ctx, backoff(attempt, s.cfg.MinBackoff, s.cfg.MaxBackoff))
 	}
 }
 
@@ -81,24 +81,13 @@ func final(err error) bool {
 	return false
 }
 
-// pause waits before the next dial. It ends early when no channel is left.
-func (s *Subscriber) pause(ctx context.Context, d time.Duration) {
+// pause waits before the next dial.
+func pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
-	for {
-		select {
-		case <-timer.C:
-			return
-		case <-ctx.Done():
-			return
-		case <-s.wake:
-			s.mu.Lock()
-			unneeded := s.count == 0
-			s.mu.Unlock()
-			if unneeded {
-				return
-			}
-		}
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
 	}
 }
 

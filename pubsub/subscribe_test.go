@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -165,6 +166,23 @@ func TestSubscribeRacesWithUnsubscribe(t *testing.T) {
 	})
 }
 
+// Messages that the old subscription to a channel still causes are not for those who wait for the new one.
+func TestMessagesBeforeTheConfirmation(t *testing.T) {
+	bubble(t, pubsub.Config{}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
+		old := subscribe(t, s, "c")
+		srv.Latency(10 * time.Millisecond)
+		publish(t, srv, "c", "old")
+		old.Close()
+		synctest.Wait()
+		sub := listen(t, s, "c")
+		time.Sleep(time.Second)
+		publish(t, srv, "c", "new")
+		wantKind(t, sub, pubsub.Resumed)
+		wantMessages(t, sub, "new")
+		wantCommands(t, srv, map[string]int{"SUBSCRIBE": 2, "UNSUBSCRIBE": 1})
+	})
+}
+
 func TestClosedWhileBeingConfirmed(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
 		srv.Latency(10 * time.Millisecond)
@@ -264,10 +282,22 @@ func TestRefusedChannel(t *testing.T) {
 		}
 
 		open := subscribe(t, s, "open")
-		_, err := s.Subscribe(t.Context(), "other", "secret", "open")
-		wantErr(t, "Subscribe", err, resp.ErrNoPerm)
+		srv.Latency(10 * time.Millisecond) // so that all of them wait for one answer
+		start := time.Now()
+		var waiting sync.WaitGroup
+		for range 5 {
+			waiting.Go(func() {
+				if _, err := s.Subscribe(t.Context(), "other", "secret", "open"); !errors.Is(err, resp.ErrNoPerm) {
+					t.Errorf("Subscribe = %v, want NOPERM", err)
+				}
+			})
+		}
+		waiting.Wait()
+		if took := time.Since(start); took != 20*time.Millisecond {
+			t.Errorf("the refusal took %v, want a round trip", took)
+		}
+		time.Sleep(time.Second)
 		wantNothing(t, open)
-		synctest.Wait()
 		if n := srv.Subscribers("other"); n != 0 {
 			t.Errorf("%d subscribers of a channel whose Subscribe failed", n)
 		}
@@ -281,6 +311,8 @@ func TestRefusedChannelIsAskedForLessAndLess(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
 		answer(srv, "SUBSCRIBE", "secret", noPerm)
 		sub := listen(t, s, "secret")
+		time.Sleep(time.Second)
+		wantCommands(t, srv, map[string]int{"SUBSCRIBE": 2})
 		time.Sleep(10 * time.Minute)
 		n := srv.Count("SUBSCRIBE")
 		if n < 10 || n > 30 {

@@ -201,3 +201,27 @@ func TestRunBatchCannotSendTheRest(t *testing.T) {
 		t.Errorf("RunBatch = %d replies, %v; nothing ran, so it is safe to retry", len(replies), err)
 	}
 }
+
+// What is known of one server says nothing of another, and is not forgotten over it.
+func TestRunBatchKnowsServersApart(t *testing.T) {
+	s := script.New(source)
+	calls := []script.Call{s.Call([]string{"n"}, 1)}
+	var servers []*fakeredis.Server
+	var pools []*conn.Pool
+	for range 4 {
+		srv, pool := setUp(t)
+		servers, pools = append(servers, srv), append(pools, pool)
+	}
+	for round := range 3 {
+		for i, srv := range servers {
+			if _, err := script.RunBatch(t.Context(), pools[i], calls); err != nil {
+				t.Fatal(err)
+			}
+			if round == 0 {
+				wantSent(t, srv, "SCRIPT LOAD", "EVALSHA")
+			} else {
+				wantSent(t, srv, "EVALSHA")
+			}
+		}
+	}
+}
