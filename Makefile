@@ -32,6 +32,8 @@ demo: ## workers contend for a lock, one is killed; needs no Redis, or REDIS=red
 .PHONY: test
 test: install $(if $(filter all,$(SERVERS)),servers) lint ## all checks and tests, installing what they need; SERVERS=all for every server, RACE= without a C compiler
 	@FUZZTIME=$(FUZZTIME) scripts/fuzz $(PACKAGES)
+	@# What is promised about allocations: the race detector adds some of its own.
+	$(GO) test -run=Alloc -count=1 -timeout=$(TESTTIME) ./...
 	$(if $(SERVERS),LOCKWIRE_REDIS_SERVER='$(SERVER_LIST)') $(GO) test $(RACE) -count=1 -timeout=$(TESTTIME) $(PACKAGES)
 
 .PHONY: install

@@ -33,7 +33,24 @@ var mayBeUnsafe = map[string]string{
 
 // goroutines names every place in the library that starts one, as file:function, and who joins it. The second start in
 // a function has "#2" behind it. A timer's function counts: it runs in a goroutine too.
-var goroutines = map[string]string{}
+var goroutines = map[string]string{
+	"conn/conn.go:single.lost":              "Conn.Close",
+	"conn/dial.go:dialing.run":              "dialing.run itself, before it returns",
+	"conn/exclusive.go:Pool.dialMoreLocked": "Pool.Close",
+	"conn/link.go:newLink":                  "Pool.Close, Conn.Close: readLoop",
+	"conn/pool.go:Pool.reportLocked":        "Pool.Close",
+	"conn/push.go:newPushes":                "Pool.Close, Conn.Close",
+	"conn/shared.go:slot.dialLocked":        "Pool.Close",
+	"conn/stream.go:Stream.write":           "Stream.write itself, before it returns",
+	"conn/watch.go:link.armLocked":          "Pool.Close, Conn.Close: the timer of a connection",
+	"conn/write.go:link.handOverLocked":     "Pool.Close, Conn.Close: writeLoop",
+	"lock/bound.go:bounds.take":             "Client.Close: the timer of releases",
+	"lock/cleanup.go:cleanup.startLocked":   "Client.Close: cleanup",
+	"lock/lease.go:Lease.armLocked":         "Client.Close: the timer of a lease",
+	"lock/watchdog.go:watchdog.wakeLocked":  "Client.Close: watchdog",
+	"pubsub/keeper.go:Subscriber.serve":     "keeper: the reader of a connection",
+	"pubsub/subscriber.go:Subscriber.add":   "Subscriber.Close: keeper",
+}
 
 func TestImports(t *testing.T) {
 	report(t, checkImports(root(t), mayImport))

@@ -412,9 +412,7 @@ func TestEndOfAWaitIsTheSameAtAnyMoment(t *testing.T) {
 			_, err := c.Reentrant("job").Lock(ctx)
 			cancel()
 			for _, want := range []error{lock.ErrNotAcquired, context.DeadlineExceeded, cause} {
-				if !errors.Is(err, want) {
-					t.Errorf("after %v: Lock() = %v, want %v in it", after, err, want)
-				}
+				wantErr(t, fmt.Sprintf("Lock that ends after %v", after), err, want)
 			}
 			time.Sleep(time.Minute)
 		}
