@@ -140,21 +140,3 @@ func TestAllocations(t *testing.T) {
 		})
 	}
 }
-
-func BenchmarkInMemory(b *testing.B) {
-	for _, test := range []struct{ name, reply string }{{"integer", ":1\r\n"}, {"bulk", "$5\r\nvalue\r\n"}} {
-		for _, n := range []int{1, 64} {
-			b.Run(test.name+"/callers="+map[int]string{1: "1", 64: "64"}[n], func(b *testing.B) {
-				p := openPool(b, canned(test.reply))
-				defer p.Close()
-				ctx := context.Background()
-				b.ReportAllocs()
-				callers(b, n, func() {
-					if _, err := p.Do(ctx, "GET", "key"); err != nil {
-						b.Error(err)
-					}
-				})
-			})
-		}
-	}
-}

@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/internal/redistest"
+	"github.com/lockwire/lockwire/resp"
 )
 
 // countedConn counts the writes on a connection.
@@ -36,16 +38,19 @@ func counted(cfg conn.Config) (conn.Config, *atomic.Int64) {
 	return cfg, writes
 }
 
-// callers runs fn b.N times in all, in n goroutines.
-func callers(b *testing.B, n int, fn func()) {
+// callers runs fn, which does so many operations, in n goroutines until b.N operations are done.
+func callers(b *testing.B, n, operations int, fn func() error) {
 	var wg sync.WaitGroup
 	var left atomic.Int64
-	left.Store(int64(b.N))
+	left.Store(int64(b.N / operations))
 	b.ResetTimer()
 	for range n {
 		wg.Go(func() {
 			for left.Add(-1) >= 0 {
-				fn()
+				if err := fn(); err != nil {
+					b.Error(err)
+					return
+				}
 			}
 		})
 	}
@@ -53,28 +58,59 @@ func callers(b *testing.B, n int, fn func()) {
 	b.StopTimer()
 }
 
-func BenchmarkGet(b *testing.B) {
+// BenchmarkDo measures single commands of callers who share one connection, and how many of them a write carries.
+func BenchmarkDo(b *testing.B) {
 	s := redistest.Start(b, redistest.Options{})
-	for _, n := range []int{1, 8, 64, 512} {
-		b.Run(fmt.Sprintf("callers=%d", n), func(b *testing.B) {
-			cfg, writes := counted(s.Config())
-			p, err := conn.Open(b.Context(), cfg)
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer p.Close()
-			ctx := context.Background()
-			if _, err := p.Do(ctx, "SET", "key", "0123456789012345678901234567890123456789012345678901234567890123"); err != nil {
-				b.Fatal(err)
-			}
-			writes.Store(0)
-			b.ReportAllocs()
-			callers(b, n, func() {
-				if _, err := p.Do(ctx, "GET", "key"); err != nil {
-					b.Error(err)
+	value := strings.Repeat("x", 64)
+	ctx := context.Background()
+	for _, name := range []string{"GET", "SET"} {
+		for _, n := range []int{1, 8, 64, 512} {
+			b.Run(fmt.Sprintf("%s/callers=%d", name, n), func(b *testing.B) {
+				cfg, writes := counted(s.Config())
+				p := openPool(b, cfg)
+				defer p.Close()
+				want(b, p, "OK", "SET", "key", value)
+				call := func() error { _, err := p.Do(ctx, "GET", "key"); return err }
+				if name == "SET" {
+					call = func() error { _, err := p.Do(ctx, "SET", "key", value); return err }
 				}
+				before := writes.Load()
+				b.ReportAllocs()
+				callers(b, n, 1, call)
+				b.ReportMetric(float64(b.N)/float64(writes.Load()-before), "cmds/write")
 			})
-			b.ReportMetric(float64(b.N)/float64(writes.Load()), "cmds/write")
+		}
+	}
+}
+
+// BenchmarkBatch measures batches of 100 commands; an operation is a command.
+func BenchmarkBatch(b *testing.B) {
+	s := redistest.Start(b, redistest.Options{})
+	var batch []resp.Command
+	for range 100 {
+		batch = append(batch, resp.Cmd("GET", "key"))
+	}
+	for _, n := range []int{1, 8} {
+		b.Run(fmt.Sprintf("callers=%d", n), func(b *testing.B) {
+			p := openPool(b, s.Config())
+			defer p.Close()
+			want(b, p, "OK", "SET", "key", strings.Repeat("x", 64))
+			b.ReportAllocs()
+			callers(b, n, len(batch), func() error { _, err := p.SendBatch(context.Background(), batch); return err })
 		})
+	}
+}
+
+// BenchmarkInMemory measures what a call costs besides the kernel.
+func BenchmarkInMemory(b *testing.B) {
+	for reply, kind := range map[string]string{":1\r\n": "integer", "$5\r\nvalue\r\n": "bulk"} {
+		for _, n := range []int{1, 64} {
+			b.Run(fmt.Sprintf("%s/callers=%d", kind, n), func(b *testing.B) {
+				p := openPool(b, canned(reply))
+				defer p.Close()
+				b.ReportAllocs()
+				callers(b, n, 1, func() error { _, err := p.Do(context.Background(), "GET", "key"); return err })
+			})
+		}
 	}
 }

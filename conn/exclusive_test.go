@@ -118,13 +118,16 @@ func TestWithAtTheLastMoment(t *testing.T) {
 		p := openPool(t, conn.Config{Dial: srv.Dial, MaxConns: 1})
 		defer p.Close()
 		for range 200 {
-			go hold(t, p, time.Second)
+			ctx, cancel := context.WithCancel(t.Context())
+			go p.With(t.Context(), func(*conn.Conn) error {
+				time.Sleep(time.Second)
+				cancel()
+				return nil
+			})
 			synctest.Wait()
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			if err := p.With(ctx, func(*conn.Conn) error { return nil }); err != nil {
-				wantNotSent(t, err, context.DeadlineExceeded)
+				wantNotSent(t, err, context.Canceled)
 			}
-			cancel()
 		}
 		synctest.Wait()
 		if s := counts(t, p, 1); s.Idle != 1 || s.Waiting != 0 {
@@ -160,6 +163,20 @@ func TestWithNoConns(t *testing.T) {
 	})
 }
 
+// TestWithNotLetIn has the server refuse who we are: that is not repeated.
+func TestWithNotLetIn(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		p := openPool(t, conn.Config{Dial: srv.Dial})
+		defer p.Close()
+		srv.User("default", secret)
+		err := p.With(t.Context(), func(*conn.Conn) error { return nil })
+		wantNotSent(t, err, resp.ErrNoAuth)
+		if n := srv.Dials(); n != 2 {
+			t.Errorf("%d dials, want one for With", n-1)
+		}
+	})
+}
+
 // TestWithWaitsForTheLent has dials fail while a connection is lent: those who wait get that one.
 func TestWithWaitsForTheLent(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
@@ -185,6 +202,23 @@ func do(lines ...string) func(c *conn.Conn) error {
 		}
 		return nil
 	}
+}
+
+// TestWithAfterTheLent has the lent connection end for which a caller waits that has no attempts left: it gets another.
+func TestWithAfterTheLent(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		p := openPool(t, conn.Config{Dial: srv.Dial})
+		defer p.Close()
+		go p.With(t.Context(), func(c *conn.Conn) error {
+			time.Sleep(time.Hour)
+			srv.Refuse(false)
+			return c.Close()
+		})
+		synctest.Wait()
+		srv.Refuse(true)
+		hold(t, p, 0)
+		counts(t, p, 16)
+	})
 }
 
 // TestWithState has connections come back in another state than they were lent in.
@@ -349,67 +383,69 @@ func TestExclusiveMaxAge(t *testing.T) {
 // TestCountsAlwaysHold has many callers borrow, cancel, break and lose connections at random moments.
 func TestCountsAlwaysHold(t *testing.T) {
 	for seed := range uint64(20) {
-		bubble(t, func(t *testing.T, srv *fakeredis.Server) { randomLoans(t, srv, rand.New(rand.NewPCG(seed, 1))) })
+		bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+			l := &loans{t: t, srv: srv, inUse: map[int64]bool{}}
+			l.run(rand.New(rand.NewPCG(seed, 1)))
+		})
 	}
 }
 
-func randomLoans(t *testing.T, srv *fakeredis.Server, rnd *rand.Rand) {
+// loans are those of one run. No connection may be lent to two callers at once.
+type loans struct {
+	t   *testing.T
+	srv *fakeredis.Server
+
+	mu    sync.Mutex
+	inUse map[int64]bool // by the client id that the server gave
+}
+
+func (l *loans) run(rnd *rand.Rand) {
 	const most = 3
 	ms := func(n int) time.Duration { return time.Duration(rnd.IntN(n)) * time.Millisecond }
-	srv.Latency(time.Millisecond)
-	p := openPool(t, conn.Config{Dial: srv.Dial, MaxConns: most, MaxAge: time.Second, IdleTimeout: 100 * time.Millisecond})
+	l.srv.Latency(time.Millisecond)
+	cfg := conn.Config{Dial: l.srv.Dial, MaxConns: most, MaxAge: time.Second, IdleTimeout: 100 * time.Millisecond}
+	p := openPool(l.t, cfg)
 	var wg sync.WaitGroup
-	inUse := map[int64]bool{}
-	var mu sync.Mutex
 	for range 200 {
 		patience, work, act := ms(60)+time.Millisecond, ms(20), rnd.IntN(6)
 		wg.Go(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			defer cancel()
-			err := p.With(ctx, func(c *conn.Conn) error { return loan(t, ctx, c, inUse, &mu, work, act) })
+			err := p.With(ctx, func(c *conn.Conn) error { return l.use(ctx, c, work, act) })
 			if err != nil && !errors.Is(err, conn.ErrNotSent) && !errors.Is(err, conn.ErrUncertain) {
-				t.Errorf("With = %v", err)
+				l.t.Errorf("With = %v", err)
 			}
 		})
 		switch rnd.IntN(20) {
 		case 0:
-			srv.KillConns(nil)
+			l.srv.KillConns(nil)
 		case 1:
-			srv.Refuse(true)
+			l.srv.Refuse(true)
 		case 2, 3:
-			srv.Refuse(false)
+			l.srv.Refuse(false)
 		}
-		counts(t, p, most)
+		counts(l.t, p, most)
 		time.Sleep(ms(8))
-		counts(t, p, most)
+		counts(l.t, p, most)
 	}
-	srv.Refuse(false)
+	l.srv.Refuse(false)
 	wg.Wait()
 	time.Sleep(2 * time.Second)
-	if s := counts(t, p, most); s.Open != 0 || s.Waiting != 0 {
-		t.Errorf("Stats at the end = %+v, want nothing open", s)
+	if s := counts(l.t, p, most); s.Open != 0 || s.Waiting != 0 {
+		l.t.Errorf("Stats at the end = %+v, want nothing open", s)
 	}
 	p.Close()
 }
 
-// loan uses a connection in one of several ways. Nobody else may use it meanwhile.
-func loan(t *testing.T, ctx context.Context, c *conn.Conn, inUse map[int64]bool, mu *sync.Mutex, work time.Duration, act int) error {
+// use does one of several things with a connection.
+func (l *loans) use(ctx context.Context, c *conn.Conn, work time.Duration, act int) error {
 	v, err := c.Do(ctx, "CLIENT", "ID")
 	if err != nil {
 		return err
 	}
 	id, _ := v.Int()
-	mu.Lock()
-	if inUse[id] {
-		t.Errorf("connection %d is lent twice", id)
-	}
-	inUse[id] = true
-	mu.Unlock()
-	defer func() {
-		mu.Lock()
-		inUse[id] = false
-		mu.Unlock()
-	}()
+	l.lend(id, true)
+	defer l.lend(id, false)
 	time.Sleep(work)
 	switch act {
 	case 0:
@@ -422,4 +458,13 @@ func loan(t *testing.T, ctx context.Context, c *conn.Conn, inUse map[int64]bool,
 		_, err = c.Do(ctx, "ECHO", id)
 	}
 	return err
+}
+
+func (l *loans) lend(id int64, on bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if on && l.inUse[id] {
+		l.t.Errorf("connection %d is lent twice", id)
+	}
+	l.inUse[id] = on
 }

@@ -63,7 +63,9 @@ func TestJudge(t *testing.T) {
 func TestBackoff(t *testing.T) {
 	const ms = time.Millisecond
 	r := Config{}.withDefaults().Retry
-	for n, most := range map[int]time.Duration{0: 8 * ms, 1: 16 * ms, 5: 256 * ms, 6: 512 * ms, 7: 512 * ms, 31: 512 * ms, 1 << 30: 512 * ms} {
+	for n, most := range map[int]time.Duration{
+		0: 8 * ms, 1: 16 * ms, 5: 256 * ms, 6: 512 * ms, 7: 512 * ms, 31: 512 * ms, 1 << 30: 512 * ms,
+	} {
 		if got := r.backoff(n, 0); got != most {
 			t.Errorf("backoff(%d, 0) = %v, want %v", n, got, most)
 		}

@@ -16,9 +16,9 @@ import (
 // waiting for answers. Conn and Pool are made of links.
 //
 // A caller appends its encoded command to pending. If nobody is writing, it writes what is pending, its own and that
-// of others that have come in the meantime; otherwise whoever is writing takes it along (write.go). One goroutine
-// reads replies and hands them out in the order of the commands (read.go); it alone completes calls. A timer fails
-// the link when an answer is overdue (watch.go).
+// of others that have come in the meantime; otherwise whoever is writing takes it along (write.go). One goroutine at a
+// time reads replies and hands them out in the order of the commands (read.go). A timer fails the link when an answer
+// is overdue (watch.go).
 type link struct {
 	// Constant after newLink.
 	nc     net.Conn
@@ -35,6 +35,7 @@ type link struct {
 	got    int32 // replies to the entry at pos that have been read
 	bytes  int64 // size of the entries of batch that have been answered
 	cohort int   // how many callers are woken before they are let run
+	reads  yielder
 
 	calls    sync.Pool
 	failed   atomic.Bool   // err is set
@@ -59,6 +60,7 @@ type link struct {
 	looping  bool       // writeLoop runs
 	crowd    bool       // the last write was for more than one caller
 	reading  uint8      // who reads: loopReads or another of these
+	writes   yielder    // before a write
 	room     chan struct{}
 	watch
 }
@@ -93,7 +95,7 @@ type entry struct {
 const never = time.Duration(1<<63 - 1)
 
 // call is what a caller waits on. It belongs to the caller until it is enqueued, and again once ready has been
-// received from. A caller that leaves earlier sets it abandoned and does not touch it again: readLoop releases it.
+// received from. A caller that leaves earlier sets it abandoned and does not touch it again: the reader releases it.
 type call struct {
 	ready  chan struct{} // of capacity 1
 	state  atomic.Uint32
@@ -248,10 +250,8 @@ func (l *link) leave(ctx context.Context, limit time.Duration) error {
 
 // release makes k ready for another use.
 func (l *link) release(k *call) {
-	ready := k.ready
 	k.state.Store(awaited)
 	k.batch, k.value, k.values, k.err, k.sent = false, resp.Value{}, nil, nil, false
-	k.ready = ready
 	l.calls.Put(k)
 }
 

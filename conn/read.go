@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime"
 
 	"github.com/lockwire/lockwire/resp"
 )
@@ -28,7 +27,7 @@ const soloCalls = 256
 
 // After each quarter of the callers that wait, or maxCohort of them, readLoop lets those run whom it has woken. They
 // send their next commands while it reads the rest, so that client and server work at the same time and not in turns.
-const maxCohort = 32
+const maxCohort = 64
 
 // readLoop reads until the link fails, and then completes the calls that are left.
 func (l *link) readLoop() {
@@ -48,7 +47,9 @@ func (l *link) read() error {
 		}
 		if woken >= l.cohort && int(l.pos.Load()) < len(l.batch) {
 			woken = 0
-			runtime.Gosched()
+			if l.reads.due() {
+				l.reads.took(l.reads.yield())
+			}
 		}
 		if l.period > 0 && l.solo.Load() >= soloCalls {
 			l.standBy()

@@ -24,6 +24,21 @@ func alone(t testing.TB, d doer) {
 	}
 }
 
+// TestAbandonedReplyAndPush has a push with attributes come when the next reply is to be skipped: it is not the reply.
+func TestAbandonedReplyAndPush(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		c := dialConn(t, conn.Config{Dial: srv.Dial})
+		defer c.Close()
+		srv.Intercept(onName("GET", 1, fakeredis.Run().Before("|1\r\n+a\r\n+b\r\n>1\r\n+test\r\n").Late(time.Second)))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		_, err := c.Do(ctx, "GET", "key")
+		wantUncertain(t, err, context.DeadlineExceeded)
+		want(t, c, "next", "ECHO", "next")
+		want(t, c, "last", "ECHO", "last")
+	})
+}
+
 // whenAlone runs fn with a connection whose callers read their own replies, as long as there is one at a time.
 // Everything is to happen that happens otherwise.
 func whenAlone(t *testing.T, fn func(t *testing.T, srv *fakeredis.Server, c *conn.Conn)) {

@@ -91,7 +91,8 @@ func TestRefused(t *testing.T) {
 					continue
 				}
 				wantNotSent(t, err, err)
-				if err == nil || !strings.Contains(err.Error(), test.hint) && place != "Tx" || strings.Contains(err.Error(), "secret") {
+				hinted := err != nil && strings.Contains(err.Error(), test.hint) || place == "Tx"
+				if err == nil || !hinted || strings.Contains(err.Error(), "secret") {
 					t.Errorf("%s of %q = %v, want it refused with a hint at %s", place, test.line, err, test.hint)
 				}
 				if n := srv.Count(strings.Fields(test.line)[0]); n != 0 && place != "Tx" {

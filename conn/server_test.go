@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -82,7 +83,9 @@ func TestServerPoolHello(t *testing.T) {
 				t.Errorf("HELLO 3 = %v, want proto 3", fields)
 			}
 			want(t, c, "OK", "SELECT", 3)
-			want(t, c, "RESET", "RESET")
+			if s.AtLeast(6, 2) {
+				want(t, c, "RESET", "RESET")
+			}
 			want(t, c, "PONG", "PING")
 		})
 		with(t, p, func(c *conn.Conn) {
@@ -130,7 +133,7 @@ func TestServerPoolTypes(t *testing.T) {
 			if v := <-pushed; texts(elements(v)) != "server-cpu-usage 42" {
 				t.Errorf("pushed %s", texts(elements(v)))
 			}
-		} else {
+		} else if s.AtLeast(7, 0) { // older ones die of it
 			fails(t, p, resp.ErrGeneral, "DEBUG", "PROTOCOL", "push")
 		}
 		want(t, p, "This is a verbatim\nstring", "DEBUG", "PROTOCOL", "verbatim")
@@ -144,7 +147,7 @@ func TestServerPoolTypes(t *testing.T) {
 			n++
 		}
 		f, err := must(t, p, "DEBUG", "PROTOCOL", "double").Float()
-		if n != 3 || err != nil || f != 3.141 {
+		if n != 3 || err != nil || math.Abs(f-3.1415) > 0.001 {
 			t.Errorf("map of %d pairs, double %v, %v", n, f, err)
 		}
 		if big, err := must(t, p, "DEBUG", "PROTOCOL", "bignum").Text(); err != nil || len(big) != 37 {
@@ -213,7 +216,8 @@ func TestServerPoolScripts(t *testing.T) {
 		if n := p.Stats().Retries; n != before {
 			t.Error("a script that does not compile was sent again")
 		}
-		kinds := must(t, p, "EVAL", "redis.setresp(3); return {{map={a=1}},{double=1.5},{big_number='12'},{verbatim_string={format='mkd',string='x'}},{set={a=true}},true}", 0)
+		kinds := must(t, p, "EVAL", "redis.setresp(3); return {{map={a=1}},{double=1.5},{big_number='12'},"+
+			"{verbatim_string={format='mkd',string='x'}},{set={a=true}},true}", 0)
 		if s.AtLeast(7, 0) && proto == 3 {
 			expected := []resp.Kind{resp.Map, resp.Double, resp.BigNumber, resp.VerbatimString, resp.Set, resp.Boolean}
 			for i, k := range expected {
@@ -227,7 +231,8 @@ func TestServerPoolScripts(t *testing.T) {
 
 // TestServerPoolDenied is G24: what the server forbids is not repeated, and says what is wrong.
 func TestServerPoolDenied(t *testing.T) {
-	opts := redistest.Options{Users: []redistest.User{{Name: "narrow", Password: "p", Rules: "~app:* +get +set +publish +client|id"}}}
+	narrow := redistest.User{Name: "narrow", Password: "p", Rules: "~app:* +get +set"}
+	opts := redistest.Options{Users: []redistest.User{narrow}}
 	redistest.RunOptions(t, opts, func(t *testing.T, s *redistest.Server) {
 		cfg := s.Config()
 		cfg.Username, cfg.Password = "narrow", "p"
@@ -285,8 +290,9 @@ func TestServerPoolBlocking(t *testing.T) {
 			_, err := c.Do(ctx, "BLPOP", "list", 0)
 			wantUncertain(t, err, context.DeadlineExceeded)
 		})
-		want(t, p, "1", "RPUSH", "list", "y")
+		// The server has seen the connection go: it keeps the next element.
 		eventually(t, func() bool { return strings.Contains(text(t, s.Do("INFO", "clients")), "blocked_clients:0") })
+		want(t, p, "1", "RPUSH", "list", "y")
 		want(t, p, "1", "LLEN", "list")
 	})
 }

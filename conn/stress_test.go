@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
@@ -19,7 +20,9 @@ import (
 func TestTruth(t *testing.T) {
 	for seed := range uint64(10) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := fakeredis.New()
+				defer srv.Close()
 				s := &stress{t: t, srv: srv, rnd: rand.New(rand.NewPCG(seed, 2)), outcome: map[string]string{}}
 				s.run()
 			})

@@ -149,6 +149,9 @@ func (l *link) scheduleLocked(now time.Duration, busy bool) (ping bool) {
 	case l.ping > 0:
 		wait = l.quiet + l.ping - now
 	}
+	if !busy && !l.writing {
+		l.pending, l.spare = nil, nil // an idle link keeps no buffers
+	}
 	l.slow = wait > l.period
 	for _, at := range [...]time.Duration{l.dueAt, l.giveUp} {
 		if at > 0 {

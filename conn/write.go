@@ -2,7 +2,6 @@ package conn
 
 import (
 	"context"
-	"runtime"
 )
 
 const (
@@ -42,13 +41,11 @@ func (l *link) enqueue(ctx context.Context, e entry, q request) (read bool, err 
 	}
 	l.writing = true
 	patient := ctx.Done() == nil
-	if l.crowd || l.outstandingLocked() > 1 {
-		// Others are about: those that are ready to run join this write.
+	switch alone := !l.crowd && l.outstandingLocked() == 1; {
+	case !alone:
 		l.solo.Store(0)
-		l.mu.Unlock()
-		runtime.Gosched()
-		l.mu.Lock()
-	} else if patient {
+		l.gatherLocked()
+	case patient:
 		l.solo.Add(1)
 	}
 	l.flushLocked(e.call, patient)
@@ -61,6 +58,16 @@ func (l *link) enqueue(ctx context.Context, e entry, q request) (read bool, err 
 	}
 	l.reading = callerReads
 	return true, nil
+}
+
+// gatherLocked lets those join the next write who are about to. It releases mu in the meantime.
+func (l *link) gatherLocked() {
+	if l.writes.due() {
+		l.mu.Unlock()
+		d := l.writes.yield()
+		l.mu.Lock()
+		l.writes.took(d)
+	}
 }
 
 // awaitRoomLocked waits until somebody takes what is pending. It releases mu in the meantime.

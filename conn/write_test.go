@@ -225,7 +225,8 @@ func TestOrder(t *testing.T) {
 		wg.Wait()
 		log := srv.Log()
 		for i, cmd := range log {
-			if strings.HasPrefix(cmd.Args[1], "-") && (log[i-1].Args[1] != cmd.Args[1][1:] || log[i+1].Args[1] != cmd.Args[1][1:]) {
+			n, inside := strings.CutPrefix(cmd.Args[1], "-")
+			if inside && (log[i-1].Args[1] != n || log[i+1].Args[1] != n) {
 				t.Errorf("commands around %v are %v and %v", cmd, log[i-1], log[i+1])
 			}
 		}

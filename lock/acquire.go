@@ -18,6 +18,7 @@ func (c *Client) lock(ctx context.Context, t *target, opts []Option) (*Lease, er
 		return nil, err
 	}
 	if c.crowded(&r) {
+		r.taken = true
 		return c.wait(ctx, &r, noTTL)
 	}
 	lease, left, err := c.attempt(ctx, &r)
@@ -25,8 +26,8 @@ func (c *Client) lock(ctx context.Context, t *target, opts []Option) (*Lease, er
 	case lease != nil:
 		return lease, nil
 	case err == nil:
-	case ctx.Err() != nil:
-		return nil, c.gaveUp(ctx, err)
+	case ctx.Err() != nil || c.isClosed():
+		return nil, c.gaveUp(ctx, &r, err)
 	case !passing(err):
 		return nil, err
 	default:
@@ -43,25 +44,47 @@ func (c *Client) tryLock(ctx context.Context, t *target, opts []Option) (*Lease,
 		return nil, err
 	}
 	lease, _, err := c.attempt(ctx, &r)
-	if lease == nil && err == nil {
-		err = ErrNotAcquired
+	switch {
+	case err != nil && c.isClosed():
+		return nil, ErrClosed
+	case lease == nil && err == nil:
+		return nil, ErrNotAcquired
 	}
 	return lease, err
 }
 
-// gaveUp is the error of a wait that ended with ctx or with the client; last is what went wrong at the last attempt, if
-// the server could not be asked.
-func (c *Client) gaveUp(ctx context.Context, last error) error {
-	cause := context.Cause(ctx)
+// gaveUp is the error of a wait that ended with ctx or with the client; last is what went wrong at the last attempt, if it
+// had no answer.
+func (c *Client) gaveUp(ctx context.Context, r *request, last error) error {
 	switch {
-	case cause == nil:
+	case c.isClosed():
 		return ErrClosed
-	case last != nil && errors.Is(last, cause):
-		return last
+	case r.taken:
+		return fmt.Errorf("%w: %w", ErrNotAcquired, ended(ctx))
+	case last != nil && !errors.Is(last, ended(ctx)):
+		return fmt.Errorf("lock: %w, and the server could not be asked: %w", ended(ctx), last)
 	case last != nil:
-		return fmt.Errorf("lock: %w, and the server could not be asked: %w", cause, last)
+		return last
 	}
-	return fmt.Errorf("%w: %w", ErrNotAcquired, cause)
+	return fmt.Errorf("%w: %w", ErrNotAcquired, ended(ctx))
+}
+
+// ended is why ctx is over: its error, and its cause if that is another one.
+func ended(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if err == nil || cause == nil || errors.Is(cause, err) {
+		return cause
+	}
+	return fmt.Errorf("%w: %w", err, cause)
+}
+
+func (c *Client) isClosed() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
 }
 
 // crowded reports whether r has to stand in line: somebody in this process waits for the lock, or has it. An owner that
@@ -98,54 +121,87 @@ func milliseconds(ms int64) time.Duration {
 // attempt runs the acquire script once. It returns the lease, or nil and how long the holder's lease still lasts. What it
 // did not get an answer to is undone behind its back.
 func (c *Client) attempt(ctx context.Context, r *request) (*Lease, time.Duration, error) {
+	keys := r.target.lockKey
+	if ctx.Done() == nil {
+		ctx = c.life
+	}
 	if r.state != nil {
 		if err := r.state.take(ctx); err != nil {
 			return nil, 0, err
 		}
+		r.latch = newLatch(r.target)
+		keys = []string{r.target.name, r.latch}
 	}
 	start := c.now()
-	v, err := r.target.kind.acquire.Run(ctx, c.server, r.target.lockKey, r.lease.Milliseconds(), r.owner)
+	v, err := r.target.kind.acquire.Run(c.patient(ctx), c.server, keys, r.lease.Milliseconds(), r.owner)
 	if err != nil {
 		if uncertain(err) {
-			c.undo(r, start, ctx.Err() == nil)
+			c.undo(r, start, true)
 		} else {
 			r.giveTurn()
 		}
 		return nil, 0, serverError(err)
 	}
-	switch v.Kind() {
-	case resp.Integer:
-		r.giveTurn()
-		left, _ := v.Int()
-		return nil, milliseconds(left), nil
-	case resp.Null, resp.SimpleString:
-		return c.granted(r, start, v)
+	count, left, err := acquired(v, r.state != nil)
+	switch {
+	case err != nil:
+		c.undo(r, start, false)
+		return nil, 0, err
+	case count > 0:
+		return c.granted(r, start, count)
 	}
-	c.undo(r, start, false)
-	return nil, 0, fmt.Errorf("lock: unexpected reply to acquire: %v", v.Kind())
+	r.taken = true
+	r.giveTurn()
+	return nil, left, nil
 }
 
-// granted makes the lease that the server has just given.
-func (c *Client) granted(r *request, start instant, v resp.Value) (*Lease, time.Duration, error) {
-	l := newLease(c, r, start)
-	if r.state != nil {
-		count := int64(1)
-		if text, err := v.Text(); err == nil {
-			count, _ = strconv.ParseInt(text, 10, 64)
+// acquired is what a reply to acquire says: the hold count, or 0 and how long the lock stays taken.
+func acquired(v resp.Value, owned bool) (count int64, left time.Duration, err error) {
+	switch v.Kind() {
+	case resp.Null:
+		return 1, 0, nil
+	case resp.Integer:
+		ms, err := v.Int()
+		return 0, milliseconds(ms), err
+	case resp.SimpleString:
+		text, _ := v.Text()
+		if count, err := strconv.ParseInt(text, 10, 64); err == nil && count > 1 && owned {
+			return count, 0, nil
 		}
-		l.tallied = r.state.grant(r.target.key(), count)
 	}
-	if !c.register(l) {
+	return 0, 0, fmt.Errorf("lock: unexpected reply to acquire, of kind %v", v.Kind())
+}
+
+// granted makes the lease that the server has just given, unless it has ended by now or the client has been closed.
+func (c *Client) granted(r *request, start instant, count int64) (*Lease, time.Duration, error) {
+	l := newLease(c, r, start)
+	key := r.target.key()
+	if r.state != nil {
+		l.tallied = r.state.grant(key, count)
+	}
+	var refused error
+	if start.elapsed(c.now()) >= validity(l.term) {
+		refused = &LostError{Name: r.target.name, Reason: Expired}
+	} else if !c.register(l) {
+		refused = ErrClosed
+	}
+	if refused != nil {
 		if r.state != nil {
-			r.state.ungrant(r.target.key())
+			r.state.ungrant(key)
 		}
 		c.undo(r, start, false)
-		return nil, 0, ErrClosed
+		return nil, 0, refused
+	}
+	if r.state != nil {
+		// Of a first hold follows that what the owner had earlier was lost in between.
+		for _, other := range c.holdsOf(key, l.owner, l) {
+			if other.tallied != l.tallied {
+				other.lose(Forced, nil)
+			}
+		}
 	}
 	r.giveTurn()
-	if l.renewed {
-		c.watchdog.add(l)
-	}
+	c.watchdog.add(l)
 	c.counters.acquired.Add(1)
 	return l, 0, nil
 }

@@ -6,6 +6,19 @@ import (
 	"time"
 )
 
+// patient returns ctx without its Deadline, which a connection would take as leave to be slower than usual: a caller who
+// can wait for an hour must not keep all others on a dead connection for as long. It ends when ctx does.
+func (c *Client) patient(ctx context.Context) context.Context {
+	if _, ok := ctx.Deadline(); !ok {
+		return ctx
+	}
+	return patient{ctx}
+}
+
+type patient struct{ context.Context }
+
+func (patient) Deadline() (time.Time, bool) { return time.Time{}, false }
+
 // bounds gives releases a context that ends by itself, for less than a timer each: all that begin within boundTick share
 // a channel, which is closed one to two ticks later.
 type bounds struct {
@@ -14,12 +27,17 @@ type bounds struct {
 	timer      *time.Timer
 	armed      bool
 	young, old chan struct{}
+	active     int           // releases under way
+	idle       chan struct{} // closed when there is none any more; nil until close waits for that
 }
 
-const boundTick = releaseMax / 2
+const (
+	boundTick = releaseMax / 2
+	// boundLast is how long Close leaves to the releases under way.
+	boundLast = time.Second
+)
 
-// bounded is a context with the values of another and an end of its own. It has no Deadline: a connection takes one as
-// leave to be slower than usual.
+// bounded is a context with the values of another and an end of its own.
 type bounded struct {
 	context.Context
 	done <-chan struct{}
@@ -36,26 +54,29 @@ func (b *bounded) Err() error {
 	}
 }
 
-// bound returns a context that has the values of ctx and ends after most, or some time after half of it.
-func (c *Client) bound(ctx context.Context, most time.Duration) (context.Context, context.CancelFunc) {
+// bound returns a context that has the values of ctx and ends after most, or some time after half of it. done is to be
+// called when the release is over.
+func (c *Client) bound(ctx context.Context, most time.Duration) (bound context.Context, done func()) {
 	if ctx.Done() != nil {
 		ctx = context.WithoutCancel(ctx)
 	}
 	if most >= releaseMax {
-		if done := c.bounds.take(c); done != nil {
-			return &bounded{ctx, done}, func() {}
+		if end := c.bounds.enter(c); end != nil {
+			return &bounded{ctx, end}, c.leaveBounds
 		}
 	}
-	return context.WithTimeout(ctx, most)
+	ctx, cancel := context.WithTimeout(ctx, most)
+	return c.patient(ctx), cancel
 }
 
-// take returns a channel that is closed after one to two ticks, or nil if the client is closed.
-func (b *bounds) take(c *Client) <-chan struct{} {
+// enter returns a channel that is closed after one to two ticks, or nil if the client is closed.
+func (b *bounds) enter(c *Client) <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
 		return nil
 	}
+	b.active++
 	if b.young == nil {
 		b.young = make(chan struct{})
 	}
@@ -69,6 +90,14 @@ func (b *bounds) take(c *Client) <-chan struct{} {
 		}
 	}
 	return b.young
+}
+
+func (b *bounds) leave() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.active--; b.active == 0 && b.idle != nil {
+		close(b.idle)
+	}
 }
 
 func (b *bounds) tick(c *Client) {
@@ -86,13 +115,33 @@ func (b *bounds) tick(c *Client) {
 	c.timers.Done()
 }
 
-// close ends the timer. Contexts in use stay open: the limit of the connection's own still bounds their releases.
+// close ends all contexts, after a moment for the releases that are under way.
 func (b *bounds) close(c *Client) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	b.closed = true
 	if b.armed && b.timer.Stop() {
 		b.armed = false
 		c.timers.Done()
 	}
+	idle := make(chan struct{})
+	if b.active == 0 {
+		close(idle)
+	} else {
+		b.idle = idle
+	}
+	b.mu.Unlock()
+	last := time.NewTimer(boundLast)
+	defer last.Stop()
+	select {
+	case <-idle:
+	case <-last.C:
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, done := range []chan struct{}{b.old, b.young} {
+		if done != nil {
+			close(done)
+		}
+	}
+	b.old, b.young = nil, nil
 }

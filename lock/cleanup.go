@@ -36,13 +36,15 @@ type cleanup struct {
 type job struct {
 	lease   *Lease
 	request request
-	again   bool          // undo once more after lateArrival
+	late    bool          // the acquire may come yet
 	turn    bool          // the owner's turn is held
+	since   time.Time     // of the first release
 	until   time.Time     // when there is nothing left to do: the lease has ended on the server
 	done    chan struct{} // closed with outcome set; nil for an undo
 	outcome error
 
 	// Owned by the loop.
+	stale bool // what was sent is a runLateRelease
 	next  time.Time
 	pause time.Duration
 	over  bool
@@ -56,12 +58,12 @@ func (u *cleanup) init(c *Client) {
 }
 
 // undo takes back an acquire whose outcome is not known, with whatever turn r holds. It is sent on the connection of the
-// acquire, behind it, since commands of one key share a connection; if that connection is dead, the acquire may still
-// be on its way, and the undo is sent again later.
-func (c *Client) undo(r *request, start instant, connectionDied bool) {
+// acquire, behind it, since commands of one key share a connection. A late acquire may still be on its way from a connection
+// that has died: without an Owner the undo is sent again later, with one it leaves a latch that the acquire meets.
+func (c *Client) undo(r *request, start instant, late bool) {
 	j := &job{
 		request: *r,
-		again:   connectionDied,
+		late:    late,
 		turn:    r.state != nil,
 		until:   start.t.Add(r.lease).Add(lateArrival),
 	}

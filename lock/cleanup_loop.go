@@ -3,10 +3,10 @@ package lock
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/lockwire/lockwire/resp"
-	"github.com/lockwire/lockwire/script"
 )
 
 // loop is the goroutine of cleanup, from the first work until Close.
@@ -40,7 +40,7 @@ func (u *cleanup) loop() {
 		pending = u.round(pending, at)
 		if !flush.IsZero() && !at.Before(flush) {
 			flush = time.Time{}
-			u.forget(u.takeLatches(), cleanupLimit)
+			u.forget(u.client.life, u.takeLatches(), cleanupLimit)
 		}
 		timer.Reset(nextRound(pending, flush))
 	}
@@ -80,7 +80,7 @@ func (u *cleanup) round(pending []*job, at time.Time) []*job {
 			due = append(due, j)
 		}
 	}
-	u.run(due, cleanupLimit)
+	u.run(u.client.life, due, cleanupLimit)
 	for _, j := range due {
 		if !j.over {
 			rest = append(rest, j)
@@ -97,38 +97,27 @@ func (u *cleanup) last(jobs []*job, latches []latch) {
 			due = append(due, j)
 		}
 	}
-	u.run(due, cleanupLast)
+	u.run(context.Background(), due, cleanupLast)
 	for _, j := range jobs {
 		j.finish(fmt.Errorf("%w: %w", ErrUncertain, ErrClosed))
 	}
-	u.forget(append(latches, u.takeLatches()...), cleanupLast)
+	u.forget(context.Background(), append(latches, u.takeLatches()...), cleanupLast)
 }
 
-// run sends the jobs in one batch and takes note of the answers.
-func (u *cleanup) run(due []*job, limit time.Duration) {
-	if len(due) == 0 {
-		return
-	}
-	calls := make([]script.Call, len(due))
-	for i, j := range due {
-		calls[i] = j.call(u.client)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+// run runs the jobs one by one, so that each goes on the connection of its key, within limit for all.
+func (u *cleanup) run(life context.Context, due []*job, limit time.Duration) {
+	ctx, cancel := context.WithTimeout(life, limit)
 	defer cancel()
-	replies, err := script.RunBatch(ctx, u.client.server, calls)
-	at := time.Now()
-	for i, j := range due {
-		failure := err
-		if failure == nil {
-			failure = replies[i].Err()
-		}
+	for _, j := range due {
+		v, err := j.run(u.client.patient(ctx), u.client)
+		at := time.Now()
 		switch {
-		case failure == nil:
-			j.answered(replies[i], at)
-		case final(failure):
-			j.finish(serverError(failure))
-		case at.After(j.until):
-			j.finish(fmt.Errorf("%w: %w", ErrUncertain, failure))
+		case err == nil:
+			j.answered(v, at)
+		case final(err):
+			j.finish(serverError(err))
+		case at.After(j.until) && !j.turn:
+			j.finish(fmt.Errorf("%w: %w", ErrUncertain, err))
 		default:
 			j.postpone(at)
 		}
@@ -136,7 +125,7 @@ func (u *cleanup) run(due []*job, limit time.Duration) {
 }
 
 // forget deletes latches. If that fails they go when their time is up.
-func (u *cleanup) forget(latches []latch, limit time.Duration) {
+func (u *cleanup) forget(life context.Context, latches []latch, limit time.Duration) {
 	if len(latches) == 0 {
 		return
 	}
@@ -144,9 +133,9 @@ func (u *cleanup) forget(latches []latch, limit time.Duration) {
 	for i, l := range latches {
 		commands[i] = resp.Cmd("DEL", l.key).On(l.name)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	ctx, cancel := context.WithTimeout(life, limit)
 	defer cancel()
-	if _, err := u.client.server.SendBatch(ctx, commands); err != nil {
+	if _, err := u.client.server.SendBatch(u.client.patient(ctx), commands); err != nil {
 		u.client.cfg.Logger.Warn("lock: latches stay until they expire", "count", len(latches), "error", err)
 	}
 }
@@ -182,9 +171,16 @@ func (j *job) ownerState() *ownerState {
 	return j.request.state
 }
 
-func (j *job) call(c *Client) script.Call {
+// run sends the job's script. The caller has the turn of its owner, if it has one.
+func (j *job) run(ctx context.Context, c *Client) (resp.Value, error) {
 	if j.lease != nil {
-		return j.lease.call()
+		// The latch of the release may have expired, or will before an answer comes.
+		if j.stale = time.Since(j.since) > latchLife/2; j.stale {
+			return j.lease.runLateRelease(ctx)
+		}
+		v, err := j.lease.runRelease(ctx)
+		j.lease.repeated = j.lease.repeated || err != nil && uncertain(err)
+		return v, err
 	}
 	r, key := &j.request, j.request.target.key()
 	resting := c.restingLease(key, r.state, nil)
@@ -192,21 +188,36 @@ func (j *job) call(c *Client) script.Call {
 	if resting > 0 {
 		before = r.state.tallies[key].count
 	}
-	return r.target.kind.undo.Call(r.target.freeKeys, resting, r.owner, publish, before)
+	keys := r.target.freeKeys
+	if r.state != nil {
+		keys = append(slices.Clone(keys), r.latch)
+	}
+	return r.target.kind.undo.Run(ctx, c.server, keys, resting, r.owner, publish, before, latchLife.Milliseconds())
 }
 
 // answered takes note of the server's answer to the job.
 func (j *job) answered(v resp.Value, at time.Time) {
-	if j.lease == nil {
-		if j.again {
-			j.again = false
-			j.next = at.Add(lateArrival)
+	switch l := j.lease; {
+	case l != nil && j.stale:
+		l.tally(l.resting() > 0)
+		j.settle(fmt.Errorf("%w: it is released now, and may have been lost before", ErrUncertain))
+	case l != nil:
+		outcome, err := l.answered(v)
+		if err != nil {
+			j.postpone(at)
 			return
 		}
+		j.settle(outcome)
+	case j.late && j.request.state == nil:
+		j.late = false
+		j.next = at.Add(lateArrival)
+	case !j.late && j.request.state != nil:
+		c := j.request.state.client
+		c.cleanup.addLatch(j.request.target.name, j.request.latch)
 		j.finish(nil)
-		return
+	default:
+		j.finish(nil)
 	}
-	j.settle(j.lease.answered(v))
 }
 
 // settle ends the release with a final outcome.

@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,20 +19,24 @@ type Server interface {
 // Client is what the locks of one process on one server share. Its methods may be called by any number of goroutines
 // at once. Close it before the server it was made with.
 type Client struct {
-	server Server
-	cfg    Config
-	id     string               // constant; the first half of each owner
-	pace   pace                 // constant
-	boot   func() time.Duration // constant; the clock that goes on while the machine sleeps
-	owners atomic.Int64
-	events *pubsub.Subscriber
-	bounds bounds
+	server      Server
+	cfg         Config
+	id          string               // constant; the first half of each owner
+	pace        pace                 // constant
+	boot        func() time.Duration // constant; the clock that goes on while the machine sleeps
+	owners      atomic.Int64
+	events      *pubsub.Subscriber
+	bounds      bounds
+	leaveBounds func() // constant: bounds.leave
 
 	watchdog watchdog
 	cleanup  cleanup
 	counters counters
 
-	done   chan struct{}  // closed by Close
+	done   chan struct{}   // closed by Close
+	life   context.Context // of what runs in the background and of who waits; ended by Close
+	end    context.CancelFunc
+	once   sync.Once      // of Close
 	timers sync.WaitGroup // deadline timers of leases, and that of bounds, that are armed
 
 	mu sync.Mutex // guards the following; taken before any Lease's mu
@@ -59,6 +64,8 @@ func New(server Server, cfg Config) (*Client, error) {
 		done:    make(chan struct{}),
 		entries: make(map[entryKey]*entry),
 	}
+	c.life, c.end = context.WithCancel(context.Background())
+	c.leaveBounds = c.bounds.leave
 	c.watchdog.init(c)
 	c.cleanup.init(c)
 	return c, nil
@@ -72,27 +79,29 @@ func (c *Client) ID() string { return c.id }
 // Unlock, which still works, is called: Close cannot know whether the work they guard has stopped. Releases and undone
 // acquires that are still being repeated get one more second. Closing twice is fine.
 func (c *Client) Close() error {
+	c.once.Do(c.close)
+	return c.events.Close()
+}
+
+func (c *Client) close() {
 	c.mu.Lock()
-	first := !c.closed
 	c.closed = true
+	close(c.done)
 	var held []*Lease
-	if first {
-		close(c.done)
-		for _, e := range c.entries {
-			for l := e.leases; l != nil; l = l.next {
-				held = append(held, l)
-			}
+	for _, e := range c.entries {
+		for l := e.leases; l != nil; l = l.next {
+			held = append(held, l)
 		}
 	}
 	c.mu.Unlock()
+	c.end()
 	for _, l := range held {
 		l.lose(ClientClosed, nil)
 	}
-	c.bounds.close(c)
-	c.timers.Wait()
 	c.watchdog.close()
 	c.cleanup.close()
-	return c.events.Close()
+	c.bounds.close(c)
+	c.timers.Wait()
 }
 
 // entryKey names a lock among those of one client.

@@ -14,7 +14,8 @@ type Config struct {
 	// for which a lock stays taken after its holder has died. 0 is 30 s, as in Redisson (lockWatchdogTimeout).
 	Lease time.Duration
 
-	// RenewEvery is how often the watchdog renews. 0 is a third of Lease; it has to be shorter than Lease.
+	// RenewEvery is how often the watchdog renews. 0 is a third of Lease; it has to be shorter than Lease, and a
+	// millisecond at least.
 	RenewEvery time.Duration
 
 	// RenewBatch is how many locks one renewal script takes at most, during which the server does nothing else. 0 is 100;
@@ -30,6 +31,7 @@ func (c Config) withDefaults() Config {
 	if c.Lease == 0 {
 		c.Lease = 30 * time.Second
 	}
+	c.Lease = c.Lease.Truncate(time.Millisecond)
 	if c.RenewEvery == 0 {
 		c.RenewEvery = c.Lease / 3
 	}
@@ -46,7 +48,7 @@ func (c Config) validate() error {
 	switch {
 	case c.Lease < MinLease:
 		return invalidf("Lease of %v, less than %v", c.Lease, MinLease)
-	case c.RenewEvery < 0 || c.RenewEvery >= c.Lease:
+	case c.RenewEvery < time.Millisecond || c.RenewEvery >= c.Lease:
 		return invalidf("RenewEvery of %v with a Lease of %v", c.RenewEvery, c.Lease)
 	case c.RenewBatch < 0 || c.RenewBatch > 1000:
 		return invalidf("RenewBatch of %d", c.RenewBatch)
@@ -77,6 +79,8 @@ type request struct {
 	renewed bool
 	owner   string
 	state   *ownerState // of the Owner that was passed, else nil
+	latch   string      // of the last attempt, with a state: what undoes it leaves this key
+	taken   bool        // somebody else had the lock when last looked
 }
 
 func (c *Client) newRequest(t *target, opts []Option) (request, error) {

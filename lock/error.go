@@ -135,7 +135,7 @@ func passing(err error) bool {
 	if errors.Is(err, conn.ErrClosed) {
 		return false
 	}
-	if errors.Is(err, conn.ErrUncertain) {
+	if errors.Is(err, conn.ErrUncertain) || errors.Is(err, ErrLost) { // granted too late
 		return true
 	}
 	reply, answered := errors.AsType[resp.Error](err)

@@ -32,7 +32,7 @@ func (c *Client) Idle() bool {
 	c.watchdog.mu.Lock()
 	defer c.watchdog.mu.Unlock()
 	return len(c.entries) == 0 && len(c.cleanup.jobs) == 0 && len(c.cleanup.latches) == 0 &&
-		len(c.watchdog.schedule) == 0 && len(c.watchdog.watched) == 0
+		len(c.watchdog.renewals) == 0 && len(c.watchdog.endings) == 0 && len(c.watchdog.watched) == 0
 }
 
 // NewUUID is newUUID.

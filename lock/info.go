@@ -23,7 +23,7 @@ type Holder struct {
 }
 
 func (c *Client) info(ctx context.Context, t *target) (Info, error) {
-	v, err := t.kind.info.Run(ctx, c.server, t.lockKey)
+	v, err := t.kind.info.Run(c.patient(ctx), c.server, t.lockKey)
 	if err != nil {
 		return Info{}, serverError(err)
 	}
@@ -51,7 +51,7 @@ func (c *Client) info(ctx context.Context, t *target) (Info, error) {
 
 func (c *Client) forceUnlock(ctx context.Context, t *target) (bool, error) {
 	holds := c.holdsOf(t.key(), "", nil) // and not those that come after
-	v, err := t.kind.force.Run(ctx, c.server, t.freeKeys, publish)
+	v, err := t.kind.force.Run(c.patient(ctx), c.server, t.freeKeys, publish)
 	if err != nil {
 		return false, serverError(err)
 	}

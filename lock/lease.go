@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -29,6 +30,7 @@ type Lease struct {
 	releasing sync.Mutex // held by the Unlock that is under way; guards the following
 	latch     string     // of the release, the same when it is repeated
 	repeats   *job       // the release, while it is repeated in the background
+	repeated  bool       // a request for it had no answer, and may come yet
 	settled   bool       // outcome is final
 	outcome   error
 
@@ -94,6 +96,7 @@ func (l *Lease) Err() error {
 
 // Lost returns a channel that is closed when the lock is lost. It stays open when the lock is released in time.
 func (l *Lease) Lost() <-chan struct{} {
+	l.Err() // takes note if time is up
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.lostc == nil {
@@ -112,6 +115,7 @@ func (l *Lease) Lost() <-chan struct{} {
 func (l *Lease) Context(parent context.Context) (ctx context.Context, cancel context.CancelFunc) {
 	ctx, cause := context.WithCancelCause(parent)
 	d := &derived{cause}
+	l.Err() // takes note if time is up
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch l.phase {
@@ -141,20 +145,23 @@ func (l *Lease) Check(ctx context.Context) error {
 		return err
 	}
 	name := l.target.name
-	replies, err := l.client.server.SendBatch(ctx, []resp.Command{
+	replies, err := l.client.server.SendBatch(l.client.patient(ctx), []resp.Command{
 		resp.Cmd("HEXISTS", name, l.owner).On(name),
 		resp.Cmd("EXISTS", name).On(name),
 	})
 	if err != nil {
 		return serverError(err)
 	}
-	var answers [2]bool
-	for i := range answers {
-		if answers[i], err = replies[i].Bool(); err != nil {
-			return serverError(err)
+	for _, reply := range replies {
+		if err := reply.Err(); err != nil {
+			if err = serverError(err); !errors.Is(err, ErrWrongType) {
+				return err
+			}
 		}
 	}
-	switch mine, taken := answers[0], answers[1]; {
+	mine, _ := replies[0].Bool() // not of another type
+	taken, _ := replies[1].Bool()
+	switch {
 	case mine:
 	case taken:
 		l.denied(Taken)

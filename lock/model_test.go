@@ -26,6 +26,9 @@ func teach(srv *fakeredis.Server) {
 
 func modelAcquire(c *fakeredis.Call) any {
 	key, lease, owner := c.Keys[0], c.Args[0], c.Args[1]
+	if len(c.Keys) > 1 && c.Int("EXISTS", c.Keys[1]) == 1 {
+		return int64(-1)
+	}
 	if c.Do("EXISTS", key) == int64(0) {
 		c.Do("HINCRBY", key, owner, "1")
 		c.Do("PEXPIRE", key, lease)
@@ -44,11 +47,17 @@ func modelAcquire(c *fakeredis.Call) any {
 func modelRelease(c *fakeredis.Call) any {
 	key, channel, latch := c.Keys[0], c.Keys[1], c.Keys[2]
 	lease, owner, publish, life := c.Args[0], c.Args[1], c.Args[2], c.Args[3]
-	if outcome, ok := c.Do("GET", latch).(string); ok {
+	switch outcome, ok := c.Do("GET", latch).(string); {
+	case outcome == "-1":
+		return nil
+	case ok:
 		return number(outcome)
 	}
 	count, holds := c.Do("HGET", key, owner).(string)
 	if !holds {
+		if c.Args[4] == "1" {
+			c.Do("SET", latch, "-1", "PX", life)
+		}
 		return nil
 	}
 	if number(count) > 1 && number(lease) > 0 {
@@ -66,6 +75,12 @@ func modelRelease(c *fakeredis.Call) any {
 func modelUndo(c *fakeredis.Call) any {
 	key, channel := c.Keys[0], c.Keys[1]
 	lease, owner, publish, before := c.Args[0], c.Args[1], c.Args[2], c.Args[3]
+	if len(c.Keys) > 2 {
+		if c.Int("EXISTS", c.Keys[2]) == 1 {
+			return int64(0)
+		}
+		c.Do("SET", c.Keys[2], "0", "PX", c.Args[4])
+	}
 	text, _ := c.Do("HGET", key, owner).(string)
 	if number(text) <= number(before) {
 		return int64(0)

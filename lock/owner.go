@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"fmt"
 	"strconv"
 )
 
@@ -42,6 +43,9 @@ type tally struct {
 // grant takes note of a hold that the server has just given, which it says is the count-th, and returns its term. The
 // caller has the turn.
 func (o *ownerState) grant(key entryKey, count int64) (term int64) {
+	if len(o.tallies) >= maxTallies {
+		o.pruneTallies()
+	}
 	t, known := o.tallies[key]
 	if count == 1 || !known {
 		o.terms++
@@ -50,6 +54,17 @@ func (o *ownerState) grant(key entryKey, count int64) (term int64) {
 	t.count = count
 	o.tallies[key] = t
 	return t.term
+}
+
+// maxTallies is from how many tallies on those are looked for whose holds are all over.
+const maxTallies = 64
+
+func (o *ownerState) pruneTallies() {
+	for key := range o.tallies {
+		if len(o.client.holdsOf(key, o.id, nil)) == 0 {
+			delete(o.tallies, key)
+		}
+	}
 }
 
 // ungrant takes note that the server has one hold less. The caller has the turn.
@@ -90,7 +105,7 @@ func (o *ownerState) take(ctx context.Context) error {
 	case o.turn <- struct{}{}:
 		return nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return fmt.Errorf("lock: waiting for another call of the same owner: %w", ended(ctx))
 	case <-o.client.done:
 		return ErrClosed
 	}

@@ -9,5 +9,5 @@ if redis.call('hlen', lock) == 0 then
     return 0
 end
 redis.call('del', lock)
-redis.call(publish, channel, '0')
+redis.pcall(publish, channel, '0') -- a user who may not publish leaves waiters to look by themselves
 return 1

@@ -2,16 +2,20 @@
 -- KEYS  1 lock  2 its channel  3 latch: the outcome of this very request, should it be repeated
 -- ARGV  1 lease in ms to go back to when holds remain (0: none is alive any more)
 --       2 owner  3 publish command  4 lifetime of the latch in ms
+--       5 1 for a repeat, which keeps an earlier request from taking effect later
 -- Returns 1 when the lock is free now, 0 when the owner has further holds, nil when it has none.
 local lock, channel, latch = KEYS[1], KEYS[2], KEYS[3]
-local lease, owner, publish, lifetime = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local lease, owner, publish, lifetime, repeated = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
 local outcome = redis.call('get', latch)
 if outcome then
-    return tonumber(outcome)
+    return outcome ~= '-1' and tonumber(outcome) or nil
 end
 local count = tonumber(redis.call('hget', lock, owner))
 if not count then
+    if repeated == '1' then
+        redis.call('set', latch, -1, 'px', lifetime)
+    end
     return nil
 end
 if count > 1 and tonumber(lease) > 0 then
@@ -22,6 +26,6 @@ if count > 1 and tonumber(lease) > 0 then
 end
 -- First what frees memory: a server that has run out of it refuses all else, but not after a script's first write.
 redis.call('del', lock)
-redis.call(publish, channel, '0')
+redis.pcall(publish, channel, '0') -- a user who may not publish leaves waiters to look by themselves
 redis.call('set', latch, 1, 'px', lifetime)
 return 1

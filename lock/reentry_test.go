@@ -194,6 +194,7 @@ func TestHoldsOfOneOwnerEndTogether(t *testing.T) {
 					t.Errorf("Unlock() = %v", err)
 				}
 			}
+			time.Sleep(latchLife)
 			w.free()
 		}
 	})

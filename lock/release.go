@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/resp"
-	"github.com/lockwire/lockwire/script"
 )
 
 const (
@@ -35,8 +34,8 @@ func (l *Lease) Unlock(ctx context.Context) error {
 		return l.outcome
 	}
 	lost, left := l.giveUp()
-	ctx, cancel := l.client.bound(ctx, min(max(left, releaseMin), releaseMax))
-	defer cancel()
+	ctx, done := l.client.bound(ctx, min(max(left, releaseMin), releaseMax))
+	defer done()
 	if l.repeats != nil {
 		return l.awaitRepeats(ctx)
 	}
@@ -59,12 +58,7 @@ func (l *Lease) settle(err error) error {
 
 // repeat leaves the release to the background. turn says that the owner's turn goes with it.
 func (l *Lease) repeat(turn bool, cause error) error {
-	until := l.end()
-	if l.state != nil {
-		// One hold of several is given back once: only as long as the latch tells a repeat from another one.
-		until = earlier(until, time.Now().Add(latchLife/2))
-	}
-	l.repeats = &job{lease: l, turn: turn, until: until, done: make(chan struct{})}
+	l.repeats = &job{lease: l, turn: turn, since: time.Now(), until: l.end(), done: make(chan struct{})}
 	if !l.client.cleanup.add(l.repeats) {
 		l.repeats = nil
 		l.client.forget(l)
@@ -132,59 +126,77 @@ func (l *Lease) release(ctx context.Context) error {
 		return l.settle(l.notHeld())
 	}
 	v, err := l.runRelease(ctx)
-	if err != nil && uncertain(err) && ctx.Err() == nil {
-		v, err = l.runRelease(ctx)
+	if err != nil && uncertain(err) {
+		l.repeated = true
+		if ctx.Err() == nil {
+			v, err = l.runRelease(ctx)
+		}
 	}
 	if err != nil && !final(err) {
 		return l.repeat(l.state != nil, err)
 	}
-	if l.state != nil {
-		defer l.state.give()
-	}
+	var outcome error
 	if err != nil {
-		return l.settle(serverError(err))
+		outcome = serverError(err)
+	} else if outcome, err = l.answered(v); err != nil {
+		l.repeated = true
+		return l.repeat(l.state != nil, err)
 	}
-	return l.settle(l.answered(v))
+	if l.state != nil {
+		l.state.give()
+	}
+	return l.settle(outcome)
 }
 
 func (l *Lease) runRelease(ctx context.Context) (resp.Value, error) {
-	k, t := l.target.kind, l.target
-	return k.release.Run(ctx, l.client.server, []string{t.name, t.channel, l.latch},
-		l.resting(), l.owner, publish, latchLife.Milliseconds())
+	t := l.target
+	return t.kind.release.Run(ctx, l.client.server, []string{t.name, t.channel, l.latch},
+		l.resting(), l.owner, publish, latchLife.Milliseconds(), l.repeated && l.state != nil)
 }
 
 func (l *Lease) resting() int64 { return l.client.restingLease(l.target.key(), l.state, l) }
 
-// call is the release for a batch.
-func (l *Lease) call() script.Call {
+// runLateRelease takes the place of a repeat that comes too late for the latch to tell it from the request that it repeats:
+// it goes back to the hold count that there is to be.
+func (l *Lease) runLateRelease(ctx context.Context) (resp.Value, error) {
 	t := l.target
-	return t.kind.release.Call([]string{t.name, t.channel, l.latch},
-		l.resting(), l.owner, publish, latchLife.Milliseconds())
+	before := int64(0)
+	if l.state != nil {
+		before = l.state.tallies[t.key()].count - 1
+	}
+	return t.kind.undo.Run(ctx, l.client.server, t.freeKeys, l.resting(), l.owner, publish, before)
 }
 
-// answered takes note of what the server said to the release and returns what that means for the holder.
-func (l *Lease) answered(v resp.Value) error {
-	var outcome error
-	partial := false
-	if v.IsNull() {
+// answered takes note of what the server said to the release and returns what that means for the holder, or an error if it
+// means nothing.
+func (l *Lease) answered(v resp.Value) (outcome, err error) {
+	count, err := v.Int()
+	switch {
+	case v.IsNull():
 		outcome = l.notHeld()
-	} else {
-		n, _ := v.Int()
-		partial = n == 0
+	case v.Kind() != resp.Integer || err != nil || count < 0 || count > 1:
+		return nil, fmt.Errorf("lock: unexpected reply to release, of kind %v", v.Kind())
+	case l.state == nil || !l.repeated: // otherwise an earlier request may still come, and has to find the latch
 		l.client.cleanup.addLatch(l.target.name, l.latch)
+	}
+	if outcome == nil {
 		l.client.counters.released.Add(1)
 	}
+	l.tally(outcome == nil && count == 0)
+	return outcome, nil
+}
+
+// tally takes note that the server does not have the hold any more, and of the others only if partial.
+func (l *Lease) tally(partial bool) {
 	if l.state == nil {
-		return outcome
+		return
 	}
-	key := l.target.key()
 	if partial {
-		l.state.ungrant(key)
-		return outcome
+		l.state.ungrant(l.target.key())
+		return
 	}
-	delete(l.state.tallies, key)
+	delete(l.state.tallies, l.target.key())
 	l.denied(Forced)
-	return outcome
 }
 
 // counted reports whether the server can still have the hold: if not, what it has of the owner was taken later. The

@@ -113,6 +113,7 @@ func TestUnlockOfOneHoldIsNotRepeated(t *testing.T) {
 			t.Errorf("%d holds, want 1", n)
 		}
 		mustUnlock(t, outer)
+		time.Sleep(latchLife)
 		w.free()
 	})
 }
@@ -382,6 +383,7 @@ func TestUnansweredReentryIsUndone(t *testing.T) {
 			t.Errorf("outer Err() = %v", err)
 		}
 		mustUnlock(t, outer)
+		time.Sleep(latchLife)
 		w.free()
 	})
 }

@@ -153,6 +153,23 @@ func TestUnlockSparesWhatWasTakenSince(t *testing.T) {
 	}
 }
 
+// The server grants an owner its first hold: whatever it believes to hold since earlier had been lost in between, and the
+// renewals of the new hold must not hide that.
+func TestNewHoldTellsEarlierOnes(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		owner := c.NewOwner()
+		old := mustLock(t, c, "job", lock.As(owner))
+		w.srv.Do("DEL", "job")
+		next := mustLock(t, c, "job", lock.As(owner))
+		time.Sleep(time.Minute)
+		lostBecause(t, old.Err(), lock.Forced)
+		w.wantHolds("job", "1", next)
+		mustUnlock(t, next)
+		w.free()
+	})
+}
+
 func TestConcurrentUnlocksOfOneOwner(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		c := w.client(lock.Config{})
@@ -328,6 +345,34 @@ func TestCloseIsPrompt(t *testing.T) {
 		if took := time.Since(start); took > 2*time.Second {
 			t.Errorf("Close took %v", took)
 		}
+	})
+}
+
+// Close while nobody answers: a wait ends with it, and an Unlock in its own time.
+func TestCloseWithCallsUnderWay(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		lease := mustLock(t, c, "job")
+		w.srv.Mute(true)
+		start := time.Now()
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			_, err := c.Reentrant("other").Lock(context.Background())
+			if took := time.Since(start); !errors.Is(err, lock.ErrClosed) || took > 3*time.Second {
+				t.Errorf("Lock() = %v after %v, want ErrClosed soon after Close at 1s", err, took)
+			}
+		})
+		wg.Go(func() {
+			err := lease.Unlock(context.Background())
+			if took := time.Since(start); !errors.Is(err, lock.ErrUncertain) || took > 11*time.Second {
+				t.Errorf("Unlock() = %v after %v, want ErrUncertain within 10s", err, took)
+			}
+		})
+		time.Sleep(time.Second)
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		wg.Wait()
 	})
 }
 

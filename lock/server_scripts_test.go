@@ -81,12 +81,14 @@ func (w *twin) step(random *rand.Rand) bool {
 	lease := []int{0, 40_000, 60_000, 90_000}[random.IntN(4)]
 	switch random.IntN(12) {
 	case 0, 1, 2, 3:
-		return w.script("acquire", []string{walkLock}, max(lease, 40_000), owner)
+		keys := []string{walkLock, fmt.Sprint(walkLatch, random.IntN(4))}
+		return w.script("acquire", keys[:1+random.IntN(2)], max(lease, 40_000), owner)
 	case 4, 5, 6:
 		latch := fmt.Sprint(walkLatch, random.IntN(4))
-		return w.script("release", []string{walkLock, walkChannel, latch}, lease, owner, "PUBLISH", 30_000)
+		return w.script("release", []string{walkLock, walkChannel, latch}, lease, owner, "PUBLISH", 30_000, random.IntN(2))
 	case 7:
-		return w.script("undo", []string{walkLock, walkChannel}, lease, owner, "PUBLISH", random.IntN(3))
+		keys := []string{walkLock, walkChannel, fmt.Sprint(walkLatch, random.IntN(4))}
+		return w.script("undo", keys[:2+random.IntN(2)], lease, owner, "PUBLISH", random.IntN(3), 30_000)
 	case 8:
 		return w.script("renew", []string{walkLock, "free", "text", walkLock}, 70_000, owner, owner, owner, "client:1")
 	case 9:

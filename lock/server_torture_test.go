@@ -188,7 +188,8 @@ func (x *torture) wasRough() {
 		case locktorture.Acquired:
 			acquired[e.Name]++
 		case locktorture.Released:
-			outcomes[strings.SplitN(e.Text, ":", 3)[0]]++
+			outcome, _, _ := strings.Cut(e.Text, ":")
+			outcomes[outcome]++
 		case locktorture.Note:
 			slowest = max(slowest, e.Until)
 		}

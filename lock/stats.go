@@ -13,8 +13,8 @@ type Stats struct {
 	Acquired      uint64 // since New, as all that follow
 	Released      uint64
 	Lost          uint64
-	Renewals      uint64 // of one lock each
-	RenewalErrors uint64
+	Renewals      uint64 // of one lock each, that succeeded
+	RenewalErrors uint64 // of one lock each, that had no answer or an error
 
 	// Lateness is by how much the watchdog's last round ran late, and MaxLateness by how much the worst. One that comes
 	// near the lease loses locks: the process is short of CPU, or was stopped.

@@ -106,6 +106,9 @@ func (w *world) ttl(key string) time.Duration {
 	return time.Duration(left) * time.Millisecond
 }
 
+// latchLife is how long the server may have to know a request that had no answer.
+const latchLife = 20 * time.Second
+
 // free fails the test unless the server has no key left and nobody listens.
 func (w *world) free() {
 	w.t.Helper()

@@ -104,7 +104,7 @@ func (c *Client) wait(ctx context.Context, r *request, left time.Duration) (*Lea
 	select {
 	case <-w.turn:
 	case <-ctx.Done():
-		return nil, c.gaveUp(ctx, nil)
+		return nil, c.gaveUp(ctx, r, nil)
 	case <-c.done:
 		return nil, ErrClosed
 	}
@@ -124,6 +124,9 @@ func (c *Client) wait(ctx context.Context, r *request, left time.Duration) (*Lea
 func (c *Client) contend(ctx context.Context, r *request, h *head) (*Lease, error) {
 	timer := time.NewTimer(time.Until(h.next))
 	defer timer.Stop()
+	attempts, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.life, cancel)()
 	var last error
 	for {
 		if !h.due() {
@@ -136,7 +139,7 @@ func (c *Client) contend(ctx context.Context, r *request, h *head) (*Lease, erro
 				h.heard(&c.pace, event)
 			case <-timer.C:
 			case <-ctx.Done():
-				return nil, c.gaveUp(ctx, last)
+				return nil, c.gaveUp(ctx, r, last)
 			case <-c.done:
 				return nil, ErrClosed
 			}
@@ -145,7 +148,7 @@ func (c *Client) contend(ctx context.Context, r *request, h *head) (*Lease, erro
 		h.drain(&c.pace)
 		var lease *Lease
 		var left time.Duration
-		lease, left, last = c.attempt(ctx, r)
+		lease, left, last = c.attempt(attempts, r)
 		switch {
 		case lease != nil:
 			h.acquired(&c.pace, lease.term)
@@ -153,9 +156,9 @@ func (c *Client) contend(ctx context.Context, r *request, h *head) (*Lease, erro
 		case last == nil:
 			h.woken = false
 			h.busy(&c.pace, left)
-		case ctx.Err() != nil:
+		case ctx.Err() != nil || c.isClosed():
 			h.woken = true // for the next in line: what woke this one has not been made use of
-			return nil, c.gaveUp(ctx, last)
+			return nil, c.gaveUp(ctx, r, last)
 		case !passing(last) || h.failed(&c.pace, c.cfg.Lease):
 			return nil, last
 		default:
@@ -198,6 +201,9 @@ func (h *head) heard(p *pace, event pubsub.Event) {
 // busy sets the next look after an attempt that found the lock taken for left.
 func (h *head) busy(p *pace, left time.Duration) {
 	h.failing = time.Time{}
+	if h.up {
+		h.poll = p.pollMin
+	}
 	h.next = time.Now().Add(h.pause(p, left))
 }
 

@@ -9,7 +9,7 @@ import (
 const (
 	// gather is the part of the renewal period by which a renewal may come early to share a script with others.
 	gather = 10
-	// clockTick is how often the clocks are compared while somebody watches a lease.
+	// clockTick is how often the clocks are compared while there are leases.
 	clockTick = time.Second
 	// clockGap is a difference between the clocks that only sleep, or a change of the clock, can make.
 	clockGap = 250 * time.Millisecond
@@ -17,7 +17,7 @@ const (
 	retryMin, retryMax = 50 * time.Millisecond, time.Second
 	// renewMin is the least time that a renewal gets; else it is a sixth of the lease.
 	renewMin = 50 * time.Millisecond
-	// batchesAtOnce is how many renewal scripts are sent in one go.
+	// batchesAtOnce is how many renewal scripts are sent in one go at most; fewer to a server that is slow.
 	batchesAtOnce = 16
 )
 
@@ -26,19 +26,21 @@ type watchdog struct {
 	client *Client
 	wg     sync.WaitGroup
 	signal chan struct{} // has room for one; there is something due before wake
+	round  int           // owned by the loop: how many batches to send in one go
 
 	mu       sync.Mutex // guards the following, and the watch of each lease; taken after a Lease's mu
 	started  bool
 	closed   bool
-	schedule schedule
+	renewals schedule            // of leases that are renewed
+	endings  schedule            // of those that are not, and end
 	wake     time.Time           // when the loop looks next
 	watched  map[*Lease]struct{} // leases whose deadline timer a sleeping machine would hold up
 }
 
-// renewal is a lease in the watchdog's schedule.
+// renewal is a lease in a schedule.
 type renewal struct {
 	lease *Lease
-	due   time.Time
+	due   time.Time     // its renewal, or its end
 	pause time.Duration // after the last failure; 0 if there was none
 	index int           // in the schedule; -1 while it is being renewed
 	ended bool          // the lease is over: not to be scheduled again
@@ -72,28 +74,44 @@ func (s *schedule) Pop() any {
 func (w *watchdog) init(c *Client) {
 	w.client = c
 	w.signal = make(chan struct{}, 1)
+	w.round = batchesAtOnce
 	w.watched = make(map[*Lease]struct{})
 }
 
-// add puts a lease that has just been granted under the watchdog's care.
+// add puts a lease that has just been granted under the watchdog's care: to be renewed, or to be forgotten at its end.
 func (w *watchdog) add(l *Lease) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	l.watch = renewal{lease: l}
-	w.pushLocked(&l.watch, l.start.t.Add(w.client.cfg.RenewEvery))
+	if l.watch.ended {
+		return
+	}
+	l.watch.lease = l
+	if l.renewed {
+		w.pushLocked(&l.watch, l.start.t.Add(w.client.cfg.RenewEvery))
+	} else {
+		w.pushLocked(&l.watch, l.start.t.Add(validity(l.term)))
+	}
+}
+
+func (w *watchdog) scheduleOf(l *Lease) *schedule {
+	if l.renewed {
+		return &w.renewals
+	}
+	return &w.endings
 }
 
 func (w *watchdog) pushLocked(r *renewal, due time.Time) {
 	r.due = due
-	heap.Push(&w.schedule, r)
+	heap.Push(w.scheduleOf(r.lease), r)
 	w.wakeLocked(due)
 }
 
-// wakeLocked makes sure that the loop looks at due at the latest.
+// wakeLocked makes sure that the loop looks at due at the latest, and at the clocks before that.
 func (w *watchdog) wakeLocked(due time.Time) {
 	if w.closed {
 		return
 	}
+	due = earlier(due, time.Now().Add(clockTick))
 	if !w.started {
 		w.started = true
 		w.wake = due
@@ -114,7 +132,7 @@ func (w *watchdog) remove(l *Lease) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if l.watch.lease != nil && l.watch.index >= 0 {
-		heap.Remove(&w.schedule, l.watch.index)
+		heap.Remove(w.scheduleOf(l), l.watch.index)
 	}
 	l.watch.ended = true
 	delete(w.watched, l)

@@ -31,7 +31,8 @@ func (w *watchdog) loop() {
 			w.clockJumped()
 		}
 		last = at
-		for due := w.takeDue(at.t); len(due) > 0; due = w.takeDue(time.Now()) {
+		w.endDue(at.t)
+		for due := w.takeDue(at.t); len(due) > 0 && !w.client.isClosed(); due = w.takeDue(time.Now()) {
 			w.renew(due)
 		}
 		w.plan()
@@ -44,23 +45,44 @@ func (w *watchdog) plan() {
 	defer w.mu.Unlock()
 	at := time.Now()
 	w.wake = at.Add(time.Hour)
-	if len(w.watched) > 0 {
-		w.wake = at.Add(clockTick)
+	for _, s := range []schedule{w.renewals, w.endings} {
+		if len(s) > 0 {
+			w.wake = earlier(w.wake, earlier(s[0].due, at.Add(clockTick)))
+		}
 	}
-	if len(w.schedule) > 0 {
-		w.wake = earlier(w.wake, w.schedule[0].due)
+	if len(w.watched) > 0 {
+		w.wake = earlier(w.wake, at.Add(clockTick))
 	}
 }
 
-// clockJumped has every watched lease look at the clock.
+// clockJumped has every lease that is watched look at the clock, and renews the others at once: how long they still have is
+// not what it was thought to be.
 func (w *watchdog) clockJumped() {
 	w.mu.Lock()
 	leases := make([]*Lease, 0, len(w.watched))
 	for l := range w.watched {
 		leases = append(leases, l)
 	}
+	at := time.Now()
+	for _, r := range w.renewals {
+		r.due = earlier(r.due, at)
+	}
+	heap.Init(&w.renewals)
 	w.mu.Unlock()
 	for _, l := range leases {
+		l.Err()
+	}
+}
+
+// endDue forgets the leases whose time is up.
+func (w *watchdog) endDue(at time.Time) {
+	var over []*Lease
+	w.mu.Lock()
+	for len(w.endings) > 0 && !w.endings[0].due.After(at) {
+		over = append(over, heap.Pop(&w.endings).(*renewal).lease)
+	}
+	w.mu.Unlock()
+	for _, l := range over {
 		l.Err()
 	}
 }
@@ -69,15 +91,20 @@ func (w *watchdog) clockJumped() {
 // due yet.
 func (w *watchdog) takeDue(at time.Time) []*Lease {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.schedule) == 0 || w.schedule[0].due.After(at) {
+	if len(w.renewals) == 0 || w.renewals[0].due.After(at) {
+		w.mu.Unlock()
 		return nil
 	}
-	w.client.counters.late(at.Sub(w.schedule[0].due))
+	lateness := at.Sub(w.renewals[0].due)
 	soon := at.Add(w.client.cfg.RenewEvery / gather)
 	var due []*Lease
-	for len(w.schedule) > 0 && !w.schedule[0].due.After(soon) && len(due) < batchesAtOnce*w.client.cfg.RenewBatch {
-		due = append(due, heap.Pop(&w.schedule).(*renewal).lease)
+	for len(w.renewals) > 0 && !w.renewals[0].due.After(soon) && len(due) < w.round*w.client.cfg.RenewBatch {
+		due = append(due, heap.Pop(&w.renewals).(*renewal).lease)
+	}
+	w.mu.Unlock()
+	w.client.counters.late(lateness)
+	if lateness > w.client.cfg.RenewEvery/2 {
+		w.client.cfg.Logger.Warn("lock: renewals run late", "by", lateness)
 	}
 	return due
 }
@@ -114,10 +141,19 @@ func (w *watchdog) renewKind(k *kind, leases []*Lease, start instant) {
 	for first := 0; first < len(leases); first += size {
 		calls = append(calls, renewCall(k, leases[first:min(first+size, len(leases))]))
 	}
-	limit := max(w.client.cfg.Lease/6, renewMin)
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	ctx, cancel := context.WithTimeout(w.client.life, max(w.client.cfg.Lease/6, renewMin))
 	defer cancel()
-	replies, err := script.RunBatch(ctx, w.client.server, calls)
+	replies, err := script.RunBatch(w.client.patient(ctx), w.client.server, calls)
+	switch {
+	case err == nil:
+		w.round = min(w.round+1, batchesAtOnce)
+	case w.client.isClosed():
+	default:
+		w.client.cfg.Logger.Warn("lock: renewal", "leases", len(leases), "error", err)
+		if ctx.Err() != nil {
+			w.round = max(w.round/2, 1) // that may have been too much to ask at once
+		}
+	}
 	for i, l := range leases {
 		failure, outcome := err, int64(0)
 		if failure == nil {
@@ -153,10 +189,10 @@ func renewalOutcome(reply resp.Value, i int) (int64, error) {
 
 // renewed takes note of the outcome of one renewal.
 func (w *watchdog) renewed(l *Lease, start instant, outcome int64, failure error) {
-	w.client.counters.renewals.Add(1)
 	if failure != nil {
 		w.client.counters.renewalErrors.Add(1)
 	} else if outcome == 1 {
+		w.client.counters.renewals.Add(1)
 		l.extend(start)
 	}
 	l.endRenewal(failure)
@@ -182,9 +218,6 @@ func (w *watchdog) again(l *Lease, start instant, failure error) {
 		r.pause = 0
 		w.pushLocked(r, start.t.Add(w.client.cfg.RenewEvery))
 		return
-	}
-	if r.pause == 0 {
-		w.client.cfg.Logger.Warn("lock: renewal", "error", failure)
 	}
 	r.pause = min(max(2*r.pause, retryMin), retryMax)
 	w.pushLocked(r, time.Now().Add(r.pause))

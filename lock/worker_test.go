@@ -224,7 +224,7 @@ func (w *worker) hold(end context.Context, lease *lock.Lease, name string, from 
 		case <-protected.Done():
 			over = true
 		case <-tick.C:
-			if until := w.until(lease); until > e.Until {
+			if until := w.until(lease); until > e.Until+time.Millisecond {
 				e.At, e.Kind, e.Until = 0, locktorture.Extended, until
 				w.log.Add(e)
 			}
@@ -277,7 +277,7 @@ func (w *worker) give(e locktorture.Event, lease *lock.Lease, cancelled bool) {
 	case errors.Is(err, lock.ErrNotHeld):
 		e.Text = locktorture.NotHeld
 	case errors.Is(err, lock.ErrUncertain):
-		e.Text = err.Error()
+		e.Text = "uncertain: " + err.Error()
 	default:
 		w.fail("Unlock: %v", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"os"
 )
 
 const (
@@ -71,6 +72,8 @@ func (b *buffer) room() {
 		case b.w < len(b.buf):
 		case b.r == 0 || len(b.buf) < maxBuffer:
 			b.resize(2 * len(b.buf))
+		case b.w-b.r < maxBuffer: // of a buffer that was made larger for a line, no more is needed
+			b.resize(maxBuffer)
 		default:
 			b.resize(len(b.buf))
 		}
@@ -80,7 +83,7 @@ func (b *buffer) room() {
 	b.base += int64(b.r)
 	b.r, b.w = 0, 0
 	switch {
-	case len(b.buf) < minBuffer || len(b.buf) > minBuffer && b.calm >= calmReads:
+	case len(b.buf) < minBuffer || len(b.buf) > maxBuffer || len(b.buf) > minBuffer && b.calm >= calmReads:
 		b.buf = make([]byte, minBuffer)
 	case last == len(b.buf) && last < maxBuffer:
 		b.buf = make([]byte, 2*last)
@@ -142,11 +145,6 @@ func (b *buffer) scan(most int) (end int, err error) {
 }
 
 // isTimeout reports whether err is that of a deadline that has passed, after
-// which reading can go on.
-func isTimeout(err error) bool {
-	t, ok := errors.AsType[interface {
-		error
-		Timeout() bool
-	}](err)
-	return ok && t.Timeout()
-}
+// which reading can go on. A connection that the system has given up calls
+// itself a timeout too, but there is nothing more to come from it.
+func isTimeout(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }

@@ -69,6 +69,37 @@ func TestBufferSize(t *testing.T) {
 	}
 }
 
+// sourceFunc is a source that is a function.
+type sourceFunc func(p []byte) (int, error)
+
+func (f sourceFunc) Read(p []byte) (int, error) { return f(p) }
+
+// What one long line has needed is not kept, however busy the stream is after it.
+func TestBufferAfterLongLine(t *testing.T) {
+	reply := "$1000\r\n" + strings.Repeat("y", 1000) + "\r\n"
+	for name, rest := range map[string]io.Reader{
+		"as much as fits": &flow{busy: true, reply: reply},
+		"whole replies":   sourceFunc(func(p []byte) (int, error) { return copy(p, strings.Repeat(reply, 6)), nil }),
+	} {
+		line := "+" + strings.Repeat("x", 3<<20) + "\r\n"
+		r := NewReader(io.MultiReader(strings.NewReader(line), rest), Limits{Line: 4 << 20})
+		if _, err := r.Read(); err != nil {
+			t.Fatal(err)
+		}
+		if len(r.buf) < len(line) {
+			t.Errorf("%s: buffer of %d bytes after a line of %d", name, len(r.buf), len(line))
+		}
+		for range 5000 {
+			if _, err := r.Read(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if len(r.buf) > maxBuffer {
+			t.Errorf("%s: buffer of %d bytes, want at most %d", name, len(r.buf), maxBuffer)
+		}
+	}
+}
+
 // What one large reply has needed is not kept.
 func TestScratchIsLetGo(t *testing.T) {
 	for name, reply := range map[string]string{

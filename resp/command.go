@@ -1,6 +1,9 @@
 package resp
 
-import "strconv"
+import (
+	"iter"
+	"strconv"
+)
 
 // Command is a command with its arguments, encoded once. It is immutable: it may be
 // copied, sent again and used by many goroutines at once.
@@ -87,13 +90,13 @@ func (c Command) Len() int { return int(c.argc) }
 func (c Command) Name() string { return c.Arg(0) }
 
 // Arg returns argument i as it was sent, the name being argument 0, or "" if there
-// is none. It finds it by walking over those before it, without an allocation.
+// is none, without an allocation. It finds it by walking over those before it: for
+// all of them take Args.
 func (c Command) Arg(i int) string {
 	if i < 0 || i >= int(c.argc) {
 		return ""
 	}
-	rest := c.wire
-	_, rest = cutHeader(rest)
+	_, rest := cutHeader(c.wire)
 	for {
 		n, body := cutHeader(rest)
 		if i == 0 {
@@ -101,6 +104,24 @@ func (c Command) Arg(i int) string {
 		}
 		rest = body[n+2:]
 		i--
+	}
+}
+
+// Args returns the arguments in order as they were sent, the name first; none, if
+// there is an error.
+func (c Command) Args() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		if c.argc == 0 {
+			return
+		}
+		_, rest := cutHeader(c.wire)
+		for range c.argc {
+			n, body := cutHeader(rest)
+			if !yield(body[:n]) {
+				return
+			}
+			rest = body[n+2:]
+		}
 	}
 }
 

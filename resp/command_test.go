@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -42,7 +43,7 @@ func TestCommandArguments(t *testing.T) {
 		{"", ""}, {"a\r\nb\x00\xff", "a\r\nb\x00\xff"}, {long, long}, {strings.Repeat("y", 9), "yyyyyyyyy"},
 		{[]byte(nil), ""}, {[]byte{}, ""}, {[]byte("b\n"), "b\n"},
 		{true, "1"}, {false, "0"},
-		{0, "0"}, {-1, "-1"}, {math.MaxInt64, "9223372036854775807"}, {math.MinInt64, "-9223372036854775808"},
+		{0, "0"}, {-1, "-1"}, {int64(math.MaxInt64), "9223372036854775807"}, {int64(math.MinInt64), "-9223372036854775808"},
 		{int8(-8), "-8"}, {int16(16), "16"}, {int32(math.MinInt32), "-2147483648"}, {int64(1) << 40, "1099511627776"},
 		{uint(7), "7"}, {uint8(255), "255"}, {uint16(65535), "65535"}, {uint32(1 << 31), "2147483648"},
 		{uint64(math.MaxUint64), "18446744073709551615"}, {uintptr(9), "9"},
@@ -111,7 +112,7 @@ func TestCommandRefused(t *testing.T) {
 
 func TestCommandEmpty(t *testing.T) {
 	for _, c := range []resp.Command{{}, resp.Cmd(), resp.CmdStrings(nil), resp.Cmd().On("k")} {
-		if c.Err() == nil || c.Len() != 0 || c.Arg(0) != "" || c.Size() != 0 {
+		if c.Err() == nil || c.Len() != 0 || c.Arg(0) != "" || c.Size() != 0 || len(slices.Collect(c.Args())) != 0 {
 			t.Errorf("a command without arguments: %v, %v", c.Err(), c)
 		}
 	}
@@ -121,7 +122,7 @@ func TestCommandEmpty(t *testing.T) {
 }
 
 func TestCommandViews(t *testing.T) {
-	c := resp.Cmd("SET", "key", []byte("a\r\n$1\r\n"), 12345678901, "", true)
+	c := resp.Cmd("SET", "key", []byte("a\r\n$1\r\n"), int64(12345678901), "", true)
 	want := []string{"SET", "key", "a\r\n$1\r\n", "12345678901", "", "1"}
 	if c.Len() != len(want) {
 		t.Fatalf("Len = %d, want %d", c.Len(), len(want))
@@ -130,6 +131,12 @@ func TestCommandViews(t *testing.T) {
 		if got := c.Arg(i); got != w {
 			t.Errorf("Arg(%d) = %q, want %q", i, got, w)
 		}
+	}
+	if got := slices.Collect(c.Args()); !slices.Equal(got, want) {
+		t.Errorf("Args = %q, want %q", got, want)
+	}
+	for range c.Args() {
+		break
 	}
 	for _, i := range []int{-1, 6, math.MaxInt} {
 		if got := c.Arg(i); got != "" {

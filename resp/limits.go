@@ -19,7 +19,7 @@ type Limits struct {
 	Depth int
 
 	// Elements is the most values in one reply: a map counts keys and values,
-	// attributes count too. Default 1<<24; without a limit it is 1<<31-1.
+	// attributes count too. Default 1<<24; without a limit it is 1<<30.
 	Elements int
 
 	// Attributes is the most pairs of attributes before one value, an empty
@@ -32,8 +32,12 @@ type Limits struct {
 }
 
 const (
-	maxDepth    = 1 << 16
-	maxElements = math.MaxInt32 // items and nodes are numbered by int32
+	maxDepth = 1 << 16
+
+	// maxElements leaves room for what Depth lets be added to it: items are
+	// numbered by int32. It is less than the largest int of any machine, which
+	// stands for all larger lengths.
+	maxElements = 1 << 30
 
 	// minTotal is longer than any reply without a string in it, so that reading
 	// such a one need not look at the limit.

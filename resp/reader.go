@@ -11,10 +11,10 @@ import (
 // replies fill that.
 //
 // An error is final: the same one is returned for ever after. The exception is
-// an error of the source that says of itself, by a method Timeout, that a
-// deadline has passed. The next call then continues where this one stopped, even
-// in the middle of a value, so that a blocked Read may be interrupted by a
-// deadline and resumed by another goroutine.
+// an error of the source that wraps os.ErrDeadlineExceeded, as that of a net.Conn
+// does whose deadline has passed. The next call then continues where this one
+// stopped, even in the middle of a value, so that a blocked Read may be
+// interrupted by a deadline and resumed by another goroutine.
 type Reader struct {
 	buffer
 	reply

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"net"
 	"os"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/iotest"
 
@@ -62,8 +64,11 @@ func TestReaderLimits(t *testing.T) {
 		{resp.Limits{Total: 64}, "+" + strings.Repeat("x", 62) + "\r\n", "limit total 0"},
 		{resp.Limits{Total: 1}, bulk(57), "EOF"},
 		{resp.Limits{Bulk: -1, Line: -1, Elements: -1, Attributes: -1, Total: -1}, attr + "*1\r\n" + bulk(9) + "$9223372036854775807\r\n", "limit bulk 31"},
-		{resp.Limits{Bulk: -1, Total: -1}, "$9223372036854775806\r\n", "limit total 0"},
+		{resp.Limits{Bulk: -1, Total: -1}, fmt.Sprintf("$%d\r\n", math.MaxInt-1), "limit total 0"},
+		{resp.Limits{Elements: -1}, "*1073741824\r\n", "unexpected EOF"},
+		{resp.Limits{Elements: -1}, "*1073741825\r\n", "limit elements 0"},
 		{resp.Limits{Elements: -1}, "*2147483648\r\n", "limit elements 0"},
+		{resp.Limits{Elements: -1}, "%2147483647\r\n", "limit elements 0"},
 		{resp.Limits{Depth: -1}, strings.Repeat("*1\r\n", 65536) + "+OK\r\n", "EOF"},
 		{resp.Limits{Depth: math.MaxInt}, strings.Repeat("*1\r\n", 65537), "limit depth 262144"},
 	} {
@@ -265,6 +270,29 @@ func TestReaderDataWithError(t *testing.T) {
 	want := []string{`simple "a"`, `simple "b"`, `simple "c"`, `simple "d"`, "broken"}
 	if got := readAll(r); !same(got, want) {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// That the system has given a connection up is not a deadline after which more may come,
+// although it calls itself a timeout.
+func TestReaderConnectionGivenUp(t *testing.T) {
+	for _, before := range []string{"", "+O", "*2\r\n:1\r\n", "$9000\r\nxxx"} {
+		dead := &net.OpError{Op: "read", Err: os.NewSyscallError("read", syscall.ETIMEDOUT)}
+		if !dead.Timeout() {
+			t.Fatalf("%v does not call itself a timeout", dead)
+		}
+		errs := []error{dead, io.EOF}
+		src := io.MultiReader(strings.NewReader(before), sourceFunc(func([]byte) (int, error) {
+			err := errs[0]
+			errs = errs[len(errs)-1:]
+			return 0, err
+		}))
+		r := resp.NewReader(src, resp.Limits{})
+		for range 2 {
+			if v, err := r.Read(); err != error(dead) {
+				t.Errorf("after %q: Read = %v, %v, want %v", before, v, err, dead)
+			}
+		}
 	}
 }
 

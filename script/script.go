@@ -4,7 +4,9 @@
 // NOSCRIPT and has run nothing, so the script is sent again with its source: scripts survive a restart, a failover and
 // SCRIPT FLUSH, and run exactly once. What is remembered of the scripts a server has decides about nothing but speed.
 //
-// A script must not return an error of its own that begins with NOSCRIPT: it would be taken for the server's.
+// A script must not return an error of its own that begins with NOSCRIPT: it would be taken for the server's. The same
+// goes for BUSY, CLUSTERDOWN, LOADING, MASTERDOWN, NOREPLICAS, READONLY and TRYAGAIN, by which a server says that it has
+// executed nothing: a conn.Pool would run the script again.
 package script
 
 import (
@@ -13,6 +15,7 @@ import (
 	"crypto/sha1"
 	"encoding/hex"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -58,26 +61,28 @@ func (s *Script) Run(ctx context.Context, d conn.Doer, keys []string, args ...an
 }
 
 // RunRO is Run for a script that does not write, by EVALSHA_RO: the server refuses its writes, and a replica may serve
-// it. Servers before Redis 7.0 do not have that command; on those it is Run, and nothing refuses a write.
+// it. Servers before Redis 7.0 do not have that command; on those it is Run, and nothing refuses a write. That a server is
+// one of those is remembered until it answers NOSCRIPT, as it does when it has been replaced.
 func (s *Script) RunRO(ctx context.Context, d conn.Doer, keys []string, args ...any) (resp.Value, error) {
 	if s.known.lacksReadOnly(d) {
-		return s.run(ctx, d, command("EVALSHA", s.digest, keys, args), "EVAL")
+		v, err := send(ctx, d, command("EVALSHA", s.digest, keys, args))
+		if !noScript(err) {
+			return v, err
+		}
+		s.known.setLacksReadOnly(d, false)
 	}
 	v, err := s.run(ctx, d, command("EVALSHA_RO", s.digest, keys, args), "EVAL_RO")
-	if !unknownCommand(err) {
+	if !lacksReadOnly(err) {
 		return v, err
 	}
-	s.known.setLacksReadOnly(d)
+	s.known.setLacksReadOnly(d, true)
 	return s.run(ctx, d, command("EVALSHA", s.digest, keys, args), "EVAL")
 }
 
 // run sends cmd, which names the script by digest, and eval with the source when the server does not know it.
 func (s *Script) run(ctx context.Context, d conn.Doer, cmd resp.Command, eval string) (resp.Value, error) {
-	if err := cmd.Err(); err != nil {
-		return resp.Value{}, err
-	}
-	v, err := d.Send(ctx, cmd)
-	if err == nil || !errors.Is(err, resp.ErrNoScript) {
+	v, err := send(ctx, d, cmd)
+	if !noScript(err) {
 		return v, err
 	}
 	if s.known.forgot(d) > 1 {
@@ -87,11 +92,22 @@ func (s *Script) run(ctx context.Context, d conn.Doer, cmd resp.Command, eval st
 		if err != nil {
 			return resp.Value{}, err
 		}
-		if v := replies[1]; !forgotten(v) {
-			return v, v.Err()
+		switch v := replies[1]; {
+		case v.Err() == nil:
+			return v, nil
+		case !forgotten(v):
+			return resp.Value{}, v.Err()
 		}
 	}
 	return d.Send(ctx, s.withSource(cmd, eval))
+}
+
+// send sends cmd, if its arguments can be sent.
+func send(ctx context.Context, d conn.Doer, cmd resp.Command) (resp.Value, error) {
+	if err := cmd.Err(); err != nil {
+		return resp.Value{}, err
+	}
+	return d.Send(ctx, cmd)
 }
 
 // load returns SCRIPT LOAD for the node that cmd goes to.
@@ -101,11 +117,8 @@ func (s *Script) load(cmd resp.Command) resp.Command {
 
 // withSource returns cmd with the command eval and the source in the place of the digest.
 func (s *Script) withSource(cmd resp.Command, eval string) resp.Command {
-	words := make([]string, cmd.Len())
+	words := slices.AppendSeq(make([]string, 0, cmd.Len()), cmd.Args())
 	words[0], words[1] = eval, s.source
-	for i := 2; i < len(words); i++ {
-		words[i] = cmd.Arg(i)
-	}
 	return routed(resp.CmdStrings(words), cmd)
 }
 
@@ -116,14 +129,29 @@ func routed(cmd, like resp.Command) resp.Command {
 	return cmd
 }
 
-func forgotten(v resp.Value) bool {
-	err := v.Err()
-	return err != nil && errors.Is(err, resp.ErrNoScript)
+func forgotten(v resp.Value) bool { return noScript(v.Err()) }
+
+// noScript reports whether err is the server's answer that it does not know the script.
+func noScript(err error) bool {
+	reply, ok := answer(err)
+	return ok && errors.Is(reply, resp.ErrNoScript)
 }
 
-func unknownCommand(err error) bool {
-	reply, ok := errors.AsType[resp.Error](err)
-	return ok && strings.HasPrefix(string(reply), "ERR unknown command")
+// lacksReadOnly reports whether err is the server's answer that it does not know EVALSHA_RO. A script may return an error
+// that speaks of some other command.
+func lacksReadOnly(err error) bool {
+	reply, ok := answer(err)
+	return ok && strings.HasPrefix(string(reply), "ERR unknown command") &&
+		strings.Contains(strings.ToUpper(string(reply)), "EVALSHA_RO")
+}
+
+// answer returns the error reply that err is. One that is only the cause of a failed connection answers nothing: the
+// script may run yet.
+func answer(err error) (resp.Error, bool) {
+	if err == nil || errors.Is(err, conn.ErrUncertain) || errors.Is(err, conn.ErrNotSent) {
+		return "", false
+	}
+	return errors.AsType[resp.Error](err)
 }
 
 // command encodes a call of a script. The words stay on the stack unless there are many keys, and args do in any case.

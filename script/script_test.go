@@ -218,6 +218,99 @@ func TestRunROOnAnOldServer(t *testing.T) {
 	wantSent(t, srv, "EVALSHA_RO", "EVALSHA", "EVAL", "EVALSHA", "EVALSHA")
 }
 
+// Once an old server has been replaced, which takes its scripts with it, the new one is asked to refuse writes.
+func TestRunROAfterAnUpgrade(t *testing.T) {
+	srv, pool := setUp(t)
+	srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+		if strings.HasSuffix(cmd.Name, "_RO") {
+			return fakeredis.Reply("-ERR unknown command `" + cmd.Name + "`, with args beginning with: `x`, \r\n")
+		}
+		return fakeredis.Run()
+	})
+	s := script.New(source)
+	run := func(want int64) {
+		t.Helper()
+		v, err := s.RunRO(t.Context(), pool, []string{"n"}, 1)
+		wantInt(t, v, err, want)
+	}
+	run(1)
+	run(2)
+	srv.ClearLog()
+	srv.Do("SCRIPT", "FLUSH")
+	run(3)
+	wantSent(t, srv, "EVALSHA", "EVALSHA_RO", "EVALSHA", "SCRIPT LOAD", "EVALSHA")
+	run(4)
+	wantSent(t, srv, "EVALSHA")
+
+	srv.Do("SCRIPT", "FLUSH")
+	srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+		switch cmd.Name {
+		case "EVALSHA_RO", "EVAL_RO":
+			return fakeredis.Reply(":0\r\n")
+		}
+		return fakeredis.Run()
+	})
+	run(0)
+	wantSent(t, srv, "EVALSHA", "EVALSHA_RO")
+	run(0)
+	wantSent(t, srv, "EVALSHA_RO")
+}
+
+// lost is a Doer whose connection fails on a reply that nobody asked for, after a command has been sent.
+type lost struct {
+	reply resp.Error
+	sends int
+}
+
+func (d *lost) Send(context.Context, resp.Command) (resp.Value, error) {
+	d.sends++
+	return resp.Value{}, &conn.Error{Op: "EVALSHA", Sent: true, Err: d.reply}
+}
+
+func (d *lost) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value, error) {
+	_, err := d.Send(ctx, cmds[0])
+	return nil, err
+}
+
+// The error reply that a connection failed on says nothing of the command that it was waiting for.
+func TestRunTakesNoFailureForAnAnswer(t *testing.T) {
+	s := script.New(source)
+	for _, reply := range []resp.Error{noScript, "ERR unknown command 'EVALSHA_RO'"} {
+		d := &lost{reply: reply}
+		for sends, run := range []func(context.Context, conn.Doer, []string, ...any) (resp.Value, error){s.Run, s.RunRO} {
+			if _, err := run(t.Context(), d, nil); !errors.Is(err, conn.ErrUncertain) || d.sends != sends+1 {
+				t.Errorf("%v: error %v after %d commands, want ErrUncertain after %d", reply, err, d.sends, sends+1)
+			}
+		}
+	}
+}
+
+// The work of a fallback does not grow with the square of the arguments.
+func TestRunWithManyArguments(t *testing.T) {
+	args := make([]any, 150_000)
+	for i := range args {
+		args[i] = i
+	}
+	d := new(recorder)
+	done := make(chan error, 1)
+	go func() {
+		_, err := script.New(source).Run(t.Context(), d, []string{"n"}, args...)
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Fatal(err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("Run takes forever")
+	}
+	last := d.cmds[len(d.cmds)-1]
+	if last.Name() != "EVAL" || last.Len() != len(args)+4 || last.Arg(last.Len()-1) != "149999" {
+		t.Errorf("the last command is %v", last)
+	}
+}
+
 // recorder is a Doer that keeps the commands and says NOSCRIPT to all that name a script by digest.
 type recorder struct{ cmds []resp.Command }
 

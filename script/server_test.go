@@ -76,8 +76,15 @@ func TestRunROOnServer(t *testing.T) {
 			wantInt(t, v, err, 5)
 		}
 		_, err := script.New("return redis.call('INCR', KEYS[1])").RunRO(t.Context(), pool, []string{"n"})
-		if readOnly := srv.AtLeast(7, 0); readOnly == (err == nil) {
+		readOnly := srv.AtLeast(7, 0)
+		if readOnly == (err == nil) {
 			t.Errorf("RunRO of a script that writes = %v", err)
+		}
+		srv.Do("SET", "n", "5")
+		_, err = script.New("redis.pcall('INCR', KEYS[1]) return redis.error_reply(\"ERR unknown command 'x'\")").
+			RunRO(t.Context(), pool, []string{"n"})
+		if n, _ := srv.Do("GET", "n").Int(); err == nil || readOnly && n != 5 {
+			t.Errorf("RunRO = %v, and n is %d after it", err, n)
 		}
 	})
 }

@@ -10,8 +10,8 @@ import (
 // remembered is how many servers a script keeps notes about. More than that in turn cost a SCRIPT LOAD more than needed.
 const remembered = 16
 
-// servers holds what a script has learnt about the servers behind the Doers it ran on, the last used first. All of it only
-// saves work: a wrong note leads to one reply more.
+// servers holds what a script has learnt about the servers behind the Doers it ran on, the last used first. It only saves
+// work: a wrong note leads to one reply more, or to a script that RunRO runs without the server minding its writes.
 //
 // A Doer is told by its address, which keeps nothing alive. When another Doer comes to lie at the address of a dead one
 // it inherits the notes, and the next NOSCRIPT corrects them. A Doer that is not a pointer has no notes.
@@ -90,6 +90,6 @@ func (s *servers) setLoaded(d conn.Doer) { s.change(d, func(n *note) { n.loaded 
 
 func (s *servers) lacksReadOnly(d conn.Doer) bool { return s.read(d).lacksReadOnly }
 
-func (s *servers) setLacksReadOnly(d conn.Doer) {
-	s.change(d, func(n *note) { n.lacksReadOnly = true })
+func (s *servers) setLacksReadOnly(d conn.Doer, lacks bool) {
+	s.change(d, func(n *note) { n.lacksReadOnly = lacks })
 }

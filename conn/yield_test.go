@@ -1,0 +1,28 @@
+package conn
+
+import (
+	"testing"
+	"time"
+)
+
+func TestYielder(t *testing.T) {
+	var y yielder
+	for range 100 {
+		if !y.due() {
+			t.Fatal("no yield although they take no time")
+		}
+		y.took(longYield)
+	}
+	y.took(longYield + 1)
+	for i := range yieldsLeftOut {
+		if y.due() {
+			t.Fatalf("yield %d of those to be left out", i)
+		}
+	}
+	if !y.due() {
+		t.Error("no yield ever again")
+	}
+	if d := y.yield(); d < 0 || d > time.Minute {
+		t.Errorf("yield took %v", d)
+	}
+}
