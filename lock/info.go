@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/lockwire/lockwire/resp"
 )
 
 // Info is what the server knows about a lock.
@@ -23,10 +25,18 @@ type Holder struct {
 }
 
 func (c *Client) info(ctx context.Context, t *target) (Info, error) {
-	v, err := t.kind.info.Run(c.patient(ctx), c.server, t.lockKey)
+	v, err := t.kind.info.Run(c.patient(ctx), c.server, t.keys)
 	if err != nil {
 		return Info{}, serverError(err)
 	}
+	if t.kind.parse != nil {
+		return t.kind.parse(v)
+	}
+	return parseHolders(v)
+}
+
+// parseHolders is what a reply of the remaining lease in ms, and of each owner and its hold count, says.
+func parseHolders(v resp.Value) (Info, error) {
 	left, err := v.At(0).Int()
 	if err != nil {
 		return Info{}, fmt.Errorf("lock: info: %w", err)
@@ -51,7 +61,7 @@ func (c *Client) info(ctx context.Context, t *target) (Info, error) {
 
 func (c *Client) forceUnlock(ctx context.Context, t *target) (bool, error) {
 	holds := c.holdsOf(t.key(), "", nil) // and not those that come after
-	v, err := t.kind.force.Run(c.patient(ctx), c.server, t.freeKeys, publish)
+	v, err := t.kind.force.Run(c.patient(ctx), c.server, t.keys, publish)
 	if err != nil {
 		return false, serverError(err)
 	}

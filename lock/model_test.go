@@ -26,7 +26,7 @@ func teach(srv *fakeredis.Server) {
 
 func modelAcquire(c *fakeredis.Call) any {
 	key, lease, owner := c.Keys[0], c.Args[0], c.Args[1]
-	if len(c.Keys) > 1 && c.Int("EXISTS", c.Keys[1]) == 1 {
+	if len(c.Keys) > 2 && c.Int("EXISTS", c.Keys[2]) == 1 {
 		return int64(-1)
 	}
 	if c.Do("EXISTS", key) == int64(0) {

@@ -27,7 +27,8 @@ type Config struct {
 	Queue int
 
 	// MinBackoff and MaxBackoff bound the pause before the Subscriber dials again: the first is MinBackoff, doubled
-	// each time, and each is cut short by up to a half at random. 0 and below are 8 ms and 1 s.
+	// each time until a connection has lasted for MaxBackoff, and each is cut short by up to a half at random. 0 and
+	// below are 8 ms and 1 s.
 	MinBackoff, MaxBackoff time.Duration
 
 	// Logger, if set, is told at level Warn when the connection is lost and when there is one again. No channel and no
