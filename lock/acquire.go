@@ -18,7 +18,7 @@ func (c *Client) lock(ctx context.Context, t *target, opts []Option) (*Lease, er
 		return nil, err
 	}
 	if c.crowded(&r) {
-		r.taken = true
+		r.refused = true
 		return c.wait(ctx, &r, noTTL)
 	}
 	lease, left, err := c.attempt(ctx, &r)
@@ -59,7 +59,7 @@ func (c *Client) gaveUp(ctx context.Context, r *request, last error) error {
 	switch {
 	case c.isClosed():
 		return ErrClosed
-	case r.taken:
+	case r.refused:
 		return fmt.Errorf("%w: %w", ErrNotAcquired, ended(ctx))
 	case last != nil && !errors.Is(last, ended(ctx)):
 		return fmt.Errorf("lock: %w, and the server could not be asked: %w", ended(ctx), last)
@@ -150,7 +150,7 @@ func (c *Client) attempt(ctx context.Context, r *request) (*Lease, time.Duration
 	case count > 0:
 		return c.granted(r, start, count)
 	}
-	r.taken = true
+	r.refused = true
 	r.giveTurn()
 	return nil, left, nil
 }
@@ -181,6 +181,7 @@ func (c *Client) granted(r *request, start instant, count int64) (*Lease, time.D
 	}
 	var refused error
 	if start.elapsed(c.now()) >= validity(l.term) {
+		r.refused = true
 		refused = &LostError{Name: r.target.name, Reason: Expired}
 	} else if !c.register(l) {
 		refused = ErrClosed

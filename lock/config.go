@@ -80,7 +80,7 @@ type request struct {
 	owner   string
 	state   *ownerState // of the Owner that was passed, else nil
 	latch   string      // of the last attempt, with a state: what undoes it leaves this key
-	taken   bool        // somebody else had the lock when last looked
+	refused bool        // the server has said that somebody else has the lock, or has granted it too late
 }
 
 func (c *Client) newRequest(t *target, opts []Option) (request, error) {
