@@ -368,7 +368,7 @@ func TestPoolClose(t *testing.T) {
 	})
 }
 
-// TestCloseWhileDialling has Close end a dial.
+// TestCloseWhilePausing has Close end the pause before the next attempt.
 func TestCloseWhilePausing(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		srv.Intercept(notYet("GET", "LOADING x", 1<<30))
@@ -382,6 +382,7 @@ func TestCloseWhilePausing(t *testing.T) {
 	})
 }
 
+// TestCloseWhileDialling has Close end a dial.
 func TestCloseWhileDialling(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		p := openPool(t, conn.Config{Dial: srv.Dial})

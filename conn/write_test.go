@@ -211,16 +211,15 @@ func TestMuteUnixSocket(t *testing.T) {
 	defer p.Close()
 	nc := <-accepted
 	defer nc.Close()
-	for i := range 1000 {
+	for i := range 400 {
+		before := p.Stats().InFlight
 		ctx, cancel := context.WithCancel(t.Context())
 		left := make(chan error, 1)
 		go func() {
 			_, err := p.Do(ctx, "GET", "key")
 			left <- err
 		}()
-		if i < 100 {
-			eventually(t, func() bool { return p.Stats().InFlight == i+1 })
-		}
+		eventually(t, func() bool { return p.Stats().InFlight > before })
 		cancel()
 		select {
 		case err := <-left:

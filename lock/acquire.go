@@ -42,7 +42,7 @@ func (c *Client) obtain(ctx context.Context, r *request) error {
 		r.deadline = deadline
 	}
 	if c.crowded(r) {
-		r.taken = true
+		r.refused = true
 		return c.wait(ctx, r, noTTL)
 	}
 	granted, left, err := c.attempt(ctx, r)
@@ -83,7 +83,7 @@ func (c *Client) gaveUp(ctx context.Context, r *request, last error) error {
 	switch {
 	case c.isClosed():
 		return ErrClosed
-	case r.taken:
+	case r.refused:
 		return fmt.Errorf("%w: %w", ErrNotAcquired, ended(ctx))
 	case last != nil && !errors.Is(last, ended(ctx)):
 		return fmt.Errorf("lock: %w, and the server could not be asked: %w", ended(ctx), last)
@@ -187,7 +187,7 @@ func (c *Client) attempt(ctx context.Context, r *request) (granted bool, left ti
 	case count > 0:
 		return c.granted(r, start, count, token)
 	default:
-		r.taken = true
+		r.refused = true
 		r.giveTurn()
 	}
 	return false, left, err
@@ -251,6 +251,7 @@ func (c *Client) granted(r *request, start instant, count, token int64) (bool, t
 	}
 	var refused error
 	if start.elapsed(c.now()) >= validity(l.term) {
+		r.refused = true
 		refused = &LostError{Name: r.target.name, Reason: Expired}
 	} else if !c.register(l) {
 		refused = ErrClosed

@@ -80,7 +80,7 @@ type request struct {
 	owner    string
 	state    *ownerState // of the Owner that was passed, or of a waiter that the server has in its line; else nil
 	latch    string      // of the last attempt, if it has one: what undoes it leaves this key
-	taken    bool        // somebody else had the lock when last looked
+	refused  bool        // the server has said no, or too late
 	waits    bool        // for its turn, until it is withdrawn
 	deadline time.Time   // of the context; zero if there is none
 	got      *Lease      // once granted

@@ -17,9 +17,11 @@ func (c *Client) handle(k *kind, name string) Handle {
 // Name returns the lock's name.
 func (h *Handle) Name() string { return h.target.name }
 
-// Lock waits for the lock for as long as ctx allows and no longer. It returns [ErrNotAcquired] together with the cause of
-// ctx when that ends first; what had been sent then is taken back in the background. While it waits it puts up with a
-// server that cannot be reached for as long as the client's lease, and returns the error after that.
+// Lock waits for the lock for as long as ctx allows and no longer. When ctx ends first it returns the error and the cause of
+// ctx together with [ErrNotAcquired], or, if the server has not answered once, with what went wrong; what had been sent
+// then is taken back in the background. While it waits it puts up with a server that cannot be reached, or whose grants
+// come when their lease is over, for as long as the client's lease; after that it returns the error, which in the second
+// case is a [*LostError].
 func (h *Handle) Lock(ctx context.Context, opts ...Option) (*Lease, error) {
 	if h.err != nil {
 		return nil, h.err
@@ -28,7 +30,8 @@ func (h *Handle) Lock(ctx context.Context, opts ...Option) (*Lease, error) {
 }
 
 // TryLock acquires the lock if it is free, or the Owner's already, and returns [ErrNotAcquired] if not. It asks the server
-// once and does not wait for the lock.
+// once and does not wait for the lock. If the answer is a grant that took longer to come than its lease lasts, it is taken
+// back, and TryLock returns a [*LostError] with the reason [Expired]: nobody has the lock, and nobody was told no.
 func (h *Handle) TryLock(ctx context.Context, opts ...Option) (*Lease, error) {
 	if h.err != nil {
 		return nil, h.err

@@ -50,6 +50,7 @@ type twin struct {
 // TestScriptsLikeTheServer compares replies and keyspace of both after each step of a random walk over the operations of
 // three owners on one lock, its expiry, and keys of another type.
 func TestScriptsLikeTheServer(t *testing.T) {
+	t.Parallel()
 	redistest.RunProtocols(t, func(t *testing.T, s *redistest.Server, proto int) {
 		srv := fakeredis.New()
 		defer srv.Close()

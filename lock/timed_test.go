@@ -100,6 +100,9 @@ func lostBecause(t *testing.T, err error, want lock.Reason) {
 	}
 }
 
+// sleep lets virtual time go by: a world is in a bubble.
+func (w *world) sleep(d time.Duration) { time.Sleep(d) }
+
 // ttl is the remaining lease of a key as the server has it, negative if it has none.
 func (w *world) ttl(key string) time.Duration {
 	left, _ := w.srv.Do("PTTL", key).(int64)
