@@ -270,7 +270,7 @@ func TestWithState(t *testing.T) {
 			return nil
 		}, false},
 		"late": {func(c *conn.Conn) error { // a call that has not ended yet
-			go c.Do(context.Background(), "BLPOP", "nothing", 1)
+			go c.Do(context.Background(), "GET", "late")
 			synctest.Wait()
 			return nil
 		}, false},
@@ -293,6 +293,8 @@ func TestWithState(t *testing.T) {
 					switch cmd.Args[len(cmd.Args)-1] {
 					case "readonly":
 						return fakeredis.Reply("-READONLY You can't write against a read only replica.\r\n")
+					case "late":
+						return fakeredis.Run().Late(time.Millisecond)
 					case "refused":
 						return fakeredis.Reply("-NOPERM x\r\n")
 					}

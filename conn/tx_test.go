@@ -181,30 +181,64 @@ func TestTxLeftOpen(t *testing.T) {
 		},
 	}
 	for name, tx := range tests {
-		for _, reads := range []string{"loop", "caller"} {
+		for _, reads := range []string{"loop", "caller", "caller alone"} {
 			t.Run(name+" "+reads, func(t *testing.T) {
 				bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 					p := openPool(t, conn.Config{Dial: srv.Dial})
 					defer p.Close()
-					if reads == "caller" {
+					others := 3
+					if reads != "loop" {
 						alone(t, p)
+					}
+					if reads == "caller alone" {
+						others = 0
 					}
 					srv.Intercept(onName("EXEC", 1, fakeredis.Reply("-BUSY x\r\n").Late(time.Second)))
 					var wg sync.WaitGroup
 					wg.Go(func() { tx(t, p) })
 					synctest.Wait()
-					for range 3 {
+					for range others {
 						wg.Go(func() {
 							_, err := p.Do(context.Background(), "ECHO", "b")
 							wantUncertain(t, err, conn.ErrUncertain)
 						})
 					}
 					wg.Wait()
+					time.Sleep(2 * time.Second) // until what nobody waits for has come too
 					want(t, p, "c", "ECHO", "c")
 				})
 			})
 		}
 	}
+}
+
+// TestTxLeftOpenAtOnce has what belongs to others come in one piece with the refusal.
+func TestTxLeftOpenAtOnce(t *testing.T) {
+	cfg := scripted(t, func(p *peer) {
+		p.welcome()
+		p.expect("MULTI", "GET k", "EXEC")
+		p.expect("ECHO b")
+		p.reply("+OK|+QUEUED|-BUSY x|+QUEUED|")
+		p.expectClose()
+	}, func(p *peer) {
+		p.welcome()
+		p.expect("MULTI", "GET k", "EXEC")
+		p.reply("+OK|+QUEUED|*1|$1|v|")
+		p.expectClose()
+	})
+	p := openPool(t, cfg)
+	defer p.Close()
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		values, err := p.Tx(context.Background(), cmds("GET k"))
+		if got := texts(values); err != nil || got != "v" {
+			t.Errorf("Tx = %s, %v", got, err)
+		}
+	})
+	eventually(t, func() bool { return p.Stats().InFlight == 1 })
+	_, err := p.Do(context.Background(), "ECHO", "b")
+	wantUncertain(t, err, conn.ErrUncertain)
+	wg.Wait()
 }
 
 // TestTxRefused has EXEC refused in ways that end the transaction: the connection goes on.

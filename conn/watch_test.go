@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -163,7 +164,12 @@ func TestNoPingInMulti(t *testing.T) {
 		c := dialConn(t, conn.Config{Dial: srv.Dial})
 		defer c.Close()
 		for _, end := range []string{"EXEC", "DISCARD"} {
-			want(t, c, "OK", "MULTI")
+			srv.Intercept(onName("MULTI", 1, fakeredis.Run().Late(time.Second)))
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			_, err := c.Do(ctx, "MULTI") // by a caller who leaves
+			cancel()
+			wantUncertain(t, err, context.DeadlineExceeded)
+			time.Sleep(time.Minute)
 			want(t, c, "QUEUED", "ECHO", "a")
 			time.Sleep(time.Minute)
 			v, err := c.Do(t.Context(), end)
@@ -217,6 +223,12 @@ func TestBlockingHasNoLimit(t *testing.T) {
 		c := dialConn(t, conn.Config{Dial: srv.Dial, Timeout: time.Second})
 		defer c.Close()
 		time.AfterFunc(time.Minute, func() { srv.Do("RPUSH", "list", "x") })
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		wg.Go(func() {
+			time.Sleep(time.Second)
+			want(t, c, "PONG", "PING") // which is answered behind
+		})
 		v, err := c.Do(t.Context(), "blpop", "list", 0)
 		if err != nil || v.Len() != 2 {
 			t.Fatalf("BLPOP = %d elements, %v", v.Len(), err)

@@ -9,12 +9,22 @@ import (
 
 // What the tests of package lock_test need from inside.
 
-// ReentrantScripts are the scripts of the kind Reentrant by the operation they are for.
-func ReentrantScripts() map[string]*script.Script {
-	k := reentrantKind
-	return map[string]*script.Script{
-		"acquire": k.acquire, "release": k.release, "undo": k.undo, "renew": k.renew, "force": k.force, "info": k.info,
+var kinds = []*kind{reentrantKind}
+
+// Scripts are the scripts of each kind, by its name and the operation they are for.
+func Scripts() map[string]map[string]*script.Script {
+	all := make(map[string]map[string]*script.Script)
+	for _, k := range kinds {
+		all[k.name] = map[string]*script.Script{}
+		for operation, s := range map[string]*script.Script{
+			"acquire": k.acquire, "release": k.release, "undo": k.undo, "renew": k.renew, "force": k.force, "info": k.info,
+		} {
+			if s != nil {
+				all[k.name][operation] = s
+			}
+		}
 	}
+	return all
 }
 
 // OnlyWoken makes the client's waiters look when they are woken and at no other time, while there is a subscription.

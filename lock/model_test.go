@@ -7,20 +7,27 @@ import (
 	"github.com/lockwire/lockwire/lock"
 )
 
-// teach gives srv what the scripts of the kind Reentrant do, in Go, and loads them. TestScriptsLikeTheServer compares
-// that with Lua.
-func teach(srv *fakeredis.Server) {
-	functions := map[string]func(*fakeredis.Call) any{
+// models is what the scripts of each kind do, in Go, by the operation they are for.
+var models = map[string]map[string]func(*fakeredis.Call) any{
+	"reentrant": {
 		"acquire": modelAcquire,
 		"release": modelRelease,
 		"undo":    modelUndo,
 		"renew":   modelRenew,
 		"force":   modelForce,
 		"info":    modelInfo,
-	}
-	for name, s := range lock.ReentrantScripts() {
-		srv.Script(s.Source(), functions[name])
-		srv.Do("SCRIPT", "LOAD", s.Source())
+	},
+}
+
+// teach gives srv the models and loads the scripts. TestScriptsLikeTheServer compares them with Lua.
+func teach(srv *fakeredis.Server) {
+	for kind, scripts := range lock.Scripts() {
+		for operation, s := range scripts {
+			if model := models[kind][operation]; model != nil {
+				srv.Script(s.Source(), model)
+				srv.Do("SCRIPT", "LOAD", s.Source())
+			}
+		}
 	}
 }
 

@@ -51,7 +51,7 @@ func (x *site) close() {
 
 // loseReply has the server run the next script for an operation and its reply get lost. It returns what ends the fault.
 func (x *site) loseReply(how, operation string) (end func()) {
-	digest := lock.ReentrantScripts()[operation].Digest()
+	digest := lock.Scripts()["reentrant"][operation].Digest()
 	var lost atomic.Bool
 	x.proxy.Intercept(func(cmd []string) faultproxy.Verdict {
 		if len(cmd) < 2 || cmd[1] != digest || lost.Swap(true) {
