@@ -16,6 +16,15 @@ type Info struct {
 	// Remaining is how long the lock stays taken if nothing happens: 0 when it is free, negative when it has no lease
 	// and nothing but a release will free it.
 	Remaining time.Duration
+	// Permits is what a [Semaphore] or a [PermitSemaphore] has, which is locked while no permit is free.
+	Permits Permits
+}
+
+// Permits is what a semaphore has.
+type Permits struct {
+	Set   bool // somebody has set them up
+	Free  int  // less than 0 when some are lacking
+	Taken int  // of a [PermitSemaphore]
 }
 
 // Holder is an owner that has a lock.
