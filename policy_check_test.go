@@ -48,8 +48,9 @@ func files(fsys fs.FS) ([]string, error) {
 		switch {
 		case err != nil:
 			return err
-		case !entry.IsDir():
+		case entry.Type().IsRegular():
 			list = append(list, name)
+		case !entry.IsDir(): // a link, as .servers may be
 		case entry.Name() == "testdata", name == ".git", name == ".servers":
 			return fs.SkipDir
 		}
