@@ -9,7 +9,7 @@ import (
 
 // What the tests of package lock_test need from inside.
 
-var kinds = []*kind{reentrantKind}
+var kinds = []*kind{reentrantKind, fencedKind, nonReentrantKind, spinKind}
 
 // Scripts are the scripts of each kind, by its name and the operation they are for.
 func Scripts() map[string]map[string]*script.Script {
