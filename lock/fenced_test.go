@@ -183,7 +183,7 @@ func newRedissonFenced(t *testing.T, w *world) *redissonFenced {
 		c.Do("PEXPIRE", c.Keys[0], c.Args[0])
 		return []any{int64(-1), token}
 	})
-	pool := w.pool()
+	pool := w.pool(conn.Config{})
 	w.pools = append(w.pools, pool)
 	return &redissonFenced{t: t, pool: pool}
 }
