@@ -205,6 +205,7 @@ var errUnexpected = errors.New("lock: unexpected reply to acquire")
 
 // refusals are the errors for what acquire returns as a status when waiting would not help.
 var refusals = map[string]error{
+	"reentry": ErrReentry,
 	"unset": ErrNotSet,
 }
 

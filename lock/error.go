@@ -37,6 +37,9 @@ var (
 	// lease that is too short, an Owner of another Client.
 	ErrInvalid = errors.New("lock: invalid")
 
+	// ErrReentry says that the Owner has a lock already that it may not take again.
+	ErrReentry = errors.New("lock: the owner has it already")
+
 	// ErrNotSet says that nobody has set up the permits of a semaphore, so that waiting for one would not help; or that
 	// they have been deleted, or have expired.
 	ErrNotSet = errors.New("lock: nobody has set up the permits")
