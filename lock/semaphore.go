@@ -197,5 +197,9 @@ func parseSemaphore(v resp.Value) (Info, error) {
 	if err != nil {
 		return Info{}, fmt.Errorf("lock: info: %w", err)
 	}
-	return Info{Locked: free <= 0, Permits: Permits{Set: true, Free: int(free)}}, nil
+	info := Info{Locked: free <= 0, Permits: Permits{Set: true, Free: int(free)}}
+	if info.Locked {
+		info.Remaining = noTTL
+	}
+	return info, nil
 }

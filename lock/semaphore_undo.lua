@@ -5,13 +5,17 @@
 local semaphore, channel, latch = KEYS[1], KEYS[2], KEYS[3]
 local publish, lifetime = ARGV[3], ARGV[5]
 
+local free = redis.call('get', semaphore)
+if free and not tonumber(free) then
+    return redis.error_reply('WRONGTYPE not a number of permits')
+end
 local taken = redis.call('get', latch)
 -- First what frees memory: a server that has run out of it refuses all else, but not after a script's first write.
 redis.call('del', latch)
 redis.call('set', latch, 0, 'px', lifetime)
-if not taken or taken == '0' or redis.call('exists', semaphore) == 0 then
+if not taken or taken == '0' or not free then
     return 0
 end
-local free = redis.call('incrby', semaphore, taken)
-redis.pcall(publish, channel, math.max(0, free)) -- a user who may not publish leaves waiters to look by themselves
+local total = redis.call('incrby', semaphore, taken)
+redis.pcall(publish, channel, math.max(0, total)) -- a user who may not publish leaves waiters to look by themselves
 return 1
