@@ -87,8 +87,8 @@ func WaitForSetup() Option { return Option{setup: true} }
 // holder dies they are lost until somebody releases them by their ids. Redisson's Acquire without a lease does this.
 func Forever() Option { return Option{lease: forever, hasLease: true} }
 
-// forever is the lease of permits that have none.
-const forever = time.Duration(math.MaxInt64)
+// forever is the lease of permits that have none, in whole milliseconds.
+const forever = math.MaxInt64 / time.Millisecond * time.Millisecond
 
 // request is one Lock or TryLock, or what a kind without leases has in their place.
 type request struct {

@@ -105,24 +105,19 @@ func allHeld(c *fakeredis.Call, ids []string) bool {
 }
 
 func modelPermitsRelease(c *fakeredis.Call) any {
-	switch outcome, ok := c.Do("GET", c.Keys[3]).(string); {
-	case outcome == "-1":
-		return nil
-	case ok:
-		return number(outcome)
+	if c.Int("EXISTS", c.Keys[3]) == 1 {
+		return int64(1)
 	}
 	if _, _, bad := numberAt(c, c.Keys[0]); bad {
 		return notPermits
 	}
-	ids, result := idsOf(c.Args[1]), "-1"
-	if allHeld(c, ids) {
-		result = "1"
-	}
+	ids := idsOf(c.Args[1])
+	held := allHeld(c, ids)
 	giveBack(c, ids, c.Args[2], false)
-	c.Do("SET", c.Keys[3], result, "PX", c.Args[3])
-	if result == "-1" {
+	if !held {
 		return nil
 	}
+	c.Do("SET", c.Keys[3], "1", "PX", c.Args[3])
 	return int64(1)
 }
 
