@@ -34,6 +34,7 @@ const wakeQueue = 4
 
 // waiter is a call of Lock that stands in line. Client.mu guards the links.
 type waiter struct {
+	since      time.Time     // constant
 	turn       chan struct{} // closed when it has come to the front
 	next, prev *waiter
 }
@@ -51,7 +52,7 @@ type head struct {
 
 // join puts a new waiter at the end of the line.
 func (c *Client) join(key entryKey) (*waiter, *entry) {
-	w := &waiter{turn: make(chan struct{})}
+	w := &waiter{since: time.Now(), turn: make(chan struct{})}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := c.entryLocked(key)
@@ -117,11 +118,11 @@ func (c *Client) wait(ctx context.Context, r *request, left time.Duration) (*Lea
 		*h = head{events: events, poll: c.pace.pollMin, floor: c.pace.floor}
 		h.busy(&c.pace, left)
 	}
-	return c.contend(ctx, r, h)
+	return c.contend(ctx, r, h, w.since)
 }
 
-// contend is the loop of the waiter at the front: sleep until there is a reason to look, and look.
-func (c *Client) contend(ctx context.Context, r *request, h *head) (*Lease, error) {
+// contend is the loop of the waiter at the front, who has waited since then: sleep until there is a reason to look, and look.
+func (c *Client) contend(ctx context.Context, r *request, h *head, since time.Time) (*Lease, error) {
 	timer := time.NewTimer(time.Until(h.next))
 	defer timer.Stop()
 	attempts, cancel := context.WithCancel(ctx)
@@ -159,7 +160,7 @@ func (c *Client) contend(ctx context.Context, r *request, h *head) (*Lease, erro
 		case ctx.Err() != nil || c.isClosed():
 			h.woken = true // for the next in line: what woke this one has not been made use of
 			return nil, c.gaveUp(ctx, r, last)
-		case !passing(last) || h.failed(&c.pace, c.cfg.Lease):
+		case !passing(last) || h.failed(&c.pace, since, c.cfg.Lease):
 			return nil, last
 		default:
 			c.renewOwner(r)
@@ -232,8 +233,9 @@ func (h *head) pause(p *pace, left time.Duration) time.Duration {
 	return d
 }
 
-// failed sets the next look after an attempt that had no answer. It reports true when that has gone on for too long.
-func (h *head) failed(p *pace, patience time.Duration) (tooLong bool) {
+// failed sets the next look after an attempt that had no answer. It reports true when that has gone on for too long for a
+// waiter who is there since then: how long others had had no answer before is not his matter.
+func (h *head) failed(p *pace, since time.Time, patience time.Duration) (tooLong bool) {
 	at := time.Now()
 	if h.failing.IsZero() {
 		h.failing = at
@@ -241,7 +243,7 @@ func (h *head) failed(p *pace, patience time.Duration) (tooLong bool) {
 	h.woken = false
 	h.next = at.Add(h.poll - rand.N(h.poll/4))
 	h.poll = min(2*h.poll, p.pollMax)
-	return at.Sub(h.failing) >= patience
+	return at.Sub(h.failing) >= patience && at.Sub(since) >= patience
 }
 
 func earlier(a, b time.Time) time.Time {

@@ -10,11 +10,10 @@ import (
 	"github.com/lockwire/lockwire/script"
 )
 
-// loop is the goroutine of the watchdog, from the first lease until Close.
-func (w *watchdog) loop() {
+// loop is the goroutine of the watchdog, from the first lease until Close. last is what the clocks said when it was started.
+func (w *watchdog) loop(last instant) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	last := w.client.now()
 	for {
 		w.mu.Lock()
 		timer.Reset(time.Until(w.wake))
