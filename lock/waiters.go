@@ -107,6 +107,7 @@ func (c *Client) leave(key entryKey, w *waiter, e *entry) {
 // wait stands in line for the lock and acquires it when it is free. left is how long the holder's lease lasts, as far as is
 // known.
 func (c *Client) wait(ctx context.Context, r *request, left time.Duration) error {
+	r.since = time.Now()
 	if r.target.kind.queued {
 		return c.waitInQueue(ctx, r, left)
 	}
@@ -235,7 +236,7 @@ func (c *Client) contend(ctx context.Context, r *request, h *head) error {
 		case ctx.Err() != nil || c.isClosed():
 			h.woken = true // for the next in line: what woke this one has not been made use of
 			return c.gaveUp(ctx, r, last)
-		case !passing(last) || h.failed(&c.pace, c.cfg.Lease):
+		case !passing(last) || h.failed(&c.pace, r.since, c.cfg.Lease):
 			return last
 		default:
 			c.renewOwner(r)
@@ -316,8 +317,9 @@ func (h *head) pause(p *pace, left time.Duration) time.Duration {
 	return d
 }
 
-// failed sets the next look after an attempt that had no answer. It reports true when that has gone on for too long.
-func (h *head) failed(p *pace, patience time.Duration) (tooLong bool) {
+// failed sets the next look after an attempt that had no answer. It reports true when that has gone on for too long for a
+// waiter who is there since then: how long others had had no answer before is not his matter.
+func (h *head) failed(p *pace, since time.Time, patience time.Duration) (tooLong bool) {
 	at := time.Now()
 	if h.failing.IsZero() {
 		h.failing = at
@@ -325,7 +327,7 @@ func (h *head) failed(p *pace, patience time.Duration) (tooLong bool) {
 	h.woken = false
 	h.next = at.Add(h.poll - rand.N(h.poll/4))
 	h.poll = min(2*h.poll, p.pollMax)
-	return at.Sub(h.failing) >= patience
+	return at.Sub(h.failing) >= patience && at.Sub(since) >= patience
 }
 
 func earlier(a, b time.Time) time.Time {
