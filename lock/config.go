@@ -22,6 +22,10 @@ type Config struct {
 	// the most is 1000.
 	RenewBatch int
 
+	// PlainTokens makes the tokens of [Fenced] locks count 1, 2, 3, as Redisson's do. They start again at 1 when the server
+	// has lost its data. Do not go from the other tokens back to these while anybody compares them.
+	PlainTokens bool
+
 	// Logger is told, at Warn, of locks that were lost and of renewals that fail or run late. Names of locks are not
 	// logged. nil is silent.
 	Logger *slog.Logger

@@ -353,7 +353,7 @@ func TestGoldenInVirtualTime(t *testing.T) {
 		t.Run(file, func(t *testing.T) {
 			steps := readGolden(t, file)
 			inVirtualTime(t, func(t *testing.T, w *world) {
-				r := newReplay(t, cfg, func() *conn.Pool { return w.pool() })
+				r := newReplay(t, cfg, func() *conn.Pool { return w.pool(conn.Config{}) })
 				r.pause = time.Sleep
 				r.settle = func(done func() bool) {
 					time.Sleep(250 * time.Millisecond)

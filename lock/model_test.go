@@ -17,6 +17,8 @@ var models = map[string]map[string]func(*fakeredis.Call) any{
 		"force":   modelForce,
 		"info":    modelInfo,
 	},
+	"fenced":       {"acquire": modelFencedAcquire, "info": modelFencedInfo},
+	"nonreentrant": {"acquire": modelNonReentrantAcquire},
 }
 
 // teach gives srv the models and loads the scripts. TestScriptsLikeTheServer compares them with Lua.
@@ -74,7 +76,7 @@ func modelRelease(c *fakeredis.Call) any {
 		return int64(0)
 	}
 	c.Do("DEL", key)
-	c.Do(publish, channel, "0")
+	modelPublish(c, publish, channel)
 	c.Do("SET", latch, "1", "PX", life)
 	return int64(1)
 }
@@ -98,7 +100,7 @@ func modelUndo(c *fakeredis.Call) any {
 		return int64(1)
 	}
 	c.Do("DEL", key)
-	c.Do(publish, channel, "0")
+	modelPublish(c, publish, channel)
 	return int64(1)
 }
 
@@ -127,7 +129,7 @@ func modelForce(c *fakeredis.Call) any {
 		return int64(0)
 	}
 	c.Do("DEL", key)
-	c.Do(publish, channel, "0")
+	modelPublish(c, publish, channel)
 	return int64(1)
 }
 
@@ -139,4 +141,10 @@ func modelInfo(c *fakeredis.Call) any {
 func number(text string) int64 {
 	n, _ := strconv.ParseInt(text, 10, 64)
 	return n
+}
+
+func modelPublish(c *fakeredis.Call, publish, channel string) {
+	if publish != "" {
+		c.Do(publish, channel, "0")
+	}
 }

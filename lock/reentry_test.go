@@ -3,6 +3,7 @@ package lock_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -197,5 +198,66 @@ func TestHoldsOfOneOwnerEndTogether(t *testing.T) {
 			time.Sleep(latchLife)
 			w.free()
 		}
+	})
+}
+
+// A lease that ended, by time or by force, is released after its owner has taken the lock anew.
+func TestUnlockSparesWhatWasTakenSince(t *testing.T) {
+	for name, end := range map[string]func(*world){
+		"expired": func(*world) { time.Sleep(2 * time.Second) },
+		"forced":  func(w *world) { w.srv.Do("DEL", "job") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				c := w.client(lock.Config{})
+				owner := c.NewOwner()
+				old := mustLock(t, c, "job", lock.As(owner), lock.For(time.Second))
+				end(w)
+				lease := mustLock(t, c, "job", lock.As(owner))
+				wantErr(t, "Unlock of the lease that had ended", old.Unlock(t.Context()), lock.ErrNotHeld)
+				w.wantHolds("job", "1", lease)
+				mustUnlock(t, lease)
+				w.free()
+			})
+		})
+	}
+}
+
+// The server grants an owner its first hold: whatever it believes to hold since earlier had been lost in between, and the
+// renewals of the new hold must not hide that.
+func TestNewHoldTellsEarlierOnes(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		owner := c.NewOwner()
+		old := mustLock(t, c, "job", lock.As(owner))
+		w.srv.Do("DEL", "job")
+		next := mustLock(t, c, "job", lock.As(owner))
+		time.Sleep(time.Minute)
+		lostBecause(t, old.Err(), lock.Forced)
+		w.wantHolds("job", "1", next)
+		mustUnlock(t, next)
+		w.free()
+	})
+}
+
+func TestConcurrentUnlocksOfOneOwner(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		w.srv.Latency(time.Millisecond)
+		owner := c.NewOwner()
+		var leases []*lock.Lease
+		for range 3 {
+			leases = append(leases, mustLock(t, c, "job", lock.As(owner)))
+		}
+		var wg sync.WaitGroup
+		for _, l := range leases {
+			wg.Go(func() {
+				if err := l.Unlock(t.Context()); err != nil {
+					t.Errorf("Unlock() = %v", err)
+				}
+			})
+		}
+		wg.Wait()
+		w.free()
 	})
 }
