@@ -7,7 +7,7 @@ import (
 )
 
 // scriptSets are the kinds whose scripts TestServerScripts compares with a model.
-var scriptSets = []*scriptSet{reentrantSet()}
+var scriptSets = []*scriptSet{reentrantSet(), fencedSet(false), fencedSet(true), nonReentrantSet()}
 
 const setLock = "set" // the name of the lock in all sets
 
@@ -248,27 +248,25 @@ func reentrantSet() *scriptSet {
 	}
 	add("force", keys, []any{publishBy}, (*reentrantModel).force)
 	add("info", keys, nil, (*reentrantModel).info)
-	list = append(list,
-		move{name: "SET " + setLock, foreign: true, do: on(func(m *reentrantModel) (any, []message) {
-			m.free()
-			m.alien = true
-			return nil, nil
-		})},
-		move{name: "DEL " + setLock, foreign: true, do: on(func(m *reentrantModel) (any, []message) {
-			m.free()
-			m.alien = false
-			return nil, nil
-		})},
-		move{name: "PERSIST " + setLock, foreign: true, do: on(func(m *reentrantModel) (any, []message) {
-			m.lease = 0
-			return nil, nil
-		})})
+	list = append(list, foreignToReentrant(func(m model) *reentrantModel { return m.(*reentrantModel) })...)
 	return &scriptSet{
 		kind:    "reentrant",
 		start:   &reentrantModel{},
 		moves:   list,
 		within:  func(m model) bool { return m.(*reentrantModel).holds <= 3 },
 		accepts: acceptsReentrant,
+	}
+}
+
+// foreignToReentrant is what others may do to the lock in a model, which of finds.
+func foreignToReentrant(of func(model) *reentrantModel) []move {
+	foreign := func(name string, do func(m *reentrantModel)) move {
+		return move{name: name + " " + setLock, foreign: true, do: func(m model) (any, []message) { do(of(m)); return nil, nil }}
+	}
+	return []move{
+		foreign("SET", func(m *reentrantModel) { m.free(); m.alien = true }),
+		foreign("DEL", func(m *reentrantModel) { m.free(); m.alien = false }),
+		foreign("PERSIST", func(m *reentrantModel) { m.lease = 0 }),
 	}
 }
 
