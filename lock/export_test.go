@@ -10,7 +10,7 @@ import (
 
 // What the tests of package lock_test need from inside.
 
-var kinds = []*kind{reentrantKind, fencedKind, nonReentrantKind, spinKind, semaphoreKind, permitsKind, countdownKind}
+var kinds = []*kind{reentrantKind, fencedKind, nonReentrantKind, spinKind, semaphoreKind, permitsKind, latchKind}
 
 // Scripts are the scripts of each kind, by its name and the operation they are for.
 func Scripts() map[string]map[string]*script.Script {

@@ -11,16 +11,16 @@ import (
 	"github.com/lockwire/lockwire/script"
 )
 
-//go:embed countdown_acquire.lua
+//go:embed latch_acquire.lua
 var countdownAcquire string
 
-//go:embed countdown_set.lua
+//go:embed latch_set.lua
 var countdownSet string
 
-//go:embed countdown_down.lua
+//go:embed latch_down.lua
 var countdownDown string
 
-//go:embed countdown_delete.lua
+//go:embed latch_delete.lua
 var countdownDelete string
 
 var (
@@ -29,8 +29,8 @@ var (
 	deleteCount = script.New(countdownDelete)
 )
 
-var countdownKind = &kind{
-	name:    "countdown",
+var latchKind = &kind{
+	name:    "latch",
 	channel: countdownChannel,
 	owner:   func(*Client, request) string { return "" },
 	others:  everybody,
@@ -49,7 +49,7 @@ type CountDownLatch struct{ handle Handle }
 // CountDownLatch returns the latch of that name, which is its key on the server. What is wrong with a name is said by the
 // first call that uses it.
 func (c *Client) CountDownLatch(name string) *CountDownLatch {
-	l := &CountDownLatch{c.handle(countdownKind, name)}
+	l := &CountDownLatch{c.handle(latchKind, name)}
 	l.handle.err = checkCountdown(name)
 	return l
 }

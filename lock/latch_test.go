@@ -184,16 +184,16 @@ func TestA02Latch(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inVirtualTime(t, func(t *testing.T, w *world) {
 				l, ctx := w.client(lock.Config{}).CountDownLatch("latch"), t.Context()
-				w.onKind("countdown", "set", first(action))
+				w.onKind("latch", "set", first(action))
 				if set, err := l.TrySetCount(ctx, 3); !set || err != nil {
 					t.Errorf("TrySetCount() = %v, %v", set, err)
 				}
 				for want := 2; want >= 1; want-- {
-					w.onKind("countdown", "down", first(action))
+					w.onKind("latch", "down", first(action))
 					wantOK(t, "CountDown", l.CountDown(ctx))
 					wantCount(t, l, want)
 				}
-				w.onKind("countdown", "delete", first(action))
+				w.onKind("latch", "delete", first(action))
 				if deleted, err := l.Delete(ctx); !deleted || err != nil {
 					t.Errorf("Delete() = %v, %v", deleted, err)
 				}
@@ -208,7 +208,7 @@ func TestA02Latch(t *testing.T) {
 func TestLatchLateCountDown(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		c := w.client(lock.Config{})
-		l, down := countFrom(t, c, 1), lock.Scripts()["countdown"]["down"]
+		l, down := countFrom(t, c, 1), lock.Scripts()["latch"]["down"]
 		var late []string
 		w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
 			if late == nil && len(cmd.Args) > 1 && cmd.Args[1] == down.Digest() {

@@ -38,7 +38,7 @@ var models = map[string]map[string]func(*fakeredis.Call) any{
 		"lease":   modelPermitsLease,
 		"give":    modelPermitsGive,
 	},
-	"countdown": {
+	"latch": {
 		"acquire": modelCountdownAcquire,
 		"set":     modelCountdownSet,
 		"down":    modelCountdownDown,

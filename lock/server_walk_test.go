@@ -56,7 +56,7 @@ func TestSemaphoreLikeTheServer(t *testing.T) {
 
 func TestCountdownLikeTheServer(t *testing.T) {
 	t.Parallel()
-	walk(t, "countdown", 1500, func(w *twin, random *rand.Rand) bool {
+	walk(t, "latch", 1500, func(w *twin, random *rand.Rand) bool {
 		keys := []string{walkLock, "redisson_countdownlatch__channel__{walk}", latchOf(random)}
 		switch random.IntN(9) {
 		case 0, 1:
