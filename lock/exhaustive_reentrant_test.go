@@ -7,7 +7,8 @@ import (
 )
 
 // scriptSets are the kinds whose scripts TestServerScripts compares with a model.
-var scriptSets = []*scriptSet{reentrantSet(), fencedSet(false), fencedSet(true), nonReentrantSet()}
+var scriptSets = []*scriptSet{reentrantSet(), fencedSet(false), fencedSet(true), nonReentrantSet(),
+	semaphoreSet(), permitsSet(), latchSet()}
 
 const setLock = "set" // the name of the lock in all sets
 
