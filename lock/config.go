@@ -69,6 +69,7 @@ type Option struct {
 	hasOwner bool
 	permits  int
 	setup    bool
+	forever  bool
 }
 
 // For asks for a fixed lease: the lock is free after d even if its holder never releases it, and no watchdog extends it.
@@ -85,7 +86,7 @@ func WaitForSetup() Option { return Option{setup: true} }
 
 // Forever asks a [PermitSemaphore] for permits that stay taken until they are released: no lease ends them, and if their
 // holder dies they are lost until somebody releases them by their ids. Redisson's Acquire without a lease does this.
-func Forever() Option { return Option{lease: forever, hasLease: true} }
+func Forever() Option { return Option{lease: forever, hasLease: true, forever: true} }
 
 // forever is the lease of permits that have none, in whole milliseconds.
 const forever = math.MaxInt64 / time.Millisecond * time.Millisecond
@@ -139,7 +140,7 @@ func (o Option) check(k *kind) error {
 	switch {
 	case o.setup && !k.permits:
 		return invalidf("WaitForSetup of what has no permits")
-	case o.lease == forever && !(k.permits && !k.unowned):
+	case o.forever && (!k.permits || k.unowned):
 		return invalidf("Forever of what is no PermitSemaphore")
 	case o.hasLease && k.unowned:
 		return invalidf("a lease of what has none")

@@ -323,7 +323,9 @@ func permitsSet() *scriptSet {
 	}
 	add("force", keys, []any{publishBy}, (*permitsModel).force)
 	add("info", keys, nil, (*permitsModel).info)
-	add("set", other, []any{latchSpan, publishBy, 2, 0}, func(m *permitsModel) (any, []message) { return m.setUp(2, 0) })
+	for _, ends := range []span{0, 2} {
+		add("set", other, []any{latchSpan, publishBy, 2, ends}, func(m *permitsModel) (any, []message) { return m.setUp(2, ends) })
+	}
 	for _, n := range []int{-1, 1} {
 		add("add", other, []any{latchSpan, publishBy, n, false}, func(m *permitsModel) (any, []message) { return m.addPermits(n, false) })
 	}
