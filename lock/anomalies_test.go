@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,7 +18,9 @@ import (
 
 // redisson does what Redisson's RLock does on the server, watchdog included. It is for virtual time.
 type redisson struct {
-	srv      *fakeredis.Server
+	srv *fakeredis.Server
+
+	mu       sync.Mutex     // guards the following
 	watched  map[string]int // holds that are renewed, by lock and owner
 	order    []string       // of watched
 	renewals int
@@ -26,12 +29,21 @@ type redisson struct {
 
 func newRedisson(w *world) *redisson {
 	r := &redisson{srv: w.srv, watched: map[string]int{}}
-	w.t.Cleanup(func() { r.over = true })
+	w.t.Cleanup(r.stop)
 	return r
+}
+
+// stop ends all renewals.
+func (r *redisson) stop() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.over = true
 }
 
 // lock acquires for a lease, or with the watchdog if that is 0, and reports whether it has.
 func (r *redisson) lock(name, owner string, lease time.Duration) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.srv.Do("EXISTS", name) == int64(1) && r.srv.Do("HEXISTS", name, owner) == int64(0) {
 		return false
 	}
@@ -55,6 +67,8 @@ func (r *redisson) lock(name, owner string, lease time.Duration) bool {
 
 // unlock gives a hold back. lease is that of the object it is called on.
 func (r *redisson) unlock(name, owner string, lease time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.srv.Do("HINCRBY", name, owner, "-1").(int64) > 0 {
 		r.srv.Do("PEXPIRE", name, fmt.Sprint(lease.Milliseconds()))
 	} else {
@@ -69,6 +83,8 @@ func (r *redisson) unlock(name, owner string, lease time.Duration) {
 
 // renew is a pass, which ends at the first that fails. Another follows while there is anything to renew.
 func (r *redisson) renew() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if len(r.watched) == 0 || r.over {
 		return
 	}
@@ -189,7 +205,7 @@ func TestA08(t *testing.T) {
 		if w.sleep(31 * time.Second); w.srv.Do("EXISTS", "c") == int64(1) {
 			t.Error("Redisson still has the lock behind the one that fails, so this shows nothing")
 		}
-		r.over = true
+		r.stop()
 		w.srv.Do("DEL", "a", "b", "c")
 
 		c := w.client(lock.Config{})
@@ -222,10 +238,10 @@ func TestA25(t *testing.T) {
 			w.sleep(100 * time.Millisecond)
 		}
 		r.lock("job", "redisson:1", 0)
-		if w.sleep(time.Minute); r.renewals < 100 {
+		w.sleep(time.Minute)
+		if r.stop(); r.renewals < 100 {
 			t.Errorf("Redisson renews %d times in a minute, so this shows nothing", r.renewals)
 		}
-		r.over = true
 		w.srv.Do("DEL", "job")
 
 		c := w.client(lock.Config{})

@@ -123,7 +123,7 @@ func tokenSet(name string, plain bool) *scriptSet {
 		name:   name,
 		start:  &fencedModel{},
 		moves:  list,
-		within: func(m model) bool { f := m.(*fencedModel); return f.holds <= 3 && f.count <= 3 },
+		within: func(m model) bool { f := m.(*fencedModel); return f.holds <= 4 && f.count <= 3 },
 		accepts: func(keys space, said []message) error {
 			var others space
 			for _, k := range keys {

@@ -218,7 +218,7 @@ func reentrantSet() *scriptSet {
 			func(m *reentrantModel, owner string, lease span, latch int) (any, []message) {
 				return m.acquire(owner, lease, latch)
 			}),
-		within:  func(m model) bool { return m.(*reentrantModel).holds <= 3 },
+		within:  func(m model) bool { return m.(*reentrantModel).holds <= 4 },
 		accepts: acceptsReentrant,
 	}
 }

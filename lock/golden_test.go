@@ -3,6 +3,7 @@ package lock_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -122,8 +123,8 @@ func (r *replay) run(steps []goldenStep) {
 		} else {
 			r.pause(step.pause)
 		}
-		for number, want := range step.results {
-			r.result(step, number, want)
+		for _, number := range slices.SortedFunc(maps.Keys(step.results), byNumber) {
+			r.result(step, number, step.results[number])
 		}
 		var keys []string
 		r.settle(func() bool {
@@ -142,6 +143,12 @@ func (r *replay) run(steps []goldenStep) {
 	if len(r.running) != 0 || len(r.later) != 0 {
 		r.t.Errorf("calls have not returned: %v, %v", r.running, r.later)
 	}
+}
+
+func byNumber(a, b string) int {
+	m, _ := strconv.Atoi(a)
+	n, _ := strconv.Atoi(b)
+	return m - n
 }
 
 // start starts a call. Of several that wait at once the first alone is started: who of two clients is served first is a
