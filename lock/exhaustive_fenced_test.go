@@ -26,6 +26,7 @@ type fencedModel struct {
 	count int  // 0: there is no token, or it is a time
 	timed bool // the token is a time
 	time  span // in steps from now
+	list  bool // the key of the token is no token
 }
 
 func (m *fencedModel) clone() model { c := *m; return &c }
@@ -44,7 +45,9 @@ func (m *fencedModel) token() string {
 
 func (m *fencedModel) keys() space {
 	keys := m.reentrantModel.keys()
-	if token := m.token(); token != "" {
+	if m.list {
+		keys = append(keys, key{setToken, "list", 0, []string{"x"}})
+	} else if token := m.token(); token != "" {
 		keys = append(keys, key{setToken, "string", 0, []string{token}})
 	}
 	return keys
@@ -70,6 +73,10 @@ func (m *fencedModel) draw(plain bool) {
 }
 
 func (m *fencedModel) acquire(owner string, lease span, latch int, plain bool) (any, []message) {
+	late := latch >= 0 && m.done[latch].outcome != ""
+	if free := m.owner == "" && !m.alien; m.list && !late && (free || m.owner == owner) {
+		return failure("WRONGTYPE"), nil
+	}
 	reply, said := m.reentrantModel.acquire(owner, lease, latch)
 	holds := 1
 	switch reply := reply.(type) {
@@ -91,32 +98,37 @@ func (m *fencedModel) info() (any, []message) {
 	if token == "" {
 		token = "0"
 	}
-	if list, ok := reply.([]any); ok {
+	if list, ok := reply.([]any); ok && m.list {
+		return failure("WRONGTYPE"), nil
+	} else if ok {
 		return append([]any{token}, list...), said
 	}
 	return reply, said
 }
 
-func fencedSet() *scriptSet      { return tokenSet("", false) }
-func plainFencedSet() *scriptSet { return tokenSet("plain", true) }
-
-func tokenSet(name string, plain bool) *scriptSet {
+func fencedSet(plain bool) *scriptSet {
 	moves := exclusive[*fencedModel]{latches: 1, own: []any{plain}, info: (*fencedModel).info}
 	list := moves.list(func(m *fencedModel) *reentrantModel { return &m.reentrantModel },
 		func(m *fencedModel, owner string, lease span, latch int) (any, []message) {
 			return m.acquire(owner, lease, latch, plain)
 		})
-	for _, time := range []span{-1, 0, 2} { // another server's clock
-		list = append(list, move{name: fmt.Sprint("SET token ", time), foreign: true, do: on(func(m *fencedModel) (any, []message) {
-			m.count, m.timed, m.time = 0, true, time
+	set := func(name string, do func(m *fencedModel)) {
+		list = append(list, move{name: name, foreign: true, do: on(func(m *fencedModel) (any, []message) {
+			m.count, m.timed, m.time, m.list = 0, false, 0, false
+			do(m)
 			return nil, nil
 		})})
 	}
+	for _, time := range []span{-1, 0, 2} { // another server's clock
+		set(fmt.Sprint("SET token ", at(time)), func(m *fencedModel) { m.timed, m.time = true, time })
+	}
 	for count := range 3 { // Redisson's counter
-		list = append(list, move{name: fmt.Sprint("SET token ", count), foreign: true, do: on(func(m *fencedModel) (any, []message) {
-			m.count, m.timed, m.time = count, false, 0
-			return nil, nil
-		})})
+		set(fmt.Sprint("SET token ", count), func(m *fencedModel) { m.count = count })
+	}
+	set("RPUSH token", func(m *fencedModel) { m.list = true })
+	name := "by time"
+	if plain {
+		name = "plain"
 	}
 	return &scriptSet{
 		kind:   "fenced",

@@ -7,7 +7,7 @@ import (
 )
 
 // scriptSets are the kinds whose scripts TestServerScripts compares with a model.
-var scriptSets = []*scriptSet{reentrantSet(), nonReentrantSet(), fencedSet(), plainFencedSet()}
+var scriptSets = []*scriptSet{reentrantSet(), nonReentrantSet(), fencedSet(false), fencedSet(true)}
 
 const setLock = "set" // the name of the lock in all sets
 
@@ -275,13 +275,19 @@ func (e exclusive[M]) list(part func(M) *reentrantModel, acquire func(m M, owner
 		e.info = lock((*reentrantModel).info)
 	}
 	add("info", keys, nil, e.info)
-	change := func(name string, do func(m *reentrantModel)) {
-		list = append(list, move{name: name, foreign: true, do: on(func(m M) (any, []message) { do(part(m)); return nil, nil })})
+	return append(list, foreignToReentrant(func(m model) *reentrantModel { return part(m.(M)) })...)
+}
+
+// foreignToReentrant is what others may do to the lock in a model, which of finds.
+func foreignToReentrant(of func(m model) *reentrantModel) []move {
+	change := func(name string, do func(m *reentrantModel)) move {
+		return move{name: name, foreign: true, do: func(m model) (any, []message) { do(of(m)); return nil, nil }}
 	}
-	change("SET "+setLock, func(m *reentrantModel) { m.free(); m.alien = true })
-	change("DEL "+setLock, func(m *reentrantModel) { m.free(); m.alien = false })
-	change("PERSIST "+setLock, func(m *reentrantModel) { m.lease = 0 })
-	return list
+	return []move{
+		change("SET "+setLock, func(m *reentrantModel) { m.free(); m.alien = true }),
+		change("DEL "+setLock, func(m *reentrantModel) { m.free(); m.alien = false }),
+		change("PERSIST "+setLock, func(m *reentrantModel) { m.lease = 0 }),
+	}
 }
 
 // acceptsReentrant is what Redisson's RLock expects: a hash of one owner to a count of at least one, which expires, and

@@ -164,7 +164,7 @@ func (r *replay) start(step goldenStep) {
 }
 
 func (r *replay) result(step goldenStep, number, want string) {
-	if r.running[number] == nil && len(r.later) > 0 {
+	for r.running[number] == nil && len(r.later) > 0 {
 		next := r.later[0]
 		r.later = r.later[1:]
 		done := make(chan string, 1)
