@@ -29,7 +29,7 @@ const exhaustiveEnv = "LOCKWIRE_EXHAUSTIVE"
 const seedEnv = "LOCKWIRE_SEED"
 
 // sampled is the number of transitions of each kind in a sample.
-const sampled = 8000
+const sampled = 4000
 
 // restoreScript runs commands, each behind its length.
 var restoreScript = script.New(`
