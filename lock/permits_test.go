@@ -74,6 +74,10 @@ func TestPermitsCount(t *testing.T) {
 		wantOK(t, "Unlock", lease.Unlock(ctx))
 		wantErr(t, "Release of what is released", s.Release(ctx, lease.PermitIDs()...), lock.ErrNotHeld)
 		wantPermits(t, s, 6, 6, 0)
+		for _, step := range [][2]int{{5, 11}, {-10, 1}, {-10, -9}} {
+			wantOK(t, "AddPermits", s.AddPermits(ctx, step[0]))
+			wantPermits(t, s, step[1], step[1], 0)
+		}
 		w.srv.Do("DEL", "pex")
 		wantOK(t, "SetPermits of nothing", s.SetPermits(ctx, 0))
 		w.wantKey("pex", "0")

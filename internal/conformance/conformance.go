@@ -84,7 +84,7 @@ func Run(t *testing.T, start func(t *testing.T) Server) {
 		}
 	}
 	for _, property := range synchronizers {
-		t.Run(property.name, func(t *testing.T) {
+		t.Run(property.kind+"/"+property.name, func(t *testing.T) {
 			s := &stage{t: t, server: start(t), kind: row{stays: "job"}}
 			property.test(t, s)
 			s.nothingLeft()

@@ -48,18 +48,18 @@ func (p permit) ForceUnlock(ctx context.Context) (bool, error) { return p.Releas
 
 // synchronizers are the properties of what is not a lock.
 var synchronizers = []struct {
-	name string
-	test func(t *testing.T, s *stage)
+	kind, name string
+	test       func(t *testing.T, s *stage)
 }{
-	{"Semaphore/Conserves", semaphoreConserves},
-	{"Semaphore/CancelledWait", semaphoreCancelled},
-	{"Semaphore/WakesAnotherClient", semaphoreWakes},
-	{"Semaphore/Setup", semaphoreSetup},
-	{"PermitSemaphore/Conserves", permitsConserve},
-	{"PermitSemaphore/Ids", permitsByID},
-	{"CountDownLatch/ReleasesAll", latchReleases},
-	{"CountDownLatch/Counts", latchCounts},
-	{"CountDownLatch/CancelledWait", latchCancelled},
+	{"Semaphore", "Conserves", semaphoreConserves},
+	{"Semaphore", "CancelledWait", semaphoreCancelled},
+	{"Semaphore", "WakesAnotherClient", semaphoreWakes},
+	{"Semaphore", "Setup", semaphoreSetup},
+	{"PermitSemaphore", "Conserves", permitsConserve},
+	{"PermitSemaphore", "Ids", permitsByID},
+	{"CountDownLatch", "ReleasesAll", latchReleases},
+	{"CountDownLatch", "Counts", latchCounts},
+	{"CountDownLatch", "CancelledWait", latchCancelled},
 }
 
 // bounded returns a context that ends before the test's patience does.
