@@ -40,8 +40,12 @@ func (c *Client) info(ctx context.Context, t *target) (Info, error) {
 	if err != nil {
 		return Info{}, serverError(err)
 	}
-	if t.kind.parse != nil {
-		return t.kind.parse(v)
+	return t.kind.parseInfo(v)
+}
+
+func (k *kind) parseInfo(v resp.Value) (Info, error) {
+	if k.parse != nil {
+		return k.parse(v)
 	}
 	return parseHolders(v, 0)
 }
