@@ -6,7 +6,13 @@ import "strings"
 const (
 	channelPrefix = "redisson_lock__channel"
 	latchPrefix   = "redisson_unlock_latch"
+	// The leases of readers are in keys that the scripts name themselves, after the lock and the owner:
+	// "{name}:<owner>:rwlock_timeout:<n>".
+	readWritePrefix = "redisson_rwlock"
 )
+
+// writersPrefix is for a key that Redisson does not know.
+const writersPrefix = "lockwire_rwlock_writers"
 
 // prefixName is Redisson's rule for a name in front of which something stands: a name with a brace is taken to have a hash
 // tag of its own, any other becomes the tag.
@@ -18,6 +24,10 @@ func prefixName(prefix, name string) string {
 }
 
 func lockChannel(name string) string { return prefixName(channelPrefix, name) }
+
+func readWriteChannel(name string) string { return prefixName(readWritePrefix, name) }
+
+func readWriteKeys(name string) []string { return []string{prefixName(writersPrefix, name)} }
 
 // checkName refuses names from which prefixName makes one in another hash slot. The Redis cluster specification takes
 // as tag what stands between the first { and the first } after it, unless that is empty.

@@ -17,6 +17,8 @@ var models = map[string]map[string]func(*fakeredis.Call) any{
 		"force":   modelForce,
 		"info":    modelInfo,
 	},
+	"read":  readModels,
+	"write": writeModels,
 }
 
 // teach gives srv the models and loads the scripts. TestScriptsLikeTheServer compares them with Lua.

@@ -53,25 +53,34 @@ type twin struct {
 // three owners on one lock, its expiry, and keys of another type.
 func TestScriptsLikeTheServer(t *testing.T) {
 	t.Parallel()
-	redistest.RunProtocols(t, func(t *testing.T, s *redistest.Server, proto int) {
-		srv := fakeredis.New()
-		defer srv.Close()
-		teach(srv)
-		w := &twin{t: t, real: open(t, s.Config()), fake: open(t, conn.Config{Dial: srv.Dial, Protocol: proto})}
-		seed := uint64(time.Now().UnixNano())
-		defer func() {
-			if t.Failed() {
-				t.Logf("seed %d", seed)
-			}
-			w.fake.Close() // before srv
-		}()
-		random := rand.New(rand.NewPCG(seed, 1))
-		for range 3000 {
-			if !w.step(random) {
-				return
-			}
+	for kind, step := range map[string]func(*twin, *rand.Rand) bool{
+		"reentrant": (*twin).step,
+		"readwrite": (*twin).readWriteStep,
+	} {
+		t.Run(kind, func(t *testing.T) {
+			redistest.RunProtocols(t, func(t *testing.T, s *redistest.Server, proto int) { walk(t, s, proto, step) })
+		})
+	}
+}
+
+func walk(t *testing.T, s *redistest.Server, proto int, step func(*twin, *rand.Rand) bool) {
+	srv := fakeredis.New()
+	defer srv.Close()
+	teach(srv)
+	w := &twin{t: t, real: open(t, s.Config()), fake: open(t, conn.Config{Dial: srv.Dial, Protocol: proto})}
+	seed := uint64(time.Now().UnixNano())
+	defer func() {
+		if t.Failed() {
+			t.Logf("seed %d", seed)
 		}
-	})
+		w.fake.Close() // before srv
+	}()
+	random := rand.New(rand.NewPCG(seed, 1))
+	for range 3000 {
+		if !step(w, random) {
+			return
+		}
+	}
 }
 
 const (
@@ -113,12 +122,17 @@ func (w *twin) step(random *rand.Rand) bool {
 
 func (w *twin) script(operation string, keys []string, args ...any) bool {
 	w.t.Helper()
-	s := lock.Scripts()["reentrant"][operation]
+	return w.scriptOf("reentrant", operation, keys, args...)
+}
+
+func (w *twin) scriptOf(kind, operation string, keys []string, args ...any) bool {
+	w.t.Helper()
+	s := lock.Scripts()[kind][operation]
 	run := func(p *conn.Pool) string {
 		v, err := s.Run(w.t.Context(), p, keys, args...)
 		return answer(v, err)
 	}
-	return w.same(operation, run(w.real), run(w.fake))
+	return w.same(fmt.Sprint(kind, " ", operation, " ", keys, args), run(w.real), run(w.fake))
 }
 
 func (w *twin) do(args ...any) bool {
@@ -127,7 +141,7 @@ func (w *twin) do(args ...any) bool {
 		v, err := p.Do(w.t.Context(), args...)
 		return answer(v, err)
 	}
-	return w.same(fmt.Sprint(args[0]), run(w.real), run(w.fake))
+	return w.same(fmt.Sprint(args...), run(w.real), run(w.fake))
 }
 
 // same compares two replies, and what both servers have now.
@@ -199,6 +213,8 @@ func keyspace(t *testing.T, p *conn.Pool) string {
 			}
 			slices.Sort(fields)
 			line += fmt.Sprint(fields)
+		} else if kind == "zset" {
+			line += answer(do("ZRANGE", name, 0, -1), nil)
 		} else {
 			line += answer(do("GET", name), nil)
 		}
