@@ -33,11 +33,20 @@ type row struct {
 	name      string
 	lock      func(c *lock.Client, name string) Locker
 	reentrant bool
+	// rival is a lock that nobody gets while somebody has lock, where that can be had by several at once; else nil.
+	rival func(c *lock.Client, name string) Locker
 }
 
 var kinds = []row{
-	{"Reentrant", func(c *lock.Client, name string) Locker { return c.Reentrant(name) }, true},
+	{name: "Reentrant", lock: func(c *lock.Client, name string) Locker { return c.Reentrant(name) }, reentrant: true},
+	{name: "ReadLock", lock: readLock, reentrant: true, rival: writeLock},
+	{name: "WriteLock", lock: writeLock, reentrant: true},
+	{name: "WriteLockAmongReaders", lock: writeLock, reentrant: true, rival: readLock},
 }
+
+func readLock(c *lock.Client, name string) Locker { return c.ReadWrite(name).Read() }
+
+func writeLock(c *lock.Client, name string) Locker { return c.ReadWrite(name).Write() }
 
 var properties = []struct {
 	name      string
@@ -104,6 +113,14 @@ func (s *stage) client(cfg lock.Config) *lock.Client {
 
 // locker returns the lock under test as a new client sees it.
 func (s *stage) locker(cfg lock.Config) Locker { return s.kind.lock(s.client(cfg), "job") }
+
+// rival returns a lock that excludes the one under test, as a new client sees it: as a rule that one itself.
+func (s *stage) rival() Locker {
+	if s.kind.rival == nil {
+		return s.locker(lock.Config{})
+	}
+	return s.kind.rival(s.client(lock.Config{}), "job")
+}
 
 func (s *stage) lock(l Locker, opts ...lock.Option) *lock.Lease {
 	s.t.Helper()
