@@ -12,7 +12,12 @@ import (
 // On a real server, whose time cannot be turned, a pause is as long as it takes until the server has what Redisson left
 // behind. The watchdog's file, where pauses are for renewals, is replayed in virtual time alone.
 func TestServerGolden(t *testing.T) {
-	steps := readGolden(t, "lock.txt")
+	for _, file := range []string{"lock.txt", "readwrite.txt"} {
+		t.Run(file, func(t *testing.T) { serverGolden(t, readGolden(t, file)) })
+	}
+}
+
+func serverGolden(t *testing.T, steps []goldenStep) {
 	redistest.RunProtocols(t, func(t *testing.T, s *redistest.Server, _ int) {
 		r := newReplay(t, lock.Config{}, func() *conn.Pool {
 			pool, err := conn.Open(t.Context(), s.Config())
