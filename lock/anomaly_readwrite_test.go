@@ -272,7 +272,9 @@ func TestA27UpgradeFailsAtOnce(t *testing.T) {
 			}
 			w.sleep(time.Second)
 			start := time.Now()
-			_, err := c.ReadWrite("job").Write().Lock(t.Context(), lock.As(owner))
+			wait, stop := context.WithTimeout(t.Context(), time.Minute)
+			_, err := c.ReadWrite("job").Write().Lock(wait, lock.As(owner))
+			stop()
 			wantErr(t, "Lock for writing", err, lock.ErrUpgrade)
 			_, err = c.ReadWrite("job").Write().TryLock(t.Context(), lock.As(owner))
 			wantErr(t, "TryLock for writing", err, lock.ErrUpgrade)

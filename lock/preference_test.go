@@ -119,6 +119,7 @@ func TestPreferenceIsTakenBack(t *testing.T) {
 						_, err := c.ReadWrite("job").Write().Lock(ctx)
 						failed <- err
 					}()
+					synctest.Wait()
 				}
 				if n := w.told(); n != 1 {
 					t.Fatalf("%d writers tell that they wait, want 1", n)

@@ -15,7 +15,9 @@ import (
 
 func mustHave(t *testing.T, l locker, opts ...lock.Option) *lock.Lease {
 	t.Helper()
-	lease, err := l.Lock(t.Context(), opts...)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	lease, err := l.Lock(ctx, opts...)
 	if err != nil {
 		t.Fatalf("Lock() = %v", err)
 	}

@@ -47,6 +47,7 @@ func TestServerDigests(t *testing.T) {
 type twin struct {
 	t          *testing.T
 	real, fake *conn.Pool
+	owner      string // of the operations that follow each other
 }
 
 // TestScriptsLikeTheServer compares replies and keyspace of both after each step of a random walk over the operations of
@@ -67,7 +68,7 @@ func walk(t *testing.T, s *redistest.Server, proto int, step func(*twin, *rand.R
 	srv := fakeredis.New()
 	defer srv.Close()
 	teach(srv)
-	w := &twin{t: t, real: open(t, s.Config()), fake: open(t, conn.Config{Dial: srv.Dial, Protocol: proto})}
+	w := &twin{t: t, real: open(t, s.Config()), fake: open(t, conn.Config{Dial: srv.Dial, Protocol: proto}), owner: "client:0"}
 	seed := uint64(time.Now().UnixNano())
 	defer func() {
 		if t.Failed() {
