@@ -229,12 +229,14 @@ func TestWithAfterTheLent(t *testing.T) {
 	})
 }
 
-// TestWithState has connections come back in another state than they were lent in.
-func TestWithState(t *testing.T) {
-	tests := map[string]struct {
-		fn    func(c *conn.Conn) error
-		reuse bool
-	}{
+// returned is what a borrower does with a connection, and whether that is lent again then.
+type returned struct {
+	fn    func(c *conn.Conn) error
+	reuse bool
+}
+
+func returns(t *testing.T) map[string]returned {
+	return map[string]returned{
 		"nothing":  {do(), true},
 		"GET":      {do("GET key"), true},
 		"WATCH":    {do("WATCH key"), false},
@@ -286,7 +288,11 @@ func TestWithState(t *testing.T) {
 		"closed": {func(c *conn.Conn) error { return c.Close() }, false},
 		"failed": {func(c *conn.Conn) error { return errors.New("of fn") }, true},
 	}
-	for name, test := range tests {
+}
+
+// TestWithState has connections come back in another state than they were lent in.
+func TestWithState(t *testing.T) {
+	for name, test := range returns(t) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 				srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {

@@ -186,9 +186,9 @@ func (p *Pool) Stream(ctx context.Context) (*Stream, error) {
 	return s, err
 }
 
-// Close closes all connections. Calls that wait, for a connection, a reply or the next attempt, fail with ErrClosed. When it returns,
-// no goroutine of the Pool runs any more. It may be called more than once, but not by a callback in Config, as it waits
-// for these; it does not wait for the functions given to With.
+// Close closes all connections. Calls that wait, for a connection, a reply or the next attempt, fail with ErrClosed.
+// When it returns, no goroutine of the Pool runs any more. It may be called more than once, but not by a callback in
+// Config, as it waits for these; it does not wait for the functions given to With.
 func (p *Pool) Close() error {
 	p.mu.Lock()
 	if !p.closed {

@@ -32,6 +32,7 @@ type watch struct {
 	timer  *time.Timer
 	armed  bool          // the timer will fire
 	ticks  uint32        // how often it has fired, a period or more after the time before
+	heldUp uint32        // the last tick that found the server held up by a blocking command
 	last   time.Duration // when it did last, as the following since the link's start
 	slow   bool          // the next time is not within period
 	next   time.Duration // when it is
@@ -169,7 +170,7 @@ func (l *link) scheduleLocked(now time.Duration, busy bool) (ping bool) {
 		wait = l.quiet + l.ping - now
 	}
 	if !busy && !l.writing {
-		l.pending, l.spare = nil, nil // an idle link keeps no buffers
+		l.pending, l.spare, l.waiting = nil, nil, nil // an idle link keeps no buffers
 	}
 	l.slow = wait > l.period
 	for _, at := range [...]time.Duration{l.dueAt, l.giveUp} {
@@ -203,10 +204,11 @@ func (l *link) overdueLocked(now time.Duration) error {
 		for i := range list {
 			switch e := &list[i]; {
 			case e.limit == never: // holds up those behind it for as long as it likes
+				l.heldUp = l.ticks
 				return nil
 			case now < e.limit: // extends its own time, but not that of those behind it
-			case l.ticks-e.tick <= l.overdue: // has not seen so many periods go by in full; nor have those behind it
-				return nil
+			case min(l.ticks-e.tick, l.ticks-l.heldUp) <= l.overdue:
+				return nil // it has not seen so many periods go by in full; nor have those behind it
 			default:
 				return fmt.Errorf("no answer within %v: %w", l.timeout, os.ErrDeadlineExceeded)
 			}

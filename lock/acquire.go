@@ -206,6 +206,7 @@ var errUnexpected = errors.New("lock: unexpected reply to acquire")
 var refusals = map[string]error{
 	"upgrade": ErrUpgrade,
 	"unheld":  ErrNotHeld,
+	"reentry": ErrReentry,
 }
 
 // acquired is what a reply to acquire says: the hold count, and a token if the kind has them; or 0, and how long the lock stays
@@ -243,6 +244,7 @@ func (c *Client) granted(r *request, start instant, count, token int64) (bool, t
 		if r.latch != "" {
 			c.cleanup.addLatch(r.target.name, r.latch)
 		}
+		c.shareGrant(r)
 		return true, 0, nil
 	}
 	l := newLease(c, r, start)
@@ -277,6 +279,7 @@ func (c *Client) granted(r *request, start instant, count, token int64) (bool, t
 	r.got = l
 	c.watchdog.add(l)
 	c.counters.acquired.Add(1)
+	c.shareGrant(r)
 	return true, 0, nil
 }
 

@@ -191,7 +191,7 @@ func (j *job) run(ctx context.Context, c *Client) (resp.Value, error) {
 	if r.latch != "" {
 		keys = r.target.with(r.latch)
 	}
-	args := c.args(r, resting, r.owner, publish, before, latchLife.Milliseconds())
+	args := c.args(r, resting, r.owner, r.target.publish(), before, latchLife.Milliseconds())
 	return r.target.kind.undo.Run(ctx, c.server, keys, args...)
 }
 

@@ -28,6 +28,10 @@ type Config struct {
 	// say anything. A writer that dies while it waits keeps readers out for 15 s.
 	PreferWriters bool
 
+	// PlainTokens makes the tokens of [Fenced] locks count 1, 2, 3, as Redisson's do. They start again at 1 when the server
+	// has lost its data. Do not go from the other tokens back to these while anybody compares them.
+	PlainTokens bool
+
 	// Logger is told, at Warn, of locks that were lost and of renewals that fail or run late. Names of locks are not
 	// logged. nil is silent.
 	Logger *slog.Logger
@@ -91,6 +95,7 @@ type request struct {
 	tells    bool        // that it waits
 	asked    bool        // the server, once at least
 	from     *Lease      // what a downgrade turns into this
+	since    time.Time   // when it began to wait
 	deadline time.Time   // of the context; zero if there is none
 	got      *Lease      // once granted
 }

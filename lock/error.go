@@ -41,6 +41,9 @@ var (
 	// itself. Release the read lock first.
 	ErrUpgrade = errors.New("lock: the owner has the read lock, and would wait for itself")
 
+	// ErrReentry says that the Owner has a lock already that it may not take again.
+	ErrReentry = errors.New("lock: the owner has it already")
+
 	// ErrWrongType says that the key of the lock holds something that is not this kind of lock. It is left alone.
 	ErrWrongType = errors.New("lock: the key holds something else")
 )

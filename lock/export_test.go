@@ -9,7 +9,7 @@ import (
 
 // What the tests of package lock_test need from inside.
 
-var kinds = []*kind{reentrantKind, readKind, writeKind}
+var kinds = []*kind{reentrantKind, fencedKind, nonReentrantKind, spinKind, readKind, writeKind}
 
 // Scripts are the scripts of each kind, by its name and the operation they are for.
 func Scripts() map[string]map[string]*script.Script {
@@ -65,3 +65,17 @@ func (m *Machine) Run(c *Client) {
 
 // Sleep suspends the machine for d, of which time.Now knows nothing.
 func (m *Machine) Sleep(d time.Duration) { m.slept.Add(int64(d)) }
+
+// Pauses are the first n pauses of b.
+func Pauses(b Backoff, n int) []time.Duration {
+	b, _ = b.withDefaults()
+	pauses := make([]time.Duration, n)
+	for i := range pauses {
+		if i == 0 {
+			pauses[i] = b.pause(0, 0)
+		} else {
+			pauses[i] = b.pause(i, pauses[i-1])
+		}
+	}
+	return pauses
+}

@@ -18,6 +18,8 @@ type Info struct {
 	Remaining time.Duration
 	// Mode is how a [ReadWrite] lock as a whole is held, whichever half was asked; "" if it is free, and of other kinds.
 	Mode Mode
+	// Token is the last fencing token of a [Fenced] lock, also when it is free.
+	Token int64
 }
 
 // Mode is how a [ReadWrite] lock is held.
@@ -46,20 +48,21 @@ func (c *Client) info(ctx context.Context, t *target) (Info, error) {
 	if t.kind.parse != nil {
 		return t.kind.parse(v)
 	}
-	return parseHolders(v)
+	return parseHolders(v, 0)
 }
 
-// parseHolders is what a reply of the remaining lease in ms, and of each owner and its hold count, says.
-func parseHolders(v resp.Value) (Info, error) {
-	left, err := v.At(0).Int()
+// parseHolders is what a reply says of which the elements from first on are the remaining lease in ms, and each owner and
+// its hold count.
+func parseHolders(v resp.Value, first int) (Info, error) {
+	left, err := v.At(first).Int()
 	if err != nil {
 		return Info{}, fmt.Errorf("lock: info: %w", err)
 	}
-	if left == -2 || v.Len() < 3 {
+	if left == -2 || v.Len() < first+3 {
 		return Info{}, nil
 	}
 	info := Info{Locked: true, Remaining: milliseconds(left)}
-	for i := 1; i+1 < v.Len(); i += 2 {
+	for i := first + 1; i+1 < v.Len(); i += 2 {
 		owner, err := v.At(i).Text()
 		if err != nil {
 			return Info{}, fmt.Errorf("lock: info: %w", err)
@@ -75,7 +78,7 @@ func parseHolders(v resp.Value) (Info, error) {
 
 func (c *Client) forceUnlock(ctx context.Context, t *target) (bool, error) {
 	holds := c.holdsOf(t.key(), "", nil) // and not those that come after
-	v, err := t.kind.force.Run(c.patient(ctx), c.server, t.keys, publish)
+	v, err := t.kind.force.Run(c.patient(ctx), c.server, t.keys, t.publish())
 	if err != nil {
 		return false, serverError(err)
 	}

@@ -17,8 +17,10 @@ var models = map[string]map[string]func(*fakeredis.Call) any{
 		"force":   modelForce,
 		"info":    modelInfo,
 	},
-	"read":  readModels,
-	"write": writeModels,
+	"read":         readModels,
+	"write":        writeModels,
+	"fenced":       {"acquire": modelFencedAcquire, "info": modelFencedInfo},
+	"nonreentrant": {"acquire": modelNonReentrantAcquire},
 }
 
 // teach gives srv the models and loads the scripts. TestScriptsLikeTheServer compares them with Lua.
@@ -76,7 +78,7 @@ func modelRelease(c *fakeredis.Call) any {
 		return int64(0)
 	}
 	c.Do("DEL", key)
-	c.Do(publish, channel, "0")
+	modelPublish(c, publish, channel)
 	c.Do("SET", latch, "1", "PX", life)
 	return int64(1)
 }
@@ -100,7 +102,7 @@ func modelUndo(c *fakeredis.Call) any {
 		return int64(1)
 	}
 	c.Do("DEL", key)
-	c.Do(publish, channel, "0")
+	modelPublish(c, publish, channel)
 	return int64(1)
 }
 
@@ -129,7 +131,7 @@ func modelForce(c *fakeredis.Call) any {
 		return int64(0)
 	}
 	c.Do("DEL", key)
-	c.Do(publish, channel, "0")
+	modelPublish(c, publish, channel)
 	return int64(1)
 }
 
@@ -141,4 +143,10 @@ func modelInfo(c *fakeredis.Call) any {
 func number(text string) int64 {
 	n, _ := strconv.ParseInt(text, 10, 64)
 	return n
+}
+
+func modelPublish(c *fakeredis.Call, publish, channel string) {
+	if publish != "" {
+		c.Do(publish, channel, "0")
+	}
 }

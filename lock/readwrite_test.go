@@ -13,7 +13,7 @@ import (
 	"github.com/lockwire/lockwire/lock"
 )
 
-func mustHave(t *testing.T, l locker, opts ...lock.Option) *lock.Lease {
+func mustHave(t *testing.T, l goldenLock, opts ...lock.Option) *lock.Lease {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
@@ -35,7 +35,7 @@ func mustWrite(t *testing.T, c *lock.Client, opts ...lock.Option) *lock.Lease {
 }
 
 // taken fails the test unless l is not to be had by anybody else.
-func taken(t *testing.T, l locker) {
+func taken(t *testing.T, l goldenLock) {
 	t.Helper()
 	_, err := l.TryLock(t.Context())
 	wantErr(t, "TryLock", err, lock.ErrNotAcquired)
@@ -286,7 +286,7 @@ func TestReadWriteForce(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		c, operator := w.client(lock.Config{}), w.client(lock.Config{})
 		both := operator.ReadWrite("job")
-		force := func(l locker, want bool) {
+		force := func(l goldenLock, want bool) {
 			t.Helper()
 			if forced, err := l.ForceUnlock(t.Context()); err != nil || forced != want {
 				t.Errorf("ForceUnlock() = %v, %v, want %v", forced, err, want)
@@ -327,7 +327,7 @@ func TestReadWriteNames(t *testing.T) {
 		mustUnlock(t, lease)
 		// A lock of another kind is none of ours.
 		other := mustLock(t, c, "job")
-		for _, l := range []locker{c.ReadWrite("job").Read(), c.ReadWrite("job").Write()} {
+		for _, l := range []goldenLock{c.ReadWrite("job").Read(), c.ReadWrite("job").Write()} {
 			_, err := l.TryLock(t.Context())
 			wantErr(t, "TryLock of another kind", err, lock.ErrWrongType)
 			_, err = l.Info(t.Context())
@@ -377,8 +377,8 @@ func TestReadWriteAcquireWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-func halves(c *lock.Client) map[string]locker {
-	return map[string]locker{"read": c.ReadWrite("job").Read(), "write": c.ReadWrite("job").Write()}
+func halves(c *lock.Client) map[string]goldenLock {
+	return map[string]goldenLock{"read": c.ReadWrite("job").Read(), "write": c.ReadWrite("job").Write()}
 }
 
 // A release whose reply is lost is known again by its latch.

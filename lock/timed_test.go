@@ -32,9 +32,10 @@ func inVirtualTime(t *testing.T, fn func(t *testing.T, w *world)) {
 	})
 }
 
-func (w *world) pool() *conn.Pool {
+func (w *world) pool(cfg conn.Config) *conn.Pool {
 	w.t.Helper()
-	pool, err := conn.Open(w.t.Context(), conn.Config{Dial: w.srv.Dial})
+	cfg.Dial = w.srv.Dial
+	pool, err := conn.Open(w.t.Context(), cfg)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -43,7 +44,13 @@ func (w *world) pool() *conn.Pool {
 
 func (w *world) client(cfg lock.Config) *lock.Client {
 	w.t.Helper()
-	pool := w.pool()
+	return w.clientOn(conn.Config{}, cfg)
+}
+
+// clientOn is client with a configuration for its pool as well.
+func (w *world) clientOn(poolCfg conn.Config, cfg lock.Config) *lock.Client {
+	w.t.Helper()
+	pool := w.pool(poolCfg)
 	c, err := lock.New(pool, cfg)
 	if err != nil {
 		w.t.Fatal(err)
@@ -107,6 +114,15 @@ func (w *world) sleep(d time.Duration) { time.Sleep(d) }
 func (w *world) ttl(key string) time.Duration {
 	left, _ := w.srv.Do("PTTL", key).(int64)
 	return time.Duration(left) * time.Millisecond
+}
+
+// wantHolds fails the test unless the server has so many holds for the owner, and lease knows of no loss.
+func (w *world) wantHolds(name, count string, lease *lock.Lease) {
+	w.t.Helper()
+	got, _ := w.srv.Do("HGET", name, lease.Owner()).(string)
+	if got != count || lease.Err() != nil {
+		w.t.Fatalf("hold count on the server %q, Err() = %v, want %q and nil", got, lease.Err(), count)
+	}
 }
 
 // latchLife is how long the server may have to know a request that had no answer.

@@ -33,12 +33,19 @@ type row struct {
 	name      string
 	lock      func(c *lock.Client, name string) Locker
 	reentrant bool
+	silent    bool   // nobody is told of a release: waiters look by themselves
+	stays     string // the key that stays when the lock is free
 	// rival is a lock that nobody gets while somebody has lock, where that can be had by several at once; else nil.
 	rival func(c *lock.Client, name string) Locker
 }
 
 var kinds = []row{
-	{name: "Reentrant", lock: func(c *lock.Client, name string) Locker { return c.Reentrant(name) }, reentrant: true},
+	{name: "Reentrant", reentrant: true, lock: func(c *lock.Client, name string) Locker { return c.Reentrant(name) }},
+	{name: "Fenced", reentrant: true, stays: "redisson_lock_token:{job}",
+		lock: func(c *lock.Client, name string) Locker { return c.Fenced(name) }},
+	{name: "NonReentrant", lock: func(c *lock.Client, name string) Locker { return c.NonReentrant(name) }},
+	{name: "Spin", reentrant: true, silent: true,
+		lock: func(c *lock.Client, name string) Locker { return c.Spin(name, lock.Backoff{}) }},
 	{name: "ReadLock", lock: readLock, reentrant: true, rival: writeLock},
 	{name: "WriteLock", lock: writeLock, reentrant: true},
 	{name: "WriteLockAmongReaders", lock: writeLock, reentrant: true, rival: readLock},
@@ -115,11 +122,13 @@ func (s *stage) client(cfg lock.Config) *lock.Client {
 func (s *stage) locker(cfg lock.Config) Locker { return s.kind.lock(s.client(cfg), "job") }
 
 // rival returns a lock that excludes the one under test, as a new client sees it: as a rule that one itself.
-func (s *stage) rival() Locker {
+func (s *stage) rival() Locker { return s.rivalOf(s.client(lock.Config{})) }
+
+func (s *stage) rivalOf(c *lock.Client) Locker {
 	if s.kind.rival == nil {
-		return s.locker(lock.Config{})
+		return s.kind.lock(c, "job")
 	}
-	return s.kind.rival(s.client(lock.Config{}), "job")
+	return s.kind.rival(c, "job")
 }
 
 func (s *stage) lock(l Locker, opts ...lock.Option) *lock.Lease {
@@ -163,6 +172,9 @@ func (s *stage) eventually(what string, done func() bool) {
 // nothingLeft fails the test unless the server ends up with no key and no subscription.
 func (s *stage) nothingLeft() {
 	s.t.Helper()
+	if s.kind.stays != "" {
+		s.server.Command(s.t, "DEL", s.kind.stays)
+	}
 	s.eventually("that no key is left", func() bool { return s.server.Command(s.t, "DBSIZE") == "0" })
 	s.eventually("that no subscription is left", func() bool { return s.server.Command(s.t, "PUBSUB", "CHANNELS") == "[]" })
 }
