@@ -7,7 +7,9 @@ import (
 )
 
 // scriptSets are the kinds whose scripts TestServerScripts compares with a model.
-var scriptSets = []*scriptSet{reentrantSet(), fencedSet(false), fencedSet(true), nonReentrantSet()}
+var scriptSets = []*scriptSet{
+	reentrantSet(), fencedSet(false), fencedSet(true), nonReentrantSet(), readWriteSet("read"), readWriteSet("write"),
+}
 
 const setLock = "set" // the name of the lock in all sets
 

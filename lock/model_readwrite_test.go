@@ -145,8 +145,9 @@ func modelReadRelease(c *fakeredis.Call) any {
 	case ok:
 		return number(outcome)
 	}
+	mode, _ := c.Do("HGET", key, "mode").(string)
 	text, holds := c.Do("HGET", key, owner).(string)
-	if !holds {
+	if !holds || mode == "" {
 		for n := int64(1); c.Int("DEL", timeoutKey(key, owner, n)) == 1; n++ {
 		}
 		if c.Args[4] == "1" {
@@ -159,7 +160,7 @@ func modelReadRelease(c *fakeredis.Call) any {
 		rest = count - 1
 	}
 	setHolds(c, key, owner, count, rest, lease)
-	if c.Do("HGET", key, "mode") == "read" {
+	if mode == "read" {
 		keepReaders(c, key, channel, publish, "0")
 	}
 	outcome := int64(1)
@@ -189,7 +190,10 @@ func modelReadUndo(c *fakeredis.Call) any {
 	if len(c.Keys) > 3 {
 		c.Do("SET", c.Keys[3], "0", "PX", c.Args[4])
 	}
-	count, writer := c.Int("HGET", key, owner), owner+":write"
+	count, writer := int64(0), owner+":write"
+	if c.Do("HGET", key, "mode") != nil {
+		count = c.Int("HGET", key, owner)
+	}
 	others, ends := int64(0), false
 	if len(c.Args) > 6 {
 		others = number(c.Args[6])

@@ -24,7 +24,8 @@ local outcome = redis.call('get', latch)
 if outcome then
     return outcome ~= '-1' and tonumber(outcome) or nil
 end
-local count = tonumber(redis.call('hget', lock, owner))
+local mode = redis.call('hget', lock, 'mode')
+local count = mode and tonumber(redis.call('hget', lock, owner))
 if not count then
     local n = 1
     while redis.call('del', hold .. n) == 1 do
@@ -48,7 +49,7 @@ if rest > 0 then
 else
     redis.call('hdel', lock, owner)
 end
-local left = redis.call('hget', lock, 'mode') == 'read' and longest()
+local left = mode == 'read' and longest()
 if left and left > 0 then
     redis.call('pexpire', lock, left)
 elseif left then

@@ -15,7 +15,7 @@ end
 if latch then
     redis.call('set', latch, 0, 'px', lifetime)
 end
-local count = tonumber(redis.call('hget', lock, owner) or 0)
+local count = redis.call('hget', lock, 'mode') and tonumber(redis.call('hget', lock, owner) or 0) or 0
 local ends = others and others < tonumber(redis.call('hget', lock, writer) or 0)
 if count <= before and not ends then
     return 0
