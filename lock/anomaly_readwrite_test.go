@@ -11,8 +11,8 @@ import (
 	"github.com/lockwire/lockwire/lock"
 )
 
-// A3: the release of a read lock beneath a write lock does not end the renewal of the write lock.
-func TestA3ReadUnlockKeepsTheWriteLockRenewed(t *testing.T) {
+// A03: the release of a read lock beneath a write lock does not end the renewal of the write lock.
+func TestA03ReadUnlockKeepsTheWriteLockRenewed(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		r := w.redisson("java:1")
 		watchdog := redissonWatchdog{plain: map[string]bool{}, read: map[string]bool{}}
@@ -44,8 +44,8 @@ func TestA3ReadUnlockKeepsTheWriteLockRenewed(t *testing.T) {
 	})
 }
 
-// A4: the release of a read lock beneath a write lock does not shorten the write lock's lease to that of other reads.
-func TestA4ReadUnlockKeepsTheWriteLease(t *testing.T) {
+// A04: the release of a read lock beneath a write lock does not shorten the write lock's lease to that of other reads.
+func TestA04ReadUnlockKeepsTheWriteLease(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		r := w.redisson("java:1")
 		r.writeLock(time.Minute)
@@ -74,8 +74,8 @@ func TestA4ReadUnlockKeepsTheWriteLease(t *testing.T) {
 	})
 }
 
-// A5: a reader's renewal does not shorten the lease of another reader.
-func TestA5RenewalKeepsLongerLeases(t *testing.T) {
+// A05: a reader's renewal does not shorten the lease of another reader.
+func TestA05RenewalKeepsLongerLeases(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		renewing, long := w.redisson("java:1"), w.redisson("java:2")
 		renewing.readLock(30 * time.Second)
@@ -105,8 +105,8 @@ func TestA5RenewalKeepsLongerLeases(t *testing.T) {
 	})
 }
 
-// A9: the release of what is not held is not, at its repeat, taken for one that has worked.
-func TestA9ReleaseOfNothingIsNoSuccess(t *testing.T) {
+// A09: the release of what is not held is not, at its repeat, taken for one that has worked.
+func TestA09ReleaseOfNothingIsNoSuccess(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		r := w.redisson("java:1")
 		if first, again := r.readUnlockOnce(), r.readUnlockOnce(); first != nil || again != int64(1) {

@@ -15,7 +15,7 @@ type mixed struct {
 	w       *world
 	ours    []lock.Owner
 	clients []*lock.Client
-	theirs  []*redisson
+	theirs  []*redissonThread
 	leases  map[string][]*lock.Lease // of ours, by owner and half
 	holds   map[string]int           // by owner and half
 }

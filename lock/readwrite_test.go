@@ -406,3 +406,75 @@ func TestReadWriteReleaseWithoutAnAnswer(t *testing.T) {
 		})
 	}
 }
+
+// Readers with fixed leases: the lock is for writing when the last of them has ended or gone, and not before.
+func TestReadersThatExpire(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c, other := w.client(lock.Config{}), w.client(lock.Config{})
+		start := time.Now()
+		first := mustRead(t, c, lock.For(10*time.Second))
+		w.sleep(5 * time.Second)
+		mustUnlock(t, mustRead(t, other, lock.For(10*time.Second)))
+		write := mustWrite(t, other)
+		if took := time.Since(start); took < 10*time.Second || took > 10010*time.Millisecond {
+			t.Errorf("the writer came in after %v, want 10s, when the reader that is left has expired", took)
+		}
+		lostBecause(t, first.Err(), lock.Expired)
+		wantErr(t, "Unlock of the reader that has expired", first.Unlock(t.Context()), lock.ErrNotHeld)
+		mustUnlock(t, write)
+
+		owner := c.NewOwner()
+		start = time.Now()
+		outer := mustRead(t, c, lock.As(owner), lock.For(4*time.Second))
+		w.sleep(3 * time.Second)
+		mustUnlock(t, mustRead(t, c, lock.As(owner), lock.For(4*time.Second)))
+		mustUnlock(t, mustWrite(t, other))
+		if took := time.Since(start); took < 4*time.Second || took > 4010*time.Millisecond {
+			t.Errorf("the writer came in after %v, want 4s: the further hold was released", took)
+		}
+		lostBecause(t, outer.Err(), lock.Expired)
+		wantErr(t, "Unlock of the reader that has expired", outer.Unlock(t.Context()), lock.ErrNotHeld)
+		w.free()
+	})
+}
+
+// A writer that reads too is renewed in both, and goes on being renewed as a reader when it has released the write lock.
+func TestRenewalOfBothHalves(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c, other := w.client(lock.Config{}), w.client(lock.Config{})
+		owner := c.NewOwner()
+		write := mustWrite(t, c, lock.As(owner))
+		read := mustRead(t, c, lock.As(owner))
+		look := func(when string) {
+			t.Helper()
+			for range 5 {
+				w.sleep(11 * time.Second)
+				if a, b := w.ttl("job"), w.timeoutLeft("job", owner.String(), 1); a <= 19*time.Second || b <= 19*time.Second {
+					t.Errorf("%s the lock lasts %v and the reader's lease %v, want more than 19s", when, a, b)
+				}
+				taken(t, other.ReadWrite("job").Write())
+			}
+		}
+		look("with both halves")
+		mustUnlock(t, write)
+		look("with the read lock")
+		mustUnlock(t, read)
+		w.free()
+	})
+}
+
+// The leases of readers that died are looked through in one script when the last that lives releases.
+func TestManyDeadReaders(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		for i := range 60 {
+			w.redisson(fmt.Sprint("dead:", i)).readLock(30 * time.Second)
+		}
+		keeper := mustRead(t, c)
+		w.sleep(35 * time.Second)
+		taken(t, c.ReadWrite("job").Write())
+		mustUnlock(t, keeper)
+		mustUnlock(t, mustWrite(t, c))
+		w.free()
+	})
+}

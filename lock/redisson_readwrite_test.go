@@ -7,16 +7,16 @@ import (
 	"github.com/lockwire/lockwire/internal/fakeredis"
 )
 
-// redisson is a client of the fake server that does to read-write locks what Redisson's scripts do, faults and all. They are
+// redissonThread is a client of the fake server that does to read-write locks what Redisson's scripts do, faults and all. They are
 // here for tests to show what our own rules are good for.
-type redisson struct {
+type redissonThread struct {
 	w     *world
 	owner string // of its one thread
 }
 
 const redissonLatch = "redisson_unlock_latch:{job}:0123456789abcdef0123456789abcdef"
 
-func (w *world) redisson(owner string) *redisson {
+func (w *world) redisson(owner string) *redissonThread {
 	for name, rule := range map[string]func(*fakeredis.Call) any{
 		"read acquire":  redissonReadAcquire,
 		"read release":  redissonReadRelease,
@@ -26,44 +26,44 @@ func (w *world) redisson(owner string) *redisson {
 	} {
 		w.srv.Script(name, rule)
 	}
-	return &redisson{w, owner}
+	return &redissonThread{w, owner}
 }
 
-func (r *redisson) eval(script string, keys []string, args ...string) any {
+func (r *redissonThread) eval(script string, keys []string, args ...string) any {
 	return r.w.srv.Do(append(append([]string{"EVAL", script, itoa(int64(len(keys)))}, keys...), args...)...)
 }
 
-func (r *redisson) timeouts() string { return "{job}:" + r.owner + ":rwlock_timeout" }
+func (r *redissonThread) timeouts() string { return "{job}:" + r.owner + ":rwlock_timeout" }
 
 func ms(d time.Duration) string { return itoa(d.Milliseconds()) }
 
 // readLock and the like return the script's reply: nil if the lock is had.
-func (r *redisson) readLock(lease time.Duration) any {
+func (r *redissonThread) readLock(lease time.Duration) any {
 	return r.eval("read acquire", []string{"job", r.timeouts()}, ms(lease), r.owner, r.owner+":write")
 }
 
-func (r *redisson) writeLock(lease time.Duration) any {
+func (r *redissonThread) writeLock(lease time.Duration) any {
 	return r.eval("write acquire", []string{"job"}, ms(lease), r.owner+":write")
 }
 
-func (r *redisson) readUnlock() any {
+func (r *redissonThread) readUnlock() any {
 	defer r.w.srv.Do("DEL", redissonLatch)
 	return r.readUnlockOnce()
 }
 
 // readUnlockOnce leaves the latch, as if the reply had been lost.
-func (r *redisson) readUnlockOnce() any {
+func (r *redissonThread) readUnlockOnce() any {
 	return r.eval("read release", []string{"job", "redisson_rwlock:{job}", r.timeouts(), "{job}", redissonLatch},
 		"0", r.owner, "PUBLISH", "16000")
 }
 
-func (r *redisson) writeUnlock(lease time.Duration) any {
+func (r *redissonThread) writeUnlock(lease time.Duration) any {
 	defer r.w.srv.Do("DEL", redissonLatch)
 	return r.eval("write release", []string{"job", "redisson_rwlock:{job}", redissonLatch},
 		"1", ms(lease), r.owner+":write", "PUBLISH", "16000")
 }
 
-func (r *redisson) renewRead(lease time.Duration) any {
+func (r *redissonThread) renewRead(lease time.Duration) any {
 	return r.eval("read renew", []string{"job", "{job}"}, ms(lease), r.owner)
 }
 
@@ -195,15 +195,15 @@ func redissonWriteRelease(c *fakeredis.Call) any {
 }
 
 // readIsLocked and writeIsLocked are what Redisson's isLocked says of a lock, and isLockedAsync of either half.
-func (r *redisson) readIsLocked() bool {
+func (r *redissonThread) readIsLocked() bool {
 	n, _ := r.w.srv.Do("HLEN", "job").(int64)
 	mode := r.w.srv.Do("HGET", "job", "mode")
 	return mode == "read" || mode == "write" && n > 2
 }
 
-func (r *redisson) writeIsLocked() bool { return r.w.srv.Do("HGET", "job", "mode") == "write" }
+func (r *redissonThread) writeIsLocked() bool { return r.w.srv.Do("HGET", "job", "mode") == "write" }
 
-func (r *redisson) isLockedAsync() bool { return r.w.srv.Do("EXISTS", "job") == int64(1) }
+func (r *redissonThread) isLockedAsync() bool { return r.w.srv.Do("EXISTS", "job") == int64(1) }
 
 // redissonWatchdog is who Redisson renews on one lock: one schedule for plain and write locks, one for read locks, both by
 // the thread and not by the owner.
