@@ -124,10 +124,8 @@ func (c *Client) crowded(r *request) bool {
 	if e == nil {
 		return false
 	}
-	for l := e.leases; l != nil; l = l.next {
-		if r.state != nil && l.state == r.state {
-			return false
-		}
+	if r.state != nil && (e.heldBy(r.state) || k.twin != nil && c.entries[entryKey{k.twin, r.target.name}].heldBy(r.state)) {
+		return false
 	}
 	return e.first != nil || k.others == nobody && e.leases != nil
 }
@@ -163,6 +161,7 @@ func (c *Client) attempt(ctx context.Context, r *request) (granted bool, left ti
 		r.latch = newLatch(r.target)
 		keys = r.target.with(r.latch)
 	}
+	r.asked = true
 	start := c.now()
 	var v resp.Value
 	if k.args == nil {
@@ -205,6 +204,8 @@ var errUnexpected = errors.New("lock: unexpected reply to acquire")
 
 // refusals are the errors for what acquire returns as a status when waiting would not help.
 var refusals = map[string]error{
+	"upgrade": ErrUpgrade,
+	"unheld":  ErrNotHeld,
 	"reentry": ErrReentry,
 	"unset":   ErrNotSet,
 }
@@ -291,9 +292,9 @@ func (c *Client) renewOwner(r *request) {
 	}
 }
 
-// withdraw takes a request that is given up out of the line that the server keeps.
+// withdraw takes a request that is given up out of the line that the server keeps, or takes back that it waits.
 func (c *Client) withdraw(r *request) {
-	if !r.target.kind.queued {
+	if !r.target.kind.queued && !(r.tells && r.asked) {
 		return
 	}
 	leaving := *r

@@ -119,6 +119,19 @@ type entry struct {
 	head        head // owned by the first waiter
 }
 
+// heldBy reports whether one of the leases is of state. The entry may be nil.
+func (e *entry) heldBy(state *ownerState) bool {
+	if e == nil {
+		return false
+	}
+	for l := e.leases; l != nil; l = l.next {
+		if l.state == state {
+			return true
+		}
+	}
+	return false
+}
+
 func (c *Client) entryLocked(key entryKey) *entry {
 	e := c.entries[key]
 	if e == nil {

@@ -23,6 +23,12 @@ type Config struct {
 	// the most is 1000.
 	RenewBatch int
 
+	// PreferWriters has a writer of a [ReadWrite] lock that waits say so on the server, and readers that do not have the
+	// lock yet wait behind it, in all clients that are so configured. It is off by default, and readers come and go
+	// while a writer waits, for ever if there are enough of them. Redisson's readers do not see it, nor do its writers
+	// say anything. A writer that dies while it waits keeps readers out for 15 s.
+	PreferWriters bool
+
 	// PlainTokens makes the tokens of [Fenced] locks count 1, 2, 3, as Redisson's do. They start again at 1 when the server
 	// has lost its data. Do not go from the other tokens back to these while anybody compares them.
 	PlainTokens bool
@@ -101,6 +107,9 @@ type request struct {
 	latch    string      // of the last attempt, if it has one: what undoes it leaves this key
 	refused  bool        // the server has said no, or too late
 	waits    bool        // for its turn, until it is withdrawn
+	tells    bool        // that it waits
+	asked    bool        // the server, once at least
+	from     *Lease      // what a downgrade turns into this
 	since    time.Time   // when it began to wait
 	deadline time.Time   // of the context; zero if there is none
 	got      *Lease      // once granted
@@ -109,7 +118,7 @@ type request struct {
 }
 
 func (c *Client) newRequest(t *target, opts []Option) (request, error) {
-	r := request{target: t, lease: c.cfg.Lease, renewed: true}
+	r := request{target: t, lease: c.cfg.Lease, renewed: true, tells: t.kind.tells && c.cfg.PreferWriters}
 	for _, o := range opts {
 		if err := o.check(t.kind); err != nil {
 			return r, err

@@ -37,6 +37,10 @@ var (
 	// lease that is too short, an Owner of another Client.
 	ErrInvalid = errors.New("lock: invalid")
 
+	// ErrUpgrade says that an Owner asked for a write lock while it has the read lock of the same name: it would wait for
+	// itself. Release the read lock first.
+	ErrUpgrade = errors.New("lock: the owner has the read lock, and would wait for itself")
+
 	// ErrReentry says that the Owner has a lock already that it may not take again.
 	ErrReentry = errors.New("lock: the owner has it already")
 

@@ -10,7 +10,9 @@ import (
 
 // What the tests of package lock_test need from inside.
 
-var kinds = []*kind{reentrantKind, fencedKind, nonReentrantKind, spinKind, semaphoreKind, permitsKind, latchKind}
+var kinds = []*kind{
+	reentrantKind, fencedKind, nonReentrantKind, spinKind, readKind, writeKind, semaphoreKind, permitsKind, latchKind,
+}
 
 // Scripts are the scripts of each kind, by its name and the operation they are for.
 func Scripts() map[string]map[string]*script.Script {
@@ -18,7 +20,7 @@ func Scripts() map[string]map[string]*script.Script {
 	for _, k := range kinds {
 		all[k.name] = map[string]*script.Script{}
 		for operation, s := range map[string]*script.Script{
-			"acquire": k.acquire, "release": k.release, "undo": k.undo, "renew": k.renew, "force": k.force, "info": k.info,
+			"acquire": k.acquire, "release": k.release, "undo": k.undo, "renew": k.renew, "force": k.force, "info": k.info, "downgrade": k.downgrade,
 		} {
 			if s != nil {
 				all[k.name][operation] = s

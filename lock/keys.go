@@ -6,11 +6,17 @@ import "strings"
 const (
 	channelPrefix = "redisson_lock__channel"
 	latchPrefix   = "redisson_unlock_latch"
+	// The leases of readers are in keys that the scripts name themselves, after the lock and the owner:
+	// "{name}:<owner>:rwlock_timeout:<n>".
+	readWritePrefix = "redisson_rwlock"
 
 	semaphorePrefix = "redisson_sc"
 	countdownPrefix = "redisson_countdownlatch__channel__"
 	permitsSuffix   = "timeout"
 )
+
+// writersPrefix is for a key that Redisson does not know.
+const writersPrefix = "lockwire_rwlock_writers"
 
 // prefixName is Redisson's rule for a name in front of which something stands: a name with a brace is taken to have a hash
 // tag of its own, any other becomes the tag.
@@ -38,6 +44,9 @@ func permitsKeys(name string) []string { return []string{suffixName(name, permit
 
 // countdownChannel wraps every name, also one that has braces: see checkCountdown.
 func countdownChannel(name string) string { return countdownPrefix + "{" + name + "}" }
+func readWriteChannel(name string) string { return prefixName(readWritePrefix, name) }
+
+func readWriteKeys(name string) []string { return []string{prefixName(writersPrefix, name)} }
 
 // checkName refuses names from which prefixName makes one in another hash slot. The Redis cluster specification takes
 // as tag what stands between the first { and the first } after it, unless that is empty.

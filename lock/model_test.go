@@ -17,6 +17,8 @@ var models = map[string]map[string]func(*fakeredis.Call) any{
 		"force":   modelForce,
 		"info":    modelInfo,
 	},
+	"read":         readModels,
+	"write":        writeModels,
 	"fenced":       {"acquire": modelFencedAcquire, "info": modelFencedInfo},
 	"nonreentrant": {"acquire": modelNonReentrantAcquire},
 	"semaphore": {

@@ -48,6 +48,7 @@ type twin struct {
 	t          *testing.T
 	kind       string
 	real, fake *conn.Pool
+	owner      string // of the operations that follow each other
 }
 
 // TestScriptsLikeTheServer compares replies and keyspace of both after each step of a random walk over the operations of
@@ -57,13 +58,19 @@ func TestScriptsLikeTheServer(t *testing.T) {
 	walk(t, "reentrant", 3000, (*twin).step)
 }
 
+func TestReadWriteLikeTheServer(t *testing.T) {
+	t.Parallel()
+	walk(t, "readwrite", 3000, (*twin).readWriteStep)
+}
+
 // walk takes so many steps over the scripts of a kind, on each server.
 func walk(t *testing.T, kind string, steps int, step func(w *twin, random *rand.Rand) bool) {
 	redistest.RunProtocols(t, func(t *testing.T, s *redistest.Server, proto int) {
 		srv := fakeredis.New()
 		defer srv.Close()
 		teach(srv)
-		w := &twin{t: t, kind: kind, real: open(t, s.Config()), fake: open(t, conn.Config{Dial: srv.Dial, Protocol: proto})}
+		fake := open(t, conn.Config{Dial: srv.Dial, Protocol: proto})
+		w := &twin{t: t, kind: kind, real: open(t, s.Config()), fake: fake, owner: "client:0"}
 		seed := uint64(time.Now().UnixNano())
 		defer func() {
 			if t.Failed() {
@@ -119,12 +126,17 @@ func (w *twin) step(random *rand.Rand) bool {
 
 func (w *twin) script(operation string, keys []string, args ...any) bool {
 	w.t.Helper()
-	s := lock.Scripts()[w.kind][operation]
+	return w.scriptOf(w.kind, operation, keys, args...)
+}
+
+func (w *twin) scriptOf(kind, operation string, keys []string, args ...any) bool {
+	w.t.Helper()
+	s := lock.Scripts()[kind][operation]
 	run := func(p *conn.Pool) string {
 		v, err := s.Run(w.t.Context(), p, keys, args...)
 		return answer(v, err)
 	}
-	return w.same(operation, run(w.real), run(w.fake))
+	return w.same(fmt.Sprint(kind, " ", operation, " ", keys, args), run(w.real), run(w.fake))
 }
 
 func (w *twin) do(args ...any) bool {
@@ -133,7 +145,7 @@ func (w *twin) do(args ...any) bool {
 		v, err := p.Do(w.t.Context(), args...)
 		return answer(v, err)
 	}
-	return w.same(fmt.Sprint(args[0]), run(w.real), run(w.fake))
+	return w.same(fmt.Sprint(args...), run(w.real), run(w.fake))
 }
 
 // same compares two replies, and what both servers have now.

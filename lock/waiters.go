@@ -106,7 +106,7 @@ func (c *Client) leave(key entryKey, w *waiter, e *entry) {
 
 // wait stands in line for the lock and acquires it when it is free. left is how long the holder's lease lasts, as far as is
 // known.
-func (c *Client) wait(ctx context.Context, r *request, left time.Duration) error {
+func (c *Client) wait(ctx context.Context, r *request, left time.Duration) (err error) {
 	r.since = time.Now()
 	if r.target.kind.queued {
 		return c.waitInQueue(ctx, r, left)
@@ -114,6 +114,11 @@ func (c *Client) wait(ctx context.Context, r *request, left time.Duration) error
 	key := r.target.key()
 	w, e := c.join(key, r.state)
 	defer c.leave(key, w, e)
+	defer func() {
+		if err != nil {
+			c.withdraw(r)
+		}
+	}()
 	if done, err := c.stand(ctx, r, w); done {
 		return err
 	}
@@ -123,7 +128,11 @@ func (c *Client) wait(ctx context.Context, r *request, left time.Duration) error
 			return err
 		}
 	}
-	return c.contend(ctx, r, h, w.look)
+	if err := c.contend(ctx, r, h, w.look); err != nil {
+		h.woken = h.woken || r.tells // for the next in line to tell in its turn
+		return err
+	}
+	return nil
 }
 
 // stand waits for the turn of w. It reports done if r has got the lock, or failed, before that.
@@ -305,7 +314,7 @@ func (h *head) acquired(p *pace, r *request) {
 	h.floor = p.floor
 	h.looks, h.slept = 0, 0
 	h.busy(p, r.target, r.lease)
-	h.woken = r.target.kind.others != nobody
+	h.woken = r.target.kind.others != nobody || r.tells // the next one is to tell that it waits
 }
 
 func (h *head) pause(p *pace, left time.Duration) time.Duration {

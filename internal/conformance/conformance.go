@@ -36,6 +36,8 @@ type row struct {
 	silent    bool       // nobody is told of a release: waiters look by themselves
 	stays     string     // the key that stays when the lock is free
 	lose      [][]string // commands by which the server loses that the lock is taken; nil: the deletion of its key
+	// rival is a lock that nobody gets while somebody has lock, where that can be had by several at once; else nil.
+	rival func(c *lock.Client, name string) Locker
 }
 
 // deleted is what a lost lock of a row is, where the row does not say.
@@ -49,7 +51,14 @@ var kinds = []row{
 	{name: "Spin", reentrant: true, silent: true,
 		lock: func(c *lock.Client, name string) Locker { return c.Spin(name, lock.Backoff{}) }},
 	{name: "PermitSemaphore", stays: "job", lock: onePermit, lose: [][]string{{"DEL", "{job}:timeout"}, {"SET", "job", "1"}}},
+	{name: "ReadLock", lock: readLock, reentrant: true, rival: writeLock},
+	{name: "WriteLock", lock: writeLock, reentrant: true},
+	{name: "WriteLockAmongReaders", lock: writeLock, reentrant: true, rival: readLock},
 }
+
+func readLock(c *lock.Client, name string) Locker { return c.ReadWrite(name).Read() }
+
+func writeLock(c *lock.Client, name string) Locker { return c.ReadWrite(name).Write() }
 
 var properties = []struct {
 	name      string
@@ -135,6 +144,16 @@ func (s *stage) lose() {
 
 // locker returns the lock under test as a new client sees it.
 func (s *stage) locker(cfg lock.Config) Locker { return s.kind.lock(s.client(cfg), "job") }
+
+// rival returns a lock that excludes the one under test, as a new client sees it: as a rule that one itself.
+func (s *stage) rival() Locker { return s.rivalOf(s.client(lock.Config{})) }
+
+func (s *stage) rivalOf(c *lock.Client) Locker {
+	if s.kind.rival == nil {
+		return s.kind.lock(c, "job")
+	}
+	return s.kind.rival(c, "job")
+}
 
 func (s *stage) lock(l Locker, opts ...lock.Option) *lock.Lease {
 	s.t.Helper()
