@@ -22,6 +22,12 @@ type Config struct {
 	// the most is 1000.
 	RenewBatch int
 
+	// FairWait is for how long at most a waiter in the queue of a [Fair] lock counts as alive without being heard of. The
+	// clients of this package look every few seconds and put a waiter's time off by themselves; of a waiter that has died
+	// its place is free then even if nobody finds out sooner. 0 is 5 minutes, as in Redisson (fairLockWaitTimeout); the
+	// least is 30 s.
+	FairWait time.Duration
+
 	// PlainTokens makes the tokens of [Fenced] locks count 1, 2, 3, as Redisson's do. They start again at 1 when the server
 	// has lost its data. Do not go from the other tokens back to these while anybody compares them.
 	PlainTokens bool
@@ -42,6 +48,9 @@ func (c Config) withDefaults() Config {
 	if c.RenewBatch == 0 {
 		c.RenewBatch = 100
 	}
+	if c.FairWait == 0 {
+		c.FairWait = 5 * time.Minute
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -56,6 +65,8 @@ func (c Config) validate() error {
 		return invalidf("RenewEvery of %v with a Lease of %v", c.RenewEvery, c.Lease)
 	case c.RenewBatch < 0 || c.RenewBatch > 1000:
 		return invalidf("RenewBatch of %d", c.RenewBatch)
+	case c.FairWait < minFairWait:
+		return invalidf("FairWait of %v, less than %v", c.FairWait, minFairWait)
 	}
 	return nil
 }
@@ -78,16 +89,16 @@ func As(owner Owner) Option { return Option{owner: owner.state, hasOwner: true} 
 
 // request is one Lock or TryLock, or what a kind without leases has in their place.
 type request struct {
-	target   *target
-	lease    time.Duration
-	renewed  bool
-	owner    string
-	state    *ownerState // of the Owner that was passed, or of a waiter that the server has in its line; else nil
-	latch    string      // of the last attempt, if it has one: what undoes it leaves this key
-	refused  bool        // the server has said no, or too late
-	waits    bool        // for its turn, until it is withdrawn
-	deadline time.Time   // of the context; zero if there is none
-	got      *Lease      // once granted
+	target  *target
+	lease   time.Duration
+	renewed bool
+	owner   string
+	state   *ownerState   // of the Owner that was passed, or of a waiter that the server has in its line; else nil
+	latch   string        // of the last attempt, if it has one: what undoes it leaves this key
+	refused bool          // the server has said no, or too late
+	waits   bool          // for its turn, until it is withdrawn
+	wait    time.Duration // until the deadline of the context, from when it began; 0 if there is none
+	got     *Lease        // once granted
 }
 
 func (c *Client) newRequest(t *target, opts []Option) (request, error) {

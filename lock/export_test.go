@@ -9,7 +9,7 @@ import (
 
 // What the tests of package lock_test need from inside.
 
-var kinds = []*kind{reentrantKind, fencedKind, nonReentrantKind, spinKind}
+var kinds = []*kind{reentrantKind, fencedKind, nonReentrantKind, spinKind, fairKind, nonReentrantFairKind}
 
 // Scripts are the scripts of each kind, by its name and the operation they are for.
 func Scripts() map[string]map[string]*script.Script {
@@ -18,6 +18,7 @@ func Scripts() map[string]map[string]*script.Script {
 		all[k.name] = map[string]*script.Script{}
 		for operation, s := range map[string]*script.Script{
 			"acquire": k.acquire, "release": k.release, "undo": k.undo, "renew": k.renew, "force": k.force, "info": k.info,
+			"pass": k.pass,
 		} {
 			if s != nil {
 				all[k.name][operation] = s

@@ -18,12 +18,22 @@ type Info struct {
 	Remaining time.Duration
 	// Token is the last fencing token of a [Fenced] lock, also when it is free.
 	Token int64
+	// Queue holds those who wait for a [Fair] lock in the order in which they will get it, of this or any other client.
+	Queue []Waiter
 }
 
 // Holder is an owner that has a lock.
 type Holder struct {
 	Owner string // a client's id, a colon, and a number
 	Holds int64  // how many times it has taken the lock without releasing it
+}
+
+// Waiter is an owner in the queue of a [Fair] lock.
+type Waiter struct {
+	Owner string
+	// Deadline is when the waiter stops counting as alive, as the time from now: 0 if it does not any more. Waiters of
+	// this package put it off for as long as they wait.
+	Deadline time.Duration
 }
 
 func (c *Client) info(ctx context.Context, t *target) (Info, error) {

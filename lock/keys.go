@@ -6,6 +6,9 @@ import "strings"
 const (
 	channelPrefix = "redisson_lock__channel"
 	latchPrefix   = "redisson_unlock_latch"
+	queuePrefix   = "redisson_lock_queue"
+	timeoutPrefix = "redisson_lock_timeout"
+	idlePrefix    = "lockwire_fair_head" // ours alone
 )
 
 // prefixName is Redisson's rule for a name in front of which something stands: a name with a brace is taken to have a hash

@@ -25,6 +25,7 @@ type kind struct {
 	unowned bool                              // who acquires has nothing to give back: there is no lease, and no release
 
 	acquire, release, undo, renew, force, info *script.Script // undo is nil if acquire changes nothing
+	pass                                       *script.Script // of a queued kind: see Client.pass
 }
 
 // follow says which of the waiters in line may have the lock too when one has got it.

@@ -19,6 +19,14 @@ var models = map[string]map[string]func(*fakeredis.Call) any{
 	},
 	"fenced":       {"acquire": modelFencedAcquire, "info": modelFencedInfo},
 	"nonreentrant": {"acquire": modelNonReentrantAcquire},
+	"fair": {
+		"acquire": modelFairAcquire,
+		"release": modelFairRelease,
+		"undo":    modelFairUndo,
+		"force":   modelFairForce,
+		"info":    modelFairInfo,
+		"pass":    modelFairPass,
+	},
 }
 
 // teach gives srv the models and loads the scripts. TestScriptsLikeTheServer compares them with Lua.
