@@ -47,7 +47,7 @@ local score, known = tonumber(redis.call('zscore', timeouts, owner) or 0), 0
 for _, waiter in ipairs(stands and redis.call('lrange', queue, 0, -1) or {}) do
     if waiter == owner then known = 1 end
 end
-if stands and (known == 0 or score < now + math.min(wait, spare)) then
+if stands and (known == 0 or score < now + math.min(wait, spare / 2)) then
     local last = known == 0 and redis.call('lindex', queue, -1)
     local behind = tonumber(last and redis.call('zscore', timeouts, last) or 0)
     redis.call('zadd', timeouts, math.max(behind, now + math.max(left, 0)) + wait, owner)

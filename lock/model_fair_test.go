@@ -128,7 +128,7 @@ func (m *fairModel) stand(owner string, left, wait, lease int64) {
 	line := m.members(m.queue)
 	known := slices.Contains(line, owner)
 	base := m.now + max(left, 0)
-	if score, _ := m.score(owner); known && score >= m.now+min(wait, fairSpare) {
+	if score, _ := m.score(owner); known && score >= m.now+min(wait, fairSpare/2) {
 		return
 	}
 	if !known && len(line) > 0 {
@@ -229,6 +229,7 @@ func modelFairUndo(c *fakeredis.Call) any {
 		c.Do("SET", c.Keys[5], "0", "PX", c.Args[4])
 	}
 	text, _ := c.Do("HGET", m.lock, owner).(string)
+	c.Do("LINDEX", m.queue, "0")
 	taken := number(text) > before
 	switch {
 	case taken && before > 0 && number(lease) > 0:
