@@ -37,7 +37,7 @@ func (c *Client) tryLock(ctx context.Context, t *target, opts []Option) (*Lease,
 
 // obtain runs r, waiting for as long as ctx allows.
 func (c *Client) obtain(ctx context.Context, r *request) error {
-	r.waits = true
+	r.waits, r.since = true, time.Now()
 	if r.target.kind.queued {
 		if !c.enterQueue() {
 			return ErrClosed
@@ -45,7 +45,7 @@ func (c *Client) obtain(ctx context.Context, r *request) error {
 		defer c.queued.Done()
 	}
 	if deadline, ok := ctx.Deadline(); ok {
-		r.wait = max(time.Until(deadline), 1)
+		r.deadline = deadline
 	}
 	if c.crowded(r) {
 		r.refused = true
@@ -272,6 +272,7 @@ func (c *Client) granted(r *request, start instant, count, token int64) (bool, t
 		if r.latch != "" {
 			c.cleanup.addLatch(r.target.name, r.latch)
 		}
+		c.shareGrant(r)
 		return true, 0, nil
 	}
 	l := newLease(c, r, start)
@@ -306,6 +307,7 @@ func (c *Client) granted(r *request, start instant, count, token int64) (bool, t
 	r.got = l
 	c.watchdog.add(l)
 	c.counters.acquired.Add(1)
+	c.shareGrant(r)
 	return true, 0, nil
 }
 

@@ -89,16 +89,17 @@ func As(owner Owner) Option { return Option{owner: owner.state, hasOwner: true} 
 
 // request is one Lock or TryLock, or what a kind without leases has in their place.
 type request struct {
-	target  *target
-	lease   time.Duration
-	renewed bool
-	owner   string
-	state   *ownerState   // of the Owner that was passed, or of a waiter that the server has in its line; else nil
-	latch   string        // of the last attempt, if it has one: what undoes it leaves this key
-	refused bool          // the server has said no, or too late
-	waits   bool          // for its turn, until it is withdrawn
-	wait    time.Duration // until the deadline of the context, from when it began; 0 if there is none
-	got     *Lease        // once granted
+	target   *target
+	lease    time.Duration
+	renewed  bool
+	owner    string
+	state    *ownerState // of the Owner that was passed, or of a waiter that the server has in its line; else nil
+	latch    string      // of the last attempt, if it has one: what undoes it leaves this key
+	refused  bool        // the server has said no, or too late
+	waits    bool        // for its turn, until it is withdrawn
+	since    time.Time   // when it began to wait
+	deadline time.Time   // of the context; zero if there is none
+	got      *Lease      // once granted
 }
 
 func (c *Client) newRequest(t *target, opts []Option) (request, error) {

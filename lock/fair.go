@@ -105,10 +105,10 @@ func nonReentrantFairArgs(c *Client, r request) []any {
 
 // queueWait is by how much r's deadline in the queue lies behind the one before it.
 func (c *Client) queueWait(r request) time.Duration {
-	if r.wait == 0 {
+	if r.deadline.IsZero() {
 		return c.cfg.FairWait
 	}
-	return max(min(r.wait, c.cfg.FairWait), time.Millisecond)
+	return max(min(r.deadline.Sub(r.since), c.cfg.FairWait), time.Millisecond)
 }
 
 // parseFair is what a reply says of the number of waiters, of each of them and how long it counts as alive, and of the

@@ -155,7 +155,7 @@ func TestA11(t *testing.T) {
 			t.Error("Redisson's rule gives tokens that grow, so this shows nothing")
 		}
 		w.srv.Do("DEL", "job", jobToken)
-		time.Sleep(time.Millisecond)
+		w.sleep(time.Millisecond)
 		third := lockFenced(t, c)
 		if third.Token() <= second.Token() {
 			t.Errorf("token %d after %d, which was lost", third.Token(), second.Token())

@@ -76,7 +76,7 @@ func TestA01NonReentrant(t *testing.T) {
 			t.Errorf("hold count %v", w.srv.Do("HGET", "job", owner.String()))
 		}
 		mustUnlock(t, lease)
-		time.Sleep(latchLife)
+		w.sleep(latchLife)
 		w.free()
 	})
 }

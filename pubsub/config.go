@@ -23,7 +23,8 @@ type Config struct {
 	IdleTimeout time.Duration
 
 	// Queue is how many events a Subscription holds for its consumer. Its memory, some 80 bytes each, is taken when
-	// the Subscription is made. 0 and below are 64.
+	// the Subscription is made. When it is full the oldest eighth of them is dropped, or one if there are fewer than
+	// eight. 0 and below are 64.
 	Queue int
 
 	// MinBackoff and MaxBackoff bound the pause before the Subscriber dials again: the first is MinBackoff, doubled

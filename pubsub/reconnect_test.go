@@ -305,6 +305,8 @@ func TestWhatTheServerMaySay(t *testing.T) {
 		{"a reply nobody asked for", "+OK\r\n", true},
 		{"a number", ":1\r\n", true},
 		{"an array", "*2\r\n:1\r\n:2\r\n", true},
+		{"an array of an array", "*1\r\n*0\r\n", true},
+		{"a message by a pattern to nowhere", ">4\r\n$8\r\npmessage\r\n$2\r\np*\r\n*0\r\n$1\r\nx\r\n", false},
 		{"an error nobody asked for", "-ERR what\r\n", true},
 		{"no RESP", "HTTP/1.1 400 Bad Request\r\n", true},
 		{"a length beyond all limits", "$9223372036854775807\r\n", true},
@@ -312,6 +314,9 @@ func TestWhatTheServerMaySay(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			bubble(t, pubsub.Config{}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
+				if _, err := s.PSubscribe(t.Context(), "p*"); err != nil {
+					t.Fatal(err)
+				}
 				sub := subscribe(t, s, "c")
 				if !srv.Push(theConn(t, srv), test.raw) {
 					t.Fatal("nothing pushed")

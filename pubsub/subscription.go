@@ -141,20 +141,18 @@ func (s *Subscription) deliverLocked(ev Event) {
 
 // overflowLocked takes the queue out of the channel, makes it short enough with ev at its end, and puts it back with Lagged,
 // whose count is always up to date, in front. It drops messages, and of the other events all but the last, since
-// that is the one that counts.
+// that is the one that counts. That it makes room for more than ev, if the queue is long, pays for the work.
 func (s *Subscription) overflowLocked(ev Event) {
 	held, lost, restate := s.drainLocked()
 	held = append(held, ev)
 	if restate && !slices.ContainsFunc(held, changesState) {
 		held = slices.Insert(held, 0, s.state)
 	}
-	for len(held) > cap(s.events)-1 {
-		i := oldestToDrop(held)
-		if held[i].Kind == Message {
-			lost++
-			s.subscriber.dropped++
-		}
-		held = slices.Delete(held, i, i+1)
+	if queue := cap(s.events) - 1; len(held) > queue {
+		var dropped int
+		held, dropped = dropOldest(held, len(held)-queue+queue/8)
+		lost += dropped
+		s.subscriber.dropped += int64(dropped)
 	}
 	if lost > 0 {
 		s.events <- Event{Kind: Lagged, N: lost}
@@ -200,16 +198,27 @@ func (s *Subscription) drainLocked() (held []Event, lost int, restate bool) {
 	return held, lost, restate
 }
 
+// dropOldest drops n of the events, oldest first, but not the last change of state. It returns what is left, in the same
+// memory, and how many of the dropped ones are messages.
+func dropOldest(events []Event, n int) (left []Event, messages int) {
+	spared := len(events) - 1
+	for spared >= 0 && !changesState(events[spared]) {
+		spared--
+	}
+	left = events[:0]
+	for i, ev := range events {
+		switch {
+		case n == 0 || i == spared:
+			left = append(left, ev)
+			continue
+		case !changesState(ev):
+			messages++
+		}
+		n--
+	}
+	clear(events[len(left):])
+	return left, messages
+}
+
 // changesState reports whether ev, which is not Lagged, is one of those of which only the last counts.
 func changesState(ev Event) bool { return ev.Kind != Message }
-
-// oldestToDrop returns the place of the oldest of the events, at least two, that is not the last change of state.
-func oldestToDrop(events []Event) int {
-	if events[0].Kind == Message {
-		return 0
-	}
-	if slices.ContainsFunc(events[1:], changesState) {
-		return 0
-	}
-	return 1
-}
