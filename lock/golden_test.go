@@ -236,7 +236,7 @@ func (r *replay) parts(kind, name string, now int64) (parts []string) {
 		for e := range r.do("ZRANGE", name, 0, -1).All() {
 			member, _ := e.Text()
 			score, _ := r.do("ZSCORE", name, member).Text()
-			if at, err := strconv.ParseFloat(score, 64); err == nil && at > 1e12 && at < 1e13 {
+			if at, err := strconv.ParseFloat(score, 64); err == nil && at > 9e11 && at < 1e13 {
 				score = fmt.Sprintf("+%d", int64(at)-now)
 			}
 			parts = append(parts, member+"="+score)
