@@ -5,7 +5,7 @@
 -- Returns 1 when it is the turn of the owner, else 0.
 local lock, channel, queue, timeouts, idle = unpack(KEYS)
 local owner, publish, counts = unpack(ARGV)
-local grace, limit, life = 1000, 15000, 20000 -- a waiter subscribes some time after it has stood in line
+local grace, limit, life = 1000, 15000, 30000 -- a waiter subscribes some time after it has stood in line
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 

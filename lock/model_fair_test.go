@@ -79,6 +79,13 @@ func (m *fairModel) keep(longer int64) {
 	}
 }
 
+// tellHead tells who is first in the queue, if the queue is one.
+func (m *fairModel) tellHead(publish string) {
+	if _, bad := m.TryDo("LINDEX", m.queue, "0").(fakeredis.Err); !bad {
+		m.tell(publish, m.head(""))
+	}
+}
+
 func (m *fairModel) tell(publish, waiter string) {
 	if waiter != "" {
 		m.TryDo(publish, m.channel+":"+waiter, "0")
@@ -158,7 +165,7 @@ func modelFairPass(c *fakeredis.Call) any {
 	seen, _ := c.Do("GET", m.idle).(string)
 	last, same := strings.CutPrefix(seen, mark)
 	if !same {
-		c.Do("SET", m.idle, mark+line[len(line)-1], "PX", "20000")
+		c.Do("SET", m.idle, mark+line[len(line)-1], "PX", "30000")
 		return int64(0)
 	}
 	deaf := func(waiter string) bool {
@@ -169,7 +176,7 @@ func modelFairPass(c *fakeredis.Call) any {
 		list, _ := c.TryDo("PUBSUB", numsub, m.channel+":"+waiter).([]any)
 		return counts && len(list) == 2 && list[1] == int64(0)
 	}
-	age := 20_000 - c.Int("PTTL", m.idle)
+	age := 30_000 - c.Int("PTTL", m.idle)
 	if age >= 15_000 || age >= 1000 && deaf(first) {
 		for first != "" {
 			dropped := first
@@ -200,7 +207,7 @@ func modelFairRelease(c *fakeredis.Call) any {
 	count, holds := c.Do("HGET", m.lock, owner).(string)
 	if !holds {
 		if c.Int("EXISTS", m.lock) == 0 {
-			m.tell(publish, m.head(""))
+			m.tellHead(publish)
 		}
 		if c.Args[4] == "1" {
 			c.Do("SET", latch, "-1", "PX", life)
@@ -214,7 +221,7 @@ func modelFairRelease(c *fakeredis.Call) any {
 		return int64(0)
 	}
 	c.Do("DEL", m.lock)
-	m.tell(publish, m.head(""))
+	m.tellHead(publish)
 	c.Do("SET", latch, "1", "PX", life)
 	return int64(1)
 }
@@ -278,7 +285,7 @@ func modelFairForce(c *fakeredis.Call) any {
 		return int64(0)
 	}
 	c.Do("DEL", m.lock)
-	m.tell(c.Args[0], m.head(""))
+	m.tellHead(c.Args[0])
 	return int64(1)
 }
 

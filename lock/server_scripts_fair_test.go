@@ -138,9 +138,9 @@ func (w *fairWalk) passTime(owner string) bool {
 	case 0:
 		return w.ask("HSET", walkLock, "stranger:1", 1) // a hold without a lease
 	case 1, 2:
-		return w.ask("PEXPIRE", fairIdle, 18_500)
+		return w.ask("PEXPIRE", fairIdle, 28_500)
 	case 3:
-		return w.ask("PEXPIRE", fairIdle, 4_500)
+		return w.ask("PEXPIRE", fairIdle, 14_500)
 	case 4:
 		return w.ask("ZADD", fairTimeouts, "XX", in(-time.Minute), owner)
 	case 5:
@@ -150,6 +150,9 @@ func (w *fairWalk) passTime(owner string) bool {
 	case 7:
 		return w.ask("LREM", fairQueue, 1, owner)
 	case 8:
+		if w.random.IntN(4) == 0 {
+			return w.ask("SET", fairQueue, "x")
+		}
 		return w.ask("DEL", []string{fairQueue, fairTimeouts, fairIdle, walkLock}[w.random.IntN(4)])
 	}
 	return w.ask("DEL", walkLock, walkLatch+"0", walkLatch+"1", walkLatch+"2", walkLatch+"3")
