@@ -88,19 +88,39 @@ func (u *cleanup) round(pending []*job, at time.Time) []*job {
 	return rest
 }
 
-// last runs all that is left to do once, before the client closes or after it has.
+// last runs all that is left to do once, before the client closes or after it has. A job whose owner's turn another one
+// has waits for that: who gives up waiting leaves a queue behind the undo of what was asked for.
 func (u *cleanup) last(jobs []*job, latches []latch) {
-	var due []*job
+	ctx, cancel := context.WithTimeout(context.Background(), cleanupLast)
+	defer cancel()
+	var waiting []*job
 	for _, j := range jobs {
-		if j.takeTurn() && j.stands() {
-			due = append(due, j)
+		if j.takeTurn() {
+			u.end(ctx, j)
+		} else {
+			waiting = append(waiting, j)
 		}
 	}
-	u.run(context.Background(), due, cleanupLast)
-	for _, j := range jobs {
-		j.finish(fmt.Errorf("%w: %w", ErrUncertain, ErrClosed))
+	for _, j := range waiting {
+		select {
+		case j.ownerState().turn <- struct{}{}:
+			j.turn = true
+			u.end(ctx, j)
+		case <-ctx.Done():
+			j.finish(errEnded)
+		}
 	}
 	u.forget(context.Background(), append(latches, u.takeLatches()...), cleanupLast)
+}
+
+var errEnded = fmt.Errorf("%w: %w", ErrUncertain, ErrClosed)
+
+// end runs a job for the last time.
+func (u *cleanup) end(ctx context.Context, j *job) {
+	if j.stands() {
+		u.run(ctx, []*job{j}, cleanupLast)
+	}
+	j.finish(errEnded)
 }
 
 // run runs the jobs one by one, so that each goes on the connection of its key, within limit for all.
