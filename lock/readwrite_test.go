@@ -127,6 +127,7 @@ func TestRenewalOfReaders(t *testing.T) {
 		wantLeft(t, "not renewed", w.timeoutsLeft(short.Owner(), 1), 5*time.Second)
 		wantLeft(t, "not renewed", w.timeoutsLeft(long.Owner(), 1), time.Hour-20*time.Second)
 		w.sleep(10 * time.Second)
+		synctest.Wait()
 		lostBecause(t, short.Err(), lock.Expired)
 		mustUnlock(t, long)
 		if got := w.ttl("job"); got != 30*time.Second {
