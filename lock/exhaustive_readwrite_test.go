@@ -136,6 +136,7 @@ func (m *readWriteModel) hold(o, holds int, rest span) {
 		m.left[o][n] = 0
 		if n < holds {
 			m.left[o][n] = rest
+			m.lease = max(m.lease, rest)
 		}
 	}
 	m.reads[o] = holds
@@ -254,10 +255,6 @@ func (m *readWriteModel) renewRead(lease span, owners ...int) (any, []message) {
 		case m.reads[o] == 0 && m.mode == "" && m.other == "":
 			list = append(list, 0)
 		case m.reads[o] == 0:
-			if m.other == "hash" && o == 0 { // which has a field of that name
-				list = append(list, 0)
-				continue
-			}
 			list = append(list, -1)
 		case m.longest(o) == 0:
 			list = append(list, 0)

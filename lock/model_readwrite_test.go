@@ -72,6 +72,7 @@ func setHolds(c *fakeredis.Call, lock, owner string, count, rest int64, lease st
 	}
 	for n := range rest {
 		c.Do("SET", timeoutKey(lock, owner, n+1), "1", "PX", lease)
+		c.Do("PEXPIRE", lock, itoa(max(number(lease), c.Int("PTTL", lock))))
 	}
 	if rest > 0 {
 		c.Do("HSET", lock, owner, text(rest))
@@ -227,8 +228,9 @@ func modelReadRenew(c *fakeredis.Call) any {
 	outcomes := make([]any, len(c.Keys))
 	for i, key := range c.Keys {
 		owner := c.Args[i+1]
+		mode, _ := c.TryDo("HGET", key, "mode").(string)
 		count, held := c.TryDo("HGET", key, owner).(string)
-		switch {
+		switch held = held && mode != ""; {
 		case held:
 			outcomes[i] = int64(0)
 			for n := range number(count) {

@@ -8,7 +8,6 @@ local lock, channel, latch = KEYS[1], KEYS[2], KEYS[4]
 local lease, owner, publish, lifetime, repeated = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local prefix = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
 local hold = prefix .. ':' .. owner .. ':rwlock_timeout:'
-
 -- longest is the lease that of all readers the last to go has left.
 local function longest()
     local left, fields = 0, redis.call('hgetall', lock)
@@ -43,6 +42,7 @@ for n = rest + 1, count do
 end
 for n = 1, rest do
     redis.call('set', hold .. n, 1, 'px', lease) -- whose lease was whose, the server does not know
+    redis.call('pexpire', lock, math.max(tonumber(lease), redis.call('pttl', lock)))
 end
 if rest > 0 then
     redis.call('hset', lock, owner, rest)

@@ -16,11 +16,11 @@ end
 
 for i, lock in ipairs(KEYS) do
     -- pcall: a key of another type must not keep the rest from being renewed.
-    local count = redis.pcall('hget', lock, ARGV[i + 1])
-    if type(count) == 'string' then
+    local held = redis.pcall('hmget', lock, 'mode', ARGV[i + 1])
+    if held[1] and held[2] then
         local prefix = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
         outcomes[i] = 0
-        for n = 1, tonumber(count) do
+        for n = 1, tonumber(held[2]) do
             if extend(prefix .. ':' .. ARGV[i + 1] .. ':rwlock_timeout:' .. n) then
                 outcomes[i] = 1
             end

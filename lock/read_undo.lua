@@ -26,6 +26,7 @@ for n = rest + 1, count do
 end
 for n = 1, rest < count and rest or 0 do
     redis.call('set', prefix .. ':' .. owner .. ':rwlock_timeout:' .. n, 1, 'px', lease)
+    redis.call('pexpire', lock, math.max(tonumber(lease), redis.call('pttl', lock)))
 end
 if rest > 0 then
     redis.call('hset', lock, owner, rest)
