@@ -178,27 +178,28 @@ func TestSemaphoreServesInOrder(t *testing.T) {
 		c, other := w.client(lock.Config{}), w.client(lock.Config{})
 		c.OnlyWoken()
 		s := setUp(t, c, 1)
-		var order []int
+		w.srv.Latency(time.Millisecond)
+		served := make(chan int, 3)
 		var wg sync.WaitGroup
 		for _, n := range []int{3, 1, 2} {
 			wg.Go(func() {
 				if err := s.Acquire(t.Context(), n); err != nil {
 					t.Errorf("Acquire(%d) = %v", n, err)
 				}
-				order = append(order, n)
+				served <- n
 			})
 			w.sleep(100 * time.Millisecond)
 		}
 		wantOK(t, "TryAcquire", s.TryAcquire(t.Context(), 1))
 		wantOK(t, "Release", other.Semaphore("sem").Release(t.Context(), 2))
-		w.sleep(time.Millisecond)
-		if len(order) != 0 {
-			t.Errorf("served with 2 permits free: %v", order)
+		w.sleep(time.Second)
+		if len(served) != 0 {
+			t.Errorf("served with 2 permits free: %v", <-served)
 		}
 		wantOK(t, "Release", s.Release(t.Context(), 4)) // 6: all can go on from one message
 		wg.Wait()
-		if fmt.Sprint(order) != "[3 1 2]" {
-			t.Errorf("served in the order %v", order)
+		if order := fmt.Sprint(<-served, <-served, <-served); order != "3 1 2" {
+			t.Errorf("served in the order %s", order)
 		}
 		w.wantKey("sem", "0")
 		w.settled("sem")
