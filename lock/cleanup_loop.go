@@ -180,7 +180,7 @@ func (j *job) takeTurn() bool {
 // stands reports whether there is anything to do. It ends a release that came too late, when the server has none of the
 // holds of that time, and a change of which the server may not know a repeat any more.
 func (j *job) stands() bool {
-	if j.change != nil && time.Now().After(j.until) {
+	if j.change != nil && j.change.old() {
 		j.finish(fmt.Errorf("%w, and given up", ErrUncertain))
 		return false
 	}
@@ -201,7 +201,7 @@ func (j *job) ownerState() *ownerState {
 // run sends the job's script. The caller has the turn of its owner, if it has one.
 func (j *job) run(ctx context.Context, c *Client) (resp.Value, error) {
 	if j.change != nil {
-		return j.change.run(ctx, c)
+		return j.change.run(ctx)
 	}
 	if j.lease != nil {
 		// The latch of the release may have expired, or will before an answer comes.
@@ -230,7 +230,7 @@ func (j *job) run(ctx context.Context, c *Client) (resp.Value, error) {
 func (j *job) answered(c *Client, v resp.Value, at time.Time) {
 	switch l := j.lease; {
 	case j.change != nil:
-		if err := j.change.answered(c, v); err != nil {
+		if err := j.change.answered(v); err != nil {
 			j.postpone(at)
 			return
 		}
