@@ -72,7 +72,7 @@ func setHolds(c *fakeredis.Call, lock, owner string, count, rest int64, lease st
 	}
 	for n := range rest {
 		c.Do("SET", timeoutKey(lock, owner, n+1), "1", "PX", lease)
-		c.Do("PEXPIRE", lock, itoa(max(number(lease), c.Int("PTTL", lock))))
+		c.Do("PEXPIRE", lock, text(max(number(lease), c.Int("PTTL", lock))))
 	}
 	if rest > 0 {
 		c.Do("HSET", lock, owner, text(rest))
