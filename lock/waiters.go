@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -35,6 +36,7 @@ const wakeQueue = 4
 // waiter is a call of Lock that stands in line. Client.mu guards the links.
 type waiter struct {
 	since      time.Time     // constant
+	late       time.Time     // since when all it was granted came too late; owned by the call
 	turn       chan struct{} // closed when it has come to the front
 	next, prev *waiter
 }
@@ -118,11 +120,11 @@ func (c *Client) wait(ctx context.Context, r *request, left time.Duration) (*Lea
 		*h = head{events: events, poll: c.pace.pollMin, floor: c.pace.floor}
 		h.busy(&c.pace, left)
 	}
-	return c.contend(ctx, r, h, w.since)
+	return c.contend(ctx, r, h, w)
 }
 
-// contend is the loop of the waiter at the front, who has waited since then: sleep until there is a reason to look, and look.
-func (c *Client) contend(ctx context.Context, r *request, h *head, since time.Time) (*Lease, error) {
+// contend is the loop of the waiter at the front: sleep until there is a reason to look, and look.
+func (c *Client) contend(ctx context.Context, r *request, h *head, w *waiter) (*Lease, error) {
 	timer := time.NewTimer(time.Until(h.next))
 	defer timer.Stop()
 	attempts, cancel := context.WithCancel(ctx)
@@ -155,12 +157,12 @@ func (c *Client) contend(ctx context.Context, r *request, h *head, since time.Ti
 			h.acquired(&c.pace, lease.term)
 			return lease, nil
 		case last == nil:
-			h.woken = false
+			h.woken, w.late = false, time.Time{}
 			h.busy(&c.pace, left)
 		case ctx.Err() != nil || c.isClosed():
 			h.woken = true // for the next in line: what woke this one has not been made use of
 			return nil, c.gaveUp(ctx, r, last)
-		case !passing(last) || h.failed(&c.pace, since, c.cfg.Lease):
+		case !passing(last) || h.failed(&c.pace, w, c.cfg.Lease, last):
 			return nil, last
 		default:
 			c.renewOwner(r)
@@ -233,17 +235,26 @@ func (h *head) pause(p *pace, left time.Duration) time.Duration {
 	return d
 }
 
-// failed sets the next look after an attempt that had no answer. It reports true when that has gone on for too long for a
-// waiter who is there since then: how long others had had no answer before is not his matter.
-func (h *head) failed(p *pace, since time.Time, patience time.Duration) (tooLong bool) {
+// failed sets the next look after an attempt of w's that came to nothing because of err. It reports true when that has gone
+// on for too long.
+func (h *head) failed(p *pace, w *waiter, patience time.Duration, err error) (tooLong bool) {
 	at := time.Now()
-	if h.failing.IsZero() {
-		h.failing = at
-	}
 	h.woken = false
 	h.next = at.Add(h.poll - rand.N(h.poll/4))
 	h.poll = min(2*h.poll, p.pollMax)
-	return at.Sub(h.failing) >= patience && at.Sub(since) >= patience
+	if errors.Is(err, ErrLost) {
+		// An answer, if one that came too late, which is a matter of the lease that w asks for.
+		h.failing = time.Time{}
+		if w.late.IsZero() {
+			w.late = at
+		}
+		return at.Sub(w.late) >= patience
+	}
+	if h.failing.IsZero() {
+		h.failing = at
+	}
+	// How long others had had no answer before w came is not its matter.
+	return at.Sub(h.failing) >= patience && at.Sub(w.since) >= patience
 }
 
 func earlier(a, b time.Time) time.Time {
