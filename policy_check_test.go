@@ -111,7 +111,7 @@ func checkImports(sources []source, table map[string][]string) (problems []strin
 			target, ours := strings.CutPrefix(name, module+"/")
 			switch {
 			case !ours, slices.Contains(allowed, target):
-			case s.test() && (s.dir == "" || target == s.dir || strings.HasPrefix(target, "internal/")):
+			case s.test() && (s.dir == "" || strings.HasPrefix(path.Base(s.path), "example") || target == s.dir || strings.HasPrefix(target, "internal/")):
 			default:
 				problems = append(problems, fmt.Sprintf("%s: %q may not import %q", s.path, s.dir, target))
 			}

@@ -9,7 +9,7 @@ import (
 // change's message.
 
 // mayImport says which packages of this module the files of each package may import. A test may also import its own
-// package and internal/...; those of the root may import all.
+// package and internal/...; examples, and those of the root, may import all.
 var mayImport = map[string][]string{
 	"":                     {},
 	"resp":                 {},
@@ -18,6 +18,7 @@ var mayImport = map[string][]string{
 	"pubsub":               {"resp", "conn"},
 	"cluster":              {"resp", "conn", "script", "pubsub"},
 	"lock":                 {"resp", "conn", "script", "pubsub"},
+	"fence":                {},
 	"internal/fakeredis":   {"resp", "conn"},
 	"internal/faultproxy":  {"resp", "conn"},
 	"internal/redistest":   {"resp", "conn"},

@@ -37,6 +37,9 @@ var (
 	// lease that is too short, an Owner of another Client.
 	ErrInvalid = errors.New("lock: invalid")
 
+	// ErrReentry says that the Owner has a lock already that it may not take again.
+	ErrReentry = errors.New("lock: the owner has it already")
+
 	// ErrWrongType says that the key of the lock holds something that is not this kind of lock. It is left alone.
 	ErrWrongType = errors.New("lock: the key holds something else")
 )

@@ -258,7 +258,7 @@ func TestLostLockIsNotRevived(t *testing.T) {
 		lease := mustLock(t, c, "job")
 		// The renewal that is due after a second reaches the server after the lease has ended.
 		w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
-			if len(cmd.Args) > 1 && cmd.Args[1] == lock.ReentrantScripts()["renew"].Digest() {
+			if len(cmd.Args) > 1 && cmd.Args[1] == lock.Scripts()["reentrant"]["renew"].Digest() {
 				return fakeredis.Delay(4*time.Second, fakeredis.Run())
 			}
 			return fakeredis.Run()

@@ -115,8 +115,8 @@ func (w *watchdog) wakeLocked(due time.Time) {
 	if !w.started {
 		w.started = true
 		w.wake = due
-		last := w.client.now() // here, not in the loop: the machine may sleep before that runs
-		w.wg.Go(func() { w.loop(last) })
+		seen := w.client.now()
+		w.wg.Go(func() { w.loop(seen) })
 		return
 	}
 	if due.Before(w.wake) {
