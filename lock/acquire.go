@@ -206,6 +206,7 @@ var errUnexpected = errors.New("lock: unexpected reply to acquire")
 // refusals are the errors for what acquire returns as a status when waiting would not help.
 var refusals = map[string]error{
 	"reentry": ErrReentry,
+	"unset":   ErrNotSet,
 }
 
 // acquired is what a reply to acquire says: the hold count, and a token if the kind has them; or 0, and how long the lock stays

@@ -7,7 +7,8 @@ import (
 )
 
 // scriptSets are the kinds whose scripts TestServerScripts compares with a model.
-var scriptSets = []*scriptSet{reentrantSet(), nonReentrantSet(), fencedSet(false), fencedSet(true)}
+var scriptSets = []*scriptSet{reentrantSet(), nonReentrantSet(), fencedSet(false), fencedSet(true),
+	semaphoreSet(), permitsSet(), latchSet()}
 
 const setLock = "set" // the name of the lock in all sets
 

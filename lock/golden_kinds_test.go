@@ -14,10 +14,13 @@ import (
 // goldenFiles are the files of testdata/redisson that are replayed. A kind takes part by a line here and its methods in
 // goldenMethods.
 var goldenFiles = map[string]goldenFile{
-	"lock.txt":     {},
-	"watchdog.txt": {virtual: true},
-	"spin.txt":     {},
-	"fenced.txt":   {cfg: lock.Config{PlainTokens: true}, differs: fencedDifferences},
+	"lock.txt":      {},
+	"watchdog.txt":  {virtual: true},
+	"spin.txt":      {},
+	"semaphore.txt": {},
+	"pexsem.txt":    {},
+	"latch.txt":     {},
+	"fenced.txt":    {cfg: lock.Config{PlainTokens: true}, differs: fencedDifferences},
 }
 
 // fencedDifferences are due to that a further hold shares the token of the first, which the fence has seen.
@@ -88,6 +91,7 @@ var goldenMethods = methods(
 	holding("lock", "", func(c *lock.Client, name string) goldenLock { return c.Reentrant(name) }),
 	holding("spinlock", "spin", func(c *lock.Client, name string) goldenLock { return c.Spin(name, lock.Backoff{}) }),
 	holding("fencedlock", "fenced", openFenced),
+	goldenSemaphore, goldenPermits, goldenLatch,
 	map[string]goldenMethod{"fencedtoken": goldenToken, "tryfencedtoken": goldenToken, "fencedget": goldenGetToken},
 )
 

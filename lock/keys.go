@@ -6,6 +6,10 @@ import "strings"
 const (
 	channelPrefix = "redisson_lock__channel"
 	latchPrefix   = "redisson_unlock_latch"
+
+	semaphorePrefix = "redisson_sc"
+	countdownPrefix = "redisson_countdownlatch__channel__"
+	permitsSuffix   = "timeout"
 )
 
 // prefixName is Redisson's rule for a name in front of which something stands: a name with a brace is taken to have a hash
@@ -17,7 +21,23 @@ func prefixName(prefix, name string) string {
 	return prefix + ":{" + name + "}"
 }
 
+// suffixName is the same rule for a name that something stands behind.
+func suffixName(name, suffix string) string {
+	if strings.Contains(name, "{") {
+		return name + ":" + suffix
+	}
+	return "{" + name + "}:" + suffix
+}
+
 func lockChannel(name string) string { return prefixName(channelPrefix, name) }
+
+func semaphoreChannel(name string) string { return prefixName(semaphorePrefix, name) }
+
+// permitsKeys returns the key of the sorted set with the ids of the permits that are taken.
+func permitsKeys(name string) []string { return []string{suffixName(name, permitsSuffix)} }
+
+// countdownChannel wraps every name, also one that has braces: see checkCountdown.
+func countdownChannel(name string) string { return countdownPrefix + "{" + name + "}" }
 
 // checkName refuses names from which prefixName makes one in another hash slot. The Redis cluster specification takes
 // as tag what stands between the first { and the first } after it, unless that is empty.
@@ -39,4 +59,13 @@ func checkName(name string) error {
 		return invalidf("a name with {} as its first braces has an empty hash tag")
 	}
 	return nil
+}
+
+// checkCountdown refuses all names with braces: Redisson puts more braces around them, so that the channel of such a latch
+// has another hash tag than its key.
+func checkCountdown(name string) error {
+	if strings.ContainsAny(name, "{}") {
+		return invalidf("the channel of a countdown latch is in another hash slot if the name has braces")
+	}
+	return checkName(name)
 }

@@ -23,6 +23,11 @@ type kind struct {
 	silent  bool                              // nobody is told of a release: waiters look by the target's backoff
 	latched bool                              // acquire takes a latch without an Owner too: running it twice would do harm
 	unowned bool                              // who acquires has nothing to give back: there is no lease, and no release
+	permits bool                              // it has permits, which somebody has to set up, and which have no Owner
+	parted  bool                              // a part of what a lease holds can be lost: Unlock gives back the rest
+	show    func(owner string) string         // the owner as text; nil: it is text
+
+	more map[string]*script.Script // what else is done with it, by operation
 
 	acquire, release, undo, renew, force, info *script.Script // undo is nil if acquire changes nothing
 }

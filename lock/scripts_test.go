@@ -27,7 +27,7 @@ func TestScriptFiles(t *testing.T) {
 		t.Errorf("%d scripts and %d files", len(sources), len(files))
 	}
 	title := regexp.MustCompile(`^-- [A-Z][a-z -]+, ([a-z]+): .*\.$`)
-	global := regexp.MustCompile(`^\s*(?:function\s|[A-Za-z_]\w*\s*=)`)
+	global := regexp.MustCompile(`^\s*(?:function\s|([A-Za-z_]\w*)\s*=)`)
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -54,7 +54,8 @@ func TestScriptFiles(t *testing.T) {
 			t.Errorf("%s has %d lines, more than 60", file, n)
 		}
 		for line := range strings.Lines(string(text)) {
-			if global.MatchString(line) && !strings.Contains(line, "lock") {
+			m := global.FindStringSubmatch(line)
+			if m != nil && (m[1] == "" || !regexp.MustCompile(`\blocal [\w, ]*\b`+m[1]+`\b`).Match(text)) {
 				t.Errorf("%s may set a global: %s", file, line)
 			}
 		}
