@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
+	"strings"
 
 	"github.com/lockwire/lockwire/resp"
 )
@@ -59,7 +60,7 @@ func (o origin) resolve(host string, port int, ip string, alone bool) (addr stri
 	case host == "" || host == unknown:
 		host = o.host
 	}
-	if loopback(host) && !loopback(o.host) && o.host != "" {
+	if strings.HasPrefix(host, "127.") && loopback(host) && !loopback(o.host) && o.host != "" {
 		host = o.host // to itself it is that, but not to us
 	}
 	if port == 0 {
