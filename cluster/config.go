@@ -23,7 +23,7 @@ type Config struct {
 	// DB 0, as that is the only database of a cluster; Network is "tcp". If TLS names no server, ServerName is the host as
 	// the cluster announces it.
 	//
-	// Its Retry bounds the calls of the Cluster, over all nodes together. Attempts is 16 by default, so that a call outlives
+	// Its Retry bounds the calls of the Cluster, over all nodes together. Attempts is 32 by default, so that a call outlives
 	// a failover of some seconds; the time is what bounds it then. DialTimeout is 2 s by default: a node that cannot be
 	// reached for longer than that may have been replaced.
 	Node conn.Config
@@ -48,7 +48,7 @@ func (cfg Config) withDefaults() Config {
 	orDefault(&cfg.Node.DialTimeout, 2*time.Second)
 	orDefault(&cfg.Node.Timeout, 5*time.Second)
 	r := &cfg.Node.Retry
-	orDefault(&r.Attempts, 16)
+	orDefault(&r.Attempts, 32)
 	orDefault(&r.MinBackoff, 8*time.Millisecond)
 	orDefault(&r.MaxBackoff, max(512*time.Millisecond, r.MinBackoff))
 	orDefault(&r.Budget, 5*time.Second)
