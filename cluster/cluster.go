@@ -34,6 +34,7 @@ type Cluster struct {
 	closed  bool
 	nodes   map[string]*node // by the address dialled
 	retired []*node          // that have left, and may still owe answers
+	read    *table           // the topology as it was read last, without what redirections have said since
 	wanted  bool             // a refresh
 	round   chan struct{}    // closed when the refresh that begins next has ended
 	failing bool             // the last refresh failed
@@ -54,7 +55,8 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 		nodes:  make(map[string]*node),
 		round:  make(chan struct{}),
 	}
-	c.table.Store(&table{})
+	c.read = &table{}
+	c.table.Store(c.read)
 	c.life, c.end = context.WithCancel(context.Background())
 	if err := c.discover(ctx); err != nil {
 		c.end()
@@ -376,6 +378,7 @@ func (c *Cluster) redial(old *node) *node {
 		return nil
 	}
 	c.table.Store(c.table.Load().replaced(old, n))
+	c.read = c.read.replaced(old, n)
 	c.retireLocked(old)
 	return n
 }

@@ -287,7 +287,7 @@ func readTopology(ctx context.Context, send func(context.Context, resp.Command) 
 	return parseShards(v, from)
 }
 
-// apply makes t the topology in use, and reports whether it is another than before.
+// apply makes t the topology in use, and reports whether it is another than the one read before.
 func (c *Cluster) apply(t *topology) (changed bool) {
 	c.mu.Lock()
 	if c.closed {
@@ -295,10 +295,11 @@ func (c *Cluster) apply(t *topology) (changed bool) {
 		return false
 	}
 	next, members := c.tableLocked(t)
-	before := c.table.Load()
+	before := c.read
 	for slot := range Slots {
 		changed = changed || next.owner(slot) != before.owner(slot)
 	}
+	c.read = next
 	c.table.Store(next)
 	c.retireOthersLocked(members)
 	c.mu.Unlock()
