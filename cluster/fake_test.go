@@ -32,10 +32,10 @@ type fakes struct {
 
 	mu      sync.Mutex
 	ranges  []fakeRange
-	raw     map[string]string                                 // what a node answers to CLUSTER SLOTS instead
+	raw     map[string]string                                // what a node answers to CLUSTER SLOTS instead
 	hooks   map[string]func(fakeredis.Cmd) *fakeredis.Action // by node; nil runs the command
-	asks    int                                               // CLUSTER SLOTS, over all nodes
-	alias   map[string]string                                 // addresses that lead to a node
+	asks    int                                              // CLUSTER SLOTS, over all nodes
+	alias   map[string]string                                // addresses that lead to a node
 	dialled []string
 }
 
