@@ -163,7 +163,7 @@ func (c *Cluster) move(slot int, to *Server) error {
 		return err
 	}
 	for {
-		more, err := c.MoveKeys(slot, from, to)
+		more, err := c.MoveKeys(slot, from, to, 100)
 		if err != nil {
 			return err
 		}
@@ -190,9 +190,9 @@ func (c *Cluster) BeginMove(slot int, from, to *Server) error {
 	return err
 }
 
-// MoveKeys moves some keys of a slot that migrates, and reports whether there were any.
-func (c *Cluster) MoveKeys(slot int, from, to *Server) (more bool, err error) {
-	v, err := from.Try("CLUSTER", "GETKEYSINSLOT", slot, 100)
+// MoveKeys moves at most count keys of a slot that migrates, and reports whether there were any.
+func (c *Cluster) MoveKeys(slot int, from, to *Server, count int) (more bool, err error) {
+	v, err := from.Try("CLUSTER", "GETKEYSINSLOT", slot, count)
 	if err != nil || v.Len() == 0 {
 		return false, err
 	}
