@@ -9,7 +9,7 @@ import (
 // change's message.
 
 // mayImport says which packages of this module the files of each package may import. A test may also import its own
-// package and internal/...; those of the root may import all.
+// package and internal/...; examples, and those of the root, may import all.
 var mayImport = map[string][]string{
 	"":                     {},
 	"resp":                 {},
@@ -18,6 +18,7 @@ var mayImport = map[string][]string{
 	"pubsub":               {"resp", "conn"},
 	"cluster":              {"resp", "conn", "script", "pubsub"},
 	"lock":                 {"resp", "conn", "script", "pubsub"},
+	"fence":                {},
 	"internal/fakeredis":   {"resp", "conn"},
 	"internal/faultproxy":  {"resp", "conn"},
 	"internal/redistest":   {"resp", "conn"},
@@ -44,9 +45,10 @@ var goroutines = map[string]string{
 	"conn/stream.go:Stream.write":           "Stream.write itself, before it returns",
 	"conn/watch.go:link.armLocked":          "Pool.Close, Conn.Close: the timer of a connection",
 	"conn/write.go:link.handOverLocked":     "Pool.Close, Conn.Close: writeLoop",
-	"lock/bound.go:bounds.take":             "Client.Close: the timer of releases",
+	"lock/bound.go:bounds.enter":            "Client.Close: the timer of releases",
 	"lock/cleanup.go:cleanup.startLocked":   "Client.Close: cleanup",
 	"lock/lease.go:Lease.armLocked":         "Client.Close: the timer of a lease",
+	"lock/waiters.go:Client.contend":        "nobody needs to: it is stopped before contend returns, or does no more than cancel a context",
 	"lock/watchdog.go:watchdog.wakeLocked":  "Client.Close: watchdog",
 	"pubsub/keeper.go:Subscriber.serve":     "keeper: the reader of a connection",
 	"pubsub/subscriber.go:Subscriber.add":   "Subscriber.Close: keeper",

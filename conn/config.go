@@ -61,7 +61,8 @@ type Config struct {
 	DialTimeout time.Duration
 
 	// Timeout is how long a command may be without its answer before its connection is given up; a later deadline
-	// in the ctx of the call extends it. It also bounds each write of a Stream. 0 is 5 s; below 0 is for ever.
+	// in the ctx of the call extends it, for that command and not for those behind it. It also bounds each write of a
+	// Stream. 0 is 5 s; below 0 is for ever.
 	Timeout time.Duration
 
 	// PingInterval is how long a connection may be silent before it is asked for a sign of life, which is due
@@ -113,7 +114,8 @@ type Retry struct {
 	// MinBackoff and MaxBackoff bound the pause. 0 is 8 ms and 512 ms; neither may be negative.
 	MinBackoff, MaxBackoff time.Duration
 
-	// Budget is how long after its start a call may begin another attempt. 0 is 5 s; below 0 leaves it to the ctx.
+	// Budget is how long after its first failed attempt a call may begin another. 0 is 5 s; below 0 leaves it to the
+	// ctx.
 	Budget time.Duration
 }
 

@@ -2,8 +2,11 @@ package conn
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockwire/lockwire/resp"
@@ -34,6 +37,8 @@ type Conn struct {
 	l     *link
 	trace *Trace
 	own   *single // nil if lent
+
+	active atomic.Int32 // calls in progress
 
 	mu       sync.Mutex // guards the following
 	ended    bool       // With has returned
@@ -82,6 +87,8 @@ func (c *Conn) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
 }
 
 func (c *Conn) do(ctx context.Context, q request, r rule) (resp.Value, error) {
+	c.active.Add(1)
+	defer c.active.Add(-1)
 	limit, err := c.prepare(r)
 	if err != nil {
 		return resp.Value{}, refusal(c.l.addr, q, err)
@@ -108,6 +115,8 @@ func (c *Conn) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value
 	if i, err := refuseAny(cmds, exclusive); err != nil {
 		return nil, refusal(c.l.addr, request{cmds: cmds[i:]}, err)
 	}
+	c.active.Add(1)
+	defer c.active.Add(-1)
 	var limit time.Duration
 	for i := range cmds {
 		most, err := c.prepare(ruleOfCommand(&cmds[i]))
@@ -117,7 +126,7 @@ func (c *Conn) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value
 		limit = max(limit, most)
 	}
 	begin := c.trace.begin()
-	values, err := c.l.doBatch(ctx, cmds, limit)
+	values, err := c.l.doBatch(ctx, request{cmds: cmds}, limit)
 	for i := range values {
 		c.settle(ruleOfCommand(&cmds[i]), values[i])
 	}
@@ -144,17 +153,18 @@ func (c *Conn) prepare(r rule) (limit time.Duration, err error) {
 		c.watching = true
 	case begins:
 		c.queueing = true
+		c.l.hush(true)
 	default:
 		c.changed = true
 	}
 	return limit, nil
 }
 
-// settle takes note of what a command with the rule r has undone, once it has the answer v. A server that says that it
-// is read-only is not the one to lend connections to.
+// settle takes note of what a command with the rule r has done and undone, once it has the answer v, in the order of
+// the answers. A server that says that it is read-only is not the one to lend connections to.
 func (c *Conn) settle(r rule, v resp.Value) {
 	err := v.Err()
-	if r != unwatches && r != ends && err == nil {
+	if r == plain && err == nil {
 		return
 	}
 	c.mu.Lock()
@@ -162,19 +172,29 @@ func (c *Conn) settle(r rule, v resp.Value) {
 	switch {
 	case err != nil && judgeReply(err) == redial:
 		c.changed = true
-	case r == ends && c.queueing:
+	case r == watches:
+		c.watching = true
+	case r == begins:
+		c.queueing = true
+	case r == ends && c.queueing && (err == nil || discards(err)):
 		c.watching, c.queueing = false, false
+	case r == ends && errors.Is(err, resp.ErrGeneral) && strings.HasSuffix(err.Error(), " without MULTI"):
+		c.queueing = false
 	case r == unwatches && !c.queueing:
 		c.watching = false
 	}
+	if r == begins || r == ends {
+		c.l.hush(c.queueing)
+	}
 }
 
-// end makes the Conn useless, when With ends, and reports whether the connection is in another state than before.
+// end makes the Conn useless, when With ends, and reports whether its connection is not to be lent again: it is in
+// another state than before, or a call is still in progress, which might reach it when it is somebody else's.
 func (c *Conn) end() (changed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ended = true
-	return c.watching || c.queueing || c.changed
+	return c.watching || c.queueing || c.changed || c.active.Load() > 0
 }
 
 // Protocol returns the version of RESP that the handshake agreed on, 2 or 3.

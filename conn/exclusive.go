@@ -214,7 +214,7 @@ func (p *Pool) dialMember() {
 	p.dialing--
 	switch {
 	case l != nil && m.where == isGone: // lost before it could be used
-		p.disappointLocked(errRetired)
+		p.disappointLocked(l.lostEarly())
 	case l != nil:
 		m.l, m.where = l, isLent
 		p.lent++

@@ -204,6 +204,14 @@ func do(lines ...string) func(c *conn.Conn) error {
 	}
 }
 
+// doBatch is do with one batch.
+func doBatch(lines ...string) func(c *conn.Conn) error {
+	return func(c *conn.Conn) error {
+		_, err := c.SendBatch(context.Background(), cmds(lines...))
+		return err
+	}
+}
+
 // TestWithAfterTheLent has the lent connection end for which a caller waits that has no attempts left: it gets another.
 func TestWithAfterTheLent(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
@@ -221,12 +229,14 @@ func TestWithAfterTheLent(t *testing.T) {
 	})
 }
 
-// TestWithState has connections come back in another state than they were lent in.
-func TestWithState(t *testing.T) {
-	tests := map[string]struct {
-		fn    func(c *conn.Conn) error
-		reuse bool
-	}{
+// returned is what a borrower does with a connection, and whether that is lent again then.
+type returned struct {
+	fn    func(c *conn.Conn) error
+	reuse bool
+}
+
+func returns(t *testing.T) map[string]returned {
+	return map[string]returned{
 		"nothing":  {do(), true},
 		"GET":      {do("GET key"), true},
 		"WATCH":    {do("WATCH key"), false},
@@ -238,7 +248,7 @@ func TestWithState(t *testing.T) {
 		"SELECT":   {do("SELECT 1"), false},
 		"CLIENT":   {do("client setname x"), false},
 		"CLIENTID": {do("client id"), true},
-		"READONLY": {do("SET readonly x"), false},
+		"READONLY": {do("SET x readonly"), false},
 		"Tx": {func(c *conn.Conn) error {
 			if err := do("WATCH key")(c); err != nil {
 				return err
@@ -246,9 +256,25 @@ func TestWithState(t *testing.T) {
 			_, err := c.Tx(context.Background(), []resp.Command{resp.Cmd("GET", "key")})
 			return err
 		}, true},
-		"batch": {func(c *conn.Conn) error {
-			_, err := c.SendBatch(context.Background(), []resp.Command{resp.Cmd("WATCH", "key"), resp.Cmd("GET", "key")})
-			return err
+		"batch":         {doBatch("WATCH key", "GET key"), false},
+		"batch MULTI":   {doBatch("MULTI", "GET key", "EXEC", "MULTI"), false},
+		"batch WATCH":   {doBatch("MULTI", "GET key", "EXEC", "WATCH key"), false},
+		"batch again":   {doBatch("UNWATCH", "WATCH key"), false},
+		"batch EXEC":    {doBatch("WATCH key", "MULTI", "GET key", "EXEC"), true},
+		"batch DISCARD": {doBatch("DISCARD", "MULTI", "DISCARD"), true},
+		"refused": {func(c *conn.Conn) error { // the MULTI is still open
+			if err := do("MULTI")(c); err != nil {
+				return err
+			}
+			if _, err := c.Do(context.Background(), "DISCARD", "refused"); !errors.Is(err, resp.ErrNoPerm) {
+				t.Errorf("DISCARD = %v, want it refused", err)
+			}
+			return nil
+		}, false},
+		"late": {func(c *conn.Conn) error { // a call that has not ended yet
+			go c.Do(context.Background(), "GET", "late")
+			synctest.Wait()
+			return nil
 		}, false},
 		"EXEC": {func(c *conn.Conn) error { // an error, which leaves the WATCH as it is
 			if err := do("WATCH key")(c); err != nil {
@@ -262,12 +288,21 @@ func TestWithState(t *testing.T) {
 		"closed": {func(c *conn.Conn) error { return c.Close() }, false},
 		"failed": {func(c *conn.Conn) error { return errors.New("of fn") }, true},
 	}
-	for name, test := range tests {
+}
+
+// TestWithState has connections come back in another state than they were lent in.
+func TestWithState(t *testing.T) {
+	for name, test := range returns(t) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 				srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
-					if len(cmd.Args) > 1 && cmd.Args[1] == "readonly" {
+					switch cmd.Args[len(cmd.Args)-1] {
+					case "readonly":
 						return fakeredis.Reply("-READONLY You can't write against a read only replica.\r\n")
+					case "late":
+						return fakeredis.Run().Late(time.Millisecond)
+					case "refused":
+						return fakeredis.Reply("-NOPERM x\r\n")
 					}
 					return fakeredis.Run()
 				})

@@ -33,6 +33,7 @@ type link struct {
 	// Owned by the reader, which is readLoop unless reading says otherwise.
 	r      *resp.Reader
 	got    int32 // replies to the entry at pos that have been read
+	stop   error // nothing behind the last reply is to be read
 	bytes  int64 // size of the entries of batch that have been answered
 	cohort int   // how many callers are woken before they are let run
 	reads  yielder
@@ -69,6 +70,7 @@ type link struct {
 type request struct {
 	encoded []byte
 	cmds    []resp.Command
+	tx      bool // cmds are MULTI, others and EXEC, on a connection that others use too
 }
 
 // name returns the name of the first command, in memory of its own, for errors and traces.
@@ -89,6 +91,7 @@ type entry struct {
 	size    int           // encoded
 	tick    uint32        // the number of ticks before it
 	replies int32
+	tx      bool // as of the request
 }
 
 // never is the limit of a command that may take as long as the server likes.
@@ -190,12 +193,12 @@ func (l *link) do(ctx context.Context, q request, limit time.Duration) (resp.Val
 	return v, nil
 }
 
-// doBatch sends commands next to each other and returns their replies; with an *Error, those that had come.
-func (l *link) doBatch(ctx context.Context, cmds []resp.Command, limit time.Duration) ([]resp.Value, error) {
-	q := request{cmds: cmds}
+// doBatch sends the commands of q next to each other and returns their replies; with an *Error, those that had come.
+func (l *link) doBatch(ctx context.Context, q request, limit time.Duration) ([]resp.Value, error) {
+	n := len(q.cmds)
 	k := l.calls.Get().(*call)
-	k.batch, k.values = true, make([]resp.Value, 0, len(cmds))
-	read, err := l.enqueue(ctx, entry{call: k, replies: int32(len(cmds)), limit: limit}, q)
+	k.batch, k.values = true, make([]resp.Value, 0, n)
+	read, err := l.enqueue(ctx, entry{call: k, replies: int32(n), limit: limit, tx: q.tx}, q)
 	if err != nil {
 		l.release(k)
 		return nil, l.failure(q, false, err)
@@ -230,6 +233,9 @@ func (l *link) await(ctx context.Context, k *call) (left, sent bool) {
 	}
 	if l.withdraw(k) {
 		l.release(k)
+		if l.draining.Load() {
+			l.checkDrained()
+		}
 		return true, false
 	}
 	if k.state.CompareAndSwap(awaited, abandoned) {
@@ -281,6 +287,13 @@ func (l *link) failLocked(err error) bool {
 	l.stopWatchLocked()
 	l.cond.Broadcast()
 	return true
+}
+
+// lostEarly returns the error of a dial that led to no more than l, which has failed.
+func (l *link) lostEarly() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return &Error{Op: "dial", Addr: l.addr, Err: l.err}
 }
 
 // hangUp closes the connection of a link that has failed, when an error in doing so says nothing new.

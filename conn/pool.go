@@ -31,10 +31,11 @@ var errRetired = errors.New("conn: connection given up by its pool")
 // is refused with an error that says what to use instead.
 type Pool struct {
 	// Constant after Open.
-	cfg    Config
-	slots  []*slot
-	pushes *pushes
-	turns  chan struct{} // one for each dial in progress
+	cfg     Config
+	slots   []*slot
+	pushes  *pushes
+	turns   chan struct{} // one for each dial in progress
+	closing chan struct{} // closed when Close begins
 
 	wg      sync.WaitGroup // joins all goroutines
 	retries atomic.Uint64
@@ -96,6 +97,7 @@ func New(cfg Config) (*Pool, error) {
 	p := &Pool{
 		cfg:     cfg,
 		turns:   make(chan struct{}, dialsAtOnce),
+		closing: make(chan struct{}),
 		links:   make(map[*link]struct{}),
 		cancels: make(map[owner]context.CancelFunc),
 	}
@@ -193,12 +195,15 @@ func (p *Pool) Stream(ctx context.Context) (*Stream, error) {
 	return s, err
 }
 
-// Close closes all connections. Calls that wait, for a connection or for a reply, fail with ErrClosed. When it returns,
-// no goroutine of the Pool runs any more. It may be called more than once, but not by a callback in Config, as it waits
-// for these; it does not wait for the functions given to With.
+// Close closes all connections. Calls that wait, for a connection, a reply or the next attempt, fail with ErrClosed.
+// When it returns, no goroutine of the Pool runs any more. It may be called more than once, but not by a callback in
+// Config, as it waits for these; it does not wait for the functions given to With.
 func (p *Pool) Close() error {
 	p.mu.Lock()
-	p.closed = true
+	if !p.closed {
+		p.closed = true
+		close(p.closing)
+	}
 	for _, cancel := range p.cancels {
 		cancel()
 	}
@@ -258,7 +263,7 @@ func (p *Pool) dialInTurn(ctx context.Context, exclusive bool, wanted func() boo
 	p.mu.Lock()
 	pause := time.Until(p.notBefore)
 	p.mu.Unlock()
-	if pause > 0 && sleep(ctx, pause) != nil {
+	if pause > 0 && sleep(ctx, p.closing, pause) != nil {
 		return nil, ErrClosed
 	}
 	p.mu.Lock()

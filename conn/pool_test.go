@@ -368,6 +368,20 @@ func TestPoolClose(t *testing.T) {
 	})
 }
 
+// TestCloseWhilePausing has Close end the pause before the next attempt.
+func TestCloseWhilePausing(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		srv.Intercept(notYet("GET", "LOADING x", 1<<30))
+		p := openPool(t, conn.Config{Dial: srv.Dial, Retry: conn.Retry{MinBackoff: time.Hour, Budget: -1}})
+		time.AfterFunc(time.Second, func() { p.Close() })
+		start := time.Now()
+		_, err := p.Do(t.Context(), "GET", "key")
+		between(t, "the call ended", time.Since(start), time.Second, time.Second)
+		wantNotSent(t, err, conn.ErrClosed)
+		wantNotSent(t, err, resp.ErrLoading)
+	})
+}
+
 // TestCloseWhileDialling has Close end a dial.
 func TestCloseWhileDialling(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {

@@ -95,6 +95,9 @@ func (l *link) readAgainLocked() {
 
 // readOne reads one reply and hands it out, or one push.
 func (l *link) readOne() error {
+	if l.stop != nil {
+		return l.stop
+	}
 	kind, err := l.r.Peek()
 	if err != nil {
 		return err
@@ -123,6 +126,10 @@ func (l *link) readOne() error {
 		return unasked(v)
 	default:
 		e.keep(v)
+		if e.tx && l.got+1 == e.replies && openMulti(e.call.values) {
+			l.stop = errOpenTx
+			l.fail(errOpenTx)
+		}
 		l.count(e)
 	}
 	return nil
@@ -150,7 +157,7 @@ func (l *link) head() *entry {
 
 // unwanted reports whether nobody waits for the reply any more. It need not be built then.
 func (e *entry) unwanted() bool {
-	return e != nil && (e.call == nil || e.call.state.Load() == abandoned)
+	return e != nil && !e.tx && (e.call == nil || e.call.state.Load() == abandoned)
 }
 
 // keep hands v to the call, if there is one.

@@ -97,12 +97,42 @@ func TestAloneLost(t *testing.T) {
 	})
 }
 
+// TestAloneLostIdle has the end of a connection noticed that nobody reads, however long Timeout is.
 func TestAloneLostIdle(t *testing.T) {
-	whenAlone(t, func(t *testing.T, srv *fakeredis.Server, c *conn.Conn) {
-		srv.KillConns(nil)
+	for _, timeout := range []time.Duration{0, time.Second, time.Hour} {
+		bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+			c := dialConn(t, conn.Config{Dial: srv.Dial, Timeout: timeout, PingInterval: -1})
+			defer c.Close()
+			alone(t, c)
+			srv.KillConns(nil)
+			start := time.Now()
+			<-c.Done()
+			between(t, "the end was noticed", time.Since(start), 0, time.Second)
+		})
+	}
+}
+
+// TestAloneBehindWriter has a caller come when nobody reads and a write is not over yet that has been answered.
+func TestAloneBehindWriter(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		var w heldWriter
+		c := dialConn(t, conn.Config{Dial: w.dial(srv)})
+		defer c.Close()
+		alone(t, c)
+		release := w.hold()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		if _, err := c.Do(ctx, "PING"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
 		start := time.Now()
-		<-c.Done()
-		between(t, "the end was noticed", time.Since(start), 0, time.Second)
+		var wg sync.WaitGroup
+		wg.Go(func() { want(t, c, "x", "ECHO", "x") })
+		synctest.Wait()
+		release()
+		wg.Wait()
+		between(t, "the reply was read", time.Since(start), 0, 0)
 	})
 }
 

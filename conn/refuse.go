@@ -15,6 +15,7 @@ const (
 	blocks          // the connection may stand still until the server answers
 	blocksWith      // blocks, given the argument BLOCK
 	client          // CLIENT, which depends on its subcommand
+	script          // SCRIPT, likewise
 	watches         // WATCH
 	unwatches       // UNWATCH
 	begins          // MULTI
@@ -44,6 +45,8 @@ func ruleOf[T string | []byte](name T) rule {
 		return blocksWith
 	case "client":
 		return client
+	case "script":
+		return script
 	case "watch":
 		return watches
 	case "unwatch":
@@ -75,20 +78,43 @@ func (r rule) byArguments(b []byte) rule {
 	switch r {
 	case client:
 		return clientRule(rest)
+	case script:
+		return scriptRule(rest)
 	case blocksWith:
-		for len(rest) > 0 {
-			var w []byte
-			w, rest = cutWord(rest)
-			switch {
-			case bytes.EqualFold(w, []byte("BLOCK")):
-				return blocks
-			case bytes.EqualFold(w, []byte("STREAMS")):
-				return plain
-			}
-		}
-		return plain
+		return streamRule(rest)
 	}
 	return r
+}
+
+// streamRule returns the rule of an XREAD or XREADGROUP with these arguments.
+func streamRule(arguments []byte) rule {
+	names := 0 // how many words are names of a group or a consumer
+	for len(arguments) > 0 {
+		var w []byte
+		w, arguments = cutWord(arguments)
+		switch {
+		case names > 0:
+			names--
+		case bytes.EqualFold(w, []byte("GROUP")):
+			names = 2
+		case bytes.EqualFold(w, []byte("BLOCK")):
+			return blocks
+		case bytes.EqualFold(w, []byte("STREAMS")):
+			return plain
+		}
+	}
+	return plain
+}
+
+// scriptRule returns the rule of a SCRIPT with these arguments. Its debugger has a protocol of its own.
+func scriptRule(arguments []byte) rule {
+	if len(arguments) == 0 {
+		return plain
+	}
+	if sub, _ := cutWord(arguments); bytes.EqualFold(sub, []byte("DEBUG")) {
+		return unanswered
+	}
+	return plain
 }
 
 // clientRule returns the rule of a CLIENT with these arguments.

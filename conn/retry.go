@@ -115,13 +115,15 @@ func (a *attempts) left() bool { return a.made < a.policy.Attempts }
 // pause is how long to wait before the next attempt.
 func (a *attempts) pause() time.Duration { return a.policy.backoff(a.made, rand.Float64()) }
 
-// sleep waits for d or until ctx ends, whose error it then returns.
-func sleep(ctx context.Context, d time.Duration) error {
+// sleep waits for d or until ctx ends, whose error it then returns, or closing is closed.
+func sleep(ctx context.Context, closing <-chan struct{}, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
 		return nil
+	case <-closing:
+		return ErrClosed
 	case <-ctx.Done():
 		return ended(ctx)
 	}

@@ -294,8 +294,8 @@ func TestServerUnix(t *testing.T) {
 	})
 }
 
-// TestServerStreamPubSub: both protocols show the same, as pushes or as arrays, in the order of the server. (G08, G09,
-// G10, G11)
+// TestServerStreamPubSub: both protocols show the same, as pushes or as arrays, in the order of the server. (G08 to
+// G12)
 func TestServerStreamPubSub(t *testing.T) {
 	redistest.RunProtocols(t, func(t *testing.T, s *redistest.Server, proto int) {
 		st := open(t, s.Config())
@@ -335,6 +335,11 @@ func TestServerStreamPubSub(t *testing.T) {
 		next("subscribe", "b", "2")
 		write("PING")
 		next(pong...)
+		if proto == 2 {
+			if err := ask(t, st, "GET", "key").Err(); err == nil || !strings.Contains(err.Error(), "SUBSCRIBE") {
+				t.Errorf("GET while subscribed = %v, want it refused", err)
+			}
+		}
 		s.Do("PUBLISH", "b", "hello")
 		write("PING")
 		next("message", "b", "hello")

@@ -223,7 +223,7 @@ func (p *Pool) sendOnce(ctx context.Context, a *attempts, s *slot, cmds []resp.C
 		l, err := s.get(ctx)
 		if err == nil {
 			var values []resp.Value
-			values, err = l.doBatch(ctx, cmds, 0)
+			values, err = l.doBatch(ctx, request{cmds: cmds}, 0)
 			if err == nil || !SafeToRetry(err) {
 				return values, l, err
 			}
@@ -235,14 +235,14 @@ func (p *Pool) sendOnce(ctx context.Context, a *attempts, s *slot, cmds []resp.C
 }
 
 // notExecuted returns the indexes of the commands that the server says it did not execute, and one of the errors; if
-// there is a READONLY, that one. After an ASKING nothing may be repeated by itself.
+// there is a READONLY, that one. Neither an ASKING nor what is behind it may be repeated by itself.
 func notExecuted(cmds []resp.Command, values []resp.Value) (indexes []int, why error) {
 	for i := range values {
 		err := values[i].Err()
 		if err == nil || judgeReply(err) == final {
 			continue
 		}
-		if i > 0 && ruleOf(cmds[i-1].Name()) == asks {
+		if ruleOf(cmds[i].Name()) == asks || i > 0 && ruleOf(cmds[i-1].Name()) == asks {
 			continue
 		}
 		if why == nil || judgeReply(err) == redial {
@@ -272,7 +272,7 @@ func (p *Pool) persist(ctx context.Context, a *attempts, s *slot, l *link, q req
 	p.retries.Add(1)
 	p.cfg.Trace.retry(p.cfg.Addr, q, a.made, pause, err)
 	if pause > 0 {
-		if ended := sleep(ctx, pause); ended != nil {
+		if ended := sleep(ctx, p.closing, pause); ended != nil {
 			return &Error{Op: q.name(), Addr: p.cfg.Addr, Err: fmt.Errorf("%w; last answer: %w", ended, err)}
 		}
 	}

@@ -77,9 +77,9 @@ func (s *Stream) Read() (resp.Value, error) {
 	return v, nil
 }
 
-// Write sends the commands, of which there may be none, in one write, so that no other comes between them. It waits for other writers under ctx,
-// and for the network under ctx and Config.Timeout, whichever ends first. Whether a command had an effect only what
-// Read returns can tell.
+// Write sends the commands, of which there may be none, in one write, so that no other comes between them. It waits for
+// other writers under ctx, and for the network under ctx and Config.Timeout, whichever ends first. Whether a command
+// had an effect only what Read returns can tell.
 //
 // A command that cannot be encoded, and a ctx that ends before the write begins, leave the Stream as it was: the
 // error then is ErrNotSent. Where the write itself fails, the connection is closed, as part of a command may have

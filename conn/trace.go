@@ -47,7 +47,7 @@ type LostInfo struct {
 	Addr      string
 	Exclusive bool
 	Age       time.Duration // since its handshake
-	InFlight  int           // number of commands that wait for an answer they will not get
+	InFlight  int           // calls that will not get an answer
 	Err       error
 }
 

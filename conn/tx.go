@@ -22,7 +22,7 @@ func (p *Pool) Tx(ctx context.Context, cmds []resp.Command) ([]resp.Value, error
 		return nil, refusal(p.cfg.Addr, request{cmds: cmds[i:]}, err)
 	}
 	whole := wrapTx(cmds)
-	q := request{cmds: whole}
+	q := request{cmds: whole, tx: true}
 	s := p.slotFor(cmds[0].Key())
 	begin := p.cfg.Trace.begin()
 	a := attempts{policy: &p.cfg.Retry}
@@ -30,7 +30,7 @@ func (p *Pool) Tx(ctx context.Context, cmds []resp.Command) ([]resp.Value, error
 		l, err := s.get(ctx)
 		var values []resp.Value
 		if err == nil {
-			values, err = l.doBatch(ctx, whole, 0)
+			values, err = l.doBatch(ctx, q, 0)
 			if err == nil {
 				values, err = txReplies(l.addr, cmds, values)
 			}
@@ -80,8 +80,34 @@ func wrapTx(cmds []resp.Command) []resp.Command {
 
 var (
 	errNoMulti  = errors.New("MULTI was refused, so that commands behind it may have run by themselves")
+	errOpenTx   = errors.New("EXEC did not end the transaction")
 	errTxLength = errors.New("EXEC was not answered by one reply for each command")
 )
+
+// openMulti reports whether the server, by its replies to MULTI, commands and EXEC, still is in the transaction. Before
+// version 6.2 it may refuse EXEC without discarding what is queued, when it is BUSY for example. Every command behind
+// is answered by QUEUED then.
+func openMulti(replies []resp.Value) bool {
+	exec := replies[len(replies)-1]
+	switch err := exec.Err(); {
+	case replies[0].Err() != nil:
+		return false
+	case err != nil:
+		return !discards(err)
+	}
+	return exec.Kind() != resp.Array && !exec.IsNull()
+}
+
+// discards reports whether an error in reply to EXEC says that the transaction is over: by the refusal of one of its
+// commands, or because a cluster serves its keys elsewhere.
+func discards(err error) bool {
+	e, _ := errors.AsType[resp.Error](err)
+	switch resp.Error(e.Prefix()) {
+	case resp.ErrExecAbort, resp.ErrMoved, resp.ErrAsk, resp.ErrTryAgain, resp.ErrClusterDown, resp.ErrCrossSlot:
+		return true
+	}
+	return false
+}
 
 // txReplies makes the outcome of a transaction of the replies to MULTI, cmds and EXEC.
 func txReplies(addr string, cmds []resp.Command, replies []resp.Value) ([]resp.Value, error) {

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
@@ -129,7 +131,7 @@ func TestTxNotReady(t *testing.T) {
 		p.expect(whole...)
 		p.reply("+OK|", "-LOADING x|", "+QUEUED|", "-EXECABORT x|")
 		p.expect(whole...)
-		p.reply("+OK|", "+QUEUED|", "+QUEUED|", "-NOREPLICAS x|")
+		p.reply("+OK|", "+QUEUED|", "+QUEUED|", "-TRYAGAIN x|")
 		p.expect(whole...)
 		p.reply("+OK|", "+QUEUED|", "+QUEUED|", "*2|:1|:2|")
 		p.expectClose()
@@ -158,6 +160,113 @@ func TestTxNonsense(t *testing.T) {
 		_, err := p.Tx(t.Context(), cmds("INCR n"))
 		wantUncertain(t, err, conn.ErrUncertain)
 		p.Close()
+	}
+}
+
+// TestTxLeftOpen has the server refuse EXEC and keep the transaction open, as old ones do. What others have sent on
+// that connection is queued: they must not take that for their replies.
+func TestTxLeftOpen(t *testing.T) {
+	tests := map[string]func(t *testing.T, p *conn.Pool){
+		"waiting": func(t *testing.T, p *conn.Pool) {
+			values, err := p.Tx(context.Background(), cmds("ECHO a"))
+			if got := texts(values); err != nil || got != "a" {
+				t.Errorf("Tx = %s, %v; want it repeated on another connection", got, err)
+			}
+		},
+		"gone": func(t *testing.T, p *conn.Pool) {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+			defer cancel()
+			_, err := p.Tx(ctx, cmds("ECHO a"))
+			wantUncertain(t, err, context.DeadlineExceeded)
+		},
+	}
+	for name, tx := range tests {
+		for _, reads := range []string{"loop", "caller", "caller alone"} {
+			t.Run(name+" "+reads, func(t *testing.T) {
+				bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+					p := openPool(t, conn.Config{Dial: srv.Dial})
+					defer p.Close()
+					others := 3
+					if reads != "loop" {
+						alone(t, p)
+					}
+					if reads == "caller alone" {
+						others = 0
+					}
+					srv.Intercept(onName("EXEC", 1, fakeredis.Reply("-BUSY x\r\n").Late(time.Second)))
+					var wg sync.WaitGroup
+					wg.Go(func() { tx(t, p) })
+					synctest.Wait()
+					for range others {
+						wg.Go(func() {
+							_, err := p.Do(context.Background(), "ECHO", "b")
+							wantUncertain(t, err, conn.ErrUncertain)
+						})
+					}
+					wg.Wait()
+					time.Sleep(2 * time.Second) // until what nobody waits for has come too
+					want(t, p, "c", "ECHO", "c")
+				})
+			})
+		}
+	}
+}
+
+// TestTxLeftOpenAtOnce has what belongs to others come in one piece with the refusal.
+func TestTxLeftOpenAtOnce(t *testing.T) {
+	cfg := scripted(t, func(p *peer) {
+		p.welcome()
+		p.expect("MULTI", "GET k", "EXEC")
+		p.expect("ECHO b")
+		p.reply("+OK|+QUEUED|-BUSY x|+QUEUED|")
+		p.expectClose()
+	}, func(p *peer) {
+		p.welcome()
+		p.expect("MULTI", "GET k", "EXEC")
+		p.reply("+OK|+QUEUED|*1|$1|v|")
+		p.expectClose()
+	})
+	p := openPool(t, cfg)
+	defer p.Close()
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		values, err := p.Tx(context.Background(), cmds("GET k"))
+		if got := texts(values); err != nil || got != "v" {
+			t.Errorf("Tx = %s, %v", got, err)
+		}
+	})
+	eventually(t, func() bool { return p.Stats().InFlight == 1 })
+	_, err := p.Do(context.Background(), "ECHO", "b")
+	wantUncertain(t, err, conn.ErrUncertain)
+	wg.Wait()
+}
+
+// TestTxRefused has EXEC refused in ways that end the transaction: the connection goes on.
+func TestTxRefused(t *testing.T) {
+	for _, text := range []string{"EXECABORT x", "MOVED 1 a:1", "ASK 1 a:1", "CROSSSLOT x"} {
+		bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+			p := openPool(t, conn.Config{Dial: srv.Dial})
+			defer p.Close()
+			srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+				switch cmd.Name {
+				case "MULTI":
+					return fakeredis.Reply("+OK\r\n")
+				case "GET":
+					return fakeredis.Reply("+QUEUED\r\n")
+				case "EXEC":
+					return fakeredis.Reply("-" + text + "\r\n")
+				}
+				return fakeredis.Run()
+			})
+			_, err := p.Tx(t.Context(), cmds("GET k"))
+			if e, ok := errors.AsType[resp.Error](err); !ok || string(e) != text {
+				t.Errorf("Tx = %v, want %s", err, text)
+			}
+			want(t, p, "c", "ECHO", "c")
+			if n := srv.Dials(); n != 1 {
+				t.Errorf("%s: %d connections, want 1", text, n)
+			}
+		})
 	}
 }
 

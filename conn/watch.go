@@ -2,15 +2,22 @@ package conn
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"time"
 
 	"github.com/lockwire/lockwire/resp"
 )
 
-// ticksPerTimeout is how often a busy link looks whether an answer is overdue, in the time one may take. What is
-// overdue is noticed that much later at most.
-const ticksPerTimeout = 16
+const (
+	// ticksPerTimeout is how often a busy link looks at least whether an answer is overdue, in the time one may take.
+	// What is overdue is noticed that much later at most.
+	ticksPerTimeout = 16
+
+	// longestPeriod bounds the time between two ticks of a busy link, which is also how long a link may be without a
+	// reader (see soloCalls).
+	longestPeriod = 500 * time.Millisecond
+)
 
 // watch is the one timer of a link. The age of commands is counted in its ticks, which costs no look at the clock when
 // they are sent. A link on which nothing happens has no tick but for the next PING and what its owner wants.
@@ -20,29 +27,35 @@ type watch struct {
 	timeout time.Duration // constant; 0: none
 	ping    time.Duration // constant; 0: none
 	period  time.Duration // constant: between ticks of a busy link; 0: none
+	overdue uint32        // constant: how many ticks an answer may take
 
 	timer  *time.Timer
 	armed  bool          // the timer will fire
 	ticks  uint32        // how often it has fired, a period or more after the time before
+	heldUp uint32        // the last tick that found the server held up by a blocking command
 	last   time.Duration // when it did last, as the following since the link's start
 	slow   bool          // the next time is not within period
 	next   time.Duration // when it is
 	quiet  time.Duration // nothing has been heard since
 	dueAt  time.Duration // the owner wants to be told; 0: no
 	giveUp time.Duration // the link fails; 0: no
+	hushed bool          // no PING: the server has a MULTI open, and would queue it
 }
 
 // startWatchLocked begins watching a link that has just heard from its server.
 func (l *link) startWatchLocked(cfg *Config) {
 	l.timeout, l.ping = max(cfg.Timeout, 0), max(cfg.PingInterval, 0)
-	switch {
-	case l.timeout > 0:
-		l.period = (l.timeout + ticksPerTimeout - 1) / ticksPerTimeout
-	case l.ping > 0:
-		l.period = (l.ping + ticksPerTimeout - 1) / ticksPerTimeout
+	if most := l.timeout; most > 0 || l.ping > 0 {
+		if most == 0 {
+			most = l.ping
+		}
+		l.period = min(divideUp(most, ticksPerTimeout), longestPeriod)
+		l.overdue = uint32(min(divideUp(most, l.period), math.MaxUint32/2))
 	}
 	l.scheduleLocked(0, false)
 }
+
+func divideUp(d, by time.Duration) time.Duration { return (d-1)/by + 1 }
 
 func (l *link) stopWatchLocked() {
 	if l.armed && l.timer.Stop() {
@@ -77,6 +90,13 @@ func (l *link) giveUpLocked(d time.Duration) {
 		l.giveUp = time.Since(l.start) + d
 		l.tickWithinLocked(d)
 	}
+}
+
+// hush stops the link from sending PING, or lets it again.
+func (l *link) hush(on bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.hushed = on
 }
 
 func (l *link) tickWithinLocked(d time.Duration) {
@@ -138,7 +158,7 @@ func (l *link) tick() {
 // scheduleLocked sets the timer for the next tick and reports whether it is time for a PING. busy tells of a sign of
 // life, or that one is due, since the last tick.
 func (l *link) scheduleLocked(now time.Duration, busy bool) (ping bool) {
-	if busy {
+	if busy || l.hushed {
 		l.quiet = now - l.period
 	}
 	ping = l.ping > 0 && now-l.quiet >= l.ping
@@ -150,7 +170,7 @@ func (l *link) scheduleLocked(now time.Duration, busy bool) (ping bool) {
 		wait = l.quiet + l.ping - now
 	}
 	if !busy && !l.writing {
-		l.pending, l.spare = nil, nil // an idle link keeps no buffers
+		l.pending, l.spare, l.waiting = nil, nil, nil // an idle link keeps no buffers
 	}
 	l.slow = wait > l.period
 	for _, at := range [...]time.Duration{l.dueAt, l.giveUp} {
@@ -177,25 +197,21 @@ func (l *link) overdueLocked(now time.Duration) error {
 	if l.giveUp > 0 && now >= l.giveUp {
 		return fmt.Errorf("an abandoned reply has not come: %w", os.ErrDeadlineExceeded)
 	}
-	e := l.oldestLocked()
-	if e == nil || l.timeout == 0 || now < e.limit {
+	if l.timeout == 0 {
 		return nil
 	}
-	// The entry was made after tick number e.tick, so it has seen this many periods go by in full.
-	if n := l.ticks - e.tick; n <= ticksPerTimeout {
-		return nil
-	}
-	return fmt.Errorf("no answer within %v: %w", l.timeout, os.ErrDeadlineExceeded)
-}
-
-// oldestLocked returns the first entry without an answer, or nil.
-func (l *link) oldestLocked() *entry {
-	if i := int(l.pos.Load()); i < len(l.batch) {
-		return &l.batch[i]
-	}
-	for _, list := range [...][]entry{l.inflight, l.waiting} {
-		if len(list) > 0 {
-			return &list[0]
+	for _, list := range [...][]entry{l.batch[l.pos.Load():], l.inflight, l.waiting} {
+		for i := range list {
+			switch e := &list[i]; {
+			case e.limit == never: // holds up those behind it for as long as it likes
+				l.heldUp = l.ticks
+				return nil
+			case now < e.limit: // extends its own time, but not that of those behind it
+			case min(l.ticks-e.tick, l.ticks-l.heldUp) <= l.overdue:
+				return nil // it has not seen so many periods go by in full; nor have those behind it
+			default:
+				return fmt.Errorf("no answer within %v: %w", l.timeout, os.ErrDeadlineExceeded)
+			}
 		}
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -86,6 +87,30 @@ func TestLaterDeadline(t *testing.T) {
 	})
 }
 
+// TestLaterDeadlineIsItsOwn has a command that may take an hour in front of one that may not: a server that answers
+// neither is noticed by the second.
+func TestLaterDeadlineIsItsOwn(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		c := dialConn(t, conn.Config{Dial: srv.Dial, Timeout: time.Second})
+		defer c.Close()
+		srv.Mute(true)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		for range 10 {
+			go c.Do(ctx, "GET", "key")
+			synctest.Wait()
+		}
+		time.Sleep(10 * time.Second)
+		if err := c.Err(); err != nil {
+			t.Errorf("Err = %v before anything is overdue", err)
+		}
+		start := time.Now()
+		_, err := c.Do(t.Context(), "GET", "key")
+		between(t, "the connection failed", time.Since(start), time.Second, 1200*time.Millisecond)
+		wantUncertain(t, err, os.ErrDeadlineExceeded)
+	})
+}
+
 // TestNoTimeout has a negative Timeout wait for ever.
 func TestNoTimeout(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
@@ -133,6 +158,36 @@ func TestNoPingWhenBusy(t *testing.T) {
 	})
 }
 
+// TestNoPingInMulti leaves a MULTI open for long: a PING would be queued, and be one reply too many at EXEC.
+func TestNoPingInMulti(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		c := dialConn(t, conn.Config{Dial: srv.Dial})
+		defer c.Close()
+		for _, end := range []string{"EXEC", "DISCARD"} {
+			srv.Intercept(onName("MULTI", 1, fakeredis.Run().Late(time.Second)))
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			_, err := c.Do(ctx, "MULTI") // by a caller who leaves
+			cancel()
+			wantUncertain(t, err, context.DeadlineExceeded)
+			time.Sleep(time.Minute)
+			want(t, c, "QUEUED", "ECHO", "a")
+			time.Sleep(time.Minute)
+			v, err := c.Do(t.Context(), end)
+			if got := texts(elements(v)); err != nil || end == "EXEC" && got != "a" {
+				t.Errorf("%s = %s, %v", end, got, err)
+			}
+			if n := srv.Count("PING"); n != 0 {
+				t.Errorf("%d PING before %s", n, end)
+			}
+			time.Sleep(time.Minute)
+			if n := srv.Count("PING"); n < 10 {
+				t.Errorf("%d PING in the minute after %s, want one every 5s", n, end)
+			}
+			srv.ClearLog()
+		}
+	})
+}
+
 // TestPingIntoFullSocket has the PING itself block, in the goroutine of the timer.
 func TestPingIntoFullSocket(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
@@ -168,6 +223,12 @@ func TestBlockingHasNoLimit(t *testing.T) {
 		c := dialConn(t, conn.Config{Dial: srv.Dial, Timeout: time.Second})
 		defer c.Close()
 		time.AfterFunc(time.Minute, func() { srv.Do("RPUSH", "list", "x") })
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		wg.Go(func() {
+			time.Sleep(time.Second)
+			want(t, c, "PONG", "PING") // which is answered behind
+		})
 		v, err := c.Do(t.Context(), "blpop", "list", 0)
 		if err != nil || v.Len() != 2 {
 			t.Fatalf("BLPOP = %d elements, %v", v.Len(), err)

@@ -1,8 +1,6 @@
 package conn
 
-import (
-	"context"
-)
+import "context"
 
 const (
 	// maxPending is how many bytes may wait to be written before callers wait for room, under their ctx.
@@ -11,6 +9,10 @@ const (
 	// socketRoom is how many unanswered bytes a caller that must be able to leave writes itself: a socket's buffer
 	// takes them without blocking, however mute the peer. What exceeds it is left to writeLoop.
 	socketRoom = 16 << 10
+
+	// socketWrites is how many unanswered commands at most it writes so, as each small write takes more of the buffer
+	// than its bytes.
+	socketWrites = 128
 
 	// keptBuffer is the capacity up to which a buffer is kept for the next write.
 	keptBuffer = 64 << 10
@@ -37,6 +39,7 @@ func (l *link) enqueue(ctx context.Context, e entry, q request) (read bool, err 
 	}
 	l.appendLocked(e, q)
 	if l.writing {
+		l.readAgainLocked()
 		return false, nil
 	}
 	l.writing = true
@@ -150,7 +153,8 @@ func (l *link) takeLocked() []byte {
 // fitsLocked reports whether a write of what is pending cannot block: with all that the peer may not have read yet, it
 // fits into the socket's buffer.
 func (l *link) fitsLocked() bool {
-	return l.socket && l.queued-l.settled.Load() <= socketRoom
+	unanswered := l.outstandingLocked() - len(l.waiting)
+	return l.socket && l.queued-l.settled.Load() <= socketRoom && unanswered < socketWrites
 }
 
 // handOverLocked leaves the writing to writeLoop.

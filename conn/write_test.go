@@ -2,6 +2,7 @@ package conn_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"strings"
@@ -12,7 +13,6 @@ import (
 
 	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/internal/fakeredis"
-
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -186,6 +186,114 @@ func TestMuteSocket(t *testing.T) {
 			t.Fatal("a caller did not leave when its ctx ended")
 		}
 	}
+}
+
+// TestMuteUnixSocket has many small commands fill the buffer, by which they count for more than their bytes: callers
+// still leave.
+func TestMuteUnixSocket(t *testing.T) {
+	path := t.TempDir() + "/socket"
+	ln, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	accepted := make(chan net.Conn, 1)
+	go func() {
+		nc, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		p := &peer{Conn: nc, t: t}
+		p.welcome()
+		accepted <- nc
+	}()
+	p := openPool(t, conn.Config{Network: "unix", Addr: path, Timeout: -1, PingInterval: -1})
+	defer p.Close()
+	nc := <-accepted
+	defer nc.Close()
+	for i := range 400 {
+		before := p.Stats().InFlight
+		ctx, cancel := context.WithCancel(t.Context())
+		left := make(chan error, 1)
+		go func() {
+			_, err := p.Do(ctx, "GET", "key")
+			left <- err
+		}()
+		eventually(t, func() bool { return p.Stats().InFlight > before })
+		cancel()
+		select {
+		case err := <-left:
+			if !errors.Is(err, context.Canceled) {
+				t.Fatalf("caller %d = %v, want Canceled", i, err)
+			}
+		case <-time.After(4 * time.Second):
+			t.Fatalf("caller %d did not leave when its ctx ended", i)
+		}
+	}
+}
+
+// heldWriter makes connections whose Write may be held up when it has written.
+type heldWriter struct {
+	net.Conn
+	next chan chan struct{}
+}
+
+func (w *heldWriter) dial(srv *fakeredis.Server) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	w.next = make(chan chan struct{}, 1)
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		nc, err := srv.Dial(ctx, network, addr)
+		return &heldWriter{Conn: nc, next: w.next}, err
+	}
+}
+
+// hold has the next Write not return before release.
+func (w *heldWriter) hold() (release func()) {
+	ch := make(chan struct{})
+	w.next <- ch
+	return func() { close(ch) }
+}
+
+func (w *heldWriter) Write(b []byte) (int, error) {
+	n, err := w.Conn.Write(b)
+	select {
+	case ch := <-w.next:
+		<-ch
+	default:
+	}
+	return n, err
+}
+
+// TestWithdrawnFromRetired has the last command withdrawn of those that a connection waits for before it is closed.
+func TestWithdrawnFromRetired(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		var w heldWriter
+		srv.Intercept(notYet("SET", "READONLY x", 1))
+		p := openPool(t, conn.Config{Dial: w.dial(srv), PingInterval: -1})
+		defer p.Close()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		srv.Latency(time.Second)
+		release := w.hold()
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if _, err := p.Do(ctx, "SET", "key", "value"); err != nil {
+				t.Errorf("SET = %v", err)
+			}
+		})
+		synctest.Wait()
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+			defer cancel()
+			_, err := p.Do(ctx, "GET", "key")
+			wantNotSent(t, err, context.DeadlineExceeded)
+		})
+		wg.Wait()
+		release()
+		time.Sleep(time.Minute)
+		if n := len(srv.Conns()); n != 1 {
+			t.Errorf("%d connections, want 1", n)
+		}
+	})
 }
 
 // TestOrder has many callers, batches among them, on one connection: each gets its own replies, and a batch is not

@@ -17,24 +17,10 @@ func (c *Client) lock(ctx context.Context, t *target, opts []Option) (*Lease, er
 	if err != nil {
 		return nil, err
 	}
-	if c.crowded(&r) {
-		r.taken = true
-		return c.wait(ctx, &r, noTTL)
-	}
-	lease, left, err := c.attempt(ctx, &r)
-	switch {
-	case lease != nil:
-		return lease, nil
-	case err == nil:
-	case ctx.Err() != nil || c.isClosed():
-		return nil, c.gaveUp(ctx, &r, err)
-	case !passing(err):
+	if err := c.obtain(ctx, &r); err != nil {
 		return nil, err
-	default:
-		left = noTTL
-		c.renewOwner(&r)
 	}
-	return c.wait(ctx, &r, left)
+	return r.got, nil
 }
 
 // tryLock acquires t if that can be done at once.
@@ -43,14 +29,52 @@ func (c *Client) tryLock(ctx context.Context, t *target, opts []Option) (*Lease,
 	if err != nil {
 		return nil, err
 	}
-	lease, _, err := c.attempt(ctx, &r)
-	switch {
-	case err != nil && c.isClosed():
-		return nil, ErrClosed
-	case lease == nil && err == nil:
-		return nil, ErrNotAcquired
+	if err := c.tryObtain(ctx, &r); err != nil {
+		return nil, err
 	}
-	return lease, err
+	return r.got, nil
+}
+
+// obtain runs r, waiting for as long as ctx allows.
+func (c *Client) obtain(ctx context.Context, r *request) error {
+	r.waits = true
+	if deadline, ok := ctx.Deadline(); ok {
+		r.deadline = deadline
+	}
+	if c.crowded(r) {
+		r.refused = true
+		return c.wait(ctx, r, noTTL)
+	}
+	granted, left, err := c.attempt(ctx, r)
+	switch {
+	case granted:
+		return nil
+	case err == nil:
+	case ctx.Err() != nil || c.isClosed():
+		c.withdraw(r)
+		return c.gaveUp(ctx, r, err)
+	case !passing(err):
+		c.withdraw(r)
+		return err
+	default:
+		left = noTTL
+		c.renewOwner(r)
+	}
+	return c.wait(ctx, r, left)
+}
+
+// tryObtain runs r once.
+func (c *Client) tryObtain(ctx context.Context, r *request) error {
+	granted, _, err := c.attempt(ctx, r)
+	switch {
+	case granted:
+		return nil
+	case err != nil && c.isClosed():
+		return ErrClosed
+	case err != nil:
+		return err
+	}
+	return ErrNotAcquired
 }
 
 // gaveUp is the error of a wait that ended with ctx or with the client; last is what went wrong at the last attempt, if it
@@ -59,7 +83,7 @@ func (c *Client) gaveUp(ctx context.Context, r *request, last error) error {
 	switch {
 	case c.isClosed():
 		return ErrClosed
-	case r.taken:
+	case r.refused:
 		return fmt.Errorf("%w: %w", ErrNotAcquired, ended(ctx))
 	case last != nil && !errors.Is(last, ended(ctx)):
 		return fmt.Errorf("lock: %w, and the server could not be asked: %w", ended(ctx), last)
@@ -90,6 +114,10 @@ func (c *Client) isClosed() bool {
 // crowded reports whether r has to stand in line: somebody in this process waits for the lock, or has it. An owner that
 // has the lock itself does not wait for itself.
 func (c *Client) crowded(r *request) bool {
+	k := r.target.kind
+	if k.queued {
+		return false
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := c.entries[r.target.key()]
@@ -101,7 +129,7 @@ func (c *Client) crowded(r *request) bool {
 			return false
 		}
 	}
-	return e.first != nil || e.leases != nil
+	return e.first != nil || k.others == nobody && e.leases != nil
 }
 
 // noTTL stands for a lock that never becomes free by itself, or of which that is not known.
@@ -118,69 +146,115 @@ func milliseconds(ms int64) time.Duration {
 	return time.Duration(ms) * time.Millisecond
 }
 
-// attempt runs the acquire script once. It returns the lease, or nil and how long the holder's lease still lasts. What it
-// did not get an answer to is undone behind its back.
-func (c *Client) attempt(ctx context.Context, r *request) (*Lease, time.Duration, error) {
-	keys := r.target.lockKey
+// attempt runs the acquire script once. It reports whether that has granted r, with the lease in r.got if the kind has
+// leases, and if not how long it will be before there is reason to ask again. What it did not get an answer to is undone
+// behind its back.
+func (c *Client) attempt(ctx context.Context, r *request) (granted bool, left time.Duration, err error) {
 	if ctx.Done() == nil {
 		ctx = c.life
 	}
+	k, keys := r.target.kind, r.target.first
 	if r.state != nil {
 		if err := r.state.take(ctx); err != nil {
-			return nil, 0, err
+			return false, 0, err
 		}
+	}
+	if r.state != nil || k.latched {
 		r.latch = newLatch(r.target)
-		keys = []string{r.target.name, r.latch}
+		keys = r.target.with(r.latch)
 	}
 	start := c.now()
-	v, err := r.target.kind.acquire.Run(c.patient(ctx), c.server, keys, r.lease.Milliseconds(), r.owner)
+	var v resp.Value
+	if k.args == nil {
+		v, err = k.acquire.Run(c.patient(ctx), c.server, keys, r.lease.Milliseconds(), r.owner)
+	} else {
+		v, err = k.acquire.Run(c.patient(ctx), c.server, keys, c.args(r, r.lease.Milliseconds(), r.owner)...)
+	}
 	if err != nil {
 		if uncertain(err) {
 			c.undo(r, start, true)
 		} else {
 			r.giveTurn()
 		}
-		return nil, 0, serverError(err)
+		return false, 0, serverError(err)
 	}
-	count, left, err := acquired(v, r.state != nil)
+	count, token, left, err := acquired(v, r.state != nil)
 	switch {
-	case err != nil:
+	case err != nil && errors.Is(err, errUnexpected):
 		c.undo(r, start, false)
-		return nil, 0, err
+	case err != nil:
+		r.giveTurn()
 	case count > 0:
-		return c.granted(r, start, count)
+		return c.granted(r, start, count, token)
+	default:
+		r.refused = true
+		r.giveTurn()
 	}
-	r.taken = true
-	r.giveTurn()
-	return nil, left, nil
+	return false, left, err
 }
 
-// acquired is what a reply to acquire says: the hold count, or 0 and how long the lock stays taken.
-func acquired(v resp.Value, owned bool) (count int64, left time.Duration, err error) {
+// args returns the ARGV that all kinds have, and behind them the kind's own.
+func (c *Client) args(r *request, common ...any) []any {
+	if own := r.target.kind.args; own != nil {
+		return append(common, own(c, *r)...)
+	}
+	return common
+}
+
+var errUnexpected = errors.New("lock: unexpected reply to acquire")
+
+// refusals are the errors for what acquire returns as a status when waiting would not help.
+var refusals = map[string]error{
+	"reentry": ErrReentry,
+}
+
+// acquired is what a reply to acquire says: the hold count, and a token if the kind has them; or 0, and how long the lock stays
+// taken.
+func acquired(v resp.Value, owned bool) (count, token int64, left time.Duration, err error) {
 	switch v.Kind() {
 	case resp.Null:
-		return 1, 0, nil
+		return 1, 0, 0, nil
 	case resp.Integer:
 		ms, err := v.Int()
-		return 0, milliseconds(ms), err
+		return 0, 0, milliseconds(ms), err
 	case resp.SimpleString:
 		text, _ := v.Text()
-		if count, err := strconv.ParseInt(text, 10, 64); err == nil && count > 1 && owned {
-			return count, 0, nil
+		if err := refusals[text]; err != nil {
+			return 0, 0, 0, err
+		}
+		count, err = strconv.ParseInt(text, 10, 64)
+	case resp.Array:
+		var failed error
+		count, err = v.At(0).Int()
+		token, failed = v.At(1).Int()
+		if err = errors.Join(err, failed); err == nil && count == 1 {
+			return count, token, 0, nil
 		}
 	}
-	return 0, 0, fmt.Errorf("lock: unexpected reply to acquire, of kind %v", v.Kind())
+	if err == nil && count > 1 && owned {
+		return count, token, 0, nil
+	}
+	return 0, 0, 0, fmt.Errorf("%w, of kind %v", errUnexpected, v.Kind())
 }
 
 // granted makes the lease that the server has just given, unless it has ended by now or the client has been closed.
-func (c *Client) granted(r *request, start instant, count int64) (*Lease, time.Duration, error) {
+func (c *Client) granted(r *request, start instant, count, token int64) (bool, time.Duration, error) {
+	if r.target.kind.unowned {
+		if r.latch != "" {
+			c.cleanup.addLatch(r.target.name, r.latch)
+		}
+		c.shareGrant(r)
+		return true, 0, nil
+	}
 	l := newLease(c, r, start)
+	l.token = token
 	key := r.target.key()
 	if r.state != nil {
 		l.tallied = r.state.grant(key, count)
 	}
 	var refused error
 	if start.elapsed(c.now()) >= validity(l.term) {
+		r.refused = true
 		refused = &LostError{Name: r.target.name, Reason: Expired}
 	} else if !c.register(l) {
 		refused = ErrClosed
@@ -190,7 +264,7 @@ func (c *Client) granted(r *request, start instant, count int64) (*Lease, time.D
 			r.state.ungrant(key)
 		}
 		c.undo(r, start, false)
-		return nil, 0, refused
+		return false, 0, refused
 	}
 	if r.state != nil {
 		// Of a first hold follows that what the owner had earlier was lost in between.
@@ -201,17 +275,29 @@ func (c *Client) granted(r *request, start instant, count int64) (*Lease, time.D
 		}
 	}
 	r.giveTurn()
+	r.got = l
 	c.watchdog.add(l)
 	c.counters.acquired.Add(1)
-	return l, 0, nil
+	c.shareGrant(r)
+	return true, 0, nil
 }
 
 // renewOwner gives the request another owner after an attempt without an answer: what is undone behind that one must
 // not meet the next.
 func (c *Client) renewOwner(r *request) {
-	if r.state == nil {
-		r.owner = c.nextOwner()
+	if r.state == nil && !r.target.kind.unowned {
+		r.owner = c.newOwner(*r)
 	}
+}
+
+// withdraw takes a request that is given up out of the line that the server keeps.
+func (c *Client) withdraw(r *request) {
+	if !r.target.kind.queued {
+		return
+	}
+	leaving := *r
+	leaving.waits, leaving.latch = false, ""
+	c.takeBack(&job{request: leaving, until: time.Now().Add(r.lease)})
 }
 
 func (r *request) giveTurn() {

@@ -59,14 +59,21 @@ func (u *cleanup) init(c *Client) {
 
 // undo takes back an acquire whose outcome is not known, with whatever turn r holds. It is sent on the connection of the
 // acquire, behind it, since commands of one key share a connection. A late acquire may still be on its way from a connection
-// that has died: without an Owner the undo is sent again later, with one it leaves a latch that the acquire meets.
+// that has died: without a latch the undo is sent again later, with one it leaves the latch for the acquire to meet.
 func (c *Client) undo(r *request, start instant, late bool) {
-	j := &job{
+	if r.target.kind.undo == nil {
+		return
+	}
+	c.takeBack(&job{
 		request: *r,
 		late:    late,
 		turn:    r.state != nil,
 		until:   start.t.Add(r.lease).Add(lateArrival),
-	}
+	})
+}
+
+// takeBack has an undo run in the background, or at once when that has ended.
+func (c *Client) takeBack(j *job) {
 	if !c.cleanup.add(j) {
 		c.cleanup.last([]*job{j}, nil)
 	}

@@ -3,7 +3,6 @@ package lock
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/lockwire/lockwire/resp"
@@ -113,7 +112,7 @@ func (u *cleanup) run(life context.Context, due []*job, limit time.Duration) {
 		at := time.Now()
 		switch {
 		case err == nil:
-			j.answered(v, at)
+			j.answered(u.client, v, at)
 		case final(err):
 			j.finish(serverError(err))
 		case at.After(j.until) && !j.turn:
@@ -183,20 +182,21 @@ func (j *job) run(ctx context.Context, c *Client) (resp.Value, error) {
 		return v, err
 	}
 	r, key := &j.request, j.request.target.key()
-	resting := c.restingLease(key, r.state, nil)
+	resting := c.restingLease(key, r.state, r.owner, nil)
 	before := int64(0)
 	if resting > 0 {
 		before = r.state.tallies[key].count
 	}
-	keys := r.target.freeKeys
-	if r.state != nil {
-		keys = append(slices.Clone(keys), r.latch)
+	keys := r.target.keys
+	if r.latch != "" {
+		keys = r.target.with(r.latch)
 	}
-	return r.target.kind.undo.Run(ctx, c.server, keys, resting, r.owner, publish, before, latchLife.Milliseconds())
+	args := c.args(r, resting, r.owner, r.target.publish(), before, latchLife.Milliseconds())
+	return r.target.kind.undo.Run(ctx, c.server, keys, args...)
 }
 
 // answered takes note of the server's answer to the job.
-func (j *job) answered(v resp.Value, at time.Time) {
+func (j *job) answered(c *Client, v resp.Value, at time.Time) {
 	switch l := j.lease; {
 	case l != nil && j.stale:
 		l.tally(l.resting() > 0)
@@ -208,11 +208,10 @@ func (j *job) answered(v resp.Value, at time.Time) {
 			return
 		}
 		j.settle(outcome)
-	case j.late && j.request.state == nil:
+	case j.late && j.request.latch == "":
 		j.late = false
 		j.next = at.Add(lateArrival)
-	case !j.late && j.request.state != nil:
-		c := j.request.state.client
+	case !j.late && j.request.latch != "":
 		c.cleanup.addLatch(j.request.target.name, j.request.latch)
 		j.finish(nil)
 	default:

@@ -203,12 +203,12 @@ func (c *Client) holdsOf(key entryKey, owner string, except *Lease) []*Lease {
 
 // restingLease is the lease in ms that the server should go back to when a hold of state's owner ends: the longest that
 // the owner's other holds have left, and 0 when there is none.
-func (c *Client) restingLease(key entryKey, state *ownerState, except *Lease) int64 {
+func (c *Client) restingLease(key entryKey, state *ownerState, owner string, except *Lease) int64 {
 	if state == nil {
 		return 0
 	}
 	var longest time.Duration
-	for _, l := range c.holdsOf(key, state.id, except) {
+	for _, l := range c.holdsOf(key, owner, except) {
 		longest = max(longest, l.leaseLeft())
 	}
 	return int64((longest + time.Millisecond - 1) / time.Millisecond)

@@ -22,6 +22,10 @@ type Config struct {
 	// the most is 1000.
 	RenewBatch int
 
+	// PlainTokens makes the tokens of [Fenced] locks count 1, 2, 3, as Redisson's do. They start again at 1 when the server
+	// has lost its data. Do not go from the other tokens back to these while anybody compares them.
+	PlainTokens bool
+
 	// Logger is told, at Warn, of locks that were lost and of renewals that fail or run late. Names of locks are not
 	// logged. nil is silent.
 	Logger *slog.Logger
@@ -72,15 +76,19 @@ func For(d time.Duration) Option { return Option{lease: d, hasLease: true} }
 // owner of its own.
 func As(owner Owner) Option { return Option{owner: owner.state, hasOwner: true} }
 
-// request is one Lock or TryLock.
+// request is one Lock or TryLock, or what a kind without leases has in their place.
 type request struct {
-	target  *target
-	lease   time.Duration
-	renewed bool
-	owner   string
-	state   *ownerState // of the Owner that was passed, else nil
-	latch   string      // of the last attempt, with a state: what undoes it leaves this key
-	taken   bool        // somebody else had the lock when last looked
+	target   *target
+	lease    time.Duration
+	renewed  bool
+	owner    string
+	state    *ownerState // of the Owner that was passed, or of a waiter that the server has in its line; else nil
+	latch    string      // of the last attempt, if it has one: what undoes it leaves this key
+	refused  bool        // the server has said no, or too late
+	waits    bool        // for its turn, until it is withdrawn
+	since    time.Time   // when it began to wait
+	deadline time.Time   // of the context; zero if there is none
+	got      *Lease      // once granted
 }
 
 func (c *Client) newRequest(t *target, opts []Option) (request, error) {
@@ -96,11 +104,28 @@ func (c *Client) newRequest(t *target, opts []Option) (request, error) {
 			if o.owner == nil || o.owner.client != c {
 				return r, invalidf("the Owner was not made by this Client")
 			}
-			r.state, r.owner = o.owner, o.owner.id
+			r.state = o.owner
 		}
 	}
-	if r.state == nil {
-		r.owner = c.nextOwner()
+	if r.state == nil && t.kind.queued {
+		r.state = c.NewOwner().state
 	}
+	r.owner = c.newOwner(r)
 	return r, nil
+}
+
+// newOwner returns who r is to the server: the Owner that was passed or, without one, somebody new.
+func (c *Client) newOwner(r request) string {
+	k := r.target.kind
+	switch {
+	case r.state != nil && k.suffix == "":
+		return r.state.id
+	case r.state != nil:
+		return r.state.id + k.suffix
+	case k.owner != nil:
+		return k.owner(c, r)
+	case k.suffix == "":
+		return c.nextOwner()
+	}
+	return c.nextOwner() + k.suffix
 }

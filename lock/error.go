@@ -11,8 +11,9 @@ import (
 
 // Errors that a caller decides by, found with [errors.Is].
 var (
-	// ErrNotAcquired says that somebody else has the lock: at once for TryLock, until the context ended for Lock. It
-	// never stands for a server that could not be asked.
+	// ErrNotAcquired says that the lock was not to be had: at once for TryLock, since somebody else has it; until the
+	// context ended for Lock, to which the server may also have granted it when its lease was over already. It never
+	// stands for a server that could not be asked.
 	ErrNotAcquired = errors.New("lock: not acquired")
 
 	// ErrNotHeld says that there was nothing to release: the lock had been lost before, or was never this owner's.
@@ -22,7 +23,8 @@ var (
 	// confirmed or the lease has ended.
 	ErrUncertain = errors.New("lock: release not confirmed")
 
-	// ErrLost is what every [*LostError] is.
+	// ErrLost is what every [*LostError] is. From TryLock or Lock it says that the server granted the lock, but that its
+	// answer took longer than the lease; the grant is taken back.
 	ErrLost = errors.New("lock: lost")
 
 	// ErrReleased is the cause of a lease's context after Unlock, and the Err of the lease.
@@ -34,6 +36,9 @@ var (
 	// ErrInvalid says that what was asked for cannot work: an empty name, a name whose braces break its hash tag, a
 	// lease that is too short, an Owner of another Client.
 	ErrInvalid = errors.New("lock: invalid")
+
+	// ErrReentry says that the Owner has a lock already that it may not take again.
+	ErrReentry = errors.New("lock: the owner has it already")
 
 	// ErrWrongType says that the key of the lock holds something that is not this kind of lock. It is left alone.
 	ErrWrongType = errors.New("lock: the key holds something else")

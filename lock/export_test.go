@@ -9,12 +9,22 @@ import (
 
 // What the tests of package lock_test need from inside.
 
-// ReentrantScripts are the scripts of the kind Reentrant by the operation they are for.
-func ReentrantScripts() map[string]*script.Script {
-	k := reentrantKind
-	return map[string]*script.Script{
-		"acquire": k.acquire, "release": k.release, "undo": k.undo, "renew": k.renew, "force": k.force, "info": k.info,
+var kinds = []*kind{reentrantKind, fencedKind, nonReentrantKind, spinKind}
+
+// Scripts are the scripts of each kind, by its name and the operation they are for.
+func Scripts() map[string]map[string]*script.Script {
+	all := make(map[string]map[string]*script.Script)
+	for _, k := range kinds {
+		all[k.name] = map[string]*script.Script{}
+		for operation, s := range map[string]*script.Script{
+			"acquire": k.acquire, "release": k.release, "undo": k.undo, "renew": k.renew, "force": k.force, "info": k.info,
+		} {
+			if s != nil {
+				all[k.name][operation] = s
+			}
+		}
 	}
+	return all
 }
 
 // OnlyWoken makes the client's waiters look when they are woken and at no other time, while there is a subscription.
@@ -55,3 +65,17 @@ func (m *Machine) Run(c *Client) {
 
 // Sleep suspends the machine for d, of which time.Now knows nothing.
 func (m *Machine) Sleep(d time.Duration) { m.slept.Add(int64(d)) }
+
+// Pauses are the first n pauses of b.
+func Pauses(b Backoff, n int) []time.Duration {
+	b, _ = b.withDefaults()
+	pauses := make([]time.Duration, n)
+	for i := range pauses {
+		if i == 0 {
+			pauses[i] = b.pause(0, 0)
+		} else {
+			pauses[i] = b.pause(i, pauses[i-1])
+		}
+	}
+	return pauses
+}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/lockwire/lockwire/resp"
 )
 
 // Info is what the server knows about a lock.
@@ -14,6 +16,8 @@ type Info struct {
 	// Remaining is how long the lock stays taken if nothing happens: 0 when it is free, negative when it has no lease
 	// and nothing but a release will free it.
 	Remaining time.Duration
+	// Token is the last fencing token of a [Fenced] lock, also when it is free.
+	Token int64
 }
 
 // Holder is an owner that has a lock.
@@ -23,19 +27,28 @@ type Holder struct {
 }
 
 func (c *Client) info(ctx context.Context, t *target) (Info, error) {
-	v, err := t.kind.info.Run(c.patient(ctx), c.server, t.lockKey)
+	v, err := t.kind.info.Run(c.patient(ctx), c.server, t.keys)
 	if err != nil {
 		return Info{}, serverError(err)
 	}
-	left, err := v.At(0).Int()
+	if t.kind.parse != nil {
+		return t.kind.parse(v)
+	}
+	return parseHolders(v, 0)
+}
+
+// parseHolders is what a reply says of which the elements from first on are the remaining lease in ms, and each owner and
+// its hold count.
+func parseHolders(v resp.Value, first int) (Info, error) {
+	left, err := v.At(first).Int()
 	if err != nil {
 		return Info{}, fmt.Errorf("lock: info: %w", err)
 	}
-	if left == -2 || v.Len() < 3 {
+	if left == -2 || v.Len() < first+3 {
 		return Info{}, nil
 	}
 	info := Info{Locked: true, Remaining: milliseconds(left)}
-	for i := 1; i+1 < v.Len(); i += 2 {
+	for i := first + 1; i+1 < v.Len(); i += 2 {
 		owner, err := v.At(i).Text()
 		if err != nil {
 			return Info{}, fmt.Errorf("lock: info: %w", err)
@@ -51,7 +64,7 @@ func (c *Client) info(ctx context.Context, t *target) (Info, error) {
 
 func (c *Client) forceUnlock(ctx context.Context, t *target) (bool, error) {
 	holds := c.holdsOf(t.key(), "", nil) // and not those that come after
-	v, err := t.kind.force.Run(c.patient(ctx), c.server, t.freeKeys, publish)
+	v, err := t.kind.force.Run(c.patient(ctx), c.server, t.keys, t.publish())
 	if err != nil {
 		return false, serverError(err)
 	}

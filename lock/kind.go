@@ -1,34 +1,78 @@
 package lock
 
-import "github.com/lockwire/lockwire/script"
+import (
+	"time"
 
-// kind is a lock kind as the acquire loop, the waiters, the watchdog and the lease see it: scripts, each with the KEYS
-// and ARGV that its header names, and the channel on which a release is published.
+	"github.com/lockwire/lockwire/resp"
+	"github.com/lockwire/lockwire/script"
+)
+
+// kind is a lock kind as the acquire loop, the waiters, the watchdog and the lease see it. All of its scripts but renew take as
+// KEYS the lock, its channel, the kind's own keys, and then a latch where there is one; acquire and undo take the kind's
+// own ARGV behind those that all kinds have. Their headers name them.
 type kind struct {
 	name    string
 	channel func(name string) string
+	keys    func(name string) []string        // own keys; nil: none
+	args    func(c *Client, r request) []any  // own ARGV of acquire and undo; nil: none
+	parse   func(v resp.Value) (Info, error)  // what info returns; nil: parseHolders
+	owner   func(c *Client, r request) string // who holds it, when no Owner is passed; nil: Client.nextOwner
+	suffix  string                            // behind the owner in the lock's hash
+	others  follow                            // who else may have it, now that one has it
+	queued  bool                              // the server keeps the line: a waiter stands in it under its own owner and channel
+	silent  bool                              // nobody is told of a release: waiters look by the target's backoff
+	latched bool                              // acquire takes a latch without an Owner too: running it twice would do harm
+	unowned bool                              // who acquires has nothing to give back: there is no lease, and no release
 
-	acquire, release, undo, renew, force, info *script.Script
+	acquire, release, undo, renew, force, info *script.Script // undo is nil if acquire changes nothing
 }
+
+// follow says which of the waiters in line may have the lock too when one has got it.
+type follow uint8
+
+const (
+	nobody follow = iota
+	next
+	everybody
+)
 
 // target is one lock: a kind and a name. It never changes.
 type target struct {
-	kind     *kind
-	name     string
-	channel  string
-	latch    string   // a request id makes it the key of one release
-	lockKey  []string // KEYS of acquire and info
-	freeKeys []string // KEYS of undo and force
+	kind    *kind
+	name    string
+	channel string
+	latch   string                                            // a request id makes it the key of one request
+	keys    []string                                          // KEYS of undo, force and info: the lock, its channel, the kind's own
+	first   []string                                          // KEYS of acquire without a latch
+	backoff func(looks int, last time.Duration) time.Duration // of a silent kind: the pause after so many looks and a last one
 }
 
 func newTarget(k *kind, name string) *target {
-	channel := k.channel(name)
-	return &target{
-		kind:     k,
-		name:     name,
-		channel:  channel,
-		latch:    prefixName(latchPrefix, name) + ":",
-		lockKey:  []string{name},
-		freeKeys: []string{name, channel},
+	t := &target{
+		kind:    k,
+		name:    name,
+		channel: k.channel(name),
+		latch:   prefixName(latchPrefix, name) + ":",
 	}
+	t.keys = []string{name, t.channel}
+	t.first = t.keys[:1]
+	if k.keys != nil {
+		t.keys = append(t.keys, k.keys(name)...)
+		t.first = t.keys
+	}
+	return t
+}
+
+// with returns the keys and a latch behind them.
+func (t *target) with(latch string) []string {
+	keys := make([]string, 0, 8)
+	return append(append(keys, t.keys...), latch)
+}
+
+// publish is the command by which waiters are told of a release; "" if they are not.
+func (t *target) publish() string {
+	if t.kind.silent {
+		return ""
+	}
+	return publish
 }

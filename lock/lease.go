@@ -2,11 +2,8 @@ package lock
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
-
-	"github.com/lockwire/lockwire/resp"
 )
 
 // Lease is one holding of a lock, from the Lock or TryLock that returned it until Unlock. Its methods may be called by
@@ -20,6 +17,7 @@ type Lease struct {
 	term    time.Duration
 	renewed bool  // by the watchdog
 	tallied int64 // the term of the tally it is in, if it has a state
+	token   int64
 
 	// Guarded by Client.mu.
 	next, prev *Lease
@@ -144,32 +142,25 @@ func (l *Lease) Check(ctx context.Context) error {
 	if err := l.Err(); err != nil {
 		return err
 	}
-	name := l.target.name
-	replies, err := l.client.server.SendBatch(l.client.patient(ctx), []resp.Command{
-		resp.Cmd("HEXISTS", name, l.owner).On(name),
-		resp.Cmd("EXISTS", name).On(name),
-	})
+	t := l.target
+	v, err := t.kind.renew.Run(l.client.patient(ctx), l.client.server, []string{t.name}, lookOnly, l.owner)
 	if err != nil {
 		return serverError(err)
 	}
-	for _, reply := range replies {
-		if err := reply.Err(); err != nil {
-			if err = serverError(err); !errors.Is(err, ErrWrongType) {
-				return err
-			}
-		}
-	}
-	mine, _ := replies[0].Bool() // not of another type
-	taken, _ := replies[1].Bool()
+	outcome, err := renewalOutcome(v, 0)
 	switch {
-	case mine:
-	case taken:
+	case err != nil:
+		return err
+	case outcome < 0:
 		l.denied(Taken)
-	default:
+	case outcome == 0:
 		l.denied(Forced)
 	}
 	return l.Err()
 }
+
+// Token returns the fencing token of a lock that was taken [Client.Fenced], and 0 of any other.
+func (l *Lease) Token() int64 { return l.token }
 
 // leftLocked is how long the lease may still be relied on.
 func (l *Lease) leftLocked() time.Duration { return validity(l.term) - l.start.elapsed(l.client.now()) }

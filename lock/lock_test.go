@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/lock"
 )
 
@@ -87,4 +88,28 @@ func lockAndUnlock(t testing.TB, job *lock.Reentrant) {
 	if err := lease.Unlock(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Replies that the scripts cannot give are neither a grant nor a release.
+func TestRepliesThatMakeNoSense(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		for _, reply := range []string{"+QUEUED\r\n", "+\r\n", "+0\r\n", "+1\r\n", "*0\r\n", "$1\r\n1\r\n", "%0\r\n", "#t\r\n"} {
+			w.onScript("acquire", func(int) fakeredis.Action { return fakeredis.Reply(reply) })
+			for _, opts := range [][]lock.Option{nil, {lock.As(c.NewOwner())}} {
+				if _, err := c.Reentrant("job").TryLock(t.Context(), opts...); err == nil {
+					t.Errorf("TryLock() answered by %q succeeded", reply)
+				}
+			}
+		}
+		for _, reply := range []string{"+OK\r\n", ":7\r\n", ":-1\r\n", "*0\r\n", "$1\r\nx\r\n", "%0\r\n"} {
+			w.srv.Intercept(nil)
+			lease := mustLock(t, c, "job", lock.For(time.Second))
+			w.onScript("release", func(int) fakeredis.Action { return fakeredis.Reply(reply) })
+			if err := lease.Unlock(t.Context()); err == nil {
+				t.Errorf("Unlock() answered by %q succeeded", reply)
+			}
+			w.sleep(2 * time.Second)
+		}
+	})
 }

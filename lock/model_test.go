@@ -7,26 +7,35 @@ import (
 	"github.com/lockwire/lockwire/lock"
 )
 
-// teach gives srv what the scripts of the kind Reentrant do, in Go, and loads them. TestScriptsLikeTheServer compares
-// that with Lua.
-func teach(srv *fakeredis.Server) {
-	functions := map[string]func(*fakeredis.Call) any{
+// models is what the scripts of each kind do, in Go, by the operation they are for.
+var models = map[string]map[string]func(*fakeredis.Call) any{
+	"reentrant": {
 		"acquire": modelAcquire,
 		"release": modelRelease,
 		"undo":    modelUndo,
 		"renew":   modelRenew,
 		"force":   modelForce,
 		"info":    modelInfo,
-	}
-	for name, s := range lock.ReentrantScripts() {
-		srv.Script(s.Source(), functions[name])
-		srv.Do("SCRIPT", "LOAD", s.Source())
+	},
+	"fenced":       {"acquire": modelFencedAcquire, "info": modelFencedInfo},
+	"nonreentrant": {"acquire": modelNonReentrantAcquire},
+}
+
+// teach gives srv the models and loads the scripts. TestScriptsLikeTheServer compares them with Lua.
+func teach(srv *fakeredis.Server) {
+	for kind, scripts := range lock.Scripts() {
+		for operation, s := range scripts {
+			if model := models[kind][operation]; model != nil {
+				srv.Script(s.Source(), model)
+				srv.Do("SCRIPT", "LOAD", s.Source())
+			}
+		}
 	}
 }
 
 func modelAcquire(c *fakeredis.Call) any {
 	key, lease, owner := c.Keys[0], c.Args[0], c.Args[1]
-	if len(c.Keys) > 1 && c.Int("EXISTS", c.Keys[1]) == 1 {
+	if len(c.Keys) > 2 && c.Int("EXISTS", c.Keys[2]) == 1 {
 		return int64(-1)
 	}
 	if c.Do("EXISTS", key) == int64(0) {
@@ -67,7 +76,7 @@ func modelRelease(c *fakeredis.Call) any {
 		return int64(0)
 	}
 	c.Do("DEL", key)
-	c.Do(publish, channel, "0")
+	modelPublish(c, publish, channel)
 	c.Do("SET", latch, "1", "PX", life)
 	return int64(1)
 }
@@ -91,7 +100,7 @@ func modelUndo(c *fakeredis.Call) any {
 		return int64(1)
 	}
 	c.Do("DEL", key)
-	c.Do(publish, channel, "0")
+	modelPublish(c, publish, channel)
 	return int64(1)
 }
 
@@ -120,7 +129,7 @@ func modelForce(c *fakeredis.Call) any {
 		return int64(0)
 	}
 	c.Do("DEL", key)
-	c.Do(publish, channel, "0")
+	modelPublish(c, publish, channel)
 	return int64(1)
 }
 
@@ -132,4 +141,10 @@ func modelInfo(c *fakeredis.Call) any {
 func number(text string) int64 {
 	n, _ := strconv.ParseInt(text, 10, 64)
 	return n
+}
+
+func modelPublish(c *fakeredis.Call, publish, channel string) {
+	if publish != "" {
+		c.Do(publish, channel, "0")
+	}
 }

@@ -1,10 +1,10 @@
 -- Reentrant lock, acquire: takes the lock for an owner who finds it free or has it already.
--- KEYS  1 lock: a hash of the owner to its hold count
---       2 latch, for an owner that may have further holds: there once this very request has been undone
+-- KEYS  1 lock: a hash of the owner to its hold count  2 its channel
+--       3 latch, for an owner that may have further holds: there once this very request has been undone
 -- ARGV  1 lease in ms  2 owner
 -- Returns nil for the first hold, the hold count as a status for a further one,
 --         and otherwise the remaining lease of the other holder in ms (-1: it has none).
-local lock, latch = KEYS[1], KEYS[2]
+local lock, latch = KEYS[1], KEYS[3]
 local lease, owner = ARGV[1], ARGV[2]
 
 if latch and redis.call('exists', latch) == 1 then

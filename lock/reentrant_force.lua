@@ -1,6 +1,6 @@
 -- Reentrant lock, force: frees the lock whoever has it.
 -- KEYS  1 lock  2 its channel
--- ARGV  1 publish command
+-- ARGV  1 publish command ('': nobody is told)
 -- Returns 1 when the lock was taken, else 0. A key of another type is an error and stays.
 local lock, channel = KEYS[1], KEYS[2]
 local publish = ARGV[1]
@@ -9,5 +9,7 @@ if redis.call('hlen', lock) == 0 then
     return 0
 end
 redis.call('del', lock)
-redis.pcall(publish, channel, '0') -- a user who may not publish leaves waiters to look by themselves
+if publish ~= '' then
+    redis.pcall(publish, channel, '0') -- a user who may not publish leaves waiters to look by themselves
+end
 return 1

@@ -1,7 +1,7 @@
 -- Reentrant lock, release: gives one hold back, and the lock with the last one.
 -- KEYS  1 lock  2 its channel  3 latch: the outcome of this very request, should it be repeated
 -- ARGV  1 lease in ms to go back to when holds remain (0: none is alive any more)
---       2 owner  3 publish command  4 lifetime of the latch in ms
+--       2 owner  3 publish command ('': nobody is told)  4 lifetime of the latch in ms
 --       5 1 for a repeat, which keeps an earlier request from taking effect later
 -- Returns 1 when the lock is free now, 0 when the owner has further holds, nil when it has none.
 local lock, channel, latch = KEYS[1], KEYS[2], KEYS[3]
@@ -26,6 +26,8 @@ if count > 1 and tonumber(lease) > 0 then
 end
 -- First what frees memory: a server that has run out of it refuses all else, but not after a script's first write.
 redis.call('del', lock)
-redis.pcall(publish, channel, '0') -- a user who may not publish leaves waiters to look by themselves
+if publish ~= '' then
+    redis.pcall(publish, channel, '0') -- a user who may not publish leaves waiters to look by themselves
+end
 redis.call('set', latch, 1, 'px', lifetime)
 return 1

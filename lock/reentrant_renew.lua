@@ -1,6 +1,6 @@
 -- Reentrant lock, renew: extends the lease of each lock that its owner still has.
 -- KEYS  1.. locks
--- ARGV  1 lease in ms  2.. owner of each lock, in the order of the keys
+-- ARGV  1 lease in ms (-2: nothing is changed)  2.. owner of each lock, in the order of the keys
 -- Returns a list: 1 renewed, 0 the lock is gone, -1 somebody else has it or the key is no lock.
 local lease = ARGV[1]
 local outcomes = {}

@@ -1,7 +1,7 @@
 -- Reentrant lock, undo: takes back an acquire whose outcome its caller does not know.
 -- KEYS  1 lock  2 its channel
 --       3 latch, for an owner that may have further holds: keeps the acquire, and this, from taking effect later
--- ARGV  1 lease in ms to go back to when holds remain  2 owner  3 publish command
+-- ARGV  1 lease in ms to go back to when holds remain  2 owner  3 publish command ('': nobody is told)
 --       4 hold count that the owner had before  5 lifetime of the latch in ms
 -- Returns 1 when there was something to take back, else 0; running it again does no harm.
 local lock, channel, latch = KEYS[1], KEYS[2], KEYS[3]
@@ -23,5 +23,7 @@ if before > 0 and tonumber(lease) > 0 then
     return 1
 end
 redis.call('del', lock)
-redis.pcall(publish, channel, '0') -- a user who may not publish leaves waiters to look by themselves
+if publish ~= '' then
+    redis.pcall(publish, channel, '0') -- a user who may not publish leaves waiters to look by themselves
+end
 return 1

@@ -3,6 +3,7 @@ package lock_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -197,5 +198,116 @@ func TestHoldsOfOneOwnerEndTogether(t *testing.T) {
 			time.Sleep(latchLife)
 			w.free()
 		}
+	})
+}
+
+// A lease that ended, by time or by force, is released after its owner has taken the lock anew.
+func TestUnlockSparesWhatWasTakenSince(t *testing.T) {
+	for name, end := range map[string]func(*world){
+		"expired": func(*world) { time.Sleep(2 * time.Second) },
+		"forced":  func(w *world) { w.srv.Do("DEL", "job") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				c := w.client(lock.Config{})
+				owner := c.NewOwner()
+				old := mustLock(t, c, "job", lock.As(owner), lock.For(time.Second))
+				end(w)
+				lease := mustLock(t, c, "job", lock.As(owner))
+				wantErr(t, "Unlock of the lease that had ended", old.Unlock(t.Context()), lock.ErrNotHeld)
+				w.wantHolds("job", "1", lease)
+				mustUnlock(t, lease)
+				w.free()
+			})
+		})
+	}
+}
+
+// The server grants an owner its first hold: whatever it believes to hold since earlier had been lost in between, and the
+// renewals of the new hold must not hide that.
+func TestNewHoldTellsEarlierOnes(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		owner := c.NewOwner()
+		old := mustLock(t, c, "job", lock.As(owner))
+		w.srv.Do("DEL", "job")
+		next := mustLock(t, c, "job", lock.As(owner))
+		time.Sleep(time.Minute)
+		lostBecause(t, old.Err(), lock.Forced)
+		w.wantHolds("job", "1", next)
+		mustUnlock(t, next)
+		w.free()
+	})
+}
+
+func TestConcurrentUnlocksOfOneOwner(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		w.srv.Latency(time.Millisecond)
+		owner := c.NewOwner()
+		var leases []*lock.Lease
+		for range 3 {
+			leases = append(leases, mustLock(t, c, "job", lock.As(owner)))
+		}
+		var wg sync.WaitGroup
+		for _, l := range leases {
+			wg.Go(func() {
+				if err := l.Unlock(t.Context()); err != nil {
+					t.Errorf("Unlock() = %v", err)
+				}
+			})
+		}
+		wg.Wait()
+		w.free()
+	})
+}
+
+// Calls of one Owner that wait for somebody else are holds of one owner when the lock is free: none waits for another, nor
+// for a stranger who stands between them in line.
+func TestWaitingCallsOfOneOwner(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		other, c := w.client(lock.Config{}), w.client(lock.Config{})
+		owner := c.NewOwner()
+		taken := mustLock(t, other, "job")
+		leases := make(chan *lock.Lease, 3)
+		call := func(opts ...lock.Option) {
+			go func() { leases <- mustLock(t, c, "job", opts...) }()
+			synctest.Wait()
+		}
+		call(lock.As(owner))
+		call()
+		call(lock.As(owner))
+		mustUnlock(t, taken)
+		start := time.Now()
+		first, second := <-leases, <-leases
+		if first.Owner() != owner.String() || second.Owner() != owner.String() || time.Since(start) != 0 {
+			t.Errorf("after %v the holders are %s and %s, want both to be %v", time.Since(start), first.Owner(), second.Owner(), owner)
+		}
+		w.wantHolds("job", "2", first)
+		mustUnlock(t, first)
+		mustUnlock(t, second)
+		mustUnlock(t, <-leases)
+		w.free()
+	})
+}
+
+// A call that waits at the front takes part in what the same Owner gets by TryLock.
+func TestTryLockOfAWaitingOwner(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		c.OnlyWoken()
+		owner := c.NewOwner()
+		w.srv.Do("HSET", "job", "stranger:1", "1")
+		waiting := make(chan *lock.Lease)
+		go func() { waiting <- mustLock(t, c, "job", lock.As(owner)) }()
+		time.Sleep(time.Second)
+		w.srv.Do("DEL", "job") // and nobody is told
+		tried, err := c.Reentrant("job").TryLock(t.Context(), lock.As(owner))
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustUnlock(t, <-waiting)
+		mustUnlock(t, tried)
+		w.free()
 	})
 }

@@ -150,11 +150,11 @@ func (l *Lease) release(ctx context.Context) error {
 
 func (l *Lease) runRelease(ctx context.Context) (resp.Value, error) {
 	t := l.target
-	return t.kind.release.Run(ctx, l.client.server, []string{t.name, t.channel, l.latch},
-		l.resting(), l.owner, publish, latchLife.Milliseconds(), l.repeated && l.state != nil)
+	return t.kind.release.Run(ctx, l.client.server, t.with(l.latch),
+		l.resting(), l.owner, t.publish(), latchLife.Milliseconds(), l.repeated && l.state != nil)
 }
 
-func (l *Lease) resting() int64 { return l.client.restingLease(l.target.key(), l.state, l) }
+func (l *Lease) resting() int64 { return l.client.restingLease(l.target.key(), l.state, l.owner, l) }
 
 // runLateRelease takes the place of a repeat that comes too late for the latch to tell it from the request that it repeats:
 // it goes back to the hold count that there is to be.
@@ -164,7 +164,9 @@ func (l *Lease) runLateRelease(ctx context.Context) (resp.Value, error) {
 	if l.state != nil {
 		before = l.state.tallies[t.key()].count - 1
 	}
-	return t.kind.undo.Run(ctx, l.client.server, t.freeKeys, l.resting(), l.owner, publish, before)
+	r := request{target: t, lease: l.term, owner: l.owner, state: l.state}
+	args := l.client.args(&r, l.resting(), l.owner, t.publish(), before, latchLife.Milliseconds())
+	return t.kind.undo.Run(ctx, l.client.server, t.keys, args...)
 }
 
 // answered takes note of what the server said to the release and returns what that means for the holder, or an error if it

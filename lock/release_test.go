@@ -13,7 +13,7 @@ import (
 
 // isScript reports whether cmd runs the script for an operation.
 func isScript(cmd fakeredis.Cmd, operation string) bool {
-	s := lock.ReentrantScripts()[operation]
+	s := lock.Scripts()["reentrant"][operation]
 	return len(cmd.Args) > 1 && (cmd.Args[1] == s.Digest() || cmd.Args[1] == s.Source())
 }
 

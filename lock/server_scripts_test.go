@@ -32,10 +32,12 @@ func open(t *testing.T, cfg conn.Config) *conn.Pool {
 // The digest by which a script is run is the one that the server gives it.
 func TestServerDigests(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
-		for operation, script := range lock.ReentrantScripts() {
-			got, err := s.Do("SCRIPT", "LOAD", script.Source()).Text()
-			if err != nil || got != script.Digest() {
-				t.Errorf("%s: the server's digest is %q, %v, ours %q", operation, got, err, script.Digest())
+		for kind, scripts := range lock.Scripts() {
+			for operation, script := range scripts {
+				got, err := s.Do("SCRIPT", "LOAD", script.Source()).Text()
+				if err != nil || got != script.Digest() {
+					t.Errorf("%s, %s: the server's digest is %q, %v, ours %q", kind, operation, got, err, script.Digest())
+				}
 			}
 		}
 	})
@@ -50,6 +52,7 @@ type twin struct {
 // TestScriptsLikeTheServer compares replies and keyspace of both after each step of a random walk over the operations of
 // three owners on one lock, its expiry, and keys of another type.
 func TestScriptsLikeTheServer(t *testing.T) {
+	t.Parallel()
 	redistest.RunProtocols(t, func(t *testing.T, s *redistest.Server, proto int) {
 		srv := fakeredis.New()
 		defer srv.Close()
@@ -81,8 +84,8 @@ func (w *twin) step(random *rand.Rand) bool {
 	lease := []int{0, 40_000, 60_000, 90_000}[random.IntN(4)]
 	switch random.IntN(12) {
 	case 0, 1, 2, 3:
-		keys := []string{walkLock, fmt.Sprint(walkLatch, random.IntN(4))}
-		return w.script("acquire", keys[:1+random.IntN(2)], max(lease, 40_000), owner)
+		keys := []string{walkLock, walkChannel, fmt.Sprint(walkLatch, random.IntN(4))}
+		return w.script("acquire", keys[:1+2*random.IntN(2)], max(lease, 40_000), owner)
 	case 4, 5, 6:
 		latch := fmt.Sprint(walkLatch, random.IntN(4))
 		return w.script("release", []string{walkLock, walkChannel, latch}, lease, owner, "PUBLISH", 30_000, random.IntN(2))
@@ -92,7 +95,7 @@ func (w *twin) step(random *rand.Rand) bool {
 	case 8:
 		return w.script("renew", []string{walkLock, "free", "text", walkLock}, 70_000, owner, owner, owner, "client:1")
 	case 9:
-		return w.script("info", []string{walkLock})
+		return w.script("info", []string{walkLock, walkChannel})
 	case 10:
 		return w.script("force", []string{walkLock, walkChannel}, "PUBLISH")
 	}
@@ -110,7 +113,7 @@ func (w *twin) step(random *rand.Rand) bool {
 
 func (w *twin) script(operation string, keys []string, args ...any) bool {
 	w.t.Helper()
-	s := lock.ReentrantScripts()[operation]
+	s := lock.Scripts()["reentrant"][operation]
 	run := func(p *conn.Pool) string {
 		v, err := s.Run(w.t.Context(), p, keys, args...)
 		return answer(v, err)

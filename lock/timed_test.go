@@ -32,9 +32,10 @@ func inVirtualTime(t *testing.T, fn func(t *testing.T, w *world)) {
 	})
 }
 
-func (w *world) pool() *conn.Pool {
+func (w *world) pool(cfg conn.Config) *conn.Pool {
 	w.t.Helper()
-	pool, err := conn.Open(w.t.Context(), conn.Config{Dial: w.srv.Dial})
+	cfg.Dial = w.srv.Dial
+	pool, err := conn.Open(w.t.Context(), cfg)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -43,7 +44,13 @@ func (w *world) pool() *conn.Pool {
 
 func (w *world) client(cfg lock.Config) *lock.Client {
 	w.t.Helper()
-	pool := w.pool()
+	return w.clientOn(conn.Config{}, cfg)
+}
+
+// clientOn is client with a configuration for its pool as well.
+func (w *world) clientOn(poolCfg conn.Config, cfg lock.Config) *lock.Client {
+	w.t.Helper()
+	pool := w.pool(poolCfg)
 	c, err := lock.New(pool, cfg)
 	if err != nil {
 		w.t.Fatal(err)
@@ -100,10 +107,22 @@ func lostBecause(t *testing.T, err error, want lock.Reason) {
 	}
 }
 
+// sleep lets virtual time go by: a world is in a bubble.
+func (w *world) sleep(d time.Duration) { time.Sleep(d) }
+
 // ttl is the remaining lease of a key as the server has it, negative if it has none.
 func (w *world) ttl(key string) time.Duration {
 	left, _ := w.srv.Do("PTTL", key).(int64)
 	return time.Duration(left) * time.Millisecond
+}
+
+// wantHolds fails the test unless the server has so many holds for the owner, and lease knows of no loss.
+func (w *world) wantHolds(name, count string, lease *lock.Lease) {
+	w.t.Helper()
+	got, _ := w.srv.Do("HGET", name, lease.Owner()).(string)
+	if got != count || lease.Err() != nil {
+		w.t.Fatalf("hold count on the server %q, Err() = %v, want %q and nil", got, lease.Err(), count)
+	}
 }
 
 // latchLife is how long the server may have to know a request that had no answer.
@@ -239,7 +258,7 @@ func TestLostLockIsNotRevived(t *testing.T) {
 		lease := mustLock(t, c, "job")
 		// The renewal that is due after a second reaches the server after the lease has ended.
 		w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
-			if len(cmd.Args) > 1 && cmd.Args[1] == lock.ReentrantScripts()["renew"].Digest() {
+			if len(cmd.Args) > 1 && cmd.Args[1] == lock.Scripts()["reentrant"]["renew"].Digest() {
 				return fakeredis.Delay(4*time.Second, fakeredis.Run())
 			}
 			return fakeredis.Run()

@@ -35,6 +35,8 @@ const wakeQueue = 4
 // waiter is a call of Lock that stands in line. Client.mu guards the links.
 type waiter struct {
 	turn       chan struct{} // closed when it has come to the front
+	look       chan struct{} // has room for one: another one has got what this one may have too; nil if that cannot be
+	state      *ownerState   // of the request
 	next, prev *waiter
 }
 
@@ -47,11 +49,16 @@ type head struct {
 	floor   time.Duration
 	poll    time.Duration
 	failing time.Time // since when no attempt has had an answer
+	looks   int       // of a silent kind, with the last pause
+	slept   time.Duration
 }
 
 // join puts a new waiter at the end of the line.
-func (c *Client) join(key entryKey) (*waiter, *entry) {
-	w := &waiter{turn: make(chan struct{})}
+func (c *Client) join(key entryKey, state *ownerState) (*waiter, *entry) {
+	w := &waiter{turn: make(chan struct{}), state: state}
+	if key.kind.others == everybody || state != nil {
+		w.look = make(chan struct{}, 1)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := c.entryLocked(key)
@@ -97,70 +104,147 @@ func (c *Client) leave(key entryKey, w *waiter, e *entry) {
 
 // wait stands in line for the lock and acquires it when it is free. left is how long the holder's lease lasts, as far as is
 // known.
-func (c *Client) wait(ctx context.Context, r *request, left time.Duration) (*Lease, error) {
+func (c *Client) wait(ctx context.Context, r *request, left time.Duration) error {
+	r.since = time.Now()
+	if r.target.kind.queued {
+		return c.waitInQueue(ctx, r, left)
+	}
 	key := r.target.key()
-	w, e := c.join(key)
+	w, e := c.join(key, r.state)
 	defer c.leave(key, w, e)
-	select {
-	case <-w.turn:
-	case <-ctx.Done():
-		return nil, c.gaveUp(ctx, r, nil)
-	case <-c.done:
-		return nil, ErrClosed
+	if done, err := c.stand(ctx, r, w); done {
+		return err
 	}
 	h := &e.head
-	if h.events == nil {
-		events, err := c.events.Listen(r.target.channel)
-		if err != nil {
-			return nil, ErrClosed
+	if h.poll == 0 {
+		if err := c.prepare(h, r, r.target.channel, left); err != nil {
+			return err
 		}
-		*h = head{events: events, poll: c.pace.pollMin, floor: c.pace.floor}
-		h.busy(&c.pace, left)
 	}
-	return c.contend(ctx, r, h)
+	return c.contend(ctx, r, h, w.look)
 }
 
-// contend is the loop of the waiter at the front: sleep until there is a reason to look, and look.
-func (c *Client) contend(ctx context.Context, r *request, h *head) (*Lease, error) {
+// stand waits for the turn of w. It reports done if r has got the lock, or failed, before that.
+func (c *Client) stand(ctx context.Context, r *request, w *waiter) (done bool, err error) {
+	for {
+		select {
+		case <-w.turn:
+			return false, nil
+		case <-w.look:
+			if granted, _, err := c.attempt(ctx, r); granted || err != nil && !passing(err) {
+				return true, err
+			} else if err != nil {
+				c.renewOwner(r)
+			}
+		case <-ctx.Done():
+			return true, c.gaveUp(ctx, r, nil)
+		case <-c.done:
+			return true, ErrClosed
+		}
+	}
+}
+
+// shareGrant has those in line look who may have the lock too now that r has it: everybody of some kinds, of the others those
+// whose owner is the same.
+func (c *Client) shareGrant(r *request) {
+	all := r.target.kind.others == everybody
+	if !all && r.state == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.entries[r.target.key()]
+	if e == nil {
+		return
+	}
+	for w := e.first; w != nil; w = w.next {
+		if all || w.state == r.state {
+			select {
+			case w.look <- struct{}{}:
+			default:
+			}
+		}
+	}
+}
+
+// waitInQueue stands in the line that the server keeps, with a subscription of its own.
+func (c *Client) waitInQueue(ctx context.Context, r *request, left time.Duration) error {
+	c.counters.waiting.Add(1)
+	defer c.counters.waiting.Add(-1)
+	var h head
+	err := c.prepare(&h, r, r.target.channel+":"+r.owner, left)
+	if err == nil {
+		err = c.contend(ctx, r, &h, nil)
+		h.events.Close()
+	}
+	if err != nil {
+		c.withdraw(r)
+	}
+	return err
+}
+
+// prepare makes h ready for the first waiter of a line.
+func (c *Client) prepare(h *head, r *request, channel string, left time.Duration) error {
+	*h = head{poll: c.pace.pollMin, floor: c.pace.floor}
+	if !r.target.kind.silent {
+		events, err := c.events.Listen(channel)
+		if err != nil {
+			return ErrClosed
+		}
+		h.events = events
+	}
+	h.busy(&c.pace, r.target, left)
+	return nil
+}
+
+// contend is the loop of the waiter at the front: sleep until there is a reason to look, and look. There is one
+// when look says so.
+func (c *Client) contend(ctx context.Context, r *request, h *head, look <-chan struct{}) error {
 	timer := time.NewTimer(time.Until(h.next))
 	defer timer.Stop()
 	attempts, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(c.life, cancel)()
+	var events <-chan pubsub.Event
+	if h.events != nil {
+		events = h.events.Events()
+	}
 	var last error
 	for {
 		if !h.due() {
 			timer.Reset(time.Until(h.next))
 			select {
-			case event, ok := <-h.events.Events():
+			case event, ok := <-events:
 				if !ok {
-					return nil, ErrClosed
+					return ErrClosed
 				}
 				h.heard(&c.pace, event)
+			case <-look:
+				h.woken = true
 			case <-timer.C:
 			case <-ctx.Done():
-				return nil, c.gaveUp(ctx, r, last)
+				return c.gaveUp(ctx, r, last)
 			case <-c.done:
-				return nil, ErrClosed
+				return ErrClosed
 			}
 			continue
 		}
-		h.drain(&c.pace)
-		var lease *Lease
+		h.drain(&c.pace, events)
+		var granted bool
 		var left time.Duration
-		lease, left, last = c.attempt(attempts, r)
+		granted, left, last = c.attempt(attempts, r)
 		switch {
-		case lease != nil:
-			h.acquired(&c.pace, lease.term)
-			return lease, nil
+		case granted:
+			h.acquired(&c.pace, r)
+			return nil
 		case last == nil:
 			h.woken = false
-			h.busy(&c.pace, left)
+			h.busy(&c.pace, r.target, left)
 		case ctx.Err() != nil || c.isClosed():
 			h.woken = true // for the next in line: what woke this one has not been made use of
-			return nil, c.gaveUp(ctx, r, last)
-		case !passing(last) || h.failed(&c.pace, c.cfg.Lease):
-			return nil, last
+			return c.gaveUp(ctx, r, last)
+		case !passing(last) || h.failed(&c.pace, r.since, c.cfg.Lease):
+			return last
 		default:
 			c.renewOwner(r)
 		}
@@ -170,10 +254,10 @@ func (c *Client) contend(ctx context.Context, r *request, h *head) (*Lease, erro
 func (h *head) due() bool { return h.woken || !time.Now().Before(h.next) }
 
 // drain takes the events that are there already, so that one attempt answers to all of them.
-func (h *head) drain(p *pace) {
+func (h *head) drain(p *pace, events <-chan pubsub.Event) {
 	for {
 		select {
-		case event, ok := <-h.events.Events():
+		case event, ok := <-events:
 			if !ok {
 				return
 			}
@@ -199,19 +283,27 @@ func (h *head) heard(p *pace, event pubsub.Event) {
 }
 
 // busy sets the next look after an attempt that found the lock taken for left.
-func (h *head) busy(p *pace, left time.Duration) {
+func (h *head) busy(p *pace, t *target, left time.Duration) {
 	h.failing = time.Time{}
 	if h.up {
 		h.poll = p.pollMin
 	}
+	if t.kind.silent {
+		h.slept = t.backoff(h.looks, h.slept)
+		h.looks++
+		h.next = time.Now().Add(h.slept)
+		return
+	}
 	h.next = time.Now().Add(h.pause(p, left))
 }
 
-// acquired sets the next look for the waiter behind: nothing has to be looked for before the lease ends or is released.
-func (h *head) acquired(p *pace, term time.Duration) {
-	h.woken = false
+// acquired sets the next look for the waiter behind. Of a lock that one at a time has, nothing has to be looked for before
+// the lease ends or is released.
+func (h *head) acquired(p *pace, r *request) {
 	h.floor = p.floor
-	h.busy(p, term)
+	h.looks, h.slept = 0, 0
+	h.busy(p, r.target, r.lease)
+	h.woken = r.target.kind.others != nobody
 }
 
 func (h *head) pause(p *pace, left time.Duration) time.Duration {
@@ -232,8 +324,9 @@ func (h *head) pause(p *pace, left time.Duration) time.Duration {
 	return d
 }
 
-// failed sets the next look after an attempt that had no answer. It reports true when that has gone on for too long.
-func (h *head) failed(p *pace, patience time.Duration) (tooLong bool) {
+// failed sets the next look after an attempt that had no answer. It reports true when that has gone on for too long for a
+// waiter who is there since then: how long others had had no answer before is not his matter.
+func (h *head) failed(p *pace, since time.Time, patience time.Duration) (tooLong bool) {
 	at := time.Now()
 	if h.failing.IsZero() {
 		h.failing = at
@@ -241,7 +334,7 @@ func (h *head) failed(p *pace, patience time.Duration) (tooLong bool) {
 	h.woken = false
 	h.next = at.Add(h.poll - rand.N(h.poll/4))
 	h.poll = min(2*h.poll, p.pollMax)
-	return at.Sub(h.failing) >= patience
+	return at.Sub(h.failing) >= patience && at.Sub(since) >= patience
 }
 
 func earlier(a, b time.Time) time.Time {

@@ -257,6 +257,28 @@ func TestWaiterGivesUpOnAServerThatIsGone(t *testing.T) {
 	})
 }
 
+// Who comes when others have waited for a server that is gone for long has the same patience.
+func TestWaiterHasItsOwnPatience(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		w.srv.Refuse(true)
+		w.srv.KillConns(nil)
+		start := time.Now()
+		var wg sync.WaitGroup
+		for i := range 4 {
+			after := time.Duration(i%2) * 20 * time.Second
+			wg.Go(func() {
+				w.sleep(after)
+				_, err := c.Reentrant("job").Lock(t.Context())
+				if took := time.Since(start) - after; err == nil || took < 30*time.Second || took > 45*time.Second {
+					t.Errorf("Lock() = %v after %v, want an error after 30 s or so", err, took)
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
+
 func TestCloseEndsWaitsAndLeases(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		c := w.client(lock.Config{})
@@ -311,5 +333,66 @@ func TestStats(t *testing.T) {
 			t.Errorf("Stats() = %+v", s)
 		}
 		w.free()
+	})
+}
+
+// A connection that has turned to stone is given up after the usual time also when the caller who waits on it could wait
+// longer: neither that caller nor the leases that are renewed on it depend on his deadline.
+func TestFarDeadlineDoesNotKeepADeadConnection(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		lease := mustLock(t, c, "job")
+		w.srv.Do("HSET", "other", "somebody:1", "1")
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		got := make(chan error, 1)
+		go func() {
+			other, err := c.Reentrant("other").Lock(ctx)
+			if err == nil {
+				err = other.Unlock(ctx)
+			}
+			got <- err
+		}()
+		time.Sleep(3 * time.Second)
+		var last int64
+		for _, cmd := range w.srv.Log() {
+			last = max(last, cmd.Conn)
+		}
+		w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+			if cmd.Conn <= last {
+				return fakeredis.Swallow()
+			}
+			return fakeredis.Run()
+		})
+		w.srv.Do("DEL", "other")
+		w.srv.Do("PUBLISH", "redisson_lock__channel:{other}", "0")
+		start := time.Now()
+		if err := <-got; err != nil || time.Since(start) > 15*time.Second {
+			t.Errorf("Lock() = %v after %v, want nil within 15s", err, time.Since(start))
+		}
+		time.Sleep(time.Minute)
+		if err := lease.Err(); err != nil {
+			t.Errorf("a lease that a new connection could have renewed: %v", err)
+		}
+	})
+}
+
+// Whether the context ends between two looks or during one makes no difference to a waiter who knows that the lock is
+// taken, and the context's own error is found beside its cause.
+func TestEndOfAWaitIsTheSameAtAnyMoment(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		w.srv.Do("HSET", "job", "somebody:1", "1")
+		w.srv.Latency(100 * time.Millisecond)
+		cause := errors.New("cause")
+		for after := 300 * time.Millisecond; after < 1500*time.Millisecond; after += 50 * time.Millisecond {
+			ctx, cancel := context.WithTimeoutCause(t.Context(), after, cause)
+			_, err := c.Reentrant("job").Lock(ctx)
+			cancel()
+			for _, want := range []error{lock.ErrNotAcquired, context.DeadlineExceeded, cause} {
+				wantErr(t, fmt.Sprintf("Lock that ends after %v", after), err, want)
+			}
+			time.Sleep(time.Minute)
+		}
 	})
 }

@@ -115,7 +115,8 @@ func (w *watchdog) wakeLocked(due time.Time) {
 	if !w.started {
 		w.started = true
 		w.wake = due
-		w.wg.Go(w.loop)
+		seen := w.client.now()
+		w.wg.Go(func() { w.loop(seen) })
 		return
 	}
 	if due.Before(w.wake) {

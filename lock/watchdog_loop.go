@@ -10,11 +10,10 @@ import (
 	"github.com/lockwire/lockwire/script"
 )
 
-// loop is the goroutine of the watchdog, from the first lease until Close.
-func (w *watchdog) loop() {
+// loop is the goroutine of the watchdog, from the first lease until Close. last is when it was started.
+func (w *watchdog) loop(last instant) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	last := w.client.now()
 	for {
 		w.mu.Lock()
 		timer.Reset(time.Until(w.wake))
@@ -119,27 +118,28 @@ func (w *watchdog) renew(due []*Lease) {
 	}
 	start := w.client.now()
 	for len(leases) > 0 {
-		// Kinds differ in their scripts: each round takes the leases of one.
-		k := leases[0].target.kind
+		// Kinds differ in their scripts: each round takes the leases of one script.
+		renew := leases[0].target.kind.renew
 		var same, rest []*Lease
 		for _, l := range leases {
-			if l.target.kind == k {
+			if l.target.kind.renew == renew {
 				same = append(same, l)
 			} else {
 				rest = append(rest, l)
 			}
 		}
-		w.renewKind(k, same, start)
+		w.renewKind(renew, same, start)
 		leases = rest
 	}
 }
 
-// renewKind renews leases of one kind: batches of scripts in one go.
-func (w *watchdog) renewKind(k *kind, leases []*Lease, start instant) {
+// renewKind renews leases that the same script is for: batches of it in one go.
+func (w *watchdog) renewKind(renew *script.Script, leases []*Lease, start instant) {
 	size := w.client.cfg.RenewBatch
 	var calls []script.Call
 	for first := 0; first < len(leases); first += size {
-		calls = append(calls, renewCall(k, leases[first:min(first+size, len(leases))]))
+		batch := leases[first:min(first+size, len(leases))]
+		calls = append(calls, renewCall(renew, batch, batch[0].term.Milliseconds()))
 	}
 	ctx, cancel := context.WithTimeout(w.client.life, max(w.client.cfg.Lease/6, renewMin))
 	defer cancel()
@@ -163,15 +163,18 @@ func (w *watchdog) renewKind(k *kind, leases []*Lease, start instant) {
 	}
 }
 
-func renewCall(k *kind, leases []*Lease) script.Call {
+// lookOnly is the lease with which a renewal changes nothing, since none is shorter: PTTL is -2 where there is no key.
+const lookOnly = -2
+
+func renewCall(renew *script.Script, leases []*Lease, ms int64) script.Call {
 	keys := make([]string, len(leases))
 	args := make([]any, 1, 1+len(leases))
-	args[0] = leases[0].term.Milliseconds()
+	args[0] = ms
 	for i, l := range leases {
 		keys[i] = l.target.name
 		args = append(args, l.owner)
 	}
-	return k.renew.Call(keys, args...)
+	return renew.Call(keys, args...)
 }
 
 var errRenewal = errors.New("lock: unexpected reply to renewal")

@@ -45,7 +45,7 @@ const (
 
 // channel is a channel, pattern or shard channel that some Subscriptions want, or that the server has not forgotten yet.
 //
-// At most one request about it is on its way. What changes in the meantime is acted upon when the answer is there, so
+// One request about it is on its way while it is subscribing or unsubscribing, and none otherwise. What changes in the meantime is acted upon when the answer is there, so
 // that a subscription that follows upon an unsubscription never takes the one's answer for the other's.
 type channel struct {
 	name     string // constant
@@ -94,13 +94,8 @@ func (r *requests) add(req request) {
 	r.queue = append(r.queue, req)
 }
 
-// settle removes the oldest request that equals req, and those ahead of it, which the server has passed over.
-func (r *requests) settle(req request) {
-	if i := slices.Index(r.queue[r.first:], req); i >= 0 {
-		clear(r.queue[r.first : r.first+i+1])
-		r.first += i + 1
-	}
-}
+// place returns how many requests are ahead of the oldest one that equals req, or -1 if there is none.
+func (r *requests) place(req request) int { return slices.Index(r.queue[r.first:], req) }
 
 // take removes and returns the oldest request.
 func (r *requests) take() (req request, ok bool) {
@@ -217,7 +212,8 @@ func (s *Subscriber) askLocked(v verb, ch *channel) resp.Command {
 
 // connectLocked makes the Subscriber ask for everything on a new connection.
 func (s *Subscriber) connectLocked(now time.Time) {
-	s.connected, s.answered, s.answers, s.pinged = true, now, false, time.Time{}
+	s.connected, s.answered, s.answers = true, now, false
+	s.pinged, s.idle = time.Time{}, time.Time{}
 	if s.lost {
 		s.lost = false
 		s.reconnects++
@@ -255,6 +251,11 @@ func (s *Subscriber) refuseLocked(ch *channel, err error, now time.Time) {
 	ch.leave(refused)
 	ch.refusals = min(ch.refusals+1, 100)
 	s.refused[ch] = now.Add(backoff(int(ch.refusals), s.cfg.MaxBackoff, max(longestRefusal, s.cfg.MaxBackoff)))
+	if len(ch.subs) == 0 {
+		s.touchLocked(ch)
+		return
+	}
+	s.wakeKeeper()
 	for _, sub := range slices.Clone(ch.subs) {
 		if sub.ready != nil {
 			if !passing(err) {
@@ -264,10 +265,5 @@ func (s *Subscriber) refuseLocked(ch *channel, err error, now time.Time) {
 		}
 		sub.up = false
 		sub.deliverLocked(ch.event(Interrupted, err))
-	}
-	if len(ch.subs) == 0 {
-		s.touchLocked(ch)
-	} else {
-		s.wakeKeeper()
 	}
 }

@@ -23,11 +23,13 @@ type Config struct {
 	IdleTimeout time.Duration
 
 	// Queue is how many events a Subscription holds for its consumer. Its memory, some 80 bytes each, is taken when
-	// the Subscription is made. 0 and below are 64.
+	// the Subscription is made. When it is full the oldest eighth of them is dropped, or one if there are fewer than
+	// eight. 0 and below are 64.
 	Queue int
 
 	// MinBackoff and MaxBackoff bound the pause before the Subscriber dials again: the first is MinBackoff, doubled
-	// each time, and each is cut short by up to a half at random. 0 and below are 8 ms and 1 s.
+	// each time until a connection has lasted for MaxBackoff, and each is cut short by up to a half at random. 0 and
+	// below are 8 ms and 1 s.
 	MinBackoff, MaxBackoff time.Duration
 
 	// Logger, if set, is told at level Warn when the connection is lost and when there is one again. No channel and no

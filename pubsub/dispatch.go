@@ -11,6 +11,7 @@ import (
 var (
 	errUnasked      = errors.New("pubsub: a reply that nobody asked for")
 	errUnsubscribed = errors.New("pubsub: the server ended the subscription")
+	errPassedOver   = errors.New("no answer, but one to what was asked later")
 )
 
 // dispatch acts upon a value that the server sent. An error means that the connection is out of step.
@@ -110,11 +111,12 @@ func (s *Subscriber) subscribedLocked(k kind, v resp.Value) {
 	if ch == nil {
 		return
 	}
-	s.asked.settle(request{subscribe, ch})
+	s.settleLocked(request{subscribe, ch})
 	s.answerLocked()
-	if ch.state != subscribing {
+	if ch.state != subscribing && ch.state != refused {
 		return
 	}
+	delete(s.refused, ch)
 	ch.state, ch.refusals = subscribed, 0
 	for _, sub := range ch.subs {
 		sub.confirmLocked()
@@ -125,21 +127,23 @@ func (s *Subscriber) subscribedLocked(k kind, v resp.Value) {
 }
 
 // unsubscribedLocked takes the answer to an unsubscription, or one that nobody asked for: a cluster node sends
-// sunsubscribe when the slot of a shard channel moves away.
+// sunsubscribe when the slot of a shard channel moves away. It is no answer if one to something else is due: that one
+// is still to come, and so is the one to an unsubscription that was asked for at the same time.
 //
-// While a subscription is on its way it passes the news over, which then are older than that.
+// While a request about the channel is on its way it passes the news over, which then are older than the answer.
 func (s *Subscriber) unsubscribedLocked(k kind, v resp.Value) {
 	ch := s.channelLocked(k, v)
 	if ch == nil {
 		return
 	}
-	s.asked.settle(request{unsubscribe, ch})
-	s.answerLocked()
-	switch ch.state {
-	case unsubscribing:
+	req := request{unsubscribe, ch}
+	switch {
+	case s.asked.place(req) == 0:
+		s.settleLocked(req)
+		s.answerLocked()
 		ch.state = absent
 		s.touchLocked(ch)
-	case subscribed:
+	case ch.state == subscribed:
 		ch.leave(absent)
 		for _, sub := range ch.subs {
 			sub.interruptLocked(ch.event(Interrupted, errUnsubscribed))
@@ -149,7 +153,7 @@ func (s *Subscriber) unsubscribedLocked(k kind, v resp.Value) {
 }
 
 func (s *Subscriber) pongLocked() {
-	s.asked.settle(request{verb: ping})
+	s.settleLocked(request{verb: ping})
 	s.pinged = time.Time{}
 	s.answerLocked()
 }
@@ -161,25 +165,42 @@ func (s *Subscriber) errorLocked(err error) error {
 		return fmt.Errorf("%w: %w", errUnasked, err)
 	}
 	s.answerLocked()
-	switch ch := req.ch; {
-	case req.verb == ping:
+	s.deniedLocked(req, err)
+	return nil
+}
+
+// settleLocked removes the request that the server has answered. It answers in order: if others are ahead of this one,
+// there will be no answer to them.
+func (s *Subscriber) settleLocked(req request) {
+	for ahead := s.asked.place(req); ahead >= 0; ahead-- {
+		if first, _ := s.asked.take(); ahead > 0 {
+			s.deniedLocked(first, errPassedOver)
+		}
+	}
+}
+
+// deniedLocked notes that a request got an error in the place of its answer.
+func (s *Subscriber) deniedLocked(req request, err error) {
+	switch ch := req.ch; req.verb {
+	case ping:
 		s.pinged = time.Time{} // no PONG, but a sign of life
-	case req.verb == subscribe && ch.state == subscribing:
+	case subscribe:
 		s.refuseLocked(ch, fmt.Errorf("pubsub: %s: %w", names[ch.kind][subscribe], err), time.Now())
-	case req.verb == unsubscribe && ch.state == unsubscribing:
+	case unsubscribe:
 		ch.state = absent // messages for a channel that nobody wants are passed over
 		s.touchLocked(ch)
 	}
-	return nil
 }
 
 // answerLocked notes that the server answers.
 func (s *Subscriber) answerLocked() { s.answered, s.answers = time.Now(), true }
 
-// passing reports whether an error reply is one that goes away by itself.
+// passing reports whether the reason of a refusal is one that goes away by itself.
 func passing(err error) bool {
-	for _, prefix := range []error{resp.ErrLoading, resp.ErrBusy, resp.ErrClusterDown, resp.ErrMasterDown, resp.ErrTryAgain} {
-		if errors.Is(err, prefix) {
+	for _, reason := range []error{
+		errPassedOver, resp.ErrLoading, resp.ErrBusy, resp.ErrClusterDown, resp.ErrMasterDown, resp.ErrTryAgain,
+	} {
+		if errors.Is(err, reason) {
 			return true
 		}
 	}

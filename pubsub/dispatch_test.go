@@ -169,11 +169,22 @@ func TestBackoffIsBounded(t *testing.T) {
 func check(t *testing.T, s *Subscriber, subs []*Subscription) {
 	t.Helper()
 	count := 0
+	asked := make(map[*channel]verb)
+	for _, req := range s.asked.queue[s.asked.first:] {
+		if _, twice := asked[req.ch]; twice && req.verb != ping {
+			t.Fatalf("two requests about channel %q are on their way", req.ch.name)
+		}
+		asked[req.ch] = req.verb
+	}
 	for k, channels := range s.channels {
 		for name, ch := range channels {
 			count++
 			if ch.name != name || int(ch.kind) != k {
 				t.Fatalf("channel %q of kind %d is kept as %q of kind %d", ch.name, ch.kind, name, k)
+			}
+			verb, isAsked := asked[ch]
+			if (isAsked && verb == subscribe) != (ch.state == subscribing) || (isAsked && verb == unsubscribe) != (ch.state == unsubscribing) {
+				t.Fatalf("channel %q in state %d: asked for: %v (%d)", name, ch.state, isAsked, verb)
 			}
 			if len(ch.subs) == 0 && (ch.state == absent || ch.state == refused) {
 				t.Fatalf("channel %q in state %d is kept for nobody", name, ch.state)
@@ -194,6 +205,9 @@ func check(t *testing.T, s *Subscriber, subs []*Subscription) {
 		t.Fatalf("%d channels are counted as %d, %d refused", count, s.count, len(s.refused))
 	}
 	for _, sub := range subs {
+		if sub.closed {
+			continue // a Subscribe that was refused
+		}
 		missing := 0
 		for _, ch := range sub.channels {
 			if ch.state != subscribed {
@@ -218,6 +232,7 @@ func FuzzDispatch(f *testing.F) {
 	}
 	f.Add([]byte{1, 3, 0, 0, 0, 0, 0}, []byte("-NOPERM no\r\n+PONG\r\n*2\r\n$4\r\npong\r\n$0\r\n\r\n_\r\n>3\r\n$11\r\nunsubscribe\r\n_\r\n:0\r\n"))
 	f.Add([]byte{1, 9, 3, 6, 6, 2, 2, 3, 1, 6, 0}, []byte("%1\r\n+a\r\n:1\r\n"))
+	f.Add([]byte{1 + 16*8, 1 + 17*8, 3, 7, 7, 1 + 18*8, 3, 6, 2, 3, 7, 0, 0}, []byte(">1\r\n+subscribe\r\n>4\r\n+pmessage\r\n+a\r\n*0\r\n+x\r\n"))
 	f.Fuzz(func(t *testing.T, steps, wire []byte) {
 		synctest.Test(t, func(t *testing.T) { drive(t, steps[:min(len(steps), 200)], wire) })
 	})
@@ -241,7 +256,11 @@ func drive(t *testing.T, steps, wire []byte) {
 			}
 		case 1:
 			name := string(rune('a' + choice/3%3))
-			sub, err := s.add(kind(choice%3), []string{name, name, "z"}, nil)
+			var ready chan error
+			if choice >= 16 {
+				ready = make(chan error, 1)
+			}
+			sub, err := s.add(kind(choice%3), []string{name, name, "z"}, ready)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -273,7 +292,7 @@ func drive(t *testing.T, steps, wire []byte) {
 	settle(t, s, held)
 	check(t, s, subs)
 	for _, sub := range subs {
-		if !sub.up {
+		if !sub.up && !sub.closed {
 			t.Fatal("a subscription is not confirmed in the end")
 		}
 	}

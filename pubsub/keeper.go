@@ -18,22 +18,27 @@ var (
 
 // keep is the goroutine of a Subscriber that has something to do: it has a connection made, and made again when it is
 // lost, until ctx ends or no subscription is left.
+//
+// The pauses between the dials grow until a connection has been of use for as long as the longest of them: a server that
+// answers, and then hangs up on something it is asked for, is as bad as one that is not there.
 func (s *Subscriber) keep(ctx context.Context) {
-	for attempt := 0; s.needed(); {
+	for pause(ctx, s.redial); s.needed(); pause(ctx, s.redial) {
 		stream, err := s.dialer.Stream(ctx)
 		if err != nil {
 			s.dialFailed(ctx, err)
 		} else {
+			begun := time.Now()
 			var answered bool
-			if answered, err = s.serve(ctx, stream); err == nil {
+			answered, err = s.serve(ctx, stream)
+			if answered && time.Since(begun) >= s.cfg.MaxBackoff {
+				s.failures = 0
+			}
+			if err == nil {
 				continue
 			}
-			if answered {
-				attempt = 0
-			}
 		}
-		attempt++
-		pause(ctx, backoff(attempt, s.cfg.MinBackoff, s.cfg.MaxBackoff))
+		s.failures++
+		s.redial = time.Now().Add(backoff(s.failures, s.cfg.MinBackoff, s.cfg.MaxBackoff))
 	}
 }
 
@@ -81,8 +86,12 @@ func final(err error) bool {
 	return false
 }
 
-// pause waits before the next dial.
-func pause(ctx context.Context, d time.Duration) {
+// pause waits until t.
+func pause(ctx context.Context, t time.Time) {
+	d := time.Until(t)
+	if d <= 0 {
+		return
+	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -103,15 +112,23 @@ func (s *Subscriber) serve(ctx context.Context, stream *conn.Stream) (answered b
 		s.cfg.Logger.Warn("pubsub: connected again", "addr", stream.Addr())
 	}
 
-	gone := make(chan error, 1)
+	var cause error
+	gone := make(chan struct{})
 	var reader sync.WaitGroup
-	reader.Go(func() { gone <- s.read(stream) })
+	reader.Go(func() {
+		defer close(gone)
+		cause = s.read(stream)
+		_ = stream.Close() // which also ends a write that waits for the network
+	})
 	err = s.write(ctx, stream, gone)
 	_ = stream.Close()
 	reader.Wait()
 
-	if ctx.Err() != nil || err == errIdle {
+	switch {
+	case ctx.Err() != nil || err == errIdle:
 		err = nil
+	case err == nil || !errors.Is(cause, conn.ErrClosed):
+		err = cause
 	}
 	s.mu.Lock()
 	answered = s.answers
@@ -137,8 +154,9 @@ func (s *Subscriber) read(stream *conn.Stream) error {
 	}
 }
 
-// write sends what is to be said to the server, in the order of the decisions, until the connection ends.
-func (s *Subscriber) write(ctx context.Context, stream *conn.Stream, gone <-chan error) error {
+// write sends what is to be said to the server, in the order of the decisions, until the connection ends. It returns nil
+// when gone is closed, as the reader knows why.
+func (s *Subscriber) write(ctx context.Context, stream *conn.Stream, gone <-chan struct{}) error {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
@@ -156,8 +174,8 @@ func (s *Subscriber) write(ctx context.Context, stream *conn.Stream, gone <-chan
 		select {
 		case <-s.wake:
 		case <-timer.C:
-		case err := <-gone:
-			return err
+		case <-gone:
+			return nil
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -53,6 +53,21 @@ func TestSlowConsumerLosesTheOldest(t *testing.T) {
 	})
 }
 
+// A long queue loses some more at once than the one for which there is no room.
+func TestLongQueueLosesTheOldest(t *testing.T) {
+	bubble(t, pubsub.Config{Queue: 64}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
+		sub := subscribe(t, s, "c")
+		publishNumbers(t, srv, 1, 64+9+8)
+		if ev := wantKind(t, sub, pubsub.Lagged); ev.N != 9+9 {
+			t.Errorf("Lagged by %d, want 18", ev.N)
+		}
+		for i := 19; i <= 81; i++ {
+			wantMessages(t, sub, strconv.Itoa(i))
+		}
+		wantNothing(t, sub)
+	})
+}
+
 // A full queue keeps the last change of state: a consumer that was told of the interruption will be told of its end.
 func TestFullQueueKeepsTheState(t *testing.T) {
 	bubble(t, pubsub.Config{Queue: 2}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
@@ -122,4 +137,14 @@ func TestAll(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestEventKindString(t *testing.T) {
+	for kind, want := range map[pubsub.EventKind]string{
+		0: "EventKind(?)", pubsub.Message: "Message", pubsub.Interrupted: "Interrupted", pubsub.Interrupted + 1: "EventKind(?)",
+	} {
+		if got := kind.String(); got != want {
+			t.Errorf("EventKind %d is %q, want %q", kind, got, want)
+		}
+	}
 }

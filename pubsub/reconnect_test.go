@@ -40,6 +40,7 @@ func TestLostConnectionIsMended(t *testing.T) {
 			if took := time.Since(start); took > 8*time.Millisecond {
 				t.Errorf("mended after %v, want 8ms at most", took)
 			}
+			time.Sleep(time.Second)
 			publish(t, srv, "a", "x")
 			wantMessages(t, one, "x")
 			wantMessages(t, two, "x")
@@ -304,6 +305,8 @@ func TestWhatTheServerMaySay(t *testing.T) {
 		{"a reply nobody asked for", "+OK\r\n", true},
 		{"a number", ":1\r\n", true},
 		{"an array", "*2\r\n:1\r\n:2\r\n", true},
+		{"an array of an array", "*1\r\n*0\r\n", true},
+		{"a message by a pattern to nowhere", ">4\r\n$8\r\npmessage\r\n$2\r\np*\r\n*0\r\n$1\r\nx\r\n", false},
 		{"an error nobody asked for", "-ERR what\r\n", true},
 		{"no RESP", "HTTP/1.1 400 Bad Request\r\n", true},
 		{"a length beyond all limits", "$9223372036854775807\r\n", true},
@@ -311,6 +314,9 @@ func TestWhatTheServerMaySay(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			bubble(t, pubsub.Config{}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
+				if _, err := s.PSubscribe(t.Context(), "p*"); err != nil {
+					t.Fatal(err)
+				}
 				sub := subscribe(t, s, "c")
 				if !srv.Push(theConn(t, srv), test.raw) {
 					t.Fatal("nothing pushed")
@@ -365,6 +371,80 @@ func TestResubscribesInFewWrites(t *testing.T) {
 		wantCommands(t, srv, map[string]int{"SUBSCRIBE": 10_000})
 		if count > 12 {
 			t.Errorf("5,000 channels in %d writes", count)
+		}
+	})
+}
+
+// Nor is one that answers before it drops them, as one does that cannot bear something it is asked for.
+func TestServerThatAnswersAndHangsUp(t *testing.T) {
+	bubble(t, pubsub.Config{}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
+		srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+			if cmd.Name == "PSUBSCRIBE" {
+				return fakeredis.Close()
+			}
+			return fakeredis.Run()
+		})
+		listen(t, s, "c")
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		_, err := s.PSubscribe(ctx, "c*")
+		wantErr(t, "PSubscribe", err, context.DeadlineExceeded)
+		if n := srv.Dials(); n > 35 {
+			t.Errorf("%d dials in 10 s", n)
+		}
+	})
+}
+
+// Subscriptions that come and go do not lead to more dials than one that waits.
+func TestShortSubscribesOfADeadServer(t *testing.T) {
+	bubble(t, pubsub.Config{}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
+		srv.Refuse(true)
+		start := time.Now()
+		for time.Since(start) < 10*time.Second {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			_, err := s.Subscribe(ctx, "c")
+			cancel()
+			wantErr(t, "Subscribe", err, context.DeadlineExceeded)
+			time.Sleep(11 * time.Millisecond)
+		}
+		if n := srv.Dials(); n > 35 {
+			t.Errorf("%d dials in 10 s", n)
+		}
+	})
+}
+
+// A server that speaks out of turn is left at once, although it takes nothing of what is being written to it.
+func TestGarbageWhileWriting(t *testing.T) {
+	bubble(t, pubsub.Config{Timeout: -1}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
+		srv.Buffer(1 << 10)
+		sub := subscribe(t, s, "c")
+		srv.Stall(true)
+		other := listen(t, s, string(make([]byte, 1<<16)))
+		synctest.Wait()
+		start := time.Now()
+		srv.Push(theConn(t, srv), "+OK\r\n")
+		ev := wantKind(t, sub, pubsub.Interrupted)
+		if took := time.Since(start); took != 0 || !strings.Contains(ev.Err.Error(), "nobody asked") {
+			t.Errorf("noticed after %v: %v", took, ev.Err)
+		}
+		srv.Stall(false)
+		wantKind(t, sub, pubsub.Resumed)
+		wantKind(t, other, pubsub.Resumed)
+	})
+}
+
+// The idle time of a connection is its own, and not what was left of an earlier one's.
+func TestIdleTimeBeginsAnew(t *testing.T) {
+	bubble(t, pubsub.Config{}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
+		subscribe(t, s, "c").Close()
+		time.Sleep(2 * time.Minute)
+		srv.Latency(time.Second)
+		sub := listen(t, s, "c")
+		synctest.Wait()
+		sub.Close()
+		time.Sleep(30 * time.Second)
+		if len(srv.Conns()) != 1 {
+			t.Errorf("%d connections after 30 s, want 1 for a minute", len(srv.Conns()))
 		}
 	})
 }

@@ -264,3 +264,53 @@ func await(t *testing.T, what string, yes func() bool) {
 		}
 	}
 }
+
+// A node whose slot is taken away ends the subscriptions to its shard channels, and refuses all that is asked for about them
+// until it has the slot again.
+func TestSlotMovesOnServer(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, srv *redistest.Server) {
+		if !srv.AtLeast(7, 0) {
+			return
+		}
+		srv = redistest.Start(t, redistest.Options{Binary: srv.Binary(), Args: []string{"--cluster-enabled", "yes"}})
+		srv.Do("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+		slot, err := srv.Do("CLUSTER", "KEYSLOT", "{c}").Int()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, protocol := range []int{2, 3} {
+			cfg := srv.Config()
+			cfg.Protocol = protocol
+			s := pubsub.New(&tap{cfg: cfg}, pubsub.Config{MaxBackoff: 10 * time.Millisecond})
+			sub := sSubscribe(t, s, "{c}1", "{c}2")
+			for range 20 {
+				leaves := sSubscribe(t, s, "{c}3")
+				leaves.Close() // at the same time
+				srv.Do("CLUSTER", "DELSLOTS", slot)
+				wantKind(t, sub, pubsub.Interrupted)
+				subscribe(t, s, "other").Close() // whose answer comes behind all there is
+				srv.Do("CLUSTER", "ADDSLOTS", slot)
+				for next(t, sub).Kind != pubsub.Resumed {
+				}
+				for _, channel := range []string{"{c}1", "{c}2"} {
+					if n := receivers(t, srv, "SPUBLISH", channel, channel); n != 1 {
+						t.Fatalf("SPUBLISH to %s reached %d, want 1", channel, n)
+					}
+				}
+				wantMessages(t, sub, "{c}1", "{c}2")
+			}
+			s.Close()
+		}
+	})
+}
+
+func sSubscribe(t *testing.T, s *pubsub.Subscriber, channels ...string) *pubsub.Subscription {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	sub, err := s.SSubscribe(ctx, channels...)
+	if err != nil {
+		t.Fatalf("SSubscribe(%q): %v", channels, err)
+	}
+	return sub
+}

@@ -392,3 +392,21 @@ func TestSubscribeWaitsForTheServer(t *testing.T) {
 		}
 	})
 }
+
+// A channel that nobody wants any more because its only Subscribe was refused leaves the others as they were.
+func TestRefusedChannelIsForgotten(t *testing.T) {
+	bubble(t, pubsub.Config{IdleTimeout: time.Second}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
+		answer(srv, "SUBSCRIBE", "secret", noPerm)
+		sub := subscribe(t, s, "c")
+		for range 3 {
+			_, err := s.Subscribe(t.Context(), "secret")
+			wantErr(t, "Subscribe", err, resp.ErrNoPerm)
+		}
+		if got := s.Stats(); got.Channels != 1 || got.Subscriptions != 1 {
+			t.Errorf("Stats = %+v, want 1 channel and 1 subscription", got)
+		}
+		time.Sleep(time.Minute)
+		publish(t, srv, "c", "x")
+		wantMessages(t, sub, "x")
+	})
+}

@@ -30,6 +30,10 @@ type Subscriber struct {
 	keeper sync.WaitGroup
 	wake   chan struct{} // holds one token while the keeper has something to look at
 
+	// Owned by the keeper, of which there is one at a time.
+	failures int       // connections in a row that were not made or did not last
+	redial   time.Time // when the next connection may be dialled
+
 	mu sync.Mutex // guards the following
 
 	closed  bool

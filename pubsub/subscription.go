@@ -57,6 +57,7 @@ type Subscription struct {
 	channels []*channel
 	missing  int        // how many of the channels the server has not confirmed
 	up       bool       // whether the consumer was told that it misses nothing
+	state    Event      // the last Resumed or Interrupted
 	closed   bool       // events is closed, or will never be used
 	ready    chan error // what a Subscribe waits for; nil otherwise
 }
@@ -128,6 +129,9 @@ func (s *Subscription) failLocked(err error) {
 // deliverLocked queues an event. It never blocks: as only the holder of mu sends, and there is room for one more than the
 // queue is to hold, a send cannot find the channel full.
 func (s *Subscription) deliverLocked(ev Event) {
+	if changesState(ev) {
+		s.state = ev
+	}
 	if len(s.events) < cap(s.events)-1 {
 		s.events <- ev
 		return
@@ -137,30 +141,18 @@ func (s *Subscription) deliverLocked(ev Event) {
 
 // overflowLocked takes the queue out of the channel, makes it short enough with ev at its end, and puts it back with Lagged,
 // whose count is always up to date, in front. It drops messages, and of the other events all but the last, since
-// that is the one that counts. The consumer may receive meanwhile: it sees the same order.
+// that is the one that counts. That it makes room for more than ev, if the queue is long, pays for the work.
 func (s *Subscription) overflowLocked(ev Event) {
-	held := s.subscriber.overflow[:0]
-	lost := 0
-	for drained := false; !drained; {
-		select {
-		case e := <-s.events:
-			if e.Kind == Lagged {
-				lost += e.N
-			} else {
-				held = append(held, e)
-			}
-		default:
-			drained = true
-		}
-	}
+	held, lost, restate := s.drainLocked()
 	held = append(held, ev)
-	for len(held) > cap(s.events)-1 {
-		i := oldestToDrop(held)
-		if held[i].Kind == Message {
-			lost++
-			s.subscriber.dropped++
-		}
-		held = slices.Delete(held, i, i+1)
+	if restate && !slices.ContainsFunc(held, changesState) {
+		held = slices.Insert(held, 0, s.state)
+	}
+	if queue := cap(s.events) - 1; len(held) > queue {
+		var dropped int
+		held, dropped = dropOldest(held, len(held)-queue+queue/8)
+		lost += dropped
+		s.subscriber.dropped += int64(dropped)
 	}
 	if lost > 0 {
 		s.events <- Event{Kind: Lagged, N: lost}
@@ -172,15 +164,61 @@ func (s *Subscription) overflowLocked(ev Event) {
 	s.subscriber.overflow = held
 }
 
-// oldestToDrop returns the place of the oldest of the events, at least two, that is not the last change of state.
-func oldestToDrop(events []Event) int {
-	if events[0].Kind == Message {
-		return 0
-	}
-	for _, ev := range events[1:] {
-		if ev.Kind != Message {
-			return 0
+// drainLocked takes all out of the channel and returns it, without Lagged, and how many messages have been dropped.
+//
+// The consumer may receive meanwhile. What is older than something that it got so must not come behind that: it is
+// dropped too. If there was a change of state in it, restate says that the last one may have to be told, perhaps twice.
+func (s *Subscription) drainLocked() (held []Event, lost int, restate bool) {
+	held = s.subscriber.overflow[:0]
+	for left := len(s.events); left > 0; {
+		select {
+		case ev := <-s.events:
+			left--
+			if ev.Kind == Lagged {
+				lost += ev.N
+			} else {
+				held = append(held, ev)
+			}
+		default:
+		}
+		if n := len(s.events); n != left {
+			left = n
+			for _, ev := range held {
+				if changesState(ev) {
+					restate = true
+				} else {
+					lost++
+					s.subscriber.dropped++
+				}
+			}
+			clear(held)
+			held = held[:0]
 		}
 	}
-	return 1
+	return held, lost, restate
 }
+
+// dropOldest drops n of the events, oldest first, but not the last change of state. It returns what is left, in the same
+// memory, and how many of the dropped ones are messages.
+func dropOldest(events []Event, n int) (left []Event, messages int) {
+	spared := len(events) - 1
+	for spared >= 0 && !changesState(events[spared]) {
+		spared--
+	}
+	left = events[:0]
+	for i, ev := range events {
+		switch {
+		case n == 0 || i == spared:
+			left = append(left, ev)
+			continue
+		case !changesState(ev):
+			messages++
+		}
+		n--
+	}
+	clear(events[len(left):])
+	return left, messages
+}
+
+// changesState reports whether ev, which is not Lagged, is one of those of which only the last counts.
+func changesState(ev Event) bool { return ev.Kind != Message }

@@ -144,3 +144,24 @@ func TestErrorFreesBuffers(t *testing.T) {
 		t.Errorf("%d bytes and %d items are kept", len(r.buf), cap(r.items))
 	}
 }
+
+// A long line behind another one is moved to the front of the buffer, which serves for both.
+func TestBufferOfLongLines(t *testing.T) {
+	line := strings.Repeat("x", 3<<20)
+	r := NewReader(strings.NewReader(strings.Repeat("+"+line+"\r\n", 5)), Limits{Line: 4 << 20})
+	for i := range 5 {
+		v, err := r.Read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := v.Text(); got != line {
+			t.Fatalf("line %d is not what was sent", i)
+		}
+		if len(r.buf) != 4<<20 {
+			t.Errorf("buffer of %d bytes after line %d, want 4 MiB", len(r.buf), i)
+		}
+	}
+	if _, err := r.Read(); err != io.EOF {
+		t.Errorf("Read at the end = %v, want io.EOF", err)
+	}
+}

@@ -163,6 +163,51 @@ func TestRunWithoutAnswerRunsOnce(t *testing.T) {
 	wantSent(t, srv, "EVALSHA")
 }
 
+// Nor does it run again where the answer that was lost is one of the ways out of a NOSCRIPT, or that of a batch.
+func TestFallbackWithoutAnswerRunsOnce(t *testing.T) {
+	for _, test := range []struct {
+		way   string
+		lost  string // the command whose answer is lost
+		n     int    // which of them
+		names []string
+	}{
+		{"source", "EVAL", 1, []string{"EVALSHA", "EVAL"}},
+		{"load", "EVALSHA", 2, []string{"EVALSHA", "SCRIPT LOAD", "EVALSHA"}},
+		{"batch", "EVALSHA", 1, []string{"SCRIPT LOAD", "EVALSHA"}},
+	} {
+		t.Run(test.way, func(t *testing.T) {
+			srv, pool := setUp(t)
+			s := script.New(source)
+			keys := []string{"n"}
+			if test.way == "load" {
+				v, err := s.Run(t.Context(), pool, keys, 0)
+				wantInt(t, v, err, 0)
+				srv.Do("SCRIPT", "FLUSH")
+				srv.ClearLog()
+			}
+			srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+				if cmd.Name == test.lost && cmd.N == test.n {
+					return fakeredis.RunThenClose()
+				}
+				return fakeredis.Run()
+			})
+			var err error
+			if test.way == "batch" {
+				_, err = script.RunBatch(t.Context(), pool, []script.Call{s.Call(keys, 1)})
+			} else {
+				_, err = s.Run(t.Context(), pool, keys, 1)
+			}
+			if !errors.Is(err, conn.ErrUncertain) || conn.SafeToRetry(err) {
+				t.Errorf("error %v, want ErrUncertain", err)
+			}
+			if key, _ := srv.Key("n"); key.Value != "1" {
+				t.Errorf("n is %q, want 1", key.Value)
+			}
+			wantSent(t, srv, test.names...)
+		})
+	}
+}
+
 func TestRunRefusesWhatHasNoUnit(t *testing.T) {
 	srv, pool := setUp(t)
 	s := script.New(source)
@@ -311,14 +356,17 @@ func TestRunWithManyArguments(t *testing.T) {
 	}
 }
 
-// recorder is a Doer that keeps the commands and says NOSCRIPT to all that name a script by digest.
-type recorder struct{ cmds []resp.Command }
+// recorder is a Doer that keeps the commands and says NOSCRIPT to all that name a script by digest, unless it knows all.
+type recorder struct {
+	cmds  []resp.Command
+	knows bool
+}
 
 const noScript = resp.Error("NOSCRIPT No matching script. Please use EVAL.")
 
 func (r *recorder) Send(_ context.Context, cmd resp.Command) (resp.Value, error) {
 	r.cmds = append(r.cmds, cmd)
-	if strings.HasPrefix(cmd.Name(), "EVALSHA") {
+	if !r.knows && strings.HasPrefix(cmd.Name(), "EVALSHA") {
 		return resp.Value{}, noScript
 	}
 	return resp.Value{}, nil
@@ -328,7 +376,7 @@ func (r *recorder) SendBatch(_ context.Context, cmds []resp.Command) ([]resp.Val
 	r.cmds = append(r.cmds, cmds...)
 	replies := make([]resp.Value, len(cmds))
 	for i, cmd := range cmds {
-		if strings.HasPrefix(cmd.Name(), "EVALSHA") {
+		if !r.knows && strings.HasPrefix(cmd.Name(), "EVALSHA") {
 			replies[i], _ = resp.NewReader(strings.NewReader("-"+string(noScript)+"\r\n"), resp.Limits{}).Read()
 		}
 	}

@@ -33,10 +33,17 @@ type row struct {
 	name      string
 	lock      func(c *lock.Client, name string) Locker
 	reentrant bool
+	silent    bool   // nobody is told of a release: waiters look by themselves
+	stays     string // the key that stays when the lock is free
 }
 
 var kinds = []row{
-	{"Reentrant", func(c *lock.Client, name string) Locker { return c.Reentrant(name) }, true},
+	{name: "Reentrant", reentrant: true, lock: func(c *lock.Client, name string) Locker { return c.Reentrant(name) }},
+	{name: "Fenced", reentrant: true, stays: "redisson_lock_token:{job}",
+		lock: func(c *lock.Client, name string) Locker { return c.Fenced(name) }},
+	{name: "NonReentrant", lock: func(c *lock.Client, name string) Locker { return c.NonReentrant(name) }},
+	{name: "Spin", reentrant: true, silent: true,
+		lock: func(c *lock.Client, name string) Locker { return c.Spin(name, lock.Backoff{}) }},
 }
 
 var properties = []struct {
@@ -146,6 +153,9 @@ func (s *stage) eventually(what string, done func() bool) {
 // nothingLeft fails the test unless the server ends up with no key and no subscription.
 func (s *stage) nothingLeft() {
 	s.t.Helper()
+	if s.kind.stays != "" {
+		s.server.Command(s.t, "DEL", s.kind.stays)
+	}
 	s.eventually("that no key is left", func() bool { return s.server.Command(s.t, "DBSIZE") == "0" })
 	s.eventually("that no subscription is left", func() bool { return s.server.Command(s.t, "PUBSUB", "CHANNELS") == "[]" })
 }

@@ -63,11 +63,15 @@ func exclusion(t *testing.T, s *stage) {
 
 // The lease is an hour: only being woken explains that the waiter gets the lock.
 func wakesAnotherClient(t *testing.T, s *stage) {
-	holder, waiter := s.locker(lock.Config{}), s.locker(lock.Config{})
+	other := s.client(lock.Config{})
+	holder, waiter := s.locker(lock.Config{}), s.kind.lock(other, "job")
 	lease := s.lock(holder, lock.For(time.Hour))
 	got := make(chan *lock.Lease)
 	go func() { got <- s.lock(waiter) }()
-	s.eventually("that the waiter listens", func() bool { return s.server.Command(t, "PUBSUB", "CHANNELS") != "[]" })
+	s.eventually("that the waiter waits", func() bool { return other.Stats().Waiting == 1 })
+	s.eventually("that it listens", func() bool {
+		return s.kind.silent || s.server.Command(t, "PUBSUB", "CHANNELS") != "[]"
+	})
 	if _, err := waiter.TryLock(t.Context()); err == nil {
 		t.Error("TryLock() of a lock that is taken succeeded")
 	}

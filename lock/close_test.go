@@ -1,0 +1,76 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockwire/lockwire/lock"
+)
+
+// Close does not wait for a renewal that nobody answers.
+func TestCloseIsPrompt(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{Lease: 10 * time.Minute})
+		mustLock(t, c, "job")
+		w.sleep(200*time.Second - time.Millisecond)
+		w.srv.Mute(true)
+		w.sleep(time.Second)
+		start := time.Now()
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(start); took > 2*time.Second {
+			t.Errorf("Close took %v", took)
+		}
+	})
+}
+
+// Close while nobody answers: a wait ends with it, and an Unlock in its own time.
+func TestCloseWithCallsUnderWay(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		lease := mustLock(t, c, "job")
+		w.srv.Mute(true)
+		start := time.Now()
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			_, err := c.Reentrant("other").Lock(context.Background())
+			if took := time.Since(start); !errors.Is(err, lock.ErrClosed) || took > 3*time.Second {
+				t.Errorf("Lock() = %v after %v, want ErrClosed soon after Close at 1s", err, took)
+			}
+		})
+		wg.Go(func() {
+			err := lease.Unlock(context.Background())
+			if took := time.Since(start); !errors.Is(err, lock.ErrUncertain) || took > 11*time.Second {
+				t.Errorf("Unlock() = %v after %v, want ErrUncertain within 10s", err, took)
+			}
+		})
+		w.sleep(time.Second)
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		wg.Wait()
+	})
+}
+
+// After Close a hold that is given back leaves the lock to the owner's other hold, whose work may not have stopped.
+func TestUnlockAfterCloseSparesTheOuterHold(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		owner := c.NewOwner()
+		outer := mustLock(t, c, "job", lock.As(owner))
+		inner := mustLock(t, c, "job", lock.As(owner))
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		mustUnlock(t, inner)
+		if got := w.srv.Do("HGET", "job", owner.String()); got != "1" {
+			t.Errorf("hold count on the server %v, want 1", got)
+		}
+		mustUnlock(t, outer)
+		w.free()
+	})
+}

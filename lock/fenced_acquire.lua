@@ -1,0 +1,38 @@
+-- Fenced lock, acquire: takes the lock for an owner who finds it free or has it already, with a fencing token.
+-- KEYS  1 lock: a hash of the owner to its hold count  2 its channel
+--       3 latch, for an owner that may have further holds: there once this very request has been undone
+-- ARGV  1 lease in ms  2 owner  3 1 for tokens that count from 1 as Redisson's do, else they are no less than the server's time in µs
+-- Returns the hold count and the token, which a further hold shares with the first,
+--         and otherwise the remaining lease of the other holder in ms (-1: it has none).
+local lock, latch = KEYS[1], KEYS[3]
+local lease, owner, plain = ARGV[1], ARGV[2], ARGV[3]
+-- In the hash slot of the lock: by its hash tag, or with all of its name as one.
+local token = 'redisson_lock_token:' .. (string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}')
+
+-- The token grows over all holds. The server's time in it makes it do so even after the counter has been lost.
+local function draw()
+    local count, time = redis.call('incr', token), redis.call('time')
+    local drawn = plain == '1' and count or math.max(count, tonumber(time[1]) * 1000000 + tonumber(time[2]))
+    redis.call('set', token, string.format('%.0f', drawn)) -- and so without a time to live, whoever gave it one
+    return drawn
+end
+
+if latch and redis.call('exists', latch) == 1 then
+    return -1 -- late: nobody waits for this any more
+end
+if redis.call('exists', lock) == 0 then
+    local drawn = draw()
+    redis.call('hincrby', lock, owner, 1)
+    redis.call('pexpire', lock, lease)
+    return {1, drawn}
+end
+if redis.call('hexists', lock, owner) == 0 then
+    return redis.call('pttl', lock)
+end
+local kept = tonumber(redis.call('get', token)) or draw()
+local count = redis.call('hincrby', lock, owner, 1)
+-- A further hold never shortens the lease of those it is nested in.
+if redis.call('pttl', lock) < tonumber(lease) then
+    redis.call('pexpire', lock, lease)
+end
+return {count, kept}

@@ -1,0 +1,277 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/lock"
+)
+
+// late has the first request for a script disappear along with its connection. The function returned has it arrive after
+// all, as what was in a buffer of the network when a connection died may.
+func (w *world) late(operation string) (arrive func()) {
+	var args []string
+	w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+		if args == nil && isScript(cmd, operation) {
+			args = cmd.Args
+			return fakeredis.Close()
+		}
+		return fakeredis.Run()
+	})
+	return func() {
+		w.t.Helper()
+		w.srv.Intercept(nil)
+		if args == nil {
+			w.t.Fatalf("no %s was sent", operation)
+		}
+		w.srv.Do(args...)
+	}
+}
+
+// A release that arrives after its repeat was answered gives back no second hold.
+func TestLateReleaseTakesNoOtherHold(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		owner := c.NewOwner()
+		outer := mustLock(t, c, "job", lock.As(owner))
+		inner := mustLock(t, c, "job", lock.As(owner))
+		arrive := w.late("release")
+		mustUnlock(t, inner)
+		w.sleep(time.Second)
+		arrive()
+		w.wantHolds("job", "1", outer)
+		mustUnlock(t, outer)
+
+		outer = mustLock(t, c, "job", lock.As(owner))
+		arrive = w.late("release")
+		mustUnlock(t, outer)
+		again := mustLock(t, c, "job", lock.As(owner))
+		w.sleep(time.Second)
+		arrive()
+		w.wantHolds("job", "1", again)
+		mustUnlock(t, again)
+		w.sleep(latchLife)
+		w.free()
+	})
+}
+
+// A release that found nothing, because the lease had ended, finds nothing later either.
+func TestLateReleaseOfAnEndedLease(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		owner := c.NewOwner()
+		old := mustLock(t, c, "job", lock.As(owner), lock.For(time.Second))
+		w.sleep(2 * time.Second)
+		arrive := w.late("release")
+		wantErr(t, "Unlock", old.Unlock(t.Context()), lock.ErrNotHeld)
+		lease := mustLock(t, c, "job", lock.As(owner))
+		arrive()
+		w.wantHolds("job", "1", lease)
+		mustUnlock(t, lease)
+		w.sleep(latchLife)
+		w.free()
+	})
+}
+
+// An undo that arrives after its repeat was answered takes back no later acquire.
+func TestLateUndoTakesNoLaterHold(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		owner := c.NewOwner()
+		outer := mustLock(t, c, "job", lock.As(owner))
+		arrive := w.late("undo")
+		w.srv.Latency(time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if _, err := c.Reentrant("job").TryLock(ctx, lock.As(owner)); err == nil {
+			t.Fatal("TryLock() succeeded without an answer")
+		}
+		inner := mustLock(t, c, "job", lock.As(owner))
+		arrive()
+		w.wantHolds("job", "2", inner)
+		mustUnlock(t, inner)
+		w.wantHolds("job", "1", outer)
+		mustUnlock(t, outer)
+		w.sleep(latchLife)
+		w.free()
+	})
+}
+
+// An undo is sent behind its acquire, on the same connection, also where there are several and it is one of many.
+func TestUndoFollowsItsAcquire(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.clientOn(conn.Config{Conns: 4}, lock.Config{})
+		// The names are on three connections. While the undo of a is under way those of b and c come together.
+		w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+			switch {
+			case isScript(cmd, "acquire") && cmd.Args[3] == "c":
+				return fakeredis.Delay(time.Second, fakeredis.Run())
+			case isScript(cmd, "acquire"):
+				return fakeredis.Run().Late(150 * time.Millisecond)
+			}
+			return fakeredis.Run()
+		})
+		var wg sync.WaitGroup
+		for i, name := range []string{"a", "b", "c"} {
+			wg.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(100+i)*time.Millisecond)
+				defer cancel()
+				if _, err := c.Reentrant(name).TryLock(ctx, lock.For(time.Hour)); err == nil {
+					t.Errorf("TryLock(%q) succeeded without an answer", name)
+				}
+			})
+		}
+		wg.Wait()
+		w.sleep(30 * time.Second)
+		w.free()
+	})
+}
+
+// The caller leaves and the connection dies at the same moment, with the acquire on its way.
+func TestUndoOfALateAcquireOfACallerThatLeft(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		ctx, cancel := context.WithCancel(t.Context())
+		var args []string
+		w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+			if isScript(cmd, "acquire") {
+				cancel()
+				args = cmd.Args
+				return fakeredis.Close()
+			}
+			return fakeredis.Run()
+		})
+		if _, err := c.Reentrant("job").TryLock(ctx, lock.For(time.Hour)); err == nil {
+			t.Fatal("TryLock() succeeded without an answer")
+		}
+		w.sleep(time.Second)
+		w.srv.Intercept(nil)
+		w.srv.Do(args...)
+		w.sleep(10 * time.Second)
+		w.free()
+	})
+}
+
+// A grant that took longer than the lease is none: Lock asks again, and TryLock says so.
+func TestGrantThatComesTooLate(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		slow := func(n int) fakeredis.Action {
+			if n == 1 {
+				return fakeredis.Run().Late(2 * time.Second)
+			}
+			return fakeredis.Run()
+		}
+		w.onScript("acquire", slow)
+		lease := mustLock(t, c, "job", lock.For(time.Second))
+		if err := lease.Err(); err != nil {
+			t.Errorf("Lock() returned a lease that was over: %v", err)
+		}
+		mustUnlock(t, lease)
+		for _, opts := range [][]lock.Option{nil, {lock.As(c.NewOwner())}} {
+			w.onScript("acquire", slow)
+			_, err := c.Reentrant("job").TryLock(t.Context(), append(opts, lock.For(time.Second))...)
+			lostBecause(t, err, lock.Expired)
+			if errors.Is(err, lock.ErrNotAcquired) {
+				t.Errorf("TryLock() = %v, as if somebody had the lock", err)
+			}
+		}
+		w.free()
+	})
+}
+
+// A server that grants too late every time has been asked, and the lock was not to be had: a wait that ends with its
+// context says that, and one that could go on is given up after a lease of the client's.
+func TestGrantsThatAllComeTooLate(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		w.onScript("acquire", func(int) fakeredis.Action { return fakeredis.Run().Late(500 * time.Millisecond) })
+		for after := 600 * time.Millisecond; after < 3*time.Second; after += 150 * time.Millisecond {
+			ctx, cancel := context.WithTimeout(t.Context(), after)
+			_, err := c.Reentrant("job").Lock(ctx, lock.For(100*time.Millisecond))
+			cancel()
+			for _, want := range []error{lock.ErrNotAcquired, context.DeadlineExceeded} {
+				wantErr(t, "Lock that ends after "+after.String(), err, want)
+			}
+			if errors.Is(err, lock.ErrLost) {
+				t.Errorf("Lock that ends after %v = %v, but nothing had been acquired", after, err)
+			}
+			w.sleep(time.Minute)
+		}
+		start := time.Now()
+		_, err := c.Reentrant("job").Lock(t.Context(), lock.For(100*time.Millisecond))
+		lostBecause(t, err, lock.Expired)
+		if took := time.Since(start); took < 30*time.Second || took > 33*time.Second {
+			t.Errorf("Lock gave up after %v, want about 30s", took)
+		}
+		w.free()
+	})
+}
+
+// slowClient returns a client that looks at the answer to the first script after slow is set a while after it has come,
+// as one that gets no processor does.
+func (w *world) slowClient() (c *lock.Client, slow *atomic.Bool) {
+	w.t.Helper()
+	slow = new(atomic.Bool)
+	trace := &conn.Trace{Command: func(info conn.CommandInfo) {
+		if (info.Name == "EVALSHA" || info.Name == "SCRIPT") && slow.CompareAndSwap(true, false) {
+			w.sleep(100 * time.Millisecond)
+		}
+	}}
+	return w.clientOn(conn.Config{Trace: trace}, lock.Config{}), slow
+}
+
+// Who forces a lock is slow to learn that it worked; the next holder is not the one it was taken from.
+func TestForceSparesTheNextHolder(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c, slow := w.slowClient()
+		old := mustLock(t, c, "job")
+		next := make(chan *lock.Lease, 1)
+		go func() {
+			lease, err := c.Reentrant("job").Lock(t.Context())
+			if err != nil {
+				t.Errorf("Lock() = %v", err)
+			}
+			next <- lease
+		}()
+		w.sleep(time.Second)
+		slow.Store(true)
+		if _, err := c.Reentrant("job").ForceUnlock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		lostBecause(t, old.Err(), lock.Forced)
+		lease := <-next
+		if lease == nil {
+			return
+		}
+		w.wantHolds("job", "1", lease)
+		mustUnlock(t, lease)
+		w.free()
+	})
+}
+
+// The watchdog is slow to learn that the lock was forced; what the owner has taken since is another matter.
+func TestDeniedRenewalSparesALaterHold(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c, slow := w.slowClient()
+		owner := c.NewOwner()
+		first := mustLock(t, c, "job", lock.As(owner))
+		w.sleep(9 * time.Second)
+		w.srv.Do("DEL", "job")
+		slow.Store(true)
+		w.sleep(time.Second + 50*time.Millisecond)
+		second := mustLock(t, c, "job", lock.As(owner))
+		w.sleep(time.Second)
+		lostBecause(t, first.Err(), lock.Forced)
+		wantErr(t, "Unlock", first.Unlock(t.Context()), lock.ErrNotHeld)
+		w.wantHolds("job", "1", second)
+		mustUnlock(t, second)
+		w.free()
+	})
+}

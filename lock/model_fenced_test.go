@@ -1,0 +1,67 @@
+package lock_test
+
+import (
+	"strconv"
+
+	"github.com/lockwire/lockwire/internal/fakeredis"
+)
+
+func fencedToken(c *fakeredis.Call) string { return "redisson_lock_token:{" + c.Keys[0] + "}" }
+
+func modelDraw(c *fakeredis.Call) int64 {
+	drawn := c.Int("INCR", fencedToken(c))
+	if c.Args[2] != "1" {
+		now := c.Do("TIME").([]any)
+		drawn = max(drawn, number(now[0].(string))*1_000_000+number(now[1].(string)))
+	}
+	c.Do("SET", fencedToken(c), strconv.FormatInt(drawn, 10))
+	return drawn
+}
+
+func modelFencedAcquire(c *fakeredis.Call) any {
+	key, lease, owner := c.Keys[0], c.Args[0], c.Args[1]
+	if len(c.Keys) > 2 && c.Int("EXISTS", c.Keys[2]) == 1 {
+		return int64(-1)
+	}
+	if c.Int("EXISTS", key) == 0 {
+		drawn := modelDraw(c)
+		c.Do("HINCRBY", key, owner, "1")
+		c.Do("PEXPIRE", key, lease)
+		return []any{int64(1), drawn}
+	}
+	if c.Int("HEXISTS", key, owner) == 0 {
+		return c.Do("PTTL", key)
+	}
+	token, kept := c.Do("GET", fencedToken(c)).(string)
+	if !kept {
+		token = strconv.FormatInt(modelDraw(c), 10)
+	}
+	count := c.Int("HINCRBY", key, owner, "1")
+	if c.Int("PTTL", key) < number(lease) {
+		c.Do("PEXPIRE", key, lease)
+	}
+	return []any{count, number(token)}
+}
+
+func modelFencedInfo(c *fakeredis.Call) any {
+	token, ok := c.Do("GET", fencedToken(c)).(string)
+	if !ok {
+		token = "0"
+	}
+	return append([]any{token}, modelInfo(c).([]any)...)
+}
+
+func modelNonReentrantAcquire(c *fakeredis.Call) any {
+	key, lease, owner := c.Keys[0], c.Args[0], c.Args[1]
+	switch {
+	case len(c.Keys) > 2 && c.Int("EXISTS", c.Keys[2]) == 1:
+		return int64(-1)
+	case c.Int("EXISTS", key) == 0:
+		c.Do("HINCRBY", key, owner, "1")
+		c.Do("PEXPIRE", key, lease)
+		return nil
+	case c.Int("HEXISTS", key, owner) == 1:
+		return fakeredis.Status("reentry")
+	}
+	return c.Do("PTTL", key)
+}

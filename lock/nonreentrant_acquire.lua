@@ -1,0 +1,21 @@
+-- Non-reentrant lock, acquire: takes the lock for an owner who finds it free.
+-- KEYS  1 lock: a hash of the owner to its hold count  2 its channel
+--       3 latch, for an owner that may ask again: there once this very request has been undone
+-- ARGV  1 lease in ms  2 owner
+-- Returns nil when the lock is the owner's now, the status "reentry" when it was already,
+--         and otherwise the remaining lease of the other holder in ms (-1: it has none).
+local lock, latch = KEYS[1], KEYS[3]
+local lease, owner = ARGV[1], ARGV[2]
+
+if latch and redis.call('exists', latch) == 1 then
+    return -1 -- late: nobody waits for this any more
+end
+if redis.call('exists', lock) == 0 then
+    redis.call('hincrby', lock, owner, 1)
+    redis.call('pexpire', lock, lease)
+    return nil
+end
+if redis.call('hexists', lock, owner) == 1 then
+    return redis.status_reply('reentry')
+end
+return redis.call('pttl', lock)

@@ -1,0 +1,171 @@
+package pubsub
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockwire/lockwire/resp"
+)
+
+// A consumer that receives while the queue overflows sees what it sees in the order in which it was sent, and is told of
+// the rest.
+func TestOverflowKeepsTheOrder(t *testing.T) {
+	const messages = 100_000
+	for _, queue := range []int{1, 4, 64} {
+		s := unattended(Config{Queue: queue})
+		sub, err := s.Listen("c")
+		if err != nil {
+			t.Fatal(err)
+		}
+		settle(t, s, make(map[*channel]bool))
+		go func() {
+			ch := s.channels[plain]["c"]
+			for i := 1; i <= messages; i++ {
+				s.mu.Lock()
+				sub.deliverLocked(Event{Kind: Message, Payload: strconv.Itoa(i)})
+				if i%7 == 0 {
+					ch.leave(absent)
+					sub.interruptLocked(Event{Kind: Interrupted, N: i})
+					ch.state = subscribed
+					sub.confirmLocked()
+				}
+				s.mu.Unlock()
+			}
+			sub.Close()
+		}()
+		last, told := 0, 0
+		var state Event
+		for ev := range sub.Events() {
+			switch ev.Kind {
+			case Message:
+				n, err := strconv.Atoi(ev.Payload)
+				if err != nil || n <= last {
+					t.Fatalf("queue of %d: message %q after %d", queue, ev.Payload, last)
+				}
+				last = n
+				told++
+			case Lagged:
+				told += ev.N
+			case Interrupted:
+				if ev.N < state.N {
+					t.Fatalf("queue of %d: interruption %d after %d", queue, ev.N, state.N)
+				}
+				state = ev
+			case Resumed:
+				state.Kind = Resumed
+			}
+		}
+		if told != messages || queue > 1 && last != messages || state.Kind != Resumed {
+			t.Errorf("queue of %d: %d messages received or counted, the last of them %d, and at the end %v; want %d and %v",
+				queue, told, last, state.Kind, messages, Resumed)
+		}
+	}
+}
+
+// ask adds a Subscription to a shard channel and lets the Subscriber ask for it.
+func ask(t *testing.T, s *Subscriber, name string, ready chan error) *Subscription {
+	t.Helper()
+	sub, err := s.add(shard, []string{name}, ready)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, s)
+	return sub
+}
+
+// event returns the next event, or the zero Event if there is none.
+func event(sub *Subscription) Event {
+	select {
+	case ev := <-sub.Events():
+		return ev
+	default:
+		return Event{}
+	}
+}
+
+func write(t *testing.T, s *Subscriber) {
+	t.Helper()
+	if _, _, err := s.next(time.Now()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func receive(t *testing.T, s *Subscriber, raws ...string) {
+	t.Helper()
+	for _, raw := range raws {
+		if err := s.dispatch(decode(t, raw)); err != nil {
+			t.Errorf("dispatch of %q: %v", raw, err)
+		}
+	}
+}
+
+// A cluster node ends the subscriptions to a slot that moves away and answers what is asked about it by an error, that
+// an unsubscription is asked for at the same time notwithstanding.
+func TestUnaskedUnsubscriptionIsNotTheAnswer(t *testing.T) {
+	const moved = "-MOVED 3999 127.0.0.1:6381\r\n"
+	confirmed := func(word, name string) string { return push('>', word, name, "0") }
+	for _, answer := range []string{moved, confirmed("sunsubscribe", "leaves")} {
+		s := unattended(Config{})
+		leaves := ask(t, s, "leaves", nil)
+		receive(t, s, confirmed("ssubscribe", "leaves"))
+
+		refused, granted := make(chan error, 1), make(chan error, 1)
+		ask(t, s, "refused", refused)
+		leaves.Close()
+		write(t, s)
+		ask(t, s, "granted", granted)
+		receive(t, s, confirmed("sunsubscribe", "leaves"), moved, answer, confirmed("ssubscribe", "granted"))
+		select {
+		case err := <-refused:
+			if !errors.Is(err, resp.ErrMoved) {
+				t.Errorf("the refused channel: %v, want MOVED", err)
+			}
+		default:
+			t.Error("the refused channel has no answer")
+		}
+		select {
+		case err := <-granted:
+			if err != nil {
+				t.Errorf("the granted channel: %v", err)
+			}
+		default:
+			t.Error("the granted channel has no answer")
+		}
+		if got := s.Stats(); got.Channels != 1 || got.Subscriptions != 1 {
+			t.Errorf("Stats = %+v, want one channel left", got)
+		}
+		check(t, s, nil)
+	}
+}
+
+// What the server has not answered although it has answered what was asked later is asked again.
+func TestPassedOver(t *testing.T) {
+	s := unattended(Config{PingInterval: time.Nanosecond})
+	ready := make(chan error, 1)
+	waits, listens := ask(t, s, "c", ready), ask(t, s, "c", nil)
+	leaves := ask(t, s, "leaves", nil)
+	receive(t, s, push('>', "ssubscribe", "c", "1"), push('>', "ssubscribe", "leaves", "2"))
+	if err := <-ready; err != nil {
+		t.Fatal(err)
+	}
+	leaves.Close()
+	again := ask(t, s, "d", nil)
+	receive(t, s, "+PONG\r\n")
+	check(t, s, []*Subscription{waits, listens, again})
+	if n := len(s.asked.queue) - s.asked.first; n != 0 {
+		t.Errorf("%d requests without an answer after PONG", n)
+	}
+	if ev := event(again); ev.Kind != Interrupted || ev.Err == nil || !strings.Contains(ev.Err.Error(), "answer") {
+		t.Errorf("event %+v, want Interrupted as there was no answer", ev)
+	}
+
+	// The answer comes after all.
+	receive(t, s, push('>', "ssubscribe", "d", "2"))
+	check(t, s, []*Subscription{waits, listens, again})
+	if ev := event(again); ev.Kind != Resumed {
+		t.Errorf("event %+v, want Resumed", ev)
+	}
+}
