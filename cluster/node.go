@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -29,6 +30,8 @@ type node struct {
 	streams []*conn.Stream
 }
 
+var errLeft = errors.New("the node has left the cluster")
+
 // stream opens a connection that ends when the node leaves the cluster: whoever listens on it would hear nothing any more.
 func (n *node) stream(ctx context.Context) (*conn.Stream, error) {
 	s, err := n.pool.Stream(ctx)
@@ -39,7 +42,7 @@ func (n *node) stream(ctx context.Context) (*conn.Stream, error) {
 	defer n.mu.Unlock()
 	if n.gone {
 		_ = s.Close()
-		return nil, &conn.Error{Op: "dial", Addr: n.addr, Err: conn.ErrClosed}
+		return nil, &conn.Error{Op: "dial", Addr: n.addr, Err: errLeft}
 	}
 	n.streams = slices.DeleteFunc(n.streams, func(s *conn.Stream) bool { return s.Err() != nil })
 	n.streams = append(n.streams, s)

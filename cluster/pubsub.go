@@ -2,9 +2,11 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/resp"
 )
 
 // Stream opens a connection to one of the masters, for what is not one reply to one command: subscriptions to channels and
@@ -36,9 +38,56 @@ func (c *Cluster) Stream(ctx context.Context) (*conn.Stream, error) {
 // streamTo opens a stream to a node, and takes note if that is not possible.
 func (c *Cluster) streamTo(ctx context.Context, n *node) (*conn.Stream, error) {
 	s, err := n.stream(ctx)
-	if err != nil && ctx.Err() == nil {
+	switch {
+	case err == nil:
+		return s, nil
+	case ctx.Err() == nil:
 		n.sick.Store(time.Now().UnixNano())
 		c.wantRefresh()
 	}
-	return s, err
+	if errors.Is(err, conn.ErrClosed) && !c.isClosed() { // it is only this node that is no more
+		err = &conn.Error{Op: "dial", Addr: n.addr, Err: errLeft}
+	}
+	return nil, err
+}
+
+// Route returns the address of the master that serves the slot of a channel, as it is dialled, and "" if none does. With
+// StreamTo and Refused it makes the Cluster a pubsub.Router. Shard channels have to be heard there; plain ones are heard
+// everywhere, and by this rule spread over the masters.
+func (c *Cluster) Route(channel string) (server string) {
+	if n := c.table.Load().owner(Slot(channel)); n != nil {
+		return n.addr
+	}
+	return ""
+}
+
+// StreamTo is Stream for the node at an address that Route has returned.
+func (c *Cluster) StreamTo(ctx context.Context, server string) (*conn.Stream, error) {
+	c.mu.Lock()
+	n, closed := c.nodes[server], c.closed
+	c.mu.Unlock()
+	switch {
+	case closed:
+		return nil, &conn.Error{Op: "dial", Addr: server, Err: conn.ErrClosed}
+	case n == nil:
+		return nil, &conn.Error{Op: "dial", Addr: server, Err: errLeft}
+	}
+	return c.streamTo(ctx, n)
+}
+
+// Refused takes note of an error by which a node has refused a channel: where a MOVED leads, Route leads at once, and in any
+// case the topology is read anew.
+func (c *Cluster) Refused(server string, err error) {
+	c.wantRefresh()
+	c.mu.Lock()
+	n := c.nodes[server]
+	c.mu.Unlock()
+	reply, _ := errors.AsType[resp.Error](err)
+	r, ok := reply.Redirect()
+	if n == nil || !ok || !errors.Is(reply, resp.ErrMoved) {
+		return
+	}
+	if addr, ok := n.from.resolve(r.Host, r.Port, "", false); ok && addr != n.announced {
+		c.moved(r.Slot, addr)
+	}
 }
