@@ -15,7 +15,7 @@ func (c *Cluster) Await() {
 	c.check(c.settled())
 }
 
-// Masters are the nodes that are up and serve slots, in no order, as the first of the nodes that are up sees it.
+// Masters are the nodes that are up and serve slots, in no order, as the first master that is up sees it.
 func (c *Cluster) Masters() []*Server {
 	c.t.Helper()
 	members, err := c.anyMembers()
@@ -29,7 +29,7 @@ func (c *Cluster) Masters() []*Server {
 	return masters
 }
 
-// Owner is the node that serves a slot, as the first of the nodes that are up sees it, or nil.
+// Owner is the node that serves a slot, as the first master that is up sees it, or nil.
 func (c *Cluster) Owner(slot int) *Server {
 	c.t.Helper()
 	members, err := c.anyMembers()
@@ -53,7 +53,7 @@ func inRange(text string, slot int) bool {
 	return err1 == nil && err2 == nil && lo <= slot && slot <= hi
 }
 
-// Replica is a replica of a master, as the first of the nodes that are up sees it, or nil.
+// Replica is a replica of a master, as the first master that is up sees it, or nil.
 func (c *Cluster) Replica(master *Server) *Server {
 	c.t.Helper()
 	id, err := master.nodeID()
@@ -229,15 +229,20 @@ func (c *Cluster) EndMove(slot int, to *Server) error {
 	return nil
 }
 
-// anyMembers is the topology as the first of the nodes sees it that is up and answers.
-func (c *Cluster) anyMembers() (members []member, err error) {
-	err = errors.New("no node is up")
+// anyMembers is the topology as the first master sees it that is up and answers: replicas hear of changes later.
+func (c *Cluster) anyMembers() ([]member, error) {
+	last := errors.New("no master is up")
 	for _, s := range c.up() {
-		if members, err = s.members(); err == nil {
+		members, err := s.members()
+		if err != nil {
+			last = err
+			continue
+		}
+		if slices.ContainsFunc(members, func(m member) bool { return m.has("myself") && m.has("master") }) {
 			return members, nil
 		}
 	}
-	return nil, err
+	return nil, last
 }
 
 func (c *Cluster) check(err error) {
