@@ -121,12 +121,20 @@ func (k *call) count(err error) {
 	}
 }
 
+// disagreement is how many steps longer the pauses are between redirections. Nodes that send a call to and fro need a
+// heartbeat, of which there are some in a second, to agree; a call must not use up its redirections before.
+const disagreement = 3
+
 // pause waits as d says. An error means that the call is over.
 func (k *call) pause(d decision, at target, err error) error {
 	var wait time.Duration
 	retry := k.c.cfg.Node.Retry
 	if d.pause {
-		wait = backoff(retry, k.pauses, rand.Float64())
+		n := k.pauses
+		if d.action == follow || d.action == ask {
+			n += disagreement
+		}
+		wait = backoff(retry, n, rand.Float64())
 		k.pauses++
 	}
 	var done <-chan struct{}

@@ -74,7 +74,8 @@ func (c *Cluster) Do(ctx context.Context, args ...any) (resp.Value, error) {
 	return c.Send(ctx, resp.Cmd(args...))
 }
 
-// Send sends one command and returns its reply, as Do does. The node is that of the routing key of cmd, if it has one.
+// Send sends one command and returns its reply, as Do does. The node is that of the routing key of cmd, if it has one. It
+// makes no allocation but for the reply, and Do one more.
 func (c *Cluster) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
 	slot, err := c.route(&cmd)
 	if err != nil {

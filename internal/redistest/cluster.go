@@ -16,6 +16,9 @@ const (
 	clusterReplicas = 3
 	slotCount       = 16384
 
+	// busOffset is what the port on which a node talks to the others is above that for clients.
+	busOffset = 10000
+
 	// nodeTimeout is the cluster-node-timeout: a master that is silent for longer is replaced by its replica.
 	nodeTimeout = time.Second
 )
@@ -117,7 +120,7 @@ func freeNodePort() (int, error) {
 	var last error
 	for range 100 {
 		port := lowest + rand.IntN(count)
-		if last = bothFree(port, port+10000); last == nil {
+		if last = bothFree(port, port+busOffset); last == nil {
 			return port, nil
 		}
 	}

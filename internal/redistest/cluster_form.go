@@ -3,7 +3,9 @@ package redistest
 import (
 	"errors"
 	"fmt"
+	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -189,8 +191,7 @@ func (s *Server) members() ([]member, error) {
 		if len(f) < 8 {
 			return nil, errors.New("a line of CLUSTER NODES is short")
 		}
-		addr, _, _ := strings.Cut(f[1], "@")
-		m := member{id: f[0], addr: addr, flags: strings.Split(f[2], ","), master: f[3]}
+		m := member{id: f[0], addr: memberAddr(f[1]), flags: strings.Split(f[2], ","), master: f[3]}
 		for _, slots := range f[8:] {
 			if !strings.HasPrefix(slots, "[") {
 				m.slots = append(m.slots, slots)
@@ -199,6 +200,18 @@ func (s *Server) members() ([]member, error) {
 		members = append(members, m)
 	}
 	return members, nil
+}
+
+// memberAddr returns the address of the node that CLUSTER NODES has as ip:port@port,name. The port is taken from that of
+// the bus: over the unix socket some versions do not say the one for TLS.
+func memberAddr(text string) string {
+	_, bus, _ := strings.Cut(text, "@")
+	bus, _, _ = strings.Cut(bus, ",")
+	port, err := strconv.Atoi(bus)
+	if err != nil {
+		return ""
+	}
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port-busOffset))
 }
 
 // serving is what members say of who serves what and replicates whom, in an order that does not depend on who says it.
