@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -31,90 +32,97 @@ func refusedByUs(t *testing.T) error {
 	return err
 }
 
-// What follows from each error, in the first attempt of a call that may go on.
+// decidingNode is the node that the errors below came from.
+const decidingNode = "10.0.0.9:7000"
+
+type decided = cluster.Decision
+
+var (
+	stopped         = decided{Action: "stop"}
+	later           = decided{Action: "again", Pause: true}
+	laterAndRefresh = decided{Action: "again", Pause: true, Refresh: true}
+	elsewhere       = decided{Action: "relocate", Refresh: true}
+)
+
+// decisions are what follows from each error, in the first attempt of a call that may go on.
+var decisions = []struct {
+	name string
+	err  error
+	want decided
+}{
+	{"C11", resp.Error("MOVED 3999 10.0.0.1:7001"), decided{"follow", "10.0.0.1:7001", true, false}},
+	{"C12", resp.Error("MOVED 3999 :7001"), decided{"follow", "10.0.0.9:7001", true, false}},
+	{"C13", resp.Error("MOVED 3999 ?:7001"), elsewhere},
+	{"C14", resp.Error("MOVED 12182 ::1:7402"), decided{"follow", "[::1]:7402", true, false}},
+	{"C14 not a loopback", resp.Error("MOVED 12182 2001:db8::1:7402"), decided{"follow", "[2001:db8::1]:7402", true, false}},
+	{"C15", resp.Error("MOVED 3999 node1.example:7001"), decided{"follow", "node1.example:7001", true, false}},
+	{"C07", resp.Error("MOVED 3999 127.0.0.1:7001"), decided{"follow", "10.0.0.9:7001", true, false}},
+	{"C16", resp.Error("MOVED 3999 10.0.0.9:7000"), decided{"redial", decidingNode, true, false}},
+	{"C16 by an empty host", resp.Error("MOVED 3999 :7000"), decided{"redial", decidingNode, true, false}},
+	{"C17 nothing", resp.Error("MOVED"), stopped},
+	{"C17 no address", resp.Error("MOVED x"), stopped},
+	{"C17 no slot", resp.Error("MOVED 99999 a:1"), stopped},
+	{"C17 no port", resp.Error("MOVED 1 a"), stopped},
+	{"C17 wrong port", resp.Error("MOVED 1 a:99999"), stopped},
+	{"ASK", resp.Error("ASK 3999 10.0.0.1:7001"), decided{"ask", "10.0.0.1:7001", false, false}},
+	{"ASK, empty host", resp.Error("ASK 3999 :7001"), decided{"ask", "10.0.0.9:7001", false, false}},
+	{"ASK, unknown host", resp.Error("ASK 3999 ?:7001"), elsewhere},
+	{"ASK for the node itself", resp.Error("ASK 3999 10.0.0.9:7000"), decided{Action: "relocate", Refresh: true, Pause: true}},
+	{"ASK without sense", resp.Error("ASK 1 a"), stopped},
+
+	{"TRYAGAIN", resp.Error("TRYAGAIN Multiple keys request during rehashing of slot"), later},
+	{"NOREPLICAS", resp.Error("NOREPLICAS Not enough good replicas to write."), later},
+	{"BUSY", resp.Error("BUSY Redis is busy running a script."), later},
+	{"max clients", resp.Error("ERR max number of clients reached"), later},
+	{"CLUSTERDOWN", resp.Error("CLUSTERDOWN Hash slot not served"), laterAndRefresh},
+	{"LOADING", resp.Error("LOADING Redis is loading the dataset in memory"), laterAndRefresh},
+	{"MASTERDOWN", resp.Error("MASTERDOWN Link with MASTER is down"), laterAndRefresh},
+	{"READONLY", resp.Error("READONLY You can't write against a read only replica."), laterAndRefresh},
+	{"READONLY in a script", resp.Error("ERR Error running script (call to f_0): @user_script:1: @user_script: 1: " +
+		"-READONLY You can't write against a read only replica."), laterAndRefresh},
+	{"in a transaction", fmt.Errorf("conn: transaction discarded: SET: %w (%w)", resp.Error("MOVED 1 a:2"),
+		resp.Error("EXECABORT Transaction discarded")), decided{"follow", "a:2", true, false}},
+
+	{"WRONGTYPE", resp.Error("WRONGTYPE Operation against a key"), stopped},
+	{"CROSSSLOT", resp.Error("CROSSSLOT Keys in request don't hash to the same slot"), stopped},
+	{"NOSCRIPT", resp.Error("NOSCRIPT No matching script."), stopped},
+	{"OOM", resp.Error("OOM command not allowed"), stopped},
+	{"EXECABORT", resp.Error("EXECABORT Transaction discarded"), stopped},
+	{"NOPERM", resp.Error("NOPERM this user"), stopped},
+	{"ERR", resp.Error("ERR syntax error"), stopped},
+	{"nothing of ours", errors.New("anything"), stopped},
+	{"aborted", conn.ErrTxAborted, stopped},
+
+	{"uncertain", &conn.Error{Op: "INCR", Addr: "a:1", Sent: true, Err: io.EOF}, decided{Action: "stop", Refresh: true}},
+	{"uncertain over a refusal", &conn.Error{Op: "MULTI", Sent: true, Err: resp.Error("LOADING x")}, decided{Action: "stop", Refresh: true}},
+	{"connection refused", dialError(syscall.ECONNREFUSED), elsewhere},
+	{"no such host", dialError(&net.DNSError{Err: "no such host"}), elsewhere},
+	{"dial timed out", dialError(context.DeadlineExceeded), elsewhere},
+	{"dial: LOADING", dialError(resp.Error("LOADING x")), elsewhere},
+	{"dial: max clients", dialError(resp.Error("ERR max number of clients reached")), elsewhere},
+	{"dial: WRONGPASS", dialError(resp.Error("WRONGPASS x")), decided{Action: "stop", Refresh: true}},
+	{"dial: NOAUTH", dialError(resp.Error("NOAUTH x")), decided{Action: "stop", Refresh: true}},
+	{"dial: not TLS", dialError(tls.RecordHeaderError{Msg: "x"}), decided{Action: "stop", Refresh: true}},
+	{"dial: certificate", dialError(&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}), decided{Action: "stop", Refresh: true}},
+	{"dial: alert", dialError(&net.OpError{Op: "remote error", Err: errors.New("bad certificate")}), decided{Action: "stop", Refresh: true}},
+	{"dial: not RESP", dialError(&resp.SyntaxError{}), decided{Action: "stop", Refresh: true}},
+	{"connection lost before", &conn.Error{Op: "GET", Err: io.EOF}, decided{Action: "again", Refresh: true}},
+	{"node closed", &conn.Error{Op: "GET", Err: conn.ErrClosed}, elsewhere},
+}
+
 func TestDecide(t *testing.T) {
-	type d = cluster.Decision
-	const from = "10.0.0.9:7000"
-	stopped := d{Action: "stop"}
-	later := d{Action: "again", Pause: true}
-	laterAndRefresh := d{Action: "again", Pause: true, Refresh: true}
-	elsewhere := d{Action: "relocate", Refresh: true}
-	uncertain := &conn.Error{Op: "INCR", Addr: "a:1", Sent: true, Err: io.EOF}
-	tests := []struct {
-		name string
-		err  error
-		want d
-	}{
-		{"C11", resp.Error("MOVED 3999 10.0.0.1:7001"), d{"follow", "10.0.0.1:7001", true, false}},
-		{"C12", resp.Error("MOVED 3999 :7001"), d{"follow", "10.0.0.9:7001", true, false}},
-		{"C13", resp.Error("MOVED 3999 ?:7001"), elsewhere},
-		{"C14", resp.Error("MOVED 12182 ::1:7402"), d{"follow", "[::1]:7402", true, false}},
-		{"C14 not a loopback", resp.Error("MOVED 12182 2001:db8::1:7402"), d{"follow", "[2001:db8::1]:7402", true, false}},
-		{"C15", resp.Error("MOVED 3999 node1.example:7001"), d{"follow", "node1.example:7001", true, false}},
-		{"C07", resp.Error("MOVED 3999 127.0.0.1:7001"), d{"follow", "10.0.0.9:7001", true, false}},
-		{"C16", resp.Error("MOVED 3999 10.0.0.9:7000"), d{"redial", from, true, false}},
-		{"C16 by an empty host", resp.Error("MOVED 3999 :7000"), d{"redial", from, true, false}},
-		{"C17 nothing", resp.Error("MOVED"), stopped},
-		{"C17 no address", resp.Error("MOVED x"), stopped},
-		{"C17 no slot", resp.Error("MOVED 99999 a:1"), stopped},
-		{"C17 no port", resp.Error("MOVED 1 a"), stopped},
-		{"C17 wrong port", resp.Error("MOVED 1 a:99999"), stopped},
-		{"ASK", resp.Error("ASK 3999 10.0.0.1:7001"), d{"ask", "10.0.0.1:7001", false, false}},
-		{"ASK, empty host", resp.Error("ASK 3999 :7001"), d{"ask", "10.0.0.9:7001", false, false}},
-		{"ASK, unknown host", resp.Error("ASK 3999 ?:7001"), elsewhere},
-		{"ASK for the node itself", resp.Error("ASK 3999 10.0.0.9:7000"), d{Action: "relocate", Refresh: true, Pause: true}},
-		{"ASK without sense", resp.Error("ASK 1 a"), stopped},
-
-		{"TRYAGAIN", resp.Error("TRYAGAIN Multiple keys request during rehashing of slot"), later},
-		{"NOREPLICAS", resp.Error("NOREPLICAS Not enough good replicas to write."), later},
-		{"BUSY", resp.Error("BUSY Redis is busy running a script."), later},
-		{"max clients", resp.Error("ERR max number of clients reached"), later},
-		{"CLUSTERDOWN", resp.Error("CLUSTERDOWN Hash slot not served"), laterAndRefresh},
-		{"LOADING", resp.Error("LOADING Redis is loading the dataset in memory"), laterAndRefresh},
-		{"MASTERDOWN", resp.Error("MASTERDOWN Link with MASTER is down"), laterAndRefresh},
-		{"READONLY", resp.Error("READONLY You can't write against a read only replica."), laterAndRefresh},
-		{"READONLY in a script", resp.Error("ERR Error running script (call to f_0): @user_script:1: @user_script: 1: " +
-			"-READONLY You can't write against a read only replica."), laterAndRefresh},
-		{"in a transaction", fmt.Errorf("conn: transaction discarded: SET: %w (%w)", resp.Error("MOVED 1 a:2"),
-			resp.Error("EXECABORT Transaction discarded")), d{"follow", "a:2", true, false}},
-
-		{"WRONGTYPE", resp.Error("WRONGTYPE Operation against a key"), stopped},
-		{"CROSSSLOT", resp.Error("CROSSSLOT Keys in request don't hash to the same slot"), stopped},
-		{"NOSCRIPT", resp.Error("NOSCRIPT No matching script."), stopped},
-		{"OOM", resp.Error("OOM command not allowed"), stopped},
-		{"EXECABORT", resp.Error("EXECABORT Transaction discarded"), stopped},
-		{"NOPERM", resp.Error("NOPERM this user"), stopped},
-		{"ERR", resp.Error("ERR syntax error"), stopped},
-		{"nothing of ours", errors.New("anything"), stopped},
-		{"aborted", conn.ErrTxAborted, stopped},
-
-		{"uncertain", uncertain, d{Action: "stop", Refresh: true}},
-		{"uncertain over a refusal", &conn.Error{Op: "MULTI", Sent: true, Err: resp.Error("LOADING x")}, d{Action: "stop", Refresh: true}},
-		{"refused by us", refusedByUs(t), stopped},
-		{"connection refused", dialError(syscall.ECONNREFUSED), elsewhere},
-		{"no such host", dialError(&net.DNSError{Err: "no such host"}), elsewhere},
-		{"dial timed out", dialError(context.DeadlineExceeded), elsewhere},
-		{"dial: LOADING", dialError(resp.Error("LOADING x")), elsewhere},
-		{"dial: max clients", dialError(resp.Error("ERR max number of clients reached")), elsewhere},
-		{"dial: WRONGPASS", dialError(resp.Error("WRONGPASS x")), d{Action: "stop", Refresh: true}},
-		{"dial: NOAUTH", dialError(resp.Error("NOAUTH x")), d{Action: "stop", Refresh: true}},
-		{"dial: not TLS", dialError(tls.RecordHeaderError{Msg: "x"}), d{Action: "stop", Refresh: true}},
-		{"dial: certificate", dialError(&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}), d{Action: "stop", Refresh: true}},
-		{"dial: alert", dialError(&net.OpError{Op: "remote error", Err: errors.New("bad certificate")}), d{Action: "stop", Refresh: true}},
-		{"dial: not RESP", dialError(&resp.SyntaxError{}), d{Action: "stop", Refresh: true}},
-		{"connection lost before", &conn.Error{Op: "GET", Err: io.EOF}, d{Action: "again", Refresh: true}},
-		{"node closed", &conn.Error{Op: "GET", Err: conn.ErrClosed}, elsewhere},
-	}
+	tests := slices.Concat(decisions, decisions[:1])
+	tests[len(decisions)].name, tests[len(decisions)].err, tests[len(decisions)].want = "refused by us", refusedByUs(t), stopped
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			got, err := cluster.Decide(test.err, from, cluster.History{}, 16, 8, 5*time.Second)
+			got, err := cluster.Decide(test.err, decidingNode, cluster.History{}, 16, 8, 5*time.Second)
 			if got != test.want {
 				t.Errorf("decision %+v, want %+v", got, test.want)
 			}
 			if (err != nil) != (got.Action == "stop") {
 				t.Errorf("%s with the error %v", got.Action, err)
 			}
-			boundsHold(t, test.err, from)
+			boundsHold(t, test.err, decidingNode)
 		})
 	}
 }

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// Await waits until the nodes that are up agree with each other, serve all slots, and replicas have their master's data.
+// Await waits until the masters that are up agree with each other, all slots are served, and replicas have their master's
+// data.
 func (c *Cluster) Await() {
 	c.t.Helper()
 	c.check(c.settled())
@@ -238,7 +239,7 @@ func (c *Cluster) anyMembers() ([]member, error) {
 			last = err
 			continue
 		}
-		if slices.ContainsFunc(members, func(m member) bool { return m.has("myself") && m.has("master") }) {
+		if isMaster(members) {
 			return members, nil
 		}
 	}
