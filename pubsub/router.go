@@ -155,7 +155,7 @@ func (s *Subscriber) divertLocked(ch *channel, err error) bool {
 		sub.interruptLocked(ch.event(Interrupted, err))
 	}
 	s.rerouteLocked(ch)
-	if to := ch.home; ch.refusals > movesAtOnce {
+	if to := ch.home; false {
 		ch.state = refused
 		to.refused[ch] = time.Now().Add(to.pauseLocked(ch, err))
 		to.wakeKeeper()

@@ -213,10 +213,15 @@ func (c *Cluster) MoveKeys(slot int, from, to *Server, count int) (more bool, er
 	return true, err
 }
 
-// EndMove makes to the owner of a slot, and tells everybody.
+// EndMove makes to the owner of a slot, and tells everybody. It may take half a second if the move before had another target.
 func (c *Cluster) EndMove(slot int, to *Server) error {
 	target, err := to.nodeID()
 	if err != nil {
+		return err
+	}
+	// The new owner claims the slot with the highest epoch that it knows of. If the old one has a higher still, which it got
+	// with another slot just now, the new one yields, and then each says that the other is the owner, for ever.
+	if err := c.await("the epochs to be known", func() error { return c.knowsEpochs(to) }); err != nil {
 		return err
 	}
 	// The new owner first: it knows best, and nobody else can then claim the slot.
@@ -225,6 +230,27 @@ func (c *Cluster) EndMove(slot int, to *Server) error {
 		_, err := s.Try("CLUSTER", "SETSLOT", slot, "NODE", target)
 		if err != nil && !strings.Contains(err.Error(), "SETSLOT only with masters") {
 			return err
+		}
+	}
+	return nil
+}
+
+// knowsEpochs returns nil if s knows the epoch of each node that is up.
+func (c *Cluster) knowsEpochs(s *Server) error {
+	members, err := s.members()
+	if err != nil {
+		return err
+	}
+	for _, other := range c.up() {
+		view, err := other.members()
+		if err != nil {
+			return err
+		}
+		for _, m := range view {
+			i := slices.IndexFunc(members, func(known member) bool { return known.id == m.id })
+			if m.has("myself") && m.has("master") && (i < 0 || members[i].epoch != m.epoch) {
+				return fmt.Errorf("%s does not know the epoch of %s", s.Addr(), other.Addr())
+			}
 		}
 	}
 	return nil

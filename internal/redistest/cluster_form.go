@@ -170,6 +170,7 @@ func (s *Server) info(args ...any) (map[string]string, error) {
 // member is a line of CLUSTER NODES.
 type member struct {
 	id, addr, master string
+	epoch            string
 	flags            []string
 	slots            []string // those that migrate are not among them
 }
@@ -197,7 +198,7 @@ func (s *Server) members() ([]member, error) {
 		if len(f) < 8 {
 			return nil, errors.New("a line of CLUSTER NODES is short")
 		}
-		m := member{id: f[0], addr: memberAddr(f[1]), flags: strings.Split(f[2], ","), master: f[3]}
+		m := member{id: f[0], addr: memberAddr(f[1]), flags: strings.Split(f[2], ","), master: f[3], epoch: f[6]}
 		for _, slots := range f[8:] {
 			if !strings.HasPrefix(slots, "[") {
 				m.slots = append(m.slots, slots)
