@@ -31,6 +31,8 @@ type Options struct {
 
 	// Args are further arguments of the program: "--maxclients", "10".
 	Args []string
+
+	node bool // of a cluster: made by StartCluster
 }
 
 // User is one ACL user.
