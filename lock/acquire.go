@@ -207,6 +207,7 @@ var refusals = map[string]error{
 	"upgrade": ErrUpgrade,
 	"unheld":  ErrNotHeld,
 	"reentry": ErrReentry,
+	"unset":   ErrNotSet,
 }
 
 // acquired is what a reply to acquire says: the hold count, and a token if the kind has them; or 0, and how long the lock stays

@@ -38,7 +38,7 @@ func TestA03ReadUnlockKeepsTheWriteLockRenewed(t *testing.T) {
 		if err := write.Check(t.Context()); err != nil {
 			t.Errorf("Check() = %v", err)
 		}
-		taken(t, other.ReadWrite("job").Read())
+		isTaken(t, other.ReadWrite("job").Read())
 		mustUnlock(t, write)
 		w.free()
 	})
@@ -98,7 +98,7 @@ func TestA05RenewalKeepsLongerLeases(t *testing.T) {
 		}
 		c.Close() // the reader that is renewed dies
 		w.sleep(30 * time.Second)
-		taken(t, other.ReadWrite("job").Write())
+		isTaken(t, other.ReadWrite("job").Write())
 		mustUnlock(t, reader)
 		mustUnlock(t, keeper)
 		w.free()

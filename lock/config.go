@@ -2,6 +2,7 @@ package lock
 
 import (
 	"log/slog"
+	"math"
 	"time"
 )
 
@@ -66,12 +67,15 @@ func (c Config) validate() error {
 	return nil
 }
 
-// Option changes one Lock or TryLock. Make one with [For] or [As].
+// Option changes one Lock or TryLock. Make one with [For], [As], [WaitForSetup] or [Forever].
 type Option struct {
 	lease    time.Duration
 	hasLease bool
 	owner    *ownerState
 	hasOwner bool
+	permits  int
+	setup    bool
+	forever  bool
 }
 
 // For asks for a fixed lease: the lock is free after d even if its holder never releases it, and no watchdog extends it.
@@ -81,6 +85,17 @@ func For(d time.Duration) Option { return Option{lease: d, hasLease: true} }
 // As takes the lock as owner: at once, for a further hold, where owner has it already. Without As each Lease has an
 // owner of its own.
 func As(owner Owner) Option { return Option{owner: owner.state, hasOwner: true} }
+
+// WaitForSetup makes the Acquire of a semaphore that nobody has set up wait until somebody does, instead of returning
+// [ErrNotSet]. To TryAcquire such a semaphore is then one without a free permit.
+func WaitForSetup() Option { return Option{setup: true} }
+
+// Forever asks a [PermitSemaphore] for permits that stay taken until they are released: no lease ends them, and if their
+// holder dies they are lost until somebody releases them by their ids. Redisson's Acquire without a lease does this.
+func Forever() Option { return Option{lease: forever, hasLease: true, forever: true} }
+
+// forever is the lease of permits that have none, in whole milliseconds.
+const forever = math.MaxInt64 / time.Millisecond * time.Millisecond
 
 // request is one Lock or TryLock, or what a kind without leases has in their place.
 type request struct {
@@ -98,11 +113,17 @@ type request struct {
 	since    time.Time   // when it began to wait
 	deadline time.Time   // of the context; zero if there is none
 	got      *Lease      // once granted
+	permits  int         // of a kind that has permits
+	setup    bool        // waits for them to be set up
 }
 
 func (c *Client) newRequest(t *target, opts []Option) (request, error) {
 	r := request{target: t, lease: c.cfg.Lease, renewed: true, tells: t.kind.tells && c.cfg.PreferWriters}
 	for _, o := range opts {
+		if err := o.check(t.kind); err != nil {
+			return r, err
+		}
+		r.permits, r.setup = r.permits+o.permits, r.setup || o.setup
 		if o.hasLease {
 			r.lease, r.renewed = o.lease.Truncate(time.Millisecond), false
 			if r.lease < MinLease {
@@ -121,6 +142,21 @@ func (c *Client) newRequest(t *target, opts []Option) (request, error) {
 	}
 	r.owner = c.newOwner(r)
 	return r, nil
+}
+
+// check refuses what means nothing to a kind.
+func (o Option) check(k *kind) error {
+	switch {
+	case o.setup && !k.permits:
+		return invalidf("WaitForSetup of what has no permits")
+	case o.forever && (!k.permits || k.unowned):
+		return invalidf("Forever of what is no PermitSemaphore")
+	case o.hasLease && k.unowned:
+		return invalidf("a lease of what has none")
+	case o.hasOwner && (k.permits || k.unowned):
+		return invalidf("an Owner of what has none")
+	}
+	return nil
 }
 
 // newOwner returns who r is to the server: the Owner that was passed or, without one, somebody new.

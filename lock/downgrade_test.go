@@ -46,7 +46,7 @@ func TestDowngrade(t *testing.T) {
 				t.Fatalf("Check() = %v", err)
 			}
 		}
-		taken(t, other.ReadWrite("job").Write())
+		isTaken(t, other.ReadWrite("job").Write())
 		mustUnlock(t, read)
 		if got := c.Stats(); got.Leases != 0 || got.Acquired != 2 || got.Released != 2 || got.Lost != 0 {
 			t.Errorf("Stats() = %+v", got)
@@ -88,7 +88,7 @@ func TestDowngradeOfOneOfSeveral(t *testing.T) {
 		inner := mustWrite(t, c, lock.As(owner), lock.For(2*time.Hour))
 		before := mustRead(t, c, lock.As(owner), lock.For(time.Minute))
 		read := mustDowngrade(t, inner)
-		taken(t, other.ReadWrite("job").Read())
+		isTaken(t, other.ReadWrite("job").Read())
 		if got := w.ttl("job"); got != 2*time.Hour {
 			t.Errorf("the lock lasts %v, want 2h", got)
 		}
@@ -152,7 +152,7 @@ func downgradeFails(t *testing.T, w *world, action fakeredis.Action, others stri
 	if len(rest) == 0 {
 		mustUnlock(t, mustWrite(t, other))
 	} else {
-		taken(t, other.ReadWrite("job").Write())
+		isTaken(t, other.ReadWrite("job").Write())
 	}
 	if others == "read" {
 		mustUnlock(t, mustRead(t, other))

@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"maps"
 	"sync/atomic"
 	"time"
 
@@ -9,7 +10,9 @@ import (
 
 // What the tests of package lock_test need from inside.
 
-var kinds = []*kind{reentrantKind, fencedKind, nonReentrantKind, spinKind, readKind, writeKind}
+var kinds = []*kind{
+	reentrantKind, fencedKind, nonReentrantKind, spinKind, readKind, writeKind, semaphoreKind, permitsKind, latchKind,
+}
 
 // Scripts are the scripts of each kind, by its name and the operation they are for.
 func Scripts() map[string]map[string]*script.Script {
@@ -23,6 +26,7 @@ func Scripts() map[string]map[string]*script.Script {
 				all[k.name][operation] = s
 			}
 		}
+		maps.Copy(all[k.name], k.more)
 	}
 	return all
 }

@@ -14,11 +14,13 @@ import (
 // goldenFiles are the files of testdata/redisson that are replayed. A kind takes part by a line here and its methods in
 // goldenMethods.
 var goldenFiles = map[string]goldenFile{
-	"lock.txt":     {},
-	"watchdog.txt": {virtual: true},
-	"spin.txt":     {},
-	"fenced.txt":   {cfg: lock.Config{PlainTokens: true}, differs: fencedDifferences},
-
+	"lock.txt":        {},
+	"watchdog.txt":    {virtual: true},
+	"spin.txt":        {},
+	"semaphore.txt":   {},
+	"pexsem.txt":      {},
+	"latch.txt":       {},
+	"fenced.txt":      {cfg: lock.Config{PlainTokens: true}, differs: fencedDifferences},
 	"readwrite.txt":   {differs: readWriteDifferences},
 	"watchdog-rw.txt": {virtual: true, differs: watchdogReadWriteDifferences},
 }
@@ -91,6 +93,7 @@ var goldenMethods = methods(
 	holding("lock", "", func(c *lock.Client, name string) goldenLock { return c.Reentrant(name) }),
 	holding("spinlock", "spin", func(c *lock.Client, name string) goldenLock { return c.Spin(name, lock.Backoff{}) }),
 	holding("fencedlock", "fenced", openFenced),
+	goldenSemaphore, goldenPermits, goldenLatch,
 	holding("readlock", "read", goldenRead),
 	holding("writelock", "write", goldenWrite),
 	map[string]goldenMethod{"fencedtoken": goldenToken, "tryfencedtoken": goldenToken, "fencedget": goldenGetToken},

@@ -20,6 +20,15 @@ type Info struct {
 	Mode Mode
 	// Token is the last fencing token of a [Fenced] lock, also when it is free.
 	Token int64
+	// Permits is what a [Semaphore] or a [PermitSemaphore] has, which is locked while no permit is free.
+	Permits Permits
+}
+
+// Permits is what a semaphore has.
+type Permits struct {
+	Set   bool // somebody has set them up
+	Free  int  // less than 0 when some are lacking
+	Taken int  // of a [PermitSemaphore]
 }
 
 // Mode is how a [ReadWrite] lock is held.
@@ -45,8 +54,12 @@ func (c *Client) info(ctx context.Context, t *target) (Info, error) {
 	if err != nil {
 		return Info{}, serverError(err)
 	}
-	if t.kind.parse != nil {
-		return t.kind.parse(v)
+	return t.kind.parseInfo(v)
+}
+
+func (k *kind) parseInfo(v resp.Value) (Info, error) {
+	if k.parse != nil {
+		return k.parse(v)
 	}
 	return parseHolders(v, 0)
 }

@@ -9,6 +9,10 @@ const (
 	// The leases of readers are in keys that the scripts name themselves, after the lock and the owner:
 	// "{name}:<owner>:rwlock_timeout:<n>".
 	readWritePrefix = "redisson_rwlock"
+
+	semaphorePrefix = "redisson_sc"
+	countdownPrefix = "redisson_countdownlatch__channel__"
+	permitsSuffix   = "timeout"
 )
 
 // writersPrefix is for a key that Redisson does not know.
@@ -23,8 +27,23 @@ func prefixName(prefix, name string) string {
 	return prefix + ":{" + name + "}"
 }
 
+// suffixName is the same rule for a name that something stands behind.
+func suffixName(name, suffix string) string {
+	if strings.Contains(name, "{") {
+		return name + ":" + suffix
+	}
+	return "{" + name + "}:" + suffix
+}
+
 func lockChannel(name string) string { return prefixName(channelPrefix, name) }
 
+func semaphoreChannel(name string) string { return prefixName(semaphorePrefix, name) }
+
+// permitsKeys returns the key of the sorted set with the ids of the permits that are taken.
+func permitsKeys(name string) []string { return []string{suffixName(name, permitsSuffix)} }
+
+// countdownChannel wraps every name, also one that has braces: see checkCountdown.
+func countdownChannel(name string) string { return countdownPrefix + "{" + name + "}" }
 func readWriteChannel(name string) string { return prefixName(readWritePrefix, name) }
 
 func readWriteKeys(name string) []string { return []string{prefixName(writersPrefix, name)} }
@@ -49,4 +68,13 @@ func checkName(name string) error {
 		return invalidf("a name with {} as its first braces has an empty hash tag")
 	}
 	return nil
+}
+
+// checkCountdown refuses all names with braces: Redisson puts more braces around them, so that the channel of such a latch
+// has another hash tag than its key.
+func checkCountdown(name string) error {
+	if strings.ContainsAny(name, "{}") {
+		return invalidf("the channel of a countdown latch is in another hash slot if the name has braces")
+	}
+	return checkName(name)
 }

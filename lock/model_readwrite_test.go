@@ -3,7 +3,6 @@ package lock_test
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -66,14 +65,6 @@ func fields(c *fakeredis.Call, lock string) map[string]string {
 	return hash
 }
 
-// serverTime is the server's clock in ms.
-func serverTime(c *fakeredis.Call) int64 {
-	now := c.Do("TIME").([]any)
-	return number(now[0].(string))*1000 + number(now[1].(string))/1000
-}
-
-func itoa(n int64) string { return strconv.FormatInt(n, 10) }
-
 // setHolds gives a reader so many holds, all of the same lease, of count that it has.
 func setHolds(c *fakeredis.Call, lock, owner string, count, rest int64, lease string) {
 	for n := rest; n < count; n++ {
@@ -81,10 +72,10 @@ func setHolds(c *fakeredis.Call, lock, owner string, count, rest int64, lease st
 	}
 	for n := range rest {
 		c.Do("SET", timeoutKey(lock, owner, n+1), "1", "PX", lease)
-		c.Do("PEXPIRE", lock, itoa(max(number(lease), c.Int("PTTL", lock))))
+		c.Do("PEXPIRE", lock, text(max(number(lease), c.Int("PTTL", lock))))
 	}
 	if rest > 0 {
-		c.Do("HSET", lock, owner, itoa(rest))
+		c.Do("HSET", lock, owner, text(rest))
 	} else {
 		c.Do("HDEL", lock, owner)
 	}
@@ -126,13 +117,13 @@ func modelReadAcquire(c *fakeredis.Call) any {
 	if !held {
 		c.Do("HSET", key, "mode", "read")
 	}
-	c.Do("HSET", key, owner, itoa(count))
+	c.Do("HSET", key, owner, text(count))
 	c.Do("SET", timeoutKey(key, owner, count), "1", "PX", lease)
 	if c.Int("PTTL", key) < number(lease) {
 		c.Do("PEXPIRE", key, lease)
 	}
 	if count > 1 {
-		return fakeredis.Status(itoa(count))
+		return fakeredis.Status(text(count))
 	}
 	return nil
 }
@@ -168,14 +159,14 @@ func modelReadRelease(c *fakeredis.Call) any {
 	if rest > 0 {
 		outcome = 0
 	}
-	c.Do("SET", latch, itoa(outcome), "PX", life)
+	c.Do("SET", latch, fmt.Sprint(outcome), "PX", life)
 	return outcome
 }
 
 // keepReaders keeps the lock for as long as its readers last, and frees it if there is none any more.
 func keepReaders(c *fakeredis.Call, key, channel, publish, payload string) {
 	if left := readersLeft(c, key); left > 0 {
-		c.Do("PEXPIRE", key, itoa(left))
+		c.Do("PEXPIRE", key, text(left))
 		return
 	}
 	c.Do("DEL", key)
@@ -216,13 +207,13 @@ func modelReadUndo(c *fakeredis.Call) any {
 		c.Do("HDEL", key, writer)
 		c.Do("HSET", key, "mode", "read")
 	case ends:
-		c.Do("HSET", key, writer, itoa(others))
+		c.Do("HSET", key, writer, text(others))
 	}
 	if c.Do("HGET", key, "mode") != "read" {
 		return int64(1)
 	}
 	if left := readersLeft(c, key); left > 0 && freed {
-		c.Do("PEXPIRE", key, itoa(left))
+		c.Do("PEXPIRE", key, text(left))
 		c.Do(publish, channel, "1")
 	} else if freed {
 		keepReaders(c, key, channel, publish, "1")
@@ -308,7 +299,7 @@ func modelWriteAcquire(c *fakeredis.Call) any {
 		if c.Int("PTTL", key) < number(lease) {
 			c.Do("PEXPIRE", key, lease)
 		}
-		return fakeredis.Status(itoa(count))
+		return fakeredis.Status(text(count))
 	}
 	if c.Int("EXISTS", key) == 0 {
 		c.Do("HSET", key, "mode", "write", owner, "1")
@@ -328,7 +319,7 @@ func modelWriteAcquire(c *fakeredis.Call) any {
 		}
 	}
 	if told != "0" {
-		c.Do("ZADD", writers, itoa(serverTime(c)+number(told)), owner)
+		c.Do("ZADD", writers, text(serverTime(c)+number(told)), owner)
 		c.Do("PEXPIRE", writers, told)
 	}
 	return c.Do("PTTL", key)
@@ -363,8 +354,8 @@ func modelWriteRelease(c *fakeredis.Call) any {
 // keepWriter leaves a writer so many holds, and the lock for as long as they and what it reads need.
 func keepWriter(c *fakeredis.Call, owner string, lease, count int64) {
 	key, reader := c.Keys[0], strings.TrimSuffix(owner, ":write")
-	c.Do("PEXPIRE", key, itoa(max(lease, readerLeft(c, key, reader, c.Int("HGET", key, reader)))))
-	c.Do("HSET", key, owner, itoa(count))
+	c.Do("PEXPIRE", key, text(max(lease, readerLeft(c, key, reader, c.Int("HGET", key, reader)))))
+	c.Do("HSET", key, owner, text(count))
 }
 
 // endWrite ends the write lock, but for what its owner reads beneath.
@@ -374,7 +365,7 @@ func endWrite(c *fakeredis.Call, owner string) {
 	c.Do("HDEL", key, owner)
 	if left > 0 {
 		c.Do("HSET", key, "mode", "read")
-		c.Do("PEXPIRE", key, itoa(left))
+		c.Do("PEXPIRE", key, text(left))
 	} else {
 		c.Do("DEL", key)
 	}
@@ -422,14 +413,14 @@ func modelDowngrade(c *fakeredis.Call) any {
 	until := max(left, number(lease))
 	if resting > 0 && writes > 1 {
 		rest, until = writes-1, max(until, resting)
-		c.Do("HSET", key, owner+":write", itoa(rest))
+		c.Do("HSET", key, owner+":write", text(rest))
 	} else {
 		c.Do("HDEL", key, owner+":write")
 		c.Do("HSET", key, "mode", "read")
 	}
-	c.Do("HSET", key, owner, itoa(count))
+	c.Do("HSET", key, owner, text(count))
 	c.Do("SET", timeoutKey(key, owner, count), "1", "PX", lease)
-	c.Do("PEXPIRE", key, itoa(until))
+	c.Do("PEXPIRE", key, text(until))
 	if rest == 0 {
 		c.Do(c.Args[2], c.Keys[1], "1")
 	}

@@ -21,6 +21,31 @@ var models = map[string]map[string]func(*fakeredis.Call) any{
 	"write":        writeModels,
 	"fenced":       {"acquire": modelFencedAcquire, "info": modelFencedInfo},
 	"nonreentrant": {"acquire": modelNonReentrantAcquire},
+	"semaphore": {
+		"acquire": modelSemaphoreAcquire,
+		"undo":    modelSemaphoreUndo,
+		"info":    modelSemaphoreInfo,
+		"set":     modelSemaphoreSet,
+		"add":     modelSemaphoreAdd,
+		"drain":   modelSemaphoreDrain,
+	},
+	"permits": {
+		"acquire": modelPermitsAcquire,
+		"release": modelPermitsRelease,
+		"undo":    modelPermitsUndo,
+		"renew":   modelPermitsRenew,
+		"force":   modelPermitsForce,
+		"info":    modelPermitsInfo,
+		"add":     modelPermitsAdd,
+		"lease":   modelPermitsLease,
+		"give":    modelPermitsGive,
+	},
+	"latch": {
+		"acquire": modelCountdownAcquire,
+		"set":     modelCountdownSet,
+		"down":    modelCountdownDown,
+		"delete":  modelCountdownDelete,
+	},
 }
 
 // teach gives srv the models and loads the scripts. TestScriptsLikeTheServer compares them with Lua.

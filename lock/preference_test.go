@@ -85,11 +85,11 @@ func TestPreferenceLetsHoldersIn(t *testing.T) {
 		if n := w.told(); n != 1 {
 			t.Fatalf("%d writers tell that they wait, want 1", n)
 		}
-		taken(t, c.ReadWrite("job").Read())
+		isTaken(t, c.ReadWrite("job").Read())
 		mustUnlock(t, mustRead(t, c, lock.As(owner)))
 		mustUnlock(t, mustRead(t, plain))
 		w.sleep(time.Minute) // the writer says it again before its word ends
-		taken(t, c.ReadWrite("job").Read())
+		isTaken(t, c.ReadWrite("job").Read())
 		mustUnlock(t, read)
 		write := <-got
 		if n := w.told(); n != 0 {
@@ -166,7 +166,7 @@ func TestPreferenceGoesOn(t *testing.T) {
 		cancel()
 		wantErr(t, "Lock", <-failed, lock.ErrNotAcquired)
 		w.sleep(100 * time.Millisecond)
-		taken(t, readers.ReadWrite("job").Read())
+		isTaken(t, readers.ReadWrite("job").Read())
 		mustUnlock(t, keeper)
 		first := <-got
 		w.sleep(100 * time.Millisecond)

@@ -30,12 +30,12 @@ func (w *world) redisson(owner string) *redissonThread {
 }
 
 func (r *redissonThread) eval(script string, keys []string, args ...string) any {
-	return r.w.srv.Do(append(append([]string{"EVAL", script, itoa(int64(len(keys)))}, keys...), args...)...)
+	return r.w.srv.Do(append(append([]string{"EVAL", script, text(int64(len(keys)))}, keys...), args...)...)
 }
 
 func (r *redissonThread) timeouts() string { return "{job}:" + r.owner + ":rwlock_timeout" }
 
-func ms(d time.Duration) string { return itoa(d.Milliseconds()) }
+func ms(d time.Duration) string { return text(d.Milliseconds()) }
 
 // readLock and the like return the script's reply: nil if the lock is had.
 func (r *redissonThread) readLock(lease time.Duration) any {
@@ -79,10 +79,10 @@ func redissonReadAcquire(c *fakeredis.Call) any {
 		return nil
 	}
 	if mode == "read" || mode == "write" && c.Int("HEXISTS", name, c.Args[2]) == 1 {
-		key := timeouts + ":" + itoa(c.Int("HINCRBY", name, owner, "1"))
+		key := timeouts + ":" + text(c.Int("HINCRBY", name, owner, "1"))
 		c.Do("SET", key, "1")
 		c.Do("PEXPIRE", key, lease)
-		c.Do("PEXPIRE", name, itoa(max(c.Int("PTTL", name), number(lease))))
+		c.Do("PEXPIRE", name, text(max(c.Int("PTTL", name), number(lease))))
 		return nil
 	}
 	return c.Do("PTTL", name)
@@ -107,16 +107,16 @@ func redissonReadRelease(c *fakeredis.Call) any {
 	if count == 0 {
 		c.Do("HDEL", name, owner)
 	}
-	c.Do("DEL", timeouts+":"+itoa(count+1))
+	c.Do("DEL", timeouts+":"+text(count+1))
 	if c.Int("HLEN", name) > 1 {
 		longest := int64(-3)
 		for field, value := range fields(c, name) {
 			for i := number(value); i >= 1; i-- {
-				longest = max(longest, c.Int("PTTL", prefix+":"+field+":rwlock_timeout:"+itoa(i)))
+				longest = max(longest, c.Int("PTTL", prefix+":"+field+":rwlock_timeout:"+text(i)))
 			}
 		}
 		if longest > 0 {
-			c.Do("PEXPIRE", name, itoa(longest))
+			c.Do("PEXPIRE", name, text(longest))
 			c.Do("SET", latch, "0", "PX", life)
 			return int64(0)
 		}
@@ -136,7 +136,7 @@ func redissonReadRenew(c *fakeredis.Call) any {
 	renewed := int64(0)
 	for _, owner := range c.Args[1:] {
 		for i := range c.Int("HGET", name, owner) {
-			c.Do("PEXPIRE", prefix+":"+owner+":rwlock_timeout:"+itoa(i+1), lease)
+			c.Do("PEXPIRE", prefix+":"+owner+":rwlock_timeout:"+text(i+1), lease)
 			renewed = 1
 		}
 	}
@@ -157,7 +157,7 @@ func redissonWriteAcquire(c *fakeredis.Call) any {
 	}
 	if mode == "write" && c.Int("HEXISTS", name, owner) == 1 {
 		c.Do("HINCRBY", name, owner, "1")
-		c.Do("PEXPIRE", name, itoa(c.Int("PTTL", name)+number(lease)))
+		c.Do("PEXPIRE", name, text(c.Int("PTTL", name)+number(lease)))
 		return nil
 	}
 	return c.Do("PTTL", name)

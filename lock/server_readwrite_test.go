@@ -47,7 +47,7 @@ func TestServerDowngradeAndPreference(t *testing.T) {
 		writer := make(chan *lock.Lease, 1)
 		go func() { writer <- mustWrite(t, c) }()
 		waitFor(t, func() bool { n, _ := s.Do("ZCARD", writersKey).Int(); return n == 1 })
-		taken(t, other.ReadWrite("job").Read())
+		isTaken(t, other.ReadWrite("job").Read())
 		for _, l := range append(in, read) {
 			mustUnlock(t, l)
 		}

@@ -89,6 +89,8 @@ func (c *Client) leave(key entryKey, w *waiter, e *entry) {
 	} else {
 		e.first = w.next
 		if e.first != nil {
+			// What is too little for one that wanted many permits may do for the next.
+			e.head.woken = e.head.woken || key.kind.others != nobody
 			close(e.first.turn)
 		} else {
 			unused = e.head.events

@@ -127,7 +127,7 @@ func lossIsTold(t *testing.T, s *stage) {
 	lease := s.lock(l)
 	ctx, cancel := lease.Context(t.Context())
 	defer cancel()
-	s.server.Command(t, "DEL", "job")
+	s.lose()
 	select {
 	case <-ctx.Done():
 	case <-time.After(patience):
@@ -188,7 +188,7 @@ func wrongType(t *testing.T, s *stage) {
 func unlockByAStranger(t *testing.T, s *stage) {
 	first, second := s.locker(lock.Config{}), s.rival()
 	lease := s.lock(first)
-	s.server.Command(t, "DEL", "job")
+	s.lose()
 	next := s.lock(second)
 	s.wantErr("Unlock()", lease.Unlock(t.Context()), lock.ErrNotHeld)
 	if err := next.Check(t.Context()); err != nil {
