@@ -37,7 +37,13 @@ func (c *Client) tryLock(ctx context.Context, t *target, opts []Option) (*Lease,
 
 // obtain runs r, waiting for as long as ctx allows.
 func (c *Client) obtain(ctx context.Context, r *request) error {
-	r.waits = true
+	r.waits, r.since = true, time.Now()
+	if r.target.kind.queued {
+		if !c.enterQueue() {
+			return ErrClosed
+		}
+		defer c.queued.Done()
+	}
 	if deadline, ok := ctx.Deadline(); ok {
 		r.deadline = deadline
 	}
@@ -188,8 +194,31 @@ func (c *Client) attempt(ctx context.Context, r *request) (granted bool, left ti
 	default:
 		r.refused = true
 		r.giveTurn()
+		if left == 0 && k.pass != nil && c.pass(ctx, r) {
+			return c.attempt(ctx, r)
+		}
 	}
 	return false, left, err
+}
+
+// pass has the server look after a queue that does not move though the lock is free. It reports whether it is the turn of r
+// now. If that cannot be asked, r just waits.
+func (c *Client) pass(ctx context.Context, r *request) bool {
+	t := r.target
+	v, err := t.kind.pass.Run(c.patient(ctx), c.server, t.keys, r.owner, t.publish(), countsListeners)
+	mine, failed := v.Bool()
+	return err == nil && failed == nil && mine
+}
+
+// enterQueue notes that a caller may from now on be in a queue on the server, until it calls queued.Done. It reports false
+// if the client has been closed.
+func (c *Client) enterQueue() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed {
+		c.queued.Add(1)
+	}
+	return !c.closed
 }
 
 // args returns the ARGV that all kinds have, and behind them the kind's own.

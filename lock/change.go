@@ -24,12 +24,14 @@ const (
 // script leaves the outcome under a latch. The script takes as KEYS those of undo and the latch, as ARGV the lifetime of the
 // latch in ms, the publish command, and args; it returns a number.
 type change struct {
+	client  *Client
 	target  *target
 	script  *script.Script
 	args    []any
 	latch   string
-	unsure  bool  // a request had no answer, and may come yet
-	outcome int64 // once answered
+	start   instant // before the first request
+	unsure  bool    // a request had no answer, and may come yet
+	outcome int64   // once answered
 }
 
 // change makes a change and returns what its script does. Until the server has confirmed it, it is repeated: here for as long as
@@ -43,10 +45,10 @@ func (c *Client) change(ctx context.Context, t *target, s *script.Script, givesB
 		ctx, done = context.WithTimeout(ctx, releaseMax)
 	}
 	defer done()
-	x := &change{target: t, script: s, args: args, latch: newLatch(t)}
-	v, err := x.run(c.patient(ctx), c)
+	x := &change{client: c, target: t, script: s, args: args, latch: newLatch(t), start: c.now()}
+	v, err := x.run(c.patient(ctx))
 	if err == nil {
-		err = x.answered(c, v)
+		err = x.answered(v)
 	}
 	if err == nil {
 		return x.outcome, nil
@@ -64,22 +66,25 @@ func (c *Client) change(ctx context.Context, t *target, s *script.Script, givesB
 	}
 }
 
-func (x *change) run(ctx context.Context, c *Client) (resp.Value, error) {
+// old reports whether it is too late for a repeat, also because the machine has slept.
+func (x *change) old() bool { return x.start.elapsed(x.client.now()) > changeFor }
+
+func (x *change) run(ctx context.Context) (resp.Value, error) {
 	args := append([]any{changeLife.Milliseconds(), publish}, x.args...)
-	v, err := x.script.Run(ctx, c.server, x.target.with(x.latch), args...)
+	v, err := x.script.Run(ctx, x.client.server, x.target.with(x.latch), args...)
 	x.unsure = x.unsure || err != nil && uncertain(err)
 	return v, err
 }
 
 // answered takes note of the server's answer. Something that is no answer is an error.
-func (x *change) answered(c *Client, v resp.Value) error {
+func (x *change) answered(v resp.Value) error {
 	n, err := v.Int()
 	if err != nil || v.Kind() != resp.Integer {
 		x.unsure = true
 		return fmt.Errorf("lock: unexpected reply to a change, of kind %v", v.Kind())
 	}
 	x.outcome = n
-	c.cleanup.settleLatch(latch{name: x.target.name, key: x.latch, stays: x.unsure})
+	x.client.cleanup.settleLatch(latch{name: x.target.name, key: x.latch, stays: x.unsure})
 	return nil
 }
 

@@ -38,6 +38,7 @@ type Client struct {
 	end    context.CancelFunc
 	once   sync.Once      // of Close
 	timers sync.WaitGroup // deadline timers of leases, and that of bounds, that are armed
+	queued sync.WaitGroup // callers that may be in a queue on the server, and leave it; entered under mu unless closed
 
 	mu sync.Mutex // guards the following; taken before any Lease's mu
 	// entries holds the locks that somebody in this process has or waits for.
@@ -99,6 +100,7 @@ func (c *Client) close() {
 		l.lose(ClientClosed, nil)
 	}
 	c.watchdog.close()
+	c.queued.Wait()
 	c.cleanup.close()
 	c.bounds.close(c)
 	c.timers.Wait()

@@ -29,6 +29,12 @@ type Config struct {
 	// say anything. A writer that dies while it waits keeps readers out for 15 s.
 	PreferWriters bool
 
+	// FairWait is for how long at most a waiter in the queue of a [Fair] lock counts as alive without being heard of. The
+	// clients of this package look every few seconds and put a waiter's time off by themselves; of a waiter that has died
+	// its place is free then even if nobody finds out sooner. 0 is 5 minutes, as in Redisson (fairLockWaitTimeout); the
+	// least is 30 s.
+	FairWait time.Duration
+
 	// PlainTokens makes the tokens of [Fenced] locks count 1, 2, 3, as Redisson's do. They start again at 1 when the server
 	// has lost its data. Do not go from the other tokens back to these while anybody compares them.
 	PlainTokens bool
@@ -49,6 +55,9 @@ func (c Config) withDefaults() Config {
 	if c.RenewBatch == 0 {
 		c.RenewBatch = 100
 	}
+	if c.FairWait == 0 {
+		c.FairWait = 5 * time.Minute
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -63,6 +72,8 @@ func (c Config) validate() error {
 		return invalidf("RenewEvery of %v with a Lease of %v", c.RenewEvery, c.Lease)
 	case c.RenewBatch < 0 || c.RenewBatch > 1000:
 		return invalidf("RenewBatch of %d", c.RenewBatch)
+	case c.FairWait < minFairWait:
+		return invalidf("FairWait of %v, less than %v", c.FairWait, minFairWait)
 	}
 	return nil
 }
@@ -111,6 +122,7 @@ type request struct {
 	asked    bool        // the server, once at least
 	from     *Lease      // what a downgrade turns into this
 	since    time.Time   // when it began to wait
+	late     time.Time   // since when all it was granted came too late
 	deadline time.Time   // of the context; zero if there is none
 	got      *Lease      // once granted
 	permits  int         // of a kind that has permits

@@ -12,6 +12,7 @@ import (
 
 var kinds = []*kind{
 	reentrantKind, fencedKind, nonReentrantKind, spinKind, readKind, writeKind, semaphoreKind, permitsKind, latchKind,
+	fairKind, nonReentrantFairKind,
 }
 
 // Scripts are the scripts of each kind, by its name and the operation they are for.
@@ -20,7 +21,8 @@ func Scripts() map[string]map[string]*script.Script {
 	for _, k := range kinds {
 		all[k.name] = map[string]*script.Script{}
 		for operation, s := range map[string]*script.Script{
-			"acquire": k.acquire, "release": k.release, "undo": k.undo, "renew": k.renew, "force": k.force, "info": k.info, "downgrade": k.downgrade,
+			"acquire": k.acquire, "release": k.release, "undo": k.undo, "renew": k.renew, "force": k.force, "info": k.info,
+			"pass": k.pass, "downgrade": k.downgrade,
 		} {
 			if s != nil {
 				all[k.name][operation] = s

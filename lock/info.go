@@ -22,6 +22,8 @@ type Info struct {
 	Token int64
 	// Permits is what a [Semaphore] or a [PermitSemaphore] has, which is locked while no permit is free.
 	Permits Permits
+	// Queue holds those who wait for a [Fair] lock in the order in which they will get it, of this or any other client.
+	Queue []Waiter
 }
 
 // Permits is what a semaphore has.
@@ -47,6 +49,14 @@ type Holder struct {
 	// Remaining is how long the holder's lease lasts. Readers have leases of their own, and one whose leases have all
 	// ended, which is 0, goes with the last that lives; else it is the lock's.
 	Remaining time.Duration
+}
+
+// Waiter is an owner in the queue of a [Fair] lock.
+type Waiter struct {
+	Owner string
+	// Deadline is when the waiter stops counting as alive, as the time from now: 0 if it does not any more. Waiters of
+	// this package put it off for as long as they wait.
+	Deadline time.Duration
 }
 
 func (c *Client) info(ctx context.Context, t *target) (Info, error) {

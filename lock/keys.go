@@ -13,6 +13,9 @@ const (
 	semaphorePrefix = "redisson_sc"
 	countdownPrefix = "redisson_countdownlatch__channel__"
 	permitsSuffix   = "timeout"
+	queuePrefix     = "redisson_lock_queue"
+	timeoutPrefix   = "redisson_lock_timeout"
+	idlePrefix      = "lockwire_fair_head" // ours alone
 )
 
 // writersPrefix is for a key that Redisson does not know.

@@ -46,6 +46,14 @@ var models = map[string]map[string]func(*fakeredis.Call) any{
 		"down":    modelCountdownDown,
 		"delete":  modelCountdownDelete,
 	},
+	"fair": {
+		"acquire": modelFairAcquire,
+		"release": modelFairRelease,
+		"undo":    modelFairUndo,
+		"force":   modelFairForce,
+		"info":    modelFairInfo,
+		"pass":    modelFairPass,
+	},
 }
 
 // teach gives srv the models and loads the scripts. TestScriptsLikeTheServer compares them with Lua.

@@ -48,6 +48,8 @@ var kinds = []row{
 	{name: "Fenced", reentrant: true, stays: "redisson_lock_token:{job}",
 		lock: func(c *lock.Client, name string) Locker { return c.Fenced(name) }},
 	{name: "NonReentrant", lock: func(c *lock.Client, name string) Locker { return c.NonReentrant(name) }},
+	{name: "Fair", reentrant: true, lock: func(c *lock.Client, name string) Locker { return c.Fair(name) }},
+	{name: "NonReentrantFair", lock: func(c *lock.Client, name string) Locker { return c.NonReentrantFair(name) }},
 	{name: "Spin", reentrant: true, silent: true,
 		lock: func(c *lock.Client, name string) Locker { return c.Spin(name, lock.Backoff{}) }},
 	{name: "PermitSemaphore", stays: "job", lock: onePermit, lose: [][]string{{"DEL", "{job}:timeout"}, {"SET", "job", "1"}}},
