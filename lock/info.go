@@ -46,8 +46,8 @@ const (
 type Holder struct {
 	Owner string // a client's id, a colon, and a number; of a writer with ":write" behind
 	Holds int64  // how many times it has taken the lock without releasing it
-	// Remaining is how long the holder's lease lasts. Readers have leases of their own, and one whose leases have all
-	// ended, which is 0, goes with the last that lives; else it is the lock's.
+	// Remaining is how long the holder's lease lasts, negative if it never ends. Readers and permits have leases of their
+	// own, and a reader whose leases have all ended, which is 0, goes with the last that lives; else it is the lock's.
 	Remaining time.Duration
 }
 

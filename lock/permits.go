@@ -228,7 +228,7 @@ func parsePermits(v resp.Value) (Info, error) {
 		if info.Locked && len(info.Holders) == -info.Permits.Free {
 			info.Remaining = milliseconds(left)
 		}
-		info.Holders = append(info.Holders, Holder{Owner: hex.EncodeToString([]byte(id)), Holds: 1})
+		info.Holders = append(info.Holders, Holder{Owner: hex.EncodeToString([]byte(id)), Holds: 1, Remaining: milliseconds(left)})
 	}
 	return info, nil
 }
