@@ -31,6 +31,8 @@ type Options struct {
 
 	// Args are further arguments of the program: "--maxclients", "10".
 	Args []string
+
+	lines [][]string // further lines of the configuration
 }
 
 // User is one ACL user.
