@@ -28,7 +28,10 @@ func TestSentinels(t *testing.T) {
 		if v, err := master.Do("GET", "k").Text(); err != nil || v != "v" {
 			t.Errorf("k on the new master = %q, %v", v, err)
 		}
-		old.Restart()
-		s.AwaitHealthy()
+		s.AwaitHealthy() // of those that are left
+		s.Failover()
+		if next := s.AwaitMaster(master); next == old {
+			t.Errorf("%s is the master, which is dead", next.Addr())
+		}
 	})
 }
