@@ -13,8 +13,13 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// switchMaster is the channel on which sentinels announce a new master.
-const switchMaster = "+switch-master"
+const (
+	// switchMaster is the channel on which sentinels announce a new master.
+	switchMaster = "+switch-master"
+
+	// promoted is where the one that leads a failover does so earlier by the time that it takes to tell the replicas.
+	promoted = "+promoted-slave"
+)
 
 var errMute = errors.New("the sentinel does not answer PING")
 
@@ -77,7 +82,7 @@ func (f *finder) listen(ctx context.Context, addr string) (confirmed bool, err e
 
 // attend acts upon what is read from stream, and asks for signs of life, until the connection ends or is mute.
 func (f *finder) attend(ctx context.Context, stream *Stream, said *news) error {
-	if err := stream.Write(ctx, resp.Cmd("SUBSCRIBE", switchMaster)); err != nil {
+	if err := stream.Write(ctx, resp.Cmd("SUBSCRIBE", switchMaster, promoted)); err != nil {
 		return err
 	}
 	asked := time.Now() // what has no answer yet; zero if there is none
@@ -85,15 +90,15 @@ func (f *finder) attend(ctx context.Context, stream *Stream, said *news) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		e, first, heard, lost := said.take()
+		e, ask, heard, lost := said.take()
 		if lost {
 			return nil
 		}
 		if heard {
 			asked, last = time.Time{}, time.Now()
 		}
-		if first {
-			f.wake("") // what was announced before this nobody has heard
+		if ask {
+			f.wake(stream.Addr())
 		}
 		if e != (announcement{}) {
 			f.announced(ctx, stream.Addr(), e)
@@ -239,7 +244,7 @@ type news struct {
 
 	mu        sync.Mutex // guards the following
 	confirmed bool
-	first     bool         // confirmed, and nobody knows yet
+	ask       bool         // there is a reason to: confirmed, before which nobody has listened, or a hint
 	heard     bool         // anything
 	latest    announcement // only the last one counts
 	lost      bool
@@ -275,13 +280,12 @@ func (s *news) noteLocked(v resp.Value, name string) {
 	s.heard = true
 	kind, _ := v.At(0).Text()
 	channel, _ := v.At(1).Text()
-	if channel != switchMaster {
-		return
-	}
-	switch kind {
-	case "subscribe":
-		s.first, s.confirmed = !s.confirmed, true
-	case "message":
+	switch kind + channel {
+	case "subscribe" + switchMaster:
+		s.ask, s.confirmed = true, true
+	case "message" + promoted:
+		s.ask = true
+	case "message" + switchMaster:
 		text, _ := v.At(2).Text()
 		if words := strings.Fields(text); len(words) == 5 && words[0] == name {
 			if to := announced(words[3], words[4]); to != "" {
@@ -291,14 +295,14 @@ func (s *news) noteLocked(v resp.Value, name string) {
 	}
 }
 
-// take returns what is new: the last announcement, whether the subscription is now confirmed, whether anything was
-// read, and whether the connection is lost.
-func (s *news) take() (e announcement, first, heard, lost bool) {
+// take returns what is new: the last announcement, whether there is a reason to ask, whether anything was read, and
+// whether the connection is lost.
+func (s *news) take() (e announcement, ask, heard, lost bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e, first, heard, lost = s.latest, s.first, s.heard, s.lost
-	s.latest, s.first, s.heard = announcement{}, false, false
-	return e, first, heard, lost
+	e, ask, heard, lost = s.latest, s.ask, s.heard, s.lost
+	s.latest, s.ask, s.heard = announcement{}, false, false
+	return e, ask, heard, lost
 }
 
 func (s *news) end() (confirmed bool, err error) {

@@ -68,6 +68,22 @@ func TestSwitchAnnounced(t *testing.T) {
 	})
 }
 
+// TestPromoted has the leader of a failover tell of the promotion, which is sooner than the switch.
+func TestPromoted(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		p := openFleet(t, f.config())
+		defer p.Close()
+		f.promote(serverB)
+		f.tell(serverB, 2, sentinelA)
+		f.nodes[sentinelA].Do("PUBLISH", "+promoted-slave", "slave 10.0.0.2:6379 10.0.0.2 6379 @ prime 10.0.0.1 6379")
+		time.Sleep(100 * time.Millisecond)
+		if n := p.Stats().Switches; n != 1 {
+			t.Errorf("%d switches, want 1", n)
+		}
+		lands(t, f, p, serverB, "new")
+	})
+}
+
 // TestSwitchUnannounced is B30: a change that nobody announces is found within the poll interval.
 func TestSwitchUnannounced(t *testing.T) {
 	for name, silent := range map[string]bool{"epochs": false, "no epochs": true} {
