@@ -18,7 +18,7 @@ const (
 	maxRestarts = 4
 
 	// The pause after a round of questions that led to no master is doubled from the first to the second of these.
-	minRoundPause, maxRoundPause = 50 * time.Millisecond, time.Second
+	minRoundPause, maxRoundPause = 50 * time.Millisecond, 500 * time.Millisecond
 )
 
 var (
