@@ -37,7 +37,13 @@ func (c *Client) tryLock(ctx context.Context, t *target, opts []Option) (*Lease,
 
 // obtain runs r, waiting for as long as ctx allows.
 func (c *Client) obtain(ctx context.Context, r *request) error {
-	r.waits = true
+	r.waits, r.since = true, time.Now()
+	if r.target.kind.queued {
+		if !c.enterQueue() {
+			return ErrClosed
+		}
+		defer c.queued.Done()
+	}
 	if deadline, ok := ctx.Deadline(); ok {
 		r.deadline = deadline
 	}
@@ -124,10 +130,8 @@ func (c *Client) crowded(r *request) bool {
 	if e == nil {
 		return false
 	}
-	for l := e.leases; l != nil; l = l.next {
-		if r.state != nil && l.state == r.state {
-			return false
-		}
+	if r.state != nil && (e.heldBy(r.state) || k.twin != nil && c.entries[entryKey{k.twin, r.target.name}].heldBy(r.state)) {
+		return false
 	}
 	return e.first != nil || k.others == nobody && e.leases != nil
 }
@@ -163,6 +167,7 @@ func (c *Client) attempt(ctx context.Context, r *request) (granted bool, left ti
 		r.latch = newLatch(r.target)
 		keys = r.target.with(r.latch)
 	}
+	r.asked = true
 	start := c.now()
 	var v resp.Value
 	if k.args == nil {
@@ -189,8 +194,31 @@ func (c *Client) attempt(ctx context.Context, r *request) (granted bool, left ti
 	default:
 		r.refused = true
 		r.giveTurn()
+		if left == 0 && k.pass != nil && c.pass(ctx, r) {
+			return c.attempt(ctx, r)
+		}
 	}
 	return false, left, err
+}
+
+// pass has the server look after a queue that does not move though the lock is free. It reports whether it is the turn of r
+// now. If that cannot be asked, r just waits.
+func (c *Client) pass(ctx context.Context, r *request) bool {
+	t := r.target
+	v, err := t.kind.pass.Run(c.patient(ctx), c.server, t.keys, r.owner, t.publish(), countsListeners)
+	mine, failed := v.Bool()
+	return err == nil && failed == nil && mine
+}
+
+// enterQueue notes that a caller may from now on be in a queue on the server, until it calls queued.Done. It reports false
+// if the client has been closed.
+func (c *Client) enterQueue() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed {
+		c.queued.Add(1)
+	}
+	return !c.closed
 }
 
 // args returns the ARGV that all kinds have, and behind them the kind's own.
@@ -205,7 +233,10 @@ var errUnexpected = errors.New("lock: unexpected reply to acquire")
 
 // refusals are the errors for what acquire returns as a status when waiting would not help.
 var refusals = map[string]error{
+	"upgrade": ErrUpgrade,
+	"unheld":  ErrNotHeld,
 	"reentry": ErrReentry,
+	"unset":   ErrNotSet,
 }
 
 // acquired is what a reply to acquire says: the hold count, and a token if the kind has them; or 0, and how long the lock stays
@@ -243,6 +274,7 @@ func (c *Client) granted(r *request, start instant, count, token int64) (bool, t
 		if r.latch != "" {
 			c.cleanup.addLatch(r.target.name, r.latch)
 		}
+		c.shareGrant(r)
 		return true, 0, nil
 	}
 	l := newLease(c, r, start)
@@ -277,6 +309,7 @@ func (c *Client) granted(r *request, start instant, count, token int64) (bool, t
 	r.got = l
 	c.watchdog.add(l)
 	c.counters.acquired.Add(1)
+	c.shareGrant(r)
 	return true, 0, nil
 }
 
@@ -288,9 +321,9 @@ func (c *Client) renewOwner(r *request) {
 	}
 }
 
-// withdraw takes a request that is given up out of the line that the server keeps.
+// withdraw takes a request that is given up out of the line that the server keeps, or takes back that it waits.
 func (c *Client) withdraw(r *request) {
-	if !r.target.kind.queued {
+	if !r.target.kind.queued && !(r.tells && r.asked) {
 		return
 	}
 	leaving := *r

@@ -38,6 +38,7 @@ type Client struct {
 	end    context.CancelFunc
 	once   sync.Once      // of Close
 	timers sync.WaitGroup // deadline timers of leases, and that of bounds, that are armed
+	queued sync.WaitGroup // callers that may be in a queue on the server, and leave it; entered under mu unless closed
 
 	mu sync.Mutex // guards the following; taken before any Lease's mu
 	// entries holds the locks that somebody in this process has or waits for.
@@ -99,6 +100,7 @@ func (c *Client) close() {
 		l.lose(ClientClosed, nil)
 	}
 	c.watchdog.close()
+	c.queued.Wait()
 	c.cleanup.close()
 	c.bounds.close(c)
 	c.timers.Wait()
@@ -116,8 +118,20 @@ func (t *target) key() entryKey { return entryKey{t.kind, t.name} }
 type entry struct {
 	leases      *Lease // list of those held, by next and prev
 	first, last *waiter
-	head        head          // owned by the first waiter
-	open        chan struct{} // closed, and replaced, when all who stand in line may have the lock
+	head        head // owned by the first waiter
+}
+
+// heldBy reports whether one of the leases is of state. The entry may be nil.
+func (e *entry) heldBy(state *ownerState) bool {
+	if e == nil {
+		return false
+	}
+	for l := e.leases; l != nil; l = l.next {
+		if l.state == state {
+			return true
+		}
+	}
+	return false
 }
 
 func (c *Client) entryLocked(key entryKey) *entry {

@@ -40,7 +40,7 @@ func (l *Lease) Unlock(ctx context.Context) error {
 		return l.awaitRepeats(ctx)
 	}
 	l.awaitRenewal(ctx)
-	if lost != nil && (lost.Reason == Taken || lost.Reason == Forced) {
+	if lost != nil && (lost.Reason == Taken || lost.Reason == Forced) && !l.target.kind.parted {
 		return l.settle(l.notHeld())
 	}
 	if l.latch == "" {
