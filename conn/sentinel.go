@@ -35,8 +35,8 @@ var (
 type finder struct {
 	cfg    *Config                      // constant, as is the following
 	moved  func(from string, to master) // told of each change
-	stop   context.CancelFunc           // ends follow and watch; nil if they do not run
 	kick   chan string                  // wakes watch, with the sentinel to ask first or ""
+	nudge  chan struct{}                // has follow see whether the sentinel it listens to is there
 	asks   pace                         // of connections to sentinels
 	checks pace                         // of connections made to see whether what is announced is true
 	asking chan struct{}                // holds a token while one caller asks the sentinels
@@ -71,6 +71,7 @@ func newFinder(cfg *Config, moved func(from string, to master)) *finder {
 		cfg:       cfg,
 		moved:     moved,
 		kick:      make(chan string, 1),
+		nudge:     make(chan struct{}, 1),
 		asking:    make(chan struct{}, 1),
 		sentinels: slices.Clone(cfg.Sentinel.Addrs),
 		master:    master{epoch: -1},
@@ -86,8 +87,13 @@ func (f *finder) current() (m master, doubted bool, changed <-chan struct{}) {
 	return f.master, f.doubted, f.changed
 }
 
-// doubt has the sentinels asked before the server at addr is dialled again.
+// doubt has the sentinels asked before the server at addr is dialled again. It is also the time to be sure that the next
+// announcement will be heard.
 func (f *finder) doubt(addr string) {
+	select {
+	case f.nudge <- struct{}{}:
+	default:
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.master.addr == addr {

@@ -87,6 +87,7 @@ func (f *finder) attend(ctx context.Context, stream *Stream, said *news) error {
 	}
 	asked := time.Now() // what has no answer yet; zero if there is none
 	var last time.Time  // the last answer
+	doubts := false
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -110,9 +111,9 @@ func (f *finder) attend(ctx context.Context, stream *Stream, said *news) error {
 			if wait = asked.Add(f.cfg.Sentinel.Timeout).Sub(now); wait <= 0 {
 				return errMute
 			}
-		case f.cfg.PingInterval > 0:
-			if wait = last.Add(f.cfg.PingInterval).Sub(now); wait <= 0 {
-				asked = now
+		case f.cfg.PingInterval > 0 || doubts:
+			if wait = last.Add(f.cfg.PingInterval).Sub(now); wait <= 0 || doubts {
+				asked, doubts = now, false
 				if err := stream.Write(ctx, resp.Cmd("PING")); err != nil {
 					return err
 				}
@@ -122,6 +123,8 @@ func (f *finder) attend(ctx context.Context, stream *Stream, said *news) error {
 		timer.Reset(wait)
 		select {
 		case <-said.wake:
+		case <-f.nudge:
+			doubts = true
 		case <-timer.C:
 		case <-ctx.Done():
 			return ended(ctx)

@@ -125,6 +125,30 @@ func TestSwitchWhileSentinelIsMute(t *testing.T) {
 	})
 }
 
+// TestDoubts has the master and the sentinel that is listened to die together: by the time the others announce a new
+// master, one of them is listened to.
+func TestDoubts(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		cfg := f.config()
+		cfg.PingInterval, cfg.Sentinel.PollInterval = -1, -1
+		p := openFleet(t, cfg)
+		defer p.Close()
+		f.nodes[sentinelA].Stall(true)
+		f.nodes[serverA].Refuse(true)
+		f.nodes[serverA].KillConns(nil)
+		synctest.Wait()
+		var calls sync.WaitGroup
+		calls.Go(func() { want(t, p, "OK", "SET", "k", "v") })
+		time.Sleep(1500 * time.Millisecond)
+		f.promote(serverB)
+		begin := time.Now()
+		f.announce(serverA, serverB)
+		calls.Wait()
+		between(t, "SET ended", time.Since(begin), 0, 100*time.Millisecond)
+		f.nodes[sentinelA].Stall(false)
+	})
+}
+
 // TestFalseAlarm has a switch announced that has not happened: the connections stay.
 func TestFalseAlarm(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {

@@ -71,6 +71,7 @@ func TestFailovers(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
 		x.listen(ctx)
+		x.workers.Go(func() { x.probe(ctx) })
 		for range 64 {
 			x.workers.Go(func() { x.work(ctx) })
 		}
@@ -95,7 +96,7 @@ type failing struct {
 	torture bool
 	locks   *lock.Client
 	workers sync.WaitGroup
-	since   atomic.Int64 // of the last grant that began after the last +switch-master, how long after that; 0: none yet
+	since   atomic.Int64 // how long after the last +switch-master a lock was granted that was asked for after it; 0: none yet
 	at      atomic.Int64 // the last +switch-master, in Unix ns
 	granted atomic.Int64
 	failed  atomic.Int64
@@ -137,24 +138,42 @@ func due(err error) bool {
 	return false
 }
 
+// probe takes locks that nobody has had before. Others may be taken for as long as their leases last: the new master may
+// not know of a release.
+func (x *failing) probe(ctx context.Context) {
+	for n := 0; ctx.Err() == nil; n++ {
+		begin := time.Now().UnixNano()
+		x.take(ctx, fmt.Sprint("probe-", n), func() {
+			if at := x.at.Load(); at > 0 && begin > at {
+				x.since.CompareAndSwap(0, time.Now().UnixNano()-at)
+			}
+		})
+		pause(ctx, time.Millisecond)
+	}
+}
+
 // work locks and unlocks any of 100 locks.
 func (x *failing) work(ctx context.Context) {
 	for ctx.Err() == nil {
-		begin := time.Now().UnixNano()
-		lease, err := x.locks.Reentrant(fmt.Sprint("job-", rand.IntN(100))).Lock(ctx)
-		if err != nil {
-			if ctx.Err() == nil && !due(err) {
-				x.t.Errorf("Lock = %v", err)
-				return
-			}
-			x.failed.Add(1)
-			continue
+		x.take(ctx, fmt.Sprint("job-", rand.IntN(100)), func() {})
+	}
+}
+
+// take has a lock for as long as do takes, if it is not in the way of a failover.
+func (x *failing) take(ctx context.Context, name string, do func()) {
+	lease, err := x.locks.Reentrant(name).Lock(ctx)
+	if err != nil {
+		if ctx.Err() == nil && !due(err) {
+			x.t.Errorf("Lock = %v", err)
 		}
-		x.granted.Add(1)
-		if at := x.at.Load(); at > 0 && begin > at {
-			x.since.CompareAndSwap(0, time.Now().UnixNano()-at)
-		}
-		if err := lease.Unlock(ctx); err != nil && !due(err) {
+		x.failed.Add(1)
+		return
+	}
+	x.granted.Add(1)
+	do()
+	if err := lease.Unlock(ctx); err != nil {
+		x.failed.Add(1)
+		if !due(err) {
 			x.t.Errorf("Unlock = %v", err)
 		}
 	}
