@@ -46,9 +46,9 @@ type finder struct {
 	master    master
 	doubted   bool // it has failed, or says that it is none
 	changed   chan struct{}
-	dials     map[*masterDial]struct{} // in progress
-	fruitless int                      // rounds in a row that led to no master
-	notBefore time.Time                // the next round
+	searches  map[*search]struct{} // in progress
+	fruitless int                  // rounds in a row that led to no master
+	notBefore time.Time            // the next round
 }
 
 // master is a server that was the master when it was asked.
@@ -59,9 +59,9 @@ type master struct {
 	epoch     int64  // of the sentinels' configuration; below 0: not known
 }
 
-// masterDial is the dial of a server that is thought to be the master.
-type masterDial struct {
-	addr   string
+// search is the dial of a server that is thought to be the master, or a round of questions.
+type search struct {
+	addr   string // "" if it is a round
 	cancel context.CancelCauseFunc
 }
 
@@ -76,7 +76,7 @@ func newFinder(cfg *Config, moved func(from string, to master)) *finder {
 		sentinels: slices.Clone(cfg.Sentinel.Addrs),
 		master:    master{epoch: -1},
 		changed:   make(chan struct{}),
-		dials:     make(map[*masterDial]struct{}),
+		searches:  make(map[*search]struct{}),
 	}
 }
 
@@ -136,6 +136,11 @@ func (f *finder) dialOnce(ctx context.Context) (*session, error) {
 	if err := await(ctx, changed, pause); err != nil {
 		return nil, f.failure(err)
 	}
+	ctx, end, ok := f.untilSwitch(ctx, m.seq, "")
+	defer end()
+	if !ok {
+		return nil, f.failure(errSwitched)
+	}
 	s, err := r.ask(ctx)
 	if err != nil && !errors.Is(err, errSwitched) {
 		f.mu.Lock()
@@ -151,19 +156,9 @@ func (f *finder) dialOnce(ctx context.Context) (*session, error) {
 // known. It fails with errSwitched if that has changed since it was the one with the number seq.
 func (f *finder) connect(ctx context.Context, seq uint64, announced string, epoch int64) (*session, error) {
 	cfg := f.cfg.server(announced)
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	d := &masterDial{addr: cfg.Addr, cancel: cancel}
-	f.mu.Lock()
-	stale := f.master.seq != seq
-	f.dials[d] = struct{}{}
-	f.mu.Unlock()
-	defer func() {
-		f.mu.Lock()
-		delete(f.dials, d)
-		f.mu.Unlock()
-	}()
-	if stale {
+	ctx, end, ok := f.untilSwitch(ctx, seq, cfg.Addr)
+	defer end()
+	if !ok {
 		return nil, f.failure(errSwitched)
 	}
 	s, err := dialRole(ctx, cfg, true)
@@ -175,6 +170,22 @@ func (f *finder) connect(ctx context.Context, seq uint64, announced string, epoc
 		return nil, f.failure(errSwitched)
 	}
 	return s, nil
+}
+
+// untilSwitch returns a ctx that ends as soon as a server other than the one at addr becomes the master, and how to
+// release it. It is not ok if the master is no longer the one with the number seq.
+func (f *finder) untilSwitch(ctx context.Context, seq uint64, addr string) (_ context.Context, end func(), ok bool) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	d := &search{addr: addr, cancel: cancel}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.searches[d] = struct{}{}
+	return ctx, func() {
+		cancel(nil)
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		delete(f.searches, d)
+	}, f.master.seq == seq
 }
 
 // believe makes a server that says it is a master the one that is known, unless that has changed since it had the
@@ -198,7 +209,7 @@ func (f *finder) believe(seq uint64, announced, addr string, epoch int64) bool {
 	f.master.addr = addr
 	f.master.seq++
 	to := f.master
-	for d := range f.dials {
+	for d := range f.searches {
 		if d.addr != addr {
 			d.cancel(errSwitched)
 		}
