@@ -61,7 +61,9 @@ func TestFailovers(t *testing.T) {
 	redistest.RunSentinels(t, redistest.Options{}, func(t *testing.T, s *redistest.Sentinels, proto int) {
 		x := &failing{t: t, s: s, torture: torture}
 		before := countResources()
-		pool, err := conn.Open(t.Context(), s.Config())
+		cfg := s.Config()
+		cfg.Retry = conn.Retry{Attempts: 1 << 20, Budget: -1} // sentinels may have to vote twice
+		pool, err := conn.Open(t.Context(), cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
