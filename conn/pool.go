@@ -74,6 +74,25 @@ type attempt struct {
 // Open returns a Pool on the server at cfg.Addr, or the one that the sentinels in cfg name. It dials one connection within the limits of ctx and cfg.Retry, so
 // that a wrong address or password shows at once.
 func Open(ctx context.Context, cfg Config) (*Pool, error) {
+	p, err := New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	a := attempts{policy: &p.cfg.Retry}
+	for {
+		_, err := p.slots[0].get(ctx)
+		if err == nil {
+			return p, nil
+		}
+		if err := p.persist(ctx, &a, p.slots[0], nil, request{}, err); err != nil {
+			_ = p.Close()
+			return nil, err
+		}
+	}
+}
+
+// New is Open without the dial: the Pool connects when it is first used. Its errors are those of cfg.
+func New(cfg Config) (*Pool, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
 		return nil, err
@@ -93,17 +112,7 @@ func Open(ctx context.Context, cfg Config) (*Pool, error) {
 	for range cfg.Conns {
 		p.slots = append(p.slots, &slot{p: p})
 	}
-	a := attempts{policy: &p.cfg.Retry}
-	for {
-		_, err := p.slots[0].get(ctx)
-		if err == nil {
-			return p, nil
-		}
-		if err := p.persist(ctx, &a, p.slots[0], nil, request{}, err); err != nil {
-			_ = p.Close()
-			return nil, err
-		}
-	}
+	return p, nil
 }
 
 // Do sends a command, given as its name and arguments, and returns its reply. Arguments are strings, []byte, bools,

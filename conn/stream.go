@@ -152,6 +152,9 @@ func (s *Stream) Close() error {
 	return nil
 }
 
+// Err returns why the connection is closed, ErrClosed if by Close, and nil as long as it stands as far as is known.
+func (s *Stream) Err() error { return s.failure() }
+
 // fail closes the connection and returns the cause, which is that of the first call.
 func (s *Stream) fail(err error) error {
 	s.mu.Lock()

@@ -122,6 +122,7 @@ type request struct {
 	asked    bool        // the server, once at least
 	from     *Lease      // what a downgrade turns into this
 	since    time.Time   // when it began to wait
+	late     time.Time   // since when all it was granted came too late
 	deadline time.Time   // of the context; zero if there is none
 	got      *Lease      // once granted
 	permits  int         // of a kind that has permits

@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -249,12 +250,12 @@ func (c *Client) contend(ctx context.Context, r *request, h *head, look <-chan s
 			h.acquired(&c.pace, r)
 			return nil
 		case last == nil:
-			h.woken = false
+			h.woken, r.late = false, time.Time{}
 			h.busy(&c.pace, r.target, left)
 		case ctx.Err() != nil || c.isClosed():
 			h.woken = true // for the next in line: what woke this one has not been made use of
 			return c.gaveUp(ctx, r, last)
-		case !passing(last) || h.failed(&c.pace, r.since, c.cfg.Lease):
+		case !passing(last) || h.failed(&c.pace, r, c.cfg.Lease, last):
 			return last
 		default:
 			c.renewOwner(r)
@@ -335,17 +336,26 @@ func (h *head) pause(p *pace, left time.Duration) time.Duration {
 	return d
 }
 
-// failed sets the next look after an attempt that had no answer. It reports true when that has gone on for too long for a
-// waiter who is there since then: how long others had had no answer before is not his matter.
-func (h *head) failed(p *pace, since time.Time, patience time.Duration) (tooLong bool) {
+// failed sets the next look after an attempt of r's that came to nothing because of err. It reports true when that has gone
+// on for too long.
+func (h *head) failed(p *pace, r *request, patience time.Duration, err error) (tooLong bool) {
 	at := time.Now()
-	if h.failing.IsZero() {
-		h.failing = at
-	}
 	h.woken = false
 	h.next = at.Add(h.poll - rand.N(h.poll/4))
 	h.poll = min(2*h.poll, p.pollMax)
-	return at.Sub(h.failing) >= patience && at.Sub(since) >= patience
+	if errors.Is(err, ErrLost) {
+		// An answer, if one that came too late, which is a matter of the lease that r asks for.
+		h.failing = time.Time{}
+		if r.late.IsZero() {
+			r.late = at
+		}
+		return at.Sub(r.late) >= patience
+	}
+	if h.failing.IsZero() {
+		h.failing = at
+	}
+	// How long others had had no answer before r came is not its matter.
+	return at.Sub(h.failing) >= patience && at.Sub(r.since) >= patience
 }
 
 func earlier(a, b time.Time) time.Time {
