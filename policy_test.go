@@ -22,7 +22,7 @@ var mayImport = map[string][]string{
 	"internal/fakeredis":   {"resp", "conn"},
 	"internal/faultproxy":  {"resp", "conn"},
 	"internal/redistest":   {"resp", "conn"},
-	"internal/conformance": {"resp", "conn", "lock"},
+	"internal/conformance": {"resp", "conn", "cluster", "lock"},
 	"internal/locktorture": {},
 }
 
