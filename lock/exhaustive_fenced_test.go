@@ -3,174 +3,149 @@ package lock_test
 import (
 	"fmt"
 	"strconv"
+	"strings"
 )
 
-// fencedModel is a reentrant lock with the last token that was drawn: a point in time, or a count where tokens are plain.
+func nonReentrantSet() *scriptSet {
+	set := reentrantSet()
+	moves := exclusive[*reentrantModel]{latches: len(latches{})}
+	set.kind = "nonreentrant"
+	set.moves = moves.list(func(m *reentrantModel) *reentrantModel { return m },
+		func(m *reentrantModel, owner string, lease span, latch int) (any, []message) {
+			if (latch < 0 || m.done[latch].outcome == "") && m.owner == owner {
+				return status("reentry"), nil
+			}
+			return m.acquire(owner, lease, latch)
+		})
+	return set
+}
+
+// fencedModel is a reentrant lock with a token: a small number that counts, or a point in time, in µs.
 type fencedModel struct {
 	reentrantModel
-	plain bool
-	drawn bool // there is a token
-	at    span
-	count int
+	count int  // 0: there is no token, or it is a time
+	timed bool // the token is a time
+	time  span // in steps from now
 	list  bool // the key of the token is no token
 }
 
+func (m *fencedModel) clone() model { c := *m; return &c }
+
 const setToken = "redisson_lock_token:{" + setLock + "}"
 
-func (m *fencedModel) clone() model { c := *m; return &c }
+func (m *fencedModel) token() string {
+	switch {
+	case m.timed:
+		return atMicro(m.time)
+	case m.count > 0:
+		return strconv.Itoa(m.count)
+	}
+	return ""
+}
 
 func (m *fencedModel) keys() space {
 	keys := m.reentrantModel.keys()
-	switch {
-	case m.list:
+	if m.list {
 		keys = append(keys, key{setToken, "list", 0, []string{"x"}})
-	case m.drawn:
-		keys = append(keys, key{setToken, "string", 0, []string{m.token()}})
+	} else if token := m.token(); token != "" {
+		keys = append(keys, key{setToken, "string", 0, []string{token}})
 	}
 	return keys
 }
 
 func (m *fencedModel) pass() {
 	m.reentrantModel.pass()
-	m.at--
+	if m.timed {
+		m.time = max(m.time-1, -1) // what is past is past
+	}
 }
 
-func (m *fencedModel) token() string {
+// draw makes the next token: one more than the last, or the time if that is larger.
+func (m *fencedModel) draw(plain bool) {
 	switch {
-	case !m.drawn:
-		return "0"
-	case m.plain:
-		return strconv.Itoa(m.count)
+	case !m.timed && plain:
+		m.count++
+	case !m.timed:
+		m.count, m.timed, m.time = 0, true, 0
+	case !plain:
+		m.time = max(m.time, 0)
 	}
-	return atMicro(m.at)
 }
 
-// point is an integer of a reply that stands for a point in time.
-type point string
-
-func (m *fencedModel) draw() {
-	if !m.drawn {
-		m.at = 0
-	}
-	m.drawn, m.count, m.at = true, m.count+1, max(m.at, 0)
-}
-
-func (m *fencedModel) acquire(owner string, lease span, latch int) (any, []message) {
-	free, further := m.owner == "" && !m.alien, m.owner == owner
-	if late := latch >= 0 && m.done[latch].outcome != ""; !late && (free || further && !m.drawn) {
-		if m.list {
-			return failure("WRONGTYPE"), nil
-		}
-		m.draw()
-	} else if !late && further && m.list {
+func (m *fencedModel) acquire(owner string, lease span, latch int, plain bool) (any, []message) {
+	late := latch >= 0 && m.done[latch].outcome != ""
+	if free := m.owner == "" && !m.alien; m.list && !late && (free || m.owner == owner) {
 		return failure("WRONGTYPE"), nil
 	}
 	reply, said := m.reentrantModel.acquire(owner, lease, latch)
-	switch reply.(type) {
-	case nil, status:
-		return []any{m.holds, point(m.token())}, said
+	holds := 1
+	switch reply := reply.(type) {
+	case nil:
+		m.draw(plain)
+	case status:
+		if holds, _ = strconv.Atoi(string(reply)); m.token() == "" {
+			m.draw(plain)
+		}
+	default:
+		return reply, said
 	}
-	return reply, said
+	return []any{holds, instant(m.token())}, said
 }
 
 func (m *fencedModel) info() (any, []message) {
 	reply, said := m.reentrantModel.info()
-	list, ok := reply.([]any)
-	if m.list && ok {
+	token := m.token()
+	if token == "" {
+		token = "0"
+	}
+	if list, ok := reply.([]any); ok && m.list {
 		return failure("WRONGTYPE"), nil
+	} else if ok {
+		return append([]any{token}, list...), said
 	}
-	if !ok {
-		return reply, said
-	}
-	return append([]any{m.token()}, list...), said
+	return reply, said
 }
 
 func fencedSet(plain bool) *scriptSet {
-	set := &scriptSet{kind: "fenced", name: "by time", start: &fencedModel{plain: plain}, accepts: acceptsFenced}
+	moves := exclusive[*fencedModel]{latches: 1, own: []any{plain}, info: (*fencedModel).info}
+	list := moves.list(func(m *fencedModel) *reentrantModel { return &m.reentrantModel },
+		func(m *fencedModel, owner string, lease span, latch int) (any, []message) {
+			return m.acquire(owner, lease, latch, plain)
+		})
+	set := func(name string, do func(m *fencedModel)) {
+		list = append(list, move{name: name, foreign: true, do: on(func(m *fencedModel) (any, []message) {
+			m.count, m.timed, m.time, m.list = 0, false, 0, false
+			do(m)
+			return nil, nil
+		})})
+	}
+	for _, time := range []span{-1, 0, 2} { // another server's clock
+		set(fmt.Sprint("SET token ", at(time)), func(m *fencedModel) { m.timed, m.time = true, time })
+	}
+	for count := range 3 { // Redisson's counter
+		set(fmt.Sprint("SET token ", count), func(m *fencedModel) { m.count = count })
+	}
+	set("RPUSH token", func(m *fencedModel) { m.list = true })
+	name := "by time"
 	if plain {
-		set.name = "plain"
+		name = "plain"
 	}
-	set.within = func(m model) bool {
-		f := m.(*fencedModel)
-		return f.holds <= 2 && f.count <= 4 && f.at >= -3
+	return &scriptSet{
+		kind:   "fenced",
+		name:   name,
+		start:  &fencedModel{},
+		moves:  list,
+		within: func(m model) bool { f := m.(*fencedModel); return f.holds <= 4 && f.count <= 3 },
+		accepts: func(keys space, said []message) error {
+			var others space
+			for _, k := range keys {
+				if k.name != setToken {
+					others = append(others, k)
+				} else if k.kind != "string" || k.life != 0 || strings.HasPrefix(k.parts[0], "-") {
+					return fmt.Errorf("no token: %s", k.text())
+				}
+			}
+			return acceptsReentrant(others, said)
+		},
 	}
-	channel := "redisson_lock__channel:{" + setLock + "}"
-	keys := []string{setLock, channel}
-	add := func(script string, keys []string, args []any, do func(m *fencedModel) (any, []message)) {
-		name := fmt.Sprint(script, keys[1:], args)
-		set.moves = append(set.moves, move{name: name, script: script, keys: keys, args: args, do: on(do)})
-	}
-	for _, owner := range setOwners {
-		for _, lease := range []span{1, 3} {
-			add("acquire", keys[:1], []any{lease, owner, plain},
-				func(m *fencedModel) (any, []message) { return m.acquire(owner, lease, -1) })
-			add("acquire", []string{setLock, channel, setLatch(0)}, []any{lease, owner, plain},
-				func(m *fencedModel) (any, []message) { return m.acquire(owner, lease, 0) })
-			add("release", []string{setLock, channel, setLatch(1)}, []any{lease - 1, owner, publishBy, latchSpan, true},
-				func(m *fencedModel) (any, []message) { return m.release(owner, lease-1, 1, true) })
-		}
-		add("undo", []string{setLock, channel, setLatch(0)}, []any{span(1), owner, publishBy, 1, latchSpan},
-			func(m *fencedModel) (any, []message) { return m.undo(owner, 1, 1, 0) })
-	}
-	add("info", keys, nil, (*fencedModel).info)
-	set.moves = append(set.moves, foreignToReentrant(func(m model) *reentrantModel { return &m.(*fencedModel).reentrantModel })...)
-	foreign := func(name string, do func(m *fencedModel)) {
-		set.moves = append(set.moves, move{name: name, foreign: true,
-			do: on(func(m *fencedModel) (any, []message) { do(m); return nil, nil })})
-	}
-	foreign("DEL "+setToken, func(m *fencedModel) { m.drawn, m.list, m.count = false, false, 0 })
-	foreign("RPUSH "+setToken, func(m *fencedModel) { m.drawn, m.list, m.count = false, true, 0 })
-	if !plain {
-		foreign("a token from the future", func(m *fencedModel) { m.drawn, m.list, m.at = true, false, 2 })
-	}
-	return set
-}
-
-// acceptsFenced is what Redisson's RFencedLock expects: an RLock, and a counter that never expires.
-func acceptsFenced(keys space, said []message) error {
-	var others space
-	for _, k := range keys {
-		switch {
-		case k.name != setToken:
-			others = append(others, k)
-		case k.kind != "string" || k.life != 0:
-			return fmt.Errorf("no token that lives for ever: %s", k.text())
-		}
-	}
-	return acceptsReentrant(others, said)
-}
-
-// nonReentrantModel is a reentrant lock that nobody has twice.
-type nonReentrantModel struct{ reentrantModel }
-
-func (m *nonReentrantModel) clone() model { c := *m; return &c }
-
-func (m *nonReentrantModel) acquire(owner string, lease span, latch int) (any, []message) {
-	if m.owner == owner && (latch < 0 || m.done[latch].outcome == "") {
-		return status("reentry"), nil
-	}
-	return m.reentrantModel.acquire(owner, lease, latch)
-}
-
-func nonReentrantSet() *scriptSet {
-	set := &scriptSet{kind: "nonreentrant", start: &nonReentrantModel{}, accepts: acceptsReentrant}
-	channel := "redisson_lock__channel:{" + setLock + "}"
-	add := func(script string, keys []string, args []any, do func(m *nonReentrantModel) (any, []message)) {
-		name := fmt.Sprint(script, keys[1:], args)
-		set.moves = append(set.moves, move{name: name, script: script, keys: keys, args: args, do: on(do)})
-	}
-	for _, owner := range setOwners {
-		for _, lease := range []span{1, 3} {
-			add("acquire", []string{setLock}, []any{lease, owner},
-				func(m *nonReentrantModel) (any, []message) { return m.acquire(owner, lease, -1) })
-			add("acquire", []string{setLock, channel, setLatch(0)}, []any{lease, owner},
-				func(m *nonReentrantModel) (any, []message) { return m.acquire(owner, lease, 0) })
-		}
-		add("undo", []string{setLock, channel, setLatch(0)}, []any{span(0), owner, publishBy, 0, latchSpan},
-			func(m *nonReentrantModel) (any, []message) { return m.undo(owner, 0, 0, 0) })
-		add("release", []string{setLock, channel, setLatch(1)}, []any{span(0), owner, publishBy, latchSpan, true},
-			func(m *nonReentrantModel) (any, []message) { return m.release(owner, 0, 1, true) })
-	}
-	set.moves = append(set.moves, foreignToReentrant(func(m model) *reentrantModel { return &m.(*nonReentrantModel).reentrantModel })...)
-	return set
 }

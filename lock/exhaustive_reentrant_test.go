@@ -7,7 +7,10 @@ import (
 )
 
 // scriptSets are the kinds whose scripts TestServerScripts compares with a model.
-var scriptSets = []*scriptSet{reentrantSet(), fencedSet(false), fencedSet(true), nonReentrantSet()}
+var scriptSets = []*scriptSet{
+	reentrantSet(), nonReentrantSet(), fencedSet(false), fencedSet(true), readWriteSet("read"), readWriteSet("write"),
+	semaphoreSet(), permitsSet(), latchSet(),
+}
 
 const setLock = "set" // the name of the lock in all sets
 
@@ -210,11 +213,35 @@ func on[M model](do func(m M) (any, []message)) func(model) (any, []message) {
 }
 
 func reentrantSet() *scriptSet {
+	moves := exclusive[*reentrantModel]{latches: len(latches{})}
+	return &scriptSet{
+		kind:  "reentrant",
+		start: &reentrantModel{},
+		moves: moves.list(func(m *reentrantModel) *reentrantModel { return m },
+			func(m *reentrantModel, owner string, lease span, latch int) (any, []message) {
+				return m.acquire(owner, lease, latch)
+			}),
+		within:  func(m model) bool { return m.(*reentrantModel).holds <= 4 },
+		accepts: acceptsReentrant,
+	}
+}
+
+// exclusive makes the moves of a kind whose lock is a reentrant one to all scripts but acquire and info.
+type exclusive[M model] struct {
+	latches int   // how many requests the server may know, up to those of latches
+	own     []any // what acquire gets behind its other ARGV
+	info    func(m M) (any, []message)
+}
+
+func (e exclusive[M]) list(part func(M) *reentrantModel, acquire func(m M, owner string, lease span, latch int) (any, []message)) []move {
 	channel := "redisson_lock__channel:{" + setLock + "}"
 	keys := []string{setLock, channel}
 	var list []move
-	add := func(script string, keys []string, args []any, do func(m *reentrantModel) (any, []message)) {
+	add := func(script string, keys []string, args []any, do func(m M) (any, []message)) {
 		list = append(list, move{name: fmt.Sprint(script, keys[1:], args), script: script, keys: keys, args: args, do: on(do)})
+	}
+	lock := func(do func(m *reentrantModel) (any, []message)) func(m M) (any, []message) {
+		return func(m M) (any, []message) { return do(part(m)) }
 	}
 	with := func(latch int) []string {
 		if latch < 0 {
@@ -223,50 +250,46 @@ func reentrantSet() *scriptSet {
 		return []string{setLock, channel, setLatch(latch)}
 	}
 	for _, owner := range setOwners {
-		for latch := -1; latch < len(latches{}); latch++ {
+		for latch := -1; latch < e.latches; latch++ {
 			for lease := span(1); lease <= 3; lease++ {
-				add("acquire", with(latch), []any{lease, owner},
-					func(m *reentrantModel) (any, []message) { return m.acquire(owner, lease, latch) })
+				add("acquire", with(latch), append([]any{lease, owner}, e.own...),
+					func(m M) (any, []message) { return acquire(m, owner, lease, latch) })
 			}
 			for rest := span(0); rest <= 2; rest++ {
 				for before := range 3 {
 					add("undo", with(latch), []any{rest, owner, publishBy, before, latchSpan},
-						func(m *reentrantModel) (any, []message) { return m.undo(owner, rest, before, latch) })
+						lock(func(m *reentrantModel) (any, []message) { return m.undo(owner, rest, before, latch) }))
 				}
 				for _, repeated := range []bool{false, true}[:2*min(latch+1, 1)] {
 					add("release", with(latch), []any{rest, owner, publishBy, latchSpan, repeated},
-						func(m *reentrantModel) (any, []message) { return m.release(owner, rest, latch, repeated) })
+						lock(func(m *reentrantModel) (any, []message) { return m.release(owner, rest, latch, repeated) }))
 				}
 			}
 		}
 		for _, lease := range []span{1, 3} {
 			add("renew", []string{setLock, setLock}, []any{lease, owner, setOwners[1]},
-				func(m *reentrantModel) (any, []message) { return m.renew(lease, owner, setOwners[1]) })
+				lock(func(m *reentrantModel) (any, []message) { return m.renew(lease, owner, setOwners[1]) }))
 		}
 		add("renew", keys[:1], []any{-2, owner},
-			func(m *reentrantModel) (any, []message) { return m.renew(-1, owner) })
+			lock(func(m *reentrantModel) (any, []message) { return m.renew(-1, owner) }))
 	}
-	add("force", keys, []any{publishBy}, (*reentrantModel).force)
-	add("info", keys, nil, (*reentrantModel).info)
-	list = append(list, foreignToReentrant(func(m model) *reentrantModel { return m.(*reentrantModel) })...)
-	return &scriptSet{
-		kind:    "reentrant",
-		start:   &reentrantModel{},
-		moves:   list,
-		within:  func(m model) bool { return m.(*reentrantModel).holds <= 3 },
-		accepts: acceptsReentrant,
+	add("force", keys, []any{publishBy}, lock((*reentrantModel).force))
+	if e.info == nil {
+		e.info = lock((*reentrantModel).info)
 	}
+	add("info", keys, nil, e.info)
+	return append(list, foreignToReentrant(func(m model) *reentrantModel { return part(m.(M)) })...)
 }
 
 // foreignToReentrant is what others may do to the lock in a model, which of finds.
-func foreignToReentrant(of func(model) *reentrantModel) []move {
-	foreign := func(name string, do func(m *reentrantModel)) move {
-		return move{name: name + " " + setLock, foreign: true, do: func(m model) (any, []message) { do(of(m)); return nil, nil }}
+func foreignToReentrant(of func(m model) *reentrantModel) []move {
+	change := func(name string, do func(m *reentrantModel)) move {
+		return move{name: name, foreign: true, do: func(m model) (any, []message) { do(of(m)); return nil, nil }}
 	}
 	return []move{
-		foreign("SET", func(m *reentrantModel) { m.free(); m.alien = true }),
-		foreign("DEL", func(m *reentrantModel) { m.free(); m.alien = false }),
-		foreign("PERSIST", func(m *reentrantModel) { m.lease = 0 }),
+		change("SET "+setLock, func(m *reentrantModel) { m.free(); m.alien = true }),
+		change("DEL "+setLock, func(m *reentrantModel) { m.free(); m.alien = false }),
+		change("PERSIST "+setLock, func(m *reentrantModel) { m.lease = 0 }),
 	}
 }
 

@@ -16,7 +16,8 @@ import (
 // The scripts of each kind are run from every state that its model can be in, by TestServerScripts: restore the state on a
 // server, run one operation, compare reply, messages and the whole keyspace with what the model says.
 //
-// A kind takes part by a scriptSet in the list scriptSets, in a file exhaustive_<kind>_test.go. It has
+// A kind takes part by a scriptSet in the list scriptSets, in a file exhaustive_<kind>_test.go; exhaustive_reentrant_test.go has
+// the plain one, with parts that others may use: latches, exclusive, acceptsHold, acceptsLatch. A scriptSet has
 //   - a model: a small struct that says what the kind's state means (who holds, how often, for how long, what stands in the
 //     line), not which commands its scripts run;
 //   - moves: each operation with each choice of arguments that makes a difference, as KEYS and ARGV of the script and as
@@ -31,7 +32,8 @@ import (
 //
 // Besides the moves of the kind there are two that happen by themselves from each state: a step of time passes, and a
 // key expires before its time. Moves marked foreign are somebody else's doing, such as a key of another type: what
-// scripts answer then is compared too, but the rules of accepts end there.
+// scripts answer then is compared too, but the rules of accepts end there. TestScriptSets wants each script of each kind in some
+// set, and TestServerScriptFaults wants each line of each script to make a difference to some set that runs it.
 
 const (
 	stepTime  = 10 * time.Second
@@ -94,13 +96,14 @@ func (s *scriptSet) operations() map[string]*script.Script {
 
 func (s *scriptSet) String() string { return strings.TrimSuffix(s.kind+" "+s.name, " ") }
 
-// status is a reply such as +OK, failure an error reply of that class.
+// status is a reply such as +OK, failure an error reply of that class, instant an integer that is at or atMicro.
 type (
 	status  string
 	failure string
+	instant string
 )
 
-// replyText is a reply as text: nil, int, span, string, status, failure, or a list of such.
+// replyText is a reply as text: nil, int, span, string, status, failure, instant, or a list of such.
 func replyText(v any) string {
 	switch v := v.(type) {
 	case nil:

@@ -102,8 +102,8 @@ func redissonFairRelease(c *fakeredis.Call) any {
 	return int64(1)
 }
 
-// redisson is a process that uses Redisson's fair lock of the name job.
-type redisson struct {
+// fairRedisson is a process that uses Redisson's fair lock of the name job.
+type fairRedisson struct {
 	t      *testing.T
 	pool   *conn.Pool
 	events *pubsub.Subscriber
@@ -119,19 +119,19 @@ const (
 	jobIdle     = "lockwire_fair_head:{job}"
 )
 
-func (w *world) redisson() *redisson {
+func (w *world) fairRedisson() *fairRedisson {
 	teachRedisson(w.srv)
-	r := &redisson{t: w.t, pool: w.pool(conn.Config{}), late: 2 * time.Millisecond}
+	r := &fairRedisson{t: w.t, pool: w.pool(conn.Config{}), late: 2 * time.Millisecond}
 	r.events = pubsub.New(r.pool, pubsub.Config{})
 	w.pools = append(w.pools, r.pool)
 	w.t.Cleanup(func() { r.events.Close() })
 	return r
 }
 
-func (r *redisson) now() int64 { return time.Now().Add(r.ahead).UnixMilli() }
+func (r *fairRedisson) now() int64 { return time.Now().Add(r.ahead).UnixMilli() }
 
 // acquire reports whether owner has the lock, and if not, after which time Redisson would look again.
-func (r *redisson) acquire(owner string, wait time.Duration, stands bool) (bool, time.Duration) {
+func (r *fairRedisson) acquire(owner string, wait time.Duration, stands bool) (bool, time.Duration) {
 	r.looks.Add(1)
 	v, err := r.pool.Do(r.t.Context(), "EVAL", redissonAcquire, 3, "job", jobQueue, jobTimeouts,
 		time.Hour.Milliseconds(), owner, wait.Milliseconds(), r.now(), stands)
@@ -145,12 +145,12 @@ func (r *redisson) acquire(owner string, wait time.Duration, stands bool) (bool,
 
 // lock waits for the lock as Redisson's does: it looks, subscribes, and looks again whenever it is told, and at the end of
 // the time that it was given. When ctx ends it goes without a word, as a process does that dies.
-func (r *redisson) lock(ctx context.Context, owner string) bool {
+func (r *fairRedisson) lock(ctx context.Context, owner string) bool {
 	const wait = 5 * time.Minute
 	if got, _ := r.acquire(owner, wait, true); got {
 		return true
 	}
-	time.Sleep(r.late)
+	<-time.After(r.late)
 	told, err := r.events.Subscribe(ctx, jobChannel+":"+owner)
 	if err != nil {
 		return false
@@ -173,7 +173,7 @@ func (r *redisson) lock(ctx context.Context, owner string) bool {
 }
 
 // unlock reports whether Redisson's unlock would have returned without an exception.
-func (r *redisson) unlock(owner string) bool {
+func (r *fairRedisson) unlock(owner string) bool {
 	v, err := r.pool.Do(r.t.Context(), "EVAL", redissonRelease, 4, "job", jobQueue, jobTimeouts, jobChannel, owner, r.now())
 	return err == nil && !v.IsNull()
 }
@@ -202,7 +202,7 @@ func (w *world) look(owner string) { w.srv.Do("PUBLISH", jobChannel+":"+owner, "
 // A13: who releases a lock that has ended is told.
 func TestA13(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
-		java := w.redisson()
+		java := w.fairRedisson()
 		if !java.unlock("java:1") {
 			t.Fatal("Redisson's rule refuses to release a lock that is free, so this shows nothing")
 		}
@@ -220,7 +220,7 @@ func TestA13(t *testing.T) {
 func TestA16(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		w.srv.Latency(100 * time.Microsecond)
-		java := w.redisson()
+		java := w.fairRedisson()
 		holder, err := w.client(lock.Config{}).Fair("job").Lock(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -259,7 +259,7 @@ func TestA16(t *testing.T) {
 func TestA17(t *testing.T) {
 	t.Run("no deadline", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T, w *world) {
-			java := w.redisson()
+			java := w.fairRedisson()
 			w.srv.Do("RPUSH", jobQueue, "dead:1")
 			for range 100 {
 				if got, _ := java.acquire("java:1", time.Second, false); got {
@@ -277,7 +277,7 @@ func TestA17(t *testing.T) {
 	})
 	t.Run("not in the queue", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T, w *world) {
-			java, c := w.redisson(), w.client(lock.Config{})
+			java, c := w.fairRedisson(), w.client(lock.Config{})
 			holder, err := c.Fair("job").Lock(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -315,7 +315,7 @@ func TestA17(t *testing.T) {
 // A18: no client's clock puts anybody out of the queue, and nothing stays of a queue that all have left in a hurry.
 func TestA18(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
-		java, c := w.redisson(), w.client(lock.Config{})
+		java, c := w.fairRedisson(), w.client(lock.Config{})
 		java.ahead = 10 * time.Minute
 		holder, err := c.Fair("job").Lock(t.Context())
 		if err != nil {
@@ -340,7 +340,7 @@ func TestA18(t *testing.T) {
 		mustUnlock(t, holder)
 	})
 	inVirtualTime(t, func(t *testing.T, w *world) {
-		java := w.redisson()
+		java := w.fairRedisson()
 		w.srv.Do("HSET", "job", "java:1", "1")
 		w.srv.Do("PEXPIRE", "job", "30000")
 		java.acquire("java:2", time.Minute, true)
@@ -369,7 +369,7 @@ func TestA18(t *testing.T) {
 // A19: the deadlines of those behind suffer neither from who is served nor from who leaves, and who leaves is gone.
 func TestA19(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
-		java, c := w.redisson(), w.client(lock.Config{})
+		java, c := w.fairRedisson(), w.client(lock.Config{})
 		holder, err := c.Fair("job").Lock(t.Context())
 		if err != nil {
 			t.Fatal(err)

@@ -49,7 +49,7 @@ func (w *world) wantLine(want ...string) {
 func TestFairOrder(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		w.srv.Latency(100 * time.Microsecond)
-		java := w.redisson()
+		java := w.fairRedisson()
 		clients := []*lock.Client{w.client(lock.Config{}), w.client(lock.Config{}), w.client(lock.Config{})}
 		holder := mustLockFair(t, clients[0], lock.For(time.Hour))
 		var order []int
@@ -296,7 +296,7 @@ func TestFairGrantTakenBack(t *testing.T) {
 // A process has died with all its waiters: that costs a second or two, and not one for each of them.
 func TestFairDeadHeads(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
-		java, c := w.redisson(), w.client(lock.Config{})
+		java, c := w.fairRedisson(), w.client(lock.Config{})
 		holder := mustLockFair(t, c)
 		for i := range 50 {
 			java.acquire(fmt.Sprint("dead:", i), 5*time.Minute, true)
@@ -328,7 +328,7 @@ func TestFairDeadHeads(t *testing.T) {
 // The same when nobody waits but one who tries now and then.
 func TestFairDeadHeadAndTryLock(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
-		java, c := w.redisson(), w.client(lock.Config{})
+		java, c := w.fairRedisson(), w.client(lock.Config{})
 		holder := mustLockFair(t, c)
 		java.acquire("dead:1", 5*time.Minute, true)
 		mustUnlock(t, holder)
@@ -351,7 +351,7 @@ func TestFairDeadHeadAndTryLock(t *testing.T) {
 func TestFairLateSubscriber(t *testing.T) {
 	for _, late := range []time.Duration{55 * time.Millisecond, 900 * time.Millisecond} {
 		inVirtualTime(t, func(t *testing.T, w *world) {
-			java, c := w.redisson(), w.client(lock.Config{})
+			java, c := w.fairRedisson(), w.client(lock.Config{})
 			java.late = late
 			holder := mustLockFair(t, c)
 			first := make(chan bool, 1)
@@ -376,7 +376,7 @@ func TestFairLateSubscriber(t *testing.T) {
 // A head that is connected but does not come keeps the others waiting for a quarter of a minute, and they do not spin.
 func TestFairStuckHead(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
-		java, c := w.redisson(), w.client(lock.Config{})
+		java, c := w.fairRedisson(), w.client(lock.Config{})
 		stream, err := java.pool.Stream(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -541,7 +541,7 @@ func TestFairReentryAndForce(t *testing.T) {
 		next := w.waiter(c, lock.As(other))
 		inner := mustLockFair(t, c, lock.As(owner), lock.For(time.Second))
 		info, err := c.Fair("job").Info(t.Context())
-		if err != nil || !slices.Equal(info.Holders, []lock.Holder{{Owner: owner.String(), Holds: 2}}) || info.Remaining < 29*time.Second ||
+		if err != nil || !slices.Equal(info.Holders, []lock.Holder{{Owner: owner.String(), Holds: 2, Remaining: info.Remaining}}) || info.Remaining < 29*time.Second ||
 			len(info.Queue) != 1 || info.Queue[0].Owner != other.String() || info.Queue[0].Deadline < 5*time.Minute {
 			t.Errorf("Info() = %+v, %v", info, err)
 		}

@@ -17,9 +17,14 @@ var goldenFiles = map[string]goldenFile{
 	"lock.txt":         {},
 	"watchdog.txt":     {virtual: true},
 	"spin.txt":         {},
+	"semaphore.txt":    {},
+	"pexsem.txt":       {},
+	"latch.txt":        {},
+	"fenced.txt":       {cfg: lock.Config{PlainTokens: true}, differs: fencedDifferences},
+	"readwrite.txt":    {differs: readWriteDifferences},
+	"watchdog-rw.txt":  {virtual: true, differs: watchdogReadWriteDifferences},
 	"fair.txt":         {inLine: true, differs: fairDifferences},
 	"nonreentrant.txt": {differs: nonReentrantDifferences},
-	"fenced.txt":       {cfg: lock.Config{PlainTokens: true}, differs: fencedDifferences},
 }
 
 // fencedDifferences are due to that a further hold shares the token of the first, which the fence has seen.
@@ -117,6 +122,9 @@ var goldenMethods = methods(
 	holding("lock", "", func(c *lock.Client, name string) goldenLock { return c.Reentrant(name) }),
 	holding("spinlock", "spin", func(c *lock.Client, name string) goldenLock { return c.Spin(name, lock.Backoff{}) }),
 	holding("fencedlock", "fenced", openFenced),
+	goldenSemaphore, goldenPermits, goldenLatch,
+	holding("readlock", "read", goldenRead),
+	holding("writelock", "write", goldenWrite),
 	holding("fairlock", "fair", func(c *lock.Client, name string) goldenLock { return c.Fair(name) }),
 	holding("nrlock", "nr", func(c *lock.Client, name string) goldenLock { return c.NonReentrant(name) }),
 	holding("nrfairlock", "nrfair", func(c *lock.Client, name string) goldenLock { return c.NonReentrantFair(name) }),

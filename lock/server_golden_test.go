@@ -28,7 +28,7 @@ func replayOnServers(t *testing.T, name string, file goldenFile) {
 			}
 			return pool
 		})
-		r.inLine = file.inLine
+		r.inLine, r.slow = file.inLine, true
 		r.settle = func(done func() bool) {
 			timeout := time.After(10 * time.Second)
 			for !done() {
