@@ -44,8 +44,8 @@ exhaustive: install ## every transition of every script's model against a server
 
 .PHONY: torture
 torture: ## what is tested under load and faults, for longer: TORTURE=1m each
-	LOCKWIRE_TORTURE_TIME=$(or $(TORTURE),1m) $(GO) test $(RACE) -count=1 -timeout=60m \
-		-run='Torture|TestServer(Migration|KillMaster|RollingRestart)' ./lock ./cluster
+	LOCKWIRE_TORTURE=1 LOCKWIRE_TORTURE_TIME=$(or $(TORTURE),1m) $(GO) test $(RACE) -count=1 -timeout=60m \
+		-run='Torture|TestFailovers|TestServer(Migration|KillMaster|RollingRestart)' ./conn ./lock ./cluster
 
 .PHONY: install
 install: # a server and the C compiler that -race needs, if they are missing

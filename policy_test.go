@@ -35,25 +35,30 @@ var mayBeUnsafe = map[string]string{
 // goroutines names every place in the library that starts one, as file:function, and who joins it. The second start in
 // a function has "#2" behind it. A timer's function counts: it runs in a goroutine too.
 var goroutines = map[string]string{
+	"cluster/batch.go:batch.send":                 "batch.send itself, before it returns: one for each node but the first",
+	"cluster/cluster.go:Open":                     "Cluster.Close: refreshLoop",
 	"conn/conn.go:single.lost":                    "Conn.Close",
 	"conn/dial.go:dialing.run":                    "dialing.run itself, before it returns",
 	"conn/exclusive.go:Pool.dialMoreLocked":       "Pool.Close",
 	"conn/link.go:newLink":                        "Pool.Close, Conn.Close: readLoop",
 	"conn/pool.go:Pool.reportLocked":              "Pool.Close",
 	"conn/push.go:newPushes":                      "Pool.Close, Conn.Close",
+	"conn/sentinel_ask.go:finder.question":        "finder.question itself, before it returns",
+	"conn/sentinel_follow.go:finder.listen":       "finder.listen itself, before it returns: the reader of a subscription",
 	"conn/shared.go:slot.dialLocked":              "Pool.Close",
 	"conn/stream.go:Stream.write":                 "Stream.write itself, before it returns",
+	"conn/switch.go:Pool.switched":                "Pool.Close: follow",
+	"conn/switch.go:Pool.switched#2":              "Pool.Close: watch",
 	"conn/watch.go:link.armLocked":                "Pool.Close, Conn.Close: the timer of a connection",
 	"conn/write.go:link.handOverLocked":           "Pool.Close, Conn.Close: writeLoop",
 	"lock/bound.go:bounds.enter":                  "Client.Close: the timer of releases",
 	"lock/cleanup.go:cleanup.startLocked":         "Client.Close: cleanup",
 	"lock/lease.go:Lease.armLocked":               "Client.Close: the timer of a lease",
 	"lock/waiters.go:Client.contend":              "nobody needs to: it is stopped before contend returns, or does no more than cancel a context",
+	"lock/spread.go:beside":                       "beside itself, before it returns",
 	"lock/watchdog.go:watchdog.wakeLocked":        "Client.Close: watchdog",
 	"pubsub/keeper.go:Subscriber.serve":           "keeper: the reader of a connection",
 	"pubsub/subscriber.go:Subscriber.startLocked": "Subscriber.Close: keeper",
-	"cluster/batch.go:batch.send":                 "batch.send itself, before it returns: one for each node but the first",
-	"cluster/cluster.go:Open":                     "Cluster.Close: refreshLoop",
 }
 
 func TestImports(t *testing.T) {

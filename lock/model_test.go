@@ -17,8 +17,43 @@ var models = map[string]map[string]func(*fakeredis.Call) any{
 		"force":   modelForce,
 		"info":    modelInfo,
 	},
+	"read":         readModels,
+	"write":        writeModels,
 	"fenced":       {"acquire": modelFencedAcquire, "info": modelFencedInfo},
 	"nonreentrant": {"acquire": modelNonReentrantAcquire},
+	"semaphore": {
+		"acquire": modelSemaphoreAcquire,
+		"undo":    modelSemaphoreUndo,
+		"info":    modelSemaphoreInfo,
+		"set":     modelSemaphoreSet,
+		"add":     modelSemaphoreAdd,
+		"drain":   modelSemaphoreDrain,
+	},
+	"permits": {
+		"acquire": modelPermitsAcquire,
+		"release": modelPermitsRelease,
+		"undo":    modelPermitsUndo,
+		"renew":   modelPermitsRenew,
+		"force":   modelPermitsForce,
+		"info":    modelPermitsInfo,
+		"add":     modelPermitsAdd,
+		"lease":   modelPermitsLease,
+		"give":    modelPermitsGive,
+	},
+	"latch": {
+		"acquire": modelCountdownAcquire,
+		"set":     modelCountdownSet,
+		"down":    modelCountdownDown,
+		"delete":  modelCountdownDelete,
+	},
+	"fair": {
+		"acquire": modelFairAcquire,
+		"release": modelFairRelease,
+		"undo":    modelFairUndo,
+		"force":   modelFairForce,
+		"info":    modelFairInfo,
+		"pass":    modelFairPass,
+	},
 }
 
 // teach gives srv the models and loads the scripts. TestScriptsLikeTheServer compares them with Lua.

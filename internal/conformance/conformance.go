@@ -33,18 +33,34 @@ type row struct {
 	name      string
 	lock      func(c *lock.Client, name string) Locker
 	reentrant bool
-	silent    bool   // nobody is told of a release: waiters look by themselves
-	stays     string // the key that stays when the lock is free
+	silent    bool       // nobody is told of a release: waiters look by themselves
+	stays     string     // the key that stays when the lock is free
+	lose      [][]string // commands by which the server loses that the lock is taken; nil: the deletion of its key
+	// rival is a lock that nobody gets while somebody has lock, where that can be had by several at once; else nil.
+	rival func(c *lock.Client, name string) Locker
 }
+
+// deleted is what a lost lock of a row is, where the row does not say.
+var deleted = [][]string{{"DEL", "job"}}
 
 var kinds = []row{
 	{name: "Reentrant", reentrant: true, lock: func(c *lock.Client, name string) Locker { return c.Reentrant(name) }},
 	{name: "Fenced", reentrant: true, stays: "redisson_lock_token:{job}",
 		lock: func(c *lock.Client, name string) Locker { return c.Fenced(name) }},
 	{name: "NonReentrant", lock: func(c *lock.Client, name string) Locker { return c.NonReentrant(name) }},
+	{name: "Fair", reentrant: true, lock: func(c *lock.Client, name string) Locker { return c.Fair(name) }},
+	{name: "NonReentrantFair", lock: func(c *lock.Client, name string) Locker { return c.NonReentrantFair(name) }},
 	{name: "Spin", reentrant: true, silent: true,
 		lock: func(c *lock.Client, name string) Locker { return c.Spin(name, lock.Backoff{}) }},
+	{name: "PermitSemaphore", stays: "job", lock: onePermit, lose: [][]string{{"DEL", "{job}:timeout"}, {"SET", "job", "1"}}},
+	{name: "ReadLock", lock: readLock, reentrant: true, rival: writeLock},
+	{name: "WriteLock", lock: writeLock, reentrant: true},
+	{name: "WriteLockAmongReaders", lock: writeLock, reentrant: true, rival: readLock},
 }
+
+func readLock(c *lock.Client, name string) Locker { return c.ReadWrite(name).Read() }
+
+func writeLock(c *lock.Client, name string) Locker { return c.ReadWrite(name).Write() }
 
 var properties = []struct {
 	name      string
@@ -78,6 +94,13 @@ func Run(t *testing.T, start func(t *testing.T) Server) {
 			})
 		}
 	}
+	for _, property := range synchronizers {
+		t.Run(property.kind+"/"+property.name, func(t *testing.T) {
+			s := &stage{t: t, server: start(t), kind: row{stays: "job"}}
+			property.test(t, s)
+			s.nothingLeft()
+		})
+	}
 }
 
 // patience bounds every wait of a test.
@@ -109,8 +132,30 @@ func (s *stage) client(cfg lock.Config) *lock.Client {
 	return c
 }
 
+// lose has the server lose that the lock is taken.
+func (s *stage) lose() {
+	s.t.Helper()
+	commands := s.kind.lose
+	if commands == nil {
+		commands = deleted
+	}
+	for _, args := range commands {
+		s.server.Command(s.t, args...)
+	}
+}
+
 // locker returns the lock under test as a new client sees it.
 func (s *stage) locker(cfg lock.Config) Locker { return s.kind.lock(s.client(cfg), "job") }
+
+// rival returns a lock that excludes the one under test, as a new client sees it: as a rule that one itself.
+func (s *stage) rival() Locker { return s.rivalOf(s.client(lock.Config{})) }
+
+func (s *stage) rivalOf(c *lock.Client) Locker {
+	if s.kind.rival == nil {
+		return s.kind.lock(c, "job")
+	}
+	return s.kind.rival(c, "job")
+}
 
 func (s *stage) lock(l Locker, opts ...lock.Option) *lock.Lease {
 	s.t.Helper()

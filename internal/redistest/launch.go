@@ -44,6 +44,9 @@ func (s *Server) configure() error {
 	if err := s.configurePort(set); err != nil {
 		return err
 	}
+	for _, line := range s.opts.lines {
+		set(line...)
+	}
 	return os.WriteFile(filepath.Join(s.dir, "conf"), []byte(conf.String()), 0o600)
 }
 

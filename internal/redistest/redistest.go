@@ -33,6 +33,8 @@ type Options struct {
 	Args []string
 
 	node bool // of a cluster: made by StartCluster
+
+	lines [][]string // further lines of the configuration
 }
 
 // User is one ACL user.
