@@ -104,30 +104,49 @@ func (c *Cluster) eachKnows(count int) error {
 	return nil
 }
 
-// settled waits until all masters that are up agree about who serves which slot, all slots are served, and all replicas
-// have their master's data. A replica of version 6.0 may never hear of a slot that was moved to and fro.
+// settled waits until all nodes that are up agree about who serves which slot, all slots are served, and all replicas have
+// their master's data.
 func (c *Cluster) settled() error {
 	return c.await("a cluster that is settled", func() error {
-		view := ""
 		for _, s := range c.up() {
-			members, err := s.members()
-			if err != nil {
-				return err
-			}
-			served := serving(members)
-			switch {
-			case !isMaster(members):
-			case view == "":
-				view = served
-			case view != served:
-				return fmt.Errorf("the nodes see different topologies:\n%s\n%s", view, served)
-			}
 			if err := s.ready(); err != nil {
 				return err
 			}
 		}
-		return nil
+		return c.agreed()
 	})
+}
+
+// agreed returns nil if all nodes that are up see the same topology, and know the epochs of its masters.
+func (c *Cluster) agreed() error {
+	view, epochs := "", map[string]string{}
+	all := map[*Server][]member{}
+	for _, s := range c.up() {
+		members, err := s.members()
+		if err != nil {
+			return err
+		}
+		switch served := serving(members); {
+		case view == "":
+			view = served
+		case view != served:
+			return fmt.Errorf("the nodes see different topologies:\n%s\n%s", view, served)
+		}
+		for _, m := range members {
+			if m.has("myself") && m.has("master") {
+				epochs[m.id] = m.epoch
+			}
+		}
+		all[s] = members
+	}
+	for s, members := range all {
+		for _, m := range members {
+			if epoch, ok := epochs[m.id]; ok && epoch != m.epoch {
+				return fmt.Errorf("%s does not know the epoch of %s", s.Addr(), m.addr)
+			}
+		}
+	}
+	return nil
 }
 
 // ready returns nil if a node serves, and if a replica has its master's data.
