@@ -22,7 +22,7 @@ var mayImport = map[string][]string{
 	"internal/fakeredis":   {"resp", "conn"},
 	"internal/faultproxy":  {"resp", "conn"},
 	"internal/redistest":   {"resp", "conn"},
-	"internal/conformance": {"resp", "conn", "lock"},
+	"internal/conformance": {"resp", "conn", "cluster", "lock"},
 	"internal/locktorture": {},
 }
 
@@ -55,6 +55,7 @@ var goroutines = map[string]string{
 	"lock/cleanup.go:cleanup.startLocked":         "Client.Close: cleanup",
 	"lock/lease.go:Lease.armLocked":               "Client.Close: the timer of a lease",
 	"lock/waiters.go:Client.contend":              "nobody needs to: it is stopped before contend returns, or does no more than cancel a context",
+	"lock/spread.go:beside":                       "beside itself, before it returns",
 	"lock/watchdog.go:watchdog.wakeLocked":        "Client.Close: watchdog",
 	"pubsub/keeper.go:Subscriber.serve":           "keeper: the reader of a connection",
 	"pubsub/subscriber.go:Subscriber.startLocked": "Subscriber.Close: keeper",

@@ -393,3 +393,20 @@ func (c *Cluster) retireLocked(n *node) {
 }
 
 func (n *node) isRetired() bool { return !n.retired.IsZero() }
+
+// Slot returns the hash slot of a key, as the package's function of that name.
+func (c *Cluster) Slot(key string) int { return Slot(key) }
+
+// Doers yields the masters that serve slots, as Masters does, each as a conn.Doer that sends to it alone.
+func (c *Cluster) Doers(ctx context.Context) iter.Seq2[conn.Doer, error] {
+	return func(yield func(conn.Doer, error) bool) {
+		for node, err := range c.Masters(ctx) {
+			if !yield(node, err) {
+				return
+			}
+		}
+	}
+}
+
+// Replicated reports true: a cluster's masters may have replicas, and fail over to them.
+func (c *Cluster) Replicated() bool { return true }

@@ -201,6 +201,9 @@ func (p *Pool) Stream(ctx context.Context) (*Stream, error) {
 	return p.enlist(newStream(s, &p.cfg))
 }
 
+// Replicated reports whether the server may have replicas that take its place: whether sentinels say where it is.
+func (p *Pool) Replicated() bool { return p.finder != nil }
+
 // Close closes all connections. Calls that wait, for a connection, a reply or the next attempt, fail with ErrClosed.
 // When it returns, no goroutine of the Pool runs any more. It may be called more than once, but not by a callback in
 // Config, as it waits for these; it does not wait for the functions given to With.

@@ -46,8 +46,8 @@ const (
 type Holder struct {
 	Owner string // a client's id, a colon, and a number; of a writer with ":write" behind
 	Holds int64  // how many times it has taken the lock without releasing it
-	// Remaining is how long the holder's lease lasts. Readers have leases of their own, and one whose leases have all
-	// ended, which is 0, goes with the last that lives; else it is the lock's.
+	// Remaining is how long the holder's lease lasts, negative if it never ends. Readers and permits have leases of their
+	// own, and a reader whose leases have all ended, which is 0, goes with the last that lives; else it is the lock's.
 	Remaining time.Duration
 }
 
@@ -100,8 +100,11 @@ func parseHolders(v resp.Value, first int) (Info, error) {
 }
 
 func (c *Client) forceUnlock(ctx context.Context, t *target) (bool, error) {
+	if err := c.settleChannels(ctx, t); err != nil {
+		return false, err
+	}
 	holds := c.holdsOf(t.key(), "", nil) // and not those that come after
-	v, err := t.kind.force.Run(c.patient(ctx), c.server, t.keys, t.publish())
+	v, err := t.kind.force.Run(c.patient(ctx), c.server, t.keys, c.publishing(t))
 	if err != nil {
 		return false, serverError(err)
 	}

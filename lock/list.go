@@ -75,10 +75,8 @@ func (c *Client) List(ctx context.Context, pattern string) iter.Seq2[Listed, err
 
 // masters are the servers that have the keys.
 func (c *Client) masters(ctx context.Context) iter.Seq2[conn.Doer, error] {
-	if spread, ok := c.server.(interface {
-		Doers(ctx context.Context) iter.Seq2[conn.Doer, error]
-	}); ok {
-		return spread.Doers(ctx)
+	if c.spread != nil {
+		return c.spread.Doers(ctx)
 	}
 	return func(yield func(conn.Doer, error) bool) { yield(c.server, nil) }
 }

@@ -49,7 +49,7 @@ var permitsKind = &kind{
 	name:    "permits",
 	channel: semaphoreChannel,
 	keys:    permitsKeys,
-	args:    func(_ *Client, r request) []any { return []any{publish, r.setup, r.lease == forever} },
+	args:    func(c *Client, r request) []any { return []any{c.publishing(r.target), r.setup, r.lease == forever} },
 	parse:   parsePermits,
 	owner:   func(_ *Client, r request) string { return newPermits(r.permits) },
 	show:    func(owner string) string { return strings.Join(permitIDs(owner), ",") },
@@ -228,7 +228,7 @@ func parsePermits(v resp.Value) (Info, error) {
 		if info.Locked && len(info.Holders) == -info.Permits.Free {
 			info.Remaining = milliseconds(left)
 		}
-		info.Holders = append(info.Holders, Holder{Owner: hex.EncodeToString([]byte(id)), Holds: 1})
+		info.Holders = append(info.Holders, Holder{Owner: hex.EncodeToString([]byte(id)), Holds: 1, Remaining: milliseconds(left)})
 	}
 	return info, nil
 }
