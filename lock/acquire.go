@@ -163,12 +163,16 @@ func (c *Client) attempt(ctx context.Context, r *request) (granted bool, left ti
 		r.latch = newLatch(r.target)
 		keys = r.target.with(r.latch)
 	}
+	server := r.via
+	if server == nil {
+		server = c.server
+	}
 	start := c.now()
 	var v resp.Value
 	if k.args == nil {
-		v, err = k.acquire.Run(c.patient(ctx), c.server, keys, r.lease.Milliseconds(), r.owner)
+		v, err = k.acquire.Run(c.patient(ctx), server, keys, r.lease.Milliseconds(), r.owner)
 	} else {
-		v, err = k.acquire.Run(c.patient(ctx), c.server, keys, c.args(r, r.lease.Milliseconds(), r.owner)...)
+		v, err = k.acquire.Run(c.patient(ctx), server, keys, c.args(r, r.lease.Milliseconds(), r.owner)...)
 	}
 	if err != nil {
 		if uncertain(err) {

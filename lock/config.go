@@ -3,6 +3,8 @@ package lock
 import (
 	"log/slog"
 	"time"
+
+	"github.com/lockwire/lockwire/conn"
 )
 
 // MinLease is the shortest lease that can be asked for. A shorter one would be over before its holder could use it.
@@ -88,6 +90,7 @@ type request struct {
 	waits    bool        // for its turn, until it is withdrawn
 	deadline time.Time   // of the context; zero if there is none
 	got      *Lease      // once granted
+	via      conn.Doer   // sends the acquire; nil: the client's server
 }
 
 func (c *Client) newRequest(t *target, opts []Option) (request, error) {

@@ -9,7 +9,7 @@ import (
 
 // What the tests of package lock_test need from inside.
 
-var kinds = []*kind{reentrantKind, fencedKind, nonReentrantKind, spinKind}
+var kinds = []*kind{reentrantKind, fencedKind, nonReentrantKind, spinKind, plainKind}
 
 // Scripts are the scripts of each kind, by its name and the operation they are for.
 func Scripts() map[string]map[string]*script.Script {
@@ -41,7 +41,9 @@ func (c *Client) Idle() bool {
 	defer c.cleanup.mu.Unlock()
 	c.watchdog.mu.Lock()
 	defer c.watchdog.mu.Unlock()
-	return len(c.entries) == 0 && len(c.cleanup.jobs) == 0 && len(c.cleanup.latches) == 0 &&
+	c.gates.mu.Lock()
+	defer c.gates.mu.Unlock()
+	return len(c.entries) == 0 && len(c.gates.lines) == 0 && len(c.cleanup.jobs) == 0 && len(c.cleanup.latches) == 0 &&
 		len(c.watchdog.renewals) == 0 && len(c.watchdog.endings) == 0 && len(c.watchdog.watched) == 0
 }
 

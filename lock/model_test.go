@@ -19,6 +19,14 @@ var models = map[string]map[string]func(*fakeredis.Call) any{
 	},
 	"fenced":       {"acquire": modelFencedAcquire, "info": modelFencedInfo},
 	"nonreentrant": {"acquire": modelNonReentrantAcquire},
+	"plain": {
+		"acquire": modelPlainAcquire,
+		"release": modelPlainRelease,
+		"undo":    modelPlainUndo,
+		"renew":   modelPlainRenew,
+		"force":   modelPlainForce,
+		"info":    modelPlainInfo,
+	},
 }
 
 // teach gives srv the models and loads the scripts. TestScriptsLikeTheServer compares them with Lua.
