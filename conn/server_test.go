@@ -383,11 +383,14 @@ func TestServerTarget(t *testing.T) {
 		cfg := s.Config()
 		cfg.DB = 3
 		pool := openPool(t, cfg)
+		defer pool.Close()
 		if got, want := pool.Target(), "tcp "+s.Addr()+"/3"; got != want {
 			t.Errorf("Target() = %q, want %q", got, want)
 		}
 		cfg.Dial = new(net.Dialer).DialContext
-		if got := openPool(t, cfg).Target(); got != "" {
+		own := openPool(t, cfg)
+		defer own.Close()
+		if got := own.Target(); got != "" {
 			t.Errorf("Target() with a Dial = %q", got)
 		}
 	})

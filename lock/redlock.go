@@ -231,8 +231,8 @@ const (
 	// redlockSpreadMin and redlockSpread are by how much pauses may differ, in units of Pause: at first, and after several
 	// votes that were split.
 	redlockSpreadMin, redlockSpread = 2, 32
-	// redlockPauseMax bounds what the time that the servers take makes of the pause.
-	redlockPauseMax = time.Second
+	// redlockPause bounds what slow servers make of the pause, and redlockPauseMax what split votes do.
+	redlockPause, redlockPauseMax = 250 * time.Millisecond, time.Second
 )
 
 // contend asks the servers until a majority grants the lock. The lease calls leave when it is over.
@@ -266,8 +266,8 @@ func (r *Redlock) contend(ctx context.Context, c candidacy, leave func()) (*Leas
 		} else {
 			spread = redlockSpreadMin
 		}
-		base := max(r.cfg.Pause, min(2*time.Since(start), redlockPauseMax))
-		if err := first.sleep(ctx, base+rand.N(time.Duration(spread)*base)); err != nil {
+		base := max(r.cfg.Pause, min(2*time.Since(start), redlockPause))
+		if err := first.sleep(ctx, base+rand.N(max(2*base, min(time.Duration(spread)*base, redlockPauseMax)))); err != nil {
 			return nil, err
 		}
 	}
