@@ -524,4 +524,3 @@ func TestRedlockClosedClients(t *testing.T) {
 		f.free()
 	})
 }
-
