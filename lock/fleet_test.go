@@ -82,3 +82,5 @@ func names(prefix string, n int) (list []string) {
 	}
 	return list
 }
+
+func (w *world) pexpire(key string, ms int64) { w.srv.Do("PEXPIRE", key, fmt.Sprint(ms)) }
