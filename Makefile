@@ -24,7 +24,7 @@ endif
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: ## workers contend for a lock, one is killed; needs no Redis, or REDIS=redis://... for a real one
@@ -36,6 +36,11 @@ test: install $(if $(filter all,$(SERVERS)),servers) lint ## all checks and test
 	@# What is promised about allocations: the race detector adds some of its own.
 	$(GO) test -run=Alloc -count=1 -timeout=$(TESTTIME) ./...
 	$(if $(SERVERS),LOCKWIRE_REDIS_SERVER='$(SERVER_LIST)') $(GO) test $(RACE) -count=1 -timeout=$(TESTTIME) $(PACKAGES)
+
+.PHONY: exhaustive
+exhaustive: install ## every transition of every script's model against a server, of which make test takes a sample; SERVERS as there
+	$(if $(SERVERS),LOCKWIRE_REDIS_SERVER='$(SERVER_LIST)') LOCKWIRE_EXHAUSTIVE=1 CI=true \
+		$(GO) test -run='^TestServerScript(s|Faults)$$' -count=1 -timeout=30m -v ./lock
 
 .PHONY: install
 install: # a server and the C compiler that -race needs, if they are missing

@@ -247,6 +247,7 @@ func (c *Client) granted(r *request, start instant, count, token int64) (bool, t
 		if r.latch != "" {
 			c.cleanup.addLatch(r.target.name, r.latch)
 		}
+		c.shareGrant(r)
 		return true, 0, nil
 	}
 	l := newLease(c, r, start)
@@ -281,6 +282,7 @@ func (c *Client) granted(r *request, start instant, count, token int64) (bool, t
 	r.got = l
 	c.watchdog.add(l)
 	c.counters.acquired.Add(1)
+	c.shareGrant(r)
 	return true, 0, nil
 }
 

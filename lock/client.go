@@ -132,8 +132,7 @@ func (t *target) key() entryKey { return entryKey{t.kind, t.name} }
 type entry struct {
 	leases      *Lease // list of those held, by next and prev
 	first, last *waiter
-	head        head          // owned by the first waiter
-	open        chan struct{} // closed, and replaced, when all who stand in line may have the lock
+	head        head // owned by the first waiter
 }
 
 func (c *Client) entryLocked(key entryKey) *entry {

@@ -88,6 +88,7 @@ type request struct {
 	latch    string      // of the last attempt, if it has one: what undoes it leaves this key
 	refused  bool        // the server has said no, or too late
 	waits    bool        // for its turn, until it is withdrawn
+	since    time.Time   // when it began to wait
 	deadline time.Time   // of the context; zero if there is none
 	got      *Lease      // once granted
 	via      conn.Doer   // sends the acquire; nil: the client's server

@@ -3,8 +3,10 @@ package lock_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,23 +32,28 @@ type goldenStep struct {
 	keys     []string
 }
 
-func readGolden(t *testing.T, name string) []goldenStep {
+// readGolden returns the kind that a file is about, the watchdog's lease, and the steps as they have to be with our locks.
+func readGolden(t *testing.T, name string) (kind string, lease time.Duration, steps []goldenStep) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "testdata", "redisson", name))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var steps []goldenStep
 	for i, line := range strings.Split(string(text), "\n") {
-		kind, rest, _ := strings.Cut(line, " ")
-		if kind == "" || kind == "#" {
+		mark, rest, _ := strings.Cut(line, " ")
+		first, more, _ := strings.Cut(rest, " ")
+		switch mark {
+		case "", "#":
 			continue
-		}
-		if kind == ">" || kind == "~" {
+		case "@":
+			ms, _ := strconv.Atoi(more)
+			kind, lease = first, time.Duration(ms)*time.Millisecond
+			continue
+		case ">", "~":
 			steps = append(steps, goldenStep{line: i + 1, results: map[string]string{}})
 		}
 		s := &steps[len(steps)-1]
-		switch first, more, _ := strings.Cut(rest, " "); kind {
+		switch mark {
 		case ">":
 			s.number, s.call = first, strings.Fields(more)
 		case "~":
@@ -60,7 +67,35 @@ func readGolden(t *testing.T, name string) []goldenStep {
 			s.keys = append(s.keys, rest)
 		}
 	}
-	return steps
+	applyDifferences(t, goldenFiles[name].differs, steps)
+	return kind, lease, steps
+}
+
+// applyDifferences makes steps of what Redisson did what we do.
+func applyDifferences(t *testing.T, differs []difference, steps []goldenStep) {
+	t.Helper()
+	for _, d := range differs {
+		i := slices.IndexFunc(steps, func(s goldenStep) bool { return s.number == d.call })
+		if i < 0 || !regexp.MustCompile(`^(A\d+|§\d+): `).MatchString(d.why) {
+			t.Fatalf("difference at call %s: no such call, or no reason: %s", d.call, d.why)
+		}
+		s, changes := &steps[i], false
+		for number, result := range d.results {
+			changes = changes || s.results[number] != result
+			s.results[number] = result
+		}
+		if d.messages != nil {
+			changes = changes || !slices.Equal(s.messages, d.messages)
+			s.messages = d.messages
+		}
+		if d.keys != nil {
+			changes = changes || !slices.Equal(s.keys, d.keys)
+			s.keys = d.keys
+		}
+		if !changes {
+			t.Errorf("difference at call %s is none: %s", d.call, d.why)
+		}
+	}
 }
 
 // replay runs the calls of a golden file with our locks.
@@ -71,9 +106,12 @@ type replay struct {
 	clients  map[string]*lock.Client
 	owners   map[string]lock.Owner
 	mu       sync.Mutex
-	leases   map[string][]*lock.Lease // by caller; guarded by mu
+	leases   map[string][]*lock.Lease // by caller and lock; guarded by mu
+	aliases  map[string]string        // what a text on the server is called in the file; guarded by mu
 	running  map[string]chan string   // calls that have not returned
 	later    []goldenStep             // calls that would wait behind one that waits
+	slow     bool                     // requests may come to nothing for lack of CPU, which leaves latches for a while
+	inLine   bool                     // calls wait all at once, since the server keeps their order
 	settle   func(done func() bool)   // waits for what the step has set going
 	pause    func(time.Duration)
 }
@@ -86,8 +124,8 @@ func (r *replay) run(steps []goldenStep) {
 		} else {
 			r.pause(step.pause)
 		}
-		for number, want := range step.results {
-			r.result(step, number, want)
+		for _, number := range slices.SortedFunc(maps.Keys(step.results), byNumber) {
+			r.result(step, number, step.results[number])
 		}
 		var keys []string
 		r.settle(func() bool {
@@ -108,10 +146,16 @@ func (r *replay) run(steps []goldenStep) {
 	}
 }
 
+func byNumber(a, b string) int {
+	m, _ := strconv.Atoi(a)
+	n, _ := strconv.Atoi(b)
+	return m - n
+}
+
 // start starts a call. Of several that wait at once the first alone is started: who of two clients is served first is a
 // matter of chance, and the file has one order.
 func (r *replay) start(step goldenStep) {
-	if len(r.running) > 0 && len(step.results) == 0 {
+	if len(r.running) > 0 && len(step.results) == 0 && !r.inLine {
 		r.later = append(r.later, step)
 		return
 	}
@@ -121,7 +165,7 @@ func (r *replay) start(step goldenStep) {
 }
 
 func (r *replay) result(step goldenStep, number, want string) {
-	if r.running[number] == nil && len(r.later) > 0 {
+	for r.running[number] == nil && len(r.later) > 0 {
 		next := r.later[0]
 		r.later = r.later[1:]
 		done := make(chan string, 1)
@@ -147,94 +191,6 @@ func closeTo(got, want string) bool {
 	return err == nil && g > w*2/3 && g <= 30000
 }
 
-// call does what Redisson's method of that name does: caller, method, lock, arguments.
-func (r *replay) call(call []string) string {
-	caller, method, name := call[0], call[1], call[2]
-	var numbers []time.Duration
-	for _, arg := range call[3:] {
-		ms, _ := strconv.Atoi(arg)
-		numbers = append(numbers, time.Duration(ms)*time.Millisecond)
-	}
-	l, owner := r.clients[caller[:1]].Reentrant(name), r.owners[caller]
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	switch method {
-	case "lock", "trylock":
-		return r.lock(ctx, l, caller, method, numbers)
-	case "unlock":
-		if held := r.pop(caller); held == nil || held.Unlock(ctx) != nil {
-			return "error IllegalMonitorStateException"
-		}
-		return "unlocked"
-	case "force":
-		forced, err := l.ForceUnlock(ctx)
-		return fmt.Sprint(forced, ifError(err))
-	}
-	info, err := l.Info(ctx)
-	holds := int64(0)
-	for _, h := range info.Holders {
-		if h.Owner == owner.String() {
-			holds = h.Holds
-		}
-	}
-	switch method {
-	case "isheld":
-		return fmt.Sprint(holds > 0, ifError(err))
-	case "holdcount":
-		return fmt.Sprint(holds, ifError(err))
-	case "islocked":
-		return fmt.Sprint(info.Locked, ifError(err))
-	case "ttl":
-		return fmt.Sprint(info.Remaining.Milliseconds(), ifError(err))
-	}
-	return "no method " + method
-}
-
-func ifError(err error) string {
-	if err == nil {
-		return ""
-	}
-	return " " + err.Error()
-}
-
-func (r *replay) lock(ctx context.Context, l *lock.Reentrant, caller, method string, numbers []time.Duration) string {
-	opts := []lock.Option{lock.As(r.owners[caller])}
-	if len(numbers) > 0 {
-		opts = append(opts, lock.For(numbers[len(numbers)-1]))
-	}
-	acquire, ok := l.Lock, "locked"
-	if method == "trylock" {
-		ok = "true"
-		if len(numbers) == 0 {
-			acquire = l.TryLock
-		} else {
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, numbers[0])
-			defer cancel()
-		}
-	}
-	lease, err := acquire(ctx, opts...)
-	if err != nil {
-		return "false"
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.leases[caller] = append(r.leases[caller], lease)
-	return ok
-}
-
-// pop returns the lease that caller took last, nil if there is none.
-func (r *replay) pop(caller string) *lock.Lease {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	held := r.leases[caller]
-	if len(held) == 0 {
-		return nil
-	}
-	r.leases[caller] = held[:len(held)-1]
-	return held[len(held)-1]
-}
-
 // heard returns the messages that have come since the last call.
 func (r *replay) heard() []string {
 	var list []string
@@ -242,7 +198,7 @@ func (r *replay) heard() []string {
 		select {
 		case event := <-r.messages.Events():
 			if event.Kind == pubsub.Message {
-				list = append(list, event.Channel+" "+event.Payload)
+				list = append(list, r.named(event.Channel+" "+event.Payload))
 			}
 		default:
 			return list
@@ -250,33 +206,69 @@ func (r *replay) heard() []string {
 	}
 }
 
-// dump returns the hashes of the server in the form of the golden files, the rest as type and name.
+// dump returns the keys of the server in the form of the golden files, with what is left of their lives.
 func (r *replay) dump() []string {
+	seconds, _ := r.do("TIME").At(0).Int()
 	var lines []string
 	for key := range r.do("KEYS", "*").All() {
 		name, _ := key.Text()
-		kind, _ := r.do("TYPE", name).Text()
-		if kind != "hash" {
-			lines = append(lines, kind+" "+name)
+		if r.slow && strings.HasPrefix(name, "redisson_unlock_latch:") {
 			continue
 		}
+		kind, _ := r.do("TYPE", name).Text()
 		left, _ := r.do("PTTL", name).Int()
-		fields := r.do("HGETALL", name)
-		line := fmt.Sprintf("%s %s %d", kind, name, left)
-		for field, value := range fields.Pairs() {
-			owner, _ := field.Text()
-			count, _ := value.Text()
-			for caller, o := range r.owners {
-				if o.String() == owner {
-					owner = caller
-				}
-			}
-			line += " " + owner + "=" + count
+		life, parts := strconv.FormatInt(left, 10), r.parts(kind, name, seconds*1000)
+		if left == -1 {
+			life = "-"
 		}
-		lines = append(lines, line)
+		lines = append(lines, r.named(fmt.Sprintf("%s %s %s %s", kind, name, life, strings.Join(parts, " "))))
 	}
-	slices.Sort(lines)
 	return lines
+}
+
+func (r *replay) parts(kind, name string, now int64) (parts []string) {
+	switch kind {
+	case "string":
+		text, _ := r.do("GET", name).Text()
+		parts = append(parts, text)
+	case "list":
+		for e := range r.do("LRANGE", name, 0, -1).All() {
+			text, _ := e.Text()
+			parts = append(parts, text)
+		}
+	case "hash":
+		for field, value := range r.do("HGETALL", name).Pairs() {
+			f, _ := field.Text()
+			v, _ := value.Text()
+			parts = append(parts, r.named(f)+"="+v)
+		}
+		slices.Sort(parts)
+	case "zset":
+		for e := range r.do("ZRANGE", name, 0, -1).All() {
+			member, _ := e.Text()
+			score, _ := r.do("ZSCORE", name, member).Text()
+			if at, err := strconv.ParseFloat(score, 64); err == nil && at > 1e12 && at < 1e13 {
+				score = fmt.Sprintf("+%d", int64(at)-now)
+			}
+			parts = append(parts, member+"="+score)
+		}
+	}
+	return parts
+}
+
+// named gives owners, and whatever else has an alias, their names in the file.
+func (r *replay) named(text string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var pairs []string
+	for from := range r.aliases {
+		pairs = append(pairs, from)
+	}
+	slices.SortFunc(pairs, func(a, b string) int { return len(b) - len(a) }) // client:12 is not client:1 and a 2
+	for _, from := range pairs {
+		text = strings.ReplaceAll(text, from, r.aliases[from])
+	}
+	return text
 }
 
 func (r *replay) do(args ...any) resp.Value {
@@ -288,21 +280,39 @@ func (r *replay) do(args ...any) resp.Value {
 	return v
 }
 
-// matches reports whether keys are the ones wanted. Where the latter have the lease last set, the former have what is left of it.
+// matches reports whether keys are the ones wanted, in any order.
 func matches(keys, want []string) bool {
-	return slices.EqualFunc(keys, want, func(key, want string) bool {
-		k, w := strings.Fields(key), strings.Fields(want)
-		if len(k) < 3 || len(k) != len(w) {
-			return false
+	byName := func(lines []string) [][]string {
+		var list [][]string
+		for _, line := range lines {
+			list = append(list, strings.Fields(line))
 		}
-		left, _ := strconv.Atoi(k[2])
-		set, _ := strconv.Atoi(w[2])
-		k[2], w[2] = "", ""
-		return slices.Equal(k, w) && left <= set && left > set*2/3-250
+		slices.SortFunc(list, func(a, b []string) int { return strings.Compare(a[1], b[1]) })
+		return list
+	}
+	return slices.EqualFunc(byName(keys), byName(want), func(key, want []string) bool {
+		for i := range want {
+			if i >= len(key) || key[i] != want[i] && !(i >= 2 && nearly(key[i], want[i])) {
+				return false
+			}
+		}
+		return len(key) == len(want)
 	})
 }
 
-// newReplay makes the callers A1, A2 and B1 on pools that open opens.
+// nearly reports whether got is what may be left of a time last set, each as a number, or as a number behind an = and a +.
+func nearly(got, set string) bool {
+	g, left, timed := strings.Cut(got, "=+")
+	w, life, _ := strings.Cut(set, "=+")
+	if !timed {
+		g, w, left, life = "", "", got, set
+	}
+	n, err := strconv.Atoi(left)
+	m, fail := strconv.Atoi(life)
+	return err == nil && fail == nil && g == w && m > 99 && n <= m+m/20 && n > m*2/3-250
+}
+
+// newReplay makes the callers A1 to A3 and B1 to B3 on pools that open opens.
 func newReplay(t *testing.T, cfg lock.Config, open func() *conn.Pool) *replay {
 	t.Helper()
 	r := &replay{
@@ -310,6 +320,7 @@ func newReplay(t *testing.T, cfg lock.Config, open func() *conn.Pool) *replay {
 		clients: map[string]*lock.Client{},
 		owners:  map[string]lock.Owner{},
 		leases:  map[string][]*lock.Lease{},
+		aliases: map[string]string{},
 		running: map[string]chan string{},
 	}
 	var closers []func() error
@@ -321,8 +332,10 @@ func newReplay(t *testing.T, cfg lock.Config, open func() *conn.Pool) *replay {
 		}
 		closers = append(closers, c.Close, pool.Close)
 		r.clients[name] = c
-		for _, thread := range []string{"1", "2"} {
-			r.owners[name+thread] = c.NewOwner()
+		for _, thread := range []string{"1", "2", "3"} {
+			owner := c.NewOwner()
+			r.owners[name+thread] = owner
+			r.aliases[owner.String()] = name + thread
 		}
 	}
 	r.observer = open()
@@ -346,14 +359,14 @@ func newReplay(t *testing.T, cfg lock.Config, open func() *conn.Pool) *replay {
 
 // In virtual time every step takes 250 ms, about what it took when the files were recorded.
 func TestGoldenInVirtualTime(t *testing.T) {
-	for file, cfg := range map[string]lock.Config{
-		"lock.txt":     {},
-		"watchdog.txt": {Lease: 3 * time.Second},
-	} {
-		t.Run(file, func(t *testing.T) {
-			steps := readGolden(t, file)
+	for name, file := range goldenFiles {
+		t.Run(name, func(t *testing.T) {
+			_, lease, steps := readGolden(t, name)
+			cfg := file.cfg
+			cfg.Lease = lease
 			inVirtualTime(t, func(t *testing.T, w *world) {
 				r := newReplay(t, cfg, func() *conn.Pool { return w.pool(conn.Config{}) })
+				r.inLine = file.inLine
 				r.pause = time.Sleep
 				r.settle = func(done func() bool) {
 					time.Sleep(250 * time.Millisecond)
@@ -363,5 +376,20 @@ func TestGoldenInVirtualTime(t *testing.T) {
 				r.run(steps)
 			})
 		})
+	}
+}
+
+// Each file about a kind that there is is replayed.
+func TestGoldenFiles(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join("..", "testdata", "redisson", "*.txt"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("Glob() = %v, %v", files, err)
+	}
+	for _, path := range files {
+		name := filepath.Base(path)
+		kind, _, _ := readGolden(t, name)
+		if _, ok := goldenFiles[name]; !ok && lock.Scripts()[kind] != nil {
+			t.Errorf("%s, about locks of kind %s, is not replayed", name, kind)
+		}
 	}
 }

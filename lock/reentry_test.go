@@ -261,3 +261,53 @@ func TestConcurrentUnlocksOfOneOwner(t *testing.T) {
 		w.free()
 	})
 }
+
+// Calls of one Owner that wait for somebody else are holds of one owner when the lock is free: none waits for another, nor
+// for a stranger who stands between them in line.
+func TestWaitingCallsOfOneOwner(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		other, c := w.client(lock.Config{}), w.client(lock.Config{})
+		owner := c.NewOwner()
+		taken := mustLock(t, other, "job")
+		leases := make(chan *lock.Lease, 3)
+		call := func(opts ...lock.Option) {
+			go func() { leases <- mustLock(t, c, "job", opts...) }()
+			synctest.Wait()
+		}
+		call(lock.As(owner))
+		call()
+		call(lock.As(owner))
+		mustUnlock(t, taken)
+		start := time.Now()
+		first, second := <-leases, <-leases
+		if first.Owner() != owner.String() || second.Owner() != owner.String() || time.Since(start) != 0 {
+			t.Errorf("after %v the holders are %s and %s, want both to be %v", time.Since(start), first.Owner(), second.Owner(), owner)
+		}
+		w.wantHolds("job", "2", first)
+		mustUnlock(t, first)
+		mustUnlock(t, second)
+		mustUnlock(t, <-leases)
+		w.free()
+	})
+}
+
+// A call that waits at the front takes part in what the same Owner gets by TryLock.
+func TestTryLockOfAWaitingOwner(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		c.OnlyWoken()
+		owner := c.NewOwner()
+		w.srv.Do("HSET", "job", "stranger:1", "1")
+		waiting := make(chan *lock.Lease)
+		go func() { waiting <- mustLock(t, c, "job", lock.As(owner)) }()
+		time.Sleep(time.Second)
+		w.srv.Do("DEL", "job") // and nobody is told
+		tried, err := c.Reentrant("job").TryLock(t.Context(), lock.As(owner))
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustUnlock(t, <-waiting)
+		mustUnlock(t, tried)
+		w.free()
+	})
+}

@@ -155,6 +155,31 @@ var outages = []struct {
 	}},
 }
 
+// slowestTick starts a ticker. What it returns ends it, and tells by how much its worst tick was late.
+func slowestTick() (stop func() time.Duration) {
+	const tick = time.Millisecond
+	end, worst := make(chan struct{}), make(chan time.Duration)
+	go func() {
+		var late time.Duration
+		ticker, last := time.NewTicker(tick), locktorture.Now()
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+				now := locktorture.Now()
+				late, last = max(late, now-last-tick), now
+			case <-end:
+				worst <- max(late, locktorture.Now()-last-tick)
+				return
+			}
+		}
+	}()
+	return func() time.Duration {
+		close(end)
+		return <-worst
+	}
+}
+
 func toldInTime(t *testing.T, s *redistest.Server, proto int, begin func(*testing.T, *redistest.Server, *faultproxy.Proxy) func()) {
 	const term = 3 * time.Second
 	x := newSite(t, s, proto, lock.Config{Lease: term})
@@ -165,13 +190,16 @@ func toldInTime(t *testing.T, s *redistest.Server, proto int, begin func(*testin
 	if !eventually(patience, func() bool { return renewedSince(lease, granted) }) {
 		t.Fatal("the lease is not renewed")
 	}
+	slowest := slowestTick()
 	end := begin(t, s, x.proxy)
 	<-work.Done()
 	told := locktorture.Now()
+	late := slowest()
 	lostBecause(t, context.Cause(work), lock.Unreachable)
-	// The server counts from when the renewal reached it, ValidUntil from before it was sent.
-	if free := locktorture.At(lease.ValidUntil()) + term/100 + 2*time.Millisecond; told > free {
-		t.Errorf("told %v after the server may have given the lock away", told-free)
+	// The server counts from when the renewal reached it, ValidUntil from before it was sent. Of a machine that is short of
+	// CPU no more can be asked than it does for any timer.
+	if free := locktorture.At(lease.ValidUntil()) + term/100 + 2*time.Millisecond; told > free+2*late {
+		t.Errorf("told %v after the server may have given the lock away, with timers late by %v", told-free, late)
 	}
 	end()
 	if err := lease.Unlock(t.Context()); err != nil && !errors.Is(err, lock.ErrNotHeld) {

@@ -6,21 +6,29 @@ import (
 
 	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/internal/redistest"
-	"github.com/lockwire/lockwire/lock"
 )
 
 // On a real server, whose time cannot be turned, a pause is as long as it takes until the server has what Redisson left
-// behind. The watchdog's file, where pauses are for renewals, is replayed in virtual time alone.
+// behind. Files whose pauses are for renewals are replayed in virtual time alone.
 func TestServerGolden(t *testing.T) {
-	steps := readGolden(t, "lock.txt")
+	for name, file := range goldenFiles {
+		if !file.virtual {
+			t.Run(name, func(t *testing.T) { replayOnServers(t, name, file) })
+		}
+	}
+}
+
+func replayOnServers(t *testing.T, name string, file goldenFile) {
+	_, _, steps := readGolden(t, name)
 	redistest.RunProtocols(t, func(t *testing.T, s *redistest.Server, _ int) {
-		r := newReplay(t, lock.Config{}, func() *conn.Pool {
+		r := newReplay(t, file.cfg, func() *conn.Pool {
 			pool, err := conn.Open(t.Context(), s.Config())
 			if err != nil {
 				t.Fatal(err)
 			}
 			return pool
 		})
+		r.inLine, r.slow = file.inLine, true
 		r.settle = func(done func() bool) {
 			timeout := time.After(10 * time.Second)
 			for !done() {

@@ -35,7 +35,8 @@ const wakeQueue = 4
 // waiter is a call of Lock that stands in line. Client.mu guards the links.
 type waiter struct {
 	turn       chan struct{} // closed when it has come to the front
-	open       chan struct{} // the entry's when it joined
+	look       chan struct{} // has room for one: another one has got what this one may have too; nil if that cannot be
+	state      *ownerState   // of the request
 	next, prev *waiter
 }
 
@@ -53,17 +54,14 @@ type head struct {
 }
 
 // join puts a new waiter at the end of the line.
-func (c *Client) join(key entryKey) (*waiter, *entry) {
-	w := &waiter{turn: make(chan struct{})}
+func (c *Client) join(key entryKey, state *ownerState) (*waiter, *entry) {
+	w := &waiter{turn: make(chan struct{}), state: state}
+	if key.kind.others == everybody || state != nil {
+		w.look = make(chan struct{}, 1)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := c.entryLocked(key)
-	if key.kind.others == everybody {
-		if e.open == nil {
-			e.open = make(chan struct{})
-		}
-		w.open = e.open
-	}
 	if w.prev = e.last; w.prev != nil {
 		w.prev.next = w
 	} else {
@@ -107,13 +105,14 @@ func (c *Client) leave(key entryKey, w *waiter, e *entry) {
 // wait stands in line for the lock and acquires it when it is free. left is how long the holder's lease lasts, as far as is
 // known.
 func (c *Client) wait(ctx context.Context, r *request, left time.Duration) error {
+	r.since = time.Now()
 	if r.target.kind.queued {
 		return c.waitInQueue(ctx, r, left)
 	}
 	key := r.target.key()
-	w, e := c.join(key)
+	w, e := c.join(key, r.state)
 	defer c.leave(key, w, e)
-	if done, err := c.stand(ctx, r, w, e); done {
+	if done, err := c.stand(ctx, r, w); done {
 		return err
 	}
 	h := &e.head
@@ -122,25 +121,16 @@ func (c *Client) wait(ctx context.Context, r *request, left time.Duration) error
 			return err
 		}
 	}
-	if err := c.contend(ctx, r, h); err != nil {
-		return err
-	}
-	if w.open != nil {
-		c.openLine(e)
-	}
-	return nil
+	return c.contend(ctx, r, h, w.look)
 }
 
 // stand waits for the turn of w. It reports done if r has got the lock, or failed, before that.
-func (c *Client) stand(ctx context.Context, r *request, w *waiter, e *entry) (done bool, err error) {
+func (c *Client) stand(ctx context.Context, r *request, w *waiter) (done bool, err error) {
 	for {
 		select {
 		case <-w.turn:
 			return false, nil
-		case <-w.open:
-			c.mu.Lock()
-			w.open = e.open
-			c.mu.Unlock()
+		case <-w.look:
 			if granted, _, err := c.attempt(ctx, r); granted || err != nil && !passing(err) {
 				return true, err
 			} else if err != nil {
@@ -154,12 +144,27 @@ func (c *Client) stand(ctx context.Context, r *request, w *waiter, e *entry) (do
 	}
 }
 
-// openLine has all who stand in line look, now that what the first of them got is there for the others too.
-func (c *Client) openLine(e *entry) {
+// shareGrant has those in line look who may have the lock too now that r has it: everybody of some kinds, of the others those
+// whose owner is the same.
+func (c *Client) shareGrant(r *request) {
+	all := r.target.kind.others == everybody
+	if !all && r.state == nil {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	close(e.open)
-	e.open = make(chan struct{})
+	e := c.entries[r.target.key()]
+	if e == nil {
+		return
+	}
+	for w := e.first; w != nil; w = w.next {
+		if all || w.state == r.state {
+			select {
+			case w.look <- struct{}{}:
+			default:
+			}
+		}
+	}
 }
 
 // waitInQueue stands in the line that the server keeps, with a subscription of its own.
@@ -169,7 +174,7 @@ func (c *Client) waitInQueue(ctx context.Context, r *request, left time.Duration
 	var h head
 	err := c.prepare(&h, r, r.target.channel+":"+r.owner, left)
 	if err == nil {
-		err = c.contend(ctx, r, &h)
+		err = c.contend(ctx, r, &h, nil)
 		h.events.Close()
 	}
 	if err != nil {
@@ -192,8 +197,9 @@ func (c *Client) prepare(h *head, r *request, channel string, left time.Duration
 	return nil
 }
 
-// contend is the loop of the waiter at the front: sleep until there is a reason to look, and look.
-func (c *Client) contend(ctx context.Context, r *request, h *head) error {
+// contend is the loop of the waiter at the front: sleep until there is a reason to look, and look. There is one
+// when look says so.
+func (c *Client) contend(ctx context.Context, r *request, h *head, look <-chan struct{}) error {
 	timer := time.NewTimer(time.Until(h.next))
 	defer timer.Stop()
 	attempts, cancel := context.WithCancel(ctx)
@@ -213,6 +219,8 @@ func (c *Client) contend(ctx context.Context, r *request, h *head) error {
 					return ErrClosed
 				}
 				h.heard(&c.pace, event)
+			case <-look:
+				h.woken = true
 			case <-timer.C:
 			case <-ctx.Done():
 				return c.gaveUp(ctx, r, last)
@@ -235,7 +243,7 @@ func (c *Client) contend(ctx context.Context, r *request, h *head) error {
 		case ctx.Err() != nil || c.isClosed():
 			h.woken = true // for the next in line: what woke this one has not been made use of
 			return c.gaveUp(ctx, r, last)
-		case !passing(last) || h.failed(&c.pace, c.cfg.Lease):
+		case !passing(last) || h.failed(&c.pace, r.since, c.cfg.Lease):
 			return last
 		default:
 			c.renewOwner(r)
@@ -316,8 +324,9 @@ func (h *head) pause(p *pace, left time.Duration) time.Duration {
 	return d
 }
 
-// failed sets the next look after an attempt that had no answer. It reports true when that has gone on for too long.
-func (h *head) failed(p *pace, patience time.Duration) (tooLong bool) {
+// failed sets the next look after an attempt that had no answer. It reports true when that has gone on for too long for a
+// waiter who is there since then: how long others had had no answer before is not his matter.
+func (h *head) failed(p *pace, since time.Time, patience time.Duration) (tooLong bool) {
 	at := time.Now()
 	if h.failing.IsZero() {
 		h.failing = at
@@ -325,7 +334,7 @@ func (h *head) failed(p *pace, patience time.Duration) (tooLong bool) {
 	h.woken = false
 	h.next = at.Add(h.poll - rand.N(h.poll/4))
 	h.poll = min(2*h.poll, p.pollMax)
-	return at.Sub(h.failing) >= patience
+	return at.Sub(h.failing) >= patience && at.Sub(since) >= patience
 }
 
 func earlier(a, b time.Time) time.Time {

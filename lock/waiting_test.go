@@ -257,6 +257,28 @@ func TestWaiterGivesUpOnAServerThatIsGone(t *testing.T) {
 	})
 }
 
+// Who comes when others have waited for a server that is gone for long has the same patience.
+func TestWaiterHasItsOwnPatience(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		w.srv.Refuse(true)
+		w.srv.KillConns(nil)
+		start := time.Now()
+		var wg sync.WaitGroup
+		for i := range 4 {
+			after := time.Duration(i%2) * 20 * time.Second
+			wg.Go(func() {
+				w.sleep(after)
+				_, err := c.Reentrant("job").Lock(t.Context())
+				if took := time.Since(start) - after; err == nil || took < 30*time.Second || took > 45*time.Second {
+					t.Errorf("Lock() = %v after %v, want an error after 30 s or so", err, took)
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
+
 func TestCloseEndsWaitsAndLeases(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		c := w.client(lock.Config{})

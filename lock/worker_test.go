@@ -143,8 +143,8 @@ func (w *worker) turn(ctx context.Context, rng *rand.Rand) {
 	}
 	wait, cancel := context.WithTimeout(ctx, w.Lease/8+upTo(rng, 4*w.Lease))
 	defer cancel()
-	lease, from := w.take(wait, name, rng.IntN(4) == 0, opts...)
-	if lease == nil {
+	lease, from, err := w.take(wait, name, rng.IntN(4) == 0, opts...)
+	if err != nil {
 		pause(ctx, upTo(rng, 10*time.Millisecond))
 		return
 	}
@@ -163,7 +163,7 @@ func (w *worker) turn(ctx context.Context, rng *rand.Rand) {
 	}
 	var inner sync.WaitGroup
 	inner.Go(func() {
-		if further, from := w.take(end, name, false, lock.As(owner)); further != nil {
+		if further, from, err := w.take(end, name, false, lock.As(owner)); err == nil {
 			w.hold(end, further, name, from, false)
 		}
 	})
@@ -177,9 +177,9 @@ func (w *worker) once(rng *rand.Rand) {
 	defer cancel()
 	name := w.Names[rng.IntN(len(w.Names))]
 	asked := locktorture.Now()
-	lease, from := w.take(ctx, name, false)
-	if lease == nil {
-		w.fail("%q could not be had within %v after the faults", name, locktorture.Now()-asked)
+	lease, from, err := w.take(ctx, name, false)
+	if err != nil {
+		w.fail("%q could not be had within %v after the faults: %v", name, locktorture.Now()-asked, err)
 		return
 	}
 	w.log.Add(locktorture.Event{Kind: locktorture.Note, Text: "once more", Until: from - asked})
@@ -188,7 +188,7 @@ func (w *worker) once(rng *rand.Rand) {
 }
 
 // take asks for a lock and logs the answer. It returns the lease and since when it is relied on.
-func (w *worker) take(ctx context.Context, name string, try bool, opts ...lock.Option) (*lock.Lease, time.Duration) {
+func (w *worker) take(ctx context.Context, name string, try bool, opts ...lock.Option) (*lock.Lease, time.Duration, error) {
 	w.log.Add(locktorture.Event{Kind: locktorture.Asked, Name: name})
 	l := w.locks.Reentrant(name)
 	ask := l.Lock
@@ -199,9 +199,9 @@ func (w *worker) take(ctx context.Context, name string, try bool, opts ...lock.O
 	from := locktorture.Now()
 	if err != nil {
 		w.log.Add(locktorture.Event{Kind: locktorture.Refused, Name: name, Text: err.Error()})
-		return nil, 0
+		return nil, 0, err
 	}
-	return lease, from
+	return lease, from, nil
 }
 
 // hold relies on a lease until end is over or the lock is lost, and releases it.
@@ -298,7 +298,7 @@ func (w *worker) obey() {
 		w.wg.Go(func() {
 			ctx, cancel := context.WithTimeout(end, time.Minute)
 			defer cancel()
-			if lease, from := w.take(ctx, name, false); lease != nil {
+			if lease, from, err := w.take(ctx, name, false); err == nil {
 				w.hold(end, lease, name, from, false)
 			}
 		})

@@ -1,0 +1,306 @@
+package lock_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/lock"
+)
+
+// Faults of Redisson's RLock that we do not share, by their numbers in testdata/anomalies.md. Each is shown with redisson first:
+// a test that it passed would show nothing.
+
+// redisson does what Redisson's RLock does on the server, watchdog included. It is for virtual time.
+type redisson struct {
+	srv *fakeredis.Server
+
+	mu       sync.Mutex     // guards the following
+	watched  map[string]int // holds that are renewed, by lock and owner
+	order    []string       // of watched
+	renewals int
+	over     bool
+}
+
+func newRedisson(w *world) *redisson {
+	r := &redisson{srv: w.srv, watched: map[string]int{}}
+	w.t.Cleanup(r.stop)
+	return r
+}
+
+// stop ends all renewals.
+func (r *redisson) stop() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.over = true
+}
+
+// lock acquires for a lease, or with the watchdog if that is 0, and reports whether it has.
+func (r *redisson) lock(name, owner string, lease time.Duration) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.srv.Do("EXISTS", name) == int64(1) && r.srv.Do("HEXISTS", name, owner) == int64(0) {
+		return false
+	}
+	renewed := lease == 0
+	if renewed {
+		lease = 30 * time.Second
+	}
+	r.srv.Do("HINCRBY", name, owner, "1")
+	r.srv.Do("PEXPIRE", name, fmt.Sprint(lease.Milliseconds()))
+	if renewed {
+		if len(r.watched) == 0 {
+			time.AfterFunc(10*time.Second, r.renew)
+		}
+		key := name + " " + owner
+		if r.watched[key]++; !slices.Contains(r.order, key) {
+			r.order = append(r.order, key)
+		}
+	}
+	return true
+}
+
+// unlock gives a hold back. lease is that of the object it is called on.
+func (r *redisson) unlock(name, owner string, lease time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.srv.Do("HINCRBY", name, owner, "-1").(int64) > 0 {
+		r.srv.Do("PEXPIRE", name, fmt.Sprint(lease.Milliseconds()))
+	} else {
+		r.srv.Do("DEL", name)
+	}
+	key := name + " " + owner
+	if r.watched[key]--; r.watched[key] <= 0 {
+		delete(r.watched, key)
+		r.order = slices.DeleteFunc(r.order, func(k string) bool { return k == key })
+	}
+}
+
+// renew is a pass, which ends at the first that fails. Another follows while there is anything to renew.
+func (r *redisson) renew() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.watched) == 0 || r.over {
+		return
+	}
+	for _, key := range r.order {
+		var name, owner string
+		fmt.Sscan(key, &name, &owner)
+		if r.srv.Do("TYPE", name) == fakeredis.Status("string") {
+			break // WRONGTYPE
+		}
+		if r.srv.Do("HEXISTS", name, owner) == int64(1) {
+			r.srv.Do("PEXPIRE", name, "30000")
+		}
+		r.renewals++
+	}
+	time.AfterFunc(10*time.Second, r.renew)
+}
+
+// An acquire that is sent again counts as one.
+func TestA01(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		owner := c.NewOwner()
+		r := newRedisson(w)
+		for range 2 { // the answer to the first was lost
+			r.lock("job", "redisson:1", time.Minute)
+		}
+		if got := w.srv.Do("HGET", "job", "redisson:1"); got != "2" {
+			t.Fatalf("Redisson has %v holds, so this shows nothing", got)
+		}
+		w.srv.Do("DEL", "job")
+
+		outer := mustLock(t, c, "job", lock.As(owner))
+		w.onScript("acquire", func(n int) fakeredis.Action {
+			if n == 1 {
+				return fakeredis.RunThenClose()
+			}
+			return fakeredis.Run()
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		inner, err := c.Reentrant("job").Lock(ctx, lock.As(owner))
+		if err != nil {
+			t.Fatalf("Lock() = %v", err)
+		}
+		if got := w.srv.Do("HGET", "job", owner.String()); got != "2" {
+			t.Errorf("two holds are counted as %v", got)
+		}
+		mustUnlock(t, inner)
+		mustUnlock(t, outer)
+		w.sleep(latchLife)
+		w.free()
+	})
+}
+
+// A further hold with a shorter lease, and its end, leave the outer hold what it had.
+func TestA06(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		r := newRedisson(w)
+		r.lock("job", "redisson:1", time.Minute)
+		if r.lock("job", "redisson:1", time.Second); w.ttl("job") >= time.Minute {
+			t.Errorf("Redisson leaves %v, so this shows nothing", w.ttl("job"))
+		}
+		if r.unlock("job", "redisson:1", 30*time.Second); w.ttl("job") >= time.Minute {
+			t.Errorf("Redisson goes back to %v, so this shows nothing", w.ttl("job"))
+		}
+		w.srv.Do("DEL", "job")
+
+		c := w.client(lock.Config{})
+		owner := c.NewOwner()
+		outer := mustLock(t, c, "job", lock.As(owner), lock.For(time.Minute))
+		inner := mustLock(t, c, "job", lock.As(owner), lock.For(time.Second))
+		if got := w.ttl("job"); got != time.Minute {
+			t.Errorf("the lease is %v with a further hold", got)
+		}
+		w.sleep(500 * time.Millisecond)
+		mustUnlock(t, inner)
+		if got := w.ttl("job"); got != time.Minute-500*time.Millisecond {
+			t.Errorf("the lease is %v after it", got)
+		}
+		mustUnlock(t, outer)
+		w.free()
+	})
+}
+
+// The end of a further hold that had a lease does not end the renewal of the outer one.
+func TestA07(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		r := newRedisson(w)
+		r.lock("job", "redisson:1", 0)
+		r.lock("job", "redisson:1", 20*time.Second)
+		r.unlock("job", "redisson:1", 20*time.Second)
+		if w.sleep(31 * time.Second); w.srv.Do("EXISTS", "job") == int64(1) {
+			t.Error("Redisson still has the lock, so this shows nothing")
+		}
+
+		c := w.client(lock.Config{})
+		owner := c.NewOwner()
+		outer := mustLock(t, c, "job", lock.As(owner))
+		mustUnlock(t, mustLock(t, c, "job", lock.As(owner), lock.For(20*time.Second)))
+		w.sleep(time.Minute)
+		if err := outer.Err(); err != nil || w.ttl("job") < 20*time.Second {
+			t.Errorf("the outer hold: %v, and %v left", err, w.ttl("job"))
+		}
+		mustUnlock(t, outer)
+		w.free()
+	})
+}
+
+// A lock that cannot be renewed keeps no other from it, and its holder is told.
+func TestA08(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		r := newRedisson(w)
+		for _, name := range []string{"a", "b", "c"} {
+			r.lock(name, "redisson:1", 0)
+		}
+		w.srv.Do("DEL", "b")
+		w.srv.Do("SET", "b", "x")
+		if w.sleep(31 * time.Second); w.srv.Do("EXISTS", "c") == int64(1) {
+			t.Error("Redisson still has the lock behind the one that fails, so this shows nothing")
+		}
+		r.stop()
+		w.srv.Do("DEL", "a", "b", "c")
+
+		c := w.client(lock.Config{})
+		leases := map[string]*lock.Lease{}
+		for _, name := range []string{"a", "b", "c"} {
+			leases[name] = mustLock(t, c, name)
+		}
+		w.srv.Do("DEL", "b")
+		w.srv.Do("SET", "b", "x")
+		w.sleep(time.Minute)
+		for name, lease := range leases {
+			if err := lease.Err(); (err == nil) != (name != "b") {
+				t.Errorf("%s: Err() = %v", name, err)
+			}
+		}
+		mustUnlock(t, leases["a"])
+		mustUnlock(t, leases["c"])
+		w.srv.Do("DEL", "b")
+		w.free()
+	})
+}
+
+// However often locks come and go, one is renewed once every third of its lease.
+func TestA25(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		r := newRedisson(w)
+		for range 20 {
+			r.lock("job", "redisson:1", 0)
+			r.unlock("job", "redisson:1", 30*time.Second)
+			w.sleep(100 * time.Millisecond)
+		}
+		r.lock("job", "redisson:1", 0)
+		w.sleep(time.Minute)
+		if r.stop(); r.renewals < 100 {
+			t.Errorf("Redisson renews %d times in a minute, so this shows nothing", r.renewals)
+		}
+		w.srv.Do("DEL", "job")
+
+		c := w.client(lock.Config{})
+		for range 20 {
+			mustUnlock(t, mustLock(t, c, "job"))
+			w.sleep(100 * time.Millisecond)
+		}
+		lease := mustLock(t, c, "job")
+		before := c.Stats().Renewals
+		w.sleep(time.Minute + time.Second)
+		if n := c.Stats().Renewals - before; n != 6 {
+			t.Errorf("%d renewals in a minute, want 6", n)
+		}
+		mustUnlock(t, lease)
+		w.free()
+	})
+}
+
+// Any number of locks can be waited for at once, over one connection.
+func TestA28(t *testing.T) {
+	const waits, redissons = 600, 50 * 5 // the latter on as many connections as there may be
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		slots, turnedAway := make(chan struct{}, redissons), 0
+		for range waits {
+			select {
+			case slots <- struct{}{}:
+			case <-time.After(7500 * time.Millisecond):
+				turnedAway++
+			}
+		}
+		if turnedAway == 0 {
+			t.Error("Redisson has all wait, so this shows nothing")
+		}
+
+		holder, c := w.client(lock.Config{}), w.client(lock.Config{})
+		var leases []*lock.Lease
+		got := make(chan error, waits)
+		for i := range waits {
+			name := fmt.Sprint("job-", i)
+			leases = append(leases, mustLock(t, holder, name))
+			go func() { got <- c.Reentrant(name).Do(t.Context(), func(context.Context) error { return nil }) }()
+		}
+		w.sleep(time.Minute)
+		synctest.Wait()
+		subscribed := 0
+		for i := range waits {
+			subscribed += w.srv.Subscribers(fmt.Sprintf("redisson_lock__channel:{job-%d}", i))
+		}
+		if n := len(w.srv.Conns()); subscribed != waits || n > 4 { // for each client commands and subscriptions
+			t.Errorf("%d subscriptions on %d connections, want %d on 3", subscribed, n, waits)
+		}
+		for _, lease := range leases {
+			mustUnlock(t, lease)
+		}
+		for range waits {
+			if err := <-got; err != nil {
+				t.Errorf("a wait: %v", err)
+			}
+		}
+		w.free()
+	})
+}

@@ -1,0 +1,151 @@
+package lock_test
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+func nonReentrantSet() *scriptSet {
+	set := reentrantSet()
+	moves := exclusive[*reentrantModel]{latches: len(latches{})}
+	set.kind = "nonreentrant"
+	set.moves = moves.list(func(m *reentrantModel) *reentrantModel { return m },
+		func(m *reentrantModel, owner string, lease span, latch int) (any, []message) {
+			if (latch < 0 || m.done[latch].outcome == "") && m.owner == owner {
+				return status("reentry"), nil
+			}
+			return m.acquire(owner, lease, latch)
+		})
+	return set
+}
+
+// fencedModel is a reentrant lock with a token: a small number that counts, or a point in time, in µs.
+type fencedModel struct {
+	reentrantModel
+	count int  // 0: there is no token, or it is a time
+	timed bool // the token is a time
+	time  span // in steps from now
+	list  bool // the key of the token is no token
+}
+
+func (m *fencedModel) clone() model { c := *m; return &c }
+
+const setToken = "redisson_lock_token:{" + setLock + "}"
+
+func (m *fencedModel) token() string {
+	switch {
+	case m.timed:
+		return atMicro(m.time)
+	case m.count > 0:
+		return strconv.Itoa(m.count)
+	}
+	return ""
+}
+
+func (m *fencedModel) keys() space {
+	keys := m.reentrantModel.keys()
+	if m.list {
+		keys = append(keys, key{setToken, "list", 0, []string{"x"}})
+	} else if token := m.token(); token != "" {
+		keys = append(keys, key{setToken, "string", 0, []string{token}})
+	}
+	return keys
+}
+
+func (m *fencedModel) pass() {
+	m.reentrantModel.pass()
+	if m.timed {
+		m.time = max(m.time-1, -1) // what is past is past
+	}
+}
+
+// draw makes the next token: one more than the last, or the time if that is larger.
+func (m *fencedModel) draw(plain bool) {
+	switch {
+	case !m.timed && plain:
+		m.count++
+	case !m.timed:
+		m.count, m.timed, m.time = 0, true, 0
+	case !plain:
+		m.time = max(m.time, 0)
+	}
+}
+
+func (m *fencedModel) acquire(owner string, lease span, latch int, plain bool) (any, []message) {
+	late := latch >= 0 && m.done[latch].outcome != ""
+	if free := m.owner == "" && !m.alien; m.list && !late && (free || m.owner == owner) {
+		return failure("WRONGTYPE"), nil
+	}
+	reply, said := m.reentrantModel.acquire(owner, lease, latch)
+	holds := 1
+	switch reply := reply.(type) {
+	case nil:
+		m.draw(plain)
+	case status:
+		if holds, _ = strconv.Atoi(string(reply)); m.token() == "" {
+			m.draw(plain)
+		}
+	default:
+		return reply, said
+	}
+	return []any{holds, instant(m.token())}, said
+}
+
+func (m *fencedModel) info() (any, []message) {
+	reply, said := m.reentrantModel.info()
+	token := m.token()
+	if token == "" {
+		token = "0"
+	}
+	if list, ok := reply.([]any); ok && m.list {
+		return failure("WRONGTYPE"), nil
+	} else if ok {
+		return append([]any{token}, list...), said
+	}
+	return reply, said
+}
+
+func fencedSet(plain bool) *scriptSet {
+	moves := exclusive[*fencedModel]{latches: 1, own: []any{plain}, info: (*fencedModel).info}
+	list := moves.list(func(m *fencedModel) *reentrantModel { return &m.reentrantModel },
+		func(m *fencedModel, owner string, lease span, latch int) (any, []message) {
+			return m.acquire(owner, lease, latch, plain)
+		})
+	set := func(name string, do func(m *fencedModel)) {
+		list = append(list, move{name: name, foreign: true, do: on(func(m *fencedModel) (any, []message) {
+			m.count, m.timed, m.time, m.list = 0, false, 0, false
+			do(m)
+			return nil, nil
+		})})
+	}
+	for _, time := range []span{-1, 0, 2} { // another server's clock
+		set(fmt.Sprint("SET token ", at(time)), func(m *fencedModel) { m.timed, m.time = true, time })
+	}
+	for count := range 3 { // Redisson's counter
+		set(fmt.Sprint("SET token ", count), func(m *fencedModel) { m.count = count })
+	}
+	set("RPUSH token", func(m *fencedModel) { m.list = true })
+	name := "by time"
+	if plain {
+		name = "plain"
+	}
+	return &scriptSet{
+		kind:   "fenced",
+		name:   name,
+		start:  &fencedModel{},
+		moves:  list,
+		within: func(m model) bool { f := m.(*fencedModel); return f.holds <= 4 && f.count <= 3 },
+		accepts: func(keys space, said []message) error {
+			var others space
+			for _, k := range keys {
+				if k.name != setToken {
+					others = append(others, k)
+				} else if k.kind != "string" || k.life != 0 || strings.HasPrefix(k.parts[0], "-") {
+					return fmt.Errorf("no token: %s", k.text())
+				}
+			}
+			return acceptsReentrant(others, said)
+		},
+	}
+}

@@ -1,0 +1,335 @@
+package lock_test
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// scriptSets are the kinds whose scripts TestServerScripts compares with a model.
+var scriptSets = []*scriptSet{reentrantSet(), nonReentrantSet(), fencedSet(false), fencedSet(true)}
+
+const setLock = "set" // the name of the lock in all sets
+
+var setOwners = []string{"client:0", "client:1", "client:2"}
+
+// setLatch is the key of one request.
+func setLatch(i int) string { return fmt.Sprintf("redisson_unlock_latch:{%s}:%d", setLock, i) }
+
+// latches is what the server remembers of requests, by their number. Kinds whose releases work alike share it.
+type latches [2]struct {
+	outcome string // "" is not there
+	life    span
+}
+
+const latchSpan = span(2)
+
+func (l *latches) note(i int, outcome string) {
+	l[i].outcome, l[i].life = outcome, latchSpan
+}
+
+func (l *latches) keys() (keys space) {
+	for i, latch := range l {
+		if latch.outcome != "" {
+			keys = append(keys, key{setLatch(i), "string", latch.life, []string{latch.outcome}})
+		}
+	}
+	return keys
+}
+
+func (l *latches) pass() {
+	for i := range l {
+		if l[i].outcome != "" {
+			if l[i].life--; l[i].life == 0 {
+				l[i].outcome = ""
+			}
+		}
+	}
+}
+
+func (l *latches) expire(name string) {
+	for i := range l {
+		if name == setLatch(i) {
+			l[i].outcome, l[i].life = "", 0
+		}
+	}
+}
+
+// reentrantModel is a lock that one owner has, any number of times.
+type reentrantModel struct {
+	owner string // "" is free
+	holds int
+	lease span // 0 is none, which is nothing that our scripts leave
+	alien bool // the key is no lock
+	done  latches
+}
+
+func (m *reentrantModel) clone() model { c := *m; return &c }
+
+func (m *reentrantModel) keys() space {
+	keys := m.done.keys()
+	switch {
+	case m.alien:
+		keys = append(keys, key{setLock, "string", 0, []string{"x"}})
+	case m.owner != "":
+		keys = append(keys, key{setLock, "hash", m.lease, []string{m.owner, strconv.Itoa(m.holds)}})
+	}
+	return keys
+}
+
+func (m *reentrantModel) pass() {
+	m.done.pass()
+	if m.lease > 0 {
+		if m.lease--; m.lease == 0 {
+			m.free()
+		}
+	}
+}
+
+func (m *reentrantModel) expire(name string) {
+	if name == setLock {
+		m.free()
+	}
+	m.done.expire(name)
+}
+
+func (m *reentrantModel) free() { m.owner, m.holds, m.lease = "", 0, 0 }
+
+func (m *reentrantModel) freed() []message {
+	m.free()
+	return []message{{"redisson_lock__channel:{" + setLock + "}", "0"}}
+}
+
+// acquire is without a latch if that is below 0.
+func (m *reentrantModel) acquire(owner string, lease span, latch int) (any, []message) {
+	if latch >= 0 && m.done[latch].outcome != "" {
+		return -1, nil
+	}
+	switch m.owner {
+	case "":
+		if m.alien {
+			return failure("WRONGTYPE"), nil
+		}
+		m.owner, m.holds, m.lease = owner, 1, lease
+		return nil, nil
+	case owner:
+		m.holds++
+		m.lease = max(m.lease, lease)
+		return status(strconv.Itoa(m.holds)), nil
+	}
+	if m.lease == 0 {
+		return -1, nil
+	}
+	return m.lease, nil
+}
+
+func (m *reentrantModel) release(owner string, rest span, latch int, repeated bool) (any, []message) {
+	switch outcome := m.done[latch].outcome; {
+	case outcome == "-1":
+		return nil, nil
+	case outcome != "":
+		n, _ := strconv.Atoi(outcome)
+		return n, nil
+	case m.alien:
+		return failure("WRONGTYPE"), nil
+	case m.owner != owner && repeated:
+		m.done.note(latch, "-1")
+		return nil, nil
+	case m.owner != owner:
+		return nil, nil
+	case m.holds > 1 && rest > 0:
+		m.holds, m.lease = m.holds-1, rest
+		m.done.note(latch, "0")
+		return 0, nil
+	}
+	m.done.note(latch, "1")
+	return 1, m.freed()
+}
+
+func (m *reentrantModel) undo(owner string, rest span, before, latch int) (any, []message) {
+	if latch >= 0 {
+		if m.done[latch].outcome != "" {
+			return 0, nil
+		}
+		m.done.note(latch, "0")
+	}
+	switch {
+	case m.alien:
+		return failure("WRONGTYPE"), nil
+	case m.owner != owner || m.holds <= before:
+		return 0, nil
+	case before > 0 && rest > 0:
+		m.holds, m.lease = before, rest
+		return 1, nil
+	}
+	return 1, m.freed()
+}
+
+// renew is of the same lock for each of owners; lease is negative to look only.
+func (m *reentrantModel) renew(lease span, owners ...string) (any, []message) {
+	var list []any
+	for _, owner := range owners {
+		switch {
+		case m.owner == owner:
+			m.lease = max(m.lease, lease)
+			list = append(list, 1)
+		case m.owner == "" && !m.alien:
+			list = append(list, 0)
+		default:
+			list = append(list, -1)
+		}
+	}
+	return list, nil
+}
+
+func (m *reentrantModel) force() (any, []message) {
+	switch {
+	case m.alien:
+		return failure("WRONGTYPE"), nil
+	case m.owner == "":
+		return 0, nil
+	}
+	return 1, m.freed()
+}
+
+func (m *reentrantModel) info() (any, []message) {
+	switch {
+	case m.alien:
+		return failure("WRONGTYPE"), nil
+	case m.owner == "":
+		return []any{-2}, nil
+	case m.lease == 0:
+		return []any{-1, m.owner, strconv.Itoa(m.holds)}, nil
+	}
+	return []any{m.lease, m.owner, strconv.Itoa(m.holds)}, nil
+}
+
+// on is what a move does to a model of type M.
+func on[M model](do func(m M) (any, []message)) func(model) (any, []message) {
+	return func(m model) (any, []message) { return do(m.(M)) }
+}
+
+func reentrantSet() *scriptSet {
+	moves := exclusive[*reentrantModel]{latches: len(latches{})}
+	return &scriptSet{
+		kind:  "reentrant",
+		start: &reentrantModel{},
+		moves: moves.list(func(m *reentrantModel) *reentrantModel { return m },
+			func(m *reentrantModel, owner string, lease span, latch int) (any, []message) {
+				return m.acquire(owner, lease, latch)
+			}),
+		within:  func(m model) bool { return m.(*reentrantModel).holds <= 4 },
+		accepts: acceptsReentrant,
+	}
+}
+
+// exclusive makes the moves of a kind whose lock is a reentrant one to all scripts but acquire and info.
+type exclusive[M model] struct {
+	latches int   // how many requests the server may know, up to those of latches
+	own     []any // what acquire gets behind its other ARGV
+	info    func(m M) (any, []message)
+}
+
+func (e exclusive[M]) list(part func(M) *reentrantModel, acquire func(m M, owner string, lease span, latch int) (any, []message)) []move {
+	channel := "redisson_lock__channel:{" + setLock + "}"
+	keys := []string{setLock, channel}
+	var list []move
+	add := func(script string, keys []string, args []any, do func(m M) (any, []message)) {
+		list = append(list, move{name: fmt.Sprint(script, keys[1:], args), script: script, keys: keys, args: args, do: on(do)})
+	}
+	lock := func(do func(m *reentrantModel) (any, []message)) func(m M) (any, []message) {
+		return func(m M) (any, []message) { return do(part(m)) }
+	}
+	with := func(latch int) []string {
+		if latch < 0 {
+			return keys
+		}
+		return []string{setLock, channel, setLatch(latch)}
+	}
+	for _, owner := range setOwners {
+		for latch := -1; latch < e.latches; latch++ {
+			for lease := span(1); lease <= 3; lease++ {
+				add("acquire", with(latch), append([]any{lease, owner}, e.own...),
+					func(m M) (any, []message) { return acquire(m, owner, lease, latch) })
+			}
+			for rest := span(0); rest <= 2; rest++ {
+				for before := range 3 {
+					add("undo", with(latch), []any{rest, owner, publishBy, before, latchSpan},
+						lock(func(m *reentrantModel) (any, []message) { return m.undo(owner, rest, before, latch) }))
+				}
+				for _, repeated := range []bool{false, true}[:2*min(latch+1, 1)] {
+					add("release", with(latch), []any{rest, owner, publishBy, latchSpan, repeated},
+						lock(func(m *reentrantModel) (any, []message) { return m.release(owner, rest, latch, repeated) }))
+				}
+			}
+		}
+		for _, lease := range []span{1, 3} {
+			add("renew", []string{setLock, setLock}, []any{lease, owner, setOwners[1]},
+				lock(func(m *reentrantModel) (any, []message) { return m.renew(lease, owner, setOwners[1]) }))
+		}
+		add("renew", keys[:1], []any{-2, owner},
+			lock(func(m *reentrantModel) (any, []message) { return m.renew(-1, owner) }))
+	}
+	add("force", keys, []any{publishBy}, lock((*reentrantModel).force))
+	if e.info == nil {
+		e.info = lock((*reentrantModel).info)
+	}
+	add("info", keys, nil, e.info)
+	return append(list, foreignToReentrant(func(m model) *reentrantModel { return part(m.(M)) })...)
+}
+
+// foreignToReentrant is what others may do to the lock in a model, which of finds.
+func foreignToReentrant(of func(m model) *reentrantModel) []move {
+	change := func(name string, do func(m *reentrantModel)) move {
+		return move{name: name, foreign: true, do: func(m model) (any, []message) { do(of(m)); return nil, nil }}
+	}
+	return []move{
+		change("SET "+setLock, func(m *reentrantModel) { m.free(); m.alien = true }),
+		change("DEL "+setLock, func(m *reentrantModel) { m.free(); m.alien = false }),
+		change("PERSIST "+setLock, func(m *reentrantModel) { m.lease = 0 }),
+	}
+}
+
+// acceptsReentrant is what Redisson's RLock expects: a hash of one owner to a count of at least one, which expires, and
+// payload 0 on the channel.
+func acceptsReentrant(keys space, said []message) error {
+	for _, m := range said {
+		if m != (message{"redisson_lock__channel:{" + setLock + "}", "0"}) {
+			return fmt.Errorf("message %v", m)
+		}
+	}
+	for _, k := range keys {
+		switch {
+		case k.life <= 0:
+			return fmt.Errorf("%s never expires", k.name)
+		case k.name == setLock:
+			if err := acceptsHold(k); err != nil {
+				return err
+			}
+		default:
+			if err := acceptsLatch(k); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// acceptsHold is for the hash of a lock with one owner.
+func acceptsHold(k key) error {
+	if k.kind != "hash" || len(k.parts) != 2 || !strings.HasPrefix(k.parts[0], "client:") {
+		return fmt.Errorf("%s is no lock with one owner: %s", k.name, k.text())
+	}
+	if n, err := strconv.Atoi(k.parts[1]); err != nil || n < 1 {
+		return fmt.Errorf("%s has a hold count of %s", k.name, k.parts[1])
+	}
+	return nil
+}
+
+// acceptsLatch is for a key other than the kind's own: it has to be what Redisson's unlock leaves too.
+func acceptsLatch(k key) error {
+	if !strings.HasPrefix(k.name, "redisson_unlock_latch:{"+setLock+"}:") || k.kind != "string" {
+		return fmt.Errorf("a key that Redisson does not have: %s", k.text())
+	}
+	return nil
+}

@@ -1,0 +1,377 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/redistest"
+	"github.com/lockwire/lockwire/lock"
+	"github.com/lockwire/lockwire/resp"
+	"github.com/lockwire/lockwire/script"
+)
+
+// exhaustiveEnv set to 1 has TestServerScripts take every transition of every kind, for some minutes, and not a sample.
+const exhaustiveEnv = "LOCKWIRE_EXHAUSTIVE"
+
+// seedEnv is the seed of the samples; unset is a new one each time, which a failure prints.
+const seedEnv = "LOCKWIRE_SEED"
+
+// sampled is the number of transitions of each kind in a sample.
+const sampled = 4000
+
+// restoreScript runs commands, each behind its length.
+var restoreScript = script.New(`
+local i = 1
+while i < #ARGV do
+    local n = tonumber(ARGV[i])
+    redis.call(unpack(ARGV, i + 1, i + n))
+    i = i + n + 1
+end`)
+
+// dumpScript lists all keys, and deletes them.
+var dumpScript = script.New(`
+local dump = { redis.call('time') }
+local list = { hash = 'hgetall', string = 'get', list = 'lrange', zset = 'zrange', set = 'smembers' }
+for _, key in ipairs(redis.call('keys', '*')) do
+    local kind = redis.call('type', key).ok
+    local value
+    if kind == 'list' then value = redis.call('lrange', key, 0, -1)
+    elseif kind == 'zset' then value = redis.call('zrange', key, 0, -1, 'withscores')
+    else value = redis.call(list[kind], key) end
+    dump[#dump + 1] = { key, kind, redis.call('pttl', key), value }
+    redis.call('del', key)
+end
+return dump`)
+
+// comparer compares transitions with a server.
+type comparer struct {
+	set     *scriptSet
+	scripts map[string]*script.Script // by operation
+
+	pools   []*conn.Pool
+	batches chan []transition
+	workers sync.WaitGroup
+	batch   []transition // not yet given to a worker
+
+	mu       sync.Mutex // guards the following
+	failures []shortfall
+	count    int
+}
+
+// shortfall is the report of a transition that failed, after so many moves.
+type shortfall struct {
+	moves  int
+	report string
+}
+
+// Error is the report.
+func (s shortfall) Error() string { return s.report }
+
+// newComparer makes one that talks to s over connections with a database each.
+func newComparer(t *testing.T, s *redistest.Server, set *scriptSet) *comparer {
+	t.Helper()
+	c := &comparer{set: set, scripts: set.operations(), batches: make(chan []transition, 4)}
+	for db := range 3 {
+		cfg := s.Config()
+		cfg.DB, cfg.Timeout = db+1, time.Minute
+		c.pools = append(c.pools, open(t, cfg))
+	}
+	return c
+}
+
+// run compares the transitions that produce gives to visit, and returns those that failed, the shortest way first.
+func (c *comparer) run(ctx context.Context, produce func(visit func(transition) bool)) []shortfall {
+	// A batch would make up for a script that the server does not know, but behind the other calls.
+	for _, s := range append(slices.Collect(maps.Values(c.scripts)), restoreScript, dumpScript) {
+		if _, err := c.pools[0].Do(ctx, "SCRIPT", "LOAD", s.Source()); err != nil {
+			return []shortfall{{report: err.Error()}}
+		}
+	}
+	for _, pool := range c.pools {
+		c.workers.Go(func() {
+			for batch := range c.batches {
+				if err := c.compare(ctx, pool, batch); err != nil {
+					c.fail(err)
+				}
+			}
+		})
+	}
+	produce(c.visit)
+	c.batches <- c.batch
+	close(c.batches)
+	c.workers.Wait()
+	slices.SortFunc(c.failures, func(a, b shortfall) int { return a.moves - b.moves })
+	return c.failures
+}
+
+func (c *comparer) fail(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	failed, ok := errors.AsType[shortfall](err)
+	if !ok {
+		failed = shortfall{report: err.Error()}
+	}
+	c.failures = append(c.failures, failed)
+}
+
+func (c *comparer) shortfall(t transition, problem string) shortfall {
+	return shortfall{len(t.from.path()), c.set.explain(t, problem)}
+}
+
+func (c *comparer) visit(t transition) bool {
+	if err := c.set.check(t); err != nil {
+		c.fail(c.shortfall(t, "Redisson would not accept this: "+err.Error()+"\n"+indent(t.want)))
+		return false
+	}
+	if t.by.script == "" {
+		return true
+	}
+	if c.batch = append(c.batch, t); len(c.batch) < 300 {
+		return true
+	}
+	c.batches <- c.batch
+	c.batch = nil
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.failures) == 0
+}
+
+// compare runs a batch. The first that goes wrong is reported.
+func (c *comparer) compare(ctx context.Context, pool *conn.Pool, batch []transition) error {
+	var calls []script.Call
+	now := time.Now()
+	for _, t := range batch {
+		var restore []any
+		for _, command := range t.from.keys.restore(now) {
+			restore = append(append(restore, len(command)), command...)
+		}
+		calls = append(calls,
+			restoreScript.Call(nil, restore...),
+			c.scripts[t.by.script].Call(t.by.keys, sent(t.by.args)...),
+			dumpScript.Call(nil))
+	}
+	replies, err := script.RunBatch(ctx, pool, calls)
+	if err != nil {
+		return err
+	}
+	for i, t := range batch {
+		if err := replies[3*i].Err(); err != nil {
+			return c.shortfall(t, "the state cannot be restored: "+err.Error())
+		}
+		if got := c.got(replies[3*i+1], replies[3*i+2]); got != t.want {
+			return c.shortfall(t, fmt.Sprintf("the server has\n%s\nthe model\n%s", indent(got), indent(t.want)))
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.count += len(batch)
+	return nil
+}
+
+func indent(text string) string { return "    " + strings.ReplaceAll(text, "\n", "\n    ") }
+
+func sent(args []any) []any {
+	list := make([]any, len(args))
+	for i, arg := range args {
+		if n, ok := arg.(span); ok {
+			arg = int64(n) * stepMS
+		}
+		list[i] = arg
+	}
+	return list
+}
+
+// got is what transition.want is compared with.
+func (c *comparer) got(reply, dump resp.Value) string {
+	seconds, _ := dump.At(0).At(0).Int()
+	micro, _ := dump.At(0).At(1).Int()
+	now := time.Unix(seconds, micro*1000)
+	text := c.replyText(reply, now) + "\n"
+	if err := dump.Err(); err != nil {
+		return text + err.Error()
+	}
+	var keys space
+	for i := 1; i < dump.Len(); i++ {
+		var k key
+		k.name, _ = dump.At(i).At(0).Text()
+		k.kind, _ = dump.At(i).At(1).Text()
+		left, _ := dump.At(i).At(2).Int()
+		k.life = max(steps(left), 0)
+		value := dump.At(i).At(3)
+		if value.Kind() == resp.Array {
+			for e := range value.All() {
+				k.parts = append(k.parts, c.text(e, now))
+			}
+		} else {
+			k.parts = []string{c.text(value, now)}
+		}
+		keys = append(keys, k)
+	}
+	return text + keys.String()
+}
+
+func (c *comparer) text(v resp.Value, now time.Time) string {
+	text, _ := v.Text()
+	if c.set.values != nil {
+		text = c.set.values(text)
+	}
+	return relative(text, now)
+}
+
+// replyText is the text that the function of that name makes of what a model says.
+func (c *comparer) replyText(v resp.Value, now time.Time) string {
+	if err := v.Err(); err != nil {
+		var e resp.Error
+		errors.As(err, &e)
+		return replyText(failure(e.Class()))
+	}
+	switch v.Kind() {
+	case resp.Null:
+		return replyText(nil)
+	case resp.Array:
+		var list []string
+		for e := range v.All() {
+			list = append(list, c.replyText(e, now))
+		}
+		return "[" + strings.Join(list, " ") + "]"
+	case resp.Integer:
+		n, _ := v.Int()
+		if point := relative(strconv.FormatInt(n, 10), now); point[0] == '@' || n > -1000 && n < 1000 {
+			return point
+		}
+		return replyText(steps(n))
+	case resp.SimpleString:
+		return replyText(status(c.text(v, now)))
+	}
+	return replyText(c.text(v, now))
+}
+
+// TestServerScripts compares the scripts of each kind with its model: a sample of the transitions, or all of them where
+// LOCKWIRE_EXHAUSTIVE=1 (make exhaustive).
+func TestServerScripts(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
+		total, run := 0, 0
+		for _, set := range scriptSets {
+			t.Run(set.String(), func(t *testing.T) {
+				c := newComparer(t, s, set)
+				failures := c.run(t.Context(), func(visit func(transition) bool) { produce(t, set, visit) })
+				if len(failures) > 0 {
+					t.Error(failures[0])
+				}
+				t.Logf("%d transitions", c.count)
+				total, run = total+c.count, run+1
+			})
+		}
+		t.Logf("%d transitions in all", total)
+		if total < 1_000_000 && run == len(scriptSets) && os.Getenv(exhaustiveEnv) == "1" && !t.Failed() {
+			t.Error("that is less than a million: the models have become poorer")
+		}
+	})
+}
+
+func produce(t *testing.T, set *scriptSet, visit func(transition) bool) {
+	if os.Getenv(exhaustiveEnv) == "1" {
+		t.Logf("%d states", set.explore(visit))
+		return
+	}
+	seed, err := strconv.ParseUint(os.Getenv(seedEnv), 10, 64)
+	if err != nil {
+		seed = uint64(time.Now().UnixNano())
+	}
+	t.Logf("%s=%d", seedEnv, seed)
+	set.walk(rand.New(rand.NewPCG(seed, 1)), sampled, visit)
+}
+
+// TestServerScriptFaults leaves out each command of each script, and turns each condition round, and expects that one of the
+// sets that run the script notices: a model that agrees with what is broken compares nothing.
+func TestServerScriptFaults(t *testing.T) {
+	if os.Getenv(exhaustiveEnv) != "1" {
+		return
+	}
+	s := redistest.Start(t, redistest.Options{})
+	for source, sets := range setsByScript() {
+		for _, broken := range brokenScripts(source) {
+			noticed := slices.ContainsFunc(sets, func(set *scriptSet) bool {
+				c := newComparer(t, s, set)
+				for operation, intact := range c.scripts {
+					if intact.Source() == source {
+						c.scripts[operation] = script.New(broken.source)
+					}
+				}
+				failures := c.run(t.Context(), func(visit func(transition) bool) { set.explore(visit) })
+				return len(failures) > 0 || slices.Contains(set.harmless, broken.line)
+			})
+			if !noticed {
+				title, _, _ := strings.Cut(source, "\n")
+				t.Errorf("%s: works as well with this line broken: %s", title, broken.line)
+			}
+		}
+	}
+}
+
+// setsByScript is the sets that run a script, by its source.
+func setsByScript() map[string][]*scriptSet {
+	all := map[string][]*scriptSet{}
+	for _, set := range scriptSets {
+		for _, s := range set.operations() {
+			all[s.Source()] = append(all[s.Source()], set)
+		}
+	}
+	return all
+}
+
+type brokenScript struct{ line, source string }
+
+var (
+	commandLine   = regexp.MustCompile(`^\s*redis\.p?call\(.*\)\s*(--.*)?$`)
+	conditionLine = regexp.MustCompile(`^(\s*(?:else)?if )(.*)( then)\s*(--.*)?$`)
+)
+
+// brokenScripts are the scripts that differ from source by one line.
+func brokenScripts(source string) []brokenScript {
+	var list []brokenScript
+	lines := strings.Split(source, "\n")
+	for i, line := range lines {
+		broken := slices.Clone(lines)
+		if m := conditionLine.FindStringSubmatch(line); m != nil {
+			broken[i] = m[1] + "not (" + m[2] + ")" + m[3]
+		} else if commandLine.MatchString(line) {
+			broken[i] = ""
+		} else {
+			continue
+		}
+		list = append(list, brokenScript{strings.TrimSpace(line), strings.Join(broken, "\n")})
+	}
+	return list
+}
+
+// TestScriptSets has a set for each script, and a script for each move.
+func TestScriptSets(t *testing.T) {
+	for _, set := range scriptSets {
+		for _, m := range set.moves {
+			if m.script != "" && lock.Scripts()[set.kind][m.script] == nil {
+				t.Errorf("%s: kind %s has no script for %s", set, set.kind, m.script)
+			}
+		}
+	}
+	sets := setsByScript()
+	for kind, scripts := range lock.Scripts() {
+		for operation, s := range scripts {
+			if sets[s.Source()] == nil {
+				t.Errorf("no move of a script set runs %s of kind %s", operation, kind)
+			}
+		}
+	}
+}
