@@ -16,6 +16,7 @@ import (
 type ballot struct {
 	lock  *Redlock
 	ask   candidacy
+	owner string // on every server; "" if each client has its own
 	ended func() // of the lease
 
 	mu      sync.Mutex // guards the following
@@ -33,10 +34,16 @@ type ballot struct {
 // ask asks all servers once, and calls ended when the lease is over that it returns. split says that others got some of the
 // votes.
 func (r *Redlock) ask(ctx context.Context, c candidacy, ended func()) (lease *Lease, split bool, err error) {
+	if ctx.Err() != nil {
+		return nil, false, fmt.Errorf("lock: the servers were not asked: %w", ctx.Err())
+	}
 	if err := r.identify(ctx, c.timeout); err != nil {
 		return nil, false, err
 	}
 	b := &ballot{lock: r, ask: c, ended: ended, done: make(chan struct{}), missing: len(r.nodes)}
+	if r.nodes[0].target.kind == plainKind {
+		b.owner = plainOwner(nil, request{})
+	}
 	for _, h := range r.nodes {
 		if !h.client.background(func() { b.vote(h) }) {
 			b.count(nil, ErrClosed)
@@ -61,6 +68,9 @@ func (b *ballot) vote(h *Handle) {
 	if err != nil {
 		b.count(nil, err)
 		return
+	}
+	if b.owner != "" {
+		r.owner = b.owner
 	}
 	quarantine := b.lock.cfg.Quarantine
 	var info resp.Value

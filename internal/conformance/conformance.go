@@ -5,6 +5,7 @@ package conformance
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -27,14 +28,19 @@ type Server struct {
 	Config conn.Config
 	// Command runs a command apart from what is tested, and returns the reply as text.
 	Command func(t *testing.T, args ...string) string
+	// More returns two more servers with nothing in them, for locks that need several.
+	More func(t *testing.T) []Server
 }
 
 type row struct {
 	name      string
 	lock      func(c *lock.Client, name string) Locker
 	reentrant bool
-	silent    bool   // nobody is told of a release: waiters look by themselves
-	stays     string // the key that stays when the lock is free
+	silent    bool                                             // nobody is told of a release: waiters look by themselves
+	stays     string                                           // the key that stays when the lock is free
+	second    string                                           // a key besides "job" without which the lock is lost
+	servers   bool                                             // it needs several
+	many      func(clients []*lock.Client, name string) Locker // in the place of lock: the clients are of one process
 }
 
 var kinds = []row{
@@ -44,6 +50,19 @@ var kinds = []row{
 	{name: "NonReentrant", lock: func(c *lock.Client, name string) Locker { return c.NonReentrant(name) }},
 	{name: "Spin", reentrant: true, silent: true,
 		lock: func(c *lock.Client, name string) Locker { return c.Spin(name, lock.Backoff{}) }},
+	{name: "Plain", silent: true, lock: func(c *lock.Client, name string) Locker { return c.Plain(name) }},
+	{name: "Multi", reentrant: true, second: "job:2", many: func(clients []*lock.Client, name string) Locker {
+		return newMulti(clients[0].Reentrant(name), clients[0].Reentrant(name+":2"))
+	}},
+	{name: "MultiOnServers", servers: true, many: func(clients []*lock.Client, name string) Locker {
+		return newMulti(clients[0].Reentrant(name), clients[1].NonReentrant(name), clients[2].Reentrant(name))
+	}},
+	{name: "Redlock", servers: true, silent: true, many: func(clients []*lock.Client, name string) Locker {
+		return newRedlock(clients[0].Reentrant(name), clients[1].Reentrant(name), clients[2].Reentrant(name))
+	}},
+	{name: "RedlockPlain", servers: true, silent: true, many: func(clients []*lock.Client, name string) Locker {
+		return newRedlock(clients[0].Plain(name), clients[1].Plain(name), clients[2].Plain(name))
+	}},
 }
 
 var properties = []struct {
@@ -72,7 +91,10 @@ func Run(t *testing.T, start func(t *testing.T) Server) {
 				continue
 			}
 			t.Run(kind.name+"/"+property.name, func(t *testing.T) {
-				s := &stage{t: t, server: start(t), kind: kind}
+				s := &stage{t: t, servers: []Server{start(t)}, kind: kind, peers: map[*lock.Client][]*lock.Client{}}
+				if kind.servers {
+					s.servers = append(s.servers, s.servers[0].More(t)...)
+				}
 				property.test(t, s)
 				s.nothingLeft()
 			})
@@ -83,17 +105,70 @@ func Run(t *testing.T, start func(t *testing.T) Server) {
 // patience bounds every wait of a test.
 const patience = 20 * time.Second
 
-// stage is the server of one test, with the clients of it.
+// stage is the servers of one test, nearly always one, with the clients of them.
 type stage struct {
-	t      *testing.T
-	server Server
-	kind   row
+	t       *testing.T
+	servers []Server
+	kind    row
+	peers   map[*lock.Client][]*lock.Client // those of a process, by its first
 }
 
-// client returns a client with a connection of its own, as another process would have.
+// command runs a command on all servers, and returns what the first replies.
+func (s *stage) command(args ...string) string {
+	s.t.Helper()
+	first := ""
+	for i, server := range s.servers {
+		if reply := server.Command(s.t, args...); i == 0 {
+			first = reply
+		}
+	}
+	return first
+}
+
+// waiting is how many calls wait in the process of c.
+func (s *stage) waiting(c *lock.Client) (n int) {
+	for _, peer := range s.peers[c] {
+		n += peer.Stats().Waiting
+	}
+	return n
+}
+
+// listening reports whether anybody listens on one of the servers.
+func (s *stage) listening() bool {
+	return slices.ContainsFunc(s.servers, func(server Server) bool { return server.Command(s.t, "PUBSUB", "CHANNELS") != "[]" })
+}
+
+// lose deletes the lock, as a server does that loses its data.
+func (s *stage) lose() {
+	s.t.Helper()
+	s.command("DEL", "job")
+	if s.kind.second != "" {
+		s.command("DEL", s.kind.second)
+	}
+}
+
+// client returns a client with a connection of its own, as another process would have, which has one on each server.
 func (s *stage) client(cfg lock.Config) *lock.Client {
 	s.t.Helper()
-	pool, err := conn.Open(s.t.Context(), s.server.Config)
+	var all []*lock.Client
+	for _, server := range s.servers {
+		all = append(all, s.clientOf(server, cfg))
+	}
+	s.peers[all[0]] = all
+	return all[0]
+}
+
+// open returns the lock under test as the process of c sees it.
+func (s *stage) open(c *lock.Client) Locker {
+	if s.kind.many != nil {
+		return s.kind.many(s.peers[c], "job")
+	}
+	return s.kind.lock(c, "job")
+}
+
+func (s *stage) clientOf(server Server, cfg lock.Config) *lock.Client {
+	s.t.Helper()
+	pool, err := conn.Open(s.t.Context(), server.Config)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -110,7 +185,7 @@ func (s *stage) client(cfg lock.Config) *lock.Client {
 }
 
 // locker returns the lock under test as a new client sees it.
-func (s *stage) locker(cfg lock.Config) Locker { return s.kind.lock(s.client(cfg), "job") }
+func (s *stage) locker(cfg lock.Config) Locker { return s.open(s.client(cfg)) }
 
 func (s *stage) lock(l Locker, opts ...lock.Option) *lock.Lease {
 	s.t.Helper()
@@ -154,8 +229,10 @@ func (s *stage) eventually(what string, done func() bool) {
 func (s *stage) nothingLeft() {
 	s.t.Helper()
 	if s.kind.stays != "" {
-		s.server.Command(s.t, "DEL", s.kind.stays)
+		s.command("DEL", s.kind.stays)
 	}
-	s.eventually("that no key is left", func() bool { return s.server.Command(s.t, "DBSIZE") == "0" })
-	s.eventually("that no subscription is left", func() bool { return s.server.Command(s.t, "PUBSUB", "CHANNELS") == "[]" })
+	for _, server := range s.servers {
+		s.eventually("that no key is left", func() bool { return server.Command(s.t, "DBSIZE") == "0" })
+		s.eventually("that no subscription is left", func() bool { return server.Command(s.t, "PUBSUB", "CHANNELS") == "[]" })
+	}
 }

@@ -18,7 +18,7 @@ func lockAndUnlock(t *testing.T, s *stage) {
 		if err != nil {
 			t.Fatalf("Info() = %v", err)
 		}
-		if !info.Locked || len(info.Holders) != 1 || info.Holders[0] != (lock.Holder{Owner: lease.Owner(), Holds: 1}) {
+		if !info.Locked || len(info.Holders) != 1 || info.Holders[0].Holds != 1 || !owns(lease, info.Holders[0].Owner) {
 			t.Errorf("Info() = %+v, want the lease's owner with one hold", info)
 		}
 		if info.Remaining <= 20*time.Second || info.Remaining > 30*time.Second {
@@ -64,13 +64,13 @@ func exclusion(t *testing.T, s *stage) {
 // The lease is an hour: only being woken explains that the waiter gets the lock.
 func wakesAnotherClient(t *testing.T, s *stage) {
 	other := s.client(lock.Config{})
-	holder, waiter := s.locker(lock.Config{}), s.kind.lock(other, "job")
+	holder, waiter := s.locker(lock.Config{}), s.open(other)
 	lease := s.lock(holder, lock.For(time.Hour))
 	got := make(chan *lock.Lease)
 	go func() { got <- s.lock(waiter) }()
-	s.eventually("that the waiter waits", func() bool { return other.Stats().Waiting == 1 })
+	s.eventually("that the waiter waits", func() bool { return s.waiting(other) == 1 })
 	s.eventually("that it listens", func() bool {
-		return s.kind.silent || s.server.Command(t, "PUBSUB", "CHANNELS") != "[]"
+		return s.kind.silent || s.listening()
 	})
 	if _, err := waiter.TryLock(t.Context()); err == nil {
 		t.Error("TryLock() of a lock that is taken succeeded")
@@ -93,7 +93,7 @@ func leaseEnds(t *testing.T, s *stage) {
 
 func renewal(t *testing.T, s *stage) {
 	c := s.client(lock.Config{Lease: 3 * time.Second, RenewEvery: 100 * time.Millisecond})
-	lease := s.lock(s.kind.lock(c, "job"))
+	lease := s.lock(s.open(c))
 	first := lease.ValidUntil()
 	s.eventually("that the lease is renewed", func() bool { return c.Stats().Renewals >= 3 })
 	if !lease.ValidUntil().After(first) {
@@ -113,7 +113,7 @@ func lossIsTold(t *testing.T, s *stage) {
 	lease := s.lock(l)
 	ctx, cancel := lease.Context(t.Context())
 	defer cancel()
-	s.server.Command(t, "DEL", "job")
+	s.lose()
 	select {
 	case <-ctx.Done():
 	case <-time.After(patience):
@@ -155,7 +155,7 @@ func force(t *testing.T, s *stage) {
 
 func wrongType(t *testing.T, s *stage) {
 	l := s.locker(lock.Config{})
-	s.server.Command(t, "SET", "job", "kept")
+	s.command("RPUSH", "job", "kept")
 	_, err := l.Lock(t.Context())
 	s.wantErr("Lock()", err, lock.ErrWrongType)
 	_, err = l.TryLock(t.Context())
@@ -164,17 +164,17 @@ func wrongType(t *testing.T, s *stage) {
 	s.wantErr("ForceUnlock()", err, lock.ErrWrongType)
 	_, err = l.Info(t.Context())
 	s.wantErr("Info()", err, lock.ErrWrongType)
-	if got := s.server.Command(t, "GET", "job"); got != "kept" {
-		t.Errorf("the key now holds %q", got)
+	if got := s.command("LLEN", "job"); got != "1" {
+		t.Errorf("the key now holds %s elements", got)
 	}
-	s.server.Command(t, "DEL", "job")
+	s.command("DEL", "job")
 }
 
 // A holder whose lock went to somebody else takes nothing from him.
 func unlockByAStranger(t *testing.T, s *stage) {
 	first, second := s.locker(lock.Config{}), s.locker(lock.Config{})
 	lease := s.lock(first)
-	s.server.Command(t, "DEL", "job")
+	s.lose()
 	next := s.lock(second)
 	s.wantErr("Unlock()", lease.Unlock(t.Context()), lock.ErrNotHeld)
 	if err := next.Check(t.Context()); err != nil {
@@ -185,7 +185,7 @@ func unlockByAStranger(t *testing.T, s *stage) {
 
 func reentry(t *testing.T, s *stage) {
 	c := s.client(lock.Config{})
-	l, owner := s.kind.lock(c, "job"), c.NewOwner()
+	l, owner := s.open(c), c.NewOwner()
 	outer := s.lock(l, lock.As(owner))
 	inner := s.lock(l, lock.As(owner), lock.For(time.Second))
 	info, err := l.Info(t.Context())
