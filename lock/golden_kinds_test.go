@@ -17,6 +17,7 @@ var goldenFiles = map[string]goldenFile{
 	"lock.txt":     {},
 	"watchdog.txt": {virtual: true},
 	"spin.txt":     {},
+	"multi.txt":    {anyOrder: true},
 	"fenced.txt":   {cfg: lock.Config{PlainTokens: true}, differs: fencedDifferences},
 }
 
@@ -48,10 +49,12 @@ func fencedKeys(hold string, token int) []string {
 
 // goldenFile is how a file is replayed.
 type goldenFile struct {
-	cfg     lock.Config  // but for the lease, which the file names
-	inLine  bool         // calls wait all at once, since the server keeps their order
-	virtual bool         // in virtual time alone
-	differs []difference // where we differ from Redisson on purpose
+	cfg     lock.Config // but for the lease, which the file names
+	inLine  bool        // calls wait all at once, since the server keeps their order
+	virtual bool        // in virtual time alone
+	// The messages of a step come in any order, since several locks are released at once.
+	anyOrder bool
+	differs  []difference // where we differ from Redisson on purpose
 }
 
 // difference is what a step leaves with us. What is nil is as in the file.
@@ -88,6 +91,7 @@ var goldenMethods = methods(
 	holding("lock", "", func(c *lock.Client, name string) goldenLock { return c.Reentrant(name) }),
 	holding("spinlock", "spin", func(c *lock.Client, name string) goldenLock { return c.Spin(name, lock.Backoff{}) }),
 	holding("fencedlock", "fenced", openFenced),
+	holding("multilock", "multi", openMulti),
 	map[string]goldenMethod{"fencedtoken": goldenToken, "tryfencedtoken": goldenToken, "fencedget": goldenGetToken},
 )
 

@@ -90,7 +90,7 @@ func (m *Multi) Lock(ctx context.Context, opts ...Option) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	pause := multiPauseMin
+	pause, refused := multiPauseMin, false
 	var failing time.Time
 	for {
 		parts, err := plan.collect(ctx, false)
@@ -102,12 +102,12 @@ func (m *Multi) Lock(ctx context.Context, opts ...Option) (*Lease, error) {
 		}
 		rollback(ctx, parts)
 		switch {
-		case ctx.Err() != nil && len(parts) > 0:
-			return nil, gaveUpHolding(ctx, err)
+		case ctx.Err() != nil && (refused || len(parts) > 0):
+			return nil, gaveUp(ctx, refused, err)
 		case ctx.Err() != nil, !errors.Is(err, errPartly):
 			return nil, err
 		case errors.Is(err, ErrNotAcquired):
-			failing = time.Time{}
+			refused, failing = true, time.Time{}
 		case failing.IsZero():
 			failing = time.Now()
 		case time.Since(failing) > plan.patience:
@@ -164,9 +164,10 @@ type partly struct{ error }
 func (partly) Is(target error) bool { return target == errPartly }
 func (p partly) Unwrap() error      { return p.error }
 
-// gaveUpHolding is the error of a Lock that ended with ctx while it had some of the locks.
-func gaveUpHolding(ctx context.Context, last error) error {
-	if errors.Is(last, ErrNotAcquired) || last == nil {
+// gaveUp is the error of a Lock of several locks that ended with ctx, the last try with an error; refused says that there was
+// one before that found somebody else to have a lock.
+func gaveUp(ctx context.Context, refused bool, last error) error {
+	if refused || last == nil || errors.Is(last, ErrNotAcquired) {
 		return fmt.Errorf("%w: %w", ErrNotAcquired, ended(ctx))
 	}
 	return fmt.Errorf("lock: %w, and the server could not be asked: %w", ended(ctx), last)

@@ -380,3 +380,29 @@ func TestMultiDurationsAreConvertedOnce(t *testing.T) {
 		w.free()
 	})
 }
+
+// Of ten who try once, one gets all, and at once.
+func TestMultiOneOfMany(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		m := newMulti(t, reentrants(w.client(lock.Config{}), "a", "b", "c")...)
+		leases := make(chan *lock.Lease, 10)
+		start := time.Now()
+		var wg sync.WaitGroup
+		for range 10 {
+			wg.Go(func() {
+				lease, err := m.TryLock(t.Context(), lock.For(10*time.Second))
+				if err == nil {
+					leases <- lease
+				} else if !errors.Is(err, lock.ErrNotAcquired) {
+					t.Errorf("TryLock() = %v", err)
+				}
+			})
+		}
+		wg.Wait()
+		if n := len(leases); n != 1 || time.Since(start) > time.Second {
+			t.Fatalf("%d have them after %v", n, time.Since(start))
+		}
+		mustUnlock(t, <-leases)
+		w.free()
+	})
+}

@@ -240,6 +240,7 @@ func (r *Redlock) contend(ctx context.Context, c candidacy, leave func()) (*Leas
 	first := r.nodes[0].client
 	first.counters.waiting.Add(1)
 	defer first.counters.waiting.Add(-1)
+	refused := false
 	var failing time.Time
 	spread := redlockSpreadMin
 	for {
@@ -251,9 +252,9 @@ func (r *Redlock) contend(ctx context.Context, c candidacy, leave func()) (*Leas
 		case first.isClosed():
 			return nil, ErrClosed
 		case ctx.Err() != nil:
-			return nil, gaveUpHolding(ctx, err)
+			return nil, gaveUp(ctx, refused, err)
 		case errors.Is(err, ErrNotAcquired):
-			failing = time.Time{}
+			refused, failing = true, time.Time{}
 		case !errors.Is(err, ErrNoQuorum) && !errors.Is(err, ErrLost):
 			return nil, err
 		case failing.IsZero():

@@ -524,3 +524,29 @@ func TestRedlockClosedClients(t *testing.T) {
 		f.free()
 	})
 }
+
+// Somebody who has the lock on one server alone does not keep a majority from others, and one who has it on two of three does,
+// until he gives one back.
+func TestRedlockNodesOfOthers(t *testing.T) {
+	inFleet(t, 3, func(t *testing.T, f fleet) {
+		p, other := f.process(lock.Config{}), f.process(lock.Config{})
+		r := p.redlock(t, lock.RedlockConfig{}, false)
+		for i := range f {
+			first := mustLock(t, other[i], "job")
+			lease, err := r.TryLock(t.Context(), lock.For(5*time.Second))
+			if err != nil {
+				t.Fatalf("TryLock() = %v", err)
+			}
+			time.Sleep(3 * time.Second)
+			mustUnlock(t, lease)
+			second := mustLock(t, other[(i+1)%3], "job")
+			_, err = r.TryLock(t.Context())
+			wantErr(t, "TryLock()", err, lock.ErrNotAcquired)
+			time.AfterFunc(3*time.Second, func() { _, _ = other[i].Reentrant("job").ForceUnlock(context.Background()) })
+			mustUnlock(t, lockRed(t, r))
+			wantErr(t, "Unlock() of what was forced", first.Unlock(t.Context()), lock.ErrNotHeld)
+			mustUnlock(t, second)
+		}
+		f.free()
+	})
+}
