@@ -86,7 +86,7 @@ func TestA11MultiKeepsTokens(t *testing.T) {
 		if got, left := w.srv.Do("GET", token), w.srv.Do("PTTL", token); got != "42" || left != int64(-1) {
 			t.Errorf("token %v, its lease %v ms", got, left)
 		}
-		time.Sleep(2 * time.Second)
+		w.sleep(2 * time.Second)
 		lostBecause(t, lease.Err(), lock.Expired)
 		if got := lockFencedToken(t, c); got != 43 {
 			t.Errorf("the next token is %d, want 43", got)
@@ -96,7 +96,7 @@ func TestA11MultiKeepsTokens(t *testing.T) {
 		if ok, err := theirs.tryLock(t.Context(), 500*time.Millisecond, time.Second); !ok {
 			t.Fatal(err)
 		}
-		time.Sleep(2 * time.Second)
+		w.sleep(2 * time.Second)
 		if got := lockFencedToken(t, c); got != 1 {
 			t.Errorf("by Redisson's rule the next token is %d: the test proves nothing", got)
 		}
@@ -132,19 +132,19 @@ func TestA12MultiCancelledAndTriedAgain(t *testing.T) {
 		if err := theirs.lock(soon, 10, time.Second); err != nil || len(theirs.held) == 2 {
 			t.Errorf("by Redisson's rule the cancelled call returns %v: the test proves nothing", err)
 		}
-		time.Sleep(time.Second)
+		w.sleep(time.Second)
 		if w.srv.Do("EXISTS", "a") != int64(0) {
 			t.Error("a is taken by nobody")
 		}
 
-		go func() { time.Sleep(10 * time.Second); _ = taken.Unlock(context.Background()) }()
+		go func() { w.sleep(10 * time.Second); _ = taken.Unlock(context.Background()) }()
 		lease := lockMulti(t, ours, lock.For(10*time.Second))
 		if left := w.ttl("b"); left > 10*time.Second {
 			t.Errorf("asked for 10s, the lease is %v", left)
 		}
 		mustUnlock(t, lease)
 		taken = mustLock(t, other, "b")
-		go func() { time.Sleep(4 * time.Second); _ = taken.Unlock(context.Background()) }()
+		go func() { w.sleep(4 * time.Second); _ = taken.Unlock(context.Background()) }()
 		theirs.leases = nil
 		if err := theirs.lock(t.Context(), 10, time.Second); err != nil {
 			t.Fatal(err)

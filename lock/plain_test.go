@@ -31,7 +31,7 @@ func TestPlainOnTheWire(t *testing.T) {
 		if waited := time.Since(start); err != nil || waited < time.Second || waited > 1200*time.Millisecond {
 			t.Errorf("Lock() = %v after %v", err, waited)
 		}
-		time.Sleep(time.Hour)
+		w.sleep(time.Hour)
 		if err := lease.Check(t.Context()); err != nil {
 			t.Errorf("Check() after an hour = %v", err)
 		}

@@ -27,10 +27,10 @@ func TestRedlockRestartInsideTheLease(t *testing.T) {
 				f[2].srv.Refuse(true)
 				f[2].srv.KillConns(nil)
 				lease := lockRed(t, first)
-				time.Sleep(time.Second) // in which the third might still grant it
+				f[0].sleep(time.Second) // in which the third might still grant it
 				f[1].srv.Restart()
 				f[2].srv.Refuse(false)
-				time.Sleep(3 * time.Second)
+				f[0].sleep(3 * time.Second)
 				other, err := second.TryLock(t.Context())
 				if cfg.Quarantine < 0 {
 					if err != nil || lease.Err() != nil {
@@ -39,13 +39,13 @@ func TestRedlockRestartInsideTheLease(t *testing.T) {
 					mustUnlock(t, other)
 				} else {
 					wantErr(t, "TryLock() while a majority has not forgotten", err, lock.ErrNotAcquired)
-					time.Sleep(8 * time.Second)
+					f[0].sleep(8 * time.Second)
 					lostBecause(t, lease.Err(), lock.Forced)
 				}
 				if err := lease.Unlock(t.Context()); err == nil {
 					t.Error("Unlock() of what a server forgot succeeded")
 				}
-				time.Sleep(30 * time.Second)
+				f[0].sleep(30 * time.Second)
 				mustUnlock(t, lockRed(t, second))
 				f.free()
 			})
@@ -118,7 +118,7 @@ func TestRedlockAnotherServerBehindTheAddress(t *testing.T) {
 	inFleet(t, 3, func(t *testing.T, f fleet) {
 		r := f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, false)
 		mustUnlock(t, lockRed(t, r))
-		time.Sleep(time.Minute)
+		f[0].sleep(time.Minute)
 		for i, w := range f[:2] {
 			w.answers(map[string]string{
 				"INFO":                   fmt.Sprintf("run_id:other%d\r\nuptime_in_seconds:100000", i),
@@ -128,7 +128,7 @@ func TestRedlockAnotherServerBehindTheAddress(t *testing.T) {
 		}
 		_, err := r.TryLock(t.Context())
 		wantErr(t, "TryLock()", err, lock.ErrNoQuorum)
-		time.Sleep(31 * time.Second)
+		f[0].sleep(31 * time.Second)
 		mustUnlock(t, lockRed(t, r))
 		f.free()
 	})
@@ -213,17 +213,17 @@ func redStorm(t *testing.T, f fleet, cfg lock.RedlockConfig, plain bool, seed ui
 	}
 	random := rand.New(rand.NewPCG(seed, 1000))
 	for time.Until(end) > 20*time.Second {
-		time.Sleep(time.Duration(random.Int64N(int64(time.Second))))
+		f[0].sleep(time.Duration(random.Int64N(int64(time.Second))))
 		srv := f[random.IntN(len(f))].srv
 		switch random.IntN(6) {
 		case 0, 1:
 			srv.Restart()
 		case 2:
 			srv.Mute(true)
-			wg.Go(func() { time.Sleep(3 * time.Second); srv.Mute(false); srv.KillConns(nil) })
+			wg.Go(func() { f[0].sleep(3 * time.Second); srv.Mute(false); srv.KillConns(nil) })
 		case 3:
 			srv.Stall(true)
-			wg.Go(func() { time.Sleep(1500 * time.Millisecond); srv.Stall(false) })
+			wg.Go(func() { f[0].sleep(1500 * time.Millisecond); srv.Stall(false) })
 		case 4:
 			srv.Latency(time.Duration(random.Int64N(int64(15 * time.Millisecond))))
 		case 5:
@@ -234,7 +234,7 @@ func redStorm(t *testing.T, f fleet, cfg lock.RedlockConfig, plain bool, seed ui
 		w.srv.Latency(0)
 	}
 	wg.Wait()
-	time.Sleep(10 * time.Second)
+	f[0].sleep(10 * time.Second)
 	for _, w := range f {
 		w.free()
 	}
