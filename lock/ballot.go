@@ -75,7 +75,7 @@ func (b *ballot) vote(h *Handle) {
 	quarantine := b.lock.cfg.Quarantine
 	var info resp.Value
 	if quarantine >= 0 || !c.identity.known() {
-		r.via = vouching{c.server, &info}
+		r.via = func(d conn.Doer) conn.Doer { return vouching{d, &info} }
 	}
 	start := c.now()
 	err = c.tryObtain(ctx, &r)
@@ -182,8 +182,8 @@ func (b *ballot) giveBack(leases []*Lease) {
 	unlockAll(context.Background(), leases)
 }
 
-// vouching sends INFO server behind each command, so that what the server says of itself is said by the process that ran the
-// command.
+// vouching sends INFO server before each command, on the same connection, so that what the server says of itself is said by the
+// process that runs the command.
 type vouching struct {
 	conn.Doer
 	info *resp.Value
@@ -194,13 +194,13 @@ func (v vouching) Send(ctx context.Context, cmd resp.Command) (resp.Value, error
 	if key, ok := cmd.Key(); ok {
 		ask = ask.On(key)
 	}
-	replies, err := v.Doer.SendBatch(ctx, []resp.Command{cmd, ask})
+	replies, err := v.Doer.SendBatch(ctx, []resp.Command{ask, cmd})
 	if err != nil {
 		return resp.Value{}, err
 	}
-	*v.info = replies[1]
-	if err := replies[0].Err(); err != nil {
+	*v.info = replies[0]
+	if err := replies[1].Err(); err != nil {
 		return resp.Value{}, err
 	}
-	return replies[0], nil
+	return replies[1], nil
 }

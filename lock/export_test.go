@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"maps"
 	"sync/atomic"
 	"time"
 
@@ -9,20 +10,28 @@ import (
 
 // What the tests of package lock_test need from inside.
 
-var kinds = []*kind{reentrantKind, fencedKind, nonReentrantKind, spinKind, plainKind}
+var kinds = []*kind{
+	reentrantKind, fencedKind, nonReentrantKind, spinKind, readKind, writeKind, semaphoreKind, permitsKind, latchKind,
+	fairKind, nonReentrantFairKind, plainKind,
+}
+
+// AnyKind stands for scripts that are no kind's.
+const AnyKind = "any"
 
 // Scripts are the scripts of each kind, by its name and the operation they are for.
 func Scripts() map[string]map[string]*script.Script {
-	all := make(map[string]map[string]*script.Script)
+	all := map[string]map[string]*script.Script{AnyKind: {"shape": shapeScript}}
 	for _, k := range kinds {
 		all[k.name] = map[string]*script.Script{}
 		for operation, s := range map[string]*script.Script{
 			"acquire": k.acquire, "release": k.release, "undo": k.undo, "renew": k.renew, "force": k.force, "info": k.info,
+			"pass": k.pass, "downgrade": k.downgrade,
 		} {
 			if s != nil {
 				all[k.name][operation] = s
 			}
 		}
+		maps.Copy(all[k.name], k.more)
 	}
 	return all
 }

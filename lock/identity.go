@@ -78,8 +78,8 @@ func parseServerInfo(info resp.Value) (runID string, age time.Duration, ok bool)
 	return runID, time.Duration(max(0, seconds-1)) * time.Second, runID != "" && seconds >= 0
 }
 
-// vouch returns nil if the server whose INFO came behind a grant cannot have forgotten one that still counts. The INFO and
-// the grant are not older than start.
+// vouch returns nil if the server whose INFO came with a grant, neither older than start, cannot have forgotten one that still
+// counts.
 func (c *Client) vouch(ctx context.Context, info resp.Value, start instant, quarantine time.Duration) error {
 	age, ok := c.identity.note(info, start)
 	if !ok {

@@ -65,8 +65,14 @@ func newLease(c *Client, r *request, start instant) *Lease {
 // that run at different rates and for the millisecond in which a key expires.
 func validity(term time.Duration) time.Duration { return term - term/100 - 2*time.Millisecond }
 
-// Owner returns the owner of the lease as it stands in the lock's hash; of a lease with Members, that of the first.
-func (l *Lease) Owner() string { return l.owner }
+// Owner returns the owner of the lease as it stands in the lock's hash; of a [PermitSemaphore] the ids of its permits, with
+// commas between them; of a lease with Members that of the first.
+func (l *Lease) Owner() string {
+	if show := l.target.kind.show; show != nil {
+		return show(l.owner)
+	}
+	return l.owner
+}
 
 // ValidUntil returns the instant until which the lock is held for certain, unless somebody forces it. Every renewal
 // moves it. It is measured from before the request was sent, and lies 1 % of the lease and 2 ms before its end on the server.

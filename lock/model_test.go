@@ -17,6 +17,8 @@ var models = map[string]map[string]func(*fakeredis.Call) any{
 		"force":   modelForce,
 		"info":    modelInfo,
 	},
+	"read":         readModels,
+	"write":        writeModels,
 	"fenced":       {"acquire": modelFencedAcquire, "info": modelFencedInfo},
 	"nonreentrant": {"acquire": modelNonReentrantAcquire},
 	"plain": {
@@ -26,6 +28,39 @@ var models = map[string]map[string]func(*fakeredis.Call) any{
 		"renew":   modelPlainRenew,
 		"force":   modelPlainForce,
 		"info":    modelPlainInfo,
+	},
+	"semaphore": {
+		"acquire": modelSemaphoreAcquire,
+		"undo":    modelSemaphoreUndo,
+		"info":    modelSemaphoreInfo,
+		"set":     modelSemaphoreSet,
+		"add":     modelSemaphoreAdd,
+		"drain":   modelSemaphoreDrain,
+	},
+	"permits": {
+		"acquire": modelPermitsAcquire,
+		"release": modelPermitsRelease,
+		"undo":    modelPermitsUndo,
+		"renew":   modelPermitsRenew,
+		"force":   modelPermitsForce,
+		"info":    modelPermitsInfo,
+		"add":     modelPermitsAdd,
+		"lease":   modelPermitsLease,
+		"give":    modelPermitsGive,
+	},
+	"latch": {
+		"acquire": modelCountdownAcquire,
+		"set":     modelCountdownSet,
+		"down":    modelCountdownDown,
+		"delete":  modelCountdownDelete,
+	},
+	"fair": {
+		"acquire": modelFairAcquire,
+		"release": modelFairRelease,
+		"undo":    modelFairUndo,
+		"force":   modelFairForce,
+		"info":    modelFairInfo,
+		"pass":    modelFairPass,
 	},
 }
 

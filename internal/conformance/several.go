@@ -45,7 +45,11 @@ func (r redlock) Info(ctx context.Context) (lock.Info, error) {
 	return taken[0], err
 }
 
-// owns reports whether a lease, or one of those that it is made up of, has the owner.
-func owns(lease *lock.Lease, owner string) bool {
-	return lease.Owner() == owner || slices.ContainsFunc(lease.Members(), func(l *lock.Lease) bool { return l.Owner() == owner })
+// owners are the owner of a lease and of those that it is made up of.
+func owners(lease *lock.Lease) []string {
+	list := []string{lease.Owner()}
+	for _, part := range lease.Members() {
+		list = append(list, part.Owner())
+	}
+	return list
 }
