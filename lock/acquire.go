@@ -184,6 +184,9 @@ func (c *Client) attempt(ctx context.Context, r *request) (granted bool, left ti
 	case ack != nil:
 		server = ack
 	}
+	if r.via != nil {
+		server = r.via(server)
+	}
 	start := c.now()
 	var v resp.Value
 	if k.args == nil {

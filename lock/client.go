@@ -43,6 +43,10 @@ type Client struct {
 	once   sync.Once      // of Close
 	timers sync.WaitGroup // deadline timers of leases, and that of bounds, that are armed
 	queued sync.WaitGroup // callers that may be in a queue on the server, and leave it; entered under mu unless closed
+	tasks  sync.WaitGroup // parts of leases that are taken or given back beside each other
+
+	identity identity // of the server
+	gates    gates
 
 	mu sync.Mutex // guards the following; taken before any Lease's mu
 	// entries holds the locks that somebody in this process has or waits for.
@@ -115,7 +119,19 @@ func (c *Client) close() {
 	c.queued.Wait()
 	c.cleanup.close()
 	c.bounds.close(c)
+	c.tasks.Wait()
 	c.timers.Wait()
+}
+
+// background runs fn in a goroutine that Close waits for. It reports false, and does not run it, if the client is closed.
+func (c *Client) background(fn func()) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
+	c.tasks.Go(fn)
+	return true
 }
 
 // entryKey names a lock among those of one client.

@@ -4,6 +4,8 @@ import (
 	"log/slog"
 	"math"
 	"time"
+
+	"github.com/lockwire/lockwire/conn"
 )
 
 // MinLease is the shortest lease that can be asked for. A shorter one would be over before its holder could use it.
@@ -136,19 +138,20 @@ type request struct {
 	lease    time.Duration
 	renewed  bool
 	owner    string
-	state    *ownerState // of the Owner that was passed, or of a waiter that the server has in its line; else nil
-	latch    string      // of the last attempt, if it has one: what undoes it leaves this key
-	refused  bool        // the server has said no, or too late
-	waits    bool        // for its turn, until it is withdrawn
-	tells    bool        // that it waits
-	asked    bool        // the server, once at least
-	from     *Lease      // what a downgrade turns into this
-	since    time.Time   // when it began to wait
-	late     time.Time   // since when all it was granted came too late
-	deadline time.Time   // of the context; zero if there is none
-	got      *Lease      // once granted
-	permits  int         // of a kind that has permits
-	setup    bool        // waits for them to be set up
+	state    *ownerState               // of the Owner that was passed, or of a waiter that the server has in its line; else nil
+	latch    string                    // of the last attempt, if it has one: what undoes it leaves this key
+	refused  bool                      // the server has said no, or too late
+	waits    bool                      // for its turn, until it is withdrawn
+	tells    bool                      // that it waits
+	asked    bool                      // the server, once at least
+	from     *Lease                    // what a downgrade turns into this
+	since    time.Time                 // when it began to wait
+	late     time.Time                 // since when all it was granted came too late
+	deadline time.Time                 // of the context; zero if there is none
+	got      *Lease                    // once granted
+	permits  int                       // of a kind that has permits
+	setup    bool                      // waits for them to be set up
+	via      func(conn.Doer) conn.Doer // what sends the acquire in the place of another; nil: the other
 }
 
 func (c *Client) newRequest(t *target, opts []Option) (request, error) {

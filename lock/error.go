@@ -72,6 +72,9 @@ const (
 	ClockJump
 	// ClientClosed: the Client was closed while the lock was held, so nobody renews or watches it any more.
 	ClientClosed
+	// PartLost: a lock that was taken together with this one is lost, or so many of them that the rest is not enough. The
+	// server keeps this one until Unlock, or until its lease ends.
+	PartLost
 )
 
 var reasons = [...]string{
@@ -81,6 +84,7 @@ var reasons = [...]string{
 	Unreachable:  "the server could not be reached to renew it",
 	ClockJump:    "the machine slept past the end of its lease",
 	ClientClosed: "the client was closed",
+	PartLost:     "another part of it was lost",
 }
 
 // String returns the reason in words.

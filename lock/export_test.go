@@ -12,7 +12,7 @@ import (
 
 var kinds = []*kind{
 	reentrantKind, fencedKind, nonReentrantKind, spinKind, readKind, writeKind, semaphoreKind, permitsKind, latchKind,
-	fairKind, nonReentrantFairKind,
+	fairKind, nonReentrantFairKind, plainKind,
 }
 
 // AnyKind stands for scripts that are no kind's.
@@ -50,7 +50,9 @@ func (c *Client) Idle() bool {
 	defer c.cleanup.mu.Unlock()
 	c.watchdog.mu.Lock()
 	defer c.watchdog.mu.Unlock()
-	return len(c.entries) == 0 && len(c.cleanup.jobs) == 0 && len(c.cleanup.latches) == 0 &&
+	c.gates.mu.Lock()
+	defer c.gates.mu.Unlock()
+	return len(c.entries) == 0 && len(c.gates.lines) == 0 && len(c.cleanup.jobs) == 0 && len(c.cleanup.latches) == 0 &&
 		len(c.watchdog.renewals) == 0 && len(c.watchdog.endings) == 0 && len(c.watchdog.watched) == 0
 }
 

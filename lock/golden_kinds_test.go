@@ -25,6 +25,7 @@ var goldenFiles = map[string]goldenFile{
 	"watchdog-rw.txt":  {virtual: true, differs: watchdogReadWriteDifferences},
 	"fair.txt":         {inLine: true, differs: fairDifferences},
 	"nonreentrant.txt": {differs: nonReentrantDifferences},
+	"multi.txt":        {anyOrder: true},
 }
 
 // fencedDifferences are due to that a further hold shares the token of the first, which the fence has seen.
@@ -82,10 +83,12 @@ func fairDiffers(call, hash string, life int, line, times string) difference {
 
 // goldenFile is how a file is replayed.
 type goldenFile struct {
-	cfg     lock.Config  // but for the lease, which the file names
-	inLine  bool         // calls wait all at once, since the server keeps their order
-	virtual bool         // in virtual time alone
-	differs []difference // where we differ from Redisson on purpose
+	cfg     lock.Config // but for the lease, which the file names
+	inLine  bool        // calls wait all at once, since the server keeps their order
+	virtual bool        // in virtual time alone
+	// The messages of a step come in any order, since several locks are released at once.
+	anyOrder bool
+	differs  []difference // where we differ from Redisson on purpose
 }
 
 // difference is what a step leaves with us. What is nil is as in the file.
@@ -122,6 +125,7 @@ var goldenMethods = methods(
 	holding("lock", "", func(c *lock.Client, name string) goldenLock { return c.Reentrant(name) }),
 	holding("spinlock", "spin", func(c *lock.Client, name string) goldenLock { return c.Spin(name, lock.Backoff{}) }),
 	holding("fencedlock", "fenced", openFenced),
+	holding("multilock", "multi", openMulti),
 	goldenSemaphore, goldenPermits, goldenLatch,
 	holding("readlock", "read", goldenRead),
 	holding("writelock", "write", goldenWrite),

@@ -21,6 +21,14 @@ var models = map[string]map[string]func(*fakeredis.Call) any{
 	"write":        writeModels,
 	"fenced":       {"acquire": modelFencedAcquire, "info": modelFencedInfo},
 	"nonreentrant": {"acquire": modelNonReentrantAcquire},
+	"plain": {
+		"acquire": modelPlainAcquire,
+		"release": modelPlainRelease,
+		"undo":    modelPlainUndo,
+		"renew":   modelPlainRenew,
+		"force":   modelPlainForce,
+		"info":    modelPlainInfo,
+	},
 	"semaphore": {
 		"acquire": modelSemaphoreAcquire,
 		"undo":    modelSemaphoreUndo,

@@ -25,7 +25,12 @@ const (
 // lost; [ErrUncertain], wrapped together with the reason, when the server did not confirm, in which case the release goes
 // on being repeated in the background until it is confirmed or the lease has ended. Calling it again returns the same, or
 // asks again where it was uncertain: the server knows a repeat by its request id and does nothing twice.
+//
+// A lease with Members gives all of them back, each as it would be alone, and returns what is said at [Multi] or [Redlock].
 func (l *Lease) Unlock(ctx context.Context) error {
+	if l.group != nil {
+		return l.unlockParts(ctx)
+	}
 	l.releasing.Lock()
 	defer l.releasing.Unlock()
 	if l.settled {
@@ -94,6 +99,7 @@ func (l *Lease) giveUp() (*LostError, time.Duration) {
 	for d := range contexts {
 		d.cancel(ErrReleased)
 	}
+	l.tellWhole()
 	return lost, left
 }
 

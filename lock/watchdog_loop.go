@@ -74,7 +74,7 @@ func (w *watchdog) clockJumped() {
 	}
 }
 
-// endDue forgets the leases whose time is up.
+// endDue forgets the leases whose time is up. One that has been extended has more of it.
 func (w *watchdog) endDue(at time.Time) {
 	var over []*Lease
 	w.mu.Lock()
@@ -83,7 +83,18 @@ func (w *watchdog) endDue(at time.Time) {
 	}
 	w.mu.Unlock()
 	for _, l := range over {
-		l.Err()
+		if l.Err() == nil {
+			w.endLater(l)
+		}
+	}
+}
+
+func (w *watchdog) endLater(l *Lease) {
+	until := l.ValidUntil()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !l.watch.ended {
+		w.pushLocked(&l.watch, until)
 	}
 }
 

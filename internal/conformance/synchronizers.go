@@ -106,7 +106,7 @@ func semaphoreConserves(t *testing.T, s *stage) {
 		}
 	}
 	wg.Wait()
-	if got := s.server.Command(t, "GET", "job"); got != "4" {
+	if got := s.command("GET", "job"); got != "4" {
 		t.Errorf("%s permits in the end, want %d", got, limit)
 	}
 }
@@ -126,7 +126,7 @@ func semaphoreCancelled(t *testing.T, s *stage) {
 	s.ok("TryAcquire()", sem.TryAcquire(t.Context(), 1))
 	s.wantErr("TryAcquire()", sem.TryAcquire(t.Context(), 1), lock.ErrNotAcquired)
 	s.ok("Release()", sem.Release(t.Context(), 1))
-	s.eventually("that the permit is there", func() bool { return s.server.Command(t, "GET", "job") == "1" })
+	s.eventually("that the permit is there", func() bool { return s.command("GET", "job") == "1" })
 }
 
 func semaphoreWakes(t *testing.T, s *stage) {
@@ -140,7 +140,7 @@ func semaphoreWakes(t *testing.T, s *stage) {
 		go func() { done <- other.Semaphore("job").Acquire(ctx, 1) }()
 	}
 	s.eventually("that all wait", func() bool { return other.Stats().Waiting == 3 })
-	s.eventually("that one listens", func() bool { return s.server.Command(t, "PUBSUB", "CHANNELS") != "[]" })
+	s.eventually("that one listens", func() bool { return s.command("PUBSUB", "CHANNELS") != "[]" })
 	s.ok("Release()", holder.Release(t.Context(), 3))
 	for range 3 {
 		s.ok("Acquire()", <-done)
@@ -160,10 +160,10 @@ func semaphoreSetup(t *testing.T, s *stage) {
 			t.Errorf("DrainPermits() = %d, %v, want %d", n, err, want)
 		}
 	}
-	if left := s.server.Command(t, "TTL", "job"); len(left) != 4 || left[:2] != "35" && left != "3600" {
+	if left := s.command("TTL", "job"); len(left) != 4 || left[:2] != "35" && left != "3600" {
 		t.Errorf("the key lasts %s s, want an hour", left)
 	}
-	s.server.Command(t, "DEL", "job")
+	s.command("DEL", "job")
 	exists, err := sem.ReleaseIfExists(t.Context(), 1)
 	if exists || err != nil {
 		t.Errorf("ReleaseIfExists() = %v, %v", exists, err)
@@ -200,7 +200,7 @@ func permitsConserve(t *testing.T, s *stage) {
 		}
 	}
 	wg.Wait()
-	if got := s.server.Command(t, "GET", "job"); got != "4" {
+	if got := s.command("GET", "job"); got != "4" {
 		t.Errorf("%s permits in the end, want %d", got, limit)
 	}
 }
