@@ -52,7 +52,7 @@ func (w *worker) turn(ctx context.Context, rng *rand.Rand) {
 	if reentrant || rules.Queue {
 		a.owner = w.locks.NewOwner()
 	}
-	wait, cancel := context.WithTimeout(ctx, w.Lease/8+upTo(rng, 4*w.Lease))
+	wait, cancel := context.WithTimeout(ctx, w.Lease/8+upTo(rng, 4*w.Lease+w.trade.dead/4))
 	defer cancel()
 	g, err := w.take(wait, a)
 	if err != nil {

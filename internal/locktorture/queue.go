@@ -15,6 +15,7 @@ type queues struct {
 	lines    map[string]*line
 	deadline map[string]time.Duration // of each owner that is known to wait for so long at most
 	gaveUp   map[string]bool          // owners whose request failed, or whose process died
+	dropped  map[string]bool          // owners who had to stand in line once more, or found none
 	found    []string
 }
 
@@ -29,7 +30,10 @@ type line struct {
 // front only when what it had got is taken back, leaves only when it gives up, and is dropped only when its time is up
 // or it has not come for the lock. In the end, who got it in which order is asked of those who had it.
 func queueJumps(events []Event, holds []Hold) []string {
-	q := &queues{lines: make(map[string]*line), deadline: make(map[string]time.Duration), gaveUp: make(map[string]bool)}
+	q := &queues{
+		lines: make(map[string]*line), deadline: make(map[string]time.Duration),
+		gaveUp: make(map[string]bool), dropped: make(map[string]bool),
+	}
 	unanswered := make(map[request]string)
 	for _, e := range events {
 		switch e.Kind {
@@ -51,7 +55,7 @@ func queueJumps(events []Event, holds []Hold) []string {
 	for _, e := range events {
 		q.follow(e)
 	}
-	return append(q.found, outOfOrder(events, holds)...)
+	return append(q.found, outOfOrder(events, holds, q.dropped)...)
 }
 
 func (q *queues) complain(e Event, format string, args ...any) {
@@ -100,6 +104,7 @@ func (q *queues) drop(l *line, e Event) {
 	}
 	head := l.owners[0]
 	l.owners = l.owners[1:]
+	q.dropped[head] = true
 	if until := q.deadline[head]; until != 0 && e.At >= until-time.Millisecond || e.At-l.touched >= unmoved {
 		return
 	}
@@ -112,7 +117,7 @@ func without(owners []string, owner string) []string {
 
 // outOfOrder are the holds of owners who stood in line, once and without being dropped or put in front, that began after those of
 // others who had come later; and those that the server has not granted.
-func outOfOrder(events []Event, holds []Hold) []string {
+func outOfOrder(events []Event, holds []Hold, dropped map[string]bool) []string {
 	place := make(map[[2]string]int) // of each owner by lock; below 0 for none that means anything
 	granted := make(map[[2]string]bool)
 	for i, e := range events {
@@ -137,7 +142,7 @@ func outOfOrder(events []Event, holds []Hold) []string {
 			found = append(found, fmt.Sprintf("the server has granted nothing to %v", hold))
 		}
 		at, stood := place[owner]
-		if hold.To <= hold.From || !stood || at < 0 {
+		if hold.To <= hold.From || !stood || at < 0 || dropped[hold.Owner] {
 			continue
 		}
 		before, any := last[hold.Name]
