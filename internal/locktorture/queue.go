@@ -138,11 +138,14 @@ func outOfOrder(events []Event, holds []Hold, dropped map[string]bool) []string 
 	last := make(map[string]Hold)
 	for _, hold := range holds {
 		owner := [2]string{hold.Name, hold.Owner}
+		if hold.To <= hold.From {
+			continue
+		}
 		if !granted[owner] {
 			found = append(found, fmt.Sprintf("the server has granted nothing to %v", hold))
 		}
 		at, stood := place[owner]
-		if hold.To <= hold.From || !stood || at < 0 || dropped[hold.Owner] {
+		if !stood || at < 0 || dropped[hold.Owner] {
 			continue
 		}
 		before, any := last[hold.Name]
