@@ -42,6 +42,11 @@ exhaustive: install ## every transition of every script's model against a server
 	$(if $(SERVERS),LOCKWIRE_REDIS_SERVER='$(SERVER_LIST)') LOCKWIRE_EXHAUSTIVE=1 CI=true \
 		$(GO) test -run='^TestServerScript(s|Faults)$$' -count=1 -timeout=30m -v ./lock
 
+.PHONY: torture
+torture: install ## processes contend for each kind of lock under faults, LOCKWIRE_TORTURE_TIME=30s long; SERVERS as there
+	$(if $(SERVERS),LOCKWIRE_REDIS_SERVER='$(SERVER_LIST)') LOCKWIRE_TORTURE=1 CI=true \
+		$(GO) test -run='^TestContention$$' -count=1 -timeout=2h -v ./lock
+
 .PHONY: install
 install: # a server and the C compiler that -race needs, if they are missing
 	@scripts/install-missing $(if $(RACE),compiler) $(if $(filter-out all,$(SERVERS)),,server)

@@ -1,6 +1,6 @@
 // Package locktorture judges what several processes did with locks. Each of them logs what it asked for, held, lost and
-// gave back, by one clock of the machine; the process that started them collects the events and looks for two owners
-// who had the same lock at the same time.
+// gave back, by one clock of the machine; the process that started them collects the events and looks for what is against
+// the [Rules] of that kind of lock: two owners who had the same one at the same time, to begin with.
 package locktorture
 
 import (
@@ -63,7 +63,7 @@ const (
 	Wait = "wait" // for a count to be 0
 )
 
-// The outcomes of a release that the rules of a [History] know.
+// The outcomes of a release that the rules know.
 const (
 	Freed   = "freed"    // there was a hold, and it is released
 	NotHeld = "not held" // the lock had been lost
