@@ -155,7 +155,7 @@ func (s *Subscriber) divertLocked(ch *channel, err error) bool {
 		sub.interruptLocked(ch.event(Interrupted, err))
 	}
 	s.rerouteLocked(ch)
-	if to := ch.home; false {
+	if to := ch.home; ch.refusals > movesAtOnce {
 		ch.state = refused
 		to.refused[ch] = time.Now().Add(to.pauseLocked(ch, err))
 		to.wakeKeeper()
