@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -37,6 +38,9 @@ func (c *Client) tryLock(ctx context.Context, t *target, opts []Option) (*Lease,
 
 // obtain runs r, waiting for as long as ctx allows.
 func (c *Client) obtain(ctx context.Context, r *request) error {
+	if err := c.settleChannels(ctx, r.target); err != nil {
+		return err
+	}
 	r.waits, r.since = true, time.Now()
 	if r.target.kind.queued {
 		if !c.enterQueue() {
@@ -71,6 +75,9 @@ func (c *Client) obtain(ctx context.Context, r *request) error {
 
 // tryObtain runs r once.
 func (c *Client) tryObtain(ctx context.Context, r *request) error {
+	if err := c.settleChannels(ctx, r.target); err != nil {
+		return err
+	}
 	granted, _, err := c.attempt(ctx, r)
 	switch {
 	case granted:
@@ -168,12 +175,21 @@ func (c *Client) attempt(ctx context.Context, r *request) (granted bool, left ti
 		keys = r.target.with(r.latch)
 	}
 	r.asked = true
+	server := conn.Doer(c.server)
+	ack, err := c.acking(ctx, r.target.name)
+	switch {
+	case err != nil:
+		r.giveTurn()
+		return false, 0, serverError(err)
+	case ack != nil:
+		server = ack
+	}
 	start := c.now()
 	var v resp.Value
 	if k.args == nil {
-		v, err = k.acquire.Run(c.patient(ctx), c.server, keys, r.lease.Milliseconds(), r.owner)
+		v, err = k.acquire.Run(c.patient(ctx), server, keys, r.lease.Milliseconds(), r.owner)
 	} else {
-		v, err = k.acquire.Run(c.patient(ctx), c.server, keys, c.args(r, r.lease.Milliseconds(), r.owner)...)
+		v, err = k.acquire.Run(c.patient(ctx), server, keys, c.args(r, r.lease.Milliseconds(), r.owner)...)
 	}
 	if err != nil {
 		if uncertain(err) {
@@ -189,6 +205,9 @@ func (c *Client) attempt(ctx context.Context, r *request) (granted bool, left ti
 		c.undo(r, start, false)
 	case err != nil:
 		r.giveTurn()
+	case count > 0 && ack.short():
+		c.undo(r, start, false)
+		return false, 0, ErrNotReplicated
 	case count > 0:
 		return c.granted(r, start, count, token)
 	default:
@@ -205,7 +224,7 @@ func (c *Client) attempt(ctx context.Context, r *request) (granted bool, left ti
 // now. If that cannot be asked, r just waits.
 func (c *Client) pass(ctx context.Context, r *request) bool {
 	t := r.target
-	v, err := t.kind.pass.Run(c.patient(ctx), c.server, t.keys, r.owner, t.publish(), countsListeners)
+	v, err := t.kind.pass.Run(c.patient(ctx), c.server, t.keys, r.owner, c.publishing(t), c.countsListeners(t))
 	mine, failed := v.Bool()
 	return err == nil && failed == nil && mine
 }

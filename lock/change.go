@@ -45,6 +45,9 @@ func (c *Client) change(ctx context.Context, t *target, s *script.Script, givesB
 		ctx, done = context.WithTimeout(ctx, releaseMax)
 	}
 	defer done()
+	if err := c.settleChannels(ctx, t); err != nil {
+		return 0, err
+	}
 	x := &change{client: c, target: t, script: s, args: args, latch: newLatch(t), start: c.now()}
 	v, err := x.run(c.patient(ctx))
 	if err == nil {
@@ -70,7 +73,7 @@ func (c *Client) change(ctx context.Context, t *target, s *script.Script, givesB
 func (x *change) old() bool { return x.start.elapsed(x.client.now()) > changeFor }
 
 func (x *change) run(ctx context.Context) (resp.Value, error) {
-	args := append([]any{changeLife.Milliseconds(), publish}, x.args...)
+	args := append([]any{changeLife.Milliseconds(), x.client.publishing(x.target)}, x.args...)
 	v, err := x.script.Run(ctx, x.client.server, x.target.with(x.latch), args...)
 	x.unsure = x.unsure || err != nil && uncertain(err)
 	return v, err

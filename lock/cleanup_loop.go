@@ -123,10 +123,14 @@ func (u *cleanup) end(ctx context.Context, j *job) {
 	j.finish(errEnded)
 }
 
-// run runs the jobs one by one, so that each goes on the connection of its key, within limit for all.
+// run runs the jobs of each server one by one, so that each goes on the connection of its key, within limit for all.
 func (u *cleanup) run(life context.Context, due []*job, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(life, limit)
 	defer cancel()
+	beside(byServer(u.client, due, (*job).name), func(due []*job) { u.runOn(ctx, due) })
+}
+
+func (u *cleanup) runOn(ctx context.Context, due []*job) {
 	for _, j := range due {
 		v, err := j.run(u.client.patient(ctx), u.client)
 		at := time.Now()
@@ -191,6 +195,16 @@ func (j *job) stands() bool {
 	return false
 }
 
+func (j *job) name() string {
+	switch {
+	case j.lease != nil:
+		return j.lease.target.name
+	case j.change != nil:
+		return j.change.target.name
+	}
+	return j.request.target.name
+}
+
 func (j *job) ownerState() *ownerState {
 	if j.lease != nil {
 		return j.lease.state
@@ -222,7 +236,7 @@ func (j *job) run(ctx context.Context, c *Client) (resp.Value, error) {
 	if r.latch != "" {
 		keys = r.target.with(r.latch)
 	}
-	args := c.args(r, resting, r.owner, r.target.publish(), before, latchLife.Milliseconds())
+	args := c.args(r, resting, r.owner, c.publishing(r.target), before, latchLife.Milliseconds())
 	return r.target.kind.undo.Run(ctx, c.server, keys, args...)
 }
 

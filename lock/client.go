@@ -10,7 +10,7 @@ import (
 	"github.com/lockwire/lockwire/pubsub"
 )
 
-// Server is where the locks are: a *conn.Pool.
+// Server is where the locks are: a *conn.Pool, or a *cluster.Cluster.
 type Server interface {
 	conn.Doer
 	pubsub.Dialer
@@ -26,6 +26,10 @@ type Client struct {
 	boot        func() time.Duration // constant; the clock that goes on while the machine sleeps
 	owners      atomic.Int64
 	events      *pubsub.Subscriber
+	spread      spread // constant; nil: the server is one
+	channels    channels
+	acks        bool // constant: acquires wait for replicas
+	replicas    replicas
 	bounds      bounds
 	leaveBounds func() // constant: bounds.leave
 
@@ -65,6 +69,14 @@ func New(server Server, cfg Config) (*Client, error) {
 		done:    make(chan struct{}),
 		entries: make(map[entryKey]*entry),
 	}
+	c.spread, _ = server.(spread)
+	switch {
+	case cfg.Publish == PublishSharded:
+		c.channels.set(shardPublish)
+	case cfg.Publish == PublishPlain || c.spread == nil:
+		c.channels.set(plainPublish)
+	}
+	c.acks = c.replicated()
 	c.life, c.end = context.WithCancel(context.Background())
 	c.leaveBounds = c.bounds.leave
 	c.watchdog.init(c)

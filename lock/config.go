@@ -39,6 +39,19 @@ type Config struct {
 	// has lost its data. Do not go from the other tokens back to these while anybody compares them.
 	PlainTokens bool
 
+	// Publish is by which channels waiters are woken. All clients of a lock have to use the same; the zero value is what
+	// Redisson's clients do by themselves.
+	Publish Publishing
+
+	// Acks is how many replicas have to have a lock before whoever acquires it gets it; if that are too few within AckTimeout,
+	// the acquire is undone and fails with [ErrNotReplicated]. The zero value is Redisson's rule. A lock can be lost in
+	// a failover all the same, to a replica that has not got it: its holder is told at the next renewal, and Fenced
+	// tells the resource.
+	Acks Acks
+
+	// AckTimeout is how long an acquire waits for replicas. 0 is 1 s, as in Redisson (slavesSyncTimeout).
+	AckTimeout time.Duration
+
 	// Logger is told, at Warn, of locks that were lost and of renewals that fail or run late. Names of locks are not
 	// logged. nil is silent.
 	Logger *slog.Logger
@@ -58,6 +71,9 @@ func (c Config) withDefaults() Config {
 	if c.FairWait == 0 {
 		c.FairWait = 5 * time.Minute
 	}
+	if c.AckTimeout == 0 {
+		c.AckTimeout = time.Second
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -70,6 +86,12 @@ func (c Config) validate() error {
 		return invalidf("Lease of %v, less than %v", c.Lease, MinLease)
 	case c.RenewEvery < time.Millisecond || c.RenewEvery >= c.Lease:
 		return invalidf("RenewEvery of %v with a Lease of %v", c.RenewEvery, c.Lease)
+	case c.Acks < AcksMajority:
+		return invalidf("Acks of %d", c.Acks)
+	case c.AckTimeout < time.Millisecond:
+		return invalidf("AckTimeout of %v", c.AckTimeout)
+	case c.Publish < PublishAuto || c.Publish > PublishSharded:
+		return invalidf("Publish of %d", c.Publish)
 	case c.RenewBatch < 0 || c.RenewBatch > 1000:
 		return invalidf("RenewBatch of %d", c.RenewBatch)
 	case c.FairWait < minFairWait:

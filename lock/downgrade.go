@@ -60,7 +60,7 @@ func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 	if ctx.Done() == nil {
 		ctx = c.life
 	}
-	v, err := k.downgrade.Run(c.patient(ctx), c.server, r.target.with(r.latch), r.lease.Milliseconds(), r.owner, r.target.publish(), l.resting())
+	v, err := k.downgrade.Run(c.patient(ctx), c.server, r.target.with(r.latch), r.lease.Milliseconds(), r.owner, c.publishing(r.target), l.resting())
 	if err != nil {
 		return nil, l.undoDowngrade(&r, start, uncertain(err), serverError(err))
 	}

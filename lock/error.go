@@ -41,6 +41,9 @@ var (
 	// itself. Release the read lock first.
 	ErrUpgrade = errors.New("lock: the owner has the read lock, and would wait for itself")
 
+	// ErrNotReplicated says that too few replicas of the server had the lock in time. The acquire is undone.
+	ErrNotReplicated = errors.New("lock: too few replicas have it")
+
 	// ErrReentry says that the Owner has a lock already that it may not take again.
 	ErrReentry = errors.New("lock: the owner has it already")
 

@@ -15,9 +15,12 @@ var kinds = []*kind{
 	fairKind, nonReentrantFairKind,
 }
 
+// AnyKind stands for scripts that are no kind's.
+const AnyKind = "any"
+
 // Scripts are the scripts of each kind, by its name and the operation they are for.
 func Scripts() map[string]map[string]*script.Script {
-	all := make(map[string]map[string]*script.Script)
+	all := map[string]map[string]*script.Script{AnyKind: {"shape": shapeScript}}
 	for _, k := range kinds {
 		all[k.name] = map[string]*script.Script{}
 		for operation, s := range map[string]*script.Script{

@@ -91,12 +91,8 @@ func fairKeys(name string) []string {
 	return []string{prefixName(queuePrefix, name), prefixName(timeoutPrefix, name), prefixName(idlePrefix, name)}
 }
 
-// countsListeners says that the server which runs the script knows all who listen on a channel. In a cluster that is so
-// for sharded channels only.
-const countsListeners = true
-
 func fairArgs(c *Client, r request) []any {
-	return []any{c.queueWait(r).Milliseconds(), r.waits, true}
+	return []any{c.queueWait(r).Milliseconds(), r.waits, c.countsListeners(r.target)}
 }
 
 func nonReentrantFairArgs(c *Client, r request) []any {

@@ -208,6 +208,62 @@ func TestFairTimeout(t *testing.T) {
 	})
 }
 
+// A waiter that ends before it knows whether it stands in line does not.
+func TestFairFirstAttempt(t *testing.T) {
+	for name, end := range map[string]func(c *lock.Client, cancel func()){
+		"cancelled": func(_ *lock.Client, cancel func()) { cancel() },
+		"closed":    func(c *lock.Client, _ func()) { c.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				c, other := w.client(lock.Config{}), w.client(lock.Config{})
+				holder := mustLockFair(t, other)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				owner := c.NewOwner()
+				w.onFair("acquire", owner.String(), func(int) fakeredis.Action { return fakeredis.Run().Late(500 * time.Millisecond) })
+				ended := make(chan error, 1)
+				go func() {
+					_, err := c.Fair("job").Lock(ctx, lock.As(owner))
+					ended <- err
+				}()
+				w.sleep(100 * time.Millisecond)
+				w.wantLine(owner.String())
+				end(c, cancel)
+				if err := <-ended; err == nil {
+					t.Error("Lock() = nil")
+				}
+				w.sleep(time.Second)
+				w.wantLine()
+				mustUnlock(t, holder)
+				w.sleep(latchLife)
+				w.free()
+			})
+		})
+	}
+}
+
+// When Close returns, the client's waiters have left the queue: its server may be closed then.
+func TestFairClose(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		w.srv.Latency(time.Millisecond)
+		c, other := w.client(lock.Config{}), w.client(lock.Config{})
+		holder := mustLockFair(t, other)
+		for range 20 {
+			w.waiter(c)
+		}
+		if n := len(w.line()); n != 20 {
+			t.Fatalf("%d stand in line", n)
+		}
+		if err := errors.Join(c.Close(), w.pools[0].Close()); err != nil {
+			t.Error(err)
+		}
+		w.wantLine()
+		mustUnlock(t, holder)
+		w.free()
+	})
+}
+
 // The lock is granted, but the answer is lost: the grant is taken back, and the waiter has not lost its place.
 func TestFairGrantTakenBack(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
@@ -386,6 +442,30 @@ func TestFairLongWait(t *testing.T) {
 		for _, got := range waiters {
 			mustUnlock(t, <-got)
 		}
+		w.free()
+	})
+}
+
+// A waiter that comes when its time is up, or lost, has its place still.
+func TestFairKeepsPlace(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		holder := mustLockFair(t, c)
+		first, second := c.NewOwner(), c.NewOwner()
+		got := w.waiter(c, lock.As(first))
+		next := w.waiter(c, lock.As(second))
+		for _, command := range [][]string{{"ZADD", jobTimeouts, "1", first.String()}, {"ZREM", jobTimeouts, first.String()}} {
+			w.srv.Do(command...)
+			w.look(first.String())
+			w.sleep(10 * time.Millisecond)
+			w.wantLine(first.String(), second.String())
+			if left := w.deadline(first.String()); left < time.Minute {
+				t.Errorf("it counts as alive for %v after it has come", left)
+			}
+		}
+		mustUnlock(t, holder)
+		mustUnlock(t, <-got)
+		mustUnlock(t, <-next)
 		w.free()
 	})
 }

@@ -77,11 +77,3 @@ func (t *target) with(latch string) []string {
 	keys := make([]string, 0, 8)
 	return append(append(keys, t.keys...), latch)
 }
-
-// publish is the command by which waiters are told of a release; "" if they are not.
-func (t *target) publish() string {
-	if t.kind.silent {
-		return ""
-	}
-	return publish
-}

@@ -49,7 +49,7 @@ var permitsKind = &kind{
 	name:    "permits",
 	channel: semaphoreChannel,
 	keys:    permitsKeys,
-	args:    func(_ *Client, r request) []any { return []any{publish, r.setup, r.lease == forever} },
+	args:    func(c *Client, r request) []any { return []any{c.publishing(r.target), r.setup, r.lease == forever} },
 	parse:   parsePermits,
 	owner:   func(_ *Client, r request) string { return newPermits(r.permits) },
 	show:    func(owner string) string { return strings.Join(permitIDs(owner), ",") },

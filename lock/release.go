@@ -15,8 +15,6 @@ const (
 	latchLife = 20 * time.Second
 	// releaseMin and releaseMax bound how long Unlock waits; in between it is what is left of the lease.
 	releaseMin, releaseMax = time.Second, 10 * time.Second
-	// publish is the command that wakes waiters.
-	publish = "PUBLISH"
 )
 
 // Unlock gives the hold back. It works under a cancelled context too: it keeps the values of ctx and nothing else, and waits
@@ -151,7 +149,7 @@ func (l *Lease) release(ctx context.Context) error {
 func (l *Lease) runRelease(ctx context.Context) (resp.Value, error) {
 	t := l.target
 	return t.kind.release.Run(ctx, l.client.server, t.with(l.latch),
-		l.resting(), l.owner, t.publish(), latchLife.Milliseconds(), l.repeated && l.state != nil)
+		l.resting(), l.owner, l.client.publishing(t), latchLife.Milliseconds(), l.repeated && l.state != nil)
 }
 
 func (l *Lease) resting() int64 { return l.client.restingLease(l.target.key(), l.state, l.owner, l) }
@@ -165,7 +163,7 @@ func (l *Lease) runLateRelease(ctx context.Context) (resp.Value, error) {
 		before = l.state.tallies[t.key()].count - 1
 	}
 	r := request{target: t, lease: l.term, owner: l.owner, state: l.state}
-	args := l.client.args(&r, l.resting(), l.owner, t.publish(), before, latchLife.Milliseconds())
+	args := l.client.args(&r, l.resting(), l.owner, l.client.publishing(t), before, latchLife.Milliseconds())
 	return t.kind.undo.Run(ctx, l.client.server, t.keys, args...)
 }
 

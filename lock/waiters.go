@@ -195,7 +195,11 @@ func (c *Client) waitInQueue(ctx context.Context, r *request, left time.Duration
 func (c *Client) prepare(h *head, r *request, channel string, left time.Duration) error {
 	*h = head{poll: c.pace.pollMin, floor: c.pace.floor}
 	if !r.target.kind.silent {
-		events, err := c.events.Listen(channel)
+		listen := c.events.Listen
+		if c.publishing(r.target) == shardPublish {
+			listen = c.events.SListen
+		}
+		events, err := listen(channel)
 		if err != nil {
 			return ErrClosed
 		}
