@@ -3,14 +3,18 @@ package lock_test
 import (
 	"context"
 	"errors"
+	"iter"
 	"math/rand/v2"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/lock"
 )
@@ -417,6 +421,62 @@ func TestMultiKeepsWhatItHas(t *testing.T) {
 			t.Errorf("%d leases were lost on the way", n)
 		}
 		mustUnlock(t, lease)
+		w.free()
+	})
+}
+
+// slotted is one server that has slots, as a cluster has: it refuses scripts with keys of several.
+type slotted struct{ *conn.Pool }
+
+func (slotted) Slot(key string) int { return slotOf(key) }
+func (slotted) Route(string) string { return "" }
+func (s slotted) Doers(context.Context) iter.Seq2[conn.Doer, error] {
+	return func(yield func(conn.Doer, error) bool) { yield(s.Pool, nil) }
+}
+
+// slotOf makes a slot of the first letter of what is hashed of a key.
+func slotOf(key string) int {
+	if _, tag, ok := strings.Cut(key, "{"); ok {
+		key = tag
+	}
+	return int(key[0])
+}
+
+// crossSlot is what a server that has slots does with a script.
+func crossSlot(cmd fakeredis.Cmd) fakeredis.Action {
+	if !strings.HasPrefix(cmd.Name, "EVAL") {
+		return fakeredis.Run()
+	}
+	n, _ := strconv.Atoi(cmd.Args[2])
+	for _, key := range cmd.Args[3 : 3+n] {
+		if slotOf(key) != slotOf(cmd.Args[3]) {
+			return fakeredis.Reply("-CROSSSLOT Keys in request don't hash to the same slot\r\n")
+		}
+	}
+	return fakeredis.Run()
+}
+
+// In a cluster the locks are of several slots, which no script may mix.
+func TestMultiOfSlots(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		pool := w.pool(conn.Config{})
+		c, err := lock.New(slotted{pool}, lock.Config{Publish: lock.PublishPlain})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.pools, w.clients = append(w.pools, pool), append(w.clients, c)
+		w.srv.Intercept(crossSlot)
+		m := newMulti(t, reentrants(c, "a", "b", "c")...)
+		for _, opts := range [][]lock.Option{nil, {lock.For(time.Second)}} {
+			lease, err := m.TryLock(t.Context(), opts...)
+			if err != nil {
+				t.Fatalf("TryLock() with %d options = %v", len(opts), err)
+			}
+			if err := lease.Check(t.Context()); err != nil {
+				t.Errorf("Check() = %v", err)
+			}
+			mustUnlock(t, lease)
+		}
 		w.free()
 	})
 }
