@@ -480,3 +480,43 @@ func TestMultiOfSlots(t *testing.T) {
 		w.free()
 	})
 }
+
+// While the server of one of the locks cannot be asked, Lock goes on for as long as a lease, keeps nothing from others for long,
+// and then says what is wrong, which is not that a lock is taken.
+func TestMultiServerDown(t *testing.T) {
+	for how, set := range down {
+		t.Run(how, func(t *testing.T) {
+			inFleet(t, 2, func(t *testing.T, f fleet) {
+				p, other := f.process(lock.Config{}), f.process(lock.Config{})
+				m := newMulti(t, p[0].Reentrant("a"), p[1].Reentrant("b"))
+				set(f[1].srv, true)
+				_, err := m.TryLock(t.Context())
+				if err == nil || errors.Is(err, lock.ErrNotAcquired) {
+					t.Errorf("TryLock() = %v", err)
+				}
+				failed := make(chan error)
+				start := time.Now()
+				go func() {
+					_, err := m.Lock(t.Context())
+					failed <- err
+				}()
+				f[0].sleep(5 * time.Second)
+				mustUnlock(t, mustLock(t, other[0], "a"))
+				if waited := time.Since(start); waited > 10*time.Second {
+					t.Errorf("a was kept for %v", waited-5*time.Second)
+				}
+				err = <-failed
+				if took := time.Since(start); took < 30*time.Second || took > 40*time.Second {
+					t.Errorf("gave up after %v", took)
+				}
+				if err == nil || errors.Is(err, lock.ErrNotAcquired) {
+					t.Errorf("Lock() = %v", err)
+				}
+				set(f[1].srv, false)
+				mustUnlock(t, lockMulti(t, m))
+				f[0].sleep(10 * time.Second)
+				f.free()
+			})
+		})
+	}
+}
