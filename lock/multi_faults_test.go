@@ -2,6 +2,7 @@ package lock_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -163,5 +164,86 @@ func (w *world) onceOn(operation string, plain bool, action fakeredis.Action) {
 		}
 		met = true
 		return action
+	})
+}
+
+// Who waits for several locks when one of the clients is closed is told, and what there was by then is given back. A Redlock
+// goes on without one of three.
+func TestSeveralClosedWhileWaiting(t *testing.T) {
+	for closed := range 3 {
+		inFleet(t, 3, func(t *testing.T, f fleet) {
+			p, other := f.process(lock.Config{}), f.process(lock.Config{})
+			m := newMulti(t, p[0].Reentrant("a"), p[1].Reentrant("b"), p[2].Reentrant("c"))
+			taken := mustLock(t, other[2], "c")
+			r, held := p.redlock(t, lock.RedlockConfig{}, false), lockRed(t, other.redlock(t, lock.RedlockConfig{}, false))
+			failed, got := make(chan error), make(chan *lock.Lease, 1)
+			go func() {
+				_, err := m.Lock(t.Context())
+				failed <- err
+			}()
+			go func() {
+				lease, err := r.Lock(t.Context())
+				got <- lease
+				failed <- err
+			}()
+			f[0].sleep(time.Second)
+			start := time.Now()
+			p[closed].Close()
+			wantErr(t, "Lock() of a Multi", <-failed, lock.ErrClosed)
+			if closed == 0 { // whose line the Redlock stands in
+				wantErr(t, "Lock() of a Redlock", <-failed, lock.ErrClosed)
+			}
+			if took := time.Since(start); took > 3*time.Second {
+				t.Errorf("told after %v", took)
+			}
+			f[0].sleep(2 * time.Second)
+			if f[:1].taken("a")+f[1:].taken("b") != 0 {
+				t.Error("what a Multi had is taken still")
+			}
+			mustUnlock(t, held)
+			if closed != 0 {
+				wantErr(t, "Lock() of a Redlock", <-failed, nil)
+				mustUnlock(t, <-got)
+			}
+			mustUnlock(t, taken)
+			f[0].sleep(7 * time.Second)
+			f.free()
+		})
+	}
+}
+
+// Unlock by many at once is one release, and all are told the same.
+func TestSeveralUnlockedByMany(t *testing.T) {
+	inFleet(t, 3, func(t *testing.T, f fleet) {
+		p := f.process(lock.Config{})
+		for _, l := range []interface {
+			Lock(context.Context, ...lock.Option) (*lock.Lease, error)
+		}{newMulti(t, p[0].Reentrant("a"), p[1].Reentrant("b")), p.redlock(t, lock.RedlockConfig{}, false)} {
+			for _, forced := range []bool{false, true} {
+				lease, err := l.Lock(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if forced {
+					for _, w := range f {
+						w.sleep(100 * time.Millisecond)
+						w.srv.Do("FLUSHALL")
+					}
+				}
+				outcomes := make(chan error)
+				for range 10 {
+					go func() { outcomes <- lease.Unlock(t.Context()) }()
+				}
+				for range 10 {
+					if err := <-outcomes; errors.Is(err, lock.ErrNotHeld) != forced || !forced && err != nil {
+						t.Errorf("Unlock() = %v, forced %v", err, forced)
+					}
+				}
+				if err := lease.Err(); err == nil {
+					t.Error("Err() = nil after Unlock")
+				}
+				f.free()
+			}
+		}
 	})
 }
