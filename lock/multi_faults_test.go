@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/lockwire/lockwire/internal/fakeredis"
@@ -245,5 +246,61 @@ func TestSeveralUnlockedByMany(t *testing.T) {
 				f.free()
 			}
 		}
+	})
+}
+
+// A lock that is lost while the others are being taken is not one of those that are held.
+func TestMultiLosesOneOnTheWay(t *testing.T) {
+	inFleet(t, 2, func(t *testing.T, f fleet) {
+		p := f.process(lock.Config{})
+		f[1].onScript("acquire", func(int) fakeredis.Action { return fakeredis.Delay(500*time.Millisecond, fakeredis.Run()) })
+		forced := make(chan error)
+		go func() {
+			f[0].sleep(200 * time.Millisecond)
+			_, err := p[0].Reentrant("a").ForceUnlock(context.Background()) // which tells who has it in this process
+			forced <- err
+		}()
+		_, err := newMulti(t, p[0].Reentrant("a"), p[1].Reentrant("b")).TryLock(t.Context())
+		lostBecause(t, err, lock.PartLost)
+		wantErr(t, "ForceUnlock()", <-forced, nil)
+		f.free()
+	})
+}
+
+// The whole is held until too few are left: of a Multi until the first ends, of a Redlock of five until the third.
+func TestSeveralValidUntil(t *testing.T) {
+	inFleet(t, 5, func(t *testing.T, f fleet) {
+		var p process
+		for i, w := range f {
+			p = append(p, w.client(lock.Config{Lease: time.Duration(10*(i+1)) * time.Second}))
+		}
+		start := time.Now()
+		all := lockMulti(t, newMulti(t, p[4].Reentrant("x"), p[1].Reentrant("y"), p[2].Reentrant("z")))
+		red := lockRed(t, p.redlock(t, lock.RedlockConfig{}, false))
+		synctest.Wait()
+		for _, w := range f {
+			w.srv.Mute(true)
+		}
+		for _, c := range []struct {
+			what  string
+			lease *lock.Lease
+			want  time.Duration
+		}{{"Multi", all, 20*time.Second - 202*time.Millisecond}, {"Redlock", red, 30*time.Second - 302*time.Millisecond}} {
+			lost := c.lease.Lost()
+			if got := c.lease.ValidUntil().Sub(start); got != c.want {
+				t.Errorf("%s: ValidUntil() after %v, want %v", c.what, got, c.want)
+			}
+			<-lost
+			if took := time.Since(start); took != c.want {
+				t.Errorf("%s: told after %v, want %v", c.what, took, c.want)
+			}
+			lostBecause(t, c.lease.Err(), lock.Unreachable)
+		}
+		for _, w := range f {
+			w.srv.Mute(false)
+		}
+		_, _ = red.Unlock(t.Context()), all.Unlock(t.Context())
+		f[0].sleep(time.Minute)
+		f.free()
 	})
 }
