@@ -61,6 +61,15 @@ func lockIn(t *testing.T, l interface {
 	return lease
 }
 
+func waitLost(t *testing.T, l *lock.Lease) {
+	t.Helper()
+	select {
+	case <-l.Lost():
+	case <-time.After(patience):
+		t.Fatal("the holder was not told that the lock is lost")
+	}
+}
+
 func unlock(t *testing.T, l *lock.Lease) {
 	t.Helper()
 	if err := l.Unlock(t.Context()); err != nil {
@@ -171,7 +180,8 @@ func TestListInACluster(t *testing.T) {
 
 // The watchdog goes on renewing the locks of the other masters while one hangs, and tells the loss of that one's.
 func TestSickNodeCostsItsOwnLeases(t *testing.T) {
-	redistest.RunClusters(t, redistest.Options{}, func(t *testing.T, c *redistest.Cluster, _ int) {
+	noFailover := redistest.Options{Args: []string{"--cluster-replica-no-failover", "yes"}}
+	redistest.RunClusters(t, noFailover, func(t *testing.T, c *redistest.Cluster, _ int) {
 		locks, _ := locksOf(t, c, lock.Config{Lease: 3 * time.Second, Acks: lock.AcksOff})
 		sick := c.Owner(cluster.Slot("job"))
 		theirs := lockIn(t, locks.Reentrant("job"))
@@ -184,7 +194,7 @@ func TestSickNodeCostsItsOwnLeases(t *testing.T) {
 		}
 		sick.Pause()
 		defer sick.Continue()
-		<-theirs.Lost()
+		waitLost(t, theirs)
 		if lost, ok := errors.AsType[*lock.LostError](theirs.Err()); !ok || lost.Reason != lock.Unreachable {
 			t.Errorf("Err() of the lock on the master that hangs = %v", theirs.Err())
 		}
@@ -208,7 +218,7 @@ func TestLockLostInAFailover(t *testing.T) {
 		}
 		replica := c.Replica(c.Owner(cluster.Slot("job")))
 		c.Promote(replica)
-		<-lease.Lost()
+		waitLost(t, lease)
 		if lost, ok := errors.AsType[*lock.LostError](lease.Err()); !ok || lost.Reason != lock.Forced {
 			t.Errorf("Err() = %v, want that the lock is gone", lease.Err())
 		}
