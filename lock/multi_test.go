@@ -406,3 +406,17 @@ func TestMultiOneOfMany(t *testing.T) {
 		w.free()
 	})
 }
+
+// The locks that are held do not run out while the next one is waited for.
+func TestMultiKeepsWhatItHas(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c, other := w.client(lock.Config{}), w.client(lock.Config{})
+		mustLock(t, other, "c", lock.For(1300*time.Millisecond))
+		lease := lockMulti(t, newMulti(t, reentrants(c, "a", "b", "c")...), lock.For(time.Second))
+		if n := c.Stats().Lost; n != 0 {
+			t.Errorf("%d leases were lost on the way", n)
+		}
+		mustUnlock(t, lease)
+		w.free()
+	})
+}
