@@ -94,6 +94,8 @@ func (w *world) answers(texts map[string]string) {
 func TestRedlockWhoVotes(t *testing.T) {
 	const yes = "*2\r\n$10\r\nappendonly\r\n$3\r\nyes"
 	const always = "*2\r\n$11\r\nappendfsync\r\n$6\r\nalways"
+	const during = "*2\r\n$25\r\nno-appendfsync-on-rewrite\r\n$2\r\nno"
+	const notDuring = "*2\r\n$25\r\nno-appendfsync-on-rewrite\r\n$3\r\nyes"
 	const everysec = "*2\r\n$11\r\nappendfsync\r\n$8\r\neverysec"
 	for name, c := range map[string]struct {
 		texts map[string]string
@@ -101,7 +103,8 @@ func TestRedlockWhoVotes(t *testing.T) {
 	}{
 		"up for long":         {map[string]string{"INFO": "run_id:ID\r\nuptime_in_seconds:32"}, true},
 		"up for the lease":    {map[string]string{"INFO": "run_id:ID\r\nuptime_in_seconds:30"}, false},
-		"writes always":       {map[string]string{"INFO": "run_id:ID\r\nuptime_in_seconds:0", "CONFIG GET APPENDONLY": yes, "CONFIG GET APPENDFSYNC": always}, true},
+		"writes always":       {map[string]string{"INFO": "run_id:ID\r\nuptime_in_seconds:0", "CONFIG GET APPENDONLY": yes, "CONFIG GET APPENDFSYNC": always, "CONFIG GET NO-APPENDFSYNC-ON-REWRITE": during}, true},
+		"but not on rewrite":  {map[string]string{"INFO": "run_id:ID\r\nuptime_in_seconds:0", "CONFIG GET APPENDONLY": yes, "CONFIG GET APPENDFSYNC": always, "CONFIG GET NO-APPENDFSYNC-ON-REWRITE": notDuring}, false},
 		"writes every second": {map[string]string{"INFO": "run_id:ID\r\nuptime_in_seconds:0", "CONFIG GET APPENDONLY": yes, "CONFIG GET APPENDFSYNC": everysec}, false},
 		"no CONFIG":           {map[string]string{"INFO": "run_id:ID\r\nuptime_in_seconds:0", "CONFIG": "-NOPERM no"}, false},
 		"no INFO":             {map[string]string{"INFO": "-NOPERM no"}, false},
@@ -135,7 +138,7 @@ func TestRedlockWhoVotes(t *testing.T) {
 }
 
 // Another server behind the address, up for long, is as good as one that has just been started: a replica that was promoted
-// may have missed what the master granted, whatever it writes to its disk.
+// may have missed what the master granted, whatever it writes to its disk. A clock of the client that jumps makes it no older.
 func TestRedlockAnotherServerBehindTheAddress(t *testing.T) {
 	inFleet(t, 3, func(t *testing.T, f fleet) {
 		r := f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, false)
@@ -143,13 +146,20 @@ func TestRedlockAnotherServerBehindTheAddress(t *testing.T) {
 		f[0].sleep(time.Minute)
 		for i, w := range f[:2] {
 			w.answers(map[string]string{
-				"INFO":                   fmt.Sprintf("run_id:other%d\r\nuptime_in_seconds:100000", i),
-				"CONFIG GET APPENDONLY":  "*2\r\n$10\r\nappendonly\r\n$3\r\nyes",
-				"CONFIG GET APPENDFSYNC": "*2\r\n$11\r\nappendfsync\r\n$6\r\nalways",
+				"INFO":                                 fmt.Sprintf("run_id:other%d\r\nuptime_in_seconds:1000", i),
+				"CONFIG GET APPENDONLY":                "*2\r\n$10\r\nappendonly\r\n$3\r\nyes",
+				"CONFIG GET APPENDFSYNC":               "*2\r\n$11\r\nappendfsync\r\n$6\r\nalways",
+				"CONFIG GET NO-APPENDFSYNC-ON-REWRITE": "*2\r\n$25\r\nno-appendfsync-on-rewrite\r\n$2\r\nno",
 			})
+			w.machine.Sleep(time.Hour) // or its clock is wrong
 		}
 		_, err := r.TryLock(t.Context())
 		wantErr(t, "TryLock()", err, lock.ErrNoQuorum)
+		for _, w := range f {
+			w.machine.Sleep(time.Hour)
+		}
+		_, err = r.TryLock(t.Context())
+		wantErr(t, "TryLock() when the clock says that an hour has passed", err, lock.ErrNoQuorum)
 		f[0].sleep(31 * time.Second)
 		mustUnlock(t, lockRed(t, r))
 		f.free()

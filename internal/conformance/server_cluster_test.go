@@ -140,6 +140,38 @@ func handOver(t *testing.T, from, to locker, waiting *lock.Client) {
 	}
 }
 
+// Locks of several slots and masters are taken all or none, with a lease of their own too, which counts from the last of them.
+func TestMultiInACluster(t *testing.T) {
+	redistest.RunClusters(t, redistest.Options{}, func(t *testing.T, c *redistest.Cluster, _ int) {
+		here, _ := locksOf(t, c, lock.Config{})
+		there, _ := locksOf(t, c, lock.Config{})
+		var members []lock.Member
+		for i := range 6 {
+			members = append(members, here.Reentrant(fmt.Sprint("job", i)))
+		}
+		m, err := lock.NewMulti(members...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, opts := range [][]lock.Option{nil, {lock.For(time.Minute)}} {
+			lease := lockIn(t, m, opts...)
+			if _, err := there.Reentrant("job3").TryLock(t.Context()); !errors.Is(err, lock.ErrNotAcquired) {
+				t.Errorf("TryLock() of one that is taken = %v", err)
+			}
+			if err := lease.Check(t.Context()); err != nil {
+				t.Errorf("Check() = %v", err)
+			}
+			unlock(t, lease)
+		}
+		taken := lockIn(t, there.Reentrant("job3"))
+		if _, err := m.TryLock(t.Context(), lock.For(time.Minute)); !errors.Is(err, lock.ErrNotAcquired) {
+			t.Errorf("TryLock() with one of them taken = %v", err)
+		}
+		unlock(t, taken)
+		eventually(t, "that nothing is left", func() bool { return left(c) == "" })
+	})
+}
+
 // left is what keys and channels the cluster has, but for tokens.
 func left(c *redistest.Cluster) string {
 	var b strings.Builder
