@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"math/rand/v2"
@@ -157,7 +158,11 @@ func (at target) tx(ctx context.Context, cmds []resp.Command) (values []resp.Val
 	}
 	err = at.node.pool.With(ctx, func(c *conn.Conn) error {
 		if _, err := c.Send(ctx, asking); err != nil {
-			return &conn.Error{Op: commandName(&cmds[0]), Addr: at.addr(), Err: err}
+			if e, ok := errors.AsType[*conn.Error](err); ok {
+				// The transaction itself has not been sent, whatever became of ASKING.
+				return &conn.Error{Op: commandName(&cmds[0]), Addr: at.addr(), Err: e.Err}
+			}
+			return err
 		}
 		values, err = c.Tx(ctx, cmds)
 		return err
