@@ -37,6 +37,12 @@ func TestCloseWithCallsUnderWay(t *testing.T) {
 		start := time.Now()
 		var wg sync.WaitGroup
 		wg.Go(func() {
+			_, err := c.Fair("fair").Lock(t.Context()) // which Close waits for, so that it leaves the queue
+			if took := time.Since(start); !errors.Is(err, lock.ErrClosed) || took > 3*time.Second {
+				t.Errorf("Lock() of a fair lock = %v after %v, want ErrClosed soon after Close at 1s", err, took)
+			}
+		})
+		wg.Go(func() {
 			_, err := c.Reentrant("other").Lock(context.Background())
 			if took := time.Since(start); !errors.Is(err, lock.ErrClosed) || took > 3*time.Second {
 				t.Errorf("Lock() = %v after %v, want ErrClosed soon after Close at 1s", err, took)

@@ -12,6 +12,7 @@ import (
 // own ARGV behind those that all kinds have. Their headers name them.
 type kind struct {
 	name    string
+	like    *kind // of a kind whose locks are to the server, once taken, those of another: that other; nil: itself
 	channel func(name string) string
 	keys    func(name string) []string        // own keys; nil: none
 	args    func(c *Client, r request) []any  // own ARGV of acquire and undo; nil: none

@@ -130,7 +130,7 @@ func (l *WriteLock) ForceUnlock(ctx context.Context) (bool, error) {
 	}
 	var beneath []*Lease
 	read := entryKey{l.target.kind.twin, l.target.name}
-	for _, writer := range l.client.holdsOf(l.target.key(), "", nil) {
+	for _, writer := range l.client.holdsOf(l.target.hold(), "", nil) {
 		beneath = append(beneath, l.client.holdsOf(read, strings.TrimSuffix(writer.owner, writeSuffix), nil)...)
 	}
 	forced, err := l.Handle.ForceUnlock(ctx)
@@ -148,7 +148,7 @@ func readArgs(c *Client, r request) []any {
 	}
 	others := int64(0)
 	if r.from.resting() > 0 {
-		others = r.state.tallies[r.from.target.key()].count
+		others = r.state.tallies[r.from.target.hold()].count
 	}
 	return []any{c.cfg.PreferWriters, others}
 }
