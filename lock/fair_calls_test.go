@@ -190,3 +190,31 @@ func TestFairTryLockOfAWaitingOwner(t *testing.T) {
 		w.free()
 	})
 }
+
+// Who has stood in line for a moment only does not listen yet, and is not passed over with those in front of it, though the
+// one that was last when they were first seen has gone.
+func TestFairNewcomerBehindDeadHeads(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		java, c := w.fairRedisson(), w.client(lock.Config{})
+		java.late = 55 * time.Millisecond
+		holder := mustLockFair(t, c)
+		java.acquire("dead:1", 5*time.Minute, true)
+		java.acquire("dead:2", 5*time.Minute, true)
+		mustUnlock(t, holder)
+		_, err := c.Fair("job").TryLock(t.Context())
+		wantErr(t, "TryLock behind others", err, lock.ErrNotAcquired)
+		w.sleep(1100 * time.Millisecond)
+		w.srv.Do("LREM", jobQueue, "0", "dead:2")
+		w.srv.Do("ZREM", jobTimeouts, "dead:2")
+		first := make(chan bool)
+		go func() { first <- java.lock(t.Context(), "java:1") }()
+		w.sleep(time.Millisecond)
+		_, err = c.Fair("job").TryLock(t.Context())
+		wantErr(t, "TryLock behind a newcomer", err, lock.ErrNotAcquired)
+		w.wantLine("java:1")
+		<-first
+		java.unlock("java:1")
+		w.sleep(30 * time.Second) // what ours note about the head, Redisson's leave to its time
+		w.free()
+	})
+}

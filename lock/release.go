@@ -153,9 +153,13 @@ func (l *Lease) release(ctx context.Context) error {
 }
 
 func (l *Lease) runRelease(ctx context.Context) (resp.Value, error) {
-	t := l.target
-	return t.kind.release.Run(ctx, l.client.server, t.with(l.latch),
-		l.resting(), l.owner, l.client.publishing(t), latchLife.Milliseconds(), l.repeated && l.state != nil)
+	c, t, repeated := l.client, l.target, l.repeated && l.state != nil
+	if t.kind.queued {
+		return t.kind.release.Run(ctx, c.server, t.with(l.latch),
+			l.resting(), l.owner, c.publishing(t), latchLife.Milliseconds(), repeated, c.countsListeners(t))
+	}
+	return t.kind.release.Run(ctx, c.server, t.with(l.latch),
+		l.resting(), l.owner, c.publishing(t), latchLife.Milliseconds(), repeated)
 }
 
 func (l *Lease) resting() int64 { return l.client.restingLease(l.target.hold(), l.state, l.owner, l) }
