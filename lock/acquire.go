@@ -39,6 +39,9 @@ func (c *Client) tryLock(ctx context.Context, t *target, opts []Option) (*Lease,
 
 // obtain runs r, waiting for as long as ctx allows.
 func (c *Client) obtain(ctx context.Context, r *request) error {
+	if c.isClosed() {
+		return ErrClosed
+	}
 	if err := c.settleChannels(ctx, r.target); err != nil {
 		return err
 	}
@@ -81,6 +84,9 @@ func (c *Client) obtain(ctx context.Context, r *request) error {
 
 // tryObtain runs r once.
 func (c *Client) tryObtain(ctx context.Context, r *request) error {
+	if c.isClosed() {
+		return ErrClosed
+	}
 	if err := c.settleChannels(ctx, r.target); err != nil {
 		return err
 	}
