@@ -15,12 +15,7 @@ import (
 // Waiters makes n callers wait for n locks that somebody else has, and looks at what waiting costs.
 func Waiters(n int) measure.Work {
 	return func(env measure.Env) (measure.Report, error) {
-		control, err := floor.Dial(env.Network, env.Addr)
-		if err != nil {
-			return measure.Report{}, err
-		}
-		defer control.Close()
-		if err := occupy(control, n); err != nil {
+		if err := occupy(env, n); err != nil {
 			return measure.Report{}, err
 		}
 		c, err := open(env)
@@ -43,14 +38,17 @@ func Waiters(n int) measure.Work {
 		time.Sleep(env.Length.For)
 		m.Stop(&r)
 		r.Ops = int64(c.locks.Stats().Waiting)
-		s := c.pool.Stats()
-		r.Set("connections", float64(s.Open+1)) // and that of the subscriptions
 		return r, nil
 	}
 }
 
 // occupy gives the locks to an owner that is nobody, for longer than the measurement.
-func occupy(c *floor.Conn, n int) error {
+func occupy(env measure.Env, n int) error {
+	c, err := floor.Dial(env.Network, env.Addr)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
 	const hold = `redis.call('hset', KEYS[1], 'nobody:1', 1) return redis.call('pexpire', KEYS[1], 600000)`
 	for i := range n {
 		if _, err := c.Do(floor.Request("EVAL", hold, "1", waited(i))); err != nil {
