@@ -133,7 +133,7 @@ func subscribeCases() []Case {
 			lower(ServerCPU), lower(Allocs), lower(Bytes), lower("connections")},
 		Numbers: func(o Outcome) map[string]float64 {
 			numbers := general(o)
-			numbers["connections"] = float64(o.Server.Clients) - 1 // the publisher's is not the contender's
+			numbers["connections"] = float64(o.Server.Clients)
 			return numbers
 		},
 		Contenders: []Contender{

@@ -73,7 +73,7 @@ func (l locker) contender(w measure.Work) Contender {
 var contendedMetric = []Metric{opsPerSecond, {Name: Handoffs}, lower(HandoffP50), lower(HandoffP99),
 	lower("release to next p50 µs"), lower("release to next p99 µs"), lower("wait p50 ms"), lower("wait max ms"),
 	lower(Sent), lower("commands with those in scripts/op"), lower(ServerCPU), lower(ClientCPU),
-	lower("most of a caller"), {Name: "least of a caller"}, lower("starved"), {Name: Fairness}, {Name: FairnessProc},
+	lower("most of a caller"), {Name: "least of a caller"}, lower("starved"), lower("callers stuck"), {Name: Fairness}, {Name: FairnessProc},
 	lower(Overlaps)}
 
 func contendedCases() []Case {

@@ -17,9 +17,9 @@ type Contest struct {
 	Pause   time.Duration // between giving the lock back and asking again
 }
 
-// patience is how long callers have to end when measuring is over. Those that poll rarely need some of it; a process whose
-// callers have not ended is ended all the same.
-const patience = 10 * time.Second
+// patience is how long callers have to end when measuring is over. Some never do: a library that loses a wake-up leaves its
+// caller waiting. They are counted, and end with the process.
+const patience = 3 * time.Second
 
 // Contended measures callers that all want the same lock. They run before Begin already and go on until after End, so the
 // holdings between the two are those of a steady state.
@@ -49,12 +49,22 @@ func Contended(open Open, c Contest) measure.Work {
 	}
 }
 
+// once takes a lock and gives it back, and has patience.
 func once(l Locker) error {
-	held, err := l.Lock()
-	if err != nil {
+	took := make(chan error, 1)
+	go func() {
+		held, err := l.Lock()
+		if err == nil {
+			err = held.Unlock()
+		}
+		took <- err
+	}()
+	select {
+	case err := <-took:
 		return err
+	case <-time.After(patience):
+		return errors.New("locks: a lock that nobody has cannot be had")
 	}
-	return held.Unlock()
 }
 
 type contest struct {
@@ -67,8 +77,11 @@ type contest struct {
 type contestant struct {
 	number int32
 	locker Locker
-	holds  []measure.Hold
-	err    error
+
+	mu    sync.Mutex // guards the following
+	holds []measure.Hold
+	err   error
+	ended bool
 }
 
 func (c *contest) measure(env measure.Env) (measure.Report, error) {
@@ -99,12 +112,22 @@ func (c *contest) measure(env measure.Env) (measure.Report, error) {
 	select {
 	case <-ended:
 	case <-time.After(patience):
-		return r, errors.New("locks: callers did not end")
 	}
+	return r, c.collect(&r, begin, end)
+}
+
+// collect puts the holdings that began in between into r.
+func (c *contest) collect(r *measure.Report, begin, end int64) error {
+	stuck := 0
 	for i := range c.callers {
 		p := &c.callers[i]
+		p.mu.Lock()
+		defer p.mu.Unlock()
 		if p.err != nil {
-			return r, p.err
+			return p.err
+		}
+		if !p.ended {
+			stuck++
 		}
 		for _, h := range p.holds {
 			if h.Got >= begin && h.Got <= end {
@@ -113,31 +136,42 @@ func (c *contest) measure(env measure.Env) (measure.Report, error) {
 		}
 	}
 	r.Ops = int64(len(r.Holds))
-	return r, nil
+	r.Set("callers stuck", float64(stuck))
+	return nil
 }
 
 func (c *contest) run(p *contestant) {
-	for !c.stop.Load() {
+	err := c.repeat(p)
+	p.mu.Lock()
+	p.err, p.ended = err, true
+	p.mu.Unlock()
+}
+
+// repeat takes the lock and gives it back until it has done so often enough, or all are to stop.
+func (c *contest) repeat(p *contestant) error {
+	for n := 1; !c.stop.Load(); n++ {
 		h := measure.Hold{Caller: p.number, Asked: measure.Now()}
 		held, err := p.locker.Lock()
 		if err != nil {
-			p.err = err
-			return
+			return err
 		}
 		h.Got = measure.Now()
-		if c.Hold > 0 {
+		if c.Hold > 0 && !c.stop.Load() {
 			time.Sleep(c.Hold)
 		}
 		h.Released = measure.Now()
-		if p.err = held.Unlock(); p.err != nil {
-			return
+		if err := held.Unlock(); err != nil {
+			return err
 		}
+		p.mu.Lock()
 		p.holds = append(p.holds, h)
-		if len(p.holds) == c.limit {
-			return
+		p.mu.Unlock()
+		if n == c.limit {
+			return nil
 		}
 		if c.Pause > 0 {
 			time.Sleep(c.Pause)
 		}
 	}
+	return nil
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/lockwire/lockwire/bench/measure"
 )
 
-// Rueidislock is rueidislock with its defaults but for the lease.
+// Rueidislock is rueidislock with its defaults but for the lease and for how long an attempt may take.
 func Rueidislock(env measure.Env, _ int) (Client, error) {
 	return openRueidislock(env, rueidislock.LockerOption{})
 }
@@ -22,6 +22,9 @@ func RueidislockOne(env measure.Env, _ int) (Client, error) {
 func openRueidislock(env measure.Env, o rueidislock.LockerOption) (Client, error) {
 	o.ClientOption = clients.RueidisOption(env.Network, env.Addr)
 	o.KeyValidity = Lease
+	// By default it gives up an attempt after 20 ms, on a busy machine often behind its success, which nobody tells it of
+	// then.
+	o.TryNextAfter = Lease / 2
 	locker, err := rueidislock.NewLocker(o)
 	return rueidislockClient{locker}, err
 }

@@ -62,6 +62,25 @@ func repeat(ops []func() error, length Length) ([]Histogram, error) {
 			}
 		})
 	}
-	wg.Wait()
+	if length.Ops > 0 {
+		wg.Wait()
+	} else if !within(length.For+patience, wg.Wait) {
+		return nil, errors.New("measure: callers did not end")
+	}
 	return hists, errors.Join(errs...)
+}
+
+// patience is how long the last operations may take.
+const patience = 5 * time.Second
+
+// within says whether fn returned within a time.
+func within(limit time.Duration, fn func()) bool {
+	returned := make(chan struct{})
+	go func() { fn(); close(returned) }()
+	select {
+	case <-returned:
+		return true
+	case <-time.After(limit):
+		return false
+	}
 }

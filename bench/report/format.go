@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 )
 
 // number writes three digits or more, with spaces between thousands.
@@ -22,17 +23,21 @@ func number(f float64) string {
 
 func thousands(n int64) string {
 	s := strconv.FormatInt(n, 10)
-	digits := len(s)
+	first := len(s) % 3 // digits before the first space
 	if n < 0 {
-		digits--
+		first = 1 + (len(s)-1)%3
 	}
-	if digits < 5 {
+	if len(s) < 5 {
 		return s
 	}
-	for i := len(s) - 3; i > len(s)-digits; i -= 3 {
-		s = s[:i] + "\u202f" + s[i:]
+	var b strings.Builder
+	for i, c := range s {
+		if i > 0 && s[i-1] != '-' && (i-first)%3 == 0 {
+			b.WriteRune('\u202f')
+		}
+		b.WriteRune(c)
 	}
-	return s
+	return b.String()
 }
 
 // spread writes the median, and least and most if they differ from it.

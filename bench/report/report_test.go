@@ -20,7 +20,7 @@ func sample() report.Case {
 	return report.Case{
 		Group: "clients", Name: "get-tcp-64", Title: "GET", Metrics: []report.Metric{{Name: "ops/s"}}, Rounds: 3,
 		Rows: []report.Row{
-			{Name: "raw", Kind: "floor", Numbers: spread(4000)},
+			{Name: "raw", Kind: "floor", Numbers: spread(4000000)},
 			{Name: "go-redis", Kind: "peer", Numbers: spread(500)},
 			{Name: "broken", Kind: "peer", Errors: []string{"refused"}},
 			{Name: "rueidis", Kind: "peer", Numbers: spread(1000)},
@@ -41,11 +41,11 @@ func TestCollect(t *testing.T) {
 
 func TestLine(t *testing.T) {
 	c := sample()
-	if got, want := c.Line(), "get-tcp-64 3.00 0.75"; got != want {
+	if got, want := c.Line(), "get-tcp-64 3.00 0.00"; got != want {
 		t.Errorf("Line = %q, want %q", got, want)
 	}
 	c.Metrics[0].Lower = true // as if it were a time: go-redis is best then
-	if got, want := c.Line(), "get-tcp-64 0.17 1.33"; got != want {
+	if got, want := c.Line(), "get-tcp-64 0.17 1333.33"; got != want {
 		t.Errorf("Line = %q, want %q", got, want)
 	}
 	c.Rows = c.Rows[4:]
@@ -61,7 +61,7 @@ func TestTable(t *testing.T) {
 	last := -1
 	for _, want := range []string{
 		"| **lockwire** | 3000 (1500–6000) |  |", "| rueidis | 1000 (500–2000) | 3.00 |", "| go-redis | 500 (250–1000) | 6.00 |",
-		"| broken | – | – |", "| *floor: raw* | 4000 (2000–8000) | 0.75 |", "broken failed in 1 of 3 rounds: refused",
+		"| broken | – | – |", "| *floor: raw* | 4 000 000 (2 000 000–8 000 000) | 0.00 |", "broken failed in 1 of 3 rounds: refused",
 	} {
 		at := strings.Index(b.String(), want)
 		if at <= last {
@@ -114,7 +114,7 @@ func TestWrite(t *testing.T) {
 	if err := r.Write(dir); err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]string{"RESULTS.md": "get-tcp-64 3.00 0.75", "charts/get.svg": "floor: raw"} {
+	for name, want := range map[string]string{"RESULTS.md": "get-tcp-64 3.00 0.00", "charts/get.svg": "floor: raw"} {
 		text, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil || !strings.Contains(string(text), want) {
 			t.Errorf("%s: %v; want %q in it", name, err, want)

@@ -119,7 +119,7 @@ func (r *Runner) Run(c catalog.Case) report.Case {
 }
 
 // grace is what a measurement may take besides its length: preparing, and ending.
-const grace = 90 * time.Second
+const grace = 60 * time.Second
 
 // once runs one contender in processes of its own. It also returns how many CPUs others kept busy meanwhile.
 func (r *Runner) once(c catalog.Case, x catalog.Contender) (map[string]float64, float64, error) {

@@ -125,7 +125,7 @@ type Usage struct {
 	CPU      float64          // seconds
 	Reads    int64            // calls of read
 	Commands map[string]int64 // by their name; those that scripts call are among them
-	Clients  int64            // connections, at the second look
+	Clients  int64            // connections at the first look, without the one that looks
 }
 
 // Usage looks at the server.
@@ -163,7 +163,7 @@ func (u *Usage) take(name, value string) {
 
 // Since returns what was used since an earlier look. The commands of looking are left out.
 func (u Usage) Since(before Usage) Usage {
-	d := Usage{CPU: u.CPU - before.CPU, Reads: u.Reads - before.Reads, Clients: u.Clients - 1, Commands: map[string]int64{}}
+	d := Usage{CPU: u.CPU - before.CPU, Reads: u.Reads - before.Reads, Clients: before.Clients - 1, Commands: map[string]int64{}}
 	for name, n := range u.Commands {
 		if n -= before.Commands[name]; n != 0 && name != "info" {
 			d.Commands[name] = n
