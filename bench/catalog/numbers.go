@@ -49,7 +49,7 @@ func (o Outcome) total() measure.Report {
 		t.Latency.Add(&r.Latency)
 		t.Holds = append(t.Holds, r.Holds...)
 		for name, value := range r.Extra {
-			t.Set(name, value)
+			t.Set(name, t.Extra[name]+value)
 		}
 	}
 	return t

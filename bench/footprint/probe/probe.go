@@ -43,6 +43,7 @@ func (p Program) run(addr string) error {
 		}
 	}
 	each := (memory() - first) / clients
+	runtime.KeepAlive(open)
 	if p.Lock != nil {
 		if err := p.Lock(addr); err != nil {
 			return err
@@ -52,11 +53,15 @@ func (p Program) run(addr string) error {
 	return nil
 }
 
+// open are the clients, which must not be collected while memory is measured.
+var open []func() error
+
 func (p Program) client(addr string) error {
 	use, err := p.Open(addr)
 	if err != nil {
 		return err
 	}
+	open = append(open, use)
 	return use()
 }
 
