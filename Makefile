@@ -42,6 +42,12 @@ exhaustive: install ## every transition of every script's model against a server
 	$(if $(SERVERS),LOCKWIRE_REDIS_SERVER='$(SERVER_LIST)') LOCKWIRE_EXHAUSTIVE=1 CI=true \
 		$(GO) test -run='^TestServerScript(s|Faults)$$' -count=1 -timeout=30m -v ./lock
 
+.PHONY: torture
+torture: install ## what is tested under load and faults, for longer: TORTURE=30s each; SERVERS as there
+	$(if $(SERVERS),LOCKWIRE_REDIS_SERVER='$(SERVER_LIST)') LOCKWIRE_TORTURE=1 LOCKWIRE_TORTURE_TIME=$(or $(TORTURE),30s) CI=true \
+		$(GO) test $(RACE) -run='Torture|TestContention|TestFailovers|TestServer(Migration|KillMaster|RollingRestart)' \
+		-count=1 -timeout=2h -v ./conn ./lock ./cluster
+
 .PHONY: install
 install: # a server and the C compiler that -race needs, if they are missing
 	@scripts/install-missing $(if $(RACE),compiler) $(if $(filter-out all,$(SERVERS)),,server)

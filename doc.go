@@ -8,7 +8,9 @@
 //   - [github.com/lockwire/lockwire/conn] has connections and a pool of them.
 //   - [github.com/lockwire/lockwire/script] runs Lua scripts by digest.
 //   - [github.com/lockwire/lockwire/pubsub] has subscriptions that outlive their connection.
+//   - [github.com/lockwire/lockwire/cluster] is a client of a cluster.
 //   - [github.com/lockwire/lockwire/lock] has the locks.
+//   - [github.com/lockwire/lockwire/fence] checks fencing tokens where they count.
 //
 // The example is a whole program: open, lock, work for as long as the lock is held, unlock.
 package lockwire

@@ -27,6 +27,9 @@ type Config struct {
 	// dial, never remembered. "" is 127.0.0.1:6379.
 	Addr string
 
+	// Sentinel, if its Master is set, takes the place of Addr: sentinels say where the server is.
+	Sentinel Sentinel
+
 	// Username and Password identify the client. A Password without a Username is that of the user "default";
 	// both empty means not to authenticate. They appear in no error, log or trace.
 	Username, Password string
@@ -57,7 +60,8 @@ type Config struct {
 	Extra []resp.Command
 
 	// DialTimeout is how long connecting, TLS and the handshake may take together. The ctx of a call may be
-	// stricter. 0 is 5 s; below 0 leaves it to the ctx.
+	// stricter. 0 is 5 s, or 2 s with Sentinel, as a server that cannot be reached for longer may have been replaced;
+	// below 0 leaves it to the ctx.
 	DialTimeout time.Duration
 
 	// Timeout is how long a command may be without its answer before its connection is given up; a later deadline
@@ -108,7 +112,8 @@ type Config struct {
 // byte was written, and those the server says it did not execute. One budget spans all causes. Between attempts it
 // pauses for MinBackoff, doubled each time up to MaxBackoff, with jitter.
 type Retry struct {
-	// Attempts is how often a call tries in all. 0 is 6; below 0 is once.
+	// Attempts is how often a call tries in all. 0 is 6, or 16 with Sentinel, so that calls outlive a failover of some
+	// seconds; below 0 is once.
 	Attempts int
 
 	// MinBackoff and MaxBackoff bound the pause. 0 is 8 ms and 512 ms; neither may be negative.
@@ -125,7 +130,11 @@ func (cfg Config) withDefaults() Config {
 	if cfg.Network == "" {
 		cfg.Network = "tcp"
 	}
-	if cfg.Addr == "" && cfg.Network == "tcp" {
+	if cfg.Sentinel.used() {
+		cfg.Sentinel = cfg.Sentinel.withDefaults()
+		orDefault(&cfg.DialTimeout, 2*time.Second)
+		orDefault(&cfg.Retry.Attempts, 16)
+	} else if cfg.Addr == "" && cfg.Network == "tcp" {
 		cfg.Addr = "127.0.0.1:" + defaultPort
 	}
 	orDefault(&cfg.DialTimeout, 5*time.Second)
@@ -192,6 +201,9 @@ func extra(cmd resp.Command) bool {
 }
 
 func (cfg Config) validateAddr() error {
+	if cfg.Sentinel.used() {
+		return cfg.Sentinel.validate(&cfg)
+	}
 	if cfg.Dial == nil {
 		switch cfg.Network {
 		case "tcp", "tcp4", "tcp6":
@@ -231,16 +243,24 @@ func (cfg Config) String() string {
 	var b strings.Builder
 	switch {
 	case cfg.Network == "unix":
-		b.WriteString("unix://")
+		b.WriteString("unix")
 	case cfg.TLS != nil:
-		b.WriteString("rediss://")
+		b.WriteString("rediss")
 	default:
-		b.WriteString("redis://")
+		b.WriteString("redis")
 	}
+	if cfg.Sentinel.used() {
+		b.WriteString("-sentinel")
+	}
+	b.WriteString("://")
 	if cfg.Username != "" {
 		b.WriteString(cfg.Username + "@")
 	}
-	b.WriteString(cfg.Addr)
+	if cfg.Sentinel.used() {
+		b.WriteString(strings.Join(cfg.Sentinel.Addrs, ",") + "/" + cfg.Sentinel.Master)
+	} else {
+		b.WriteString(cfg.Addr)
+	}
 	if cfg.DB != 0 {
 		b.WriteString("?db=" + strconv.Itoa(cfg.DB))
 	}

@@ -45,6 +45,7 @@ type Conn struct {
 	watching bool       // a WATCH is open
 	queueing bool       // a MULTI is open
 	changed  bool       // database, user, name or the like
+	readOnly bool       // the server has said so
 }
 
 // Dial connects to the server at cfg.Addr, within ctx and cfg.DialTimeout. It tries once. What cfg says of pools and
@@ -55,7 +56,7 @@ func Dial(ctx context.Context, cfg Config) (*Conn, error) {
 		return nil, err
 	}
 	begin := time.Now()
-	s, err := dial(ctx, &cfg)
+	s, err := dialServer(ctx, &cfg)
 	cfg.Trace.dial(begin, cfg.Addr, true, s.protocol(), err)
 	if err != nil {
 		return nil, err
@@ -171,7 +172,7 @@ func (c *Conn) settle(r rule, v resp.Value) {
 	defer c.mu.Unlock()
 	switch {
 	case err != nil && judgeReply(err) == redial:
-		c.changed = true
+		c.changed, c.readOnly = true, true
 	case r == watches:
 		c.watching = true
 	case r == begins:
@@ -189,12 +190,13 @@ func (c *Conn) settle(r rule, v resp.Value) {
 }
 
 // end makes the Conn useless, when With ends, and reports whether its connection is not to be lent again: it is in
-// another state than before, or a call is still in progress, which might reach it when it is somebody else's.
-func (c *Conn) end() (changed bool) {
+// another state than before, or a call is still in progress, which might reach it when it is somebody else's. It also
+// reports whether the server has said that it is read-only.
+func (c *Conn) end() (changed, readOnly bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ended = true
-	return c.watching || c.queueing || c.changed || c.active.Load() > 0
+	return c.watching || c.queueing || c.changed || c.active.Load() > 0, c.readOnly
 }
 
 // Protocol returns the version of RESP that the handshake agreed on, 2 or 3.

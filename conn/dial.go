@@ -22,14 +22,17 @@ type session struct {
 
 // dial connects and leads the handshake, all under one limit: ctx and DialTimeout, whichever ends first. It tries
 // once. cfg has its defaults and is valid. Nothing that dial started touches the connection once it has returned.
-func dial(ctx context.Context, cfg *Config) (*session, error) {
+func dial(ctx context.Context, cfg *Config) (*session, error) { return dialRole(ctx, cfg, false) }
+
+// dialRole is dial of a server that must say, if master is set, that it is one.
+func dialRole(ctx context.Context, cfg *Config, master bool) (*session, error) {
 	if cfg.DialTimeout > 0 {
 		cause := fmt.Errorf("not done within %v (DialTimeout): %w", cfg.DialTimeout, context.DeadlineExceeded)
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, cfg.DialTimeout, cause)
 		defer cancel()
 	}
-	d := dialing{cfg: cfg}
+	d := dialing{cfg: cfg, master: master}
 	s, err := d.run(ctx)
 	if err != nil {
 		return nil, &Error{Op: "dial", Addr: cfg.Addr, Err: fmt.Errorf("%s: %w", d.phase, err)}
@@ -40,6 +43,7 @@ func dial(ctx context.Context, cfg *Config) (*session, error) {
 // dialing is one run of dial.
 type dialing struct {
 	cfg            *Config
+	master         bool   // the server must say that it is one
 	phase          string // what is being done, for the error
 	user, password string
 }
@@ -113,6 +117,7 @@ func (d *dialing) open(ctx context.Context, nc net.Conn) (*session, error) {
 		nc:       nc,
 		r:        resp.NewReader(nc, d.cfg.Limits),
 		cfg:      d.cfg,
+		master:   d.master,
 		user:     d.user,
 		password: d.password,
 	}
@@ -121,6 +126,14 @@ func (d *dialing) open(ctx context.Context, nc net.Conn) (*session, error) {
 		return nil, err
 	}
 	return &session{nc: nc, r: h.r, proto: proto, addr: d.cfg.Addr, pushes: h.pushes}, nil
+}
+
+// dialServer is dial, of the server that the sentinels name if cfg says to ask them.
+func dialServer(ctx context.Context, cfg *Config) (*session, error) {
+	if cfg.Sentinel.used() {
+		return newFinder(cfg, nil).dial(ctx)
+	}
+	return dial(ctx, cfg)
 }
 
 // hint adds to an error of the TLS handshake its likely cause where that is a server that expects none. Redis then

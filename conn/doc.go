@@ -37,5 +37,5 @@
 // # What it does not do
 //
 // It knows neither Lua, nor channels, nor hash slots: the packages script, pubsub and cluster do. It keeps no
-// addresses: a name is resolved at every dial. It never puts a password, a key or an argument into an error or a log.
+// addresses, but that of the master where sentinels name it: a name is resolved at every dial. It never puts a password, a key or an argument into an error or a log.
 package conn

@@ -27,7 +27,7 @@ var (
 // address, never an argument.
 type Error struct {
 	Op   string // "dial", "With", or the name of a command
-	Addr string // as in Config.Addr
+	Addr string // as in Config.Addr; with sentinels of a connection, or the name of the master if there is none
 	Sent bool   // whether a byte of the command may have left; false for a dial
 	Err  error  // the cause
 }

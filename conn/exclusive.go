@@ -3,6 +3,8 @@ package conn
 import (
 	"container/list"
 	"context"
+	"fmt"
+	"os"
 	"slices"
 	"time"
 
@@ -11,6 +13,8 @@ import (
 
 // drainTime is how long a returned connection may take to answer what its borrower did not wait for.
 const drainTime = time.Second
+
+var errAbandoned = fmt.Errorf("an abandoned reply has not come: %w", os.ErrDeadlineExceeded)
 
 // lending is the part of a Pool that lends exclusive connections. open = idle + lent + dialing never exceeds
 // Config.MaxConns; as long as a caller waits none is idle. All is guarded by the Pool's mu.
@@ -61,7 +65,11 @@ func (p *Pool) With(ctx context.Context, fn func(*Conn) error) error {
 	}
 	c := &Conn{l: m.l, trace: p.cfg.Trace}
 	defer func() { // also when fn panics
-		p.giveBack(m, c.end())
+		changed, readOnly := c.end()
+		if readOnly {
+			p.doubt(m.l)
+		}
+		p.giveBack(m, changed)
 	}()
 	return fn(c)
 }
@@ -135,7 +143,7 @@ func (p *Pool) giveBack(m *member, changed bool) {
 		m.l.fail(errRetired)
 		return
 	}
-	m.l.drain(drainTime)
+	m.l.drain(drainTime, errAbandoned)
 }
 
 // leave takes m out of the counts, if that has not been done.
@@ -274,11 +282,15 @@ func (m *member) due(l *link) {
 	}
 }
 
-func (m *member) drained(*link) {
+func (m *member) drained(l *link) {
 	m.p.mu.Lock()
-	defer m.p.mu.Unlock()
-	if m.where == isLent {
+	outdated := m.p.outdatedLocked(l.addr)
+	if m.where == isLent && !outdated {
 		m.p.placeLocked(m)
+	}
+	m.p.mu.Unlock()
+	if outdated {
+		l.fail(errSwitched)
 	}
 }
 

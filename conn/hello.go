@@ -19,6 +19,7 @@ const maxEarlyPushes = 1024
 type step struct {
 	cmd      resp.Command
 	optional bool // an error in reply does no harm
+	role     bool // the reply must say that the server is a master
 }
 
 // handshake introduces the client on one connection. Every command written is one reply to read; pushes in between
@@ -27,7 +28,9 @@ type handshake struct {
 	nc             net.Conn
 	r              *resp.Reader
 	cfg            *Config
+	master         bool // the server must say that it is one
 	user, password string
+	role           string // as HELLO says it
 	pushes         []resp.Value
 	received       int
 }
@@ -92,15 +95,19 @@ func unknownHello(err error) bool {
 }
 
 // agreed reads the protocol from the reply to HELLO, which a proxy may have chosen otherwise than asked.
-func (h *handshake) agreed(hello resp.Value) (int, error) {
+func (h *handshake) agreed(hello resp.Value) (proto int, err error) {
 	for name, value := range hello.Pairs() {
-		if s, err := name.Text(); err != nil || s != "proto" {
-			continue
+		switch s, _ := name.Text(); s {
+		case "role":
+			h.role, _ = value.Text()
+		case "proto":
+			if n, err := value.Int(); err == nil && (n == 3 || n == 2 && h.cfg.Protocol == 0) {
+				proto = int(n)
+			}
 		}
-		proto, err := value.Int()
-		if err == nil && (proto == 3 || proto == 2 && h.cfg.Protocol == 0) {
-			return int(proto), nil
-		}
+	}
+	if proto != 0 {
+		return proto, nil
 	}
 	return 0, fmt.Errorf("HELLO: the reply, of kind %v, does not agree to RESP3", hello.Kind())
 }
@@ -145,6 +152,9 @@ func (h *handshake) appendCommon(steps []step) []step {
 	for _, cmd := range h.cfg.Extra {
 		steps = append(steps, step{cmd: cmd})
 	}
+	if h.master {
+		steps = append(steps, step{cmd: resp.Cmd("ROLE"), role: true})
+	}
 	return steps
 }
 
@@ -186,9 +196,31 @@ func (h *handshake) check(steps []step) error {
 		if err != nil {
 			return err
 		}
-		if err := v.Err(); err != nil && (!s.optional || errors.Is(err, resp.ErrNoAuth)) {
+		err = v.Err()
+		switch {
+		case s.role:
+			err = h.checkRole(v)
+		case s.optional && !errors.Is(err, resp.ErrNoAuth):
+			err = nil
+		}
+		if err != nil {
 			return fmt.Errorf("%s: %w", printable(s.cmd.Name()), err)
 		}
+	}
+	return nil
+}
+
+// checkRole takes the reply to ROLE. A user who may not ask has been told the role by HELLO, in RESP3.
+func (h *handshake) checkRole(v resp.Value) error {
+	role, _ := v.At(0).Text()
+	if err := v.Err(); err != nil {
+		if !errors.Is(err, resp.ErrNoPerm) || h.role == "" {
+			return err
+		}
+		role = h.role
+	}
+	if role != "master" {
+		return errNotMaster
 	}
 	return nil
 }

@@ -312,12 +312,12 @@ func (l *link) outstanding() int {
 }
 
 // drain has the owner told as soon as nothing is outstanding. Who enqueues afterwards delays that. Above 0, most is
-// how long it may take before the link fails.
-func (l *link) drain(most time.Duration) {
+// how long it may take before the link fails, and why the reason.
+func (l *link) drain(most time.Duration, why error) {
 	l.mu.Lock()
 	l.draining.Store(true)
 	if most > 0 {
-		l.giveUpLocked(most)
+		l.giveUpLocked(most, why)
 	}
 	l.mu.Unlock()
 	l.checkDrained()
@@ -328,7 +328,7 @@ func (l *link) checkDrained() {
 	l.mu.Lock()
 	drained := l.outstandingLocked() == 0 && l.draining.CompareAndSwap(true, false)
 	if drained {
-		l.giveUpLocked(0)
+		l.giveUpLocked(0, nil)
 	}
 	l.mu.Unlock()
 	if drained {

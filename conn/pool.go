@@ -19,7 +19,7 @@ const dialsAtOnce = 2
 // errRetired is why links end that the Pool has no more use for.
 var errRetired = errors.New("conn: connection given up by its pool")
 
-// Pool is a client of one server: connections shared by all callers, and exclusive ones lent to one caller at a time.
+// Pool is a client of one server, or of whichever server sentinels say is the master: connections shared by all callers, and exclusive ones lent to one caller at a time.
 // It is safe for use by many goroutines at once. Connections are opened when they are needed and replaced when they
 // fail. Close it when it is no longer needed.
 //
@@ -40,10 +40,13 @@ type Pool struct {
 	wg      sync.WaitGroup // joins all goroutines
 	retries atomic.Uint64
 
+	finder *finder // of the server, by sentinels; constant after Open, nil if Config.Addr says where it is
+
 	mu      sync.Mutex // guards the following, and what slots and members say it does
 	closed  bool
 	links   map[*link]struct{}           // all that have not failed
 	cancels map[owner]context.CancelFunc // of the dials in progress
+	target
 	health
 	lending
 }
@@ -68,23 +71,12 @@ type attempt struct {
 	err     error
 }
 
-// Open returns a Pool on the server at cfg.Addr. It dials one connection within the limits of ctx and cfg.Retry, so
+// Open returns a Pool on the server at cfg.Addr, or the one that the sentinels in cfg name. It dials one connection within the limits of ctx and cfg.Retry, so
 // that a wrong address or password shows at once.
 func Open(ctx context.Context, cfg Config) (*Pool, error) {
-	cfg = cfg.withDefaults()
-	if err := cfg.validate(); err != nil {
+	p, err := New(cfg)
+	if err != nil {
 		return nil, err
-	}
-	p := &Pool{
-		cfg:     cfg,
-		turns:   make(chan struct{}, dialsAtOnce),
-		closing: make(chan struct{}),
-		links:   make(map[*link]struct{}),
-		cancels: make(map[owner]context.CancelFunc),
-	}
-	p.pushes = newPushes(cfg.OnPush, &p.wg)
-	for range cfg.Conns {
-		p.slots = append(p.slots, &slot{p: p})
 	}
 	a := attempts{policy: &p.cfg.Retry}
 	for {
@@ -97,6 +89,30 @@ func Open(ctx context.Context, cfg Config) (*Pool, error) {
 			return nil, err
 		}
 	}
+}
+
+// New is Open without the dial: the Pool connects when it is first used. Its errors are those of cfg.
+func New(cfg Config) (*Pool, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	p := &Pool{
+		cfg:     cfg,
+		turns:   make(chan struct{}, dialsAtOnce),
+		closing: make(chan struct{}),
+		links:   make(map[*link]struct{}),
+		cancels: make(map[owner]context.CancelFunc),
+	}
+	if cfg.Sentinel.used() {
+		p.cfg.Addr = cfg.Sentinel.Master // for errors where there is no connection
+		p.finder = newFinder(&p.cfg, p.switched)
+	}
+	p.pushes = newPushes(cfg.OnPush, &p.wg)
+	for range cfg.Conns {
+		p.slots = append(p.slots, &slot{p: p})
+	}
+	return p, nil
 }
 
 // Do sends a command, given as its name and arguments, and returns its reply. Arguments are strings, []byte, bools,
@@ -177,14 +193,16 @@ func (p *Pool) Stream(ctx context.Context) (*Stream, error) {
 		return nil, &Error{Op: "dial", Addr: p.cfg.Addr, Err: ErrClosed}
 	}
 	begin := time.Now()
-	s, err := DialStream(ctx, p.cfg)
-	proto := 0
-	if err == nil {
-		proto = s.Protocol()
+	s, err := p.connect(ctx)
+	p.cfg.Trace.dial(begin, p.dialled(s, err), true, s.protocol(), err)
+	if err != nil {
+		return nil, err
 	}
-	p.cfg.Trace.dial(begin, p.cfg.Addr, true, proto, err)
-	return s, err
+	return p.enlist(newStream(s, &p.cfg))
 }
+
+// Replicated reports whether the server may have replicas that take its place: whether sentinels say where it is.
+func (p *Pool) Replicated() bool { return p.finder != nil }
 
 // Close closes all connections. Calls that wait, for a connection, a reply or the next attempt, fail with ErrClosed.
 // When it returns, no goroutine of the Pool runs any more. It may be called more than once, but not by a callback in
@@ -199,11 +217,15 @@ func (p *Pool) Close() error {
 		cancel()
 	}
 	p.refuseWaitersLocked(ErrClosed)
+	stop := p.unfollow
 	links := make([]*link, 0, len(p.links))
 	for l := range p.links {
 		links = append(links, l)
 	}
 	p.mu.Unlock()
+	if stop != nil {
+		stop()
+	}
 	for _, l := range links {
 		l.fail(ErrClosed)
 	}
@@ -237,6 +259,9 @@ func (p *Pool) dial(o owner, exclusive bool, wanted func() bool) (*link, error) 
 		return nil, ErrClosed
 	case s == nil:
 		return nil, err
+	case p.outdatedLocked(s.addr):
+		_ = hangUp(s.nc)
+		return nil, &Error{Op: "dial", Addr: s.addr, Err: errSwitched}
 	}
 	l := newLink(s, &p.cfg, o, &p.wg)
 	p.links[l] = struct{}{}
@@ -252,9 +277,9 @@ func (p *Pool) dialInTurn(ctx context.Context, exclusive bool, wanted func() boo
 		return nil, ErrClosed
 	}
 	p.mu.Lock()
-	pause := time.Until(p.notBefore)
+	pause, switched := time.Until(p.notBefore), p.changed
 	p.mu.Unlock()
-	if pause > 0 && sleep(ctx, p.closing, pause) != nil {
+	if pause > 0 && await(ctx, switched, pause) != nil && ctx.Err() != nil {
 		return nil, ErrClosed
 	}
 	p.mu.Lock()
@@ -267,7 +292,7 @@ func (p *Pool) dialInTurn(ctx context.Context, exclusive bool, wanted func() boo
 		return nil, nil
 	}
 	begin := time.Now()
-	s, err := dial(ctx, &p.cfg)
+	s, err := p.connect(ctx)
 	p.dialed(begin, exclusive, s, err)
 	return s, err
 }
@@ -290,7 +315,7 @@ func (p *Pool) dialed(begin time.Time, exclusive bool, s *session, err error) {
 		p.failures = 0
 	}
 	p.mu.Unlock()
-	p.cfg.Trace.dial(begin, p.cfg.Addr, exclusive, s.protocol(), err)
+	p.cfg.Trace.dial(begin, p.dialled(s, err), exclusive, s.protocol(), err)
 	switch {
 	case err != nil && before == 0:
 		warn(&p.cfg, "server not reachable", slog.Any("error", err))
@@ -310,7 +335,9 @@ func (p *Pool) reportLocked(l *link, exclusive bool, outstanding int, err error)
 }
 
 // onPurpose reports whether a link that failed with err was closed by this program.
-func onPurpose(err error) bool { return errors.Is(err, ErrClosed) || errors.Is(err, errRetired) }
+func onPurpose(err error) bool {
+	return errors.Is(err, ErrClosed) || errors.Is(err, errRetired) || errors.Is(err, errSwitched)
+}
 
 // report tells the callbacks of a link that has failed.
 func report(cfg *Config, info LostInfo) {

@@ -235,7 +235,7 @@ func refusal(addr string, q request, err error) error {
 	if len(q.encoded) > 0 || len(q.cmds) > 0 && q.cmds[0].Err() == nil {
 		op = q.name()
 	}
-	return &Error{Op: op, Addr: addr, Err: err}
+	return &Error{Op: op, Addr: addr, Err: refused{err}}
 }
 
 // afterLine returns what follows the first line of an encoded command: its number of arguments.

@@ -1,7 +1,9 @@
 package conn_test
 
 import (
+	"context"
 	"errors"
+	"net"
 	"strings"
 	"testing"
 
@@ -168,4 +170,36 @@ func TestNamesInErrors(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestRefusalsAreRecognized(t *testing.T) {
+	bad := [][]resp.Command{{resp.Cmd("BLPOP", "k", 0)}, {resp.Cmd("PING"), resp.Cmd("MULTI")}, {{}}}
+	for _, cmds := range bad {
+		err := conn.CheckBatch(cmds)
+		if !errors.Is(err, conn.ErrRefused) || !errors.Is(err, conn.ErrNotSent) || !conn.SafeToRetry(err) {
+			t.Errorf("CheckBatch(%v) = %v, want ErrRefused", cmds, err)
+		}
+	}
+	if err := conn.CheckBatch([]resp.Command{resp.Cmd("PING"), resp.Cmd("GET", "k")}); err != nil {
+		t.Errorf("CheckBatch = %v", err)
+	}
+	pool, err := conn.New(conn.Config{Dial: func(context.Context, string, string) (net.Conn, error) {
+		return nil, errors.New("dialled")
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	if _, err := pool.Do(t.Context(), "SUBSCRIBE", "c"); !errors.Is(err, conn.ErrRefused) {
+		t.Errorf("SUBSCRIBE: %v, want ErrRefused", err)
+	}
+	if n := pool.Stats().Dials; n != 0 {
+		t.Errorf("New dialled %d times", n)
+	}
+	if _, err := pool.Do(t.Context(), "PING"); err == nil || errors.Is(err, conn.ErrRefused) || !conn.SafeToRetry(err) {
+		t.Errorf("PING: %v, want the failure of the dial", err)
+	}
+	if _, err := conn.New(conn.Config{Protocol: 7}); err == nil {
+		t.Error("New accepts a Config that is wrong")
+	}
 }

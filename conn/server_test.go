@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -373,6 +374,24 @@ func TestServerPoolConcurrent(t *testing.T) {
 		wg.Wait()
 		if n := p.Stats(); n.Dials != 2 || n.Lost != 0 {
 			t.Errorf("Stats = %+v, want 2 connections, none lost", n)
+		}
+	})
+}
+
+func TestServerTarget(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
+		cfg := s.Config()
+		cfg.DB = 3
+		pool := openPool(t, cfg)
+		defer pool.Close()
+		if got, want := pool.Target(), "tcp "+s.Addr()+"/3"; got != want {
+			t.Errorf("Target() = %q, want %q", got, want)
+		}
+		cfg.Dial = new(net.Dialer).DialContext
+		own := openPool(t, cfg)
+		defer own.Close()
+		if got := own.Target(); got != "" {
+			t.Errorf("Target() with a Dial = %q", got)
 		}
 	})
 }

@@ -104,7 +104,7 @@ func (s *slot) redial(a *attempt) {
 			old.setDue(time.Since(old.start) + p.cfg.Retry.MaxBackoff)
 		}
 		if l != nil && old != nil {
-			old.drain(0)
+			old.drain(0, nil)
 		}
 		return
 	}
@@ -119,6 +119,7 @@ func jitter(d time.Duration) time.Duration {
 // that leads to the same server, the one after it waits.
 func (s *slot) retire(l *link) {
 	p := s.p
+	p.doubt(l)
 	p.mu.Lock()
 	if !s.current.CompareAndSwap(l, nil) {
 		p.mu.Unlock()
@@ -138,7 +139,7 @@ func (s *slot) retire(l *link) {
 	if first {
 		warn(&p.cfg, "server is read-only: connecting again")
 	}
-	l.drain(0)
+	l.drain(0, nil)
 }
 
 func (s *slot) push(_ *link, v resp.Value) { s.p.pushes.add(v) }

@@ -14,6 +14,7 @@ type Stats struct {
 	Dials      uint64 // begun, of both kinds
 	DialErrors uint64
 	Lost       uint64 // connections that failed
+	Switches   uint64 // times that sentinels named another server as the master
 	Retries    uint64 // attempts of calls after their first
 	PushesLost uint64 // dropped, as OnPush was too slow
 }
@@ -35,6 +36,7 @@ func (p *Pool) countLocked() Stats {
 		Dials:      p.dials,
 		DialErrors: p.dialErrors,
 		Lost:       p.lostLinks,
+		Switches:   p.switches,
 		Retries:    p.retries.Load(),
 		PushesLost: p.pushes.lost(),
 	}

@@ -19,6 +19,7 @@ type Stream struct {
 	proto   int
 	addr    string
 	timeout time.Duration
+	onEnd   func() // called once the connection is closed; may be nil
 
 	early []resp.Value // of the handshake, owned by Read
 
@@ -35,7 +36,7 @@ func DialStream(ctx context.Context, cfg Config) (*Stream, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	s, err := dial(ctx, &cfg)
+	s, err := dialServer(ctx, &cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -151,6 +152,9 @@ func (s *Stream) Close() error {
 	return nil
 }
 
+// Err returns why the connection is closed, ErrClosed if by Close, and nil as long as it stands as far as is known.
+func (s *Stream) Err() error { return s.failure() }
+
 // fail closes the connection and returns the cause, which is that of the first call.
 func (s *Stream) fail(err error) error {
 	s.mu.Lock()
@@ -162,6 +166,9 @@ func (s *Stream) fail(err error) error {
 	s.mu.Unlock()
 	if first {
 		_ = hangUp(s.nc)
+		if s.onEnd != nil {
+			s.onEnd()
+		}
 	}
 	return err
 }

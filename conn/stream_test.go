@@ -273,10 +273,16 @@ func TestStreamClose(t *testing.T) {
 			t.Errorf("Read = %v, want ErrClosed", err)
 		}
 	})
+	if err := s.Err(); err != nil {
+		t.Errorf("Err = %v before Close", err)
+	}
 	for range 2 {
 		if err := s.Close(); err != nil {
 			t.Errorf("Close = %v", err)
 		}
+	}
+	if err := s.Err(); !errors.Is(err, conn.ErrClosed) {
+		t.Errorf("Err = %v, want ErrClosed", err)
 	}
 	wg.Wait()
 	checkWriteError(t, s.Write(t.Context(), resp.Cmd("PING")), false, conn.ErrClosed)

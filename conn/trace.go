@@ -12,6 +12,7 @@ type Trace struct {
 	Command func(CommandInfo) // a call has its answer, or will not get one
 	Retry   func(RetryInfo)   // a call is about to pause before it tries again
 	Lost    func(LostInfo)    // a connection has failed; not told of those closed on purpose
+	Switch  func(SwitchInfo)  // sentinels have led a Pool to another server; not told of the first one
 }
 
 // DialInfo is about one attempt to connect, TLS and handshake included.
@@ -26,8 +27,8 @@ type DialInfo struct {
 // CommandInfo is about one call of Do, Send, SendBatch or Tx, with everything it took: waiting for a connection,
 // dialling, repeating.
 type CommandInfo struct {
-	Name    string // of the command, or of the first of a batch
-	Addr    string
+	Name    string        // of the command, or of the first of a batch
+	Addr    string        // as in Config.Addr; with sentinels the name of the master
 	Count   int           // number of commands
 	Elapsed time.Duration // since the call began
 	Err     error         // as returned to the caller
@@ -49,6 +50,12 @@ type LostInfo struct {
 	Age       time.Duration // since its handshake
 	InFlight  int           // calls that will not get an answer
 	Err       error
+}
+
+// SwitchInfo is about another server that has become the master.
+type SwitchInfo struct {
+	Master   string // its name, as in Sentinel.Master
+	From, To string // where the servers are dialled
 }
 
 // begin returns when a call begins, if anybody wants to know.
@@ -85,5 +92,12 @@ func (t *Trace) retry(addr string, q request, attempt int, pause time.Duration, 
 func (t *Trace) dial(begin time.Time, addr string, exclusive bool, proto int, err error) {
 	if t != nil && t.Dial != nil {
 		t.Dial(DialInfo{Addr: addr, Exclusive: exclusive, Protocol: proto, Elapsed: time.Since(begin), Err: err})
+	}
+}
+
+// switched tells of another master.
+func (t *Trace) switched(info SwitchInfo) {
+	if t != nil && t.Switch != nil {
+		t.Switch(info)
 	}
 }

@@ -21,11 +21,19 @@ const defaultPort = "6379"
 //	rediss://…                                    the same over TLS
 //	valkey://…  valkeys://…                       other names of these two
 //	unix://user:password@/run/redis.sock?db=0
+//	redis-sentinel://user:password@host:26379,host:26379/master/0
+//	rediss-sentinel://…                           the same over TLS, to sentinels and server alike
+//	valkey-sentinel://…  valkeys-sentinel://…     other names of these two
 //
 // Everything but the scheme may be missing, and but the path of a unix socket: the user is then "default", the host
 // 127.0.0.1, the port 6379, the database 0. redis://:password@host and redis://user@host are both understood. An
 // IPv6 host stands in brackets. Characters with a meaning in URLs, in a password above all (/ ? # @ %), must be
 // percent-encoded.
+//
+// With sentinels the hosts, at least one, are theirs, of the port 26379 if nothing else is said; the first part of the
+// path is the name they know the master by; and user and password are the server's. What the sentinels ask for is in
+// the parameters sentinel_username, sentinel_password and sentinel_tls (true or false; as the scheme says if missing);
+// sentinel_timeout and poll_interval set the Timeout and PollInterval of Config.Sentinel.
 //
 // The parameters, each at most once, set the field of Config named like them, to the same effect: db (where the
 // path does not say otherwise), protocol, client_name, dial_timeout, timeout, ping_interval, max_age, idle_timeout,
@@ -34,7 +42,8 @@ const defaultPort = "6379"
 //
 // An error never holds the URL or a part of it but the name of a parameter: the password might be anywhere in it.
 func ParseURL(s string) (Config, error) {
-	u, err := url.Parse(s)
+	first, others := splitSentinels(s)
+	u, err := url.Parse(first)
 	if err != nil || strayPassword(s) {
 		return Config{}, errors.New("conn: url: malformed; in user and password all but letters, digits " +
 			"and -._~ must be percent-encoded")
@@ -48,8 +57,13 @@ func ParseURL(s string) (Config, error) {
 		err = cfg.setHost(u)
 	case "unix":
 		err = cfg.setSocket(u)
+	case "redis-sentinel", "valkey-sentinel":
+		err = cfg.setSentinels(u, others)
+	case "rediss-sentinel", "valkeys-sentinel":
+		cfg.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+		err = cfg.setSentinels(u, others)
 	default:
-		err = errors.New("scheme is not redis, rediss, valkey, valkeys or unix")
+		err = errors.New("scheme is not redis, rediss, valkey, valkeys, unix, or one of these two pairs with -sentinel")
 	}
 	if err == nil {
 		err = cfg.setParameters(u)
@@ -75,28 +89,35 @@ func strayPassword(s string) bool {
 	return i >= 0 && strings.ContainsAny(s[i:], "@#")
 }
 
-func (cfg *Config) setHost(u *url.URL) error {
-	if u.Opaque != "" {
-		return errors.New("no // after the scheme")
+func (cfg *Config) setHost(u *url.URL) (err error) {
+	if cfg.Addr, err = hostPort(u, defaultPort); err != nil {
+		return err
 	}
-	host, port := u.Hostname(), u.Port()
-	if strings.Contains(host, ":") && !strings.HasPrefix(u.Host, "[") {
-		return errors.New("host is not one name or address; an IPv6 address needs brackets")
-	}
-	if host == "" {
-		host = "127.0.0.1"
-	}
-	if port == "" {
-		port = defaultPort
-	}
-	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
-		return errors.New("port is not between 1 and 65535")
-	}
-	cfg.Addr = net.JoinHostPort(host, port)
 	if db := strings.TrimPrefix(u.Path, "/"); db != "" {
 		return parseNumber(&cfg.DB, "path (the database)", db)
 	}
 	return nil
+}
+
+// hostPort returns the address in u, with what it leaves out.
+func hostPort(u *url.URL, port string) (string, error) {
+	if u.Opaque != "" {
+		return "", errors.New("no // after the scheme")
+	}
+	host := u.Hostname()
+	if strings.Contains(host, ":") && !strings.HasPrefix(u.Host, "[") {
+		return "", errors.New("host is not one name or address; an IPv6 address needs brackets")
+	}
+	if host == "" {
+		host = "127.0.0.1"
+	}
+	if p := u.Port(); p != "" {
+		port = p
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+		return "", errors.New("port is not between 1 and 65535")
+	}
+	return net.JoinHostPort(host, port), nil
 }
 
 func (cfg *Config) setSocket(u *url.URL) error {
@@ -130,7 +151,7 @@ func (cfg *Config) setParameter(name, value string, u *url.URL) error {
 		if err := parseNumber(&cfg.DB, name, value); err != nil {
 			return err
 		}
-		if cfg.Network != "unix" && strings.Trim(u.Path, "/") != "" && cfg.DB != inPath {
+		if cfg.Network != "unix" && cfg.pathHasDB(u) && cfg.DB != inPath {
 			return errors.New("path and parameter db name different databases")
 		}
 	case "protocol":
@@ -157,9 +178,22 @@ func (cfg *Config) setParameter(name, value string, u *url.URL) error {
 		}
 		cfg.TLS.ServerName = value
 	default:
-		return fmt.Errorf("unknown parameter %q", name)
+		known, err := cfg.setSentinelParameter(name, value)
+		if !known {
+			return fmt.Errorf("unknown parameter %q", name)
+		}
+		return err
 	}
 	return nil
+}
+
+// pathHasDB reports whether the path of u names a database.
+func (cfg *Config) pathHasDB(u *url.URL) bool {
+	path := strings.Trim(u.Path, "/")
+	if cfg.Sentinel.used() {
+		_, path, _ = strings.Cut(path, "/")
+	}
+	return path != ""
 }
 
 // parseNumber and parseDuration drop the errors of strconv and time, which quote what they were given.

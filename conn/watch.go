@@ -39,6 +39,7 @@ type watch struct {
 	quiet  time.Duration // nothing has been heard since
 	dueAt  time.Duration // the owner wants to be told; 0: no
 	giveUp time.Duration // the link fails; 0: no
+	why    error         // then
 	hushed bool          // no PING: the server has a MULTI open, and would queue it
 }
 
@@ -84,8 +85,8 @@ func (l *link) setDue(at time.Duration) {
 }
 
 // giveUpLocked makes the link fail after d; 0: not.
-func (l *link) giveUpLocked(d time.Duration) {
-	l.giveUp = 0
+func (l *link) giveUpLocked(d time.Duration, why error) {
+	l.giveUp, l.why = 0, why
 	if d > 0 {
 		l.giveUp = time.Since(l.start) + d
 		l.tickWithinLocked(d)
@@ -195,7 +196,7 @@ func (l *link) pingLocked() {
 // overdueLocked returns why the link has to fail, if it has.
 func (l *link) overdueLocked(now time.Duration) error {
 	if l.giveUp > 0 && now >= l.giveUp {
-		return fmt.Errorf("an abandoned reply has not come: %w", os.ErrDeadlineExceeded)
+		return l.why
 	}
 	if l.timeout == 0 {
 		return nil

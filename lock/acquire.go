@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -37,7 +38,16 @@ func (c *Client) tryLock(ctx context.Context, t *target, opts []Option) (*Lease,
 
 // obtain runs r, waiting for as long as ctx allows.
 func (c *Client) obtain(ctx context.Context, r *request) error {
-	r.waits = true
+	if err := c.settleChannels(ctx, r.target); err != nil {
+		return err
+	}
+	r.waits, r.since = true, time.Now()
+	if r.target.kind.queued {
+		if !c.enterQueue() {
+			return ErrClosed
+		}
+		defer c.queued.Done()
+	}
 	if deadline, ok := ctx.Deadline(); ok {
 		r.deadline = deadline
 	}
@@ -65,6 +75,9 @@ func (c *Client) obtain(ctx context.Context, r *request) error {
 
 // tryObtain runs r once.
 func (c *Client) tryObtain(ctx context.Context, r *request) error {
+	if err := c.settleChannels(ctx, r.target); err != nil {
+		return err
+	}
 	granted, _, err := c.attempt(ctx, r)
 	switch {
 	case granted:
@@ -124,10 +137,8 @@ func (c *Client) crowded(r *request) bool {
 	if e == nil {
 		return false
 	}
-	for l := e.leases; l != nil; l = l.next {
-		if r.state != nil && l.state == r.state {
-			return false
-		}
+	if r.state != nil && (e.heldBy(r.state) || k.twin != nil && c.entries[entryKey{k.twin, r.target.name}].heldBy(r.state)) {
+		return false
 	}
 	return e.first != nil || k.others == nobody && e.leases != nil
 }
@@ -163,12 +174,25 @@ func (c *Client) attempt(ctx context.Context, r *request) (granted bool, left ti
 		r.latch = newLatch(r.target)
 		keys = r.target.with(r.latch)
 	}
+	r.asked = true
+	server := conn.Doer(c.server)
+	ack, err := c.acking(ctx, r.target.name)
+	switch {
+	case err != nil:
+		r.giveTurn()
+		return false, 0, serverError(err)
+	case ack != nil:
+		server = ack
+	}
+	if r.via != nil {
+		server = r.via(server)
+	}
 	start := c.now()
 	var v resp.Value
 	if k.args == nil {
-		v, err = k.acquire.Run(c.patient(ctx), c.server, keys, r.lease.Milliseconds(), r.owner)
+		v, err = k.acquire.Run(c.patient(ctx), server, keys, r.lease.Milliseconds(), r.owner)
 	} else {
-		v, err = k.acquire.Run(c.patient(ctx), c.server, keys, c.args(r, r.lease.Milliseconds(), r.owner)...)
+		v, err = k.acquire.Run(c.patient(ctx), server, keys, c.args(r, r.lease.Milliseconds(), r.owner)...)
 	}
 	if err != nil {
 		if uncertain(err) {
@@ -184,13 +208,39 @@ func (c *Client) attempt(ctx context.Context, r *request) (granted bool, left ti
 		c.undo(r, start, false)
 	case err != nil:
 		r.giveTurn()
+	case count > 0 && ack.short():
+		c.undo(r, start, false)
+		return false, 0, ErrNotReplicated
 	case count > 0:
 		return c.granted(r, start, count, token)
 	default:
 		r.refused = true
 		r.giveTurn()
+		if left == 0 && k.pass != nil && c.pass(ctx, r) {
+			return c.attempt(ctx, r)
+		}
 	}
 	return false, left, err
+}
+
+// pass has the server look after a queue that does not move though the lock is free. It reports whether it is the turn of r
+// now. If that cannot be asked, r just waits.
+func (c *Client) pass(ctx context.Context, r *request) bool {
+	t := r.target
+	v, err := t.kind.pass.Run(c.patient(ctx), c.server, t.keys, r.owner, c.publishing(t), c.countsListeners(t))
+	mine, failed := v.Bool()
+	return err == nil && failed == nil && mine
+}
+
+// enterQueue notes that a caller may from now on be in a queue on the server, until it calls queued.Done. It reports false
+// if the client has been closed.
+func (c *Client) enterQueue() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed {
+		c.queued.Add(1)
+	}
+	return !c.closed
 }
 
 // args returns the ARGV that all kinds have, and behind them the kind's own.
@@ -205,7 +255,10 @@ var errUnexpected = errors.New("lock: unexpected reply to acquire")
 
 // refusals are the errors for what acquire returns as a status when waiting would not help.
 var refusals = map[string]error{
+	"upgrade": ErrUpgrade,
+	"unheld":  ErrNotHeld,
 	"reentry": ErrReentry,
+	"unset":   ErrNotSet,
 }
 
 // acquired is what a reply to acquire says: the hold count, and a token if the kind has them; or 0, and how long the lock stays
@@ -290,9 +343,9 @@ func (c *Client) renewOwner(r *request) {
 	}
 }
 
-// withdraw takes a request that is given up out of the line that the server keeps.
+// withdraw takes a request that is given up out of the line that the server keeps, or takes back that it waits.
 func (c *Client) withdraw(r *request) {
-	if !r.target.kind.queued {
+	if !r.target.kind.queued && !(r.tells && r.asked) {
 		return
 	}
 	leaving := *r

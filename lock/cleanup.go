@@ -31,10 +31,11 @@ type cleanup struct {
 	latches []latch
 }
 
-// job is one thing to repeat until the server has confirmed it or it has become pointless: the release of lease, or, if
-// lease is nil, the undo of request.
+// job is one thing to repeat until the server has confirmed it or it has become pointless: the release of lease, a change,
+// or, if both are nil, the undo of request.
 type job struct {
 	lease   *Lease
+	change  *change
 	request request
 	late    bool          // the acquire may come yet
 	turn    bool          // the owner's turn is held
@@ -50,7 +51,10 @@ type job struct {
 	over  bool
 }
 
-type latch struct{ name, key string }
+type latch struct {
+	name, key string
+	stays     bool // for latchLife: a request that had no answer may come yet
+}
 
 func (u *cleanup) init(c *Client) {
 	u.client = c
@@ -100,14 +104,17 @@ func (u *cleanup) close() {
 }
 
 // addLatch has the outcome of a release forgotten that its caller has learnt.
-func (u *cleanup) addLatch(name, key string) {
+func (u *cleanup) addLatch(name, key string) { u.settleLatch(latch{name: name, key: key}) }
+
+// settleLatch has a latch deleted, or kept for no longer than it may be needed.
+func (u *cleanup) settleLatch(l latch) {
 	u.mu.Lock()
 	if u.closed {
 		u.mu.Unlock()
-		u.last(nil, []latch{{name, key}})
+		u.last(nil, []latch{l})
 		return
 	}
-	u.latches = append(u.latches, latch{name, key})
+	u.latches = append(u.latches, l)
 	if len(u.latches) == 1 {
 		u.startLocked()
 	}

@@ -88,25 +88,49 @@ func (u *cleanup) round(pending []*job, at time.Time) []*job {
 	return rest
 }
 
-// last runs all that is left to do once, before the client closes or after it has.
+// last runs all that is left to do once, before the client closes or after it has. A job whose owner's turn another one
+// has waits for that: who gives up waiting leaves a queue behind the undo of what was asked for.
 func (u *cleanup) last(jobs []*job, latches []latch) {
-	var due []*job
+	ctx, cancel := context.WithTimeout(context.Background(), cleanupLast)
+	defer cancel()
+	var waiting []*job
 	for _, j := range jobs {
-		if j.takeTurn() && j.stands() {
-			due = append(due, j)
+		if j.takeTurn() {
+			u.end(ctx, j)
+		} else {
+			waiting = append(waiting, j)
 		}
 	}
-	u.run(context.Background(), due, cleanupLast)
-	for _, j := range jobs {
-		j.finish(fmt.Errorf("%w: %w", ErrUncertain, ErrClosed))
+	for _, j := range waiting {
+		select {
+		case j.ownerState().turn <- struct{}{}:
+			j.turn = true
+			u.end(ctx, j)
+		case <-ctx.Done():
+			j.finish(errEnded)
+		}
 	}
 	u.forget(context.Background(), append(latches, u.takeLatches()...), cleanupLast)
 }
 
-// run runs the jobs one by one, so that each goes on the connection of its key, within limit for all.
+var errEnded = fmt.Errorf("%w: %w", ErrUncertain, ErrClosed)
+
+// end runs a job for the last time.
+func (u *cleanup) end(ctx context.Context, j *job) {
+	if j.stands() {
+		u.run(ctx, []*job{j}, cleanupLast)
+	}
+	j.finish(errEnded)
+}
+
+// run runs the jobs of each server one by one, so that each goes on the connection of its key, within limit for all.
 func (u *cleanup) run(life context.Context, due []*job, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(life, limit)
 	defer cancel()
+	beside(byServer(u.client, due, (*job).name), func(due []*job) { u.runOn(ctx, due) })
+}
+
+func (u *cleanup) runOn(ctx context.Context, due []*job) {
 	for _, j := range due {
 		v, err := j.run(u.client.patient(ctx), u.client)
 		at := time.Now()
@@ -130,7 +154,11 @@ func (u *cleanup) forget(life context.Context, latches []latch, limit time.Durat
 	}
 	commands := make([]resp.Command, len(latches))
 	for i, l := range latches {
-		commands[i] = resp.Cmd("DEL", l.key).On(l.name)
+		if l.stays {
+			commands[i] = resp.Cmd("PEXPIRE", l.key, latchLife.Milliseconds()).On(l.name)
+		} else {
+			commands[i] = resp.Cmd("DEL", l.key).On(l.name)
+		}
 	}
 	ctx, cancel := context.WithTimeout(life, limit)
 	defer cancel()
@@ -153,14 +181,28 @@ func (j *job) takeTurn() bool {
 	return j.turn
 }
 
-// stands reports whether there is anything to do. It ends a release that came too late: the server has none of the holds
-// of that time.
+// stands reports whether there is anything to do. It ends a release that came too late, when the server has none of the
+// holds of that time, and a change of which the server may not know a repeat any more.
 func (j *job) stands() bool {
+	if j.change != nil && j.change.old() {
+		j.finish(fmt.Errorf("%w, and given up", ErrUncertain))
+		return false
+	}
 	if j.lease == nil || j.lease.counted() {
 		return true
 	}
 	j.settle(j.lease.notHeld())
 	return false
+}
+
+func (j *job) name() string {
+	switch {
+	case j.lease != nil:
+		return j.lease.target.name
+	case j.change != nil:
+		return j.change.target.name
+	}
+	return j.request.target.name
 }
 
 func (j *job) ownerState() *ownerState {
@@ -172,6 +214,9 @@ func (j *job) ownerState() *ownerState {
 
 // run sends the job's script. The caller has the turn of its owner, if it has one.
 func (j *job) run(ctx context.Context, c *Client) (resp.Value, error) {
+	if j.change != nil {
+		return j.change.run(ctx)
+	}
 	if j.lease != nil {
 		// The latch of the release may have expired, or will before an answer comes.
 		if j.stale = time.Since(j.since) > latchLife/2; j.stale {
@@ -191,13 +236,19 @@ func (j *job) run(ctx context.Context, c *Client) (resp.Value, error) {
 	if r.latch != "" {
 		keys = r.target.with(r.latch)
 	}
-	args := c.args(r, resting, r.owner, r.target.publish(), before, latchLife.Milliseconds())
+	args := c.args(r, resting, r.owner, c.publishing(r.target), before, latchLife.Milliseconds())
 	return r.target.kind.undo.Run(ctx, c.server, keys, args...)
 }
 
 // answered takes note of the server's answer to the job.
 func (j *job) answered(c *Client, v resp.Value, at time.Time) {
 	switch l := j.lease; {
+	case j.change != nil:
+		if err := j.change.answered(v); err != nil {
+			j.postpone(at)
+			return
+		}
+		j.finish(nil)
 	case l != nil && j.stale:
 		l.tally(l.resting() > 0)
 		j.settle(fmt.Errorf("%w: it is released now, and may have been lost before", ErrUncertain))
@@ -241,13 +292,14 @@ func (j *job) finish(outcome error) {
 	if j.turn {
 		j.ownerState().give()
 	}
-	if j.lease == nil {
-		return
+	if j.lease != nil {
+		j.lease.releasing.Lock()
+		j.lease.repeats = nil
+		j.lease.releasing.Unlock()
+		j.lease.client.forget(j.lease)
 	}
-	j.lease.releasing.Lock()
-	j.lease.repeats = nil
-	j.lease.releasing.Unlock()
-	j.lease.client.forget(j.lease)
-	j.outcome = outcome
-	close(j.done)
+	if j.done != nil {
+		j.outcome = outcome
+		close(j.done)
+	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/lockwire/lockwire/pubsub"
 )
 
-// Server is where the locks are: a *conn.Pool.
+// Server is where the locks are: a *conn.Pool, or a *cluster.Cluster.
 type Server interface {
 	conn.Doer
 	pubsub.Dialer
@@ -26,6 +26,10 @@ type Client struct {
 	boot        func() time.Duration // constant; the clock that goes on while the machine sleeps
 	owners      atomic.Int64
 	events      *pubsub.Subscriber
+	spread      spread // constant; nil: the server is one
+	channels    channels
+	acks        bool // constant: acquires wait for replicas
+	replicas    replicas
 	bounds      bounds
 	leaveBounds func() // constant: bounds.leave
 
@@ -38,6 +42,11 @@ type Client struct {
 	end    context.CancelFunc
 	once   sync.Once      // of Close
 	timers sync.WaitGroup // deadline timers of leases, and that of bounds, that are armed
+	queued sync.WaitGroup // callers that may be in a queue on the server, and leave it; entered under mu unless closed
+	tasks  sync.WaitGroup // parts of leases that are taken or given back beside each other
+
+	identity identity // of the server
+	gates    gates
 
 	mu sync.Mutex // guards the following; taken before any Lease's mu
 	// entries holds the locks that somebody in this process has or waits for.
@@ -64,6 +73,14 @@ func New(server Server, cfg Config) (*Client, error) {
 		done:    make(chan struct{}),
 		entries: make(map[entryKey]*entry),
 	}
+	c.spread, _ = server.(spread)
+	switch {
+	case cfg.Publish == PublishSharded:
+		c.channels.set(shardPublish)
+	case cfg.Publish == PublishPlain || c.spread == nil:
+		c.channels.set(plainPublish)
+	}
+	c.acks = c.replicated()
 	c.life, c.end = context.WithCancel(context.Background())
 	c.leaveBounds = c.bounds.leave
 	c.watchdog.init(c)
@@ -99,9 +116,22 @@ func (c *Client) close() {
 		l.lose(ClientClosed, nil)
 	}
 	c.watchdog.close()
+	c.queued.Wait()
 	c.cleanup.close()
 	c.bounds.close(c)
+	c.tasks.Wait()
 	c.timers.Wait()
+}
+
+// background runs fn in a goroutine that Close waits for. It reports false, and does not run it, if the client is closed.
+func (c *Client) background(fn func()) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
+	c.tasks.Go(fn)
+	return true
 }
 
 // entryKey names a lock among those of one client.
@@ -117,6 +147,19 @@ type entry struct {
 	leases      *Lease // list of those held, by next and prev
 	first, last *waiter
 	head        head // owned by the first waiter
+}
+
+// heldBy reports whether one of the leases is of state. The entry may be nil.
+func (e *entry) heldBy(state *ownerState) bool {
+	if e == nil {
+		return false
+	}
+	for l := e.leases; l != nil; l = l.next {
+		if l.state == state {
+			return true
+		}
+	}
+	return false
 }
 
 func (c *Client) entryLocked(key entryKey) *entry {

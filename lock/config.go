@@ -2,7 +2,10 @@ package lock
 
 import (
 	"log/slog"
+	"math"
 	"time"
+
+	"github.com/lockwire/lockwire/conn"
 )
 
 // MinLease is the shortest lease that can be asked for. A shorter one would be over before its holder could use it.
@@ -22,9 +25,34 @@ type Config struct {
 	// the most is 1000.
 	RenewBatch int
 
+	// PreferWriters has a writer of a [ReadWrite] lock that waits say so on the server, and readers that do not have the
+	// lock yet wait behind it, in all clients that are so configured. It is off by default, and readers come and go
+	// while a writer waits, for ever if there are enough of them. Redisson's readers do not see it, nor do its writers
+	// say anything. A writer that dies while it waits keeps readers out for 15 s.
+	PreferWriters bool
+
+	// FairWait is for how long at most a waiter in the queue of a [Fair] lock counts as alive without being heard of. The
+	// clients of this package look every few seconds and put a waiter's time off by themselves; of a waiter that has died
+	// its place is free then even if nobody finds out sooner. 0 is 5 minutes, as in Redisson (fairLockWaitTimeout); the
+	// least is 30 s.
+	FairWait time.Duration
+
 	// PlainTokens makes the tokens of [Fenced] locks count 1, 2, 3, as Redisson's do. They start again at 1 when the server
 	// has lost its data. Do not go from the other tokens back to these while anybody compares them.
 	PlainTokens bool
+
+	// Publish is by which channels waiters are woken. All clients of a lock have to use the same; the zero value is what
+	// Redisson's clients do by themselves.
+	Publish Publishing
+
+	// Acks is how many replicas have to have a lock before whoever acquires it gets it; if that are too few within AckTimeout,
+	// the acquire is undone and fails with [ErrNotReplicated]. The zero value is Redisson's rule. A lock can be lost in
+	// a failover all the same, to a replica that has not got it: its holder is told at the next renewal, and Fenced
+	// tells the resource.
+	Acks Acks
+
+	// AckTimeout is how long an acquire waits for replicas. 0 is 1 s, as in Redisson (slavesSyncTimeout).
+	AckTimeout time.Duration
 
 	// Logger is told, at Warn, of locks that were lost and of renewals that fail or run late. Names of locks are not
 	// logged. nil is silent.
@@ -42,6 +70,12 @@ func (c Config) withDefaults() Config {
 	if c.RenewBatch == 0 {
 		c.RenewBatch = 100
 	}
+	if c.FairWait == 0 {
+		c.FairWait = 5 * time.Minute
+	}
+	if c.AckTimeout == 0 {
+		c.AckTimeout = time.Second
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -54,18 +88,29 @@ func (c Config) validate() error {
 		return invalidf("Lease of %v, less than %v", c.Lease, MinLease)
 	case c.RenewEvery < time.Millisecond || c.RenewEvery >= c.Lease:
 		return invalidf("RenewEvery of %v with a Lease of %v", c.RenewEvery, c.Lease)
+	case c.Acks < AcksMajority:
+		return invalidf("Acks of %d", c.Acks)
+	case c.AckTimeout < time.Millisecond:
+		return invalidf("AckTimeout of %v", c.AckTimeout)
+	case c.Publish < PublishAuto || c.Publish > PublishSharded:
+		return invalidf("Publish of %d", c.Publish)
 	case c.RenewBatch < 0 || c.RenewBatch > 1000:
 		return invalidf("RenewBatch of %d", c.RenewBatch)
+	case c.FairWait < minFairWait:
+		return invalidf("FairWait of %v, less than %v", c.FairWait, minFairWait)
 	}
 	return nil
 }
 
-// Option changes one Lock or TryLock. Make one with [For] or [As].
+// Option changes one Lock or TryLock. Make one with [For], [As], [WaitForSetup] or [Forever].
 type Option struct {
 	lease    time.Duration
 	hasLease bool
 	owner    *ownerState
 	hasOwner bool
+	permits  int
+	setup    bool
+	forever  bool
 }
 
 // For asks for a fixed lease: the lock is free after d even if its holder never releases it, and no watchdog extends it.
@@ -76,24 +121,46 @@ func For(d time.Duration) Option { return Option{lease: d, hasLease: true} }
 // owner of its own.
 func As(owner Owner) Option { return Option{owner: owner.state, hasOwner: true} }
 
+// WaitForSetup makes the Acquire of a semaphore that nobody has set up wait until somebody does, instead of returning
+// [ErrNotSet]. To TryAcquire such a semaphore is then one without a free permit.
+func WaitForSetup() Option { return Option{setup: true} }
+
+// Forever asks a [PermitSemaphore] for permits that stay taken until they are released: no lease ends them, and if their
+// holder dies they are lost until somebody releases them by their ids. Redisson's Acquire without a lease does this.
+func Forever() Option { return Option{lease: forever, hasLease: true, forever: true} }
+
+// forever is the lease of permits that have none, in whole milliseconds.
+const forever = math.MaxInt64 / time.Millisecond * time.Millisecond
+
 // request is one Lock or TryLock, or what a kind without leases has in their place.
 type request struct {
 	target   *target
 	lease    time.Duration
 	renewed  bool
 	owner    string
-	state    *ownerState // of the Owner that was passed, or of a waiter that the server has in its line; else nil
-	latch    string      // of the last attempt, if it has one: what undoes it leaves this key
-	refused  bool        // the server has said no, or too late
-	waits    bool        // for its turn, until it is withdrawn
-	since    time.Time   // when it began to wait
-	deadline time.Time   // of the context; zero if there is none
-	got      *Lease      // once granted
+	state    *ownerState               // of the Owner that was passed, or of a waiter that the server has in its line; else nil
+	latch    string                    // of the last attempt, if it has one: what undoes it leaves this key
+	refused  bool                      // the server has said no, or too late
+	waits    bool                      // for its turn, until it is withdrawn
+	tells    bool                      // that it waits
+	asked    bool                      // the server, once at least
+	from     *Lease                    // what a downgrade turns into this
+	since    time.Time                 // when it began to wait
+	late     time.Time                 // since when all it was granted came too late
+	deadline time.Time                 // of the context; zero if there is none
+	got      *Lease                    // once granted
+	permits  int                       // of a kind that has permits
+	setup    bool                      // waits for them to be set up
+	via      func(conn.Doer) conn.Doer // what sends the acquire in the place of another; nil: the other
 }
 
 func (c *Client) newRequest(t *target, opts []Option) (request, error) {
-	r := request{target: t, lease: c.cfg.Lease, renewed: true}
+	r := request{target: t, lease: c.cfg.Lease, renewed: true, tells: t.kind.tells && c.cfg.PreferWriters}
 	for _, o := range opts {
+		if err := o.check(t.kind); err != nil {
+			return r, err
+		}
+		r.permits, r.setup = r.permits+o.permits, r.setup || o.setup
 		if o.hasLease {
 			r.lease, r.renewed = o.lease.Truncate(time.Millisecond), false
 			if r.lease < MinLease {
@@ -112,6 +179,21 @@ func (c *Client) newRequest(t *target, opts []Option) (request, error) {
 	}
 	r.owner = c.newOwner(r)
 	return r, nil
+}
+
+// check refuses what means nothing to a kind.
+func (o Option) check(k *kind) error {
+	switch {
+	case o.setup && !k.permits:
+		return invalidf("WaitForSetup of what has no permits")
+	case o.forever && (!k.permits || k.unowned):
+		return invalidf("Forever of what is no PermitSemaphore")
+	case o.hasLease && k.unowned:
+		return invalidf("a lease of what has none")
+	case o.hasOwner && (k.permits || k.unowned):
+		return invalidf("an Owner of what has none")
+	}
+	return nil
 }
 
 // newOwner returns who r is to the server: the Owner that was passed or, without one, somebody new.

@@ -36,6 +36,12 @@
 // in any other. Who wants a lock to be reentrant says so with an [Owner]: Lock with [As] the same Owner takes a further
 // hold of a lock that this Owner has.
 //
+// # Semaphores and latches
+//
+// A [PermitSemaphore] has permits, each of which is held by a Lease. The permits of a [Semaphore] have neither lease nor owner,
+// and a [CountDownLatch] nothing that is held. What is changed there, such as a count, is changed once even where the
+// answer to it is lost and it has to be asked for again.
+//
 // # Waiting
 //
 // In each process one waiter for each lock talks to the server; the others stand behind it in the order in which they

@@ -19,9 +19,9 @@ var (
 	// ErrNotHeld says that there was nothing to release: the lock had been lost before, or was never this owner's.
 	ErrNotHeld = errors.New("lock: not held")
 
-	// ErrUncertain says that a release was not confirmed. It goes on being repeated in the background until it is
-	// confirmed or the lease has ended.
-	ErrUncertain = errors.New("lock: release not confirmed")
+	// ErrUncertain says that a release, or another change, was not confirmed. It goes on being repeated in the background
+	// until it is confirmed or the lease has ended; what has no lease, for five minutes.
+	ErrUncertain = errors.New("lock: not confirmed")
 
 	// ErrLost is what every [*LostError] is. From TryLock or Lock it says that the server granted the lock, but that its
 	// answer took longer than the lease; the grant is taken back.
@@ -37,8 +37,19 @@ var (
 	// lease that is too short, an Owner of another Client.
 	ErrInvalid = errors.New("lock: invalid")
 
+	// ErrUpgrade says that an Owner asked for a write lock while it has the read lock of the same name: it would wait for
+	// itself. Release the read lock first.
+	ErrUpgrade = errors.New("lock: the owner has the read lock, and would wait for itself")
+
+	// ErrNotReplicated says that too few replicas of the server had the lock in time. The acquire is undone.
+	ErrNotReplicated = errors.New("lock: too few replicas have it")
+
 	// ErrReentry says that the Owner has a lock already that it may not take again.
 	ErrReentry = errors.New("lock: the owner has it already")
+
+	// ErrNotSet says that nobody has set up the permits of a semaphore, so that waiting for one would not help; or that
+	// they have been deleted, or have expired.
+	ErrNotSet = errors.New("lock: nobody has set up the permits")
 
 	// ErrWrongType says that the key of the lock holds something that is not this kind of lock. It is left alone.
 	ErrWrongType = errors.New("lock: the key holds something else")
@@ -61,6 +72,9 @@ const (
 	ClockJump
 	// ClientClosed: the Client was closed while the lock was held, so nobody renews or watches it any more.
 	ClientClosed
+	// PartLost: a lock that was taken together with this one is lost, or so many of them that the rest is not enough. The
+	// server keeps this one until Unlock, or until its lease ends.
+	PartLost
 )
 
 var reasons = [...]string{
@@ -70,6 +84,7 @@ var reasons = [...]string{
 	Unreachable:  "the server could not be reached to renew it",
 	ClockJump:    "the machine slept past the end of its lease",
 	ClientClosed: "the client was closed",
+	PartLost:     "another part of it was lost",
 }
 
 // String returns the reason in words.

@@ -7,7 +7,10 @@ import (
 )
 
 // scriptSets are the kinds whose scripts TestServerScripts compares with a model.
-var scriptSets = []*scriptSet{reentrantSet(), nonReentrantSet(), fencedSet(false), fencedSet(true)}
+var scriptSets = []*scriptSet{
+	reentrantSet(), nonReentrantSet(), fencedSet(false), fencedSet(true), readWriteSet("read"), readWriteSet("write"),
+	semaphoreSet(), permitsSet(), latchSet(), plainSet(),
+}
 
 const setLock = "set" // the name of the lock in all sets
 

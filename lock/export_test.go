@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"maps"
 	"sync/atomic"
 	"time"
 
@@ -9,20 +10,28 @@ import (
 
 // What the tests of package lock_test need from inside.
 
-var kinds = []*kind{reentrantKind, fencedKind, nonReentrantKind, spinKind}
+var kinds = []*kind{
+	reentrantKind, fencedKind, nonReentrantKind, spinKind, readKind, writeKind, semaphoreKind, permitsKind, latchKind,
+	fairKind, nonReentrantFairKind, plainKind,
+}
+
+// AnyKind stands for scripts that are no kind's.
+const AnyKind = "any"
 
 // Scripts are the scripts of each kind, by its name and the operation they are for.
 func Scripts() map[string]map[string]*script.Script {
-	all := make(map[string]map[string]*script.Script)
+	all := map[string]map[string]*script.Script{AnyKind: {"shape": shapeScript}}
 	for _, k := range kinds {
 		all[k.name] = map[string]*script.Script{}
 		for operation, s := range map[string]*script.Script{
 			"acquire": k.acquire, "release": k.release, "undo": k.undo, "renew": k.renew, "force": k.force, "info": k.info,
+			"pass": k.pass, "downgrade": k.downgrade,
 		} {
 			if s != nil {
 				all[k.name][operation] = s
 			}
 		}
+		maps.Copy(all[k.name], k.more)
 	}
 	return all
 }
@@ -41,7 +50,9 @@ func (c *Client) Idle() bool {
 	defer c.cleanup.mu.Unlock()
 	c.watchdog.mu.Lock()
 	defer c.watchdog.mu.Unlock()
-	return len(c.entries) == 0 && len(c.cleanup.jobs) == 0 && len(c.cleanup.latches) == 0 &&
+	c.gates.mu.Lock()
+	defer c.gates.mu.Unlock()
+	return len(c.entries) == 0 && len(c.gates.lines) == 0 && len(c.cleanup.jobs) == 0 && len(c.cleanup.latches) == 0 &&
 		len(c.watchdog.renewals) == 0 && len(c.watchdog.endings) == 0 && len(c.watchdog.watched) == 0
 }
 

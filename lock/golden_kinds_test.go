@@ -14,10 +14,18 @@ import (
 // goldenFiles are the files of testdata/redisson that are replayed. A kind takes part by a line here and its methods in
 // goldenMethods.
 var goldenFiles = map[string]goldenFile{
-	"lock.txt":     {},
-	"watchdog.txt": {virtual: true},
-	"spin.txt":     {},
-	"fenced.txt":   {cfg: lock.Config{PlainTokens: true}, differs: fencedDifferences},
+	"lock.txt":         {},
+	"watchdog.txt":     {virtual: true},
+	"spin.txt":         {},
+	"semaphore.txt":    {},
+	"pexsem.txt":       {},
+	"latch.txt":        {},
+	"fenced.txt":       {cfg: lock.Config{PlainTokens: true}, differs: fencedDifferences},
+	"readwrite.txt":    {differs: readWriteDifferences},
+	"watchdog-rw.txt":  {virtual: true, differs: watchdogReadWriteDifferences},
+	"fair.txt":         {inLine: true, differs: fairDifferences},
+	"nonreentrant.txt": {differs: nonReentrantDifferences},
+	"multi.txt":        {anyOrder: true},
 }
 
 // fencedDifferences are due to that a further hold shares the token of the first, which the fence has seen.
@@ -46,12 +54,41 @@ func fencedKeys(hold string, token int) []string {
 	return []string{"hash g:fen 30000 " + hold, fmt.Sprint("string redisson_lock_token:{g:fen} - ", token)}
 }
 
+// fairDifferences are due to that nothing stays of a queue when nobody is left who could take it away: it lasts for a lease
+// longer than the last one in it counts as alive.
+var fairDifferences = []difference{
+	fairDiffers("2", "g:fair 30000 A1=1", 359_734, "B1", "B1=+329734"),
+	fairDiffers("3", "g:fair 30000 A1=1", 658_681, "B1 A2", "B1=+329734 A2=+628681"),
+	fairDiffers("4", "g:fair 30000 A1=1", 658_681, "B1 A2", "B1=+329734 A2=+628681"),
+	fairDiffers("5", "g:fair 30000 A1=1", 658_681, "B1 A2", "B1=+329734 A2=+628681"),
+	fairDiffers("6", "g:fair 30000 A1=2", 658_681, "B1 A2", "B1=+329734 A2=+628681"),
+	fairDiffers("7", "g:fair 30000 A1=1", 658_681, "B1 A2", "B1=+329734 A2=+628681"),
+	fairDiffers("8", "g:fair 30000 B1=1", 658_681, "A2", "A2=+326153"),
+	fairDiffers("12", "g:fair 30000 A1=1", 359_729, "B1", "B1=+329729"),
+	{call: "15", why: "A13: who has nothing to release is told", results: map[string]string{"15": "error IllegalMonitorStateException"}},
+}
+
+var nonReentrantDifferences = []difference{
+	fairDiffers("8", "g:nrf 30000 A1=1", 359_474, "B1", "B1=+329474"),
+}
+
+func fairDiffers(call, hash string, life int, line, times string) difference {
+	name, _, _ := strings.Cut(hash, " ")
+	return difference{call: call, why: "A18: the keys of the queue expire", keys: []string{
+		"hash " + hash,
+		fmt.Sprintf("list redisson_lock_queue:{%s} %d %s", name, life, line),
+		fmt.Sprintf("zset redisson_lock_timeout:{%s} %d %s", name, life, times),
+	}}
+}
+
 // goldenFile is how a file is replayed.
 type goldenFile struct {
-	cfg     lock.Config  // but for the lease, which the file names
-	inLine  bool         // calls wait all at once, since the server keeps their order
-	virtual bool         // in virtual time alone
-	differs []difference // where we differ from Redisson on purpose
+	cfg     lock.Config // but for the lease, which the file names
+	inLine  bool        // calls wait all at once, since the server keeps their order
+	virtual bool        // in virtual time alone
+	// The messages of a step come in any order, since several locks are released at once.
+	anyOrder bool
+	differs  []difference // where we differ from Redisson on purpose
 }
 
 // difference is what a step leaves with us. What is nil is as in the file.
@@ -88,6 +125,13 @@ var goldenMethods = methods(
 	holding("lock", "", func(c *lock.Client, name string) goldenLock { return c.Reentrant(name) }),
 	holding("spinlock", "spin", func(c *lock.Client, name string) goldenLock { return c.Spin(name, lock.Backoff{}) }),
 	holding("fencedlock", "fenced", openFenced),
+	holding("multilock", "multi", openMulti),
+	goldenSemaphore, goldenPermits, goldenLatch,
+	holding("readlock", "read", goldenRead),
+	holding("writelock", "write", goldenWrite),
+	holding("fairlock", "fair", func(c *lock.Client, name string) goldenLock { return c.Fair(name) }),
+	holding("nrlock", "nr", func(c *lock.Client, name string) goldenLock { return c.NonReentrant(name) }),
+	holding("nrfairlock", "nrfair", func(c *lock.Client, name string) goldenLock { return c.NonReentrantFair(name) }),
 	map[string]goldenMethod{"fencedtoken": goldenToken, "tryfencedtoken": goldenToken, "fencedget": goldenGetToken},
 )
 

@@ -14,6 +14,11 @@ func (c *Client) handle(k *kind, name string) Handle {
 	return Handle{client: c, target: newTarget(k, name), err: checkName(name)}
 }
 
+// Member is a lock that [NewMulti] and [NewRedlock] can take together with others: each kind that has a Handle is one.
+type Member interface{ member() *Handle }
+
+func (h *Handle) member() *Handle { return h }
+
 // Name returns the lock's name.
 func (h *Handle) Name() string { return h.target.name }
 

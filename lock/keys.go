@@ -6,7 +6,20 @@ import "strings"
 const (
 	channelPrefix = "redisson_lock__channel"
 	latchPrefix   = "redisson_unlock_latch"
+	// The leases of readers are in keys that the scripts name themselves, after the lock and the owner:
+	// "{name}:<owner>:rwlock_timeout:<n>".
+	readWritePrefix = "redisson_rwlock"
+
+	semaphorePrefix = "redisson_sc"
+	countdownPrefix = "redisson_countdownlatch__channel__"
+	permitsSuffix   = "timeout"
+	queuePrefix     = "redisson_lock_queue"
+	timeoutPrefix   = "redisson_lock_timeout"
+	idlePrefix      = "lockwire_fair_head" // ours alone
 )
+
+// writersPrefix is for a key that Redisson does not know.
+const writersPrefix = "lockwire_rwlock_writers"
 
 // prefixName is Redisson's rule for a name in front of which something stands: a name with a brace is taken to have a hash
 // tag of its own, any other becomes the tag.
@@ -17,7 +30,26 @@ func prefixName(prefix, name string) string {
 	return prefix + ":{" + name + "}"
 }
 
+// suffixName is the same rule for a name that something stands behind.
+func suffixName(name, suffix string) string {
+	if strings.Contains(name, "{") {
+		return name + ":" + suffix
+	}
+	return "{" + name + "}:" + suffix
+}
+
 func lockChannel(name string) string { return prefixName(channelPrefix, name) }
+
+func semaphoreChannel(name string) string { return prefixName(semaphorePrefix, name) }
+
+// permitsKeys returns the key of the sorted set with the ids of the permits that are taken.
+func permitsKeys(name string) []string { return []string{suffixName(name, permitsSuffix)} }
+
+// countdownChannel wraps every name, also one that has braces: see checkCountdown.
+func countdownChannel(name string) string { return countdownPrefix + "{" + name + "}" }
+func readWriteChannel(name string) string { return prefixName(readWritePrefix, name) }
+
+func readWriteKeys(name string) []string { return []string{prefixName(writersPrefix, name)} }
 
 // checkName refuses names from which prefixName makes one in another hash slot. The Redis cluster specification takes
 // as tag what stands between the first { and the first } after it, unless that is empty.
@@ -39,4 +71,13 @@ func checkName(name string) error {
 		return invalidf("a name with {} as its first braces has an empty hash tag")
 	}
 	return nil
+}
+
+// checkCountdown refuses all names with braces: Redisson puts more braces around them, so that the channel of such a latch
+// has another hash tag than its key.
+func checkCountdown(name string) error {
+	if strings.ContainsAny(name, "{}") {
+		return invalidf("the channel of a countdown latch is in another hash slot if the name has braces")
+	}
+	return checkName(name)
 }

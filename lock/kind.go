@@ -23,8 +23,17 @@ type kind struct {
 	silent  bool                              // nobody is told of a release: waiters look by the target's backoff
 	latched bool                              // acquire takes a latch without an Owner too: running it twice would do harm
 	unowned bool                              // who acquires has nothing to give back: there is no lease, and no release
+	twin    *kind                             // the other half of a read-write lock: who has that does not stand in line for this one
+	tells   bool                              // a waiter tells the server so, if the client's Config asks for it
+	permits bool                              // it has permits, which somebody has to set up, and which have no Owner
+	parted  bool                              // a part of what a lease holds can be lost: Unlock gives back the rest
+	show    func(owner string) string         // the owner as text; nil: it is text
+
+	more map[string]*script.Script // what else is done with it, by operation
 
 	acquire, release, undo, renew, force, info *script.Script // undo is nil if acquire changes nothing
+	downgrade                                  *script.Script // turns a hold into one of the twin; nil if there is no such thing
+	pass                                       *script.Script // of a queued kind: see Client.pass
 }
 
 // follow says which of the waiters in line may have the lock too when one has got it.
@@ -67,12 +76,4 @@ func newTarget(k *kind, name string) *target {
 func (t *target) with(latch string) []string {
 	keys := make([]string, 0, 8)
 	return append(append(keys, t.keys...), latch)
-}
-
-// publish is the command by which waiters are told of a release; "" if they are not.
-func (t *target) publish() string {
-	if t.kind.silent {
-		return ""
-	}
-	return publish
 }

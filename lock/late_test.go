@@ -214,6 +214,34 @@ func TestGrantsThatAllComeTooLate(t *testing.T) {
 	})
 }
 
+// A grant that came too late is an answer all the same: a server that could not be reached for almost as long as a waiter puts
+// up with, and then was slow once, is there again.
+func TestGrantThatComesTooLateAfterAnOutage(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		w.srv.Refuse(true)
+		w.srv.KillConns(nil)
+		w.onScript("acquire", func(n int) fakeredis.Action {
+			if n == 1 {
+				return fakeredis.Run().Late(5 * time.Second)
+			}
+			return fakeredis.Run()
+		})
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			w.sleep(28 * time.Second)
+			w.srv.Refuse(false)
+		})
+		lease, err := c.Reentrant("job").Lock(t.Context(), lock.For(time.Second))
+		wg.Wait()
+		if err != nil {
+			t.Fatalf("Lock() = %v", err)
+		}
+		mustUnlock(t, lease)
+		w.free()
+	})
+}
+
 // slowClient returns a client that looks at the answer to the first script after slow is set a while after it has come,
 // as one that gets no processor does.
 func (w *world) slowClient() (c *lock.Client, slow *atomic.Bool) {

@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -18,6 +19,9 @@ type Lease struct {
 	renewed bool  // by the watchdog
 	tallied int64 // the term of the tally it is in, if it has a state
 	token   int64
+	group   *group // of a lease that is made up of others, whose first one gives it client, target and owner; else nil
+
+	whole atomic.Pointer[Lease] // the lease that it is a part of; nil if there is none
 
 	// Guarded by Client.mu.
 	next, prev *Lease
@@ -61,12 +65,22 @@ func newLease(c *Client, r *request, start instant) *Lease {
 // that run at different rates and for the millisecond in which a key expires.
 func validity(term time.Duration) time.Duration { return term - term/100 - 2*time.Millisecond }
 
-// Owner returns the owner of the lease as it stands in the lock's hash.
-func (l *Lease) Owner() string { return l.owner }
+// Owner returns the owner of the lease as it stands in the lock's hash; of a [PermitSemaphore] the ids of its permits, with
+// commas between them; of a lease with Members that of the first.
+func (l *Lease) Owner() string {
+	if show := l.target.kind.show; show != nil {
+		return show(l.owner)
+	}
+	return l.owner
+}
 
 // ValidUntil returns the instant until which the lock is held for certain, unless somebody forces it. Every renewal
 // moves it. It is measured from before the request was sent, and lies 1 % of the lease and 2 ms before its end on the server.
+// Of a lease with Members it is the instant until which enough of them are held: it comes earlier when one is lost.
 func (l *Lease) ValidUntil() time.Time {
+	if l.group != nil {
+		return validUntil(l.Members(), l.group.quorum)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	at := l.client.now()
@@ -76,8 +90,11 @@ func (l *Lease) ValidUntil() time.Time {
 // Err returns nil while the lock is held, a [*LostError] once it is lost, and [ErrReleased] after Unlock. It looks at the clock
 // and asks nobody.
 func (l *Lease) Err() error {
+	if l.group != nil {
+		l.lookAtParts()
+	}
 	l.mu.Lock()
-	if l.phase == held && l.leftLocked() <= 0 {
+	if l.group == nil && l.phase == held && l.leftLocked() <= 0 {
 		l.mu.Unlock()
 		l.expire()
 		l.mu.Lock()
@@ -142,6 +159,9 @@ func (l *Lease) Check(ctx context.Context) error {
 	if err := l.Err(); err != nil {
 		return err
 	}
+	if l.group != nil {
+		return l.checkParts(ctx)
+	}
 	t := l.target
 	v, err := t.kind.renew.Run(l.client.patient(ctx), l.client.server, []string{t.name}, lookOnly, l.owner)
 	if err != nil {
@@ -159,7 +179,8 @@ func (l *Lease) Check(ctx context.Context) error {
 	return l.Err()
 }
 
-// Token returns the fencing token of a lock that was taken [Client.Fenced], and 0 of any other.
+// Token returns the fencing token of a lock that was taken [Client.Fenced], and 0 of any other, also of one that is made up of
+// such locks: each of its Members has a token of its own.
 func (l *Lease) Token() int64 { return l.token }
 
 // leftLocked is how long the lease may still be relied on.
@@ -243,11 +264,16 @@ func (l *Lease) lose(reason Reason, cause error) {
 	}
 	l.client.counters.lost.Add(1)
 	l.client.cfg.Logger.Warn("lock lost", "reason", reason.String(), "error", cause)
+	l.tellWhole()
 }
 
 // armLocked starts the deadline timer if there is something for it to do. The timer is the lease's own, so that it fires
 // whatever the network does.
 func (l *Lease) armLocked() {
+	if l.group != nil {
+		l.armPartsLocked()
+		return
+	}
 	if l.timer != nil || l.phase != held {
 		return
 	}

@@ -15,8 +15,6 @@ const (
 	latchLife = 20 * time.Second
 	// releaseMin and releaseMax bound how long Unlock waits; in between it is what is left of the lease.
 	releaseMin, releaseMax = time.Second, 10 * time.Second
-	// publish is the command that wakes waiters.
-	publish = "PUBLISH"
 )
 
 // Unlock gives the hold back. It works under a cancelled context too: it keeps the values of ctx and nothing else, and waits
@@ -27,7 +25,12 @@ const (
 // lost; [ErrUncertain], wrapped together with the reason, when the server did not confirm, in which case the release goes
 // on being repeated in the background until it is confirmed or the lease has ended. Calling it again returns the same, or
 // asks again where it was uncertain: the server knows a repeat by its request id and does nothing twice.
+//
+// A lease with Members gives all of them back, each as it would be alone, and returns what is said at [Multi] or [Redlock].
 func (l *Lease) Unlock(ctx context.Context) error {
+	if l.group != nil {
+		return l.unlockParts(ctx)
+	}
 	l.releasing.Lock()
 	defer l.releasing.Unlock()
 	if l.settled {
@@ -40,7 +43,7 @@ func (l *Lease) Unlock(ctx context.Context) error {
 		return l.awaitRepeats(ctx)
 	}
 	l.awaitRenewal(ctx)
-	if lost != nil && (lost.Reason == Taken || lost.Reason == Forced) {
+	if lost != nil && (lost.Reason == Taken || lost.Reason == Forced) && !l.target.kind.parted {
 		return l.settle(l.notHeld())
 	}
 	if l.latch == "" {
@@ -96,6 +99,7 @@ func (l *Lease) giveUp() (*LostError, time.Duration) {
 	for d := range contexts {
 		d.cancel(ErrReleased)
 	}
+	l.tellWhole()
 	return lost, left
 }
 
@@ -151,7 +155,7 @@ func (l *Lease) release(ctx context.Context) error {
 func (l *Lease) runRelease(ctx context.Context) (resp.Value, error) {
 	t := l.target
 	return t.kind.release.Run(ctx, l.client.server, t.with(l.latch),
-		l.resting(), l.owner, t.publish(), latchLife.Milliseconds(), l.repeated && l.state != nil)
+		l.resting(), l.owner, l.client.publishing(t), latchLife.Milliseconds(), l.repeated && l.state != nil)
 }
 
 func (l *Lease) resting() int64 { return l.client.restingLease(l.target.key(), l.state, l.owner, l) }
@@ -165,7 +169,7 @@ func (l *Lease) runLateRelease(ctx context.Context) (resp.Value, error) {
 		before = l.state.tallies[t.key()].count - 1
 	}
 	r := request{target: t, lease: l.term, owner: l.owner, state: l.state}
-	args := l.client.args(&r, l.resting(), l.owner, t.publish(), before, latchLife.Milliseconds())
+	args := l.client.args(&r, l.resting(), l.owner, l.client.publishing(t), before, latchLife.Milliseconds())
 	return t.kind.undo.Run(ctx, l.client.server, t.keys, args...)
 }
 

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,7 +28,8 @@ func TestScriptFiles(t *testing.T) {
 		t.Errorf("%d scripts and %d files", len(sources), len(files))
 	}
 	title := regexp.MustCompile(`^-- [A-Z][a-z -]+, ([a-z]+): .*\.$`)
-	global := regexp.MustCompile(`^\s*(?:function\s|[A-Za-z_]\w*\s*=)`)
+	global := regexp.MustCompile(`^\s*(?:function\s|([A-Za-z_]\w*)\s*=)`)
+	declared := regexp.MustCompile(`(?m)^\s*local ((?:\w+, )*\w+) =`)
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -53,8 +55,12 @@ func TestScriptFiles(t *testing.T) {
 		if n := strings.Count(string(text), "\n"); n > 60 {
 			t.Errorf("%s has %d lines, more than 60", file, n)
 		}
+		var locals []string
+		for _, m := range declared.FindAllStringSubmatch(string(text), -1) {
+			locals = append(locals, strings.Split(m[1], ", ")...)
+		}
 		for line := range strings.Lines(string(text)) {
-			if global.MatchString(line) && !strings.Contains(line, "lock") {
+			if m := global.FindStringSubmatch(line); m != nil && !slices.Contains(locals, m[1]) {
 				t.Errorf("%s may set a global: %s", file, line)
 			}
 		}

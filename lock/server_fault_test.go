@@ -51,7 +51,11 @@ func (x *site) close() {
 
 // loseReply has the server run the next script for an operation and its reply get lost. It returns what ends the fault.
 func (x *site) loseReply(how, operation string) (end func()) {
-	digest := lock.Scripts()["reentrant"][operation].Digest()
+	return x.loseReplyOf("reentrant", how, operation)
+}
+
+func (x *site) loseReplyOf(kind, how, operation string) (end func()) {
+	digest := lock.Scripts()[kind][operation].Digest()
 	var lost atomic.Bool
 	x.proxy.Intercept(func(cmd []string) faultproxy.Verdict {
 		if len(cmd) < 2 || cmd[1] != digest || lost.Swap(true) {
@@ -271,7 +275,7 @@ func TestAcquireUnansweredByAServer(t *testing.T) {
 		while(x.loseReply(how, "acquire"), func() {
 			lease := mustLock(t, x.locks, "job")
 			if info, err := x.locks.Reentrant("job").Info(t.Context()); err != nil || len(info.Holders) != 1 ||
-				info.Holders[0] != (lock.Holder{Owner: lease.Owner(), Holds: 1}) {
+				info.Holders[0] != (lock.Holder{Owner: lease.Owner(), Holds: 1, Remaining: info.Remaining}) {
 				t.Errorf("Info = %+v, %v, want one hold of %s", info, err, lease.Owner())
 			}
 			mustUnlock(t, lease)

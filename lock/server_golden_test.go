@@ -28,7 +28,7 @@ func replayOnServers(t *testing.T, name string, file goldenFile) {
 			}
 			return pool
 		})
-		r.inLine, r.slow = file.inLine, true
+		r.inLine, r.anyOrder, r.slow = file.inLine, file.anyOrder, true
 		r.settle = func(done func() bool) {
 			timeout := time.After(10 * time.Second)
 			for !done() {

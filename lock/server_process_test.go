@@ -50,7 +50,12 @@ func await(t *testing.T, h *locktorture.History, process int, kind locktorture.K
 // finish has processes end in order and fails the test if one does not.
 func finish(t *testing.T, workers ...*locktorture.Process) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	finishIn(t, patience, workers...)
+}
+
+func finishIn(t *testing.T, limit time.Duration, workers ...*locktorture.Process) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	for _, p := range workers {
 		p.Finish()
@@ -65,7 +70,7 @@ func finish(t *testing.T, workers ...*locktorture.Process) {
 // noViolations fails the test for each one in the history.
 func noViolations(t *testing.T, h *locktorture.History) {
 	t.Helper()
-	for _, v := range h.Violations() {
+	for _, v := range h.Violations(locktorture.Rules{}) {
 		t.Error(v)
 	}
 }

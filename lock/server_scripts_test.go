@@ -46,18 +46,31 @@ func TestServerDigests(t *testing.T) {
 // twin runs the same scripts on a server, which has Lua, and on the fake one, which has Go functions.
 type twin struct {
 	t          *testing.T
+	kind       string
 	real, fake *conn.Pool
+	owner      string // of the operations that follow each other
 }
 
 // TestScriptsLikeTheServer compares replies and keyspace of both after each step of a random walk over the operations of
 // three owners on one lock, its expiry, and keys of another type.
 func TestScriptsLikeTheServer(t *testing.T) {
 	t.Parallel()
+	walk(t, "reentrant", 3000, (*twin).step)
+}
+
+func TestReadWriteLikeTheServer(t *testing.T) {
+	t.Parallel()
+	walk(t, "readwrite", 3000, (*twin).readWriteStep)
+}
+
+// walk takes so many steps over the scripts of a kind, on each server.
+func walk(t *testing.T, kind string, steps int, step func(w *twin, random *rand.Rand) bool) {
 	redistest.RunProtocols(t, func(t *testing.T, s *redistest.Server, proto int) {
 		srv := fakeredis.New()
 		defer srv.Close()
 		teach(srv)
-		w := &twin{t: t, real: open(t, s.Config()), fake: open(t, conn.Config{Dial: srv.Dial, Protocol: proto})}
+		fake := open(t, conn.Config{Dial: srv.Dial, Protocol: proto})
+		w := &twin{t: t, kind: kind, real: open(t, s.Config()), fake: fake, owner: "client:0"}
 		seed := uint64(time.Now().UnixNano())
 		defer func() {
 			if t.Failed() {
@@ -66,8 +79,8 @@ func TestScriptsLikeTheServer(t *testing.T) {
 			w.fake.Close() // before srv
 		}()
 		random := rand.New(rand.NewPCG(seed, 1))
-		for range 3000 {
-			if !w.step(random) {
+		for range steps {
+			if !step(w, random) {
 				return
 			}
 		}
@@ -113,12 +126,17 @@ func (w *twin) step(random *rand.Rand) bool {
 
 func (w *twin) script(operation string, keys []string, args ...any) bool {
 	w.t.Helper()
-	s := lock.Scripts()["reentrant"][operation]
+	return w.scriptOf(w.kind, operation, keys, args...)
+}
+
+func (w *twin) scriptOf(kind, operation string, keys []string, args ...any) bool {
+	w.t.Helper()
+	s := lock.Scripts()[kind][operation]
 	run := func(p *conn.Pool) string {
 		v, err := s.Run(w.t.Context(), p, keys, args...)
 		return answer(v, err)
 	}
-	return w.same(operation, run(w.real), run(w.fake))
+	return w.same(fmt.Sprint(kind, " ", operation, " ", keys, args), run(w.real), run(w.fake))
 }
 
 func (w *twin) do(args ...any) bool {
@@ -127,7 +145,7 @@ func (w *twin) do(args ...any) bool {
 		v, err := p.Do(w.t.Context(), args...)
 		return answer(v, err)
 	}
-	return w.same(fmt.Sprint(args[0]), run(w.real), run(w.fake))
+	return w.same(fmt.Sprint(args...), run(w.real), run(w.fake))
 }
 
 // same compares two replies, and what both servers have now.
@@ -192,18 +210,48 @@ func keyspace(t *testing.T, p *conn.Pool) string {
 		kind, _ := do("TYPE", name).Text()
 		left, _ := do("PTTL", name).Int()
 		line := fmt.Sprint(kind, " ", name, " ", roundTime(left))
-		if kind == "hash" {
+		switch kind {
+		case "zset":
+			line += scores(do("ZRANGE", name, 0, -1, "WITHSCORES"))
+		case "hash":
 			var fields []string
 			for f, v := range do("HGETALL", name).Pairs() {
 				fields = append(fields, answer(f, nil)+"="+answer(v, nil))
 			}
 			slices.Sort(fields)
 			line += fmt.Sprint(fields)
-		} else {
+		default:
 			line += answer(do("GET", name), nil)
 		}
 		lines = append(lines, line)
 	}
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")
+}
+
+// scores is a sorted set of ids by points in time, which are rounded to 10 s from now on.
+func scores(v resp.Value) string {
+	var list []string
+	var member string
+	add := func(e resp.Value) {
+		score, err := e.Float()
+		switch left := int64(score) - time.Now().UnixMilli(); {
+		case err != nil:
+			member, _ = e.Text()
+		case score == never:
+			list = append(list, fmt.Sprintf("%x=never", member))
+		default:
+			list = append(list, fmt.Sprintf("%x=%s", member, roundTime(max(0, left))))
+		}
+	}
+	for e := range v.All() {
+		if e.Kind() == resp.Array {
+			add(e.At(0))
+			add(e.At(1))
+		} else {
+			add(e)
+		}
+	}
+	slices.Sort(list)
+	return fmt.Sprint(list)
 }

@@ -1,6 +1,7 @@
 package lock_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -29,7 +30,7 @@ var allFaults = []fault{
 	{"script not answered", func(x *torture) { x.loseScript(faultproxy.CutAfter) }},
 	{"latency", (*torture).slow},
 	{"scripts forgotten", func(x *torture) { x.try("SCRIPT", "FLUSH") }},
-	{"clients killed", func(x *torture) { x.try("CLIENT", "KILL", "TYPE", "normal") }},
+	{"clients killed", (*torture).killClients},
 	{"subscribers killed", func(x *torture) { x.try("CLIENT", "KILL", "TYPE", "pubsub") }},
 }
 
@@ -49,7 +50,22 @@ func (x *torture) spell() time.Duration { return x.orders.Lease/4 + upTo(x.rng, 
 func (x *torture) kill() {
 	s := x.slots[x.rng.IntN(len(x.slots))]
 	s.process.Kill()
+	x.dead = append(x.dead, s.process.ID)
 	x.fill(s)
+}
+
+// killClients ends the connections that commands go over, but for the one that watches.
+func (x *torture) killClients() {
+	if x.queues == nil || x.paused {
+		x.try("CLIENT", "KILL", "TYPE", "normal")
+		return
+	}
+	for _, line := range strings.Split(clientList(x.s), "\n") {
+		id, _, found := strings.Cut(strings.TrimPrefix(line, "id="), " ")
+		if found && strings.Contains(line, " flags=N ") {
+			x.try("CLIENT", "KILL", "ID", id)
+		}
+	}
 }
 
 // stop stops a process, for longer than a lease as often as not. No more than half of them are stopped at a time.

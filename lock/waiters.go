@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -89,6 +90,8 @@ func (c *Client) leave(key entryKey, w *waiter, e *entry) {
 	} else {
 		e.first = w.next
 		if e.first != nil {
+			// What is too little for one that wanted many permits may do for the next.
+			e.head.woken = e.head.woken || key.kind.others != nobody
 			close(e.first.turn)
 		} else {
 			unused = e.head.events
@@ -104,7 +107,7 @@ func (c *Client) leave(key entryKey, w *waiter, e *entry) {
 
 // wait stands in line for the lock and acquires it when it is free. left is how long the holder's lease lasts, as far as is
 // known.
-func (c *Client) wait(ctx context.Context, r *request, left time.Duration) error {
+func (c *Client) wait(ctx context.Context, r *request, left time.Duration) (err error) {
 	r.since = time.Now()
 	if r.target.kind.queued {
 		return c.waitInQueue(ctx, r, left)
@@ -112,6 +115,11 @@ func (c *Client) wait(ctx context.Context, r *request, left time.Duration) error
 	key := r.target.key()
 	w, e := c.join(key, r.state)
 	defer c.leave(key, w, e)
+	defer func() {
+		if err != nil {
+			c.withdraw(r)
+		}
+	}()
 	if done, err := c.stand(ctx, r, w); done {
 		return err
 	}
@@ -121,7 +129,11 @@ func (c *Client) wait(ctx context.Context, r *request, left time.Duration) error
 			return err
 		}
 	}
-	return c.contend(ctx, r, h, w.look)
+	if err := c.contend(ctx, r, h, w.look); err != nil {
+		h.woken = h.woken || r.tells // for the next in line to tell in its turn
+		return err
+	}
+	return nil
 }
 
 // stand waits for the turn of w. It reports done if r has got the lock, or failed, before that.
@@ -187,7 +199,11 @@ func (c *Client) waitInQueue(ctx context.Context, r *request, left time.Duration
 func (c *Client) prepare(h *head, r *request, channel string, left time.Duration) error {
 	*h = head{poll: c.pace.pollMin, floor: c.pace.floor}
 	if !r.target.kind.silent {
-		events, err := c.events.Listen(channel)
+		listen := c.events.Listen
+		if c.publishing(r.target) == shardPublish {
+			listen = c.events.SListen
+		}
+		events, err := listen(channel)
 		if err != nil {
 			return ErrClosed
 		}
@@ -238,12 +254,12 @@ func (c *Client) contend(ctx context.Context, r *request, h *head, look <-chan s
 			h.acquired(&c.pace, r)
 			return nil
 		case last == nil:
-			h.woken = false
+			h.woken, r.late = false, time.Time{}
 			h.busy(&c.pace, r.target, left)
 		case ctx.Err() != nil || c.isClosed():
 			h.woken = true // for the next in line: what woke this one has not been made use of
 			return c.gaveUp(ctx, r, last)
-		case !passing(last) || h.failed(&c.pace, r.since, c.cfg.Lease):
+		case !passing(last) || h.failed(&c.pace, r, c.cfg.Lease, last):
 			return last
 		default:
 			c.renewOwner(r)
@@ -303,7 +319,7 @@ func (h *head) acquired(p *pace, r *request) {
 	h.floor = p.floor
 	h.looks, h.slept = 0, 0
 	h.busy(p, r.target, r.lease)
-	h.woken = r.target.kind.others != nobody
+	h.woken = r.target.kind.others != nobody || r.tells // the next one is to tell that it waits
 }
 
 func (h *head) pause(p *pace, left time.Duration) time.Duration {
@@ -324,17 +340,26 @@ func (h *head) pause(p *pace, left time.Duration) time.Duration {
 	return d
 }
 
-// failed sets the next look after an attempt that had no answer. It reports true when that has gone on for too long for a
-// waiter who is there since then: how long others had had no answer before is not his matter.
-func (h *head) failed(p *pace, since time.Time, patience time.Duration) (tooLong bool) {
+// failed sets the next look after an attempt of r's that came to nothing because of err. It reports true when that has gone
+// on for too long.
+func (h *head) failed(p *pace, r *request, patience time.Duration, err error) (tooLong bool) {
 	at := time.Now()
-	if h.failing.IsZero() {
-		h.failing = at
-	}
 	h.woken = false
 	h.next = at.Add(h.poll - rand.N(h.poll/4))
 	h.poll = min(2*h.poll, p.pollMax)
-	return at.Sub(h.failing) >= patience && at.Sub(since) >= patience
+	if errors.Is(err, ErrLost) {
+		// An answer, if one that came too late, which is a matter of the lease that r asks for.
+		h.failing = time.Time{}
+		if r.late.IsZero() {
+			r.late = at
+		}
+		return at.Sub(r.late) >= patience
+	}
+	if h.failing.IsZero() {
+		h.failing = at
+	}
+	// How long others had had no answer before r came is not its matter.
+	return at.Sub(h.failing) >= patience && at.Sub(r.since) >= patience
 }
 
 func earlier(a, b time.Time) time.Time {

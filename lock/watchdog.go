@@ -26,11 +26,11 @@ type watchdog struct {
 	client *Client
 	wg     sync.WaitGroup
 	signal chan struct{} // has room for one; there is something due before wake
-	round  int           // owned by the loop: how many batches to send in one go
 
 	mu       sync.Mutex // guards the following, and the watch of each lease; taken after a Lease's mu
 	started  bool
 	closed   bool
+	round    int                 // how many batches to send in one go
 	renewals schedule            // of leases that are renewed
 	endings  schedule            // of those that are not, and end
 	wake     time.Time           // when the loop looks next

@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/lockwire/lockwire/resp"
@@ -73,7 +74,7 @@ func (w *watchdog) clockJumped() {
 	}
 }
 
-// endDue forgets the leases whose time is up.
+// endDue forgets the leases whose time is up. One that has been extended has more of it.
 func (w *watchdog) endDue(at time.Time) {
 	var over []*Lease
 	w.mu.Lock()
@@ -82,7 +83,18 @@ func (w *watchdog) endDue(at time.Time) {
 	}
 	w.mu.Unlock()
 	for _, l := range over {
-		l.Err()
+		if l.Err() == nil {
+			w.endLater(l)
+		}
+	}
+}
+
+func (w *watchdog) endLater(l *Lease) {
+	until := l.ValidUntil()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !l.watch.ended {
+		w.pushLocked(&l.watch, until)
 	}
 }
 
@@ -108,7 +120,7 @@ func (w *watchdog) takeDue(at time.Time) []*Lease {
 	return due
 }
 
-// renew runs one round of renewals.
+// renew runs one round of renewals, of several servers beside each other.
 func (w *watchdog) renew(due []*Lease) {
 	leases := due[:0]
 	for _, l := range due {
@@ -117,6 +129,12 @@ func (w *watchdog) renew(due []*Lease) {
 		}
 	}
 	start := w.client.now()
+	name := func(l *Lease) string { return l.target.name }
+	beside(byServer(w.client, leases, name), func(leases []*Lease) { w.renewOn(leases, start) })
+}
+
+// renewOn renews leases of one server.
+func (w *watchdog) renewOn(leases []*Lease, start instant) {
 	for len(leases) > 0 {
 		// Kinds differ in their scripts: each round takes the leases of one script.
 		renew := leases[0].target.kind.renew
@@ -135,31 +153,41 @@ func (w *watchdog) renew(due []*Lease) {
 
 // renewKind renews leases that the same script is for: batches of it in one go.
 func (w *watchdog) renewKind(renew *script.Script, leases []*Lease, start instant) {
-	size := w.client.cfg.RenewBatch
+	var batches [][]*Lease
 	var calls []script.Call
-	for first := 0; first < len(leases); first += size {
-		batch := leases[first:min(first+size, len(leases))]
-		calls = append(calls, renewCall(renew, batch, batch[0].term.Milliseconds()))
+	for _, part := range w.client.bySlot(leases) {
+		for batch := range slices.Chunk(part, w.client.cfg.RenewBatch) {
+			batches = append(batches, batch)
+			calls = append(calls, renewCall(renew, batch, batch[0].term.Milliseconds()))
+		}
 	}
 	ctx, cancel := context.WithTimeout(w.client.life, max(w.client.cfg.Lease/6, renewMin))
 	defer cancel()
 	replies, err := script.RunBatch(w.client.patient(ctx), w.client.server, calls)
-	switch {
-	case err == nil:
-		w.round = min(w.round+1, batchesAtOnce)
-	case w.client.isClosed():
-	default:
+	if err != nil && !w.client.isClosed() {
 		w.client.cfg.Logger.Warn("lock: renewal", "leases", len(leases), "error", err)
-		if ctx.Err() != nil {
-			w.round = max(w.round/2, 1) // that may have been too much to ask at once
+	}
+	w.pace(err == nil, ctx.Err() != nil)
+	for i, batch := range batches {
+		for j, l := range batch {
+			failure, outcome := err, int64(0)
+			if failure == nil {
+				outcome, failure = renewalOutcome(replies[i], j)
+			}
+			w.renewed(l, start, outcome, failure)
 		}
 	}
-	for i, l := range leases {
-		failure, outcome := err, int64(0)
-		if failure == nil {
-			outcome, failure = renewalOutcome(replies[i/size], i%size)
-		}
-		w.renewed(l, start, outcome, failure)
+}
+
+// pace sets how much to ask for at once from what came of the last time.
+func (w *watchdog) pace(done, late bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case done:
+		w.round = min(w.round+1, batchesAtOnce)
+	case late: // that may have been too much
+		w.round = max(w.round/2, 1)
 	}
 }
 

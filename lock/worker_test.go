@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
@@ -25,6 +26,7 @@ const workerEnv = "LOCKWIRE_LOCK_WORKER"
 // orders say what a worker process is to do.
 type orders struct {
 	Process    int
+	Kind       string // of the locks: one of the trades; "" is reentrant
 	Network    string
 	Addr       string
 	Protocol   int
@@ -32,7 +34,8 @@ type orders struct {
 	Seed       uint64
 	Names      []string
 	Goroutines int // that lock at random until the input ends; 0 to do what the input says
-	// Careless workers rely on a lock until they release it, whatever they are told and however long its lease was.
+	// Careless workers rely on a lock until they release it, whatever they are told and however long its lease was. What else
+	// they do wrong is in the trades.
 	Careless bool
 }
 
@@ -47,6 +50,8 @@ func (o orders) env() string {
 // worker is the inside of a worker process.
 type worker struct {
 	orders
+	trade *trade
+	round atomic.Int64 // of a trade that has rounds
 	log   *locktorture.Log
 	locks *lock.Client
 	wg    sync.WaitGroup
@@ -59,6 +64,10 @@ func work(text string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 2
 	}
+	if w.Kind == "" {
+		w.Kind = "reentrant"
+	}
+	w.trade = tradeOf(w.Kind)
 	w.log = locktorture.NewLog(os.Stdout, w.Process)
 	before := countResources()
 	if err := w.run(); err != nil {
@@ -81,7 +90,9 @@ func (w *worker) run() error {
 	if err != nil {
 		return err
 	}
-	if w.locks, err = lock.New(pool, lock.Config{Lease: w.Lease}); err != nil {
+	cfg := w.trade.config
+	cfg.Lease = w.Lease
+	if w.locks, err = lock.New(pool, cfg); err != nil {
 		return err
 	}
 	w.log.Add(locktorture.Event{Kind: locktorture.Note, Text: "ready"})
@@ -117,171 +128,15 @@ func (w *worker) torture() {
 		w.wg.Go(func() {
 			rng := rand.New(rand.NewPCG(w.Seed, uint64(w.Process)<<32|uint64(g)))
 			for ctx.Err() == nil {
-				w.turn(ctx, rng)
+				w.trade.turn(w, ctx, rng)
 			}
-			w.once(rng)
+			w.trade.once(w, rng)
 		})
 	}
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 	}
 	cancel()
 	w.wg.Wait()
-}
-
-// turn is one lock at random, or the attempt.
-func (w *worker) turn(ctx context.Context, rng *rand.Rand) {
-	name := w.Names[rng.IntN(len(w.Names))]
-	var opts []lock.Option
-	var owner lock.Owner
-	if !w.Careless && rng.IntN(2) == 0 {
-		opts = append(opts, lock.For(w.Lease/2+upTo(rng, w.Lease)))
-	}
-	reentrant := rng.IntN(6) == 0
-	if reentrant {
-		owner = w.locks.NewOwner()
-		opts = append(opts, lock.As(owner))
-	}
-	wait, cancel := context.WithTimeout(ctx, w.Lease/8+upTo(rng, 4*w.Lease))
-	defer cancel()
-	lease, from, err := w.take(wait, name, rng.IntN(4) == 0, opts...)
-	if err != nil {
-		pause(ctx, upTo(rng, 10*time.Millisecond))
-		return
-	}
-	length := upTo(rng, 5*time.Millisecond)
-	switch rng.IntN(20) {
-	case 0:
-		length = w.Lease + upTo(rng, w.Lease)
-	case 1:
-		length = upTo(rng, w.Lease/2)
-	}
-	end, cancel := context.WithTimeout(ctx, length)
-	defer cancel()
-	if !reentrant {
-		w.hold(end, lease, name, from, rng.IntN(4) == 0)
-		return
-	}
-	var inner sync.WaitGroup
-	inner.Go(func() {
-		if further, from, err := w.take(end, name, false, lock.As(owner)); err == nil {
-			w.hold(end, further, name, from, false)
-		}
-	})
-	w.hold(end, lease, name, from, false)
-	inner.Wait()
-}
-
-// once shows that locks can be had: with the faults over it is a matter of the lease of those who died.
-func (w *worker) once(rng *rand.Rand) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*w.Lease+10*time.Second)
-	defer cancel()
-	name := w.Names[rng.IntN(len(w.Names))]
-	asked := locktorture.Now()
-	lease, from, err := w.take(ctx, name, false)
-	if err != nil {
-		w.fail("%q could not be had within %v after the faults: %v", name, locktorture.Now()-asked, err)
-		return
-	}
-	w.log.Add(locktorture.Event{Kind: locktorture.Note, Text: "once more", Until: from - asked})
-	cancel()
-	w.hold(ctx, lease, name, from, false)
-}
-
-// take asks for a lock and logs the answer. It returns the lease and since when it is relied on.
-func (w *worker) take(ctx context.Context, name string, try bool, opts ...lock.Option) (*lock.Lease, time.Duration, error) {
-	w.log.Add(locktorture.Event{Kind: locktorture.Asked, Name: name})
-	l := w.locks.Reentrant(name)
-	ask := l.Lock
-	if try {
-		ask = l.TryLock
-	}
-	lease, err := ask(ctx, opts...)
-	from := locktorture.Now()
-	if err != nil {
-		w.log.Add(locktorture.Event{Kind: locktorture.Refused, Name: name, Text: err.Error()})
-		return nil, 0, err
-	}
-	return lease, from, nil
-}
-
-// hold relies on a lease until end is over or the lock is lost, and releases it.
-func (w *worker) hold(end context.Context, lease *lock.Lease, name string, from time.Duration, cancelled bool) {
-	e := locktorture.Event{
-		At: from, Kind: locktorture.Acquired, Hold: w.log.NextHold(), Name: name, Owner: lease.Owner(), Until: w.until(lease),
-	}
-	w.log.Add(e)
-	protected, cancel := lease.Context(context.Background())
-	defer cancel()
-	if w.Careless {
-		protected = context.Background()
-	}
-	tick := time.NewTicker(w.Lease / 20)
-	defer tick.Stop()
-	for over := false; !over; {
-		select {
-		case <-end.Done():
-			over = true
-		case <-protected.Done():
-			over = true
-		case <-tick.C:
-			if until := w.until(lease); until > e.Until+time.Millisecond {
-				e.At, e.Kind, e.Until = 0, locktorture.Extended, until
-				w.log.Add(e)
-			}
-		}
-		w.judge(lease)
-	}
-	w.give(e, lease, cancelled)
-}
-
-// until is when the lease ends by the clock of the machine.
-func (w *worker) until(lease *lock.Lease) time.Duration {
-	if w.Careless {
-		return 0
-	}
-	return locktorture.At(lease.ValidUntil())
-}
-
-// judge complains of a lease that says it is held when it is over.
-func (w *worker) judge(lease *lock.Lease) {
-	at := locktorture.Now()
-	err := lease.Err()
-	// ValidUntil never goes back, so what it is now it was at most then.
-	if until := locktorture.At(lease.ValidUntil()); err == nil && at > until+time.Millisecond {
-		w.fail("Err was nil %v after ValidUntil", at-until)
-	}
-}
-
-// give logs what became of the hold and releases it.
-func (w *worker) give(e locktorture.Event, lease *lock.Lease, cancelled bool) {
-	e.At, e.Until = 0, w.until(lease)
-	if err := lease.Err(); err != nil && !w.Careless {
-		e.Kind, e.Text = locktorture.Lost, err.Error()
-		if !errors.Is(err, lock.ErrLost) {
-			w.fail("Err before Unlock: %v", err)
-		}
-		w.log.Add(e)
-	}
-	e.Kind, e.Text = locktorture.Releasing, ""
-	w.log.Add(e)
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	if cancelled {
-		cancel()
-	}
-	err := lease.Unlock(ctx)
-	e.At, e.Kind = 0, locktorture.Released
-	switch {
-	case err == nil:
-		e.Text = locktorture.Freed
-	case errors.Is(err, lock.ErrNotHeld):
-		e.Text = locktorture.NotHeld
-	case errors.Is(err, lock.ErrUncertain):
-		e.Text = "uncertain: " + err.Error()
-	default:
-		w.fail("Unlock: %v", err)
-	}
-	w.log.Add(e)
 }
 
 // obey does what the input says until it ends: "lock NAME" takes a lock and keeps it, "unlock NAME" gives it back.
@@ -298,8 +153,9 @@ func (w *worker) obey() {
 		w.wg.Go(func() {
 			ctx, cancel := context.WithTimeout(end, time.Minute)
 			defer cancel()
-			if lease, from, err := w.take(ctx, name, false); err == nil {
-				w.hold(end, lease, name, from, false)
+			if g, err := w.take(ctx, ask{name: name}); err == nil {
+				w.hold(end, g)
+				w.give(g)
 			}
 		})
 	}

@@ -50,6 +50,7 @@ const (
 type channel struct {
 	name     string // constant
 	kind     kind   // constant
+	home     *Subscriber
 	state    state
 	changed  bool  // is in Subscriber.changed
 	refusals uint8 // in a row
@@ -112,7 +113,7 @@ func (r *requests) take() (req request, ok bool) {
 func (s *Subscriber) joinLocked(sub *Subscription, k kind, name string) {
 	ch := s.channels[k][name]
 	if ch == nil {
-		ch = &channel{name: name, kind: k}
+		ch = &channel{name: name, kind: k, home: s}
 		if s.channels[k] == nil {
 			s.channels[k] = make(map[string]*channel)
 		}
@@ -150,7 +151,7 @@ func (s *Subscriber) removeLocked(sub *Subscription) {
 		ch.subs[last] = nil
 		ch.subs = ch.subs[:last]
 		if last == 0 {
-			s.touchLocked(ch)
+			ch.home.touchLocked(ch)
 		}
 	}
 	sub.channels = nil
@@ -216,7 +217,7 @@ func (s *Subscriber) connectLocked(now time.Time) {
 	s.pinged, s.idle = time.Time{}, time.Time{}
 	if s.lost {
 		s.lost = false
-		s.reconnects++
+		s.root.reconnects++
 	}
 	for _, channels := range s.channels {
 		for _, ch := range channels {
@@ -248,9 +249,12 @@ const longestRefusal = time.Minute
 // refuseLocked notes the server's answer that it does not grant ch. A Subscribe that waits for it fails, unless the error
 // is one of those that pass; the others are told, and the keeper asks again after a pause.
 func (s *Subscriber) refuseLocked(ch *channel, err error, now time.Time) {
+	if s.divertLocked(ch, err) {
+		return
+	}
 	ch.leave(refused)
 	ch.refusals = min(ch.refusals+1, 100)
-	s.refused[ch] = now.Add(backoff(int(ch.refusals), s.cfg.MaxBackoff, max(longestRefusal, s.cfg.MaxBackoff)))
+	s.refused[ch] = now.Add(s.pauseLocked(ch, err))
 	if len(ch.subs) == 0 {
 		s.touchLocked(ch)
 		return
@@ -258,7 +262,7 @@ func (s *Subscriber) refuseLocked(ch *channel, err error, now time.Time) {
 	s.wakeKeeper()
 	for _, sub := range slices.Clone(ch.subs) {
 		if sub.ready != nil {
-			if !passing(err) {
+			if !passing(err) && (s.router == nil || !isRedirect(err)) {
 				sub.failLocked(err)
 			}
 			continue

@@ -148,7 +148,12 @@ func (s *Subscriber) unsubscribedLocked(k kind, v resp.Value) {
 		for _, sub := range ch.subs {
 			sub.interruptLocked(ch.event(Interrupted, errUnsubscribed))
 		}
-		s.touchLocked(ch)
+		if s.router != nil {
+			s.router.Refused(s.server, errUnsubscribed)
+		}
+		if !s.rerouteLocked(ch) {
+			s.touchLocked(ch)
+		}
 	}
 }
 
@@ -197,9 +202,12 @@ func (s *Subscriber) answerLocked() { s.answered, s.answers = time.Now(), true }
 
 // passing reports whether the reason of a refusal is one that goes away by itself.
 func passing(err error) bool {
-	for _, reason := range []error{
-		errPassedOver, resp.ErrLoading, resp.ErrBusy, resp.ErrClusterDown, resp.ErrMasterDown, resp.ErrTryAgain,
-	} {
+	return is(err, errPassedOver, resp.ErrLoading, resp.ErrBusy, resp.ErrClusterDown, resp.ErrMasterDown, resp.ErrTryAgain)
+}
+
+// is reports whether err is for one of these reasons.
+func is(err error, reasons ...error) bool {
+	for _, reason := range reasons {
 		if errors.Is(err, reason) {
 			return true
 		}

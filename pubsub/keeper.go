@@ -47,9 +47,15 @@ func (s *Subscriber) keep(ctx context.Context) {
 func (s *Subscriber) needed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !s.closed {
+		s.rerouteAllLocked()
+	}
 	if s.closed || s.count == 0 {
 		s.running, s.lost, s.lostCause = false, false, nil
 		s.stop()
+		if s.root.parts[s.server] == s {
+			delete(s.root.parts, s.server)
+		}
 		return false
 	}
 	return true
@@ -216,7 +222,9 @@ func (s *Subscriber) next(now time.Time) (cmds []resp.Command, wait time.Duratio
 		if dueAt(at) {
 			delete(s.refused, ch)
 			ch.state = absent
-			s.touchLocked(ch)
+			if !s.rerouteLocked(ch) {
+				s.touchLocked(ch)
+			}
 		}
 	}
 	cmds = s.commandsLocked(nil)

@@ -21,21 +21,28 @@ var errClosed = fmt.Errorf("pubsub: the subscriber is closed: %w", conn.ErrClose
 
 var errNoChannel = errors.New("pubsub: no channel given")
 
-// Subscriber has the subscriptions to one server, all on one connection. Its methods may be called by any goroutine.
+// Subscriber has the subscriptions to one server, all on one connection, or those to a cluster, on one connection to each of
+// the servers concerned (see [Router]). Its methods may be called by any goroutine.
 type Subscriber struct {
 	// Constant after New.
 	dialer Dialer
 	cfg    Config
 
-	keeper sync.WaitGroup
+	// On a cluster what New returns is the root, which has a part for each of the servers. All share keeper and mu.
+	router Router // nil: there is one server
+	server string // of a part
+	root   *Subscriber
+
+	keeper *sync.WaitGroup
 	wake   chan struct{} // holds one token while the keeper has something to look at
 
 	// Owned by the keeper, of which there is one at a time.
 	failures int       // connections in a row that were not made or did not last
 	redial   time.Time // when the next connection may be dialled
 
-	mu sync.Mutex // guards the following
+	mu *sync.Mutex // guards the following
 
+	parts   map[string]*Subscriber // of the root, by server
 	closed  bool
 	running bool               // whether there is a keeper
 	stop    context.CancelFunc // of the keeper
@@ -67,12 +74,17 @@ func New(d Dialer, cfg Config) *Subscriber {
 	if d == nil {
 		panic("pubsub: New without a Dialer")
 	}
-	return &Subscriber{
+	s := &Subscriber{
 		dialer:  d,
 		cfg:     cfg.withDefaults(),
+		keeper:  new(sync.WaitGroup),
 		wake:    make(chan struct{}, 1),
+		mu:      new(sync.Mutex),
 		refused: make(map[*channel]time.Time),
 	}
+	s.root = s
+	s.router, _ = d.(Router)
+	return s
 }
 
 // Subscribe subscribes to channels and returns when the server has confirmed all of them: what is published from then on
@@ -91,7 +103,7 @@ func (s *Subscriber) PSubscribe(ctx context.Context, patterns ...string) (*Subsc
 }
 
 // SSubscribe is Subscribe for shard channels, which SPUBLISH publishes to. Servers have them since Redis 7.0. In a cluster
-// the Dialer must lead to the node that serves the channels.
+// the Dialer must be a Router, or lead to the node that serves the channels.
 func (s *Subscriber) SSubscribe(ctx context.Context, channels ...string) (*Subscription, error) {
 	return s.await(ctx, shard, channels)
 }
@@ -134,9 +146,15 @@ func (s *Subscriber) abandon(sub *Subscription, cause error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sub.ready = nil
+	var lost error
+	for _, ch := range sub.channels {
+		if home := ch.home; !home.connected && home.lostCause != nil {
+			lost = home.lostCause
+		}
+	}
 	s.removeLocked(sub)
-	if !s.connected && s.lostCause != nil {
-		return fmt.Errorf("pubsub: subscribe: %w; no connection: %v", cause, s.lostCause)
+	if lost != nil {
+		return fmt.Errorf("pubsub: subscribe: %w; no connection: %v", cause, lost)
 	}
 	return fmt.Errorf("pubsub: subscribe: %w", cause)
 }
@@ -159,25 +177,33 @@ func (s *Subscriber) add(k kind, names []string, ready chan error) (*Subscriptio
 	}
 	s.subscriptions++
 	for _, name := range names {
-		s.joinLocked(sub, k, name)
+		s.homeLocked(k, name).joinLocked(sub, k, name)
 	}
 	if sub.missing == 0 {
 		sub.resumeLocked()
 	}
-	if !s.running {
-		s.running = true
-		ctx, stop := context.WithCancel(context.Background())
-		s.stop = stop
-		s.keeper.Go(func() { s.keep(ctx) })
+	for _, ch := range sub.channels {
+		ch.home.startLocked()
 	}
 	return sub, nil
+}
+
+// startLocked starts the keeper, if there is none.
+func (s *Subscriber) startLocked() {
+	if s.running || s.closed {
+		return
+	}
+	s.running = true
+	ctx, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	s.keeper.Go(func() { s.keep(ctx) })
 }
 
 // Stats is a look at a Subscriber.
 type Stats struct {
 	Channels      int   // channels, patterns and shard channels, each counted once
 	Subscriptions int   // not yet closed
-	Connected     bool  // whether there is a connection, confirmed or not
+	Connected     bool  // whether there is a connection, confirmed or not; in a cluster, to any server
 	Reconnects    int64 // connections that took the place of a lost one
 	Dropped       int64 // messages dropped because a queue was full
 }
@@ -186,29 +212,30 @@ type Stats struct {
 func (s *Subscriber) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Stats{
-		Channels:      s.count,
-		Subscriptions: s.subscriptions,
-		Connected:     s.connected,
-		Reconnects:    s.reconnects,
-		Dropped:       s.dropped,
+	stats := Stats{Subscriptions: s.subscriptions, Reconnects: s.reconnects, Dropped: s.dropped}
+	for _, p := range s.allLocked() {
+		stats.Channels += p.count
+		stats.Connected = stats.Connected || p.connected
 	}
+	return stats
 }
 
 // Close closes all Subscriptions and the connection, and returns when the goroutines of the Subscriber have ended. A
 // Subscribe that waits returns conn.ErrClosed. Close returns nil, also the second time.
 func (s *Subscriber) Close() error {
 	s.mu.Lock()
-	s.closed = true
-	s.eachLocked(func(sub *Subscription) {
-		if sub.ready != nil {
-			sub.failLocked(errClosed)
-			return
+	for _, p := range s.allLocked() {
+		p.closed = true
+		p.eachLocked(func(sub *Subscription) {
+			if sub.ready != nil {
+				sub.failLocked(errClosed)
+				return
+			}
+			s.removeLocked(sub)
+		})
+		if p.running {
+			p.stop()
 		}
-		s.removeLocked(sub)
-	})
-	if s.running {
-		s.stop()
 	}
 	s.mu.Unlock()
 	s.keeper.Wait()

@@ -5,6 +5,7 @@ package conformance
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -27,24 +28,58 @@ type Server struct {
 	Config conn.Config
 	// Command runs a command apart from what is tested, and returns the reply as text.
 	Command func(t *testing.T, args ...string) string
+	// More returns two more servers with nothing in them, for locks that need several.
+	More func(t *testing.T) []Server
 }
 
 type row struct {
 	name      string
 	lock      func(c *lock.Client, name string) Locker
 	reentrant bool
-	silent    bool   // nobody is told of a release: waiters look by themselves
-	stays     string // the key that stays when the lock is free
+	silent    bool       // nobody is told of a release: waiters look by themselves
+	stays     string     // the key that stays when the lock is free
+	lose      [][]string // commands by which the server loses that the lock is taken; nil: the deletion of its key
+	// rival is a lock that nobody gets while somebody has lock, where that can be had by several at once; else nil.
+	rival   func(c *lock.Client, name string) Locker
+	servers bool // it needs several
+	// many takes the place of lock: the clients are of one process, each on a server of its own if there are several.
+	many func(clients []*lock.Client, name string) Locker
 }
+
+// deleted is what a lost lock of a row is, where the row does not say.
+var deleted = [][]string{{"DEL", "job"}}
 
 var kinds = []row{
 	{name: "Reentrant", reentrant: true, lock: func(c *lock.Client, name string) Locker { return c.Reentrant(name) }},
 	{name: "Fenced", reentrant: true, stays: "redisson_lock_token:{job}",
 		lock: func(c *lock.Client, name string) Locker { return c.Fenced(name) }},
 	{name: "NonReentrant", lock: func(c *lock.Client, name string) Locker { return c.NonReentrant(name) }},
+	{name: "Fair", reentrant: true, lock: func(c *lock.Client, name string) Locker { return c.Fair(name) }},
+	{name: "NonReentrantFair", lock: func(c *lock.Client, name string) Locker { return c.NonReentrantFair(name) }},
 	{name: "Spin", reentrant: true, silent: true,
 		lock: func(c *lock.Client, name string) Locker { return c.Spin(name, lock.Backoff{}) }},
+	{name: "PermitSemaphore", stays: "job", lock: onePermit, lose: [][]string{{"DEL", "{job}:timeout"}, {"SET", "job", "1"}}},
+	{name: "ReadLock", lock: readLock, reentrant: true, rival: writeLock},
+	{name: "WriteLock", lock: writeLock, reentrant: true},
+	{name: "WriteLockAmongReaders", lock: writeLock, reentrant: true, rival: readLock},
+	{name: "Plain", silent: true, lock: func(c *lock.Client, name string) Locker { return c.Plain(name) }},
+	{name: "Multi", reentrant: true, lose: [][]string{{"DEL", "job"}, {"DEL", "job:2"}}, many: func(clients []*lock.Client, name string) Locker {
+		return newMulti(clients[0].Reentrant(name), clients[0].Reentrant(name+":2"))
+	}},
+	{name: "MultiOnServers", servers: true, many: func(clients []*lock.Client, name string) Locker {
+		return newMulti(clients[0].Reentrant(name), clients[1].NonReentrant(name), clients[2].Reentrant(name))
+	}},
+	{name: "Redlock", servers: true, silent: true, many: func(clients []*lock.Client, name string) Locker {
+		return newRedlock(clients[0].Reentrant(name), clients[1].Reentrant(name), clients[2].Reentrant(name))
+	}},
+	{name: "RedlockPlain", servers: true, silent: true, many: func(clients []*lock.Client, name string) Locker {
+		return newRedlock(clients[0].Plain(name), clients[1].Plain(name), clients[2].Plain(name))
+	}},
 }
+
+func readLock(c *lock.Client, name string) Locker { return c.ReadWrite(name).Read() }
+
+func writeLock(c *lock.Client, name string) Locker { return c.ReadWrite(name).Write() }
 
 var properties = []struct {
 	name      string
@@ -72,28 +107,87 @@ func Run(t *testing.T, start func(t *testing.T) Server) {
 				continue
 			}
 			t.Run(kind.name+"/"+property.name, func(t *testing.T) {
-				s := &stage{t: t, server: start(t), kind: kind}
+				s := newStage(t, start(t), kind)
 				property.test(t, s)
 				s.nothingLeft()
 			})
 		}
+	}
+	for _, property := range synchronizers {
+		t.Run(property.kind+"/"+property.name, func(t *testing.T) {
+			s := newStage(t, start(t), row{stays: "job"})
+			property.test(t, s)
+			s.nothingLeft()
+		})
 	}
 }
 
 // patience bounds every wait of a test.
 const patience = 20 * time.Second
 
-// stage is the server of one test, with the clients of it.
+// stage is the servers of one test, nearly always one, with the clients of them.
 type stage struct {
-	t      *testing.T
-	server Server
-	kind   row
+	t       *testing.T
+	servers []Server
+	kind    row
+	peers   map[*lock.Client][]*lock.Client // those of a process, by its first
 }
 
-// client returns a client with a connection of its own, as another process would have.
+func newStage(t *testing.T, first Server, kind row) *stage {
+	s := &stage{t: t, servers: []Server{first}, kind: kind, peers: map[*lock.Client][]*lock.Client{}}
+	if kind.servers {
+		s.servers = append(s.servers, first.More(t)...)
+	}
+	return s
+}
+
+// command runs a command on all servers, and returns what the first replies.
+func (s *stage) command(args ...string) string {
+	s.t.Helper()
+	first := ""
+	for i, server := range s.servers {
+		if reply := server.Command(s.t, args...); i == 0 {
+			first = reply
+		}
+	}
+	return first
+}
+
+// waiting is how many calls wait in the process of c.
+func (s *stage) waiting(c *lock.Client) (n int) {
+	for _, peer := range s.peers[c] {
+		n += peer.Stats().Waiting
+	}
+	return n
+}
+
+// listening reports whether anybody listens on one of the servers.
+func (s *stage) listening() bool {
+	return slices.ContainsFunc(s.servers, func(server Server) bool { return server.Command(s.t, "PUBSUB", "CHANNELS") != "[]" })
+}
+
+// client returns a client with a connection of its own, as another process would have, which has one on each server.
 func (s *stage) client(cfg lock.Config) *lock.Client {
 	s.t.Helper()
-	pool, err := conn.Open(s.t.Context(), s.server.Config)
+	var all []*lock.Client
+	for _, server := range s.servers {
+		all = append(all, s.clientOf(server, cfg))
+	}
+	s.peers[all[0]] = all
+	return all[0]
+}
+
+// open returns the lock under test as the process of c sees it.
+func (s *stage) open(c *lock.Client) Locker {
+	if s.kind.many != nil {
+		return s.kind.many(s.peers[c], "job")
+	}
+	return s.kind.lock(c, "job")
+}
+
+func (s *stage) clientOf(server Server, cfg lock.Config) *lock.Client {
+	s.t.Helper()
+	pool, err := conn.Open(s.t.Context(), server.Config)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -109,8 +203,30 @@ func (s *stage) client(cfg lock.Config) *lock.Client {
 	return c
 }
 
+// lose has the server lose that the lock is taken.
+func (s *stage) lose() {
+	s.t.Helper()
+	commands := s.kind.lose
+	if commands == nil {
+		commands = deleted
+	}
+	for _, args := range commands {
+		s.command(args...)
+	}
+}
+
 // locker returns the lock under test as a new client sees it.
-func (s *stage) locker(cfg lock.Config) Locker { return s.kind.lock(s.client(cfg), "job") }
+func (s *stage) locker(cfg lock.Config) Locker { return s.open(s.client(cfg)) }
+
+// rival returns a lock that excludes the one under test, as a new client sees it: as a rule that one itself.
+func (s *stage) rival() Locker { return s.rivalOf(s.client(lock.Config{})) }
+
+func (s *stage) rivalOf(c *lock.Client) Locker {
+	if s.kind.rival == nil {
+		return s.open(c)
+	}
+	return s.kind.rival(c, "job")
+}
 
 func (s *stage) lock(l Locker, opts ...lock.Option) *lock.Lease {
 	s.t.Helper()
@@ -154,8 +270,10 @@ func (s *stage) eventually(what string, done func() bool) {
 func (s *stage) nothingLeft() {
 	s.t.Helper()
 	if s.kind.stays != "" {
-		s.server.Command(s.t, "DEL", s.kind.stays)
+		s.command("DEL", s.kind.stays)
 	}
-	s.eventually("that no key is left", func() bool { return s.server.Command(s.t, "DBSIZE") == "0" })
-	s.eventually("that no subscription is left", func() bool { return s.server.Command(s.t, "PUBSUB", "CHANNELS") == "[]" })
+	for _, server := range s.servers {
+		s.eventually("that no key is left", func() bool { return server.Command(s.t, "DBSIZE") == "0" })
+		s.eventually("that no subscription is left", func() bool { return server.Command(s.t, "PUBSUB", "CHANNELS") == "[]" })
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/internal/conformance"
 	"github.com/lockwire/lockwire/internal/redistest"
 	"github.com/lockwire/lockwire/resp"
@@ -14,18 +15,36 @@ func TestMain(m *testing.M) { redistest.Main(m) }
 
 func TestServers(t *testing.T) {
 	redistest.RunProtocols(t, func(t *testing.T, s *redistest.Server, _ int) {
-		conformance.Run(t, func(t *testing.T) conformance.Server {
-			s.Do("FLUSHALL")
-			return conformance.Server{Config: s.Config(), Command: func(t *testing.T, args ...string) string {
-				t.Helper()
-				list := make([]any, len(args))
-				for i, arg := range args {
-					list[i] = arg
+		var more []*redistest.Server // started when they are needed first
+		conformance.Run(t, func(*testing.T) conformance.Server {
+			first := empty(s, s.Config())
+			first.More = func(*testing.T) (list []conformance.Server) {
+				for len(more) < 2 {
+					more = append(more, redistest.Start(t, redistest.Options{Binary: s.Binary()}))
 				}
-				return text(s.Do(list...))
-			}}
+				for _, other := range more {
+					cfg := other.Config()
+					cfg.Protocol = s.Config().Protocol
+					list = append(list, empty(other, cfg))
+				}
+				return list
+			}
+			return first
 		})
 	})
+}
+
+// empty returns a server with nothing in it.
+func empty(s *redistest.Server, cfg conn.Config) conformance.Server {
+	s.Do("FLUSHALL")
+	return conformance.Server{Config: cfg, Command: func(t *testing.T, args ...string) string {
+		t.Helper()
+		list := make([]any, len(args))
+		for i, arg := range args {
+			list[i] = arg
+		}
+		return text(s.Do(list...))
+	}}
 }
 
 // text is a reply as fmt prints it: [] for an empty array.

@@ -26,7 +26,8 @@ func clock(*call) any {
 }
 
 func info(x *call) any {
-	return verbatim("# Server\r\nredis_version:" + Version + "\r\nredis_mode:standalone\r\n\r\n" +
+	return verbatim("# Server\r\nredis_version:" + Version + "\r\nredis_mode:standalone\r\nrun_id:" + x.s.runID +
+		"\r\nuptime_in_seconds:" + strconv.FormatInt(time.Now().Unix()-x.s.started.Unix(), 10) + "\r\n\r\n" +
 		"# Clients\r\nconnected_clients:" + strconv.Itoa(len(x.s.conns)) + "\r\n\r\n" +
 		"# Replication\r\nrole:master\r\nconnected_slaves:" + strconv.Itoa(x.s.replicas) + "\r\n")
 }

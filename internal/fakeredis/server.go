@@ -16,7 +16,9 @@ package fakeredis
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/tls"
+	"encoding/hex"
 	"fmt"
 	"maps"
 	"net"
@@ -72,6 +74,8 @@ type Server struct {
 	sources     map[string]func(*Call) any
 	scripts     map[string]*script
 	cursors     map[uint64]string
+	runID       string
+	started     time.Time
 }
 
 // New returns a Server with no data, no connection and no goroutine.
@@ -94,6 +98,7 @@ func (s *Server) forgetLocked() {
 	}
 	s.channels, s.patterns, s.shards = map[string][]*conn{}, map[string][]*conn{}, map[string][]*conn{}
 	s.scripts, s.cursors, s.waiters = map[string]*script{}, map[uint64]string{}, nil
+	s.runID, s.started = newRunID(), time.Now()
 }
 
 // Dial connects to the server; network and addr are only repeated by the connection's addresses. It fits the Dial field
@@ -295,7 +300,14 @@ func (s *Server) Push(id int64, raw string) bool {
 	return true
 }
 
-// Restart forgets all data and scripts and closes all connections, as a server does that died and came back empty.
+func newRunID() string {
+	var id [20]byte
+	rand.Read(id[:])
+	return hex.EncodeToString(id[:])
+}
+
+// Restart forgets all data and scripts and closes all connections, as a server does that died and came back empty: INFO
+// gives it another run_id and the uptime 0.
 // What the Server was told by its other methods stays.
 func (s *Server) Restart() {
 	s.mu.Lock()

@@ -1,6 +1,6 @@
 // Package locktorture judges what several processes did with locks. Each of them logs what it asked for, held, lost and
-// gave back, by one clock of the machine; the process that started them collects the events and looks for two owners
-// who had the same lock at the same time.
+// gave back, by one clock of the machine; the process that started them collects the events and looks for what is against
+// the [Rules] of that kind of lock: two owners who had the same one at the same time, to begin with.
 package locktorture
 
 import (
@@ -34,9 +34,36 @@ const (
 	Failed Kind = "failed"
 	// Note: the process has something to say, which is in Text.
 	Note Kind = "note"
+	// Set: there are as many Permits from now on, or a count of so many.
+	Set Kind = "set"
+	// Seen: so many Permits are there now, free and taken of those that have leases, free of others; or a count of so many.
+	Seen Kind = "seen"
 )
 
-// The outcomes of a release that the rules of a [History] know.
+// What happens on the server to the line of those who wait for a lock. One process logs it, in the order of the server.
+const (
+	// Queued: the owner stands at the end of the line.
+	Queued Kind = "queued"
+	// Fronted: the owner stands at the head of the line.
+	Fronted Kind = "fronted"
+	// Left: the owner is out of the line, wherever it stood.
+	Left Kind = "left"
+	// Dropped: whoever headed the line is out of it.
+	Dropped Kind = "dropped"
+	// Granted: the owner has the lock, and is out of the line.
+	Granted Kind = "granted"
+	// Touched: the lock was given back, or its lease extended.
+	Touched Kind = "touched"
+)
+
+// The modes of holds and requests that are not all alike.
+const (
+	Read = "read" // beside others
+	Down = "down" // counts down
+	Wait = "wait" // for a count to be 0
+)
+
+// The outcomes of a release that the rules know.
 const (
 	Freed   = "freed"    // there was a hold, and it is released
 	NotHeld = "not held" // the lock had been lost
@@ -46,11 +73,14 @@ const (
 type Event struct {
 	At      time.Duration // by Now
 	Process int
-	Hold    int64 `json:",omitempty"` // which of the process's, from 1; 0 where there is none
+	Hold    int64 `json:",omitempty"` // which of the process's requests, and what it got, from 1; 0 where there is none
 	Kind    Kind
 	Name    string        `json:",omitempty"` // of the lock
+	Mode    string        `json:",omitempty"`
 	Owner   string        `json:",omitempty"` // of the hold
-	Until   time.Duration `json:",omitempty"` // by Now; 0 is for ever
+	Token   int64         `json:",omitempty"` // of the hold
+	Permits int           `json:",omitempty"`
+	Until   time.Duration `json:",omitempty"` // by Now; 0 is for ever. Of a request: for how long it waits
 	Text    string        `json:",omitempty"`
 }
 

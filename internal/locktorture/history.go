@@ -88,13 +88,21 @@ type Hold struct {
 	Process     int
 	ID          int64
 	Name, Owner string
+	Mode        string
+	Token       int64
+	Permits     int
 	From, To    time.Duration // To is when it was given back or lost, when it ran out, or when its process died
 	Until       time.Duration // when it ran out or would have; Forever if it could not
+	Given       bool          // its holder has begun to give it back
 }
 
-// String tells of the hold in milliseconds.
+// String tells of the hold.
 func (h Hold) String() string {
-	return fmt.Sprintf("%q by %s in process %d from %v to %v", h.Name, h.Owner, h.Process, h.From, h.To)
+	owner := h.Owner
+	if owner == "" {
+		owner = fmt.Sprintf("hold %d", h.ID)
+	}
+	return fmt.Sprintf("%q by %s in process %d from %v to %v", h.Name, owner, h.Process, h.From, h.To)
 }
 
 // Holds returns all holds in the order in which they began.
@@ -111,7 +119,7 @@ func (h *History) Holds() []Hold {
 		switch e.Kind {
 		case Acquired:
 			found[key{e.Process, e.Hold}] = &Hold{
-				Process: e.Process, ID: e.Hold, Name: e.Name, Owner: e.Owner,
+				Process: e.Process, ID: e.Hold, Name: e.Name, Owner: e.Owner, Mode: e.Mode, Token: e.Token, Permits: e.Permits,
 				From: e.At, To: Forever, Until: orForever(e.Until),
 			}
 		case Extended, Lost, Releasing:
@@ -122,6 +130,7 @@ func (h *History) Holds() []Hold {
 			if e.Kind != Extended {
 				hold.To = min(hold.To, e.At)
 			}
+			hold.Given = hold.Given || e.Kind == Releasing
 		}
 	}
 	holds := make([]Hold, 0, len(found))
@@ -141,60 +150,4 @@ func orForever(until time.Duration) time.Duration {
 		return Forever
 	}
 	return until
-}
-
-// Overlap is two owners who had the same lock at the same time.
-type Overlap struct{ First, Second Hold }
-
-// String tells of both holds and for how long.
-func (o Overlap) String() string {
-	return fmt.Sprintf("%v of overlap: %v; %v", min(o.First.To, o.Second.To)-o.Second.From, o.First, o.Second)
-}
-
-// Overlaps returns, for holds in the order in which they began, each one that began while another owner had the lock. Holds
-// of one owner may overlap.
-func Overlaps(holds []Hold) []Overlap {
-	var overlaps []Overlap
-	longest := make(map[string]Hold) // of each lock, the one that lasts longest of those that have begun
-	for _, hold := range holds {
-		if hold.To <= hold.From {
-			continue
-		}
-		last, taken := longest[hold.Name]
-		if taken && hold.From < last.To && hold.Owner != last.Owner {
-			overlaps = append(overlaps, Overlap{last, hold})
-		}
-		if !taken || hold.To > last.To {
-			longest[hold.Name] = hold
-		}
-	}
-	return overlaps
-}
-
-// Violations returns what must not be in a history in which nobody took a lock by force: overlaps, losses that were told while
-// the hold was good, releases that found nothing while it was, and what the processes themselves complained of.
-func (h *History) Violations() []string {
-	var found []string
-	for _, o := range Overlaps(h.Holds()) {
-		found = append(found, o.String())
-	}
-	until := make(map[Event]time.Duration) // by process and hold
-	for _, e := range h.Events() {
-		hold := Event{Process: e.Process, Hold: e.Hold}
-		if e.Until != 0 {
-			until[hold] = max(until[hold], e.Until)
-		}
-		early := until[hold] - e.At
-		switch {
-		case e.Kind == Failed:
-			found = append(found, fmt.Sprintf("process %d: %s", e.Process, e.Text))
-		case e.Kind == Lost && early > 0:
-			found = append(found, fmt.Sprintf("hold %d of process %d of %q was lost %v before its end: %s",
-				e.Hold, e.Process, e.Name, early, e.Text))
-		case e.Kind == Released && e.Text == NotHeld && early > 0:
-			found = append(found, fmt.Sprintf("hold %d of process %d of %q was not held %v before its end",
-				e.Hold, e.Process, e.Name, early))
-		}
-	}
-	return found
 }

@@ -46,13 +46,13 @@ func TestHolds(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("holds from and to %v, want %v", got, want)
 	}
-	if found := h.Violations(); len(found) != 0 {
+	if found := h.Violations(locktorture.Rules{}); len(found) != 0 {
 		t.Errorf("violations in a history without: %q", found)
 	}
 }
 
 // The judge sees an overlap, however the first hold goes on.
-func TestOverlaps(t *testing.T) {
+func TestConflicts(t *testing.T) {
 	other := acquired(2, 1, 50, 90)
 	other.Name = "m"
 	again := acquired(1, 2, 50, 90)
@@ -80,10 +80,10 @@ func TestOverlaps(t *testing.T) {
 			[]locktorture.Event{acquired(1, 1, 10, 100), acquired(2, 1, 20, 30), acquired(3, 1, 50, 60)}, 2},
 	} {
 		h := history(c.events...)
-		if got := locktorture.Overlaps(h.Holds()); len(got) != c.want {
-			t.Errorf("%s: %d overlaps, want %d: %v", name, len(got), c.want, got)
+		if got := locktorture.Conflicts(h.Holds(), locktorture.Rules{}); len(got) != c.want {
+			t.Errorf("%s: %d conflicts, want %d: %v", name, len(got), c.want, got)
 		}
-		if got := h.Violations(); len(got) != c.want {
+		if got := h.Violations(locktorture.Rules{}); len(got) != c.want {
 			t.Errorf("%s: %d violations, want %d: %q", name, len(got), c.want, got)
 		}
 	}
@@ -107,7 +107,7 @@ func TestViolations(t *testing.T) {
 		"not held within":        {notHeld(49), "was not held"},
 		"complaint":              {complaint, "this cannot be"},
 	} {
-		found := history(acquired(1, 1, 10, 50), c.event).Violations()
+		found := history(acquired(1, 1, 10, 50), c.event).Violations(locktorture.Rules{})
 		if c.want == "" && len(found) > 0 || c.want != "" && (len(found) != 1 || !strings.Contains(found[0], c.want)) {
 			t.Errorf("%s: violations %q, want %q", name, found, c.want)
 		}

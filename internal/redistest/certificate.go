@@ -36,7 +36,7 @@ var certificates = sync.OnceValues(func() (*credentials, error) {
 	server, err := sign(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: "redistest server"},
 		KeyUsage:    x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}, // nodes call each other
 		DNSNames:    []string{"localhost"},
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
 	}, &authority)

@@ -37,9 +37,15 @@ func (s *Server) configure() error {
 	if s.opts.Password != "" {
 		set("requirepass", s.opts.Password)
 	}
+	if s.opts.node {
+		s.configureNode(set)
+	}
 	s.configureUsers(set)
 	if err := s.configurePort(set); err != nil {
 		return err
+	}
+	for _, line := range s.opts.lines {
+		set(line...)
 	}
 	return os.WriteFile(filepath.Join(s.dir, "conf"), []byte(conf.String()), 0o600)
 }
@@ -67,12 +73,10 @@ func (s *Server) configurePort(set func(...string)) error {
 		set("port", "0")
 		return nil
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
+	var err error
+	if s.port, err = s.freePort(); err != nil {
 		return err
 	}
-	s.port = l.Addr().(*net.TCPAddr).Port
-	l.Close()
 	if !s.opts.TLS {
 		set("port", strconv.Itoa(s.port))
 		return nil
@@ -89,6 +93,19 @@ func (s *Server) configurePort(set func(...string)) error {
 	set("tls-port", strconv.Itoa(s.port))
 	set("tls-auth-clients", auth)
 	return certs.writeFiles(s.dir, set)
+}
+
+// freePort returns a port that was free a moment ago.
+func (s *Server) freePort() (int, error) {
+	if s.opts.node {
+		return freeNodePort()
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
 // launch starts the process and waits until it answers. The error is syscall.EADDRINUSE if its port is taken.

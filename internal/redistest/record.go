@@ -84,32 +84,60 @@ func (s *Server) Monitor() *Monitor {
 // the time: `[0 127.0.0.1:33388] "GET" "key"`, and `[0 lua] "get" "key"` for one inside a script.
 func (m *Monitor) Lines() []string {
 	m.s.t.Helper()
+	var lines []string
+	for _, c := range m.Commands() {
+		lines = append(lines, c.Line)
+	}
+	return lines
+}
+
+// Command is one that the server ran.
+type Command struct {
+	At   time.Time // by the server's clock
+	Line string    // as Lines has it
+}
+
+// Commands is Lines with the time of each command.
+func (m *Monitor) Commands() []Command {
+	m.s.t.Helper()
 	m.n++
 	mark := fmt.Sprintf("redistest monitor %d", m.n)
 	m.s.Do("ECHO", mark)
 	m.c.nc.SetDeadline(time.Now().Add(patience))
-	var lines []string
+	var commands []Command
 	for {
-		line, err := m.next()
+		c, err := m.next()
 		switch {
 		case err != nil:
 			m.s.t.Fatalf("redistest: MONITOR: %v", err)
-		case strings.HasSuffix(line, `"ECHO" "`+mark+`"`):
-			return lines
-		case !strings.Contains(line, `"AUTH"`):
-			lines = append(lines, line)
+		case strings.HasSuffix(c.Line, `"ECHO" "`+mark+`"`):
+			return commands
+		case !strings.Contains(c.Line, `"AUTH"`):
+			commands = append(commands, c)
 		}
 	}
 }
 
-func (m *Monitor) next() (string, error) {
+func (m *Monitor) next() (Command, error) {
 	v, err := m.c.r.Read()
 	if err != nil {
-		return "", err
+		return Command{}, err
 	}
-	line, err := v.Text()
-	_, line, _ = strings.Cut(line, " ")
-	return line, err
+	text, err := v.Text()
+	if err != nil {
+		return Command{}, err
+	}
+	stamp, line, _ := strings.Cut(text, " ")
+	seconds, fraction, _ := strings.Cut(stamp, ".")
+	s, err := strconv.ParseInt(seconds, 10, 64)
+	if err != nil {
+		return Command{}, fmt.Errorf("%q: %w", text, err)
+	}
+	us, err := strconv.ParseInt(fraction, 10, 64)
+	if err != nil {
+		return Command{}, fmt.Errorf("%q: %w", text, err)
+	}
+	return Command{At: time.Unix(s, us*1000), Line: line}, nil
 }
 
 // dialUntilEnd opens a connection for checks that lasts as long as the test.

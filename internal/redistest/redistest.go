@@ -31,6 +31,10 @@ type Options struct {
 
 	// Args are further arguments of the program: "--maxclients", "10".
 	Args []string
+
+	node bool // of a cluster: made by StartCluster
+
+	lines [][]string // further lines of the configuration
 }
 
 // User is one ACL user.

@@ -30,8 +30,9 @@ type Server struct {
 	port     int    // 0 with a unix socket
 	protocol int    // what Config asks for; 0 leaves the choice to conn
 
-	mu   sync.Mutex
-	proc *process // nil while the server is down
+	mu     sync.Mutex
+	proc   *process // nil while the server is down
+	paused bool
 }
 
 // newServer makes the files of a server and starts it, on another port if somebody has taken the first.
@@ -148,7 +149,7 @@ func (s *Server) endLocked(sig os.Signal) {
 		return
 	}
 	s.check(s.proc.end(sig))
-	s.proc = nil
+	s.proc, s.paused = nil, false
 }
 
 // Restart starts the server again, empty and on the address it had; if it is up, it is killed first. It returns when
@@ -164,12 +165,12 @@ func (s *Server) Restart() {
 
 // Pause stops the process by SIGSTOP: its connections stay, and the kernel goes on accepting new ones and bytes, but
 // nothing is answered. It returns when the process stands still.
-func (s *Server) Pause() { s.signal((*process).pause) }
+func (s *Server) Pause() { s.signal((*process).pause, true) }
 
 // Continue ends a Pause.
-func (s *Server) Continue() { s.signal((*process).resume) }
+func (s *Server) Continue() { s.signal((*process).resume, false) }
 
-func (s *Server) signal(fn func(*process) error) {
+func (s *Server) signal(fn func(*process) error, paused bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.proc == nil {
@@ -177,6 +178,14 @@ func (s *Server) signal(fn func(*process) error) {
 		return
 	}
 	s.check(fn(s.proc))
+	s.paused = paused
+}
+
+// up reports whether the server runs and is not paused.
+func (s *Server) up() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.proc != nil && !s.paused
 }
 
 // check fails the test if err is one.

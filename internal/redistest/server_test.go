@@ -277,5 +277,11 @@ func TestMonitor(t *testing.T) {
 		if lines := m.Lines(); len(lines) > 0 {
 			t.Errorf("Lines() again = %q, want none", lines)
 		}
+		before := time.Now()
+		s.Do("GET", "key")
+		commands := m.Commands()
+		if len(commands) != 1 || commands[0].At.Before(before.Truncate(time.Millisecond)) || commands[0].At.After(time.Now()) {
+			t.Errorf("Commands() = %v, want one of now, %v", commands, before)
+		}
 	})
 }

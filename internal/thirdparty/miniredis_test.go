@@ -18,20 +18,28 @@ func TestMiniredis(t *testing.T) {
 	for _, proto := range []int{2, 3} {
 		t.Run(fmt.Sprint("RESP", proto), func(t *testing.T) {
 			conformance.Run(t, func(t *testing.T) conformance.Server {
-				s := miniredis.RunT(t)
-				s.ClockTTL(true) // keys age as the clock goes
-				cfg := conn.Config{Addr: s.Addr(), Protocol: proto}
-				pool, err := conn.Open(t.Context(), cfg)
-				if err != nil {
-					t.Fatal(err)
+				s := start(t, proto)
+				s.More = func(t *testing.T) []conformance.Server {
+					return []conformance.Server{start(t, proto), start(t, proto)}
 				}
-				t.Cleanup(func() { pool.Close() })
-				return conformance.Server{Config: cfg, Command: func(t *testing.T, args ...string) string {
-					return command(t, pool, args)
-				}}
+				return s
 			})
 		})
 	}
+}
+
+func start(t *testing.T, proto int) conformance.Server {
+	s := miniredis.RunT(t)
+	s.ClockTTL(true) // keys age as the clock goes
+	cfg := conn.Config{Addr: s.Addr(), Protocol: proto}
+	pool, err := conn.Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { pool.Close() })
+	return conformance.Server{Config: cfg, Command: func(t *testing.T, args ...string) string {
+		return command(t, pool, args)
+	}}
 }
 
 func command(t *testing.T, pool *conn.Pool, args []string) string {

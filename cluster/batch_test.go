@@ -1,0 +1,263 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockwire/lockwire/cluster"
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/resp"
+)
+
+// texts are the replies of a batch, errors included.
+func texts(values []resp.Value) string {
+	var list []string
+	for _, v := range values {
+		text, err := v.Text()
+		if err != nil {
+			text = resp.Error(err.Error()).Prefix()
+		}
+		list = append(list, text)
+	}
+	return strings.Join(list, " ")
+}
+
+func echo(text, key string) resp.Command { return resp.Cmd("ECHO", text).On(key) }
+
+func TestBatchIsDividedAndKeepsItsOrder(t *testing.T) {
+	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		cmds := []resp.Command{echo("1", keyC), echo("2", keyA), echo("3", keyB), resp.Cmd("ECHO", "4"), echo("5", keyA),
+			resp.Cmd("LPUSH", keyB, "x"), resp.Cmd("GET", keyB), echo("8", keyC)}
+		for _, srv := range f.nodes {
+			srv.Latency(10 * time.Millisecond)
+		}
+		if values, err := c.SendBatch(t.Context(), cmds); err != nil || texts(values) != "1 2 3 4 5 1 WRONGTYPE 8" {
+			t.Fatalf("replies %q, %v", texts(values), err)
+		}
+		f.wantCounts("ECHO", 2, 2, 2) // 4 goes with 3
+		took(t, 20*time.Millisecond, 20*time.Millisecond, func() {
+			if _, err := c.SendBatch(t.Context(), cmds); err != nil { // all nodes at the same time
+				t.Fatal(err)
+			}
+		})
+		if values, err := c.SendBatch(t.Context(), nil); values != nil || err != nil {
+			t.Errorf("an empty batch: %v, %v", values, err)
+		}
+		keyless := []resp.Command{resp.Cmd("ECHO", "1"), resp.Cmd("ECHO", "2"), resp.Cmd("ECHO", "3")}
+		for _, srv := range f.nodes {
+			srv.ClearLog()
+		}
+		for range 20 {
+			if _, err := c.SendBatch(t.Context(), keyless); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for addr, srv := range f.nodes {
+			if n := srv.Count("ECHO"); n%3 != 0 || n == 60 {
+				t.Errorf("%s got %d ECHO, want that a batch without keys stays together, and goes anywhere", addr, n)
+			}
+		}
+		for _, srv := range f.nodes {
+			srv.ClearLog()
+		}
+		if _, err := c.SendBatch(t.Context(), []resp.Command{resp.Cmd("ECHO", "1"), resp.Cmd("ECHO", "2"), echo("3", keyB)}); err != nil {
+			t.Fatal(err)
+		}
+		f.wantCounts("ECHO", 0, 3, 0) // in front of the first key: with it
+	})
+}
+
+// All or nothing is sent where this program refuses.
+func TestBatchRefused(t *testing.T) {
+	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		for _, bad := range []resp.Command{resp.Cmd("BLPOP", keyB, 0), resp.Cmd("SCAN", 0), resp.Cmd(time.Second), resp.Cmd("ASKING"),
+			resp.Cmd("SUBSCRIBE", "c"), resp.Cmd("MULTI"), {}} {
+			values, err := c.SendBatch(t.Context(), []resp.Command{resp.Cmd("INCR", keyA), bad, resp.Cmd("INCR", keyC)})
+			if len(values) > 0 || !errors.Is(err, conn.ErrRefused) || !conn.SafeToRetry(err) {
+				t.Errorf("%v: %v, %v, want a refusal", bad, values, err)
+			}
+		}
+		f.wantCounts("INCR", 0, 0, 0)
+	})
+}
+
+// B32: ASK for 3 of 10.
+func TestAskInBatch(t *testing.T) {
+	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		ask := fakeredis.Reply(fmt.Sprintf("-ASK %d %s\r\n", slotA, nodeB))
+		f.hook(nodeA, func(cmd fakeredis.Cmd) *fakeredis.Action {
+			if cmd.Name == "INCRBY" && strings.ContainsAny(cmd.Args[2], "258") {
+				return &ask
+			}
+			return nil
+		})
+		var cmds []resp.Command
+		for i := range 10 {
+			cmds = append(cmds, resp.Cmd("INCRBY", fmt.Sprintf("{%s}%d", keyA, i), i))
+		}
+		values, err := c.SendBatch(t.Context(), cmds)
+		if err != nil || texts(values) != "0 1 2 3 4 5 6 7 8 9" {
+			t.Errorf("B32: %q, %v", texts(values), err)
+		}
+		f.wantCounts("INCRBY", 10, 3, 0)
+		f.wantCounts("ASKING", 0, 3, 0)
+		wantAskingAdjacent(t, f.nodes[nodeB])
+		for i, srv := range []*fakeredis.Server{f.nodes[nodeA], f.nodes[nodeB]} {
+			if len(srv.Conns()) > 2 { // the seed's was closed
+				t.Errorf("node %d has %d connections", i, len(srv.Conns()))
+			}
+		}
+	})
+}
+
+// Redirections of several kinds in one batch, each of which is one attempt of the batch.
+func TestMixedRedirectsInBatch(t *testing.T) {
+	bubble(t, cluster.Config{MaxRedirects: 2}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		f.answer(nodeA, "APPEND", fmt.Sprintf("-MOVED %d %s", slotA, nodeC), 0)
+		f.answer(nodeB, "APPEND", "-TRYAGAIN", 2)
+		var cmds []resp.Command
+		for i := range 9 {
+			cmds = append(cmds, resp.Cmd("APPEND", fmt.Sprintf("{%s}%d", []string{keyA, keyB, keyC}[i%3], i), "x"))
+		}
+		values, err := c.SendBatch(t.Context(), cmds)
+		if err != nil || texts(values) != "1 1 1 1 1 1 1 1 1" {
+			t.Errorf("%q, %v", texts(values), err)
+		}
+		f.wantCounts("APPEND", 3, 3+2, 3+3)
+	})
+}
+
+// The outcome of every command is known even if one of the nodes is not there.
+func TestBatchWithADeadNode(t *testing.T) {
+	bubble(t, cluster.Config{Node: conn.Config{Retry: conn.Retry{Budget: time.Second}}}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		f.nodes[nodeB].Refuse(true)
+		values, err := c.SendBatch(t.Context(), []resp.Command{resp.Cmd("INCR", keyA), resp.Cmd("INCR", keyB), resp.Cmd("INCR", keyC)})
+		if texts(values) != "1" || !errors.Is(err, conn.ErrUncertain) || conn.SafeToRetry(err) {
+			t.Errorf("%q, %v, want the first reply, and that the batch is not to be repeated", texts(values), err)
+		}
+		all, ok := errors.AsType[*cluster.BatchError](err)
+		if !ok || all.Len() != 3 {
+			t.Fatalf("%v is no BatchError of 3 commands", err)
+		}
+		if v, err := all.At(2); err != nil || texts([]resp.Value{v}) != "1" {
+			t.Errorf("the last command: %v, %v", v, err)
+		}
+		if _, err := all.At(1); !conn.SafeToRetry(err) || strings.Contains(err.Error(), keyB+" ") {
+			t.Errorf("the second: %v, want that it was not sent", err)
+		}
+		values, err = c.SendBatch(t.Context(), []resp.Command{resp.Cmd("INCR", keyB), resp.Cmd("INCR", keyB)})
+		if len(values) > 0 || !conn.SafeToRetry(err) {
+			t.Errorf("only the dead node: %q, %v", texts(values), err)
+		}
+		f.wantCounts("INCR", 1, 0, 1)
+
+		f.nodes[nodeB].Refuse(false)
+		f.nodes[nodeC].Refuse(true)
+		f.nodes[nodeC].KillConns(nil)
+		synctest.Wait()
+		f.nodes[nodeA].Refuse(true)
+		f.nodes[nodeA].KillConns(nil)
+		synctest.Wait()
+		values, err = c.SendBatch(t.Context(), []resp.Command{resp.Cmd("INCR", keyA), resp.Cmd("INCR", keyC)})
+		if len(values) > 0 || !conn.SafeToRetry(err) || errors.Is(err, conn.ErrUncertain) {
+			t.Errorf("two dead nodes: %q, %v, want that nothing was sent", texts(values), err)
+		}
+	})
+}
+
+func TestBatchLosesOneNode(t *testing.T) {
+	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		f.hook(nodeB, func(cmd fakeredis.Cmd) *fakeredis.Action {
+			if cmd.Name == "INCR" && cmd.N == 2 {
+				act := fakeredis.RunThenClose()
+				return &act
+			}
+			return nil
+		})
+		values, err := c.SendBatch(t.Context(), []resp.Command{resp.Cmd("INCR", keyA), resp.Cmd("INCR", keyB), resp.Cmd("INCR", keyB),
+			resp.Cmd("INCR", keyB), resp.Cmd("INCR", keyC)})
+		if texts(values) != "1 1" || !errors.Is(err, conn.ErrUncertain) {
+			t.Errorf("%q, %v", texts(values), err)
+		}
+		all, _ := errors.AsType[*cluster.BatchError](err)
+		for i, want := range []bool{true, true, false, false, true} {
+			if _, err := all.At(i); (err == nil) != want || !want && !errors.Is(err, conn.ErrUncertain) {
+				t.Errorf("command %d: %v", i, err)
+			}
+		}
+		f.wantCounts("INCR", 1, 2, 1)
+	})
+}
+
+func TestTx(t *testing.T) {
+	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		k1, k2 := "{"+keyA+"}1", "{"+keyA+"}2"
+		cmds := []resp.Command{resp.Cmd("ECHO", "first"), resp.Cmd("INCR", k1), resp.Cmd("INCR", k2)}
+		values, err := c.Tx(t.Context(), cmds)
+		if err != nil || texts(values) != "first 1 1" {
+			t.Errorf("%q, %v", texts(values), err)
+		}
+		f.wantCounts("EXEC", 1, 0, 0)
+		_, err = c.Tx(t.Context(), []resp.Command{resp.Cmd("INCR", k1), resp.Cmd("PING"), resp.Cmd("INCR", keyC)})
+		if !errors.Is(err, conn.ErrRefused) || !strings.Contains(err.Error(), fmt.Sprintf("%d and %d", slotA, slotC)) {
+			t.Errorf("over two slots: %v, want both named", err)
+		}
+		f.wantCounts("MULTI", 1, 0, 0)
+		if values, err := c.Tx(t.Context(), nil); values != nil || err != nil {
+			t.Errorf("an empty one: %v, %v", values, err)
+		}
+
+		f.refuseTx(nodeA, fmt.Sprintf("-MOVED %d %s", slotA, nodeB))
+		if values, err = c.Tx(t.Context(), cmds); err != nil || texts(values) != "first 1 1" {
+			t.Errorf("moved: %q, %v", texts(values), err)
+		}
+		f.wantCounts("EXEC", 2, 1, 0)
+		if _, err := c.Tx(t.Context(), []resp.Command{resp.Cmd("SET", keyC)}); !errors.Is(err, resp.ErrGeneral) {
+			t.Errorf("refused: %v, want the server's error", err)
+		}
+	})
+}
+
+// A transaction goes behind one ASKING, on a connection of its own.
+func TestTxBehindAsk(t *testing.T) {
+	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		f.refuseTx(nodeA, fmt.Sprintf("-ASK %d %s", slotA, nodeB))
+		for i := range 2 {
+			values, err := c.Tx(t.Context(), []resp.Command{resp.Cmd("INCR", keyA), resp.Cmd("INCR", keyA)})
+			if want := fmt.Sprint(2*i+1, " ", 2*i+2); err != nil || texts(values) != want {
+				t.Errorf("%q, %v, want %q", texts(values), err, want)
+			}
+		}
+		log := f.nodes[nodeB].Log()
+		for i, cmd := range log {
+			if cmd.Name == "ASKING" && (log[i+1].Name != "MULTI" || log[i+1].Conn != cmd.Conn) {
+				t.Errorf("behind ASKING came %v", log[i+1])
+			}
+		}
+		f.wantCounts("ASKING", 0, 2, 0)
+	})
+}
+
+func TestBatchUnderContext(t *testing.T) {
+	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		f.nodes[nodeB].Mute(true)
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		took(t, 300*time.Millisecond, 300*time.Millisecond, func() {
+			values, err := c.SendBatch(ctx, []resp.Command{resp.Cmd("INCR", keyA), resp.Cmd("INCR", keyB), resp.Cmd("INCR", keyC)})
+			if texts(values) != "1" || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%q, %v", texts(values), err)
+			}
+			all, _ := errors.AsType[*cluster.BatchError](err)
+			if _, err := all.At(2); err != nil {
+				t.Errorf("the node that answers: %v", err)
+			}
+		})
+	})
+}

@@ -1,0 +1,213 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/resp"
+)
+
+// target is where an attempt goes.
+type target struct {
+	node   *node // nil: nobody serves the slot
+	slot   int
+	asking bool // behind ASKING
+}
+
+// send makes an attempt with one command.
+func (at target) send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
+	switch {
+	case at.node == nil:
+		return resp.Value{}, at.unserved(&cmd)
+	case !at.asking:
+		return at.node.pool.Send(ctx, cmd)
+	}
+	values, err := at.node.pool.SendBatch(ctx, []resp.Command{askingFor(&cmd), cmd})
+	if err != nil && len(values) < 2 {
+		return resp.Value{}, err
+	}
+	if err := values[1].Err(); err != nil {
+		return resp.Value{}, err
+	}
+	return values[1], nil
+}
+
+var asking = resp.Cmd("ASKING")
+
+// askingFor returns the ASKING in front of cmd, for the connection that cmd would take.
+func askingFor(cmd *resp.Command) resp.Command {
+	if key, ok := cmd.Key(); ok {
+		return asking.On(key)
+	}
+	return asking
+}
+
+// unserved is the error of an attempt that no node was there for.
+func (at target) unserved(cmd *resp.Command) error {
+	return &conn.Error{Op: commandName(cmd), Err: unserved{at.slot}}
+}
+
+// call is what the attempts of one call of a caller have in common: one budget over redirections, dials and pauses.
+type call struct {
+	c      *Cluster
+	ctx    context.Context
+	name   string // of the command, for traces
+	slot   int
+	pinned *node // if the call concerns no other
+
+	history
+	pauses int
+	start  time.Time // of the first failure
+}
+
+// next decides what follows from the failure err of an attempt at a target. It returns the next target when it is time for
+// the next attempt, and otherwise the error for the caller.
+func (k *call) next(at target, err error) (target, error) {
+	d := k.decide(at, err)
+	if d.action == stop {
+		return target{}, d.err
+	}
+	k.count(err)
+	if waited := k.pause(d, at, err); waited != nil {
+		return target{}, waited
+	}
+	return k.target(d, at), nil
+}
+
+// decide is the function of that name for this call, and acts on what it says about the topology.
+func (k *call) decide(at target, err error) decision {
+	c := k.c
+	var from origin
+	if at.node != nil {
+		from = at.node.from
+	}
+	if k.failures == 0 {
+		k.start = time.Now()
+	} else {
+		k.elapsed = time.Since(k.start)
+	}
+	d := decide(err, from, k.history, c.policy)
+	mine := k.ctx.Err() != nil // what the caller's own limit causes is nobody's sickness
+	if at.node != nil && d.refresh && !mine && isTransport(err) {
+		at.node.sick.Store(time.Now().UnixNano())
+	}
+	if d.refresh {
+		c.wantRefresh()
+	}
+	if d.action == follow && k.pinned == nil {
+		c.moved(d.slot, d.addr)
+	}
+	switch {
+	case d.action == stop:
+	case mine, c.isClosed(), k.pinned != nil && (d.action == follow || d.action == ask):
+		d = decision{action: stop, err: err}
+	}
+	return d
+}
+
+// isTransport reports whether err is not an answer of the server to the command.
+func isTransport(err error) bool {
+	return errors.Is(err, conn.ErrUncertain) || errors.Is(err, conn.ErrNotSent)
+}
+
+func (k *call) count(err error) {
+	k.failures++
+	if isRedirect(err) {
+		k.redirects++
+	}
+}
+
+// disagreement is how many steps longer the pauses are between redirections. Nodes that send a call to and fro need a
+// heartbeat, of which there are some in a second, to agree; a call must not use up its redirections before.
+const disagreement = 3
+
+// pause waits as d says. An error means that the call is over.
+func (k *call) pause(d decision, at target, err error) error {
+	var wait time.Duration
+	retry := k.c.cfg.Node.Retry
+	if d.pause {
+		n := k.pauses
+		if d.action == follow || d.action == ask {
+			n += disagreement
+		}
+		wait = backoff(retry, n, rand.Float64())
+		k.pauses++
+	}
+	var done <-chan struct{}
+	if d.action == relocate {
+		done = k.c.wantRefresh()
+		wait = max(wait, retry.MaxBackoff)
+	}
+	k.c.retries.Add(1)
+	if t := k.c.cfg.Node.Trace; t != nil && t.Retry != nil {
+		t.Retry(conn.RetryInfo{Name: k.name, Addr: at.addr(), Attempt: k.failures, Pause: wait, Err: err})
+	}
+	if wait == 0 {
+		return nil
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-done:
+	case <-k.c.done:
+		return &conn.Error{Op: k.name, Err: fmt.Errorf("%w; last attempt: %w", conn.ErrClosed, err)}
+	case <-k.ctx.Done():
+		return &conn.Error{Op: k.name, Err: fmt.Errorf("%w; last attempt: %w", ended(k.ctx), err)}
+	}
+	return nil
+}
+
+func (at target) addr() string {
+	if at.node == nil {
+		return ""
+	}
+	return at.node.addr
+}
+
+// target returns where the next attempt goes.
+func (k *call) target(d decision, at target) target {
+	switch {
+	case k.pinned != nil:
+		return at
+	case d.action == ask:
+		k.c.asked.Add(1)
+		return target{node: k.c.nodeAt(d.addr), slot: at.slot, asking: true}
+	case d.action == follow:
+		return target{node: k.c.nodeAt(d.addr), slot: at.slot}
+	case d.action == redial:
+		k.redialled = true
+		return target{node: k.c.redial(at.node), slot: at.slot}
+	}
+	return k.c.targetOf(at.slot)
+}
+
+// ended returns why ctx is over, such that errors.Is finds both the cause it was given and the error of ctx itself.
+func ended(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if err == cause {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, cause)
+}
+
+// commandName returns the name of a command for errors, if it looks like one, so that no argument gets there by a mistake.
+func commandName(cmd *resp.Command) string {
+	const longest = 40
+	name := cmd.Name()
+	if name == "" || len(name) > longest {
+		return "command"
+	}
+	for i := range len(name) {
+		switch b := name[i]; {
+		case 'a' <= b|0x20 && b|0x20 <= 'z', '0' <= b && b <= '9', b == '.', b == '_', b == '-':
+		default:
+			return "command"
+		}
+	}
+	return name
+}

@@ -1,0 +1,412 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/resp"
+)
+
+// Cluster is a client of a cluster. It is safe for use by many goroutines at once. Close it when it is no longer needed.
+type Cluster struct {
+	// Constant after Open.
+	cfg    Config
+	policy policy
+	done   chan struct{} // closed when Close begins
+	life   context.Context
+	end    context.CancelFunc
+
+	wg   sync.WaitGroup // joins the refresh goroutine
+	wake chan struct{}  // holds a token while the refresh goroutine has something to look at
+
+	table atomic.Pointer[table] // changed under mu
+
+	redirected, asked, retries, refreshes, refreshErrors atomic.Uint64
+
+	mu      sync.Mutex // guards the following
+	closed  bool
+	nodes   map[string]*node // by the address dialled
+	retired []*node          // that have left, and may still owe answers
+	read    *table           // the topology as it was read last, without what redirections have said since
+	wanted  bool             // a refresh
+	round   chan struct{}    // closed when the refresh that begins next has ended
+	failing bool             // the last refresh failed
+}
+
+// Open returns a Cluster. It asks the nodes at cfg.Addrs in turn for the topology, within the limits of ctx and of
+// cfg.Node.Retry, so that wrong addresses and passwords show at once. Masters are dialled when they are first used.
+func Open(ctx context.Context, cfg Config) (*Cluster, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	c := &Cluster{
+		cfg:    cfg,
+		policy: cfg.policy(),
+		done:   make(chan struct{}),
+		wake:   make(chan struct{}, 1),
+		nodes:  make(map[string]*node),
+		round:  make(chan struct{}),
+	}
+	c.read = &table{}
+	c.table.Store(c.read)
+	c.life, c.end = context.WithCancel(context.Background())
+	if err := c.discover(ctx); err != nil {
+		c.end()
+		c.closeNodes()
+		return nil, err
+	}
+	c.wg.Go(c.refreshLoop)
+	return c, nil
+}
+
+// Do sends a command, given as its name and arguments, to the node that serves its first key, and returns its reply.
+// Arguments are strings, []byte, bools, integers and floats, as for resp.Cmd; none is kept. An error reply is returned as an
+// error, a resp.Error; a null is a value.
+func (c *Cluster) Do(ctx context.Context, args ...any) (resp.Value, error) {
+	return c.Send(ctx, resp.Cmd(args...))
+}
+
+// Send sends one command and returns its reply, as Do does. The node is that of the routing key of cmd, if it has one. It
+// makes no allocation but for the reply, and Do one more.
+func (c *Cluster) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
+	slot, err := c.route(&cmd)
+	if err != nil {
+		return resp.Value{}, err
+	}
+	at := c.targetOf(slot)
+	v, err := at.send(ctx, cmd)
+	if err == nil {
+		return v, nil
+	}
+	return c.sendAgain(ctx, at, cmd, err)
+}
+
+// sendAgain goes on after a first attempt that failed.
+func (c *Cluster) sendAgain(ctx context.Context, at target, cmd resp.Command, err error) (v resp.Value, _ error) {
+	k := call{c: c, ctx: ctx, name: commandName(&cmd)}
+	for {
+		if at, err = k.next(at, err); err != nil {
+			return resp.Value{}, err
+		}
+		if v, err = at.send(ctx, cmd); err == nil {
+			return v, nil
+		}
+	}
+}
+
+// Tx runs commands as one transaction on the node that serves their keys: MULTI, cmds and EXEC, next to each other. It
+// returns their replies in order; an error reply of one of them is a value in its place, and the others have run.
+//
+// All keys must be in one slot; if the first keys of two commands are not, the error names the slots and nothing is sent. If
+// the server refuses one of the commands, none has run, and the error wraps that refusal. A refusal by which the server says
+// that it is not the one to ask, or not ready, is repeated as a whole, as for Send.
+func (c *Cluster) Tx(ctx context.Context, cmds []resp.Command) ([]resp.Value, error) {
+	if len(cmds) == 0 {
+		return nil, nil
+	}
+	slot, err := c.routeTx(cmds)
+	if err != nil {
+		return nil, err
+	}
+	k := call{c: c, ctx: ctx, name: commandName(&cmds[0])}
+	for at := c.targetOf(slot); ; {
+		values, err := at.tx(ctx, cmds)
+		if err == nil {
+			return values, nil
+		}
+		if at, err = k.next(at, err); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// routeTx returns the slot of a transaction.
+func (c *Cluster) routeTx(cmds []resp.Command) (int, error) {
+	slot := anySlot
+	for i := range cmds {
+		s, err := c.route(&cmds[i])
+		switch {
+		case err != nil:
+			return 0, err
+		case slot == anySlot:
+			slot = s
+		case s != anySlot && s != slot:
+			err := fmt.Errorf("cluster: a transaction is on keys of one slot, and this one on slots %d and %d", slot, s)
+			return 0, &conn.Error{Op: commandName(&cmds[i]), Err: &refusedError{err}}
+		}
+	}
+	return slot, nil
+}
+
+// tx makes an attempt with a transaction. ASKING holds until EXEC if nothing comes between it and MULTI, which is why it
+// takes a connection that nobody shares.
+func (at target) tx(ctx context.Context, cmds []resp.Command) (values []resp.Value, err error) {
+	switch {
+	case at.node == nil:
+		return nil, at.unserved(&cmds[0])
+	case !at.asking:
+		return at.node.pool.Tx(ctx, cmds)
+	}
+	err = at.node.pool.With(ctx, func(c *conn.Conn) error {
+		if _, err := c.Send(ctx, asking); err != nil {
+			return &conn.Error{Op: commandName(&cmds[0]), Addr: at.addr(), Err: err}
+		}
+		values, err = c.Tx(ctx, cmds)
+		return err
+	})
+	return values, err
+}
+
+// With lends fn a connection of the node that serves key, as conn.Pool.With does: for blocking commands, WATCH and the like,
+// on keys of that slot. With returns what fn returns, and repeats nothing; but if that is an answer by which the node says
+// that it does not serve the slot any more, the next With goes to the one that does.
+func (c *Cluster) With(ctx context.Context, key string, fn func(*conn.Conn) error) error {
+	at := c.targetOf(Slot(key))
+	if at.node == nil {
+		c.wantRefresh()
+		return &conn.Error{Op: "With", Err: unserved{at.slot}}
+	}
+	err := at.node.pool.With(ctx, fn)
+	if err != nil {
+		k := call{c: c, ctx: ctx}
+		k.decide(at, err)
+	}
+	return err
+}
+
+// Masters yields the masters that serve slots, as far as is known at that moment. If ctx ends it yields its cause as the
+// error, after Close conn.ErrClosed, and stops.
+func (c *Cluster) Masters(ctx context.Context) iter.Seq2[Node, error] {
+	return func(yield func(Node, error) bool) {
+		for _, n := range c.table.Load().masters() {
+			switch {
+			case ctx.Err() != nil:
+				yield(Node{}, context.Cause(ctx))
+				return
+			case c.isClosed():
+				yield(Node{}, conn.ErrClosed)
+				return
+			case !yield(Node{c, n}, nil):
+				return
+			}
+		}
+	}
+}
+
+// Owner returns the master that serves the slot of key, as far as is known; false if none does.
+func (c *Cluster) Owner(key string) (Node, bool) {
+	n := c.table.Load().owner(Slot(key))
+	return Node{c, n}, n != nil
+}
+
+// Close closes the connections to all nodes. Calls that wait fail with conn.ErrClosed. When it returns, no goroutine of the
+// Cluster runs any more. It may be called more than once, but not by a callback in Config. A Stream is its caller's to close.
+func (c *Cluster) Close() error {
+	c.mu.Lock()
+	if !c.closed {
+		c.closed = true
+		close(c.done)
+	}
+	c.mu.Unlock()
+	c.end()
+	c.closeNodes()
+	c.wg.Wait()
+	return nil
+}
+
+func (c *Cluster) closeNodes() {
+	c.mu.Lock()
+	nodes := slices.Clone(c.retired)
+	for _, n := range c.nodes {
+		nodes = append(nodes, n)
+	}
+	c.mu.Unlock()
+	for _, n := range nodes {
+		_ = n.pool.Close()
+	}
+}
+
+func (c *Cluster) isClosed() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// Stats are the numbers of a Cluster at one moment, and its counters since Open.
+type Stats struct {
+	Masters int // that serve slots
+	Slots   int // that are served, as far as is known; a whole cluster has 16384
+
+	Moved, Asked  uint64 // redirections followed
+	Retries       uint64 // attempts of calls after their first, redirections among them
+	Refreshes     uint64 // of the topology that succeeded, the first one included
+	RefreshErrors uint64 // that no node could be asked for
+
+	// Nodes are the figures of the connections to all nodes, added up; their Retries are 0.
+	Nodes conn.Stats
+}
+
+// Stats returns the numbers of this moment.
+func (c *Cluster) Stats() Stats {
+	t := c.table.Load()
+	s := Stats{
+		Masters:       len(t.masters()),
+		Slots:         t.served,
+		Moved:         c.redirected.Load(),
+		Asked:         c.asked.Load(),
+		Retries:       c.retries.Load(),
+		Refreshes:     c.refreshes.Load(),
+		RefreshErrors: c.refreshErrors.Load(),
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, n := range c.nodes {
+		p := n.pool.Stats()
+		s.Nodes.Shared += p.Shared
+		s.Nodes.InFlight += p.InFlight
+		s.Nodes.Open += p.Open
+		s.Nodes.Idle += p.Idle
+		s.Nodes.Lent += p.Lent
+		s.Nodes.Dialing += p.Dialing
+		s.Nodes.Waiting += p.Waiting
+		s.Nodes.Dials += p.Dials
+		s.Nodes.DialErrors += p.DialErrors
+		s.Nodes.Lost += p.Lost
+		s.Nodes.PushesLost += p.PushesLost
+	}
+	return s
+}
+
+// route returns the slot of cmd, or why it is not to be sent.
+func (c *Cluster) route(cmd *resp.Command) (int, error) {
+	err := cmd.Err()
+	slot := anySlot
+	if err == nil {
+		slot, err = routeOf(cmd)
+	}
+	if err != nil {
+		return 0, &conn.Error{Op: commandName(cmd), Err: &refusedError{err}}
+	}
+	return slot, nil
+}
+
+// refusedError is why a command is not sent, as conn.ErrRefused has it.
+type refusedError struct{ error }
+
+func (e *refusedError) Is(target error) bool { return target == conn.ErrRefused }
+func (e *refusedError) Unwrap() error        { return e.error }
+
+func (c *Cluster) targetOf(slot int) target {
+	return target{node: c.table.Load().owner(slot), slot: slot}
+}
+
+// any returns one of the nodes that serve slots; one that has not failed lately, if there is such a one.
+func (t *table) any() *node {
+	n := len(t.nodes)
+	if n == 0 {
+		return nil
+	}
+	first := rand.IntN(n)
+	now := time.Now()
+	for i := range n {
+		if at := t.nodes[(first+i)%n]; !at.isSick(now) {
+			return at
+		}
+	}
+	return t.nodes[first]
+}
+
+// nodeAt returns the node that is announced at addr, and makes it known if it is new; nil if there cannot be such a node.
+func (c *Cluster) nodeAt(addr string) *node {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := c.nodeLocked(addr)
+	if n != nil {
+		n.hinted.Store(time.Now().UnixNano())
+	}
+	return n
+}
+
+func (c *Cluster) nodeLocked(announced string) *node {
+	addr := c.cfg.dialAddr(announced)
+	if n := c.nodes[addr]; n != nil {
+		return n
+	}
+	pool, err := conn.New(c.cfg.node(addr))
+	if err != nil || c.closed {
+		return nil
+	}
+	n := &node{announced: announced, from: originOf(announced, c.cfg.Node.TLS != nil), addr: addr, pool: pool}
+	c.nodes[addr] = n
+	return n
+}
+
+// moved notes that the node announced at addr serves slot.
+func (c *Cluster) moved(slot int, addr string) {
+	c.redirected.Add(1)
+	n := c.nodeAt(addr)
+	if n == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if t := c.table.Load(); t.owner(slot) != n && !n.isRetired() {
+		c.table.Store(t.with(slot, n))
+	}
+}
+
+// redial puts new connections in the place of those to a node: what it is has changed, or there is another at its address.
+func (c *Cluster) redial(old *node) *node {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n := c.nodes[old.addr]; n != nil && n != old {
+		return n // somebody else has done it
+	}
+	delete(c.nodes, old.addr)
+	n := c.nodeLocked(old.announced)
+	if n == nil {
+		return nil
+	}
+	c.table.Store(c.table.Load().replaced(old, n))
+	c.read = c.read.replaced(old, n)
+	c.retireLocked(old)
+	return n
+}
+
+// retireLocked takes a node out of use. Its connections are closed when they owe no answers any more.
+func (c *Cluster) retireLocked(n *node) {
+	n.retired = time.Now()
+	c.retired = append(c.retired, n)
+	n.leave()
+	c.wakeRefresh()
+}
+
+func (n *node) isRetired() bool { return !n.retired.IsZero() }
+
+// Slot returns the hash slot of a key, as the package's function of that name.
+func (c *Cluster) Slot(key string) int { return Slot(key) }
+
+// Doers yields the masters that serve slots, as Masters does, each as a conn.Doer that sends to it alone.
+func (c *Cluster) Doers(ctx context.Context) iter.Seq2[conn.Doer, error] {
+	return func(yield func(conn.Doer, error) bool) {
+		for node, err := range c.Masters(ctx) {
+			if !yield(node, err) {
+				return
+			}
+		}
+	}
+}
+
+// Replicated reports true: a cluster's masters may have replicas, and fail over to them.
+func (c *Cluster) Replicated() bool { return true }

@@ -1,0 +1,259 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockwire/lockwire/cluster"
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/resp"
+)
+
+func TestMasters(t *testing.T) {
+	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		var addrs []string
+		for n, err := range c.Masters(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			addrs = append(addrs, n.Addr())
+			if _, err := n.Do(t.Context(), "DBSIZE"); err != nil {
+				t.Error(err)
+			}
+			if values, err := n.SendBatch(t.Context(), []resp.Command{resp.Cmd("SCAN", 0), resp.Cmd("PING")}); err != nil || len(values) != 2 {
+				t.Errorf("%v, %v", values, err)
+			}
+			if err := n.With(t.Context(), func(k *conn.Conn) error { return nil }); err != nil {
+				t.Error(err)
+			}
+		}
+		if want := []string{nodeA, nodeB, nodeC}; !slices.Equal(addrs, want) {
+			t.Errorf("masters %q, want %q", addrs, want)
+		}
+		f.wantCounts("DBSIZE", 1, 1, 1)
+		f.wantCounts("SCAN", 1, 1, 1)
+		for range c.Masters(t.Context()) {
+			break
+		}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		defer cancel(nil)
+		reason := errors.New("enough")
+		seen := 0
+		for _, err := range c.Masters(ctx) {
+			if seen++; err != nil && err != reason {
+				t.Errorf("%v, want the cause", err)
+			}
+			cancel(reason)
+		}
+		if seen != 2 {
+			t.Errorf("%d masters of a ctx that ends at the first", seen)
+		}
+		c.Close()
+		for _, err := range c.Masters(t.Context()) {
+			if !errors.Is(err, conn.ErrClosed) {
+				t.Errorf("after Close: %v", err)
+			}
+		}
+	})
+}
+
+// Commands for a node are about that node, and are repeated there if at all.
+func TestNode(t *testing.T) {
+	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		n, ok := c.Owner(keyB)
+		if !ok || n.Addr() != nodeB {
+			t.Fatalf("the owner of %s is %s, %v", keyB, n.Addr(), ok)
+		}
+		f.answer(nodeB, "GET", "-LOADING busy", 2)
+		if v, err := n.Do(t.Context(), "GET", keyA); err != nil || !v.IsNull() {
+			t.Errorf("%v, %v", v, err)
+		}
+		f.wantCounts("GET", 0, 3, 0)
+		f.answer(nodeB, "GET", fmt.Sprintf("-MOVED %d %s", slotA, nodeA), 0)
+		if _, err := n.Do(t.Context(), "GET", keyA); !errors.Is(err, resp.ErrMoved) {
+			t.Errorf("%v, want MOVED", err)
+		}
+		f.wantCounts("GET", 0, 4, 0)
+	})
+}
+
+func TestWith(t *testing.T) {
+	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		f.nodes[nodeA].Do("RPUSH", keyA, "x")
+		f.nodes[nodeB].Do("RPUSH", keyA, "y")
+		pop := func(k *conn.Conn) error {
+			_, err := k.Do(t.Context(), "BLPOP", keyA, 1)
+			return err
+		}
+		if err := c.With(t.Context(), keyA, pop); err != nil {
+			t.Error(err)
+		}
+		f.wantCounts("BLPOP", 1, 0, 0)
+		f.answer(nodeA, "BLPOP", fmt.Sprintf("-MOVED %d %s", slotA, nodeB), 0)
+		if err := c.With(t.Context(), keyA, pop); !errors.Is(err, resp.ErrMoved) {
+			t.Errorf("%v, want MOVED", err)
+		}
+		if err := c.With(t.Context(), keyA, pop); err != nil { // learnt
+			t.Error(err)
+		}
+		f.wantCounts("BLPOP", 2, 1, 0)
+	})
+	bareBubble(t, func(t *testing.T, f *fakes, proto int) {
+		f.serve(fakeRange{0, 5460, nodeA})
+		c := f.open(cluster.Config{Addrs: []string{nodeA}, Node: conn.Config{Protocol: proto}})
+		if err := c.With(t.Context(), keyC, nil); !conn.SafeToRetry(err) {
+			t.Errorf("for a slot that nobody serves: %v", err)
+		}
+	})
+}
+
+// Whatever a Cluster is doing, Close ends it, at once.
+func TestClose(t *testing.T) {
+	loading := func(f *fakes, addr string) { f.answer(addr, "GET", "-LOADING busy", 0) }
+	stages := map[string]func(f *fakes){
+		"idle":      func(f *fakes) {},
+		"pausing":   func(f *fakes) { loading(f, nodeA); loading(f, nodeB) },
+		"dialling":  func(f *fakes) { f.nodes[nodeA].Unreachable(true); f.nodes[nodeB].Unreachable(true) },
+		"refused":   func(f *fakes) { f.nodes[nodeA].Refuse(true) },
+		"unserved":  func(f *fakes) { f.serve(fakeRange{5461, 16383, nodeC}) },
+		"mute":      func(f *fakes) { f.nodes[nodeA].Mute(true); f.nodes[nodeB].Mute(true); f.nodes[nodeC].Mute(true) },
+		"in a loop": func(f *fakes) { f.answer(nodeA, "GET", fmt.Sprintf("-MOVED %d %s", slotA, nodeA), 0) },
+	}
+	for name, stage := range stages {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, cluster.Config{RefreshInterval: time.Second}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+				stage(f)
+				results := make(chan error, 3)
+				go func() {
+					_, err := c.Do(t.Context(), "GET", keyA)
+					results <- err
+				}()
+				go func() {
+					_, err := c.SendBatch(t.Context(), []resp.Command{resp.Cmd("GET", keyA), resp.Cmd("GET", keyB)})
+					results <- err
+				}()
+				go func() {
+					_, err := c.Tx(t.Context(), []resp.Command{resp.Cmd("GET", keyA)})
+					results <- err
+				}()
+				time.Sleep(300 * time.Millisecond)
+				took(t, 0, 0, func() {
+					if err := c.Close(); err != nil {
+						t.Errorf("Close: %v", err)
+					}
+				})
+				took(t, 0, 0, func() {
+					for range 3 {
+						<-results
+					}
+				})
+				synctest.Wait()
+				dials := f.dials(nodeA) + f.dials(nodeB) + f.dials(nodeC)
+				if _, err := c.Do(t.Context(), "GET", keyC); !errors.Is(err, conn.ErrClosed) {
+					t.Errorf("after Close: %v", err)
+				}
+				if _, err := c.SendBatch(t.Context(), []resp.Command{resp.Cmd("GET", keyC)}); !errors.Is(err, conn.ErrClosed) {
+					t.Errorf("a batch after Close: %v", err)
+				}
+				if _, err := c.Stream(t.Context()); !errors.Is(err, conn.ErrClosed) {
+					t.Errorf("a stream after Close: %v", err)
+				}
+				c.Close()
+				time.Sleep(time.Minute)
+				if n := f.dials(nodeA) + f.dials(nodeB) + f.dials(nodeC); n != dials {
+					t.Errorf("%d dials after Close", n-dials)
+				}
+				for addr, srv := range f.nodes {
+					if n := len(srv.Conns()); n > 0 {
+						t.Errorf("%s has %d connections after Close", addr, n)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A ctx that is over, and one that ends while the call waits for anything.
+func TestContext(t *testing.T) {
+	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := c.Do(over, "GET", keyA); !errors.Is(err, context.Canceled) || !conn.SafeToRetry(err) {
+			t.Errorf("%v, want Canceled", err)
+		}
+		f.nodes[nodeA].Refuse(true)
+		reason := errors.New("reason")
+		ctx, cancel2 := context.WithTimeoutCause(t.Context(), 700*time.Millisecond, reason)
+		defer cancel2()
+		took(t, 700*time.Millisecond, 700*time.Millisecond, func() {
+			_, err := c.Do(ctx, "GET", keyA)
+			if !errors.Is(err, reason) || !errors.Is(err, context.DeadlineExceeded) || !conn.SafeToRetry(err) {
+				t.Errorf("%v, want both the cause and DeadlineExceeded", err)
+			}
+		})
+	})
+}
+
+func TestConfig(t *testing.T) {
+	one := []string{"a:1"}
+	for name, cfg := range map[string]cluster.Config{
+		"no seed":     {},
+		"a bad seed":  {Addrs: []string{"a:1", "b"}},
+		"a Node.Addr": {Addrs: one, Node: conn.Config{Addr: "x:1"}},
+		"a database":  {Addrs: one, Node: conn.Config{DB: 1}},
+		"a socket":    {Addrs: one, Node: conn.Config{Network: "unix"}},
+		"a bad Node":  {Addrs: one, Node: conn.Config{Protocol: 7}},
+	} {
+		if _, err := cluster.Open(t.Context(), cfg); err == nil || !strings.HasPrefix(err.Error(), "cluster: ") {
+			t.Errorf("%s: %v, want an error of this package", name, err)
+		}
+	}
+}
+
+// Traces tell of the repetitions of a call, once each, and of no argument.
+func TestTrace(t *testing.T) {
+	var seen []conn.RetryInfo
+	node := conn.Config{Trace: &conn.Trace{Retry: func(i conn.RetryInfo) { seen = append(seen, i) }}}
+	bareBubble(t, func(t *testing.T, f *fakes, proto int) {
+		seen = nil
+		node.Protocol = proto
+		c := f.open(cluster.Config{Addrs: []string{nodeA}, Node: node})
+		f.answer(nodeA, "GET", fmt.Sprintf("-MOVED %d %s", slotA, nodeB), 0)
+		f.answer(nodeB, "GET", "-LOADING busy", 2)
+		if _, err := c.Do(t.Context(), "GET", keyA); err != nil {
+			t.Fatal(err)
+		}
+		if len(seen) != 3 || seen[0].Addr != nodeA || seen[1].Addr != nodeB || seen[2].Attempt != 3 || seen[2].Name != "GET" {
+			t.Errorf("retries %+v", seen)
+		}
+	})
+}
+
+// A slow pipeline to one node takes nothing away from callers of another.
+func TestStreamGoesToAMasterThatAnswers(t *testing.T) {
+	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		f.nodes[nodeA].Refuse(true)
+		f.nodes[nodeC].Refuse(true)
+		for range 10 {
+			s, err := c.Stream(t.Context())
+			if err != nil || s.Addr() != nodeB {
+				t.Fatalf("%v", err)
+			}
+			s.Close()
+		}
+		if n := f.dials(nodeC); n > 2 {
+			t.Errorf("a node that is down was dialled %d times", n)
+		}
+		f.nodes[nodeB].Refuse(true)
+		if s, err := c.Stream(t.Context()); err == nil {
+			s.Close()
+			t.Error("a stream to nowhere")
+		}
+	})
+}

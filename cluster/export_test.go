@@ -1,0 +1,65 @@
+package cluster
+
+import (
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/resp"
+)
+
+// Topology is what a node says of the cluster, for tests of its parsing.
+type Topology struct{ t *topology }
+
+// Parse reads a reply to CLUSTER SLOTS or CLUSTER SHARDS that came from addr.
+func Parse(command string, v resp.Value, addr string, tls bool) (Topology, error) {
+	parse := parseSlots
+	if command == "SHARDS" {
+		parse = parseShards
+	}
+	t, err := parse(v, originOf(addr, tls))
+	return Topology{t}, err
+}
+
+func (t Topology) Masters() []string  { return t.t.masters }
+func (t Topology) Replicas() []string { return t.t.replicas }
+func (t Topology) Served() int        { return t.t.served }
+
+// Owner is the address of the master of a slot, or "".
+func (t Topology) Owner(slot int) string {
+	if at := t.t.owners[slot]; at > 0 {
+		return t.t.masters[at-1]
+	}
+	return ""
+}
+
+// RouteOf is the slot of a command, -1 if any node will do.
+func RouteOf(cmd resp.Command) (int, error) { return routeOf(&cmd) }
+
+// History is what a call has behind it.
+type History struct {
+	Failures, Redirects int
+	Redialled           bool
+	Elapsed             time.Duration
+}
+
+// Decision is what follows from an attempt.
+type Decision struct {
+	Action  string // "stop", "again", "relocate", "follow", "ask" or "redial"
+	Addr    string
+	Refresh bool
+	Pause   bool
+}
+
+var actionNames = map[action]string{
+	stop: "stop", again: "again", relocate: "relocate", follow: "follow", ask: "ask", redial: "redial",
+}
+
+// Decide is what follows from err, of an attempt on the node at from, under a policy.
+func Decide(err error, from string, h History, attempts, redirects int, budget time.Duration) (Decision, error) {
+	d := decide(err, originOf(from, false), history{h.Failures, h.Redirects, h.Redialled, h.Elapsed},
+		policy{attempts, redirects, budget})
+	return Decision{actionNames[d.action], d.addr, d.refresh, d.pause}, d.err
+}
+
+// Backoff is the pause before repetition n.
+func Backoff(r conn.Retry, n int, chance float64) time.Duration { return backoff(r, n, chance) }

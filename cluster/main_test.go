@@ -1,0 +1,30 @@
+package cluster_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/lockwire/lockwire/cluster"
+	"github.com/lockwire/lockwire/internal/redistest"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// within returns a context that ends with the test, or after a time that nothing here should take.
+func within(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// open opens a Cluster that is closed at the end of the test.
+func open(t testing.TB, cfg cluster.Config) *cluster.Cluster {
+	t.Helper()
+	c, err := cluster.Open(within(t), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}

@@ -1,0 +1,332 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockwire/lockwire/cluster"
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/pubsub"
+)
+
+var (
+	_ pubsub.Router = (*cluster.Cluster)(nil)
+	_ conn.Doer     = (*cluster.Cluster)(nil)
+	_ conn.Doer     = cluster.Node{}
+)
+
+// pubsubBubble is bubble with a Subscriber.
+func pubsubBubble(t *testing.T, fn func(t *testing.T, f *fakes, s *pubsub.Subscriber)) {
+	t.Helper()
+	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		s := pubsub.New(c, pubsub.Config{})
+		defer s.Close()
+		fn(t, f, s)
+	})
+}
+
+// event returns the next event, which must be of that kind.
+func event(t *testing.T, sub *pubsub.Subscription, want pubsub.EventKind) pubsub.Event {
+	t.Helper()
+	timer := time.NewTimer(time.Minute)
+	defer timer.Stop()
+	select {
+	case ev, ok := <-sub.Events():
+		if !ok || ev.Kind != want {
+			t.Fatalf("event %+v (open: %v), want %v", ev, ok, want)
+		}
+		return ev
+	case <-timer.C:
+		t.Fatalf("no event in a minute, want %v", want)
+	}
+	return pubsub.Event{}
+}
+
+func noEvent(t *testing.T, sub *pubsub.Subscription) {
+	t.Helper()
+	synctest.Wait()
+	select {
+	case ev := <-sub.Events():
+		t.Fatalf("event %+v, want none", ev)
+	default:
+	}
+}
+
+func ssubscribe(t *testing.T, s *pubsub.Subscriber, channels ...string) *pubsub.Subscription {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	sub, err := s.SSubscribe(ctx, channels...)
+	if err != nil {
+		t.Fatalf("SSubscribe(%q): %v", channels, err)
+	}
+	return sub
+}
+
+// publish publishes to a shard channel on a node, and expects the message.
+func (f *fakes) publish(addr, channel string, subs ...*pubsub.Subscription) {
+	f.t.Helper()
+	synctest.Wait()
+	f.nodes[addr].Do("SPUBLISH", channel, addr)
+	for _, sub := range subs {
+		if ev := event(f.t, sub, pubsub.Message); ev.Payload != addr || ev.Channel != channel {
+			f.t.Errorf("message %+v, want one of %s to %s", ev, addr, channel)
+		}
+	}
+}
+
+func TestChannelsAreSpread(t *testing.T) {
+	pubsubBubble(t, func(t *testing.T, f *fakes, s *pubsub.Subscriber) {
+		all := ssubscribe(t, s, keyA, keyB, keyC)
+		one := ssubscribe(t, s, keyB)
+		f.wantCounts("SSUBSCRIBE", 1, 1, 1)
+		plain, err := s.Subscribe(t.Context(), keyA, keyB, keyC, keyC)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.wantCounts("SUBSCRIBE", 1, 1, 1)
+		if _, err := s.PSubscribe(t.Context(), "x*", "y*"); err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for _, srv := range f.nodes {
+			if got := srv.Count("PSUBSCRIBE"); got == 2 || got == 0 {
+				n += got
+			}
+		}
+		if n != 2 {
+			t.Error("patterns are not on one node")
+		}
+		f.publish(nodeA, keyA, all)
+		f.publish(nodeB, keyB, all, one)
+		f.publish(nodeC, keyC, all)
+		f.nodes[nodeC].Do("PUBLISH", keyC, "x")
+		event(t, plain, pubsub.Message)
+		for _, sub := range []*pubsub.Subscription{all, one, plain} {
+			noEvent(t, sub)
+		}
+		if got := s.Stats(); got.Channels != 8 || got.Subscriptions != 4 || !got.Connected {
+			t.Errorf("Stats = %+v", got)
+		}
+		one.Close()
+		all.Close()
+		synctest.Wait()
+		f.wantCounts("SUNSUBSCRIBE", 1, 1, 1)
+		if got := s.Stats(); got.Channels != 5 || got.Subscriptions != 2 {
+			t.Errorf("Stats = %+v", got)
+		}
+	})
+}
+
+// B17: the server ends the subscription as the slot has moved; it is resumed at the new owner, to which MOVED leads.
+func TestShardChannelMovesWithItsSlot(t *testing.T) {
+	pubsubBubble(t, func(t *testing.T, f *fakes, s *pubsub.Subscriber) {
+		sub, other := ssubscribe(t, s, keyA), ssubscribe(t, s, keyB)
+		both := ssubscribe(t, s, keyA, keyC)
+		owner, next := nodeA, nodeB
+		for range 4 {
+			f.answer(next, "", "", 1) // runs everything again
+			f.answer(owner, "SSUBSCRIBE", fmt.Sprintf("-MOVED %d %s", slotA, next), 0)
+			f.serve(fakeRange{0, 5460, next}, fakeRange{5461, 10922, nodeB}, fakeRange{10923, 16383, nodeC})
+			took(t, 0, 8*time.Millisecond, func() { // the old owner may leave the cluster first, which is a lost connection
+				f.nodes[owner].Unsubscribe(keyA)
+				for _, sub := range []*pubsub.Subscription{sub, both} {
+					if ev := event(t, sub, pubsub.Interrupted); ev.Channel != keyA || ev.Err == nil {
+						t.Errorf("B17: event %+v", ev)
+					}
+					event(t, sub, pubsub.Resumed)
+				}
+			})
+			f.publish(next, keyA, sub, both)
+			f.publish(nodeC, keyC, both)
+			noEvent(t, other)
+			owner, next = next, owner
+			time.Sleep(time.Minute)
+		}
+		if got := s.Stats(); got.Channels != 3 || got.Subscriptions != 3 {
+			t.Errorf("Stats = %+v", got)
+		}
+	})
+}
+
+// A topology that is out of date when the subscription is made.
+func TestShardChannelIsMoved(t *testing.T) {
+	pubsubBubble(t, func(t *testing.T, f *fakes, s *pubsub.Subscriber) {
+		f.answer(nodeA, "SSUBSCRIBE", fmt.Sprintf("-MOVED %d %s", slotA, nodeC), 0)
+		var sub *pubsub.Subscription
+		took(t, 0, 0, func() { sub = ssubscribe(t, s, keyA) })
+		f.publish(nodeC, keyA, sub)
+		f.wantCounts("SSUBSCRIBE", 1, 0, 1)
+		listen, err := s.SListen(keyA)
+		if err != nil {
+			t.Fatal(err)
+		}
+		event(t, listen, pubsub.Resumed)
+		f.publish(nodeC, keyA, sub, listen)
+	})
+}
+
+// Nodes that do not agree, refuse or are not ready cost pauses, and no Subscribe fails for it.
+func TestShardChannelThatIsNotServedYet(t *testing.T) {
+	for name, answers := range map[string][2]string{
+		"sent to and fro": {fmt.Sprintf("-MOVED %d %s", slotA, nodeB), fmt.Sprintf("-MOVED %d %s", slotA, nodeA)},
+		"sent nowhere":    {fmt.Sprintf("-MOVED %d ?:1", slotA), ""},
+		"down":            {"-CLUSTERDOWN Hash slot not served", ""},
+		"loading":         {"-LOADING busy", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pubsubBubble(t, func(t *testing.T, f *fakes, s *pubsub.Subscriber) {
+				f.answer(nodeA, "SSUBSCRIBE", answers[0], 0)
+				if answers[1] != "" {
+					f.answer(nodeB, "SSUBSCRIBE", answers[1], 0)
+				}
+				time.AfterFunc(10*time.Second, func() { f.hook(nodeA, nil) })
+				took(t, 10*time.Second, 12*time.Second, func() { f.publish(nodeA, keyA, ssubscribe(t, s, keyA)) })
+				if n := f.nodes[nodeA].Count("SSUBSCRIBE") + f.nodes[nodeB].Count("SSUBSCRIBE"); n > 60 {
+					t.Errorf("asked %d times in 10 s", n)
+				}
+			})
+		})
+	}
+	pubsubBubble(t, func(t *testing.T, f *fakes, s *pubsub.Subscriber) {
+		f.answer(nodeA, "SSUBSCRIBE", "-NOPERM no", 0)
+		if _, err := s.SSubscribe(t.Context(), keyA); err == nil {
+			t.Error("granted")
+		}
+	})
+}
+
+// The node of a channel dies, and another takes over. Channels of other nodes notice nothing.
+func TestNodeOfAChannelDies(t *testing.T) {
+	pubsubBubble(t, func(t *testing.T, f *fakes, s *pubsub.Subscriber) {
+		sub, other := ssubscribe(t, s, keyA), ssubscribe(t, s, keyB, keyC)
+		plain, err := s.Subscribe(t.Context(), keyA)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.nodes[nodeA].Refuse(true)
+		f.nodes[nodeA].KillConns(nil)
+		if ev := event(t, sub, pubsub.Interrupted); ev.Err == nil {
+			t.Error("without a reason")
+		}
+		event(t, plain, pubsub.Interrupted)
+		time.Sleep(2 * time.Second)
+		f.serve(fakeRange{0, 10922, nodeB}, fakeRange{10923, 16383, nodeC})
+		took(t, 0, 2*time.Second, func() {
+			event(t, sub, pubsub.Resumed)
+			event(t, plain, pubsub.Resumed)
+		})
+		f.publish(nodeB, keyA, sub)
+		noEvent(t, other)
+		f.publish(nodeB, keyB, other)
+		if got := s.Stats(); got.Channels != 4 {
+			t.Errorf("Stats = %+v", got)
+		}
+		dials := f.dials(nodeA)
+		time.Sleep(10 * time.Minute)
+		if n := f.dials(nodeA) - dials; n > 0 {
+			t.Errorf("%d dials to a node that nobody wants anything of", n)
+		}
+	})
+}
+
+// A node that leaves the cluster, but goes on, hears nothing any more: what listens there moves.
+func TestPlainChannelOfANodeThatLeaves(t *testing.T) {
+	bubble(t, cluster.Config{RefreshInterval: time.Second}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		s := pubsub.New(c, pubsub.Config{})
+		defer s.Close()
+		sub, err := s.Subscribe(t.Context(), keyA)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.serve(fakeRange{0, 10922, nodeB}, fakeRange{10923, 16383, nodeC})
+		took(t, 0, 2*time.Second, func() {
+			event(t, sub, pubsub.Interrupted)
+			event(t, sub, pubsub.Resumed)
+		})
+		f.nodes[nodeB].Do("PUBLISH", keyA, "x")
+		event(t, sub, pubsub.Message)
+	})
+}
+
+func TestChannelThatNobodyServes(t *testing.T) {
+	bareBubble(t, func(t *testing.T, f *fakes, proto int) {
+		f.serve(fakeRange{5461, 10922, nodeB})
+		f.answer(nodeB, "SSUBSCRIBE", "-CLUSTERDOWN Hash slot not served", 0)
+		c := f.open(cluster.Config{Addrs: []string{nodeA}, Node: conn.Config{Protocol: proto}})
+		s := pubsub.New(c, pubsub.Config{})
+		defer s.Close()
+		plain, err := s.Subscribe(t.Context(), keyC) // any node will do
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.nodes[nodeB].Do("PUBLISH", keyC, "x")
+		event(t, plain, pubsub.Message)
+		time.AfterFunc(3*time.Second, func() { f.serve(fakeRange{0, 10922, nodeB}, fakeRange{10923, 16383, nodeC}) })
+		var sub *pubsub.Subscription
+		took(t, 3*time.Second, 5*time.Second, func() { sub = ssubscribe(t, s, keyC) })
+		f.publish(nodeC, keyC, sub)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		f.nodes[nodeB].Refuse(true)
+		f.nodes[nodeB].KillConns(nil)
+		if _, err := s.SSubscribe(ctx, keyB); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v, want the end of ctx", err)
+		}
+	})
+}
+
+// Close at any moment joins the goroutines of all parts, which each bubble checks at its end.
+func TestCloseSubscriberOfACluster(t *testing.T) {
+	for name, stage := range map[string]func(f *fakes){
+		"subscribed": func(*fakes) {},
+		"refused":    func(f *fakes) { f.answer(nodeA, "SSUBSCRIBE", "-CLUSTERDOWN", 0) },
+		"swallowed": func(f *fakes) {
+			f.hook(nodeA, func(cmd fakeredis.Cmd) *fakeredis.Action {
+				act := fakeredis.Swallow()
+				return &act
+			})
+		},
+		"down": func(f *fakes) { f.nodes[nodeA].Refuse(true) },
+		"mute": func(f *fakes) { f.nodes[nodeA].Mute(true) },
+		"to and fro": func(f *fakes) {
+			f.answer(nodeA, "SSUBSCRIBE", fmt.Sprintf("-MOVED %d %s", slotA, nodeB), 0)
+			f.answer(nodeB, "SSUBSCRIBE", fmt.Sprintf("-MOVED %d %s", slotA, nodeA), 0)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pubsubBubble(t, func(t *testing.T, f *fakes, s *pubsub.Subscriber) {
+				stage(f)
+				for _, key := range []string{keyA, keyB, keyC} {
+					if _, err := s.SListen(key); err != nil {
+						t.Fatal(err)
+					}
+				}
+				waiting := make(chan error, 1)
+				go func() {
+					sub, err := s.SSubscribe(t.Context(), keyA, "another")
+					if err == nil {
+						sub.Close()
+					}
+					waiting <- err
+				}()
+				time.Sleep(777 * time.Millisecond)
+				took(t, 0, 0, func() { s.Close() })
+				if err := <-waiting; err != nil && !errors.Is(err, conn.ErrClosed) {
+					t.Errorf("a Subscribe that waits: %v", err)
+				}
+				if got := s.Stats(); got.Channels != 0 || got.Subscriptions != 0 || got.Connected {
+					t.Errorf("Stats = %+v after Close", got)
+				}
+				if _, err := s.SListen(keyA); !errors.Is(err, conn.ErrClosed) {
+					t.Errorf("SListen after Close: %v", err)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,210 @@
+package cluster
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/resp"
+)
+
+// action is what a call does after an attempt that failed.
+type action uint8
+
+const (
+	stop     action = iota // tell the caller
+	again                  // try the owner of the slot, whoever that is by then
+	relocate               // look for the owner of the slot, then try it
+	follow                 // try the node that the answer names, the new owner of the slot
+	ask                    // try the node that the answer names, this once, behind ASKING
+	redial                 // try the node that answered, over a new connection
+)
+
+// policy bounds a call.
+type policy struct {
+	attempts, redirects int
+	budget              time.Duration // not above 0: none
+}
+
+// history is what a call has behind it, the attempt that is to be decided about not counted.
+type history struct {
+	failures  int           // attempts
+	redirects int           // of these, MOVED and ASK
+	redialled bool          // because of a MOVED to the node that answered
+	elapsed   time.Duration // since the first of them failed
+}
+
+// decision is what follows from an attempt.
+type decision struct {
+	action  action
+	addr    string // of follow and ask, as announced
+	slot    int    // of follow
+	refresh bool   // the topology may not be what it was
+	pause   bool   // before the next attempt, longer each time
+	err     error  // of stop: what the caller is told
+}
+
+var errLoop = errors.New("too many redirections")
+
+// unserved is the failure of an attempt for which there was no node.
+type unserved struct{ slot int }
+
+func (e unserved) Error() string {
+	if e.slot == anySlot {
+		return "no node serves slots"
+	}
+	return fmt.Sprintf("slot %d is served by no node", e.slot)
+}
+
+// decide tells what a call does after an attempt on the node at from that failed with err: an error in reply, or one of
+// package conn. Only what certainly did not run is tried again, and only as often as p permits, whatever the causes.
+func decide(err error, from origin, h history, p policy) decision {
+	d := judge(err, from, h)
+	if d.action == stop {
+		d.err = err
+		return d
+	}
+	redirected := isRedirect(err)
+	switch {
+	case redirected && h.redirects >= p.redirects:
+		return decision{refresh: true, err: fmt.Errorf("cluster: %w, %d: %w", errLoop, h.redirects+1, err)}
+	case h.failures+1 >= p.attempts, p.budget > 0 && h.elapsed >= p.budget:
+		return decision{refresh: d.refresh, err: err}
+	}
+	return d
+}
+
+// judge is decide without its bounds.
+func judge(err error, from origin, h history) decision {
+	switch {
+	case errors.Is(err, conn.ErrUncertain):
+		return decision{refresh: true}
+	case errors.Is(err, conn.ErrNotSent):
+		return judgeUnsent(err, h)
+	}
+	reply, ok := errors.AsType[resp.Error](err)
+	if !ok {
+		return decision{}
+	}
+	switch resp.Error(reply.Prefix()) {
+	case resp.ErrMoved, resp.ErrAsk:
+		return judgeRedirect(reply, from, h)
+	case resp.ErrTryAgain, resp.ErrNoReplicas, resp.ErrBusy:
+		return decision{action: again, pause: true}
+	case resp.ErrClusterDown, resp.ErrLoading, resp.ErrMasterDown, resp.ErrReadOnly:
+		return decision{action: again, pause: true, refresh: true}
+	}
+	switch {
+	case reply.Class() == string(resp.ErrReadOnly): // in a script, as servers up to 6.2 report it
+		return decision{action: again, pause: true, refresh: true}
+	case tooManyClients(reply):
+		return decision{action: again, pause: true}
+	}
+	return decision{}
+}
+
+// judgeRedirect decides about MOVED and ASK.
+func judgeRedirect(reply resp.Error, from origin, h history) decision {
+	r, ok := reply.Redirect()
+	if !ok {
+		return decision{}
+	}
+	addr, ok := from.resolve(r.Host, r.Port, "", false)
+	d := decision{addr: addr, slot: r.Slot, refresh: true, pause: h.redirects >= freeRedirects}
+	asked := errors.Is(reply, resp.ErrAsk)
+	switch {
+	case !ok:
+		return decision{action: relocate, refresh: true}
+	case asked && addr == from.addr(), !asked && addr == from.addr() && h.redialled:
+		return decision{action: relocate, refresh: true, pause: true}
+	case asked:
+		d.action, d.refresh = ask, false
+	case addr == from.addr():
+		d.action = redial
+	default:
+		d.action = follow
+	}
+	return d
+}
+
+// freeRedirects is how many redirections of a call are followed without a pause. More in a row mean that the nodes do not
+// agree yet.
+const freeRedirects = 2
+
+// judgeUnsent decides about an attempt that sent nothing: there was no connection, or it was lost before, or the command
+// was refused by this program.
+func judgeUnsent(err error, h history) decision {
+	if errors.Is(err, conn.ErrRefused) {
+		return decision{}
+	}
+	if _, ok := errors.AsType[unserved](err); ok {
+		return decision{action: relocate, refresh: true}
+	}
+	if dialled(err) && hopeless(err) {
+		return decision{refresh: true}
+	}
+	if dialled(err) || errors.Is(err, conn.ErrClosed) { // the latter says that the node is no longer part of the cluster
+		return decision{action: relocate, refresh: true}
+	}
+	return decision{action: again, refresh: true, pause: h.failures > 0}
+}
+
+// dialled reports whether err is the failure of a dial.
+func dialled(err error) bool {
+	for e, ok := errors.AsType[*conn.Error](err); ok; e, ok = errors.AsType[*conn.Error](e.Err) {
+		if e.Op == "dial" {
+			return true
+		}
+	}
+	return false
+}
+
+// hopeless reports whether a dial failed for a reason that time does not change: what the server, or TLS, says about who
+// we are.
+func hopeless(err error) bool {
+	if reply, ok := errors.AsType[resp.Error](err); ok {
+		switch resp.Error(reply.Prefix()) {
+		case resp.ErrLoading, resp.ErrMasterDown, resp.ErrBusy, resp.ErrClusterDown:
+			return false
+		}
+		return !tooManyClients(reply)
+	}
+	if _, ok := errors.AsType[*resp.SyntaxError](err); ok {
+		return true
+	}
+	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
+		return true
+	}
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return true
+	}
+	e, ok := errors.AsType[*net.OpError](err)
+	return ok && e.Op == "remote error" // an alert of the peer's TLS
+}
+
+func tooManyClients(reply resp.Error) bool {
+	return strings.HasPrefix(string(reply), "ERR max number of clients")
+}
+
+// isRedirect reports whether err is a MOVED or an ASK.
+func isRedirect(err error) bool {
+	if isTransport(err) {
+		return false
+	}
+	reply, _ := errors.AsType[resp.Error](err)
+	return errors.Is(reply, resp.ErrMoved) || errors.Is(reply, resp.ErrAsk)
+}
+
+// backoff returns the pause before repetition n, counted from 0: MinBackoff doubled n times, at most MaxBackoff, of which
+// up to half is left out by chance, given as a number from 0 to below 1.
+func backoff(r conn.Retry, n int, chance float64) time.Duration {
+	d := r.MaxBackoff
+	if n < 32 && r.MinBackoff<<n>>n == r.MinBackoff {
+		d = min(d, r.MinBackoff<<n)
+	}
+	return d - time.Duration(chance*float64(d)/2)
+}

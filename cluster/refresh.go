@@ -1,0 +1,373 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/resp"
+)
+
+const (
+	// Between two refreshes there is at least minPause; as long as they tell nothing new, or fail, the pause is doubled up
+	// to calmPause or sickPause.
+	minPause  = 100 * time.Millisecond
+	calmPause = 400 * time.Millisecond
+	sickPause = time.Second
+
+	// askLimit is how long one node may take to answer.
+	askLimit = time.Second
+
+	// hintLife is how long a node that a redirection has named is kept although no topology knows it.
+	hintLife = 5 * time.Second
+
+	// drainPause is how often retired nodes are looked at.
+	drainPause = 100 * time.Millisecond
+)
+
+var errNoSlots = errors.New("cluster: no slots served")
+
+// wantRefresh has the topology read anew, soon. The channel is closed when a refresh has ended that began after the call.
+func (c *Cluster) wantRefresh() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.wanted {
+		c.wanted = true
+		c.wakeRefresh()
+	}
+	return c.round
+}
+
+// wakeRefresh has the refresh goroutine look at what there is to do.
+func (c *Cluster) wakeRefresh() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// pace is when the topology is read.
+type pace struct {
+	pause     time.Duration // behind the last refresh
+	notBefore time.Time     // the next one
+	due       time.Time     // the next one that nobody asks for; zero: none
+}
+
+// refreshLoop is the goroutine that reads the topology, from Open to Close, and closes the connections to nodes that have
+// left. It alone decides when: however many calls want a refresh, there is one at a time and a pause behind it.
+func (c *Cluster) refreshLoop() {
+	p := pace{pause: minPause}
+	p.settle(time.Now(), c.cfg.RefreshInterval)
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for !c.isClosed() {
+		if now := time.Now(); p.reached(now, c.isWanted()) {
+			changed, err := c.refresh(c.life)
+			p.next(now, changed, err)
+			p.settle(time.Now(), c.cfg.RefreshInterval)
+		}
+		draining := c.closeIdle(time.Now())
+		timer.Reset(p.wait(time.Now(), c.isWanted(), draining))
+		select {
+		case <-c.wake:
+		case <-timer.C:
+		case <-c.done:
+		}
+	}
+}
+
+// reached reports whether it is time for a refresh.
+func (p *pace) reached(now time.Time, wanted bool) bool {
+	return wanted && !now.Before(p.notBefore) || !p.due.IsZero() && !now.Before(p.due)
+}
+
+// next sets the pause behind a refresh that began at some time.
+func (p *pace) next(begin time.Time, changed bool, err error) {
+	if begin.Sub(p.notBefore) > calmPause {
+		p.pause = minPause / 2 // it has been quiet
+	}
+	switch {
+	case err != nil:
+		p.pause = min(2*p.pause, sickPause)
+	case changed:
+		p.pause = minPause
+	default:
+		p.pause = min(2*p.pause, calmPause)
+	}
+}
+
+// settle sets when the next refresh is, now that one has ended. Clients that began at the same time drift apart.
+func (p *pace) settle(now time.Time, interval time.Duration) {
+	p.notBefore = now.Add(p.pause)
+	if interval > 0 {
+		p.due = now.Add(interval + time.Duration((rand.Float64()-0.5)*float64(interval)/5))
+	}
+}
+
+// wait returns how long there is nothing to do.
+func (p *pace) wait(now time.Time, wanted, draining bool) time.Duration {
+	wait := time.Hour
+	if !p.due.IsZero() {
+		wait = p.due.Sub(now)
+	}
+	if wanted {
+		wait = min(wait, p.notBefore.Sub(now))
+	}
+	if draining {
+		wait = min(wait, drainPause)
+	}
+	return max(wait, 0)
+}
+
+func (c *Cluster) isWanted() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.wanted
+}
+
+// discover reads the topology for the first time, as often as a call may try.
+func (c *Cluster) discover(ctx context.Context) error {
+	start := time.Now()
+	for n := 0; ; n++ {
+		_, err := c.refresh(ctx)
+		if err == nil {
+			return nil
+		}
+		pause := backoff(c.cfg.Node.Retry, n, rand.Float64())
+		late := c.policy.budget > 0 && time.Since(start)+pause >= c.policy.budget
+		if ctx.Err() != nil || n+1 >= c.policy.attempts || late || dialled(err) && hopeless(err) {
+			return err
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return fmt.Errorf("cluster: %w; last attempt: %w", ended(ctx), err)
+		}
+	}
+}
+
+// refresh reads the topology from the first node that knows at least as many slots as are known already; if there is none,
+// the best answer will do. One without any slots, which a node that has lost its cluster gives, is none.
+func (c *Cluster) refresh(ctx context.Context) (changed bool, err error) {
+	c.mu.Lock()
+	c.wanted = false
+	round := c.round
+	c.round = make(chan struct{})
+	c.mu.Unlock()
+	defer close(round)
+
+	var best *topology
+	for _, from := range c.candidates(time.Now()) {
+		t, failed := c.ask(ctx, from)
+		switch {
+		case failed != nil:
+			if err == nil || err == errNoSlots {
+				err = fmt.Errorf("cluster: topology: %w", failed)
+			}
+		case t.served == 0:
+			err = errNoSlots
+		case best == nil || t.served > best.served:
+			best = t
+		}
+		if best != nil && best.served >= c.table.Load().served || ctx.Err() != nil {
+			break
+		}
+	}
+	if best == nil {
+		c.refreshErrors.Add(1)
+		c.noteRefresh(err)
+		return false, err
+	}
+	c.refreshes.Add(1)
+	c.noteRefresh(nil)
+	return c.apply(best), nil
+}
+
+// noteRefresh logs when refreshes begin to fail, and when they succeed again.
+func (c *Cluster) noteRefresh(err error) {
+	c.mu.Lock()
+	before := c.failing
+	c.failing = err != nil && !c.closed
+	now := c.failing
+	c.mu.Unlock()
+	switch {
+	case now && !before:
+		c.warn("topology cannot be read", slog.Any("error", err))
+	case before && !now && err == nil:
+		c.warn("topology read again")
+	}
+}
+
+func (c *Cluster) warn(text string, attrs ...slog.Attr) {
+	if logger := c.cfg.Node.Logger; logger != nil {
+		logger.LogAttrs(context.Background(), slog.LevelWarn, "cluster: "+text, attrs...)
+	}
+}
+
+// candidate is a node to ask for the topology: a known one, or one of Config.Addrs.
+type candidate struct {
+	node *node
+	seed string
+}
+
+// candidates returns whom to ask, in this order: masters, others that are known, the seeds, and at the end those that have
+// not answered lately.
+func (c *Cluster) candidates(now time.Time) []candidate {
+	t := c.table.Load()
+	var masters, others, seeds, sick []candidate
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, n := range c.nodes {
+		switch {
+		case n.isSick(now):
+			sick = append(sick, candidate{node: n})
+		case slices.Contains(t.nodes, n):
+			masters = append(masters, candidate{node: n})
+		default:
+			others = append(others, candidate{node: n})
+		}
+	}
+	for _, addr := range c.cfg.Addrs {
+		if c.nodes[addr] == nil {
+			seeds = append(seeds, candidate{seed: addr})
+		}
+	}
+	for _, list := range [][]candidate{masters, others, sick} {
+		rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+	}
+	return slices.Concat(masters, others, seeds, sick)
+}
+
+// ask reads the topology from one node.
+func (c *Cluster) ask(ctx context.Context, from candidate) (*topology, error) {
+	ctx, cancel := context.WithTimeout(ctx, askLimit)
+	defer cancel()
+	tls := c.cfg.Node.TLS != nil
+	if from.node != nil {
+		t, err := readTopology(ctx, from.node.pool.Send, from.node.from)
+		from.node.sick.Store(0)
+		if err != nil {
+			from.node.sick.Store(time.Now().UnixNano())
+		}
+		return t, err
+	}
+	seed, err := conn.Dial(ctx, c.cfg.seed(from.seed))
+	if err != nil {
+		return nil, err
+	}
+	defer seed.Close()
+	return readTopology(ctx, seed.Send, originOf(from.seed, tls))
+}
+
+var (
+	clusterSlots  = resp.Cmd("CLUSTER", "SLOTS")
+	clusterShards = resp.Cmd("CLUSTER", "SHARDS")
+)
+
+// readTopology asks by CLUSTER SLOTS, which all versions know, or where that is refused by CLUSTER SHARDS.
+func readTopology(ctx context.Context, send func(context.Context, resp.Command) (resp.Value, error), from origin) (*topology, error) {
+	v, err := send(ctx, clusterSlots)
+	if err == nil {
+		return parseSlots(v, from)
+	}
+	if isTransport(err) || !errors.Is(err, resp.ErrGeneral) && !errors.Is(err, resp.ErrNoPerm) {
+		return nil, err
+	}
+	v, shardsErr := send(ctx, clusterShards)
+	if shardsErr != nil {
+		return nil, err
+	}
+	return parseShards(v, from)
+}
+
+// apply makes t the topology in use, and reports whether it is another than the one read before.
+func (c *Cluster) apply(t *topology) (changed bool) {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return false
+	}
+	next, members := c.tableLocked(t)
+	before := c.read
+	for slot := range Slots {
+		changed = changed || next.owner(slot) != before.owner(slot)
+	}
+	c.read = next
+	c.table.Store(next)
+	c.retireOthersLocked(members)
+	c.mu.Unlock()
+	if changed && before.served > 0 {
+		c.warn("topology has changed", slog.Int("masters", len(next.nodes)), slog.Int("slots", next.served))
+	}
+	return changed
+}
+
+// tableLocked returns the table for a topology, and the nodes in it, replicas included.
+func (c *Cluster) tableLocked(t *topology) (next *table, members map[*node]bool) {
+	next, members = &table{}, make(map[*node]bool)
+	places := make([]uint16, len(t.masters)+1)
+	for i, announced := range t.masters {
+		n := c.nodeLocked(announced)
+		if n == nil {
+			continue
+		}
+		members[n] = true
+		at := slices.Index(next.nodes, n)
+		if at < 0 {
+			at = len(next.nodes)
+			next.nodes = append(next.nodes, n)
+		}
+		places[i+1] = uint16(at + 1)
+	}
+	for _, announced := range t.replicas {
+		if n := c.nodeLocked(announced); n != nil {
+			members[n] = true
+		}
+	}
+	for slot, at := range t.owners {
+		if next.owners[slot] = places[at]; places[at] > 0 {
+			next.served++
+		}
+	}
+	return next, members
+}
+
+// retireOthersLocked retires the nodes that are not members of the cluster any more. One that a redirection has named just
+// now may be so new that the topology does not know it.
+func (c *Cluster) retireOthersLocked(members map[*node]bool) {
+	now := time.Now().UnixNano()
+	for addr, n := range c.nodes {
+		if !members[n] && now-n.hinted.Load() > int64(hintLife) {
+			delete(c.nodes, addr)
+			c.retireLocked(n)
+		}
+	}
+}
+
+// closeIdle closes the connections to retired nodes that owe no answer, or have owed one for too long. It reports whether
+// any are left.
+func (c *Cluster) closeIdle(now time.Time) bool {
+	limit := c.cfg.Node.Timeout + time.Second
+	var over []*node
+	c.mu.Lock()
+	c.retired = slices.DeleteFunc(c.retired, func(n *node) bool {
+		done := n.idle() || c.cfg.Node.Timeout > 0 && now.Sub(n.retired) > limit
+		if done {
+			over = append(over, n)
+		}
+		return done
+	})
+	left := len(c.retired) > 0
+	c.mu.Unlock()
+	for _, n := range over {
+		_ = n.pool.Close()
+	}
+	return left
+}

@@ -1,0 +1,137 @@
+package cluster
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/lockwire/lockwire/resp"
+)
+
+// anySlot is the route of a command without a key, which any master may be given.
+const anySlot = -1
+
+// place says where the first key of a command is.
+type place uint8
+
+const (
+	atFirst   place = iota // the first argument
+	atSecond               // the second argument
+	behindOne              // behind the number of keys, which is the first argument
+	behindTwo              // behind the number of keys, which is the second argument
+	inStreams              // behind STREAMS
+	inMigrate              // the third argument, or if that is empty behind KEYS
+	nowhere                // no key
+	oneNode                // no key, and its answer is about the node that gives it
+	notHere                // not to be sent by callers
+)
+
+var (
+	errOneNode = errors.New("it asks one node about the keys it has: use Masters, or On with a key of that node")
+	errAsking  = errors.New("redirections are followed without it")
+)
+
+// placeOf returns where the first key of a command with this name is.
+func placeOf(name string) place {
+	const longest = len("georadiusbymember_ro")
+	if len(name) > longest {
+		return atFirst
+	}
+	var lower [longest]byte
+	for i := range len(name) {
+		if lower[i] = name[i]; 'A' <= name[i] && name[i] <= 'Z' {
+			lower[i] |= 0x20
+		}
+	}
+	switch string(lower[:len(name)]) {
+	case "bitop", "memory", "object", "xgroup", "xinfo", "pfdebug", "debug":
+		return atSecond
+	case "lmpop", "msetex", "sintercard", "zdiff", "zinter", "zintercard", "zmpop", "zunion":
+		return behindOne
+	case "blmpop", "bzmpop", "eval", "eval_ro", "evalsha", "evalsha_ro", "fcall", "fcall_ro":
+		return behindTwo
+	case "xread", "xreadgroup":
+		return inStreams
+	case "migrate":
+		return inMigrate
+	case "acl", "bgrewriteaof", "bgsave", "client", "cluster", "command", "config", "discard", "echo", "exec", "failover",
+		"function", "hello", "info", "lastsave", "latency", "lolwut", "module", "multi", "ping", "publish", "pubsub",
+		"replicaof", "role", "save", "script", "shutdown", "slaveof", "slowlog", "time", "unwatch", "wait", "waitaof":
+		return nowhere
+	case "dbsize", "flushall", "flushdb", "keys", "randomkey", "scan", "swapdb":
+		return oneNode
+	case "asking":
+		return notHere
+	}
+	return atFirst
+}
+
+// firstKey returns the first key of a command, or false if it has none.
+func firstKey(cmd *resp.Command) (key string, keyed bool, err error) {
+	at := 0
+	switch placeOf(cmd.Arg(0)) {
+	case atFirst:
+		at = 1
+	case atSecond:
+		at = 2
+	case behindOne:
+		at = behindCount(cmd, 1)
+	case behindTwo:
+		at = behindCount(cmd, 2)
+	case inStreams:
+		at = behindWord(cmd, "STREAMS")
+	case inMigrate:
+		if at = 3; cmd.Arg(3) == "" {
+			at = behindWord(cmd, "KEYS")
+		}
+	case oneNode:
+		return "", false, errOneNode
+	case notHere:
+		return "", false, errAsking
+	}
+	if at == 0 || at >= cmd.Len() {
+		return "", false, nil
+	}
+	return cmd.Arg(at), true, nil
+}
+
+// behindCount returns the place of the first of some keys whose number is argument at; 0 if there are none.
+func behindCount(cmd *resp.Command, at int) int {
+	if n, err := strconv.Atoi(cmd.Arg(at)); err != nil || n < 1 {
+		return 0
+	}
+	return at + 1
+}
+
+// behindWord returns the place behind an argument that is a keyword; 0 if it is not there. What other keywords are followed
+// by is none, even if it looks so.
+func behindWord(cmd *resp.Command, word string) int {
+	i, skip := -1, 0
+	for arg := range cmd.Args() {
+		i++
+		switch {
+		case skip > 0:
+			skip--
+		case i == 0:
+		case strings.EqualFold(arg, word):
+			return i + 1
+		case strings.EqualFold(arg, "GROUP"), strings.EqualFold(arg, "AUTH2"):
+			skip = 2
+		case strings.EqualFold(arg, "AUTH"):
+			skip = 1
+		}
+	}
+	return 0
+}
+
+// routeOf returns the slot of an encoded command: of its routing key if it has one, or else of its first key.
+func routeOf(cmd *resp.Command) (slot int, err error) {
+	if key, ok := cmd.Key(); ok {
+		return Slot(key), nil
+	}
+	key, keyed, err := firstKey(cmd)
+	if err != nil || !keyed {
+		return anySlot, err
+	}
+	return Slot(key), nil
+}

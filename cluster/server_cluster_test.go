@@ -1,0 +1,330 @@
+package cluster_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/lockwire/lockwire/cluster"
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/redistest"
+	"github.com/lockwire/lockwire/resp"
+)
+
+func TestServer(t *testing.T) {
+	redistest.RunClusters(t, redistest.Options{}, func(t *testing.T, rc *redistest.Cluster, proto int) {
+		c := open(t, cluster.Config{Addrs: rc.Addrs()[:1], Node: rc.Config()})
+		ctx := within(t)
+		var sets, gets []resp.Command
+		for i := range 1000 {
+			sets = append(sets, resp.Cmd("SET", fmt.Sprint("key:", i), i))
+			gets = append(gets, resp.Cmd("GET", fmt.Sprint("key:", i)))
+		}
+		if _, err := c.SendBatch(ctx, sets); err != nil {
+			t.Fatal(err)
+		}
+		values, err := c.SendBatch(ctx, gets)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, v := range values {
+			if n, err := v.Int(); err != nil || int(n) != i {
+				t.Fatalf("reply %d is %v, %v", i, n, err)
+			}
+		}
+		total, masters := int64(0), 0
+		for n, err := range c.Masters(ctx) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			v, err := n.Do(ctx, "DBSIZE")
+			if err != nil {
+				t.Fatal(err)
+			}
+			size, _ := v.Int()
+			total += size
+			masters++
+		}
+		if total < 1000 || masters != 3 {
+			t.Errorf("%d keys on %d masters", total, masters)
+		}
+		if _, err := c.Do(ctx, "MSET", "a", 1, "b", 2); !errors.Is(err, resp.ErrCrossSlot) {
+			t.Errorf("MSET over two slots: %v, want CROSSSLOT", err)
+		}
+		if v, err := incr.Run(ctx, c, []string{"counter"}); err != nil {
+			t.Error(v, err)
+		}
+		if values, err := c.Tx(ctx, []resp.Command{resp.Cmd("SET", "{t}a", 1), resp.Cmd("INCR", "{t}a")}); err != nil || texts(values) != "OK 2" {
+			t.Errorf("a transaction: %q, %v", texts(values), err)
+		}
+		for _, v := range slotVectors {
+			if got, err := c.Do(ctx, "CLUSTER", "KEYSLOT", v.key); err != nil || texts([]resp.Value{got}) != fmt.Sprint(v.slot) {
+				t.Errorf("%q: the server says %v, %v", v.key, got, err)
+			}
+		}
+		if got := c.Stats(); got.Moved+got.Asked+got.Retries > 0 {
+			t.Errorf("Stats = %+v in a cluster that stands still", got)
+		}
+	})
+}
+
+// What a server says by either command is the same.
+func TestServerTopology(t *testing.T) {
+	redistest.RunClusters(t, redistest.Options{}, func(t *testing.T, rc *redistest.Cluster, proto int) {
+		cfg := rc.Config()
+		cfg.Addr = rc.Addrs()[0]
+		k, err := conn.Dial(within(t), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer k.Close()
+		for _, command := range []string{"SLOTS", "SHARDS"} {
+			if command == "SHARDS" && !rc.Binary().AtLeast(7, 0) {
+				continue
+			}
+			v, err := k.Do(t.Context(), "CLUSTER", command)
+			if err != nil {
+				t.Fatal(err)
+			}
+			top, err := cluster.Parse(command, v, cfg.Addr, false)
+			if err != nil {
+				t.Fatalf("%s: %v", command, err)
+			}
+			for slot := range cluster.Slots {
+				if slot%100 == 0 && top.Owner(slot) != rc.Owner(slot).Addr() {
+					t.Fatalf("%s: slot %d is served by %q, want %q", command, slot, top.Owner(slot), rc.Owner(slot).Addr())
+				}
+			}
+			masters, replicas := slices.Sorted(slices.Values(top.Masters())), slices.Compact(slices.Sorted(slices.Values(top.Replicas())))
+			if len(masters) != 3 || len(replicas) != 3 || top.Served() != cluster.Slots {
+				t.Errorf("%s: masters %q, replicas %q, %d slots", command, masters, replicas, top.Served())
+			}
+		}
+	})
+}
+
+// Slots migrate to and fro while they are in use: nothing is lost, nothing runs twice and nothing fails.
+func TestServerMigration(t *testing.T) {
+	redistest.RunClusters(t, redistest.Options{}, func(t *testing.T, rc *redistest.Cluster, proto int) {
+		c := open(t, cluster.Config{Addrs: rc.Addrs()[:1], Node: rc.Config()})
+		masters := rc.Masters()
+		tags := tagsOf(rc, masters[0], 5)
+		l := startLoad(t, c, tags, 30, nil)
+		defer l.stop()
+		rounds := 0
+		for deadline := time.Now().Add(loadTime(t, time.Second)); time.Now().Before(deadline) || rounds < 3; rounds++ {
+			from, to := masters[rounds%3], masters[(rounds+1)%3]
+			for _, tag := range tags {
+				moveSlowly(t, rc, l, cluster.Slot(tag), from, to)
+			}
+		}
+		l.end(false)
+		for _, tag := range tags {
+			if slot := cluster.Slot(tag); rc.Owner(slot) != masters[0] {
+				rc.Move(slot, masters[0])
+			}
+		}
+		rc.Await()
+		if got := c.Stats(); got.Moved == 0 || got.Asked == 0 {
+			t.Errorf("%d rounds, but Stats = %+v", rounds, got)
+		}
+		for _, s := range masters {
+			s.Do("FLUSHALL")
+		}
+	})
+}
+
+// moveSlowly migrates a slot in small steps, so that some of its keys are here and some there.
+func moveSlowly(t *testing.T, rc *redistest.Cluster, l *load, slot int, from, to *redistest.Server) {
+	t.Helper()
+	if err := rc.BeginMove(slot, from, to); err != nil {
+		t.Fatal(err)
+	}
+	l.await(10 * time.Millisecond)
+	for more := true; more; {
+		var err error
+		if more, err = rc.MoveKeys(slot, from, to, 7); err != nil {
+			t.Fatal(err)
+		}
+		l.await(3 * time.Millisecond)
+	}
+	if err := rc.EndMove(slot, to); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A master is killed under load: only calls on its keys may fail, none is counted twice, and the others notice nothing.
+func TestServerKillMaster(t *testing.T) {
+	redistest.RunClusters(t, redistest.Options{}, func(t *testing.T, rc *redistest.Cluster, proto int) {
+		c := open(t, cluster.Config{Addrs: rc.Addrs(), Node: rc.Config()})
+		var tags []string
+		for _, s := range rc.Masters() {
+			tags = append(tags, tagsOf(rc, s, 3)...)
+		}
+		var victims atomic.Pointer[[]int] // the slots of the one that is killed
+		victims.Store(new([]int))
+		mayErr := func(key string) bool { return slices.Contains(*victims.Load(), cluster.Slot(key)) }
+		l := startLoad(t, c, tags, 5, mayErr)
+		defer l.stop()
+		rounds := int(loadTime(t, 0)/(10*time.Second)) + 1
+		for range rounds {
+			l.await(200 * time.Millisecond)
+			old := rc.Masters()[0]
+			var slots []int
+			for _, tag := range tags {
+				if slot := cluster.Slot(tag); rc.Owner(slot) == old {
+					slots = append(slots, slot)
+				}
+			}
+			victims.Store(&slots)
+			old.Kill()
+			rc.AwaitTakeover(old)
+			took := awaitServed(t, c, tags)
+			if took > redistest.FailoverLimit {
+				t.Errorf("all slots are served %v after the takeover", took)
+			}
+			old.Restart()
+			rc.Await()
+		}
+		l.end(true)
+		if got := c.Stats(); got.Slots != cluster.Slots || got.Masters != 3 {
+			t.Errorf("Stats = %+v", got)
+		}
+		for _, s := range rc.Masters() {
+			s.Do("FLUSHALL")
+		}
+	})
+}
+
+// A node comes, takes slots over, gives them back and goes, and then every node is restarted; nothing fails.
+func TestServerNodesComeAndGo(t *testing.T) {
+	redistest.RunClusters(t, redistest.Options{}, func(t *testing.T, rc *redistest.Cluster, proto int) {
+		c := open(t, cluster.Config{Addrs: rc.Addrs()[:1], Node: rc.Config(), RefreshInterval: time.Second})
+		old := rc.Masters()[0]
+		tags := tagsOf(rc, old, 4)
+		l := startLoad(t, c, tags, 5, nil)
+		defer l.stop()
+		added := rc.Add()
+		for _, tag := range tags {
+			rc.Move(cluster.Slot(tag), added)
+		}
+		rc.Await()
+		l.await(200 * time.Millisecond)
+		awaitStats(t, c, "4 masters", func(s cluster.Stats) bool { return s.Masters == 4 })
+		if n, ok := c.Owner("{" + tags[0] + "}0"); !ok || n.Addr() != added.Addr() {
+			t.Errorf("the owner is %s, want the new node", n.Addr())
+		}
+		for _, tag := range tags {
+			rc.Move(cluster.Slot(tag), old)
+		}
+		l.await(200 * time.Millisecond)
+		rc.Remove(added)
+		rc.Await()
+		awaitStats(t, c, "3 masters", func(s cluster.Stats) bool { return s.Masters == 3 })
+		l.end(false)
+		for _, s := range rc.Masters() {
+			s.Do("FLUSHALL")
+		}
+	})
+}
+
+// All nodes are restarted one after the other, as an administrator does it: a master when its replica has taken over.
+func TestServerRollingRestart(t *testing.T) {
+	redistest.RunClusters(t, redistest.Options{}, func(t *testing.T, rc *redistest.Cluster, proto int) {
+		c := open(t, cluster.Config{Addrs: rc.Addrs(), Node: rc.Config()})
+		var tags []string
+		for _, s := range rc.Masters() {
+			tags = append(tags, tagsOf(rc, s, 2)...)
+		}
+		// A command that is on its way when a server stops may have run. None certainly failed.
+		l := startLoad(t, c, tags, 5, func(string) bool { return true })
+		defer l.stop()
+		nodes := rc.Nodes()
+		if loadTime(t, 0) == 0 {
+			nodes = []*redistest.Server{rc.Masters()[0]}
+		}
+		for _, s := range nodes {
+			if slices.Contains(rc.Masters(), s) {
+				rc.Promote(rc.Replica(s))
+			}
+			s.Stop()
+			l.await(100 * time.Millisecond)
+			s.Restart()
+			rc.Await()
+		}
+		awaitServed(t, c, tags)
+		l.end(true)
+		if n := l.failed.Load(); n > 0 {
+			t.Errorf("%d calls failed that were not uncertain", n)
+		}
+		for _, s := range rc.Masters() {
+			s.Do("FLUSHALL")
+		}
+	})
+}
+
+// TLS, passwords and users are as for one server, also for what redirections lead to.
+func TestServerTLSAndUsers(t *testing.T) {
+	opts := redistest.Options{TLS: true, Password: "cluster secret", Users: []redistest.User{
+		{Name: "app", Password: "app secret", Rules: "~* +@all -flushall"}}}
+	redistest.RunClusters(t, opts, func(t *testing.T, rc *redistest.Cluster, proto int) {
+		node := rc.Config()
+		node.Username, node.Password = "app", "app secret"
+		c := open(t, cluster.Config{Addrs: rc.Addrs()[:1], Node: node})
+		masters := rc.Masters()
+		tags := tagsOf(rc, masters[0], 2)
+		l := startLoad(t, c, tags, 5, nil)
+		l.await(100 * time.Millisecond)
+		rc.Move(cluster.Slot(tags[0]), masters[1])
+		l.await(100 * time.Millisecond)
+		rc.Move(cluster.Slot(tags[0]), masters[0])
+		l.end(false)
+		for n := range c.Masters(t.Context()) {
+			if _, err := n.Do(t.Context(), "FLUSHALL"); !errors.Is(err, resp.ErrNoPerm) {
+				t.Errorf("FLUSHALL: %v, want NOPERM", err)
+			}
+		}
+		node.Password = "wrong"
+		if _, err := cluster.Open(within(t), cluster.Config{Addrs: rc.Addrs(), Node: node}); !errors.Is(err, resp.ErrWrongPass) {
+			t.Errorf("%v, want WRONGPASS", err)
+		}
+		for _, s := range masters {
+			s.Do("FLUSHALL")
+		}
+	})
+}
+
+// awaitStats waits until the figures are as wanted.
+func awaitStats(t *testing.T, c *cluster.Cluster, what string, ok func(cluster.Stats) bool) {
+	t.Helper()
+	limit, again := time.After(30*time.Second), time.NewTicker(10*time.Millisecond)
+	defer again.Stop()
+	for !ok(c.Stats()) {
+		select {
+		case <-again.C:
+		case <-limit:
+			t.Fatalf("no %s in 30 s: %+v", what, c.Stats())
+		}
+	}
+}
+
+// awaitServed waits until a command on each tag succeeds, and returns how long that took.
+func awaitServed(t *testing.T, c *cluster.Cluster, tags []string) time.Duration {
+	t.Helper()
+	start := time.Now()
+	for _, tag := range tags {
+		for {
+			_, err := c.Do(within(t), "GET", "{"+tag+"}0")
+			if err == nil {
+				break
+			}
+			if time.Since(start) > redistest.FailoverLimit {
+				t.Fatalf("%s: %v", tag, err)
+			}
+		}
+	}
+	return time.Since(start)
+}

@@ -1,0 +1,57 @@
+package cluster
+
+// Slots is the number of hash slots into which a cluster divides its keys, from 0 to Slots-1.
+const Slots = 16384
+
+// Slot returns the hash slot of a key. If the key has a hash tag, which is what stands between the first { and the first }
+// behind it and is not empty, only that counts: keys with the same tag are in the same slot.
+func Slot[T ~string | ~[]byte](key T) int {
+	first, end := hashed(key)
+	return int(crc16(key, first, end) % Slots)
+}
+
+// hashed returns where the part of a key that counts begins and ends.
+func hashed[T ~string | ~[]byte](key T) (first, end int) {
+	open := index(key, 0, '{')
+	if end := index(key, open+1, '}'); end < len(key) && end > open+1 {
+		return open + 1, end
+	}
+	return 0, len(key)
+}
+
+// index returns where b is in key, not before place from, or len(key).
+func index[T ~string | ~[]byte](key T, from int, b byte) int {
+	for i := from; i < len(key); i++ {
+		if key[i] == b {
+			return i
+		}
+	}
+	return len(key)
+}
+
+// crc16 is CRC-16/XMODEM: the polynomial x^16 + x^12 + x^5 + 1, with nothing reversed and 0 to begin with.
+func crc16[T ~string | ~[]byte](key T, first, end int) uint16 {
+	var crc uint16
+	for i := first; i < end; i++ {
+		crc = crc<<8 ^ crcTable[byte(crc>>8)^key[i]]
+	}
+	return crc
+}
+
+var crcTable = makeCRCTable()
+
+func makeCRCTable() (table [256]uint16) {
+	const polynomial = 1<<12 | 1<<5 | 1
+	for i := range table {
+		crc := uint16(i) << 8
+		for range 8 {
+			carry := crc>>15 == 1
+			crc <<= 1
+			if carry {
+				crc ^= polynomial
+			}
+		}
+		table[i] = crc
+	}
+	return table
+}

@@ -1,0 +1,328 @@
+package cluster
+
+import (
+	"errors"
+	"math"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/lockwire/lockwire/resp"
+)
+
+// topology is what a node says of the cluster: which masters there are, by their address as it was announced, and which
+// slots each of them serves. It does not change any more once it is read.
+type topology struct {
+	masters  []string      // that serve slots
+	replicas []string      // of these
+	owners   [Slots]uint16 // 1 + place in masters; 0: nobody
+	served   int           // slots
+}
+
+var (
+	errSlots  = errors.New("cluster: CLUSTER SLOTS: the reply is not what it should be")
+	errShards = errors.New("cluster: CLUSTER SHARDS: the reply is not what it should be")
+)
+
+// origin is the node that a reply came from: what the reply leaves out is understood relative to it.
+type origin struct {
+	host string
+	port int
+	tls  bool
+}
+
+// originOf returns the origin for the address of a node.
+func originOf(addr string, tls bool) origin {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return origin{host: addr, tls: tls}
+	}
+	n, _ := strconv.Atoi(port)
+	return origin{host: host, port: n, tls: tls}
+}
+
+// addr is the address of the origin itself.
+func (o origin) addr() string { return net.JoinHostPort(o.host, strconv.Itoa(o.port)) }
+
+// unknown is the host that a node gives where it should give a name and has none.
+const unknown = "?"
+
+// resolve returns the address of the node at host and port, as the origin has announced it. ip is the address that came
+// beside the name, if any, and alone says that the origin speaks of one node only. It reports false if there is no way to
+// know.
+func (o origin) resolve(host string, port int, ip string, alone bool) (addr string, ok bool) {
+	switch {
+	case host == unknown && ip != "":
+		host = ip
+	case host == unknown && !alone:
+		return "", false
+	case host == "" || host == unknown:
+		host = o.host
+	}
+	if strings.HasPrefix(host, "127.") && loopback(host) && !loopback(o.host) && o.host != "" {
+		host = o.host // to itself it is that, but not to us
+	}
+	if port == 0 {
+		port = o.port
+	}
+	return net.JoinHostPort(host, strconv.Itoa(port)), true
+}
+
+// loopback reports whether a host is this machine, whichever that is.
+func loopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.IsLoopback() || host == "localhost"
+}
+
+// assign gives slots to the master at addr, but those that have one already: the first word counts.
+func (t *topology) assign(first, last int, addr string) {
+	place := 0
+	for place < len(t.masters) && t.masters[place] != addr {
+		place++
+	}
+	if place == len(t.masters) {
+		t.masters = append(t.masters, addr)
+	}
+	for slot := first; slot <= last; slot++ {
+		if t.owners[slot] == 0 {
+			t.owners[slot] = uint16(place + 1)
+			t.served++
+		}
+	}
+}
+
+// parseSlots reads the reply to CLUSTER SLOTS. A reply that is wrong in one place is not believed in another.
+func parseSlots(v resp.Value, from origin) (*topology, error) {
+	if v.Kind() != resp.Array || v.Len() > Slots {
+		return nil, errSlots
+	}
+	alone := len(slotNodes(v)) == 1
+	t := &topology{}
+	for r := range v.All() {
+		first, last, ok := slotRange(r.At(0), r.At(1))
+		if !ok || r.Kind() != resp.Array || r.Len() < 3 {
+			return nil, errSlots
+		}
+		for i := 2; i < r.Len(); i++ {
+			n, ok := readSlotNode(r.At(i))
+			if !ok {
+				return nil, errSlots
+			}
+			addr, ok := from.resolve(n.host, n.port, n.ip, alone)
+			switch {
+			case !ok:
+			case i == 2:
+				t.assign(first, last, addr)
+			default:
+				t.replicas = append(t.replicas, addr)
+			}
+		}
+	}
+	return t, nil
+}
+
+// slotRange reads the first and the last slot of a range.
+func slotRange(first, last resp.Value) (lo, hi int, ok bool) {
+	a, ok1 := integer(first, Slots-1)
+	b, ok2 := integer(last, Slots-1)
+	return a, b, ok1 && ok2 && a <= b
+}
+
+// integer reads a number from 0 to most.
+func integer(v resp.Value, most int) (int, bool) {
+	if v.Kind() != resp.Integer {
+		return 0, false
+	}
+	n, err := v.Int()
+	return int(n), err == nil && 0 <= n && n <= int64(most)
+}
+
+// hostValue reads a name that may be null, which means the same as an empty one.
+func hostValue(v resp.Value) (string, bool) {
+	if v.IsNull() {
+		return "", true
+	}
+	text, err := v.Text()
+	return text, err == nil && v.Kind() != resp.Integer
+}
+
+// slotNode is a node in a reply to CLUSTER SLOTS.
+type slotNode struct {
+	host string
+	port int
+	id   string // "" before Redis 4.0
+	ip   string // of the metadata of Redis 7.0
+}
+
+// readSlotNode reads host, port, and what newer servers add: the node's name and metadata. What comes behind is not known
+// yet, and passed over.
+func readSlotNode(v resp.Value) (n slotNode, ok bool) {
+	if v.Kind() != resp.Array || v.Len() < 2 {
+		return n, false
+	}
+	if n.host, ok = hostValue(v.At(0)); !ok {
+		return n, false
+	}
+	if n.port, ok = integer(v.At(1), math.MaxUint16); !ok {
+		return n, false
+	}
+	n.id, _ = v.At(2).Text()
+	for name, value := range v.At(3).Pairs() {
+		if key, err := name.Text(); err == nil && key == "ip" {
+			n.ip, _ = value.Text()
+		}
+	}
+	return n, true
+}
+
+// slotNodes returns the different nodes in a reply to CLUSTER SLOTS.
+func slotNodes(v resp.Value) map[slotNode]bool {
+	nodes := map[slotNode]bool{}
+	for r := range v.All() {
+		for i := 2; i < r.Len(); i++ {
+			if n, ok := readSlotNode(r.At(i)); ok {
+				nodes[n] = true
+			}
+		}
+	}
+	return nodes
+}
+
+// parseShards reads the reply to CLUSTER SHARDS, as strictly as parseSlots does.
+func parseShards(v resp.Value, from origin) (*topology, error) {
+	if v.Kind() != resp.Array || v.Len() > Slots {
+		return nil, errShards
+	}
+	var shards []shard
+	nodes := 0
+	for e := range v.All() {
+		s, ok := readShard(e, from.tls)
+		if !ok {
+			return nil, errShards
+		}
+		nodes += len(s.nodes)
+		shards = append(shards, s)
+	}
+	t := &topology{}
+	for _, s := range shards {
+		master := s.master()
+		for i, n := range s.nodes {
+			addr, ok := from.resolve(n.host, n.port, n.ip, nodes == 1)
+			switch {
+			case !ok || len(s.slots) == 0:
+			case i != master:
+				t.replicas = append(t.replicas, addr)
+			default:
+				for j := 0; j < len(s.slots); j += 2 {
+					t.assign(s.slots[j], s.slots[j+1], addr)
+				}
+			}
+		}
+	}
+	return t, nil
+}
+
+// shard is an element of the reply to CLUSTER SHARDS: a master, its replicas, and the slots that they serve.
+type shard struct {
+	slots []int // first and last of a range in turn
+	nodes []shardNode
+}
+
+type shardNode struct {
+	host, ip       string
+	port           int
+	master, online bool
+}
+
+// master returns the place of the node that serves the slots, or -1. After a failover there may be two for a while, of
+// which one is not online.
+func (s shard) master() int {
+	found := -1
+	for i, n := range s.nodes {
+		if n.master && (found < 0 || n.online && !s.nodes[found].online) {
+			found = i
+		}
+	}
+	return found
+}
+
+func readShard(v resp.Value, tls bool) (s shard, ok bool) {
+	if !isMap(v) {
+		return s, false
+	}
+	for name, value := range v.Pairs() {
+		key, err := name.Text()
+		if err != nil {
+			return s, false
+		}
+		switch key {
+		case "slots":
+			if value.Kind() != resp.Array || value.Len()%2 != 0 || value.Len() > 2*Slots {
+				return s, false
+			}
+			for i := 0; i < value.Len(); i += 2 {
+				first, last, ok := slotRange(value.At(i), value.At(i+1))
+				if !ok {
+					return s, false
+				}
+				s.slots = append(s.slots, first, last)
+			}
+		case "nodes":
+			if value.Kind() != resp.Array {
+				return s, false
+			}
+			for e := range value.All() {
+				n, ok := readShardNode(e, tls)
+				if !ok {
+					return s, false
+				}
+				s.nodes = append(s.nodes, n)
+			}
+		}
+	}
+	return s, true
+}
+
+func readShardNode(v resp.Value, tls bool) (n shardNode, ok bool) {
+	if !isMap(v) {
+		return n, false
+	}
+	var port, tlsPort int
+	n.host = unknown // unless there is an endpoint
+	for name, value := range v.Pairs() {
+		ok := true
+		key, err := name.Text()
+		if err != nil {
+			return n, false
+		}
+		switch key {
+		case "port":
+			port, ok = integer(value, math.MaxUint16)
+		case "tls-port":
+			tlsPort, ok = integer(value, math.MaxUint16)
+		case "ip":
+			n.ip, ok = hostValue(value)
+		case "endpoint":
+			n.host, ok = hostValue(value)
+		case "role":
+			role, err := value.Text()
+			n.master, ok = role == "master", err == nil
+		case "health":
+			health, err := value.Text()
+			n.online, ok = health == "online", err == nil
+		}
+		if !ok {
+			return n, false
+		}
+	}
+	if n.port = port; tls {
+		n.port = tlsPort
+	}
+	return n, true
+}
+
+// isMap reports whether v is a map, or the flat array that RESP2 has for it.
+func isMap(v resp.Value) bool {
+	return v.Kind() == resp.Map || v.Kind() == resp.Array && v.Len()%2 == 0
+}

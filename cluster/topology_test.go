@@ -1,0 +1,228 @@
+package cluster_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/lockwire/lockwire/cluster"
+	"github.com/lockwire/lockwire/resp"
+)
+
+// reply reads a reply as it is on the wire, with | for the end of a line.
+func reply(t testing.TB, wire string) resp.Value {
+	t.Helper()
+	v, err := resp.NewReader(strings.NewReader(strings.ReplaceAll(wire, "|", "\r\n")), resp.Limits{}).Read()
+	if err != nil {
+		t.Fatalf("%s: %v", wire, err)
+	}
+	return v
+}
+
+func str(s string) string { return "$" + itoa(len(s)) + "|" + s + "|" }
+
+func itoa(n int) string {
+	if n >= 10 {
+		return itoa(n/10) + string(rune('0'+n%10))
+	}
+	return string(rune('0' + n))
+}
+
+// slots is a reply to CLUSTER SLOTS with one range, 0 to 100, of these nodes.
+func slots(nodes ...string) string {
+	return "*1|*" + itoa(2+len(nodes)) + "|:0|:100|" + strings.Join(nodes, "")
+}
+
+// The hosts in a reply of 10.0.0.9:7000, or of the seed that is named, and where they lead.
+func TestHosts(t *testing.T) {
+	id, none := str("0123456789abcdef"), "*0|"
+	other := "*2|" + str("10.0.0.2") + ":7002|"
+	tests := []struct{ name, reply, from, want string }{
+		{"C01", slots("*3|" + str("10.0.0.1") + ":7001|" + id), "", "10.0.0.1:7001"},
+		{"C02", slots("*3|" + str("") + ":7001|" + id), "", "10.0.0.9:7001"},
+		{"C03 RESP2", slots("*4|$-1|:7001|" + id + none), "", "10.0.0.9:7001"},
+		{"C03 RESP3", slots("*4|_|:7001|" + id + "%1|" + str("ip") + str("10.0.0.1")), "", "10.0.0.9:7001"},
+		{"C04 with an ip", slots("*4|"+str("?")+":7001|"+id+"*2|"+str("ip")+str("10.0.0.1"), other), "", "10.0.0.1:7001"},
+		{"C04 alone", slots("*4|" + str("?") + ":7001|" + id + "*2|" + str("ip") + str("")), "", "10.0.0.9:7001"},
+		{"C04 skipped", slots("*4|"+str("?")+":7001|"+id+none, other), "", ""},
+		{"C05", slots("*4|" + str("node1.example") + ":7001|" + id + "*2|" + str("ip") + str("10.0.0.1")), "", "node1.example:7001"},
+		{"C06 RESP2", slots("*4|" + str("?") + ":7001|" + id + "*4|" + str("hostname") + str("a") + str("ip") + str("10.0.0.1")), "", "10.0.0.1:7001"},
+		{"C06 RESP3", slots("*4|" + str("?") + ":7001|" + id + "%2|" + str("hostname") + str("a") + str("ip") + str("10.0.0.1")), "", "10.0.0.1:7001"},
+		{"C07", slots("*3|" + str("127.0.0.1") + ":7001|" + id), "", "10.0.0.9:7001"},
+		{"C07 by name", slots("*3|" + str("127.0.0.1") + ":7001|" + id), "seed.example:7000", "seed.example:7001"},
+		{"C08", slots("*3|" + str("127.0.0.1") + ":7001|" + id), "127.0.0.1:7000", "127.0.0.1:7001"},
+		{"C08 IPv6", slots("*3|" + str("127.0.0.1") + ":7001|" + id), "[::1]:7000", "127.0.0.1:7001"},
+		{"C08 by name", slots("*3|" + str("127.0.0.1") + ":7001|" + id), "localhost:7000", "127.0.0.1:7001"},
+		{"C09", slots("*3|" + str("10.0.0.1") + ":0|" + id), "", "10.0.0.1:7000"},
+		{"C10 loopback", slots("*3|" + str("::1") + ":7001|" + id), "", "[::1]:7001"},
+		{"C10", slots("*3|" + str("2001:db8::1") + ":7001|" + id), "", "[2001:db8::1]:7001"},
+		{"C21 two elements", slots("*2|" + str("10.0.0.1") + ":7001|"), "", "10.0.0.1:7001"},
+		{"C21 five elements", slots("*5|" + str("10.0.0.1") + ":7001|" + id + none + str("more")), "", "10.0.0.1:7001"},
+		{"C21 unknown metadata", slots("*5|" + str("10.0.0.1") + ":7001|" + id + ":5|:6|"), "", "10.0.0.1:7001"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			from := test.from
+			if from == "" {
+				from = "10.0.0.9:7000"
+			}
+			top, err := cluster.Parse("SLOTS", reply(t, test.reply), from, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := top.Owner(50); got != test.want {
+				t.Errorf("the owner is %q, want %q", got, test.want)
+			}
+			if want := 101; test.want != "" && top.Served() != want {
+				t.Errorf("%d slots, want %d", top.Served(), want)
+			}
+		})
+	}
+}
+
+func TestParseSlots(t *testing.T) {
+	a, b, c := "*2|"+str("a")+":1|", "*2|"+str("b")+":2|", "*2|"+str("c")+":3|"
+	top, err := cluster.Parse("SLOTS", reply(t, "*4|*4|:0|:99|"+a+b+"*3|:200|:200|"+a+"*4|:16383|:16383|"+c+b+"*3|:150|:250|"+c), "x:1", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for slot, want := range map[int]string{0: "a:1", 99: "a:1", 100: "", 149: "", 150: "c:3", 199: "c:3", 200: "a:1",
+		201: "c:3", 250: "c:3", 251: "", 16382: "", 16383: "c:3"} {
+		if got := top.Owner(slot); got != want {
+			t.Errorf("C20: slot %d is served by %q, want %q", slot, got, want)
+		}
+	}
+	if got := top.Masters(); !slices.Equal(got, []string{"a:1", "c:3"}) {
+		t.Errorf("masters %q", got)
+	}
+	if got := top.Replicas(); !slices.Equal(got, []string{"b:2", "b:2"}) {
+		t.Errorf("replicas %q", got)
+	}
+	if top, err := cluster.Parse("SLOTS", reply(t, "*0|"), "x:1", false); err != nil || top.Served() != 0 {
+		t.Errorf("C18: an empty reply: %d slots, %v", top.Served(), err)
+	}
+}
+
+// What is wrong in one place is not believed in another.
+func TestParseSlotsRefuses(t *testing.T) {
+	node := "*3|" + str("10.0.0.1") + ":7001|" + str("id")
+	good := "*3|:0|:100|" + node
+	tests := []struct{ name, reply string }{
+		{"no array", "+OK|"}, {"an error", "-ERR x|"}, {"null", "_|"}, {"a map", "%0|"},
+		{"a range that is none", "*2|" + good + ":5|"}, {"an empty range", "*2|" + good + "*0|"},
+		{"no master", "*2|" + good + "*2|:200|:300|"}, {"slot 16384", "*2|" + good + "*3|:200|:16384|" + node},
+		{"below 0", "*2|" + good + "*3|:-1|:5|" + node}, {"start behind end", "*2|" + good + "*3|:300|:200|" + node},
+		{"a slot that is text", "*2|" + good + "*3|$1|5|:200|" + node}, {"a slot that is null", "*2|" + good + "*3|_|:200|" + node},
+		{"a node that is none", "*2|" + good + "*3|:200|:300|:5|"}, {"a node without a port", "*2|" + good + "*3|:200|:300|*1|$1|a|"},
+		{"a host that is a number", "*2|" + good + "*3|:200|:300|*2|:5|:7001|"},
+		{"a host that is an array", "*2|" + good + "*3|:200|:300|*2|*0|:7001|"},
+		{"a port that is text", "*2|" + good + "*3|:200|:300|*2|$1|a|$4|7001|"}, {"a port too high", "*2|" + good + "*3|:200|:300|*2|$1|a|:65536|"},
+		{"a replica that is none", "*2|" + good + "*4|:200|:300|" + node + "+x|"},
+		{"too many ranges", "*16385|" + strings.Repeat(good, 16385)},
+	}
+	for _, test := range tests {
+		t.Run("C22 "+test.name, func(t *testing.T) {
+			if top, err := cluster.Parse("SLOTS", reply(t, test.reply), "x:1", false); err == nil {
+				t.Errorf("accepted, with %d slots", top.Served())
+			}
+		})
+	}
+}
+
+// shard is an element of a reply to CLUSTER SHARDS in RESP2, with flat slots and nodes.
+func shard(slots string, nodes ...string) string {
+	return "*4|" + str("slots") + slots + str("nodes") + "*" + itoa(len(nodes)) + "|" + strings.Join(nodes, "")
+}
+
+// shardNode is a node of one, in RESP3 if it is to be.
+func shardNode(map3 bool, fields ...string) string {
+	head := "*" + itoa(len(fields)) + "|"
+	if map3 {
+		head = "%" + itoa(len(fields)/2) + "|"
+	}
+	for _, f := range fields {
+		if f == "null" || strings.HasPrefix(f, ":") {
+			head += strings.Replace(f, "null", "$-1", 1) + "|"
+		} else {
+			head += str(f)
+		}
+	}
+	return head
+}
+
+func TestParseShards(t *testing.T) {
+	for _, map3 := range []bool{false, true} {
+		master := shardNode(map3, "id", "1", "port", ":7001", "tls-port", ":7101", "ip", "10.0.0.1", "endpoint", "a.example", "role", "master",
+			"replication-offset", ":7", "health", "online")
+		replica := shardNode(map3, "port", ":7002", "ip", "10.0.0.2", "endpoint", "10.0.0.2", "role", "replica", "health", "online")
+		dead := shardNode(map3, "port", ":7003", "ip", "10.0.0.3", "endpoint", "10.0.0.3", "role", "master", "health", "failed")
+		heir := shardNode(map3, "port", ":0", "ip", "10.0.0.4", "endpoint", "?", "role", "master", "health", "online", "new", "thing")
+		unknown := shardNode(map3, "port", ":7005", "endpoint", "null", "role", "master", "health", "online")
+		top, err := cluster.Parse("SHARDS", reply(t, "*4|"+shard("*4|:0|:10|:20|:20|", replica, master)+
+			shard("*2|:30|:40|", dead, heir)+shard("*0|", dead)+shard("*2|:50|:50|", unknown)), "10.0.0.9:7000", false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for slot, want := range map[int]string{0: "a.example:7001", 11: "", 20: "a.example:7001", 30: "10.0.0.4:7000", 41: "", 50: "10.0.0.9:7005"} {
+			if got := top.Owner(slot); got != want {
+				t.Errorf("slot %d is served by %q, want %q", slot, got, want)
+			}
+		}
+		if top, _ = cluster.Parse("SHARDS", reply(t, "*1|"+shard("*2|:0|:10|", master)), "x:1", true); top.Owner(5) != "a.example:7101" {
+			t.Errorf("over TLS slot 5 is served by %q", top.Owner(5))
+		}
+	}
+}
+
+func TestParseShardsRefuses(t *testing.T) {
+	node := shardNode(false, "port", ":7001", "endpoint", "a", "role", "master", "health", "online")
+	good := shard("*2|:0|:10|", node)
+	tests := []struct{ name, reply string }{
+		{"no array", "+OK|"}, {"a shard that is none", "*2|" + good + ":1|"}, {"a name that is none", "*2|" + good + "*2|*0|:1|"},
+		{"half a range", "*2|" + good + shard("*1|:20|", node)}, {"slots that are none", "*2|" + good + shard("+x|", node)},
+		{"slot 16384", "*2|" + good + shard("*2|:20|:16384|", node)}, {"nodes that are none", "*2|" + good + "*2|" + str("nodes") + ":1|"},
+		{"a node that is none", "*2|" + good + shard("*2|:20|:30|", "+x|")},
+		{"a port that is text", "*2|" + good + shard("*2|:20|:30|", shardNode(false, "port", "7001"))},
+		{"a role that is null", "*2|" + good + shard("*2|:20|:30|", shardNode(false, "role", "null"))},
+		{"a name in a node that is none", "*2|" + good + shard("*2|:20|:30|", "*2|*0|:1|")},
+	}
+	for _, test := range tests {
+		t.Run("C22 "+test.name, func(t *testing.T) {
+			if top, err := cluster.Parse("SHARDS", reply(t, test.reply), "x:1", false); err == nil {
+				t.Errorf("accepted, with %d slots", top.Served())
+			}
+		})
+	}
+}
+
+// Whatever a node says, what is believed of it is consistent.
+func FuzzParse(f *testing.F) {
+	f.Add(false, []byte(strings.ReplaceAll(slots("*2|"+str("a")+":1|"), "|", "\r\n")))
+	f.Add(true, []byte(strings.ReplaceAll("*1|"+shard("*2|:0|:10|", shardNode(true, "port", ":1", "endpoint", "a", "role", "master")), "|", "\r\n")))
+	f.Fuzz(func(t *testing.T, shards bool, wire []byte) {
+		v, err := resp.NewReader(strings.NewReader(string(wire)), resp.Limits{Elements: 1000}).Read()
+		if err != nil {
+			return
+		}
+		command := "SLOTS"
+		if shards {
+			command = "SHARDS"
+		}
+		top, err := cluster.Parse(command, v, "10.0.0.9:7000", false)
+		if err != nil {
+			return
+		}
+		served := 0
+		for slot := range cluster.Slots {
+			if owner := top.Owner(slot); owner != "" {
+				served++
+				if strings.HasPrefix(owner, "?:") || strings.HasPrefix(owner, ":") {
+					t.Fatalf("slot %d is served by %q", slot, owner)
+				}
+			}
+		}
+		if served != top.Served() {
+			t.Errorf("%d slots are served, and %d counted", served, top.Served())
+		}
+	})
+}

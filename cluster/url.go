@@ -1,0 +1,97 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+)
+
+var schemes = map[string]string{
+	"redis-cluster":   "redis",
+	"valkey-cluster":  "redis",
+	"rediss-cluster":  "rediss",
+	"valkeys-cluster": "rediss",
+}
+
+// ParseURL makes a Config of a URL:
+//
+//	redis-cluster://user:password@host:6379,host:6380?timeout=2s
+//	rediss-cluster://…                                     the same over TLS
+//	valkey-cluster://…  valkeys-cluster://…                other names of these two
+//
+// Each host, of which there may be one, is one of Config.Addrs. The rest is as for conn.ParseURL, and the parameters set
+// the field of Config.Node named like them; max_redirects and refresh_interval set those of Config.
+//
+// An error never holds the URL or a part of it but the name of a parameter: the password might be anywhere in it.
+func ParseURL(s string) (Config, error) {
+	scheme, rest, ok := strings.Cut(s, "://")
+	node, known := schemes[strings.ToLower(scheme)]
+	if !ok || !known {
+		return Config{}, errors.New("cluster: url: scheme is not redis-cluster, rediss-cluster, valkey-cluster or valkeys-cluster")
+	}
+	authority, tail := rest, ""
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+		authority, tail = rest[:i], rest[i:]
+	}
+	user, hosts := "", authority
+	if i := strings.LastIndexByte(authority, '@'); i >= 0 {
+		user, hosts = authority[:i+1], authority[i+1:]
+	}
+	cfg := Config{}
+	tail, err := cfg.takeParameters(tail)
+	if err != nil {
+		return Config{}, err
+	}
+	for host := range strings.SplitSeq(hosts, ",") {
+		one, err := conn.ParseURL(node + "://" + user + host + tail)
+		if err != nil {
+			return Config{}, fmt.Errorf("cluster: %w", err)
+		}
+		cfg.Addrs = append(cfg.Addrs, one.Addr)
+		one.Addr = ""
+		cfg.Node = one
+	}
+	if err := cfg.withDefaults().validate(); err != nil {
+		return Config{}, err
+	}
+	return cfg, nil
+}
+
+// takeParameters sets what is meant for the cluster, and returns the rest of what is behind the hosts.
+func (cfg *Config) takeParameters(tail string) (rest string, err error) {
+	path, query, ok := strings.Cut(tail, "?")
+	if !ok {
+		return tail, nil
+	}
+	var others []string
+	seen := map[string]bool{}
+	for pair := range strings.SplitSeq(query, "&") {
+		name, value, _ := strings.Cut(pair, "=")
+		value, err := url.QueryUnescape(value)
+		if name != "max_redirects" && name != "refresh_interval" {
+			others = append(others, pair)
+			continue
+		}
+		if seen[name] {
+			return "", fmt.Errorf("cluster: url: parameter %q is repeated", name)
+		}
+		seen[name] = true
+		if err == nil && name == "max_redirects" {
+			cfg.MaxRedirects, err = strconv.Atoi(value)
+		} else if err == nil {
+			cfg.RefreshInterval, err = time.ParseDuration(value)
+		}
+		if err != nil {
+			return "", fmt.Errorf("cluster: url: %s is not a number, or a duration such as 5s", name)
+		}
+	}
+	if len(others) == 0 {
+		return path, nil
+	}
+	return path + "?" + strings.Join(others, "&"), nil
+}

@@ -1,0 +1,381 @@
+package conn_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/resp"
+)
+
+// openFleet opens a Pool on the master of a fleet, and waits until it is subscribed to a sentinel.
+func openFleet(t *testing.T, cfg conn.Config) *conn.Pool {
+	t.Helper()
+	p := openPool(t, cfg)
+	synctest.Wait()
+	return p
+}
+
+// lands has a value written, which must get to the server at addr at once.
+func lands(t *testing.T, f *fleet, p *conn.Pool, addr, value string) {
+	t.Helper()
+	begin := time.Now()
+	if _, err := p.Do(t.Context(), "SET", "k", value); err != nil {
+		t.Errorf("SET %s = %v", value, err)
+	}
+	if !f.holds(addr, value) {
+		t.Errorf("%s is not on %s", value, addr)
+	}
+	between(t, "SET "+value, time.Since(begin), 0, 100*time.Millisecond)
+}
+
+// TestSentinel connects to the master that the first sentinel names.
+func TestSentinel(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		p := openFleet(t, f.config())
+		defer p.Close()
+		lands(t, f, p, serverA, "one")
+		for _, addr := range []string{serverB, serverC, sentinelB, sentinelC} {
+			if n := len(f.dialled(addr)); n > 1 || n > 0 && !strings.HasPrefix(addr, "10.1") {
+				t.Errorf("%s was dialled %d times", addr, n)
+			}
+		}
+		if n := f.nodes[serverA].Count("ROLE"); n != 1 {
+			t.Errorf("the master was asked %d times for its role", n)
+		}
+		for _, c := range append(f.nodes[sentinelA].Conns(), f.nodes[serverA].Conns()...) {
+			if strings.HasSuffix(t.Name(), "resp2") != (c.Protocol == 2) {
+				t.Errorf("%s: a connection speaks RESP%d", t.Name(), c.Protocol)
+			}
+		}
+	})
+}
+
+// TestSentinelSilentOnes goes on to the next sentinel after its limit: one that is mute, one that knows no such master,
+// one that is not there.
+func TestSentinelSilentOnes(t *testing.T) {
+	faults := map[string]func(f *fleet, addr string){
+		"refused":     func(f *fleet, addr string) { f.nodes[addr].Refuse(true) },
+		"unreachable": func(f *fleet, addr string) { f.nodes[addr].Unreachable(true) },
+		"mute":        func(f *fleet, addr string) { f.nodes[addr].Mute(true) },
+		"stopped":     func(f *fleet, addr string) { f.nodes[addr].Stall(true) },
+		"null":        func(f *fleet, addr string) { f.tell("", 0, addr) },
+		"nonsense":    func(f *fleet, addr string) { f.tell("no host:99999", 0, addr) },
+	}
+	for name, fault := range faults {
+		t.Run(name, func(t *testing.T) {
+			inFleet(t, func(t *testing.T, f *fleet) {
+				fault(f, sentinelA)
+				fault(f, sentinelB)
+				begin := time.Now()
+				cfg := f.config()
+				cfg.Sentinel.Timeout = 300 * time.Millisecond
+				p := openFleet(t, cfg)
+				defer p.Close()
+				between(t, "connected", time.Since(begin), 0, 700*time.Millisecond)
+				lands(t, f, p, serverA, "one")
+				for _, addr := range []string{sentinelA, sentinelB} {
+					f.nodes[addr].Mute(false)
+					f.nodes[addr].Stall(false)
+				}
+			})
+		})
+	}
+}
+
+// TestSentinelsRefuse is B27: where no sentinel can be reached few connections are tried, and none once ctx has ended.
+func TestSentinelsRefuse(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		all := []string{sentinelA, sentinelB, sentinelC}
+		for _, addr := range all {
+			f.nodes[addr].Refuse(true)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		cfg := f.config()
+		cfg.Retry = conn.Retry{Attempts: 1 << 20, Budget: -1}
+		begin := time.Now()
+		_, err := conn.Open(ctx, cfg)
+		between(t, "gave up", time.Since(begin), 10*time.Second, 10*time.Second)
+		checkDialError(t, err)
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Open = %v, want the end of ctx", err)
+		}
+		n := len(f.dialled(all...))
+		if n < 9 || n > 100 || densest(f.dialled(all...)) > 20 {
+			t.Errorf("%d dials in 10 s, %d in one second", n, densest(f.dialled(all...)))
+		}
+		time.Sleep(time.Minute)
+		if more := len(f.dialled(all...)); more != n {
+			t.Errorf("%d dials after the end", more-n)
+		}
+	})
+}
+
+// TestSentinelsVanish takes everything away from a Pool in use: neither sentinels nor the server are stormed, whatever
+// calls come, and when they are back so are its connections.
+func TestSentinelsVanish(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		p := openFleet(t, f.config())
+		defer p.Close()
+		time.Sleep(time.Minute)
+		f.forget()
+		for _, srv := range f.nodes {
+			srv.Refuse(true)
+			srv.KillConns(nil)
+		}
+		for range 8 {
+			go func() {
+				for range 10 {
+					p.Do(t.Context(), "SET", "k", "v")
+				}
+			}()
+		}
+		time.Sleep(30 * time.Second)
+		sentinels := f.dialled(sentinelA, sentinelB, sentinelC)
+		servers := f.dialled(serverA, serverB, serverC)
+		if densest(sentinels) > 20 || densest(servers) > 20 || len(sentinels) < 30 || len(servers) < 10 {
+			t.Errorf("sentinels dialled %d times, %d in a second; servers %d and %d",
+				len(sentinels), densest(sentinels), len(servers), densest(servers))
+		}
+		for _, srv := range f.nodes {
+			srv.Refuse(false)
+		}
+		if _, err := p.Do(t.Context(), "SET", "k", "back"); err != nil {
+			t.Errorf("SET when all are back = %v", err)
+		}
+		time.Sleep(30 * time.Second)
+		f.promote(serverB)
+		f.tell(serverB, 2)
+		f.announce(serverA, serverB)
+		time.Sleep(100 * time.Millisecond)
+		lands(t, f, p, serverB, "two")
+	})
+}
+
+// TestSentinelsGoneMasterThere dials the last known master as long as no sentinel answers.
+func TestSentinelsGoneMasterThere(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		p := openFleet(t, f.config())
+		defer p.Close()
+		for _, addr := range []string{sentinelA, sentinelB, sentinelC} {
+			f.nodes[addr].Refuse(true)
+			f.nodes[addr].KillConns(nil)
+		}
+		f.nodes[serverA].KillConns(nil)
+		synctest.Wait()
+		lands(t, f, p, serverA, "one")
+		f.promote(serverB) // for a moment
+		go func() {
+			time.Sleep(time.Second)
+			f.promote(serverA)
+		}()
+		if _, err := p.Do(t.Context(), "SET", "k", "two"); err != nil {
+			t.Errorf("SET = %v", err)
+		}
+	})
+}
+
+// TestSentinelNamesReplica is B28: the address is believed only after ROLE has said master.
+func TestSentinelNamesReplica(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		f.tell(serverB, 1, sentinelA)
+		p := openFleet(t, f.config())
+		defer p.Close()
+		lands(t, f, p, serverA, "one")
+		if n := f.nodes[serverB].Count("ROLE"); n != 1 {
+			t.Errorf("the replica was asked %d times for its role, want once", n)
+		}
+		if n := f.nodes[serverB].Count("SET"); n > 0 {
+			t.Errorf("the replica was sent %d SET", n)
+		}
+	})
+}
+
+// TestNoMasterAnywhere has all sentinels name a server that is none: an error that says so.
+func TestNoMasterAnywhere(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		f.tell(serverB, 1)
+		_, err := conn.Open(t.Context(), f.config())
+		if err == nil || !strings.Contains(err.Error(), "not a master") || !strings.Contains(err.Error(), serverB) {
+			t.Errorf("Open = %v", err)
+		}
+		checkDialError(t, err)
+		f.tell("", 1)
+		_, err = conn.Open(t.Context(), f.config())
+		if err == nil || !strings.Contains(err.Error(), "no master of this name") {
+			t.Errorf("Open = %v", err)
+		}
+		checkDialError(t, err)
+	})
+}
+
+// TestOldAnswers has two sentinels that are behind the third: once the newer epoch is known, the old master is not
+// believed again, although it still takes itself for one.
+func TestOldAnswers(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		cfg := f.config()
+		cfg.Sentinel.PollInterval = time.Second
+		p := openFleet(t, cfg)
+		defer p.Close()
+		f.mu.Lock()
+		f.master[serverB] = true // both
+		f.mu.Unlock()
+		f.tell(serverB, 2, sentinelC)
+		time.Sleep(4 * time.Second)
+		for range 20 {
+			lands(t, f, p, serverB, "new")
+			f.nodes[serverB].KillConns(nil)
+			time.Sleep(500 * time.Millisecond)
+		}
+		if s := p.Stats(); s.Switches != 1 {
+			t.Errorf("%d switches, want 1", s.Switches)
+		}
+		// When the new one is gone, and only old answers are left, they are better than nothing.
+		f.nodes[sentinelC].Refuse(true)
+		f.nodes[serverB].Refuse(true)
+		f.nodes[serverB].KillConns(nil)
+		if _, err := p.Do(t.Context(), "SET", "k", "old"); err != nil || !f.holds(serverA, "old") {
+			t.Errorf("SET with old answers only = %v", err)
+		}
+	})
+}
+
+// TestSentinelList finds sentinels that the Config does not name, and forgets none that it does.
+func TestSentinelList(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		f.introduce(sentinelA, sentinelB)
+		p := openFleet(t, f.config(sentinelA))
+		defer p.Close()
+		f.nodes[sentinelA].Refuse(true)
+		f.nodes[sentinelA].KillConns(nil)
+		time.Sleep(time.Second)
+		f.promote(serverC)
+		f.tell(serverC, 2)
+		f.announce(serverA, serverC)
+		time.Sleep(100 * time.Millisecond)
+		lands(t, f, p, serverC, "one")
+
+		f.introduce(sentinelB)
+		time.Sleep(time.Minute)
+		f.nodes[sentinelB].Refuse(true)
+		f.nodes[sentinelB].KillConns(nil)
+		f.nodes[sentinelA].Refuse(false)
+		time.Sleep(3 * time.Second)
+		f.promote(serverB)
+		f.tell(serverB, 3)
+		f.announce(serverC, serverB)
+		time.Sleep(100 * time.Millisecond)
+		lands(t, f, p, serverB, "two")
+	})
+}
+
+// TestNodeMap dials nothing that is announced, but what it is mapped to.
+func TestNodeMap(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		const prefix = "172.16."
+		f.tell(prefix+"0.1:6379", 1)
+		f.introduce(sentinelA, prefix+"9.2:26379")
+		cfg := f.config(sentinelA)
+		cfg.Sentinel.NodeMap = func(addr string) string {
+			switch addr {
+			case prefix + "0.1:6379":
+				return serverA
+			case prefix + "0.2:6379":
+				return serverB
+			case prefix + "9.2:26379":
+				return sentinelB
+			}
+			t.Errorf("NodeMap is asked for %s", addr)
+			return addr
+		}
+		p := openFleet(t, cfg)
+		defer p.Close()
+		lands(t, f, p, serverA, "one")
+		f.promote(serverB)
+		f.tell(prefix+"0.2:6379", 2)
+		f.announce(prefix+"0.1:6379", prefix+"0.2:6379")
+		time.Sleep(100 * time.Millisecond)
+		lands(t, f, p, serverB, "two")
+		f.nodes[sentinelA].Refuse(true)
+		f.nodes[sentinelA].KillConns(nil)
+		time.Sleep(2 * time.Second)
+		if len(f.nodes[sentinelB].Conns()) == 0 {
+			t.Error("the announced sentinel is not in use")
+		}
+	})
+}
+
+// TestSentinelCredentials sends sentinels theirs and the server its own, and neither to the wrong one.
+func TestSentinelCredentials(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		for addr, srv := range f.nodes {
+			srv.User("default", secret+addr)
+		}
+		cfg := f.config(sentinelA)
+		cfg.Password = secret + serverA
+		cfg.Sentinel.Password = secret + sentinelA
+		cfg.DB = 3
+		p := openFleet(t, cfg)
+		defer p.Close()
+		want(t, p, "OK", "SET", "k", "v")
+		for _, cmd := range f.nodes[sentinelA].Commands() {
+			if strings.Contains(cmd, serverA) || strings.HasPrefix(cmd, "SELECT") {
+				t.Errorf("a sentinel was sent %q", cmd)
+			}
+		}
+		cfg.Sentinel.Password = secret
+		_, err := conn.Open(t.Context(), cfg)
+		if !errors.Is(err, resp.ErrWrongPass) {
+			t.Errorf("Open with a wrong password = %v", err)
+		}
+		checkDialError(t, err)
+	})
+}
+
+// TestRoleForbidden takes the role from HELLO where the user may not ask.
+func TestRoleForbidden(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		f.nodes[serverA].Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+			if cmd.Name == "ROLE" {
+				return fakeredis.Reply("-NOPERM this user has no permissions to run the 'role' command\r\n")
+			}
+			return fakeredis.Run()
+		})
+		p, err := conn.Open(t.Context(), f.config())
+		if strings.HasSuffix(t.Name(), "resp3") {
+			if err != nil {
+				t.Fatalf("Open = %v", err)
+			}
+			p.Close()
+		} else if !errors.Is(err, resp.ErrNoPerm) {
+			t.Errorf("Open = %v, want NOPERM", err)
+		}
+	})
+}
+
+// TestDialBySentinel dials a Conn and a Stream without a Pool: they ask once, and leave nothing behind.
+func TestDialBySentinel(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		c := dialConn(t, f.config())
+		want(t, c, "OK", "SET", "k", "v")
+		c.Close()
+		s := open(t, f.config())
+		ping(t, s)
+		s.Close()
+		synctest.Wait()
+		for addr, srv := range f.nodes {
+			if n := len(srv.Conns()); n > 0 {
+				t.Errorf("%d connections to %s are left", n, addr)
+			}
+		}
+		if s.Addr() != serverA {
+			t.Errorf("Addr = %s", s.Addr())
+		}
+	})
+}

@@ -1,0 +1,130 @@
+package conn
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+)
+
+// switchGrace is how long requests that were sent to the former master may wait for their answer. It may be alive, and
+// will then have answered; or be the reason of the switch.
+const switchGrace = 250 * time.Millisecond
+
+// target is where a Pool with sentinels connects to. It is guarded by the Pool's mu.
+type target struct {
+	seq      uint64        // of the master that is known; 0: there is none yet
+	addr     string        // where it is dialled
+	changed  chan struct{} // closed when it changes; nil without sentinels
+	unfollow context.CancelFunc
+	streams  map[*Stream]struct{} // that are open
+	switches uint64
+}
+
+// connect dials the server.
+func (p *Pool) connect(ctx context.Context) (*session, error) {
+	if p.finder != nil {
+		return p.finder.dial(ctx)
+	}
+	return dial(ctx, &p.cfg)
+}
+
+// dialled returns the address that a dial led to, or would have.
+func (p *Pool) dialled(s *session, err error) string {
+	if s != nil {
+		return s.addr
+	}
+	if e, ok := errors.AsType[*Error](err); ok && e.Addr != "" {
+		return e.Addr
+	}
+	return p.cfg.Addr
+}
+
+// doubt has the sentinels asked whether the server of l, which says that it is read-only, still is the master.
+func (p *Pool) doubt(l *link) {
+	if p.finder != nil {
+		p.finder.doubt(l.addr)
+	}
+}
+
+// outdatedLocked reports whether a connection to addr does not lead to the master.
+func (p *Pool) outdatedLocked(addr string) bool {
+	return p.finder != nil && p.seq > 0 && addr != p.addr
+}
+
+// switched replaces all connections when another server has become the master. What was sent on the old ones may still
+// be answered. The first master is the beginning of following the sentinels.
+func (p *Pool) switched(from string, to master) {
+	p.mu.Lock()
+	if p.closed || to.seq <= p.seq {
+		p.mu.Unlock()
+		return
+	}
+	first := p.seq == 0
+	p.seq, p.addr = to.seq, to.addr
+	if first {
+		ctx, cancel := context.WithCancel(context.Background())
+		p.unfollow = cancel
+		p.wg.Go(func() { p.finder.follow(ctx) })
+		p.wg.Go(func() { p.finder.watch(ctx) })
+	} else {
+		p.switches++
+		close(p.changed)
+	}
+	p.changed = make(chan struct{})
+	p.notBefore = time.Time{}
+	for _, s := range p.slots {
+		if l := s.current.Load(); l != nil && p.outdatedLocked(l.addr) {
+			s.current.Store(nil)
+			s.dialLocked().waiting++
+		}
+	}
+	var links []*link
+	for l := range p.links {
+		if p.outdatedLocked(l.addr) {
+			links = append(links, l)
+		}
+	}
+	var streams []*Stream
+	for s := range p.streams {
+		if p.outdatedLocked(s.addr) {
+			streams = append(streams, s)
+		}
+	}
+	p.mu.Unlock()
+	for _, l := range links {
+		l.drain(switchGrace, errSwitched)
+	}
+	for _, s := range streams {
+		_ = s.fail(errSwitched)
+	}
+	if !first {
+		p.cfg.Trace.switched(SwitchInfo{Master: p.cfg.Sentinel.Master, From: from, To: to.addr})
+		warn(&p.cfg, "another server is the master", slog.String("from", from), slog.String("to", to.addr))
+	}
+}
+
+// enlist has a Stream closed when it no longer leads to the master.
+func (p *Pool) enlist(s *Stream) (*Stream, error) {
+	if p.finder == nil {
+		return s, nil
+	}
+	s.onEnd = func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.streams, s)
+	}
+	p.mu.Lock()
+	outdated := p.outdatedLocked(s.addr)
+	if !outdated {
+		if p.streams == nil {
+			p.streams = make(map[*Stream]struct{})
+		}
+		p.streams[s] = struct{}{}
+	}
+	p.mu.Unlock()
+	if outdated {
+		return nil, &Error{Op: "dial", Addr: s.addr, Err: s.fail(errSwitched)}
+	}
+	return s, nil
+}

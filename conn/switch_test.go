@@ -1,0 +1,391 @@
+package conn_test
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/resp"
+)
+
+// TestSwitchAnnounced is B29: once +switch-master is heard, commands reach the new master within 100 ms, although those
+// on the old one have no answer yet. They end by themselves: with their answer if it comes soon, else as uncertain.
+func TestSwitchAnnounced(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		var log strings.Builder
+		var switches []conn.SwitchInfo
+		cfg := f.config()
+		cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		cfg.Trace = &conn.Trace{Switch: func(info conn.SwitchInfo) { switches = append(switches, info) }}
+		p := openFleet(t, cfg)
+		defer p.Close()
+		f.nodes[serverA].Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+			switch cmd.String() {
+			case "INCR soon":
+				return fakeredis.Run().Late(200 * time.Millisecond)
+			case "INCR never":
+				return fakeredis.Drop()
+			}
+			return fakeredis.Run()
+		})
+		var calls sync.WaitGroup
+		begin := time.Now()
+		calls.Go(func() {
+			want(t, p, "1", "INCR", "soon")
+			between(t, "the late answer", time.Since(begin), 150*time.Millisecond, 200*time.Millisecond)
+		})
+		calls.Go(func() {
+			time.Sleep(time.Millisecond)
+			_, err := p.Do(t.Context(), "INCR", "never")
+			if !errors.Is(err, conn.ErrUncertain) || conn.SafeToRetry(err) {
+				t.Errorf("INCR that the old master never answers = %v, want ErrUncertain", err)
+			}
+			between(t, "the end of the call", time.Since(begin), 200*time.Millisecond, 500*time.Millisecond)
+		})
+		time.Sleep(50 * time.Millisecond)
+		f.promote(serverB)
+		f.announce(serverA, serverB) // and nothing else tells of it
+		time.Sleep(50 * time.Millisecond)
+		lands(t, f, p, serverB, "new")
+		calls.Wait()
+		synctest.Wait()
+		if n := len(f.nodes[serverA].Conns()); n > 0 {
+			t.Errorf("%d connections to the old master are left", n)
+		}
+		if want := (conn.SwitchInfo{Master: "prime", From: serverA, To: serverB}); len(switches) != 1 || switches[0] != want {
+			t.Errorf("Trace.Switch got %v, want %v", switches, want)
+		}
+		if n := strings.Count(log.String(), "another server is the master"); n != 1 {
+			t.Errorf("log:\n%s", log.String())
+		}
+	})
+}
+
+// TestPromoted has the leader of a failover tell of the promotion, which is sooner than the switch.
+func TestPromoted(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		p := openFleet(t, f.config())
+		defer p.Close()
+		f.promote(serverB)
+		f.tell(serverB, 2, sentinelA)
+		f.nodes[sentinelA].Do("PUBLISH", "+promoted-slave", "slave 10.0.0.2:6379 10.0.0.2 6379 @ prime 10.0.0.1 6379")
+		time.Sleep(100 * time.Millisecond)
+		if n := p.Stats().Switches; n != 1 {
+			t.Errorf("%d switches, want 1", n)
+		}
+		lands(t, f, p, serverB, "new")
+	})
+}
+
+// TestSwitchUnannounced is B30: a change that nobody announces is found within the poll interval.
+func TestSwitchUnannounced(t *testing.T) {
+	for name, silent := range map[string]bool{"epochs": false, "no epochs": true} {
+		t.Run(name, func(t *testing.T) {
+			inFleet(t, func(t *testing.T, f *fleet) {
+				for addr := range f.views {
+					f.silent[addr] = silent
+				}
+				cfg := f.config()
+				cfg.Sentinel.PollInterval = 2 * time.Second
+				p := openFleet(t, cfg)
+				defer p.Close()
+				f.mu.Lock()
+				f.master[serverB] = true // A still takes itself for the master
+				f.mu.Unlock()
+				f.tell(serverB, 2)
+				time.Sleep(2100 * time.Millisecond)
+				lands(t, f, p, serverB, "new")
+			})
+		})
+	}
+}
+
+// TestSwitchWhileSentinelIsMute has the sentinel that is listened to go mute: another one is listened to in time.
+func TestSwitchWhileSentinelIsMute(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		cfg := f.config()
+		cfg.Sentinel.PollInterval = -1
+		p := openFleet(t, cfg)
+		defer p.Close()
+		f.nodes[sentinelA].Stall(true)
+		time.Sleep(5*time.Second + time.Second + time.Second) // a PING is due, unanswered, and so is the next connection
+		f.promote(serverB)
+		f.tell(serverB, 2, sentinelB, sentinelC)
+		f.announce(serverA, serverB)
+		time.Sleep(100 * time.Millisecond)
+		lands(t, f, p, serverB, "new")
+		f.nodes[sentinelA].Stall(false)
+	})
+}
+
+// TestDoubts has the master and the sentinel that is listened to die together: by the time the others announce a new
+// master, one of them is listened to.
+func TestDoubts(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		cfg := f.config()
+		cfg.PingInterval, cfg.Sentinel.PollInterval = -1, -1
+		p := openFleet(t, cfg)
+		defer p.Close()
+		f.nodes[sentinelA].Stall(true)
+		f.nodes[serverA].Refuse(true)
+		f.nodes[serverA].KillConns(nil)
+		synctest.Wait()
+		var calls sync.WaitGroup
+		calls.Go(func() { want(t, p, "OK", "SET", "k", "v") })
+		time.Sleep(1500 * time.Millisecond)
+		f.promote(serverB)
+		begin := time.Now()
+		f.announce(serverA, serverB)
+		calls.Wait()
+		between(t, "SET ended", time.Since(begin), 0, 100*time.Millisecond)
+		f.nodes[sentinelA].Stall(false)
+	})
+}
+
+// TestFalseAlarm has a switch announced that has not happened: the connections stay.
+func TestFalseAlarm(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		p := openFleet(t, f.config())
+		defer p.Close()
+		lands(t, f, p, serverA, "one")
+		before := f.nodes[serverA].Conns()
+		f.announce(serverC, serverB)
+		time.Sleep(time.Second)
+		f.announce(serverA, serverB)
+		time.Sleep(time.Second)
+		for _, text := range []string{"", "prime", "prime 10.0.0.1 6379 x y", "other 10.0.0.1 6379 10.0.0.2 6379", "prime 10.0.0.1 6379 10.0.0.2 0"} {
+			f.nodes[sentinelA].Do("PUBLISH", "+switch-master", text)
+		}
+		f.nodes[sentinelA].Do("PUBLISH", "switch-master", "prime 10.0.0.1 6379 10.0.0.3 6379")
+		time.Sleep(30 * time.Second)
+		lands(t, f, p, serverA, "two")
+		if after := f.nodes[serverA].Conns(); fmt.Sprint(after) != fmt.Sprint(before) {
+			t.Errorf("connections were %v and are %v", before, after)
+		}
+		if n := f.nodes[serverB].Count("ROLE"); n == 0 || n > 20 || f.nodes[serverC].Dials() > 0 {
+			t.Errorf("the replicas were asked %d times, and dialled %d times", n, f.nodes[serverC].Dials())
+		}
+	})
+}
+
+// TestFlapping changes the master all the time: every command gets to one that was the master, once, and neither
+// sentinels nor servers are dialled without measure.
+func TestFlapping(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		p := openFleet(t, f.config())
+		defer p.Close()
+		f.mu.Lock()
+		f.master[serverB] = true // both, all the time: so every command is run by the one that it is sent to
+		f.mu.Unlock()
+		f.forget()
+		var calls sync.WaitGroup
+		done := make(chan struct{})
+		var succeeded, uncertain int
+		calls.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				case <-time.After(3 * time.Millisecond):
+				}
+				switch _, err := p.Do(t.Context(), "INCR", "n"); {
+				case err == nil:
+					succeeded++
+				case errors.Is(err, conn.ErrUncertain):
+					uncertain++
+				default:
+					t.Errorf("INCR = %v", err)
+				}
+			}
+		})
+		from, to := serverA, serverB
+		for i := range 500 {
+			f.tell(to, i+2)
+			f.announce(from, to)
+			from, to = to, from
+			time.Sleep(20 * time.Millisecond)
+		}
+		close(done)
+		calls.Wait()
+		total := 0
+		for _, addr := range []string{serverA, serverB} {
+			n := 0
+			fmt.Sscan(fmt.Sprint(f.nodes[addr].Do("GET", "n")), &n)
+			total += n
+		}
+		if total < succeeded || total > succeeded+uncertain || succeeded < 1000 {
+			t.Errorf("%d ran; %d succeeded and %d are uncertain", total, succeeded, uncertain)
+		}
+		if n := densest(f.dialled(sentinelA, sentinelB, sentinelC)); n > 20 {
+			t.Errorf("%d dials to sentinels in a second", n)
+		}
+		if n := densest(f.dialled(serverA, serverB)); n > 60 {
+			t.Errorf("%d dials to servers in a second", n)
+		}
+		f.promote(from)
+		time.Sleep(11 * time.Second)
+		lands(t, f, p, from, "last")
+	})
+}
+
+// TestReadOnlyAsksSentinels has the master become a replica before anybody tells: what it refuses is repeated, on the
+// server that the sentinels name by then.
+func TestReadOnlyAsksSentinels(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		p := openFleet(t, f.config())
+		defer p.Close()
+		f.promote(serverB)
+		time.AfterFunc(time.Second, func() { f.tell(serverB, 2) })
+		begin := time.Now()
+		var calls sync.WaitGroup
+		for range 20 {
+			calls.Go(func() {
+				if _, err := p.Do(t.Context(), "INCR", "n"); err != nil {
+					t.Errorf("INCR = %v", err)
+				}
+			})
+		}
+		calls.Wait()
+		between(t, "all calls ended", time.Since(begin), time.Second, 4*time.Second)
+		if n := f.nodes[serverB].Do("GET", "n"); n != any("20") {
+			t.Errorf("n = %v on the new master, want 20", n)
+		}
+		all := f.dialled(sentinelA, sentinelB, sentinelC)
+		if n := densest(all); n > 20 {
+			t.Errorf("%d dials to sentinels in a second", n)
+		}
+	})
+}
+
+// TestSwitchExclusive replaces idle exclusive connections and those that are lent; a blocking command ends too.
+func TestSwitchExclusive(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		p := openFleet(t, f.config())
+		defer p.Close()
+		with(t, p, func(*conn.Conn) {}) // leaves one idle
+		var calls sync.WaitGroup
+		begin := time.Now()
+		calls.Go(func() {
+			with(t, p, func(c *conn.Conn) {
+				if _, err := c.Do(t.Context(), "BLPOP", "list", 0); !errors.Is(err, conn.ErrUncertain) {
+					t.Errorf("BLPOP = %v, want ErrUncertain", err)
+				}
+			})
+			between(t, "BLPOP ended", time.Since(begin), 0, 500*time.Millisecond)
+		})
+		calls.Go(func() {
+			with(t, p, func(c *conn.Conn) {
+				want(t, c, "OK", "WATCH", "k")
+				time.Sleep(100 * time.Millisecond)
+				if _, err := c.Do(t.Context(), "GET", "k"); !conn.SafeToRetry(err) {
+					t.Errorf("GET on a connection lent before the switch = %v, want ErrNotSent", err)
+				}
+			})
+		})
+		time.Sleep(10 * time.Millisecond)
+		f.promote(serverB)
+		f.tell(serverB, 2)
+		f.announce(serverA, serverB)
+		calls.Wait()
+		with(t, p, func(c *conn.Conn) { want(t, c, "OK", "SET", "k", "v") })
+		synctest.Wait()
+		if n := len(f.nodes[serverA].Conns()); n > 0 || !f.holds(serverB, "v") {
+			t.Errorf("%d connections to the old master are left; k on the new one: %v", n, f.holds(serverB, "v"))
+		}
+		if s := p.Stats(); s.Open != 1 || s.Idle != 1 || s.InFlight != 0 {
+			t.Errorf("Stats = %+v", s)
+		}
+	})
+}
+
+// TestReadOnlyInWith has the master say READONLY on a lent connection only: the next ones go where the sentinels say.
+func TestReadOnlyInWith(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		cfg := f.config()
+		cfg.Sentinel.PollInterval = -1
+		p := openFleet(t, cfg)
+		defer p.Close()
+		with(t, p, func(*conn.Conn) {}) // leaves one idle
+		f.promote(serverB)
+		f.tell(serverB, 2)
+		with(t, p, func(c *conn.Conn) { fails(t, c, resp.ErrReadOnly, "SET", "k", "v") })
+		with(t, p, func(c *conn.Conn) { want(t, c, "OK", "SET", "k", "v") })
+	})
+}
+
+// TestSwitchStream closes a Stream to the old master, says why, and dials the next one to the new.
+func TestSwitchStream(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		p := openFleet(t, f.config())
+		defer p.Close()
+		closed, err := p.Stream(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		closed.Close()
+		s, err := p.Stream(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		time.AfterFunc(time.Second, func() {
+			f.promote(serverB)
+			f.tell(serverB, 2)
+			f.announce(serverA, serverB)
+		})
+		begin := time.Now()
+		_, err = s.Read()
+		if err == nil || errors.Is(err, conn.ErrClosed) || !strings.Contains(err.Error(), "another server has become the master") {
+			t.Errorf("Read = %v", err)
+		}
+		between(t, "the end of the stream", time.Since(begin), time.Second, 1100*time.Millisecond)
+		next, err := p.Stream(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if next.Addr() != serverB {
+			t.Errorf("the next Stream leads to %s", next.Addr())
+		}
+		next.Close()
+	})
+}
+
+// TestSwitchEndsDials has the master hang, so that dials of all kinds wait for it: a switch redirects them at once.
+func TestSwitchEndsDials(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		cfg := f.config()
+		cfg.DialTimeout = time.Minute
+		cfg.Conns = 2
+		p := openFleet(t, cfg)
+		defer p.Close()
+		f.nodes[serverA].Unreachable(true)
+		f.nodes[serverA].KillConns(nil)
+		synctest.Wait()
+		begin := time.Now()
+		var calls sync.WaitGroup
+		for range 10 {
+			calls.Go(func() { want(t, p, "OK", "SET", "k", "v") })
+		}
+		calls.Go(func() { with(t, p, func(c *conn.Conn) { want(t, c, "OK", "SET", "k", "v") }) })
+		calls.Go(func() {
+			if s, err := p.Stream(t.Context()); err != nil {
+				t.Errorf("Stream = %v", err)
+			} else {
+				s.Close()
+			}
+		})
+		time.Sleep(time.Second)
+		f.promote(serverB)
+		f.tell(serverB, 2)
+		f.announce(serverA, serverB)
+		calls.Wait()
+		between(t, "all calls ended", time.Since(begin), time.Second, 1100*time.Millisecond)
+	})
+}

@@ -1,0 +1,160 @@
+package redistest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+)
+
+const (
+	clusterMasters  = 3
+	clusterReplicas = 3
+	slotCount       = 16384
+
+	// busOffset is what the port on which a node talks to the others is above that for clients.
+	busOffset = 10000
+
+	// nodeTimeout is the cluster-node-timeout: a master that is silent for longer is replaced by its replica.
+	nodeTimeout = time.Second
+)
+
+// Cluster is a cluster of three masters, which share the slots evenly, and a replica of each. It serves what slots it can
+// when some are not served. Its methods may be called by many goroutines at once, but for those that change which nodes
+// there are or who they are; one that cannot do its work fails the test, as with Server.
+type Cluster struct {
+	t        testing.TB
+	opts     Options
+	protocol int
+	nodes    []*Server // masters first, as it was in the beginning
+}
+
+// StartCluster starts a cluster that is killed at the end of the test, and returns when all its nodes serve all slots and
+// know of each other, and all replicas follow their masters. The options are those of each node; a cluster has no unix
+// socket. Where there is no program to start it does as Start does.
+func StartCluster(t testing.TB, opts Options) *Cluster {
+	t.Helper()
+	opts.node = true
+	if opts.Binary == (Binary{}) {
+		opts.Binary = binaries(t)[0]
+	}
+	c := &Cluster{t: t, opts: opts}
+	for range clusterMasters + clusterReplicas {
+		c.nodes = append(c.nodes, Start(t, opts))
+	}
+	if err := c.form(); err != nil {
+		t.Fatalf("redistest: cluster: %v", err)
+	}
+	return c
+}
+
+// RunClusters runs fn as a subtest for each of the programs and for RESP2 and RESP3, with a cluster for each program. The
+// Config of the cluster asks for proto too.
+func RunClusters(t *testing.T, opts Options, fn func(t *testing.T, c *Cluster, proto int)) {
+	t.Helper()
+	for _, bin := range binaries(t) {
+		opts.Binary = bin
+		t.Run(bin.String(), func(t *testing.T) {
+			c := StartCluster(t, opts)
+			for _, proto := range []int{2, 3} {
+				t.Run(fmt.Sprintf("resp%d", proto), func(t *testing.T) {
+					outer := c.t
+					c.protocol, c.t = proto, t
+					for _, s := range c.nodes {
+						s.t = t
+					}
+					defer func() {
+						c.t = outer
+						for _, s := range c.nodes {
+							s.t = outer
+						}
+					}()
+					fn(t, c, proto)
+				})
+			}
+		})
+	}
+}
+
+// Binary is the program the nodes run.
+func (c *Cluster) Binary() Binary { return c.opts.Binary }
+
+// Nodes are the servers of the cluster, the masters of the beginning first, then their replicas in the same order, then
+// those that were added.
+func (c *Cluster) Nodes() []*Server { return c.nodes }
+
+// Addrs are the addresses of the nodes.
+func (c *Cluster) Addrs() []string {
+	var addrs []string
+	for _, s := range c.nodes {
+		addrs = append(addrs, s.Addr())
+	}
+	return addrs
+}
+
+// Config connects to any node of the cluster as its user "default". It has no Addr.
+func (c *Cluster) Config() conn.Config {
+	cfg := c.nodes[0].Config()
+	cfg.Addr, cfg.Protocol = "", c.protocol
+	return cfg
+}
+
+// Node returns the server at an address, or nil.
+func (c *Cluster) Node(addr string) *Server {
+	for _, s := range c.nodes {
+		if s.Addr() == addr {
+			return s
+		}
+	}
+	return nil
+}
+
+// freeNodePort returns a port that was free a moment ago, and so was the one 10000 above it, on which nodes talk to each
+// other. Both are below those that connections going out are given.
+func freeNodePort() (int, error) {
+	const lowest, count = 10000, 12000
+	var last error
+	for range 100 {
+		port := lowest + rand.IntN(count)
+		if last = bothFree(port, port+busOffset); last == nil {
+			return port, nil
+		}
+	}
+	return 0, last
+}
+
+func bothFree(ports ...int) error {
+	for _, port := range ports {
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err != nil {
+			return err
+		}
+		defer l.Close()
+	}
+	return nil
+}
+
+// configureNode adds what makes a server a node that notices failures soon, and loses no time in synchronizing.
+func (s *Server) configureNode(set func(...string)) {
+	set("cluster-enabled", "yes")
+	set("cluster-config-file", "nodes.conf")
+	set("cluster-node-timeout", strconv.FormatInt(nodeTimeout.Milliseconds(), 10))
+	set("cluster-require-full-coverage", "no")
+	set("cluster-replica-validity-factor", "0")
+	set("cluster-migration-barrier", "10")
+	set("repl-diskless-sync", "yes")
+	set("repl-diskless-sync-delay", "0")
+	set("repl-ping-replica-period", "1")
+	if s.opts.TLS {
+		set("tls-cluster", "yes")
+		set("tls-replication", "yes")
+	}
+	if s.guarded() {
+		set("masteruser", checker)
+		set("masterauth", checker)
+	}
+}

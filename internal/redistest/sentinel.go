@@ -1,0 +1,335 @@
+package redistest
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/resp"
+)
+
+const (
+	// SentinelMaster is the name that the sentinels know the master by.
+	SentinelMaster = "prime"
+
+	sentinelServers = 3
+	sentinelCount   = 3
+
+	// downAfter is how long a server is silent before a sentinel takes it for down. A busy machine may make a server wait
+	// for a good part of this.
+	downAfter = time.Second
+
+	// failoverTimeout is how long a part of a failover may take; half of the time before another one is tried.
+	failoverTimeout = 3 * time.Second
+)
+
+// Sentinels are three sentinels that watch a master and its two replicas. Two of them make another server the master
+// when it is silent for a second. The methods may be called by many goroutines at once; one that cannot do its work
+// fails the test, as with Server.
+type Sentinels struct {
+	t         testing.TB
+	opts      Options
+	protocol  int
+	servers   []*Server
+	sentinels []*Server
+}
+
+// StartSentinels starts servers and sentinels that are killed at the end of the test, and returns when the replicas
+// follow the master and all sentinels know of everybody. The options are those of each server; the sentinels have no
+// password. Where there is no program to start it does as Start does.
+func StartSentinels(t testing.TB, opts Options) *Sentinels {
+	t.Helper()
+	if opts.Binary == (Binary{}) {
+		opts.Binary = binaries(t)[0]
+	}
+	s := &Sentinels{t: t, opts: opts}
+	opts.lines = [][]string{
+		{"repl-diskless-sync", "yes"}, {"repl-diskless-sync-delay", "0"}, {"repl-ping-replica-period", "1"},
+	}
+	if opts.Password != "" {
+		opts.lines = append(opts.lines, []string{"masterauth", opts.Password})
+	}
+	for range sentinelServers {
+		s.servers = append(s.servers, Start(t, opts))
+	}
+	for _, replica := range s.servers[1:] {
+		replica.Do("REPLICAOF", "127.0.0.1", s.servers[0].port)
+	}
+	// What a sentinel does not see at first it may see ten seconds later.
+	s.await("replicas", func() error { return s.unfollowed(s.servers[0]) })
+	watch := Options{Binary: opts.Binary, Args: []string{"--sentinel"}, lines: s.watchLines()}
+	for range sentinelCount {
+		s.sentinels = append(s.sentinels, Start(t, watch))
+	}
+	for _, sentinel := range s.sentinels {
+		sentinel.hurry()
+	}
+	s.AwaitHealthy()
+	return s
+}
+
+// RunSentinels runs fn as a subtest for each of the programs and for RESP2 and RESP3, with sentinels and servers of its
+// own. Their Config asks for proto too.
+func RunSentinels(t *testing.T, opts Options, fn func(t *testing.T, s *Sentinels, proto int)) {
+	t.Helper()
+	for _, bin := range binaries(t) {
+		for _, proto := range []int{2, 3} {
+			t.Run(fmt.Sprintf("%s/resp%d", bin, proto), func(t *testing.T) {
+				opts.Binary = bin
+				s := StartSentinels(t, opts)
+				s.protocol = proto
+				fn(t, s, proto)
+			})
+		}
+	}
+}
+
+// watchLines is what a sentinel has in its configuration.
+func (s *Sentinels) watchLines() [][]string {
+	set := func(name string, value any) []string {
+		return []string{"sentinel", name, SentinelMaster, fmt.Sprint(value)}
+	}
+	lines := [][]string{
+		{"sentinel", "monitor", SentinelMaster, "127.0.0.1", strconv.Itoa(s.servers[0].port), "2"},
+		set("down-after-milliseconds", downAfter.Milliseconds()),
+		set("failover-timeout", failoverTimeout.Milliseconds()),
+		set("parallel-syncs", sentinelServers),
+	}
+	if s.opts.Password != "" {
+		lines = append(lines, set("auth-pass", s.opts.Password))
+	}
+	return lines
+}
+
+// hurry shortens the pauses of a sentinel that are meant for larger networks, as far as its version lets it.
+func (s *Server) hurry() {
+	if !s.AtLeast(7, 0) {
+		return
+	}
+	_, err := s.Try("SENTINEL", "DEBUG", "PUBLISH-PERIOD", 250, "INFO-PERIOD", 500, "ASK-PERIOD", 250)
+	s.check(err)
+}
+
+// Config connects to the master, as its user "default", by way of the sentinels.
+func (s *Sentinels) Config() conn.Config {
+	cfg := s.servers[0].Config()
+	cfg.Addr, cfg.Protocol = "", s.protocol
+	cfg.Sentinel = conn.Sentinel{Master: SentinelMaster}
+	for _, sentinel := range s.sentinels {
+		cfg.Sentinel.Addrs = append(cfg.Sentinel.Addrs, sentinel.Addr())
+	}
+	return cfg
+}
+
+// Servers are the servers, the first master first.
+func (s *Sentinels) Servers() []*Server { return s.servers }
+
+// Sentinels are the sentinels.
+func (s *Sentinels) Sentinels() []*Server { return s.sentinels }
+
+// Master is the server that the first sentinel which answers takes for the master.
+func (s *Sentinels) Master() *Server {
+	s.t.Helper()
+	for _, sentinel := range s.sentinels {
+		if sentinel.up() {
+			if m, err := s.masterOf(sentinel); err == nil {
+				return m
+			}
+		}
+	}
+	s.t.Errorf("redistest: no sentinel names a master")
+	return s.servers[0]
+}
+
+// masterOf is the server that a sentinel takes for the master.
+func (s *Sentinels) masterOf(sentinel *Server) (*Server, error) {
+	v, err := sentinel.Try("SENTINEL", "get-master-addr-by-name", SentinelMaster)
+	if err != nil {
+		return nil, err
+	}
+	host, _ := v.At(0).Text()
+	port, _ := v.At(1).Text()
+	for _, server := range s.servers {
+		if server.Addr() == net.JoinHostPort(host, port) {
+			return server, nil
+		}
+	}
+	return nil, fmt.Errorf("a sentinel names %s:%s, which is none of the servers", host, port)
+}
+
+// Failover has a sentinel make another server the master, while the present one is well. It returns at once.
+func (s *Sentinels) Failover() {
+	s.t.Helper()
+	err := errors.New("no sentinel is up")
+	for _, sentinel := range s.sentinels {
+		if !sentinel.up() {
+			continue
+		}
+		if _, err = sentinel.Try("SENTINEL", "FAILOVER", SentinelMaster); err == nil {
+			return
+		}
+	}
+	s.t.Errorf("redistest: failover: %v", err)
+}
+
+// AwaitMaster returns when all sentinels that run agree on a master other than old, and it says so itself.
+func (s *Sentinels) AwaitMaster(old *Server) *Server {
+	s.t.Helper()
+	var found *Server
+	s.await("another master", func() error {
+		var err error
+		found, err = s.agreed()
+		if err == nil && found == old {
+			err = errors.New("it is still the same")
+		}
+		return err
+	})
+	return found
+}
+
+// AwaitHealthy returns when all servers and sentinels that run are as they were in the beginning: the replicas follow
+// the master, and all sentinels know of each other and of all servers.
+func (s *Sentinels) AwaitHealthy() {
+	s.t.Helper()
+	s.await("health", s.sick)
+}
+
+// await asks until wrong returns nil.
+func (s *Sentinels) await(what string, wrong func() error) {
+	s.t.Helper()
+	limit := time.NewTimer(2 * patience)
+	defer limit.Stop()
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
+	for {
+		err := wrong()
+		if err == nil {
+			return
+		}
+		select {
+		case <-again.C:
+		case <-limit.C:
+			s.t.Fatalf("redistest: no %s within %v: %v", what, 2*patience, err)
+		}
+	}
+}
+
+// agreed is the master that all sentinels name, and that says so itself.
+func (s *Sentinels) agreed() (*Server, error) {
+	var master *Server
+	for _, sentinel := range s.sentinels {
+		if !sentinel.up() {
+			continue
+		}
+		m, err := s.masterOf(sentinel)
+		switch {
+		case err != nil:
+			return nil, err
+		case master != nil && master != m:
+			return nil, errors.New("sentinels disagree")
+		}
+		master = m
+	}
+	if master == nil || !master.up() {
+		return nil, errors.New("no sentinel names a server that is up")
+	}
+	if role, err := master.Try("ROLE"); err != nil {
+		return nil, err
+	} else if text, _ := role.At(0).Text(); text != "master" {
+		return nil, errors.New("it is a replica")
+	}
+	return master, nil
+}
+
+// sick is what is not as it should be.
+func (s *Sentinels) sick() error {
+	master, err := s.agreed()
+	if err != nil {
+		return err
+	}
+	replicas, sentinels := -1, -1
+	for _, server := range s.servers {
+		if server.up() {
+			replicas++
+		}
+	}
+	for _, sentinel := range s.sentinels {
+		if sentinel.up() {
+			sentinels++
+		}
+	}
+	if err := s.unfollowed(master); err != nil {
+		return err
+	}
+	for _, sentinel := range s.sentinels {
+		if !sentinel.up() {
+			continue
+		}
+		if err := sentinel.knows(replicas, sentinels); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unfollowed is why not all servers that run follow master.
+func (s *Sentinels) unfollowed(master *Server) error {
+	for _, server := range s.servers {
+		if server == master || !server.up() {
+			continue
+		}
+		role, err := server.Try("ROLE")
+		if err != nil {
+			return err
+		}
+		port, _ := role.At(2).Int()
+		state, _ := role.At(3).Text()
+		if int(port) != master.port || state != "connected" {
+			return fmt.Errorf("%s does not follow the master", server.Addr())
+		}
+	}
+	return nil
+}
+
+// knows checks that a sentinel knows of so many others that are well, and is not busy with a failover.
+func (s *Server) knows(replicas, sentinels int) error {
+	list, err := s.Try("SENTINEL", "master", SentinelMaster)
+	if err != nil {
+		return err
+	}
+	if flags := field(list, "flags"); flags != "master" {
+		return fmt.Errorf("a sentinel calls the master %s", flags)
+	}
+	for what, count := range map[string]int{"replicas": replicas, "sentinels": sentinels} {
+		list, err := s.Try("SENTINEL", what, SentinelMaster)
+		if err != nil {
+			return err
+		}
+		n := 0
+		for one := range list.All() {
+			if flags := field(one, "flags"); !strings.Contains(flags, "s_down") && !strings.Contains(flags, "disconnected") {
+				n++
+			}
+		}
+		if n < count {
+			return fmt.Errorf("a sentinel knows %d of %d %s", n, count, what)
+		}
+	}
+	return nil
+}
+
+// field is a value in a list of names and values.
+func field(v resp.Value, name string) string {
+	for key, value := range v.Pairs() {
+		if text, err := key.Text(); err == nil && text == name {
+			text, _ = value.Text()
+			return text
+		}
+	}
+	return ""
+}

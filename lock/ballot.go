@@ -1,0 +1,206 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/resp"
+)
+
+// ballot is one question to all servers of a Redlock. It is decided as soon as the answers that are missing cannot change
+// anything. Those that come later add to the lease while that is held, and are given back if not.
+type ballot struct {
+	lock  *Redlock
+	ask   candidacy
+	owner string // on every server; "" if each client has its own
+	ended func() // of the lease
+
+	mu      sync.Mutex // guards the following
+	decided bool
+	done    chan struct{} // closed when decided
+	whole   *Lease        // if it was won
+	granted []*Lease
+	missing int // answers
+	taken   int // refusals: somebody else has the lock there
+	errs    []error
+	fatal   error // one of errs that asking again would not change
+	err     error // if it was lost
+}
+
+// ask asks all servers once, and calls ended when the lease is over that it returns. split says that others got some of the
+// votes.
+func (r *Redlock) ask(ctx context.Context, c candidacy, ended func()) (lease *Lease, split bool, err error) {
+	if ctx.Err() != nil {
+		return nil, false, fmt.Errorf("lock: the servers were not asked: %w", ctx.Err())
+	}
+	if err := r.identify(ctx, c.timeout); err != nil {
+		return nil, false, err
+	}
+	b := &ballot{lock: r, ask: c, ended: ended, done: make(chan struct{}), missing: len(r.nodes)}
+	if r.nodes[0].target.kind == plainKind {
+		b.owner = plainOwner(nil, request{})
+	}
+	for _, h := range r.nodes {
+		if !h.client.background(func() { b.vote(h) }) {
+			b.count(nil, ErrClosed)
+		}
+	}
+	select {
+	case <-b.done:
+	case <-ctx.Done():
+		b.giveUp(fmt.Errorf("lock: the servers have not answered: %w", ctx.Err()))
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.whole, b.whole == nil && len(b.granted) > 0, b.err
+}
+
+// vote asks one server, within the limits of the client and the candidacy and whatever the caller does.
+func (b *ballot) vote(h *Handle) {
+	c := h.client
+	ctx, cancel := context.WithTimeout(c.life, b.ask.timeout)
+	defer cancel()
+	r, err := c.newRequest(h.target, b.ask.opts)
+	if err != nil {
+		b.count(nil, err)
+		return
+	}
+	if b.owner != "" {
+		r.owner = b.owner
+	}
+	quarantine := b.lock.cfg.Quarantine
+	var info resp.Value
+	if quarantine >= 0 || !c.identity.known() {
+		r.via = func(d conn.Doer) conn.Doer { return vouching{d, &info} }
+	}
+	start := c.now()
+	err = c.tryObtain(ctx, &r)
+	switch {
+	case err == nil && quarantine >= 0:
+		err = c.vouch(ctx, info, start, quarantine)
+	case err == nil, errors.Is(err, ErrNotAcquired):
+		c.identity.note(info, start)
+	}
+	if err == nil {
+		b.count(r.got, nil)
+		return
+	}
+	b.count(nil, err)
+	if r.got != nil {
+		_ = r.got.Unlock(ctx) // what it does not do now is done later
+	}
+}
+
+// count takes one answer.
+func (b *ballot) count(l *Lease, err error) {
+	b.mu.Lock()
+	if b.decided {
+		whole := b.whole
+		b.mu.Unlock()
+		if l != nil && (whole == nil || !whole.join(l)) {
+			_ = l.Unlock(context.Background()) // what it does not do now is done later
+		}
+		return
+	}
+	b.missing--
+	switch {
+	case err == nil:
+		b.granted = append(b.granted, l)
+	case errors.Is(err, ErrNotAcquired):
+		b.taken++
+	default:
+		b.errs = append(b.errs, err)
+		if errors.Is(err, ErrWrongType) || errors.Is(err, ErrInvalid) {
+			b.fatal = err
+		}
+	}
+	back := b.decideLocked()
+	b.mu.Unlock()
+	b.giveBack(back)
+}
+
+// decideLocked decides the ballot if what is missing cannot change it, and returns the leases to be given back.
+func (b *ballot) decideLocked() []*Lease {
+	quorum := b.lock.quorum
+	switch {
+	case len(b.granted) >= quorum:
+		if err := b.worthLocked(); err != nil {
+			return b.loseLocked(err)
+		}
+		b.whole = newWhole(quorum, false, b.granted, b.ended)
+		b.decided = true
+		close(b.done)
+	case len(b.granted)+b.missing < quorum:
+		return b.loseLocked(b.verdictLocked())
+	}
+	return nil
+}
+
+// worthLocked returns an error if too little is left of what a majority has granted.
+func (b *ballot) worthLocked() error {
+	atLeast := time.Duration(max(0, b.lock.cfg.MinValidity) * float64(b.ask.term))
+	if time.Until(validUntil(b.granted, b.lock.quorum)) > min(atLeast, validity(b.ask.term)-1) {
+		return nil
+	}
+	return &LostError{Name: b.lock.nodes[0].target.name, Reason: Expired}
+}
+
+// verdictLocked is why there is no majority.
+func (b *ballot) verdictLocked() error {
+	switch failed := len(b.errs); {
+	case b.fatal != nil:
+		return b.fatal
+	case failed > len(b.lock.nodes)-b.lock.quorum:
+		return fmt.Errorf("%w: %w", ErrNoQuorum, errors.Join(b.errs...))
+	}
+	return ErrNotAcquired
+}
+
+func (b *ballot) loseLocked(err error) []*Lease {
+	b.decided, b.err = true, err
+	close(b.done)
+	return b.granted
+}
+
+// giveUp ends the ballot because nobody waits for it any more. One that is won by now is won.
+func (b *ballot) giveUp(err error) {
+	b.mu.Lock()
+	var back []*Lease
+	if !b.decided {
+		back = b.loseLocked(err)
+	}
+	b.mu.Unlock()
+	b.giveBack(back)
+}
+
+// giveBack releases what was granted in vain, in the background.
+func (b *ballot) giveBack(leases []*Lease) {
+	unlockAll(context.Background(), leases)
+}
+
+// vouching sends INFO server before each command, on the same connection, so that what the server says of itself is said by the
+// process that runs the command.
+type vouching struct {
+	conn.Doer
+	info *resp.Value
+}
+
+func (v vouching) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
+	ask := resp.Cmd("INFO", "server")
+	if key, ok := cmd.Key(); ok {
+		ask = ask.On(key)
+	}
+	replies, err := v.Doer.SendBatch(ctx, []resp.Command{ask, cmd})
+	if err != nil {
+		return resp.Value{}, err
+	}
+	*v.info = replies[0]
+	if err := replies[1].Err(); err != nil {
+		return resp.Value{}, err
+	}
+	return replies[1], nil
+}

@@ -1,0 +1,100 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/lockwire/lockwire/resp"
+)
+
+// Downgrade turns a hold of a [WriteLock] into one of its [ReadLock], with nobody in between: other readers may come in, and
+// no writer can have been there. The read lock has the same owner. Where the write lease is renewed, so is the other; a fixed
+// one ends when the write lease would have.
+//
+// The write lease is over when Downgrade returns, but for an error that says that ctx had ended before anything was sent,
+// and its contexts end as by Unlock, which then returns nil. If Downgrade fails nothing is held: what the server may
+// still have is released in the background, as after an Unlock that is [ErrUncertain].
+func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
+	c, k := l.client, l.target.kind
+	if k.downgrade == nil {
+		return nil, invalidf("only a write lock can be downgraded")
+	}
+	l.releasing.Lock()
+	defer l.releasing.Unlock()
+	if err := l.Err(); err != nil {
+		return nil, err
+	}
+	if ctx.Err() != nil {
+		return nil, ended(ctx)
+	}
+	if l.state != nil {
+		if err := l.state.take(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if lost, _ := l.giveUp(); lost != nil {
+		l.giveTurn()
+		return nil, lost
+	}
+	l.awaitRenewal(ctx)
+	if !l.counted() {
+		l.giveTurn()
+		return nil, l.settle(l.notHeld())
+	}
+	start := c.now()
+	r := request{
+		target:  newTarget(k.twin, l.target.name),
+		lease:   l.term,
+		renewed: l.renewed,
+		owner:   strings.TrimSuffix(l.owner, k.suffix),
+		state:   l.state,
+		from:    l,
+	}
+	if !l.renewed {
+		r.lease = max(l.leaseLeft().Truncate(time.Millisecond), time.Millisecond)
+	}
+	r.latch = newLatch(r.target)
+	if ctx.Done() == nil {
+		ctx = c.life
+	}
+	v, err := k.downgrade.Run(c.patient(ctx), c.server, r.target.with(r.latch), r.lease.Milliseconds(), r.owner, c.publishing(r.target), l.resting())
+	if err != nil {
+		return nil, l.undoDowngrade(&r, start, uncertain(err), serverError(err))
+	}
+	holds, writes, _, err := acquired(v, l.state != nil)
+	switch {
+	case errors.Is(err, ErrNotHeld):
+		l.tally(false)
+		l.giveTurn()
+		return nil, l.settle(l.notHeld())
+	case err != nil || v.Kind() != resp.Array:
+		return nil, l.undoDowngrade(&r, start, false, fmt.Errorf("%w, of kind %v", errUnexpected, v.Kind()))
+	}
+	l.tally(writes > 0)
+	l.settle(nil)
+	c.counters.released.Add(1)
+	if _, _, err := c.granted(&r, start, holds, 0); err != nil {
+		return nil, err
+	}
+	return r.got, nil
+}
+
+// undoDowngrade has both the hold that there was and the one that there was to be taken back in the background, with the
+// owner's turn. late says that the downgrade may come yet.
+func (l *Lease) undoDowngrade(r *request, start instant, late bool, cause error) error {
+	if l.state != nil {
+		l.state.ungrant(l.target.key())
+	}
+	err := l.settle(fmt.Errorf("%w: %w", ErrUncertain, cause))
+	l.client.undo(r, start, late)
+	return err
+}
+
+func (l *Lease) giveTurn() {
+	if l.state != nil {
+		l.state.give()
+	}
+}

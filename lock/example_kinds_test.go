@@ -1,0 +1,122 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/lockwire/lockwire/lock"
+)
+
+// Who waits gets the lock in the order in which the server saw them come, whatever process they are in.
+func ExampleClient_Fair() {
+	ctx := context.Background()
+	pool, locks := connect(ctx)
+	defer pool.Close()
+	defer locks.Close()
+
+	lease, err := locks.Fair("printer").Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	info, err := locks.Fair("printer").Info(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("waiting:", len(info.Queue))
+	fmt.Println("unlock:", lease.Unlock(ctx))
+	// Output:
+	// waiting: 0
+	// unlock: <nil>
+}
+
+// Each holder has a larger token than those before it. Package fence shows what to do with it.
+func ExampleClient_Fenced() {
+	ctx := context.Background()
+	pool, locks := connect(ctx)
+	defer pool.Close()
+	defer locks.Close()
+
+	last := int64(0)
+	for range 3 {
+		lease, err := locks.Fenced("ledger").Lock(ctx)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println("larger:", lease.Token() > last)
+		last = lease.Token()
+		if err := lease.Unlock(ctx); err != nil {
+			log.Fatal(err)
+		}
+	}
+	// Output:
+	// larger: true
+	// larger: true
+	// larger: true
+}
+
+// A waiter of a Spin lock looks every 5 ms, without pub/sub.
+func ExampleClient_Spin() {
+	ctx := context.Background()
+	pool, locks := connect(ctx)
+	defer pool.Close()
+	defer locks.Close()
+
+	tick := locks.Spin("tick", lock.ConstantBackoff(5*time.Millisecond))
+	err := tick.Do(ctx, func(ctx context.Context) error { return ctx.Err() })
+	fmt.Println(err)
+	// Output: <nil>
+}
+
+// An owner is told at once that it has the lock, where a Reentrant would count another hold.
+func ExampleClient_NonReentrant() {
+	ctx := context.Background()
+	pool, locks := connect(ctx)
+	defer pool.Close()
+	defer locks.Close()
+
+	me := lock.As(locks.NewOwner())
+	lease, err := locks.NonReentrant("import").Lock(ctx, me)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer lease.Unlock(ctx)
+	_, err = locks.NonReentrant("import").Lock(ctx, me)
+	fmt.Println(errors.Is(err, lock.ErrReentry))
+	// Output: true
+}
+
+// The same for a lock whose waiters are served in order.
+func ExampleClient_NonReentrantFair() {
+	ctx := context.Background()
+	pool, locks := connect(ctx)
+	defer pool.Close()
+	defer locks.Close()
+
+	err := locks.NonReentrantFair("import").Do(ctx, func(ctx context.Context) error { return ctx.Err() })
+	fmt.Println(err)
+	// Output: <nil>
+}
+
+// What an operator asks: which locks are taken, and by whom.
+func ExampleClient_List() {
+	ctx := context.Background()
+	pool, locks := connect(ctx)
+	defer pool.Close()
+	defer locks.Close()
+
+	lease, err := locks.Reentrant("list:orders").Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer lease.Unlock(ctx)
+	for l, err := range locks.List(ctx, "list:*") {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(l.Name, l.Shape, l.Info.Holders[0].Owner == lease.Owner())
+	}
+	// Output: list:orders lock true
+}

@@ -1,0 +1,193 @@
+package lock_test
+
+import "fmt"
+
+// plainModel is a key that holds its owner.
+type plainModel struct {
+	owner string // "" is free
+	lease span   // 0 is none
+	alien bool   // the key is a hash
+	done  latches
+}
+
+func (m *plainModel) clone() model { c := *m; return &c }
+
+func (m *plainModel) keys() space {
+	keys := m.done.keys()
+	switch {
+	case m.alien:
+		keys = append(keys, key{setLock, "hash", 0, []string{"x", "1"}})
+	case m.owner != "":
+		keys = append(keys, key{setLock, "string", m.lease, []string{m.owner}})
+	}
+	return keys
+}
+
+func (m *plainModel) pass() {
+	m.done.pass()
+	if m.lease > 0 {
+		if m.lease--; m.lease == 0 {
+			m.owner = ""
+		}
+	}
+}
+
+func (m *plainModel) expire(name string) {
+	if name == setLock {
+		m.free()
+	}
+	m.done.expire(name)
+}
+
+func (m *plainModel) free() { m.owner, m.lease = "", 0 }
+
+func (m *plainModel) acquire(owner string, lease span, latch int) (any, []message) {
+	switch {
+	case latch >= 0 && m.done[latch].outcome != "":
+		return -1, nil
+	case m.alien:
+		return failure("WRONGTYPE"), nil
+	case m.owner == "":
+		m.owner, m.lease = owner, lease
+		return nil, nil
+	case m.owner == owner:
+		return status("reentry"), nil
+	case m.lease == 0:
+		return -1, nil
+	}
+	return m.lease, nil
+}
+
+func (m *plainModel) release(owner string, latch int, repeated bool) (any, []message) {
+	switch outcome := m.done[latch].outcome; {
+	case outcome == "-1":
+		return nil, nil
+	case outcome == "0":
+		return 0, nil
+	case outcome == "1":
+		return 1, nil
+	case m.alien:
+		return failure("WRONGTYPE"), nil
+	case m.owner == owner:
+		m.free()
+		m.done.note(latch, "1")
+		return 1, nil
+	case repeated:
+		m.done.note(latch, "-1")
+	}
+	return nil, nil
+}
+
+func (m *plainModel) undo(owner string, before, latch int) (any, []message) {
+	if latch >= 0 {
+		if m.done[latch].outcome != "" {
+			return 0, nil
+		}
+		m.done.note(latch, "0")
+	}
+	switch {
+	case before > 0:
+		return 0, nil
+	case m.alien:
+		return failure("WRONGTYPE"), nil
+	case m.owner != owner:
+		return 0, nil
+	}
+	m.free()
+	return 1, nil
+}
+
+func (m *plainModel) renew(lease span, owners ...string) (any, []message) {
+	var list []any
+	for _, owner := range owners {
+		switch {
+		case m.owner == owner:
+			m.lease = max(m.lease, lease)
+			list = append(list, 1)
+		case m.owner == "" && !m.alien:
+			list = append(list, 0)
+		default:
+			list = append(list, -1)
+		}
+	}
+	return list, nil
+}
+
+func (m *plainModel) force() (any, []message) {
+	switch {
+	case m.alien:
+		return failure("WRONGTYPE"), nil
+	case m.owner == "":
+		return 0, nil
+	}
+	m.free()
+	return 1, nil
+}
+
+func (m *plainModel) info() (any, []message) {
+	switch {
+	case m.alien:
+		return failure("WRONGTYPE"), nil
+	case m.owner == "":
+		return []any{-2}, nil
+	case m.lease == 0:
+		return []any{-1, m.owner, 1}, nil
+	}
+	return []any{m.lease, m.owner, 1}, nil
+}
+
+func plainSet() *scriptSet {
+	channel := "redisson_lock__channel:{" + setLock + "}"
+	var list []move
+	add := func(script string, keys []string, args []any, do func(m *plainModel) (any, []message)) {
+		list = append(list, move{name: fmt.Sprint(script, keys[1:], args), script: script, keys: keys, args: args, do: on(do)})
+	}
+	keys := []string{setLock, channel}
+	for _, owner := range setOwners {
+		for latch := -1; latch < len(latches{}); latch++ {
+			with := keys
+			if latch >= 0 {
+				with = []string{setLock, channel, setLatch(latch)}
+				for _, repeated := range []bool{false, true} {
+					add("release", with, []any{0, owner, "", latchSpan, repeated},
+						func(m *plainModel) (any, []message) { return m.release(owner, latch, repeated) })
+				}
+			}
+			for lease := span(1); lease <= 3; lease++ {
+				add("acquire", with, []any{lease, owner}, func(m *plainModel) (any, []message) { return m.acquire(owner, lease, latch) })
+			}
+			for before := range 2 {
+				add("undo", with, []any{0, owner, "", before, latchSpan},
+					func(m *plainModel) (any, []message) { return m.undo(owner, before, latch) })
+			}
+		}
+		for _, lease := range []span{1, 3} {
+			add("renew", []string{setLock, setLock}, []any{lease, owner, setOwners[1]},
+				func(m *plainModel) (any, []message) { return m.renew(lease, owner, setOwners[1]) })
+		}
+		add("renew", keys[:1], []any{-2, owner}, func(m *plainModel) (any, []message) { return m.renew(-1, owner) })
+	}
+	add("force", keys, []any{""}, (*plainModel).force)
+	add("info", keys, nil, (*plainModel).info)
+	for name, do := range map[string]func(m *plainModel){
+		"HSET":    func(m *plainModel) { m.free(); m.alien = true },
+		"DEL":     func(m *plainModel) { m.free(); m.alien = false },
+		"PERSIST": func(m *plainModel) { m.lease = 0 },
+	} {
+		list = append(list, move{name: name, foreign: true, do: on(func(m *plainModel) (any, []message) { do(m); return nil, nil })})
+	}
+	return &scriptSet{kind: "plain", start: &plainModel{}, moves: list, accepts: acceptsPlain}
+}
+
+// acceptsPlain is what redsync, redislock and node-redlock expect: a string that expires, and no messages.
+func acceptsPlain(keys space, said []message) error {
+	if len(said) > 0 {
+		return fmt.Errorf("message %v", said[0])
+	}
+	for _, k := range keys {
+		if k.life <= 0 || k.kind != "string" {
+			return fmt.Errorf("%s is no string that expires", k.name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,28 @@
+-- Fair lock, force: frees the lock whoever has it, and tells who heads the queue, which stays.
+-- KEYS  1 lock  2 its channel; a waiter's own has a colon and the waiter behind  3 queue  4 timeouts  5 idle
+-- ARGV  1 publish command
+-- Returns 1 when the lock was taken, else 0. A key of another type is an error and stays.
+local lock, channel, queue, timeouts = unpack(KEYS)
+local publish = ARGV[1]
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+local function head() -- drops those whose time is up, and those who have none
+    local first = redis.call('lindex', queue, 0)
+    if not first or tonumber(redis.call('zscore', timeouts, first) or 0) > now then
+        return first
+    end
+    redis.call('lpop', queue)
+    redis.call('zrem', timeouts, first)
+    return head()
+end
+
+if redis.call('hlen', lock) == 0 then
+    return 0
+end
+redis.call('del', lock)
+local ok, first = pcall(head)
+if ok and first then
+    redis.pcall(publish, channel .. ':' .. first, '0') -- a user who may not publish leaves waiters to look by themselves
+end
+return 1

@@ -1,0 +1,54 @@
+-- Fair lock, release: gives one hold back, and the lock with the last one, and tells who heads the queue.
+-- KEYS  1 lock  2 its channel; a waiter's own has a colon and the waiter behind  3 queue  4 timeouts  5 idle
+--       6 latch: the outcome of this very request, should it be repeated
+-- ARGV  1 lease in ms to go back to when holds remain (0: none is alive any more)
+--       2 owner  3 publish command  4 lifetime of the latch in ms
+--       5 1 for a repeat, which keeps an earlier request from taking effect later
+-- Returns 1 when the lock is free now, 0 when the owner has further holds, nil when it has none.
+local lock, channel, queue, timeouts, _, latch = unpack(KEYS)
+local lease, owner, publish, lifetime, repeated = unpack(ARGV)
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+local function head() -- drops those whose time is up, and those who have none
+    local first = redis.call('lindex', queue, 0)
+    if not first or tonumber(redis.call('zscore', timeouts, first) or 0) > now then
+        return first
+    end
+    redis.call('lpop', queue)
+    redis.call('zrem', timeouts, first)
+    return head()
+end
+
+local function tell() -- without a queue, or a right to publish, the lock is free all the same
+    local ok, first = pcall(head)
+    if ok and first then
+        redis.pcall(publish, channel .. ':' .. first, '0')
+    end
+end
+
+local outcome = redis.call('get', latch)
+if outcome then
+    return outcome ~= '-1' and tonumber(outcome) or nil
+end
+local count = tonumber(redis.call('hget', lock, owner))
+if not count then
+    if redis.call('exists', lock) == 0 then
+        tell()
+    end
+    if repeated == '1' then
+        redis.call('set', latch, -1, 'px', lifetime)
+    end
+    return nil
+end
+if count > 1 and tonumber(lease) > 0 then
+    redis.call('hincrby', lock, owner, -1)
+    redis.call('pexpire', lock, lease)
+    redis.call('set', latch, 0, 'px', lifetime)
+    return 0
+end
+-- First what frees memory: a server that has run out of it refuses all else, but not after a script's first write.
+redis.call('del', lock)
+tell()
+redis.call('set', latch, 1, 'px', lifetime)
+return 1

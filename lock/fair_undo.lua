@@ -1,0 +1,58 @@
+-- Fair lock, undo: takes back an acquire whose outcome its caller does not know, and its place in the queue if it has given up.
+-- KEYS  1 lock  2 its channel; a waiter's own has a colon and the waiter behind  3 queue  4 timeouts  5 idle
+--       6 latch, if an acquire is meant: keeps it, and this, from taking effect later
+-- ARGV  1 lease in ms to go back to when holds remain  2 owner  3 publish command
+--       4 hold count that the owner had before  5 lifetime of the latch in ms
+--       6 wait in ms, as acquire had it  7 1 if the owner goes on waiting: for a hold that is taken back it heads the queue
+-- Returns 1 when there was something to take back, else 0; running it again does no harm.
+local lock, channel, queue, timeouts, idle, latch = unpack(KEYS)
+local lease, owner, publish, before, lifetime, wait, waits = unpack(ARGV)
+local time = redis.call('time')
+local now, spare = time[1] * 1000 + math.floor(time[2] / 1000), 60000
+
+local function head() -- drops those whose time is up, and those who have none
+    local first = redis.call('lindex', queue, 0)
+    if not first or tonumber(redis.call('zscore', timeouts, first) or 0) > now then
+        return first
+    end
+    redis.call('lpop', queue)
+    redis.call('zrem', timeouts, first)
+    return head()
+end
+
+if latch and redis.call('exists', latch) == 1 then
+    return 0
+end
+if latch then redis.call('set', latch, 0, 'px', lifetime) end
+local taken, first = tonumber(redis.call('hget', lock, owner) or 0) > tonumber(before), redis.call('lindex', queue, 0)
+if taken and tonumber(before) > 0 and tonumber(lease) > 0 then
+    redis.call('hset', lock, owner, before)
+    redis.call('pexpire', lock, lease)
+elseif taken then
+    redis.call('del', lock)
+end
+if waits == '1' and taken and redis.call('exists', lock) == 0 then
+    redis.call('lrem', queue, 0, owner)
+    redis.call('lpush', queue, owner)
+    redis.call('zadd', timeouts, now + wait, owner)
+    local life = redis.call('zrange', timeouts, -1, -1, 'withscores')[2] - now + spare
+    redis.call('pexpire', queue, math.max(redis.call('pttl', queue), life))
+    redis.call('pexpire', timeouts, math.max(redis.call('pttl', timeouts), life))
+elseif waits ~= '1' then
+    local left, found = math.max(redis.call('pttl', lock), 0), false
+    for _, waiter in ipairs(redis.call('lrange', queue, 0, -1)) do
+        local score = found and tonumber(redis.call('zscore', timeouts, waiter) or nil)
+        if score then -- as Redisson does, but leaving each of them the time to put its own off
+            redis.call('zadd', timeouts, math.max(score - wait, math.min(score, now + left + spare)), waiter)
+        end
+        if waiter == owner then found = true end
+    end
+    redis.call('lrem', queue, 0, owner)
+    redis.call('zrem', timeouts, owner)
+    local following = (taken or first == owner) and redis.call('exists', lock) == 0 and head()
+    if following then
+        redis.pcall(publish, channel .. ':' .. following, '0')
+    end
+    if first == owner then redis.call('del', idle) end
+end
+return taken and 1 or 0

@@ -1,0 +1,200 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockwire/lockwire/resp"
+)
+
+// errNoVote says that a server's answer does not count, since it may have forgotten what it granted before.
+var errNoVote = errors.New("lock: the server has no vote")
+
+// identity is what a client knows of the process behind its server's address.
+type identity struct {
+	asked atomic.Bool // who it is, apart from any vote
+
+	mu      sync.Mutex // guards the following
+	runID   string     // "" until the server has said it
+	changed bool       // it is not the first one
+	moved   bool       // it ran already when the one before was there: another server, not one that was restarted
+	first   instant    // when it was seen first
+	last    instant    // and last
+}
+
+func (d *identity) known() bool { return d.id() != "" }
+
+func (d *identity) id() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.runID
+}
+
+// note takes note of the reply to an INFO that was sent after start, if that says who the server is. It returns for how long
+// that has been there for certain, as far as this client can tell.
+func (d *identity) note(info resp.Value, start instant) (age time.Duration, ok bool) {
+	runID, age, ok := parseServerInfo(info)
+	if !ok {
+		return 0, false
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if runID != d.runID {
+		d.changed = d.runID != ""
+		d.moved = d.changed && age >= d.last.elapsed(start)
+		d.runID, d.first = runID, start
+	}
+	d.last = start
+	if d.changed {
+		age = min(age, d.first.elapsed(start))
+	}
+	return age, true
+}
+
+// parseServerInfo finds in a reply to INFO who the server is and for how long it has been up at least: the number of seconds
+// is a difference of two clocks that are cut to whole ones.
+func parseServerInfo(info resp.Value) (runID string, age time.Duration, ok bool) {
+	text, err := info.Text()
+	if err != nil {
+		return "", 0, false
+	}
+	seconds := int64(-1)
+	for line := range strings.Lines(text) {
+		switch name, value, _ := strings.Cut(strings.TrimSpace(line), ":"); name {
+		case "run_id":
+			runID = value
+		case "uptime_in_seconds":
+			if n, err := strconv.ParseInt(value, 10, 32); err == nil {
+				seconds = n
+			}
+		}
+	}
+	return runID, time.Duration(max(0, seconds-1)) * time.Second, runID != "" && seconds >= 0
+}
+
+// vouch returns nil if the server whose INFO came with a grant, neither older than start, cannot have forgotten one that still
+// counts.
+func (c *Client) vouch(ctx context.Context, info resp.Value, start instant, quarantine time.Duration) error {
+	age, ok := c.identity.note(info, start)
+	if !ok {
+		return fmt.Errorf("%w: it does not say who it is and since when it is up", errNoVote)
+	}
+	if age-start.elapsed(c.now()) >= quarantine {
+		return nil
+	}
+	c.identity.mu.Lock()
+	moved := c.identity.moved
+	c.identity.mu.Unlock()
+	if !moved && c.durable(ctx) {
+		return nil
+	}
+	return fmt.Errorf("%w: it was started %v ago, or less", errNoVote, age+2*time.Second)
+}
+
+// durable reports whether the server has written all that it granted before it said so.
+func (c *Client) durable(ctx context.Context) bool {
+	for name, want := range map[string]string{"appendonly": "yes", "appendfsync": "always"} {
+		v, err := c.server.Send(c.patient(ctx), resp.Cmd("CONFIG", "GET", name))
+		if err != nil {
+			return false
+		}
+		value := ""
+		for k, e := range v.Pairs() {
+			if text, _ := k.Text(); text == name {
+				value, _ = e.Text()
+			}
+		}
+		if value != want {
+			return false
+		}
+	}
+	return true
+}
+
+// identify returns an error if two of the servers are one. Those that have not said who they are are asked, once by each
+// client; one that does not answer in time says it with its vote.
+func (r *Redlock) identify(ctx context.Context, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	_ = atOnce(r.nodes, func(_ int, h *Handle) error {
+		c := h.client
+		if c.identity.known() || c.identity.asked.Swap(true) {
+			return nil
+		}
+		start := c.now()
+		if v, err := c.server.Send(c.patient(ctx), resp.Cmd("INFO", "server")); err == nil {
+			c.identity.note(v, start)
+		}
+		return nil
+	})
+	seen := make(map[string]bool, len(r.nodes))
+	for _, h := range r.nodes {
+		id := h.client.identity.id()
+		if id != "" && seen[id] {
+			return invalidf("a Redlock with two nodes on one server")
+		}
+		seen[id] = true
+	}
+	return nil
+}
+
+// gates lets the callers of one process in one at a time, in the order in which they came. The zero gates are ready.
+type gates struct {
+	mu    sync.Mutex
+	lines map[entryKey][]chan struct{} // of each lock; the first, which is closed, is in. Guarded by mu
+}
+
+// enter puts the caller at the end of the line. turn is closed when it is in. leave takes it out, from wherever it stands.
+func (g *gates) enter(key entryKey) (turn <-chan struct{}, leave func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.enterLocked(key)
+}
+
+// tryEnter is enter for a caller who does not wait.
+func (g *gates) tryEnter(key entryKey) (leave func(), ok bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.lines[key]) > 0 {
+		return nil, false
+	}
+	_, leave = g.enterLocked(key)
+	return leave, true
+}
+
+func (g *gates) enterLocked(key entryKey) (<-chan struct{}, func()) {
+	if g.lines == nil {
+		g.lines = make(map[entryKey][]chan struct{})
+	}
+	own := make(chan struct{})
+	line := g.lines[key]
+	if len(line) == 0 {
+		close(own)
+	}
+	g.lines[key] = append(line, own)
+	return own, func() { g.leave(key, own) }
+}
+
+// leave does nothing the second time.
+func (g *gates) leave(key entryKey, own chan struct{}) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for i, c := range g.lines[key] {
+		if c != own {
+			continue
+		}
+		line := append(g.lines[key][:i], g.lines[key][i+1:]...)
+		if g.lines[key] = line; len(line) == 0 {
+			delete(g.lines, key)
+		} else if i == 0 {
+			close(line[0])
+		}
+		return
+	}
+}

@@ -1,0 +1,24 @@
+-- Countdown latch, down: counts down by one, and deletes the latch with the last one.
+-- KEYS  1 latch  2 its channel  3 latch of the other sense: the outcome of this very request, should it be repeated
+-- ARGV  1 lifetime of the outcome in ms  2 publish command
+-- Returns the count that is left; 0 also when there was nothing to count.
+local countdown, channel, latch = KEYS[1], KEYS[2], KEYS[3]
+local lifetime, publish = ARGV[1], ARGV[2]
+
+local outcome = redis.call('get', latch)
+if outcome then
+    return tonumber(outcome)
+end
+local count = tonumber(redis.call('get', countdown) or 0)
+if not count then
+    return redis.error_reply('WRONGTYPE not a count')
+end
+-- First what frees memory: a server that has run out of it refuses all else, but not after a script's first write.
+redis.call('del', count > 1 and latch or countdown)
+if count > 1 then
+    redis.call('decr', countdown)
+elseif count == 1 then
+    redis.pcall(publish, channel, '0') -- a user who may not publish leaves waiters to look by themselves
+end
+redis.call('set', latch, math.max(0, count - 1), 'px', lifetime)
+return math.max(0, count - 1)

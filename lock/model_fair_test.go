@@ -1,0 +1,302 @@
+package lock_test
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/lockwire/lockwire/internal/fakeredis"
+)
+
+// fairModel is the keys of a fair lock during one script.
+type fairModel struct {
+	*fakeredis.Call
+	lock, channel, queue, timeouts, idle string
+	now                                  int64
+}
+
+// fairSpare is how much longer than a lease a waiter's time lasts at least, when others are granted or leave.
+const fairSpare = 60_000
+
+func newFairModel(c *fakeredis.Call) *fairModel {
+	m := &fairModel{Call: c, lock: c.Keys[0], channel: c.Keys[1], queue: c.Keys[2], timeouts: c.Keys[3]}
+	if len(c.Keys) > 4 {
+		m.idle = c.Keys[4]
+	}
+	clock := c.Do("TIME").([]any)
+	m.now = number(clock[0].(string))*1000 + number(clock[1].(string))/1000
+	return m
+}
+
+// latched reports whether the request of the latch behind the other keys, if there is one, is over.
+func (m *fairModel) latched() bool { return len(m.Keys) > 5 && m.Int("EXISTS", m.Keys[5]) == 1 }
+
+func (m *fairModel) score(waiter string) (int64, bool) {
+	text, ok := m.Do("ZSCORE", m.timeouts, waiter).(string)
+	return number(text), ok
+}
+
+// head returns who is first in the queue, "" if it is empty, after it has dropped those whose time is up. except is not.
+func (m *fairModel) head(except string) string {
+	for {
+		first, ok := m.Do("LINDEX", m.queue, "0").(string)
+		if score, _ := m.score(first); !ok || first == except || score > m.now {
+			return first
+		}
+		m.drop(first)
+	}
+}
+
+func (m *fairModel) drop(first string) {
+	m.Do("LPOP", m.queue)
+	m.Do("ZREM", m.timeouts, first)
+}
+
+func (m *fairModel) members(key string) []string {
+	var list []string
+	for _, member := range m.Do(map[bool]string{true: "LRANGE", false: "ZRANGE"}[key == m.queue], key, "0", "-1").([]any) {
+		list = append(list, member.(string))
+	}
+	return list
+}
+
+// advance brings the time of a waiter forward by wait, but not to before floor.
+func (m *fairModel) advance(waiter string, wait, floor int64) {
+	if score, ok := m.score(waiter); ok {
+		m.Do("ZADD", m.timeouts, strconv.FormatInt(max(score-wait, min(score, floor)), 10), waiter)
+	}
+}
+
+// keep has queue and timeouts last for longer than the last of the times in it.
+func (m *fairModel) keep(longer int64) {
+	var last int64
+	for _, waiter := range m.members(m.timeouts) {
+		score, _ := m.score(waiter)
+		last = max(last, score)
+	}
+	for _, key := range []string{m.queue, m.timeouts} {
+		m.Do("PEXPIRE", key, strconv.FormatInt(max(m.Int("PTTL", key), last-m.now+longer), 10))
+	}
+}
+
+// tellHead tells who is first in the queue, if the queue is one.
+func (m *fairModel) tellHead(publish string) {
+	if _, bad := m.TryDo("LINDEX", m.queue, "0").(fakeredis.Err); !bad {
+		m.tell(publish, m.head(""))
+	}
+}
+
+func (m *fairModel) tell(publish, waiter string) {
+	if waiter != "" {
+		m.TryDo(publish, m.channel+":"+waiter, "0")
+	}
+}
+
+func modelFairAcquire(c *fakeredis.Call) any {
+	m := newFairModel(c)
+	lease, owner, wait, stands, reenters := number(c.Args[0]), c.Args[1], number(c.Args[2]), c.Args[3] == "1", c.Args[4] == "1"
+	if m.latched() {
+		return int64(-1)
+	}
+	if c.Do("HEXISTS", m.lock, owner) == int64(1) {
+		if !reenters {
+			return fakeredis.Status("reentry")
+		}
+		count := c.Int("HINCRBY", m.lock, owner, "1")
+		c.Do("PEXPIRE", m.lock, strconv.FormatInt(max(c.Int("PTTL", m.lock), lease), 10))
+		return fakeredis.Status(strconv.FormatInt(count, 10))
+	}
+	first, left := m.head(owner), c.Int("PTTL", m.lock)
+	if left == -2 && (first == "" || first == owner) {
+		c.Do("DEL", m.idle)
+		if first == "" {
+			c.Do("DEL", m.timeouts)
+		} else {
+			m.drop(owner)
+		}
+		for _, waiter := range m.members(m.timeouts) {
+			m.advance(waiter, wait, m.now+lease+fairSpare)
+		}
+		c.Do("HINCRBY", m.lock, owner, "1")
+		c.Do("PEXPIRE", m.lock, c.Args[0])
+		return nil
+	}
+	if stands {
+		m.stand(owner, left, wait, lease)
+	}
+	if left == -2 {
+		return int64(0)
+	}
+	return left
+}
+
+// stand puts owner at the end of the queue, or sees to its time if it is in it.
+func (m *fairModel) stand(owner string, left, wait, lease int64) {
+	line := m.members(m.queue)
+	known := slices.Contains(line, owner)
+	base := m.now + max(left, 0)
+	if score, _ := m.score(owner); known && score >= m.now+min(wait, fairSpare/2) {
+		return
+	}
+	if !known && len(line) > 0 {
+		last, _ := m.score(line[len(line)-1])
+		base = max(base, last)
+	}
+	m.Do("ZADD", m.timeouts, strconv.FormatInt(base+wait, 10), owner)
+	if !known {
+		m.Do("RPUSH", m.queue, owner)
+	}
+	m.keep(lease)
+}
+
+func modelFairPass(c *fakeredis.Call) any {
+	m := newFairModel(c)
+	owner, publish, counts := c.Args[0], c.Args[1], c.Args[2] == "1"
+	if c.Int("EXISTS", m.lock) == 1 {
+		return int64(0)
+	}
+	first := m.head(owner)
+	if first == "" || first == owner {
+		return int64(1)
+	}
+	line := m.members(m.queue)
+	score, _ := m.score(first)
+	mark := first + " " + strconv.FormatInt(score, 10) + " "
+	seen, _ := c.Do("GET", m.idle).(string)
+	last, same := strings.CutPrefix(seen, mark)
+	if !same {
+		c.Do("SET", m.idle, mark+line[len(line)-1], "PX", "30000")
+		return int64(0)
+	}
+	deaf := func(waiter string) bool {
+		numsub := "NUMSUB"
+		if publish == "SPUBLISH" {
+			numsub = "SHARDNUMSUB"
+		}
+		list, _ := c.TryDo("PUBSUB", numsub, m.channel+":"+waiter).([]any)
+		return counts && len(list) == 2 && list[1] == int64(0)
+	}
+	age := 30_000 - c.Int("PTTL", m.idle)
+	if age >= 15_000 || age >= 1000 && deaf(first) {
+		for first != "" {
+			dropped := first
+			m.drop(first)
+			if first = m.head(owner); dropped == last || first == owner || first != "" && !deaf(first) {
+				break
+			}
+		}
+	}
+	if first == "" || first == owner {
+		return int64(1)
+	}
+	if age >= 1000 {
+		m.tell(publish, first)
+	}
+	return int64(0)
+}
+
+func modelFairRelease(c *fakeredis.Call) any {
+	m := newFairModel(c)
+	latch, lease, owner, publish, life := c.Keys[5], c.Args[0], c.Args[1], c.Args[2], c.Args[3]
+	switch outcome, ok := c.Do("GET", latch).(string); {
+	case outcome == "-1":
+		return nil
+	case ok:
+		return number(outcome)
+	}
+	count, holds := c.Do("HGET", m.lock, owner).(string)
+	if !holds {
+		if c.Int("EXISTS", m.lock) == 0 {
+			m.tellHead(publish)
+		}
+		if c.Args[4] == "1" {
+			c.Do("SET", latch, "-1", "PX", life)
+		}
+		return nil
+	}
+	if number(count) > 1 && number(lease) > 0 {
+		c.Do("HINCRBY", m.lock, owner, "-1")
+		c.Do("PEXPIRE", m.lock, lease)
+		c.Do("SET", latch, "0", "PX", life)
+		return int64(0)
+	}
+	c.Do("DEL", m.lock)
+	m.tellHead(publish)
+	c.Do("SET", latch, "1", "PX", life)
+	return int64(1)
+}
+
+func modelFairUndo(c *fakeredis.Call) any {
+	m := newFairModel(c)
+	lease, owner, publish, before, wait := c.Args[0], c.Args[1], c.Args[2], number(c.Args[3]), number(c.Args[5])
+	if m.latched() {
+		return int64(0)
+	}
+	if len(c.Keys) > 5 {
+		c.Do("SET", c.Keys[5], "0", "PX", c.Args[4])
+	}
+	text, _ := c.Do("HGET", m.lock, owner).(string)
+	c.Do("LINDEX", m.queue, "0")
+	taken := number(text) > before
+	switch {
+	case taken && before > 0 && number(lease) > 0:
+		c.Do("HSET", m.lock, owner, c.Args[3])
+		c.Do("PEXPIRE", m.lock, lease)
+	case taken:
+		c.Do("DEL", m.lock)
+	}
+	if c.Args[6] != "1" {
+		m.leave(owner, publish, wait, taken)
+	} else if taken && c.Int("EXISTS", m.lock) == 0 {
+		c.Do("LREM", m.queue, "0", owner)
+		c.Do("LPUSH", m.queue, owner)
+		c.Do("ZADD", m.timeouts, strconv.FormatInt(m.now+wait, 10), owner)
+		m.keep(fairSpare)
+	}
+	if taken {
+		return int64(1)
+	}
+	return int64(0)
+}
+
+// leave takes owner out of the queue, and tells who is first then if the lock is there for it.
+func (m *fairModel) leave(owner, publish string, wait int64, taken bool) {
+	line := m.members(m.queue)
+	floor := m.now + max(m.Int("PTTL", m.lock), 0) + fairSpare
+	if place := slices.Index(line, owner); place >= 0 {
+		for _, waiter := range line[place+1:] {
+			m.advance(waiter, wait, floor)
+		}
+	}
+	m.Do("LREM", m.queue, "0", owner)
+	m.Do("ZREM", m.timeouts, owner)
+	first := len(line) > 0 && line[0] == owner
+	if (taken || first) && m.Int("EXISTS", m.lock) == 0 {
+		m.tell(publish, m.head(""))
+	}
+	if first {
+		m.Do("DEL", m.idle)
+	}
+}
+
+func modelFairForce(c *fakeredis.Call) any {
+	m := newFairModel(c)
+	if c.Int("HLEN", m.lock) == 0 {
+		return int64(0)
+	}
+	c.Do("DEL", m.lock)
+	m.tellHead(c.Args[0])
+	return int64(1)
+}
+
+func modelFairInfo(c *fakeredis.Call) any {
+	m := newFairModel(c)
+	line := m.members(m.queue)
+	info := []any{int64(len(line))}
+	for _, waiter := range line {
+		score, _ := m.score(waiter)
+		info = append(info, waiter, max(score-m.now, 0))
+	}
+	holders, _ := c.Do("HGETALL", m.lock).([]any)
+	return append(append(info, c.Do("PTTL", m.lock)), holders...)
+}

@@ -1,0 +1,68 @@
+package lock_test
+
+import "github.com/lockwire/lockwire/internal/fakeredis"
+
+const notACount = fakeredis.Err("WRONGTYPE not a count")
+
+func modelCountdownAcquire(c *fakeredis.Call) any {
+	count, _, bad := numberAt(c, c.Keys[0])
+	switch {
+	case bad:
+		return notACount
+	case count <= 0:
+		return nil
+	}
+	return c.Do("PTTL", c.Keys[0])
+}
+
+func modelCountdownSet(c *fakeredis.Call) any {
+	if n, ok := remembered(c); ok {
+		return n
+	}
+	_, there, bad := numberAt(c, c.Keys[0])
+	switch {
+	case bad:
+		return notACount
+	case there:
+		return remember(c, 0)
+	}
+	c.Do("SET", c.Keys[0], c.Args[2])
+	c.Do(c.Args[1], c.Keys[1], "1")
+	return remember(c, 1)
+}
+
+func modelCountdownDown(c *fakeredis.Call) any {
+	if n, ok := remembered(c); ok {
+		return n
+	}
+	count, _, bad := numberAt(c, c.Keys[0])
+	switch {
+	case bad:
+		return notACount
+	case count > 1:
+		c.Do("DECR", c.Keys[0])
+	default:
+		c.Do("DEL", c.Keys[0])
+		if count == 1 {
+			c.Do(c.Args[1], c.Keys[1], "0")
+		}
+	}
+	return remember(c, max(0, count-1))
+}
+
+func modelCountdownDelete(c *fakeredis.Call) any {
+	if n, ok := remembered(c); ok {
+		return n
+	}
+	_, there, bad := numberAt(c, c.Keys[0])
+	switch {
+	case bad:
+		return notACount
+	case !there:
+		return remember(c, 0)
+	}
+	c.Do("DEL", c.Keys[0])
+	c.Do(c.Args[1], c.Keys[1], "1")
+	c.Do(c.Args[1], c.Keys[1], "0")
+	return remember(c, 1)
+}

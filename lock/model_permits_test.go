@@ -1,0 +1,253 @@
+package lock_test
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/lockwire/lockwire/internal/fakeredis"
+)
+
+const never = 922337203685477
+
+func text(n int64) string { return strconv.FormatInt(n, 10) }
+
+// serverTime is the server's clock in ms.
+func serverTime(c *fakeredis.Call) int64 {
+	t, _ := c.Do("TIME").([]any)
+	seconds, _ := t[0].(string)
+	micros, _ := t[1].(string)
+	return number(seconds)*1000 + number(micros)/1000
+}
+
+// idsOf cuts an owner into the ids of its permits.
+func idsOf(owner string) []string {
+	var ids []string
+	for ; len(owner) >= 16; owner = owner[16:] {
+		ids = append(ids, owner[:16])
+	}
+	return ids
+}
+
+// ends is when the lease of a permit ends, 0 if nobody has it.
+func ends(c *fakeredis.Call, key, id string) int64 {
+	score, _ := c.Do("ZSCORE", key, id).(string)
+	return number(score)
+}
+
+func modelPermitsAcquire(c *fakeredis.Call) any {
+	key, set, ids, publish := c.Keys[0], c.Keys[2], idsOf(c.Args[1]), c.Args[2]
+	if c.Int("EXISTS", c.Keys[3]) == 1 {
+		return int64(-1)
+	}
+	if ends(c, set, ids[0]) != 0 {
+		return nil
+	}
+	if _, _, bad := numberAt(c, key); bad {
+		return notPermits
+	}
+	now := serverTime(c)
+	if ended := c.Int("ZREMRANGEBYSCORE", set, "-inf", text(now)); ended > 0 {
+		if total := c.Int("INCRBY", key, text(ended)); total > 0 {
+			announce(c, publish, total)
+		}
+	}
+	free, there, _ := numberAt(c, key)
+	switch {
+	case !there && c.Args[3] != "1":
+		return fakeredis.Status("unset")
+	case !there:
+		return int64(-1)
+	case free < int64(len(ids)):
+		first, _ := c.Do("ZRANGE", set, "0", "0", "WITHSCORES").([]any)
+		if len(first) == 2 {
+			if end := number(first[1].(string)); end < never {
+				return end - now
+			}
+		}
+		return int64(-1)
+	}
+	c.Do("DECRBY", key, text(int64(len(ids))))
+	end := text(now + number(c.Args[0]))
+	if c.Args[4] == "1" {
+		end = text(never)
+	}
+	for _, id := range ids {
+		c.Do("ZADD", set, end, id)
+	}
+	if left := c.Int("PTTL", key); left > 0 {
+		c.Do("PEXPIRE", set, text(left))
+	}
+	return nil
+}
+
+// giveBack returns permits as far as they are taken, and tells of it.
+func giveBack(c *fakeredis.Call, ids []string, publish string, undo bool) int64 {
+	returned := c.Int(append([]string{"ZREM", c.Keys[2]}, ids...)...)
+	if returned == 0 {
+		return 0
+	}
+	total := c.Int("INCRBY", c.Keys[0], text(returned))
+	if len(ids) > 1 && !undo {
+		total = returned
+	}
+	announce(c, publish, total)
+	return returned
+}
+
+func allHeld(c *fakeredis.Call, ids []string) bool {
+	now := serverTime(c)
+	for _, id := range ids {
+		if ends(c, c.Keys[2], id) <= now {
+			return false
+		}
+	}
+	return true
+}
+
+func modelPermitsRelease(c *fakeredis.Call) any {
+	if c.Int("EXISTS", c.Keys[3]) == 1 {
+		return int64(1)
+	}
+	if _, _, bad := numberAt(c, c.Keys[0]); bad {
+		return notPermits
+	}
+	ids := idsOf(c.Args[1])
+	held := allHeld(c, ids)
+	giveBack(c, ids, c.Args[2], false)
+	if !held {
+		return nil
+	}
+	c.Do("SET", c.Keys[3], "1", "PX", c.Args[3])
+	return int64(1)
+}
+
+func modelPermitsGive(c *fakeredis.Call) any {
+	if n, ok := remembered(c); ok {
+		return n
+	}
+	if _, _, bad := numberAt(c, c.Keys[0]); bad {
+		return notPermits
+	}
+	ids := idsOf(c.Args[2])
+	if !allHeld(c, ids) {
+		return remember(c, 0)
+	}
+	giveBack(c, ids, c.Args[1], false)
+	return remember(c, 1)
+}
+
+func modelPermitsUndo(c *fakeredis.Call) any {
+	if _, _, bad := numberAt(c, c.Keys[0]); bad {
+		return notPermits
+	}
+	returned := giveBack(c, idsOf(c.Args[1]), c.Args[2], true)
+	if len(c.Keys) > 3 {
+		c.Do("SET", c.Keys[3], "0", "PX", c.Args[4])
+	}
+	return min(1, returned)
+}
+
+func modelPermitsRenew(c *fakeredis.Call) any {
+	lease, now := number(c.Args[0]), serverTime(c)
+	outcomes := make([]any, len(c.Keys))
+	for i, key := range c.Keys {
+		set := "{" + key + "}:timeout"
+		if strings.Contains(key, "{") {
+			set = key + ":timeout"
+		}
+		ids, outcome := idsOf(c.Args[i+1]), int64(1)
+		for _, id := range ids {
+			switch score := c.TryDo("ZSCORE", set, id).(type) {
+			case fakeredis.Err:
+				outcome = -1
+			case string:
+				if number(score) <= now {
+					outcome = min(outcome, 0)
+				}
+			default:
+				outcome = min(outcome, 0)
+			}
+		}
+		for _, id := range ids {
+			if outcome == 1 && ends(c, set, id) < now+lease {
+				c.Do("ZADD", set, text(now+lease), id)
+			}
+		}
+		outcomes[i] = outcome
+	}
+	return outcomes
+}
+
+func modelPermitsForce(c *fakeredis.Call) any {
+	if _, _, bad := numberAt(c, c.Keys[0]); bad {
+		return notPermits
+	}
+	taken := c.Int("ZCARD", c.Keys[2])
+	if taken == 0 {
+		return int64(0)
+	}
+	c.Do("DEL", c.Keys[2])
+	announce(c, c.Args[0], c.Int("INCRBY", c.Keys[0], text(taken)))
+	return int64(1)
+}
+
+func modelPermitsInfo(c *fakeredis.Call) any {
+	free, there, bad := numberAt(c, c.Keys[0])
+	if bad {
+		return notPermits
+	}
+	now := serverTime(c)
+	ended := c.Int("ZCOUNT", c.Keys[2], "-inf", text(now))
+	set := int64(0)
+	if there {
+		set = 1
+	}
+	info := []any{set, free + ended, c.Int("ZCARD", c.Keys[2]) - ended}
+	list, _ := c.Do("ZRANGE", c.Keys[2], text(ended), text(ended+999), "WITHSCORES").([]any)
+	for i := 0; i+1 < len(list); i += 2 {
+		left := number(list[i+1].(string)) - now
+		if left+now >= never {
+			left = -1
+		}
+		info = append(info, list[i], left)
+	}
+	return info
+}
+
+func modelPermitsAdd(c *fakeredis.Call) any {
+	if n, ok := remembered(c); ok {
+		return n
+	}
+	free, there, bad := numberAt(c, c.Keys[0])
+	if bad {
+		return notPermits
+	}
+	more, total := number(c.Args[2]), c.Args[3] == "1"
+	if total && there {
+		more -= free + c.Int("ZCARD", c.Keys[2])
+	}
+	if more != 0 || !there {
+		c.Do("INCRBY", c.Keys[0], text(more))
+		if total || more > 0 {
+			c.Do(c.Args[1], c.Keys[1], c.Args[2])
+		}
+	}
+	return remember(c, 1)
+}
+
+func modelPermitsLease(c *fakeredis.Call) any {
+	now, lease := serverTime(c), number(c.Args[1])
+	switch end := ends(c, c.Keys[2], c.Args[0]); {
+	case end <= now:
+		return nil
+	case lease < 0:
+		c.Do("ZADD", c.Keys[2], text(never), c.Args[0])
+		return int64(-1)
+	case lease > 0:
+		c.Do("ZADD", c.Keys[2], text(now+lease), c.Args[0])
+		return lease
+	case end < never:
+		return end - now
+	}
+	return int64(-1)
+}

@@ -1,0 +1,87 @@
+package lock_test
+
+import "github.com/lockwire/lockwire/internal/fakeredis"
+
+func modelPlainAcquire(c *fakeredis.Call) any {
+	if len(c.Keys) > 2 && c.Int("EXISTS", c.Keys[2]) == 1 {
+		return int64(-1)
+	}
+	switch holder, taken := c.Do("GET", c.Keys[0]).(string); {
+	case !taken:
+		c.Do("SET", c.Keys[0], c.Args[1], "PX", c.Args[0])
+		return nil
+	case holder == c.Args[1]:
+		return fakeredis.Status("reentry")
+	}
+	return c.Do("PTTL", c.Keys[0])
+}
+
+func modelPlainRelease(c *fakeredis.Call) any {
+	key, latch, owner, life := c.Keys[0], c.Keys[2], c.Args[1], c.Args[3]
+	switch outcome, ok := c.Do("GET", latch).(string); {
+	case outcome == "-1":
+		return nil
+	case ok:
+		return number(outcome)
+	}
+	if holder, _ := c.Do("GET", key).(string); holder != owner {
+		if c.Args[4] == "1" {
+			c.Do("SET", latch, "-1", "PX", life)
+		}
+		return nil
+	}
+	c.Do("DEL", key)
+	c.Do("SET", latch, "1", "PX", life)
+	return int64(1)
+}
+
+func modelPlainUndo(c *fakeredis.Call) any {
+	key, owner, before := c.Keys[0], c.Args[1], c.Args[3]
+	if len(c.Keys) > 2 {
+		if c.Int("EXISTS", c.Keys[2]) == 1 {
+			return int64(0)
+		}
+		c.Do("SET", c.Keys[2], "0", "PX", c.Args[4])
+	}
+	if number(before) > 0 {
+		return int64(0)
+	}
+	if holder, _ := c.Do("GET", key).(string); holder != owner {
+		return int64(0)
+	}
+	c.Do("DEL", key)
+	return int64(1)
+}
+
+func modelPlainRenew(c *fakeredis.Call) any {
+	outcomes := make([]any, len(c.Keys))
+	for i, key := range c.Keys {
+		switch holder := c.TryDo("GET", key); holder {
+		case c.Args[i+1]:
+			if c.Int("PTTL", key) < number(c.Args[0]) {
+				c.Do("PEXPIRE", key, c.Args[0])
+			}
+			outcomes[i] = int64(1)
+		case nil:
+			outcomes[i] = int64(0)
+		default:
+			outcomes[i] = int64(-1)
+		}
+	}
+	return outcomes
+}
+
+func modelPlainForce(c *fakeredis.Call) any {
+	if c.Do("GET", c.Keys[0]) == nil {
+		return int64(0)
+	}
+	return c.Do("DEL", c.Keys[0])
+}
+
+func modelPlainInfo(c *fakeredis.Call) any {
+	holder := c.Do("GET", c.Keys[0])
+	if holder == nil {
+		return []any{int64(-2)}
+	}
+	return []any{c.Do("PTTL", c.Keys[0]), holder, int64(1)}
+}

@@ -1,0 +1,433 @@
+package lock_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockwire/lockwire/internal/fakeredis"
+)
+
+var readModels = map[string]func(*fakeredis.Call) any{
+	"acquire": modelReadAcquire,
+	"release": modelReadRelease,
+	"undo":    modelReadUndo,
+	"renew":   modelReadRenew,
+	"force":   func(c *fakeredis.Call) any { return modelReadWriteForce(c, "read", "0") },
+	"info":    modelReadWriteInfo,
+}
+
+var writeModels = map[string]func(*fakeredis.Call) any{
+	"acquire":   modelWriteAcquire,
+	"release":   modelWriteRelease,
+	"undo":      modelWriteUndo,
+	"renew":     modelRenew,
+	"force":     func(c *fakeredis.Call) any { return modelReadWriteForce(c, "write", "1") },
+	"info":      modelReadWriteInfo,
+	"downgrade": modelDowngrade,
+}
+
+const otherKind = fakeredis.Err("WRONGTYPE The key holds a lock of another kind")
+
+func latched(c *fakeredis.Call) bool { return len(c.Keys) > 3 && c.Int("EXISTS", c.Keys[3]) == 1 }
+
+// timeoutKey is the name of the key that has the lease of a reader's n-th hold.
+func timeoutKey(lock, owner string, n int64) string {
+	if !strings.Contains(lock, "{") {
+		lock = "{" + lock + "}"
+	}
+	return fmt.Sprint(lock, ":", owner, ":rwlock_timeout:", n)
+}
+
+// readerLeft is the longest lease in ms that a reader's holds have left, 0 if there is none.
+func readerLeft(c *fakeredis.Call, lock, owner string, holds int64) (left int64) {
+	for n := range holds {
+		left = max(left, c.Int("PTTL", timeoutKey(lock, owner, n+1)))
+	}
+	return left
+}
+
+// readersLeft is the longest lease in ms that any reader has left.
+func readersLeft(c *fakeredis.Call, lock string) (left int64) {
+	for owner, holds := range fields(c, lock) {
+		left = max(left, readerLeft(c, lock, owner, number(holds)))
+	}
+	return left
+}
+
+func fields(c *fakeredis.Call, lock string) map[string]string {
+	list, _ := c.Do("HGETALL", lock).([]any)
+	hash := map[string]string{}
+	for pair := range slices.Chunk(list, 2) {
+		hash[pair[0].(string)] = pair[1].(string)
+	}
+	return hash
+}
+
+// setHolds gives a reader so many holds, all of the same lease, of count that it has.
+func setHolds(c *fakeredis.Call, lock, owner string, count, rest int64, lease string) {
+	for n := rest; n < count; n++ {
+		c.Do("DEL", timeoutKey(lock, owner, n+1))
+	}
+	for n := range rest {
+		c.Do("SET", timeoutKey(lock, owner, n+1), "1", "PX", lease)
+		c.Do("PEXPIRE", lock, text(max(number(lease), c.Int("PTTL", lock))))
+	}
+	if rest > 0 {
+		c.Do("HSET", lock, owner, text(rest))
+	} else {
+		c.Do("HDEL", lock, owner)
+	}
+}
+
+func extend(c *fakeredis.Call, key, lease string) {
+	if left := c.Int("PTTL", key); left != -1 && left < number(lease) {
+		c.Do("PEXPIRE", key, lease)
+	}
+}
+
+func modelReadAcquire(c *fakeredis.Call) any {
+	key, writers, lease, owner := c.Keys[0], c.Keys[2], c.Args[0], c.Args[1]
+	if latched(c) {
+		return int64(-1)
+	}
+	mode, held := c.Do("HGET", key, "mode").(string)
+	switch {
+	case !held && c.Int("EXISTS", key) == 1:
+		return otherKind
+	case held && mode != "read" && c.Int("HEXISTS", key, owner+":write") == 0:
+		return c.Do("PTTL", key)
+	}
+	count := c.Int("HGET", key, owner)
+	alive := false
+	for n := range count {
+		alive = alive || c.Int("EXISTS", timeoutKey(key, owner, n+1)) == 1
+	}
+	if !alive {
+		count = 0
+		last, _ := c.Do("ZREVRANGE", writers, "0", "0", "WITHSCORES").([]any)
+		if c.Args[2] == "1" && mode != "write" && len(last) == 2 {
+			if left := number(last[1].(string)) - serverTime(c); left > 0 {
+				return left
+			}
+		}
+	}
+	count++
+	if !held {
+		c.Do("HSET", key, "mode", "read")
+	}
+	c.Do("HSET", key, owner, text(count))
+	c.Do("SET", timeoutKey(key, owner, count), "1", "PX", lease)
+	if c.Int("PTTL", key) < number(lease) {
+		c.Do("PEXPIRE", key, lease)
+	}
+	if count > 1 {
+		return fakeredis.Status(text(count))
+	}
+	return nil
+}
+
+func modelReadRelease(c *fakeredis.Call) any {
+	key, channel, latch := c.Keys[0], c.Keys[1], c.Keys[3]
+	lease, owner, publish, life := c.Args[0], c.Args[1], c.Args[2], c.Args[3]
+	switch outcome, ok := c.Do("GET", latch).(string); {
+	case outcome == "-1":
+		return nil
+	case ok:
+		return number(outcome)
+	}
+	mode, _ := c.Do("HGET", key, "mode").(string)
+	text, holds := c.Do("HGET", key, owner).(string)
+	if !holds || mode == "" {
+		for n := int64(1); c.Int("DEL", timeoutKey(key, owner, n)) == 1; n++ {
+		}
+		if c.Args[4] == "1" {
+			c.Do("SET", latch, "-1", "PX", life)
+		}
+		return nil
+	}
+	count, rest := number(text), int64(0)
+	if number(lease) > 0 {
+		rest = count - 1
+	}
+	setHolds(c, key, owner, count, rest, lease)
+	if mode == "read" {
+		keepReaders(c, key, channel, publish, "0")
+	}
+	outcome := int64(1)
+	if rest > 0 {
+		outcome = 0
+	}
+	c.Do("SET", latch, fmt.Sprint(outcome), "PX", life)
+	return outcome
+}
+
+// keepReaders keeps the lock for as long as its readers last, and frees it if there is none any more.
+func keepReaders(c *fakeredis.Call, key, channel, publish, payload string) {
+	if left := readersLeft(c, key); left > 0 {
+		c.Do("PEXPIRE", key, text(left))
+		return
+	}
+	c.Do("DEL", key)
+	c.Do(publish, channel, payload)
+}
+
+func modelReadUndo(c *fakeredis.Call) any {
+	key, channel := c.Keys[0], c.Keys[1]
+	lease, owner, publish, before := c.Args[0], c.Args[1], c.Args[2], number(c.Args[3])
+	if latched(c) {
+		return int64(0)
+	}
+	if len(c.Keys) > 3 {
+		c.Do("SET", c.Keys[3], "0", "PX", c.Args[4])
+	}
+	count, writer := int64(0), owner+":write"
+	if c.Do("HGET", key, "mode") != nil {
+		count = c.Int("HGET", key, owner)
+	}
+	others, ends := int64(0), false
+	if len(c.Args) > 6 {
+		others = number(c.Args[6])
+		ends = others < c.Int("HGET", key, writer)
+	}
+	if count <= before && !ends {
+		return int64(0)
+	}
+	if count > before {
+		rest := int64(0)
+		if number(lease) > 0 {
+			rest = before
+		}
+		setHolds(c, key, owner, count, rest, lease)
+	}
+	freed := ends && others == 0
+	switch {
+	case freed:
+		c.Do("HDEL", key, writer)
+		c.Do("HSET", key, "mode", "read")
+	case ends:
+		c.Do("HSET", key, writer, text(others))
+	}
+	if c.Do("HGET", key, "mode") != "read" {
+		return int64(1)
+	}
+	if left := readersLeft(c, key); left > 0 && freed {
+		c.Do("PEXPIRE", key, text(left))
+		c.Do(publish, channel, "1")
+	} else if freed {
+		keepReaders(c, key, channel, publish, "1")
+	} else {
+		keepReaders(c, key, channel, publish, "0")
+	}
+	return int64(1)
+}
+
+func modelReadRenew(c *fakeredis.Call) any {
+	lease := c.Args[0]
+	outcomes := make([]any, len(c.Keys))
+	for i, key := range c.Keys {
+		owner := c.Args[i+1]
+		mode, _ := c.TryDo("HGET", key, "mode").(string)
+		count, held := c.TryDo("HGET", key, owner).(string)
+		switch held = held && mode != ""; {
+		case held:
+			outcomes[i] = int64(0)
+			for n := range number(count) {
+				if timeout := timeoutKey(key, owner, n+1); c.Int("EXISTS", timeout) == 1 {
+					extend(c, timeout, lease)
+					outcomes[i] = int64(1)
+				}
+			}
+			if outcomes[i] == int64(1) {
+				extend(c, key, lease)
+			}
+		case c.Int("EXISTS", key) == 0:
+			outcomes[i] = int64(0)
+		default:
+			outcomes[i] = int64(-1)
+		}
+	}
+	return outcomes
+}
+
+func modelReadWriteForce(c *fakeredis.Call, mode, payload string) any {
+	key := c.Keys[0]
+	if c.Do("HGET", key, "mode") != mode {
+		return int64(0)
+	}
+	for owner, holds := range fields(c, key) {
+		for n := range number(holds) {
+			c.Do("DEL", timeoutKey(key, owner, n+1))
+		}
+	}
+	c.Do("DEL", key)
+	c.Do(c.Args[0], c.Keys[1], payload)
+	return int64(1)
+}
+
+func modelReadWriteInfo(c *fakeredis.Call) any {
+	key := c.Keys[0]
+	left := c.Int("PTTL", key)
+	info := []any{left, ""}
+	list, _ := c.Do("HGETALL", key).([]any)
+	for pair := range slices.Chunk(list, 2) {
+		owner, count := pair[0].(string), pair[1].(string)
+		if owner == "mode" {
+			info[1] = count
+			continue
+		}
+		longest := readerLeft(c, key, owner, number(count))
+		if strings.HasSuffix(owner, ":write") {
+			longest = left
+		}
+		info = append(info, owner, count, longest)
+	}
+	if left != -2 && info[1] == "" {
+		return otherKind
+	}
+	return info
+}
+
+func modelWriteAcquire(c *fakeredis.Call) any {
+	key, writers, lease, owner, told := c.Keys[0], c.Keys[2], c.Args[0], c.Args[1], c.Args[2]
+	if latched(c) {
+		return int64(-1)
+	}
+	if c.Int("HEXISTS", key, owner) == 1 {
+		count := c.Int("HINCRBY", key, owner, "1")
+		if c.Int("PTTL", key) < number(lease) {
+			c.Do("PEXPIRE", key, lease)
+		}
+		return fakeredis.Status(text(count))
+	}
+	if c.Int("EXISTS", key) == 0 {
+		c.Do("HSET", key, "mode", "write", owner, "1")
+		c.Do("PEXPIRE", key, lease)
+		if told != "0" {
+			c.Do("ZREM", writers, owner)
+		}
+		return nil
+	}
+	if c.Int("HEXISTS", key, "mode") == 0 {
+		return otherKind
+	}
+	reader := strings.TrimSuffix(owner, ":write")
+	for n := range c.Int("HGET", key, reader) {
+		if c.Int("EXISTS", timeoutKey(key, reader, n+1)) == 1 {
+			return fakeredis.Status("upgrade")
+		}
+	}
+	if told != "0" {
+		c.Do("ZADD", writers, text(serverTime(c)+number(told)), owner)
+		c.Do("PEXPIRE", writers, told)
+	}
+	return c.Do("PTTL", key)
+}
+
+func modelWriteRelease(c *fakeredis.Call) any {
+	key, latch := c.Keys[0], c.Keys[3]
+	lease, owner, life := c.Args[0], c.Args[1], c.Args[3]
+	switch outcome, ok := c.Do("GET", latch).(string); {
+	case outcome == "-1":
+		return nil
+	case ok:
+		return number(outcome)
+	}
+	count := c.Int("HGET", key, owner)
+	if count == 0 {
+		if c.Args[4] == "1" {
+			c.Do("SET", latch, "-1", "PX", life)
+		}
+		return nil
+	}
+	if count > 1 && number(lease) > 0 {
+		keepWriter(c, owner, number(lease), count-1)
+		c.Do("SET", latch, "0", "PX", life)
+		return int64(0)
+	}
+	endWrite(c, owner)
+	c.Do("SET", latch, "1", "PX", life)
+	return int64(1)
+}
+
+// keepWriter leaves a writer so many holds, and the lock for as long as they and what it reads need.
+func keepWriter(c *fakeredis.Call, owner string, lease, count int64) {
+	key, reader := c.Keys[0], strings.TrimSuffix(owner, ":write")
+	c.Do("PEXPIRE", key, text(max(lease, readerLeft(c, key, reader, c.Int("HGET", key, reader)))))
+	c.Do("HSET", key, owner, text(count))
+}
+
+// endWrite ends the write lock, but for what its owner reads beneath.
+func endWrite(c *fakeredis.Call, owner string) {
+	key, reader := c.Keys[0], strings.TrimSuffix(owner, ":write")
+	left := readerLeft(c, key, reader, c.Int("HGET", key, reader))
+	c.Do("HDEL", key, owner)
+	if left > 0 {
+		c.Do("HSET", key, "mode", "read")
+		c.Do("PEXPIRE", key, text(left))
+	} else {
+		c.Do("DEL", key)
+	}
+	c.Do(c.Args[2], c.Keys[1], "1")
+}
+
+func modelWriteUndo(c *fakeredis.Call) any {
+	lease, owner, before := c.Args[0], c.Args[1], number(c.Args[3])
+	waited := c.Int("ZREM", c.Keys[2], owner)
+	if waited == 1 {
+		c.Do(c.Args[2], c.Keys[1], "1")
+	}
+	if latched(c) {
+		return waited
+	}
+	if len(c.Keys) > 3 {
+		c.Do("SET", c.Keys[3], "0", "PX", c.Args[4])
+	}
+	if c.Int("HGET", c.Keys[0], owner) <= before {
+		return waited
+	}
+	if before > 0 && number(lease) > 0 {
+		keepWriter(c, owner, number(lease), before)
+	} else {
+		endWrite(c, owner)
+	}
+	return int64(1)
+}
+
+func modelDowngrade(c *fakeredis.Call) any {
+	key, lease, owner, resting := c.Keys[0], c.Args[0], c.Args[1], number(c.Args[3])
+	if latched(c) {
+		return int64(-1)
+	}
+	writes := c.Int("HGET", key, owner+":write")
+	if writes == 0 {
+		return fakeredis.Status("unheld")
+	}
+	count, rest := c.Int("HGET", key, owner), int64(0)
+	left := readerLeft(c, key, owner, count)
+	if left == 0 {
+		count = 0
+	}
+	count++
+	until := max(left, number(lease))
+	if resting > 0 && writes > 1 {
+		rest, until = writes-1, max(until, resting)
+		c.Do("HSET", key, owner+":write", text(rest))
+	} else {
+		c.Do("HDEL", key, owner+":write")
+		c.Do("HSET", key, "mode", "read")
+	}
+	c.Do("HSET", key, owner, text(count))
+	c.Do("SET", timeoutKey(key, owner, count), "1", "PX", lease)
+	c.Do("PEXPIRE", key, text(until))
+	if rest == 0 {
+		c.Do(c.Args[2], c.Keys[1], "1")
+	}
+	return []any{count, rest}
+}
+
+// timeoutLeft is what the lease of a reader's n-th hold has left on the server.
+func (w *world) timeoutLeft(lock, owner string, n int64) time.Duration {
+	return w.ttl(timeoutKey(lock, owner, n))
+}

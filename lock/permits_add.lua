@@ -1,0 +1,27 @@
+-- Permit semaphore, add: adds permits to the free ones, or takes some away.
+-- KEYS  1 semaphore  2 its channel  3 permits that are taken  4 latch: the outcome of this very request, should it be repeated
+-- ARGV  1 lifetime of the latch in ms  2 publish command  3 permits  4 1 for the number that there are to be, taken ones included
+-- Returns 1.
+local semaphore, channel, permits, latch = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local lifetime, publish, count, total = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+
+local outcome = redis.call('get', latch)
+if outcome then
+    return tonumber(outcome)
+end
+local free = redis.call('get', semaphore)
+if free and not tonumber(free) then
+    return redis.error_reply('WRONGTYPE not a number of permits')
+end
+local more = tonumber(count)
+if total == '1' and free then
+    more = more - tonumber(free) - redis.call('zcard', permits)
+end
+if more ~= 0 or not free then
+    redis.call('incrby', semaphore, more)
+    if total == '1' or more > 0 then
+        redis.pcall(publish, channel, count) -- a user who may not publish leaves waiters to look by themselves
+    end
+end
+redis.call('set', latch, 1, 'px', lifetime)
+return 1

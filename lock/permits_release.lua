@@ -1,0 +1,37 @@
+-- Permit semaphore, release: gives permits back.
+-- KEYS  1 semaphore  2 its channel  3 permits that are taken  4 latch: there once this very request has
+--       given back all, should it be repeated
+-- ARGV  1 not used  2 ids, one behind the other  3 publish command  4 lifetime of the latch in ms
+-- Returns 1 when all were held, and otherwise nil: those that were are given back all the same.
+local semaphore, channel, permits, latch = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local ids, publish, lifetime = ARGV[2], ARGV[3], ARGV[4]
+
+if redis.call('exists', latch) == 1 then
+    return 1
+end
+if not tonumber(redis.call('get', semaphore) or 0) then
+    return redis.error_reply('WRONGTYPE not a number of permits')
+end
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local held, returned = true, 0
+for i = 1, #ids, 16 do
+    local id = string.sub(ids, i, i + 15)
+    local ends = redis.call('zscore', permits, id)
+    if not ends or tonumber(ends) <= now then
+        held = false
+    end
+    -- First what frees memory: a server that has run out of it refuses all else, but not after a script's first write.
+    returned = returned + redis.call('zrem', permits, id)
+end
+if returned > 0 then
+    local total = redis.call('incrby', semaphore, returned)
+    -- Redisson tells of one permit how many are free now, and of several how many came back.
+    local told = #ids > 16 and returned or math.max(0, total)
+    redis.pcall(publish, channel, told) -- a user who may not publish leaves waiters to look by themselves
+end
+if not held then
+    return nil
+end
+redis.call('set', latch, 1, 'px', lifetime)
+return 1

@@ -1,0 +1,34 @@
+-- Permit semaphore, renew: extends the lease of permits that are still taken.
+-- KEYS  1.. semaphores
+-- ARGV  1 lease in ms (-2: nothing is changed)  2.. ids of each, one behind the other, in the order of the keys
+-- Returns a list: 1 renewed, 0 at least one is not taken any more, -1 the key holds something else.
+local lease = tonumber(ARGV[1])
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local outcomes = {}
+
+for i, semaphore in ipairs(KEYS) do
+    local permits = string.find(semaphore, '{', 1, true) and semaphore .. ':timeout' or '{' .. semaphore .. '}:timeout'
+    local ids = ARGV[i + 1]
+    outcomes[i] = 1
+    for n = 1, #ids, 16 do
+        -- pcall: a key of another type must not keep the rest from being renewed.
+        local ends = redis.pcall('zscore', permits, string.sub(ids, n, n + 15))
+        if type(ends) == 'table' then
+            outcomes[i] = -1
+        elseif (not ends or tonumber(ends) <= now) and outcomes[i] == 1 then
+            outcomes[i] = 0
+        end
+    end
+    if outcomes[i] == 1 and lease > 0 then
+        -- A write that needs no memory: after it a server that has run out of that does not refuse the others.
+        redis.call('zrem', permits, '')
+    end
+    for n = 1, outcomes[i] == 1 and #ids or 0, 16 do
+        local id = string.sub(ids, n, n + 15)
+        if tonumber(redis.call('zscore', permits, id)) < now + lease then
+            redis.call('zadd', permits, now + lease, id)
+        end
+    end
+end
+return outcomes

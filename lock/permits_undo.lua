@@ -1,0 +1,23 @@
+-- Permit semaphore, undo: takes back an acquire whose outcome its caller does not know.
+-- KEYS  1 semaphore  2 its channel  3 permits that are taken  4 latch, if there is one: keeps the acquire from taking effect later
+-- ARGV  1 not used  2 ids, one behind the other  3 publish command  4 not used  5 lifetime of the latch in ms
+-- Returns 1 when there was something to give back, else 0; running it again does no harm.
+local semaphore, channel, permits, latch = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local ids, publish, lifetime = ARGV[2], ARGV[3], ARGV[5]
+
+if not tonumber(redis.call('get', semaphore) or 0) then
+    return redis.error_reply('WRONGTYPE not a number of permits')
+end
+local returned = 0
+for i = 1, #ids, 16 do
+    returned = returned + redis.call('zrem', permits, string.sub(ids, i, i + 15))
+end
+if latch then
+    redis.call('set', latch, 0, 'px', lifetime)
+end
+if returned == 0 then
+    return 0
+end
+local total = redis.call('incrby', semaphore, returned)
+redis.pcall(publish, channel, math.max(0, total)) -- a user who may not publish leaves waiters to look by themselves
+return 1

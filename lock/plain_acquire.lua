@@ -1,0 +1,21 @@
+-- Plain lock, acquire: sets the key for an owner who finds it free.
+-- KEYS  1 lock: a string, its owner  2 its channel, which is not used
+--       3 latch, for an owner that is passed: there once this very request has been undone
+-- ARGV  1 lease in ms  2 owner
+-- Returns nil when it is set, 'reentry' as a status if the owner has it already,
+--         and otherwise the remaining lease of the other holder in ms (-1: it has none).
+local lock, latch = KEYS[1], KEYS[3]
+local lease, owner = ARGV[1], ARGV[2]
+
+if latch and redis.call('exists', latch) == 1 then
+    return -1 -- late: nobody waits for this any more
+end
+local holder = redis.call('get', lock) -- an error for a key of another type
+if not holder then
+    redis.call('set', lock, owner, 'px', lease)
+    return nil
+end
+if holder == owner then
+    return redis.status_reply('reentry')
+end
+return redis.call('pttl', lock)

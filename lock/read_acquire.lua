@@ -1,0 +1,50 @@
+-- Read lock, acquire: takes a hold beside other readers, or beneath the owner's own write lock.
+-- KEYS  1 lock: a hash of "mode" to "read" or "write", of each reader to its hold count, and of the writer to its own
+--       2 its channel  3 writers that wait: a sorted set of them by when their word ends, in ms
+--       4 latch, for an owner that may have further holds: there once this very request has been undone
+-- ARGV  1 lease in ms  2 owner  3 1 to let writers that wait go first
+-- Returns nil for the first hold, the hold count as a status for a further one,
+--         and otherwise the time in ms after which there is reason to look again (-1: none).
+local lock, writers, latch = KEYS[1], KEYS[3], KEYS[4]
+local lease, owner, polite = ARGV[1], ARGV[2], ARGV[3]
+-- The n-th hold of a reader has its lease in a key of its own: all clients compute from these how long the lock is kept.
+local hold = (string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}') .. ':' .. owner .. ':rwlock_timeout:'
+
+if latch and redis.call('exists', latch) == 1 then
+    return -1 -- late: nobody waits for this any more
+end
+local mode = redis.call('hget', lock, 'mode')
+if not mode and redis.call('exists', lock) == 1 then
+    return redis.error_reply('WRONGTYPE The key holds a lock of another kind')
+end
+if mode and mode ~= 'read' and redis.call('hexists', lock, owner .. ':write') == 0 then
+    return redis.call('pttl', lock)
+end
+local count, alive = tonumber(redis.call('hget', lock, owner) or 0), false
+for n = 1, count do
+    alive = alive or redis.call('exists', hold .. n) == 1
+end
+if not alive then
+    count = 0 -- holds whose leases have all ended are none
+    local last = polite == '1' and mode ~= 'write' and redis.call('zrevrange', writers, 0, 0, 'withscores')[2]
+    if last then
+        local now = redis.call('time')
+        local left = last - now[1] * 1000 - math.floor(now[2] / 1000)
+        if left > 0 then
+            return left
+        end
+    end
+end
+count = count + 1
+if not mode then
+    redis.call('hset', lock, 'mode', 'read')
+end
+redis.call('hset', lock, owner, count)
+redis.call('set', hold .. count, 1, 'px', lease)
+if redis.call('pttl', lock) < tonumber(lease) then
+    redis.call('pexpire', lock, lease)
+end
+if count > 1 then
+    return redis.status_reply(string.format('%d', count))
+end
+return nil

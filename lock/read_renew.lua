@@ -1,0 +1,37 @@
+-- Read lock, renew: extends the leases of each reader that has its lock yet, and with them the lock's.
+-- KEYS  1.. locks
+-- ARGV  1 lease in ms (-2: nothing is changed)  2.. owner of each lock, in the order of the keys
+-- Returns a list: 1 renewed, 0 the lock is gone or all leases of the owner's holds have ended,
+--         -1 somebody else has it or the key is no lock.
+local lease = tonumber(ARGV[1])
+local outcomes = {}
+
+local function extend(key)
+    local left = redis.call('pttl', key)
+    if left ~= -1 and left < lease then
+        redis.call('pexpire', key, lease)
+    end
+    return left ~= -2
+end
+
+for i, lock in ipairs(KEYS) do
+    -- pcall: a key of another type must not keep the rest from being renewed.
+    local held = redis.pcall('hmget', lock, 'mode', ARGV[i + 1])
+    if held[1] and held[2] then
+        local prefix = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
+        outcomes[i] = 0
+        for n = 1, tonumber(held[2]) do
+            if extend(prefix .. ':' .. ARGV[i + 1] .. ':rwlock_timeout:' .. n) then
+                outcomes[i] = 1
+            end
+        end
+        if outcomes[i] == 1 then
+            extend(lock)
+        end
+    elseif redis.call('exists', lock) == 0 then
+        outcomes[i] = 0
+    else
+        outcomes[i] = -1
+    end
+end
+return outcomes

@@ -1,0 +1,27 @@
+-- Read-write lock, info: what there is to see of the lock at one instant.
+-- KEYS  1 lock  2 its channel  3 writers that wait
+-- Returns the remaining lease in ms (-1: none, -2: not locked), the mode, then of each holder in turn the owner, the hold
+--         count, and the remaining lease in ms (of a reader's holds the longest; 0: all have ended).
+local lock = KEYS[1]
+local prefix = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
+
+local left, fields = redis.call('pttl', lock), redis.call('hgetall', lock)
+local info = {left, ''}
+for i = 1, #fields, 2 do
+    local owner, count = fields[i], fields[i + 1]
+    if owner == 'mode' then
+        info[2] = count
+    else
+        local longest = string.sub(owner, -6) == ':write' and left or 0
+        for n = 1, tonumber(count) or 0 do
+            longest = math.max(longest, redis.call('pttl', prefix .. ':' .. owner .. ':rwlock_timeout:' .. n))
+        end
+        table.insert(info, owner)
+        table.insert(info, count)
+        table.insert(info, longest)
+    end
+end
+if left ~= -2 and info[2] == '' then
+    return redis.error_reply('WRONGTYPE The key holds a lock of another kind')
+end
+return info

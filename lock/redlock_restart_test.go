@@ -1,0 +1,242 @@
+package lock_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/lock"
+)
+
+// A server that was restarted has forgotten what it granted. If it votes, two have the lock; that shows what the quarantine is
+// for.
+func TestRedlockRestartInsideTheLease(t *testing.T) {
+	for name, cfg := range map[string]lock.RedlockConfig{"quarantine": {}, "off": {Quarantine: -1}} {
+		t.Run(name, func(t *testing.T) {
+			inFleet(t, 3, func(t *testing.T, f fleet) {
+				first := f.process(lock.Config{}).redlock(t, cfg, false)
+				p := f.process(lock.Config{})
+				second := p.redlock(t, cfg, false)
+				mustUnlock(t, lockRed(t, second))
+				f.free()
+				f[2].srv.Refuse(true)
+				f[2].srv.KillConns(nil)
+				lease := lockRed(t, first)
+				f[0].sleep(time.Second) // in which the third might still grant it
+				f[1].srv.Restart()
+				f[2].srv.Refuse(false)
+				f[0].sleep(3 * time.Second)
+				other, err := second.TryLock(t.Context())
+				if cfg.Quarantine < 0 {
+					if err != nil || lease.Err() != nil {
+						t.Fatalf("without quarantine TryLock() = %v, Err() of the holder = %v, want both to have it", err, lease.Err())
+					}
+					mustUnlock(t, other)
+				} else {
+					wantErr(t, "TryLock() while a majority has not forgotten", err, lock.ErrNotAcquired)
+					f[0].sleep(8 * time.Second)
+					lostBecause(t, lease.Err(), lock.Forced)
+				}
+				if err := lease.Unlock(t.Context()); err == nil {
+					t.Error("Unlock() of what a server forgot succeeded")
+				}
+				f[0].sleep(30 * time.Second)
+				mustUnlock(t, lockRed(t, second))
+				f.free()
+			})
+		})
+	}
+}
+
+// answers has the server of w answer commands with texts, by the beginning of the command.
+func (w *world) answers(texts map[string]string) {
+	w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+		for begin, text := range texts {
+			if strings.HasPrefix(strings.ToUpper(cmd.String()), begin) {
+				if !strings.HasPrefix(text, "-") && !strings.HasPrefix(text, "*") {
+					text = fmt.Sprintf("$%d\r\n%s", len(text), text)
+				}
+				return fakeredis.Reply(text + "\r\n")
+			}
+		}
+		return fakeredis.Run()
+	})
+}
+
+// What a server says of itself decides whether it votes.
+func TestRedlockWhoVotes(t *testing.T) {
+	const yes = "*2\r\n$10\r\nappendonly\r\n$3\r\nyes"
+	const always = "*2\r\n$11\r\nappendfsync\r\n$6\r\nalways"
+	const everysec = "*2\r\n$11\r\nappendfsync\r\n$8\r\neverysec"
+	for name, c := range map[string]struct {
+		texts map[string]string
+		votes bool
+	}{
+		"up for long":         {map[string]string{"INFO": "run_id:ID\r\nuptime_in_seconds:32"}, true},
+		"up for the lease":    {map[string]string{"INFO": "run_id:ID\r\nuptime_in_seconds:30"}, false},
+		"writes always":       {map[string]string{"INFO": "run_id:ID\r\nuptime_in_seconds:0", "CONFIG GET APPENDONLY": yes, "CONFIG GET APPENDFSYNC": always}, true},
+		"writes every second": {map[string]string{"INFO": "run_id:ID\r\nuptime_in_seconds:0", "CONFIG GET APPENDONLY": yes, "CONFIG GET APPENDFSYNC": everysec}, false},
+		"no CONFIG":           {map[string]string{"INFO": "run_id:ID\r\nuptime_in_seconds:0", "CONFIG": "-NOPERM no"}, false},
+		"no INFO":             {map[string]string{"INFO": "-NOPERM no"}, false},
+		"no uptime":           {map[string]string{"INFO": "run_id:ID"}, false},
+		"uptime no number":    {map[string]string{"INFO": "run_id:ID\r\nuptime_in_seconds:-9999999999999999999"}, false},
+		"no run_id":           {map[string]string{"INFO": "uptime_in_seconds:1000"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inFleet(t, 3, func(t *testing.T, f fleet) {
+				for i, w := range f[:2] {
+					texts := map[string]string{}
+					for begin, text := range c.texts {
+						texts[begin] = strings.ReplaceAll(text, "ID", fmt.Sprint("id", i))
+					}
+					w.answers(texts)
+				}
+				r := f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, false)
+				lease, err := r.TryLock(t.Context())
+				if c.votes != (err == nil) {
+					t.Errorf("TryLock() = %v, want votes %v", err, c.votes)
+				}
+				if err == nil {
+					mustUnlock(t, lease)
+				} else {
+					wantErr(t, "TryLock()", err, lock.ErrNoQuorum)
+				}
+				f.free()
+			})
+		})
+	}
+}
+
+// Another server behind the address, up for long, is as good as one that has just been started: a replica that was promoted
+// may have missed what the master granted, whatever it writes to its disk.
+func TestRedlockAnotherServerBehindTheAddress(t *testing.T) {
+	inFleet(t, 3, func(t *testing.T, f fleet) {
+		r := f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, false)
+		mustUnlock(t, lockRed(t, r))
+		f[0].sleep(time.Minute)
+		for i, w := range f[:2] {
+			w.answers(map[string]string{
+				"INFO":                   fmt.Sprintf("run_id:other%d\r\nuptime_in_seconds:100000", i),
+				"CONFIG GET APPENDONLY":  "*2\r\n$10\r\nappendonly\r\n$3\r\nyes",
+				"CONFIG GET APPENDFSYNC": "*2\r\n$11\r\nappendfsync\r\n$6\r\nalways",
+			})
+		}
+		_, err := r.TryLock(t.Context())
+		wantErr(t, "TryLock()", err, lock.ErrNoQuorum)
+		f[0].sleep(31 * time.Second)
+		mustUnlock(t, lockRed(t, r))
+		f.free()
+	})
+}
+
+// relied is how long one of many relied on the lock.
+type relied struct{ from, to time.Time }
+
+// overlaps is how many of the times overlap the one before.
+func overlaps(all []relied) (n int) {
+	slices.SortFunc(all, func(a, b relied) int { return a.from.Compare(b.from) })
+	for i := 1; i < len(all); i++ {
+		if all[i].from.Before(all[i-1].to) {
+			n++
+		}
+		if all[i].to.Before(all[i-1].to) {
+			all[i].to = all[i-1].to
+		}
+	}
+	return n
+}
+
+// In a storm of servers that are stopped, cut off, and restarted empty, no two processes have the lock at the same time, and
+// all of them get it. With the quarantine off, two do.
+func TestRedlockStorm(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		cfg   lock.RedlockConfig
+		plain bool
+	}{{"hashes", lock.RedlockConfig{}, false}, {"plain", lock.RedlockConfig{}, true}, {"quarantine off", lock.RedlockConfig{Quarantine: -1}, false}} {
+		t.Run(c.name, func(t *testing.T) {
+			seed := uint64(time.Now().UnixNano())
+			defer func() {
+				if t.Failed() {
+					t.Logf("seed %d", seed)
+				}
+			}()
+			inFleet(t, 5, func(t *testing.T, f fleet) {
+				all := redStorm(t, f, c.cfg, c.plain, seed)
+				n := overlaps(all)
+				if c.cfg.Quarantine >= 0 && n > 0 {
+					t.Errorf("%d of %d overlap", n, len(all))
+				}
+				if c.cfg.Quarantine < 0 && n == 0 {
+					t.Errorf("none of %d overlap: the storm is too weak", len(all))
+				}
+				if len(all) < 5 {
+					t.Errorf("the lock was had %d times", len(all))
+				}
+			})
+		})
+	}
+}
+
+// redStorm has six processes take the lock for two minutes, in which the servers have faults but for the last 20 s.
+func redStorm(t *testing.T, f fleet, cfg lock.RedlockConfig, plain bool, seed uint64) []relied {
+	var mu sync.Mutex
+	var all []relied
+	var wg sync.WaitGroup
+	end := time.Now().Add(2 * time.Minute)
+	for i := range 6 {
+		r := f.process(lock.Config{Lease: 2 * time.Second}).redlock(t, cfg, plain)
+		random := rand.New(rand.NewPCG(seed, uint64(i)))
+		wg.Go(func() {
+			for time.Now().Before(end) {
+				lease, err := r.Lock(t.Context())
+				if err != nil {
+					continue
+				}
+				from := time.Now()
+				select {
+				case <-lease.Lost():
+				case <-time.After(time.Duration(random.Int64N(int64(4 * time.Second)))):
+				}
+				to := time.Now()
+				_ = lease.Unlock(t.Context()) // it may have been lost
+				mu.Lock()
+				all = append(all, relied{from, to})
+				mu.Unlock()
+			}
+		})
+	}
+	random := rand.New(rand.NewPCG(seed, 1000))
+	for time.Until(end) > 20*time.Second {
+		f[0].sleep(time.Duration(random.Int64N(int64(time.Second))))
+		srv := f[random.IntN(len(f))].srv
+		switch random.IntN(6) {
+		case 0, 1:
+			srv.Restart()
+		case 2:
+			srv.Mute(true)
+			wg.Go(func() { f[0].sleep(3 * time.Second); srv.Mute(false); srv.KillConns(nil) })
+		case 3:
+			srv.Stall(true)
+			wg.Go(func() { f[0].sleep(1500 * time.Millisecond); srv.Stall(false) })
+		case 4:
+			srv.Latency(time.Duration(random.Int64N(int64(15 * time.Millisecond))))
+		case 5:
+			srv.ResetConns(nil)
+		}
+	}
+	for _, w := range f {
+		w.srv.Latency(0)
+	}
+	wg.Wait()
+	f[0].sleep(10 * time.Second)
+	for _, w := range f {
+		w.free()
+	}
+	return all
+}

@@ -1,0 +1,192 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/resp"
+)
+
+// Acks is how many replicas of a server have to have a lock before whoever acquires it gets it. A number above 0 is that
+// many.
+type Acks int
+
+const (
+	// AcksAuto is what Redisson does (checkLockSyncedSlaves): one, if the server has replicas at all, in a cluster and under
+	// Sentinel; none of a server that was named by its address.
+	AcksAuto Acks = 0
+	// AcksOff asks for none.
+	AcksOff Acks = -1
+	// AcksMajority asks for so many that the server and they are more than half of all.
+	AcksMajority Acks = -2
+)
+
+// replicasAge is how long the number of a server's replicas is believed.
+const replicasAge = 10 * time.Second
+
+// replicas knows how many replicas the servers have.
+type replicas struct {
+	mu    sync.Mutex // guards the following
+	count map[string]counted
+}
+
+type counted struct {
+	n  int
+	at time.Time
+}
+
+// replicated reports whether acquires wait for replicas.
+func (c *Client) replicated() bool {
+	switch c.cfg.Acks {
+	case AcksOff:
+		return false
+	case AcksAuto:
+		r, ok := c.server.(interface{ Replicated() bool })
+		return ok && r.Replicated()
+	}
+	return true
+}
+
+// ackDoer sends an acquire and WAIT behind it, on a connection that nobody else has: WAIT holds up all that comes after it.
+type ackDoer struct {
+	c     *Client
+	name  string
+	need  int
+	acked int64 // what WAIT returned
+}
+
+// acking returns what sends an acquire of a lock in the place of the server, or nil if it needs no acknowledgement.
+func (c *Client) acking(ctx context.Context, name string) (*ackDoer, error) {
+	if !c.acks {
+		return nil, nil
+	}
+	n, err := c.countReplicas(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	need := int(c.cfg.Acks)
+	switch c.cfg.Acks {
+	case AcksAuto:
+		need = min(n, 1)
+	case AcksMajority:
+		need = (n + 1) / 2
+	}
+	if need == 0 {
+		return nil, nil
+	}
+	return &ackDoer{c: c, name: name, need: need}, nil
+}
+
+// Send sends a script and returns its reply.
+func (d *ackDoer) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
+	replies, err := d.SendBatch(ctx, []resp.Command{cmd})
+	if err != nil {
+		return resp.Value{}, err
+	}
+	return replies[0], replies[0].Err()
+}
+
+// SendBatch sends commands, of which the last one is a script.
+func (d *ackDoer) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value, error) {
+	n := len(cmds)
+	batch := append(slices.Clone(cmds), resp.Cmd("WAIT", d.need, d.c.cfg.AckTimeout.Milliseconds()).On(d.name))
+	replies, err := d.c.alone(ctx, d.name, batch)
+	if err == nil && redirected(replies[n-1]) {
+		// Where the slot has gone, or is going, only the cluster knows; it has to share its connection for that.
+		replies, err = d.c.server.SendBatch(ctx, batch)
+	}
+	if err != nil {
+		return nil, err
+	}
+	d.acked, _ = replies[n].Int() // 0 if WAIT is refused
+	return replies[:n], nil
+}
+
+// short reports whether too few replicas have acknowledged. It has them counted anew then.
+func (d *ackDoer) short() bool {
+	if d == nil || d.acked >= int64(d.need) {
+		return false
+	}
+	d.c.replicas.mu.Lock()
+	defer d.c.replicas.mu.Unlock()
+	delete(d.c.replicas.count, d.c.route(d.name))
+	return true
+}
+
+func redirected(v resp.Value) bool {
+	err := v.Err()
+	return errors.Is(err, resp.ErrMoved) || errors.Is(err, resp.ErrAsk)
+}
+
+// alone sends a batch on a connection of its own to the server that has name.
+func (c *Client) alone(ctx context.Context, name string, batch []resp.Command) (replies []resp.Value, err error) {
+	send := func(own *conn.Conn) (err error) {
+		replies, err = own.SendBatch(ctx, batch)
+		return err
+	}
+	switch s := c.server.(type) {
+	case interface {
+		With(ctx context.Context, fn func(*conn.Conn) error) error
+	}:
+		err = s.With(ctx, send)
+	case interface {
+		With(ctx context.Context, key string, fn func(*conn.Conn) error) error
+	}:
+		err = s.With(ctx, name, send)
+	default:
+		return c.server.SendBatch(ctx, batch)
+	}
+	return replies, err
+}
+
+// route names the server that has name.
+func (c *Client) route(name string) string {
+	if c.spread == nil {
+		return ""
+	}
+	return c.spread.Route(name)
+}
+
+// countReplicas returns how many replicas the server that has name can wait for.
+func (c *Client) countReplicas(ctx context.Context, name string) (int, error) {
+	route := c.route(name)
+	c.replicas.mu.Lock()
+	known, ok := c.replicas.count[route]
+	c.replicas.mu.Unlock()
+	if ok && time.Since(known.at) < replicasAge {
+		return known.n, nil
+	}
+	v, err := c.server.Send(ctx, resp.Cmd("INFO", "replication").On(name))
+	if err != nil {
+		return 0, err
+	}
+	text, err := v.Text()
+	if err != nil {
+		return 0, fmt.Errorf("lock: replicas: %w", err)
+	}
+	known = counted{onlineReplicas(text), time.Now()}
+	c.replicas.mu.Lock()
+	defer c.replicas.mu.Unlock()
+	if c.replicas.count == nil || len(c.replicas.count) > maxTallies {
+		c.replicas.count = make(map[string]counted)
+	}
+	c.replicas.count[route] = known
+	return known.n, nil
+}
+
+// onlineReplicas counts the lines of INFO such as "slave0:ip=10.0.0.2,port=6379,state=online,offset=1,lag=0".
+func onlineReplicas(info string) int {
+	n := 0
+	for line := range strings.Lines(info) {
+		if strings.HasPrefix(line, "slave") && strings.Contains(line, ",state=online,") {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,25 @@
+-- Semaphore, acquire: takes permits if there are as many.
+-- KEYS  1 semaphore: a string, the number of free permits  2 its channel
+--       3 latch: how many permits this very request took, 0 once it has been undone
+-- ARGV  1 time in ms within which an undo may come  2 not used  3 permits  4 1 to wait for a semaphore to be set up
+-- Returns nil when they are taken, the status unset when there is no semaphore, and otherwise -1.
+local semaphore, latch = KEYS[1], KEYS[3]
+local within, permits, waits = tonumber(ARGV[1]), tonumber(ARGV[3]), ARGV[4]
+
+local taken = redis.call('get', latch)
+if taken then
+    return taken == '0' and -1 or nil -- late, and nobody waits for this any more; or a repeat
+end
+local free = redis.call('get', semaphore)
+if not free then
+    return waits == '1' and -1 or redis.status_reply('unset')
+end
+if not tonumber(free) then
+    return redis.error_reply('WRONGTYPE not a number of permits')
+end
+if tonumber(free) < permits then
+    return -1
+end
+redis.call('decrby', semaphore, permits)
+redis.call('set', latch, permits, 'px', 2 * within)
+return nil

@@ -1,0 +1,27 @@
+-- Semaphore, set: sets up a semaphore, with permits that have ids or without.
+-- KEYS  1 semaphore  2 its channel  .. last: latch, the outcome of this very request, should it be repeated
+-- ARGV  1 lifetime of the latch in ms  2 publish command  3 permits  4 lifetime of the semaphore in ms, 0 for one without end
+-- Returns 1, or 0 when it has been set up before.
+local semaphore, channel, latch = KEYS[1], KEYS[2], KEYS[#KEYS]
+local lifetime, publish, permits, ends = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+
+local outcome = redis.call('get', latch)
+if outcome then
+    return tonumber(outcome)
+end
+local free = redis.call('get', semaphore)
+if free and not tonumber(free) then
+    return redis.error_reply('WRONGTYPE not a number of permits')
+end
+if free then
+    redis.call('set', latch, 0, 'px', lifetime)
+    return 0
+end
+if ends == '0' then
+    redis.call('set', semaphore, permits)
+else
+    redis.call('set', semaphore, permits, 'px', ends)
+end
+redis.pcall(publish, channel, permits) -- a user who may not publish leaves waiters to look by themselves
+redis.call('set', latch, 1, 'px', lifetime)
+return 1

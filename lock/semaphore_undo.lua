@@ -1,0 +1,21 @@
+-- Semaphore, undo: gives back the permits of an acquire whose outcome its caller does not know.
+-- KEYS  1 semaphore  2 its channel  3 latch: how many permits the acquire took; keeps it, and this, from taking effect later
+-- ARGV  1 not used  2 not used  3 publish command  4 not used  5 lifetime of the latch in ms
+-- Returns 1 when there was something to give back, else 0; running it again does no harm.
+local semaphore, channel, latch = KEYS[1], KEYS[2], KEYS[3]
+local publish, lifetime = ARGV[3], ARGV[5]
+
+local free = redis.call('get', semaphore)
+if free and not tonumber(free) then
+    return redis.error_reply('WRONGTYPE not a number of permits')
+end
+local taken = redis.call('get', latch)
+-- First what frees memory: a server that has run out of it refuses all else, but not after a script's first write.
+redis.call('del', latch)
+redis.call('set', latch, 0, 'px', lifetime)
+if not taken or taken == '0' or not free then
+    return 0
+end
+local total = redis.call('incrby', semaphore, taken)
+redis.pcall(publish, channel, math.max(0, total)) -- a user who may not publish leaves waiters to look by themselves
+return 1

@@ -1,0 +1,247 @@
+package lock_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/internal/redistest"
+	"github.com/lockwire/lockwire/lock"
+	"github.com/lockwire/lockwire/resp"
+)
+
+// fairWalk is a random walk over the operations of a fair lock on two servers.
+type fairWalk struct {
+	twin
+	start  time.Time // what times in replies and values are counted from
+	random *rand.Rand
+}
+
+const (
+	fairChannel  = "redisson_lock__channel:{walk}"
+	fairQueue    = "redisson_lock_queue:{walk}"
+	fairTimeouts = "redisson_lock_timeout:{walk}"
+	fairIdle     = "lockwire_fair_head:{walk}"
+)
+
+// TestFairScriptsLikeTheServer is TestScriptsLikeTheServer for the scripts of fair locks. Of the waiters two listen, deadlines
+// pass, and queues are lost in part; messages are compared at the end.
+func TestFairScriptsLikeTheServer(t *testing.T) {
+	t.Parallel()
+	redistest.RunProtocols(t, func(t *testing.T, s *redistest.Server, proto int) {
+		seed := uint64(time.Now().UnixNano())
+		srv := fakeredis.New()
+		defer srv.Close()
+		teach(srv)
+		w := &fairWalk{start: time.Now(), random: rand.New(rand.NewPCG(seed, 1))}
+		w.t, w.real, w.fake = t, open(t, s.Config()), open(t, conn.Config{Dial: srv.Dial, Protocol: proto})
+		defer w.fake.Close() // before srv
+		w.walk()
+		if t.Failed() {
+			t.Logf("seed %d", seed)
+		}
+	})
+}
+
+func (w *fairWalk) walk() {
+	const all = "redisson_lock__channel*"
+	for _, p := range []*conn.Pool{w.real, w.fake} {
+		w.listen(p, resp.Cmd("SUBSCRIBE", fairChannel+":client:1"), resp.Cmd("SUBSCRIBE", fairChannel+":client:3"))
+	}
+	real, fake := w.listen(w.real, resp.Cmd("PSUBSCRIBE", all)), w.listen(w.fake, resp.Cmd("PSUBSCRIBE", all))
+	// Times differ by more than is rounded away if it takes too long.
+	for n := 0; n < 1500 && time.Since(w.start) < 8*time.Second; n++ {
+		if !w.step() {
+			return
+		}
+	}
+	w.ask("PUBLISH", fairChannel, "the end")
+	if a, b := w.heard(real), w.heard(fake); !slices.Equal(a, b) {
+		w.t.Errorf("on the server was published\n%q\non the fake\n%q", a, b)
+	}
+}
+
+// listen returns a stream on which commands to subscribe have been confirmed.
+func (w *fairWalk) listen(p *conn.Pool, commands ...resp.Command) *conn.Stream {
+	w.t.Helper()
+	stream, err := p.Stream(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { stream.Close() })
+	if err := stream.Write(w.t.Context(), commands...); err != nil {
+		w.t.Fatal(err)
+	}
+	for range commands {
+		if _, err := stream.Read(); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	return stream
+}
+
+// heard returns what has been published until the end.
+func (w *fairWalk) heard(stream *conn.Stream) []string {
+	w.t.Helper()
+	var list []string
+	for {
+		v, err := stream.Read()
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		channel, _ := v.At(2).Text()
+		payload, _ := v.At(3).Text()
+		if payload == "the end" {
+			return list
+		}
+		list = append(list, channel+" "+payload)
+	}
+}
+
+func (w *fairWalk) step() bool {
+	owner := fmt.Sprintf("client:%d", w.random.IntN(5))
+	lease := []int{0, 40_000, 60_000, 90_000}[w.random.IntN(4)]
+	wait := []int{100_000, 300_000}[w.random.IntN(2)]
+	latch := fmt.Sprint(walkLatch, w.random.IntN(4))
+	keys := []string{walkLock, fairChannel, fairQueue, fairTimeouts, fairIdle}
+	switch w.random.IntN(20) {
+	case 0, 1, 2, 3, 4, 5:
+		return w.run("acquire", append(keys, latch), max(lease, 40_000), owner, wait, w.random.IntN(4) > 0, w.random.IntN(4) > 0)
+	case 6, 7, 8:
+		return w.run("release", append(keys, latch), lease, owner, "PUBLISH", 30_000, w.random.IntN(2))
+	case 9, 10, 11:
+		undo := []any{lease, owner, "PUBLISH", w.random.IntN(2), 30_000, wait, w.random.IntN(2), 1}
+		if w.random.IntN(2) == 0 {
+			return w.run("undo", keys, undo...)
+		}
+		return w.run("undo", append(keys, latch), undo...)
+	case 12, 13:
+		return w.run("pass", keys, owner, "PUBLISH", w.random.IntN(4) > 0)
+	case 14:
+		return w.run("info", keys)
+	case 15:
+		return w.run("force", keys, "PUBLISH")
+	}
+	return w.passTime(owner)
+}
+
+// passTime does what time does, and others.
+func (w *fairWalk) passTime(owner string) bool {
+	in := func(d time.Duration) int64 { return w.start.Add(d).UnixMilli() }
+	switch w.random.IntN(12) {
+	case 0:
+		return w.ask("HSET", walkLock, "stranger:1", 1) // a hold without a lease
+	case 1, 2:
+		return w.ask("PEXPIRE", fairIdle, 28_500)
+	case 3:
+		return w.ask("PEXPIRE", fairIdle, 14_500)
+	case 4:
+		return w.ask("ZADD", fairTimeouts, "XX", in(-time.Minute), owner)
+	case 5:
+		return w.ask("ZADD", fairTimeouts, "XX", in(25*time.Second), owner)
+	case 6:
+		return w.ask("ZREM", fairTimeouts, owner)
+	case 7:
+		return w.ask("LREM", fairQueue, 1, owner)
+	case 8:
+		if w.random.IntN(4) == 0 {
+			return w.ask("SET", fairQueue, "x")
+		}
+		return w.ask("DEL", []string{fairQueue, fairTimeouts, fairIdle, walkLock}[w.random.IntN(4)])
+	}
+	return w.ask("DEL", walkLock, walkLatch+"0", walkLatch+"1", walkLatch+"2", walkLatch+"3")
+}
+
+func (w *fairWalk) run(operation string, keys []string, args ...any) bool {
+	w.t.Helper()
+	s := lock.Scripts()["fair"][operation]
+	run := func(p *conn.Pool) string {
+		v, err := s.Run(w.t.Context(), p, keys, args...)
+		return answer(v, err)
+	}
+	return w.alike(fmt.Sprint(operation, args), run(w.real), run(w.fake))
+}
+
+func (w *fairWalk) ask(args ...any) bool {
+	w.t.Helper()
+	run := func(p *conn.Pool) string {
+		v, err := p.Do(w.t.Context(), args...)
+		return answer(v, err)
+	}
+	return w.alike(fmt.Sprint(args...), run(w.real), run(w.fake))
+}
+
+func (w *fairWalk) alike(what, real, fake string) bool {
+	w.t.Helper()
+	if real != fake {
+		w.t.Errorf("%s: the server answers %s, the fake %s\nthe server has\n%s", what, real, fake, w.keyspace(w.real))
+		return false
+	}
+	a, b := w.keyspace(w.real), w.keyspace(w.fake)
+	if a != b {
+		w.t.Errorf("%s: the server has\n%s\nthe fake\n%s", what, a, b)
+	}
+	return a == b
+}
+
+// keyspace is keyspace for the types that a queue has too.
+func (w *fairWalk) keyspace(p *conn.Pool) string {
+	w.t.Helper()
+	do := func(args ...any) resp.Value {
+		v, err := p.Do(w.t.Context(), args...)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		return v
+	}
+	var lines []string
+	for key := range do("KEYS", "*").All() {
+		name, _ := key.Text()
+		kind, _ := do("TYPE", name).Text()
+		left, _ := do("PTTL", name).Int()
+		line := fmt.Sprint(kind, " ", name, " ", roundTime(left), " ")
+		switch kind {
+		case "list":
+			line += answer(do("LRANGE", name, 0, -1), nil)
+		case "zset":
+			var members []string
+			for member := range do("ZRANGE", name, 0, -1).All() {
+				owner, _ := member.Text()
+				score, _ := do("ZSCORE", name, owner).Float()
+				members = append(members, owner+"="+w.since(strconv.FormatFloat(score, 'f', 0, 64)))
+			}
+			slices.Sort(members)
+			line += fmt.Sprint(members)
+		case "hash":
+			var fields []string
+			for f, v := range do("HGETALL", name).Pairs() {
+				fields = append(fields, answer(f, nil)+"="+answer(v, nil))
+			}
+			slices.Sort(fields)
+			line += fmt.Sprint(fields)
+		default:
+			value, _ := do("GET", name).Text()
+			for word := range strings.FieldsSeq(value) {
+				line += w.since(word) + " "
+			}
+		}
+		lines = append(lines, line)
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+// since rounds a point in time, in whole tens of seconds since the start; what is none stays.
+func (w *fairWalk) since(text string) string {
+	ms, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || ms < 1_000_000_000_000 {
+		return text
+	}
+	return fmt.Sprint((ms-w.start.UnixMilli()+1000)/10_000*10, " s")
+}

@@ -1,0 +1,190 @@
+package lock_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockwire/lockwire/internal/redistest"
+	"github.com/lockwire/lockwire/lock"
+)
+
+// What Redisson's scripts do at the points where ours do something else, so that a test can show what comes of it.
+const (
+	plainAcquire = `if tonumber(redis.call('get', KEYS[1])) >= tonumber(ARGV[1]) then
+	redis.call('decrby', KEYS[1], ARGV[1]) return 1 end return 0`
+	plainAdd = `local sum = tonumber(redis.call('get', KEYS[1]) or 0) + tonumber(ARGV[1])
+	redis.call('set', KEYS[1], sum) redis.call('rpush', KEYS[2], sum)`
+	plainTrySet   = `return redis.call('setnx', KEYS[1], ARGV[1])`
+	plainDrain    = `local all = redis.call('get', KEYS[1]) redis.call('set', KEYS[1], 0) return tonumber(all)`
+	plainDown     = `if redis.call('decr', KEYS[1]) <= 0 then redis.call('del', KEYS[1]) end`
+	unpackReclaim = `local ids = redis.call('zrangebyscore', KEYS[2], 0, ARGV[1], 'limit', 0, -1)
+	return redis.call('incrby', KEYS[1], redis.call('zrem', KEYS[2], unpack(ids)))`
+)
+
+// A1, A2: Redisson's scripts, sent twice as Redisson sends them, do what they do twice, or say that they did nothing. Ours,
+// sent twice, do it once and say the same.
+func TestA02ServerRepeats(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
+		twice := func(source string, keys []any, args ...any) string {
+			command := append(append([]any{"EVAL", source, len(keys)}, keys...), args...)
+			first, second := answer(s.Do(command...), nil), answer(s.Do(command...), nil)
+			return strings.NewReplacer("int ", "").Replace(first + "," + second)
+		}
+		want := func(what, got, want, left string) {
+			t.Helper()
+			if v, _ := s.Do("GET", "k").Text(); got != want || v != left {
+				t.Errorf("%s, sent twice, returns %s and leaves %q, want %s and %q", what, got, v, want, left)
+			}
+			s.Do("FLUSHALL")
+		}
+		s.Do("SET", "k", 10)
+		want("Redisson's acquire", twice(plainAcquire, []any{"k"}, 3), "1,1", "4")
+		want("Redisson's addPermits", twice(plainAdd, []any{"k", "said"}, 3), "null,null", "6")
+		want("Redisson's trySetPermits", twice(plainTrySet, []any{"k"}, 3), "1,0", "3")
+		s.Do("SET", "k", 10)
+		want("Redisson's drainPermits", twice(plainDrain, []any{"k"}), "10,0", "0")
+		s.Do("SET", "k", 3)
+		want("Redisson's countDown", twice(plainDown, []any{"k"}), "null,null", "1")
+
+		keys := []any{"k", "channel", "latch"}
+		ours := func(kind, operation string) string { return lock.Scripts()[kind][operation].Source() }
+		s.Do("SET", "k", 10)
+		want("acquire", twice(ours("semaphore", "acquire"), keys, 9000, "", 3, 0), "null,null", "7")
+		want("add", twice(ours("semaphore", "add"), keys, 9000, "PUBLISH", 3, 0), "1,1", "3")
+		want("set", twice(ours("semaphore", "set"), keys, 9000, "PUBLISH", 3, 0), "1,1", "3")
+		s.Do("SET", "k", 10)
+		want("drain", twice(ours("semaphore", "drain"), keys, 9000, "PUBLISH"), "10,10", "0")
+		s.Do("SET", "k", 3)
+		want("down", twice(ours("latch", "down"), keys, 9000, "PUBLISH"), "2,2", "2")
+	})
+}
+
+// A21, A24: Redisson tells of a number below 0, and forgets that the key has a lifetime.
+func TestA24ServerAddPermits(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
+		sem := serverClient(t, s).Semaphore("sem")
+		for _, name := range []string{"sem", "redisson"} {
+			s.Do("SET", name, 1, "PX", 100_000)
+		}
+		s.Do("EVAL", plainAdd, 2, "redisson", "said", -5)
+		if said, _ := s.Do("LPOP", "said").Text(); said != "-4" {
+			t.Errorf("Redisson tells %q, want -4, or this shows nothing", said)
+		}
+		wantOK(t, "AddPermits", sem.AddPermits(t.Context(), -5))
+		if n, err := sem.DrainPermits(t.Context()); n != -4 || err != nil {
+			t.Errorf("DrainPermits() = %d, %v", n, err)
+		}
+		ours, _ := s.Do("PTTL", "sem").Int()
+		theirs, _ := s.Do("PTTL", "redisson").Int()
+		if ours <= 0 || theirs != -1 {
+			t.Errorf("the key lasts %d ms after our changes, and %d after Redisson's", ours, theirs)
+		}
+	})
+}
+
+// A22: more permits have expired than Lua can unpack. Redisson's semaphore is stuck for ever.
+func TestA22ServerManyExpired(t *testing.T) {
+	redistest.RunProtocols(t, func(t *testing.T, s *redistest.Server, _ int) {
+		const expired = 20_000
+		s.Do("SET", "pex", 1)
+		for i := 0; i < expired; i += 1000 {
+			command := []any{"ZADD", taken}
+			for n := range 1000 {
+				command = append(command, 1000+n, fmt.Sprintf("%016d", i+n))
+			}
+			s.Do(command...)
+		}
+		_, err := open(t, s.Config()).Do(t.Context(), "EVAL", unpackReclaim, 2, "pex", taken, time.Now().UnixMilli())
+		if err == nil || !strings.Contains(err.Error(), "too many results") {
+			t.Errorf("Redisson's way works too, or fails otherwise: %v", err)
+		}
+		p := serverClient(t, s).PermitSemaphore("pex")
+		wantPermits(t, p, expired+1, expired+1, 0)
+		lease := take(t, p, 1000)
+		wantPermits(t, p, expired+1, expired+1-1000, 1000)
+		if n, _ := s.Do("ZCARD", taken).Int(); n != 1000 {
+			t.Errorf("%d ids are left", n)
+		}
+		wantOK(t, "Check", lease.Check(t.Context()))
+		mustUnlock(t, lease)
+		wantPermits(t, p, expired+1, expired+1, 0)
+	})
+}
+
+// A server without memory gives no permit, but takes every one back, counts down, and renews.
+func TestServerOutOfMemoryForPermits(t *testing.T) {
+	redistest.RunProtocols(t, func(t *testing.T, s *redistest.Server, _ int) {
+		c, ctx := serverClient(t, s), t.Context()
+		sem, latch := setUp(t, c, 3), countFrom(t, c, 2)
+		wantOK(t, "Acquire", sem.Acquire(ctx, 2))
+		p := permitsOf(t, c, 3)
+		lease, kept := take(t, p, 2), take(t, p, 1)
+		eager, err := lock.New(open(t, s.Config()), lock.Config{Lease: 3 * time.Second, RenewEvery: 50 * time.Millisecond})
+		wantOK(t, "New", err)
+		defer eager.Close()
+		wantOK(t, "AddPermits", p.AddPermits(ctx, 1))
+		renewed := take(t, eager.PermitSemaphore("pex"), 1)
+		s.Do("CONFIG", "SET", "maxmemory", "1")
+		if err := sem.TryAcquire(ctx, 1); err == nil || !strings.Contains(err.Error(), "OOM") {
+			t.Errorf("TryAcquire() = %v, want the server's OOM", err)
+		}
+		before := eager.Stats().Renewals
+		if !eventually(patience, func() bool { return eager.Stats().Renewals >= before+3 }) || renewed.Err() != nil {
+			t.Errorf("not renewed: %+v, %v", eager.Stats(), renewed.Err())
+		}
+		mustUnlock(t, renewed)
+		wantOK(t, "Release", sem.Release(ctx, 1))
+		wantOK(t, "Unlock", lease.Unlock(ctx))
+		wantOK(t, "Release by id", p.Release(ctx, kept.PermitIDs()...))
+		for range 2 {
+			wantOK(t, "CountDown", latch.CountDown(ctx))
+		}
+		wantOK(t, "Wait", latch.Wait(ctx))
+		wantAvailable(t, sem, 2)
+		wantAvailable(t, p, 4)
+	})
+}
+
+// The reply to what changes something is lost on the way from a server: it is done once.
+func TestSemaphoreUnansweredByAServer(t *testing.T) {
+	eachLoss(t, func(t *testing.T, s *redistest.Server, how string) {
+		x := newSite(t, s, 0, lock.Config{})
+		sem, ctx := setUp(t, x.locks, 5), t.Context()
+		while(x.loseReplyOf("semaphore", how, "acquire"), func() { wantOK(t, "Acquire", sem.Acquire(ctx, 3)) })
+		if !eventually(patience, func() bool { n, err := sem.Available(ctx); return n == 2 && err == nil }) {
+			t.Error("the permits that were not answered for are not given back")
+		}
+		while(x.loseReplyOf("semaphore", how, "add"), func() { wantOK(t, "Release", sem.Release(ctx, 3)) })
+		wantAvailable(t, sem, 5)
+
+		p := permitsOf(t, x.locks, 5)
+		var lease *lock.Lease
+		while(x.loseReplyOf("permits", how, "acquire"), func() { lease = take(t, p, 3, lock.Forever()) })
+		if !eventually(patience, func() bool { n, err := p.Available(ctx); return n == 2 && err == nil }) {
+			t.Error("the permits that were not answered for are not given back")
+		}
+		while(x.loseReplyOf("permits", how, "release"), func() { mustUnlock(t, lease) })
+		wantPermits(t, p, 5, 5, 0)
+
+		latch := countFrom(t, x.locks, 3)
+		while(x.loseReplyOf("latch", how, "down"), func() { wantOK(t, "CountDown", latch.CountDown(ctx)) })
+		wantCount(t, latch, 2)
+		x.close()
+	})
+}
+
+// Names with a hash tag of their own keep it in the second key, also where the script makes its name.
+func TestServerPermitsOfATag(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
+		p := serverClient(t, s).PermitSemaphore("{tag}:pex")
+		wantOK(t, "SetPermits", p.SetPermits(t.Context(), 1))
+		lease := take(t, p, 1)
+		if n, _ := s.Do("ZCARD", "{tag}:pex:timeout").Int(); n != 1 {
+			t.Errorf("%d ids in the key of a name with a tag", n)
+		}
+		wantOK(t, "Check", lease.Check(t.Context()))
+		mustUnlock(t, lease)
+	})
+}

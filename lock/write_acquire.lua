@@ -1,0 +1,46 @@
+-- Write lock, acquire: takes the lock for an owner who finds it free or has it already.
+-- KEYS  1 lock: a hash of "mode" to "read" or "write", of each reader to its hold count, and of the writer to its own
+--       2 its channel  3 writers that wait: a sorted set of them by when their word ends, in ms
+--       4 latch, for an owner that may have further holds: there once this very request has been undone
+-- ARGV  1 lease in ms  2 owner, who with ":write" behind is another field than as a reader
+--       3 for how long in ms readers are told that this writer waits, should it have to (0: not at all)
+-- Returns nil for the first hold, the hold count as a status for a further one, "upgrade" as a status if the owner
+--         would wait for its own read lock, and otherwise the remaining lease in ms (-1: none).
+local lock, writers, latch = KEYS[1], KEYS[3], KEYS[4]
+local lease, owner, told = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local reader = string.sub(owner, 1, -7)
+
+if latch and redis.call('exists', latch) == 1 then
+    return -1 -- late: nobody waits for this any more
+end
+if redis.call('hexists', lock, owner) == 1 then
+    local count = redis.call('hincrby', lock, owner, 1)
+    -- A further hold never shortens the lease of those it is nested in.
+    if redis.call('pttl', lock) < tonumber(lease) then
+        redis.call('pexpire', lock, lease)
+    end
+    return redis.status_reply(string.format('%d', count))
+end
+if redis.call('exists', lock) == 0 then
+    redis.call('hset', lock, 'mode', 'write', owner, 1)
+    redis.call('pexpire', lock, lease)
+    if told > 0 then
+        redis.call('zrem', writers, owner)
+    end
+    return nil
+end
+if redis.call('hexists', lock, 'mode') == 0 then
+    return redis.error_reply('WRONGTYPE The key holds a lock of another kind')
+end
+local prefix = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
+for n = 1, tonumber(redis.call('hget', lock, reader) or 0) do
+    if redis.call('exists', prefix .. ':' .. reader .. ':rwlock_timeout:' .. n) == 1 then
+        return redis.status_reply('upgrade')
+    end
+end
+if told > 0 then
+    local now = redis.call('time')
+    redis.call('zadd', writers, now[1] * 1000 + math.floor(now[2] / 1000) + told, owner)
+    redis.call('pexpire', writers, told)
+end
+return redis.call('pttl', lock)

@@ -1,0 +1,40 @@
+-- Write lock, downgrade: turns one write hold into a read hold of the same owner.
+-- KEYS  1 lock  2 its channel  3 writers that wait  4 latch: there once this very request has been undone
+-- ARGV  1 lease in ms of the read hold  2 owner, as a reader  3 publish command
+--       4 lease in ms that the owner's remaining write holds need (0: none is alive any more)
+-- Returns a list of how many read holds the owner has now and how many write holds; "unheld" as a status if it had none
+--         of these, and -1 if the request has been undone.
+local lock, channel, latch = KEYS[1], KEYS[2], KEYS[4]
+local lease, owner, publish, resting = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local prefix, writer = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}', owner .. ':write'
+local hold = prefix .. ':' .. owner .. ':rwlock_timeout:'
+
+if redis.call('exists', latch) == 1 then
+    return -1
+end
+local writes = tonumber(redis.call('hget', lock, writer))
+if not writes then
+    return redis.status_reply('unheld')
+end
+local rest = resting > 0 and writes - 1 or 0
+-- First what frees memory: a server that has run out of it refuses all else, but not after a script's first write.
+if rest > 0 then
+    redis.call('pexpire', lock, resting)
+    redis.call('hset', lock, writer, rest)
+else
+    redis.call('hdel', lock, writer)
+    redis.call('hset', lock, 'mode', 'read')
+end
+local count, left = tonumber(redis.call('hget', lock, owner) or 0), 0
+for n = 1, count do
+    left = math.max(left, redis.call('pttl', hold .. n))
+end
+count = left > 0 and count + 1 or 1 -- holds whose leases have all ended are none
+redis.call('hset', lock, owner, count)
+redis.call('set', hold .. count, 1, 'px', lease)
+left = math.max(left, tonumber(lease), rest > 0 and resting or 0)
+redis.call('pexpire', lock, left)
+if rest == 0 then
+    redis.pcall(publish, channel, '1') -- readers that wait may have it now
+end
+return {count, rest}

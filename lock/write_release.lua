@@ -1,0 +1,43 @@
+-- Write lock, release: gives one hold back, and the lock with the last one, but for what its owner reads beneath it.
+-- KEYS  1 lock  2 its channel  3 writers that wait  4 latch: the outcome of this very request, should it be repeated
+-- ARGV  1 lease in ms that the owner's remaining write holds need (0: none is alive any more)
+--       2 owner, with ":write" behind  3 publish command  4 lifetime of the latch in ms
+--       5 1 for a repeat, which keeps an earlier request from taking effect later
+-- Returns 1 when the owner has no write hold any more, 0 when it has further ones, nil when it had none.
+local lock, channel, latch = KEYS[1], KEYS[2], KEYS[4]
+local lease, owner, publish, lifetime, repeated = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local prefix = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
+
+local outcome = redis.call('get', latch)
+if outcome then
+    return outcome ~= '-1' and tonumber(outcome) or nil
+end
+local count = tonumber(redis.call('hget', lock, owner))
+if not count then
+    if repeated == '1' then
+        redis.call('set', latch, -1, 'px', lifetime)
+    end
+    return nil
+end
+-- left is the longest lease that the owner has as a reader: beneath a write lock there is no other reader.
+local left, reader = 0, string.sub(owner, 1, -7)
+for n = 1, tonumber(redis.call('hget', lock, reader) or 0) do
+    left = math.max(left, redis.call('pttl', prefix .. ':' .. reader .. ':rwlock_timeout:' .. n))
+end
+if count > 1 and lease > 0 then
+    redis.call('pexpire', lock, math.max(lease, left))
+    redis.call('hincrby', lock, owner, -1)
+    redis.call('set', latch, 0, 'px', lifetime)
+    return 0
+end
+-- First what frees memory: a server that has run out of it refuses all else, but not after a script's first write.
+redis.call('hdel', lock, owner)
+if left > 0 then
+    redis.call('hset', lock, 'mode', 'read')
+    redis.call('pexpire', lock, left)
+else
+    redis.call('del', lock)
+end
+redis.pcall(publish, channel, '1') -- a user who may not publish leaves waiters to look by themselves
+redis.call('set', latch, 1, 'px', lifetime)
+return 1
