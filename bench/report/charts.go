@@ -19,7 +19,6 @@ type chart struct {
 	file, title, axis string
 	cases, labels     []string
 	metric            string
-	without           []string // contenders
 }
 
 func chartList() []chart {
