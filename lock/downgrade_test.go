@@ -157,6 +157,12 @@ func downgradeFails(t *testing.T, w *world, action fakeredis.Action, others stri
 	if others == "read" {
 		mustUnlock(t, mustRead(t, other))
 	}
+	for half, want := range map[string]bool{"read": others == "read" || others == "both", "write": others == "write" || others == "both"} {
+		info, err := halves(c)[half].Info(t.Context())
+		if err != nil || info.Locked != want || want && info.Holders[0].Holds != 1 {
+			t.Errorf("%s half: %+v, %v", half, info, err)
+		}
+	}
 	for _, l := range rest {
 		if err := l.Check(t.Context()); err != nil {
 			t.Errorf("Check() of another hold = %v", err)

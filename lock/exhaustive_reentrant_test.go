@@ -9,7 +9,7 @@ import (
 // scriptSets are the kinds whose scripts TestServerScripts compares with a model.
 var scriptSets = []*scriptSet{
 	reentrantSet(), nonReentrantSet(), fencedSet(false), fencedSet(true), readWriteSet("read"), readWriteSet("write"),
-	semaphoreSet(), permitsSet(), latchSet(), plainSet(),
+	semaphoreSet(), permitsSet(), latchSet(), plainSet(), fairSet(),
 }
 
 const setLock = "set" // the name of the lock in all sets

@@ -184,6 +184,12 @@ func absolute(part string, now time.Time) string {
 		n, _ := strconv.ParseInt(micro, 10, 64)
 		return strconv.FormatInt(now.UnixMicro()+(n*stepMS-1)*1000, 10)
 	}
+	if words := strings.Split(part, " "); len(words) > 1 {
+		for i := range words {
+			words[i] = absolute(words[i], now)
+		}
+		return strings.Join(words, " ")
+	}
 	if milli, ok := strings.CutPrefix(part, "@"); ok {
 		n, _ := strconv.ParseInt(milli, 10, 64)
 		return strconv.FormatInt(now.UnixMilli()+n*stepMS-1, 10)

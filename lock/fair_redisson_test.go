@@ -193,7 +193,7 @@ func (w *world) deadline(owner string) time.Duration {
 	if !ok {
 		w.t.Fatalf("%s has no deadline", owner)
 	}
-	return time.UnixMilli(number(text)).Sub(time.Now())
+	return time.Until(time.UnixMilli(number(text)))
 }
 
 // look has a waiter look.

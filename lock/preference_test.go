@@ -80,6 +80,10 @@ func TestPreferenceLetsHoldersIn(t *testing.T) {
 		c, plain := w.client(preferring), w.client(lock.Config{})
 		owner := c.NewOwner()
 		read := mustRead(t, c, lock.As(owner))
+		isTaken(t, c.ReadWrite("job").Write()) // which does not wait, and says nothing
+		if n := w.told(); n != 0 {
+			t.Errorf("%d writers tell that they wait, want none", n)
+		}
 		got := make(chan *lock.Lease)
 		go func() { got <- mustWrite(t, c, lock.As(c.NewOwner())) }()
 		if n := w.told(); n != 1 {

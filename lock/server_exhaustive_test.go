@@ -369,7 +369,7 @@ func TestScriptSets(t *testing.T) {
 	sets := setsByScript()
 	for kind, scripts := range lock.Scripts() {
 		for operation, s := range scripts {
-			if sets[s.Source()] == nil {
+			if sets[s.Source()] == nil && kind != lock.AnyKind {
 				t.Errorf("no move of a script set runs %s of kind %s", operation, kind)
 			}
 		}

@@ -129,11 +129,7 @@ func (c *Client) wait(ctx context.Context, r *request, left time.Duration) (err 
 			return err
 		}
 	}
-	if err := c.contend(ctx, r, h, w.look); err != nil {
-		h.woken = h.woken || r.tells // for the next in line to tell in its turn
-		return err
-	}
-	return nil
+	return c.contend(ctx, r, h, w.look)
 }
 
 // stand waits for the turn of w. It reports done if r has got the lock, or failed, before that.

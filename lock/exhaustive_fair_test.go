@@ -1,0 +1,377 @@
+package lock_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// fairState is a reentrant lock for which owners stand in line, each with a time until which it counts as alive.
+type fairState struct {
+	reentrantModel
+	line      []string
+	lineLife  span
+	times     map[string]span
+	timesLife span
+	idle      struct { // what was seen of the line when the lock was free
+		first, last string
+		until, life span
+	}
+}
+
+const (
+	setChannel  = "redisson_lock__channel:{" + setLock + "}"
+	setQueue    = "redisson_lock_queue:{" + setLock + "}"
+	setTimeouts = "redisson_lock_timeout:{" + setLock + "}"
+	setIdle     = "lockwire_fair_head:{" + setLock + "}"
+
+	aliveFor = span(6) // beyond a lease, whatever others do
+	putOff   = span(3) // a time that is as near as that
+	idleLife = span(3)
+)
+
+func (m *fairState) clone() model {
+	c := *m
+	c.line, c.times = slices.Clone(m.line), maps.Clone(m.times)
+	return &c
+}
+
+func (m *fairState) keys() space {
+	keys := m.reentrantModel.keys()
+	if len(m.line) > 0 {
+		keys = append(keys, key{setQueue, "list", m.lineLife, m.line})
+	}
+	if len(m.times) > 0 {
+		k := key{setTimeouts, "zset", m.timesLife, nil}
+		for owner, until := range m.times {
+			k.parts = append(k.parts, owner, at(until))
+		}
+		keys = append(keys, k)
+	}
+	if m.idle.life > 0 {
+		keys = append(keys, key{setIdle, "string", m.idle.life, []string{m.idle.first + " " + at(m.idle.until) + " " + m.idle.last}})
+	}
+	return keys
+}
+
+func (m *fairState) pass() {
+	m.reentrantModel.pass()
+	for owner := range m.times {
+		m.times[owner] = max(m.times[owner]-1, -1) // what is over is over
+	}
+	if m.lineLife--; m.lineLife <= 0 {
+		m.line, m.lineLife = nil, 0
+	}
+	if m.timesLife--; m.timesLife <= 0 {
+		m.times, m.timesLife = nil, 0
+	}
+	m.idle.until = max(m.idle.until-1, -1)
+	m.idle.life = max(m.idle.life-1, 0)
+}
+
+// expire ends the line and its times together, as they do.
+func (m *fairState) expire(name string) {
+	m.reentrantModel.expire(name)
+	switch name {
+	case setQueue, setTimeouts:
+		m.line, m.times, m.lineLife, m.timesLife = nil, nil, 0, 0
+	case setIdle:
+		m.idle.life = 0
+	}
+}
+
+func (m *fairState) remove(owner string) {
+	m.line = slices.DeleteFunc(m.line, func(o string) bool { return o == owner })
+	delete(m.times, owner)
+	if len(m.line) == 0 {
+		m.lineLife = 0
+	}
+	if len(m.times) == 0 {
+		m.timesLife = 0
+	}
+}
+
+// head is who is first, "" if nobody is, when those are gone whose time is up. That of except is not.
+func (m *fairState) head(except string) string {
+	for len(m.line) > 0 && m.line[0] != except && m.times[m.line[0]] <= 0 {
+		m.remove(m.line[0])
+	}
+	if len(m.line) == 0 {
+		return ""
+	}
+	return m.line[0]
+}
+
+func (m *fairState) advance(owner string, wait, floor span) {
+	if until, ok := m.times[owner]; ok {
+		m.times[owner] = max(until-wait, min(until, floor))
+	}
+}
+
+// keep has the line last for longer than its last time.
+func (m *fairState) keep(longer span) {
+	last := slices.Max(slices.Collect(maps.Values(m.times)))
+	m.lineLife, m.timesLife = max(m.lineLife, last+longer), max(m.timesLife, last+longer)
+}
+
+// tell calls who is first.
+func (m *fairState) tell() []message { return calls(m.head("")) }
+
+func calls(owner string) []message {
+	if owner == "" {
+		return nil
+	}
+	return []message{{setChannel + ":" + owner, "0"}}
+}
+
+// fairAsk is the choices of an acquire.
+type fairAsk struct {
+	lease, wait      span
+	stands, reenters bool
+}
+
+func (m *fairState) acquire(owner string, a fairAsk, latch int) (any, []message) {
+	switch {
+	case m.done[latch].outcome != "", m.alien, m.owner == owner && a.reenters:
+		return m.reentrantModel.acquire(owner, a.lease, latch)
+	case m.owner == owner:
+		return status("reentry"), nil
+	}
+	first := m.head(owner)
+	if m.owner == "" && (first == "" || first == owner) {
+		m.remove(owner)
+		if first == "" {
+			m.times, m.timesLife = nil, 0
+		}
+		for other := range m.times {
+			m.advance(other, a.wait, a.lease+aliveFor)
+		}
+		m.idle.life = 0
+		return m.reentrantModel.acquire(owner, a.lease, latch)
+	}
+	if a.stands {
+		m.stand(owner, a)
+	}
+	switch {
+	case m.owner == "":
+		return 0, nil
+	case m.lease == 0:
+		return -1, nil
+	}
+	return m.lease, nil
+}
+
+func (m *fairState) stand(owner string, a fairAsk) {
+	base, known := m.lease, slices.Contains(m.line, owner)
+	switch {
+	case known && m.times[owner] > min(a.wait, putOff):
+		return
+	case !known && len(m.line) > 0:
+		base = max(base, m.times[m.line[len(m.line)-1]])
+	}
+	if m.times == nil {
+		m.times = map[string]span{}
+	}
+	if m.times[owner] = base + a.wait; !known {
+		m.line = append(m.line, owner)
+	}
+	m.keep(a.lease)
+}
+
+func (m *fairState) passOver(owner string, counts bool) (any, []message) {
+	if m.owner != "" || m.alien {
+		return 0, nil
+	}
+	first := m.head(owner)
+	if first == "" || first == owner {
+		return 1, nil
+	}
+	idle := &m.idle
+	if idle.life == 0 || idle.first != first || idle.until != m.times[first] {
+		idle.first, idle.until, idle.last, idle.life = first, m.times[first], m.line[len(m.line)-1], idleLife
+		return 0, nil
+	}
+	// One step is longer than the grace, two are longer than anybody is waited for. Nobody listens.
+	for stuck := idle.life == 1; stuck || counts && idle.life < idleLife; stuck = false {
+		m.remove(first)
+		dropped := first
+		if first = m.head(owner); dropped == idle.last || first == "" || first == owner {
+			break
+		}
+	}
+	switch {
+	case first == "" || first == owner:
+		return 1, nil
+	case idle.life < idleLife:
+		return 0, calls(first)
+	}
+	return 0, nil
+}
+
+func (m *fairState) release(owner string, rest span, latch int, repeated bool) (any, []message) {
+	free := m.owner == "" && !m.alien && m.done[latch].outcome == ""
+	reply, said := m.reentrantModel.release(owner, rest, latch, repeated)
+	if free || said != nil {
+		return reply, m.tell()
+	}
+	return reply, nil
+}
+
+func (m *fairState) undo(owner string, rest span, before int, wait span, waits bool, latch int) (any, []message) {
+	if latch >= 0 && m.done[latch].outcome != "" {
+		return 0, nil
+	}
+	first := ""
+	if len(m.line) > 0 {
+		first = m.line[0]
+	}
+	reply, freed := m.reentrantModel.undo(owner, rest, before, latch)
+	switch {
+	case m.alien:
+		return reply, nil
+	case waits && freed != nil:
+		m.remove(owner)
+		m.line = slices.Insert(m.line, 0, owner)
+		if m.times == nil {
+			m.times = map[string]span{}
+		}
+		m.times[owner] = wait
+		m.keep(aliveFor)
+	case !waits:
+		if place := slices.Index(m.line, owner); place >= 0 {
+			for _, behind := range m.line[place+1:] {
+				m.advance(behind, wait, m.lease+aliveFor)
+			}
+		}
+		m.remove(owner)
+		if first == owner {
+			m.idle.life = 0
+		}
+		if m.owner == "" && (freed != nil || first == owner) {
+			return reply, m.tell()
+		}
+	}
+	return reply, nil
+}
+
+func (m *fairState) force() (any, []message) {
+	reply, said := m.reentrantModel.force()
+	if said != nil {
+		said = m.tell()
+	}
+	return reply, said
+}
+
+func (m *fairState) info() (any, []message) {
+	list := []any{len(m.line)}
+	for _, owner := range m.line {
+		list = append(list, owner)
+		if until := m.times[owner]; until > 0 {
+			list = append(list, until)
+		} else {
+			list = append(list, 0)
+		}
+	}
+	reply, _ := m.reentrantModel.info()
+	if m.alien {
+		return reply, nil
+	}
+	return append(list, reply.([]any)...), nil
+}
+
+func fairSet() *scriptSet {
+	var list []move
+	keys := []string{setLock, setChannel, setQueue, setTimeouts, setIdle}
+	add := func(script string, latch int, args []any, do func(m *fairState) (any, []message)) {
+		keys := slices.Clone(keys)
+		if latch >= 0 {
+			keys = append(keys, setLatch(latch))
+		}
+		list = append(list, move{name: fmt.Sprint(script, keys[5:], args), script: script, keys: keys, args: args, do: on(do)})
+	}
+	for _, owner := range setOwners {
+		for _, a := range []fairAsk{{2, 5, true, true}, {2, 5, true, false}, {2, 2, true, true}, {2, 5, false, true}} {
+			add("acquire", 0, []any{a.lease, owner, a.wait, a.stands, a.reenters},
+				func(m *fairState) (any, []message) { return m.acquire(owner, a, 0) })
+		}
+		for rest := range span(2) {
+			for _, again := range []bool{false, true} {
+				add("release", 1, []any{rest, owner, publishBy, latchSpan, again},
+					func(m *fairState) (any, []message) { return m.release(owner, rest, 1, again) })
+				add("undo", int(rest)-1, []any{rest, owner, publishBy, int(rest), latchSpan, span(5), again},
+					func(m *fairState) (any, []message) { return m.undo(owner, rest, int(rest), 5, again, int(rest)-1) })
+			}
+		}
+		for _, counts := range []bool{false, true} {
+			add("pass", -1, []any{owner, publishBy, counts},
+				func(m *fairState) (any, []message) { return m.passOver(owner, counts) })
+		}
+	}
+	add("force", -1, []any{publishBy}, (*fairState).force)
+	add("info", -1, nil, (*fairState).info)
+	list = append(list, foreignToReentrant(func(m model) *reentrantModel { return &m.(*fairState).reentrantModel })...)
+	foreign := func(name string, do func(m *fairState)) {
+		list = append(list, move{name: name, foreign: true,
+			do: on(func(m *fairState) (any, []message) { do(m); return nil, nil })})
+	}
+	foreign("DEL "+setQueue, func(m *fairState) { m.line, m.lineLife = nil, 0 })
+	foreign("DEL "+setTimeouts, func(m *fairState) { m.times, m.timesLife = nil, 0 })
+	return &scriptSet{kind: "fair", start: &fairState{}, moves: list, within: withinFair, accepts: acceptsFair}
+}
+
+// withinFair bounds what grows. Further holds, what the scripts remember of requests, what is no lock, what was seen of another
+// line, and a line that lasts longer than it has to do not have to be seen together with each line there is.
+func withinFair(m model) bool {
+	f := m.(*fairState)
+	waiting := max(len(f.line), len(f.times))
+	aside := f.holds > 1 || f.alien || f.owner != "" && f.lease == 0 || len(f.line) != len(f.times) && (waiting > 1 || f.idle.life > 0)
+	for _, latch := range f.done {
+		aside = aside || latch.outcome != ""
+	}
+	if f.idle.life > 0 && waiting > 0 {
+		aside = aside || f.owner != "" || len(f.line) == 0 || f.idle.first != f.line[0] || f.idle.until != f.times[f.line[0]] ||
+			f.idle.last != f.line[waiting-1]
+	}
+	last := span(0)
+	for _, until := range f.times {
+		last = max(last, until)
+	}
+	aside = aside || last > 12 || f.lineLife > last+2 && waiting > 1 || f.lineLife > last+5
+	return f.holds <= 2 && waiting <= 2 && (waiting == 0 || !aside)
+}
+
+// acceptsFair is what Redisson's fair lock expects: the hash of an RLock, a line of owners each of whom has a time, nobody
+// else that has one, and payload 0 on the channels of waiters.
+func acceptsFair(keys space, said []message) error {
+	for _, m := range said {
+		if !strings.HasPrefix(m.channel, setChannel+":client:") || m.payload != "0" {
+			return fmt.Errorf("message %v", m)
+		}
+	}
+	var others space
+	var line, times []string
+	for _, k := range keys {
+		switch {
+		case k.life <= 0:
+			return fmt.Errorf("%s never expires", k.name)
+		case k.name == setQueue && k.kind == "list":
+			line = slices.Sorted(slices.Values(k.parts))
+		case k.name == setTimeouts && k.kind == "zset":
+			for i := 0; i < len(k.parts); i += 2 {
+				times = append(times, k.parts[i])
+				if n, err := strconv.Atoi(strings.TrimPrefix(k.parts[i+1], "@")); err != nil || n > 100 {
+					return fmt.Errorf("a time of %s", k.parts[i+1])
+				}
+			}
+		case k.name == setIdle && k.kind == "string": // ours alone
+		default:
+			others = append(others, k)
+		}
+	}
+	if slices.Sort(times); !slices.Equal(line, times) || len(slices.Compact(line)) != len(times) {
+		return fmt.Errorf("%v stand in line, and %v have times", line, times)
+	}
+	return acceptsReentrant(others, nil)
+}
