@@ -40,6 +40,7 @@ func exit(err error) {
 
 type settings struct {
 	only   *regexp.Regexp
+	with   []string // contenders; empty: all
 	rounds int
 	speed  float64
 	dir    string
@@ -52,6 +53,7 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	only := flags.String("only", "", "regular `expressions`, separated by commas: cases whose name matches one as a whole or up to a -")
+	with := flags.String("with", "", "contenders' `names`, separated by commas: measure only those, and only print what that shows")
 	flags.IntVar(&s.rounds, "rounds", 5, "`times` that each contender is measured")
 	flags.Float64Var(&s.speed, "speed", 1, "`factor` by which measurements are shortened")
 	flags.StringVar(&s.dir, "dir", "bench", "`folder` of the results, in which the module of the benchmarks is")
@@ -59,6 +61,9 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 	flags.BoolVar(&s.report, "report", false, "write RESULTS.md and the charts anew from results.json, and measure nothing")
 	if err := flags.Parse(args); err != nil {
 		return s, err
+	}
+	if *with != "" {
+		s.with = strings.Split(*with, ",")
 	}
 	if *only == "" {
 		return s, nil
@@ -78,7 +83,7 @@ func run(args []string, stdout, stderr io.Writer) error {
 	for _, c := range catalog.Cases() {
 		names = append(names, c.Name)
 		if s.only.MatchString(c.Name) {
-			cases = append(cases, c)
+			cases = append(cases, c.With(s.with))
 		}
 	}
 	names = append(names, footprint.Build, footprint.Run)
@@ -94,7 +99,7 @@ func run(args []string, stdout, stderr io.Writer) error {
 		results.Sort(names)
 		return results.Write(s.dir)
 	}
-	if err := measureAll(s, cases, &results, stdout, stderr); err != nil {
+	if err := measureAll(s, cases, &results, stdout, stderr); err != nil || s.with != nil {
 		return err
 	}
 	results.Sort(names)

@@ -1,6 +1,8 @@
 package catalog
 
 import (
+	"slices"
+
 	"github.com/lockwire/lockwire/bench/measure"
 	"github.com/lockwire/lockwire/bench/system"
 )
@@ -51,6 +53,15 @@ type Case struct {
 	Metrics    []Metric // the first decides who is better
 	Numbers    func(Outcome) map[string]float64
 	Contenders []Contender
+}
+
+// With returns the case with only these contenders, or with all if there are no names.
+func (c Case) With(names []string) Case {
+	if len(names) == 0 {
+		return c
+	}
+	c.Contenders = slices.DeleteFunc(slices.Clone(c.Contenders), func(x Contender) bool { return !slices.Contains(names, x.Name) })
+	return c
 }
 
 // Metric is one column of a table.

@@ -68,7 +68,9 @@ func general(o Outcome) map[string]float64 {
 		Allocs:       t.Mallocs / n,
 		Bytes:        t.Bytes / n,
 	}
-	if !o.Case.NoServer {
+	if o.Case.NoServer {
+		numbers[Nanoseconds] = t.CPU * 1e9 / n // the same on a machine that has nothing else to do
+	} else {
 		numbers[ServerCPU] = o.Server.CPU * 1e6 / n
 	}
 	for name, value := range t.Extra {
