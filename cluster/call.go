@@ -103,6 +103,8 @@ func (k *call) decide(at target, err error) decision {
 	}
 	switch {
 	case d.action == stop:
+	case mine && !errors.Is(err, k.ctx.Err()):
+		d = decision{action: stop, err: k.over(ended(k.ctx), err)}
 	case mine, c.isClosed(), k.pinned != nil && (d.action == follow || d.action == ask):
 		d = decision{action: stop, err: err}
 	}
@@ -155,11 +157,16 @@ func (k *call) pause(d decision, at target, err error) error {
 	case <-timer.C:
 	case <-done:
 	case <-k.c.done:
-		return &conn.Error{Op: k.name, Err: fmt.Errorf("%w; last attempt: %w", conn.ErrClosed, err)}
+		return k.over(conn.ErrClosed, err)
 	case <-k.ctx.Done():
-		return &conn.Error{Op: k.name, Err: fmt.Errorf("%w; last attempt: %w", ended(k.ctx), err)}
+		return k.over(ended(k.ctx), err)
 	}
 	return nil
+}
+
+// over is the error of a call that ends for a reason of its own after an attempt that failed with last.
+func (k *call) over(reason, last error) error {
+	return &conn.Error{Op: k.name, Err: fmt.Errorf("%w; last attempt: %w", reason, last)}
 }
 
 func (at target) addr() string {

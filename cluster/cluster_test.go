@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockwire/lockwire/cluster"
 	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -197,6 +198,27 @@ func TestContext(t *testing.T) {
 				t.Errorf("%v, want both the cause and DeadlineExceeded", err)
 			}
 		})
+	})
+}
+
+// An answer that comes as ctx ends, and asks for another attempt: ctx is why there is none.
+func TestContextEndsWithAnswer(t *testing.T) {
+	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		for range 50 {
+			f.hook(nodeA, func(cmd fakeredis.Cmd) *fakeredis.Action {
+				if cmd.Name != "GET" {
+					return nil
+				}
+				act := fakeredis.Delay(time.Second, fakeredis.Reply("-LOADING it starts\r\n"))
+				return &act
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			_, err := c.Do(ctx, "GET", keyA)
+			cancel()
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatalf("%v, want DeadlineExceeded", err)
+			}
+		}
 	})
 }
 

@@ -379,3 +379,24 @@ func TestDialBySentinel(t *testing.T) {
 		}
 	})
 }
+
+// TestSentinelTarget: masters of one name that other sentinels watch are other servers. The order of the sentinels is nothing.
+func TestSentinelTarget(t *testing.T) {
+	target := func(master string, db int, addrs ...string) string {
+		pool, err := conn.New(conn.Config{DB: db, Sentinel: conn.Sentinel{Master: master, Addrs: addrs}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer pool.Close()
+		return pool.Target()
+	}
+	one := target("mymaster", 0, "a:1", "b:2")
+	if got := target("mymaster", 0, "b:2", "a:1"); got != one {
+		t.Errorf("Target() = %q and %q of the same sentinels", one, got)
+	}
+	for _, other := range []string{target("mymaster", 0, "c:1", "d:2"), target("another", 0, "a:1", "b:2"), target("mymaster", 1, "a:1", "b:2")} {
+		if other == one {
+			t.Errorf("Target() = %q of two servers", other)
+		}
+	}
+}

@@ -1,12 +1,21 @@
 package conn
 
-import "strconv"
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
 
 // Target names what the Pool is connected to, with the network, address and number of the database: Pools with the same
-// Target use the same data. It is "" where a Dial of Config decides that.
+// Target use the same data. With Config.Sentinel the master's name and the addresses of its sentinels take the place of the
+// address. It is "" where a Dial of Config decides that.
 func (p *Pool) Target() string {
 	if p.cfg.Dial != nil {
 		return ""
 	}
-	return p.cfg.Network + " " + p.cfg.Addr + "/" + strconv.Itoa(p.cfg.DB)
+	addr := p.cfg.Addr
+	if s := &p.cfg.Sentinel; s.used() {
+		addr = s.Master + "@" + strings.Join(slices.Sorted(slices.Values(s.Addrs)), ",")
+	}
+	return p.cfg.Network + " " + addr + "/" + strconv.Itoa(p.cfg.DB)
 }

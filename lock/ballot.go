@@ -140,8 +140,11 @@ func (b *ballot) decideLocked() []*Lease {
 	return nil
 }
 
-// worthLocked returns an error if too little is left of what a majority has granted.
+// worthLocked returns an error if what a majority has granted is none, or too little is left of it.
 func (b *ballot) worthLocked() error {
+	if err := b.lock.distinct(); err != nil {
+		return err
+	}
 	atLeast := time.Duration(max(0, b.lock.cfg.MinValidity) * float64(b.ask.term))
 	if time.Until(validUntil(b.granted, b.lock.quorum)) > min(atLeast, validity(b.ask.term)-1) {
 		return nil

@@ -15,6 +15,11 @@ func (i instant) elapsed(later instant) time.Duration {
 	return max(later.t.Sub(i.t), i.asleep(later))
 }
 
+// atLeast is the time from i to later by the clock that says least.
+func (i instant) atLeast(later instant) time.Duration {
+	return min(later.t.Sub(i.t), i.asleep(later))
+}
+
 // asleep is the time from i to later by the clock that counts sleep.
 func (i instant) asleep(later instant) time.Duration {
 	if i.boot == 0 || later.boot == 0 {

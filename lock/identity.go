@@ -47,12 +47,12 @@ func (d *identity) note(info resp.Value, start instant) (age time.Duration, ok b
 	defer d.mu.Unlock()
 	if runID != d.runID {
 		d.changed = d.runID != ""
-		d.moved = d.changed && age >= d.last.elapsed(start)
+		d.moved = d.changed && age >= d.last.atLeast(start)
 		d.runID, d.first = runID, start
 	}
 	d.last = start
 	if d.changed {
-		age = min(age, d.first.elapsed(start))
+		age = min(age, d.first.atLeast(start))
 	}
 	return age, true
 }
@@ -99,7 +99,7 @@ func (c *Client) vouch(ctx context.Context, info resp.Value, start instant, quar
 
 // durable reports whether the server has written all that it granted before it said so.
 func (c *Client) durable(ctx context.Context) bool {
-	for name, want := range map[string]string{"appendonly": "yes", "appendfsync": "always"} {
+	for name, want := range map[string]string{"appendonly": "yes", "appendfsync": "always", "no-appendfsync-on-rewrite": "no"} {
 		v, err := c.server.Send(c.patient(ctx), resp.Cmd("CONFIG", "GET", name))
 		if err != nil {
 			return false
@@ -133,6 +133,11 @@ func (r *Redlock) identify(ctx context.Context, timeout time.Duration) error {
 		}
 		return nil
 	})
+	return r.distinct()
+}
+
+// distinct returns an error if two of the servers are one, as far as they have said who they are.
+func (r *Redlock) distinct() error {
 	seen := make(map[string]bool, len(r.nodes))
 	for _, h := range r.nodes {
 		id := h.client.identity.id()

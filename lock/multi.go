@@ -291,7 +291,7 @@ func refresh(ctx context.Context, leases []*Lease) error {
 				others = append(others, l)
 			}
 		}
-		if err := refreshBatch(ctx, first.client, first.target.kind.renew, same); err != nil {
+		if err := refreshKind(ctx, first.client, first.target.kind.renew, same); err != nil {
 			return err
 		}
 		rest = others
@@ -299,16 +299,17 @@ func refresh(ctx context.Context, leases []*Lease) error {
 	return nil
 }
 
-// refreshBatch is refresh for leases of one client and one script.
-func refreshBatch(ctx context.Context, c *Client, renew *script.Script, leases []*Lease) error {
-	for batch := range slices.Chunk(leases, c.cfg.RenewBatch) {
-		start := c.now()
-		replies, err := script.RunBatch(c.patient(ctx), c.server, []script.Call{renewCall(renew, batch, batch[0].term.Milliseconds())})
-		if err != nil {
-			return partly{serverError(err)}
-		}
-		for i, l := range batch {
-			outcome, err := renewalOutcome(replies[0], i)
+// refreshKind is refresh for leases of one client and one script.
+func refreshKind(ctx context.Context, c *Client, renew *script.Script, leases []*Lease) error {
+	start := c.now()
+	batches, calls := c.renewals(renew, leases)
+	replies, err := script.RunBatch(c.patient(ctx), c.server, calls)
+	if err != nil {
+		return partly{serverError(err)}
+	}
+	for i, batch := range batches {
+		for j, l := range batch {
+			outcome, err := renewalOutcome(replies[i], j)
 			switch {
 			case err != nil:
 				return serverError(err)

@@ -3,14 +3,18 @@ package lock_test
 import (
 	"context"
 	"errors"
+	"iter"
 	"math/rand/v2"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/lock"
 )
@@ -405,4 +409,114 @@ func TestMultiOneOfMany(t *testing.T) {
 		mustUnlock(t, <-leases)
 		w.free()
 	})
+}
+
+// The locks that are held do not run out while the next one is waited for.
+func TestMultiKeepsWhatItHas(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c, other := w.client(lock.Config{}), w.client(lock.Config{})
+		mustLock(t, other, "c", lock.For(1300*time.Millisecond))
+		lease := lockMulti(t, newMulti(t, reentrants(c, "a", "b", "c")...), lock.For(time.Second))
+		if n := c.Stats().Lost; n != 0 {
+			t.Errorf("%d leases were lost on the way", n)
+		}
+		mustUnlock(t, lease)
+		w.free()
+	})
+}
+
+// slotted is one server that has slots, as a cluster has: it refuses scripts with keys of several.
+type slotted struct{ *conn.Pool }
+
+func (slotted) Slot(key string) int { return slotOf(key) }
+func (slotted) Route(string) string { return "" }
+func (s slotted) Doers(context.Context) iter.Seq2[conn.Doer, error] {
+	return func(yield func(conn.Doer, error) bool) { yield(s.Pool, nil) }
+}
+
+// slotOf makes a slot of the first letter of what is hashed of a key.
+func slotOf(key string) int {
+	if _, tag, ok := strings.Cut(key, "{"); ok {
+		key = tag
+	}
+	return int(key[0])
+}
+
+// crossSlot is what a server that has slots does with a script.
+func crossSlot(cmd fakeredis.Cmd) fakeredis.Action {
+	if !strings.HasPrefix(cmd.Name, "EVAL") {
+		return fakeredis.Run()
+	}
+	n, _ := strconv.Atoi(cmd.Args[2])
+	for _, key := range cmd.Args[3 : 3+n] {
+		if slotOf(key) != slotOf(cmd.Args[3]) {
+			return fakeredis.Reply("-CROSSSLOT Keys in request don't hash to the same slot\r\n")
+		}
+	}
+	return fakeredis.Run()
+}
+
+// In a cluster the locks are of several slots, which no script may mix.
+func TestMultiOfSlots(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		pool := w.pool(conn.Config{})
+		c, err := lock.New(slotted{pool}, lock.Config{Publish: lock.PublishPlain})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.pools, w.clients = append(w.pools, pool), append(w.clients, c)
+		w.srv.Intercept(crossSlot)
+		m := newMulti(t, reentrants(c, "a", "b", "c")...)
+		for _, opts := range [][]lock.Option{nil, {lock.For(time.Second)}} {
+			lease, err := m.TryLock(t.Context(), opts...)
+			if err != nil {
+				t.Fatalf("TryLock() with %d options = %v", len(opts), err)
+			}
+			if err := lease.Check(t.Context()); err != nil {
+				t.Errorf("Check() = %v", err)
+			}
+			mustUnlock(t, lease)
+		}
+		w.free()
+	})
+}
+
+// While the server of one of the locks cannot be asked, Lock goes on for as long as a lease, keeps nothing from others for long,
+// and then says what is wrong, which is not that a lock is taken.
+func TestMultiServerDown(t *testing.T) {
+	for how, set := range down {
+		t.Run(how, func(t *testing.T) {
+			inFleet(t, 2, func(t *testing.T, f fleet) {
+				p, other := f.process(lock.Config{}), f.process(lock.Config{})
+				m := newMulti(t, p[0].Reentrant("a"), p[1].Reentrant("b"))
+				set(f[1].srv, true)
+				_, err := m.TryLock(t.Context())
+				if err == nil || errors.Is(err, lock.ErrNotAcquired) {
+					t.Errorf("TryLock() = %v", err)
+				}
+				failed := make(chan error)
+				start := time.Now()
+				go func() {
+					_, err := m.Lock(t.Context())
+					failed <- err
+				}()
+				f[0].sleep(5 * time.Second)
+				mustUnlock(t, mustLock(t, other[0], "a"))
+				if waited := time.Since(start); waited > 10*time.Second {
+					t.Errorf("a was kept for %v", waited-5*time.Second)
+				}
+				err = <-failed
+				if took := time.Since(start); took < 30*time.Second || took > 40*time.Second {
+					t.Errorf("gave up after %v", took)
+				}
+				if err == nil || errors.Is(err, lock.ErrNotAcquired) {
+					t.Errorf("Lock() = %v", err)
+				}
+				set(f[1].srv, false)
+				mustUnlock(t, lockMulti(t, m))
+				f[0].sleep(10 * time.Second)
+				f.free()
+			})
+		})
+	}
 }

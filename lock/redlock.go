@@ -47,7 +47,7 @@ func (c RedlockConfig) validate(nodes []*Handle) error {
 	switch {
 	case c.NodeTimeout < 0:
 		return invalidf("NodeTimeout of %v", c.NodeTimeout)
-	case c.MinValidity > 1:
+	case !(c.MinValidity <= 1):
 		return invalidf("MinValidity of %v", c.MinValidity)
 	case c.Pause < time.Millisecond:
 		return invalidf("Pause of %v", c.Pause)
@@ -88,7 +88,7 @@ type Redlock struct {
 }
 
 // NewRedlock returns the lock of the nodes, each of them on a server of its own: three, five, or another odd number, of one
-// kind. [Reentrant] locks are what Redisson's RedissonRedLock has; [Plain] ones are those of redsync, redislock and
+// kind. A cluster is no server of its own, and is refused. [Reentrant] locks are what Redisson's RedissonRedLock has; [Plain] ones are those of redsync, redislock and
 // node-redlock; no other kind has a meaning here. Two nodes on one server are refused: at once if that shows, and otherwise by
 // the first call of Lock or TryLock that can ask the servers who they are.
 func NewRedlock(cfg RedlockConfig, nodes ...Member) (*Redlock, error) {
@@ -102,6 +102,8 @@ func NewRedlock(cfg RedlockConfig, nodes ...Member) (*Redlock, error) {
 			return nil, invalidf("a Redlock of %s locks", k.name)
 		case len(r.nodes) > 0 && k != r.nodes[0].target.kind:
 			return nil, invalidf("a Redlock of two kinds")
+		case h.client.spread != nil:
+			return nil, invalidf("a Redlock with a cluster for a node")
 		}
 		for _, other := range r.nodes {
 			if h.sameServer(other) {
@@ -116,7 +118,10 @@ func NewRedlock(cfg RedlockConfig, nodes ...Member) (*Redlock, error) {
 		return nil, invalidf("a Redlock of %d nodes", n)
 	}
 	r.cfg = cfg.withDefaults(r.nodes)
-	return r, r.cfg.validate(r.nodes)
+	if err := r.cfg.validate(r.nodes); err != nil {
+		return nil, err
+	}
+	return r, nil
 }
 
 // Lock waits for a majority for as long as ctx allows and no longer; see [Handle.Lock] for what it returns then. While too few

@@ -3,6 +3,7 @@ package lock_test
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -91,6 +92,11 @@ var errBoom = errors.New("boom")
 func TestRedlockNodes(t *testing.T) {
 	inFleet(t, 5, func(t *testing.T, f fleet) {
 		p := f.process(lock.Config{})
+		inCluster, err := lock.New(slotted{f[1].pools[0]}, lock.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f[1].clients = append(f[1].clients, inCluster)
 		for name, nodes := range map[string][]lock.Member{
 			"none":           {},
 			"one":            {p[0].Reentrant("a")},
@@ -98,6 +104,7 @@ func TestRedlockNodes(t *testing.T) {
 			"two kinds":      {p[0].Reentrant("a"), p[1].Plain("a"), p[2].Reentrant("a")},
 			"fenced":         {p[0].Fenced("a"), p[1].Fenced("a"), p[2].Fenced("a")},
 			"a client twice": {p[0].Reentrant("a"), p[0].Reentrant("b"), p[2].Reentrant("a")},
+			"a cluster":      {p[0].Reentrant("a"), inCluster.Reentrant("a"), p[2].Reentrant("a")},
 			"a bad name":     {p[0].Reentrant("a"), p[1].Reentrant(""), p[2].Reentrant("a")},
 		} {
 			if _, err := lock.NewRedlock(lock.RedlockConfig{}, nodes...); !errors.Is(err, lock.ErrInvalid) {
@@ -105,9 +112,9 @@ func TestRedlockNodes(t *testing.T) {
 			}
 		}
 		nodes := []lock.Member{p[0].Reentrant("a"), p[1].Reentrant("a"), p[2].Reentrant("a")}
-		for _, cfg := range []lock.RedlockConfig{{NodeTimeout: -1}, {MinValidity: 1.1}, {Pause: 1}, {Quarantine: time.Second}} {
-			if _, err := lock.NewRedlock(cfg, nodes...); !errors.Is(err, lock.ErrInvalid) {
-				t.Errorf("NewRedlock(%+v) = %v, want ErrInvalid", cfg, err)
+		for _, cfg := range []lock.RedlockConfig{{NodeTimeout: -1}, {MinValidity: 1.1}, {MinValidity: math.NaN()}, {Pause: 1}, {Quarantine: time.Second}} {
+			if r, err := lock.NewRedlock(cfg, nodes...); r != nil || !errors.Is(err, lock.ErrInvalid) {
+				t.Errorf("NewRedlock(%+v) = %v, %v, want ErrInvalid", cfg, r, err)
 			}
 		}
 		r := p.redlock(t, lock.RedlockConfig{}, false)
@@ -131,6 +138,33 @@ func TestRedlockServerWithTwoNames(t *testing.T) {
 		wantErr(t, "Lock()", err, lock.ErrInvalid)
 		f.free()
 	})
+}
+
+// Nor does one server grant a majority when it has not said who it is before it votes.
+func TestRedlockServerWithTwoNamesVotes(t *testing.T) {
+	for _, cfg := range []lock.RedlockConfig{{}, {Quarantine: -1}} {
+		inFleet(t, 2, func(t *testing.T, f fleet) {
+			nodes := []lock.Member{
+				f[0].client(lock.Config{}).Reentrant("a"), f[0].client(lock.Config{}).Reentrant("b"), f[1].client(lock.Config{}).Reentrant("c"),
+			}
+			f[0].srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+				if cmd.Name == "INFO" && cmd.N <= 2 {
+					return fakeredis.Reply("-ERR not now\r\n")
+				}
+				return fakeredis.Run()
+			})
+			f[1].srv.Stall(true)
+			r, err := lock.NewRedlock(cfg, nodes...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = r.TryLock(t.Context())
+			wantErr(t, "TryLock()", err, lock.ErrInvalid)
+			f[1].srv.Stall(false)
+			f[0].sleep(40 * time.Second)
+			f.free()
+		})
+	}
 }
 
 // The other format is an error that says so, and does not look like a lock that is taken.

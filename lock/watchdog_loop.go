@@ -153,14 +153,7 @@ func (w *watchdog) renewOn(leases []*Lease, start instant) {
 
 // renewKind renews leases that the same script is for: batches of it in one go.
 func (w *watchdog) renewKind(renew *script.Script, leases []*Lease, start instant) {
-	var batches [][]*Lease
-	var calls []script.Call
-	for _, part := range w.client.bySlot(leases) {
-		for batch := range slices.Chunk(part, w.client.cfg.RenewBatch) {
-			batches = append(batches, batch)
-			calls = append(calls, renewCall(renew, batch, batch[0].term.Milliseconds()))
-		}
-	}
+	batches, calls := w.client.renewals(renew, leases)
 	ctx, cancel := context.WithTimeout(w.client.life, max(w.client.cfg.Lease/6, renewMin))
 	defer cancel()
 	replies, err := script.RunBatch(w.client.patient(ctx), w.client.server, calls)
@@ -189,6 +182,17 @@ func (w *watchdog) pace(done, late bool) {
 	case late: // that may have been too much
 		w.round = max(w.round/2, 1)
 	}
+}
+
+// renewals are the calls of a script that renew leases of one term, each with the leases that it is about.
+func (c *Client) renewals(renew *script.Script, leases []*Lease) (batches [][]*Lease, calls []script.Call) {
+	for _, part := range c.bySlot(leases) {
+		for batch := range slices.Chunk(part, c.cfg.RenewBatch) {
+			batches = append(batches, batch)
+			calls = append(calls, renewCall(renew, batch, batch[0].term.Milliseconds()))
+		}
+	}
+	return batches, calls
 }
 
 // lookOnly is the lease with which a renewal changes nothing, since none is shorter: PTTL is -2 where there is no key.

@@ -96,7 +96,7 @@ func wakesAnotherClient(t *testing.T, s *stage) {
 
 func leaseEnds(t *testing.T, s *stage) {
 	holder, waiter := s.locker(lock.Config{}), s.rival()
-	lease := s.lock(holder, lock.For(300*time.Millisecond))
+	lease := s.lock(holder, lock.For(600*time.Millisecond))
 	next := s.lock(waiter)
 	s.wantErr("Err() of the lease that ended", lease.Err(), lock.ErrLost)
 	s.wantErr("Unlock() of the lease that ended", lease.Unlock(t.Context()), lock.ErrNotHeld)
@@ -140,15 +140,20 @@ func lossIsTold(t *testing.T, s *stage) {
 }
 
 func cancelledWait(t *testing.T, s *stage) {
-	holder, waiter := s.locker(lock.Config{}), s.rival()
+	other := s.client(lock.Config{})
+	holder, waiter := s.locker(lock.Config{}), s.rivalOf(other)
 	lease := s.lock(holder)
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	_, err := waiter.Lock(ctx)
-	s.wantErr("Lock()", err, lock.ErrNotAcquired)
-	s.wantErr("Lock()", err, context.DeadlineExceeded)
 	ended, end := context.WithCancel(t.Context())
+	failed := make(chan error)
+	go func() {
+		_, err := waiter.Lock(ended)
+		failed <- err
+	}()
+	s.eventually("that the waiter waits", func() bool { return s.waiting(other) == 1 })
 	end()
+	err := <-failed
+	s.wantErr("Lock()", err, lock.ErrNotAcquired)
+	s.wantErr("Lock()", err, context.Canceled)
 	_, err = waiter.Lock(ended)
 	s.wantErr("Lock() under a cancelled context", err, context.Canceled)
 	if err := lease.Unlock(ended); err != nil {

@@ -61,6 +61,15 @@ func lockIn(t *testing.T, l interface {
 	return lease
 }
 
+func waitLost(t *testing.T, l *lock.Lease) {
+	t.Helper()
+	select {
+	case <-l.Lost():
+	case <-time.After(patience):
+		t.Fatal("the holder was not told that the lock is lost")
+	}
+}
+
 func unlock(t *testing.T, l *lock.Lease) {
 	t.Helper()
 	if err := l.Unlock(t.Context()); err != nil {
@@ -131,6 +140,38 @@ func handOver(t *testing.T, from, to locker, waiting *lock.Client) {
 	}
 }
 
+// Locks of several slots and masters are taken all or none, with a lease of their own too, which counts from the last of them.
+func TestMultiInACluster(t *testing.T) {
+	redistest.RunClusters(t, redistest.Options{}, func(t *testing.T, c *redistest.Cluster, _ int) {
+		here, _ := locksOf(t, c, lock.Config{})
+		there, _ := locksOf(t, c, lock.Config{})
+		var members []lock.Member
+		for i := range 6 {
+			members = append(members, here.Reentrant(fmt.Sprint("job", i)))
+		}
+		m, err := lock.NewMulti(members...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, opts := range [][]lock.Option{nil, {lock.For(time.Minute)}} {
+			lease := lockIn(t, m, opts...)
+			if _, err := there.Reentrant("job3").TryLock(t.Context()); !errors.Is(err, lock.ErrNotAcquired) {
+				t.Errorf("TryLock() of one that is taken = %v", err)
+			}
+			if err := lease.Check(t.Context()); err != nil {
+				t.Errorf("Check() = %v", err)
+			}
+			unlock(t, lease)
+		}
+		taken := lockIn(t, there.Reentrant("job3"))
+		if _, err := m.TryLock(t.Context(), lock.For(time.Minute)); !errors.Is(err, lock.ErrNotAcquired) {
+			t.Errorf("TryLock() with one of them taken = %v", err)
+		}
+		unlock(t, taken)
+		eventually(t, "that nothing is left", func() bool { return left(c) == "" })
+	})
+}
+
 // left is what keys and channels the cluster has, but for tokens.
 func left(c *redistest.Cluster) string {
 	var b strings.Builder
@@ -171,7 +212,8 @@ func TestListInACluster(t *testing.T) {
 
 // The watchdog goes on renewing the locks of the other masters while one hangs, and tells the loss of that one's.
 func TestSickNodeCostsItsOwnLeases(t *testing.T) {
-	redistest.RunClusters(t, redistest.Options{}, func(t *testing.T, c *redistest.Cluster, _ int) {
+	noFailover := redistest.Options{Args: []string{"--cluster-replica-no-failover", "yes"}}
+	redistest.RunClusters(t, noFailover, func(t *testing.T, c *redistest.Cluster, _ int) {
 		locks, _ := locksOf(t, c, lock.Config{Lease: 3 * time.Second, Acks: lock.AcksOff})
 		sick := c.Owner(cluster.Slot("job"))
 		theirs := lockIn(t, locks.Reentrant("job"))
@@ -184,7 +226,7 @@ func TestSickNodeCostsItsOwnLeases(t *testing.T) {
 		}
 		sick.Pause()
 		defer sick.Continue()
-		<-theirs.Lost()
+		waitLost(t, theirs)
 		if lost, ok := errors.AsType[*lock.LostError](theirs.Err()); !ok || lost.Reason != lock.Unreachable {
 			t.Errorf("Err() of the lock on the master that hangs = %v", theirs.Err())
 		}
@@ -208,7 +250,7 @@ func TestLockLostInAFailover(t *testing.T) {
 		}
 		replica := c.Replica(c.Owner(cluster.Slot("job")))
 		c.Promote(replica)
-		<-lease.Lost()
+		waitLost(t, lease)
 		if lost, ok := errors.AsType[*lock.LostError](lease.Err()); !ok || lost.Reason != lock.Forced {
 			t.Errorf("Err() = %v, want that the lock is gone", lease.Err())
 		}
