@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -152,19 +153,44 @@ func (u *cleanup) forget(life context.Context, latches []latch, limit time.Durat
 	if len(latches) == 0 {
 		return
 	}
-	commands := make([]resp.Command, len(latches))
-	for i, l := range latches {
-		if l.stays {
-			commands[i] = resp.Cmd("PEXPIRE", l.key, latchLife.Milliseconds()).On(l.name)
-		} else {
-			commands[i] = resp.Cmd("DEL", l.key).On(l.name)
-		}
-	}
 	ctx, cancel := context.WithTimeout(life, limit)
 	defer cancel()
-	if _, err := u.client.server.SendBatch(u.client.patient(ctx), commands); err != nil {
+	ctx = u.client.patient(ctx)
+	replies, err := u.client.server.SendBatch(ctx, u.forgetting(latches))
+	if err == nil && len(replies) > 0 && errors.Is(replies[0].Err(), resp.ErrCrossSlot) && !u.apart.Swap(true) {
+		_, err = u.client.server.SendBatch(ctx, u.forgetting(latches))
+	}
+	if err != nil {
 		u.client.cfg.Logger.Warn("lock: latches stay until they expire", "count", len(latches), "error", err)
 	}
+}
+
+// forgetting returns the commands that delete latches, or see to it that they expire. A server that is all there is deletes
+// many by one command, which takes much less of both sides, unless it has turned out to be a node of a cluster.
+func (u *cleanup) forgetting(latches []latch) []resp.Command {
+	commands := make([]resp.Command, 0, len(latches))
+	var words []string
+	if u.client.spread == nil && !u.apart.Load() {
+		words = append(make([]string, 0, 1+len(latches)), "DEL")
+		commands = append(commands, resp.Command{})
+	}
+	for _, l := range latches {
+		switch {
+		case l.stays:
+			commands = append(commands, resp.Cmd("PEXPIRE", l.key, latchLife.Milliseconds()).On(l.name))
+		case words != nil:
+			words = append(words, l.key)
+		default:
+			commands = append(commands, resp.Cmd("DEL", l.key).On(l.name))
+		}
+	}
+	switch {
+	case len(words) > 1:
+		commands[0] = resp.CmdStrings(words).On(words[1])
+	case words != nil:
+		commands = commands[1:]
+	}
+	return commands
 }
 
 // takeTurn makes sure that a job of an Owner has that owner's turn.

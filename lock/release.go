@@ -2,9 +2,10 @@ package lock
 
 import (
 	"context"
-	"crypto/rand"
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/lockwire/lockwire/resp"
@@ -231,8 +232,9 @@ func (l *Lease) end() time.Time {
 // newLatch returns the key under which the server remembers the outcome of one release: the request id at its end is 16
 // random bytes in hexadecimal, as Redisson's are.
 func newLatch(t *target) string {
-	var id [16]byte
-	rand.Read(id[:])
+	var id [16]byte // nobody gains by guessing it
+	binary.NativeEndian.PutUint64(id[:8], rand.Uint64())
+	binary.NativeEndian.PutUint64(id[8:], rand.Uint64())
 	var buf [128]byte
 	return string(hex.AppendEncode(append(buf[:0], t.latch...), id[:]))
 }
