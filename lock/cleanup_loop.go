@@ -157,7 +157,7 @@ func (u *cleanup) forget(life context.Context, latches []latch, limit time.Durat
 	defer cancel()
 	ctx = u.client.patient(ctx)
 	replies, err := u.client.server.SendBatch(ctx, u.forgetting(latches))
-	if err == nil && len(replies) > 0 && errors.Is(replies[0].Err(), resp.ErrCrossSlot) && !u.apart.Swap(true) {
+	if err == nil && errors.Is(replies[len(replies)-1].Err(), resp.ErrCrossSlot) && !u.apart.Swap(true) {
 		_, err = u.client.server.SendBatch(ctx, u.forgetting(latches))
 	}
 	if err != nil {
@@ -167,28 +167,22 @@ func (u *cleanup) forget(life context.Context, latches []latch, limit time.Durat
 
 // forgetting returns the commands that delete latches, or see to it that they expire. A server that is all there is deletes
 // many by one command, which takes much less of both sides, unless it has turned out to be a node of a cluster.
-func (u *cleanup) forgetting(latches []latch) []resp.Command {
-	commands := make([]resp.Command, 0, len(latches))
-	var words []string
-	if u.client.spread == nil && !u.apart.Load() {
-		words = append(make([]string, 0, 1+len(latches)), "DEL")
-		commands = append(commands, resp.Command{})
-	}
+func (u *cleanup) forgetting(latches []latch) (commands []resp.Command) {
+	apart := u.client.spread != nil || u.apart.Load()
+	words := make([]string, 1, 1+len(latches))
+	words[0] = "DEL"
 	for _, l := range latches {
 		switch {
 		case l.stays:
 			commands = append(commands, resp.Cmd("PEXPIRE", l.key, latchLife.Milliseconds()).On(l.name))
-		case words != nil:
-			words = append(words, l.key)
-		default:
+		case apart:
 			commands = append(commands, resp.Cmd("DEL", l.key).On(l.name))
+		default:
+			words = append(words, l.key)
 		}
 	}
-	switch {
-	case len(words) > 1:
-		commands[0] = resp.CmdStrings(words).On(words[1])
-	case words != nil:
-		commands = commands[1:]
+	if len(words) > 1 {
+		commands = append(commands, resp.CmdStrings(words).On(words[1]))
 	}
 	return commands
 }

@@ -88,9 +88,14 @@ func (l *Lease) awaitRepeats(ctx context.Context) error {
 
 // giveUp marks the lease as over for its holder and returns why it is lost, if so, and how long it would have lasted.
 func (l *Lease) giveUp() (*LostError, time.Duration) {
-	l.Err() // takes note if time is up
 	l.mu.Lock()
-	lost, left := l.lost, l.leftLocked()
+	left := l.leftLocked()
+	if l.group == nil && l.phase == held && left <= 0 {
+		l.mu.Unlock()
+		l.expire()
+		l.mu.Lock()
+	}
+	lost := l.lost
 	var contexts map[*derived]struct{}
 	if l.phase == held {
 		l.phase = released
