@@ -90,6 +90,7 @@ func (k *call) decide(at target, err error) decision {
 	} else {
 		k.elapsed = time.Since(k.start)
 	}
+	k.asking = at.asking
 	d := decide(err, from, k.history, c.policy)
 	mine := k.ctx.Err() != nil // what the caller's own limit causes is nobody's sickness
 	if at.node != nil && d.refresh && !mine && isTransport(err) {
@@ -103,6 +104,8 @@ func (k *call) decide(at target, err error) decision {
 	}
 	switch {
 	case d.action == stop:
+	case mine && !errors.Is(err, k.ctx.Err()):
+		d = decision{action: stop, err: k.over(ended(k.ctx), err)}
 	case mine, c.isClosed(), k.pinned != nil && (d.action == follow || d.action == ask):
 		d = decision{action: stop, err: err}
 	}
@@ -118,6 +121,8 @@ func (k *call) count(err error) {
 	k.failures++
 	if isRedirect(err) {
 		k.redirects++
+	} else {
+		k.redirects = 0
 	}
 }
 
@@ -131,7 +136,7 @@ func (k *call) pause(d decision, at target, err error) error {
 	retry := k.c.cfg.Node.Retry
 	if d.pause {
 		n := k.pauses
-		if d.action == follow || d.action == ask {
+		if isRedirect(err) {
 			n += disagreement
 		}
 		wait = backoff(retry, n, rand.Float64())
@@ -155,11 +160,16 @@ func (k *call) pause(d decision, at target, err error) error {
 	case <-timer.C:
 	case <-done:
 	case <-k.c.done:
-		return &conn.Error{Op: k.name, Err: fmt.Errorf("%w; last attempt: %w", conn.ErrClosed, err)}
+		return k.over(conn.ErrClosed, err)
 	case <-k.ctx.Done():
-		return &conn.Error{Op: k.name, Err: fmt.Errorf("%w; last attempt: %w", ended(k.ctx), err)}
+		return k.over(ended(k.ctx), err)
 	}
 	return nil
+}
+
+// over is the error of a call that ends for a reason of its own after an attempt that failed with last.
+func (k *call) over(reason, last error) error {
+	return &conn.Error{Op: k.name, Err: fmt.Errorf("%w; last attempt: %w", reason, last)}
 }
 
 func (at target) addr() string {
@@ -178,6 +188,10 @@ func (k *call) target(d decision, at target) target {
 		k.c.asked.Add(1)
 		return target{node: k.c.nodeAt(d.addr), slot: at.slot, asking: true}
 	case d.action == follow:
+		// After a pause others may know better.
+		if now := k.c.targetOf(at.slot); d.pause && now.node != nil && now.node != at.node {
+			return now
+		}
 		return target{node: k.c.nodeAt(d.addr), slot: at.slot}
 	case d.action == redial:
 		k.redialled = true

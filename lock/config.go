@@ -146,6 +146,7 @@ type request struct {
 	tells    bool                      // that it waits
 	asked    bool                      // the server, once at least
 	from     *Lease                    // what a downgrade turns into this
+	look     chan struct{}             // of a waiter that the server has in its line: see place
 	since    time.Time                 // when it began to wait
 	late     time.Time                 // since when all it was granted came too late
 	deadline time.Time                 // of the context; zero if there is none

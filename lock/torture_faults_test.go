@@ -46,8 +46,12 @@ func (x *torture) try(args ...any) {
 // spell is how long a fault lasts: often not as long as a lease, sometimes longer.
 func (x *torture) spell() time.Duration { return x.orders.Lease/4 + upTo(x.rng, 2*x.orders.Lease) }
 
-// kill kills a process and starts another one in its place.
+// kill kills a process and starts another one in its place. Where nothing gives back what it was about to give back itself, that
+// has to be seldom.
 func (x *torture) kill() {
+	if x.trade.give != nil && len(x.slots) < x.started && x.rng.IntN(4) > 0 {
+		return
+	}
 	s := x.slots[x.rng.IntN(len(x.slots))]
 	s.process.Kill()
 	x.dead = append(x.dead, s.process.ID)

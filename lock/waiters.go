@@ -134,22 +134,32 @@ func (c *Client) wait(ctx context.Context, r *request, left time.Duration) (err 
 
 // stand waits for the turn of w. It reports done if r has got the lock, or failed, before that.
 func (c *Client) stand(ctx context.Context, r *request, w *waiter) (done bool, err error) {
+	var again <-chan time.Time // of an Owner, who may have the lock already while those in front wait for that to end
+	if r.state != nil && !r.refused {
+		again = time.After(c.pace.pollMin)
+	}
 	for {
 		select {
 		case <-w.turn:
 			return false, nil
 		case <-w.look:
-			granted, _, err := c.attempt(ctx, r)
-			r.failure = err
-			if granted || err != nil && !passing(err) {
-				return true, err
-			} else if err != nil {
-				c.renewOwner(r)
-			}
+		case <-again:
 		case <-ctx.Done():
 			return true, c.gaveUp(ctx, r)
 		case <-c.done:
 			return true, ErrClosed
+		}
+		granted, _, err := c.attempt(ctx, r)
+		r.failure = err
+		if granted || err != nil && !passing(err) {
+			return true, err
+		}
+		again = nil
+		if err != nil {
+			c.renewOwner(r)
+			if r.state != nil {
+				again = time.After(c.pace.pollMax)
+			}
 		}
 	}
 }
@@ -163,17 +173,29 @@ func (c *Client) shareGrant(r *request) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e := c.entries[r.target.key()]
-	if e == nil {
-		return
-	}
-	for w := e.first; w != nil; w = w.next {
-		if all || w.state == r.state {
-			select {
-			case w.look <- struct{}{}:
-			default:
+	key := r.target.key()
+	if e := c.entries[key]; e != nil {
+		for w := e.first; w != nil; w = w.next {
+			if all || w.state == r.state {
+				nudge(w.look)
 			}
 		}
+	}
+	if r.state == nil {
+		return
+	}
+	for _, p := range r.state.queued {
+		if p.key == key && p.look != r.look {
+			nudge(p.look)
+		}
+	}
+}
+
+// nudge says to look; saying it twice is saying it once.
+func nudge(look chan struct{}) {
+	select {
+	case look <- struct{}{}:
+	default:
 	}
 }
 
@@ -184,7 +206,7 @@ func (c *Client) waitInQueue(ctx context.Context, r *request, left time.Duration
 	var h head
 	err := c.prepare(&h, r, r.target.channel+":"+r.owner, left)
 	if err == nil {
-		err = c.contend(ctx, r, &h, nil)
+		err = c.contend(ctx, r, &h, r.look)
 		h.events.Close()
 	}
 	if err != nil {
@@ -216,9 +238,8 @@ func (c *Client) prepare(h *head, r *request, channel string, left time.Duration
 func (c *Client) contend(ctx context.Context, r *request, h *head, look <-chan struct{}) error {
 	timer := time.NewTimer(time.Until(h.next))
 	defer timer.Stop()
-	attempts, cancel := context.WithCancel(ctx)
+	attempts, cancel := c.untilClose(ctx)
 	defer cancel()
-	defer context.AfterFunc(c.life, cancel)()
 	var events <-chan pubsub.Event
 	if h.events != nil {
 		events = h.events.Events()

@@ -17,7 +17,7 @@ type trade struct {
 	rules  locktorture.Rules
 	config lock.Config
 	turn   func(w *worker, ctx context.Context, rng *rand.Rand)
-	once   func(w *worker, rng *rand.Rand) // shows that there is an end to what the faults do
+	once   func(w *worker, rng *rand.Rand) // shows that there is an end to what the faults do; nil if that is to be seen otherwise
 
 	// Of a kind with leases.
 	locker func(w *worker, a ask) locker
@@ -69,7 +69,7 @@ var trades = []*trade{
 	},
 	{
 		name: "semaphore", rules: locktorture.Rules{Permits: true},
-		turn: (*worker).turnOfSemaphore, once: (*worker).onceOfSemaphore,
+		turn: (*worker).turnOfSemaphore,
 		set: func(ctx context.Context, c *lock.Client, name string, n int) (bool, error) {
 			return c.Semaphore(name).TrySetPermits(ctx, n)
 		},
@@ -159,18 +159,6 @@ func (w *worker) turnOfSemaphore(ctx context.Context, rng *rand.Rand) {
 		n++
 	}
 	w.giveBack(e, n)
-}
-
-func (w *worker) onceOfSemaphore(rng *rand.Rand) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*w.Lease+w.trade.limit())
-	defer cancel()
-	name := w.Names[rng.IntN(len(w.Names))]
-	e, err := w.acquire(ctx, name, 1, false)
-	if err != nil {
-		w.fail("a permit of %q could not be had after the faults: %v", name, err)
-		return
-	}
-	w.giveBack(e, 1)
 }
 
 // acquire takes n permits that have no lease and logs the answer.

@@ -130,7 +130,9 @@ func (w *worker) torture() {
 			for ctx.Err() == nil {
 				w.trade.turn(w, ctx, rng)
 			}
-			w.trade.once(w, rng)
+			if w.trade.once != nil {
+				w.trade.once(w, rng)
+			}
 		})
 	}
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {

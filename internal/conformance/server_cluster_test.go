@@ -61,6 +61,15 @@ func lockIn(t *testing.T, l interface {
 	return lease
 }
 
+func waitLost(t *testing.T, l *lock.Lease) {
+	t.Helper()
+	select {
+	case <-l.Lost():
+	case <-time.After(patience):
+		t.Fatal("the holder was not told that the lock is lost")
+	}
+}
+
 func unlock(t *testing.T, l *lock.Lease) {
 	t.Helper()
 	if err := l.Unlock(t.Context()); err != nil {
@@ -181,10 +190,28 @@ func left(c *redistest.Cluster) string {
 	return b.String()
 }
 
-// List goes through all masters.
+// An Owner takes a fair lock again, whichever channels there are.
+func TestFairReentryInACluster(t *testing.T) {
+	redistest.RunClusters(t, redistest.Options{}, func(t *testing.T, c *redistest.Cluster, _ int) {
+		for _, publish := range []lock.Publishing{lock.PublishAuto, lock.PublishPlain} {
+			locks, _ := locksOf(t, c, lock.Config{Publish: publish})
+			owner := lock.As(locks.NewOwner())
+			outer := lockIn(t, locks.Fair("job"), owner)
+			unlock(t, lockIn(t, locks.Fair("job"), owner))
+			unlock(t, outer)
+		}
+	})
+}
+
+// List goes through all masters. Keys whose braces make locks of them impossible do not stop it.
 func TestListInACluster(t *testing.T) {
 	redistest.RunClusters(t, redistest.Options{}, func(t *testing.T, c *redistest.Cluster, _ int) {
-		locks, _ := locksOf(t, c, lock.Config{})
+		locks, nodes := locksOf(t, c, lock.Config{})
+		for _, name := range []string{"job{", "job{}", "job}"} {
+			if _, err := nodes.Do(t.Context(), "SET", name, 1); err != nil {
+				t.Fatal(err)
+			}
+		}
 		for i := range 20 {
 			defer unlock(t, lockIn(t, locks.Reentrant(fmt.Sprint("job", i))))
 		}
@@ -203,7 +230,8 @@ func TestListInACluster(t *testing.T) {
 
 // The watchdog goes on renewing the locks of the other masters while one hangs, and tells the loss of that one's.
 func TestSickNodeCostsItsOwnLeases(t *testing.T) {
-	redistest.RunClusters(t, redistest.Options{}, func(t *testing.T, c *redistest.Cluster, _ int) {
+	noFailover := redistest.Options{Args: []string{"--cluster-replica-no-failover", "yes"}}
+	redistest.RunClusters(t, noFailover, func(t *testing.T, c *redistest.Cluster, _ int) {
 		locks, _ := locksOf(t, c, lock.Config{Lease: 3 * time.Second, Acks: lock.AcksOff})
 		sick := c.Owner(cluster.Slot("job"))
 		theirs := lockIn(t, locks.Reentrant("job"))
@@ -216,7 +244,7 @@ func TestSickNodeCostsItsOwnLeases(t *testing.T) {
 		}
 		sick.Pause()
 		defer sick.Continue()
-		<-theirs.Lost()
+		waitLost(t, theirs)
 		if lost, ok := errors.AsType[*lock.LostError](theirs.Err()); !ok || lost.Reason != lock.Unreachable {
 			t.Errorf("Err() of the lock on the master that hangs = %v", theirs.Err())
 		}
@@ -240,7 +268,7 @@ func TestLockLostInAFailover(t *testing.T) {
 		}
 		replica := c.Replica(c.Owner(cluster.Slot("job")))
 		c.Promote(replica)
-		<-lease.Lost()
+		waitLost(t, lease)
 		if lost, ok := errors.AsType[*lock.LostError](lease.Err()); !ok || lost.Reason != lock.Forced {
 			t.Errorf("Err() = %v, want that the lock is gone", lease.Err())
 		}
@@ -278,6 +306,9 @@ func TestAcknowledgement(t *testing.T) {
 			})
 		}
 		unlock(t, lockIn(t, careless.Reentrant("job")))
+		if err := locks.CountDownLatch("job").Wait(t.Context()); err != nil {
+			t.Errorf("Wait() for a count of 0, which there is nothing to acknowledge about, = %v", err)
+		}
 		replica.Continue()
 		eventually(t, "that the replica acknowledges again", func() bool {
 			lease, err := locks.Reentrant("job").TryLock(t.Context())

@@ -115,8 +115,8 @@ func without(owners []string, owner string) []string {
 	return slices.DeleteFunc(owners, func(o string) bool { return o == owner })
 }
 
-// outOfOrder are the holds of owners who stood in line, once and without being dropped or put in front, that began after those of
-// others who had come later; and those that the server has not granted.
+// outOfOrder are the holds of owners who stood in line, once and without being dropped or put in front, and were granted the lock
+// once, that began after those of others who had come later; and those that the server has not granted.
 func outOfOrder(events []Event, holds []Hold, dropped map[string]bool) []string {
 	place := make(map[[2]string]int) // of each owner by lock; below 0 for none that means anything
 	granted := make(map[[2]string]bool)
@@ -131,6 +131,9 @@ func outOfOrder(events []Event, holds []Hold, dropped map[string]bool) []string 
 		case Fronted:
 			place[owner] = -1
 		case Granted:
+			if granted[owner] {
+				place[owner] = -1 // what it had stood in line for was over before it knew
+			}
 			granted[owner] = true
 		}
 	}

@@ -101,6 +101,10 @@ func TestOrderOfHolds(t *testing.T) {
 		{"in order", append(server, a, b), ""},
 		{"out of order", append(server, first, a), "who came first was second"},
 		{"out of order by one who had stood in line before", append(append(server, again...), first, a), ""},
+		{"out of order by one whose grant was over before it knew", append(append(line(
+			step{kind: locktorture.Queued, owner: "b"}, step{kind: locktorture.Granted, owner: "b"}, step{kind: locktorture.Queued, owner: "a"},
+			step{kind: locktorture.Granted, owner: "a"}), line(step{kind: locktorture.Granted, owner: "b"})...),
+			hold(1, 10, 20, owner("a")), hold(2, 30, 40, owner("b"))), ""},
 		{"without a grant", append(server, a, stranger), "has granted nothing"},
 	} {
 		want(t, c.name, history(c.events...).Violations(locktorture.Rules{Queue: true}), c.want)
