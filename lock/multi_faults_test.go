@@ -304,3 +304,39 @@ func TestSeveralValidUntil(t *testing.T) {
 		f.free()
 	})
 }
+
+// The machine sleeps past the end of the leases: nobody takes the whole for held when it wakes, and who waits for it to be
+// lost is told within a second.
+func TestSeveralSleepingMachine(t *testing.T) {
+	inFleet(t, 3, func(t *testing.T, f fleet) {
+		p := f.process(lock.Config{})
+		for _, l := range []interface {
+			Lock(context.Context, ...lock.Option) (*lock.Lease, error)
+		}{newMulti(t, p[0].Reentrant("a"), p[1].Reentrant("b")), p.redlock(t, lock.RedlockConfig{}, false)} {
+			for _, watched := range []bool{false, true} {
+				lease, err := l.Lock(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				var lost <-chan struct{}
+				if watched {
+					lost = lease.Lost()
+				}
+				for _, w := range f {
+					w.machine.Sleep(30 * time.Second)
+				}
+				woken := time.Now()
+				if watched {
+					<-lost
+				}
+				lostBecause(t, lease.Err(), lock.ClockJump)
+				if took := time.Since(woken); took > time.Second {
+					t.Errorf("told %v after the machine woke", took)
+				}
+				_ = lease.Unlock(t.Context()) // the servers have not slept
+				f.free()
+			}
+		}
+	})
+}
