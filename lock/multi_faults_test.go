@@ -340,3 +340,54 @@ func TestSeveralSleepingMachine(t *testing.T) {
 		}
 	})
 }
+
+// Once there is no majority to be had, nobody waits for the servers that have not answered; that the lock is taken is not
+// said together with that there is nobody to ask.
+func TestRedlockTakenAtOnce(t *testing.T) {
+	inFleet(t, 3, func(t *testing.T, f fleet) {
+		r := f.process(lock.Config{}).redlock(t, lock.RedlockConfig{MinValidity: 0.9}, false)
+		lease := lockRed(t, f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, false))
+		f[0].sleep(time.Second)
+		_, err := r.TryLock(t.Context())
+		wantErr(t, "TryLock()", err, lock.ErrNotAcquired)
+		f[2].srv.Stall(true)
+		start := time.Now()
+		_, err = r.TryLock(t.Context())
+		wantErr(t, "TryLock()", err, lock.ErrNotAcquired)
+		if took := time.Since(start); took != 0 || errors.Is(err, lock.ErrNoQuorum) {
+			t.Errorf("TryLock() = %v after %v", err, took)
+		}
+		f[2].srv.Stall(false)
+		mustUnlock(t, lease)
+		mustUnlock(t, lockRed(t, r))
+		f[0].sleep(7 * time.Second)
+		f.free()
+	})
+}
+
+// A server has 1 % of the lease to answer, 20 to 250 ms, or what was set.
+func TestRedlockNodeTimeout(t *testing.T) {
+	inFleet(t, 3, func(t *testing.T, f fleet) {
+		p := f.process(lock.Config{})
+		mustUnlock(t, lockRed(t, p.redlock(t, lock.RedlockConfig{}, false)))
+		f.free()
+		f[1].srv.Stall(true)
+		f[2].srv.Stall(true)
+		for _, c := range []struct{ set, lease, want time.Duration }{
+			{0, time.Second, 20 * time.Millisecond}, {0, 10 * time.Second, 100 * time.Millisecond}, {0, 30 * time.Second, 250 * time.Millisecond},
+			{70 * time.Millisecond, 30 * time.Second, 70 * time.Millisecond},
+		} {
+			start := time.Now()
+			_, err := p.redlock(t, lock.RedlockConfig{NodeTimeout: c.set}, false).TryLock(t.Context(), lock.For(c.lease))
+			wantErr(t, "TryLock()", err, lock.ErrNoQuorum)
+			if took := time.Since(start); took != c.want {
+				t.Errorf("with NodeTimeout %v and a lease of %v servers had %v, want %v", c.set, c.lease, took, c.want)
+			}
+			f[0].sleep(10 * time.Millisecond)
+		}
+		f[1].srv.Stall(false)
+		f[2].srv.Stall(false)
+		f[0].sleep(10 * time.Second)
+		f.free()
+	})
+}
