@@ -65,13 +65,14 @@ func (c *Client) obtain(ctx context.Context, r *request) error {
 		return c.wait(ctx, r, noTTL)
 	}
 	granted, left, err := c.attempt(first, r)
+	r.failure = err
 	switch {
 	case granted:
 		return nil
 	case err == nil:
 	case ctx.Err() != nil || c.isClosed():
 		c.withdraw(r)
-		return c.gaveUp(ctx, r, err)
+		return c.gaveUp(ctx, r)
 	case !passing(err):
 		c.withdraw(r)
 		return err
@@ -102,18 +103,17 @@ func (c *Client) tryObtain(ctx context.Context, r *request) error {
 	return ErrNotAcquired
 }
 
-// gaveUp is the error of a wait that ended with ctx or with the client; last is what went wrong at the last attempt, if it
-// had no answer.
-func (c *Client) gaveUp(ctx context.Context, r *request, last error) error {
+// gaveUp is the error of a wait that ended with ctx or with the client.
+func (c *Client) gaveUp(ctx context.Context, r *request) error {
 	switch {
 	case c.isClosed():
 		return ErrClosed
 	case r.refused:
 		return fmt.Errorf("%w: %w", ErrNotAcquired, ended(ctx))
-	case last != nil && !errors.Is(last, ended(ctx)):
-		return fmt.Errorf("lock: %w, and the server could not be asked: %w", ended(ctx), last)
-	case last != nil:
-		return last
+	case r.failure != nil && !errors.Is(r.failure, ended(ctx)):
+		return fmt.Errorf("lock: %w, and the server could not be asked: %w", ended(ctx), r.failure)
+	case r.failure != nil:
+		return r.failure
 	}
 	return fmt.Errorf("%w: %w", ErrNotAcquired, ended(ctx))
 }

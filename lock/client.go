@@ -21,9 +21,9 @@ type Server interface {
 type Client struct {
 	server      Server
 	cfg         Config
-	id          string               // constant; the first half of each owner
-	pace        pace                 // constant
-	boot        func() time.Duration // constant; the clock that goes on while the machine sleeps
+	id          string                          // constant; the first half of each owner
+	pace        pace                            // constant
+	boot        func(t time.Time) time.Duration // constant; what the clock that goes on while the machine sleeps said at t, a moment ago
 	owners      atomic.Int64
 	events      *pubsub.Subscriber
 	spread      spread // constant; nil: the server is one
@@ -68,7 +68,7 @@ func New(server Server, cfg Config) (*Client, error) {
 		cfg:     cfg,
 		id:      newUUID(),
 		pace:    defaultPace,
-		boot:    sinceBoot,
+		boot:    newBootClock().at,
 		events:  pubsub.New(server, pubsub.Config{Queue: wakeQueue, Logger: cfg.Logger}),
 		done:    make(chan struct{}),
 		entries: make(map[entryKey]*entry),

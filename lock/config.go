@@ -141,6 +141,7 @@ type request struct {
 	state    *ownerState               // of the Owner that was passed, or of a waiter that the server has in its line; else nil
 	latch    string                    // of the last attempt, if it has one: what undoes it leaves this key
 	refused  bool                      // the server has said no, or too late
+	failure  error                     // of the last attempt, if that had no answer
 	waits    bool                      // for its turn, until it is withdrawn
 	tells    bool                      // that it waits
 	asked    bool                      // the server, once at least

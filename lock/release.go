@@ -2,9 +2,10 @@ package lock
 
 import (
 	"context"
-	"crypto/rand"
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/lockwire/lockwire/resp"
@@ -87,9 +88,14 @@ func (l *Lease) awaitRepeats(ctx context.Context) error {
 
 // giveUp marks the lease as over for its holder and returns why it is lost, if so, and how long it would have lasted.
 func (l *Lease) giveUp() (*LostError, time.Duration) {
-	l.Err() // takes note if time is up
 	l.mu.Lock()
-	lost, left := l.lost, l.leftLocked()
+	left := l.leftLocked()
+	if l.group == nil && l.phase == held && left <= 0 {
+		l.mu.Unlock()
+		l.expire()
+		l.mu.Lock()
+	}
+	lost := l.lost
 	var contexts map[*derived]struct{}
 	if l.phase == held {
 		l.phase = released
@@ -235,8 +241,9 @@ func (l *Lease) end() time.Time {
 // newLatch returns the key under which the server remembers the outcome of one release: the request id at its end is 16
 // random bytes in hexadecimal, as Redisson's are.
 func newLatch(t *target) string {
-	var id [16]byte
-	rand.Read(id[:])
+	var id [16]byte // nobody gains by guessing it
+	binary.NativeEndian.PutUint64(id[:8], rand.Uint64())
+	binary.NativeEndian.PutUint64(id[8:], rand.Uint64())
 	var buf [128]byte
 	return string(hex.AppendEncode(append(buf[:0], t.latch...), id[:]))
 }

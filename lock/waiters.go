@@ -145,11 +145,12 @@ func (c *Client) stand(ctx context.Context, r *request, w *waiter) (done bool, e
 		case <-w.look:
 		case <-again:
 		case <-ctx.Done():
-			return true, c.gaveUp(ctx, r, nil)
+			return true, c.gaveUp(ctx, r)
 		case <-c.done:
 			return true, ErrClosed
 		}
 		granted, _, err := c.attempt(ctx, r)
+		r.failure = err
 		if granted || err != nil && !passing(err) {
 			return true, err
 		}
@@ -243,7 +244,6 @@ func (c *Client) contend(ctx context.Context, r *request, h *head, look <-chan s
 	if h.events != nil {
 		events = h.events.Events()
 	}
-	var last error
 	for {
 		if !h.due() {
 			timer.Reset(time.Until(h.next))
@@ -257,7 +257,7 @@ func (c *Client) contend(ctx context.Context, r *request, h *head, look <-chan s
 				h.woken = true
 			case <-timer.C:
 			case <-ctx.Done():
-				return c.gaveUp(ctx, r, last)
+				return c.gaveUp(ctx, r)
 			case <-c.done:
 				return ErrClosed
 			}
@@ -266,19 +266,19 @@ func (c *Client) contend(ctx context.Context, r *request, h *head, look <-chan s
 		h.drain(&c.pace, events)
 		var granted bool
 		var left time.Duration
-		granted, left, last = c.attempt(attempts, r)
+		granted, left, r.failure = c.attempt(attempts, r)
 		switch {
 		case granted:
 			h.acquired(&c.pace, r)
 			return nil
-		case last == nil:
+		case r.failure == nil:
 			h.woken, r.late = false, time.Time{}
 			h.busy(&c.pace, r.target, left)
 		case ctx.Err() != nil || c.isClosed():
 			h.woken = true // for the next in line: what woke this one has not been made use of
-			return c.gaveUp(ctx, r, last)
-		case !passing(last) || h.failed(&c.pace, r, c.cfg.Lease, last):
-			return last
+			return c.gaveUp(ctx, r)
+		case !passing(r.failure) || h.failed(&c.pace, r, c.cfg.Lease, r.failure):
+			return r.failure
 		default:
 			c.renewOwner(r)
 		}
