@@ -180,8 +180,18 @@ func (f *five) round(mine *lock.Redlock, others []*lock.Redlock, a, b, kind int)
 		t.Errorf("%s: Unlock() = %v", fault.name, err)
 	}
 	awaitAll(t, &wg, fault.name+": that the others get the lock")
+
+	// This lock is on the other three only, and the two come back.
+	least := lockIn(t, mine)
 	fault.end(t, f.servers[a], f.proxies[a])
 	fault.end(t, f.servers[b], f.proxies[b])
+	for range 20 {
+		if lease, err := others[0].TryLock(t.Context()); err == nil && least.Err() == nil {
+			t.Errorf("%s: another has the lock that is on three: %v, %v", fault.name, least.Err(), lease.Err())
+			unlock(t, lease)
+		}
+	}
+	unlock(t, least)
 }
 
 // lockWithAll takes the lock with the votes of all five: who was restarted has one again.
