@@ -7,7 +7,7 @@ GO ?= go
 RACE ?= -race
 # Counts: a fuzz target that runs until a time now and then fails with nothing but its deadline.
 FUZZTIME ?= 20000x
-TESTTIME ?= 10m
+TESTTIME ?= $(if $(filter all,$(SERVERS)),40m,10m)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 # All packages of the three modules that go.work names.
