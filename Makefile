@@ -66,8 +66,19 @@ fuzz: FUZZTIME = 500000x
 fuzz: ## each fuzz target for FUZZTIME=500000x inputs, or a time (1m)
 	@FUZZTIME=$(FUZZTIME) scripts/fuzz $(PACKAGES)
 
+# etcd's client is built in only where there is a server for it: it is larger than all the rest.
+BENCH_FLAGS = $(if $(shell command -v etcd),-tags=etcd)
+
 .PHONY: bench
-bench: ## all benchmarks, or BENCH=pattern
+bench: install ## lockwire beside its peers, into bench/RESULTS.md; ONLY=get,lock-own for some cases, ROUNDS=5
+	$(GO) run $(BENCH_FLAGS) ./bench $(if $(ONLY),-only '$(ONLY)') $(if $(ROUNDS),-rounds $(ROUNDS))
+
+.PHONY: bench-list
+bench-list: ## what make bench measures
+	@$(GO) run $(BENCH_FLAGS) ./bench -list
+
+.PHONY: bench-go
+bench-go: ## the benchmarks beside the code, or BENCH=pattern
 	$(GO) test -run='^$$' -bench='$(or $(BENCH),.)' -benchmem $(PACKAGES)
 
 .PHONY: servers

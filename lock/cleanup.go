@@ -2,6 +2,7 @@ package lock
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -23,6 +24,7 @@ type cleanup struct {
 	client *Client
 	wg     sync.WaitGroup
 	signal chan struct{} // has room for one; there is work
+	apart  atomic.Bool   // keys of several locks cannot be in one command
 
 	mu      sync.Mutex // guards the following
 	started bool

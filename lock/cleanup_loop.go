@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -152,19 +153,38 @@ func (u *cleanup) forget(life context.Context, latches []latch, limit time.Durat
 	if len(latches) == 0 {
 		return
 	}
-	commands := make([]resp.Command, len(latches))
-	for i, l := range latches {
-		if l.stays {
-			commands[i] = resp.Cmd("PEXPIRE", l.key, latchLife.Milliseconds()).On(l.name)
-		} else {
-			commands[i] = resp.Cmd("DEL", l.key).On(l.name)
-		}
-	}
 	ctx, cancel := context.WithTimeout(life, limit)
 	defer cancel()
-	if _, err := u.client.server.SendBatch(u.client.patient(ctx), commands); err != nil {
+	ctx = u.client.patient(ctx)
+	replies, err := u.client.server.SendBatch(ctx, u.forgetting(latches))
+	if err == nil && errors.Is(replies[len(replies)-1].Err(), resp.ErrCrossSlot) && !u.apart.Swap(true) {
+		_, err = u.client.server.SendBatch(ctx, u.forgetting(latches))
+	}
+	if err != nil {
 		u.client.cfg.Logger.Warn("lock: latches stay until they expire", "count", len(latches), "error", err)
 	}
+}
+
+// forgetting returns the commands that delete latches, or see to it that they expire. A server that is all there is deletes
+// many by one command, which takes much less of both sides, unless it has turned out to be a node of a cluster.
+func (u *cleanup) forgetting(latches []latch) (commands []resp.Command) {
+	apart := u.client.spread != nil || u.apart.Load()
+	words := make([]string, 1, 1+len(latches))
+	words[0] = "DEL"
+	for _, l := range latches {
+		switch {
+		case l.stays:
+			commands = append(commands, resp.Cmd("PEXPIRE", l.key, latchLife.Milliseconds()).On(l.name))
+		case apart:
+			commands = append(commands, resp.Cmd("DEL", l.key).On(l.name))
+		default:
+			words = append(words, l.key)
+		}
+	}
+	if len(words) > 1 {
+		commands = append(commands, resp.CmdStrings(words).On(words[1]))
+	}
+	return commands
 }
 
 // takeTurn makes sure that a job of an Owner has that owner's turn.
@@ -226,7 +246,7 @@ func (j *job) run(ctx context.Context, c *Client) (resp.Value, error) {
 		j.lease.repeated = j.lease.repeated || err != nil && uncertain(err)
 		return v, err
 	}
-	r, key := &j.request, j.request.target.key()
+	r, key := &j.request, j.request.target.hold()
 	resting := c.restingLease(key, r.state, r.owner, nil)
 	before := int64(0)
 	if resting > 0 {

@@ -21,9 +21,9 @@ type Server interface {
 type Client struct {
 	server      Server
 	cfg         Config
-	id          string               // constant; the first half of each owner
-	pace        pace                 // constant
-	boot        func() time.Duration // constant; the clock that goes on while the machine sleeps
+	id          string                          // constant; the first half of each owner
+	pace        pace                            // constant
+	boot        func(t time.Time) time.Duration // constant; what the clock that goes on while the machine sleeps said at t, a moment ago
 	owners      atomic.Int64
 	events      *pubsub.Subscriber
 	spread      spread // constant; nil: the server is one
@@ -68,7 +68,7 @@ func New(server Server, cfg Config) (*Client, error) {
 		cfg:     cfg,
 		id:      newUUID(),
 		pace:    defaultPace,
-		boot:    sinceBoot,
+		boot:    newBootClock().at,
 		events:  pubsub.New(server, pubsub.Config{Queue: wakeQueue, Logger: cfg.Logger}),
 		done:    make(chan struct{}),
 		entries: make(map[entryKey]*entry),
@@ -140,9 +140,18 @@ type entryKey struct {
 	name string
 }
 
+// key names the lock among those that somebody waits for.
 func (t *target) key() entryKey { return entryKey{t.kind, t.name} }
 
-// entry is a lock that somebody in this process has or waits for. Client.mu guards it, but for head.
+// hold names the lock among those that somebody has: what is one lock to the server has the same name in all its kinds.
+func (t *target) hold() entryKey {
+	if t.kind.like != nil {
+		return entryKey{t.kind.like, t.name}
+	}
+	return t.key()
+}
+
+// entry is a lock that somebody in this process has, by hold, or waits for, by key. Client.mu guards it, but for head.
 type entry struct {
 	leases      *Lease // list of those held, by next and prev
 	first, last *waiter
@@ -196,7 +205,7 @@ func (c *Client) register(l *Lease) bool {
 	if c.closed {
 		return false
 	}
-	e := c.entryLocked(l.target.key())
+	e := c.entryLocked(l.target.hold())
 	if l.next = e.leases; l.next != nil {
 		l.next.prev = l
 	}
@@ -213,7 +222,7 @@ func (c *Client) forget(l *Lease) {
 		return
 	}
 	l.listed = false
-	key := l.target.key()
+	key := l.target.hold()
 	e := c.entries[key]
 	if l.prev != nil {
 		l.prev.next = l.next

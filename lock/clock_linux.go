@@ -6,13 +6,13 @@ import (
 	"unsafe"
 )
 
-// bootClock is CLOCK_BOOTTIME, which unlike the runtime's monotonic clock counts suspended time.
-const bootClock = 7
+// clockBoottime is CLOCK_BOOTTIME, which unlike the runtime's monotonic clock counts suspended time.
+const clockBoottime = 7
 
 // sinceBoot reads the boot clock. It returns 0 if the kernel refuses, and the wall clock takes its place.
 func sinceBoot() time.Duration {
 	var ts syscall.Timespec
-	_, _, errno := syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, bootClock, uintptr(unsafe.Pointer(&ts)), 0)
+	_, _, errno := syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, clockBoottime, uintptr(unsafe.Pointer(&ts)), 0)
 	if errno != 0 {
 		return 0
 	}

@@ -71,7 +71,7 @@ type Machine struct{ slept atomic.Int64 }
 // Run makes c run on m: its clock that counts sleep is time.Now and what m has slept. c must be new.
 func (m *Machine) Run(c *Client) {
 	start := time.Now()
-	c.boot = func() time.Duration { return time.Hour + time.Since(start) + time.Duration(m.slept.Load()) }
+	c.boot = func(time.Time) time.Duration { return time.Hour + time.Since(start) + time.Duration(m.slept.Load()) }
 }
 
 // Sleep suspends the machine for d, of which time.Now knows nothing.
@@ -89,4 +89,10 @@ func Pauses(b Backoff, n int) []time.Duration {
 		}
 	}
 	return pauses
+}
+
+// NewBootClock returns a boot clock that is told what the runtime's and the wall clock say, and asks read for all three.
+func NewBootClock(read func() (running, wall, boot time.Duration)) func(running, wall time.Duration) time.Duration {
+	k := bootClock{read: read}
+	return k.since
 }

@@ -49,7 +49,9 @@ if string.sub(seen, 1, #mark) ~= mark then
 end
 local age = life - redis.call('pttl', idle)
 if age >= limit or age >= grace and deaf(first) then
-    if not drop(first, string.sub(seen, #mark + 1)) then return 1 end
+    local last = string.sub(seen, #mark + 1)
+    last = redis.call('zscore', timeouts, last) and last or first -- who came after the last may not listen yet
+    if not drop(first, last) then return 1 end
 end
 local following = redis.call('lindex', queue, 0)
 if following ~= owner and age >= grace then

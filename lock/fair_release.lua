@@ -4,9 +4,10 @@
 -- ARGV  1 lease in ms to go back to when holds remain (0: none is alive any more)
 --       2 owner  3 publish command  4 lifetime of the latch in ms
 --       5 1 for a repeat, which keeps an earlier request from taking effect later
+--       6 1 if this server knows all who listen on a channel: then it tells those behind who does not, too, until one does
 -- Returns 1 when the lock is free now, 0 when the owner has further holds, nil when it has none.
 local lock, channel, queue, timeouts, _, latch = unpack(KEYS)
-local lease, owner, publish, lifetime, repeated = unpack(ARGV)
+local lease, owner, publish, lifetime, repeated, counts = unpack(ARGV)
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
@@ -22,8 +23,11 @@ end
 
 local function tell() -- without a queue, or a right to publish, the lock is free all the same
     local ok, first = pcall(head)
-    if ok and first then
-        redis.pcall(publish, channel .. ':' .. first, '0')
+    local waiter, place = ok and first, 0
+    while waiter do
+        place = place + 1
+        local deaf = redis.pcall(publish, channel .. ':' .. waiter, '0') == 0
+        waiter = deaf and counts == '1' and place < 100 and redis.call('lindex', queue, place)
     end
 end
 

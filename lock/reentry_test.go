@@ -3,11 +3,15 @@ package lock_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/lock"
 )
 
@@ -310,4 +314,94 @@ func TestTryLockOfAWaitingOwner(t *testing.T) {
 		mustUnlock(t, tried)
 		w.free()
 	})
+}
+
+// To the server a lock is the same in all kinds that look alike, and so are its holds.
+func TestKindsShareTheHoldsOfAnOwner(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		handles := map[string]*lock.Handle{
+			"Reentrant": &c.Reentrant("job").Handle, "Spin": &c.Spin("job", lock.Backoff{}).Handle, "Fenced": &c.Fenced("job").Handle,
+			"Fair": &c.Fair("job").Handle, "NonReentrant": &c.NonReentrant("job").Handle,
+		}
+		for around, first := range handles {
+			for within, second := range handles {
+				if within == "NonReentrant" {
+					continue
+				}
+				owner := lock.As(c.NewOwner())
+				outer, err := first.Lock(t.Context(), owner)
+				if err != nil {
+					t.Fatal(err)
+				}
+				inner, err := second.Lock(t.Context(), owner)
+				if err != nil {
+					t.Fatal(err)
+				}
+				mustUnlock(t, inner)
+				w.wantHolds("job", "1", outer)
+				if forced, err := second.ForceUnlock(t.Context()); !forced || err != nil || outer.Err() == nil {
+					t.Errorf("%s within %s: ForceUnlock() = %v, %v, and the holder is told %v", within, around, forced, err, outer.Err())
+				}
+			}
+		}
+		w.srv.Do("DEL", "redisson_lock_token:{job}")
+		w.free()
+	})
+}
+
+// A further hold that the server was asked for in vain does not stand behind those who wait for the owner to go.
+func TestReentryStandsBehindNobody(t *testing.T) {
+	for name, halves := range map[string]func(c *lock.Client) (outer, inner *lock.Handle){
+		"reentrant": func(c *lock.Client) (_, _ *lock.Handle) { h := &c.Reentrant("job").Handle; return h, h },
+		"read beneath write": func(c *lock.Client) (_, _ *lock.Handle) {
+			l := c.ReadWrite("job")
+			return &l.Write().Handle, &l.Read().Handle
+		},
+	} {
+		for _, broken := range []int{1, 3} {
+			t.Run(fmt.Sprint(name, " ", broken), func(t *testing.T) {
+				inVirtualTime(t, func(t *testing.T, w *world) { w.reenters(broken, halves) })
+			})
+		}
+	}
+}
+
+// reenters has an owner take a hold within another one while somebody waits, with so many answers lost.
+func (w *world) reenters(broken int, halves func(*lock.Client) (outer, inner *lock.Handle)) {
+	c := w.client(lock.Config{})
+	owner := lock.As(c.NewOwner())
+	outer, inner := halves(c)
+	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
+	defer cancel()
+	take := func(h *lock.Handle, opts ...lock.Option) *lock.Lease {
+		lease, err := h.Lock(ctx, opts...)
+		if err != nil && h == inner && len(opts) > 0 {
+			w.t.Errorf("Lock() by the owner = %v", err)
+		}
+		return lease
+	}
+	around := take(outer, owner)
+	behind := make(chan *lock.Lease)
+	go func() { behind <- take(inner) }()
+	w.sleep(time.Second)
+	lost := 0
+	w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+		if cmd.Name != "EVALSHA" || lost == broken || !slices.Contains(cmd.Args, around.Owner()) && !slices.Contains(cmd.Args, strings.TrimSuffix(around.Owner(), ":write")) {
+			return fakeredis.Run()
+		}
+		lost++
+		return fakeredis.RunThenClose()
+	})
+	within := take(inner, owner)
+	if w.t.Failed() {
+		around.Unlock(ctx)
+		<-behind
+		return
+	}
+	mustUnlock(w.t, within)
+	mustUnlock(w.t, around)
+	mustUnlock(w.t, <-behind)
+	w.sleep(latchLife)
+	w.free()
 }

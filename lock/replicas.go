@@ -62,12 +62,13 @@ type ackDoer struct {
 	acked int64  // what WAIT returned
 }
 
-// acking returns what sends an acquire of a lock in the place of the server, or nil if it needs no acknowledgement.
-func (c *Client) acking(ctx context.Context, name string) (*ackDoer, error) {
-	if !c.acks {
+// acking returns what sends an acquire of t in the place of the server, or nil if it needs no acknowledgement: one that changes
+// nothing does not.
+func (c *Client) acking(ctx context.Context, t *target) (*ackDoer, error) {
+	if !c.acks || t.kind.undo == nil {
 		return nil, nil
 	}
-	d := &ackDoer{c: c, name: name}
+	d := &ackDoer{c: c, name: t.name}
 	if err := d.count(ctx); err != nil {
 		return nil, err
 	}

@@ -134,20 +134,32 @@ func (c *Client) wait(ctx context.Context, r *request, left time.Duration) (err 
 
 // stand waits for the turn of w. It reports done if r has got the lock, or failed, before that.
 func (c *Client) stand(ctx context.Context, r *request, w *waiter) (done bool, err error) {
+	var again <-chan time.Time // of an Owner, who may have the lock already while those in front wait for that to end
+	if r.state != nil && !r.refused {
+		again = time.After(c.pace.pollMin)
+	}
 	for {
 		select {
 		case <-w.turn:
 			return false, nil
 		case <-w.look:
-			if granted, _, err := c.attempt(ctx, r); granted || err != nil && !passing(err) {
-				return true, err
-			} else if err != nil {
-				c.renewOwner(r)
-			}
+		case <-again:
 		case <-ctx.Done():
-			return true, c.gaveUp(ctx, r, nil)
+			return true, c.gaveUp(ctx, r)
 		case <-c.done:
 			return true, ErrClosed
+		}
+		granted, _, err := c.attempt(ctx, r)
+		r.failure = err
+		if granted || err != nil && !passing(err) {
+			return true, err
+		}
+		again = nil
+		if err != nil {
+			c.renewOwner(r)
+			if r.state != nil {
+				again = time.After(c.pace.pollMax)
+			}
 		}
 	}
 }
@@ -161,17 +173,29 @@ func (c *Client) shareGrant(r *request) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e := c.entries[r.target.key()]
-	if e == nil {
-		return
-	}
-	for w := e.first; w != nil; w = w.next {
-		if all || w.state == r.state {
-			select {
-			case w.look <- struct{}{}:
-			default:
+	key := r.target.key()
+	if e := c.entries[key]; e != nil {
+		for w := e.first; w != nil; w = w.next {
+			if all || w.state == r.state {
+				nudge(w.look)
 			}
 		}
+	}
+	if r.state == nil {
+		return
+	}
+	for _, p := range r.state.queued {
+		if p.key == key && p.look != r.look {
+			nudge(p.look)
+		}
+	}
+}
+
+// nudge says to look; saying it twice is saying it once.
+func nudge(look chan struct{}) {
+	select {
+	case look <- struct{}{}:
+	default:
 	}
 }
 
@@ -182,7 +206,7 @@ func (c *Client) waitInQueue(ctx context.Context, r *request, left time.Duration
 	var h head
 	err := c.prepare(&h, r, r.target.channel+":"+r.owner, left)
 	if err == nil {
-		err = c.contend(ctx, r, &h, nil)
+		err = c.contend(ctx, r, &h, r.look)
 		h.events.Close()
 	}
 	if err != nil {
@@ -214,14 +238,12 @@ func (c *Client) prepare(h *head, r *request, channel string, left time.Duration
 func (c *Client) contend(ctx context.Context, r *request, h *head, look <-chan struct{}) error {
 	timer := time.NewTimer(time.Until(h.next))
 	defer timer.Stop()
-	attempts, cancel := context.WithCancel(ctx)
+	attempts, cancel := c.untilClose(ctx)
 	defer cancel()
-	defer context.AfterFunc(c.life, cancel)()
 	var events <-chan pubsub.Event
 	if h.events != nil {
 		events = h.events.Events()
 	}
-	var last error
 	for {
 		if !h.due() {
 			timer.Reset(time.Until(h.next))
@@ -235,7 +257,7 @@ func (c *Client) contend(ctx context.Context, r *request, h *head, look <-chan s
 				h.woken = true
 			case <-timer.C:
 			case <-ctx.Done():
-				return c.gaveUp(ctx, r, last)
+				return c.gaveUp(ctx, r)
 			case <-c.done:
 				return ErrClosed
 			}
@@ -244,19 +266,19 @@ func (c *Client) contend(ctx context.Context, r *request, h *head, look <-chan s
 		h.drain(&c.pace, events)
 		var granted bool
 		var left time.Duration
-		granted, left, last = c.attempt(attempts, r)
+		granted, left, r.failure = c.attempt(attempts, r)
 		switch {
 		case granted:
 			h.acquired(&c.pace, r)
 			return nil
-		case last == nil:
+		case r.failure == nil:
 			h.woken, r.late = false, time.Time{}
 			h.busy(&c.pace, r.target, left)
 		case ctx.Err() != nil || c.isClosed():
 			h.woken = true // for the next in line: what woke this one has not been made use of
-			return c.gaveUp(ctx, r, last)
-		case !passing(last) || h.failed(&c.pace, r, c.cfg.Lease, last):
-			return last
+			return c.gaveUp(ctx, r)
+		case !passing(r.failure) || h.failed(&c.pace, r, c.cfg.Lease, r.failure):
+			return r.failure
 		default:
 			c.renewOwner(r)
 		}

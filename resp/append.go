@@ -149,8 +149,9 @@ func AppendValue(dst []byte, v Value) []byte {
 	if attrs := v.attrs(); len(attrs) > 0 {
 		dst = appendValues(appendHeader(dst, '|', len(attrs)/2), attrs)
 	}
-	mark := marks[v.kind]
-	switch v.kind {
+	kind := v.Kind()
+	mark := marks[kind]
+	switch kind {
 	case SimpleString, SimpleError, BigNumber:
 		dst = append(append(dst, mark), v.str...)
 	case BulkString, BlobError, VerbatimString:

@@ -36,7 +36,15 @@ func Cmd(args ...any) Command {
 // as the keys of a script; the words come first, then args.
 func CmdStrings(words []string, args ...any) Command {
 	var scratch [512]byte
-	wire := appendHeader(scratch[:0], '*', len(words)+len(args))
+	wire := scratch[:0]
+	if len(words) > 16 { // many are long together
+		size := 16
+		for _, w := range words {
+			size += len(w) + 16
+		}
+		wire = make([]byte, 0, size)
+	}
+	wire = appendHeader(wire, '*', len(words)+len(args))
 	for _, w := range words {
 		wire = appendString(wire, w)
 	}

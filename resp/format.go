@@ -25,7 +25,7 @@ func (v Value) format(dst []byte) []byte {
 	if attrs := v.attrs(); len(attrs) > 0 {
 		dst = append(formatPairs(append(dst, '<'), attrs), "> "...)
 	}
-	switch v.kind {
+	switch v.Kind() {
 	case Null:
 		return append(dst, "null"...)
 	case Integer:

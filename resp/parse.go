@@ -40,7 +40,12 @@ func shortNumber(b []byte) (n, next int) {
 // where what follows it begins. If it is wrong, unusual, incomplete or longer than
 // most, next is 0.
 func shortBulk(b []byte, most int) (from, to, next int) {
-	n, from := shortNumber(b)
+	n := 0
+	if len(b) > 5 && b[3] == '\r' && b[4] == '\n' && b[1]-'0' <= 9 && b[2]-'0' <= 9 {
+		n, from = int(b[1]-'0')*10+int(b[2]-'0'), 5 // two digits, as in most
+	} else {
+		n, from = shortNumber(b)
+	}
 	to = from + n
 	if from == 0 || n > most || to+1 >= len(b) || b[to] != '\r' || b[to+1] != '\n' {
 		return 0, 0, 0

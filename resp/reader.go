@@ -56,15 +56,15 @@ func (r *Reader) simple(b []byte) (Value, int) {
 	switch b[0] {
 	case '+':
 		if len(b) >= 5 && string(b[:5]) == "+OK\r\n" {
-			return Value{kind: SimpleString, str: "OK"}, 5
+			return Value{num: uint64(SimpleString), str: "OK"}, 5
 		}
 	case ':':
 		if n, next := shortNumber(b); next > 0 {
-			return Value{kind: Integer, num: uint64(n)}, next
+			return Value{node: &bare[Integer], num: uint64(n)}, next
 		}
 	case '$':
 		if from, to, next := shortBulk(b, r.lim.Bulk); next > 0 && next <= r.lim.Total {
-			return Value{kind: BulkString, str: string(b[from:to])}, next
+			return Value{num: uint64(BulkString), str: clone(b[from:to])}, next
 		}
 		return Value{}, shortNull(b)
 	case '_':

@@ -52,36 +52,48 @@ func (k Kind) isText() bool {
 	return texts>>k&1 != 0
 }
 
+// isNumber reports whether values of kind k are told by their number.
+func (k Kind) isNumber() bool { return k == Integer || k == Boolean || k == Double }
+
 // Value is one reply, or an element of one. It owns its memory, is immutable and
 // may be copied and shared. The zero Value is a null.
 //
 // The small strings of a reply share one piece of memory, so that keeping one
 // keeps all; strings.Clone parts them. Strings over 4 KiB always stand alone.
 type Value struct {
-	kind Kind
-	num  uint64 // integer, bits of a double, 0 or 1 for a boolean
+	num  uint64 // integer, bits of a double, 0 or 1 for a boolean; of all others the kind
 	str  string // text; that of a verbatim string with format and colon in front
-	node *node  // nil if there are neither elements nor attributes
+	node *node  // nil if num is the kind and there are neither elements nor attributes
 }
 
-// node is the part of a value that few values have.
+// node is what few values have. It says of what kind the value is, in place of a field of its own: a Value of four words
+// takes a fifth less memory, and fits into registers.
 type node struct {
+	kind  Kind
 	elems []Value // keys and values in turn, if of a map
 	attrs []Value // keys and values in turn
 }
 
+// bare are the nodes of values that need theirs for nothing but the kind.
+var bare = [...]node{Integer: {kind: Integer}, Boolean: {kind: Boolean}, Double: {kind: Double}}
+
 // Kind returns the type of v.
-func (v Value) Kind() Kind { return v.kind }
+func (v Value) Kind() Kind {
+	if v.node == nil {
+		return Kind(v.num)
+	}
+	return v.node.kind
+}
 
 // IsNull reports whether v is a null.
-func (v Value) IsNull() bool { return v.kind == Null }
+func (v Value) IsNull() bool { return v.Kind() == Null }
 
 // Err returns the [Error] if v is an error reply, and nil if it is not.
 //
 // The text ends where the server begins to repeat the arguments of a command it
 // does not know, as there may be a password among them.
 func (v Value) Err() error {
-	if v.kind != SimpleError && v.kind != BlobError {
+	if k := v.Kind(); k != SimpleError && k != BlobError {
 		return nil
 	}
 	text, _, _ := strings.Cut(v.str, ", with args beginning with")
@@ -92,7 +104,7 @@ func (v Value) Err() error {
 // verbatim one, or a number in decimal, a boolean being 1 or 0. For an error reply
 // it returns the error, for a null or an aggregate a [*KindError].
 func (v Value) Text() (string, error) {
-	switch v.kind {
+	switch v.Kind() {
 	case SimpleString, BulkString, BigNumber:
 		return v.str, nil
 	case VerbatimString:
@@ -108,7 +120,7 @@ func (v Value) Text() (string, error) {
 // Append appends what Text returns to dst, without an allocation of its own. On
 // an error it returns dst as it was.
 func (v Value) Append(dst []byte) ([]byte, error) {
-	switch v.kind {
+	switch v.Kind() {
 	case Integer, Boolean:
 		return strconv.AppendInt(dst, int64(v.num), 10), nil
 	case Double:
@@ -122,7 +134,7 @@ func (v Value) Append(dst []byte) ([]byte, error) {
 // exactly an integer of 64 bits, and a boolean is 1 or 0. Anything else is a
 // [*KindError], an error reply the error.
 func (v Value) Int() (int64, error) {
-	switch v.kind {
+	switch v.Kind() {
 	case Integer, Boolean:
 		return int64(v.num), nil
 	case Double:
@@ -144,7 +156,7 @@ func (v Value) Int() (int64, error) {
 // numbers are rounded where they must be. Anything else is a [*KindError], an
 // error reply the error.
 func (v Value) Float() (float64, error) {
-	switch v.kind {
+	switch v.Kind() {
 	case Integer, Boolean:
 		return float64(int64(v.num)), nil
 	case Double:
@@ -174,13 +186,13 @@ func (v Value) isNot(want string) error {
 	if err := v.Err(); err != nil {
 		return err
 	}
-	return &KindError{Kind: v.kind, Want: want}
+	return &KindError{Kind: v.Kind(), Want: want}
 }
 
 // Format returns the format of a verbatim string, three bytes such as "txt" or
 // "mkd", and "" for any other value.
 func (v Value) Format() string {
-	if v.kind != VerbatimString {
+	if v.Kind() != VerbatimString {
 		return ""
 	}
 	return v.str[:formatLen-1]
@@ -245,10 +257,10 @@ func (v Value) attrs() []Value {
 // Equal reports whether v and w are of one kind and hold the same, elements and
 // attributes in the same order included. A NaN equals any other; 0 and -0 differ.
 func (v Value) Equal(w Value) bool {
-	if v.kind != w.kind || v.str != w.str {
+	if v.Kind() != w.Kind() || v.str != w.str {
 		return false
 	}
-	if v.num != w.num && !(v.kind == Double && isNaN(v.num) && isNaN(w.num)) {
+	if v.num != w.num && !(v.Kind() == Double && isNaN(v.num) && isNaN(w.num)) {
 		return false
 	}
 	return v.node == w.node || equal(v.elems(), w.elems()) && equal(v.attrs(), w.attrs())

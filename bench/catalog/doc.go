@@ -1,0 +1,2 @@
+// Package catalog lists what is measured: the cases, who takes part in each, and which numbers are shown.
+package catalog

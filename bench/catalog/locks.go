@@ -1,0 +1,155 @@
+package catalog
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/lockwire/lockwire/bench/locks"
+	"github.com/lockwire/lockwire/bench/measure"
+	"github.com/lockwire/lockwire/bench/scale"
+)
+
+// locker is a lock that takes part.
+type locker struct {
+	name  string
+	kind  Kind
+	open  locks.Open
+	etcd  bool
+	sends []string
+	own   bool // takes part with names of its own
+	poll  bool // takes part where the lock is contended for
+}
+
+var redsyncSends = []string{"set"}
+
+func lockers() []locker {
+	list := []locker{
+		{"lockwire", Ours, locks.Lockwire, false, nil, true, true},
+		{"redsync on go-redis", Peer, locks.RedsyncGoRedis, false, redsyncSends, true, true},
+		{"redsync on redigo", Peer, locks.RedsyncRedigo, false, redsyncSends, true, true},
+		{"redislock 10 ms", Peer, locks.Redislock(10 * time.Millisecond), false, nil, true, true},
+		{"redislock 1 ms", Peer, locks.Redislock(time.Millisecond), false, nil, false, true},
+		{"rueidislock", Peer, locks.Rueidislock, false, nil, true, true},
+		{"rueidislock majority 1", Peer, locks.RueidislockOne, false, nil, true, true},
+		{"etcd", Peer, locks.Etcd, true, nil, true, true},
+		{"SET NX", Floor, locks.SetDelete, false, []string{"set"}, true, true},
+		{"Redisson by hand", Floor, locks.Redisson, false, nil, true, true},
+		{"Redisson over a mux", Floor, locks.RedissonMux, false, nil, true, false},
+		{"BLPOP", Floor, locks.Blpop, false, []string{"blpop", "rpush"}, false, true},
+	}
+	if locks.Etcd == nil {
+		list = append(list[:7:7], list[8:]...)
+	}
+	return list
+}
+
+func lockCases() []Case {
+	var cases []Case
+	for _, callers := range []int{1, 8, 64} {
+		c := Case{
+			Group: "locks", Name: fmt.Sprint("lock-own-", callers),
+			Title: fmt.Sprintf("Lock and unlock, %s on names of their own", counted(callers, "caller")),
+			Place: Split, Callers: callers,
+			Length:  measure.Length{Warm: 100 * time.Millisecond, For: 400 * time.Millisecond},
+			Metrics: lockMetric, Numbers: locked,
+		}
+		if callers == 1 {
+			c.Place = SameCPU
+		}
+		for _, l := range lockers() {
+			if l.own {
+				c.Contenders = append(c.Contenders, l.contender(locks.OwnNames(l.open, callers)))
+			}
+		}
+		cases = append(cases, c)
+	}
+	return cases
+}
+
+func (l locker) contender(w measure.Work) Contender {
+	return Contender{Name: l.name, Kind: l.kind, Work: w, Etcd: l.etcd, Sends: l.sends}
+}
+
+var contendedMetric = []Metric{opsPerSecond, {Name: Handoffs}, lower(HandoffP50), lower(HandoffP99),
+	lower("release to next p50 µs"), lower("release to next p99 µs"), lower("wait p50 ms"), lower("wait max ms"),
+	lower(Sent), lower("commands with those in scripts/op"), lower(ServerCPU), lower(ClientCPU),
+	lower("most of a caller"), {Name: "least of a caller"}, lower("starved"), lower("callers stuck"), {Name: Fairness}, {Name: FairnessProc},
+	lower(Overlaps)}
+
+func contendedCases() []Case {
+	var cases []Case
+	add := func(name, title string, procs int, contest locks.Contest, length time.Duration, first string) {
+		c := Case{
+			Group: "contended", Name: name, Title: title,
+			Place: Split, Procs: procs, Callers: contest.Callers,
+			Length:  measure.Length{Warm: 300 * time.Millisecond, For: length},
+			Metrics: leading(first, contendedMetric), Numbers: contended,
+		}
+		for _, l := range lockers() {
+			if l.poll {
+				c.Contenders = append(c.Contenders, l.contender(locks.Contended(l.open, contest)))
+			}
+		}
+		cases = append(cases, c)
+	}
+	for _, hold := range []time.Duration{0, 50 * time.Millisecond} {
+		for _, who := range []struct{ procs, callers int }{{1, 10}, {1, 100}, {4, 25}} {
+			name := fmt.Sprintf("contended-%dx%d", who.procs, who.callers)
+			title := fmt.Sprintf("One lock, %s × %d callers", processes(who.procs), who.callers)
+			length, first := time.Second, OpsPerSecond
+			if hold > 0 {
+				name += "-hold"
+				title += ", held for 50 ms"
+				length, first = 1500*time.Millisecond, HandoffP50 // nobody can have it more than 20 times a second
+			}
+			add(name, title, who.procs, locks.Contest{Callers: who.callers, Hold: hold}, length, first)
+		}
+	}
+	add("notice", "One waiter notices the release: 2 processes × 1 caller, held for 50 ms, pause of 30 ms", 2,
+		locks.Contest{Callers: 1, Hold: 50 * time.Millisecond, Pause: 30 * time.Millisecond}, 1500*time.Millisecond, HandoffP50)
+	return cases
+}
+
+func processes(n int) string {
+	if n == 1 {
+		return "1 process"
+	}
+	return fmt.Sprint(n, " processes")
+}
+
+// leading puts the metric of this name in front.
+func leading(name string, list []Metric) []Metric {
+	var front, rest []Metric
+	for _, m := range list {
+		if m.Name == name {
+			front = append(front, m)
+		} else {
+			rest = append(rest, m)
+		}
+	}
+	return append(front, rest...)
+}
+
+// The sizes of the cases of scale.
+const (
+	Leases  = 100000
+	Waiters = 10000
+)
+
+func scaleCases() []Case {
+	common := []Metric{lower("client CPU %"), lower("server CPU %"), lower("commands sent/s"), lower("connections"), {Name: "count"}}
+	return []Case{{
+		Group: "scale", Name: "scale-leases", Title: fmt.Sprint(Leases, " leases under one watchdog"),
+		Place: Split, Length: measure.Length{For: 12 * time.Second},
+		Metrics: append(common[:len(common):len(common)],
+			lower("late by its own count %"), lower("late by PTTL %"), lower("lost")),
+		Numbers:    scaled,
+		Contenders: []Contender{{Name: "lockwire", Kind: Ours, Work: scale.Leases(Leases)}},
+	}, {
+		Group: "scale", Name: "scale-waiters", Title: fmt.Sprintf("%d callers waiting on %d names", Waiters, Waiters),
+		Place: Split, Length: measure.Length{For: 3 * time.Second},
+		Metrics:    append(common[:len(common):len(common)], lower("KiB per waiter")),
+		Numbers:    scaled,
+		Contenders: []Contender{{Name: "lockwire", Kind: Ours, Work: scale.Waiters(Waiters)}},
+	}}
+}

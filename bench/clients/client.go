@@ -1,0 +1,123 @@
+package clients
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/lockwire/lockwire/bench/floor"
+	"github.com/lockwire/lockwire/bench/measure"
+)
+
+// What the jobs work on.
+const (
+	Key       = "bench:key"
+	ValueSize = 64
+	BatchSize = 100
+	Argument  = "argument"
+
+	// Source is a script that does as little as one can.
+	Source = "return #ARGV[1] + #KEYS"
+)
+
+// Value is what is stored.
+var Value = strings.Repeat("v", ValueSize)
+
+// Client is one library, connected. Callers share it as the library means it to be shared.
+type Client interface {
+	// Caller returns the way in for one more goroutine.
+	Caller() (Caller, error)
+	Close()
+}
+
+// Caller does the jobs. A wrong reply is an error. It is for one goroutine.
+type Caller interface {
+	Get() error
+	Set() error
+	Eval() error   // EVALSHA of a digest that the server knows
+	Script() error // the library's own helper for scripts
+	Batch() error  // BatchSize GETs
+}
+
+// Open connects a client. Callers says for how many goroutines it will be used.
+type Open func(network, addr string, callers int) (Client, error)
+
+// Job names one of the methods of a Caller.
+type Job string
+
+// The jobs.
+const (
+	Get    Job = "get"
+	Set    Job = "set"
+	Eval   Job = "eval"
+	Script Job = "script"
+	Batch  Job = "batch"
+)
+
+func (j Job) of(c Caller) func() error {
+	switch j {
+	case Get:
+		return c.Get
+	case Set:
+		return c.Set
+	case Eval:
+		return c.Eval
+	case Script:
+		return c.Script
+	case Batch:
+		return c.Batch
+	}
+	return func() error { return fmt.Errorf("no job %q", string(j)) }
+}
+
+// Work measures a job with so many callers.
+func Work(open Open, job Job, callers int) measure.Work {
+	return func(env measure.Env) (measure.Report, error) {
+		if err := prepare(env); err != nil {
+			return measure.Report{}, err
+		}
+		client, err := open(env.Network, env.Addr, callers)
+		if err != nil {
+			return measure.Report{}, err
+		}
+		defer client.Close()
+		weight := 1
+		if job == Batch {
+			weight = BatchSize
+		}
+		return measure.Callers(env, callers, weight, func(int) (func() error, error) {
+			caller, err := client.Caller()
+			if err != nil {
+				return nil, err
+			}
+			return job.of(caller), nil
+		})
+	}
+}
+
+// prepare stores what the jobs expect.
+func prepare(env measure.Env) error {
+	c, err := floor.Dial(env.Network, env.Addr)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if _, err := c.Do(floor.Request("SET", Key, Value)); err != nil {
+		return err
+	}
+	_, err = c.Do(floor.Request("SCRIPT", "LOAD", Source))
+	return err
+}
+
+var errReply = errors.New("clients: not the reply that was expected")
+
+// expect is err, or an error if the reply was not the right one.
+func expect(right bool, err error) error {
+	if err == nil && !right {
+		return errReply
+	}
+	return err
+}
+
+// scriptResult is what Source returns.
+const scriptResult = len(Argument) + 1

@@ -1,0 +1,5 @@
+//go:build !etcd
+
+package main
+
+func main() {}

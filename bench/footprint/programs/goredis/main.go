@@ -1,0 +1,23 @@
+// Goredis is a small program with go-redis.
+package main
+
+import (
+	"context"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockwire/lockwire/bench/footprint/probe"
+)
+
+func main() {
+	ctx := context.Background()
+	probe.Program{Open: func(addr string) (func() error, error) {
+		c := redis.NewClient(&redis.Options{Addr: addr})
+		return func() error {
+			if err := c.Set(ctx, "key", "value", 0).Err(); err != nil {
+				return err
+			}
+			return c.Get(ctx, "key").Err()
+		}, nil
+	}}.Main()
+}

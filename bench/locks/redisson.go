@@ -1,0 +1,96 @@
+package locks
+
+import (
+	"sync"
+	"time"
+
+	"github.com/lockwire/lockwire/bench/measure"
+)
+
+// Redisson is Redisson's protocol by hand, over a connection for each caller.
+func Redisson(env measure.Env, _ int) (Client, error) { return openRedisson(env, false) }
+
+// RedissonMux is the same over one connection that all callers share.
+func RedissonMux(env measure.Env, _ int) (Client, error) { return openRedisson(env, true) }
+
+func openRedisson(env measure.Env, shared bool) (Client, error) {
+	c, err := openConns(env, shared)
+	return &redisson{conns: c, watched: map[string]*watched{}}, err
+}
+
+type redisson struct {
+	*conns
+
+	mu      sync.Mutex
+	watched map[string]*watched // by name
+}
+
+func (c *redisson) Locker(name string) (Locker, error) {
+	d, err := c.dial()
+	if err != nil {
+		return nil, err
+	}
+	owner := c.owner()
+	return &redissonLock{
+		client: c, name: name, do: d,
+		acquire: acquireRequest(name, owner), release: releaseRequest(name, owner),
+	}, nil
+}
+
+func (c *redisson) Close() {
+	for _, w := range c.watched {
+		w.close()
+	}
+	c.conns.Close()
+}
+
+// watch returns the subscription for a name, made at the first call.
+func (c *redisson) watch(name string) (*watched, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w, err := c.watched[name], error(nil)
+	if w == nil {
+		if w, err = watch(c.network, c.addr, channel(name)); err == nil {
+			c.watched[name] = w
+		}
+	}
+	return w, err
+}
+
+type redissonLock struct {
+	client           *redisson
+	name             string
+	do               do
+	acquire, release []byte
+}
+
+func (l *redissonLock) Lock() (Held, error) {
+	if r, err := l.do(l.acquire); err != nil || r.Kind == '_' {
+		return l, err
+	}
+	w, err := l.client.watch(l.name)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		r, err := l.do(l.acquire)
+		if err != nil || r.Kind == '_' {
+			return l, err
+		}
+		select {
+		case <-w.permits:
+		case <-time.After(time.Duration(r.N) * time.Millisecond):
+		}
+	}
+}
+
+func (l *redissonLock) Unlock() error {
+	r, err := l.do(l.release)
+	if err == nil && r.N != 1 {
+		return errLost
+	}
+	return err
+}
+
+// pollPause is between two looks of a floor that polls.
+func pollPause() { time.Sleep(time.Millisecond) }

@@ -1,0 +1,56 @@
+package locks
+
+import (
+	"errors"
+	"math"
+
+	"github.com/go-redsync/redsync/v4"
+	syncredis "github.com/go-redsync/redsync/v4/redis"
+	syncgoredis "github.com/go-redsync/redsync/v4/redis/goredis/v9"
+	syncredigo "github.com/go-redsync/redsync/v4/redis/redigo"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockwire/lockwire/bench/clients"
+	"github.com/lockwire/lockwire/bench/measure"
+)
+
+// RedsyncGoRedis is redsync on go-redis. It tries until it has the lock; its delays are its own.
+func RedsyncGoRedis(env measure.Env, _ int) (Client, error) {
+	c := redis.NewClient(&redis.Options{Network: env.Network, Addr: env.Addr})
+	return newRedsync(syncgoredis.NewPool(c), c.Close), nil
+}
+
+// RedsyncRedigo is redsync on redigo, with 20 connections.
+func RedsyncRedigo(env measure.Env, _ int) (Client, error) {
+	pool := clients.RedigoPool(env.Network, env.Addr)
+	return newRedsync(syncredigo.NewPool(pool), pool.Close), nil
+}
+
+func newRedsync(pool syncredis.Pool, close func() error) Client {
+	return redsyncClient{redsync.New(pool), close}
+}
+
+type redsyncClient struct {
+	sync  *redsync.Redsync
+	close func() error
+}
+
+func (c redsyncClient) Locker(name string) (Locker, error) {
+	return redsyncLock{c.sync.NewMutex(name, redsync.WithExpiry(Lease), redsync.WithTries(math.MaxInt))}, nil
+}
+
+func (c redsyncClient) Close() { c.close() }
+
+type redsyncLock struct{ *redsync.Mutex }
+
+func (l redsyncLock) Lock() (Held, error) { return redsyncHeld(l), l.Mutex.Lock() }
+
+type redsyncHeld struct{ *redsync.Mutex }
+
+func (h redsyncHeld) Unlock() error {
+	ok, err := h.Mutex.Unlock()
+	if err == nil && !ok {
+		return errors.New("locks: redsync's lock was lost")
+	}
+	return err
+}

@@ -1,0 +1,35 @@
+package measure
+
+import "time"
+
+// Env is what one process is given for one measurement.
+type Env struct {
+	Network, Addr string // of the Redis server: "tcp" or "unix"
+	Etcd          string // endpoint of an etcd server, "" if there is none
+	Proc, Procs   int    // which of the processes of this measurement this one is
+	Length        Length
+
+	// Begin and End, if set, are called around what is measured. Begin returns when all processes are ready.
+	Begin, End func()
+}
+
+// Length says how long to measure.
+type Length struct {
+	Warm, For time.Duration
+	Ops       int // if above 0: every caller does so many operations, and the two above do not count
+}
+
+// Work is one contender in one case. It is run once in a process.
+type Work func(env Env) (Report, error)
+
+func (e Env) begin() {
+	if e.Begin != nil {
+		e.Begin()
+	}
+}
+
+func (e Env) end() {
+	if e.End != nil {
+		e.End()
+	}
+}

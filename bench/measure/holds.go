@@ -1,0 +1,65 @@
+package measure
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Contention is what the holdings of one lock say when those of all processes are put in order.
+type Contention struct {
+	Acquisitions, Handoffs int       // a hand-off goes to another caller
+	Release, Handoff       Histogram // from the call of Unlock to the return of the next Lock: of all, of hand-offs
+	Wait                   Histogram // of calls of Lock
+	Overlaps               int       // holdings that began before the one before them was given back
+	Most, Least, Starved   int       // acquisitions of the callers with the most and the least; callers with none
+	Jain                   float64   // fairness over callers: 1 is all the same, 1/n is one of n has it all
+	JainProcs              float64   // and over processes
+}
+
+// Contend puts holdings in order. There are procs processes with as many callers each.
+func Contend(holds []Hold, procs, callers int) Contention {
+	slices.SortFunc(holds, func(a, b Hold) int { return cmp.Compare(a.Got, b.Got) })
+	c := Contention{Acquisitions: len(holds)}
+	each, ofProc := make([]int, procs*callers), make([]int, procs)
+	for i, h := range holds {
+		c.Wait.Record(time.Duration(h.Got - h.Asked))
+		each[h.Caller]++
+		ofProc[int(h.Caller)/callers]++
+		if i == 0 {
+			continue
+		}
+		before := holds[i-1]
+		if before.Released == 0 || before.Released > h.Got {
+			c.Overlaps++
+			continue
+		}
+		took := time.Duration(h.Got - before.Released)
+		c.Release.Record(took)
+		if before.Caller != h.Caller {
+			c.Handoffs++
+			c.Handoff.Record(took)
+		}
+	}
+	c.Most, c.Least = slices.Max(each), slices.Min(each)
+	for _, n := range each {
+		if n == 0 {
+			c.Starved++
+		}
+	}
+	c.Jain, c.JainProcs = jain(each), jain(ofProc)
+	return c
+}
+
+// jain is Jain's index of fairness: (Σx)² / (n Σx²).
+func jain(shares []int) float64 {
+	var sum, squares float64
+	for _, n := range shares {
+		sum += float64(n)
+		squares += float64(n) * float64(n)
+	}
+	if squares == 0 {
+		return 0
+	}
+	return sum * sum / (float64(len(shares)) * squares)
+}

@@ -1,0 +1,37 @@
+package measure
+
+import (
+	"runtime"
+	"time"
+)
+
+// Meter takes what a process uses between Start and Stop.
+type Meter struct {
+	env   Env
+	begin time.Time
+	cpu   float64
+	mem   runtime.MemStats
+}
+
+// Start calls Env.Begin and begins to measure.
+func Start(env Env) *Meter {
+	m := &Meter{env: env}
+	runtime.GC() // what preparing left is not collected at the expense of what is measured
+	env.begin()
+	runtime.ReadMemStats(&m.mem)
+	m.cpu = cpuSeconds()
+	m.begin = time.Now()
+	return m
+}
+
+// Stop ends it, calls Env.End and writes times and allocations into r.
+func (m *Meter) Stop(r *Report) {
+	r.Seconds = time.Since(m.begin).Seconds()
+	r.CPU = cpuSeconds() - m.cpu
+	var mem runtime.MemStats
+	runtime.ReadMemStats(&mem)
+	m.env.end()
+	r.Mallocs = float64(mem.Mallocs - m.mem.Mallocs)
+	r.Bytes = float64(mem.TotalAlloc - m.mem.TotalAlloc)
+	r.Latency.Compact()
+}

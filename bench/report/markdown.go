@@ -1,0 +1,81 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// The files in the folder of results.
+const (
+	File     = "results.json"
+	document = "RESULTS.md"
+	charts   = "charts"
+)
+
+// Write makes RESULTS.md and the charts in dir.
+func (r *Results) Write(dir string) error {
+	files, titles, err := r.Charts(filepath.Join(dir, charts))
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	fmt.Fprint(&b, "# lockwire beside its peers\n\nMade by `make bench`; do not edit. The same numbers are in results.json.\n\n")
+	r.conditions(&b)
+	fmt.Fprint(&b, "## Goals\n\nLockwire's number divided by the other's, or the number itself.\n\n")
+	r.Goals(&b)
+	fmt.Fprint(&b, "## Charts\n\n", images(charts, files, titles))
+	group := ""
+	for i := range r.Cases {
+		c := &r.Cases[i]
+		if c.Group != group {
+			group = c.Group
+			fmt.Fprintf(&b, "## %s\n\n", strings.ToUpper(group[:1])+group[1:])
+		}
+		c.Table(&b)
+	}
+	fmt.Fprint(&b, "## Leads\n\nFor each case how many times better lockwire is than the best peer, and than the best floor, ",
+		"by the number in the first column of its table. Above 1 it leads.\n\n```\ncase ratio-to-best-peer ratio-to-floor\n")
+	r.Lines(&b)
+	fmt.Fprint(&b, "```\n")
+	return os.WriteFile(filepath.Join(dir, document), []byte(b.String()), 0o644)
+}
+
+// Lines writes the last line of each case.
+func (r *Results) Lines(w io.Writer) {
+	for i := range r.Cases {
+		fmt.Fprintln(w, r.Cases[i].Line())
+	}
+}
+
+func (r *Results) conditions(w io.Writer) {
+	fmt.Fprintf(w, "## Conditions\n\n- %s\n", r.Machine)
+	for _, name := range slices.Sorted(maps.Keys(r.Versions)) {
+		fmt.Fprintf(w, "- %s %s\n", name, r.Versions[name])
+	}
+	worst, sum := 0.0, 0.0
+	for _, c := range r.Cases {
+		worst = max(worst, c.Foreign)
+		sum += c.Foreign
+	}
+	fmt.Fprintf(w, `- Other processes of this machine kept %.2f CPUs busy on average while measuring, %.2f in the worst case; each table
+  says how many it was there. Where that is not near 0, times and rates are those of a machine that had other things to do:
+  compare them within a table only, and CPU and allocations rather than rates.
+- Each measurement is a process of its own. Each round runs every contender once, in an order drawn by lot. Numbers are the
+  median of the rounds; the first column also has the least and the most.
+- "same CPU": server and client are pinned to one CPU, as a wake-up across CPUs costs more than a round trip. "split": the
+  server has a CPU and all clients have another, so GOMAXPROCS is 1.
+- Libraries are used with their defaults unless their name says otherwise, with these exceptions: redigo has a pool of 20
+  connections, as go-redis has here; locks have a lease of 30 s; redsync may try without end, and
+  an attempt of rueidislock may take 15 s instead of 20 ms.
+- Peers are compared, floors are bounds: written for the purpose, with requests encoded beforehand, without error handling.
+  "raw" has a connection for each caller; "mux" is one connection whose callers combine their writes.
+- Hand-overs are acquisitions by another caller than the one who had the lock before; their time runs from the call of unlock to
+  the return of lock. BLPOP is not a lock, as nothing gives back what a dead holder had.
+
+`, sum/max(float64(len(r.Cases)), 1), worst)
+}

@@ -1,0 +1,224 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"time"
+
+	"github.com/lockwire/lockwire/bench/catalog"
+	"github.com/lockwire/lockwire/bench/measure"
+	"github.com/lockwire/lockwire/bench/report"
+	"github.com/lockwire/lockwire/bench/system"
+)
+
+// Runner runs cases against servers of its own.
+type Runner struct {
+	Rounds int
+	Speed  float64 // divides the length of measurements
+	Log    io.Writer
+
+	cpus  []int
+	redis *system.Redis
+	etcd  *system.Etcd // nil if not installed
+}
+
+// Open starts the servers. etcd is started if it is installed and this program was built to use it.
+func (r *Runner) Open() error {
+	r.cpus = system.CPUs()
+	var err error
+	if r.redis, err = system.StartRedis(r.serverCPU()...); err != nil {
+		return err
+	}
+	if r.etcd, err = system.StartEtcd(r.serverCPU()...); err != nil && !errors.Is(err, system.ErrNoEtcd) {
+		r.redis.Stop()
+		return err
+	}
+	return nil
+}
+
+// Close stops the servers.
+func (r *Runner) Close() {
+	r.redis.Stop()
+	if r.etcd != nil {
+		r.etcd.Stop()
+	}
+}
+
+// Versions are those of the servers.
+func (r *Runner) Versions() map[string]string {
+	v := map[string]string{"server": r.redis.Version}
+	if r.etcd != nil {
+		v["etcd server"] = r.etcd.Version
+	}
+	return v
+}
+
+// Pinned says whether processes can be kept on CPUs of their own.
+func (r *Runner) Pinned() bool { return len(r.cpus) > 1 }
+
+func (r *Runner) serverCPU() []int {
+	if len(r.cpus) < 2 {
+		return nil
+	}
+	return r.cpus[:1]
+}
+
+func (r *Runner) clientCPU(c catalog.Case) []int {
+	switch {
+	case len(r.cpus) < 2:
+		return nil
+	case c.Place == catalog.SameCPU:
+		return r.cpus[:1]
+	}
+	return r.cpus[1:2]
+}
+
+// Run measures a case.
+func (r *Runner) Run(c catalog.Case) report.Case {
+	result := report.Case{
+		Group: c.Group, Name: c.Name, Title: c.Title, Place: string(c.Place),
+		When: time.Now(), Rounds: r.Rounds, Load: system.LoadAverage(),
+	}
+	if len(r.cpus) < 2 {
+		result.Place = "not pinned"
+	}
+	for _, m := range c.Metrics {
+		result.Metrics = append(result.Metrics, report.Metric{Name: m.Name, Lower: m.Lower})
+	}
+	var contenders []catalog.Contender
+	for _, x := range c.Contenders {
+		if !x.Etcd || r.etcd != nil {
+			contenders = append(contenders, x)
+		}
+	}
+	rounds := make([][]map[string]float64, len(contenders))
+	result.Rows = make([]report.Row, len(contenders))
+	var foreign, measurements float64
+	for range r.Rounds {
+		for _, i := range rand.Perm(len(contenders)) {
+			numbers, others, err := r.once(c, contenders[i])
+			if err != nil {
+				result.Rows[i].Errors = append(result.Rows[i].Errors, err.Error())
+				fmt.Fprintf(r.Log, "%s, %s: %v\n", c.Name, contenders[i].Name, err)
+				continue
+			}
+			foreign += others
+			measurements++
+			rounds[i] = append(rounds[i], numbers)
+		}
+	}
+	for i, x := range contenders {
+		result.Rows[i].Name, result.Rows[i].Kind = x.Name, string(x.Kind)
+		result.Rows[i].Numbers = report.Collect(rounds[i])
+	}
+	result.Foreign = foreign / max(measurements, 1)
+	return result
+}
+
+// grace is what a measurement may take besides its length: preparing, and ending.
+const grace = 60 * time.Second
+
+// once runs one contender in processes of its own. It also returns how many CPUs others kept busy meanwhile.
+func (r *Runner) once(c catalog.Case, x catalog.Contender) (map[string]float64, float64, error) {
+	if err := r.redis.Empty(); err != nil {
+		return nil, 0, err
+	}
+	length := c.Length
+	length.Warm = time.Duration(float64(length.Warm) / r.Speed)
+	length.For = time.Duration(float64(length.For) / r.Speed)
+	ctx, cancel := context.WithTimeout(context.Background(), length.Warm+length.For+grace)
+	defer cancel()
+	order := Order{Case: c.Name, Contender: x.Name, Network: "tcp", Addr: r.redis.TCP, Procs: max(c.Procs, 1), Length: length}
+	if c.Unix {
+		order.Network, order.Addr = "unix", r.redis.Unix
+	}
+	if r.etcd != nil {
+		order.Etcd = r.etcd.Endpoint
+	}
+	var procs []*process
+	defer func() {
+		for _, p := range procs {
+			p.kill()
+		}
+	}()
+	for order.Proc = range order.Procs {
+		p, err := start(ctx, order, r.clientCPU(c))
+		if err != nil {
+			return nil, 0, err
+		}
+		procs = append(procs, p)
+	}
+	return r.collect(c, x, procs)
+}
+
+// collect lets processes measure at the same time.
+func (r *Runner) collect(c catalog.Case, x catalog.Contender, procs []*process) (map[string]float64, float64, error) {
+	each := func(do func(*process) error) error {
+		for _, p := range procs {
+			if err := do(p); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := each(func(p *process) error { return p.expect(ready) }); err != nil {
+		return nil, 0, err
+	}
+	before, err := r.look(x)
+	if err != nil {
+		return nil, 0, err
+	}
+	busy, begin := system.BusySeconds(), time.Now()
+	if err := each((*process).begin); err != nil {
+		return nil, 0, err
+	}
+	if err := each(func(p *process) error { return p.expect(done) }); err != nil {
+		return nil, 0, err
+	}
+	took, busy := time.Since(begin).Seconds(), system.BusySeconds()-busy
+	after, err := r.look(x)
+	if err != nil {
+		return nil, 0, err
+	}
+	outcome := catalog.Outcome{Case: c, Contender: x, Server: after.Since(before)}
+	busy -= outcome.Server.CPU
+	err = each(func(p *process) error {
+		report, err := p.report()
+		outcome.Reports = append(outcome.Reports, report)
+		busy -= report.CPU
+		return err
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	return c.Numbers(outcome), max(busy, 0) / took, nil
+}
+
+// look reads the counters of the server that a contender uses.
+func (r *Runner) look(x catalog.Contender) (system.Usage, error) {
+	if x.Etcd {
+		return system.Usage{CPU: r.etcd.CPU()}, nil
+	}
+	return r.redis.Usage()
+}
+
+// Try runs one contender of a case in this process, so often as length says, to see that it works.
+func Try(c catalog.Case, x catalog.Contender, redis *system.Redis, length measure.Length) (map[string]float64, error) {
+	env := measure.Env{Network: "tcp", Addr: redis.TCP, Procs: 1, Length: length}
+	if c.Unix {
+		env.Network, env.Addr = "unix", redis.Unix
+	}
+	var before, after system.Usage
+	var errs [2]error
+	env.Begin = func() { before, errs[0] = redis.Usage() }
+	env.End = func() { after, errs[1] = redis.Usage() }
+	r, err := x.Work(env)
+	if err := errors.Join(err, errs[0], errs[1]); err != nil {
+		return nil, err
+	}
+	c.Procs = 1
+	return c.Numbers(catalog.Outcome{Case: c, Contender: x, Reports: []measure.Report{r}, Server: after.Since(before)}), nil
+}

@@ -1,0 +1,49 @@
+package system
+
+import (
+	"os/exec"
+	"runtime"
+	"slices"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// CPUs returns the CPUs that this process may use, nil if that is not known.
+func CPUs() []int {
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &set); err != nil {
+		return nil
+	}
+	var list []int
+	for cpu := range len(set) * 64 {
+		if set.IsSet(cpu) {
+			list = append(list, cpu)
+		}
+	}
+	return list
+}
+
+// Start starts cmd on these CPUs only, or on any if there are none. A Go program then has as many Ps.
+func Start(cmd *exec.Cmd, cpus ...int) error {
+	// Servers die with this process, whatever ends it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if len(cpus) == 0 {
+		return cmd.Start()
+	}
+	// A child has the affinity of the thread that starts it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var before, during unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &before); err != nil {
+		return err
+	}
+	for cpu := range slices.Values(cpus) {
+		during.Set(cpu)
+	}
+	if err := unix.SchedSetaffinity(0, &during); err != nil {
+		return err
+	}
+	defer unix.SchedSetaffinity(0, &before)
+	return cmd.Start()
+}

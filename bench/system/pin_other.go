@@ -1,0 +1,11 @@
+//go:build !linux
+
+package system
+
+import "os/exec"
+
+// CPUs returns the CPUs that this process may use, nil if that is not known.
+func CPUs() []int { return nil }
+
+// Start starts cmd; this system cannot choose its CPUs.
+func Start(cmd *exec.Cmd, _ ...int) error { return cmd.Start() }

@@ -1,0 +1,191 @@
+package system
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+)
+
+// Redis is a server of its own, with nothing in it and nothing kept, on a TCP port and on a unix socket.
+type Redis struct {
+	TCP, Unix string
+	Version   string
+
+	dir     string
+	cmd     *exec.Cmd
+	control *conn.Pool
+}
+
+// ErrNoRedis says that there is no program to start.
+var ErrNoRedis = errors.New("system: neither redis-server nor valkey-server is in PATH")
+
+// Program is the server that is measured with: the first of LOCKWIRE_REDIS_SERVER, or what is in PATH.
+func Program() (string, error) {
+	if list := os.Getenv("LOCKWIRE_REDIS_SERVER"); list != "" {
+		first, _, _ := strings.Cut(list, ",")
+		return first, nil
+	}
+	for _, name := range []string{"redis-server", "valkey-server"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path, nil
+		}
+	}
+	return "", ErrNoRedis
+}
+
+// StartRedis starts a server on these CPUs and returns when it answers. Stop stops it.
+func StartRedis(cpus ...int) (*Redis, error) {
+	program, err := Program()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "lockwire-bench-")
+	if err != nil {
+		return nil, err
+	}
+	r := &Redis{dir: dir, Unix: filepath.Join(dir, "socket")}
+	if err := r.start(program, cpus); err != nil {
+		r.Stop()
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *Redis) start(program string, cpus []int) error {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	r.TCP = listener.Addr().String()
+	listener.Close()
+	_, port, err := net.SplitHostPort(r.TCP)
+	if err != nil {
+		return err
+	}
+	r.cmd = exec.Command(program, "--bind", "127.0.0.1", "--port", port, "--unixsocket", r.Unix,
+		"--save", "", "--appendonly", "no", "--dir", r.dir, "--maxclients", "10000")
+	if err := Start(r.cmd, cpus...); err != nil {
+		r.cmd = nil
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	for r.control == nil {
+		r.control, err = conn.Open(ctx, conn.Config{Network: "unix", Addr: r.Unix, PingInterval: -1})
+		if err != nil && ctx.Err() != nil {
+			return fmt.Errorf("system: the server does not answer: %w", err)
+		}
+	}
+	info, err := r.info(ctx, "server")
+	for _, name := range []string{"redis_version", "valkey_version"} {
+		if v := info[name]; v != "" {
+			r.Version = strings.TrimSuffix(name, "_version") + " " + v
+		}
+	}
+	return err
+}
+
+// PID is that of the server.
+func (r *Redis) PID() int { return r.cmd.Process.Pid }
+
+// Stop ends the server and removes what it left.
+func (r *Redis) Stop() {
+	if r.control != nil {
+		r.control.Close()
+	}
+	if r.cmd != nil {
+		r.cmd.Process.Kill()
+		r.cmd.Wait()
+	}
+	os.RemoveAll(r.dir)
+}
+
+// Empty removes all data and scripts.
+func (r *Redis) Empty() error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if _, err := r.control.Do(ctx, "FLUSHALL"); err != nil {
+		return err
+	}
+	_, err := r.control.Do(ctx, "SCRIPT", "FLUSH")
+	return err
+}
+
+// Usage is what a server did between two looks at it.
+type Usage struct {
+	CPU      float64          // seconds
+	Reads    int64            // calls of read
+	Commands map[string]int64 // by their name; those that scripts call are among them
+	Clients  int64            // connections at the first look, without the one that looks
+}
+
+// Usage looks at the server.
+func (r *Redis) Usage() (Usage, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	u := Usage{Commands: map[string]int64{}}
+	for _, section := range []string{"cpu", "stats", "clients", "commandstats"} {
+		info, err := r.info(ctx, section)
+		if err != nil {
+			return u, err
+		}
+		for name, value := range info {
+			u.take(name, value)
+		}
+	}
+	return u, nil
+}
+
+func (u *Usage) take(name, value string) {
+	n, _ := strconv.ParseFloat(value, 64)
+	switch name {
+	case "used_cpu_sys", "used_cpu_user":
+		u.CPU += n
+	case "total_reads_processed":
+		u.Reads = int64(n)
+	case "connected_clients":
+		u.Clients = int64(n)
+	}
+	if command, ok := strings.CutPrefix(name, "cmdstat_"); ok {
+		calls, _, _ := strings.Cut(strings.TrimPrefix(value, "calls="), ",")
+		u.Commands[command], _ = strconv.ParseInt(calls, 10, 64)
+	}
+}
+
+// Since returns what was used since an earlier look. The commands of looking are left out.
+func (u Usage) Since(before Usage) Usage {
+	d := Usage{CPU: u.CPU - before.CPU, Reads: u.Reads - before.Reads, Clients: before.Clients - 1, Commands: map[string]int64{}}
+	for name, n := range u.Commands {
+		if n -= before.Commands[name]; n != 0 && name != "info" {
+			d.Commands[name] = n
+		}
+	}
+	return d
+}
+
+func (r *Redis) info(ctx context.Context, section string) (map[string]string, error) {
+	v, err := r.control.Do(ctx, "INFO", section)
+	if err != nil {
+		return nil, err
+	}
+	text, err := v.Text()
+	if err != nil {
+		return nil, err
+	}
+	fields := map[string]string{}
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			fields[name] = value
+		}
+	}
+	return fields, nil
+}
