@@ -378,4 +378,12 @@ func TestMovedAfterPause(t *testing.T) {
 		f.answer(nodeB, "GET", fmt.Sprintf("-MOVED %d %s", slotA, nodeA), 0)
 		wantText(t, c, "here", "GET", keyA)
 	})
+	// But not to the one that has just said that it is not the owner, whatever the topology says.
+	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		f.nodes[nodeB].Do("SET", keyA, "moved")
+		f.answer(nodeA, "GET", fmt.Sprintf("-MOVED %d %s", slotA, nodeB), 0)
+		f.answer(nodeB, "GET", fmt.Sprintf("-MOVED %d %s", slotA, nodeA), 3)
+		wantText(t, c, "moved", "GET", keyA)
+		f.wantCounts("GET", 4, 4, 0)
+	})
 }
