@@ -120,6 +120,10 @@ func TestMovedToItself(t *testing.T) {
 		if n := f.dials(nodeA) - before; n != 1 {
 			t.Errorf("C16: dialled %d times, want once", n)
 		}
+		wantText(t, c, "here", "GET", keyA)
+		if got := c.Stats(); got.Retries != 1 {
+			t.Errorf("C16: %d retries, want that the next call knows", got.Retries)
+		}
 		time.Sleep(time.Second)
 		if n := len(f.nodes[nodeA].Conns()); n != 1 {
 			t.Errorf("%d connections, want that the old one is closed", n)
