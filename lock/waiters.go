@@ -38,6 +38,7 @@ type waiter struct {
 	turn       chan struct{} // closed when it has come to the front
 	look       chan struct{} // has room for one: another one has got what this one may have too; nil if that cannot be
 	state      *ownerState   // of the request
+	claim      claim         // which others may change too
 	next, prev *waiter
 }
 
@@ -59,6 +60,9 @@ func (c *Client) join(key entryKey, state *ownerState) (*waiter, *entry) {
 	w := &waiter{turn: make(chan struct{}), state: state}
 	if key.kind.others == everybody || state != nil {
 		w.look = make(chan struct{}, 1)
+	}
+	if key.kind.handover != nil {
+		w.claim.passed = make(chan passed, 1)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -129,7 +133,7 @@ func (c *Client) wait(ctx context.Context, r *request, left time.Duration) (err 
 			return err
 		}
 	}
-	return c.contend(ctx, r, h, w.look)
+	return c.contend(ctx, r, h, w)
 }
 
 // stand waits for the turn of w. It reports done if r has got the lock, or failed, before that.
@@ -209,41 +213,50 @@ func (c *Client) prepare(h *head, r *request, channel string, left time.Duration
 	return nil
 }
 
-// contend is the loop of the waiter at the front: sleep until there is a reason to look, and look. There is one
-// when look says so.
-func (c *Client) contend(ctx context.Context, r *request, h *head, look <-chan struct{}) error {
+// contend is the loop of the waiter at the front: sleep until there is a reason to look, and look. Without w it is one of a
+// line that the server keeps.
+func (c *Client) contend(ctx context.Context, r *request, h *head, w *waiter) error {
 	timer := time.NewTimer(time.Until(h.next))
 	defer timer.Stop()
 	attempts, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(c.life, cancel)()
-	var events <-chan pubsub.Event
+	wakes := wakes{timer: timer.C}
 	if h.events != nil {
-		events = h.events.Events()
+		wakes.events = h.events.Events()
+	}
+	if w != nil {
+		wakes.look = w.look
 	}
 	var last error
 	for {
+		var granted bool
+		var left time.Duration
 		if !h.due() {
 			timer.Reset(time.Until(h.next))
-			select {
-			case event, ok := <-events:
-				if !ok {
-					return ErrClosed
-				}
-				h.heard(&c.pace, event)
-			case <-look:
+			p, err := c.doze(ctx, r, h, w, wakes)
+			switch {
+			case err != nil:
+				return err
+			case p != nil && (p.granted || p.unknown):
+				granted, err = c.inherit(r, h, p)
+			case p != nil:
 				h.woken = true
-			case <-timer.C:
-			case <-ctx.Done():
+			}
+			switch {
+			case granted:
+				h.acquired(&c.pace, r)
+				return nil
+			case err != nil:
+				last = err
+			case ctx.Err() != nil:
 				return c.gaveUp(ctx, r, last)
-			case <-c.done:
+			case c.isClosed():
 				return ErrClosed
 			}
 			continue
 		}
-		h.drain(&c.pace, events)
-		var granted bool
-		var left time.Duration
+		h.drain(&c.pace, wakes.events)
 		granted, left, last = c.attempt(attempts, r)
 		switch {
 		case granted:
