@@ -54,7 +54,7 @@ var goroutines = map[string]string{
 	"lock/bound.go:bounds.enter":                  "Client.Close: the timer of releases",
 	"lock/cleanup.go:cleanup.startLocked":         "Client.Close: cleanup",
 	"lock/lease.go:Lease.armLocked":               "Client.Close: the timer of a lease",
-	"lock/waiters.go:Client.contend":              "nobody needs to: it is stopped before contend returns, or does no more than cancel a context",
+	"lock/acquire.go:Client.untilClose":           "nobody needs to: it is stopped before the wait returns, or does no more than cancel a context",
 	"lock/spread.go:beside":                       "beside itself, before it returns",
 	"lock/watchdog.go:watchdog.wakeLocked":        "Client.Close: watchdog",
 	"pubsub/keeper.go:Subscriber.serve":           "keeper: the reader of a connection",

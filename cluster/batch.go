@@ -194,6 +194,7 @@ func (b *batch) next(sent []int) (pending []int) {
 	var why error
 	var where target
 	h := b.history
+	h.redirects = 0
 	for _, i := range sent {
 		err := b.errs[i]
 		if err == nil {

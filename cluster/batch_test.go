@@ -244,6 +244,34 @@ func TestTxBehindAsk(t *testing.T) {
 	})
 }
 
+// A transaction is sent again if its connection ends at ASKING, and none is if it ends behind it.
+func TestTxLosesItsConnection(t *testing.T) {
+	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		f.refuseTx(nodeA, fmt.Sprintf("-ASK %d %s", slotA, nodeB))
+		end := "ASKING"
+		f.hook(nodeB, func(cmd fakeredis.Cmd) *fakeredis.Action {
+			if cmd.Name != end {
+				return nil
+			}
+			act := fakeredis.RunThenClose()
+			if end == "ASKING" {
+				act = fakeredis.Close()
+			}
+			end = ""
+			return &act
+		})
+		values, err := c.Tx(t.Context(), []resp.Command{resp.Cmd("INCR", keyA)})
+		if texts(values) != "1" || err != nil {
+			t.Errorf("lost at ASKING: %q, %v", texts(values), err)
+		}
+		end = "EXEC"
+		if _, err := c.Tx(t.Context(), []resp.Command{resp.Cmd("INCR", keyA)}); !errors.Is(err, conn.ErrUncertain) {
+			t.Errorf("lost at EXEC: %v", err)
+		}
+		f.wantCounts("EXEC", 3, 2, 0)
+	})
+}
+
 func TestBatchUnderContext(t *testing.T) {
 	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
 		f.nodes[nodeB].Mute(true)

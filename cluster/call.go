@@ -90,6 +90,7 @@ func (k *call) decide(at target, err error) decision {
 	} else {
 		k.elapsed = time.Since(k.start)
 	}
+	k.asking = at.asking
 	d := decide(err, from, k.history, c.policy)
 	mine := k.ctx.Err() != nil // what the caller's own limit causes is nobody's sickness
 	if at.node != nil && d.refresh && !mine && isTransport(err) {
@@ -120,6 +121,8 @@ func (k *call) count(err error) {
 	k.failures++
 	if isRedirect(err) {
 		k.redirects++
+	} else {
+		k.redirects = 0
 	}
 }
 
@@ -133,7 +136,7 @@ func (k *call) pause(d decision, at target, err error) error {
 	retry := k.c.cfg.Node.Retry
 	if d.pause {
 		n := k.pauses
-		if d.action == follow || d.action == ask {
+		if isRedirect(err) {
 			n += disagreement
 		}
 		wait = backoff(retry, n, rand.Float64())
@@ -185,6 +188,10 @@ func (k *call) target(d decision, at target) target {
 		k.c.asked.Add(1)
 		return target{node: k.c.nodeAt(d.addr), slot: at.slot, asking: true}
 	case d.action == follow:
+		// After a pause others may know better.
+		if now := k.c.targetOf(at.slot); d.pause && now.node != nil && now.node != at.node {
+			return now
+		}
 		return target{node: k.c.nodeAt(d.addr), slot: at.slot}
 	case d.action == redial:
 		k.redialled = true

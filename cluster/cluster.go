@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"math/rand/v2"
@@ -157,7 +158,11 @@ func (at target) tx(ctx context.Context, cmds []resp.Command) (values []resp.Val
 	}
 	err = at.node.pool.With(ctx, func(c *conn.Conn) error {
 		if _, err := c.Send(ctx, asking); err != nil {
-			return &conn.Error{Op: commandName(&cmds[0]), Addr: at.addr(), Err: err}
+			if e, ok := errors.AsType[*conn.Error](err); ok {
+				// The transaction itself has not been sent, whatever became of ASKING.
+				return &conn.Error{Op: commandName(&cmds[0]), Addr: at.addr(), Err: e.Err}
+			}
+			return err
 		}
 		values, err = c.Tx(ctx, cmds)
 		return err
@@ -166,20 +171,36 @@ func (at target) tx(ctx context.Context, cmds []resp.Command) (values []resp.Val
 }
 
 // With lends fn a connection of the node that serves key, as conn.Pool.With does: for blocking commands, WATCH and the like,
-// on keys of that slot. With returns what fn returns, and repeats nothing; but if that is an answer by which the node says
-// that it does not serve the slot any more, the next With goes to the one that does.
+// on keys of that slot. As long as there is no connection to lend, another node is looked for, as for Send. Once fn has been
+// called, With returns what it returns, and repeats nothing; but if that is an answer by which the node says that it does not
+// serve the slot any more, the next With goes to the one that does.
 func (c *Cluster) With(ctx context.Context, key string, fn func(*conn.Conn) error) error {
-	at := c.targetOf(Slot(key))
+	k := call{c: c, ctx: ctx, name: "With"}
+	for at := c.targetOf(Slot(key)); ; {
+		called, err := at.lend(ctx, fn)
+		switch {
+		case called && err != nil:
+			k.decide(at, err)
+			return err
+		case called:
+			return nil
+		}
+		if at, err = k.next(at, err); err != nil {
+			return err
+		}
+	}
+}
+
+// lend makes an attempt with With, and reports whether fn was called.
+func (at target) lend(ctx context.Context, fn func(*conn.Conn) error) (called bool, err error) {
 	if at.node == nil {
-		c.wantRefresh()
-		return &conn.Error{Op: "With", Err: unserved{at.slot}}
+		return false, &conn.Error{Op: "With", Err: unserved{at.slot}}
 	}
-	err := at.node.pool.With(ctx, fn)
-	if err != nil {
-		k := call{c: c, ctx: ctx}
-		k.decide(at, err)
-	}
-	return err
+	err = at.node.pool.With(ctx, func(c *conn.Conn) error {
+		called = true
+		return fn(c)
+	})
+	return called, err
 }
 
 // Masters yields the masters that serve slots, as far as is known at that moment. If ctx ends it yields its cause as the

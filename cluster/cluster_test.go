@@ -114,6 +114,41 @@ func TestWith(t *testing.T) {
 	})
 }
 
+// With looks for a node until it has a connection to lend, and never calls its function twice.
+func TestWithLooksForTheOwner(t *testing.T) {
+	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		calls := 0
+		ping := func(k *conn.Conn) error {
+			calls++
+			_, err := k.Do(t.Context(), "ECHO", "x")
+			return err
+		}
+		f.nodes[nodeA].Refuse(true)
+		f.serve(fakeRange{0, 10922, nodeB}, fakeRange{10923, 16383, nodeC})
+		took(t, 0, time.Second, func() {
+			if err := c.With(t.Context(), keyA, ping); err != nil {
+				t.Errorf("its node cannot be reached any more: %v", err)
+			}
+		})
+		f.wantCounts("ECHO", 0, 1, 0)
+		f.answer(nodeB, "ECHO", "-LOADING x", 0)
+		if err := c.With(t.Context(), keyA, ping); !errors.Is(err, resp.ErrLoading) || calls != 2 {
+			t.Errorf("%d calls, %v; want one more, and its error", calls, err)
+		}
+
+		f.nodes[nodeB].Unreachable(true)
+		f.nodes[nodeB].KillConns(nil)
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		took(t, time.Second, time.Second, func() {
+			if err := c.With(ctx, keyA, ping); !errors.Is(err, context.DeadlineExceeded) || !conn.SafeToRetry(err) || calls != 2 {
+				t.Errorf("%d calls, %v; want none more, and the end of ctx", calls, err)
+			}
+		})
+	})
+}
+
 // Whatever a Cluster is doing, Close ends it, at once.
 func TestClose(t *testing.T) {
 	loading := func(f *fakes, addr string) { f.answer(addr, "GET", "-LOADING busy", 0) }

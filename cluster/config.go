@@ -33,7 +33,7 @@ type Config struct {
 	// must not block, and must return the same for the same address.
 	NodeMap func(addr string) string
 
-	// MaxRedirects is how many MOVED and ASK answers one call follows. 0 is 8; below 0 is none.
+	// MaxRedirects is how many MOVED and ASK answers in a row one call follows. 0 is 8; below 0 is none.
 	MaxRedirects int
 
 	// RefreshInterval is how often the topology is asked for when nothing hints that it has changed. 0 is 1 minute; below 0

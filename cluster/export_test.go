@@ -38,7 +38,7 @@ func RouteOf(cmd resp.Command) (int, error) { return routeOf(&cmd) }
 // History is what a call has behind it.
 type History struct {
 	Failures, Redirects int
-	Redialled           bool
+	Redialled, Asking   bool
 	Elapsed             time.Duration
 }
 
@@ -56,7 +56,7 @@ var actionNames = map[action]string{
 
 // Decide is what follows from err, of an attempt on the node at from, under a policy.
 func Decide(err error, from string, h History, attempts, redirects int, budget time.Duration) (Decision, error) {
-	d := decide(err, originOf(from, false), history{h.Failures, h.Redirects, h.Redialled, h.Elapsed},
+	d := decide(err, originOf(from, false), history{h.Failures, h.Redirects, h.Redialled, h.Asking, h.Elapsed},
 		policy{attempts, redirects, budget})
 	return Decision{actionNames[d.action], d.addr, d.refresh, d.pause}, d.err
 }

@@ -349,3 +349,33 @@ func TestScriptBehindMoved(t *testing.T) {
 		f.wantCounts("EVAL", 0, 1, 0)
 	})
 }
+
+// A call on two keys of a slot that migrates is sent to and fro until both have arrived: that is no loop.
+func TestKeysMoveOneByOne(t *testing.T) {
+	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		f.answer(nodeA, "DEL", fmt.Sprintf("-ASK %d %s", slotA, nodeB), 0)
+		f.answer(nodeB, "DEL", "-TRYAGAIN Multiple keys request during rehashing of slot", 12)
+		if _, err := c.Do(t.Context(), "DEL", keyA, "{"+keyA+"}2"); err != nil {
+			t.Error(err)
+		}
+		f.wantCounts("DEL", 13, 13, 0)
+		f.answer(nodeB, "EXISTS", "-TRYAGAIN Multiple keys request during rehashing of slot", 12)
+		f.answer(nodeA, "EXISTS", fmt.Sprintf("-ASK %d %s", slotA, nodeB), 0)
+		values, err := c.SendBatch(t.Context(), []resp.Command{resp.Cmd("EXISTS", keyA, keyA), resp.Cmd("ECHO", "x")})
+		if texts(values) != "0 x" || err != nil {
+			t.Errorf("in a batch: %q, %v", texts(values), err)
+		}
+		wantAskingAdjacent(t, f.nodes[nodeB])
+	})
+}
+
+// After a pause, a call goes to the owner that has become known meanwhile, not to the one that was named before it.
+func TestMovedAfterPause(t *testing.T) {
+	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		f.nodes[nodeC].Do("SET", keyA, "here")
+		f.serve(fakeRange{0, 10922, nodeC}, fakeRange{10923, 16383, nodeC})
+		f.answer(nodeA, "GET", fmt.Sprintf("-MOVED %d %s", slotA, nodeB), 0)
+		f.answer(nodeB, "GET", fmt.Sprintf("-MOVED %d %s", slotA, nodeA), 0)
+		wantText(t, c, "here", "GET", keyA)
+	})
+}

@@ -54,11 +54,15 @@ type counter struct {
 
 var incr = script.New("return redis.call('INCR', KEYS[1])")
 
-// startLoad begins counting in the keys "{tag}i" of each tag.
+// loads tells the keys of one load from those of another: a replica that takes over may bring back what has been deleted.
+var loads atomic.Int64
+
+// startLoad begins counting in perTag keys of each tag.
 func startLoad(t *testing.T, c *cluster.Cluster, tags []string, perTag int, mayErr func(string) bool) *load {
 	l := &load{t: t, c: c, keys: make([]counter, len(tags)*perTag), mayErr: mayErr}
+	load := loads.Add(1)
 	for i := range l.keys {
-		l.keys[i].name = fmt.Sprintf("{%s}%d", tags[i/perTag], i%perTag)
+		l.keys[i].name = fmt.Sprintf("{%s}%d:%d", tags[i/perTag], load, i%perTag)
 	}
 	l.ctx, l.stop = context.WithCancel(t.Context())
 	for i := range 24 {

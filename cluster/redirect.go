@@ -33,8 +33,9 @@ type policy struct {
 // history is what a call has behind it, the attempt that is to be decided about not counted.
 type history struct {
 	failures  int           // attempts
-	redirects int           // of these, MOVED and ASK
+	redirects int           // of these, MOVED and ASK in a row at the end
 	redialled bool          // because of a MOVED to the node that answered
+	asking    bool          // the attempt to be decided about was behind ASKING
 	elapsed   time.Duration // since the first of them failed
 }
 
@@ -121,8 +122,10 @@ func judgeRedirect(reply resp.Error, from origin, h history) decision {
 		return decision{action: relocate, refresh: true}
 	case asked && addr == from.addr(), !asked && addr == from.addr() && h.redialled:
 		return decision{action: relocate, refresh: true, pause: true}
-	case asked:
-		d.action, d.refresh = ask, false
+	case asked && h.asking:
+		return decision{action: again, refresh: true, pause: true}
+	case asked: // at once: in a while the slot may be somewhere else
+		d.action, d.refresh, d.pause = ask, false, false
 	case addr == from.addr():
 		d.action = redial
 	default:

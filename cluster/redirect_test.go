@@ -174,6 +174,14 @@ func TestDecideRedirects(t *testing.T) {
 	if got, _ := cluster.Decide(moved, "a:1", h, 100, 8, 0); got.Action != "follow" {
 		t.Errorf("MOVED elsewhere behind one to itself: %+v", got)
 	}
+	asked := resp.Error("ASK 1 b:1")
+	if got, _ := cluster.Decide(asked, "a:1", cluster.History{Failures: 5, Redirects: 5}, 100, 8, 0); got.Action != "ask" || got.Pause {
+		t.Errorf("ASK behind MOVED: %+v, want it followed at once", got)
+	}
+	h = cluster.History{Failures: 1, Redirects: 1, Asking: true}
+	if got, _ := cluster.Decide(asked, "a:1", h, 100, 8, 0); got != laterAndRefresh {
+		t.Errorf("ASK in answer to ASKING: %+v", got)
+	}
 	lost := &conn.Error{Op: "GET", Err: io.EOF}
 	if got, _ := cluster.Decide(lost, "a:1", cluster.History{Failures: 1}, 100, 8, 0); got.Action != "again" || !got.Pause {
 		t.Errorf("connection lost for the second time: %+v", got)

@@ -190,7 +190,7 @@ func TestNoRefreshStorm(t *testing.T) {
 						t.Error(err)
 						return
 					}
-					time.Sleep(10 * time.Millisecond)
+					time.Sleep(50 * time.Millisecond)
 				}
 			})
 		}

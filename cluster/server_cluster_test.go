@@ -190,9 +190,7 @@ func TestServerKillMaster(t *testing.T) {
 			rc.Await()
 		}
 		l.end(true)
-		if got := c.Stats(); got.Slots != cluster.Slots || got.Masters != 3 {
-			t.Errorf("Stats = %+v", got)
-		}
+		awaitStats(t, c, "3 masters", func(s cluster.Stats) bool { return s.Slots == cluster.Slots && s.Masters == 3 })
 		for _, s := range rc.Masters() {
 			s.Do("FLUSHALL")
 		}

@@ -32,7 +32,7 @@ func (p *Pool) Tx(ctx context.Context, cmds []resp.Command) ([]resp.Value, error
 		if err == nil {
 			values, err = l.doBatch(ctx, q, 0)
 			if err == nil {
-				values, err = txReplies(l.addr, cmds, values)
+				values, err = sharedTxReplies(l.addr, cmds, values)
 			}
 			if err == nil {
 				p.cfg.Trace.command(begin, p.cfg.Addr, q, nil)
@@ -107,6 +107,15 @@ func discards(err error) bool {
 		return true
 	}
 	return false
+}
+
+// sharedTxReplies is txReplies for a connection that others use too: if the transaction is still open, an EXEC of theirs that
+// is on its way may run it.
+func sharedTxReplies(addr string, cmds []resp.Command, replies []resp.Value) ([]resp.Value, error) {
+	if err := replies[len(replies)-1].Err(); err != nil && openMulti(replies) {
+		return nil, &Error{Op: "EXEC", Addr: addr, Sent: true, Err: fmt.Errorf("%w: %w", errOpenTx, err)}
+	}
+	return txReplies(addr, cmds, replies)
 }
 
 // txReplies makes the outcome of a transaction of the replies to MULTI, cmds and EXEC.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -38,31 +39,40 @@ func (c *Client) tryLock(ctx context.Context, t *target, opts []Option) (*Lease,
 
 // obtain runs r, waiting for as long as ctx allows.
 func (c *Client) obtain(ctx context.Context, r *request) error {
+	if c.isClosed() {
+		return ErrClosed
+	}
 	if err := c.settleChannels(ctx, r.target); err != nil {
 		return err
 	}
 	r.waits, r.since = true, time.Now()
-	if r.target.kind.queued {
-		if !c.enterQueue() {
-			return ErrClosed
-		}
-		defer c.queued.Done()
-	}
 	if deadline, ok := ctx.Deadline(); ok {
 		r.deadline = deadline
+	}
+	first := ctx
+	if r.target.kind.queued {
+		if !c.enterQueue(r) {
+			return ErrClosed
+		}
+		defer c.leaveQueue(r)
+		defer c.queued.Done()
+		attempts, cancel := c.untilClose(ctx)
+		defer cancel()
+		first = attempts
 	}
 	if c.crowded(r) {
 		r.refused = true
 		return c.wait(ctx, r, noTTL)
 	}
-	granted, left, err := c.attempt(ctx, r)
+	granted, left, err := c.attempt(first, r)
+	r.failure = err
 	switch {
 	case granted:
 		return nil
 	case err == nil:
 	case ctx.Err() != nil || c.isClosed():
 		c.withdraw(r)
-		return c.gaveUp(ctx, r, err)
+		return c.gaveUp(ctx, r)
 	case !passing(err):
 		c.withdraw(r)
 		return err
@@ -75,6 +85,9 @@ func (c *Client) obtain(ctx context.Context, r *request) error {
 
 // tryObtain runs r once.
 func (c *Client) tryObtain(ctx context.Context, r *request) error {
+	if c.isClosed() {
+		return ErrClosed
+	}
 	if err := c.settleChannels(ctx, r.target); err != nil {
 		return err
 	}
@@ -90,18 +103,17 @@ func (c *Client) tryObtain(ctx context.Context, r *request) error {
 	return ErrNotAcquired
 }
 
-// gaveUp is the error of a wait that ended with ctx or with the client; last is what went wrong at the last attempt, if it
-// had no answer.
-func (c *Client) gaveUp(ctx context.Context, r *request, last error) error {
+// gaveUp is the error of a wait that ended with ctx or with the client.
+func (c *Client) gaveUp(ctx context.Context, r *request) error {
 	switch {
 	case c.isClosed():
 		return ErrClosed
 	case r.refused:
 		return fmt.Errorf("%w: %w", ErrNotAcquired, ended(ctx))
-	case last != nil && !errors.Is(last, ended(ctx)):
-		return fmt.Errorf("lock: %w, and the server could not be asked: %w", ended(ctx), last)
-	case last != nil:
-		return last
+	case r.failure != nil && !errors.Is(r.failure, ended(ctx)):
+		return fmt.Errorf("lock: %w, and the server could not be asked: %w", ended(ctx), r.failure)
+	case r.failure != nil:
+		return r.failure
 	}
 	return fmt.Errorf("%w: %w", ErrNotAcquired, ended(ctx))
 }
@@ -133,14 +145,11 @@ func (c *Client) crowded(r *request) bool {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e := c.entries[r.target.key()]
-	if e == nil {
+	line, holders := c.entries[r.target.key()], c.entries[r.target.hold()]
+	if r.state != nil && (holders.heldBy(r.state) || k.twin != nil && c.entries[entryKey{k.twin, r.target.name}].heldBy(r.state)) {
 		return false
 	}
-	if r.state != nil && (e.heldBy(r.state) || k.twin != nil && c.entries[entryKey{k.twin, r.target.name}].heldBy(r.state)) {
-		return false
-	}
-	return e.first != nil || k.others == nobody && e.leases != nil
+	return line != nil && line.first != nil || k.others == nobody && holders != nil && holders.leases != nil
 }
 
 // noTTL stands for a lock that never becomes free by itself, or of which that is not known.
@@ -176,7 +185,7 @@ func (c *Client) attempt(ctx context.Context, r *request) (granted bool, left ti
 	}
 	r.asked = true
 	server := conn.Doer(c.server)
-	ack, err := c.acking(ctx, r.target.name)
+	ack, err := c.acking(ctx, r.target)
 	switch {
 	case err != nil:
 		r.giveTurn()
@@ -232,15 +241,43 @@ func (c *Client) pass(ctx context.Context, r *request) bool {
 	return err == nil && failed == nil && mine
 }
 
-// enterQueue notes that a caller may from now on be in a queue on the server, until it calls queued.Done. It reports false
-// if the client has been closed.
-func (c *Client) enterQueue() bool {
+// enterQueue notes that r may from now on be in a queue on the server, until leaveQueue, and its caller until queued.Done. It
+// reports false if the client has been closed.
+func (c *Client) enterQueue(r *request) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.closed {
-		c.queued.Add(1)
+	if c.closed {
+		return false
 	}
-	return !c.closed
+	c.queued.Add(1)
+	r.look = make(chan struct{}, 1)
+	r.state.queued = append(r.state.queued, place{r.target.key(), r.look})
+	return true
+}
+
+// leaveQueue notes that r waits no more. What it has in a queue on the server is then that of the others of its owner who wait
+// for the same lock, if there are any.
+func (c *Client) leaveQueue(r *request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r.state.queued = slices.DeleteFunc(r.state.queued, func(p place) bool { return p.look == r.look })
+}
+
+// stands reports whether r, or another call of its owner, waits in the queue of its lock.
+func (c *Client) stands(r request) bool {
+	if r.waits || r.state == nil {
+		return r.waits
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.ContainsFunc(r.state.queued, func(p place) bool { return p.key == r.target.key() })
+}
+
+// untilClose returns a context that ends with ctx, or when the client is closed.
+func (c *Client) untilClose(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(c.life, cancel)
+	return ctx, func() { stop(); cancel() }
 }
 
 // args returns the ARGV that all kinds have, and behind them the kind's own.
@@ -301,7 +338,7 @@ func (c *Client) granted(r *request, start instant, count, token int64) (bool, t
 	}
 	l := newLease(c, r, start)
 	l.token = token
-	key := r.target.key()
+	key := r.target.hold()
 	if r.state != nil {
 		l.tallied = r.state.grant(key, count)
 	}
@@ -347,6 +384,9 @@ func (c *Client) renewOwner(r *request) {
 func (c *Client) withdraw(r *request) {
 	if !r.target.kind.queued && !(r.tells && r.asked) {
 		return
+	}
+	if r.target.kind.queued {
+		c.leaveQueue(r)
 	}
 	leaving := *r
 	leaving.waits, leaving.latch = false, ""

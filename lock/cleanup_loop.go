@@ -246,7 +246,7 @@ func (j *job) run(ctx context.Context, c *Client) (resp.Value, error) {
 		j.lease.repeated = j.lease.repeated || err != nil && uncertain(err)
 		return v, err
 	}
-	r, key := &j.request, j.request.target.key()
+	r, key := &j.request, j.request.target.hold()
 	resting := c.restingLease(key, r.state, r.owner, nil)
 	before := int64(0)
 	if resting > 0 {

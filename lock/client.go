@@ -140,9 +140,18 @@ type entryKey struct {
 	name string
 }
 
+// key names the lock among those that somebody waits for.
 func (t *target) key() entryKey { return entryKey{t.kind, t.name} }
 
-// entry is a lock that somebody in this process has or waits for. Client.mu guards it, but for head.
+// hold names the lock among those that somebody has: what is one lock to the server has the same name in all its kinds.
+func (t *target) hold() entryKey {
+	if t.kind.like != nil {
+		return entryKey{t.kind.like, t.name}
+	}
+	return t.key()
+}
+
+// entry is a lock that somebody in this process has, by hold, or waits for, by key. Client.mu guards it, but for head.
 type entry struct {
 	leases      *Lease // list of those held, by next and prev
 	first, last *waiter
@@ -200,7 +209,7 @@ func (c *Client) register(l *Lease, inherited bool) bool {
 	if c.closed {
 		return false
 	}
-	e := c.entryLocked(l.target.key())
+	e := c.entryLocked(l.target.hold())
 	if l.next = e.leases; l.next != nil {
 		l.next.prev = l
 	}
@@ -220,7 +229,7 @@ func (c *Client) forget(l *Lease) {
 		return
 	}
 	l.listed = false
-	key := l.target.key()
+	key := l.target.hold()
 	e := c.entries[key]
 	if l.prev != nil {
 		l.prev.next = l.next

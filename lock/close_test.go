@@ -37,6 +37,12 @@ func TestCloseWithCallsUnderWay(t *testing.T) {
 		start := time.Now()
 		var wg sync.WaitGroup
 		wg.Go(func() {
+			_, err := c.Fair("fair").Lock(t.Context()) // which Close waits for, so that it leaves the queue
+			if took := time.Since(start); !errors.Is(err, lock.ErrClosed) || took > 3*time.Second {
+				t.Errorf("Lock() of a fair lock = %v after %v, want ErrClosed soon after Close at 1s", err, took)
+			}
+		})
+		wg.Go(func() {
 			_, err := c.Reentrant("other").Lock(context.Background())
 			if took := time.Since(start); !errors.Is(err, lock.ErrClosed) || took > 3*time.Second {
 				t.Errorf("Lock() = %v after %v, want ErrClosed soon after Close at 1s", err, took)
@@ -72,5 +78,31 @@ func TestUnlockAfterCloseSparesTheOuterHold(t *testing.T) {
 		}
 		mustUnlock(t, outer)
 		w.free()
+	})
+}
+
+// A closed client takes nothing any more, under whatever context.
+func TestNothingIsTakenAfterClose(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		if _, err := c.Semaphore("semaphore").TrySetPermits(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		w.sleep(time.Second)
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		w.srv.ClearLog()
+		for _, ctx := range []context.Context{t.Context(), context.Background()} {
+			_, err := c.Reentrant("job").Lock(ctx)
+			wantErr(t, "Lock", err, lock.ErrClosed)
+			_, err = c.Fair("job").TryLock(ctx)
+			wantErr(t, "TryLock", err, lock.ErrClosed)
+			wantErr(t, "Acquire", c.Semaphore("semaphore").Acquire(ctx, 1), lock.ErrClosed)
+			wantErr(t, "Wait", c.CountDownLatch("latch").Wait(ctx), lock.ErrClosed)
+		}
+		if n := w.srv.Count("EVALSHA"); n != 0 {
+			t.Errorf("%d scripts were sent", n)
+		}
 	})
 }

@@ -150,10 +150,12 @@ type request struct {
 	state     *ownerState               // of the Owner that was passed, or of a waiter that the server has in its line; else nil
 	latch     string                    // of the last attempt, if it has one: what undoes it leaves this key
 	refused   bool                      // the server has said no, or too late
+	failure   error                     // of the last attempt, if that had no answer
 	waits     bool                      // for its turn, until it is withdrawn
 	tells     bool                      // that it waits
 	asked     bool                      // the server, once at least
 	from      *Lease                    // what a downgrade turns into this
+	look      chan struct{}             // of a waiter that the server has in its line: see place
 	since     time.Time                 // when it began to wait
 	late      time.Time                 // since when all it was granted came too late
 	deadline  time.Time                 // of the context; zero if there is none

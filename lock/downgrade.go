@@ -86,7 +86,7 @@ func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 // owner's turn. late says that the downgrade may come yet.
 func (l *Lease) undoDowngrade(r *request, start instant, late bool, cause error) error {
 	if l.state != nil {
-		l.state.ungrant(l.target.key())
+		l.state.ungrant(l.target.hold())
 	}
 	err := l.settle(fmt.Errorf("%w: %w", ErrUncertain, cause))
 	l.client.undo(r, start, late)

@@ -193,11 +193,15 @@ func (m *fairState) passOver(owner string, counts bool) (any, []message) {
 		idle.first, idle.until, idle.last, idle.life = first, m.times[first], m.line[len(m.line)-1], idleLife
 		return 0, nil
 	}
+	last := idle.last
+	if !slices.Contains(m.line, last) {
+		last = first
+	}
 	// One step is longer than the grace, two are longer than anybody is waited for. Nobody listens.
 	for stuck := idle.life == 1; stuck || counts && idle.life < idleLife; stuck = false {
 		m.remove(first)
 		dropped := first
-		if first = m.head(owner); dropped == idle.last || first == "" || first == owner {
+		if first = m.head(owner); dropped == last || first == "" || first == owner {
 			break
 		}
 	}
@@ -298,7 +302,7 @@ func fairSet() *scriptSet {
 		}
 		for rest := range span(2) {
 			for _, again := range []bool{false, true} {
-				add("release", 1, []any{rest, owner, publishBy, latchSpan, again},
+				add("release", 1, []any{rest, owner, publishBy, latchSpan, again, true},
 					func(m *fairState) (any, []message) { return m.release(owner, rest, 1, again) })
 				add("undo", int(rest)-1, []any{rest, owner, publishBy, int(rest), latchSpan, span(5), again},
 					func(m *fairState) (any, []message) { return m.undo(owner, rest, int(rest), 5, again, int(rest)-1) })

@@ -30,6 +30,7 @@ var fairInfo string
 
 var fairKind = &kind{
 	name:    "fair",
+	like:    reentrantKind,
 	channel: lockChannel,
 	keys:    fairKeys,
 	args:    fairArgs,
@@ -46,6 +47,7 @@ var fairKind = &kind{
 
 var nonReentrantFairKind = &kind{
 	name:    "nonreentrantfair",
+	like:    reentrantKind,
 	channel: lockChannel,
 	keys:    fairKeys,
 	args:    nonReentrantFairArgs,
@@ -92,11 +94,11 @@ func fairKeys(name string) []string {
 }
 
 func fairArgs(c *Client, r request) []any {
-	return []any{c.queueWait(r).Milliseconds(), r.waits, c.countsListeners(r.target)}
+	return []any{c.queueWait(r).Milliseconds(), c.stands(r), true}
 }
 
 func nonReentrantFairArgs(c *Client, r request) []any {
-	return []any{c.queueWait(r).Milliseconds(), r.waits, false}
+	return []any{c.queueWait(r).Milliseconds(), c.stands(r), false}
 }
 
 // queueWait is by how much r's deadline in the queue lies behind the one before it.

@@ -1,6 +1,7 @@
 package lock_test
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
@@ -101,6 +102,119 @@ func TestFairWrongQueue(t *testing.T) {
 			t.Errorf("the server has %q", w.srv.Dump())
 		}
 		w.srv.Do("DEL", jobQueue)
+		w.free()
+	})
+}
+
+// Several calls of one Owner have one place in the queue. It stays as long as one of them waits, and what one gets the others
+// get with it.
+func TestFairCallsOfOneOwner(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		w.srv.Latency(100 * time.Microsecond)
+		c, other := w.client(lock.Config{}), w.client(lock.Config{})
+		holder := mustLockFair(t, other)
+		owner := c.NewOwner()
+		first, second := w.waiter(c, lock.As(owner)), w.waiter(c, lock.As(owner))
+		third := w.waiter(other)
+		for range 3 { // each at once after the one before it
+			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+			_, err := c.Fair("job").Lock(ctx, lock.As(owner))
+			cancel()
+			wantErr(t, "Lock", err, lock.ErrNotAcquired)
+		}
+		w.sleep(time.Second)
+		if line := w.line(); len(line) != 2 || line[0] != owner.String() {
+			t.Errorf("in line stand %v, want %v first of two", line, owner)
+		}
+		start := time.Now()
+		mustUnlock(t, holder)
+		mustUnlock(t, <-first)
+		mustUnlock(t, <-second)
+		mustUnlock(t, <-third)
+		if took := time.Since(start); took > 100*time.Millisecond {
+			t.Errorf("they are served within %v", took)
+		}
+		w.free()
+	})
+}
+
+// Who gives up and asks again at once is in the queue, whatever the server is asked first.
+func TestFairOwnerWhoComesBack(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		w.srv.Latency(100 * time.Microsecond)
+		c, other := w.client(lock.Config{}), w.client(lock.Config{})
+		holder := mustLockFair(t, other)
+		owner := c.NewOwner()
+		for range 10 {
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			_, err := c.Fair("job").Lock(ctx, lock.As(owner))
+			cancel()
+			wantErr(t, "Lock", err, lock.ErrNotAcquired)
+			waiting, cancel := context.WithCancel(t.Context())
+			done := make(chan struct{})
+			go func() { defer close(done); c.Fair("job").Lock(waiting, lock.As(owner)) }()
+			w.sleep(10 * time.Millisecond)
+			w.wantLine(owner.String())
+			cancel()
+			<-done
+		}
+		last := w.waiter(c, lock.As(owner))
+		start := time.Now()
+		mustUnlock(t, holder)
+		mustUnlock(t, <-last)
+		if took := time.Since(start); took > 100*time.Millisecond {
+			t.Errorf("served after %v", took)
+		}
+		w.free()
+	})
+}
+
+// One call of an Owner gets the lock without the server telling the other, which waits for it.
+func TestFairTryLockOfAWaitingOwner(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		owner := c.NewOwner()
+		w.srv.Do("HSET", "job", "stranger:1", "1")
+		waiting := w.waiter(c, lock.As(owner))
+		w.srv.Do("DEL", "job")
+		start := time.Now()
+		tried, err := c.Fair("job").TryLock(t.Context(), lock.As(owner))
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustUnlock(t, <-waiting)
+		if took := time.Since(start); took > time.Second {
+			t.Errorf("the call that waits has it after %v", took)
+		}
+		mustUnlock(t, tried)
+		w.free()
+	})
+}
+
+// Who has stood in line for a moment only does not listen yet, and is not passed over with those in front of it, though the
+// one that was last when they were first seen has gone.
+func TestFairNewcomerBehindDeadHeads(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		java, c := w.fairRedisson(), w.client(lock.Config{})
+		java.late = 55 * time.Millisecond
+		holder := mustLockFair(t, c)
+		java.acquire("dead:1", 5*time.Minute, true)
+		java.acquire("dead:2", 5*time.Minute, true)
+		mustUnlock(t, holder)
+		_, err := c.Fair("job").TryLock(t.Context())
+		wantErr(t, "TryLock behind others", err, lock.ErrNotAcquired)
+		w.sleep(1100 * time.Millisecond)
+		w.srv.Do("LREM", jobQueue, "0", "dead:2")
+		w.srv.Do("ZREM", jobTimeouts, "dead:2")
+		first := make(chan bool)
+		go func() { first <- java.lock(t.Context(), "java:1") }()
+		w.sleep(time.Millisecond)
+		_, err = c.Fair("job").TryLock(t.Context())
+		wantErr(t, "TryLock behind a newcomer", err, lock.ErrNotAcquired)
+		w.wantLine("java:1")
+		<-first
+		java.unlock("java:1")
+		w.sleep(30 * time.Second) // what ours note about the head, Redisson's leave to its time
 		w.free()
 	})
 }

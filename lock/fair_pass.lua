@@ -24,6 +24,12 @@ local function deaf(waiter) -- nobody listens for it; an error says nothing
     return counts == '1' and redis.pcall('pubsub', numsub, channel .. ':' .. waiter)[2] == 0
 end
 
+local function stands(waiter)
+    for _, one in ipairs(redis.call('lrange', queue, 0, -1)) do
+        if one == waiter then return true end
+    end
+end
+
 local function drop(first, last) -- and those behind that nobody listens for, as far as the last
     redis.call('lpop', queue)
     redis.call('zrem', timeouts, first)
@@ -49,7 +55,8 @@ if string.sub(seen, 1, #mark) ~= mark then
 end
 local age = life - redis.call('pttl', idle)
 if age >= limit or age >= grace and deaf(first) then
-    if not drop(first, string.sub(seen, #mark + 1)) then return 1 end
+    local last = string.sub(seen, #mark + 1)
+    if not drop(first, stands(last) and last or first) then return 1 end -- who came after the last may not listen yet
 end
 local following = redis.call('lindex', queue, 0)
 if following ~= owner and age >= grace then

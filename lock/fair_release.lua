@@ -1,12 +1,14 @@
--- Fair lock, release: gives one hold back, and the lock with the last one, and tells who heads the queue.
+-- Fair lock, release: gives one hold back, and the lock with the last one, and tells who heads the queue; and who stands
+-- behind those that do not hear it, to see to it that they are passed over.
 -- KEYS  1 lock  2 its channel; a waiter's own has a colon and the waiter behind  3 queue  4 timeouts  5 idle
 --       6 latch: the outcome of this very request, should it be repeated
 -- ARGV  1 lease in ms to go back to when holds remain (0: none is alive any more)
 --       2 owner  3 publish command  4 lifetime of the latch in ms
 --       5 1 for a repeat, which keeps an earlier request from taking effect later
+--       6 1 if this server knows all who listen on a channel
 -- Returns 1 when the lock is free now, 0 when the owner has further holds, nil when it has none.
 local lock, channel, queue, timeouts, _, latch = unpack(KEYS)
-local lease, owner, publish, lifetime, repeated = unpack(ARGV)
+local lease, owner, publish, lifetime, repeated, counts = unpack(ARGV)
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
@@ -22,8 +24,11 @@ end
 
 local function tell() -- without a queue, or a right to publish, the lock is free all the same
     local ok, first = pcall(head)
-    if ok and first then
-        redis.pcall(publish, channel .. ':' .. first, '0')
+    local waiter, place = ok and first, 0
+    while waiter do
+        place = place + 1
+        local deaf = redis.pcall(publish, channel .. ':' .. waiter, '0') == 0
+        waiter = deaf and counts == '1' and place < 100 and redis.call('lindex', queue, place)
     end
 end
 

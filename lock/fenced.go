@@ -20,6 +20,7 @@ var fencedInfo string
 
 var fencedKind = &kind{
 	name:    "fenced",
+	like:    reentrantKind,
 	channel: lockChannel,
 	args:    fencedArgs,
 	parse:   parseFenced,

@@ -37,49 +37,63 @@ type passed struct {
 	token   int64
 }
 
-// doze waits until there is a reason to look. If the lock has been handed over, or was to be, it returns the outcome. When ctx
-// or the client has ended, that is for the caller to see.
-func (c *Client) doze(ctx context.Context, r *request, h *head, w *waiter, wakes wakes) (*passed, error) {
+// doze waits until there is a reason to look, or the lock has been handed over to r. The error is that of a wait that is over.
+func (c *Client) doze(ctx context.Context, r *request, h *head, own *claim, wakes wakes) (granted bool, err error) {
 	var handed <-chan passed
-	if w != nil && c.inheritable(r) {
-		handed = w.claim.passed
-		w.claim.wants = *r
-		w.claim.state.Store(asleep)
+	if own != nil && c.inheritable(r) {
+		handed = own.passed
+		own.wants = *r
+		own.state.Store(asleep)
 	}
-	var p passed
 	select {
-	case p = <-handed:
-		w.claim.state.Store(awake)
-		return &p, nil
+	case p := <-handed:
+		own.state.Store(awake)
+		return c.inherit(r, h, &p), nil
 	case event, ok := <-wakes.events:
-		if !ok {
-			return nil, ErrClosed
+		if ok {
+			h.heard(&c.pace, event)
+		} else {
+			err = ErrClosed
 		}
-		h.heard(&c.pace, event)
 	case <-wakes.look:
 		h.woken = true
 	case <-wakes.timer:
 	case <-ctx.Done():
+		err = ctx.Err()
 	case <-c.done:
+		err = ErrClosed
 	}
-	if handed == nil || w.claim.state.CompareAndSwap(asleep, awake) {
-		return nil, nil
+	if handed != nil && !own.state.CompareAndSwap(asleep, awake) {
+		if p, ok := c.awaitHandOver(ctx, own); ok && c.inherit(r, h, &p) {
+			return true, nil
+		}
 	}
+	switch {
+	case ctx.Err() != nil:
+		return false, c.gaveUp(ctx, r)
+	case c.isClosed():
+		return false, ErrClosed
+	}
+	return false, err
+}
+
+// awaitHandOver waits for the outcome of a hand-over that is under way. ok is false if the waiter leaves before it has come.
+func (c *Client) awaitHandOver(ctx context.Context, own *claim) (p passed, ok bool) {
 	select {
-	case p = <-handed:
+	case p = <-own.passed:
 	case <-ctx.Done():
-		if w.claim.state.CompareAndSwap(claimed, abandoned) {
-			return nil, nil
+		if own.state.CompareAndSwap(claimed, abandoned) {
+			return p, false
 		}
-		p = <-handed
+		p = <-own.passed
 	case <-c.done:
-		if w.claim.state.CompareAndSwap(claimed, abandoned) {
-			return nil, nil
+		if own.state.CompareAndSwap(claimed, abandoned) {
+			return p, false
 		}
-		p = <-handed
+		p = <-own.passed
 	}
-	w.claim.state.Store(awake)
-	return &p, nil
+	own.state.Store(awake)
+	return p, true
 }
 
 // wakes are what wakes a waiter.
@@ -94,19 +108,19 @@ func (c *Client) inheritable(r *request) bool {
 	return r.target.kind.handover != nil && r.state == nil && r.via == nil && !c.acks && c.cfg.HandOvers > 0
 }
 
-// inherit makes of the outcome of a hand-over what attempt returns, and the next one to look where that is not a grant.
-func (c *Client) inherit(r *request, h *head, p *passed) (granted bool, err error) {
+// inherit makes a lease of a hand-over, and reports whether there is one. If not there is a reason to look.
+func (c *Client) inherit(r *request, h *head, p *passed) (granted bool) {
 	switch {
 	case p.granted:
 		r.asked, r.inherited = true, true
-		granted, _, err = c.granted(r, p.start, 1, p.token)
+		granted, _, r.failure = c.granted(r, p.start, 1, p.token)
 		r.inherited = false
 	case p.unknown:
 		c.undo(r, p.start, true)
 		c.renewOwner(r)
 	}
 	h.woken = !granted
-	return granted, err
+	return granted
 }
 
 // heir claims the first waiter in line, if the lock of l may be handed over to it, and returns nil if not.

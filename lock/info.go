@@ -103,7 +103,7 @@ func (c *Client) forceUnlock(ctx context.Context, t *target) (bool, error) {
 	if err := c.settleChannels(ctx, t); err != nil {
 		return false, err
 	}
-	holds := c.holdsOf(t.key(), "", nil) // and not those that come after
+	holds := c.holdsOf(t.hold(), "", nil) // and not those that come after
 	v, err := t.kind.force.Run(c.patient(ctx), c.server, t.keys, c.publishing(t))
 	if err != nil {
 		return false, serverError(err)

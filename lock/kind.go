@@ -9,9 +9,10 @@ import (
 
 // kind is a lock kind as the acquire loop, the waiters, the watchdog and the lease see it. All of its scripts but renew take as
 // KEYS the lock, its channel, the kind's own keys, and then a latch where there is one; acquire and undo take the kind's
-// own ARGV behind those that all kinds have. Their headers name them.
+// own ARGV behind those that all kinds have, and release of a queued kind one more. Their headers name them.
 type kind struct {
 	name    string
+	like    *kind // of a kind whose locks are to the server, once taken, those of another: that other; nil: itself
 	channel func(name string) string
 	keys    func(name string) []string        // own keys; nil: none
 	args    func(c *Client, r request) []any  // own ARGV of acquire and undo; nil: none

@@ -5,7 +5,7 @@
 local countdown = KEYS[1]
 
 local count = redis.call('get', countdown)
-if count and not tonumber(count) then
+if count and not string.match(count, '^%-?%d+$') then
     return redis.error_reply('WRONGTYPE not a count')
 end
 if not count or tonumber(count) <= 0 then

@@ -9,7 +9,7 @@ local outcome = redis.call('get', latch)
 if outcome then
     return tonumber(outcome)
 end
-if not tonumber(redis.call('get', countdown) or 0) then
+if not string.match(redis.call('get', countdown) or '0', '^%-?%d+$') then
     return redis.error_reply('WRONGTYPE not a count')
 end
 local deleted = redis.call('del', countdown)

@@ -9,10 +9,11 @@ local outcome = redis.call('get', latch)
 if outcome then
     return tonumber(outcome)
 end
-local count = tonumber(redis.call('get', countdown) or 0)
-if not count then
+local count = redis.call('get', countdown) or '0'
+if not string.match(count, '^%-?%d+$') then
     return redis.error_reply('WRONGTYPE not a count')
 end
+count = tonumber(count)
 -- First what frees memory: a server that has run out of it refuses all else, but not after a script's first write.
 redis.call('del', count > 1 and latch or countdown)
 if count > 1 then

@@ -10,7 +10,7 @@ if outcome then
     return tonumber(outcome)
 end
 local left = redis.call('get', countdown)
-if left and not tonumber(left) then
+if left and not string.match(left, '^%-?%d+$') then
     return redis.error_reply('WRONGTYPE not a count')
 end
 if left then

@@ -234,7 +234,7 @@ func (l *Lease) denied(reason Reason) {
 	if l.state == nil {
 		return
 	}
-	for _, other := range l.client.holdsOf(l.target.key(), l.owner, l) {
+	for _, other := range l.client.holdsOf(l.target.hold(), l.owner, l) {
 		if other.tallied == l.tallied {
 			other.lose(reason, nil)
 		}

@@ -118,7 +118,7 @@ func (c *Client) recognise(ctx context.Context, keys resp.Value) ([]Listed, erro
 		if err != nil {
 			return nil, fmt.Errorf("lock: list: %w", err)
 		}
-		if name != "" && !strings.HasPrefix(name, latchPrefix) {
+		if checkName(name) == nil && !strings.HasPrefix(name, latchPrefix) {
 			found = append(found, Listed{Name: name})
 			calls = append(calls, shapeScript.Call([]string{name}))
 		}
@@ -136,7 +136,7 @@ func (c *Client) recognise(ctx context.Context, keys resp.Value) ([]Listed, erro
 		if err != nil {
 			return nil, err
 		}
-		if l := found[i]; shapes[Shape(shape)] != nil && checkName(l.Name) == nil {
+		if l := found[i]; shapes[Shape(shape)] != nil {
 			l.Shape = Shape(shape)
 			locks = append(locks, l)
 		}
@@ -163,11 +163,13 @@ func (c *Client) inform(ctx context.Context, locks []Listed) ([]Listed, error) {
 		if reply, isErr := errors.AsType[resp.Error](reply.Err()); isErr && wrongType(reply) {
 			continue // it has become something else since
 		}
-		l := locks[i]
-		if l.Info, err = shapes[l.Shape].parseInfo(reply); err != nil {
+		l, parse := locks[i], shapes[locks[i].Shape].parseInfo
+		if l.Shape == ShapeReadWrite {
+			parse = parseBothHalves
+		}
+		if l.Info, err = parse(reply); err != nil {
 			return nil, err
 		}
-		l.Info.Locked = l.Info.Locked || l.Info.Mode != "" // the whole of a read-write lock, not a half
 		if l.Info.Locked || l.Info.Permits.Set {
 			there = append(there, l)
 		}

@@ -79,17 +79,20 @@ func (m *fairModel) keep(longer int64) {
 	}
 }
 
-// tellHead tells who is first in the queue, if the queue is one.
-func (m *fairModel) tellHead(publish string) {
-	if _, bad := m.TryDo("LINDEX", m.queue, "0").(fakeredis.Err); !bad {
-		m.tell(publish, m.head(""))
+// tellHead tells who is first in the queue, if the queue is one, and of so many the next one if that one does not hear it.
+func (m *fairModel) tellHead(publish string, most int64) {
+	if _, bad := m.TryDo("LINDEX", m.queue, "0").(fakeredis.Err); bad {
+		return
+	}
+	waiter := m.head("")
+	for place := int64(1); waiter != "" && !m.tell(publish, waiter) && place < most; place++ {
+		waiter, _ = m.Do("LINDEX", m.queue, strconv.FormatInt(place, 10)).(string)
 	}
 }
 
-func (m *fairModel) tell(publish, waiter string) {
-	if waiter != "" {
-		m.TryDo(publish, m.channel+":"+waiter, "0")
-	}
+// tell reports whether waiter hears it.
+func (m *fairModel) tell(publish, waiter string) bool {
+	return waiter != "" && m.TryDo(publish, m.channel+":"+waiter, "0") != int64(0)
 }
 
 func modelFairAcquire(c *fakeredis.Call) any {
@@ -178,6 +181,9 @@ func modelFairPass(c *fakeredis.Call) any {
 	}
 	age := 30_000 - c.Int("PTTL", m.idle)
 	if age >= 15_000 || age >= 1000 && deaf(first) {
+		if !slices.Contains(m.members(m.queue), last) {
+			last = first
+		}
 		for first != "" {
 			dropped := first
 			m.drop(first)
@@ -204,10 +210,14 @@ func modelFairRelease(c *fakeredis.Call) any {
 	case ok:
 		return number(outcome)
 	}
+	most := int64(1)
+	if c.Args[5] == "1" {
+		most = 100
+	}
 	count, holds := c.Do("HGET", m.lock, owner).(string)
 	if !holds {
 		if c.Int("EXISTS", m.lock) == 0 {
-			m.tellHead(publish)
+			m.tellHead(publish, most)
 		}
 		if c.Args[4] == "1" {
 			c.Do("SET", latch, "-1", "PX", life)
@@ -221,7 +231,7 @@ func modelFairRelease(c *fakeredis.Call) any {
 		return int64(0)
 	}
 	c.Do("DEL", m.lock)
-	m.tellHead(publish)
+	m.tellHead(publish, most)
 	c.Do("SET", latch, "1", "PX", life)
 	return int64(1)
 }
@@ -285,7 +295,7 @@ func modelFairForce(c *fakeredis.Call) any {
 		return int64(0)
 	}
 	c.Do("DEL", m.lock)
-	m.tellHead(c.Args[0])
+	m.tellHead(c.Args[0], 1)
 	return int64(1)
 }
 

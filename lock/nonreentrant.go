@@ -11,6 +11,7 @@ var nonReentrantAcquire string
 
 var nonReentrantKind = &kind{
 	name:    "nonreentrant",
+	like:    reentrantKind,
 	channel: lockChannel,
 	acquire: script.New(nonReentrantAcquire),
 	release: reentrantKind.release,

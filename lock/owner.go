@@ -32,6 +32,14 @@ type ownerState struct {
 	turn    chan struct{}
 	tallies map[entryKey]tally // guarded by turn
 	terms   int64              // guarded by turn
+
+	queued []place // of the calls that wait in queues on the server; guarded by Client.mu
+}
+
+// place is that of a call in the queue of a lock, which its owner has only once there.
+type place struct {
+	key  entryKey
+	look chan struct{} // has room for one: the owner has got the lock by another call
 }
 
 // tally is what the server has of one owner on one lock.

@@ -16,7 +16,7 @@ end
 if redis.call('zscore', permits, string.sub(ids, 1, 16)) then
     return nil -- a repeat
 end
-if not tonumber(redis.call('get', semaphore) or 0) then
+if not string.match(redis.call('get', semaphore) or '0', '^%-?%d+$') then
     return redis.error_reply('WRONGTYPE not a number of permits')
 end
 local time = redis.call('time')

@@ -10,7 +10,7 @@ if outcome then
     return tonumber(outcome)
 end
 local free = redis.call('get', semaphore)
-if free and not tonumber(free) then
+if free and not string.match(free, '^%-?%d+$') then
     return redis.error_reply('WRONGTYPE not a number of permits')
 end
 local more = tonumber(count)

@@ -5,7 +5,7 @@
 local semaphore, channel, permits = KEYS[1], KEYS[2], KEYS[3]
 local publish = ARGV[1]
 
-if not tonumber(redis.call('get', semaphore) or 0) then
+if not string.match(redis.call('get', semaphore) or '0', '^%-?%d+$') then
     return redis.error_reply('WRONGTYPE not a number of permits')
 end
 local taken = redis.call('zcard', permits)

@@ -9,7 +9,7 @@ local outcome = redis.call('get', latch)
 if outcome then
     return tonumber(outcome)
 end
-if not tonumber(redis.call('get', semaphore) or 0) then
+if not string.match(redis.call('get', semaphore) or '0', '^%-?%d+$') then
     return redis.error_reply('WRONGTYPE not a number of permits')
 end
 local time = redis.call('time')

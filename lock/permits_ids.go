@@ -110,8 +110,9 @@ func (s *PermitSemaphore) owner(ids []string) (string, error) {
 
 // leasesOf returns the leases of this client that have one of the permits.
 func (s *PermitSemaphore) leasesOf(owner string) []*Lease {
-	return slices.DeleteFunc(s.handle.client.holdsOf(s.handle.target.key(), "", nil), func(l *Lease) bool {
-		return !slices.ContainsFunc(permitIDs(l.owner), func(id string) bool { return slices.Contains(permitIDs(owner), id) })
+	ids := permitIDs(owner)
+	return slices.DeleteFunc(s.handle.client.holdsOf(s.handle.target.hold(), "", nil), func(l *Lease) bool {
+		return !slices.ContainsFunc(permitIDs(l.owner), func(id string) bool { return slices.Contains(ids, id) })
 	})
 }
 

@@ -6,7 +6,7 @@ local semaphore, permits = KEYS[1], KEYS[3]
 local never = 922337203685477
 
 local free = redis.call('get', semaphore)
-if free and not tonumber(free) then
+if free and not string.match(free, '^%-?%d+$') then
     return redis.error_reply('WRONGTYPE not a number of permits')
 end
 local time = redis.call('time')

@@ -9,7 +9,7 @@ local ids, publish, lifetime = ARGV[2], ARGV[3], ARGV[4]
 if redis.call('exists', latch) == 1 then
     return 1
 end
-if not tonumber(redis.call('get', semaphore) or 0) then
+if not string.match(redis.call('get', semaphore) or '0', '^%-?%d+$') then
     return redis.error_reply('WRONGTYPE not a number of permits')
 end
 local time = redis.call('time')

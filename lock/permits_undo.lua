@@ -5,7 +5,7 @@
 local semaphore, channel, permits, latch = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local ids, publish, lifetime = ARGV[2], ARGV[3], ARGV[5]
 
-if not tonumber(redis.call('get', semaphore) or 0) then
+if not string.match(redis.call('get', semaphore) or '0', '^%-?%d+$') then
     return redis.error_reply('WRONGTYPE not a number of permits')
 end
 local returned = 0

@@ -130,7 +130,7 @@ func (l *WriteLock) ForceUnlock(ctx context.Context) (bool, error) {
 	}
 	var beneath []*Lease
 	read := entryKey{l.target.kind.twin, l.target.name}
-	for _, writer := range l.client.holdsOf(l.target.key(), "", nil) {
+	for _, writer := range l.client.holdsOf(l.target.hold(), "", nil) {
 		beneath = append(beneath, l.client.holdsOf(read, strings.TrimSuffix(writer.owner, writeSuffix), nil)...)
 	}
 	forced, err := l.Handle.ForceUnlock(ctx)
@@ -148,7 +148,7 @@ func readArgs(c *Client, r request) []any {
 	}
 	others := int64(0)
 	if r.from.resting() > 0 {
-		others = r.state.tallies[r.from.target.key()].count
+		others = r.state.tallies[r.from.target.hold()].count
 	}
 	return []any{c.cfg.PreferWriters, others}
 }
@@ -160,8 +160,11 @@ func writeArgs(_ *Client, r request) []any {
 	return []any{0}
 }
 
+// parseBothHalves is parseReadWrite about the lock as a whole.
+func parseBothHalves(v resp.Value) (Info, error) { return parseReadWrite(v, "") }
+
 // parseReadWrite is what a reply of the remaining lease in ms, the mode, and owner, hold count and lease in ms of each holder
-// says about one half of the lock.
+// says about one half of the lock, or both.
 func parseReadWrite(v resp.Value, half Mode) (Info, error) {
 	left, err := v.At(0).Int()
 	if err != nil {
@@ -177,7 +180,7 @@ func parseReadWrite(v resp.Value, half Mode) (Info, error) {
 		if err != nil {
 			return Info{}, fmt.Errorf("lock: info: %w", err)
 		}
-		if strings.HasSuffix(owner, writeSuffix) != (half == ModeWrite) {
+		if half != "" && strings.HasSuffix(owner, writeSuffix) != (half == ModeWrite) {
 			continue
 		}
 		holds, err := v.At(i + 1).Int()

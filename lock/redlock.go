@@ -132,11 +132,11 @@ func (r *Redlock) Lock(ctx context.Context, opts ...Option) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	leave, err := r.enter(ctx)
+	leave, stood, err := r.enter(ctx)
 	if err != nil {
 		return nil, err
 	}
-	lease, err := r.contend(ctx, c, leave)
+	lease, err := r.contend(ctx, c, leave, stood)
 	if err != nil {
 		leave()
 	}
@@ -214,22 +214,28 @@ func (r *Redlock) check(opts []Option) (candidacy, error) {
 func (r *Redlock) gate() *gates   { return &r.nodes[0].client.gates }
 func (r *Redlock) line() entryKey { return r.nodes[0].target.key() }
 
-// enter waits in line for the callers of this process before this one, and for the holder if that is one of them.
-func (r *Redlock) enter(ctx context.Context) (leave func(), err error) {
+// enter waits in line for the callers of this process before this one, and for the holder if that is one of them. stood says
+// that there were some.
+func (r *Redlock) enter(ctx context.Context) (leave func(), stood bool, err error) {
 	first := r.nodes[0].client
 	turn, leave := r.gate().enter(r.line())
+	select {
+	case <-turn:
+		return leave, false, nil
+	default:
+	}
 	first.counters.waiting.Add(1)
 	defer first.counters.waiting.Add(-1)
 	select {
 	case <-turn:
-		return leave, nil
+		return leave, true, nil
 	case <-ctx.Done():
 		err = fmt.Errorf("%w: %w", ErrNotAcquired, ended(ctx))
 	case <-first.done:
 		err = ErrClosed
 	}
 	leave()
-	return nil, err
+	return nil, true, err
 }
 
 const (
@@ -240,12 +246,12 @@ const (
 	redlockPause, redlockPauseMax = 250 * time.Millisecond, time.Second
 )
 
-// contend asks the servers until a majority grants the lock. The lease calls leave when it is over.
-func (r *Redlock) contend(ctx context.Context, c candidacy, leave func()) (*Lease, error) {
+// contend asks the servers until a majority grants the lock. The lease calls leave when it is over. refused says that somebody
+// else was seen to want it.
+func (r *Redlock) contend(ctx context.Context, c candidacy, leave func(), refused bool) (*Lease, error) {
 	first := r.nodes[0].client
 	first.counters.waiting.Add(1)
 	defer first.counters.waiting.Add(-1)
-	refused := false
 	var failing time.Time
 	spread := redlockSpreadMin
 	for {

@@ -258,6 +258,7 @@ func (f fleet) reach(at ...int) *lock.Redlock {
 func TestRedlockLossOfTheMajority(t *testing.T) {
 	inFleet(t, 5, func(t *testing.T, f fleet) {
 		lease := lockRed(t, f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, false))
+		synctest.Wait() // for all five
 		work, cancel := lease.Context(t.Context())
 		defer cancel()
 		f[0].srv.Do("DEL", "job")

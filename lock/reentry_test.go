@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/lock"
 )
 
@@ -308,6 +309,72 @@ func TestTryLockOfAWaitingOwner(t *testing.T) {
 		}
 		mustUnlock(t, <-waiting)
 		mustUnlock(t, tried)
+		w.free()
+	})
+}
+
+// To the server a lock is the same in all kinds that look alike, and so are its holds.
+func TestKindsShareTheHoldsOfAnOwner(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		handles := map[string]*lock.Handle{
+			"Reentrant": &c.Reentrant("job").Handle, "Spin": &c.Spin("job", lock.Backoff{}).Handle, "Fenced": &c.Fenced("job").Handle,
+			"Fair": &c.Fair("job").Handle, "NonReentrant": &c.NonReentrant("job").Handle,
+		}
+		for around, first := range handles {
+			for within, second := range handles {
+				if within == "NonReentrant" {
+					continue
+				}
+				owner := lock.As(c.NewOwner())
+				outer, err := first.Lock(t.Context(), owner)
+				if err != nil {
+					t.Fatal(err)
+				}
+				inner, err := second.Lock(t.Context(), owner)
+				if err != nil {
+					t.Fatal(err)
+				}
+				mustUnlock(t, inner)
+				w.wantHolds("job", "1", outer)
+				if forced, err := second.ForceUnlock(t.Context()); !forced || err != nil || outer.Err() == nil {
+					t.Errorf("%s within %s: ForceUnlock() = %v, %v, and the holder is told %v", within, around, forced, err, outer.Err())
+				}
+			}
+		}
+		w.srv.Do("DEL", "redisson_lock_token:{job}")
+		w.free()
+	})
+}
+
+// A further hold that the server was asked for in vain does not stand behind those who wait for the owner to go.
+func TestReentryStandsBehindNobody(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		for _, broken := range []int{1, 3} {
+			c := w.client(lock.Config{})
+			owner := lock.As(c.NewOwner())
+			outer := mustLock(t, c, "job", owner)
+			behind := make(chan *lock.Lease)
+			go func() { behind <- mustLock(t, c, "job") }()
+			w.sleep(time.Second)
+			w.onScript("acquire", func(n int) fakeredis.Action {
+				if n <= broken {
+					return fakeredis.RunThenClose()
+				}
+				return fakeredis.Run()
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			inner, err := c.Reentrant("job").Lock(ctx, owner)
+			cancel()
+			w.srv.Intercept(nil)
+			if err != nil {
+				t.Fatalf("Lock() by the owner = %v", err)
+			}
+			mustUnlock(t, inner)
+			mustUnlock(t, outer)
+			mustUnlock(t, <-behind)
+			w.sleep(latchLife)
+		}
 		w.free()
 	})
 }

@@ -159,12 +159,16 @@ func (l *Lease) release(ctx context.Context) error {
 }
 
 func (l *Lease) runRelease(ctx context.Context) (resp.Value, error) {
-	t := l.target
-	return t.kind.release.Run(ctx, l.client.server, t.with(l.latch),
-		l.resting(), l.owner, l.client.publishing(t), latchLife.Milliseconds(), l.repeated && l.state != nil)
+	c, t, repeated := l.client, l.target, l.repeated && l.state != nil
+	if t.kind.queued {
+		return t.kind.release.Run(ctx, c.server, t.with(l.latch),
+			l.resting(), l.owner, c.publishing(t), latchLife.Milliseconds(), repeated, c.countsListeners(t))
+	}
+	return t.kind.release.Run(ctx, c.server, t.with(l.latch),
+		l.resting(), l.owner, c.publishing(t), latchLife.Milliseconds(), repeated)
 }
 
-func (l *Lease) resting() int64 { return l.client.restingLease(l.target.key(), l.state, l.owner, l) }
+func (l *Lease) resting() int64 { return l.client.restingLease(l.target.hold(), l.state, l.owner, l) }
 
 // runLateRelease takes the place of a repeat that comes too late for the latch to tell it from the request that it repeats:
 // it goes back to the hold count that there is to be.
@@ -172,7 +176,7 @@ func (l *Lease) runLateRelease(ctx context.Context) (resp.Value, error) {
 	t := l.target
 	before := int64(0)
 	if l.state != nil {
-		before = l.state.tallies[t.key()].count - 1
+		before = l.state.tallies[t.hold()].count - 1
 	}
 	r := request{target: t, lease: l.term, owner: l.owner, state: l.state}
 	args := l.client.args(&r, l.resting(), l.owner, l.client.publishing(t), before, latchLife.Milliseconds())
@@ -204,17 +208,17 @@ func (l *Lease) tally(partial bool) {
 		return
 	}
 	if partial {
-		l.state.ungrant(l.target.key())
+		l.state.ungrant(l.target.hold())
 		return
 	}
-	delete(l.state.tallies, l.target.key())
+	delete(l.state.tallies, l.target.hold())
 	l.denied(Forced)
 }
 
 // counted reports whether the server can still have the hold: if not, what it has of the owner was taken later. The
 // caller has the owner's turn.
 func (l *Lease) counted() bool {
-	return l.state == nil || l.state.tallies[l.target.key()].term == l.tallied
+	return l.state == nil || l.state.tallies[l.target.hold()].term == l.tallied
 }
 
 // notHeld is the outcome of a release that found nothing, with the loss that explains it if there was one.

@@ -61,11 +61,13 @@ type ackDoer struct {
 	acked int64 // what WAIT returned
 }
 
-// acking returns what sends an acquire of a lock in the place of the server, or nil if it needs no acknowledgement.
-func (c *Client) acking(ctx context.Context, name string) (*ackDoer, error) {
-	if !c.acks {
+// acking returns what sends an acquire of t in the place of the server, or nil if it needs no acknowledgement: one that changes
+// nothing does not.
+func (c *Client) acking(ctx context.Context, t *target) (*ackDoer, error) {
+	if !c.acks || t.kind.undo == nil {
 		return nil, nil
 	}
+	name := t.name
 	n, err := c.countReplicas(ctx, name)
 	if err != nil {
 		return nil, err

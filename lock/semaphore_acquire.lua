@@ -14,7 +14,7 @@ local free = redis.call('get', semaphore)
 if not free then
     return waits == '1' and -1 or redis.status_reply('unset')
 end
-if not tonumber(free) then
+if not string.match(free, '^%-?%d+$') then
     return redis.error_reply('WRONGTYPE not a number of permits')
 end
 if tonumber(free) < permits then

@@ -9,10 +9,11 @@ local outcome = redis.call('get', latch)
 if outcome then
     return tonumber(outcome)
 end
-local free = tonumber(redis.call('get', semaphore) or 0)
-if not free then
+local free = redis.call('get', semaphore) or '0'
+if not string.match(free, '^%-?%d+$') then
     return redis.error_reply('WRONGTYPE not a number of permits')
 end
+free = tonumber(free)
 if free ~= 0 then
     redis.call('decrby', semaphore, free) -- and not set, which would end the key's lease
 end

@@ -8,7 +8,7 @@ local free = redis.call('get', semaphore)
 if not free then
     return {}
 end
-if not tonumber(free) then
+if not string.match(free, '^%-?%d+$') then
     return redis.error_reply('WRONGTYPE not a number of permits')
 end
 return {tonumber(free), redis.call('pttl', semaphore)}

@@ -6,7 +6,7 @@ local semaphore, channel, latch = KEYS[1], KEYS[2], KEYS[3]
 local publish, lifetime = ARGV[3], ARGV[5]
 
 local free = redis.call('get', semaphore)
-if free and not tonumber(free) then
+if free and not string.match(free, '^%-?%d+$') then
     return redis.error_reply('WRONGTYPE not a number of permits')
 end
 local taken = redis.call('get', latch)

@@ -85,6 +85,11 @@ func TestServerList(t *testing.T) {
 			t.Fatal("nobody stands in the queue")
 		}
 		noise(t, pool)
+		for _, args := range [][]any{{"SET", "redisson_lock_token:{x:once}", "text"}, {"SET", "redisson_lock_queue:{x:once}", "text"}} {
+			if _, err := pool.Do(t.Context(), args...); err != nil {
+				t.Fatal(err)
+			}
+		}
 
 		found := listed(t, c, "x:*")
 		shapes := map[string]lock.Shape{}
@@ -103,7 +108,7 @@ func TestServerList(t *testing.T) {
 		if l := found["x:{permits}"]; l.Info.Permits.Free != 2 || l.Info.Permits.Taken != 1 {
 			t.Errorf("the semaphore with leases is %+v", l)
 		}
-		if l := found["x:write"]; l.Info.Mode != lock.ModeWrite {
+		if l := found["x:write"]; l.Info.Mode != lock.ModeWrite || len(l.Info.Holders) != 1 || l.Info.Remaining <= 0 {
 			t.Errorf("the write lock is %+v", l)
 		}
 		names := slices.Sorted(maps.Keys(listed(t, c, "x:re*")))
@@ -123,6 +128,9 @@ func noise(t *testing.T, pool *conn.Pool) {
 		for _, args := range [][]any{
 			{"SET", fmt.Sprint("x:text:", i), "text"},
 			{"HSET", fmt.Sprint("x:hash:", i), "mode", "fast"},
+			{"HSET", fmt.Sprint("x:settings:", i), "mode", "read", "user", "somebody"},
+			{"HSET", fmt.Sprint("x:mode:", i), "mode", "write"},
+			{"SET", fmt.Sprint("x:large:", i), "12345678901234567890"},
 			{"HSET", fmt.Sprint("x:one:", i), "count", i},
 			{"HSET", fmt.Sprint("x:two:", i), "0ab49a3f-8a0c-4b56-8be4-7f4cd2b66a0c:1", 1, "0ab49a3f-8a0c-4b56-8be4-7f4cd2b66a0c:2", 1},
 			{"RPUSH", fmt.Sprint("x:list:", i), i},

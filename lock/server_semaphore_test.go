@@ -1,6 +1,8 @@
 package lock_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -186,5 +188,62 @@ func TestServerPermitsOfATag(t *testing.T) {
 		}
 		wantOK(t, "Check", lease.Check(t.Context()))
 		mustUnlock(t, lease)
+	})
+}
+
+// What Lua takes for a number, but the server does not count with, is something else, and is left alone with what belongs to it.
+func TestServerNoInteger(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
+		c, err := lock.New(open(t, s.Config()), lock.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		semaphore, permits, latch := c.Semaphore("k"), c.PermitSemaphore("k"), c.CountDownLatch("k")
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		if _, err := permits.TrySetPermits(ctx, 3); err != nil {
+			t.Fatal(err)
+		}
+		lease, err := permits.TryAcquireMany(ctx, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, value := range []string{"1.5", "nan", "inf", "0x10", " 5", "1e3", "-", ""} {
+			s.Do("SET", "k", value)
+			for what, call := range map[string]func() error{
+				"Acquire":              func() error { return semaphore.Acquire(ctx, 1) },
+				"Release":              func() error { return semaphore.Release(ctx, 1) },
+				"Semaphore.AddPermits": func() error { return semaphore.AddPermits(ctx, 1) },
+				"DrainPermits":         func() error { _, err := semaphore.DrainPermits(ctx); return err },
+				"TrySetPermits":        func() error { _, err := semaphore.TrySetPermits(ctx, 1); return err },
+				"Semaphore.Info":       func() error { _, err := semaphore.Info(ctx); return err },
+				"PermitSemaphore.Info": func() error { _, err := permits.Info(ctx); return err },
+				"Acquire of a permit":  func() error { _, err := permits.Acquire(ctx); return err },
+				"AddPermits":           func() error { return permits.AddPermits(ctx, 1) },
+				"SetPermits":           func() error { return permits.SetPermits(ctx, 5) },
+				"Release of a permit":  func() error { return permits.Release(ctx, lease.PermitIDs()[0]) },
+				"ReleaseAll":           func() error { _, err := permits.ReleaseAll(ctx); return err },
+				"CountDown":            func() error { return latch.CountDown(ctx) },
+				"TrySetCount":          func() error { _, err := latch.TrySetCount(ctx, 1); return err },
+				"Delete":               func() error { _, err := latch.Delete(ctx); return err },
+				"Wait":                 func() error { return latch.Wait(ctx) },
+				"Count":                func() error { _, err := latch.Count(ctx); return err },
+			} {
+				if err := call(); !errors.Is(err, lock.ErrWrongType) {
+					t.Errorf("%s where there is %q = %v", what, value, err)
+				}
+			}
+			if v, _ := s.Do("GET", "k").Text(); v != value {
+				t.Errorf("%q has become %q", value, v)
+			}
+		}
+		if err := lease.Unlock(ctx); !errors.Is(err, lock.ErrWrongType) {
+			t.Errorf("Unlock() = %v", err)
+		}
+		if n, _ := s.Do("ZCARD", "{k}:timeout").Int(); n != 2 {
+			t.Errorf("%d permits are taken, want both to be", n)
+		}
+		s.Do("FLUSHALL")
 	})
 }

@@ -7,6 +7,7 @@ import (
 
 var spinKind = &kind{
 	name:    "spin",
+	like:    reentrantKind,
 	channel: lockChannel,
 	silent:  true,
 	acquire: reentrantKind.acquire,

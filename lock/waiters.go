@@ -133,25 +133,37 @@ func (c *Client) wait(ctx context.Context, r *request, left time.Duration) (err 
 			return err
 		}
 	}
-	return c.contend(ctx, r, h, w)
+	return c.contend(ctx, r, h, w.look, &w.claim)
 }
 
 // stand waits for the turn of w. It reports done if r has got the lock, or failed, before that.
 func (c *Client) stand(ctx context.Context, r *request, w *waiter) (done bool, err error) {
+	var again <-chan time.Time // of an Owner, who may have the lock already while those in front wait for that to end
+	if r.state != nil && !r.refused {
+		again = time.After(c.pace.pollMin)
+	}
 	for {
 		select {
 		case <-w.turn:
 			return false, nil
 		case <-w.look:
-			if granted, _, err := c.attempt(ctx, r); granted || err != nil && !passing(err) {
-				return true, err
-			} else if err != nil {
-				c.renewOwner(r)
-			}
+		case <-again:
 		case <-ctx.Done():
-			return true, c.gaveUp(ctx, r, nil)
+			return true, c.gaveUp(ctx, r)
 		case <-c.done:
 			return true, ErrClosed
+		}
+		granted, _, err := c.attempt(ctx, r)
+		r.failure = err
+		if granted || err != nil && !passing(err) {
+			return true, err
+		}
+		again = nil
+		if err != nil {
+			c.renewOwner(r)
+			if r.state != nil {
+				again = time.After(c.pace.pollMax)
+			}
 		}
 	}
 }
@@ -165,17 +177,29 @@ func (c *Client) shareGrant(r *request) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e := c.entries[r.target.key()]
-	if e == nil {
-		return
-	}
-	for w := e.first; w != nil; w = w.next {
-		if all || w.state == r.state {
-			select {
-			case w.look <- struct{}{}:
-			default:
+	key := r.target.key()
+	if e := c.entries[key]; e != nil {
+		for w := e.first; w != nil; w = w.next {
+			if all || w.state == r.state {
+				nudge(w.look)
 			}
 		}
+	}
+	if r.state == nil {
+		return
+	}
+	for _, p := range r.state.queued {
+		if p.key == key && p.look != r.look {
+			nudge(p.look)
+		}
+	}
+}
+
+// nudge says to look; saying it twice is saying it once.
+func nudge(look chan struct{}) {
+	select {
+	case look <- struct{}{}:
+	default:
 	}
 }
 
@@ -186,7 +210,7 @@ func (c *Client) waitInQueue(ctx context.Context, r *request, left time.Duration
 	var h head
 	err := c.prepare(&h, r, r.target.channel+":"+r.owner, left)
 	if err == nil {
-		err = c.contend(ctx, r, &h, nil)
+		err = c.contend(ctx, r, &h, r.look, nil)
 		h.events.Close()
 	}
 	if err != nil {
@@ -213,63 +237,45 @@ func (c *Client) prepare(h *head, r *request, channel string, left time.Duration
 	return nil
 }
 
-// contend is the loop of the waiter at the front: sleep until there is a reason to look, and look. Without w it is one of a
-// line that the server keeps.
-func (c *Client) contend(ctx context.Context, r *request, h *head, w *waiter) error {
+// contend is the loop of the waiter at the front: sleep until there is a reason to look, and look. There is one when look says
+// so. Without a claim the lock cannot be handed over.
+func (c *Client) contend(ctx context.Context, r *request, h *head, look <-chan struct{}, own *claim) error {
 	timer := time.NewTimer(time.Until(h.next))
 	defer timer.Stop()
-	attempts, cancel := context.WithCancel(ctx)
+	attempts, cancel := c.untilClose(ctx)
 	defer cancel()
-	defer context.AfterFunc(c.life, cancel)()
-	wakes := wakes{timer: timer.C}
+	wakes := wakes{timer: timer.C, look: look}
 	if h.events != nil {
 		wakes.events = h.events.Events()
 	}
-	if w != nil {
-		wakes.look = w.look
-	}
-	var last error
 	for {
-		var granted bool
-		var left time.Duration
 		if !h.due() {
 			timer.Reset(time.Until(h.next))
-			p, err := c.doze(ctx, r, h, w, wakes)
-			switch {
-			case err != nil:
-				return err
-			case p != nil && (p.granted || p.unknown):
-				granted, err = c.inherit(r, h, p)
-			case p != nil:
-				h.woken = true
-			}
-			switch {
+			switch granted, err := c.doze(ctx, r, h, own, wakes); {
 			case granted:
 				h.acquired(&c.pace, r)
 				return nil
 			case err != nil:
-				last = err
-			case ctx.Err() != nil:
-				return c.gaveUp(ctx, r, last)
-			case c.isClosed():
-				return ErrClosed
+				return err
 			}
 			continue
 		}
 		h.drain(&c.pace, wakes.events)
-		granted, left, last = c.attempt(attempts, r)
+		var granted bool
+		var left time.Duration
+		granted, left, r.failure = c.attempt(attempts, r)
 		switch {
 		case granted:
 			h.acquired(&c.pace, r)
 			return nil
-		case last == nil:
+		case r.failure == nil:
 			h.woken, r.late = false, time.Time{}
 			h.busy(&c.pace, r.target, left)
 		case ctx.Err() != nil || c.isClosed():
 			h.woken = true // for the next in line: what woke this one has not been made use of
-			return c.gaveUp(ctx, r, last)
-		case !passing(last) || h.failed(&c.pace, r, c.cfg.Lease, last):
-			return last
+			return c.gaveUp(ctx, r)
+		case !passing(r.failure) || h.failed(&c.pace, r, c.cfg.Lease, r.failure):
+			return r.failure
 		default:
 			c.renewOwner(r)
 		}

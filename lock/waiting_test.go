@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/lock"
 )
@@ -393,6 +394,24 @@ func TestEndOfAWaitIsTheSameAtAnyMoment(t *testing.T) {
 				wantErr(t, fmt.Sprintf("Lock that ends after %v", after), err, want)
 			}
 			time.Sleep(time.Minute)
+		}
+	})
+}
+
+// A wait that ends before the server was asked for a second time, and did not answer the first, has not been told that the
+// lock is taken.
+func TestEndOfAWaitWithoutAnAnswer(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.clientOn(conn.Config{Retry: conn.Retry{Attempts: -1}}, lock.Config{})
+		w.srv.Refuse(true)
+		w.srv.KillConns(nil)
+		time.Sleep(time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		_, err := c.Reentrant("job").Lock(ctx)
+		wantErr(t, "Lock()", err, context.DeadlineExceeded)
+		if errors.Is(err, lock.ErrNotAcquired) {
+			t.Errorf("Lock() = %v", err)
 		}
 	})
 }

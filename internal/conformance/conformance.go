@@ -256,7 +256,12 @@ func (s *stage) wantErr(what string, err, want error) {
 // eventually waits until done reports true.
 func (s *stage) eventually(what string, done func() bool) {
 	s.t.Helper()
-	timeout := time.After(patience)
+	s.within(patience, what, done)
+}
+
+func (s *stage) within(limit time.Duration, what string, done func() bool) {
+	s.t.Helper()
+	timeout := time.After(limit)
 	for !done() {
 		select {
 		case <-timeout:
@@ -266,14 +271,15 @@ func (s *stage) eventually(what string, done func() bool) {
 	}
 }
 
-// nothingLeft fails the test unless the server ends up with no key and no subscription.
+// nothingLeft fails the test unless the server ends up with no key and no subscription. The latch of a request without an answer
+// stays there for 20 s.
 func (s *stage) nothingLeft() {
 	s.t.Helper()
 	if s.kind.stays != "" {
 		s.command("DEL", s.kind.stays)
 	}
 	for _, server := range s.servers {
-		s.eventually("that no key is left", func() bool { return server.Command(s.t, "DBSIZE") == "0" })
+		s.within(2*patience, "that no key is left", func() bool { return server.Command(s.t, "DBSIZE") == "0" })
 		s.eventually("that no subscription is left", func() bool { return server.Command(s.t, "PUBSUB", "CHANNELS") == "[]" })
 	}
 }

@@ -190,10 +190,28 @@ func left(c *redistest.Cluster) string {
 	return b.String()
 }
 
-// List goes through all masters.
+// An Owner takes a fair lock again, whichever channels there are.
+func TestFairReentryInACluster(t *testing.T) {
+	redistest.RunClusters(t, redistest.Options{}, func(t *testing.T, c *redistest.Cluster, _ int) {
+		for _, publish := range []lock.Publishing{lock.PublishAuto, lock.PublishPlain} {
+			locks, _ := locksOf(t, c, lock.Config{Publish: publish})
+			owner := lock.As(locks.NewOwner())
+			outer := lockIn(t, locks.Fair("job"), owner)
+			unlock(t, lockIn(t, locks.Fair("job"), owner))
+			unlock(t, outer)
+		}
+	})
+}
+
+// List goes through all masters. Keys whose braces make locks of them impossible do not stop it.
 func TestListInACluster(t *testing.T) {
 	redistest.RunClusters(t, redistest.Options{}, func(t *testing.T, c *redistest.Cluster, _ int) {
-		locks, _ := locksOf(t, c, lock.Config{})
+		locks, nodes := locksOf(t, c, lock.Config{})
+		for _, name := range []string{"job{", "job{}", "job}"} {
+			if _, err := nodes.Do(t.Context(), "SET", name, 1); err != nil {
+				t.Fatal(err)
+			}
+		}
 		for i := range 20 {
 			defer unlock(t, lockIn(t, locks.Reentrant(fmt.Sprint("job", i))))
 		}
@@ -288,6 +306,9 @@ func TestAcknowledgement(t *testing.T) {
 			})
 		}
 		unlock(t, lockIn(t, careless.Reentrant("job")))
+		if err := locks.CountDownLatch("job").Wait(t.Context()); err != nil {
+			t.Errorf("Wait() for a count of 0, which there is nothing to acknowledge about, = %v", err)
+		}
 		replica.Continue()
 		eventually(t, "that the replica acknowledges again", func() bool {
 			lease, err := locks.Reentrant("job").TryLock(t.Context())

@@ -108,12 +108,16 @@ func (c *Cluster) eachKnows(count int) error {
 // their master's data.
 func (c *Cluster) settled() error {
 	return c.await("a cluster that is settled", func() error {
+		// Who has just learned that it is a replica has no data yet: that is looked at last.
+		if err := c.agreed(); err != nil {
+			return err
+		}
 		for _, s := range c.up() {
 			if err := s.ready(); err != nil {
 				return err
 			}
 		}
-		return c.agreed()
+		return nil
 	})
 }
 

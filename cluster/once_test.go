@@ -1,0 +1,252 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockwire/lockwire/cluster"
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/resp"
+	"github.com/lockwire/lockwire/script"
+)
+
+// moody is nodes that do to every command whatever a node may do, by chance: run it, refuse it with any of the reasons there
+// are, with or without the end of the connection, before or behind it, and with or without an answer. It counts what ran.
+type moody struct {
+	f       *fakes
+	rand    *rand.Rand
+	calm    bool
+	open    map[string]*openTx // by node and connection
+	scripts map[string]bool    // loaded, by node
+	ran     map[string]int     // by id
+}
+
+type openTx struct {
+	queued []string
+	broken bool
+}
+
+// refusals are what a node says that has not run a command, and never does so later.
+var refusals = []string{"MOVED 1711 " + nodeB, "MOVED 1711 " + nodeA, "MOVED 1711 :7003", "MOVED 1711 ?:7001",
+	"ASK 1711 " + nodeB, "ASK 1711 " + nodeC, "ASK 1711 " + nodeA, "TRYAGAIN x", "CLUSTERDOWN x", "LOADING x", "MASTERDOWN x",
+	"READONLY x", "BUSY x", "NOREPLICAS x", "ERR max number of clients reached", "OOM x", "ERR x"}
+
+// outlasts are the refusals that EXEC may get without being the end of its transaction, before Redis 6.2.
+var outlasts = []string{"LOADING", "MASTERDOWN", "READONLY", "BUSY", "NOREPLICAS", "ERR", "OOM"}
+
+func newMoody(f *fakes, seed uint64) *moody {
+	m := &moody{f: f, rand: rand.New(rand.NewPCG(seed, 1)), open: map[string]*openTx{}, scripts: map[string]bool{}, ran: map[string]int{}}
+	for addr := range f.nodes {
+		f.hook(addr, func(cmd fakeredis.Cmd) *fakeredis.Action { return m.decide(addr, cmd) })
+	}
+	return m
+}
+
+// decide is the hook of a node.
+func (m *moody) decide(addr string, cmd fakeredis.Cmd) *fakeredis.Action {
+	switch cmd.Name {
+	case "HELLO", "CLIENT", "CLUSTER", "PING", "GET":
+		return nil
+	}
+	act := m.answer(addr, fmt.Sprint(addr, "#", cmd.Conn), cmd)
+	if m.calm {
+		return &act
+	}
+	switch m.rand.IntN(60) {
+	case 0:
+		act = act.ThenClose()
+	case 1:
+		act = act.ThenReset()
+	case 2:
+		act = fakeredis.Swallow().ThenClose() // what has run has run
+	case 3:
+		act = act.Late(time.Duration(m.rand.IntN(1200)) * time.Millisecond)
+	}
+	return &act
+}
+
+func (m *moody) answer(addr, at string, cmd fakeredis.Cmd) fakeredis.Action {
+	refusal := ""
+	if !m.calm && m.rand.IntN(3) == 0 {
+		refusal = refusals[m.rand.IntN(len(refusals))]
+	}
+	tx := m.open[at]
+	switch {
+	case cmd.Name == "ASKING":
+		return answering("+OK")
+	case cmd.Name == "MULTI" && tx != nil:
+		return answering("-ERR MULTI calls can not be nested")
+	case cmd.Name == "MULTI" && refusal != "" && m.rand.IntN(10) == 0:
+		return answering("-" + refusal)
+	case cmd.Name == "MULTI":
+		m.open[at] = &openTx{}
+		return answering("+OK")
+	case cmd.Name == "EXEC" && tx == nil:
+		return answering("-ERR EXEC without MULTI")
+	case cmd.Name == "EXEC":
+		return m.exec(at, tx, refusal)
+	case refusal != "":
+		if tx != nil {
+			tx.broken = true
+		}
+		return answering("-" + refusal)
+	case cmd.Name == "EVALSHA" && !m.scripts[addr]:
+		return answering("-NOSCRIPT x")
+	case cmd.Name == "EVAL", cmd.Name == "SCRIPT":
+		m.scripts[addr] = true
+	}
+	id := cmd.Args[len(cmd.Args)-1]
+	if tx != nil {
+		tx.queued = append(tx.queued, id)
+		return answering("+QUEUED")
+	}
+	m.ran[id]++
+	return answering("+" + id)
+}
+
+func (m *moody) exec(at string, tx *openTx, refusal string) fakeredis.Action {
+	if refusal != "" {
+		prefix, _, _ := strings.Cut(refusal, " ")
+		stays := false
+		for _, p := range outlasts {
+			stays = stays || p == prefix
+		}
+		if !stays || m.rand.IntN(2) == 0 {
+			delete(m.open, at)
+		}
+		return answering("-" + refusal)
+	}
+	delete(m.open, at)
+	if tx.broken {
+		return answering("-EXECABORT x")
+	}
+	wire := fmt.Sprintf("*%d", len(tx.queued))
+	for _, id := range tx.queued {
+		m.ran[id]++
+		wire += "\r\n+" + id
+	}
+	return answering(wire)
+}
+
+func answering(line string) fakeredis.Action { return fakeredis.Reply(line + "\r\n") }
+
+// outcomes checks what callers are told of commands against what ran.
+type outcomes struct {
+	mu   sync.Mutex
+	told map[string]error
+}
+
+// note takes the outcome of the command with an id, and its reply if it has one.
+func (o *outcomes) note(t *testing.T, id string, v resp.Value, err error) {
+	if err == nil {
+		err = v.Err()
+	}
+	if err == nil {
+		if text, _ := v.Text(); text != id {
+			t.Errorf("%s got the reply %q", id, text)
+		}
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.told[id] = err
+}
+
+func (o *outcomes) check(t *testing.T, m *moody) (uncertain int) {
+	for id, err := range o.told {
+		n := m.ran[id]
+		switch {
+		case n > 1:
+			t.Errorf("%s ran %d times: %v", id, n, err)
+		case err == nil && n != 1:
+			t.Errorf("%s ran %d times, and was said to have", id, n)
+		case errors.Is(err, conn.ErrUncertain):
+			uncertain++
+		case err != nil && n > 0:
+			t.Errorf("%s ran: %v", id, err)
+		}
+	}
+	return uncertain
+}
+
+// Whatever nodes do, and whatever becomes of connections, nothing runs twice: not a command, a transaction, a script or a part
+// of a batch. What is said to have run has, what is said not to have run has not, and each reply is that of its command.
+func TestNothingRunsTwice(t *testing.T) {
+	cfg := cluster.Config{Node: conn.Config{Timeout: time.Second}}
+	bareBubble(t, func(t *testing.T, f *fakes, proto int) {
+		uncertain, all := 0, 0
+		for seed := range uint64(60) {
+			f.serve(fakeRange{0, 5460, nodeA}, fakeRange{5461, 10922, nodeB}, fakeRange{10923, 16383, nodeC})
+			cfg := cfg
+			cfg.Addrs, cfg.Node.Protocol = []string{nodeA, nodeB}, proto
+			c := f.open(cfg)
+			m := newMoody(f, seed)
+			o := &outcomes{told: map[string]error{}}
+			var wg sync.WaitGroup
+			for caller := range 4 {
+				wg.Go(func() {
+					for n := range 12 {
+						callOnce(t, c, o, caller+n, fmt.Sprint(caller, ".", n))
+					}
+				})
+			}
+			wg.Wait()
+			time.Sleep(2 * time.Second) // what is late comes
+			synctest.Wait()
+			c.Close()
+			uncertain += o.check(t, m)
+			all += len(o.told)
+		}
+		if uncertain == 0 || uncertain > all/2 {
+			t.Errorf("%d of %d are uncertain", uncertain, all)
+		}
+	})
+}
+
+var once = script.New("return redis.call('SET', KEYS[1], ARGV[1])")
+
+// callOnce makes a call, of a kind that depends on n, the commands of which are known by id.
+func callOnce(t *testing.T, c *cluster.Cluster, o *outcomes, n int, id string) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmds := []resp.Command{resp.Cmd("SET", "{"+keyA+"}1", id+"a"), resp.Cmd("SET", "{"+keyA+"}2", id+"b")}
+	switch n % 4 {
+	case 0:
+		v, err := c.Do(ctx, "SET", keyA, id)
+		o.note(t, id, v, err)
+	case 1:
+		v, err := once.Run(ctx, c, []string{keyA}, id)
+		o.note(t, id, v, err)
+	case 2:
+		values, err := c.Tx(ctx, cmds)
+		for i, suffix := range []string{"a", "b"} {
+			if err == nil {
+				o.note(t, id+suffix, values[i], nil)
+			} else {
+				o.note(t, id+suffix, resp.Value{}, err)
+			}
+		}
+	case 3:
+		cmds = append(cmds, resp.Cmd("SET", keyB, id+"c"), resp.Cmd("SET", keyC, id+"d"))
+		values, err := c.SendBatch(ctx, cmds)
+		all, divided := errors.AsType[*cluster.BatchError](err)
+		for i, suffix := range []string{"a", "b", "c", "d"} {
+			switch {
+			case divided:
+				v, err := all.At(i)
+				o.note(t, id+suffix, v, err)
+			case i < len(values):
+				o.note(t, id+suffix, values[i], nil)
+			default:
+				o.note(t, id+suffix, resp.Value{}, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,249 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/lock"
+)
+
+// lostAnswers are the ways in which a command runs, at once or late, and its answer does not come.
+var lostAnswers = map[string]fakeredis.Action{
+	"no answer":   fakeredis.Run().Late(time.Hour),
+	"late answer": fakeredis.Run().Late(3 * time.Second),
+	"closed":      fakeredis.RunThenClose(),
+	"reset":       fakeredis.Drop().ThenReset(),
+	"late":        fakeredis.Delay(3*time.Second, fakeredis.Run()),
+	"never ran":   fakeredis.Close(),
+}
+
+// everyKind are locks of all kinds, with names of their own.
+func everyKind(c *lock.Client) []lock.Member {
+	return []lock.Member{
+		c.Reentrant("reentrant"), c.Fenced("fenced"), c.Fair("fair"), c.NonReentrant("nonreentrant"), c.NonReentrantFair("nonreentrantfair"),
+		c.Spin("spin", lock.Backoff{}), c.Plain("plain"), c.ReadWrite("read").Read(), c.ReadWrite("write").Write(),
+	}
+}
+
+// Locks of all kinds are one lease: renewed as long as it is held, extended together when it has a lease of its own, and
+// gone when it is given back.
+func TestMultiOfEveryKind(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c, other := w.client(lock.Config{}), w.client(lock.Config{})
+		mine, theirs := newMulti(t, everyKind(c)...), newMulti(t, everyKind(other)...)
+		for _, opts := range [][]lock.Option{nil, {lock.For(time.Hour)}} {
+			lease := lockMulti(t, mine, opts...)
+			if n := len(lease.Members()); n != len(everyKind(c)) {
+				t.Errorf("%d members", n)
+			}
+			w.sleep(10 * time.Minute)
+			if err := lease.Check(t.Context()); err != nil {
+				t.Errorf("Check() after ten minutes = %v", err)
+			}
+			_, err := theirs.TryLock(t.Context())
+			wantErr(t, "TryLock() of another", err, lock.ErrNotAcquired)
+			infos, err := theirs.Info(t.Context())
+			if err != nil || len(infos) != len(everyKind(c)) {
+				t.Errorf("Info() = %v, %v", infos, err)
+			}
+			for i, info := range infos {
+				if owner := lease.Members()[i].Owner(); !info.Locked || len(info.Holders) != 1 || info.Holders[0].Owner != owner {
+					t.Errorf("Info() = %+v", info)
+				}
+			}
+			mustUnlock(t, lease)
+		}
+		held := lockMulti(t, mine)
+		if did, err := theirs.ForceUnlock(t.Context()); !did || err != nil {
+			t.Errorf("ForceUnlock() = %v, %v", did, err)
+		}
+		if did, err := theirs.ForceUnlock(t.Context()); did || err != nil {
+			t.Errorf("second ForceUnlock() = %v, %v", did, err)
+		}
+		wantErr(t, "Check() after ForceUnlock", held.Check(t.Context()), lock.ErrLost)
+		wantErr(t, "Unlock() after ForceUnlock", held.Unlock(t.Context()), lock.ErrNotHeld)
+		w.srv.Do("DEL", "redisson_lock_token:{fenced}")
+		w.free()
+	})
+}
+
+// Whichever answer is lost, of a request for one of the locks or of a release when they are given back, nothing stays taken.
+func TestMultiLostAnswers(t *testing.T) {
+	for how, action := range lostAnswers {
+		for _, operation := range []string{"acquire", "release"} {
+			for step := 1; step <= 3; step++ {
+				t.Run(fmt.Sprintf("%s, %s %d", how, operation, step), func(t *testing.T) {
+					inVirtualTime(t, func(t *testing.T, w *world) {
+						c, other := w.client(lock.Config{}), w.client(lock.Config{})
+						m := newMulti(t, reentrants(c, "a", "b", "c", "d")...)
+						taken := mustLock(t, other, "d")
+						mustUnlock(t, mustLock(t, c, "z"))
+						w.onScript(operation, func(n int) fakeredis.Action {
+							if n == step {
+								return action
+							}
+							return fakeredis.Run()
+						})
+						if _, err := m.TryLock(t.Context()); err == nil {
+							t.Error("TryLock() succeeded")
+						}
+						ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+						defer cancel()
+						_, err := m.Lock(ctx, lock.For(20*time.Second))
+						wantErr(t, "Lock()", err, context.DeadlineExceeded)
+						w.sleep(7 * time.Second) // for what is undone a second time
+						mustUnlock(t, lockMulti(t, newMulti(t, reentrants(other, "a", "b", "c")...)))
+						mustUnlock(t, taken)
+						w.free()
+					})
+				})
+			}
+		}
+	}
+}
+
+// A server that has run what it did not answer is asked to take it back, while the others make a majority and when they do not.
+func TestRedlockLostAnswers(t *testing.T) {
+	for how, action := range lostAnswers {
+		for _, plain := range []bool{false, true} {
+			for broken := 1; broken <= 2; broken++ {
+				t.Run(fmt.Sprintf("%s, plain %v, %d of 3", how, plain, broken), func(t *testing.T) {
+					inFleet(t, 3, func(t *testing.T, f fleet) {
+						r := f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, plain)
+						mustUnlock(t, lockRed(t, r))
+						f.free()
+						for _, w := range f[:broken] {
+							w.onceOn("acquire", plain, action)
+						}
+						lease, err := r.TryLock(t.Context())
+						if (err == nil) != (broken == 1) {
+							t.Fatalf("TryLock() = %v", err)
+						}
+						f[0].sleep(7 * time.Second)
+						if want := 3 - broken; err == nil && f.taken("job") != want {
+							t.Errorf("taken on %d servers, want %d", f.taken("job"), want)
+						}
+						if err == nil {
+							mustUnlock(t, lease)
+						}
+						for _, w := range f[:broken] {
+							w.onceOn("release", plain, action)
+						}
+						if lease, err = r.TryLock(t.Context()); err != nil {
+							t.Fatalf("TryLock() = %v", err)
+						}
+						_ = lease.Unlock(t.Context())
+						f[0].sleep(7 * time.Second)
+						if n := f.taken("job"); n != 0 {
+							t.Errorf("taken on %d servers after Unlock", n)
+						}
+						f[0].sleep(latchLife)
+						f.free()
+					})
+				})
+			}
+		}
+	}
+}
+
+// onceOn has the next script for an operation, of plain or of reentrant locks, meet an action.
+func (w *world) onceOn(operation string, plain bool, action fakeredis.Action) {
+	kind := "reentrant"
+	if plain {
+		kind = "plain"
+	}
+	digest := lock.Scripts()[kind][operation].Digest()
+	met := false
+	w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+		if met || len(cmd.Args) < 2 || cmd.Args[1] != digest {
+			return fakeredis.Run()
+		}
+		met = true
+		return action
+	})
+}
+
+// Who waits for several locks when one of the clients is closed is told, and what there was by then is given back. A Redlock
+// goes on without one of three.
+func TestSeveralClosedWhileWaiting(t *testing.T) {
+	for closed := range 3 {
+		inFleet(t, 3, func(t *testing.T, f fleet) {
+			p, other := f.process(lock.Config{}), f.process(lock.Config{})
+			m := newMulti(t, p[0].Reentrant("a"), p[1].Reentrant("b"), p[2].Reentrant("c"))
+			taken := mustLock(t, other[2], "c")
+			r, held := p.redlock(t, lock.RedlockConfig{}, false), lockRed(t, other.redlock(t, lock.RedlockConfig{}, false))
+			failed, got := make(chan error), make(chan *lock.Lease, 1)
+			go func() {
+				_, err := m.Lock(t.Context())
+				failed <- err
+			}()
+			go func() {
+				lease, err := r.Lock(t.Context())
+				got <- lease
+				failed <- err
+			}()
+			f[0].sleep(time.Second)
+			start := time.Now()
+			p[closed].Close()
+			wantErr(t, "Lock() of a Multi", <-failed, lock.ErrClosed)
+			if closed == 0 { // whose line the Redlock stands in
+				wantErr(t, "Lock() of a Redlock", <-failed, lock.ErrClosed)
+			}
+			if took := time.Since(start); took > 3*time.Second {
+				t.Errorf("told after %v", took)
+			}
+			f[0].sleep(2 * time.Second)
+			if f[:1].taken("a")+f[1:].taken("b") != 0 {
+				t.Error("what a Multi had is taken still")
+			}
+			mustUnlock(t, held)
+			if closed != 0 {
+				wantErr(t, "Lock() of a Redlock", <-failed, nil)
+				mustUnlock(t, <-got)
+			}
+			mustUnlock(t, taken)
+			f[0].sleep(7 * time.Second)
+			f.free()
+		})
+	}
+}
+
+// Unlock by many at once is one release, and all are told the same.
+func TestSeveralUnlockedByMany(t *testing.T) {
+	inFleet(t, 3, func(t *testing.T, f fleet) {
+		p := f.process(lock.Config{})
+		for _, l := range []interface {
+			Lock(context.Context, ...lock.Option) (*lock.Lease, error)
+		}{newMulti(t, p[0].Reentrant("a"), p[1].Reentrant("b")), p.redlock(t, lock.RedlockConfig{}, false)} {
+			for _, forced := range []bool{false, true} {
+				lease, err := l.Lock(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if forced {
+					for _, w := range f {
+						w.sleep(100 * time.Millisecond)
+						w.srv.Do("FLUSHALL")
+					}
+				}
+				outcomes := make(chan error)
+				for range 10 {
+					go func() { outcomes <- lease.Unlock(t.Context()) }()
+				}
+				for range 10 {
+					if err := <-outcomes; errors.Is(err, lock.ErrNotHeld) != forced || !forced && err != nil {
+						t.Errorf("Unlock() = %v, forced %v", err, forced)
+					}
+				}
+				if err := lease.Err(); err == nil {
+					t.Error("Err() = nil after Unlock")
+				}
+				f.free()
+			}
+		}
+	})
+}
