@@ -156,6 +156,9 @@ type entry struct {
 	leases      *Lease // list of those held, by next and prev
 	first, last *waiter
 	head        head // owned by the first waiter
+
+	handed int       // how often in a row it has been handed over
+	since  time.Time // when it was acquired before that
 }
 
 // heldBy reports whether one of the leases is of state. The entry may be nil.
@@ -198,8 +201,9 @@ func (c *Client) dropLocked(key entryKey, e *entry) {
 	}
 }
 
-// register enters a lease that the server has just granted. It reports false if the client has been closed.
-func (c *Client) register(l *Lease) bool {
+// register enters a lease that the server has just granted, be it that the lock was handed over. It reports false if the
+// client has been closed.
+func (c *Client) register(l *Lease, inherited bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -211,6 +215,9 @@ func (c *Client) register(l *Lease) bool {
 	}
 	e.leases = l
 	l.listed = true
+	if !inherited {
+		e.handed, e.since = 0, l.start.t
+	}
 	return true
 }
 

@@ -54,6 +54,12 @@ type Config struct {
 	// AckTimeout is how long an acquire waits for replicas. 0 is 1 s, as in Redisson (slavesSyncTimeout).
 	AckTimeout time.Duration
 
+	// HandOvers is how many times in a row a lock that is given back is handed over to the next caller in line of the same
+	// process, by one script in which it never is free, before other processes get their turn; it ends earlier when a third of
+	// a lease is over. It concerns [Reentrant], [NonReentrant] and [Fenced] locks that are taken without an Owner. 0 is 16,
+	// below 0 is never.
+	HandOvers int
+
 	// Logger is told, at Warn, of locks that were lost and of renewals that fail or run late. Names of locks are not
 	// logged. nil is silent.
 	Logger *slog.Logger
@@ -75,6 +81,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.AckTimeout == 0 {
 		c.AckTimeout = time.Second
+	}
+	if c.HandOvers == 0 {
+		c.HandOvers = 16
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -134,26 +143,27 @@ const forever = math.MaxInt64 / time.Millisecond * time.Millisecond
 
 // request is one Lock or TryLock, or what a kind without leases has in their place.
 type request struct {
-	target   *target
-	lease    time.Duration
-	renewed  bool
-	owner    string
-	state    *ownerState               // of the Owner that was passed, or of a waiter that the server has in its line; else nil
-	latch    string                    // of the last attempt, if it has one: what undoes it leaves this key
-	refused  bool                      // the server has said no, or too late
-	failure  error                     // of the last attempt, if that had no answer
-	waits    bool                      // for its turn, until it is withdrawn
-	tells    bool                      // that it waits
-	asked    bool                      // the server, once at least
-	from     *Lease                    // what a downgrade turns into this
-	look     chan struct{}             // of a waiter that the server has in its line: see place
-	since    time.Time                 // when it began to wait
-	late     time.Time                 // since when all it was granted came too late
-	deadline time.Time                 // of the context; zero if there is none
-	got      *Lease                    // once granted
-	permits  int                       // of a kind that has permits
-	setup    bool                      // waits for them to be set up
-	via      func(conn.Doer) conn.Doer // what sends the acquire in the place of another; nil: the other
+	target    *target
+	lease     time.Duration
+	renewed   bool
+	owner     string
+	state     *ownerState               // of the Owner that was passed, or of a waiter that the server has in its line; else nil
+	latch     string                    // of the last attempt, if it has one: what undoes it leaves this key
+	refused   bool                      // the server has said no, or too late
+	failure   error                     // of the last attempt, if that had no answer
+	waits     bool                      // for its turn, until it is withdrawn
+	tells     bool                      // that it waits
+	asked     bool                      // the server, once at least
+	from      *Lease                    // what a downgrade turns into this
+	look      chan struct{}             // of a waiter that the server has in its line: see place
+	since     time.Time                 // when it began to wait
+	late      time.Time                 // since when all it was granted came too late
+	deadline  time.Time                 // of the context; zero if there is none
+	got       *Lease                    // once granted
+	inherited bool                      // the grant is a hand-over's
+	permits   int                       // of a kind that has permits
+	setup     bool                      // waits for them to be set up
+	via       func(conn.Doer) conn.Doer // what sends the acquire in the place of another; nil: the other
 }
 
 func (c *Client) newRequest(t *target, opts []Option) (request, error) {

@@ -38,6 +38,7 @@ type waiter struct {
 	turn       chan struct{} // closed when it has come to the front
 	look       chan struct{} // has room for one: another one has got what this one may have too; nil if that cannot be
 	state      *ownerState   // of the request
+	claim      claim         // which others may change too
 	next, prev *waiter
 }
 
@@ -59,6 +60,9 @@ func (c *Client) join(key entryKey, state *ownerState) (*waiter, *entry) {
 	w := &waiter{turn: make(chan struct{}), state: state}
 	if key.kind.others == everybody || state != nil {
 		w.look = make(chan struct{}, 1)
+	}
+	if key.kind.handover != nil {
+		w.claim.passed = make(chan passed, 1)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -129,7 +133,7 @@ func (c *Client) wait(ctx context.Context, r *request, left time.Duration) (err 
 			return err
 		}
 	}
-	return c.contend(ctx, r, h, w.look)
+	return c.contend(ctx, r, h, w.look, &w.claim)
 }
 
 // stand waits for the turn of w. It reports done if r has got the lock, or failed, before that.
@@ -206,7 +210,7 @@ func (c *Client) waitInQueue(ctx context.Context, r *request, left time.Duration
 	var h head
 	err := c.prepare(&h, r, r.target.channel+":"+r.owner, left)
 	if err == nil {
-		err = c.contend(ctx, r, &h, r.look)
+		err = c.contend(ctx, r, &h, r.look, nil)
 		h.events.Close()
 	}
 	if err != nil {
@@ -233,37 +237,30 @@ func (c *Client) prepare(h *head, r *request, channel string, left time.Duration
 	return nil
 }
 
-// contend is the loop of the waiter at the front: sleep until there is a reason to look, and look. There is one
-// when look says so.
-func (c *Client) contend(ctx context.Context, r *request, h *head, look <-chan struct{}) error {
+// contend is the loop of the waiter at the front: sleep until there is a reason to look, and look. There is one when look says
+// so. Without a claim the lock cannot be handed over.
+func (c *Client) contend(ctx context.Context, r *request, h *head, look <-chan struct{}, own *claim) error {
 	timer := time.NewTimer(time.Until(h.next))
 	defer timer.Stop()
 	attempts, cancel := c.untilClose(ctx)
 	defer cancel()
-	var events <-chan pubsub.Event
+	wakes := wakes{timer: timer.C, look: look}
 	if h.events != nil {
-		events = h.events.Events()
+		wakes.events = h.events.Events()
 	}
 	for {
 		if !h.due() {
 			timer.Reset(time.Until(h.next))
-			select {
-			case event, ok := <-events:
-				if !ok {
-					return ErrClosed
-				}
-				h.heard(&c.pace, event)
-			case <-look:
-				h.woken = true
-			case <-timer.C:
-			case <-ctx.Done():
-				return c.gaveUp(ctx, r)
-			case <-c.done:
-				return ErrClosed
+			switch granted, err := c.doze(ctx, r, h, own, wakes); {
+			case granted:
+				h.acquired(&c.pace, r)
+				return nil
+			case err != nil:
+				return err
 			}
 			continue
 		}
-		h.drain(&c.pace, events)
+		h.drain(&c.pace, wakes.events)
 		var granted bool
 		var left time.Duration
 		granted, left, r.failure = c.attempt(attempts, r)
