@@ -7,7 +7,7 @@ GO ?= go
 RACE ?= -race
 # Counts: a fuzz target that runs until a time now and then fails with nothing but its deadline.
 FUZZTIME ?= 20000x
-TESTTIME ?= 10m
+TESTTIME ?= $(if $(filter all,$(SERVERS)),40m,10m)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 # All packages of the three modules that go.work names.
@@ -45,8 +45,8 @@ exhaustive: install ## every transition of every script's model against a server
 .PHONY: torture
 torture: install ## what is tested under load and faults, for longer: TORTURE=30s each; SERVERS as there
 	$(if $(SERVERS),LOCKWIRE_REDIS_SERVER='$(SERVER_LIST)') LOCKWIRE_TORTURE=1 LOCKWIRE_TORTURE_TIME=$(or $(TORTURE),30s) CI=true \
-		$(GO) test $(RACE) -run='Torture|TestContention|TestFailovers|TestServer(Migration|KillMaster|RollingRestart)' \
-		-count=1 -timeout=2h -v ./conn ./lock ./cluster
+		$(GO) test $(RACE) -run='Torture|TestContention|TestFailovers|TestServer(Migration|KillMaster|RollingRestart)|TestLocks|TestRedlockAnyTwo' \
+		-count=1 -timeout=2h -v ./conn ./lock ./cluster ./internal/conformance
 
 .PHONY: install
 install: # a server and the C compiler that -race needs, if they are missing

@@ -156,7 +156,7 @@ func TestRedirectLoop(t *testing.T) {
 		bubble(t, cluster.Config{MaxRedirects: 5}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
 			f.answer(nodeA, "INCR", fmt.Sprintf("-%s %d %s", kind, slotA, nodeB), 0)
 			f.answer(nodeB, "INCR", fmt.Sprintf("-%s %d %s", kind, slotA, nodeA), 0)
-			took(t, 0, time.Second, func() {
+			took(t, 90*time.Millisecond, time.Second, func() {
 				_, err := c.Do(t.Context(), "INCR", keyA)
 				if !errors.Is(err, resp.Error(kind)) || !strings.Contains(err.Error(), "redirections") || conn.SafeToRetry(err) {
 					t.Errorf("C23: %v", err)

@@ -25,7 +25,6 @@ type ballot struct {
 	whole   *Lease        // if it was won
 	granted []*Lease
 	missing int // answers
-	taken   int // refusals: somebody else has the lock there
 	errs    []error
 	fatal   error // one of errs that asking again would not change
 	err     error // if it was lost
@@ -110,8 +109,7 @@ func (b *ballot) count(l *Lease, err error) {
 	switch {
 	case err == nil:
 		b.granted = append(b.granted, l)
-	case errors.Is(err, ErrNotAcquired):
-		b.taken++
+	case errors.Is(err, ErrNotAcquired): // somebody else has the lock there
 	default:
 		b.errs = append(b.errs, err)
 		if errors.Is(err, ErrWrongType) || errors.Is(err, ErrInvalid) {
@@ -146,7 +144,7 @@ func (b *ballot) worthLocked() error {
 		return err
 	}
 	atLeast := time.Duration(max(0, b.lock.cfg.MinValidity) * float64(b.ask.term))
-	if time.Until(validUntil(b.granted, b.lock.quorum)) > min(atLeast, validity(b.ask.term)-1) {
+	if time.Until(validUntil(b.granted, b.lock.quorum)) > atLeast {
 		return nil
 	}
 	return &LostError{Name: b.lock.nodes[0].target.name, Reason: Expired}

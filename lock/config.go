@@ -21,8 +21,8 @@ type Config struct {
 	// millisecond at least.
 	RenewEvery time.Duration
 
-	// RenewBatch is how many locks one renewal script takes at most, during which the server does nothing else. 0 is 100;
-	// the most is 1000.
+	// RenewBatch is how many locks one renewal script takes at most, or permits, if those are not all of one lease. The server
+	// does nothing else while it runs. 0 is 100; the most is 1000.
 	RenewBatch int
 
 	// PreferWriters has a writer of a [ReadWrite] lock that waits say so on the server, and readers that do not have the

@@ -34,7 +34,8 @@
 //
 // Each Lease has an owner of its own, so a second Lock of the same name waits for the first, in the same goroutine as
 // in any other. Who wants a lock to be reentrant says so with an [Owner]: Lock with [As] the same Owner takes a further
-// hold of a lock that this Owner has.
+// hold of a lock that this Owner has. Locks of one name are the same lock, and so are an Owner's holds of them, whether they
+// are [Reentrant], [Fair], [Fenced], [Spin] or non-reentrant ones.
 //
 // # Semaphores and latches
 //

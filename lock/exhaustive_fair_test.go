@@ -194,7 +194,7 @@ func (m *fairState) passOver(owner string, counts bool) (any, []message) {
 		return 0, nil
 	}
 	last := idle.last
-	if !slices.Contains(m.line, last) {
+	if _, stands := m.times[last]; !stands {
 		last = first
 	}
 	// One step is longer than the grace, two are longer than anybody is waited for. Nobody listens.

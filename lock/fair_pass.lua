@@ -24,12 +24,6 @@ local function deaf(waiter) -- nobody listens for it; an error says nothing
     return counts == '1' and redis.pcall('pubsub', numsub, channel .. ':' .. waiter)[2] == 0
 end
 
-local function stands(waiter)
-    for _, one in ipairs(redis.call('lrange', queue, 0, -1)) do
-        if one == waiter then return true end
-    end
-end
-
 local function drop(first, last) -- and those behind that nobody listens for, as far as the last
     redis.call('lpop', queue)
     redis.call('zrem', timeouts, first)
@@ -56,7 +50,8 @@ end
 local age = life - redis.call('pttl', idle)
 if age >= limit or age >= grace and deaf(first) then
     local last = string.sub(seen, #mark + 1)
-    if not drop(first, stands(last) and last or first) then return 1 end -- who came after the last may not listen yet
+    last = redis.call('zscore', timeouts, last) and last or first -- who came after the last may not listen yet
+    if not drop(first, last) then return 1 end
 end
 local following = redis.call('lindex', queue, 0)
 if following ~= owner and age >= grace then

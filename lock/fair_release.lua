@@ -1,11 +1,10 @@
--- Fair lock, release: gives one hold back, and the lock with the last one, and tells who heads the queue; and who stands
--- behind those that do not hear it, to see to it that they are passed over.
+-- Fair lock, release: gives one hold back, and the lock with the last one, and tells who heads the queue.
 -- KEYS  1 lock  2 its channel; a waiter's own has a colon and the waiter behind  3 queue  4 timeouts  5 idle
 --       6 latch: the outcome of this very request, should it be repeated
 -- ARGV  1 lease in ms to go back to when holds remain (0: none is alive any more)
 --       2 owner  3 publish command  4 lifetime of the latch in ms
 --       5 1 for a repeat, which keeps an earlier request from taking effect later
---       6 1 if this server knows all who listen on a channel
+--       6 1 if this server knows all who listen on a channel: then it tells those behind who does not, too, until one does
 -- Returns 1 when the lock is free now, 0 when the owner has further holds, nil when it has none.
 local lock, channel, queue, timeouts, _, latch = unpack(KEYS)
 local lease, owner, publish, lifetime, repeated, counts = unpack(ARGV)

@@ -45,7 +45,7 @@ var shapes = map[Shape]*kind{
 type Listed struct {
 	Name  string
 	Shape Shape
-	Info  Info
+	Info  Info // of a [ReadWrite] lock that of both halves: readers and writer are among its Holders
 }
 
 // listChunk is how many keys the server is asked to go through at a time.

@@ -181,7 +181,7 @@ func modelFairPass(c *fakeredis.Call) any {
 	}
 	age := 30_000 - c.Int("PTTL", m.idle)
 	if age >= 15_000 || age >= 1000 && deaf(first) {
-		if !slices.Contains(m.members(m.queue), last) {
+		if _, stands := m.score(last); !stands {
 			last = first
 		}
 		for first != "" {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/lockwire/lockwire/internal/fakeredis"
@@ -245,5 +246,148 @@ func TestSeveralUnlockedByMany(t *testing.T) {
 				f.free()
 			}
 		}
+	})
+}
+
+// A lock that is lost while the others are being taken is not one of those that are held.
+func TestMultiLosesOneOnTheWay(t *testing.T) {
+	inFleet(t, 2, func(t *testing.T, f fleet) {
+		p := f.process(lock.Config{})
+		f[1].onScript("acquire", func(int) fakeredis.Action { return fakeredis.Delay(500*time.Millisecond, fakeredis.Run()) })
+		forced := make(chan error)
+		go func() {
+			f[0].sleep(200 * time.Millisecond)
+			_, err := p[0].Reentrant("a").ForceUnlock(context.Background()) // which tells who has it in this process
+			forced <- err
+		}()
+		_, err := newMulti(t, p[0].Reentrant("a"), p[1].Reentrant("b")).TryLock(t.Context())
+		lostBecause(t, err, lock.PartLost)
+		wantErr(t, "ForceUnlock()", <-forced, nil)
+		f.free()
+	})
+}
+
+// The whole is held until too few are left: of a Multi until the first ends, of a Redlock of five until the third.
+func TestSeveralValidUntil(t *testing.T) {
+	inFleet(t, 5, func(t *testing.T, f fleet) {
+		var p process
+		for i, w := range f {
+			p = append(p, w.client(lock.Config{Lease: time.Duration(10*(i+1)) * time.Second}))
+		}
+		start := time.Now()
+		all := lockMulti(t, newMulti(t, p[4].Reentrant("x"), p[1].Reentrant("y"), p[2].Reentrant("z")))
+		red := lockRed(t, p.redlock(t, lock.RedlockConfig{}, false))
+		synctest.Wait()
+		for _, w := range f {
+			w.srv.Mute(true)
+		}
+		for _, c := range []struct {
+			what  string
+			lease *lock.Lease
+			want  time.Duration
+		}{{"Multi", all, 20*time.Second - 202*time.Millisecond}, {"Redlock", red, 30*time.Second - 302*time.Millisecond}} {
+			lost := c.lease.Lost()
+			if got := c.lease.ValidUntil().Sub(start); got != c.want {
+				t.Errorf("%s: ValidUntil() after %v, want %v", c.what, got, c.want)
+			}
+			<-lost
+			if took := time.Since(start); took != c.want {
+				t.Errorf("%s: told after %v, want %v", c.what, took, c.want)
+			}
+			lostBecause(t, c.lease.Err(), lock.Unreachable)
+		}
+		for _, w := range f {
+			w.srv.Mute(false)
+		}
+		_, _ = red.Unlock(t.Context()), all.Unlock(t.Context())
+		f[0].sleep(time.Minute)
+		f.free()
+	})
+}
+
+// The machine sleeps past the end of the leases: nobody takes the whole for held when it wakes, and who waits for it to be
+// lost is told within a second.
+func TestSeveralSleepingMachine(t *testing.T) {
+	inFleet(t, 3, func(t *testing.T, f fleet) {
+		p := f.process(lock.Config{})
+		for _, l := range []interface {
+			Lock(context.Context, ...lock.Option) (*lock.Lease, error)
+		}{newMulti(t, p[0].Reentrant("a"), p[1].Reentrant("b")), p.redlock(t, lock.RedlockConfig{}, false)} {
+			for _, watched := range []bool{false, true} {
+				lease, err := l.Lock(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				var lost <-chan struct{}
+				if watched {
+					lost = lease.Lost()
+				}
+				for _, w := range f {
+					w.machine.Sleep(30 * time.Second)
+				}
+				woken := time.Now()
+				if watched {
+					<-lost
+				}
+				lostBecause(t, lease.Err(), lock.ClockJump)
+				if took := time.Since(woken); took > time.Second {
+					t.Errorf("told %v after the machine woke", took)
+				}
+				_ = lease.Unlock(t.Context()) // the servers have not slept
+				f.free()
+			}
+		}
+	})
+}
+
+// Once there is no majority to be had, nobody waits for the servers that have not answered; that the lock is taken is not
+// said together with that there is nobody to ask.
+func TestRedlockTakenAtOnce(t *testing.T) {
+	inFleet(t, 3, func(t *testing.T, f fleet) {
+		r := f.process(lock.Config{}).redlock(t, lock.RedlockConfig{MinValidity: 0.9}, false)
+		lease := lockRed(t, f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, false))
+		f[0].sleep(time.Second)
+		_, err := r.TryLock(t.Context())
+		wantErr(t, "TryLock()", err, lock.ErrNotAcquired)
+		f[2].srv.Stall(true)
+		start := time.Now()
+		_, err = r.TryLock(t.Context())
+		wantErr(t, "TryLock()", err, lock.ErrNotAcquired)
+		if took := time.Since(start); took != 0 || errors.Is(err, lock.ErrNoQuorum) {
+			t.Errorf("TryLock() = %v after %v", err, took)
+		}
+		f[2].srv.Stall(false)
+		mustUnlock(t, lease)
+		mustUnlock(t, lockRed(t, r))
+		f[0].sleep(7 * time.Second)
+		f.free()
+	})
+}
+
+// A server has 1 % of the lease to answer, 20 to 250 ms, or what was set.
+func TestRedlockNodeTimeout(t *testing.T) {
+	inFleet(t, 3, func(t *testing.T, f fleet) {
+		p := f.process(lock.Config{})
+		mustUnlock(t, lockRed(t, p.redlock(t, lock.RedlockConfig{}, false)))
+		f.free()
+		f[1].srv.Stall(true)
+		f[2].srv.Stall(true)
+		for _, c := range []struct{ set, lease, want time.Duration }{
+			{0, time.Second, 20 * time.Millisecond}, {0, 10 * time.Second, 100 * time.Millisecond}, {0, 30 * time.Second, 250 * time.Millisecond},
+			{70 * time.Millisecond, 30 * time.Second, 70 * time.Millisecond},
+		} {
+			start := time.Now()
+			_, err := p.redlock(t, lock.RedlockConfig{NodeTimeout: c.set}, false).TryLock(t.Context(), lock.For(c.lease))
+			wantErr(t, "TryLock()", err, lock.ErrNoQuorum)
+			if took := time.Since(start); took != c.want {
+				t.Errorf("with NodeTimeout %v and a lease of %v servers had %v, want %v", c.set, c.lease, took, c.want)
+			}
+			f[0].sleep(10 * time.Millisecond)
+		}
+		f[1].srv.Stall(false)
+		f[2].srv.Stall(false)
+		f[0].sleep(10 * time.Second)
+		f.free()
 	})
 }

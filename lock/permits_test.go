@@ -479,3 +479,18 @@ func TestPermitsTell(t *testing.T) {
 		w.settled("pex")
 	})
 }
+
+// A renewal takes as many permits as it takes locks, or those of one lease: the server does nothing else meanwhile.
+func TestRenewalOfManyPermits(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		s := permitsOf(t, w.client(lock.Config{RenewBatch: 10}), 40)
+		for _, n := range []int{4, 6, 1, 20, 3} {
+			defer mustUnlock(t, take(t, s, n))
+		}
+		w.srv.ClearLog()
+		w.sleep(10*time.Second + time.Millisecond)
+		if n := w.srv.Count("EVALSHA"); n < 3 || n > 4 {
+			t.Errorf("%d scripts for leases of 4, 6, 1, 20 and 3 permits, ten in each", n)
+		}
+	})
+}

@@ -81,3 +81,18 @@ func TestPlainAndHashes(t *testing.T) {
 		w.free()
 	})
 }
+
+// A Redlock of plain locks has one value on all servers, as those of others have.
+func TestPlainRedlockOnTheWire(t *testing.T) {
+	inFleet(t, 3, func(t *testing.T, f fleet) {
+		lease := lockRed(t, f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, true))
+		f[0].sleep(time.Second)
+		for i, holder := range f.holders("job") {
+			if holder != lease.Owner() {
+				t.Errorf("server %d has %v, the owner is %q", i, holder, lease.Owner())
+			}
+		}
+		mustUnlock(t, lease)
+		f.free()
+	})
+}

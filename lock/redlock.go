@@ -15,7 +15,7 @@ type RedlockConfig struct {
 	NodeTimeout time.Duration
 
 	// MinValidity is the part of the lease that has to be left when a majority has answered; with less the lock is not
-	// taken. 0 is 0.5, 1 the most; below 0 whatever is left will do.
+	// taken. 0 is 0.5, 0.9 the most; below 0 whatever is left will do.
 	MinValidity float64
 
 	// Quarantine is for how long a server that was started has no vote, since it may have lost a lock that it had granted
@@ -43,11 +43,14 @@ func (c RedlockConfig) withDefaults(nodes []*Handle) RedlockConfig {
 	return c
 }
 
+// minValidityMax leaves a tenth of the lease for drift and the time that answers take.
+const minValidityMax = 0.9
+
 func (c RedlockConfig) validate(nodes []*Handle) error {
 	switch {
 	case c.NodeTimeout < 0:
 		return invalidf("NodeTimeout of %v", c.NodeTimeout)
-	case !(c.MinValidity <= 1):
+	case !(c.MinValidity <= minValidityMax):
 		return invalidf("MinValidity of %v", c.MinValidity)
 	case c.Pause < time.Millisecond:
 		return invalidf("Pause of %v", c.Pause)

@@ -112,7 +112,7 @@ func TestRedlockNodes(t *testing.T) {
 			}
 		}
 		nodes := []lock.Member{p[0].Reentrant("a"), p[1].Reentrant("a"), p[2].Reentrant("a")}
-		for _, cfg := range []lock.RedlockConfig{{NodeTimeout: -1}, {MinValidity: 1.1}, {MinValidity: math.NaN()}, {Pause: 1}, {Quarantine: time.Second}} {
+		for _, cfg := range []lock.RedlockConfig{{NodeTimeout: -1}, {MinValidity: 0.91}, {MinValidity: math.NaN()}, {Pause: 1}, {Quarantine: time.Second}} {
 			if r, err := lock.NewRedlock(cfg, nodes...); r != nil || !errors.Is(err, lock.ErrInvalid) {
 				t.Errorf("NewRedlock(%+v) = %v, %v, want ErrInvalid", cfg, r, err)
 			}
@@ -175,8 +175,12 @@ func TestRedlockOfTheOtherFormat(t *testing.T) {
 			r := f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, !plain)
 			_, err := r.TryLock(t.Context())
 			wantErr(t, "TryLock()", err, lock.ErrWrongType)
+			start := time.Now()
 			_, err = r.Lock(t.Context())
 			wantErr(t, "Lock()", err, lock.ErrWrongType)
+			if took := time.Since(start); took > time.Second {
+				t.Errorf("Lock() took %v", took)
+			}
 			mustUnlock(t, lease)
 			f.free()
 		})

@@ -3,6 +3,9 @@ package lock_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -349,32 +352,56 @@ func TestKindsShareTheHoldsOfAnOwner(t *testing.T) {
 
 // A further hold that the server was asked for in vain does not stand behind those who wait for the owner to go.
 func TestReentryStandsBehindNobody(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T, w *world) {
+	for name, halves := range map[string]func(c *lock.Client) (outer, inner *lock.Handle){
+		"reentrant": func(c *lock.Client) (_, _ *lock.Handle) { h := &c.Reentrant("job").Handle; return h, h },
+		"read beneath write": func(c *lock.Client) (_, _ *lock.Handle) {
+			l := c.ReadWrite("job")
+			return &l.Write().Handle, &l.Read().Handle
+		},
+	} {
 		for _, broken := range []int{1, 3} {
-			c := w.client(lock.Config{})
-			owner := lock.As(c.NewOwner())
-			outer := mustLock(t, c, "job", owner)
-			behind := make(chan *lock.Lease)
-			go func() { behind <- mustLock(t, c, "job") }()
-			w.sleep(time.Second)
-			w.onScript("acquire", func(n int) fakeredis.Action {
-				if n <= broken {
-					return fakeredis.RunThenClose()
-				}
-				return fakeredis.Run()
+			t.Run(fmt.Sprint(name, " ", broken), func(t *testing.T) {
+				inVirtualTime(t, func(t *testing.T, w *world) { w.reenters(broken, halves) })
 			})
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			inner, err := c.Reentrant("job").Lock(ctx, owner)
-			cancel()
-			w.srv.Intercept(nil)
-			if err != nil {
-				t.Fatalf("Lock() by the owner = %v", err)
-			}
-			mustUnlock(t, inner)
-			mustUnlock(t, outer)
-			mustUnlock(t, <-behind)
-			w.sleep(latchLife)
 		}
-		w.free()
+	}
+}
+
+// reenters has an owner take a hold within another one while somebody waits, with so many answers lost.
+func (w *world) reenters(broken int, halves func(*lock.Client) (outer, inner *lock.Handle)) {
+	c := w.client(lock.Config{})
+	owner := lock.As(c.NewOwner())
+	outer, inner := halves(c)
+	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
+	defer cancel()
+	take := func(h *lock.Handle, opts ...lock.Option) *lock.Lease {
+		lease, err := h.Lock(ctx, opts...)
+		if err != nil && h == inner && len(opts) > 0 {
+			w.t.Errorf("Lock() by the owner = %v", err)
+		}
+		return lease
+	}
+	around := take(outer, owner)
+	behind := make(chan *lock.Lease)
+	go func() { behind <- take(inner) }()
+	w.sleep(time.Second)
+	lost := 0
+	w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+		if cmd.Name != "EVALSHA" || lost == broken || !slices.Contains(cmd.Args, around.Owner()) && !slices.Contains(cmd.Args, strings.TrimSuffix(around.Owner(), ":write")) {
+			return fakeredis.Run()
+		}
+		lost++
+		return fakeredis.RunThenClose()
 	})
+	within := take(inner, owner)
+	if w.t.Failed() {
+		around.Unlock(ctx)
+		<-behind
+		return
+	}
+	mustUnlock(w.t, within)
+	mustUnlock(w.t, around)
+	mustUnlock(w.t, <-behind)
+	w.sleep(latchLife)
+	w.free()
 }

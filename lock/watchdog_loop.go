@@ -4,7 +4,6 @@ import (
 	"container/heap"
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/lockwire/lockwire/resp"
@@ -187,12 +186,27 @@ func (w *watchdog) pace(done, late bool) {
 // renewals are the calls of a script that renew leases of one term, each with the leases that it is about.
 func (c *Client) renewals(renew *script.Script, leases []*Lease) (batches [][]*Lease, calls []script.Call) {
 	for _, part := range c.bySlot(leases) {
-		for batch := range slices.Chunk(part, c.cfg.RenewBatch) {
-			batches = append(batches, batch)
-			calls = append(calls, renewCall(renew, batch, batch[0].term.Milliseconds()))
+		size := 0
+		for i, l := range part {
+			if size += l.size(); i == 0 || size > c.cfg.RenewBatch {
+				batches, size = append(batches, nil), l.size()
+			}
+			last := &batches[len(batches)-1]
+			*last = append(*last, l)
 		}
 	}
+	for _, batch := range batches {
+		calls = append(calls, renewCall(renew, batch, batch[0].term.Milliseconds()))
+	}
 	return batches, calls
+}
+
+// size is how many locks or permits the lease has.
+func (l *Lease) size() int {
+	if l.target.kind.parted {
+		return len(l.owner) / permitSize
+	}
+	return 1
 }
 
 // lookOnly is the lease with which a renewal changes nothing, since none is shorter: PTTL is -2 where there is no key.

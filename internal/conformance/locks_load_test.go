@@ -40,6 +40,7 @@ type lockLoad struct {
 	lock    func(name string) locker // one of several clients, each time
 	names   []string
 	mayFail atomic.Bool // as much as it must when masters are lost
+	stopped atomic.Bool // one of them went on later, and knows replicas that are no longer its own
 	wg      sync.WaitGroup
 	ctx     context.Context
 	stop    context.CancelFunc
@@ -106,7 +107,7 @@ func (l *lockLoad) fail(op, name string, err error) {
 		return
 	}
 	l.failed.Add(1)
-	if !l.mayFail.Load() || !due(err) {
+	if !l.mayFail.Load() || !due(err) || !l.stopped.Load() && errors.Is(err, lock.ErrNotReplicated) {
 		l.t.Errorf("%s of %s: %v", op, name, err)
 	}
 }
