@@ -346,7 +346,7 @@ func (c *Client) granted(r *request, start instant, count, token int64) (bool, t
 	if start.elapsed(c.now()) >= validity(l.term) {
 		r.refused = true
 		refused = &LostError{Name: r.target.name, Reason: Expired}
-	} else if !c.register(l, r.inherited) {
+	} else if !c.register(l) {
 		refused = ErrClosed
 	}
 	if refused != nil {

@@ -156,9 +156,6 @@ type entry struct {
 	leases      *Lease // list of those held, by next and prev
 	first, last *waiter
 	head        head // owned by the first waiter
-
-	handed int       // how often in a row it has been handed over
-	since  time.Time // when it was acquired before that
 }
 
 // heldBy reports whether one of the leases is of state. The entry may be nil.
@@ -201,9 +198,8 @@ func (c *Client) dropLocked(key entryKey, e *entry) {
 	}
 }
 
-// register enters a lease that the server has just granted, be it that the lock was handed over. It reports false if the
-// client has been closed.
-func (c *Client) register(l *Lease, inherited bool) bool {
+// register enters a lease that the server has just granted. It reports false if the client has been closed.
+func (c *Client) register(l *Lease) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -215,9 +211,6 @@ func (c *Client) register(l *Lease, inherited bool) bool {
 	}
 	e.leases = l
 	l.listed = true
-	if !inherited {
-		e.handed, e.since = 0, l.start.t
-	}
 	return true
 }
 

@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/lockwire/lockwire/pubsub"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -14,18 +13,22 @@ import (
 // release, a message and an acquire. As other processes are not told of that, it happens Config.HandOvers times in a row at
 // most, and for no longer than a third of a lease.
 
-// claim is how a waiter that sleeps and a holder who gives the lock back agree on what each of them does.
+// claim is how a waiter and a holder who gives the lock back agree on what each of them does.
 type claim struct {
 	state  atomic.Uint32
-	wants  request     // what the waiter would ask for; it does not change but while the state is awake
-	passed chan passed // has room for one; the outcome
+	passed chan passed // constant; has room for one: the outcome; nil of kinds that are never handed over
+
+	// These change only while the state is awake.
+	wants request         // what the waiter would ask for
+	over  <-chan struct{} // closed when it does not want it any more
 }
 
 // The states of a claim.
 const (
 	awake     uint32 = iota // the waiter does something itself, or may not be handed the lock
-	asleep                  // the lock may be handed over to the waiter
+	resting                 // the lock may be handed over to the waiter
 	claimed                 // that is under way, and its outcome will come
+	told                    // the outcome is there, or will be in a moment
 	abandoned               // the same, but the waiter has left
 )
 
@@ -35,91 +38,65 @@ type passed struct {
 	unknown bool // there was no answer, or none that means anything
 	start   instant
 	token   int64
+	series  series
 }
 
-// doze waits until there is a reason to look, or the lock has been handed over to r. The error is that of a wait that is over.
-func (c *Client) doze(ctx context.Context, r *request, h *head, own *claim, wakes wakes) (granted bool, err error) {
-	var handed <-chan passed
-	if own != nil && c.inheritable(r) {
-		handed = own.passed
-		own.wants = *r
-		own.state.Store(asleep)
-	}
-	select {
-	case p := <-handed:
-		own.state.Store(awake)
-		return c.inherit(r, h, &p), nil
-	case event, ok := <-wakes.events:
-		if ok {
-			h.heard(&c.pace, event)
-		} else {
-			err = ErrClosed
-		}
-	case <-wakes.look:
-		h.woken = true
-	case <-wakes.timer:
-	case <-ctx.Done():
-		err = ctx.Err()
-	case <-c.done:
-		err = ErrClosed
-	}
-	if handed != nil && !own.state.CompareAndSwap(asleep, awake) {
-		if p, ok := c.awaitHandOver(ctx, own); ok && c.inherit(r, h, &p) {
-			return true, nil
-		}
-	}
-	switch {
-	case ctx.Err() != nil:
-		return false, c.gaveUp(ctx, r)
-	case c.isClosed():
-		return false, ErrClosed
-	}
-	return false, err
+// series are hand-overs in a row.
+type series struct {
+	length int
+	since  time.Time // when the lock was acquired before them
 }
 
-// awaitHandOver waits for the outcome of a hand-over that is under way. ok is false if the waiter leaves before it has come.
-func (c *Client) awaitHandOver(ctx context.Context, own *claim) (p passed, ok bool) {
+// next returns the series that is longer by one. ok is false if it would be too long.
+func (s series) next(most int, lease time.Duration) (_ series, ok bool) {
+	s.length++
+	return s, s.length <= most && time.Since(s.since) <= lease/3
+}
+
+// rest lets the lock be handed over to r from now on, if it is one that may get it so.
+func (c *Client) rest(ctx context.Context, r *request, own *claim) {
+	if own.passed == nil || r.state != nil || r.via != nil || c.acks || c.cfg.HandOvers < 0 || own.state.Load() != awake {
+		return
+	}
+	own.wants, own.over = *r, ctx.Done()
+	own.state.Store(resting)
+}
+
+// rouse ends what rest began, and reports whether the lock was handed over to r before that. What is under way is waited for,
+// unless ctx or the client has ended: then it will be taken back.
+func (c *Client) rouse(ctx context.Context, r *request, h *head, own *claim) (granted bool) {
+	if own == nil || own.state.Load() == awake || own.state.CompareAndSwap(resting, awake) {
+		return false
+	}
+	var p passed
 	select {
 	case p = <-own.passed:
+		return c.inherit(r, h, own, &p)
 	case <-ctx.Done():
-		if own.state.CompareAndSwap(claimed, abandoned) {
-			return p, false
-		}
-		p = <-own.passed
 	case <-c.done:
-		if own.state.CompareAndSwap(claimed, abandoned) {
-			return p, false
-		}
-		p = <-own.passed
 	}
-	own.state.Store(awake)
-	return p, true
-}
-
-// wakes are what wakes a waiter.
-type wakes struct {
-	events <-chan pubsub.Event
-	look   <-chan struct{}
-	timer  <-chan time.Time
-}
-
-// inheritable reports whether r may be granted by a hand-over.
-func (c *Client) inheritable(r *request) bool {
-	return r.target.kind.handover != nil && r.state == nil && r.via == nil && !c.acks && c.cfg.HandOvers > 0
+	if own.state.CompareAndSwap(claimed, abandoned) {
+		return false
+	}
+	p = <-own.passed
+	return c.inherit(r, h, own, &p)
 }
 
 // inherit makes a lease of a hand-over, and reports whether there is one. If not there is a reason to look.
-func (c *Client) inherit(r *request, h *head, p *passed) (granted bool) {
+func (c *Client) inherit(r *request, h *head, own *claim, p *passed) (granted bool) {
+	own.state.Store(awake)
 	switch {
 	case p.granted:
-		r.asked, r.inherited = true, true
+		r.asked, r.series = true, p.series
 		granted, _, r.failure = c.granted(r, p.start, 1, p.token)
-		r.inherited = false
+		r.series = series{}
 	case p.unknown:
 		c.undo(r, p.start, true)
 		c.renewOwner(r)
 	}
-	h.woken = !granted
+	if h.woken = !granted; granted && h.poll > 0 {
+		h.acquired(&c.pace, r)
+	}
 	return granted
 }
 
@@ -128,23 +105,35 @@ func (c *Client) heir(l *Lease) *claim {
 	if l.target.kind.handover == nil || l.state != nil || l.repeated || l.whole.Load() != nil {
 		return nil
 	}
+	if _, ok := l.series.next(c.cfg.HandOvers, l.term); !ok {
+		return nil
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := c.entries[l.target.key()]
-	if e == nil || e.first == nil || e.handed >= c.cfg.HandOvers || time.Since(e.since) > l.term/3 {
+	if e == nil || e.first == nil {
 		return nil
 	}
-	if !e.first.claim.state.CompareAndSwap(asleep, claimed) {
+	first := &e.first.claim
+	if !first.state.CompareAndSwap(resting, claimed) {
 		return nil
 	}
-	e.handed++
-	return &e.first.claim
+	select {
+	case <-first.over:
+		if first.state.CompareAndSwap(claimed, told) {
+			first.passed <- passed{}
+		}
+		return nil
+	default:
+	}
+	return first
 }
 
 // handOver gives the lock to a waiter that has been claimed, and tells it. It returns what release would.
 func (l *Lease) handOver(ctx context.Context, heir *claim) (resp.Value, error) {
 	c, t, next := l.client, l.target, &heir.wants
 	p := passed{start: c.now()}
+	p.series, _ = l.series.next(c.cfg.HandOvers, l.term)
 	args := c.args(next, next.lease.Milliseconds(), l.owner, next.owner, latchLife.Milliseconds())
 	v, err := t.kind.handover.Run(ctx, c.server, t.with(l.latch), args...)
 	switch {
@@ -161,7 +150,7 @@ func (l *Lease) handOver(ctx context.Context, heir *claim) (resp.Value, error) {
 		p.granted = err == nil && failed == nil && count == 1
 		p.unknown = !p.granted && !v.IsNull()
 	}
-	if heir.state.CompareAndSwap(claimed, awake) {
+	if heir.state.CompareAndSwap(claimed, told) {
 		heir.passed <- p
 	} else if p.granted || p.unknown {
 		c.undo(next, p.start, p.unknown)

@@ -124,12 +124,16 @@ func (c *Client) wait(ctx context.Context, r *request, left time.Duration) (err 
 			c.withdraw(r)
 		}
 	}()
-	if done, err := c.stand(ctx, r, w); done {
+	h := &e.head // of which it may make use when it stands at the front
+	c.rest(ctx, r, &w.claim)
+	if done, err := c.stand(ctx, r, h, w); done {
 		return err
 	}
-	h := &e.head
 	if h.poll == 0 {
 		if err := c.prepare(h, r, r.target.channel, left); err != nil {
+			if c.rouse(ctx, r, h, &w.claim) {
+				return nil
+			}
 			return err
 		}
 	}
@@ -137,7 +141,7 @@ func (c *Client) wait(ctx context.Context, r *request, left time.Duration) (err 
 }
 
 // stand waits for the turn of w. It reports done if r has got the lock, or failed, before that.
-func (c *Client) stand(ctx context.Context, r *request, w *waiter) (done bool, err error) {
+func (c *Client) stand(ctx context.Context, r *request, h *head, w *waiter) (done bool, err error) {
 	var again <-chan time.Time // of an Owner, who may have the lock already while those in front wait for that to end
 	if r.state != nil && !r.refused {
 		again = time.After(c.pace.pollMin)
@@ -146,11 +150,19 @@ func (c *Client) stand(ctx context.Context, r *request, w *waiter) (done bool, e
 		select {
 		case <-w.turn:
 			return false, nil
+		case p := <-w.claim.passed:
+			return c.inherit(r, h, &w.claim, &p), nil
 		case <-w.look:
 		case <-again:
 		case <-ctx.Done():
+			if c.rouse(ctx, r, h, &w.claim) {
+				return true, nil
+			}
 			return true, c.gaveUp(ctx, r)
 		case <-c.done:
+			if c.rouse(ctx, r, h, &w.claim) {
+				return true, nil
+			}
 			return true, ErrClosed
 		}
 		granted, _, err := c.attempt(ctx, r)
@@ -249,16 +261,19 @@ func (c *Client) contend(ctx context.Context, r *request, h *head, look <-chan s
 		wakes.events = h.events.Events()
 	}
 	for {
-		if !h.due() {
+		var over error
+		for !h.due() && over == nil {
 			timer.Reset(time.Until(h.next))
-			switch granted, err := c.doze(ctx, r, h, own, wakes); {
-			case granted:
-				h.acquired(&c.pace, r)
+			var granted bool
+			if granted, over = c.doze(ctx, r, h, own, wakes); granted {
 				return nil
-			case err != nil:
-				return err
 			}
-			continue
+		}
+		if c.rouse(ctx, r, h, own) {
+			return nil
+		}
+		if over != nil {
+			return over
 		}
 		h.drain(&c.pace, wakes.events)
 		var granted bool
@@ -280,6 +295,40 @@ func (c *Client) contend(ctx context.Context, r *request, h *head, look <-chan s
 			c.renewOwner(r)
 		}
 	}
+}
+
+// doze waits until there may be a reason to look, or the lock has been handed over to r. The error is that of a wait that is
+// over.
+func (c *Client) doze(ctx context.Context, r *request, h *head, own *claim, wakes wakes) (granted bool, over error) {
+	var handed <-chan passed
+	if own != nil {
+		c.rest(ctx, r, own)
+		handed = own.passed
+	}
+	select {
+	case p := <-handed:
+		return c.inherit(r, h, own, &p), nil
+	case event, ok := <-wakes.events:
+		if !ok {
+			return false, ErrClosed
+		}
+		h.heard(&c.pace, event)
+	case <-wakes.look:
+		h.woken = true
+	case <-wakes.timer:
+	case <-ctx.Done():
+		return false, c.gaveUp(ctx, r)
+	case <-c.done:
+		return false, ErrClosed
+	}
+	return false, nil
+}
+
+// wakes are what wakes the waiter at the front.
+type wakes struct {
+	events <-chan pubsub.Event
+	look   <-chan struct{}
+	timer  <-chan time.Time
 }
 
 func (h *head) due() bool { return h.woken || !time.Now().Before(h.next) }
