@@ -35,6 +35,7 @@ test: install $(if $(filter all,$(SERVERS)),servers) lint ## all checks and test
 	@FUZZTIME=$(FUZZTIME) scripts/fuzz $(PACKAGES)
 	@# What is promised about allocations: the race detector adds some of its own.
 	$(GO) test -run=Alloc -count=1 -timeout=$(TESTTIME) ./...
+	$(GO) test -tags=lockwire_notls -count=1 ./internal/notls
 	$(if $(SERVERS),LOCKWIRE_REDIS_SERVER='$(SERVER_LIST)') $(GO) test $(RACE) -count=1 -timeout=$(TESTTIME) $(PACKAGES)
 
 .PHONY: exhaustive

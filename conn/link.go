@@ -2,7 +2,6 @@ package conn
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"net"
 	"sync"
@@ -160,10 +159,7 @@ func (s *session) protocol() int {
 // isSocket reports whether nc is a socket of the kernel, under TLS or not, rather than something made for another
 // purpose.
 func isSocket(nc net.Conn) bool {
-	if t, ok := nc.(*tls.Conn); ok {
-		nc = t.NetConn()
-	}
-	switch nc.(type) {
+	switch beneath(nc).(type) {
 	case *net.TCPConn, *net.UnixConn:
 		return true
 	}
