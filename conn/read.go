@@ -116,7 +116,12 @@ func (l *link) readOne() error {
 		l.count(e)
 		return nil
 	}
-	v, err := l.r.Read()
+	var v resp.Value
+	if e != nil && e.replies > 1 {
+		v, err = l.r.ReadOf(int(e.replies - l.got))
+	} else {
+		v, err = l.r.Read()
+	}
 	switch {
 	case err != nil:
 		return err
