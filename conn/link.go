@@ -35,6 +35,7 @@ type link struct {
 	stop   error // nothing behind the last reply is to be read
 	bytes  int64 // size of the entries of batch that have been answered
 	cohort int   // how many callers are woken before they are let run
+	woken  int   // how many have been, since
 	reads  yielder
 
 	calls    sync.Pool

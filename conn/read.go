@@ -41,12 +41,12 @@ func (l *link) readLoop() {
 
 // read hands out replies until there are no more, and returns why.
 func (l *link) read() error {
-	for woken := 1; ; woken++ {
+	for {
 		if err := l.readOne(); err != nil {
 			return err
 		}
-		if woken >= l.cohort && int(l.pos.Load()) < len(l.batch) {
-			woken = 0
+		if l.woken >= l.cohort && int(l.pos.Load()) < len(l.batch) {
+			l.woken = 0
 			if l.reads.due() {
 				l.reads.took(l.reads.yield())
 			}
@@ -189,6 +189,7 @@ func (l *link) count(e *entry) {
 		l.bytes = 0
 	}
 	l.complete(e.call)
+	l.woken++
 	if l.draining.Load() {
 		l.checkDrained()
 	}
