@@ -213,6 +213,24 @@ func TestNoRefreshStorm(t *testing.T) {
 	})
 }
 
+// However long the pauses between refreshes have become: when it has been quiet, they begin anew.
+func TestRefreshesAfterQuiet(t *testing.T) {
+	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		f.nodes[nodeB].Do("SET", keyA, "inherited")
+		f.answer(nodeA, "GET", "-CLUSTERDOWN x", 0)
+		for range 2 {
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			defer cancel()
+			if _, err := c.Do(ctx, "GET", keyA); err == nil {
+				t.Fatal("it was answered")
+			}
+		}
+		time.Sleep(10 * time.Second)
+		time.AfterFunc(50*time.Millisecond, func() { f.serve(fakeRange{0, 10922, nodeB}, fakeRange{10923, 16383, nodeC}) })
+		took(t, 50*time.Millisecond, 300*time.Millisecond, func() { wantText(t, c, "inherited", "GET", keyA) })
+	})
+}
+
 // Seeds are never forgotten: all nodes that are known are gone, and others are where the seed leads.
 func TestSeedsAreNotForgotten(t *testing.T) {
 	bareBubble(t, func(t *testing.T, f *fakes, proto int) {

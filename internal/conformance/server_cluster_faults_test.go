@@ -67,7 +67,7 @@ func TestLocksThroughFailovers(t *testing.T) {
 		for round := 0; round == 0 || time.Since(begin) < torture(t); round++ {
 			kill := (proto+round)%2 == 0
 			if !kill {
-				l.stopped.Store(true)
+				l.fewer.Store(true)
 			}
 			loseMaster(t, c, p, fmt.Sprintf("held-%d-%d-", proto, round), kill)
 		}
@@ -215,6 +215,7 @@ func TestLocksWhileNodesComeAndGo(t *testing.T) {
 		c.Remove(added)
 
 		l.mayFail.Store(true) // what is on its way when a server stops may have run
+		l.fewer.Store(true)
 		nodes := c.Nodes()
 		if torture(t) == 0 {
 			nodes = []*redistest.Server{old}
