@@ -35,6 +35,7 @@ test: install $(if $(filter all,$(SERVERS)),servers) lint ## all checks and test
 	@FUZZTIME=$(FUZZTIME) scripts/fuzz $(PACKAGES)
 	@# What is promised about allocations: the race detector adds some of its own.
 	$(GO) test -run=Alloc -count=1 -timeout=$(TESTTIME) ./...
+	$(GO) test -tags=lockwire_notls -count=1 ./internal/notls
 	$(if $(SERVERS),LOCKWIRE_REDIS_SERVER='$(SERVER_LIST)') $(GO) test $(RACE) -count=1 -timeout=$(TESTTIME) $(PACKAGES)
 
 .PHONY: exhaustive
@@ -71,7 +72,7 @@ BENCH_FLAGS = $(if $(shell command -v etcd),-tags=etcd)
 
 .PHONY: bench
 bench: install ## lockwire beside its peers, into bench/RESULTS.md; ONLY=get,lock-own for some cases, ROUNDS=5
-	$(GO) run $(BENCH_FLAGS) ./bench $(if $(ONLY),-only '$(ONLY)') $(if $(ROUNDS),-rounds $(ROUNDS))
+	$(GO) run $(BENCH_FLAGS) ./bench -readme README.md $(if $(ONLY),-only '$(ONLY)') $(if $(ROUNDS),-rounds $(ROUNDS))
 
 .PHONY: bench-list
 bench-list: ## what make bench measures

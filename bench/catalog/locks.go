@@ -98,11 +98,11 @@ func contendedCases() []Case {
 		for _, who := range []struct{ procs, callers int }{{1, 10}, {1, 100}, {4, 25}} {
 			name := fmt.Sprintf("contended-%dx%d", who.procs, who.callers)
 			title := fmt.Sprintf("One lock, %s × %d callers", processes(who.procs), who.callers)
-			length, first := time.Second, OpsPerSecond
+			length, first := 800*time.Millisecond, OpsPerSecond
 			if hold > 0 {
 				name += "-hold"
 				title += ", held for 50 ms"
-				length, first = 1500*time.Millisecond, HandoffP50 // nobody can have it more than 20 times a second
+				length, first = 1200*time.Millisecond, HandoffP50 // nobody can have it more than 20 times a second
 			}
 			add(name, title, who.procs, locks.Contest{Callers: who.callers, Hold: hold}, length, first)
 		}
