@@ -92,6 +92,8 @@ func (c *Client) inherit(r *request, h *head, own *claim, p *passed) (granted bo
 		r.series = series{}
 	case p.unknown:
 		c.undo(r, p.start, true)
+	}
+	if !granted && (p.granted || p.unknown) {
 		c.renewOwner(r)
 	}
 	if h.woken = !granted; granted && h.poll > 0 {
