@@ -7,7 +7,7 @@ GO ?= go
 RACE ?= -race
 # Counts: a fuzz target that runs until a time now and then fails with nothing but its deadline.
 FUZZTIME ?= 20000x
-TESTTIME ?= 10m
+TESTTIME ?= $(if $(filter all,$(SERVERS)),40m,10m)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 # All packages of the three modules that go.work names.
@@ -35,6 +35,7 @@ test: install $(if $(filter all,$(SERVERS)),servers) lint ## all checks and test
 	@FUZZTIME=$(FUZZTIME) scripts/fuzz $(PACKAGES)
 	@# What is promised about allocations: the race detector adds some of its own.
 	$(GO) test -run=Alloc -count=1 -timeout=$(TESTTIME) ./...
+	$(GO) test -tags=lockwire_notls -count=1 ./internal/notls
 	$(if $(SERVERS),LOCKWIRE_REDIS_SERVER='$(SERVER_LIST)') $(GO) test $(RACE) -count=1 -timeout=$(TESTTIME) $(PACKAGES)
 
 .PHONY: exhaustive
@@ -45,8 +46,8 @@ exhaustive: install ## every transition of every script's model against a server
 .PHONY: torture
 torture: install ## what is tested under load and faults, for longer: TORTURE=30s each; SERVERS as there
 	$(if $(SERVERS),LOCKWIRE_REDIS_SERVER='$(SERVER_LIST)') LOCKWIRE_TORTURE=1 LOCKWIRE_TORTURE_TIME=$(or $(TORTURE),30s) CI=true \
-		$(GO) test $(RACE) -run='Torture|TestContention|TestFailovers|TestServer(Migration|KillMaster|RollingRestart)' \
-		-count=1 -timeout=2h -v ./conn ./lock ./cluster
+		$(GO) test $(RACE) -run='Torture|TestContention|TestFailovers|TestServer(Migration|KillMaster|RollingRestart)|TestLocks|TestRedlockAnyTwo' \
+		-count=1 -timeout=2h -v ./conn ./lock ./cluster ./internal/conformance
 
 .PHONY: install
 install: # a server and the C compiler that -race needs, if they are missing
@@ -71,7 +72,7 @@ BENCH_FLAGS = $(if $(shell command -v etcd),-tags=etcd)
 
 .PHONY: bench
 bench: install ## lockwire beside its peers, into bench/RESULTS.md; ONLY=get,lock-own for some cases, ROUNDS=5
-	$(GO) run $(BENCH_FLAGS) ./bench $(if $(ONLY),-only '$(ONLY)') $(if $(ROUNDS),-rounds $(ROUNDS))
+	$(GO) run $(BENCH_FLAGS) ./bench -readme README.md $(if $(ONLY),-only '$(ONLY)') $(if $(ROUNDS),-rounds $(ROUNDS))
 
 .PHONY: bench-list
 bench-list: ## what make bench measures

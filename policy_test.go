@@ -24,6 +24,7 @@ var mayImport = map[string][]string{
 	"internal/redistest":   {"resp", "conn"},
 	"internal/conformance": {"resp", "conn", "cluster", "lock"},
 	"internal/locktorture": {},
+	"internal/notls":       {"conn"},
 }
 
 // mayBeUnsafe names the files that import unsafe, and what for.

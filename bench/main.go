@@ -44,6 +44,7 @@ type settings struct {
 	rounds int
 	speed  float64
 	dir    string
+	readme string
 	list   bool
 	report bool
 }
@@ -57,6 +58,7 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 	flags.IntVar(&s.rounds, "rounds", 5, "`times` that each contender is measured")
 	flags.Float64Var(&s.speed, "speed", 1, "`factor` by which measurements are shortened")
 	flags.StringVar(&s.dir, "dir", "bench", "`folder` of the results, in which the module of the benchmarks is")
+	flags.StringVar(&s.readme, "readme", "", "`file` into which the main chart and table are written too")
 	flags.BoolVar(&s.list, "list", false, "list the cases and what takes part in them, and measure nothing")
 	flags.BoolVar(&s.report, "report", false, "write RESULTS.md and the charts anew from results.json, and measure nothing")
 	if err := flags.Parse(args); err != nil {
@@ -97,7 +99,7 @@ func run(args []string, stdout, stderr io.Writer) error {
 		return list(stdout, cases)
 	case s.report:
 		results.Sort(names)
-		return results.Write(s.dir)
+		return write(s, &results)
 	}
 	if err := measureAll(s, cases, &results, stdout, stderr); err != nil || s.with != nil {
 		return err
@@ -106,7 +108,15 @@ func run(args []string, stdout, stderr io.Writer) error {
 	if err := results.Save(path); err != nil {
 		return err
 	}
-	return results.Write(s.dir)
+	return write(s, &results)
+}
+
+// write makes of the results what is read.
+func write(s settings, results *report.Results) error {
+	if err := results.Write(s.dir); err != nil || s.readme == "" {
+		return err
+	}
+	return results.Readme(s.readme, s.dir)
 }
 
 func list(w io.Writer, cases []catalog.Case) error {

@@ -27,7 +27,7 @@ func (at target) send(ctx context.Context, cmd resp.Command) (resp.Value, error)
 		return at.node.pool.Send(ctx, cmd)
 	}
 	values, err := at.node.pool.SendBatch(ctx, []resp.Command{askingFor(&cmd), cmd})
-	if err != nil && len(values) < 2 {
+	if err != nil {
 		return resp.Value{}, err
 	}
 	if err := values[1].Err(); err != nil {

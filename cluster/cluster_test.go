@@ -81,6 +81,40 @@ func TestNode(t *testing.T) {
 			t.Errorf("%v, want MOVED", err)
 		}
 		f.wantCounts("GET", 0, 4, 0)
+		for _, kind := range []string{"MOVED", "ASK"} {
+			f.answer(nodeB, "GET", fmt.Sprintf("-%s %d %s", kind, slotB, nodeA), 1)
+			if _, err := n.Do(t.Context(), "GET", keyB); !errors.Is(err, resp.Error(kind)) {
+				t.Errorf("%v, want %s", err, kind)
+			}
+			if owner, _ := c.Owner(keyB); owner.Addr() != nodeB {
+				t.Errorf("%s to a call for one node moves a slot to %s", kind, owner.Addr())
+			}
+		}
+		f.wantCounts("GET", 0, 6, 0)
+	})
+}
+
+// That callers do not wait says nothing about a node: it is not avoided for that.
+func TestImpatientCallers(t *testing.T) {
+	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		f.hook(nodeB, func(cmd fakeredis.Cmd) *fakeredis.Action {
+			act := fakeredis.Delay(time.Second, fakeredis.Run())
+			if cmd.Name != "GET" {
+				return nil
+			}
+			return &act
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		if _, err := c.Do(ctx, "GET", keyB); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v, want the end of ctx", err)
+		}
+		for range 50 {
+			wantText(t, c, "PONG", "PING")
+		}
+		if f.nodes[nodeB].Count("PING") == 0 {
+			t.Error("none of 50 calls for any node went there")
+		}
 	})
 }
 

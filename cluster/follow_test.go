@@ -120,6 +120,10 @@ func TestMovedToItself(t *testing.T) {
 		if n := f.dials(nodeA) - before; n != 1 {
 			t.Errorf("C16: dialled %d times, want once", n)
 		}
+		wantText(t, c, "here", "GET", keyA)
+		if got := c.Stats(); got.Retries != 1 {
+			t.Errorf("C16: %d retries, want that the next call knows", got.Retries)
+		}
 		time.Sleep(time.Second)
 		if n := len(f.nodes[nodeA].Conns()); n != 1 {
 			t.Errorf("%d connections, want that the old one is closed", n)
@@ -156,7 +160,7 @@ func TestRedirectLoop(t *testing.T) {
 		bubble(t, cluster.Config{MaxRedirects: 5}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
 			f.answer(nodeA, "INCR", fmt.Sprintf("-%s %d %s", kind, slotA, nodeB), 0)
 			f.answer(nodeB, "INCR", fmt.Sprintf("-%s %d %s", kind, slotA, nodeA), 0)
-			took(t, 0, time.Second, func() {
+			took(t, 90*time.Millisecond, time.Second, func() {
 				_, err := c.Do(t.Context(), "INCR", keyA)
 				if !errors.Is(err, resp.Error(kind)) || !strings.Contains(err.Error(), "redirections") || conn.SafeToRetry(err) {
 					t.Errorf("C23: %v", err)
@@ -377,5 +381,13 @@ func TestMovedAfterPause(t *testing.T) {
 		f.answer(nodeA, "GET", fmt.Sprintf("-MOVED %d %s", slotA, nodeB), 0)
 		f.answer(nodeB, "GET", fmt.Sprintf("-MOVED %d %s", slotA, nodeA), 0)
 		wantText(t, c, "here", "GET", keyA)
+	})
+	// But not to the one that has just said that it is not the owner, whatever the topology says.
+	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		f.nodes[nodeB].Do("SET", keyA, "moved")
+		f.answer(nodeA, "GET", fmt.Sprintf("-MOVED %d %s", slotA, nodeB), 0)
+		f.answer(nodeB, "GET", fmt.Sprintf("-MOVED %d %s", slotA, nodeA), 3)
+		wantText(t, c, "moved", "GET", keyA)
+		f.wantCounts("GET", 4, 4, 0)
 	})
 }

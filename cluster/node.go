@@ -23,7 +23,9 @@ type node struct {
 	sick   atomic.Int64 // when it last failed to answer, in Unix ns; 0 since it did
 	hinted atomic.Int64 // when a redirection last named it, in Unix ns
 
-	retired time.Time // when it left the cluster; guarded by the Cluster's mu
+	// Guarded by the Cluster's mu.
+	retired  time.Time // when it left the cluster
+	replaced bool      // by another master: it has become a replica, or does not answer
 
 	mu      sync.Mutex // guards the following
 	gone    bool

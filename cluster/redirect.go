@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -179,10 +178,7 @@ func hopeless(err error) bool {
 	if _, ok := errors.AsType[*resp.SyntaxError](err); ok {
 		return true
 	}
-	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
-		return true
-	}
-	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+	if refusedByTLS(err) {
 		return true
 	}
 	e, ok := errors.AsType[*net.OpError](err)

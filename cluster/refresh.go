@@ -26,6 +26,9 @@ const (
 	// hintLife is how long a node that a redirection has named is kept although no topology knows it.
 	hintLife = 5 * time.Second
 
+	// lastAnswers is how long a master may still answer what it was sent when it has been replaced, perhaps since it hangs.
+	lastAnswers = 250 * time.Millisecond
+
 	// drainPause is how often retired nodes are looked at.
 	drainPause = 100 * time.Millisecond
 )
@@ -301,6 +304,13 @@ func (c *Cluster) apply(t *topology) (changed bool) {
 	}
 	c.read = next
 	c.table.Store(next)
+	now := time.Now()
+	for _, n := range before.nodes {
+		if !slices.Contains(next.nodes, n) {
+			n.replaced = members[n] || n.isSick(now)
+			delete(members, n) // to us a replica is another node than the master that it was
+		}
+	}
 	c.retireOthersLocked(members)
 	c.mu.Unlock()
 	if changed && before.served > 0 {
@@ -358,7 +368,8 @@ func (c *Cluster) closeIdle(now time.Time) bool {
 	var over []*node
 	c.mu.Lock()
 	c.retired = slices.DeleteFunc(c.retired, func(n *node) bool {
-		done := n.idle() || c.cfg.Node.Timeout > 0 && now.Sub(n.retired) > limit
+		age := now.Sub(n.retired)
+		done := n.idle() || c.cfg.Node.Timeout > 0 && age > limit || n.replaced && age > lastAnswers
 		if done {
 			over = append(over, n)
 		}

@@ -213,6 +213,24 @@ func TestNoRefreshStorm(t *testing.T) {
 	})
 }
 
+// However long the pauses between refreshes have become: when it has been quiet, they begin anew.
+func TestRefreshesAfterQuiet(t *testing.T) {
+	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		f.nodes[nodeB].Do("SET", keyA, "inherited")
+		f.answer(nodeA, "GET", "-CLUSTERDOWN x", 0)
+		for range 2 {
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			defer cancel()
+			if _, err := c.Do(ctx, "GET", keyA); err == nil {
+				t.Fatal("it was answered")
+			}
+		}
+		time.Sleep(10 * time.Second)
+		time.AfterFunc(50*time.Millisecond, func() { f.serve(fakeRange{0, 10922, nodeB}, fakeRange{10923, 16383, nodeC}) })
+		took(t, 50*time.Millisecond, 300*time.Millisecond, func() { wantText(t, c, "inherited", "GET", keyA) })
+	})
+}
+
 // Seeds are never forgotten: all nodes that are known are gone, and others are where the seed leads.
 func TestSeedsAreNotForgotten(t *testing.T) {
 	bareBubble(t, func(t *testing.T, f *fakes, proto int) {
@@ -288,6 +306,42 @@ func TestHungMaster(t *testing.T) {
 	})
 }
 
+// Once a master that hangs has been replaced, nobody waits for it any more: whether it is known as a replica, or not at all as
+// long as it has failed.
+func TestHungMasterIsReplaced(t *testing.T) {
+	for _, replica := range []string{"", "*2|" + str("10.0.0.1") + ":7001|"} {
+		bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+			get := func(k *conn.Conn) error {
+				_, err := k.Do(t.Context(), "GET", keyA)
+				return err
+			}
+			wantText(t, c, "OK", "SET", keyA, "x")
+			if err := c.With(t.Context(), keyA, get); err != nil { // there are connections of both kinds now
+				t.Fatal(err)
+			}
+			f.nodes[nodeA].Mute(true)
+			first := fmt.Sprint("*", 3+min(len(replica), 1)) + "|:0|:10922|*2|" + str("10.0.0.2") + ":7002|" + replica
+			for _, addr := range []string{nodeB, nodeC} {
+				f.says(addr, "*2|"+first+"*3|:10923|:16383|*2|"+str("10.0.0.3")+":7003|")
+			}
+			var others sync.WaitGroup
+			others.Go(func() { _, _ = c.Do(t.Context(), "INCR", keyA) })
+			time.Sleep(4 * time.Second)
+			took(t, time.Second, 3600*time.Millisecond, func() {
+				if err := c.With(t.Context(), keyA, get); !errors.Is(err, conn.ErrUncertain) {
+					t.Errorf("%v, want ErrUncertain", err)
+				}
+			})
+			others.Wait()
+			took(t, 0, 0, func() { wantText(t, c, "1", "INCR", "{mylock}n") })
+			time.Sleep(2 * time.Second)
+			if got := c.Stats(); got.Masters != 2 || got.Slots != cluster.Slots || got.Nodes.InFlight > 0 {
+				t.Errorf("Stats = %+v", got)
+			}
+		})
+	}
+}
+
 // A node that leaves is not kept, and neither are its connections and streams; one that a redirection has named is, for a while.
 func TestNodeLeaves(t *testing.T) {
 	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
@@ -310,8 +364,10 @@ func TestNodeLeaves(t *testing.T) {
 		})
 		answered := make(chan error, 1)
 		go func() {
-			_, err := c.Do(t.Context(), "GET", keyA)
-			answered <- err
+			answered <- c.With(t.Context(), keyA, func(k *conn.Conn) error { // so that the node answers other calls
+				_, err := k.Do(t.Context(), "GET", keyA)
+				return err
+			})
 		}()
 		synctest.Wait()
 		f.serve(fakeRange{0, 10922, nodeB}, fakeRange{10923, 16383, nodeC})
@@ -319,7 +375,7 @@ func TestNodeLeaves(t *testing.T) {
 		if _, err := c.Do(t.Context(), "GET", keyC); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(3 * time.Second) // nodeA, which does not answer, may be asked first
+		time.Sleep(3 * time.Second)
 		for _, s := range streams {
 			if want := s.Addr() == nodeA; (s.Err() != nil) != want {
 				t.Errorf("the stream to %s is closed: %v, want %v", s.Addr(), s.Err(), want)

@@ -1,8 +1,8 @@
 package conn
 
 import (
+	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -49,7 +49,7 @@ type Config struct {
 
 	// TLS, if set, encrypts. It is cloned. Where it names no server, ServerName is the host in Addr; over a unix
 	// socket it must name one. Client certificates are set here too, GetClientCertificate being asked at every dial.
-	TLS *tls.Config
+	TLS *TLSConfig
 
 	// Dial, if set, takes the place of a net.Dialer. It must return when its ctx ends. What it returns is closed by
 	// this package, and needs deadlines that work.
@@ -201,6 +201,9 @@ func extra(cmd resp.Command) bool {
 }
 
 func (cfg Config) validateAddr() error {
+	if err := cmp.Or(noTLS(cfg.TLS), noTLS(cfg.Sentinel.TLS)); err != nil {
+		return err
+	}
 	if cfg.Sentinel.used() {
 		return cfg.Sentinel.validate(&cfg)
 	}

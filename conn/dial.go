@@ -2,7 +2,6 @@ package conn
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -98,6 +97,12 @@ func (d *dialing) connect(ctx context.Context) (net.Conn, error) {
 	return nc, err
 }
 
+// secured is a connection under TLS.
+type secured interface {
+	net.Conn
+	HandshakeContext(ctx context.Context) error
+}
+
 // open makes a session of a bare connection. It does not close it.
 func (d *dialing) open(ctx context.Context, nc net.Conn) (*session, error) {
 	if d.cfg.TLS != nil {
@@ -106,7 +111,7 @@ func (d *dialing) open(ctx context.Context, nc net.Conn) (*session, error) {
 		if t.ServerName == "" {
 			t.ServerName = d.cfg.serverName()
 		}
-		tc := tls.Client(nc, t)
+		tc := tlsClient(nc, t)
 		if err := tc.HandshakeContext(ctx); err != nil {
 			return nil, err
 		}
@@ -142,8 +147,7 @@ func (d *dialing) hint(err error) error {
 	if d.phase != "TLS handshake" {
 		return err
 	}
-	var plain tls.RecordHeaderError
-	if errors.As(err, &plain) || errors.Is(err, context.DeadlineExceeded) {
+	if notTLS(err) || errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("%w (the server may not expect TLS)", err)
 	}
 	return err
@@ -173,8 +177,5 @@ func orEnded(ctx context.Context, err error) error {
 // hangUp closes nc at once. A TLS connection is closed below TLS: its farewell may wait for seconds on a peer that
 // has stopped reading, and no server needs it.
 func hangUp(nc net.Conn) error {
-	if tc, ok := nc.(*tls.Conn); ok {
-		nc = tc.NetConn()
-	}
-	return nc.Close()
+	return beneath(nc).Close()
 }

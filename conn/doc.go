@@ -34,6 +34,11 @@
 // any order, but where they bear the same routing key ([resp.Command.On]) they go the same way, in the order of the
 // calls. Close joins whatever the package has started.
 //
+// # Without TLS
+//
+// A program that is built with the tag lockwire_notls does not have TLS in it, which makes it a third smaller. To ask for
+// TLS is an error then, in a Config and in a URL.
+//
 // # What it does not do
 //
 // It knows neither Lua, nor channels, nor hash slots: the packages script, pubsub and cluster do. It keeps no

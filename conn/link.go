@@ -2,7 +2,6 @@ package conn
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"net"
 	"sync"
@@ -36,6 +35,7 @@ type link struct {
 	stop   error // nothing behind the last reply is to be read
 	bytes  int64 // size of the entries of batch that have been answered
 	cohort int   // how many callers are woken before they are let run
+	woken  int   // how many have been, since
 	reads  yielder
 
 	calls    sync.Pool
@@ -160,10 +160,7 @@ func (s *session) protocol() int {
 // isSocket reports whether nc is a socket of the kernel, under TLS or not, rather than something made for another
 // purpose.
 func isSocket(nc net.Conn) bool {
-	if t, ok := nc.(*tls.Conn); ok {
-		nc = t.NetConn()
-	}
-	switch nc.(type) {
+	switch beneath(nc).(type) {
 	case *net.TCPConn, *net.UnixConn:
 		return true
 	}

@@ -41,12 +41,12 @@ func (l *link) readLoop() {
 
 // read hands out replies until there are no more, and returns why.
 func (l *link) read() error {
-	for woken := 1; ; woken++ {
+	for {
 		if err := l.readOne(); err != nil {
 			return err
 		}
-		if woken >= l.cohort && int(l.pos.Load()) < len(l.batch) {
-			woken = 0
+		if l.woken >= l.cohort && int(l.pos.Load()) < len(l.batch) {
+			l.woken = 0
 			if l.reads.due() {
 				l.reads.took(l.reads.yield())
 			}
@@ -116,7 +116,12 @@ func (l *link) readOne() error {
 		l.count(e)
 		return nil
 	}
-	v, err := l.r.Read()
+	var v resp.Value
+	if e != nil && e.replies > 1 {
+		v, err = l.r.ReadOf(int(e.replies - l.got))
+	} else {
+		v, err = l.r.Read()
+	}
 	switch {
 	case err != nil:
 		return err
@@ -184,6 +189,7 @@ func (l *link) count(e *entry) {
 		l.bytes = 0
 	}
 	l.complete(e.call)
+	l.woken++
 	if l.draining.Load() {
 		l.checkDrained()
 	}

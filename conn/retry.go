@@ -2,7 +2,6 @@ package conn
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"math/rand/v2"
 	"net"
@@ -70,10 +69,7 @@ func judgeDial(err error) verdict {
 	if _, ok := errors.AsType[*resp.SyntaxError](err); ok {
 		return final
 	}
-	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
-		return final
-	}
-	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+	if notTLS(err) || badCertificate(err) {
 		return final
 	}
 	if e, ok := errors.AsType[*net.OpError](err); ok && e.Op == "remote error" { // an alert of the peer's TLS

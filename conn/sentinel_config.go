@@ -1,7 +1,6 @@
 package conn
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -33,7 +32,7 @@ type Sentinel struct {
 
 	// TLS, if set, encrypts the connections to sentinels, whatever Config.TLS says of those to the server. Where it names
 	// no server, ServerName is the host of the sentinel's address.
-	TLS *tls.Config
+	TLS *TLSConfig
 
 	// NodeMap, if set, returns the address to dial for a server or a sentinel that the sentinels announce at addr,
 	// host:port: for networks in which the announced addresses lead nowhere. Addrs are not mapped. It is called by several

@@ -1,7 +1,6 @@
 package conn
 
 import (
-	"crypto/tls"
 	"errors"
 	"net/url"
 	"strconv"
@@ -76,8 +75,9 @@ func (cfg *Config) setSentinelParameter(name, value string) (known bool, err err
 		}
 		s.TLS = nil
 		if on {
-			s.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+			s.TLS, err = withTLS()
 		}
+		return true, err
 	case "sentinel_timeout":
 		return true, parseDuration(&s.Timeout, name, value)
 	case "poll_interval":

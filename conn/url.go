@@ -1,7 +1,6 @@
 package conn
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"maps"
@@ -53,15 +52,17 @@ func ParseURL(s string) (Config, error) {
 	case "redis", "valkey":
 		err = cfg.setHost(u)
 	case "rediss", "valkeys":
-		cfg.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
-		err = cfg.setHost(u)
+		if cfg.TLS, err = withTLS(); err == nil {
+			err = cfg.setHost(u)
+		}
 	case "unix":
 		err = cfg.setSocket(u)
 	case "redis-sentinel", "valkey-sentinel":
 		err = cfg.setSentinels(u, others)
 	case "rediss-sentinel", "valkeys-sentinel":
-		cfg.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
-		err = cfg.setSentinels(u, others)
+		if cfg.TLS, err = withTLS(); err == nil {
+			err = cfg.setSentinels(u, others)
+		}
 	default:
 		err = errors.New("scheme is not redis, rediss, valkey, valkeys, unix, or one of these two pairs with -sentinel")
 	}

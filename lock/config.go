@@ -54,6 +54,12 @@ type Config struct {
 	// AckTimeout is how long an acquire waits for replicas. 0 is 1 s, as in Redisson (slavesSyncTimeout).
 	AckTimeout time.Duration
 
+	// HandOvers is how many times in a row a lock that is given back is handed over to the next caller in line of the same
+	// process, by one script in which it never is free, before other processes get their turn; it ends earlier when a third of
+	// a lease is over. It concerns [Reentrant], [NonReentrant] and [Fenced] locks that are taken without an Owner. 0 is 16,
+	// below 0 is never.
+	HandOvers int
+
 	// Logger is told, at Warn, of locks that were lost and of renewals that fail or run late. Names of locks are not
 	// logged. nil is silent.
 	Logger *slog.Logger
@@ -75,6 +81,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.AckTimeout == 0 {
 		c.AckTimeout = time.Second
+	}
+	if c.HandOvers == 0 {
+		c.HandOvers = 16
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -151,6 +160,7 @@ type request struct {
 	late     time.Time                 // since when all it was granted came too late
 	deadline time.Time                 // of the context; zero if there is none
 	got      *Lease                    // once granted
+	series   series                    // of hand-overs that the grant belongs to
 	permits  int                       // of a kind that has permits
 	setup    bool                      // waits for them to be set up
 	via      func(conn.Doer) conn.Doer // what sends the acquire in the place of another; nil: the other

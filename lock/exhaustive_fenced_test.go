@@ -108,6 +108,13 @@ func (m *fencedModel) info() (any, []message) {
 
 func fencedSet(plain bool) *scriptSet {
 	moves := exclusive[*fencedModel]{latches: 1, own: []any{plain}, info: (*fencedModel).info}
+	moves.inherit = func(m *fencedModel) any {
+		if m.list {
+			return failure("WRONGTYPE")
+		}
+		m.draw(plain)
+		return []any{1, instant(m.token())}
+	}
 	list := moves.list(func(m *fencedModel) *reentrantModel { return &m.reentrantModel },
 		func(m *fencedModel, owner string, lease span, latch int) (any, []message) {
 			return m.acquire(owner, lease, latch, plain)

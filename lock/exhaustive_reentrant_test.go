@@ -149,6 +149,24 @@ func (m *reentrantModel) release(owner string, rest span, latch int, repeated bo
 	return 1, m.freed()
 }
 
+// handOver makes heir the owner, with a single hold. inherit is what comes with that, or fails.
+func (m *reentrantModel) handOver(owner, heir string, lease span, latch int, inherit func() any) (any, []message) {
+	switch {
+	case m.done[latch].outcome != "":
+		return nil, nil
+	case m.alien:
+		return failure("WRONGTYPE"), nil
+	case m.owner != owner:
+		return nil, nil
+	}
+	reply := inherit()
+	if _, failed := reply.(failure); !failed {
+		m.owner, m.holds, m.lease = heir, 1, lease
+		m.done.note(latch, "1")
+	}
+	return reply, nil
+}
+
 func (m *reentrantModel) undo(owner string, rest span, before, latch int) (any, []message) {
 	if latch >= 0 {
 		if m.done[latch].outcome != "" {
@@ -228,14 +246,18 @@ func reentrantSet() *scriptSet {
 
 // exclusive makes the moves of a kind whose lock is a reentrant one to all scripts but acquire and info.
 type exclusive[M model] struct {
-	latches int   // how many requests the server may know, up to those of latches
-	own     []any // what acquire gets behind its other ARGV
+	latches int           // how many requests the server may know, up to those of latches
+	own     []any         // what acquire and handover get behind their other ARGV
+	inherit func(m M) any // what handover returns; nil: 1
 	info    func(m M) (any, []message)
 }
 
 func (e exclusive[M]) list(part func(M) *reentrantModel, acquire func(m M, owner string, lease span, latch int) (any, []message)) []move {
 	channel := "redisson_lock__channel:{" + setLock + "}"
 	keys := []string{setLock, channel}
+	if e.inherit == nil {
+		e.inherit = func(M) any { return 1 }
+	}
 	var list []move
 	add := func(script string, keys []string, args []any, do func(m M) (any, []message)) {
 		list = append(list, move{name: fmt.Sprint(script, keys[1:], args), script: script, keys: keys, args: args, do: on(do)})
@@ -259,6 +281,14 @@ func (e exclusive[M]) list(part func(M) *reentrantModel, acquire func(m M, owner
 				for before := range 3 {
 					add("undo", with(latch), []any{rest, owner, publishBy, before, latchSpan},
 						lock(func(m *reentrantModel) (any, []message) { return m.undo(owner, rest, before, latch) }))
+				}
+				for _, heir := range setOwners[:len(setOwners)*min(latch+1, 1)] {
+					if heir != owner && rest > 0 {
+						add("handover", with(latch), append([]any{rest, owner, heir, latchSpan}, e.own...),
+							func(m M) (any, []message) {
+								return part(m).handOver(owner, heir, rest, latch, func() any { return e.inherit(m) })
+							})
+					}
 				}
 				for _, repeated := range []bool{false, true}[:2*min(latch+1, 1)] {
 					add("release", with(latch), []any{rest, owner, publishBy, latchSpan, repeated},

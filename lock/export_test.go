@@ -25,7 +25,7 @@ func Scripts() map[string]map[string]*script.Script {
 		all[k.name] = map[string]*script.Script{}
 		for operation, s := range map[string]*script.Script{
 			"acquire": k.acquire, "release": k.release, "undo": k.undo, "renew": k.renew, "force": k.force, "info": k.info,
-			"pass": k.pass, "downgrade": k.downgrade,
+			"pass": k.pass, "downgrade": k.downgrade, "handover": k.handover,
 		} {
 			if s != nil {
 				all[k.name][operation] = s

@@ -25,9 +25,8 @@ local function deaf(waiter) -- nobody listens for it; an error says nothing
 end
 
 local function drop(first, last) -- and those behind that nobody listens for, as far as the last
-    redis.call('lpop', queue)
     redis.call('zrem', timeouts, first)
-    local following = head()
+    local following = head() -- without the one that has no time any more
     if first == last or not following or following == owner or not deaf(following) then
         return following
     end

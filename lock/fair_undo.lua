@@ -32,7 +32,6 @@ elseif taken then
     redis.call('del', lock)
 end
 if waits == '1' and taken and redis.call('exists', lock) == 0 then
-    redis.call('lrem', queue, 0, owner)
     redis.call('lpush', queue, owner)
     redis.call('zadd', timeouts, now + wait, owner)
     local life = redis.call('zrange', timeouts, -1, -1, 'withscores')[2] - now + spare

@@ -12,6 +12,9 @@ import (
 //go:embed fenced_acquire.lua
 var fencedAcquire string
 
+//go:embed fenced_handover.lua
+var fencedHandover string
+
 //go:embed fenced_info.lua
 var fencedInfo string
 
@@ -27,6 +30,8 @@ var fencedKind = &kind{
 	renew:   reentrantKind.renew,
 	force:   reentrantKind.force,
 	info:    script.New(fencedInfo),
+
+	handover: script.New(fencedHandover),
 }
 
 func fencedArgs(c *Client, _ request) []any { return []any{c.cfg.PlainTokens} }

@@ -35,6 +35,7 @@ type kind struct {
 	acquire, release, undo, renew, force, info *script.Script // undo is nil if acquire changes nothing
 	downgrade                                  *script.Script // turns a hold into one of the twin; nil if there is no such thing
 	pass                                       *script.Script // of a queued kind: see Client.pass
+	handover                                   *script.Script // nil if the lock is never handed over
 }
 
 // follow says which of the waiters in line may have the lock too when one has got it.

@@ -19,6 +19,7 @@ type Lease struct {
 	renewed bool  // by the watchdog
 	tallied int64 // the term of the tally it is in, if it has a state
 	token   int64
+	series  series // of hand-overs that it belongs to
 	group   *group // of a lease that is made up of others, whose first one gives it client, target and owner; else nil
 
 	whole atomic.Pointer[Lease] // the lease that it is a part of; nil if there is none
@@ -58,7 +59,11 @@ const (
 type derived struct{ cancel context.CancelCauseFunc }
 
 func newLease(c *Client, r *request, start instant) *Lease {
-	return &Lease{client: c, target: r.target, owner: r.owner, state: r.state, term: r.lease, renewed: r.renewed, start: start}
+	l := &Lease{client: c, target: r.target, owner: r.owner, state: r.state, term: r.lease, renewed: r.renewed, start: start}
+	if l.series = r.series; l.series.length == 0 {
+		l.series.since = start.t
+	}
+	return l
 }
 
 // validity is how long after its start a lease may be relied on: 1 % and 2 ms less than the server grants, for clocks

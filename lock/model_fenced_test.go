@@ -8,9 +8,9 @@ import (
 
 func fencedToken(c *fakeredis.Call) string { return "redisson_lock_token:{" + c.Keys[0] + "}" }
 
-func modelDraw(c *fakeredis.Call) int64 {
+func modelDraw(c *fakeredis.Call, plain bool) int64 {
 	drawn := c.Int("INCR", fencedToken(c))
-	if c.Args[2] != "1" {
+	if !plain {
 		now := c.Do("TIME").([]any)
 		drawn = max(drawn, number(now[0].(string))*1_000_000+number(now[1].(string)))
 	}
@@ -24,7 +24,7 @@ func modelFencedAcquire(c *fakeredis.Call) any {
 		return int64(-1)
 	}
 	if c.Int("EXISTS", key) == 0 {
-		drawn := modelDraw(c)
+		drawn := modelDraw(c, c.Args[2] == "1")
 		c.Do("HINCRBY", key, owner, "1")
 		c.Do("PEXPIRE", key, lease)
 		return []any{int64(1), drawn}
@@ -34,13 +34,22 @@ func modelFencedAcquire(c *fakeredis.Call) any {
 	}
 	token, kept := c.Do("GET", fencedToken(c)).(string)
 	if !kept {
-		token = strconv.FormatInt(modelDraw(c), 10)
+		token = strconv.FormatInt(modelDraw(c, c.Args[2] == "1"), 10)
 	}
 	count := c.Int("HINCRBY", key, owner, "1")
 	if c.Int("PTTL", key) < number(lease) {
 		c.Do("PEXPIRE", key, lease)
 	}
 	return []any{count, number(token)}
+}
+
+func modelFencedHandover(c *fakeredis.Call) any {
+	if !modelMayHandOver(c) {
+		return nil
+	}
+	drawn := modelDraw(c, c.Args[4] == "1")
+	modelInherit(c)
+	return []any{int64(1), drawn}
 }
 
 func modelFencedInfo(c *fakeredis.Call) any {

@@ -10,16 +10,17 @@ import (
 // models is what the scripts of each kind do, in Go, by the operation they are for.
 var models = map[string]map[string]func(*fakeredis.Call) any{
 	"reentrant": {
-		"acquire": modelAcquire,
-		"release": modelRelease,
-		"undo":    modelUndo,
-		"renew":   modelRenew,
-		"force":   modelForce,
-		"info":    modelInfo,
+		"acquire":  modelAcquire,
+		"release":  modelRelease,
+		"handover": modelHandover,
+		"undo":     modelUndo,
+		"renew":    modelRenew,
+		"force":    modelForce,
+		"info":     modelInfo,
 	},
 	"read":         readModels,
 	"write":        writeModels,
-	"fenced":       {"acquire": modelFencedAcquire, "info": modelFencedInfo},
+	"fenced":       {"acquire": modelFencedAcquire, "info": modelFencedInfo, "handover": modelFencedHandover},
 	"nonreentrant": {"acquire": modelNonReentrantAcquire},
 	"plain": {
 		"acquire": modelPlainAcquire,
@@ -122,6 +123,26 @@ func modelRelease(c *fakeredis.Call) any {
 	modelPublish(c, publish, channel)
 	c.Do("SET", latch, "1", "PX", life)
 	return int64(1)
+}
+
+func modelHandover(c *fakeredis.Call) any {
+	if !modelMayHandOver(c) {
+		return nil
+	}
+	modelInherit(c)
+	return int64(1)
+}
+
+func modelMayHandOver(c *fakeredis.Call) bool {
+	return c.Int("EXISTS", c.Keys[2]) == 0 && c.Int("HEXISTS", c.Keys[0], c.Args[1]) == 1
+}
+
+func modelInherit(c *fakeredis.Call) {
+	key, latch, lease, heir, life := c.Keys[0], c.Keys[2], c.Args[0], c.Args[2], c.Args[3]
+	c.Do("DEL", key)
+	c.Do("HSET", key, heir, "1")
+	c.Do("PEXPIRE", key, lease)
+	c.Do("SET", latch, "1", "PX", life)
 }
 
 func modelUndo(c *fakeredis.Call) any {

@@ -19,6 +19,8 @@ var nonReentrantKind = &kind{
 	renew:   reentrantKind.renew,
 	force:   reentrantKind.force,
 	info:    reentrantKind.info,
+
+	handover: reentrantKind.handover,
 }
 
 // NonReentrant is Redisson's RLock of getNonReentrantLock: an exclusive lock that an [Owner] who has it may not take again.

@@ -21,6 +21,9 @@ var reentrantRenew string
 //go:embed reentrant_force.lua
 var reentrantForce string
 
+//go:embed reentrant_handover.lua
+var reentrantHandover string
+
 //go:embed reentrant_info.lua
 var reentrantInfo string
 
@@ -33,6 +36,8 @@ var reentrantKind = &kind{
 	renew:   script.New(reentrantRenew),
 	force:   script.New(reentrantForce),
 	info:    script.New(reentrantInfo),
+
+	handover: script.New(reentrantHandover),
 }
 
 // Reentrant is Redisson's RLock (getLock): an exclusive lock that an [Owner] who has it may take again.

@@ -135,7 +135,7 @@ func (l *Lease) release(ctx context.Context) error {
 		l.state.give()
 		return l.settle(l.notHeld())
 	}
-	v, err := l.runRelease(ctx)
+	v, err := l.giveBack(ctx)
 	if err != nil && uncertain(err) {
 		l.repeated = true
 		if ctx.Err() == nil {

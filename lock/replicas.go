@@ -58,7 +58,8 @@ type ackDoer struct {
 	c     *Client
 	name  string
 	need  int
-	acked int64 // what WAIT returned
+	route string // to the server whose replicas need counts
+	acked int64  // what WAIT returned
 }
 
 // acking returns what sends an acquire of t in the place of the server, or nil if it needs no acknowledgement: one that changes
@@ -67,22 +68,31 @@ func (c *Client) acking(ctx context.Context, t *target) (*ackDoer, error) {
 	if !c.acks || t.kind.undo == nil {
 		return nil, nil
 	}
-	name := t.name
-	n, err := c.countReplicas(ctx, name)
-	if err != nil {
+	d := &ackDoer{c: c, name: t.name}
+	if err := d.count(ctx); err != nil {
 		return nil, err
 	}
-	need := int(c.cfg.Acks)
-	switch c.cfg.Acks {
-	case AcksAuto:
-		need = min(n, 1)
-	case AcksMajority:
-		need = (n + 1) / 2
-	}
-	if need == 0 {
+	if d.need == 0 {
 		return nil, nil
 	}
-	return &ackDoer{c: c, name: name, need: need}, nil
+	return d, nil
+}
+
+// count finds out how many replicas have to acknowledge.
+func (d *ackDoer) count(ctx context.Context) error {
+	d.route = d.c.route(d.name)
+	n, err := d.c.countReplicas(ctx, d.name)
+	if err != nil {
+		return err
+	}
+	d.need = int(d.c.cfg.Acks)
+	switch d.c.cfg.Acks {
+	case AcksAuto:
+		d.need = min(n, 1)
+	case AcksMajority:
+		d.need = (n + 1) / 2
+	}
+	return nil
 }
 
 // Send sends a script and returns its reply.
@@ -97,11 +107,17 @@ func (d *ackDoer) Send(ctx context.Context, cmd resp.Command) (resp.Value, error
 // SendBatch sends commands, of which the last one is a script.
 func (d *ackDoer) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value, error) {
 	n := len(cmds)
-	batch := append(slices.Clone(cmds), resp.Cmd("WAIT", d.need, d.c.cfg.AckTimeout.Milliseconds()).On(d.name))
-	replies, err := d.c.alone(ctx, d.name, batch)
-	if err == nil && redirected(replies[n-1]) {
-		// Where the slot has gone, or is going, only the cluster knows; it has to share its connection for that.
-		replies, err = d.c.server.SendBatch(ctx, batch)
+	replies, err := d.alone(ctx, cmds)
+	for range maxMoves {
+		if !errors.Is(err, resp.ErrMoved) {
+			break
+		}
+		replies, err = d.alone(ctx, cmds) // the cluster has learnt where to
+	}
+	if errors.Is(err, resp.ErrMoved) || err == nil && errors.Is(replies[n-1].Err(), resp.ErrAsk) {
+		// Where the slot is going only the cluster knows; it has to share its connection for that. While a slot migrates,
+		// the replicas of the server that it leaves are those who acknowledge.
+		replies, err = d.c.server.SendBatch(ctx, d.withWait(cmds))
 	}
 	if err != nil {
 		return nil, err
@@ -121,18 +137,30 @@ func (d *ackDoer) short() bool {
 	return true
 }
 
-func redirected(v resp.Value) bool {
-	err := v.Err()
-	return errors.Is(err, resp.ErrMoved) || errors.Is(err, resp.ErrAsk)
+// maxMoves is how often an acquire follows a slot that has moved, with a connection of its own at the new server each time.
+const maxMoves = 3
+
+// withWait returns cmds and WAIT.
+func (d *ackDoer) withWait(cmds []resp.Command) []resp.Command {
+	return append(slices.Clone(cmds), resp.Cmd("WAIT", d.need, d.c.cfg.AckTimeout.Milliseconds()).On(d.name))
 }
 
-// alone sends a batch on a connection of its own to the server that has name.
-func (c *Client) alone(ctx context.Context, name string, batch []resp.Command) (replies []resp.Value, err error) {
+// alone sends commands and WAIT on a connection of its own to the server that has the lock.
+func (d *ackDoer) alone(ctx context.Context, cmds []resp.Command) (replies []resp.Value, err error) {
 	send := func(own *conn.Conn) (err error) {
-		replies, err = own.SendBatch(ctx, batch)
+		// It may have taken a failover to get here, and the new master have other replicas, or none.
+		if d.c.route(d.name) != d.route {
+			if err := d.count(ctx); err != nil {
+				return err
+			}
+		}
+		replies, err = own.SendBatch(ctx, d.withWait(cmds))
+		if err == nil && errors.Is(replies[len(cmds)-1].Err(), resp.ErrMoved) {
+			return replies[len(cmds)-1].Err()
+		}
 		return err
 	}
-	switch s := c.server.(type) {
+	switch s := d.c.server.(type) {
 	case interface {
 		With(ctx context.Context, fn func(*conn.Conn) error) error
 	}:
@@ -140,9 +168,9 @@ func (c *Client) alone(ctx context.Context, name string, batch []resp.Command) (
 	case interface {
 		With(ctx context.Context, key string, fn func(*conn.Conn) error) error
 	}:
-		err = s.With(ctx, name, send)
+		err = s.With(ctx, d.name, send)
 	default:
-		return c.server.SendBatch(ctx, batch)
+		return d.c.server.SendBatch(ctx, d.withWait(cmds))
 	}
 	return replies, err
 }

@@ -337,9 +337,11 @@ type brokenScript struct{ line, source string }
 var (
 	commandLine   = regexp.MustCompile(`^\s*redis\.p?call\(.*\)\s*(--.*)?$`)
 	conditionLine = regexp.MustCompile(`^(\s*(?:else)?if )(.*)( then)\s*(--.*)?$`)
+	againLine     = regexp.MustCompile(`(?m)^\s*return (?:head|drop)\(`)
 )
 
-// brokenScripts are the scripts that differ from source by one line.
+// brokenScripts are the scripts that differ from source by one line. What that line has kept from going on for ever ends with
+// an error.
 func brokenScripts(source string) []brokenScript {
 	var list []brokenScript
 	lines := strings.Split(source, "\n")
@@ -352,7 +354,8 @@ func brokenScripts(source string) []brokenScript {
 		} else {
 			continue
 		}
-		list = append(list, brokenScript{strings.TrimSpace(line), strings.Join(broken, "\n")})
+		ends := againLine.ReplaceAllString(strings.Join(broken, "\n"), "again = again + 1 if again > 100 then error('endless') end$0")
+		list = append(list, brokenScript{strings.TrimSpace(line), "local again = 0\n" + ends})
 	}
 	return list
 }

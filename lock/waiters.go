@@ -38,6 +38,7 @@ type waiter struct {
 	turn       chan struct{} // closed when it has come to the front
 	look       chan struct{} // has room for one: another one has got what this one may have too; nil if that cannot be
 	state      *ownerState   // of the request
+	claim      claim         // which others may change too
 	next, prev *waiter
 }
 
@@ -59,6 +60,9 @@ func (c *Client) join(key entryKey, state *ownerState) (*waiter, *entry) {
 	w := &waiter{turn: make(chan struct{}), state: state}
 	if key.kind.others == everybody || state != nil {
 		w.look = make(chan struct{}, 1)
+	}
+	if key.kind.handover != nil {
+		w.claim.passed = make(chan passed, 1)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -120,20 +124,24 @@ func (c *Client) wait(ctx context.Context, r *request, left time.Duration) (err 
 			c.withdraw(r)
 		}
 	}()
-	if done, err := c.stand(ctx, r, w); done {
+	h := &e.head // of which it may make use when it stands at the front
+	c.rest(ctx, r, &w.claim)
+	if done, err := c.stand(ctx, r, h, w); done {
 		return err
 	}
-	h := &e.head
 	if h.poll == 0 {
 		if err := c.prepare(h, r, r.target.channel, left); err != nil {
+			if c.rouse(ctx, r, h, &w.claim) {
+				return nil
+			}
 			return err
 		}
 	}
-	return c.contend(ctx, r, h, w.look)
+	return c.contend(ctx, r, h, w.look, &w.claim)
 }
 
 // stand waits for the turn of w. It reports done if r has got the lock, or failed, before that.
-func (c *Client) stand(ctx context.Context, r *request, w *waiter) (done bool, err error) {
+func (c *Client) stand(ctx context.Context, r *request, h *head, w *waiter) (done bool, err error) {
 	var again <-chan time.Time // of an Owner, who may have the lock already while those in front wait for that to end
 	if r.state != nil && !r.refused {
 		again = time.After(c.pace.pollMin)
@@ -142,11 +150,19 @@ func (c *Client) stand(ctx context.Context, r *request, w *waiter) (done bool, e
 		select {
 		case <-w.turn:
 			return false, nil
+		case p := <-w.claim.passed:
+			return c.inherit(r, h, &w.claim, &p), nil
 		case <-w.look:
 		case <-again:
 		case <-ctx.Done():
+			if c.rouse(ctx, r, h, &w.claim) {
+				return true, nil
+			}
 			return true, c.gaveUp(ctx, r)
 		case <-c.done:
+			if c.rouse(ctx, r, h, &w.claim) {
+				return true, nil
+			}
 			return true, ErrClosed
 		}
 		granted, _, err := c.attempt(ctx, r)
@@ -206,7 +222,7 @@ func (c *Client) waitInQueue(ctx context.Context, r *request, left time.Duration
 	var h head
 	err := c.prepare(&h, r, r.target.channel+":"+r.owner, left)
 	if err == nil {
-		err = c.contend(ctx, r, &h, r.look)
+		err = c.contend(ctx, r, &h, r.look, nil)
 		h.events.Close()
 	}
 	if err != nil {
@@ -233,37 +249,33 @@ func (c *Client) prepare(h *head, r *request, channel string, left time.Duration
 	return nil
 }
 
-// contend is the loop of the waiter at the front: sleep until there is a reason to look, and look. There is one
-// when look says so.
-func (c *Client) contend(ctx context.Context, r *request, h *head, look <-chan struct{}) error {
+// contend is the loop of the waiter at the front: sleep until there is a reason to look, and look. There is one when look says
+// so. Without a claim the lock cannot be handed over.
+func (c *Client) contend(ctx context.Context, r *request, h *head, look <-chan struct{}, own *claim) error {
 	timer := time.NewTimer(time.Until(h.next))
 	defer timer.Stop()
 	attempts, cancel := c.untilClose(ctx)
 	defer cancel()
-	var events <-chan pubsub.Event
+	wakes := wakes{timer: timer.C, look: look}
 	if h.events != nil {
-		events = h.events.Events()
+		wakes.events = h.events.Events()
 	}
 	for {
-		if !h.due() {
+		var over error
+		for !h.due() && over == nil {
 			timer.Reset(time.Until(h.next))
-			select {
-			case event, ok := <-events:
-				if !ok {
-					return ErrClosed
-				}
-				h.heard(&c.pace, event)
-			case <-look:
-				h.woken = true
-			case <-timer.C:
-			case <-ctx.Done():
-				return c.gaveUp(ctx, r)
-			case <-c.done:
-				return ErrClosed
+			var granted bool
+			if granted, over = c.doze(ctx, r, h, own, wakes); granted {
+				return nil
 			}
-			continue
 		}
-		h.drain(&c.pace, events)
+		if c.rouse(ctx, r, h, own) {
+			return nil
+		}
+		if over != nil {
+			return over
+		}
+		h.drain(&c.pace, wakes.events)
 		var granted bool
 		var left time.Duration
 		granted, left, r.failure = c.attempt(attempts, r)
@@ -283,6 +295,40 @@ func (c *Client) contend(ctx context.Context, r *request, h *head, look <-chan s
 			c.renewOwner(r)
 		}
 	}
+}
+
+// doze waits until there may be a reason to look, or the lock has been handed over to r. The error is that of a wait that is
+// over.
+func (c *Client) doze(ctx context.Context, r *request, h *head, own *claim, wakes wakes) (granted bool, over error) {
+	var handed <-chan passed
+	if own != nil {
+		c.rest(ctx, r, own)
+		handed = own.passed
+	}
+	select {
+	case p := <-handed:
+		return c.inherit(r, h, own, &p), nil
+	case event, ok := <-wakes.events:
+		if !ok {
+			return false, ErrClosed
+		}
+		h.heard(&c.pace, event)
+	case <-wakes.look:
+		h.woken = true
+	case <-wakes.timer:
+	case <-ctx.Done():
+		return false, c.gaveUp(ctx, r)
+	case <-c.done:
+		return false, ErrClosed
+	}
+	return false, nil
+}
+
+// wakes are what wakes the waiter at the front.
+type wakes struct {
+	events <-chan pubsub.Event
+	look   <-chan struct{}
+	timer  <-chan time.Time
 }
 
 func (h *head) due() bool { return h.woken || !time.Now().Before(h.next) }

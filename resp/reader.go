@@ -3,6 +3,7 @@ package resp
 import (
 	"io"
 	"math"
+	"strings"
 )
 
 // Reader reads values from a stream. It may be used by one goroutine at a time.
@@ -18,8 +19,9 @@ import (
 type Reader struct {
 	buffer
 	reply
-	lim Limits
-	err error
+	lim    Limits
+	err    error
+	shared shared
 }
 
 // NewReader returns a Reader of src that holds its replies to lim. It reads nothing
@@ -47,6 +49,44 @@ func (r *Reader) Read() (Value, error) {
 		}
 	}
 	return r.readReply()
+}
+
+// ReadOf is Read for one of several replies that belong together, of which left are still
+// to come, this one among them. Small strings of theirs share memory, up to 4 KiB at a
+// time, as those within one reply do: keeping one keeps others, and strings.Clone parts
+// them.
+func (r *Reader) ReadOf(left int) (Value, error) {
+	if len(r.frames) == 0 && r.err == nil && r.r < r.w && r.buf[r.r] == '$' {
+		b := r.buf[r.r:r.w]
+		from, to, next := shortBulk(b, min(sharedText, r.lim.Bulk))
+		if next > 0 && next <= r.lim.Total {
+			r.r += next
+			return Value{num: uint64(BulkString), str: r.shared.add(b[from:to], left)}, nil
+		}
+	}
+	return r.Read()
+}
+
+// sharedText is the longest string that shares its memory with those of other replies.
+const sharedText = 512
+
+// shared is a piece of memory that fills up with strings.
+type shared struct{ strings.Builder }
+
+// add returns s as a string in the piece, or in a new one, made for the left strings of its
+// length that may follow. The last one lets the piece go.
+func (p *shared) add(s []byte, left int) string {
+	if p.Cap()-p.Len() < len(s) {
+		p.Reset()
+		p.Grow(min(len(s)*left, smallText))
+	}
+	n := p.Len()
+	p.Write(s)
+	text := p.String()[n:]
+	if left <= 1 {
+		p.Reset()
+	}
+	return text
 }
 
 // simple returns the reply at the beginning of b, which is not empty, and its length,

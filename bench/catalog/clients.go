@@ -85,7 +85,7 @@ func clientCase(job clients.Job, callers int, unix bool) Case {
 		Group: "clients", Name: fmt.Sprintf("%s-%s-%d", job, network, callers),
 		Title: fmt.Sprintf("%s, %s, %s", names[job], network, counted(callers, "caller")),
 		Place: place, Unix: unix, Callers: callers,
-		Length:  measure.Length{Warm: 50 * time.Millisecond, For: 300 * time.Millisecond},
+		Length:  measure.Length{Warm: 40 * time.Millisecond, For: 200 * time.Millisecond},
 		Metrics: clientMetric, Numbers: client,
 	}
 	for _, l := range libraries {

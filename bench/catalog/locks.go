@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/lockwire/lockwire/bench/locks"
@@ -25,6 +26,7 @@ var redsyncSends = []string{"set"}
 func lockers() []locker {
 	list := []locker{
 		{"lockwire", Ours, locks.Lockwire, false, nil, true, true},
+		{"lockwire without hand-over", "variant", locks.LockwireApart, false, nil, false, true},
 		{"redsync on go-redis", Peer, locks.RedsyncGoRedis, false, redsyncSends, true, true},
 		{"redsync on redigo", Peer, locks.RedsyncRedigo, false, redsyncSends, true, true},
 		{"redislock 10 ms", Peer, locks.Redislock(10 * time.Millisecond), false, nil, true, true},
@@ -38,7 +40,7 @@ func lockers() []locker {
 		{"BLPOP", Floor, locks.Blpop, false, []string{"blpop", "rpush"}, false, true},
 	}
 	if locks.Etcd == nil {
-		list = append(list[:7:7], list[8:]...)
+		list = slices.DeleteFunc(list, func(l locker) bool { return l.etcd })
 	}
 	return list
 }
@@ -96,11 +98,11 @@ func contendedCases() []Case {
 		for _, who := range []struct{ procs, callers int }{{1, 10}, {1, 100}, {4, 25}} {
 			name := fmt.Sprintf("contended-%dx%d", who.procs, who.callers)
 			title := fmt.Sprintf("One lock, %s × %d callers", processes(who.procs), who.callers)
-			length, first := time.Second, OpsPerSecond
+			length, first := 800*time.Millisecond, OpsPerSecond
 			if hold > 0 {
 				name += "-hold"
 				title += ", held for 50 ms"
-				length, first = 1500*time.Millisecond, HandoffP50 // nobody can have it more than 20 times a second
+				length, first = 1200*time.Millisecond, HandoffP50 // nobody can have it more than 20 times a second
 			}
 			add(name, title, who.procs, locks.Contest{Callers: who.callers, Hold: hold}, length, first)
 		}

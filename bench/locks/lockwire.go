@@ -7,12 +7,19 @@ import (
 )
 
 // Lockwire is our own, with nothing set.
-func Lockwire(env measure.Env, _ int) (Client, error) {
+func Lockwire(env measure.Env, _ int) (Client, error) { return openLockwire(env, lock.Config{}) }
+
+// LockwireApart never hands a lock over within a process.
+func LockwireApart(env measure.Env, _ int) (Client, error) {
+	return openLockwire(env, lock.Config{HandOvers: -1})
+}
+
+func openLockwire(env measure.Env, cfg lock.Config) (Client, error) {
 	pool, err := conn.Open(background, conn.Config{Network: env.Network, Addr: env.Addr})
 	if err != nil {
 		return nil, err
 	}
-	locks, err := lock.New(pool, lock.Config{})
+	locks, err := lock.New(pool, cfg)
 	if err != nil {
 		pool.Close()
 		return nil, err

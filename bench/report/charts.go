@@ -5,6 +5,7 @@ import (
 	"image/color"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"gonum.org/v1/plot"
@@ -63,7 +64,54 @@ func (r *Results) Charts(dir string) (files, titles []string, err error) {
 		}
 		files, titles = append(files, c.file), append(titles, c.title)
 	}
-	return files, titles, nil
+	ok, err := r.leads(dir)
+	if ok {
+		files, titles = slices.Insert(files, 0, leadsFile), slices.Insert(titles, 0, leadsTitle)
+	}
+	return files, titles, err
+}
+
+// leadsFile is the main chart: how many times better lockwire is than the best peer, in each of the cases that the README shows.
+const (
+	leadsFile  = "leads.svg"
+	leadsTitle = "How many times better lockwire is than the best peer"
+)
+
+// leads draws the main chart, and reports whether there is anything to draw.
+func (r *Results) leads(dir string) (ok bool, err error) {
+	var values plotter.Values
+	var labels []string
+	for i := range shown { // the first on top
+		s := shown[len(shown)-1-i]
+		if c := r.Case(s.test); c != nil {
+			if ratio, ok := c.Lead(peer); ok {
+				values, labels = append(values, ratio), append(labels, s.title)
+			}
+		}
+	}
+	if len(values) == 0 {
+		return false, nil
+	}
+	p := plot.New()
+	p.Title.Text = leadsTitle
+	p.BackgroundColor = color.White
+	p.X.Min = 0
+	chart, err := plotter.NewBarChart(values, 0.4*vg.Centimeter)
+	if err != nil {
+		return false, err
+	}
+	chart.Horizontal = true
+	chart.LineStyle.Width = 0
+	chart.Color = fill(ours, nil, nil)
+	even, err := plotter.NewLine(plotter.XYs{{X: 1, Y: -0.6}, {X: 1, Y: float64(len(values)) - 0.4}})
+	if err != nil {
+		return false, err
+	}
+	even.Color = color.Gray{0x60}
+	even.Dashes = []vg.Length{vg.Points(3), vg.Points(3)}
+	p.Add(chart, even)
+	p.NominalY(labels...)
+	return true, p.Save(24*vg.Centimeter, vg.Length(len(values))*0.6*vg.Centimeter+2*vg.Centimeter, filepath.Join(dir, leadsFile))
 }
 
 // bars are those of one contender, one for each case; 0 where it did not take part.

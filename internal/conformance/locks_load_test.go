@@ -40,6 +40,7 @@ type lockLoad struct {
 	lock    func(name string) locker // one of several clients, each time
 	names   []string
 	mayFail atomic.Bool // as much as it must when masters are lost
+	fewer   atomic.Bool // as replicas have gone that a master may still count on
 	wg      sync.WaitGroup
 	ctx     context.Context
 	stop    context.CancelFunc
@@ -106,7 +107,7 @@ func (l *lockLoad) fail(op, name string, err error) {
 		return
 	}
 	l.failed.Add(1)
-	if !l.mayFail.Load() || !due(err) {
+	if !l.mayFail.Load() || !due(err) || !l.fewer.Load() && errors.Is(err, lock.ErrNotReplicated) {
 		l.t.Errorf("%s of %s: %v", op, name, err)
 	}
 }
@@ -142,7 +143,6 @@ type waiters struct {
 	held   *lock.Lease
 	wg     sync.WaitGroup
 	served atomic.Int64
-	failed atomic.Bool
 }
 
 // startWaiters takes a lock and has 20 goroutines wait for it. mayFail says that they may have to try again.

@@ -22,12 +22,13 @@ type process struct {
 	nodes []*cluster.Cluster
 }
 
-// processOf opens clients whose calls outlast a failover.
-func processOf(t *testing.T, c *redistest.Cluster, cfg lock.Config) *process {
+// processOf opens clients whose calls outlast a failover, and give up a server that does not answer after timeout.
+func processOf(t *testing.T, c *redistest.Cluster, cfg lock.Config, timeout time.Duration) *process {
 	t.Helper()
 	p := &process{}
 	for range 2 {
 		node := c.Config()
+		node.Timeout = timeout
 		node.Retry = conn.Retry{Attempts: 1 << 20, Budget: -1}
 		nodes, err := cluster.Open(t.Context(), cluster.Config{Addrs: c.Addrs(), Node: node})
 		if err != nil {
@@ -59,12 +60,16 @@ func (p *process) close(t *testing.T) {
 // not know is told.
 func TestLocksThroughFailovers(t *testing.T) {
 	redistest.RunClusters(t, redistest.Options{}, func(t *testing.T, c *redistest.Cluster, proto int) {
-		p := processOf(t, c, lock.Config{Lease: 10 * time.Second, RenewEvery: 500 * time.Millisecond})
+		p := processOf(t, c, lock.Config{Lease: 10 * time.Second, RenewEvery: 500 * time.Millisecond}, 2*time.Second)
 		l := startLocking(t, jobs(), p.any)
 		l.mayFail.Store(true)
 		begin := time.Now()
 		for round := 0; round == 0 || time.Since(begin) < torture(t); round++ {
-			loseMaster(t, c, p, fmt.Sprintf("held-%d-%d-", proto, round), (proto+round)%2 == 0)
+			kill := (proto+round)%2 == 0
+			if !kill {
+				l.fewer.Store(true)
+			}
+			loseMaster(t, c, p, fmt.Sprintf("held-%d-%d-", proto, round), kill)
 		}
 		l.goOn()
 		l.end()
@@ -128,7 +133,7 @@ func lockAtLast(t *testing.T, p *process, name string) (lease *lock.Lease) {
 // Slots migrate to and fro, with locks that are held, waited for, and taken by others all the time. Nothing fails.
 func TestLocksThroughMigration(t *testing.T) {
 	redistest.RunClusters(t, redistest.Options{}, func(t *testing.T, c *redistest.Cluster, proto int) {
-		p := processOf(t, c, lock.Config{Lease: 20 * time.Second, RenewEvery: 200 * time.Millisecond})
+		p := processOf(t, c, lock.Config{Lease: 20 * time.Second, RenewEvery: 200 * time.Millisecond}, 0)
 		masters := c.Masters()
 		moving := namesOf(c, masters[0], fmt.Sprintf("moving-%d-", proto), 4)
 		var held []*lock.Lease
@@ -192,7 +197,7 @@ func moveInSteps(t *testing.T, c *redistest.Cluster, slot int, from, to *rediste
 // master when its replica has taken over. No lock that is held is lost, and each one is had again.
 func TestLocksWhileNodesComeAndGo(t *testing.T) {
 	redistest.RunClusters(t, redistest.Options{}, func(t *testing.T, c *redistest.Cluster, proto int) {
-		p := processOf(t, c, lock.Config{Lease: 20 * time.Second, RenewEvery: 500 * time.Millisecond})
+		p := processOf(t, c, lock.Config{Lease: 20 * time.Second, RenewEvery: 500 * time.Millisecond}, 0)
 		l := startLocking(t, jobs(), p.any)
 		old := c.Masters()[0]
 		names := namesOf(c, old, fmt.Sprintf("held-%d-", proto), 3)
@@ -210,6 +215,7 @@ func TestLocksWhileNodesComeAndGo(t *testing.T) {
 		c.Remove(added)
 
 		l.mayFail.Store(true) // what is on its way when a server stops may have run
+		l.fewer.Store(true)
 		nodes := c.Nodes()
 		if torture(t) == 0 {
 			nodes = []*redistest.Server{old}

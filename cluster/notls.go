@@ -1,0 +1,5 @@
+//go:build lockwire_notls
+
+package cluster
+
+func refusedByTLS(error) bool { return false }

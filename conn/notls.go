@@ -1,0 +1,37 @@
+//go:build lockwire_notls
+
+package conn
+
+import (
+	"errors"
+	"fmt"
+	"net"
+)
+
+// TLSConfig takes the place of tls.Config in a build without TLS, where it is an error to set one.
+type TLSConfig struct {
+	ServerName         string
+	InsecureSkipVerify bool
+}
+
+// Clone returns a copy of c.
+func (c *TLSConfig) Clone() *TLSConfig {
+	clone := *c
+	return &clone
+}
+
+var errNoTLS = errors.New("this program is built without TLS (build tag lockwire_notls)")
+
+func withTLS() (*TLSConfig, error) { return nil, errNoTLS }
+
+func noTLS(c *TLSConfig) error {
+	if c == nil {
+		return nil
+	}
+	return fmt.Errorf("conn: %w", errNoTLS)
+}
+
+func tlsClient(net.Conn, *TLSConfig) secured { return nil }
+func beneath(nc net.Conn) net.Conn           { return nc }
+func notTLS(error) bool                      { return false }
+func badCertificate(error) bool              { return false }

@@ -1,0 +1,171 @@
+package lock
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockwire/lockwire/resp"
+)
+
+// A lock that a caller of the same process waits for is handed over to the first in line by one script, in the place of a
+// release, a message and an acquire. As other processes are not told of that, it happens Config.HandOvers times in a row at
+// most, and for no longer than a third of a lease.
+
+// claim is how a waiter and a holder who gives the lock back agree on what each of them does.
+type claim struct {
+	state  atomic.Uint32
+	passed chan passed // constant; has room for one: the outcome; nil of kinds that are never handed over
+
+	// These change only while the state is awake.
+	wants request         // what the waiter would ask for
+	over  <-chan struct{} // closed when it does not want it any more
+}
+
+// The states of a claim.
+const (
+	awake     uint32 = iota // the waiter does something itself, or may not be handed the lock
+	resting                 // the lock may be handed over to the waiter
+	claimed                 // that is under way, and its outcome will come
+	told                    // the outcome is there, or will be in a moment
+	abandoned               // the same, but the waiter has left
+)
+
+// passed is the outcome of a hand-over for the waiter.
+type passed struct {
+	granted bool
+	unknown bool // there was no answer, or none that means anything
+	start   instant
+	token   int64
+	series  series
+}
+
+// series are hand-overs in a row.
+type series struct {
+	length int
+	since  time.Time // when the lock was acquired before them
+}
+
+// next returns the series that is longer by one. ok is false if it would be too long.
+func (s series) next(most int, lease time.Duration) (_ series, ok bool) {
+	s.length++
+	return s, s.length <= most && time.Since(s.since) <= lease/3
+}
+
+// rest lets the lock be handed over to r from now on, if it is one that may get it so.
+func (c *Client) rest(ctx context.Context, r *request, own *claim) {
+	if own.passed == nil || r.state != nil || r.via != nil || c.acks || c.cfg.HandOvers < 0 || own.state.Load() != awake {
+		return
+	}
+	own.wants, own.over = *r, ctx.Done()
+	own.state.Store(resting)
+}
+
+// rouse ends what rest began, and reports whether the lock was handed over to r before that. What is under way is waited for,
+// unless ctx or the client has ended: then it will be taken back.
+func (c *Client) rouse(ctx context.Context, r *request, h *head, own *claim) (granted bool) {
+	if own == nil || own.state.Load() == awake || own.state.CompareAndSwap(resting, awake) {
+		return false
+	}
+	var p passed
+	select {
+	case p = <-own.passed:
+		return c.inherit(r, h, own, &p)
+	case <-ctx.Done():
+	case <-c.done:
+	}
+	if own.state.CompareAndSwap(claimed, abandoned) {
+		return false
+	}
+	p = <-own.passed
+	return c.inherit(r, h, own, &p)
+}
+
+// inherit makes a lease of a hand-over, and reports whether there is one. If not there is a reason to look.
+func (c *Client) inherit(r *request, h *head, own *claim, p *passed) (granted bool) {
+	own.state.Store(awake)
+	switch {
+	case p.granted:
+		r.asked, r.series = true, p.series
+		granted, _, r.failure = c.granted(r, p.start, 1, p.token)
+		r.series = series{}
+	case p.unknown:
+		c.undo(r, p.start, true)
+	}
+	if !granted && (p.granted || p.unknown) {
+		c.renewOwner(r)
+	}
+	if h.woken = !granted; granted && h.poll > 0 {
+		h.acquired(&c.pace, r)
+	}
+	return granted
+}
+
+// heir claims the first waiter in line, if the lock of l may be handed over to it, and returns nil if not.
+func (c *Client) heir(l *Lease) *claim {
+	if l.target.kind.handover == nil || l.state != nil || l.repeated || l.whole.Load() != nil {
+		return nil
+	}
+	if _, ok := l.series.next(c.cfg.HandOvers, l.term); !ok {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.entries[l.target.key()]
+	if e == nil || e.first == nil {
+		return nil
+	}
+	first := &e.first.claim
+	if !first.state.CompareAndSwap(resting, claimed) {
+		return nil
+	}
+	select {
+	case <-first.over:
+		if first.state.CompareAndSwap(claimed, told) {
+			first.passed <- passed{}
+		}
+		return nil
+	default:
+	}
+	return first
+}
+
+// handOver gives the lock to a waiter that has been claimed, and tells it. It returns what release would.
+func (l *Lease) handOver(ctx context.Context, heir *claim) (resp.Value, error) {
+	c, t, next := l.client, l.target, &heir.wants
+	p := passed{start: c.now()}
+	p.series, _ = l.series.next(c.cfg.HandOvers, l.term)
+	args := c.args(next, next.lease.Milliseconds(), l.owner, next.owner, latchLife.Milliseconds())
+	v, err := t.kind.handover.Run(ctx, c.server, t.with(l.latch), args...)
+	switch {
+	case err != nil:
+		p.unknown = uncertain(err)
+	case v.Kind() == resp.Array:
+		if p.token, err = v.At(1).Int(); err != nil {
+			err = fmt.Errorf("lock: unexpected reply to handover: %w", err)
+		}
+		v = v.At(0)
+		fallthrough
+	default:
+		count, failed := v.Int()
+		p.granted = err == nil && failed == nil && count == 1
+		p.unknown = !p.granted && !v.IsNull()
+	}
+	if heir.state.CompareAndSwap(claimed, told) {
+		heir.passed <- p
+	} else if p.granted || p.unknown {
+		c.undo(next, p.start, p.unknown)
+	}
+	return v, err
+}
+
+// giveBack releases the lock, or hands it over.
+func (l *Lease) giveBack(ctx context.Context) (resp.Value, error) {
+	if heir := l.client.heir(l); heir != nil {
+		if v, err := l.handOver(ctx, heir); err == nil || uncertain(err) {
+			return v, err
+		}
+	}
+	return l.runRelease(ctx)
+}

@@ -1,0 +1,274 @@
+package lock_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/lock"
+)
+
+// line has n callers of c take turns, in order, each as soon as the one before lets go, and returns what they got. Then it
+// unlocks first.
+func line(t *testing.T, w *world, n int, first *lock.Lease, take func() (*lock.Lease, error)) (tokens []int64) {
+	t.Helper()
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	for range n {
+		wg.Go(func() {
+			l, err := take()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			mu.Lock()
+			tokens = append(tokens, l.Token())
+			mu.Unlock()
+			w.sleep(time.Second)
+			if err := l.Err(); err != nil {
+				t.Error(err)
+			}
+			mustUnlock(t, l)
+		})
+		w.sleep(10 * time.Millisecond)
+	}
+	w.srv.ClearLog()
+	mustUnlock(t, first)
+	wg.Wait()
+	return tokens
+}
+
+// A change of hands within a process is one script, and nobody else is told.
+func TestHandOver(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		job := c.Fenced("job")
+		first, err := job.Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		tokens := line(t, w, 8, first, func() (*lock.Lease, error) { return job.Lock(t.Context()) })
+		if len(tokens) != 8 {
+			t.Errorf("%d of 8 callers got the lock", len(tokens))
+		}
+		last := first.Token()
+		for _, token := range tokens {
+			if token <= last {
+				t.Errorf("token %d after %d", token, last)
+			}
+			last = token
+		}
+		// Eight hand-overs, the release of the last, and the renewals.
+		if n, said := w.srv.Count("EVALSHA"), len(w.srv.Messages()); n > 8+1+2 || said != 1 {
+			t.Errorf("%d scripts and %d messages for eight changes of hands, want 9 and 1", n, said)
+		}
+		w.sleep(time.Second)
+		w.srv.Do("DEL", "redisson_lock_token:{job}")
+		w.free()
+	})
+}
+
+// A hand-over that arrives after its release was repeated gives the lock to nobody.
+func TestLateHandOver(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		lease := mustLock(t, c, "job")
+		got := make(chan *lock.Lease)
+		go func() { got <- mustLock(t, c, "job") }()
+		w.sleep(time.Second)
+		arrive := w.late("handover")
+		mustUnlock(t, lease)
+		next := <-got
+		arrive()
+		if err := next.Check(t.Context()); err != nil {
+			t.Errorf("the next has lost the lock: %v", err)
+		}
+		mustUnlock(t, next)
+		arrive()
+		w.free()
+	})
+}
+
+// Others get their turn after so many hand-overs, or so long.
+func TestHandOverEnds(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		cfg      lock.Config
+		messages int
+	}{
+		{"after two", lock.Config{HandOvers: 2}, 4}, // of the 3rd, 6th, 9th and last release
+		{"never", lock.Config{HandOvers: -1}, 11},
+		{"after a third of a lease", lock.Config{Lease: 9 * time.Second, RenewEvery: time.Second}, 3}, // of the 5th, 9th and last
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				c := w.client(test.cfg)
+				lease := mustLock(t, c, "job")
+				line(t, w, 10, lease, func() (*lock.Lease, error) { return c.Reentrant("job").Lock(t.Context()) })
+				if got := len(w.srv.Messages()); got != test.messages {
+					t.Errorf("%d messages for 11 releases, want %d", got, test.messages)
+				}
+			})
+		})
+	}
+}
+
+// A hand-over of which the answer comes after the end of the lease is taken back, and what the waiter gets next is not.
+func TestHandOverTooLate(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		for range 20 {
+			lease := mustLock(t, c, "job")
+			got := make(chan *lock.Lease)
+			go func() { got <- mustLock(t, c, "job", lock.For(time.Second)) }()
+			w.sleep(time.Second)
+			w.onScript("handover", first(fakeredis.Run().Late(2*time.Second)))
+			mustUnlock(t, lease)
+			next := <-got
+			w.sleep(100 * time.Millisecond)
+			if err := next.Check(t.Context()); err != nil {
+				t.Fatalf("the next has lost the lock: %v", err)
+			}
+			mustUnlock(t, next)
+		}
+		w.free()
+	})
+}
+
+// A hand-over without an answer is a release that is repeated, and an acquire that is taken back, whether it has run or not.
+func TestHandOverWithoutAnswer(t *testing.T) {
+	for name, action := range map[string]fakeredis.Action{
+		"not run": fakeredis.Close(),
+		"run":     fakeredis.RunThenClose(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				c := w.client(lock.Config{})
+				lease := mustLock(t, c, "job")
+				got := make(chan *lock.Lease)
+				go func() { got <- mustLock(t, c, "job") }()
+				w.sleep(time.Second)
+				w.onScript("handover", func(n int) fakeredis.Action {
+					if n == 1 {
+						return action
+					}
+					return fakeredis.Run()
+				})
+				mustUnlock(t, lease)
+				next := <-got
+				w.sleep(time.Minute) // late repeats would do harm now
+				if err := next.Check(t.Context()); err != nil {
+					t.Errorf("the next has lost the lock: %v", err)
+				}
+				mustUnlock(t, next)
+				w.sleep(30 * time.Second)
+				w.free()
+			})
+		})
+	}
+}
+
+// A waiter that leaves while the lock is being handed over to it does not keep it.
+func TestHandOverToOneWhoLeaves(t *testing.T) {
+	for name, close := range map[string]bool{"its context ends": false, "the client is closed": true} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				c := w.client(lock.Config{})
+				lease := mustLock(t, c, "job")
+				ctx, cancel := context.WithCancel(t.Context())
+				failed := make(chan error)
+				go func() {
+					_, err := c.Reentrant("job").Lock(ctx)
+					failed <- err
+				}()
+				w.sleep(time.Second)
+				w.onScript("handover", func(int) fakeredis.Action {
+					return fakeredis.Delay(100*time.Millisecond, fakeredis.Run())
+				})
+				unlocked := make(chan error)
+				go func() { unlocked <- lease.Unlock(t.Context()) }()
+				w.sleep(50 * time.Millisecond)
+				begin := time.Now()
+				if close {
+					go func() {
+						if err := c.Close(); err != nil {
+							t.Error(err)
+						}
+					}()
+				} else {
+					cancel()
+				}
+				if err := <-failed; err == nil || time.Since(begin) > 0 {
+					t.Errorf("Lock() = %v after %v, want an error at once", err, time.Since(begin))
+				}
+				if err := <-unlocked; err != nil {
+					t.Errorf("Unlock() = %v", err)
+				}
+				cancel()
+				w.sleep(10 * time.Second)
+				w.free()
+			})
+		})
+	}
+}
+
+// Who is refused the script, and who has lost the lock, gives it back, or does not, as without anybody in line.
+func TestHandOverRefused(t *testing.T) {
+	for name, harm := range map[string]func(w *world){
+		"the script fails": func(w *world) {
+			w.onScript("handover", func(int) fakeredis.Action { return fakeredis.Reply("-NOPERM no\r\n") })
+		},
+		"the lock is lost": func(w *world) { w.srv.Do("DEL", "job") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				c := w.client(lock.Config{})
+				lease := mustLock(t, c, "job")
+				got := make(chan *lock.Lease)
+				go func() { got <- mustLock(t, c, "job") }()
+				w.sleep(time.Second)
+				harm(w)
+				err := lease.Unlock(t.Context())
+				if lost := name == "the lock is lost"; (err != nil) != lost {
+					t.Errorf("Unlock() = %v", err)
+				} else if lost {
+					wantErr(t, "Unlock()", err, lock.ErrNotHeld)
+				}
+				begin := time.Now()
+				next := <-got
+				if waited := time.Since(begin); waited > 0 {
+					t.Errorf("the next waited for another %v", waited)
+				}
+				mustUnlock(t, next)
+			})
+		})
+	}
+}
+
+// An Owner may have further holds, which a hand-over would take away; it gives back one.
+func TestHandOverIsNotForOwners(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		owner := c.NewOwner()
+		outer, inner := mustLock(t, c, "job", lock.As(owner)), mustLock(t, c, "job", lock.As(owner))
+		got := make(chan *lock.Lease)
+		go func() { got <- mustLock(t, c, "job") }()
+		w.sleep(time.Second)
+		mustUnlock(t, inner)
+		w.sleep(time.Second)
+		select {
+		case <-got:
+			t.Fatal("a lock that its owner has was handed over")
+		default:
+		}
+		mustUnlock(t, outer)
+		next := <-got
+		if got := fmt.Sprint(w.srv.Count("EVALSHA") > 0, next.Err()); got != "true <nil>" {
+			t.Error(got)
+		}
+		mustUnlock(t, next)
+	})
+}
