@@ -90,6 +90,9 @@ func (c *Client) inherit(r *request, h *head, own *claim, p *passed) (granted bo
 		r.asked, r.series = true, p.series
 		granted, _, r.failure = c.granted(r, p.start, 1, p.token)
 		r.series = series{}
+		if !granted { // it came too late, and is undone
+			c.renewOwner(r)
+		}
 	case p.unknown:
 		c.undo(r, p.start, true)
 	}

@@ -171,6 +171,36 @@ func TestHandOverWithoutAnswer(t *testing.T) {
 	}
 }
 
+// A hand-over whose answer comes when the next one's lease is over is taken back, and the next one asks for itself.
+func TestHandOverTooLate(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		lease := mustLock(t, c, "job")
+		got := make(chan *lock.Lease)
+		go func() { got <- mustLock(t, c, "job", lock.For(time.Second)) }()
+		w.sleep(time.Second)
+		heir := ""
+		w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+			if !isScript(cmd, "handover") {
+				return fakeredis.Run()
+			}
+			heir = cmd.Args[len(cmd.Args)-2]
+			return fakeredis.Run().Late(1500 * time.Millisecond)
+		})
+		mustUnlock(t, lease)
+		next := <-got
+		if heir == "" || next.Owner() == heir {
+			t.Errorf("the next asks again as %q, which is being undone", next.Owner())
+		}
+		if err := next.Check(t.Context()); err != nil {
+			t.Errorf("the next has no lock: %v", err)
+		}
+		mustUnlock(t, next)
+		w.sleep(10 * time.Second)
+		w.free()
+	})
+}
+
 // A waiter that leaves while the lock is being handed over to it does not keep it.
 func TestHandOverToOneWhoLeaves(t *testing.T) {
 	for name, close := range map[string]bool{"its context ends": false, "the client is closed": true} {
