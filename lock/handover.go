@@ -95,8 +95,6 @@ func (c *Client) inherit(r *request, h *head, own *claim, p *passed) (granted bo
 		}
 	case p.unknown:
 		c.undo(r, p.start, true)
-	}
-	if !granted && (p.granted || p.unknown) {
 		c.renewOwner(r)
 	}
 	if h.woken = !granted; granted && h.poll > 0 {

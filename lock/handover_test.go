@@ -116,28 +116,6 @@ func TestHandOverEnds(t *testing.T) {
 	}
 }
 
-// A hand-over of which the answer comes after the end of the lease is taken back, and what the waiter gets next is not.
-func TestHandOverTooLate(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T, w *world) {
-		c := w.client(lock.Config{})
-		for range 20 {
-			lease := mustLock(t, c, "job")
-			got := make(chan *lock.Lease)
-			go func() { got <- mustLock(t, c, "job", lock.For(time.Second)) }()
-			w.sleep(time.Second)
-			w.onScript("handover", first(fakeredis.Run().Late(2*time.Second)))
-			mustUnlock(t, lease)
-			next := <-got
-			w.sleep(100 * time.Millisecond)
-			if err := next.Check(t.Context()); err != nil {
-				t.Fatalf("the next has lost the lock: %v", err)
-			}
-			mustUnlock(t, next)
-		}
-		w.free()
-	})
-}
-
 // A hand-over without an answer is a release that is repeated, and an acquire that is taken back, whether it has run or not.
 func TestHandOverWithoutAnswer(t *testing.T) {
 	for name, action := range map[string]fakeredis.Action{
