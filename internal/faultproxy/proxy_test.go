@@ -360,6 +360,8 @@ func TestReset(t *testing.T) {
 func TestRefuse(t *testing.T) {
 	p, _ := setUp(t)
 	c := dial(t, p)
+	c.send("PING")
+	c.expect("PONG") // the proxy has taken the connection
 	if err := p.Refuse(true); err != nil {
 		t.Fatal(err)
 	}
