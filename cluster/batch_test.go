@@ -289,3 +289,51 @@ func TestBatchUnderContext(t *testing.T) {
 		})
 	})
 }
+
+// C23 in a batch: the last answer stands.
+func TestRedirectLoopInBatch(t *testing.T) {
+	bubble(t, cluster.Config{MaxRedirects: 5}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		f.answer(nodeA, "INCR", fmt.Sprintf("-MOVED %d %s", slotA, nodeB), 0)
+		f.answer(nodeB, "INCR", fmt.Sprintf("-MOVED %d %s", slotA, nodeA), 0)
+		took(t, 90*time.Millisecond, time.Second, func() {
+			values, err := c.SendBatch(t.Context(), []resp.Command{resp.Cmd("INCR", keyA), resp.Cmd("GET", keyC)})
+			if err != nil || len(values) != 2 || !errors.Is(values[0].Err(), resp.ErrMoved) || values[1].Err() != nil {
+				t.Errorf("%q, %v", texts(values), err)
+			}
+		})
+		if n := f.nodes[nodeA].Count("INCR") + f.nodes[nodeB].Count("INCR"); n != 6 {
+			t.Errorf("sent %d times, want 6", n)
+		}
+	})
+}
+
+// A batch pauses if any of its commands needs that, and what has no key stays together.
+func TestBatchIsRepeatedTogether(t *testing.T) {
+	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		f.answer(nodeA, "GET", fmt.Sprintf("-MOVED %d %s", slotA, nodeB), 1)
+		f.answer(nodeC, "GET", "-TRYAGAIN x", 1)
+		took(t, 4*time.Millisecond, 8*time.Millisecond, func() {
+			if _, err := c.SendBatch(t.Context(), []resp.Command{resp.Cmd("GET", keyA), resp.Cmd("GET", keyC)}); err != nil {
+				t.Error(err)
+			}
+		})
+		f.wantCounts("GET", 1, 1, 2)
+		echoes := make([]resp.Command, 5)
+		for i := range echoes {
+			echoes[i] = resp.Cmd("ECHO", "x")
+		}
+		for range 5 {
+			for _, addr := range []string{nodeA, nodeB, nodeC} {
+				f.answer(addr, "ECHO", "-LOADING x", 5)
+			}
+			if values, err := c.SendBatch(t.Context(), echoes); err != nil || len(values) != 5 {
+				t.Errorf("%q, %v", texts(values), err)
+			}
+			for addr, s := range f.nodes {
+				if n := s.Count("ECHO"); n%5 != 0 {
+					t.Errorf("%s got %d of the commands without a key, want all or none each time", addr, n)
+				}
+			}
+		}
+	})
+}

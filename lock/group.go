@@ -236,9 +236,8 @@ type partOutcome struct {
 	err  error
 }
 
-// unlockAll gives leases back, all at once. The channel gets the outcome of each.
+// unlockAll gives leases back, all at once and whether ctx is over or not. The channel gets the outcome of each.
 func unlockAll(ctx context.Context, leases []*Lease) <-chan partOutcome {
-	ctx = context.WithoutCancel(ctx)
 	outcomes := make(chan partOutcome, len(leases))
 	var late []*Lease
 	for _, l := range leases {

@@ -36,9 +36,6 @@ func NewMulti(members ...Member) (*Multi, error) {
 		if h.err != nil {
 			return nil, h.err
 		}
-		if h.target.kind.unowned {
-			return nil, invalidf("%s in a lock of many", h.target.kind.name)
-		}
 		twin := slices.IndexFunc(m.members, h.sameKey)
 		switch {
 		case twin < 0:

@@ -281,25 +281,31 @@ func TestSeveralValidUntil(t *testing.T) {
 		for _, w := range f {
 			w.srv.Mute(true)
 		}
+		if of, want := all.ValidUntil().Sub(start), 20*time.Second-202*time.Millisecond; of != want {
+			t.Errorf("the Multi is valid for %v, want %v", of, want)
+		}
+		if of, want := red.ValidUntil().Sub(start), 30*time.Second-302*time.Millisecond; of != want {
+			t.Errorf("the Redlock is valid for %v, want %v", of, want)
+		}
 		for _, c := range []struct {
 			what  string
 			lease *lock.Lease
 			want  time.Duration
 		}{{"Multi", all, 20*time.Second - 202*time.Millisecond}, {"Redlock", red, 30*time.Second - 302*time.Millisecond}} {
-			lost := c.lease.Lost()
-			if got := c.lease.ValidUntil().Sub(start); got != c.want {
-				t.Errorf("%s: ValidUntil() after %v, want %v", c.what, got, c.want)
-			}
-			<-lost
+			<-c.lease.Lost()
 			if took := time.Since(start); took != c.want {
 				t.Errorf("%s: told after %v, want %v", c.what, took, c.want)
 			}
 			lostBecause(t, c.lease.Err(), lock.Unreachable)
 		}
+		f[0].sleep(time.Minute)
+		if err := red.Unlock(t.Context()); err == nil {
+			t.Error("Unlock() of a Redlock that was lost = nil when no server can have it any more")
+		}
 		for _, w := range f {
 			w.srv.Mute(false)
 		}
-		_, _ = red.Unlock(t.Context()), all.Unlock(t.Context())
+		_ = all.Unlock(t.Context())
 		f[0].sleep(time.Minute)
 		f.free()
 	})
@@ -388,6 +394,29 @@ func TestRedlockNodeTimeout(t *testing.T) {
 		f[1].srv.Stall(false)
 		f[2].srv.Stall(false)
 		f[0].sleep(10 * time.Second)
+		f.free()
+	})
+}
+
+// Check is not content with the first answer: it finds the loss of one lock of a Multi, and of a Redlock's majority.
+func TestSeveralCheck(t *testing.T) {
+	inFleet(t, 3, func(t *testing.T, f fleet) {
+		p := f.process(lock.Config{})
+		all := lockMulti(t, newMulti(t, p[0].Reentrant("a"), p[1].Reentrant("b"), p[2].Reentrant("c")))
+		red := lockRed(t, p.redlock(t, lock.RedlockConfig{}, false))
+		synctest.Wait()
+		f[1].srv.Do("DEL", "job")
+		if err := red.Check(t.Context()); err != nil {
+			t.Errorf("Check() of a Redlock with two of three = %v", err)
+		}
+		f[1].srv.Do("DEL", "b")
+		f[2].srv.Do("DEL", "job")
+		f[1].srv.Latency(5 * time.Millisecond)
+		f[2].srv.Latency(5 * time.Millisecond)
+		lostBecause(t, all.Check(t.Context()), lock.Forced)
+		lostBecause(t, red.Check(t.Context()), lock.Forced)
+		wantErr(t, "Unlock()", all.Unlock(t.Context()), lock.ErrNotHeld)
+		wantErr(t, "Unlock()", red.Unlock(t.Context()), lock.ErrNotHeld)
 		f.free()
 	})
 }

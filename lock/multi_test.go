@@ -359,6 +359,22 @@ func TestMultiExtendsOnlyWhatIsItsOwn(t *testing.T) {
 	})
 }
 
+// Nor is one that is gone by then.
+func TestMultiExtendsOnlyWhatIsThere(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		w.onScript("renew", func(n int) fakeredis.Action {
+			if n == 1 {
+				w.srv.Do("DEL", "a")
+			}
+			return fakeredis.Run()
+		})
+		m := newMulti(t, reentrants(w.client(lock.Config{}), "a", "b")...)
+		_, err := m.TryLock(t.Context(), lock.For(5*time.Second))
+		lostBecause(t, err, lock.Forced)
+		w.free()
+	})
+}
+
 // Durations that were asked for are those that are sent, however often the locks are tried.
 func TestMultiDurationsAreConvertedOnce(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {

@@ -14,6 +14,7 @@ import (
 func TestMain(m *testing.M) { redistest.Main(m) }
 
 func TestServers(t *testing.T) {
+	t.Parallel()
 	redistest.RunProtocols(t, func(t *testing.T, s *redistest.Server, _ int) {
 		var more []*redistest.Server // started when they are needed first
 		conformance.Run(t, func(*testing.T) conformance.Server {
