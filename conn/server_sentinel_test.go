@@ -15,33 +15,6 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// failover is one way to lose a master.
-type failover struct {
-	name  string
-	begin func(s *redistest.Sentinels, master *redistest.Server)
-	end   func(s *redistest.Sentinels, master *redistest.Server)
-}
-
-var failovers = []failover{
-	{"SENTINEL FAILOVER", func(s *redistest.Sentinels, _ *redistest.Server) { s.Failover() }, nil},
-	{
-		"SIGSTOP",
-		func(_ *redistest.Sentinels, master *redistest.Server) { master.Pause() },
-		func(_ *redistest.Sentinels, master *redistest.Server) { master.Continue() },
-	},
-	{
-		"SIGKILL and a sentinel down",
-		func(s *redistest.Sentinels, master *redistest.Server) {
-			s.Sentinels()[0].Pause()
-			master.Kill()
-		},
-		func(s *redistest.Sentinels, master *redistest.Server) {
-			s.Sentinels()[0].Continue()
-			master.Restart()
-		},
-	},
-}
-
 // TestFailovers loses masters under load: calls end with their reply or as uncertain, and those that were not sent get
 // to the new master. With LOCKWIRE_TORTURE=1 there are several rounds, in the short form one.
 func TestFailovers(t *testing.T) {
@@ -58,23 +31,21 @@ func TestFailovers(t *testing.T) {
 			rounds = 5
 		}
 		for range rounds {
-			for _, f := range failovers {
+			for _, f := range redistest.Failovers {
 				old := s.Master()
-				f.begin(s, old)
+				f.Begin(s, old)
 				s.AwaitMaster(old)
 				begun := time.Now()
 				awaitMaster(t, p, s)
-				t.Logf("%s: on the new master %v after the sentinels agreed", f.name, time.Since(begun))
-				if f.end != nil {
-					f.end(s, old)
-				}
+				t.Logf("%s: on the new master %v after the sentinels agreed", f.Name, time.Since(begun))
+				f.End(s, old)
 				s.AwaitHealthy()
 			}
 		}
 		load.stop()
 		t.Logf("%d replies, %d uncertain, %+v", load.replies.Load(), load.uncertain.Load(), p.Stats())
-		if n := p.Stats().Switches; n < uint64(rounds*len(failovers)) {
-			t.Errorf("%d switches, want %d", n, rounds*len(failovers))
+		if n := p.Stats().Switches; n < uint64(rounds*len(redistest.Failovers)) {
+			t.Errorf("%d switches, want %d", n, rounds*len(redistest.Failovers))
 		}
 	})
 }

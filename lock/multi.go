@@ -19,7 +19,8 @@ import (
 // The locks are taken one after another in an order that is the same in every process: by their names, and where those
 // are equal by their servers. So two Multis that have locks in common do not wait for each other for ever, whatever order
 // they were given. Others, Redisson's among them, may use another order: so while Lock has some of the locks, it
-// waits for the next one for 1.5 s at most, gives all back, pauses, and starts again.
+// waits for the next one for 1.5 s at most, gives all back, pauses, and starts again. In the queue of a [Fair] lock it then
+// stands at the end, so that where such a lock is always wanted it may wait for long.
 //
 // The [Lease] has one lease for each lock as its [Lease.Members], each renewed by its own client. It is lost as soon as one of
 // them is, and valid until the first of them ends; the others are kept, but no longer renewed, until Unlock. Unlock gives all of

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,45 +19,13 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// failover is one way to lose a master.
-type failover struct {
-	name  string
-	begin func(s *redistest.Sentinels, master *redistest.Server)
-	end   func(s *redistest.Sentinels, master *redistest.Server)
-}
-
-var failovers = []failover{
-	{"SENTINEL FAILOVER", func(s *redistest.Sentinels, _ *redistest.Server) { s.Failover() }, nil},
-	{
-		"SIGSTOP",
-		func(_ *redistest.Sentinels, master *redistest.Server) { master.Pause() },
-		func(_ *redistest.Sentinels, master *redistest.Server) { master.Continue() },
-	},
-	{
-		"SIGKILL",
-		func(_ *redistest.Sentinels, master *redistest.Server) { master.Kill() },
-		func(_ *redistest.Sentinels, master *redistest.Server) { master.Restart() },
-	},
-	{
-		"SIGKILL and a sentinel down",
-		func(s *redistest.Sentinels, master *redistest.Server) {
-			s.Sentinels()[0].Pause()
-			master.Kill()
-		},
-		func(s *redistest.Sentinels, master *redistest.Server) {
-			s.Sentinels()[0].Continue()
-			master.Restart()
-		},
-	},
-}
-
 // TestFailovers loses masters while goroutines lock and unlock, others wait for one lock, and a lock is held that the
 // new master does not know. In the short form two of the ways, with LOCKWIRE_TORTURE=1 all of them twice.
 func TestFailovers(t *testing.T) {
-	ways := []failover{failovers[rand.IntN(2)], failovers[2+rand.IntN(2)]}
+	ways := []redistest.Failover{redistest.Failovers[rand.IntN(2)], redistest.Failovers[2+rand.IntN(2)]}
 	torture := os.Getenv("LOCKWIRE_TORTURE") == "1"
 	if torture {
-		ways = append(failovers, failovers...)
+		ways = slices.Repeat(redistest.Failovers, 2)
 	}
 	redistest.RunSentinels(t, redistest.Options{}, func(t *testing.T, s *redistest.Sentinels, proto int) {
 		x := &failing{t: t, s: s, torture: torture}
@@ -190,14 +159,14 @@ func (x *failing) take(ctx context.Context, locks *lock.Client, name string, do 
 }
 
 // fail loses the master in one way, and sees to it that all who wait are served, and who has lost is told.
-func (x *failing) fail(way failover) {
+func (x *failing) fail(way redistest.Failover) {
 	x.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*patience)
 	defer cancel()
-	name := "held-" + strings.ReplaceAll(way.name, " ", "-")
+	name := "held-" + strings.ReplaceAll(way.Name, " ", "-")
 	held, err := x.locks.Reentrant(name).Lock(ctx)
 	if err != nil {
-		x.t.Fatalf("%s: Lock = %v", way.name, err)
+		x.t.Fatalf("%s: Lock = %v", way.Name, err)
 	}
 	var waiters sync.WaitGroup
 	var served atomic.Int64
@@ -208,12 +177,12 @@ func (x *failing) fail(way failover) {
 				if err == nil {
 					served.Add(1)
 					if err := lease.Unlock(ctx); err != nil && !due(err) {
-						x.t.Errorf("%s: Unlock of a waiter = %v", way.name, err)
+						x.t.Errorf("%s: Unlock of a waiter = %v", way.Name, err)
 					}
 					return
 				}
 				if !due(err) || ctx.Err() != nil {
-					x.t.Errorf("%s: Lock of a waiter = %v", way.name, err)
+					x.t.Errorf("%s: Lock of a waiter = %v", way.Name, err)
 					return
 				}
 			}
@@ -222,31 +191,29 @@ func (x *failing) fail(way failover) {
 	x.at.Store(0)
 	x.first.Store(0)
 	old := x.s.Master()
-	way.begin(x.s, old)
+	way.Begin(x.s, old)
 	master := x.s.AwaitMaster(old)
 	master.Do("DEL", name) // as if it had never heard of it
 	select {
 	case <-held.Lost():
 	case <-ctx.Done():
-		x.t.Errorf("%s: the holder is not told", way.name)
+		x.t.Errorf("%s: the holder is not told", way.Name)
 	}
 	if err := held.Err(); !errors.Is(err, lock.ErrLost) {
-		x.t.Errorf("%s: Err of the lost lease = %v", way.name, err)
+		x.t.Errorf("%s: Err of the lost lease = %v", way.Name, err)
 	}
 	waiters.Wait()
 	if n := served.Load(); n != 20 {
-		x.t.Errorf("%s: %d of 20 waiters were served", way.name, n)
+		x.t.Errorf("%s: %d of 20 waiters were served", way.Name, n)
 	}
 	if !eventually(patience, func() bool { return x.first.Load() > 0 }) {
-		x.t.Errorf("%s: no lock was granted after the switch", way.name)
+		x.t.Errorf("%s: no lock was granted after the switch", way.Name)
 	}
 	first := max(time.Duration(x.first.Load()-x.lastAt.Load()), 0)
-	x.t.Logf("%s: first lock %v after +switch-master; %d granted, %d lost or uncertain", way.name, first, x.granted.Load(), x.failed.Load())
+	x.t.Logf("%s: first lock %v after +switch-master; %d granted, %d lost or uncertain", way.Name, first, x.granted.Load(), x.failed.Load())
 	if x.torture && first > 500*time.Millisecond {
-		x.t.Errorf("%s: first lock %v after +switch-master", way.name, first)
+		x.t.Errorf("%s: first lock %v after +switch-master", way.Name, first)
 	}
-	if way.end != nil {
-		way.end(x.s, old)
-	}
+	way.End(x.s, old)
 	x.s.AwaitHealthy()
 }

@@ -1,0 +1,38 @@
+package redistest
+
+// Failover is one way to lose a master that sentinels watch.
+type Failover struct {
+	Name  string
+	Begin func(s *Sentinels, master *Server)
+	End   func(s *Sentinels, master *Server) // brings back what Begin took away
+}
+
+// Failovers are the ways that tests go.
+var Failovers = []Failover{
+	{
+		"SENTINEL FAILOVER",
+		func(s *Sentinels, _ *Server) { s.Failover() },
+		func(*Sentinels, *Server) {},
+	},
+	{
+		"SIGSTOP",
+		func(_ *Sentinels, master *Server) { master.Pause() },
+		func(_ *Sentinels, master *Server) { master.Continue() },
+	},
+	{
+		"SIGKILL",
+		func(_ *Sentinels, master *Server) { master.Kill() },
+		func(_ *Sentinels, master *Server) { master.Restart() },
+	},
+	{
+		"SIGKILL and a sentinel down",
+		func(s *Sentinels, master *Server) {
+			s.Sentinels()[0].Pause()
+			master.Kill()
+		},
+		func(s *Sentinels, master *Server) {
+			s.Sentinels()[0].Continue()
+			master.Restart()
+		},
+	},
+}
