@@ -15,8 +15,8 @@ import (
 
 // lock acquires t, waiting for as long as ctx allows.
 func (c *Client) lock(ctx context.Context, t *target, opts []Option) (*Lease, error) {
-	r, err := c.newRequest(t, opts)
-	if err != nil {
+	var r request
+	if err := c.fill(&r, t, opts); err != nil {
 		return nil, err
 	}
 	if err := c.obtain(ctx, &r); err != nil {
@@ -27,8 +27,8 @@ func (c *Client) lock(ctx context.Context, t *target, opts []Option) (*Lease, er
 
 // tryLock acquires t if that can be done at once.
 func (c *Client) tryLock(ctx context.Context, t *target, opts []Option) (*Lease, error) {
-	r, err := c.newRequest(t, opts)
-	if err != nil {
+	var r request
+	if err := c.fill(&r, t, opts); err != nil {
 		return nil, err
 	}
 	if err := c.tryObtain(ctx, &r); err != nil {
@@ -376,7 +376,7 @@ func (c *Client) granted(r *request, start instant, count, token int64) (bool, t
 // not meet the next.
 func (c *Client) renewOwner(r *request) {
 	if r.state == nil && !r.target.kind.unowned {
-		r.owner = c.newOwner(*r)
+		r.owner = c.newOwner(r)
 	}
 }
 

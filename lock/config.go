@@ -166,22 +166,28 @@ type request struct {
 	via      func(conn.Doer) conn.Doer // what sends the acquire in the place of another; nil: the other
 }
 
-func (c *Client) newRequest(t *target, opts []Option) (request, error) {
-	r := request{target: t, lease: c.cfg.Lease, renewed: true, tells: t.kind.tells && c.cfg.PreferWriters}
+func (c *Client) newRequest(t *target, opts []Option) (r request, err error) {
+	err = c.fill(&r, t, opts)
+	return r, err
+}
+
+// fill makes r the request of a call with these options.
+func (c *Client) fill(r *request, t *target, opts []Option) error {
+	*r = request{target: t, lease: c.cfg.Lease, renewed: true, tells: t.kind.tells && c.cfg.PreferWriters}
 	for _, o := range opts {
 		if err := o.check(t.kind); err != nil {
-			return r, err
+			return err
 		}
 		r.permits, r.setup = r.permits+o.permits, r.setup || o.setup
 		if o.hasLease {
 			r.lease, r.renewed = o.lease.Truncate(time.Millisecond), false
 			if r.lease < MinLease {
-				return r, invalidf("lease of %v, less than %v", o.lease, MinLease)
+				return invalidf("lease of %v, less than %v", o.lease, MinLease)
 			}
 		}
 		if o.hasOwner {
 			if o.owner == nil || o.owner.client != c {
-				return r, invalidf("the Owner was not made by this Client")
+				return invalidf("the Owner was not made by this Client")
 			}
 			r.state = o.owner
 		}
@@ -190,7 +196,7 @@ func (c *Client) newRequest(t *target, opts []Option) (request, error) {
 		r.state = c.NewOwner().state
 	}
 	r.owner = c.newOwner(r)
-	return r, nil
+	return nil
 }
 
 // check refuses what means nothing to a kind.
@@ -209,7 +215,7 @@ func (o Option) check(k *kind) error {
 }
 
 // newOwner returns who r is to the server: the Owner that was passed or, without one, somebody new.
-func (c *Client) newOwner(r request) string {
+func (c *Client) newOwner(r *request) string {
 	k := r.target.kind
 	switch {
 	case r.state != nil && k.suffix == "":
@@ -217,7 +223,7 @@ func (c *Client) newOwner(r request) string {
 	case r.state != nil:
 		return r.state.id + k.suffix
 	case k.owner != nil:
-		return k.owner(c, r)
+		return k.owner(c, *r)
 	case k.suffix == "":
 		return c.nextOwner()
 	}

@@ -71,7 +71,7 @@ func (c *Client) rouse(ctx context.Context, r *request, h *head, own *claim) (gr
 	var p passed
 	select {
 	case p = <-own.passed:
-		return c.inherit(r, h, own, &p)
+		return c.inherit(r, h, own, p)
 	case <-ctx.Done():
 	case <-c.done:
 	}
@@ -79,11 +79,11 @@ func (c *Client) rouse(ctx context.Context, r *request, h *head, own *claim) (gr
 		return false
 	}
 	p = <-own.passed
-	return c.inherit(r, h, own, &p)
+	return c.inherit(r, h, own, p)
 }
 
 // inherit makes a lease of a hand-over, and reports whether there is one. If not there is a reason to look.
-func (c *Client) inherit(r *request, h *head, own *claim, p *passed) (granted bool) {
+func (c *Client) inherit(r *request, h *head, own *claim, p passed) (granted bool) {
 	own.state.Store(awake)
 	switch {
 	case p.granted:

@@ -151,7 +151,7 @@ func (c *Client) stand(ctx context.Context, r *request, h *head, w *waiter) (don
 		case <-w.turn:
 			return false, nil
 		case p := <-w.claim.passed:
-			return c.inherit(r, h, &w.claim, &p), nil
+			return c.inherit(r, h, &w.claim, p), nil
 		case <-w.look:
 		case <-again:
 		case <-ctx.Done():
@@ -307,7 +307,7 @@ func (c *Client) doze(ctx context.Context, r *request, h *head, own *claim, wake
 	}
 	select {
 	case p := <-handed:
-		return c.inherit(r, h, own, &p), nil
+		return c.inherit(r, h, own, p), nil
 	case event, ok := <-wakes.events:
 		if !ok {
 			return false, ErrClosed
