@@ -3,8 +3,12 @@ package lock_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/lock"
 )
 
 // The walks compare the scripts of the kinds without leases, and of permits, with their models: see TestScriptsLikeTheServer.
@@ -81,6 +85,24 @@ func walkIDs(random *rand.Rand) string {
 	return ids.String()
 }
 
+// permits compares what info tells, without the order of those that end at almost the same time.
+func (w *twin) permits(keys []string) bool {
+	w.t.Helper()
+	run := func(p *conn.Pool) string {
+		v, err := lock.Scripts()[w.kind]["info"].Run(w.t.Context(), p, keys)
+		if err != nil {
+			return answer(v, err)
+		}
+		var list []string
+		for i := 3; i+1 < v.Len(); i += 2 {
+			list = append(list, answer(v.At(i), nil)+": "+answer(v.At(i+1), nil))
+		}
+		slices.Sort(list)
+		return fmt.Sprint(answer(v.At(0), nil), answer(v.At(1), nil), answer(v.At(2), nil), list)
+	}
+	return w.same(fmt.Sprint(w.kind, " info ", keys), run(w.real), run(w.fake))
+}
+
 func TestPermitsLikeTheServer(t *testing.T) {
 	t.Parallel()
 	walk(t, "permits", 4000, func(w *twin, random *rand.Rand) bool {
@@ -102,7 +124,7 @@ func TestPermitsLikeTheServer(t *testing.T) {
 		case 10:
 			return w.script("force", keys[:3], "PUBLISH")
 		case 11, 12:
-			return w.script("info", keys[:3])
+			return w.permits(keys[:3])
 		case 13:
 			return w.script("add", keys, 60_000, "PUBLISH", random.IntN(5)-1, 0)
 		case 14:
