@@ -55,10 +55,13 @@ type Config struct {
 	AckTimeout time.Duration
 
 	// HandOvers is how many times in a row a lock that is given back is handed over to the next caller in line of the same
-	// process, by one script in which it never is free, before other processes get their turn; it ends earlier when a third of
-	// a lease is over. It concerns [Reentrant], [NonReentrant] and [Fenced] locks that are taken without an Owner. 0 is 16,
+	// process, by one script in which it never is free, before other processes get their turn. It concerns [Reentrant], [NonReentrant] and [Fenced] locks that are taken without an Owner. 0 is 16,
 	// below 0 is never.
 	HandOvers int
+
+	// HandOverFor is for how long, from when the process got the lock, it may be handed over; a third of a lease at most. A
+	// lock that is held for longer than that never is, since then a hand-over saves next to nothing. 0 is 25 ms.
+	HandOverFor time.Duration
 
 	// Logger is told, at Warn, of locks that were lost and of renewals that fail or run late. Names of locks are not
 	// logged. nil is silent.
@@ -85,6 +88,9 @@ func (c Config) withDefaults() Config {
 	if c.HandOvers == 0 {
 		c.HandOvers = 16
 	}
+	if c.HandOverFor == 0 {
+		c.HandOverFor = 25 * time.Millisecond
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -101,6 +107,8 @@ func (c Config) validate() error {
 		return invalidf("Acks of %d", c.Acks)
 	case c.AckTimeout < time.Millisecond:
 		return invalidf("AckTimeout of %v", c.AckTimeout)
+	case c.HandOverFor < 0:
+		return invalidf("HandOverFor of %v", c.HandOverFor)
 	case c.Publish < PublishAuto || c.Publish > PublishSharded:
 		return invalidf("Publish of %d", c.Publish)
 	case c.RenewBatch < 0 || c.RenewBatch > 1000:

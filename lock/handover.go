@@ -11,7 +11,7 @@ import (
 
 // A lock that a caller of the same process waits for is handed over to the first in line by one script, in the place of a
 // release, a message and an acquire. As other processes are not told of that, it happens Config.HandOvers times in a row at
-// most, and for no longer than a third of a lease.
+// most, and for no longer than Config.HandOverFor and a third of a lease: where a lock is held for long there is little to gain.
 
 // claim is how a waiter and a holder who gives the lock back agree on what each of them does.
 type claim struct {
@@ -48,9 +48,9 @@ type series struct {
 }
 
 // next returns the series that is longer by one. ok is false if it would be too long.
-func (s series) next(most int, lease time.Duration) (_ series, ok bool) {
+func (s series) next(cfg *Config, lease time.Duration) (_ series, ok bool) {
 	s.length++
-	return s, s.length <= most && time.Since(s.since) <= lease/3
+	return s, s.length <= cfg.HandOvers && time.Since(s.since) <= min(cfg.HandOverFor, lease/3)
 }
 
 // rest lets the lock be handed over to r from now on, if it is one that may get it so.
@@ -108,7 +108,7 @@ func (c *Client) heir(l *Lease) *claim {
 	if l.target.kind.handover == nil || l.state != nil || l.repeated || l.whole.Load() != nil {
 		return nil
 	}
-	if _, ok := l.series.next(c.cfg.HandOvers, l.term); !ok {
+	if _, ok := l.series.next(&c.cfg, l.term); !ok {
 		return nil
 	}
 	c.mu.Lock()
@@ -136,7 +136,7 @@ func (c *Client) heir(l *Lease) *claim {
 func (l *Lease) handOver(ctx context.Context, heir *claim) (resp.Value, error) {
 	c, t, next := l.client, l.target, &heir.wants
 	p := passed{start: c.now()}
-	p.series, _ = l.series.next(c.cfg.HandOvers, l.term)
+	p.series, _ = l.series.next(&c.cfg, l.term)
 	args := c.args(next, next.lease.Milliseconds(), l.owner, next.owner, latchLife.Milliseconds())
 	v, err := t.kind.handover.Run(ctx, c.server, t.with(l.latch), args...)
 	switch {

@@ -11,6 +11,9 @@ import (
 	"github.com/lockwire/lockwire/lock"
 )
 
+// long lets what is held for long be handed over too.
+var long = lock.Config{HandOverFor: time.Hour}
+
 // line has n callers of c take turns, in order, each as soon as the one before lets go, and returns what they got. Then it
 // unlocks first.
 func line(t *testing.T, w *world, n int, first *lock.Lease, take func() (*lock.Lease, error)) (tokens []int64) {
@@ -44,7 +47,7 @@ func line(t *testing.T, w *world, n int, first *lock.Lease, take func() (*lock.L
 // A change of hands within a process is one script, and nobody else is told.
 func TestHandOver(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
-		c := w.client(lock.Config{})
+		c := w.client(long)
 		job := c.Fenced("job")
 		first, err := job.Lock(t.Context())
 		if err != nil {
@@ -74,7 +77,7 @@ func TestHandOver(t *testing.T) {
 // A hand-over that arrives after its release was repeated gives the lock to nobody.
 func TestLateHandOver(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
-		c := w.client(lock.Config{})
+		c := w.client(long)
 		lease := mustLock(t, c, "job")
 		got := make(chan *lock.Lease)
 		go func() { got <- mustLock(t, c, "job") }()
@@ -99,9 +102,11 @@ func TestHandOverEnds(t *testing.T) {
 		cfg      lock.Config
 		messages int
 	}{
-		{"after two", lock.Config{HandOvers: 2}, 4}, // of the 3rd, 6th, 9th and last release
-		{"never", lock.Config{HandOvers: -1}, 11},
-		{"after a third of a lease", lock.Config{Lease: 9 * time.Second, RenewEvery: time.Second}, 3}, // of the 5th, 9th and last
+		{"after two", lock.Config{HandOvers: 2, HandOverFor: time.Hour}, 4}, // of the 3rd, 6th, 9th and last release
+		{"never", lock.Config{HandOvers: -1, HandOverFor: time.Hour}, 11},
+		{"after a while", lock.Config{HandOverFor: 3 * time.Second}, 3},
+		{"by default", lock.Config{}, 11},                                                                                     // since each holds it for longer
+		{"after a third of a lease", lock.Config{Lease: 9 * time.Second, RenewEvery: time.Second, HandOverFor: time.Hour}, 3}, // of the 5th, 9th and last
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			inVirtualTime(t, func(t *testing.T, w *world) {
@@ -124,7 +129,7 @@ func TestHandOverWithoutAnswer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inVirtualTime(t, func(t *testing.T, w *world) {
-				c := w.client(lock.Config{})
+				c := w.client(long)
 				lease := mustLock(t, c, "job")
 				got := make(chan *lock.Lease)
 				go func() { got <- mustLock(t, c, "job") }()
@@ -152,7 +157,7 @@ func TestHandOverWithoutAnswer(t *testing.T) {
 // A hand-over whose answer comes when the next one's lease is over is taken back, and the next one asks for itself.
 func TestHandOverTooLate(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
-		c := w.client(lock.Config{})
+		c := w.client(long)
 		lease := mustLock(t, c, "job")
 		got := make(chan *lock.Lease)
 		go func() { got <- mustLock(t, c, "job", lock.For(time.Second)) }()
@@ -184,7 +189,7 @@ func TestHandOverToOneWhoLeaves(t *testing.T) {
 	for name, close := range map[string]bool{"its context ends": false, "the client is closed": true} {
 		t.Run(name, func(t *testing.T) {
 			inVirtualTime(t, func(t *testing.T, w *world) {
-				c := w.client(lock.Config{})
+				c := w.client(long)
 				lease := mustLock(t, c, "job")
 				ctx, cancel := context.WithCancel(t.Context())
 				failed := make(chan error)
@@ -233,7 +238,7 @@ func TestHandOverRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inVirtualTime(t, func(t *testing.T, w *world) {
-				c := w.client(lock.Config{})
+				c := w.client(long)
 				lease := mustLock(t, c, "job")
 				got := make(chan *lock.Lease)
 				go func() { got <- mustLock(t, c, "job") }()
@@ -259,7 +264,7 @@ func TestHandOverRefused(t *testing.T) {
 // An Owner may have further holds, which a hand-over would take away; it gives back one.
 func TestHandOverIsNotForOwners(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
-		c := w.client(lock.Config{})
+		c := w.client(long)
 		owner := c.NewOwner()
 		outer, inner := mustLock(t, c, "job", lock.As(owner)), mustLock(t, c, "job", lock.As(owner))
 		got := make(chan *lock.Lease)
