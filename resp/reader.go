@@ -104,7 +104,7 @@ func (r *Reader) simple(b []byte) (Value, int) {
 		}
 	case '$':
 		if from, to, next := shortBulk(b, r.lim.Bulk); next > 0 && next <= r.lim.Total {
-			return Value{num: uint64(BulkString), str: clone(b[from:to])}, next
+			return Value{num: uint64(BulkString), str: string(b[from:to])}, next
 		}
 		return Value{}, shortNull(b)
 	case '_':

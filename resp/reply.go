@@ -146,34 +146,12 @@ func (p *reply) addText(kind Kind, s []byte) {
 	case p.skipping:
 	case len(s) > smallText:
 		it.num, it.alone = uint64(len(p.texts)), true
-		p.texts = append(p.texts, clone(s))
+		p.texts = append(p.texts, string(s))
 	default:
 		it.num = uint64(len(p.text))<<textBits | uint64(len(s))
 		p.text = append(p.text, s...)
 	}
 	p.add(it)
-}
-
-// clone returns s as a string.
-func clone(s []byte) string {
-	n := roomFor(len(s))
-	if n == len(s) {
-		return string(s)
-	}
-	var b strings.Builder
-	b.Grow(n)
-	b.Write(s)
-	return b.String()
-}
-
-// roomFor returns the room to make for a string of n bytes. One of 8, 16 or 24 KiB would have a span of the heap to itself,
-// which takes longer to get than a little more, of which there are several in one.
-func roomFor(n int) int {
-	const span = 8 << 10
-	if n == span || n == 2*span || n == 3*span {
-		return n + 1
-	}
-	return n
 }
 
 // value returns the reply that has been read.
@@ -261,7 +239,7 @@ func (p *reply) write(s []byte) {
 		if have := b.text.Len(); have+len(s) > b.text.Cap() {
 			old := b.text.String()
 			b.text.Reset()
-			b.text.Grow(min(roomFor(b.size), max(maxBuffer, 2*have, have+len(s))))
+			b.text.Grow(min(b.size, max(maxBuffer, 2*have, have+len(s))))
 			b.text.WriteString(old)
 		}
 		b.text.Write(s)
