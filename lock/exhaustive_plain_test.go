@@ -98,19 +98,7 @@ func (m *plainModel) undo(owner string, before, latch int) (any, []message) {
 }
 
 func (m *plainModel) renew(lease span, owners ...string) (any, []message) {
-	var list []any
-	for _, owner := range owners {
-		switch {
-		case m.owner == owner:
-			m.lease = max(m.lease, lease)
-			list = append(list, 1)
-		case m.owner == "" && !m.alien:
-			list = append(list, 0)
-		default:
-			list = append(list, -1)
-		}
-	}
-	return list, nil
+	return renewAll(m.owner, m.alien, &m.lease, lease, owners)
 }
 
 func (m *plainModel) force() (any, []message) {

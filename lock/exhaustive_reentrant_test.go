@@ -188,13 +188,18 @@ func (m *reentrantModel) undo(owner string, rest span, before, latch int) (any, 
 
 // renew is of the same lock for each of owners; lease is negative to look only.
 func (m *reentrantModel) renew(lease span, owners ...string) (any, []message) {
+	return renewAll(m.owner, m.alien, &m.lease, lease, owners)
+}
+
+// renewAll is a renewal of one lock for each of owners: holder has it, until the end of kept, or alien says that it is none.
+func renewAll(holder string, alien bool, kept *span, lease span, owners []string) (any, []message) {
 	var list []any
 	for _, owner := range owners {
 		switch {
-		case m.owner == owner:
-			m.lease = max(m.lease, lease)
+		case holder == owner:
+			*kept = max(*kept, lease)
 			list = append(list, 1)
-		case m.owner == "" && !m.alien:
+		case holder == "" && !alien:
 			list = append(list, 0)
 		default:
 			list = append(list, -1)
