@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -202,15 +201,15 @@ func (c *Cluster) noteRefresh(err error) {
 	c.mu.Unlock()
 	switch {
 	case now && !before:
-		c.warn("topology cannot be read", slog.Any("error", err))
+		c.warn("topology cannot be read", "error", err)
 	case before && !now && err == nil:
 		c.warn("topology read again")
 	}
 }
 
-func (c *Cluster) warn(text string, attrs ...slog.Attr) {
+func (c *Cluster) warn(text string, args ...any) {
 	if logger := c.cfg.Node.Logger; logger != nil {
-		logger.LogAttrs(context.Background(), slog.LevelWarn, "cluster: "+text, attrs...)
+		logger.Warn("cluster: "+text, args...)
 	}
 }
 
@@ -314,7 +313,7 @@ func (c *Cluster) apply(t *topology) (changed bool) {
 	c.retireOthersLocked(members)
 	c.mu.Unlock()
 	if changed && before.served > 0 {
-		c.warn("topology has changed", slog.Int("masters", len(next.nodes)), slog.Int("slots", next.served))
+		c.warn("topology has changed", "masters", len(next.nodes), "slots", next.served)
 	}
 	return changed
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"strconv"
 	"strings"
@@ -103,9 +102,15 @@ type Config struct {
 	// Trace, if set, is told of dials and commands.
 	Trace *Trace
 
-	// Logger, if set, is told of changes of state at level Warn: a connection lost, a server found again. Nil is
-	// silent.
-	Logger *slog.Logger
+	// Logger, if set, is told of changes of state: a connection lost, a server found again. Nil is silent.
+	Logger Logger
+}
+
+// A Logger is told what may need a look, in a message and pairs of a name and a value. A *slog.Logger is one; a program that
+// does not log has none of log/slog linked. Its method may be called by many goroutines at once, and none of them goes on
+// before it returns.
+type Logger interface {
+	Warn(msg string, args ...any)
 }
 
 // Retry bounds how often and how long one call repeats what certainly did not run: dialling, commands of which no

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -318,9 +317,9 @@ func (p *Pool) dialed(begin time.Time, exclusive bool, s *session, err error) {
 	p.cfg.Trace.dial(begin, p.dialled(s, err), exclusive, s.protocol(), err)
 	switch {
 	case err != nil && before == 0:
-		warn(&p.cfg, "server not reachable", slog.Any("error", err))
+		warn(&p.cfg, "server not reachable", "error", err)
 	case err == nil && before > 0:
-		warn(&p.cfg, "server reachable again", slog.Int("dials", before+1))
+		warn(&p.cfg, "server reachable again", "dials", before+1)
 	}
 }
 
@@ -344,14 +343,13 @@ func report(cfg *Config, info LostInfo) {
 	if cfg.Trace != nil && cfg.Trace.Lost != nil {
 		cfg.Trace.Lost(info)
 	}
-	warn(cfg, "connection lost", slog.Any("error", info.Err), slog.Int("unanswered", info.InFlight))
+	warn(cfg, "connection lost", "error", info.Err, "unanswered", info.InFlight)
 }
 
 // warn logs a change of state.
-func warn(cfg *Config, text string, attrs ...slog.Attr) {
+func warn(cfg *Config, text string, args ...any) {
 	if cfg.Logger != nil {
-		attrs = append([]slog.Attr{slog.String("addr", cfg.Addr)}, attrs...)
-		cfg.Logger.LogAttrs(context.Background(), slog.LevelWarn, "conn: "+text, attrs...)
+		cfg.Logger.Warn("conn: "+text, append([]any{"addr", cfg.Addr}, args...)...)
 	}
 }
 

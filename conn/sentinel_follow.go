@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -48,7 +47,7 @@ func (f *finder) follow(ctx context.Context) {
 			continue
 		}
 		if failed == 0 {
-			warn(f.cfg, "no sentinel to listen to", slog.Any("error", err))
+			warn(f.cfg, "no sentinel to listen to", "error", err)
 		}
 		if await(ctx, nil, policy.backoff(failed, rand.Float64())) != nil {
 			return

@@ -3,7 +3,6 @@ package conn
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"time"
 )
 
@@ -100,7 +99,7 @@ func (p *Pool) switched(from string, to master) {
 	}
 	if !first {
 		p.cfg.Trace.switched(SwitchInfo{Master: p.cfg.Sentinel.Master, From: from, To: to.addr})
-		warn(&p.cfg, "another server is the master", slog.String("from", from), slog.String("to", to.addr))
+		warn(&p.cfg, "another server is the master", "from", from, "to", to.addr)
 	}
 }
 

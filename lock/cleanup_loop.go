@@ -161,7 +161,7 @@ func (u *cleanup) forget(life context.Context, latches []latch, limit time.Durat
 		_, err = u.client.server.SendBatch(ctx, u.forgetting(latches))
 	}
 	if err != nil {
-		u.client.cfg.Logger.Warn("lock: latches stay until they expire", "count", len(latches), "error", err)
+		u.client.warn("latches stay until they expire", "count", len(latches), "error", err)
 	}
 }
 

@@ -123,6 +123,12 @@ func (c *Client) close() {
 	c.timers.Wait()
 }
 
+func (c *Client) warn(text string, args ...any) {
+	if c.cfg.Logger != nil {
+		c.cfg.Logger.Warn("lock: "+text, args...)
+	}
+}
+
 // background runs fn in a goroutine that Close waits for. It reports false, and does not run it, if the client is closed.
 func (c *Client) background(fn func()) bool {
 	c.mu.Lock()

@@ -1,7 +1,6 @@
 package lock
 
 import (
-	"log/slog"
 	"math"
 	"time"
 
@@ -63,9 +62,9 @@ type Config struct {
 	// lock that is held for longer than that never is, since then a hand-over saves next to nothing. 0 is 25 ms.
 	HandOverFor time.Duration
 
-	// Logger is told, at Warn, of locks that were lost and of renewals that fail or run late. Names of locks are not
+	// Logger is told of locks that were lost and of renewals that fail or run late. Names of locks are not
 	// logged. nil is silent.
-	Logger *slog.Logger
+	Logger conn.Logger
 }
 
 func (c Config) withDefaults() Config {
@@ -90,9 +89,6 @@ func (c Config) withDefaults() Config {
 	}
 	if c.HandOverFor == 0 {
 		c.HandOverFor = 25 * time.Millisecond
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	return c
 }

@@ -268,7 +268,7 @@ func (l *Lease) lose(reason Reason, cause error) {
 		l.client.forget(l)
 	}
 	l.client.counters.lost.Add(1)
-	l.client.cfg.Logger.Warn("lock lost", "reason", reason.String(), "error", cause)
+	l.client.warn("lease lost", "reason", reason.String(), "error", cause)
 	l.tellWhole()
 }
 

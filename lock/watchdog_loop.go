@@ -114,7 +114,7 @@ func (w *watchdog) takeDue(at time.Time) []*Lease {
 	w.mu.Unlock()
 	w.client.counters.late(lateness)
 	if lateness > w.client.cfg.RenewEvery/2 {
-		w.client.cfg.Logger.Warn("lock: renewals run late", "by", lateness)
+		w.client.warn("renewals run late", "by", lateness)
 	}
 	return due
 }
@@ -157,7 +157,7 @@ func (w *watchdog) renewKind(renew *script.Script, leases []*Lease, start instan
 	defer cancel()
 	replies, err := script.RunBatch(w.client.patient(ctx), w.client.server, calls)
 	if err != nil && !w.client.isClosed() {
-		w.client.cfg.Logger.Warn("lock: renewal", "leases", len(leases), "error", err)
+		w.client.warn("renewal", "leases", len(leases), "error", err)
 	}
 	w.pace(err == nil, ctx.Err() != nil)
 	for i, batch := range batches {

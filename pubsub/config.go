@@ -1,9 +1,10 @@
 package pubsub
 
 import (
-	"log/slog"
 	"math/rand/v2"
 	"time"
+
+	"github.com/lockwire/lockwire/conn"
 )
 
 // Config says how a Subscriber treats its connection and its consumers. The zero Config is ready. Where it is dialled, and
@@ -32,9 +33,9 @@ type Config struct {
 	// below are 8 ms and 1 s.
 	MinBackoff, MaxBackoff time.Duration
 
-	// Logger, if set, is told at level Warn when the connection is lost and when there is one again. No channel and no
+	// Logger, if set, is told when the connection is lost and when there is one again. No channel and no
 	// payload is logged. Nil is silent.
-	Logger *slog.Logger
+	Logger conn.Logger
 }
 
 func (cfg Config) withDefaults() Config {
@@ -48,9 +49,6 @@ func (cfg Config) withDefaults() Config {
 	cfg.MaxBackoff = max(cfg.MaxBackoff, cfg.MinBackoff)
 	if cfg.Queue <= 0 {
 		cfg.Queue = 64
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	return cfg
 }

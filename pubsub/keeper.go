@@ -78,7 +78,13 @@ func (s *Subscriber) dialFailed(ctx context.Context, err error) {
 	}
 	s.mu.Unlock()
 	if first {
-		s.cfg.Logger.Warn("pubsub: no connection", "err", err)
+		s.warn("no connection", "err", err)
+	}
+}
+
+func (s *Subscriber) warn(text string, args ...any) {
+	if s.cfg.Logger != nil {
+		s.cfg.Logger.Warn("pubsub: "+text, args...)
 	}
 }
 
@@ -115,7 +121,7 @@ func (s *Subscriber) serve(ctx context.Context, stream *conn.Stream) (answered b
 	s.connectLocked(time.Now())
 	s.mu.Unlock()
 	if again {
-		s.cfg.Logger.Warn("pubsub: connected again", "addr", stream.Addr())
+		s.warn("connected again", "addr", stream.Addr())
 	}
 
 	var cause error
@@ -142,7 +148,7 @@ func (s *Subscriber) serve(ctx context.Context, stream *conn.Stream) (answered b
 	s.disconnectLocked(err)
 	s.mu.Unlock()
 	if err != nil {
-		s.cfg.Logger.Warn("pubsub: connection lost", "addr", stream.Addr(), "err", err)
+		s.warn("connection lost", "addr", stream.Addr(), "err", err)
 	}
 	return answered, err
 }
