@@ -15,14 +15,26 @@ import (
 
 // lock acquires t, waiting for as long as ctx allows.
 func (c *Client) lock(ctx context.Context, t *target, opts []Option) (*Lease, error) {
+	lease, w, left, err := c.lockOrWait(ctx, t, opts)
+	if w == nil {
+		return lease, err
+	}
+	if err := w.wait(ctx, left); err != nil {
+		return nil, err
+	}
+	return w.got, nil
+}
+
+// lockOrWait is obtain for a request that is gone when it returns: see waiter.
+//
+//go:noinline
+func (c *Client) lockOrWait(ctx context.Context, t *target, opts []Option) (got *Lease, w *waiter, left time.Duration, err error) {
 	var r request
 	if err := c.fill(&r, t, opts); err != nil {
-		return nil, err
+		return nil, nil, 0, err
 	}
-	if err := c.obtain(ctx, &r); err != nil {
-		return nil, err
-	}
-	return r.got, nil
+	w, left, err = c.obtain(ctx, &r)
+	return r.got, w, left, err
 }
 
 // tryLock acquires t if that can be done at once.
@@ -37,13 +49,14 @@ func (c *Client) tryLock(ctx context.Context, t *target, opts []Option) (*Lease,
 	return r.got, nil
 }
 
-// obtain runs r, waiting for as long as ctx allows.
-func (c *Client) obtain(ctx context.Context, r *request) error {
+// obtain runs r. If it has to wait, it returns the waiter, which the caller has wait, and how long the lock's holder is known to
+// have it.
+func (c *Client) obtain(ctx context.Context, r *request) (w *waiter, left time.Duration, err error) {
 	if c.isClosed() {
-		return ErrClosed
+		return nil, 0, ErrClosed
 	}
 	if err := c.settleChannels(ctx, r.target); err != nil {
-		return err
+		return nil, 0, err
 	}
 	r.waits, r.since = true, time.Now()
 	if deadline, ok := ctx.Deadline(); ok {
@@ -52,35 +65,39 @@ func (c *Client) obtain(ctx context.Context, r *request) error {
 	first := ctx
 	if r.target.kind.queued {
 		if !c.enterQueue(r) {
-			return ErrClosed
+			return nil, 0, ErrClosed
 		}
-		defer c.leaveQueue(r)
-		defer c.queued.Done()
+		defer func() {
+			if w == nil {
+				c.queued.Done()
+				c.leaveQueue(r)
+			}
+		}()
 		attempts, cancel := c.untilClose(ctx)
 		defer cancel()
 		first = attempts
 	}
 	if c.crowded(r) {
 		r.refused = true
-		return c.wait(ctx, r, noTTL)
+		return c.newWaiter(ctx, r), noTTL, nil
 	}
 	granted, left, err := c.attempt(first, r)
 	r.failure = err
 	switch {
 	case granted:
-		return nil
+		return nil, 0, nil
 	case err == nil:
 	case ctx.Err() != nil || c.isClosed():
 		c.withdraw(r)
-		return c.gaveUp(ctx, r)
+		return nil, 0, c.gaveUp(ctx, r)
 	case !passing(err):
 		c.withdraw(r)
-		return err
+		return nil, 0, err
 	default:
 		left = noTTL
 		c.renewOwner(r)
 	}
-	return c.wait(ctx, r, left)
+	return c.newWaiter(ctx, r), left, nil
 }
 
 // tryObtain runs r once.

@@ -16,11 +16,8 @@ import (
 // claim is how a waiter and a holder who gives the lock back agree on what each of them does.
 type claim struct {
 	state  atomic.Uint32
-	passed chan passed // constant; has room for one: the outcome; nil of kinds that are never handed over
-
-	// These change only while the state is awake.
-	wants request         // what the waiter would ask for
-	over  <-chan struct{} // closed when it does not want it any more
+	passed chan *passed    // constant; has room for one: the outcome; nil if the lock is never handed over to the waiter
+	over   <-chan struct{} // closed when the waiter does not want it any more; changes, as its request does, only while awake
 }
 
 // The states of a claim.
@@ -53,38 +50,41 @@ func (s series) next(cfg *Config, lease time.Duration) (_ series, ok bool) {
 	return s, s.length <= cfg.HandOvers && time.Since(s.since) <= min(cfg.HandOverFor, lease/3)
 }
 
-// rest lets the lock be handed over to r from now on, if it is one that may get it so.
-func (c *Client) rest(ctx context.Context, r *request, own *claim) {
-	if own.passed == nil || r.state != nil || r.via != nil || c.acks || c.cfg.HandOvers < 0 || own.state.Load() != awake {
+// rest lets the lock be handed over to w from now on, if it is one that may get it so.
+func (w *waiter) rest(ctx context.Context) {
+	own, c := &w.claim, w.client
+	if own.passed == nil || w.via != nil || c.acks || c.cfg.HandOvers < 0 || own.state.Load() != awake {
 		return
 	}
-	own.wants, own.over = *r, ctx.Done()
+	own.over = ctx.Done()
 	own.state.Store(resting)
 }
 
-// rouse ends what rest began, and reports whether the lock was handed over to r before that. What is under way is waited for,
-// unless ctx or the client has ended: then it will be taken back.
-func (c *Client) rouse(ctx context.Context, r *request, h *head, own *claim) (granted bool) {
-	if own == nil || own.state.Load() == awake || own.state.CompareAndSwap(resting, awake) {
+// rouse ends what rest began, and reports whether the lock was handed over to w before that. What is under way is waited for,
+// unless ctx or the client has ended: then it will be taken back, and until then its request must not change.
+func (w *waiter) rouse(ctx context.Context) (granted bool) {
+	own := &w.claim
+	if own.state.Load() == awake || own.state.CompareAndSwap(resting, awake) {
 		return false
 	}
-	var p passed
 	select {
-	case p = <-own.passed:
-		return c.inherit(r, h, own, p)
+	case p := <-own.passed:
+		return w.inherit(p)
 	case <-ctx.Done():
-	case <-c.done:
+	case <-w.client.done:
 	}
 	if own.state.CompareAndSwap(claimed, abandoned) {
 		return false
 	}
-	p = <-own.passed
-	return c.inherit(r, h, own, p)
+	return w.inherit(<-own.passed)
 }
 
 // inherit makes a lease of a hand-over, and reports whether there is one. If not there is a reason to look.
-func (c *Client) inherit(r *request, h *head, own *claim, p passed) (granted bool) {
-	own.state.Store(awake)
+//
+//go:noinline
+func (w *waiter) inherit(p *passed) (granted bool) {
+	c, r, h := w.client, &w.request, w.head
+	w.claim.state.Store(awake)
 	switch {
 	case p.granted:
 		r.asked, r.series = true, p.series
@@ -104,7 +104,7 @@ func (c *Client) inherit(r *request, h *head, own *claim, p passed) (granted boo
 }
 
 // heir claims the first waiter in line, if the lock of l may be handed over to it, and returns nil if not.
-func (c *Client) heir(l *Lease) *claim {
+func (c *Client) heir(l *Lease) *waiter {
 	if l.target.kind.handover == nil || l.state != nil || l.repeated || l.whole.Load() != nil {
 		return nil
 	}
@@ -124,18 +124,18 @@ func (c *Client) heir(l *Lease) *claim {
 	select {
 	case <-first.over:
 		if first.state.CompareAndSwap(claimed, told) {
-			first.passed <- passed{}
+			first.passed <- new(passed)
 		}
 		return nil
 	default:
 	}
-	return first
+	return e.first
 }
 
 // handOver gives the lock to a waiter that has been claimed, and tells it. It returns what release would.
-func (l *Lease) handOver(ctx context.Context, heir *claim) (resp.Value, error) {
-	c, t, next := l.client, l.target, &heir.wants
-	p := passed{start: c.now()}
+func (l *Lease) handOver(ctx context.Context, heir *waiter) (resp.Value, error) {
+	c, t, next := l.client, l.target, &heir.request
+	p := &passed{start: c.now()}
 	p.series, _ = l.series.next(&c.cfg, l.term)
 	args := c.args(next, next.lease.Milliseconds(), l.owner, next.owner, latchLife.Milliseconds())
 	v, err := t.kind.handover.Run(ctx, c.server, t.with(l.latch), args...)
@@ -153,8 +153,8 @@ func (l *Lease) handOver(ctx context.Context, heir *claim) (resp.Value, error) {
 		p.granted = err == nil && failed == nil && count == 1
 		p.unknown = !p.granted && !v.IsNull()
 	}
-	if heir.state.CompareAndSwap(claimed, told) {
-		heir.passed <- p
+	if heir.claim.state.CompareAndSwap(claimed, told) {
+		heir.claim.passed <- p
 	} else if p.granted || p.unknown {
 		c.undo(next, p.start, p.unknown)
 	}

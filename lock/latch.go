@@ -114,12 +114,8 @@ func (l *CountDownLatch) Wait(ctx context.Context) error {
 	if l.handle.err != nil {
 		return l.handle.err
 	}
-	c := l.handle.client
-	r, err := c.newRequest(l.handle.target, nil)
-	if err != nil {
-		return err
-	}
-	return c.obtain(ctx, &r)
+	_, err := l.handle.client.lock(ctx, l.handle.target, nil)
+	return err
 }
 
 // Delete deletes the latch and reports false if there is none. It releases all who wait, as if the count were 0: with Redisson's

@@ -33,14 +33,32 @@ var defaultPace = pace{
 // wakeQueue is how many events a lock's subscription keeps. One would do, since all say the same: look.
 const wakeQueue = 4
 
-// waiter is a call of Lock that stands in line. Client.mu guards the links.
+// waiter is a call of Lock that waits: in the line of its process or, if the server keeps the line, for itself.
+//
+// It is what a wait keeps for its whole length. The stack it is on is the caller's, which the collector halves, down to 4 KiB, if
+// less than 1.2 KiB of that are in use. That is why the functions a caller sleeps in, from Handle.Lock to doze, have next to
+// nothing in their frames, and leave all else to functions that return before, and must not become parts of them.
 type waiter struct {
-	turn       chan struct{} // closed when it has come to the front
-	look       chan struct{} // has room for one: another one has got what this one may have too; nil if that cannot be
-	state      *ownerState   // of the request
-	claim      claim         // which others may change too
-	next, prev *waiter
+	request // a holder who has claimed the waiter reads it
+
+	// Constant.
+	client *Client
+	entry  *entry        // of the line; nil if the server keeps it
+	turn   chan struct{} // closed when it has come to the front
+
+	claim claim       // which others may change too
+	head  *head       // of which it may make use when it stands at the front
+	timer *time.Timer // for the next look; nil before it is at the front
+
+	next, prev *waiter // guarded by Client.mu
 }
+
+// atFront is the turn of who has no one in front.
+var atFront = func() chan struct{} {
+	turn := make(chan struct{})
+	close(turn)
+	return turn
+}()
 
 // head is what the waiter at the front knows. It goes from each to the next one with the turn.
 type head struct {
@@ -55,35 +73,49 @@ type head struct {
 	slept   time.Duration
 }
 
-// join puts a new waiter at the end of the line.
-func (c *Client) join(key entryKey, state *ownerState) (*waiter, *entry) {
-	w := &waiter{turn: make(chan struct{}), state: state}
-	if key.kind.others == everybody || state != nil {
+// newWaiter makes r wait, of which it takes a copy, until end. Its turn may have come already.
+func (c *Client) newWaiter(ctx context.Context, r *request) *waiter {
+	c.counters.waiting.Add(1)
+	w := &waiter{request: *r, client: c}
+	w.since = time.Now()
+	k := r.target.kind
+	if k.queued {
+		w.turn, w.head = atFront, new(head)
+		return w
+	}
+	if k.others == everybody || r.state != nil {
 		w.look = make(chan struct{}, 1)
 	}
-	if key.kind.handover != nil {
-		w.claim.passed = make(chan passed, 1)
+	if k.handover != nil && r.state == nil {
+		w.claim.passed = make(chan *passed, 1)
 	}
+	c.join(w)
+	w.rest(ctx)
+	return w
+}
+
+// join puts w at the end of the line.
+func (c *Client) join(w *waiter) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e := c.entryLocked(key)
+	e := c.entryLocked(w.target.key())
+	w.entry, w.head = e, &e.head
 	if w.prev = e.last; w.prev != nil {
 		w.prev.next = w
+		w.turn = make(chan struct{})
 	} else {
 		e.first = w
-		close(w.turn)
+		w.turn = atFront
 	}
 	e.last = w
-	c.counters.waiting.Add(1)
-	return w, e
 }
 
 // leave takes w out of the line. If it stood at the front, the turn goes to the next one, and the subscription with the
 // last one.
-func (c *Client) leave(key entryKey, w *waiter, e *entry) {
-	c.counters.waiting.Add(-1)
+func (c *Client) leave(w *waiter) {
 	c.mu.Lock()
 	var unused *pubsub.Subscription
+	e := w.entry
 	if w.next != nil {
 		w.next.prev = w.prev
 	} else {
@@ -95,89 +127,106 @@ func (c *Client) leave(key entryKey, w *waiter, e *entry) {
 		e.first = w.next
 		if e.first != nil {
 			// What is too little for one that wanted many permits may do for the next.
-			e.head.woken = e.head.woken || key.kind.others != nobody
+			e.head.woken = e.head.woken || w.target.kind.others != nobody
 			close(e.first.turn)
 		} else {
 			unused = e.head.events
 			e.head = head{}
 		}
 	}
-	c.dropLocked(key, e)
+	c.dropLocked(w.target.key(), e)
 	c.mu.Unlock()
 	if unused != nil {
 		unused.Close()
 	}
 }
 
-// wait stands in line for the lock and acquires it when it is free. left is how long the holder's lease lasts, as far as is
-// known.
-func (c *Client) wait(ctx context.Context, r *request, left time.Duration) (err error) {
-	r.since = time.Now()
-	if r.target.kind.queued {
-		return c.waitInQueue(ctx, r, left)
-	}
-	key := r.target.key()
-	w, e := c.join(key, r.state)
-	defer c.leave(key, w, e)
-	defer func() {
-		if err != nil {
-			c.withdraw(r)
-		}
-	}()
-	h := &e.head // of which it may make use when it stands at the front
-	c.rest(ctx, r, &w.claim)
-	if done, err := c.stand(ctx, r, h, w); done {
+// wait acquires the lock when it is free. left is how long the holder's lease lasts, as far as is known.
+func (w *waiter) wait(ctx context.Context, left time.Duration) (err error) {
+	defer func() { w.end(err) }()
+	if done, err := w.stand(ctx); done {
 		return err
 	}
-	if h.poll == 0 {
-		if err := c.prepare(h, r, r.target.channel, left); err != nil {
-			if c.rouse(ctx, r, h, &w.claim) {
-				return nil
-			}
-			return err
-		}
+	if done, err := w.prepare(ctx, left); done {
+		return err
 	}
-	return c.contend(ctx, r, h, w.look, &w.claim)
+	return w.contend(ctx)
 }
 
-// stand waits for the turn of w. It reports done if r has got the lock, or failed, before that.
-func (c *Client) stand(ctx context.Context, r *request, h *head, w *waiter) (done bool, err error) {
+// end is the end of a wait, with the outcome err.
+func (w *waiter) end(err error) {
+	c := w.client
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+	if w.entry == nil && w.head.events != nil {
+		w.head.events.Close()
+	}
+	if err != nil {
+		c.withdraw(&w.request)
+	}
+	c.counters.waiting.Add(-1)
+	if w.entry != nil {
+		c.leave(w)
+	} else {
+		c.queued.Done()
+		c.leaveQueue(&w.request)
+	}
+}
+
+// stand waits for the turn of w. It reports done if it has got the lock, or failed, before that.
+func (w *waiter) stand(ctx context.Context) (done bool, err error) {
 	var again <-chan time.Time // of an Owner, who may have the lock already while those in front wait for that to end
-	if r.state != nil && !r.refused {
-		again = time.After(c.pace.pollMin)
+	if w.state != nil && !w.refused {
+		again = time.After(w.client.pace.pollMin)
 	}
 	for {
 		select {
 		case <-w.turn:
 			return false, nil
 		case p := <-w.claim.passed:
-			return c.inherit(r, h, &w.claim, p), nil
+			return w.inherit(p), nil
 		case <-w.look:
 		case <-again:
 		case <-ctx.Done():
-			if c.rouse(ctx, r, h, &w.claim) {
-				return true, nil
-			}
-			return true, c.gaveUp(ctx, r)
-		case <-c.done:
-			if c.rouse(ctx, r, h, &w.claim) {
-				return true, nil
-			}
-			return true, ErrClosed
+			return w.quit(ctx)
+		case <-w.client.done:
+			return w.quit(ctx)
 		}
-		granted, _, err := c.attempt(ctx, r)
-		r.failure = err
-		if granted || err != nil && !passing(err) {
+		if done, again, err = w.lookInLine(ctx); done {
 			return true, err
 		}
-		again = nil
-		if err != nil {
-			c.renewOwner(r)
-			if r.state != nil {
-				again = time.After(c.pace.pollMax)
-			}
+	}
+}
+
+// lookInLine is a look of one who is not at the front. If there is to be another without a reason, again is when.
+//
+//go:noinline
+func (w *waiter) lookInLine(ctx context.Context) (done bool, again <-chan time.Time, err error) {
+	c := w.client
+	granted, _, err := c.attempt(ctx, &w.request)
+	w.failure = err
+	if granted || err != nil && !passing(err) {
+		return true, nil, err
+	}
+	if err != nil {
+		c.renewOwner(&w.request)
+		if w.state != nil {
+			again = time.After(c.pace.pollMax)
 		}
 	}
+	return false, again, nil
+}
+
+// quit is the end of a wait with ctx or with the client, unless the lock has been handed over before.
+//
+//go:noinline
+func (w *waiter) quit(ctx context.Context) (done bool, err error) {
+	err = w.client.gaveUp(ctx, &w.request)
+	if w.rouse(ctx) {
+		err = nil
+	}
+	return true, err
 }
 
 // shareGrant has those in line look who may have the lock too now that r has it: everybody of some kinds, of the others those
@@ -215,28 +264,32 @@ func nudge(look chan struct{}) {
 	}
 }
 
-// waitInQueue stands in the line that the server keeps, with a subscription of its own.
-func (c *Client) waitInQueue(ctx context.Context, r *request, left time.Duration) error {
-	c.counters.waiting.Add(1)
-	defer c.counters.waiting.Add(-1)
-	var h head
-	err := c.prepare(&h, r, r.target.channel+":"+r.owner, left)
-	if err == nil {
-		err = c.contend(ctx, r, &h, r.look, nil)
-		h.events.Close()
+// prepare makes w ready for the front, and the head if it is the first one of its line. It reports done when the wait is over.
+//
+//go:noinline
+func (w *waiter) prepare(ctx context.Context, left time.Duration) (done bool, err error) {
+	if w.head.poll == 0 {
+		channel := w.target.channel
+		if w.target.kind.queued {
+			channel += ":" + w.owner
+		}
+		if err := w.head.prepare(w.client, w.target, channel, left); err != nil {
+			if w.rouse(ctx) {
+				err = nil
+			}
+			return true, err
+		}
 	}
-	if err != nil {
-		c.withdraw(r)
-	}
-	return err
+	w.timer = time.NewTimer(time.Until(w.head.next))
+	return false, nil
 }
 
 // prepare makes h ready for the first waiter of a line.
-func (c *Client) prepare(h *head, r *request, channel string, left time.Duration) error {
+func (h *head) prepare(c *Client, t *target, channel string, left time.Duration) error {
 	*h = head{poll: c.pace.pollMin, floor: c.pace.floor}
-	if !r.target.kind.silent {
+	if !t.kind.silent {
 		listen := c.events.Listen
-		if c.publishing(r.target) == shardPublish {
+		if c.publishing(t) == shardPublish {
 			listen = c.events.SListen
 		}
 		events, err := listen(channel)
@@ -245,103 +298,112 @@ func (c *Client) prepare(h *head, r *request, channel string, left time.Duration
 		}
 		h.events = events
 	}
-	h.busy(&c.pace, r.target, left)
+	h.busy(&c.pace, t, left)
 	return nil
 }
 
-// contend is the loop of the waiter at the front: sleep until there is a reason to look, and look. There is one when look says
-// so. Without a claim the lock cannot be handed over.
-func (c *Client) contend(ctx context.Context, r *request, h *head, look <-chan struct{}, own *claim) error {
-	timer := time.NewTimer(time.Until(h.next))
-	defer timer.Stop()
-	attempts, cancel := c.untilClose(ctx)
-	defer cancel()
-	wakes := wakes{timer: timer.C, look: look}
-	if h.events != nil {
-		wakes.events = h.events.Events()
-	}
+// contend is the loop of the waiter at the front: sleep until there is a reason to look, and look.
+func (w *waiter) contend(ctx context.Context) error {
 	for {
-		var over error
-		for !h.due() && over == nil {
-			timer.Reset(time.Until(h.next))
-			var granted bool
-			if granted, over = c.doze(ctx, r, h, own, wakes); granted {
-				return nil
+		for w.sleepy(ctx) {
+			if done, err := w.doze(ctx); done {
+				return err
 			}
 		}
-		if c.rouse(ctx, r, h, own) {
-			return nil
-		}
-		if over != nil {
-			return over
-		}
-		h.drain(&c.pace, wakes.events)
-		var granted bool
-		var left time.Duration
-		granted, left, r.failure = c.attempt(attempts, r)
-		switch {
-		case granted:
-			h.acquired(&c.pace, r)
-			return nil
-		case r.failure == nil:
-			h.woken, r.late = false, time.Time{}
-			h.busy(&c.pace, r.target, left)
-		case ctx.Err() != nil || c.isClosed():
-			h.woken = true // for the next in line: what woke this one has not been made use of
-			return c.gaveUp(ctx, r)
-		case !passing(r.failure) || h.failed(&c.pace, r, c.cfg.Lease, r.failure):
-			return r.failure
-		default:
-			c.renewOwner(r)
+		if done, err := w.lookAhead(ctx); done {
+			return err
 		}
 	}
 }
 
-// doze waits until there may be a reason to look, or the lock has been handed over to r. The error is that of a wait that is
-// over.
-func (c *Client) doze(ctx context.Context, r *request, h *head, own *claim, wakes wakes) (granted bool, over error) {
-	var handed <-chan passed
-	if own != nil {
-		c.rest(ctx, r, own)
-		handed = own.passed
+// sleepy reports whether there is no reason to look, and makes w ready for doze.
+//
+//go:noinline
+func (w *waiter) sleepy(ctx context.Context) bool {
+	if w.head.due() {
+		return false
 	}
+	w.timer.Reset(time.Until(w.head.next))
+	w.rest(ctx)
+	return true
+}
+
+// doze waits until there may be a reason to look, or the lock has been handed over to w. It reports done when the wait is over.
+func (w *waiter) doze(ctx context.Context) (done bool, err error) {
 	select {
-	case p := <-handed:
-		return c.inherit(r, h, own, p), nil
-	case event, ok := <-wakes.events:
+	case p := <-w.claim.passed:
+		return w.inherit(p), nil
+	case event, ok := <-w.head.listen():
 		if !ok {
-			return false, ErrClosed
+			return w.quit(ctx)
 		}
-		h.heard(&c.pace, event)
-	case <-wakes.look:
-		h.woken = true
-	case <-wakes.timer:
+		w.head.heard(&w.client.pace, event.Kind)
+	case <-w.look:
+		w.head.woken = true
+	case <-w.timer.C:
 	case <-ctx.Done():
-		return false, c.gaveUp(ctx, r)
-	case <-c.done:
-		return false, ErrClosed
+		return w.quit(ctx)
+	case <-w.client.done:
+		return w.quit(ctx)
 	}
 	return false, nil
 }
 
-// wakes are what wakes the waiter at the front.
-type wakes struct {
-	events <-chan pubsub.Event
-	look   <-chan struct{}
-	timer  <-chan time.Time
+// lookAhead is a look of the waiter at the front. It reports done when the wait is over.
+//
+//go:noinline
+func (w *waiter) lookAhead(ctx context.Context) (done bool, err error) {
+	c, r, h := w.client, &w.request, w.head
+	if w.rouse(ctx) {
+		return true, nil
+	}
+	if w.claim.state.Load() == abandoned {
+		h.woken = true
+		return true, c.gaveUp(ctx, r)
+	}
+	h.drain(&c.pace)
+	attempts, cancel := c.untilClose(ctx)
+	defer cancel()
+	var granted bool
+	var left time.Duration
+	granted, left, r.failure = c.attempt(attempts, r)
+	switch {
+	case granted:
+		h.acquired(&c.pace, r)
+		return true, nil
+	case r.failure == nil:
+		h.woken, r.late = false, time.Time{}
+		h.busy(&c.pace, r.target, left)
+	case ctx.Err() != nil || c.isClosed():
+		h.woken = true // for the next in line: what woke this one has not been made use of
+		return true, c.gaveUp(ctx, r)
+	case !passing(r.failure) || h.failed(&c.pace, r, c.cfg.Lease, r.failure):
+		return true, r.failure
+	default:
+		c.renewOwner(r)
+	}
+	return false, nil
+}
+
+// listen returns the events of the line, or nil if there are none.
+func (h *head) listen() <-chan pubsub.Event {
+	if h.events == nil {
+		return nil
+	}
+	return h.events.Events()
 }
 
 func (h *head) due() bool { return h.woken || !time.Now().Before(h.next) }
 
 // drain takes the events that are there already, so that one attempt answers to all of them.
-func (h *head) drain(p *pace, events <-chan pubsub.Event) {
+func (h *head) drain(p *pace) {
 	for {
 		select {
-		case event, ok := <-events:
+		case event, ok := <-h.listen():
 			if !ok {
 				return
 			}
-			h.heard(p, event)
+			h.heard(p, event.Kind)
 		default:
 			return
 		}
@@ -349,8 +411,10 @@ func (h *head) drain(p *pace, events <-chan pubsub.Event) {
 }
 
 // heard takes note of an event.
-func (h *head) heard(p *pace, event pubsub.Event) {
-	switch event.Kind {
+//
+//go:noinline
+func (h *head) heard(p *pace, event pubsub.EventKind) {
+	switch event {
 	case pubsub.Interrupted:
 		h.up = false
 		h.poll = p.pollMin
