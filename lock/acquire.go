@@ -13,28 +13,16 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// lock acquires t, waiting for as long as ctx allows.
-func (c *Client) lock(ctx context.Context, t *target, opts []Option) (*Lease, error) {
-	lease, w, left, err := c.lockOrWait(ctx, t, opts)
-	if w == nil {
-		return lease, err
-	}
-	if err := w.wait(ctx, left); err != nil {
-		return nil, err
-	}
-	return w.got, nil
-}
-
-// lockOrWait is obtain for a request that is gone when it returns: see waiter.
+// lock acquires t, or returns what has to wait for it.
 //
 //go:noinline
-func (c *Client) lockOrWait(ctx context.Context, t *target, opts []Option) (got *Lease, w *waiter, left time.Duration, err error) {
+func (c *Client) lock(ctx context.Context, t *target, opts []Option) (*Lease, *waiter, error) {
 	var r request
 	if err := c.fill(&r, t, opts); err != nil {
-		return nil, nil, 0, err
+		return nil, nil, err
 	}
-	w, left, err = c.obtain(ctx, &r)
-	return r.got, w, left, err
+	w, err := c.obtain(ctx, &r)
+	return r.got, w, err
 }
 
 // tryLock acquires t if that can be done at once.
@@ -49,14 +37,13 @@ func (c *Client) tryLock(ctx context.Context, t *target, opts []Option) (*Lease,
 	return r.got, nil
 }
 
-// obtain runs r. If it has to wait, it returns the waiter, which the caller has wait, and how long the lock's holder is known to
-// have it.
-func (c *Client) obtain(ctx context.Context, r *request) (w *waiter, left time.Duration, err error) {
+// obtain runs r. If that has to wait, it is done by the wait of the waiter that obtain returns, and r is not used any more.
+func (c *Client) obtain(ctx context.Context, r *request) (w *waiter, err error) {
 	if c.isClosed() {
-		return nil, 0, ErrClosed
+		return nil, ErrClosed
 	}
 	if err := c.settleChannels(ctx, r.target); err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	r.waits, r.since = true, time.Now()
 	if deadline, ok := ctx.Deadline(); ok {
@@ -65,7 +52,7 @@ func (c *Client) obtain(ctx context.Context, r *request) (w *waiter, left time.D
 	first := ctx
 	if r.target.kind.queued {
 		if !c.enterQueue(r) {
-			return nil, 0, ErrClosed
+			return nil, ErrClosed
 		}
 		defer func() {
 			if w == nil {
@@ -79,25 +66,25 @@ func (c *Client) obtain(ctx context.Context, r *request) (w *waiter, left time.D
 	}
 	if c.crowded(r) {
 		r.refused = true
-		return c.newWaiter(ctx, r), noTTL, nil
+		return c.newWaiter(ctx, r, noTTL), nil
 	}
 	granted, left, err := c.attempt(first, r)
 	r.failure = err
 	switch {
 	case granted:
-		return nil, 0, nil
+		return nil, nil
 	case err == nil:
 	case ctx.Err() != nil || c.isClosed():
 		c.withdraw(r)
-		return nil, 0, c.gaveUp(ctx, r)
+		return nil, c.gaveUp(ctx, r)
 	case !passing(err):
 		c.withdraw(r)
-		return nil, 0, err
+		return nil, err
 	default:
 		left = noTTL
 		c.renewOwner(r)
 	}
-	return c.newWaiter(ctx, r), left, nil
+	return c.newWaiter(ctx, r, left), nil
 }
 
 // tryObtain runs r once.

@@ -31,7 +31,11 @@ func (h *Handle) Lock(ctx context.Context, opts ...Option) (*Lease, error) {
 	if h.err != nil {
 		return nil, h.err
 	}
-	return h.client.lock(ctx, h.target, opts)
+	lease, w, err := h.client.lock(ctx, h.target, opts)
+	if w != nil {
+		return w.wait(ctx)
+	}
+	return lease, err
 }
 
 // TryLock acquires the lock if it is free, or the Owner's already, and returns [ErrNotAcquired] if not. It asks the server

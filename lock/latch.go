@@ -111,10 +111,7 @@ func (l *CountDownLatch) Count(ctx context.Context) (int, error) {
 // cannot be reached for as long as the client's lease; after that it returns the error. A count that is 0 for no longer than
 // a moment, and is set again, may be missed.
 func (l *CountDownLatch) Wait(ctx context.Context) error {
-	if l.handle.err != nil {
-		return l.handle.err
-	}
-	_, err := l.handle.client.lock(ctx, l.handle.target, nil)
+	_, err := l.handle.Lock(ctx)
 	return err
 }
 

@@ -215,7 +215,7 @@ func (p *multiPlan) collect(ctx context.Context, try bool) (parts []*Lease, err 
 		case try:
 			part, err = h.client.tryLock(ctx, h.target, p.opts[i])
 		case i == 0:
-			part, err = h.client.lock(ctx, h.target, p.opts[i])
+			part, err = h.Lock(ctx, p.opts[i]...)
 		default:
 			part, err = p.next(ctx, i)
 		}
@@ -242,7 +242,7 @@ func (p *multiPlan) next(ctx context.Context, i int) (*Lease, error) {
 	bounded, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	h := p.members[i]
-	part, err := h.client.lock(bounded, h.target, p.opts[i])
+	part, err := h.Lock(bounded, p.opts[i]...)
 	if err != nil && (bounded.Err() != nil || passing(err)) {
 		err = partly{err}
 	}

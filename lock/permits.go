@@ -110,7 +110,7 @@ func (s *PermitSemaphore) AcquireMany(ctx context.Context, n int, opts ...Option
 	if err != nil {
 		return nil, err
 	}
-	return s.handle.client.lock(ctx, s.handle.target, opts)
+	return s.handle.Lock(ctx, opts...)
 }
 
 // TryAcquireMany is TryAcquire of n permits at once, 1 to 1000, under one Lease.

@@ -74,20 +74,20 @@ func (s *Semaphore) Name() string { return s.handle.Name() }
 // up is [ErrNotSet], unless [WaitForSetup] says to wait for that too; it is the only option that a Semaphore has. n is 0 at
 // least, which returns nil at once, and 2³¹-1 at most.
 func (s *Semaphore) Acquire(ctx context.Context, n int, opts ...Option) error {
-	w, left, err := s.acquireOrWait(ctx, n, opts)
-	if w == nil {
-		return err
+	w, err := s.acquire(ctx, n, opts)
+	if w != nil {
+		_, err = w.wait(ctx)
 	}
-	return w.wait(ctx, left)
+	return err
 }
 
-// acquireOrWait is obtain for a request that is gone when it returns: see waiter.
+// acquire takes n permits, or returns what has to wait for them.
 //
 //go:noinline
-func (s *Semaphore) acquireOrWait(ctx context.Context, n int, opts []Option) (w *waiter, left time.Duration, err error) {
+func (s *Semaphore) acquire(ctx context.Context, n int, opts []Option) (*waiter, error) {
 	r, err := s.request(n, opts)
 	if err != nil || n == 0 {
-		return nil, 0, err
+		return nil, err
 	}
 	return s.handle.client.obtain(ctx, &r)
 }

@@ -43,6 +43,7 @@ type waiter struct {
 
 	// Constant.
 	client *Client
+	left   time.Duration // of the holder's lease, when it began to wait
 	entry  *entry        // of the line; nil if the server keeps it
 	turn   chan struct{} // closed when it has come to the front
 
@@ -73,10 +74,11 @@ type head struct {
 	slept   time.Duration
 }
 
-// newWaiter makes r wait, of which it takes a copy, until end. Its turn may have come already.
-func (c *Client) newWaiter(ctx context.Context, r *request) *waiter {
+// newWaiter has r, of which it takes a copy, stand in line. left is how long the holder's lease lasts, as far as is known. The
+// caller calls wait.
+func (c *Client) newWaiter(ctx context.Context, r *request, left time.Duration) *waiter {
 	c.counters.waiting.Add(1)
-	w := &waiter{request: *r, client: c}
+	w := &waiter{request: *r, client: c, left: left}
 	w.since = time.Now()
 	k := r.target.kind
 	if k.queued {
@@ -141,20 +143,21 @@ func (c *Client) leave(w *waiter) {
 	}
 }
 
-// wait acquires the lock when it is free. left is how long the holder's lease lasts, as far as is known.
-func (w *waiter) wait(ctx context.Context, left time.Duration) (err error) {
-	defer func() { w.end(err) }()
-	if done, err := w.stand(ctx); done {
-		return err
+// wait acquires the lock when it is free, and returns the lease if the kind has leases.
+func (w *waiter) wait(ctx context.Context) (lease *Lease, err error) {
+	defer w.end(&err)
+	done, err := w.stand(ctx)
+	if !done {
+		done, err = w.prepare(ctx)
 	}
-	if done, err := w.prepare(ctx, left); done {
-		return err
+	if !done {
+		err = w.contend(ctx)
 	}
-	return w.contend(ctx)
+	return w.got, err
 }
 
 // end is the end of a wait, with the outcome err.
-func (w *waiter) end(err error) {
+func (w *waiter) end(err *error) {
 	c := w.client
 	if w.timer != nil {
 		w.timer.Stop()
@@ -162,7 +165,7 @@ func (w *waiter) end(err error) {
 	if w.entry == nil && w.head.events != nil {
 		w.head.events.Close()
 	}
-	if err != nil {
+	if *err != nil {
 		c.withdraw(&w.request)
 	}
 	c.counters.waiting.Add(-1)
@@ -267,13 +270,13 @@ func nudge(look chan struct{}) {
 // prepare makes w ready for the front, and the head if it is the first one of its line. It reports done when the wait is over.
 //
 //go:noinline
-func (w *waiter) prepare(ctx context.Context, left time.Duration) (done bool, err error) {
+func (w *waiter) prepare(ctx context.Context) (done bool, err error) {
 	if w.head.poll == 0 {
 		channel := w.target.channel
 		if w.target.kind.queued {
 			channel += ":" + w.owner
 		}
-		if err := w.head.prepare(w.client, w.target, channel, left); err != nil {
+		if err := w.head.prepare(w.client, w.target, channel, w.left); err != nil {
 			if w.rouse(ctx) {
 				err = nil
 			}
