@@ -142,7 +142,11 @@ func (s *Subscriber) removeLocked(sub *Subscription) {
 		return
 	}
 	sub.closed = true
-	close(sub.events)
+	if sub.watch != nil {
+		sub.watch.ringLocked()
+	} else {
+		close(sub.events)
+	}
 	s.subscriptions--
 	for _, ch := range sub.channels {
 		i := slices.Index(ch.subs, sub)

@@ -159,21 +159,25 @@ func (s *Subscriber) abandon(sub *Subscription, cause error) error {
 	return fmt.Errorf("pubsub: subscribe: %w", cause)
 }
 
-// add makes a Subscription. Its confirmation goes to ready, or if that is nil to the consumer.
+// add makes a Subscription with a queue. Its confirmation goes to ready, or if that is nil to the consumer.
 func (s *Subscriber) add(k kind, names []string, ready chan error) (*Subscription, error) {
+	sub := &Subscription{events: make(chan Event, s.cfg.Queue+1), ready: ready}
+	if err := s.enlist(k, names, sub); err != nil {
+		return nil, err
+	}
+	return sub, nil
+}
+
+// enlist subscribes for sub.
+func (s *Subscriber) enlist(k kind, names []string, sub *Subscription) error {
 	if len(names) == 0 {
-		return nil, errNoChannel
+		return errNoChannel
 	}
-	sub := &Subscription{
-		subscriber: s,
-		events:     make(chan Event, s.cfg.Queue+1),
-		channels:   make([]*channel, 0, len(names)),
-		ready:      ready,
-	}
+	sub.subscriber, sub.channels = s, make([]*channel, 0, len(names))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, errClosed
+		return errClosed
 	}
 	s.subscriptions++
 	for _, name := range names {
@@ -185,7 +189,7 @@ func (s *Subscriber) add(k kind, names []string, ready chan error) (*Subscriptio
 	for _, ch := range sub.channels {
 		ch.home.startLocked()
 	}
-	return sub, nil
+	return nil
 }
 
 // startLocked starts the keeper, if there is none.

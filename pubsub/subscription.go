@@ -51,13 +51,14 @@ type Event struct {
 // Subscription is the interest in some channels, patterns or shard channels. Its methods may be called by any goroutine.
 type Subscription struct {
 	subscriber *Subscriber // constant
-	events     chan Event  // constant; sent to and closed under the Subscriber's mu
+	events     chan Event  // constant; sent to and closed under the Subscriber's mu; nil of a Watch
+	watch      *Watch      // constant; nil if it is none
 
 	// The Subscriber's mu guards the following.
 	channels []*channel
 	missing  int        // how many of the channels the server has not confirmed
 	up       bool       // whether the consumer was told that it misses nothing
-	state    Event      // the last Resumed or Interrupted
+	state    *Event     // the last Resumed or Interrupted
 	closed   bool       // events is closed, or will never be used
 	ready    chan error // what a Subscribe waits for; nil otherwise
 }
@@ -108,7 +109,7 @@ func (s *Subscription) resumeLocked() {
 		s.ready = nil
 		return
 	}
-	s.deliverLocked(Event{Kind: Resumed})
+	s.deliverLocked(resumed)
 }
 
 // interruptLocked tells the consumer that it misses messages from now on, unless it knows.
@@ -129,14 +130,31 @@ func (s *Subscription) failLocked(err error) {
 // deliverLocked queues an event. It never blocks: as only the holder of mu sends, and there is room for one more than the
 // queue is to hold, a send cannot find the channel full.
 func (s *Subscription) deliverLocked(ev Event) {
+	if s.watch != nil {
+		s.watch.noteLocked(ev.Kind)
+		return
+	}
 	if changesState(ev) {
-		s.state = ev
+		s.state = stateOf(ev)
 	}
 	if len(s.events) < cap(s.events)-1 {
 		s.events <- ev
 		return
 	}
 	s.overflowLocked(ev)
+}
+
+var resumed = Event{Kind: Resumed}
+
+// stateOf is ev in memory of its own, of which only an Interrupted needs any: as a part of its caller it would give every event
+// some.
+//
+//go:noinline
+func stateOf(ev Event) *Event {
+	if ev.Kind == Resumed {
+		return &resumed
+	}
+	return &ev
 }
 
 // overflowLocked takes the queue out of the channel, makes it short enough with ev at its end, and puts it back with Lagged,
@@ -146,7 +164,7 @@ func (s *Subscription) overflowLocked(ev Event) {
 	held, lost, restate := s.drainLocked()
 	held = append(held, ev)
 	if restate && !slices.ContainsFunc(held, changesState) {
-		held = slices.Insert(held, 0, s.state)
+		held = slices.Insert(held, 0, *s.state)
 	}
 	if queue := cap(s.events) - 1; len(held) > queue {
 		var dropped int
