@@ -69,7 +69,7 @@ func New(server Server, cfg Config) (*Client, error) {
 		id:      newUUID(),
 		pace:    defaultPace,
 		boot:    newBootClock().at,
-		events:  pubsub.New(server, pubsub.Config{Queue: wakeQueue, Logger: cfg.Logger}),
+		events:  pubsub.New(server, pubsub.Config{Logger: cfg.Logger}),
 		done:    make(chan struct{}),
 		entries: make(map[entryKey]*entry),
 	}

@@ -15,9 +15,9 @@ import (
 
 // claim is how a waiter and a holder who gives the lock back agree on what each of them does.
 type claim struct {
-	state  atomic.Uint32
-	passed chan *passed    // constant; has room for one: the outcome; nil if the lock is never handed over to the waiter
-	over   <-chan struct{} // closed when the waiter does not want it any more; changes, as its request does, only while awake
+	state   atomic.Uint32
+	outcome *passed         // while told
+	over    <-chan struct{} // closed when the waiter does not want it any more; changes, as its request does, only while awake
 }
 
 // The states of a claim.
@@ -25,8 +25,8 @@ const (
 	awake     uint32 = iota // the waiter does something itself, or may not be handed the lock
 	resting                 // the lock may be handed over to the waiter
 	claimed                 // that is under way, and its outcome will come
-	told                    // the outcome is there, or will be in a moment
-	abandoned               // the same, but the waiter has left
+	told                    // the outcome is there
+	abandoned               // it may come yet, but the waiter has left
 )
 
 // passed is the outcome of a hand-over for the waiter.
@@ -53,7 +53,7 @@ func (s series) next(cfg *Config, lease time.Duration) (_ series, ok bool) {
 // rest lets the lock be handed over to w from now on, if it is one that may get it so.
 func (w *waiter) rest(ctx context.Context) {
 	own, c := &w.claim, w.client
-	if own.passed == nil || w.via != nil || c.acks || c.cfg.HandOvers < 0 || own.state.Load() != awake {
+	if w.target.kind.handover == nil || w.request.state != nil || w.via != nil || c.acks || c.cfg.HandOvers < 0 || own.state.Load() != awake {
 		return
 	}
 	own.over = ctx.Done()
@@ -67,23 +67,23 @@ func (w *waiter) rouse(ctx context.Context) (granted bool) {
 	if own.state.Load() == awake || own.state.CompareAndSwap(resting, awake) {
 		return false
 	}
-	select {
-	case p := <-own.passed:
-		return w.inherit(p)
-	case <-ctx.Done():
-	case <-w.client.done:
+	for own.state.Load() != told {
+		select {
+		case <-w.wake:
+			continue
+		case <-ctx.Done():
+		case <-w.client.done:
+		}
+		if own.state.CompareAndSwap(claimed, abandoned) {
+			return false
+		}
 	}
-	if own.state.CompareAndSwap(claimed, abandoned) {
-		return false
-	}
-	return w.inherit(<-own.passed)
+	return w.inherit()
 }
 
 // inherit makes a lease of a hand-over, and reports whether there is one. If not there is a reason to look.
-//
-//go:noinline
-func (w *waiter) inherit(p *passed) (granted bool) {
-	c, r, h := w.client, &w.request, w.head
+func (w *waiter) inherit() (granted bool) {
+	c, r, h, p := w.client, &w.request, w.head, w.claim.outcome
 	w.claim.state.Store(awake)
 	switch {
 	case p.granted:
@@ -123,9 +123,7 @@ func (c *Client) heir(l *Lease) *waiter {
 	}
 	select {
 	case <-first.over:
-		if first.state.CompareAndSwap(claimed, told) {
-			first.passed <- new(passed)
-		}
+		e.first.tell(new(passed))
 		return nil
 	default:
 	}
@@ -153,12 +151,20 @@ func (l *Lease) handOver(ctx context.Context, heir *waiter) (resp.Value, error) 
 		p.granted = err == nil && failed == nil && count == 1
 		p.unknown = !p.granted && !v.IsNull()
 	}
-	if heir.claim.state.CompareAndSwap(claimed, told) {
-		heir.claim.passed <- p
-	} else if p.granted || p.unknown {
+	if !heir.tell(p) && (p.granted || p.unknown) {
 		c.undo(next, p.start, p.unknown)
 	}
 	return v, err
+}
+
+// tell tells a waiter who has been claimed how that has come out. It reports false if that has left.
+func (w *waiter) tell(p *passed) bool {
+	w.claim.outcome = p
+	if !w.claim.state.CompareAndSwap(claimed, told) {
+		return false
+	}
+	nudge(w.wake)
+	return true
 }
 
 // giveBack releases the lock, or hands it over.

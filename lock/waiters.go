@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockwire/lockwire/pubsub"
@@ -30,9 +31,6 @@ var defaultPace = pace{
 	slack:   2 * time.Millisecond,
 }
 
-// wakeQueue is how many events a lock's subscription keeps. One would do, since all say the same: look.
-const wakeQueue = 4
-
 // waiter is a call of Lock that waits: in the line of its process or, if the server keeps the line, for itself.
 //
 // It is what a wait keeps for its whole length. The stack it is on is the caller's, which the collector halves, down to 4 KiB, if
@@ -45,25 +43,19 @@ type waiter struct {
 	client *Client
 	left   time.Duration // of the holder's lease, when it began to wait
 	entry  *entry        // of the line; nil if the server keeps it
-	turn   chan struct{} // closed when it has come to the front
+	wake   chan struct{} // has room for one: something has happened of which the following, or head, tell
 
+	front atomic.Bool // it stands at the front
 	claim claim       // which others may change too
 	head  *head       // of which it may make use when it stands at the front
-	timer *time.Timer // for the next look; nil before it is at the front
+	timer *time.Timer // wakes it for the next look; nil before it is at the front
 
 	next, prev *waiter // guarded by Client.mu
 }
 
-// atFront is the turn of who has no one in front.
-var atFront = func() chan struct{} {
-	turn := make(chan struct{})
-	close(turn)
-	return turn
-}()
-
 // head is what the waiter at the front knows. It goes from each to the next one with the turn.
 type head struct {
-	events  *pubsub.Subscription
+	events  *pubsub.Watch
 	up      bool // the subscription is in place: whatever is published wakes
 	woken   bool // there was an event that no attempt has followed yet
 	next    time.Time
@@ -78,18 +70,16 @@ type head struct {
 // caller calls wait.
 func (c *Client) newWaiter(ctx context.Context, r *request, left time.Duration) *waiter {
 	c.counters.waiting.Add(1)
-	w := &waiter{request: *r, client: c, left: left}
+	w := &waiter{request: *r, client: c, left: left, wake: make(chan struct{}, 1)}
 	w.since = time.Now()
 	k := r.target.kind
 	if k.queued {
-		w.turn, w.head = atFront, new(head)
+		w.head = new(head)
+		w.front.Store(true)
 		return w
 	}
 	if k.others == everybody || r.state != nil {
 		w.look = make(chan struct{}, 1)
-	}
-	if k.handover != nil && r.state == nil {
-		w.claim.passed = make(chan *passed, 1)
 	}
 	c.join(w)
 	w.rest(ctx)
@@ -104,10 +94,9 @@ func (c *Client) join(w *waiter) {
 	w.entry, w.head = e, &e.head
 	if w.prev = e.last; w.prev != nil {
 		w.prev.next = w
-		w.turn = make(chan struct{})
 	} else {
 		e.first = w
-		w.turn = atFront
+		w.front.Store(true)
 	}
 	e.last = w
 }
@@ -116,7 +105,7 @@ func (c *Client) join(w *waiter) {
 // last one.
 func (c *Client) leave(w *waiter) {
 	c.mu.Lock()
-	var unused *pubsub.Subscription
+	var unused *pubsub.Watch
 	e := w.entry
 	if w.next != nil {
 		w.next.prev = w.prev
@@ -130,7 +119,8 @@ func (c *Client) leave(w *waiter) {
 		if e.first != nil {
 			// What is too little for one that wanted many permits may do for the next.
 			e.head.woken = e.head.woken || w.target.kind.others != nobody
-			close(e.first.turn)
+			e.first.front.Store(true)
+			nudge(e.first.wake)
 		} else {
 			unused = e.head.events
 			e.head = head{}
@@ -183,12 +173,10 @@ func (w *waiter) stand(ctx context.Context) (done bool, err error) {
 	if w.state != nil && !w.refused {
 		again = time.After(w.client.pace.pollMin)
 	}
-	for {
+	for !w.front.Load() {
 		select {
-		case <-w.turn:
-			return false, nil
-		case p := <-w.claim.passed:
-			return w.inherit(p), nil
+		case <-w.wake:
+			continue
 		case <-w.look:
 		case <-again:
 		case <-ctx.Done():
@@ -200,6 +188,7 @@ func (w *waiter) stand(ctx context.Context) (done bool, err error) {
 			return true, err
 		}
 	}
+	return w.claim.state.Load() == told && w.inherit(), nil
 }
 
 // lookInLine is a look of one who is not at the front. If there is to be another without a reason, again is when.
@@ -271,37 +260,42 @@ func nudge(look chan struct{}) {
 //
 //go:noinline
 func (w *waiter) prepare(ctx context.Context) (done bool, err error) {
-	if w.head.poll == 0 {
-		channel := w.target.channel
-		if w.target.kind.queued {
-			channel += ":" + w.owner
+	h := w.head
+	if h.poll != 0 {
+		if h.events != nil {
+			h.events.Move(w.wake)
+			h.hear(&w.client.pace)
 		}
-		if err := w.head.prepare(w.client, w.target, channel, w.left); err != nil {
-			if w.rouse(ctx) {
-				err = nil
-			}
-			return true, err
+	} else if err := h.prepare(w); err != nil {
+		if w.rouse(ctx) {
+			err = nil
 		}
+		return true, err
 	}
-	w.timer = time.NewTimer(time.Until(w.head.next))
+	w.timer = time.AfterFunc(time.Until(h.next), func() { nudge(w.wake) })
 	return false, nil
 }
 
-// prepare makes h ready for the first waiter of a line.
-func (h *head) prepare(c *Client, t *target, channel string, left time.Duration) error {
+// prepare makes h ready for w, the first waiter of a line.
+func (h *head) prepare(w *waiter) error {
+	c, t := w.client, w.target
 	*h = head{poll: c.pace.pollMin, floor: c.pace.floor}
 	if !t.kind.silent {
-		listen := c.events.Listen
-		if c.publishing(t) == shardPublish {
-			listen = c.events.SListen
+		channel := t.channel
+		if t.kind.queued {
+			channel += ":" + w.owner
 		}
-		events, err := listen(channel)
+		watch := c.events.Watch
+		if c.publishing(t) == shardPublish {
+			watch = c.events.SWatch
+		}
+		events, err := watch(w.wake, channel)
 		if err != nil {
 			return ErrClosed
 		}
 		h.events = events
 	}
-	h.busy(&c.pace, t, left)
+	h.busy(&c.pace, t, w.left)
 	return nil
 }
 
@@ -323,7 +317,7 @@ func (w *waiter) contend(ctx context.Context) error {
 //
 //go:noinline
 func (w *waiter) sleepy(ctx context.Context) bool {
-	if w.head.due() {
+	if w.head.due() || w.claim.state.Load() == told {
 		return false
 	}
 	w.timer.Reset(time.Until(w.head.next))
@@ -334,22 +328,26 @@ func (w *waiter) sleepy(ctx context.Context) bool {
 // doze waits until there may be a reason to look, or the lock has been handed over to w. It reports done when the wait is over.
 func (w *waiter) doze(ctx context.Context) (done bool, err error) {
 	select {
-	case p := <-w.claim.passed:
-		return w.inherit(p), nil
-	case event, ok := <-w.head.listen():
-		if !ok {
-			return w.quit(ctx)
-		}
-		w.head.heard(&w.client.pace, event.Kind)
+	case <-w.wake:
+		return w.woken(), nil
 	case <-w.look:
 		w.head.woken = true
-	case <-w.timer.C:
+		return false, nil
 	case <-ctx.Done():
-		return w.quit(ctx)
 	case <-w.client.done:
-		return w.quit(ctx)
 	}
-	return false, nil
+	return w.quit(ctx)
+}
+
+// woken finds out what has woken w. It reports done if that was a hand-over.
+//
+//go:noinline
+func (w *waiter) woken() (done bool) {
+	if w.claim.state.Load() == told {
+		return w.inherit()
+	}
+	w.head.hear(&w.client.pace)
+	return false
 }
 
 // lookAhead is a look of the waiter at the front. It reports done when the wait is over.
@@ -364,7 +362,7 @@ func (w *waiter) lookAhead(ctx context.Context) (done bool, err error) {
 		h.woken = true
 		return true, c.gaveUp(ctx, r)
 	}
-	h.drain(&c.pace)
+	h.hear(&c.pace)
 	attempts, cancel := c.untilClose(ctx)
 	defer cancel()
 	var granted bool
@@ -388,45 +386,19 @@ func (w *waiter) lookAhead(ctx context.Context) (done bool, err error) {
 	return false, nil
 }
 
-// listen returns the events of the line, or nil if there are none.
-func (h *head) listen() <-chan pubsub.Event {
-	if h.events == nil {
-		return nil
-	}
-	return h.events.Events()
-}
-
 func (h *head) due() bool { return h.woken || !time.Now().Before(h.next) }
 
-// drain takes the events that are there already, so that one attempt answers to all of them.
-func (h *head) drain(p *pace) {
-	for {
-		select {
-		case event, ok := <-h.listen():
-			if !ok {
-				return
-			}
-			h.heard(p, event.Kind)
-		default:
-			return
-		}
+// hear takes note of what there was on the subscription.
+func (h *head) hear(p *pace) {
+	if h.events == nil {
+		return
 	}
-}
-
-// heard takes note of an event.
-//
-//go:noinline
-func (h *head) heard(p *pace, event pubsub.EventKind) {
-	switch event {
-	case pubsub.Interrupted:
-		h.up = false
+	news, up := h.events.Take()
+	if h.up && !up {
 		h.poll = p.pollMin
 		h.next = earlier(h.next, time.Now().Add(h.poll))
-	case pubsub.Resumed:
-		h.up, h.woken = true, true
-	default:
-		h.woken = true
 	}
+	h.up, h.woken = up, h.woken || news
 }
 
 // busy sets the next look after an attempt that found the lock taken for left.
