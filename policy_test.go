@@ -56,7 +56,6 @@ var goroutines = map[string]string{
 	"lock/cleanup.go:cleanup.startLocked":         "Client.Close: cleanup",
 	"lock/lease.go:Lease.armLocked":               "Client.Close: the timer of a lease",
 	"lock/acquire.go:Client.untilClose":           "nobody needs to: it is stopped before the wait returns, or does no more than cancel a context",
-	"lock/waiters.go:waiter.prepare":              "nobody needs to: it is stopped before the wait returns, or does no more than wake one who has left",
 	"lock/spread.go:beside":                       "beside itself, before it returns",
 	"lock/watchdog.go:watchdog.wakeLocked":        "Client.Close: watchdog",
 	"pubsub/keeper.go:Subscriber.serve":           "keeper: the reader of a connection",

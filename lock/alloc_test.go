@@ -76,10 +76,18 @@ func (a *agreeable) SetWriteDeadline(time.Time) error { return nil }
 // agreeableClient returns a client of such a server.
 func agreeableClient(t testing.TB) *lock.Client {
 	t.Helper()
-	pool, err := conn.Open(t.Context(), conn.Config{Dial: func(context.Context, string, string) (net.Conn, error) {
+	return clientOf(t, func() net.Conn {
 		a := new(agreeable)
 		a.cond.L = &a.mu
-		return a, nil
+		return a
+	})
+}
+
+// clientOf returns a client whose connections are what dial returns.
+func clientOf(t testing.TB, dial func() net.Conn) *lock.Client {
+	t.Helper()
+	pool, err := conn.Open(t.Context(), conn.Config{Dial: func(context.Context, string, string) (net.Conn, error) {
+		return dial(), nil
 	}})
 	if err != nil {
 		t.Fatal(err)

@@ -149,25 +149,25 @@ const forever = math.MaxInt64 / time.Millisecond * time.Millisecond
 type request struct {
 	target   *target
 	lease    time.Duration
-	renewed  bool
 	owner    string
 	state    *ownerState               // of the Owner that was passed, or of a waiter that the server has in its line; else nil
 	latch    string                    // of the last attempt, if it has one: what undoes it leaves this key
-	refused  bool                      // the server has said no, or too late
 	failure  error                     // of the last attempt, if that had no answer
-	waits    bool                      // for its turn, until it is withdrawn
-	tells    bool                      // that it waits
-	asked    bool                      // the server, once at least
 	from     *Lease                    // what a downgrade turns into this
-	look     chan struct{}             // of a waiter that the server has in its line: see place
+	look     chan struct{}             // has room for one: another one has got what this one may have too; nil if that cannot be
 	since    time.Time                 // when it began to wait
 	late     time.Time                 // since when all it was granted came too late
 	deadline time.Time                 // of the context; zero if there is none
 	got      *Lease                    // once granted
 	series   series                    // of hand-overs that the grant belongs to
 	permits  int                       // of a kind that has permits
-	setup    bool                      // waits for them to be set up
 	via      func(conn.Doer) conn.Doer // what sends the acquire in the place of another; nil: the other
+	renewed  bool                      // is the lease to be, by the watchdog
+	refused  bool                      // the server has said no, or too late
+	waits    bool                      // for its turn, until it is withdrawn
+	tells    bool                      // that it waits
+	asked    bool                      // the server, once at least
+	setup    bool                      // waits for permits to be set up
 }
 
 func (c *Client) newRequest(t *target, opts []Option) (r request, err error) {

@@ -30,6 +30,17 @@ func prefixName(prefix, name string) string {
 	return prefix + ":{" + name + "}"
 }
 
+// appendLatch appends what a request id makes the key of one request.
+func appendLatch(dst []byte, name string) []byte {
+	dst = append(dst, latchPrefix...)
+	if strings.Contains(name, "{") {
+		dst = append(append(dst, ':'), name...)
+	} else {
+		dst = append(append(append(dst, ":{"...), name...), '}')
+	}
+	return append(dst, ':')
+}
+
 // suffixName is the same rule for a name that something stands behind.
 func suffixName(name, suffix string) string {
 	if strings.Contains(name, "{") {

@@ -52,7 +52,6 @@ type target struct {
 	kind    *kind
 	name    string
 	channel string
-	latch   string                                            // a request id makes it the key of one request
 	keys    []string                                          // KEYS of undo, force and info: the lock, its channel, the kind's own
 	first   []string                                          // KEYS of acquire without a latch
 	backoff func(looks int, last time.Duration) time.Duration // of a silent kind: the pause after so many looks and a last one
@@ -63,7 +62,6 @@ func newTarget(k *kind, name string) *target {
 		kind:    k,
 		name:    name,
 		channel: k.channel(name),
-		latch:   prefixName(latchPrefix, name) + ":",
 	}
 	t.keys = []string{name, t.channel}
 	t.first = t.keys[:1]

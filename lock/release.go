@@ -245,5 +245,5 @@ func newLatch(t *target) string {
 	binary.NativeEndian.PutUint64(id[:8], rand.Uint64())
 	binary.NativeEndian.PutUint64(id[8:], rand.Uint64())
 	var buf [128]byte
-	return string(hex.AppendEncode(append(buf[:0], t.latch...), id[:]))
+	return string(hex.AppendEncode(appendLatch(buf[:0], t.name), id[:]))
 }

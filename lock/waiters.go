@@ -48,7 +48,7 @@ type waiter struct {
 	front atomic.Bool // it stands at the front
 	claim claim       // which others may change too
 	head  *head       // of which it may make use when it stands at the front
-	timer *time.Timer // wakes it for the next look; nil before it is at the front
+	timer *time.Timer // for the next look; nil before it is at the front
 
 	next, prev *waiter // guarded by Client.mu
 }
@@ -272,7 +272,7 @@ func (w *waiter) prepare(ctx context.Context) (done bool, err error) {
 		}
 		return true, err
 	}
-	w.timer = time.AfterFunc(time.Until(h.next), func() { nudge(w.wake) })
+	w.timer = time.NewTimer(time.Until(h.next))
 	return false, nil
 }
 
@@ -332,6 +332,8 @@ func (w *waiter) doze(ctx context.Context) (done bool, err error) {
 		return w.woken(), nil
 	case <-w.look:
 		w.head.woken = true
+		return false, nil
+	case <-w.timer.C:
 		return false, nil
 	case <-ctx.Done():
 	case <-w.client.done:

@@ -57,10 +57,10 @@ type Subscription struct {
 	// The Subscriber's mu guards the following.
 	channels []*channel
 	missing  int        // how many of the channels the server has not confirmed
-	up       bool       // whether the consumer was told that it misses nothing
 	state    *Event     // the last Resumed or Interrupted
-	closed   bool       // events is closed, or will never be used
 	ready    chan error // what a Subscribe waits for; nil otherwise
+	up       bool       // whether the consumer was told that it misses nothing
+	closed   bool       // events is closed, or will never be used
 }
 
 // Events returns the channel of the events, always the same one. It is closed by Close, behind the events that are still

@@ -1,0 +1,133 @@
+//go:build !race
+
+package lock_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"runtime"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockwire/lockwire/lock"
+)
+
+// reluctant is an agreeable connection to a server whose locks are all taken, by somebody who does not say for how long.
+type reluctant struct{ agreeable }
+
+func (r *reluctant) Write(b []byte) (int, error) {
+	for cmd := range bytes.SplitSeq(b, []byte("*")) {
+		switch args := bytes.Split(cmd, []byte("\r\n")); {
+		case len(args) < 3:
+		case string(args[2]) == "SUBSCRIBE":
+			name := string(args[4])
+			r.reply(">3\r\n$9\r\nsubscribe\r\n$" + strconv.Itoa(len(name)) + "\r\n" + name + "\r\n:1\r\n")
+		case string(args[2]) == "EVALSHA":
+			r.reply(":-1\r\n")
+		default:
+			if _, err := r.agreeable.Write(append([]byte("*"), cmd...)); err != nil {
+				return 0, err
+			}
+		}
+	}
+	return len(b), nil
+}
+
+func (r *reluctant) reply(text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.replies.WriteString(text)
+	r.cond.Broadcast()
+}
+
+// What a caller who waits takes of this process: its stack of 4 KiB, which is the least for one that has used the network, what
+// the runtime keeps for a goroutine and for what it waits on, and the rest this module's. Next to nothing of the stack may be in
+// use for it to be no larger.
+func TestAllocationsOfWaiters(t *testing.T) {
+	const waiters, most = 1000, 8 << 10
+	for name, wait := range map[string]func(c *lock.Client, name string) func(context.Context) error{
+		"reentrant": func(c *lock.Client, name string) func(context.Context) error { return locking(&c.Reentrant(name).Handle) },
+		"fenced":    func(c *lock.Client, name string) func(context.Context) error { return locking(&c.Fenced(name).Handle) },
+		"fair":      func(c *lock.Client, name string) func(context.Context) error { return locking(&c.Fair(name).Handle) },
+		"read": func(c *lock.Client, name string) func(context.Context) error {
+			return locking(&c.ReadWrite(name).Read().Handle)
+		},
+		"write": func(c *lock.Client, name string) func(context.Context) error {
+			return locking(&c.ReadWrite(name).Write().Handle)
+		},
+		"semaphore": func(c *lock.Client, name string) func(context.Context) error {
+			s := c.Semaphore(name)
+			return func(ctx context.Context) error { return s.Acquire(ctx, 1) }
+		},
+		"permits": func(c *lock.Client, name string) func(context.Context) error {
+			s := c.PermitSemaphore(name)
+			return func(ctx context.Context) error { _, err := s.Acquire(ctx); return err }
+		},
+		"in line": func(c *lock.Client, name string) func(context.Context) error {
+			return locking(&c.Reentrant("job").Handle)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := clientOf(t, func() net.Conn {
+				r := new(reluctant)
+				r.cond.L = &r.mu
+				return r
+			})
+			c.OnlyWoken()
+			ctx, cancel := context.WithCancel(t.Context())
+			var waiting sync.WaitGroup
+			start := func(i int) {
+				lock := wait(c, fmt.Sprint("job:", i))
+				waiting.Go(func() {
+					if lock(ctx) == nil {
+						t.Error("got the lock")
+					}
+				})
+			}
+			defer waiting.Wait()
+			defer cancel()
+			start(0) // whose goroutines and connections are there for all
+			settled(c, 1, most)
+			before := inUse()
+			for i := range waiters {
+				start(1 + i)
+			}
+			// It is settled when the last one has been told that it is subscribed, and has looked once more.
+			each := settled(c, 1+waiters, before+waiters*most) - before
+			if each /= waiters; each > most {
+				t.Errorf("%d bytes for each, want at most %d", each, most)
+			} else {
+				t.Logf("%d bytes for each", each)
+			}
+		})
+	}
+}
+
+func locking(h *lock.Handle) func(context.Context) error {
+	return func(ctx context.Context) error { _, err := h.Lock(ctx); return err }
+}
+
+// settled waits for n callers to wait and then for what is in use to be as little as enough, for some seconds at most.
+func settled(c *lock.Client, n int, enough int64) int64 {
+	for c.Stats().Waiting < n {
+		runtime.Gosched()
+	}
+	least := inUse()
+	for end := time.Now().Add(5 * time.Second); least > enough && time.Now().Before(end); {
+		least = min(least, inUse())
+	}
+	return least
+}
+
+// inUse is the heap and the stacks that are in use.
+func inUse() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc + m.StackInuse)
+}
