@@ -50,9 +50,11 @@ func (r *reluctant) reply(text string) {
 func TestAllocationsOfWaiters(t *testing.T) {
 	const waiters, most = 1000, 8 << 10
 	for name, wait := range map[string]func(c *lock.Client, name string) func(context.Context) error{
-		"reentrant": func(c *lock.Client, name string) func(context.Context) error { return locking(&c.Reentrant(name).Handle) },
-		"fenced":    func(c *lock.Client, name string) func(context.Context) error { return locking(&c.Fenced(name).Handle) },
-		"fair":      func(c *lock.Client, name string) func(context.Context) error { return locking(&c.Fair(name).Handle) },
+		"reentrant": func(c *lock.Client, name string) func(context.Context) error {
+			return locking(&c.Reentrant(name).Handle)
+		},
+		"fenced": func(c *lock.Client, name string) func(context.Context) error { return locking(&c.Fenced(name).Handle) },
+		"fair":   func(c *lock.Client, name string) func(context.Context) error { return locking(&c.Fair(name).Handle) },
 		"read": func(c *lock.Client, name string) func(context.Context) error {
 			return locking(&c.ReadWrite(name).Read().Handle)
 		},
@@ -91,18 +93,21 @@ func TestAllocationsOfWaiters(t *testing.T) {
 			defer waiting.Wait()
 			defer cancel()
 			start(0) // whose goroutines and connections are there for all
-			settled(c, 1, most)
+			standing(c, 1)
 			before := inUse()
 			for i := range waiters {
 				start(1 + i)
 			}
-			// It is settled when the last one has been told that it is subscribed, and has looked once more.
-			each := settled(c, 1+waiters, before+waiters*most) - before
-			if each /= waiters; each > most {
-				t.Errorf("%d bytes for each, want at most %d", each, most)
-			} else {
-				t.Logf("%d bytes for each", each)
+			standing(c, 1+waiters)
+			// Some of them are about to be told that they are subscribed, and to look once more.
+			each := (inUse() - before) / waiters
+			for end := time.Now().Add(5 * time.Second); each > most && time.Now().Before(end); {
+				each = (inUse() - before) / waiters
 			}
+			if each > most {
+				t.Errorf("%d bytes for each, want at most %d", each, most)
+			}
+			t.Logf("%s: %d bytes for each", name, each)
 		})
 	}
 }
@@ -111,16 +116,11 @@ func locking(h *lock.Handle) func(context.Context) error {
 	return func(ctx context.Context) error { _, err := h.Lock(ctx); return err }
 }
 
-// settled waits for n callers to wait and then for what is in use to be as little as enough, for some seconds at most.
-func settled(c *lock.Client, n int, enough int64) int64 {
+// standing waits for n callers to wait.
+func standing(c *lock.Client, n int) {
 	for c.Stats().Waiting < n {
 		runtime.Gosched()
 	}
-	least := inUse()
-	for end := time.Now().Add(5 * time.Second); least > enough && time.Now().Before(end); {
-		least = min(least, inUse())
-	}
-	return least
 }
 
 // inUse is the heap and the stacks that are in use.
