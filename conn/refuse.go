@@ -38,7 +38,12 @@ func ruleOf[T string | []byte](name T) rule {
 	for i := range len(name) {
 		lower[i] = name[i] | 0x20
 	}
-	switch string(lower[:len(name)]) {
+	return ruleOfLower(lower[:len(name)])
+}
+
+// ruleOfLower is ruleOf for a name in small letters.
+func ruleOfLower(name []byte) rule {
+	switch string(name) {
 	case "blpop", "brpop", "blmove", "blmpop", "brpoplpush", "bzpopmin", "bzpopmax", "bzmpop", "wait", "waitaof":
 		return blocks
 	case "xread", "xreadgroup":
