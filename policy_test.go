@@ -61,7 +61,7 @@ var goroutines = map[string]string{
 	"pubsub/keeper.go:Subscriber.serve":           "keeper: the reader of a connection",
 	"pubsub/subscriber.go:Subscriber.startLocked": "Subscriber.Close: keeper",
 	"lock/client.go:Client.background":            "Client.Close: a part of a lease that is taken or given back",
-	"lock/group.go:Lease.checkParts":              "Lease.checkParts itself, before it returns",
+	"lock/group.go:group.check":                   "group.check itself, before it returns",
 	"lock/multi.go:atOnce":                        "atOnce itself, before it returns",
 }
 

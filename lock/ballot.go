@@ -100,7 +100,7 @@ func (b *ballot) count(l *Lease, err error) {
 	if b.decided {
 		whole := b.whole
 		b.mu.Unlock()
-		if l != nil && (whole == nil || !whole.join(l)) {
+		if l != nil && (whole == nil || !whole.group.join(l)) {
 			_ = l.Unlock(context.Background()) // what it does not do now is done later
 		}
 		return

@@ -30,7 +30,7 @@ const (
 // A lease with Members gives all of them back, each as it would be alone, and returns what is said at [Multi] or [Redlock].
 func (l *Lease) Unlock(ctx context.Context) error {
 	if l.group != nil {
-		return l.unlockParts(ctx)
+		return l.group.unlock(ctx)
 	}
 	l.releasing.Lock()
 	defer l.releasing.Unlock()
