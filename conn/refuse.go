@@ -3,6 +3,7 @@ package conn
 import (
 	"bytes"
 	"errors"
+	"strings"
 
 	"github.com/lockwire/lockwire/resp"
 )
@@ -128,7 +129,7 @@ func clientRule(arguments []byte) rule {
 		return plain
 	}
 	sub, _ := cutWord(arguments)
-	switch string(bytes.ToUpper(sub)) {
+	switch strings.ToUpper(string(sub)) {
 	case "REPLY":
 		return unanswered
 	case "SETNAME", "SETINFO", "TRACKING", "CACHING", "NO-EVICT", "NO-TOUCH", "CAPA", "IMPORT-SOURCE":
