@@ -145,6 +145,20 @@ func TestGoModPolicyCanFail(t *testing.T) {
 	expect(t, checkGoMod(good+"require (\n\texample.org/m v1.0.0\n)\n"), []string{"require (", "example.org/m", `")"`})
 }
 
+func TestLightPolicyCanFail(t *testing.T) {
+	good := []string{"fmt", module + "/lock"}
+	expect(t, checkLight(good, tooHeavy), nil)
+	expect(t, checkLight(append(good, "log/slog", "encoding/json"), tooHeavy), []string{"depends on encoding/json", "depends on log/slog"})
+	expect(t, checkLight([]string{"fmt"}, tooHeavy), []string{"the library is not among"})
+}
+
+func TestLinkedPolicyCanFail(t *testing.T) {
+	scripts := fstest.MapFS{"a_get.lua": {Data: []byte("-- get a")}, "a_set.lua": {Data: []byte("-- set a")}, "b_get.lua": {Data: []byte("-- get b")}}
+	expect(t, checkLinked(scripts, []byte("code-- set acode-- get a"), "a_"), nil)
+	expect(t, checkLinked(scripts, []byte("code-- get a-- get b"), "a_"), []string{"a_set.lua is not in", "b_get.lua is linked"})
+	expect(t, checkLinked(fstest.MapFS{}, nil, "a_"), []string{"no scripts"})
+}
+
 func TestPolicyReadsOnlyGo(t *testing.T) {
 	if _, err := parse(fstest.MapFS{"a.go": {Data: []byte("not Go")}}); err == nil {
 		t.Error("a file that is not Go was parsed")

@@ -1,6 +1,7 @@
 package lockwire_test
 
 import (
+	"bytes"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -140,6 +141,40 @@ func checkGoMod(text string) (problems []string) {
 		words := strings.Fields(line)
 		if len(words) > 0 && !slices.Contains([]string{"module", "go", "toolchain"}, words[0]) {
 			problems = append(problems, fmt.Sprintf("go.mod: %q: the root module requires nothing", strings.TrimSpace(line)))
+		}
+	}
+	return problems
+}
+
+// checkLight finds packages that are too heavy among those that the library depends on.
+func checkLight(deps, heavy []string) (problems []string) {
+	if !slices.Contains(deps, module+"/lock") {
+		problems = append(problems, "the library is not among what it depends on: "+strings.Join(deps, " "))
+	}
+	for _, name := range heavy {
+		if slices.Contains(deps, name) {
+			problems = append(problems, fmt.Sprintf("the library depends on %s", name))
+		}
+	}
+	return problems
+}
+
+// checkLinked compares the scripts in a program with those whose names begin with kind.
+func checkLinked(scripts fs.FS, program []byte, kind string) (problems []string) {
+	names, err := fs.Glob(scripts, "*.lua")
+	if err != nil || len(names) == 0 {
+		return []string{fmt.Sprintf("no scripts: %v", err)}
+	}
+	for _, name := range names {
+		text, err := fs.ReadFile(scripts, name)
+		if err != nil {
+			return append(problems, err.Error())
+		}
+		switch linked, want := bytes.Contains(program, text), strings.HasPrefix(name, kind); {
+		case linked && !want:
+			problems = append(problems, name+" is linked into a program that does not use it")
+		case !linked && want:
+			problems = append(problems, name+" is not in a program that uses it")
 		}
 	}
 	return problems

@@ -1,7 +1,11 @@
 package lockwire_test
 
 import (
+	"errors"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -25,6 +29,13 @@ var mayImport = map[string][]string{
 	"internal/conformance": {"resp", "conn", "cluster", "lock"},
 	"internal/locktorture": {},
 	"internal/notls":       {"conn"},
+}
+
+// tooHeavy are packages of the standard library that a program is not to get for using this one: each brings much with it that
+// then is linked into every program, or runs whenever one starts.
+var tooHeavy = []string{
+	"encoding/gob", "encoding/json", "encoding/xml", "expvar", "flag", "html/template", "log", "log/slog", "net/http", "os/exec",
+	"regexp", "runtime/pprof", "testing", "text/template",
 }
 
 // mayBeUnsafe names the files that import unsafe, and what for.
@@ -61,7 +72,7 @@ var goroutines = map[string]string{
 	"pubsub/keeper.go:Subscriber.serve":           "keeper: the reader of a connection",
 	"pubsub/subscriber.go:Subscriber.startLocked": "Subscriber.Close: keeper",
 	"lock/client.go:Client.background":            "Client.Close: a part of a lease that is taken or given back",
-	"lock/group.go:Lease.checkParts":              "Lease.checkParts itself, before it returns",
+	"lock/group.go:group.check":                   "group.check itself, before it returns",
 	"lock/multi.go:atOnce":                        "atOnce itself, before it returns",
 }
 
@@ -76,6 +87,43 @@ func TestRequiresNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	report(t, checkGoMod(string(text)))
+}
+
+func TestLight(t *testing.T) {
+	args := []string{"list", "-deps"}
+	for dir := range mayImport {
+		if !strings.HasPrefix(dir, "internal/") {
+			args = append(args, "./"+dir)
+		}
+	}
+	report(t, checkLight(strings.Fields(string(run(t, args...))), tooHeavy))
+}
+
+// A program has the scripts of the kinds of locks that it uses, and no others.
+func TestUnusedKindsAreNotLinked(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "program")
+	run(t, "build", "-o", program, "./testdata/onekind")
+	binary, err := os.ReadFile(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	report(t, checkLinked(os.DirFS("lock"), binary, "reentrant_"))
+}
+
+// run runs the go command and returns what it prints.
+func run(t *testing.T, args ...string) []byte {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", args...)
+	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=", "CGO_ENABLED=0")
+	out, err := cmd.Output()
+	if err != nil {
+		var said []byte
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+			said = exit.Stderr
+		}
+		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, said)
+	}
+	return out
 }
 
 func TestUnsafe(t *testing.T) {

@@ -245,10 +245,10 @@ func (h *handshake) read() (resp.Value, error) {
 
 // explain adds the likely cause where a first reply that is none points to TLS on the server's side alone.
 func (h *handshake) explain(err error) error {
-	var syntax *resp.SyntaxError
+	syntax, garbled := errors.AsType[*resp.SyntaxError](err)
 	switch {
 	case h.cfg.TLS != nil || h.received > 0:
-	case errors.As(err, &syntax) && syntax.Offset == 0:
+	case garbled && syntax.Offset == 0:
 		return fmt.Errorf("%w (the server may expect TLS)", err)
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
 		return fmt.Errorf("closed by the server without a reply, as one that expects TLS may do: %w", err)

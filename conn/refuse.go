@@ -3,6 +3,7 @@ package conn
 import (
 	"bytes"
 	"errors"
+	"strings"
 
 	"github.com/lockwire/lockwire/resp"
 )
@@ -38,7 +39,12 @@ func ruleOf[T string | []byte](name T) rule {
 	for i := range len(name) {
 		lower[i] = name[i] | 0x20
 	}
-	switch string(lower[:len(name)]) {
+	return ruleOfLower(lower[:len(name)])
+}
+
+// ruleOfLower is ruleOf for a name in small letters.
+func ruleOfLower(name []byte) rule {
+	switch string(name) {
 	case "blpop", "brpop", "blmove", "blmpop", "brpoplpush", "bzpopmin", "bzpopmax", "bzmpop", "wait", "waitaof":
 		return blocks
 	case "xread", "xreadgroup":
@@ -123,7 +129,7 @@ func clientRule(arguments []byte) rule {
 		return plain
 	}
 	sub, _ := cutWord(arguments)
-	switch string(bytes.ToUpper(sub)) {
+	switch strings.ToUpper(string(sub)) {
 	case "REPLY":
 		return unanswered
 	case "SETNAME", "SETINFO", "TRACKING", "CACHING", "NO-EVICT", "NO-TOUCH", "CAPA", "IMPORT-SOURCE":

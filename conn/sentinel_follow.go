@@ -289,7 +289,7 @@ func (s *news) noteLocked(v resp.Value, name string) {
 		s.ask = true
 	case "message" + switchMaster:
 		text, _ := v.At(2).Text()
-		if words := strings.Fields(text); len(words) == 5 && words[0] == name {
+		if words := strings.Split(text, " "); len(words) == 5 && words[0] == name {
 			if to := announced(words[3], words[4]); to != "" {
 				s.latest = announcement{from: announced(words[1], words[2]), to: to}
 			}

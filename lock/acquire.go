@@ -294,12 +294,19 @@ func (c *Client) args(r *request, common ...any) []any {
 
 var errUnexpected = errors.New("lock: unexpected reply to acquire")
 
-// refusals are the errors for what acquire returns as a status when waiting would not help.
-var refusals = map[string]error{
-	"upgrade": ErrUpgrade,
-	"unheld":  ErrNotHeld,
-	"reentry": ErrReentry,
-	"unset":   ErrNotSet,
+// refusal is the error for what acquire returns as a status when waiting would not help; nil for any other status.
+func refusal(status string) error {
+	switch status {
+	case "upgrade":
+		return ErrUpgrade
+	case "unheld":
+		return ErrNotHeld
+	case "reentry":
+		return ErrReentry
+	case "unset":
+		return ErrNotSet
+	}
+	return nil
 }
 
 // acquired is what a reply to acquire says: the hold count, and a token if the kind has them; or 0, and how long the lock stays
@@ -313,7 +320,7 @@ func acquired(v resp.Value, owned bool) (count, token int64, left time.Duration,
 		return 0, 0, milliseconds(ms), err
 	case resp.SimpleString:
 		text, _ := v.Text()
-		if err := refusals[text]; err != nil {
+		if err := refusal(text); err != nil {
 			return 0, 0, 0, err
 		}
 		count, err = strconv.ParseInt(text, 10, 64)

@@ -40,7 +40,7 @@ func (r *Redlock) ask(ctx context.Context, c candidacy, ended func()) (lease *Le
 		return nil, false, err
 	}
 	b := &ballot{lock: r, ask: c, ended: ended, done: make(chan struct{}), missing: len(r.nodes)}
-	if r.nodes[0].target.kind == plainKind {
+	if r.nodes[0].target.kind == plainKind.get() {
 		b.owner = plainOwner(nil, request{})
 	}
 	for _, h := range r.nodes {
@@ -100,7 +100,7 @@ func (b *ballot) count(l *Lease, err error) {
 	if b.decided {
 		whole := b.whole
 		b.mu.Unlock()
-		if l != nil && (whole == nil || !whole.join(l)) {
+		if l != nil && (whole == nil || !whole.group.join(l)) {
 			_ = l.Unlock(context.Background()) // what it does not do now is done later
 		}
 		return

@@ -34,10 +34,10 @@ type change struct {
 	outcome int64   // once answered
 }
 
-// change makes a change and returns what its script does. Until the server has confirmed it, it is repeated: here for as long as
-// ctx allows, and releaseMax at most, and in the background after that. A change that gives something back is made under a
-// context that is over too.
-func (c *Client) change(ctx context.Context, t *target, s *script.Script, givesBack bool, args ...any) (int64, error) {
+// change makes a change, which is an operation of the kind's own, and returns what its script does. Until the server has
+// confirmed it, it is repeated: here for as long as ctx allows, and releaseMax at most, and in the background after that. A
+// change that gives something back is made under a context that is over too.
+func (c *Client) change(ctx context.Context, t *target, operation string, givesBack bool, args ...any) (int64, error) {
 	var done context.CancelFunc
 	if givesBack {
 		ctx, done = c.bound(ctx, releaseMax)
@@ -48,7 +48,7 @@ func (c *Client) change(ctx context.Context, t *target, s *script.Script, givesB
 	if err := c.settleChannels(ctx, t); err != nil {
 		return 0, err
 	}
-	x := &change{client: c, target: t, script: s, args: args, latch: newLatch(t), start: c.now()}
+	x := &change{client: c, target: t, script: t.kind.more[operation], args: args, latch: newLatch(t), start: c.now()}
 	v, err := x.run(c.patient(ctx))
 	if err == nil {
 		err = x.answered(v)

@@ -172,14 +172,17 @@ func (u *cleanup) forgetting(latches []latch) (commands []resp.Command) {
 	words := make([]string, 1, 1+len(latches))
 	words[0] = "DEL"
 	for _, l := range latches {
+		var cmd resp.Command
 		switch {
 		case l.stays:
-			commands = append(commands, resp.Cmd("PEXPIRE", l.key, latchLife.Milliseconds()).On(l.name))
+			cmd = resp.Cmd("PEXPIRE", l.key, latchLife.Milliseconds())
 		case apart:
-			commands = append(commands, resp.Cmd("DEL", l.key).On(l.name))
+			cmd = resp.Cmd("DEL", l.key)
 		default:
 			words = append(words, l.key)
+			continue
 		}
+		commands = append(commands, cmd.On(l.name))
 	}
 	if len(words) > 1 {
 		commands = append(commands, resp.CmdStrings(words).On(words[1]))

@@ -11,8 +11,8 @@ import (
 // What the tests of package lock_test need from inside.
 
 var kinds = []*kind{
-	reentrantKind, fencedKind, nonReentrantKind, spinKind, readKind, writeKind, semaphoreKind, permitsKind, latchKind,
-	fairKind, nonReentrantFairKind, plainKind,
+	reentrantKind.get(), fencedKind.get(), nonReentrantKind.get(), spinKind.get(), writeKind.get().twin, writeKind.get(),
+	semaphoreKind.get(), permitsKind.get(), latchKind.get(), fairKind.get(), nonReentrantFairKind.get(), plainKind.get(),
 }
 
 // AnyKind stands for scripts that are no kind's.
@@ -20,7 +20,7 @@ const AnyKind = "any"
 
 // Scripts are the scripts of each kind, by its name and the operation they are for.
 func Scripts() map[string]map[string]*script.Script {
-	all := map[string]map[string]*script.Script{AnyKind: {"shape": shapeScript}}
+	all := map[string]map[string]*script.Script{AnyKind: {"shape": shapeScript.get()}}
 	for _, k := range kinds {
 		all[k.name] = map[string]*script.Script{}
 		for operation, s := range map[string]*script.Script{

@@ -28,38 +28,48 @@ var fairPass string
 //go:embed fair_info.lua
 var fairInfo string
 
-var fairKind = &kind{
-	name:    "fair",
-	like:    reentrantKind,
-	channel: lockChannel,
-	keys:    fairKeys,
-	args:    fairArgs,
-	parse:   parseFair,
-	queued:  true,
-	acquire: script.New(fairAcquire),
-	release: script.New(fairRelease),
-	undo:    script.New(fairUndo),
-	renew:   reentrantKind.renew,
-	force:   script.New(fairForce),
-	info:    script.New(fairInfo),
-	pass:    script.New(fairPass),
+var fairKind = &lazy[*kind]{make: newFairKind}
+
+func newFairKind() *kind {
+	like := reentrantKind.get()
+	return &kind{
+		name:    "fair",
+		like:    like,
+		channel: lockChannel,
+		keys:    fairKeys,
+		args:    fairArgs,
+		parse:   parseFair,
+		queued:  true,
+		acquire: script.New(fairAcquire),
+		release: script.New(fairRelease),
+		undo:    script.New(fairUndo),
+		renew:   like.renew,
+		force:   script.New(fairForce),
+		info:    script.New(fairInfo),
+		pass:    script.New(fairPass),
+	}
 }
 
-var nonReentrantFairKind = &kind{
-	name:    "nonreentrantfair",
-	like:    reentrantKind,
-	channel: lockChannel,
-	keys:    fairKeys,
-	args:    nonReentrantFairArgs,
-	parse:   parseFair,
-	queued:  true,
-	acquire: fairKind.acquire,
-	release: fairKind.release,
-	undo:    fairKind.undo,
-	renew:   fairKind.renew,
-	force:   fairKind.force,
-	info:    fairKind.info,
-	pass:    fairKind.pass,
+var nonReentrantFairKind = &lazy[*kind]{make: newNonReentrantFairKind}
+
+func newNonReentrantFairKind() *kind {
+	fair := fairKind.get()
+	return &kind{
+		name:    "nonreentrantfair",
+		like:    fair.like,
+		channel: lockChannel,
+		keys:    fairKeys,
+		args:    nonReentrantFairArgs,
+		parse:   parseFair,
+		queued:  true,
+		acquire: fair.acquire,
+		release: fair.release,
+		undo:    fair.undo,
+		renew:   fair.renew,
+		force:   fair.force,
+		info:    fair.info,
+		pass:    fair.pass,
+	}
 }
 
 // minFairWait is several times as long as a waiter may leave the server without a sign.
@@ -78,7 +88,7 @@ const minFairWait = 30 * time.Second
 type Fair struct{ Handle }
 
 // Fair returns the lock of that name. What is wrong with a name is said by the first call that uses it.
-func (c *Client) Fair(name string) *Fair { return &Fair{c.handle(fairKind, name)} }
+func (c *Client) Fair(name string) *Fair { return &Fair{c.handle(fairKind.get(), name)} }
 
 // NonReentrantFair is Redisson's RLock of getNonReentrantFairLock: a [Fair] lock that an [Owner] who has it may not take
 // again. It gets [ErrReentry] at once. To the server it is the lock that Fair of the same name is.
@@ -86,7 +96,7 @@ type NonReentrantFair struct{ Handle }
 
 // NonReentrantFair returns the lock of that name. What is wrong with a name is said by the first call that uses it.
 func (c *Client) NonReentrantFair(name string) *NonReentrantFair {
-	return &NonReentrantFair{c.handle(nonReentrantFairKind, name)}
+	return &NonReentrantFair{c.handle(nonReentrantFairKind.get(), name)}
 }
 
 func fairKeys(name string) []string {

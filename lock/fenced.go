@@ -18,20 +18,25 @@ var fencedHandover string
 //go:embed fenced_info.lua
 var fencedInfo string
 
-var fencedKind = &kind{
-	name:    "fenced",
-	like:    reentrantKind,
-	channel: lockChannel,
-	args:    fencedArgs,
-	parse:   parseFenced,
-	acquire: script.New(fencedAcquire),
-	release: reentrantKind.release,
-	undo:    reentrantKind.undo,
-	renew:   reentrantKind.renew,
-	force:   reentrantKind.force,
-	info:    script.New(fencedInfo),
+var fencedKind = &lazy[*kind]{make: newFencedKind}
 
-	handover: script.New(fencedHandover),
+func newFencedKind() *kind {
+	like := reentrantKind.get()
+	return &kind{
+		name:    "fenced",
+		like:    like,
+		channel: lockChannel,
+		args:    fencedArgs,
+		parse:   parseFenced,
+		acquire: script.New(fencedAcquire),
+		release: like.release,
+		undo:    like.undo,
+		renew:   like.renew,
+		force:   like.force,
+		info:    script.New(fencedInfo),
+
+		handover: script.New(fencedHandover),
+	}
 }
 
 func fencedArgs(c *Client, _ request) []any { return []any{c.cfg.PlainTokens} }
@@ -47,7 +52,7 @@ func fencedArgs(c *Client, _ request) []any { return []any{c.cfg.PlainTokens} }
 type Fenced struct{ Handle }
 
 // Fenced returns the lock of that name. What is wrong with a name is said by the first call that uses it.
-func (c *Client) Fenced(name string) *Fenced { return &Fenced{c.handle(fencedKind, name)} }
+func (c *Client) Fenced(name string) *Fenced { return &Fenced{c.handle(fencedKind.get(), name)} }
 
 // Token returns the last token that was given out, whether or not its holder still has the lock, and 0 if there was none.
 func (f *Fenced) Token(ctx context.Context) (int64, error) {

@@ -11,6 +11,7 @@ import (
 // group is what a lease is made up of: leases of their own, each with its own client, which renews it, watches it, and
 // gives it back.
 type group struct {
+	whole  *Lease
 	quorum int  // how many of the parts must be held for the whole to be
 	all    bool // a release is one only if every part's is
 
@@ -23,12 +24,8 @@ type group struct {
 // newWhole makes one lease of parts. What became of a part before it was one shows at the whole's next Err.
 func newWhole(quorum int, all bool, parts []*Lease, ended func()) *Lease {
 	first := parts[0]
-	l := &Lease{
-		client: first.client,
-		target: first.target,
-		owner:  first.owner,
-		group:  &group{quorum: quorum, all: all, parts: slices.Clone(parts), ended: ended},
-	}
+	l := &Lease{client: first.client, target: first.target, owner: first.owner}
+	l.group = &group{whole: l, quorum: quorum, all: all, parts: slices.Clone(parts), ended: ended}
 	for _, p := range parts {
 		p.whole.Store(l)
 	}
@@ -41,33 +38,38 @@ func (l *Lease) Members() []*Lease {
 	if l.group == nil {
 		return nil
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Clone(l.group.parts)
+	return l.group.members()
+}
+
+func (g *group) members() []*Lease {
+	g.whole.mu.Lock()
+	defer g.whole.mu.Unlock()
+	return slices.Clone(g.parts)
 }
 
 // join adds a part to a lease that is held. It reports false if that is over.
-func (l *Lease) join(part *Lease) bool {
+func (g *group) join(part *Lease) bool {
+	l := g.whole
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.phase != held {
 		return false
 	}
-	l.group.parts = append(l.group.parts, part)
+	g.parts = append(g.parts, part)
 	part.whole.Store(l)
-	if l.group.armed {
+	if g.armed {
 		part.arm()
 	}
 	return true
 }
 
-// armPartsLocked has each part look at its deadline: the whole needs no timer of its own.
-func (l *Lease) armPartsLocked() {
-	if l.group.armed || l.phase != held {
+// armLocked has each part look at its deadline: the whole needs no timer of its own.
+func (g *group) armLocked() {
+	if g.armed || g.whole.phase != held {
 		return
 	}
-	l.group.armed = true
-	for _, p := range l.group.parts {
+	g.armed = true
+	for _, p := range g.parts {
 		p.arm()
 	}
 }
@@ -86,6 +88,8 @@ func (l *Lease) alive() (until time.Time, ok bool) {
 	return at.t.Add(left), l.phase == held && left > 0
 }
 
+func (g *group) validUntil() time.Time { return validUntil(g.members(), g.quorum) }
+
 // validUntil is when fewer than quorum of the parts are left, if none is renewed.
 func validUntil(parts []*Lease, quorum int) time.Time {
 	var living, all []time.Time
@@ -103,12 +107,12 @@ func validUntil(parts []*Lease, quorum int) time.Time {
 	return living[quorum-1]
 }
 
-// lookAtParts has every part look at the clock, and the whole at what is left.
-func (l *Lease) lookAtParts() {
-	for _, p := range l.Members() {
+// look has every part look at the clock, and the whole at what is left.
+func (g *group) look() {
+	for _, p := range g.members() {
 		p.Err()
 	}
-	l.countParts(nil)
+	g.count(nil)
 }
 
 // tellWhole tells the lease that l is a part of, if there is one, that l is over.
@@ -117,30 +121,31 @@ func (l *Lease) tellWhole() {
 		l.mu.Lock()
 		lost := l.lost
 		l.mu.Unlock()
-		whole.countParts(lost)
+		whole.group.count(lost)
 	}
 }
 
-// countParts ends the whole if too few parts are left. cause is the loss of the last one, if that is known.
-func (l *Lease) countParts(cause *LostError) {
+// count ends the whole if too few parts are left. cause is the loss of the last one, if that is known.
+func (g *group) count(cause *LostError) {
 	living := 0
-	for _, p := range l.Members() {
+	for _, p := range g.members() {
 		if _, ok := p.alive(); ok {
 			living++
 		}
 	}
-	if living >= l.group.quorum {
+	if living >= g.quorum {
 		return
 	}
 	if cause == nil {
 		cause = &LostError{Reason: PartLost}
 	}
-	l.fall(cause)
+	g.fall(cause)
 }
 
 // fall tells everybody concerned that the whole is lost, and takes the parts that are left from the watchdog: there is no
 // use in renewing them. The server has them until Unlock.
-func (l *Lease) fall(cause *LostError) {
+func (g *group) fall(cause *LostError) {
+	l := g.whole
 	l.mu.Lock()
 	if l.phase != held {
 		l.mu.Unlock()
@@ -152,7 +157,7 @@ func (l *Lease) fall(cause *LostError) {
 		close(l.lostc)
 	}
 	contexts := l.disarmLocked()
-	parts := slices.Clone(l.group.parts)
+	parts := slices.Clone(g.parts)
 	l.mu.Unlock()
 	for d := range contexts {
 		d.cancel(l.lost)
@@ -160,25 +165,25 @@ func (l *Lease) fall(cause *LostError) {
 	for _, p := range parts {
 		p.lose(PartLost, nil)
 	}
-	l.finish()
+	g.finish()
 }
 
 // finish calls ended, the first time.
-func (l *Lease) finish() {
-	l.mu.Lock()
-	ended := l.group.ended
-	l.group.ended = nil
-	l.mu.Unlock()
+func (g *group) finish() {
+	g.whole.mu.Lock()
+	ended := g.ended
+	g.ended = nil
+	g.whole.mu.Unlock()
 	if ended != nil {
 		ended()
 	}
 }
 
-// checkParts asks the servers of all parts, until enough have said that theirs is held or all have answered.
-func (l *Lease) checkParts(ctx context.Context) error {
+// check asks the servers of all parts, until enough have said that theirs is held or all have answered.
+func (g *group) check(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	parts := l.Members()
+	parts := g.members()
 	answers := make(chan error, len(parts))
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -191,21 +196,22 @@ func (l *Lease) checkParts(ctx context.Context) error {
 	for range parts {
 		err := <-answers
 		if err == nil {
-			if confirmed++; confirmed == l.group.quorum {
-				return l.Err()
+			if confirmed++; confirmed == g.quorum {
+				return g.whole.Err()
 			}
 			continue
 		}
 		errs = append(errs, err)
 	}
-	if err := l.Err(); err != nil {
+	if err := g.whole.Err(); err != nil {
 		return err
 	}
 	return errors.Join(errs...)
 }
 
-// unlockParts is Unlock of a lease that is made up of others.
-func (l *Lease) unlockParts(ctx context.Context) error {
+// unlock is Unlock of the whole.
+func (g *group) unlock(ctx context.Context) error {
+	l := g.whole
 	l.releasing.Lock()
 	defer l.releasing.Unlock()
 	if l.settled {
@@ -219,14 +225,14 @@ func (l *Lease) unlockParts(ctx context.Context) error {
 		l.phase = released
 		contexts = l.disarmLocked()
 	}
-	parts := slices.Clone(l.group.parts)
+	parts := slices.Clone(g.parts)
 	l.mu.Unlock()
 	for d := range contexts {
 		d.cancel(ErrReleased)
 	}
-	outcome, settled := l.group.tally(parts, unlockAll(ctx, parts), lost != nil)
+	outcome, settled := g.tally(parts, unlockAll(ctx, parts), lost != nil)
 	l.settled, l.outcome = settled, outcome
-	l.finish()
+	g.finish()
 	return outcome
 }
 

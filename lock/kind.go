@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"sync"
 	"time"
 
 	"github.com/lockwire/lockwire/resp"
@@ -36,6 +37,19 @@ type kind struct {
 	downgrade                                  *script.Script // turns a hold into one of the twin; nil if there is no such thing
 	pass                                       *script.Script // of a queued kind: see Client.pass
 	handover                                   *script.Script // nil if the lock is never handed over
+}
+
+// lazy is a value that is made when it is first asked for. Declared by a composite literal it takes no initialization, so that
+// a kind that a program never mentions is not linked into it.
+type lazy[T any] struct {
+	make  func() T // constant
+	once  sync.Once
+	value T // set by once
+}
+
+func (l *lazy[T]) get() T {
+	l.once.Do(func() { l.value = l.make() })
+	return l.value
 }
 
 // follow says which of the waiters in line may have the lock too when one has got it.

@@ -23,20 +23,22 @@ var countdownDown string
 //go:embed latch_delete.lua
 var countdownDelete string
 
-var (
-	setCount    = script.New(countdownSet)
-	countDown   = script.New(countdownDown)
-	deleteCount = script.New(countdownDelete)
-)
+var latchKind = &lazy[*kind]{make: newLatchKind}
 
-var latchKind = &kind{
-	name:    "latch",
-	channel: countdownChannel,
-	owner:   func(*Client, request) string { return "" },
-	others:  everybody,
-	unowned: true,
-	acquire: script.New(countdownAcquire),
-	more:    map[string]*script.Script{"set": setCount, "down": countDown, "delete": deleteCount},
+func newLatchKind() *kind {
+	return &kind{
+		name:    "latch",
+		channel: countdownChannel,
+		owner:   func(*Client, request) string { return "" },
+		others:  everybody,
+		unowned: true,
+		acquire: script.New(countdownAcquire),
+		more: map[string]*script.Script{
+			"set":    script.New(countdownSet),
+			"down":   script.New(countdownDown),
+			"delete": script.New(countdownDelete),
+		},
+	}
 }
 
 // CountDownLatch is Redisson's RCountDownLatch (getCountDownLatch): a count, and who waits until it is 0. Where there is no
@@ -49,7 +51,7 @@ type CountDownLatch struct{ handle Handle }
 // CountDownLatch returns the latch of that name, which is its key on the server. What is wrong with a name is said by the
 // first call that uses it.
 func (c *Client) CountDownLatch(name string) *CountDownLatch {
-	l := &CountDownLatch{c.handle(latchKind, name)}
+	l := &CountDownLatch{c.handle(latchKind.get(), name)}
 	l.handle.err = checkCountdown(name)
 	return l
 }
@@ -67,7 +69,7 @@ func (l *CountDownLatch) TrySetCount(ctx context.Context, n int) (bool, error) {
 	if err := checkCount("a count", n, 1); err != nil {
 		return false, err
 	}
-	set, err := l.handle.client.change(ctx, l.handle.target, setCount, false, n)
+	set, err := l.handle.client.change(ctx, l.handle.target, "set", false, n)
 	return set == 1, err
 }
 
@@ -80,7 +82,7 @@ func (l *CountDownLatch) CountDown(ctx context.Context) error {
 	if l.handle.err != nil {
 		return l.handle.err
 	}
-	_, err := l.handle.client.change(ctx, l.handle.target, countDown, true)
+	_, err := l.handle.client.change(ctx, l.handle.target, "down", true)
 	return err
 }
 
@@ -121,6 +123,6 @@ func (l *CountDownLatch) Delete(ctx context.Context) (bool, error) {
 	if l.handle.err != nil {
 		return false, l.handle.err
 	}
-	deleted, err := l.handle.client.change(ctx, l.handle.target, deleteCount, false)
+	deleted, err := l.handle.client.change(ctx, l.handle.target, "delete", false)
 	return deleted == 1, err
 }

@@ -20,7 +20,7 @@ type Lease struct {
 	tallied int64 // the term of the tally it is in, if it has a state
 	token   int64
 	series  series // of hand-overs that it belongs to
-	group   *group // of a lease that is made up of others, whose first one gives it client, target and owner; else nil
+	group   parts  // of a lease that is made up of others, whose first one gives it client, target and owner; else nil
 
 	whole atomic.Pointer[Lease] // the lease that it is a part of; nil if there is none
 
@@ -56,6 +56,19 @@ const (
 	gone           // lost
 )
 
+// parts is what a lease does otherwise when it is made up of others. The one there is, group, is linked into a program only
+// with what makes such leases.
+type parts interface {
+	members() []*Lease
+	join(part *Lease) bool
+	validUntil() time.Time
+	look()
+	armLocked()
+	count(cause *LostError)
+	check(ctx context.Context) error
+	unlock(ctx context.Context) error
+}
+
 type derived struct{ cancel context.CancelCauseFunc }
 
 func newLease(c *Client, r *request, start instant) *Lease {
@@ -84,7 +97,7 @@ func (l *Lease) Owner() string {
 // Of a lease with Members it is the instant until which enough of them are held: it comes earlier when one is lost.
 func (l *Lease) ValidUntil() time.Time {
 	if l.group != nil {
-		return validUntil(l.Members(), l.group.quorum)
+		return l.group.validUntil()
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -96,7 +109,7 @@ func (l *Lease) ValidUntil() time.Time {
 // and asks nobody.
 func (l *Lease) Err() error {
 	if l.group != nil {
-		l.lookAtParts()
+		l.group.look()
 	}
 	l.mu.Lock()
 	if l.group == nil && l.phase == held && l.leftLocked() <= 0 {
@@ -165,7 +178,7 @@ func (l *Lease) Check(ctx context.Context) error {
 		return err
 	}
 	if l.group != nil {
-		return l.checkParts(ctx)
+		return l.group.check(ctx)
 	}
 	t := l.target
 	v, err := t.kind.renew.Run(l.client.patient(ctx), l.client.server, []string{t.name}, lookOnly, l.owner)
@@ -276,7 +289,7 @@ func (l *Lease) lose(reason Reason, cause error) {
 // whatever the network does.
 func (l *Lease) armLocked() {
 	if l.group != nil {
-		l.armPartsLocked()
+		l.group.armLocked()
 		return
 	}
 	if l.timer != nil || l.phase != held {

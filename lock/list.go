@@ -16,7 +16,7 @@ import (
 //go:embed any_shape.lua
 var anyShape string
 
-var shapeScript = script.New(anyShape)
+var shapeScript = &lazy[*script.Script]{make: func() *script.Script { return script.New(anyShape) }}
 
 // Shape is what kind of lock or synchronizer a key is by its looks.
 type Shape string
@@ -31,14 +31,23 @@ const (
 	ShapeCount     Shape = "count"     // [Semaphore], [CountDownLatch], or whatever else is kept as an integer
 )
 
-// shapes is which kind's info tells about each.
-var shapes = map[Shape]*kind{
-	ShapeLock:      reentrantKind,
-	ShapeFair:      fairKind,
-	ShapeFenced:    fencedKind,
-	ShapeReadWrite: readKind,
-	ShapePermits:   permitsKind,
-	ShapeCount:     semaphoreKind,
+// kind is the one whose info tells about what has the shape; nil if there is no such shape.
+func (s Shape) kind() *kind {
+	switch s {
+	case ShapeLock:
+		return reentrantKind.get()
+	case ShapeFair:
+		return fairKind.get()
+	case ShapeFenced:
+		return fencedKind.get()
+	case ShapeReadWrite:
+		return writeKind.get()
+	case ShapePermits:
+		return permitsKind.get()
+	case ShapeCount:
+		return semaphoreKind.get()
+	}
+	return nil
 }
 
 // Listed is a lock or synchronizer that is taken, or set up.
@@ -120,7 +129,7 @@ func (c *Client) recognise(ctx context.Context, keys resp.Value) ([]Listed, erro
 		}
 		if checkName(name) == nil && !strings.HasPrefix(name, latchPrefix) {
 			found = append(found, Listed{Name: name})
-			calls = append(calls, shapeScript.Call([]string{name}))
+			calls = append(calls, shapeScript.get().Call([]string{name}))
 		}
 	}
 	if len(calls) == 0 {
@@ -136,7 +145,7 @@ func (c *Client) recognise(ctx context.Context, keys resp.Value) ([]Listed, erro
 		if err != nil {
 			return nil, err
 		}
-		if l := found[i]; shapes[Shape(shape)] != nil {
+		if l := found[i]; Shape(shape).kind() != nil {
 			l.Shape = Shape(shape)
 			locks = append(locks, l)
 		}
@@ -151,7 +160,7 @@ func (c *Client) inform(ctx context.Context, locks []Listed) ([]Listed, error) {
 	}
 	calls := make([]script.Call, len(locks))
 	for i, l := range locks {
-		k := shapes[l.Shape]
+		k := l.Shape.kind()
 		calls[i] = k.info.Call(newTarget(k, l.Name).keys)
 	}
 	replies, err := script.RunBatch(ctx, c.server, calls)
@@ -163,7 +172,7 @@ func (c *Client) inform(ctx context.Context, locks []Listed) ([]Listed, error) {
 		if reply, isErr := errors.AsType[resp.Error](reply.Err()); isErr && wrongType(reply) {
 			continue // it has become something else since
 		}
-		l, parse := locks[i], shapes[locks[i].Shape].parseInfo
+		l, parse := locks[i], locks[i].Shape.kind().parseInfo
 		if l.Shape == ShapeReadWrite {
 			parse = parseBothHalves
 		}

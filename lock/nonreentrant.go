@@ -9,18 +9,23 @@ import (
 //go:embed nonreentrant_acquire.lua
 var nonReentrantAcquire string
 
-var nonReentrantKind = &kind{
-	name:    "nonreentrant",
-	like:    reentrantKind,
-	channel: lockChannel,
-	acquire: script.New(nonReentrantAcquire),
-	release: reentrantKind.release,
-	undo:    reentrantKind.undo,
-	renew:   reentrantKind.renew,
-	force:   reentrantKind.force,
-	info:    reentrantKind.info,
+var nonReentrantKind = &lazy[*kind]{make: newNonReentrantKind}
 
-	handover: reentrantKind.handover,
+func newNonReentrantKind() *kind {
+	like := reentrantKind.get()
+	return &kind{
+		name:    "nonreentrant",
+		like:    like,
+		channel: lockChannel,
+		acquire: script.New(nonReentrantAcquire),
+		release: like.release,
+		undo:    like.undo,
+		renew:   like.renew,
+		force:   like.force,
+		info:    like.info,
+
+		handover: like.handover,
+	}
 }
 
 // NonReentrant is Redisson's RLock of getNonReentrantLock: an exclusive lock that an [Owner] who has it may not take again.
@@ -29,5 +34,5 @@ type NonReentrant struct{ Handle }
 
 // NonReentrant returns the lock of that name. What is wrong with a name is said by the first call that uses it.
 func (c *Client) NonReentrant(name string) *NonReentrant {
-	return &NonReentrant{c.handle(nonReentrantKind, name)}
+	return &NonReentrant{c.handle(nonReentrantKind.get(), name)}
 }

@@ -39,31 +39,34 @@ var permitsGive string
 //go:embed permits_lease.lua
 var permitsLease string
 
-var (
-	addIDPermits  = script.New(permitsAdd)
-	leaseOfPermit = script.New(permitsLease)
-	givePermits   = script.New(permitsGive)
-)
+var permitsKind = &lazy[*kind]{make: newPermitsKind}
 
-var permitsKind = &kind{
-	name:    "permits",
-	channel: semaphoreChannel,
-	keys:    permitsKeys,
-	args:    func(c *Client, r request) []any { return []any{c.publishing(r.target), r.setup, r.lease == forever} },
-	parse:   parsePermits,
-	owner:   func(_ *Client, r request) string { return newPermits(r.permits) },
-	show:    func(owner string) string { return strings.Join(permitIDs(owner), ",") },
-	others:  next,
-	latched: true,
-	permits: true,
-	parted:  true,
-	acquire: script.New(permitsAcquire),
-	release: script.New(permitsRelease),
-	undo:    script.New(permitsUndo),
-	renew:   script.New(permitsRenew),
-	force:   script.New(permitsForce),
-	info:    script.New(permitsInfo),
-	more:    map[string]*script.Script{"set": setPermits, "add": addIDPermits, "lease": leaseOfPermit, "give": givePermits},
+func newPermitsKind() *kind {
+	return &kind{
+		name:    "permits",
+		channel: semaphoreChannel,
+		keys:    permitsKeys,
+		args:    func(c *Client, r request) []any { return []any{c.publishing(r.target), r.setup, r.lease == forever} },
+		parse:   parsePermits,
+		owner:   func(_ *Client, r request) string { return newPermits(r.permits) },
+		show:    func(owner string) string { return strings.Join(permitIDs(owner), ",") },
+		others:  next,
+		latched: true,
+		permits: true,
+		parted:  true,
+		acquire: script.New(permitsAcquire),
+		release: script.New(permitsRelease),
+		undo:    script.New(permitsUndo),
+		renew:   script.New(permitsRenew),
+		force:   script.New(permitsForce),
+		info:    script.New(permitsInfo),
+		more: map[string]*script.Script{
+			"set":   script.New(semaphoreSet),
+			"add":   script.New(permitsAdd),
+			"lease": script.New(permitsLease),
+			"give":  script.New(permitsGive),
+		},
+	}
 }
 
 const (
@@ -86,7 +89,7 @@ type PermitSemaphore struct{ handle Handle }
 // PermitSemaphore returns the semaphore of that name, which is its key on the server. What is wrong with a name is said by
 // the first call that uses it.
 func (c *Client) PermitSemaphore(name string) *PermitSemaphore {
-	return &PermitSemaphore{c.handle(permitsKind, name)}
+	return &PermitSemaphore{c.handle(permitsKind.get(), name)}
 }
 
 // Name returns the semaphore's name.
@@ -195,7 +198,7 @@ func permitIDs(owner string) []string {
 // PermitIDs returns the ids of the lease's permits, 32 hexadecimal digits each, as Redisson has them; nil if the lease is not
 // of a [PermitSemaphore].
 func (l *Lease) PermitIDs() []string {
-	if l.target.kind != permitsKind {
+	if l.target.kind != permitsKind.get() {
 		return nil
 	}
 	return permitIDs(l.owner)

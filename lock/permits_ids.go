@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/resp"
-	"github.com/lockwire/lockwire/script"
 )
 
 // Release gives permits back by their ids, 1 to 1000 of them, of whichever client took them: Redisson's too. If one of them is
@@ -22,7 +21,7 @@ func (s *PermitSemaphore) Release(ctx context.Context, ids ...string) error {
 		return err
 	}
 	c, t := s.handle.client, s.handle.target
-	released, err := c.change(ctx, t, givePermits, true, owner)
+	released, err := c.change(ctx, t, "give", true, owner)
 	if err != nil {
 		return err
 	}
@@ -67,7 +66,7 @@ func (s *PermitSemaphore) LeaseOf(ctx context.Context, id string) (time.Duration
 
 func (s *PermitSemaphore) lease(ctx context.Context, owner string, ms int64) (time.Duration, error) {
 	c, t := s.handle.client, s.handle.target
-	v, err := leaseOfPermit.Run(c.patient(ctx), c.server, t.keys, owner, ms)
+	v, err := t.kind.more["lease"].Run(c.patient(ctx), c.server, t.keys, owner, ms)
 	switch {
 	case err != nil && uncertain(err) && ms != 0:
 		return 0, fmt.Errorf("lock: the lease may have been changed: %w", err)
@@ -119,7 +118,7 @@ func (s *PermitSemaphore) leasesOf(owner string) []*Lease {
 // TrySetPermits sets the semaphore up with n permits, 0 at least, and reports false if somebody has done so before. How it waits
 // is as in [Semaphore.AddPermits]; it reports true to the call that has set it up even when that had to be sent twice.
 func (s *PermitSemaphore) TrySetPermits(ctx context.Context, n int) (bool, error) {
-	set, err := s.change(ctx, setPermits, n, 0, 0)
+	set, err := s.change(ctx, "set", n, 0, 0)
 	return set == 1, err
 }
 
@@ -127,23 +126,23 @@ func (s *PermitSemaphore) TrySetPermits(ctx context.Context, n int) (bool, error
 // lacking until as many have been released. It sets the semaphore up if nobody has. How it waits is as in
 // [Semaphore.AddPermits].
 func (s *PermitSemaphore) SetPermits(ctx context.Context, n int) error {
-	_, err := s.change(ctx, addIDPermits, n, 0, true)
+	_, err := s.change(ctx, "add", n, 0, true)
 	return err
 }
 
 // AddPermits changes the number of permits by n, which may be less than 0. It sets the semaphore up if nobody has. How it waits
 // is as in [Semaphore.AddPermits].
 func (s *PermitSemaphore) AddPermits(ctx context.Context, n int) error {
-	_, err := s.change(ctx, addIDPermits, n, -maxCount, false)
+	_, err := s.change(ctx, "add", n, -maxCount, false)
 	return err
 }
 
-func (s *PermitSemaphore) change(ctx context.Context, x *script.Script, n, least int, how any) (int64, error) {
+func (s *PermitSemaphore) change(ctx context.Context, operation string, n, least int, how any) (int64, error) {
 	if s.handle.err != nil {
 		return 0, s.handle.err
 	}
 	if err := checkCount("permits", n, least); err != nil {
 		return 0, err
 	}
-	return s.handle.client.change(ctx, s.handle.target, x, false, n, how)
+	return s.handle.client.change(ctx, s.handle.target, operation, false, n, how)
 }

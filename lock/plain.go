@@ -26,17 +26,21 @@ var plainForce string
 //go:embed plain_info.lua
 var plainInfo string
 
-var plainKind = &kind{
-	name:    "plain",
-	channel: lockChannel,
-	owner:   plainOwner,
-	silent:  true,
-	acquire: script.New(plainAcquire),
-	release: script.New(plainRelease),
-	undo:    script.New(plainUndo),
-	renew:   script.New(plainRenew),
-	force:   script.New(plainForce),
-	info:    script.New(plainInfo),
+var plainKind = &lazy[*kind]{make: newPlainKind}
+
+func newPlainKind() *kind {
+	return &kind{
+		name:    "plain",
+		channel: lockChannel,
+		owner:   plainOwner,
+		silent:  true,
+		acquire: script.New(plainAcquire),
+		release: script.New(plainRelease),
+		undo:    script.New(plainUndo),
+		renew:   script.New(plainRenew),
+		force:   script.New(plainForce),
+		info:    script.New(plainInfo),
+	}
 }
 
 // plainOwner is a value that nobody else has: 16 random bytes in hexadecimal.
@@ -56,7 +60,7 @@ type Plain struct{ Handle }
 // Plain returns the lock of that name, with the zero [Backoff] as its pauses. What is wrong with a name is said by the first
 // call that uses it.
 func (c *Client) Plain(name string) *Plain {
-	h := c.handle(plainKind, name)
+	h := c.handle(plainKind.get(), name)
 	backoff, _ := Backoff{}.withDefaults()
 	h.target.backoff = backoff.pause
 	return &Plain{h}

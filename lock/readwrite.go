@@ -50,11 +50,12 @@ const writeSuffix = ":write"
 // tellFor is for how long readers believe that a writer waits: for longer than it takes until it says so again.
 const tellFor = 15 * time.Second
 
-var readKind, writeKind = readWriteKinds()
+// writeKind has the kind of the read lock as its twin.
+var writeKind = &lazy[*kind]{make: newWriteKind}
 
-func readWriteKinds() (read, write *kind) {
+func newWriteKind() *kind {
 	info := script.New(readWriteInfo)
-	read = &kind{
+	read := &kind{
 		name:    "read",
 		channel: readWriteChannel,
 		keys:    readWriteKeys,
@@ -68,7 +69,7 @@ func readWriteKinds() (read, write *kind) {
 		force:   script.New(readForce),
 		info:    info,
 	}
-	write = &kind{
+	write := &kind{
 		name:      "write",
 		channel:   readWriteChannel,
 		keys:      readWriteKeys,
@@ -80,13 +81,13 @@ func readWriteKinds() (read, write *kind) {
 		acquire:   script.New(writeAcquire),
 		release:   script.New(writeRelease),
 		undo:      script.New(writeUndo),
-		renew:     reentrantKind.renew, // the writer stands in the hash as the owner of a reentrant lock does
+		renew:     reentrantKind.get().renew, // the writer stands in the hash as the owner of a reentrant lock does
 		force:     script.New(writeForce),
 		info:      info,
 		downgrade: script.New(writeDowngrade),
 	}
 	read.twin = write
-	return read, write
+	return write
 }
 
 // ReadWrite is Redisson's RReadWriteLock (getReadWriteLock): any number of readers, or one writer. It is not fair: readers
@@ -102,7 +103,8 @@ type ReadWrite struct {
 
 // ReadWrite returns the read-write lock of that name, of which the same is true as of [Client.Reentrant]'s.
 func (c *Client) ReadWrite(name string) *ReadWrite {
-	return &ReadWrite{ReadLock{c.handle(readKind, name)}, WriteLock{c.handle(writeKind, name)}}
+	write := writeKind.get()
+	return &ReadWrite{ReadLock{c.handle(write.twin, name)}, WriteLock{c.handle(write, name)}}
 }
 
 // Name returns the lock's name.

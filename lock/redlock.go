@@ -101,7 +101,7 @@ func NewRedlock(cfg RedlockConfig, nodes ...Member) (*Redlock, error) {
 		switch k := h.target.kind; {
 		case h.err != nil:
 			return nil, h.err
-		case k != reentrantKind && k != plainKind:
+		case k != reentrantKind.get() && k != plainKind.get():
 			return nil, invalidf("a Redlock of %s locks", k.name)
 		case len(r.nodes) > 0 && k != r.nodes[0].target.kind:
 			return nil, invalidf("a Redlock of two kinds")

@@ -27,17 +27,21 @@ var reentrantHandover string
 //go:embed reentrant_info.lua
 var reentrantInfo string
 
-var reentrantKind = &kind{
-	name:    "reentrant",
-	channel: lockChannel,
-	acquire: script.New(reentrantAcquire),
-	release: script.New(reentrantRelease),
-	undo:    script.New(reentrantUndo),
-	renew:   script.New(reentrantRenew),
-	force:   script.New(reentrantForce),
-	info:    script.New(reentrantInfo),
+var reentrantKind = &lazy[*kind]{make: newReentrantKind}
 
-	handover: script.New(reentrantHandover),
+func newReentrantKind() *kind {
+	return &kind{
+		name:    "reentrant",
+		channel: lockChannel,
+		acquire: script.New(reentrantAcquire),
+		release: script.New(reentrantRelease),
+		undo:    script.New(reentrantUndo),
+		renew:   script.New(reentrantRenew),
+		force:   script.New(reentrantForce),
+		info:    script.New(reentrantInfo),
+
+		handover: script.New(reentrantHandover),
+	}
 }
 
 // Reentrant is Redisson's RLock (getLock): an exclusive lock that an [Owner] who has it may take again.
@@ -46,5 +50,5 @@ type Reentrant struct{ Handle }
 // Reentrant returns the lock of that name. The name is the key on the server, as Redisson has it. What is wrong with a
 // name is said by the first call that uses it.
 func (c *Client) Reentrant(name string) *Reentrant {
-	return &Reentrant{c.handle(reentrantKind, name)}
+	return &Reentrant{c.handle(reentrantKind.get(), name)}
 }

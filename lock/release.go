@@ -30,7 +30,7 @@ const (
 // A lease with Members gives all of them back, each as it would be alone, and returns what is said at [Multi] or [Redlock].
 func (l *Lease) Unlock(ctx context.Context) error {
 	if l.group != nil {
-		return l.unlockParts(ctx)
+		return l.group.unlock(ctx)
 	}
 	l.releasing.Lock()
 	defer l.releasing.Unlock()
@@ -160,12 +160,11 @@ func (l *Lease) release(ctx context.Context) error {
 
 func (l *Lease) runRelease(ctx context.Context) (resp.Value, error) {
 	c, t, repeated := l.client, l.target, l.repeated && l.state != nil
-	if t.kind.queued {
-		return t.kind.release.Run(ctx, c.server, t.with(l.latch),
-			l.resting(), l.owner, c.publishing(t), latchLife.Milliseconds(), repeated, c.countsListeners(t))
+	args := []any{l.resting(), l.owner, c.publishing(t), latchLife.Milliseconds(), repeated, c.countsListeners(t)}
+	if !t.kind.queued {
+		args = args[:len(args)-1]
 	}
-	return t.kind.release.Run(ctx, c.server, t.with(l.latch),
-		l.resting(), l.owner, c.publishing(t), latchLife.Milliseconds(), repeated)
+	return t.kind.release.Run(ctx, c.server, t.with(l.latch), args...)
 }
 
 func (l *Lease) resting() int64 { return l.client.restingLease(l.target.hold(), l.state, l.owner, l) }

@@ -28,26 +28,28 @@ var semaphoreAdd string
 //go:embed semaphore_drain.lua
 var semaphoreDrain string
 
-var (
-	setPermits   = script.New(semaphoreSet)
-	addPermits   = script.New(semaphoreAdd)
-	drainPermits = script.New(semaphoreDrain)
-)
+var semaphoreKind = &lazy[*kind]{make: newSemaphoreKind}
 
-var semaphoreKind = &kind{
-	name:    "semaphore",
-	channel: semaphoreChannel,
-	args:    func(_ *Client, r request) []any { return []any{r.permits, r.setup} },
-	parse:   parseSemaphore,
-	owner:   func(*Client, request) string { return "" },
-	others:  next,
-	latched: true,
-	unowned: true,
-	permits: true,
-	acquire: script.New(semaphoreAcquire),
-	undo:    script.New(semaphoreUndo),
-	info:    script.New(semaphoreInfo),
-	more:    map[string]*script.Script{"set": setPermits, "add": addPermits, "drain": drainPermits},
+func newSemaphoreKind() *kind {
+	return &kind{
+		name:    "semaphore",
+		channel: semaphoreChannel,
+		args:    func(_ *Client, r request) []any { return []any{r.permits, r.setup} },
+		parse:   parseSemaphore,
+		owner:   func(*Client, request) string { return "" },
+		others:  next,
+		latched: true,
+		unowned: true,
+		permits: true,
+		acquire: script.New(semaphoreAcquire),
+		undo:    script.New(semaphoreUndo),
+		info:    script.New(semaphoreInfo),
+		more: map[string]*script.Script{
+			"set":   script.New(semaphoreSet),
+			"add":   script.New(semaphoreAdd),
+			"drain": script.New(semaphoreDrain),
+		},
+	}
 }
 
 // Semaphore is Redisson's RSemaphore (getSemaphore): a number of permits that callers take and give back. Nobody knows who
@@ -62,7 +64,7 @@ type Semaphore struct{ handle Handle }
 // Semaphore returns the semaphore of that name, which is its key on the server. What is wrong with a name is said by the
 // first call that uses it.
 func (c *Client) Semaphore(name string) *Semaphore {
-	return &Semaphore{c.handle(semaphoreKind, name)}
+	return &Semaphore{c.handle(semaphoreKind.get(), name)}
 }
 
 // Name returns the semaphore's name.
@@ -152,7 +154,7 @@ func (s *Semaphore) add(ctx context.Context, n, least int, existing, givesBack b
 	if n == 0 && !existing {
 		return true, nil
 	}
-	added, err := s.handle.client.change(ctx, s.handle.target, addPermits, givesBack, n, existing)
+	added, err := s.handle.client.change(ctx, s.handle.target, "add", givesBack, n, existing)
 	return added == 1, err
 }
 
@@ -175,7 +177,7 @@ func (s *Semaphore) set(ctx context.Context, n int, ttl time.Duration) (bool, er
 	if err := s.count("permits", n, 0); err != nil {
 		return false, err
 	}
-	set, err := s.handle.client.change(ctx, s.handle.target, setPermits, false, n, ttl.Milliseconds())
+	set, err := s.handle.client.change(ctx, s.handle.target, "set", false, n, ttl.Milliseconds())
 	return set == 1, err
 }
 
@@ -186,7 +188,7 @@ func (s *Semaphore) DrainPermits(ctx context.Context) (int, error) {
 	if s.handle.err != nil {
 		return 0, s.handle.err
 	}
-	n, err := s.handle.client.change(ctx, s.handle.target, drainPermits, false)
+	n, err := s.handle.client.change(ctx, s.handle.target, "drain", false)
 	return int(n), err
 }
 

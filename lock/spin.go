@@ -5,17 +5,22 @@ import (
 	"time"
 )
 
-var spinKind = &kind{
-	name:    "spin",
-	like:    reentrantKind,
-	channel: lockChannel,
-	silent:  true,
-	acquire: reentrantKind.acquire,
-	release: reentrantKind.release,
-	undo:    reentrantKind.undo,
-	renew:   reentrantKind.renew,
-	force:   reentrantKind.force,
-	info:    reentrantKind.info,
+var spinKind = &lazy[*kind]{make: newSpinKind}
+
+func newSpinKind() *kind {
+	like := reentrantKind.get()
+	return &kind{
+		name:    "spin",
+		like:    like,
+		channel: lockChannel,
+		silent:  true,
+		acquire: like.acquire,
+		release: like.release,
+		undo:    like.undo,
+		renew:   like.renew,
+		force:   like.force,
+		info:    like.info,
+	}
 }
 
 // Spin is Redisson's RLock of getSpinLock: a [Reentrant] lock without pub/sub. Nobody is told of a release; who waits looks
@@ -26,7 +31,7 @@ type Spin struct{ Handle }
 
 // Spin returns the lock of that name. What is wrong with a name, or with backoff, is said by the first call that uses it.
 func (c *Client) Spin(name string, backoff Backoff) *Spin {
-	h := c.handle(spinKind, name)
+	h := c.handle(spinKind.get(), name)
 	backoff, err := backoff.withDefaults()
 	if h.err == nil {
 		h.err = err

@@ -48,16 +48,14 @@ type channels struct {
 
 func (ch *channels) set(command string) { ch.command.Store(&command) }
 
-// listeners is what Redisson asks to find out whether servers have shard channels.
-var listeners = resp.Cmd("PUBSUB", "SHARDNUMSUB", "0")
-
-// settleChannels finds out, once, by which command waiters of t are woken. Everything that takes a lock does so first.
+// settleChannels finds out, once, by which command waiters of t are woken. Everything that takes a lock does so first. It asks
+// what Redisson does.
 func (c *Client) settleChannels(ctx context.Context, t *target) error {
 	if c.channels.command.Load() != nil {
 		return nil
 	}
 	command := shardPublish
-	if _, err := c.server.Send(c.patient(ctx), listeners.On(t.name)); err != nil {
+	if _, err := c.server.Send(c.patient(ctx), resp.Cmd("PUBSUB", "SHARDNUMSUB", "0").On(t.name)); err != nil {
 		reply, answered := errors.AsType[resp.Error](err)
 		if !answered || errors.Is(err, conn.ErrUncertain) || errors.Is(err, conn.ErrNotSent) || passing(reply) {
 			return fmt.Errorf("lock: whether there are shard channels: %w", err)

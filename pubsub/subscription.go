@@ -164,7 +164,9 @@ func (s *Subscription) overflowLocked(ev Event) {
 	held, lost, restate := s.drainLocked()
 	held = append(held, ev)
 	if restate && !slices.ContainsFunc(held, changesState) {
-		held = slices.Insert(held, 0, *s.state)
+		held = append(held, Event{})
+		copy(held[1:], held)
+		held[0] = *s.state
 	}
 	if queue := cap(s.events) - 1; len(held) > queue {
 		var dropped int

@@ -64,31 +64,34 @@ func appendOther(dst []byte, i int, arg any) ([]byte, error) {
 	case "time.Time":
 		return dst, refuse(i, name, "a time has no unit on the wire, pass t.UnixMilli() or what the command wants")
 	}
+	var buf [32]byte
+	text := buf[:0]
 	switch v.Kind() {
 	case reflect.String:
 		return appendString(dst, v.String()), nil
 	case reflect.Bool:
 		if v.Bool() {
-			return append(dst, "$1\r\n1\r\n"...), nil
+			text = append(text, '1')
+		} else {
+			text = append(text, '0')
 		}
-		return append(dst, "$1\r\n0\r\n"...), nil
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		return appendInt(dst, v.Int()), nil
+		text = strconv.AppendInt(text, v.Int(), 10)
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr:
-		var digits [20]byte
-		return appendBytes(dst, strconv.AppendUint(digits[:0], v.Uint(), 10)), nil
+		text = strconv.AppendUint(text, v.Uint(), 10)
 	case reflect.Float32, reflect.Float64:
-		var digits [32]byte
-		return appendBytes(dst, appendFloat(digits[:0], v.Float(), v.Type().Bits())), nil
+		text = appendFloat(text, v.Float(), v.Type().Bits())
 	case reflect.Slice:
-		if v.Type().Elem().Kind() == reflect.Uint8 {
-			return appendBytes(dst, v.Bytes()), nil
+		if v.Type().Elem().Kind() != reflect.Uint8 {
+			return dst, refuse(i, v.Type().String(), "pass its elements as arguments of their own")
 		}
-		return dst, refuse(i, v.Type().String(), "pass its elements as arguments of their own")
+		text = v.Bytes()
 	case reflect.Pointer:
 		return dst, refuse(i, v.Type().String(), "pass what it points to")
+	default:
+		return dst, refuse(i, v.Type().String(), "pass a string, []byte, bool, integer or float")
 	}
-	return dst, refuse(i, v.Type().String(), "pass a string, []byte, bool, integer or float")
+	return appendBytes(dst, text), nil
 }
 
 // refuse returns the error of argument i, of which only the type is told.

@@ -177,6 +177,15 @@ func TestCmdStrings(t *testing.T) {
 	if got != want {
 		t.Errorf("CmdStrings = %q, want %q", got.AppendTo(nil), want.AppendTo(nil))
 	}
+	var words []string
+	var args []any
+	for i := range 30 {
+		words = append(words, strings.Repeat("k", 20*i))
+		args = append(args, words[i])
+	}
+	if got, want := resp.CmdStrings(words, 5), resp.Cmd(append(args, 5)...); got != want {
+		t.Errorf("CmdStrings of many words = %q, want %q", got.AppendTo(nil), want.AppendTo(nil))
+	}
 	if c := resp.CmdStrings(nil, "PING"); c != resp.Cmd("PING") {
 		t.Errorf("CmdStrings without words = %q", c.AppendTo(nil))
 	}

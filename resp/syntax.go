@@ -53,20 +53,23 @@ func (r *Reader) readRun(f *frame) bool {
 	}
 	size, num := len(b), f.num
 	small := min(smallText, r.lim.Bulk, r.lim.Line)
-	items, text := r.items, r.text
 	for num < f.want && len(b) > 0 {
 		var it item
 		from, to, next := 0, 0, 0 // where the text is, and what follows it
 		switch b[0] {
 		case '$':
+			if n, length := r.addBulks(b, f.want-num, small); n > 0 {
+				b, num = b[length:], num+n
+				continue
+			}
 			if from, to, next = shortBulk(b, small); next == 0 {
 				next = shortNull(b)
 				break
 			}
-			it = item{kind: BulkString, num: uint64(len(text))<<textBits | uint64(to-from)}
+			it = item{kind: BulkString, num: uint64(len(r.text))<<textBits | uint64(to-from)}
 		case '+':
 			from, to, next = shortLine(b, small)
-			it = item{kind: SimpleString, num: uint64(len(text))<<textBits | uint64(to-from)}
+			it = item{kind: SimpleString, num: uint64(len(r.text))<<textBits | uint64(to-from)}
 		case ':':
 			var n int
 			n, next = shortNumber(b)
@@ -78,8 +81,8 @@ func (r *Reader) readRun(f *frame) bool {
 			break
 		}
 		if !r.skipping {
-			text = append(text, b[from:to]...)
-			items = append(items, it)
+			r.text = append(r.text, b[from:to]...)
+			r.items = append(r.items, it)
 		}
 		b = b[next:]
 		num++
@@ -88,8 +91,38 @@ func (r *Reader) readRun(f *frame) bool {
 		return false
 	}
 	r.r += size - len(b)
-	r.items, r.text, f.num = items, text, num
+	f.num = num
 	return true
+}
+
+// addBulks adds the bulk strings at the beginning of b whose lengths have one or two digits, as most do that come in a row: no
+// more than most, and none that is longer than longest. It returns how many there are and their length.
+func (p *reply) addBulks(b []byte, most, longest int) (n, length int) {
+	if p.skipping || longest < 99 {
+		return 0, 0
+	}
+	items, text := p.items, p.text
+	at := 0
+	for n < most && at+5 < len(b) && b[at] == '$' {
+		size, from := b[at+1]-'0', at+2
+		bad := size > 9
+		if b[from] != '\r' {
+			ones := b[from] - '0'
+			bad = bad || ones > 9
+			size = size*10 + ones
+			from++
+		}
+		to := from + 2 + int(size)
+		if bad || to+1 >= len(b) || b[from] != '\r' || b[from+1] != '\n' || b[to] != '\r' || b[to+1] != '\n' {
+			break
+		}
+		items = append(items, item{kind: BulkString, num: uint64(len(text))<<textBits | uint64(size)})
+		text = append(text, b[from+2:to]...)
+		at = to + 2
+		n++
+	}
+	p.items, p.text = items, text
+	return n, at
 }
 
 // readLine reads a value whose text is its line.

@@ -20,7 +20,7 @@ type Call struct {
 // Call encodes a run of the script for RunBatch. keys and args are as in Run, and may be changed once Call has returned.
 // An argument that cannot be sent is reported by RunBatch.
 func (s *Script) Call(keys []string, args ...any) Call {
-	return Call{script: s, cmd: command("EVALSHA", s.digest, keys, args)}
+	return Call{script: s, cmd: command("EVALSHA", s.Digest(), keys, args)}
 }
 
 // RunBatch runs calls in their order in one write and returns one reply for each, in the same order. An error reply is a

@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/resp"
@@ -26,25 +27,30 @@ import (
 // Script is the source of a Lua script and its digest. It is made once, usually as a package variable, and may be run by
 // any number of goroutines on any number of servers.
 type Script struct {
-	source, digest string // constant after New
-	known          servers
+	source string // constant after New
+	once   sync.Once
+	digest string // set by once
+	known  servers
 }
 
-// New returns the script with the source src. It sends nothing and does not check the source: a script that does not
-// compile gets the server's error when it runs.
-func New(src string) *Script {
-	s := &Script{source: src}
-	// SHA-1 is the name that the protocol gives a script; nothing is kept safe by it.
-	fips140.WithoutEnforcement(func() {
-		sum := sha1.Sum([]byte(src))
-		s.digest = hex.EncodeToString(sum[:])
-	})
-	return s
-}
+// New returns the script with the source src. It sends nothing, computes nothing, and does not check the source: a script
+// that does not compile gets the server's error when it runs.
+func New(src string) *Script { return &Script{source: src} }
 
 // Digest returns the SHA-1 of the source in lower case hexadecimal: the name of the script in EVALSHA, MONITOR and
-// SLOWLOG.
-func (s *Script) Digest() string { return s.digest }
+// SLOWLOG. The first call computes it.
+func (s *Script) Digest() string {
+	s.once.Do(s.sum)
+	return s.digest
+}
+
+func (s *Script) sum() {
+	// SHA-1 is the name that the protocol gives a script; nothing is kept safe by it.
+	fips140.WithoutEnforcement(func() {
+		sum := sha1.Sum([]byte(s.source))
+		s.digest = hex.EncodeToString(sum[:])
+	})
+}
 
 // Source returns the source as it was given to New.
 func (s *Script) Source() string { return s.source }
@@ -57,7 +63,7 @@ func (s *Script) Source() string { return s.source }
 // from the retry budget of the Doer. Any other error is the Doer's: with conn.ErrUncertain the script may have run, and
 // may still run.
 func (s *Script) Run(ctx context.Context, d conn.Doer, keys []string, args ...any) (resp.Value, error) {
-	return s.run(ctx, d, command("EVALSHA", s.digest, keys, args), "EVAL")
+	return s.run(ctx, d, command("EVALSHA", s.Digest(), keys, args), "EVAL")
 }
 
 // RunRO is Run for a script that does not write, by EVALSHA_RO: the server refuses its writes, and a replica may serve
@@ -65,18 +71,18 @@ func (s *Script) Run(ctx context.Context, d conn.Doer, keys []string, args ...an
 // one of those is remembered until it answers NOSCRIPT, as it does when it has been replaced.
 func (s *Script) RunRO(ctx context.Context, d conn.Doer, keys []string, args ...any) (resp.Value, error) {
 	if s.known.lacksReadOnly(d) {
-		v, err := send(ctx, d, command("EVALSHA", s.digest, keys, args))
+		v, err := send(ctx, d, command("EVALSHA", s.Digest(), keys, args))
 		if !noScript(err) {
 			return v, err
 		}
 		s.known.setLacksReadOnly(d, false)
 	}
-	v, err := s.run(ctx, d, command("EVALSHA_RO", s.digest, keys, args), "EVAL_RO")
+	v, err := s.run(ctx, d, command("EVALSHA_RO", s.Digest(), keys, args), "EVAL_RO")
 	if !lacksReadOnly(err) {
 		return v, err
 	}
 	s.known.setLacksReadOnly(d, true)
-	return s.run(ctx, d, command("EVALSHA", s.digest, keys, args), "EVAL")
+	return s.run(ctx, d, command("EVALSHA", s.Digest(), keys, args), "EVAL")
 }
 
 // run sends cmd, which names the script by digest, and eval with the source when the server does not know it.

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 	"weak"
@@ -62,6 +63,23 @@ func wantInt(t *testing.T, v resp.Value, err error, want int64) {
 	}
 	if n, err := v.Int(); err != nil || n != want {
 		t.Fatalf("reply = %v, %v, want %d", n, err, want)
+	}
+}
+
+// The digest is computed when it is first asked for, by however many at once.
+func TestDigestForManyAtOnce(t *testing.T) {
+	s := script.New("return 1")
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			if got, want := s.Digest(), "e0e1f9fabfc9d4800c877a703b823ac0578ff8db"; got != want {
+				t.Errorf("Digest() = %q, want %q", got, want)
+			}
+		})
+	}
+	wg.Wait()
+	if n := testing.AllocsPerRun(10, func() { s.Digest() }); n != 0 {
+		t.Errorf("Digest() of a digest that is known: %v allocations", n)
 	}
 }
 
