@@ -279,6 +279,9 @@ func (c *Client) stands(r request) bool {
 
 // untilClose returns a context that ends with ctx, or when the client is closed.
 func (c *Client) untilClose(ctx context.Context) (context.Context, context.CancelFunc) {
+	if ctx.Done() == nil {
+		return c.life, func() {}
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(c.life, cancel)
 	return ctx, func() { stop(); cancel() }

@@ -78,6 +78,39 @@ func ExampleSubscriber_Listen() {
 	// Message
 }
 
+// To a Watch all messages say the same: look.
+func ExampleSubscriber_Watch() {
+	cfg, err := conn.ParseURL(os.Getenv("REDIS_URL"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+	pool, err := conn.Open(ctx, cfg)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+	events := pubsub.New(pool, pubsub.Config{})
+	defer events.Close()
+
+	wake := make(chan struct{}, 1)
+	watch, err := events.Watch(wake, "example:looks")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer watch.Close()
+	for range 2 {
+		<-wake
+		fmt.Println(watch.Take())
+		if _, err := pool.Do(ctx, "PUBLISH", "example:looks", ""); err != nil {
+			log.Fatal(err)
+		}
+	}
+	// Output:
+	// true true
+	// true true
+}
+
 func ExampleEventKind() {
 	fmt.Println(pubsub.Message, pubsub.Resumed, pubsub.Lagged, pubsub.Interrupted)
 	// Output: Message Resumed Lagged Interrupted

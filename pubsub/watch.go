@@ -31,7 +31,7 @@ func (s *Subscriber) watch(k kind, wake chan<- struct{}, channels []string) (*Wa
 }
 
 // Take reports whether nothing is being missed at present, and whether there has been a reason to look since the last Take: a
-// message, or that nothing is missed any more. After Close there is none.
+// message, or that nothing is missed any more.
 func (w *Watch) Take() (news, up bool) {
 	w.sub.subscriber.mu.Lock()
 	defer w.sub.subscriber.mu.Unlock()

@@ -1,0 +1,125 @@
+package pubsub_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/pubsub"
+)
+
+// watch is a Watch of channel "c" and what it wakes.
+func watch(t *testing.T, s *pubsub.Subscriber) (*pubsub.Watch, chan struct{}) {
+	t.Helper()
+	wake := make(chan struct{}, 1)
+	w, err := s.Watch(wake, "c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w, wake
+}
+
+// wantTold checks that wake was woken, or not, once everything stands still, and what Take says then.
+func wantTold(t *testing.T, what string, w *pubsub.Watch, wake <-chan struct{}, woken, news, up bool) {
+	t.Helper()
+	synctest.Wait()
+	gotWoken := false
+	select {
+	case <-wake:
+		gotWoken = true
+	default:
+	}
+	if gotNews, gotUp := w.Take(); gotWoken != woken || gotNews != news || gotUp != up {
+		t.Errorf("%s: woken %v, news %v, up %v, want %v, %v, %v", what, gotWoken, gotNews, gotUp, woken, news, up)
+	}
+}
+
+func TestWatch(t *testing.T) {
+	bubble(t, pubsub.Config{}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
+		w, wake := watch(t, s)
+		wantTold(t, "confirmed", w, wake, true, true, true)
+		wantTold(t, "nothing more", w, wake, false, false, true)
+		publishNumbers(t, srv, 1, 100)
+		wantTold(t, "many messages", w, wake, true, true, true)
+		wantTold(t, "taken", w, wake, false, false, true)
+
+		srv.Refuse(true)
+		srv.KillConns(nil)
+		wantTold(t, "interrupted", w, wake, true, false, false)
+		srv.Refuse(false)
+		time.Sleep(10 * time.Second)
+		wantTold(t, "resumed", w, wake, true, true, true)
+		srv.KillConns(nil)
+		time.Sleep(10 * time.Second)
+		wantTold(t, "interrupted and resumed", w, wake, true, true, true)
+
+		second, wakeSecond := watch(t, s)
+		wantTold(t, "a second one", second, wakeSecond, true, true, true)
+		wantTold(t, "the first one", w, wake, false, false, true)
+		wake <- struct{}{} // from somebody else
+		publishNumbers(t, srv, 1, 1)
+		wantTold(t, "with no room", w, wake, true, true, true)
+		wantTold(t, "the second one, with room", second, wakeSecond, true, true, true)
+
+		for range 2 {
+			if err := w.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		wantTold(t, "closed", w, wake, true, false, false)
+		publishNumbers(t, srv, 1, 1)
+		wantTold(t, "closed for long", w, wake, false, false, false)
+		wantTold(t, "the one that is left", second, wakeSecond, true, true, true)
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		wantTold(t, "with the Subscriber", second, wakeSecond, true, false, false)
+		if _, err := s.Watch(wake, "c"); !errors.Is(err, conn.ErrClosed) {
+			t.Errorf("Watch after Close = %v", err)
+		}
+		if n := s.Stats().Subscriptions; n != 0 {
+			t.Errorf("%d subscriptions are left", n)
+		}
+	})
+}
+
+// What came before a Move is not lost, and what comes then wakes the other one.
+func TestWatchMoves(t *testing.T) {
+	bubble(t, pubsub.Config{}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
+		w, first := watch(t, s)
+		wantTold(t, "confirmed", w, first, true, true, true)
+		publishNumbers(t, srv, 1, 1)
+		<-first
+		then := make(chan struct{}, 1)
+		w.Move(then)
+		wantTold(t, "before the Move", w, then, false, true, true)
+		publishNumbers(t, srv, 1, 1)
+		wantTold(t, "after the Move", w, then, true, true, true)
+		select {
+		case <-first:
+			t.Error("the former channel was woken")
+		default:
+		}
+	})
+}
+
+func TestWatchOfShards(t *testing.T) {
+	bubble(t, pubsub.Config{}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
+		wake := make(chan struct{}, 1)
+		w, err := s.SWatch(wake, "c")
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantTold(t, "confirmed", w, wake, true, true, true)
+		srv.Do("PUBLISH", "c", "1")
+		wantTold(t, "of another kind", w, wake, false, false, true)
+		srv.Do("SPUBLISH", "c", "1")
+		wantTold(t, "a message", w, wake, true, true, true)
+		if _, err := s.SWatch(wake); err == nil {
+			t.Error("SWatch of nothing")
+		}
+	})
+}
