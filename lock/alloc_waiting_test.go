@@ -49,28 +49,24 @@ func (r *reluctant) reply(text string) {
 // use for it to be no larger.
 func TestAllocationsOfWaiters(t *testing.T) {
 	const waiters, most = 1000, 8 << 10
-	for name, wait := range map[string]func(c *lock.Client, name string) func(context.Context) error{
-		"reentrant": func(c *lock.Client, name string) func(context.Context) error {
-			return locking(&c.Reentrant(name).Handle)
-		},
-		"fenced": func(c *lock.Client, name string) func(context.Context) error { return locking(&c.Fenced(name).Handle) },
-		"fair":   func(c *lock.Client, name string) func(context.Context) error { return locking(&c.Fair(name).Handle) },
-		"read": func(c *lock.Client, name string) func(context.Context) error {
-			return locking(&c.ReadWrite(name).Read().Handle)
-		},
-		"write": func(c *lock.Client, name string) func(context.Context) error {
-			return locking(&c.ReadWrite(name).Write().Handle)
-		},
-		"semaphore": func(c *lock.Client, name string) func(context.Context) error {
+	type waits func(ctx context.Context) error
+	locking := func(h lock.Handle) waits {
+		return func(ctx context.Context) error { _, err := h.Lock(ctx); return err }
+	}
+	for name, prepare := range map[string]func(c *lock.Client, name string) waits{
+		"reentrant": func(c *lock.Client, name string) waits { return locking(c.Reentrant(name).Handle) },
+		"in line":   func(c *lock.Client, _ string) waits { return locking(c.Reentrant("job").Handle) },
+		"fenced":    func(c *lock.Client, name string) waits { return locking(c.Fenced(name).Handle) },
+		"fair":      func(c *lock.Client, name string) waits { return locking(c.Fair(name).Handle) },
+		"read":      func(c *lock.Client, name string) waits { return locking(c.ReadWrite(name).Read().Handle) },
+		"write":     func(c *lock.Client, name string) waits { return locking(c.ReadWrite(name).Write().Handle) },
+		"semaphore": func(c *lock.Client, name string) waits {
 			s := c.Semaphore(name)
 			return func(ctx context.Context) error { return s.Acquire(ctx, 1) }
 		},
-		"permits": func(c *lock.Client, name string) func(context.Context) error {
+		"permits": func(c *lock.Client, name string) waits {
 			s := c.PermitSemaphore(name)
 			return func(ctx context.Context) error { _, err := s.Acquire(ctx); return err }
-		},
-		"in line": func(c *lock.Client, name string) func(context.Context) error {
-			return locking(&c.Reentrant("job").Handle)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -83,9 +79,9 @@ func TestAllocationsOfWaiters(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			var waiting sync.WaitGroup
 			start := func(i int) {
-				lock := wait(c, fmt.Sprint("job:", i))
+				wait := prepare(c, fmt.Sprint("job:", i))
 				waiting.Go(func() {
-					if lock(ctx) == nil {
+					if wait(ctx) == nil {
 						t.Error("got the lock")
 					}
 				})
@@ -93,15 +89,15 @@ func TestAllocationsOfWaiters(t *testing.T) {
 			defer waiting.Wait()
 			defer cancel()
 			start(0) // whose goroutines and connections are there for all
-			standing(c, 1)
+			standing(t, c, 1)
 			before := inUse()
 			for i := range waiters {
 				start(1 + i)
 			}
-			standing(c, 1+waiters)
+			standing(t, c, 1+waiters)
 			// Some of them are about to be told that they are subscribed, and to look once more.
 			each := (inUse() - before) / waiters
-			for end := time.Now().Add(5 * time.Second); each > most && time.Now().Before(end); {
+			for end := time.Now().Add(patience); each > most && time.Now().Before(end); {
 				each = (inUse() - before) / waiters
 			}
 			if each > most {
@@ -112,14 +108,13 @@ func TestAllocationsOfWaiters(t *testing.T) {
 	}
 }
 
-func locking(h *lock.Handle) func(context.Context) error {
-	return func(ctx context.Context) error { _, err := h.Lock(ctx); return err }
-}
-
 // standing waits for n callers to wait.
-func standing(c *lock.Client, n int) {
-	for c.Stats().Waiting < n {
-		runtime.Gosched()
+func standing(t *testing.T, c *lock.Client, n int) {
+	t.Helper()
+	for end := time.Now().Add(patience); c.Stats().Waiting < n; runtime.Gosched() {
+		if time.Now().After(end) {
+			t.Fatalf("%d callers wait, want %d", c.Stats().Waiting, n)
+		}
 	}
 }
 
