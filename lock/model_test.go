@@ -132,17 +132,16 @@ func modelSingle(c *fakeredis.Call) any {
 	switch {
 	case repeated == "1" && c.Do("GET", latch) == owner:
 		return int64(1)
-	case c.Int("HEXISTS", key, owner) == 0:
+	case c.Int("HDEL", key, owner) == 0:
 		return nil
 	}
-	c.Do("DEL", key)
 	modelPublish(c, publish, channel)
 	c.Do("SET", latch, owner, "PX", life)
 	return int64(1)
 }
 
 func modelHandover(c *fakeredis.Call) any {
-	if c.Int("HEXISTS", c.Keys[0], c.Args[1]) == 0 {
+	if c.Int("HDEL", c.Keys[0], c.Args[1]) == 0 {
 		return nil
 	}
 	modelInherit(c)

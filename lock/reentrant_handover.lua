@@ -5,11 +5,10 @@
 local lock, latch = KEYS[1], KEYS[3]
 local lease, owner, heir, lifetime = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
-if redis.call('hexists', lock, owner) == 0 then
+-- First what frees memory: a server that has run out of it refuses all else, but not after a script's first write.
+if redis.call('hdel', lock, owner) == 0 then
     return nil
 end
--- First what frees memory: a server that has run out of it refuses all else, but not after a script's first write.
-redis.call('del', lock)
 redis.call('hset', lock, heir, 1)
 redis.call('pexpire', lock, lease)
 redis.call('set', latch, owner, 'px', lifetime)

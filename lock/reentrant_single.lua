@@ -10,11 +10,10 @@ local owner, publish, lifetime, repeated = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 if repeated == '1' and redis.call('get', latch) == owner then
     return 1
 end
-if redis.call('hexists', lock, owner) == 0 then
+-- First what frees memory: a server that has run out of it refuses all else, but not after a script's first write.
+if redis.call('hdel', lock, owner) == 0 then
     return nil
 end
--- First what frees memory: a server that has run out of it refuses all else, but not after a script's first write.
-redis.call('del', lock)
 if publish ~= '' then
     redis.pcall(publish, channel, '0') -- a user who may not publish leaves waiters to look by themselves
 end
