@@ -9,6 +9,8 @@ import (
 const (
 	// latchPause gathers the latches of several releases before they are deleted.
 	latchPause = 10 * time.Millisecond
+	// spareLife is how long a latch that may serve again is kept at least; it is deleted before twice that time.
+	spareLife = 100 * time.Millisecond
 	// cleanupLimit bounds one round of repeats and, in Close, the last one.
 	cleanupLimit, cleanupLast = 5 * time.Second, time.Second
 	// lateArrival is when an acquire is undone for a second time, in case it was still on its way when its connection died.
@@ -31,6 +33,8 @@ type cleanup struct {
 	closed  bool // whoever adds something does it himself
 	jobs    []*job
 	latches []latch
+	spares  map[string]spare // by the name of the lock
+	sweeps  bool             // the loop looks after the spares
 }
 
 // job is one thing to repeat until the server has confirmed it or it has become pointless: the release of lease, a change,
@@ -51,6 +55,12 @@ type job struct {
 	next  time.Time
 	pause time.Duration
 	over  bool
+}
+
+// spare is a latch for the next release of the same lock: where that comes soon it takes no command to delete it.
+type spare struct {
+	key  string
+	idle bool // since the last sweep
 }
 
 type latch struct {
@@ -121,6 +131,51 @@ func (u *cleanup) settleLatch(l latch) {
 		u.startLocked()
 	}
 	u.mu.Unlock()
+}
+
+// spareLatch returns a latch that keepLatch has kept for locks of this name, or "". It is the caller's from then on.
+func (u *cleanup) spareLatch(name string) string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	s, ok := u.spares[name]
+	if ok {
+		delete(u.spares, name)
+	}
+	return s.key
+}
+
+// keepLatch keeps a latch for a while for another release of the lock, unless there is one.
+func (u *cleanup) keepLatch(name, key string) {
+	u.mu.Lock()
+	if _, ok := u.spares[name]; ok || u.closed {
+		u.mu.Unlock()
+		u.addLatch(name, key)
+		return
+	}
+	if u.spares == nil {
+		u.spares = make(map[string]spare)
+	}
+	u.spares[name] = spare{key: key}
+	if !u.sweeps {
+		u.sweeps = true
+		u.startLocked()
+	}
+	u.mu.Unlock()
+}
+
+// sweepLocked has the spares deleted that nobody has taken since the last time, or all.
+func (u *cleanup) sweepLocked(all bool) {
+	for name, s := range u.spares {
+		if s.idle || all {
+			delete(u.spares, name)
+			u.latches = append(u.latches, latch{name: name, key: s.key})
+		} else {
+			u.spares[name] = spare{key: s.key, idle: true}
+		}
+	}
+	if u.sweeps = len(u.spares) > 0; !u.sweeps {
+		u.spares = nil // which may have been many
+	}
 }
 
 func (u *cleanup) startLocked() {

@@ -14,7 +14,7 @@ func (u *cleanup) loop() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	var pending []*job
-	var flush time.Time // when to delete the latches; zero if there are none
+	var flush, sweep time.Time // when to delete the latches, and when to sweep the spares; zero if there are none
 	for {
 		select {
 		case <-u.signal:
@@ -23,16 +23,22 @@ func (u *cleanup) loop() {
 			u.mu.Lock()
 			u.closed = true
 			pending = append(pending, u.jobs...)
-			latches := u.latches
-			u.jobs, u.latches = nil, nil
+			u.jobs = nil
 			u.mu.Unlock()
-			u.last(pending, latches)
+			u.last(pending, nil)
 			return
 		}
 		at := time.Now()
 		u.mu.Lock()
 		pending = append(pending, u.jobs...)
 		u.jobs = nil
+		if !sweep.IsZero() && !at.Before(sweep) {
+			u.sweepLocked(false)
+			sweep = time.Time{}
+		}
+		if sweep.IsZero() && u.sweeps {
+			sweep = at.Add(spareLife)
+		}
 		if flush.IsZero() && len(u.latches) > 0 {
 			flush = at.Add(latchPause)
 		}
@@ -42,22 +48,27 @@ func (u *cleanup) loop() {
 			flush = time.Time{}
 			u.forget(u.client.life, u.takeLatches(), cleanupLimit)
 		}
-		timer.Reset(nextRound(pending, flush))
+		timer.Reset(nextRound(pending, flush, sweep))
 	}
 }
 
 func (u *cleanup) takeLatches() []latch {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	if u.closed {
+		u.sweepLocked(true)
+	}
 	latches := u.latches
 	u.latches = nil
 	return latches
 }
 
-func nextRound(pending []*job, flush time.Time) time.Duration {
+func nextRound(pending []*job, others ...time.Time) time.Duration {
 	at := time.Now().Add(time.Hour)
-	if !flush.IsZero() {
-		at = flush
+	for _, other := range others {
+		if !other.IsZero() {
+			at = earlier(at, other)
+		}
 	}
 	for _, j := range pending {
 		at = earlier(at, j.next)

@@ -128,11 +128,11 @@ func (m *reentrantModel) acquire(owner string, lease span, latch int) (any, []me
 
 func (m *reentrantModel) release(owner string, rest span, latch int, repeated bool) (any, []message) {
 	switch outcome := m.done[latch].outcome; {
-	case outcome == "-1":
-		return nil, nil
 	case outcome != "":
-		n, _ := strconv.Atoi(outcome)
-		return n, nil
+		if n, err := strconv.Atoi(outcome); err == nil && n >= 0 {
+			return n, nil
+		}
+		return nil, nil
 	case m.alien:
 		return failure("WRONGTYPE"), nil
 	case m.owner != owner && repeated:
@@ -149,11 +149,22 @@ func (m *reentrantModel) release(owner string, rest span, latch int, repeated bo
 	return 1, m.freed()
 }
 
+func (m *reentrantModel) single(owner string, latch int, repeated bool) (any, []message) {
+	switch {
+	case repeated && m.done[latch].outcome == owner:
+		return 1, nil
+	case m.alien:
+		return failure("WRONGTYPE"), nil
+	case m.owner != owner:
+		return nil, nil
+	}
+	m.done.note(latch, owner)
+	return 1, m.freed()
+}
+
 // handOver makes heir the owner, with a single hold. inherit is what comes with that, or fails.
 func (m *reentrantModel) handOver(owner, heir string, lease span, latch int, inherit func() any) (any, []message) {
 	switch {
-	case m.done[latch].outcome != "":
-		return nil, nil
 	case m.alien:
 		return failure("WRONGTYPE"), nil
 	case m.owner != owner:
@@ -162,7 +173,7 @@ func (m *reentrantModel) handOver(owner, heir string, lease span, latch int, inh
 	reply := inherit()
 	if _, failed := reply.(failure); !failed {
 		m.owner, m.holds, m.lease = heir, 1, lease
-		m.done.note(latch, "1")
+		m.done.note(latch, owner)
 	}
 	return reply, nil
 }
@@ -287,8 +298,8 @@ func (e exclusive[M]) list(part func(M) *reentrantModel, acquire func(m M, owner
 					add("undo", with(latch), []any{rest, owner, publishBy, before, latchSpan},
 						lock(func(m *reentrantModel) (any, []message) { return m.undo(owner, rest, before, latch) }))
 				}
-				for _, heir := range setOwners[:len(setOwners)*min(latch+1, 1)] {
-					if heir != owner && rest > 0 {
+				for _, heir := range setOwners {
+					if heir != owner && rest > 0 && latch == 0 {
 						add("handover", with(latch), append([]any{rest, owner, heir, latchSpan}, e.own...),
 							func(m M) (any, []message) {
 								return part(m).handOver(owner, heir, rest, latch, func() any { return e.inherit(m) })
@@ -300,6 +311,10 @@ func (e exclusive[M]) list(part func(M) *reentrantModel, acquire func(m M, owner
 						lock(func(m *reentrantModel) (any, []message) { return m.release(owner, rest, latch, repeated) }))
 				}
 			}
+		}
+		for _, repeated := range []bool{false, true} {
+			add("single", with(0), []any{0, owner, publishBy, latchSpan, repeated},
+				lock(func(m *reentrantModel) (any, []message) { return m.single(owner, 0, repeated) }))
 		}
 		for _, lease := range []span{1, 3} {
 			add("renew", []string{setLock, setLock}, []any{lease, owner, setOwners[1]},

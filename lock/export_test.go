@@ -25,7 +25,7 @@ func Scripts() map[string]map[string]*script.Script {
 		all[k.name] = map[string]*script.Script{}
 		for operation, s := range map[string]*script.Script{
 			"acquire": k.acquire, "release": k.release, "undo": k.undo, "renew": k.renew, "force": k.force, "info": k.info,
-			"pass": k.pass, "downgrade": k.downgrade, "handover": k.handover,
+			"pass": k.pass, "downgrade": k.downgrade, "handover": k.handover, "single": k.single,
 		} {
 			if s != nil {
 				all[k.name][operation] = s
@@ -52,7 +52,7 @@ func (c *Client) Idle() bool {
 	defer c.watchdog.mu.Unlock()
 	c.gates.mu.Lock()
 	defer c.gates.mu.Unlock()
-	return len(c.entries) == 0 && len(c.gates.lines) == 0 && len(c.cleanup.jobs) == 0 && len(c.cleanup.latches) == 0 &&
+	return len(c.entries) == 0 && len(c.gates.lines) == 0 && len(c.cleanup.jobs) == 0 && len(c.cleanup.latches)+len(c.cleanup.spares) == 0 &&
 		len(c.watchdog.renewals) == 0 && len(c.watchdog.endings) == 0 && len(c.watchdog.watched) == 0
 }
 

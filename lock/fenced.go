@@ -35,6 +35,7 @@ func newFencedKind() *kind {
 		force:   like.force,
 		info:    script.New(fencedInfo),
 
+		single:   like.single,
 		handover: script.New(fencedHandover),
 	}
 }

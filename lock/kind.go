@@ -37,6 +37,7 @@ type kind struct {
 	downgrade                                  *script.Script // turns a hold into one of the twin; nil if there is no such thing
 	pass                                       *script.Script // of a queued kind: see Client.pass
 	handover                                   *script.Script // nil if the lock is never handed over
+	single                                     *script.Script // release of an owner with no other hold, ever; nil: release
 }
 
 // lazy is a value that is made when it is first asked for. Declared by a composite literal it takes no initialization, so that

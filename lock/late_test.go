@@ -61,6 +61,45 @@ func TestLateReleaseTakesNoOtherHold(t *testing.T) {
 	})
 }
 
+// Nor does a release by one who cannot have another hold, whose latch the next release uses again; a repeat of it finds that.
+func TestLateReleaseOfASingleHold(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		lease := mustLock(t, c, "job")
+		arrive := w.late("release")
+		mustUnlock(t, lease)
+		arrive()
+		again := mustLock(t, c, "job")
+		arrive()
+		w.wantHolds("job", "1", again)
+
+		runs := 0
+		w.onScript("release", func(n int) fakeredis.Action {
+			if runs = n; n == 1 {
+				return fakeredis.RunThenClose()
+			}
+			return fakeredis.Run()
+		})
+		mustUnlock(t, again)
+		if latches := w.srv.Do("KEYS", "redisson_unlock_latch:*"); runs != 2 || len(latches.([]any)) != 1 {
+			t.Errorf("%d releases, latches %v; want 2 with the one latch of both", runs, latches)
+		}
+
+		taken := mustLock(t, c, "job")
+		if did, err := c.Reentrant("job").ForceUnlock(t.Context()); !did || err != nil {
+			t.Fatalf("ForceUnlock() = %v, %v", did, err)
+		}
+		w.onScript("release", func(n int) fakeredis.Action {
+			if n == 1 {
+				return fakeredis.RunThenClose()
+			}
+			return fakeredis.Run()
+		})
+		wantErr(t, "Unlock() of what had been freed, repeated", taken.Unlock(t.Context()), lock.ErrNotHeld)
+		w.free()
+	})
+}
+
 // A release that found nothing, because the lease had ended, finds nothing later either.
 func TestLateReleaseOfAnEndedLease(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {

@@ -13,6 +13,7 @@ var models = map[string]map[string]func(*fakeredis.Call) any{
 		"acquire":  modelAcquire,
 		"release":  modelRelease,
 		"handover": modelHandover,
+		"single":   modelSingle,
 		"undo":     modelUndo,
 		"renew":    modelRenew,
 		"force":    modelForce,
@@ -101,10 +102,10 @@ func modelRelease(c *fakeredis.Call) any {
 	key, channel, latch := c.Keys[0], c.Keys[1], c.Keys[2]
 	lease, owner, publish, life := c.Args[0], c.Args[1], c.Args[2], c.Args[3]
 	switch outcome, ok := c.Do("GET", latch).(string); {
-	case outcome == "-1":
-		return nil
-	case ok:
+	case outcome == "0" || outcome == "1":
 		return number(outcome)
+	case ok:
+		return nil
 	}
 	count, holds := c.Do("HGET", key, owner).(string)
 	if !holds {
@@ -125,24 +126,34 @@ func modelRelease(c *fakeredis.Call) any {
 	return int64(1)
 }
 
+func modelSingle(c *fakeredis.Call) any {
+	key, channel, latch := c.Keys[0], c.Keys[1], c.Keys[2]
+	owner, publish, life, repeated := c.Args[1], c.Args[2], c.Args[3], c.Args[4]
+	switch {
+	case repeated == "1" && c.Do("GET", latch) == owner:
+		return int64(1)
+	case c.Int("HDEL", key, owner) == 0:
+		return nil
+	}
+	modelPublish(c, publish, channel)
+	c.Do("SET", latch, owner, "PX", life)
+	return int64(1)
+}
+
 func modelHandover(c *fakeredis.Call) any {
-	if !modelMayHandOver(c) {
+	if c.Int("HDEL", c.Keys[0], c.Args[1]) == 0 {
 		return nil
 	}
 	modelInherit(c)
 	return int64(1)
 }
 
-func modelMayHandOver(c *fakeredis.Call) bool {
-	return c.Int("EXISTS", c.Keys[2]) == 0 && c.Int("HEXISTS", c.Keys[0], c.Args[1]) == 1
-}
-
 func modelInherit(c *fakeredis.Call) {
-	key, latch, lease, heir, life := c.Keys[0], c.Keys[2], c.Args[0], c.Args[2], c.Args[3]
+	key, latch, lease, owner, heir, life := c.Keys[0], c.Keys[2], c.Args[0], c.Args[1], c.Args[2], c.Args[3]
 	c.Do("DEL", key)
 	c.Do("HSET", key, heir, "1")
 	c.Do("PEXPIRE", key, lease)
-	c.Do("SET", latch, "1", "PX", life)
+	c.Do("SET", latch, owner, "PX", life)
 }
 
 func modelUndo(c *fakeredis.Call) any {

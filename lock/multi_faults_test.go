@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/lock"
+	"github.com/lockwire/lockwire/script"
 )
 
 // lostAnswers are the ways in which a command runs, at once or late, and its answer does not come.
@@ -157,10 +159,9 @@ func (w *world) onceOn(operation string, plain bool, action fakeredis.Action) {
 	if plain {
 		kind = "plain"
 	}
-	digest := lock.Scripts()[kind][operation].Digest()
-	met := false
+	scripts, met := scriptsFor(kind, operation), false
 	w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
-		if met || len(cmd.Args) < 2 || cmd.Args[1] != digest {
+		if met || len(cmd.Args) < 2 || !slices.ContainsFunc(scripts, func(s *script.Script) bool { return cmd.Args[1] == s.Digest() }) {
 			return fakeredis.Run()
 		}
 		met = true

@@ -24,6 +24,7 @@ func newNonReentrantKind() *kind {
 		force:   like.force,
 		info:    like.info,
 
+		single:   like.single,
 		handover: like.handover,
 	}
 }

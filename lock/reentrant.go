@@ -12,6 +12,9 @@ var reentrantAcquire string
 //go:embed reentrant_release.lua
 var reentrantRelease string
 
+//go:embed reentrant_single.lua
+var reentrantSingle string
+
 //go:embed reentrant_undo.lua
 var reentrantUndo string
 
@@ -40,6 +43,7 @@ func newReentrantKind() *kind {
 		force:   script.New(reentrantForce),
 		info:    script.New(reentrantInfo),
 
+		single:   script.New(reentrantSingle),
 		handover: script.New(reentrantHandover),
 	}
 }

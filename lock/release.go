@@ -48,7 +48,7 @@ func (l *Lease) Unlock(ctx context.Context) error {
 		return l.settle(l.notHeld())
 	}
 	if l.latch == "" {
-		l.latch = newLatch(l.target)
+		l.latch = l.newLatch()
 	}
 	return l.release(ctx)
 }
@@ -160,12 +160,19 @@ func (l *Lease) release(ctx context.Context) error {
 
 func (l *Lease) runRelease(ctx context.Context) (resp.Value, error) {
 	c, t, repeated := l.client, l.target, l.repeated && l.state != nil
+	if l.single() {
+		return t.kind.single.Run(ctx, c.server, t.with(l.latch),
+			0, l.owner, c.publishing(t), latchLife.Milliseconds(), l.repeated)
+	}
 	args := []any{l.resting(), l.owner, c.publishing(t), latchLife.Milliseconds(), repeated, c.countsListeners(t)}
 	if !t.kind.queued {
 		args = args[:len(args)-1]
 	}
 	return t.kind.release.Run(ctx, c.server, t.with(l.latch), args...)
 }
+
+// single reports whether the release is that of a kind's script of this name: its owner had one hold, and never another one.
+func (l *Lease) single() bool { return l.state == nil && l.target.kind.single != nil }
 
 func (l *Lease) resting() int64 { return l.client.restingLease(l.target.hold(), l.state, l.owner, l) }
 
@@ -191,14 +198,24 @@ func (l *Lease) answered(v resp.Value) (outcome, err error) {
 		outcome = l.notHeld()
 	case v.Kind() != resp.Integer || err != nil || count < 0 || count > 1:
 		return nil, fmt.Errorf("lock: unexpected reply to release, of kind %v", v.Kind())
-	case l.state == nil || !l.repeated: // otherwise an earlier request may still come, and has to find the latch
-		l.client.cleanup.addLatch(l.target.name, l.latch)
 	}
+	l.letLatchGo(outcome == nil)
 	if outcome == nil {
 		l.client.counters.released.Add(1)
 	}
 	l.tally(outcome == nil && count == 0)
 	return outcome, nil
+}
+
+// letLatchGo is for when the outcome of the release is known. set says that the server remembers it.
+func (l *Lease) letLatchGo(set bool) {
+	u := &l.client.cleanup
+	switch {
+	case l.single():
+		u.keepLatch(l.target.name, l.latch)
+	case set && (l.state == nil || !l.repeated): // otherwise an earlier request may still come, and has to find it
+		u.addLatch(l.target.name, l.latch)
+	}
 }
 
 // tally takes note that the server does not have the hold any more, and of the others only if partial.
@@ -235,6 +252,16 @@ func (l *Lease) end() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.start.t.Add(l.term)
+}
+
+// newLatch returns the key for the outcome of the release. As that of single names the owner, its key may have served before.
+func (l *Lease) newLatch() string {
+	if l.single() {
+		if key := l.client.cleanup.spareLatch(l.target.name); key != "" {
+			return key
+		}
+	}
+	return newLatch(l.target)
 }
 
 // newLatch returns the key under which the server remembers the outcome of one release: the request id at its end is 16

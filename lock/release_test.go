@@ -3,18 +3,30 @@ package lock_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/lock"
+	"github.com/lockwire/lockwire/script"
 )
 
 // isScript reports whether cmd runs the script for an operation.
 func isScript(cmd fakeredis.Cmd, operation string) bool {
-	s := lock.Scripts()["reentrant"][operation]
-	return len(cmd.Args) > 1 && (cmd.Args[1] == s.Digest() || cmd.Args[1] == s.Source())
+	return len(cmd.Args) > 1 && slices.ContainsFunc(scriptsFor("reentrant", operation), func(s *script.Script) bool {
+		return cmd.Args[1] == s.Digest() || cmd.Args[1] == s.Source()
+	})
+}
+
+// scriptsFor are the scripts of a kind for an operation: a release, that of owners with other holds and of those without.
+func scriptsFor(kind, operation string) []*script.Script {
+	scripts := lock.Scripts()[kind]
+	if single := scripts["single"]; single != nil && operation == "release" {
+		return []*script.Script{scripts[operation], single}
+	}
+	return []*script.Script{scripts[operation]}
 }
 
 // onScript has action decide about the n-th request for a script, n from 1.

@@ -3,6 +3,7 @@ package lock_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/lockwire/lockwire/internal/locktorture"
 	"github.com/lockwire/lockwire/internal/redistest"
 	"github.com/lockwire/lockwire/lock"
+	"github.com/lockwire/lockwire/script"
 )
 
 // site is a client of its own connections to a server, through a proxy.
@@ -55,10 +57,11 @@ func (x *site) loseReply(how, operation string) (end func()) {
 }
 
 func (x *site) loseReplyOf(kind, how, operation string) (end func()) {
-	digest := lock.Scripts()[kind][operation].Digest()
+	scripts := scriptsFor(kind, operation)
 	var lost atomic.Bool
 	x.proxy.Intercept(func(cmd []string) faultproxy.Verdict {
-		if len(cmd) < 2 || cmd[1] != digest || lost.Swap(true) {
+		is := func(s *script.Script) bool { return len(cmd) > 1 && cmd[1] == s.Digest() }
+		if !slices.ContainsFunc(scripts, is) || lost.Swap(true) {
 			return faultproxy.Verdict{}
 		}
 		if how == "connection cut" {

@@ -95,7 +95,10 @@ const (
 func (w *twin) step(random *rand.Rand) bool {
 	owner := fmt.Sprintf("client:%d", random.IntN(3))
 	lease := []int{0, 40_000, 60_000, 90_000}[random.IntN(4)]
-	switch random.IntN(12) {
+	switch random.IntN(13) {
+	case 12:
+		keys := []string{walkLock, walkChannel, fmt.Sprint(walkLatch, random.IntN(4))}
+		return w.script("single", keys, 0, owner, "PUBLISH", 30_000, random.IntN(2))
 	case 0, 1, 2, 3:
 		keys := []string{walkLock, walkChannel, fmt.Sprint(walkLatch, random.IntN(4))}
 		return w.script("acquire", keys[:1+2*random.IntN(2)], max(lease, 40_000), owner)

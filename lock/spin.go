@@ -20,6 +20,7 @@ func newSpinKind() *kind {
 		renew:   like.renew,
 		force:   like.force,
 		info:    like.info,
+		single:  like.single,
 	}
 }
 
