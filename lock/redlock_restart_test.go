@@ -260,7 +260,7 @@ func redStorm(t *testing.T, f fleet, plain bool, seed uint64) []relied {
 	if took := time.Since(calm); took > 5*time.Minute {
 		t.Errorf("six turns of four seconds at most took %v", took)
 	}
-	f[0].sleep(10 * time.Second)
+	f[0].sleep(latchLife) // of a release that was given up
 	for _, w := range f {
 		w.free()
 	}
