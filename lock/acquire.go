@@ -81,7 +81,7 @@ func (c *Client) obtain(ctx context.Context, r *request) (w *waiter, err error) 
 		c.withdraw(r)
 		return nil, err
 	default:
-		left = noTTL
+		left, r.seen = noTTL, sighting{}
 		c.renewOwner(r)
 	}
 	return c.newWaiter(ctx, r, left), nil
@@ -153,7 +153,11 @@ func (c *Client) crowded(r *request) bool {
 	if r.state != nil && (holders.heldBy(r.state) || k.twin != nil && c.entries[entryKey{k.twin, r.target.name}].heldBy(r.state)) {
 		return false
 	}
-	return line != nil && line.first != nil || k.others == nobody && holders != nil && holders.leases != nil
+	if line != nil && line.first != nil || k.others == nobody && holders != nil && holders.leases != nil {
+		return true
+	}
+	r.sightLocked(line)
+	return false
 }
 
 // noTTL stands for a lock that never becomes free by itself, or of which that is not known.

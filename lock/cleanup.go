@@ -9,8 +9,8 @@ import (
 const (
 	// latchPause gathers the latches of several releases before they are deleted.
 	latchPause = 10 * time.Millisecond
-	// spareLife is how long a latch that may serve again is kept at least; it is deleted before twice that time.
-	spareLife = 100 * time.Millisecond
+	// sweepPause is the time between two sweeps. A latch that may serve again is deleted by the second one.
+	sweepPause = 100 * time.Millisecond
 	// cleanupLimit bounds one round of repeats and, in Close, the last one.
 	cleanupLimit, cleanupLast = 5 * time.Second, time.Second
 	// lateArrival is when an acquire is undone for a second time, in case it was still on its way when its connection died.
@@ -156,14 +156,26 @@ func (u *cleanup) keepLatch(name, key string) {
 		u.spares = make(map[string]spare)
 	}
 	u.spares[name] = spare{key: key}
+	u.startSweepsLocked()
+	u.mu.Unlock()
+}
+
+// startSweeps has the loop look after the spares, and after what the client has parked.
+func (u *cleanup) startSweeps() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.startSweepsLocked()
+}
+
+func (u *cleanup) startSweepsLocked() {
 	if !u.sweeps {
 		u.sweeps = true
 		u.startLocked()
 	}
-	u.mu.Unlock()
 }
 
-// sweepLocked has the spares deleted that nobody has taken since the last time, or all.
+// sweepLocked has the spares deleted that nobody has taken since the last time, or all, and ends what has been parked for long,
+// or all of that too.
 func (u *cleanup) sweepLocked(all bool) {
 	for name, s := range u.spares {
 		if s.idle || all {
@@ -173,9 +185,11 @@ func (u *cleanup) sweepLocked(all bool) {
 			u.spares[name] = spare{key: s.key, idle: true}
 		}
 	}
-	if u.sweeps = len(u.spares) > 0; !u.sweeps {
+	if len(u.spares) == 0 {
 		u.spares = nil // which may have been many
 	}
+	parked := u.client.sweepParked(all)
+	u.sweeps = parked || len(u.spares) > 0
 }
 
 func (u *cleanup) startLocked() {

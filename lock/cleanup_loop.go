@@ -37,7 +37,7 @@ func (u *cleanup) loop() {
 			sweep = time.Time{}
 		}
 		if sweep.IsZero() && u.sweeps {
-			sweep = at.Add(spareLife)
+			sweep = at.Add(sweepPause)
 		}
 		if flush.IsZero() && len(u.latches) > 0 {
 			flush = at.Add(latchPause)

@@ -51,6 +51,7 @@ type Client struct {
 	mu sync.Mutex // guards the following; taken before any Lease's mu
 	// entries holds the locks that somebody in this process has or waits for.
 	entries map[entryKey]*entry
+	parked  map[entryKey]*entry // those with a parked watch
 	spare   []*entry
 	closed  bool
 }
@@ -161,7 +162,9 @@ func (t *target) hold() entryKey {
 type entry struct {
 	leases      *Lease // list of those held, by next and prev
 	first, last *waiter
-	head        head // owned by the first waiter
+	head        head          // owned by the first waiter
+	parked      *pubsub.Watch // of a line that nobody stands in
+	idle        uint8         // sweeps since it was parked
 }
 
 // heldBy reports whether one of the leases is of state. The entry may be nil.
@@ -194,7 +197,7 @@ func (c *Client) entryLocked(key entryKey) *entry {
 const spareEntries = 64
 
 func (c *Client) dropLocked(key entryKey, e *entry) {
-	if e.leases != nil || e.first != nil {
+	if e.leases != nil || e.first != nil || e.parked != nil {
 		return
 	}
 	delete(c.entries, key)

@@ -159,6 +159,7 @@ type request struct {
 	late     time.Time                 // since when all it was granted came too late
 	deadline time.Time                 // of the context; zero if there is none
 	got      *Lease                    // once granted
+	seen     sighting                  // of a parked watch, before the first attempt
 	series   series                    // of hand-overs that the grant belongs to
 	permits  int                       // of a kind that has permits
 	via      func(conn.Doer) conn.Doer // what sends the acquire in the place of another; nil: the other

@@ -106,7 +106,7 @@ func (c *Client) join(w *waiter) {
 func (c *Client) leave(w *waiter) {
 	c.mu.Lock()
 	var unused *pubsub.Watch
-	e := w.entry
+	e, parked := w.entry, false
 	if w.next != nil {
 		w.next.prev = w.prev
 	} else {
@@ -123,12 +123,18 @@ func (c *Client) leave(w *waiter) {
 			nudge(e.first.wake)
 		} else {
 			unused = e.head.events
+			if parked = unused != nil && e.head.up && !c.closed; parked {
+				c.parkLocked(w.target.key(), e)
+			}
 			e.head = head{}
 		}
 	}
 	c.dropLocked(w.target.key(), e)
 	c.mu.Unlock()
-	if unused != nil {
+	switch {
+	case parked:
+		c.cleanup.startSweeps()
+	case unused != nil:
 		unused.Close()
 	}
 }
@@ -280,7 +286,11 @@ func (w *waiter) prepare(ctx context.Context) (done bool, err error) {
 func (h *head) prepare(w *waiter) error {
 	c, t := w.client, w.target
 	*h = head{poll: c.pace.pollMin, floor: c.pace.floor}
-	if !t.kind.silent {
+	if h.events = c.unpark(w); h.events != nil {
+		h.events.Move(w.wake)
+		h.hear(&c.pace)
+		h.woken = !w.seen.holds(h.events)
+	} else if !t.kind.silent {
 		channel := t.channel
 		if t.kind.queued {
 			channel += ":" + w.owner

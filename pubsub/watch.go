@@ -6,8 +6,9 @@ type Watch struct {
 	sub Subscription
 
 	// The Subscriber's mu guards the following.
-	wake chan<- struct{}
-	news bool
+	wake  chan<- struct{}
+	count uint64 // of reasons to look
+	taken uint64 // of them
 }
 
 // Watch is Listen without a queue. Whenever there is something for Take to tell, wake is sent to unless that would block: it
@@ -35,11 +36,21 @@ func (s *Subscriber) watch(k kind, wake chan<- struct{}, channels []string) (*Wa
 func (w *Watch) Take() (news, up bool) {
 	w.sub.subscriber.mu.Lock()
 	defer w.sub.subscriber.mu.Unlock()
-	news, w.news = w.news, false
-	return news, w.sub.up && !w.sub.closed
+	news, w.taken = w.count != w.taken, w.count
+	return news, w.upLocked()
 }
 
-// Move has another channel woken from now on. What came before is for Take to tell.
+// Count returns how many reasons to look there have been, and up as Take does. It takes none: whoever has looked after the n-th
+// need not look again as long as there are n.
+func (w *Watch) Count() (n uint64, up bool) {
+	w.sub.subscriber.mu.Lock()
+	defer w.sub.subscriber.mu.Unlock()
+	return w.count, w.upLocked()
+}
+
+func (w *Watch) upLocked() bool { return w.sub.up && !w.sub.closed }
+
+// Move has another channel woken from now on, or none if wake is nil. What came before is for Take to tell.
 func (w *Watch) Move(wake chan<- struct{}) {
 	w.sub.subscriber.mu.Lock()
 	defer w.sub.subscriber.mu.Unlock()
@@ -51,7 +62,9 @@ func (w *Watch) Close() error { return w.sub.Close() }
 
 // noteLocked takes the place of a queue.
 func (w *Watch) noteLocked(k EventKind) {
-	w.news = w.news || k != Interrupted
+	if k != Interrupted {
+		w.count++
+	}
 	w.ringLocked()
 }
 
