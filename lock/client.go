@@ -165,6 +165,7 @@ type entry struct {
 	head        head          // owned by the first waiter
 	parked      *pubsub.Watch // of a line that nobody stands in
 	idle        uint8         // sweeps since it was parked
+	alone       bool          // the last release that was published had no listener but this client
 }
 
 // heldBy reports whether one of the leases is of state. The entry may be nil.

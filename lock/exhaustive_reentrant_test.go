@@ -159,7 +159,7 @@ func (m *reentrantModel) single(owner string, latch int, repeated bool) (any, []
 		return nil, nil
 	}
 	m.done.note(latch, owner)
-	return 1, m.freed()
+	return 2, m.freed() // publishBy tells one
 }
 
 // handOver makes heir the owner, with a single hold. inherit is what comes with that, or fails.

@@ -10,8 +10,9 @@ import (
 )
 
 // A lock that a caller of the same process waits for is handed over to the first in line by one script, in the place of a
-// release, a message and an acquire. As other processes are not told of that, it happens Config.HandOvers times in a row at
-// most, and for no longer than Config.HandOverFor and a third of a lease: where a lock is held for long there is little to gain.
+// release, a message and an acquire. As other processes are not told of that, it happens for no longer than Config.HandOverFor and
+// a third of a lease: where a lock is held for long there is little to gain. Where others listen, or where that is not known, it
+// happens Config.HandOvers times in a row at most.
 
 // claim is how a waiter and a holder who gives the lock back agree on what each of them does.
 type claim struct {
@@ -44,10 +45,22 @@ type series struct {
 	since  time.Time // when the lock was acquired before them
 }
 
-// next returns the series that is longer by one. ok is false if it would be too long.
-func (s series) next(cfg *Config, lease time.Duration) (_ series, ok bool) {
-	s.length++
-	return s, s.length <= cfg.HandOvers && time.Since(s.since) <= min(cfg.HandOverFor, lease/3)
+// next returns the series that is longer by one.
+func (s series) next() series { return series{s.length + 1, s.since} }
+
+// mayGoOn reports whether the series is not too long: alone says that nobody but this client waits for the lock.
+func (s series) mayGoOn(cfg *Config, lease time.Duration, alone bool) bool {
+	return (alone || s.length < cfg.HandOvers) && time.Since(s.since) <= min(cfg.HandOverFor, lease/3)
+}
+
+// told takes note of how many have listened to a release. If the server has no other to listen at, one is this client.
+func (c *Client) told(t *target, listeners int) {
+	r, ok := c.server.(interface{ Replicated() bool })
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e := c.entries[t.key()]; e != nil {
+		e.alone = listeners == 1 && ok && !r.Replicated()
+	}
 }
 
 // rest lets the lock be handed over to w from now on, if it is one that may get it so.
@@ -108,13 +121,10 @@ func (c *Client) heir(l *Lease) *waiter {
 	if l.target.kind.handover == nil || l.state != nil || l.repeated || l.whole.Load() != nil {
 		return nil
 	}
-	if _, ok := l.series.next(&c.cfg, l.term); !ok {
-		return nil
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := c.entries[l.target.key()]
-	if e == nil || e.first == nil {
+	if e == nil || e.first == nil || !l.series.mayGoOn(&c.cfg, l.term, e.alone) {
 		return nil
 	}
 	first := &e.first.claim
@@ -134,7 +144,7 @@ func (c *Client) heir(l *Lease) *waiter {
 func (l *Lease) handOver(ctx context.Context, heir *waiter) (resp.Value, error) {
 	c, t, next := l.client, l.target, &heir.request
 	p := &passed{start: c.now()}
-	p.series, _ = l.series.next(&c.cfg, l.term)
+	p.series = l.series.next()
 	args := c.args(next, next.lease.Milliseconds(), l.owner, next.owner, latchLife.Milliseconds())
 	v, err := t.kind.handover.Run(ctx, c.server, t.with(l.latch), args...)
 	switch {

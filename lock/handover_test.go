@@ -7,8 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/lock"
+	"github.com/lockwire/lockwire/pubsub"
 )
 
 // long lets what is held for long be handed over too.
@@ -98,19 +100,28 @@ func TestLateHandOver(t *testing.T) {
 // Others get their turn after so many hand-overs, or so long.
 func TestHandOverEnds(t *testing.T) {
 	for _, test := range []struct {
-		name     string
-		cfg      lock.Config
-		messages int
+		name      string
+		cfg       lock.Config
+		strangers int // who listen too
+		messages  int
 	}{
-		{"after two", lock.Config{HandOvers: 2, HandOverFor: time.Hour}, 4}, // of the 3rd, 6th, 9th and last release
-		{"never", lock.Config{HandOvers: -1, HandOverFor: time.Hour}, 11},
-		{"after a while", lock.Config{HandOverFor: 3 * time.Second}, 3},
-		{"by default", lock.Config{}, 11},                                                                                     // since each holds it for longer
-		{"after a third of a lease", lock.Config{Lease: 9 * time.Second, RenewEvery: time.Second, HandOverFor: time.Hour}, 3}, // of the 5th, 9th and last
+		{"after two", lock.Config{HandOvers: 2, HandOverFor: time.Hour}, 1, 4},        // of the 3rd, 6th, 9th and last release
+		{"after two, alone", lock.Config{HandOvers: 2, HandOverFor: time.Hour}, 0, 2}, // of the 3rd, which tells that, and the last
+		{"never", lock.Config{HandOvers: -1, HandOverFor: time.Hour}, 0, 11},
+		{"after a while", lock.Config{HandOverFor: 3 * time.Second}, 0, 3},
+		{"by default", lock.Config{}, 0, 11},                                                                                     // since each holds it for longer
+		{"after a third of a lease", lock.Config{Lease: 9 * time.Second, RenewEvery: time.Second, HandOverFor: time.Hour}, 0, 3}, // of the 5th, 9th and last
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			inVirtualTime(t, func(t *testing.T, w *world) {
 				c := w.client(test.cfg)
+				for range test.strangers {
+					s := pubsub.New(w.pool(conn.Config{}), pubsub.Config{})
+					defer s.Close()
+					if _, err := s.Subscribe(t.Context(), jobChannel); err != nil {
+						t.Fatal(err)
+					}
+				}
 				lease := mustLock(t, c, "job")
 				line(t, w, 10, lease, func() (*lock.Lease, error) { return c.Reentrant("job").Lock(t.Context()) })
 				if got := len(w.srv.Messages()); got != test.messages {

@@ -102,9 +102,15 @@ func TestRepliesThatMakeNoSense(t *testing.T) {
 				}
 			}
 		}
-		for _, reply := range []string{"+OK\r\n", ":7\r\n", ":-1\r\n", "*0\r\n", "$1\r\nx\r\n", "%0\r\n"} {
+		for reply, owned := range map[string]bool{
+			"+OK\r\n": false, ":0\r\n": false, ":7\r\n": true, ":-1\r\n": false, "*0\r\n": false, "$1\r\nx\r\n": false, "%0\r\n": false,
+		} {
 			w.srv.Intercept(nil)
-			lease := mustLock(t, c, "job", lock.For(time.Second))
+			opts := []lock.Option{lock.For(time.Second)}
+			if owned {
+				opts = append(opts, lock.As(c.NewOwner()))
+			}
+			lease := mustLock(t, c, "job", opts...)
 			w.onScript("release", func(int) fakeredis.Action { return fakeredis.Reply(reply) })
 			if err := lease.Unlock(t.Context()); err == nil {
 				t.Errorf("Unlock() answered by %q succeeded", reply)

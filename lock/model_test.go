@@ -135,9 +135,9 @@ func modelSingle(c *fakeredis.Call) any {
 	case c.Int("HDEL", key, owner) == 0:
 		return nil
 	}
-	modelPublish(c, publish, channel)
+	told, _ := modelPublish(c, publish, channel).(int64)
 	c.Do("SET", latch, owner, "PX", life)
-	return int64(1)
+	return 1 + told
 }
 
 func modelHandover(c *fakeredis.Call) any {
@@ -218,8 +218,9 @@ func number(text string) int64 {
 	return n
 }
 
-func modelPublish(c *fakeredis.Call, publish, channel string) {
-	if publish != "" {
-		c.Do(publish, channel, "0")
+func modelPublish(c *fakeredis.Call, publish, channel string) any {
+	if publish == "" {
+		return nil
 	}
+	return c.Do(publish, channel, "0")
 }

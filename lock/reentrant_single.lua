@@ -3,7 +3,8 @@
 --       3 latch: the last owner to have given the lock back by a request with this latch, should the request be repeated
 -- ARGV  1 lease in ms, which is not used: no hold remains  2 owner  3 publish command ('': nobody is told)
 --       4 lifetime of the latch in ms  5 1 for a repeat
--- Returns 1 when the lock is free now, nil when the owner had no hold.
+-- Returns 1 when the lock is free now, and one more for each listener who was told so if that is known; nil when the owner had
+--         no hold.
 local lock, channel, latch = KEYS[1], KEYS[2], KEYS[3]
 local owner, publish, lifetime, repeated = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
@@ -14,8 +15,7 @@ end
 if redis.call('hdel', lock, owner) == 0 then
     return nil
 end
-if publish ~= '' then
-    redis.pcall(publish, channel, '0') -- a user who may not publish leaves waiters to look by themselves
-end
+-- A user who may not publish leaves waiters to look by themselves.
+local told = publish ~= '' and redis.pcall(publish, channel, '0')
 redis.call('set', latch, owner, 'px', lifetime)
-return 1
+return type(told) == 'number' and 1 + told or 1

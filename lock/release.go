@@ -196,8 +196,10 @@ func (l *Lease) answered(v resp.Value) (outcome, err error) {
 	switch {
 	case v.IsNull():
 		outcome = l.notHeld()
-	case v.Kind() != resp.Integer || err != nil || count < 0 || count > 1:
+	case v.Kind() != resp.Integer || err != nil || !l.sensible(count):
 		return nil, fmt.Errorf("lock: unexpected reply to release, of kind %v", v.Kind())
+	case count > 1:
+		l.client.told(l.target, int(count-1))
 	}
 	l.letLatchGo(outcome == nil)
 	if outcome == nil {
@@ -205,6 +207,15 @@ func (l *Lease) answered(v resp.Value) (outcome, err error) {
 	}
 	l.tally(outcome == nil && count == 0)
 	return outcome, nil
+}
+
+// sensible reports whether a release can be answered so: 1 when the lock is free, by single with the listeners added, and 0 when
+// the owner has further holds.
+func (l *Lease) sensible(count int64) bool {
+	if l.single() {
+		return count >= 1
+	}
+	return count == 0 || count == 1
 }
 
 // letLatchGo is for when the outcome of the release is known. set says that the server remembers it.
