@@ -166,6 +166,7 @@ type entry struct {
 	parked      *pubsub.Watch // of a line that nobody stands in
 	idle        uint8         // sweeps since it was parked
 	alone       bool          // the last release that was published had no listener but this client
+	turn        turn
 }
 
 // heldBy reports whether one of the leases is of state. The entry may be nil.

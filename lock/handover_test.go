@@ -3,7 +3,10 @@ package lock_test
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -127,6 +130,62 @@ func TestHandOverEnds(t *testing.T) {
 				if got := len(w.srv.Messages()); got != test.messages {
 					t.Errorf("%d messages for 11 releases, want %d", got, test.messages)
 				}
+			})
+		})
+	}
+}
+
+// When a series ends, another process that waits gets the lock although it is slower to ask; where nobody wants it, it is
+// taken again at once.
+func TestOthersComeFirstAfterASeries(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		rivals  int
+		atLeast int // of a hundred turns are theirs
+		most    time.Duration
+	}{
+		{"one who waits", 1, 20, 150 * time.Millisecond},
+		{"one who listens", 0, 0, 110 * time.Millisecond},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				cfg := lock.Config{HandOvers: 2, HandOverFor: time.Hour}
+				c, rival := w.client(cfg), w.client(cfg)
+				w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+					if isScript(cmd, "acquire") && slices.ContainsFunc(cmd.Args, func(arg string) bool { return strings.HasPrefix(arg, rival.ID()) }) {
+						return fakeredis.Delay(100*time.Microsecond, fakeredis.Run())
+					}
+					return fakeredis.Run()
+				})
+				s := pubsub.New(w.pool(conn.Config{}), pubsub.Config{})
+				defer s.Close()
+				if _, err := s.Subscribe(t.Context(), jobChannel); err != nil {
+					t.Fatal(err)
+				}
+				var turns, theirs atomic.Int64
+				var wg sync.WaitGroup
+				take := func(c *lock.Client, had *atomic.Int64) {
+					for turns.Load() < 100 {
+						lease := mustLock(t, c, "job")
+						turns.Add(1)
+						had.Add(1)
+						w.sleep(time.Millisecond)
+						mustUnlock(t, lease)
+					}
+				}
+				begin := time.Now()
+				for range 5 {
+					wg.Go(func() { take(c, new(atomic.Int64)) })
+				}
+				for range test.rivals {
+					wg.Go(func() { take(rival, &theirs) })
+				}
+				wg.Wait()
+				if took := time.Since(begin); int(theirs.Load()) < test.atLeast || took > test.most {
+					t.Errorf("%d turns in %v, of which others had %d, want %d at least, and %v at most", turns.Load(), took, theirs.Load(), test.atLeast, test.most)
+				}
+				w.srv.Intercept(nil)
+				w.sleep(time.Second)
 			})
 		})
 	}

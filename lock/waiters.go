@@ -327,10 +327,11 @@ func (w *waiter) contend(ctx context.Context) error {
 //
 //go:noinline
 func (w *waiter) sleepy(ctx context.Context) bool {
-	if w.head.due() || w.claim.state.Load() == told {
+	wait := time.Until(w.lookAt())
+	if wait <= 0 || w.claim.state.Load() == told {
 		return false
 	}
-	w.timer.Reset(time.Until(w.head.next))
+	w.timer.Reset(wait)
 	w.rest(ctx)
 	return true
 }
@@ -380,6 +381,9 @@ func (w *waiter) lookAhead(ctx context.Context) (done bool, err error) {
 	var granted bool
 	var left time.Duration
 	granted, left, r.failure = c.attempt(attempts, r)
+	if r.failure == nil {
+		w.looked(granted)
+	}
 	switch {
 	case granted:
 		h.acquired(&c.pace, r)
@@ -397,8 +401,6 @@ func (w *waiter) lookAhead(ctx context.Context) (done bool, err error) {
 	}
 	return false, nil
 }
-
-func (h *head) due() bool { return h.woken || !time.Now().Before(h.next) }
 
 // hear takes note of what there was on the subscription.
 func (h *head) hear(p *pace) {
