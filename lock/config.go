@@ -55,8 +55,8 @@ type Config struct {
 
 	// HandOvers is how many times in a row a lock that is given back is handed over to the next caller in line of the same
 	// process, by one script in which it never is free, before other processes get their turn. Where the one server there is says
-	// that no other process listens for the lock, only HandOverFor is a bound, as those who do not listen may want it too. It concerns [Reentrant], [NonReentrant] and [Fenced] locks that are taken without an Owner. 0 is 16,
-	// below 0 is never.
+	// that no other process listens for the lock, only HandOverFor is a bound, as those who do not listen may want it too. It
+	// concerns [Reentrant], [NonReentrant] and [Fenced] locks that are taken without an Owner. 0 is 16, below 0 is never.
 	HandOvers int
 
 	// HandOverFor is for how long, from when the process got the lock, it may be handed over; a third of a lease at most. A

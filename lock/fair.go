@@ -53,23 +53,9 @@ func newFairKind() *kind {
 var nonReentrantFairKind = &lazy[*kind]{make: newNonReentrantFairKind}
 
 func newNonReentrantFairKind() *kind {
-	fair := fairKind.get()
-	return &kind{
-		name:    "nonreentrantfair",
-		like:    fair.like,
-		channel: lockChannel,
-		keys:    fairKeys,
-		args:    nonReentrantFairArgs,
-		parse:   parseFair,
-		queued:  true,
-		acquire: fair.acquire,
-		release: fair.release,
-		undo:    fair.undo,
-		renew:   fair.renew,
-		force:   fair.force,
-		info:    fair.info,
-		pass:    fair.pass,
-	}
+	k := variant("nonreentrantfair", fairKind.get())
+	k.args = nonReentrantFairArgs
+	return k
 }
 
 // minFairWait is several times as long as a waiter may leave the server without a sign.

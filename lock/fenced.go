@@ -21,23 +21,12 @@ var fencedInfo string
 var fencedKind = &lazy[*kind]{make: newFencedKind}
 
 func newFencedKind() *kind {
-	like := reentrantKind.get()
-	return &kind{
-		name:    "fenced",
-		like:    like,
-		channel: lockChannel,
-		args:    fencedArgs,
-		parse:   parseFenced,
-		acquire: script.New(fencedAcquire),
-		release: like.release,
-		undo:    like.undo,
-		renew:   like.renew,
-		force:   like.force,
-		info:    script.New(fencedInfo),
-
-		single:   like.single,
-		handover: script.New(fencedHandover),
-	}
+	k := variant("fenced", reentrantKind.get())
+	k.args, k.parse = fencedArgs, parseFenced
+	k.acquire = script.New(fencedAcquire)
+	k.info = script.New(fencedInfo)
+	k.handover = script.New(fencedHandover)
+	return k
 }
 
 func fencedArgs(c *Client, _ request) []any { return []any{c.cfg.PlainTokens} }

@@ -40,6 +40,16 @@ type kind struct {
 	single                                     *script.Script // release of an owner with no other hold, ever; nil: release
 }
 
+// variant returns a kind whose locks are to the server those of base. It is like base but for what the caller changes.
+func variant(name string, base *kind) *kind {
+	k := *base
+	k.name = name
+	if k.like == nil {
+		k.like = base
+	}
+	return &k
+}
+
 // lazy is a value that is made when it is first asked for. Declared by a composite literal it takes no initialization, so that
 // a kind that a program never mentions is not linked into it.
 type lazy[T any] struct {

@@ -12,21 +12,9 @@ var nonReentrantAcquire string
 var nonReentrantKind = &lazy[*kind]{make: newNonReentrantKind}
 
 func newNonReentrantKind() *kind {
-	like := reentrantKind.get()
-	return &kind{
-		name:    "nonreentrant",
-		like:    like,
-		channel: lockChannel,
-		acquire: script.New(nonReentrantAcquire),
-		release: like.release,
-		undo:    like.undo,
-		renew:   like.renew,
-		force:   like.force,
-		info:    like.info,
-
-		single:   like.single,
-		handover: like.handover,
-	}
+	k := variant("nonreentrant", reentrantKind.get())
+	k.acquire = script.New(nonReentrantAcquire)
+	return k
 }
 
 // NonReentrant is Redisson's RLock of getNonReentrantLock: an exclusive lock that an [Owner] who has it may not take again.

@@ -159,11 +159,12 @@ func (l *Lease) release(ctx context.Context) error {
 }
 
 func (l *Lease) runRelease(ctx context.Context) (resp.Value, error) {
-	c, t, repeated := l.client, l.target, l.repeated && l.state != nil
+	c, t := l.client, l.target
 	if l.single() {
 		return t.kind.single.Run(ctx, c.server, t.with(l.latch),
 			0, l.owner, c.publishing(t), latchLife.Milliseconds(), l.repeated)
 	}
+	repeated := l.repeated && l.state != nil
 	args := []any{l.resting(), l.owner, c.publishing(t), latchLife.Milliseconds(), repeated, c.countsListeners(t)}
 	if !t.kind.queued {
 		args = args[:len(args)-1]

@@ -8,20 +8,10 @@ import (
 var spinKind = &lazy[*kind]{make: newSpinKind}
 
 func newSpinKind() *kind {
-	like := reentrantKind.get()
-	return &kind{
-		name:    "spin",
-		like:    like,
-		channel: lockChannel,
-		silent:  true,
-		acquire: like.acquire,
-		release: like.release,
-		undo:    like.undo,
-		renew:   like.renew,
-		force:   like.force,
-		info:    like.info,
-		single:  like.single,
-	}
+	k := variant("spin", reentrantKind.get())
+	k.silent = true
+	k.handover = nil
+	return k
 }
 
 // Spin is Redisson's RLock of getSpinLock: a [Reentrant] lock without pub/sub. Nobody is told of a release; who waits looks
