@@ -155,6 +155,8 @@ func AppendValue(dst []byte, v Value) []byte {
 	kind := v.Kind()
 	mark := marks[kind]
 	switch kind {
+	case Double:
+		dst, _ = v.Append(append(dst, mark))
 	case SimpleString, SimpleError, BigNumber:
 		dst = append(append(dst, mark), v.str...)
 	case BulkString, BlobError, VerbatimString:
@@ -163,8 +165,6 @@ func AppendValue(dst []byte, v Value) []byte {
 		dst = strconv.AppendInt(append(dst, mark), int64(v.num), 10)
 	case Boolean:
 		dst = append(dst, mark, "ft"[v.num&1])
-	case Double:
-		dst = appendFloat(append(dst, mark), math.Float64frombits(v.num), 64)
 	case Array, Set, Push:
 		return appendValues(appendHeader(dst, mark, v.Len()), v.elems())
 	case Map:

@@ -128,7 +128,8 @@ func render(v resp.Value) string {
 	case resp.Map:
 		b.WriteString("map{")
 		sep := ""
-		for k, e := range v.Pairs() {
+		pairs, _ := v.Pairs()
+		for k, e := range pairs {
 			b.WriteString(sep + render(k) + ": " + render(e))
 			sep = ", "
 		}

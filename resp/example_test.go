@@ -68,7 +68,11 @@ func ExampleValue_Pairs() {
 			"*4\r\n$6\r\nserver\r\n$5\r\nredis\r\n$5\r\nproto\r\n:2\r\n"), resp.Limits{})
 	for range 2 {
 		v, _ := r.Read()
-		for key, value := range v.Pairs() {
+		pairs, err := v.Pairs()
+		if err != nil {
+			fmt.Println(err)
+		}
+		for key, value := range pairs {
 			fmt.Print(key, "=", value, " ")
 		}
 		fmt.Println(v.Kind())

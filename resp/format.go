@@ -1,9 +1,6 @@
 package resp
 
-import (
-	"math"
-	"strconv"
-)
+import "strconv"
 
 // maxFormat is about how many bytes String returns at most.
 const maxFormat = 1 << 10
@@ -32,10 +29,9 @@ func (v Value) format(dst []byte) []byte {
 		return strconv.AppendInt(dst, int64(v.num), 10)
 	case Boolean:
 		return strconv.AppendBool(dst, v.num != 0)
-	case Double:
-		return appendFloat(dst, math.Float64frombits(v.num), 64)
-	case BigNumber:
-		return append(dst, cut(v.str)...)
+	case Double, BigNumber:
+		s, _ := v.Text()
+		return append(dst, cut(s)...)
 	case SimpleError, BlobError:
 		return strconv.AppendQuote(append(dst, "error "...), cut(v.Err().Error()))
 	case Map:

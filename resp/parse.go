@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// maxNumber is the most bytes in a length or an integer: digits and sign with
-	// room for leading zeros.
+	// maxNumber is the most bytes in a length or an integer: digits and sign, of an
+	// integer with room for leading zeros.
 	maxNumber = 32
 
 	// maxDouble is the most bytes in a double. The largest one written without an
@@ -19,10 +19,13 @@ const (
 	formatLen = 4
 )
 
-// shortNumber reads the header at the beginning of b, a type byte and up to eight
-// digits, and returns the number and where what follows the header begins. If it is
+// shortNumber reads the header or the integer at the beginning of b, a type byte and up to eight
+// digits without a leading zero, and returns the number and where what follows begins. If it is
 // wrong, unusual or incomplete, next is 0.
 func shortNumber(b []byte) (n, next int) {
+	if len(b) > 2 && b[1] == '0' && b[2] != '\r' {
+		return 0, 0
+	}
 	for i := 1; i < len(b)-1; i++ {
 		c := b[i] - '0'
 		if c > 9 {
@@ -41,7 +44,7 @@ func shortNumber(b []byte) (n, next int) {
 // most, next is 0.
 func shortBulk(b []byte, most int) (from, to, next int) {
 	n := 0
-	if len(b) > 5 && b[3] == '\r' && b[4] == '\n' && b[1]-'0' <= 9 && b[2]-'0' <= 9 {
+	if len(b) > 5 && b[3] == '\r' && b[4] == '\n' && b[1]-'1' <= 8 && b[2]-'0' <= 9 {
 		n, from = int(b[1]-'0')*10+int(b[2]-'0'), 5 // two digits, as in most
 	} else {
 		n, from = shortNumber(b)
@@ -77,9 +80,12 @@ func shortNull(b []byte) (next int) {
 	return 0
 }
 
-// parseLength returns the length that b is: decimal digits without a sign. One that is
+// parseLength returns the length that b is: decimal digits without a sign or a leading zero. One that is
 // too large for an int is the largest int, which no limit allows.
 func parseLength(b []byte) (int, bool) {
+	if len(b) > 1 && b[0] == '0' {
+		return 0, false
+	}
 	n, ok := parseDigits(b)
 	return int(min(n, math.MaxInt)), ok && n <= math.MaxInt64
 }
@@ -148,7 +154,7 @@ func parseDouble(b []byte) (float64, bool) {
 func parseInfinity(b []byte) (float64, bool) {
 	word, negative := cutSign(b)
 	switch {
-	case bytes.EqualFold(word, []byte("nan")):
+	case isNaNWord(word):
 		return math.NaN(), true
 	case !bytes.EqualFold(word, []byte("inf")) && !bytes.EqualFold(word, []byte("infinity")):
 		return 0, false
@@ -156,6 +162,26 @@ func parseInfinity(b []byte) (float64, bool) {
 		return math.Inf(-1), true
 	}
 	return math.Inf(1), true
+}
+
+// isNaNWord reports whether b is nan, or nan(char-sequence) as C has it: of letters, digits and underscores.
+func isNaNWord(b []byte) bool {
+	if len(b) < 3 || !bytes.EqualFold(b[:3], []byte("nan")) {
+		return false
+	}
+	b = b[3:]
+	if len(b) == 0 {
+		return true
+	}
+	if len(b) < 2 || b[0] != '(' || b[len(b)-1] != ')' {
+		return false
+	}
+	for _, c := range b[1 : len(b)-1] {
+		if letter := c | 0x20; c != '_' && (c < '0' || c > '9') && (letter < 'a' || letter > 'z') {
+			return false
+		}
+	}
+	return true
 }
 
 // cutSign returns b without the sign in front, if there is one.

@@ -1,6 +1,9 @@
 package resp
 
-import "strings"
+import (
+	"math"
+	"strings"
+)
 
 const (
 	// smallText is the longest string that shares its memory with others.
@@ -16,10 +19,11 @@ const (
 // item is a value while the reply it belongs to is being read. It holds no
 // pointer: its text is in reply.text or reply.texts, its elements are a span.
 type item struct {
-	num   uint64 // as in Value; of a text, its place and length, or its index if alone
-	span  int32  // 1 + index in reply.spans, 0 for none
-	kind  Kind
-	alone bool // the text is one of reply.texts
+	num     uint64 // as in Value; of a text, its place and length, or its index if alone
+	span    int32  // 1 + index in reply.spans, 0 for none
+	kind    Kind
+	alone   bool // the text is one of reply.texts
+	spelled bool // a double with a text
 }
 
 // span says which of the items in reply.done are elements and attributes of one item.
@@ -154,6 +158,19 @@ func (p *reply) addText(kind Kind, s []byte) {
 	p.add(it)
 }
 
+// addDouble adds a double to the innermost frame, and its text if that is not the one that the number would be given. Of infinities and
+// NaNs, which have many, it is never kept.
+func (p *reply) addDouble(f float64, line []byte) {
+	it := item{kind: Double, num: math.Float64bits(f)}
+	var buf [32]byte
+	if !p.skipping && !math.IsInf(f, 0) && !math.IsNaN(f) && string(appendFloat(buf[:0], f, 64)) != string(line) {
+		it.num = uint64(len(p.text))<<textBits | uint64(len(line))
+		it.spelled = true
+		p.text = append(p.text, line...)
+	}
+	p.add(it)
+}
+
 // value returns the reply that has been read.
 func (p *reply) value() Value {
 	var nodes []node
@@ -193,6 +210,14 @@ func (p *reply) set(v *Value, it *item, text string, nodes []node) {
 		v.node.kind = it.kind
 	}
 	switch {
+	case it.spelled:
+		at := it.num >> textBits
+		v.str = text[at : at+it.num&(1<<textBits-1)]
+		f, _ := parseDouble([]byte(v.str))
+		v.num = math.Float64bits(f)
+		if v.node == nil {
+			v.node = &bare[Double]
+		}
 	case it.kind.isNumber():
 		v.num = it.num
 		if v.node == nil {

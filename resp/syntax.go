@@ -1,7 +1,5 @@
 package resp
 
-import "math"
-
 // step reads one header, with the text that belongs to it, or the rest of a string,
 // and adds what that makes to the reply. After an error of the source it has
 // consumed nothing that it would need when it is called again.
@@ -27,9 +25,9 @@ func (r *Reader) step() error {
 		return r.exceeds("elements", r.lim.Elements)
 	}
 	switch mark {
-	case '+', '-', '(':
+	case '+', '-', '(', ',':
 		return r.readLine(mark)
-	case ':', ',', '#', '_':
+	case ':', '#', '_':
 		return r.readNumber(mark)
 	case '$', '!', '=':
 		return r.readText(mark)
@@ -108,7 +106,7 @@ func (p *reply) addBulks(b []byte, most, longest int) (n, length int) {
 		bad := size > 9
 		if b[from] != '\r' {
 			ones := b[from] - '0'
-			bad = bad || ones > 9
+			bad = bad || ones > 9 || size == 0
 			size = size*10 + ones
 			from++
 		}
@@ -127,25 +125,36 @@ func (p *reply) addBulks(b []byte, most, longest int) (n, length int) {
 
 // readLine reads a value whose text is its line.
 func (r *Reader) readLine(mark byte) error {
-	line, err := r.line(r.lim.Line, "line")
+	most, limit := r.lim.Line, "line"
+	if mark == ',' {
+		most, limit = maxDouble, ""
+	}
+	line, err := r.line(most, limit)
 	if err != nil {
 		return err
 	}
-	if mark == '(' && !parseBigNumber(line) {
-		return r.syntax(0, "malformed big number")
+	f, valid := 0.0, true
+	switch mark {
+	case '(':
+		valid = parseBigNumber(line)
+	case ',':
+		f, valid = parseDouble(line)
+	}
+	if !valid {
+		return r.syntax(0, "malformed "+kindOf(mark).String())
 	}
 	r.r += len(line) + 3
+	if mark == ',' {
+		r.addDouble(f, line)
+		return nil
+	}
 	r.addText(kindOf(mark), line)
 	return nil
 }
 
 // readNumber reads a value that its line tells and that has no text.
 func (r *Reader) readNumber(mark byte) error {
-	most := maxNumber
-	if mark == ',' {
-		most = maxDouble
-	}
-	line, err := r.line(most, "")
+	line, err := r.line(maxNumber, "")
 	if err != nil {
 		return err
 	}
@@ -156,10 +165,6 @@ func (r *Reader) readNumber(mark byte) error {
 		var n int64
 		n, valid = parseInt(line)
 		it.num = uint64(n)
-	case ',':
-		var f float64
-		f, valid = parseDouble(line)
-		it.num = math.Float64bits(f)
 	case '#':
 		valid = len(line) == 1 && (line[0] == 't' || line[0] == 'f')
 		if valid && line[0] == 't' {

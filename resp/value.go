@@ -62,7 +62,7 @@ func (k Kind) isNumber() bool { return k == Integer || k == Boolean || k == Doub
 // keeps all; strings.Clone parts them. Strings over 4 KiB always stand alone.
 type Value struct {
 	num  uint64 // integer, bits of a double, 0 or 1 for a boolean; of all others the kind
-	str  string // text; that of a verbatim string with format and colon in front
+	str  string // text; that of a verbatim string with format and colon in front, that of a double if it is spelled unlike ours
 	node *node  // nil if num is the kind and there are neither elements nor attributes
 }
 
@@ -101,8 +101,9 @@ func (v Value) Err() error {
 }
 
 // Text returns v as a string: the text of any string without the format of a
-// verbatim one, or a number in decimal, a boolean being 1 or 0. For an error reply
-// it returns the error, for a null or an aggregate a [*KindError].
+// verbatim one, or a number in decimal, a boolean being 1 or 0. A double is written
+// as the server has written it, but inf, -inf and nan in one way each. For an error
+// reply Text returns the error, for a null or an aggregate a [*KindError].
 func (v Value) Text() (string, error) {
 	switch v.Kind() {
 	case SimpleString, BulkString, BigNumber:
@@ -112,7 +113,10 @@ func (v Value) Text() (string, error) {
 	case Integer, Boolean:
 		return strconv.FormatInt(int64(v.num), 10), nil
 	case Double:
-		return string(appendFloat(nil, math.Float64frombits(v.num), 64)), nil
+		if v.str != "" {
+			return v.str, nil
+		}
+		return string(appendFloat(nil, v.double(), 64)), nil
 	}
 	return "", v.isNot("a string")
 }
@@ -120,32 +124,35 @@ func (v Value) Text() (string, error) {
 // Append appends what Text returns to dst, without an allocation of its own. On
 // an error it returns dst as it was.
 func (v Value) Append(dst []byte) ([]byte, error) {
-	switch v.Kind() {
-	case Integer, Boolean:
+	switch k := v.Kind(); {
+	case k == Double && v.str == "":
+		return appendFloat(dst, v.double(), 64), nil
+	case k == Integer || k == Boolean:
 		return strconv.AppendInt(dst, int64(v.num), 10), nil
-	case Double:
-		return appendFloat(dst, math.Float64frombits(v.num), 64), nil
 	}
 	s, err := v.Text()
 	return append(dst, s...), err
 }
 
+// double returns the number that v, a Double, is.
+func (v Value) double() float64 { return math.Float64frombits(v.num) }
+
 // Int returns v as an integer. A string, a big number or a double will do if it is
-// exactly an integer of 64 bits, and a boolean is 1 or 0. Anything else is a
-// [*KindError], an error reply the error.
+// exactly an integer of 64 bits, also if it is written with a point or an exponent
+// ("1e+17"), and a boolean is 1 or 0. Anything else is a [*KindError], an error
+// reply the error.
 func (v Value) Int() (int64, error) {
 	switch v.Kind() {
 	case Integer, Boolean:
 		return int64(v.num), nil
-	case Double:
-		f := math.Float64frombits(v.num)
-		if f == math.Trunc(f) && f >= -1<<63 && f < 1<<63 {
-			return int64(f), nil
-		}
-	case SimpleString, BulkString, BigNumber, VerbatimString:
+	case SimpleString, BulkString, BigNumber, VerbatimString, Double:
 		s, _ := v.Text()
 		if n, err := strconv.ParseInt(s, 10, 64); err == nil {
 			return n, nil
+		}
+		f, ok := parseDouble([]byte(s))
+		if ok && f == math.Trunc(f) && f >= -1<<63 && f < 1<<63 {
+			return int64(f), nil
 		}
 	}
 	return 0, v.isNot("an integer")
@@ -160,7 +167,7 @@ func (v Value) Float() (float64, error) {
 	case Integer, Boolean:
 		return float64(int64(v.num)), nil
 	case Double:
-		return math.Float64frombits(v.num), nil
+		return v.double(), nil
 	case SimpleString, BulkString, BigNumber, VerbatimString:
 		s, _ := v.Text()
 		if f, ok := parseDouble([]byte(s)); ok {
@@ -223,9 +230,37 @@ func (v Value) All() iter.Seq[Value] {
 	}
 }
 
-// Pairs returns the keys and values of a map in order, or of the flat array that
-// RESP2 has for it; an element left over at the end of an array is not among them.
-func (v Value) Pairs() iter.Seq2[Value, Value] { return pairs(v.elems()) }
+// Pairs returns the keys and values of a map in order. It takes each form in which
+// servers send pairs, depending on command and version of the protocol: a map
+// (HGETALL, XREAD), a flat array of keys and values (both, in RESP2), and an array
+// of arrays of two (XREAD in RESP2, ZRANGE WITHSCORES in RESP3). An aggregate in
+// which something is left over, or is a key in a flat array, is a [*KindError], as
+// is anything but an aggregate, a null too; an error reply is the error. With an
+// error there are no pairs.
+func (v Value) Pairs() (iter.Seq2[Value, Value], error) {
+	e := v.elems()
+	switch k := v.Kind(); {
+	case k == Map:
+		return pairs(e), nil
+	case k != Array && k != Set && k != Push:
+		return noPairs, v.isNot("a list of pairs")
+	case len(e) > 0 && e[0].Kind() == Array:
+		for i := range e {
+			if e[i].Kind() != Array || e[i].Len() != 2 {
+				return noPairs, v.isNot("a list of pairs: not each element is an array of two")
+			}
+		}
+		return nested(e), nil
+	case len(e)%2 != 0:
+		return noPairs, v.isNot("a list of pairs: the number of elements is odd")
+	}
+	for i := 0; i < len(e); i += 2 {
+		if k := e[i].Kind(); k == Array || k == Map || k == Set {
+			return noPairs, v.isNot("a list of pairs: there is a key that is an aggregate")
+		}
+	}
+	return pairs(e), nil
+}
 
 // Attrs returns the keys and values of the attributes that stood before v, in order.
 func (v Value) Attrs() iter.Seq2[Value, Value] { return pairs(v.attrs()) }
@@ -234,6 +269,19 @@ func pairs(e []Value) iter.Seq2[Value, Value] {
 	return func(yield func(Value, Value) bool) {
 		for i := 1; i < len(e); i += 2 {
 			if !yield(e[i-1], e[i]) {
+				return
+			}
+		}
+	}
+}
+
+func noPairs(func(Value, Value) bool) {}
+
+// nested is pairs for arrays of two.
+func nested(e []Value) iter.Seq2[Value, Value] {
+	return func(yield func(Value, Value) bool) {
+		for i := range e {
+			if !yield(e[i].At(0), e[i].At(1)) {
 				return
 			}
 		}
@@ -255,18 +303,21 @@ func (v Value) attrs() []Value {
 }
 
 // Equal reports whether v and w are of one kind and hold the same, elements and
-// attributes in the same order included. A NaN equals any other; 0 and -0 differ.
+// attributes in the same order included. Doubles are equal if the numbers are. A NaN
+// equals any other; 0 and -0 differ.
 func (v Value) Equal(w Value) bool {
-	if v.Kind() != w.Kind() || v.str != w.str {
+	switch {
+	case v.Kind() != w.Kind():
 		return false
-	}
-	if v.num != w.num && !(v.Kind() == Double && isNaN(v.num) && isNaN(w.num)) {
+	case v.Kind() == Double:
+		if v.num != w.num && !(math.IsNaN(v.double()) && math.IsNaN(w.double())) {
+			return false
+		}
+	case v.num != w.num || v.str != w.str:
 		return false
 	}
 	return v.node == w.node || equal(v.elems(), w.elems()) && equal(v.attrs(), w.attrs())
 }
-
-func isNaN(bits uint64) bool { return math.IsNaN(math.Float64frombits(bits)) }
 
 func equal(a, b []Value) bool {
 	if len(a) != len(b) {

@@ -49,12 +49,18 @@ func TestValueConversions(t *testing.T) {
 		{"#t\r\n", "1", "1", "1", "true"},
 		{"#f\r\n", "0", "0", "0", "false"},
 		{",3\r\n", "3", "3", "3", no},
-		{",1e6\r\n", "1000000", "1000000", "1e+06", no},
-		{",1e21\r\n", "1e+21", no, "1e+21", no},
-		{",0.00001\r\n", "1e-05", no, "1e-05", no},
+		{",1\r\n", "1", "1", "1", "true"},
+		{"$6\r\n1.0e+6\r\n", "1.0e+6", "1000000", "1e+06", no},
+		{",1.0e+6\r\n", "1.0e+6", "1000000", "1e+06", no},
+		{"$22\r\n1.7000000000000001e+18\r\n", "1.7000000000000001e+18", "1700000000000000000", "1.7e+18", no},
+		{",1.7000000000000001e+18\r\n", "1.7000000000000001e+18", "1700000000000000000", "1.7e+18", no},
+		{",3.1000000000000001\r\n", "3.1000000000000001", no, "3.1", no},
+		{"$4\r\n1e21\r\n", "1e21", no, "1e+21", no},
+		{",1e21\r\n", "1e21", no, "1e+21", no},
+		{",0.00001\r\n", "0.00001", no, "1e-05", no},
 		{",3.5\r\n", "3.5", no, "3.5", no},
-		{",9223372036854775808\r\n", "9223372036854776000", no, "9.223372036854776e+18", no},
-		{",-9223372036854775808\r\n", "-9223372036854776000", "-9223372036854775808", "-9.223372036854776e+18", no},
+		{",9223372036854775808\r\n", "9223372036854775808", no, "9.223372036854776e+18", no},
+		{",-9223372036854775808\r\n", "-9223372036854775808", "-9223372036854775808", "-9.223372036854776e+18", no},
 		{",inf\r\n", "inf", no, "+Inf", no},
 		{",nan\r\n", "nan", no, "NaN", no},
 		{"(42\r\n", "42", "42", "42", no},
@@ -161,24 +167,61 @@ func TestValueElements(t *testing.T) {
 	if v := read(t, ":5\r\n"); v.Len() != 0 || !v.At(0).IsNull() {
 		t.Errorf("an integer has %d elements", v.Len())
 	}
+}
+
+func TestValuePairs(t *testing.T) {
+	const a, b = "$1\r\na\r\n:1\r\n", "$1\r\nb\r\n:2\r\n"
 	for _, wire := range []string{
-		"%2\r\n$1\r\na\r\n:1\r\n$1\r\nb\r\n:2\r\n",
-		"*4\r\n$1\r\na\r\n:1\r\n$1\r\nb\r\n:2\r\n",
-		"*5\r\n$1\r\na\r\n:1\r\n$1\r\nb\r\n:2\r\n$1\r\nc\r\n",
+		"%2\r\n" + a + b,
+		"*4\r\n" + a + b,
+		"*2\r\n*2\r\n" + a + "*2\r\n" + b,
+		"~4\r\n" + a + b,
 	} {
-		v := read(t, wire)
+		pairs, err := read(t, wire).Pairs()
+		if err != nil {
+			t.Fatalf("pairs of %q: %v", wire, err)
+		}
 		var got []string
-		for k, e := range v.Pairs() {
+		for k, e := range pairs {
 			got = append(got, k.String(), e.String())
 		}
-		if !same(got, []string{`"a"`, "1", `"b"`, "2"}) || v.Len() < 4 || v.At(3).String() != "2" {
+		if !same(got, []string{`"a"`, "1", `"b"`, "2"}) {
 			t.Errorf("pairs of %q are %q", wire, got)
 		}
-		for k := range v.Pairs() {
+		for k := range pairs {
 			if k.String() != `"a"` {
 				t.Errorf("Pairs does not stop")
 			}
 			break
+		}
+	}
+	for _, wire := range []string{"%0\r\n", "*0\r\n", "~0\r\n"} {
+		if pairs, err := read(t, wire).Pairs(); err != nil {
+			t.Errorf("pairs of %q: %v", wire, err)
+		} else {
+			for range pairs {
+				t.Errorf("pairs of %q: there are some", wire)
+			}
+		}
+	}
+	for wire, want := range map[string]string{
+		"*3\r\n" + a + "$1\r\nc\r\n":                          "array is not a list of pairs: the number of elements is odd",
+		"*1\r\n*1\r\n:1\r\n":                                  "array is not a list of pairs: not each element is an array of two",
+		"*2\r\n*2\r\n" + a + "*3\r\n" + b + ":3\r\n":          "array is not a list of pairs: not each element is an array of two",
+		"*2\r\n*2\r\n" + a + ":1\r\n":                         "array is not a list of pairs: not each element is an array of two",
+		"*2\r\n%1\r\n" + a + "%1\r\n" + b:                     "array is not a list of pairs: there is a key that is an aggregate",
+		"*4\r\n" + a + "*2\r\n:1\r\n:2\r\n*2\r\n:3\r\n:4\r\n": "array is not a list of pairs: there is a key that is an aggregate",
+		"_\r\n":       "null is not a list of pairs",
+		"*-1\r\n":     "null is not a list of pairs",
+		"$1\r\na\r\n": "bulk string is not a list of pairs",
+		"-ERR no\r\n": "ERR no",
+	} {
+		pairs, err := read(t, wire).Pairs()
+		if err == nil || strings.TrimPrefix(err.Error(), "resp: ") != want {
+			t.Errorf("pairs of %q: %v, want %q", wire, err, want)
+		}
+		for range pairs {
+			t.Errorf("pairs of %q: there are some beside the error", wire)
 		}
 	}
 }
@@ -200,6 +243,9 @@ func TestValueEqual(t *testing.T) {
 	}
 	if v := read(t, ",-nan\r\n"); !v.Equal(read(t, ",nan\r\n")) || v.Equal(read(t, ",1\r\n")) {
 		t.Error("NaN must equal NaN only")
+	}
+	if v := read(t, ",1.5e1\r\n"); !v.Equal(read(t, ",15\r\n")) {
+		t.Error("two spellings of a double must be equal")
 	}
 }
 
