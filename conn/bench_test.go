@@ -83,6 +83,24 @@ func BenchmarkDo(b *testing.B) {
 	}
 }
 
+// BenchmarkContext measures single commands under a ctx that cannot end, and under one that can, as that of any request to
+// a service.
+func BenchmarkContext(b *testing.B) {
+	s := redistest.Start(b, redistest.Options{})
+	ending, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	for name, ctx := range map[string]context.Context{"endless": context.Background(), "ending": ending} {
+		for _, n := range []int{1, 64} {
+			b.Run(fmt.Sprintf("%s/callers=%d", name, n), func(b *testing.B) {
+				p := openPool(b, s.Config())
+				defer p.Close()
+				want(b, p, "OK", "SET", "key", strings.Repeat("x", 64))
+				callers(b, n, 1, func() error { _, err := p.Do(ctx, "GET", "key"); return err })
+			})
+		}
+	}
+}
+
 // BenchmarkBatch measures batches of 100 commands; an operation is a command.
 func BenchmarkBatch(b *testing.B) {
 	s := redistest.Start(b, redistest.Options{})

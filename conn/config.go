@@ -40,14 +40,22 @@ type Config struct {
 	// ClientName is the name in CLIENT LIST: printable ASCII without spaces. "" gives none.
 	ClientName string
 
+	// NoIdentity leaves out of the handshake who the client is: CLIENT SETINFO, and the ClientName. A server that closes the
+	// connection instead of answering, as some proxies do, is dialled once more without them in any case; this spares the
+	// first of these dials.
+	NoIdentity bool
+
 	// DB is the number of the database.
 	DB int
 
-	// Protocol is the version of RESP: 2 or 3 is that one only, and 0 is 3, or 2 where the server knows no other.
+	// Protocol is the version of RESP: 2 or 3 is that one only, and 0 is 3, or 2 where the server agrees to no other, or
+	// closes the connection when it is asked.
 	Protocol int
 
 	// TLS, if set, encrypts. It is cloned. Where it names no server, ServerName is the host in Addr; over a unix
 	// socket it must name one. Client certificates are set here too, GetClientCertificate being asked at every dial.
+	// A server that leaves the handshake without an answer for half a second is sent a PING in plain text, on a connection
+	// of its own: if it answers, the dial ends and says so.
 	TLS *TLSConfig
 
 	// Dial, if set, takes the place of a net.Dialer. It must return when its ctx ends. What it returns is closed by
@@ -63,13 +71,21 @@ type Config struct {
 	// below 0 leaves it to the ctx.
 	DialTimeout time.Duration
 
-	// Timeout is how long a command may be without its answer before its connection is given up; a later deadline
-	// in the ctx of the call extends it, for that command and not for those behind it. It also bounds each write of a
-	// Stream. 0 is 5 s; below 0 is for ever.
+	// Timeout is how long nothing may come while commands wait for their replies. Then the connection is given up, and
+	// all of them fail. Each reply, also one of a batch, and each 16 KiB of a large reply start the time anew; so does each
+	// 256 KiB that is written of a large command whose turn it is.
+	//
+	// The deadline of a ctx that ends later extends the time, for all commands on that connection: on an exclusive
+	// connection (With, Dial) up to the deadline, and on a shared one by PingInterval at most, since a server that is
+	// busy with a slow command looks like a server that is gone. A command that may take longer belongs on an exclusive
+	// connection, or needs a longer Timeout. A blocking command has no limit.
+	//
+	// Timeout also bounds each write of a Stream. 0 is 5 s; below 0 is for ever.
 	Timeout time.Duration
 
-	// PingInterval is how long a connection may be silent before it is asked for a sign of life, which is due
-	// within Timeout. 0 is 5 s; below 0 never asks.
+	// PingInterval is how long a connection may be silent before the server is asked for a sign of life, which is due
+	// within Timeout. A shared connection to a server that has gone mute is given up within both together, however late
+	// the deadlines of the callers are. 0 is 5 s; below 0 never asks, and sets no bound to what a deadline extends.
 	PingInterval time.Duration
 
 	// MaxAge is the age, give or take a tenth, at which a connection is replaced: new credentials and certificates
@@ -99,6 +115,11 @@ type Config struct {
 	// dropped.
 	OnPush func(resp.Value)
 
+	// OnSilent, if set, is told the address of a server that has owed an answer for a second, the handshake's too, and
+	// has said nothing since; about twice a second while that lasts. Under a blocking command it is told as often as an
+	// idle connection is sent a PING. It must neither block nor close the Pool or Conn.
+	OnSilent func(addr string)
+
 	// Trace, if set, is told of dials and commands.
 	Trace *Trace
 
@@ -115,10 +136,11 @@ type Logger interface {
 
 // Retry bounds how often and how long one call repeats what certainly did not run: dialling, commands of which no
 // byte was written, and those the server says it did not execute. One budget spans all causes. Between attempts it
-// pauses for MinBackoff, doubled each time up to MaxBackoff, with jitter.
+// pauses for MinBackoff, doubled each time up to MaxBackoff, with jitter. The pause between dials that fail is shared by all
+// callers, and quadrupled each time.
 type Retry struct {
-	// Attempts is how often a call tries in all. 0 is 6, or 16 with Sentinel, so that calls outlive a failover of some
-	// seconds; below 0 is once.
+	// Attempts is how often a call tries in all. 0 is as often as Budget permits; below 0 is once. If it is 0, Open tries 4
+	// times unless there are sentinels, so that a wrong address shows soon.
 	Attempts int
 
 	// MinBackoff and MaxBackoff bound the pause. 0 is 8 ms and 512 ms; neither may be negative.
@@ -137,29 +159,23 @@ func (cfg Config) withDefaults() Config {
 	}
 	if cfg.Sentinel.used() {
 		cfg.Sentinel = cfg.Sentinel.withDefaults()
-		orDefault(&cfg.DialTimeout, 2*time.Second)
-		orDefault(&cfg.Retry.Attempts, 16)
+		cfg.DialTimeout = cmp.Or(cfg.DialTimeout, 2*time.Second)
 	} else if cfg.Addr == "" && cfg.Network == "tcp" {
 		cfg.Addr = "127.0.0.1:" + defaultPort
 	}
-	orDefault(&cfg.DialTimeout, 5*time.Second)
-	orDefault(&cfg.Timeout, 5*time.Second)
-	orDefault(&cfg.PingInterval, 5*time.Second)
-	orDefault(&cfg.IdleTimeout, 5*time.Minute)
-	orDefault(&cfg.Conns, 1)
-	orDefault(&cfg.MaxConns, 16)
-	orDefault(&cfg.Retry.MinBackoff, 8*time.Millisecond)
-	orDefault(&cfg.Retry.MaxBackoff, max(512*time.Millisecond, cfg.Retry.MinBackoff))
-	orDefault(&cfg.Retry.Budget, 5*time.Second)
-	orDefault(&cfg.Retry.Attempts, 6)
-	cfg.Retry.Attempts = max(cfg.Retry.Attempts, 1)
-	return cfg
-}
-
-func orDefault[T int | time.Duration](p *T, value T) {
-	if *p == 0 {
-		*p = value
+	cfg.DialTimeout = cmp.Or(cfg.DialTimeout, 5*time.Second)
+	cfg.Timeout = cmp.Or(cfg.Timeout, 5*time.Second)
+	cfg.PingInterval = cmp.Or(cfg.PingInterval, 5*time.Second)
+	cfg.IdleTimeout = cmp.Or(cfg.IdleTimeout, 5*time.Minute)
+	cfg.Conns = cmp.Or(cfg.Conns, 1)
+	cfg.MaxConns = cmp.Or(cfg.MaxConns, 16)
+	cfg.Retry.MinBackoff = cmp.Or(cfg.Retry.MinBackoff, 8*time.Millisecond)
+	cfg.Retry.MaxBackoff = cmp.Or(cfg.Retry.MaxBackoff, max(512*time.Millisecond, cfg.Retry.MinBackoff))
+	cfg.Retry.Budget = cmp.Or(cfg.Retry.Budget, 5*time.Second)
+	if cfg.Retry.Attempts < 0 {
+		cfg.Retry.Attempts = 1
 	}
+	return cfg
 }
 
 // validate tells what in a Config with defaults cannot work. Its errors hold no value but numbers.

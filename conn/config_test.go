@@ -19,7 +19,7 @@ func TestConfigDefaults(t *testing.T) {
 		DialTimeout: 5 * time.Second, Timeout: 5 * time.Second, PingInterval: 5 * time.Second,
 		IdleTimeout: 5 * time.Minute, Conns: 1, MaxConns: 16,
 		Retry: Retry{
-			Attempts: 6, MinBackoff: 8 * time.Millisecond, MaxBackoff: 512 * time.Millisecond, Budget: 5 * time.Second,
+			MinBackoff: 8 * time.Millisecond, MaxBackoff: 512 * time.Millisecond, Budget: 5 * time.Second,
 		},
 	}
 	got := Config{}.withDefaults()
@@ -93,6 +93,25 @@ func TestConfigValidate(t *testing.T) {
 			t.Errorf("%#v: validate() = %v, want nil", tt.cfg, err)
 		case tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)):
 			t.Errorf("%#v: validate() = %v, want an error with %q", tt.cfg, err, tt.want)
+		}
+	}
+}
+
+// TestDialTimeoutOfSentinels: behind sentinels a server that cannot be reached may have been replaced, so that the default is
+// shorter; what is set counts.
+func TestDialTimeoutOfSentinels(t *testing.T) {
+	sentinels := Sentinel{Master: "m", Addrs: []string{"a:1"}}
+	for _, tt := range []struct {
+		cfg  Config
+		want time.Duration
+	}{
+		{Config{}, 5 * time.Second},
+		{Config{Sentinel: sentinels}, 2 * time.Second},
+		{Config{Sentinel: sentinels, DialTimeout: 7 * time.Second}, 7 * time.Second},
+		{Config{Sentinel: sentinels, DialTimeout: -1}, -1},
+	} {
+		if got := tt.cfg.withDefaults().DialTimeout; got != tt.want {
+			t.Errorf("DialTimeout of %v = %v, want %v", tt.cfg, got, tt.want)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -40,12 +41,13 @@ type Conn struct {
 
 	active atomic.Int32 // calls in progress
 
-	mu       sync.Mutex // guards the following
-	ended    bool       // With has returned
-	watching bool       // a WATCH is open
-	queueing bool       // a MULTI is open
-	changed  bool       // database, user, name or the like
-	readOnly bool       // the server has said so
+	mu       sync.Mutex            // guards the following
+	ended    bool                  // With has returned
+	begun    [unanswered + 1]int32 // commands in progress that change the connection, by their rules
+	watching bool                  // a WATCH is open
+	queueing bool                  // a MULTI is open
+	changed  bool                  // database, user, name or the like
+	readOnly bool                  // the server has said so
 }
 
 // Dial connects to the server at cfg.Addr, within ctx and cfg.DialTimeout. It tries once. What cfg says of pools and
@@ -63,7 +65,7 @@ func Dial(ctx context.Context, cfg Config) (*Conn, error) {
 	}
 	own := &single{cfg: cfg}
 	own.pushes = newPushes(cfg.OnPush, &own.wg)
-	return &Conn{l: newLink(s, &own.cfg, own, &own.wg), trace: cfg.Trace, own: own}, nil
+	return &Conn{l: newLink(s, &own.cfg, false, own, &own.wg), trace: cfg.Trace, own: own}, nil
 }
 
 // Do sends a command, given as its name and arguments, and returns its reply. Arguments are strings, []byte, bools,
@@ -99,6 +101,8 @@ func (c *Conn) do(ctx context.Context, q request, r rule) (resp.Value, error) {
 	if err == nil {
 		c.settle(r, v)
 		err = v.Err()
+	} else {
+		c.forgo(r, !SafeToRetry(err))
 	}
 	c.trace.command(begin, c.l.addr, q, err)
 	if err != nil {
@@ -122,7 +126,11 @@ func (c *Conn) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value
 	for i := range cmds {
 		most, err := c.prepare(ruleOfCommand(&cmds[i]))
 		if err != nil {
+			c.forgoAll(cmds[:i], false)
 			return nil, refusal(c.l.addr, request{cmds: cmds}, err)
+		}
+		if most == never {
+			most = c.l.waitLimit(&cmds[i])
 		}
 		limit = max(limit, most)
 	}
@@ -131,12 +139,13 @@ func (c *Conn) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value
 	for i := range values {
 		c.settle(ruleOfCommand(&cmds[i]), values[i])
 	}
+	c.forgoAll(cmds[len(values):], !SafeToRetry(err))
 	c.trace.command(begin, c.l.addr, request{cmds: cmds}, err)
 	return values, err
 }
 
-// prepare takes note of what a command with the rule r will do to the connection, before it is sent, and returns the
-// limit for its answer.
+// prepare takes note that a command with the rule r is about to be sent, and returns the limit for its answer. It is
+// followed by settle or forgo.
 func (c *Conn) prepare(r rule) (limit time.Duration, err error) {
 	if err := r.refuse(exclusive); err != nil {
 		return 0, err
@@ -146,19 +155,59 @@ func (c *Conn) prepare(r rule) (limit time.Duration, err error) {
 	if c.ended {
 		return 0, errEnded
 	}
-	switch r {
-	case plain, unwatches, ends:
-	case blocks:
+	if r == blocks {
 		limit = never
-	case watches:
+	}
+	if r.lasts() {
+		c.begun[r]++
+		c.hushLocked(r)
+	}
+	return limit, nil
+}
+
+// lasts reports whether a command with the rule r leaves the connection in another state.
+func (r rule) lasts() bool {
+	switch r {
+	case plain, blocks, unwatches, ends:
+		return false
+	}
+	return true
+}
+
+// openLocked reports whether a MULTI is open, or will be.
+func (c *Conn) openLocked() bool { return c.queueing || c.begun[begins] > 0 }
+
+// hushLocked lets no PING be sent in a transaction, once a command with the rule r has begun or ended.
+func (c *Conn) hushLocked(r rule) {
+	if r == begins || r == ends {
+		c.l.hush(c.openLocked())
+	}
+}
+
+// forgo takes note that a command with the rule r has no answer. If it was sent, it may have done what it does.
+func (c *Conn) forgo(r rule, sent bool) {
+	if !r.lasts() {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.begun[r]--
+	switch {
+	case !sent:
+	case r == watches:
 		c.watching = true
-	case begins:
+	case r == begins:
 		c.queueing = true
-		c.l.hush(true)
 	default:
 		c.changed = true
 	}
-	return limit, nil
+	c.hushLocked(r)
+}
+
+func (c *Conn) forgoAll(cmds []resp.Command, sent bool) {
+	for i := range cmds {
+		c.forgo(ruleOfCommand(&cmds[i]), sent)
+	}
 }
 
 // settle takes note of what a command with the rule r has done and undone, once it has the answer v, in the order of
@@ -170,8 +219,11 @@ func (c *Conn) settle(r rule, v resp.Value) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if r.lasts() {
+		c.begun[r]--
+	}
 	switch {
-	case err != nil && judgeReply(err) == redial:
+	case err != nil && netfail.Reply(err) == netfail.Redial:
 		c.changed, c.readOnly = true, true
 	case r == watches:
 		c.watching = true
@@ -183,10 +235,10 @@ func (c *Conn) settle(r rule, v resp.Value) {
 		c.queueing = false
 	case r == unwatches && !c.queueing:
 		c.watching = false
+	case r.lasts():
+		c.changed = true
 	}
-	if r == begins || r == ends {
-		c.l.hush(c.queueing)
-	}
+	c.hushLocked(r)
 }
 
 // end makes the Conn useless, when With ends, and reports whether its connection is not to be lent again: it is in

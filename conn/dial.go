@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"slices"
+	"sync/atomic"
 	"time"
 
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -14,6 +18,7 @@ import (
 type session struct {
 	nc     net.Conn
 	r      *resp.Reader
+	from   *source      // of r
 	proto  int          // 2 or 3
 	addr   string       // as in Config.Addr
 	pushes []resp.Value // arrived during the handshake, to be delivered aside
@@ -31,7 +36,10 @@ func dialRole(ctx context.Context, cfg *Config, master bool) (*session, error) {
 		ctx, cancel = context.WithTimeoutCause(ctx, cfg.DialTimeout, cause)
 		defer cancel()
 	}
-	d := dialing{cfg: cfg, master: master}
+	stop := cfg.whileDialling()
+	defer stop()
+	d := dialing{cfg: cfg, master: master, manner: manner{hello: cfg.Protocol != 2, identity: !cfg.NoIdentity}}
+	d.dialState, _ = ctx.Value(dialStateKey{}).(*dialState)
 	s, err := d.run(ctx)
 	if err != nil {
 		return nil, &Error{Op: "dial", Addr: cfg.Addr, Err: fmt.Errorf("%s: %w", d.phase, err)}
@@ -45,14 +53,67 @@ type dialing struct {
 	master         bool   // the server must say that it is one
 	phase          string // what is being done, for the error
 	user, password string
+	manner
+	*dialState // nil: nobody wants to know
 }
 
+// manner is how a handshake is led.
+type manner struct {
+	hello    bool // by HELLO 3 at first
+	identity bool // with the names of the client and this library
+}
+
+// dialStateKey is the key of a *dialState in the ctx of a dial.
+type dialStateKey struct{}
+
+// dialState is what a dial is doing, for those who wait for it.
+type dialState struct{ at atomic.Pointer[stage] }
+
+type stage struct {
+	phase string
+	addr  string
+	since time.Time
+}
+
+// enter notes what the dial does from now on.
+func (d *dialing) enter(phase string) {
+	d.phase = phase
+	if d.dialState != nil {
+		d.at.Store(&stage{phase, d.cfg.Addr, time.Now()})
+	}
+}
+
+// String says what is being done, and for how long.
+func (p *dialState) String() string {
+	s := p.at.Load()
+	if s == nil {
+		return "not begun"
+	}
+	text := fmt.Sprintf("%s of %s for %v", s.phase, s.addr, time.Since(s.since).Round(time.Millisecond))
+	if s.phase == tlsHandshake {
+		text += " (the server may not expect TLS)"
+	}
+	return text
+}
+
+const tlsHandshake = "TLS handshake"
+
 func (d *dialing) run(ctx context.Context) (*session, error) {
-	d.phase = "credentials"
+	d.enter("credentials")
 	if err := d.identify(ctx); err != nil {
 		return nil, orEnded(ctx, err)
 	}
-	d.phase = "connect"
+	before := d.manner
+	s, err := d.attempt(ctx)
+	if err != nil && d.manner != before && ctx.Err() == nil && hungUp(err) {
+		s, err = d.attempt(ctx)
+	}
+	return s, err
+}
+
+// attempt makes one connection. If the server hangs up during the handshake, the manner is the one to try next.
+func (d *dialing) attempt(ctx context.Context) (*session, error) {
+	d.enter("connect")
 	nc, err := d.connect(ctx)
 	if err != nil {
 		return nil, orEnded(ctx, err)
@@ -73,6 +134,15 @@ func (d *dialing) run(ctx context.Context) (*session, error) {
 		return nil, d.hint(err)
 	}
 	return s, nil
+}
+
+// hungUp reports whether the peer has closed the connection between two replies.
+func hungUp(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrClosedPipe) || isReset(err)
+}
+
+func isReset(err error) bool {
+	return slices.ContainsFunc(hangUps, func(reason error) bool { return errors.Is(err, reason) })
 }
 
 // identify asks for the credentials of this dial.
@@ -106,31 +176,39 @@ type secured interface {
 // open makes a session of a bare connection. It does not close it.
 func (d *dialing) open(ctx context.Context, nc net.Conn) (*session, error) {
 	if d.cfg.TLS != nil {
-		d.phase = "TLS handshake"
+		d.enter(tlsHandshake)
 		t := d.cfg.TLS.Clone()
 		if t.ServerName == "" {
 			t.ServerName = d.cfg.serverName()
 		}
 		tc := tlsClient(nc, t)
-		if err := tc.HandshakeContext(ctx); err != nil {
+		stop := d.whileTLS(ctx, nc)
+		err := tc.HandshakeContext(ctx)
+		if stop() {
+			err = errPlain
+		}
+		if err != nil {
 			return nil, err
 		}
 		nc = tc
 	}
-	d.phase = "handshake"
+	d.enter("handshake")
+	from := &source{nc: nc}
 	h := handshake{
 		nc:       nc,
-		r:        resp.NewReader(nc, d.cfg.Limits),
+		r:        resp.NewReader(from, d.cfg.Limits),
 		cfg:      d.cfg,
 		master:   d.master,
 		user:     d.user,
 		password: d.password,
+		manner:   d.manner,
 	}
 	proto, err := h.run()
 	if err != nil {
+		d.manner = h.plainer()
 		return nil, err
 	}
-	return &session{nc: nc, r: h.r, proto: proto, addr: d.cfg.Addr, pushes: h.pushes}, nil
+	return &session{nc: nc, r: h.r, from: from, proto: proto, addr: d.cfg.Addr, pushes: h.pushes}, nil
 }
 
 // dialServer is dial, of the server that the sentinels name if cfg says to ask them.
@@ -141,25 +219,15 @@ func dialServer(ctx context.Context, cfg *Config) (*session, error) {
 	return dial(ctx, cfg)
 }
 
-// hint adds to an error of the TLS handshake its likely cause where that is a server that expects none. Redis then
-// waits for the end of a line that never comes.
+// hint adds to an error of the TLS handshake its likely cause where that is a server that expects none.
 func (d *dialing) hint(err error) error {
-	if d.phase != "TLS handshake" {
+	if d.phase != tlsHandshake {
 		return err
 	}
-	if notTLS(err) || errors.Is(err, context.DeadlineExceeded) {
+	if netfail.NotTLS(err) || errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("%w (the server may not expect TLS)", err)
 	}
 	return err
-}
-
-// ended returns why ctx is over, such that errors.Is finds both the cause it was given and the error of ctx itself.
-func ended(ctx context.Context) error {
-	err, cause := ctx.Err(), context.Cause(ctx)
-	if errors.Is(cause, err) {
-		return cause
-	}
-	return fmt.Errorf("%w: %w", err, cause)
 }
 
 // orEnded returns why ctx is over if that is the reason of err, and else err. The net package may notice that the

@@ -99,6 +99,14 @@ func TestDialMute(t *testing.T) {
 			}, text: errNoMore.Error()},
 		{name: "DialTimeout", want: context.DeadlineExceeded, cfg: func(cfg *conn.Config) {
 			cfg.DialTimeout = 200 * time.Millisecond
+			dial, dialled := cfg.Dial, false
+			cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				if dialled {
+					return nil, errNoMore // to ask in plain text
+				}
+				dialled = true
+				return dial(ctx, network, addr)
+			}
 		}, text: "DialTimeout"},
 	}
 	for _, mute := range mutes {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -80,7 +81,7 @@ func (p *Pool) borrow(ctx context.Context) (*member, error) {
 	switch {
 	case p.closed:
 		p.mu.Unlock()
-		return nil, ErrClosed
+		return nil, p.cause
 	case ctx.Err() != nil:
 		p.mu.Unlock()
 		return nil, ended(ctx)
@@ -206,7 +207,7 @@ func (p *Pool) worthLocked() bool {
 		return p.queue.Len() > 0
 	}
 	for at := p.queue.Front(); at != nil; at = at.Next() {
-		if at.Value.(*turn).tries.left() {
+		if !at.Value.(*turn).tries.over {
 			return true
 		}
 	}
@@ -239,15 +240,16 @@ func (p *Pool) dialMember() {
 // disappointLocked counts a failed dial against all who wait. Those who have no attempts left get its error, unless a
 // connection that is lent may become free.
 func (p *Pool) disappointLocked(err error) {
-	hopeless := judge(err, false) == final
+	hopeless := judge(err, false) == netfail.Final
 	var next *list.Element
 	for at := p.queue.Front(); at != nil; at = next {
 		next = at.Next()
 		t := at.Value.(*turn)
+		more := t.tries.failed(0)
 		if hopeless {
-			t.tries.made = t.tries.policy.Attempts
+			t.tries.over, more = true, false
 		}
-		if t.tries.failed(0) || p.lent > 0 {
+		if more || p.lent > 0 {
 			continue
 		}
 		p.queue.Remove(at)

@@ -145,8 +145,8 @@ func TestWithNoConns(t *testing.T) {
 		before := srv.Dials()
 		err := p.With(t.Context(), func(*conn.Conn) error { t.Error("there is a connection"); return nil })
 		wantNotSent(t, err, syscall.ECONNREFUSED)
-		if n := srv.Dials() - before; n < 2 || n > 8 {
-			t.Errorf("With dialled %d times, want 2 to 8", n)
+		if n := srv.Dials() - before; n < 2 || n > 18 {
+			t.Errorf("With dialled %d times, want 2 to 18", n)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
@@ -186,7 +186,7 @@ func TestWithWaitsForTheLent(t *testing.T) {
 		synctest.Wait()
 		srv.Refuse(true)
 		hold(t, p, 0)
-		if n := srv.Dials(); n > 2+8 {
+		if n := srv.Dials(); n > 2+18 {
 			t.Errorf("%d dials in an hour, want them to end with the attempts of the caller", n)
 		}
 	})
@@ -502,4 +502,79 @@ func (l *loans) lend(id int64, on bool) {
 		l.t.Errorf("connection %d is lent twice", id)
 	}
 	l.inUse[id] = on
+}
+
+// TestNotSentLeavesNoTrace has commands that change the state of a connection not be sent: it is as it was, for Tx, for PING
+// and for the Pool, which lends it again. One that was sent and not answered does leave its trace.
+func TestNotSentLeavesNoTrace(t *testing.T) {
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	calls := map[string]func(ctx context.Context, c *conn.Conn) error{
+		"MULTI":  func(ctx context.Context, c *conn.Conn) error { _, err := c.Do(ctx, "MULTI"); return err },
+		"WATCH":  func(ctx context.Context, c *conn.Conn) error { _, err := c.Do(ctx, "WATCH", "key"); return err },
+		"SELECT": func(ctx context.Context, c *conn.Conn) error { _, err := c.Do(ctx, "SELECT", 1); return err },
+		"batch": func(ctx context.Context, c *conn.Conn) error {
+			_, err := c.SendBatch(ctx, cmds("WATCH key", "SELECT 1", "MULTI"))
+			return err
+		},
+		"transaction": func(ctx context.Context, c *conn.Conn) error { _, err := c.Tx(ctx, cmds("INCR n")); return err },
+	}
+	for name, call := range calls {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+				p := openPool(t, conn.Config{Dial: srv.Dial, PingInterval: time.Second})
+				defer p.Close()
+				with(t, p, func(c *conn.Conn) {
+					wantNotSent(t, call(ended, c), context.Canceled)
+					srv.KillConns(func(other fakeredis.Conn) bool { return other.ID == 1 }) // whose PINGs are not meant
+					srv.ClearLog()
+					time.Sleep(10 * time.Second)
+					if n := srv.Count("PING"); n < 8 {
+						t.Errorf("%d PING in 10s, want one each second", n)
+					}
+					if _, err := c.Tx(t.Context(), cmds("INCR n")); err != nil {
+						t.Errorf("Tx = %v", err)
+					}
+					wantNotSent(t, call(ended, c), context.Canceled)
+				})
+				with(t, p, func(*conn.Conn) {})
+				if n := srv.Dials(); n != 2 {
+					t.Errorf("%d connections, want the one that was lent lent again", n)
+				}
+				srv.Latency(time.Second)
+				with(t, p, func(c *conn.Conn) {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+					defer cancel()
+					wantUncertain(t, call(ctx, c), context.DeadlineExceeded)
+				})
+				with(t, p, func(*conn.Conn) {})
+				if n := srv.Dials(); n != 3 {
+					t.Errorf("%d connections, want one that may have been changed replaced", n)
+				}
+			})
+		})
+	}
+}
+
+// TestNotSentInMulti has a second MULTI not be sent while one is open, which stays open.
+func TestNotSentInMulti(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		c := dialConn(t, conn.Config{Dial: srv.Dial})
+		defer c.Close()
+		want(t, c, "OK", "MULTI")
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		_, err := c.Do(ctx, "MULTI")
+		wantNotSent(t, err, context.Canceled)
+		_, err = c.Tx(t.Context(), cmds("INCR n"))
+		wantNotSent(t, err, conn.ErrNotSent)
+		time.Sleep(time.Minute)
+		if n := srv.Count("PING"); n != 0 {
+			t.Errorf("%d PING in a MULTI, want none", n)
+		}
+		want(t, c, "OK", "DISCARD")
+		if _, err := c.Tx(t.Context(), cmds("INCR n")); err != nil {
+			t.Errorf("Tx = %v", err)
+		}
+	})
 }

@@ -7,8 +7,8 @@ import (
 	"net"
 	"runtime/debug"
 	"strings"
-	"syscall"
 
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -30,15 +30,20 @@ type handshake struct {
 	cfg            *Config
 	master         bool // the server must say that it is one
 	user, password string
-	role           string // as HELLO says it
-	pushes         []resp.Value
-	received       int
+	manner
+	role     string // as HELLO says it
+	pushes   []resp.Value
+	received int  // replies
+	greeted  bool // HELLO was answered
 }
 
-// run introduces the client in one write, two where the server does not know HELLO, and returns the protocol agreed
+// run introduces the client in one write, two where the server does not agree to RESP3, and returns the protocol agreed
 // on. The connection is of no more use after an error.
+//
+// Any refusal of HELLO leads to RESP2, in whatever words a server or a proxy says it; but not one of the client's credentials,
+// which are not shown twice, nor one that passes by itself.
 func (h *handshake) run() (proto int, err error) {
-	if h.cfg.Protocol == 2 {
+	if !h.hello {
 		return 2, h.introduce(h.steps2())
 	}
 	steps := h.steps3()
@@ -49,20 +54,26 @@ func (h *handshake) run() (proto int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := hello.Err(); err != nil {
-		if !unknownHello(err) {
-			return 0, fmt.Errorf("HELLO: %w", err)
-		}
-		if h.cfg.Protocol == 3 {
-			return 0, fmt.Errorf("HELLO: %w (the server does not know RESP3, and Protocol asks for no other)", err)
-		}
-		return 2, h.startOver(len(steps) - 1)
+	h.greeted = true
+	err = hello.Err()
+	if netfail.Denied(err) || netfail.Reply(err) != netfail.Final {
+		return 0, fmt.Errorf("HELLO: %w", err)
 	}
-	proto, err = h.agreed(hello)
-	if err != nil {
-		return 0, err
+	if err == nil {
+		if proto, err = h.agreed(hello); err == nil {
+			return proto, h.check(steps[1:])
+		}
 	}
-	return proto, h.check(steps[1:])
+	if h.cfg.Protocol == 3 {
+		return 0, fmt.Errorf("HELLO: %w (the server does not agree to RESP3, and Protocol asks for no other)", err)
+	}
+	h.hello = false
+	return 2, h.startOver(len(steps) - 1)
+}
+
+// plainer returns the manner to try when the server has hung up: without what it may not have understood.
+func (h *handshake) plainer() manner {
+	return manner{hello: h.hello && (h.greeted || h.cfg.Protocol == 3)}
 }
 
 // startOver introduces the client in RESP2 after a refused HELLO, of whose write due replies are still to come.
@@ -83,20 +94,10 @@ func (h *handshake) introduce(steps []step) error {
 	return h.check(steps)
 }
 
-// unknownHello reports that a server refused HELLO for not knowing it, or not version 3. Nothing else may lead to
-// RESP2: a wrong password is no sign of an old server.
-func unknownHello(err error) bool {
-	const unknown = "ERR unknown command"
-	if errors.Is(err, resp.ErrNoProto) {
-		return true
-	}
-	text := err.Error()
-	return len(text) >= len(unknown) && strings.EqualFold(text[:len(unknown)], unknown)
-}
-
 // agreed reads the protocol from the reply to HELLO, which a proxy may have chosen otherwise than asked.
 func (h *handshake) agreed(hello resp.Value) (proto int, err error) {
-	for name, value := range hello.Pairs() {
+	pairs, _ := hello.Pairs()
+	for name, value := range pairs {
 		switch s, _ := name.Text(); s {
 		case "role":
 			h.role, _ = value.Text()
@@ -109,7 +110,7 @@ func (h *handshake) agreed(hello resp.Value) (proto int, err error) {
 	if proto != 0 {
 		return proto, nil
 	}
-	return 0, fmt.Errorf("HELLO: the reply, of kind %v, does not agree to RESP3", hello.Kind())
+	return 0, fmt.Errorf("the reply is of kind %v, and names no protocol", hello.Kind())
 }
 
 // steps3 are the commands of a handshake in RESP3.
@@ -118,7 +119,7 @@ func (h *handshake) steps3() []step {
 	if h.authenticates() {
 		hello = append(hello, "AUTH", h.userOrDefault(), h.password)
 	}
-	if h.cfg.ClientName != "" {
+	if h.identity && h.cfg.ClientName != "" {
 		hello = append(hello, "SETNAME", h.cfg.ClientName)
 	}
 	return h.appendCommon([]step{{cmd: resp.Cmd(hello...)}})
@@ -136,7 +137,7 @@ func (h *handshake) steps2() []step {
 	default:
 		steps = append(steps, step{cmd: resp.Cmd("AUTH", h.user, h.password)})
 	}
-	if h.cfg.ClientName != "" {
+	if h.identity && h.cfg.ClientName != "" {
 		steps = append(steps, step{cmd: resp.Cmd("CLIENT", "SETNAME", h.cfg.ClientName)})
 	}
 	return h.appendCommon(steps)
@@ -146,9 +147,11 @@ func (h *handshake) appendCommon(steps []step) []step {
 	if h.cfg.DB != 0 {
 		steps = append(steps, step{cmd: resp.Cmd("SELECT", h.cfg.DB)})
 	}
-	steps = append(steps,
-		step{cmd: resp.Cmd("CLIENT", "SETINFO", "LIB-NAME", "lockwire"), optional: true},
-		step{cmd: resp.Cmd("CLIENT", "SETINFO", "LIB-VER", libraryVersion()), optional: true})
+	if h.identity {
+		steps = append(steps,
+			step{cmd: resp.Cmd("CLIENT", "SETINFO", "LIB-NAME", "lockwire"), optional: true},
+			step{cmd: resp.Cmd("CLIENT", "SETINFO", "LIB-VER", libraryVersion()), optional: true})
+	}
 	for _, cmd := range h.cfg.Extra {
 		steps = append(steps, step{cmd: cmd})
 	}
@@ -182,8 +185,12 @@ func (h *handshake) write(steps []step) error {
 	if err == nil {
 		return nil
 	}
-	if v, readErr := h.read(); readErr == nil && v.Err() != nil {
+	v, readErr := h.read()
+	switch {
+	case readErr == nil && v.Err() != nil:
 		return v.Err()
+	case netfail.Alert(readErr):
+		return readErr
 	}
 	return err
 }
@@ -250,7 +257,7 @@ func (h *handshake) explain(err error) error {
 	case h.cfg.TLS != nil || h.received > 0:
 	case garbled && syntax.Offset == 0:
 		return fmt.Errorf("%w (the server may expect TLS)", err)
-	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
+	case errors.Is(err, io.EOF), isReset(err):
 		return fmt.Errorf("closed by the server without a reply, as one that expects TLS may do: %w", err)
 	}
 	return err

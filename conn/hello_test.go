@@ -112,19 +112,20 @@ func TestHandshakeTooManyPushes(t *testing.T) {
 	}
 }
 
-// TestHandshakeNoFallback: an error that is no sign of an old server never leads to RESP2, which would only show the
-// password to whoever said so. (B23)
+// TestHandshakeNoFallback: an error about credentials never leads to RESP2, which would only show the password once more to
+// whoever said so; nor does one that passes by itself. (B23)
 func TestHandshakeNoFallback(t *testing.T) {
 	for _, text := range []string{
 		"NOAUTH HELLO must be called with the client already authenticated",
 		"WRONGPASS invalid username-password pair or user is disabled.",
 		"NOPERM User al has no permissions to run the 'hello' command",
 		"LOADING Redis is loading the dataset in memory",
+		"MASTERDOWN Link with MASTER is down",
+		"BUSY Redis is busy running a script.",
 		"ERR max number of clients reached",
-		"ERR Protocol error",
-		"ERR unknown subcommand",
-		"ERR",
-		"NOPROTOCOL x",
+		"ERR Client sent AUTH, but no password is set",
+		"ERR invalid password",
+		"DENIED Redis is running in protected mode because protected mode is enabled",
 	} {
 		t.Run(text, func(t *testing.T) {
 			cfg := scripted(t, func(p *peer) {
@@ -141,17 +142,29 @@ func TestHandshakeNoFallback(t *testing.T) {
 	}
 }
 
-// TestHandshakeFallback: a server that does not know HELLO 3 is spoken to in RESP2 over the same connection, whatever
-// it says to the rest of the first write. (B24)
+// TestHandshakeFallback: a server that does not agree to HELLO 3, in whatever words, is spoken to in RESP2 over the same
+// connection, whatever it says to the rest of the first write. (B24)
 func TestHandshakeFallback(t *testing.T) {
 	for _, text := range []string{
 		"NOPROTO unsupported protocol version",
 		"NOPROTO",
+		"NOPROTOCOL x",
+		"ERR",
+		"ERR Protocol error",
+		"ERR Protocol version is not 2 or 3",
+		"ERR unknown subcommand",
+		"ERR unsupported command",
+		"ERR Unknown or disabled command 'HELLO'",
+		"ERR command 'HELLO' not support",
+		"ERR syntax error",
+		"ERR wrong number of arguments for 'hello' command",
+		"UNSUPPORTED x",
+		"invalid command",
 		"ERR unknown command 'HELLO'",
 		"ERR unknown command `HELLO`, with args beginning with: `3`, `AUTH`, `al`, `" + secret + "`, ",
 		"err Unknown Command",
 	} {
-		t.Run(text[:7], func(t *testing.T) {
+		t.Run(text[:min(len(text), 40)], func(t *testing.T) {
 			script := func(p *peer) {
 				if !p.expect("HELLO 3 AUTH al "+secret+" SETNAME me", "SELECT 2", libName, libVersion, "READONLY") {
 					return
@@ -193,31 +206,35 @@ func TestHandshakeOnly3(t *testing.T) {
 	}
 }
 
-// TestHandshakeAgreement: the protocol is the one in the reply to HELLO, and a reply that names none is refused.
+// TestHandshakeAgreement: the protocol is the one in the reply to HELLO, and one that names none leads to RESP2.
 func TestHandshakeAgreement(t *testing.T) {
 	tests := []struct {
 		reply    string
 		protocol int
-		want     int // 0: refused
+		want     int // 0: refused; -2: 2, after a second write
 	}{
 		{hello3, 0, 3},
 		{"*4|$6|server|$5|redis|$5|proto|:2|", 0, 2},
 		{"*4|$6|server|$5|redis|$5|proto|:2|", 3, 0},
 		{"%2|*1|:1|$1|x|+proto|$1|3|", 3, 3},
-		{"%1|$5|proto|:4|", 0, 0},
-		{"%1|$5|proto|$5|three|", 0, 0},
-		{"%1|$6|server|$5|redis|", 0, 0},
-		{"*3|$1|a|$1|b|$5|proto|", 0, 0},
-		{"*0|", 0, 0},
-		{"+OK|", 0, 0},
-		{"_|", 0, 0},
-		{":3|", 0, 0},
+		{"%1|$5|proto|:4|", 0, -2},
+		{"%1|$5|proto|$5|three|", 0, -2},
+		{"%1|$6|server|$5|redis|", 0, -2},
+		{"*3|$1|a|$1|b|$5|proto|", 0, -2},
+		{"*0|", 0, -2},
+		{"+OK|", 0, -2},
+		{"+OK|", 3, 0},
+		{"_|", 0, -2},
+		{":3|", 0, -2},
 	}
 	for _, tt := range tests {
 		t.Run(fmt.Sprintf("%q to %d", tt.reply, tt.protocol), func(t *testing.T) {
 			cfg := scripted(t, func(p *peer) {
 				p.written()
 				p.reply(tt.reply, "+OK|", "+OK|")
+				if tt.want < 0 && p.expect("PING", libName, libVersion) {
+					p.reply("+PONG|", "+OK|", "+OK|")
+				}
 				p.expectClose()
 			})
 			cfg.Protocol = tt.protocol
@@ -226,7 +243,7 @@ func TestHandshakeAgreement(t *testing.T) {
 				return
 			}
 			s := open(t, cfg)
-			if s.Protocol() != tt.want {
+			if s.Protocol() != max(tt.want, -tt.want) {
 				t.Errorf("Protocol() = %d, want %d", s.Protocol(), tt.want)
 			}
 			s.Close()
@@ -270,7 +287,7 @@ func TestHandshakeStepFails(t *testing.T) {
 
 // TestHandshakeCutAnywhere: replies may come byte by byte, and wherever they end the dial fails and closes.
 func TestHandshakeCutAnywhere(t *testing.T) {
-	whole := strings.ReplaceAll(hello3+">1|+x|+OK|-ERR x|+OK|", "|", "\r\n")
+	whole := strings.ReplaceAll(hello3+">1|+x|+OK|", "|", "\r\n")
 	for n := range len(whole) + 1 {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			cfg := scripted(t, func(p *peer) {
@@ -282,7 +299,7 @@ func TestHandshakeCutAnywhere(t *testing.T) {
 					p.answerPing()
 				}
 			})
-			cfg.DB = 1
+			cfg.DB, cfg.Protocol, cfg.NoIdentity = 1, 3, true // nothing that might be left out
 			if n == len(whole) {
 				s := open(t, cfg)
 				if v, err := s.Read(); err != nil || v.Kind() != resp.Push {
@@ -300,17 +317,77 @@ func TestHandshakeCutAnywhere(t *testing.T) {
 	}
 }
 
+// TestHandshakeHungUp: a server that closes the connection on what it may not know is dialled once more without it.
+func TestHandshakeHungUp(t *testing.T) {
+	closes := func(commands ...string) func(p *peer) { return func(p *peer) { p.expect(commands...) } }
+	agrees := func(replies string, commands ...string) func(p *peer) {
+		return func(p *peer) {
+			if p.expect(commands...) {
+				p.reply(replies)
+				p.answerPing()
+			}
+		}
+	}
+	for name, test := range map[string]struct {
+		cfg     conn.Config
+		scripts []func(p *peer)
+		want    int // 0: refused
+	}{
+		"HELLO": {conn.Config{}, []func(p *peer){closes("HELLO 3", libName, libVersion), agrees("+PONG|", "PING")}, 2},
+		"SETINFO behind HELLO": {conn.Config{DB: 1}, []func(p *peer){func(p *peer) {
+			p.expect("HELLO 3", "SELECT 1", libName, libVersion)
+			p.reply(hello3, "+OK|")
+		}, agrees(hello3+"+OK|", "HELLO 3", "SELECT 1")}, 3},
+		"SETINFO after the fallback": {conn.Config{Password: secret}, []func(p *peer){func(p *peer) {
+			p.expect("HELLO 3 AUTH default "+secret, libName, libVersion)
+			p.reply("-ERR what|-ERR|-ERR|")
+			p.expect("AUTH "+secret, libName, libVersion)
+			p.reply("+OK|")
+		}, agrees("+OK|", "AUTH "+secret)}, 2},
+		"3 only": {conn.Config{Protocol: 3, ClientName: "me"}, []func(p *peer){
+			closes("HELLO 3 SETNAME me", libName, libVersion), agrees(hello3, "HELLO 3")}, 3},
+		"2 only": {conn.Config{Protocol: 2, ClientName: "me"}, []func(p *peer){
+			closes("PING", "CLIENT SETNAME me", libName, libVersion), agrees("+PONG|", "PING")}, 2},
+		"no identity":          {conn.Config{NoIdentity: true, ClientName: "me"}, []func(p *peer){agrees(hello3, "HELLO 3")}, 3},
+		"no identity, HELLO":   {conn.Config{NoIdentity: true}, []func(p *peer){closes("HELLO 3"), agrees("+PONG|", "PING")}, 2},
+		"twice":                {conn.Config{}, []func(p *peer){closes("HELLO 3", libName, libVersion), closes("PING")}, 0},
+		"nothing to leave out": {conn.Config{NoIdentity: true, Protocol: 2}, []func(p *peer){closes("PING")}, 0},
+		"nor with 3":           {conn.Config{NoIdentity: true, Protocol: 3}, []func(p *peer){closes("HELLO 3")}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := test.cfg
+			cfg.Dial = scripted(t, test.scripts...).Dial
+			if test.want == 0 {
+				if err := refused(t, t.Context(), cfg); !errors.Is(err, io.EOF) {
+					t.Errorf("DialStream = %v, want EOF", err)
+				}
+				return
+			}
+			s := open(t, cfg)
+			if s.Protocol() != test.want {
+				t.Errorf("Protocol() = %d, want %d", s.Protocol(), test.want)
+			}
+			ping(t, s)
+			s.Close()
+		})
+	}
+}
+
 // TestHandshakeFallbackCut: a server that leaves in the middle of the fallback is not waited for.
 func TestHandshakeFallbackCut(t *testing.T) {
 	for _, replies := range [][2]string{{"-NOPROTO|", ""}, {"-NOPROTO|-ERR|+O", ""}, {"-NOPROTO|-ERR|+OK|", "+PONG|+OK|"}} {
-		cfg := scripted(t, func(p *peer) {
+		scripts := []func(p *peer){func(p *peer) {
 			p.written()
 			p.reply(replies[0])
 			if replies[1] != "" {
 				p.expect("PING", libName, libVersion)
 				p.reply(replies[1])
 			}
-		})
+		}}
+		if !strings.HasSuffix(replies[0], "O") { // between two replies: perhaps it did not like the last one
+			scripts = append(scripts, func(p *peer) { p.expect("PING") })
+		}
+		cfg := scripted(t, scripts...)
 		if err := refused(t, t.Context(), cfg); !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("replies %q: DialStream = %v, want EOF", replies, err)
 		}

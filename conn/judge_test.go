@@ -8,8 +8,8 @@ import (
 	"net"
 	"syscall"
 	"testing"
-	"time"
 
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -20,66 +20,47 @@ func TestJudge(t *testing.T) {
 	for _, test := range []struct {
 		err       error
 		connected bool
-		want      verdict
+		want      netfail.Verdict
 	}{
-		{resp.Error("LOADING x"), true, again},
-		{resp.Error("READONLY x"), true, redial},
-		{resp.Error("ERR max number of clients reached"), true, again},
-		{resp.Error("ERR Error running script (call to f_a): @user_script:1: @user_script: 1: -READONLY x"), true, redial},
-		{resp.Error("ERR Error running script (call to f_a): @user_script:1: @user_script: 1: -LOADING x"), true, final},
-		{resp.Error("LOADING"), true, again},
-		{resp.Error("LOADINGS x"), true, final},
-		{resp.Error("loading x"), true, final},
-		{resp.Error(""), true, final},
-		{fmt.Errorf("transaction: %w (%w)", resp.Error("LOADING x"), resp.ErrExecAbort), true, again},
-		{notSent(io.EOF), true, again},
-		{notSent(ErrClosed), true, final},
-		{sent(io.EOF), true, final},
-		{sent(resp.Error("LOADING x")), true, final},
-		{ErrTxAborted, true, final},
-		{dialled(syscall.ECONNREFUSED), false, again},
-		{dialled(io.EOF), false, again},
-		{(&link{err: io.EOF}).lostEarly(), false, again},
-		{(&link{err: errUnasked}).lostEarly(), false, again},
-		{(&link{err: ErrClosed}).lostEarly(), false, final},
-		{dialled(context.DeadlineExceeded), false, again},
-		{dialled(&net.DNSError{IsNotFound: true}), false, again},
-		{dialled(resp.Error("LOADING x")), false, again},
-		{dialled(resp.Error("READONLY x")), false, again},
-		{dialled(resp.Error("ERR max number of clients reached")), false, again},
-		{dialled(resp.Error("WRONGPASS x")), false, final},
-		{dialled(resp.Error("ERR DB index is out of range")), false, final},
-		{dialled(&resp.SyntaxError{}), false, final},
-		{dialled(tls.RecordHeaderError{}), false, final},
-		{dialled(&tls.CertificateVerificationError{}), false, final},
-		{dialled(&net.OpError{Op: "remote error", Err: io.EOF}), false, final},
-		{dialled(&net.OpError{Op: "read", Err: io.EOF}), false, again},
-		{ErrClosed, false, final},
-		{context.Canceled, false, final},
+		{resp.Error("LOADING x"), true, netfail.Again},
+		{resp.Error("READONLY x"), true, netfail.Redial},
+		{resp.Error("ERR max number of clients reached"), true, netfail.Again},
+		{resp.Error("ERR Error running script (call to f_a): @user_script:1: @user_script: 1: -READONLY x"), true, netfail.Redial},
+		{resp.Error("ERR Error running script (call to f_a): @user_script:1: @user_script: 1: -LOADING x"), true, netfail.Final},
+		{resp.Error("NOAUTH x"), true, netfail.Redial},
+		{dialled(resp.Error("NOAUTH x")), false, netfail.Final},
+		{resp.Error("LOADING"), true, netfail.Again},
+		{resp.Error("LOADINGS x"), true, netfail.Final},
+		{resp.Error("loading x"), true, netfail.Final},
+		{resp.Error(""), true, netfail.Final},
+		{fmt.Errorf("transaction: %w (%w)", resp.Error("LOADING x"), resp.ErrExecAbort), true, netfail.Again},
+		{notSent(io.EOF), true, netfail.Again},
+		{notSent(ErrClosed), true, netfail.Final},
+		{sent(io.EOF), true, netfail.Final},
+		{sent(resp.Error("LOADING x")), true, netfail.Final},
+		{ErrTxAborted, true, netfail.Final},
+		{dialled(syscall.ECONNREFUSED), false, netfail.Again},
+		{dialled(io.EOF), false, netfail.Again},
+		{(&link{err: io.EOF}).lostEarly(), false, netfail.Again},
+		{(&link{err: errUnasked}).lostEarly(), false, netfail.Again},
+		{(&link{err: ErrClosed}).lostEarly(), false, netfail.Final},
+		{dialled(context.DeadlineExceeded), false, netfail.Again},
+		{dialled(&net.DNSError{IsNotFound: true}), false, netfail.Again},
+		{dialled(resp.Error("LOADING x")), false, netfail.Again},
+		{dialled(resp.Error("READONLY x")), false, netfail.Again},
+		{dialled(resp.Error("ERR max number of clients reached")), false, netfail.Again},
+		{dialled(resp.Error("WRONGPASS x")), false, netfail.Final},
+		{dialled(resp.Error("ERR DB index is out of range")), false, netfail.Final},
+		{dialled(&resp.SyntaxError{}), false, netfail.Final},
+		{dialled(tls.RecordHeaderError{}), false, netfail.Final},
+		{dialled(&tls.CertificateVerificationError{}), false, netfail.Final},
+		{dialled(&net.OpError{Op: "remote error", Err: io.EOF}), false, netfail.Final},
+		{dialled(&net.OpError{Op: "read", Err: io.EOF}), false, netfail.Again},
+		{ErrClosed, false, netfail.Final},
+		{context.Canceled, false, netfail.Final},
 	} {
 		if got := judge(test.err, test.connected); got != test.want {
 			t.Errorf("judge(%v, %v) = %d, want %d", test.err, test.connected, got, test.want)
-		}
-	}
-}
-
-func TestBackoff(t *testing.T) {
-	const ms = time.Millisecond
-	r := Config{}.withDefaults().Retry
-	for n, most := range map[int]time.Duration{
-		0: 8 * ms, 1: 16 * ms, 5: 256 * ms, 6: 512 * ms, 7: 512 * ms, 31: 512 * ms, 1 << 30: 512 * ms,
-	} {
-		if got := r.backoff(n, 0); got != most {
-			t.Errorf("backoff(%d, 0) = %v, want %v", n, got, most)
-		}
-		if got := r.backoff(n, 0.999999); got < most/2 || got > most/2+ms {
-			t.Errorf("backoff(%d, 0.999999) = %v, want half of %v", n, got, most)
-		}
-	}
-	huge := Retry{MinBackoff: 1 << 62, MaxBackoff: 1<<63 - 1}
-	for n := range 70 {
-		if got := huge.backoff(n, 0.5); got <= 0 {
-			t.Errorf("backoff(%d) of %v = %v", n, huge.MinBackoff, got)
 		}
 	}
 }

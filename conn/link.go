@@ -15,54 +15,56 @@ import (
 // waiting for answers. Conn and Pool are made of links.
 //
 // A caller appends its encoded command to pending. If nobody is writing, it writes what is pending, its own and that
-// of others that have come in the meantime; otherwise whoever is writing takes it along (write.go). One goroutine at a
-// time reads replies and hands them out in the order of the commands (read.go). A timer fails the link when an answer
-// is overdue (watch.go).
+// of others that have come in the meantime; otherwise whoever is writing takes it along (write.go). readLoop always reads,
+// and hands replies out in the order of the commands (read.go). A timer fails the link when an answer is overdue (watch.go).
 type link struct {
 	// Constant after newLink.
 	nc     net.Conn
 	proto  int
 	addr   string
 	start  time.Time
-	socket bool // nc is a socket of the kernel, whose buffer takes socketRoom bytes without blocking
+	shared bool    // by callers who know nothing of each other
+	socket bool    // nc is a socket of the kernel, whose buffer takes socketRoom bytes without blocking
+	sock   *socket // that, without TLS, where it can be looked at; nil: nothing tells what has come
 	owner  owner
 	wg     *sync.WaitGroup // joins what the link starts
 	done   chan struct{}   // closed when the link fails
 
-	// Owned by the reader, which is readLoop unless reading says otherwise.
+	// Owned by readLoop.
 	r      *resp.Reader
 	got    int32 // replies to the entry at pos that have been read
-	stop   error // nothing behind the last reply is to be read
 	bytes  int64 // size of the entries of batch that have been answered
 	cohort int   // how many callers are woken before they are let run
 	woken  int   // how many have been, since
 	reads  yielder
 
 	calls    sync.Pool
-	failed   atomic.Bool   // err is set
-	heard    atomic.Bool   // something has been read since the last tick
-	solo     atomic.Uint32 // calls in a row that were alone, since the last tick
-	draining atomic.Bool   // the owner wants to be told when nothing is outstanding
-	pos      atomic.Int64  // entries of batch that have been answered
-	settled  atomic.Int64  // bytes of the commands that have been answered, all batches together
+	from     *source      // of r
+	failed   atomic.Bool  // err is set
+	draining atomic.Bool  // the owner wants to be told when nothing is outstanding
+	pos      atomic.Int64 // entries of batch that have been answered
+	part     atomic.Int32 // got, if the entry has more than one reply
+	wrote    atomic.Int64 // bytes of writes that were not over yet
+	settled  atomic.Int64 // bytes of the commands that have been answered, all batches together
 
-	mu       sync.Mutex // guards the following
-	cond     sync.Cond  // writing, handed, reading or err has changed
-	err      error      // why the link failed
-	pending  []byte     // encoded commands that no writer has taken
-	waiting  []entry    // these commands
-	inflight []entry    // taken by a writer, not yet by the reader
-	batch    []entry    // taken by the reader, which alone replaces it; its elements do not change
-	spare    []byte     // the next pending
-	queued   int64      // bytes of all commands
-	unsent   int        // bytes at their end that a failed write has left
-	writing  bool       // somebody writes, or is about to
-	handed   bool       // the writing is writeLoop's
-	looping  bool       // writeLoop runs
-	crowd    bool       // the last write was for more than one caller
-	reading  uint8      // who reads: loopReads or another of these
-	writes   yielder    // before a write
-	room     chan struct{}
+	mu        sync.Mutex // guards the following
+	cond      sync.Cond  // writing, handed or err has changed, or more has been read
+	err       error      // why the link failed
+	pending   []byte     // encoded commands that no writer has taken
+	waiting   []entry    // these commands
+	inflight  []entry    // taken by a writer, not yet by the reader
+	batch     []entry    // taken by the reader, which alone replaces it; its elements do not change
+	answered  int64      // entries that have been answered, of batches before
+	writeFrom int64      // entries before the first one of the last write
+	spare     []byte     // the next pending
+	queued    int64      // bytes of all commands
+	unsent    int        // bytes at their end that a failed write has left
+	writing   bool       // somebody writes, or is about to
+	handed    bool       // the writing is writeLoop's
+	looping   bool       // writeLoop runs
+	crowd     bool       // the last write was for more than one caller
+	writes    yielder    // before a write
+	room      chan struct{}
 	watch
 }
 
@@ -89,6 +91,7 @@ type entry struct {
 	call    *call         // nil if nobody waits
 	limit   time.Duration // since start: it may take until then even if that is longer than the timeout
 	size    int           // encoded
+	after   int64         // how much had been received when it was handed to a writer
 	tick    uint32        // the number of ticks before it
 	replies int32
 	tx      bool // as of the request
@@ -124,20 +127,29 @@ type owner interface {
 	lost(l *link, outstanding int, err error) // the link has failed and all calls are completed
 }
 
-// newLink starts a link on a connection after its handshake. It ends by fail, after which wg joins its goroutines.
-func newLink(s *session, cfg *Config, o owner, wg *sync.WaitGroup) *link {
+// newLink starts a link on a connection after its handshake, for callers who share it or for one borrower. It ends by fail, after which wg joins its goroutines.
+func newLink(s *session, cfg *Config, shared bool, o owner, wg *sync.WaitGroup) *link {
 	l := &link{
 		nc:     s.nc,
 		proto:  s.proto,
 		addr:   s.addr,
 		start:  time.Now(),
+		shared: shared,
 		socket: isSocket(s.nc),
+		sock:   newSocket(s.nc),
 		owner:  o,
 		wg:     wg,
 		done:   make(chan struct{}),
 		r:      s.r,
+		from:   s.from,
 	}
 	l.cond.L = &l.mu
+	l.from.sock = l.sock
+	l.from.wake = func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.cond.Broadcast()
+	}
 	l.calls.New = func() any { return &call{ready: make(chan struct{}, 1)} }
 	for _, v := range s.pushes {
 		o.push(l, v)
@@ -170,19 +182,14 @@ func isSocket(nc net.Conn) bool {
 // do sends one command and returns its reply. An error is an *Error.
 func (l *link) do(ctx context.Context, q request, limit time.Duration) (resp.Value, error) {
 	k := l.calls.Get().(*call)
-	read, err := l.enqueue(ctx, entry{call: k, replies: 1, limit: limit}, q)
-	if err != nil {
+	if err := l.enqueue(ctx, entry{call: k, replies: 1, limit: limit}, q); err != nil {
 		l.release(k)
 		return resp.Value{}, l.failure(q, false, err)
-	}
-	if read {
-		l.readOwn(k)
 	}
 	if left, sent := l.await(ctx, k); left {
 		return resp.Value{}, l.failure(q, sent, l.leave(ctx, limit))
 	}
-	v, sent := k.value, k.sent
-	err = k.err
+	v, sent, err := k.value, k.sent, k.err
 	l.release(k)
 	if err != nil {
 		return resp.Value{}, l.failure(q, sent, err)
@@ -195,19 +202,14 @@ func (l *link) doBatch(ctx context.Context, q request, limit time.Duration) ([]r
 	n := len(q.cmds)
 	k := l.calls.Get().(*call)
 	k.batch, k.values = true, make([]resp.Value, 0, n)
-	read, err := l.enqueue(ctx, entry{call: k, replies: int32(n), limit: limit, tx: q.tx}, q)
-	if err != nil {
+	if err := l.enqueue(ctx, entry{call: k, replies: int32(n), limit: limit, tx: q.tx}, q); err != nil {
 		l.release(k)
 		return nil, l.failure(q, false, err)
-	}
-	if read {
-		l.readOwn(k)
 	}
 	if left, sent := l.await(ctx, k); left {
 		return nil, l.failure(q, sent, l.leave(ctx, limit))
 	}
-	values, sent := k.values, k.sent
-	err = k.err
+	values, sent, err := k.values, k.sent, k.err
 	l.release(k)
 	if err != nil {
 		return values, l.failure(q, sent, err)

@@ -22,6 +22,8 @@ func (c *TLSConfig) Clone() *TLSConfig {
 
 var errNoTLS = errors.New("this program is built without TLS (build tag lockwire_notls)")
 
+var errPlain = errNoTLS
+
 func withTLS() (*TLSConfig, error) { return nil, errNoTLS }
 
 func noTLS(c *TLSConfig) error {
@@ -33,5 +35,3 @@ func noTLS(c *TLSConfig) error {
 
 func tlsClient(net.Conn, *TLSConfig) secured { return nil }
 func beneath(nc net.Conn) net.Conn           { return nc }
-func notTLS(error) bool                      { return false }
-func badCertificate(error) bool              { return false }

@@ -15,6 +15,9 @@ import (
 // dialsAtOnce is how many dials of one Pool are in progress at most.
 const dialsAtOnce = 2
 
+// openAttempts is how often Open tries by default, unless there are sentinels, which may be electing a master.
+const openAttempts = 4
+
 // errRetired is why links end that the Pool has no more use for.
 var errRetired = errors.New("conn: connection given up by its pool")
 
@@ -38,13 +41,15 @@ type Pool struct {
 
 	wg      sync.WaitGroup // joins all goroutines
 	retries atomic.Uint64
+	losses  losses
 
 	finder *finder // of the server, by sentinels; constant after Open, nil if Config.Addr says where it is
 
-	mu      sync.Mutex // guards the following, and what slots and members say it does
-	closed  bool
-	links   map[*link]struct{}           // all that have not failed
-	cancels map[owner]context.CancelFunc // of the dials in progress
+	mu       sync.Mutex // guards the following, and what slots and members say it does
+	closed   bool
+	cause    error               // why it is closed, set once and before closing is closed
+	links    map[*link]struct{}  // all that have not failed
+	dialling map[owner]*underway // the dials in progress
 	target
 	health
 	lending
@@ -56,13 +61,17 @@ type health struct {
 	notBefore time.Time // the next dial
 	lastErr   error     // the cause of the last dial that failed
 	lastAt    time.Time
-	demotions int       // times in a row that the server turned out to be read-only
-	demotedAt time.Time // the last one
 
 	dials, dialErrors, lostLinks uint64
 }
 
-// attempt is a dial in progress.
+// underway is a dial that is made, or waits for its turn.
+type underway struct {
+	cancel context.CancelFunc
+	dialState
+}
+
+// attempt is what those share who wait for the same dial.
 type attempt struct {
 	done    chan struct{} // closed when it has ended
 	waiting int           // callers; guarded by the Pool's mu
@@ -77,9 +86,13 @@ func Open(ctx context.Context, cfg Config) (*Pool, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := attempts{policy: &p.cfg.Retry}
+	policy := p.cfg.Retry
+	if policy.Attempts == 0 && p.finder == nil {
+		policy.Attempts = openAttempts
+	}
+	a := attempts{policy: &policy}
 	for {
-		_, err := p.slots[0].get(ctx)
+		_, err := p.slots[0].get(ctx, nil)
 		if err == nil {
 			return p, nil
 		}
@@ -97,11 +110,11 @@ func New(cfg Config) (*Pool, error) {
 		return nil, err
 	}
 	p := &Pool{
-		cfg:     cfg,
-		turns:   make(chan struct{}, dialsAtOnce),
-		closing: make(chan struct{}),
-		links:   make(map[*link]struct{}),
-		cancels: make(map[owner]context.CancelFunc),
+		cfg:      cfg,
+		turns:    make(chan struct{}, dialsAtOnce),
+		closing:  make(chan struct{}),
+		links:    make(map[*link]struct{}),
+		dialling: make(map[owner]*underway),
 	}
 	if cfg.Sentinel.used() {
 		p.cfg.Addr = cfg.Sentinel.Master // for errors where there is no connection
@@ -145,15 +158,21 @@ func (p *Pool) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
 // SendBatch sends commands over one connection, next to each other and in order, and returns their replies in the same
 // order. The connection is chosen by the routing key of the first. Error replies are values.
 //
-// Commands whose reply says that they were not executed are repeated by themselves, within the limits of Config.Retry,
-// behind the others then; what their last reply says stands. With an error, the replies are those of the first commands
-// in the list whose outcome is known.
+// A batch that ends in WAIT or WAITAOF takes an exclusive connection for its length, as With does. What such a WAIT counts is
+// who has the commands in front of it: they are repeated together, if none of them was executed, or not at all.
+//
+// The order is never changed. Otherwise commands at the end of the batch that the server has not executed, by their replies, are
+// repeated within the limits of Config.Retry. A refused command with an executed one behind it is not: its refusal is its
+// reply, and the caller decides. With an error, the replies are those of the first commands whose outcome is known.
 func (p *Pool) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value, error) {
 	if len(cmds) == 0 {
 		return nil, nil
 	}
 	if i, err := refuseAny(cmds, sharedBatch); err != nil {
 		return nil, refusal(p.cfg.Addr, request{cmds: cmds[i:]}, err)
+	}
+	if waits(cmds) {
+		return p.sendAcked(ctx, cmds)
 	}
 	start := p.cfg.Trace.begin()
 	values, err := p.sendBatch(ctx, p.slotFor(cmds[0].Key()), cmds)
@@ -189,7 +208,7 @@ func (p *Pool) Stream(ctx context.Context) (*Stream, error) {
 	closed := p.closed
 	p.mu.Unlock()
 	if closed {
-		return nil, &Error{Op: "dial", Addr: p.cfg.Addr, Err: ErrClosed}
+		return nil, &Error{Op: "dial", Addr: p.cfg.Addr, Err: p.cause}
 	}
 	begin := time.Now()
 	s, err := p.connect(ctx)
@@ -206,27 +225,32 @@ func (p *Pool) Replicated() bool { return p.finder != nil }
 // Close closes all connections. Calls that wait, for a connection, a reply or the next attempt, fail with ErrClosed.
 // When it returns, no goroutine of the Pool runs any more. It may be called more than once, but not by a callback in
 // Config, as it waits for these; it does not wait for the functions given to With.
-func (p *Pool) Close() error {
+func (p *Pool) Close() error { return p.CloseFor(ErrClosed) }
+
+// CloseFor is Close with another cause than ErrClosed, for a Pool that ends although its user has not closed it: its server
+// has left a cluster, for example. A Pool that is closed already keeps its cause.
+func (p *Pool) CloseFor(cause error) error {
 	p.mu.Lock()
 	if !p.closed {
-		p.closed = true
+		p.closed, p.cause = true, cause
 		close(p.closing)
 	}
-	for _, cancel := range p.cancels {
-		cancel()
+	for _, d := range p.dialling {
+		d.cancel()
 	}
-	p.refuseWaitersLocked(ErrClosed)
+	p.refuseWaitersLocked(p.cause)
 	stop := p.unfollow
 	links := make([]*link, 0, len(p.links))
 	for l := range p.links {
 		links = append(links, l)
 	}
+	cause = p.cause
 	p.mu.Unlock()
 	if stop != nil {
 		stop()
 	}
 	for _, l := range links {
-		l.fail(ErrClosed)
+		l.fail(cause)
 	}
 	p.pushes.close()
 	p.wg.Wait()
@@ -237,32 +261,34 @@ func (p *Pool) Close() error {
 // for the backoff to pass. It returns nil and no error if then nobody wants the link any more, which wanted tells
 // under mu.
 func (p *Pool) dial(o owner, exclusive bool, wanted func() bool) (*link, error) {
-	ctx, cancel := context.WithCancel(context.Background())
+	d := &underway{}
+	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), dialStateKey{}, &d.dialState))
 	defer cancel()
+	d.cancel = cancel
 	p.mu.Lock()
-	p.cancels[o] = cancel
+	p.dialling[o] = d
 	closed := p.closed
 	p.mu.Unlock()
 	if closed {
-		return nil, ErrClosed
+		return nil, p.cause
 	}
 	s, err := p.dialInTurn(ctx, exclusive, wanted)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.cancels, o)
+	delete(p.dialling, o)
 	switch {
 	case p.closed:
 		if s != nil {
 			_ = hangUp(s.nc)
 		}
-		return nil, ErrClosed
+		return nil, p.cause
 	case s == nil:
 		return nil, err
 	case p.outdatedLocked(s.addr):
 		_ = hangUp(s.nc)
 		return nil, &Error{Op: "dial", Addr: s.addr, Err: errSwitched}
 	}
-	l := newLink(s, &p.cfg, o, &p.wg)
+	l := newLink(s, &p.cfg, !exclusive, o, &p.wg)
 	p.links[l] = struct{}{}
 	return l, nil
 }
@@ -273,13 +299,13 @@ func (p *Pool) dialInTurn(ctx context.Context, exclusive bool, wanted func() boo
 	case p.turns <- struct{}{}:
 		defer func() { <-p.turns }()
 	case <-ctx.Done():
-		return nil, ErrClosed
+		return nil, p.cause
 	}
 	p.mu.Lock()
 	pause, switched := time.Until(p.notBefore), p.changed
 	p.mu.Unlock()
 	if pause > 0 && await(ctx, switched, pause) != nil && ctx.Err() != nil {
-		return nil, ErrClosed
+		return nil, p.cause
 	}
 	p.mu.Lock()
 	stop := !wanted()
@@ -308,7 +334,7 @@ func (p *Pool) dialed(begin time.Time, exclusive bool, s *session, err error) {
 	if err != nil {
 		p.dialErrors++
 		p.lastErr, p.lastAt = errors.Unwrap(err), now
-		p.notBefore = now.Add(p.cfg.Retry.backoff(p.failures, rand.Float64()))
+		p.notBefore = now.Add(p.cfg.Retry.dialPause(p.failures))
 		p.failures++
 	} else {
 		p.failures = 0
@@ -329,6 +355,7 @@ func (p *Pool) reportLocked(l *link, exclusive bool, outstanding int, err error)
 		return
 	}
 	p.lostLinks++
+	p.losses.tell()
 	info := LostInfo{Addr: l.addr, Exclusive: exclusive, Age: time.Since(l.start), InFlight: outstanding, Err: err}
 	p.wg.Go(func() { report(&p.cfg, info) })
 }
@@ -358,6 +385,9 @@ func (p *Pool) waitErrorLocked(ctx context.Context) error {
 	n := p.countLocked()
 	text := fmt.Sprintf("waiting for a connection (%d shared; exclusive: %d open, %d idle, %d lent, %d being dialled, "+
 		"%d waiting)", n.Shared, n.Open, n.Idle, n.Lent, n.Dialing, n.Waiting)
+	for _, d := range p.dialling {
+		text += "; a dial under way: " + d.String()
+	}
 	if p.failures == 0 || p.lastErr == nil {
 		return fmt.Errorf("%s: %w", text, ended(ctx))
 	}

@@ -129,6 +129,47 @@ func TestMuteTLS(t *testing.T) {
 	})
 }
 
+// TestWhatTheDialWaitsFor has callers give up while a dial is under way: their error says what it was doing.
+func TestWhatTheDialWaitsFor(t *testing.T) {
+	for want, setUp := range map[string]func(srv *fakeredis.Server, cfg *conn.Config){
+		"TLS handshake of 127.0.0.1:6379 for 1s (the server may not expect TLS)": func(srv *fakeredis.Server, cfg *conn.Config) {
+			srv.Mute(true)
+			cfg.TLS = &tls.Config{ServerName: "redis.example"}
+		},
+		": handshake of 127.0.0.1:6379 for 1s": func(srv *fakeredis.Server, cfg *conn.Config) { srv.Mute(true) },
+		": connect of 127.0.0.1:6379 for 1s":   func(srv *fakeredis.Server, cfg *conn.Config) { srv.Unreachable(true) },
+		": credentials of 127.0.0.1:6379 for 1s": func(srv *fakeredis.Server, cfg *conn.Config) {
+			cfg.Credentials = func(ctx context.Context) (string, string, error) {
+				<-ctx.Done()
+				return "", "", ctx.Err()
+			}
+		},
+	} {
+		bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+			cfg := conn.Config{Dial: srv.Dial}
+			setUp(srv, &cfg)
+			p, err := conn.New(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.Close()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			errs := make(chan error, 3)
+			go func() { _, err := conn.Open(ctx, cfg); errs <- err }()
+			go func() { _, err := p.Do(ctx, "PING"); errs <- err }()
+			go func() { errs <- p.With(ctx, func(*conn.Conn) error { return nil }) }()
+			for range 3 {
+				err := <-errs
+				wantNotSent(t, err, context.DeadlineExceeded)
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("error = %v, want it to hold %q", err, want)
+				}
+			}
+		})
+	}
+}
+
 // TestNobodyWaits has the only caller leave in the pause after a failed dial: there is no other one then.
 func TestNobodyWaits(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
@@ -408,7 +449,7 @@ func TestLog(t *testing.T) {
 		var out bytes.Buffer
 		logger := slog.New(slog.NewTextHandler(&out, nil))
 		srv.User("u", secret)
-		srv.Intercept(notYet("SET", "READONLY x", 3))
+		srv.Intercept(notYet("SET", "READONLY x", 2))
 		p := openPool(t, conn.Config{Dial: srv.Dial, Logger: logger, Username: "u", Password: secret})
 		want(t, p, "OK", "SET", "argument", "argument")
 		srv.Refuse(true)

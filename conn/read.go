@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"sync/atomic"
 
 	"github.com/lockwire/lockwire/resp"
 )
@@ -13,21 +15,38 @@ const keptEntries = 4 << 10
 
 var errUnasked = errors.New("a reply that nobody asked for")
 
-// The readers of a link. There is one at a time, who owns what link says is owned by the reader.
-const (
-	loopReads   = iota // readLoop, which thus notices at once when the server closes
-	nobodyReads        // a caller who is alone may, and readLoop waits
-	callerReads        // a caller does, until it has its own reply
-)
-
-// soloCalls is how many calls in a row, between two ticks, must find nobody else about before callers read their own
-// replies. That spares them the change of goroutines, and costs that a connection lost between two calls is not noticed
-// until the next call, or tick.
-const soloCalls = 256
-
 // After each quarter of the callers that wait, or maxCohort of them, readLoop lets those run whom it has woken. They
 // send their next commands while it reads the rest, so that client and server work at the same time and not in turns.
 const maxCohort = 64
+
+// source is where a resp.Reader reads. It counts what it has received from the network.
+type source struct {
+	nc       net.Conn
+	sock     *socket      // nc, if it is read by that; set with the link
+	wake     func()       // constant once there is a link
+	inside   bool         // a reply has begun; owned by whoever reads
+	received atomic.Int64 // bytes
+	within   atomic.Int64 // of these, bytes that came for a reply that had begun
+	awaited  atomic.Bool  // wake is to be called once more has been received
+}
+
+func (s *source) Read(b []byte) (int, error) {
+	var n int
+	var err error
+	if s.sock != nil {
+		n, err = s.sock.read(b, &s.received)
+	} else {
+		n, err = s.nc.Read(b)
+		s.received.Add(int64(n))
+	}
+	if s.inside {
+		s.within.Add(int64(n))
+	}
+	if s.awaited.Swap(false) {
+		s.wake()
+	}
+	return n, err
+}
 
 // readLoop reads until the link fails, and then completes the calls that are left.
 func (l *link) readLoop() {
@@ -51,63 +70,20 @@ func (l *link) read() error {
 				l.reads.took(l.reads.yield())
 			}
 		}
-		if l.period > 0 && l.solo.Load() >= soloCalls {
-			l.standBy()
-		}
-	}
-}
-
-// standBy lets callers read, as long as only one at a time wants to.
-func (l *link) standBy() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.outstandingLocked() == 0 && l.err == nil {
-		l.reading = nobodyReads
-	}
-	for l.reading == callerReads || l.reading == nobodyReads && l.err == nil {
-		l.cond.Wait()
-	}
-	l.reading = loopReads
-}
-
-// readOwn is what a caller does who has been told to read: it reads until its own call k is completed. If there is
-// something left to read, or an error, that is for readLoop.
-func (l *link) readOwn(k *call) {
-	var err error
-	for err == nil && k.state.Load() == awaited {
-		err = l.readOne()
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.reading = nobodyReads
-	if err != nil || l.err != nil || l.outstandingLocked() > 0 {
-		l.readAgainLocked()
-	}
-}
-
-// readAgainLocked has readLoop read again, if it stands by and no caller reads.
-func (l *link) readAgainLocked() {
-	if l.reading == nobodyReads {
-		l.reading = loopReads
-		l.cond.Broadcast()
 	}
 }
 
 // readOne reads one reply and hands it out, or one push.
 func (l *link) readOne() error {
-	if l.stop != nil {
-		return l.stop
-	}
+	l.from.inside = false
 	kind, err := l.r.Peek()
 	if err != nil {
 		return err
 	}
-	if !l.heard.Load() {
-		l.heard.Store(true)
-	}
+	l.from.inside = kind != resp.Push
 	var e *entry
 	if kind != resp.Push {
-		e = l.head()
+		e = l.headAt(l.from.received.Load() - int64(l.r.Buffered()))
 	}
 	if kind != resp.Map && e.unwanted() { // a map may be the attributes of a push
 		if err := l.r.Skip(); err != nil {
@@ -132,10 +108,20 @@ func (l *link) readOne() error {
 	default:
 		e.keep(v)
 		if e.tx && l.got+1 == e.replies && openMulti(e.call.values) {
-			l.stop = errOpenTx
 			l.fail(errOpenTx)
+			l.count(e)
+			return errOpenTx
 		}
 		l.count(e)
+	}
+	return nil
+}
+
+// headAt is head for a reply whose first byte is at the given offset of what has been received. One that has come before
+// the command was handed to a writer is no answer to it: nobody has asked for it.
+func (l *link) headAt(offset int64) *entry {
+	if e := l.head(); e != nil && (l.got > 0 || offset >= e.after) {
+		return e
 	}
 	return nil
 }
@@ -151,6 +137,7 @@ func (l *link) head() *entry {
 	if cap(free) > keptEntries {
 		free = nil
 	}
+	l.answered += int64(len(l.batch))
 	l.batch, l.inflight = l.inflight, free
 	l.pos.Store(0)
 	l.cohort = min(max(l.outstandingLocked()/4, 1), maxCohort)
@@ -179,6 +166,7 @@ func (e *entry) keep(v resp.Value) {
 // count accounts for one reply to e, and completes its call if it was the last.
 func (l *link) count(e *entry) {
 	if l.got++; l.got < e.replies {
+		l.part.Store(l.got)
 		return
 	}
 	l.got = 0

@@ -2,11 +2,8 @@ package conn_test
 
 import (
 	"context"
-	"io"
-	"os"
-	"runtime"
-	"strings"
-	"sync"
+	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,11 +13,21 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// alone makes so many calls, one after the other, that the caller reads its own replies from then on.
-func alone(t testing.TB, d doer) {
+// busy makes many calls, one after the other.
+func busy(t testing.TB, ctx context.Context, d doer) {
 	t.Helper()
 	for i := range 1000 {
-		want(t, d, []string{"0", "1", "2"}[i%3], "ECHO", i%3)
+		echo(t, ctx, d, i)
+	}
+}
+
+// echo makes a call that is answered by its own argument.
+func echo(t testing.TB, ctx context.Context, d doer, n int) {
+	t.Helper()
+	if v, err := d.Do(ctx, "ECHO", n); err != nil {
+		t.Fatalf("ECHO %d = %v", n, err)
+	} else if got, _ := v.Int(); got != int64(n) {
+		t.Fatalf("ECHO %d = %d: the answer of another call", n, got)
 	}
 }
 
@@ -39,196 +46,147 @@ func TestAbandonedReplyAndPush(t *testing.T) {
 	})
 }
 
-// whenAlone runs fn with a connection whose callers read their own replies, as long as there is one at a time.
-// Everything is to happen that happens otherwise.
-func whenAlone(t *testing.T, fn func(t *testing.T, srv *fakeredis.Server, c *conn.Conn)) {
-	t.Helper()
-	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
-		c := dialConn(t, conn.Config{Dial: srv.Dial})
-		defer c.Close()
-		alone(t, c)
-		fn(t, srv, c)
-	})
-}
-
-func TestAloneNoMore(t *testing.T) {
-	whenAlone(t, func(t *testing.T, srv *fakeredis.Server, c *conn.Conn) {
-		srv.Intercept(onName("GET", 1, fakeredis.Run().Late(time.Second)))
-		var wg sync.WaitGroup
-		wg.Go(func() { want(t, c, "null", "GET", "key") })
-		for i := range 10 {
-			synctest.Wait()
-			wg.Go(func() { want(t, c, []string{"0", "1"}[i%2], "ECHO", i%2) })
+// TestNoticedAtOnce has something happen on an idle connection that has been busy, with nobody but one caller. It is noticed
+// in no time, whatever kind of connection and context.
+func TestNoticedAtOnce(t *testing.T) {
+	events := map[string]func(srv *fakeredis.Server, id int64){
+		"stray": func(srv *fakeredis.Server, id int64) { srv.Push(id, "_\r\n") },
+		"close": func(srv *fakeredis.Server, id int64) { srv.KillConns(nil) },
+	}
+	for _, ending := range []bool{false, true} {
+		for name, event := range events {
+			t.Run(fmt.Sprintf("%s, ending=%v", name, ending), func(t *testing.T) {
+				everyConn(t, conn.Config{}, ending, func(t *testing.T, ctx context.Context, srv *fakeredis.Server, c *conn.Conn) {
+					event(srv, srv.Conns()[len(srv.Conns())-1].ID)
+					synctest.Wait()
+					select {
+					case <-c.Done():
+					default:
+						t.Fatal("not noticed")
+					}
+					_, err := c.Do(ctx, "ECHO", 1)
+					wantNotSent(t, err, conn.ErrNotSent)
+				})
+				bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+					p := openPool(t, conn.Config{Dial: srv.Dial})
+					defer p.Close()
+					ctx, cancel := maybeEnding(t, ending)
+					defer cancel()
+					busy(t, ctx, p)
+					event(srv, srv.Conns()[0].ID)
+					synctest.Wait()
+					busy(t, ctx, p)
+					if n := srv.Dials(); n != 2 {
+						t.Errorf("%d connections, want 2", n)
+					}
+				})
+			})
 		}
-		wg.Wait()
-		alone(t, c)
-	})
+	}
 }
 
-func TestAloneLeave(t *testing.T) {
-	whenAlone(t, func(t *testing.T, srv *fakeredis.Server, c *conn.Conn) {
-		srv.Intercept(onName("GET", 1, fakeredis.Run().Late(time.Second)))
-		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-		defer cancel()
-		start := time.Now()
-		_, err := c.Do(ctx, "GET", "key")
-		wantUncertain(t, err, context.DeadlineExceeded)
-		between(t, "the caller left", time.Since(start), time.Millisecond, time.Millisecond)
-		want(t, c, "next", "ECHO", "next")
-		alone(t, c)
-	})
+func maybeEnding(t *testing.T, ending bool) (context.Context, context.CancelFunc) {
+	if ending {
+		return context.WithTimeout(t.Context(), time.Hour)
+	}
+	return context.Background(), func() {}
 }
 
-func TestAloneUnanswered(t *testing.T) {
-	whenAlone(t, func(t *testing.T, srv *fakeredis.Server, c *conn.Conn) {
-		srv.Intercept(onName("GET", 1, fakeredis.Drop()))
-		start := time.Now()
-		_, err := c.Do(context.Background(), "GET", "key")
-		wantUncertain(t, err, os.ErrDeadlineExceeded)
-		between(t, "the connection failed", time.Since(start), 5*time.Second, 6*time.Second)
-	})
-}
-
-func TestAloneLost(t *testing.T) {
-	whenAlone(t, func(t *testing.T, srv *fakeredis.Server, c *conn.Conn) {
-		srv.Intercept(onName("GET", 1, fakeredis.RunThenClose()))
-		_, err := c.Do(context.Background(), "GET", "key")
-		wantUncertain(t, err, io.EOF)
-	})
-}
-
-// TestAloneLostIdle has the end of a connection noticed that nobody reads, however long Timeout is.
-func TestAloneLostIdle(t *testing.T) {
-	for _, timeout := range []time.Duration{0, time.Second, time.Hour} {
+// everyConn runs fn with a Conn by Dial and one that is lent, both of which have been busy.
+func everyConn(t *testing.T, cfg conn.Config, ending bool,
+	fn func(t *testing.T, ctx context.Context, srv *fakeredis.Server, c *conn.Conn)) {
+	t.Helper()
+	for _, lent := range []bool{false, true} {
 		bubble(t, func(t *testing.T, srv *fakeredis.Server) {
-			c := dialConn(t, conn.Config{Dial: srv.Dial, Timeout: timeout, PingInterval: -1})
-			defer c.Close()
-			alone(t, c)
-			srv.KillConns(nil)
-			start := time.Now()
-			<-c.Done()
-			between(t, "the end was noticed", time.Since(start), 0, time.Second)
+			cfg.Dial = srv.Dial
+			ctx, cancel := maybeEnding(t, ending)
+			defer cancel()
+			if !lent {
+				c := dialConn(t, cfg)
+				defer c.Close()
+				busy(t, ctx, c)
+				fn(t, ctx, srv, c)
+				return
+			}
+			p := openPool(t, cfg)
+			defer p.Close()
+			with(t, p, func(c *conn.Conn) {
+				busy(t, ctx, c)
+				fn(t, ctx, srv, c)
+			})
 		})
 	}
 }
 
-// TestAloneBehindWriter has a caller come when nobody reads and a write is not over yet that has been answered.
-func TestAloneBehindWriter(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
-		var w heldWriter
-		c := dialConn(t, conn.Config{Dial: w.dial(srv)})
-		defer c.Close()
-		alone(t, c)
-		release := w.hold()
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		if _, err := c.Do(ctx, "PING"); err != nil {
-			t.Fatal(err)
-		}
-		synctest.Wait()
-		start := time.Now()
-		var wg sync.WaitGroup
-		wg.Go(func() { want(t, c, "x", "ECHO", "x") })
-		synctest.Wait()
-		release()
-		wg.Wait()
-		between(t, "the reply was read", time.Since(start), 0, 0)
-	})
-}
-
-func TestAloneClose(t *testing.T) {
-	whenAlone(t, func(t *testing.T, srv *fakeredis.Server, c *conn.Conn) {
-		srv.Intercept(onName("GET", 1, fakeredis.Drop()))
-		time.AfterFunc(time.Second, func() { c.Close() })
-		_, err := c.Do(context.Background(), "GET", "key")
-		wantUncertain(t, err, conn.ErrClosed)
-	})
-}
-
-func TestAloneCloseIdle(t *testing.T) {
-	whenAlone(t, func(t *testing.T, srv *fakeredis.Server, c *conn.Conn) {
-		c.Close()
-		_, err := c.Do(context.Background(), "GET", "key")
-		wantNotSent(t, err, conn.ErrClosed)
-	})
-}
-
-func TestAloneUnasked(t *testing.T) {
-	whenAlone(t, func(t *testing.T, srv *fakeredis.Server, c *conn.Conn) {
-		srv.Intercept(onName("GET", 1, fakeredis.Run().After("+surprise\r\n")))
-		want(t, c, "null", "GET", "key")
-		<-c.Done()
-	})
-}
-
-func TestAlonePing(t *testing.T) {
-	whenAlone(t, func(t *testing.T, srv *fakeredis.Server, c *conn.Conn) {
-		time.Sleep(12 * time.Second)
-		if n := srv.Count("PING"); n != 2 {
-			t.Errorf("%d PING in 12s, want 2", n)
-		}
-		alone(t, c)
-	})
-}
-
-func TestAloneBatch(t *testing.T) {
-	whenAlone(t, func(t *testing.T, srv *fakeredis.Server, c *conn.Conn) {
-		for range 1000 {
-			values, err := c.SendBatch(context.Background(), cmds("ECHO 1", "ECHO 2"))
-			if got := texts(values); err != nil || got != "1 2" {
-				t.Fatalf("SendBatch = %s, %v", got, err)
+// TestPushAtOnce has a push delivered in no time, on an idle connection that has been busy.
+func TestPushAtOnce(t *testing.T) {
+	for _, ending := range []bool{false, true} {
+		bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+			var pushes atomic.Int32
+			p := openPool(t, conn.Config{Dial: srv.Dial, OnPush: func(resp.Value) { pushes.Add(1) }})
+			defer p.Close()
+			ctx, cancel := maybeEnding(t, ending)
+			defer cancel()
+			busy(t, ctx, p)
+			srv.Push(srv.Conns()[0].ID, ">2\r\n+invalidate\r\n*1\r\n+key\r\n")
+			synctest.Wait()
+			if n := pushes.Load(); n != 1 {
+				t.Errorf("%d pushes delivered, want 1 (ending=%v)", n, ending)
 			}
-		}
-	})
+			busy(t, ctx, p)
+		})
+	}
 }
 
-func TestAloneBig(t *testing.T) {
-	whenAlone(t, func(t *testing.T, srv *fakeredis.Server, c *conn.Conn) {
-		want(t, c, "OK", "SET", "big", make([]byte, 1<<20))
-		if v, err := c.Do(context.Background(), "STRLEN", "big"); err != nil || v.IsNull() {
-			t.Errorf("STRLEN = %v, %v", v, err)
-		}
-	})
-}
-
-// TestAlonePush has pushes come to a caller who reads its own replies.
-func TestAlonePush(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
-		pushes := 0
-		p := openPool(t, conn.Config{Dial: srv.Dial, OnPush: func(resp.Value) { pushes++ }})
-		alone(t, p)
-		srv.Intercept(onName("GET", 1, fakeredis.Run().Before(">1\r\n+test\r\n")))
-		want(t, p, "null", "GET", "key")
-		synctest.Wait()
-		p.Close()
-		if pushes != 1 {
-			t.Errorf("%d pushes delivered, want 1", pushes)
-		}
-	})
-}
-
-// TestAloneReally makes sure that the tests above are about what they say: a caller alone is woken by nobody.
-func TestAloneReally(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
-		c := dialConn(t, conn.Config{Dial: srv.Dial})
-		defer c.Close()
-		alone(t, c)
-		srv.Intercept(onName("GET", 1, fakeredis.Run().Late(time.Second)))
-		done := make(chan struct{})
-		go func() {
-			want(t, c, "null", "GET", "key")
-			close(done)
-		}()
-		synctest.Wait()
-		if !goroutineIn("readOwn") {
-			t.Error("the caller does not read its own reply")
-		}
-		<-done
-	})
-}
-
-// goroutineIn reports whether a goroutine is in a function of that name.
-func goroutineIn(name string) bool {
-	buf := make([]byte, 1<<20)
-	return strings.Contains(string(buf[:runtime.Stack(buf, true)]), ")."+name+"(")
+// TestUnaskedBehindAnswer has a reply too many in one piece with the answer of a call, a batch or a transaction. No later call
+// gets it, however fast it follows.
+func TestUnaskedBehindAnswer(t *testing.T) {
+	calls := map[string]func(d doer) error{
+		"GET": func(d doer) error { _, err := d.Do(context.Background(), "GET", "key"); return err },
+		"batch": func(d doer) error {
+			_, err := d.(conn.Doer).SendBatch(context.Background(), cmds("ECHO a", "GET key"))
+			return err
+		},
+		"transaction": func(d doer) error {
+			_, err := d.(interface {
+				Tx(context.Context, []resp.Command) ([]resp.Value, error)
+			}).Tx(context.Background(), cmds("ECHO a"))
+			return err
+		},
+	}
+	last := map[string]string{"GET": "GET", "batch": "GET", "transaction": "EXEC"}
+	for name, call := range calls {
+		t.Run(name, func(t *testing.T) {
+			tooMany := func(cmd fakeredis.Cmd) fakeredis.Action {
+				if cmd.Name == last[name] {
+					return fakeredis.Run().After("+surprise\r\n")
+				}
+				return fakeredis.Run()
+			}
+			bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+				srv.Intercept(tooMany)
+				p := openPool(t, conn.Config{Dial: srv.Dial})
+				defer p.Close()
+				for i := range 100 {
+					if err := call(p); err != nil {
+						t.Fatal(err)
+					}
+					if v, err := p.Do(context.Background(), "ECHO", i); err == nil {
+						if got, _ := v.Int(); got != int64(i) {
+							t.Fatalf("ECHO %d = %d: the answer of another call", i, got)
+						}
+					} else {
+						wantUncertain(t, err, conn.ErrUncertain)
+					}
+				}
+			})
+			everyConn(t, conn.Config{}, false, func(t *testing.T, ctx context.Context, srv *fakeredis.Server, c *conn.Conn) {
+				srv.Intercept(tooMany)
+				if err := call(c); err != nil {
+					t.Fatal(err)
+				}
+				<-c.Done()
+			})
+		})
+	}
 }

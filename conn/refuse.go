@@ -228,6 +228,9 @@ func refuseAny(cmds []resp.Command, c carrier) (int, error) {
 		if r == asks && i == len(cmds)-1 && c == sharedBatch {
 			return i, errAsking
 		}
+		if r == blocks && c == sharedBatch && i == len(cmds)-1 && waits(cmds) {
+			continue // which is why it will not be shared
+		}
 		if err := r.refuse(c); err != nil {
 			return i, err
 		}

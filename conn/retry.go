@@ -4,88 +4,44 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"net"
-	"strings"
 	"time"
 
-	"github.com/lockwire/lockwire/resp"
+	"github.com/lockwire/lockwire/internal/netfail"
 )
 
-// verdict is what the failure of one attempt means for the call.
-type verdict uint8
+type contextKey uint8
 
-const (
-	final  verdict = iota // the caller is told
-	again                 // it did not run: repeat it
-	redial                // it did not run, and the server at the other end is no longer the right one
-)
+// NoTryAgain is the key of a context value. Under a context with the value true a cluster returns TRYAGAIN to its caller at
+// once: one who can ask for the keys of a command by several commands gets them while their slot migrates.
+const NoTryAgain contextKey = 0
 
 // judge decides on any error of an attempt, made over a connection or in want of one.
-func judge(err error, connected bool) verdict {
+func judge(err error, connected bool) netfail.Verdict {
 	e, transport := err.(*Error)
 	switch {
 	case errors.Is(err, ErrClosed):
-		return final
+		return netfail.Final
 	case connected && transport && e.Sent:
-		return final
+		return netfail.Final
 	case connected && transport:
-		return again
+		return netfail.Again
 	case connected:
-		return judgeReply(err)
+		return netfail.Reply(err)
 	case transport:
-		return judgeDial(err)
+		return netfail.Dial(err)
 	}
-	return final // the caller's ctx has ended
+	return netfail.Final // the caller's ctx has ended
 }
 
-// judgeReply decides on an error reply to a command. What the server says that it has not executed may be repeated.
-func judgeReply(err error) verdict {
-	text, ok := errors.AsType[resp.Error](err)
-	if !ok {
-		return final
-	}
-	switch resp.Error(text.Prefix()) {
-	case resp.ErrReadOnly:
-		return redial
-	case resp.ErrLoading, resp.ErrMasterDown, resp.ErrClusterDown, resp.ErrTryAgain, resp.ErrNoReplicas, resp.ErrBusy:
-		return again
-	}
-	switch {
-	case text.Class() == string(resp.ErrReadOnly):
-		// Hidden in the error of a script, by a server up to 6.2: a replica lets a script write nothing at all.
-		return redial
-	case strings.HasPrefix(string(text), "ERR max number of clients"):
-		return again
-	}
-	return final
+// backoff returns a pause before repetition n, counted from 0.
+func (r *Retry) backoff(n int) time.Duration {
+	return netfail.Backoff(n, r.MinBackoff, r.MaxBackoff, rand.Float64())
 }
 
-// judgeDial decides on a dial that failed. That the server cannot be reached or is not ready may change in a moment;
-// what it, or TLS, says about who we are does not.
-func judgeDial(err error) verdict {
-	if _, ok := errors.AsType[resp.Error](err); ok {
-		return min(judgeReply(err), again)
-	}
-	if _, ok := errors.AsType[*resp.SyntaxError](err); ok {
-		return final
-	}
-	if notTLS(err) || badCertificate(err) {
-		return final
-	}
-	if e, ok := errors.AsType[*net.OpError](err); ok && e.Op == "remote error" { // an alert of the peer's TLS
-		return final
-	}
-	return again
-}
-
-// backoff returns the pause before repetition n, counted from 0: r.MinBackoff doubled n times, at most r.MaxBackoff,
-// of which up to half is left out by chance, given as a number from 0 to below 1.
-func (r *Retry) backoff(n int, chance float64) time.Duration {
-	d := r.MaxBackoff
-	if n < 32 && r.MinBackoff<<n>>n == r.MinBackoff {
-		d = min(d, r.MinBackoff<<n)
-	}
-	return d - time.Duration(chance*float64(d)/2)
+// dialPause returns a pause before dial n in a row after one that failed, counted from 0. It grows faster than that of a
+// command: 8 dials at most in two seconds, by default, and yet one half a second after the server is back.
+func (r *Retry) dialPause(n int) time.Duration {
+	return netfail.Backoff(2*n, r.MinBackoff, r.MaxBackoff, rand.Float64()/2)
 }
 
 // attempts is the budget of one call, over dials and repetitions.
@@ -93,6 +49,8 @@ type attempts struct {
 	policy *Retry
 	made   int       // that have failed
 	start  time.Time // of the first failure; until then the clock is not looked at
+	over   bool      // no attempt is left
+	stale  *link     // not to be used by this call any more
 }
 
 // failed counts a failed attempt, and reports whether the call may begin another one after pause.
@@ -102,25 +60,31 @@ func (a *attempts) failed(pause time.Duration) bool {
 		a.start = now
 	}
 	a.made++
-	return a.left() && (a.policy.Budget <= 0 || now.Sub(a.start)+pause < a.policy.Budget)
+	if most := a.policy.Attempts; most > 0 && a.made >= most {
+		a.over = true
+	}
+	if most := a.policy.Budget; most > 0 && now.Sub(a.start)+pause >= most {
+		a.over = true
+	}
+	return !a.over
 }
 
-// left reports whether there is an attempt left.
-func (a *attempts) left() bool { return a.made < a.policy.Attempts }
-
 // pause is how long to wait before the next attempt.
-func (a *attempts) pause() time.Duration { return a.policy.backoff(a.made, rand.Float64()) }
+func (a *attempts) pause() time.Duration { return a.policy.backoff(a.made) }
 
-// sleep waits for d or until ctx ends, whose error it then returns, or closing is closed.
-func sleep(ctx context.Context, closing <-chan struct{}, d time.Duration) error {
+// sleep waits for d, unless ctx or the Pool ends before that, the cause of which it then returns.
+func (p *Pool) sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
 		return nil
-	case <-closing:
-		return ErrClosed
+	case <-p.closing:
+		return p.cause
 	case <-ctx.Done():
 		return ended(ctx)
 	}
 }
+
+// ended returns the reason why ctx is over.
+func ended(ctx context.Context) error { return netfail.Ended(ctx) }

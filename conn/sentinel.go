@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/lockwire/lockwire/internal/netfail"
 )
 
 const (
@@ -40,6 +41,7 @@ type finder struct {
 	asks   pace                         // of connections to sentinels
 	checks pace                         // of connections made to see whether what is announced is true
 	asking chan struct{}                // holds a token while one caller asks the sentinels
+	heirs  heirs
 
 	mu        sync.Mutex // guards the following
 	sentinels []string   // in the order to ask them in
@@ -73,6 +75,7 @@ func newFinder(cfg *Config, moved func(from string, to master)) *finder {
 		kick:      make(chan string, 1),
 		nudge:     make(chan struct{}, 1),
 		asking:    make(chan struct{}, 1),
+		heirs:     heirs{asking: make(chan struct{}, 1)},
 		sentinels: slices.Clone(cfg.Sentinel.Addrs),
 		master:    master{epoch: -1},
 		changed:   make(chan struct{}),
@@ -146,7 +149,7 @@ func (f *finder) dialOnce(ctx context.Context) (*session, error) {
 		f.mu.Lock()
 		f.fruitless++
 		policy := Retry{MinBackoff: minRoundPause, MaxBackoff: maxRoundPause}
-		f.notBefore = time.Now().Add(policy.backoff(f.fruitless-1, rand.Float64()))
+		f.notBefore = time.Now().Add(policy.backoff(f.fruitless - 1))
 		f.mu.Unlock()
 	}
 	return s, err
@@ -272,7 +275,7 @@ type round struct {
 // over reports whether there is no sense in trying another server: what this one says about who we are the others will
 // say as well.
 func (r *round) over(ctx context.Context, err error) bool {
-	return ctx.Err() != nil || errors.Is(err, errSwitched) || judge(err, false) == final
+	return ctx.Err() != nil || errors.Is(err, errSwitched) || judge(err, false) == netfail.Final
 }
 
 // try dials a server, but none twice.
@@ -327,7 +330,7 @@ func (r *round) ask(ctx context.Context) (*session, error) {
 
 // silenced remembers why a sentinel named no master: of several reasons one that may go away.
 func (r *round) silenced(err error) {
-	if r.silence == nil || judge(r.silence, false) == final {
+	if r.silence == nil || judge(r.silence, false) == netfail.Final {
 		r.silence = err
 	}
 }

@@ -27,33 +27,50 @@ func (a answer) newer(b answer) answer {
 	return a
 }
 
-// question asks the sentinel at addr on a connection of its own, and keeps what it says about other sentinels. The wait
-// is bounded by Sentinel.Timeout. An error is an *Error.
+// question asks the sentinel at addr who is the master, and keeps what it says about other sentinels. An error is an *Error.
 func (f *finder) question(ctx context.Context, addr string) (answer, error) {
+	name := f.cfg.Sentinel.Master
+	replies, err := f.put(ctx, addr,
+		resp.Cmd("SENTINEL", "get-master-addr-by-name", name),
+		resp.Cmd("SENTINEL", "master", name),
+		resp.Cmd("SENTINEL", "sentinels", name))
+	if err != nil {
+		return answer{}, err
+	}
+	a, err := f.understand(replies)
+	if err != nil {
+		return answer{}, &Error{Op: "dial", Addr: addr, Err: err}
+	}
+	f.learn(addr, a)
+	return a, nil
+}
+
+// put sends questions to the sentinel at addr, all at once on a connection of their own, and returns the replies. The wait is
+// bounded by Sentinel.Timeout. An error is an *Error.
+func (f *finder) put(ctx context.Context, addr string, questions ...resp.Command) ([]resp.Value, error) {
 	s := &f.cfg.Sentinel
 	cause := fmt.Errorf("no answer of the sentinel within %v: %w", s.Timeout, context.DeadlineExceeded)
 	ctx, cancel := context.WithTimeoutCause(ctx, s.Timeout, cause)
 	defer cancel()
 	stream, err := f.sentinel(ctx, addr)
 	if err != nil {
-		return answer{}, err
+		return nil, err
 	}
 	closed := make(chan struct{})
 	release := context.AfterFunc(ctx, func() {
 		defer close(closed)
 		_ = stream.Close()
 	})
-	a, err := f.converse(ctx, stream)
+	replies, err := converse(ctx, stream, questions)
 	if !release() {
 		<-closed
 		err = ended(ctx)
 	}
 	_ = stream.Close()
 	if err != nil {
-		return answer{}, &Error{Op: "dial", Addr: addr, Err: err}
+		return nil, &Error{Op: "dial", Addr: addr, Err: err}
 	}
-	f.learn(addr, a)
-	return a, nil
+	return replies, nil
 }
 
 // sentinel connects to the sentinel at addr.
@@ -67,26 +84,25 @@ func (f *finder) sentinel(ctx context.Context, addr string) (*Stream, error) {
 }
 
 // converse puts all questions at once.
-func (f *finder) converse(ctx context.Context, stream *Stream) (answer, error) {
-	name := f.cfg.Sentinel.Master
-	err := stream.Write(ctx,
-		resp.Cmd("SENTINEL", "get-master-addr-by-name", name),
-		resp.Cmd("SENTINEL", "master", name),
-		resp.Cmd("SENTINEL", "sentinels", name))
-	if err != nil {
-		return answer{}, err
+func converse(ctx context.Context, stream *Stream, questions []resp.Command) ([]resp.Value, error) {
+	if err := stream.Write(ctx, questions...); err != nil {
+		return nil, err
 	}
-	var replies [3]resp.Value
-	for i := range replies {
-		for {
-			if replies[i], err = stream.Read(); err != nil {
-				return answer{}, err
-			}
-			if replies[i].Kind() != resp.Push {
-				break
-			}
+	replies := make([]resp.Value, 0, len(questions))
+	for len(replies) < len(questions) {
+		v, err := stream.Read()
+		if err != nil {
+			return nil, err
+		}
+		if v.Kind() != resp.Push {
+			replies = append(replies, v)
 		}
 	}
+	return replies, nil
+}
+
+// understand reads the replies to what question asks.
+func (f *finder) understand(replies []resp.Value) (answer, error) {
 	if err := replies[0].Err(); err != nil {
 		return answer{}, fmt.Errorf("SENTINEL: %w", err)
 	}
@@ -94,7 +110,8 @@ func (f *finder) converse(ctx context.Context, stream *Stream) (answer, error) {
 	if a.master == "" {
 		return answer{}, errUnknownMaster
 	}
-	for name, value := range replies[1].Pairs() {
+	state, _ := replies[1].Pairs() // without an epoch it is not one to be preferred
+	for name, value := range state {
 		if text, err := name.Text(); err == nil && text == "config-epoch" {
 			if n, err := value.Int(); err == nil && n >= 0 {
 				a.epoch = n
@@ -125,7 +142,8 @@ func announcedAt(host, port resp.Value) string {
 // announcedIn makes an address of what is said about a sentinel, or "" if there is none.
 func announcedIn(v resp.Value) string {
 	var host, port resp.Value
-	for name, value := range v.Pairs() {
+	pairs, _ := v.Pairs()
+	for name, value := range pairs {
 		switch text, _ := name.Text(); text {
 		case "ip":
 			host = value

@@ -1,6 +1,7 @@
 package conn
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -53,8 +54,8 @@ func (s *Sentinel) used() bool { return s.Master != "" }
 
 func (s Sentinel) withDefaults() Sentinel {
 	s.Addrs = slices.Clone(s.Addrs)
-	orDefault(&s.Timeout, time.Second)
-	orDefault(&s.PollInterval, 10*time.Second)
+	s.Timeout = cmp.Or(s.Timeout, time.Second)
+	s.PollInterval = cmp.Or(s.PollInterval, 10*time.Second)
 	return s
 }
 
@@ -92,6 +93,7 @@ func (cfg *Config) sentinel(addr string) *Config {
 		Addr:        addr,
 		Username:    s.Username,
 		Password:    s.Password,
+		NoIdentity:  cfg.NoIdentity,
 		Protocol:    cfg.Protocol,
 		TLS:         s.TLS,
 		Dial:        cfg.Dial,

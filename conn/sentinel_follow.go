@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"sync"
 	"time"
@@ -49,7 +48,7 @@ func (f *finder) follow(ctx context.Context) {
 		if failed == 0 {
 			warn(f.cfg, "no sentinel to listen to", "error", err)
 		}
-		if await(ctx, nil, policy.backoff(failed, rand.Float64())) != nil {
+		if await(ctx, nil, policy.backoff(failed)) != nil {
 			return
 		}
 		failed++
@@ -171,7 +170,7 @@ func (f *finder) watch(ctx context.Context) {
 	for n, failed := 0, 0; ; n++ {
 		wait := f.cfg.Sentinel.PollInterval
 		if failed > 0 {
-			wait = policy.backoff(failed-1, rand.Float64())
+			wait = policy.backoff(failed - 1)
 		} else if wait <= 0 {
 			wait = never
 		}

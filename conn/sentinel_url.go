@@ -3,7 +3,6 @@ package conn
 import (
 	"errors"
 	"net/url"
-	"strconv"
 	"strings"
 )
 
@@ -69,10 +68,8 @@ func (cfg *Config) setSentinelParameter(name, value string) (known bool, err err
 	case "sentinel_password":
 		s.Password = value
 	case "sentinel_tls":
-		on, err := strconv.ParseBool(value)
-		if err != nil {
-			return true, errors.New("sentinel_tls is neither true nor false")
-		}
+		var on bool
+		err := parseBool(&on, name, value)
 		s.TLS = nil
 		if on {
 			s.TLS, err = withTLS()

@@ -60,7 +60,7 @@ func eventually(t testing.TB, done func() bool) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	limit := time.After(10 * time.Second)
+	limit := time.After(redistest.Patience)
 	for !done() {
 		select {
 		case <-tick.C:
@@ -76,7 +76,8 @@ func TestServerPoolHello(t *testing.T) {
 		with(t, p, func(c *conn.Conn) {
 			fails(t, c, resp.ErrNoProto, "HELLO", 4)
 			fields := map[string]string{}
-			for k, v := range must(t, c, "HELLO", 3).Pairs() {
+			pairs, _ := must(t, c, "HELLO", 3).Pairs()
+			for k, v := range pairs {
 				name, _ := k.Text()
 				fields[name], _ = v.Text()
 			}
@@ -93,7 +94,7 @@ func TestServerPoolHello(t *testing.T) {
 			want(t, c, "OK", "QUIT")
 			select {
 			case <-c.Done():
-			case <-time.After(5 * time.Second):
+			case <-time.After(redistest.Patience):
 				t.Error("the server did not close after QUIT")
 			}
 			if !errors.Is(c.Err(), io.EOF) {
@@ -139,7 +140,8 @@ func TestServerPoolTypes(t *testing.T) {
 		}
 		want(t, p, "This is a verbatim\nstring", "DEBUG", "PROTOCOL", "verbatim")
 		n := 0
-		for k, v := range must(t, p, "DEBUG", "PROTOCOL", "map").Pairs() {
+		pairs, _ := must(t, p, "DEBUG", "PROTOCOL", "map").Pairs()
+		for k, v := range pairs {
 			key, err1 := k.Int()
 			is, err2 := v.Bool()
 			if err1 != nil || err2 != nil || is != (key == 1) {

@@ -147,8 +147,11 @@ func (s *Stream) notSent(err error) error { return &Error{Op: "write", Addr: s.a
 
 // Close closes the connection and ends a Read or Write that blocks. It does not block itself, and does nothing the
 // second time.
-func (s *Stream) Close() error {
-	_ = s.fail(ErrClosed)
+func (s *Stream) Close() error { return s.CloseFor(ErrClosed) }
+
+// CloseFor is Close with another cause than ErrClosed, for a Stream that ends although its user has not closed it.
+func (s *Stream) CloseFor(cause error) error {
+	_ = s.fail(cause)
 	return nil
 }
 

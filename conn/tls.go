@@ -4,12 +4,14 @@ package conn
 
 import (
 	"crypto/tls"
-	"errors"
 	"net"
 )
 
 // TLSConfig is tls.Config, unless this is a build without TLS: see the package's comment.
 type TLSConfig = tls.Config
+
+// errPlain is the error of a TLS handshake with a server that has answered without TLS.
+var errPlain error = tls.RecordHeaderError{Msg: "the server answers in plain text"}
 
 // withTLS returns what a URL that asks for TLS means.
 func withTLS() (*TLSConfig, error) { return &tls.Config{MinVersion: tls.VersionTLS12}, nil }
@@ -26,16 +28,4 @@ func beneath(nc net.Conn) net.Conn {
 		return t.NetConn()
 	}
 	return nc
-}
-
-// notTLS reports whether err says that the peer does not speak TLS.
-func notTLS(err error) bool {
-	_, ok := errors.AsType[tls.RecordHeaderError](err)
-	return ok
-}
-
-// badCertificate reports whether err says that the peer's certificate will not do.
-func badCertificate(err error) bool {
-	_, ok := errors.AsType[*tls.CertificateVerificationError](err)
-	return ok
 }

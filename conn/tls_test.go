@@ -187,37 +187,40 @@ func TestTLSClientCertificate(t *testing.T) {
 func TestTLSAgainstPlain(t *testing.T) {
 	ca := newAuthority(t)
 	tests := []struct {
-		name   string
-		tls    *tls.Config
-		script func(p *peer)
-		check  func(err error) bool
+		name    string
+		tls     *tls.Config
+		scripts []func(p *peer)
+		check   func(err error) bool
 	}{
-		{"TLS to a plain server", &tls.Config{ServerName: "x"}, func(p *peer) {
+		{"TLS to a plain server", &tls.Config{ServerName: "x"}, []func(p *peer){func(p *peer) {
 			p.written()
 			p.reply("-ERR unknown command|")
-		}, func(err error) bool {
+		}}, func(err error) bool {
 			_, ok := errors.AsType[tls.RecordHeaderError](err)
 			return ok
 		}},
 		{"plain to a TLS server that closes", nil,
-			overTLS(&tls.Config{Certificates: []tls.Certificate{ca.issue("x")}}, welcomePing),
+			[]func(p *peer){overTLS(&tls.Config{Certificates: []tls.Certificate{ca.issue("x")}}, welcomePing),
+				overTLS(&tls.Config{Certificates: []tls.Certificate{ca.issue("x")}}, welcomePing)},
 			func(err error) bool { return errors.Is(err, io.EOF) }},
-		{"plain to a TLS server with an alert", nil, func(p *peer) {
+		{"plain to a TLS server with an alert", nil, []func(p *peer){func(p *peer) {
 			p.written()
 			p.reply("\x15\x03\x01\x00\x02\x02\x46")
-		}, func(err error) bool {
+		}}, func(err error) bool {
 			_, ok := errors.AsType[*resp.SyntaxError](err)
 			return ok
 		}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			cfg := scripted(t, tt.script)
-			cfg.TLS, cfg.Password = tt.tls, secret
-			err := refused(t, t.Context(), cfg)
-			if !tt.check(err) || !strings.Contains(err.Error(), "expect") || !strings.Contains(err.Error(), "TLS") {
-				t.Errorf("DialStream = %v, want the cause with a hint at TLS", err)
-			}
+			synctest.Test(t, func(t *testing.T) { // the server is asked in plain text if it takes long
+				cfg := scripted(t, tt.scripts...)
+				cfg.TLS, cfg.Password = tt.tls, secret
+				err := refused(t, t.Context(), cfg)
+				if !tt.check(err) || !strings.Contains(err.Error(), "expect") || !strings.Contains(err.Error(), "TLS") {
+					t.Errorf("DialStream = %v, want the cause with a hint at TLS", err)
+				}
+			})
 		})
 	}
 }

@@ -27,7 +27,7 @@ func (p *Pool) Tx(ctx context.Context, cmds []resp.Command) ([]resp.Value, error
 	begin := p.cfg.Trace.begin()
 	a := attempts{policy: &p.cfg.Retry}
 	for {
-		l, err := s.get(ctx)
+		l, err := s.get(ctx, a.stale)
 		var values []resp.Value
 		if err == nil {
 			values, err = l.doBatch(ctx, q, 0)
@@ -58,7 +58,7 @@ func (c *Conn) Tx(ctx context.Context, cmds []resp.Command) ([]resp.Value, error
 		return nil, refusal(c.l.addr, request{cmds: cmds[i:]}, err)
 	}
 	c.mu.Lock()
-	open := c.queueing
+	open := c.openLocked()
 	c.mu.Unlock()
 	if open {
 		return nil, refusal(c.l.addr, request{cmds: cmds}, errOpenMulti)
@@ -122,6 +122,9 @@ func sharedTxReplies(addr string, cmds []resp.Command, replies []resp.Value) ([]
 func txReplies(addr string, cmds []resp.Command, replies []resp.Value) ([]resp.Value, error) {
 	exec := replies[len(replies)-1]
 	if err := replies[0].Err(); err != nil {
+		if n, why := refusedTail(cmds, replies[1:len(replies)-1]); n == len(cmds) {
+			return nil, why
+		}
 		return nil, &Error{Op: "MULTI", Addr: addr, Sent: true, Err: fmt.Errorf("%w: %w", errNoMulti, err)}
 	}
 	if err := exec.Err(); err != nil {

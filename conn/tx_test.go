@@ -180,18 +180,11 @@ func TestTxLeftOpen(t *testing.T) {
 		},
 	}
 	for name, tx := range tests {
-		for _, reads := range []string{"loop", "caller", "caller alone"} {
-			t.Run(name+" "+reads, func(t *testing.T) {
+		for _, others := range []int{0, 3} {
+			t.Run(fmt.Sprintf("%s, others=%d", name, others), func(t *testing.T) {
 				bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 					p := openPool(t, conn.Config{Dial: srv.Dial})
 					defer p.Close()
-					others := 3
-					if reads != "loop" {
-						alone(t, p)
-					}
-					if reads == "caller alone" {
-						others = 0
-					}
 					srv.Intercept(onName("EXEC", 1, fakeredis.Reply("-BUSY x\r\n").Late(time.Second)))
 					var wg sync.WaitGroup
 					wg.Go(func() { tx(t, p) })

@@ -35,8 +35,9 @@ const defaultPort = "6379"
 // sentinel_timeout and poll_interval set the Timeout and PollInterval of Config.Sentinel.
 //
 // The parameters, each at most once, set the field of Config named like them, to the same effect: db (where the
-// path does not say otherwise), protocol, client_name, dial_timeout, timeout, ping_interval, max_age, idle_timeout,
-// conns, max_conns; with TLS also tls_server_name. Durations are written as in Go: 1m30s. Anything else is an
+// path does not say otherwise), protocol, client_name, no_identity, dial_timeout, timeout, ping_interval, max_age,
+// idle_timeout, conns, max_conns; with TLS also tls_server_name. Durations are written as in Go: 1m30s; no_identity is
+// true or false. Anything else is an
 // error. What more there is to TLS, such as a private authority or a client certificate, is set in the result's TLS.
 //
 // An error never holds the URL or a part of it but the name of a parameter: the password might be anywhere in it.
@@ -159,6 +160,8 @@ func (cfg *Config) setParameter(name, value string, u *url.URL) error {
 		return parseNumber(&cfg.Protocol, name, value)
 	case "client_name":
 		cfg.ClientName = value
+	case "no_identity":
+		return parseBool(&cfg.NoIdentity, name, value)
 	case "dial_timeout":
 		return parseDuration(&cfg.DialTimeout, name, value)
 	case "timeout":
@@ -197,13 +200,22 @@ func (cfg *Config) pathHasDB(u *url.URL) bool {
 	return path != ""
 }
 
-// parseNumber and parseDuration drop the errors of strconv and time, which quote what they were given.
+// parseNumber, parseBool and parseDuration drop the errors of strconv and time, which quote what they were given.
 func parseNumber(p *int, name, value string) error {
 	n, err := strconv.ParseUint(value, 10, 31)
 	if err != nil {
 		return fmt.Errorf("%s is not a number from 0 on", name)
 	}
 	*p = int(n)
+	return nil
+}
+
+func parseBool(p *bool, name, value string) error {
+	on, err := strconv.ParseBool(value)
+	if err != nil {
+		return fmt.Errorf("%s is neither true nor false", name)
+	}
+	*p = on
 	return nil
 }
 

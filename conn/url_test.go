@@ -44,6 +44,8 @@ func TestParseURL(t *testing.T) {
 		{"redis://h?dial_timeout=1s&timeout=-1ns&ping_interval=1m30s&max_age=1h&idle_timeout=0", conn.Config{
 			Addr: "h:6379", DialTimeout: time.Second, Timeout: -1, PingInterval: 90 * time.Second, MaxAge: time.Hour,
 		}},
+		{"redis://h?no_identity=true", conn.Config{Addr: "h:6379", NoIdentity: true}},
+		{"redis://h?no_identity=false", conn.Config{Addr: "h:6379"}},
 		{"rediss://10.0.0.1?tls_server_name=db.example", conn.Config{
 			Addr: "10.0.0.1:6379", TLS: &tls.Config{MinVersion: tls.VersionTLS12, ServerName: "db.example"},
 		}},
@@ -99,6 +101,7 @@ func TestParseURLRefuses(t *testing.T) {
 		{"redis://h?max_age=x", "max_age is not a duration"},
 		{"redis://h?protocol=4", "Protocol"},
 		{"redis://h?conns=-1", "conns"},
+		{"redis://h?no_identity=x", "no_identity"},
 		{"redis://h?client_name=a%20b", "ClientName"},
 		{"redis://h?tls_server_name=x", "rediss"},
 		{"rediss://:6379#x", "percent-encoded"},

@@ -14,9 +14,11 @@ const (
 	// What is overdue is noticed that much later at most.
 	ticksPerTimeout = 16
 
-	// longestPeriod bounds the time between two ticks of a busy link, which is also how long a link may be without a
-	// reader (see soloCalls).
+	// longestPeriod bounds the time between two ticks of a busy link.
 	longestPeriod = 500 * time.Millisecond
+
+	// enough is how many bytes of an unfinished reply count as much as a reply. A reply of a byte now and then is none.
+	enough = 16 << 10
 )
 
 // watch is the one timer of a link. The age of commands is counted in its ticks, which costs no look at the clock when
@@ -27,20 +29,52 @@ type watch struct {
 	timeout time.Duration // constant; 0: none
 	ping    time.Duration // constant; 0: none
 	period  time.Duration // constant: between ticks of a busy link; 0: none
-	overdue uint32        // constant: how many ticks an answer may take
+	overdue uint32        // constant: how many ticks an answer may take, since the last progress
+	longest time.Duration // constant: how long the server may be silent if a ctx allows more; 0: as long as that
 
-	timer  *time.Timer
-	armed  bool          // the timer will fire
-	ticks  uint32        // how often it has fired, a period or more after the time before
-	heldUp uint32        // the last tick that found the server held up by a blocking command
-	last   time.Duration // when it did last, as the following since the link's start
-	slow   bool          // the next time is not within period
-	next   time.Duration // when it is
-	quiet  time.Duration // nothing has been heard since
-	dueAt  time.Duration // the owner wants to be told; 0: no
-	giveUp time.Duration // the link fails; 0: no
-	why    error         // then
-	hushed bool          // no PING: the server has a MULTI open, and would queue it
+	timer    *time.Timer
+	armed    bool          // the timer will fire
+	ticks    uint32        // how often it has fired, a period or more after the time before
+	progress progress      // the last that was found
+	since    uint32        // the tick that found it
+	alive    time.Duration // when the last sign of life was found, if nothing was outstanding, or else progress
+	last     time.Duration // when the timer fired last, as the following since the link's start
+	slow     bool          // the next time is not within period
+	next     time.Duration // when it is
+	heard    int64         // bytes that had been received at the last tick
+	quiet    time.Duration // nothing has been heard since
+	dueAt    time.Duration // the owner wants to be told; 0: no
+	giveUp   time.Duration // the link fails; 0: no
+	why      error         // then
+	hushed   bool          // no PING: the server has a MULTI open, and would queue it
+
+	silence silence
+}
+
+// progress is how far the answers to a link's commands have come.
+type progress struct {
+	entries int64 // that have been answered
+	replies int32 // to the first of the others
+	bytes   int64 // received within replies
+	written int64 // of what had the first of the others in it, while there was more
+}
+
+// listenLocked takes note of what has come since the last time. It reports whether anything has.
+func (l *link) listenLocked(now time.Duration) (heard bool) {
+	received := l.from.received.Load()
+	heard, l.heard = received != l.heard, received
+	p := progress{l.answered + l.pos.Load(), l.part.Load(), l.from.within.Load(), l.progress.written}
+	if p.entries >= l.writeFrom {
+		p.written = l.wrote.Load()
+	}
+	if last := l.progress; p.entries != last.entries || p.replies != last.replies || p.written != last.written ||
+		p.bytes-last.bytes >= enough {
+		l.progress, l.since, l.alive = p, l.ticks, now
+	}
+	if heard && l.outstandingLocked() == 0 {
+		l.alive = now
+	}
+	return heard
 }
 
 // startWatchLocked begins watching a link that has just heard from its server.
@@ -52,7 +86,16 @@ func (l *link) startWatchLocked(cfg *Config) {
 		}
 		l.period = min(divideUp(most, ticksPerTimeout), longestPeriod)
 		l.overdue = uint32(min(divideUp(most, l.period), math.MaxUint32/2))
+		if l.shared && l.ping > 0 {
+			l.longest = l.timeout + l.ping - 2*l.period // a sign of life and its lack are each found a period late
+		}
 	}
+	// A PING is due a little early, as its answer is missed a little late.
+	l.ping = max(l.ping-2*l.period, l.ping/2)
+	if l.silence.tell = cfg.OnSilent; l.silence.tell != nil && l.period == 0 {
+		l.period = silentPeriod
+	}
+	l.heard = l.from.received.Load()
 	l.scheduleLocked(0, false)
 }
 
@@ -71,7 +114,9 @@ func (l *link) wakeWatchLocked() {
 		return
 	}
 	l.slow = false
-	l.armLocked(time.Since(l.start), l.period)
+	now := time.Since(l.start)
+	l.silence.since = now
+	l.armLocked(now, l.period)
 }
 
 // setDue has the owner told at time at, since start; 0: never.
@@ -133,6 +178,7 @@ func (l *link) tick() {
 		l.ticks++
 		l.last = now
 	}
+	heard := l.listenLocked(now)
 	if err := l.overdueLocked(now); err != nil && l.failLocked(err) {
 		l.hangUp()
 	}
@@ -140,17 +186,18 @@ func (l *link) tick() {
 		l.mu.Unlock()
 		return
 	}
-	if l.solo.Swap(0) < soloCalls {
-		l.readAgainLocked()
-	}
 	due := l.dueAt > 0 && now >= l.dueAt
 	if due {
 		l.dueAt = 0
 	}
-	if ping := l.scheduleLocked(now, l.heard.Swap(false) || l.outstandingLocked() > 0); ping {
+	silent := l.silentLocked(now, heard)
+	if ping := l.scheduleLocked(now, heard || l.outstandingLocked() > 0); ping {
 		l.pingLocked()
 	}
 	l.mu.Unlock()
+	if silent {
+		l.silence.tell(l.addr)
+	}
 	if due {
 		l.owner.due(l)
 	}
@@ -189,7 +236,7 @@ func (l *link) pingLocked() {
 	l.appendLocked(entry{replies: 1}, request{cmds: []resp.Command{resp.Cmd("PING")}})
 	if !l.writing {
 		l.writing = true
-		l.flushLocked(nil, true)
+		l.flushLocked(nil, true, false)
 	}
 }
 
@@ -201,19 +248,30 @@ func (l *link) overdueLocked(now time.Duration) error {
 	if l.timeout == 0 {
 		return nil
 	}
+	oldest := l.oldestLocked()
+	switch {
+	case oldest == nil:
+		return nil
+	case oldest.limit == never: // holds up those behind it for as long as it likes
+		return nil
+	case min(l.ticks-oldest.tick, l.ticks-l.since) <= l.overdue:
+		return nil // so many periods have not gone by in full since it was sent, and since there was progress
+	case l.longest > 0 && now-l.alive >= l.longest:
+	case l.allowedLocked(now):
+		return nil
+	}
+	return fmt.Errorf("no answer within %v: %w", l.timeout, os.ErrDeadlineExceeded)
+}
+
+// allowedLocked reports whether there is a command that may take longer than the timeout, by its ctx. It does not matter
+// which one: they end together.
+func (l *link) allowedLocked(now time.Duration) bool {
 	for _, list := range [...][]entry{l.batch[l.pos.Load():], l.inflight, l.waiting} {
 		for i := range list {
-			switch e := &list[i]; {
-			case e.limit == never: // holds up those behind it for as long as it likes
-				l.heldUp = l.ticks
-				return nil
-			case now < e.limit: // extends its own time, but not that of those behind it
-			case min(l.ticks-e.tick, l.ticks-l.heldUp) <= l.overdue:
-				return nil // it has not seen so many periods go by in full; nor have those behind it
-			default:
-				return fmt.Errorf("no answer within %v: %w", l.timeout, os.ErrDeadlineExceeded)
+			if e := &list[i]; now < e.limit && e.limit != never {
+				return true
 			}
 		}
 	}
-	return nil
+	return false
 }

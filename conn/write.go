@@ -14,15 +14,21 @@ const (
 	// than its bytes.
 	socketWrites = 128
 
+	// readsAwaited is how many reads a write waits for at most, so that a server that never stops sending cannot hold it up.
+	readsAwaited = 64
+
+	// largestWrite is how many bytes are written at once.
+	largestWrite = 256 << 10
+
 	// keptBuffer is the capacity up to which a buffer is kept for the next write.
 	keptBuffer = 64 << 10
 )
 
 // enqueue appends q, described by e, and sees to it that it is written. It returns an error only if it has not been
-// appended. If read is true, the caller is to call readOwn before it waits.
-func (l *link) enqueue(ctx context.Context, e entry, q request) (read bool, err error) {
+// appended.
+func (l *link) enqueue(ctx context.Context, e entry, q request) error {
 	if ctx.Err() != nil {
-		return false, ended(ctx)
+		return ended(ctx)
 	}
 	if deadline, ok := ctx.Deadline(); ok && e.limit != never {
 		e.limit = deadline.Sub(l.start)
@@ -31,36 +37,43 @@ func (l *link) enqueue(ctx context.Context, e entry, q request) (read bool, err 
 	defer l.mu.Unlock()
 	for len(l.pending) >= maxPending && l.err == nil {
 		if err := l.awaitRoomLocked(ctx); err != nil {
-			return false, err
+			return err
 		}
 	}
 	if l.err != nil {
-		return false, l.err
+		return l.err
 	}
 	l.appendLocked(e, q)
 	if l.writing {
-		l.readAgainLocked()
-		return false, nil
+		return nil
 	}
 	l.writing = true
-	patient := ctx.Done() == nil
-	switch alone := !l.crowd && l.outstandingLocked() == 1; {
-	case !alone:
-		l.solo.Store(0)
+	if l.crowd || l.outstandingLocked() > 1 {
 		l.gatherLocked()
-	case patient:
-		l.solo.Add(1)
 	}
-	l.flushLocked(e.call, patient)
-	if l.reading != nobodyReads || l.err != nil {
-		return false, nil
+	l.flushLocked(e.call, ctx.Done() == nil, false)
+	return nil
+}
+
+// unreadLocked reports whether something has come that readLoop has not read yet, and nothing is in flight. It must be read
+// first: it is no answer to what is written now, but could not be told from one any more; or it is the end of the
+// connection. When more has been read, cond is signalled.
+func (l *link) unreadLocked() bool {
+	for l.sock != nil && l.err == nil && l.outstandingLocked() == len(l.waiting) {
+		before := l.from.received.Load()
+		unread, err := l.sock.peek()
+		if err != nil && l.failLocked(err) {
+			l.hangUp()
+		}
+		if !unread {
+			return false
+		}
+		l.from.awaited.Store(true)
+		if l.from.received.Load() == before {
+			return true
+		}
 	}
-	if !patient || l.outstandingLocked() > 1 {
-		l.readAgainLocked()
-		return false, nil
-	}
-	l.reading = callerReads
-	return true, nil
+	return false
 }
 
 // gatherLocked lets those join the next write who are about to. It releases mu in the meantime.
@@ -111,16 +124,16 @@ func (l *link) appendLocked(e entry, q request) {
 // flushLocked writes what is pending until nothing is, and then ends the writing. It releases mu while it writes.
 //
 // A caller whose own call k is completed, or that may not block while the peer does not read, leaves the rest to
-// writeLoop.
-func (l *link) flushLocked(k *call, mayBlock bool) {
-	for first := true; len(l.pending) > 0 && l.err == nil; first = false {
-		if k != nil && !first && k.state.Load() != awaited || !mayBlock && !l.fitsLocked() {
+// writeLoop; so does everybody who finds something that has to be read first, unless read says that this has been seen to.
+func (l *link) flushLocked(k *call, mayBlock, read bool) {
+	for first := true; len(l.pending) > 0 && l.err == nil; first, read = false, false {
+		if k != nil && !first && k.state.Load() != awaited || !mayBlock && !l.fitsLocked() || !read && l.unreadLocked() {
 			l.handOverLocked()
 			return
 		}
 		b := l.takeLocked()
 		l.mu.Unlock()
-		n, err := l.nc.Write(b)
+		n, err := l.write(b)
 		l.mu.Lock()
 		if cap(b) <= keptBuffer {
 			l.spare = b[:0]
@@ -138,11 +151,27 @@ func (l *link) flushLocked(k *call, mayBlock bool) {
 	}
 }
 
+// write writes b, a piece at a time if it is large, so that progress is seen.
+func (l *link) write(b []byte) (n int, err error) {
+	for {
+		m, err := l.nc.Write(b[n:min(n+largestWrite, len(b))])
+		if n += m; n == len(b) || err != nil {
+			return n, err
+		}
+		l.wrote.Add(int64(m))
+	}
+}
+
 // takeLocked returns what is pending, for a writer, and makes its commands ones that may have been sent.
 func (l *link) takeLocked() []byte {
 	b := l.pending
+	l.writeFrom = l.answered + int64(len(l.batch)+len(l.inflight))
 	l.pending, l.spare = l.spare[:0], nil
 	l.crowd = len(l.waiting) > 1
+	after := l.from.received.Load()
+	for i := range l.waiting {
+		l.waiting[i].after = after
+	}
 	l.inflight = append(l.inflight, l.waiting...)
 	clear(l.waiting)
 	l.waiting = l.waiting[:0]
@@ -175,9 +204,12 @@ func (l *link) writeLoop() {
 		for !l.handed && l.err == nil {
 			l.cond.Wait()
 		}
+		for reads := 0; reads < readsAwaited && l.unreadLocked(); reads++ {
+			l.cond.Wait()
+		}
 		if l.handed {
 			l.handed = false
-			l.flushLocked(nil, true)
+			l.flushLocked(nil, true, true)
 		}
 		if l.err != nil {
 			return

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"io"
 	"net"
+	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -340,6 +342,46 @@ func TestOrder(t *testing.T) {
 		}
 		if len(log) != 50*(16+3*4) {
 			t.Errorf("server saw %d commands, want %d", len(log), 50*(16+3*4))
+		}
+	})
+}
+
+// countedWrites makes connections that count their writes.
+type countedWrites struct {
+	net.Conn
+	n *atomic.Int64
+}
+
+func (c countedWrites) Write(b []byte) (int, error) {
+	c.n.Add(1)
+	return c.Conn.Write(b)
+}
+
+// TestWritesAreShared has many callers call at once, again and again, on one processor: most of their commands travel with
+// others. Without the yield before a write each would go by itself.
+func TestWritesAreShared(t *testing.T) {
+	const callers, calls = 64, 50
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		var writes atomic.Int64
+		p := openPool(t, conn.Config{Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			nc, err := srv.Dial(ctx, network, addr)
+			return countedWrites{nc, &writes}, err
+		}})
+		defer p.Close()
+		srv.Latency(time.Millisecond)
+		writes.Store(0)
+		var wg sync.WaitGroup
+		for i := range callers {
+			wg.Go(func() {
+				for range calls {
+					echo(t, context.Background(), p, i)
+				}
+			})
+		}
+		wg.Wait()
+		if n := writes.Load(); n > callers*calls/8 {
+			t.Errorf("%d writes for %d commands, want at least 8 commands to a write", n, callers*calls)
 		}
 	})
 }

@@ -1,0 +1,301 @@
+package conn_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/resp"
+)
+
+// each makes a server take so long for each command of that name.
+func each(name string, d time.Duration) func(fakeredis.Cmd) fakeredis.Action {
+	return func(cmd fakeredis.Cmd) fakeredis.Action {
+		if cmd.Name == name {
+			return fakeredis.Delay(d, fakeredis.Run())
+		}
+		return fakeredis.Run()
+	}
+}
+
+// batchOf returns n commands.
+func batchOf(n int) []resp.Command {
+	batch := make([]resp.Command, n)
+	for i := range batch {
+		batch[i] = resp.Cmd("ECHO", i)
+	}
+	return batch
+}
+
+// TestBatchThatFlows has batches take far longer than Timeout, on a connection whose callers have other commands behind them
+// too: nothing is given up as long as one reply follows another.
+func TestBatchThatFlows(t *testing.T) {
+	for _, pause := range []time.Duration{20 * time.Millisecond, 400 * time.Millisecond, 900 * time.Millisecond} {
+		bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+			p := openPool(t, conn.Config{Dial: srv.Dial, Timeout: time.Second})
+			defer p.Close()
+			srv.Intercept(each("ECHO", pause))
+			var wg sync.WaitGroup
+			for i := range 4 {
+				wg.Go(func() {
+					values, err := p.SendBatch(t.Context(), batchOf(100))
+					if err != nil || len(values) != 100 {
+						t.Errorf("%d replies, %v; want 100", len(values), err)
+					}
+				})
+				wg.Go(func() { want(t, p, "null", "GET", fmt.Sprint(i)) })
+			}
+			wg.Wait()
+			if n := srv.Dials(); n != 1 {
+				t.Errorf("%d connections, want 1 (a reply every %v)", n, pause)
+			}
+		})
+	}
+}
+
+// TestBatchThatStops has the replies to a batch end half way. The time limit counts from the last one.
+func TestBatchThatStops(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		p := openPool(t, conn.Config{Dial: srv.Dial, Timeout: time.Second})
+		defer p.Close()
+		srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+			if cmd.Name == "ECHO" && cmd.N > 50 {
+				return fakeredis.Swallow()
+			}
+			return fakeredis.Delay(100*time.Millisecond, fakeredis.Run())
+		})
+		start := time.Now()
+		values, err := p.SendBatch(t.Context(), batchOf(100))
+		wantUncertain(t, err, os.ErrDeadlineExceeded)
+		if len(values) != 50 {
+			t.Errorf("%d replies, want 50", len(values))
+		}
+		between(t, "the connection failed", time.Since(start), 6*time.Second, 6200*time.Millisecond)
+	})
+}
+
+// TestLargeReplyThatFlows has one reply take far longer than Timeout to come in, in pieces; that of a caller who has left too.
+func TestLargeReplyThatFlows(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		p := openPool(t, conn.Config{Dial: srv.Dial, Timeout: time.Second})
+		defer p.Close()
+		srv.Do("SET", "big", strings.Repeat("x", 1<<20))
+		srv.SplitReplies(8<<10, 300*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		_, err := p.Do(ctx, "GET", "big")
+		wantUncertain(t, err, context.DeadlineExceeded)
+		v, err := p.Do(t.Context(), "GET", "big")
+		if s, _ := v.Text(); err != nil || len(s) != 1<<20 {
+			t.Errorf("GET = %d bytes, %v", len(s), err)
+		}
+		if n := srv.Dials(); n != 1 {
+			t.Errorf("%d connections, want 1", n)
+		}
+	})
+}
+
+// TestTricklesAreSilence has bytes come that are no progress: a reply of which one comes now and then, and pushes, small and
+// large, from a server that answers nothing.
+func TestTricklesAreSilence(t *testing.T) {
+	big := ">2\r\n+x\r\n$100000\r\n" + strings.Repeat("x", 100_000) + "\r\n"
+	for name, pieces := range map[string][]string{
+		"bytes":      strings.Split("$100000\r\n"+strings.Repeat("x", 100_000), ""),
+		"pieces":     {"$100000\r\n", strings.Repeat("x", 700), strings.Repeat("x", 700), strings.Repeat("x", 700)},
+		"pushes":     {">1\r\n+x\r\n"},
+		"big pushes": {big},
+		"attributes": {"|1\r\n+a\r\n+b\r\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+				p := openPool(t, conn.Config{Dial: srv.Dial, Timeout: time.Second})
+				defer p.Close()
+				srv.Mute(true)
+				id := srv.Conns()[0].ID
+				ctx, stop := context.WithCancel(t.Context())
+				var wg sync.WaitGroup
+				defer wg.Wait()
+				defer stop()
+				wg.Go(func() {
+					for i := 0; ctx.Err() == nil; i++ {
+						time.Sleep(50 * time.Millisecond)
+						srv.Push(id, pieces[i%len(pieces)])
+					}
+				})
+				start := time.Now()
+				_, err := p.Do(t.Context(), "GET", "key")
+				wantUncertain(t, err, os.ErrDeadlineExceeded)
+				between(t, "the connection failed", time.Since(start), time.Second, 1200*time.Millisecond)
+			})
+		})
+	}
+}
+
+// TestMuteServer has a server go mute under load, whose callers have all the time in the world. It is noticed within Timeout and
+// PingInterval, as on an idle connection.
+func TestMuteServer(t *testing.T) {
+	for _, limits := range [][2]time.Duration{
+		{time.Second, time.Second}, {5 * time.Second, 5 * time.Second}, {time.Second, 100 * time.Millisecond}, {100 * time.Millisecond, 2 * time.Second},
+	} {
+		for _, pause := range []time.Duration{0, limits[1] / 7, 3 * limits[1]} { // between calls; 0: none
+			for _, batch := range []int{0, 10} {
+				name := fmt.Sprintf("Timeout=%v, PingInterval=%v, pause=%v, batch=%d", limits[0], limits[1], pause, batch)
+				bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+					p := openPool(t, conn.Config{Dial: srv.Dial, Timeout: limits[0], PingInterval: limits[1]})
+					defer p.Close()
+					srv.Latency(10 * time.Millisecond)
+					ctx, stop := context.WithTimeout(t.Context(), 24*time.Hour)
+					var wg sync.WaitGroup
+					defer wg.Wait()
+					defer stop()
+					for range 5 {
+						wg.Go(func() {
+							for ctx.Err() == nil && srv.Dials() == 1 {
+								if batch > 0 {
+									p.SendBatch(ctx, batchOf(batch))
+								} else {
+									p.Do(ctx, "GET", "key")
+								}
+								if sleep := pause; sleep > 0 {
+									time.Sleep(sleep)
+								}
+							}
+						})
+					}
+					time.Sleep(4*limits[1] + limits[0]/3)
+					start := time.Now()
+					srv.Mute(true)
+					if pause > 0 {
+						time.Sleep(pause / 3)
+						wg.Go(func() { p.Do(ctx, "GET", "late") })
+					}
+					for p.Stats().Lost == 0 && time.Since(start) < time.Hour {
+						time.Sleep(time.Millisecond)
+					}
+					between(t, name+": noticed", time.Since(start), limits[0]*9/10, limits[0]+max(limits[1], limits[0]/4))
+					srv.Mute(false)
+					srv.KillConns(nil)
+				})
+			}
+		}
+	}
+}
+
+// TestSlowNeighbour has a slow command, whose ctx allows it, share its connection with others that have no deadline and are sent
+// before and behind it. It makes no difference to it.
+func TestSlowNeighbour(t *testing.T) {
+	for _, neighbours := range []bool{false, true} {
+		for slow, ends := range map[time.Duration]bool{3 * time.Second: true, 5500 * time.Millisecond: true, 8 * time.Second: false} {
+			bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+				p := openPool(t, conn.Config{Dial: srv.Dial, Timeout: time.Second, PingInterval: 5 * time.Second})
+				defer p.Close()
+				srv.Intercept(each("ECHO", slow))
+				var wg sync.WaitGroup
+				neighbour := func() {
+					if !neighbours {
+						return
+					}
+					wg.Go(func() {
+						if _, err := p.Do(t.Context(), "GET", "key"); err == nil != ends {
+							t.Errorf("GET beside a command of %v = %v", slow, err)
+						}
+					})
+					synctest.Wait()
+				}
+				srv.Latency(100 * time.Millisecond)
+				wg.Go(func() {
+					ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+					defer cancel()
+					start := time.Now()
+					_, err := p.Do(ctx, "ECHO", 1)
+					if err == nil != ends {
+						t.Errorf("a command of %v = %v (neighbours: %v)", slow, err, neighbours)
+					}
+					if err != nil {
+						wantUncertain(t, err, os.ErrDeadlineExceeded)
+						between(t, "given up", time.Since(start), 5500*time.Millisecond, 6*time.Second)
+					}
+				})
+				synctest.Wait()
+				neighbour()
+				time.Sleep(900 * time.Millisecond)
+				neighbour()
+				wg.Wait()
+			})
+		}
+	}
+}
+
+// TestDeadlineBehindOthers has a command with a later deadline wait behind one without.
+func TestDeadlineBehindOthers(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		p := openPool(t, conn.Config{Dial: srv.Dial, Timeout: time.Second})
+		defer p.Close()
+		srv.Intercept(each("GET", 3*time.Second))
+		var wg sync.WaitGroup
+		wg.Go(func() { want(t, p, "null", "GET", "key") })
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		echo(t, ctx, p, 1)
+		wg.Wait()
+	})
+}
+
+// slowWriter makes connections whose Write takes its time.
+type slowWriter struct {
+	net.Conn
+	pause time.Duration
+}
+
+func (w slowWriter) Write(b []byte) (int, error) {
+	if len(b) > 100<<10 {
+		time.Sleep(w.pause * time.Duration(len(b)) / (256 << 10))
+	}
+	return w.Conn.Write(b)
+}
+
+// TestLargeCommandThatFlows has a command take far longer than Timeout to be written, behind another one too. Once it is written
+// the answer is due within Timeout.
+func TestLargeCommandThatFlows(t *testing.T) {
+	for _, behind := range []bool{false, true} {
+		for _, mute := range []bool{false, true} {
+			bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+				srv.Buffer(0)
+				p := openPool(t, conn.Config{Timeout: time.Second, PingInterval: time.Second,
+					Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+						nc, err := srv.Dial(ctx, network, addr)
+						return slowWriter{nc, 400 * time.Millisecond}, err
+					}})
+				defer p.Close()
+				srv.Intercept(each("GET", 700*time.Millisecond))
+				var wg sync.WaitGroup
+				defer wg.Wait()
+				if behind {
+					wg.Go(func() { want(t, p, "null", "GET", "key") })
+					synctest.Wait()
+				}
+				if mute {
+					srv.Intercept(onName("SET", 1, fakeredis.Swallow()))
+				}
+				start := time.Now()
+				_, err := p.Do(t.Context(), "SET", "big", strings.Repeat("x", 4<<20))
+				if !mute && err != nil {
+					t.Errorf("SET = %v", err)
+				}
+				if mute {
+					wantUncertain(t, err, os.ErrDeadlineExceeded)
+					between(t, "given up", time.Since(start), 7*time.Second, 8500*time.Millisecond)
+				}
+			})
+		}
+	}
+}

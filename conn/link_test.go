@@ -1,0 +1,97 @@
+package conn
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/lockwire/lockwire/resp"
+)
+
+// slowOwner holds up the reader of its link at each push.
+type slowOwner struct {
+	reached, release chan struct{}
+	err              error
+}
+
+func (o *slowOwner) push(*link, resp.Value) {
+	o.reached <- struct{}{}
+	<-o.release
+}
+func (o *slowOwner) due(*link)                      {}
+func (o *slowOwner) drained(*link)                  {}
+func (o *slowOwner) lost(_ *link, _ int, err error) { o.err = err }
+func newSlowOwner() *slowOwner                      { return &slowOwner{make(chan struct{}), make(chan struct{}), nil} }
+func echoes(n int) (cmds []resp.Command, reply string) {
+	for range n {
+		cmds, reply = append(cmds, resp.Cmd("ECHO", "a")), reply+"+a\r\n"
+	}
+	return cmds, reply
+}
+
+// TestReceivedBeforeSent has a reply too many received, but not yet looked at, when the next command is sent. It has come in
+// one read with the end of the handshake, or with the answer to a call or a batch. It is not the answer of that command.
+func TestReceivedBeforeSent(t *testing.T) {
+	for name, test := range map[string]struct {
+		early bool // with the handshake
+		first int  // commands sent before
+		cmds  int  // commands that the reply comes before
+		tx    bool
+	}{
+		"handshake":          {early: true, cmds: 1},
+		"handshake, batch":   {early: true, cmds: 3},
+		"call":               {first: 1, cmds: 1},
+		"call, batch":        {first: 1, cmds: 3},
+		"batch":              {first: 3, cmds: 1},
+		"call, transaction":  {first: 1, cmds: 3, tx: true},
+		"batch, transaction": {first: 3, cmds: 3, tx: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client, server := net.Pipe()
+				defer server.Close()
+				from := &source{nc: client}
+				s := &session{nc: client, r: resp.NewReader(from, resp.Limits{}), from: from, proto: 3}
+				const stray = ">1\r\n+push\r\n+stray\r\n"
+				if test.early {
+					go server.Write([]byte("+OK\r\n" + stray))
+					if _, err := s.r.Read(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				cfg := Config{}.withDefaults()
+				owner := newSlowOwner()
+				var wg sync.WaitGroup
+				l := newLink(s, &cfg, true, owner, &wg)
+				if first, reply := echoes(test.first); len(first) > 0 {
+					go func() {
+						bufio.NewReader(server).Peek(1)
+						server.Write([]byte(reply + stray))
+					}()
+					if _, err := l.doBatch(t.Context(), request{cmds: first}, 0); err != nil {
+						t.Fatal(err)
+					}
+				}
+				<-owner.reached
+				go func() {
+					b := make([]byte, 1<<10)
+					server.Read(b) // what is sent now
+					owner.release <- struct{}{}
+				}()
+				later, _ := echoes(test.cmds)
+				values, err := l.doBatch(context.Background(), request{cmds: later, tx: test.tx}, 0)
+				if len(values) > 0 || !errors.Is(err, ErrUncertain) || !errors.Is(err, errUnasked) {
+					t.Errorf("doBatch = %v, %v; want no reply, and an error that says why", values, err)
+				}
+				wg.Wait()
+				if !errors.Is(owner.err, errUnasked) {
+					t.Errorf("the link ended with %v, want %v", owner.err, errUnasked)
+				}
+			})
+		})
+	}
+}

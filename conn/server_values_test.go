@@ -1,0 +1,201 @@
+package conn_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/redistest"
+	"github.com/lockwire/lockwire/resp"
+)
+
+// shapes are commands whose replies have another form in RESP3 than in RESP2.
+var shapes = []struct {
+	since int // 100 times the major version and the minor one
+	cmd   string
+	at    []int  // where in the reply the pairs are
+	pairs string // keys and values, or the error of Pairs; "*" is anything
+}{
+	{600, "HGETALL h", nil, "f=1"},
+	{600, "HGETALL none", nil, ""},
+	{600, "CONFIG GET maxmemory", nil, "maxmemory=0"},
+	{600, "CONFIG GET nothing-like-it", nil, ""},
+	{600, "XREAD STREAMS s t 0 0", nil, "s=* t=*"},
+	{600, "XREAD STREAMS s 0", nil, "s=*"},
+	{600, "XREADGROUP GROUP g c STREAMS s 0", nil, "s=*"},
+	{600, "XREAD STREAMS s 9", nil, "a null"},
+	{600, "XRANGE s - +", nil, "1-0=* 2-0=*"},
+	{600, "XRANGE s - +", []int{0, 1}, "f=v"},
+	{600, "XINFO STREAM s", nil, "length=2 *"},
+	{600, "XINFO GROUPS s", nil, "not pairs"},
+	{600, "XINFO GROUPS s", []int{0}, "name=g *"},
+	{600, "ZRANGE z 0 -1", nil, "not pairs"},
+	{600, "ZRANGE z 0 -1 WITHSCORES", nil, "a=1 b=3.1 c=inf"},
+	{600, "ZRANGE one 0 -1 WITHSCORES", nil, "a=*"},
+	{600, "ZREVRANGEBYSCORE z 5 0 WITHSCORES", nil, "b=3.1 a=1"},
+	{602, "ZUNION 1 z WITHSCORES", nil, "a=1 b=3.1 c=inf"},
+	{602, "ZRANDMEMBER one 1 WITHSCORES", nil, "a=*"},
+	{602, "HRANDFIELD h 1 WITHVALUES", nil, "f=1"},
+	{602, "HRANDFIELD h 1", nil, "not pairs"},
+	{600, "ZPOPMIN pop", nil, "a=1"},
+	{600, "ZPOPMIN pop 2", nil, "b=2 c=3"},
+	{700, "ZMPOP 1 mpop MIN COUNT 2", []int{1}, "a=1 b=2"},
+	{600, "HSCAN h 0", []int{1}, "f=1"},
+	{600, "ZSCAN one 0", []int{1}, "a=*"},
+	{600, "GEORADIUS g 0 0 1000 km WITHCOORD", nil, "p=*"},
+	{600, "GEORADIUS g 0 0 1000 km WITHCOORD WITHDIST", nil, "not pairs"},
+	{602, "GEOSEARCH g FROMLONLAT 0 0 BYRADIUS 1000 km WITHDIST", nil, "p=*"},
+	{600, "GEOPOS g p", []int{0}, "*=*"},
+	{600, "PUBSUB NUMSUB a b", nil, "a=0 b=0"},
+	{600, "ACL GETUSER default", nil, "flags=* *"},
+	{600, "MEMORY STATS", nil, "*"},
+	{600, "SMEMBERS set", nil, "not pairs"},
+	{700, "LCS a b IDX", nil, "matches=* len=*"},
+	{600, "GET a", nil, "not pairs"},
+	{700, "COMMAND DOCS GET", nil, "get=*"},
+}
+
+// fill makes what shapes ask for, and texts too.
+var fill = []string{
+	"HSET h f 1", "ZADD z 1 a 3.1 b inf c", "ZADD one 1700000000000000001 a", "ZADD pop 1 a 2 b 3 c", "ZADD mpop 1 a 2 b", "SADD set a b c",
+	"GEOADD g 0.5 0.5 p", "SET a ohmytext", "SET b mynewtext", "SET big 12345678901234567890",
+	"XADD s 1-0 f v", "XADD s 2-0 f v", "XADD t 1-0 f v", "XGROUP CREATE s g 0", "XREADGROUP GROUP g c STREAMS s >",
+}
+
+// Conversions give the same answer whichever version of the protocol the server speaks.
+func TestServerValuesOfBothProtocols(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
+		pools := map[int]*conn.Pool{}
+		for _, proto := range []int{2, 3} {
+			cfg := s.Config()
+			cfg.Protocol = proto
+			pool, err := conn.Open(t.Context(), cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer pool.Close()
+			pools[proto] = pool
+		}
+		ask := func(proto int, cmd string) resp.Value {
+			var v resp.Value
+			err := pools[proto].With(t.Context(), func(c *conn.Conn) (err error) {
+				v, err = c.Send(t.Context(), resp.CmdStrings(strings.Fields(cmd)))
+				return err
+			})
+			if err != nil && !strings.Contains(cmd, "POP") && !strings.HasPrefix(cmd, "DEBUG") {
+				t.Errorf("RESP%d %s: %v", proto, cmd, err)
+			}
+			return v
+		}
+		reset := func() {
+			s.Do("FLUSHALL")
+			for _, cmd := range fill {
+				if err := ask(3, cmd).Err(); err != nil {
+					t.Fatal(cmd, err)
+				}
+			}
+		}
+		for _, shape := range shapes {
+			if !s.AtLeast(shape.since/100, shape.since%100) {
+				continue
+			}
+			for _, proto := range []int{2, 3} {
+				if proto == 2 || strings.Contains(shape.cmd, "POP") && !strings.HasSuffix(shape.cmd, "pop 2") {
+					reset()
+				}
+				if shape.cmd == "ZPOPMIN pop 2" {
+					reset()
+					ask(proto, "ZPOPMIN pop")
+				}
+				v := ask(proto, shape.cmd)
+				for _, i := range shape.at {
+					v = v.At(i)
+				}
+				if got := pairsOf(v); !matches(got, shape.pairs) {
+					t.Errorf("RESP%d %s %v: pairs %q of %v, want %q", proto, shape.cmd, shape.at, got, v, shape.pairs)
+				}
+			}
+		}
+		reset()
+		for _, cmd := range []string{
+			"ZSCORE z a", "ZSCORE z b", "ZSCORE z c", "ZSCORE one a", "ZSCORE z none", "ZINCRBY z 1e300 b", "ZINCRBY z -2.5 a", "HINCRBYFLOAT h f 0.1",
+			"INCRBYFLOAT big 0", "GET big", "GET none", "SISMEMBER set a", "EXISTS a", "LRANGE none 0 -1", "INFO server", "LOLWUT VERSION 5 1 1 1",
+			"EVAL return{3.7} 0", "EVAL return{double=3.1} 0", "EVAL return{1,false,2} 0", "DEBUG PROTOCOL double", "DEBUG PROTOCOL bignum", "DEBUG PROTOCOL null",
+			"DEBUG PROTOCOL true", "DEBUG PROTOCOL false", "DEBUG PROTOCOL verbatim", "GEODIST g p p", "BLPOP none 0.01", "CLIENT GETNAME",
+			"EVAL redis.setresp(3);return{big_number='37'} 0", "EVAL redis.setresp(3);return{double=1e+17} 0", "EVAL redis.setresp(3);return{double=0.1} 0",
+			"EVAL redis.setresp(3);return{map={k=1}} 0", "EVAL redis.setresp(3);return{set={k=true}} 0", "EVAL redis.setresp(3);return(true) 0",
+		} {
+			two, three := scalars(ask(2, cmd)), scalars(ask(3, cmd))
+			if strings.Contains(cmd, "INCR") {
+				reset()
+				two = scalars(ask(2, cmd))
+				reset()
+				three = scalars(ask(3, cmd))
+			}
+			if two != three {
+				t.Errorf("%s:\nRESP2 %.300s\nRESP3 %.300s", cmd, two, three)
+			}
+		}
+	})
+}
+
+// pairsOf is what Pairs says.
+func pairsOf(v resp.Value) string {
+	pairs, err := v.Pairs()
+	if err != nil {
+		if v.IsNull() {
+			return "a null"
+		}
+		return "not pairs"
+	}
+	var all []string
+	for k, e := range pairs {
+		key, err := k.Text()
+		value, _ := e.Text()
+		if err != nil {
+			key = err.Error()
+		}
+		if f, err := e.Float(); err == nil && f == 3.1 {
+			value = "3.1" // older servers say 3.1000000000000001
+		}
+		all = append(all, key+"="+value)
+	}
+	return strings.Join(all, " ")
+}
+
+// matches reports whether got is what pattern says, in which "*" is any word, or at the end any number of words.
+func matches(got, pattern string) bool {
+	have, want := strings.Fields(got), strings.Fields(pattern)
+	for i, w := range want {
+		if w == "*" && i == len(want)-1 {
+			return true
+		}
+		if i >= len(have) {
+			return false
+		}
+		key, value, _ := strings.Cut(w, "=")
+		k, v, _ := strings.Cut(have[i], "=")
+		if key != "*" && key != k || value != "*" && value != v {
+			return false
+		}
+	}
+	return len(have) == len(want)
+}
+
+// scalars is what the other conversions say.
+func scalars(v resp.Value) string {
+	text, err1 := v.Text()
+	integer, err2 := v.Int()
+	float, err3 := v.Float()
+	boolean, err4 := v.Bool()
+	if len(text) > 100 {
+		text = "long"
+	}
+	out := fmt.Sprintf("text %q %v, int %d %v, float %v %v, bool %v %v, null %v, len %d", text, err1 != nil, integer, err2 != nil, float, err3 != nil,
+		boolean, err4 != nil, v.IsNull(), v.Len())
+	for e := range v.All() {
+		out += "\n" + scalars(e)
+	}
+	return out
+}

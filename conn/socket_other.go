@@ -1,0 +1,17 @@
+//go:build !(linux || darwin || dragonfly || freebsd || netbsd || openbsd)
+
+package conn
+
+import (
+	"net"
+	"sync/atomic"
+)
+
+// socket is nothing here: what has come and not been read is not to be known.
+type socket struct{}
+
+func newSocket(net.Conn) *socket { return nil }
+
+func (*socket) read([]byte, *atomic.Int64) (int, error) { panic("conn: no socket") }
+
+func (*socket) peek() (bool, error) { return false, nil }

@@ -1,0 +1,120 @@
+package conn_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/resp"
+)
+
+// echoServer is a server on a socket of the kernel that answers ECHO, and on which the test may write too.
+type echoServer struct {
+	ln net.Listener
+	wg sync.WaitGroup
+
+	mu   sync.Mutex
+	last net.Conn // the connection that was made last
+}
+
+func newEchoServer(t *testing.T) *echoServer {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &echoServer{ln: ln}
+	s.wg.Go(func() {
+		for {
+			nc, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			s.mu.Lock()
+			s.last = nc
+			s.mu.Unlock()
+			s.wg.Go(func() { s.serve(nc) })
+		}
+	})
+	t.Cleanup(func() {
+		ln.Close()
+		s.wg.Wait()
+	})
+	return s
+}
+
+func (s *echoServer) serve(nc net.Conn) {
+	defer nc.Close()
+	r := resp.NewReader(bufio.NewReader(nc), resp.Limits{})
+	for {
+		v, err := r.Read()
+		if err != nil {
+			return
+		}
+		name, _ := v.At(0).Text()
+		reply := "+OK\r\n"
+		switch strings.ToUpper(name) {
+		case "HELLO":
+			reply = "%1\r\n$5\r\nproto\r\n:3\r\n"
+		case "ECHO":
+			word, _ := v.At(1).Text()
+			reply = fmt.Sprintf("$%d\r\n%s\r\n", len(word), word)
+		}
+		if _, err := nc.Write([]byte(reply)); err != nil {
+			return
+		}
+	}
+}
+
+// disturb writes to the client, or closes the connection if there is nothing to write. When it returns, the client's kernel
+// has got that.
+func (s *echoServer) disturb(unasked string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if unasked == "" {
+		s.last.Close()
+		return
+	}
+	s.last.Write([]byte(unasked))
+}
+
+// TestUnaskedInSocket has something come at the same time as the next call begins: a reply that nobody asked for, one behind
+// a push, a push, the end. The call has its own answer in any case.
+func TestUnaskedInSocket(t *testing.T) {
+	for name, unasked := range map[string]string{
+		"stray": "_\r\n", "stray behind push": ">1\r\n+x\r\n_\r\n", "push": ">1\r\n+x\r\n", "close": "",
+	} {
+		for _, ending := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, ending=%v", name, ending), func(t *testing.T) {
+				s := newEchoServer(t)
+				p := openPool(t, conn.Config{Addr: s.ln.Addr().String()})
+				defer p.Close()
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if !ending {
+					ctx = context.Background()
+				}
+				lost := 0
+				for i := range 300 {
+					echo(t, ctx, p, i)
+					s.disturb(unasked)
+					v, err := p.Do(ctx, "ECHO", i)
+					if got, _ := v.Int(); err == nil && got != int64(i) {
+						t.Fatalf("ECHO %d = %d: the answer of another call", i, got)
+					} else if err != nil {
+						wantUncertain(t, err, conn.ErrUncertain)
+						lost++
+					}
+				}
+				// What has been read but not been looked at yet ends with the connection, at times.
+				if most := map[string]int{"push": 0, "close": 75}[name]; !strings.HasPrefix(name, "stray") && lost > most {
+					t.Errorf("%d of 300 calls failed, want at most %d", lost, most)
+				}
+			})
+		}
+	}
+}

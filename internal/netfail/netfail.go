@@ -1,0 +1,111 @@
+// Package netfail says what the failure of a dial or of a command means for the next attempt. All packages ask it, so that
+// they decide alike.
+package netfail
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockwire/lockwire/resp"
+)
+
+// Verdict is the meaning of a failure.
+type Verdict uint8
+
+const (
+	Final  Verdict = iota // the next attempt would end alike
+	Again                 // nothing was executed, and the reason passes by itself
+	Redial                // nothing was executed, and this connection leads to the wrong server, or as the wrong user
+)
+
+// Reply returns the meaning of an error reply to a command on an established connection. Any other error is Final.
+func Reply(err error) Verdict {
+	text, ok := errors.AsType[resp.Error](err)
+	if !ok {
+		return Final
+	}
+	switch resp.Error(text.Prefix()) {
+	case resp.ErrReadOnly, resp.ErrNoAuth:
+		return Redial
+	case resp.ErrLoading, resp.ErrMasterDown, resp.ErrClusterDown, resp.ErrTryAgain, resp.ErrNoReplicas, resp.ErrBusy:
+		return Again
+	}
+	switch {
+	case text.Class() == string(resp.ErrReadOnly):
+		// In the error of a script, by a server up to 6.2. A script on a replica has written nothing.
+		return Redial
+	case strings.HasPrefix(string(text), "ERR max number of clients"):
+		return Again
+	}
+	return Final
+}
+
+// Dial returns the meaning of a dial's failure, its handshake included: Final or Again. An unreachable server, or one that
+// is not ready, may be another matter in a moment; a refusal by the server or by TLS is not.
+func Dial(err error) Verdict {
+	if reply, ok := errors.AsType[resp.Error](err); ok {
+		if Denied(reply) {
+			return Final
+		}
+		return min(Reply(reply), Again)
+	}
+	if _, ok := errors.AsType[*resp.SyntaxError](err); ok {
+		return Final
+	}
+	if NotTLS(err) || badCertificate(err) {
+		return Final
+	}
+	if Alert(err) {
+		return Final
+	}
+	return Again
+}
+
+// Denied reports whether an error reply is about the client's credentials or permissions, or its address.
+func Denied(err error) bool {
+	text, ok := errors.AsType[resp.Error](err)
+	if !ok {
+		return false
+	}
+	switch resp.Error(text.Class()) {
+	case resp.ErrNoAuth, resp.ErrWrongPass, resp.ErrNoPerm, "DENIED":
+		return true
+	}
+	lower := strings.ToLower(string(text))
+	return slices.ContainsFunc(denials, func(begin string) bool { return strings.HasPrefix(lower, begin) })
+}
+
+// denials are the beginnings of the texts for which servers before Redis 6, and proxies, have no prefix of their own. The rest
+// of a text may repeat the client's arguments.
+var denials = []string{"err client sent auth", "err invalid password", "err invalid username", "err auth "}
+
+// Backoff returns the pause before repetition n, counted from 0: shortest doubled n times, longest at most. Chance, from 0
+// to below 1, leaves out up to half of the pause.
+func Backoff(n int, shortest, longest time.Duration, chance float64) time.Duration {
+	n = max(n, 0)
+	d := longest
+	if n < 32 && shortest<<n>>n == shortest {
+		d = min(d, shortest<<n)
+	}
+	return d - time.Duration(chance*float64(d)/2)
+}
+
+// Ended returns the reason why ctx is over. errors.Is finds both its cause and the error of ctx itself.
+func Ended(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if errors.Is(cause, err) {
+		return cause
+	}
+	return fmt.Errorf("%w: %w", err, cause)
+}
+
+// Alert reports whether err is an alert of the peer's TLS.
+func Alert(err error) bool {
+	e, ok := errors.AsType[*net.OpError](err)
+	return ok && e.Op == "remote error"
+}

@@ -1,0 +1,49 @@
+package netfail_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/lockwire/lockwire/internal/netfail"
+	"github.com/lockwire/lockwire/resp"
+)
+
+func TestBackoff(t *testing.T) {
+	const ms = time.Millisecond
+	for n, most := range map[int]time.Duration{
+		0: 8 * ms, 1: 16 * ms, 5: 256 * ms, 6: 512 * ms, 7: 512 * ms, 31: 512 * ms, 1 << 30: 512 * ms,
+	} {
+		if got := netfail.Backoff(n, 8*ms, 512*ms, 0); got != most {
+			t.Errorf("Backoff(%d, 0) = %v, want %v", n, got, most)
+		}
+		if got := netfail.Backoff(n, 8*ms, 512*ms, 0.999999); got < most/2 || got > most/2+ms {
+			t.Errorf("Backoff(%d, 0.999999) = %v, want half of %v", n, got, most)
+		}
+	}
+	for n := range 70 {
+		if got := netfail.Backoff(n, 1<<62, 1<<63-1, 0.5); got <= 0 {
+			t.Errorf("Backoff(%d) of a huge pause = %v", n, got)
+		}
+	}
+}
+
+func TestDenied(t *testing.T) {
+	for text, want := range map[string]bool{
+		"NOAUTH HELLO must be called with the client already authenticated": true,
+		"WRONGPASS invalid username-password pair or user is disabled.":     true,
+		"NOPERM User al has no permissions to run the 'hello' command":      true,
+		"DENIED Redis is running in protected mode":                         true,
+		"ERR Client sent AUTH, but no password is set":                      true,
+		"ERR invalid password":               true,
+		"ERR invalid username-password pair": true,
+		"ERR AUTH <password> called without any password configured for the default user":        true,
+		"ERR unknown command `HELLO`, with args beginning with: `3`, `AUTH`, `invalid password`": false,
+		"ERR unsupported command": false,
+		"NOPROTO x":               false,
+		"":                        false,
+	} {
+		if got := netfail.Denied(resp.Error(text)); got != want {
+			t.Errorf("Denied(%q) = %v", text, got)
+		}
+	}
+}
