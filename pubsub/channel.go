@@ -54,7 +54,13 @@ type channel struct {
 	state    state
 	changed  bool  // is in Subscriber.changed
 	refusals uint8 // in a row
-	subs     []*Subscription
+	subs     []member
+}
+
+// member is a Subscription that wants a channel, and the index of the channel among those of the Subscription.
+type member struct {
+	sub   *Subscription
+	index int
 }
 
 // event returns an event about the channel as a whole.
@@ -68,8 +74,8 @@ func (ch *channel) event(k EventKind, err error) Event {
 // leave sets the state to one in which nothing is received, and makes the Subscriptions miss the channel.
 func (ch *channel) leave(to state) {
 	if ch.state == subscribed {
-		for _, sub := range ch.subs {
-			sub.missing++
+		for _, m := range ch.subs {
+			m.sub.missing++
 		}
 	}
 	ch.state = to
@@ -120,11 +126,11 @@ func (s *Subscriber) joinLocked(sub *Subscription, k kind, name string) {
 		s.channels[k][name] = ch
 		s.count++
 	}
-	if n := len(ch.subs); n > 0 && ch.subs[n-1] == sub {
+	if n := len(ch.subs); n > 0 && ch.subs[n-1].sub == sub {
 		return // named twice
 	}
-	ch.subs = append(ch.subs, sub)
-	sub.channels = append(sub.channels, ch)
+	ch.subs = append(ch.subs, member{sub, len(sub.channels)})
+	sub.channels = append(sub.channels, membership{ch, len(ch.subs) - 1})
 	if ch.state == refused {
 		// Whoever comes anew has a right to an answer of its own.
 		delete(s.refused, ch)
@@ -145,20 +151,26 @@ func (s *Subscriber) removeLocked(sub *Subscription) {
 	if sub.watch != nil {
 		sub.watch.ringLocked()
 	} else {
-		close(sub.events)
+		sub.queue.close()
 	}
 	s.subscriptions--
-	for _, ch := range sub.channels {
-		i := slices.Index(ch.subs, sub)
-		last := len(ch.subs) - 1
-		ch.subs[i] = ch.subs[last]
-		ch.subs[last] = nil
-		ch.subs = ch.subs[:last]
-		if last == 0 {
-			ch.home.touchLocked(ch)
-		}
+	for _, in := range sub.channels {
+		in.ch.dropLocked(in.place)
 	}
 	sub.channels = nil
+}
+
+// dropLocked removes the Subscription at a place. The last one takes it.
+func (ch *channel) dropLocked(place int) {
+	last := len(ch.subs) - 1
+	moved := ch.subs[last]
+	ch.subs[place] = moved
+	moved.sub.channels[moved.index].place = place
+	ch.subs[last] = member{}
+	ch.subs = ch.subs[:last]
+	if last == 0 {
+		ch.home.touchLocked(ch)
+	}
 }
 
 // touchLocked makes the keeper look at ch, or forgets it if there is nothing to be said to the server.
@@ -239,8 +251,8 @@ func (s *Subscriber) disconnectLocked(cause error) {
 		for _, ch := range channels {
 			ch.changed = false
 			ch.leave(absent)
-			for _, sub := range ch.subs {
-				sub.interruptLocked(Event{Kind: Interrupted, Err: cause})
+			for _, m := range ch.subs {
+				m.sub.interruptLocked(Event{Kind: Interrupted, Err: cause})
 			}
 			s.touchLocked(ch)
 		}
@@ -264,7 +276,8 @@ func (s *Subscriber) refuseLocked(ch *channel, err error, now time.Time) {
 		return
 	}
 	s.wakeKeeper()
-	for _, sub := range slices.Clone(ch.subs) {
+	for _, m := range slices.Clone(ch.subs) {
+		sub := m.sub
 		if sub.ready != nil {
 			if !passing(err) && (s.router == nil || !isRedirect(err)) {
 				sub.failLocked(err)
@@ -272,6 +285,7 @@ func (s *Subscriber) refuseLocked(ch *channel, err error, now time.Time) {
 			continue
 		}
 		sub.up = false
-		sub.deliverLocked(ch.event(Interrupted, err))
+		ev := ch.event(Interrupted, err)
+		sub.deliverLocked(&ev, nil)
 	}
 }

@@ -135,7 +135,7 @@ func TestCloseEndsSubscribe(t *testing.T) {
 
 // Everything at once, for the race detector: what is left must be right all the same.
 func TestManyAtOnce(t *testing.T) {
-	bubble(t, pubsub.Config{Queue: 2}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
+	bubble(t, pubsub.Config{QueueBytes: 1}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
 		keep := subscribe(t, s, "a", "b", "c")
 		srv.Latency(time.Millisecond)
 		var users sync.WaitGroup

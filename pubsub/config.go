@@ -1,7 +1,8 @@
 package pubsub
 
 import (
-	"math/rand/v2"
+	"cmp"
+	"math"
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
@@ -23,10 +24,11 @@ type Config struct {
 	// 0 is 1 minute; below 0 is until Close.
 	IdleTimeout time.Duration
 
-	// Queue is how many events a Subscription holds for its consumer. Its memory, some 80 bytes each, is taken when
-	// the Subscription is made. When it is full the oldest eighth of them is dropped, or one if there are fewer than
-	// eight. 0 and below are 64.
-	Queue int
+	// QueueBytes is how much a Subscription holds for its consumer: each event counts with its payload, its channel's
+	// name, its pattern and 100 bytes more, also where Subscriptions share the payload. Beyond that the oldest events
+	// are dropped, an eighth of QueueBytes at once, and the consumer is told by Lagged. The newest event is kept
+	// however large it is. Memory is taken when it is needed and given back. 0 is 16 MiB; below 0 drops nothing.
+	QueueBytes int
 
 	// MinBackoff and MaxBackoff bound the pause before the Subscriber dials again: the first is MinBackoff, doubled
 	// each time until a connection has lasted for MaxBackoff, and each is cut short by up to a half at random. 0 and
@@ -39,31 +41,19 @@ type Config struct {
 }
 
 func (cfg Config) withDefaults() Config {
-	orDefault(&cfg.PingInterval, 5*time.Second)
-	orDefault(&cfg.Timeout, 5*time.Second)
-	orDefault(&cfg.IdleTimeout, time.Minute)
+	cfg.PingInterval = cmp.Or(cfg.PingInterval, 5*time.Second)
+	cfg.Timeout = cmp.Or(cfg.Timeout, 5*time.Second)
+	cfg.IdleTimeout = cmp.Or(cfg.IdleTimeout, time.Minute)
 	cfg.MinBackoff = max(cfg.MinBackoff, 0)
 	cfg.MaxBackoff = max(cfg.MaxBackoff, 0)
-	orDefault(&cfg.MinBackoff, 8*time.Millisecond)
-	orDefault(&cfg.MaxBackoff, time.Second)
+	cfg.MinBackoff = cmp.Or(cfg.MinBackoff, 8*time.Millisecond)
+	cfg.MaxBackoff = cmp.Or(cfg.MaxBackoff, time.Second)
 	cfg.MaxBackoff = max(cfg.MaxBackoff, cfg.MinBackoff)
-	if cfg.Queue <= 0 {
-		cfg.Queue = 64
+	switch {
+	case cfg.QueueBytes == 0:
+		cfg.QueueBytes = 16 << 20
+	case cfg.QueueBytes < 0:
+		cfg.QueueBytes = math.MaxInt
 	}
 	return cfg
-}
-
-func orDefault(d *time.Duration, value time.Duration) {
-	if *d == 0 {
-		*d = value
-	}
-}
-
-// backoff returns the pause before attempt n, counted from 1.
-func backoff(n int, shortest, longest time.Duration) time.Duration {
-	d := longest
-	if n < 32 && shortest <= longest>>(n-1) {
-		d = shortest << (n - 1)
-	}
-	return d - rand.N(d/2+1)
 }

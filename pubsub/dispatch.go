@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -86,6 +87,7 @@ func (s *Subscriber) channelLocked(k kind, v resp.Value) *channel {
 // messageLocked delivers a message, of which the channel it was published to is at the given place and the payload
 // behind it. Channels that are not confirmed receive nothing: their Subscriptions have not been told that they do.
 func (s *Subscriber) messageLocked(k kind, v resp.Value, place int) {
+	const frame = len("*3\r\n$7\r\nmessage\r\n$1\r\n\r\n$1\r\n\r\n")
 	ch := s.channelLocked(k, v)
 	if ch == nil || ch.state != subscribed {
 		return
@@ -94,6 +96,7 @@ func (s *Subscriber) messageLocked(k kind, v resp.Value, place int) {
 	if err != nil {
 		return
 	}
+	s.received += frame + len(ch.name) + len(payload)
 	ev := Event{Kind: Message, Channel: ch.name, Payload: payload}
 	if k == pattern {
 		if ev.Channel, err = v.At(place).Text(); err != nil {
@@ -101,8 +104,9 @@ func (s *Subscriber) messageLocked(k kind, v resp.Value, place int) {
 		}
 		ev.Pattern = ch.name
 	}
-	for _, sub := range ch.subs {
-		sub.deliverLocked(ev)
+	var kept *Event
+	for _, m := range ch.subs {
+		kept = m.sub.deliverLocked(&ev, kept)
 	}
 }
 
@@ -118,8 +122,8 @@ func (s *Subscriber) subscribedLocked(k kind, v resp.Value) {
 	}
 	delete(s.refused, ch)
 	ch.state, ch.refusals = subscribed, 0
-	for _, sub := range ch.subs {
-		sub.confirmLocked()
+	for _, m := range ch.subs {
+		m.sub.confirmLocked()
 	}
 	if len(ch.subs) == 0 {
 		s.touchLocked(ch) // closed while the confirmation was on its way
@@ -145,8 +149,8 @@ func (s *Subscriber) unsubscribedLocked(k kind, v resp.Value) {
 		s.touchLocked(ch)
 	case ch.state == subscribed:
 		ch.leave(absent)
-		for _, sub := range ch.subs {
-			sub.interruptLocked(ch.event(Interrupted, errUnsubscribed))
+		for _, m := range ch.subs {
+			m.sub.interruptLocked(ch.event(Interrupted, errUnsubscribed))
 		}
 		if s.router != nil {
 			s.router.Refused(s.server, errUnsubscribed)
@@ -202,15 +206,5 @@ func (s *Subscriber) answerLocked() { s.answered, s.answers = time.Now(), true }
 
 // passing reports whether the reason of a refusal is one that goes away by itself.
 func passing(err error) bool {
-	return is(err, errPassedOver, resp.ErrLoading, resp.ErrBusy, resp.ErrClusterDown, resp.ErrMasterDown, resp.ErrTryAgain)
-}
-
-// is reports whether err is for one of these reasons.
-func is(err error, reasons ...error) bool {
-	for _, reason := range reasons {
-		if errors.Is(err, reason) {
-			return true
-		}
-	}
-	return false
+	return errors.Is(err, errPassedOver) || netfail.Reply(err) == netfail.Again
 }

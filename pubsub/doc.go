@@ -17,11 +17,12 @@
 //	}
 //
 // Pub/sub promises no delivery, and a Subscription says so when messages may have been missed: [Interrupted] when the
-// connection is lost, [Resumed] when the server has confirmed everything again, [Lagged] when the consumer was too slow for
-// its queue. Whoever waits for something looks again at each of them; a [Watch] has no queue, and says no more than that. A
+// connection is lost, [Resumed] when the server has confirmed everything again, [Lagged] when the consumer did not read and
+// its queue was full. Whoever waits for something looks again at each of them; a [Watch] has no queue, and says no more than that. A
 // server that has gone silent is noticed by a PING without a PONG, within PingInterval + Timeout.
 //
-// A Subscriber and its Subscriptions may be used by any number of goroutines. A consumer that does not read its events
-// delays no other and costs no more than its queue. A Subscriber runs at most two goroutines, both of which Close joins:
-// one that writes, keeps the timers and reconnects, and one that reads.
+// A Subscriber and its Subscriptions may be used by any number of goroutines. A consumer that reads all the time gets
+// everything; one that does not read delays no other and costs no more than its queue, 16 MiB by default
+// ([Config.QueueBytes]). A Subscriber runs two goroutines at most, one that writes, keeps the timers and reconnects, and one
+// that reads; beside them each Subscription has one while more than 16 events wait for its consumer. Close joins all.
 package pubsub

@@ -123,7 +123,7 @@ func (nowhere) Stream(context.Context) (*conn.Stream, error) { return nil, error
 
 // A Subscriber does without a server as long as it has to; Stats tells what it is waiting for.
 func ExampleStats() {
-	events := pubsub.New(nowhere{}, pubsub.Config{Queue: 4})
+	events := pubsub.New(nowhere{}, pubsub.Config{})
 	defer events.Close()
 	for range 1000 {
 		if _, err := events.Listen("news"); err != nil {

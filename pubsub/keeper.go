@@ -4,15 +4,26 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"os"
 	"sync"
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/resp"
 )
 
+const (
+	// silentAfter is how long a PING may be without an answer before a Router is told, for the first time.
+	silentAfter = time.Second
+
+	// silentPeriod is how often it is told while the silence lasts.
+	silentPeriod = silentAfter / 2
+)
+
 var (
-	errMute = errors.New("pubsub: the server does not answer PING")
+	errMute = fmt.Errorf("pubsub: the server does not answer PING: %w", os.ErrDeadlineExceeded)
 	errIdle = errors.New("pubsub: no subscription left")
 )
 
@@ -38,7 +49,7 @@ func (s *Subscriber) keep(ctx context.Context) {
 			}
 		}
 		s.failures++
-		s.redial = time.Now().Add(backoff(s.failures, s.cfg.MinBackoff, s.cfg.MaxBackoff))
+		s.redial = time.Now().Add(netfail.Backoff(s.failures-1, s.cfg.MinBackoff, s.cfg.MaxBackoff, rand.Float64()))
 	}
 }
 
@@ -69,7 +80,7 @@ func (s *Subscriber) dialFailed(ctx context.Context, err error) {
 	s.mu.Lock()
 	first := s.lostCause == nil
 	s.lostCause = err
-	if final(err) {
+	if netfail.Dial(err) == netfail.Final || errors.Is(err, conn.ErrClosed) {
 		s.eachLocked(func(sub *Subscription) {
 			if sub.ready != nil {
 				sub.failLocked(fmt.Errorf("pubsub: subscribe: %w", err))
@@ -86,16 +97,6 @@ func (s *Subscriber) warn(text string, args ...any) {
 	if s.cfg.Logger != nil {
 		s.cfg.Logger.Warn("pubsub: "+text, args...)
 	}
-}
-
-// final reports whether the failure of a dial is a decision of the server or of this program.
-func final(err error) bool {
-	for _, reason := range []error{resp.ErrWrongPass, resp.ErrNoAuth, resp.ErrNoPerm, resp.ErrNoProto, conn.ErrClosed} {
-		if errors.Is(err, reason) {
-			return true
-		}
-	}
-	return false
 }
 
 // pause waits until t.
@@ -203,6 +204,10 @@ func (s *Subscriber) send(ctx context.Context, stream *conn.Stream, cmds []resp.
 	return stream.Write(ctx, cmds...)
 }
 
+// flood is how many bytes of messages within Timeout excuse that there is no PONG: it may stand behind others that have not been
+// read. So much does not come for long from a server that gets nothing from here, not even that it has arrived.
+const flood = 64 << 10
+
 // next returns what to write now, or if there is nothing how long to wait for the next thing that is due. An error means
 // that the connection is not to be used any more.
 func (s *Subscriber) next(now time.Time) (cmds []resp.Command, wait time.Duration, err error) {
@@ -236,11 +241,21 @@ func (s *Subscriber) next(now time.Time) (cmds []resp.Command, wait time.Duratio
 	cmds = s.commandsLocked(nil)
 	switch {
 	case !s.pinged.IsZero():
-		if s.cfg.Timeout > 0 && dueAt(s.pinged.Add(s.cfg.Timeout)) {
+		if s.router != nil && dueAt(s.doubted.Add(silentPeriod)) {
+			s.doubted = now
+			s.router.Refused(s.server, errMute)
+		}
+		if s.cfg.Timeout <= 0 || !dueAt(s.pinged.Add(s.cfg.Timeout)) {
+			break
+		}
+		if s.received < flood {
 			return nil, 0, errMute
 		}
+		s.pinged, s.received = now, 0
+		dueAt(now.Add(s.cfg.Timeout))
 	case s.cfg.PingInterval > 0 && dueAt(s.answered.Add(s.cfg.PingInterval)):
-		s.pinged = now
+		s.pinged, s.received = now, 0
+		s.doubted = now.Add(silentAfter - silentPeriod)
 		cmds = append(cmds, s.askLocked(ping, nil))
 	}
 	return cmds, due.Sub(now), nil

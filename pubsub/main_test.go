@@ -82,7 +82,7 @@ func wantKind(t *testing.T, sub *pubsub.Subscription, want pubsub.EventKind) pub
 	t.Helper()
 	ev := next(t, sub)
 	if ev.Kind != want {
-		t.Fatalf("event %+v, want %v", ev, want)
+		t.Fatalf("event %.200v, want %v", fmt.Sprintf("%+v", ev), want)
 	}
 	return ev
 }
@@ -92,7 +92,7 @@ func wantMessages(t *testing.T, sub *pubsub.Subscription, payloads ...string) {
 	t.Helper()
 	for _, want := range payloads {
 		if ev := wantKind(t, sub, pubsub.Message); ev.Payload != want {
-			t.Fatalf("payload %q, want %q", ev.Payload, want)
+			t.Fatalf("payload %.200q, want %.200q", ev.Payload, want)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +12,9 @@ import (
 	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/pubsub"
 )
+
+// ready is how many events the channel of a Subscription has room for.
+const ready = 16
 
 // publishNumbers publishes the numbers from first to last.
 func publishNumbers(t *testing.T, srv *fakeredis.Server, first, last int) {
@@ -21,48 +25,94 @@ func publishNumbers(t *testing.T, srv *fakeredis.Server, first, last int) {
 	synctest.Wait()
 }
 
-func TestSlowConsumerLosesTheOldest(t *testing.T) {
-	bubble(t, pubsub.Config{Queue: 4}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
-		slow, quick := subscribe(t, s, "c"), subscribe(t, s, "c")
-		for i := 1; i <= 100; i++ {
-			publishNumbers(t, srv, i, i)
-			wantMessages(t, quick, strconv.Itoa(i))
+// drain receives until the message with the payload last, and checks that the messages are those with the numbers up to it. It
+// returns how many there were, and the first event.
+func drain(t *testing.T, sub *pubsub.Subscription, last int) (messages int, first pubsub.Event) {
+	t.Helper()
+	number := 0
+	for first = next(t, sub); number != last; {
+		ev := first
+		if messages > 0 || ev.Kind != pubsub.Message {
+			ev = wantKind(t, sub, pubsub.Message)
 		}
-		if ev := wantKind(t, slow, pubsub.Lagged); ev.N != 96 {
-			t.Errorf("Lagged by %d, want 96", ev.N)
+		n, err := strconv.Atoi(ev.Payload)
+		if err != nil || messages > 0 && n != number+1 {
+			t.Fatalf("message %q after %d", ev.Payload, number)
 		}
-		wantMessages(t, slow, "97", "98", "99", "100")
-		wantNothing(t, slow)
-		if got := s.Stats().Dropped; got != 96 {
-			t.Errorf("%d dropped, want 96", got)
-		}
+		number = n
+		messages++
+	}
+	return messages, first
+}
 
-		// A full queue is no loss yet, and what was told once is not told again.
-		publishNumbers(t, srv, 1, 4)
-		wantMessages(t, slow, "1", "2", "3", "4")
-		wantNothing(t, slow)
-		publishNumbers(t, srv, 1, 6)
-		if ev := wantKind(t, slow, pubsub.Lagged); ev.N != 2 {
-			t.Errorf("Lagged by %d, want 2", ev.N)
+// eventBytes is how much the message with the payload number of channel "c" counts.
+func eventBytes(number int) int { return 100 + len("c") + len(strconv.Itoa(number)) }
+
+func TestSlowConsumerLosesTheOldest(t *testing.T) {
+	for _, room := range []int{1, 2, 4, 15, 16, 17, 64, 1000} {
+		bytes := room * eventBytes(10_000)
+		bubble(t, pubsub.Config{QueueBytes: bytes}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
+			slow, quick := subscribe(t, s, "c"), subscribe(t, s, "c")
+			total, dropped := 10_000, 0
+			for round := range 2 {
+				count := 3*room + 2
+				for i := total; i < total+count; i++ {
+					publishNumbers(t, srv, i, i)
+					wantMessages(t, quick, strconv.Itoa(i))
+				}
+				total += count
+				messages, first := drain(t, slow, total-1)
+				dropped += first.N
+				if first.Kind != pubsub.Lagged || first.N+messages != count {
+					t.Errorf("round %d, room for %d: %d messages behind %+v, want all of %d", round, room, messages, first, count)
+				}
+				if got := messages * eventBytes(10_000); got > bytes || got < bytes-bytes/8-2*eventBytes(10_000) {
+					t.Errorf("round %d: the queue held %d bytes, want nearly %d", round, got, bytes)
+				}
+				wantNothing(t, slow)
+			}
+			if got := s.Stats().Dropped; got != int64(dropped) {
+				t.Errorf("%d dropped, want %d", got, dropped)
+			}
+		})
+	}
+}
+
+// A message that is larger than the queue is to be is received like any other, and is all that is kept.
+func TestMessageLargerThanTheQueue(t *testing.T) {
+	bubble(t, pubsub.Config{QueueBytes: 1000}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
+		sub := subscribe(t, s, "c")
+		large := strings.Repeat("x", 5000)
+		publish(t, srv, "c", large)
+		wantMessages(t, sub, large)
+		for _, payload := range []string{"1", large, "2", "3", large} {
+			publish(t, srv, "c", payload)
+			synctest.Wait()
 		}
-		publishNumbers(t, srv, 7, 7)
-		if ev := wantKind(t, slow, pubsub.Lagged); ev.N != 1 {
+		if ev := wantKind(t, sub, pubsub.Lagged); ev.N != 4 {
+			t.Errorf("Lagged by %d, want 4", ev.N)
+		}
+		wantMessages(t, sub, large)
+		wantNothing(t, sub)
+		publish(t, srv, "c", large)
+		publish(t, srv, "c", "4")
+		synctest.Wait()
+		if ev := wantKind(t, sub, pubsub.Lagged); ev.N != 1 {
 			t.Errorf("Lagged by %d, want 1", ev.N)
 		}
-		wantMessages(t, slow, "4", "5", "6", "7")
+		wantMessages(t, sub, "4")
 	})
 }
 
-// A long queue loses some more at once than the one for which there is no room.
-func TestLongQueueLosesTheOldest(t *testing.T) {
-	bubble(t, pubsub.Config{Queue: 64}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
+func TestQueueWithoutBound(t *testing.T) {
+	bubble(t, pubsub.Config{QueueBytes: -1}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
 		sub := subscribe(t, s, "c")
-		publishNumbers(t, srv, 1, 64+9+8)
-		if ev := wantKind(t, sub, pubsub.Lagged); ev.N != 9+9 {
-			t.Errorf("Lagged by %d, want 18", ev.N)
+		large := strings.Repeat("x", 1<<20)
+		for range 40 {
+			publish(t, srv, "c", large)
 		}
-		for i := 19; i <= 81; i++ {
-			wantMessages(t, sub, strconv.Itoa(i))
+		for range 40 {
+			wantMessages(t, sub, large)
 		}
 		wantNothing(t, sub)
 	})
@@ -70,37 +120,67 @@ func TestLongQueueLosesTheOldest(t *testing.T) {
 
 // A full queue keeps the last change of state: a consumer that was told of the interruption will be told of its end.
 func TestFullQueueKeepsTheState(t *testing.T) {
-	bubble(t, pubsub.Config{Queue: 2}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
-		sub := subscribe(t, s, "c")
-		publishNumbers(t, srv, 1, 2)
-		for range 5 {
-			srv.KillConns(nil)
-			time.Sleep(time.Second)
-		}
-		publishNumbers(t, srv, 3, 9)
-		if ev := wantKind(t, sub, pubsub.Lagged); ev.N != 8 {
-			t.Errorf("Lagged by %d, want 8", ev.N)
-		}
-		wantKind(t, sub, pubsub.Resumed)
-		wantMessages(t, sub, "9")
-		wantNothing(t, sub)
-	})
+	for _, room := range []int{1, 2, 30} {
+		bubble(t, pubsub.Config{QueueBytes: room * eventBytes(1)}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
+			sub := subscribe(t, s, "c")
+			publishNumbers(t, srv, 1, 2)
+			for range 5 {
+				srv.KillConns(nil)
+				time.Sleep(time.Second)
+			}
+			publishNumbers(t, srv, 3, 2+3*room)
+			ev := wantKind(t, sub, pubsub.Lagged)
+			wantKind(t, sub, pubsub.Resumed)
+			if messages, _ := drain(t, sub, 2+3*room); messages+ev.N != 2+3*room {
+				t.Errorf("%d messages behind Lagged by %d, want %d", messages, ev.N, 2+3*room)
+			}
+			wantNothing(t, sub)
+		})
+	}
 }
 
-func TestQueueOfOne(t *testing.T) {
-	bubble(t, pubsub.Config{Queue: 1}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
-		sub := listen(t, s, "c")
-		synctest.Wait()
-		publishNumbers(t, srv, 1, 3)
-		if ev := wantKind(t, sub, pubsub.Lagged); ev.N != 3 {
-			t.Errorf("Lagged by %d, want 3", ev.N)
+// The interruption comes behind the messages before it and ahead of those after it, however many wait.
+func TestInterruptionKeepsItsPlace(t *testing.T) {
+	for _, n := range []int{3, ready, 100} {
+		bubble(t, pubsub.Config{}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
+			sub := subscribe(t, s, "c")
+			publishNumbers(t, srv, 1, n)
+			srv.KillConns(nil)
+			time.Sleep(time.Second)
+			publishNumbers(t, srv, 1, n)
+			drain(t, sub, n)
+			wantKind(t, sub, pubsub.Interrupted)
+			wantKind(t, sub, pubsub.Resumed)
+			drain(t, sub, n)
+			wantNothing(t, sub)
+		})
+	}
+}
+
+// Close ends the goroutine of a backlog, and what is left in the channel can be received.
+func TestCloseWithBacklog(t *testing.T) {
+	bubble(t, pubsub.Config{}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
+		closed, stays := subscribe(t, s, "c"), subscribe(t, s, "c")
+		publishNumbers(t, srv, 1, 100)
+		for range 2 {
+			if err := closed.Close(); err != nil {
+				t.Error(err)
+			}
 		}
-		wantKind(t, sub, pubsub.Resumed)
-		publishNumbers(t, srv, 4, 5)
-		if ev := wantKind(t, sub, pubsub.Lagged); ev.N != 1 {
-			t.Errorf("Lagged by %d, want 1", ev.N)
+		publishNumbers(t, srv, 101, 200)
+		n := 0
+		for ev := range closed.Events() {
+			if n++; ev.Payload != strconv.Itoa(n) {
+				t.Errorf("event %+v after Close, want message %d", ev, n)
+			}
 		}
-		wantMessages(t, sub, "5")
+		if n > ready {
+			t.Errorf("%d events after Close, want %d at most", n, ready)
+		}
+		drain(t, stays, 200)
+		publishNumbers(t, srv, 1, 100)
+		s.Close()
+		wantClosed(t, stays)
 	})
 }
 

@@ -182,6 +182,24 @@ func TestMissingPongBesideMessages(t *testing.T) {
 	})
 }
 
+// A PONG that stands behind many messages is waited for as long as they come, and no longer.
+func TestPongBehindManyMessages(t *testing.T) {
+	bubble(t, pubsub.Config{}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
+		sub := subscribe(t, s, "c")
+		intercept(srv, "PING", "", fakeredis.Swallow())
+		for range 300 {
+			srv.Do("PUBLISH", "c", strings.Repeat("x", 10_000))
+			wantKind(t, sub, pubsub.Message)
+			time.Sleep(100 * time.Millisecond)
+		}
+		start := time.Now()
+		wantKind(t, sub, pubsub.Interrupted)
+		if took := time.Since(start); took > 10*time.Second {
+			t.Errorf("noticed %v after the last message, want 10s at most", took)
+		}
+	})
+}
+
 func TestErrorInAnswerToPingIsLife(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
 		sub := subscribe(t, s, "c")
@@ -354,7 +372,7 @@ func TestResubscribesInFewWrites(t *testing.T) {
 			count = 0
 			nc, err := srv.Dial(ctx, network, addr)
 			return writes{nc, &count}, err
-		}}}, pubsub.Config{Queue: 4})
+		}}}, pubsub.Config{})
 		defer s.Close()
 		var subs []*pubsub.Subscription
 		for i := range 5000 {

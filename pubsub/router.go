@@ -2,10 +2,13 @@ package pubsub
 
 import (
 	"context"
+	"errors"
+	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -23,8 +26,8 @@ type Router interface {
 	// StreamTo is Stream for one server.
 	StreamTo(ctx context.Context, server string) (*conn.Stream, error)
 
-	// Refused tells the Router that a server, or if that is "" one that it chose, has refused a channel or ended the
-	// subscription to it, so that the next Route may be another.
+	// Refused tells the Router that a server, or if that is "" one that it chose, has refused a channel, ended the
+	// subscription to it, or does not answer a PING, so that the next Route may be another.
 	Refused(server string, err error)
 }
 
@@ -151,8 +154,8 @@ func (s *Subscriber) divertLocked(ch *channel, err error) bool {
 	}
 	ch.leave(absent)
 	ch.refusals = min(ch.refusals+1, 100)
-	for _, sub := range ch.subs {
-		sub.interruptLocked(ch.event(Interrupted, err))
+	for _, m := range ch.subs {
+		m.sub.interruptLocked(ch.event(Interrupted, err))
 	}
 	s.rerouteLocked(ch)
 	if to := ch.home; ch.refusals > movesAtOnce {
@@ -165,11 +168,11 @@ func (s *Subscriber) divertLocked(ch *channel, err error) bool {
 
 // pauseLocked is how long a channel that was refused for the reason err is left alone.
 func (s *Subscriber) pauseLocked(ch *channel, err error) time.Duration {
-	n := int(ch.refusals)
+	n := int(ch.refusals) - 1
 	if s.router != nil && (passing(err) || isRedirect(err)) {
-		return backoff(n, s.cfg.MinBackoff, s.cfg.MaxBackoff) // it passes when a replica has taken over
+		return netfail.Backoff(n, s.cfg.MinBackoff, s.cfg.MaxBackoff, rand.Float64()) // it passes when a replica has taken over
 	}
-	return backoff(n, s.cfg.MaxBackoff, max(longestRefusal, s.cfg.MaxBackoff))
+	return netfail.Backoff(n, s.cfg.MaxBackoff, max(longestRefusal, s.cfg.MaxBackoff), rand.Float64())
 }
 
-func isRedirect(err error) bool { return is(err, resp.ErrMoved, resp.ErrAsk) }
+func isRedirect(err error) bool { return errors.Is(err, resp.ErrMoved) || errors.Is(err, resp.ErrAsk) }

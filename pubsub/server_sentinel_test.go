@@ -51,7 +51,7 @@ func nextEvent(t *testing.T, sub *pubsub.Subscription) pubsub.Event {
 	select {
 	case ev := <-sub.Events():
 		return ev
-	case <-time.After(20 * time.Second):
+	case <-time.After(redistest.Patience):
 		t.Fatal("no event")
 	}
 	return pubsub.Event{}

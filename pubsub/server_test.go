@@ -116,7 +116,7 @@ func TestShardChannelsOnServer(t *testing.T) {
 
 // What was published before a PING was sent comes before the PONG, and neither is taken for the other.
 func TestPingBesideMessagesOnServer(t *testing.T) {
-	cfg := pubsub.Config{PingInterval: time.Millisecond, Queue: 2000}
+	cfg := pubsub.Config{PingInterval: time.Millisecond}
 	onServers(t, cfg, func(t *testing.T, srv *redistest.Server, s *pubsub.Subscriber, d *tap) {
 		sub := subscribe(t, s, "c")
 		pool := srv.Config()
@@ -258,7 +258,7 @@ func TestRefusalsOnServer(t *testing.T) {
 // await asks until the answer is yes, which is to come within a minute.
 func await(t *testing.T, what string, yes func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !yes(); {
+	for deadline := time.Now().Add(redistest.Patience); !yes(); {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited a minute for: %s", what)
 		}

@@ -109,7 +109,7 @@ func TestPatternsAndShardChannels(t *testing.T) {
 }
 
 func TestThousandSubscriptionsAreOne(t *testing.T) {
-	bubble(t, pubsub.Config{Queue: 4}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
+	bubble(t, pubsub.Config{}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
 		var subs []*pubsub.Subscription
 		for range 500 {
 			subs = append(subs, listen(t, s, "c"))

@@ -59,13 +59,14 @@ type Subscriber struct {
 	answered  time.Time              // the last answer to anything asked
 	answers   bool                   // whether there was one
 	pinged    time.Time              // the PING without an answer; zero if there is none
+	received  int                    // bytes of messages since then
+	doubted   time.Time              // when the Router was told last that it has none
 	idle      time.Time              // since when there has been no channel; zero if there is one
 
 	lost       bool // whether the connection was lost, and there is no new one yet
 	lostCause  error
 	reconnects int64
 	dropped    int64
-	overflow   []Event // scratch space of overflowLocked
 }
 
 // New returns a Subscriber that gets its connections from d. It dials nothing and starts nothing before the first
@@ -147,8 +148,8 @@ func (s *Subscriber) abandon(sub *Subscription, cause error) error {
 	defer s.mu.Unlock()
 	sub.ready = nil
 	var lost error
-	for _, ch := range sub.channels {
-		if home := ch.home; !home.connected && home.lostCause != nil {
+	for _, in := range sub.channels {
+		if home := in.ch.home; !home.connected && home.lostCause != nil {
 			lost = home.lostCause
 		}
 	}
@@ -161,7 +162,7 @@ func (s *Subscriber) abandon(sub *Subscription, cause error) error {
 
 // add makes a Subscription with a queue. Its confirmation goes to ready, or if that is nil to the consumer.
 func (s *Subscriber) add(k kind, names []string, ready chan error) (*Subscription, error) {
-	sub := &Subscription{events: make(chan Event, s.cfg.Queue+1), ready: ready}
+	sub := &Subscription{queue: newQueue(s.cfg.QueueBytes), ready: ready}
 	if err := s.enlist(k, names, sub); err != nil {
 		return nil, err
 	}
@@ -173,7 +174,7 @@ func (s *Subscriber) enlist(k kind, names []string, sub *Subscription) error {
 	if len(names) == 0 {
 		return errNoChannel
 	}
-	sub.subscriber, sub.channels = s, make([]*channel, 0, len(names))
+	sub.subscriber, sub.channels = s, make([]membership, 0, len(names))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -186,8 +187,8 @@ func (s *Subscriber) enlist(k kind, names []string, sub *Subscription) error {
 	if sub.missing == 0 {
 		sub.resumeLocked()
 	}
-	for _, ch := range sub.channels {
-		ch.home.startLocked()
+	for _, in := range sub.channels {
+		in.ch.home.startLocked()
 	}
 	return nil
 }
@@ -209,7 +210,7 @@ type Stats struct {
 	Subscriptions int   // not yet closed
 	Connected     bool  // whether there is a connection, confirmed or not; in a cluster, to any server
 	Reconnects    int64 // connections that took the place of a lost one
-	Dropped       int64 // messages dropped because a queue was full
+	Dropped       int64 // messages dropped because a queue was full, in all
 }
 
 // Stats returns the present figures.
@@ -251,7 +252,7 @@ func (s *Subscriber) eachLocked(fn func(*Subscription)) {
 	for _, channels := range s.channels {
 		for _, ch := range channels {
 			for i := len(ch.subs) - 1; i >= 0; i-- {
-				fn(ch.subs[i])
+				fn(ch.subs[i].sub)
 			}
 		}
 	}

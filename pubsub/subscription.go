@@ -3,7 +3,6 @@ package pubsub
 import (
 	"context"
 	"iter"
-	"slices"
 )
 
 // EventKind says what an Event tells.
@@ -18,8 +17,9 @@ const (
 	// or again. Messages may have been missed before it, none is missed after it.
 	Resumed
 
-	// Lagged says that N messages were dropped, the oldest first, because the queue was full. It stands ahead of
-	// what is left in the queue.
+	// Lagged says that N messages were dropped, the oldest first, because the consumer did not read and its queue had
+	// reached Config.QueueBytes. It stands ahead of what is left in the queue, or behind the first message of that if
+	// the consumer began to read at that moment.
 	Lagged
 
 	// Interrupted says that messages are being missed until the next Resumed, and by Err why: the connection was
@@ -51,21 +51,26 @@ type Event struct {
 // Subscription is the interest in some channels, patterns or shard channels. Its methods may be called by any goroutine.
 type Subscription struct {
 	subscriber *Subscriber // constant
-	events     chan Event  // constant; sent to and closed under the Subscriber's mu; nil of a Watch
+	queue      *queue      // constant; nil of a Watch
 	watch      *Watch      // constant; nil if it is none
 
 	// The Subscriber's mu guards the following.
-	channels []*channel
+	channels []membership
 	missing  int        // how many of the channels the server has not confirmed
-	state    *Event     // the last Resumed or Interrupted
 	ready    chan error // what a Subscribe waits for; nil otherwise
 	up       bool       // whether the consumer was told that it misses nothing
-	closed   bool       // events is closed, or will never be used
+	closed   bool       // nothing more is put into the queue
 }
 
-// Events returns the channel of the events, always the same one. It is closed by Close, behind the events that are still
-// in the queue. Several goroutines may receive from it, each event going to one of them.
-func (s *Subscription) Events() <-chan Event { return s.events }
+// membership is one channel of a Subscription, and the Subscription's place among those of the channel.
+type membership struct {
+	ch    *channel
+	place int
+}
+
+// Events returns the channel of the events, always the same one. It is closed by Close. Several goroutines may receive from it,
+// each event going to one of them.
+func (s *Subscription) Events() <-chan Event { return s.queue.events }
 
 // All returns the events one after another until the Subscription is closed. When ctx ends it yields the cause as the
 // error, and stops. Leaving the loop does not close the Subscription, and another All continues where it stopped.
@@ -73,7 +78,7 @@ func (s *Subscription) All(ctx context.Context) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		for ctx.Err() == nil {
 			select {
-			case ev, ok := <-s.events:
+			case ev, ok := <-s.queue.events:
 				if !ok || !yield(ev, nil) {
 					return
 				}
@@ -84,8 +89,9 @@ func (s *Subscription) All(ctx context.Context) iter.Seq2[Event, error] {
 	}
 }
 
-// Close ends the Subscription and closes its Events. What no other Subscription wants is unsubscribed, but Close does not
-// wait for that, nor for anything else. It returns nil, also the second time.
+// Close ends the Subscription and closes its Events. Up to 16 events that have not been received may be left in them, the others
+// are dropped. A channel that no other Subscription wants is unsubscribed, but Close does not wait for that, nor for anything
+// else. It returns nil, also the second time.
 func (s *Subscription) Close() error {
 	s.subscriber.mu.Lock()
 	defer s.subscriber.mu.Unlock()
@@ -109,14 +115,16 @@ func (s *Subscription) resumeLocked() {
 		s.ready = nil
 		return
 	}
-	s.deliverLocked(resumed)
+	s.deliverLocked(&resumed, &resumed)
 }
+
+var resumed = Event{Kind: Resumed}
 
 // interruptLocked tells the consumer that it misses messages from now on, unless it knows.
 func (s *Subscription) interruptLocked(ev Event) {
 	if s.up {
 		s.up = false
-		s.deliverLocked(ev)
+		s.deliverLocked(&ev, nil)
 	}
 }
 
@@ -127,118 +135,22 @@ func (s *Subscription) failLocked(err error) {
 	s.subscriber.removeLocked(s)
 }
 
-// deliverLocked queues an event. It never blocks: as only the holder of mu sends, and there is room for one more than the
-// queue is to hold, a send cannot find the channel full.
-func (s *Subscription) deliverLocked(ev Event) {
+// deliverLocked gives an event to the consumer, without waiting for it. Subscriptions that get the same event share the copy that
+// their queues keep: kept if there is one already; deliverLocked returns it.
+func (s *Subscription) deliverLocked(ev, kept *Event) *Event {
 	if s.watch != nil {
-		s.watch.noteLocked(ev.Kind)
-		return
+		s.watch.noteLocked(ev)
+		return kept
 	}
-	if changesState(ev) {
-		s.state = stateOf(ev)
+	if kept == nil && ev.changesState() {
+		kept = ev.clone()
 	}
-	if len(s.events) < cap(s.events)-1 {
-		s.events <- ev
-		return
+	if s.queue.trySend(ev, kept) {
+		return kept
 	}
-	s.overflowLocked(ev)
+	if kept == nil {
+		kept = ev.clone()
+	}
+	s.subscriber.dropped += int64(s.queue.put(kept, s.subscriber.keeper))
+	return kept
 }
-
-var resumed = Event{Kind: Resumed}
-
-// stateOf is ev in memory of its own, of which only an Interrupted needs any: as a part of its caller it would give every event
-// some.
-//
-//go:noinline
-func stateOf(ev Event) *Event {
-	if ev.Kind == Resumed {
-		return &resumed
-	}
-	return &ev
-}
-
-// overflowLocked takes the queue out of the channel, makes it short enough with ev at its end, and puts it back with Lagged,
-// whose count is always up to date, in front. It drops messages, and of the other events all but the last, since
-// that is the one that counts. That it makes room for more than ev, if the queue is long, pays for the work.
-func (s *Subscription) overflowLocked(ev Event) {
-	held, lost, restate := s.drainLocked()
-	held = append(held, ev)
-	if restate && !slices.ContainsFunc(held, changesState) {
-		held = append(held, Event{})
-		copy(held[1:], held)
-		held[0] = *s.state
-	}
-	if queue := cap(s.events) - 1; len(held) > queue {
-		var dropped int
-		held, dropped = dropOldest(held, len(held)-queue+queue/8)
-		lost += dropped
-		s.subscriber.dropped += int64(dropped)
-	}
-	if lost > 0 {
-		s.events <- Event{Kind: Lagged, N: lost}
-	}
-	for _, e := range held {
-		s.events <- e
-	}
-	clear(held)
-	s.subscriber.overflow = held
-}
-
-// drainLocked takes all out of the channel and returns it, without Lagged, and how many messages have been dropped.
-//
-// The consumer may receive meanwhile. What is older than something that it got so must not come behind that: it is
-// dropped too. If there was a change of state in it, restate says that the last one may have to be told, perhaps twice.
-func (s *Subscription) drainLocked() (held []Event, lost int, restate bool) {
-	held = s.subscriber.overflow[:0]
-	for left := len(s.events); left > 0; {
-		select {
-		case ev := <-s.events:
-			left--
-			if ev.Kind == Lagged {
-				lost += ev.N
-			} else {
-				held = append(held, ev)
-			}
-		default:
-		}
-		if n := len(s.events); n != left {
-			left = n
-			for _, ev := range held {
-				if changesState(ev) {
-					restate = true
-				} else {
-					lost++
-					s.subscriber.dropped++
-				}
-			}
-			clear(held)
-			held = held[:0]
-		}
-	}
-	return held, lost, restate
-}
-
-// dropOldest drops n of the events, oldest first, but not the last change of state. It returns what is left, in the same
-// memory, and how many of the dropped ones are messages.
-func dropOldest(events []Event, n int) (left []Event, messages int) {
-	spared := len(events) - 1
-	for spared >= 0 && !changesState(events[spared]) {
-		spared--
-	}
-	left = events[:0]
-	for i, ev := range events {
-		switch {
-		case n == 0 || i == spared:
-			left = append(left, ev)
-			continue
-		case !changesState(ev):
-			messages++
-		}
-		n--
-	}
-	clear(events[len(left):])
-	return left, messages
-}
-
-// changesState reports whether ev, which is not Lagged, is one of those of which only the last counts.
-func changesState(ev Event) bool { return ev.Kind != Message }

@@ -9,6 +9,7 @@ type Watch struct {
 	wake  chan<- struct{}
 	count uint64 // of reasons to look
 	taken uint64 // of them
+	err   error  // why something is being missed
 }
 
 // Watch is Listen without a queue. Whenever there is something for Take to tell, wake is sent to unless that would block: it
@@ -50,6 +51,17 @@ func (w *Watch) Count() (n uint64, up bool) {
 
 func (w *Watch) upLocked() bool { return w.sub.up && !w.sub.closed }
 
+// Err returns why messages are being missed at present: the connection was lost, or the server has refused or ended the subscription.
+// It is nil if none are, before the first confirmation, and after Close.
+func (w *Watch) Err() error {
+	w.sub.subscriber.mu.Lock()
+	defer w.sub.subscriber.mu.Unlock()
+	if w.sub.closed {
+		return nil
+	}
+	return w.err
+}
+
 // Move has another channel woken from now on, or none if wake is nil. What came before is for Take to tell.
 func (w *Watch) Move(wake chan<- struct{}) {
 	w.sub.subscriber.mu.Lock()
@@ -61,9 +73,12 @@ func (w *Watch) Move(wake chan<- struct{}) {
 func (w *Watch) Close() error { return w.sub.Close() }
 
 // noteLocked takes the place of a queue.
-func (w *Watch) noteLocked(k EventKind) {
-	if k != Interrupted {
+func (w *Watch) noteLocked(ev *Event) {
+	if ev.Kind != Interrupted {
 		w.count++
+	}
+	if ev.Kind != Message {
+		w.err = ev.Err // nil of Resumed
 	}
 	w.ringLocked()
 }
