@@ -1,6 +1,7 @@
 package script_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -23,6 +24,15 @@ func journals(srv *fakeredis.Server) []*script.Script {
 			return call.Do("RPUSH", call.Keys[0], letter+call.Args[0])
 		})
 		all = append(all, s)
+	}
+	return all
+}
+
+// known is journals of scripts that the server knows.
+func known(srv *fakeredis.Server) []*script.Script {
+	all := journals(srv)
+	for _, s := range all {
+		srv.Do("SCRIPT", "LOAD", s.Source())
 	}
 	return all
 }
@@ -54,50 +64,103 @@ func wantInts(t *testing.T, replies []resp.Value, want ...int64) {
 	}
 }
 
-func TestRunBatchLoadsFirst(t *testing.T) {
+func TestRunBatchByDigest(t *testing.T) {
 	srv, pool := setUp(t)
 	j := journals(srv)
 	keys := []string{"log"}
-	calls := []script.Call{j[0].Call(keys, 1), j[1].Call(keys, 2), j[2].Call(keys, 3), j[0].Call(keys, 4)}
+	calls := []script.Call{j[0].Call(keys, 1), j[0].Call(keys, 2), j[1].Call([]string{"other"}, 3), j[0].Call(keys, 4)}
 
 	replies, err := script.RunBatch(t.Context(), pool, calls)
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantInts(t, replies, 1, 2, 3, 4)
-	wantLog(t, srv, "a1", "b2", "c3", "a4")
-	wantSent(t, srv, "SCRIPT LOAD", "SCRIPT LOAD", "SCRIPT LOAD", "EVALSHA", "EVALSHA", "EVALSHA", "EVALSHA")
+	wantInts(t, replies, 1, 2, 1, 3)
+	wantLog(t, srv, "a1", "a2", "a4")
+	wantSent(t, srv, "EVALSHA", "EVALSHA", "EVALSHA", "EVALSHA", "EVAL", "EVAL", "EVAL", "EVAL")
 
 	replies, err = script.RunBatch(t.Context(), pool, calls[1:3])
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantInts(t, replies, 5, 6)
+	wantInts(t, replies, 4, 2)
 	wantSent(t, srv, "EVALSHA", "EVALSHA")
+}
+
+// Scripts that share a key run in the order of the batch, whichever of them the server knows.
+func TestRunBatchKeepsTheOrderOfAKey(t *testing.T) {
+	for _, knows := range []string{"", "a", "b", "c", "ab", "ac", "bc", "abc"} {
+		srv, pool := setUp(t)
+		j := journals(srv)
+		for i, letter := range []string{"a", "b", "c"} {
+			if strings.Contains(knows, letter) {
+				srv.Do("SCRIPT", "LOAD", j[i].Source())
+			}
+		}
+		keys := []string{"log"}
+		calls := []script.Call{j[0].Call(keys, 1), j[1].Call(keys, 2), j[2].Call([]string{"alone"}, 3), j[0].Call(keys, 4), j[0].Call(keys, 5)}
+		for range 2 {
+			srv.Do("DEL", "log", "alone")
+			replies, err := script.RunBatch(t.Context(), pool, calls)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantInts(t, replies, 1, 2, 1, 3, 4)
+			wantLog(t, srv, "a1", "b2", "a4", "a5")
+		}
+	}
+}
+
+// A second key in common counts, too.
+func TestRunBatchKeepsTheOrderOfASecondKey(t *testing.T) {
+	srv, pool := setUp(t)
+	j := journals(srv)
+	srv.Do("SCRIPT", "LOAD", j[1].Source())
+	_, err := script.RunBatch(t.Context(), pool, []script.Call{
+		j[0].Call([]string{"log", "second"}, 1), j[1].Call([]string{"other", "second"}, 2)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantSent(t, srv, "EVAL", "EVALSHA")
+}
+
+// Another client loads a script while the batch runs: the call in front, which the server did not know, is not repeated.
+func TestRunBatchHandsNoScriptOut(t *testing.T) {
+	srv, pool := setUp(t)
+	j := known(srv)
+	srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+		if cmd.Name == "EVALSHA" && cmd.N == 1 {
+			return fakeredis.Reply("-NOSCRIPT No matching script.\r\n")
+		}
+		return fakeredis.Run()
+	})
+	keys := []string{"log"}
+	replies, err := script.RunBatch(t.Context(), pool, []script.Call{j[0].Call(keys, 1), j[0].Call(keys, 2), j[1].Call([]string{"x"}, 3)})
+	if err != nil || len(replies) != 3 || !errors.Is(replies[0].Err(), resp.ErrNoScript) {
+		t.Fatalf("RunBatch = %v, %v, want NOSCRIPT first", replies, err)
+	}
+	wantLog(t, srv, "a2")
 }
 
 func TestRunBatchAfterFlush(t *testing.T) {
 	srv, pool := setUp(t)
 	j := journals(srv)
 	keys := []string{"log"}
-	calls := []script.Call{j[0].Call(keys, 1), j[1].Call(keys, 2), j[0].Call(keys, 3)}
+	calls := []script.Call{j[0].Call(keys, 1), j[1].Call([]string{"other"}, 2), j[0].Call(keys, 3)}
 	batch := func() {
 		t.Helper()
-		srv.Do("DEL", "log")
+		srv.Do("DEL", "log", "other")
 		srv.ClearLog()
 		replies, err := script.RunBatch(t.Context(), pool, calls)
 		if err != nil {
 			t.Fatal(err)
 		}
-		wantInts(t, replies, 1, 2, 3)
-		wantLog(t, srv, "a1", "b2", "a3")
+		wantInts(t, replies, 1, 1, 2)
+		wantLog(t, srv, "a1", "a3")
 	}
-	batch()
-	srv.Do("SCRIPT", "FLUSH")
 	batch()
 	wantSent(t, srv, "EVALSHA", "EVALSHA", "EVALSHA", "EVAL", "EVAL", "EVAL")
 	batch()
-	wantSent(t, srv, "SCRIPT LOAD", "SCRIPT LOAD", "EVALSHA", "EVALSHA", "EVALSHA")
+	wantSent(t, srv, "EVALSHA", "EVALSHA", "EVALSHA")
 	srv.Do("SCRIPT", "FLUSH")
 	batch()
 	wantSent(t, srv, "EVALSHA", "EVALSHA", "EVALSHA", "SCRIPT LOAD", "SCRIPT LOAD", "EVAL", "EVAL", "EVAL")
@@ -107,21 +170,24 @@ func TestRunBatchAfterFlush(t *testing.T) {
 
 func TestRunBatchRepeatsOnlyWhatWasForgotten(t *testing.T) {
 	srv, pool := setUp(t)
-	j := journals(srv)
+	j := known(srv)
 	srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
 		if cmd.Name == "EVALSHA" && cmd.Args[1] == j[1].Digest() {
 			return fakeredis.Reply("-NOSCRIPT No matching script.\r\n")
 		}
 		return fakeredis.Run()
 	})
-	keys := []string{"log"}
+	keys, others := []string{"other"}, []string{"log"}
 	replies, err := script.RunBatch(t.Context(), pool,
-		[]script.Call{j[0].Call(keys, 1), j[1].Call(keys, 2), j[2].Call(keys, 3), j[1].Call(keys, 4)})
+		[]script.Call{j[0].Call(keys, 1), j[1].Call(others, 2), j[0].Call(keys, 3), j[1].Call(others, 4)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantInts(t, replies, 1, 3, 2, 4)
-	wantLog(t, srv, "a1", "c3", "b2", "b4")
+	wantInts(t, replies, 1, 1, 2, 2)
+	wantLog(t, srv, "b2", "b4")
+	if n := srv.Count("EVAL"); n != 2 {
+		t.Errorf("%d EVAL, want two", n)
+	}
 }
 
 func TestRunBatchKeepsErrorsInPlace(t *testing.T) {
@@ -158,10 +224,11 @@ func TestRunBatchSendsNothingOfABadBatch(t *testing.T) {
 // A batch of which a part has run must not look as if it could be repeated, whatever became of the rest.
 func TestRunBatchLosesTheConnectionHalfWay(t *testing.T) {
 	srv, pool := setUp(t)
-	j := journals(srv)
+	j := known(srv)
 	down := func() error {
 		keys := []string{"log"}
-		replies, err := script.RunBatch(t.Context(), pool, []script.Call{j[0].Call(keys, 1), j[1].Call(keys, 2), j[0].Call(keys, 3)})
+		replies, err := script.RunBatch(t.Context(), pool,
+			[]script.Call{j[0].Call(keys, 1), j[1].Call([]string{"other"}, 2), j[0].Call(keys, 3)})
 		if len(replies) != 1 {
 			t.Errorf("%d replies are known, want that of the first call", len(replies))
 		}
@@ -187,7 +254,7 @@ func TestRunBatchLosesTheConnectionHalfWay(t *testing.T) {
 func TestRunBatchCannotSendTheRest(t *testing.T) {
 	s, other := script.New("return 1"), script.New("return 2")
 	d := &failing{forgets: other.Digest()}
-	replies, err := script.RunBatch(t.Context(), d, []script.Call{s.Call(nil), other.Call(nil)})
+	replies, err := script.RunBatch(t.Context(), d, []script.Call{s.Call([]string{"k"}), other.Call([]string{"l"})})
 	if len(replies) != 1 || !errors.Is(err, conn.ErrUncertain) || errors.Is(err, conn.ErrNotSent) || conn.SafeToRetry(err) {
 		t.Errorf("RunBatch = %d replies, %v, want one and ErrUncertain", len(replies), err)
 	}
@@ -218,10 +285,58 @@ func TestRunBatchKnowsServersApart(t *testing.T) {
 				t.Fatal(err)
 			}
 			if round == 0 {
-				wantSent(t, srv, "SCRIPT LOAD", "EVALSHA")
+				wantSent(t, srv, "EVALSHA", "EVAL")
 			} else {
 				wantSent(t, srv, "EVALSHA")
 			}
 		}
+	}
+}
+
+// dividing is a Doer that has no script, and whose error knows the outcome of each command behind the scripts' sources.
+type dividing struct{ conn.Doer }
+
+type dividedError int
+
+func (e dividedError) Error() string { return "divided" }
+func (e dividedError) Len() int      { return int(e) }
+func (e dividedError) At(i int) (resp.Value, error) {
+	return resp.Value{}, fmt.Errorf("command %d of %d", i, int(e))
+}
+
+func (dividing) SendBatch(_ context.Context, cmds []resp.Command) ([]resp.Value, error) {
+	if cmds[0].Name() != "EVALSHA" {
+		return nil, dividedError(len(cmds))
+	}
+	values := make([]resp.Value, len(cmds))
+	for i := range values {
+		var err error
+		if values[i], err = resp.NewReader(strings.NewReader("-NOSCRIPT x\r\n"), resp.Limits{}).Read(); err != nil {
+			return nil, err
+		}
+	}
+	return values, nil
+}
+
+// TestOutcome has a batch of two calls fail whose Doer knows the outcome of each command: the first time it is the outcome of
+// the calls, later the source of the script goes ahead of them.
+func TestOutcome(t *testing.T) {
+	s := script.New("return 1")
+	d := &dividing{}
+	for loads := range 3 {
+		replies, err := script.RunBatch(t.Context(), d, []script.Call{s.Call(nil), s.Call(nil)})
+		loads = min(loads, 1)
+		for i := range 2 {
+			want := fmt.Sprintf("command %d of %d", i+loads, 2+loads)
+			if _, err := script.Outcome(replies, err, i); err == nil || err.Error() != want {
+				t.Errorf("Outcome(%d) = %v, want %s", i, err, want)
+			}
+		}
+		if _, err := script.Outcome(replies, err, 2); err == nil || err.Error() != "divided" {
+			t.Errorf("Outcome(2) = %v, want the error of the batch", err)
+		}
+	}
+	if v, err := script.Outcome(make([]resp.Value, 1), errors.New("x"), 0); err != nil || v.Err() != nil {
+		t.Errorf("Outcome of a call with a reply = %v, %v", v, err)
 	}
 }

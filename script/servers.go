@@ -7,7 +7,7 @@ import (
 	"github.com/lockwire/lockwire/conn"
 )
 
-// remembered is how many servers a script keeps notes about. More than that in turn cost a SCRIPT LOAD more than needed.
+// remembered is how many servers a script keeps notes about. A server beyond that is not known to forget scripts.
 const remembered = 16
 
 // servers holds what a script has learnt about the servers behind the Doers it ran on, the last used first. It only saves
@@ -23,7 +23,6 @@ type servers struct {
 type note struct {
 	doer          uintptr
 	forgotten     int  // how many NOSCRIPT replies came
-	loaded        bool // SCRIPT LOAD was answered, and no NOSCRIPT came since
 	lacksReadOnly bool // the server does not know EVALSHA_RO
 }
 
@@ -81,12 +80,8 @@ func (s *servers) read(d conn.Doer) note {
 
 // forgot notes a NOSCRIPT reply and returns how many of them came so far.
 func (s *servers) forgot(d conn.Doer) int {
-	return s.change(d, func(n *note) { n.forgotten, n.loaded = n.forgotten+1, false }).forgotten
+	return s.change(d, func(n *note) { n.forgotten++ }).forgotten
 }
-
-func (s *servers) loaded(d conn.Doer) bool { return s.read(d).loaded }
-
-func (s *servers) setLoaded(d conn.Doer) { s.change(d, func(n *note) { n.loaded = true }) }
 
 func (s *servers) lacksReadOnly(d conn.Doer) bool { return s.read(d).lacksReadOnly }
 
