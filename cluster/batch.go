@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/lockwire/lockwire/conn"
@@ -15,12 +16,21 @@ import (
 // the same time. A command without a key goes with the one in front of it, or if there is none with the first one that has
 // a key. Error replies are values.
 //
-// Commands whose reply says that they were not executed are repeated by themselves, as for Send, behind the others then;
-// what their last reply says stands. With an error the replies are those of the first commands in the list, as far as their
-// outcome is known. If more than that is known the error holds a *BatchError, which has the outcome of every command.
+// A batch that ends in WAIT or WAITAOF goes to the node of its first key as a whole, over a connection that nobody shares: what
+// such a WAIT counts is who has the commands in front of it. They are sent somewhere else together, if none of them was executed,
+// or not at all.
+//
+// Otherwise commands that were not executed are repeated, as for Send, but never behind a later one with a key in common: commands with
+// one key, or one routing key, run in their order whatever happens to its slot. A refused command with such an executed one
+// behind it is not repeated: its refusal is its reply, and the caller decides. A redirection that leads nowhere is an error.
+// With an error the replies are those of the first commands in the list, as far as their outcome is known. If more than that is
+// known the error holds a *BatchError, which has the outcome of every command.
 func (c *Cluster) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value, error) {
-	if len(cmds) == 0 {
+	switch {
+	case len(cmds) == 0:
 		return nil, nil
+	case waits(cmds):
+		return c.sendTogether(ctx, cmds)
 	}
 	b := batch{call: call{c: c, ctx: ctx, name: commandName(&cmds[0])}, cmds: cmds}
 	if err := b.route(); err != nil {
@@ -89,7 +99,9 @@ type batch struct {
 	cmds    []resp.Command
 	targets []target // of the next attempt
 	values  []resp.Value
-	errs    []error // of those that have no reply
+	errs    []error     // of those that have no reply
+	causes  []error     // as call.cause, of each
+	held    []*decision // not to be sent in the next attempt: one in front, with a key in common, goes to another node
 }
 
 // route finds the first target of each command.
@@ -119,7 +131,8 @@ func (b *batch) route() error {
 		}
 		b.targets[i] = target{node: node, slot: slot}
 	}
-	b.values, b.errs = make([]resp.Value, len(b.cmds)), make([]error, len(b.cmds))
+	b.values, b.errs, b.held = make([]resp.Value, len(b.cmds)), make([]error, len(b.cmds)), make([]*decision, len(b.cmds))
+	b.causes = make([]error, len(b.cmds))
 	return nil
 }
 
@@ -136,6 +149,9 @@ func (b *batch) send(pending []int) {
 	var nodes []*node
 	parts := make(map[*node][]int)
 	for _, i := range pending {
+		if b.held[i] != nil {
+			continue
+		}
 		n := b.targets[i].node
 		if parts[n] == nil {
 			nodes = append(nodes, n)
@@ -196,6 +212,10 @@ func (b *batch) next(sent []int) (pending []int) {
 	h := b.history
 	h.redirects = 0
 	for _, i := range sent {
+		if b.held[i] != nil {
+			repeats = append(repeats, repeat{i, *b.held[i]})
+			continue
+		}
 		err := b.errs[i]
 		if err == nil {
 			err = b.values[i].Err()
@@ -203,8 +223,11 @@ func (b *batch) next(sent []int) (pending []int) {
 		if err == nil {
 			continue
 		}
-		d := b.decide(b.targets[i], err)
+		d := b.decide(b.targets[i], err, &b.causes[i])
 		if d.action == stop {
+			if b.errs[i] != nil || leads(err) {
+				b.errs[i] = d.err
+			}
 			continue
 		}
 		h.failures = b.failures + 1
@@ -215,22 +238,35 @@ func (b *batch) next(sent []int) (pending []int) {
 			first, why, where = d, err, b.targets[i]
 		}
 		repeats = append(repeats, repeat{i, d})
-		pending = append(pending, i)
 	}
-	if why == nil {
+	if len(repeats) == 0 {
 		return nil
 	}
-	b.history = h
-	if waited := b.pause(first, where, why); waited != nil {
-		for _, i := range pending {
-			if b.errs[i] != nil {
-				b.errs[i] = waited
+	repeats, keys := b.inOrder(repeats)
+	for _, r := range repeats {
+		pending = append(pending, r.i)
+	}
+	if len(pending) > 0 && why != nil {
+		b.history = h
+		if waited := b.pause(first, where, why); waited != nil {
+			for _, i := range pending {
+				if b.errs[i] != nil || leads(b.values[i].Err()) {
+					b.errs[i] = waited
+				}
 			}
+			return nil
 		}
-		return nil
 	}
-	b.retarget(repeats)
+	b.retarget(repeats, keys)
 	return pending
+}
+
+// leads reports whether err is a redirection that is to be followed. Where it leads nowhere it is an error of the call, and
+// no reply for the caller.
+func leads(err error) bool {
+	reply, _ := errors.AsType[resp.Error](err)
+	_, ok := reply.Redirect()
+	return ok && isRedirect(err)
 }
 
 // weight orders decisions by how long they have to wait.
@@ -244,15 +280,72 @@ func (d decision) weight() int {
 	return 0
 }
 
-// retarget finds the next targets. Commands without a key stay together.
-func (b *batch) retarget(repeats []repeat) {
+// inOrder returns the repeats that can be made without changing the order: behind them no command with a key in common has
+// been executed, or may have been. It also returns the keys of all commands.
+func (b *batch) inOrder(repeats []repeat) (kept []repeat, keys [][]string) {
+	keys = make([][]string, len(b.cmds))
+	for i := range keys {
+		keys[i] = keysIn(&b.cmds[i], b.targets[i].slot)
+	}
+	executed := make(map[string]bool)
+	last := len(repeats) - 1
+	for i := len(b.cmds) - 1; i >= 0 && last >= 0; i-- {
+		switch {
+		case repeats[last].i == i:
+			if !slices.ContainsFunc(keys[i], func(key string) bool { return executed[key] }) {
+				kept = append(kept, repeats[last])
+			}
+			last--
+		case b.errs[i] == nil || !conn.SafeToRetry(b.errs[i]):
+			for _, key := range keys[i] {
+				executed[key] = true
+			}
+		}
+	}
+	slices.Reverse(kept)
+	return kept, keys
+}
+
+// keysIn returns the words of a command that may be keys in a slot: its keys are among them. A word that is none may be too,
+// by chance, which does no harm.
+func keysIn(cmd *resp.Command, slot int) (keys []string) {
+	if slot == anySlot {
+		return []string{""} // all commands without a key, in a batch of nothing else
+	}
+	if key, ok := cmd.Key(); ok {
+		keys = append(keys, key)
+	}
+	at := 0
+	for word := range cmd.Args() {
+		if at > 0 && Slot(word) == slot {
+			keys = append(keys, word)
+		}
+		at++
+	}
+	return keys
+}
+
+// retarget finds the next targets. Commands without a key stay together. One that has a key in common with another in front of
+// it, which goes to another node, is held back until that one is done.
+func (b *batch) retarget(repeats []repeat, keys [][]string) {
 	keyless := b.c.targetOf(anySlot)
+	ahead := make(map[string]*node)
+	nowhere := new(node)
 	for _, r := range repeats {
 		next := b.target(r.d, b.targets[r.i])
 		if next.slot == anySlot && r.d.action != ask && r.d.action != follow {
 			next = keyless
 		}
-		b.targets[r.i] = next
+		n := next.node
+		b.held[r.i] = nil
+		if slices.ContainsFunc(keys[r.i], func(key string) bool { at, ok := ahead[key]; return ok && at != n }) {
+			b.held[r.i], n = &r.d, nowhere
+		} else {
+			b.targets[r.i] = next
+		}
+		for _, key := range keys[r.i] {
+			ahead[key] = n
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -62,12 +63,13 @@ type call struct {
 	history
 	pauses int
 	start  time.Time // of the first failure
+	cause  error     // the last failure that was no redirection
 }
 
 // next decides what follows from the failure err of an attempt at a target. It returns the next target when it is time for
 // the next attempt, and otherwise the error for the caller.
 func (k *call) next(at target, err error) (target, error) {
-	d := k.decide(at, err)
+	d := k.decide(at, err, &k.cause)
 	if d.action == stop {
 		return target{}, d.err
 	}
@@ -78,8 +80,9 @@ func (k *call) next(at target, err error) (target, error) {
 	return k.target(d, at), nil
 }
 
-// decide is the function of that name for this call, and acts on what it says about the topology.
-func (k *call) decide(at target, err error) decision {
+// decide is the function of that name for this call, and acts on what it says about the topology. cause is why the attempt
+// before failed, if that was no redirection; of one that leads nowhere it is the reason that the caller is told.
+func (k *call) decide(at target, err error, cause *error) decision {
 	c := k.c
 	var from origin
 	if at.node != nil {
@@ -102,14 +105,38 @@ func (k *call) decide(at target, err error) decision {
 	if d.action == follow && k.pinned == nil {
 		c.moved(d.slot, d.addr)
 	}
+	if isRedirect(err) {
+		err = k.explain(err, *cause)
+		if d.action == stop && *cause != nil && !errors.Is(d.err, errLoop) {
+			d.err = err
+		}
+	} else {
+		*cause = err
+	}
 	switch {
 	case d.action == stop:
+	case errors.Is(err, resp.ErrTryAgain) && !isTransport(err) && k.ctx.Value(conn.NoTryAgain) == true:
+		d = decision{action: stop, err: err}
 	case mine && !errors.Is(err, k.ctx.Err()):
-		d = decision{action: stop, err: k.over(ended(k.ctx), err)}
-	case mine, c.isClosed(), k.pinned != nil && (d.action == follow || d.action == ask):
+		d = decision{action: stop, err: k.over(netfail.Ended(k.ctx), err)}
+	case c.isClosed() && !errors.Is(err, conn.ErrClosed):
+		d = decision{action: stop, err: k.over(conn.ErrClosed, err)}
+	case mine, c.isClosed(), k.pinned != nil && (d.action == follow || d.action == ask || hasLeft(err)):
 		d = decision{action: stop, err: err}
 	}
 	return d
+}
+
+// explain is the error of a redirection behind an attempt that failed with cause.
+func (k *call) explain(redirect, cause error) error {
+	e, ok := cause.(*conn.Error)
+	switch {
+	case cause == nil:
+		return redirect
+	case !ok: // what the node said that the redirection led to
+		e = &conn.Error{Err: cause}
+	}
+	return &conn.Error{Op: k.name, Addr: e.Addr, Err: fmt.Errorf("%w; sent there by: %w", e.Err, redirect)}
 }
 
 // isTransport reports whether err is not an answer of the server to the command.
@@ -130,6 +157,10 @@ func (k *call) count(err error) {
 // heartbeat, of which there are some in a second, to agree; a call must not use up its redirections before.
 const disagreement = 3
 
+// downPause bounds the pauses while a node says CLUSTERDOWN. One that has lost nothing is back at once when the cluster is, and
+// says no sooner that it is.
+const downPause = 64 * time.Millisecond
+
 // pause waits as d says. An error means that the call is over.
 func (k *call) pause(d decision, at target, err error) error {
 	var wait time.Duration
@@ -139,13 +170,16 @@ func (k *call) pause(d decision, at target, err error) error {
 		if isRedirect(err) {
 			n += disagreement
 		}
-		wait = backoff(retry, n, rand.Float64())
+		if errors.Is(err, resp.ErrClusterDown) {
+			retry.MaxBackoff = min(retry.MaxBackoff, max(downPause, retry.MinBackoff))
+		}
+		wait = netfail.Backoff(n, retry.MinBackoff, retry.MaxBackoff, rand.Float64())
 		k.pauses++
 	}
 	var done <-chan struct{}
 	if d.action == relocate {
 		done = k.c.wantRefresh()
-		wait = max(wait, retry.MaxBackoff)
+		wait = max(wait, k.c.cfg.Node.Retry.MaxBackoff)
 	}
 	k.c.retries.Add(1)
 	if t := k.c.cfg.Node.Trace; t != nil && t.Retry != nil {
@@ -162,7 +196,7 @@ func (k *call) pause(d decision, at target, err error) error {
 	case <-k.c.done:
 		return k.over(conn.ErrClosed, err)
 	case <-k.ctx.Done():
-		return k.over(ended(k.ctx), err)
+		return k.over(netfail.Ended(k.ctx), err)
 	}
 	return nil
 }
@@ -198,15 +232,6 @@ func (k *call) target(d decision, at target) target {
 		return target{node: k.c.redial(at.node), slot: at.slot}
 	}
 	return k.c.targetOf(at.slot)
-}
-
-// ended returns why ctx is over, such that errors.Is finds both the cause it was given and the error of ctx itself.
-func ended(ctx context.Context) error {
-	err, cause := ctx.Err(), context.Cause(ctx)
-	if err == cause {
-		return err
-	}
-	return fmt.Errorf("%w: %w", err, cause)
 }
 
 // commandName returns the name of a command for errors, if it looks like one, so that no argument gets there by a mistake.

@@ -24,8 +24,11 @@ type Cluster struct {
 	life   context.Context
 	end    context.CancelFunc
 
-	wg   sync.WaitGroup // joins the refresh goroutine
-	wake chan struct{}  // holds a token while the refresh goroutine has something to look at
+	wg     sync.WaitGroup // joins the refresh goroutine
+	losses losses
+	wake   chan struct{} // holds a token while the refresh goroutine has something to look at
+
+	inquiry chan struct{} // holds a token while somebody asks who may take the place of a master
 
 	table atomic.Pointer[table] // changed under mu
 
@@ -39,6 +42,7 @@ type Cluster struct {
 	wanted  bool             // a refresh
 	round   chan struct{}    // closed when the refresh that begins next has ended
 	failing bool             // the last refresh failed
+	heirs   heirs
 }
 
 // Open returns a Cluster. It asks the nodes at cfg.Addrs in turn for the topology, within the limits of ctx and of
@@ -49,12 +53,13 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 		return nil, err
 	}
 	c := &Cluster{
-		cfg:    cfg,
-		policy: cfg.policy(),
-		done:   make(chan struct{}),
-		wake:   make(chan struct{}, 1),
-		nodes:  make(map[string]*node),
-		round:  make(chan struct{}),
+		cfg:     cfg,
+		policy:  cfg.policy(),
+		done:    make(chan struct{}),
+		wake:    make(chan struct{}, 1),
+		inquiry: make(chan struct{}, 1),
+		nodes:   make(map[string]*node),
+		round:   make(chan struct{}),
 	}
 	c.read = &table{}
 	c.table.Store(c.read)
@@ -180,7 +185,7 @@ func (c *Cluster) With(ctx context.Context, key string, fn func(*conn.Conn) erro
 		called, err := at.lend(ctx, fn)
 		switch {
 		case called && err != nil:
-			k.decide(at, err)
+			k.decide(at, err, &k.cause)
 			return err
 		case called:
 			return nil
@@ -364,13 +369,31 @@ func (c *Cluster) nodeLocked(announced string) *node {
 	if n := c.nodes[addr]; n != nil {
 		return n
 	}
-	pool, err := conn.New(c.cfg.node(addr))
+	n := &node{announced: announced, from: originOf(announced, c.cfg.Node.TLS != nil), addr: addr}
+	cfg := c.cfg.node(addr)
+	cfg.OnSilent = func(addr string) { c.silent(n, addr) }
+	pool, err := conn.New(cfg)
 	if err != nil || c.closed {
 		return nil
 	}
-	n := &node{announced: announced, from: originOf(announced, c.cfg.Node.TLS != nil), addr: addr, pool: pool}
+	pool.OnLoss(c.losses.tell)
+	n.pool = pool
 	c.nodes[addr] = n
 	return n
+}
+
+// silent has the topology read, as a node owes an answer and says nothing: another may have its slots, or soon will.
+func (c *Cluster) silent(n *node, addr string) {
+	n.sick.Store(time.Now().UnixNano())
+	c.mu.Lock()
+	retired := n.isRetired()
+	c.mu.Unlock()
+	if !retired {
+		c.wantRefresh()
+	}
+	if fn := c.cfg.Node.OnSilent; fn != nil {
+		fn(addr)
+	}
 }
 
 // moved notes that the node announced at addr serves slot.
@@ -401,15 +424,15 @@ func (c *Cluster) redial(old *node) *node {
 	}
 	c.table.Store(c.table.Load().replaced(old, n))
 	c.read = c.read.replaced(old, n)
-	c.retireLocked(old)
+	c.retireLocked(old, errRedialed)
 	return n
 }
 
 // retireLocked takes a node out of use. Its connections are closed when they owe no answers any more.
-func (c *Cluster) retireLocked(n *node) {
-	n.retired = time.Now()
+func (c *Cluster) retireLocked(n *node, why error) {
+	n.retired, n.why = time.Now(), why
 	c.retired = append(c.retired, n)
-	n.leave()
+	n.leave(why)
 	c.wakeRefresh()
 }
 
@@ -428,6 +451,9 @@ func (c *Cluster) Doers(ctx context.Context) iter.Seq2[conn.Doer, error] {
 		}
 	}
 }
+
+// DB is 0, the only database of a cluster.
+func (c *Cluster) DB() int { return 0 }
 
 // Replicated reports true: a cluster's masters may have replicas, and fail over to them.
 func (c *Cluster) Replicated() bool { return true }

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -23,8 +24,11 @@ type Config struct {
 	// DB 0, as that is the only database of a cluster; Network is "tcp". If TLS names no server, ServerName is the host as
 	// the cluster announces it.
 	//
-	// Its Retry bounds the calls of the Cluster, over all nodes together. Attempts is 32 by default, so that a call outlives
-	// a failover of some seconds; the time is what bounds it then. DialTimeout is 2 s by default: a node that cannot be
+	// Its Retry bounds the calls of the Cluster, over all nodes together. Attempts is 256 by default, so that the time is
+	// what bounds a call. Retry.Budget is 5 s by default, which outlives a failover where cluster-node-timeout is up to 2 s.
+	// With the 15 s that servers have by default a failover takes some 17 s, and a call that meets a dead master fails in the
+	// first 12 of them: set Budget to 20 s or more, or below 0 to leave it to the ctx, if calls are to wait for the new
+	// master. Node.Timeout does not bound that wait, as nothing has been sent. DialTimeout is 2 s by default: a node that cannot be
 	// reached for longer than that may have been replaced.
 	Node conn.Config
 
@@ -43,22 +47,16 @@ type Config struct {
 
 func (cfg Config) withDefaults() Config {
 	cfg.Addrs = slices.Clone(cfg.Addrs)
-	orDefault(&cfg.MaxRedirects, 8)
-	orDefault(&cfg.RefreshInterval, time.Minute)
-	orDefault(&cfg.Node.DialTimeout, 2*time.Second)
-	orDefault(&cfg.Node.Timeout, 5*time.Second)
+	cfg.MaxRedirects = cmp.Or(cfg.MaxRedirects, 8)
+	cfg.RefreshInterval = cmp.Or(cfg.RefreshInterval, time.Minute)
+	cfg.Node.DialTimeout = cmp.Or(cfg.Node.DialTimeout, 2*time.Second)
+	cfg.Node.Timeout = cmp.Or(cfg.Node.Timeout, 5*time.Second)
 	r := &cfg.Node.Retry
-	orDefault(&r.Attempts, 32)
-	orDefault(&r.MinBackoff, 8*time.Millisecond)
-	orDefault(&r.MaxBackoff, max(512*time.Millisecond, r.MinBackoff))
-	orDefault(&r.Budget, 5*time.Second)
+	r.Attempts = cmp.Or(r.Attempts, 256)
+	r.MinBackoff = cmp.Or(r.MinBackoff, 8*time.Millisecond)
+	r.MaxBackoff = cmp.Or(r.MaxBackoff, max(512*time.Millisecond, r.MinBackoff))
+	r.Budget = cmp.Or(r.Budget, 5*time.Second)
 	return cfg
-}
-
-func orDefault[T int | time.Duration](p *T, value T) {
-	if *p == 0 {
-		*p = value
-	}
 }
 
 // validate tells what in a Config with defaults cannot work. Its errors hold no address.

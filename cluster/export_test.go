@@ -3,7 +3,6 @@ package cluster
 import (
 	"time"
 
-	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -31,6 +30,9 @@ func (t Topology) Owner(slot int) string {
 	}
 	return ""
 }
+
+// ReadNodes is readNodes.
+var ReadNodes = readNodes
 
 // RouteOf is the slot of a command, -1 if any node will do.
 func RouteOf(cmd resp.Command) (int, error) { return routeOf(&cmd) }
@@ -61,5 +63,5 @@ func Decide(err error, from string, h History, attempts, redirects int, budget t
 	return Decision{actionNames[d.action], d.addr, d.refresh, d.pause}, d.err
 }
 
-// Backoff is the pause before repetition n.
-func Backoff(r conn.Retry, n int, chance float64) time.Duration { return backoff(r, n, chance) }
+// ErrLeft is why calls on a node that has left end.
+const ErrLeft = errLeft

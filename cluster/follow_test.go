@@ -307,6 +307,29 @@ func TestWhatTheServerDidNotRunIsRepeated(t *testing.T) {
 	}
 }
 
+// A node that has said CLUSTERDOWN is asked again soon however long that has been so, and for as long as the budget lasts.
+func TestClusterIsUpAgain(t *testing.T) {
+	for _, down := range []time.Duration{time.Second, 4500 * time.Millisecond} {
+		bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+			f.answer(nodeA, "INCR", "-CLUSTERDOWN The cluster is down", 0)
+			time.AfterFunc(down, func() { f.hook(nodeA, nil) })
+			took(t, down, down+64*time.Millisecond, func() {
+				if _, err := c.Do(t.Context(), "INCR", keyA); err != nil {
+					t.Error(err)
+				}
+			})
+			f.answer(nodeA, "INCR", "-CLUSTERDOWN The cluster is down", 0)
+			time.AfterFunc(down, func() { f.hook(nodeA, nil) })
+			took(t, down, down+64*time.Millisecond, func() {
+				values, err := c.SendBatch(t.Context(), []resp.Command{resp.Cmd("INCR", keyB), resp.Cmd("INCR", keyA)})
+				if err != nil || values[1].Err() != nil {
+					t.Error(values, err)
+				}
+			})
+		})
+	}
+}
+
 // What was sent and not answered is never sent again, on any node.
 func TestUncertainIsNotRepeated(t *testing.T) {
 	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {

@@ -3,7 +3,6 @@ package cluster_test
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/lockwire/lockwire/cluster"
 	"github.com/lockwire/lockwire/internal/redistest"
@@ -13,7 +12,7 @@ func TestMain(m *testing.M) { redistest.Main(m) }
 
 // within returns a context that ends with the test, or after a time that nothing here should take.
 func within(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), redistest.Patience)
 	t.Cleanup(cancel)
 	return ctx
 }

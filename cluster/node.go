@@ -26,13 +26,30 @@ type node struct {
 	// Guarded by the Cluster's mu.
 	retired  time.Time // when it left the cluster
 	replaced bool      // by another master: it has become a replica, or does not answer
+	examined bool      // for whether it answers
+	why      error     // it left; constant once retired
 
 	mu      sync.Mutex // guards the following
-	gone    bool
+	gone    error      // why it left; nil: it has not
 	streams []*conn.Stream
 }
 
-var errLeft = errors.New("the node has left the cluster")
+// leftError is why the connections to a node end that the Cluster has no more use for.
+type leftError string
+
+func (e leftError) Error() string { return string(e) }
+
+const (
+	errLeft     leftError = "the node has left the cluster"
+	errReplaced leftError = "another node has become the master of its slots"
+	errRedialed leftError = "the node is connected to anew, as it has changed"
+)
+
+// hasLeft reports whether err says that a node is no longer the one to send to.
+func hasLeft(err error) bool {
+	_, ok := errors.AsType[leftError](err)
+	return ok
+}
 
 // stream opens a connection that ends when the node leaves the cluster: whoever listens on it would hear nothing any more.
 func (n *node) stream(ctx context.Context) (*conn.Stream, error) {
@@ -42,9 +59,9 @@ func (n *node) stream(ctx context.Context) (*conn.Stream, error) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.gone {
+	if n.gone != nil {
 		_ = s.Close()
-		return nil, &conn.Error{Op: "dial", Addr: n.addr, Err: errLeft}
+		return nil, &conn.Error{Op: "dial", Addr: n.addr, Err: n.gone}
 	}
 	n.streams = slices.DeleteFunc(n.streams, func(s *conn.Stream) bool { return s.Err() != nil })
 	n.streams = append(n.streams, s)
@@ -52,12 +69,12 @@ func (n *node) stream(ctx context.Context) (*conn.Stream, error) {
 }
 
 // leave closes the streams, now that the node is no longer part of the cluster.
-func (n *node) leave() {
+func (n *node) leave(why error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.gone = true
+	n.gone = why
 	for _, s := range n.streams {
-		_ = s.Close()
+		_ = s.CloseFor(why)
 	}
 	n.streams = nil
 }

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"os"
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
@@ -45,9 +46,6 @@ func (c *Cluster) streamTo(ctx context.Context, n *node) (*conn.Stream, error) {
 		n.sick.Store(time.Now().UnixNano())
 		c.wantRefresh()
 	}
-	if errors.Is(err, conn.ErrClosed) && !c.isClosed() { // it is only this node that is no more
-		err = &conn.Error{Op: "dial", Addr: n.addr, Err: errLeft}
-	}
 	return nil, err
 }
 
@@ -78,10 +76,13 @@ func (c *Cluster) StreamTo(ctx context.Context, server string) (*conn.Stream, er
 // Refused takes note of an error by which a node has refused a channel: where a MOVED leads, Route leads at once, and in any
 // case the topology is read anew.
 func (c *Cluster) Refused(server string, err error) {
-	c.wantRefresh()
 	c.mu.Lock()
 	n := c.nodes[server]
 	c.mu.Unlock()
+	if n != nil && errors.Is(err, os.ErrDeadlineExceeded) { // so that others are asked first
+		n.sick.Store(time.Now().UnixNano())
+	}
+	c.wantRefresh()
 	reply, _ := errors.AsType[resp.Error](err)
 	r, ok := reply.Redirect()
 	if n == nil || !ok || !errors.Is(reply, resp.ErrMoved) {

@@ -3,11 +3,10 @@ package cluster
 import (
 	"errors"
 	"fmt"
-	"net"
-	"strings"
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -95,16 +94,11 @@ func judge(err error, from origin, h history) decision {
 		return judgeRedirect(reply, from, h)
 	case resp.ErrTryAgain, resp.ErrNoReplicas, resp.ErrBusy:
 		return decision{action: again, pause: true}
-	case resp.ErrClusterDown, resp.ErrLoading, resp.ErrMasterDown, resp.ErrReadOnly:
-		return decision{action: again, pause: true, refresh: true}
 	}
-	switch {
-	case reply.Class() == string(resp.ErrReadOnly): // in a script, as servers up to 6.2 report it
-		return decision{action: again, pause: true, refresh: true}
-	case tooManyClients(reply):
-		return decision{action: again, pause: true}
+	if netfail.Reply(reply) == netfail.Final {
+		return decision{}
 	}
-	return decision{}
+	return decision{action: again, pause: true, refresh: true}
 }
 
 // judgeRedirect decides about MOVED and ASK.
@@ -146,10 +140,10 @@ func judgeUnsent(err error, h history) decision {
 	if _, ok := errors.AsType[unserved](err); ok {
 		return decision{action: relocate, refresh: true}
 	}
-	if dialled(err) && hopeless(err) {
+	if dialled(err) && netfail.Dial(err) == netfail.Final {
 		return decision{refresh: true}
 	}
-	if dialled(err) || errors.Is(err, conn.ErrClosed) { // the latter says that the node is no longer part of the cluster
+	if dialled(err) || hasLeft(err) {
 		return decision{action: relocate, refresh: true}
 	}
 	return decision{action: again, refresh: true, pause: h.failures > 0}
@@ -165,30 +159,6 @@ func dialled(err error) bool {
 	return false
 }
 
-// hopeless reports whether a dial failed for a reason that time does not change: what the server, or TLS, says about who
-// we are.
-func hopeless(err error) bool {
-	if reply, ok := errors.AsType[resp.Error](err); ok {
-		switch resp.Error(reply.Prefix()) {
-		case resp.ErrLoading, resp.ErrMasterDown, resp.ErrBusy, resp.ErrClusterDown:
-			return false
-		}
-		return !tooManyClients(reply)
-	}
-	if _, ok := errors.AsType[*resp.SyntaxError](err); ok {
-		return true
-	}
-	if refusedByTLS(err) {
-		return true
-	}
-	e, ok := errors.AsType[*net.OpError](err)
-	return ok && e.Op == "remote error" // an alert of the peer's TLS
-}
-
-func tooManyClients(reply resp.Error) bool {
-	return strings.HasPrefix(string(reply), "ERR max number of clients")
-}
-
 // isRedirect reports whether err is a MOVED or an ASK.
 func isRedirect(err error) bool {
 	if isTransport(err) {
@@ -196,14 +166,4 @@ func isRedirect(err error) bool {
 	}
 	reply, _ := errors.AsType[resp.Error](err)
 	return errors.Is(reply, resp.ErrMoved) || errors.Is(reply, resp.ErrAsk)
-}
-
-// backoff returns the pause before repetition n, counted from 0: MinBackoff doubled n times, at most MaxBackoff, of which
-// up to half is left out by chance, given as a number from 0 to below 1.
-func backoff(r conn.Retry, n int, chance float64) time.Duration {
-	d := r.MaxBackoff
-	if n < 32 && r.MinBackoff<<n>>n == r.MinBackoff {
-		d = min(d, r.MinBackoff<<n)
-	}
-	return d - time.Duration(chance*float64(d)/2)
 }

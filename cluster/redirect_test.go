@@ -73,7 +73,8 @@ var decisions = []struct {
 	{"TRYAGAIN", resp.Error("TRYAGAIN Multiple keys request during rehashing of slot"), later},
 	{"NOREPLICAS", resp.Error("NOREPLICAS Not enough good replicas to write."), later},
 	{"BUSY", resp.Error("BUSY Redis is busy running a script."), later},
-	{"max clients", resp.Error("ERR max number of clients reached"), later},
+	{"max clients", resp.Error("ERR max number of clients reached"), laterAndRefresh},
+	{"NOAUTH", resp.Error("NOAUTH Authentication required."), laterAndRefresh},
 	{"CLUSTERDOWN", resp.Error("CLUSTERDOWN Hash slot not served"), laterAndRefresh},
 	{"LOADING", resp.Error("LOADING Redis is loading the dataset in memory"), laterAndRefresh},
 	{"MASTERDOWN", resp.Error("MASTERDOWN Link with MASTER is down"), laterAndRefresh},
@@ -107,7 +108,7 @@ var decisions = []struct {
 	{"dial: alert", dialError(&net.OpError{Op: "remote error", Err: errors.New("bad certificate")}), decided{Action: "stop", Refresh: true}},
 	{"dial: not RESP", dialError(&resp.SyntaxError{}), decided{Action: "stop", Refresh: true}},
 	{"connection lost before", &conn.Error{Op: "GET", Err: io.EOF}, decided{Action: "again", Refresh: true}},
-	{"node closed", &conn.Error{Op: "GET", Err: conn.ErrClosed}, elsewhere},
+	{"node has left", &conn.Error{Op: "GET", Err: cluster.ErrLeft}, elsewhere},
 }
 
 func TestDecide(t *testing.T) {
@@ -185,20 +186,5 @@ func TestDecideRedirects(t *testing.T) {
 	lost := &conn.Error{Op: "GET", Err: io.EOF}
 	if got, _ := cluster.Decide(lost, "a:1", cluster.History{Failures: 1}, 100, 8, 0); got.Action != "again" || !got.Pause {
 		t.Errorf("connection lost for the second time: %+v", got)
-	}
-}
-
-func TestBackoff(t *testing.T) {
-	r := conn.Retry{MinBackoff: 8 * time.Millisecond, MaxBackoff: 512 * time.Millisecond}
-	for n, want := range []time.Duration{8, 16, 32, 64, 128, 256, 512, 512} {
-		if got := cluster.Backoff(r, n, 0); got != want*time.Millisecond {
-			t.Errorf("pause %d is %v, want %vms", n, got, int(want))
-		}
-		if got := cluster.Backoff(r, n, 0.999); got < want*time.Millisecond/2 {
-			t.Errorf("pause %d is %v at least, want half of %vms", n, got, int(want))
-		}
-	}
-	if got := cluster.Backoff(r, 1<<40, 0); got != r.MaxBackoff {
-		t.Errorf("the longest pause is %v", got)
 	}
 }

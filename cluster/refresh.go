@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -70,6 +72,7 @@ func (c *Cluster) refreshLoop() {
 	for !c.isClosed() {
 		if now := time.Now(); p.reached(now, c.isWanted()) {
 			changed, err := c.refresh(c.life)
+			c.examine(c.life)
 			p.next(now, changed, err)
 			p.settle(time.Now(), c.cfg.RefreshInterval)
 		}
@@ -140,9 +143,9 @@ func (c *Cluster) discover(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		pause := backoff(c.cfg.Node.Retry, n, rand.Float64())
+		pause := netfail.Backoff(n, c.cfg.Node.Retry.MinBackoff, c.cfg.Node.Retry.MaxBackoff, rand.Float64())
 		late := c.policy.budget > 0 && time.Since(start)+pause >= c.policy.budget
-		if ctx.Err() != nil || n+1 >= c.policy.attempts || late || dialled(err) && hopeless(err) {
+		if ctx.Err() != nil || n+1 >= c.policy.attempts || late || dialled(err) && netfail.Dial(err) == netfail.Final {
 			return err
 		}
 		timer := time.NewTimer(pause)
@@ -150,7 +153,7 @@ func (c *Cluster) discover(ctx context.Context) error {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return fmt.Errorf("cluster: %w; last attempt: %w", ended(ctx), err)
+			return fmt.Errorf("cluster: %w; last attempt: %w", netfail.Ended(ctx), err)
 		}
 	}
 }
@@ -167,7 +170,11 @@ func (c *Cluster) refresh(ctx context.Context) (changed bool, err error) {
 
 	var best *topology
 	for _, from := range c.candidates(time.Now()) {
+		asked := time.Now()
 		t, failed := c.ask(ctx, from)
+		if failed == nil {
+			c.note(report{asked, from.addr(), t})
+		}
 		switch {
 		case failed != nil:
 			if err == nil || err == errNoSlots {
@@ -247,25 +254,36 @@ func (c *Cluster) candidates(now time.Time) []candidate {
 	return slices.Concat(masters, others, seeds, sick)
 }
 
+// sender sends a command to a node.
+type sender func(context.Context, resp.Command) (resp.Value, error)
+
 // ask reads the topology from one node.
-func (c *Cluster) ask(ctx context.Context, from candidate) (*topology, error) {
+func (c *Cluster) ask(ctx context.Context, from candidate) (t *topology, err error) {
+	err = c.put(ctx, from, func(ctx context.Context, send sender, o origin) (err error) {
+		t, err = readTopology(ctx, send, o)
+		return err
+	})
+	return t, err
+}
+
+// put has question sent to one node.
+func (c *Cluster) put(ctx context.Context, from candidate, question func(context.Context, sender, origin) error) error {
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
-	tls := c.cfg.Node.TLS != nil
 	if from.node != nil {
-		t, err := readTopology(ctx, from.node.pool.Send, from.node.from)
+		err := question(ctx, from.node.pool.Send, from.node.from)
 		from.node.sick.Store(0)
 		if err != nil {
 			from.node.sick.Store(time.Now().UnixNano())
 		}
-		return t, err
+		return err
 	}
 	seed, err := conn.Dial(ctx, c.cfg.seed(from.seed))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer seed.Close()
-	return readTopology(ctx, seed.Send, originOf(from.seed, tls))
+	return question(ctx, seed.Send, originOf(from.seed, c.cfg.Node.TLS != nil))
 }
 
 var (
@@ -274,7 +292,7 @@ var (
 )
 
 // readTopology asks by CLUSTER SLOTS, which all versions know, or where that is refused by CLUSTER SHARDS.
-func readTopology(ctx context.Context, send func(context.Context, resp.Command) (resp.Value, error), from origin) (*topology, error) {
+func readTopology(ctx context.Context, send sender, from origin) (*topology, error) {
 	v, err := send(ctx, clusterSlots)
 	if err == nil {
 		return parseSlots(v, from)
@@ -303,16 +321,16 @@ func (c *Cluster) apply(t *topology) (changed bool) {
 	}
 	c.read = next
 	c.table.Store(next)
-	now := time.Now()
 	for _, n := range before.nodes {
 		if !slices.Contains(next.nodes, n) {
-			n.replaced = members[n] || n.isSick(now)
+			n.replaced = members[n]
 			delete(members, n) // to us a replica is another node than the master that it was
 		}
 	}
-	c.retireOthersLocked(members)
+	c.retireOthersLocked(members, before)
 	c.mu.Unlock()
 	if changed && before.served > 0 {
+		c.losses.tell()
 		c.warn("topology has changed", "masters", len(next.nodes), "slots", next.served)
 	}
 	return changed
@@ -350,14 +368,49 @@ func (c *Cluster) tableLocked(t *topology) (next *table, members map[*node]bool)
 
 // retireOthersLocked retires the nodes that are not members of the cluster any more. One that a redirection has named just
 // now may be so new that the topology does not know it.
-func (c *Cluster) retireOthersLocked(members map[*node]bool) {
+func (c *Cluster) retireOthersLocked(members map[*node]bool, before *table) {
 	now := time.Now().UnixNano()
 	for addr, n := range c.nodes {
-		if !members[n] && now-n.hinted.Load() > int64(hintLife) {
-			delete(c.nodes, addr)
-			c.retireLocked(n)
+		if members[n] || now-n.hinted.Load() <= int64(hintLife) {
+			continue
+		}
+		why := errLeft
+		if slices.Contains(before.nodes, n) {
+			why = errReplaced
+		}
+		delete(c.nodes, addr)
+		c.retireLocked(n, why)
+	}
+}
+
+// examine looks whether nodes that have just been retired, and owe answers, are still there. One that hangs will not give
+// them.
+func (c *Cluster) examine(ctx context.Context) {
+	var suspects []*node
+	c.mu.Lock()
+	for _, n := range c.retired {
+		if !n.replaced && !n.examined && !n.idle() {
+			n.examined = true
+			suspects = append(suspects, n)
 		}
 	}
+	c.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, lastAnswers)
+	defer cancel()
+	var looks sync.WaitGroup
+	for _, n := range suspects {
+		looks.Go(func() {
+			probe, err := conn.Dial(ctx, c.cfg.seed(n.addr))
+			if err == nil {
+				_ = probe.Close()
+				return
+			}
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			n.replaced = true
+		})
+	}
+	looks.Wait()
 }
 
 // closeIdle closes the connections to retired nodes that owe no answer, or have owed one for too long. It reports whether
@@ -377,7 +430,7 @@ func (c *Cluster) closeIdle(now time.Time) bool {
 	left := len(c.retired) > 0
 	c.mu.Unlock()
 	for _, n := range over {
-		_ = n.pool.Close()
+		_ = n.pool.CloseFor(n.why)
 	}
 	return left
 }

@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -183,7 +184,7 @@ func TestServerKillMaster(t *testing.T) {
 			old.Kill()
 			rc.AwaitTakeover(old)
 			took := awaitServed(t, c, tags)
-			if took > redistest.FailoverLimit {
+			if took > redistest.Patience {
 				t.Errorf("all slots are served %v after the takeover", took)
 			}
 			old.Restart()
@@ -298,13 +299,13 @@ func TestServerTLSAndUsers(t *testing.T) {
 // awaitStats waits until the figures are as wanted.
 func awaitStats(t *testing.T, c *cluster.Cluster, what string, ok func(cluster.Stats) bool) {
 	t.Helper()
-	limit, again := time.After(30*time.Second), time.NewTicker(10*time.Millisecond)
+	limit, again := time.After(redistest.Patience), time.NewTicker(10*time.Millisecond)
 	defer again.Stop()
 	for !ok(c.Stats()) {
 		select {
 		case <-again.C:
 		case <-limit:
-			t.Fatalf("no %s in 30 s: %+v", what, c.Stats())
+			t.Fatalf("no %s: %+v", what, c.Stats())
 		}
 	}
 }
@@ -319,10 +320,40 @@ func awaitServed(t *testing.T, c *cluster.Cluster, tags []string) time.Duration 
 			if err == nil {
 				break
 			}
-			if time.Since(start) > redistest.FailoverLimit {
+			if time.Since(start) > redistest.Patience {
 				t.Fatalf("%s: %v", tag, err)
 			}
 		}
 	}
 	return time.Since(start)
+}
+
+// A master hangs, and a replica takes over: a call that is willing to wait for much longer ends soon after that, and says why.
+func TestServerHungMaster(t *testing.T) {
+	redistest.RunClusters(t, redistest.Options{}, func(t *testing.T, rc *redistest.Cluster, proto int) {
+		c := open(t, cluster.Config{Addrs: rc.Addrs(), Node: rc.Config()})
+		old := rc.Masters()[0]
+		key := tagsOf(rc, old, 1)[0]
+		if _, err := c.Do(t.Context(), "INCR", key); err != nil {
+			t.Fatal(err)
+		}
+		old.Pause()
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		defer cancel()
+		ended := make(chan error, 1)
+		go func() {
+			_, err := c.Do(ctx, "INCR", key)
+			ended <- err
+		}()
+		rc.AwaitTakeover(old)
+		begin := time.Now()
+		err := <-ended
+		t.Logf("ended %v after the takeover", time.Since(begin))
+		if ctx.Err() != nil || !errors.Is(err, conn.ErrUncertain) || errors.Is(err, conn.ErrClosed) {
+			t.Errorf("%v, want that it is uncertain, before the context ends", err)
+		}
+		awaitServed(t, c, []string{key})
+		old.Continue()
+		rc.Await()
+	})
 }

@@ -14,7 +14,7 @@ func awaitMessage(t *testing.T, c *cluster.Cluster, sub *pubsub.Subscription, co
 	t.Helper()
 	again := time.NewTicker(20 * time.Millisecond)
 	defer again.Stop()
-	for limit := time.After(10 * time.Second); ; {
+	for limit := time.After(redistest.Patience); ; {
 		if _, err := c.Do(t.Context(), command, channel, "x"); err != nil {
 			t.Fatal(err)
 		}
@@ -34,7 +34,7 @@ func awaitMessage(t *testing.T, c *cluster.Cluster, sub *pubsub.Subscription, co
 // awaitResumed waits until a subscription has been interrupted and resumed, passing messages over.
 func awaitResumed(t *testing.T, sub *pubsub.Subscription) {
 	t.Helper()
-	limit := time.After(redistest.FailoverLimit + 10*time.Second)
+	limit := time.After(redistest.Patience)
 	for _, want := range []pubsub.EventKind{pubsub.Interrupted, pubsub.Resumed} {
 		for kind := pubsub.Message; kind != want; {
 			select {
@@ -70,6 +70,7 @@ func TestServerShardChannels(t *testing.T) {
 		}
 		old := rc.Owner(slot)
 		old.Kill()
+		rc.AwaitTakeover(old)
 		awaitResumed(t, sub)
 		awaitMessage(t, c, sub, "SPUBLISH", moving)
 		awaitMessage(t, c, other, "SPUBLISH", still) // and nothing else has happened to that
@@ -102,6 +103,7 @@ func TestServerPlainChannels(t *testing.T) {
 			}
 		}
 		victim.Kill()
+		rc.AwaitTakeover(victim)
 		awaitResumed(t, sub)
 		awaitMessage(t, c, sub, "PUBLISH", channel)
 		victim.Restart()

@@ -5,6 +5,7 @@ import (
 	"math"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,7 +16,9 @@ import (
 // slots each of them serves. It does not change any more once it is read.
 type topology struct {
 	masters  []string      // that serve slots
-	replicas []string      // of these
+	ids      []string      // of the masters, in their order; "" where that is not said
+	backups  [][]string    // of each master: its replicas that have not failed
+	replicas []string      // of all of these
 	owners   [Slots]uint16 // 1 + place in masters; 0: nobody
 	served   int           // slots
 }
@@ -75,15 +78,25 @@ func loopback(host string) bool {
 	return err == nil && ip.IsLoopback() || host == "localhost"
 }
 
-// assign gives slots to the master at addr, but those that have one already: the first word counts.
-func (t *topology) assign(first, last int, addr string) {
-	place := 0
-	for place < len(t.masters) && t.masters[place] != addr {
-		place++
+// place returns the place of the master at addr, which is added if it is new.
+func (t *topology) place(addr, id string) int {
+	place := slices.Index(t.masters, addr)
+	if place < 0 {
+		place = len(t.masters)
+		t.masters, t.ids, t.backups = append(t.masters, addr), append(t.ids, id), append(t.backups, nil)
 	}
-	if place == len(t.masters) {
-		t.masters = append(t.masters, addr)
+	return place
+}
+
+// back notes that there is a replica of the master at a place.
+func (t *topology) back(place int, replica string) {
+	if place >= 0 && !slices.Contains(t.backups[place], replica) {
+		t.backups[place] = append(t.backups[place], replica)
 	}
+}
+
+// assign gives slots to the master at a place, but those that have one already: the first word counts.
+func (t *topology) assign(first, last, place int) {
 	for slot := first; slot <= last; slot++ {
 		if t.owners[slot] == 0 {
 			t.owners[slot] = uint16(place + 1)
@@ -104,6 +117,7 @@ func parseSlots(v resp.Value, from origin) (*topology, error) {
 		if !ok || r.Kind() != resp.Array || r.Len() < 3 {
 			return nil, errSlots
 		}
+		master := -1
 		for i := 2; i < r.Len(); i++ {
 			n, ok := readSlotNode(r.At(i))
 			if !ok {
@@ -113,9 +127,11 @@ func parseSlots(v resp.Value, from origin) (*topology, error) {
 			switch {
 			case !ok:
 			case i == 2:
-				t.assign(first, last, addr)
+				master = t.place(addr, n.id)
+				t.assign(first, last, master)
 			default:
 				t.replicas = append(t.replicas, addr)
+				t.back(master, addr)
 			}
 		}
 	}
@@ -168,7 +184,8 @@ func readSlotNode(v resp.Value) (n slotNode, ok bool) {
 		return n, false
 	}
 	n.id, _ = v.At(2).Text()
-	for name, value := range v.At(3).Pairs() {
+	metadata, _ := v.At(3).Pairs() // older servers have none
+	for name, value := range metadata {
 		if key, err := name.Text(); err == nil && key == "ip" {
 			n.ip, _ = value.Text()
 		}
@@ -206,17 +223,27 @@ func parseShards(v resp.Value, from origin) (*topology, error) {
 	}
 	t := &topology{}
 	for _, s := range shards {
-		master := s.master()
+		master, place := s.master(), -1
+		if len(s.slots) == 0 {
+			continue
+		}
+		if master >= 0 {
+			n := s.nodes[master]
+			if addr, ok := from.resolve(n.host, n.port, n.ip, nodes == 1); ok {
+				place = t.place(addr, n.id)
+				for j := 0; j < len(s.slots); j += 2 {
+					t.assign(s.slots[j], s.slots[j+1], place)
+				}
+			}
+		}
 		for i, n := range s.nodes {
 			addr, ok := from.resolve(n.host, n.port, n.ip, nodes == 1)
-			switch {
-			case !ok || len(s.slots) == 0:
-			case i != master:
-				t.replicas = append(t.replicas, addr)
-			default:
-				for j := 0; j < len(s.slots); j += 2 {
-					t.assign(s.slots[j], s.slots[j+1], addr)
-				}
+			if i == master || !ok {
+				continue
+			}
+			t.replicas = append(t.replicas, addr)
+			if n.online {
+				t.back(place, addr)
 			}
 		}
 	}
@@ -230,7 +257,7 @@ type shard struct {
 }
 
 type shardNode struct {
-	host, ip       string
+	id, host, ip   string
 	port           int
 	master, online bool
 }
@@ -248,10 +275,11 @@ func (s shard) master() int {
 }
 
 func readShard(v resp.Value, tls bool) (s shard, ok bool) {
-	if !isMap(v) {
+	pairs, err := v.Pairs()
+	if err != nil {
 		return s, false
 	}
-	for name, value := range v.Pairs() {
+	for name, value := range pairs {
 		key, err := name.Text()
 		if err != nil {
 			return s, false
@@ -285,12 +313,13 @@ func readShard(v resp.Value, tls bool) (s shard, ok bool) {
 }
 
 func readShardNode(v resp.Value, tls bool) (n shardNode, ok bool) {
-	if !isMap(v) {
+	pairs, err := v.Pairs()
+	if err != nil {
 		return n, false
 	}
 	var port, tlsPort int
 	n.host = unknown // unless there is an endpoint
-	for name, value := range v.Pairs() {
+	for name, value := range pairs {
 		ok := true
 		key, err := name.Text()
 		if err != nil {
@@ -305,6 +334,8 @@ func readShardNode(v resp.Value, tls bool) (n shardNode, ok bool) {
 			n.ip, ok = hostValue(value)
 		case "endpoint":
 			n.host, ok = hostValue(value)
+		case "id":
+			n.id, _ = value.Text()
 		case "role":
 			role, err := value.Text()
 			n.master, ok = role == "master", err == nil
@@ -320,9 +351,4 @@ func readShardNode(v resp.Value, tls bool) (n shardNode, ok bool) {
 		n.port = tlsPort
 	}
 	return n, true
-}
-
-// isMap reports whether v is a map, or the flat array that RESP2 has for it.
-func isMap(v resp.Value) bool {
-	return v.Kind() == resp.Map || v.Kind() == resp.Array && v.Len()%2 == 0
 }

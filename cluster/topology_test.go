@@ -158,12 +158,14 @@ func TestParseShards(t *testing.T) {
 		dead := shardNode(map3, "port", ":7003", "ip", "10.0.0.3", "endpoint", "10.0.0.3", "role", "master", "health", "failed")
 		heir := shardNode(map3, "port", ":0", "ip", "10.0.0.4", "endpoint", "?", "role", "master", "health", "online", "new", "thing")
 		unknown := shardNode(map3, "port", ":7005", "endpoint", "null", "role", "master", "health", "online")
-		top, err := cluster.Parse("SHARDS", reply(t, "*4|"+shard("*4|:0|:10|:20|:20|", replica, master)+
-			shard("*2|:30|:40|", dead, heir)+shard("*0|", dead)+shard("*2|:50|:50|", unknown)), "10.0.0.9:7000", false)
+		top, err := cluster.Parse("SHARDS", reply(t, "*5|"+shard("*4|:0|:10|:20|:20|", replica, master)+
+			shard("*2|:30|:40|", dead, heir)+shard("*0|", dead)+shard("*2|:50|:50|", unknown)+
+			shard("*2|:60|:60|", heir, dead, replica)), "10.0.0.9:7000", false)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for slot, want := range map[int]string{0: "a.example:7001", 11: "", 20: "a.example:7001", 30: "10.0.0.4:7000", 41: "", 50: "10.0.0.9:7005"} {
+		for slot, want := range map[int]string{0: "a.example:7001", 11: "", 20: "a.example:7001", 30: "10.0.0.4:7000", 41: "",
+			50: "10.0.0.9:7005", 60: "10.0.0.4:7000"} {
 			if got := top.Owner(slot); got != want {
 				t.Errorf("slot %d is served by %q, want %q", slot, got, want)
 			}

@@ -1,0 +1,287 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockwire/lockwire/cluster"
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/pubsub"
+	"github.com/lockwire/lockwire/resp"
+)
+
+// ways are all ways to wait for an answer of the node of keyA.
+var ways = map[string]func(ctx context.Context, c *cluster.Cluster) error{
+	"Do": func(ctx context.Context, c *cluster.Cluster) error {
+		_, err := c.Do(ctx, "INCR", keyA)
+		return err
+	},
+	"SendBatch": func(ctx context.Context, c *cluster.Cluster) error {
+		_, err := c.SendBatch(ctx, []resp.Command{resp.Cmd("INCR", keyA), resp.Cmd("INCR", keyA)})
+		return err
+	},
+	"SendBatch over nodes": func(ctx context.Context, c *cluster.Cluster) error {
+		_, err := c.SendBatch(ctx, []resp.Command{resp.Cmd("INCR", keyC), resp.Cmd("INCR", keyA)})
+		return err
+	},
+	"Tx": func(ctx context.Context, c *cluster.Cluster) error {
+		_, err := c.Tx(ctx, []resp.Command{resp.Cmd("INCR", keyA)})
+		return err
+	},
+	"With": func(ctx context.Context, c *cluster.Cluster) error {
+		return c.With(ctx, keyA, func(k *conn.Conn) error {
+			_, err := k.Do(ctx, "INCR", keyA)
+			return err
+		})
+	},
+	"With, a transaction": func(ctx context.Context, c *cluster.Cluster) error {
+		return c.With(ctx, keyA, func(k *conn.Conn) error {
+			_, err := k.Tx(ctx, []resp.Command{resp.Cmd("INCR", keyA)})
+			return err
+		})
+	},
+	"Node.Do": func(ctx context.Context, c *cluster.Cluster) error {
+		n, _ := c.Owner(keyA)
+		_, err := n.Do(ctx, "INCR", keyA)
+		return err
+	},
+	"Node.SendBatch": func(ctx context.Context, c *cluster.Cluster) error {
+		n, _ := c.Owner(keyA)
+		_, err := n.SendBatch(ctx, []resp.Command{resp.Cmd("INCR", keyA)})
+		return err
+	},
+	"Node.With": func(ctx context.Context, c *cluster.Cluster) error {
+		n, _ := c.Owner(keyA)
+		return n.With(ctx, func(k *conn.Conn) error {
+			_, err := k.Do(ctx, "INCR", keyA)
+			return err
+		})
+	},
+}
+
+// warm makes a connection of each kind to nodeA.
+func warm(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	for _, name := range []string{"Do", "With"} {
+		if err := ways[name](t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// replace has nodeB serve the slots of nodeA from now on.
+func (f *fakes) replace() {
+	f.serve(fakeRange{0, 10922, nodeB}, fakeRange{10923, 16383, nodeC})
+}
+
+// wantReplaced checks how a call ends that a master owes an answer which has been replaced.
+func wantReplaced(t *testing.T, name string, err error) {
+	t.Helper()
+	if err == nil || errors.Is(err, conn.ErrClosed) || !errors.Is(err, conn.ErrUncertain) ||
+		!strings.Contains(err.Error(), "another node has become the master") {
+		t.Errorf("%s: %v, want that it is uncertain as another node has become the master", name, err)
+	}
+}
+
+// A master that hangs is silent. So another node is asked, again and again, until another master has its slots; however long
+// callers are willing to wait, and whether or not connections have a Timeout of their own.
+func TestSilentMasterIsReplaced(t *testing.T) {
+	for name, call := range ways {
+		for _, timeout := range []time.Duration{time.Minute, -1} {
+			for _, deadline := range []time.Duration{20 * time.Second, 0} {
+				t.Run(fmt.Sprint(name, "/", timeout, "/", deadline), func(t *testing.T) {
+					node := conn.Config{Timeout: timeout}
+					if timeout < 0 {
+						node.PingInterval = -1
+					}
+					bubble(t, cluster.Config{Node: node}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+						warm(t, c)
+						f.nodes[nodeA].Mute(true)
+						time.AfterFunc(4*time.Second, f.replace)
+						ctx := t.Context()
+						if deadline > 0 {
+							var cancel context.CancelFunc
+							ctx, cancel = context.WithTimeout(ctx, deadline)
+							defer cancel()
+						}
+						took(t, 4*time.Second, 5*time.Second, func() { wantReplaced(t, name, call(ctx, c)) })
+						took(t, 0, 0, func() { wantText(t, c, "1", "INCR", "{"+keyA+"}n") })
+						if n := f.refreshes(); n > 15 {
+							t.Errorf("the topology was asked for %d times in 4 s", n)
+						}
+						time.Sleep(10 * time.Second)
+						if n := f.refreshes(); n > 17 {
+							t.Errorf("the topology was asked for %d times, want that it ends when nobody waits", n)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// A blocking command may be silent for as long as it likes. The topology is read as often as an idle connection is asked for a
+// sign of life.
+func TestSilentMasterUnderABlockingCommand(t *testing.T) {
+	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		warm(t, c)
+		pop := func(k *conn.Conn) error {
+			_, err := k.Do(t.Context(), "BLPOP", "{"+keyA+"}list", 0)
+			return err
+		}
+		done := make(chan error, 1)
+		go func() { done <- c.With(t.Context(), keyA, pop) }()
+		time.Sleep(20 * time.Second)
+		if n := f.refreshes(); n > 6 {
+			t.Errorf("the topology was asked for %d times in 20 s", n)
+		}
+		f.nodes[nodeA].Mute(true)
+		f.replace()
+		took(t, 0, 7*time.Second, func() { wantReplaced(t, "BLPOP", <-done) })
+	})
+}
+
+// A connection that is being made is as silent as one that is there.
+func TestSilentMasterThatIsDialled(t *testing.T) {
+	for name, call := range ways {
+		if strings.HasPrefix(name, "Node.") {
+			continue // they are about that node
+		}
+		bubble(t, cluster.Config{Node: conn.Config{DialTimeout: 20 * time.Second}}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+			time.Sleep(time.Second)
+			f.nodes[nodeA].Mute(true)
+			f.nodes[nodeA].KillConns(nil)
+			time.AfterFunc(4*time.Second, f.replace)
+			took(t, 4*time.Second, 5*time.Second, func() {
+				if err := call(t.Context(), c); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+			})
+		})
+	}
+}
+
+// Streams and subscriptions end with the node, and say why.
+func TestSilentMasterOfStreams(t *testing.T) {
+	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		s := pubsub.New(c, pubsub.Config{})
+		defer s.Close()
+		sub, err := s.Subscribe(t.Context(), keyA)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stream, err := c.StreamTo(t.Context(), nodeA)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stream.Close()
+		time.Sleep(time.Second)
+		f.nodes[nodeA].Mute(true)
+		time.AfterFunc(7*time.Second, f.replace) // the subscriber's next PING is on its way
+		took(t, 7*time.Second, 8*time.Second, func() {
+			ev := event(t, sub, pubsub.Interrupted)
+			if errors.Is(ev.Err, conn.ErrClosed) || ev.Err == nil || !strings.Contains(ev.Err.Error(), "another node has become the master") {
+				t.Errorf("interrupted by %v", ev.Err)
+			}
+			event(t, sub, pubsub.Resumed)
+		})
+		if err := stream.Err(); err == nil || errors.Is(err, conn.ErrClosed) {
+			t.Errorf("the stream ended by %v", err)
+		}
+		if _, err := stream.Read(); errors.Is(err, conn.ErrClosed) {
+			t.Errorf("Read: %v", err)
+		}
+		if _, err := c.StreamTo(t.Context(), nodeA); err == nil || errors.Is(err, conn.ErrClosed) {
+			t.Errorf("StreamTo a node that has left: %v", err)
+		}
+	})
+}
+
+// While a master hangs, those of the others are not disturbed, and where nothing hangs nothing is asked.
+func TestNoRefreshWhereNothingIsSilent(t *testing.T) {
+	bubble(t, cluster.Config{RefreshInterval: -1}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		for _, srv := range f.nodes {
+			srv.Latency(200 * time.Millisecond)
+		}
+		var callers sync.WaitGroup
+		for name, call := range ways {
+			callers.Go(func() {
+				for range 100 {
+					if err := call(t.Context(), c); err != nil {
+						t.Errorf("%s: %v", name, err)
+					}
+				}
+			})
+		}
+		callers.Wait()
+		time.Sleep(time.Hour)
+		if n := f.refreshes(); n != 1 {
+			t.Errorf("the topology was asked for %d times", n)
+		}
+	})
+}
+
+// A node that has left the cluster and is alive may answer what it was sent, however slow it is: only one that hangs is given up.
+func TestSlowNodeLeaves(t *testing.T) {
+	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		warm(t, c)
+		f.hook(nodeA, func(cmd fakeredis.Cmd) *fakeredis.Action {
+			if cmd.Name != "INCR" {
+				return nil
+			}
+			act := fakeredis.Run().Late(4 * time.Second)
+			return &act
+		})
+		f.replace()
+		took(t, 4*time.Second, 4*time.Second, func() {
+			if err := ways["With"](t.Context(), c); err != nil {
+				t.Error(err)
+			}
+		})
+	})
+}
+
+// A Node is one node: once that has left, calls on it end at once and say so.
+func TestNodeThatHasLeft(t *testing.T) {
+	bubble(t, cluster.Config{RefreshInterval: time.Second}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		n, _ := c.Owner(keyA)
+		f.replace()
+		time.Sleep(5 * time.Second)
+		for name, call := range map[string]func() error{
+			"Do":        func() error { _, err := n.Do(t.Context(), "GET", keyA); return err },
+			"SendBatch": func() error { _, err := n.SendBatch(t.Context(), []resp.Command{resp.Cmd("GET", keyA)}); return err },
+			"With":      func() error { return n.With(t.Context(), func(*conn.Conn) error { return nil }) },
+		} {
+			took(t, 0, 0, func() {
+				err := call()
+				if !conn.SafeToRetry(err) || errors.Is(err, conn.ErrClosed) || !strings.Contains(err.Error(), "another node has become the master") {
+					t.Errorf("%s: %v", name, err)
+				}
+			})
+		}
+	})
+}
+
+// After Close an error is ErrClosed whatever it would have been.
+func TestClosedWhileReplaced(t *testing.T) {
+	for name, call := range ways {
+		bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+			warm(t, c)
+			f.nodes[nodeA].Mute(true)
+			done := make(chan error, 1)
+			go func() { done <- call(t.Context(), c) }()
+			synctest.Wait()
+			c.Close()
+			if err := <-done; !errors.Is(err, conn.ErrClosed) {
+				t.Errorf("%s, in flight: %v", name, err)
+			}
+		})
+	}
+}

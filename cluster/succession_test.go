@@ -1,0 +1,36 @@
+package cluster_test
+
+import (
+	"testing"
+
+	"github.com/lockwire/lockwire/cluster"
+	"github.com/lockwire/lockwire/conn"
+)
+
+func TestReadNodes(t *testing.T) {
+	const text = "aa 10.0.0.1:6379@16379 myself,master - 0 0 1 connected 0-8000 [7-<-bb]\n" +
+		"bb 10.0.0.2:6379@16379,two.example master - 0 1 2 connected 8001-16383\n" +
+		"cc 10.0.0.3:6379@16379 slave bb 0 1 2 connected\n" +
+		"dd 10.0.0.4:6379@16379 slave,fail bb 0 1 2 disconnected\n" +
+		"ee :0@0 slave,noaddr bb 0 1 2 disconnected\n" +
+		"ff 10.0.0.6:6379@16379 slave,fail? bb 0 1 2 connected\n" +
+		"gg 10.0.0.7:6379@16379 master,fail - 0 1 3 disconnected\n" +
+		"hh 10.0.0.8:6379@16379 master - 0 1 0 connected\n" +
+		"\nnot a node\n"
+	for id, want := range map[string]struct {
+		addr          string
+		replicas      int
+		known, itself bool
+	}{
+		"aa": {itself: true}, // that is not its own to say
+		"bb": {"10.0.0.2:6379", 2, true, false},
+		"cc": {}, "gg": {}, "ii": {},
+		"hh": {"10.0.0.8:6379", 0, true, false}, // without slots
+	} {
+		s := conn.Succession{Master: id}
+		known, itself := cluster.ReadNodes(text, &s)
+		if s.Addr != want.addr || s.Replicas != want.replicas || known != want.known || itself != want.itself {
+			t.Errorf("%s: %+v, %v, %v, want %+v", id, s, known, itself, want)
+		}
+	}
+}

@@ -1,0 +1,106 @@
+package cluster
+
+import (
+	"context"
+	"strings"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/resp"
+)
+
+// waits reports whether cmds are a batch that ends in WAIT or WAITAOF. It means what was sent before it on the same connection.
+func waits(cmds []resp.Command) bool {
+	name := cmds[len(cmds)-1].Name()
+	return len(cmds) > 1 && (strings.EqualFold(name, "wait") || strings.EqualFold(name, "waitaof"))
+}
+
+// sendTogether sends a batch that ends in WAIT to one node, that of its first key, over a connection that nobody shares. If that
+// node has executed nothing, all of it goes where the node sends it; otherwise what it refuses is handed out.
+func (c *Cluster) sendTogether(ctx context.Context, cmds []resp.Command) ([]resp.Value, error) {
+	slot := anySlot
+	for i := range cmds {
+		s, err := c.route(&cmds[i])
+		if err != nil {
+			return nil, err
+		}
+		if slot == anySlot {
+			slot = s
+		}
+	}
+	if err := conn.CheckBatch(cmds); err != nil {
+		return nil, err
+	}
+	k := call{c: c, ctx: ctx, name: commandName(&cmds[0])}
+	for at := c.targetOf(slot); ; {
+		values, err := at.together(ctx, cmds)
+		why := err
+		if err == nil {
+			if why = refusal(cmds, values); why == nil {
+				c.learn(&k, at, values)
+				return values, nil
+			}
+		}
+		next, failed := k.next(at, why)
+		switch {
+		case failed == nil:
+			at = next
+		case err == nil && !isRedirect(why): // an answer
+			return values, nil
+		default:
+			return nil, failed
+		}
+	}
+}
+
+// together makes an attempt with a batch as one conversation.
+func (at target) together(ctx context.Context, cmds []resp.Command) ([]resp.Value, error) {
+	switch {
+	case at.node == nil:
+		return nil, at.unserved(&cmds[0])
+	case !at.asking:
+		return at.node.pool.SendBatch(ctx, cmds)
+	}
+	wire := make([]resp.Command, 0, 2*len(cmds))
+	for i := range cmds {
+		if i < len(cmds)-1 {
+			wire = append(wire, asking)
+		}
+		wire = append(wire, cmds[i])
+	}
+	replies, err := at.node.pool.SendBatch(ctx, wire)
+	if err != nil {
+		return nil, err
+	}
+	values := make([]resp.Value, 0, len(cmds))
+	for i := 1; i < len(replies); i += 2 {
+		values = append(values, replies[i])
+	}
+	return append(values, replies[len(replies)-1]), nil
+}
+
+// refusal returns why a node has executed nothing of a batch that ends in WAIT, or nil if it has. What only asks about the server
+// does not count.
+func refusal(cmds []resp.Command, values []resp.Value) (first error) {
+	for i := range len(cmds) - 1 {
+		if _, keyed, _ := firstKey(&cmds[i]); !keyed {
+			continue
+		}
+		err := values[i].Err()
+		if err == nil || judge(err, origin{}, history{}).action == stop {
+			return nil
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// learn takes note of redirections that are handed out.
+func (c *Cluster) learn(k *call, at target, values []resp.Value) {
+	for _, v := range values {
+		if err := v.Err(); err != nil && isRedirect(err) {
+			k.decide(at, err, &k.cause)
+		}
+	}
+}
