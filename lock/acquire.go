@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -112,6 +113,8 @@ func (c *Client) gaveUp(ctx context.Context, r *request) error {
 	switch {
 	case c.isClosed():
 		return ErrClosed
+	case r.short != nil:
+		return fmt.Errorf("%w: %w", r.short, ended(ctx))
 	case r.refused:
 		return fmt.Errorf("%w: %w", ErrNotAcquired, ended(ctx))
 	case r.failure != nil && !errors.Is(r.failure, ended(ctx)):
@@ -122,14 +125,8 @@ func (c *Client) gaveUp(ctx context.Context, r *request) error {
 	return fmt.Errorf("%w: %w", ErrNotAcquired, ended(ctx))
 }
 
-// ended is why ctx is over: its error, and its cause if that is another one.
-func ended(ctx context.Context) error {
-	err, cause := ctx.Err(), context.Cause(ctx)
-	if err == nil || cause == nil || errors.Is(cause, err) {
-		return cause
-	}
-	return fmt.Errorf("%w: %w", err, cause)
-}
+// ended returns the reason why ctx is over.
+func ended(ctx context.Context) error { return netfail.Ended(ctx) }
 
 func (c *Client) isClosed() bool {
 	select {
@@ -174,22 +171,38 @@ func milliseconds(ms int64) time.Duration {
 	return time.Duration(ms) * time.Millisecond
 }
 
-// attempt runs the acquire script once. It reports whether that has granted r, with the lease in r.got if the kind has
-// leases, and if not how long it will be before there is reason to ask again. What it did not get an answer to is undone
-// behind its back.
+// attempt runs the acquire script once, and again if that came too late to be executed. It reports whether that has granted r,
+// with the lease in r.got if the kind has leases, and if not how long it will be before there is reason to ask again. What it
+// did not get an answer to is undone behind its back.
 func (c *Client) attempt(ctx context.Context, r *request) (granted bool, left time.Duration, err error) {
+	if r.target.kind.undo != nil {
+		if !c.calls.enter(r.permits) {
+			return false, 0, ErrClosed
+		}
+		defer c.calls.leave(r.permits)
+	}
+	for range arrivals {
+		granted, left, err = c.ask(ctx, r)
+		if !isLate(err) || ctx.Err() != nil {
+			break
+		}
+	}
+	return granted, left, err
+}
+
+// ask is attempt, but once only.
+func (c *Client) ask(ctx context.Context, r *request) (granted bool, left time.Duration, err error) {
 	if ctx.Done() == nil {
 		ctx = c.life
 	}
-	k, keys := r.target.kind, r.target.first
+	k := r.target.kind
 	if r.state != nil {
 		if err := r.state.take(ctx); err != nil {
 			return false, 0, err
 		}
 	}
-	if r.state != nil || k.latched {
+	if !r.unsure && (r.state != nil || k.latched || k.dated) {
 		r.latch = newLatch(r.target)
-		keys = r.target.with(r.latch)
 	}
 	r.asked = true
 	server := conn.Doer(c.server)
@@ -197,7 +210,7 @@ func (c *Client) attempt(ctx context.Context, r *request) (granted bool, left ti
 	switch {
 	case err != nil:
 		r.giveTurn()
-		return false, 0, serverError(err)
+		return false, 0, err
 	case ack != nil:
 		server = ack
 	}
@@ -205,19 +218,21 @@ func (c *Client) attempt(ctx context.Context, r *request) (granted bool, left ti
 		server = r.via(server)
 	}
 	start := c.now()
-	var v resp.Value
-	if k.args == nil {
-		v, err = k.acquire.Run(c.patient(ctx), server, keys, r.lease.Milliseconds(), r.owner)
-	} else {
-		v, err = k.acquire.Run(c.patient(ctx), server, keys, c.args(r, r.lease.Milliseconds(), r.owner)...)
-	}
+	v, err := c.send(ctx, server, r)
 	if err != nil {
-		if uncertain(err) {
+		switch {
+		case uncertain(err) && k.unowned && r.waits && ctx.Err() == nil && !c.isClosed():
+			c.doubt(r)
+		case uncertain(err):
 			c.undo(r, start, true)
-		} else {
+		default:
 			r.giveTurn()
 		}
 		return false, 0, serverError(err)
+	}
+	if c.late(r.target.name, v) {
+		r.giveTurn()
+		return false, 0, errLate
 	}
 	count, token, left, err := acquired(v, r.state != nil)
 	switch {
@@ -225,19 +240,54 @@ func (c *Client) attempt(ctx context.Context, r *request) (granted bool, left ti
 		c.undo(r, start, false)
 	case err != nil:
 		r.giveTurn()
-	case count > 0 && ack.short():
+	case count > 0 && !c.acknowledged(ctx, ack, &err):
 		c.undo(r, start, false)
-		return false, 0, ErrNotReplicated
+		r.short = err
+		return false, 0, err
 	case count > 0:
 		return c.granted(r, start, count, token)
 	default:
-		r.refused = true
+		r.refused, r.short = true, nil
 		r.giveTurn()
 		if left == 0 && k.pass != nil && c.pass(ctx, r) {
 			return c.attempt(ctx, r)
 		}
 	}
 	return false, left, err
+}
+
+// send sends the acquire script of r, good until the last moment that r takes note of.
+func (c *Client) send(ctx context.Context, server conn.Doer, r *request) (resp.Value, error) {
+	k, keys := r.target.kind, r.target.asking(r)
+	last := c.last(r.target.name)
+	r.last = max(r.last, last)
+	switch {
+	case k.dated && k.args == nil && c.nature.spread == nil:
+		return k.acquire.Run(c.patient(ctx), server, keys, r.lease.Milliseconds(), r.owner, last)
+	case len(keys) > 1:
+		args := c.args(r, r.lease.Milliseconds(), r.owner)
+		if k.dated {
+			args = append(args, last)
+		}
+		return c.run(ctx, server, &call{script: k.acquire, target: r.target, keys: keys, once: r.waits, state: r.state,
+			args: args, leaves: k.joins})
+	case k.args == nil:
+		return k.acquire.Run(c.patient(ctx), server, keys, r.lease.Milliseconds(), r.owner)
+	}
+	return k.acquire.Run(c.patient(ctx), server, keys, c.args(r, r.lease.Milliseconds(), r.owner)...)
+}
+
+// acknowledged reports whether enough replicas have what has been granted, and sets err if not. ack may be nil.
+func (c *Client) acknowledged(ctx context.Context, ack *acked, err *error) bool {
+	if ack == nil {
+		return true
+	}
+	bare, failed := ack.confirm(ctx)
+	if bare {
+		c.counters.unacknowledged.Add(1)
+	}
+	*err = failed
+	return failed == nil
 }
 
 // pass has the server look after a queue that does not move though the lock is free. It reports whether it is the turn of r
@@ -349,7 +399,8 @@ func acquired(v resp.Value, owned bool) (count, token int64, left time.Duration,
 func (c *Client) granted(r *request, start instant, count, token int64) (bool, time.Duration, error) {
 	if r.target.kind.unowned {
 		if r.latch != "" {
-			c.cleanup.addLatch(r.target.name, r.latch)
+			c.cleanup.settleLatch(latch{name: r.target.name, key: r.latch, stays: r.unsure})
+			c.endDoubt(r)
 		}
 		c.shareGrant(r)
 		return true, 0, nil
@@ -398,8 +449,28 @@ func (c *Client) renewOwner(r *request) {
 	}
 }
 
+// doubt is for an attempt without an answer of a kind that has no owners: the next one asks for the same, under the same latch,
+// and takes nothing if this one has. So a process that dies cannot have more than what it asked for.
+func (c *Client) doubt(r *request) {
+	if !r.unsure && r.target.kind.undo != nil {
+		r.unsure = true
+		c.calls.stay(r.permits)
+	}
+}
+
+// endDoubt is for when the request has got what it asked for, or the undo of that is under way.
+func (c *Client) endDoubt(r *request) {
+	if r.unsure {
+		r.unsure = false
+		c.calls.leave(r.permits)
+	}
+}
+
 // withdraw takes a request that is given up out of the line that the server keeps, or takes back that it waits.
 func (c *Client) withdraw(r *request) {
+	if r.unsure {
+		c.undo(r, c.now(), true)
+	}
 	if !r.target.kind.queued && !(r.tells && r.asked) {
 		return
 	}

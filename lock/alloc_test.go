@@ -33,8 +33,11 @@ func (a *agreeable) Write(b []byte) (int, error) {
 	for range bytes.Count(b, []byte("\r\nSETINFO\r\n")) {
 		a.replies.WriteString("+OK\r\n")
 	}
+	for range bytes.Count(b, []byte("\r\nSCRIPT\r\n")) {
+		a.replies.WriteString("+OK\r\n")
+	}
 	for range bytes.Count(b, []byte("\r\nEVALSHA\r\n")) {
-		if bytes.Contains(b, []byte("\r\n$1\r\n3\r\n")) { // three keys: the release
+		if bytes.Contains(b, []byte("\r\nPUBLISH\r\n")) { // the release
 			a.replies.WriteString(":1\r\n")
 		} else {
 			a.replies.WriteString("_\r\n")

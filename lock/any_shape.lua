@@ -1,8 +1,8 @@
 -- Any kind, shape: what a key is by its looks.
--- KEYS  1 a key of any type
--- Returns the shape as text: lock, fenced, fair, readwrite, permits, count, or "" for none of them.
-local key = KEYS[1]
-local tag = string.find(key, '{', 1, true) and key or '{' .. key .. '}'
+-- KEYS  1 a key of any type  2 the last token, if it is a fenced lock  3 the queue, if it is a fair one
+--       4 the permits that are taken, if it is a semaphore that has such
+-- Returns the shape as text: lock, fenced, fair, readwrite, plain, permits, or "" for none of them.
+local key, token, queue, permits = unpack(KEYS)
 
 local function holder(owner, count)
     return string.match(owner, '^%x+%-%x+%-%x+%-%x+%-%x+:%-?%d+$') and string.match(count, '^%d+$')
@@ -26,16 +26,21 @@ if typeOf(key) == 'hash' then
     if mode then
         return 'readwrite'
     end
-    local token = 'redisson_lock_token:' .. tag
     if typeOf(token) == 'string' and string.match(redis.call('get', token), '^%d+$') then
         return 'fenced'
     end
-    return typeOf('redisson_lock_queue:' .. tag) == 'list' and 'fair' or 'lock'
+    return typeOf(queue) == 'list' and 'fair' or 'lock'
 end
-if typeOf(key) ~= 'string' or redis.call('strlen', key) > 15 or not string.match(redis.call('get', key), '^%-?%d+$') then
+if typeOf(key) ~= 'string' or redis.call('strlen', key) > 64 then
     return ''
 end
-if string.match(key, '^redisson_lock_token:') or string.match(key, '^redisson_unlock_latch:') or string.match(key, ':rwlock_timeout:%d+$') then
+local value = redis.call('get', key)
+if string.match(key, '^redisson_') or string.match(key, ':rwlock_timeout:%d+$') then
     return ''
+elseif string.match(value, '^%-?%d+$') then -- which by itself may be anything
+    return typeOf(permits) == 'zset' and 'permits' or ''
 end
-return typeOf(tag .. ':timeout') == 'zset' and 'permits' or 'count'
+-- A plain lock has a lease, and a value that looks random: an owner of ours or another UUID, or 16 bytes or more in base64 or as digits.
+local random = holder(value, '1') or string.match(value, '^%x+%-%x+%-%x+%-%x+%-%x+$') or
+    string.match(value, '^[%w+/_%-]+=?=?$') and #value >= 22 and string.match(value, '%d') and string.match(value, '%a')
+return random and redis.call('pttl', key) > 0 and 'plain' or ''

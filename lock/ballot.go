@@ -25,6 +25,7 @@ type ballot struct {
 	whole   *Lease        // if it was won
 	granted []*Lease
 	missing int // answers
+	refused int // of the answers: somebody else has the lock there
 	errs    []error
 	fatal   error // one of errs that asking again would not change
 	err     error // if it was lost
@@ -45,13 +46,13 @@ func (r *Redlock) ask(ctx context.Context, c candidacy, ended func()) (lease *Le
 	}
 	for _, h := range r.nodes {
 		if !h.client.background(func() { b.vote(h) }) {
-			b.count(nil, ErrClosed)
+			b.count(h, nil, ErrClosed)
 		}
 	}
 	select {
 	case <-b.done:
 	case <-ctx.Done():
-		b.giveUp(fmt.Errorf("lock: the servers have not answered: %w", ctx.Err()))
+		b.giveUp(ctx)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -65,7 +66,7 @@ func (b *ballot) vote(h *Handle) {
 	defer cancel()
 	r, err := c.newRequest(h.target, b.ask.opts)
 	if err != nil {
-		b.count(nil, err)
+		b.count(h, nil, err)
 		return
 	}
 	if b.owner != "" {
@@ -85,17 +86,17 @@ func (b *ballot) vote(h *Handle) {
 		c.identity.note(info, start)
 	}
 	if err == nil {
-		b.count(r.got, nil)
+		b.count(h, r.got, nil)
 		return
 	}
-	b.count(nil, err)
+	b.count(h, nil, err)
 	if r.got != nil {
 		_ = r.got.Unlock(ctx) // what it does not do now is done later
 	}
 }
 
-// count takes one answer.
-func (b *ballot) count(l *Lease, err error) {
+// count takes the answer of one server.
+func (b *ballot) count(h *Handle, l *Lease, err error) {
 	b.mu.Lock()
 	if b.decided {
 		whole := b.whole
@@ -109,9 +110,10 @@ func (b *ballot) count(l *Lease, err error) {
 	switch {
 	case err == nil:
 		b.granted = append(b.granted, l)
-	case errors.Is(err, ErrNotAcquired): // somebody else has the lock there
+	case errors.Is(err, ErrNotAcquired):
+		b.refused++
 	default:
-		b.errs = append(b.errs, err)
+		b.errs = append(b.errs, fmt.Errorf("%s: %w", b.lock.nameOf(h), err))
 		if errors.Is(err, ErrWrongType) || errors.Is(err, ErrInvalid) {
 			b.fatal = err
 		}
@@ -132,10 +134,16 @@ func (b *ballot) decideLocked() []*Lease {
 		b.whole = newWhole(quorum, false, b.granted, b.ended)
 		b.decided = true
 		close(b.done)
-	case len(b.granted)+b.missing < quorum:
+	case len(b.granted)+b.missing < quorum && (b.fatal != nil || b.takenLocked(0) || !b.takenLocked(b.missing)):
 		return b.loseLocked(b.verdictLocked())
 	}
 	return nil
+}
+
+// takenLocked reports whether the lock is somebody else's on so many servers, more of them given, that the others are no
+// majority. Only then has it been refused, whatever those would have said that could not be asked.
+func (b *ballot) takenLocked(more int) bool {
+	return b.refused+more > len(b.lock.nodes)-b.lock.quorum
 }
 
 // worthLocked returns an error if what a majority has granted is none, or too little is left of it.
@@ -152,13 +160,19 @@ func (b *ballot) worthLocked() error {
 
 // verdictLocked is why there is no majority.
 func (b *ballot) verdictLocked() error {
-	switch failed := len(b.errs); {
+	switch {
 	case b.fatal != nil:
 		return b.fatal
-	case failed > len(b.lock.nodes)-b.lock.quorum:
-		return fmt.Errorf("%w: %w", ErrNoQuorum, errors.Join(b.errs...))
+	case b.takenLocked(0):
+		return ErrNotAcquired
 	}
-	return ErrNotAcquired
+	return b.noQuorumLocked()
+}
+
+// noQuorumLocked tells how many servers did what, and what those said that could not be asked.
+func (b *ballot) noQuorumLocked() error {
+	return fmt.Errorf("%w: of %d, %d granted the lock, on %d it is somebody else's; %w",
+		ErrNoQuorum, len(b.lock.nodes), len(b.granted), b.refused, errors.Join(b.errs...))
 }
 
 func (b *ballot) loseLocked(err error) []*Lease {
@@ -167,12 +181,13 @@ func (b *ballot) loseLocked(err error) []*Lease {
 	return b.granted
 }
 
-// giveUp ends the ballot because nobody waits for it any more. One that is won by now is won.
-func (b *ballot) giveUp(err error) {
+// giveUp ends the ballot because ctx has ended. One that is won by now is won.
+func (b *ballot) giveUp(ctx context.Context) {
 	b.mu.Lock()
 	var back []*Lease
 	if !b.decided {
-		back = b.loseLocked(err)
+		b.errs = append(b.errs, fmt.Errorf("%d have not answered: %w", b.missing, ended(ctx)))
+		back = b.loseLocked(b.noQuorumLocked())
 	}
 	b.mu.Unlock()
 	b.giveBack(back)

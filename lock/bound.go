@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/lockwire/lockwire/conn"
 )
 
 // patient returns ctx without its Deadline, which a connection would take as leave to be slower than usual: a caller who
@@ -18,6 +20,23 @@ func (c *Client) patient(ctx context.Context) context.Context {
 type patient struct{ context.Context }
 
 func (patient) Deadline() (time.Time, bool) { return time.Time{}, false }
+
+// dividing is patient for a caller who can do without several keys in one command.
+func (c *Client) dividing(ctx context.Context) context.Context {
+	if ctx.Value(conn.NoTryAgain) == true {
+		return ctx
+	}
+	return dividing{patient{ctx}}
+}
+
+type dividing struct{ patient }
+
+func (d dividing) Value(key any) any {
+	if key == conn.NoTryAgain {
+		return true
+	}
+	return d.Context.Value(key)
+}
 
 // bounds gives releases a context that ends by itself, for less than a timer each: all that begin within boundTick share
 // a channel, which is closed one to two ticks later.
@@ -43,6 +62,9 @@ type bounded struct {
 	done <-chan struct{}
 }
 
+// Value says that releases can do without several keys in one command.
+func (b *bounded) Value(key any) any { return dividing{patient{b.Context}}.Value(key) }
+
 func (b *bounded) Done() <-chan struct{} { return b.done }
 
 func (b *bounded) Err() error {
@@ -66,7 +88,7 @@ func (c *Client) bound(ctx context.Context, most time.Duration) (bound context.C
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, most)
-	return c.patient(ctx), cancel
+	return c.dividing(ctx), cancel
 }
 
 // enter returns a channel that is closed after one to two ticks, or nil if the client is closed.

@@ -30,6 +30,7 @@ type change struct {
 	args    []any
 	latch   string
 	start   instant // before the first request
+	returns int     // how many permits it gives back
 	unsure  bool    // a request had no answer, and may come yet
 	outcome int64   // once answered
 }
@@ -49,6 +50,9 @@ func (c *Client) change(ctx context.Context, t *target, operation string, givesB
 		return 0, err
 	}
 	x := &change{client: c, target: t, script: t.kind.more[operation], args: args, latch: newLatch(t), start: c.now()}
+	if givesBack && len(args) > 0 {
+		x.returns, _ = args[0].(int)
+	}
 	v, err := x.run(c.patient(ctx))
 	if err == nil {
 		err = x.answered(v)
@@ -73,10 +77,14 @@ func (c *Client) change(ctx context.Context, t *target, operation string, givesB
 func (x *change) old() bool { return x.start.elapsed(x.client.now()) > changeFor }
 
 func (x *change) run(ctx context.Context) (resp.Value, error) {
-	args := append([]any{changeLife.Milliseconds(), x.client.publishing(x.target)}, x.args...)
-	v, err := x.script.Run(ctx, x.client.server, x.target.with(x.latch), args...)
+	v, err := x.client.run(ctx, x.client.server, x.call())
 	x.unsure = x.unsure || err != nil && uncertain(err)
 	return v, err
+}
+
+func (x *change) call() *call {
+	args := append([]any{changeLife.Milliseconds(), x.client.publishing(x.target)}, x.args...)
+	return &call{script: x.script, target: x.target, keys: x.target.with(x.latch), args: args}
 }
 
 // answered takes note of the server's answer. Something that is no answer is an error.

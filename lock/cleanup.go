@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,30 +12,44 @@ const (
 	latchPause = 10 * time.Millisecond
 	// sweepPause is the time between two sweeps. A latch that may serve again is deleted by the second one.
 	sweepPause = 100 * time.Millisecond
-	// cleanupLimit bounds one round of repeats and, in Close, the last one.
-	cleanupLimit, cleanupLast = 5 * time.Second, time.Second
+	// cleanupLimit bounds what is sent at once, and leaves a connection the time to find out that it is dead. In a cluster one command may wait for its slot while the others of its batch
+	// have been answered: there freshLimit and againLimit do.
+	cleanupLimit, freshLimit, againLimit = 10 * time.Second, 250 * time.Millisecond, time.Second
+	// cleanupLast is how long Close goes on.
+	cleanupLast = time.Second
 	// lateArrival is when an acquire is undone for a second time, in case it was still on its way when its connection died.
 	lateArrival = 5 * time.Second
 	// repeatMin and repeatMax bound the growing pauses between repeats.
-	repeatMin, repeatMax = 20 * time.Millisecond, time.Second
-	cleanupBatch         = 64
+	repeatMin, repeatMax = 20 * time.Millisecond, 200 * time.Millisecond
+	// cleanupBatch is how many locks or permits one batch is about: callers of the same connection wait for no more.
+	cleanupBatch = 256
+	// cleanupLanes is how many batches of repeats are under way at once.
+	cleanupLanes = 64
 )
 
 // cleanup does what must be done after the call that made it necessary has returned: it repeats releases that were not
-// confirmed, undoes acquires that were not answered, and deletes the latches of releases that were.
+// confirmed, undoes acquires that were not answered, and deletes the latches of releases that were. The jobs of each server
+// go to it in batches, one after the other, releases first.
 type cleanup struct {
-	client *Client
-	wg     sync.WaitGroup
-	signal chan struct{} // has room for one; there is work
-	apart  atomic.Bool   // keys of several locks cannot be in one command
+	client  *Client
+	wg      sync.WaitGroup
+	life    context.Context // of what the loop sends; ended when Close has waited for long enough
+	end     context.CancelFunc
+	signal  chan struct{} // has room for one; there is work
+	closing chan struct{} // closed by close: the loop ends when nothing is left to do
+	batches sync.WaitGroup
+	apart   atomic.Bool // keys of several locks cannot be in one command
 
-	mu      sync.Mutex // guards the following
-	started bool
-	closed  bool // whoever adds something does it himself
-	jobs    []*job
-	latches []latch
-	spares  map[string]spare // by the name of the lock
-	sweeps  bool             // the loop looks after the spares
+	mu       sync.Mutex // guards the following
+	started  bool
+	closed   bool // whoever adds something does it himself
+	jobs     []*job
+	returned []batch // which have run
+	flushed  bool    // the deletion of latches that was under way has ended
+	latches  []latch
+	spares   map[string]spare // by the name of the lock
+	sweeps   bool             // the loop looks after the spares
+	given    CloseError       // what was given up at the end
 }
 
 // job is one thing to repeat until the server has confirmed it or it has become pointless: the release of lease, a change,
@@ -50,8 +65,9 @@ type job struct {
 	done    chan struct{} // closed with outcome set; nil for an undo
 	outcome error
 
-	// Owned by the loop.
-	stale bool // what was sent is a runLateRelease
+	// Owned by the loop, and by the batch that the job is in.
+	stale bool // what was sent is a late release
+	again bool // it was sent before
 	next  time.Time
 	pause time.Duration
 	over  bool
@@ -71,27 +87,29 @@ type latch struct {
 func (u *cleanup) init(c *Client) {
 	u.client = c
 	u.signal = make(chan struct{}, 1)
+	u.closing = make(chan struct{})
+	u.life, u.end = context.WithCancel(context.Background())
 }
 
-// undo takes back an acquire whose outcome is not known, with whatever turn r holds. It is sent on the connection of the
-// acquire, behind it, since commands of one key share a connection. A late acquire may still be on its way from a connection
-// that has died: without a latch the undo is sent again later, with one it leaves the latch for the acquire to meet.
+// undo takes back an acquire whose outcome is not known, with whatever turn r holds. A late acquire may still be on its way:
+// without a latch the undo is sent again later, with one it leaves the latch for the acquire to meet.
 func (c *Client) undo(r *request, start instant, late bool) {
 	if r.target.kind.undo == nil {
 		return
 	}
 	c.takeBack(&job{
 		request: *r,
-		late:    late,
+		late:    late || r.unsure,
 		turn:    r.state != nil,
 		until:   start.t.Add(r.lease).Add(lateArrival),
 	})
+	c.endDoubt(r)
 }
 
-// takeBack has an undo run in the background, or at once when that has ended.
+// takeBack has a job run in the background, or here, for a while, when that has ended.
 func (c *Client) takeBack(j *job) {
 	if !c.cleanup.add(j) {
-		c.cleanup.last([]*job{j}, nil)
+		c.cleanup.runAlone(j)
 	}
 }
 
@@ -107,12 +125,21 @@ func (u *cleanup) add(j *job) bool {
 	return true
 }
 
-// close waits for the loop to end, which it does when the client is done.
-func (u *cleanup) close() {
+// close has the loop end when nothing is left to do, or with ctx. It returns what was given up then.
+func (u *cleanup) close(ctx context.Context) CloseError {
 	u.mu.Lock()
-	u.closed = u.closed || !u.started
+	if !u.started {
+		u.closed = true
+	}
 	u.mu.Unlock()
+	close(u.closing)
+	stop := context.AfterFunc(ctx, u.end)
 	u.wg.Wait()
+	stop()
+	u.end()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.given
 }
 
 // addLatch has the outcome of a release forgotten that its caller has learnt.
@@ -123,7 +150,7 @@ func (u *cleanup) settleLatch(l latch) {
 	u.mu.Lock()
 	if u.closed {
 		u.mu.Unlock()
-		u.last(nil, []latch{l})
+		u.forget(context.Background(), []latch{l}, cleanupLast)
 		return
 	}
 	u.latches = append(u.latches, l)
@@ -197,8 +224,7 @@ func (u *cleanup) startLocked() {
 		u.started = true
 		u.wg.Go(u.loop)
 	}
-	select {
-	case u.signal <- struct{}{}:
-	default:
-	}
+	u.wakeLocked()
 }
+
+func (u *cleanup) wakeLocked() { nudge(u.signal) }

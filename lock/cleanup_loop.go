@@ -2,338 +2,354 @@ package lock
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/lockwire/lockwire/resp"
+	"github.com/lockwire/lockwire/script"
 )
+
+// lane is what one batch at a time is under way for: a server. Apart from the rest goes what was sent before, in a cluster by
+// its slot, so that one that is refused holds up no other.
+type lane struct {
+	route string
+	again bool
+	slot  int
+}
+
+// batch is jobs that are sent together.
+type batch struct {
+	lane lane
+	jobs []*job
+}
+
+// agenda is what the loop has to do.
+type agenda struct {
+	pending      []*job
+	busy         map[lane]bool
+	repeating    int       // lanes of repeats that are busy
+	flush, sweep time.Time // when to delete the latches, and when to sweep the spares; zero if there are none
+	flushing     bool
+}
 
 // loop is the goroutine of cleanup, from the first work until Close.
 func (u *cleanup) loop() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	var pending []*job
-	var flush, sweep time.Time // when to delete the latches, and when to sweep the spares; zero if there are none
+	a := agenda{busy: make(map[lane]bool)}
+	closing := u.closing
 	for {
 		select {
 		case <-u.signal:
 		case <-timer.C:
-		case <-u.client.done:
-			u.mu.Lock()
-			u.closed = true
-			pending = append(pending, u.jobs...)
-			u.jobs = nil
-			u.mu.Unlock()
-			u.last(pending, nil)
+		case <-closing:
+			closing = nil
+		case <-u.life.Done():
+			u.giveUp(&a)
 			return
 		}
 		at := time.Now()
-		u.mu.Lock()
-		pending = append(pending, u.jobs...)
-		u.jobs = nil
-		if !sweep.IsZero() && !at.Before(sweep) {
-			u.sweepLocked(false)
-			sweep = time.Time{}
+		u.collect(&a, at, closing == nil)
+		for _, b := range u.next(&a, at) {
+			u.batches.Go(func() { u.run(b) })
 		}
-		if sweep.IsZero() && u.sweeps {
-			sweep = at.Add(sweepPause)
+		if latches := u.due(&a, at, closing == nil); len(latches) > 0 {
+			u.batches.Go(func() { u.flushLatches(latches) })
 		}
-		if flush.IsZero() && len(u.latches) > 0 {
-			flush = at.Add(latchPause)
+		if closing == nil && len(a.pending)+len(a.busy) == 0 && !a.flushing && u.finished() {
+			return
 		}
-		u.mu.Unlock()
-		pending = u.round(pending, at)
-		if !flush.IsZero() && !at.Before(flush) {
-			flush = time.Time{}
-			u.forget(u.client.life, u.takeLatches(), cleanupLimit)
-		}
-		timer.Reset(nextRound(pending, flush, sweep))
+		timer.Reset(a.wait())
 	}
 }
 
-func (u *cleanup) takeLatches() []latch {
+// collect takes over what there is to do, and what has come of what was done.
+func (u *cleanup) collect(a *agenda, at time.Time, closing bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.closed {
+	a.pending = append(a.pending, u.jobs...)
+	u.jobs = nil
+	for _, b := range u.returned {
+		delete(a.busy, b.lane)
+		if b.lane.again {
+			a.repeating--
+		}
+		for _, j := range b.jobs {
+			if !j.over {
+				a.pending = append(a.pending, j)
+			}
+		}
+	}
+	u.returned = nil
+	if u.flushed {
+		u.flushed, a.flushing = false, false
+	}
+	switch {
+	case closing:
+		for _, j := range a.pending {
+			j.next = earlier(j.next, at.Add(repeatMax)) // there may be no time for what is due later
+		}
 		u.sweepLocked(true)
+		a.sweep = time.Time{}
+	case !a.sweep.IsZero() && !at.Before(a.sweep):
+		u.sweepLocked(false)
+		a.sweep = time.Time{}
 	}
-	latches := u.latches
-	u.latches = nil
-	return latches
+	if a.sweep.IsZero() && u.sweeps {
+		a.sweep = at.Add(sweepPause)
+	}
+	if a.flush.IsZero() && len(u.latches) > 0 {
+		a.flush = at.Add(latchPause)
+	}
 }
 
-func nextRound(pending []*job, others ...time.Time) time.Duration {
-	at := time.Now().Add(time.Hour)
-	for _, other := range others {
-		if !other.IsZero() {
-			at = earlier(at, other)
+// next takes the batches that are to be sent now out of what is pending: one for each lane that is not busy.
+func (u *cleanup) next(a *agenda, at time.Time) []batch {
+	ready := make(map[lane][]*job)
+	rest := a.pending[:0]
+	for _, j := range a.pending {
+		if j.next.After(at) {
+			rest = append(rest, j)
+			continue
 		}
+		l := u.laneOf(j)
+		if a.busy[l] {
+			rest = append(rest, j)
+			continue
+		}
+		ready[l] = append(ready[l], j)
 	}
-	for _, j := range pending {
-		at = earlier(at, j.next)
+	var batches []batch
+	for l, jobs := range ready {
+		if l.again && a.repeating >= cleanupLanes {
+			rest = append(rest, jobs...)
+			continue
+		}
+		chosen, others := choose(jobs, at)
+		rest = append(rest, others...)
+		if len(chosen) == 0 {
+			continue
+		}
+		a.busy[l] = true
+		if l.again {
+			a.repeating++
+		}
+		batches = append(batches, batch{l, chosen})
 	}
-	return time.Until(at)
+	clear(a.pending[len(rest):])
+	a.pending = rest
+	return batches
 }
 
-// round runs the jobs that are due and returns those that remain.
-func (u *cleanup) round(pending []*job, at time.Time) []*job {
-	var due, rest []*job
-	for _, j := range pending {
+func (u *cleanup) laneOf(j *job) lane {
+	spread := u.client.nature.spread
+	l := lane{again: j.again}
+	switch {
+	case spread == nil:
+	case j.again:
+		l.slot = spread.Slot(j.name())
+	default:
+		l.route = spread.Route(j.name())
+	}
+	return l
+}
+
+// choose takes as many jobs as one batch may have, releases first, and returns those that remain too.
+func choose(jobs []*job, at time.Time) (chosen, rest []*job) {
+	slices.SortStableFunc(jobs, func(a, b *job) int { return a.rank() - b.rank() })
+	size := 0
+	for i, j := range jobs {
+		if size > 0 && size+j.size() > cleanupBatch {
+			return chosen, append(rest, jobs[i:]...)
+		}
 		switch {
-		case j.next.After(at), len(due) == cleanupBatch:
-			rest = append(rest, j)
 		case !j.takeTurn():
-			j.postpone(at)
+			j.next = at.Add(repeatMin)
 			rest = append(rest, j)
-		case !j.stands():
-		default:
-			due = append(due, j)
+		case j.stands():
+			size += j.size()
+			chosen = append(chosen, j)
 		}
 	}
-	u.run(u.client.life, due, cleanupLimit)
-	for _, j := range due {
-		if !j.over {
-			rest = append(rest, j)
-		}
-	}
-	return rest
+	return chosen, rest
 }
 
-// last runs all that is left to do once, before the client closes or after it has. A job whose owner's turn another one
-// has waits for that: who gives up waiting leaves a queue behind the undo of what was asked for.
-func (u *cleanup) last(jobs []*job, latches []latch) {
+// rank orders jobs: others may wait for what is to be released.
+func (j *job) rank() int {
+	switch {
+	case j.lease != nil:
+		return 0
+	case j.change != nil:
+		return 1
+	}
+	return 2
+}
+
+// size is how many locks or permits the job is about.
+func (j *job) size() int {
+	switch {
+	case j.lease != nil:
+		return j.lease.size()
+	case j.change == nil && j.request.target.kind.parted:
+		return max(1, j.request.permits)
+	}
+	return 1
+}
+
+// wait is how long the loop has nothing to do, if nothing returns before that.
+func (a *agenda) wait() time.Duration {
+	now := time.Now()
+	at := now.Add(time.Hour)
+	if !a.flush.IsZero() && !a.flushing {
+		at = earlier(at, a.flush)
+	}
+	if !a.sweep.IsZero() {
+		at = earlier(at, a.sweep)
+	}
+	for _, j := range a.pending {
+		if j.next.After(now) { // else its lane is busy
+			at = earlier(at, j.next)
+		}
+	}
+	return at.Sub(now)
+}
+
+// run sends a batch and notes what has come of its jobs.
+func (u *cleanup) run(b batch) {
+	limit := cleanupLimit
+	switch {
+	case u.client.nature.spread == nil:
+	case b.lane.again:
+		limit = againLimit
+	default:
+		limit = freshLimit
+	}
+	u.send(u.life, b.jobs, limit)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.returned = append(u.returned, b)
+	u.wakeLocked()
+}
+
+// send runs jobs that have their turns, all in one write.
+func (u *cleanup) send(life context.Context, jobs []*job, limit time.Duration) {
+	ctx, cancel := context.WithTimeout(life, limit)
+	defer cancel()
+	calls, runs := make([]script.Call, len(jobs)), make([]*call, len(jobs))
+	for i, j := range jobs {
+		runs[i] = j.call(u.client)
+		runs[i].once = true
+		calls[i] = runs[i].script.Call(runs[i].keys, runs[i].args...)
+	}
+	replies, err := script.RunBatch(u.client.dividing(ctx), u.client.server, calls)
+	at := time.Now()
+	for i, j := range jobs {
+		var v resp.Value
+		failure := err
+		if i < len(replies) {
+			v, failure = replies[i], replies[i].Err()
+		}
+		if refused(failure) {
+			v, failure = u.client.divide(u.client.dividing(ctx), u.client.server, runs[i], failure)
+		}
+		if failure == nil {
+			j.answered(u.client, v, at)
+		} else {
+			j.failed(failure, at)
+		}
+	}
+}
+
+// failed takes note of a request that had no answer, or one that is an error.
+func (j *job) failed(err error, at time.Time) {
+	if uncertain(err) {
+		switch {
+		case j.change != nil:
+			j.change.unsure = true
+		case j.lease != nil && !j.stale:
+			j.lease.repeated = true
+		}
+	}
+	switch {
+	case final(err):
+		j.finish(serverError(err))
+	case at.After(j.until) && !j.turn:
+		j.finish(fmt.Errorf("%w: %w", ErrUncertain, err))
+	default:
+		j.postpone(at)
+	}
+}
+
+// runAlone runs a job where no loop does so any more, for a while.
+func (u *cleanup) runAlone(j *job) {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanupLast)
 	defer cancel()
-	var waiting []*job
-	for _, j := range jobs {
-		if j.takeTurn() {
-			u.end(ctx, j)
-		} else {
-			waiting = append(waiting, j)
+	for !j.over {
+		if j.takeTurn() && j.stands() {
+			u.send(ctx, []*job{j}, cleanupLast)
 		}
-	}
-	for _, j := range waiting {
+		if j.over {
+			return
+		}
 		select {
-		case j.ownerState().turn <- struct{}{}:
-			j.turn = true
-			u.end(ctx, j)
+		case <-time.After(max(j.pause, repeatMin)):
 		case <-ctx.Done():
+			u.client.warn("given up after Close", "name", j.name(), "error", errEnded)
 			j.finish(errEnded)
 		}
 	}
-	u.forget(context.Background(), append(latches, u.takeLatches()...), cleanupLast)
 }
 
 var errEnded = fmt.Errorf("%w: %w", ErrUncertain, ErrClosed)
 
-// end runs a job for the last time.
-func (u *cleanup) end(ctx context.Context, j *job) {
-	if j.stands() {
-		u.run(ctx, []*job{j}, cleanupLast)
-	}
-	j.finish(errEnded)
+// finished ends the loop, unless there is something new to do.
+func (u *cleanup) finished() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.closed = len(u.jobs)+len(u.returned)+len(u.latches)+len(u.spares) == 0
+	return u.closed
 }
 
-// run runs the jobs of each server one by one, so that each goes on the connection of its key, within limit for all.
-func (u *cleanup) run(life context.Context, due []*job, limit time.Duration) {
-	ctx, cancel := context.WithTimeout(life, limit)
-	defer cancel()
-	beside(byServer(u.client, due, (*job).name), func(due []*job) { u.runOn(ctx, due) })
-}
-
-func (u *cleanup) runOn(ctx context.Context, due []*job) {
-	for _, j := range due {
-		v, err := j.run(u.client.patient(ctx), u.client)
-		at := time.Now()
-		switch {
-		case err == nil:
-			j.answered(u.client, v, at)
-		case final(err):
-			j.finish(serverError(err))
-		case at.After(j.until) && !j.turn:
-			j.finish(fmt.Errorf("%w: %w", ErrUncertain, err))
-		default:
-			j.postpone(at)
+// giveUp ends the loop with all that it has to do.
+func (u *cleanup) giveUp(a *agenda) {
+	u.batches.Wait()
+	u.mu.Lock()
+	u.closed = true
+	u.mu.Unlock()
+	u.collect(a, time.Now(), true)
+	var given CloseError
+	for _, j := range a.pending {
+		if !j.takeTurn() || j.stands() {
+			given.add(j)
+			j.finish(errEnded)
 		}
 	}
-}
-
-// forget deletes latches. If that fails they go when their time is up.
-func (u *cleanup) forget(life context.Context, latches []latch, limit time.Duration) {
-	if len(latches) == 0 {
-		return
-	}
-	ctx, cancel := context.WithTimeout(life, limit)
-	defer cancel()
-	ctx = u.client.patient(ctx)
-	replies, err := u.client.server.SendBatch(ctx, u.forgetting(latches))
-	if err == nil && errors.Is(replies[len(replies)-1].Err(), resp.ErrCrossSlot) && !u.apart.Swap(true) {
-		_, err = u.client.server.SendBatch(ctx, u.forgetting(latches))
-	}
-	if err != nil {
-		u.client.warn("latches stay until they expire", "count", len(latches), "error", err)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.given = given
+	if len(u.latches) > 0 {
+		u.client.warn("latches stay until they expire", "count", len(u.latches), "error", ErrClosed)
 	}
 }
 
-// forgetting returns the commands that delete latches, or see to it that they expire. A server that is all there is deletes
-// many by one command, which takes much less of both sides, unless it has turned out to be a node of a cluster.
-func (u *cleanup) forgetting(latches []latch) (commands []resp.Command) {
-	apart := u.client.spread != nil || u.apart.Load()
-	words := make([]string, 1, 1+len(latches))
-	words[0] = "DEL"
-	for _, l := range latches {
-		var cmd resp.Command
-		switch {
-		case l.stays:
-			cmd = resp.Cmd("PEXPIRE", l.key, latchLife.Milliseconds())
-		case apart:
-			cmd = resp.Cmd("DEL", l.key)
-		default:
-			words = append(words, l.key)
-			continue
-		}
-		commands = append(commands, cmd.On(l.name))
+// due returns the latches that are to be deleted now.
+func (u *cleanup) due(a *agenda, at time.Time, closing bool) []latch {
+	if a.flushing || a.flush.IsZero() || at.Before(a.flush) && !closing {
+		return nil
 	}
-	if len(words) > 1 {
-		commands = append(commands, resp.CmdStrings(words).On(words[1]))
-	}
-	return commands
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	latches := u.latches
+	u.latches, a.flush = nil, time.Time{}
+	a.flushing = len(latches) > 0
+	return latches
 }
 
-// takeTurn makes sure that a job of an Owner has that owner's turn.
-func (j *job) takeTurn() bool {
-	state := j.ownerState()
-	if state == nil || j.turn {
-		return true
-	}
-	select {
-	case state.turn <- struct{}{}:
-		j.turn = true
-	default:
-	}
-	return j.turn
-}
-
-// stands reports whether there is anything to do. It ends a release that came too late, when the server has none of the
-// holds of that time, and a change of which the server may not know a repeat any more.
-func (j *job) stands() bool {
-	if j.change != nil && j.change.old() {
-		j.finish(fmt.Errorf("%w, and given up", ErrUncertain))
-		return false
-	}
-	if j.lease == nil || j.lease.counted() {
-		return true
-	}
-	j.settle(j.lease.notHeld())
-	return false
-}
-
-func (j *job) name() string {
-	switch {
-	case j.lease != nil:
-		return j.lease.target.name
-	case j.change != nil:
-		return j.change.target.name
-	}
-	return j.request.target.name
-}
-
-func (j *job) ownerState() *ownerState {
-	if j.lease != nil {
-		return j.lease.state
-	}
-	return j.request.state
-}
-
-// run sends the job's script. The caller has the turn of its owner, if it has one.
-func (j *job) run(ctx context.Context, c *Client) (resp.Value, error) {
-	if j.change != nil {
-		return j.change.run(ctx)
-	}
-	if j.lease != nil {
-		// The latch of the release may have expired, or will before an answer comes.
-		if j.stale = time.Since(j.since) > latchLife/2; j.stale {
-			return j.lease.runLateRelease(ctx)
-		}
-		v, err := j.lease.runRelease(ctx)
-		j.lease.repeated = j.lease.repeated || err != nil && uncertain(err)
-		return v, err
-	}
-	r, key := &j.request, j.request.target.hold()
-	resting := c.restingLease(key, r.state, r.owner, nil)
-	before := int64(0)
-	if resting > 0 {
-		before = r.state.tallies[key].count
-	}
-	keys := r.target.keys
-	if r.latch != "" {
-		keys = r.target.with(r.latch)
-	}
-	args := c.args(r, resting, r.owner, c.publishing(r.target), before, latchLife.Milliseconds())
-	return r.target.kind.undo.Run(ctx, c.server, keys, args...)
-}
-
-// answered takes note of the server's answer to the job.
-func (j *job) answered(c *Client, v resp.Value, at time.Time) {
-	switch l := j.lease; {
-	case j.change != nil:
-		if err := j.change.answered(v); err != nil {
-			j.postpone(at)
-			return
-		}
-		j.finish(nil)
-	case l != nil && j.stale:
-		l.tally(l.resting() > 0)
-		j.settle(fmt.Errorf("%w: it is released now, and may have been lost before", ErrUncertain))
-	case l != nil:
-		outcome, err := l.answered(v)
-		if err != nil {
-			j.postpone(at)
-			return
-		}
-		j.settle(outcome)
-	case j.late && j.request.latch == "":
-		j.late = false
-		j.next = at.Add(lateArrival)
-	case !j.late && j.request.latch != "":
-		c.cleanup.addLatch(j.request.target.name, j.request.latch)
-		j.finish(nil)
-	default:
-		j.finish(nil)
-	}
-}
-
-// settle ends the release with a final outcome.
-func (j *job) settle(outcome error) {
-	j.lease.releasing.Lock()
-	j.lease.settle(outcome)
-	j.lease.releasing.Unlock()
-	j.finish(outcome)
-}
-
-func (j *job) postpone(at time.Time) {
-	j.pause = min(max(2*j.pause, repeatMin), repeatMax)
-	j.next = at.Add(j.pause)
-}
-
-// finish ends the job: the owner's turn is given back, and who waits for the outcome learns it.
-func (j *job) finish(outcome error) {
-	if j.over {
-		return
-	}
-	j.over = true
-	if j.turn {
-		j.ownerState().give()
-	}
-	if j.lease != nil {
-		j.lease.releasing.Lock()
-		j.lease.repeats = nil
-		j.lease.releasing.Unlock()
-		j.lease.client.forget(j.lease)
-	}
-	if j.done != nil {
-		j.outcome = outcome
-		close(j.done)
-	}
+func (u *cleanup) flushLatches(latches []latch) {
+	u.forget(u.life, latches, cleanupLimit)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.flushed = true
+	u.wakeLocked()
 }

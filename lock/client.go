@@ -6,15 +6,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/pubsub"
+	"github.com/lockwire/lockwire/script"
 )
-
-// Server is where the locks are: a *conn.Pool, or a *cluster.Cluster.
-type Server interface {
-	conn.Doer
-	pubsub.Dialer
-}
 
 // Client is what the locks of one process on one server share. Its methods may be called by any number of goroutines
 // at once. Close it before the server it was made with.
@@ -26,12 +20,15 @@ type Client struct {
 	boot        func(t time.Time) time.Duration // constant; what the clock that goes on while the machine sleeps said at t, a moment ago
 	owners      atomic.Int64
 	events      *pubsub.Subscriber
-	spread      spread // constant; nil: the server is one
+	nature      nature // constant, of server
 	channels    channels
+	rights      rights
 	acks        bool // constant: acquires wait for replicas
 	replicas    replicas
 	bounds      bounds
 	leaveBounds func() // constant: bounds.leave
+	calm        func() // constant: ends that the watchdog hears of losses
+	deaf        bool   // constant, for tests: nobody is heard who frees locks by force
 
 	watchdog watchdog
 	cleanup  cleanup
@@ -40,10 +37,14 @@ type Client struct {
 	done   chan struct{}   // closed by Close
 	life   context.Context // of what runs in the background and of who waits; ended by Close
 	end    context.CancelFunc
-	once   sync.Once      // of Close
+	once   sync.Once // of Close
+	calls  calls
+	clocks clocks
 	timers sync.WaitGroup // deadline timers of leases, and that of bounds, that are armed
 	queued sync.WaitGroup // callers that may be in a queue on the server, and leave it; entered under mu unless closed
 	tasks  sync.WaitGroup // parts of leases that are taken or given back beside each other
+
+	closeErr error // what Close returns; set by once
 
 	identity identity // of the server
 	gates    gates
@@ -53,10 +54,12 @@ type Client struct {
 	entries map[entryKey]*entry
 	parked  map[entryKey]*entry // those with a parked watch
 	spare   []*entry
+	apart   map[*script.Script]*script.Script // by the script that it is the other form of; nil until a slot has migrated
 	closed  bool
 }
 
-// New returns a Client on server, which stays the caller's to close. It sends nothing: goroutines and the connection for
+// New returns a Client on server, which stays the caller's to close. A server of which it cannot find out what it is it refuses with
+// [ErrInvalid]: see [Server]. It sends nothing: goroutines and the connection for
 // wake-ups start when first needed. The client has a random identity, so every process, and every Client of a process,
 // is somebody else to the server.
 func New(server Server, cfg Config) (*Client, error) {
@@ -64,65 +67,39 @@ func New(server Server, cfg Config) (*Client, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
+	nature, err := classify(server, cfg.Standalone)
+	if err != nil {
+		return nil, err
+	}
 	c := &Client{
 		server:  server,
+		nature:  nature,
 		cfg:     cfg,
 		id:      newUUID(),
 		pace:    defaultPace,
 		boot:    newBootClock().at,
-		events:  pubsub.New(server, pubsub.Config{Logger: cfg.Logger}),
+		events:  pubsub.New(nature.dialer(server), pubsub.Config{Logger: cfg.Logger}),
 		done:    make(chan struct{}),
 		entries: make(map[entryKey]*entry),
 	}
-	c.spread, _ = server.(spread)
 	switch {
 	case cfg.Publish == PublishSharded:
 		c.channels.set(shardPublish)
-	case cfg.Publish == PublishPlain || c.spread == nil:
+	case cfg.Publish == PublishPlain || nature.spread == nil:
 		c.channels.set(plainPublish)
 	}
 	c.acks = c.replicated()
 	c.life, c.end = context.WithCancel(context.Background())
 	c.leaveBounds = c.bounds.leave
+	c.calls.idle = make(chan struct{})
 	c.watchdog.init(c)
+	c.calm = c.watchdog.onLoss(server)
 	c.cleanup.init(c)
 	return c, nil
 }
 
 // ID returns the identity under which the client's owners stand in the locks: a random UUID, as Redisson's clients have.
 func (c *Client) ID() string { return c.id }
-
-// Close ends what the client runs: waiting calls return [ErrClosed], every lease still held is told that it is lost, with
-// [ClientClosed] as the reason, and renewal stops. The locks themselves stay taken until their leases end or until
-// Unlock, which still works, is called: Close cannot know whether the work they guard has stopped. Releases and undone
-// acquires that are still being repeated get one more second. Closing twice is fine.
-func (c *Client) Close() error {
-	c.once.Do(c.close)
-	return c.events.Close()
-}
-
-func (c *Client) close() {
-	c.mu.Lock()
-	c.closed = true
-	close(c.done)
-	var held []*Lease
-	for _, e := range c.entries {
-		for l := e.leases; l != nil; l = l.next {
-			held = append(held, l)
-		}
-	}
-	c.mu.Unlock()
-	c.end()
-	for _, l := range held {
-		l.lose(ClientClosed, nil)
-	}
-	c.watchdog.close()
-	c.queued.Wait()
-	c.cleanup.close()
-	c.bounds.close(c)
-	c.tasks.Wait()
-	c.timers.Wait()
-}
 
 func (c *Client) warn(text string, args ...any) {
 	if c.cfg.Logger != nil {

@@ -44,11 +44,25 @@ type Config struct {
 	// Redisson's clients do by themselves.
 	Publish Publishing
 
-	// Acks is how many replicas have to have a lock before whoever acquires it gets it; if that are too few within AckTimeout,
-	// the acquire is undone and fails with [ErrNotReplicated]. The zero value is Redisson's rule. A lock can be lost in
-	// a failover all the same, to a replica that has not got it: its holder is told at the next renewal, and Fenced
-	// tells the resource.
+	// Acks is how many replicas have to have a lock before whoever acquires it gets it, and the renewal of one before it counts. If
+	// that are too few within AckTimeout, the acquire is undone: TryLock returns a [*NotReplicatedError], and Lock goes on for as
+	// long as its context allows. The zero value is Redisson's rule.
+	//
+	// How many replicas there are is told by the nodes of a cluster, or by Sentinel: a replica that is dead or hangs counts
+	// until they have found that out (cluster-node-timeout, down-after-milliseconds), and one that is back counts at once. Until
+	// then nobody gets a lock on that shard, and a lease that ends before that is lost. When a shard has had no replica for three
+	// AckTimeouts, or none since the Client's Server was opened, AcksAuto and AcksMajority go on without: each lock is granted
+	// only if the server says in the same write that it has none, and others said so, and that it is the master, less than half a
+	// second before. Such grants are counted in [Stats], and the Logger is told. A number above 0 always means that many: where
+	// there are not so many replicas, there are no locks.
+	//
+	// A lock can be lost in a failover all the same, to a replica that has not got it: its holder is told at the next renewal, and
+	// Fenced tells the resource. A server that was named by its address counts its own replicas for AcksMajority.
 	Acks Acks
+
+	// Standalone says that the Server is a single one, that no replica ever takes its place, where it does not say so itself: see
+	// [Server].
+	Standalone bool
 
 	// AckTimeout is how long an acquire waits for replicas. 0 is 1 s, as in Redisson (slavesSyncTimeout).
 	AckTimeout time.Duration
@@ -63,7 +77,9 @@ type Config struct {
 	// lock that is held for longer than that never is, since then a hand-over saves next to nothing. 0 is 25 ms.
 	HandOverFor time.Duration
 
-	// Logger is told of locks that were lost and of renewals that fail or run late. Names of locks are not
+	// Logger is told of locks that were lost, of renewals that fail or run late, and of rules that the user lacks for the
+	// channels of locks: without these waiters are not woken. With a Logger the server is asked once whether the user may
+	// publish on them. Names of locks are not
 	// logged. nil is silent.
 	Logger conn.Logger
 }
@@ -154,6 +170,7 @@ type request struct {
 	state    *ownerState               // of the Owner that was passed, or of a waiter that the server has in its line; else nil
 	latch    string                    // of the last attempt, if it has one: what undoes it leaves this key
 	failure  error                     // of the last attempt, if that had no answer
+	short    error                     // of the last attempt that had one, if too few replicas acknowledged it
 	from     *Lease                    // what a downgrade turns into this
 	look     chan struct{}             // has room for one: another one has got what this one may have too; nil if that cannot be
 	since    time.Time                 // when it began to wait
@@ -162,6 +179,7 @@ type request struct {
 	got      *Lease                    // once granted
 	seen     sighting                  // of a parked watch, before the first attempt
 	series   series                    // of hand-overs that the grant belongs to
+	last     int64                     // until when what was sent may take effect, by the server's clock, in ms
 	permits  int                       // of a kind that has permits
 	via      func(conn.Doer) conn.Doer // what sends the acquire in the place of another; nil: the other
 	renewed  bool                      // is the lease to be, by the watchdog
@@ -169,6 +187,7 @@ type request struct {
 	waits    bool                      // for its turn, until it is withdrawn
 	tells    bool                      // that it waits
 	asked    bool                      // the server, once at least
+	unsure   bool                      // an earlier attempt had no answer; the next one has the same latch
 	setup    bool                      // waits for permits to be set up
 }
 

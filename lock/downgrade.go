@@ -60,7 +60,8 @@ func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 	if ctx.Done() == nil {
 		ctx = c.life
 	}
-	v, err := k.downgrade.Run(c.patient(ctx), c.server, r.target.with(r.latch), r.lease.Milliseconds(), r.owner, c.publishing(r.target), l.resting())
+	args := []any{r.lease.Milliseconds(), r.owner, c.publishing(r.target), l.resting()}
+	v, err := c.run(ctx, c.server, &call{script: k.downgrade, target: r.target, keys: r.target.of(r.owner, r.state, r.latch), args: args, state: r.state})
 	if err != nil {
 		return nil, l.undoDowngrade(&r, start, uncertain(err), serverError(err))
 	}
@@ -73,13 +74,22 @@ func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 	case err != nil || v.Kind() != resp.Array:
 		return nil, l.undoDowngrade(&r, start, false, fmt.Errorf("%w, of kind %v", errUnexpected, v.Kind()))
 	}
+	if c.acks && l.renewed { // replicas know of the write lease
+		start = l.began()
+	}
 	l.tally(writes > 0)
 	l.settle(nil)
-	c.counters.released.Add(1)
 	if _, _, err := c.granted(&r, start, holds, 0); err != nil {
 		return nil, err
 	}
 	return r.got, nil
+}
+
+// began is when the lease that the server counts was asked for.
+func (l *Lease) began() instant {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.start
 }
 
 // undoDowngrade has both the hold that there was and the one that there was to be taken back in the background, with the

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -41,7 +43,7 @@ var (
 	// itself. Release the read lock first.
 	ErrUpgrade = errors.New("lock: the owner has the read lock, and would wait for itself")
 
-	// ErrNotReplicated says that too few replicas of the server had the lock in time. The acquire is undone.
+	// ErrNotReplicated is what every [*NotReplicatedError] is.
 	ErrNotReplicated = errors.New("lock: too few replicas have it")
 
 	// ErrReentry says that the Owner has a lock already that it may not take again.
@@ -51,7 +53,9 @@ var (
 	// they have been deleted, or have expired.
 	ErrNotSet = errors.New("lock: nobody has set up the permits")
 
-	// ErrWrongType says that the key of the lock holds something that is not this kind of lock. It is left alone.
+	// ErrWrongType says that the key of the lock holds something that is not this kind of lock. It is left alone. On the server
+	// Reentrant, NonReentrant, Spin, Fenced, Fair and NonReentrantFair locks are the same hash, so that those of one name exclude
+	// each other; so do the two halves of a ReadWrite lock. A Semaphore and a CountDownLatch are a number both.
 	ErrWrongType = errors.New("lock: the key holds something else")
 )
 
@@ -99,7 +103,7 @@ func (r Reason) String() string {
 type LostError struct {
 	Name   string // of the lock; not part of the text
 	Reason Reason
-	Err    error // what went wrong at the last renewal, or nil
+	Err    error // what went wrong at the last renewal, or what the key holds instead; or nil
 }
 
 // Error returns the reason in words.
@@ -115,6 +119,34 @@ func (e *LostError) Is(target error) bool { return target == ErrLost }
 
 // Unwrap returns what went wrong at the last renewal.
 func (e *LostError) Unwrap() error { return e.Err }
+
+// NotReplicatedError says that too few replicas of the server had the lock in time. The acquire is undone. It is an
+// [ErrNotReplicated]. TryLock returns it at once, Lock goes on for as long as its context allows.
+type NotReplicatedError struct {
+	Name          string        // of the lock
+	Server        string        // its address, as far as it is known
+	Needed, Acked int           // replicas
+	Within        time.Duration // for how long they were waited for, at most
+	Err           error         // why it needed so many, or nil
+}
+
+// Error tells all of that.
+func (e *NotReplicatedError) Error() string {
+	text := fmt.Sprintf("%v: %d of %d within %v, of %q", ErrNotReplicated, e.Acked, e.Needed, e.Within, e.Name)
+	if e.Server != "" {
+		text += " on " + e.Server
+	}
+	if e.Err != nil {
+		text += ": " + e.Err.Error()
+	}
+	return text
+}
+
+// Is reports whether target is [ErrNotReplicated].
+func (e *NotReplicatedError) Is(target error) bool { return target == ErrNotReplicated }
+
+// Unwrap returns why it needed so many.
+func (e *NotReplicatedError) Unwrap() error { return e.Err }
 
 func invalidf(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))
@@ -155,19 +187,19 @@ func passing(err error) bool {
 	if errors.Is(err, conn.ErrClosed) {
 		return false
 	}
-	if errors.Is(err, conn.ErrUncertain) || errors.Is(err, ErrLost) { // granted too late
+	if errors.Is(err, conn.ErrUncertain) || errors.Is(err, ErrLost) || errors.Is(err, ErrNotReplicated) { // granted in vain
 		return true
 	}
 	reply, answered := errors.AsType[resp.Error](err)
-	if !answered {
-		return errors.Is(err, conn.ErrNotSent)
-	}
-	switch resp.Error(reply.Class()) {
-	case resp.ErrLoading, resp.ErrMasterDown, resp.ErrReadOnly, resp.ErrClusterDown, resp.ErrTryAgain,
-		resp.ErrNoReplicas, resp.ErrBusy, resp.ErrMoved, resp.ErrAsk:
+	switch {
+	case !answered:
+		return errors.Is(err, conn.ErrNotSent) && !errors.Is(err, conn.ErrRefused) && netfail.Dial(err) != netfail.Final
+	case netfail.Denied(reply):
+		return false
+	case errors.Is(reply, resp.ErrMoved), errors.Is(reply, resp.ErrAsk):
 		return true
 	}
-	return false
+	return netfail.Reply(reply) != netfail.Final || netfail.Reply(resp.Error(reply.Class())) != netfail.Final
 }
 
 // final reports whether err, of a release or an undo, would be the same at every repeat. A server that is out of memory or
@@ -180,9 +212,5 @@ func final(err error) bool {
 	if !answered {
 		return errors.Is(err, conn.ErrClosed)
 	}
-	switch resp.Error(reply.Class()) {
-	case resp.ErrNoPerm, resp.ErrNoAuth, resp.ErrWrongPass:
-		return true
-	}
-	return wrongType(reply)
+	return netfail.Denied(reply) || wrongType(reply)
 }

@@ -30,6 +30,7 @@ const (
 	aliveFor = span(6) // beyond a lease, whatever others do
 	putOff   = span(3) // a time that is as near as that
 	idleLife = span(3)
+	fairDay  = span(8640) // beyond the last time, for the line and its times
 )
 
 func (m *fairState) clone() model {
@@ -110,10 +111,10 @@ func (m *fairState) advance(owner string, wait, floor span) {
 	}
 }
 
-// keep has the line last for longer than its last time.
-func (m *fairState) keep(longer span) {
+// keep has the line last for a day longer than its last time.
+func (m *fairState) keep() {
 	last := slices.Max(slices.Collect(maps.Values(m.times)))
-	m.lineLife, m.timesLife = max(m.lineLife, last+longer), max(m.timesLife, last+longer)
+	m.lineLife, m.timesLife = last+fairDay, last+fairDay
 }
 
 // tell calls who is first.
@@ -141,12 +142,13 @@ func (m *fairState) acquire(owner string, a fairAsk, latch int) (any, []message)
 	}
 	first := m.head(owner)
 	if m.owner == "" && (first == "" || first == owner) {
+		sooner := max(a.wait, m.times[owner]-a.lease)
 		m.remove(owner)
 		if first == "" {
 			m.times, m.timesLife = nil, 0
 		}
 		for other := range m.times {
-			m.advance(other, a.wait, a.lease+aliveFor)
+			m.advance(other, sooner, a.lease+aliveFor)
 		}
 		m.idle.life = 0
 		return m.reentrantModel.acquire(owner, a.lease, latch)
@@ -164,6 +166,9 @@ func (m *fairState) acquire(owner string, a fairAsk, latch int) (any, []message)
 }
 
 func (m *fairState) stand(owner string, a fairAsk) {
+	if len(m.line) != len(m.times) {
+		m.sort(owner)
+	}
 	base, known := m.lease, slices.Contains(m.line, owner)
 	switch {
 	case known && m.times[owner] > min(a.wait, putOff):
@@ -177,7 +182,19 @@ func (m *fairState) stand(owner string, a fairAsk) {
 	if m.times[owner] = base + a.wait; !known {
 		m.line = append(m.line, owner)
 	}
-	m.keep(a.lease)
+	m.keep()
+}
+
+// sort leaves those in line who have a time, and owner, and a time to nobody else.
+func (m *fairState) sort(owner string) {
+	m.line = slices.DeleteFunc(m.line, func(o string) bool { _, ok := m.times[o]; return !ok && o != owner })
+	maps.DeleteFunc(m.times, func(o string, _ span) bool { return !slices.Contains(m.line, o) })
+	if len(m.line) == 0 {
+		m.lineLife = 0
+	}
+	if len(m.times) == 0 {
+		m.timesLife = 0
+	}
 }
 
 func (m *fairState) passOver(owner string, counts bool) (any, []message) {
@@ -242,7 +259,7 @@ func (m *fairState) undo(owner string, rest span, before int, wait span, waits b
 			m.times = map[string]span{}
 		}
 		m.times[owner] = wait
-		m.keep(aliveFor)
+		m.keep()
 	case !waits:
 		if place := slices.Index(m.line, owner); place >= 0 {
 			for _, behind := range m.line[place+1:] {
@@ -342,7 +359,10 @@ func withinFair(m model) bool {
 	for _, until := range f.times {
 		last = max(last, until)
 	}
-	aside = aside || last > 12 || f.lineLife > last+2 && waiting > 1 || f.lineLife > last+5
+	aside = aside || last > 12
+	if len(f.line) > 0 && f.lineLife < fairDay-3 || len(f.times) > 0 && f.timesLife < fairDay-3 { // which is like any other time
+		return false
+	}
 	return f.holds <= 2 && waiting <= 2 && (waiting == 0 || !aside)
 }
 

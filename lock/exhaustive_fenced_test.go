@@ -2,6 +2,7 @@ package lock_test
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -119,6 +120,13 @@ func fencedSet(plain bool) *scriptSet {
 		func(m *fencedModel, owner string, lease span, latch int) (any, []message) {
 			return m.acquire(owner, lease, latch, plain)
 		})
+	for i := range list {
+		switch m := &list[i]; m.script {
+		case "acquire", "handover", "info":
+			m.keys = slices.Clone(m.keys)
+			m.keys[1] = setToken
+		}
+	}
 	set := func(name string, do func(m *fencedModel)) {
 		list = append(list, move{name: name, foreign: true, do: on(func(m *fencedModel) (any, []message) {
 			m.count, m.timed, m.time, m.list = 0, false, 0, false

@@ -306,20 +306,22 @@ func permitsSet() *scriptSet {
 			owner += setIDs[i]
 		}
 		for _, waits := range []bool{false, true} {
-			add("acquire", own, []any{span(1), owner, publishBy, waits, false},
+			add("acquire", own, []any{span(1), owner, publishBy, waits, false, at(1)},
 				func(m *permitsModel) (any, []message) { return m.acquire(ids, 1, waits) })
 		}
-		add("acquire", own, []any{span(2), owner, publishBy, false, true},
+		add("acquire", own, []any{span(1), owner, publishBy, true, false, at(-1)}, func(*permitsModel) (any, []message) { return late, nil })
+		add("undo", own, []any{span(0), owner, publishBy, 0, at(-1)}, func(*permitsModel) (any, []message) { return late, nil })
+		add("acquire", own, []any{span(2), owner, publishBy, false, true, at(1)},
 			func(m *permitsModel) (any, []message) { return m.acquire(ids, foreverN, false) })
 		add("release", other, []any{span(0), owner, publishBy, latchSpan, false},
 			func(m *permitsModel) (any, []message) { return m.release(ids) })
 		add("give", other, []any{latchSpan, publishBy, owner}, func(m *permitsModel) (any, []message) { return m.give(ids) })
-		add("undo", own, []any{span(0), owner, publishBy, 0, latchSpan},
+		add("undo", own, []any{span(0), owner, publishBy, 0, at(latchSpan)},
 			func(m *permitsModel) (any, []message) { return m.undo(ids, true) })
-		add("undo", keys, []any{span(0), owner, publishBy, 0, latchSpan},
+		add("undo", keys, []any{span(0), owner, publishBy, 0, at(latchSpan)},
 			func(m *permitsModel) (any, []message) { return m.undo(ids, false) })
-		add("renew", keys[:1], []any{span(2), owner}, func(m *permitsModel) (any, []message) { return m.renew(ids, 2) })
-		add("renew", keys[:1], []any{-2, owner}, func(m *permitsModel) (any, []message) { return m.renew(ids, -2) })
+		add("renew", keys[2:3], []any{span(2), owner}, func(m *permitsModel) (any, []message) { return m.renew(ids, 2) })
+		add("renew", keys[2:3], []any{-2, owner}, func(m *permitsModel) (any, []message) { return m.renew(ids, -2) })
 	}
 	add("force", keys, []any{publishBy}, (*permitsModel).force)
 	add("info", keys, nil, (*permitsModel).info)

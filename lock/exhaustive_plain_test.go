@@ -79,11 +79,8 @@ func (m *plainModel) release(owner string, latch int, repeated bool) (any, []mes
 }
 
 func (m *plainModel) undo(owner string, before, latch int) (any, []message) {
-	if latch >= 0 {
-		if m.done[latch].outcome != "" {
-			return 0, nil
-		}
-		m.done.note(latch, "0")
+	if latch >= 0 && m.done.undo(latch) {
+		return 0, nil
 	}
 	switch {
 	case before > 0:
@@ -142,10 +139,12 @@ func plainSet() *scriptSet {
 				}
 			}
 			for lease := span(1); lease <= 3; lease++ {
-				add("acquire", with, []any{lease, owner}, func(m *plainModel) (any, []message) { return m.acquire(owner, lease, latch) })
+				add("acquire", with, []any{lease, owner, at(1)}, func(m *plainModel) (any, []message) { return m.acquire(owner, lease, latch) })
 			}
+			add("acquire", with, []any{1, owner, at(-1)}, func(*plainModel) (any, []message) { return late, nil })
+			add("undo", with, []any{0, owner, "", 0, at(-1)}, func(*plainModel) (any, []message) { return late, nil })
 			for before := range 2 {
-				add("undo", with, []any{0, owner, "", before, latchSpan},
+				add("undo", with, []any{0, owner, "", before, at(latchSpan)},
 					func(m *plainModel) (any, []message) { return m.undo(owner, before, latch) })
 			}
 		}

@@ -197,7 +197,7 @@ func (m *readWriteModel) unread(o int, rest span, latch int, repeated bool) (any
 	known := m.done[latch].outcome != "" || m.other == "string"
 	reply, more := m.repeat(m.reads[o], latch, repeated)
 	if !more {
-		for n := 0; !known && n < len(m.left[o]) && m.left[o][n] > 0; n++ {
+		for n := 0; !known && n < len(m.left[o]); n++ {
 			m.left[o][n] = 0
 		}
 		return reply, nil
@@ -273,15 +273,12 @@ func (m *readWriteModel) renewRead(lease span, owners ...int) (any, []message) {
 
 func (m *readWriteModel) force(mode, payload string) (any, []message) {
 	switch {
-	case m.other == "string":
+	case m.other != "":
 		return failure("WRONGTYPE"), nil
 	case m.mode != mode:
 		return 0, nil
 	}
-	for o := range m.reads {
-		m.hold(o, 0, 0)
-	}
-	m.free()
+	m.free() // the leases of its readers end by themselves
 	return 1, []message{{setReadWrite, payload}}
 }
 
@@ -438,11 +435,19 @@ func readWriteSet(kind string) *scriptSet {
 	keys := []string{setLock, setReadWrite, setWriters}
 	add := func(half, script string, latch int, args []any, do func(m *readWriteModel) (any, []message)) {
 		m := move{name: fmt.Sprint(half, " ", script, " ", args, " latch ", latch), script: script, keys: keys, args: args, do: on(do)}
-		if latch >= 0 {
-			m.keys = append(slices.Clone(keys), setLatch(latch))
-		}
-		if script == "renew" {
+		switch script {
+		case "force", "info":
+		case "renew":
 			m.keys = []string{setLock, setLock, setLock}
+			for _, owner := range setOwners {
+				m.keys = append(m.keys, readHolds(owner)...)
+			}
+		default:
+			holds := readHolds(strings.TrimSuffix(args[1].(string), ":write"))
+			m.keys = append(slices.Clone(keys), holds[0])
+			if latch >= 0 {
+				m.keys = append(append(m.keys, setLatch(latch)), holds[1:]...)
+			}
 		}
 		if half != kind {
 			m.script = ""
@@ -464,6 +469,14 @@ func readWriteSet(kind string) *scriptSet {
 	foreign("SET "+setLock, func(m *readWriteModel) { m.other = "string" })
 	foreign("a reentrant lock", func(m *readWriteModel) { m.other = "hash" })
 	return set
+}
+
+// readHolds are the keys of the leases of a reader's holds.
+func readHolds(owner string) (keys []string) {
+	for n := range int64(4) {
+		keys = append(keys, timeoutKey(setLock, owner, n+1))
+	}
+	return keys
 }
 
 type adder func(half, script string, latch int, args []any, do func(m *readWriteModel) (any, []message))

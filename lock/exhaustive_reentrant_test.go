@@ -31,6 +31,16 @@ func (l *latches) note(i int, outcome string) {
 	l[i].outcome, l[i].life = outcome, latchSpan
 }
 
+// undo notes that a request is undone, for longer if a later undo comes, and reports whether that has been so before.
+func (l *latches) undo(i int) bool {
+	was := l[i].outcome != ""
+	l.note(i, "0")
+	return was
+}
+
+// late is what a script returns that is too late.
+const late = status("late @0")
+
 func (l *latches) keys() (keys space) {
 	for i, latch := range l {
 		if latch.outcome != "" {
@@ -179,11 +189,8 @@ func (m *reentrantModel) handOver(owner, heir string, lease span, latch int, inh
 }
 
 func (m *reentrantModel) undo(owner string, rest span, before, latch int) (any, []message) {
-	if latch >= 0 {
-		if m.done[latch].outcome != "" {
-			return 0, nil
-		}
-		m.done.note(latch, "0")
+	if latch >= 0 && m.done.undo(latch) {
+		return 0, nil
 	}
 	switch {
 	case m.alien:
@@ -290,20 +297,27 @@ func (e exclusive[M]) list(part func(M) *reentrantModel, acquire func(m M, owner
 	for _, owner := range setOwners {
 		for latch := -1; latch < e.latches; latch++ {
 			for lease := span(1); lease <= 3; lease++ {
-				add("acquire", with(latch), append([]any{lease, owner}, e.own...),
+				add("acquire", with(latch), append(append([]any{lease, owner}, e.own...), at(1)),
 					func(m M) (any, []message) { return acquire(m, owner, lease, latch) })
 			}
+			add("acquire", with(latch), append(append([]any{1, owner}, e.own...), at(-1)),
+				func(M) (any, []message) { return late, nil })
+			add("undo", with(latch), []any{0, owner, publishBy, 0, at(-1)}, func(M) (any, []message) { return late, nil })
 			for rest := span(0); rest <= 2; rest++ {
 				for before := range 3 {
-					add("undo", with(latch), []any{rest, owner, publishBy, before, latchSpan},
+					add("undo", with(latch), []any{rest, owner, publishBy, before, at(latchSpan)},
 						lock(func(m *reentrantModel) (any, []message) { return m.undo(owner, rest, before, latch) }))
 				}
 				for _, heir := range setOwners {
 					if heir != owner && rest > 0 && latch == 0 {
-						add("handover", with(latch), append([]any{rest, owner, heir, latchSpan}, e.own...),
-							func(m M) (any, []message) {
-								return part(m).handOver(owner, heir, rest, latch, func() any { return e.inherit(m) })
-							})
+						keys, args := append(with(latch), setLatch(e.latches-1)), append([]any{rest, owner, heir, latchSpan}, e.own...)
+						add("handover", keys, append(args[:len(args):len(args)], at(1)), func(m M) (any, []message) {
+							if part(m).done[e.latches-1].outcome != "" {
+								return nil, nil
+							}
+							return part(m).handOver(owner, heir, rest, latch, func() any { return e.inherit(m) })
+						})
+						add("handover", keys, append(args[:len(args):len(args)], at(-1)), func(M) (any, []message) { return late, nil })
 					}
 				}
 				for _, repeated := range []bool{false, true}[:2*min(latch+1, 1)] {

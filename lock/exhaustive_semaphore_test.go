@@ -95,6 +95,7 @@ func (m *semaphoreModel) acquire(n int, waits bool) (any, []message) {
 	case taken == "0":
 		return -1, nil
 	case taken != "":
+		m.done.note(0, taken)
 		return nil, nil
 	case m.alien:
 		return failure("WRONGTYPE"), nil
@@ -171,7 +172,7 @@ func semaphoreSet() *scriptSet {
 	}
 	for _, yes := range []bool{false, true} {
 		for _, n := range []int{1, 2} {
-			add("acquire", own, []any{latchSpan / 2, "", n, yes}, func(m *semaphoreModel) (any, []message) { return m.acquire(n, yes) })
+			add("acquire", own, []any{latchSpan / 2, "", n, yes, at(1)}, func(m *semaphoreModel) (any, []message) { return m.acquire(n, yes) })
 		}
 		for _, n := range []int{-2, 1, 2} {
 			add("add", other, []any{latchSpan, publishBy, n, yes}, func(m *semaphoreModel) (any, []message) { return m.addPermits(n, yes) })
@@ -180,7 +181,9 @@ func semaphoreSet() *scriptSet {
 	for _, ends := range []span{0, 2} {
 		add("set", other, []any{latchSpan, publishBy, 2, ends}, func(m *semaphoreModel) (any, []message) { return m.setUp(2, ends) })
 	}
-	add("undo", own, []any{span(0), "", publishBy, 0, latchSpan}, (*semaphoreModel).undo)
+	add("acquire", own, []any{latchSpan / 2, "", 1, true, at(-1)}, func(*semaphoreModel) (any, []message) { return late, nil })
+	add("undo", own, []any{span(0), "", publishBy, 0, at(latchSpan)}, (*semaphoreModel).undo)
+	add("undo", own, []any{span(0), "", publishBy, 0, at(-1)}, func(*semaphoreModel) (any, []message) { return late, nil })
 	add("drain", other, []any{latchSpan, publishBy}, (*semaphoreModel).drain)
 	add("info", keys, nil, (*semaphoreModel).info)
 	set.moves = append(set.moves, (*counter)(nil).foreign(func(m model) *counter { return &m.(*semaphoreModel).counter })...)

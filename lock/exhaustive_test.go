@@ -27,7 +27,7 @@ import (
 //
 // Times are counted in steps of ten seconds. A span in ARGV is sent as milliseconds; in a state it is a key's remaining life,
 // rounded up. Points in time are texts made by at and atMicro: steps from the server's present, as the value of a string, a
-// field or a score. Large integers in replies, and runs of 13 or 16 digits in texts, are turned into the same. Scripts are
+// field or a score, or in ARGV. Large integers in replies, and runs of 13 or 16 digits in texts, are turned into the same. Scripts are
 // given publishBy in place of PUBLISH, so that a message is found as an element of a list that is named for its channel.
 //
 // Besides the moves of the kind there are two that happen by themselves from each state: a step of time passes, and a

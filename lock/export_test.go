@@ -20,7 +20,7 @@ const AnyKind = "any"
 
 // Scripts are the scripts of each kind, by its name and the operation they are for.
 func Scripts() map[string]map[string]*script.Script {
-	all := map[string]map[string]*script.Script{AnyKind: {"shape": shapeScript.get()}}
+	all := map[string]map[string]*script.Script{AnyKind: {"shape": shapeScript.get(), "publish": publishScript.get(), "look": lookScript.get(), "apart": script.New(allApart)}}
 	for _, k := range kinds {
 		all[k.name] = map[string]*script.Script{}
 		for operation, s := range map[string]*script.Script{
@@ -34,6 +34,13 @@ func Scripts() map[string]map[string]*script.Script {
 		maps.Copy(all[k.name], k.more)
 	}
 	return all
+}
+
+// Deaf keeps the client from hearing of losses and of locks that are freed by force: it learns both from the next renewal. It is
+// for before the first lock.
+func (c *Client) Deaf() {
+	c.calm()
+	c.deaf = true
 }
 
 // OnlyWoken makes the client's waiters look when they are woken and at no other time, while there is a subscription.

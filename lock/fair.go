@@ -40,6 +40,7 @@ func newFairKind() *kind {
 		args:    fairArgs,
 		parse:   parseFair,
 		queued:  true,
+		joins:   true,
 		acquire: script.New(fairAcquire),
 		release: script.New(fairRelease),
 		undo:    script.New(fairUndo),

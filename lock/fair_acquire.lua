@@ -7,53 +7,68 @@
 -- Returns nil for the first hold, the hold count as a status for a further one, "reentry" if there may be none, else the
 --         remaining lease of the holder in ms (0: the lock is free and it is somebody else's turn; -1: it has none).
 local lock, _, queue, timeouts, idle, latch = unpack(KEYS)
-local lease, owner, wait, stands, reenters = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4] == '1', ARGV[5] == '1'
+local lease, owner, wait, stands = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4] == '1'
+local few, spare, day = 32, 60000, 86400000
 local time = redis.call('time')
-local now, spare = time[1] * 1000 + math.floor(time[2] / 1000), 60000
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
-local function head() -- drops those whose time is up, and those who have none
+local function head(except) -- drops those whose time is up, and those who have none
     local first = redis.call('lindex', queue, 0)
-    if not first or first == owner or tonumber(redis.call('zscore', timeouts, first) or 0) > now then
+    if not first or first == except or tonumber(redis.call('zscore', timeouts, first) or 0) > now then
         return first
     end
     redis.call('lpop', queue)
     redis.call('zrem', timeouts, first)
-    return head()
+    return head(except)
+end
+
+local function sort() -- after somebody has interfered: each waiter stands in the queue once, and nobody else has a time
+    local line, stood = redis.call('lrange', queue, 0, -1), {}
+    for i = #line, 1, -1 do
+        if stood[line[i]] or line[i] ~= owner and not redis.call('zscore', timeouts, line[i]) then
+            redis.call('lrem', queue, -1, line[i])
+        end
+        stood[line[i]] = true
+    end
+    for _, waiter in ipairs(redis.call('zrange', timeouts, 0, -1)) do
+        if not stood[waiter] then redis.call('zrem', timeouts, waiter) end
+    end
+    return stood[owner]
 end
 
 if latch and redis.call('exists', latch) == 1 then
     return -1 -- late: nobody waits for this any more
 elseif redis.call('hexists', lock, owner) == 1 then
-    if not reenters then return redis.status_reply('reentry') end
+    if ARGV[5] ~= '1' then return redis.status_reply('reentry') end
     local count = redis.call('hincrby', lock, owner, 1)
     redis.call('pexpire', lock, math.max(redis.call('pttl', lock), lease)) -- never shorter than those it is nested in
     return redis.status_reply(string.format('%d', count))
 end
-local first, left = head(), redis.call('pttl', lock)
+local first, left, known = head(owner), redis.call('pttl', lock), redis.call('zscore', timeouts, owner)
+local score, waiting = tonumber(known or 0), redis.call('zcard', timeouts)
 if left == -2 and (not first or first == owner) then
     redis.call('del', idle, first and idle or timeouts) -- without a queue there is no deadline
     redis.call('lpop', queue)
     redis.call('zrem', timeouts, owner)
-    local others = redis.call('zrange', timeouts, 0, -1, 'withscores')
-    for i = 1, #others, 2 do -- as Redisson does, but leaving each of them the time to put its own off
-        local score = tonumber(others[i + 1])
-        redis.call('zadd', timeouts, math.max(score - wait, math.min(score, now + lease + spare)), others[i])
+    local sooner = math.max(wait, score - now - lease) -- as Redisson has it, and what those have left who went before
+    local due = waiting <= few or sooner > waiting / 8 * math.max(wait, spare) -- of many not at each grant
+    local others = due and redis.call('zrange', timeouts, 0, -1, 'withscores') or {}
+    for i = 1, #others, 2 do -- which leaves each of them the time to put its own off
+        local ends = tonumber(others[i + 1])
+        redis.call('zadd', timeouts, math.max(ends - sooner, math.min(ends, now + lease + spare)), others[i])
     end
     redis.call('hincrby', lock, owner, 1)
     redis.call('pexpire', lock, lease)
     return nil
 end
-local score, known = tonumber(redis.call('zscore', timeouts, owner) or 0), 0
-for _, waiter in ipairs(stands and redis.call('lrange', queue, 0, -1) or {}) do
-    if waiter == owner then known = 1 end
-end
-if stands and (known == 0 or score < now + math.min(wait, spare / 2)) then
-    local last = known == 0 and redis.call('lindex', queue, -1)
+if stands and redis.call('llen', queue) ~= waiting then known = sort() end
+if stands and (not known or score < now + math.min(wait, spare / 2)) then
+    local last = not known and redis.call('lindex', queue, -1)
     local behind = tonumber(last and redis.call('zscore', timeouts, last) or 0)
     redis.call('zadd', timeouts, math.max(behind, now + math.max(left, 0)) + wait, owner)
-    if known == 0 then redis.call('rpush', queue, owner) end
-    local life = redis.call('zrange', timeouts, -1, -1, 'withscores')[2] - now + lease
-    redis.call('pexpire', queue, math.max(redis.call('pttl', queue), life))
-    redis.call('pexpire', timeouts, math.max(redis.call('pttl', timeouts), life))
+    if not known then redis.call('rpush', queue, owner) end
+    local life = redis.call('zrange', timeouts, -1, -1, 'withscores')[2] - now + day -- Redisson's have none
+    redis.call('pexpire', queue, life)
+    redis.call('pexpire', timeouts, life)
 end
 return left == -2 and 0 or left

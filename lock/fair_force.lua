@@ -1,24 +1,27 @@
 -- Fair lock, force: frees the lock whoever has it, and tells who heads the queue, which stays.
 -- KEYS  1 lock  2 its channel; a waiter's own has a colon and the waiter behind  3 queue  4 timeouts  5 idle
 -- ARGV  1 publish command
--- Returns 1 when the lock was taken, else 0. A key of another type is an error and stays.
+-- Returns 1 when the lock was taken, else 0. A key of another type or kind is an error and stays.
 local lock, channel, queue, timeouts = unpack(KEYS)
 local publish = ARGV[1]
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
-local function head() -- drops those whose time is up, and those who have none
+local function head(except) -- drops those whose time is up, and those who have none
     local first = redis.call('lindex', queue, 0)
-    if not first or tonumber(redis.call('zscore', timeouts, first) or 0) > now then
+    if not first or first == except or tonumber(redis.call('zscore', timeouts, first) or 0) > now then
         return first
     end
     redis.call('lpop', queue)
     redis.call('zrem', timeouts, first)
-    return head()
+    return head(except)
 end
 
-if redis.call('hlen', lock) == 0 then
+local fields = redis.call('hlen', lock)
+if fields == 0 then
     return 0
+elseif fields > 1 or not string.match(redis.call('hvals', lock)[1], '^%d+$') then
+    return redis.error_reply('WRONGTYPE The key holds a lock of another kind')
 end
 redis.call('del', lock)
 local ok, first = pcall(head)

@@ -6,6 +6,10 @@ local lock, _, queue, timeouts = unpack(KEYS)
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
+local holder = redis.call('hgetall', lock)
+if #holder > 2 or holder[2] and not string.match(holder[2], '^%d+$') then
+    return redis.error_reply('WRONGTYPE The key holds a lock of another kind')
+end
 local waiters, info = redis.call('lrange', queue, 0, -1), {}
 info[1] = #waiters
 for i, waiter in ipairs(waiters) do
@@ -13,7 +17,7 @@ for i, waiter in ipairs(waiters) do
     info[2 * i + 1] = math.max(tonumber(redis.call('zscore', timeouts, waiter) or 0) - now, 0)
 end
 table.insert(info, redis.call('pttl', lock))
-for _, value in ipairs(redis.call('hgetall', lock)) do
+for _, value in ipairs(holder) do
     table.insert(info, value)
 end
 return info

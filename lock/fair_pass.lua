@@ -9,14 +9,14 @@ local grace, limit, life = 1000, 15000, 30000 -- a waiter subscribes some time a
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
-local function head() -- drops those whose time is up, and those who have none
+local function head(except) -- drops those whose time is up, and those who have none
     local first = redis.call('lindex', queue, 0)
-    if not first or first == owner or tonumber(redis.call('zscore', timeouts, first) or 0) > now then
+    if not first or first == except or tonumber(redis.call('zscore', timeouts, first) or 0) > now then
         return first
     end
     redis.call('lpop', queue)
     redis.call('zrem', timeouts, first)
-    return head()
+    return head(except)
 end
 
 local function deaf(waiter) -- nobody listens for it; an error says nothing
@@ -26,7 +26,7 @@ end
 
 local function drop(first, last) -- and those behind that nobody listens for, as far as the last
     redis.call('zrem', timeouts, first)
-    local following = head() -- without the one that has no time any more
+    local following = head(owner) -- without the one that has no time any more
     if first == last or not following or following == owner or not deaf(following) then
         return following
     end
@@ -36,7 +36,7 @@ end
 if redis.call('exists', lock) == 1 then
     return 0
 end
-local first = head()
+local first = head(owner)
 if not first or first == owner then
     return 1
 end

@@ -363,9 +363,52 @@ func TestA18(t *testing.T) {
 		w.srv.Refuse(true)
 		w.srv.KillConns(nil)
 		w.sleep(11 * time.Minute)
+		c.Close()
+		w.sleep(24 * time.Hour)
 		if keys := w.srv.Dump(); len(keys) != 0 {
 			t.Errorf("left behind: %q", keys)
 		}
+		w.clients = nil // Close has said that nothing could be taken back
+	})
+}
+
+// A visit of ours, with little time, to a queue of Redisson's leaves those in it their places for as long as they wait.
+func TestFairVisitToRedisson(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		java := w.fairRedisson()
+		w.srv.Do("HSET", "job", "java:0", "1")
+		visitor := w.client(lock.Config{})
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		_, err := visitor.Fair("job").Lock(ctx)
+		wantErr(t, "Lock", err, lock.ErrNotAcquired)
+		owners := []string{"java:1", "java:2", "java:3"}
+		for _, owner := range owners {
+			java.acquire(owner, 2*time.Hour, true)
+			if owner == "java:2" {
+				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+				defer cancel()
+				_, err := visitor.Fair("job").Lock(ctx)
+				wantErr(t, "Lock", err, lock.ErrNotAcquired)
+			}
+		}
+		visitor.Close()
+		for range 60 {
+			w.sleep(time.Minute)
+			w.wantLine(owners...)
+		}
+		told := len(w.srv.Messages())
+		java.unlock("java:0")
+		if told := w.srv.Messages()[told:]; len(told) != 1 || told[0].Channel != jobChannel+":java:1" {
+			t.Errorf("the release tells %v, want the first in line", told)
+		}
+		for _, owner := range owners {
+			if got, _ := java.acquire(owner, 2*time.Hour, true); !got {
+				t.Errorf("it is not the turn of %s", owner)
+			}
+			java.unlock(owner)
+		}
+		w.free()
 	})
 }
 

@@ -11,14 +11,14 @@ local lease, owner, publish, lifetime, repeated, counts = unpack(ARGV)
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
-local function head() -- drops those whose time is up, and those who have none
+local function head(except) -- drops those whose time is up, and those who have none
     local first = redis.call('lindex', queue, 0)
-    if not first or tonumber(redis.call('zscore', timeouts, first) or 0) > now then
+    if not first or first == except or tonumber(redis.call('zscore', timeouts, first) or 0) > now then
         return first
     end
     redis.call('lpop', queue)
     redis.call('zrem', timeouts, first)
-    return head()
+    return head(except)
 end
 
 local function tell() -- without a queue, or a right to publish, the lock is free all the same

@@ -8,16 +8,16 @@
 local lock, channel, queue, timeouts, idle, latch = unpack(KEYS)
 local lease, owner, publish, before, lifetime, wait, waits = unpack(ARGV)
 local time = redis.call('time')
-local now, spare = time[1] * 1000 + math.floor(time[2] / 1000), 60000
+local now, few, spare, day = time[1] * 1000 + math.floor(time[2] / 1000), 32, 60000, 86400000
 
-local function head() -- drops those whose time is up, and those who have none
+local function head(except) -- drops those whose time is up, and those who have none
     local first = redis.call('lindex', queue, 0)
-    if not first or tonumber(redis.call('zscore', timeouts, first) or 0) > now then
+    if not first or first == except or tonumber(redis.call('zscore', timeouts, first) or 0) > now then
         return first
     end
     redis.call('lpop', queue)
     redis.call('zrem', timeouts, first)
-    return head()
+    return head(except)
 end
 
 if latch and redis.call('exists', latch) == 1 then
@@ -34,12 +34,12 @@ end
 if waits == '1' and taken and redis.call('exists', lock) == 0 then
     redis.call('lpush', queue, owner)
     redis.call('zadd', timeouts, now + wait, owner)
-    local life = redis.call('zrange', timeouts, -1, -1, 'withscores')[2] - now + spare
-    redis.call('pexpire', queue, math.max(redis.call('pttl', queue), life))
-    redis.call('pexpire', timeouts, math.max(redis.call('pttl', timeouts), life))
+    local life = redis.call('zrange', timeouts, -1, -1, 'withscores')[2] - now + day
+    redis.call('pexpire', queue, life)
+    redis.call('pexpire', timeouts, life)
 elseif waits ~= '1' then
     local left, found = math.max(redis.call('pttl', lock), 0), false
-    for _, waiter in ipairs(redis.call('lrange', queue, 0, -1)) do
+    for _, waiter in ipairs(redis.call('lrange', queue, -few, -1)) do -- of more the next grant sees to it
         local score = found and tonumber(redis.call('zscore', timeouts, waiter) or nil)
         if score then -- as Redisson does, but leaving each of them the time to put its own off
             redis.call('zadd', timeouts, math.max(score - wait, math.min(score, now + left + spare)), waiter)

@@ -22,12 +22,14 @@ var fencedKind = &lazy[*kind]{make: newFencedKind}
 
 func newFencedKind() *kind {
 	k := variant("fenced", reentrantKind.get())
-	k.args, k.parse = fencedArgs, parseFenced
+	k.args, k.parse, k.token = fencedArgs, parseFenced, fencedToken
 	k.acquire = script.New(fencedAcquire)
 	k.info = script.New(fencedInfo)
 	k.handover = script.New(fencedHandover)
 	return k
 }
+
+func fencedToken(name string) string { return prefixName(tokenPrefix, name) }
 
 func fencedArgs(c *Client, _ request) []any { return []any{c.cfg.PlainTokens} }
 

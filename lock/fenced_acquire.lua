@@ -1,13 +1,13 @@
 -- Fenced lock, acquire: takes the lock for an owner who finds it free or has it already, with a fencing token.
--- KEYS  1 lock: a hash of the owner to its hold count  2 its channel
---       3 latch, for an owner that may have further holds: there once this very request has been undone
+-- KEYS  1 lock: a hash of the owner to its hold count  2 the last token
+--       3 latch: there once this very request has been undone
 -- ARGV  1 lease in ms  2 owner  3 1 for tokens that count from 1 as Redisson's do, else they are no less than the server's time in µs
--- Returns the hold count and the token, which a further hold shares with the first,
+--       4 when this is too late, in ms since 1970
+-- Returns late and the server's time as a status when it is too late, which changes nothing;
+--         otherwise the hold count and the token, which a further hold shares with the first,
 --         and otherwise the remaining lease of the other holder in ms (-1: it has none).
-local lock, latch = KEYS[1], KEYS[3]
-local lease, owner, plain = ARGV[1], ARGV[2], ARGV[3]
--- In the hash slot of the lock: by its hash tag, or with all of its name as one.
-local token = 'redisson_lock_token:' .. (string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}')
+local lock, token, latch = KEYS[1], KEYS[2], KEYS[3]
+local lease, owner, plain, last = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 
 -- The token grows over all holds. The server's time in it makes it do so even after the counter has been lost.
 local function draw()
@@ -17,8 +17,13 @@ local function draw()
     return drawn
 end
 
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if now > last then
+    return redis.status_reply('late ' .. string.format('%.0f', now))
+end
 if latch and redis.call('exists', latch) == 1 then
-    return -1 -- late: nobody waits for this any more
+    return -1 -- undone: nobody waits for this any more
 end
 if redis.call('exists', lock) == 0 then
     local drawn = draw()

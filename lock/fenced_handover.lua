@@ -1,19 +1,29 @@
 -- Fenced lock, handover: gives the lock from an owner that never has another hold to one who waits in the same process.
 -- The next owner gets the next token.
--- KEYS  1 lock  2 its channel, which is not used: nobody is told  3 latch, as of the reentrant lock's
+-- KEYS  1 lock  2 the last token  3 latch, as of the reentrant lock's
+--       4 latch of the next owner: there once the hand-over to it has been undone
 -- ARGV  1 lease in ms of the next owner  2 owner  3 next owner  4 lifetime of the latch in ms
 --       5 1 for tokens that count from 1 as Redisson's do, else they are no less than the server's time in µs
--- Returns 1 and the token when the next owner has the lock, nil when the owner did not.
-local lock, latch = KEYS[1], KEYS[3]
+--       6 when this is too late, in ms since 1970
+-- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
+--         1 and the token when the next owner has the lock, nil when the owner did not.
+local lock, token, latch, undone = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local lease, owner, heir, lifetime, plain = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
--- In the hash slot of the lock: by its hash tag, or with all of its name as one.
-local token = 'redisson_lock_token:' .. (string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}')
+local last = tonumber(ARGV[6])
 
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if now > last then
+    return redis.status_reply('late ' .. string.format('%.0f', now))
+end
+if redis.call('exists', undone) == 1 then
+    return nil
+end
 if redis.call('hexists', lock, owner) == 0 then
     return nil
 end
 -- As in acquire.
-local count, time = redis.call('incr', token), redis.call('time')
+local count = redis.call('incr', token)
 local drawn = plain == '1' and count or math.max(count, tonumber(time[1]) * 1000000 + tonumber(time[2]))
 redis.call('set', token, string.format('%.0f', drawn))
 redis.call('del', lock)

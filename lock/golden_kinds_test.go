@@ -54,22 +54,22 @@ func fencedKeys(hold string, token int) []string {
 	return []string{"hash g:fen 30000 " + hold, fmt.Sprint("string redisson_lock_token:{g:fen} - ", token)}
 }
 
-// fairDifferences are due to that nothing stays of a queue when nobody is left who could take it away: it lasts for a lease
+// fairDifferences are due to that nothing stays of a queue when nobody is left who could take it away: it lasts for a day
 // longer than the last one in it counts as alive.
 var fairDifferences = []difference{
-	fairDiffers("2", "g:fair 30000 A1=1", 359_734, "B1", "B1=+329734"),
-	fairDiffers("3", "g:fair 30000 A1=1", 658_681, "B1 A2", "B1=+329734 A2=+628681"),
-	fairDiffers("4", "g:fair 30000 A1=1", 658_681, "B1 A2", "B1=+329734 A2=+628681"),
-	fairDiffers("5", "g:fair 30000 A1=1", 658_681, "B1 A2", "B1=+329734 A2=+628681"),
-	fairDiffers("6", "g:fair 30000 A1=2", 658_681, "B1 A2", "B1=+329734 A2=+628681"),
-	fairDiffers("7", "g:fair 30000 A1=1", 658_681, "B1 A2", "B1=+329734 A2=+628681"),
-	fairDiffers("8", "g:fair 30000 B1=1", 658_681, "A2", "A2=+326153"),
-	fairDiffers("12", "g:fair 30000 A1=1", 359_729, "B1", "B1=+329729"),
+	fairDiffers("2", "g:fair 30000 A1=1", 86_729_734, "B1", "B1=+329734"),
+	fairDiffers("3", "g:fair 30000 A1=1", 87_028_681, "B1 A2", "B1=+329734 A2=+628681"),
+	fairDiffers("4", "g:fair 30000 A1=1", 87_028_681, "B1 A2", "B1=+329734 A2=+628681"),
+	fairDiffers("5", "g:fair 30000 A1=1", 87_028_681, "B1 A2", "B1=+329734 A2=+628681"),
+	fairDiffers("6", "g:fair 30000 A1=2", 87_028_681, "B1 A2", "B1=+329734 A2=+628681"),
+	fairDiffers("7", "g:fair 30000 A1=1", 87_028_681, "B1 A2", "B1=+329734 A2=+628681"),
+	fairDiffers("8", "g:fair 30000 B1=1", 87_028_681, "A2", "A2=+326153"),
+	fairDiffers("12", "g:fair 30000 A1=1", 86_729_729, "B1", "B1=+329729"),
 	{call: "15", why: "A13: who has nothing to release is told", results: map[string]string{"15": "error IllegalMonitorStateException"}},
 }
 
 var nonReentrantDifferences = []difference{
-	fairDiffers("8", "g:nrf 30000 A1=1", 359_474, "B1", "B1=+329474"),
+	fairDiffers("8", "g:nrf 30000 A1=1", 86_729_474, "B1", "B1=+329474"),
 }
 
 func fairDiffers(call, hash string, life int, line, times string) difference {

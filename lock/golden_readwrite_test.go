@@ -23,8 +23,7 @@ var readWriteDifferences = []difference{
 	},
 	{call: "15", why: "A14: so this is not the last reader any more", messages: []string{}},
 	{call: "27", why: "A9: a release of what is not held changes nothing, and tells nobody that it did", messages: []string{}},
-	{call: "30", why: "§9: the leases of readers that were ended by force are of no use to anybody, and go with the lock", keys: []string{}},
-	{call: "31", why: "A9: as call 27, and what call 30 left", messages: []string{}, keys: []string{}},
+	{call: "31", why: "A9: as call 27", messages: []string{}},
 }
 
 var writtenAndRead = []string{"hash g:rw 30000 B1:write=2 B1=1 mode=write", "string {g:rw}:B1:rwlock_timeout:1 30000 1"}

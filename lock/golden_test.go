@@ -247,7 +247,8 @@ func (r *replay) parts(kind, name string, now int64) (parts []string) {
 			parts = append(parts, text)
 		}
 	case "hash":
-		for field, value := range r.do("HGETALL", name).Pairs() {
+		pairs, _ := r.do("HGETALL", name).Pairs()
+		for field, value := range pairs {
 			f, _ := field.Text()
 			v, _ := value.Text()
 			parts = append(parts, r.named(f)+"="+v)
@@ -353,7 +354,7 @@ func newReplay(t *testing.T, cfg lock.Config, open func() *conn.Pool) *replay {
 		}
 	}
 	r.observer = open()
-	events := pubsub.New(r.observer, pubsub.Config{Queue: 64})
+	events := pubsub.New(r.observer, pubsub.Config{})
 	closers = append(closers, events.Close, r.observer.Close)
 	var err error
 	if r.messages, err = events.PSubscribe(t.Context(), "redisson*"); err != nil {

@@ -59,9 +59,9 @@ func (h *Handle) Do(ctx context.Context, fn func(context.Context) error, opts ..
 	return lease.run(ctx, fn)
 }
 
-// ForceUnlock frees the lock whoever has it, and reports whether anybody had. A holder in this process is told at once, any
-// other at its next renewal or Check, and by the end of its lease at the latest; until then it may go on believing that
-// it has the lock.
+// ForceUnlock frees the lock whoever has it, and reports whether anybody had. A holder in this process is told at once, one of
+// another client of this package within a second, by a message on the channel lockwire_forced. Any other learns it at its next
+// renewal or Check, and by the end of its lease at the latest; until then it may go on believing that it has the lock.
 func (h *Handle) ForceUnlock(ctx context.Context) (bool, error) {
 	if h.err != nil {
 		return false, h.err

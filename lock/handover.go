@@ -36,6 +36,8 @@ type passed struct {
 	unknown bool // there was no answer, or none that means anything
 	start   instant
 	token   int64
+	latch   string // what undoes it leaves this key
+	last    int64  // until when it may take effect
 	series  series
 }
 
@@ -117,11 +119,10 @@ func (w *waiter) lookAt() time.Time {
 
 // told takes note of how many have listened to a release. If the server has no other to listen at, one is this client.
 func (c *Client) told(t *target, listeners int) {
-	r, ok := c.server.(interface{ Replicated() bool })
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e := c.entries[t.key()]; e != nil {
-		e.alone = listeners == 1 && ok && !r.Replicated()
+		e.alone = listeners == 1 && c.nature.spread == nil && c.nature.failover == nil
 	}
 }
 
@@ -162,13 +163,14 @@ func (w *waiter) inherit() (granted bool) {
 	w.claim.state.Store(awake)
 	switch {
 	case p.granted:
-		r.asked, r.series = true, p.series
+		r.asked, r.series, r.latch, r.last = true, p.series, p.latch, p.last
 		granted, _, r.failure = c.granted(r, p.start, 1, p.token)
 		r.series = series{}
 		if !granted { // it came too late, and is undone
 			c.renewOwner(r)
 		}
 	case p.unknown:
+		r.latch, r.last = p.latch, p.last
 		c.undo(r, p.start, true)
 		c.renewOwner(r)
 	}
@@ -205,13 +207,15 @@ func (c *Client) heir(l *Lease) *waiter {
 // handOver gives the lock to a waiter that has been claimed, and tells it. It returns what release would.
 func (l *Lease) handOver(ctx context.Context, heir *waiter) (resp.Value, error) {
 	c, t, next := l.client, l.target, &heir.request
-	p := &passed{start: c.now()}
+	p := &passed{start: c.now(), latch: newLatch(t), last: c.last(t.name)}
 	p.series = l.series.next()
-	args := c.args(next, next.lease.Milliseconds(), l.owner, next.owner, latchLife.Milliseconds())
-	v, err := t.kind.handover.Run(ctx, c.server, t.with(l.latch), args...)
+	args := append(c.args(next, next.lease.Milliseconds(), l.owner, next.owner, latchLife.Milliseconds()), p.last)
+	v, err := t.kind.handover.Run(ctx, c.server, append(t.passing(l.latch), p.latch), args...)
 	switch {
 	case err != nil:
 		p.unknown = uncertain(err)
+	case c.late(t.name, v):
+		err = errLate
 	case v.Kind() == resp.Array:
 		if p.token, err = v.At(1).Int(); err != nil {
 			err = fmt.Errorf("lock: unexpected reply to handover: %w", err)
@@ -224,7 +228,9 @@ func (l *Lease) handOver(ctx context.Context, heir *waiter) (resp.Value, error) 
 		p.unknown = !p.granted && !v.IsNull()
 	}
 	if !heir.tell(p) && (p.granted || p.unknown) {
-		c.undo(next, p.start, p.unknown)
+		undone := *next
+		undone.latch, undone.last = p.latch, p.last
+		c.undo(&undone, p.start, p.unknown)
 	}
 	return v, err
 }

@@ -96,6 +96,7 @@ func TestLateHandOver(t *testing.T) {
 		}
 		mustUnlock(t, next)
 		arrive()
+		w.sleep(latchLife)
 		w.free()
 	})
 }

@@ -105,7 +105,11 @@ func (c *Client) durable(ctx context.Context) bool {
 			return false
 		}
 		value := ""
-		for k, e := range v.Pairs() {
+		pairs, err := v.Pairs()
+		if err != nil {
+			return false
+		}
+		for k, e := range pairs {
 			if text, _ := k.Text(); text == name {
 				value, _ = e.Text()
 			}

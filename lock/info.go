@@ -60,7 +60,7 @@ type Waiter struct {
 }
 
 func (c *Client) info(ctx context.Context, t *target) (Info, error) {
-	v, err := t.kind.info.Run(c.patient(ctx), c.server, t.keys)
+	v, err := c.run(ctx, c.server, &call{script: t.kind.info, target: t, keys: t.seeing(), leaves: true})
 	if err != nil {
 		return Info{}, serverError(err)
 	}
@@ -104,7 +104,7 @@ func (c *Client) forceUnlock(ctx context.Context, t *target) (bool, error) {
 		return false, err
 	}
 	holds := c.holdsOf(t.hold(), "", nil) // and not those that come after
-	v, err := t.kind.force.Run(c.patient(ctx), c.server, t.keys, c.publishing(t))
+	v, err := c.run(ctx, c.server, &call{script: t.kind.force, target: t, keys: t.keys, args: []any{c.publishing(t)}, leaves: true, tells: true})
 	if err != nil {
 		return false, serverError(err)
 	}
@@ -113,6 +113,7 @@ func (c *Client) forceUnlock(ctx context.Context, t *target) (bool, error) {
 		return false, fmt.Errorf("lock: force: %w", err)
 	}
 	if forced {
+		c.tellForced(ctx, t)
 		for _, l := range holds {
 			l.lose(Forced, nil)
 		}

@@ -1,21 +1,26 @@
 package lock
 
-import "strings"
+import (
+	"strconv"
+	"strings"
+)
 
 // The names that Redisson derives from the name of a lock. No other file makes one.
 const (
-	channelPrefix = "redisson_lock__channel"
-	latchPrefix   = "redisson_unlock_latch"
-	// The leases of readers are in keys that the scripts name themselves, after the lock and the owner:
-	// "{name}:<owner>:rwlock_timeout:<n>".
+	channelPrefix   = "redisson_lock__channel"
+	latchPrefix     = "redisson_unlock_latch"
 	readWritePrefix = "redisson_rwlock"
 
 	semaphorePrefix = "redisson_sc"
 	countdownPrefix = "redisson_countdownlatch__channel__"
 	permitsSuffix   = "timeout"
+	tokenPrefix     = "redisson_lock_token"
 	queuePrefix     = "redisson_lock_queue"
 	timeoutPrefix   = "redisson_lock_timeout"
 	idlePrefix      = "lockwire_fair_head" // ours alone
+
+	// forcedChannel is where clients of this package tell each other that they have freed a lock by force: its name.
+	forcedChannel = "lockwire_forced"
 )
 
 // writersPrefix is for a key that Redisson does not know.
@@ -47,6 +52,21 @@ func suffixName(name, suffix string) string {
 		return name + ":" + suffix
 	}
 	return "{" + name + "}:" + suffix
+}
+
+// readLeases returns the keys of the leases of a reader's first n holds.
+func readLeases(name, owner string, n int64) []string {
+	prefix := suffixName(name, owner) + ":rwlock_timeout:"
+	keys := make([]string, n)
+	for i := range keys {
+		keys[i] = prefix + strconv.Itoa(i+1)
+	}
+	return keys
+}
+
+// shapeKeys returns the keys that tell of which kind the lock of that name is.
+func shapeKeys(name string) []string {
+	return []string{name, prefixName(tokenPrefix, name), prefixName(queuePrefix, name), suffixName(name, permitsSuffix)}
 }
 
 func lockChannel(name string) string { return prefixName(channelPrefix, name) }

@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"strings"
 	"sync"
 	"time"
 
@@ -10,12 +11,16 @@ import (
 
 // kind is a lock kind as the acquire loop, the waiters, the watchdog and the lease see it. All of its scripts but renew take as
 // KEYS the lock, its channel, the kind's own keys, and then a latch where there is one; acquire and undo take the kind's
-// own ARGV behind those that all kinds have, and release of a queued kind one more. Their headers name them.
+// own ARGV behind those that all kinds have, and release of a queued kind one more. Their headers name them. A script touches no
+// other keys, but for the leases of other readers.
 type kind struct {
 	name    string
 	like    *kind // of a kind whose locks are to the server, once taken, those of another: that other; nil: itself
 	channel func(name string) string
 	keys    func(name string) []string        // own keys; nil: none
+	token   func(name string) string          // of a kind with tokens: the key of the last one, KEYS[2] of acquire, handover and info
+	reads   bool                              // its scripts take the leases of the owner's read holds: see target.of
+	lease   func(name string) string          // the key that has the lease, which renew takes; nil: the lock
 	args    func(c *Client, r request) []any  // own ARGV of acquire and undo; nil: none
 	parse   func(v resp.Value) (Info, error)  // what info returns; nil: parseHolders
 	owner   func(c *Client, r request) string // who holds it, when no Owner is passed; nil: Client.nextOwner
@@ -23,6 +28,8 @@ type kind struct {
 	others  follow                            // who else may have it, now that one has it
 	queued  bool                              // the server keeps the line: a waiter stands in it under its own owner and channel
 	silent  bool                              // nobody is told of a release: waiters look by the target's backoff
+	dated   bool                              // acquire and undo say until when they are good: ARGV behind all other, and the fifth
+	joins   bool                              // a further hold of an owner who has the lock makes no key
 	latched bool                              // acquire takes a latch without an Owner too: running it twice would do harm
 	unowned bool                              // who acquires has nothing to give back: there is no lease, and no release
 	twin    *kind                             // the other half of a read-write lock: who has that does not stand in line for this one
@@ -77,7 +84,8 @@ type target struct {
 	kind    *kind
 	name    string
 	channel string
-	keys    []string                                          // KEYS of undo, force and info: the lock, its channel, the kind's own
+	lease   string                                            // KEYS of renew
+	keys    []string                                          // KEYS of force: the lock, its channel, the kind's own
 	first   []string                                          // KEYS of acquire without a latch
 	backoff func(looks int, last time.Duration) time.Duration // of a silent kind: the pause after so many looks and a last one
 }
@@ -88,8 +96,14 @@ func newTarget(k *kind, name string) *target {
 		name:    name,
 		channel: k.channel(name),
 	}
+	if t.lease = name; k.lease != nil {
+		t.lease = k.lease(name)
+	}
 	t.keys = []string{name, t.channel}
 	t.first = t.keys[:1]
+	if k.token != nil {
+		t.first = []string{name, k.token(name)}
+	}
 	if k.keys != nil {
 		t.keys = append(t.keys, k.keys(name)...)
 		t.first = t.keys
@@ -101,4 +115,57 @@ func newTarget(k *kind, name string) *target {
 func (t *target) with(latch string) []string {
 	keys := make([]string, 0, 8)
 	return append(append(keys, t.keys...), latch)
+}
+
+// of returns the KEYS of a script that is about one owner, whose turn the caller has if it is an [Owner]. latch may be "". Of a
+// read-write lock the lease of the owner's first read hold stands in front of the latch, and those of the others behind it.
+func (t *target) of(owner string, state *ownerState, latch string) []string {
+	switch {
+	case t.kind.reads:
+	case latch == "":
+		return t.keys
+	default:
+		return t.with(latch)
+	}
+	holds := int64(1)
+	if state != nil && latch != "" {
+		read := t.hold()
+		if t.kind.suffix != "" {
+			read.kind = t.kind.twin
+		}
+		holds += state.tallies[read].count
+	}
+	leases := readLeases(t.name, strings.TrimSuffix(owner, t.kind.suffix), holds)
+	keys := append(make([]string, 0, len(t.keys)+1+len(leases)), t.keys...)
+	if keys = append(keys, leases[0]); latch != "" {
+		keys = append(keys, latch)
+	}
+	return append(keys, leases[1:]...)
+}
+
+// asking returns the KEYS of acquire.
+func (t *target) asking(r *request) []string {
+	switch {
+	case t.kind.reads:
+		return t.of(r.owner, r.state, r.latch)
+	case r.latch == "":
+		return t.first
+	}
+	return t.passing(r.latch)
+}
+
+// passing returns the KEYS of handover.
+func (t *target) passing(latch string) []string {
+	if t.kind.token != nil {
+		return []string{t.name, t.first[1], latch}
+	}
+	return t.with(latch)
+}
+
+// seeing returns the KEYS of info.
+func (t *target) seeing() []string {
+	if t.kind.token != nil {
+		return t.first
+	}
+	return t.keys
 }

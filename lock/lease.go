@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,6 +35,7 @@ type Lease struct {
 	latch     string     // of the release, the same when it is repeated
 	repeats   *job       // the release, while it is repeated in the background
 	repeated  bool       // a request for it had no answer, and may come yet
+	unlatched bool       // a request for it may have left no latch
 	settled   bool       // outcome is final
 	outcome   error
 
@@ -172,7 +174,8 @@ func (l *Lease) Context(parent context.Context) (ctx context.Context, cancel con
 }
 
 // Check asks the server whether the lock is still held, in one round trip that changes nothing. It returns nil if so, and
-// what Err returns if the lease is over. An error of another kind says that the server could not be asked.
+// what Err returns if the lease is over: a [*LostError], that is [ErrWrongType] too if the key holds something that is not
+// this kind of lock. An error of another kind says that the server could not be asked.
 func (l *Lease) Check(ctx context.Context) error {
 	if err := l.Err(); err != nil {
 		return err
@@ -181,7 +184,7 @@ func (l *Lease) Check(ctx context.Context) error {
 		return l.group.check(ctx)
 	}
 	t := l.target
-	v, err := t.kind.renew.Run(l.client.patient(ctx), l.client.server, []string{t.name}, lookOnly, l.owner)
+	v, err := t.kind.renew.Run(l.client.patient(ctx), l.client.server, l.appendReadLeases([]string{t.lease}), lookOnly, l.owner)
 	if err != nil {
 		return serverError(err)
 	}
@@ -190,11 +193,21 @@ func (l *Lease) Check(ctx context.Context) error {
 	case err != nil:
 		return err
 	case outcome < 0:
-		l.denied(Taken)
+		l.denied(Taken, l.strange(ctx))
+	case outcome == 0 && t.kind.permits: // whose lease is not under the name of the lock
+		l.denied(Forced, l.strange(ctx))
 	case outcome == 0:
-		l.denied(Forced)
+		l.denied(Forced, nil)
 	}
 	return l.Err()
+}
+
+// strange returns an [ErrWrongType] if the key of a lock that its owner does not have any more holds no lock of its kind, else nil.
+func (l *Lease) strange(ctx context.Context) error {
+	if _, err := l.client.info(ctx, l.target); errors.Is(err, ErrWrongType) {
+		return err
+	}
+	return nil
 }
 
 // Token returns the fencing token of a lock that was taken [Client.Fenced], and 0 of any other, also of one that is made up of
@@ -247,14 +260,14 @@ func (l *Lease) expire() {
 
 // denied ends the lease because the server says that the lock is not its owner's, and with it the owner's other holds of
 // that time. What the owner has taken since is not meant.
-func (l *Lease) denied(reason Reason) {
-	l.lose(reason, nil)
+func (l *Lease) denied(reason Reason, cause error) {
+	l.lose(reason, cause)
 	if l.state == nil {
 		return
 	}
 	for _, other := range l.client.holdsOf(l.target.hold(), l.owner, l) {
 		if other.tallied == l.tallied {
-			other.lose(reason, nil)
+			other.lose(reason, cause)
 		}
 	}
 }

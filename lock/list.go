@@ -27,8 +27,8 @@ const (
 	ShapeFair      Shape = "fair"      // [Fair], while somebody stands in its line; otherwise it is a ShapeLock
 	ShapeFenced    Shape = "fenced"    // [Fenced]
 	ShapeReadWrite Shape = "readwrite" // [ReadWrite]
-	ShapePermits   Shape = "permits"   // [PermitSemaphore], while a permit is taken; otherwise it is a ShapeCount
-	ShapeCount     Shape = "count"     // [Semaphore], [CountDownLatch], or whatever else is kept as an integer
+	ShapePlain     Shape = "plain"     // [Plain], or another text with a lease that looks random
+	ShapePermits   Shape = "permits"   // [PermitSemaphore], while a permit is taken
 )
 
 // kind is the one whose info tells about what has the shape; nil if there is no such shape.
@@ -44,8 +44,8 @@ func (s Shape) kind() *kind {
 		return writeKind.get()
 	case ShapePermits:
 		return permitsKind.get()
-	case ShapeCount:
-		return semaphoreKind.get()
+	case ShapePlain:
+		return plainKind.get()
 	}
 	return nil
 }
@@ -61,7 +61,7 @@ type Listed struct {
 const listChunk = 100
 
 // List finds the locks whose names match pattern, a glob of the server's ("orders:*"); "" is all. A lock that is free is no key and
-// not found. It goes through the whole keyspace in small steps, by SCAN and one short script for each key that
+// not found, nor are a [Semaphore] and a [CountDownLatch], which look like any other number. It goes through the whole keyspace in small steps, by SCAN and one short script for each key that
 // matches, so other clients are served in between; what is taken or released meanwhile may be found or not, and a name
 // may be found twice. In a cluster every master is gone through, one after the other. The first error ends it.
 func (c *Client) List(ctx context.Context, pattern string) iter.Seq2[Listed, error] {
@@ -84,8 +84,8 @@ func (c *Client) List(ctx context.Context, pattern string) iter.Seq2[Listed, err
 
 // masters are the servers that have the keys.
 func (c *Client) masters(ctx context.Context) iter.Seq2[conn.Doer, error] {
-	if c.spread != nil {
-		return c.spread.Doers(ctx)
+	if c.nature.spread != nil {
+		return c.nature.spread.Doers(ctx)
 	}
 	return func(yield func(conn.Doer, error) bool) { yield(c.server, nil) }
 }
@@ -129,7 +129,7 @@ func (c *Client) recognise(ctx context.Context, keys resp.Value) ([]Listed, erro
 		}
 		if checkName(name) == nil && !strings.HasPrefix(name, latchPrefix) {
 			found = append(found, Listed{Name: name})
-			calls = append(calls, shapeScript.get().Call([]string{name}))
+			calls = append(calls, shapeScript.get().Call(shapeKeys(name)))
 		}
 	}
 	if len(calls) == 0 {
@@ -161,7 +161,7 @@ func (c *Client) inform(ctx context.Context, locks []Listed) ([]Listed, error) {
 	calls := make([]script.Call, len(locks))
 	for i, l := range locks {
 		k := l.Shape.kind()
-		calls[i] = k.info.Call(newTarget(k, l.Name).keys)
+		calls[i] = k.info.Call(newTarget(k, l.Name).seeing())
 	}
 	replies, err := script.RunBatch(ctx, c.server, calls)
 	if err != nil {

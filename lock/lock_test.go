@@ -117,5 +117,6 @@ func TestRepliesThatMakeNoSense(t *testing.T) {
 			}
 			w.sleep(2 * time.Second)
 		}
+		w.srv.Intercept(nil)
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/lockwire/lockwire/internal/fakeredis"
 )
@@ -15,8 +16,12 @@ type fairModel struct {
 	now                                  int64
 }
 
-// fairSpare is how much longer than a lease a waiter's time lasts at least, when others are granted or leave.
-const fairSpare = 60_000
+const (
+	// fairSpare is how much longer than a lease a waiter's time lasts at least, when others are granted or leave.
+	fairSpare = 60_000
+	// fairFew is how many waiters are seen to at each grant, and each time that one leaves.
+	fairFew = 32
+)
 
 func newFairModel(c *fakeredis.Call) *fairModel {
 	m := &fairModel{Call: c, lock: c.Keys[0], channel: c.Keys[1], queue: c.Keys[2], timeouts: c.Keys[3]}
@@ -67,15 +72,15 @@ func (m *fairModel) advance(waiter string, wait, floor int64) {
 	}
 }
 
-// keep has queue and timeouts last for longer than the last of the times in it.
-func (m *fairModel) keep(longer int64) {
+// keep has queue and timeouts last for a day longer than the last of the times in it.
+func (m *fairModel) keep() {
 	var last int64
 	for _, waiter := range m.members(m.timeouts) {
 		score, _ := m.score(waiter)
 		last = max(last, score)
 	}
 	for _, key := range []string{m.queue, m.timeouts} {
-		m.Do("PEXPIRE", key, strconv.FormatInt(max(m.Int("PTTL", key), last-m.now+longer), 10))
+		m.Do("PEXPIRE", key, strconv.FormatInt(last-m.now+24*time.Hour.Milliseconds(), 10))
 	}
 }
 
@@ -111,21 +116,26 @@ func modelFairAcquire(c *fakeredis.Call) any {
 	}
 	first, left := m.head(owner), c.Int("PTTL", m.lock)
 	if left == -2 && (first == "" || first == owner) {
+		score, _ := m.score(owner)
+		waiting := c.Int("ZCARD", m.timeouts)
 		c.Do("DEL", m.idle)
 		if first == "" {
 			c.Do("DEL", m.timeouts)
 		} else {
 			m.drop(owner)
 		}
-		for _, waiter := range m.members(m.timeouts) {
-			m.advance(waiter, wait, m.now+lease+fairSpare)
+		sooner := max(wait, score-m.now-lease)
+		if waiting <= fairFew || sooner > waiting*max(wait, fairSpare)/8 {
+			for _, waiter := range m.members(m.timeouts) {
+				m.advance(waiter, sooner, m.now+lease+fairSpare)
+			}
 		}
 		c.Do("HINCRBY", m.lock, owner, "1")
 		c.Do("PEXPIRE", m.lock, c.Args[0])
 		return nil
 	}
 	if stands {
-		m.stand(owner, left, wait, lease)
+		m.stand(owner, left, wait)
 	}
 	if left == -2 {
 		return int64(0)
@@ -134,22 +144,49 @@ func modelFairAcquire(c *fakeredis.Call) any {
 }
 
 // stand puts owner at the end of the queue, or sees to its time if it is in it.
-func (m *fairModel) stand(owner string, left, wait, lease int64) {
-	line := m.members(m.queue)
-	known := slices.Contains(line, owner)
-	base := m.now + max(left, 0)
-	if score, _ := m.score(owner); known && score >= m.now+min(wait, fairSpare/2) {
+func (m *fairModel) stand(owner string, left, wait int64) {
+	score, known := m.score(owner)
+	if m.Int("LLEN", m.queue) != m.Int("ZCARD", m.timeouts) {
+		known = m.sort(owner)
+	}
+	if known && score >= m.now+min(wait, fairSpare/2) {
 		return
 	}
-	if !known && len(line) > 0 {
-		last, _ := m.score(line[len(line)-1])
-		base = max(base, last)
+	base := m.now + max(left, 0)
+	if last, ok := m.Do("LINDEX", m.queue, "-1").(string); ok && !known {
+		behind, _ := m.score(last)
+		base = max(base, behind)
 	}
 	m.Do("ZADD", m.timeouts, strconv.FormatInt(base+wait, 10), owner)
 	if !known {
 		m.Do("RPUSH", m.queue, owner)
 	}
-	m.keep(lease)
+	m.keep()
+}
+
+// sort leaves each waiter that has a time, and owner, once in the queue, and a time to nobody else. It reports whether owner stands
+// in the queue.
+func (m *fairModel) sort(owner string) bool {
+	var stay []string
+	for _, waiter := range m.members(m.queue) {
+		if _, ok := m.score(waiter); (ok || waiter == owner) && !slices.Contains(stay, waiter) {
+			stay = append(stay, waiter)
+		}
+	}
+	left := m.Int("PTTL", m.queue)
+	m.Do("DEL", m.queue)
+	for _, waiter := range stay {
+		m.Do("RPUSH", m.queue, waiter)
+	}
+	if len(stay) > 0 && left > 0 {
+		m.Do("PEXPIRE", m.queue, strconv.FormatInt(left, 10))
+	}
+	for _, waiter := range m.members(m.timeouts) {
+		if !slices.Contains(stay, waiter) {
+			m.Do("ZREM", m.timeouts, waiter)
+		}
+	}
+	return slices.Contains(stay, owner)
 }
 
 func modelFairPass(c *fakeredis.Call) any {
@@ -261,7 +298,7 @@ func modelFairUndo(c *fakeredis.Call) any {
 		c.Do("LREM", m.queue, "0", owner)
 		c.Do("LPUSH", m.queue, owner)
 		c.Do("ZADD", m.timeouts, strconv.FormatInt(m.now+wait, 10), owner)
-		m.keep(fairSpare)
+		m.keep()
 	}
 	if taken {
 		return int64(1)
@@ -273,7 +310,7 @@ func modelFairUndo(c *fakeredis.Call) any {
 func (m *fairModel) leave(owner, publish string, wait int64, taken bool) {
 	line := m.members(m.queue)
 	floor := m.now + max(m.Int("PTTL", m.lock), 0) + fairSpare
-	if place := slices.Index(line, owner); place >= 0 {
+	if place := slices.Index(line, owner); place >= len(line)-fairFew && place >= 0 {
 		for _, waiter := range line[place+1:] {
 			m.advance(waiter, wait, floor)
 		}
@@ -293,6 +330,8 @@ func modelFairForce(c *fakeredis.Call) any {
 	m := newFairModel(c)
 	if c.Int("HLEN", m.lock) == 0 {
 		return int64(0)
+	} else if alien(c) {
+		return otherKind
 	}
 	c.Do("DEL", m.lock)
 	m.tellHead(c.Args[0], 1)
@@ -301,6 +340,9 @@ func modelFairForce(c *fakeredis.Call) any {
 
 func modelFairInfo(c *fakeredis.Call) any {
 	m := newFairModel(c)
+	if alien(c) {
+		return otherKind
+	}
 	line := m.members(m.queue)
 	info := []any{int64(len(line))}
 	for _, waiter := range line {

@@ -6,7 +6,7 @@ import (
 	"github.com/lockwire/lockwire/internal/fakeredis"
 )
 
-func fencedToken(c *fakeredis.Call) string { return "redisson_lock_token:{" + c.Keys[0] + "}" }
+func fencedToken(c *fakeredis.Call) string { return c.Keys[1] }
 
 func modelDraw(c *fakeredis.Call, plain bool) int64 {
 	drawn := c.Int("INCR", fencedToken(c))
@@ -20,6 +20,9 @@ func modelDraw(c *fakeredis.Call, plain bool) int64 {
 
 func modelFencedAcquire(c *fakeredis.Call) any {
 	key, lease, owner := c.Keys[0], c.Args[0], c.Args[1]
+	if late := tooLate(c, c.Args[3]); late != nil {
+		return late
+	}
 	if len(c.Keys) > 2 && c.Int("EXISTS", c.Keys[2]) == 1 {
 		return int64(-1)
 	}
@@ -44,6 +47,12 @@ func modelFencedAcquire(c *fakeredis.Call) any {
 }
 
 func modelFencedHandover(c *fakeredis.Call) any {
+	if late := tooLate(c, c.Args[5]); late != nil {
+		return late
+	}
+	if c.Int("EXISTS", c.Keys[3]) == 1 {
+		return nil
+	}
 	if c.Int("HEXISTS", c.Keys[0], c.Args[1]) == 0 {
 		return nil
 	}
@@ -53,6 +62,9 @@ func modelFencedHandover(c *fakeredis.Call) any {
 }
 
 func modelFencedInfo(c *fakeredis.Call) any {
+	if alien(c) {
+		return otherKind
+	}
 	token, ok := c.Do("GET", fencedToken(c)).(string)
 	if !ok {
 		token = "0"
@@ -62,6 +74,9 @@ func modelFencedInfo(c *fakeredis.Call) any {
 
 func modelNonReentrantAcquire(c *fakeredis.Call) any {
 	key, lease, owner := c.Keys[0], c.Args[0], c.Args[1]
+	if late := tooLate(c, c.Args[2]); late != nil {
+		return late
+	}
 	switch {
 	case len(c.Keys) > 2 && c.Int("EXISTS", c.Keys[2]) == 1:
 		return int64(-1)

@@ -2,7 +2,6 @@ package lock_test
 
 import (
 	"strconv"
-	"strings"
 
 	"github.com/lockwire/lockwire/internal/fakeredis"
 )
@@ -35,6 +34,9 @@ func ends(c *fakeredis.Call, key, id string) int64 {
 }
 
 func modelPermitsAcquire(c *fakeredis.Call) any {
+	if late := tooLate(c, c.Args[5]); late != nil {
+		return late
+	}
 	key, set, ids, publish := c.Keys[0], c.Keys[2], idsOf(c.Args[1]), c.Args[2]
 	if c.Int("EXISTS", c.Keys[3]) == 1 {
 		return int64(-1)
@@ -137,12 +139,15 @@ func modelPermitsGive(c *fakeredis.Call) any {
 }
 
 func modelPermitsUndo(c *fakeredis.Call) any {
+	if late := tooLate(c, c.Args[4]); late != nil {
+		return late
+	}
 	if _, _, bad := numberAt(c, c.Keys[0]); bad {
 		return notPermits
 	}
 	returned := giveBack(c, idsOf(c.Args[1]), c.Args[2], true)
 	if len(c.Keys) > 3 {
-		c.Do("SET", c.Keys[3], "0", "PX", c.Args[4])
+		undone(c, c.Args[4])
 	}
 	return min(1, returned)
 }
@@ -150,11 +155,7 @@ func modelPermitsUndo(c *fakeredis.Call) any {
 func modelPermitsRenew(c *fakeredis.Call) any {
 	lease, now := number(c.Args[0]), serverTime(c)
 	outcomes := make([]any, len(c.Keys))
-	for i, key := range c.Keys {
-		set := "{" + key + "}:timeout"
-		if strings.Contains(key, "{") {
-			set = key + ":timeout"
-		}
+	for i, set := range c.Keys {
 		ids, outcome := idsOf(c.Args[i+1]), int64(1)
 		for _, id := range ids {
 			switch score := c.TryDo("ZSCORE", set, id).(type) {

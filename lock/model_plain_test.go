@@ -1,8 +1,15 @@
 package lock_test
 
-import "github.com/lockwire/lockwire/internal/fakeredis"
+import (
+	"strings"
+
+	"github.com/lockwire/lockwire/internal/fakeredis"
+)
 
 func modelPlainAcquire(c *fakeredis.Call) any {
+	if late := tooLate(c, c.Args[2]); late != nil {
+		return late
+	}
 	if len(c.Keys) > 2 && c.Int("EXISTS", c.Keys[2]) == 1 {
 		return int64(-1)
 	}
@@ -37,11 +44,11 @@ func modelPlainRelease(c *fakeredis.Call) any {
 
 func modelPlainUndo(c *fakeredis.Call) any {
 	key, owner, before := c.Keys[0], c.Args[1], c.Args[3]
-	if len(c.Keys) > 2 {
-		if c.Int("EXISTS", c.Keys[2]) == 1 {
-			return int64(0)
-		}
-		c.Do("SET", c.Keys[2], "0", "PX", c.Args[4])
+	if late := tooLate(c, c.Args[4]); late != nil {
+		return late
+	}
+	if undone(c, c.Args[4]) {
+		return int64(0)
 	}
 	if number(before) > 0 {
 		return int64(0)
@@ -72,8 +79,10 @@ func modelPlainRenew(c *fakeredis.Call) any {
 }
 
 func modelPlainForce(c *fakeredis.Call) any {
-	if c.Do("GET", c.Keys[0]) == nil {
+	if holder := c.Do("GET", c.Keys[0]); holder == nil {
 		return int64(0)
+	} else if digits(strings.TrimPrefix(holder.(string), "-")) {
+		return otherKind
 	}
 	return c.Do("DEL", c.Keys[0])
 }
@@ -82,6 +91,8 @@ func modelPlainInfo(c *fakeredis.Call) any {
 	holder := c.Do("GET", c.Keys[0])
 	if holder == nil {
 		return []any{int64(-2)}
+	} else if digits(strings.TrimPrefix(holder.(string), "-")) {
+		return otherKind
 	}
 	return []any{c.Do("PTTL", c.Keys[0]), holder, int64(1)}
 }

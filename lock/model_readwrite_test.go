@@ -2,6 +2,7 @@ package lock_test
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -30,7 +31,7 @@ var writeModels = map[string]func(*fakeredis.Call) any{
 
 const otherKind = fakeredis.Err("WRONGTYPE The key holds a lock of another kind")
 
-func latched(c *fakeredis.Call) bool { return len(c.Keys) > 3 && c.Int("EXISTS", c.Keys[3]) == 1 }
+func latched(c *fakeredis.Call) bool { return len(c.Keys) > 4 && c.Int("EXISTS", c.Keys[4]) == 1 }
 
 // timeoutKey is the name of the key that has the lease of a reader's n-th hold.
 func timeoutKey(lock, owner string, n int64) string {
@@ -43,15 +44,29 @@ func timeoutKey(lock, owner string, n int64) string {
 // readerLeft is the longest lease in ms that a reader's holds have left, 0 if there is none.
 func readerLeft(c *fakeredis.Call, lock, owner string, holds int64) (left int64) {
 	for n := range holds {
-		left = max(left, c.Int("PTTL", timeoutKey(lock, owner, n+1)))
+		key := timeoutKey(lock, owner, n+1)
+		lasts, _ := c.TryDo("PTTL", key).(int64)
+		left = max(left, lasts)
 	}
 	return left
 }
 
-// readersLeft is the longest lease in ms that any reader has left.
-func readersLeft(c *fakeredis.Call, lock string) (left int64) {
+// readersFew is from how many fields on it is enough that a reader stays for nearly as long as the lock does.
+const readersFew = 32
+
+// readersLeft is for how many ms readers have the lock, without one who had it for as long as gone.
+func readersLeft(c *fakeredis.Call, lock string, gone int64) (left int64) {
+	kept := c.Int("PTTL", lock)
+	enough := kept - kept/4
+	many := kept > 0 && c.Int("HLEN", lock) > readersFew
+	if many && gone < enough {
+		return kept
+	}
 	for owner, holds := range fields(c, lock) {
 		left = max(left, readerLeft(c, lock, owner, number(holds)))
+	}
+	if many && left >= enough {
+		return max(kept, left)
 	}
 	return left
 }
@@ -65,9 +80,11 @@ func fields(c *fakeredis.Call, lock string) map[string]string {
 	return hash
 }
 
-// setHolds gives a reader so many holds, all of the same lease, of count that it has.
-func setHolds(c *fakeredis.Call, lock, owner string, count, rest int64, lease string) {
+// setHolds gives a reader so many holds, all of the same lease, of count that it has. It returns the longest lease of those
+// that it has no more.
+func setHolds(c *fakeredis.Call, lock, owner string, count, rest int64, lease string) (gone int64) {
 	for n := rest; n < count; n++ {
+		gone = max(gone, c.Int("PTTL", timeoutKey(lock, owner, n+1)))
 		c.Do("DEL", timeoutKey(lock, owner, n+1))
 	}
 	for n := range rest {
@@ -79,6 +96,7 @@ func setHolds(c *fakeredis.Call, lock, owner string, count, rest int64, lease st
 	} else {
 		c.Do("HDEL", lock, owner)
 	}
+	return gone
 }
 
 func extend(c *fakeredis.Call, key, lease string) {
@@ -129,7 +147,7 @@ func modelReadAcquire(c *fakeredis.Call) any {
 }
 
 func modelReadRelease(c *fakeredis.Call) any {
-	key, channel, latch := c.Keys[0], c.Keys[1], c.Keys[3]
+	key, channel, latch := c.Keys[0], c.Keys[1], c.Keys[4]
 	lease, owner, publish, life := c.Args[0], c.Args[1], c.Args[2], c.Args[3]
 	switch outcome, ok := c.Do("GET", latch).(string); {
 	case outcome == "-1":
@@ -140,8 +158,7 @@ func modelReadRelease(c *fakeredis.Call) any {
 	mode, _ := c.Do("HGET", key, "mode").(string)
 	text, holds := c.Do("HGET", key, owner).(string)
 	if !holds || mode == "" {
-		for n := int64(1); c.Int("DEL", timeoutKey(key, owner, n)) == 1; n++ {
-		}
+		c.Do(append([]string{"DEL", c.Keys[3]}, c.Keys[min(5, len(c.Keys)):]...)...)
 		if c.Args[4] == "1" {
 			c.Do("SET", latch, "-1", "PX", life)
 		}
@@ -151,9 +168,9 @@ func modelReadRelease(c *fakeredis.Call) any {
 	if number(lease) > 0 {
 		rest = count - 1
 	}
-	setHolds(c, key, owner, count, rest, lease)
+	gone := setHolds(c, key, owner, count, rest, lease)
 	if mode == "read" {
-		keepReaders(c, key, channel, publish, "0")
+		keepReaders(c, key, channel, publish, "0", gone)
 	}
 	outcome := int64(1)
 	if rest > 0 {
@@ -164,8 +181,8 @@ func modelReadRelease(c *fakeredis.Call) any {
 }
 
 // keepReaders keeps the lock for as long as its readers last, and frees it if there is none any more.
-func keepReaders(c *fakeredis.Call, key, channel, publish, payload string) {
-	if left := readersLeft(c, key); left > 0 {
+func keepReaders(c *fakeredis.Call, key, channel, publish, payload string, gone int64) {
+	if left := readersLeft(c, key, gone); left > 0 {
 		c.Do("PEXPIRE", key, text(left))
 		return
 	}
@@ -179,8 +196,8 @@ func modelReadUndo(c *fakeredis.Call) any {
 	if latched(c) {
 		return int64(0)
 	}
-	if len(c.Keys) > 3 {
-		c.Do("SET", c.Keys[3], "0", "PX", c.Args[4])
+	if len(c.Keys) > 4 {
+		c.Do("SET", c.Keys[4], "0", "PX", c.Args[4])
 	}
 	count, writer := int64(0), owner+":write"
 	if c.Do("HGET", key, "mode") != nil {
@@ -194,12 +211,16 @@ func modelReadUndo(c *fakeredis.Call) any {
 	if count <= before && !ends {
 		return int64(0)
 	}
+	gone := int64(0)
 	if count > before {
 		rest := int64(0)
 		if number(lease) > 0 {
 			rest = before
 		}
-		setHolds(c, key, owner, count, rest, lease)
+		gone = setHolds(c, key, owner, count, rest, lease)
+	}
+	if ends {
+		gone = math.MaxInt64
 	}
 	freed := ends && others == 0
 	switch {
@@ -212,21 +233,21 @@ func modelReadUndo(c *fakeredis.Call) any {
 	if c.Do("HGET", key, "mode") != "read" {
 		return int64(1)
 	}
-	if left := readersLeft(c, key); left > 0 && freed {
+	if left := readersLeft(c, key, gone); left > 0 && freed {
 		c.Do("PEXPIRE", key, text(left))
 		c.Do(publish, channel, "1")
 	} else if freed {
-		keepReaders(c, key, channel, publish, "1")
+		keepReaders(c, key, channel, publish, "1", gone)
 	} else {
-		keepReaders(c, key, channel, publish, "0")
+		keepReaders(c, key, channel, publish, "0", gone)
 	}
 	return int64(1)
 }
 
 func modelReadRenew(c *fakeredis.Call) any {
 	lease := c.Args[0]
-	outcomes := make([]any, len(c.Keys))
-	for i, key := range c.Keys {
+	outcomes := make([]any, len(c.Args)-1)
+	for i, key := range c.Keys[:len(outcomes)] {
 		owner := c.Args[i+1]
 		mode, _ := c.TryDo("HGET", key, "mode").(string)
 		count, held := c.TryDo("HGET", key, owner).(string)
@@ -253,13 +274,10 @@ func modelReadRenew(c *fakeredis.Call) any {
 
 func modelReadWriteForce(c *fakeredis.Call, mode, payload string) any {
 	key := c.Keys[0]
-	if c.Do("HGET", key, "mode") != mode {
+	if held := c.Do("HGET", key, "mode"); held == nil && c.Int("EXISTS", key) == 1 {
+		return otherKind
+	} else if held != mode {
 		return int64(0)
-	}
-	for owner, holds := range fields(c, key) {
-		for n := range number(holds) {
-			c.Do("DEL", timeoutKey(key, owner, n+1))
-		}
 	}
 	c.Do("DEL", key)
 	c.Do(c.Args[0], c.Keys[1], payload)
@@ -326,7 +344,7 @@ func modelWriteAcquire(c *fakeredis.Call) any {
 }
 
 func modelWriteRelease(c *fakeredis.Call) any {
-	key, latch := c.Keys[0], c.Keys[3]
+	key, latch := c.Keys[0], c.Keys[4]
 	lease, owner, life := c.Args[0], c.Args[1], c.Args[3]
 	switch outcome, ok := c.Do("GET", latch).(string); {
 	case outcome == "-1":
@@ -381,8 +399,8 @@ func modelWriteUndo(c *fakeredis.Call) any {
 	if latched(c) {
 		return waited
 	}
-	if len(c.Keys) > 3 {
-		c.Do("SET", c.Keys[3], "0", "PX", c.Args[4])
+	if len(c.Keys) > 4 {
+		c.Do("SET", c.Keys[4], "0", "PX", c.Args[4])
 	}
 	if c.Int("HGET", c.Keys[0], owner) <= before {
 		return waited

@@ -36,11 +36,15 @@ func announce(c *fakeredis.Call, publish string, free int64) {
 }
 
 func modelSemaphoreAcquire(c *fakeredis.Call) any {
+	if late := tooLate(c, c.Args[4]); late != nil {
+		return late
+	}
 	key, latch, permits := c.Keys[0], c.Keys[2], number(c.Args[2])
 	switch taken, ok := c.Do("GET", latch).(string); {
 	case taken == "0":
 		return int64(-1)
 	case ok:
+		c.Do("PEXPIRE", latch, strconv.FormatInt(2*number(c.Args[0]), 10))
 		return nil
 	}
 	free, there, bad := numberAt(c, key)
@@ -58,13 +62,19 @@ func modelSemaphoreAcquire(c *fakeredis.Call) any {
 }
 
 func modelSemaphoreUndo(c *fakeredis.Call) any {
+	if late := tooLate(c, c.Args[4]); late != nil {
+		return late
+	}
 	key, latch := c.Keys[0], c.Keys[2]
 	_, there, bad := numberAt(c, key)
 	if bad {
 		return notPermits
 	}
 	taken, ok := c.Do("GET", latch).(string)
-	c.Do("SET", latch, "0", "PX", c.Args[4])
+	if taken != "0" {
+		c.Do("DEL", latch)
+	}
+	undone(c, c.Args[4])
 	if !ok || taken == "0" || !there {
 		return int64(0)
 	}

@@ -1,7 +1,10 @@
 package lock_test
 
 import (
+	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/lock"
@@ -56,6 +59,7 @@ var models = map[string]map[string]func(*fakeredis.Call) any{
 		"down":    modelCountdownDown,
 		"delete":  modelCountdownDelete,
 	},
+	lock.AnyKind: {"publish": func(*fakeredis.Call) any { return int64(1) }},
 	"fair": {
 		"acquire": modelFairAcquire,
 		"release": modelFairRelease,
@@ -71,15 +75,46 @@ func teach(srv *fakeredis.Server) {
 	for kind, scripts := range lock.Scripts() {
 		for operation, s := range scripts {
 			if model := models[kind][operation]; model != nil {
-				srv.Script(s.Source(), model)
+				srv.Script(s.Source(), declared(kind+" "+operation, model))
 				srv.Do("SCRIPT", "LOAD", s.Source())
 			}
 		}
 	}
 }
 
+// declared has a script fail that touches a key which is not among its KEYS. Of the leases of other readers it may ask how long
+// they last, if it bears to be refused.
+func declared(name string, model func(*fakeredis.Call) any) func(*fakeredis.Call) any {
+	return func(c *fakeredis.Call) any {
+		c.Touch = func(tries bool, args []string) {
+			keys := args[1:]
+			switch strings.ToUpper(args[0]) {
+			case "TIME", "PUBLISH", "SPUBLISH", "PUBSUB":
+				return
+			case "DEL", "EXISTS":
+			case "PTTL":
+				if tries && strings.Contains(keys[0], ":rwlock_timeout:") {
+					return
+				}
+				fallthrough
+			default:
+				keys = keys[:1]
+			}
+			for _, key := range keys {
+				if !slices.Contains(c.Keys, key) {
+					panic(fmt.Sprintf("%s touches %q, which is not among its keys %q: %q", name, key, c.Keys, args))
+				}
+			}
+		}
+		return model(c)
+	}
+}
+
 func modelAcquire(c *fakeredis.Call) any {
 	key, lease, owner := c.Keys[0], c.Args[0], c.Args[1]
+	if late := tooLate(c, c.Args[2]); late != nil {
+		return late
+	}
 	if len(c.Keys) > 2 && c.Int("EXISTS", c.Keys[2]) == 1 {
 		return int64(-1)
 	}
@@ -96,6 +131,31 @@ func modelAcquire(c *fakeredis.Call) any {
 		c.Do("PEXPIRE", key, lease)
 	}
 	return fakeredis.Status(strconv.FormatInt(count, 10))
+}
+
+// now is the server's time in ms.
+func now(c *fakeredis.Call) int64 {
+	time := c.Do("TIME").([]any)
+	return number(time[0].(string))*1000 + number(time[1].(string))/1000
+}
+
+// tooLate is what a script returns after last; nil before.
+func tooLate(c *fakeredis.Call, last string) any {
+	if now := now(c); now > number(last) {
+		return fakeredis.Status("late " + strconv.FormatInt(now, 10))
+	}
+	return nil
+}
+
+// undone notes under the latch, if there is one, that what could come until last is undone, and reports whether it was before.
+func undone(c *fakeredis.Call, last string) bool {
+	if len(c.Keys) < 3 {
+		return false
+	}
+	latch := c.Keys[len(c.Keys)-1]
+	left := c.Int("PTTL", latch)
+	c.Do("SET", latch, "0", "PX", strconv.FormatInt(max(1, number(last)-now(c), left), 10))
+	return left > -2
 }
 
 func modelRelease(c *fakeredis.Call) any {
@@ -141,6 +201,12 @@ func modelSingle(c *fakeredis.Call) any {
 }
 
 func modelHandover(c *fakeredis.Call) any {
+	if late := tooLate(c, c.Args[4]); late != nil {
+		return late
+	}
+	if c.Int("EXISTS", c.Keys[3]) == 1 {
+		return nil
+	}
 	if c.Int("HDEL", c.Keys[0], c.Args[1]) == 0 {
 		return nil
 	}
@@ -159,11 +225,11 @@ func modelInherit(c *fakeredis.Call) {
 func modelUndo(c *fakeredis.Call) any {
 	key, channel := c.Keys[0], c.Keys[1]
 	lease, owner, publish, before := c.Args[0], c.Args[1], c.Args[2], c.Args[3]
-	if len(c.Keys) > 2 {
-		if c.Int("EXISTS", c.Keys[2]) == 1 {
-			return int64(0)
-		}
-		c.Do("SET", c.Keys[2], "0", "PX", c.Args[4])
+	if late := tooLate(c, c.Args[4]); late != nil {
+		return late
+	}
+	if undone(c, c.Args[4]) {
+		return int64(0)
 	}
 	text, _ := c.Do("HGET", key, owner).(string)
 	if number(text) <= number(before) {
@@ -202,13 +268,31 @@ func modelForce(c *fakeredis.Call) any {
 	key, channel, publish := c.Keys[0], c.Keys[1], c.Args[0]
 	if c.Int("HLEN", key) == 0 {
 		return int64(0)
+	} else if alien(c) {
+		return otherKind
 	}
 	c.Do("DEL", key)
 	modelPublish(c, publish, channel)
 	return int64(1)
 }
 
+// alien reports whether the lock is a hash, but not one owner and its hold count.
+func alien(c *fakeredis.Call) bool {
+	list, _ := c.Do("HGETALL", c.Keys[0]).([]any)
+	if len(list) != 2 {
+		return len(list) > 0
+	}
+	return !digits(list[1].(string))
+}
+
+func digits(text string) bool {
+	return text != "" && strings.Trim(text, "0123456789") == ""
+}
+
 func modelInfo(c *fakeredis.Call) any {
+	if alien(c) {
+		return otherKind
+	}
 	list, _ := c.Do("HGETALL", c.Keys[0]).([]any)
 	return append([]any{c.Do("PTTL", c.Keys[0])}, list...)
 }

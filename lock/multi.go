@@ -9,8 +9,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/lockwire/lockwire/script"
 )
 
 // Multi is Redisson's RLock of getMultiLock: several locks, of any kinds and on any servers, that are taken all or none. It
@@ -25,11 +23,17 @@ import (
 // The [Lease] has one lease for each lock as its [Lease.Members], each renewed by its own client. It is lost as soon as one of
 // them is, and valid until the first of them ends; the others are kept, but no longer renewed, until Unlock. Unlock gives all of
 // them back beside each other and returns nil if every one of them did, else their errors together.
-type Multi struct{ members []*Handle }
+type Multi struct {
+	members []*Handle
+	aliases aliases
+}
 
 // NewMulti returns the lock of all members. A lock that is given twice counts once: the same kind and name, of one client, of
 // clients on one server, or of pools with one Target. Two kinds with one name there are refused with [ErrInvalid],
 // since one would wait for the other, and so is a name that will not do.
+//
+// Two locks of one name may also be in one database of one server that has several addresses. Lock and TryLock ask the servers of
+// such locks who they are, and return [ErrInvalid] if two of them are one.
 func NewMulti(members ...Member) (*Multi, error) {
 	m := &Multi{}
 	for _, member := range members {
@@ -48,6 +52,7 @@ func NewMulti(members ...Member) (*Multi, error) {
 	if len(m.members) == 0 {
 		return nil, invalidf("a lock of no locks")
 	}
+	m.aliases.suspect(m.members)
 	slices.SortStableFunc(m.members, func(a, b *Handle) int {
 		return cmp.Or(cmp.Compare(a.target.name, b.target.name), cmp.Compare(a.client.place(), b.client.place()))
 	})
@@ -61,15 +66,7 @@ func (h *Handle) sameKey(other *Handle) bool {
 
 func (h *Handle) sameServer(other *Handle) bool {
 	a, b := h.client, other.client
-	return a == b || a.server == b.server || a.place() != "" && a.place() == b.place()
-}
-
-// place is what the client's server is known by in every process; "" if that is not known.
-func (c *Client) place() string {
-	if s, ok := c.server.(interface{ Target() string }); ok {
-		return s.Target()
-	}
-	return ""
+	return a == b || a.nature.same(&b.nature) || a.place() != "" && a.place() == b.place()
 }
 
 const (
@@ -88,6 +85,9 @@ func (m *Multi) Lock(ctx context.Context, opts ...Option) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := m.aliases.find(ctx, false); err != nil {
+		return nil, err
+	}
 	pause, refused := multiPauseMin, false
 	var failing time.Time
 	for {
@@ -99,6 +99,11 @@ func (m *Multi) Lock(ctx context.Context, opts ...Option) (*Lease, error) {
 			}
 		}
 		rollback(ctx, parts)
+		if len(parts) > 0 && errors.Is(err, ErrNotAcquired) {
+			if err := m.aliases.find(ctx, true); err != nil {
+				return nil, err
+			}
+		}
 		switch {
 		case ctx.Err() != nil && (refused || len(parts) > 0):
 			return nil, gaveUp(ctx, refused, err)
@@ -125,6 +130,9 @@ func (m *Multi) TryLock(ctx context.Context, opts ...Option) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := m.aliases.find(ctx, false); err != nil {
+		return nil, err
+	}
 	parts, err := plan.collect(ctx, true)
 	if err == nil {
 		var whole *Lease
@@ -133,6 +141,11 @@ func (m *Multi) TryLock(ctx context.Context, opts ...Option) (*Lease, error) {
 		}
 	}
 	rollback(ctx, parts)
+	if len(parts) > 0 && errors.Is(err, ErrNotAcquired) {
+		if err := m.aliases.find(ctx, true); err != nil {
+			return nil, err
+		}
+	}
 	return nil, err
 }
 
@@ -283,13 +296,13 @@ func refresh(ctx context.Context, leases []*Lease) error {
 		first := rest[0]
 		same, others := rest[:0:0], rest[:0:0]
 		for _, l := range rest {
-			if l.client == first.client && l.target.kind.renew == first.target.kind.renew {
+			if l.client == first.client && l.client.route(l.target.name) == first.client.route(first.target.name) {
 				same = append(same, l)
 			} else {
 				others = append(others, l)
 			}
 		}
-		if err := refreshKind(ctx, first.client, first.target.kind.renew, same); err != nil {
+		if err := refreshOn(ctx, first.client, same); err != nil {
 			return err
 		}
 		rest = others
@@ -297,30 +310,28 @@ func refresh(ctx context.Context, leases []*Lease) error {
 	return nil
 }
 
-// refreshKind is refresh for leases of one client and one script.
-func refreshKind(ctx context.Context, c *Client, renew *script.Script, leases []*Lease) error {
+// refreshOn is refresh for leases of one client on one server.
+func refreshOn(ctx context.Context, c *Client, leases []*Lease) error {
 	start := c.now()
-	batches, calls := c.renewals(renew, leases)
-	replies, err := script.RunBatch(c.patient(ctx), c.server, calls)
+	answers, err := c.askRenewals(ctx, leases, false)
 	if err != nil {
 		return partly{serverError(err)}
 	}
-	for i, batch := range batches {
-		for j, l := range batch {
-			outcome, err := renewalOutcome(replies[i], j)
-			switch {
-			case err != nil:
-				return serverError(err)
-			case outcome == 0:
-				l.denied(Forced)
-			case outcome < 0:
-				l.denied(Taken)
-			default:
-				l.extend(start)
-			}
-			if err := l.Err(); err != nil {
-				return partly{err}
-			}
+	for _, a := range answers {
+		switch l := a.lease; {
+		case a.err != nil && passing(a.err):
+			return partly{serverError(a.err)}
+		case a.err != nil:
+			return serverError(a.err)
+		case a.outcome == 0:
+			l.denied(Forced, nil)
+		case a.outcome < 0:
+			l.denied(Taken, nil)
+		default:
+			l.extend(start)
+		}
+		if err := a.lease.Err(); err != nil {
+			return partly{err}
 		}
 	}
 	return nil

@@ -387,7 +387,7 @@ func TestMultiDurationsAreConvertedOnce(t *testing.T) {
 		for _, cmd := range w.srv.Log() {
 			if cmd.Name == "EVALSHA" && cmd.Args[1] == lock.Scripts()["reentrant"]["acquire"].Digest() {
 				attempts++
-				if got := cmd.Args[len(cmd.Args)-2]; got != "60000" {
+				if got := cmd.Args[len(cmd.Args)-3]; got != "60000" {
 					t.Fatalf("attempt %d asks for a lease of %s ms", attempts, got)
 				}
 			}
@@ -444,8 +444,13 @@ func TestMultiKeepsWhatItHas(t *testing.T) {
 // slotted is one server that has slots, as a cluster has: it refuses scripts with keys of several.
 type slotted struct{ *conn.Pool }
 
-func (slotted) Slot(key string) int { return slotOf(key) }
-func (slotted) Route(string) string { return "" }
+func (slotted) Slot(key string) int                                            { return slotOf(key) }
+func (slotted) Route(string) string                                            { return "" }
+func (slotted) Refused(string, error)                                          {}
+func (s slotted) StreamTo(ctx context.Context, _ string) (*conn.Stream, error) { return s.Stream(ctx) }
+func (slotted) SuccessionOf(context.Context, string, time.Time) (conn.Succession, error) {
+	return conn.Succession{}, errors.New("not a cluster")
+}
 func (s slotted) Doers(context.Context) iter.Seq2[conn.Doer, error] {
 	return func(yield func(conn.Doer, error) bool) { yield(s.Pool, nil) }
 }

@@ -32,6 +32,7 @@ type ownerState struct {
 	turn    chan struct{}
 	tallies map[entryKey]tally // guarded by turn
 	terms   int64              // guarded by turn
+	mayCome int64              // server's time in ms until which a request without a latch may take effect yet; guarded by turn
 
 	queued []place // of the calls that wait in queues on the server; guarded by Client.mu
 }

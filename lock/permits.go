@@ -46,12 +46,14 @@ func newPermitsKind() *kind {
 		name:    "permits",
 		channel: semaphoreChannel,
 		keys:    permitsKeys,
+		lease:   func(name string) string { return permitsKeys(name)[0] },
 		args:    func(c *Client, r request) []any { return []any{c.publishing(r.target), r.setup, r.lease == forever} },
 		parse:   parsePermits,
 		owner:   func(_ *Client, r request) string { return newPermits(r.permits) },
 		show:    func(owner string) string { return strings.Join(permitIDs(owner), ",") },
 		others:  next,
 		latched: true,
+		dated:   true,
 		permits: true,
 		parted:  true,
 		acquire: script.New(permitsAcquire),
@@ -146,7 +148,8 @@ func (s *PermitSemaphore) Do(ctx context.Context, fn func(context.Context) error
 }
 
 // ReleaseAll frees all permits that are taken, whoever has them, and reports whether there were any. A holder in this process is
-// told at once, any other at its next renewal or Check, and by the end of its lease at the latest; of one that asked for
+// told at once, one of another client of this package within a second, as [Handle.ForceUnlock] says, any other at its next
+// renewal or Check, and by the end of its lease at the latest; of one that asked for
 // [Forever], at Check or Unlock.
 func (s *PermitSemaphore) ReleaseAll(ctx context.Context) (bool, error) {
 	return s.handle.ForceUnlock(ctx)

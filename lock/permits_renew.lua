@@ -1,5 +1,5 @@
 -- Permit semaphore, renew: extends the lease of permits that are still taken.
--- KEYS  1.. semaphores
+-- KEYS  1.. permits that are taken of semaphores, and no other key: the two need not be on one node while their slot migrates
 -- ARGV  1 lease in ms (-2: nothing is changed)  2.. ids of each, one behind the other, in the order of the keys
 -- Returns a list: 1 renewed, 0 at least one is not taken any more, -1 the key holds something else.
 local lease = tonumber(ARGV[1])
@@ -7,8 +7,7 @@ local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local outcomes = {}
 
-for i, semaphore in ipairs(KEYS) do
-    local permits = string.find(semaphore, '{', 1, true) and semaphore .. ':timeout' or '{' .. semaphore .. '}:timeout'
+for i, permits in ipairs(KEYS) do
     local ids = ARGV[i + 1]
     outcomes[i] = 1
     for n = 1, #ids, 16 do

@@ -363,7 +363,7 @@ func TestA01Permits(t *testing.T) {
 		s := permitsOf(t, w.client(lock.Config{}), 5)
 		acquire := lock.Scripts()["permits"]["acquire"]
 		for range 2 {
-			_, err := acquire.Run(t.Context(), w.pools[0], []string{"pex", "c", taken, "latch"}, 30_000, strings.Repeat("x", 16)+strings.Repeat("y", 16), "PUBLISH", 0, 0)
+			_, err := acquire.Run(t.Context(), w.pools[0], []string{"pex", "c", taken, "latch"}, 30_000, strings.Repeat("x", 16)+strings.Repeat("y", 16), "PUBLISH", 0, 0, soon())
 			wantOK(t, "acquire, sent twice", err)
 		}
 		wantPermits(t, s, 5, 3, 2)

@@ -1,10 +1,17 @@
 -- Permit semaphore, undo: takes back an acquire whose outcome its caller does not know.
 -- KEYS  1 semaphore  2 its channel  3 permits that are taken  4 latch, if there is one: keeps the acquire from taking effect later
--- ARGV  1 not used  2 ids, one behind the other  3 publish command  4 not used  5 lifetime of the latch in ms
--- Returns 1 when there was something to give back, else 0; running it again does no harm.
+-- ARGV  1 not used  2 ids, one behind the other  3 publish command  4 not used
+--       5 when this is too late, in ms since 1970: no earlier than that of the acquire
+-- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
+--         1 when there was something to give back, else 0; running it again does no harm.
 local semaphore, channel, permits, latch = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local ids, publish, lifetime = ARGV[2], ARGV[3], ARGV[5]
+local ids, publish, last = ARGV[2], ARGV[3], tonumber(ARGV[5])
 
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if now > last then
+    return redis.status_reply('late ' .. string.format('%.0f', now))
+end
 if not string.match(redis.call('get', semaphore) or '0', '^%-?%d+$') then
     return redis.error_reply('WRONGTYPE not a number of permits')
 end
@@ -13,7 +20,7 @@ for i = 1, #ids, 16 do
     returned = returned + redis.call('zrem', permits, string.sub(ids, i, i + 15))
 end
 if latch then
-    redis.call('set', latch, 0, 'px', lifetime)
+    redis.call('set', latch, 0, 'px', math.max(1, last - now, redis.call('pttl', latch)))
 end
 if returned == 0 then
     return 0

@@ -1,14 +1,20 @@
 -- Plain lock, acquire: sets the key for an owner who finds it free.
 -- KEYS  1 lock: a string, its owner  2 its channel, which is not used
---       3 latch, for an owner that is passed: there once this very request has been undone
--- ARGV  1 lease in ms  2 owner
--- Returns nil when it is set, 'reentry' as a status if the owner has it already,
+--       3 latch: there once this very request has been undone
+-- ARGV  1 lease in ms  2 owner  3 when this is too late, in ms since 1970
+-- Returns late and the server's time as a status when it is too late, which changes nothing;
+--         otherwise nil when it is set, 'reentry' as a status if the owner has it already,
 --         and otherwise the remaining lease of the other holder in ms (-1: it has none).
 local lock, latch = KEYS[1], KEYS[3]
-local lease, owner = ARGV[1], ARGV[2]
+local lease, owner, last = ARGV[1], ARGV[2], tonumber(ARGV[3])
 
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if now > last then
+    return redis.status_reply('late ' .. string.format('%.0f', now))
+end
 if latch and redis.call('exists', latch) == 1 then
-    return -1 -- late: nobody waits for this any more
+    return -1 -- undone: nobody waits for this any more
 end
 local holder = redis.call('get', lock) -- an error for a key of another type
 if not holder then

@@ -6,5 +6,7 @@ local lock = KEYS[1]
 local holder = redis.call('get', lock)
 if not holder then
     return {-2}
+elseif string.match(holder, '^%-?%d+$') then -- a semaphore, or a countdown latch
+    return redis.error_reply('WRONGTYPE The key holds a lock of another kind')
 end
 return {redis.call('pttl', lock), holder, 1}

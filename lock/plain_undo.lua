@@ -1,16 +1,24 @@
 -- Plain lock, undo: takes back an acquire whose outcome its caller does not know.
 -- KEYS  1 lock  2 its channel, which is not used
---       3 latch, for an owner that is passed: keeps the acquire, and this, from taking effect later
--- ARGV  1 not used  2 owner  3 not used  4 hold count that the owner had before  5 lifetime of the latch in ms
--- Returns 1 when there was something to take back, else 0; running it again does no harm.
+--       3 latch, if there is one: keeps the acquire, and this, from taking effect later
+-- ARGV  1 not used  2 owner  3 not used  4 hold count that the owner had before
+--       5 when this is too late, in ms since 1970: no earlier than that of the acquire
+-- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
+--         1 when there was something to take back, else 0; running it again does no harm.
 local lock, latch = KEYS[1], KEYS[3]
-local owner, before, lifetime = ARGV[2], tonumber(ARGV[4]), ARGV[5]
+local owner, before, last = ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[5])
 
-if latch and redis.call('exists', latch) == 1 then
-    return 0
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if now > last then
+    return redis.status_reply('late ' .. string.format('%.0f', now))
 end
 if latch then
-    redis.call('set', latch, 0, 'px', lifetime)
+    local left = redis.call('pttl', latch)
+    redis.call('set', latch, 0, 'px', math.max(1, last - now, left))
+    if left > -2 then
+        return 0 -- it has been undone
+    end
 end
 if before > 0 or redis.call('get', lock) ~= owner then
     return 0

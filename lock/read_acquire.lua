@@ -1,11 +1,12 @@
 -- Read lock, acquire: takes a hold beside other readers, or beneath the owner's own write lock.
 -- KEYS  1 lock: a hash of "mode" to "read" or "write", of each reader to its hold count, and of the writer to its own
 --       2 its channel  3 writers that wait: a sorted set of them by when their word ends, in ms
---       4 latch, for an owner that may have further holds: there once this very request has been undone
+--       4 lease of the owner's first hold  5 latch, for an owner that may have further holds: there once this very request has
+--       been undone  6.. leases of these
 -- ARGV  1 lease in ms  2 owner  3 1 to let writers that wait go first
 -- Returns nil for the first hold, the hold count as a status for a further one,
 --         and otherwise the time in ms after which there is reason to look again (-1: none).
-local lock, writers, latch = KEYS[1], KEYS[3], KEYS[4]
+local lock, writers, latch = KEYS[1], KEYS[3], KEYS[5]
 local lease, owner, polite = ARGV[1], ARGV[2], ARGV[3]
 -- The n-th hold of a reader has its lease in a key of its own: all clients compute from these how long the lock is kept.
 local hold = (string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}') .. ':' .. owner .. ':rwlock_timeout:'

@@ -1,5 +1,5 @@
 -- Read lock, renew: extends the leases of each reader that has its lock yet, and with them the lock's.
--- KEYS  1.. locks
+-- KEYS  1.. locks  .. behind them the leases of these holds
 -- ARGV  1 lease in ms (-2: nothing is changed)  2.. owner of each lock, in the order of the keys
 -- Returns a list: 1 renewed, 0 the lock is gone or all leases of the owner's holds have ended,
 --         -1 somebody else has it or the key is no lock.
@@ -14,7 +14,8 @@ local function extend(key)
     return left ~= -2
 end
 
-for i, lock in ipairs(KEYS) do
+for i = 1, #ARGV - 1 do
+    local lock = KEYS[i]
     -- pcall: a key of another type must not keep the rest from being renewed.
     local held = redis.pcall('hmget', lock, 'mode', ARGV[i + 1])
     if held[1] and held[2] then

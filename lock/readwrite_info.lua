@@ -14,7 +14,9 @@ for i = 1, #fields, 2 do
     else
         local longest = string.sub(owner, -6) == ':write' and left or 0
         for n = 1, tonumber(count) or 0 do
-            longest = math.max(longest, redis.call('pttl', prefix .. ':' .. owner .. ':rwlock_timeout:' .. n))
+            -- pcall: a server may refuse keys that are not known before.
+            local lasts = redis.pcall('pttl', prefix .. ':' .. owner .. ':rwlock_timeout:' .. n)
+            longest = math.max(longest, type(lasts) == 'number' and lasts or left)
         end
         table.insert(info, owner)
         table.insert(info, count)

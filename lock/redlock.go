@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -63,7 +64,8 @@ func (c RedlockConfig) validate(nodes []*Handle) error {
 	return nil
 }
 
-// ErrNoQuorum says that so many servers of a [Redlock] could not be asked, or have no vote, that no majority was to be had.
+// ErrNoQuorum says that so many servers of a [Redlock] could not be asked, or have no vote, that no majority was to be had,
+// although it might have been with them. The error names each of them and says why.
 var ErrNoQuorum = errors.New("lock: no majority of the servers could be asked")
 
 // Redlock is the algorithm of that name, and Redisson's RedissonRedLock: a lock on several independent servers that is held by
@@ -105,7 +107,7 @@ func NewRedlock(cfg RedlockConfig, nodes ...Member) (*Redlock, error) {
 			return nil, invalidf("a Redlock of %s locks", k.name)
 		case len(r.nodes) > 0 && k != r.nodes[0].target.kind:
 			return nil, invalidf("a Redlock of two kinds")
-		case h.client.spread != nil:
+		case h.client.nature.spread != nil:
 			return nil, invalidf("a Redlock with a cluster for a node")
 		}
 		for _, other := range r.nodes {
@@ -146,9 +148,9 @@ func (r *Redlock) Lock(ctx context.Context, opts ...Option) (*Lease, error) {
 	return lease, err
 }
 
-// TryLock asks the servers once. It returns [ErrNotAcquired] if the lock is somebody else's on so many of them that there is no
-// majority to be had, also when several who tried at the same time have shared them out among themselves; [ErrNoQuorum] if
-// too few of them could be asked. If the majority took too long it returns a [*LostError] with the reason [Expired].
+// TryLock asks the servers once. It returns [ErrNotAcquired] if the lock is somebody else's on so many of them that the others are
+// no majority, also when several who tried at the same time have shared them out among themselves; [ErrNoQuorum] if a majority
+// was missing those that could not be asked. If the majority took too long it returns a [*LostError] with the reason [Expired].
 func (r *Redlock) TryLock(ctx context.Context, opts ...Option) (*Lease, error) {
 	c, err := r.check(opts)
 	if err != nil {
@@ -211,6 +213,15 @@ func (r *Redlock) check(opts []Option) (candidacy, error) {
 		c.timeout = min(max(c.term/100, nodeTimeoutMin), nodeTimeoutMax)
 	}
 	return c, nil
+}
+
+// nameOf names the server of a node: by its place among the nodes, and where it is if that is known.
+func (r *Redlock) nameOf(h *Handle) string {
+	name := fmt.Sprintf("node %d", slices.Index(r.nodes, h)+1)
+	if place := h.client.place(); place != "" {
+		name += " (" + place + ")"
+	}
+	return name
 }
 
 // gate is the first node's client's: of all who use the lock with that, one at a time asks the servers.

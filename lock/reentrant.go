@@ -36,6 +36,8 @@ func newReentrantKind() *kind {
 	return &kind{
 		name:    "reentrant",
 		channel: lockChannel,
+		dated:   true,
+		joins:   true,
 		acquire: script.New(reentrantAcquire),
 		release: script.New(reentrantRelease),
 		undo:    script.New(reentrantUndo),

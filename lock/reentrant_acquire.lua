@@ -1,14 +1,20 @@
 -- Reentrant lock, acquire: takes the lock for an owner who finds it free or has it already.
 -- KEYS  1 lock: a hash of the owner to its hold count  2 its channel
---       3 latch, for an owner that may have further holds: there once this very request has been undone
--- ARGV  1 lease in ms  2 owner
--- Returns nil for the first hold, the hold count as a status for a further one,
+--       3 latch: there once this very request has been undone
+-- ARGV  1 lease in ms  2 owner  3 when this is too late, in ms since 1970
+-- Returns late and the server's time as a status when it is too late, which changes nothing;
+--         otherwise nil for the first hold, the hold count as a status for a further one,
 --         and otherwise the remaining lease of the other holder in ms (-1: it has none).
 local lock, latch = KEYS[1], KEYS[3]
-local lease, owner = ARGV[1], ARGV[2]
+local lease, owner, last = ARGV[1], ARGV[2], tonumber(ARGV[3])
 
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if now > last then
+    return redis.status_reply('late ' .. string.format('%.0f', now))
+end
 if latch and redis.call('exists', latch) == 1 then
-    return -1 -- late: nobody waits for this any more
+    return -1 -- undone: nobody waits for this any more
 end
 if redis.call('exists', lock) == 0 then
     redis.call('hincrby', lock, owner, 1)

@@ -4,5 +4,8 @@
 local lock = KEYS[1]
 
 local info = redis.call('hgetall', lock)
+if #info > 2 or info[2] and not string.match(info[2], '^%d+$') then
+    return redis.error_reply('WRONGTYPE The key holds a lock of another kind')
+end
 table.insert(info, 1, redis.call('pttl', lock))
 return info

@@ -1,17 +1,25 @@
 -- Reentrant lock, undo: takes back an acquire whose outcome its caller does not know.
 -- KEYS  1 lock  2 its channel
---       3 latch, for an owner that may have further holds: keeps the acquire, and this, from taking effect later
+--       3 latch, if there is one: keeps the acquire, and this, from taking effect later
 -- ARGV  1 lease in ms to go back to when holds remain  2 owner  3 publish command ('': nobody is told)
---       4 hold count that the owner had before  5 lifetime of the latch in ms
--- Returns 1 when there was something to take back, else 0; running it again does no harm.
+--       4 hold count that the owner had before
+--       5 when this is too late, in ms since 1970: no earlier than that of the acquire
+-- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
+--         1 when there was something to take back, else 0; running it again does no harm.
 local lock, channel, latch = KEYS[1], KEYS[2], KEYS[3]
-local lease, owner, publish, before, lifetime = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
+local lease, owner, publish, before, last = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 
-if latch and redis.call('exists', latch) == 1 then
-    return 0
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if now > last then
+    return redis.status_reply('late ' .. string.format('%.0f', now))
 end
 if latch then
-    redis.call('set', latch, 0, 'px', lifetime)
+    local left = redis.call('pttl', latch)
+    redis.call('set', latch, 0, 'px', math.max(1, last - now, left))
+    if left > -2 then
+        return 0 -- it has been undone
+    end
 end
 local count = tonumber(redis.call('hget', lock, owner) or 0)
 if count <= before then

@@ -56,6 +56,12 @@ func (l *Lease) Unlock(ctx context.Context) error {
 // settle makes err what Unlock returns from now on. Until then the server may count this hold, and so does the client.
 func (l *Lease) settle(err error) error {
 	l.settled, l.outcome = true, err
+	switch n := &l.client.counters; {
+	case err == nil:
+		n.released.Add(1)
+	case err == ErrNotHeld: // else the loss that explains it has been counted
+		n.lost.Add(1)
+	}
 	l.client.forget(l)
 	return err
 }
@@ -160,16 +166,15 @@ func (l *Lease) release(ctx context.Context) error {
 
 func (l *Lease) runRelease(ctx context.Context) (resp.Value, error) {
 	c, t := l.client, l.target
-	if l.single() {
-		return t.kind.single.Run(ctx, c.server, t.with(l.latch),
-			0, l.owner, c.publishing(t), latchLife.Milliseconds(), l.repeated)
+	if !l.single() {
+		return c.run(ctx, c.server, l.releaseCall())
 	}
-	repeated := l.repeated && l.state != nil
-	args := []any{l.resting(), l.owner, c.publishing(t), latchLife.Milliseconds(), repeated, c.countsListeners(t)}
-	if !t.kind.queued {
-		args = args[:len(args)-1]
+	ctx = c.dividing(ctx) // and else as run, but that this makes nothing for the heap
+	v, err := t.kind.single.Run(ctx, c.server, t.with(l.latch), 0, l.owner, c.publishing(t), latchLife.Milliseconds(), l.repeated)
+	if refused(err) {
+		return c.divide(ctx, c.server, l.releaseCall(), err)
 	}
-	return t.kind.release.Run(ctx, c.server, t.with(l.latch), args...)
+	return v, err
 }
 
 // single reports whether the release is that of a kind's script of this name: its owner had one hold, and never another one.
@@ -177,17 +182,36 @@ func (l *Lease) single() bool { return l.state == nil && l.target.kind.single !=
 
 func (l *Lease) resting() int64 { return l.client.restingLease(l.target.hold(), l.state, l.owner, l) }
 
-// runLateRelease takes the place of a repeat that comes too late for the latch to tell it from the request that it repeats:
+// releaseCall is what runRelease runs.
+func (l *Lease) releaseCall() *call {
+	c, t := l.client, l.target
+	x := &call{script: t.kind.release, target: t, keys: t.of(l.owner, l.state, l.latch), leaves: true, tells: true, apart: &l.unlatched, owner: l.owner}
+	if l.single() {
+		x.script = t.kind.single
+		x.args = []any{0, l.owner, c.publishing(t), latchLife.Milliseconds(), l.repeated}
+		return x
+	}
+	if x.state = l.state; l.state != nil {
+		x.holds = l.state.tallies[t.hold()].count
+	}
+	x.args = []any{l.resting(), l.owner, c.publishing(t), latchLife.Milliseconds(), l.repeated && l.state != nil, c.countsListeners(t)}
+	if !t.kind.queued {
+		x.args = x.args[:len(x.args)-1]
+	}
+	return x
+}
+
+// lateReleaseCall takes the place of a repeat that comes too late for the latch to tell it from the request that it repeats:
 // it goes back to the hold count that there is to be.
-func (l *Lease) runLateRelease(ctx context.Context) (resp.Value, error) {
+func (l *Lease) lateReleaseCall() *call {
 	t := l.target
 	before := int64(0)
 	if l.state != nil {
 		before = l.state.tallies[t.hold()].count - 1
 	}
 	r := request{target: t, lease: l.term, owner: l.owner, state: l.state}
-	args := l.client.args(&r, l.resting(), l.owner, l.client.publishing(t), before, latchLife.Milliseconds())
-	return t.kind.undo.Run(ctx, l.client.server, t.keys, args...)
+	args := l.client.args(&r, l.resting(), l.owner, l.client.publishing(t), before, l.client.untilWhen(&r))
+	return &call{script: t.kind.undo, target: t, keys: t.of(l.owner, l.state, ""), args: args, leaves: true, tells: true, state: l.state}
 }
 
 // answered takes note of what the server said to the release and returns what that means for the holder, or an error if it
@@ -195,6 +219,8 @@ func (l *Lease) runLateRelease(ctx context.Context) (resp.Value, error) {
 func (l *Lease) answered(v resp.Value) (outcome, err error) {
 	count, err := v.Int()
 	switch {
+	case v.IsNull() && l.repeated && l.unlatched:
+		outcome = fmt.Errorf("%w: it is released now, and may have been lost before", ErrUncertain)
 	case v.IsNull():
 		outcome = l.notHeld()
 	case v.Kind() != resp.Integer || err != nil || !l.sensible(count):
@@ -203,9 +229,6 @@ func (l *Lease) answered(v resp.Value) (outcome, err error) {
 		l.client.told(l.target, int(count-1))
 	}
 	l.letLatchGo(outcome == nil)
-	if outcome == nil {
-		l.client.counters.released.Add(1)
-	}
 	l.tally(outcome == nil && count == 0)
 	return outcome, nil
 }
@@ -240,7 +263,7 @@ func (l *Lease) tally(partial bool) {
 		return
 	}
 	delete(l.state.tallies, l.target.hold())
-	l.denied(Forced)
+	l.denied(Forced, nil)
 }
 
 // counted reports whether the server can still have the hold: if not, what it has of the owner was taken later. The

@@ -367,7 +367,7 @@ func TestUnansweredAcquireIsUndone(t *testing.T) {
 				if err == nil {
 					mustUnlock(t, lease)
 				}
-				time.Sleep(15 * time.Second)
+				time.Sleep(25 * time.Second)
 				w.free()
 			})
 		})

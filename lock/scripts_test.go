@@ -52,8 +52,8 @@ func TestScriptFiles(t *testing.T) {
 		if strings.Contains(string(text), "ARGV[") && !strings.Contains(head, "\n-- ARGV  1 ") {
 			t.Errorf("the head of %s does not name ARGV", file)
 		}
-		if n := strings.Count(string(text), "\n"); n > 60 {
-			t.Errorf("%s has %d lines, more than 60", file, n)
+		if n := strings.Count(string(text), "\n"); n > 80 {
+			t.Errorf("%s has %d lines, more than 80", file, n)
 		}
 		var locals []string
 		for _, m := range declared.FindAllStringSubmatch(string(text), -1) {
@@ -64,5 +64,24 @@ func TestScriptFiles(t *testing.T) {
 				t.Errorf("%s may set a global: %s", file, line)
 			}
 		}
+	}
+}
+
+// A function that several scripts have is the same in all of them.
+func TestScriptFunctions(t *testing.T) {
+	function := regexp.MustCompile(`(?ms)^local function (head|longest|remaining)\(.*?^end$`)
+	texts := map[string]string{}
+	for _, scripts := range lock.Scripts() {
+		for _, s := range scripts {
+			for _, m := range function.FindAllStringSubmatch(s.Source(), -1) {
+				if other := texts[m[1]]; other != "" && other != m[0] {
+					t.Errorf("%s is in one script\n%s\nand in another\n%s", m[1], other, m[0])
+				}
+				texts[m[1]] = m[0]
+			}
+		}
+	}
+	if len(texts) != 3 {
+		t.Errorf("%d functions found", len(texts))
 	}
 }

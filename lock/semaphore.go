@@ -39,6 +39,7 @@ func newSemaphoreKind() *kind {
 		owner:   func(*Client, request) string { return "" },
 		others:  next,
 		latched: true,
+		dated:   true,
 		unowned: true,
 		permits: true,
 		acquire: script.New(semaphoreAcquire),

@@ -1,18 +1,26 @@
 -- Semaphore, undo: gives back the permits of an acquire whose outcome its caller does not know.
 -- KEYS  1 semaphore  2 its channel  3 latch: how many permits the acquire took; keeps it, and this, from taking effect later
--- ARGV  1 not used  2 not used  3 publish command  4 not used  5 lifetime of the latch in ms
--- Returns 1 when there was something to give back, else 0; running it again does no harm.
+-- ARGV  1 not used  2 not used  3 publish command  4 not used
+--       5 when this is too late, in ms since 1970: no earlier than that of the acquire
+-- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
+--         1 when there was something to give back, else 0; running it again does no harm.
 local semaphore, channel, latch = KEYS[1], KEYS[2], KEYS[3]
-local publish, lifetime = ARGV[3], ARGV[5]
+local publish, last = ARGV[3], tonumber(ARGV[5])
 
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if now > last then
+    return redis.status_reply('late ' .. string.format('%.0f', now))
+end
 local free = redis.call('get', semaphore)
 if free and not string.match(free, '^%-?%d+$') then
     return redis.error_reply('WRONGTYPE not a number of permits')
 end
 local taken = redis.call('get', latch)
+local left = taken == '0' and redis.call('pttl', latch) or 1
 -- First what frees memory: a server that has run out of it refuses all else, but not after a script's first write.
 redis.call('del', latch)
-redis.call('set', latch, 0, 'px', lifetime)
+redis.call('set', latch, 0, 'px', math.max(left, last - now))
 if not taken or taken == '0' or not free then
     return 0
 end

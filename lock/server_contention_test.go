@@ -156,7 +156,7 @@ func (x *torture) leavesNothing() {
 		}
 		return true
 	}
-	if !eventually(2*x.orders.Lease+x.trade.dead+time.Second, good) {
+	if !eventually(patience, good) {
 		x.t.Errorf("keys are left: %q", x.s.Dump())
 	}
 	if x.trade.rules.Leased {
@@ -165,7 +165,7 @@ func (x *torture) leavesNothing() {
 				n, err := x.locks.PermitSemaphore(name).Available(x.t.Context())
 				return err == nil && n == permitsOfEach
 			}
-			if !eventually(2*x.orders.Lease+time.Second, free) {
+			if !eventually(patience, free) {
 				x.t.Errorf("permits of %q are taken yet", name)
 			}
 		}

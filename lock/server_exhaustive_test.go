@@ -159,7 +159,7 @@ func (c *comparer) compare(ctx context.Context, pool *conn.Pool, batch []transit
 		}
 		calls = append(calls,
 			restoreScript.Call(nil, restore...),
-			c.scripts[t.by.script].Call(t.by.keys, sent(t.by.args)...),
+			c.scripts[t.by.script].Call(t.by.keys, sent(t.by.args, now)...),
 			dumpScript.Call(nil))
 	}
 	replies, err := script.RunBatch(ctx, pool, calls)
@@ -182,11 +182,14 @@ func (c *comparer) compare(ctx context.Context, pool *conn.Pool, batch []transit
 
 func indent(text string) string { return "    " + strings.ReplaceAll(text, "\n", "\n    ") }
 
-func sent(args []any) []any {
+func sent(args []any, now time.Time) []any {
 	list := make([]any, len(args))
 	for i, arg := range args {
-		if n, ok := arg.(span); ok {
+		switch n := arg.(type) {
+		case span:
 			arg = int64(n) * stepMS
+		case string:
+			arg = absolute(n, now)
 		}
 		list[i] = arg
 	}

@@ -30,7 +30,7 @@ func replayOnServers(t *testing.T, name string, file goldenFile) {
 		})
 		r.inLine, r.anyOrder, r.slow = file.inLine, file.anyOrder, true
 		r.settle = func(done func() bool) {
-			timeout := time.After(10 * time.Second)
+			timeout := time.After(patience)
 			for !done() {
 				select {
 				case <-time.After(2 * time.Millisecond):

@@ -31,7 +31,6 @@ func takeOneOfEach(t *testing.T, c *lock.Client) (want map[string]lock.Shape, re
 	if err != nil || err2 != nil || err3 != nil {
 		t.Fatal(err, err2, err3)
 	}
-	want["x:semaphore"], want["x:latch"] = lock.ShapeCount, lock.ShapeCount
 	take("x:reentrant", lock.ShapeLock, c.Reentrant("x:reentrant").Lock)
 	take("x:spin", lock.ShapeLock, c.Spin("x:spin", lock.Backoff{}).Lock)
 	take("x:once", lock.ShapeLock, c.NonReentrant("x:once").Lock)
@@ -39,6 +38,7 @@ func takeOneOfEach(t *testing.T, c *lock.Client) (want map[string]lock.Shape, re
 	take("x:fair", lock.ShapeFair, c.Fair("x:fair").Lock)
 	take("x:read", lock.ShapeReadWrite, c.ReadWrite("x:read").Read().Lock)
 	take("x:write", lock.ShapeReadWrite, c.ReadWrite("x:write").Write().Lock)
+	take("x:plain", lock.ShapePlain, c.Plain("x:plain").Lock)
 	take("x:{permits}", lock.ShapePermits, permits.Acquire)
 	return want, func() {
 		for _, l := range leases {

@@ -60,7 +60,7 @@ func TestServerDowngradeAndPreference(t *testing.T) {
 // waitFor waits until done reports true.
 func waitFor(t *testing.T, done func() bool) {
 	t.Helper()
-	timeout := time.After(20 * time.Second)
+	timeout := time.After(patience)
 	for !done() {
 		select {
 		case <-timeout:

@@ -220,7 +220,8 @@ func (w *fairWalk) keyspace(p *conn.Pool) string {
 			line += fmt.Sprint(members)
 		case "hash":
 			var fields []string
-			for f, v := range do("HGETALL", name).Pairs() {
+			pairs, _ := do("HGETALL", name).Pairs()
+			for f, v := range pairs {
 				fields = append(fields, answer(f, nil)+"="+answer(v, nil))
 			}
 			slices.Sort(fields)

@@ -3,6 +3,7 @@ package lock_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 )
 
 const (
@@ -24,8 +25,21 @@ func (w *twin) readWriteStep(random *rand.Rand) bool {
 	owner := w.owner
 	writer := owner + ":write"
 	lease := []int{0, 40_000, 60_000, 90_000}[random.IntN(4)]
-	keys := []string{walkLock, walkReadWrite, walkWriters, fmt.Sprint(walkLatch, random.IntN(4))}
-	some := keys[:3+random.IntN(2)]
+	keys := []string{walkLock, walkReadWrite, walkWriters, timeoutKey(walkLock, owner, 1), fmt.Sprint(walkLatch, random.IntN(4))}
+	holds := func(owner string) (keys []string) {
+		for n := range int64(20) {
+			keys = append(keys, timeoutKey(walkLock, owner, n+1))
+		}
+		return keys
+	}
+	keys = append(keys, holds(owner)[1:]...)
+	some := keys
+	if random.IntN(2) == 0 {
+		some = slices.Clone(keys)
+		some[4] = walkLatch + "9" // nobody's
+		w.real.Do(w.t.Context(), "DEL", some[4])
+		w.fake.Do(w.t.Context(), "DEL", some[4])
+	}
 	before := random.IntN(3)
 	switch random.IntN(25) {
 	case 20, 21, 22:
@@ -50,7 +64,7 @@ func (w *twin) readWriteStep(random *rand.Rand) bool {
 	case 13, 14:
 		return w.scriptOf("write", "downgrade", keys, max(lease, 40_000), owner, published, random.IntN(3)*50_000)
 	case 15:
-		return w.scriptOf("read", "renew", []string{walkLock, "free", "text", walkLock}, 70_000, owner, owner, owner, "client:1") &&
+		return w.scriptOf("read", "renew", slices.Concat([]string{walkLock, "free", "text", walkLock}, holds(owner), holds("client:1")), 70_000, owner, owner, owner, "client:1") &&
 			w.scriptOf("write", "renew", []string{walkLock, "text"}, 70_000, writer, writer)
 	case 16, 17:
 		return w.scriptOf("read", "info", keys[:3])

@@ -53,13 +53,42 @@ func TestA02ServerRepeats(t *testing.T) {
 		keys := []any{"k", "channel", "latch"}
 		ours := func(kind, operation string) string { return lock.Scripts()[kind][operation].Source() }
 		s.Do("SET", "k", 10)
-		want("acquire", twice(ours("semaphore", "acquire"), keys, 9000, "", 3, 0), "null,null", "7")
+		want("acquire", twice(ours("semaphore", "acquire"), keys, 9000, "", 3, 0, soon()), "null,null", "7")
 		want("add", twice(ours("semaphore", "add"), keys, 9000, "PUBLISH", 3, 0), "1,1", "3")
 		want("set", twice(ours("semaphore", "set"), keys, 9000, "PUBLISH", 3, 0), "1,1", "3")
 		s.Do("SET", "k", 10)
 		want("drain", twice(ours("semaphore", "drain"), keys, 9000, "PUBLISH"), "10,10", "0")
 		s.Do("SET", "k", 3)
 		want("down", twice(ours("latch", "down"), keys, 9000, "PUBLISH"), "2,2", "2")
+	})
+}
+
+// A repeat of an acquire takes nothing, and yet it writes: WAIT counts the replicas that have the last write of its connection, and
+// the first request came by another one.
+func TestSemaphoreRepeatIsAWrite(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
+		acquire := func() {
+			t.Helper()
+			if got := answer(s.Do("EVAL", lock.Scripts()["semaphore"]["acquire"].Source(), 3, "k", "channel", "latch", 9000, "", 3, 0, soon()), nil); got != "null" {
+				t.Errorf("acquire returns %s", got)
+			}
+		}
+		changes := func() string {
+			info, _ := s.Do("INFO", "persistence").Text()
+			_, n, _ := strings.Cut(info, "rdb_changes_since_last_save:")
+			n, _, _ = strings.Cut(n, "\r\n")
+			return n
+		}
+		s.Do("SET", "k", 10)
+		acquire()
+		before := changes()
+		acquire()
+		if after := changes(); after == before {
+			t.Error("a repeat writes nothing")
+		}
+		if free, _ := s.Do("GET", "k").Text(); free != "7" {
+			t.Errorf("%s permits are free, want 7", free)
+		}
 	})
 }
 

@@ -42,9 +42,9 @@ func TestSemaphoreLikeTheServer(t *testing.T) {
 		keys := []string{walkLock, walkOwnChannel, latchOf(random)}
 		switch random.IntN(12) {
 		case 0, 1, 2:
-			return w.script("acquire", keys, 60_000, "", 1+random.IntN(3), random.IntN(2))
+			return w.script("acquire", keys, 60_000, "", 1+random.IntN(3), random.IntN(2), soon())
 		case 3, 4:
-			return w.script("undo", keys, 0, "", "PUBLISH", 0, 40_000)
+			return w.script("undo", keys, 0, "", "PUBLISH", 0, soon())
 		case 5, 6:
 			return w.script("add", keys, 60_000, "PUBLISH", random.IntN(7)-2, random.IntN(2))
 		case 7, 8:
@@ -111,13 +111,13 @@ func TestPermitsLikeTheServer(t *testing.T) {
 		lease := []int{-1000, 45_000, 65_000, 85_000}[random.IntN(4)]
 		switch random.IntN(18) {
 		case 0, 1, 2, 3, 4:
-			return w.script("acquire", keys, lease, ids, "PUBLISH", random.IntN(2), random.IntN(5)/4)
+			return w.script("acquire", keys, lease, ids, "PUBLISH", random.IntN(2), random.IntN(5)/4, soon())
 		case 5, 6:
 			return w.script("release", keys, 0, ids, "PUBLISH", 30_000, 0)
 		case 7:
 			return w.script("give", keys, 60_000, "PUBLISH", ids)
 		case 8:
-			return w.script("undo", keys[:3+random.IntN(2)], 0, ids, "PUBLISH", 0, 30_000)
+			return w.script("undo", keys[:3+random.IntN(2)], 0, ids, "PUBLISH", 0, soon())
 		case 9:
 			return w.script("renew", []string{walkLock, "free", "{free}:x", walkLock},
 				[]int{-2, 75_000}[random.IntN(2)], ids, ids, ids, walkIDs(random))

@@ -4,23 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"sync"
 	"sync/atomic"
 
 	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/resp"
 )
-
-// spread is what a Server is besides if it is several servers: a *cluster.Cluster.
-type spread interface {
-	// Slot returns the hash slot of a key. The keys of one script are of one slot.
-	Slot(key string) int
-	// Route names the server that has the slot of a key, or of a channel, at present.
-	Route(key string) string
-	// Doers yields the servers that have keys, each as the only one.
-	Doers(ctx context.Context) iter.Seq2[conn.Doer, error]
-}
 
 // Publishing is by which of a server's two kinds of channels waiters are woken.
 type Publishing int
@@ -52,6 +41,7 @@ func (ch *channels) set(command string) { ch.command.Store(&command) }
 // what Redisson does.
 func (c *Client) settleChannels(ctx context.Context, t *target) error {
 	if c.channels.command.Load() != nil {
+		c.checkPublishing(t)
 		return nil
 	}
 	command := shardPublish
@@ -63,6 +53,7 @@ func (c *Client) settleChannels(ctx context.Context, t *target) error {
 		command = plainPublish
 	}
 	c.channels.set(command)
+	c.checkPublishing(t)
 	return nil
 }
 
@@ -80,23 +71,23 @@ func (c *Client) publishing(t *target) string {
 // countsListeners reports whether a server that runs a script for t knows all who listen on its channels: not if they are
 // plain channels of a cluster, who may be on any of its servers.
 func (c *Client) countsListeners(t *target) bool {
-	return c.spread == nil || c.publishing(t) == shardPublish
+	return c.nature.spread == nil || c.publishing(t) == shardPublish
 }
 
 // bySlot parts leases so that one script can renew those of each part: all at once where there is one server.
 func (c *Client) bySlot(leases []*Lease) [][]*Lease {
-	if c.spread == nil {
+	if c.nature.spread == nil {
 		return [][]*Lease{leases}
 	}
-	return partition(leases, func(l *Lease) int { return c.spread.Slot(l.target.name) })
+	return partition(leases, func(l *Lease) int { return c.nature.spread.Slot(l.target.name) })
 }
 
 // byServer parts list by the server that has what name tells of each, so that one which is slow keeps no other waiting.
 func byServer[T any](c *Client, list []T, name func(T) string) [][]T {
-	if c.spread == nil || len(list) < 2 {
+	if c.nature.spread == nil || len(list) < 2 {
 		return [][]T{list}
 	}
-	return partition(list, func(e T) string { return c.spread.Route(name(e)) })
+	return partition(list, func(e T) string { return c.nature.spread.Route(name(e)) })
 }
 
 // partition parts list by key. The order stays within each part.

@@ -56,6 +56,7 @@ func (w *world) clientOn(poolCfg conn.Config, cfg lock.Config) *lock.Client {
 		w.t.Fatal(err)
 	}
 	w.machine.Run(c)
+	c.Deaf()
 	w.pools = append(w.pools, pool)
 	w.clients = append(w.clients, c)
 	return c

@@ -62,6 +62,7 @@ type head struct {
 	floor   time.Duration
 	poll    time.Duration
 	failing time.Time // since when no attempt has had an answer
+	failure error     // of the last one of these
 	looks   int       // of a silent kind, with the last pause
 	slept   time.Duration
 }
@@ -270,7 +271,7 @@ func (w *waiter) prepare(ctx context.Context) (done bool, err error) {
 	if h.poll != 0 {
 		if h.events != nil {
 			h.events.Move(w.wake)
-			h.hear(&w.client.pace)
+			h.hear(w.client, w.target)
 		}
 	} else if err := h.prepare(w); err != nil {
 		if w.rouse(ctx) {
@@ -288,7 +289,7 @@ func (h *head) prepare(w *waiter) error {
 	*h = head{poll: c.pace.pollMin, floor: c.pace.floor}
 	if h.events = c.unpark(w); h.events != nil {
 		h.events.Move(w.wake)
-		h.hear(&c.pace)
+		h.hear(c, t)
 		h.woken = !w.seen.holds(h.events)
 	} else if !t.kind.silent {
 		channel := t.channel
@@ -359,7 +360,7 @@ func (w *waiter) woken() (done bool) {
 	if w.claim.state.Load() == told {
 		return w.inherit()
 	}
-	w.head.hear(&w.client.pace)
+	w.head.hear(w.client, w.target)
 	return false
 }
 
@@ -375,7 +376,12 @@ func (w *waiter) lookAhead(ctx context.Context) (done bool, err error) {
 		h.woken = true
 		return true, c.gaveUp(ctx, r)
 	}
-	h.hear(&c.pace)
+	h.hear(c, r.target)
+	began := time.Now()
+	if h.hopeless(r, c.cfg.Lease, began) {
+		r.failure = h.failure
+		return true, r.failure
+	}
 	attempts, cancel := c.untilClose(ctx)
 	defer cancel()
 	var granted bool
@@ -394,7 +400,7 @@ func (w *waiter) lookAhead(ctx context.Context) (done bool, err error) {
 	case ctx.Err() != nil || c.isClosed():
 		h.woken = true // for the next in line: what woke this one has not been made use of
 		return true, c.gaveUp(ctx, r)
-	case !passing(r.failure) || h.failed(&c.pace, r, c.cfg.Lease, r.failure):
+	case !passing(r.failure) || h.failed(&c.pace, r, c.cfg.Lease, began):
 		return true, r.failure
 	default:
 		c.renewOwner(r)
@@ -403,13 +409,16 @@ func (w *waiter) lookAhead(ctx context.Context) (done bool, err error) {
 }
 
 // hear takes note of what there was on the subscription.
-func (h *head) hear(p *pace) {
+func (h *head) hear(c *Client, t *target) {
 	if h.events == nil {
 		return
 	}
 	news, up := h.events.Take()
+	if !up {
+		c.noteRefusal(t, h.events.Err())
+	}
 	if h.up && !up {
-		h.poll = p.pollMin
+		h.poll = c.pace.pollMin
 		h.next = earlier(h.next, time.Now().Add(h.poll))
 	}
 	h.up, h.woken = up, h.woken || news
@@ -457,14 +466,18 @@ func (h *head) pause(p *pace, left time.Duration) time.Duration {
 	return d
 }
 
-// failed sets the next look after an attempt of r's that came to nothing because of err. It reports true when that has gone
-// on for too long.
-func (h *head) failed(p *pace, r *request, patience time.Duration, err error) (tooLong bool) {
+// failed sets the next look after an attempt of r's, begun at began, that came to nothing because of r.failure. It reports true
+// when that has gone on for too long.
+func (h *head) failed(p *pace, r *request, patience time.Duration, began time.Time) (tooLong bool) {
 	at := time.Now()
 	h.woken = false
 	h.next = at.Add(h.poll - rand.N(h.poll/4))
 	h.poll = min(2*h.poll, p.pollMax)
-	if errors.Is(err, ErrLost) {
+	if errors.Is(r.failure, ErrNotReplicated) {
+		h.failing = time.Time{} // an answer, if one that its context may outlast
+		return false
+	}
+	if errors.Is(r.failure, ErrLost) {
 		// An answer, if one that came too late, which is a matter of the lease that r asks for.
 		h.failing = time.Time{}
 		if r.late.IsZero() {
@@ -473,10 +486,16 @@ func (h *head) failed(p *pace, r *request, patience time.Duration, err error) (t
 		return at.Sub(r.late) >= patience
 	}
 	if h.failing.IsZero() {
-		h.failing = at
+		h.failing = began
 	}
-	// How long others had had no answer before r came is not its matter.
-	return at.Sub(h.failing) >= patience && at.Sub(r.since) >= patience
+	h.failure = r.failure
+	return h.hopeless(r, patience, at)
+}
+
+// hopeless reports whether attempts have had no answer for so long that r, too, gives up. How long others had had none before r
+// came is not its matter.
+func (h *head) hopeless(r *request, patience time.Duration, at time.Time) bool {
+	return !h.failing.IsZero() && at.Sub(h.failing) >= patience && at.Sub(r.since) >= patience
 }
 
 func earlier(a, b time.Time) time.Time {

@@ -14,7 +14,7 @@ const (
 	// clockGap is a difference between the clocks that only sleep, or a change of the clock, can make.
 	clockGap = 250 * time.Millisecond
 	// retryMin and retryMax bound the growing pauses after a renewal that failed.
-	retryMin, retryMax = 50 * time.Millisecond, time.Second
+	retryMin, retryMax = 50 * time.Millisecond, 500 * time.Millisecond
 	// renewMin is the least time that a renewal gets; else it is a sixth of the lease.
 	renewMin = 50 * time.Millisecond
 	// batchesAtOnce is how many renewal scripts are sent in one go at most; fewer to a server that is slow.
@@ -26,6 +26,8 @@ type watchdog struct {
 	client *Client
 	wg     sync.WaitGroup
 	signal chan struct{} // has room for one; there is something due before wake
+
+	alarms alarms
 
 	mu       sync.Mutex // guards the following, and the watch of each lease; taken after a Lease's mu
 	started  bool
@@ -44,7 +46,18 @@ type renewal struct {
 	pause time.Duration // after the last failure; 0 if there was none
 	index int           // in the schedule; -1 while it is being renewed
 	ended bool          // the lease is over: not to be scheduled again
+
+	trust trust // owned by the renewal that is under way
 }
+
+// trust is what is thought of the next renewal that is done.
+type trust uint8
+
+const (
+	trusted    trust = iota
+	doubted          // the last one failed
+	confirming       // it will be the second one in a row
+)
 
 // schedule is a heap of renewals by due.
 type schedule []*renewal
@@ -111,7 +124,7 @@ func (w *watchdog) wakeLocked(due time.Time) {
 	if w.closed {
 		return
 	}
-	due = earlier(due, time.Now().Add(clockTick))
+	due = earlier(due, time.Now().Add(listenAfter))
 	if !w.started {
 		w.started = true
 		w.wake = due

@@ -5,9 +5,6 @@ import (
 	"context"
 	"errors"
 	"time"
-
-	"github.com/lockwire/lockwire/resp"
-	"github.com/lockwire/lockwire/script"
 )
 
 // loop is the goroutine of the watchdog, from the first lease until Close. last is when it was started.
@@ -20,7 +17,15 @@ func (w *watchdog) loop(last instant) {
 		w.mu.Unlock()
 		select {
 		case <-w.signal:
-			continue
+			if !w.alarms.raised.Load() {
+				continue
+			}
+		case ev, ok := <-w.alarms.news():
+			if !ok { // the client is being closed
+				w.alarms.listening = nil
+				continue
+			}
+			w.hear(ev, time.Now())
 		case <-timer.C:
 		case <-w.client.done:
 			return
@@ -30,10 +35,13 @@ func (w *watchdog) loop(last instant) {
 			w.clockJumped()
 		}
 		last = at
+		w.answerAlarm(at.t)
 		w.endDue(at.t)
 		for due := w.takeDue(at.t); len(due) > 0 && !w.client.isClosed(); due = w.takeDue(time.Now()) {
 			w.renew(due)
 		}
+		w.look(time.Now())
+		w.listen()
 		w.plan()
 	}
 }
@@ -42,11 +50,22 @@ func (w *watchdog) loop(last instant) {
 func (w *watchdog) plan() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	at := time.Now()
+	at, tick, a := time.Now(), clockTick, &w.alarms
 	w.wake = at.Add(time.Hour)
+	if a.listening == nil && !w.client.deaf {
+		tick = listenAfter
+	} else if a.listening != nil {
+		w.wake = at.Add(clockTick)
+	}
+	if len(a.looks) > 0 {
+		w.wake = earlier(w.wake, a.lookAt)
+	}
+	if a.raised.Load() {
+		w.wake = earlier(w.wake, a.last.Add(alarmPause))
+	}
 	for _, s := range []schedule{w.renewals, w.endings} {
 		if len(s) > 0 {
-			w.wake = earlier(w.wake, earlier(s[0].due, at.Add(clockTick)))
+			w.wake = earlier(w.wake, earlier(s[0].due, at.Add(tick)))
 		}
 	}
 	if len(w.watched) > 0 {
@@ -62,15 +81,27 @@ func (w *watchdog) clockJumped() {
 	for l := range w.watched {
 		leases = append(leases, l)
 	}
-	at := time.Now()
-	for _, r := range w.renewals {
-		r.due = earlier(r.due, at)
-	}
-	heap.Init(&w.renewals)
+	w.renewAllLocked(time.Now())
 	w.mu.Unlock()
 	for _, l := range leases {
 		l.Err()
 	}
+}
+
+// renewAllLocked makes all renewals due.
+func (w *watchdog) renewAllLocked(at time.Time) {
+	for _, r := range w.renewals {
+		r.due = earlier(r.due, at)
+	}
+	heap.Init(&w.renewals)
+	w.wakeLocked(at)
+}
+
+// dueLocked makes one renewal due.
+func (w *watchdog) dueLocked(r *renewal, at time.Time) {
+	r.due = earlier(r.due, at)
+	heap.Fix(&w.renewals, r.index)
+	w.wakeLocked(at)
 }
 
 // endDue forgets the leases whose time is up. One that has been extended has more of it.
@@ -132,42 +163,21 @@ func (w *watchdog) renew(due []*Lease) {
 	beside(byServer(w.client, leases, name), func(leases []*Lease) { w.renewOn(leases, start) })
 }
 
-// renewOn renews leases of one server.
+// renewOn renews leases of one server, in one go.
 func (w *watchdog) renewOn(leases []*Lease, start instant) {
-	for len(leases) > 0 {
-		// Kinds differ in their scripts: each round takes the leases of one script.
-		renew := leases[0].target.kind.renew
-		var same, rest []*Lease
-		for _, l := range leases {
-			if l.target.kind.renew == renew {
-				same = append(same, l)
-			} else {
-				rest = append(rest, l)
-			}
-		}
-		w.renewKind(renew, same, start)
-		leases = rest
+	if len(leases) == 0 {
+		return
 	}
-}
-
-// renewKind renews leases that the same script is for: batches of it in one go.
-func (w *watchdog) renewKind(renew *script.Script, leases []*Lease, start instant) {
-	batches, calls := w.client.renewals(renew, leases)
 	ctx, cancel := context.WithTimeout(w.client.life, max(w.client.cfg.Lease/6, renewMin))
 	defer cancel()
-	replies, err := script.RunBatch(w.client.patient(ctx), w.client.server, calls)
+	answers, err := w.client.askRenewals(ctx, leases, false)
 	if err != nil && !w.client.isClosed() {
 		w.client.warn("renewal", "leases", len(leases), "error", err)
 	}
 	w.pace(err == nil, ctx.Err() != nil)
-	for i, batch := range batches {
-		for j, l := range batch {
-			failure, outcome := err, int64(0)
-			if failure == nil {
-				outcome, failure = renewalOutcome(replies[i], j)
-			}
-			w.renewed(l, start, outcome, failure)
-		}
+	late := start.elapsed(w.client.now()) > answeredLate
+	for _, a := range answers {
+		w.renewed(a.lease, start, late, a.outcome, a.err)
 	}
 }
 
@@ -183,72 +193,37 @@ func (w *watchdog) pace(done, late bool) {
 	}
 }
 
-// renewals are the calls of a script that renew leases of one term, each with the leases that it is about.
-func (c *Client) renewals(renew *script.Script, leases []*Lease) (batches [][]*Lease, calls []script.Call) {
-	for _, part := range c.bySlot(leases) {
-		size := 0
-		for i, l := range part {
-			if size += l.size(); i == 0 || size > c.cfg.RenewBatch {
-				batches, size = append(batches, nil), l.size()
-			}
-			last := &batches[len(batches)-1]
-			*last = append(*last, l)
-		}
-	}
-	for _, batch := range batches {
-		calls = append(calls, renewCall(renew, batch, batch[0].term.Milliseconds()))
-	}
-	return batches, calls
-}
+// errUnconfirmed is what a renewal has to show of which a second one is to tell whether it counts.
+var errUnconfirmed = errors.New("lock: renewed late or after a failure, and not confirmed")
 
-// size is how many locks or permits the lease has.
-func (l *Lease) size() int {
-	if l.target.kind.parted {
-		return len(l.owner) / permitSize
+// answeredLate is from when on an answer is late. No failover takes less.
+const answeredLate = witnessAge
+
+// renewed takes note of the outcome of one renewal. One that was answered late, or after one that failed, may have been done by a
+// server that has hung and been replaced: unless replicas have acknowledged it, it counts only if another one, sent after its
+// answer, is done too.
+func (w *watchdog) renewed(l *Lease, start instant, late bool, outcome int64, failure error) {
+	trust := &l.watch.trust
+	done := failure == nil && outcome == 1
+	if done && !w.client.acks && *trust != confirming && (late || *trust == doubted) {
+		failure = errUnconfirmed
 	}
-	return 1
-}
-
-// lookOnly is the lease with which a renewal changes nothing, since none is shorter: PTTL is -2 where there is no key.
-const lookOnly = -2
-
-func renewCall(renew *script.Script, leases []*Lease, ms int64) script.Call {
-	keys := make([]string, len(leases))
-	args := make([]any, 1, 1+len(leases))
-	args[0] = ms
-	for i, l := range leases {
-		keys[i] = l.target.name
-		args = append(args, l.owner)
-	}
-	return renew.Call(keys, args...)
-}
-
-var errRenewal = errors.New("lock: unexpected reply to renewal")
-
-// renewalOutcome is what the script says about its i-th lock: 1 renewed, 0 gone, -1 somebody else's.
-func renewalOutcome(reply resp.Value, i int) (int64, error) {
-	if err := reply.Err(); err != nil {
-		return 0, err
-	}
-	if i >= reply.Len() {
-		return 0, errRenewal
-	}
-	return reply.At(i).Int()
-}
-
-// renewed takes note of the outcome of one renewal.
-func (w *watchdog) renewed(l *Lease, start instant, outcome int64, failure error) {
-	if failure != nil {
+	switch {
+	case failure == errUnconfirmed:
+		*trust = confirming
+	case failure != nil:
+		*trust = doubted
 		w.client.counters.renewalErrors.Add(1)
-	} else if outcome == 1 {
+	case done:
+		*trust = trusted
 		w.client.counters.renewals.Add(1)
 		l.extend(start)
 	}
 	l.endRenewal(failure)
 	if failure == nil && outcome == 0 {
-		l.denied(Forced)
+		l.denied(Forced, nil)
 	} else if failure == nil && outcome < 0 {
-		l.denied(Taken)
+		l.denied(Taken, nil)
 	}
 	if l.Err() == nil {
 		w.again(l, start, failure)
@@ -261,6 +236,10 @@ func (w *watchdog) again(l *Lease, start instant, failure error) {
 	defer w.mu.Unlock()
 	r := &l.watch
 	if r.ended {
+		return
+	}
+	if failure == errUnconfirmed {
+		w.pushLocked(r, time.Now())
 		return
 	}
 	if failure == nil {

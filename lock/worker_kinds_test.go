@@ -225,4 +225,4 @@ func (w *worker) countDown(name string) {
 func (w *worker) onceOfLatch(*rand.Rand) { w.countDown(w.Names[0]) }
 
 // limit is by when a lock can be had, after the faults and two leases.
-func (t *trade) limit() time.Duration { return 10*time.Second + t.dead }
+func (t *trade) limit() time.Duration { return patience + t.dead }

@@ -101,12 +101,14 @@ func (w *worker) run() error {
 	} else {
 		w.obey()
 	}
-	return errors.Join(w.locks.Close(), pool.Close())
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	return errors.Join(w.locks.CloseContext(ctx), pool.Close()) // nothing may be lost by an end in order
 }
 
 // open connects, however often it takes: there may be faults from the start.
 func (w *worker) open() (*conn.Pool, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	limit := min(w.Lease, 5*time.Second)
 	cfg := conn.Config{
@@ -153,7 +155,7 @@ func (w *worker) obey() {
 		var end context.Context
 		end, held[name] = context.WithCancel(context.Background())
 		w.wg.Go(func() {
-			ctx, cancel := context.WithTimeout(end, time.Minute)
+			ctx, cancel := context.WithTimeout(end, patience)
 			defer cancel()
 			if g, err := w.take(ctx, ask{name: name}); err == nil {
 				w.hold(end, g)
@@ -196,7 +198,7 @@ func countResources() resources {
 // resourcesBack waits until no more is in use than before, and reports false with what is if that does not come about.
 func resourcesBack(before resources) (resources, bool) {
 	var after resources
-	ok := eventually(10*time.Second, func() bool {
+	ok := eventually(patience, func() bool {
 		after = countResources()
 		return after.Goroutines <= before.Goroutines && after.Files <= before.Files
 	})

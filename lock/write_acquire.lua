@@ -1,12 +1,14 @@
 -- Write lock, acquire: takes the lock for an owner who finds it free or has it already.
 -- KEYS  1 lock: a hash of "mode" to "read" or "write", of each reader to its hold count, and of the writer to its own
 --       2 its channel  3 writers that wait: a sorted set of them by when their word ends, in ms
---       4 latch, for an owner that may have further holds: there once this very request has been undone
+--       4 lease of the owner's first hold as a reader
+--       5 latch, for an owner that may have further holds: there once this very request has been undone
+--       6.. leases of the owner's further holds as a reader
 -- ARGV  1 lease in ms  2 owner, who with ":write" behind is another field than as a reader
 --       3 for how long in ms readers are told that this writer waits, should it have to (0: not at all)
 -- Returns nil for the first hold, the hold count as a status for a further one, "upgrade" as a status if the owner
 --         would wait for its own read lock, and otherwise the remaining lease in ms (-1: none).
-local lock, writers, latch = KEYS[1], KEYS[3], KEYS[4]
+local lock, writers, latch = KEYS[1], KEYS[3], KEYS[5]
 local lease, owner, told = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local reader = string.sub(owner, 1, -7)
 

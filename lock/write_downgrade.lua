@@ -1,10 +1,11 @@
 -- Write lock, downgrade: turns one write hold into a read hold of the same owner.
--- KEYS  1 lock  2 its channel  3 writers that wait  4 latch: there once this very request has been undone
+-- KEYS  1 lock  2 its channel  3 writers that wait  4 lease of the owner's first hold as a reader
+--       5 latch: there once this very request has been undone  6.. leases of the owner's further holds as a reader
 -- ARGV  1 lease in ms of the read hold  2 owner, as a reader  3 publish command
 --       4 lease in ms that the owner's remaining write holds need (0: none is alive any more)
 -- Returns a list of how many read holds the owner has now and how many write holds; "unheld" as a status if it had none
 --         of these, and -1 if the request has been undone.
-local lock, channel, latch = KEYS[1], KEYS[2], KEYS[4]
+local lock, channel, latch = KEYS[1], KEYS[2], KEYS[5]
 local lease, owner, publish, resting = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local prefix, writer = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}', owner .. ':write'
 local hold = prefix .. ':' .. owner .. ':rwlock_timeout:'

@@ -1,20 +1,16 @@
 -- Write lock, force: frees the lock if a writer has it, whoever that is, and ends what the writer reads beneath it.
 -- KEYS  1 lock  2 its channel  3 writers that wait
 -- ARGV  1 publish command
--- Returns 1 when a writer had the lock, else 0. A key of another type is an error and stays.
+-- Returns 1 when a writer had the lock, else 0. A key of another type or kind is an error and stays.
 local lock, channel = KEYS[1], KEYS[2]
 local publish = ARGV[1]
 
-if redis.call('hget', lock, 'mode') ~= 'write' then
+local mode = redis.call('hget', lock, 'mode')
+if not mode and redis.call('exists', lock) == 1 then
+    return redis.error_reply('WRONGTYPE The key holds a lock of another kind')
+elseif mode ~= 'write' then
     return 0
 end
-local prefix = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
-local fields = redis.call('hgetall', lock)
-for i = 1, #fields, 2 do
-    for n = 1, tonumber(fields[i + 1]) or 0 do
-        redis.call('del', prefix .. ':' .. fields[i] .. ':rwlock_timeout:' .. n)
-    end
-end
-redis.call('del', lock)
+redis.call('del', lock) -- the leases of readers end by themselves
 redis.pcall(publish, channel, '1') -- a user who may not publish leaves waiters to look by themselves
 return 1

@@ -1,10 +1,11 @@
 -- Write lock, release: gives one hold back, and the lock with the last one, but for what its owner reads beneath it.
--- KEYS  1 lock  2 its channel  3 writers that wait  4 latch: the outcome of this very request, should it be repeated
+-- KEYS  1 lock  2 its channel  3 writers that wait  4 lease of the owner's first hold as a reader
+--       5 latch: the outcome of this very request, should it be repeated  6.. leases of the owner's further holds as a reader
 -- ARGV  1 lease in ms that the owner's remaining write holds need (0: none is alive any more)
 --       2 owner, with ":write" behind  3 publish command  4 lifetime of the latch in ms
 --       5 1 for a repeat, which keeps an earlier request from taking effect later
 -- Returns 1 when the owner has no write hold any more, 0 when it has further ones, nil when it had none.
-local lock, channel, latch = KEYS[1], KEYS[2], KEYS[4]
+local lock, channel, latch = KEYS[1], KEYS[2], KEYS[5]
 local lease, owner, publish, lifetime, repeated = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local prefix = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
 

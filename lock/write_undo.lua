@@ -1,10 +1,11 @@
 -- Write lock, undo: takes back an acquire whose outcome its caller does not know, and the word that a writer waits.
--- KEYS  1 lock  2 its channel  3 writers that wait
---       4 latch, for an owner that may have further holds: keeps the acquire, and this, from taking effect later
+-- KEYS  1 lock  2 its channel  3 writers that wait  4 lease of the owner's first hold as a reader
+--       5 latch, for an owner that may have further holds: keeps the acquire, and this, from taking effect later
+--       6.. leases of the owner's further holds as a reader
 -- ARGV  1 lease in ms that the owner's remaining write holds need  2 owner, with ":write" behind  3 publish command
 --       4 hold count that the owner had before  5 lifetime of the latch in ms
 -- Returns 1 when there was something to take back, else 0; running it again does no harm.
-local lock, channel, writers, latch = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local lock, channel, writers, latch = KEYS[1], KEYS[2], KEYS[3], KEYS[5]
 local lease, owner, publish, before, lifetime = tonumber(ARGV[1]), ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
 local prefix = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
 

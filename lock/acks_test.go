@@ -1,0 +1,226 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/lock"
+)
+
+// replicated is a Pool of which others tell who is the master and how many replicas that has.
+type replicated struct {
+	*conn.Pool
+	mu    sync.Mutex
+	heirs conn.Succession
+	err   error
+}
+
+func (r *replicated) Replicated() bool { return true }
+
+func (r *replicated) Succession(context.Context, string, time.Time) (conn.Succession, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.heirs
+	s.Asked = time.Now()
+	return s, r.err
+}
+
+func (r *replicated) tell(change func(r *replicated)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	change(r)
+}
+
+// inShard runs fn with a server that may have replicas, which says of itself what info returns.
+func inShard(t *testing.T, cfg lock.Config, fn func(t *testing.T, w *world, r *replicated, c *lock.Client)) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		r := &replicated{Pool: w.pool(conn.Config{})}
+		info, err := r.Do(t.Context(), "INFO", "server")
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, _ := info.Text()
+		_, id, _ := strings.Cut(text, "run_id:")
+		id, _, _ = strings.Cut(id, "\r\n")
+		r.heirs = conn.Succession{Master: id, Addr: "10.0.0.1:6379"}
+		c, err := lock.New(r, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.machine.Run(c)
+		w.pools, w.clients = append(w.pools, r.Pool), append(w.clients, c)
+		fn(t, w, r, c)
+	})
+}
+
+// attached has the server say that it has these replicas, each a state and a lag.
+func (w *world) attached(replicas ...string) {
+	w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+		if cmd.Name != "INFO" || len(cmd.Args) < 2 || !strings.EqualFold(cmd.Args[1], "replication") {
+			return fakeredis.Run()
+		}
+		text := fmt.Sprintf("# Replication\r\nrole:master\r\nconnected_slaves:%d\r\n", len(replicas))
+		for i, replica := range replicas {
+			text += fmt.Sprintf("slave%d:ip=10.0.0.2,port=6379,%s\r\n", i, replica)
+		}
+		return fakeredis.Reply(fmt.Sprintf("$%d\r\n%s\r\n", len(text), text))
+	})
+}
+
+// A lock is granted without acknowledgement only where the server and others agree that there is no replica.
+func TestGrantWithoutReplica(t *testing.T) {
+	const live, lagging, syncing = "state=online,offset=1,lag=1", "state=online,offset=1,lag=9", "state=wait_bgsave,offset=0,lag=0"
+	for name, x := range map[string]struct {
+		change   func(r *replicated)
+		replicas []string
+		granted  bool // at once
+		later    bool // when it has been so for three AckTimeouts
+	}{
+		"none, ever":                   {func(r *replicated) { r.heirs.Bare = true }, nil, true, true},
+		"none any more":                {func(*replicated) {}, nil, false, true},
+		"one that only others know":    {func(r *replicated) { r.heirs.Replicas = 1 }, nil, false, false},
+		"one that only the server has": {func(r *replicated) { r.heirs.Bare = true }, []string{live}, false, false},
+		"one that hangs and failed":    {func(*replicated) {}, []string{lagging}, false, true},
+		"one that hangs":               {func(r *replicated) { r.heirs.Replicas = 1 }, []string{lagging}, false, false},
+		"one that synchronizes":        {func(r *replicated) { r.heirs.Replicas = 1 }, []string{syncing}, false, true},
+		"another server":               {func(r *replicated) { r.heirs.Master, r.heirs.Bare = "another", true }, nil, false, false},
+		"nobody to ask":                {func(r *replicated) { r.err = errors.New("no sentinel") }, nil, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inShard(t, lock.Config{}, func(t *testing.T, w *world, r *replicated, c *lock.Client) {
+				r.tell(x.change)
+				w.attached(x.replicas...)
+				try := func() bool {
+					t.Helper()
+					lease, err := c.Reentrant("job").TryLock(t.Context())
+					w.sleep(100 * time.Millisecond)
+					if err != nil {
+						e, ok := errors.AsType[*lock.NotReplicatedError](err)
+						if !ok || e.Needed != 1 || e.Acked != 0 || e.Name != "job" {
+							t.Errorf("TryLock() = %v", err)
+						}
+						return false
+					}
+					mustUnlock(t, lease)
+					return true
+				}
+				if got := try(); got != x.granted {
+					t.Errorf("at once: granted is %v", got)
+				}
+				begin := time.Now()
+				got := try()
+				for ; !got && time.Since(begin) < 20*time.Second; got = try() {
+				}
+				if got != x.later {
+					t.Errorf("later: granted is %v", got)
+				}
+				if got && !x.granted && time.Since(begin) < 2*time.Second {
+					t.Errorf("granted after %v", time.Since(begin))
+				}
+				if n := c.Stats().Unacknowledged; (n > 0) != x.later {
+					t.Errorf("%d locks were granted without acknowledgement", n)
+				}
+				w.sleep(time.Minute)
+			})
+		})
+	}
+}
+
+// Lock goes on while no replica acknowledges, for as long as its context allows, and says what was lacking.
+func TestLockWithoutAcknowledgement(t *testing.T) {
+	inShard(t, lock.Config{Lease: 5 * time.Second}, func(t *testing.T, w *world, r *replicated, c *lock.Client) {
+		r.tell(func(r *replicated) { r.heirs.Replicas = 1 })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err := c.Reentrant("job").Lock(ctx)
+		wantErr(t, "Lock()", err, lock.ErrNotReplicated)
+		wantErr(t, "Lock()", err, context.DeadlineExceeded)
+		time.AfterFunc(30*time.Second, func() { w.srv.Replicas(1) })
+		mustUnlock(t, mustLock(t, c, "job"))
+		if n := c.Stats().Unacknowledged; n > 0 {
+			t.Errorf("%d locks were granted without acknowledgement", n)
+		}
+		w.sleep(time.Minute)
+	})
+}
+
+// A renewal that no replica acknowledges does not move ValidUntil, and a lease that ends like that is lost.
+func TestRenewalIsAcknowledged(t *testing.T) {
+	inShard(t, lock.Config{Lease: 6 * time.Second}, func(t *testing.T, w *world, r *replicated, c *lock.Client) {
+		r.tell(func(r *replicated) { r.heirs.Replicas = 1 })
+		w.srv.Replicas(1)
+		lease := mustLock(t, c, "job")
+		write, err := c.ReadWrite("rw").Write().Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.sleep(20 * time.Second)
+		if err := errors.Join(lease.Err(), write.Err()); err != nil {
+			t.Fatalf("with a replica: %v", err)
+		}
+		w.srv.Replicas(0)
+		until, written := lease.ValidUntil(), write.ValidUntil()
+		w.sleep(3 * time.Second)
+		read, err := write.Downgrade(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if now := lease.ValidUntil(); now.After(until) {
+			t.Errorf("ValidUntil has moved by %v", now.Sub(until))
+		}
+		if now := read.ValidUntil(); now.After(written) {
+			t.Errorf("ValidUntil has moved by %v with the downgrade", now.Sub(written))
+		}
+		w.srv.Replicas(1)
+		w.sleep(2 * time.Second)
+		if !lease.ValidUntil().After(until) {
+			t.Error("ValidUntil has not moved since the replica acknowledges again")
+		}
+		w.srv.Replicas(0)
+		w.sleep(8 * time.Second)
+		lostBecause(t, lease.Err(), lock.Unreachable)
+		wantErr(t, "Err()", lease.Err(), lock.ErrNotReplicated)
+		lostBecause(t, read.Err(), lock.Unreachable)
+		w.sleep(time.Minute)
+	})
+}
+
+// Where nobody acknowledges, a renewal after one that failed, or that is answered late, counts when another one is done too.
+func TestRenewalIsConfirmed(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{Lease: 6 * time.Second})
+		lease := mustLock(t, c, "job")
+		w.sleep(time.Second)
+		until := lease.ValidUntil()
+		var renewed atomic.Int64
+		w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+			if !isScript(cmd, "renew") {
+				return fakeredis.Run()
+			}
+			switch renewed.Add(1) {
+			case 1:
+				return fakeredis.Delay(700*time.Millisecond, fakeredis.Run())
+			case 2:
+				return fakeredis.Delay(500*time.Millisecond, fakeredis.Run())
+			}
+			return fakeredis.Run()
+		})
+		w.sleep(1800 * time.Millisecond) // the first renewal has its answer, the second one has not
+		if now := lease.ValidUntil(); renewed.Load() != 2 || now.After(until) {
+			t.Errorf("after %d renewals: ValidUntil has moved by %v", renewed.Load(), now.Sub(until))
+		}
+		w.sleep(600 * time.Millisecond)
+		if now := lease.ValidUntil(); renewed.Load() != 2 || !now.After(until.Add(2*time.Second)) {
+			t.Errorf("after %d renewals: ValidUntil has moved by %v", renewed.Load(), now.Sub(until))
+		}
+		mustUnlock(t, lease)
+	})
+}

@@ -1,0 +1,95 @@
+package lock
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"github.com/lockwire/lockwire/resp"
+)
+
+// aliases finds out whether two locks of a Multi are one lock under two addresses of its server. Such a Multi would wait for
+// itself.
+type aliases struct {
+	suspects []*Handle // constant: the locks whose name another one has too
+	distinct atomic.Bool
+}
+
+// suspect notes which of locks may be one lock.
+func (a *aliases) suspect(locks []*Handle) {
+	count := make(map[string]int)
+	for _, h := range locks {
+		count[h.target.name]++
+	}
+	for _, h := range locks {
+		if count[h.target.name] > 1 {
+			a.suspects = append(a.suspects, h)
+		}
+	}
+}
+
+// find returns an error if two locks are one. It asks the servers who they are until they have said so once; again has it ask
+// once more, since what an address leads to may have changed. A server that does not say it in time is none of two.
+func (a *aliases) find(ctx context.Context, again bool) error {
+	if len(a.suspects) == 0 || a.distinct.Load() && !again {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, nodeTimeoutMax)
+	defer cancel()
+	ids := make([]string, len(a.suspects))
+	_ = atOnce(a.suspects, func(i int, h *Handle) error {
+		ids[i] = h.whereabouts(ctx)
+		return nil
+	})
+	seen, all := make(map[string]bool), true
+	for i, h := range a.suspects {
+		key := ids[i] + " " + h.target.name
+		switch {
+		case ids[i] == "":
+			all = false
+		case seen[key]:
+			return invalidf("%q twice, under two addresses of one server", h.target.name)
+		}
+		seen[key] = true
+	}
+	if all {
+		a.distinct.Store(true)
+	}
+	return nil
+}
+
+// whereabouts names the server and the database that the lock is in; "" if that cannot be found out.
+func (h *Handle) whereabouts(ctx context.Context) string {
+	c := h.client
+	replies, err := c.server.SendBatch(c.patient(ctx), []resp.Command{
+		resp.Cmd("INFO", "server").On(h.target.name),
+		resp.Cmd("CLIENT", "INFO").On(h.target.name),
+	})
+	if err != nil {
+		return ""
+	}
+	runID, _, _ := parseServerInfo(replies[0])
+	db := databaseIn(replies[1])
+	if p, ok := c.nature.inner.(interface{ DB() int }); ok && db == "" { // the server is older than CLIENT INFO
+		db = strconv.Itoa(p.DB())
+	}
+	if runID == "" || db == "" {
+		return ""
+	}
+	return runID + "/" + db
+}
+
+// databaseIn returns the database in a reply to CLIENT INFO; "" if there is none.
+func databaseIn(info resp.Value) string {
+	text, err := info.Text()
+	if err != nil {
+		return ""
+	}
+	for field := range strings.FieldsSeq(text) {
+		if db, ok := strings.CutPrefix(field, "db="); ok {
+			return db
+		}
+	}
+	return ""
+}

@@ -1,0 +1,63 @@
+-- All kinds, apart: what stands in front of a script when a server refuses its keys while their slot migrates.
+-- A server does so when it lacks one of them, even if that is nowhere. So the lock alone is named, and the others are given: the
+-- script runs if each of them is here or nowhere.
+-- KEYS  1 lock
+-- ARGV  1 server's time in ms after which it is too late  2 1 if it may run where the slot is leaving: there no key can be made
+--       3 owner whose hold count has to be  4 so much ('': no matter)  5 number of other keys  6.. each of them, and 1 behind it if it
+--       was there a moment ago, and 2 more if it is none of the script's KEYS  then the ARGV of the script
+-- Returns what the script does; 0 or 1 as a release would whose outcome is there already; the error TRYAGAIN for: not now.
+local server, given, time = redis, ARGV, redis.call('time')
+local owner, expected, others = given[3], tonumber(given[4]), tonumber(given[5])
+local latches = 'redisson_unlock_latch:' -- go with their request: without one the script is never run twice
+local nothing = {
+    ['exists'] = 0, del = 0, hexists = 0, hdel = 0, hlen = 0, zrem = 0, zcard = 0, zremrangebyscore = 0, lrem = 0, llen = 0,
+    ['pexpire'] = 0, expire = 0, zcount = 0, zrank = false, lpos = false, pttl = -2, get = false, hget = false, zscore = false, lindex = false, lpop = false, type = {ok = 'none'},
+    ['lrange'] = {}, zrange = {}, zrevrange = {}, zrangebyscore = {}, hgetall = {}, hmget = {false, false},
+}
+local function away(reply) -- of a key that this server does not have, and may not make
+    return type(reply) == 'table' and reply.err and string.find(reply.err, 'non local key', 1, true)
+end
+local function later(why)
+    return server.error_reply('TRYAGAIN ' .. why)
+end
+
+if time[1] * 1000 + math.floor(time[2] / 1000) > tonumber(given[1]) then
+    return later('it is too late for this request')
+end
+local tag = string.find(KEYS[1], '{', 1, true) and KEYS[1] or '{' .. KEYS[1] .. '}'
+if given[2] ~= '1' and away(server.pcall('exists', tag .. ':nowhere')) then
+    return later('the slot is leaving')
+end
+local KEYS, ARGV = {KEYS[1]}, {}
+for i = 6, 4 + 2 * others, 2 do
+    if given[i + 1] < '2' then
+        table.insert(KEYS, given[i])
+    end
+    if given[i + 1] % 2 == 1 and server.pcall('exists', given[i]) ~= 1 then
+        return later('the keys are on two servers')
+    end
+end
+for i = 6 + 2 * others, #given do
+    table.insert(ARGV, given[i])
+end
+local count = expected and tonumber(server.call('hget', KEYS[1], owner) or 0)
+if expected and count ~= expected and count > 0 then
+    return count == expected - 1 and 0 or nil
+end
+local redis = {status_reply = server.status_reply, error_reply = server.error_reply}
+redis.pcall = function(name, ...)
+    if name == 'del' and select('#', ...) > 1 then
+        local count = 0
+        for _, key in ipairs({...}) do count = count + redis.pcall('del', key) end
+        return count
+    end
+    local reply, key = server.pcall(name, ...), ...
+    if not away(reply) then return reply end
+    if name == 'set' and string.sub(key, 1, #latches) == latches then return {ok = 'OK'} end
+    if nothing[name] == nil then return reply end
+    return nothing[name]
+end
+redis.call = function(name, ...)
+    local reply = redis.pcall(name, ...)
+    return type(reply) == 'table' and reply.err and server.call(name, ...) or reply
+end

@@ -1,0 +1,191 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/lock"
+)
+
+// left are the keys on the server, but for the notes that go by themselves.
+func (w *world) left() (keys []string) {
+	for _, k := range w.srv.Do("KEYS", "*").([]any) {
+		if !strings.HasPrefix(k.(string), "redisson_unlock_latch:") {
+			keys = append(keys, k.(string))
+		}
+	}
+	return keys
+}
+
+// What thousands have asked a server for that did not answer is taken back within half a second of its return, whatever
+// connections they share.
+func TestBacklogOfUndos(t *testing.T) {
+	for _, conns := range []int{1, 4} {
+		t.Run(fmt.Sprint(conns), func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				const calls = 5000
+				w.srv.Buffer(0)
+				w.srv.Latency(time.Millisecond)
+				c := w.clientOn(conn.Config{Conns: conns}, lock.Config{})
+				lockAndUnlock(t, c.Reentrant("first"))
+				w.srv.Stall(true)
+				ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+				defer cancel()
+				var wg sync.WaitGroup
+				for i := range calls {
+					wg.Go(func() {
+						if _, err := c.Reentrant(fmt.Sprint("job", i)).TryLock(ctx); err == nil {
+							t.Error("TryLock() succeeded without an answer")
+						}
+					})
+				}
+				wg.Wait()
+				w.sleep(350 * time.Millisecond)
+				w.srv.Stall(false)
+				w.sleep(500 * time.Millisecond)
+				if n := len(w.left()); n > 0 {
+					t.Errorf("with %d connections %d of %d locks are taken by nobody half a second after the server is back", conns, n, calls)
+				}
+			})
+		})
+	}
+}
+
+// A release that has to be repeated does not wait for all the undos that there are.
+func TestReleasesGoFirst(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		w.srv.Buffer(0)
+		w.srv.Latency(time.Millisecond)
+		c := w.client(lock.Config{})
+		lease := mustLock(t, c, "held")
+		undos, releases, before := 0, 0, 0
+		w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+			switch {
+			case isScript(cmd, "undo"):
+				undos++
+			case isScript(cmd, "release"):
+				if releases++; releases < 3 {
+					before = undos
+					return fakeredis.Close()
+				}
+				if releases == 3 {
+					before = undos - before
+				}
+			}
+			return fakeredis.Run()
+		})
+		w.srv.Stall(true)
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		var wg sync.WaitGroup
+		for i := range 2000 {
+			wg.Go(func() { _, _ = c.Reentrant(fmt.Sprint("job", i)).TryLock(ctx) })
+		}
+		wg.Wait()
+		w.srv.Stall(false)
+		if err := lease.Unlock(t.Context()); err != nil && !errors.Is(err, lock.ErrUncertain) {
+			t.Errorf("Unlock() = %v", err)
+		}
+		mustUnlock(t, lease)
+		w.sleep(10 * time.Second)
+		if releases < 3 || before > 600 {
+			t.Errorf("%d releases, and %d undos between the second and the third", releases, before)
+		}
+		w.srv.Intercept(nil)
+		w.free()
+	})
+}
+
+// busy are kinds whose callers have deadlines of a few round trips.
+var busy = []struct {
+	name  string
+	setUp func(c *lock.Client, ctx context.Context) error
+	use   func(c *lock.Client, ctx context.Context, i int) error
+}{
+	{"permits", func(c *lock.Client, ctx context.Context) error {
+		_, err := c.PermitSemaphore("job").TrySetPermits(ctx, 3)
+		return err
+	}, func(c *lock.Client, ctx context.Context, i int) error {
+		lease, err := c.PermitSemaphore("job").Acquire(ctx)
+		if err != nil {
+			return err
+		}
+		return lease.Unlock(context.Background())
+	}},
+	{"semaphore", func(c *lock.Client, ctx context.Context) error {
+		_, err := c.Semaphore("job").TrySetPermits(ctx, 3)
+		return err
+	}, func(c *lock.Client, ctx context.Context, i int) error {
+		if err := c.Semaphore("job").Acquire(ctx, 1); err != nil {
+			return err
+		}
+		return c.Semaphore("job").Release(context.Background(), 1)
+	}},
+	{"readwrite", func(*lock.Client, context.Context) error { return nil }, func(c *lock.Client, ctx context.Context, i int) error {
+		l := c.ReadWrite("job")
+		half := l.Read().Lock
+		if i%4 == 0 {
+			half = l.Write().Lock
+		}
+		lease, err := half(ctx)
+		if err != nil {
+			return err
+		}
+		return lease.Unlock(context.Background())
+	}},
+}
+
+// Callers whose deadlines are ten round trips get their work done, however many of them there are, and leave nothing.
+func TestShortDeadlines(t *testing.T) {
+	for _, b := range busy {
+		t.Run(b.name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				c := w.client(lock.Config{})
+				if err := b.setUp(c, t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				w.srv.Latency(time.Millisecond)
+				var done, failed atomic.Int64
+				var wg sync.WaitGroup
+				end, callers := time.Now().Add(2*time.Second), 200
+				if b.name == "readwrite" {
+					callers = 50 // of whom many have it at once, which takes the test long
+				}
+				for i := range callers {
+					wg.Go(func() {
+						for time.Now().Before(end) {
+							ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+							if b.use(c, ctx, i) == nil {
+								done.Add(1)
+							} else {
+								failed.Add(1)
+							}
+							cancel()
+						}
+					})
+				}
+				wg.Wait()
+				w.sleep(500 * time.Millisecond)
+				t.Logf("%d of %d got it", done.Load(), done.Load()+failed.Load())
+				if done.Load() < 300 {
+					t.Errorf("%d of %d callers got it, want at least 300", done.Load(), done.Load()+failed.Load())
+				}
+				if b.name == "readwrite" {
+					if left := w.left(); len(left) > 0 {
+						t.Errorf("%q are left half a second after the last call", left)
+					}
+				} else if free := w.srv.Do("GET", "job"); free != "3" {
+					t.Errorf("%v permits are free half a second after the last call, want 3", free)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,200 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lockwire/lockwire/resp"
+)
+
+// forget deletes latches. If that fails they go when their time is up.
+func (u *cleanup) forget(life context.Context, latches []latch, limit time.Duration) {
+	if len(latches) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(life, limit)
+	defer cancel()
+	ctx = u.client.patient(ctx)
+	replies, err := u.client.server.SendBatch(ctx, u.forgetting(latches))
+	if err == nil && errors.Is(replies[len(replies)-1].Err(), resp.ErrCrossSlot) && !u.apart.Swap(true) {
+		_, err = u.client.server.SendBatch(ctx, u.forgetting(latches))
+	}
+	if err != nil {
+		u.client.warn("latches stay until they expire", "count", len(latches), "error", err)
+	}
+}
+
+// forgetting returns the commands that delete latches, or see to it that they expire. A server that is all there is deletes
+// many by one command, which takes much less of both sides, unless it has turned out to be a node of a cluster.
+func (u *cleanup) forgetting(latches []latch) (commands []resp.Command) {
+	apart := u.client.nature.spread != nil || u.apart.Load()
+	words := make([]string, 1, 1+len(latches))
+	words[0] = "DEL"
+	for _, l := range latches {
+		var cmd resp.Command
+		switch {
+		case l.stays:
+			cmd = resp.Cmd("PEXPIRE", l.key, latchLife.Milliseconds())
+		case apart:
+			cmd = resp.Cmd("DEL", l.key)
+		default:
+			words = append(words, l.key)
+			continue
+		}
+		commands = append(commands, cmd.On(l.name))
+	}
+	if len(words) > 1 {
+		commands = append(commands, resp.CmdStrings(words).On(words[1]))
+	}
+	return commands
+}
+
+// takeTurn makes sure that a job of an Owner has that owner's turn.
+func (j *job) takeTurn() bool {
+	state := j.ownerState()
+	if state == nil || j.turn {
+		return true
+	}
+	select {
+	case state.turn <- struct{}{}:
+		j.turn = true
+	default:
+	}
+	return j.turn
+}
+
+// stands reports whether there is anything to do. It ends a release that came too late, when the server has none of the
+// holds of that time, and a change of which the server may not know a repeat any more.
+func (j *job) stands() bool {
+	if j.change != nil && j.change.old() {
+		j.finish(fmt.Errorf("%w, and given up", ErrUncertain))
+		return false
+	}
+	if j.lease == nil || j.lease.counted() {
+		return true
+	}
+	j.settle(j.lease.notHeld())
+	return false
+}
+
+func (j *job) name() string {
+	switch {
+	case j.lease != nil:
+		return j.lease.target.name
+	case j.change != nil:
+		return j.change.target.name
+	}
+	return j.request.target.name
+}
+
+func (j *job) ownerState() *ownerState {
+	if j.lease != nil {
+		return j.lease.state
+	}
+	return j.request.state
+}
+
+// call is the job's script. The caller has the turn of its owner, if it has one.
+func (j *job) call(c *Client) *call {
+	switch {
+	case j.change != nil:
+		return j.change.call()
+	case j.lease != nil:
+		// The latch of the release may have expired, or will before an answer comes.
+		if j.stale = time.Since(j.since) > latchLife/2; j.stale {
+			return j.lease.lateReleaseCall()
+		}
+		return j.lease.releaseCall()
+	}
+	r, key := &j.request, j.request.target.hold()
+	resting := c.restingLease(key, r.state, r.owner, nil)
+	before := int64(0)
+	if resting > 0 {
+		before = r.state.tallies[key].count
+	}
+	keys := r.target.of(r.owner, r.state, r.latch)
+	args := c.args(r, resting, r.owner, c.publishing(r.target), before, c.untilWhen(r))
+	return &call{script: r.target.kind.undo, target: r.target, keys: keys, args: args, leaves: !r.target.kind.unowned, tells: true,
+		state: r.state}
+}
+
+// untilWhen is the ARGV of an undo that tells for how long its latch is to stay: in ms, or until when. That is never before
+// what was sent earlier may come.
+func (c *Client) untilWhen(r *request) int64 {
+	if !r.target.kind.dated {
+		return latchLife.Milliseconds()
+	}
+	r.last = max(r.last, c.last(r.target.name))
+	return r.last
+}
+
+// answered takes note of the server's answer to the job.
+func (j *job) answered(c *Client, v resp.Value, at time.Time) {
+	switch l := j.lease; {
+	case c.late(j.name(), v):
+		j.failed(errLate, at)
+	case j.change != nil:
+		if err := j.change.answered(v); err != nil {
+			j.failed(err, at)
+			return
+		}
+		j.finish(nil)
+	case l != nil && j.stale:
+		l.tally(l.resting() > 0)
+		c.counters.released.Add(1)
+		j.settle(fmt.Errorf("%w: it is released now, and may have been lost before", ErrUncertain))
+	case l != nil:
+		outcome, err := l.answered(v)
+		if err != nil {
+			j.failed(err, at)
+			return
+		}
+		j.settle(outcome)
+	case j.late && j.request.target.kind.dated: // the latch goes by itself
+		j.finish(nil)
+	case j.late && j.request.latch == "":
+		j.late, j.again = false, false
+		j.next = at.Add(lateArrival)
+	case !j.late && j.request.latch != "" && !(j.again && j.request.target.kind.dated):
+		c.cleanup.addLatch(j.request.target.name, j.request.latch)
+		j.finish(nil)
+	default:
+		j.finish(nil)
+	}
+}
+
+// settle ends the release with a final outcome.
+func (j *job) settle(outcome error) {
+	j.lease.releasing.Lock()
+	j.lease.settle(outcome)
+	j.lease.releasing.Unlock()
+	j.finish(outcome)
+}
+
+func (j *job) postpone(at time.Time) {
+	j.pause = min(max(2*j.pause, repeatMin), repeatMax)
+	j.next, j.again = at.Add(j.pause), true
+}
+
+// finish ends the job: the owner's turn is given back, and who waits for the outcome learns it.
+func (j *job) finish(outcome error) {
+	if j.over {
+		return
+	}
+	j.over = true
+	if j.turn {
+		j.ownerState().give()
+	}
+	if j.lease != nil {
+		j.lease.releasing.Lock()
+		j.lease.repeats = nil
+		j.lease.releasing.Unlock()
+		j.lease.client.forget(j.lease)
+	}
+	if j.done != nil {
+		j.outcome = outcome
+		close(j.done)
+	}
+}
