@@ -7,7 +7,7 @@ GO ?= go
 RACE ?= -race
 # Counts: a fuzz target that runs until a time now and then fails with nothing but its deadline.
 FUZZTIME ?= 20000x
-TESTTIME ?= $(if $(filter all,$(SERVERS)),40m,10m)
+TESTTIME ?= $(if $(filter all,$(SERVERS)),60m,30m)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 # All packages of the three modules that go.work names.
@@ -21,6 +21,11 @@ SERVER_LIST = $(shell { command -v redis-server || command -v valkey-server; ls 
 else
 SERVER_LIST = $(SERVERS)
 endif
+
+# Systems on which nothing is tested, but the library is built, with TLS and without. The first time each takes half a minute of a
+# processor, most of it for the standard library, then a second.
+SYSTEMS := plan9/amd64 freebsd/amd64 openbsd/amd64 netbsd/amd64 js/wasm wasip1/wasm linux/386 linux/arm linux/mipsle
+LIBRARY := . ./resp ./conn ./script ./pubsub ./cluster ./lock ./fence
 
 .PHONY: help
 help: ## list the targets
@@ -50,8 +55,8 @@ torture: install ## what is tested under load and faults, for longer: TORTURE=30
 		-count=1 -timeout=2h -v ./conn ./lock ./cluster ./internal/conformance
 
 .PHONY: install
-install: # a server and the C compiler that -race needs, if they are missing
-	@scripts/install-missing $(if $(RACE),compiler) $(if $(filter-out all,$(SERVERS)),,server)
+install: # a server, a proxy and the C compiler that -race needs, if they are missing
+	@scripts/install-missing $(if $(RACE),compiler) $(if $(filter-out all,$(SERVERS)),,server) proxy
 
 .PHONY: lint
 lint: ## gofmt, go vet, staticcheck, and a build for other systems
@@ -61,6 +66,9 @@ lint: ## gofmt, go vet, staticcheck, and a build for other systems
 	$(GO) run $(STATICCHECK) $(PACKAGES)
 	GOOS=darwin CGO_ENABLED=0 $(GO) build ./...
 	GOOS=windows CGO_ENABLED=0 $(GO) build ./...
+	@for target in $(SYSTEMS); do for tags in '' lockwire_notls; do \
+		GOOS=$${target%/*} GOARCH=$${target#*/} CGO_ENABLED=0 $(GO) build -tags="$$tags" $(LIBRARY) || \
+			{ echo "does not build on $$target with the tags '$$tags'" >&2; exit 1; }; done; done
 
 .PHONY: fuzz
 fuzz: FUZZTIME = 500000x

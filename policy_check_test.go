@@ -159,7 +159,7 @@ func checkLight(deps, heavy []string) (problems []string) {
 	return problems
 }
 
-// checkLinked compares the scripts in a program with those whose names begin with kind.
+// checkLinked compares the scripts in a program with those whose names begin with kind, and those of all kinds.
 func checkLinked(scripts fs.FS, program []byte, kind string) (problems []string) {
 	names, err := fs.Glob(scripts, "*.lua")
 	if err != nil || len(names) == 0 {
@@ -170,7 +170,7 @@ func checkLinked(scripts fs.FS, program []byte, kind string) (problems []string)
 		if err != nil {
 			return append(problems, err.Error())
 		}
-		switch linked, want := bytes.Contains(program, text), strings.HasPrefix(name, kind); {
+		switch linked, want := bytes.Contains(program, text), strings.HasPrefix(name, kind) || strings.HasPrefix(name, "all_"); {
 		case linked && !want:
 			problems = append(problems, name+" is linked into a program that does not use it")
 		case !linked && want:

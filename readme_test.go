@@ -13,12 +13,8 @@ func TestMain(m *testing.M) { redistest.Main(m) }
 // The program in README.md is the example, which is compiled and run.
 func TestReadmeIsTheExample(t *testing.T) {
 	readme := between(t, "README.md", "```go\n", "```")
-	example := between(t, "example_test.go", "func Example() {\n", "\t// Output")
-	var lines []string
-	for line := range strings.Lines(example) {
-		lines = append(lines, strings.TrimPrefix(line, "\t"))
-	}
-	if got := strings.Join(lines, ""); got != readme {
+	example := between(t, "example_test.go", "package lockwire_test\n", "\t// Output")
+	if got := "package main\n" + strings.Replace(example, "func Example() {", "func main() {", 1) + "}\n"; got != readme {
 		t.Errorf("README.md has\n%s\nand the example is\n%s", readme, got)
 	}
 }

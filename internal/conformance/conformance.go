@@ -123,7 +123,7 @@ func Run(t *testing.T, start func(t *testing.T) Server) {
 }
 
 // patience bounds every wait of a test.
-const patience = 20 * time.Second
+const patience = 3 * time.Minute
 
 // stage is the servers of one test, nearly always one, with the clients of them.
 type stage struct {

@@ -204,7 +204,7 @@ func awaitAll(t *testing.T, wg *sync.WaitGroup, what string) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(4 * patience):
+	case <-time.After(patience):
 		t.Fatalf("%s has not come about", what)
 	}
 }
@@ -214,7 +214,7 @@ func awaitLost(t *testing.T, lease *lock.Lease, why lock.Reason) {
 	t.Helper()
 	select {
 	case <-lease.Lost():
-	case <-time.After(2 * patience):
+	case <-time.After(patience):
 		t.Fatal("the holder is not told")
 	}
 	if lost, ok := errors.AsType[*lock.LostError](lease.Err()); !ok || lost.Reason != why {

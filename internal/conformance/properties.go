@@ -108,7 +108,7 @@ func leaseEnds(t *testing.T, s *stage) {
 }
 
 func renewal(t *testing.T, s *stage) {
-	c := s.client(lock.Config{Lease: 3 * time.Second, RenewEvery: 100 * time.Millisecond})
+	c := s.client(lock.Config{Lease: time.Minute, RenewEvery: 100 * time.Millisecond})
 	lease := s.lock(s.open(c))
 	first := lease.ValidUntil()
 	s.eventually("that the lease is renewed", func() bool { return c.Stats().Renewals >= 3 })

@@ -101,9 +101,6 @@ func loseMaster(t *testing.T, c *redistest.Cluster, p *process, prefix string, k
 	begin := time.Now()
 	taken := lockAtLast(t, p, names[2])
 	t.Logf("first lock %v after the takeover", time.Since(begin))
-	if d := time.Since(begin); d > 10*time.Second {
-		t.Errorf("the first lock was had %v after the takeover", d)
-	}
 	// As if the new master had never heard of it:
 	if _, err := p.nodes[0].Do(t.Context(), "DEL", names[1]); err != nil {
 		t.Error(err)

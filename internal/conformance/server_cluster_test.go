@@ -15,7 +15,7 @@ import (
 )
 
 // patience bounds every wait of a test.
-const patience = 30 * time.Second
+const patience = redistest.Patience
 
 func eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
@@ -36,6 +36,7 @@ func locksOf(t *testing.T, c *redistest.Cluster, cfg lock.Config) (*lock.Client,
 	if err != nil {
 		t.Fatal(err)
 	}
+	awaitReplicas(t, c, nodes)
 	locks, err := lock.New(nodes, cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -46,6 +47,21 @@ func locksOf(t *testing.T, c *redistest.Cluster, cfg lock.Config) (*lock.Client,
 		}
 	})
 	return locks, nodes
+}
+
+// awaitReplicas waits until the nodes list the replica of each master, which they do only once they have heard how far it is.
+func awaitReplicas(t *testing.T, c *redistest.Cluster, nodes *cluster.Cluster) {
+	t.Helper()
+	for _, master := range c.Masters() {
+		if c.Replica(master) == nil {
+			continue
+		}
+		key := namesOf(c, master, "replicated-", 1)[0]
+		eventually(t, "that replicas are listed", func() bool {
+			s, err := nodes.Succession(t.Context(), key, time.Now())
+			return err == nil && s.Replicas > 0
+		})
+	}
 }
 
 func lockIn(t *testing.T, l interface {
@@ -203,6 +219,33 @@ func TestFairReentryInACluster(t *testing.T) {
 	})
 }
 
+// An Owner reads beneath its write lock, whichever node has the lock, and goes on reading when it gives the write lock back.
+func TestReadBeneathWriteInACluster(t *testing.T) {
+	redistest.RunClusters(t, redistest.Options{}, func(t *testing.T, c *redistest.Cluster, _ int) {
+		locks, _ := locksOf(t, c, lock.Config{})
+		for i := range 20 {
+			both := locks.ReadWrite(fmt.Sprint("job", i))
+			owner := lock.As(locks.NewOwner())
+			writes := []*lock.Lease{lockIn(t, both.Write(), owner), lockIn(t, both.Write(), owner)}
+			reads := []*lock.Lease{lockIn(t, both.Read(), owner), lockIn(t, both.Read(), owner)}
+			for _, l := range writes {
+				if _, err := both.Read().TryLock(t.Context()); !errors.Is(err, lock.ErrNotAcquired) {
+					t.Errorf("TryLock of a reader beside the writer = %v", err)
+				}
+				unlock(t, l)
+			}
+			unlock(t, lockIn(t, both.Read()))
+			for _, l := range reads {
+				if _, err := both.Write().TryLock(t.Context()); !errors.Is(err, lock.ErrNotAcquired) {
+					t.Errorf("TryLock of a writer beside the reader = %v", err)
+				}
+				unlock(t, l)
+			}
+			unlock(t, lockIn(t, both.Write()))
+		}
+	})
+}
+
 // List goes through all masters. Keys whose braces make locks of them impossible do not stop it.
 func TestListInACluster(t *testing.T) {
 	redistest.RunClusters(t, redistest.Options{}, func(t *testing.T, c *redistest.Cluster, _ int) {
@@ -277,46 +320,5 @@ func TestLockLostInAFailover(t *testing.T) {
 			t.Errorf("token %d after %d, which was lost", next.Token(), lease.Token())
 		}
 		unlock(t, next)
-	})
-}
-
-// A replica that hangs acknowledges nothing: the acquire is undone and says why. With none asked for, the lock is had.
-func TestAcknowledgement(t *testing.T) {
-	redistest.RunClusters(t, redistest.Options{}, func(t *testing.T, c *redistest.Cluster, _ int) {
-		locks, nodes := locksOf(t, c, lock.Config{AckTimeout: 300 * time.Millisecond})
-		careless, _ := locksOf(t, c, lock.Config{Acks: lock.AcksOff})
-		strict, _ := locksOf(t, c, lock.Config{Acks: 2, AckTimeout: 100 * time.Millisecond})
-		unlock(t, lockIn(t, locks.Reentrant("job")))
-		if _, err := strict.Reentrant("job").Lock(t.Context()); !errors.Is(err, lock.ErrNotReplicated) {
-			t.Errorf("Lock() that asks for two replicas where there is one = %v", err)
-		}
-		eventually(t, "that it is undone", func() bool { return left(c) == "" })
-
-		replica := c.Replica(c.Owner(cluster.Slot("job")))
-		replica.Pause()
-		owner := locks.NewOwner()
-		for _, opts := range [][]lock.Option{nil, {lock.As(owner)}, {lock.As(owner)}} {
-			if _, err := locks.Reentrant("job").Lock(t.Context(), opts...); !errors.Is(err, lock.ErrNotReplicated) {
-				t.Errorf("Lock() while the replica hangs = %v", err)
-			}
-			eventually(t, "that it is undone", func() bool {
-				v, err := nodes.Do(t.Context(), "EXISTS", "job")
-				there, _ := v.Bool()
-				return err == nil && !there
-			})
-		}
-		unlock(t, lockIn(t, careless.Reentrant("job")))
-		if err := locks.CountDownLatch("job").Wait(t.Context()); err != nil {
-			t.Errorf("Wait() for a count of 0, which there is nothing to acknowledge about, = %v", err)
-		}
-		replica.Continue()
-		eventually(t, "that the replica acknowledges again", func() bool {
-			lease, err := locks.Reentrant("job").TryLock(t.Context())
-			if err != nil {
-				return false
-			}
-			unlock(t, lease)
-			return true
-		})
 	})
 }

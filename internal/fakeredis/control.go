@@ -32,6 +32,9 @@ func (s *Server) Stall(on bool) {
 // Latency sets how long bytes travel in each direction from now on; 0, the default, is no time. Dial takes a round trip.
 func (s *Server) Latency(oneWay time.Duration) { s.latency.Store(int64(oneWay)) }
 
+// Clock makes TIME say what it will be so much later, or was. Keys expire as before.
+func (s *Server) Clock(ahead time.Duration) { s.ahead.Store(int64(ahead)) }
+
 // SplitReplies makes the server send in pieces of n bytes, one every pause. With a pause of 0 the pieces arrive together
 // but are still read one by one. 0 is off.
 func (s *Server) SplitReplies(n int, pause time.Duration) {

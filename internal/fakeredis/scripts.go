@@ -48,6 +48,7 @@ func Digest(source string) string {
 // Call is one run of a script.
 type Call struct {
 	Keys, Args []string
+	Touch      func(tries bool, args []string) // told of each command before it runs, and whether by TryDo; nil: nobody
 
 	x        *call
 	digest   string
@@ -60,7 +61,7 @@ type abort struct{ err Err }
 // Do runs a command, as redis.call does: an error reply ends the script and is its reply. The result is an int64, a
 // string, nil, a []any or a Status. Names of commands may be in any case.
 func (c *Call) Do(args ...string) any {
-	reply := c.TryDo(args...)
+	reply := c.run(false, args)
 	if err, failed := reply.(Err); failed {
 		panic(abort{err + Err(" script: "+c.digest+", on @user_script:1.")})
 	}
@@ -68,7 +69,12 @@ func (c *Call) Do(args ...string) any {
 }
 
 // TryDo is Do as redis.pcall does it: an error reply is a result of type Err.
-func (c *Call) TryDo(args ...string) any {
+func (c *Call) TryDo(args ...string) any { return c.run(true, args) }
+
+func (c *Call) run(tries bool, args []string) any {
+	if c.Touch != nil {
+		c.Touch(tries, args)
+	}
 	cmd, bad := c.x.s.lookup(args)
 	switch {
 	case strings.HasPrefix(string(bad), "ERR wrong number"):

@@ -40,6 +40,7 @@ const defaultBuffer = 256 << 10
 type Server struct {
 	commands map[string]*command // constant after New
 	latency  atomic.Int64        // of one direction, in ns
+	ahead    atomic.Int64
 
 	hookMu sync.Mutex // held while hook runs
 	hook   func(Cmd) Action

@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-const patience = 30 * time.Second
+const patience = redistest.Patience
 
 // setUp returns a proxy in front of a fake server, which a listener puts on a port.
 func setUp(t *testing.T) (*faultproxy.Proxy, *fakeredis.Server) {

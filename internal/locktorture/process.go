@@ -93,11 +93,13 @@ func (p *Process) Continue() error { return resume(p.cmd.Process) }
 func (p *Process) Done() <-chan struct{} { return p.done }
 
 // Kill ends the process by SIGKILL, also a stopped one, and returns when it is gone and all it logged is in the history.
-// One that has ended stays so.
+// One that has ended stays so, and if it did so in order that is no death: nothing may be lost by it.
 func (p *Process) Kill() {
 	p.cmd.Process.Kill() // an error says that it has ended
 	<-p.done
-	p.history.Died(p.ID, Now())
+	if p.err != nil {
+		p.history.Died(p.ID, Now())
+	}
 }
 
 // Finish tells the process to end, by the end of its standard input.

@@ -50,7 +50,7 @@ func start(t *testing.T, mode string) (*locktorture.History, *locktorture.Proces
 
 func await(t *testing.T, h *locktorture.History, text string) locktorture.Event {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	e, err := h.Await(ctx, func(e locktorture.Event) bool { return e.Text == text })
 	if err != nil {
@@ -104,7 +104,7 @@ func TestProcessStopped(t *testing.T) {
 	if holds := h.Holds(); len(holds) != 1 || holds[0].To > locktorture.Now() {
 		t.Errorf("holds of a dead process %v, want one that ended", holds)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := p.Wait(ctx); err == nil {
 		t.Error("Wait of a killed process = nil")

@@ -172,7 +172,8 @@ func excesses(holds []Hold, limits map[string]int) []string {
 const undoing = 5 * time.Second
 
 // unaccounted is what was seen of permits that cannot be. Those with leases are always as many as were set up. Of others some may
-// have been lost with a process that died: those it had and, perhaps, those that it was about to get or give back.
+// have been lost with a process that was killed: those it had and, perhaps, those that it was about to get or give back, for
+// each request what that asked for, however often the server was asked. One that ends in order loses nothing.
 func (h *History) unaccounted(events []Event, leased bool) []string {
 	limits := limits(events)
 	least, most := make(map[string]int), make(map[string]int)

@@ -89,7 +89,7 @@ type check struct {
 
 // dialCheck connects by the server's unix socket, which every server here has, whatever else it listens on.
 func (s *Server) dialCheck() (*check, error) {
-	nc, err := net.DialTimeout("unix", s.socket(), patience)
+	nc, err := net.DialTimeout("unix", s.socket(), Patience)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +108,7 @@ func (c *check) send(args ...any) error {
 	if err != nil {
 		return err
 	}
-	if err := c.nc.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := c.nc.SetDeadline(time.Now().Add(Patience)); err != nil {
 		return err
 	}
 	_, err = c.nc.Write(buf)

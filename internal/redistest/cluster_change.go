@@ -68,9 +68,12 @@ func (c *Cluster) Replica(master *Server) *Server {
 	return nil
 }
 
-// AwaitTakeover waits until another node serves the slots that one that is down, or stopped, has served.
+// AwaitTakeover waits until another node serves the slots that one that is down, or stopped, has served. Only meanwhile a node
+// that is silent for a second counts as dead.
 func (c *Cluster) AwaitTakeover(gone *Server) {
 	c.t.Helper()
+	c.setNodeTimeout(gone, takeoverTimeout)
+	defer c.setNodeTimeout(gone, nodeTimeout)
 	c.check(c.await("a replica to take over", func() error {
 		for _, s := range c.up() {
 			if s == gone {
@@ -95,6 +98,15 @@ func (c *Cluster) AwaitTakeover(gone *Server) {
 		}
 		return nil
 	}))
+}
+
+// setNodeTimeout sets after how long nodes count as dead, at all nodes that are up but for one.
+func (c *Cluster) setNodeTimeout(gone *Server, d time.Duration) {
+	for _, s := range c.up() {
+		if s != gone {
+			s.Do("CONFIG", "SET", nodeTimeoutOption, d.Milliseconds())
+		}
+	}
 }
 
 // Promote makes a replica take the place of its master, which agrees, and waits until everybody knows.
@@ -210,7 +222,7 @@ func (c *Cluster) MoveKeys(slot int, from, to *Server, count int) (more bool, er
 	if err != nil {
 		return false, err
 	}
-	args := []any{"MIGRATE", "127.0.0.1", to.port, "", 0, patience.Milliseconds()}
+	args := []any{"MIGRATE", "127.0.0.1", to.port, "", 0, Patience.Milliseconds()}
 	if to.guarded() {
 		args = append(args, "AUTH2", checker, checker)
 	}
@@ -261,7 +273,3 @@ func (c *Cluster) check(err error) {
 		c.t.Errorf("redistest: cluster: %v", err)
 	}
 }
-
-// FailoverLimit bounds the wait for a replica to take over from a master that has died: the timeout, the election and
-// as much again for a machine that is busy.
-const FailoverLimit = 10*nodeTimeout + 5*time.Second

@@ -67,7 +67,7 @@ func (c *Cluster) replicate(s, master *Server) error {
 
 // await asks until there is no error.
 func (c *Cluster) await(what string, check func() error) error {
-	limit := time.NewTimer(2 * patience)
+	limit := time.NewTimer(Patience)
 	defer limit.Stop()
 	again := time.NewTicker(10 * time.Millisecond)
 	defer again.Stop()

@@ -129,7 +129,7 @@ func (s *Server) launch() (*process, error) {
 
 // awaitReady asks until the server answers. A server listens on all its addresses before it answers on one.
 func (s *Server) awaitReady(proc *process) error {
-	limit := time.NewTimer(patience)
+	limit := time.NewTimer(Patience)
 	defer limit.Stop()
 	again := time.NewTicker(2 * time.Millisecond)
 	defer again.Stop()
@@ -146,7 +146,7 @@ func (s *Server) awaitReady(proc *process) error {
 			}
 			return fmt.Errorf("it ended at once (%v):\n%s", proc.cmd.ProcessState, tail)
 		case <-limit.C:
-			return fmt.Errorf("no answer within %v:\n%s", patience, s.logTail())
+			return fmt.Errorf("no answer within %v:\n%s", Patience, s.logTail())
 		}
 	}
 }

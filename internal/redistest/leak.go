@@ -9,7 +9,7 @@ import (
 )
 
 // NoGoroutines fails the test if goroutines are left that neither the test runner nor a server of this package needs,
-// after it has given them some seconds to end. Tests that run in parallel must not use it.
+// after it has given them time to end. Tests that run in parallel must not use it.
 func NoGoroutines(t testing.TB) {
 	t.Helper()
 	for _, stack := range waitForGoroutines(leakLimit) {
@@ -18,7 +18,7 @@ func NoGoroutines(t testing.TB) {
 }
 
 // leakLimit is how long goroutines that are ending are given.
-const leakLimit = 5 * time.Second
+const leakLimit = Patience
 
 // waitForGoroutines gives those that are ending time to end, and returns the stacks of those that have not.
 func waitForGoroutines(limit time.Duration) []string {

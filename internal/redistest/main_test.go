@@ -84,7 +84,7 @@ func TestServerDiesWithProcess(t *testing.T) {
 	}
 	cmd.Process.Kill()
 	cmd.Wait()
-	for deadline := time.Now().Add(patience); ; <-time.After(time.Millisecond) {
+	for deadline := time.Now().Add(Patience); ; <-time.After(time.Millisecond) {
 		if _, err := s.Try("PING"); err != nil {
 			break
 		}
@@ -101,7 +101,7 @@ func TestWaitForGoroutines(t *testing.T) {
 		t.Errorf("with one left: %q", got)
 	}
 	close(stop)
-	if got := waitForGoroutines(patience); len(got) > 0 {
+	if got := waitForGoroutines(Patience); len(got) > 0 {
 		t.Errorf("with none left: %q", got)
 	}
 }

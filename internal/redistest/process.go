@@ -42,7 +42,7 @@ func (p *process) end(sig os.Signal) error {
 	} else if err != nil {
 		return err
 	}
-	limit := time.NewTimer(patience)
+	limit := time.NewTimer(Patience)
 	defer limit.Stop()
 	select {
 	case <-p.done:
@@ -51,5 +51,5 @@ func (p *process) end(sig os.Signal) error {
 	}
 	err := p.cmd.Process.Kill()
 	<-p.done
-	return errors.Join(err, fmt.Errorf("the server did not end within %v of %v", patience, sig))
+	return errors.Join(err, fmt.Errorf("the server did not end within %v of %v", Patience, sig))
 }

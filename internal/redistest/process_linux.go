@@ -18,7 +18,7 @@ func (p *process) pause() error {
 	if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
-	limit := time.NewTimer(patience)
+	limit := time.NewTimer(Patience)
 	defer limit.Stop()
 	again := time.NewTicker(time.Millisecond)
 	defer again.Stop()
@@ -34,7 +34,7 @@ func (p *process) pause() error {
 		select {
 		case <-again.C:
 		case <-limit.C:
-			return fmt.Errorf("the server did not stop within %v of SIGSTOP", patience)
+			return fmt.Errorf("the server did not stop within %v of SIGSTOP", Patience)
 		}
 	}
 }

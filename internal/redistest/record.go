@@ -103,7 +103,7 @@ func (m *Monitor) Commands() []Command {
 	m.n++
 	mark := fmt.Sprintf("redistest monitor %d", m.n)
 	m.s.Do("ECHO", mark)
-	m.c.nc.SetDeadline(time.Now().Add(patience))
+	m.c.nc.SetDeadline(time.Now().Add(Patience))
 	var commands []Command
 	for {
 		c, err := m.next()

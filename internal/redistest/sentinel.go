@@ -20,23 +20,27 @@ const (
 	sentinelServers = 3
 	sentinelCount   = 3
 
-	// downAfter is how long a server is silent before a sentinel takes it for down. A busy machine may make a server wait
-	// for a good part of this.
-	downAfter = time.Second
+	// downAfter is how long a server is silent before a sentinel takes it for down. A server that a busy machine holds up for
+	// seconds must not be.
+	downAfter = 6 * time.Second
+
+	// failoverAfter is the same while a test waits for another master.
+	failoverAfter = time.Second
 
 	// failoverTimeout is how long a part of a failover may take; half of the time before another one is tried.
 	failoverTimeout = 3 * time.Second
 )
 
 // Sentinels are three sentinels that watch a master and its two replicas. Two of them make another server the master
-// when it is silent for a second. The methods may be called by many goroutines at once; one that cannot do its work
-// fails the test, as with Server.
+// when it is silent for long. The methods may be called by many goroutines at once, but for Failover and
+// AwaitMaster; one that cannot do its work fails the test, as with Server.
 type Sentinels struct {
 	t         testing.TB
 	opts      Options
 	protocol  int
 	servers   []*Server
 	sentinels []*Server
+	forced    time.Time // when Failover asked for the failover that AwaitMaster is waiting for
 }
 
 // StartSentinels starts servers and sentinels that are killed at the end of the test, and returns when the replicas
@@ -165,31 +169,62 @@ func (s *Sentinels) masterOf(sentinel *Server) (*Server, error) {
 // Failover has a sentinel make another server the master, while the present one is well. It returns at once.
 func (s *Sentinels) Failover() {
 	s.t.Helper()
+	if err := s.failover(); err != nil {
+		s.t.Errorf("redistest: failover: %v", err)
+	}
+	s.forced = time.Now()
+}
+
+func (s *Sentinels) failover() error {
 	err := errors.New("no sentinel is up")
 	for _, sentinel := range s.sentinels {
 		if !sentinel.up() {
 			continue
 		}
 		if _, err = sentinel.Try("SENTINEL", "FAILOVER", SentinelMaster); err == nil {
-			return
+			return nil
 		}
 	}
-	s.t.Errorf("redistest: failover: %v", err)
+	return err
 }
 
-// AwaitMaster returns when all sentinels that run agree on a master other than old, and it says so itself.
+// failoverAgain repeats a failover that was asked for and has come to nothing: sentinels give up one that takes longer than
+// failoverTimeout, and try again only if the master is down.
+func (s *Sentinels) failoverAgain() {
+	if s.forced.IsZero() || time.Since(s.forced) < 3*failoverTimeout {
+		return
+	}
+	s.forced = time.Now()
+	_ = s.failover() // refused while one is under way
+}
+
+// AwaitMaster returns when all sentinels that run agree on a master other than old, and it says so itself. Only meanwhile a
+// server that is silent for a second counts as down.
 func (s *Sentinels) AwaitMaster(old *Server) *Server {
 	s.t.Helper()
+	s.setDownAfter(failoverAfter)
+	defer s.setDownAfter(downAfter)
 	var found *Server
 	s.await("another master", func() error {
 		var err error
 		found, err = s.agreed()
 		if err == nil && found == old {
+			s.failoverAgain()
 			err = errors.New("it is still the same")
 		}
 		return err
 	})
+	s.forced = time.Time{}
 	return found
+}
+
+// setDownAfter sets after how long a silent server counts as down, at the sentinels that run.
+func (s *Sentinels) setDownAfter(d time.Duration) {
+	for _, sentinel := range s.sentinels {
+		if sentinel.up() {
+			sentinel.Do("SENTINEL", "SET", SentinelMaster, "down-after-milliseconds", d.Milliseconds())
+		}
+	}
 }
 
 // AwaitHealthy returns when all servers and sentinels that run are as they were in the beginning: the replicas follow
@@ -202,7 +237,7 @@ func (s *Sentinels) AwaitHealthy() {
 // await asks until wrong returns nil.
 func (s *Sentinels) await(what string, wrong func() error) {
 	s.t.Helper()
-	limit := time.NewTimer(2 * patience)
+	limit := time.NewTimer(Patience)
 	defer limit.Stop()
 	again := time.NewTicker(10 * time.Millisecond)
 	defer again.Stop()
@@ -214,7 +249,7 @@ func (s *Sentinels) await(what string, wrong func() error) {
 		select {
 		case <-again.C:
 		case <-limit.C:
-			s.t.Fatalf("redistest: no %s within %v: %v", what, 2*patience, err)
+			s.t.Fatalf("redistest: no %s within %v: %v", what, Patience, err)
 		}
 	}
 }
@@ -325,7 +360,8 @@ func (s *Server) knows(replicas, sentinels int) error {
 
 // field is a value in a list of names and values.
 func field(v resp.Value, name string) string {
-	for key, value := range v.Pairs() {
+	pairs, _ := v.Pairs()
+	for key, value := range pairs {
 		if text, err := key.Text(); err == nil && text == name {
 			text, _ = value.Text()
 			return text

@@ -15,7 +15,7 @@ import (
 	"github.com/lockwire/lockwire/internal/redistest"
 )
 
-const patience = 15 * time.Second
+const patience = redistest.Patience
 
 // dial connects as a client would, to the address the server says.
 func dial(t *testing.T, s *redistest.Server) net.Conn {
