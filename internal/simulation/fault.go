@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"slices"
 	"time"
 
 	"github.com/lockwire/lockwire/internal/fakeredis"
@@ -153,14 +154,34 @@ func (w *world) cutFault(d *dice) {
 // lateFault has requests arrive long after their connection has died.
 func (w *world) lateFault(d *dice) {
 	p, late := w.someone(d), d.upTo(pick(d, []time.Duration{time.Second, 6 * time.Second, time.Minute}))
-	r := p.route
-	w.history.add("fault", "", "%s: what is on its way arrives after %v", p.name, late)
-	w.during(d.upTo(20*time.Millisecond), // in which requests come together
+	w.delay(p.route, d.upTo(20*time.Millisecond), late)
+}
+
+// delay gathers the requests of some time, and has them arrive late, after their connections have died.
+func (w *world) delay(r *route, gather, late time.Duration) {
+	w.history.add("fault", "", "%s: what is on its way arrives after %v", r.name, late)
+	w.during(gather,
 		func() { r.set(func() { r.blocked[up] = true }) },
 		func() {
 			r.cut(late, func(int) bool { return true })
 			r.set(func() { r.blocked[up] = false })
 		})
+}
+
+// lateEnough is after how long an acquire is refused that arrives then.
+const lateEnough = 4600 * time.Millisecond
+
+// lastGust has requests arrive when all other faults are over.
+func (w *world) lastGust(p profile) {
+	if !slices.ContainsFunc(p.faults, func(f fault) bool { return f.name == "late" }) {
+		return
+	}
+	for _, p := range w.processes() {
+		if w.dice.oneIn(2) {
+			w.delay(p.route, time.Minute, w.dice.between(500*time.Millisecond, lateEnough))
+		}
+	}
+	time.Sleep(w.dice.upTo(400 * time.Millisecond))
 }
 
 func (w *world) lostReplyFault(d *dice) {
@@ -175,7 +196,7 @@ func (w *world) refusedFault(d *dice) {
 }
 
 func (w *world) standStillFault(d *dice) {
-	p, how := w.someone(d), d.upTo(2*w.longest)
+	p, how := w.someone(d), d.upTo(2*longestLease)
 	w.wg.Go(func() { p.standStill(how) })
 }
 

@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -40,6 +41,8 @@ type object struct {
 	kinds  []string // of an exclusive one
 	nests  bool     // owners take it several times
 	total  int      // permits, or the count of a latch
+	// patience is for how long it may be free while somebody waits for it and nothing is wrong.
+	patience time.Duration
 
 	// Guarded by the world's mu.
 	live    []*hold
@@ -101,9 +104,27 @@ func newObjects(d *dice) []*object {
 		default:
 			o.family, o.kinds, o.nests = exclusive, pick(d, mixes), d.oneIn(2)
 		}
+		o.patience = o.patient()
 		all = append(all, o)
 	}
 	return all
+}
+
+// fairPatience is for as long as the head of a fair queue may listen without coming for the lock: after 15 s it is passed over.
+const fairPatience = 20 * time.Second
+
+func (o *object) patient() time.Duration {
+	switch {
+	case o.family == readWrite:
+		return 16 * time.Second // a writer that has died while it waited keeps readers out for 15
+	case slices.Contains(o.kinds, fair), slices.Contains(o.kinds, nonReentrantFair):
+		return fairPatience
+	case slices.Contains(o.kinds, spin) && len(o.kinds) > 1:
+		return 11 * time.Second // its release wakes nobody
+	case o.nests:
+		return longestLease + time.Second // the end of an inner hold may shorten the lease that waiters know of
+	}
+	return time.Second
 }
 
 func (o *object) String() string {

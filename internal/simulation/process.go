@@ -65,7 +65,7 @@ func (w *world) newProcess() *process {
 	if err != nil {
 		panic(err)
 	}
-	p.lease = p.dice.between(2*time.Second, 6*time.Second)
+	p.lease = p.dice.between(2*time.Second, longestLease)
 	cfg := lock.Config{Lease: p.lease, HandOvers: pick(p.dice, []int{0, 0, -1, 3}), PreferWriters: p.dice.oneIn(3)}
 	client, err := lock.New(pool, cfg)
 	if err != nil {
@@ -73,7 +73,7 @@ func (w *world) newProcess() *process {
 	}
 	p.pool, p.client = pool, client
 	w.history.add(p.name, "", "starts: lease %v, hand-overs %d, client %s", p.lease, cfg.HandOvers, client.ID())
-	for i := range 2 + p.dice.n(4) {
+	for i := range 1 + p.dice.n(4) {
 		name := fmt.Sprint(p.name, ".", i)
 		k := &worker{process: p, name: name, dice: newDice(w.seed, name), owner: client.NewOwner()}
 		p.workers = append(p.workers, k)
@@ -214,7 +214,7 @@ func (k *worker) run() {
 			return
 		default:
 		}
-		k.pause(k.dice.upTo(pick(k.dice, []time.Duration{5 * time.Millisecond, 100 * time.Millisecond, time.Second})), w.over)
+		k.pause(k.dice.upTo(pick(k.dice, w.pauses)), w.over)
 		if k.pass() {
 			k.turn(pick(k.dice, w.objects))
 		}

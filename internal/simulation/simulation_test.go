@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime/debug"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -16,12 +17,15 @@ var (
 	seed  = flag.Uint64("seed", 0, "the one seed to run, whose history is printed with -v")
 	seeds = flag.Int("seeds", 40, "how many seeds to run")
 	first = flag.Uint64("first", 1, "the first of them")
+	stop  = flag.Bool("stop", false, "run no other seed after one that fails")
 )
 
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(400) // a run makes much garbage and keeps little
 	os.Exit(m.Run())
 }
+
+var failed atomic.Bool
 
 func TestSimulation(t *testing.T) {
 	from, n := *first, *seeds
@@ -31,12 +35,16 @@ func TestSimulation(t *testing.T) {
 	for seed := from; seed < from+uint64(n); seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
+			if *stop && failed.Load() {
+				return
+			}
 			var report simulation.Report
 			synctest.Test(t, func(*testing.T) { report = simulation.Run(seed) })
 			if n == 1 {
 				t.Log("\n" + strings.Join(report.History, "\n"))
 			}
 			for _, violation := range report.Violations {
+				failed.Store(true)
 				t.Errorf("seed %d: %s", seed, violation)
 			}
 		})

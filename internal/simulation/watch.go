@@ -20,8 +20,11 @@ func (w *world) watch(end <-chan struct{}) {
 		}
 		w.judge()
 		w.judgeCalls()
-		if calm := w.calmStart(); !calm.IsZero() && time.Since(calm) > settleTime {
+		calm := w.calmStart()
+		if !calm.IsZero() && time.Since(calm) > settleTime {
 			w.judgeIdle()
+		}
+		if !calm.IsZero() && time.Since(calm) > undoTime {
 			w.judgeOrphans()
 		}
 	}
@@ -62,21 +65,6 @@ func (w *world) judgeCalls() {
 	}
 }
 
-// patience is for how long an object may be free while somebody waits for it and nothing is wrong.
-func (w *world) patience(o *object) time.Duration {
-	switch {
-	case o.family == readWrite:
-		return 16 * time.Second // a writer that has died while it waited keeps readers out for 15
-	case slices.Contains(o.kinds, fair), slices.Contains(o.kinds, nonReentrantFair):
-		return 20 * time.Second // a head that listens and does not come is dropped after 15
-	case slices.Contains(o.kinds, spin) && len(o.kinds) > 1:
-		return 11 * time.Second // its release wakes nobody
-	case o.nests:
-		return w.longest + time.Second // the end of an inner hold may shorten the lease that waiters know of
-	}
-	return time.Second
-}
-
 // judgeIdle fails for objects that nobody has and somebody waits for.
 func (w *world) judgeIdle() {
 	waited := map[*object]string{}
@@ -96,22 +84,28 @@ func (w *world) judgeIdle() {
 		if o.idle.IsZero() {
 			o.idle = time.Now()
 		}
-		if idle := time.Since(o.idle); idle > w.patience(o) {
+		if idle := time.Since(o.idle); idle > o.patience {
 			w.violate(o, "nobody has had it for %v, and %s waits", idle, waited[o])
 			o.idle = time.Now().Add(time.Hour)
 		}
 	}
 }
 
-// orphanTime is for how long the server may have an owner that nobody is, when nothing is wrong.
-const orphanTime = 2 * time.Second
+const (
+	// undoTime is after how long without faults all is taken back that had to be.
+	undoTime = 4 * time.Second
+	// orphanTime is for how long the server may have an owner that nobody is, when nothing is wrong.
+	orphanTime = 2 * time.Second
+)
 
-// judgeOrphans fails for owners in exclusive locks that no call has returned and none is asking for.
+// judgeOrphans fails for owners in exclusive locks that no call has returned and none is asking for. What arrives late takes no
+// lock, but a fair one.
 func (w *world) judgeOrphans() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, o := range w.objects {
-		if o.family != exclusive {
+		late := o.patience >= fairPatience
+		if o.family != exclusive || late && time.Since(w.calmSince) < settleTime {
 			continue
 		}
 		fields, _ := w.srv.Do("HKEYS", o.name).([]any)
@@ -139,8 +133,11 @@ func (w *world) judgeOrphans() {
 	}
 }
 
-// claimedLocked reports whether a worker has the lock as that owner.
+// claimedLocked reports whether a worker has the lock as that owner, or had it when its process ended.
 func (w *world) claimedLocked(o *object, owner string) bool {
+	if !slices.ContainsFunc(w.living, func(p *process) bool { return strings.HasPrefix(owner, p.client.ID()) }) {
+		return true
+	}
 	return slices.ContainsFunc(o.live, func(h *hold) bool {
 		if strings.Contains(h.lease.Owner(), owner) {
 			return true

@@ -175,7 +175,7 @@ func (k *worker) took(o *object, lease *lock.Lease, h *hold) *hold {
 		return nil
 	}
 	w := k.process.world
-	if earliest := lease.ValidUntil().Add(-w.longest); h.since.Before(earliest) {
+	if earliest := lease.ValidUntil().Add(-longestLease); h.since.Before(earliest) {
 		h.since = earliest
 	}
 	w.history.add(k.name, o.name, "has it as %s, token %d, valid for %v", lease.Owner(), lease.Token(), time.Until(lease.ValidUntil()))

@@ -12,6 +12,9 @@ import (
 	"github.com/lockwire/lockwire/lock"
 )
 
+// longestLease is the longest lease that anybody asks for.
+const longestLease = 6 * time.Second
+
 // A sound network.
 const (
 	soundLatency = 200 * time.Microsecond
@@ -25,6 +28,13 @@ const (
 	latchTime  = 15 * time.Minute // after which nothing but data is left on the server
 )
 
+// paces are the longest pauses of workers: where nobody is in a hurry, what arrives late finds locks free.
+var paces = [][]time.Duration{
+	{5 * time.Millisecond, 100 * time.Millisecond, time.Second},
+	{100 * time.Millisecond, time.Second, 4 * time.Second},
+	{2 * time.Second, 8 * time.Second},
+}
+
 // world is all that takes part in a run.
 type world struct {
 	seed    uint64    // constant, as what follows
@@ -33,10 +43,10 @@ type world struct {
 	history *history
 	srv     *fakeredis.Server
 	objects []*object
-	longest time.Duration // lease there is
-	healed  chan struct{} // closed when the faults are over
-	over    chan struct{} // closed when the workers are to end
-	born    int           // processes; only Run's goroutine and, never beside it, replace use it
+	pauses  []time.Duration // of the workers
+	healed  chan struct{}   // closed when the faults are over
+	over    chan struct{}   // closed when the workers are to end
+	born    int             // processes; only Run's goroutine and, never beside it, replace use it
 	wg      sync.WaitGroup
 
 	mu        sync.Mutex // guards the following, and what objects and holds say
@@ -76,13 +86,14 @@ func Run(seed uint64) Report {
 	defer interpreter.close()
 	w.srv.Interpret(interpreter.compile)
 	w.setup()
-	for range 3 + w.dice.n(6) {
+	for range 3 + w.dice.n(4) {
 		w.living = append(w.living, w.newProcess())
 	}
 	w.all = append(w.all, w.living...)
 	ticks := make(chan struct{})
 	w.wg.Go(func() { w.watch(ticks) })
 	w.storm(p)
+	w.lastGust(p)
 	w.heal()
 	time.Sleep(calmTime)
 	close(w.over)
@@ -107,7 +118,7 @@ func newWorld(seed uint64) *world {
 	d := newDice(seed, "plan")
 	return &world{
 		seed: seed, dice: d, start: time.Now(), history: &history{start: time.Now()}, srv: fakeredis.New(), objects: newObjects(d),
-		longest: 6 * time.Second, healed: make(chan struct{}), over: make(chan struct{}),
+		pauses: pick(d, paces), healed: make(chan struct{}), over: make(chan struct{}),
 		report: Report{Seed: seed, Faults: map[string]int{}, Excused: map[string]int{}},
 	}
 }
