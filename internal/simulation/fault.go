@@ -34,12 +34,14 @@ func faults() []fault {
 		{"restart without data", 2, true, func(w *world, d *dice) { w.restartFault(d, false) }},
 		{"script flush", 3, false, func(w *world, _ *dice) { w.srv.Do("SCRIPT", "FLUSH") }},
 		{"client kill", 3, false, func(w *world, _ *dice) { w.srv.KillConns(nil) }},
-		{"subscribers killed", 3, false, func(w *world, _ *dice) {
-			w.srv.KillConns(func(c fakeredis.Conn) bool { return c.Subscribed > 0 })
-		}},
+		{"subscribers killed", 3, false, func(w *world, _ *dice) { w.killSubscribers() }},
 		{"flushall", 1, true, (*world).flushFault},
 		{"del", 2, true, (*world).deleteFault},
 	}
+}
+
+func (w *world) killSubscribers() {
+	w.srv.KillConns(func(c fakeredis.Conn) bool { return c.Subscribed > 0 })
 }
 
 // profile is which sorts of faults a run has, and how dense they come.
@@ -113,7 +115,7 @@ func (w *world) latencyFault(d *dice) {
 	latency, jitter := d.upTo(30*time.Millisecond), d.upTo(pick(d, []time.Duration{time.Millisecond, 100 * time.Millisecond, 3 * time.Second}))
 	w.during(long(d),
 		func() { r.set(func() { r.latency, r.jitter = latency, jitter }) },
-		func() { r.set(func() { r.latency, r.jitter = soundLatency, soundJitter }) })
+		func() { r.set(func() { r.latency, r.jitter = w.latency, w.latency }) })
 }
 
 func (w *world) slicesFault(d *dice) {
@@ -178,7 +180,11 @@ func (w *world) lastGust(p profile) {
 	}
 	for _, p := range w.processes() {
 		if w.dice.oneIn(2) {
-			w.delay(p.route, time.Minute, w.dice.between(500*time.Millisecond, lateEnough))
+			late := w.dice.between(500*time.Millisecond, lateEnough)
+			if w.dice.oneIn(3) {
+				late += lateEnough
+			}
+			w.delay(p.route, time.Minute, late)
 		}
 	}
 	time.Sleep(w.dice.upTo(400 * time.Millisecond))

@@ -20,6 +20,7 @@ type hold struct {
 	mode   string // of a read-write lock
 	fenced bool
 	shared bool          // the owner may have it several times
+	fixed  bool          // its lease is not renewed
 	since  time.Time     // its grant was not asked for before
 	from   time.Time     // it was returned
 	term   time.Duration // of its lease
@@ -198,7 +199,10 @@ func (w *world) judgeLocked(h *hold) {
 }
 
 // tellSlack is by how much the loss of a lease may be told later than the lease could have lasted.
-const tellSlack = 10 * time.Millisecond
+const tellSlack = 2 * tick
+
+// renewTime is how long at most a lease is not renewed where nothing is wrong.
+const renewTime = 3 * time.Second
 
 // tellLocked takes note that the holder has been told, and judges whether that is true.
 func (w *world) tellLocked(h *hold, err error) {
@@ -215,6 +219,9 @@ func (w *world) tellLocked(h *hold, err error) {
 	w.history.add(h.worker.name, h.object.name, "lost: %v: %v (%v before its end)", h, err, early)
 	if early > 0 && lost.Reason != lock.ClientClosed && lost.Reason != lock.PartLost && h.excuse() == nil {
 		w.violate(h.object, "%v: said to be lost, %v before its end: %v", h, early, err)
+	}
+	if calm := w.calmSince; !h.fixed && !calm.IsZero() && time.Since(calm) > renewTime && h.excuse() == nil && lost.Reason != lock.ClientClosed {
+		w.violate(h.object, "%v: %v, and nothing is wrong for %v", h, err, time.Since(calm))
 	}
 }
 

@@ -35,8 +35,8 @@ const (
 	down        // to the process
 )
 
-func newRoute(name string, d *dice, server func(ctx context.Context) (net.Conn, error)) *route {
-	r := &route{name: name, server: server, dice: d, latency: 200 * time.Microsecond, jitter: 100 * time.Microsecond}
+func newRoute(name string, d *dice, latency time.Duration, server func(ctx context.Context) (net.Conn, error)) *route {
+	r := &route{name: name, server: server, dice: d, latency: latency, jitter: latency}
 	r.changed = sync.NewCond(&r.mu)
 	return r
 }

@@ -124,7 +124,7 @@ func (o *object) patient() time.Duration {
 	case o.nests:
 		return longestLease + time.Second // the end of an inner hold may shorten the lease that waiters know of
 	}
-	return time.Second
+	return 2 * time.Second // without a subscription a waiter looks once a second
 }
 
 func (o *object) String() string {

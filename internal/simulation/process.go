@@ -55,7 +55,7 @@ func (w *world) newProcess() *process {
 	w.born++
 	p := &process{world: w, name: fmt.Sprint("p", w.born), ended: make(chan struct{})}
 	p.dice = newDice(w.seed, p.name)
-	p.route = newRoute(p.name, newDice(w.seed, "route "+p.name), func(ctx context.Context) (net.Conn, error) {
+	p.route = newRoute(p.name, newDice(w.seed, "route "+p.name), w.latency, func(ctx context.Context) (net.Conn, error) {
 		return w.srv.Dial(ctx, "tcp", "server:6379")
 	})
 	pool, err := conn.New(conn.Config{
@@ -135,11 +135,12 @@ func (p *process) close() {
 	p.goOn()
 	began := time.Now()
 	err := p.client.Close()
+	took := time.Since(began)
 	w.history.add(p.name, "", "Close = %v", err)
-	if took := time.Since(began); took > 2*time.Second+slack {
+	if took > 2*closeTime+w.slack {
 		w.violate(nil, "%s: Close took %v", p.name, took)
 	}
-	w.closed(p, err)
+	w.closed(p, took, err)
 	p.wg.Wait()
 	_ = p.pool.Close()
 }
@@ -225,7 +226,7 @@ func (k *worker) run() {
 func (k *worker) begin(o *object, limit time.Duration, waits bool, format string, args ...any) {
 	c := call{what: fmt.Sprintf(format, args...), object: o, since: time.Now(), waits: waits}
 	if limit > 0 {
-		c.limit = c.since.Add(limit + slack)
+		c.limit = c.since.Add(limit + k.process.world.slack)
 	}
 	k.mu.Lock()
 	k.call = c

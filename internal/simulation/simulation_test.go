@@ -17,7 +17,7 @@ var (
 	seed  = flag.Uint64("seed", 0, "the one seed to run, whose history is printed with -v")
 	seeds = flag.Int("seeds", 40, "how many seeds to run")
 	first = flag.Uint64("first", 1, "the first of them")
-	stop  = flag.Bool("stop", false, "run no other seed after one that fails")
+	stop  = flag.Bool("stop", false, "run one seed after the other, and no other after one that fails")
 )
 
 func TestMain(m *testing.M) {
@@ -34,8 +34,10 @@ func TestSimulation(t *testing.T) {
 	}
 	for seed := from; seed < from+uint64(n); seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			t.Parallel()
-			if *stop && failed.Load() {
+			switch {
+			case !*stop:
+				t.Parallel()
+			case failed.Load():
 				return
 			}
 			var report simulation.Report

@@ -69,7 +69,7 @@ func (w *world) judgeCalls() {
 func (w *world) judgeIdle() {
 	waited := map[*object]string{}
 	for _, c := range w.waiting() {
-		if c.waits && (c.limit.IsZero() || time.Until(c.limit) > slack) && time.Since(c.since) > tick {
+		if c.waits && (c.limit.IsZero() || time.Until(c.limit) > w.slack) && time.Since(c.since) > tick {
 			waited[c.object] = c.what
 		}
 	}

@@ -9,9 +9,6 @@ import (
 	"github.com/lockwire/lockwire/lock"
 )
 
-// slack is by how much a call may return later than it should: what some round trips take where the network is sound.
-const slack = 100 * time.Millisecond
-
 // unlockLimit is how long Unlock and the changes of synchronizers take at most.
 const unlockLimit = 10 * time.Second
 
@@ -94,6 +91,7 @@ type request struct {
 	limit  time.Duration // 0: none
 	try    bool
 	owned  bool
+	fixed  bool // the lease is not renewed
 	opts   []lock.Option
 	text   string
 }
@@ -106,6 +104,7 @@ func (k *worker) request(o *object, owned bool) request {
 	}
 	if k.dice.oneIn(4) {
 		d := k.dice.between(200*time.Millisecond, 5*time.Second).Round(time.Millisecond)
+		r.fixed = true
 		r.opts, r.text = append(r.opts, lock.For(d)), fmt.Sprint(r.text, " for ", d)
 	}
 	switch {
@@ -165,7 +164,7 @@ func (k *worker) take(o *object, kind string, handle *lock.Handle, mode string, 
 	if !k.end(err) || err != nil {
 		return nil
 	}
-	return k.took(o, lease, &hold{mode: mode, fenced: kind == fenced, shared: r.owned, since: since})
+	return k.took(o, lease, &hold{mode: mode, fenced: kind == fenced, shared: r.owned, fixed: r.fixed, since: since})
 }
 
 // took takes in what a call has returned. Its grant was asked for when it was, but no longer ago than its lease lasts.
@@ -196,7 +195,7 @@ func (k *worker) downgrade(h *hold) []*hold {
 	if !k.end(err) || err != nil {
 		return nil
 	}
-	if read := k.took(h.object, lease, &hold{mode: "read", shared: true, since: began}); read != nil {
+	if read := k.took(h.object, lease, &hold{mode: "read", shared: true, fixed: h.fixed, since: began}); read != nil {
 		return []*hold{read}
 	}
 	return nil
@@ -209,7 +208,7 @@ func (k *worker) work(h *hold) {
 		lost = h.lease.Lost()
 	}
 	most := pick(k.dice, []time.Duration{0, time.Millisecond, 5 * time.Millisecond, 50 * time.Millisecond, 400 * time.Millisecond})
-	if k.dice.oneIn(15) {
+	if k.dice.oneIn(10) {
 		most = 8 * time.Second
 	}
 	k.pause(k.dice.upTo(most), lost)
@@ -278,8 +277,8 @@ func (k *worker) multi(o *object) bool {
 	if !k.end(err) || err != nil {
 		return true
 	}
-	first := k.took(o, lease, &hold{beside: []*object{other}, since: since})
-	second := k.took(other, lease, &hold{beside: []*object{o}, since: since})
+	first := k.took(o, lease, &hold{beside: []*object{other}, fixed: r.fixed, since: since})
+	second := k.took(other, lease, &hold{beside: []*object{o}, fixed: r.fixed, since: since})
 	if first == nil || second == nil {
 		return true
 	}

@@ -15,16 +15,14 @@ import (
 // longestLease is the longest lease that anybody asks for.
 const longestLease = 6 * time.Second
 
-// A sound network.
-const (
-	soundLatency = 200 * time.Microsecond
-	soundJitter  = 100 * time.Microsecond
-)
+// latencies are those of a sound network, one for each run: in a slow one more happens at the same time.
+var latencies = []time.Duration{200 * time.Microsecond, 2 * time.Millisecond, 30 * time.Millisecond}
 
 const (
 	calmTime   = 40 * time.Second // without faults, while the workers go on
 	settleTime = 15 * time.Second // of it in which what the faults have left is cleared up
 	endLimit   = 60 * time.Second // for the workers to end
+	closeTime  = time.Second      // for which Close repeats what is not confirmed
 	latchTime  = 15 * time.Minute // after which nothing but data is left on the server
 )
 
@@ -44,6 +42,8 @@ type world struct {
 	srv     *fakeredis.Server
 	objects []*object
 	pauses  []time.Duration // of the workers
+	latency time.Duration   // of the sound network, and as much jitter
+	slack   time.Duration   // by how much a call may return later than it should
 	healed  chan struct{}   // closed when the faults are over
 	over    chan struct{}   // closed when the workers are to end
 	born    int             // processes; only Run's goroutine and, never beside it, replace use it
@@ -95,7 +95,7 @@ func Run(seed uint64) Report {
 	w.storm(p)
 	w.lastGust(p)
 	w.heal()
-	time.Sleep(calmTime)
+	w.calm()
 	close(w.over)
 	w.history.add("", "", "the workers are to end")
 	w.joinWorkers()
@@ -116,7 +116,9 @@ func Run(seed uint64) Report {
 
 func newWorld(seed uint64) *world {
 	d := newDice(seed, "plan")
+	latency := pick(d, latencies)
 	return &world{
+		latency: latency, slack: 100*time.Millisecond + 20*latency,
 		seed: seed, dice: d, start: time.Now(), history: &history{start: time.Now()}, srv: fakeredis.New(), objects: newObjects(d),
 		pauses: pick(d, paces), healed: make(chan struct{}), over: make(chan struct{}),
 		report: Report{Seed: seed, Faults: map[string]int{}, Excused: map[string]int{}},
@@ -203,7 +205,7 @@ func (w *world) buried(p *process) {
 }
 
 // closed judges the error of a Close.
-func (w *world) closed(p *process, err error) {
+func (w *world) closed(p *process, took time.Duration, err error) {
 	if err == nil {
 		return
 	}
@@ -211,6 +213,9 @@ func (w *world) closed(p *process, err error) {
 	if !ok || !w.calmStart().IsZero() {
 		w.violate(nil, "%s: Close = %v", p.name, err)
 		return
+	}
+	if took < closeTime {
+		w.violate(nil, "%s: Close = %v, after no more than %v", p.name, err, took)
 	}
 	for _, o := range w.objects {
 		if o.family == semaphore {
@@ -226,12 +231,20 @@ func (w *world) heal() {
 	for _, p := range w.processes() {
 		p.route.set(func() {
 			p.route.blocked, p.route.refused, p.route.sliced, p.route.swallow = [2]bool{}, false, false, false
-			p.route.latency, p.route.jitter = soundLatency, soundJitter
+			p.route.latency, p.route.jitter = w.latency, w.latency
 		})
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.calmSince = time.Now()
+}
+
+// calm lets the workers go on. Nothing goes wrong any more, but for connections that carry no requests.
+func (w *world) calm() {
+	for end := time.Now().Add(calmTime); time.Now().Before(end); {
+		time.Sleep(w.dice.upTo(4 * time.Second))
+		w.killSubscribers()
+	}
 }
 
 func (w *world) calmStart() time.Time {
