@@ -1,6 +1,7 @@
 package simulation_test
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -14,10 +15,12 @@ import (
 )
 
 var (
-	seed  = flag.Uint64("seed", 0, "the one seed to run, whose history is printed with -v")
-	seeds = flag.Int("seeds", 40, "how many seeds to run")
-	first = flag.Uint64("first", 1, "the first of them")
-	stop  = flag.Bool("stop", false, "run one seed after the other, and no other after one that fails")
+	seed    = flag.Uint64("seed", 0, "the one seed to run")
+	seeds   = flag.Int("seeds", 40, "how many seeds to run")
+	first   = flag.Uint64("first", 1, "the first of them")
+	summary = flag.Bool("report", false, "print what each run has done as a line of JSON")
+	history = flag.Bool("history", false, "print the history of each run")
+	stop    = flag.Bool("stop", false, "run one seed after the other, and no other after one that fails")
 )
 
 func TestMain(m *testing.M) {
@@ -42,8 +45,11 @@ func TestSimulation(t *testing.T) {
 			}
 			var report simulation.Report
 			synctest.Test(t, func(*testing.T) { report = simulation.Run(seed) })
-			if n == 1 {
-				t.Log("\n" + strings.Join(report.History, "\n"))
+			if *history {
+				fmt.Println(strings.Join(report.History, "\n"))
+			}
+			if *summary {
+				summarize(t, report)
 			}
 			for _, violation := range report.Violations {
 				failed.Store(true)
@@ -51,4 +57,16 @@ func TestSimulation(t *testing.T) {
 			}
 		})
 	}
+}
+
+// summarize prints a report for the program that runs many seeds.
+func summarize(t *testing.T, r simulation.Report) {
+	line, err := json.Marshal(map[string]any{
+		"Operations": r.Operations, "Holds": r.Holds, "Looks": r.Looks, "Losses": r.Losses, "Faults": r.Faults, "Excused": r.Excused,
+		"Virtual": r.Virtual, "Violations": len(r.Violations),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Printf("REPORT %s\n", line)
 }
