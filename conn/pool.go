@@ -160,7 +160,8 @@ func (p *Pool) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
 // order. The connection is chosen by the routing key of the first. Error replies are values.
 //
 // A batch that ends in WAIT or WAITAOF takes an exclusive connection for its length, as With does. What such a WAIT counts is
-// who has the commands in front of it: they are repeated together, if none of them was executed, or not at all.
+// who has the commands in front of it: they are repeated together, if none of them was executed, or not at all. One that would be
+// answered too late may be left out: see [Leaves].
 //
 // The order is never changed. Otherwise commands at the end of the batch that the server has not executed, by their replies, are
 // repeated within the limits of Config.Retry. A refused command with an executed one behind it is not: its refusal is its
