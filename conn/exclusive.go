@@ -23,7 +23,8 @@ type lending struct {
 	idle    []*member // the one used last at the end, to be lent first
 	lent    int       // with those that are being drained
 	dialing int
-	queue   list.List // of *turn, in the order of their arrival
+	queue   list.List     // of *turn, in the order of their arrival
+	acked   time.Duration // what a batch that ends in WAIT takes
 }
 
 // member is an exclusive connection, and the owner of its link. Its fields but l are guarded by the Pool's mu.

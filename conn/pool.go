@@ -167,7 +167,8 @@ func (p *Pool) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
 // commands.
 //
 // A batch that ends in WAIT or WAITAOF borrows an exclusive connection, like With. SendBatch then repeats the batch
-// as a whole, and only if the server executed none of the commands before the WAIT.
+// as a whole, and only if the server executed none of the commands before the WAIT. A batch whose answer would come too
+// late may not be sent at all: see [Leaves].
 func (p *Pool) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value, error) {
 	if len(cmds) == 0 {
 		return nil, nil
