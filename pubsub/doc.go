@@ -19,7 +19,7 @@
 //
 // Pub/sub does not guarantee delivery. A [Subscription] reports when messages may have been missed:
 //
-//   - [Interrupted]: the connection is lost.
+//   - [Interrupted]: the connection is lost, or the server has ended a subscription.
 //   - [Resumed]: the server has confirmed all channels again.
 //   - [Lagged]: the consumer was slow and its queue was full.
 //
@@ -36,7 +36,7 @@
 // steadily receives everything. A slow consumer delays no other consumer and costs no more memory
 // than its queue, by default 16 MiB ([Config.QueueBytes]).
 //
-// A Subscriber runs at most two goroutines: the keeper writes, keeps the timers and reconnects; the
-// reader reads. In addition, each Subscription runs a goroutine while more than 16 events wait for
-// its consumer. Close joins all goroutines.
+// A Subscriber runs at most two goroutines per server: the keeper writes, keeps the timers and
+// reconnects; the reader reads. In addition, each Subscription runs a goroutine while more than 16
+// events wait for its consumer. Close joins all goroutines.
 package pubsub

@@ -8,13 +8,14 @@ import (
 // EventKind is the kind of an Event.
 type EventKind uint8
 
-// The kindCount of events.
+// The kinds of events.
 const (
 	// Message is a published message.
 	Message EventKind = iota + 1
 
 	// Resumed: the server has confirmed all channels of the Subscription, for the first time after
-	// Listen or again. Messages may have been missed before Resumed; none is missed afterwards.
+	// Listen or again. Messages may have been missed before Resumed. Messages published afterwards
+	// are received until the next Interrupted or Lagged.
 	Resumed
 
 	// Lagged: N messages were dropped, the oldest first, because the consumer was slow and its
@@ -41,8 +42,8 @@ func (k EventKind) String() string {
 // Event is a message, or a change in the delivery of messages.
 type Event struct {
 	Kind    EventKind
-	Channel string // the Message's channel, or the only channel that is Interrupted
-	Pattern string // the pattern that the Message matched, or the only pattern that is Interrupted
+	Channel string // the channel of a Message, or of an Interrupted limited to one channel
+	Pattern string // the pattern matched by a Message, or of an Interrupted limited to one pattern
 	Payload string // the Message as published
 	N       int    // Lagged: the number of dropped messages
 	Err     error  // Interrupted: the reason

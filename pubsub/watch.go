@@ -8,7 +8,7 @@ type Watch struct {
 
 	// The Subscriber's mu guards the following.
 	wake  chan<- struct{}
-	count uint64 // wake-ups: messages and Resumed
+	count uint64 // messages and Resumed so far
 	taken uint64 // count at the last Take
 	err   error  // reason of the present interruption
 }
@@ -33,8 +33,8 @@ func (s *Subscriber) watch(k kind, wake chan<- struct{}, channels []string) (*Wa
 	return w, nil
 }
 
-// Take returns the Watch's state. news reports a wake-up since the last Take: a message or Resumed.
-// up reports that no messages are being missed at present.
+// Take returns the Watch's state. news reports a message or Resumed since the last Take. up reports
+// that no messages are being missed at present.
 func (w *Watch) Take() (news, up bool) {
 	w.sub.subscriber.mu.Lock()
 	defer w.sub.subscriber.mu.Unlock()
@@ -42,9 +42,8 @@ func (w *Watch) Take() (news, up bool) {
 	return news, w.upLocked()
 }
 
-// Count returns the number of wake-ups so far, and up as in Take. Count does not affect Take. A
-// consumer that has checked after wake-up n need not check again until Count returns a larger
-// number.
+// Count returns the number of messages and Resumed so far, and up as in Take. Count does not affect
+// Take. A consumer that has checked at count n need not check again until Count exceeds n.
 func (w *Watch) Count() (n uint64, up bool) {
 	w.sub.subscriber.mu.Lock()
 	defer w.sub.subscriber.mu.Unlock()
@@ -65,7 +64,7 @@ func (w *Watch) Err() error {
 	return w.err
 }
 
-// Move replaces the wake channel; nil wakes no channel. Earlier wake-ups remain for Take.
+// Move replaces the wake channel; nil wakes no channel. Earlier news remains for Take.
 func (w *Watch) Move(wake chan<- struct{}) {
 	w.sub.subscriber.mu.Lock()
 	defer w.sub.subscriber.mu.Unlock()

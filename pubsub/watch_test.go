@@ -87,7 +87,7 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// Move loses no earlier wake-up, and later wake-ups go to the new channel.
+// Move loses no earlier news, and later news wakes the new channel.
 func TestWatchMoves(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
 		w, first := watch(t, s)
