@@ -16,7 +16,7 @@ import (
 
 var (
 	seed    = flag.Uint64("seed", 0, "the one seed to run")
-	seeds   = flag.Int("seeds", 40, "how many seeds to run")
+	seeds   = flag.Int("seeds", 16, "how many seeds to run")
 	first   = flag.Uint64("first", 1, "the first of them")
 	summary = flag.Bool("report", false, "print what each run has done as a line of JSON")
 	history = flag.Bool("history", false, "print the history of each run")
