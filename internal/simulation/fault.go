@@ -171,7 +171,7 @@ func (w *world) delay(r *route, gather, late time.Duration) {
 }
 
 // lateEnough is after how long an acquire is refused that arrives then.
-const lateEnough = 4600 * time.Millisecond
+const lateEnough = 4 * time.Second
 
 // lastGust has requests arrive when all other faults are over.
 func (w *world) lastGust(p profile) {
@@ -179,15 +179,13 @@ func (w *world) lastGust(p profile) {
 		return
 	}
 	for _, p := range w.processes() {
-		if w.dice.oneIn(2) {
-			late := w.dice.between(500*time.Millisecond, lateEnough)
-			if w.dice.oneIn(3) {
-				late += lateEnough
-			}
-			w.delay(p.route, time.Minute, late)
+		late := w.dice.between(500*time.Millisecond, lateEnough)
+		if w.dice.oneIn(3) {
+			late += lateEnough
 		}
+		w.delay(p.route, time.Minute, late)
 	}
-	time.Sleep(w.dice.upTo(400 * time.Millisecond))
+	time.Sleep(w.dice.upTo(time.Second))
 }
 
 func (w *world) lostReplyFault(d *dice) {

@@ -46,10 +46,8 @@ func (h *history) lines() []string {
 	return all
 }
 
-const (
-	timelineLength = 120              // entries
-	timelineTime   = 90 * time.Second // that they go back
-)
+// timelineLength is how many entries a timeline has at most.
+const timelineLength = 120
 
 // timeline returns what led to this moment, as far as it concerns the object; all of it if that is "".
 func (h *history) timeline(object string) string {
@@ -57,7 +55,7 @@ func (h *history) timeline(object string) string {
 	defer h.mu.Unlock()
 	var lines []string
 	for _, e := range slices.Backward(h.entries) {
-		if len(lines) == timelineLength || time.Since(h.start)-e.at > timelineTime {
+		if len(lines) == timelineLength {
 			break
 		}
 		if object == "" || e.object == "" || strings.Contains(e.object, object) {

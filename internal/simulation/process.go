@@ -28,6 +28,7 @@ type process struct {
 	closes  bool
 	still   chan struct{} // while it stands still; closed when it goes on
 	workers []*worker
+	doubts  []doubt
 }
 
 // worker is a goroutine of a process that takes locks.
@@ -140,7 +141,7 @@ func (p *process) close() {
 	if took > 2*closeTime+w.slack {
 		w.violate(nil, "%s: Close took %v", p.name, took)
 	}
-	w.closed(p, took, err)
+	w.closed(p, began, took, err)
 	p.wg.Wait()
 	_ = p.pool.Close()
 }

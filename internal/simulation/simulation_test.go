@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"sync/atomic"
@@ -20,6 +21,7 @@ var (
 	first   = flag.Uint64("first", 1, "the first of them")
 	summary = flag.Bool("report", false, "print what each run has done as a line of JSON")
 	history = flag.Bool("history", false, "print the history of each run")
+	dump    = flag.String("dump", "", "the folder that gets the whole history of each run with a violation")
 	stop    = flag.Bool("stop", false, "run one seed after the other, and no other after one that fails")
 )
 
@@ -50,6 +52,12 @@ func TestSimulation(t *testing.T) {
 			}
 			if *summary {
 				summarize(t, report)
+			}
+			if len(report.Violations) > 0 && *dump != "" {
+				name := filepath.Join(*dump, fmt.Sprintf("seed-%d.txt", seed))
+				if err := os.WriteFile(name, []byte(strings.Join(report.History, "\n")), 0o600); err != nil {
+					t.Error(err)
+				}
 			}
 			for _, violation := range report.Violations {
 				failed.Store(true)

@@ -78,6 +78,7 @@ func (k *worker) semaphore(o *object) {
 		return
 	}
 	if err != nil {
+		k.process.doubt(o, n)
 		return
 	}
 	w.took(o, n, since)
@@ -90,9 +91,25 @@ func (k *worker) semaphore(o *object) {
 	w.took(o, -n, since)
 	k.begin(o, unlockLimit, false, "Release of %d", n)
 	err = s.Release(context.Background(), n)
-	if !k.end(err) || errors.Is(err, lock.ErrClosed) {
+	switch {
+	case !k.end(err), k.process.closing() && errors.Is(err, lock.ErrUncertain):
 		w.missing(o, n)
+	case err != nil:
+		k.process.doubt(o, n)
 	}
+}
+
+// doubt is about permits that a process takes or gives back in the background.
+type doubt struct {
+	object *object
+	n      int
+}
+
+// doubt takes note of a call that was not answered: its permits are missing if the process crashes before it has seen to them.
+func (p *process) doubt(o *object, n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.doubts = append(p.doubts, doubt{o, n})
 }
 
 // took changes how many permits of a semaphore are relied on.

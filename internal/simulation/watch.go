@@ -93,7 +93,7 @@ func (w *world) judgeIdle() {
 
 const (
 	// undoTime is after how long without faults all is taken back that had to be.
-	undoTime = 4 * time.Second
+	undoTime = 2 * time.Second
 	// orphanTime is for how long the server may have an owner that nobody is, when nothing is wrong.
 	orphanTime = 2 * time.Second
 )
@@ -176,7 +176,7 @@ func (w *world) closeAll() {
 	}
 }
 
-// judgeRemains fails for what is left on the server when all is over: nothing but permits and tokens.
+// judgeRemains fails for what is left on the server when all is over: nothing but permits, tokens and the dead in queues.
 func (w *world) judgeRemains() {
 	if n := len(w.srv.Conns()); n > 0 {
 		w.violate(nil, "%d connections are left", n)
@@ -186,6 +186,8 @@ func (w *world) judgeRemains() {
 		switch o.family {
 		case exclusive:
 			may["redisson_lock_token:{"+o.name+"}"] = true
+			may["redisson_lock_queue:{"+o.name+"}"] = true // who has died in it is found by the next who looks
+			may["redisson_lock_timeout:{"+o.name+"}"] = true
 		case countdown:
 			for _, r := range o.rounds {
 				may[r.name] = true

@@ -202,15 +202,20 @@ func (w *world) buried(p *process) {
 	for _, o := range w.objects {
 		w.pruneLocked(o)
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, d := range p.doubts {
+		d.object.missing += d.n
+	}
 }
 
 // closed judges the error of a Close.
-func (w *world) closed(p *process, took time.Duration, err error) {
+func (w *world) closed(p *process, began time.Time, took time.Duration, err error) {
 	if err == nil {
 		return
 	}
 	gaveUp, ok := errors.AsType[*lock.CloseError](err)
-	if !ok || !w.calmStart().IsZero() {
+	if calm := w.calmStart(); !ok || !calm.IsZero() && began.Sub(calm) > settleTime {
 		w.violate(nil, "%s: Close = %v", p.name, err)
 		return
 	}
