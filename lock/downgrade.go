@@ -60,8 +60,11 @@ func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 	if ctx.Done() == nil {
 		ctx = c.life
 	}
-	args := []any{r.lease.Milliseconds(), r.owner, c.publishing(r.target), l.resting()}
-	v, err := c.run(ctx, c.server, &call{script: k.downgrade, target: r.target, keys: r.target.of(r.owner, r.state, r.latch), args: args, state: r.state})
+	v, err := c.runInTime(ctx, r.target, func(last int64) *call {
+		r.last = max(r.last, last)
+		args := []any{r.lease.Milliseconds(), r.owner, c.publishing(r.target), l.resting(), last}
+		return &call{script: k.downgrade, target: r.target, keys: r.target.of(r.owner, r.state, r.latch), args: args, state: r.state}
+	})
 	if err != nil {
 		return nil, l.undoDowngrade(&r, start, uncertain(err), serverError(err))
 	}

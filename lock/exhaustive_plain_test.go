@@ -141,8 +141,8 @@ func plainSet() *scriptSet {
 			for lease := span(1); lease <= 3; lease++ {
 				add("acquire", with, []any{lease, owner, at(1)}, func(m *plainModel) (any, []message) { return m.acquire(owner, lease, latch) })
 			}
-			add("acquire", with, []any{1, owner, at(-1)}, func(*plainModel) (any, []message) { return late, nil })
-			add("undo", with, []any{0, owner, "", 0, at(-1)}, func(*plainModel) (any, []message) { return late, nil })
+			add("acquire", with, []any{1, owner, at(-1)}, comesLate[*plainModel])
+			add("undo", with, []any{0, owner, "", 0, at(-1)}, comesLate[*plainModel])
 			for before := range 2 {
 				add("undo", with, []any{0, owner, "", before, at(latchSpan)},
 					func(m *plainModel) (any, []message) { return m.undo(owner, before, latch) })

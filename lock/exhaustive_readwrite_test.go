@@ -142,11 +142,11 @@ func (m *readWriteModel) hold(o, holds int, rest span) {
 	m.reads[o] = holds
 }
 
-func (m *readWriteModel) late(latch int) bool { return latch >= 0 && m.done[latch].outcome != "" }
+func (m *readWriteModel) undone(latch int) bool { return latch >= 0 && m.done[latch].outcome != "" }
 
 func (m *readWriteModel) read(o int, lease span, polite bool, latch int) (any, []message) {
 	switch {
-	case m.late(latch):
+	case m.undone(latch):
 		return -1, nil
 	case m.other != "":
 		return failure("WRONGTYPE"), nil
@@ -216,10 +216,8 @@ func (m *readWriteModel) unread(o int, rest span, latch int, repeated bool) (any
 
 // undoRead is of an acquire if others is below 0, and else of a downgrade.
 func (m *readWriteModel) undoRead(o int, rest span, before, latch, others int) (any, []message) {
-	if m.late(latch) {
+	if latch >= 0 && m.done.undo(latch) {
 		return 0, nil
-	} else if latch >= 0 {
-		m.done.note(latch, "0")
 	}
 	if m.other == "string" {
 		return failure("WRONGTYPE"), nil
@@ -307,7 +305,7 @@ func (m *readWriteModel) info() (any, []message) {
 
 func (m *readWriteModel) write(o int, lease, told span, latch int) (any, []message) {
 	switch {
-	case m.late(latch):
+	case m.undone(latch):
 		return -1, nil
 	case m.other != "":
 		return failure("WRONGTYPE"), nil
@@ -376,10 +374,8 @@ func (m *readWriteModel) undoWrite(o int, rest span, before, latch int) (any, []
 	if m.untell(o) {
 		waited, said = 1, []message{{setReadWrite, "1"}}
 	}
-	if m.late(latch) {
+	if latch >= 0 && m.done.undo(latch) {
 		return waited, said
-	} else if latch >= 0 {
-		m.done.note(latch, "0")
 	}
 	switch {
 	case m.other == "string":
@@ -394,7 +390,7 @@ func (m *readWriteModel) undoWrite(o int, rest span, before, latch int) (any, []
 
 func (m *readWriteModel) downgrade(o int, lease, rest span, latch int) (any, []message) {
 	switch {
-	case m.late(latch):
+	case m.undone(latch):
 		return -1, nil
 	case m.other == "string":
 		return failure("WRONGTYPE"), nil
@@ -485,10 +481,10 @@ func readMoves(o int, add adder) {
 	owner := setOwners[o]
 	for _, lease := range []span{1, 3} {
 		for _, polite := range []bool{false, true} {
-			add("read", "acquire", -1, []any{lease, owner, polite},
+			add("read", "acquire", -1, []any{lease, owner, polite, at(1)},
 				func(m *readWriteModel) (any, []message) { return m.read(o, lease, polite, -1) })
 		}
-		add("read", "acquire", 0, []any{lease, owner, false},
+		add("read", "acquire", 0, []any{lease, owner, false, at(1)},
 			func(m *readWriteModel) (any, []message) { return m.read(o, lease, false, 0) })
 	}
 	for _, rest := range []span{0, 2} {
@@ -497,12 +493,14 @@ func readMoves(o int, add adder) {
 				func(m *readWriteModel) (any, []message) { return m.unread(o, rest, 1, repeated) })
 		}
 		for before := range 2 {
-			add("read", "undo", -1, []any{rest, owner, publishBy, before, latchSpan, false},
+			add("read", "undo", -1, []any{rest, owner, publishBy, before, at(latchSpan), false},
 				func(m *readWriteModel) (any, []message) { return m.undoRead(o, rest, before, -1, -1) })
-			add("read", "undo", 0, []any{rest, owner, publishBy, before, latchSpan, false, 1 - before},
+			add("read", "undo", 0, []any{rest, owner, publishBy, before, at(latchSpan), false, 1 - before},
 				func(m *readWriteModel) (any, []message) { return m.undoRead(o, rest, before, 0, 1-before) })
 		}
 	}
+	add("read", "acquire", 0, []any{span(1), owner, false, at(-1)}, comesLate[*readWriteModel])
+	add("read", "undo", 0, []any{span(0), owner, publishBy, 0, at(-1), false}, comesLate[*readWriteModel])
 	for _, lease := range []any{span(2), -2} {
 		extend, _ := lease.(span)
 		another := (o + 1) % len(setOwners)
@@ -513,15 +511,18 @@ func readMoves(o int, add adder) {
 
 func writeMoves(o int, add adder) {
 	owner := setOwners[o] + ":write"
+	add("write", "acquire", 0, []any{span(1), owner, setTold, at(-1)}, comesLate[*readWriteModel])
+	add("write", "undo", 0, []any{span(0), owner, publishBy, 0, at(-1), 0}, comesLate[*readWriteModel])
+	add("write", "downgrade", 0, []any{span(1), setOwners[o], publishBy, span(0), at(-1)}, comesLate[*readWriteModel])
 	for _, lease := range []span{1, 3} {
 		for _, told := range []span{0, setTold} {
-			add("write", "acquire", -1, []any{lease, owner, told},
+			add("write", "acquire", -1, []any{lease, owner, told, at(1)},
 				func(m *readWriteModel) (any, []message) { return m.write(o, lease, told, -1) })
 		}
-		add("write", "acquire", 0, []any{lease, owner, 0},
+		add("write", "acquire", 0, []any{lease, owner, 0, at(1)},
 			func(m *readWriteModel) (any, []message) { return m.write(o, lease, 0, 0) })
 		for _, rest := range []span{0, 2} {
-			add("write", "downgrade", 0, []any{lease, setOwners[o], publishBy, rest},
+			add("write", "downgrade", 0, []any{lease, setOwners[o], publishBy, rest, at(1)},
 				func(m *readWriteModel) (any, []message) { return m.downgrade(o, lease, rest, 0) })
 		}
 	}
@@ -532,7 +533,7 @@ func writeMoves(o int, add adder) {
 		}
 		for before := range 2 {
 			for latch := -1; latch < 1; latch++ {
-				add("write", "undo", latch, []any{rest, owner, publishBy, before, latchSpan, 0},
+				add("write", "undo", latch, []any{rest, owner, publishBy, before, at(latchSpan), 0},
 					func(m *readWriteModel) (any, []message) { return m.undoWrite(o, rest, before, latch) })
 			}
 		}

@@ -41,6 +41,9 @@ func (l *latches) undo(i int) bool {
 // late is what a script returns that is too late.
 const late = status("late @0")
 
+// comesLate is what a script does that comes too late.
+func comesLate[M model](M) (any, []message) { return late, nil }
+
 func (l *latches) keys() (keys space) {
 	for i, latch := range l {
 		if latch.outcome != "" {
@@ -301,8 +304,8 @@ func (e exclusive[M]) list(part func(M) *reentrantModel, acquire func(m M, owner
 					func(m M) (any, []message) { return acquire(m, owner, lease, latch) })
 			}
 			add("acquire", with(latch), append(append([]any{1, owner}, e.own...), at(-1)),
-				func(M) (any, []message) { return late, nil })
-			add("undo", with(latch), []any{0, owner, publishBy, 0, at(-1)}, func(M) (any, []message) { return late, nil })
+				comesLate[M])
+			add("undo", with(latch), []any{0, owner, publishBy, 0, at(-1)}, comesLate[M])
 			for rest := span(0); rest <= 2; rest++ {
 				for before := range 3 {
 					add("undo", with(latch), []any{rest, owner, publishBy, before, at(latchSpan)},
@@ -317,7 +320,7 @@ func (e exclusive[M]) list(part func(M) *reentrantModel, acquire func(m M, owner
 							}
 							return part(m).handOver(owner, heir, rest, latch, func() any { return e.inherit(m) })
 						})
-						add("handover", keys, append(args[:len(args):len(args)], at(-1)), func(M) (any, []message) { return late, nil })
+						add("handover", keys, append(args[:len(args):len(args)], at(-1)), comesLate[M])
 					}
 				}
 				for _, repeated := range []bool{false, true}[:2*min(latch+1, 1)] {

@@ -2,11 +2,12 @@
 -- KEYS  1 lock  2 its channel; a waiter's own has a colon and the waiter behind  3 queue  4 timeouts  5 idle
 --       6 latch, if an acquire is meant: keeps it, and this, from taking effect later
 -- ARGV  1 lease in ms to go back to when holds remain  2 owner  3 publish command
---       4 hold count that the owner had before  5 lifetime of the latch in ms
+--       4 hold count that the owner had before  5 when this is too late, in ms since 1970: no earlier than that of the acquire
 --       6 wait in ms, as acquire had it  7 1 if the owner goes on waiting: for a hold that is taken back it heads the queue
--- Returns 1 when there was something to take back, else 0; running it again does no harm.
+-- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
+--         1 when there was something to take back, else 0; running it again does no harm.
 local lock, channel, queue, timeouts, idle, latch = unpack(KEYS)
-local lease, owner, publish, before, lifetime, wait, waits = unpack(ARGV)
+local lease, owner, publish, before, last, wait, waits = unpack(ARGV)
 local time = redis.call('time')
 local now, few, spare, day = time[1] * 1000 + math.floor(time[2] / 1000), 32, 60000, 86400000
 
@@ -20,10 +21,16 @@ local function head(except) -- drops those whose time is up, and those who have 
     return head(except)
 end
 
-if latch and redis.call('exists', latch) == 1 then
-    return 0
+if now > tonumber(last) then
+    return redis.status_reply('late ' .. string.format('%.0f', now))
 end
-if latch then redis.call('set', latch, 0, 'px', lifetime) end
+if latch then
+    local left = redis.call('pttl', latch)
+    redis.call('set', latch, 0, 'px', math.max(1, last - now, left))
+    if left > -2 then
+        return 0 -- it has been undone
+    end
+end
 local taken, first = tonumber(redis.call('hget', lock, owner) or 0) > tonumber(before), redis.call('lindex', queue, 0)
 if taken and tonumber(before) > 0 and tonumber(lease) > 0 then
     redis.call('hset', lock, owner, before)

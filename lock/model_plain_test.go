@@ -47,7 +47,7 @@ func modelPlainUndo(c *fakeredis.Call) any {
 	if late := tooLate(c, c.Args[4]); late != nil {
 		return late
 	}
-	if undone(c, c.Args[4]) {
+	if undone(c, 2, c.Args[4]) {
 		return int64(0)
 	}
 	if number(before) > 0 {

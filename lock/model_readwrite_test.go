@@ -107,6 +107,9 @@ func extend(c *fakeredis.Call, key, lease string) {
 
 func modelReadAcquire(c *fakeredis.Call) any {
 	key, writers, lease, owner := c.Keys[0], c.Keys[2], c.Args[0], c.Args[1]
+	if late := tooLate(c, c.Args[3]); late != nil {
+		return late
+	}
 	if latched(c) {
 		return int64(-1)
 	}
@@ -126,7 +129,7 @@ func modelReadAcquire(c *fakeredis.Call) any {
 		count = 0
 		last, _ := c.Do("ZREVRANGE", writers, "0", "0", "WITHSCORES").([]any)
 		if c.Args[2] == "1" && mode != "write" && len(last) == 2 {
-			if left := number(last[1].(string)) - serverTime(c); left > 0 {
+			if left := number(last[1].(string)) - now(c); left > 0 {
 				return left
 			}
 		}
@@ -193,11 +196,11 @@ func keepReaders(c *fakeredis.Call, key, channel, publish, payload string, gone 
 func modelReadUndo(c *fakeredis.Call) any {
 	key, channel := c.Keys[0], c.Keys[1]
 	lease, owner, publish, before := c.Args[0], c.Args[1], c.Args[2], number(c.Args[3])
-	if latched(c) {
-		return int64(0)
+	if late := tooLate(c, c.Args[4]); late != nil {
+		return late
 	}
-	if len(c.Keys) > 4 {
-		c.Do("SET", c.Keys[4], "0", "PX", c.Args[4])
+	if undone(c, 4, c.Args[4]) {
+		return int64(0)
 	}
 	count, writer := int64(0), owner+":write"
 	if c.Do("HGET", key, "mode") != nil {
@@ -309,6 +312,9 @@ func modelReadWriteInfo(c *fakeredis.Call) any {
 
 func modelWriteAcquire(c *fakeredis.Call) any {
 	key, writers, lease, owner, told := c.Keys[0], c.Keys[2], c.Args[0], c.Args[1], c.Args[2]
+	if late := tooLate(c, c.Args[3]); late != nil {
+		return late
+	}
 	if latched(c) {
 		return int64(-1)
 	}
@@ -337,7 +343,7 @@ func modelWriteAcquire(c *fakeredis.Call) any {
 		}
 	}
 	if told != "0" {
-		c.Do("ZADD", writers, text(serverTime(c)+number(told)), owner)
+		c.Do("ZADD", writers, text(now(c)+number(told)), owner)
 		c.Do("PEXPIRE", writers, told)
 	}
 	return c.Do("PTTL", key)
@@ -392,15 +398,15 @@ func endWrite(c *fakeredis.Call, owner string) {
 
 func modelWriteUndo(c *fakeredis.Call) any {
 	lease, owner, before := c.Args[0], c.Args[1], number(c.Args[3])
+	if late := tooLate(c, c.Args[4]); late != nil {
+		return late
+	}
 	waited := c.Int("ZREM", c.Keys[2], owner)
 	if waited == 1 {
 		c.Do(c.Args[2], c.Keys[1], "1")
 	}
-	if latched(c) {
+	if undone(c, 4, c.Args[4]) {
 		return waited
-	}
-	if len(c.Keys) > 4 {
-		c.Do("SET", c.Keys[4], "0", "PX", c.Args[4])
 	}
 	if c.Int("HGET", c.Keys[0], owner) <= before {
 		return waited
@@ -415,6 +421,9 @@ func modelWriteUndo(c *fakeredis.Call) any {
 
 func modelDowngrade(c *fakeredis.Call) any {
 	key, lease, owner, resting := c.Keys[0], c.Args[0], c.Args[1], number(c.Args[3])
+	if late := tooLate(c, c.Args[4]); late != nil {
+		return late
+	}
 	if latched(c) {
 		return int64(-1)
 	}

@@ -147,12 +147,13 @@ func tooLate(c *fakeredis.Call, last string) any {
 	return nil
 }
 
-// undone notes under the latch, if there is one, that what could come until last is undone, and reports whether it was before.
-func undone(c *fakeredis.Call, last string) bool {
-	if len(c.Keys) < 3 {
+// undone notes under the latch, if the key of that number is there, that what could come until last is undone. It reports whether
+// it was before.
+func undone(c *fakeredis.Call, latchKey int, last string) bool {
+	if len(c.Keys) <= latchKey {
 		return false
 	}
-	latch := c.Keys[len(c.Keys)-1]
+	latch := c.Keys[latchKey]
 	left := c.Int("PTTL", latch)
 	c.Do("SET", latch, "0", "PX", strconv.FormatInt(max(1, number(last)-now(c), left), 10))
 	return left > -2
@@ -228,7 +229,7 @@ func modelUndo(c *fakeredis.Call) any {
 	if late := tooLate(c, c.Args[4]); late != nil {
 		return late
 	}
-	if undone(c, c.Args[4]) {
+	if undone(c, 2, c.Args[4]) {
 		return int64(0)
 	}
 	text, _ := c.Do("HGET", key, owner).(string)

@@ -1,13 +1,16 @@
 -- Read lock, undo: takes back an acquire, or a downgrade, whose outcome its caller does not know.
 -- KEYS  1 lock  2 its channel  3 writers that wait  4 lease of the owner's first hold
---       5 latch: keeps the acquire, and this, from taking effect later  6.. leases of the owner's further holds
+--       5 latch, if there is one: keeps the acquire, and this, from taking effect later  6.. leases of the owner's further holds
 --       Those of other readers, whom nobody knows before, are asked for where the server allows it.
 -- ARGV  1 lease in ms that the owner's remaining holds need  2 owner  3 publish command
---       4 hold count that the owner had before  5 lifetime of the latch in ms  6 not used
+--       4 hold count that the owner had before  5 when this is too late, in ms since 1970: no earlier than that of the acquire
+--       6 not used
 --       7 of a downgrade, whose write hold is to end in any case: how many others the owner has
--- Returns 1 when there was something to take back, else 0; running it again does no harm.
+-- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
+--         1 when there was something to take back, else 0; running it again does no harm.
 local lock, channel, latch = KEYS[1], KEYS[2], KEYS[5]
-local lease, owner, publish, before, lifetime, others = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[7])
+local lease, owner, publish, before = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local last, others = tonumber(ARGV[5]), tonumber(ARGV[7])
 local prefix, writer = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}', owner .. ':write'
 
 local function longest(fields, enough) -- the longest lease in ms of these readers, or one that is enough; nil: not to be known
@@ -32,11 +35,17 @@ local function remaining(gone) -- for how many ms readers have the lock, without
     return longest(redis.call('hgetall', lock), math.huge) or kept
 end
 
-if latch and redis.call('exists', latch) == 1 then
-    return 0
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if now > last then
+    return redis.status_reply('late ' .. string.format('%.0f', now))
 end
 if latch then
-    redis.call('set', latch, 0, 'px', lifetime)
+    local left = redis.call('pttl', latch)
+    redis.call('set', latch, 0, 'px', math.max(1, last - now, left))
+    if left > -2 then
+        return 0 -- it has been undone
+    end
 end
 local count = redis.call('hget', lock, 'mode') and tonumber(redis.call('hget', lock, owner) or 0) or 0
 local ends = others and others < tonumber(redis.call('hget', lock, writer) or 0)

@@ -210,7 +210,7 @@ func (l *Lease) lateReleaseCall() *call {
 		before = l.state.tallies[t.hold()].count - 1
 	}
 	r := request{target: t, lease: l.term, owner: l.owner, state: l.state}
-	args := l.client.args(&r, l.resting(), l.owner, l.client.publishing(t), before, l.client.untilWhen(&r))
+	args := l.client.args(&r, l.resting(), l.owner, l.client.publishing(t), before, l.client.last(t.name))
 	return &call{script: t.kind.undo, target: t, keys: t.of(l.owner, l.state, ""), args: args, leaves: true, tells: true, state: l.state}
 }
 
