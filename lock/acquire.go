@@ -312,14 +312,17 @@ func (c *Client) leaveQueue(r *request) {
 	r.state.queued = slices.DeleteFunc(r.state.queued, func(p place) bool { return p.look == r.look })
 }
 
-// stands reports whether r, or another call of its owner, waits in the queue of its lock.
-func (c *Client) stands(r request) bool {
-	if r.waits || r.state == nil {
-		return r.waits
+// stands is 1 if r, or another call of its owner, waits in the queue of its lock, 2 if the server has said that r does, else 0.
+func (c *Client) stands(r request) int {
+	if r.waits && r.refused {
+		return 2
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.ContainsFunc(r.state.queued, func(p place) bool { return p.key == r.target.key() })
+	if r.waits || slices.ContainsFunc(r.state.queued, func(p place) bool { return p.key == r.target.key() }) {
+		return 1
+	}
+	return 0
 }
 
 // untilClose returns a context that ends with ctx, or when the client is closed.
@@ -469,7 +472,7 @@ func (c *Client) withdraw(r *request) {
 		c.leaveQueue(r)
 	}
 	leaving := *r
-	leaving.waits, leaving.latch = false, ""
+	leaving.waits, leaving.latch = false, newLatch(r.target)
 	c.takeBack(&job{request: leaving, until: time.Now().Add(r.lease)})
 }
 

@@ -56,6 +56,7 @@ type job struct {
 	lease   *Lease
 	change  *change
 	request request
+	behind  *request      // to be undone when that one has been; nil: none
 	late    bool          // the acquire may come yet, and has to meet its latch
 	turn    bool          // the owner's turn is held
 	since   time.Time     // of the first release
@@ -95,8 +96,14 @@ func (c *Client) undo(r *request, start instant, late bool) {
 	if r.target.kind.undo == nil {
 		return
 	}
+	c.undoBoth(r, nil, start, late)
+}
+
+// undoBoth is undo of two requests of one owner, one after the other.
+func (c *Client) undoBoth(r, behind *request, start instant, late bool) {
 	c.takeBack(&job{
 		request: *r,
+		behind:  behind,
 		late:    late || r.unsure,
 		turn:    r.state != nil,
 		until:   start.t.Add(r.lease).Add(arrival),

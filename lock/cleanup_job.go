@@ -103,7 +103,10 @@ func (j *job) call(c *Client) *call {
 		return j.change.call(c.last(j.name()))
 	case j.lease != nil:
 		// The latch of the release may have expired, or will before an answer comes.
-		if j.stale = time.Since(j.since) > latchLife/2; j.stale {
+		if !j.stale && time.Since(j.since) > latchLife/2 {
+			j.stale, j.lease.latch = true, newLatch(j.lease.target)
+		}
+		if j.stale {
 			return j.lease.lateReleaseCall()
 		}
 		return j.lease.releaseCall()
@@ -144,10 +147,14 @@ func (j *job) answered(c *Client, v resp.Value, at time.Time) {
 		}
 		j.settle(outcome)
 	default:
-		if !j.late && !j.again && j.request.latch != "" { // else the latch goes by itself
+		if !j.late && !j.again { // else the latch goes by itself
 			c.cleanup.addLatch(j.request.target.name, j.request.latch)
 		}
-		j.finish(nil)
+		if j.behind == nil {
+			j.finish(nil)
+			return
+		}
+		j.request, j.behind, j.late = *j.behind, nil, false
 	}
 }
 

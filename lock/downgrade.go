@@ -51,7 +51,6 @@ func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 		renewed: l.renewed,
 		owner:   strings.TrimSuffix(l.owner, k.suffix),
 		state:   l.state,
-		from:    l,
 	}
 	if !l.renewed {
 		r.lease = max(l.leaseLeft().Truncate(time.Millisecond), time.Millisecond)
@@ -102,7 +101,8 @@ func (l *Lease) undoDowngrade(r *request, start instant, late bool, cause error)
 		l.state.ungrant(l.target.hold())
 	}
 	err := l.settle(fmt.Errorf("%w: %w", ErrUncertain, cause))
-	l.client.undo(r, start, late)
+	write := &request{target: l.target, lease: l.term, owner: l.owner, state: l.state, latch: newLatch(l.target)}
+	l.client.undoBoth(r, write, start, late)
 	return err
 }
 

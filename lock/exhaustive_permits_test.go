@@ -190,14 +190,12 @@ func (m *permitsModel) give(ids []int) (any, []message) {
 	})
 }
 
-func (m *permitsModel) undo(ids []int, latch bool) (any, []message) {
+func (m *permitsModel) undo(ids []int) (any, []message) {
 	if m.alien || m.odd {
 		return failure("WRONGTYPE"), nil
 	}
 	n := m.drop(ids)
-	if latch {
-		m.done.note(0, "0")
-	}
+	m.done.note(0, "0")
 	if n == 0 {
 		return 0, nil
 	}
@@ -317,9 +315,7 @@ func permitsSet() *scriptSet {
 			func(m *permitsModel) (any, []message) { return m.release(ids) })
 		add("give", other, []any{latchSpan - 1, publishBy, owner, at(1)}, func(m *permitsModel) (any, []message) { return m.give(ids) })
 		add("undo", own, []any{span(0), owner, publishBy, 0, at(latchSpan)},
-			func(m *permitsModel) (any, []message) { return m.undo(ids, true) })
-		add("undo", keys, []any{span(0), owner, publishBy, 0, at(latchSpan)},
-			func(m *permitsModel) (any, []message) { return m.undo(ids, false) })
+			func(m *permitsModel) (any, []message) { return m.undo(ids) })
 		add("renew", keys[2:3], []any{span(2), owner}, func(m *permitsModel) (any, []message) { return m.renew(ids, 2) })
 		add("renew", keys[2:3], []any{-2, owner}, func(m *permitsModel) (any, []message) { return m.renew(ids, -2) })
 	}

@@ -116,9 +116,8 @@ func (m *reentrantModel) freed() []message {
 	return []message{{"redisson_lock__channel:{" + setLock + "}", "0"}}
 }
 
-// acquire is without a latch if that is below 0.
 func (m *reentrantModel) acquire(owner string, lease span, latch int) (any, []message) {
-	if latch >= 0 && m.done[latch].outcome != "" {
+	if m.done[latch].outcome != "" {
 		return -1, nil
 	}
 	switch m.owner {
@@ -192,7 +191,7 @@ func (m *reentrantModel) handOver(owner, heir string, lease span, latch int, inh
 }
 
 func (m *reentrantModel) undo(owner string, rest span, before, latch int) (any, []message) {
-	if latch >= 0 && m.done.undo(latch) {
+	if m.done.undo(latch) {
 		return 0, nil
 	}
 	switch {
@@ -265,10 +264,14 @@ func reentrantSet() *scriptSet {
 			func(m *reentrantModel, owner string, lease span, latch int) (any, []message) {
 				return m.acquire(owner, lease, latch)
 			}),
-		within:  func(m model) bool { return m.(*reentrantModel).holds <= 4 },
-		accepts: acceptsReentrant,
+		within:   func(m model) bool { return m.(*reentrantModel).holds <= 4 },
+		accepts:  acceptsReentrant,
+		harmless: []string{freesNothing},
 	}
 }
+
+// freesNothing is the line of undo that only matters to a server that is out of memory.
+const freesNothing = "redis.call('del', latch) -- a write that needs no memory: after it a server that has run out of that does not refuse the others"
 
 // exclusive makes the moves of a kind whose lock is a reentrant one to all scripts but acquire and info.
 type exclusive[M model] struct {
@@ -291,14 +294,9 @@ func (e exclusive[M]) list(part func(M) *reentrantModel, acquire func(m M, owner
 	lock := func(do func(m *reentrantModel) (any, []message)) func(m M) (any, []message) {
 		return func(m M) (any, []message) { return do(part(m)) }
 	}
-	with := func(latch int) []string {
-		if latch < 0 {
-			return keys
-		}
-		return []string{setLock, channel, setLatch(latch)}
-	}
+	with := func(latch int) []string { return []string{setLock, channel, setLatch(latch)} }
 	for _, owner := range setOwners {
-		for latch := -1; latch < e.latches; latch++ {
+		for latch := range e.latches {
 			for lease := span(1); lease <= 3; lease++ {
 				add("acquire", with(latch), append(append([]any{lease, owner}, e.own...), at(1)),
 					func(m M) (any, []message) { return acquire(m, owner, lease, latch) })
@@ -323,7 +321,7 @@ func (e exclusive[M]) list(part func(M) *reentrantModel, acquire func(m M, owner
 						add("handover", keys, append(args[:len(args):len(args)], at(-1)), comesLate[M])
 					}
 				}
-				for _, repeated := range []bool{false, true}[:2*min(latch+1, 1)] {
+				for _, repeated := range []bool{false, true} {
 					add("release", with(latch), []any{rest, owner, publishBy, latchSpan, repeated},
 						lock(func(m *reentrantModel) (any, []message) { return m.release(owner, rest, latch, repeated) }))
 				}

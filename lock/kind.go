@@ -115,18 +115,14 @@ func (t *target) with(latch string) []string {
 	return append(append(keys, t.keys...), latch)
 }
 
-// of returns the KEYS of a script that is about one owner, whose turn the caller has if it is an [Owner]. latch may be "". Of a
-// read-write lock the lease of the owner's first read hold stands in front of the latch, and those of the others behind it.
+// of returns the KEYS of a script that is about one owner, whose turn the caller has if it is an [Owner]. Of a read-write lock the
+// lease of the owner's first read hold stands in front of the latch, and those of the others behind it.
 func (t *target) of(owner string, state *ownerState, latch string) []string {
-	switch {
-	case t.kind.reads:
-	case latch == "":
-		return t.keys
-	default:
+	if !t.kind.reads {
 		return t.with(latch)
 	}
 	holds := int64(1)
-	if state != nil && latch != "" {
+	if state != nil {
 		read := t.hold()
 		if t.kind.suffix != "" {
 			read.kind = t.kind.twin
@@ -135,10 +131,7 @@ func (t *target) of(owner string, state *ownerState, latch string) []string {
 	}
 	leases := readLeases(t.name, strings.TrimSuffix(owner, t.kind.suffix), holds)
 	keys := append(make([]string, 0, len(t.keys)+1+len(leases)), t.keys...)
-	if keys = append(keys, leases[0]); latch != "" {
-		keys = append(keys, latch)
-	}
-	return append(keys, leases[1:]...)
+	return append(append(keys, leases[0], latch), leases[1:]...)
 }
 
 // asking returns the KEYS of acquire.

@@ -99,11 +99,11 @@ func (m *fairModel) tell(publish, waiter string) bool {
 
 func modelFairAcquire(c *fakeredis.Call) any {
 	m := newFairModel(c)
-	lease, owner, wait, stands, reenters := number(c.Args[0]), c.Args[1], number(c.Args[2]), c.Args[3] == "1", c.Args[4] == "1"
+	lease, owner, wait, stands, reenters := number(c.Args[0]), c.Args[1], number(c.Args[2]), c.Args[3] != "0", c.Args[4] == "1"
 	if late := tooLate(c, c.Args[5]); late != nil {
 		return late
 	}
-	if len(c.Keys) > 5 && c.Int("EXISTS", c.Keys[5]) == 1 {
+	if c.Int("EXISTS", c.Keys[5]) == 1 {
 		return int64(-1)
 	}
 	if c.Do("HEXISTS", m.lock, owner) == int64(1) {
@@ -279,7 +279,7 @@ func modelFairUndo(c *fakeredis.Call) any {
 	if late := tooLate(c, c.Args[4]); late != nil {
 		return late
 	}
-	if undone(c, 5, c.Args[4]) {
+	if undone(c, c.Keys[5], c.Args[4]) {
 		return int64(0)
 	}
 	text, _ := c.Do("HGET", m.lock, owner).(string)
@@ -292,9 +292,10 @@ func modelFairUndo(c *fakeredis.Call) any {
 	case taken:
 		c.Do("DEL", m.lock)
 	}
-	if c.Args[6] != "1" {
+	_, stands := m.score(owner)
+	if c.Args[6] == "0" {
 		m.leave(owner, publish, wait, taken)
-	} else if taken && c.Int("EXISTS", m.lock) == 0 {
+	} else if (taken || c.Args[6] == "2" && !stands) && c.Int("HEXISTS", m.lock, owner) == 0 {
 		c.Do("LREM", m.queue, "0", owner)
 		c.Do("LPUSH", m.queue, owner)
 		c.Do("ZADD", m.timeouts, strconv.FormatInt(m.now+wait, 10), owner)

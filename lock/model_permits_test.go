@@ -138,7 +138,7 @@ func modelPermitsUndo(c *fakeredis.Call) any {
 		return notPermits
 	}
 	returned := giveBack(c, idsOf(c.Args[1]), c.Args[2], true)
-	undone(c, 3, c.Args[4])
+	undone(c, c.Keys[3], c.Args[4])
 	return min(1, returned)
 }
 

@@ -78,7 +78,7 @@ func modelSemaphoreUndo(c *fakeredis.Call) any {
 	if taken != "0" {
 		c.Do("DEL", latch)
 	}
-	undone(c, 2, c.Args[4])
+	undone(c, c.Keys[2], c.Args[4])
 	if !ok || taken == "0" || !there {
 		return int64(0)
 	}

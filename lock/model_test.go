@@ -115,7 +115,7 @@ func modelAcquire(c *fakeredis.Call) any {
 	if late := tooLate(c, c.Args[2]); late != nil {
 		return late
 	}
-	if len(c.Keys) > 2 && c.Int("EXISTS", c.Keys[2]) == 1 {
+	if c.Int("EXISTS", c.Keys[2]) == 1 {
 		return int64(-1)
 	}
 	if c.Do("EXISTS", key) == int64(0) {
@@ -147,13 +147,8 @@ func tooLate(c *fakeredis.Call, last string) any {
 	return nil
 }
 
-// undone notes under the latch, if the key of that number is there, that what could come until last is undone. It reports whether
-// it was before.
-func undone(c *fakeredis.Call, latchKey int, last string) bool {
-	if len(c.Keys) <= latchKey {
-		return false
-	}
-	latch := c.Keys[latchKey]
+// undone notes under latch that what could come until last is undone, and reports whether it was before.
+func undone(c *fakeredis.Call, latch, last string) bool {
 	left := c.Int("PTTL", latch)
 	c.Do("SET", latch, "0", "PX", strconv.FormatInt(max(1, number(last)-now(c), left), 10))
 	return left > -2
@@ -229,7 +224,7 @@ func modelUndo(c *fakeredis.Call) any {
 	if late := tooLate(c, c.Args[4]); late != nil {
 		return late
 	}
-	if undone(c, 2, c.Args[4]) {
+	if undone(c, c.Keys[2], c.Args[4]) {
 		return int64(0)
 	}
 	text, _ := c.Do("HGET", key, owner).(string)

@@ -1,5 +1,5 @@
 -- Permit semaphore, undo: takes back an acquire whose outcome its caller does not know.
--- KEYS  1 semaphore  2 its channel  3 permits that are taken  4 latch, if there is one: keeps the acquire from taking effect later
+-- KEYS  1 semaphore  2 its channel  3 permits that are taken  4 latch: keeps the acquire from taking effect later
 -- ARGV  1 not used  2 ids, one behind the other  3 publish command  4 not used
 --       5 when this is too late, in ms since 1970: no earlier than that of the acquire
 -- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
@@ -19,9 +19,7 @@ local returned = 0
 for i = 1, #ids, 16 do
     returned = returned + redis.call('zrem', permits, string.sub(ids, i, i + 15))
 end
-if latch then
-    redis.call('set', latch, 0, 'px', math.max(1, last - now, redis.call('pttl', latch)))
-end
+redis.call('set', latch, 0, 'px', math.max(1, last - now, redis.call('pttl', latch)))
 if returned == 0 then
     return 0
 end

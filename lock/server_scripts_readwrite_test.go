@@ -58,7 +58,7 @@ func (w *twin) readWriteStep(random *rand.Rand) bool {
 	case 10:
 		return w.scriptOf("read", "undo", some, lease, owner, published, before, soon(), 0)
 	case 11:
-		return w.scriptOf("read", "undo", keys, lease, owner, published, before, soon(), 0, random.IntN(3))
+		return w.scriptOf("read", "undo", keys, lease, owner, published, before, soon(), 0)
 	case 12:
 		return w.scriptOf("write", "undo", some, lease, writer, published, before, soon(), 0)
 	case 13, 14:

@@ -1,6 +1,6 @@
 -- Write lock, undo: takes back an acquire whose outcome its caller does not know, and the word that a writer waits.
 -- KEYS  1 lock  2 its channel  3 writers that wait  4 lease of the owner's first hold as a reader
---       5 latch, if there is one: keeps the acquire, and this, from taking effect later
+--       5 latch: keeps the acquire, and this, from taking effect later
 --       6.. leases of the owner's further holds as a reader
 -- ARGV  1 lease in ms that the owner's remaining write holds need  2 owner, with ":write" behind  3 publish command
 --       4 hold count that the owner had before  5 when this is too late, in ms since 1970: no earlier than that of the acquire
@@ -19,12 +19,11 @@ local waited = redis.call('zrem', writers, owner)
 if waited == 1 then
     redis.pcall(publish, channel, '1') -- for the readers that let it go first
 end
-if latch then
-    local left = redis.call('pttl', latch)
-    redis.call('set', latch, 0, 'px', math.max(1, last - now, left))
-    if left > -2 then
-        return waited -- it has been undone
-    end
+local latched = redis.call('pttl', latch)
+redis.call('del', latch) -- a write that needs no memory: after it a server that has run out of that does not refuse the others
+redis.call('set', latch, 0, 'px', math.max(1, last - now, latched))
+if latched > -2 then
+    return waited -- it has been undone
 end
 if tonumber(redis.call('hget', lock, owner) or 0) <= before then
     return waited
