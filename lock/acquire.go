@@ -312,17 +312,14 @@ func (c *Client) leaveQueue(r *request) {
 	r.state.queued = slices.DeleteFunc(r.state.queued, func(p place) bool { return p.look == r.look })
 }
 
-// stands is 1 if r, or another call of its owner, waits in the queue of its lock, 2 if the server has said that r does, else 0.
-func (c *Client) stands(r request) int {
-	if r.waits && r.refused {
-		return 2
+// stands reports whether r, or another call of its owner, waits in the queue of its lock.
+func (c *Client) stands(r request) bool {
+	if r.waits || r.state == nil {
+		return r.waits
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if r.waits || slices.ContainsFunc(r.state.queued, func(p place) bool { return p.key == r.target.key() }) {
-		return 1
-	}
-	return 0
+	return slices.ContainsFunc(r.state.queued, func(p place) bool { return p.key == r.target.key() })
 }
 
 // untilClose returns a context that ends with ctx, or when the client is closed.

@@ -199,8 +199,18 @@ func TestHeldUpAcquireTakesNothing(t *testing.T) {
 						if len(left) > 0 {
 							t.Errorf("%q are taken by nobody", left)
 						}
-						if err := h.try(ctx, c, o); ctx.Err() == nil && err != nil && !errors.Is(err, context.Canceled) {
+						again, cancel := context.WithTimeout(t.Context(), time.Second)
+						defer cancel()
+						if err := h.try(again, c, o); err != nil && !errors.Is(err, context.Canceled) {
 							t.Errorf("the request again: %v", err)
+						}
+						state := func() []string {
+							return slices.DeleteFunc(w.srv.Dump(), func(line string) bool { return strings.Contains(line, " redisson_unlock_latch:") })
+						}
+						synctest.Wait()
+						before := state()
+						if w.srv.Do(late...); !slices.Equal(state(), before) {
+							t.Errorf("coming once more it makes %q of %q", state(), before)
 						}
 					})
 				})

@@ -240,7 +240,7 @@ func (m *fairState) release(owner string, rest span, latch int, repeated bool) (
 	return reply, nil
 }
 
-func (m *fairState) undo(owner string, rest span, before int, wait span, waits, latch int) (any, []message) {
+func (m *fairState) undo(owner string, rest span, before int, wait span, waits bool, latch int) (any, []message) {
 	if m.done[latch].outcome != "" {
 		m.done.undo(latch)
 		return 0, nil
@@ -250,11 +250,10 @@ func (m *fairState) undo(owner string, rest span, before int, wait span, waits, 
 		first = m.line[0]
 	}
 	reply, freed := m.reentrantModel.undo(owner, rest, before, latch)
-	_, stands := m.times[owner]
 	switch {
 	case m.alien:
 		return reply, nil
-	case waits > 0 && m.owner != owner && (freed != nil || waits == 2 && !stands):
+	case waits && freed != nil:
 		m.remove(owner)
 		m.line = slices.Insert(m.line, 0, owner)
 		if m.times == nil {
@@ -262,7 +261,7 @@ func (m *fairState) undo(owner string, rest span, before int, wait span, waits, 
 		}
 		m.times[owner] = wait
 		m.keep()
-	case waits == 0:
+	case !waits:
 		if place := slices.Index(m.line, owner); place >= 0 {
 			for _, behind := range m.line[place+1:] {
 				m.advance(behind, wait, m.lease+aliveFor)
@@ -320,15 +319,13 @@ func fairSet() *scriptSet {
 				func(m *fairState) (any, []message) { return m.acquire(owner, a, 0) })
 		}
 		add("acquire", 0, []any{span(2), owner, span(5), true, true, at(-1)}, comesLate[*fairState])
-		add("undo", 0, []any{span(0), owner, publishBy, 0, at(-1), span(5), 0}, comesLate[*fairState])
+		add("undo", 0, []any{span(0), owner, publishBy, 0, at(-1), span(5), false}, comesLate[*fairState])
 		for rest := range span(2) {
 			for _, again := range []bool{false, true} {
 				add("release", 1, []any{rest, owner, publishBy, latchSpan, again, true},
 					func(m *fairState) (any, []message) { return m.release(owner, rest, 1, again) })
-			}
-			for waits := range 3 {
-				add("undo", 0, []any{rest, owner, publishBy, int(rest), at(latchSpan), span(5), waits},
-					func(m *fairState) (any, []message) { return m.undo(owner, rest, int(rest), 5, waits, 0) })
+				add("undo", 0, []any{rest, owner, publishBy, int(rest), at(latchSpan), span(5), again},
+					func(m *fairState) (any, []message) { return m.undo(owner, rest, int(rest), 5, again, 0) })
 			}
 		}
 		for _, counts := range []bool{false, true} {
@@ -345,7 +342,7 @@ func fairSet() *scriptSet {
 	}
 	foreign("DEL "+setQueue, func(m *fairState) { m.line, m.lineLife = nil, 0 })
 	foreign("DEL "+setTimeouts, func(m *fairState) { m.times, m.timesLife = nil, 0 })
-	return &scriptSet{kind: "fair", start: &fairState{}, moves: list, within: withinFair, accepts: acceptsFair, harmless: []string{freesNothing}}
+	return &scriptSet{kind: "fair", start: &fairState{}, moves: list, within: withinFair, accepts: acceptsFair}
 }
 
 // withinFair bounds what grows. Further holds, what the scripts remember of requests, what is no lock, what was seen of another

@@ -191,11 +191,13 @@ func (m *permitsModel) give(ids []int) (any, []message) {
 }
 
 func (m *permitsModel) undo(ids []int) (any, []message) {
-	if m.alien || m.odd {
+	switch {
+	case m.done.undo(0):
+		return 0, nil
+	case m.alien, m.odd:
 		return failure("WRONGTYPE"), nil
 	}
 	n := m.drop(ids)
-	m.done.note(0, "0")
 	if n == 0 {
 		return 0, nil
 	}

@@ -160,7 +160,7 @@ func plainSet() *scriptSet {
 	} {
 		list = append(list, move{name: name, foreign: true, do: on(func(m *plainModel) (any, []message) { do(m); return nil, nil })})
 	}
-	return &scriptSet{kind: "plain", start: &plainModel{}, moves: list, accepts: acceptsPlain, harmless: []string{freesNothing}}
+	return &scriptSet{kind: "plain", start: &plainModel{}, moves: list, accepts: acceptsPlain}
 }
 
 // acceptsPlain is what redsync, redislock and node-redlock expect: a string that expires, and no messages.

@@ -404,7 +404,7 @@ func (m *readWriteModel) downgrade(o int, lease, rest span, latch int) (any, []m
 // readWriteSet is for the scripts of one half; what the other does happens to the model alone, until its own set has its turn.
 func readWriteSet(kind string) *scriptSet {
 	set := &scriptSet{kind: kind, name: "of a read-write lock", start: &readWriteModel{}, accepts: acceptsReadWrite}
-	set.harmless = []string{"redis.call('pexpire', lock, resting)", freesNothing} // for a server that is out of memory
+	set.harmless = []string{"redis.call('pexpire', lock, resting)"} // for a server that is out of memory
 	set.within = func(m model) bool {
 		rw := m.(*readWriteModel)
 		holds, rest := rw.writes, 0 // what is there besides the holds: writers that wait, latches, leases of holds that are over

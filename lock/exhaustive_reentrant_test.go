@@ -33,9 +33,12 @@ func (l *latches) note(i int, outcome string) {
 
 // undo notes that a request is undone, for longer if a later undo comes, and reports whether that has been so before.
 func (l *latches) undo(i int) bool {
-	was := l[i].outcome != ""
-	l.note(i, "0")
-	return was
+	if l[i].outcome == "" {
+		l.note(i, "0")
+		return false
+	}
+	l[i].life = max(l[i].life, latchSpan)
+	return true
 }
 
 // late is what a script returns that is too late.
@@ -264,14 +267,10 @@ func reentrantSet() *scriptSet {
 			func(m *reentrantModel, owner string, lease span, latch int) (any, []message) {
 				return m.acquire(owner, lease, latch)
 			}),
-		within:   func(m model) bool { return m.(*reentrantModel).holds <= 4 },
-		accepts:  acceptsReentrant,
-		harmless: []string{freesNothing},
+		within:  func(m model) bool { return m.(*reentrantModel).holds <= 4 },
+		accepts: acceptsReentrant,
 	}
 }
-
-// freesNothing is the line of undo that only matters to a server that is out of memory.
-const freesNothing = "redis.call('del', latch) -- a write that needs no memory: after it a server that has run out of that does not refuse the others"
 
 // exclusive makes the moves of a kind whose lock is a reentrant one to all scripts but acquire and info.
 type exclusive[M model] struct {

@@ -2,13 +2,13 @@
 -- KEYS  1 lock: a hash of the owner to its hold count  2 its channel  3 queue: a list of who waits
 --       4 timeouts: until when each of them counts as alive, in ms of the server's clock
 --       5 idle: who heads the queue of the free lock  6 latch: there once this very request has been undone
--- ARGV  1 lease in ms  2 owner  3 wait in ms: its deadline lies so far behind the last one's  4 more than 0 to stand in line
+-- ARGV  1 lease in ms  2 owner  3 wait in ms: its deadline lies so far behind the last one's  4 1 to stand in line
 --       5 1 if it may have further holds  6 when this is too late, in ms since 1970
 -- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
 --         nil for the first hold, the hold count as a status for a further one, "reentry" if there may be none, else the
 --         remaining lease of the holder in ms (0: the lock is free and it is somebody else's turn; -1: it has none).
 local lock, _, queue, timeouts, idle, latch = unpack(KEYS)
-local lease, owner, wait, stands, last = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4] ~= '0', tonumber(ARGV[6])
+local lease, owner, wait, stands, last = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4] == '1', tonumber(ARGV[6])
 local few, spare, day = 32, 60000, 86400000
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

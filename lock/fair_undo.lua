@@ -3,8 +3,7 @@
 --       6 latch: keeps the acquire, and this, from taking effect later
 -- ARGV  1 lease in ms to go back to when holds remain  2 owner  3 publish command
 --       4 hold count that the owner had before  5 when this is too late, in ms since 1970: no earlier than that of the acquire
---       6 wait in ms, as acquire had it  7 1 if the owner goes on waiting: for a hold that is taken back it heads the queue;
---       2 if it stood in the queue before: so it does for a hold whose lease has ended by now
+--       6 wait in ms, as acquire had it  7 1 if the owner goes on waiting: for a hold that is taken back it heads the queue
 -- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
 --         1 when there was something to take back, else 0; running it again does no harm.
 local lock, channel, queue, timeouts, idle, latch = unpack(KEYS)
@@ -25,12 +24,11 @@ end
 if now > tonumber(last) then
     return redis.status_reply('late ' .. string.format('%.0f', now))
 end
-local latched = redis.call('pttl', latch)
-redis.call('del', latch) -- a write that needs no memory: after it a server that has run out of that does not refuse the others
-redis.call('set', latch, 0, 'px', math.max(1, last - now, latched))
-if latched > -2 then
+local lasts = math.max(1, last - now, redis.call('pttl', latch))
+if redis.call('pexpire', latch, lasts) == 1 then
     return 0 -- it has been undone
 end
+redis.call('set', latch, 0, 'px', lasts) -- after a write that needs no memory a server that has run out of that does not refuse others
 local taken, first = tonumber(redis.call('hget', lock, owner) or 0) > tonumber(before), redis.call('lindex', queue, 0)
 if taken and tonumber(before) > 0 and tonumber(lease) > 0 then
     redis.call('hset', lock, owner, before)
@@ -38,15 +36,13 @@ if taken and tonumber(before) > 0 and tonumber(lease) > 0 then
 elseif taken then
     redis.call('del', lock)
 end
-local back = taken or waits == '2' and not redis.call('zscore', timeouts, owner)
-if waits ~= '0' and back and redis.call('hexists', lock, owner) == 0 then
-    redis.call('lrem', queue, 0, owner)
+if waits == '1' and taken and redis.call('exists', lock) == 0 then
     redis.call('lpush', queue, owner)
     redis.call('zadd', timeouts, now + wait, owner)
     local life = redis.call('zrange', timeouts, -1, -1, 'withscores')[2] - now + day
     redis.call('pexpire', queue, life)
     redis.call('pexpire', timeouts, life)
-elseif waits == '0' then
+elseif waits ~= '1' then
     local left, found = math.max(redis.call('pttl', lock), 0), false
     for _, waiter in ipairs(redis.call('lrange', queue, -few, -1)) do -- of more the next grant sees to it
         local score = found and tonumber(redis.call('zscore', timeouts, waiter) or nil)

@@ -99,7 +99,7 @@ func (m *fairModel) tell(publish, waiter string) bool {
 
 func modelFairAcquire(c *fakeredis.Call) any {
 	m := newFairModel(c)
-	lease, owner, wait, stands, reenters := number(c.Args[0]), c.Args[1], number(c.Args[2]), c.Args[3] != "0", c.Args[4] == "1"
+	lease, owner, wait, stands, reenters := number(c.Args[0]), c.Args[1], number(c.Args[2]), c.Args[3] == "1", c.Args[4] == "1"
 	if late := tooLate(c, c.Args[5]); late != nil {
 		return late
 	}
@@ -292,10 +292,9 @@ func modelFairUndo(c *fakeredis.Call) any {
 	case taken:
 		c.Do("DEL", m.lock)
 	}
-	_, stands := m.score(owner)
-	if c.Args[6] == "0" {
+	if c.Args[6] != "1" {
 		m.leave(owner, publish, wait, taken)
-	} else if (taken || c.Args[6] == "2" && !stands) && c.Int("HEXISTS", m.lock, owner) == 0 {
+	} else if taken && c.Int("EXISTS", m.lock) == 0 {
 		c.Do("LREM", m.queue, "0", owner)
 		c.Do("LPUSH", m.queue, owner)
 		c.Do("ZADD", m.timeouts, strconv.FormatInt(m.now+wait, 10), owner)

@@ -134,11 +134,13 @@ func modelPermitsUndo(c *fakeredis.Call) any {
 	if late := tooLate(c, c.Args[4]); late != nil {
 		return late
 	}
+	if undone(c, c.Keys[3], c.Args[4]) {
+		return int64(0)
+	}
 	if _, _, bad := numberAt(c, c.Keys[0]); bad {
 		return notPermits
 	}
 	returned := giveBack(c, idsOf(c.Args[1]), c.Args[2], true)
-	undone(c, c.Keys[3], c.Args[4])
 	return min(1, returned)
 }
 

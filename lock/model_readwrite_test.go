@@ -82,16 +82,16 @@ func fields(c *fakeredis.Call, lock string) map[string]string {
 // setHolds leaves a reader so many of count holds, those that are alive, or else the last one, with this lease. It returns the
 // longest lease of those that it has no more.
 func setHolds(c *fakeredis.Call, lock, owner string, count, rest int64, lease string) (gone int64) {
-	for n := rest; n < count; n++ {
-		gone = max(gone, c.Int("PTTL", timeoutKey(lock, owner, n+1)))
-		c.Do("DEL", timeoutKey(lock, owner, n+1))
-	}
 	alive := int64(0)
 	for n := range rest {
 		alive += c.Int("PEXPIRE", timeoutKey(lock, owner, n+1), lease)
 	}
 	if rest > 0 && alive == 0 {
 		c.Do("SET", timeoutKey(lock, owner, rest), "1", "PX", lease)
+	}
+	for n := rest; n < count; n++ {
+		gone = max(gone, c.Int("PTTL", timeoutKey(lock, owner, n+1)))
+		c.Do("DEL", timeoutKey(lock, owner, n+1))
 	}
 	if rest > 0 {
 		c.Do("HSET", lock, owner, text(rest))

@@ -149,9 +149,12 @@ func tooLate(c *fakeredis.Call, last string) any {
 
 // undone notes under latch that what could come until last is undone, and reports whether it was before.
 func undone(c *fakeredis.Call, latch, last string) bool {
-	left := c.Int("PTTL", latch)
-	c.Do("SET", latch, "0", "PX", strconv.FormatInt(max(1, number(last)-now(c), left), 10))
-	return left > -2
+	lasts := strconv.FormatInt(max(1, number(last)-now(c), c.Int("PTTL", latch)), 10)
+	if c.Int("PEXPIRE", latch, lasts) == 1 {
+		return true
+	}
+	c.Do("SET", latch, "0", "PX", lasts)
+	return false
 }
 
 func modelRelease(c *fakeredis.Call) any {

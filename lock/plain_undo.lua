@@ -13,12 +13,11 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if now > last then
     return redis.status_reply('late ' .. string.format('%.0f', now))
 end
-local latched = redis.call('pttl', latch)
-redis.call('del', latch) -- a write that needs no memory: after it a server that has run out of that does not refuse the others
-redis.call('set', latch, 0, 'px', math.max(1, last - now, latched))
-if latched > -2 then
+local lasts = math.max(1, last - now, redis.call('pttl', latch))
+if redis.call('pexpire', latch, lasts) == 1 then
     return 0 -- it has been undone
 end
+redis.call('set', latch, 0, 'px', lasts) -- after a write that needs no memory a server that has run out of that does not refuse others
 if before > 0 or redis.call('get', lock) ~= owner then
     return 0
 end

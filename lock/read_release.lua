@@ -32,16 +32,18 @@ end
 
 local function leave(count, rest) -- has so many of the owner's holds remain; the last one of all readers frees the lock
     local gone, alive = 0, 0
+    for n = 1, rest do
+        alive = alive + redis.call('pexpire', hold .. n, lease) -- whose lease was whose, the server does not know
+    end
+    if rest > 0 and alive == 0 then
+        redis.call('set', hold .. rest, 1, 'px', lease)
+    end
     -- First what frees memory: a server that has run out of it refuses all else, but not after a script's first write.
     for n = rest + 1, count do
         gone = math.max(gone, redis.call('pttl', hold .. n))
         redis.call('del', hold .. n)
     end
-    for n = 1, rest do
-        alive = alive + redis.call('pexpire', hold .. n, lease) -- whose lease was whose, the server does not know
-    end
     if rest > 0 then
-        if alive == 0 then redis.call('set', hold .. rest, 1, 'px', lease) end
         redis.call('hset', lock, owner, rest)
         redis.call('pexpire', lock, math.max(tonumber(lease), redis.call('pttl', lock)))
     else

@@ -32,16 +32,18 @@ end
 
 local function leave(count, rest) -- has so many of the owner's holds remain; the last one of all readers frees the lock
     local gone, alive = 0, 0
+    for n = 1, rest do
+        alive = alive + redis.call('pexpire', hold .. n, lease) -- whose lease was whose, the server does not know
+    end
+    if rest > 0 and alive == 0 then
+        redis.call('set', hold .. rest, 1, 'px', lease)
+    end
     -- First what frees memory: a server that has run out of it refuses all else, but not after a script's first write.
     for n = rest + 1, count do
         gone = math.max(gone, redis.call('pttl', hold .. n))
         redis.call('del', hold .. n)
     end
-    for n = 1, rest do
-        alive = alive + redis.call('pexpire', hold .. n, lease) -- whose lease was whose, the server does not know
-    end
     if rest > 0 then
-        if alive == 0 then redis.call('set', hold .. rest, 1, 'px', lease) end
         redis.call('hset', lock, owner, rest)
         redis.call('pexpire', lock, math.max(tonumber(lease), redis.call('pttl', lock)))
     else
@@ -61,12 +63,11 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if now > last then
     return redis.status_reply('late ' .. string.format('%.0f', now))
 end
-local latched = redis.call('pttl', latch)
-redis.call('del', latch) -- a write that needs no memory: after it a server that has run out of that does not refuse the others
-redis.call('set', latch, 0, 'px', math.max(1, last - now, latched))
-if latched > -2 then
+local lasts = math.max(1, last - now, redis.call('pttl', latch))
+if redis.call('pexpire', latch, lasts) == 1 then
     return 0 -- it has been undone
 end
+redis.call('set', latch, 0, 'px', lasts) -- after a write that needs no memory a server that has run out of that does not refuse others
 local count = redis.call('hget', lock, 'mode') and tonumber(redis.call('hget', lock, owner) or 0) or 0
 if count <= before then
     return 0

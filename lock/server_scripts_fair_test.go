@@ -116,7 +116,7 @@ func (w *fairWalk) step() bool {
 	case 6, 7, 8:
 		return w.run("release", append(keys, latch), lease, owner, "PUBLISH", 30_000, w.random.IntN(2), w.random.IntN(2))
 	case 9, 10, 11:
-		return w.run("undo", append(keys, latch), lease, owner, "PUBLISH", w.random.IntN(2), soon(), wait, w.random.IntN(3), 1)
+		return w.run("undo", append(keys, latch), lease, owner, "PUBLISH", w.random.IntN(2), soon(), wait, w.random.IntN(2), 1)
 	case 12, 13:
 		return w.run("pass", keys, owner, "PUBLISH", w.random.IntN(4) > 0)
 	case 14:

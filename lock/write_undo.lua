@@ -19,12 +19,11 @@ local waited = redis.call('zrem', writers, owner)
 if waited == 1 then
     redis.pcall(publish, channel, '1') -- for the readers that let it go first
 end
-local latched = redis.call('pttl', latch)
-redis.call('del', latch) -- a write that needs no memory: after it a server that has run out of that does not refuse the others
-redis.call('set', latch, 0, 'px', math.max(1, last - now, latched))
-if latched > -2 then
+local lasts = math.max(1, last - now, redis.call('pttl', latch))
+if redis.call('pexpire', latch, lasts) == 1 then
     return waited -- it has been undone
 end
+redis.call('set', latch, 0, 'px', lasts) -- after a write that needs no memory a server that has run out of that does not refuse others
 if tonumber(redis.call('hget', lock, owner) or 0) <= before then
     return waited
 end
