@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockwire/lockwire/internal/callback"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -41,7 +42,7 @@ type Pool struct {
 
 	wg      sync.WaitGroup // joins all goroutines
 	retries atomic.Uint64
-	losses  losses
+	losses  callback.List
 
 	finder *finder // of the server, by sentinels; constant after Open, nil if Config.Addr says where it is
 
@@ -355,7 +356,7 @@ func (p *Pool) reportLocked(l *link, exclusive bool, outstanding int, err error)
 		return
 	}
 	p.lostLinks++
-	p.losses.tell()
+	p.losses.Call()
 	info := LostInfo{Addr: l.addr, Exclusive: exclusive, Age: time.Since(l.start), InFlight: outstanding, Err: err}
 	p.wg.Go(func() { report(&p.cfg, info) })
 }
@@ -394,3 +395,7 @@ func (p *Pool) waitErrorLocked(ctx context.Context) error {
 	ago := time.Since(p.lastAt).Round(time.Millisecond)
 	return fmt.Errorf("%s: %w; last dial, %v ago: %w", text, ended(ctx), ago, p.lastErr)
 }
+
+// OnLoss has fn called each time that the Pool loses a connection, or turns to another server, until stop is called: the server
+// may have been restarted, or replaced, since it was last heard of. fn must not block and must not use the Pool.
+func (p *Pool) OnLoss(fn func()) (stop func()) { return p.losses.Add(fn) }

@@ -98,7 +98,7 @@ func (p *Pool) switched(from string, to master) {
 		_ = s.fail(errSwitched)
 	}
 	if !first {
-		p.losses.tell()
+		p.losses.Call()
 		p.cfg.Trace.switched(SwitchInfo{Master: p.cfg.Sentinel.Master, From: from, To: to.addr})
 		warn(&p.cfg, "another server is the master", "from", from, "to", to.addr)
 	}

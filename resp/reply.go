@@ -14,6 +14,9 @@ const (
 	maxScratch = 64 << 10
 
 	itemBytes = 16 // of an item and of a span
+
+	// believed is how many times longer than its beginning a string may be for its memory to be made at once.
+	believed = 64
 )
 
 // item is a value while the reply it belongs to is being read. It holds no
@@ -260,11 +263,11 @@ func (p *reply) write(s []byte) {
 		p.text = append(p.text, s...)
 	default:
 		// A Builder would grow to more than the string needs. A size that the
-		// peer has only announced is not believed: what there is, is doubled.
+		// peer has only announced is not believed beyond so many times what there is.
 		if have := b.text.Len(); have+len(s) > b.text.Cap() {
 			old := b.text.String()
 			b.text.Reset()
-			b.text.Grow(min(b.size, max(maxBuffer, 2*have, have+len(s))))
+			b.text.Grow(min(b.size, max(maxBuffer, believed*(have+len(s)))))
 			b.text.WriteString(old)
 		}
 		b.text.Write(s)
