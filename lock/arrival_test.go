@@ -114,7 +114,7 @@ func handingOver[L interface {
 	Lock(ctx context.Context, opts ...lock.Option) (*lock.Lease, error)
 }](of func(*lock.Client, string) L) try {
 	return func(ctx context.Context, c *lock.Client, _ lock.Owner) error {
-		lease, err := of(c, "job").TryLock(ctx)
+		lease, err := of(c, "job").TryLock(ctx, lock.For(time.Minute))
 		if err != nil {
 			return err
 		}

@@ -101,6 +101,9 @@ func (c *Client) undo(r *request, start instant, late bool) {
 
 // undoBoth is undo of two requests of one owner, one after the other.
 func (c *Client) undoBoth(r, behind *request, start instant, late bool) {
+	if r.latch == "" { // it has got by a relay what it did not ask for
+		r.latch = newLatch(r.target)
+	}
 	c.takeBack(&job{
 		request: *r,
 		behind:  behind,

@@ -37,7 +37,10 @@ elseif taken then
     redis.call('del', lock)
 end
 if waits == '1' and taken and redis.call('exists', lock) == 0 then
-    redis.call('lpush', queue, owner)
+    -- Where no queue can be made, as the slot is leaving, the lock is free all the same.
+    if type(redis.pcall('lpush', queue, owner)) ~= 'number' then
+        return 1
+    end
     redis.call('zadd', timeouts, now + wait, owner)
     local life = redis.call('zrange', timeouts, -1, -1, 'withscores')[2] - now + day
     redis.call('pexpire', queue, life)
