@@ -332,3 +332,58 @@ func TestServersOfAnotherTime(t *testing.T) {
 		})
 	}
 }
+
+// An undo that has been repeated takes nothing when it comes once more: neither a place in a queue that its owner has again, nor the
+// lock.
+func TestHeldUpUndoTakesNothing(t *testing.T) {
+	for _, after := range arrivals {
+		t.Run(after.String(), func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				c := w.client(lock.Config{Lease: 3 * time.Hour})
+				o := c.NewOwner()
+				holder := mustHave(t, c.Fair("job"))
+				args := w.holdUp("fair", "undo")
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				if _, err := c.Fair("job").Lock(ctx, lock.As(o)); !errors.Is(err, lock.ErrNotAcquired) {
+					t.Fatalf("Lock() = %v", err)
+				}
+				w.sleep(time.Second)
+				late := args()
+				again := w.waiter(c, lock.As(o))
+				w.wantLine(o.String())
+				w.sleep(after)
+				w.srv.Do(late...)
+				w.wantLine(o.String())
+				mustUnlock(t, holder)
+				lease := <-again
+				w.srv.Do(late...)
+				w.wantHolds("job", "1", lease)
+				mustUnlock(t, lease)
+			})
+		})
+	}
+}
+
+// Nor does a downgrade that was undone turn a later hold of its owner into another one.
+func TestHeldUpDowngradeTakesNothing(t *testing.T) {
+	for _, after := range arrivals {
+		t.Run(after.String(), func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				c := w.client(lock.Config{})
+				o := c.NewOwner()
+				args := w.holdUp("write", "downgrade")
+				_, err := mustWrite(t, c, lock.As(o)).Downgrade(t.Context())
+				wantErr(t, "Downgrade", err, lock.ErrUncertain)
+				late := args()
+				w.sleep(after)
+				lease := mustWrite(t, c, lock.As(o))
+				w.srv.Do(late...)
+				w.wantHolds("job", "1", lease)
+				mustUnlock(t, lease)
+				w.sleep(latchLife)
+				w.free()
+			})
+		})
+	}
+}
