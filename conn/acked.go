@@ -48,14 +48,21 @@ func (p *Pool) sendAcked(ctx context.Context, cmds []resp.Command) ([]resp.Value
 	a := attempts{policy: &p.cfg.Retry}
 	for {
 		var values []resp.Value
-		lent := false
+		lent, yields := false, false
 		err := p.With(ctx, func(c *Conn) (err error) {
-			lent = true
+			if lent = true; p.yields(ctx) {
+				yields = true
+				return nil
+			}
+			begin := time.Now()
 			values, err = c.SendBatch(ctx, cmds)
+			p.took(time.Since(begin), err)
 			return err
 		})
 		var why error
 		switch {
+		case yields:
+			return nil, &Error{Op: cmds[0].Name(), Addr: p.cfg.Addr, Err: p.sleep(ctx, never)}
 		case err != nil && (!lent || !SafeToRetry(err)):
 			return values, err // With has its own attempts
 		case err != nil:
@@ -98,4 +105,30 @@ func refusedAll(cmds []resp.Command, values []resp.Value) error {
 		}
 	}
 	return first
+}
+
+// yields reports whether a caller will have left before its batch is answered, if that takes as long as others have of late,
+// while somebody waits for the connection. Otherwise callers that all have the same patience, and are more than the connections can
+// serve, would all have their turn when it is too late.
+func (p *Pool) yields(ctx context.Context) bool {
+	leaves, ok := ctx.Value(Leaves).(time.Time)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return ok && p.queue.Len() > 0 && time.Until(leaves) < p.acked
+}
+
+// took takes note of how long a batch has taken, or at least, if it had no answer. What is fast counts for more, as who yields is no
+// measure.
+func (p *Pool) took(d time.Duration, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case err != nil && SafeToRetry(err):
+	case err != nil:
+		p.acked = max(p.acked, d)
+	case d < p.acked:
+		p.acked = (p.acked + d) / 2
+	default:
+		p.acked += (d - p.acked) / 8
+	}
 }

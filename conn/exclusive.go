@@ -23,7 +23,8 @@ type lending struct {
 	idle    []*member // the one used last at the end, to be lent first
 	lent    int       // with those that are being drained
 	dialing int
-	queue   list.List // of *turn, in the order of their arrival
+	queue   list.List     // of *turn, in the order of their arrival
+	acked   time.Duration // what a batch that ends in WAIT takes
 }
 
 // member is an exclusive connection, and the owner of its link. Its fields but l are guarded by the Pool's mu.
@@ -68,7 +69,7 @@ func (p *Pool) With(ctx context.Context, fn func(*Conn) error) error {
 	defer func() { // also when fn panics
 		changed, readOnly := c.end()
 		if readOnly {
-			p.doubt(m.l)
+			p.suspectMaster(m.l)
 		}
 		p.giveBack(m, changed)
 	}()
@@ -192,7 +193,7 @@ func (p *Pool) placeLocked(m *member) {
 
 // dialMoreLocked starts dialling for those who wait, as far as MaxConns permits.
 func (p *Pool) dialMoreLocked() {
-	for !p.closed && p.dialing < min(p.queue.Len(), dialsAtOnce) && p.openLocked() < p.cfg.MaxConns && p.worthLocked() {
+	for !p.closed && p.dialing < min(p.queue.Len(), dialsAtOnce) && p.openLocked() < p.cfg.MaxConns && p.dialWantedLocked() {
 		p.dialing++
 		p.wg.Go(p.dialMember)
 	}
@@ -202,7 +203,7 @@ func (p *Pool) dialMoreLocked() {
 func (p *Pool) openLocked() int { return len(p.idle) + p.lent + p.dialing }
 
 // worthLocked reports whether anybody waits who has attempts left, or will not get a connection otherwise.
-func (p *Pool) worthLocked() bool {
+func (p *Pool) dialWantedLocked() bool {
 	if p.lent == 0 {
 		return p.queue.Len() > 0
 	}
@@ -217,13 +218,13 @@ func (p *Pool) worthLocked() bool {
 // dialMember adds a connection for the caller who will have waited longest when it is there.
 func (p *Pool) dialMember() {
 	m := &member{p: p}
-	l, err := p.dial(m, true, p.worthLocked)
+	l, err := p.dial(m, true, p.dialWantedLocked)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.dialing--
 	switch {
 	case l != nil && m.where == isGone: // lost before it could be used
-		p.disappointLocked(l.lostEarly())
+		p.dialFailedLocked(l.lostEarly())
 	case l != nil:
 		m.l, m.where = l, isLent
 		p.lent++
@@ -232,14 +233,14 @@ func (p *Pool) dialMember() {
 		}
 		p.placeLocked(m)
 	case err != nil:
-		p.disappointLocked(err)
+		p.dialFailedLocked(err)
 	}
 	p.dialMoreLocked()
 }
 
 // disappointLocked counts a failed dial against all who wait. Those who have no attempts left get its error, unless a
 // connection that is lent may become free.
-func (p *Pool) disappointLocked(err error) {
+func (p *Pool) dialFailedLocked(err error) {
 	hopeless := judge(err, false) == netfail.Final
 	var next *list.Element
 	for at := p.queue.Front(); at != nil; at = next {

@@ -15,6 +15,11 @@ type contextKey uint8
 // once: one who can ask for the keys of a command by several commands gets them while their slot migrates.
 const NoTryAgain contextKey = 0
 
+// Leaves is the key of a context value, a time.Time: when nobody wants the answer any more, be it the context's deadline or not.
+// A batch that ends in WAIT and would be answered later than that, judging by others, is left out while somebody else waits for
+// its connection: its call ends with the context, and was not sent.
+const Leaves contextKey = 1
+
 // judge decides on any error of an attempt, made over a connection or in want of one.
 func judge(err error, connected bool) netfail.Verdict {
 	e, transport := err.(*Error)
