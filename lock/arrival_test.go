@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -152,8 +153,11 @@ var arrivals = []time.Duration{0, time.Second, 4900 * time.Millisecond, 5100 * t
 
 // holdUp has the first request for a script disappear along with its connection, and returns its arguments once that has happened.
 func (w *world) holdUp(kind, operation string) (args func() []string) {
+	var mu sync.Mutex
 	var held []string
 	w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+		mu.Lock()
+		defer mu.Unlock()
 		if held == nil && isScriptOf(kind, cmd, operation) {
 			held = slices.Clone(cmd.Args)
 			return fakeredis.Close()
@@ -162,10 +166,12 @@ func (w *world) holdUp(kind, operation string) (args func() []string) {
 	})
 	return func() []string {
 		w.t.Helper()
+		w.srv.Intercept(nil)
+		mu.Lock()
+		defer mu.Unlock()
 		if held == nil {
 			w.t.Fatalf("no %s was sent", operation)
 		}
-		w.srv.Intercept(nil)
 		return held
 	}
 }

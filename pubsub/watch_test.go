@@ -11,7 +11,7 @@ import (
 	"github.com/lockwire/lockwire/pubsub"
 )
 
-// watch is a Watch of channel "c" and what it wakes.
+// watch returns a Watch of channel "c" and its wake channel.
 func watch(t *testing.T, s *pubsub.Subscriber) (*pubsub.Watch, chan struct{}) {
 	t.Helper()
 	wake := make(chan struct{}, 1)
@@ -22,7 +22,8 @@ func watch(t *testing.T, s *pubsub.Subscriber) (*pubsub.Watch, chan struct{}) {
 	return w, wake
 }
 
-// wantTold checks that wake was woken, or not, once everything stands still, and what Take says then.
+// wantTold checks, when all goroutines are idle, whether the Watch has sent to wake, and the result
+// of Take.
 func wantTold(t *testing.T, what string, w *pubsub.Watch, wake <-chan struct{}, woken, news, up bool) {
 	t.Helper()
 	synctest.Wait()
@@ -57,12 +58,12 @@ func TestWatch(t *testing.T) {
 		wantTold(t, "interrupted and resumed", w, wake, true, true, true)
 
 		second, wakeSecond := watch(t, s)
-		wantTold(t, "a second one", second, wakeSecond, true, true, true)
-		wantTold(t, "the first one", w, wake, false, false, true)
-		wake <- struct{}{} // from somebody else
+		wantTold(t, "the second Watch", second, wakeSecond, true, true, true)
+		wantTold(t, "the first Watch", w, wake, false, false, true)
+		wake <- struct{}{} // by another sender
 		publishNumbers(t, srv, 1, 1)
-		wantTold(t, "with no room", w, wake, true, true, true)
-		wantTold(t, "the second one, with room", second, wakeSecond, true, true, true)
+		wantTold(t, "a full wake channel", w, wake, true, true, true)
+		wantTold(t, "the second Watch, with room", second, wakeSecond, true, true, true)
 
 		for range 2 {
 			if err := w.Close(); err != nil {
@@ -86,7 +87,7 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// What came before a Move is not lost, and what comes then wakes the other one.
+// Move loses no earlier news, and later news wakes the new channel.
 func TestWatchMoves(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
 		w, first := watch(t, s)
@@ -119,7 +120,7 @@ func TestWatchOfShards(t *testing.T) {
 		srv.Do("SPUBLISH", "c", "1")
 		wantTold(t, "a message", w, wake, true, true, true)
 		if _, err := s.SWatch(wake); err == nil {
-			t.Error("SWatch of nothing")
+			t.Error("SWatch without a channel: no error")
 		}
 	})
 }
