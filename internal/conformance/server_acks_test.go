@@ -58,6 +58,10 @@ func TestAcknowledgement(t *testing.T) {
 		c.Promote(replica)
 		master, replica = replica, master
 		unlock(t, lockIn(t, locks.Reentrant("job")))
+		eventually(t, "that the client has read who the master is", func() bool { // it has been sent there until then
+			s, err := nodes.Succession(t.Context(), "job", time.Time{})
+			return err == nil && s.Addr == master.Addr()
+		})
 		bare := locks.Stats().Unacknowledged
 		replica.Pause()
 		owner := locks.NewOwner()
