@@ -176,7 +176,7 @@ func (p *Pool) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value
 	if i, err := refuseAny(cmds, sharedBatch); err != nil {
 		return nil, refusal(p.cfg.Addr, request{cmds: cmds[i:]}, err)
 	}
-	if waits(cmds) {
+	if endsInWait(cmds) {
 		return p.sendAcked(ctx, cmds)
 	}
 	start := p.cfg.Trace.begin()
@@ -245,7 +245,7 @@ func (p *Pool) CloseFor(cause error) error {
 	for _, d := range p.pendingDials {
 		d.cancel()
 	}
-	p.refuseWaitersLocked(p.cause)
+	p.refuseBorrowersLocked(p.cause)
 	stop := p.unfollow
 	links := make([]*link, 0, len(p.links))
 	for l := range p.links {

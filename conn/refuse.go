@@ -229,7 +229,7 @@ func refuseAny(cmds []resp.Command, c carrier) (int, error) {
 		if r == asks && i == len(cmds)-1 && c == sharedBatch {
 			return i, errAsking
 		}
-		if r == blocks && c == sharedBatch && i == len(cmds)-1 && waits(cmds) {
+		if r == blocks && c == sharedBatch && i == len(cmds)-1 && endsInWait(cmds) {
 			continue // SendBatch sends such a batch over an exclusive connection
 		}
 		if err := r.refuse(c); err != nil {

@@ -298,7 +298,7 @@ func refusedTail(cmds []resp.Command, values []resp.Value) (n int, why error) {
 // retryOrFail waits for the backoff and returns nil for another attempt, or returns the error for the caller.
 func (p *Pool) retryOrFail(ctx context.Context, a *attempts, s *sharedConn, l *link, q request, err error) error {
 	pause := a.pause()
-	verdict := judge(err, l != nil)
+	verdict := classify(err, l != nil)
 	switch {
 	case verdict == netfail.Redial:
 		a.stale = l
