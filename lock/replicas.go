@@ -140,6 +140,7 @@ type acked struct {
 	wait   time.Duration   // and for how long
 	counts bool
 	sent   bool
+	leaves time.Time // when nobody cares for it any more; zero: that is not said
 
 	// The outcome.
 	answered time.Time
@@ -155,7 +156,11 @@ func (c *Client) acking(ctx context.Context, t *target) (*acked, error) {
 	if !c.acks || t.kind.undo == nil {
 		return nil, nil
 	}
-	return c.newAcked(ctx, t.name)
+	d, err := c.newAcked(ctx, t.name)
+	if d != nil {
+		d.leaves, _ = ctx.Deadline()
+	}
+	return d, err
 }
 
 // newAcked finds out how many replicas there should be. An error says that there certainly are too few.
@@ -266,6 +271,9 @@ func (d *acked) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Valu
 	}
 	if d.need == 0 {
 		wait = 1 // which it never takes
+	}
+	if !d.leaves.IsZero() {
+		ctx = context.WithValue(ctx, conn.Leaves, d.leaves)
 	}
 	replies, err := d.c.server.SendBatch(ctx, append(wire, resp.Cmd("WAIT", d.need, wait).On(d.name)))
 	if err != nil {

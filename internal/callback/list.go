@@ -1,15 +1,16 @@
-// Package callback is a list of functions to call when something has happened.
+// Package callback holds functions to call on an event.
 package callback
 
 import "sync"
 
-// List is a list of functions. The zero List is empty. Its methods may be called at once.
+// List is a list of functions. The zero List is empty. Its methods may be called concurrently.
 type List struct {
 	mu  sync.Mutex // guards the following
 	fns map[*func()]struct{}
 }
 
-// Add has fn called by each Call until stop is called. fn must not block and must not use the List.
+// Add registers fn for every Call until stop is called. fn must not block and must not use the
+// List.
 func (l *List) Add(fn func()) (stop func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -25,7 +26,7 @@ func (l *List) Add(fn func()) (stop func()) {
 	}
 }
 
-// Call calls the functions, one after the other, in no order.
+// Call calls the functions one after another, in no particular order.
 func (l *List) Call() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"github.com/lockwire/lockwire/internal/callback"
 )
 
-// Each function is called by each Call until it is stopped, the same function added twice also twice.
+// Call calls each function until its stop. A function added twice is called twice.
 func TestList(t *testing.T) {
 	var l callback.List
 	l.Call()
@@ -16,17 +16,17 @@ func TestList(t *testing.T) {
 	second := l.Add(add)
 	l.Call()
 	if n != 2 {
-		t.Errorf("%d calls of two functions", n)
+		t.Errorf("%d calls of two functions, want 2", n)
 	}
 	first()
 	first()
 	l.Call()
 	if n != 3 {
-		t.Errorf("%d calls after one was stopped, want 3", n)
+		t.Errorf("%d calls after the first stop, want 3", n)
 	}
 	second()
 	l.Call()
 	if n != 3 {
-		t.Errorf("%d calls after both were stopped, want 3", n)
+		t.Errorf("%d calls after both stops, want 3", n)
 	}
 }
