@@ -26,11 +26,13 @@ type fleet struct {
 	t     testing.TB
 	nodes map[string]*fakeredis.Server
 
-	mu     sync.Mutex
-	master map[string]bool  // whether a server says so of itself
-	views  map[string]*view // of sentinels
-	dials  []fleetDial      // to any of them
-	silent map[string]bool  // sentinels that know no epochs
+	mu       sync.Mutex
+	master   map[string]bool  // whether a server says so of itself
+	views    map[string]*view // of sentinels
+	dials    []fleetDial      // to any of them
+	silent   map[string]bool  // sentinels that know no epochs
+	replicas []string         // what a sentinel says of each
+	minority bool             // the sentinels are cut off from most others
 }
 
 // view is what a sentinel says.
@@ -121,6 +123,13 @@ func (f *fleet) answer(addr string, cmd fakeredis.Cmd) fakeredis.Action {
 			reply += bulks("name", "x", "ip", host, "port", port)
 		}
 		return fakeredis.Reply(reply)
+	case "replicas":
+		return fakeredis.Reply(fmt.Sprintf("*%d\r\n", len(f.replicas)) + strings.Join(f.replicas, ""))
+	case "ckquorum":
+		if f.minority {
+			return fakeredis.Reply("-NOQUORUM 1 usable Sentinels.\r\n")
+		}
+		return fakeredis.Reply("+OK 3 usable Sentinels.\r\n")
 	}
 	return fakeredis.Run()
 }
