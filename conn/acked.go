@@ -43,7 +43,8 @@ func (l *link) waitLimit(cmd *resp.Command) time.Duration {
 }
 
 // sendAcked sends a batch that ends in WAIT over an exclusive connection. If the server refuses all that is in front of the
-// WAIT, and has executed none of it, the batch is repeated as a whole, as Send would; otherwise the refusals are handed out.
+// WAIT, and has executed none of it, the batch is repeated as a whole, as Send would; otherwise the refusals are handed out. An
+// answer of a server that is no longer the master counts as none: its replicas may have another one.
 func (p *Pool) sendAcked(ctx context.Context, cmds []resp.Command) ([]resp.Value, error) {
 	a := attempts{policy: &p.cfg.Retry}
 	for {
@@ -51,7 +52,9 @@ func (p *Pool) sendAcked(ctx context.Context, cmds []resp.Command) ([]resp.Value
 		lent := false
 		err := p.With(ctx, func(c *Conn) (err error) {
 			lent = true
-			values, err = c.SendBatch(ctx, cmds)
+			if values, err = c.SendBatch(ctx, cmds); err == nil && p.replaced(c.l.addr) {
+				err = &Error{Op: cmds[0].Name(), Addr: c.l.addr, Sent: true, Err: errSwitched}
+			}
 			return err
 		})
 		var why error

@@ -1,10 +1,13 @@
 package conn_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/resp"
 )
 
 // A replica counts as a successor if a sentinel could make it the master, and otherwise as one that may be back.
@@ -88,6 +91,38 @@ func TestSuccessionIsAskedAgain(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		if s, err := p.Succession(t.Context(), "", time.Now()); err == nil {
 			t.Errorf("sentinels that were left behind: %+v", s)
+		}
+	})
+}
+
+// What a former master says of its replicas, after another one has become known, is no answer: it may have fewer than before.
+func TestWaitOfAFormerMaster(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		f.nodes[serverA].Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+			if cmd.Name == "WAIT" {
+				return fakeredis.Delay(100*time.Millisecond, fakeredis.Reply(":1\r\n"))
+			}
+			return f.serve(serverA, cmd)
+		})
+		p := openFleet(t, f.config())
+		defer p.Close()
+		write := func() error {
+			_, err := p.SendBatch(t.Context(), []resp.Command{resp.Cmd("SET", "key", "value"), resp.Cmd("WAIT", 1, 200)})
+			return err
+		}
+		if err := write(); err != nil {
+			t.Errorf("SendBatch() = %v", err)
+		}
+		time.AfterFunc(50*time.Millisecond, func() {
+			f.promote(serverB)
+			f.tell(serverB, 2)
+			f.announce(serverA, serverB)
+		})
+		if err := write(); !errors.Is(err, conn.ErrUncertain) || errors.Is(err, conn.ErrClosed) {
+			t.Errorf("SendBatch() answered by a former master = %v", err)
+		}
+		if n := p.Stats().Switches; n != 1 {
+			t.Errorf("%d switches, want 1", n)
 		}
 	})
 }

@@ -46,6 +46,15 @@ func (p *Pool) doubt(l *link) {
 	}
 }
 
+// replaced reports whether sentinels have led to another master than the server at addr.
+func (p *Pool) replaced(addr string) bool {
+	if p.finder == nil {
+		return false
+	}
+	m, _, _ := p.finder.current()
+	return m.addr != addr
+}
+
 // outdatedLocked reports whether a connection to addr does not lead to the master.
 func (p *Pool) outdatedLocked(addr string) bool {
 	return p.finder != nil && p.seq > 0 && addr != p.addr

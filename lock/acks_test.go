@@ -218,6 +218,25 @@ func TestLockWithoutAcknowledgement(t *testing.T) {
 	})
 }
 
+// Acquires that are refused at once follow each other at a distance, though the undo of each tells those who wait.
+func TestLockThatIsRefusedAtOnce(t *testing.T) {
+	inShard(t, lock.Config{}, func(t *testing.T, w *world, r *replicated, c *lock.Client) {
+		w.attached("state=online,offset=1,lag=0")
+		w.srv.Replicas(1)
+		mustUnlock(t, mustLock(t, c, "job"))
+		r.tell(func(r *replicated) { r.heirs, r.err = conn.Succession{}, errors.New("no sentinel") })
+		before := w.srv.Count("WAIT")
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		_, err := c.Reentrant("job").Lock(ctx)
+		wantErr(t, "Lock()", err, lock.ErrNotReplicated)
+		if n := w.srv.Count("WAIT") - before; n < 50 || n > 300 {
+			t.Errorf("%d acquires in ten seconds", n)
+		}
+		w.sleep(time.Minute)
+	})
+}
+
 // A renewal that no replica acknowledges does not move ValidUntil, and a lease that ends like that is lost.
 func TestRenewalIsAcknowledged(t *testing.T) {
 	inShard(t, lock.Config{Lease: 6 * time.Second}, func(t *testing.T, w *world, r *replicated, c *lock.Client) {

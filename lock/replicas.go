@@ -325,10 +325,10 @@ func (d *acked) count(ctx context.Context) (n int, alone bool, err error) {
 	if err != nil {
 		return 0, false, err
 	}
-	s, err := d.answerer(ctx, time.Time{})
+	s, err := d.answerer(ctx, h, time.Time{})
 	n = d.c.candidates(h, s)
 	if err != nil || n == 0 || s.Away > 0 || d.c.fewer(s, h) {
-		if s, err = d.answerer(ctx, d.answered.Add(-witnessAge)); err != nil {
+		if s, err = d.answerer(ctx, h, d.answered.Add(-witnessAge)); err != nil {
 			return n, false, err
 		}
 		n = d.c.candidates(h, s)
@@ -345,7 +345,10 @@ func (c *Client) fewer(s conn.Succession, h headcount) bool {
 
 // answerer is what others say of the server that has answered. It returns an error if that is not the one that they call the
 // master, nor the master of another part of the keys, which the slot migrates to.
-func (d *acked) answerer(ctx context.Context, since time.Time) (conn.Succession, error) {
+//
+// Sentinels say for seconds of a server that has just become the master, or was started anew, that it is nobody or the one before.
+// While it has replicas its address will do: a Pool takes no answer of a WAIT from a former master.
+func (d *acked) answerer(ctx context.Context, h headcount, since time.Time) (conn.Succession, error) {
 	s, err := d.c.succession(ctx, d.name, since)
 	if err != nil || d.c.nature.failover == nil {
 		return s, err
@@ -359,10 +362,8 @@ func (d *acked) answerer(ctx context.Context, since time.Time) (conn.Succession,
 		who, _, _ = parseServerInfo(d.identity)
 	}
 	switch {
-	case err != nil || who == s.Master:
+	case err != nil || who == s.Master || spread == nil && h.live > 0 && s.Addr == d.heirs.Addr:
 		return s, err
-	case spread == nil && !since.IsZero() && s.Replicas > 0 && s.Addr == d.heirs.Addr:
-		return s, nil // sentinels hear seconds later that it was started anew
 	case spread == nil || since.IsZero():
 		return s, errNotMaster
 	}
