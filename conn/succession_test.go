@@ -3,6 +3,7 @@ package conn_test
 import (
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
@@ -82,6 +83,7 @@ func TestSuccessionIsAskedAgain(t *testing.T) {
 		}
 		add()
 		time.Sleep(25 * time.Second)
+		synctest.Wait()
 		if n := known(time.Time{}); n != 2 {
 			t.Errorf("some time later: %d replicas, want 2", n)
 		}
