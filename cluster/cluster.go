@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/callback"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -25,7 +26,7 @@ type Cluster struct {
 	end    context.CancelFunc
 
 	wg     sync.WaitGroup // joins the refresh goroutine
-	losses losses
+	losses callback.List
 	wake   chan struct{} // holds a token while the refresh goroutine has something to look at
 
 	inquiry chan struct{} // holds a token while somebody asks who may take the place of a master
@@ -376,7 +377,7 @@ func (c *Cluster) nodeLocked(announced string) *node {
 	if err != nil || c.closed {
 		return nil
 	}
-	pool.OnLoss(c.losses.tell)
+	pool.OnLoss(c.losses.Call)
 	n.pool = pool
 	c.nodes[addr] = n
 	return n

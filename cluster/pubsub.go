@@ -92,3 +92,7 @@ func (c *Cluster) Refused(server string, err error) {
 		c.moved(r.Slot, addr)
 	}
 }
+
+// OnLoss has fn called each time that a connection to a node is lost, or slots have another owner, until stop is called. fn must
+// not block and must not use the Cluster.
+func (c *Cluster) OnLoss(fn func()) (stop func()) { return c.losses.Add(fn) }

@@ -330,7 +330,7 @@ func (c *Cluster) apply(t *topology) (changed bool) {
 	c.retireOthersLocked(members, before)
 	c.mu.Unlock()
 	if changed && before.served > 0 {
-		c.losses.tell()
+		c.losses.Call()
 		c.warn("topology has changed", "masters", len(next.nodes), "slots", next.served)
 	}
 	return changed

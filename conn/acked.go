@@ -10,9 +10,10 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// waits reports whether cmds are a batch that ends in WAIT or WAITAOF. It holds up whatever comes behind it, and means what was
-// sent before it on the same connection: so the batch takes one that nobody shares, and is not divided.
-func waits(cmds []resp.Command) bool {
+// endsInWait reports whether cmds are a batch that ends in WAIT or WAITAOF. WAIT delays all commands behind it and
+// counts the writes before it on the same connection. SendBatch therefore sends such a batch undivided over an
+// exclusive connection.
+func endsInWait(cmds []resp.Command) bool {
 	return len(cmds) > 1 && isWait(&cmds[len(cmds)-1])
 }
 
@@ -21,7 +22,7 @@ func isWait(cmd *resp.Command) bool {
 	return strings.EqualFold(name, "wait") || strings.EqualFold(name, "waitaof")
 }
 
-// waitTime is for how long a WAIT may block, 0 if that has no end.
+// waitTime returns the time limit in a WAIT, or 0 without one.
 func waitTime(cmd *resp.Command) time.Duration {
 	last := ""
 	for arg := range cmd.Args() {
@@ -34,7 +35,8 @@ func waitTime(cmd *resp.Command) time.Duration {
 	return time.Duration(ms) * time.Millisecond
 }
 
-// waitLimit is the limit for the answer to a command that blocks: that of a WAIT is known.
+// waitLimit returns the time limit for the answer to a blocking command: a known time for WAIT, and never for other
+// commands.
 func (l *link) waitLimit(cmd *resp.Command) time.Duration {
 	if d := waitTime(cmd); d > 0 {
 		return time.Since(l.start) + d + l.timeout
@@ -49,28 +51,39 @@ func (p *Pool) sendAcked(ctx context.Context, cmds []resp.Command) ([]resp.Value
 	a := attempts{policy: &p.cfg.Retry}
 	for {
 		var values []resp.Value
-		lent := false
+		lent, yields, addr := false, false, ""
 		err := p.With(ctx, func(c *Conn) (err error) {
-			lent = true
-			if values, err = c.SendBatch(ctx, cmds); err == nil && p.replaced(c.l.addr) {
-				err = &Error{Op: cmds[0].Name(), Addr: c.l.addr, Sent: true, Err: errSwitched}
+			if lent = true; p.yields(ctx) {
+				yields = true
+				return nil
 			}
+			begin := time.Now()
+			values, err = c.SendBatch(ctx, cmds)
+			p.took(time.Since(begin), err)
+			addr = c.l.addr
 			return err
 		})
 		var why error
 		switch {
+		case yields:
+			return nil, &Error{Op: cmds[0].Name(), Addr: p.cfg.Addr, Err: p.sleep(ctx, never)}
 		case err != nil && (!lent || !SafeToRetry(err)):
-			return values, err // With has its own attempts
+			return values, err // With repeats dials itself
 		case err != nil:
 			why = err
 		default:
-			if why = refusedAll(cmds, values); why == nil {
+			why = refusedAll(cmds, values)
+			switch {
+			case why != nil:
+			case p.replaced(addr):
+				return nil, &Error{Op: cmds[0].Name(), Addr: addr, Sent: true, Err: errSwitched}
+			default:
 				return values, nil
 			}
 		}
 		pause := a.pause()
 		if a.made == 0 {
-			pause = 0 // the connection was idle, and its server is gone or is no longer the one
+			pause = 0 // the connection was idle while its server went away or was replaced
 		}
 		if ctx.Err() != nil || !a.failed(pause) {
 			return values, err
@@ -83,8 +96,8 @@ func (p *Pool) sendAcked(ctx context.Context, cmds []resp.Command) ([]resp.Value
 	}
 }
 
-// refusedAll returns why the server has executed none of the commands in front of the last one, or nil if it has any. What only
-// asks about the server does not count.
+// refusedAll returns the reason if the server executed none of the commands before the last, and nil otherwise.
+// Commands that only ask about the server do not count.
 func refusedAll(cmds []resp.Command, values []resp.Value) error {
 	var first error
 	for i := range len(cmds) - 1 {
@@ -101,4 +114,30 @@ func refusedAll(cmds []resp.Command, values []resp.Value) error {
 		}
 	}
 	return first
+}
+
+// yields reports whether the caller will have left before its batch is answered, judging by recent batches, while
+// another caller waits for a connection. Without yielding, an overload of callers with equal patience would serve
+// each caller too late.
+func (p *Pool) yields(ctx context.Context) bool {
+	leaves, ok := ctx.Value(Leaves).(time.Time)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return ok && p.queue.Len() > 0 && time.Until(leaves) < p.acked
+}
+
+// took updates the typical time of a batch. Without an answer, d is a lower bound. Short times weigh more than long
+// times, because batches of callers that yield are not measured.
+func (p *Pool) took(d time.Duration, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case err != nil && SafeToRetry(err):
+	case err != nil:
+		p.acked = max(p.acked, d)
+	case d < p.acked:
+		p.acked = (p.acked + d) / 2
+	default:
+		p.acked += (d - p.acked) / 8
+	}
 }

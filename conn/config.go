@@ -13,146 +13,158 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// Config says where a server is and how to treat it. The zero Config is ready: a server without a password on
-// 127.0.0.1:6379. It is copied by what takes it, so changing it afterwards changes nothing; what it points to
-// (TLS, Extra, Trace, Logger) must not be changed any more.
+// Config holds the address of a server and the settings of its connections. The zero Config is ready for use: a
+// server without a password on 127.0.0.1:6379. Functions copy the Config they are given; the values behind TLS,
+// Extra, Trace and Logger are shared and must not change afterwards.
 //
-// For a number or a duration, 0 is the default and below 0 is off, unless its comment says otherwise.
+// For a number or a duration, 0 is the default and a negative value turns the feature off, unless the field's comment
+// says otherwise.
 type Config struct {
-	// Network is "tcp" or "unix"; with a Dial of your own it may be anything that one understands. "" is "tcp".
+	// Network is "tcp" or "unix", or any network known to Config.Dial. "" is "tcp".
 	Network string
 
-	// Addr is host:port, an IPv6 host in brackets, or the path of a unix socket. A host name is resolved at each
-	// dial, never remembered. "" is 127.0.0.1:6379.
+	// Addr is host:port, with an IPv6 host in brackets, or the path of a unix socket. A host name is resolved at
+	// every dial and never cached. "" is 127.0.0.1:6379.
 	Addr string
 
-	// Sentinel, if its Master is set, takes the place of Addr: sentinels say where the server is.
+	// Sentinel replaces Addr if Sentinel.Master is set: the sentinels name the server's address.
 	Sentinel Sentinel
 
-	// Username and Password identify the client. A Password without a Username is that of the user "default";
-	// both empty means not to authenticate. They appear in no error, log or trace.
+	// Username and Password authenticate the client. A Password without a Username is the password of the user
+	// "default". If both are empty, the client does not authenticate. Neither appears in an error, a log or a trace.
 	Username, Password string
 
-	// Credentials, if set, is asked for the two above at every dial, under the limit of that dial, and takes their
-	// place. It may be called by several goroutines at once, and must return when its ctx ends.
+	// Credentials, if set, replaces Username and Password. Every dial calls the function, within the time limit of
+	// the dial. Several goroutines may call the function at once. The function must return when its ctx ends.
 	Credentials func(ctx context.Context) (username, password string, err error)
 
-	// ClientName is the name in CLIENT LIST: printable ASCII without spaces. "" gives none.
+	// ClientName is the connection's name in CLIENT LIST: printable ASCII without spaces. "" sets no name.
 	ClientName string
 
-	// NoIdentity leaves out of the handshake who the client is: CLIENT SETINFO, and the ClientName. A server that closes the
-	// connection instead of answering, as some proxies do, is dialled once more without them in any case; this spares the
-	// first of these dials.
+	// NoIdentity omits CLIENT SETINFO and ClientName from the handshake. Some proxies close the connection instead of
+	// answering these commands; a dial then tries once more without them. NoIdentity saves the first attempt.
 	NoIdentity bool
 
-	// DB is the number of the database.
+	// DB is the database number.
 	DB int
 
-	// Protocol is the version of RESP: 2 or 3 is that one only, and 0 is 3, or 2 where the server agrees to no other, or
-	// closes the connection when it is asked.
+	// Protocol is the RESP version: 2 or 3 allows only this version. 0 is RESP3, with RESP2 as the fallback for a
+	// server that refuses RESP3 or closes the connection during HELLO.
 	Protocol int
 
-	// TLS, if set, encrypts. It is cloned. Where it names no server, ServerName is the host in Addr; over a unix
-	// socket it must name one. Client certificates are set here too, GetClientCertificate being asked at every dial.
-	// A server that leaves the handshake without an answer for half a second is sent a PING in plain text, on a connection
-	// of its own: if it answers, the dial ends and says so.
+	// TLS, if set, encrypts the connection. Every dial clones the value.
+	//
+	//   - ServerName defaults to the host in Addr. A unix socket needs an explicit ServerName.
+	//   - Client certificates belong here; each dial calls GetClientCertificate.
+	//
+	// If the server does not answer the TLS handshake for half a second, the dial sends a PING in plain text over a
+	// second connection. A reply ends the dial with an error about the missing TLS.
 	TLS *TLSConfig
 
-	// Dial, if set, takes the place of a net.Dialer. It must return when its ctx ends. What it returns is closed by
-	// this package, and needs deadlines that work.
+	// Dial, if set, replaces net.Dialer. The function must return when its ctx ends. The package closes the returned
+	// connection, whose deadlines must work.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
-	// Extra commands end each handshake, in order; an error in reply fails the dial. They must be such that doing
-	// them twice does no harm: a server that does not know RESP3 may be given them a second time.
+	// Extra commands run in order at the end of each handshake; an error reply fails the dial. The commands must be
+	// safe to run twice: a server without RESP3 may receive them a second time.
 	Extra []resp.Command
 
-	// DialTimeout is how long connecting, TLS and the handshake may take together. The ctx of a call may be
-	// stricter. 0 is 5 s, or 2 s with Sentinel, as a server that cannot be reached for longer may have been replaced;
-	// below 0 leaves it to the ctx.
+	// DialTimeout limits connecting, TLS and handshake together. The ctx of a call may set an earlier end. 0 is 5 s,
+	// or 2 s with Sentinel, because a server unreachable for longer may have been replaced. A negative value leaves
+	// the limit to the ctx.
 	DialTimeout time.Duration
 
-	// Timeout is how long nothing may come while commands wait for their replies. Then the connection is given up, and
-	// all of them fail. Each reply, also one of a batch, and each 16 KiB of a large reply start the time anew; so does each
-	// 256 KiB that is written of a large command whose turn it is.
+	// Timeout limits how long the server may make no progress while commands wait for replies. Then the connection is
+	// closed and all commands on the connection fail. The following count as progress and restart the time:
 	//
-	// The deadline of a ctx that ends later extends the time, for all commands on that connection: on an exclusive
-	// connection (With, Dial) up to the deadline, and on a shared one by PingInterval at most, since a server that is
-	// busy with a slow command looks like a server that is gone. A command that may take longer belongs on an exclusive
-	// connection, or needs a longer Timeout. A blocking command has no limit.
+	//   - each reply, also within a batch;
+	//   - each 16 KiB of a large reply;
+	//   - each 256 KiB written of a large command, once all commands before it are answered.
 	//
-	// Timeout also bounds each write of a Stream. 0 is 5 s; below 0 is for ever.
+	// A ctx with a later deadline extends the time for all commands on the connection:
+	//
+	//   - exclusive connection (With, Dial): up to the deadline;
+	//   - shared connection: by at most PingInterval, since a server busy with a slow command looks like a dead
+	//     server;
+	//   - blocking command: no limit.
+	//
+	// Run a slow command on an exclusive connection, or raise Timeout. Timeout also bounds each write of a Stream. 0
+	// is 5 s; a negative value sets no limit.
 	Timeout time.Duration
 
-	// PingInterval is how long a connection may be silent before the server is asked for a sign of life, which is due
-	// within Timeout. A shared connection to a server that has gone mute is given up within both together, however late
-	// the deadlines of the callers are. 0 is 5 s; below 0 never asks, and sets no bound to what a deadline extends.
+	// PingInterval is how long a connection may be silent before the client sends a PING, which the server must
+	// answer within Timeout. A shared connection to an unresponsive server is closed after PingInterval plus Timeout
+	// at the latest, even if callers have later deadlines. 0 is 5 s. A negative value sends no PING, and then
+	// deadlines may extend Timeout without bound.
 	PingInterval time.Duration
 
-	// MaxAge is the age, give or take a tenth, at which a connection is replaced: new credentials and certificates
-	// come into use by this. 0 and below: no limit.
+	// MaxAge is the age, within ±10 %, at which a connection is replaced. Set MaxAge to pick up rotated credentials
+	// and certificates. 0 or a negative value sets no limit.
 	MaxAge time.Duration
 
-	// IdleTimeout is how long an exclusive connection may be unused before it is closed. 0 is 5 minutes; below 0
-	// keeps it.
+	// IdleTimeout is how long an exclusive connection may stay unused before the Pool closes the connection. 0 is 5
+	// minutes; a negative value never closes an idle connection.
 	IdleTimeout time.Duration
 
-	// Conns is the number of connections shared by all callers. 0 is 1, which one core keeps busy; it may not be
-	// negative.
+	// Conns is the number of connections shared by all callers. 0 is 1, enough to keep one core busy. A negative
+	// value is invalid.
 	Conns int
 
-	// MaxConns is the most exclusive connections open at once, each lent to one caller at a time. 0 is 16; it may
-	// not be negative.
+	// MaxConns is the maximum number of exclusive connections open at once, each lent to one caller at a time. 0 is
+	// 16. A negative value is invalid.
 	MaxConns int
 
-	// Limits bound what a reply may make this process read and keep.
+	// Limits bound the size of replies that the client reads and keeps.
 	Limits resp.Limits
 
-	// Retry bounds the repetition of what certainly did not run.
+	// Retry limits the repetition of commands that did not run.
 	Retry Retry
 
-	// OnPush, if set, is given the pushes on shared connections that nobody asked for, one at a time and in the order
-	// of each connection. No reply waits for it; while it blocks, the oldest of more than a thousand pushes are
-	// dropped.
+	// OnPush, if set, receives the unsolicited pushes of the shared connections, or of a Conn from Dial. The calls
+	// are sequential, in the order of each connection. No reply waits for OnPush; if OnPush blocks and more than 1024
+	// pushes are queued, the oldest are dropped.
 	OnPush func(resp.Value)
 
-	// OnSilent, if set, is told the address of a server that has owed an answer for a second, the handshake's too, and
-	// has said nothing since; about twice a second while that lasts. Under a blocking command it is told as often as an
-	// idle connection is sent a PING. It must neither block nor close the Pool or Conn.
+	// OnSilent, if set, is called with the address of a server that owes a reply, or an answer of the handshake, and
+	// has sent nothing for a second. The call is repeated about twice a second while the silence lasts. During a
+	// blocking command the calls come at the rate of PINGs on an idle connection. OnSilent must neither block nor
+	// close the Pool or Conn.
 	OnSilent func(addr string)
 
-	// Trace, if set, is told of dials and commands.
+	// Trace, if set, receives events about dials and commands.
 	Trace *Trace
 
-	// Logger, if set, is told of changes of state: a connection lost, a server found again. Nil is silent.
+	// Logger, if set, receives changes of state: a lost connection, a server reachable again. Nil logs nothing.
 	Logger Logger
 }
 
-// A Logger is told what may need a look, in a message and pairs of a name and a value. A *slog.Logger is one; a program that
-// does not log has none of log/slog linked. Its method may be called by many goroutines at once, and none of them goes on
-// before it returns.
+// A Logger receives warnings: a message, and pairs of a name and a value. *slog.Logger implements Logger; a program
+// without logging does not link log/slog. Many goroutines may call Warn at once. Each caller waits for Warn to
+// return.
 type Logger interface {
 	Warn(msg string, args ...any)
 }
 
-// Retry bounds how often and how long one call repeats what certainly did not run: dialling, commands of which no
-// byte was written, and those the server says it did not execute. One budget spans all causes. Between attempts it
-// pauses for MinBackoff, doubled each time up to MaxBackoff, with jitter. The pause between dials that fail is shared by all
-// callers, and quadrupled each time.
+// Retry limits how often and how long one call repeats an operation that certainly did not run: a dial, a command
+// without a written byte, or a command that the server reports as not executed. One budget covers all causes. The
+// pause between attempts starts at MinBackoff and doubles up to MaxBackoff, with jitter. All callers share the pause
+// between failed dials, which quadruples each time.
 type Retry struct {
-	// Attempts is how often a call tries in all. 0 is as often as Budget permits; below 0 is once. If it is 0, Open tries 4
-	// times unless there are sentinels, so that a wrong address shows soon.
+	// Attempts is the number of attempts of a call, including the first. 0 makes attempts until Budget is used up; a
+	// negative value allows one attempt. With 0 and without Sentinel, Open makes 4 attempts, to report a wrong
+	// address soon.
 	Attempts int
 
-	// MinBackoff and MaxBackoff bound the pause. 0 is 8 ms and 512 ms; neither may be negative.
+	// MinBackoff and MaxBackoff bound the pause. 0 is 8 ms and 512 ms. Negative values are invalid.
 	MinBackoff, MaxBackoff time.Duration
 
-	// Budget is how long after its first failed attempt a call may begin another. 0 is 5 s; below 0 leaves it to the
-	// ctx.
+	// Budget limits new attempts to this time after the first failed attempt. 0 is 5 s; a negative value leaves the
+	// limit to the ctx.
 	Budget time.Duration
 }
 
-// withDefaults fills in what is zero. Below zero stays: off is "not above zero" to whoever reads the result, and
-// calling it twice changes nothing.
+// withDefaults replaces zero values by defaults. Negative values stay, and readers treat every value not above zero
+// as off. A second call changes nothing.
 func (cfg Config) withDefaults() Config {
 	if cfg.Network == "" {
 		cfg.Network = "tcp"
@@ -178,7 +190,8 @@ func (cfg Config) withDefaults() Config {
 	return cfg
 }
 
-// validate tells what in a Config with defaults cannot work. Its errors hold no value but numbers.
+// validate returns the first error in a Config with defaults. An error contains no value of the Config except
+// numbers.
 func (cfg Config) validate() error {
 	if err := cfg.validateAddr(); err != nil {
 		return err
@@ -211,8 +224,8 @@ func (cfg Config) validate() error {
 	return nil
 }
 
-// extra reports whether a command may be in Extra: it is answered by one reply, and leaves the connection as the
-// handshake makes it.
+// extra reports whether cmd may be in Extra: the server answers cmd with one reply, and cmd does not undo the
+// handshake's state.
 func extra(cmd resp.Command) bool {
 	switch ruleOfCommand(&cmd) {
 	case unanswered, resets, quits, begins, ends, watches, asks:
@@ -248,7 +261,7 @@ func (cfg Config) validateAddr() error {
 	return nil
 }
 
-// serverName is the name a certificate must bear when TLS names none: the host as it was announced.
+// serverName returns the default TLS ServerName: the host in Addr, as configured or announced.
 func (cfg Config) serverName() string {
 	if cfg.Network == "unix" {
 		return ""
@@ -257,11 +270,11 @@ func (cfg Config) serverName() string {
 	if err != nil {
 		return ""
 	}
-	host, _, _ = strings.Cut(host, "%") // the zone of an IPv6 address is no part of a certificate
+	host, _, _ = strings.Cut(host, "%") // certificates do not contain the zone of an IPv6 address
 	return host
 }
 
-// String returns the Config as a URL without its password, so that printing one betrays nothing.
+// String returns the Config as a URL without the password.
 func (cfg Config) String() string {
 	cfg = cfg.withDefaults()
 	var b strings.Builder
@@ -291,5 +304,5 @@ func (cfg Config) String() string {
 	return b.String()
 }
 
-// GoString is String, for %#v.
+// GoString returns String, so that %#v prints no password.
 func (cfg Config) GoString() string { return cfg.String() }

@@ -13,45 +13,48 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// Doer sends commands: a Pool, a Conn, or a cluster. Its methods may be called by many goroutines at once.
+// Doer sends commands. Pool, Conn and cluster.Cluster implement Doer. Many goroutines may call the methods at once.
 type Doer interface {
-	// Send sends one command and returns its reply. An error reply is returned as an error, a resp.Error; a null is a
+	// Send sends one command and returns its reply. An error reply is returned as a resp.Error; a null reply is a
 	// value.
 	Send(ctx context.Context, cmd resp.Command) (resp.Value, error)
 
-	// SendBatch sends commands over one connection, next to each other and in order, and returns their replies in
-	// the same order. Error replies are values. With an error, which is that of the connection, the replies are those
-	// of the first commands, as far as they are known.
+	// SendBatch sends commands over one connection, in order and without commands of other callers in between, and
+	// returns the replies in the same order. Error replies are values. If the connection fails, SendBatch returns the
+	// error and the known replies of the first commands.
 	SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value, error)
 }
 
 var errEnded = fmt.Errorf("%w: the function given to With has returned", ErrClosed)
 
-// Conn is one connection, for those who need to know that it is the same: made by [Dial] or lent by [Pool.With]. It
-// may be used by many goroutines at once, whose commands then follow each other without waiting for answers; but WATCH,
-// MULTI and blocking commands are for one at a time, as they concern whatever is sent behind them.
+// Conn is one connection, made by [Dial] or lent by [Pool.With]. Use a Conn for commands that must share a
+// connection.
 //
-// Nothing is repeated or connected again. A caller that leaves because its ctx ends does no harm to the connection: its
-// reply is dropped when it comes. Only a blocking command ends with its connection, as the server would go on waiting,
-// and then take an element for nobody; even so an element may be lost that was already on its way.
+// Many goroutines may use a Conn at once; their commands are pipelined. WATCH, MULTI and blocking commands are for
+// one goroutine at a time, because they affect every command sent after them.
+//
+// A Conn neither repeats a command nor connects again. If a caller's ctx ends, the connection stays open and the late
+// reply is dropped. A blocking command is the exception: the end of its ctx closes the connection, because the server
+// would otherwise go on waiting and hand an element to an absent caller. An element already on its way may still be
+// lost.
 type Conn struct {
 	l     *link
 	trace *Trace
-	own   *single // nil if lent
+	own   *dialedConn // nil if lent by a Pool
 
 	active atomic.Int32 // calls in progress
 
 	mu       sync.Mutex            // guards the following
 	ended    bool                  // With has returned
-	begun    [unanswered + 1]int32 // commands in progress that change the connection, by their rules
+	begun    [unanswered + 1]int32 // by rule: commands in progress that change the connection's state
 	watching bool                  // a WATCH is open
 	queueing bool                  // a MULTI is open
-	changed  bool                  // database, user, name or the like
-	readOnly bool                  // the server has said so
+	changed  bool                  // the state set by the handshake: database, user, name and the like
+	readOnly bool                  // the server replied READONLY or NOAUTH
 }
 
-// Dial connects to the server at cfg.Addr, within ctx and cfg.DialTimeout. It tries once. What cfg says of pools and
-// repetition has no effect. The caller closes the Conn.
+// Dial connects to the server at cfg.Addr, or to the master named by cfg.Sentinel. Dial makes one attempt, bounded by
+// ctx and cfg.DialTimeout. The fields for pools and for repetition have no effect. The caller closes the Conn.
 func Dial(ctx context.Context, cfg Config) (*Conn, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -63,14 +66,14 @@ func Dial(ctx context.Context, cfg Config) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	own := &single{cfg: cfg}
+	own := &dialedConn{cfg: cfg}
 	own.pushes = newPushes(cfg.OnPush, &own.wg)
 	return &Conn{l: newLink(s, &own.cfg, false, own, &own.wg), trace: cfg.Trace, own: own}, nil
 }
 
-// Do sends a command, given as its name and arguments, and returns its reply. Arguments are strings, []byte, bools,
-// integers and floats, as for resp.Cmd; none is kept. An error reply is returned as an error, a resp.Error; a null is
-// a value.
+// Do sends a command, given as name and arguments, and returns the reply. Arguments are strings, []byte, bools,
+// integers and floats, as for resp.Cmd; Do keeps none of them. An error reply is returned as a resp.Error; a null
+// reply is a value.
 func (c *Conn) Do(ctx context.Context, args ...any) (resp.Value, error) {
 	var buf [512]byte
 	b, err := resp.AppendCommand(buf[:0], args...)
@@ -80,7 +83,7 @@ func (c *Conn) Do(ctx context.Context, args ...any) (resp.Value, error) {
 	return c.do(ctx, request{encoded: b}, ruleOfEncoded(b))
 }
 
-// Send is Do for a command that is encoded already.
+// Send is like Do, for an encoded command.
 func (c *Conn) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
 	q := request{cmds: []resp.Command{cmd}}
 	if err := cmd.Err(); err != nil {
@@ -111,8 +114,9 @@ func (c *Conn) do(ctx context.Context, q request, r rule) (resp.Value, error) {
 	return v, nil
 }
 
-// SendBatch sends commands next to each other and in order, and returns their replies in the same order. Error replies
-// are values. With an error, the replies are those of the first commands, as far as they have come.
+// SendBatch sends commands in order, without commands of other callers in between, and returns the replies in the
+// same order. Error replies are values. If the connection fails, SendBatch returns the error and the replies received
+// so far.
 func (c *Conn) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value, error) {
 	if len(cmds) == 0 {
 		return nil, nil
@@ -144,8 +148,8 @@ func (c *Conn) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value
 	return values, err
 }
 
-// prepare takes note that a command with the rule r is about to be sent, and returns the limit for its answer. It is
-// followed by settle or forgo.
+// prepare registers a command with rule r before the command is sent, and returns the limit for the answer. Call
+// settle or forgo afterwards.
 func (c *Conn) prepare(r rule) (limit time.Duration, err error) {
 	if err := r.refuse(exclusive); err != nil {
 		return 0, err
@@ -160,12 +164,12 @@ func (c *Conn) prepare(r rule) (limit time.Duration, err error) {
 	}
 	if r.lasts() {
 		c.begun[r]++
-		c.hushLocked(r)
+		c.suspendPingsLocked(r)
 	}
 	return limit, nil
 }
 
-// lasts reports whether a command with the rule r leaves the connection in another state.
+// lasts reports whether a command with rule r changes the state of the connection.
 func (r rule) lasts() bool {
 	switch r {
 	case plain, blocks, unwatches, ends:
@@ -174,17 +178,17 @@ func (r rule) lasts() bool {
 	return true
 }
 
-// openLocked reports whether a MULTI is open, or will be.
+// openLocked reports whether a MULTI is open, or in progress.
 func (c *Conn) openLocked() bool { return c.queueing || c.begun[begins] > 0 }
 
-// hushLocked lets no PING be sent in a transaction, once a command with the rule r has begun or ended.
-func (c *Conn) hushLocked(r rule) {
+// suspendPingsLocked stops PINGs while a transaction is open. Call it when a command with rule r begins or ends.
+func (c *Conn) suspendPingsLocked(r rule) {
 	if r == begins || r == ends {
-		c.l.hush(c.openLocked())
+		c.l.suspendPings(c.openLocked())
 	}
 }
 
-// forgo takes note that a command with the rule r has no answer. If it was sent, it may have done what it does.
+// forgo registers that a command with rule r got no answer. A command that was sent counts as executed.
 func (c *Conn) forgo(r rule, sent bool) {
 	if !r.lasts() {
 		return
@@ -201,7 +205,7 @@ func (c *Conn) forgo(r rule, sent bool) {
 	default:
 		c.changed = true
 	}
-	c.hushLocked(r)
+	c.suspendPingsLocked(r)
 }
 
 func (c *Conn) forgoAll(cmds []resp.Command, sent bool) {
@@ -210,8 +214,8 @@ func (c *Conn) forgoAll(cmds []resp.Command, sent bool) {
 	}
 }
 
-// settle takes note of what a command with the rule r has done and undone, once it has the answer v, in the order of
-// the answers. A server that says that it is read-only is not the one to lend connections to.
+// settle updates the state of the connection by the answer v to a command with rule r. Answers must come in order.
+// After READONLY or NOAUTH the Pool must not lend the connection again.
 func (c *Conn) settle(r rule, v resp.Value) {
 	err := v.Err()
 	if r == plain && err == nil {
@@ -238,12 +242,12 @@ func (c *Conn) settle(r rule, v resp.Value) {
 	case r.lasts():
 		c.changed = true
 	}
-	c.hushLocked(r)
+	c.suspendPingsLocked(r)
 }
 
-// end makes the Conn useless, when With ends, and reports whether its connection is not to be lent again: it is in
-// another state than before, or a call is still in progress, which might reach it when it is somebody else's. It also
-// reports whether the server has said that it is read-only.
+// end marks the Conn as unusable when With returns. changed reports that the connection must not be lent again: its
+// state differs, or a call is still in progress and could reach the connection during the next loan. readOnly reports
+// a READONLY or NOAUTH reply.
 func (c *Conn) end() (changed, readOnly bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -251,21 +255,21 @@ func (c *Conn) end() (changed, readOnly bool) {
 	return c.watching || c.queueing || c.changed || c.active.Load() > 0, c.readOnly
 }
 
-// Protocol returns the version of RESP that the handshake agreed on, 2 or 3.
+// Protocol returns the RESP version of the connection, 2 or 3.
 func (c *Conn) Protocol() int { return c.l.proto }
 
-// Done returns a channel that is closed when the connection is lost or closed.
+// Done returns a channel that closes when the connection is lost or closed.
 func (c *Conn) Done() <-chan struct{} { return c.l.done }
 
-// Err returns why the connection was lost, ErrClosed if this program closed it, and nil as long as it stands.
+// Err returns the reason why the connection was lost, ErrClosed after Close, and nil while the connection is open.
 func (c *Conn) Err() error {
 	c.l.mu.Lock()
 	defer c.l.mu.Unlock()
 	return c.l.err
 }
 
-// Close closes the connection. Calls that wait for a reply fail with ErrClosed. When it returns no goroutine of a Conn
-// made by Dial runs any more. It may be called more than once, and returns nil.
+// Close closes the connection. Calls in progress fail with ErrClosed. For a Conn made by Dial, Close returns after
+// all goroutines of the Conn have ended. Close returns nil and may be called more than once.
 func (c *Conn) Close() error {
 	c.l.fail(ErrClosed)
 	if c.own != nil {
@@ -275,18 +279,18 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// single owns the link of a Conn made by Dial.
-type single struct {
+// dialedConn owns the link of a Conn made by Dial.
+type dialedConn struct {
 	cfg    Config
 	pushes *pushes
 	wg     sync.WaitGroup
 }
 
-func (o *single) push(_ *link, v resp.Value) { o.pushes.add(v) }
-func (o *single) due(*link)                  {}
-func (o *single) drained(*link)              {}
+func (o *dialedConn) push(_ *link, v resp.Value) { o.pushes.add(v) }
+func (o *dialedConn) due(*link)                  {}
+func (o *dialedConn) drained(*link)              {}
 
-func (o *single) lost(l *link, outstanding int, err error) {
+func (o *dialedConn) lost(l *link, outstanding int, err error) {
 	if onPurpose(err) {
 		return
 	}

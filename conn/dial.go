@@ -14,21 +14,21 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// session is a connection after its handshake, owned by whoever asked for it.
+// session is a connection after its handshake. The caller of dial owns the session.
 type session struct {
 	nc     net.Conn
 	r      *resp.Reader
-	from   *source      // of r
+	from   *source      // the source r reads from
 	proto  int          // 2 or 3
-	addr   string       // as in Config.Addr
-	pushes []resp.Value // arrived during the handshake, to be delivered aside
+	addr   string       // Config.Addr
+	pushes []resp.Value // received during the handshake, not delivered yet
 }
 
-// dial connects and leads the handshake, all under one limit: ctx and DialTimeout, whichever ends first. It tries
-// once. cfg has its defaults and is valid. Nothing that dial started touches the connection once it has returned.
+// dial connects and completes the handshake within ctx and DialTimeout. dial makes one attempt. cfg must be valid and
+// have its defaults. After dial returns, no goroutine of dial uses the connection.
 func dial(ctx context.Context, cfg *Config) (*session, error) { return dialRole(ctx, cfg, false) }
 
-// dialRole is dial of a server that must say, if master is set, that it is one.
+// dialRole is like dial. If master is set, the server must report the role of a master.
 func dialRole(ctx context.Context, cfg *Config, master bool) (*session, error) {
 	if cfg.DialTimeout > 0 {
 		cause := fmt.Errorf("not done within %v (DialTimeout): %w", cfg.DialTimeout, context.DeadlineExceeded)
@@ -36,9 +36,9 @@ func dialRole(ctx context.Context, cfg *Config, master bool) (*session, error) {
 		ctx, cancel = context.WithTimeoutCause(ctx, cfg.DialTimeout, cause)
 		defer cancel()
 	}
-	stop := cfg.whileDialling()
+	stop := cfg.whileDialing()
 	defer stop()
-	d := dialing{cfg: cfg, master: master, manner: manner{hello: cfg.Protocol != 2, identity: !cfg.NoIdentity}}
+	d := dialRun{cfg: cfg, master: master, manner: manner{hello: cfg.Protocol != 2, identity: !cfg.NoIdentity}}
 	d.dialState, _ = ctx.Value(dialStateKey{}).(*dialState)
 	s, err := d.run(ctx)
 	if err != nil {
@@ -47,26 +47,26 @@ func dialRole(ctx context.Context, cfg *Config, master bool) (*session, error) {
 	return s, nil
 }
 
-// dialing is one run of dial.
-type dialing struct {
+// dialRun is the state of one dial.
+type dialRun struct {
 	cfg            *Config
-	master         bool   // the server must say that it is one
-	phase          string // what is being done, for the error
+	master         bool   // require the role of a master
+	phase          string // the current step, for the error
 	user, password string
 	manner
-	*dialState // nil: nobody wants to know
+	*dialState // nil if no caller watches the dial
 }
 
-// manner is how a handshake is led.
+// manner selects the commands of a handshake.
 type manner struct {
-	hello    bool // by HELLO 3 at first
-	identity bool // with the names of the client and this library
+	hello    bool // try HELLO 3 first
+	identity bool // send CLIENT SETINFO and ClientName
 }
 
-// dialStateKey is the key of a *dialState in the ctx of a dial.
+// dialStateKey is the context key of a dial's *dialState.
 type dialStateKey struct{}
 
-// dialState is what a dial is doing, for those who wait for it.
+// dialState is the current step of a dial, for error messages of waiting callers.
 type dialState struct{ at atomic.Pointer[stage] }
 
 type stage struct {
@@ -75,15 +75,15 @@ type stage struct {
 	since time.Time
 }
 
-// enter notes what the dial does from now on.
-func (d *dialing) enter(phase string) {
+// enter records the current step of the dial.
+func (d *dialRun) enter(phase string) {
 	d.phase = phase
 	if d.dialState != nil {
 		d.at.Store(&stage{phase, d.cfg.Addr, time.Now()})
 	}
 }
 
-// String says what is being done, and for how long.
+// String describes the current step and its duration.
 func (p *dialState) String() string {
 	s := p.at.Load()
 	if s == nil {
@@ -98,7 +98,7 @@ func (p *dialState) String() string {
 
 const tlsHandshake = "TLS handshake"
 
-func (d *dialing) run(ctx context.Context) (*session, error) {
+func (d *dialRun) run(ctx context.Context) (*session, error) {
 	d.enter("credentials")
 	if err := d.identify(ctx); err != nil {
 		return nil, orEnded(ctx, err)
@@ -111,14 +111,15 @@ func (d *dialing) run(ctx context.Context) (*session, error) {
 	return s, err
 }
 
-// attempt makes one connection. If the server hangs up during the handshake, the manner is the one to try next.
-func (d *dialing) attempt(ctx context.Context) (*session, error) {
+// attempt makes one connection. If the server closes the connection during the handshake, attempt sets d.manner to
+// the manner of the next attempt.
+func (d *dialRun) attempt(ctx context.Context) (*session, error) {
 	d.enter("connect")
 	nc, err := d.connect(ctx)
 	if err != nil {
 		return nil, orEnded(ctx, err)
 	}
-	// Closing is the one interruption that every net.Conn obeys, and it leaves no deadline behind.
+	// Every net.Conn honors Close, and Close leaves no stale deadline behind.
 	closed := make(chan struct{})
 	release := context.AfterFunc(ctx, func() {
 		defer close(closed)
@@ -136,7 +137,7 @@ func (d *dialing) attempt(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
-// hungUp reports whether the peer has closed the connection between two replies.
+// hungUp reports whether the peer closed the connection between two replies.
 func hungUp(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrClosedPipe) || isReset(err)
 }
@@ -145,8 +146,8 @@ func isReset(err error) bool {
 	return slices.ContainsFunc(hangUps, func(reason error) bool { return errors.Is(err, reason) })
 }
 
-// identify asks for the credentials of this dial.
-func (d *dialing) identify(ctx context.Context) (err error) {
+// identify gets the credentials for this dial.
+func (d *dialRun) identify(ctx context.Context) (err error) {
 	d.user, d.password = d.cfg.Username, d.cfg.Password
 	if d.cfg.Credentials != nil {
 		d.user, d.password, err = d.cfg.Credentials(ctx)
@@ -154,7 +155,7 @@ func (d *dialing) identify(ctx context.Context) (err error) {
 	return err
 }
 
-func (d *dialing) connect(ctx context.Context) (net.Conn, error) {
+func (d *dialRun) connect(ctx context.Context) (net.Conn, error) {
 	cfg := d.cfg
 	if cfg.Dial == nil {
 		nd := net.Dialer{Control: cfg.control}
@@ -167,14 +168,14 @@ func (d *dialing) connect(ctx context.Context) (net.Conn, error) {
 	return nc, err
 }
 
-// secured is a connection under TLS.
+// secured is a TLS connection.
 type secured interface {
 	net.Conn
 	HandshakeContext(ctx context.Context) error
 }
 
-// open makes a session of a bare connection. It does not close it.
-func (d *dialing) open(ctx context.Context, nc net.Conn) (*session, error) {
+// open completes TLS and handshake on a new connection. After an error the caller closes nc.
+func (d *dialRun) open(ctx context.Context, nc net.Conn) (*session, error) {
 	if d.cfg.TLS != nil {
 		d.enter(tlsHandshake)
 		t := d.cfg.TLS.Clone()
@@ -211,7 +212,7 @@ func (d *dialing) open(ctx context.Context, nc net.Conn) (*session, error) {
 	return &session{nc: nc, r: h.r, from: from, proto: proto, addr: d.cfg.Addr, pushes: h.pushes}, nil
 }
 
-// dialServer is dial, of the server that the sentinels name if cfg says to ask them.
+// dialServer is like dial, but dials the master named by the sentinels if cfg has any.
 func dialServer(ctx context.Context, cfg *Config) (*session, error) {
 	if cfg.Sentinel.used() {
 		return newFinder(cfg, nil).dial(ctx)
@@ -219,8 +220,8 @@ func dialServer(ctx context.Context, cfg *Config) (*session, error) {
 	return dial(ctx, cfg)
 }
 
-// hint adds to an error of the TLS handshake its likely cause where that is a server that expects none.
-func (d *dialing) hint(err error) error {
+// hint adds the likely cause to an error of the TLS handshake with a server that does not expect TLS.
+func (d *dialRun) hint(err error) error {
 	if d.phase != tlsHandshake {
 		return err
 	}
@@ -230,8 +231,8 @@ func (d *dialing) hint(err error) error {
 	return err
 }
 
-// orEnded returns why ctx is over if that is the reason of err, and else err. The net package may notice that the
-// deadline of ctx has passed a moment before ctx itself does.
+// orEnded returns the cause of ctx if ctx has ended, and err otherwise. Package net may report a passed deadline
+// shortly before ctx ends; orEnded then waits for ctx.
 func orEnded(ctx context.Context, err error) error {
 	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
 		<-ctx.Done()
@@ -242,8 +243,8 @@ func orEnded(ctx context.Context, err error) error {
 	return err
 }
 
-// hangUp closes nc at once. A TLS connection is closed below TLS: its farewell may wait for seconds on a peer that
-// has stopped reading, and no server needs it.
+// hangUp closes nc at once. For TLS it closes the connection below TLS, because the close_notify alert may block for
+// seconds if the peer has stopped reading, and no server needs the alert.
 func hangUp(nc net.Conn) error {
 	return beneath(nc).Close()
 }

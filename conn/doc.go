@@ -1,5 +1,5 @@
-// Package conn is connections to a Redis or Valkey server: dialling, TLS and the handshake, one pipelined connection
-// shared by many callers, and a pool of such connections.
+// Package conn connects to a Redis or Valkey server: dialing, TLS, the handshake, pipelined connections shared by many
+// callers, and a pool of connections.
 //
 //	cfg, err := conn.ParseURL("redis://:secret@db.example:6379/0")
 //	if err != nil {
@@ -14,33 +14,38 @@
 //
 // # Replies and errors
 //
-// A reply is a [resp.Value], a null among them. Do and Send return an error reply of the server as an error, in which
-// errors.Is finds it by its prefix (resp.ErrWrongType, say); in the replies of a batch it is a value. Everything else
-// that can go wrong is an [*Error], and it answers what a caller must decide: [ErrNotSent] is in it if the command
-// certainly did not run, [ErrUncertain] if it was sent and its answer never came. [SafeToRetry] tells the two apart.
+// A reply is a [resp.Value]; a null reply is a value, never an error. Do and Send return the server's error reply as an
+// error, which errors.Is matches by prefix (resp.ErrWrongType, for example). In the replies of a batch an error reply is
+// a value.
 //
-// What certainly did not run is repeated without asking, within [Retry]: what was not sent, and what the server says
-// it did not execute. Nothing else is ever sent twice.
+// Every other failure is an [*Error] and tells the caller whether the command ran:
+//
+//   - [ErrNotSent]: the command did not run. No byte of the command was written.
+//   - [ErrUncertain]: the command was sent and not answered. Whether the command ran is unknown.
+//
+// [SafeToRetry] tells the two cases apart. A Pool repeats a command within the limits of [Retry] if no byte was written,
+// or if the server replied that the command was not executed. No other command is ever sent twice.
 //
 // # Contexts
 //
-// A ctx bounds every wait: for a connection, for the network, for the reply. It does not undo what has been sent: the
-// command of a caller who has left may still run, its reply is read and dropped, and the connection lives on.
+// A ctx bounds every wait: for a connection, for the network, for the reply. The end of a ctx does not undo a command
+// already sent. The command may still run; the package drops the reply and keeps the connection.
 //
 // # Concurrency
 //
-// A [Pool], a [Conn] and all but Read of a [Stream] may be used by many goroutines at once. Commands of one goroutine
-// that it sends one after the other, having seen each reply, run in that order; commands sent at the same time run in
-// any order, but where they bear the same routing key ([resp.Command.On]) they go the same way, in the order of the
-// calls. Close joins whatever the package has started.
+// Many goroutines may use a [Pool], a [Conn] and a [Stream] at once; only Read of a Stream is for one goroutine at a
+// time. Commands run in order if the caller waits for each reply before sending the next command. Commands sent at the
+// same time run in any order, except that a Pool sends all commands with the same routing key ([resp.Command.On]) over
+// the same connection, in the order of the calls. Close waits for every goroutine of the package to end.
 //
 // # Without TLS
 //
-// A program that is built with the tag lockwire_notls does not have TLS in it, which makes it a third smaller. To ask for
-// TLS is an error then, in a Config and in a URL.
+// The build tag lockwire_notls leaves TLS out of the program, which makes a small program a third smaller. A Config or
+// a URL with TLS is then an error.
 //
-// # What it does not do
+// # Limits of the package
 //
-// It knows neither Lua, nor channels, nor hash slots: the packages script, pubsub and cluster do. It keeps no
-// addresses, but that of the master where sentinels name it: a name is resolved at every dial. It never puts a password, a key or an argument into an error or a log.
+// Lua scripts, channels and hash slots belong to the packages script, pubsub and cluster. A host name is resolved at
+// every dial; the only address remembered between dials is the address of the master named by sentinels. No password,
+// key or argument appears in an error or a log.
 package conn

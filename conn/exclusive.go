@@ -12,70 +12,74 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// drainTime is how long a returned connection may take to answer what its borrower did not wait for.
+// drainTime limits the wait for outstanding replies on a returned connection.
 const drainTime = time.Second
 
 var errAbandoned = fmt.Errorf("an abandoned reply has not come: %w", os.ErrDeadlineExceeded)
 
-// lending is the part of a Pool that lends exclusive connections. open = idle + lent + dialing never exceeds
-// Config.MaxConns; as long as a caller waits none is idle. All is guarded by the Pool's mu.
+// lending is the part of a Pool that lends exclusive connections, guarded by the Pool's mu. Two invariants hold:
+//
+//   - open = idle + lent + dialing never exceeds Config.MaxConns.
+//   - No connection is idle while a caller waits.
 type lending struct {
-	idle    []*member // the one used last at the end, to be lent first
-	lent    int       // with those that are being drained
+	idle    []*member // the most recently used at the end, lent first
+	lent    int       // includes connections being drained
 	dialing int
-	queue   list.List // of *turn, in the order of their arrival
+	queue   list.List     // of *borrower, first come first served
+	acked   time.Duration // typical time of a batch that ends in WAIT
 }
 
-// member is an exclusive connection, and the owner of its link. Its fields but l are guarded by the Pool's mu.
+// member is an exclusive connection, and the owner of its link. The Pool's mu guards all fields except l.
 type member struct {
 	p       *Pool
 	l       *link
-	where   place
-	aged    time.Time // when it is MaxAge old; zero: never
-	expires time.Time // when it has been idle for IdleTimeout; zero: never
+	state   memberState
+	aged    time.Time // time of reaching MaxAge; zero for never
+	expires time.Time // time of reaching IdleTimeout; zero for never
 }
 
-// place is what is done with a member.
-type place uint8
+// memberState is the state of a member.
+type memberState uint8
 
 const (
-	isNew place = iota // not counted yet
+	isNew memberState = iota // not counted yet
 	isIdle
 	isLent
-	isGone // not counted any more
+	isGone // no longer counted
 )
 
-// turn is a caller that waits for a connection. It is guarded by the Pool's mu until ready is closed.
-type turn struct {
-	ready chan struct{} // closed when one of the following is set
+// borrower is a caller waiting for a connection. The Pool's mu guards its fields until ready is closed; afterwards
+// they are constant.
+type borrower struct {
+	ready chan struct{} // closed after setting m or err
 	m     *member
 	err   error
 	tries attempts
 }
 
-// With lends fn a connection that nobody else uses, for what needs one: WATCH, MULTI and EXEC by hand, blocking
-// commands. Those who wait for a connection get one in the order in which they came; ctx bounds that wait. With
-// returns what fn returns.
+// With lends fn an exclusive connection: for WATCH, for MULTI and EXEC by hand, for blocking commands. Callers get
+// connections in the order of their calls; ctx bounds the wait. With returns the result of fn.
 //
-// The Conn must not be used after fn has returned. Its connection is lent again if it is in the state that it was
-// given out in; one with an open WATCH or MULTI, another database, user or name is closed instead.
+// fn must not keep the Conn. After fn returns, the Pool lends the connection again if the connection's state is
+// unchanged. The Pool closes a connection with an open WATCH or MULTI, with another database, user or name, or with a
+// call still in progress.
 func (p *Pool) With(ctx context.Context, fn func(*Conn) error) error {
 	m, err := p.borrow(ctx)
 	if err != nil {
 		return &Error{Op: "With", Addr: p.cfg.Addr, Err: err}
 	}
 	c := &Conn{l: m.l, trace: p.cfg.Trace}
-	defer func() { // also when fn panics
+	defer func() { // also after a panic of fn
 		changed, readOnly := c.end()
 		if readOnly {
-			p.doubt(m.l)
+			p.suspectMaster(m.l)
 		}
 		p.giveBack(m, changed)
 	}()
 	return fn(c)
 }
 
-// borrow returns a member that is the caller's.
+// borrow returns a member lent to the caller.
 func (p *Pool) borrow(ctx context.Context) (*member, error) {
 	p.mu.Lock()
 	switch {
@@ -90,7 +94,7 @@ func (p *Pool) borrow(ctx context.Context) (*member, error) {
 		p.mu.Unlock()
 		return m, nil
 	}
-	t := &turn{ready: make(chan struct{}), tries: attempts{policy: &p.cfg.Retry}}
+	t := &borrower{ready: make(chan struct{}), tries: attempts{policy: &p.cfg.Retry}}
 	at := p.queue.PushBack(t)
 	p.dialMoreLocked()
 	p.mu.Unlock()
@@ -102,7 +106,7 @@ func (p *Pool) borrow(ctx context.Context) (*member, error) {
 	}
 	p.mu.Lock()
 	select {
-	case <-t.ready: // at the same moment
+	case <-t.ready: // ready at the same moment
 		p.mu.Unlock()
 		if t.m != nil {
 			p.giveBack(t.m, false)
@@ -116,25 +120,25 @@ func (p *Pool) borrow(ctx context.Context) (*member, error) {
 	return nil, err
 }
 
-// takeIdleLocked lends the idle member that was used last, if there is one.
+// takeIdleLocked lends the most recently used idle member, or returns nil.
 func (p *Pool) takeIdleLocked() *member {
 	for n := len(p.idle); n > 0; n = len(p.idle) {
 		m := p.idle[n-1]
 		p.idle[n-1] = nil
 		p.idle = p.idle[:n-1]
 		if m.l.failed.Load() {
-			m.where = isGone
+			m.state = isGone
 			continue
 		}
-		m.where = isLent
+		m.state = isLent
 		p.lent++
 		return m
 	}
 	return nil
 }
 
-// giveBack ends a loan. The member is put to use again when all that was sent on it is answered, if that does not
-// take too long; or it is closed.
+// giveBack ends a loan. The member is lent again once all its commands are answered, within drainTime. Otherwise, and
+// if changed, it is closed.
 func (p *Pool) giveBack(m *member, changed bool) {
 	p.mu.Lock()
 	old := !m.aged.IsZero() && !time.Now().Before(m.aged)
@@ -147,7 +151,7 @@ func (p *Pool) giveBack(m *member, changed bool) {
 	m.l.drain(drainTime, errAbandoned)
 }
 
-// leave takes m out of the counts, if that has not been done.
+// leave removes m from the counts, unless already removed.
 func (m *member) leave() {
 	m.p.mu.Lock()
 	defer m.p.mu.Unlock()
@@ -156,26 +160,26 @@ func (m *member) leave() {
 
 func (m *member) leaveLocked() {
 	p := m.p
-	switch m.where {
+	switch m.state {
 	case isIdle:
 		p.idle = slices.DeleteFunc(p.idle, func(other *member) bool { return other == m })
 	case isLent:
 		p.lent--
 	}
-	m.where = isGone
+	m.state = isGone
 	p.dialMoreLocked()
 }
 
-// placeLocked gives a member that is lent, or new, to the caller who has waited longest, or makes it idle.
+// placeLocked gives a lent or new member to the first waiting borrower, or makes the member idle.
 func (p *Pool) placeLocked(m *member) {
 	if at := p.queue.Front(); at != nil {
-		t := p.queue.Remove(at).(*turn)
+		t := p.queue.Remove(at).(*borrower)
 		t.m = m
 		close(t.ready)
 		return
 	}
 	p.lent--
-	m.where = isIdle
+	m.state = isIdle
 	p.idle = append(p.idle, m)
 	due := m.aged
 	m.expires = time.Time{}
@@ -190,63 +194,64 @@ func (p *Pool) placeLocked(m *member) {
 	}
 }
 
-// dialMoreLocked starts dialling for those who wait, as far as MaxConns permits.
+// dialMoreLocked starts dials for waiting borrowers, within MaxConns.
 func (p *Pool) dialMoreLocked() {
-	for !p.closed && p.dialing < min(p.queue.Len(), dialsAtOnce) && p.openLocked() < p.cfg.MaxConns && p.worthLocked() {
+	for !p.closed && p.dialing < min(p.queue.Len(), dialsAtOnce) && p.openLocked() < p.cfg.MaxConns && p.dialWantedLocked() {
 		p.dialing++
 		p.wg.Go(p.dialMember)
 	}
 }
 
-// openLocked returns the number of exclusive connections, with those being dialled.
+// openLocked returns the number of exclusive connections, including dials in progress.
 func (p *Pool) openLocked() int { return len(p.idle) + p.lent + p.dialing }
 
-// worthLocked reports whether anybody waits who has attempts left, or will not get a connection otherwise.
-func (p *Pool) worthLocked() bool {
+// dialWantedLocked reports whether a dial is of use to a waiting borrower: one has attempts left, or no lent
+// connection may become free.
+func (p *Pool) dialWantedLocked() bool {
 	if p.lent == 0 {
 		return p.queue.Len() > 0
 	}
 	for at := p.queue.Front(); at != nil; at = at.Next() {
-		if !at.Value.(*turn).tries.over {
+		if !at.Value.(*borrower).tries.over {
 			return true
 		}
 	}
 	return false
 }
 
-// dialMember adds a connection for the caller who will have waited longest when it is there.
+// dialMember dials a connection for the first borrower waiting at its end.
 func (p *Pool) dialMember() {
 	m := &member{p: p}
-	l, err := p.dial(m, true, p.worthLocked)
+	l, err := p.dial(m, true, p.dialWantedLocked)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.dialing--
 	switch {
-	case l != nil && m.where == isGone: // lost before it could be used
-		p.disappointLocked(l.lostEarly())
+	case l != nil && m.state == isGone: // the connection failed before its first use
+		p.dialFailedLocked(l.lostEarly())
 	case l != nil:
-		m.l, m.where = l, isLent
+		m.l, m.state = l, isLent
 		p.lent++
 		if p.cfg.MaxAge > 0 {
 			m.aged = l.start.Add(jitter(p.cfg.MaxAge))
 		}
 		p.placeLocked(m)
 	case err != nil:
-		p.disappointLocked(err)
+		p.dialFailedLocked(err)
 	}
 	p.dialMoreLocked()
 }
 
-// disappointLocked counts a failed dial against all who wait. Those who have no attempts left get its error, unless a
-// connection that is lent may become free.
-func (p *Pool) disappointLocked(err error) {
-	hopeless := judge(err, false) == netfail.Final
+// dialFailedLocked counts a failed dial for all waiting borrowers. A borrower without attempts left gets the error,
+// unless a lent connection may become free.
+func (p *Pool) dialFailedLocked(err error) {
+	final := classify(err, false) == netfail.Final
 	var next *list.Element
 	for at := p.queue.Front(); at != nil; at = next {
 		next = at.Next()
-		t := at.Value.(*turn)
+		t := at.Value.(*borrower)
 		more := t.tries.failed(0)
-		if hopeless {
+		if final {
 			t.tries.over, more = true, false
 		}
 		if more || p.lent > 0 {
@@ -258,10 +263,10 @@ func (p *Pool) disappointLocked(err error) {
 	}
 }
 
-// refuseWaitersLocked gives err to all who wait.
-func (p *Pool) refuseWaitersLocked(err error) {
+// refuseBorrowersLocked gives err to all waiting borrowers.
+func (p *Pool) refuseBorrowersLocked(err error) {
 	for at := p.queue.Front(); at != nil; at = p.queue.Front() {
-		t := p.queue.Remove(at).(*turn)
+		t := p.queue.Remove(at).(*borrower)
 		t.err = err
 		close(t.ready)
 	}
@@ -269,12 +274,12 @@ func (p *Pool) refuseWaitersLocked(err error) {
 
 func (m *member) push(*link, resp.Value) {}
 
-// due closes a member that has been idle for long, or is old and idle.
+// due closes an idle member that has reached MaxAge or IdleTimeout.
 func (m *member) due(l *link) {
 	m.p.mu.Lock()
 	now := time.Now()
 	reached := func(t time.Time) bool { return !t.IsZero() && !now.Before(t) }
-	over := m.where == isIdle && (reached(m.aged) || reached(m.expires))
+	over := m.state == isIdle && (reached(m.aged) || reached(m.expires))
 	if over {
 		m.leaveLocked()
 	}
@@ -287,7 +292,7 @@ func (m *member) due(l *link) {
 func (m *member) drained(l *link) {
 	m.p.mu.Lock()
 	outdated := m.p.outdatedLocked(l.addr)
-	if m.where == isLent && !outdated {
+	if m.state == isLent && !outdated {
 		m.p.placeLocked(m)
 	}
 	m.p.mu.Unlock()

@@ -12,36 +12,36 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// maxEarlyPushes bounds what a server can make the handshake set aside.
+// maxEarlyPushes limits the pushes kept during a handshake.
 const maxEarlyPushes = 1024
 
 // step is one command of a handshake.
 type step struct {
 	cmd      resp.Command
-	optional bool // an error in reply does no harm
-	role     bool // the reply must say that the server is a master
+	optional bool // ignore an error reply
+	role     bool // the reply must be the role of a master
 }
 
-// handshake introduces the client on one connection. Every command written is one reply to read; pushes in between
-// are none.
+// handshake introduces the client on one connection. The server answers each command with one reply; pushes in
+// between do not count as replies.
 type handshake struct {
 	nc             net.Conn
 	r              *resp.Reader
 	cfg            *Config
-	master         bool // the server must say that it is one
+	master         bool // require the role of a master
 	user, password string
 	manner
-	role     string // as HELLO says it
+	role     string // from the reply to HELLO
 	pushes   []resp.Value
-	received int  // replies
-	greeted  bool // HELLO was answered
+	received int  // number of replies
+	greeted  bool // the server answered HELLO
 }
 
-// run introduces the client in one write, two where the server does not agree to RESP3, and returns the protocol agreed
-// on. The connection is of no more use after an error.
+// run introduces the client and returns the RESP version agreed on. It writes once, or twice if the server refuses
+// RESP3. After an error the connection is unusable.
 //
-// Any refusal of HELLO leads to RESP2, in whatever words a server or a proxy says it; but not one of the client's credentials,
-// which are not shown twice, nor one that passes by itself.
+// Any refusal of HELLO leads to RESP2, whatever its text, with two exceptions: a refusal of the credentials, which
+// run does not send twice, and a temporary refusal such as LOADING.
 func (h *handshake) run() (proto int, err error) {
 	if !h.hello {
 		return 2, h.introduce(h.steps2())
@@ -71,13 +71,14 @@ func (h *handshake) run() (proto int, err error) {
 	return 2, h.startOver(len(steps) - 1)
 }
 
-// plainer returns the manner to try when the server has hung up: without what it may not have understood.
+// plainer returns the manner of the next dial after the server has closed the connection: without the commands that
+// the server may not have understood.
 func (h *handshake) plainer() manner {
 	return manner{hello: h.hello && (h.greeted || h.cfg.Protocol == 3)}
 }
 
-// startOver introduces the client in RESP2 after a refused HELLO, of whose write due replies are still to come.
-// What they say no longer matters: without HELLO they ran before AUTH.
+// startOver introduces the client in RESP2 after a refused HELLO. due replies to the first write are still unread.
+// They no longer matter: the commands ran before AUTH.
 func (h *handshake) startOver(due int) error {
 	for range due {
 		if _, err := h.read(); err != nil {
@@ -94,7 +95,8 @@ func (h *handshake) introduce(steps []step) error {
 	return h.check(steps)
 }
 
-// agreed reads the protocol from the reply to HELLO, which a proxy may have chosen otherwise than asked.
+// agreed returns the RESP version in the reply to HELLO. A proxy may have chosen another version than the requested
+// one.
 func (h *handshake) agreed(hello resp.Value) (proto int, err error) {
 	pairs, _ := hello.Pairs()
 	for name, value := range pairs {
@@ -113,7 +115,7 @@ func (h *handshake) agreed(hello resp.Value) (proto int, err error) {
 	return 0, fmt.Errorf("the reply is of kind %v, and names no protocol", hello.Kind())
 }
 
-// steps3 are the commands of a handshake in RESP3.
+// steps3 returns the commands of a handshake in RESP3.
 func (h *handshake) steps3() []step {
 	hello := []any{"HELLO", 3}
 	if h.authenticates() {
@@ -125,8 +127,8 @@ func (h *handshake) steps3() []step {
 	return h.appendCommon([]step{{cmd: resp.Cmd(hello...)}})
 }
 
-// steps2 are the commands of a handshake in RESP2. Servers before Redis 6 know only the AUTH with one argument. Who has
-// nothing to say for himself asks by PING whether he is let in, as HELLO would have told.
+// steps2 returns the commands of a handshake in RESP2. Servers before Redis 6 only know AUTH with one argument.
+// Without credentials, PING finds out whether the server requires authentication, as HELLO does in RESP3.
 func (h *handshake) steps2() []step {
 	var steps []step
 	switch {
@@ -161,8 +163,8 @@ func (h *handshake) appendCommon(steps []step) []step {
 	return steps
 }
 
-// authenticates reports whether there is anything to prove. To be "default" without a password is no more than not to
-// authenticate, which servers refuse to take for an AUTH.
+// authenticates reports whether the handshake sends credentials. The user "default" without a password is equivalent
+// to no authentication, and servers refuse an AUTH for it.
 func (h *handshake) authenticates() bool {
 	return h.password != "" || h.userOrDefault() != "default"
 }
@@ -174,8 +176,8 @@ func (h *handshake) userOrDefault() string {
 	return h.user
 }
 
-// write sends all steps at once. A server that turns a client away says so before it reads and closes: when the
-// write fails its reason may be there to read all the same, and tells more than the error of the write.
+// write sends all steps in one write. A server that rejects a client may reply and close before it reads. If the
+// write fails, write therefore prefers the error reply to the error of the write.
 func (h *handshake) write(steps []step) error {
 	var b []byte
 	for _, s := range steps {
@@ -195,8 +197,8 @@ func (h *handshake) write(steps []step) error {
 	return err
 }
 
-// check reads the reply to each step and returns the first error that matters. Not to be let in at all always does;
-// an optional step may be the only one to tell.
+// check reads the reply to each step and returns the first error that matters. An optional step's error is ignored
+// unless the server requires authentication.
 func (h *handshake) check(steps []step) error {
 	for _, s := range steps {
 		v, err := h.read()
@@ -217,7 +219,7 @@ func (h *handshake) check(steps []step) error {
 	return nil
 }
 
-// checkRole takes the reply to ROLE. A user who may not ask has been told the role by HELLO, in RESP3.
+// checkRole checks the reply to ROLE. If the user has no permission for ROLE, the role in the reply to HELLO counts.
 func (h *handshake) checkRole(v resp.Value) error {
 	role, _ := v.At(0).Text()
 	if err := v.Err(); err != nil {
@@ -232,7 +234,7 @@ func (h *handshake) checkRole(v resp.Value) error {
 	return nil
 }
 
-// read returns the next reply, with pushes that come first set aside.
+// read returns the next reply, and keeps pushes received before it in h.pushes.
 func (h *handshake) read() (resp.Value, error) {
 	for {
 		v, err := h.r.Read()
@@ -250,7 +252,7 @@ func (h *handshake) read() (resp.Value, error) {
 	}
 }
 
-// explain adds the likely cause where a first reply that is none points to TLS on the server's side alone.
+// explain adds the likely cause to an error of the first read if the server may expect TLS.
 func (h *handshake) explain(err error) error {
 	syntax, garbled := errors.AsType[*resp.SyntaxError](err)
 	switch {
@@ -263,7 +265,7 @@ func (h *handshake) explain(err error) error {
 	return err
 }
 
-// libraryVersion is the version of this module in the program that runs.
+// libraryVersion returns the version of this module in the running program.
 func libraryVersion() string {
 	const path = "github.com/lockwire/lockwire"
 	info, ok := debug.ReadBuildInfo()

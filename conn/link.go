@@ -11,71 +11,72 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// link is one connection after its handshake, on which the commands of many callers follow each other without
-// waiting for answers. Conn and Pool are made of links.
+// link is one connection after its handshake, with pipelined commands of many callers. Conn and Pool are built on
+// links.
 //
-// A caller appends its encoded command to pending. If nobody is writing, it writes what is pending, its own and that
-// of others that have come in the meantime; otherwise whoever is writing takes it along (write.go). readLoop always reads,
-// and hands replies out in the order of the commands (read.go). A timer fails the link when an answer is overdue (watch.go).
+// A caller appends its encoded command to pending. If no writer is active, the caller becomes the writer and writes
+// all pending commands, including commands that other callers append meanwhile (write.go). readLoop reads all replies
+// and hands them out in the order of the commands (read.go). A timer closes the link if a reply is overdue
+// (deadlines.go).
 type link struct {
 	// Constant after newLink.
 	nc     net.Conn
 	proto  int
 	addr   string
 	start  time.Time
-	shared bool    // by callers who know nothing of each other
-	socket bool    // nc is a socket of the kernel, whose buffer takes socketRoom bytes without blocking
-	sock   *socket // that, without TLS, where it can be looked at; nil: nothing tells what has come
+	shared bool    // used by callers that are independent of each other
+	socket bool    // nc is a kernel socket, whose buffer takes socketRoom bytes without blocking
+	sock   *socket // nc without TLS, if the system lets peek look at unread data; or nil
 	owner  owner
-	wg     *sync.WaitGroup // joins what the link starts
+	wg     *sync.WaitGroup // counts the link's goroutines and armed timer
 	done   chan struct{}   // closed when the link fails
 
 	// Owned by readLoop.
 	r      *resp.Reader
-	got    int32 // replies to the entry at pos that have been read
-	bytes  int64 // size of the entries of batch that have been answered
-	cohort int   // how many callers are woken before they are let run
-	woken  int   // how many have been, since
+	got    int32 // replies already read for the entry at pos
+	bytes  int64 // size of the answered entries of batch
+	cohort int   // number of callers to wake before yielding to them
+	woken  int   // callers woken since the last yield
 	reads  yielder
 
 	calls    sync.Pool
-	from     *source      // of r
+	from     *source      // the source r reads from
 	failed   atomic.Bool  // err is set
-	draining atomic.Bool  // the owner wants to be told when nothing is outstanding
-	pos      atomic.Int64 // entries of batch that have been answered
-	part     atomic.Int32 // got, if the entry has more than one reply
-	wrote    atomic.Int64 // bytes of writes that were not over yet
-	settled  atomic.Int64 // bytes of the commands that have been answered, all batches together
+	draining atomic.Bool  // call owner.drained once no command is outstanding
+	pos      atomic.Int64 // number of answered entries of batch
+	part     atomic.Int32 // copy of got, for entries with several replies
+	wrote    atomic.Int64 // bytes of large writes, without the last piece of each
+	settled  atomic.Int64 // bytes of answered commands, over all batches
 
 	mu        sync.Mutex // guards the following
-	cond      sync.Cond  // writing, handed or err has changed, or more has been read
-	err       error      // why the link failed
-	pending   []byte     // encoded commands that no writer has taken
-	waiting   []entry    // these commands
-	inflight  []entry    // taken by a writer, not yet by the reader
-	batch     []entry    // taken by the reader, which alone replaces it; its elements do not change
-	answered  int64      // entries that have been answered, of batches before
-	writeFrom int64      // entries before the first one of the last write
-	spare     []byte     // the next pending
-	queued    int64      // bytes of all commands
-	unsent    int        // bytes at their end that a failed write has left
-	writing   bool       // somebody writes, or is about to
-	handed    bool       // the writing is writeLoop's
-	looping   bool       // writeLoop runs
-	crowd     bool       // the last write was for more than one caller
-	writes    yielder    // before a write
+	cond      sync.Cond  // signalled when writing, handed, err or from.received changes
+	err       error      // reason of the failure
+	pending   []byte     // encoded commands without a writer yet
+	waiting   []entry    // entries of the commands in pending
+	inflight  []entry    // taken by a writer, not yet by readLoop
+	batch     []entry    // taken by readLoop, the only one to replace the slice; elements are constant
+	answered  int64      // number of answered entries of previous batches
+	writeFrom int64      // number of entries before the last write
+	spare     []byte     // free buffer for pending
+	queued    int64      // bytes of all commands so far
+	unsent    int        // bytes at the end of inflight not written by a failed write
+	writing   bool       // a writer is active or about to start
+	handed    bool       // writeLoop is the writer
+	looping   bool       // writeLoop is running
+	crowd     bool       // the last write had commands of several callers
+	writes    yielder    // yields before a write
 	room      chan struct{}
-	watch
+	deadlines
 }
 
-// request is what a caller wants to send: one command that is encoded already, or some that know how.
+// request is one encoded command, or a list of commands to encode.
 type request struct {
 	encoded []byte
 	cmds    []resp.Command
-	tx      bool // cmds are MULTI, others and EXEC, on a connection that others use too
+	tx      bool // cmds are a transaction, MULTI to EXEC, on a shared connection
 }
 
-// name returns the name of the first command, in memory of its own, for errors and traces.
+// name returns a copy of the first command's name, for errors and traces.
 func (q request) name() string {
 	switch {
 	case len(q.cmds) > 0:
@@ -86,30 +87,31 @@ func (q request) name() string {
 	return "dial"
 }
 
-// entry is a command, or the commands of a batch, in the order of the replies.
+// entry is a command or a batch that waits for its replies. Entries are in the order of the replies.
 type entry struct {
-	call    *call         // nil if nobody waits
-	limit   time.Duration // since start: it may take until then even if that is longer than the timeout
-	size    int           // encoded
-	after   int64         // how much had been received when it was handed to a writer
-	tick    uint32        // the number of ticks before it
+	call    *call         // nil without a waiting caller
+	limit   time.Duration // time since start up to which the answer may take, even beyond the timeout
+	size    int           // size of the encoded commands in bytes
+	after   int64         // bytes received before a writer took the entry
+	tick    uint32        // link's ticks when enqueued
 	replies int32
-	tx      bool // as of the request
+	tx      bool // the request's tx
 }
 
-// never is the limit of a command that may take as long as the server likes.
+// never is the limit of a command whose reply may take any time.
 const never = time.Duration(1<<63 - 1)
 
-// call is what a caller waits on. It belongs to the caller until it is enqueued, and again once ready has been
-// received from. A caller that leaves earlier sets it abandoned and does not touch it again: the reader releases it.
+// call is the result of a command, and the caller's way to wait for it. The caller owns the call before enqueue and
+// again after receiving from ready. A caller that leaves early sets the state abandoned and gives the call up; the
+// reader releases it.
 type call struct {
-	ready  chan struct{} // of capacity 1
+	ready  chan struct{} // capacity 1
 	state  atomic.Uint32
-	batch  bool         // replies go to values
-	value  resp.Value   // the reply, if not of a batch
-	values []resp.Value // the replies that have come
-	err    error        // why there is none, or not all
-	sent   bool         // if err is set: whether the command may have been sent
+	batch  bool         // collect the replies in values
+	value  resp.Value   // the reply of a single command
+	values []resp.Value // the replies received, of a batch
+	err    error        // reason why replies are missing
+	sent   bool         // with err: the command may have been sent
 }
 
 // The states of a call.
@@ -119,15 +121,17 @@ const (
 	abandoned
 )
 
-// owner is told what becomes of a link, without the link's mutex. It must not block: readLoop may be the one to call.
+// owner receives the events of a link, without the link's mutex held. The methods must not block, since readLoop may
+// be the caller.
 type owner interface {
 	push(l *link, v resp.Value)
-	due(l *link)                              // the time set by setDue has come
-	drained(l *link)                          // after drain: nothing is outstanding any more
-	lost(l *link, outstanding int, err error) // the link has failed and all calls are completed
+	due(l *link)                              // the time given to setDue is reached
+	drained(l *link)                          // after drain: no command is outstanding
+	lost(l *link, outstanding int, err error) // the link has failed, all calls are completed
 }
 
-// newLink starts a link on a connection after its handshake, for callers who share it or for one borrower. It ends by fail, after which wg joins its goroutines.
+// newLink starts a link on a connection after its handshake. shared means that independent callers use the link;
+// otherwise one borrower does. The link runs until fail; wg counts its goroutines.
 func newLink(s *session, cfg *Config, shared bool, o owner, wg *sync.WaitGroup) *link {
 	l := &link{
 		nc:     s.nc,
@@ -156,12 +160,12 @@ func newLink(s *session, cfg *Config, shared bool, o owner, wg *sync.WaitGroup) 
 	}
 	wg.Go(l.readLoop)
 	l.mu.Lock()
-	l.startWatchLocked(cfg)
+	l.startDeadlinesLocked(cfg)
 	l.mu.Unlock()
 	return l
 }
 
-// protocol returns the version that the handshake agreed on, and 0 if there is no session.
+// protocol returns the RESP version of the session, and 0 if s is nil.
 func (s *session) protocol() int {
 	if s == nil {
 		return 0
@@ -169,8 +173,7 @@ func (s *session) protocol() int {
 	return s.proto
 }
 
-// isSocket reports whether nc is a socket of the kernel, under TLS or not, rather than something made for another
-// purpose.
+// isSocket reports whether nc, or the connection below TLS, is a kernel socket.
 func isSocket(nc net.Conn) bool {
 	switch beneath(nc).(type) {
 	case *net.TCPConn, *net.UnixConn:
@@ -179,7 +182,7 @@ func isSocket(nc net.Conn) bool {
 	return false
 }
 
-// do sends one command and returns its reply. An error is an *Error.
+// do sends one command and returns its reply. The error is an *Error.
 func (l *link) do(ctx context.Context, q request, limit time.Duration) (resp.Value, error) {
 	k := l.calls.Get().(*call)
 	if err := l.enqueue(ctx, entry{call: k, replies: 1, limit: limit}, q); err != nil {
@@ -197,7 +200,8 @@ func (l *link) do(ctx context.Context, q request, limit time.Duration) (resp.Val
 	return v, nil
 }
 
-// doBatch sends the commands of q next to each other and returns their replies; with an *Error, those that had come.
+// doBatch sends the commands of q in order, without other commands in between, and returns the replies. With an
+// *Error, doBatch returns the replies received so far.
 func (l *link) doBatch(ctx context.Context, q request, limit time.Duration) ([]resp.Value, error) {
 	n := len(q.cmds)
 	k := l.calls.Get().(*call)
@@ -217,8 +221,8 @@ func (l *link) doBatch(ctx context.Context, q request, limit time.Duration) ([]r
 	return values, nil
 }
 
-// await waits until k is completed or ctx ends. If the caller is the one to leave, k is no longer the caller's, and
-// sent tells whether the command may have left: what no writer has taken is withdrawn.
+// await waits until k is completed or ctx ends. left reports that ctx ended first: then the caller no longer owns k,
+// and sent reports whether the command may have been sent. A command that no writer has taken is withdrawn.
 func (l *link) await(ctx context.Context, k *call) (left, sent bool) {
 	done := ctx.Done()
 	if done == nil {
@@ -244,7 +248,8 @@ func (l *link) await(ctx context.Context, k *call) (left, sent bool) {
 	return false, false
 }
 
-// leave returns the error of ctx. A command without limit keeps its connection busy, and is ended with it.
+// leave returns the error of a caller whose ctx has ended. For a blocking command leave closes the link, which would
+// otherwise stay busy.
 func (l *link) leave(ctx context.Context, limit time.Duration) error {
 	err := ended(ctx)
 	if limit == never {
@@ -253,7 +258,7 @@ func (l *link) leave(ctx context.Context, limit time.Duration) error {
 	return err
 }
 
-// release makes k ready for another use.
+// release returns k to the pool of calls.
 func (l *link) release(k *call) {
 	k.state.Store(awaited)
 	k.batch, k.value, k.values, k.err, k.sent = false, resp.Value{}, nil, nil, false
@@ -264,7 +269,7 @@ func (l *link) failure(q request, sent bool, err error) error {
 	return &Error{Op: q.name(), Addr: l.addr, Sent: sent, Err: err}
 }
 
-// fail closes the link for the reason err, if it has not failed yet.
+// fail closes the link with the reason err, unless the link has failed before.
 func (l *link) fail(err error) {
 	l.mu.Lock()
 	failed := l.failLocked(err)
@@ -274,7 +279,7 @@ func (l *link) fail(err error) {
 	}
 }
 
-// failLocked makes the link fail, but for closing the connection, which is the caller's to do if it returns true.
+// failLocked marks the link as failed. If it returns true, the caller must call hangUp.
 func (l *link) failLocked(err error) bool {
 	if l.err != nil {
 		return false
@@ -283,35 +288,35 @@ func (l *link) failLocked(err error) bool {
 	l.failed.Store(true)
 	close(l.done)
 	l.openRoomLocked()
-	l.stopWatchLocked()
+	l.stopDeadlinesLocked()
 	l.cond.Broadcast()
 	return true
 }
 
-// lostEarly returns the error of a dial that led to no more than l, which has failed.
+// lostEarly returns the error of a dial whose link l failed before its first use.
 func (l *link) lostEarly() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return &Error{Op: "dial", Addr: l.addr, Err: l.err}
 }
 
-// hangUp closes the connection of a link that has failed, when an error in doing so says nothing new.
+// hangUp closes the connection of a failed link. The error of closing carries no information.
 func (l *link) hangUp() { _ = hangUp(l.nc) }
 
-// outstandingLocked returns how many commands and batches have no answer yet.
+// outstandingLocked returns the number of commands and batches without an answer.
 func (l *link) outstandingLocked() int {
 	return len(l.waiting) + len(l.inflight) + len(l.batch) - int(l.pos.Load())
 }
 
-// outstanding is outstandingLocked for those who do not hold mu.
+// outstanding is like outstandingLocked, for callers without mu.
 func (l *link) outstanding() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.outstandingLocked()
 }
 
-// drain has the owner told as soon as nothing is outstanding. Who enqueues afterwards delays that. Above 0, most is
-// how long it may take before the link fails, and why the reason.
+// drain calls owner.drained once no command is outstanding. Commands enqueued meanwhile delay the call. If most > 0,
+// the link fails with why after that time.
 func (l *link) drain(most time.Duration, why error) {
 	l.mu.Lock()
 	l.draining.Store(true)
@@ -322,7 +327,7 @@ func (l *link) drain(most time.Duration, why error) {
 	l.checkDrained()
 }
 
-// checkDrained tells the owner, once, if nothing is outstanding on a draining link.
+// checkDrained calls owner.drained once, if a draining link has no outstanding command.
 func (l *link) checkDrained() {
 	l.mu.Lock()
 	drained := l.outstandingLocked() == 0 && l.draining.CompareAndSwap(true, false)

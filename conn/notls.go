@@ -8,7 +8,7 @@ import (
 	"net"
 )
 
-// TLSConfig takes the place of tls.Config in a build without TLS, where it is an error to set one.
+// TLSConfig replaces tls.Config in a build without TLS. Setting Config.TLS is then an error.
 type TLSConfig struct {
 	ServerName         string
 	InsecureSkipVerify bool

@@ -10,13 +10,14 @@ import (
 	"time"
 )
 
-// plainAfter is how long a TLS handshake may take before the server is asked whether it speaks TLS at all.
+// plainAfter is the duration of a TLS handshake after which the dial checks whether the server speaks TLS at all.
 const plainAfter = 500 * time.Millisecond
 
-// whileTLS asks the server in plain text, on a connection of its own, if the TLS handshake on nc takes long: Redis without TLS takes
-// the handshake for a line without an end and is as silent as a server that hangs, but it answers a PING. Then nc is closed, which
-// ends the handshake. stop waits for the end of all this, and reports whether the server has answered so.
-func (d *dialing) whileTLS(ctx context.Context, nc net.Conn) (stop func() (plain bool)) {
+// whileTLS probes the server with a PING in plain text, over a second connection, if the TLS handshake on nc takes
+// long. A Redis server without TLS reads the handshake as an unfinished line and stays silent like a dead server, but
+// answers a PING. After an answer whileTLS closes nc to end the handshake. stop waits for the probe to end and
+// reports whether the server answered in plain text.
+func (d *dialRun) whileTLS(ctx context.Context, nc net.Conn) (stop func() (plain bool)) {
 	after := plainAfter
 	if most := d.cfg.DialTimeout / 2; most > 0 {
 		after = min(after, most)
@@ -38,7 +39,7 @@ func (d *dialing) whileTLS(ctx context.Context, nc net.Conn) (stop func() (plain
 }
 
 // answersPlain reports whether the server answers a PING in plain text.
-func (d *dialing) answersPlain(ctx context.Context) bool {
+func (d *dialRun) answersPlain(ctx context.Context) bool {
 	nc, err := d.connect(ctx)
 	if err != nil {
 		return false
@@ -58,5 +59,5 @@ func (d *dialing) answersPlain(ctx context.Context) bool {
 		return false
 	}
 	line, err := bufio.NewReaderSize(nc, 512).ReadSlice('\n')
-	return err == nil && (line[0] == '+' || line[0] == '-') && !bytes.Contains(line, []byte("TLS")) // some servers complain so
+	return err == nil && (line[0] == '+' || line[0] == '-') && !bytes.Contains(line, []byte("TLS")) // some TLS servers reply with such an error
 }

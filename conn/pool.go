@@ -9,78 +9,80 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockwire/lockwire/internal/callback"
 	"github.com/lockwire/lockwire/resp"
 )
 
-// dialsAtOnce is how many dials of one Pool are in progress at most.
+// dialsAtOnce limits the concurrent dials of a Pool.
 const dialsAtOnce = 2
 
-// openAttempts is how often Open tries by default, unless there are sentinels, which may be electing a master.
+// openAttempts is the default number of attempts of Open without sentinels. With sentinels an election may be in
+// progress, and the budget alone limits Open.
 const openAttempts = 4
 
-// errRetired is why links end that the Pool has no more use for.
+// errRetired is the reason for closing a connection that the Pool no longer needs.
 var errRetired = errors.New("conn: connection given up by its pool")
 
-// Pool is a client of one server, or of whichever server sentinels say is the master: connections shared by all callers, and exclusive ones lent to one caller at a time.
-// It is safe for use by many goroutines at once. Connections are opened when they are needed and replaced when they
-// fail. Close it when it is no longer needed.
+// Pool is a client of one server, or of the current master named by sentinels. A Pool has connections shared by all
+// callers, and exclusive connections lent to one caller at a time. Many goroutines may use a Pool at once.
+// Connections are opened on demand and replaced after a failure. Close a Pool after use.
 //
-// What certainly did not run is repeated within the limits of Config.Retry, and nothing else: an error for which
-// errors.Is finds ErrUncertain says that a command may have run.
+// A Pool repeats commands that certainly did not run, within the limits of Config.Retry, and no other command. An
+// error that matches ErrUncertain means that a command may have run.
 //
-// A ctx bounds how long a call waits, and does not undo what was sent. A caller that leaves does no harm to others on
-// the same connection. On shared connections a command that would block, or that changes the state of its connection,
-// is refused with an error that says what to use instead.
+// A ctx bounds the wait of a call and does not undo a command already sent. The end of one caller's ctx does not
+// affect other callers on the connection. A shared connection refuses commands that would block or change the
+// connection's state; the error names the alternative.
 type Pool struct {
 	// Constant after Open.
-	cfg     Config
-	slots   []*slot
-	pushes  *pushes
-	turns   chan struct{} // one for each dial in progress
-	closing chan struct{} // closed when Close begins
+	cfg         Config
+	sharedConns []*sharedConn
+	pushes      *pushes
+	dialTokens  chan struct{} // holds a token per dial in progress
+	closing     chan struct{} // closed when Close begins
 
-	wg      sync.WaitGroup // joins all goroutines
+	wg      sync.WaitGroup // counts all goroutines
 	retries atomic.Uint64
-	losses  losses
+	losses  callback.List
 
-	finder *finder // of the server, by sentinels; constant after Open, nil if Config.Addr says where it is
+	finder *finder // nil without sentinels; constant after Open
 
-	mu       sync.Mutex // guards the following, and what slots and members say it does
-	closed   bool
-	cause    error               // why it is closed, set once and before closing is closed
-	links    map[*link]struct{}  // all that have not failed
-	dialling map[owner]*underway // the dials in progress
+	mu           sync.Mutex // guards the following, and the fields so marked of sharedConn and member
+	closed       bool
+	cause        error                  // reason of closing, set once, before closing is closed
+	links        map[*link]struct{}     // all links that have not failed
+	pendingDials map[owner]*pendingDial // the dials in progress
 	target
 	health
 	lending
 }
 
-// health is what the Pool knows of the server by its dials. It makes all dials wait after one that has failed.
+// health is the record of the Pool's dials. After a failed dial, all dials wait until notBefore.
 type health struct {
-	failures  int       // dials in a row
-	notBefore time.Time // the next dial
+	failures  int       // failed dials in a row
+	notBefore time.Time // earliest time of the next dial
 	lastErr   error     // the cause of the last dial that failed
 	lastAt    time.Time
 
 	dials, dialErrors, lostLinks uint64
 }
 
-// underway is a dial that is made, or waits for its turn.
-type underway struct {
+// underway is a dial in progress, or waiting for its turn.
+type pendingDial struct {
 	cancel context.CancelFunc
 	dialState
 }
 
-// attempt is what those share who wait for the same dial.
+// attempt is one dial of a shared connection, for all callers that wait for it.
 type attempt struct {
-	done    chan struct{} // closed when it has ended
-	waiting int           // callers; guarded by the Pool's mu
-	link    *link         // constant when done is closed, as is err
+	done    chan struct{} // closed when the dial has ended
+	waiting int           // number of waiting callers; guarded by the Pool's mu
+	link    *link         // constant after done is closed, like err
 	err     error
 }
 
-// Open returns a Pool on the server at cfg.Addr, or the one that the sentinels in cfg name. It dials one connection within the limits of ctx and cfg.Retry, so
-// that a wrong address or password shows at once.
+// Open returns a Pool for the server at cfg.Addr, or for the master named by cfg.Sentinel. Open dials one connection,
+// within the limits of ctx and cfg.Retry, and so reports a wrong address or password at once.
 func Open(ctx context.Context, cfg Config) (*Pool, error) {
 	p, err := New(cfg)
 	if err != nil {
@@ -92,44 +94,44 @@ func Open(ctx context.Context, cfg Config) (*Pool, error) {
 	}
 	a := attempts{policy: &policy}
 	for {
-		_, err := p.slots[0].get(ctx, nil)
+		_, err := p.sharedConns[0].get(ctx, nil)
 		if err == nil {
 			return p, nil
 		}
-		if err := p.persist(ctx, &a, p.slots[0], nil, request{}, err); err != nil {
+		if err := p.retryOrFail(ctx, &a, p.sharedConns[0], nil, request{}, err); err != nil {
 			_ = p.Close()
 			return nil, err
 		}
 	}
 }
 
-// New is Open without the dial: the Pool connects when it is first used. Its errors are those of cfg.
+// New is like Open, but does not dial: the Pool connects on first use. New only returns errors about cfg.
 func New(cfg Config) (*Pool, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
 	p := &Pool{
-		cfg:      cfg,
-		turns:    make(chan struct{}, dialsAtOnce),
-		closing:  make(chan struct{}),
-		links:    make(map[*link]struct{}),
-		dialling: make(map[owner]*underway),
+		cfg:          cfg,
+		dialTokens:   make(chan struct{}, dialsAtOnce),
+		closing:      make(chan struct{}),
+		links:        make(map[*link]struct{}),
+		pendingDials: make(map[owner]*pendingDial),
 	}
 	if cfg.Sentinel.used() {
-		p.cfg.Addr = cfg.Sentinel.Master // for errors where there is no connection
+		p.cfg.Addr = cfg.Sentinel.Master // the address in errors without a connection
 		p.finder = newFinder(&p.cfg, p.switched)
 	}
 	p.pushes = newPushes(cfg.OnPush, &p.wg)
 	for range cfg.Conns {
-		p.slots = append(p.slots, &slot{p: p})
+		p.sharedConns = append(p.sharedConns, &sharedConn{p: p})
 	}
 	return p, nil
 }
 
-// Do sends a command, given as its name and arguments, and returns its reply. Arguments are strings, []byte, bools,
-// integers and floats, as for resp.Cmd; none is kept. An error reply is returned as an error, a resp.Error; a null is
-// a value.
+// Do sends a command, given as name and arguments, and returns the reply. Arguments are strings, []byte, bools,
+// integers and floats, as for resp.Cmd; Do keeps none of them. An error reply is returned as a resp.Error; a null
+// reply is a value.
 func (p *Pool) Do(ctx context.Context, args ...any) (resp.Value, error) {
 	var buf [512]byte
 	b, err := resp.AppendCommand(buf[:0], args...)
@@ -139,11 +141,11 @@ func (p *Pool) Do(ctx context.Context, args ...any) (resp.Value, error) {
 	if err != nil {
 		return resp.Value{}, refusal(p.cfg.Addr, request{encoded: b}, err)
 	}
-	return p.send(ctx, p.slotFor("", false), request{encoded: b})
+	return p.send(ctx, p.sharedFor("", false), request{encoded: b})
 }
 
-// Send sends one command and returns its reply, as Do does. The connection is chosen by the routing key of cmd, if it
-// has one.
+// Send sends one command and returns its reply, like Do. The routing key of cmd, if any, selects the shared
+// connection.
 func (p *Pool) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
 	err := cmd.Err()
 	if err == nil {
@@ -152,18 +154,21 @@ func (p *Pool) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
 	if err != nil {
 		return resp.Value{}, refusal(p.cfg.Addr, request{cmds: []resp.Command{cmd}}, err)
 	}
-	return p.send(ctx, p.slotFor(cmd.Key()), request{cmds: []resp.Command{cmd}})
+	return p.send(ctx, p.sharedFor(cmd.Key()), request{cmds: []resp.Command{cmd}})
 }
 
-// SendBatch sends commands over one connection, next to each other and in order, and returns their replies in the same
-// order. The connection is chosen by the routing key of the first. Error replies are values.
+// SendBatch sends commands over one connection, in order and without commands of other callers in between, and
+// returns the replies in the same order. The routing key of the first command selects the connection. Error replies
+// are values.
 //
-// A batch that ends in WAIT or WAITAOF takes an exclusive connection for its length, as With does. What such a WAIT counts is
-// who has the commands in front of it: they are repeated together, if none of them was executed, or not at all.
+// SendBatch repeats commands at the end of the batch that the server did not execute, within the limits of
+// Config.Retry, and never changes the order. A refused command before an executed command is not repeated; the
+// refusal is its reply. If the connection fails, SendBatch returns the error and the known replies of the first
+// commands.
 //
-// The order is never changed. Otherwise commands at the end of the batch that the server has not executed, by their replies, are
-// repeated within the limits of Config.Retry. A refused command with an executed one behind it is not: its refusal is its
-// reply, and the caller decides. With an error, the replies are those of the first commands whose outcome is known.
+// A batch that ends in WAIT or WAITAOF borrows an exclusive connection, like With. SendBatch then repeats the batch
+// as a whole, and only if the server executed none of the commands before the WAIT. A batch whose answer would come too
+// late may not be sent at all: see [Leaves].
 func (p *Pool) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value, error) {
 	if len(cmds) == 0 {
 		return nil, nil
@@ -171,28 +176,29 @@ func (p *Pool) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value
 	if i, err := refuseAny(cmds, sharedBatch); err != nil {
 		return nil, refusal(p.cfg.Addr, request{cmds: cmds[i:]}, err)
 	}
-	if waits(cmds) {
+	if endsInWait(cmds) {
 		return p.sendAcked(ctx, cmds)
 	}
 	start := p.cfg.Trace.begin()
-	values, err := p.sendBatch(ctx, p.slotFor(cmds[0].Key()), cmds)
+	values, err := p.sendBatch(ctx, p.sharedFor(cmds[0].Key()), cmds)
 	p.cfg.Trace.command(start, p.cfg.Addr, request{cmds: cmds}, err)
 	return values, err
 }
 
-// slotFor returns the shared connection for a command: always the same for a key, any without.
-func (p *Pool) slotFor(key string, keyed bool) *slot {
-	n := uint32(len(p.slots))
+// sharedFor returns the shared connection for a routing key: always the same connection for the same key, and a
+// random connection without a key.
+func (p *Pool) sharedFor(key string, keyed bool) *sharedConn {
+	n := uint32(len(p.sharedConns))
 	switch {
 	case n == 1:
-		return p.slots[0]
+		return p.sharedConns[0]
 	case keyed:
-		return p.slots[hash(key)%n]
+		return p.sharedConns[hash(key)%n]
 	}
-	return p.slots[rand.Uint32N(n)]
+	return p.sharedConns[rand.Uint32N(n)]
 }
 
-// hash is FNV-1a.
+// hash returns the 32-bit FNV-1a hash of key.
 func hash(key string) uint32 {
 	h := uint32(2166136261)
 	for i := range len(key) {
@@ -201,8 +207,9 @@ func hash(key string) uint32 {
 	return h
 }
 
-// Stream opens a connection of its own, outside of the Pool's counts and limits, for what is not one reply to one
-// command: subscriptions, MONITOR. The caller closes it; Close of the Pool does not. It dials once.
+// Stream opens a separate connection for protocols without one reply per command, such as subscriptions and MONITOR.
+// The connection does not count for the Pool's statistics and limits. Stream dials once. The caller closes the
+// Stream; closing the Pool does not.
 func (p *Pool) Stream(ctx context.Context) (*Stream, error) {
 	p.mu.Lock()
 	closed := p.closed
@@ -212,33 +219,33 @@ func (p *Pool) Stream(ctx context.Context) (*Stream, error) {
 	}
 	begin := time.Now()
 	s, err := p.connect(ctx)
-	p.cfg.Trace.dial(begin, p.dialled(s, err), true, s.protocol(), err)
+	p.cfg.Trace.dial(begin, p.dialAddr(s, err), true, s.protocol(), err)
 	if err != nil {
 		return nil, err
 	}
 	return p.enlist(newStream(s, &p.cfg))
 }
 
-// Replicated reports whether the server may have replicas that take its place: whether sentinels say where it is.
+// Replicated reports whether replicas may take the server's place, which is the case with Config.Sentinel.
 func (p *Pool) Replicated() bool { return p.finder != nil }
 
-// Close closes all connections. Calls that wait, for a connection, a reply or the next attempt, fail with ErrClosed.
-// When it returns, no goroutine of the Pool runs any more. It may be called more than once, but not by a callback in
-// Config, as it waits for these; it does not wait for the functions given to With.
+// Close closes all connections. Calls that wait for a connection, a reply or the next attempt fail with ErrClosed.
+// Close returns after all goroutines of the Pool have ended, but does not wait for functions given to With. Close may
+// be called more than once. A callback in Config must not call Close, which waits for callbacks.
 func (p *Pool) Close() error { return p.CloseFor(ErrClosed) }
 
-// CloseFor is Close with another cause than ErrClosed, for a Pool that ends although its user has not closed it: its server
-// has left a cluster, for example. A Pool that is closed already keeps its cause.
+// CloseFor is like Close, with a cause other than ErrClosed: for a Pool that ends without a Close by its user, for
+// example when the server has left a cluster. The first cause stays.
 func (p *Pool) CloseFor(cause error) error {
 	p.mu.Lock()
 	if !p.closed {
 		p.closed, p.cause = true, cause
 		close(p.closing)
 	}
-	for _, d := range p.dialling {
+	for _, d := range p.pendingDials {
 		d.cancel()
 	}
-	p.refuseWaitersLocked(p.cause)
+	p.refuseBorrowersLocked(p.cause)
 	stop := p.unfollow
 	links := make([]*link, 0, len(p.links))
 	for l := range p.links {
@@ -257,16 +264,16 @@ func (p *Pool) CloseFor(cause error) error {
 	return nil
 }
 
-// dial makes a link for an owner, in a goroutine that p.wg joins. It waits for its turn and, after dials that failed,
-// for the backoff to pass. It returns nil and no error if then nobody wants the link any more, which wanted tells
-// under mu.
+// dial makes a link for an owner, in a goroutine counted by p.wg. It waits for its turn and, after failed dials, for
+// the backoff. It returns nil and no error if wanted, called with mu held, then reports that no caller needs the link
+// any more.
 func (p *Pool) dial(o owner, exclusive bool, wanted func() bool) (*link, error) {
-	d := &underway{}
+	d := &pendingDial{}
 	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), dialStateKey{}, &d.dialState))
 	defer cancel()
 	d.cancel = cancel
 	p.mu.Lock()
-	p.dialling[o] = d
+	p.pendingDials[o] = d
 	closed := p.closed
 	p.mu.Unlock()
 	if closed {
@@ -275,7 +282,7 @@ func (p *Pool) dial(o owner, exclusive bool, wanted func() bool) (*link, error) 
 	s, err := p.dialInTurn(ctx, exclusive, wanted)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.dialling, o)
+	delete(p.pendingDials, o)
 	switch {
 	case p.closed:
 		if s != nil {
@@ -293,11 +300,11 @@ func (p *Pool) dial(o owner, exclusive bool, wanted func() bool) (*link, error) 
 	return l, nil
 }
 
-// dialInTurn returns a session, or nil if it is not wanted any more.
+// dialInTurn returns a session, or nil if no caller needs one any more.
 func (p *Pool) dialInTurn(ctx context.Context, exclusive bool, wanted func() bool) (*session, error) {
 	select {
-	case p.turns <- struct{}{}:
-		defer func() { <-p.turns }()
+	case p.dialTokens <- struct{}{}:
+		defer func() { <-p.dialTokens }()
 	case <-ctx.Done():
 		return nil, p.cause
 	}
@@ -318,12 +325,12 @@ func (p *Pool) dialInTurn(ctx context.Context, exclusive bool, wanted func() boo
 	}
 	begin := time.Now()
 	s, err := p.connect(ctx)
-	p.dialed(begin, exclusive, s, err)
+	p.noteDial(begin, exclusive, s, err)
 	return s, err
 }
 
-// dialed takes note of the outcome of a dial, and tells of it.
-func (p *Pool) dialed(begin time.Time, exclusive bool, s *session, err error) {
+// noteDial records the outcome of a dial and reports it to Trace and Logger.
+func (p *Pool) noteDial(begin time.Time, exclusive bool, s *session, err error) {
 	now := time.Now()
 	p.mu.Lock()
 	if p.closed {
@@ -340,7 +347,7 @@ func (p *Pool) dialed(begin time.Time, exclusive bool, s *session, err error) {
 		p.failures = 0
 	}
 	p.mu.Unlock()
-	p.cfg.Trace.dial(begin, p.dialled(s, err), exclusive, s.protocol(), err)
+	p.cfg.Trace.dial(begin, p.dialAddr(s, err), exclusive, s.protocol(), err)
 	switch {
 	case err != nil && before == 0:
 		warn(&p.cfg, "server not reachable", "error", err)
@@ -349,23 +356,24 @@ func (p *Pool) dialed(begin time.Time, exclusive bool, s *session, err error) {
 	}
 }
 
-// reportLocked tells of a link that has failed, in a goroutine of its own as the caller may be readLoop.
+// reportLocked reports a failed link. The callbacks run in a goroutine of their own because the caller may be
+// readLoop.
 func (p *Pool) reportLocked(l *link, exclusive bool, outstanding int, err error) {
 	if p.closed || onPurpose(err) {
 		return
 	}
 	p.lostLinks++
-	p.losses.tell()
+	p.losses.Call()
 	info := LostInfo{Addr: l.addr, Exclusive: exclusive, Age: time.Since(l.start), InFlight: outstanding, Err: err}
 	p.wg.Go(func() { report(&p.cfg, info) })
 }
 
-// onPurpose reports whether a link that failed with err was closed by this program.
+// onPurpose reports whether this program closed a link that failed with err.
 func onPurpose(err error) bool {
 	return errors.Is(err, ErrClosed) || errors.Is(err, errRetired) || errors.Is(err, errSwitched)
 }
 
-// report tells the callbacks of a link that has failed.
+// report calls the callbacks for a failed link.
 func report(cfg *Config, info LostInfo) {
 	if cfg.Trace != nil && cfg.Trace.Lost != nil {
 		cfg.Trace.Lost(info)
@@ -380,12 +388,12 @@ func warn(cfg *Config, text string, args ...any) {
 	}
 }
 
-// waitErrorLocked returns the error of a caller whose ctx ended while it waited for a connection.
+// waitErrorLocked returns the error for a caller whose ctx ended while waiting for a connection.
 func (p *Pool) waitErrorLocked(ctx context.Context) error {
 	n := p.countLocked()
 	text := fmt.Sprintf("waiting for a connection (%d shared; exclusive: %d open, %d idle, %d lent, %d being dialled, "+
 		"%d waiting)", n.Shared, n.Open, n.Idle, n.Lent, n.Dialing, n.Waiting)
-	for _, d := range p.dialling {
+	for _, d := range p.pendingDials {
 		text += "; a dial under way: " + d.String()
 	}
 	if p.failures == 0 || p.lastErr == nil {
@@ -394,3 +402,8 @@ func (p *Pool) waitErrorLocked(ctx context.Context) error {
 	ago := time.Since(p.lastAt).Round(time.Millisecond)
 	return fmt.Errorf("%s: %w; last dial, %v ago: %w", text, ended(ctx), ago, p.lastErr)
 }
+
+// OnLoss registers fn to be called each time that the Pool loses a connection or turns to another master, until stop
+// is called. After a loss the server may have restarted or been replaced. fn must not block and must not use the
+// Pool.
+func (p *Pool) OnLoss(fn func()) (stop func()) { return p.losses.Add(fn) }

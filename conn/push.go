@@ -6,10 +6,10 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// maxPushes is how many pushes wait for a callback before the oldest is dropped.
+// maxPushes limits the pushes that wait for the callback; beyond it the oldest is dropped.
 const maxPushes = 1024
 
-// pushes hands what the server says unasked to a callback, in a goroutine of its own, so that no reply waits for it.
+// pushes delivers pushes to a callback in a goroutine of its own, so that no reply waits for the callback.
 type pushes struct {
 	deliver func(resp.Value) // constant
 
@@ -20,8 +20,8 @@ type pushes struct {
 	closed  bool
 }
 
-// newPushes starts delivering to deliver, in a goroutine that wg joins after close. If deliver is nil there is nothing
-// to do, and the result is nil.
+// newPushes starts a goroutine, counted by wg, that delivers to deliver until close. If deliver is nil, newPushes
+// returns nil, which is valid and drops all pushes.
 func newPushes(deliver func(resp.Value), wg *sync.WaitGroup) *pushes {
 	if deliver == nil {
 		return nil
@@ -77,7 +77,7 @@ func (q *pushes) pushLoop() {
 	}
 }
 
-// lost returns the number of pushes that were dropped.
+// lost returns the number of dropped pushes.
 func (q *pushes) lost() uint64 {
 	if q == nil {
 		return 0

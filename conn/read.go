@@ -10,24 +10,25 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// keptEntries is the capacity up to which a list of entries is kept for the next batch.
+// keptEntries is the largest capacity of a list of entries to keep for the next batch.
 const keptEntries = 4 << 10
 
 var errUnasked = errors.New("a reply that nobody asked for")
 
-// After each quarter of the callers that wait, or maxCohort of them, readLoop lets those run whom it has woken. They
-// send their next commands while it reads the rest, so that client and server work at the same time and not in turns.
+// readLoop yields to the callers it has woken after each quarter of the outstanding commands, or after maxCohort of
+// them. The callers send their next commands while readLoop reads the rest, so client and server work at the same
+// time.
 const maxCohort = 64
 
-// source is where a resp.Reader reads. It counts what it has received from the network.
+// source is the reader behind a resp.Reader. It counts the bytes received.
 type source struct {
 	nc       net.Conn
-	sock     *socket      // nc, if it is read by that; set with the link
-	wake     func()       // constant once there is a link
-	inside   bool         // a reply has begun; owned by whoever reads
-	received atomic.Int64 // bytes
-	within   atomic.Int64 // of these, bytes that came for a reply that had begun
-	awaited  atomic.Bool  // wake is to be called once more has been received
+	sock     *socket      // reads nc if not nil; set with the link
+	wake     func()       // constant after newLink
+	inside   bool         // a reply has begun; owned by the reader
+	received atomic.Int64 // bytes received
+	within   atomic.Int64 // part of received: bytes of replies after their begin
+	awaited  atomic.Bool  // call wake after the next read
 }
 
 func (s *source) Read(b []byte) (int, error) {
@@ -48,7 +49,7 @@ func (s *source) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// readLoop reads until the link fails, and then completes the calls that are left.
+// readLoop reads until the link fails, and then completes the remaining calls.
 func (l *link) readLoop() {
 	err := l.read()
 	if err == io.EOF {
@@ -58,7 +59,7 @@ func (l *link) readLoop() {
 	l.finish()
 }
 
-// read hands out replies until there are no more, and returns why.
+// read hands out replies until an error, which it returns.
 func (l *link) read() error {
 	for {
 		if err := l.readOne(); err != nil {
@@ -73,7 +74,7 @@ func (l *link) read() error {
 	}
 }
 
-// readOne reads one reply and hands it out, or one push.
+// readOne reads and hands out one reply or one push.
 func (l *link) readOne() error {
 	l.from.inside = false
 	kind, err := l.r.Peek()
@@ -85,7 +86,7 @@ func (l *link) readOne() error {
 	if kind != resp.Push {
 		e = l.headAt(l.from.received.Load() - int64(l.r.Buffered()))
 	}
-	if kind != resp.Map && e.unwanted() { // a map may be the attributes of a push
+	if kind != resp.Map && e.unwanted() { // the map may be the attributes of a push
 		if err := l.r.Skip(); err != nil {
 			return err
 		}
@@ -117,8 +118,8 @@ func (l *link) readOne() error {
 	return nil
 }
 
-// headAt is head for a reply whose first byte is at the given offset of what has been received. One that has come before
-// the command was handed to a writer is no answer to it: nobody has asked for it.
+// headAt is like head, for a reply that begins at offset of the received bytes. Bytes received before a writer took
+// the command cannot be its reply; headAt then returns nil.
 func (l *link) headAt(offset int64) *entry {
 	if e := l.head(); e != nil && (l.got > 0 || offset >= e.after) {
 		return e
@@ -126,7 +127,7 @@ func (l *link) headAt(offset int64) *entry {
 	return nil
 }
 
-// head returns the entry to which the next reply belongs, or nil if there is none.
+// head returns the entry of the next reply, or nil without one.
 func (l *link) head() *entry {
 	if i := int(l.pos.Load()); i < len(l.batch) {
 		return &l.batch[i]
@@ -147,12 +148,12 @@ func (l *link) head() *entry {
 	return &l.batch[0]
 }
 
-// unwanted reports whether nobody waits for the reply any more. It need not be built then.
+// unwanted reports whether no caller waits for the reply, which can then be skipped.
 func (e *entry) unwanted() bool {
 	return e != nil && !e.tx && (e.call == nil || e.call.state.Load() == abandoned)
 }
 
-// keep hands v to the call, if there is one.
+// keep stores v in the entry's call, if any.
 func (e *entry) keep(v resp.Value) {
 	switch k := e.call; {
 	case k == nil:
@@ -163,7 +164,7 @@ func (e *entry) keep(v resp.Value) {
 	}
 }
 
-// count accounts for one reply to e, and completes its call if it was the last.
+// count registers one reply to e, and completes the call after the last reply.
 func (l *link) count(e *entry) {
 	if l.got++; l.got < e.replies {
 		l.part.Store(l.got)
@@ -171,7 +172,7 @@ func (l *link) count(e *entry) {
 	}
 	l.got = 0
 	l.bytes += int64(e.size)
-	// The entry is no longer outstanding before its caller can know of the reply.
+	// The entry stops being outstanding before its caller can see the reply.
 	if pos := l.pos.Add(1); int(pos) == len(l.batch) {
 		l.settled.Add(l.bytes)
 		l.bytes = 0
@@ -183,7 +184,7 @@ func (l *link) count(e *entry) {
 	}
 }
 
-// complete wakes the caller of k, if there is one.
+// complete wakes the caller of k. An abandoned call is released instead; nil is ignored.
 func (l *link) complete(k *call) {
 	switch {
 	case k == nil:
@@ -194,7 +195,7 @@ func (l *link) complete(k *call) {
 	}
 }
 
-// unasked returns the error for a reply that belongs to no command.
+// unasked returns the error for a reply without a command.
 func unasked(v resp.Value) error {
 	if err := v.Err(); err != nil {
 		return fmt.Errorf("%w: %w", errUnasked, err)
@@ -202,10 +203,10 @@ func unasked(v resp.Value) error {
 	return fmt.Errorf("%w, of kind %v", errUnasked, v.Kind())
 }
 
-// finish completes all calls of a link that has failed.
+// finish completes all calls of a failed link.
 func (l *link) finish() {
 	l.mu.Lock()
-	for l.writing { // not for long, as the connection is closed
+	for l.writing { // short, since the connection is closed
 		l.cond.Wait()
 	}
 	sent := append(l.batch[l.pos.Load():], l.inflight...)

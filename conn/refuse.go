@@ -8,28 +8,29 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// rule is what is special about a command for the connection that carries it.
+// rule is the effect of a command on the connection that carries it.
 type rule uint8
 
 const (
 	plain      rule = iota
-	blocks          // the connection may stand still until the server answers
-	blocksWith      // blocks, given the argument BLOCK
-	client          // CLIENT, which depends on its subcommand
-	script          // SCRIPT, likewise
+	blocks          // the reply may take any time
+	blocksWith      // blocks with the argument BLOCK
+	client          // CLIENT: depends on the subcommand
+	script          // SCRIPT: depends on the subcommand
 	watches         // WATCH
 	unwatches       // UNWATCH
 	begins          // MULTI
 	ends            // EXEC, DISCARD
-	asks            // ASKING: changes what the next command does
+	asks            // ASKING: applies to the next command
 	selects         // changes the database
 	introduces      // changes user, name, protocol or mode of the connection
 	resets          // undoes the handshake
 	quits           // ends the connection
-	unanswered      // from then on there is no longer one reply for each command
+	unanswered      // ends the mode of one reply per command
 )
 
-// ruleOf returns the rule of a command by its name, in capital letters or small ones.
+// ruleOf returns the rule of a command by its name in any case. Some names have a rule that depends on the arguments:
+// see byArguments.
 func ruleOf[T string | []byte](name T) rule {
 	const longest = len("punsubscribe")
 	if len(name) < len("auth") || len(name) > longest {
@@ -42,7 +43,7 @@ func ruleOf[T string | []byte](name T) rule {
 	return ruleOfLower(lower[:len(name)])
 }
 
-// ruleOfLower is ruleOf for a name in small letters.
+// ruleOfLower is like ruleOf, for a lower-case name.
 func ruleOfLower(name []byte) rule {
 	switch string(name) {
 	case "blpop", "brpop", "blmove", "blmpop", "brpoplpush", "bzpopmin", "bzpopmax", "bzmpop", "wait", "waitaof":
@@ -78,7 +79,7 @@ func ruleOfLower(name []byte) rule {
 	return plain
 }
 
-// byArguments returns the rule of the encoded command b, whose name has the rule r.
+// byArguments returns the rule of the encoded command b, given the rule r of its name.
 func (r rule) byArguments(b []byte) rule {
 	_, rest := cutWord(afterLine(b))
 	switch r {
@@ -92,9 +93,9 @@ func (r rule) byArguments(b []byte) rule {
 	return r
 }
 
-// streamRule returns the rule of an XREAD or XREADGROUP with these arguments.
+// streamRule returns the rule of XREAD or XREADGROUP with these arguments.
 func streamRule(arguments []byte) rule {
-	names := 0 // how many words are names of a group or a consumer
+	names := 0 // number of next words that are a group or a consumer
 	for len(arguments) > 0 {
 		var w []byte
 		w, arguments = cutWord(arguments)
@@ -112,7 +113,7 @@ func streamRule(arguments []byte) rule {
 	return plain
 }
 
-// scriptRule returns the rule of a SCRIPT with these arguments. Its debugger has a protocol of its own.
+// scriptRule returns the rule of SCRIPT with these arguments. SCRIPT DEBUG switches to a protocol of its own.
 func scriptRule(arguments []byte) rule {
 	if len(arguments) == 0 {
 		return plain
@@ -123,7 +124,7 @@ func scriptRule(arguments []byte) rule {
 	return plain
 }
 
-// clientRule returns the rule of a CLIENT with these arguments.
+// clientRule returns the rule of CLIENT with these arguments.
 func clientRule(arguments []byte) rule {
 	if len(arguments) == 0 {
 		return plain
@@ -155,13 +156,13 @@ func ruleOfCommand(cmd *resp.Command) rule {
 	return plain
 }
 
-// carrier is what a command is to be sent on.
+// carrier is the kind of connection for a command.
 type carrier uint8
 
 const (
-	shared      carrier = iota // a connection of all callers
-	sharedBatch                // the same, with commands of the same caller in front of and behind it
-	exclusive                  // a connection of one caller
+	shared      carrier = iota // a shared connection
+	sharedBatch                // a shared connection, within a batch
+	exclusive                  // an exclusive connection
 	transaction                // between MULTI and EXEC
 )
 
@@ -179,7 +180,7 @@ var (
 	errOpenMulti  = errors.New("a MULTI is open on this connection")
 )
 
-// refuse returns why a command with this rule is not sent on c, and nil if it may be.
+// refuse returns the reason why a command with rule r must not be sent on c, or nil.
 func (r rule) refuse(c carrier) error {
 	switch {
 	case r == plain:
@@ -189,7 +190,7 @@ func (r rule) refuse(c carrier) error {
 	case c == exclusive:
 		return nil
 	case c == transaction:
-		if r == blocks { // it does not, there
+		if r == blocks { // commands do not block within a transaction
 			return nil
 		}
 		return errInTx
@@ -218,7 +219,7 @@ func (r rule) refuse(c carrier) error {
 	return nil
 }
 
-// refuseAny returns the index of the first of cmds that is not sent on c, and why.
+// refuseAny returns the index of the first command that must not be sent on c, and the reason; or 0 and nil.
 func refuseAny(cmds []resp.Command, c carrier) (int, error) {
 	for i := range cmds {
 		if err := cmds[i].Err(); err != nil {
@@ -228,8 +229,8 @@ func refuseAny(cmds []resp.Command, c carrier) (int, error) {
 		if r == asks && i == len(cmds)-1 && c == sharedBatch {
 			return i, errAsking
 		}
-		if r == blocks && c == sharedBatch && i == len(cmds)-1 && waits(cmds) {
-			continue // which is why it will not be shared
+		if r == blocks && c == sharedBatch && i == len(cmds)-1 && endsInWait(cmds) {
+			continue // SendBatch sends such a batch over an exclusive connection
 		}
 		if err := r.refuse(c); err != nil {
 			return i, err
@@ -238,21 +239,21 @@ func refuseAny(cmds []resp.Command, c carrier) (int, error) {
 	return 0, nil
 }
 
-// refusal returns the error of a command that is not sent because of err.
+// refusal returns the error for a command refused because of err.
 func refusal(addr string, q request, err error) error {
-	op := "command" // which cannot be encoded
+	op := "command" // the name of a command that cannot be encoded
 	if len(q.encoded) > 0 || len(q.cmds) > 0 && q.cmds[0].Err() == nil {
 		op = q.name()
 	}
 	return &Error{Op: op, Addr: addr, Err: refused{err}}
 }
 
-// afterLine returns what follows the first line of an encoded command: its number of arguments.
+// afterLine returns an encoded command without its first line, the number of arguments.
 func afterLine(b []byte) []byte {
 	return b[bytes.IndexByte(b, '\n')+1:]
 }
 
-// cutWord returns the argument that b begins with, of a command encoded by package resp, and the rest.
+// cutWord splits off the first argument of b, the arguments of a command encoded by package resp.
 func cutWord(b []byte) (word, rest []byte) {
 	n, i := 0, 1
 	for ; b[i] != '\r'; i++ {
@@ -261,13 +262,14 @@ func cutWord(b []byte) (word, rest []byte) {
 	return b[i+2 : i+2+n], b[i+2+n+2:]
 }
 
-// nameOf returns the name of an encoded command for an error or a trace, in memory of its own.
+// nameOf returns a copy of the name of an encoded command, for errors and traces.
 func nameOf(b []byte) string {
 	word, _ := cutWord(afterLine(b))
 	return printable(string(word))
 }
 
-// printable returns a name as it is, if it looks like one, so that no argument gets into an error by a mistake.
+// printable returns name if it looks like the name of a command, and "command" otherwise: an argument in the name's
+// place must not appear in an error.
 func printable(name string) string {
 	const longest = 40
 	if name == "" || len(name) > longest {

@@ -4,5 +4,5 @@ package conn
 
 import "syscall"
 
-// hangUps are the errors of the system that say that the peer has closed the connection.
+// hangUps are the system errors for a connection closed by the peer.
 var hangUps = []error{syscall.ECONNRESET, syscall.EPIPE, syscall.ECONNABORTED}

@@ -1,4 +1,4 @@
 package conn
 
-// hangUps are the errors of the system that say that the peer has closed the connection. Here they have no names.
+// hangUps is empty: Plan 9 has no error numbers for a connection closed by the peer.
 var hangUps []error

@@ -11,49 +11,55 @@ import (
 
 type contextKey uint8
 
-// NoTryAgain is the key of a context value. Under a context with the value true a cluster returns TRYAGAIN to its caller at
-// once: one who can ask for the keys of a command by several commands gets them while their slot migrates.
+// NoTryAgain is the key of a context value. With the value true, a cluster returns TRYAGAIN to its caller at once.
+// Callers use it if they can split the command by keys: single keys are available while their slot migrates.
 const NoTryAgain contextKey = 0
 
-// judge decides on any error of an attempt, made over a connection or in want of one.
-func judge(err error, connected bool) netfail.Verdict {
+// Leaves is the key of a context value, a time.Time: the time from which the caller no longer needs the answer, which
+// need not be the context's deadline. If a batch that ends in WAIT would, judging by recent batches, be answered
+// after this time, and another caller waits for the connection, the batch is not sent: the call ends with its
+// context, and the error is ErrNotSent.
+const Leaves contextKey = 1
+
+// classify returns the verdict on any error of an attempt. connected reports whether the attempt had a connection.
+func classify(err error, connected bool) netfail.Verdict {
 	e, transport := err.(*Error)
 	switch {
 	case errors.Is(err, ErrClosed):
-		return netfail.Final
+		return netfail.Final // no attempt can succeed any more
 	case connected && transport && e.Sent:
-		return netfail.Final
+		return netfail.Final // the command may have run: never send it twice
 	case connected && transport:
-		return netfail.Again
+		return netfail.Again // no byte was written
 	case connected:
-		return netfail.Reply(err)
+		return netfail.Reply(err) // the server's error reply tells
 	case transport:
-		return netfail.Dial(err)
+		return netfail.Dial(err) // nothing was sent; some errors of a dial are permanent
 	}
-	return netfail.Final // the caller's ctx has ended
+	return netfail.Final // the caller's ctx or the Pool has ended
 }
 
-// backoff returns a pause before repetition n, counted from 0.
+// backoff returns the pause before repetition n, counted from 0.
 func (r *Retry) backoff(n int) time.Duration {
 	return netfail.Backoff(n, r.MinBackoff, r.MaxBackoff, rand.Float64())
 }
 
-// dialPause returns a pause before dial n in a row after one that failed, counted from 0. It grows faster than that of a
-// command: 8 dials at most in two seconds, by default, and yet one half a second after the server is back.
+// dialPause returns the pause after n+1 failed dials in a row. Dial pauses grow faster than pauses between commands:
+// by default at most 8 dials in two seconds, and yet a dial within half a second of the server's return.
 func (r *Retry) dialPause(n int) time.Duration {
 	return netfail.Backoff(2*n, r.MinBackoff, r.MaxBackoff, rand.Float64()/2)
 }
 
-// attempts is the budget of one call, over dials and repetitions.
+// attempts is the budget of one call, for dials and repetitions.
 type attempts struct {
 	policy *Retry
-	made   int       // that have failed
-	start  time.Time // of the first failure; until then the clock is not looked at
+	made   int       // failed attempts
+	start  time.Time // time of the first failure; zero before
 	over   bool      // no attempt is left
-	stale  *link     // not to be used by this call any more
+	stale  *link     // link that this call must not use again
 }
 
-// failed counts a failed attempt, and reports whether the call may begin another one after pause.
+// failed counts a failed attempt, and reports whether the call may make another attempt after pause.
 func (a *attempts) failed(pause time.Duration) bool {
 	now := time.Now()
 	if a.made == 0 {
@@ -69,10 +75,10 @@ func (a *attempts) failed(pause time.Duration) bool {
 	return !a.over
 }
 
-// pause is how long to wait before the next attempt.
+// pause returns the pause before the next attempt.
 func (a *attempts) pause() time.Duration { return a.policy.backoff(a.made) }
 
-// sleep waits for d, unless ctx or the Pool ends before that, the cause of which it then returns.
+// sleep waits for d. If ctx or the Pool ends first, sleep returns the cause.
 func (p *Pool) sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -86,5 +92,5 @@ func (p *Pool) sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// ended returns the reason why ctx is over.
+// ended returns the cause of an ended ctx.
 func ended(ctx context.Context) error { return netfail.Ended(ctx) }

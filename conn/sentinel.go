@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// maxSentinels bounds how many sentinels are remembered, however many they tell of.
+	// maxSentinels limits the number of known sentinels.
 	maxSentinels = 64
 
-	// maxRestarts is how often one dial begins again because another server has become the master in the meantime.
+	// maxRestarts is how often one dial starts again after a change of the master.
 	maxRestarts = 4
 
-	// The pause after a round of questions that led to no master is doubled from the first to the second of these.
+	// The pause after an unsuccessful round of questions doubles from minRoundPause to maxRoundPause.
 	minRoundPause, maxRoundPause = 50 * time.Millisecond, 500 * time.Millisecond
 )
 
@@ -28,46 +28,46 @@ var (
 	errUnknownMaster = errors.New("the sentinel knows no master of this name")
 )
 
-// finder connects to the server that the sentinels call the master, and says itself that it is.
+// finder finds and dials the master: the server named by the sentinels that also reports the role of a master itself.
 //
-// What a sentinel says may be old: one that was cut off from the others goes on naming the former master, which may
-// not know either. So the sentinels' own count of changes, the epoch of their configuration, decides between answers:
-// one of an older epoch than is known already is put aside, and believed only if no other leads to a master.
+// An answer may be old. A sentinel cut off from the others still names the former master, which may not know of its
+// replacement. The epoch of the sentinels' configuration counts the failovers, so finder sets aside an answer with an
+// older epoch than the known one, and uses it only if no other answer leads to a master.
 type finder struct {
-	cfg    *Config                      // constant, as is the following
-	moved  func(from string, to master) // told of each change
-	kick   chan string                  // wakes watch, with the sentinel to ask first or ""
-	nudge  chan struct{}                // has follow see whether the sentinel it listens to is there
-	asks   pace                         // of connections to sentinels
-	checks pace                         // of connections made to see whether what is announced is true
-	asking chan struct{}                // holds a token while one caller asks the sentinels
+	cfg    *Config                      // constant, like the following
+	moved  func(from string, to master) // called after each change of the master
+	kick   chan string                  // wakes watch; the sentinel to ask first, or ""
+	nudge  chan struct{}                // makes follow check the sentinel it listens to
+	asks   rateLimiter                  // limits connections to sentinels
+	checks rateLimiter                  // limits connections that check an announced master
+	asking chan struct{}                // holds a token while a caller asks the sentinels
 	heirs  heirs
 
 	mu        sync.Mutex // guards the following
-	sentinels []string   // in the order to ask them in
+	sentinels []string   // in the order of asking
 	master    master
-	doubted   bool // it has failed, or says that it is none
+	doubted   bool // the master has failed, or denies the role
 	changed   chan struct{}
-	searches  map[*search]struct{} // in progress
-	fruitless int                  // rounds in a row that led to no master
-	notBefore time.Time            // the next round
+	searches  map[*search]struct{} // searches in progress
+	fruitless int                  // unsuccessful rounds in a row
+	notBefore time.Time            // earliest time of the next round
 }
 
-// master is a server that was the master when it was asked.
+// master is a server that has confirmed the role of a master.
 type master struct {
-	seq       uint64 // counts the changes; 0: there is none yet
-	announced string // its address as the sentinels say it
-	addr      string // where it is dialled
-	epoch     int64  // of the sentinels' configuration; below 0: not known
+	seq       uint64 // number of the change; 0 without a master
+	announced string // address announced by the sentinels
+	addr      string // address dialed
+	epoch     int64  // epoch of the sentinels' configuration; below 0 if unknown
 }
 
-// search is the dial of a server that is thought to be the master, or a round of questions.
+// search is a dial of a possible master, or a round of questions.
 type search struct {
-	addr   string // "" if it is a round
+	addr   string // "" for a round
 	cancel context.CancelCauseFunc
 }
 
-// newFinder returns a finder for a Config that has its defaults. moved may be nil.
+// newFinder returns a finder. cfg must have its defaults. moved may be nil.
 func newFinder(cfg *Config, moved func(from string, to master)) *finder {
 	return &finder{
 		cfg:       cfg,
@@ -83,15 +83,15 @@ func newFinder(cfg *Config, moved func(from string, to master)) *finder {
 	}
 }
 
-// current returns the master that is known, whether there are doubts, and what is closed when it changes.
+// current returns the known master, whether it is doubted, and a channel that closes when the master changes.
 func (f *finder) current() (m master, doubted bool, changed <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.master, f.doubted, f.changed
 }
 
-// doubt has the sentinels asked before the server at addr is dialled again. It is also the time to be sure that the next
-// announcement will be heard.
+// doubt makes the next dial ask the sentinels, if addr is the master's address. It also makes follow check its
+// sentinel, so that the next announcement is not missed.
 func (f *finder) doubt(addr string) {
 	select {
 	case f.nudge <- struct{}{}:
@@ -104,7 +104,7 @@ func (f *finder) doubt(addr string) {
 	}
 }
 
-// dial connects to the master. If another one is found while it does, it begins again.
+// dial connects to the master. If the master changes meanwhile, dial starts again.
 func (f *finder) dial(ctx context.Context) (*session, error) {
 	for n := 1; ; n++ {
 		s, err := f.dialOnce(ctx)
@@ -114,7 +114,7 @@ func (f *finder) dial(ctx context.Context) (*session, error) {
 	}
 }
 
-// dialOnce connects to the master that is known, and if that fails to the one that the sentinels name.
+// dialOnce connects to the known master, and after a failure to the master named by the sentinels.
 func (f *finder) dialOnce(ctx context.Context) (*session, error) {
 	m, doubted, changed := f.current()
 	r := round{f: f, known: m, changed: changed}
@@ -155,8 +155,8 @@ func (f *finder) dialOnce(ctx context.Context) (*session, error) {
 	return s, err
 }
 
-// connect dials the server announced at an address, which must say that it is a master, and makes it the one that is
-// known. It fails with errSwitched if that has changed since it was the one with the number seq.
+// connect dials the announced server, requires the role of a master and records it as the known master. If the known
+// master's number is no longer seq, connect fails with errSwitched.
 func (f *finder) connect(ctx context.Context, seq uint64, announced string, epoch int64) (*session, error) {
 	cfg := f.cfg.server(announced)
 	ctx, end, ok := f.untilSwitch(ctx, seq, cfg.Addr)
@@ -175,8 +175,8 @@ func (f *finder) connect(ctx context.Context, seq uint64, announced string, epoc
 	return s, nil
 }
 
-// untilSwitch returns a ctx that ends as soon as a server other than the one at addr becomes the master, and how to
-// release it. It is not ok if the master is no longer the one with the number seq.
+// untilSwitch returns a ctx that ends as soon as a server other than addr becomes the master. end releases the ctx.
+// ok is false if the known master's number is no longer seq.
 func (f *finder) untilSwitch(ctx context.Context, seq uint64, addr string) (_ context.Context, end func(), ok bool) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	d := &search{addr: addr, cancel: cancel}
@@ -191,8 +191,8 @@ func (f *finder) untilSwitch(ctx context.Context, seq uint64, addr string) (_ co
 	}, f.master.seq == seq
 }
 
-// believe makes a server that says it is a master the one that is known, unless that has changed since it had the
-// number seq.
+// believe records a server with the role of a master as the known master. It returns false if the known master's
+// number is no longer seq.
 func (f *finder) believe(seq uint64, announced, addr string, epoch int64) bool {
 	f.mu.Lock()
 	from := f.master
@@ -226,14 +226,15 @@ func (f *finder) believe(seq uint64, announced, addr string, epoch int64) bool {
 	return true
 }
 
-// list returns the sentinels in the order to ask them in.
+// list returns the sentinels in the order of asking.
 func (f *finder) list() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.sentinels)
 }
 
-// learn keeps the list of sentinels: those of the Config, the one that has answered, and those it tells of.
+// learn updates the list of sentinels: it keeps the sentinels in the Config, the one that answered, and the ones
+// named in the answer.
 func (f *finder) learn(from string, a answer) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -249,7 +250,7 @@ func (f *finder) learn(from string, a answer) {
 	f.sentinels = list
 }
 
-// demote has a sentinel that was of no use asked after the others.
+// demote moves an unhelpful sentinel to the end of the list.
 func (f *finder) demote(addr string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -265,20 +266,20 @@ func (f *finder) failure(err error) error {
 // round is one search for the master.
 type round struct {
 	f       *finder
-	known   master // when it began
+	known   master // the master at the begin of the round
 	changed <-chan struct{}
-	tried   []string // addresses that were dialled in vain
-	err     error    // of the last of these
-	silence error    // why a sentinel named no master
+	tried   []string // addresses of failed dials
+	err     error    // error of the last failed dial
+	silence error    // reason why a sentinel named no master
 }
 
-// over reports whether there is no sense in trying another server: what this one says about who we are the others will
-// say as well.
+// over reports whether err ends the round: ctx or the master has changed, or every server would reply the same, for
+// example about a wrong password.
 func (r *round) over(ctx context.Context, err error) bool {
-	return ctx.Err() != nil || errors.Is(err, errSwitched) || judge(err, false) == netfail.Final
+	return ctx.Err() != nil || errors.Is(err, errSwitched) || classify(err, false) == netfail.Final
 }
 
-// try dials a server, but none twice.
+// try dials a server, and dials no server twice.
 func (r *round) try(ctx context.Context, announced string, epoch int64) (*session, error) {
 	addr := r.f.cfg.Sentinel.mapped(announced)
 	if slices.Contains(r.tried, addr) {
@@ -291,8 +292,8 @@ func (r *round) try(ctx context.Context, announced string, epoch int64) (*sessio
 	return s, err
 }
 
-// ask asks one sentinel after the other until one leads to the master. If none of them answers, the master may be where
-// it was.
+// ask asks the sentinels in turn until an answer leads to the master. If no sentinel answers, ask tries the last
+// known master.
 func (r *round) ask(ctx context.Context) (*session, error) {
 	f := r.f
 	var aside answer
@@ -328,9 +329,9 @@ func (r *round) ask(ctx context.Context) (*session, error) {
 	return nil, r.err
 }
 
-// silenced remembers why a sentinel named no master: of several reasons one that may go away.
+// silenced records why a sentinel named no master, with a preference for temporary reasons.
 func (r *round) silenced(err error) {
-	if r.silence == nil || judge(r.silence, false) == netfail.Final {
+	if r.silence == nil || classify(r.silence, false) == netfail.Final {
 		r.silence = err
 	}
 }

@@ -9,17 +9,17 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// answer is what a sentinel says about the master and those who watch it.
+// answer is a sentinel's description of the master and of the other sentinels.
 type answer struct {
-	master    string   // as announced; never empty
-	epoch     int64    // of its configuration; below 0: it does not say
-	sentinels []string // the others, where they are dialled
+	master    string   // announced address; never empty
+	epoch     int64    // epoch of the configuration; below 0 if missing
+	sentinels []string // addresses to dial of the other sentinels
 }
 
-// older reports whether the answer is from before the change that led to m.
+// older reports whether the answer was given before the failover to m.
 func (a answer) older(m master) bool { return a.epoch >= 0 && a.epoch < m.epoch }
 
-// newer returns the one of two answers that has the larger epoch.
+// newer returns the answer with the larger epoch.
 func (a answer) newer(b answer) answer {
 	if a.master == "" || b.epoch > a.epoch {
 		return b
@@ -27,7 +27,7 @@ func (a answer) newer(b answer) answer {
 	return a
 }
 
-// question asks the sentinel at addr who is the master, and keeps what it says about other sentinels. An error is an *Error.
+// question asks the sentinel at addr for the master, and learns the other sentinels. The error is an *Error.
 func (f *finder) question(ctx context.Context, addr string) (answer, error) {
 	name := f.cfg.Sentinel.Master
 	replies, err := f.put(ctx, addr,
@@ -45,8 +45,8 @@ func (f *finder) question(ctx context.Context, addr string) (answer, error) {
 	return a, nil
 }
 
-// put sends questions to the sentinel at addr, all at once on a connection of their own, and returns the replies. The wait is
-// bounded by Sentinel.Timeout. An error is an *Error.
+// put sends all questions at once to the sentinel at addr, over a new connection, and returns the replies within
+// Sentinel.Timeout. The error is an *Error.
 func (f *finder) put(ctx context.Context, addr string, questions ...resp.Command) ([]resp.Value, error) {
 	s := &f.cfg.Sentinel
 	cause := fmt.Errorf("no answer of the sentinel within %v: %w", s.Timeout, context.DeadlineExceeded)
@@ -83,7 +83,7 @@ func (f *finder) sentinel(ctx context.Context, addr string) (*Stream, error) {
 	return newStream(s, cfg), nil
 }
 
-// converse puts all questions at once.
+// converse writes all questions and reads the replies.
 func converse(ctx context.Context, stream *Stream, questions []resp.Command) ([]resp.Value, error) {
 	if err := stream.Write(ctx, questions...); err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ func converse(ctx context.Context, stream *Stream, questions []resp.Command) ([]
 	return replies, nil
 }
 
-// understand reads the replies to what question asks.
+// understand parses the replies to the commands of question.
 func (f *finder) understand(replies []resp.Value) (answer, error) {
 	if err := replies[0].Err(); err != nil {
 		return answer{}, fmt.Errorf("SENTINEL: %w", err)
@@ -110,7 +110,7 @@ func (f *finder) understand(replies []resp.Value) (answer, error) {
 	if a.master == "" {
 		return answer{}, errUnknownMaster
 	}
-	state, _ := replies[1].Pairs() // without an epoch it is not one to be preferred
+	state, _ := replies[1].Pairs() // an answer without an epoch is never preferred
 	for name, value := range state {
 		if text, err := name.Text(); err == nil && text == "config-epoch" {
 			if n, err := value.Int(); err == nil && n >= 0 {
@@ -126,7 +126,7 @@ func (f *finder) understand(replies []resp.Value) (answer, error) {
 	return a, nil
 }
 
-// announcedAt makes an address of a host and a port, or "" if they are none.
+// announcedAt returns the address made of host and port, or "" if they are malformed.
 func announcedAt(host, port resp.Value) string {
 	h, err := host.Text()
 	if err != nil {
@@ -139,7 +139,7 @@ func announcedAt(host, port resp.Value) string {
 	return announced(h, p)
 }
 
-// announcedIn makes an address of what is said about a sentinel, or "" if there is none.
+// announcedIn returns the address in a sentinel's description of a server, or "".
 func announcedIn(v resp.Value) string {
 	var host, port resp.Value
 	pairs, _ := v.Pairs()
@@ -154,35 +154,35 @@ func announcedIn(v resp.Value) string {
 	return announcedAt(host, port)
 }
 
-// pace spaces events so that there are 15 in a second, after some at the beginning: never more than 20 in any second.
-type pace struct {
+// rateLimiter allows 15 events per second after an initial burst, and at most 20 in any second.
+type rateLimiter struct {
 	mu   sync.Mutex
-	next time.Time // the time of the next one if there were no credit
+	next time.Time // time of the next event without any burst
 }
 
 const (
-	paceInterval = time.Second / 15
-	paceCredit   = 4
+	eventInterval = time.Second / 15
+	eventBurst    = 4
 )
 
-// take returns how long to wait before the next event, which is accounted for.
-func (p *pace) take(now time.Time) time.Duration {
+// take reserves the next event and returns the wait before it.
+func (p *rateLimiter) take(now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if earliest := now.Add(-paceCredit * paceInterval); p.next.Before(earliest) {
+	if earliest := now.Add(-eventBurst * eventInterval); p.next.Before(earliest) {
 		p.next = earliest
 	}
 	wait := p.next.Sub(now)
-	p.next = p.next.Add(paceInterval)
+	p.next = p.next.Add(eventInterval)
 	return max(wait, 0)
 }
 
-// wait waits for the next event to be due.
-func (p *pace) wait(ctx context.Context, changed <-chan struct{}) error {
+// wait waits for the next event.
+func (p *rateLimiter) wait(ctx context.Context, changed <-chan struct{}) error {
 	return await(ctx, changed, p.take(time.Now()))
 }
 
-// await waits for d, unless ctx ends or another master is found.
+// await waits for d. It returns early with an error if ctx ends or changed closes, the sign of another master.
 func await(ctx context.Context, changed <-chan struct{}, d time.Duration) error {
 	select {
 	case <-changed:

@@ -13,43 +13,45 @@ import (
 
 const defaultSentinelPort = "26379"
 
-// Sentinel says which sentinels to ask for the server, and how. It is in use if Master is not empty. Config.Addr must
-// then be empty; everything else in Config is about the server the sentinels name.
+// Sentinel holds the addresses of sentinels and the settings for asking them. It is in use if Master is not empty.
+// Config.Addr must then be empty; all other fields of Config are about the server named by the sentinels.
 //
-// A Pool follows the sentinels: when they have made another server the master, its connections are replaced at once. A
-// Conn or Stream that is dialled without a Pool asks them once.
+// A Pool follows the sentinels: after a failover the Pool replaces its connections at once. A Conn or Stream dialed
+// without a Pool asks the sentinels once.
 type Sentinel struct {
-	// Master is the name that the sentinels know the master by. "" uses no sentinels.
+	// Master is the master's name in the configuration of the sentinels. "" uses no sentinels.
 	Master string
 
-	// Addrs are the addresses, host:port, of some of the sentinels, at least one. They are asked in turn, one that has
-	// answered first the next time; those that they tell of are asked too. The ones given here are never forgotten, and
-	// host names are resolved again each time.
+	// Addrs are the addresses, host:port, of at least one sentinel.
+	//
+	//   - The client asks the sentinels in turn, beginning with the last one that answered.
+	//   - The client also asks the sentinels named in answers, but never forgets Addrs.
+	//   - Host names are resolved at each dial.
 	Addrs []string
 
-	// Username and Password identify the client to the sentinels, as those of Config do to the server; nothing is taken
-	// over from there.
+	// Username and Password authenticate the client to the sentinels. The fields of the same name in Config are not
+	// used for sentinels.
 	Username, Password string
 
-	// TLS, if set, encrypts the connections to sentinels, whatever Config.TLS says of those to the server. Where it names
-	// no server, ServerName is the host of the sentinel's address.
+	// TLS, if set, encrypts the connections to sentinels, independently of Config.TLS. ServerName defaults to the
+	// host of the sentinel's address.
 	TLS *TLSConfig
 
-	// NodeMap, if set, returns the address to dial for a server or a sentinel that the sentinels announce at addr,
-	// host:port: for networks in which the announced addresses lead nowhere. Addrs are not mapped. It is called by several
-	// goroutines at once, must not block, and must return the same for the same address.
+	// NodeMap, if set, returns the address to dial for a server or sentinel announced at addr, host:port. Use NodeMap
+	// in networks where clients cannot reach the announced addresses. Addrs are not mapped. Several goroutines may
+	// call NodeMap at once. NodeMap must not block, and must return the same result for the same address.
 	NodeMap func(addr string) string
 
-	// Timeout is how long one sentinel may take to be reached and to answer before the next is asked. 0 is 1 s; it may
-	// not be negative.
+	// Timeout limits the connection to one sentinel and its answer, before the client asks the next sentinel. 0 is 1
+	// s; a negative value is invalid.
 	Timeout time.Duration
 
-	// PollInterval is how often a sentinel is asked whether the master is still the same, a different one each time: what
-	// they announce may be lost on its way. 0 is 10 s; below 0 relies on the announcements, and on what the server says.
+	// PollInterval is the time between questions about the master, each to a different sentinel, in case an
+	// announcement was lost. 0 is 10 s. A negative value relies on announcements and on the servers' replies.
 	PollInterval time.Duration
 }
 
-// used reports whether sentinels are to be asked.
+// used reports whether the Config has sentinels.
 func (s *Sentinel) used() bool { return s.Master != "" }
 
 func (s Sentinel) withDefaults() Sentinel {
@@ -59,7 +61,7 @@ func (s Sentinel) withDefaults() Sentinel {
 	return s
 }
 
-// validate tells what cannot work. Its errors hold no address.
+// validate returns the first error in a Sentinel with defaults. An error contains no address.
 func (s *Sentinel) validate(cfg *Config) error {
 	switch {
 	case cfg.Addr != "":
@@ -85,7 +87,7 @@ func (s *Sentinel) validate(cfg *Config) error {
 	return nil
 }
 
-// sentinel is the Config of a connection to the sentinel at addr.
+// sentinel returns the Config of a connection to the sentinel at addr.
 func (cfg *Config) sentinel(addr string) *Config {
 	s := &cfg.Sentinel
 	return &Config{
@@ -103,19 +105,19 @@ func (cfg *Config) sentinel(addr string) *Config {
 	}
 }
 
-// server is the Config of a connection to the server that the sentinels announce at addr.
+// server returns the Config of a connection to the server announced at addr.
 func (cfg *Config) server(addr string) *Config {
 	c := *cfg
 	c.Addr = addr
 	if c.TLS != nil && c.TLS.ServerName == "" {
 		c.TLS = c.TLS.Clone()
-		c.TLS.ServerName = c.serverName() // a certificate is for what is announced, not for where a NodeMap leads
+		c.TLS.ServerName = c.serverName() // a certificate names the announced host, not the result of NodeMap
 	}
 	c.Addr = c.Sentinel.mapped(addr)
 	return &c
 }
 
-// mapped is the address to dial for one that was announced.
+// mapped returns the address to dial for an announced address.
 func (s *Sentinel) mapped(addr string) string {
 	if s.NodeMap != nil {
 		return s.NodeMap(addr)
@@ -123,7 +125,7 @@ func (s *Sentinel) mapped(addr string) string {
 	return addr
 }
 
-// announced makes an address of what a sentinel says about one, or "" if it is none.
+// announced returns the address made of a sentinel's host and port, or "" if they are malformed.
 func announced(host, port string) string {
 	const longestName = 255
 	n, err := strconv.ParseUint(port, 10, 16)

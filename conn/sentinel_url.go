@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// splitSentinels takes a URL with any number of hosts apart: into one that has only the first, for net/url, and the
-// others.
+// splitSentinels splits a URL with several hosts into a URL with the first host, for net/url, and the other hosts.
 func splitSentinels(s string) (first string, others []string) {
 	scheme, rest, ok := strings.Cut(s, "://")
 	if !ok || !strings.HasSuffix(strings.ToLower(scheme), "-sentinel") {
@@ -22,7 +21,7 @@ func splitSentinels(s string) (first string, others []string) {
 	return scheme + "://" + rest[:start] + hosts[0] + rest[end:], hosts[1:]
 }
 
-// setSentinels sets the sentinels, of which u has the first, and what its path says: /master/db.
+// setSentinels sets the sentinels, the first from u, and the fields in the path /master/db.
 func (cfg *Config) setSentinels(u *url.URL, others []string) error {
 	addr, err := hostPort(u, defaultSentinelPort)
 	if err != nil {
@@ -56,7 +55,7 @@ func (cfg *Config) setSentinels(u *url.URL, others []string) error {
 	return nil
 }
 
-// setSentinelParameter sets one of the parameters that only sentinels have, and reports whether it is one.
+// setSentinelParameter sets a parameter for sentinels. known reports whether name is such a parameter.
 func (cfg *Config) setSentinelParameter(name, value string) (known bool, err error) {
 	s := &cfg.Sentinel
 	if !s.used() {

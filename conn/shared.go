@@ -12,42 +12,40 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// calm is how long after a READONLY another one counts as new, and not as the same server found again.
-const calm = 10 * time.Second
+// rejectionMemory is how long READONLY or NOAUTH replies count as one series of connections to the wrong server.
+const rejectionMemory = 10 * time.Second
 
-// rechecked is how long the word of a fresh connection, that its server is not the one to ask, is believed before another one
-// is dialled.
-const rechecked = time.Second
+// recheckAfter is how long a fresh connection's READONLY or NOAUTH is believed before the next dial.
+const recheckAfter = time.Second
 
-// slot is the place of one shared connection in a Pool, and owns the links that fill it one after the other.
-type slot struct {
+// sharedConn is one shared connection of a Pool. It owns the links that serve it one after the other.
+type sharedConn struct {
 	p       *Pool
-	current atomic.Pointer[link] // changed under the Pool's mu
+	current atomic.Pointer[link] // stores hold the Pool's mu
 
 	// Guarded by the Pool's mu.
-	attempt *attempt // the dial in progress
-	misled
+	attempt *attempt // the dial in progress, or nil
+	misrouted
 }
 
-// misled is about connections that lead to the wrong server, or as the wrong user, by what the server says.
-type misled struct {
-	suspect *link     // the last of them
-	times   int       // how many there were in a row
-	last    time.Time // when suspect turned out to be one
-	recheck time.Time // suspect is not replaced before
+// misrouted records connections to a server that replied READONLY or NOAUTH.
+type misrouted struct {
+	suspect *link     // the last such link
+	times   int       // such links in a row
+	last    time.Time // time of suspect's first such reply
+	recheck time.Time // no dial in place of suspect before this time
 }
 
-// ready returns the link if there is one that works.
-func (s *slot) ready() *link {
+// ready returns the current link, or nil if it has failed or is missing.
+func (s *sharedConn) ready() *link {
 	if l := s.current.Load(); l != nil && !l.failed.Load() {
 		return l
 	}
 	return nil
 }
 
-// get returns the link, if it is another one than stale. Otherwise it waits for a dial, together with all others that want
-// it.
-func (s *slot) get(ctx context.Context, stale *link) (*link, error) {
+// get returns the current link unless it is stale. Otherwise get waits for a dial, shared by all callers.
+func (s *sharedConn) get(ctx context.Context, stale *link) (*link, error) {
 	if l := s.ready(); l != nil && l != stale {
 		return l, nil
 	}
@@ -67,8 +65,8 @@ func (s *slot) get(ctx context.Context, stale *link) (*link, error) {
 	return nil, err
 }
 
-// join returns the dial to wait for, and starts it if necessary.
-func (s *slot) join(ctx context.Context, stale *link) (*attempt, error) {
+// join returns the dial to wait for, and starts one if necessary.
+func (s *sharedConn) join(ctx context.Context, stale *link) (*attempt, error) {
 	p := s.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -88,7 +86,7 @@ func (s *slot) join(ctx context.Context, stale *link) (*attempt, error) {
 	return a, nil
 }
 
-func (s *slot) dialLocked() *attempt {
+func (s *sharedConn) dialLocked() *attempt {
 	if s.attempt == nil {
 		a := &attempt{done: make(chan struct{})}
 		s.attempt = a
@@ -97,14 +95,14 @@ func (s *slot) dialLocked() *attempt {
 	return s.attempt
 }
 
-// redial puts a new link into the slot, if anybody waits for it. A link that is there still goes on until it has
-// answered what it was sent.
-func (s *slot) redial(a *attempt) {
+// redial dials a new link while callers wait for one. The old link, if any, stays open until its commands are
+// answered.
+func (s *sharedConn) redial(a *attempt) {
 	p := s.p
 	for {
 		l, err := p.dial(s, false, func() bool { return a.waiting > 0 })
 		p.mu.Lock()
-		if l == nil && err == nil && a.waiting > 0 { // somebody joined a moment too late
+		if l == nil && err == nil && a.waiting > 0 { // a caller joined after the last check
 			p.mu.Unlock()
 			continue
 		}
@@ -128,17 +126,17 @@ func (s *slot) redial(a *attempt) {
 	}
 }
 
-// jitter returns d give or take a tenth.
+// jitter returns d ±10 %.
 func jitter(d time.Duration) time.Duration {
 	return d + time.Duration((rand.Float64()-0.5)*float64(d)/5)
 }
 
-// replace has a connection dialled in the place of l, whose server has answered with why: it is read-only, or does not know
-// the user any more. The dial resolves the name anew. Until then l serves those who do not mind.
+// replace starts a dial in place of l, whose server replied READONLY or NOAUTH (why). The dial resolves the host name
+// again. Until the dial succeeds, l serves other callers.
 //
-// It reports false if the caller is to be told: fresh connections lead to the same answer, so the server is a replica, or does
-// not let the user in.
-func (s *slot) replace(l *link, why error) bool {
+// replace returns false if the caller should get the reply: fresh connections lead to the same reply, so the server
+// is a replica or rejects the user.
+func (s *sharedConn) replace(l *link, why error) bool {
 	if errors.Is(why, resp.ErrNoAuth) {
 		again, first := s.replaceUnless(l, 1)
 		if first {
@@ -146,17 +144,17 @@ func (s *slot) replace(l *link, why error) bool {
 		}
 		return again
 	}
-	s.p.doubt(l)
-	again, first := s.replaceUnless(l, 2) // a name may lead to the former master once more
+	s.p.suspectMaster(l)
+	again, first := s.replaceUnless(l, 2) // the name may resolve to the former master once more
 	if first {
 		warn(&s.p.cfg, "server is read-only: connecting again")
 	}
 	return again
 }
 
-// replaceUnless is replace, unless more fresh connections than most have led to the same answer. It also reports whether l is
-// the first to do so.
-func (s *slot) replaceUnless(l *link, most int) (again, first bool) {
+// replaceUnless is like replace, but gives up after more than most fresh links in a row with the same reply. first
+// reports whether l is the first such link.
+func (s *sharedConn) replaceUnless(l *link, most int) (again, first bool) {
 	p := s.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -166,7 +164,7 @@ func (s *slot) replaceUnless(l *link, most int) (again, first bool) {
 	now, news := time.Now(), s.suspect != l
 	switch {
 	case news:
-		if now.Sub(s.last) > calm {
+		if now.Sub(s.last) > rejectionMemory {
 			s.times = 0
 		}
 		s.suspect, s.last = l, now
@@ -176,7 +174,7 @@ func (s *slot) replaceUnless(l *link, most int) (again, first bool) {
 	case now.Before(s.recheck):
 		return false, false
 	}
-	s.recheck = now.Add(rechecked)
+	s.recheck = now.Add(recheckAfter)
 	if news && s.times > most {
 		return false, false
 	}
@@ -184,10 +182,10 @@ func (s *slot) replaceUnless(l *link, most int) (again, first bool) {
 	return true, news && s.times == 1
 }
 
-func (s *slot) push(_ *link, v resp.Value) { s.p.pushes.add(v) }
+func (s *sharedConn) push(_ *link, v resp.Value) { s.p.pushes.add(v) }
 
-// due begins to replace a link that has reached its age.
-func (s *slot) due(l *link) {
+// due replaces a link that has reached MaxAge.
+func (s *sharedConn) due(l *link) {
 	s.p.mu.Lock()
 	defer s.p.mu.Unlock()
 	if !s.p.closed && s.current.Load() == l {
@@ -195,9 +193,9 @@ func (s *slot) due(l *link) {
 	}
 }
 
-func (s *slot) drained(l *link) { l.fail(errRetired) }
+func (s *sharedConn) drained(l *link) { l.fail(errRetired) }
 
-func (s *slot) lost(l *link, outstanding int, err error) {
+func (s *sharedConn) lost(l *link, outstanding int, err error) {
 	s.p.mu.Lock()
 	defer s.p.mu.Unlock()
 	s.current.CompareAndSwap(l, nil)
@@ -205,8 +203,8 @@ func (s *slot) lost(l *link, outstanding int, err error) {
 	s.p.reportLocked(l, false, outstanding, err)
 }
 
-// send sends one command over the shared connection, as often as necessary and permitted.
-func (p *Pool) send(ctx context.Context, s *slot, q request) (resp.Value, error) {
+// send sends one command over a shared connection, and repeats it within the limits.
+func (p *Pool) send(ctx context.Context, s *sharedConn, q request) (resp.Value, error) {
 	start := p.cfg.Trace.begin()
 	a := attempts{policy: &p.cfg.Retry}
 	for {
@@ -222,15 +220,15 @@ func (p *Pool) send(ctx context.Context, s *slot, q request) (resp.Value, error)
 				return v, nil
 			}
 		}
-		if err = p.persist(ctx, &a, s, l, q, err); err != nil {
+		if err = p.retryOrFail(ctx, &a, s, l, q, err); err != nil {
 			p.cfg.Trace.command(start, p.cfg.Addr, q, err)
 			return resp.Value{}, err
 		}
 	}
 }
 
-// sendBatch sends cmds, and again those at their end that were not executed.
-func (p *Pool) sendBatch(ctx context.Context, s *slot, cmds []resp.Command) ([]resp.Value, error) {
+// sendBatch sends cmds, and repeats commands at the end that were not executed.
+func (p *Pool) sendBatch(ctx context.Context, s *sharedConn, cmds []resp.Command) ([]resp.Value, error) {
 	a := attempts{policy: &p.cfg.Retry}
 	values, l, err := p.sendOnce(ctx, &a, s, cmds)
 	if err != nil {
@@ -242,7 +240,7 @@ func (p *Pool) sendBatch(ctx context.Context, s *slot, cmds []resp.Command) ([]r
 		if n == 0 && netfail.Reply(why) == netfail.Redial {
 			s.replace(l, why)
 		}
-		if n == 0 || p.persist(ctx, &a, s, l, request{cmds: cmds}, why) != nil {
+		if n == 0 || p.retryOrFail(ctx, &a, s, l, request{cmds: cmds}, why) != nil {
 			return values, nil
 		}
 		var replies []resp.Value
@@ -250,7 +248,7 @@ func (p *Pool) sendBatch(ctx context.Context, s *slot, cmds []resp.Command) ([]r
 		copy(values[begin:], replies)
 		switch {
 		case err == nil:
-		case SafeToRetry(err): // the last answer of the server stands
+		case SafeToRetry(err): // keep the previous replies
 			return values, nil
 		default:
 			return values[:begin+len(replies)], err
@@ -258,8 +256,8 @@ func (p *Pool) sendBatch(ctx context.Context, s *slot, cmds []resp.Command) ([]r
 	}
 }
 
-// sendOnce sends cmds until they have been written, and returns the link that they were sent on.
-func (p *Pool) sendOnce(ctx context.Context, a *attempts, s *slot, cmds []resp.Command) ([]resp.Value, *link, error) {
+// sendOnce sends cmds, and repeats them while no byte has been written. It returns the link used.
+func (p *Pool) sendOnce(ctx context.Context, a *attempts, s *sharedConn, cmds []resp.Command) ([]resp.Value, *link, error) {
 	for {
 		l, err := s.get(ctx, a.stale)
 		if err == nil {
@@ -269,15 +267,15 @@ func (p *Pool) sendOnce(ctx context.Context, a *attempts, s *slot, cmds []resp.C
 				return values, l, err
 			}
 		}
-		if err = p.persist(ctx, a, s, l, request{cmds: cmds}, err); err != nil {
+		if err = p.retryOrFail(ctx, a, s, l, request{cmds: cmds}, err); err != nil {
 			return nil, l, err
 		}
 	}
 }
 
-// refusedTail returns how many commands at the end of a batch the server has not executed, by its replies: those may be
-// repeated without changing the order. It also returns the reason, of any of the commands: a reason for another connection, if
-// there is one. A command is not repeated without the ASKING in front of it.
+// refusedTail returns the number of commands at the end of a batch that the server did not execute, according to the
+// replies. Repeating these commands does not change the order. A command is not repeated without the ASKING before
+// it. why is the reason of any refusal in the batch, preferably one that requires another connection.
 func refusedTail(cmds []resp.Command, values []resp.Value) (n int, why error) {
 	for i := range values {
 		err := values[i].Err()
@@ -296,11 +294,11 @@ func refusedTail(cmds []resp.Command, values []resp.Value) (n int, why error) {
 	return n, why
 }
 
-// persist decides what follows from the failure err of an attempt to send q, on l if there was a connection. It
-// returns nil when it is time for the next attempt, and otherwise the error for the caller.
-func (p *Pool) persist(ctx context.Context, a *attempts, s *slot, l *link, q request, err error) error {
+// retryOrFail decides after the failure err of an attempt to send q. l is the connection used, or nil without one.
+// retryOrFail waits for the backoff and returns nil for another attempt, or returns the error for the caller.
+func (p *Pool) retryOrFail(ctx context.Context, a *attempts, s *sharedConn, l *link, q request, err error) error {
 	pause := a.pause()
-	verdict := judge(err, l != nil)
+	verdict := classify(err, l != nil)
 	switch {
 	case verdict == netfail.Redial:
 		a.stale = l
@@ -308,9 +306,9 @@ func (p *Pool) persist(ctx context.Context, a *attempts, s *slot, l *link, q req
 			verdict = netfail.Final
 		}
 	case l == nil:
-		pause = 0 // the Pool makes dials wait
+		pause = 0 // the wait for a dial includes a backoff
 	case a.made == 0 && SafeToRetry(err):
-		pause = 0 // the connection was lost in the meantime
+		pause = 0 // the link failed while idle: try a new one at once
 	}
 	if verdict == netfail.Final || ctx.Err() != nil || !a.failed(pause) {
 		return p.finalError(l, q, err)
@@ -325,7 +323,7 @@ func (p *Pool) persist(ctx context.Context, a *attempts, s *slot, l *link, q req
 	return nil
 }
 
-// finalError returns err as the caller of q is to see it. Without a connection nothing was sent.
+// finalError returns err in the form for the caller of q. Without a connection nothing was sent.
 func (p *Pool) finalError(l *link, q request, err error) error {
 	switch {
 	case l != nil:

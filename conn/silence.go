@@ -6,20 +6,20 @@ import (
 )
 
 const (
-	// silentAfter is how long a server may owe an answer and say nothing before Config.OnSilent is told.
+	// silentAfter is the silence of a server that owes an answer before Config.OnSilent is called.
 	silentAfter = time.Second
 
-	// silentPeriod is how often it is told while the silence lasts, at least.
+	// silentPeriod is the longest time between calls of OnSilent while the silence lasts.
 	silentPeriod = silentAfter / 2
 )
 
-// silence is the part of a link's watch that is for Config.OnSilent. It is guarded by the link's mu.
+// silence decides when to call Config.OnSilent. The link's mu guards it.
 type silence struct {
-	tell  func(addr string) // constant; nil: nobody wants to know
-	since time.Duration     // since the link's start: nothing has been heard although an answer is owed
+	tell  func(addr string) // constant; nil without OnSilent
+	since time.Duration     // begin of the silence, as time since the link's start
 }
 
-// silentLocked reports whether OnSilent is to be told, at a tick before which something was heard or not.
+// silentLocked reports whether to call OnSilent at this tick. heard reports bytes received since the last tick.
 func (l *link) silentLocked(now time.Duration, heard bool) bool {
 	head := l.oldestLocked()
 	if heard || head == nil {
@@ -27,7 +27,7 @@ func (l *link) silentLocked(now time.Duration, heard bool) bool {
 		return false
 	}
 	limit := silentAfter
-	if head.limit == never { // it may be silent for as long as it likes
+	if head.limit == never { // a blocking command: expect answers to PINGs only
 		limit = max(l.ping, silentAfter)
 	}
 	if l.silence.tell == nil || now-l.silence.since < limit || head.limit == never && l.ping == 0 {
@@ -39,7 +39,7 @@ func (l *link) silentLocked(now time.Duration, heard bool) bool {
 	return true
 }
 
-// oldestLocked returns the command that is to be answered next, or nil if there is none.
+// oldestLocked returns the command with the next reply, or nil without one.
 func (l *link) oldestLocked() *entry {
 	for _, list := range [...][]entry{l.batch[l.pos.Load():], l.inflight, l.waiting} {
 		if len(list) > 0 {
@@ -49,8 +49,8 @@ func (l *link) oldestLocked() *entry {
 	return nil
 }
 
-// whileDialling tells OnSilent of a dial that takes its time, until stop is called, which waits for OnSilent to return.
-func (cfg *Config) whileDialling() (stop func()) {
+// whileDialing calls OnSilent during a slow dial, until stop. stop waits for OnSilent to return.
+func (cfg *Config) whileDialing() (stop func()) {
 	if cfg.OnSilent == nil {
 		return func() {}
 	}

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 )
 
-// socket is nothing here: what has come and not been read is not to be known.
+// socket is unused on this system, which offers no way to see unread data.
 type socket struct{}
 
 func newSocket(net.Conn) *socket { return nil }

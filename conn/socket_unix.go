@@ -11,24 +11,24 @@ import (
 	"syscall"
 )
 
-// socket is a socket of the kernel. What is read from it is counted at the same moment, so that at any time what has come either
-// has been counted or is seen by peek.
+// socket reads from a kernel socket. Reading and counting are one step under mu, so at any time received bytes are
+// either counted or visible to peek.
 type socket struct {
 	// Constant after newSocket.
 	rc   syscall.RawConn
 	take func(fd uintptr) (done bool)
 	look func(fd uintptr)
 
-	b     []byte // where to read to; owned by the reader, as is n
+	b     []byte // buffer to read into; owned by the reader, like n
 	n     int
 	count *atomic.Int64
 
-	mu      sync.Mutex // held while something is read and counted, and while peek looks; guards the following
+	mu      sync.Mutex // held by read and peek during their system calls; guards the following
 	readErr error
 	peekErr error
 }
 
-// newSocket returns nil if nc is no socket, or has TLS on top, which reads what is for nobody else.
+// newSocket returns nil if nc is not a kernel socket, or is under TLS.
 func newSocket(nc net.Conn) *socket {
 	if !isSocket(nc) || beneath(nc) != nc {
 		return nil
@@ -58,7 +58,7 @@ func newSocket(nc net.Conn) *socket {
 	return s
 }
 
-// read reads what there is, adding its length to count. One goroutine at a time may call it.
+// read reads available bytes into b and adds their number to count. One goroutine at a time may call read.
 func (s *socket) read(b []byte, count *atomic.Int64) (int, error) {
 	s.b, s.count = b, count
 	err := s.rc.Read(s.take)
@@ -74,11 +74,11 @@ func (s *socket) read(b []byte, count *atomic.Int64) (int, error) {
 	return s.n, nil
 }
 
-// peek reports whether there is something to read, be it the end, or that the connection has failed. It does not block. One
-// goroutine at a time may call it.
+// peek reports whether the socket has unread bytes or its end was reached, and returns an error if the connection has
+// failed. It does not block. One goroutine at a time may call peek.
 func (s *socket) peek() (bool, error) {
 	if s.rc.Control(s.look) != nil {
-		return false, nil // it is closed, and those who have done it know why
+		return false, nil // closed by this program
 	}
 	switch s.peekErr {
 	case nil:

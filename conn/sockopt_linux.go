@@ -6,12 +6,12 @@ import (
 	"syscall"
 )
 
-// tcpUserTimeout is TCP_USER_TIMEOUT, which package syscall does not name on every architecture.
+// tcpUserTimeout is TCP_USER_TIMEOUT, missing from package syscall on some architectures.
 const tcpUserTimeout = 18
 
-// control lets the kernel give up a TCP connection whose peer has acknowledged nothing for as long as it takes a
-// ping to be sent and missed; without it, written data is repeated for a quarter of an hour. A kernel that refuses
-// leaves the ping alone to notice.
+// control makes the kernel close a TCP connection whose peer has acknowledged nothing for PingInterval plus Timeout.
+// The kernel's default is to retransmit for about 15 minutes. If the kernel refuses the option, PINGs alone detect
+// the dead peer.
 func (cfg *Config) control(network, _ string, rc syscall.RawConn) error {
 	if !strings.HasPrefix(network, "tcp") || cfg.PingInterval <= 0 || cfg.Timeout <= 0 {
 		return nil

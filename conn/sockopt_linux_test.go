@@ -27,7 +27,7 @@ func TestTCPUserTimeout(t *testing.T) {
 	for _, tt := range tests {
 		tt.cfg.Addr = ln.Addr().String()
 		cfg := tt.cfg.withDefaults()
-		d := dialing{cfg: &cfg}
+		d := dialRun{cfg: &cfg}
 		nc, err := d.connect(t.Context())
 		if err != nil {
 			t.Fatal(err)

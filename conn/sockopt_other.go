@@ -4,5 +4,5 @@ package conn
 
 import "syscall"
 
-// control sets nothing: what it sets on Linux is not to be had everywhere, and pings notice a dead peer as well.
+// control sets no option: PINGs alone detect a dead peer. TCP_USER_TIMEOUT is specific to Linux.
 func (cfg *Config) control(string, string, syscall.RawConn) error { return nil }

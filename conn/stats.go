@@ -1,25 +1,25 @@
 package conn
 
-// Stats are the numbers of a Pool at one moment, and its counters since Open.
+// Stats holds the state of a Pool at one moment, and its counters since Open.
 type Stats struct {
-	Shared   int // shared connections that are open
-	InFlight int // calls on any connection that have no answer yet, with those whose caller has left
+	Shared   int // open shared connections
+	InFlight int // calls without an answer on all connections, including abandoned calls
 
-	// Exclusive connections: Open = Idle + Lent + Dialing, which is at most Config.MaxConns. Those that are waited
-	// for after their return count as lent.
+	// Exclusive connections: Open = Idle + Lent + Dialing, at most Config.MaxConns. A returned connection with
+	// replies outstanding counts as lent.
 	Open, Idle, Lent, Dialing int
 
-	Waiting int // callers that wait for an exclusive connection
+	Waiting int // callers waiting for an exclusive connection
 
-	Dials      uint64 // begun, of both kinds
+	Dials      uint64 // dials of shared and exclusive connections
 	DialErrors uint64
-	Lost       uint64 // connections that failed
-	Switches   uint64 // times that sentinels named another server as the master
-	Retries    uint64 // attempts of calls after their first
-	PushesLost uint64 // dropped, as OnPush was too slow
+	Lost       uint64 // failed connections
+	Switches   uint64 // changes of the master, named by sentinels
+	Retries    uint64 // attempts after the first of a call
+	PushesLost uint64 // pushes dropped because OnPush was too slow
 }
 
-// Stats returns the numbers of this moment. It is cheap enough to be called every second.
+// Stats returns the current numbers. It is cheap enough for a call per second.
 func (p *Pool) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -40,8 +40,8 @@ func (p *Pool) countLocked() Stats {
 		Retries:    p.retries.Load(),
 		PushesLost: p.pushes.lost(),
 	}
-	for _, slot := range p.slots {
-		if slot.ready() != nil {
+	for _, c := range p.sharedConns {
+		if c.ready() != nil {
 			s.Shared++
 		}
 	}

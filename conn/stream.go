@@ -9,9 +9,9 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// Stream is one connection after its handshake on which commands and what the server sends are not matched to each
-// other: for pub/sub and the like. It has no goroutine and sends nothing of its own accord. One goroutine may call
-// Read, and any number the other methods.
+// Stream is one connection for pub/sub, MONITOR and similar protocols: it does not match replies to commands. A
+// Stream has no goroutine and never sends anything by itself. One goroutine at a time may call Read; many goroutines
+// may call the other methods at once.
 type Stream struct {
 	// Constant after DialStream.
 	nc      net.Conn
@@ -19,18 +19,18 @@ type Stream struct {
 	proto   int
 	addr    string
 	timeout time.Duration
-	onEnd   func() // called once the connection is closed; may be nil
+	onEnd   func() // called after closing; may be nil
 
-	early []resp.Value // of the handshake, owned by Read
+	early []resp.Value // pushes from the handshake; owned by Read
 
-	writing chan struct{} // holds one token while there is a writer
+	writing chan struct{} // holds a token while a Write is active
 
 	mu  sync.Mutex // guards the following
-	err error      // why the connection is no more
+	err error      // reason of closing
 }
 
-// DialStream dials a connection. It tries once, under ctx and cfg.DialTimeout. Of cfg only what concerns the dial
-// matters, Limits, and Timeout, which bounds each write. The caller closes the Stream.
+// DialStream dials a connection, in one attempt, bounded by ctx and cfg.DialTimeout. The Stream uses the fields of
+// cfg for dialing, Limits, and Timeout, which bounds each write. The caller closes the Stream.
 func DialStream(ctx context.Context, cfg Config) (*Stream, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -55,16 +55,17 @@ func newStream(s *session, cfg *Config) *Stream {
 	}
 }
 
-// Protocol returns the version of RESP that is spoken, 2 or 3.
+// Protocol returns the RESP version of the connection, 2 or 3.
 func (s *Stream) Protocol() int { return s.proto }
 
-// Addr returns the address that was dialled.
+// Addr returns the dialed address.
 func (s *Stream) Addr() string { return s.addr }
 
-// Read returns the next value, in order: a push, a reply, and an error reply too, which is a value here. It blocks
-// until there is one or the Stream is closed, and bounds no wait: who needs to know whether the peer is alive sends
-// a PING and closes the Stream if nothing comes. Every error is final and closes the connection; it is an *Error
-// with the cause in it, which after Close is ErrClosed.
+// Read returns the next value: a push, a reply, or an error reply, which is a value here. Read blocks until a value
+// arrives or the connection is closed. To detect a dead peer, send a PING and close the Stream if no value arrives.
+//
+// Every error closes the connection and is final. The error is an *Error with the cause, which is ErrClosed after
+// Close.
 func (s *Stream) Read() (resp.Value, error) {
 	if len(s.early) > 0 {
 		v := s.early[0]
@@ -78,13 +79,13 @@ func (s *Stream) Read() (resp.Value, error) {
 	return v, nil
 }
 
-// Write sends the commands, of which there may be none, in one write, so that no other comes between them. It waits for
-// other writers under ctx, and for the network under ctx and Config.Timeout, whichever ends first. Whether a command
-// had an effect only what Read returns can tell.
+// Write sends the commands in one write, without commands of other callers in between. Write waits for other writers
+// until ctx ends, and for the network until ctx or Config.Timeout ends, whichever is first. Only the values returned
+// by Read tell whether a command had an effect.
 //
-// A command that cannot be encoded, and a ctx that ends before the write begins, leave the Stream as it was: the
-// error then is ErrNotSent. Where the write itself fails, the connection is closed, as part of a command may have
-// left; Read then returns the same cause.
+// If a command cannot be encoded, or ctx ends before the write begins, the error is ErrNotSent and the Stream stays
+// usable. If the write fails, part of a command may have been sent; the connection is closed, and Read returns the
+// same cause.
 func (s *Stream) Write(ctx context.Context, cmds ...resp.Command) error {
 	size := 0
 	for _, cmd := range cmds {
@@ -115,13 +116,13 @@ func (s *Stream) Write(ctx context.Context, cmds ...resp.Command) error {
 	return s.write(ctx, b)
 }
 
-// write is called by one goroutine at a time.
+// write must be called by one goroutine at a time.
 func (s *Stream) write(ctx context.Context, b []byte) error {
 	var limit time.Time
 	if s.timeout > 0 {
 		limit = time.Now().Add(s.timeout)
 	}
-	// Set at each write, as the one before may have left a deadline in the past.
+	// Set before each write, since the previous write may have left a past deadline.
 	if err := s.nc.SetWriteDeadline(limit); err != nil {
 		return s.notSent(s.fail(err))
 	}
@@ -145,20 +146,20 @@ func (s *Stream) write(ctx context.Context, b []byte) error {
 
 func (s *Stream) notSent(err error) error { return &Error{Op: "write", Addr: s.addr, Err: err} }
 
-// Close closes the connection and ends a Read or Write that blocks. It does not block itself, and does nothing the
-// second time.
+// Close closes the connection and ends a blocked Read or Write. Close does not block. A second Close does nothing.
 func (s *Stream) Close() error { return s.CloseFor(ErrClosed) }
 
-// CloseFor is Close with another cause than ErrClosed, for a Stream that ends although its user has not closed it.
+// CloseFor is like Close, with a cause other than ErrClosed: for a Stream that ends without a Close by its user.
 func (s *Stream) CloseFor(cause error) error {
 	_ = s.fail(cause)
 	return nil
 }
 
-// Err returns why the connection is closed, ErrClosed if by Close, and nil as long as it stands as far as is known.
+// Err returns the reason why the connection was closed, ErrClosed after Close, and nil while the connection is open
+// as far as known.
 func (s *Stream) Err() error { return s.failure() }
 
-// fail closes the connection and returns the cause, which is that of the first call.
+// fail closes the connection and returns the cause given by the first call.
 func (s *Stream) fail(err error) error {
 	s.mu.Lock()
 	first := s.err == nil

@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// switchGrace is how long requests that were sent to the former master may wait for their answer. It may be alive, and
-// will then have answered; or be the reason of the switch.
+// switchGrace is how long commands sent to the former master may wait for replies. A living master answers in this
+// time; a dead one may be the reason of the failover.
 const switchGrace = 250 * time.Millisecond
 
-// target is where a Pool with sentinels connects to. It is guarded by the Pool's mu.
+// target is the server of a Pool with sentinels. The Pool's mu guards it.
 type target struct {
-	seq      uint64        // of the master that is known; 0: there is none yet
-	addr     string        // where it is dialled
-	changed  chan struct{} // closed when it changes; nil without sentinels
+	seq      uint64        // number of the known master; 0 without one
+	addr     string        // address dialed
+	changed  chan struct{} // closed when the master changes; nil without sentinels
 	unfollow context.CancelFunc
-	streams  map[*Stream]struct{} // that are open
+	streams  map[*Stream]struct{} // open streams
 	switches uint64
 }
 
-// connect dials the server.
+// connect dials the server, or the master named by the sentinels.
 func (p *Pool) connect(ctx context.Context) (*session, error) {
 	if p.finder != nil {
 		return p.finder.dial(ctx)
@@ -28,8 +28,8 @@ func (p *Pool) connect(ctx context.Context) (*session, error) {
 	return dial(ctx, &p.cfg)
 }
 
-// dialled returns the address that a dial led to, or would have.
-func (p *Pool) dialled(s *session, err error) string {
+// dialAddr returns the address that a dial led to, or tried.
+func (p *Pool) dialAddr(s *session, err error) string {
 	if s != nil {
 		return s.addr
 	}
@@ -39,8 +39,9 @@ func (p *Pool) dialled(s *session, err error) string {
 	return p.cfg.Addr
 }
 
-// doubt has the sentinels asked whether the server of l, which says that it is read-only, still is the master.
-func (p *Pool) doubt(l *link) {
+// suspectMaster makes the finder ask the sentinels whether the server of l, which replied READONLY, is still the
+// master.
+func (p *Pool) suspectMaster(l *link) {
 	if p.finder != nil {
 		p.finder.doubt(l.addr)
 	}
@@ -55,13 +56,13 @@ func (p *Pool) replaced(addr string) bool {
 	return m.addr != addr
 }
 
-// outdatedLocked reports whether a connection to addr does not lead to the master.
+// outdatedLocked reports whether addr is not the address of the known master.
 func (p *Pool) outdatedLocked(addr string) bool {
 	return p.finder != nil && p.seq > 0 && addr != p.addr
 }
 
-// switched replaces all connections when another server has become the master. What was sent on the old ones may still
-// be answered. The first master is the beginning of following the sentinels.
+// switched replaces all connections after a change of the master. Commands sent on old connections may still be
+// answered. With the first master, switched starts the goroutines that follow the sentinels.
 func (p *Pool) switched(from string, to master) {
 	p.mu.Lock()
 	if p.closed || to.seq <= p.seq {
@@ -81,7 +82,7 @@ func (p *Pool) switched(from string, to master) {
 	}
 	p.changed = make(chan struct{})
 	p.notBefore = time.Time{}
-	for _, s := range p.slots {
+	for _, s := range p.sharedConns {
 		if l := s.current.Load(); l != nil && p.outdatedLocked(l.addr) {
 			s.current.Store(nil)
 			s.dialLocked().waiting++
@@ -107,13 +108,13 @@ func (p *Pool) switched(from string, to master) {
 		_ = s.fail(errSwitched)
 	}
 	if !first {
-		p.losses.tell()
+		p.losses.Call()
 		p.cfg.Trace.switched(SwitchInfo{Master: p.cfg.Sentinel.Master, From: from, To: to.addr})
 		warn(&p.cfg, "another server is the master", "from", from, "to", to.addr)
 	}
 }
 
-// enlist has a Stream closed when it no longer leads to the master.
+// enlist registers a Stream, to be closed when the master changes.
 func (p *Pool) enlist(s *Stream) (*Stream, error) {
 	if p.finder == nil {
 		return s, nil

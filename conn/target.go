@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// DB is the number of the database that the Pool uses.
+// DB returns the database number of the Pool.
 func (p *Pool) DB() int { return p.cfg.DB }
 
-// Target names what the Pool is connected to, with the network, address and number of the database: Pools with the same
-// Target use the same data. With Config.Sentinel the master's name and the addresses of its sentinels take the place of the
-// address. It is "" where a Dial of Config decides that.
+// Target identifies the Pool's data by network, address and database number: Pools with the same Target use the same
+// data. With Config.Sentinel, the master's name and the sentinels' addresses replace the address. Target returns ""
+// if Config.Dial is set, since the function alone decides where connections lead.
 func (p *Pool) Target() string {
 	if p.cfg.Dial != nil {
 		return ""

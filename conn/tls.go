@@ -7,22 +7,22 @@ import (
 	"net"
 )
 
-// TLSConfig is tls.Config, unless this is a build without TLS: see the package's comment.
+// TLSConfig is tls.Config. In a build without TLS it is another type: see the package comment.
 type TLSConfig = tls.Config
 
-// errPlain is the error of a TLS handshake with a server that has answered without TLS.
+// errPlain is the error of a TLS handshake with a server that answered in plain text.
 var errPlain error = tls.RecordHeaderError{Msg: "the server answers in plain text"}
 
-// withTLS returns what a URL that asks for TLS means.
+// withTLS returns the TLS settings for a URL with TLS.
 func withTLS() (*TLSConfig, error) { return &tls.Config{MinVersion: tls.VersionTLS12}, nil }
 
-// noTLS returns an error if c asks for what this build does not have.
+// noTLS returns an error if c asks for TLS in a build without TLS.
 func noTLS(*TLSConfig) error { return nil }
 
-// tlsClient returns the client's side of a TLS connection over nc, before its handshake.
+// tlsClient returns the client side of a TLS connection over nc, before the handshake.
 func tlsClient(nc net.Conn, c *TLSConfig) secured { return tls.Client(nc, c) }
 
-// beneath returns the connection that nc encrypts, or nc if it does not encrypt.
+// beneath returns the connection below TLS, or nc without TLS.
 func beneath(nc net.Conn) net.Conn {
 	if t, ok := nc.(*tls.Conn); ok {
 		return t.NetConn()

@@ -2,63 +2,64 @@ package conn
 
 import "time"
 
-// Trace holds functions to be called when something happens, for metrics and logs; those that are nil cost nothing.
-// They are told names and addresses, never arguments, keys or values.
+// Trace holds callbacks for metrics and logs. A nil callback costs nothing. Callbacks receive names and addresses,
+// never arguments, keys or values.
 //
-// They may be called by several goroutines at once, none of which holds a lock or reads replies; but the call or the
-// dial that they tell of waits for them to return. They must not close the Pool or Conn, which waits for them.
+// Several goroutines may run callbacks at once, without a lock held, and never the goroutine that reads replies. The
+// call or dial that caused the event waits for the callback. A callback must not close the Pool or Conn, because
+// Close waits for callbacks.
 type Trace struct {
 	Dial    func(DialInfo)    // a dial has ended
-	Command func(CommandInfo) // a call has its answer, or will not get one
-	Retry   func(RetryInfo)   // a call is about to pause before it tries again
-	Lost    func(LostInfo)    // a connection has failed; not told of those closed on purpose
-	Switch  func(SwitchInfo)  // sentinels have led a Pool to another server; not told of the first one
+	Command func(CommandInfo) // a call has ended
+	Retry   func(RetryInfo)   // a call will pause and try again
+	Lost    func(LostInfo)    // a connection has failed; not called for connections closed on purpose
+	Switch  func(SwitchInfo)  // a Pool follows its sentinels to another master; not called for the first
 }
 
-// DialInfo is about one attempt to connect, TLS and handshake included.
+// DialInfo describes one attempt to connect, including TLS and handshake.
 type DialInfo struct {
 	Addr      string
-	Exclusive bool          // not to be shared: for With, Dial or Stream
+	Exclusive bool          // connection for With, Dial or Stream
 	Protocol  int           // 2 or 3; 0 after an error
-	Elapsed   time.Duration // since the dial began
-	Err       error         // nil if the connection stands
+	Elapsed   time.Duration // duration of the dial
+	Err       error         // nil after success
 }
 
-// CommandInfo is about one call of Do, Send, SendBatch or Tx, with everything it took: waiting for a connection,
-// dialling, repeating.
+// CommandInfo describes one call of Do, Send, SendBatch or Tx, including the waits for a connection, dials and
+// repetitions.
 type CommandInfo struct {
-	Name    string        // of the command, or of the first of a batch
-	Addr    string        // as in Config.Addr; with sentinels the name of the master
+	Name    string        // name of the command, or of the first command of a batch
+	Addr    string        // Config.Addr; with sentinels the name of the master
 	Count   int           // number of commands
-	Elapsed time.Duration // since the call began
-	Err     error         // as returned to the caller
+	Elapsed time.Duration // duration of the call
+	Err     error         // error returned to the caller
 }
 
-// RetryInfo is about a call that will try again, because what it tried certainly did not run.
+// RetryInfo describes a call that will try again, because its last attempt did not run.
 type RetryInfo struct {
 	Name    string
 	Addr    string
-	Attempt int           // the number of attempts behind it: 1 before the first repetition
-	Pause   time.Duration // how long it waits before the next
-	Err     error         // why the last one did not run
+	Attempt int           // number of attempts so far: 1 before the first repetition
+	Pause   time.Duration // wait before the next attempt
+	Err     error         // reason why the last attempt did not run
 }
 
-// LostInfo is about a connection that failed.
+// LostInfo describes a failed connection.
 type LostInfo struct {
 	Addr      string
 	Exclusive bool
-	Age       time.Duration // since its handshake
-	InFlight  int           // calls that will not get an answer
+	Age       time.Duration // time since the handshake
+	InFlight  int           // calls that end without an answer
 	Err       error
 }
 
-// SwitchInfo is about another server that has become the master.
+// SwitchInfo describes a change of the master.
 type SwitchInfo struct {
-	Master   string // its name, as in Sentinel.Master
-	From, To string // where the servers are dialled
+	Master   string // name of the master, Sentinel.Master
+	From, To string // addresses dialed
 }
 
-// begin returns when a call begins, if anybody wants to know.
+// begin returns the start time of a call, or zero if Trace has no use for it.
 func (t *Trace) begin() time.Time {
 	if t == nil || t.Command == nil {
 		return time.Time{}
@@ -66,7 +67,7 @@ func (t *Trace) begin() time.Time {
 	return time.Now()
 }
 
-// command tells of a call that has ended.
+// command reports the end of a call.
 func (t *Trace) command(begin time.Time, addr string, q request, err error) {
 	if t == nil || t.Command == nil {
 		return
@@ -80,7 +81,7 @@ func (t *Trace) command(begin time.Time, addr string, q request, err error) {
 	})
 }
 
-// retry tells of a call that will try again.
+// retry reports a call that will try again.
 func (t *Trace) retry(addr string, q request, attempt int, pause time.Duration, err error) {
 	if t == nil || t.Retry == nil {
 		return
@@ -88,14 +89,14 @@ func (t *Trace) retry(addr string, q request, attempt int, pause time.Duration, 
 	t.Retry(RetryInfo{Name: q.name(), Addr: addr, Attempt: attempt, Pause: pause, Err: err})
 }
 
-// dial tells of a dial that has ended.
+// dial reports the end of a dial.
 func (t *Trace) dial(begin time.Time, addr string, exclusive bool, proto int, err error) {
 	if t != nil && t.Dial != nil {
 		t.Dial(DialInfo{Addr: addr, Exclusive: exclusive, Protocol: proto, Elapsed: time.Since(begin), Err: err})
 	}
 }
 
-// switched tells of another master.
+// switched reports a change of the master.
 func (t *Trace) switched(info SwitchInfo) {
 	if t != nil && t.Switch != nil {
 		t.Switch(info)

@@ -8,12 +8,12 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// Tx runs commands as one transaction: MULTI, cmds and EXEC, next to each other on one shared connection, which is
-// chosen by the routing key of the first. It returns their replies in order; an error reply of one of them is a value
-// in its place, and the others have run.
+// Tx runs cmds as one transaction, MULTI to EXEC, on one shared connection, and returns the replies in order. The
+// routing key of the first command selects the connection. If a command fails during EXEC, its error reply is a value
+// in its place, and the other commands have run.
 //
-// If the server refuses one of the commands, none has run, and the error wraps that refusal. A refusal that says the
-// server is not ready is repeated within the limits of Config.Retry.
+// If the server refuses a command before EXEC, no command runs, and the error wraps the refusal. A refusal such as
+// LOADING, from a server not ready yet, is repeated within the limits of Config.Retry.
 func (p *Pool) Tx(ctx context.Context, cmds []resp.Command) ([]resp.Value, error) {
 	if len(cmds) == 0 {
 		return nil, nil
@@ -23,7 +23,7 @@ func (p *Pool) Tx(ctx context.Context, cmds []resp.Command) ([]resp.Value, error
 	}
 	whole := wrapTx(cmds)
 	q := request{cmds: whole, tx: true}
-	s := p.slotFor(cmds[0].Key())
+	s := p.sharedFor(cmds[0].Key())
 	begin := p.cfg.Trace.begin()
 	a := attempts{policy: &p.cfg.Retry}
 	for {
@@ -39,17 +39,22 @@ func (p *Pool) Tx(ctx context.Context, cmds []resp.Command) ([]resp.Value, error
 				return values, nil
 			}
 		}
-		if err = p.persist(ctx, &a, s, l, q, err); err != nil {
+		if err = p.retryOrFail(ctx, &a, s, l, q, err); err != nil {
 			p.cfg.Trace.command(begin, p.cfg.Addr, q, err)
 			return nil, err
 		}
 	}
 }
 
-// Tx runs commands as one transaction: MULTI, cmds and EXEC, next to each other. It returns their replies in order; an
-// error reply of one of them is a value in its place, and the others have run. The error is ErrTxAborted if a key under
-// WATCH has changed; if the server refuses one of the commands it wraps that refusal; in both cases none has run. In
-// any case nothing is under WATCH any more once EXEC is answered.
+// Tx runs cmds as one transaction, MULTI to EXEC, and returns the replies in order. If a command fails during EXEC,
+// its error reply is a value in its place, and the other commands have run.
+//
+// No command runs in two cases:
+//
+//   - A watched key has changed: the error is ErrTxAborted.
+//   - The server refuses a command before EXEC: the error wraps the refusal.
+//
+// EXEC ends every WATCH, whatever its answer.
 func (c *Conn) Tx(ctx context.Context, cmds []resp.Command) ([]resp.Value, error) {
 	if len(cmds) == 0 {
 		return nil, nil
@@ -70,7 +75,7 @@ func (c *Conn) Tx(ctx context.Context, cmds []resp.Command) ([]resp.Value, error
 	return txReplies(c.l.addr, cmds, values)
 }
 
-// wrapTx returns cmds between MULTI and EXEC.
+// wrapTx returns MULTI, cmds and EXEC.
 func wrapTx(cmds []resp.Command) []resp.Command {
 	whole := make([]resp.Command, 0, len(cmds)+2)
 	whole = append(whole, resp.Cmd("MULTI"))
@@ -84,9 +89,9 @@ var (
 	errTxLength = errors.New("EXEC was not answered by one reply for each command")
 )
 
-// openMulti reports whether the server, by its replies to MULTI, commands and EXEC, still is in the transaction. Before
-// version 6.2 it may refuse EXEC without discarding what is queued, when it is BUSY for example. Every command behind
-// is answered by QUEUED then.
+// openMulti reports whether the server still is in the transaction, according to its replies to MULTI, the commands
+// and EXEC. Before Redis 6.2 a server may refuse EXEC, for example with BUSY, and keep the queued commands; it then
+// answers every further command with QUEUED.
 func openMulti(replies []resp.Value) bool {
 	exec := replies[len(replies)-1]
 	switch err := exec.Err(); {
@@ -98,8 +103,8 @@ func openMulti(replies []resp.Value) bool {
 	return exec.Kind() != resp.Array && !exec.IsNull()
 }
 
-// discards reports whether an error in reply to EXEC says that the transaction is over: by the refusal of one of its
-// commands, or because a cluster serves its keys elsewhere.
+// discards reports whether err, the reply to EXEC, means that the transaction is over: the server refused a command,
+// or the keys belong to another node of the cluster.
 func discards(err error) bool {
 	e, _ := errors.AsType[resp.Error](err)
 	switch resp.Error(e.Prefix()) {
@@ -109,8 +114,8 @@ func discards(err error) bool {
 	return false
 }
 
-// sharedTxReplies is txReplies for a connection that others use too: if the transaction is still open, an EXEC of theirs that
-// is on its way may run it.
+// sharedTxReplies is like txReplies, for a shared connection. An open transaction makes the outcome uncertain,
+// because another caller's EXEC may run it.
 func sharedTxReplies(addr string, cmds []resp.Command, replies []resp.Value) ([]resp.Value, error) {
 	if err := replies[len(replies)-1].Err(); err != nil && openMulti(replies) {
 		return nil, &Error{Op: "EXEC", Addr: addr, Sent: true, Err: fmt.Errorf("%w: %w", errOpenTx, err)}
@@ -118,7 +123,7 @@ func sharedTxReplies(addr string, cmds []resp.Command, replies []resp.Value) ([]
 	return txReplies(addr, cmds, replies)
 }
 
-// txReplies makes the outcome of a transaction of the replies to MULTI, cmds and EXEC.
+// txReplies returns the outcome of a transaction, given the replies to MULTI, cmds and EXEC.
 func txReplies(addr string, cmds []resp.Command, replies []resp.Value) ([]resp.Value, error) {
 	exec := replies[len(replies)-1]
 	if err := replies[0].Err(); err != nil {

@@ -14,33 +14,36 @@ import (
 
 const defaultPort = "6379"
 
-// ParseURL makes a Config of a URL:
+// ParseURL parses a URL into a Config:
 //
 //	redis://user:password@host:6379/0?timeout=2s
 //	rediss://…                                    the same over TLS
-//	valkey://…  valkeys://…                       other names of these two
+//	valkey://…  valkeys://…                       aliases of redis and rediss
 //	unix://user:password@/run/redis.sock?db=0
 //	redis-sentinel://user:password@host:26379,host:26379/master/0
-//	rediss-sentinel://…                           the same over TLS, to sentinels and server alike
-//	valkey-sentinel://…  valkeys-sentinel://…     other names of these two
+//	rediss-sentinel://…                           the same over TLS, to sentinels and server
+//	valkey-sentinel://…  valkeys-sentinel://…     aliases of redis-sentinel and rediss-sentinel
 //
-// Everything but the scheme may be missing, and but the path of a unix socket: the user is then "default", the host
-// 127.0.0.1, the port 6379, the database 0. redis://:password@host and redis://user@host are both understood. An
-// IPv6 host stands in brackets. Characters with a meaning in URLs, in a password above all (/ ? # @ %), must be
-// percent-encoded.
+// Only the scheme is required, and the path of a unix socket. The defaults are the user "default", the host
+// 127.0.0.1, the port 6379 and the database 0. Both redis://:password@host and redis://user@host are valid. An IPv6
+// host needs brackets. Characters with a meaning in URLs (/ ? # @ %), common in passwords, must be percent-encoded.
 //
-// With sentinels the hosts, at least one, are theirs, of the port 26379 if nothing else is said; the first part of the
-// path is the name they know the master by; and user and password are the server's. What the sentinels ask for is in
-// the parameters sentinel_username, sentinel_password and sentinel_tls (true or false; as the scheme says if missing);
-// sentinel_timeout and poll_interval set the Timeout and PollInterval of Config.Sentinel.
+// In a URL with sentinels:
 //
-// The parameters, each at most once, set the field of Config named like them, to the same effect: db (where the
-// path does not say otherwise), protocol, client_name, no_identity, dial_timeout, timeout, ping_interval, max_age,
-// idle_timeout, conns, max_conns; with TLS also tls_server_name. Durations are written as in Go: 1m30s; no_identity is
-// true or false. Anything else is an
-// error. What more there is to TLS, such as a private authority or a client certificate, is set in the result's TLS.
+//   - The hosts, at least one, are sentinels, with the default port 26379.
+//   - The path is the name of the master, optionally followed by the database number.
+//   - User and password are for the server. The parameters sentinel_username, sentinel_password and sentinel_tls
+//     (true or false; the default follows the scheme) are for the sentinels.
+//   - The parameters sentinel_timeout and poll_interval set Timeout and PollInterval of Config.Sentinel.
 //
-// An error never holds the URL or a part of it but the name of a parameter: the password might be anywhere in it.
+// The other parameters set the field of Config with the same name: db (which must not contradict the path), protocol,
+// client_name, no_identity, dial_timeout, timeout, ping_interval, max_age, idle_timeout, conns, max_conns, and with
+// TLS tls_server_name. Durations are in Go's notation, such as 1m30s; no_identity is true or false. An unknown or
+// repeated parameter is an error. Other settings of TLS, such as a private authority or a client certificate, belong
+// in the TLS field of the result.
+//
+// An error contains no part of the URL except the name of a parameter, since the password might be anywhere in the
+// URL.
 func ParseURL(s string) (Config, error) {
 	first, others := splitSentinels(s)
 	u, err := url.Parse(first)
@@ -81,8 +84,8 @@ func ParseURL(s string) (Config, error) {
 	return cfg, nil
 }
 
-// strayPassword reports an @ or # where only a password written without percent-encoding puts one: net/url then sees
-// the user as the host and the rest of the password as path, query or fragment, which errors might name.
+// strayPassword reports an @ or # after the host, the sign of a password without percent-encoding. net/url would then
+// take the user for the host and the rest of the password for path, query or fragment, which errors might contain.
 func strayPassword(s string) bool {
 	if _, rest, ok := strings.Cut(s, "://"); ok {
 		s = rest
@@ -101,7 +104,7 @@ func (cfg *Config) setHost(u *url.URL) (err error) {
 	return nil
 }
 
-// hostPort returns the address in u, with what it leaves out.
+// hostPort returns the address in u, with defaults for a missing host or port.
 func hostPort(u *url.URL, port string) (string, error) {
 	if u.Opaque != "" {
 		return "", errors.New("no // after the scheme")
@@ -191,7 +194,7 @@ func (cfg *Config) setParameter(name, value string, u *url.URL) error {
 	return nil
 }
 
-// pathHasDB reports whether the path of u names a database.
+// pathHasDB reports whether the path of u contains a database number.
 func (cfg *Config) pathHasDB(u *url.URL) bool {
 	path := strings.Trim(u.Path, "/")
 	if cfg.Sentinel.used() {
@@ -200,7 +203,7 @@ func (cfg *Config) pathHasDB(u *url.URL) bool {
 	return path != ""
 }
 
-// parseNumber, parseBool and parseDuration drop the errors of strconv and time, which quote what they were given.
+// parseNumber, parseBool and parseDuration drop the errors of strconv and time, which quote their input.
 func parseNumber(p *int, name, value string) error {
 	n, err := strconv.ParseUint(value, 10, 31)
 	if err != nil {

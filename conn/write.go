@@ -3,29 +3,31 @@ package conn
 import "context"
 
 const (
-	// maxPending is how many bytes may wait to be written before callers wait for room, under their ctx.
+	// maxPending is the number of bytes waiting to be written from which callers wait for room, under their ctx.
 	maxPending = 1 << 20
 
-	// socketRoom is how many unanswered bytes a caller that must be able to leave writes itself: a socket's buffer
-	// takes them without blocking, however mute the peer. What exceeds it is left to writeLoop.
+	// socketRoom is the number of unanswered bytes up to which a caller with a cancellable ctx writes itself: a
+	// socket's buffer takes them without blocking, even if the peer does not read. writeLoop writes beyond this
+	// limit.
 	socketRoom = 16 << 10
 
-	// socketWrites is how many unanswered commands at most it writes so, as each small write takes more of the buffer
-	// than its bytes.
+	// socketWrites is the same limit in unanswered commands, because a small write takes more of the buffer than its
+	// bytes.
 	socketWrites = 128
 
-	// readsAwaited is how many reads a write waits for at most, so that a server that never stops sending cannot hold it up.
+	// readsAwaited limits the reads that a write waits for, so that a server sending without end cannot delay the
+	// write.
 	readsAwaited = 64
 
-	// largestWrite is how many bytes are written at once.
+	// largestWrite limits the bytes of one call of Write.
 	largestWrite = 256 << 10
 
-	// keptBuffer is the capacity up to which a buffer is kept for the next write.
+	// keptBuffer is the largest capacity of a buffer to keep for the next write.
 	keptBuffer = 64 << 10
 )
 
-// enqueue appends q, described by e, and sees to it that it is written. It returns an error only if it has not been
-// appended.
+// enqueue appends q, described by e, and ensures that it is written. It returns an error only if it has not appended
+// q.
 func (l *link) enqueue(ctx context.Context, e entry, q request) error {
 	if ctx.Err() != nil {
 		return ended(ctx)
@@ -55,9 +57,9 @@ func (l *link) enqueue(ctx context.Context, e entry, q request) error {
 	return nil
 }
 
-// unreadLocked reports whether something has come that readLoop has not read yet, and nothing is in flight. It must be read
-// first: it is no answer to what is written now, but could not be told from one any more; or it is the end of the
-// connection. When more has been read, cond is signalled.
+// unreadLocked reports whether the socket has unread bytes while no command is in flight. These bytes cannot be a
+// reply to the next write, but would look like one: readLoop must read them first. They may also be the end of the
+// connection. cond is signalled after the read.
 func (l *link) unreadLocked() bool {
 	for l.sock != nil && l.err == nil && l.outstandingLocked() == len(l.waiting) {
 		before := l.from.received.Load()
@@ -76,7 +78,7 @@ func (l *link) unreadLocked() bool {
 	return false
 }
 
-// gatherLocked lets those join the next write who are about to. It releases mu in the meantime.
+// gatherLocked yields to callers about to send, so that their commands join the next write. It releases mu meanwhile.
 func (l *link) gatherLocked() {
 	if l.writes.due() {
 		l.mu.Unlock()
@@ -86,7 +88,7 @@ func (l *link) gatherLocked() {
 	}
 }
 
-// awaitRoomLocked waits until somebody takes what is pending. It releases mu in the meantime.
+// awaitRoomLocked waits until a writer takes the pending commands. It releases mu meanwhile.
 func (l *link) awaitRoomLocked(ctx context.Context) error {
 	if l.room == nil {
 		l.room = make(chan struct{})
@@ -118,13 +120,16 @@ func (l *link) appendLocked(e entry, q request) {
 	e.tick, e.size = l.ticks, len(l.pending)-before
 	l.waiting = append(l.waiting, e)
 	l.queued += int64(e.size)
-	l.wakeWatchLocked()
+	l.wakeDeadlinesLocked()
 }
 
-// flushLocked writes what is pending until nothing is, and then ends the writing. It releases mu while it writes.
+// flushLocked writes until no command is pending, and then ends the writing. It releases mu during a write.
 //
-// A caller whose own call k is completed, or that may not block while the peer does not read, leaves the rest to
-// writeLoop; so does everybody who finds something that has to be read first, unless read says that this has been seen to.
+// flushLocked leaves the rest to writeLoop in three cases:
+//
+//   - the caller's own call k is completed;
+//   - mayBlock is false, and the write might block;
+//   - unread bytes must be read first. read skips this check for the first write, after writeLoop has done it.
 func (l *link) flushLocked(k *call, mayBlock, read bool) {
 	for first := true; len(l.pending) > 0 && l.err == nil; first, read = false, false {
 		if k != nil && !first && k.state.Load() != awaited || !mayBlock && !l.fitsLocked() || !read && l.unreadLocked() {
@@ -151,7 +156,7 @@ func (l *link) flushLocked(k *call, mayBlock, read bool) {
 	}
 }
 
-// write writes b, a piece at a time if it is large, so that progress is seen.
+// write writes b, in pieces if b is large, to make progress visible.
 func (l *link) write(b []byte) (n int, err error) {
 	for {
 		m, err := l.nc.Write(b[n:min(n+largestWrite, len(b))])
@@ -162,7 +167,8 @@ func (l *link) write(b []byte) (n int, err error) {
 	}
 }
 
-// takeLocked returns what is pending, for a writer, and makes its commands ones that may have been sent.
+// takeLocked returns the pending bytes to a writer and moves their entries to inflight: from now on they may have
+// been sent.
 func (l *link) takeLocked() []byte {
 	b := l.pending
 	l.writeFrom = l.answered + int64(len(l.batch)+len(l.inflight))
@@ -179,8 +185,8 @@ func (l *link) takeLocked() []byte {
 	return b
 }
 
-// fitsLocked reports whether a write of what is pending cannot block: with all that the peer may not have read yet, it
-// fits into the socket's buffer.
+// fitsLocked reports whether a write of the pending bytes cannot block: they fit into the socket's buffer, together
+// with all bytes that the peer may not have read.
 func (l *link) fitsLocked() bool {
 	unanswered := l.outstandingLocked() - len(l.waiting)
 	return l.socket && l.queued-l.settled.Load() <= socketRoom && unanswered < socketWrites
@@ -196,7 +202,7 @@ func (l *link) handOverLocked() {
 	l.cond.Broadcast()
 }
 
-// writeLoop writes where callers may not block. It starts when it is first needed and ends when the link fails.
+// writeLoop writes in place of callers that may not block. It starts on first use and ends when the link fails.
 func (l *link) writeLoop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -217,8 +223,8 @@ func (l *link) writeLoop() {
 	}
 }
 
-// withdraw removes the command of k from what is pending. It returns false if a writer has taken it, or if it is
-// completed.
+// withdraw removes the command of k from the pending commands. It returns false if a writer has taken the command, or
+// if k is completed.
 func (l *link) withdraw(k *call) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

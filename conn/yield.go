@@ -6,20 +6,19 @@ import (
 )
 
 const (
-	// longYield is how long others may run before yielding to them is no good: the program has more to do than
-	// sending commands.
+	// longYield is the duration from which a yield costs too much: the program has other work than sending commands.
 	longYield = time.Millisecond
 
-	// yieldsLeftOut is how many occasions to yield pass then without doing so.
+	// yieldsLeftOut is the number of yields skipped after a long one.
 	yieldsLeftOut = 64
 )
 
-// yielder lets goroutines run that are ready, so that they join what is being done, as long as this takes no time.
+// yielder yields to other goroutines, so that they join the current write or read. It pauses while yields take long.
 type yielder struct {
-	leave int // occasions to be left out
+	leave int // yields still to skip
 }
 
-// due reports whether to call yield on this occasion.
+// due reports whether to call yield now.
 func (y *yielder) due() bool {
 	if y.leave > 0 {
 		y.leave--
@@ -28,7 +27,7 @@ func (y *yielder) due() bool {
 	return true
 }
 
-// yield must be followed by took with its result.
+// yield lets ready goroutines run and returns the time taken, for took.
 func (*yielder) yield() time.Duration {
 	start := time.Now()
 	runtime.Gosched()

@@ -13,7 +13,7 @@ import (
 	"github.com/lockwire/lockwire/script"
 )
 
-// The resource checks the token of each holder in the step in which it does the work.
+// The resource checks the holder's token in the same step as the work.
 func Example() {
 	var ledger fence.Guard
 	write := func(lease *lock.Lease, entry string) error {
@@ -44,7 +44,7 @@ func Example() {
 	}
 }
 
-// The holder that was stopped comes too late, whatever it believes.
+// A stopped holder comes too late and is refused.
 func ExampleGuard() {
 	var ledger fence.Guard
 	write := func(token int64, entry string) {
@@ -65,7 +65,7 @@ func ExampleGuard() {
 	// refused: by the first, which had been stopped
 }
 
-// In SQL the row keeps the largest token. One statement compares and writes.
+// In SQL the row stores the largest token. One statement compares and writes.
 func Example_sql() {
 	withdraw := func(ctx context.Context, db *sql.DB, token int64, account string, amount int64) error {
 		result, err := db.ExecContext(ctx,

@@ -1,11 +1,14 @@
-// Package fence is the resource's side of a fencing token: it refuses who comes with an older token than somebody before.
+// Package fence protects a resource with fencing tokens: it refuses a token older than the newest
+// token seen.
 //
-// A lock in Redis ends with its lease, whether or not its holder has noticed. A process that was stopped for longer than
-// that, or whose request was long on its way, can reach the resource when the next holder is at work already. Only the
-// resource itself can tell: it remembers the largest token it has seen, and refuses smaller ones, in the same step as it
-// does what it is asked for. Tokens come from [lock.Lease.Token] of a lock made by [lock.Client.Fenced].
+// A lock in Redis ends with its lease, even if the holder has not noticed. A process stopped for
+// longer than the lease, or a delayed request, can reach the resource while the next holder is
+// already working. Only the resource can prevent damage: it remembers the largest token and refuses
+// smaller tokens, in the same step as the work. [lock.Lease.Token] returns the token of a lock made
+// by [lock.Client.Fenced].
 //
-// [Guard] is for a resource within the process. The examples show the same for a row in an SQL database and for a key in Redis.
+// [Guard] protects a resource inside the process. The examples show a row in an SQL database and a
+// key in Redis.
 //
 // [lock.Lease.Token]: https://pkg.go.dev/github.com/lockwire/lockwire/lock#Lease.Token
 // [lock.Client.Fenced]: https://pkg.go.dev/github.com/lockwire/lockwire/lock#Client.Fenced
@@ -17,19 +20,20 @@ import (
 	"sync"
 )
 
-// ErrStale says that a token is older than one seen before: whoever has it has lost its lock.
+// ErrStale reports a token older than a token seen before. The token's holder has lost its lock.
 var ErrStale = errors.New("fence: stale token")
 
-// Guard lets through who comes with the largest token so far, and with that one again. The zero Guard has seen none. Its methods
-// may be called by any number of goroutines at once. It must not be copied.
+// Guard admits the holder of the largest token so far. The zero Guard has seen no token. Any number
+// of goroutines may call its methods at once. A Guard must not be copied.
 type Guard struct {
 	mu      sync.Mutex
 	largest int64
 }
 
-// Do runs fn if token is not older than any seen before, and returns its error; otherwise it returns [ErrStale]. Tokens below
-// 1 are stale: they come from locks that are not fenced. Only one fn runs at a time, so none sees the work of a later
-// token's holder. A panic of fn goes through.
+// Do runs fn and returns its error, unless token is smaller than a token seen before: then Do
+// returns [ErrStale]. Tokens below 1 are always stale, because they come from locks without
+// fencing. Do runs one fn at a time, so no fn sees the work of a later holder. If fn panics, Do
+// panics.
 func (g *Guard) Do(token int64, fn func() error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -40,15 +44,15 @@ func (g *Guard) Do(token int64, fn func() error) error {
 	return fn()
 }
 
-// Largest returns the largest token seen, 0 before the first: what to store with the resource so that Restore can go on from
-// there. It waits for a Do that is under way.
+// Largest returns the largest token seen, or 0. Store it with the resource, for Restore after a
+// restart. Largest waits for a running Do.
 func (g *Guard) Largest() int64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.largest
 }
 
-// Restore makes token one that has been seen. It does nothing if a larger one has.
+// Restore marks token as seen. It has no effect if a larger token was seen.
 func (g *Guard) Restore(token int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

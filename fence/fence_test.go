@@ -26,7 +26,7 @@ func TestGuard(t *testing.T) {
 			return nil
 		})
 		if !errors.Is(err, step.want) || ran != (step.want != fence.ErrStale) {
-			t.Errorf("Do(%d) = %v, and ran: %v; want %v", step.token, err, ran, step.want)
+			t.Errorf("Do(%d) = %v, fn ran: %v; want %v", step.token, err, ran, step.want)
 		}
 	}
 	if got := g.Largest(); got != 7 {
@@ -35,20 +35,20 @@ func TestGuard(t *testing.T) {
 	g.Restore(5)
 	g.Restore(9)
 	if err := g.Do(8, func() error { return nil }); !errors.Is(err, fence.ErrStale) {
-		t.Errorf("Do(8) after Restore(9) = %v", err)
+		t.Errorf("Do(8) after Restore(9) = %v, want ErrStale", err)
 	}
 }
 
 func TestGuardRunsOneAtATime(t *testing.T) {
 	var g fence.Guard
 	var wg sync.WaitGroup
-	last, inside := int64(0), 0 // guarded by g alone: the race detector looks on
+	last, inside := int64(0), 0 // only g guards both: the race detector reports a mistake
 	for token := range int64(50) {
 		wg.Go(func() {
 			err := g.Do(token+1, func() error {
 				inside++
 				if inside != 1 || token+1 < last {
-					t.Errorf("token %d after %d, %d inside", token+1, last, inside)
+					t.Errorf("token %d runs after %d, with %d functions running", token+1, last, inside)
 				}
 				last = token + 1
 				inside--
@@ -61,7 +61,7 @@ func TestGuardRunsOneAtATime(t *testing.T) {
 	}
 	wg.Wait()
 	if g.Largest() != 50 || last != 50 {
-		t.Errorf("the largest token is %d, the last to work had %d", g.Largest(), last)
+		t.Errorf("largest token %d, last token %d, want 50 and 50", g.Largest(), last)
 	}
 }
 
@@ -72,6 +72,6 @@ func TestGuardAfterPanic(t *testing.T) {
 		g.Do(1, func() error { panic("work") })
 	}()
 	if err := g.Do(2, func() error { return nil }); err != nil {
-		t.Errorf("Do() after a panic = %v", err)
+		t.Errorf("Do() after a panic = %v, want nil", err)
 	}
 }

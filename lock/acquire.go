@@ -224,6 +224,10 @@ func (c *Client) ask(ctx context.Context, r *request) (granted bool, left time.D
 		case uncertain(err) && k.unowned && r.waits && ctx.Err() == nil && !c.isClosed():
 			c.doubt(r)
 		case uncertain(err):
+			if ctx.Err() != nil && k.queued { // else withdraw would send another undo
+				c.leaveQueue(r)
+				r.waits = false
+			}
 			c.undo(r, start, true)
 		default:
 			r.giveTurn()
@@ -471,11 +475,12 @@ func (c *Client) withdraw(r *request) {
 	if r.unsure {
 		c.undo(r, c.now(), true)
 	}
-	if !r.target.kind.queued && !(r.tells && r.asked) {
-		return
-	}
-	if r.target.kind.queued {
+	queued := r.target.kind.queued
+	if queued {
 		c.leaveQueue(r)
+	}
+	if !(queued && r.waits) && !(r.tells && r.asked) {
+		return
 	}
 	leaving := *r
 	leaving.waits, leaving.latch = false, ""

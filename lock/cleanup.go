@@ -49,7 +49,7 @@ type cleanup struct {
 	latches  []latch
 	spares   map[string]spare // by the name of the lock
 	sweeps   bool             // the loop looks after the spares
-	given    CloseError       // what was given up at the end
+	given    CloseError       // what was given up
 }
 
 // job is one thing to repeat until the server has confirmed it or it has become pointless: the release of lease, a change,

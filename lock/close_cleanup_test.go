@@ -119,6 +119,40 @@ func TestCloseSaysWhatItGaveUp(t *testing.T) {
 	})
 }
 
+// A pool that is closed before its client takes along what was to be given back. Close says so.
+func TestCloseAfterItsPool(t *testing.T) {
+	for name, answers := range map[string]bool{"answered": true, "not answered": false} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				c := w.client(lock.Config{})
+				w.clients = nil // whose Close must not fail
+				w.setPermits(c)
+				want := lock.CloseError{}
+				if !answers {
+					w.outage(time.Hour)
+					want = lock.CloseError{Acquires: 1, Permits: 3}
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+				defer cancel()
+				if err := c.Semaphore("permits").Acquire(ctx, 3); (err == nil) != answers {
+					t.Fatalf("Acquire() = %v", err)
+				}
+				w.sleep(100 * time.Millisecond)
+				if err := w.pools[0].Close(); err != nil {
+					t.Error(err)
+				}
+				given, _ := errors.AsType[*lock.CloseError](c.Close())
+				if given == nil {
+					given = new(lock.CloseError)
+				}
+				if *given != want {
+					t.Errorf("Close() gave up %+v, want %+v", *given, want)
+				}
+			})
+		})
+	}
+}
+
 // An acquire that is under way when Close is called is waited for, and taken back.
 func TestCloseWaitsForAcquires(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {

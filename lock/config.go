@@ -73,7 +73,8 @@ type Config struct {
 	AckTimeout time.Duration
 
 	// HandOvers is how many times in a row a lock that is given back is handed over to the next caller in line of the same
-	// process, by one script in which it never is free, before other processes get their turn. Where the one server there is says
+	// process, before other processes get their turn: a [Reentrant] or [NonReentrant] lock that is renewed without asking the server,
+	// which keeps its owner and its lease, any other by one script in which it never is free. Where the one server there is says
 	// that no other process listens for the lock, only HandOverFor is a bound, as those who do not listen may want it too. It
 	// concerns [Reentrant], [NonReentrant] and [Fenced] locks that are taken without an Owner. 0 is 16, below 0 is never.
 	HandOvers int

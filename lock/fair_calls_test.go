@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/lock"
 )
 
@@ -165,6 +166,53 @@ func TestFairOwnerWhoComesBack(t *testing.T) {
 		if took := time.Since(start); took > 100*time.Millisecond {
 			t.Errorf("served after %v", took)
 		}
+		w.free()
+	})
+}
+
+// Who gives up while the server is asked leaves by the undo of that: one script, also where another call of its Owner waits on.
+func TestFairLeavesByTheUndo(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		w.srv.Latency(100 * time.Microsecond)
+		c, other := w.client(lock.Config{}), w.client(lock.Config{})
+		owner := c.NewOwner()
+		for _, stays := range []bool{false, true} {
+			holder := mustLockFair(t, other)
+			var waiting <-chan *lock.Lease
+			var opts []lock.Option
+			if stays {
+				opts = append(opts, lock.As(owner))
+				waiting = w.waiter(c, opts...)
+			}
+			undos := 0
+			w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+				switch {
+				case isScriptOf("fair", cmd, "undo"):
+					undos++
+				case isScriptOf("fair", cmd, "acquire"):
+					return fakeredis.Run().Late(100 * time.Millisecond)
+				}
+				return fakeredis.Run()
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			_, err := c.Fair("job").Lock(ctx, opts...)
+			cancel()
+			wantErr(t, "Lock", err, context.DeadlineExceeded)
+			w.sleep(time.Second)
+			w.srv.Intercept(nil)
+			if undos != 1 {
+				t.Errorf("%d undos were sent, want one", undos)
+			}
+			if !stays {
+				w.wantLine()
+				mustUnlock(t, holder)
+				continue
+			}
+			w.wantLine(owner.String())
+			mustUnlock(t, holder)
+			mustUnlock(t, <-waiting)
+		}
+		w.sleep(latchLife)
 		w.free()
 	})
 }

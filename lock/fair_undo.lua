@@ -46,8 +46,9 @@ elseif waits ~= '1' then
         end
         if waiter == owner then found = true end
     end
-    redis.call('lrem', queue, 0, owner)
-    redis.call('zrem', timeouts, owner)
+    if redis.call('zrem', timeouts, owner) == 1 then -- from the end that is nearer: most who leave stand in front
+        redis.call('lrem', queue, found and -1 or 1, owner)
+    end
     local following = (taken or first == owner) and redis.call('exists', lock) == 0 and head()
     if following then
         redis.pcall(publish, channel .. ':' .. following, '0')

@@ -33,7 +33,8 @@ const (
 // passed is the outcome of a hand-over for the waiter.
 type passed struct {
 	granted bool
-	unknown bool // there was no answer, or none that means anything
+	owner   string // of the hold, which goes on; "": the waiter's own
+	unknown bool   // there was no answer, or none that means anything
 	start   instant
 	token   int64
 	latch   string // what undoes it leaves this key
@@ -129,7 +130,8 @@ func (c *Client) told(t *target, listeners int) {
 // rest lets the lock be handed over to w from now on, if it is one that may get it so.
 func (w *waiter) rest(ctx context.Context) {
 	own, c := &w.claim, w.client
-	if w.target.kind.handover == nil || w.request.state != nil || w.via != nil || c.acks || c.cfg.HandOvers < 0 || own.state.Load() != awake {
+	k := w.target.kind
+	if k.handover == nil || w.request.state != nil || w.via != nil || c.cfg.HandOvers < 0 || own.state.Load() != awake {
 		return
 	}
 	own.over = ctx.Done()
@@ -163,6 +165,9 @@ func (w *waiter) inherit() (granted bool) {
 	w.claim.state.Store(awake)
 	switch {
 	case p.granted:
+		if p.owner != "" {
+			r.owner = p.owner
+		}
 		r.asked, r.series, r.latch, r.last = true, p.series, p.latch, p.last
 		granted, _, r.failure = c.granted(r, p.start, 1, p.token)
 		r.series = series{}
@@ -180,8 +185,8 @@ func (w *waiter) inherit() (granted bool) {
 	return granted
 }
 
-// heir claims the first waiter in line, if the lock of l may be handed over to it, and returns nil if not.
-func (c *Client) heir(l *Lease) *waiter {
+// heir claims the first waiter in line, if the lock of l may be handed over to it and its request suits, and returns nil if not.
+func (c *Client) heir(l *Lease, suits func(next *request) bool) *waiter {
 	if l.target.kind.handover == nil || l.state != nil || l.repeated || l.whole.Load() != nil {
 		return nil
 	}
@@ -192,7 +197,7 @@ func (c *Client) heir(l *Lease) *waiter {
 		return nil
 	}
 	first := &e.first.claim
-	if !first.state.CompareAndSwap(resting, claimed) {
+	if !suits(&e.first.request) || !first.state.CompareAndSwap(resting, claimed) {
 		return nil
 	}
 	select {
@@ -247,7 +252,7 @@ func (w *waiter) tell(p *passed) bool {
 
 // giveBack releases the lock, or hands it over.
 func (l *Lease) giveBack(ctx context.Context) (resp.Value, error) {
-	if heir := l.client.heir(l); heir != nil {
+	if heir := l.client.heir(l, func(*request) bool { return !l.client.acks }); heir != nil {
 		if v, err := l.handOver(ctx, heir); err == nil || uncertain(err) {
 			return v, err
 		}

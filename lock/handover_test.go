@@ -19,6 +19,9 @@ import (
 // long lets what is held for long be handed over too.
 var long = lock.Config{HandOverFor: time.Hour}
 
+// byScript asks for a lease that nobody renews: it is handed over by a script.
+var byScript = lock.For(10 * time.Minute)
+
 // line has n callers of c take turns, in order, each as soon as the one before lets go, and returns what they got. Then it
 // unlocks first.
 func line(t *testing.T, w *world, n int, first *lock.Lease, take func() (*lock.Lease, error)) (tokens []int64) {
@@ -83,9 +86,9 @@ func TestHandOver(t *testing.T) {
 func TestLateHandOver(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		c := w.client(long)
-		lease := mustLock(t, c, "job")
+		lease := mustLock(t, c, "job", byScript)
 		got := make(chan *lock.Lease)
-		go func() { got <- mustLock(t, c, "job") }()
+		go func() { got <- mustLock(t, c, "job", byScript) }()
 		w.sleep(time.Second)
 		arrive := w.late("handover")
 		mustUnlock(t, lease)
@@ -201,9 +204,9 @@ func TestHandOverWithoutAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inVirtualTime(t, func(t *testing.T, w *world) {
 				c := w.client(long)
-				lease := mustLock(t, c, "job")
+				lease := mustLock(t, c, "job", byScript)
 				got := make(chan *lock.Lease)
-				go func() { got <- mustLock(t, c, "job") }()
+				go func() { got <- mustLock(t, c, "job", byScript) }()
 				w.sleep(time.Second)
 				w.onScript("handover", func(n int) fakeredis.Action {
 					if n == 1 {
@@ -261,11 +264,11 @@ func TestHandOverToOneWhoLeaves(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inVirtualTime(t, func(t *testing.T, w *world) {
 				c := w.client(long)
-				lease := mustLock(t, c, "job")
+				lease := mustLock(t, c, "job", byScript)
 				ctx, cancel := context.WithCancel(t.Context())
 				failed := make(chan error)
 				go func() {
-					_, err := c.Reentrant("job").Lock(ctx)
+					_, err := c.Reentrant("job").Lock(ctx, byScript)
 					failed <- err
 				}()
 				w.sleep(time.Second)
@@ -310,9 +313,9 @@ func TestHandOverRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inVirtualTime(t, func(t *testing.T, w *world) {
 				c := w.client(long)
-				lease := mustLock(t, c, "job")
+				lease := mustLock(t, c, "job", byScript)
 				got := make(chan *lock.Lease)
-				go func() { got <- mustLock(t, c, "job") }()
+				go func() { got <- mustLock(t, c, "job", byScript) }()
 				w.sleep(time.Second)
 				harm(w)
 				err := lease.Unlock(t.Context())

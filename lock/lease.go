@@ -85,7 +85,8 @@ func newLease(c *Client, r *request, start instant) *Lease {
 // that run at different rates and for the millisecond in which a key expires.
 func validity(term time.Duration) time.Duration { return term - term/100 - 2*time.Millisecond }
 
-// Owner returns the owner of the lease as it stands in the lock's hash; of a [PermitSemaphore] the ids of its permits, with
+// Owner returns the owner of the lease as it stands in the lock's hash, which callers of one process to whom the lock goes one after
+// the other have in common; of a [PermitSemaphore] the ids of its permits, with
 // commas between them; of a lease with Members that of the first.
 func (l *Lease) Owner() string {
 	if show := l.target.kind.show; show != nil {

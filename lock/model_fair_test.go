@@ -315,8 +315,12 @@ func (m *fairModel) leave(owner, publish string, wait int64, taken bool) {
 			m.advance(waiter, wait, floor)
 		}
 	}
-	m.Do("LREM", m.queue, "0", owner)
-	m.Do("ZREM", m.timeouts, owner)
+	if place, end := slices.Index(line, owner), "1"; m.Int("ZREM", m.timeouts, owner) == 1 {
+		if place >= len(line)-fairFew {
+			end = "-1"
+		}
+		m.Do("LREM", m.queue, end, owner)
+	}
 	first := len(line) > 0 && line[0] == owner
 	if (taken || first) && m.Int("EXISTS", m.lock) == 0 {
 		m.tell(publish, m.head(""))

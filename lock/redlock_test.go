@@ -541,29 +541,6 @@ func TestRedlockForgottenLease(t *testing.T) {
 	})
 }
 
-func TestRedlockClosedClients(t *testing.T) {
-	inFleet(t, 3, func(t *testing.T, f fleet) {
-		p := f.process(lock.Config{})
-		r := p.redlock(t, lock.RedlockConfig{}, false)
-		lease := lockRed(t, r)
-		synctest.Wait()
-		p[2].Close()
-		if err := lease.Err(); err != nil {
-			t.Errorf("Err() with one client of three closed = %v", err)
-		}
-		p[1].Close()
-		lostBecause(t, lease.Err(), lock.ClientClosed)
-		mustUnlock(t, lease)
-		_, err := r.TryLock(t.Context())
-		wantErr(t, "TryLock()", err, lock.ErrNoQuorum)
-		wantErr(t, "TryLock()", err, lock.ErrClosed)
-		p[0].Close()
-		_, err = r.Lock(t.Context())
-		wantErr(t, "Lock()", err, lock.ErrClosed)
-		f.free()
-	})
-}
-
 // Somebody who has the lock on one server alone does not keep a majority from others, and one who has it on two of three does,
 // until he gives one back.
 func TestRedlockNodesOfOthers(t *testing.T) {

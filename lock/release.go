@@ -22,7 +22,7 @@ const (
 // for as long as the lease lasts, but between 1 and 10 s. Contexts of the lease end, and renewal stops, before the
 // release is sent.
 //
-// It returns nil when this hold is released; [ErrNotHeld] when there was nothing to release, since the lock had been
+// It returns nil when this hold is released, or the next caller in line of the process has it (see Config.HandOvers); [ErrNotHeld] when there was nothing to release, since the lock had been
 // lost; [ErrUncertain], wrapped together with the reason, when the server did not confirm, in which case the release goes
 // on being repeated in the background until it is confirmed or the lease has ended. Calling it again returns the same, or
 // asks again where it was uncertain: the server knows a repeat by its request id and does nothing twice.
@@ -42,6 +42,9 @@ func (l *Lease) Unlock(ctx context.Context) error {
 	defer done()
 	if l.repeats != nil {
 		return l.awaitRepeats(ctx)
+	}
+	if l.latch == "" && l.relay() {
+		return l.settle(nil)
 	}
 	l.awaitRenewal(ctx)
 	if lost != nil && (lost.Reason == Taken || lost.Reason == Forced) && !l.target.kind.parted {

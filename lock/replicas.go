@@ -139,12 +139,13 @@ func (c *Client) route(name string) string {
 // An acknowledgement is worth nothing if it comes from one replica while another one is made the master: in each failover the former
 // master goes on for a moment, with those replicas that have not been told yet. So all of them have to acknowledge.
 type acked struct {
-	c     *Client
-	name  string          // a key of the server
-	heirs conn.Succession // what was known before
-	need  int             // how many WAIT waits for
-	wait  time.Duration   // and for how long
-	sent  bool
+	c      *Client
+	name   string          // a key of the server
+	heirs  conn.Succession // what was known before
+	need   int             // how many WAIT waits for
+	wait   time.Duration   // and for how long
+	sent   bool
+	leaves time.Time // when nobody cares for it any more; zero: that is not said
 
 	// The outcome.
 	answered time.Time
@@ -160,26 +161,30 @@ func (c *Client) acking(ctx context.Context, t *target) (*acked, error) {
 	if !c.acks || t.kind.undo == nil {
 		return nil, nil
 	}
-	return c.newAcked(ctx, t.name)
+	d, err := c.newAcked(ctx, t.name)
+	if d != nil {
+		d.leaves, _ = ctx.Deadline()
+	}
+	return d, err
 }
 
 // newAcked finds out how many replicas there should be. An error says that there certainly are too few.
 func (c *Client) newAcked(ctx context.Context, name string) (*acked, error) {
 	d := &acked{c: c, name: name, wait: c.cfg.AckTimeout}
-	var err error
-	d.heirs, err = c.succession(ctx, name, time.Time{})
+	var unknown error
+	d.heirs, unknown = c.succession(ctx, name, time.Time{})
 	switch {
+	case c.cfg.Acks > 0 && unknown == nil:
+		d.need = int(c.cfg.Acks)
+		return d, d.enough(ctx)
 	case c.cfg.Acks > 0:
 		d.need = int(c.cfg.Acks)
-		if err == nil {
-			err = d.enough(ctx)
-		}
-	case err == nil:
+	case unknown == nil:
 		d.need = c.cfg.Acks.of(d.expect(ctx))
 	default:
-		d.need, err = 1, nil // it is asked again, behind the scripts
+		d.need = 1 // others are asked again, behind the scripts
 	}
-	return d, err
+	return d, nil
 }
 
 // hurry has d wait for no longer than ctx leaves the time for.
@@ -270,6 +275,9 @@ func (d *acked) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Valu
 	}
 	if d.need == 0 {
 		wait = 1 // which it never takes
+	}
+	if !d.leaves.IsZero() {
+		ctx = context.WithValue(ctx, conn.Leaves, d.leaves)
 	}
 	replies, err := d.c.server.SendBatch(ctx, append(wire, resp.Cmd("WAIT", d.need, wait).On(d.name)))
 	if err != nil {

@@ -52,6 +52,7 @@ func TestContention(t *testing.T) {
 			redistest.Run(t, func(t *testing.T, s *redistest.Server) {
 				x := newTorture(t, s, tortureSeed(t), 4, f.orders(trade.name))
 				x.start(f.processes)
+				x.run(patience, nil, func() bool { return x.history.Count(released) > 0 }) // a process may take long to start
 				x.run(f.length, allFaults, func() bool { return false })
 				x.end()
 				x.noViolations()
@@ -81,6 +82,8 @@ func TestFairContentionWithoutFaults(t *testing.T) {
 		x.leavesNothing()
 	})
 }
+
+func released(e locktorture.Event) bool { return e.Kind == locktorture.Released }
 
 func granted(e locktorture.Event) bool { return e.Kind == locktorture.Granted }
 

@@ -7,17 +7,17 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// kind is one of the three name spaces in which Redis publishes.
+// kind is one of the three name spaces of Redis channels.
 type kind uint8
 
 const (
 	plain kind = iota
 	pattern
 	shard
-	kinds int = iota
+	kindCount int = iota
 )
 
-// verb is what the Subscriber may ask the server for.
+// verb is a request that a Subscriber sends to the server.
 type verb uint8
 
 const (
@@ -26,38 +26,41 @@ const (
 	ping
 )
 
-var names = [kinds][2]string{
+var commandNames = [kindCount][2]string{
 	plain:   {subscribe: "SUBSCRIBE", unsubscribe: "UNSUBSCRIBE"},
 	pattern: {subscribe: "PSUBSCRIBE", unsubscribe: "PUNSUBSCRIBE"},
 	shard:   {subscribe: "SSUBSCRIBE", unsubscribe: "SUNSUBSCRIBE"},
 }
 
-// state is what the server and this process last said to each other about a channel, on the present connection.
+// state is the state of a channel on the present connection.
 type state uint8
 
 const (
-	absent        state = iota // nothing yet, or unsubscribed
-	subscribing                // asked for, not answered
+	absent        state = iota // not requested, or unsubscribed
+	subscribing                // requested, not answered
 	subscribed                 // confirmed
-	unsubscribing              // asked for, not answered
-	refused                    // answered by an error
+	unsubscribing              // requested, not answered
+	refused                    // answered with an error
 )
 
-// channel is a channel, pattern or shard channel that some Subscriptions want, or that the server has not forgotten yet.
+// channel is a channel, pattern or shard channel that some Subscriptions want, or whose
+// unsubscription the server has not confirmed.
 //
-// One request about it is on its way while it is subscribing or unsubscribing, and none otherwise. What changes in the meantime is acted upon when the answer is there, so
-// that a subscription that follows upon an unsubscription never takes the one's answer for the other's.
+// Exactly one request about the channel is outstanding in the states subscribing and unsubscribing,
+// and none in any other state. The Subscriber acts on changes only after the answer. A new
+// subscription therefore never mistakes the answer to an earlier request for its own.
 type channel struct {
 	name     string // constant
 	kind     kind   // constant
-	home     *Subscriber
+	part     *Subscriber
 	state    state
-	changed  bool  // is in Subscriber.changed
-	refusals uint8 // in a row
+	changed  bool  // listed in Subscriber.changed
+	refusals uint8 // consecutive refusals
 	subs     []member
 }
 
-// member is a Subscription that wants a channel, and the index of the channel among those of the Subscription.
+// member is a Subscription to the channel. index is the channel's position in
+// Subscription.channels.
 type member struct {
 	sub   *Subscription
 	index int
@@ -71,8 +74,9 @@ func (ch *channel) event(k EventKind, err error) Event {
 	return Event{Kind: k, Channel: ch.name, Err: err}
 }
 
-// leave sets the state to one in which nothing is received, and makes the Subscriptions miss the channel.
-func (ch *channel) leave(to state) {
+// deactivate changes to a state without messages, and counts the channel as missing in its
+// Subscriptions.
+func (ch *channel) deactivate(to state) {
 	if ch.state == subscribed {
 		for _, m := range ch.subs {
 			m.sub.missing++
@@ -81,31 +85,32 @@ func (ch *channel) leave(to state) {
 	ch.state = to
 }
 
-// request is something that was asked of the server and that it has not answered.
+// request is a request that the server has not answered.
 type request struct {
 	verb verb
 	ch   *channel // nil for ping
 }
 
-// requests holds, in the order in which they were sent, those that the server has not answered. It answers in that order,
-// which is how an error reply finds what it is about.
-type requests struct {
+// requestQueue holds the unanswered requests in the order sent. The server answers in the same
+// order, so an error reply belongs to the oldest request.
+type requestQueue struct {
 	queue []request
-	first int // place in queue of the oldest
+	first int // index of the oldest request
 }
 
-func (r *requests) add(req request) {
+func (r *requestQueue) add(req request) {
 	if r.first > len(r.queue)/2 {
 		r.queue, r.first = slices.Delete(r.queue, 0, r.first), 0
 	}
 	r.queue = append(r.queue, req)
 }
 
-// place returns how many requests are ahead of the oldest one that equals req, or -1 if there is none.
-func (r *requests) place(req request) int { return slices.Index(r.queue[r.first:], req) }
+// ahead returns the number of requests before the oldest request equal to req, or -1 if req is
+// absent.
+func (r *requestQueue) ahead(req request) int { return slices.Index(r.queue[r.first:], req) }
 
 // take removes and returns the oldest request.
-func (r *requests) take() (req request, ok bool) {
+func (r *requestQueue) take() (req request, ok bool) {
 	if r.first == len(r.queue) {
 		return request{}, false
 	}
@@ -115,11 +120,11 @@ func (r *requests) take() (req request, ok bool) {
 	return req, true
 }
 
-// joinLocked makes sub one of those who want the channel.
-func (s *Subscriber) joinLocked(sub *Subscription, k kind, name string) {
+// addMemberLocked adds sub to the Subscriptions of a channel.
+func (s *Subscriber) addMemberLocked(sub *Subscription, k kind, name string) {
 	ch := s.channels[k][name]
 	if ch == nil {
-		ch = &channel{name: name, kind: k, home: s}
+		ch = &channel{name: name, kind: k, part: s}
 		if s.channels[k] == nil {
 			s.channels[k] = make(map[string]*channel)
 		}
@@ -127,54 +132,55 @@ func (s *Subscriber) joinLocked(sub *Subscription, k kind, name string) {
 		s.count++
 	}
 	if n := len(ch.subs); n > 0 && ch.subs[n-1].sub == sub {
-		return // named twice
+		return // the caller named the channel twice
 	}
 	ch.subs = append(ch.subs, member{sub, len(sub.channels)})
 	sub.channels = append(sub.channels, membership{ch, len(ch.subs) - 1})
 	if ch.state == refused {
-		// Whoever comes anew has a right to an answer of its own.
+		// A new Subscription gets an answer of its own.
 		delete(s.refused, ch)
 		ch.state = absent
 	}
 	if ch.state != subscribed {
 		sub.missing++
-		s.touchLocked(ch)
+		s.updateLocked(ch)
 	}
 }
 
-// removeLocked closes sub. It may be called again.
+// removeLocked closes sub. Further calls have no effect.
 func (s *Subscriber) removeLocked(sub *Subscription) {
 	if sub.closed {
 		return
 	}
 	sub.closed = true
 	if sub.watch != nil {
-		sub.watch.ringLocked()
+		sub.watch.wakeLocked()
 	} else {
 		sub.queue.close()
 	}
 	s.subscriptions--
 	for _, in := range sub.channels {
-		in.ch.dropLocked(in.place)
+		in.ch.removeMemberLocked(in.index)
 	}
 	sub.channels = nil
 }
 
-// dropLocked removes the Subscription at a place. The last one takes it.
-func (ch *channel) dropLocked(place int) {
+// removeMemberLocked removes the Subscription at an index, and moves the last Subscription there.
+func (ch *channel) removeMemberLocked(index int) {
 	last := len(ch.subs) - 1
 	moved := ch.subs[last]
-	ch.subs[place] = moved
-	moved.sub.channels[moved.index].place = place
+	ch.subs[index] = moved
+	moved.sub.channels[moved.index].index = index
 	ch.subs[last] = member{}
 	ch.subs = ch.subs[:last]
 	if last == 0 {
-		ch.home.touchLocked(ch)
+		ch.part.updateLocked(ch)
 	}
 }
 
-// touchLocked makes the keeper look at ch, or forgets it if there is nothing to be said to the server.
-func (s *Subscriber) touchLocked(ch *channel) {
+// updateLocked makes the keeper look at ch, or forgets ch if the Subscriber neither needs nor has a
+// subscription to it.
+func (s *Subscriber) updateLocked(ch *channel) {
 	switch {
 	case len(ch.subs) == 0 && (ch.state == absent || ch.state == refused):
 		delete(s.channels[ch.kind], ch.name)
@@ -190,15 +196,16 @@ func (s *Subscriber) touchLocked(ch *channel) {
 	}
 }
 
-// chunk is how many commands are written at once. Some 500 of them fill a network's buffers without taking much memory.
-const chunk = 512
+// maxCommands is the number of commands per write. 512 commands fill the buffers of a network
+// without using much memory.
+const maxCommands = 512
 
-// commandsLocked appends the commands that make the server's subscriptions those wanted, up to a chunk of them, and
-// notes that they have been sent.
+// commandsLocked appends the commands that bring the server's subscriptions to the wanted state, up
+// to maxCommands, and records the commands as requests.
 func (s *Subscriber) commandsLocked(cmds []resp.Command) []resp.Command {
 	n := 0
 	for _, ch := range s.changed {
-		if len(cmds) == chunk {
+		if len(cmds) == maxCommands {
 			break
 		}
 		n++
@@ -224,62 +231,64 @@ func (s *Subscriber) askLocked(v verb, ch *channel) resp.Command {
 	if v == ping {
 		return resp.Cmd("PING")
 	}
-	return resp.Cmd(names[ch.kind][v], ch.name).On(ch.name)
+	return resp.Cmd(commandNames[ch.kind][v], ch.name).On(ch.name)
 }
 
-// connectLocked makes the Subscriber ask for everything on a new connection.
+// connectLocked prepares a new connection: the Subscriber requests every channel again.
 func (s *Subscriber) connectLocked(now time.Time) {
-	s.connected, s.answered, s.answers = true, now, false
-	s.pinged, s.idle = time.Time{}, time.Time{}
+	s.connected, s.lastAnswer, s.hasAnswered = true, now, false
+	s.pingSent, s.idleSince = time.Time{}, time.Time{}
 	if s.lost {
 		s.lost = false
 		s.root.reconnects++
 	}
 	for _, channels := range s.channels {
 		for _, ch := range channels {
-			s.touchLocked(ch)
+			s.updateLocked(ch)
 		}
 	}
 }
 
-// disconnectLocked forgets what was said on the connection, and tells the consumers if cause says that it was lost.
+// disconnectLocked forgets the state of the connection. cause is nil unless the connection was
+// lost; consumers receive it with Interrupted.
 func (s *Subscriber) disconnectLocked(cause error) {
-	s.connected, s.changed, s.asked = false, nil, requests{}
+	s.connected, s.changed, s.asked = false, nil, requestQueue{}
 	s.lost = cause != nil
 	clear(s.refused)
 	for _, channels := range s.channels {
 		for _, ch := range channels {
 			ch.changed = false
-			ch.leave(absent)
+			ch.deactivate(absent)
 			for _, m := range ch.subs {
 				m.sub.interruptLocked(Event{Kind: Interrupted, Err: cause})
 			}
-			s.touchLocked(ch)
+			s.updateLocked(ch)
 		}
 	}
 }
 
-// The longest pause before what the server refuses is asked for again.
+// longestRefusal is the maximum pause before a refused channel is requested again.
 const longestRefusal = time.Minute
 
-// refuseLocked notes the server's answer that it does not grant ch. A Subscribe that waits for it fails, unless the error
-// is one of those that pass; the others are told, and the keeper asks again after a pause.
+// refuseLocked records that the server refused ch. A waiting Subscribe fails, unless the error is
+// temporary; other consumers receive Interrupted. The keeper requests the channel again after a
+// pause.
 func (s *Subscriber) refuseLocked(ch *channel, err error, now time.Time) {
-	if s.divertLocked(ch, err) {
+	if s.redirectLocked(ch, err) {
 		return
 	}
-	ch.leave(refused)
+	ch.deactivate(refused)
 	ch.refusals = min(ch.refusals+1, 100)
 	s.refused[ch] = now.Add(s.pauseLocked(ch, err))
 	if len(ch.subs) == 0 {
-		s.touchLocked(ch)
+		s.updateLocked(ch)
 		return
 	}
 	s.wakeKeeper()
 	for _, m := range slices.Clone(ch.subs) {
 		sub := m.sub
 		if sub.ready != nil {
-			if !passing(err) && (s.router == nil || !isRedirect(err)) {
+			if !temporary(err) && (s.router == nil || !isRedirect(err)) {
 				sub.failLocked(err)
 			}
 			continue

@@ -13,7 +13,7 @@ import (
 	"github.com/lockwire/lockwire/pubsub"
 )
 
-// stages are what a Subscriber may be doing when it is closed.
+// stages are the states of a Subscriber in which the tests close it.
 var stages = []struct {
 	name  string
 	stage func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber)
@@ -71,7 +71,7 @@ var stages = []struct {
 	}},
 }
 
-// That no goroutine outlives Close is what each bubble checks at its end: it would not end otherwise.
+// Close joins all goroutines in every state: otherwise the bubble would not end.
 func TestCloseAtEveryStage(t *testing.T) {
 	for _, test := range stages {
 		t.Run(test.name, func(t *testing.T) {
@@ -109,13 +109,13 @@ func closeAndCheck(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
 	}
 	time.Sleep(time.Minute)
 	if n := srv.Dials(); n != dials {
-		t.Errorf("%d dials after Close", n-dials)
+		t.Errorf("%d dials after Close, want none", n-dials)
 	}
 	if got := s.Stats(); got.Channels != 0 || got.Subscriptions != 0 || got.Connected {
 		t.Errorf("Stats = %+v after Close", got)
 	}
 	if n := len(srv.Conns()); n != 0 {
-		t.Errorf("%d connections after Close", n)
+		t.Errorf("%d connections after Close, want none", n)
 	}
 	sub.Close()
 }
@@ -133,7 +133,7 @@ func TestCloseEndsSubscribe(t *testing.T) {
 	})
 }
 
-// Everything at once, for the race detector: what is left must be right all the same.
+// All operations run concurrently, for the race detector. The final state must still be right.
 func TestManyAtOnce(t *testing.T) {
 	bubble(t, pubsub.Config{QueueBytes: 1}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
 		keep := subscribe(t, s, "a", "b", "c")

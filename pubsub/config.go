@@ -8,35 +8,38 @@ import (
 	"github.com/lockwire/lockwire/conn"
 )
 
-// Config says how a Subscriber treats its connection and its consumers. The zero Config is ready. Where it is dialled, and
-// with which credentials, is up to the Dialer.
+// Config configures a Subscriber. The zero Config is ready to use. The Dialer decides the address
+// and the credentials.
 type Config struct {
-	// PingInterval is how long the server may leave everything sent to it without an answer, or have nothing to
-	// answer, before it is asked for a PONG. Messages do not count: they say nothing about the way to the server.
-	// 0 is 5 s; below 0 never asks, so that only the network tells when the connection is lost.
+	// PingInterval is the time without a reply after which the Subscriber sends a PING. Messages do
+	// not count as replies, because they do not show that the server still receives. 0 means 5 s.
+	// Below 0 the Subscriber sends no PING, and only the network reports a lost connection.
 	PingInterval time.Duration
 
-	// Timeout is how long a PONG may take, and a write, before the connection is given up. 0 is 5 s; below 0 is for
-	// ever.
+	// Timeout limits the wait for a PONG, and each write, before the Subscriber gives up the
+	// connection. 0 means 5 s; below 0 means no limit.
 	Timeout time.Duration
 
-	// IdleTimeout is how long the connection is kept, and its two goroutines with it, when no subscription is left.
-	// 0 is 1 minute; below 0 is until Close.
+	// IdleTimeout is the time after which a connection without subscriptions is closed and its two
+	// goroutines end. 0 means 1 minute; below 0 the connection stays until Close.
 	IdleTimeout time.Duration
 
-	// QueueBytes is how much a Subscription holds for its consumer: each event counts with its payload, its channel's
-	// name, its pattern and 100 bytes more, also where Subscriptions share the payload. Beyond that the oldest events
-	// are dropped, an eighth of QueueBytes at once, and the consumer is told by Lagged. The newest event is kept
-	// however large it is. Memory is taken when it is needed and given back. 0 is 16 MiB; below 0 drops nothing.
+	// QueueBytes limits the events that a Subscription holds for its consumer. An event counts its
+	// payload, channel name and pattern, plus 100 bytes, even if Subscriptions share the payload.
+	//
+	// Above the limit the Subscription drops the oldest events until an eighth of the queue is
+	// free, and reports Lagged. It keeps the newest event even if the event alone exceeds the
+	// limit. Memory is allocated as needed and released. 0 means 16 MiB; below 0 means no limit.
 	QueueBytes int
 
-	// MinBackoff and MaxBackoff bound the pause before the Subscriber dials again: the first is MinBackoff, doubled
-	// each time until a connection has lasted for MaxBackoff, and each is cut short by up to a half at random. 0 and
-	// below are 8 ms and 1 s.
+	// MinBackoff and MaxBackoff bound the pause before the Subscriber dials again. The pause begins
+	// at MinBackoff and doubles with each failure, up to MaxBackoff; a connection that lasts for
+	// MaxBackoff resets it. Each pause is randomly shortened by up to half. 0 and below mean 8 ms
+	// and 1 s.
 	MinBackoff, MaxBackoff time.Duration
 
-	// Logger, if set, is told when the connection is lost and when there is one again. No channel and no
-	// payload is logged. Nil is silent.
+	// Logger receives a line when the connection is lost, when a first dial fails, and when the
+	// Subscriber is connected again. No line contains a channel or a payload. Nil logs nothing.
 	Logger conn.Logger
 }
 

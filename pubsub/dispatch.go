@@ -12,13 +12,13 @@ import (
 var (
 	errUnasked      = errors.New("pubsub: a reply that nobody asked for")
 	errUnsubscribed = errors.New("pubsub: the server ended the subscription")
-	errPassedOver   = errors.New("no answer, but one to what was asked later")
+	errSkipped      = errors.New("no answer, but one to what was asked later")
 )
 
-// dispatch acts upon a value that the server sent. An error means that the connection is out of step.
+// dispatch handles a value from the server. An error means that the connection is out of step.
 //
-// In RESP2 what RESP3 calls a push is an array, and so is the answer to PING. What has the shape of neither a
-// message nor a confirmation is passed over.
+// RESP2 sends arrays where RESP3 sends pushes, and an array as the answer to PING. dispatch ignores
+// a push that belongs to no pub/sub command, but not such an array.
 func (s *Subscriber) dispatch(v resp.Value) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -41,7 +41,7 @@ func (s *Subscriber) dispatch(v resp.Value) error {
 	return nil
 }
 
-// pushLocked reports whether v is of a kind that belongs to pub/sub.
+// pushLocked handles a push, and reports whether the push belongs to pub/sub.
 func (s *Subscriber) pushLocked(v resp.Value) bool {
 	name, err := v.At(0).Text()
 	if err != nil {
@@ -74,8 +74,8 @@ func (s *Subscriber) pushLocked(v resp.Value) bool {
 	return true
 }
 
-// channelLocked returns the channel that v names, or nil: a null, which is how UNSUBSCRIBE is answered where there is
-// nothing to unsubscribe, or one that nobody wants.
+// channelLocked returns the channel named in v. It returns nil for an unknown channel, and for the
+// null in the answer to an UNSUBSCRIBE without subscriptions.
 func (s *Subscriber) channelLocked(k kind, v resp.Value) *channel {
 	name, err := v.At(1).Text()
 	if err != nil {
@@ -84,22 +84,23 @@ func (s *Subscriber) channelLocked(k kind, v resp.Value) *channel {
 	return s.channels[k][name]
 }
 
-// messageLocked delivers a message, of which the channel it was published to is at the given place and the payload
-// behind it. Channels that are not confirmed receive nothing: their Subscriptions have not been told that they do.
-func (s *Subscriber) messageLocked(k kind, v resp.Value, place int) {
+// messageLocked delivers a message. The channel's name is at index at of v, followed by the
+// payload. Messages to an unconfirmed channel are dropped, because its Subscriptions have not been
+// told Resumed.
+func (s *Subscriber) messageLocked(k kind, v resp.Value, at int) {
 	const frame = len("*3\r\n$7\r\nmessage\r\n$1\r\n\r\n$1\r\n\r\n")
 	ch := s.channelLocked(k, v)
 	if ch == nil || ch.state != subscribed {
 		return
 	}
-	payload, err := v.At(place + 1).Text()
+	payload, err := v.At(at + 1).Text()
 	if err != nil {
 		return
 	}
 	s.received += frame + len(ch.name) + len(payload)
 	ev := Event{Kind: Message, Channel: ch.name, Payload: payload}
 	if k == pattern {
-		if ev.Channel, err = v.At(place).Text(); err != nil {
+		if ev.Channel, err = v.At(at).Text(); err != nil {
 			return
 		}
 		ev.Pattern = ch.name
@@ -115,8 +116,8 @@ func (s *Subscriber) subscribedLocked(k kind, v resp.Value) {
 	if ch == nil {
 		return
 	}
-	s.settleLocked(request{subscribe, ch})
-	s.answerLocked()
+	s.completeLocked(request{subscribe, ch})
+	s.noteAnswerLocked()
 	if ch.state != subscribing && ch.state != refused {
 		return
 	}
@@ -126,15 +127,17 @@ func (s *Subscriber) subscribedLocked(k kind, v resp.Value) {
 		m.sub.confirmLocked()
 	}
 	if len(ch.subs) == 0 {
-		s.touchLocked(ch) // closed while the confirmation was on its way
+		s.updateLocked(ch) // closed before the confirmation arrived
 	}
 }
 
-// unsubscribedLocked takes the answer to an unsubscription, or one that nobody asked for: a cluster node sends
-// sunsubscribe when the slot of a shard channel moves away. It is no answer if one to something else is due: that one
-// is still to come, and so is the one to an unsubscription that was asked for at the same time.
+// unsubscribedLocked handles an unsubscribe message:
 //
-// While a request about the channel is on its way it passes the news over, which then are older than the answer.
+//   - The oldest request unsubscribes from the channel: the message is the answer.
+//   - The channel is subscribed: the server has ended the subscription. A cluster node does so when
+//     the slot of a shard channel moves away.
+//   - Otherwise the message is ignored: any outstanding request about the channel still gets its
+//     answer.
 func (s *Subscriber) unsubscribedLocked(k kind, v resp.Value) {
 	ch := s.channelLocked(k, v)
 	if ch == nil {
@@ -142,13 +145,13 @@ func (s *Subscriber) unsubscribedLocked(k kind, v resp.Value) {
 	}
 	req := request{unsubscribe, ch}
 	switch {
-	case s.asked.place(req) == 0:
-		s.settleLocked(req)
-		s.answerLocked()
+	case s.asked.ahead(req) == 0:
+		s.completeLocked(req)
+		s.noteAnswerLocked()
 		ch.state = absent
-		s.touchLocked(ch)
+		s.updateLocked(ch)
 	case ch.state == subscribed:
-		ch.leave(absent)
+		ch.deactivate(absent)
 		for _, m := range ch.subs {
 			m.sub.interruptLocked(ch.event(Interrupted, errUnsubscribed))
 		}
@@ -156,55 +159,55 @@ func (s *Subscriber) unsubscribedLocked(k kind, v resp.Value) {
 			s.router.Refused(s.server, errUnsubscribed)
 		}
 		if !s.rerouteLocked(ch) {
-			s.touchLocked(ch)
+			s.updateLocked(ch)
 		}
 	}
 }
 
 func (s *Subscriber) pongLocked() {
-	s.settleLocked(request{verb: ping})
-	s.pinged = time.Time{}
-	s.answerLocked()
+	s.completeLocked(request{verb: ping})
+	s.pingSent = time.Time{}
+	s.noteAnswerLocked()
 }
 
-// errorLocked takes an error reply, which answers the oldest request there is.
+// errorLocked handles an error reply, the answer to the oldest request.
 func (s *Subscriber) errorLocked(err error) error {
 	req, ok := s.asked.take()
 	if !ok {
 		return fmt.Errorf("%w: %w", errUnasked, err)
 	}
-	s.answerLocked()
+	s.noteAnswerLocked()
 	s.deniedLocked(req, err)
 	return nil
 }
 
-// settleLocked removes the request that the server has answered. It answers in order: if others are ahead of this one,
-// there will be no answer to them.
-func (s *Subscriber) settleLocked(req request) {
-	for ahead := s.asked.place(req); ahead >= 0; ahead-- {
+// completeLocked removes the answered request. The server answers in order, so older requests will
+// get no answer any more and fail.
+func (s *Subscriber) completeLocked(req request) {
+	for ahead := s.asked.ahead(req); ahead >= 0; ahead-- {
 		if first, _ := s.asked.take(); ahead > 0 {
-			s.deniedLocked(first, errPassedOver)
+			s.deniedLocked(first, errSkipped)
 		}
 	}
 }
 
-// deniedLocked notes that a request got an error in the place of its answer.
+// deniedLocked handles a request that failed with err.
 func (s *Subscriber) deniedLocked(req request, err error) {
 	switch ch := req.ch; req.verb {
 	case ping:
-		s.pinged = time.Time{} // no PONG, but a sign of life
+		s.pingSent = time.Time{} // an error also shows that the server answers
 	case subscribe:
-		s.refuseLocked(ch, fmt.Errorf("pubsub: %s: %w", names[ch.kind][subscribe], err), time.Now())
+		s.refuseLocked(ch, fmt.Errorf("pubsub: %s: %w", commandNames[ch.kind][subscribe], err), time.Now())
 	case unsubscribe:
-		ch.state = absent // messages for a channel that nobody wants are passed over
-		s.touchLocked(ch)
+		ch.state = absent // further messages find no Subscription
+		s.updateLocked(ch)
 	}
 }
 
-// answerLocked notes that the server answers.
-func (s *Subscriber) answerLocked() { s.answered, s.answers = time.Now(), true }
+// noteAnswerLocked records that the server has answered a request.
+func (s *Subscriber) noteAnswerLocked() { s.lastAnswer, s.hasAnswered = time.Now(), true }
 
-// passing reports whether the reason of a refusal is one that goes away by itself.
-func passing(err error) bool {
-	return errors.Is(err, errPassedOver) || netfail.Reply(err) == netfail.Again
+// temporary reports whether the reason for a refusal goes away by itself.
+func temporary(err error) bool {
+	return errors.Is(err, errSkipped) || netfail.Reply(err) == netfail.Again
 }

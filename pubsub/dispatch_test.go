@@ -14,7 +14,7 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// nowhere is a Dialer that does not get through.
+// nowhere is a Dialer without a server.
 type nowhere struct{}
 
 func (nowhere) Stream(ctx context.Context) (*conn.Stream, error) {
@@ -22,8 +22,8 @@ func (nowhere) Stream(ctx context.Context) (*conn.Stream, error) {
 	return nil, ctx.Err()
 }
 
-// unattended returns a Subscriber without goroutines that takes itself for connected. The test is its keeper, its reader
-// and its server.
+// unattended returns a connected Subscriber without goroutines. The test plays the keeper, the
+// reader and the server.
 func unattended(cfg Config) *Subscriber {
 	s := New(nowhere{}, cfg)
 	s.running, s.stop = true, func() {}
@@ -40,7 +40,7 @@ func decode(t testing.TB, raw string) resp.Value {
 	return v
 }
 
-// push encodes an array of RESP2 or a push of RESP3.
+// push encodes a push of RESP3 or the array of RESP2.
 func push(mark byte, words ...string) string {
 	out := fmt.Sprintf("%c%d\r\n", mark, len(words))
 	for _, w := range words {
@@ -49,13 +49,14 @@ func push(mark byte, words ...string) string {
 	return out
 }
 
-var answers = [kinds][2]string{
+var answers = [kindCount][2]string{
 	plain:   {subscribe: "subscribe", unsubscribe: "unsubscribe"},
 	pattern: {subscribe: "psubscribe", unsubscribe: "punsubscribe"},
 	shard:   {subscribe: "ssubscribe", unsubscribe: "sunsubscribe"},
 }
 
-// confirm is a server that grants the oldest request there is. It keeps what it has granted in held.
+// confirm answers the oldest request like a server and reports whether a request was outstanding.
+// held records which channels the server has granted.
 func confirm(t testing.TB, s *Subscriber, held map[*channel]bool) bool {
 	t.Helper()
 	if s.asked.first == len(s.asked.queue) {
@@ -73,7 +74,7 @@ func confirm(t testing.TB, s *Subscriber, held map[*channel]bool) bool {
 	return true
 }
 
-// settle writes what is to be written and answers it, until nothing is left.
+// settle sends and answers requests until none is left.
 func settle(t testing.TB, s *Subscriber, held map[*channel]bool) {
 	t.Helper()
 	for {
@@ -118,7 +119,7 @@ func TestDispatchAllocates(t *testing.T) {
 	s.Close()
 }
 
-// heap returns the memory that is in use.
+// heap returns the size of the live heap.
 func heap() uint64 {
 	runtime.GC()
 	runtime.GC()
@@ -154,14 +155,14 @@ func TestMemoryOfSubscriptions(t *testing.T) {
 	}
 }
 
-// check compares what is kept twice.
+// check checks that redundant fields agree.
 func check(t *testing.T, s *Subscriber, subs []*Subscription) {
 	t.Helper()
 	count := 0
 	asked := make(map[*channel]verb)
 	for _, req := range s.asked.queue[s.asked.first:] {
 		if _, twice := asked[req.ch]; twice && req.verb != ping {
-			t.Fatalf("two requests about channel %q are on their way", req.ch.name)
+			t.Fatalf("two outstanding requests about channel %q", req.ch.name)
 		}
 		asked[req.ch] = req.verb
 	}
@@ -169,51 +170,52 @@ func check(t *testing.T, s *Subscriber, subs []*Subscription) {
 		for name, ch := range channels {
 			count++
 			if ch.name != name || int(ch.kind) != k {
-				t.Fatalf("channel %q of kind %d is kept as %q of kind %d", ch.name, ch.kind, name, k)
+				t.Fatalf("channel %q of kind %d is stored as %q of kind %d", ch.name, ch.kind, name, k)
 			}
 			verb, isAsked := asked[ch]
 			if (isAsked && verb == subscribe) != (ch.state == subscribing) || (isAsked && verb == unsubscribe) != (ch.state == unsubscribing) {
-				t.Fatalf("channel %q in state %d: asked for: %v (%d)", name, ch.state, isAsked, verb)
+				t.Fatalf("channel %q in state %d: outstanding request: %v (verb %d)", name, ch.state, isAsked, verb)
 			}
 			if len(ch.subs) == 0 && (ch.state == absent || ch.state == refused) {
-				t.Fatalf("channel %q in state %d is kept for nobody", name, ch.state)
+				t.Fatalf("channel %q in state %d is stored without a Subscription", name, ch.state)
 			}
 			if ch.changed != slices.Contains(s.changed, ch) {
-				t.Fatalf("channel %q: changed is %v", name, ch.changed)
+				t.Fatalf("channel %q: changed is %v, but the list says otherwise", name, ch.changed)
 			}
 			if _, later := s.refused[ch]; later != (ch.state == refused) {
-				t.Fatalf("channel %q in state %d: to be asked for again: %v", name, ch.state, later)
+				t.Fatalf("channel %q in state %d: scheduled for another request: %v", name, ch.state, later)
 			}
 			if !ch.changed && (len(ch.subs) > 0) != (ch.state == subscribed) &&
 				(ch.state == absent || ch.state == subscribed) {
-				t.Fatalf("channel %q in state %d with %d subscriptions is left alone", name, ch.state, len(ch.subs))
+				t.Fatalf("channel %q in state %d with %d subscriptions needs a request, but is not in changed", name, ch.state, len(ch.subs))
 			}
 		}
 	}
 	if count != s.count || len(s.refused) > count {
-		t.Fatalf("%d channels are counted as %d, %d refused", count, s.count, len(s.refused))
+		t.Fatalf("%d channels, count is %d, %d refused", count, s.count, len(s.refused))
 	}
 	for _, sub := range subs {
 		if sub.closed {
-			continue // a Subscribe that was refused
+			continue // its Subscribe was refused
 		}
 		missing := 0
 		for i, in := range sub.channels {
 			if in.ch.state != subscribed {
 				missing++
 			}
-			if in.ch.subs[in.place] != (member{sub, i}) {
-				t.Fatalf("channel %q has another subscription at place %d", in.ch.name, in.place)
+			if in.ch.subs[in.index] != (member{sub, i}) {
+				t.Fatalf("channel %q has another subscription at index %d", in.ch.name, in.index)
 			}
 		}
 		if sub.missing != missing || sub.up != (missing == 0) {
-			t.Fatalf("a subscription misses %d channels, is told %d and up: %v", missing, sub.missing, sub.up)
+			t.Fatalf("%d unconfirmed channels, but missing is %d and up %v", missing, sub.missing, sub.up)
 		}
 	}
 }
 
-// FuzzDispatch drives a Subscriber by steps, among which are values the server has no reason to send. None may panic or
-// bring the books out of balance, and with a server that behaves all subscriptions are confirmed in the end.
+// FuzzDispatch drives a Subscriber through steps that include values a server would not send. No
+// step may panic or make the fields inconsistent. A correct server then confirms every
+// subscription.
 func FuzzDispatch(f *testing.F) {
 	for _, mark := range []byte{'>', '*'} {
 		for _, k := range []kind{plain, pattern, shard} {
@@ -236,7 +238,7 @@ func drive(t *testing.T, steps, wire []byte) {
 	var subs []*Subscription
 	held := make(map[*channel]bool)
 	reconnect := func() {
-		s.disconnectLocked(errMute)
+		s.disconnectLocked(errSilent)
 		clear(held)
 		s.connectLocked(time.Now())
 	}
@@ -285,7 +287,7 @@ func drive(t *testing.T, steps, wire []byte) {
 	check(t, s, subs)
 	for _, sub := range subs {
 		if !sub.up && !sub.closed {
-			t.Fatal("a subscription is not confirmed in the end")
+			t.Fatal("the server never confirmed a subscription")
 		}
 	}
 	for ch, subscribed := range held {

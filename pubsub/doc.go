@@ -1,8 +1,7 @@
-// Package pubsub keeps subscriptions to the channels of a Redis server that outlive their connection.
+// Package pubsub keeps subscriptions to Redis channels across lost connections.
 //
-// A [Subscriber] has one connection, opened when the first subscription needs it, that carries all its subscriptions; a
-// channel that a thousand of them ask for is subscribed to once. [Subscriber.Subscribe] returns when the server has
-// confirmed: whatever is published from then on is received.
+// [Subscriber.Subscribe] returns when the server has confirmed the subscription. From then on every
+// published message is received:
 //
 //	events := pubsub.New(pool, pubsub.Config{})
 //	defer events.Close()
@@ -16,13 +15,28 @@
 //		...
 //	}
 //
-// Pub/sub promises no delivery, and a Subscription says so when messages may have been missed: [Interrupted] when the
-// connection is lost, [Resumed] when the server has confirmed everything again, [Lagged] when the consumer did not read and
-// its queue was full. Whoever waits for something looks again at each of them; a [Watch] has no queue, and says no more than that. A
-// server that has gone silent is noticed by a PING without a PONG, within PingInterval + Timeout.
+// # Lost messages
 //
-// A Subscriber and its Subscriptions may be used by any number of goroutines. A consumer that reads all the time gets
-// everything; one that does not read delays no other and costs no more than its queue, 16 MiB by default
-// ([Config.QueueBytes]). A Subscriber runs two goroutines at most, one that writes, keeps the timers and reconnects, and one
-// that reads; beside them each Subscription has one while more than 16 events wait for its consumer. Close joins all.
+// Pub/sub does not guarantee delivery. A [Subscription] reports when messages may have been missed:
+//
+//   - [Interrupted]: the connection is lost, or the server has ended a subscription.
+//   - [Resumed]: the server has confirmed all channels again.
+//   - [Lagged]: the consumer was slow and its queue was full.
+//
+// A consumer that waits for a change checks for the change after each of the three. A [Watch] has
+// no queue and only wakes its consumer. A PING without a PONG detects a silent server within
+// PingInterval + Timeout.
+//
+// # Connections and goroutines
+//
+// A [Subscriber] opens one connection for all its subscriptions, when the first subscription needs
+// the connection. A channel with a thousand subscriptions is subscribed to once.
+//
+// Any number of goroutines may use a Subscriber and its Subscriptions. A consumer that reads
+// steadily receives everything. A slow consumer delays no other consumer and costs no more memory
+// than its queue, by default 16 MiB ([Config.QueueBytes]).
+//
+// A Subscriber runs at most two goroutines per server: the keeper writes, keeps the timers and
+// reconnects; the reader reads. In addition, each Subscription runs a goroutine while more than 16
+// events wait for its consumer. Close joins all goroutines.
 package pubsub

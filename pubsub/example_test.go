@@ -43,7 +43,7 @@ func Example() {
 	// Output: Message example:news nothing is missed from here on
 }
 
-// Listen does not wait for the server: the confirmation is the first event.
+// Listen does not wait for the server. The first event is the server's confirmation.
 func ExampleSubscriber_Listen() {
 	cfg, err := conn.ParseURL(os.Getenv("REDIS_URL"))
 	if err != nil {
@@ -68,7 +68,7 @@ func ExampleSubscriber_Listen() {
 		if ev.Kind == pubsub.Message {
 			break
 		}
-		// Resumed, Interrupted and Lagged all mean: look again, a message may have been missed.
+		// Check again after Resumed, Interrupted and Lagged: a message may have been missed.
 		if _, err := pool.Do(ctx, "PUBLISH", "example:wake-ups", ""); err != nil {
 			log.Fatal(err)
 		}
@@ -78,7 +78,7 @@ func ExampleSubscriber_Listen() {
 	// Message
 }
 
-// To a Watch all messages say the same: look.
+// A Watch only wakes its consumer.
 func ExampleSubscriber_Watch() {
 	cfg, err := conn.ParseURL(os.Getenv("REDIS_URL"))
 	if err != nil {
@@ -116,12 +116,12 @@ func ExampleEventKind() {
 	// Output: Message Resumed Lagged Interrupted
 }
 
-// nowhere is a Dialer that never has a connection.
+// nowhere is a Dialer without a server.
 type nowhere struct{}
 
 func (nowhere) Stream(context.Context) (*conn.Stream, error) { return nil, errors.New("no server") }
 
-// A Subscriber does without a server as long as it has to; Stats tells what it is waiting for.
+// Subscriptions wait for an unreachable server. Stats shows the state of the connection.
 func ExampleStats() {
 	events := pubsub.New(nowhere{}, pubsub.Config{})
 	defer events.Close()

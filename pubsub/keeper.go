@@ -15,23 +15,24 @@ import (
 )
 
 const (
-	// silentAfter is how long a PING may be without an answer before a Router is told, for the first time.
+	// silentAfter is the age of an unanswered PING at which a Router is first informed.
 	silentAfter = time.Second
 
-	// silentPeriod is how often it is told while the silence lasts.
+	// silentPeriod is the time between two reports to the Router while the server stays silent.
 	silentPeriod = silentAfter / 2
 )
 
 var (
-	errMute = fmt.Errorf("pubsub: the server does not answer PING: %w", os.ErrDeadlineExceeded)
-	errIdle = errors.New("pubsub: no subscription left")
+	errSilent = fmt.Errorf("pubsub: the server does not answer PING: %w", os.ErrDeadlineExceeded)
+	errIdle   = errors.New("pubsub: no subscription left")
 )
 
-// keep is the goroutine of a Subscriber that has something to do: it has a connection made, and made again when it is
-// lost, until ctx ends or no subscription is left.
+// keep is the keeper, the goroutine of a Subscriber with subscriptions. It connects and reconnects
+// until ctx ends or no subscription is left.
 //
-// The pauses between the dials grow until a connection has been of use for as long as the longest of them: a server that
-// answers, and then hangs up on something it is asked for, is as bad as one that is not there.
+// The pauses between dials grow until a connection has worked for MaxBackoff. A server that answers
+// and then closes the connection because of a request therefore gets the same pauses as an
+// unreachable server.
 func (s *Subscriber) keep(ctx context.Context) {
 	for pause(ctx, s.redial); s.needed(); pause(ctx, s.redial) {
 		stream, err := s.dialer.Stream(ctx)
@@ -53,8 +54,8 @@ func (s *Subscriber) keep(ctx context.Context) {
 	}
 }
 
-// needed reports whether there is a reason to have a connection. If not the keeper ends; the next subscription starts
-// another one.
+// needed reports whether a connection is needed. If not, the keeper ends; the next subscription
+// starts a new keeper.
 func (s *Subscriber) needed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,7 +73,8 @@ func (s *Subscriber) needed() bool {
 	return true
 }
 
-// dialFailed ends the Subscribes that wait if the server has said no: asking again would change nothing.
+// dialFailed records a failed dial. If the failure is final, every waiting Subscribe fails, because
+// another dial would fail alike.
 func (s *Subscriber) dialFailed(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
@@ -99,7 +101,7 @@ func (s *Subscriber) warn(text string, args ...any) {
 	}
 }
 
-// pause waits until t.
+// pause waits until t or until ctx ends.
 func pause(ctx context.Context, t time.Time) {
 	d := time.Until(t)
 	if d <= 0 {
@@ -113,8 +115,9 @@ func pause(ctx context.Context, t time.Time) {
 	}
 }
 
-// serve carries the subscriptions over stream until it is lost, which is the error, or not needed any more. It reports
-// whether the server has answered anything: if it has not, dialling again at once would help nobody.
+// serve carries the subscriptions over stream. It returns nil when the connection is no longer
+// needed, and otherwise the reason for its loss. answered reports whether the server answered any
+// request; if not, an immediate dial would not help.
 func (s *Subscriber) serve(ctx context.Context, stream *conn.Stream) (answered bool, err error) {
 	s.mu.Lock()
 	again := s.lostCause != nil
@@ -131,7 +134,7 @@ func (s *Subscriber) serve(ctx context.Context, stream *conn.Stream) (answered b
 	reader.Go(func() {
 		defer close(gone)
 		cause = s.read(stream)
-		_ = stream.Close() // which also ends a write that waits for the network
+		_ = stream.Close() // also ends a blocked write
 	})
 	err = s.write(ctx, stream, gone)
 	_ = stream.Close()
@@ -144,7 +147,7 @@ func (s *Subscriber) serve(ctx context.Context, stream *conn.Stream) (answered b
 		err = cause
 	}
 	s.mu.Lock()
-	answered = s.answers
+	answered = s.hasAnswered
 	s.lostCause = err
 	s.disconnectLocked(err)
 	s.mu.Unlock()
@@ -154,7 +157,7 @@ func (s *Subscriber) serve(ctx context.Context, stream *conn.Stream) (answered b
 	return answered, err
 }
 
-// read is the goroutine that reads what the server sends. It waits for nothing else.
+// read is the reader, the goroutine that handles the server's values. It waits only for the stream.
 func (s *Subscriber) read(stream *conn.Stream) error {
 	for {
 		v, err := stream.Read()
@@ -167,8 +170,8 @@ func (s *Subscriber) read(stream *conn.Stream) error {
 	}
 }
 
-// write sends what is to be said to the server, in the order of the decisions, until the connection ends. It returns nil
-// when gone is closed, as the reader knows why.
+// write sends requests in the order of the decisions until the connection ends. It returns nil when
+// gone is closed, because the reader knows the reason.
 func (s *Subscriber) write(ctx context.Context, stream *conn.Stream, gone <-chan struct{}) error {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -204,12 +207,13 @@ func (s *Subscriber) send(ctx context.Context, stream *conn.Stream, cmds []resp.
 	return stream.Write(ctx, cmds...)
 }
 
-// flood is how many bytes of messages within Timeout excuse that there is no PONG: it may stand behind others that have not been
-// read. So much does not come for long from a server that gets nothing from here, not even that it has arrived.
+// flood is the number of message bytes within Timeout that excuse a missing PONG, because the PONG
+// may follow messages not read yet. A server that receives nothing from this process, not even TCP
+// acknowledgements, cannot send so much for long.
 const flood = 64 << 10
 
-// next returns what to write now, or if there is nothing how long to wait for the next thing that is due. An error means
-// that the connection is not to be used any more.
+// next returns the commands to write now, or else the time to wait for the next deadline. An error
+// ends the connection.
 func (s *Subscriber) next(now time.Time) (cmds []resp.Command, wait time.Duration, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -222,11 +226,11 @@ func (s *Subscriber) next(now time.Time) (cmds []resp.Command, wait time.Duratio
 	}
 
 	if s.count > 0 {
-		s.idle = time.Time{}
-	} else if s.idle.IsZero() {
-		s.idle = now
+		s.idleSince = time.Time{}
+	} else if s.idleSince.IsZero() {
+		s.idleSince = now
 	}
-	if s.cfg.IdleTimeout > 0 && !s.idle.IsZero() && dueAt(s.idle.Add(s.cfg.IdleTimeout)) {
+	if s.cfg.IdleTimeout > 0 && !s.idleSince.IsZero() && dueAt(s.idleSince.Add(s.cfg.IdleTimeout)) {
 		return nil, 0, errIdle
 	}
 	for ch, at := range s.refused {
@@ -234,28 +238,28 @@ func (s *Subscriber) next(now time.Time) (cmds []resp.Command, wait time.Duratio
 			delete(s.refused, ch)
 			ch.state = absent
 			if !s.rerouteLocked(ch) {
-				s.touchLocked(ch)
+				s.updateLocked(ch)
 			}
 		}
 	}
 	cmds = s.commandsLocked(nil)
 	switch {
-	case !s.pinged.IsZero():
-		if s.router != nil && dueAt(s.doubted.Add(silentPeriod)) {
-			s.doubted = now
-			s.router.Refused(s.server, errMute)
+	case !s.pingSent.IsZero():
+		if s.router != nil && dueAt(s.reportedAt.Add(silentPeriod)) {
+			s.reportedAt = now
+			s.router.Refused(s.server, errSilent)
 		}
-		if s.cfg.Timeout <= 0 || !dueAt(s.pinged.Add(s.cfg.Timeout)) {
+		if s.cfg.Timeout <= 0 || !dueAt(s.pingSent.Add(s.cfg.Timeout)) {
 			break
 		}
 		if s.received < flood {
-			return nil, 0, errMute
+			return nil, 0, errSilent
 		}
-		s.pinged, s.received = now, 0
+		s.pingSent, s.received = now, 0
 		dueAt(now.Add(s.cfg.Timeout))
-	case s.cfg.PingInterval > 0 && dueAt(s.answered.Add(s.cfg.PingInterval)):
-		s.pinged, s.received = now, 0
-		s.doubted = now.Add(silentAfter - silentPeriod)
+	case s.cfg.PingInterval > 0 && dueAt(s.lastAnswer.Add(s.cfg.PingInterval)):
+		s.pingSent, s.received = now, 0
+		s.reportedAt = now.Add(silentAfter - silentPeriod) // makes the first report due after silentAfter
 		cmds = append(cmds, s.askLocked(ping, nil))
 	}
 	return cmds, due.Sub(now), nil

@@ -17,13 +17,13 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-// dialer leads to one server.
+// dialer connects to one server.
 type dialer struct{ cfg conn.Config }
 
 func (d dialer) Stream(ctx context.Context) (*conn.Stream, error) { return conn.DialStream(ctx, d.cfg) }
 
-// bubble runs fn in virtual time, in RESP3 and in RESP2, with a server and a Subscriber of it, and checks that no
-// goroutine is left when both are closed.
+// bubble runs fn in virtual time, in RESP3 and in RESP2, with a server and a Subscriber. It then
+// closes both and checks that no goroutine is left.
 func bubble(t *testing.T, cfg pubsub.Config, fn func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber)) {
 	t.Helper()
 	for _, protocol := range []int{3, 2} {
@@ -39,7 +39,7 @@ func bubble(t *testing.T, cfg pubsub.Config, fn func(t *testing.T, srv *fakeredi
 	}
 }
 
-// subscribe subscribes within a minute.
+// subscribe subscribes, and fails after a minute.
 func subscribe(t *testing.T, s *pubsub.Subscriber, channels ...string) *pubsub.Subscription {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -60,7 +60,7 @@ func listen(t *testing.T, s *pubsub.Subscriber, channels ...string) *pubsub.Subs
 	return sub
 }
 
-// next returns the next event, which has to come within a minute.
+// next returns the next event, and fails after a minute.
 func next(t *testing.T, sub *pubsub.Subscription) pubsub.Event {
 	t.Helper()
 	timer := time.NewTimer(time.Minute)
@@ -77,7 +77,7 @@ func next(t *testing.T, sub *pubsub.Subscription) pubsub.Event {
 	return pubsub.Event{}
 }
 
-// wantKind checks the kind of the next event and returns it.
+// wantKind checks the kind of the next event and returns the event.
 func wantKind(t *testing.T, sub *pubsub.Subscription, want pubsub.EventKind) pubsub.Event {
 	t.Helper()
 	ev := next(t, sub)
@@ -87,7 +87,7 @@ func wantKind(t *testing.T, sub *pubsub.Subscription, want pubsub.EventKind) pub
 	return ev
 }
 
-// wantMessages checks that the next events are messages with these payloads.
+// wantMessages checks that the next events are messages with the given payloads.
 func wantMessages(t *testing.T, sub *pubsub.Subscription, payloads ...string) {
 	t.Helper()
 	for _, want := range payloads {
@@ -97,7 +97,7 @@ func wantMessages(t *testing.T, sub *pubsub.Subscription, payloads ...string) {
 	}
 }
 
-// wantNothing checks that there is no event once everything stands still.
+// wantNothing checks that no event arrives until all goroutines are idle.
 func wantNothing(t *testing.T, sub *pubsub.Subscription) {
 	t.Helper()
 	synctest.Wait()
@@ -108,7 +108,7 @@ func wantNothing(t *testing.T, sub *pubsub.Subscription) {
 	}
 }
 
-// wantClosed checks that the events end, whatever is left in the queue.
+// wantClosed checks that the events end, after any events left in the queue.
 func wantClosed(t *testing.T, sub *pubsub.Subscription) {
 	t.Helper()
 	timer := time.NewTimer(time.Minute)
@@ -125,7 +125,7 @@ func wantClosed(t *testing.T, sub *pubsub.Subscription) {
 	}
 }
 
-// publish publishes each payload and checks that each reaches one connection.
+// publish publishes payloads and checks that each reaches one connection.
 func publish(t *testing.T, srv *fakeredis.Server, channel string, payloads ...string) {
 	t.Helper()
 	for _, payload := range payloads {
@@ -135,7 +135,7 @@ func publish(t *testing.T, srv *fakeredis.Server, channel string, payloads ...st
 	}
 }
 
-// wantCommands checks how many commands of some names the server has got.
+// wantCommands checks how often the server has received the named commands.
 func wantCommands(t *testing.T, srv *fakeredis.Server, want map[string]int) {
 	t.Helper()
 	synctest.Wait()
@@ -156,7 +156,8 @@ func theConn(t *testing.T, srv *fakeredis.Server) int64 {
 	return conns[0].ID
 }
 
-// answer makes the server answer raw to a command about one channel, or to all commands of that name if channel is "".
+// answer makes the server answer raw to a command about one channel, or about any channel if
+// channel is "".
 func answer(srv *fakeredis.Server, name, channel, raw string) {
 	intercept(srv, name, channel, fakeredis.Reply(raw))
 }
@@ -170,7 +171,7 @@ func intercept(srv *fakeredis.Server, name, channel string, action fakeredis.Act
 	})
 }
 
-// wantErr checks that target is found in err.
+// wantErr checks that errors.Is finds target in err.
 func wantErr(t *testing.T, what string, err, target error) {
 	t.Helper()
 	if !errors.Is(err, target) {

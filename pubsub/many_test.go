@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// The time to close the Subscriptions of one channel is proportional to their number, one by one and all at once. If it were to
-// its square, closing these would take ten seconds in place of milliseconds.
-func TestCloseOfManyIsLinear(t *testing.T) {
+// Closing the Subscriptions of one channel takes time linear in their number, one by one and all at
+// once. Quadratic time would be ten seconds here instead of milliseconds.
+func TestClosingManyIsLinear(t *testing.T) {
 	const many, limit = 200_000, 5 * time.Second
 	var one, all time.Duration
-	for range 3 { // something else may have been going on
+	for range 3 { // the machine may be busy
 		s := unattended(Config{})
 		watches := make([]*Watch, many)
 		for i := range watches {
@@ -37,10 +37,10 @@ func TestCloseOfManyIsLinear(t *testing.T) {
 			return
 		}
 	}
-	t.Errorf("half of %d one by one in %v, the rest in %v, want less than %v each", many, one, all, limit)
+	t.Errorf("closed half of %d one by one in %v and the rest in %v, want less than %v each", many, one, all, limit)
 }
 
-// Consumers that do not read share what they do not read, and when they have read it the memory is given back.
+// Slow consumers share the memory of their events, and release the memory after reading.
 func TestMemoryOfQueues(t *testing.T) {
 	const consumers, messages, payload, bound = 200, 3000, 1000, 1 << 20
 	s := unattended(Config{QueueBytes: bound})

@@ -10,8 +10,8 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// A consumer that receives while the queue overflows sees what it sees in the order in which it was sent, and is told of
-// the rest.
+// A consumer that receives while the queue overflows gets events in the order sent. Lagged counts
+// the missing messages.
 func TestOverflowKeepsTheOrder(t *testing.T) {
 	const messages = 100_000
 	for _, queue := range []int{1, 500, 10_000, 1_000_000} {
@@ -27,7 +27,7 @@ func TestOverflowKeepsTheOrder(t *testing.T) {
 				s.mu.Lock()
 				sub.deliverLocked(&Event{Kind: Message, Payload: strconv.Itoa(i)}, nil)
 				if i%7 == 0 {
-					ch.leave(absent)
+					ch.deactivate(absent)
 					sub.interruptLocked(Event{Kind: Interrupted, N: i})
 					ch.state = subscribed
 					sub.confirmLocked()
@@ -65,7 +65,7 @@ func TestOverflowKeepsTheOrder(t *testing.T) {
 	}
 }
 
-// ask adds a Subscription to a shard channel and lets the Subscriber ask for it.
+// ask adds a Subscription to a shard channel and lets the Subscriber send the request.
 func ask(t *testing.T, s *Subscriber, name string, ready chan error) *Subscription {
 	t.Helper()
 	sub, err := s.add(shard, []string{name}, ready)
@@ -76,7 +76,7 @@ func ask(t *testing.T, s *Subscriber, name string, ready chan error) *Subscripti
 	return sub
 }
 
-// event returns the next event, or the zero Event if there is none.
+// event returns the next event, or the zero Event.
 func event(sub *Subscription) Event {
 	select {
 	case ev := <-sub.Events():
@@ -102,9 +102,9 @@ func receive(t *testing.T, s *Subscriber, raws ...string) {
 	}
 }
 
-// A cluster node ends the subscriptions to a slot that moves away and answers what is asked about it by an error, that
-// an unsubscription is asked for at the same time notwithstanding.
-func TestUnaskedUnsubscriptionIsNotTheAnswer(t *testing.T) {
+// When a slot moves away, a cluster node ends the subscriptions and answers requests with an error.
+// A concurrent unsubscription does not confuse the Subscriber.
+func TestUnexpectedUnsubscriptionIsNotTheAnswer(t *testing.T) {
 	const moved = "-MOVED 3999 127.0.0.1:6381\r\n"
 	confirmed := func(word, name string) string { return push('>', word, name, "0") }
 	for _, answer := range []string{moved, confirmed("sunsubscribe", "leaves")} {
@@ -124,7 +124,7 @@ func TestUnaskedUnsubscriptionIsNotTheAnswer(t *testing.T) {
 				t.Errorf("the refused channel: %v, want MOVED", err)
 			}
 		default:
-			t.Error("the refused channel has no answer")
+			t.Error("Subscribe of the refused channel has not returned")
 		}
 		select {
 		case err := <-granted:
@@ -132,7 +132,7 @@ func TestUnaskedUnsubscriptionIsNotTheAnswer(t *testing.T) {
 				t.Errorf("the granted channel: %v", err)
 			}
 		default:
-			t.Error("the granted channel has no answer")
+			t.Error("Subscribe of the granted channel has not returned")
 		}
 		if got := s.Stats(); got.Channels != 1 || got.Subscriptions != 1 {
 			t.Errorf("Stats = %+v, want one channel left", got)
@@ -141,8 +141,8 @@ func TestUnaskedUnsubscriptionIsNotTheAnswer(t *testing.T) {
 	}
 }
 
-// What the server has not answered although it has answered what was asked later is asked again.
-func TestPassedOver(t *testing.T) {
+// A request without an answer, although a later request was answered, is sent again.
+func TestUnansweredRequestIsRepeated(t *testing.T) {
 	s := unattended(Config{PingInterval: time.Nanosecond})
 	ready := make(chan error, 1)
 	waits, listens := ask(t, s, "c", ready), ask(t, s, "c", nil)
@@ -159,10 +159,10 @@ func TestPassedOver(t *testing.T) {
 		t.Errorf("%d requests without an answer after PONG", n)
 	}
 	if ev := event(again); ev.Kind != Interrupted || ev.Err == nil || !strings.Contains(ev.Err.Error(), "answer") {
-		t.Errorf("event %+v, want Interrupted as there was no answer", ev)
+		t.Errorf("event %+v, want Interrupted because of the missing answer", ev)
 	}
 
-	// The answer comes after all.
+	// The missing answer arrives.
 	receive(t, s, push('>', "ssubscribe", "d", "2"))
 	check(t, s, []*Subscription{waits, listens, again})
 	if ev := event(again); ev.Kind != Resumed {

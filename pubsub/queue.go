@@ -6,56 +6,57 @@ import (
 )
 
 const (
-	// ready is how many events the channel of a Subscription has room for.
-	ready = 16
+	// eventsCap is the capacity of a Subscription's Go channel.
+	eventsCap = 16
 
-	// eventBytes is what an event takes in a queue beside its texts.
+	// eventBytes is the size of an event without its texts.
 	eventBytes = 100
 
-	// smallBacklog is how many events a backlog has room for without growing, and keeps room for when it is empty.
+	// smallBacklog is the initial capacity of a backlog, kept when the backlog is empty.
 	smallBacklog = 64
 )
 
-// queue holds the events of a Subscription until its consumer takes them.
+// queue holds the events of a Subscription until its consumer receives them.
 //
-// As long as the channel has room the events go there. The others are the backlog, which grows up to the limit. While there is one,
-// a goroutine, the feeder, sends to the channel from it, and nobody else does; it ends when nothing is left. So a Subscription
-// whose consumer keeps up has no goroutine.
+// While the Go channel has room, events go there directly. Further events form the backlog, up to
+// the limit. A goroutine, the feeder, then sends the backlog to the Go channel, as the only sender,
+// and ends when the backlog is empty. A Subscription whose consumer keeps up has no goroutine.
 type queue struct {
-	events  chan Event // closed by close, or by the feeder if there is one
-	limit   int        // of bytes
+	events  chan Event // closed by close, or by a running feeder
+	limit   int        // in bytes
 	feeding atomic.Bool
 
-	// Owned by whoever may send: the holder of the Subscriber's mu as long as there is no feeder, or else the feeder, which then has
-	// mu locked.
-	sizes [ready + 1]int // of the events sent last, a ring
-	sent  uint           // how many there have been
+	// Owned by the sender: without a feeder, the holder of the Subscriber's mu; otherwise the
+	// feeder, while it holds mu.
+	sizes [eventsCap + 1]int // ring of the sizes of the last events sent
+	sent  uint               // number of events sent
 
-	mu sync.Mutex // guards the following; locked behind the Subscriber's
+	mu sync.Mutex // guards the following; locked after the Subscriber's mu
 
-	backlog []*Event // those in front of first are nil
-	first   int
-	bytes   int           // of the backlog
-	changes int           // how many of the backlog are changes of state
-	lost    int           // messages dropped and not told
-	state   *Event        // the last change of state; also written where there is no feeder
-	restate bool          // state has been dropped and is to be told again
-	closed  bool          // there was a feeder when the Subscription was closed
-	done    chan struct{} // closed with that; nil until the first backlog
+	backlog     []*Event // nil before index first
+	first       int
+	bytes       int           // size of the backlog
+	changes     int           // changes of state in the backlog
+	unreported  int           // dropped messages not yet reported by Lagged
+	state       *Event        // the last change of state; also written without a feeder
+	resendState bool          // state was dropped and must be sent again
+	closed      bool          // the Subscription was closed while a feeder ran
+	done        chan struct{} // closed when closed is set; nil until the first backlog
 }
 
-func newQueue(limit int) *queue { return &queue{events: make(chan Event, ready), limit: limit} }
+func newQueue(limit int) *queue { return &queue{events: make(chan Event, eventsCap), limit: limit} }
 
-// size is how much of the limit an event takes.
+// size returns the bytes that count towards the limit.
 func (ev *Event) size() int {
 	return eventBytes + len(ev.Channel) + len(ev.Pattern) + len(ev.Payload)
 }
 
-// changesState reports whether ev is one of those of which only the last counts.
+// changesState reports whether ev is a change of state. Only the last change of state matters.
 func (ev *Event) changesState() bool { return ev.Kind == Resumed || ev.Kind == Interrupted }
 
-// trySend sends ev if it may go straight to the channel. If it is a change of state, kept is a copy that nobody changes any more. The
-// caller holds the Subscriber's mu, as for put and close.
+// trySend sends ev directly to the Go channel, and reports whether there was room. kept is an
+// immutable copy of ev, needed for a change of state. The caller of trySend, put and close holds
+// the Subscriber's mu.
 func (q *queue) trySend(ev, kept *Event) bool {
 	if q.feeding.Load() || len(q.events) == cap(q.events) {
 		return false
@@ -72,14 +73,14 @@ func (q *queue) trySend(ev, kept *Event) bool {
 	return true
 }
 
-// put adds ev, which nobody changes any more, to the backlog, and has feeders joined by keeper. It returns how many messages are
-// dropped for it.
+// put adds ev, which must not change any more, to the backlog. It starts a feeder if necessary,
+// joined by keeper. It returns the number of messages dropped to make room.
 func (q *queue) put(ev *Event, keeper *sync.WaitGroup) (dropped int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.pushLocked(ev)
 	if q.sendingBytes()+q.bytes > q.limit {
-		dropped = q.dropLocked()
+		dropped = q.dropOldestLocked()
 	}
 	if !q.feeding.Load() {
 		q.feeding.Store(true)
@@ -91,7 +92,7 @@ func (q *queue) put(ev *Event, keeper *sync.WaitGroup) (dropped int) {
 	return dropped
 }
 
-// close lets the consumer have what is in the channel, and drops the rest.
+// close leaves the events of the Go channel to the consumer and drops the backlog.
 func (q *queue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -117,7 +118,8 @@ func (q *queue) feed() {
 	}
 }
 
-// next fills the channel and returns the event for which there is no room any more. Without one the feeder ends.
+// next fills the Go channel and returns the first event without room. ok is false when the feeder
+// must end.
 func (q *queue) next() (ev Event, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -140,15 +142,15 @@ func (q *queue) next() (ev Event, ok bool) {
 	}
 }
 
-// takeLocked removes the event that is to be told next, if there is any.
+// takeLocked removes and returns the next event to send, if any.
 func (q *queue) takeLocked() (ev Event, ok bool) {
 	switch {
-	case q.lost > 0:
-		ev = Event{Kind: Lagged, N: q.lost}
-		q.lost = 0
-	case q.restate:
+	case q.unreported > 0:
+		ev = Event{Kind: Lagged, N: q.unreported}
+		q.unreported = 0
+	case q.resendState:
 		ev = *q.state
-		q.restate = false
+		q.resendState = false
 	case q.first < len(q.backlog):
 		ev = *q.popLocked()
 	default:
@@ -157,14 +159,14 @@ func (q *queue) takeLocked() (ev Event, ok bool) {
 	return ev, true
 }
 
-// noteSent notes that an event of the given size is being sent.
+// noteSent records the size of an event about to be sent.
 func (q *queue) noteSent(size int) {
 	q.sizes[q.sent%uint(len(q.sizes))] = size
 	q.sent++
 }
 
-// sendingBytes is how much the events in the channel take, and the one for which the feeder waits. It may be too much by one event,
-// as long as there is a feeder.
+// sendingBytes returns the size of the events in the Go channel and of the event held by the
+// feeder. With a feeder the result may include one event too many.
 func (q *queue) sendingBytes() int {
 	n := uint(len(q.events))
 	if q.feeding.Load() {
@@ -177,20 +179,23 @@ func (q *queue) sendingBytes() int {
 	return sum
 }
 
-// dropLocked drops the oldest events until an eighth of the limit is free, but not the newest event, and returns how many messages
-// are among them. That it makes room for more than one event pays for the work.
-func (q *queue) dropLocked() (dropped int) {
+// dropOldestLocked drops the oldest events, but never the newest, until an eighth of the limit is
+// free. Making room for many events at once amortizes the work. It returns the number of dropped
+// messages.
+func (q *queue) dropOldestLocked() (dropped int) {
 	dropped = q.drainLocked()
 	for len(q.backlog)-q.first > 1 && q.sendingBytes()+q.bytes > q.limit-q.limit/8 {
-		dropped += q.forgetLocked(q.popLocked())
+		dropped += q.countDroppedLocked(q.popLocked())
 	}
 	return dropped
 }
 
-// drainLocked takes all out of the channel and puts it back in front of the backlog, so that Lagged comes ahead of all that is left.
+// drainLocked moves the events of the Go channel back to the front of the backlog, so that Lagged
+// precedes all remaining events.
 //
-// The consumer may receive meanwhile. Whatever is older than something that it has got so must not come behind that, so if this
-// cannot be ruled out all is dropped: it can if there is as much as there was in the channel and in the feeder's hand.
+// The consumer may receive at the same time, and an old event must never follow a newer event
+// already received. drainLocked therefore keeps the events only if it got all events of the Go
+// channel and the event held by the feeder. Otherwise it drops all of them.
 func (q *queue) drainLocked() (dropped int) {
 	expected := len(q.events)
 	if q.feeding.Load() {
@@ -207,12 +212,12 @@ func (q *queue) drainLocked() (dropped int) {
 	}
 	certain := len(drained) == expected
 	if certain && q.sent > 0 {
-		q.sizes[(q.sent-1)%uint(len(q.sizes))] = 0 // the feeder's hand is empty
+		q.sizes[(q.sent-1)%uint(len(q.sizes))] = 0 // the feeder holds no event any more
 	}
 	kept := drained[:0]
 	for _, ev := range drained {
-		if !certain || ev.Kind == Lagged || q.restate && ev.changesState() { // a later change is to be told
-			dropped += q.forgetLocked(ev)
+		if !certain || ev.Kind == Lagged || q.resendState && ev.changesState() { // a later change of state follows
+			dropped += q.countDroppedLocked(ev)
 			continue
 		}
 		kept = append(kept, ev)
@@ -222,21 +227,22 @@ func (q *queue) drainLocked() (dropped int) {
 	return dropped
 }
 
-// forgetLocked notes that ev, which the queue does not hold any more, will not be told. It returns how many messages that are.
-func (q *queue) forgetLocked(ev *Event) (messages int) {
+// countDroppedLocked records that ev was dropped. It returns the number of dropped messages, 0 or
+// 1.
+func (q *queue) countDroppedLocked(ev *Event) (messages int) {
 	switch {
 	case ev.Kind == Lagged:
-		q.lost += ev.N
+		q.unreported += ev.N
 	case ev.changesState():
-		q.restate = q.changes == 0
+		q.resendState = q.changes == 0
 	default:
-		q.lost++
+		q.unreported++
 		messages++
 	}
 	return messages
 }
 
-// pushLocked puts ev at the end of the backlog.
+// pushLocked adds ev to the end of the backlog.
 func (q *queue) pushLocked(ev *Event) {
 	if q.backlog == nil {
 		q.backlog = make([]*Event, 0, smallBacklog)
@@ -249,11 +255,11 @@ func (q *queue) pushLocked(ev *Event) {
 	q.backlog = append(q.backlog, ev)
 	q.noteKeptLocked(ev)
 	if ev.changesState() {
-		q.state, q.restate = ev, false
+		q.state, q.resendState = ev, false
 	}
 }
 
-// noteKeptLocked notes that ev comes into the backlog.
+// noteKeptLocked counts ev as a part of the backlog.
 func (q *queue) noteKeptLocked(ev *Event) {
 	q.bytes += ev.size()
 	if ev.changesState() {
@@ -261,7 +267,8 @@ func (q *queue) noteKeptLocked(ev *Event) {
 	}
 }
 
-// popLocked removes the oldest event of the backlog, which is not empty, and gives back memory that a burst has left behind.
+// popLocked removes the oldest event from the backlog, which must not be empty, and releases the
+// memory of a past burst.
 func (q *queue) popLocked() *Event {
 	ev := q.backlog[q.first]
 	q.backlog[q.first] = nil
@@ -281,7 +288,7 @@ func (q *queue) popLocked() *Event {
 	return ev
 }
 
-// clone returns ev in memory of its own, as it may be a part of its caller.
+// clone returns a copy of ev on the heap. ev itself may be on its caller's stack.
 //
 //go:noinline
 func (ev *Event) clone() *Event {

@@ -13,8 +13,8 @@ import (
 	"github.com/lockwire/lockwire/pubsub"
 )
 
-// ready is how many events the channel of a Subscription has room for.
-const ready = 16
+// eventsCap is the capacity of a Subscription's Go channel.
+const eventsCap = 16
 
 // publishNumbers publishes the numbers from first to last.
 func publishNumbers(t *testing.T, srv *fakeredis.Server, first, last int) {
@@ -25,8 +25,8 @@ func publishNumbers(t *testing.T, srv *fakeredis.Server, first, last int) {
 	synctest.Wait()
 }
 
-// drain receives until the message with the payload last, and checks that the messages are those with the numbers up to it. It
-// returns how many there were, and the first event.
+// drain receives until message last, and checks that the messages are consecutive numbers. It
+// returns their number and the first event.
 func drain(t *testing.T, sub *pubsub.Subscription, last int) (messages int, first pubsub.Event) {
 	t.Helper()
 	number := 0
@@ -45,7 +45,7 @@ func drain(t *testing.T, sub *pubsub.Subscription, last int) (messages int, firs
 	return messages, first
 }
 
-// eventBytes is how much the message with the payload number of channel "c" counts.
+// eventBytes returns the size of a message with the payload number on channel "c".
 func eventBytes(number int) int { return 100 + len("c") + len(strconv.Itoa(number)) }
 
 func TestSlowConsumerLosesTheOldest(t *testing.T) {
@@ -64,7 +64,7 @@ func TestSlowConsumerLosesTheOldest(t *testing.T) {
 				messages, first := drain(t, slow, total-1)
 				dropped += first.N
 				if first.Kind != pubsub.Lagged || first.N+messages != count {
-					t.Errorf("round %d, room for %d: %d messages behind %+v, want all of %d", round, room, messages, first, count)
+					t.Errorf("round %d, room for %d: %d messages after %+v, want %d in total", round, room, messages, first, count)
 				}
 				if got := messages * eventBytes(10_000); got > bytes || got < bytes-bytes/8-2*eventBytes(10_000) {
 					t.Errorf("round %d: the queue held %d bytes, want nearly %d", round, got, bytes)
@@ -78,7 +78,7 @@ func TestSlowConsumerLosesTheOldest(t *testing.T) {
 	}
 }
 
-// A message that is larger than the queue is to be is received like any other, and is all that is kept.
+// A message larger than the queue is received like any other, and displaces all other events.
 func TestMessageLargerThanTheQueue(t *testing.T) {
 	bubble(t, pubsub.Config{QueueBytes: 1000}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
 		sub := subscribe(t, s, "c")
@@ -118,7 +118,7 @@ func TestQueueWithoutBound(t *testing.T) {
 	})
 }
 
-// A full queue keeps the last change of state: a consumer that was told of the interruption will be told of its end.
+// A full queue keeps the last change of state: Resumed is never lost after Interrupted.
 func TestFullQueueKeepsTheState(t *testing.T) {
 	for _, room := range []int{1, 2, 30} {
 		bubble(t, pubsub.Config{QueueBytes: room * eventBytes(1)}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
@@ -132,16 +132,16 @@ func TestFullQueueKeepsTheState(t *testing.T) {
 			ev := wantKind(t, sub, pubsub.Lagged)
 			wantKind(t, sub, pubsub.Resumed)
 			if messages, _ := drain(t, sub, 2+3*room); messages+ev.N != 2+3*room {
-				t.Errorf("%d messages behind Lagged by %d, want %d", messages, ev.N, 2+3*room)
+				t.Errorf("%d messages after Lagged by %d, want %d", messages, ev.N, 2+3*room)
 			}
 			wantNothing(t, sub)
 		})
 	}
 }
 
-// The interruption comes behind the messages before it and ahead of those after it, however many wait.
+// Interrupted follows all earlier messages and precedes all later messages, however many wait.
 func TestInterruptionKeepsItsPlace(t *testing.T) {
-	for _, n := range []int{3, ready, 100} {
+	for _, n := range []int{3, eventsCap, 100} {
 		bubble(t, pubsub.Config{}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
 			sub := subscribe(t, s, "c")
 			publishNumbers(t, srv, 1, n)
@@ -157,7 +157,7 @@ func TestInterruptionKeepsItsPlace(t *testing.T) {
 	}
 }
 
-// Close ends the goroutine of a backlog, and what is left in the channel can be received.
+// Close ends the feeder. The events in the Go channel can still be received.
 func TestCloseWithBacklog(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
 		closed, stays := subscribe(t, s, "c"), subscribe(t, s, "c")
@@ -174,8 +174,8 @@ func TestCloseWithBacklog(t *testing.T) {
 				t.Errorf("event %+v after Close, want message %d", ev, n)
 			}
 		}
-		if n > ready {
-			t.Errorf("%d events after Close, want %d at most", n, ready)
+		if n > eventsCap {
+			t.Errorf("%d events after Close, want %d at most", n, eventsCap)
 		}
 		drain(t, stays, 200)
 		publishNumbers(t, srv, 1, 100)
@@ -213,7 +213,7 @@ func TestAll(t *testing.T) {
 		sub.Close()
 		for ev, err := range sub.All(t.Context()) {
 			if err != nil || ev.Payload != "4" {
-				t.Errorf("All of a closed Subscription yields %+v, %v, want what was in the queue", ev, err)
+				t.Errorf("All of a closed Subscription yields %+v, %v, want the rest of the queue", ev, err)
 			}
 		}
 	})

@@ -16,7 +16,7 @@ import (
 	"github.com/lockwire/lockwire/pubsub"
 )
 
-func TestLostConnectionIsMended(t *testing.T) {
+func TestLostConnectionIsReplaced(t *testing.T) {
 	var log bytes.Buffer
 	cfg := pubsub.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}
 	bubble(t, cfg, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
@@ -38,7 +38,7 @@ func TestLostConnectionIsMended(t *testing.T) {
 				wantKind(t, sub, pubsub.Resumed)
 			}
 			if took := time.Since(start); took > 8*time.Millisecond {
-				t.Errorf("mended after %v, want 8ms at most", took)
+				t.Errorf("Resumed after %v, want 8ms at most", took)
 			}
 			time.Sleep(time.Second)
 			publish(t, srv, "a", "x")
@@ -53,7 +53,7 @@ func TestLostConnectionIsMended(t *testing.T) {
 		}
 		wantCommands(t, srv, map[string]int{"SUBSCRIBE": 8, "PSUBSCRIBE": 4})
 		if n := strings.Count(log.String(), "level=WARN"); n != 6 {
-			t.Errorf("%d lines logged, want 3 of the loss and 3 of the return:\n%s", n, &log)
+			t.Errorf("%d lines logged, want 3 for lost and 3 for new connections:\n%s", n, &log)
 		}
 	})
 }
@@ -75,7 +75,7 @@ func TestResumedWaitsForAllChannels(t *testing.T) {
 	})
 }
 
-// Subscriptions that change while there is no connection are right when there is one.
+// Subscribing and closing without a connection takes effect on the next connection.
 func TestChangesWhileDisconnected(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
 		stays, goes := subscribe(t, s, "stays"), subscribe(t, s, "goes")
@@ -90,7 +90,7 @@ func TestChangesWhileDisconnected(t *testing.T) {
 		wantKind(t, stays, pubsub.Resumed)
 		wantKind(t, comes, pubsub.Resumed)
 		if n := srv.Subscribers("goes"); n != 0 {
-			t.Errorf("%d subscribers of a channel that was closed", n)
+			t.Errorf("%d subscribers of a closed channel, want none", n)
 		}
 		wantCommands(t, srv, map[string]int{"SUBSCRIBE": 4, "UNSUBSCRIBE": 0})
 	})
@@ -105,7 +105,7 @@ func TestBackoff(t *testing.T) {
 			before := srv.Dials()
 			time.Sleep(10 * time.Second)
 			if n := srv.Dials() - before; n < 100 || n > 205 {
-				t.Errorf("%d dials in 10 s with pauses of 50 to 100 ms", n)
+				t.Errorf("%d dials in 10 s, too many for pauses of 50 to 100 ms", n)
 			}
 			srv.Refuse(false)
 			start := time.Now()
@@ -117,7 +117,7 @@ func TestBackoff(t *testing.T) {
 		})
 }
 
-// A server that takes connections and drops them is not dialled in a tight loop.
+// The Subscriber pauses between dials if the server closes every connection.
 func TestServerThatHangsUp(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
 		intercept(srv, "SUBSCRIBE", "", fakeredis.Close())
@@ -131,7 +131,7 @@ func TestServerThatHangsUp(t *testing.T) {
 	})
 }
 
-func TestMuteServerIsNoticed(t *testing.T) {
+func TestSilentServerIsNoticed(t *testing.T) {
 	cfg := pubsub.Config{PingInterval: 3 * time.Second, Timeout: 2 * time.Second}
 	bubble(t, cfg, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
 		sub := subscribe(t, s, "c")
@@ -147,7 +147,7 @@ func TestMuteServerIsNoticed(t *testing.T) {
 			start := time.Now()
 			ev := wantKind(t, sub, pubsub.Interrupted)
 			if took := time.Since(start); took > cfg.PingInterval+cfg.Timeout {
-				t.Errorf("noticed after %v, want 5s at most", took)
+				t.Errorf("Interrupted after %v, want 5s at most", took)
 			}
 			if !strings.Contains(ev.Err.Error(), "PING") {
 				t.Errorf("the reason is %v", ev.Err)
@@ -158,12 +158,12 @@ func TestMuteServerIsNoticed(t *testing.T) {
 			wantMessages(t, sub, "x")
 		}
 		if theConn(t, srv) == id {
-			t.Error("the mute connection is still in use")
+			t.Error("the silent connection is still in use")
 		}
 	})
 }
 
-// Messages tell nothing about the way to the server.
+// Messages do not replace a PONG.
 func TestMissingPongBesideMessages(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
 		sub := subscribe(t, s, "c")
@@ -177,12 +177,12 @@ func TestMissingPongBesideMessages(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 		}
 		if took := time.Since(start); took < 9*time.Second || took > 11*time.Second {
-			t.Errorf("noticed after %v, want 10s", took)
+			t.Errorf("Interrupted after %v, want 10s", took)
 		}
 	})
 }
 
-// A PONG that stands behind many messages is waited for as long as they come, and no longer.
+// The wait for a PONG is extended while many messages arrive, and only then.
 func TestPongBehindManyMessages(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
 		sub := subscribe(t, s, "c")
@@ -195,12 +195,12 @@ func TestPongBehindManyMessages(t *testing.T) {
 		start := time.Now()
 		wantKind(t, sub, pubsub.Interrupted)
 		if took := time.Since(start); took > 10*time.Second {
-			t.Errorf("noticed %v after the last message, want 10s at most", took)
+			t.Errorf("Interrupted %v after the last message, want 10s at most", took)
 		}
 	})
 }
 
-func TestErrorInAnswerToPingIsLife(t *testing.T) {
+func TestErrorReplyToPingKeepsTheConnection(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
 		sub := subscribe(t, s, "c")
 		answer(srv, "PING", "", "-NOPERM this user has no permissions to run the 'ping' command\r\n")
@@ -222,7 +222,7 @@ func TestPingCanBeSwitchedOff(t *testing.T) {
 	})
 }
 
-func TestUnaskedUnsubscription(t *testing.T) {
+func TestUnexpectedUnsubscription(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
 		other, err := s.SSubscribe(t.Context(), "other")
 		if err != nil {
@@ -259,7 +259,7 @@ func TestIdleConnectionIsClosed(t *testing.T) {
 		subscribe(t, s, "c").Close()
 		time.Sleep(59 * time.Second)
 		if srv.Dials() != 1 {
-			t.Errorf("%d dials, want that the connection was used again", srv.Dials())
+			t.Errorf("%d dials, want the connection reused", srv.Dials())
 		}
 		time.Sleep(2 * time.Second)
 		if len(srv.Conns()) != 0 || s.Stats().Connected {
@@ -274,7 +274,7 @@ func TestIdleConnectionIsClosed(t *testing.T) {
 	})
 }
 
-// Whoever subscribes at the very moment at which the idle connection is closed is served by the next.
+// A Subscribe at the moment of the idle timeout gets a new connection.
 func TestSubscribeAtTheIdleTimeout(t *testing.T) {
 	bubble(t, pubsub.Config{IdleTimeout: time.Second}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
 		for range 50 {
@@ -299,20 +299,20 @@ func TestNoSubscriptionLeftWhileDialling(t *testing.T) {
 		dials := srv.Dials()
 		time.Sleep(time.Minute)
 		if n := srv.Dials(); n != dials {
-			t.Errorf("%d dials for nobody", n-dials)
+			t.Errorf("%d dials without a subscription", n-dials)
 		}
 	})
 }
 
-func TestWhatTheServerMaySay(t *testing.T) {
+func TestUnexpectedReplies(t *testing.T) {
 	tests := []struct {
 		name, raw string
 		lost      bool
 	}{
-		{"a PONG nobody asked for", "+PONG\r\n", false},
+		{"an unexpected PONG", "+PONG\r\n", false},
 		{"a null channel", ">3\r\n$11\r\nunsubscribe\r\n_\r\n:0\r\n", false},
 		{"the end of an unknown channel", ">3\r\n$11\r\nunsubscribe\r\n$1\r\nx\r\n:0\r\n", false},
-		{"a confirmation nobody asked for", ">3\r\n$9\r\nsubscribe\r\n$1\r\nx\r\n:1\r\n", false},
+		{"an unexpected confirmation", ">3\r\n$9\r\nsubscribe\r\n$1\r\nx\r\n:1\r\n", false},
 		{"a second confirmation", ">3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n", false},
 		{"an unknown push", ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n", false},
 		{"an empty push", ">0\r\n", true},
@@ -320,12 +320,12 @@ func TestWhatTheServerMaySay(t *testing.T) {
 		{"a message without payload", ">2\r\n$7\r\nmessage\r\n$1\r\nc\r\n", false},
 		{"a message that is an array", ">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n*1\r\n:1\r\n", false},
 		{"a message to a number", ">3\r\n$8\r\npmessage\r\n:1\r\n:2\r\n", false},
-		{"a reply nobody asked for", "+OK\r\n", true},
+		{"an unexpected reply", "+OK\r\n", true},
 		{"a number", ":1\r\n", true},
 		{"an array", "*2\r\n:1\r\n:2\r\n", true},
 		{"an array of an array", "*1\r\n*0\r\n", true},
 		{"a message by a pattern to nowhere", ">4\r\n$8\r\npmessage\r\n$2\r\np*\r\n*0\r\n$1\r\nx\r\n", false},
-		{"an error nobody asked for", "-ERR what\r\n", true},
+		{"an unexpected error", "-ERR what\r\n", true},
 		{"no RESP", "HTTP/1.1 400 Bad Request\r\n", true},
 		{"a length beyond all limits", "$9223372036854775807\r\n", true},
 	}
@@ -337,7 +337,7 @@ func TestWhatTheServerMaySay(t *testing.T) {
 				}
 				sub := subscribe(t, s, "c")
 				if !srv.Push(theConn(t, srv), test.raw) {
-					t.Fatal("nothing pushed")
+					t.Fatal("the server pushed nothing")
 				}
 				if test.lost {
 					wantKind(t, sub, pubsub.Interrupted)
@@ -352,7 +352,7 @@ func TestWhatTheServerMaySay(t *testing.T) {
 	}
 }
 
-// writes counts the writes to a connection, the handshake included.
+// writes counts the writes to a connection, including the handshake.
 type writes struct {
 	net.Conn
 	n *int
@@ -388,12 +388,12 @@ func TestResubscribesInFewWrites(t *testing.T) {
 		}
 		wantCommands(t, srv, map[string]int{"SUBSCRIBE": 10_000})
 		if count > 12 {
-			t.Errorf("5,000 channels in %d writes", count)
+			t.Errorf("%d writes for 5,000 channels, too many", count)
 		}
 	})
 }
 
-// Nor is one that answers before it drops them, as one does that cannot bear something it is asked for.
+// The Subscriber also pauses between dials if the server answers before it closes the connection.
 func TestServerThatAnswersAndHangsUp(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
 		srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
@@ -413,7 +413,7 @@ func TestServerThatAnswersAndHangsUp(t *testing.T) {
 	})
 }
 
-// Subscriptions that come and go do not lead to more dials than one that waits.
+// Many short Subscribes cause no more dials than a single long wait.
 func TestShortSubscribesOfADeadServer(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
 		srv.Refuse(true)
@@ -431,8 +431,8 @@ func TestShortSubscribesOfADeadServer(t *testing.T) {
 	})
 }
 
-// A server that speaks out of turn is left at once, although it takes nothing of what is being written to it.
-func TestGarbageWhileWriting(t *testing.T) {
+// An unexpected reply ends the connection at once, even during a blocked write.
+func TestUnexpectedReplyDuringWrite(t *testing.T) {
 	bubble(t, pubsub.Config{Timeout: -1}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
 		srv.Buffer(1 << 10)
 		sub := subscribe(t, s, "c")
@@ -443,7 +443,7 @@ func TestGarbageWhileWriting(t *testing.T) {
 		srv.Push(theConn(t, srv), "+OK\r\n")
 		ev := wantKind(t, sub, pubsub.Interrupted)
 		if took := time.Since(start); took != 0 || !strings.Contains(ev.Err.Error(), "nobody asked") {
-			t.Errorf("noticed after %v: %v", took, ev.Err)
+			t.Errorf("Interrupted after %v: %v", took, ev.Err)
 		}
 		srv.Stall(false)
 		wantKind(t, sub, pubsub.Resumed)
@@ -451,7 +451,7 @@ func TestGarbageWhileWriting(t *testing.T) {
 	})
 }
 
-// The idle time of a connection is its own, and not what was left of an earlier one's.
+// Each connection gets the whole idle time.
 func TestIdleTimeBeginsAnew(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
 		subscribe(t, s, "c").Close()

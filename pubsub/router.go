@@ -12,38 +12,42 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// Router is a Dialer for a cluster: each channel belongs to one of its servers. A *cluster.Cluster is one. A Subscriber on a
-// Router has a connection to each server that any of its channels belongs to, and moves those of a server that it loses, or
-// that says that it is no longer the one. Patterns belong to no server; for them it has a connection by Stream.
+// Router is a Dialer for a cluster, where each channel belongs to one of the servers. A
+// *cluster.Cluster is a Router.
 //
-// The methods but for the dials must not block, and must not call the Subscriber.
+// A Subscriber on a Router connects to each server with subscribed channels. When a connection is
+// lost, or a server refuses a channel, the Subscriber asks Route again and moves the channels.
+// Patterns belong to no server; their connection comes from Stream.
+//
+// Stream and StreamTo may block. Every other method must neither block nor call the Subscriber.
 type Router interface {
 	Dialer
 
-	// Route returns the server that a channel belongs to at present, or "" if there is none.
+	// Route returns the present server of a channel, or "" if unknown.
 	Route(channel string) (server string)
 
 	// StreamTo is Stream for one server.
 	StreamTo(ctx context.Context, server string) (*conn.Stream, error)
 
-	// Refused tells the Router that a server, or if that is "" one that it chose, has refused a channel, ended the
-	// subscription to it, or does not answer a PING, so that the next Route may be another.
+	// Refused informs the Router of a problem, so that Route may choose another server: the server
+	// refused a channel, ended a subscription or does not answer PING. server is "" for a
+	// connection from Stream.
 	Refused(server string, err error)
 }
 
-// branch is the Dialer of the part of a Subscriber that is on one server.
-type branch struct {
+// serverDialer is the Dialer for the part of a Subscriber on one server.
+type serverDialer struct {
 	router Router
 	server string
 }
 
 // Stream opens a connection to the server.
-func (b branch) Stream(ctx context.Context) (*conn.Stream, error) {
+func (b serverDialer) Stream(ctx context.Context) (*conn.Stream, error) {
 	return b.router.StreamTo(ctx, b.server)
 }
 
-// homeLocked returns the part of the Subscriber that has, or is to have, a channel.
-func (s *Subscriber) homeLocked(k kind, name string) *Subscriber {
+// partForLocked returns the part of the Subscriber that has a channel, or is to get a new channel.
+func (s *Subscriber) partForLocked(k kind, name string) *Subscriber {
 	if s.router == nil || k == pattern {
 		return s
 	}
@@ -58,7 +62,7 @@ func (s *Subscriber) homeLocked(k kind, name string) *Subscriber {
 	return s.partLocked(s.router.Route(name))
 }
 
-// partLocked returns the part of s, which is the root, that is on a server.
+// partLocked returns the part for a server. s is the root.
 func (s *Subscriber) partLocked(server string) *Subscriber {
 	if server == "" {
 		return s
@@ -67,7 +71,7 @@ func (s *Subscriber) partLocked(server string) *Subscriber {
 		return p
 	}
 	p := &Subscriber{
-		dialer:  branch{s.router, server},
+		dialer:  serverDialer{s.router, server},
 		router:  s.router,
 		server:  server,
 		root:    s,
@@ -84,7 +88,7 @@ func (s *Subscriber) partLocked(server string) *Subscriber {
 	return p
 }
 
-// allLocked returns s, which is the root, and its parts.
+// allLocked returns the root s and its parts.
 func (s *Subscriber) allLocked() []*Subscriber {
 	all := []*Subscriber{s}
 	for _, p := range s.parts {
@@ -93,8 +97,8 @@ func (s *Subscriber) allLocked() []*Subscriber {
 	return all
 }
 
-// rerouteLocked moves a channel about which nothing is being asked to where it belongs, if that is another place, and
-// reports whether it is.
+// rerouteLocked moves a channel without an outstanding request to the server chosen by Route. It
+// reports whether the channel has moved.
 func (s *Subscriber) rerouteLocked(ch *channel) bool {
 	if s.router == nil || ch.kind == pattern || len(ch.subs) == 0 {
 		return false
@@ -117,19 +121,19 @@ func (s *Subscriber) rerouteLocked(ch *channel) bool {
 	}
 	to.channels[ch.kind][ch.name] = ch
 	to.count++
-	ch.home, ch.state = to, absent
-	to.touchLocked(ch)
+	ch.part, ch.state = to, absent
+	to.updateLocked(ch)
 	to.startLocked()
 	return true
 }
 
-// rerouteAllLocked moves the channels of a part without a connection to where they belong.
+// rerouteAllLocked moves the channels of a disconnected part to the servers chosen by Route.
 func (s *Subscriber) rerouteAllLocked() {
 	if s.router == nil {
 		return
 	}
 	for _, channels := range s.channels {
-		var all []*channel // the map changes
+		var all []*channel // rerouteLocked changes the map
 		for _, ch := range channels {
 			all = append(all, ch)
 		}
@@ -139,12 +143,12 @@ func (s *Subscriber) rerouteAllLocked() {
 	}
 }
 
-// movesAtOnce is how often a channel follows its server without a pause. If it is sent further than that, the servers do
-// not agree yet.
+// movesAtOnce is the number of redirections that a channel follows without a pause. Further
+// redirections mean that the servers do not agree yet.
 const movesAtOnce = 2
 
-// divertLocked is told that the server has refused ch. It reports whether ch now is where it will be granted.
-func (s *Subscriber) divertLocked(ch *channel, err error) bool {
+// redirectLocked handles a refusal of ch. It reports whether ch has moved to another server.
+func (s *Subscriber) redirectLocked(ch *channel, err error) bool {
 	if s.router == nil || ch.kind == pattern {
 		return false
 	}
@@ -152,13 +156,13 @@ func (s *Subscriber) divertLocked(ch *channel, err error) bool {
 	if !isRedirect(err) || len(ch.subs) == 0 || s.root.partLocked(s.router.Route(ch.name)) == s {
 		return false
 	}
-	ch.leave(absent)
+	ch.deactivate(absent)
 	ch.refusals = min(ch.refusals+1, 100)
 	for _, m := range ch.subs {
 		m.sub.interruptLocked(ch.event(Interrupted, err))
 	}
 	s.rerouteLocked(ch)
-	if to := ch.home; ch.refusals > movesAtOnce {
+	if to := ch.part; ch.refusals > movesAtOnce {
 		ch.state = refused
 		to.refused[ch] = time.Now().Add(to.pauseLocked(ch, err))
 		to.wakeKeeper()
@@ -166,11 +170,11 @@ func (s *Subscriber) divertLocked(ch *channel, err error) bool {
 	return true
 }
 
-// pauseLocked is how long a channel that was refused for the reason err is left alone.
+// pauseLocked returns the pause before a channel refused with err is requested again.
 func (s *Subscriber) pauseLocked(ch *channel, err error) time.Duration {
 	n := int(ch.refusals) - 1
-	if s.router != nil && (passing(err) || isRedirect(err)) {
-		return netfail.Backoff(n, s.cfg.MinBackoff, s.cfg.MaxBackoff, rand.Float64()) // it passes when a replica has taken over
+	if s.router != nil && (temporary(err) || isRedirect(err)) {
+		return netfail.Backoff(n, s.cfg.MinBackoff, s.cfg.MaxBackoff, rand.Float64()) // the reason goes away when a replica has taken over
 	}
 	return netfail.Backoff(n, s.cfg.MaxBackoff, max(longestRefusal, s.cfg.MaxBackoff), rand.Float64())
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// burst publishes the numbers from 0 to n-1, as fast as a pipeline can.
+// burst publishes the numbers from 0 to n-1 in one pipeline.
 func burst(t *testing.T, ctx context.Context, cfg conn.Config, channel string, n int) {
 	t.Helper()
 	pool, err := conn.Open(ctx, cfg)
@@ -34,7 +34,8 @@ func burst(t *testing.T, ctx context.Context, cfg conn.Config, channel string, n
 	}
 }
 
-// A consumer that reads all the time gets all of a burst, beside one that does not read and is told how much it has lost.
+// A fast consumer receives every message of a burst. A slow consumer beside it learns how many
+// messages it lost.
 func TestBurstOnServer(t *testing.T) {
 	const messages = 100_000
 	cfg := pubsub.Config{Timeout: time.Minute} // for a busy machine

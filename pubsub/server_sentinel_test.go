@@ -9,8 +9,9 @@ import (
 	"github.com/lockwire/lockwire/pubsub"
 )
 
-// TestFailover moves a subscription to the new master: it is told Interrupted and Resumed, and receives what is published
-// there. Nothing is left at the old one, which goes on living.
+// TestFailover moves a subscription to the new master. The consumer receives Interrupted, Resumed
+// and the messages published on the new master. The old master, still running, keeps no
+// subscription.
 func TestFailover(t *testing.T) {
 	redistest.RunSentinels(t, redistest.Options{}, func(t *testing.T, s *redistest.Sentinels, proto int) {
 		pool, err := conn.Open(t.Context(), s.Config())

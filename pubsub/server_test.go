@@ -14,7 +14,7 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// tap is a Dialer whose last connection the test may write on.
+// tap is a Dialer that lets the test write to its last connection.
 type tap struct {
 	cfg    conn.Config
 	stream atomic.Pointer[conn.Stream]
@@ -28,7 +28,7 @@ func (d *tap) Stream(ctx context.Context) (*conn.Stream, error) {
 	return stream, err
 }
 
-// write sends a command on the Subscriber's connection, which knows nothing of it.
+// write sends a command on the Subscriber's connection, behind the Subscriber's back.
 func (d *tap) write(t *testing.T, args ...any) {
 	t.Helper()
 	if err := d.stream.Load().Write(t.Context(), resp.Cmd(args...)); err != nil {
@@ -49,7 +49,7 @@ func onServers(t *testing.T, cfg pubsub.Config, fn func(t *testing.T, srv *redis
 	})
 }
 
-// receivers publishes and returns how many connections got the message.
+// receivers publishes and returns the number of connections that got the message.
 func receivers(t *testing.T, srv *redistest.Server, command, channel, payload string) int64 {
 	t.Helper()
 	n, err := srv.Do(command, channel, payload).Int()
@@ -114,7 +114,7 @@ func TestShardChannelsOnServer(t *testing.T) {
 	})
 }
 
-// What was published before a PING was sent comes before the PONG, and neither is taken for the other.
+// Messages published before a PING arrive before the PONG, and the Subscriber tells the two apart.
 func TestPingBesideMessagesOnServer(t *testing.T) {
 	cfg := pubsub.Config{PingInterval: time.Millisecond}
 	onServers(t, cfg, func(t *testing.T, srv *redistest.Server, s *pubsub.Subscriber, d *tap) {
@@ -144,7 +144,8 @@ func TestPingBesideMessagesOnServer(t *testing.T) {
 	})
 }
 
-// UNSUBSCRIBE of nothing is answered with a null channel, and UNSUBSCRIBE of everything is one that nobody asked for.
+// A server answers an UNSUBSCRIBE without subscriptions with a null channel. An UNSUBSCRIBE without
+// arguments causes answers that the Subscriber has not requested.
 func TestUnsubscribeAllOnServer(t *testing.T) {
 	onServers(t, pubsub.Config{}, func(t *testing.T, srv *redistest.Server, s *pubsub.Subscriber, d *tap) {
 		p, err := s.PSubscribe(t.Context(), "p*")
@@ -202,7 +203,7 @@ func TestStoppedServer(t *testing.T) {
 	onServers(t, cfg, func(t *testing.T, srv *redistest.Server, s *pubsub.Subscriber, d *tap) {
 		d.cfg.DialTimeout = time.Second
 		sub := subscribe(t, s, "c")
-		// A busy machine may be slow enough to be taken for dead once more: only the last change of state counts.
+		// On a slow machine the server may seem dead again: only the last change of state counts.
 		until := func(kind pubsub.EventKind) {
 			t.Helper()
 			for next(t, sub).Kind != kind {
@@ -225,7 +226,7 @@ func TestStoppedServer(t *testing.T) {
 func TestRefusalsOnServer(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, srv *redistest.Server) {
 		if !srv.AtLeast(6, 2) {
-			return // channels are not among the rules of an ACL
+			return // the ACL has no rules for channels
 		}
 		srv = redistest.Start(t, redistest.Options{
 			Binary: srv.Binary(),
@@ -255,18 +256,18 @@ func TestRefusalsOnServer(t *testing.T) {
 	})
 }
 
-// await asks until the answer is yes, which is to come within a minute.
+// await polls until the condition holds, for at most redistest.Patience.
 func await(t *testing.T, what string, yes func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(redistest.Patience); !yes(); {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited a minute for: %s", what)
+			t.Fatalf("waited too long for: %s", what)
 		}
 	}
 }
 
-// A node whose slot is taken away ends the subscriptions to its shard channels, and refuses all that is asked for about them
-// until it has the slot again.
+// A node that loses a slot ends the subscriptions to its shard channels, and refuses requests about
+// them until it has the slot again.
 func TestSlotMovesOnServer(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, srv *redistest.Server) {
 		if !srv.AtLeast(7, 0) {
@@ -285,10 +286,10 @@ func TestSlotMovesOnServer(t *testing.T) {
 			sub := sSubscribe(t, s, "{c}1", "{c}2")
 			for range 20 {
 				leaves := sSubscribe(t, s, "{c}3")
-				leaves.Close() // at the same time
+				leaves.Close() // concurrently with the loss of the slot
 				srv.Do("CLUSTER", "DELSLOTS", slot)
 				wantKind(t, sub, pubsub.Interrupted)
-				subscribe(t, s, "other").Close() // whose answer comes behind all there is
+				subscribe(t, s, "other").Close() // the answer follows all outstanding answers
 				srv.Do("CLUSTER", "ADDSLOTS", slot)
 				for next(t, sub).Kind != pubsub.Resumed {
 				}

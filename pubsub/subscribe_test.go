@@ -56,7 +56,7 @@ func TestListenBeginsWithResumed(t *testing.T) {
 		publish(t, srv, "a", "x")
 		wantMessages(t, sub, "x")
 
-		// Another one finds the channel confirmed.
+		// A second Subscription finds the channel confirmed.
 		other := listen(t, s, "a")
 		wantKind(t, other, pubsub.Resumed)
 		wantCommands(t, srv, map[string]int{"SUBSCRIBE": 2})
@@ -140,8 +140,8 @@ func TestThousandSubscriptionsAreOne(t *testing.T) {
 	})
 }
 
-// A subscription that comes while the channel is being unsubscribed must neither be lost with it nor take the old
-// confirmation for its own.
+// A Subscribe during the unsubscription of the same channel must not be lost, nor mistake an
+// earlier confirmation for its own.
 func TestSubscribeRacesWithUnsubscribe(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
 		keep := subscribe(t, s, "other")
@@ -166,7 +166,7 @@ func TestSubscribeRacesWithUnsubscribe(t *testing.T) {
 	})
 }
 
-// Messages that the old subscription to a channel still causes are not for those who wait for the new one.
+// A new Subscription does not receive messages sent for an earlier subscription to the channel.
 func TestMessagesBeforeTheConfirmation(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
 		old := subscribe(t, s, "c")
@@ -214,7 +214,7 @@ func TestSubscribeWithoutConfirmation(t *testing.T) {
 			t.Errorf("Subscribe returned after %v, want 200ms", took)
 		}
 
-		// The confirmation comes late, and is for nobody.
+		// The late confirmation finds no Subscription.
 		srv.Intercept(nil)
 		id := theConn(t, srv)
 		srv.Push(id, "*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n")
@@ -259,7 +259,8 @@ func TestSubscribeEndsWithItsContext(t *testing.T) {
 
 const noPerm = "-NOPERM this user has no permissions to access one of the channels used as arguments\r\n"
 
-// The refusal of one channel concerns those who want it, and nobody else, also when much else is on its way.
+// A refusal concerns only the Subscriptions to the refused channel, even with many requests
+// outstanding.
 func TestRefusedChannel(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
 		answer(srv, "SUBSCRIBE", "secret", noPerm)
@@ -282,7 +283,7 @@ func TestRefusedChannel(t *testing.T) {
 		}
 
 		open := subscribe(t, s, "open")
-		srv.Latency(10 * time.Millisecond) // so that all of them wait for one answer
+		srv.Latency(10 * time.Millisecond) // makes all of them wait for one answer
 		start := time.Now()
 		var waiting sync.WaitGroup
 		for range 5 {
@@ -294,12 +295,12 @@ func TestRefusedChannel(t *testing.T) {
 		}
 		waiting.Wait()
 		if took := time.Since(start); took != 20*time.Millisecond {
-			t.Errorf("the refusal took %v, want a round trip", took)
+			t.Errorf("the refusal took %v, want one round trip", took)
 		}
 		time.Sleep(time.Second)
 		wantNothing(t, open)
 		if n := srv.Subscribers("other"); n != 0 {
-			t.Errorf("%d subscribers of a channel whose Subscribe failed", n)
+			t.Errorf("%d subscribers after a failed Subscribe, want none", n)
 		}
 		if len(srv.Conns()) != 1 || srv.Dials() != 1 {
 			t.Errorf("%d connections by %d dials, want 1", len(srv.Conns()), srv.Dials())
@@ -307,7 +308,7 @@ func TestRefusedChannel(t *testing.T) {
 	})
 }
 
-func TestRefusedChannelIsAskedForLessAndLess(t *testing.T) {
+func TestRefusedChannelIsRequestedLessAndLess(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
 		answer(srv, "SUBSCRIBE", "secret", noPerm)
 		sub := listen(t, s, "secret")
@@ -327,7 +328,7 @@ func TestRefusedChannelIsAskedForLessAndLess(t *testing.T) {
 		wantKind(t, sub, pubsub.Resumed)
 		wantMessages(t, sub, "x")
 
-		// Closed while refused, it is asked for no more.
+		// A channel closed while refused is not requested again.
 		answer(srv, "SUBSCRIBE", "hidden", noPerm)
 		hidden := listen(t, s, "hidden")
 		wantKind(t, hidden, pubsub.Interrupted)
@@ -338,7 +339,7 @@ func TestRefusedChannelIsAskedForLessAndLess(t *testing.T) {
 	})
 }
 
-func TestSubscribeOutlastsWhatPasses(t *testing.T) {
+func TestSubscribeSurvivesTemporaryErrors(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
 		srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
 			if cmd.Name == "SSUBSCRIBE" && cmd.N <= 2 {
@@ -376,10 +377,10 @@ func TestSubscribeWaitsForTheServer(t *testing.T) {
 		_, err := s.Subscribe(ctx, "c")
 		wantErr(t, "Subscribe", err, context.DeadlineExceeded)
 		if !strings.Contains(err.Error(), "refused") {
-			t.Errorf("the error does not say why there is no connection: %v", err)
+			t.Errorf("Subscribe = %v, want the reason for the missing connection", err)
 		}
 		if conn.SafeToRetry(err) || errors.Is(err, conn.ErrUncertain) {
-			t.Errorf("the error speaks of commands: %v", err)
+			t.Errorf("Subscribe = %v, want no mention of a command", err)
 		}
 		time.AfterFunc(10*time.Second, func() { srv.Refuse(false) })
 		start := time.Now()
@@ -393,7 +394,7 @@ func TestSubscribeWaitsForTheServer(t *testing.T) {
 	})
 }
 
-// A channel that nobody wants any more because its only Subscribe was refused leaves the others as they were.
+// A channel whose only Subscribe was refused does not affect other channels.
 func TestRefusedChannelIsForgotten(t *testing.T) {
 	bubble(t, pubsub.Config{IdleTimeout: time.Second}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
 		answer(srv, "SUBSCRIBE", "secret", noPerm)

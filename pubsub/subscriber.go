@@ -10,67 +10,69 @@ import (
 	"github.com/lockwire/lockwire/conn"
 )
 
-// Dialer opens the connections of a Subscriber. A *conn.Pool is one.
+// Dialer opens the connections of a Subscriber. A *conn.Pool is a Dialer.
 type Dialer interface {
-	// Stream returns a new connection that the Subscriber closes. It is bounded by ctx, and by limits of its own.
+	// Stream returns a new connection, which the Subscriber closes. ctx and the Dialer's own limits
+	// bound the wait.
 	Stream(ctx context.Context) (*conn.Stream, error)
 }
 
-// errClosed is what a closed Subscriber returns.
+// errClosed is the error of a closed Subscriber.
 var errClosed = fmt.Errorf("pubsub: the subscriber is closed: %w", conn.ErrClosed)
 
 var errNoChannel = errors.New("pubsub: no channel given")
 
-// Subscriber has the subscriptions to one server, all on one connection, or those to a cluster, on one connection to each of
-// the servers concerned (see [Router]). Its methods may be called by any goroutine.
+// Subscriber holds subscriptions to a server, all on one connection, or to a cluster, on one
+// connection per server concerned (see [Router]). Any goroutine may call its methods.
 type Subscriber struct {
 	// Constant after New.
 	dialer Dialer
 	cfg    Config
 
-	// On a cluster what New returns is the root, which has a part for each of the servers. All share keeper and mu.
-	router Router // nil: there is one server
-	server string // of a part
+	// On a cluster New returns the root, with one part per server. The root and the parts share
+	// keeper and mu.
+	router Router // nil without a cluster
+	server string // the part's server; "" in the root
 	root   *Subscriber
 
 	keeper *sync.WaitGroup
-	wake   chan struct{} // holds one token while the keeper has something to look at
+	wake   chan struct{} // capacity 1; signals work for the keeper
 
-	// Owned by the keeper, of which there is one at a time.
-	failures int       // connections in a row that were not made or did not last
-	redial   time.Time // when the next connection may be dialled
+	// Owned by the keeper. A Subscriber or part has at most one keeper.
+	failures int       // consecutive connections that failed or did not last
+	redial   time.Time // earliest time of the next dial
 
 	mu *sync.Mutex // guards the following
 
-	parts   map[string]*Subscriber // of the root, by server
+	parts   map[string]*Subscriber // by server; only in the root
 	closed  bool
-	running bool               // whether there is a keeper
-	stop    context.CancelFunc // of the keeper
+	running bool               // a keeper runs
+	stop    context.CancelFunc // ends the keeper
 
-	channels      [kinds]map[string]*channel
-	count         int // of channels
+	channels      [kindCount]map[string]*channel
+	count         int // number of channels
 	subscriptions int
 
 	// The present connection.
-	connected bool
-	changed   []*channel // about which the server may have to be told something
-	asked     requests
-	refused   map[*channel]time.Time // when to ask again
-	answered  time.Time              // the last answer to anything asked
-	answers   bool                   // whether there was one
-	pinged    time.Time              // the PING without an answer; zero if there is none
-	received  int                    // bytes of messages since then
-	doubted   time.Time              // when the Router was told last that it has none
-	idle      time.Time              // since when there has been no channel; zero if there is one
+	connected   bool
+	changed     []*channel // channels that may need a request
+	asked       requestQueue
+	refused     map[*channel]time.Time // time of the next request
+	lastAnswer  time.Time              // time of the last answer to a request, or of the connect
+	hasAnswered bool                   // the server has answered a request
+	pingSent    time.Time              // time of the unanswered PING, or zero
+	received    int                    // bytes of messages since the PING
+	reportedAt  time.Time              // time of the last report to the Router about an unanswered PING
+	idleSince   time.Time              // time when the last channel went, or zero
 
-	lost       bool // whether the connection was lost, and there is no new one yet
+	lost       bool // the connection was lost and not replaced yet
 	lostCause  error
 	reconnects int64
 	dropped    int64
 }
 
-// New returns a Subscriber that gets its connections from d. It dials nothing and starts nothing before the first
-// subscription. The caller closes it, before d.
+// New returns a Subscriber on connections from d. New neither dials nor starts a goroutine; the
+// first subscription does. Close the Subscriber before d.
 func New(d Dialer, cfg Config) *Subscriber {
 	if d == nil {
 		panic("pubsub: New without a Dialer")
@@ -88,30 +90,36 @@ func New(d Dialer, cfg Config) *Subscriber {
 	return s
 }
 
-// Subscribe subscribes to channels and returns when the server has confirmed all of them: what is published from then on
-// is received. It waits for a server that cannot be reached as long as ctx lasts.
+// Subscribe subscribes to channels and returns when the server has confirmed all of them. Every
+// message published from then on is received. While the server is unreachable, Subscribe waits
+// until ctx ends.
 //
-// When the server refuses one of the channels, or the credentials, the error holds its resp.Error; when ctx ends, its
-// cause; after Close, conn.ErrClosed. With an error there is no Subscription, and nothing remains of it.
+// On an error Subscribe leaves nothing behind. Errors:
+//
+//   - The server refused a channel or the credentials: wraps its resp.Error.
+//   - The dial failed in another way that a repetition cannot mend, for example in TLS: the dial's
+//     error.
+//   - ctx ended: the cause of ctx.
+//   - The Subscriber or its Dialer is closed: conn.ErrClosed.
 func (s *Subscriber) Subscribe(ctx context.Context, channels ...string) (*Subscription, error) {
 	return s.await(ctx, plain, channels)
 }
 
-// PSubscribe is Subscribe for all channels that match one of the glob-style patterns. A message that matches two patterns
-// is received twice.
+// PSubscribe is Subscribe for all channels that match a glob-style pattern. A message that matches
+// two patterns is received twice.
 func (s *Subscriber) PSubscribe(ctx context.Context, patterns ...string) (*Subscription, error) {
 	return s.await(ctx, pattern, patterns)
 }
 
-// SSubscribe is Subscribe for shard channels, which SPUBLISH publishes to. Servers have them since Redis 7.0. In a cluster
-// the Dialer must be a Router, or lead to the node that serves the channels.
+// SSubscribe is Subscribe for shard channels, the channels of SPUBLISH in Redis 7.0 and later. In a
+// cluster the Dialer must be a Router, or connect to the node that serves the channels.
 func (s *Subscriber) SSubscribe(ctx context.Context, channels ...string) (*Subscription, error) {
 	return s.await(ctx, shard, channels)
 }
 
-// Listen is Subscribe without the wait: it returns at once, and the server's confirmation is the first Resumed event. Until
-// then the Subscription is as good as interrupted. A refusal is an Interrupted event. The only errors are conn.ErrClosed,
-// after Close, and that no channel is given.
+// Listen is Subscribe without waiting. The first Resumed event is the server's confirmation; until
+// then messages may be missed. A refusal is an Interrupted event. Listen returns an error only
+// without a channel, and after Close (conn.ErrClosed).
 func (s *Subscriber) Listen(channels ...string) (*Subscription, error) {
 	return s.add(plain, channels, nil)
 }
@@ -142,15 +150,16 @@ func (s *Subscriber) await(ctx context.Context, k kind, names []string) (*Subscr
 	}
 }
 
-// abandon closes a Subscription whose Subscribe has waited too long, and says why it had to wait.
+// abandon closes a Subscription whose Subscribe has ended with ctx. The error names the reason for
+// the wait.
 func (s *Subscriber) abandon(sub *Subscription, cause error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sub.ready = nil
 	var lost error
 	for _, in := range sub.channels {
-		if home := in.ch.home; !home.connected && home.lostCause != nil {
-			lost = home.lostCause
+		if part := in.ch.part; !part.connected && part.lostCause != nil {
+			lost = part.lostCause
 		}
 	}
 	s.removeLocked(sub)
@@ -160,17 +169,18 @@ func (s *Subscriber) abandon(sub *Subscription, cause error) error {
 	return fmt.Errorf("pubsub: subscribe: %w", cause)
 }
 
-// add makes a Subscription with a queue. Its confirmation goes to ready, or if that is nil to the consumer.
+// add makes a Subscription with a queue. ready receives its confirmation; if ready is nil, the
+// consumer does.
 func (s *Subscriber) add(k kind, names []string, ready chan error) (*Subscription, error) {
 	sub := &Subscription{queue: newQueue(s.cfg.QueueBytes), ready: ready}
-	if err := s.enlist(k, names, sub); err != nil {
+	if err := s.register(k, names, sub); err != nil {
 		return nil, err
 	}
 	return sub, nil
 }
 
-// enlist subscribes for sub.
-func (s *Subscriber) enlist(k kind, names []string, sub *Subscription) error {
+// register subscribes sub to the named channels.
+func (s *Subscriber) register(k kind, names []string, sub *Subscription) error {
 	if len(names) == 0 {
 		return errNoChannel
 	}
@@ -182,18 +192,18 @@ func (s *Subscriber) enlist(k kind, names []string, sub *Subscription) error {
 	}
 	s.subscriptions++
 	for _, name := range names {
-		s.homeLocked(k, name).joinLocked(sub, k, name)
+		s.partForLocked(k, name).addMemberLocked(sub, k, name)
 	}
 	if sub.missing == 0 {
 		sub.resumeLocked()
 	}
 	for _, in := range sub.channels {
-		in.ch.home.startLocked()
+		in.ch.part.startLocked()
 	}
 	return nil
 }
 
-// startLocked starts the keeper, if there is none.
+// startLocked starts the keeper unless a keeper runs.
 func (s *Subscriber) startLocked() {
 	if s.running || s.closed {
 		return
@@ -204,16 +214,16 @@ func (s *Subscriber) startLocked() {
 	s.keeper.Go(func() { s.keep(ctx) })
 }
 
-// Stats is a look at a Subscriber.
+// Stats is a snapshot of a Subscriber.
 type Stats struct {
 	Channels      int   // channels, patterns and shard channels, each counted once
-	Subscriptions int   // not yet closed
-	Connected     bool  // whether there is a connection, confirmed or not; in a cluster, to any server
-	Reconnects    int64 // connections that took the place of a lost one
-	Dropped       int64 // messages dropped because a queue was full, in all
+	Subscriptions int   // open Subscriptions
+	Connected     bool  // connected, whether or not channels are confirmed; in a cluster: to any server
+	Reconnects    int64 // connections that replaced a lost connection
+	Dropped       int64 // total of messages dropped from full queues
 }
 
-// Stats returns the present figures.
+// Stats returns the present statistics.
 func (s *Subscriber) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -225,8 +235,9 @@ func (s *Subscriber) Stats() Stats {
 	return stats
 }
 
-// Close closes all Subscriptions and the connection, and returns when the goroutines of the Subscriber have ended. A
-// Subscribe that waits returns conn.ErrClosed. Close returns nil, also the second time.
+// Close closes all Subscriptions and the connection, and returns when the Subscriber's goroutines
+// have ended. A waiting Subscribe returns conn.ErrClosed. Close returns nil, also when called
+// again.
 func (s *Subscriber) Close() error {
 	s.mu.Lock()
 	for _, p := range s.allLocked() {
@@ -247,7 +258,8 @@ func (s *Subscriber) Close() error {
 	return nil
 }
 
-// eachLocked calls fn for each Subscription, for some more than once; fn may remove it.
+// eachLocked calls fn for each Subscription, once per channel of the Subscription. fn may remove
+// the Subscription.
 func (s *Subscriber) eachLocked(fn func(*Subscription)) {
 	for _, channels := range s.channels {
 		for _, ch := range channels {

@@ -5,7 +5,7 @@ import (
 	"iter"
 )
 
-// EventKind says what an Event tells.
+// EventKind is the kind of an Event.
 type EventKind uint8
 
 // The kinds of events.
@@ -13,18 +13,19 @@ const (
 	// Message is a published message.
 	Message EventKind = iota + 1
 
-	// Resumed says that the server has confirmed all channels of the Subscription: for the first time after Listen,
-	// or again. Messages may have been missed before it, none is missed after it.
+	// Resumed: the server has confirmed all channels of the Subscription, for the first time after
+	// Listen or again. Messages may have been missed before Resumed. Messages published afterwards
+	// are received until the next Interrupted or Lagged.
 	Resumed
 
-	// Lagged says that N messages were dropped, the oldest first, because the consumer did not read and its queue had
-	// reached Config.QueueBytes. It stands ahead of what is left in the queue, or behind the first message of that if
-	// the consumer began to read at that moment.
+	// Lagged: N messages were dropped, the oldest first, because the consumer was slow and its
+	// queue reached Config.QueueBytes. Lagged precedes the rest of the queue, or follows its first
+	// message if the consumer began to read at the same moment.
 	Lagged
 
-	// Interrupted says that messages are being missed until the next Resumed, and by Err why: the connection was
-	// lost, or the server refused or ended the subscription to Channel or Pattern. It is mended without the consumer
-	// doing anything; what the server refuses is asked for again, less and less often.
+	// Interrupted: messages are missed until the next Resumed. Err is the reason: the connection
+	// was lost, or the server refused or ended the subscription to Channel or Pattern. The
+	// Subscriber recovers by itself; it requests a refused channel again at growing intervals.
 	Interrupted
 )
 
@@ -38,42 +39,44 @@ func (k EventKind) String() string {
 	return "EventKind(?)"
 }
 
-// Event is what a Subscription tells its consumer.
+// Event is a message, or a change in the delivery of messages.
 type Event struct {
 	Kind    EventKind
-	Channel string // of a Message; of an Interrupted that concerns one channel
-	Pattern string // the pattern that led to a Message; of an Interrupted that concerns one pattern
-	Payload string // of a Message, as it was published
-	N       int    // of Lagged: how many messages were dropped
-	Err     error  // of Interrupted: why
+	Channel string // the channel of a Message, or of an Interrupted limited to one channel
+	Pattern string // the pattern matched by a Message, or of an Interrupted limited to one pattern
+	Payload string // the Message as published
+	N       int    // Lagged: the number of dropped messages
+	Err     error  // Interrupted: the reason
 }
 
-// Subscription is the interest in some channels, patterns or shard channels. Its methods may be called by any goroutine.
+// Subscription receives the messages of some channels, patterns or shard channels. Any goroutine
+// may call its methods.
 type Subscription struct {
 	subscriber *Subscriber // constant
-	queue      *queue      // constant; nil of a Watch
-	watch      *Watch      // constant; nil if it is none
+	queue      *queue      // constant; nil for a Watch
+	watch      *Watch      // constant; nil unless the Subscription belongs to a Watch
 
 	// The Subscriber's mu guards the following.
 	channels []membership
-	missing  int        // how many of the channels the server has not confirmed
-	ready    chan error // what a Subscribe waits for; nil otherwise
-	up       bool       // whether the consumer was told that it misses nothing
-	closed   bool       // nothing more is put into the queue
+	missing  int        // number of unconfirmed channels
+	ready    chan error // result for a waiting Subscribe; nil otherwise
+	up       bool       // the last change of state was Resumed
+	closed   bool       // no further event is delivered
 }
 
-// membership is one channel of a Subscription, and the Subscription's place among those of the channel.
+// membership is a channel of a Subscription. index is the Subscription's position in channel.subs.
 type membership struct {
 	ch    *channel
-	place int
+	index int
 }
 
-// Events returns the channel of the events, always the same one. It is closed by Close. Several goroutines may receive from it,
-// each event going to one of them.
+// Events returns the Go channel of the events, always the same. Close closes the channel. If
+// several goroutines receive, each event goes to one of them.
 func (s *Subscription) Events() <-chan Event { return s.queue.events }
 
-// All returns the events one after another until the Subscription is closed. When ctx ends it yields the cause as the
-// error, and stops. Leaving the loop does not close the Subscription, and another All continues where it stopped.
+// All yields the events until the Subscription is closed. When ctx ends, All yields the cause of
+// ctx as the error and stops. Breaking out of the loop does not close the Subscription; another All
+// continues at the next event.
 func (s *Subscription) All(ctx context.Context) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		for ctx.Err() == nil {
@@ -89,9 +92,9 @@ func (s *Subscription) All(ctx context.Context) iter.Seq2[Event, error] {
 	}
 }
 
-// Close ends the Subscription and closes its Events. Up to 16 events that have not been received may be left in them, the others
-// are dropped. A channel that no other Subscription wants is unsubscribed, but Close does not wait for that, nor for anything
-// else. It returns nil, also the second time.
+// Close ends the Subscription and closes Events. Up to 16 unreceived events remain in Events; the
+// rest are dropped. Channels without any other Subscription are unsubscribed in the background:
+// Close does not wait. Close returns nil, also when called again.
 func (s *Subscription) Close() error {
 	s.subscriber.mu.Lock()
 	defer s.subscriber.mu.Unlock()
@@ -99,7 +102,7 @@ func (s *Subscription) Close() error {
 	return nil
 }
 
-// confirmLocked notes that the server has confirmed one more channel.
+// confirmLocked records the confirmation of a channel.
 func (s *Subscription) confirmLocked() {
 	s.missing--
 	if s.missing == 0 {
@@ -107,7 +110,8 @@ func (s *Subscription) confirmLocked() {
 	}
 }
 
-// resumeLocked tells whoever waits that all channels are confirmed: Subscribe if it has not returned, or else the consumer.
+// resumeLocked reports that all channels are confirmed: to a waiting Subscribe, or else to the
+// consumer.
 func (s *Subscription) resumeLocked() {
 	s.up = true
 	if s.ready != nil {
@@ -120,7 +124,7 @@ func (s *Subscription) resumeLocked() {
 
 var resumed = Event{Kind: Resumed}
 
-// interruptLocked tells the consumer that it misses messages from now on, unless it knows.
+// interruptLocked delivers ev, an Interrupted, unless the consumer already had an Interrupted.
 func (s *Subscription) interruptLocked(ev Event) {
 	if s.up {
 		s.up = false
@@ -128,15 +132,16 @@ func (s *Subscription) interruptLocked(ev Event) {
 	}
 }
 
-// failLocked ends the Subscription of a Subscribe that has not returned.
+// failLocked makes a waiting Subscribe fail, and removes its Subscription.
 func (s *Subscription) failLocked(err error) {
 	s.ready <- err
 	s.ready = nil
 	s.subscriber.removeLocked(s)
 }
 
-// deliverLocked gives an event to the consumer, without waiting for it. Subscriptions that get the same event share the copy that
-// their queues keep: kept if there is one already; deliverLocked returns it.
+// deliverLocked gives ev to the consumer without waiting. The queues of several Subscriptions share
+// one copy of the event: kept is the copy if a copy exists, and deliverLocked returns the copy for
+// the next Subscription.
 func (s *Subscription) deliverLocked(ev, kept *Event) *Event {
 	if s.watch != nil {
 		s.watch.noteLocked(ev)

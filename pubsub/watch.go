@@ -1,19 +1,20 @@
 package pubsub
 
-// Watch is a Subscription of a consumer to whom all messages say the same: look. It has no queue, only a note that there was
-// something, so it takes a tenth of the memory and never lags. Its methods may be called by any goroutine.
+// Watch is a Subscription that only wakes its consumer. It suits a consumer that checks a condition
+// whatever the message says. A Watch has no queue, takes a tenth of a Subscription's memory and
+// never lags. Any goroutine may call its methods.
 type Watch struct {
 	sub Subscription
 
 	// The Subscriber's mu guards the following.
 	wake  chan<- struct{}
-	count uint64 // of reasons to look
-	taken uint64 // of them
-	err   error  // why something is being missed
+	count uint64 // messages and Resumed so far
+	taken uint64 // count at the last Take
+	err   error  // reason of the present interruption
 }
 
-// Watch is Listen without a queue. Whenever there is something for Take to tell, wake is sent to unless that would block: it
-// has to have room for one, and may be used for other purposes too.
+// Watch is Listen without a queue. Every event and Close send to wake, without blocking: wake needs
+// a capacity of at least 1, and may serve other purposes too.
 func (s *Subscriber) Watch(wake chan<- struct{}, channels ...string) (*Watch, error) {
 	return s.watch(plain, wake, channels)
 }
@@ -26,14 +27,14 @@ func (s *Subscriber) SWatch(wake chan<- struct{}, channels ...string) (*Watch, e
 func (s *Subscriber) watch(k kind, wake chan<- struct{}, channels []string) (*Watch, error) {
 	w := &Watch{wake: wake}
 	w.sub.watch = w
-	if err := s.enlist(k, channels, &w.sub); err != nil {
+	if err := s.register(k, channels, &w.sub); err != nil {
 		return nil, err
 	}
 	return w, nil
 }
 
-// Take reports whether nothing is being missed at present, and whether there has been a reason to look since the last Take: a
-// message, or that nothing is missed any more.
+// Take returns the Watch's state. news reports a message or Resumed since the last Take. up reports
+// that no messages are being missed at present.
 func (w *Watch) Take() (news, up bool) {
 	w.sub.subscriber.mu.Lock()
 	defer w.sub.subscriber.mu.Unlock()
@@ -41,8 +42,8 @@ func (w *Watch) Take() (news, up bool) {
 	return news, w.upLocked()
 }
 
-// Count returns how many reasons to look there have been, and up as Take does. It takes none: whoever has looked after the n-th
-// need not look again as long as there are n.
+// Count returns the number of messages and Resumed so far, and up as in Take. Count does not affect
+// Take. A consumer that has checked at count n need not check again until Count exceeds n.
 func (w *Watch) Count() (n uint64, up bool) {
 	w.sub.subscriber.mu.Lock()
 	defer w.sub.subscriber.mu.Unlock()
@@ -51,8 +52,9 @@ func (w *Watch) Count() (n uint64, up bool) {
 
 func (w *Watch) upLocked() bool { return w.sub.up && !w.sub.closed }
 
-// Err returns why messages are being missed at present: the connection was lost, or the server has refused or ended the subscription.
-// It is nil if none are, before the first confirmation, and after Close.
+// Err returns the reason why messages are being missed: the connection was lost, or the server
+// refused or ended the subscription. Before the first confirmation Err only reports a refusal. Err
+// is nil while no messages are missed, and after Close.
 func (w *Watch) Err() error {
 	w.sub.subscriber.mu.Lock()
 	defer w.sub.subscriber.mu.Unlock()
@@ -62,28 +64,28 @@ func (w *Watch) Err() error {
 	return w.err
 }
 
-// Move has another channel woken from now on, or none if wake is nil. What came before is for Take to tell.
+// Move replaces the wake channel; nil wakes no channel. Earlier news remains for Take.
 func (w *Watch) Move(wake chan<- struct{}) {
 	w.sub.subscriber.mu.Lock()
 	defer w.sub.subscriber.mu.Unlock()
 	w.wake = wake
 }
 
-// Close ends the Watch, as Close of a Subscription does. It returns nil, also the second time.
+// Close ends the Watch like Subscription.Close. Close returns nil, also when called again.
 func (w *Watch) Close() error { return w.sub.Close() }
 
-// noteLocked takes the place of a queue.
+// noteLocked records an event in place of a queue.
 func (w *Watch) noteLocked(ev *Event) {
 	if ev.Kind != Interrupted {
 		w.count++
 	}
 	if ev.Kind != Message {
-		w.err = ev.Err // nil of Resumed
+		w.err = ev.Err // nil for Resumed
 	}
-	w.ringLocked()
+	w.wakeLocked()
 }
 
-func (w *Watch) ringLocked() {
+func (w *Watch) wakeLocked() {
 	select {
 	case w.wake <- struct{}{}:
 	default:

@@ -11,7 +11,7 @@ import (
 	"github.com/lockwire/lockwire/pubsub"
 )
 
-// watch is a Watch of channel "c" and what it wakes.
+// watch returns a Watch of channel "c" and its wake channel.
 func watch(t *testing.T, s *pubsub.Subscriber) (*pubsub.Watch, chan struct{}) {
 	t.Helper()
 	wake := make(chan struct{}, 1)
@@ -22,8 +22,9 @@ func watch(t *testing.T, s *pubsub.Subscriber) (*pubsub.Watch, chan struct{}) {
 	return w, wake
 }
 
-// wantTold checks that wake was woken, or not, once everything stands still, and what Take says then.
-func wantTold(t *testing.T, what string, w *pubsub.Watch, wake <-chan struct{}, woken, news, up bool) {
+// wantTake checks, when all goroutines are idle, whether the Watch has sent to wake, and the result
+// of Take.
+func wantTake(t *testing.T, what string, w *pubsub.Watch, wake <-chan struct{}, woken, news, up bool) {
 	t.Helper()
 	synctest.Wait()
 	gotWoken := false
@@ -40,43 +41,43 @@ func wantTold(t *testing.T, what string, w *pubsub.Watch, wake <-chan struct{}, 
 func TestWatch(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
 		w, wake := watch(t, s)
-		wantTold(t, "confirmed", w, wake, true, true, true)
-		wantTold(t, "nothing more", w, wake, false, false, true)
+		wantTake(t, "confirmed", w, wake, true, true, true)
+		wantTake(t, "nothing more", w, wake, false, false, true)
 		publishNumbers(t, srv, 1, 100)
-		wantTold(t, "many messages", w, wake, true, true, true)
-		wantTold(t, "taken", w, wake, false, false, true)
+		wantTake(t, "many messages", w, wake, true, true, true)
+		wantTake(t, "taken", w, wake, false, false, true)
 
 		srv.Refuse(true)
 		srv.KillConns(nil)
-		wantTold(t, "interrupted", w, wake, true, false, false)
+		wantTake(t, "interrupted", w, wake, true, false, false)
 		srv.Refuse(false)
 		time.Sleep(10 * time.Second)
-		wantTold(t, "resumed", w, wake, true, true, true)
+		wantTake(t, "resumed", w, wake, true, true, true)
 		srv.KillConns(nil)
 		time.Sleep(10 * time.Second)
-		wantTold(t, "interrupted and resumed", w, wake, true, true, true)
+		wantTake(t, "interrupted and resumed", w, wake, true, true, true)
 
 		second, wakeSecond := watch(t, s)
-		wantTold(t, "a second one", second, wakeSecond, true, true, true)
-		wantTold(t, "the first one", w, wake, false, false, true)
-		wake <- struct{}{} // from somebody else
+		wantTake(t, "the second Watch", second, wakeSecond, true, true, true)
+		wantTake(t, "the first Watch", w, wake, false, false, true)
+		wake <- struct{}{} // by another sender
 		publishNumbers(t, srv, 1, 1)
-		wantTold(t, "with no room", w, wake, true, true, true)
-		wantTold(t, "the second one, with room", second, wakeSecond, true, true, true)
+		wantTake(t, "a full wake channel", w, wake, true, true, true)
+		wantTake(t, "the second Watch, with room", second, wakeSecond, true, true, true)
 
 		for range 2 {
 			if err := w.Close(); err != nil {
 				t.Error(err)
 			}
 		}
-		wantTold(t, "closed", w, wake, true, false, false)
+		wantTake(t, "closed", w, wake, true, false, false)
 		publishNumbers(t, srv, 1, 1)
-		wantTold(t, "closed for long", w, wake, false, false, false)
-		wantTold(t, "the one that is left", second, wakeSecond, true, true, true)
+		wantTake(t, "closed for long", w, wake, false, false, false)
+		wantTake(t, "the one that is left", second, wakeSecond, true, true, true)
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
-		wantTold(t, "with the Subscriber", second, wakeSecond, true, false, false)
+		wantTake(t, "with the Subscriber", second, wakeSecond, true, false, false)
 		if _, err := s.Watch(wake, "c"); !errors.Is(err, conn.ErrClosed) {
 			t.Errorf("Watch after Close = %v", err)
 		}
@@ -86,18 +87,18 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// What came before a Move is not lost, and what comes then wakes the other one.
+// Move loses no earlier news, and later news wakes the new channel.
 func TestWatchMoves(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
 		w, first := watch(t, s)
-		wantTold(t, "confirmed", w, first, true, true, true)
+		wantTake(t, "confirmed", w, first, true, true, true)
 		publishNumbers(t, srv, 1, 1)
 		<-first
 		then := make(chan struct{}, 1)
 		w.Move(then)
-		wantTold(t, "before the Move", w, then, false, true, true)
+		wantTake(t, "before the Move", w, then, false, true, true)
 		publishNumbers(t, srv, 1, 1)
-		wantTold(t, "after the Move", w, then, true, true, true)
+		wantTake(t, "after the Move", w, then, true, true, true)
 		select {
 		case <-first:
 			t.Error("the former channel was woken")
@@ -113,13 +114,13 @@ func TestWatchOfShards(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		wantTold(t, "confirmed", w, wake, true, true, true)
+		wantTake(t, "confirmed", w, wake, true, true, true)
 		srv.Do("PUBLISH", "c", "1")
-		wantTold(t, "of another kind", w, wake, false, false, true)
+		wantTake(t, "of another kind", w, wake, false, false, true)
 		srv.Do("SPUBLISH", "c", "1")
-		wantTold(t, "a message", w, wake, true, true, true)
+		wantTake(t, "a message", w, wake, true, true, true)
 		if _, err := s.SWatch(wake); err == nil {
-			t.Error("SWatch of nothing")
+			t.Error("SWatch without a channel: no error")
 		}
 	})
 }

@@ -57,7 +57,7 @@ func TestReadAllocs(t *testing.T) {
 	}
 }
 
-// doer encodes as a connection does: in a concrete method, into a buffer on the stack.
+// doer encodes like a connection: in a concrete method, into a buffer on the stack.
 type doer struct{ sent int }
 
 func (d *doer) do(args ...any) error {
@@ -100,7 +100,7 @@ func TestCommandAllocs(t *testing.T) {
 	if got := testing.AllocsPerRun(1000, func() {
 		k, _ := c.On(key).Key()
 		buf = append(c.AppendTo(buf[:0]), c.Name()+c.Arg(2)+k...)
-	}); got > 1 { // the one of the concatenation
+	}); got > 1 { // the concatenation allocates
 		t.Errorf("views of a Command: %v allocations", got)
 	}
 }
@@ -122,7 +122,7 @@ func TestAppendAllocs(t *testing.T) {
 	}
 }
 
-// allocated returns how many bytes fn allocates.
+// allocated returns the number of bytes allocated by fn.
 func allocated(fn func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

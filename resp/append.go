@@ -9,10 +9,11 @@ import (
 
 var errNoArgs = errors.New("resp: a command needs a name")
 
-// AppendCommand appends the encoded command to dst; [Cmd] says what args may be. On
-// an error it returns dst as it was. Neither dst nor args are kept, so that a
-// call from a variadic method that is not called through an interface leaves
-// both on the caller's stack.
+// AppendCommand appends the encoded command to dst. See [Cmd] for the types of args. On an error it
+// returns dst unchanged.
+//
+// AppendCommand keeps neither dst nor args. A variadic method that is called on a concrete type and
+// calls AppendCommand therefore leaves both on its caller's stack.
 func AppendCommand(dst []byte, args ...any) ([]byte, error) {
 	if len(args) == 0 {
 		return dst, errNoArgs
@@ -25,8 +26,8 @@ func AppendCommand(dst []byte, args ...any) ([]byte, error) {
 	return dst, nil
 }
 
-// appendArgs appends each of args as a bulk string; first is the place of the
-// first one in the command.
+// appendArgs appends each of args as a bulk string. first is the position of args[0] in the
+// command.
 func appendArgs(dst []byte, first int, args []any) ([]byte, error) {
 	for i := range args {
 		switch a := args[i].(type) {
@@ -50,19 +51,18 @@ func appendArgs(dst []byte, first int, args []any) ([]byte, error) {
 	return dst, nil
 }
 
-// appendOther appends an argument of one of the less common types, found by their
-// underlying type. It is given the value, not its address: the argument must not
-// escape.
+// appendOther appends an argument of a less common type, chosen by its underlying type. The
+// parameter is the value and not its address, because the argument must not escape.
 func appendOther(dst []byte, i int, arg any) ([]byte, error) {
 	v := reflect.ValueOf(arg)
 	if !v.IsValid() {
-		return dst, refuse(i, "nil", "pass an empty string, or leave it out")
+		return dst, argError(i, "nil", "pass an empty string, or leave it out")
 	}
 	switch name := v.Type().String(); name {
 	case "time.Duration":
-		return dst, refuse(i, name, "a duration has no unit on the wire, pass d.Milliseconds() or what the command wants")
+		return dst, argError(i, name, "a duration has no unit on the wire, pass d.Milliseconds() or what the command wants")
 	case "time.Time":
-		return dst, refuse(i, name, "a time has no unit on the wire, pass t.UnixMilli() or what the command wants")
+		return dst, argError(i, name, "a time has no unit on the wire, pass t.UnixMilli() or what the command wants")
 	}
 	var buf [32]byte
 	text := buf[:0]
@@ -83,19 +83,20 @@ func appendOther(dst []byte, i int, arg any) ([]byte, error) {
 		text = appendFloat(text, v.Float(), v.Type().Bits())
 	case reflect.Slice:
 		if v.Type().Elem().Kind() != reflect.Uint8 {
-			return dst, refuse(i, v.Type().String(), "pass its elements as arguments of their own")
+			return dst, argError(i, v.Type().String(), "pass its elements as arguments of their own")
 		}
 		text = v.Bytes()
 	case reflect.Pointer:
-		return dst, refuse(i, v.Type().String(), "pass what it points to")
+		return dst, argError(i, v.Type().String(), "pass what it points to")
 	default:
-		return dst, refuse(i, v.Type().String(), "pass a string, []byte, bool, integer or float")
+		return dst, argError(i, v.Type().String(), "pass a string, []byte, bool, integer or float")
 	}
 	return appendBytes(dst, text), nil
 }
 
-// refuse returns the error of argument i, of which only the type is told.
-func refuse(i int, typ, hint string) error {
+// argError returns the error for argument i. The error names the argument's type, never its
+// content.
+func argError(i int, typ, hint string) error {
 	return commandError("resp: argument " + strconv.Itoa(i) + " is a " + typ + ": " + hint)
 }
 
@@ -122,8 +123,8 @@ func appendInt(dst []byte, n int64) []byte {
 	return appendBytes(dst, strconv.AppendInt(digits[:0], n, 10))
 }
 
-// appendFloat appends f as short as it can be read back from, in the spelling of
-// the protocol, and with an exponent only where there would be many zeros.
+// appendFloat appends the shortest text from which f can be read back, spelled as in the protocol.
+// Only very large and very small numbers have an exponent.
 func appendFloat(dst []byte, f float64, bits int) []byte {
 	switch {
 	case math.IsInf(f, 1):
@@ -140,20 +141,20 @@ func appendFloat(dst []byte, f float64, bits int) []byte {
 	return strconv.AppendFloat(dst, f, format, -1, bits)
 }
 
-// marks holds the first byte of each kind on the wire.
-var marks = [...]byte{
+// typeBytes holds the type byte of each kind.
+var typeBytes = [...]byte{
 	Null: '_', SimpleString: '+', SimpleError: '-', Integer: ':', BulkString: '$', Array: '*', Boolean: '#',
 	Double: ',', BigNumber: '(', BlobError: '!', VerbatimString: '=', Map: '%', Set: '~', Push: '>',
 }
 
-// AppendValue appends v to dst as RESP3, its attributes in front of it. A [Reader]
-// makes an equal value of it.
+// AppendValue appends v to dst as RESP3, preceded by its attributes. A [Reader] decodes the result
+// to an equal Value.
 func AppendValue(dst []byte, v Value) []byte {
 	if attrs := v.attrs(); len(attrs) > 0 {
 		dst = appendValues(appendHeader(dst, '|', len(attrs)/2), attrs)
 	}
 	kind := v.Kind()
-	mark := marks[kind]
+	mark := typeBytes[kind]
 	switch kind {
 	case Double:
 		dst, _ = v.Append(append(dst, mark))

@@ -8,8 +8,7 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// loop is a source that returns the same bytes again and again, as much at a time as
-// it is asked for.
+// loop is an endless source that repeats data and fills every read completely.
 type loop struct {
 	data string
 	at   int
@@ -27,7 +26,7 @@ func (l *loop) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// The replies that the reading benchmarks read.
+// Replies for the reading benchmarks.
 var (
 	replyBulk      = bulk(64)
 	replyLargeBulk = bulk(16 << 10)
@@ -51,7 +50,7 @@ func BenchmarkRead(b *testing.B) {
 	} {
 		b.Run(bb.name, func(b *testing.B) {
 			chunk := bb.reply
-			for len(chunk) < 256<<10 { // so that the source costs little
+			for len(chunk) < 256<<10 { // long reads keep the cost of the source low
 				chunk += chunk
 			}
 			r := resp.NewReader(&loop{data: chunk}, resp.Limits{})

@@ -9,37 +9,35 @@ import (
 
 const (
 	minBuffer = 16 << 10
-	maxBuffer = 64 << 10 // more only for a line that Limits.Line lets be longer
+	maxBuffer = 64 << 10 // exceeded only by a line that Limits.Line allows to be longer
 
-	// A buffer that has grown is shrunk when so many reads in a row have brought
-	// no more than so few bytes.
-	calmReads = 16
-	calmBytes = 4 << 10
+	// A grown buffer shrinks after shrinkReads reads in a row of at most shrinkBytes bytes each.
+	shrinkReads = 16
+	shrinkBytes = 4 << 10
 
-	// maxEmptyReads is how often in a row a source may return nothing and no error.
+	// maxEmptyReads bounds the reads in a row that return neither bytes nor an error.
 	maxEmptyReads = 100
 )
 
 var errImpossibleRead = errors.New("resp: the source returned an impossible count")
 
-// buffer holds what has been read from the source and not yet consumed, buf[r:w].
+// buffer holds buf[r:w], the bytes read from the source and not yet consumed.
 type buffer struct {
-	src  io.Reader
-	buf  []byte
-	r, w int
-	base int64 // offset in the stream of buf[0]
-	late error // came together with the last bytes
-	calm int   // reads in a row that brought little
+	src        io.Reader
+	buf        []byte
+	r, w       int
+	base       int64 // offset in the stream of buf[0]
+	pendingErr error // arrived with the last bytes; returned by the next fill
+	smallReads int   // reads in a row of at most shrinkBytes
 }
 
-// offset returns the offset in the stream of the next byte.
+// offset returns the position of the next byte in the stream.
 func (b *buffer) offset() int64 { return b.base + int64(b.r) }
 
-// fill reads at least one more byte. After an error of the source that is not
-// io.EOF what is buffered is still there.
+// fill reads at least one more byte. After an error the buffered bytes are still available.
 func (b *buffer) fill() error {
-	if err := b.late; err != nil {
-		b.late = nil
+	if err := b.pendingErr; err != nil {
+		b.pendingErr = nil
 		return err
 	}
 	b.room()
@@ -49,12 +47,12 @@ func (b *buffer) fill() error {
 			return errImpossibleRead
 		}
 		b.w += n
-		if b.calm++; n > calmBytes {
-			b.calm = 0
+		if b.smallReads++; n > shrinkBytes {
+			b.smallReads = 0
 		}
 		if n > 0 {
 			if err != nil && !isTimeout(err) {
-				b.late = err
+				b.pendingErr = err
 			}
 			return nil
 		}
@@ -65,14 +63,14 @@ func (b *buffer) fill() error {
 	return io.ErrNoProgress
 }
 
-// room makes room behind what is buffered.
+// room makes space behind the buffered bytes.
 func (b *buffer) room() {
 	if b.r < b.w {
 		switch {
 		case b.w < len(b.buf):
 		case b.r == 0 || len(b.buf) < maxBuffer:
 			b.resize(2 * len(b.buf))
-		case b.w-b.r < maxBuffer: // of a buffer that was made larger for a line, no more is needed
+		case b.w-b.r < maxBuffer: // only a consumed long line needed more than maxBuffer
 			b.resize(maxBuffer)
 		default:
 			b.resize(len(b.buf))
@@ -83,15 +81,15 @@ func (b *buffer) room() {
 	b.base += int64(b.r)
 	b.r, b.w = 0, 0
 	switch {
-	case len(b.buf) < minBuffer || len(b.buf) > maxBuffer || len(b.buf) > minBuffer && b.calm >= calmReads:
+	case len(b.buf) < minBuffer || len(b.buf) > maxBuffer || len(b.buf) > minBuffer && b.smallReads >= shrinkReads:
 		b.buf = make([]byte, minBuffer)
 	case last == len(b.buf) && last < maxBuffer:
 		b.buf = make([]byte, 2*last)
 	}
 }
 
-// resize moves what is buffered to the beginning of a buffer of the given size,
-// which is the same one if it has that size.
+// resize moves the buffered bytes to the beginning of a buffer of the given size. It reuses the
+// present buffer if the size is the same.
 func (b *buffer) resize(size int) {
 	to := b.buf
 	if size != len(to) {
@@ -102,7 +100,7 @@ func (b *buffer) resize(size int) {
 	b.r, b.buf = 0, to
 }
 
-// need reads until n bytes are buffered, which must be fewer than minBuffer.
+// need reads until n bytes are buffered. n must be less than minBuffer.
 func (b *buffer) need(n int) error {
 	for b.w-b.r < n {
 		if err := b.fill(); err != nil {
@@ -112,15 +110,14 @@ func (b *buffer) need(n int) error {
 	return nil
 }
 
-// The two ways in which a line can be wrong, told by scan.
+// Errors of scan for an invalid line.
 var (
 	errLineTooLong = errors.New("line too long")
 	errLineEnd     = errors.New("CR or LF alone in a line")
 )
 
-// scan reads until the line that begins with the next byte is buffered, and
-// returns the index of its CR counted from there. The line begins with a type
-// byte, which does not count towards most. Nothing is consumed.
+// scan reads until the next line is buffered, and returns the index of its CR, counted from the
+// next byte. The type byte at the beginning does not count towards most. scan consumes nothing.
 func (b *buffer) scan(most int) (end int, err error) {
 	done := 0
 	for {
@@ -144,7 +141,7 @@ func (b *buffer) scan(most int) (end int, err error) {
 	}
 }
 
-// isTimeout reports whether err is that of a deadline that has passed, after
-// which reading can go on. A connection that the system has given up calls
-// itself a timeout too, but there is nothing more to come from it.
+// isTimeout reports whether err comes from an expired deadline, so that reading can continue. A
+// connection closed by the operating system (ETIMEDOUT) also calls itself a timeout, but delivers
+// nothing more.
 func isTimeout(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }

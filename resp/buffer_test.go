@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// flow is a source that gives as many bulk strings as there is room for while it is
-// busy, and else one short reply at a time.
+// flow is a source. While busy, it fills every read with bulk strings; otherwise each read returns
+// one short reply.
 type flow struct {
 	busy  bool
 	reply string
@@ -27,7 +27,7 @@ func (f *flow) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// The buffer grows while replies fill it, and shrinks once they do not any more.
+// The buffer grows while replies fill it, and shrinks afterwards.
 func TestBufferSize(t *testing.T) {
 	src := &flow{busy: true, reply: "$1000\r\n" + strings.Repeat("x", 1000) + "\r\n"}
 	r := NewReader(src, Limits{})
@@ -50,12 +50,12 @@ func TestBufferSize(t *testing.T) {
 	if len(r.buf) != maxBuffer {
 		t.Errorf("buffer of %d bytes while replies fill it, want %d", len(r.buf), maxBuffer)
 	}
-	for range 5 { // short lulls do not count
+	for range 5 { // a short lull keeps the size
 		src.busy = false
 		for r.Buffered() > 0 {
 			read(1, maxBuffer)
 		}
-		read(calmReads/2, maxBuffer)
+		read(shrinkReads/2, maxBuffer)
 		if len(r.buf) != maxBuffer {
 			t.Errorf("buffer of %d bytes after a lull, want %d", len(r.buf), maxBuffer)
 		}
@@ -63,18 +63,18 @@ func TestBufferSize(t *testing.T) {
 		read(200, maxBuffer)
 	}
 	src.busy = false
-	read(100+2*calmReads, maxBuffer)
+	read(100+2*shrinkReads, maxBuffer)
 	if len(r.buf) != minBuffer {
-		t.Errorf("buffer of %d bytes after a while of small replies, want %d", len(r.buf), minBuffer)
+		t.Errorf("buffer of %d bytes after many small replies, want %d", len(r.buf), minBuffer)
 	}
 }
 
-// sourceFunc is a source that is a function.
+// sourceFunc is a function as a source.
 type sourceFunc func(p []byte) (int, error)
 
 func (f sourceFunc) Read(p []byte) (int, error) { return f(p) }
 
-// What one long line has needed is not kept, however busy the stream is after it.
+// The buffer shrinks after a long line, even if the stream stays busy.
 func TestBufferAfterLongLine(t *testing.T) {
 	reply := "$1000\r\n" + strings.Repeat("y", 1000) + "\r\n"
 	for name, rest := range map[string]io.Reader{
@@ -100,8 +100,8 @@ func TestBufferAfterLongLine(t *testing.T) {
 	}
 }
 
-// What one large reply has needed is not kept.
-func TestScratchIsLetGo(t *testing.T) {
+// The Reader releases the memory of a large reply.
+func TestScratchIsReleased(t *testing.T) {
 	for name, reply := range map[string]string{
 		"small strings": "*10000\r\n" + strings.Repeat("$9\r\nabcdefghi\r\n", 10000),
 		"nesting":       strings.Repeat("*2\r\n:1\r\n", 1024) + "_\r\n",
@@ -121,31 +121,31 @@ func TestScratchIsLetGo(t *testing.T) {
 				t.Fatalf("%s: %v", name, err)
 			}
 			p := &r.reply
-			kept := cap(p.text) + itemBytes*(cap(p.items)+cap(p.done)+cap(p.spans)+cap(p.texts)) + 64*cap(p.frames)
+			kept := cap(p.text) + itemBytes*(cap(p.items)+cap(p.done)+cap(p.spans)+cap(p.longTexts)) + 64*cap(p.frames)
 			if kept > maxScratch || p.body.text.Cap() > 0 {
-				t.Errorf("%s: %d bytes are kept, want at most %d", name, kept, maxScratch)
+				t.Errorf("%s: the Reader keeps %d bytes, want at most %d", name, kept, maxScratch)
 			}
-			for _, s := range p.texts[:cap(p.texts)] {
+			for _, s := range p.longTexts[:cap(p.longTexts)] {
 				if s != "" {
-					t.Errorf("%s: a string of %d bytes is kept", name, len(s))
+					t.Errorf("%s: the Reader keeps a string of %d bytes", name, len(s))
 				}
 			}
 		}
 	}
 }
 
-// An error frees what the Reader holds, which its owner may keep for long.
+// An error releases the Reader's memory; the owner may keep the Reader for long.
 func TestErrorFreesBuffers(t *testing.T) {
 	r := NewReader(io.MultiReader(strings.NewReader("*2\r\n+a\r\n@"), strings.NewReader("more")), Limits{})
 	if _, err := r.Read(); err == nil {
 		t.Fatal("no error")
 	}
 	if r.buf != nil || r.items != nil || r.Buffered() != 0 {
-		t.Errorf("%d bytes and %d items are kept", len(r.buf), cap(r.items))
+		t.Errorf("the Reader keeps %d bytes and %d items", len(r.buf), cap(r.items))
 	}
 }
 
-// A long line behind another one is moved to the front of the buffer, which serves for both.
+// The buffer moves a second long line to the front and does not grow for it.
 func TestBufferOfLongLines(t *testing.T) {
 	line := strings.Repeat("x", 3<<20)
 	r := NewReader(strings.NewReader(strings.Repeat("+"+line+"\r\n", 5)), Limits{Line: 4 << 20})
@@ -155,7 +155,7 @@ func TestBufferOfLongLines(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, _ := v.Text(); got != line {
-			t.Fatalf("line %d is not what was sent", i)
+			t.Fatalf("line %d differs from the line sent", i)
 		}
 		if len(r.buf) != 4<<20 {
 			t.Errorf("buffer of %d bytes after line %d, want 4 MiB", len(r.buf), i)

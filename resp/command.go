@@ -5,24 +5,23 @@ import (
 	"strconv"
 )
 
-// Command is a command with its arguments, encoded once. It is immutable: it may be
-// copied, sent again and used by many goroutines at once.
+// Command is a command with its arguments, encoded once. A Command is immutable: it may be copied,
+// sent repeatedly and used by many goroutines at once.
 //
-// The zero Command has no arguments, and Err says so.
+// The zero Command has no arguments, and its Err returns an error.
 type Command struct {
-	wire  string // the encoding; empty if there is an error
+	wire  string // the encoding; empty on an error
 	key   string // the routing key, or the text of the error
 	argc  int32
 	keyed bool
 }
 
-// Cmd encodes a command: its name and its arguments, each a string, []byte,
-// bool (1 or 0), integer or floating-point number, or of a type whose underlying
-// type is one of these. Nothing of args is kept.
+// Cmd encodes a command: its name, then its arguments. Each is a string, []byte, bool (1 or 0),
+// integer or floating-point number, or has one of these as its underlying type. Cmd keeps nothing
+// of args.
 //
-// Anything else is refused, a time.Duration among it: which unit the command
-// wants only the caller knows. The error is in Err, and whoever is given the
-// command to send returns it.
+// Any other type is an error, which Err returns and sending the command reports. time.Duration and
+// time.Time are errors too, because commands differ in the unit they expect.
 func Cmd(args ...any) Command {
 	var scratch [256]byte
 	wire, err := AppendCommand(scratch[:0], args...)
@@ -32,12 +31,12 @@ func Cmd(args ...any) Command {
 	return Command{wire: string(wire), argc: int32(len(args))}
 }
 
-// CmdStrings is Cmd for a command that begins with strings at hand in a slice, such
-// as the keys of a script; the words come first, then args.
+// CmdStrings is Cmd for a command that begins with a slice of strings, such as the keys of a
+// script. words come first, then args.
 func CmdStrings(words []string, args ...any) Command {
 	var scratch [512]byte
 	wire := scratch[:0]
-	if len(words) > 16 { // many are long together
+	if len(words) > 16 { // scratch would be too small
 		size := 16
 		for _, w := range words {
 			size += len(w) + 16
@@ -58,12 +57,12 @@ func CmdStrings(words []string, args ...any) Command {
 	return Command{wire: string(wire), argc: int32(len(words) + len(args))}
 }
 
-// commandError is the error of an argument that cannot be sent.
+// commandError is the error of an argument that cannot be encoded.
 type commandError string
 
 func (e commandError) Error() string { return string(e) }
 
-// Err returns why the command cannot be sent, and nil if it can.
+// Err returns the reason why the command cannot be sent, or nil.
 func (c Command) Err() error {
 	switch {
 	case c.wire != "":
@@ -74,8 +73,8 @@ func (c Command) Err() error {
 	return commandError(c.key)
 }
 
-// On returns the command with key as its routing key: the key by which the
-// connection or the node it is sent to is chosen. The encoding is shared.
+// On returns the command with key as its routing key, by which a client chooses the connection or
+// the cluster node. Both commands share the encoding.
 func (c Command) On(key string) Command {
 	if c.wire != "" {
 		c.key, c.keyed = key, true
@@ -83,7 +82,7 @@ func (c Command) On(key string) Command {
 	return c
 }
 
-// Key returns the routing key; ok is false if On has not set one.
+// Key returns the routing key. ok is false if On has not set a key.
 func (c Command) Key() (key string, ok bool) {
 	if !c.keyed {
 		return "", false
@@ -91,15 +90,14 @@ func (c Command) Key() (key string, ok bool) {
 	return c.key, true
 }
 
-// Len returns the number of arguments, the name included, and 0 if there is an error.
+// Len returns the number of arguments including the name, or 0 if Err returns an error.
 func (c Command) Len() int { return int(c.argc) }
 
-// Name returns the first argument as it was given, without an allocation.
+// Name returns the first argument. It does not allocate.
 func (c Command) Name() string { return c.Arg(0) }
 
-// Arg returns argument i as it was sent, the name being argument 0, or "" if there
-// is none, without an allocation. It finds it by walking over those before it: for
-// all of them take Args.
+// Arg returns argument i as sent; argument 0 is the name. Out of range, Arg returns "". Arg does
+// not allocate, but walks over all earlier arguments: to visit every argument use Args.
 func (c Command) Arg(i int) string {
 	if i < 0 || i >= int(c.argc) {
 		return ""
@@ -115,8 +113,8 @@ func (c Command) Arg(i int) string {
 	}
 }
 
-// Args returns the arguments in order as they were sent, the name first; none, if
-// there is an error.
+// Args returns the arguments as sent, in order, the name first. The sequence is empty if Err
+// returns an error.
 func (c Command) Args() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if c.argc == 0 {
@@ -133,8 +131,8 @@ func (c Command) Args() iter.Seq[string] {
 	}
 }
 
-// cutHeader returns the number in the header at the beginning of s, which this
-// package has encoded, and what follows it.
+// cutHeader returns the number in the header at the beginning of s, and the text after the header.
+// s was encoded by this package, so cutHeader does not check it.
 func cutHeader(s string) (n int, rest string) {
 	i := 1
 	for ; s[i] != '\r'; i++ {
@@ -146,11 +144,11 @@ func cutHeader(s string) (n int, rest string) {
 // Size returns the number of bytes that AppendTo appends.
 func (c Command) Size() int { return len(c.wire) }
 
-// AppendTo appends the encoded command to dst; nothing, if there is an error.
+// AppendTo appends the encoded command to dst, or nothing if Err returns an error.
 func (c Command) AppendTo(dst []byte) []byte { return append(dst, c.wire...) }
 
-// String returns the name of the command and the number of its arguments, but not
-// the arguments: passwords are among them.
+// String returns the command's name and the number of its arguments. It leaves out the arguments,
+// which may contain passwords.
 func (c Command) String() string {
 	if err := c.Err(); err != nil {
 		return "command (" + err.Error() + ")"

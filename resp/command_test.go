@@ -24,7 +24,7 @@ type (
 	namedFloat float32
 )
 
-// encoded returns a command with these arguments, encoded the long way.
+// encoded returns the encoded command, built without the package.
 func encoded(args ...string) string {
 	var b strings.Builder
 	b.WriteString("*" + strconv.Itoa(len(args)) + "\r\n")
@@ -191,7 +191,7 @@ func TestCmdStrings(t *testing.T) {
 	}
 }
 
-// A command keeps nothing of its arguments and may be used from everywhere at once.
+// A command keeps nothing of its arguments, and goroutines can share it.
 func TestCommandShared(t *testing.T) {
 	arg := []byte("value")
 	c := resp.Cmd("SET", "key", arg)
@@ -202,7 +202,7 @@ func TestCommandShared(t *testing.T) {
 		wg.Go(func() {
 			for range 100 {
 				if got := string(c.On("key").AppendTo(nil)); got != want || c.Arg(2) != "value" {
-					t.Errorf("the command is now %q", got)
+					t.Errorf("the command has changed to %q", got)
 					return
 				}
 			}

@@ -18,8 +18,8 @@ import (
 //go:embed testdata/resp-cases.tsv
 var corpusText string
 
-// A corpusCase is a stream and what reading it to its end gives: the values in the
-// notation of render, and then "EOF" or the error in that of outcome.
+// A corpusCase is a stream and the expected results of reading it to the end: the values in the
+// notation of render, then "EOF" or the error in the notation of outcome.
 type corpusCase struct {
 	id, input string
 	want      []string
@@ -53,7 +53,7 @@ func corpus(t testing.TB) []corpusCase {
 	return cases
 }
 
-// longInput returns the input of a case that is too long for the table.
+// longInput returns the input of a case too long for the table.
 func longInput(t testing.TB, id string) string {
 	switch id {
 	case "H09":
@@ -81,7 +81,7 @@ func longInput(t testing.TB, id string) string {
 	return ""
 }
 
-// readAll reads r to its end and returns its values and its error in notation.
+// readAll reads r to the end and returns the values and the error in notation.
 func readAll(r *resp.Reader) []string {
 	var got []string
 	for {
@@ -153,7 +153,7 @@ func render(v resp.Value) string {
 	return b.String()
 }
 
-// nesting returns how many arrays stand inside each other with nothing else in them.
+// nesting returns the depth of nested arrays that contain only the next array.
 func nesting(v resp.Value) int {
 	n := 0
 	for v.Kind() == resp.Array {
@@ -176,11 +176,12 @@ func quote(s string) string {
 // same reports whether two lists are equal.
 func same(a, b []string) bool { return strings.Join(a, "\x00") == strings.Join(b, "\x00") }
 
-// cuts returns the places at which an input of n bytes is cut: all, or some if many.
+// cuts returns the positions at which to cut an input of n bytes: every position, or a sample if n
+// is large.
 func cuts(n int) []int {
 	step := 1
 	if n > 1000 {
-		step = n/100 + 1 // most are not at the end of a line
+		step = n/100 + 1 // most cuts are inside a line
 	}
 	var at []int
 	for i := 0; i < n; i += step {
@@ -209,13 +210,13 @@ func TestCorpus(t *testing.T) {
 	}
 }
 
-// A second reply behind a value is intact; an error repeats whatever follows.
+// A reply behind a value is intact; an error repeats, whatever follows.
 func TestCorpusFollowed(t *testing.T) {
 	for _, c := range corpus(t) {
 		last := c.want[len(c.want)-1]
 		want := append(c.want[:len(c.want)-1:len(c.want)-1], `simple "next"`, "EOF")
 		switch last {
-		case "unexpected EOF": // what follows would belong to the value
+		case "unexpected EOF": // the next bytes would belong to the value
 			continue
 		case "EOF":
 		default:
@@ -239,7 +240,7 @@ func TestCorpusFollowed(t *testing.T) {
 	}
 }
 
-// A stream that ends early gives the values that are whole and then an error.
+// A truncated stream returns its complete values and then an error.
 func TestCorpusTruncated(t *testing.T) {
 	for _, c := range corpus(t) {
 		ends := valueEnds(c.input, len(c.want)-1)
@@ -260,7 +261,7 @@ func TestCorpusTruncated(t *testing.T) {
 	}
 }
 
-// valueEnds returns where each of the first n values of the input ends.
+// valueEnds returns the offset of the end of each of the first n values.
 func valueEnds(input string, n int) []int {
 	src := &counted{src: strings.NewReader(input)}
 	r := resp.NewReader(src, resp.Limits{})
@@ -274,7 +275,7 @@ func valueEnds(input string, n int) []int {
 	return ends
 }
 
-// counted is a source that counts what has been read from it.
+// counted is a source that counts the bytes read.
 type counted struct {
 	src io.Reader
 	n   int
@@ -286,7 +287,7 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Encoding a value and reading that gives the value again.
+// Encoding and decoding a value yields an equal value.
 func TestCorpusEncoded(t *testing.T) {
 	for _, c := range corpus(t) {
 		r := resp.NewReader(strings.NewReader(c.input), resp.Limits{})
@@ -315,7 +316,7 @@ func TestCorpusEncoded(t *testing.T) {
 	}
 }
 
-// Skipping finds the same ends of values and the same errors as reading.
+// Skip finds the same value boundaries and the same errors as Read.
 func TestCorpusSkipped(t *testing.T) {
 	for _, c := range corpus(t) {
 		for _, src := range []io.Reader{
@@ -348,7 +349,7 @@ func TestCorpusSkipped(t *testing.T) {
 	}
 }
 
-// A deadline that passes before each byte changes nothing.
+// A deadline that expires before each byte does not change the result.
 func TestCorpusInterrupted(t *testing.T) {
 	for _, c := range corpus(t) {
 		if len(c.input) > 10000 {
@@ -373,7 +374,7 @@ func TestCorpusInterrupted(t *testing.T) {
 	}
 }
 
-// interrupted is a source that returns a timeout before each of its bytes.
+// interrupted is a source that returns a timeout before each byte.
 type interrupted struct {
 	src   string
 	ready bool

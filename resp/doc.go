@@ -1,32 +1,30 @@
-// Package resp turns bytes into values and back: the Redis serialization
-// protocol in both its versions, RESP2 and RESP3, every type of it.
+// Package resp encodes and decodes the Redis serialization protocol: every type of RESP2 and RESP3.
 //
-// A [Reader] reads one whole [Value] at a time from an io.Reader. Nothing looks
-// at a value before all of it has been read, so converting it to what the
-// caller wants can fail without the stream going out of step:
+// A [Reader] reads whole values from an io.Reader. A [Value] is complete when Read returns, so a
+// failed conversion never leaves the stream out of step:
 //
 //	r := resp.NewReader(nc, resp.Limits{})
 //	v, err := r.Read()
 //	if err != nil {
-//		return err // the connection is of no further use
+//		return err // the connection is unusable
 //	}
 //	if err := v.Err(); err != nil {
 //		return err // the server's error reply; the connection is fine
 //	}
 //	n, err := v.Int()
 //
-// An error reply inside an array is a value like any other. A null is a value
-// too, found by [Value.IsNull]. Conversions give the same answer whichever
-// version of the protocol the server speaks: a map of RESP3 and the flat array
-// that RESP2 has instead are walked alike by [Value.Pairs], and a double is read
-// from the string that RESP2 makes of it.
+// A null is a value ([Value.IsNull]), and so is an error reply inside an array. Conversions give
+// the same result in both versions of the protocol: [Value.Pairs] walks a RESP3 map and the flat
+// array of RESP2 alike, and [Value.Float] accepts a RESP3 double and the string that RESP2 sends.
 //
-// Commands go the other way: [AppendCommand] encodes one at the end of a buffer
-// and [Cmd] makes a [Command], encoded once, that may be sent many times.
+// [AppendCommand] encodes a command at the end of a buffer. [Cmd] makes a [Command], encoded once
+// and sent as often as needed.
 //
-// A Reader believes nothing it reads. What is not RESP is a [*SyntaxError], what
-// is too large a [*LimitError], memory is taken only for bytes that have
-// arrived, and no input panics. The package knows no network, no clock and no
-// goroutine. A Reader belongs to one goroutine at a time; values and commands
-// are immutable and may be shared.
+// A Reader does not trust its peer:
+//
+//   - Invalid input returns a [*SyntaxError], an oversized reply a [*LimitError]. No input panics.
+//   - Memory grows with the bytes received, not with the lengths announced.
+//
+// The package uses no network, no clock and no goroutine. A Reader belongs to one goroutine at a
+// time; values and commands are immutable and safe to share.
 package resp

@@ -5,38 +5,38 @@ import (
 	"strings"
 )
 
-// Error is the text of an error reply, as the server wrote it, without the sign
-// in front: "WRONGTYPE Operation against a key holding the wrong kind of value".
+// Error is the text of an error reply without the leading type byte: "WRONGTYPE Operation against a
+// key holding the wrong kind of value".
 //
-// An Error of one word stands for every error reply that begins with that word:
+// An Error of one word matches every error reply with that prefix:
 //
 //	if errors.Is(err, resp.ErrNoScript) { ... }
 type Error string
 
-// The prefixes of error replies that a client acts upon, for errors.Is. A
-// program may write others in the same way: resp.Error("BUSYGROUP").
+// Prefixes of error replies that matter to a client, for errors.Is. A program can define more in
+// the same way: resp.Error("BUSYGROUP").
 const (
-	ErrAsk         = Error("ASK")         // this slot is being moved: ask the other node once
+	ErrAsk         = Error("ASK")         // the slot is being moved: send only this command to the named node
 	ErrBusy        = Error("BUSY")        // a script has been running for too long
 	ErrBusyGroup   = Error("BUSYGROUP")   // the consumer group exists
 	ErrBusyKey     = Error("BUSYKEY")     // RESTORE: the key exists
-	ErrClusterDown = Error("CLUSTERDOWN") // the cluster does not serve this slot now
+	ErrClusterDown = Error("CLUSTERDOWN") // the cluster does not serve the slot at present
 	ErrCrossSlot   = Error("CROSSSLOT")   // the keys belong to different hash slots
 	ErrExecAbort   = Error("EXECABORT")   // a command of the transaction was refused
-	ErrGeneral     = Error("ERR")         // none of the others
+	ErrGeneral     = Error("ERR")         // the generic prefix
 	ErrLoading     = Error("LOADING")     // the server is reading its data from disk
-	ErrMasterDown  = Error("MASTERDOWN")  // a replica without its master
-	ErrMisconf     = Error("MISCONF")     // writes are stopped, as saving fails
-	ErrMoved       = Error("MOVED")       // another node serves this slot
-	ErrNoAuth      = Error("NOAUTH")      // no AUTH yet
-	ErrNoPerm      = Error("NOPERM")      // the user may not do this
-	ErrNoProto     = Error("NOPROTO")     // HELLO: this version is not known
+	ErrMasterDown  = Error("MASTERDOWN")  // the replica has lost its master
+	ErrMisconf     = Error("MISCONF")     // writes are refused because saving to disk fails
+	ErrMoved       = Error("MOVED")       // another node serves the slot
+	ErrNoAuth      = Error("NOAUTH")      // authentication is required
+	ErrNoPerm      = Error("NOPERM")      // the user lacks a permission
+	ErrNoProto     = Error("NOPROTO")     // HELLO: unsupported protocol version
 	ErrNoReplicas  = Error("NOREPLICAS")  // too few replicas for a write
-	ErrNoScript    = Error("NOSCRIPT")    // EVALSHA: the script is not known
-	ErrOOM         = Error("OOM")         // the memory limit of the server
+	ErrNoScript    = Error("NOSCRIPT")    // EVALSHA: the server does not have the script
+	ErrOOM         = Error("OOM")         // the server has reached its memory limit
 	ErrReadOnly    = Error("READONLY")    // a write on a replica
-	ErrTryAgain    = Error("TRYAGAIN")    // the keys are being moved between nodes
-	ErrUnblocked   = Error("UNBLOCKED")   // a blocking command was ended from outside
+	ErrTryAgain    = Error("TRYAGAIN")    // some keys of the command have moved to another node already
+	ErrUnblocked   = Error("UNBLOCKED")   // CLIENT UNBLOCK ended a blocking command
 	ErrWrongPass   = Error("WRONGPASS")   // wrong user name or password
 	ErrWrongType   = Error("WRONGTYPE")   // the key holds another type
 )
@@ -44,27 +44,27 @@ const (
 // Error returns the text.
 func (e Error) Error() string { return string(e) }
 
-// Prefix returns the first word of the text, which by convention is the class
-// of the error. It is empty only where the text is, or begins with a space.
+// Prefix returns the first word of the text, by convention the class of the error. It is empty if
+// the text is empty or begins with a space.
 func (e Error) Prefix() string {
 	word, _, _ := strings.Cut(string(e), " ")
 	return word
 }
 
-// Is tells errors.Is that target is the prefix of e.
+// Is reports whether target is an Error equal to the prefix of e. It serves errors.Is.
 func (e Error) Is(target error) bool {
 	t, ok := target.(Error)
 	return ok && t != "" && e.Prefix() == string(t)
 }
 
-// Class returns the prefix of the error that really happened. That is Prefix,
-// except where a server up to version 6.2 reports that a command inside a script
-// failed: it hides the class in the middle of a text that begins with ERR,
+// Class returns the prefix of the original error. Class and Prefix differ only for a command that
+// failed inside a script on a server up to version 6.2, where a text with the prefix ERR surrounds
+// the original error:
 //
 //	ERR Error running script (call to f_…): @user_script:1: @user_script: 1: -READONLY You can't…
 //
-// for which Class returns READONLY. A script may have run in part before
-// it failed so; whoever repeats it decides by more than the class.
+// Here Class returns READONLY. Part of the script may have run before the failure, so the class
+// alone does not make a repetition safe.
 func (e Error) Class() string {
 	const mark = "@user_script:"
 	if !strings.HasPrefix(string(e), "ERR Error running script") {
@@ -85,8 +85,7 @@ func (e Error) Class() string {
 	return word
 }
 
-// isClass reports whether word looks like the prefix of an error reply: capital
-// letters, at least two.
+// isClass reports whether word looks like an error prefix: two or more capital letters.
 func isClass(word string) bool {
 	for i := range len(word) {
 		if word[i] < 'A' || word[i] > 'Z' {
@@ -96,20 +95,20 @@ func isClass(word string) bool {
 	return len(word) >= 2
 }
 
-// Redirect is where a MOVED or ASK reply sends the client.
+// Redirect is the target of a MOVED or ASK reply.
 type Redirect struct {
 	Slot int // hash slot, 0 to 16383
 
-	// Host is a name or an IP address, an IPv6 one without brackets. It is empty
-	// where the node that answered is meant, and "?" where the server does not
-	// know the name to give; that must not be dialled.
+	// Host is a name or an IP address; an IPv6 address has no brackets. It is empty for the host of
+	// the replying node, and "?" if the server does not know the host name: a client must not dial
+	// "?".
 	Host string
 
 	Port int // 1 to 65535
 }
 
-// Redirect returns what a MOVED or ASK reply says. For any other error, and
-// where slot or address make no sense, ok is false.
+// Redirect parses a MOVED or ASK reply. ok is false for any other error, and if the slot or the
+// address is invalid.
 func (e Error) Redirect() (r Redirect, ok bool) {
 	prefix, rest, _ := strings.Cut(string(e), " ")
 	if prefix != string(ErrMoved) && prefix != string(ErrAsk) {
@@ -133,20 +132,20 @@ func (e Error) Redirect() (r Redirect, ok bool) {
 	return r, true
 }
 
-// decimal returns the number that s is, if it is between lo and hi.
+// decimal parses s. ok is false if s is not a number between lo and hi.
 func decimal(s string, lo, hi uint64) (int, bool) {
 	n, err := strconv.ParseUint(s, 10, 32)
 	return int(n), err == nil && n >= lo && n <= hi
 }
 
-// SyntaxError says that what was read is not RESP. The connection it came from
-// cannot be used any more: where the next value begins is not known.
+// SyntaxError reports input that is not RESP. It is fatal to the connection, because the beginning
+// of the next value is unknown.
 type SyntaxError struct {
-	// Offset is the number of bytes that the Reader had taken from the stream
-	// before the line, or the end of a string, that is wrong.
+	// Offset is the position of the error in the stream: the beginning of the invalid line, or the
+	// offending position in a string.
 	Offset int64
 
-	// Reason says what is wrong, without quoting what was read.
+	// Reason describes the error without quoting the input.
 	Reason string
 }
 
@@ -155,8 +154,8 @@ func (e *SyntaxError) Error() string {
 	return "resp: not RESP: " + e.Reason + " at offset " + strconv.FormatInt(e.Offset, 10)
 }
 
-// LimitError says that a reply exceeds one of the [Limits] of the Reader. It is
-// as fatal to the connection as a SyntaxError.
+// LimitError reports a reply that exceeds one of the [Limits]. It is as fatal to the connection as
+// a SyntaxError.
 type LimitError struct {
 	Limit  string // "bulk", "line", "depth", "elements", "attributes" or "total"
 	Max    int    // the limit
@@ -169,11 +168,11 @@ func (e *LimitError) Error() string {
 		") at offset " + strconv.FormatInt(e.Offset, 10)
 }
 
-// KindError says that a value cannot be converted to what was asked for.
+// KindError reports a value that cannot be converted to the requested type.
 type KindError struct {
-	Kind Kind   // what the value is
-	Want string // what it is not: "an integer"
+	Kind Kind   // the value's kind
+	Want string // the requested type: "an integer"
 }
 
-// Error names both, and never the value's contents.
+// Error names the kind and the requested type, never the value's content.
 func (e *KindError) Error() string { return "resp: " + e.Kind.String() + " is not " + e.Want }

@@ -29,15 +29,15 @@ func TestErrorPrefix(t *testing.T) {
 func TestErrorIs(t *testing.T) {
 	err := fmt.Errorf("script: %w", resp.Error("NOSCRIPT No matching script. Please use EVAL."))
 	if !errors.Is(err, resp.ErrNoScript) || !errors.Is(err, resp.Error("NOSCRIPT")) {
-		t.Errorf("%v is not ErrNoScript", err)
+		t.Errorf("%v does not match ErrNoScript", err)
 	}
 	for _, target := range []error{resp.ErrMoved, resp.Error("NO"), resp.Error(""), resp.Error("NOSCRIPT No"), errors.New("NOSCRIPT")} {
 		if errors.Is(err, target) {
-			t.Errorf("%v is %q", err, target)
+			t.Errorf("%v matches %q", err, target)
 		}
 	}
 	if errors.Is(resp.Error(" x"), resp.Error("")) {
-		t.Error("an error without a prefix is one with another text")
+		t.Error("an error without a prefix matches an error with another text")
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// What a server might send.
+// answers are replies of a server.
 const answers = "*2\r\n$3\r\none\r\n:2\r\n" + "-NOSCRIPT No matching script. Please use EVAL.\r\n" + "_\r\n"
 
 func ExampleReader() {
@@ -20,7 +20,7 @@ func ExampleReader() {
 			break
 		}
 		if err != nil {
-			fmt.Println("the connection is of no further use:", err)
+			fmt.Println("the connection is unusable:", err)
 			break
 		}
 		switch err := v.Err(); {
@@ -61,7 +61,7 @@ func ExampleValue() {
 	// boolean 1 true
 }
 
-// A map of RESP3 and the array that RESP2 has for it are walked alike.
+// Pairs walks the map of RESP3 and the flat array of RESP2 alike.
 func ExampleValue_Pairs() {
 	r := resp.NewReader(strings.NewReader(
 		"%2\r\n$6\r\nserver\r\n$5\r\nredis\r\n$5\r\nproto\r\n:3\r\n"+

@@ -2,13 +2,17 @@ package resp
 
 import "strconv"
 
-// maxFormat is about how many bytes String returns at most.
+// maxFormat is the approximate maximum length of String's result in bytes.
 const maxFormat = 1 << 10
 
-// String returns v for people to read, in tests and while debugging: strings quoted,
-// arrays as [1 2], maps as {"k": 1}, attributes as <"k": 1> in front of their value.
-// What is longer than about a kilobyte is cut off. The contents are shown, so
-// think before logging it.
+// String formats v for tests and debugging:
+//
+//	strings     quoted
+//	arrays      [1 2]
+//	maps        {"k": 1}
+//	attributes  <"k": 1> before the value
+//
+// String cuts the text after about 1 KiB. The text shows the value's content: be careful with logs.
 func (v Value) String() string {
 	b := v.format(nil)
 	if len(b) > maxFormat {
@@ -17,7 +21,7 @@ func (v Value) String() string {
 	return string(b)
 }
 
-// format appends what String returns, and stops somewhere beyond maxFormat.
+// format appends the text of String, and stops soon after maxFormat bytes.
 func (v Value) format(dst []byte) []byte {
 	if attrs := v.attrs(); len(attrs) > 0 {
 		dst = append(formatPairs(append(dst, '<'), attrs), "> "...)
@@ -69,5 +73,5 @@ func formatPairs(dst []byte, elems []Value) []byte {
 	return dst
 }
 
-// cut returns as much of s as String could show.
+// cut returns the part of s that String can show.
 func cut(s string) string { return s[:min(len(s), maxFormat+1)] }

@@ -9,9 +9,12 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// FuzzReader holds any stream to what the corpus holds its cases to: it does not
-// matter how the bytes arrive, skipping is as strict as reading, what has been read
-// can be encoded and read again, and memory is bounded by what has arrived.
+// FuzzReader checks the properties of the corpus on any stream:
+//
+//   - The size of the reads does not matter.
+//   - Skip is as strict as Read.
+//   - Encoding a value and decoding it yields an equal value.
+//   - Memory is bounded by the bytes received.
 func FuzzReader(f *testing.F) {
 	for _, c := range corpus(f) {
 		if len(c.input) < 1000 {
@@ -61,7 +64,7 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// FuzzCommand encodes arguments of all types and reads them as the server would.
+// FuzzCommand encodes arguments of all types and decodes the command like a server.
 func FuzzCommand(f *testing.F) {
 	f.Add("SET", []byte("key"), int64(-1), uint32(7), 1.5, true)
 	f.Add("", []byte("\r\n$1\r\n"), int64(1<<62), uint32(0), 1e300, false)

@@ -2,49 +2,45 @@ package resp
 
 import "math"
 
-// Limits says how much a [Reader] takes from its peer. In each field zero means
-// the default and a negative number means no limit, but for Depth, which
-// always has one.
+// Limits bounds the memory and work that a peer can demand of a [Reader]. In each field 0 means the
+// default and a negative number means no limit, except for Depth, which is always limited.
 type Limits struct {
-	// Bulk is the most bytes in one bulk, blob or verbatim string; the chunks of
-	// a streamed string count together. Default 512 MiB.
+	// Bulk limits the bytes of a bulk string, blob error or verbatim string; the chunks of a
+	// streamed string add up. Default 512 MiB.
 	Bulk int
 
-	// Line is the most bytes in a simple string, simple error or big number.
-	// Default 64 KiB.
+	// Line limits the bytes of a simple string, simple error or big number. Default 64 KiB.
 	Line int
 
-	// Depth is how many aggregates may stand inside each other; attributes
-	// count. Default 1024; negative, or more than 65536, means 65536.
+	// Depth limits the nesting of aggregates; attributes count as a level. Default 1024. A negative
+	// number, or more than 65536, means 65536.
 	Depth int
 
-	// Elements is the most values in one reply: a map counts keys and values,
-	// attributes count too. Default 1<<24; without a limit it is 1<<30.
+	// Elements limits the values in a reply. Keys and values of a map count separately, and so do
+	// attributes. Default 1<<24; without a limit 1<<30 applies.
 	Elements int
 
-	// Attributes is the most pairs of attributes before one value, an empty
-	// attribute counting as a pair. Default 1024.
+	// Attributes limits the pairs of attributes before a value. An empty attribute counts as a
+	// pair. Default 1024.
 	Attributes int
 
-	// Total is the most bytes in one reply as it stands on the wire. Default
-	// 1 GiB; less than 64 means 64.
+	// Total limits the encoded bytes of a whole reply. Default 1 GiB; less than 64 means 64.
 	Total int
 }
 
 const (
 	maxDepth = 1 << 16
 
-	// maxElements leaves room for what Depth lets be added to it: items are
-	// numbered by int32. It is less than the largest int of any machine, which
-	// stands for all larger lengths.
+	// maxElements leaves room for the items that Depth adds: an int32 numbers the items. It is also
+	// less than the largest int of any platform, which stands for every larger length.
 	maxElements = 1 << 30
 
-	// minTotal is longer than any reply without a string in it, so that reading
-	// such a one need not look at the limit.
+	// minTotal is longer than any reply without a string, so reading such replies need not check
+	// the limit.
 	minTotal = 64
 )
 
-// withDefaults returns lim with every field the number that is compared with.
+// withDefaults returns lim with the effective limit in every field.
 func (lim Limits) withDefaults() Limits {
 	def := func(p *int, zero, none int) {
 		switch {
@@ -54,7 +50,7 @@ func (lim Limits) withDefaults() Limits {
 			*p = none
 		}
 	}
-	def(&lim.Bulk, 512<<20, math.MaxInt-1) // the largest int stands for all larger ones
+	def(&lim.Bulk, 512<<20, math.MaxInt-1) // the largest int stands for every larger length
 	def(&lim.Line, 64<<10, math.MaxInt32)
 	def(&lim.Depth, 1024, maxDepth)
 	def(&lim.Elements, 1<<24, maxElements)

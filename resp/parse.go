@@ -7,21 +7,21 @@ import (
 )
 
 const (
-	// maxNumber is the most bytes in a length or an integer: digits and sign, of an
-	// integer with room for leading zeros.
+	// maxNumber limits the bytes of a length or an integer: sign, digits, and room for leading
+	// zeros.
 	maxNumber = 32
 
-	// maxDouble is the most bytes in a double. The largest one written without an
-	// exponent has 309 digits in front of the point.
+	// maxDouble limits the bytes of a double. The largest double without an exponent has 309 digits
+	// before the point.
 	maxDouble = 400
 
-	// formatLen is the length of the format of a verbatim string and the colon.
+	// formatLen is the length of a verbatim string's format with the colon.
 	formatLen = 4
 )
 
-// shortNumber reads the header or the integer at the beginning of b, a type byte and up to eight
-// digits without a leading zero, and returns the number and where what follows begins. If it is
-// wrong, unusual or incomplete, next is 0.
+// shortNumber parses the header or integer at the beginning of b: a type byte and up to eight
+// digits without a leading zero. next is the index after CR LF, or 0 if the line is invalid,
+// unusual or incomplete.
 func shortNumber(b []byte) (n, next int) {
 	if len(b) > 2 && b[1] == '0' && b[2] != '\r' {
 		return 0, 0
@@ -39,13 +39,13 @@ func shortNumber(b []byte) (n, next int) {
 	return 0, 0
 }
 
-// shortBulk finds the text of the bulk string at the beginning of b, b[from:to], and
-// where what follows it begins. If it is wrong, unusual, incomplete or longer than
-// most, next is 0.
+// shortBulk finds the bulk string at the beginning of b. The text is b[from:to], and next is the
+// index after the string. next is 0 if the string is invalid, unusual, incomplete or longer than
+// most.
 func shortBulk(b []byte, most int) (from, to, next int) {
 	n := 0
 	if len(b) > 5 && b[3] == '\r' && b[4] == '\n' && b[1]-'1' <= 8 && b[2]-'0' <= 9 {
-		n, from = int(b[1]-'0')*10+int(b[2]-'0'), 5 // two digits, as in most
+		n, from = int(b[1]-'0')*10+int(b[2]-'0'), 5 // two digits, the most frequent case
 	} else {
 		n, from = shortNumber(b)
 	}
@@ -69,7 +69,7 @@ func shortLine(b []byte, most int) (from, to, next int) {
 	return 0, 0, 0
 }
 
-// shortNull returns the length of the null at the beginning of b, or 0 if there is none.
+// shortNull returns the length of the null at the beginning of b, or 0.
 func shortNull(b []byte) (next int) {
 	switch {
 	case len(b) >= 5 && string(b[:5]) == "$-1\r\n":
@@ -80,8 +80,8 @@ func shortNull(b []byte) (next int) {
 	return 0
 }
 
-// parseLength returns the length that b is: decimal digits without a sign or a leading zero. One that is
-// too large for an int is the largest int, which no limit allows.
+// parseLength parses a length: decimal digits without a sign or leading zero. The largest int
+// stands for every length that exceeds an int; no limit allows it.
 func parseLength(b []byte) (int, bool) {
 	if len(b) > 1 && b[0] == '0' {
 		return 0, false
@@ -90,8 +90,7 @@ func parseLength(b []byte) (int, bool) {
 	return int(min(n, math.MaxInt)), ok && n <= math.MaxInt64
 }
 
-// parseDigits returns the number that b is, if it is of digits only and not far
-// beyond the largest integer.
+// parseDigits parses digits up to slightly more than the largest int64.
 func parseDigits(b []byte) (n uint64, ok bool) {
 	for _, c := range b {
 		c -= '0'
@@ -103,7 +102,7 @@ func parseDigits(b []byte) (n uint64, ok bool) {
 	return n, len(b) > 0
 }
 
-// parseInt returns the integer that b is: decimal digits, after a sign or not.
+// parseInt parses a decimal integer with an optional sign.
 func parseInt(b []byte) (int64, bool) {
 	digits, negative := cutSign(b)
 	n, ok := parseDigits(digits)
@@ -122,9 +121,12 @@ func parseBigNumber(b []byte) bool {
 	return len(digits) > 0 && countDigits(digits) == len(digits)
 }
 
-// parseDouble returns the number that b is in the grammar of the protocol: a
-// sign, digits, a point with digits or none after it, an exponent, of which only
-// the first digits must be there; or infinity or NaN as any libc has spelled them.
+// parseDouble parses a double as the protocol defines it:
+//
+//   - an optional sign and at least one digit
+//   - an optional point, followed by digits or nothing
+//   - an optional exponent
+//   - or infinity or NaN, in any spelling used by a libc
 func parseDouble(b []byte) (float64, bool) {
 	rest, _ := cutSign(b)
 	n := countDigits(rest)
@@ -145,12 +147,12 @@ func parseDouble(b []byte) (float64, bool) {
 	if len(rest) > 0 {
 		return 0, false
 	}
-	// The only error left is that of a number too large, and then f is infinite.
+	// The grammar is checked above; ParseFloat can only fail on a number too large, and returns infinity.
 	f, _ := strconv.ParseFloat(string(b), 64)
 	return f, true
 }
 
-// parseInfinity returns the infinity or the NaN that b spells.
+// parseInfinity parses infinity and NaN.
 func parseInfinity(b []byte) (float64, bool) {
 	word, negative := cutSign(b)
 	switch {
@@ -164,7 +166,8 @@ func parseInfinity(b []byte) (float64, bool) {
 	return math.Inf(1), true
 }
 
-// isNaNWord reports whether b is nan, or nan(char-sequence) as C has it: of letters, digits and underscores.
+// isNaNWord reports whether b is "nan", or "nan(chars)" as in C, where chars are letters, digits
+// and underscores.
 func isNaNWord(b []byte) bool {
 	if len(b) < 3 || !bytes.EqualFold(b[:3], []byte("nan")) {
 		return false
@@ -184,7 +187,7 @@ func isNaNWord(b []byte) bool {
 	return true
 }
 
-// cutSign returns b without the sign in front, if there is one.
+// cutSign returns b without its sign, and whether the sign is a minus.
 func cutSign(b []byte) (rest []byte, negative bool) {
 	if len(b) > 0 && (b[0] == '-' || b[0] == '+') {
 		return b[1:], b[0] == '-'

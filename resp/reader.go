@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// Reader reads values from a stream. It may be used by one goroutine at a time.
+// Reader reads values from a stream. Only one goroutine may use a Reader at a time.
 //
-// It reads ahead into a buffer of its own, of 16 KiB, and of up to 64 KiB while
-// replies fill that.
+// A Reader reads ahead into a buffer of 16 KiB, which grows up to 64 KiB while replies fill it.
 //
-// An error is final: the same one is returned for ever after. The exception is
-// an error of the source that wraps os.ErrDeadlineExceeded, as that of a net.Conn
-// does whose deadline has passed. The next call then continues where this one
-// stopped, even in the middle of a value, so that a blocked Read may be
-// interrupted by a deadline and resumed by another goroutine.
+// # Errors
+//
+// An error is final: every later call returns the same error. An error of the source that wraps
+// os.ErrDeadlineExceeded is the exception; an expired deadline of a net.Conn returns one. The next
+// call then continues at the same byte, even in the middle of a value. A deadline may therefore
+// interrupt a blocked Read, and another goroutine may resume it.
 type Reader struct {
 	buffer
 	reply
@@ -24,18 +24,18 @@ type Reader struct {
 	shared shared
 }
 
-// NewReader returns a Reader of src that holds its replies to lim. It reads nothing
-// yet.
+// NewReader returns a Reader of src with the limits lim. It does not read.
 func NewReader(src io.Reader, lim Limits) *Reader {
 	return &Reader{buffer: buffer{src: src}, lim: lim.withDefaults()}
 }
 
-// Read returns the next value, a reply or a push, once it has been read whole. It
-// blocks as long as the source does.
+// Read returns the next value, a reply or a push, when all of it has arrived. It blocks as long as
+// the source does. Read returns one of these errors:
 //
-// The error is io.EOF if the source ended between two values and
-// io.ErrUnexpectedEOF if it ended inside of one, a [*SyntaxError], a
-// [*LimitError], or that of the source.
+//   - io.EOF: the source ended between two values
+//   - io.ErrUnexpectedEOF: the source ended inside a value
+//   - [*SyntaxError] or [*LimitError]
+//   - the error of the source
 func (r *Reader) Read() (Value, error) {
 	if len(r.frames) == 0 && r.err == nil {
 		if r.r == r.w {
@@ -51,10 +51,11 @@ func (r *Reader) Read() (Value, error) {
 	return r.readReply()
 }
 
-// ReadOf is Read for one of several replies that belong together, of which left are still
-// to come, this one among them. Small strings of theirs share memory, up to 4 KiB at a
-// time, as those within one reply do: keeping one keeps others, and strings.Clone parts
-// them.
+// ReadOf is Read for the replies to a batch. left is the number of replies still to come, including
+// the present one.
+//
+// Small strings of the batch share memory in blocks of up to 4 KiB: keeping a string keeps its
+// whole block. Use strings.Clone to keep a string alone.
 func (r *Reader) ReadOf(left int) (Value, error) {
 	if len(r.frames) == 0 && r.err == nil && r.r < r.w && r.buf[r.r] == '$' {
 		b := r.buf[r.r:r.w]
@@ -67,14 +68,14 @@ func (r *Reader) ReadOf(left int) (Value, error) {
 	return r.Read()
 }
 
-// sharedText is the longest string that shares its memory with those of other replies.
+// sharedText is the length of the longest string that shares a block with other replies.
 const sharedText = 512
 
-// shared is a piece of memory that fills up with strings.
+// shared is a block of memory for the strings of several replies.
 type shared struct{ strings.Builder }
 
-// add returns s as a string in the piece, or in a new one, made for the left strings of its
-// length that may follow. The last one lets the piece go.
+// add copies s into the block. If s does not fit, add starts a new block, sized for left strings of
+// the same length. The last string of a batch releases the block.
 func (p *shared) add(s []byte, left int) string {
 	if p.Cap()-p.Len() < len(s) {
 		p.Reset()
@@ -89,9 +90,9 @@ func (p *shared) add(s []byte, left int) string {
 	return text
 }
 
-// simple returns the reply at the beginning of b, which is not empty, and its length,
-// or 0 if it is not whole or not one of the most common forms. It spares these the
-// state that the others need, and accepts nothing that they do not.
+// simple decodes the most common replies from b, which is not empty, without the state that
+// readReply needs. It returns the length of the reply, or 0 if the reply is incomplete or less
+// common. simple accepts nothing that readReply would refuse.
 func (r *Reader) simple(b []byte) (Value, int) {
 	switch b[0] {
 	case '+':
@@ -100,7 +101,7 @@ func (r *Reader) simple(b []byte) (Value, int) {
 		}
 	case ':':
 		if n, next := shortNumber(b); next > 0 {
-			return Value{node: &bare[Integer], num: uint64(n)}, next
+			return Value{node: &kindNodes[Integer], num: uint64(n)}, next
 		}
 	case '$':
 		if from, to, next := shortBulk(b, r.lim.Bulk); next > 0 && next <= r.lim.Total {
@@ -113,9 +114,9 @@ func (r *Reader) simple(b []byte) (Value, int) {
 	return Value{}, 0
 }
 
-// readReply reads a value of any form, or the rest of one.
+// readReply reads any value, or the rest of an interrupted value.
 func (r *Reader) readReply() (Value, error) {
-	if r.skipping { // a Skip that a timeout has interrupted
+	if r.skipping { // a timeout interrupted Skip
 		if err := r.Skip(); err != nil {
 			return Value{}, err
 		}
@@ -128,10 +129,10 @@ func (r *Reader) readReply() (Value, error) {
 	return v, nil
 }
 
-// Skip reads the next value as Read does and with the same errors, but does not
-// build it. Called after a Read or a Skip that a timeout has interrupted, it skips
-// the rest of the value that was begun. A push counts as a value: where none may be
-// lost, ask [Reader.Peek] first.
+// Skip reads the next value and discards it. Its errors are the errors of Read. After an
+// interrupted Read or Skip, it skips the rest of the same value.
+//
+// Skip also skips a push. Use [Reader.Peek] first if pushes matter.
 func (r *Reader) Skip() error {
 	if err := r.begin(); err != nil {
 		return r.fail(err)
@@ -145,10 +146,12 @@ func (r *Reader) Skip() error {
 	return nil
 }
 
-// Peek waits until the next value has begun to arrive and returns its kind, which
-// for one with attributes is Map, and Null where the byte is not the beginning of a
-// value. It consumes nothing; its errors are those of Read. After a Read that a
-// timeout has interrupted it returns the kind of the value that was begun.
+// Peek waits for the first byte of the next value and returns the value's kind without consuming
+// anything. Its errors are the errors of Read. Special cases:
+//
+//   - Attributes come first: Map.
+//   - The byte is no valid type byte: Null.
+//   - A timeout interrupted Read: the kind of the unfinished value.
 func (r *Reader) Peek() (Kind, error) {
 	if r.skipping {
 		if err := r.Skip(); err != nil {
@@ -161,11 +164,10 @@ func (r *Reader) Peek() (Kind, error) {
 	return kindOf(r.mark), nil
 }
 
-// Buffered returns the number of bytes that have been read from the source and not
-// yet been consumed.
+// Buffered returns the number of bytes read from the source and not yet consumed.
 func (r *Reader) Buffered() int { return r.w - r.r }
 
-// begin waits for the first byte of the next value, unless one has been begun.
+// begin waits for the first byte of the next value, unless a value is unfinished.
 func (r *Reader) begin() error {
 	if len(r.frames) > 0 || r.err != nil {
 		return r.err
@@ -177,7 +179,7 @@ func (r *Reader) begin() error {
 	return nil
 }
 
-// advance reads on until the reply is whole.
+// advance reads until the reply is complete.
 func (r *Reader) advance() error {
 	if err := r.begin(); err != nil {
 		return err
@@ -185,7 +187,7 @@ func (r *Reader) advance() error {
 	if len(r.frames) == 0 {
 		r.elements = 0
 		r.end = r.offset() + int64(r.lim.Total)
-		if r.end < 0 { // the sum is too large
+		if r.end < 0 { // overflow
 			r.end = math.MaxInt64
 		}
 		r.frames = append(r.frames, frame{kind: root, want: 1})
@@ -198,7 +200,7 @@ func (r *Reader) advance() error {
 	return nil
 }
 
-// fail makes err the error of the Reader for good, unless it is a timeout.
+// fail records err as the Reader's final error, unless err is a timeout.
 func (r *Reader) fail(err error) error {
 	if r.err != nil {
 		return r.err

@@ -6,79 +6,84 @@ import (
 )
 
 const (
-	// smallText is the longest string that shares its memory with others.
+	// smallText is the length of the longest string that shares memory with the reply's other
+	// strings.
 	smallText = 4 << 10
-	textBits  = 13 // of an item, enough for smallText
+	textBits  = 13 // bits of item.num for a length up to smallText
 
-	// maxScratch is the most memory, in bytes, that is kept from one reply to the next.
+	// maxScratch limits the memory, in bytes, that a Reader keeps from a reply for the next.
 	maxScratch = 64 << 10
 
-	itemBytes = 16 // of an item and of a span
+	itemBytes = 16 // size of an item, and of a span
+
+	// allocAhead bounds the memory allocated for a long string: 64 times the bytes received, or
+	// maxBuffer if more.
+	allocAhead = 64
 )
 
-// item is a value while the reply it belongs to is being read. It holds no
-// pointer: its text is in reply.text or reply.texts, its elements are a span.
+// item is a value of an unfinished reply. An item holds no pointer: reply.text or reply.longTexts
+// holds its text, and a span locates its elements.
 type item struct {
-	num     uint64 // as in Value; of a text, its place and length, or its index if alone
-	span    int32  // 1 + index in reply.spans, 0 for none
+	num     uint64 // as in Value; for a text: offset and length, or the index in longTexts
+	span    int32  // 1 + index in reply.spans; 0 for none
 	kind    Kind
-	alone   bool // the text is one of reply.texts
-	spelled bool // a double with a text
+	long    bool // the text is in reply.longTexts
+	hasText bool // a double with its original text
 }
 
-// span says which of the items in reply.done are elements and attributes of one item.
+// span locates the elements and attributes of an item in reply.done.
 type span struct{ elems, numElems, attrs, numAttrs int32 }
 
-// frame is an aggregate of which not all elements have been read. An attribute is a
-// frame too, and so is a streamed string, whose elements are its chunks.
+// frame is an unfinished aggregate, attribute or streamed string. The elements of a streamed string
+// are its chunks.
 type frame struct {
 	kind   Kind
 	chunks bool // a streamed string
-	num    int  // values so far, keys and values of a map each; bytes of a streamed string
-	want   int  // values in all; negative if streamed
-	first  int  // where its items begin in reply.items, or its bytes in reply.text
-	attrs  int  // pairs of attributes that wait for the next value
-	at     int  // where the items of those begin
+	num    int  // values so far, keys and values counted separately; bytes of a streamed string
+	want   int  // total number of values; negative if streamed
+	first  int  // index of its first item in reply.items, or of its first byte in reply.text
+	attrs  int  // pairs of attributes read before the next value
+	at     int  // index in reply.items of the first attribute
 }
 
-// reply is the state of the reply being read. Items are collected on a stack; those
-// of an aggregate move to done, so that they stand together, when it is whole.
-// When the reply is, its texts, its values and its nodes take one allocation each.
+// reply is the state of the unfinished reply. items is a stack; a complete aggregate moves its
+// items to done, where they are contiguous. When the reply is complete, its texts, its values and
+// its nodes take one allocation each.
 type reply struct {
 	frames   []frame // from the outermost to the innermost; empty between replies
-	mark     byte    // the first byte
-	skipping bool    // nothing is kept
+	mark     byte    // the first type byte
+	skipping bool    // the reply is discarded
 	elements int     // values announced so far
-	end      int64   // offset in the stream that the reply may not pass
+	end      int64   // the limit of the reply, as an offset in the stream
 
-	items []item
-	done  []item
-	spans []span
-	text  []byte
-	texts []string // those too long to share memory
-	body  body
+	items     []item
+	done      []item
+	spans     []span
+	text      []byte
+	longTexts []string // strings longer than smallText
+	body      body
 }
 
-// body is a string that is longer than what is buffered.
+// body is a string longer than the buffered bytes.
 type body struct {
 	active bool
-	chunk  bool // of a streamed string
+	chunk  bool // a chunk of a streamed string
 	kind   Kind
 	size   int
-	left   int // bytes of it not yet consumed
+	left   int // bytes not yet consumed
 	text   strings.Builder
 }
 
-// top returns the innermost frame. It is valid until a frame is added.
+// top returns the innermost frame. The pointer is valid until the next frame is added.
 func (p *reply) top() *frame { return &p.frames[len(p.frames)-1] }
 
-// add adds a whole value to the innermost frame and closes each that is whole by that.
+// add adds a complete value to the innermost frame, and closes every frame completed by it.
 func (p *reply) add(it item) {
 	p.push(it)
-	p.settle()
+	p.closeComplete()
 }
 
-// push adds a whole value to the innermost frame.
+// push adds a complete value to the innermost frame.
 func (p *reply) push(it item) {
 	f := p.top()
 	if !p.skipping {
@@ -94,14 +99,14 @@ func (p *reply) push(it item) {
 	}
 }
 
-// settle closes the innermost frame if it is whole, and then that around it.
-func (p *reply) settle() {
+// closeComplete closes the innermost frame if it is complete, then the next outer frame, and so on.
+func (p *reply) closeComplete() {
 	for f := p.top(); f.num == f.want; f = p.top() {
 		switch f.kind {
 		case root:
 			p.frames = p.frames[:0]
 			return
-		case attribute: // its items wait where they are
+		case attribute: // the items stay in place until push attaches them to the next value
 			p.frames = p.frames[:len(p.frames)-1]
 			return
 		}
@@ -109,7 +114,7 @@ func (p *reply) settle() {
 	}
 }
 
-// attach moves the items from index at on to done as the attributes of it.
+// attach moves the items from index at to done, as the attributes of it.
 func (p *reply) attach(it *item, at int) {
 	if at == len(p.items) {
 		return
@@ -124,7 +129,7 @@ func (p *reply) attach(it *item, at int) {
 	p.items = p.items[:at]
 }
 
-// close removes the innermost frame, an aggregate that is whole, and returns its item.
+// close removes the innermost frame, a complete aggregate, and returns its item.
 func (p *reply) close() item {
 	f := *p.top()
 	p.frames = p.frames[:len(p.frames)-1]
@@ -149,8 +154,8 @@ func (p *reply) addText(kind Kind, s []byte) {
 	switch {
 	case p.skipping:
 	case len(s) > smallText:
-		it.num, it.alone = uint64(len(p.texts)), true
-		p.texts = append(p.texts, string(s))
+		it.num, it.long = uint64(len(p.longTexts)), true
+		p.longTexts = append(p.longTexts, string(s))
 	default:
 		it.num = uint64(len(p.text))<<textBits | uint64(len(s))
 		p.text = append(p.text, s...)
@@ -158,20 +163,20 @@ func (p *reply) addText(kind Kind, s []byte) {
 	p.add(it)
 }
 
-// addDouble adds a double to the innermost frame, and its text if that is not the one that the number would be given. Of infinities and
-// NaNs, which have many, it is never kept.
+// addDouble adds a double to the innermost frame. It keeps the text if the text differs from
+// appendFloat's. Infinities and NaNs have many spellings; their text is never kept.
 func (p *reply) addDouble(f float64, line []byte) {
 	it := item{kind: Double, num: math.Float64bits(f)}
 	var buf [32]byte
 	if !p.skipping && !math.IsInf(f, 0) && !math.IsNaN(f) && string(appendFloat(buf[:0], f, 64)) != string(line) {
 		it.num = uint64(len(p.text))<<textBits | uint64(len(line))
-		it.spelled = true
+		it.hasText = true
 		p.text = append(p.text, line...)
 	}
 	p.add(it)
 }
 
-// value returns the reply that has been read.
+// value returns the complete reply.
 func (p *reply) value() Value {
 	var nodes []node
 	text := string(p.text)
@@ -181,7 +186,7 @@ func (p *reply) value() Value {
 	}
 	for i := range p.done {
 		it, v := &p.done[i], &values[i]
-		if it.kind == BulkString && it.span == 0 && !it.alone { // as set does, for speed
+		if it.kind == BulkString && it.span == 0 && !it.long { // the same as set, inlined for speed
 			at := it.num >> textBits
 			v.num, v.str = uint64(BulkString), text[at:at+it.num&(1<<textBits-1)]
 			continue
@@ -202,7 +207,7 @@ func (p *reply) value() Value {
 	return v
 }
 
-// set makes of it the value v, which is zero.
+// set converts it to v, which must be zero.
 func (p *reply) set(v *Value, it *item, text string, nodes []node) {
 	v.num = uint64(it.kind)
 	if it.span != 0 {
@@ -210,47 +215,47 @@ func (p *reply) set(v *Value, it *item, text string, nodes []node) {
 		v.node.kind = it.kind
 	}
 	switch {
-	case it.spelled:
+	case it.hasText:
 		at := it.num >> textBits
 		v.str = text[at : at+it.num&(1<<textBits-1)]
 		f, _ := parseDouble([]byte(v.str))
 		v.num = math.Float64bits(f)
 		if v.node == nil {
-			v.node = &bare[Double]
+			v.node = &kindNodes[Double]
 		}
 	case it.kind.isNumber():
 		v.num = it.num
 		if v.node == nil {
-			v.node = &bare[it.kind]
+			v.node = &kindNodes[it.kind]
 		}
 	case !it.kind.isText():
-	case it.alone:
-		v.str = p.texts[it.num]
+	case it.long:
+		v.str = p.longTexts[it.num]
 	default:
 		at := it.num >> textBits
 		v.str = text[at : at+it.num&(1<<textBits-1)]
 	}
 }
 
-// reset forgets the reply, and its memory if that is much.
+// reset discards the reply, and releases its memory if larger than maxScratch.
 func (p *reply) reset() {
 	p.frames = p.frames[:0]
 	p.skipping = false
 	p.discard()
-	if cap(p.text)+itemBytes*(cap(p.items)+cap(p.done)+cap(p.spans)+cap(p.texts)+4*cap(p.frames)) > maxScratch {
+	if cap(p.text)+itemBytes*(cap(p.items)+cap(p.done)+cap(p.spans)+cap(p.longTexts)+4*cap(p.frames)) > maxScratch {
 		*p = reply{}
 	}
 }
 
-// discard forgets the items of the reply, but not how much of it has been read.
+// discard drops the items of the reply. The position inside the reply stays.
 func (p *reply) discard() {
 	p.items, p.done, p.spans, p.text = p.items[:0], p.done[:0], p.spans[:0], p.text[:0]
-	clear(p.texts)
-	p.texts = p.texts[:0]
+	clear(p.longTexts)
+	p.longTexts = p.longTexts[:0]
 	p.body.text.Reset()
 }
 
-// write takes the next bytes of the body.
+// write adds the next bytes of the body.
 func (p *reply) write(s []byte) {
 	b := &p.body
 	b.left -= len(s)
@@ -259,12 +264,12 @@ func (p *reply) write(s []byte) {
 	case b.chunk:
 		p.text = append(p.text, s...)
 	default:
-		// A Builder would grow to more than the string needs. A size that the
-		// peer has only announced is not believed: what there is, is doubled.
+		// Growing explicitly avoids the surplus capacity of a Builder. The announced size is
+		// trusted only up to a multiple of the bytes received.
 		if have := b.text.Len(); have+len(s) > b.text.Cap() {
 			old := b.text.String()
 			b.text.Reset()
-			b.text.Grow(min(b.size, max(maxBuffer, 2*have, have+len(s))))
+			b.text.Grow(min(b.size, max(maxBuffer, allocAhead*(have+len(s)))))
 			b.text.WriteString(old)
 		}
 		b.text.Write(s)

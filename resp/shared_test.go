@@ -8,7 +8,7 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// Replies that belong together are the same as others, for fewer allocations.
+// ReadOf returns the same replies as Read, with fewer allocations.
 func TestReadOf(t *testing.T) {
 	var wire strings.Builder
 	var want []string

@@ -1,15 +1,14 @@
 package resp
 
-// step reads one header, with the text that belongs to it, or the rest of a string,
-// and adds what that makes to the reply. After an error of the source it has
-// consumed nothing that it would need when it is called again.
+// step reads one header with its text, or the rest of a string, and adds the result to the reply.
+// After an error of the source, calling step again continues without loss.
 func (r *Reader) step() error {
 	if r.body.active {
 		return r.readBody()
 	}
 	f := r.top()
 	if f.want > 0 && f.attrs == 0 && (f.num > 0 || f.kind != Push) && r.readRun(f) {
-		r.settle()
+		r.closeComplete()
 		return nil
 	}
 	if err := r.need(1); err != nil {
@@ -41,9 +40,9 @@ func (r *Reader) step() error {
 	return r.unknown(mark)
 }
 
-// readRun reads as many elements of f as are short, whole in the buffer and of one of
-// the most common types, and reports whether there was one. It exists for speed
-// only: step reads them too.
+// readRun reads consecutive elements of f that are short, completely buffered and of the most
+// common types. It reports whether it read any. readRun exists only for speed: step reads the same
+// elements.
 func (r *Reader) readRun(f *frame) bool {
 	b := r.buf[r.r:r.w]
 	if left := r.end - r.offset(); int64(len(b)) > left {
@@ -53,7 +52,7 @@ func (r *Reader) readRun(f *frame) bool {
 	small := min(smallText, r.lim.Bulk, r.lim.Line)
 	for num < f.want && len(b) > 0 {
 		var it item
-		from, to, next := 0, 0, 0 // where the text is, and what follows it
+		from, to, next := 0, 0, 0 // the text b[from:to], and the index after the element
 		switch b[0] {
 		case '$':
 			if n, length := r.addBulks(b, f.want-num, small); n > 0 {
@@ -93,8 +92,9 @@ func (r *Reader) readRun(f *frame) bool {
 	return true
 }
 
-// addBulks adds the bulk strings at the beginning of b whose lengths have one or two digits, as most do that come in a row: no
-// more than most, and none that is longer than longest. It returns how many there are and their length.
+// addBulks adds the bulk strings at the beginning of b whose length has one or two digits, the
+// usual case in a row. It stops after most strings. If longest is below 99, addBulks does nothing,
+// because it does not compare lengths. It returns the number of strings and their encoded length.
 func (p *reply) addBulks(b []byte, most, longest int) (n, length int) {
 	if p.skipping || longest < 99 {
 		return 0, 0
@@ -123,7 +123,7 @@ func (p *reply) addBulks(b []byte, most, longest int) (n, length int) {
 	return n, at
 }
 
-// readLine reads a value whose text is its line.
+// readLine reads a value whose text is the line.
 func (r *Reader) readLine(mark byte) error {
 	most, limit := r.lim.Line, "line"
 	if mark == ',' {
@@ -152,7 +152,7 @@ func (r *Reader) readLine(mark byte) error {
 	return nil
 }
 
-// readNumber reads a value that its line tells and that has no text.
+// readNumber reads an integer, a boolean or a null: a line without a text.
 func (r *Reader) readNumber(mark byte) error {
 	line, err := r.line(maxNumber, "")
 	if err != nil {
@@ -181,7 +181,8 @@ func (r *Reader) readNumber(mark byte) error {
 	return nil
 }
 
-// readText reads a string with a length, its header only if the rest is long.
+// readText reads a string with a length. If a long string is not completely buffered, readText
+// reads only the header; readBody reads the rest.
 func (r *Reader) readText(mark byte) error {
 	n, header, err := r.header()
 	switch {
@@ -225,7 +226,7 @@ func (r *Reader) readText(mark byte) error {
 	return nil
 }
 
-// readSpecialText reads the header of a bulk string that has no length.
+// readSpecialText reads the header of a null or streamed bulk string.
 func (r *Reader) readSpecialText(n, header int) error {
 	if n == streamed {
 		r.r += header
@@ -240,7 +241,7 @@ func (r *Reader) readSpecialText(n, header int) error {
 	return nil
 }
 
-// readBody reads the rest of a string, or of a chunk of one.
+// readBody reads the rest of a string, or of a chunk.
 func (r *Reader) readBody() error {
 	b := &r.body
 	for b.left > 0 {
@@ -264,17 +265,17 @@ func (r *Reader) readBody() error {
 	if b.chunk {
 		return nil
 	}
-	it := item{kind: b.kind, num: uint64(len(r.texts)), alone: true}
+	it := item{kind: b.kind, num: uint64(len(r.longTexts)), long: true}
 	if !r.skipping {
-		r.texts = append(r.texts, b.text.String())
+		r.longTexts = append(r.longTexts, b.text.String())
 		b.text.Reset()
 	}
 	r.add(it)
 	return nil
 }
 
-// readChunk reads the header of a chunk, after which its text is a body, or the
-// chunk of length zero that ends a streamed string.
+// readChunk reads the header of a chunk; readBody then reads its text. A chunk of length 0 ends the
+// streamed string.
 func (r *Reader) readChunk() error {
 	f := r.top()
 	if !f.chunks {
@@ -349,8 +350,8 @@ func (r *Reader) readAggregate(mark byte) error {
 	return nil
 }
 
-// open adds the frame of an aggregate of n elements or pairs, which are want values.
-// One that is empty is whole already.
+// open adds a frame for an aggregate of n elements or pairs, want values in total. An empty
+// aggregate is complete and gets no frame.
 func (r *Reader) open(kind Kind, n, want int) {
 	if kind == attribute {
 		f := r.top()
@@ -367,7 +368,7 @@ func (r *Reader) open(kind Kind, n, want int) {
 	}
 }
 
-// readEnd reads the mark that ends a streamed aggregate.
+// readEnd reads the end mark of a streamed aggregate.
 func (r *Reader) readEnd() error {
 	f := r.top()
 	line, err := r.line(maxNumber, "")
@@ -385,13 +386,13 @@ func (r *Reader) readEnd() error {
 	}
 	r.r += 3
 	r.push(r.close())
-	r.settle()
+	r.closeComplete()
 	return nil
 }
 
-// line waits for the line that begins here, and returns it without the type byte. It
-// does not consume it, and what it returns is valid until more is read. The
-// limit is a name for a [LimitError], or "" for a line that only a mistake makes so long.
+// line waits for the next line and returns it without the type byte, but does not consume it. The
+// slice is valid until the next read. limit names the limit in a [LimitError]; if limit is "", a
+// line longer than most is a syntax error.
 func (r *Reader) line(most int, limit string) ([]byte, error) {
 	if left := r.end - r.offset() - 3; left < int64(most) {
 		most, limit = int(left), "total"
@@ -412,14 +413,14 @@ func (r *Reader) line(most int, limit string) ([]byte, error) {
 	return nil, r.syntax(0, "number line too long")
 }
 
-// What header returns where there is something else than a length.
+// Results of header in place of a length.
 const (
 	null     = -1
 	streamed = -2
 )
 
-// header waits for the line that begins here, and returns the length in it, and its own
-// length. It does not consume it.
+// header waits for the next line, and returns the length in the line and the size of the line. It
+// does not consume the line.
 func (r *Reader) header() (n, size int, err error) {
 	if n, size = shortNumber(r.buf[r.r:r.w]); size > 0 && int64(size) <= r.end-r.offset() {
 		return n, size, nil
@@ -441,7 +442,7 @@ func (r *Reader) header() (n, size int, err error) {
 	return 0, 0, r.syntax(0, "malformed length")
 }
 
-// fits returns an error if a string of n bytes behind its header exceeds a limit.
+// fits returns an error if a string of n bytes, following its header, exceeds a limit.
 func (r *Reader) fits(header, n, most int) error {
 	switch {
 	case n > most:
@@ -452,33 +453,32 @@ func (r *Reader) fits(header, n, most int) error {
 	return nil
 }
 
-// exceeds returns the error of the header that begins here.
+// exceeds returns a LimitError at the present offset.
 func (r *Reader) exceeds(limit string, most int) error {
 	return &LimitError{Limit: limit, Max: most, Offset: r.offset()}
 }
 
-// syntax returns the error of what begins n bytes from here.
+// syntax returns a SyntaxError n bytes after the present offset.
 func (r *Reader) syntax(n int, reason string) error {
 	return &SyntaxError{Offset: r.offset() + int64(n), Reason: reason}
 }
 
-// unknown returns the error of a byte that is not the type of anything, with a guess
-// who it is that answers.
+// unknown returns the error for an unknown type byte, with a hint if the peer seems to speak
+// another protocol.
 func (r *Reader) unknown(mark byte) error {
 	switch mark {
 	case 'H':
 		return r.syntax(0, "unknown type byte 'H', as of an HTTP server,")
-	case 0x15, 0x16: // the types of TLS records for alerts and handshakes
+	case 0x15, 0x16: // TLS records: alert and handshake
 		return r.syntax(0, "unknown type byte, as of a server that wants TLS,")
 	}
 	return r.syntax(0, "unknown type byte")
 }
 
-// kindOf returns the kind of values of which mark is the type byte, Map for that of
-// an attribute, and Null for any other byte.
+// kindOf returns the kind for a type byte: Map for attributes, Null for an unknown byte.
 func kindOf(mark byte) Kind { return kinds[mark] }
 
-// aggregateOf is kindOf, but tells attributes from maps.
+// aggregateOf is kindOf, but distinguishes attributes from maps.
 func aggregateOf(mark byte) Kind {
 	if mark == '|' {
 		return attribute

@@ -10,8 +10,8 @@ import (
 // Kind is the type of a [Value].
 type Kind uint8
 
-// The kinds of values. A streamed string or aggregate has the kind of its plain
-// counterpart; a null is Null in each of its three forms.
+// The kinds of values. Streamed strings and aggregates have the kind of their plain forms. All
+// three forms of null have the kind Null.
 const (
 	Null           Kind = iota // _ $-1 *-1
 	SimpleString               // +
@@ -28,9 +28,9 @@ const (
 	Set                        // ~
 	Push                       // >
 
-	// The rest occur only while a reply is being read.
+	// Internal kinds: only an unfinished reply has them.
 	attribute // |
-	root      // what holds a top-level value
+	root      // the frame around a top-level value
 )
 
 var kindNames = [...]string{
@@ -38,7 +38,7 @@ var kindNames = [...]string{
 	"big number", "blob error", "verbatim string", "map", "set", "push", "attribute", "root",
 }
 
-// String returns the name of the kind as the protocol has it: "bulk string".
+// String returns the protocol's name of the kind: "bulk string".
 func (k Kind) String() string {
 	if int(k) < len(kindNames) {
 		return kindNames[k]
@@ -52,30 +52,30 @@ func (k Kind) isText() bool {
 	return texts>>k&1 != 0
 }
 
-// isNumber reports whether values of kind k are told by their number.
+// isNumber reports whether num holds the content of a value of kind k.
 func (k Kind) isNumber() bool { return k == Integer || k == Boolean || k == Double }
 
-// Value is one reply, or an element of one. It owns its memory, is immutable and
-// may be copied and shared. The zero Value is a null.
+// Value is a reply or an element of a reply. The zero Value is a null. A Value owns its memory, is
+// immutable, and may be copied and shared.
 //
-// The small strings of a reply share one piece of memory, so that keeping one
-// keeps all; strings.Clone parts them. Strings over 4 KiB always stand alone.
+// The small strings of a reply share a block of memory: keeping one of them keeps the block. Use
+// strings.Clone to keep a string alone. Strings over 4 KiB have their own memory.
 type Value struct {
-	num  uint64 // integer, bits of a double, 0 or 1 for a boolean; of all others the kind
-	str  string // text; that of a verbatim string with format and colon in front, that of a double if it is spelled unlike ours
-	node *node  // nil if num is the kind and there are neither elements nor attributes
+	num  uint64 // integer; bits of a double; 0 or 1 for a boolean; the kind of any other value
+	str  string // text; for a verbatim string with format and colon; for a double only if not equal to appendFloat's
+	node *node  // nil if num is the kind, and the value has neither elements nor attributes
 }
 
-// node is what few values have. It says of what kind the value is, in place of a field of its own: a Value of four words
-// takes a fifth less memory, and fits into registers.
+// node holds the rarely used parts of a Value. The kind is here and not in Value, because a Value
+// of four words takes a fifth less memory and fits into registers.
 type node struct {
 	kind  Kind
-	elems []Value // keys and values in turn, if of a map
-	attrs []Value // keys and values in turn
+	elems []Value // for a map: keys and values alternate
+	attrs []Value // keys and values alternate
 }
 
-// bare are the nodes of values that need theirs for nothing but the kind.
-var bare = [...]node{Integer: {kind: Integer}, Boolean: {kind: Boolean}, Double: {kind: Double}}
+// kindNodes are the nodes of values that need a node only for the kind.
+var kindNodes = [...]node{Integer: {kind: Integer}, Boolean: {kind: Boolean}, Double: {kind: Double}}
 
 // Kind returns the type of v.
 func (v Value) Kind() Kind {
@@ -88,10 +88,10 @@ func (v Value) Kind() Kind {
 // IsNull reports whether v is a null.
 func (v Value) IsNull() bool { return v.Kind() == Null }
 
-// Err returns the [Error] if v is an error reply, and nil if it is not.
+// Err returns the [Error] of an error reply, and nil for any other value.
 //
-// The text ends where the server begins to repeat the arguments of a command it
-// does not know, as there may be a password among them.
+// If the server repeats the arguments of an unknown command, Err cuts them off, because they may
+// contain a password.
 func (v Value) Err() error {
 	if k := v.Kind(); k != SimpleError && k != BlobError {
 		return nil
@@ -100,10 +100,13 @@ func (v Value) Err() error {
 	return Error(text)
 }
 
-// Text returns v as a string: the text of any string without the format of a
-// verbatim one, or a number in decimal, a boolean being 1 or 0. A double is written
-// as the server has written it, but inf, -inf and nan in one way each. For an error
-// reply Text returns the error, for a null or an aggregate a [*KindError].
+// Text returns v as a string:
+//
+//   - A string: its text; for a verbatim string without the format.
+//   - An integer or big number: decimal digits. A boolean: 1 or 0.
+//   - A double: the server's spelling, but infinities and NaN always as inf, -inf and nan.
+//   - An error reply: the reply as the error.
+//   - A null or an aggregate: a [*KindError].
 func (v Value) Text() (string, error) {
 	switch v.Kind() {
 	case SimpleString, BulkString, BigNumber:
@@ -121,8 +124,8 @@ func (v Value) Text() (string, error) {
 	return "", v.isNot("a string")
 }
 
-// Append appends what Text returns to dst, without an allocation of its own. On
-// an error it returns dst as it was.
+// Append appends the result of Text to dst. It does not allocate unless dst must grow. On an error
+// it returns dst unchanged.
 func (v Value) Append(dst []byte) ([]byte, error) {
 	switch k := v.Kind(); {
 	case k == Double && v.str == "":
@@ -134,13 +137,16 @@ func (v Value) Append(dst []byte) ([]byte, error) {
 	return append(dst, s...), err
 }
 
-// double returns the number that v, a Double, is.
+// double returns the number of a Double.
 func (v Value) double() float64 { return math.Float64frombits(v.num) }
 
-// Int returns v as an integer. A string, a big number or a double will do if it is
-// exactly an integer of 64 bits, also if it is written with a point or an exponent
-// ("1e+17"), and a boolean is 1 or 0. Anything else is a [*KindError], an error
-// reply the error.
+// Int returns v as an integer:
+//
+//   - An integer: its value. A boolean: 1 or 0.
+//   - A string, a big number or a double: an exact 64-bit integer, also with a point or an exponent
+//     ("1e+17").
+//   - An error reply: the reply as the error.
+//   - Any other value: a [*KindError].
 func (v Value) Int() (int64, error) {
 	switch v.Kind() {
 	case Integer, Boolean:
@@ -158,10 +164,13 @@ func (v Value) Int() (int64, error) {
 	return 0, v.isNot("an integer")
 }
 
-// Float returns v as a floating-point number. A string will do if it is written as
-// the protocol writes doubles, "inf" and "nan" among them; integers and big
-// numbers are rounded where they must be. Anything else is a [*KindError], an
-// error reply the error.
+// Float returns v as a floating-point number:
+//
+//   - An integer or big number: rounded if necessary. A boolean: 1 or 0.
+//   - A double: its value.
+//   - A string: parsed like a RESP3 double, including "inf" and "nan".
+//   - An error reply: the reply as the error.
+//   - Any other value: a [*KindError].
 func (v Value) Float() (float64, error) {
 	switch v.Kind() {
 	case Integer, Boolean:
@@ -177,8 +186,8 @@ func (v Value) Float() (float64, error) {
 	return 0, v.isNot("a number")
 }
 
-// Bool returns v as a boolean. The numbers and strings 1 and 0 will do. Anything else
-// is a [*KindError], an error reply the error.
+// Bool returns v as a boolean. It accepts the numbers and strings 1 and 0. An error reply is
+// returned as the error; any other value is a [*KindError].
 func (v Value) Bool() (bool, error) {
 	switch n, err := v.Int(); {
 	case err != nil || n != 0 && n != 1:
@@ -188,7 +197,7 @@ func (v Value) Bool() (bool, error) {
 	}
 }
 
-// isNot returns the error of a conversion that is not possible.
+// isNot returns the error of a conversion: the error reply, or a KindError.
 func (v Value) isNot(want string) error {
 	if err := v.Err(); err != nil {
 		return err
@@ -196,8 +205,8 @@ func (v Value) isNot(want string) error {
 	return &KindError{Kind: v.Kind(), Want: want}
 }
 
-// Format returns the format of a verbatim string, three bytes such as "txt" or
-// "mkd", and "" for any other value.
+// Format returns the three-byte format of a verbatim string, such as "txt" or "mkd", and "" for any
+// other value.
 func (v Value) Format() string {
 	if v.Kind() != VerbatimString {
 		return ""
@@ -205,12 +214,12 @@ func (v Value) Format() string {
 	return v.str[:formatLen-1]
 }
 
-// Len returns the number of elements of an aggregate, and 0 for any other
-// value. Keys and values of a map count each, as they do in the array that
-// RESP2 has for it.
+// Len returns the number of elements of an aggregate, and 0 for any other value. Keys and values of
+// a map count separately, as in the flat array of RESP2.
 func (v Value) Len() int { return len(v.elems()) }
 
-// At returns the element at index i, counted from 0, or a null if there is none.
+// At returns the element at index i, or a null if i is out of range. In a map, keys and values
+// alternate.
 func (v Value) At(i int) Value {
 	if e := v.elems(); uint(i) < uint(len(e)) {
 		return e[i]
@@ -218,8 +227,7 @@ func (v Value) At(i int) Value {
 	return Value{}
 }
 
-// All returns the elements of an aggregate in order. Like [Value.At], it
-// takes the keys and values of a map in turn.
+// All returns the elements of an aggregate in order. In a map, keys and values alternate.
 func (v Value) All() iter.Seq[Value] {
 	return func(yield func(Value) bool) {
 		for _, e := range v.elems() {
@@ -230,13 +238,15 @@ func (v Value) All() iter.Seq[Value] {
 	}
 }
 
-// Pairs returns the keys and values of a map in order. It takes each form in which
-// servers send pairs, depending on command and version of the protocol: a map
-// (HGETALL, XREAD), a flat array of keys and values (both, in RESP2), and an array
-// of arrays of two (XREAD in RESP2, ZRANGE WITHSCORES in RESP3). An aggregate in
-// which something is left over, or is a key in a flat array, is a [*KindError], as
-// is anything but an aggregate, a null too; an error reply is the error. With an
-// error there are no pairs.
+// Pairs returns keys and values in order. It accepts every form in which servers send pairs:
+//
+//   - a map (HGETALL and XREAD in RESP3)
+//   - a flat array of keys and values (HGETALL in RESP2)
+//   - an array of two-element arrays (XREAD in RESP2, ZRANGE WITHSCORES in RESP3)
+//
+// Pairs returns a [*KindError] for an odd number of elements, for an aggregate as a key of a flat
+// array, and for any value but an aggregate, including null. An error reply is returned as the
+// error. On an error the sequence is empty.
 func (v Value) Pairs() (iter.Seq2[Value, Value], error) {
 	e := v.elems()
 	switch k := v.Kind(); {
@@ -250,7 +260,7 @@ func (v Value) Pairs() (iter.Seq2[Value, Value], error) {
 				return noPairs, v.isNot("a list of pairs: not each element is an array of two")
 			}
 		}
-		return nested(e), nil
+		return nestedPairs(e), nil
 	case len(e)%2 != 0:
 		return noPairs, v.isNot("a list of pairs: the number of elements is odd")
 	}
@@ -262,7 +272,7 @@ func (v Value) Pairs() (iter.Seq2[Value, Value], error) {
 	return pairs(e), nil
 }
 
-// Attrs returns the keys and values of the attributes that stood before v, in order.
+// Attrs returns the keys and values of the attributes before v, in order.
 func (v Value) Attrs() iter.Seq2[Value, Value] { return pairs(v.attrs()) }
 
 func pairs(e []Value) iter.Seq2[Value, Value] {
@@ -277,8 +287,8 @@ func pairs(e []Value) iter.Seq2[Value, Value] {
 
 func noPairs(func(Value, Value) bool) {}
 
-// nested is pairs for arrays of two.
-func nested(e []Value) iter.Seq2[Value, Value] {
+// nestedPairs is pairs for an array of two-element arrays.
+func nestedPairs(e []Value) iter.Seq2[Value, Value] {
 	return func(yield func(Value, Value) bool) {
 		for i := range e {
 			if !yield(e[i].At(0), e[i].At(1)) {
@@ -302,9 +312,9 @@ func (v Value) attrs() []Value {
 	return v.node.attrs
 }
 
-// Equal reports whether v and w are of one kind and hold the same, elements and
-// attributes in the same order included. Doubles are equal if the numbers are. A NaN
-// equals any other; 0 and -0 differ.
+// Equal reports whether v and w have the same kind and content, including attributes. Elements and
+// attributes must have the same order. Doubles compare by number: NaN equals NaN, and 0 differs
+// from -0.
 func (v Value) Equal(w Value) bool {
 	switch {
 	case v.Kind() != w.Kind():

@@ -11,7 +11,7 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// read returns the one value that wire is.
+// read decodes wire, which must be one value.
 func read(t testing.TB, wire string) resp.Value {
 	t.Helper()
 	r := resp.NewReader(strings.NewReader(wire), resp.Limits{})
@@ -24,11 +24,11 @@ func read(t testing.TB, wire string) resp.Value {
 
 func TestValueSize(t *testing.T) {
 	if size := reflect.TypeFor[resp.Value]().Size(); size > 40 {
-		t.Errorf("a Value has %d bytes, want at most 40", size)
+		t.Errorf("size of a Value: %d bytes, want at most 40", size)
 	}
 }
 
-// no stands for a conversion that is refused with a KindError.
+// no means that the conversion fails with a KindError.
 const no = "no"
 
 func TestValueConversions(t *testing.T) {
@@ -102,7 +102,7 @@ func TestValueConversions(t *testing.T) {
 	}
 }
 
-// Converting an error reply gives the error, and no error tells what a value holds.
+// Converting an error reply returns the error reply. No error contains the value's content.
 func TestValueConversionErrors(t *testing.T) {
 	for _, wire := range []string{"-ERR no\r\n", "!6\r\nERR no\r\n"} {
 		v := read(t, wire)
@@ -159,7 +159,7 @@ func TestValueElements(t *testing.T) {
 		}
 	}
 	if !same(all, []string{"1", "[]"}) {
-		t.Errorf("the first two of All are %q", all)
+		t.Errorf("the first two elements of All are %q", all)
 	}
 	if v := read(t, "$7\r\ntxt:abc\r\n"); v.Format() != "" {
 		t.Errorf("Format of a bulk string = %q", v.Format())
@@ -200,7 +200,7 @@ func TestValuePairs(t *testing.T) {
 			t.Errorf("pairs of %q: %v", wire, err)
 		} else {
 			for range pairs {
-				t.Errorf("pairs of %q: there are some", wire)
+				t.Errorf("Pairs of %q yields pairs", wire)
 			}
 		}
 	}
@@ -221,7 +221,7 @@ func TestValuePairs(t *testing.T) {
 			t.Errorf("pairs of %q: %v, want %q", wire, err, want)
 		}
 		for range pairs {
-			t.Errorf("pairs of %q: there are some beside the error", wire)
+			t.Errorf("Pairs of %q yields pairs besides the error", wire)
 		}
 	}
 }

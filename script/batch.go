@@ -12,31 +12,39 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// Call is one run of a script with its keys and arguments, encoded and ready for RunBatch. It may be used again, and by
-// many goroutines.
+// Call is an encoded run of a script for RunBatch: the script, its keys and its arguments. A Call
+// may be used repeatedly and by many goroutines.
 type Call struct {
 	script *Script
 	cmd    resp.Command
 }
 
-// Call encodes a run of the script for RunBatch. keys and args are as in Run, and may be changed once Call has returned.
-// An argument that cannot be sent is reported by RunBatch.
+// Call encodes a run of the script for RunBatch. keys and args are as in Run; the caller may change
+// both slices afterwards. RunBatch reports an argument that cannot be encoded.
 func (s *Script) Call(keys []string, args ...any) Call {
 	return Call{script: s, cmd: command("EVALSHA", s.Digest(), keys, args)}
 }
 
-// RunBatch runs calls in their order in one write and returns one reply for each, in the same order. An error reply is a
-// value in its place.
+// RunBatch runs calls in one write and returns one reply per call, in the order of calls. An error
+// reply is a value in the result.
 //
-// Calls with a key in common run in the order of the batch, each once at most. Calls go by digest; a call that has one of another
-// script behind it, with a key in common, goes with its source. What the server answers with NOSCRIPT, and only that, is
-// sent once more with its source, in one write, behind the others of the batch: unless a call with a key in common has
-// been executed behind it, which takes that other clients load and flush scripts at the same time. NOSCRIPT is its reply then.
-// Calls without keys count as having one in common. If all calls are concerned the whole order is kept.
+// # Order
 //
-// The error is that of the first call that cannot be sent, and then nothing was, or it is the Doer's. With the latter come
-// the replies to the first calls, as many as there are; of the others nothing is known but what Outcome returns. Only where
-// conn.SafeToRetry says so has none of the calls run.
+// Each call runs once at most. Calls with a common key run in the order of the batch; calls without
+// keys count as sharing a key. Other calls may change their order only if the server lacks some of
+// the scripts.
+//
+// RunBatch sends a call by digest, or with its source if a later call of another script has a key
+// in common. After a NOSCRIPT reply, and only then, RunBatch repeats the call with its source, in a
+// second write. If a later call with a common key has already run, RunBatch does not repeat, and
+// NOSCRIPT is the reply: scripts were loaded and flushed by other clients in the meantime.
+//
+// # Errors
+//
+//   - A call that cannot be encoded: the error of the first such call. Nothing was sent.
+//   - Any other error is the Doer's, with the replies to the first calls as far as known. [Outcome]
+//     returns the results of the remaining calls. Unless conn.SafeToRetry(err) is true, calls may
+//     have run.
 func RunBatch(ctx context.Context, d conn.Doer, calls []Call) ([]resp.Value, error) {
 	for _, call := range calls {
 		if err := call.cmd.Err(); err != nil {
@@ -50,40 +58,40 @@ func RunBatch(ctx context.Context, d conn.Doer, calls []Call) ([]resp.Value, err
 	if err != nil {
 		return replies, err
 	}
-	places := toRepeat(calls, replies)
-	if len(places) == 0 {
+	indexes := toRepeat(calls, replies)
+	if len(indexes) == 0 {
 		return replies, nil
 	}
-	again, err := runForgotten(ctx, d, calls, places)
+	again, err := runWithSource(ctx, d, calls, indexes)
 	for i, v := range again {
-		replies[places[i]] = v
+		replies[indexes[i]] = v
 	}
-	if err != nil && len(places) < len(calls) {
+	if err != nil && len(indexes) < len(calls) {
 		err = &partialError{cause: err}
 	}
-	if len(again) < len(places) {
-		replies = replies[:places[len(again)]]
+	if len(again) < len(indexes) {
+		replies = replies[:indexes[len(again)]]
 	}
 	return replies, err
 }
 
-// inOrder returns calls as they are to be sent: with the source where a call of another script, with a key in common, is
-// behind. The server might know that one and not this one.
+// inOrder returns calls as RunBatch sends them. A call includes its source if a later call of
+// another script has a key in common, because the server may have only the later script.
 func inOrder(calls []Call) []Call {
 	if !slices.ContainsFunc(calls, func(c Call) bool { return c.script != calls[0].script }) {
 		return calls
 	}
 	sent := slices.Clone(calls)
-	behind := map[string]*Script{} // by key; nil: several scripts
+	later := map[string]*Script{} // by key: the script of the later calls; nil for several
 	for i := len(calls) - 1; i >= 0; i-- {
 		s := calls[i].script
 		for key := range calls[i].keys() {
-			if other, ok := behind[key]; ok && other != s {
+			if other, ok := later[key]; ok && other != s {
 				s = nil
 			}
 		}
 		for key := range calls[i].keys() {
-			behind[key] = s
+			later[key] = s
 		}
 		if s == nil {
 			sent[i].cmd = calls[i].script.withSource(calls[i].cmd, "EVAL")
@@ -92,32 +100,32 @@ func inOrder(calls []Call) []Call {
 	return sent
 }
 
-// toRepeat returns the places of the calls that the server did not know, and behind which no call with a key in common was
-// executed.
-func toRepeat(calls []Call, replies []resp.Value) (places []int) {
-	if !slices.ContainsFunc(replies, forgotten) {
+// toRepeat returns the indexes of the calls with a NOSCRIPT reply, except where a later call with a
+// common key was executed.
+func toRepeat(calls []Call, replies []resp.Value) (indexes []int) {
+	if !slices.ContainsFunc(replies, isNoScript) {
 		return nil
 	}
 	executed := map[string]bool{}
 	for i := len(replies) - 1; i >= 0; i-- {
-		repeat := forgotten(replies[i])
+		repeat := isNoScript(replies[i])
 		for key := range calls[i].keys() {
 			repeat = repeat && !executed[key]
 		}
 		if repeat {
-			places = append(places, i)
+			indexes = append(indexes, i)
 		}
-		if !forgotten(replies[i]) {
+		if !isNoScript(replies[i]) {
 			for key := range calls[i].keys() {
 				executed[key] = true
 			}
 		}
 	}
-	slices.Reverse(places)
-	return places
+	slices.Reverse(indexes)
+	return indexes
 }
 
-// keys returns the keys of a call, or "" if it has none.
+// keys returns the keys of a call, or "" for a call without keys.
 func (c Call) keys() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		n, _ := strconv.Atoi(c.cmd.Arg(2))
@@ -135,16 +143,16 @@ func (c Call) keys() iter.Seq[string] {
 	}
 }
 
-// runForgotten runs with their source the calls at the given places, of which the server did not know the scripts.
-func runForgotten(ctx context.Context, d conn.Doer, calls []Call, places []int) ([]resp.Value, error) {
-	again := make([]Call, len(places))
+// runWithSource repeats the calls at the given indexes, with their source.
+func runWithSource(ctx context.Context, d conn.Doer, calls []Call, indexes []int) ([]resp.Value, error) {
+	again := make([]Call, len(indexes))
 	asked := make(map[*Script]bool)
-	var loads []Call // since Redis 7.4 scripts that came by EVAL are evicted; those of SCRIPT LOAD stay
-	for i, place := range places {
-		call := calls[place]
+	var loads []Call // since Redis 7.4 the server evicts scripts sent by EVAL, but keeps the scripts of SCRIPT LOAD
+	for i, index := range indexes {
+		call := calls[index]
 		if s := call.script; !asked[s] {
 			asked[s] = true
-			if s.known.forgot(d) > 1 {
+			if s.servers.countNoScript(d) > 1 {
 				loads = append(loads, Call{script: s, cmd: s.load(call.cmd)})
 			}
 		}
@@ -153,7 +161,8 @@ func runForgotten(ctx context.Context, d conn.Doer, calls []Call, places []int) 
 	return sendBatch(ctx, d, again, loads)
 }
 
-// sendBatch sends loads, and behind them calls, and returns the replies to the calls; fewer than calls if there is an error.
+// sendBatch sends loads and then calls, and returns the replies to calls: fewer than calls on an
+// error.
 func sendBatch(ctx context.Context, d conn.Doer, calls, loads []Call) ([]resp.Value, error) {
 	cmds := make([]resp.Command, 0, len(loads)+len(calls))
 	for _, part := range [][]Call{loads, calls} {
@@ -163,30 +172,30 @@ func sendBatch(ctx context.Context, d conn.Doer, calls, loads []Call) ([]resp.Va
 	}
 	replies, err := d.SendBatch(ctx, cmds)
 	if all, ok := errors.AsType[outcomes](err); ok && len(loads) > 0 {
-		err = &behindLoads{outcomes: all, loads: len(loads)}
+		err = &afterLoads{outcomes: all, loads: len(loads)}
 	}
 	return replies[min(len(loads), len(replies)):], err
 }
 
-// outcomes is an error that knows the outcome of each command of a batch: a *cluster.BatchError.
+// outcomes is an error with the outcome of each command in a batch, such as *cluster.BatchError.
 type outcomes interface {
 	error
 	Len() int
 	At(i int) (resp.Value, error)
 }
 
-// behindLoads is the outcomes of the calls of a batch that began with other commands.
-type behindLoads struct {
+// afterLoads is outcomes without the loads at the beginning of the batch.
+type afterLoads struct {
 	outcomes
 	loads int
 }
 
-func (e *behindLoads) Len() int                     { return e.outcomes.Len() - e.loads }
-func (e *behindLoads) At(i int) (resp.Value, error) { return e.outcomes.At(i + e.loads) }
-func (e *behindLoads) Unwrap() error                { return e.outcomes }
+func (e *afterLoads) Len() int                     { return e.outcomes.Len() - e.loads }
+func (e *afterLoads) At(i int) (resp.Value, error) { return e.outcomes.At(i + e.loads) }
+func (e *afterLoads) Unwrap() error                { return e.outcomes }
 
-// Outcome returns the outcome of call i of a RunBatch that returned replies and err: the reply to the call, or the error that
-// left it without one. The error of a cluster may know the replies to more calls than the first.
+// Outcome returns the result of call i after RunBatch returned replies and err: the reply, or the
+// error of the call. On a cluster, err can contain replies to more calls than the first.
 func Outcome(replies []resp.Value, err error, i int) (resp.Value, error) {
 	if i < len(replies) {
 		return replies[i], nil
@@ -197,8 +206,9 @@ func Outcome(replies []resp.Value, err error, i int) (resp.Value, error) {
 	return resp.Value{}, err
 }
 
-// partialError is the failure of the second part of a batch whose first part has run. Whatever became of the second part,
-// the batch must not be repeated: so the cause is found by errors.Is, but never as one that is safe to retry.
+// partialError is a failure after the first part of a batch has run. Repeating the batch is not
+// safe, whatever happened to the second part. errors.Is therefore finds the cause, but never an
+// error that is safe to retry.
 type partialError struct{ cause error }
 
 func (e *partialError) Error() string {

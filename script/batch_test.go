@@ -15,7 +15,8 @@ import (
 	"github.com/lockwire/lockwire/script"
 )
 
-// journals returns scripts that append a letter and their argument to the list "log" and return its length.
+// journals returns scripts that append a letter and their argument to the list "log" and return the
+// length of the list.
 func journals(srv *fakeredis.Server) []*script.Script {
 	var all []*script.Script
 	for _, letter := range []string{"a", "b", "c"} {
@@ -28,7 +29,7 @@ func journals(srv *fakeredis.Server) []*script.Script {
 	return all
 }
 
-// known is journals of scripts that the server knows.
+// known returns journals whose scripts the server has loaded.
 func known(srv *fakeredis.Server) []*script.Script {
 	all := journals(srv)
 	for _, s := range all {
@@ -37,7 +38,7 @@ func known(srv *fakeredis.Server) []*script.Script {
 	return all
 }
 
-// wantLog compares the list that the scripts append to.
+// wantLog compares the list "log".
 func wantLog(t *testing.T, srv *fakeredis.Server, want ...string) {
 	t.Helper()
 	var got []string
@@ -86,7 +87,7 @@ func TestRunBatchByDigest(t *testing.T) {
 	wantSent(t, srv, "EVALSHA", "EVALSHA")
 }
 
-// Scripts that share a key run in the order of the batch, whichever of them the server knows.
+// Scripts with a common key run in the order of the batch, whichever scripts the server has.
 func TestRunBatchKeepsTheOrderOfAKey(t *testing.T) {
 	for _, knows := range []string{"", "a", "b", "c", "ab", "ac", "bc", "abc"} {
 		srv, pool := setUp(t)
@@ -110,7 +111,7 @@ func TestRunBatchKeepsTheOrderOfAKey(t *testing.T) {
 	}
 }
 
-// A second key in common counts, too.
+// The second key of a call counts as a common key too.
 func TestRunBatchKeepsTheOrderOfASecondKey(t *testing.T) {
 	srv, pool := setUp(t)
 	j := journals(srv)
@@ -123,8 +124,9 @@ func TestRunBatchKeepsTheOrderOfASecondKey(t *testing.T) {
 	wantSent(t, srv, "EVAL", "EVALSHA")
 }
 
-// Another client loads a script while the batch runs: the call in front, which the server did not know, is not repeated.
-func TestRunBatchHandsNoScriptOut(t *testing.T) {
+// Another client loads the script while the batch runs. The first call, answered by NOSCRIPT, is
+// not repeated behind the second.
+func TestRunBatchReturnsNoScript(t *testing.T) {
 	srv, pool := setUp(t)
 	j := known(srv)
 	srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
@@ -168,7 +170,7 @@ func TestRunBatchAfterFlush(t *testing.T) {
 	wantSent(t, srv, "EVALSHA", "EVALSHA", "EVALSHA")
 }
 
-func TestRunBatchRepeatsOnlyWhatWasForgotten(t *testing.T) {
+func TestRunBatchRepeatsOnlyNoScript(t *testing.T) {
 	srv, pool := setUp(t)
 	j := known(srv)
 	srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
@@ -221,7 +223,7 @@ func TestRunBatchSendsNothingOfABadBatch(t *testing.T) {
 	wantSent(t, srv)
 }
 
-// A batch of which a part has run must not look as if it could be repeated, whatever became of the rest.
+// After a part of the batch has run, the error is not safe to retry, whatever happened to the rest.
 func TestRunBatchLosesTheConnectionHalfWay(t *testing.T) {
 	srv, pool := setUp(t)
 	j := known(srv)
@@ -230,7 +232,7 @@ func TestRunBatchLosesTheConnectionHalfWay(t *testing.T) {
 		replies, err := script.RunBatch(t.Context(), pool,
 			[]script.Call{j[0].Call(keys, 1), j[1].Call([]string{"other"}, 2), j[0].Call(keys, 3)})
 		if len(replies) != 1 {
-			t.Errorf("%d replies are known, want that of the first call", len(replies))
+			t.Errorf("%d replies, want only the reply to the first call", len(replies))
 		}
 		return err
 	}
@@ -250,7 +252,8 @@ func TestRunBatchLosesTheConnectionHalfWay(t *testing.T) {
 	wantLog(t, srv, "a1", "a3")
 }
 
-// The same, when not a byte of the second part could be sent.
+// After a part of the batch has run, the error is not safe to retry, even if no byte of the second
+// part was sent.
 func TestRunBatchCannotSendTheRest(t *testing.T) {
 	s, other := script.New("return 1"), script.New("return 2")
 	d := &failing{forgets: other.Digest()}
@@ -259,18 +262,18 @@ func TestRunBatchCannotSendTheRest(t *testing.T) {
 		t.Errorf("RunBatch = %d replies, %v, want one and ErrUncertain", len(replies), err)
 	}
 	if !errors.Is(err, errNetwork) || !strings.Contains(err.Error(), "a part of the batch has run") {
-		t.Errorf("neither the cause nor what it is the cause of is found in %v", err)
+		t.Errorf("RunBatch = %v, want the network error as the cause, and that a part of the batch has run", err)
 	}
 
 	d = &failing{forgets: other.Digest()}
 	replies, err = script.RunBatch(t.Context(), d, []script.Call{other.Call(nil), other.Call(nil)})
 	if len(replies) != 0 || !conn.SafeToRetry(err) {
-		t.Errorf("RunBatch = %d replies, %v; nothing ran, so it is safe to retry", len(replies), err)
+		t.Errorf("RunBatch = %d replies, %v; want an error that is safe to retry, because nothing ran", len(replies), err)
 	}
 }
 
-// What is known of one server says nothing of another, and is not forgotten over it.
-func TestRunBatchKnowsServersApart(t *testing.T) {
+// Notes about a server neither apply to another server nor are lost by using another server.
+func TestRunBatchKeepsNotesPerServer(t *testing.T) {
 	s := script.New(source)
 	calls := []script.Call{s.Call([]string{"n"}, 1)}
 	var servers []*fakeredis.Server
@@ -293,7 +296,8 @@ func TestRunBatchKnowsServersApart(t *testing.T) {
 	}
 }
 
-// dividing is a Doer that has no script, and whose error knows the outcome of each command behind the scripts' sources.
+// dividing is a Doer without scripts. Its error contains the outcome of each command, including the
+// SCRIPT LOAD commands of RunBatch.
 type dividing struct{ conn.Doer }
 
 type dividedError int
@@ -318,8 +322,8 @@ func (dividing) SendBatch(_ context.Context, cmds []resp.Command) ([]resp.Value,
 	return values, nil
 }
 
-// TestOutcome has a batch of two calls fail whose Doer knows the outcome of each command: the first time it is the outcome of
-// the calls, later the source of the script goes ahead of them.
+// Outcome finds the result of each call in the Doer's error: first in a batch of calls only, then
+// in batches that begin with SCRIPT LOAD.
 func TestOutcome(t *testing.T) {
 	s := script.New("return 1")
 	d := &dividing{}

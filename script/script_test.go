@@ -19,8 +19,8 @@ import (
 
 const source = "return redis.call('INCRBY', KEYS[1], ARGV[1])"
 
-// setUp returns a server on which source increments a key, and a pool that tries everything once: what takes an attempt
-// from the retry budget fails.
+// setUp returns a server where the script source increments a key, and a pool without retries: a
+// command that counts as a retry fails.
 func setUp(t *testing.T) (*fakeredis.Server, *conn.Pool) {
 	t.Helper()
 	srv := fakeredis.New()
@@ -35,7 +35,8 @@ func setUp(t *testing.T) (*fakeredis.Server, *conn.Pool) {
 	return srv, pool
 }
 
-// sent returns what the server got since ClearLog, without keys and arguments, and clears the log.
+// sent returns the commands received since ClearLog, without keys and arguments, and clears the
+// log.
 func sent(srv *fakeredis.Server) []string {
 	var names []string
 	for _, cmd := range srv.Log() {
@@ -66,8 +67,8 @@ func wantInt(t *testing.T, v resp.Value, err error, want int64) {
 	}
 }
 
-// The digest is computed when it is first asked for, by however many at once.
-func TestDigestForManyAtOnce(t *testing.T) {
+// Goroutines may ask for the digest concurrently, also for the first time.
+func TestDigestConcurrently(t *testing.T) {
 	s := script.New("return 1")
 	var wg sync.WaitGroup
 	for range 8 {
@@ -79,7 +80,7 @@ func TestDigestForManyAtOnce(t *testing.T) {
 	}
 	wg.Wait()
 	if n := testing.AllocsPerRun(10, func() { s.Digest() }); n != 0 {
-		t.Errorf("Digest() of a digest that is known: %v allocations", n)
+		t.Errorf("second Digest(): %v allocations, want none", n)
 	}
 }
 
@@ -96,7 +97,7 @@ func TestRunFallsBackToSource(t *testing.T) {
 	wantSent(t, srv, "EVALSHA")
 }
 
-func TestRunSendsTheSameTail(t *testing.T) {
+func TestRunSendsTheSameArguments(t *testing.T) {
 	srv, pool := setUp(t)
 	s := script.New("return {KEYS, ARGV}")
 	keys := []string{"k", "l", "m", "n", "o", "p", "", "r", "s", "t", "u", "v", "w", "x", "y", "z"}
@@ -125,7 +126,7 @@ func TestRunSendsTheSameTail(t *testing.T) {
 	}
 }
 
-func TestRunLoadsWhatIsForgottenTwice(t *testing.T) {
+func TestRunLoadsAfterTheSecondNoScript(t *testing.T) {
 	srv, pool := setUp(t)
 	s := script.New(source)
 	run := func(want int64) {
@@ -139,7 +140,7 @@ func TestRunLoadsWhatIsForgottenTwice(t *testing.T) {
 	run(2)
 	wantSent(t, srv, "EVALSHA", "SCRIPT LOAD", "EVALSHA")
 
-	// The scripts are flushed between the two, every time.
+	// Every EVALSHA finds the scripts flushed.
 	srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
 		if cmd.Name == "EVALSHA" {
 			return fakeredis.Reply("-NOSCRIPT No matching script.\r\n")
@@ -149,7 +150,7 @@ func TestRunLoadsWhatIsForgottenTwice(t *testing.T) {
 	run(3)
 	wantSent(t, srv, "EVALSHA", "SCRIPT LOAD", "EVALSHA", "EVAL")
 
-	// The user may run scripts but not load them.
+	// The user may run scripts, but not load scripts.
 	srv.Do("SCRIPT", "FLUSH")
 	srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
 		if cmd.Name == "SCRIPT" {
@@ -181,12 +182,12 @@ func TestRunWithoutAnswerRunsOnce(t *testing.T) {
 	wantSent(t, srv, "EVALSHA")
 }
 
-// Nor does it run again where the answer that was lost is one of the ways out of a NOSCRIPT, or that of a batch.
+// A script runs once, even if the lost reply belongs to a fallback after NOSCRIPT or to a batch.
 func TestFallbackWithoutAnswerRunsOnce(t *testing.T) {
 	for _, test := range []struct {
 		way   string
-		lost  string // the command whose answer is lost
-		n     int    // which of them
+		lost  string // the command whose reply is lost
+		n     int    // its number among the commands of the same name
 		names []string
 	}{
 		{"source", "EVAL", 1, []string{"EVALSHA", "EVAL"}},
@@ -226,7 +227,7 @@ func TestFallbackWithoutAnswerRunsOnce(t *testing.T) {
 	}
 }
 
-func TestRunRefusesWhatHasNoUnit(t *testing.T) {
+func TestRunRefusesInvalidArguments(t *testing.T) {
 	srv, pool := setUp(t)
 	s := script.New(source)
 	_, err := s.Run(t.Context(), pool, []string{"n"}, time.Second)
@@ -281,7 +282,7 @@ func TestRunROOnAnOldServer(t *testing.T) {
 	wantSent(t, srv, "EVALSHA_RO", "EVALSHA", "EVAL", "EVALSHA", "EVALSHA")
 }
 
-// Once an old server has been replaced, which takes its scripts with it, the new one is asked to refuse writes.
+// A new server in place of an old server does not have the scripts, and then gets EVALSHA_RO again.
 func TestRunROAfterAnUpgrade(t *testing.T) {
 	srv, pool := setUp(t)
 	srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
@@ -319,7 +320,7 @@ func TestRunROAfterAnUpgrade(t *testing.T) {
 	wantSent(t, srv, "EVALSHA_RO")
 }
 
-// lost is a Doer whose connection fails on a reply that nobody asked for, after a command has been sent.
+// lost is a Doer whose connection fails on an unexpected error reply after a command was sent.
 type lost struct {
 	reply resp.Error
 	sends int
@@ -335,8 +336,8 @@ func (d *lost) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value
 	return nil, err
 }
 
-// The error reply that a connection failed on says nothing of the command that it was waiting for.
-func TestRunTakesNoFailureForAnAnswer(t *testing.T) {
+// An error reply that broke the connection is not the reply to the waiting command.
+func TestErrorReplyOfAFailedConnection(t *testing.T) {
 	s := script.New(source)
 	for _, reply := range []resp.Error{noScript, "ERR unknown command 'EVALSHA_RO'"} {
 		d := &lost{reply: reply}
@@ -348,7 +349,7 @@ func TestRunTakesNoFailureForAnAnswer(t *testing.T) {
 	}
 }
 
-// The work of a fallback does not grow with the square of the arguments.
+// The cost of a fallback is linear in the number of arguments.
 func TestRunWithManyArguments(t *testing.T) {
 	args := make([]any, 150_000)
 	for i := range args {
@@ -370,11 +371,12 @@ func TestRunWithManyArguments(t *testing.T) {
 	}
 	last := d.cmds[len(d.cmds)-1]
 	if last.Name() != "EVAL" || last.Len() != len(args)+4 || last.Arg(last.Len()-1) != "149999" {
-		t.Errorf("the last command is %v", last)
+		t.Errorf("unexpected last command: %v", last)
 	}
 }
 
-// recorder is a Doer that keeps the commands and says NOSCRIPT to all that name a script by digest, unless it knows all.
+// recorder is a Doer that records commands. It replies NOSCRIPT to each EVALSHA unless knows is
+// set.
 type recorder struct {
 	cmds  []resp.Command
 	knows bool
@@ -440,7 +442,7 @@ func TestRoutingKey(t *testing.T) {
 	}
 }
 
-// quiet is a Doer that answers null and allocates nothing.
+// quiet is a Doer that replies null and does not allocate.
 type quiet struct{}
 
 func (*quiet) Send(context.Context, resp.Command) (resp.Value, error) { return resp.Value{}, nil }
@@ -460,13 +462,13 @@ func TestRunAllocates(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// One for the name of the channel, one for the encoded command.
+	// Expected: the name of the channel and the encoded command.
 	if got := testing.AllocsPerRun(100, run); got > 2 {
 		t.Errorf("Run allocates %v times, want 2 at most", got)
 	}
 }
 
-// A script that outlives its Doers keeps none of them.
+// A script does not keep its Doers alive.
 func TestScriptKeepsNoDoer(t *testing.T) {
 	s := script.New(source)
 	var doers []weak.Pointer[recorder]
@@ -492,7 +494,8 @@ func TestScriptKeepsNoDoer(t *testing.T) {
 
 var errNetwork = errors.New("network down")
 
-// failing is a Doer that answers one batch, in which it has forgotten one script, and sends no other.
+// failing is a Doer that replies to its first batch, with NOSCRIPT for one script, and then sends
+// no command.
 type failing struct {
 	forgets  string
 	answered bool

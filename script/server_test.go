@@ -43,7 +43,7 @@ func TestDigestIsTheServers(t *testing.T) {
 			}
 		}
 		if n := calls(t, srv, "eval"); n != 0 {
-			t.Errorf("%d EVAL of scripts that were loaded", n)
+			t.Errorf("%d EVAL of loaded scripts, want none", n)
 		}
 	})
 }
@@ -89,7 +89,7 @@ func TestRunROOnServer(t *testing.T) {
 	})
 }
 
-// Scripts run exactly once while other clients flush them all the time.
+// Scripts run exactly once while other clients flush all scripts.
 func TestFlushUnderLoad(t *testing.T) {
 	const workers, rounds = 8, 200
 	onServers(t, func(t *testing.T, srv *redistest.Server, pool *conn.Pool) {
@@ -135,12 +135,12 @@ func TestFlushUnderLoad(t *testing.T) {
 		eval, load := calls(t, srv, "eval"), calls(t, srv, "script|load")
 		t.Logf("%d flushes, %d EVAL, %d SCRIPT LOAD in %d runs", n, eval, load, 5*rounds*workers)
 		if n < rounds/4 || eval < n/8 {
-			t.Errorf("%d flushes and %d EVAL: the scripts were hardly forgotten", n, eval)
+			t.Errorf("%d flushes and %d EVAL: too few runs met a flushed script", n, eval)
 		}
 	})
 }
 
-// increment runs scripts that increment a counter five times: two alone and three in a batch.
+// increment increments a counter five times by scripts: two runs alone and three in a batch.
 func increment(t *testing.T, pool *conn.Pool, keys []string, one, two *script.Script) {
 	ctx := t.Context()
 	if _, err := one.Run(ctx, pool, keys); err != nil {
@@ -160,7 +160,7 @@ func increment(t *testing.T, pool *conn.Pool, keys []string, one, two *script.Sc
 	}
 }
 
-// calls returns how often the server has run a command.
+// calls returns how often the server has executed a command.
 func calls(t *testing.T, srv *redistest.Server, command string) int {
 	t.Helper()
 	info, err := srv.Do("INFO", "commandstats").Text()

@@ -7,23 +7,26 @@ import (
 	"github.com/lockwire/lockwire/conn"
 )
 
-// remembered is how many servers a script keeps notes about. A server beyond that is not known to forget scripts.
-const remembered = 16
+// maxNotes is the number of servers about which a script keeps notes. A further server takes the
+// place of the server used least recently.
+const maxNotes = 16
 
-// servers holds what a script has learnt about the servers behind the Doers it ran on, the last used first. It only saves
-// work: a wrong note leads to one reply more, or to a script that RunRO runs without the server minding its writes.
+// servers holds a script's notes about the servers behind its last Doers, the last used first.
+// Notes only save work. A wrong note costs an extra reply, or makes RunRO run a script without the
+// server's protection against writes.
 //
-// A Doer is told by its address, which keeps nothing alive. When another Doer comes to lie at the address of a dead one
-// it inherits the notes, and the next NOSCRIPT corrects them. A Doer that is not a pointer has no notes.
+// The address of a Doer identifies the Doer without keeping it alive. A new Doer at the address of
+// a dead one inherits the notes until the next NOSCRIPT corrects them. A Doer that is not a pointer
+// has no notes.
 type servers struct {
 	mu    sync.Mutex
-	notes [remembered]note // mu guards it
+	notes [maxNotes]note // mu guards it
 }
 
 type note struct {
 	doer          uintptr
-	forgotten     int  // how many NOSCRIPT replies came
-	lacksReadOnly bool // the server does not know EVALSHA_RO
+	noScripts     int  // NOSCRIPT replies so far
+	lacksReadOnly bool // the server does not have EVALSHA_RO
 }
 
 func address(d conn.Doer) uintptr {
@@ -33,7 +36,7 @@ func address(d conn.Doer) uintptr {
 	return 0
 }
 
-// findLocked moves the notes about the Doer at the address to the front and returns them, or nil.
+// findLocked moves the notes about the Doer at address to the front and returns them, or nil.
 func (s *servers) findLocked(address uintptr) *note {
 	for i, n := range s.notes {
 		if n.doer == address {
@@ -45,7 +48,7 @@ func (s *servers) findLocked(address uintptr) *note {
 	return nil
 }
 
-// change applies fn to the notes about d, making them if need be, and returns the result.
+// change applies fn to the notes about d, which it creates if necessary, and returns the result.
 func (s *servers) change(d conn.Doer, fn func(*note)) note {
 	at := address(d)
 	if at == 0 {
@@ -78,9 +81,9 @@ func (s *servers) read(d conn.Doer) note {
 	return note{}
 }
 
-// forgot notes a NOSCRIPT reply and returns how many of them came so far.
-func (s *servers) forgot(d conn.Doer) int {
-	return s.change(d, func(n *note) { n.forgotten++ }).forgotten
+// countNoScript counts a NOSCRIPT reply and returns the number of NOSCRIPT replies so far.
+func (s *servers) countNoScript(d conn.Doer) int {
+	return s.change(d, func(n *note) { n.noScripts++ }).noScripts
 }
 
 func (s *servers) lacksReadOnly(d conn.Doer) bool { return s.read(d).lacksReadOnly }

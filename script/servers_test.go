@@ -7,8 +7,8 @@ import (
 	"github.com/lockwire/lockwire/script"
 )
 
-// loads returns how many scripts a batch of one call has loaded on d, whose commands r keeps and whose server has forgotten
-// the script.
+// loads returns the number of SCRIPT LOAD that a batch of one call sends on d after the server has
+// lost the script. r records the commands of d.
 func loads(t *testing.T, s *script.Script, d conn.Doer, r *recorder) int {
 	t.Helper()
 	r.cmds, r.knows = nil, false
@@ -25,8 +25,8 @@ func loads(t *testing.T, s *script.Script, d conn.Doer, r *recorder) int {
 	return n
 }
 
-// A script keeps notes about the servers that it ran on last, and about no more than it has room for: from the second time on
-// a server that forgets it is told to keep it.
+// A script keeps notes about the servers used last, up to a limit: a server that loses the script
+// for the second time gets SCRIPT LOAD.
 func TestNotesAboutManyServers(t *testing.T) {
 	s := script.New(source)
 	var all []*recorder
@@ -40,18 +40,18 @@ func TestNotesAboutManyServers(t *testing.T) {
 	}
 	for i := len(all) - 1; i > 0; i-- {
 		if n := loads(t, s, all[i], all[i]); n != 1 {
-			t.Errorf("%d SCRIPT LOAD on server %d, which has forgotten the script twice, want 1", n, i)
+			t.Errorf("%d SCRIPT LOAD on server %d, after the second NOSCRIPT, want 1", n, i)
 		}
 	}
 	if n := loads(t, s, all[0], all[0]); n != 0 {
-		t.Errorf("%d SCRIPT LOAD on the server that was not used for longest, want none", n)
+		t.Errorf("%d SCRIPT LOAD on the server used least recently, want none", n)
 	}
 }
 
 // value is a Doer without an address.
 type value struct{ *recorder }
 
-// Of a Doer that cannot be told from another nothing is remembered.
+// A script keeps no notes about a Doer without an address.
 func TestNoNotesAboutAValue(t *testing.T) {
 	s := script.New(source)
 	d := value{new(recorder)}
@@ -70,6 +70,6 @@ func TestNoNotesAboutAValue(t *testing.T) {
 		}
 	}
 	if n := len(d.cmds); n != 12 {
-		t.Errorf("%d commands, want twelve: an EVALSHA and an EVAL for each run", n)
+		t.Errorf("%d commands, want 12: EVALSHA and EVAL for each run", n)
 	}
 }

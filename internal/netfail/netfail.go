@@ -1,5 +1,5 @@
-// Package netfail says what the failure of a dial or of a command means for the next attempt. All packages ask it, so that
-// they decide alike.
+// Package netfail decides what a failed dial or command means for the next attempt. All packages
+// use it and therefore decide alike.
 package netfail
 
 import (
@@ -18,9 +18,9 @@ import (
 type Verdict uint8
 
 const (
-	Final  Verdict = iota // the next attempt would end alike
-	Again                 // nothing was executed, and the reason passes by itself
-	Redial                // nothing was executed, and this connection leads to the wrong server, or as the wrong user
+	Final  Verdict = iota // the next attempt would fail alike
+	Again                 // nothing was executed, and the reason is temporary
+	Redial                // nothing was executed, and the connection has the wrong server or the wrong user
 )
 
 // Reply returns the meaning of an error reply to a command on an established connection. Any other error is Final.
@@ -37,7 +37,8 @@ func Reply(err error) Verdict {
 	}
 	switch {
 	case text.Class() == string(resp.ErrReadOnly):
-		// In the error of a script, by a server up to 6.2. A script on a replica has written nothing.
+		// Servers up to 6.2 wrap READONLY in the error of a script. A script on a replica has
+		// written nothing.
 		return Redial
 	case strings.HasPrefix(string(text), "ERR max number of clients"):
 		return Again
@@ -45,8 +46,8 @@ func Reply(err error) Verdict {
 	return Final
 }
 
-// Dial returns the meaning of a dial's failure, its handshake included: Final or Again. An unreachable server, or one that
-// is not ready, may be another matter in a moment; a refusal by the server or by TLS is not.
+// Dial returns the meaning of a failed dial, including its handshake: Final or Again. An
+// unreachable or unready server is temporary. A refusal by the server or by TLS is final.
 func Dial(err error) Verdict {
 	if reply, ok := errors.AsType[resp.Error](err); ok {
 		if Denied(reply) {
@@ -66,7 +67,7 @@ func Dial(err error) Verdict {
 	return Again
 }
 
-// Denied reports whether an error reply is about the client's credentials or permissions, or its address.
+// Denied reports whether an error reply concerns the client's credentials, permissions or address.
 func Denied(err error) bool {
 	text, ok := errors.AsType[resp.Error](err)
 	if !ok {
@@ -80,12 +81,13 @@ func Denied(err error) bool {
 	return slices.ContainsFunc(denials, func(begin string) bool { return strings.HasPrefix(lower, begin) })
 }
 
-// denials are the beginnings of the texts for which servers before Redis 6, and proxies, have no prefix of their own. The rest
-// of a text may repeat the client's arguments.
+// denials are the first words of error replies without a prefix of their own, from servers before
+// Redis 6 and from proxies. Only the beginning counts, because the rest of a reply may repeat the
+// client's arguments.
 var denials = []string{"err client sent auth", "err invalid password", "err invalid username", "err auth "}
 
-// Backoff returns the pause before repetition n, counted from 0: shortest doubled n times, longest at most. Chance, from 0
-// to below 1, leaves out up to half of the pause.
+// Backoff returns the pause before repetition n, counted from 0: shortest doubled n times, but at
+// most longest. chance, at least 0 and below 1, shortens the pause by up to half.
 func Backoff(n int, shortest, longest time.Duration, chance float64) time.Duration {
 	n = max(n, 0)
 	d := longest
@@ -95,7 +97,7 @@ func Backoff(n int, shortest, longest time.Duration, chance float64) time.Durati
 	return d - time.Duration(chance*float64(d)/2)
 }
 
-// Ended returns the reason why ctx is over. errors.Is finds both its cause and the error of ctx itself.
+// Ended returns the reason why ctx has ended. errors.Is finds both its cause and ctx.Err().
 func Ended(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if errors.Is(cause, err) {
@@ -104,7 +106,7 @@ func Ended(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", err, cause)
 }
 
-// Alert reports whether err is an alert of the peer's TLS.
+// Alert reports whether err is a TLS alert from the peer.
 func Alert(err error) bool {
 	e, ok := errors.AsType[*net.OpError](err)
 	return ok && e.Op == "remote error"

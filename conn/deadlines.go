@@ -10,56 +10,57 @@ import (
 )
 
 const (
-	// ticksPerTimeout is how often a busy link looks at least whether an answer is overdue, in the time one may take.
-	// What is overdue is noticed that much later at most.
+	// ticksPerTimeout is the number of ticks of a busy link within the time limit of an answer. An overdue answer is
+	// noticed at most one tick late.
 	ticksPerTimeout = 16
 
-	// longestPeriod bounds the time between two ticks of a busy link.
+	// longestPeriod limits the time between two ticks of a busy link.
 	longestPeriod = 500 * time.Millisecond
 
-	// enough is how many bytes of an unfinished reply count as much as a reply. A reply of a byte now and then is none.
-	enough = 16 << 10
+	// progressBytes is the number of bytes of an unfinished reply that count as progress. A byte now and then does
+	// not.
+	progressBytes = 16 << 10
 )
 
-// watch is the one timer of a link. The age of commands is counted in its ticks, which costs no look at the clock when
-// they are sent. A link on which nothing happens has no tick but for the next PING and what its owner wants.
+// deadlines is the timer of a link. The age of a command is a number of ticks, so sending needs no look at the clock.
+// An idle link only ticks for the next PING and for its owner's deadlines.
 //
-// All but the constants is guarded by the link's mu. Each time the timer is armed counts in the link's wg.
-type watch struct {
-	timeout time.Duration // constant; 0: none
-	ping    time.Duration // constant; 0: none
-	period  time.Duration // constant: between ticks of a busy link; 0: none
-	overdue uint32        // constant: how many ticks an answer may take, since the last progress
-	longest time.Duration // constant: how long the server may be silent if a ctx allows more; 0: as long as that
+// The link's mu guards all fields except the constants. The link's wg counts an armed timer.
+type deadlines struct {
+	timeout time.Duration // constant; 0 without a limit
+	ping    time.Duration // constant; 0 without PINGs
+	period  time.Duration // constant: time between ticks of a busy link; 0 without ticks
+	overdue uint32        // constant: ticks without progress before an answer is overdue
+	longest time.Duration // constant: limit of time without progress for a later deadline of a ctx; 0 without a limit
 
-	timer    *time.Timer
-	armed    bool          // the timer will fire
-	ticks    uint32        // how often it has fired, a period or more after the time before
-	progress progress      // the last that was found
-	since    uint32        // the tick that found it
-	alive    time.Duration // when the last sign of life was found, if nothing was outstanding, or else progress
-	last     time.Duration // when the timer fired last, as the following since the link's start
-	slow     bool          // the next time is not within period
-	next     time.Duration // when it is
-	heard    int64         // bytes that had been received at the last tick
-	quiet    time.Duration // nothing has been heard since
-	dueAt    time.Duration // the owner wants to be told; 0: no
-	giveUp   time.Duration // the link fails; 0: no
-	why      error         // then
-	hushed   bool          // no PING: the server has a MULTI open, and would queue it
+	timer          *time.Timer
+	armed          bool          // the timer is set
+	ticks          uint32        // ticks at least a period apart
+	progress       progress      // progress seen at the last tick
+	since          uint32        // tick that saw the last progress
+	alive          time.Duration // time of the last progress; of the last byte received if no command was outstanding
+	last           time.Duration // time of the last counted tick; like the following, since the link's start
+	slow           bool          // the next tick is more than a period away
+	next           time.Duration // time of the next tick
+	heard          int64         // bytes received before the last tick
+	quiet          time.Duration // begin of the silence
+	dueAt          time.Duration // time to call owner.due; 0 for never
+	giveUp         time.Duration // time to fail the link; 0 for never
+	why            error         // reason to fail at giveUp
+	pingsSuspended bool          // send no PING: within a MULTI the server would queue it
 
 	silence silence
 }
 
-// progress is how far the answers to a link's commands have come.
+// progress is the state of the answers to a link's commands.
 type progress struct {
-	entries int64 // that have been answered
-	replies int32 // to the first of the others
-	bytes   int64 // received within replies
-	written int64 // of what had the first of the others in it, while there was more
+	entries int64 // entries answered
+	replies int32 // replies to the first unanswered entry
+	bytes   int64 // bytes received within replies
+	written int64 // the link's wrote, as of when the first unanswered entry was part of the last write
 }
 
-// listenLocked takes note of what has come since the last time. It reports whether anything has.
+// listenLocked records bytes and progress since the last call, and reports whether bytes were received.
 func (l *link) listenLocked(now time.Duration) (heard bool) {
 	received := l.from.received.Load()
 	heard, l.heard = received != l.heard, received
@@ -68,7 +69,7 @@ func (l *link) listenLocked(now time.Duration) (heard bool) {
 		p.written = l.wrote.Load()
 	}
 	if last := l.progress; p.entries != last.entries || p.replies != last.replies || p.written != last.written ||
-		p.bytes-last.bytes >= enough {
+		p.bytes-last.bytes >= progressBytes {
 		l.progress, l.since, l.alive = p, l.ticks, now
 	}
 	if heard && l.outstandingLocked() == 0 {
@@ -77,8 +78,8 @@ func (l *link) listenLocked(now time.Duration) (heard bool) {
 	return heard
 }
 
-// startWatchLocked begins watching a link that has just heard from its server.
-func (l *link) startWatchLocked(cfg *Config) {
+// startDeadlinesLocked starts the timer of a new link, whose handshake has just ended.
+func (l *link) startDeadlinesLocked(cfg *Config) {
 	l.timeout, l.ping = max(cfg.Timeout, 0), max(cfg.PingInterval, 0)
 	if most := l.timeout; most > 0 || l.ping > 0 {
 		if most == 0 {
@@ -87,10 +88,10 @@ func (l *link) startWatchLocked(cfg *Config) {
 		l.period = min(divideUp(most, ticksPerTimeout), longestPeriod)
 		l.overdue = uint32(min(divideUp(most, l.period), math.MaxUint32/2))
 		if l.shared && l.ping > 0 {
-			l.longest = l.timeout + l.ping - 2*l.period // a sign of life and its lack are each found a period late
+			l.longest = l.timeout + l.ping - 2*l.period // progress, and the lack of progress, are each noticed up to a period late
 		}
 	}
-	// A PING is due a little early, as its answer is missed a little late.
+	// A PING is sent a little early, since a missing answer is noticed a little late.
 	l.ping = max(l.ping-2*l.period, l.ping/2)
 	if l.silence.tell = cfg.OnSilent; l.silence.tell != nil && l.period == 0 {
 		l.period = silentPeriod
@@ -101,15 +102,15 @@ func (l *link) startWatchLocked(cfg *Config) {
 
 func divideUp(d, by time.Duration) time.Duration { return (d-1)/by + 1 }
 
-func (l *link) stopWatchLocked() {
+func (l *link) stopDeadlinesLocked() {
 	if l.armed && l.timer.Stop() {
 		l.armed = false
 		l.wg.Done()
 	}
 }
 
-// wakeWatchLocked makes ticks frequent when a command comes after a time without any.
-func (l *link) wakeWatchLocked() {
+// wakeDeadlinesLocked returns to frequent ticks when a command comes after an idle time.
+func (l *link) wakeDeadlinesLocked() {
 	if !l.slow || l.period == 0 {
 		return
 	}
@@ -119,7 +120,7 @@ func (l *link) wakeWatchLocked() {
 	l.armLocked(now, l.period)
 }
 
-// setDue has the owner told at time at, since start; 0: never.
+// setDue calls owner.due at time at, counted from the link's start; 0 is never.
 func (l *link) setDue(at time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -129,7 +130,7 @@ func (l *link) setDue(at time.Duration) {
 	}
 }
 
-// giveUpLocked makes the link fail after d; 0: not.
+// giveUpLocked fails the link with why after d; 0 is never.
 func (l *link) giveUpLocked(d time.Duration, why error) {
 	l.giveUp, l.why = 0, why
 	if d > 0 {
@@ -138,11 +139,11 @@ func (l *link) giveUpLocked(d time.Duration, why error) {
 	}
 }
 
-// hush stops the link from sending PING, or lets it again.
-func (l *link) hush(on bool) {
+// suspendPings stops or resumes PINGs.
+func (l *link) suspendPings(on bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.hushed = on
+	l.pingsSuspended = on
 }
 
 func (l *link) tickWithinLocked(d time.Duration) {
@@ -151,7 +152,7 @@ func (l *link) tickWithinLocked(d time.Duration) {
 	}
 }
 
-// armLocked has the timer fire after d. If it is firing at this moment, that tick will do.
+// armLocked sets the timer to fire after d. A tick already running takes the place of the new one.
 func (l *link) armLocked(now, d time.Duration) {
 	l.next = now + d
 	switch {
@@ -168,7 +169,7 @@ func (l *link) armLocked(now, d time.Duration) {
 	}
 }
 
-// tick runs in a goroutine of the timer's. It may block in writing a PING, and a later tick then ends it.
+// tick runs in the timer's goroutine. It may block while writing a PING; a later tick then closes the connection.
 func (l *link) tick() {
 	defer l.wg.Done()
 	l.mu.Lock()
@@ -203,10 +204,10 @@ func (l *link) tick() {
 	}
 }
 
-// scheduleLocked sets the timer for the next tick and reports whether it is time for a PING. busy tells of a sign of
-// life, or that one is due, since the last tick.
+// scheduleLocked sets the timer for the next tick and reports whether to send a PING. busy means that bytes came
+// since the last tick, or that a command is outstanding.
 func (l *link) scheduleLocked(now time.Duration, busy bool) (ping bool) {
-	if busy || l.hushed {
+	if busy || l.pingsSuspended {
 		l.quiet = now - l.period
 	}
 	ping = l.ping > 0 && now-l.quiet >= l.ping
@@ -218,7 +219,7 @@ func (l *link) scheduleLocked(now time.Duration, busy bool) (ping bool) {
 		wait = l.quiet + l.ping - now
 	}
 	if !busy && !l.writing {
-		l.pending, l.spare, l.waiting = nil, nil, nil // an idle link keeps no buffers
+		l.pending, l.spare, l.waiting = nil, nil, nil // free the buffers of an idle link
 	}
 	l.slow = wait > l.period
 	for _, at := range [...]time.Duration{l.dueAt, l.giveUp} {
@@ -240,7 +241,7 @@ func (l *link) pingLocked() {
 	}
 }
 
-// overdueLocked returns why the link has to fail, if it has.
+// overdueLocked returns the reason to fail the link at this tick, or nil.
 func (l *link) overdueLocked(now time.Duration) error {
 	if l.giveUp > 0 && now >= l.giveUp {
 		return l.why
@@ -252,10 +253,10 @@ func (l *link) overdueLocked(now time.Duration) error {
 	switch {
 	case oldest == nil:
 		return nil
-	case oldest.limit == never: // holds up those behind it for as long as it likes
+	case oldest.limit == never: // a blocking command delays all commands behind it
 		return nil
 	case min(l.ticks-oldest.tick, l.ticks-l.since) <= l.overdue:
-		return nil // so many periods have not gone by in full since it was sent, and since there was progress
+		return nil // not overdue, counted from the last progress or from sending
 	case l.longest > 0 && now-l.alive >= l.longest:
 	case l.allowedLocked(now):
 		return nil
@@ -263,8 +264,8 @@ func (l *link) overdueLocked(now time.Duration) error {
 	return fmt.Errorf("no answer within %v: %w", l.timeout, os.ErrDeadlineExceeded)
 }
 
-// allowedLocked reports whether there is a command that may take longer than the timeout, by its ctx. It does not matter
-// which one: they end together.
+// allowedLocked reports whether a ctx allows any command more time than the timeout. All commands on a link fail
+// together, so any one command is enough.
 func (l *link) allowedLocked(now time.Duration) bool {
 	for _, list := range [...][]entry{l.batch[l.pos.Load():], l.inflight, l.waiting} {
 		for i := range list {

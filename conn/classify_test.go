@@ -13,7 +13,7 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-func TestJudge(t *testing.T) {
+func TestClassify(t *testing.T) {
 	dialled := func(err error) error { return &Error{Op: "dial", Err: fmt.Errorf("handshake: %w", err)} }
 	notSent := func(err error) error { return &Error{Op: "GET", Err: err} }
 	sent := func(err error) error { return &Error{Op: "GET", Sent: true, Err: err} }
@@ -59,8 +59,8 @@ func TestJudge(t *testing.T) {
 		{ErrClosed, false, netfail.Final},
 		{context.Canceled, false, netfail.Final},
 	} {
-		if got := judge(test.err, test.connected); got != test.want {
-			t.Errorf("judge(%v, %v) = %d, want %d", test.err, test.connected, got, test.want)
+		if got := classify(test.err, test.connected); got != test.want {
+			t.Errorf("classify(%v, %v) = %d, want %d", test.err, test.connected, got, test.want)
 		}
 	}
 }

@@ -1,0 +1,103 @@
+package conn_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/resp"
+)
+
+// increment counts key up, and waits for replicas.
+func increment(ctx context.Context, p *conn.Pool, key string) error {
+	_, err := p.SendBatch(ctx, []resp.Command{resp.Cmd("INCR", key), resp.Cmd("WAIT", 0, 100)})
+	return err
+}
+
+// Who has the turn when it is too late for an answer passes it on, if there is somebody to have it.
+func TestAckedTooLate(t *testing.T) {
+	for name, others := range map[string]bool{"alone": false, "others wait": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+				p := openPool(t, conn.Config{Dial: srv.Dial, MaxConns: 1})
+				defer p.Close()
+				srv.Latency(5 * time.Millisecond)
+				bg := context.Background()
+				for range 40 {
+					if err := increment(bg, p, "before"); err != nil {
+						t.Fatal(err)
+					}
+				}
+				start := time.Now()
+				var wg sync.WaitGroup
+				wg.Go(func() { _ = increment(bg, p, "first") })
+				time.Sleep(time.Millisecond)
+				wg.Go(func() {
+					leaves := start.Add(14 * time.Millisecond)
+					ctx, cancel := context.WithDeadline(context.WithValue(bg, conn.Leaves, leaves), leaves)
+					defer cancel()
+					err := increment(ctx, p, "late")
+					if errors.Is(err, conn.ErrNotSent) != others || !errors.Is(err, context.DeadlineExceeded) || !time.Now().Equal(leaves) {
+						t.Errorf("the batch that comes too late ended with %v after %v", err, time.Since(start))
+					}
+				})
+				time.Sleep(time.Millisecond)
+				if others {
+					wg.Go(func() {
+						if err := increment(bg, p, "next"); err != nil || time.Since(start) > 20*time.Millisecond {
+							t.Errorf("the next batch ended with %v after %v", err, time.Since(start))
+						}
+					})
+				}
+				wg.Wait()
+				time.Sleep(time.Second)
+				if n := srv.Do("EXISTS", "late"); n != int64(map[bool]int{false: 1}[others]) {
+					t.Errorf("the batch was executed %v times", n)
+				}
+			})
+		})
+	}
+}
+
+// After an outage callers with little time get answers again.
+func TestAckedAfterAnOutage(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		p := openPool(t, conn.Config{Dial: srv.Dial, MaxConns: 2})
+		defer p.Close()
+		srv.Latency(time.Millisecond)
+		call := func(patience time.Duration) error {
+			leaves := time.Now().Add(patience)
+			ctx, cancel := context.WithDeadline(context.WithValue(context.Background(), conn.Leaves, leaves), leaves)
+			defer cancel()
+			return increment(ctx, p, "key")
+		}
+		srv.Stall(true)
+		if err := call(4 * time.Second); err == nil {
+			t.Fatal("the server answers")
+		}
+		srv.Stall(false)
+		time.Sleep(time.Second)
+		var mu sync.Mutex
+		answered := 0
+		for range 20 {
+			var wg sync.WaitGroup
+			for range 50 {
+				wg.Go(func() {
+					if call(20*time.Millisecond) == nil {
+						mu.Lock()
+						defer mu.Unlock()
+						answered++
+					}
+				})
+			}
+			wg.Wait()
+		}
+		if answered < 100 {
+			t.Errorf("%d of 1000 had an answer, want many", answered)
+		}
+	})
+}
