@@ -172,7 +172,6 @@ type request struct {
 	latch    string                    // of the last attempt, if it has one: what undoes it leaves this key
 	failure  error                     // of the last attempt, if that had no answer
 	short    error                     // of the last attempt that had one, if too few replicas acknowledged it
-	from     *Lease                    // what a downgrade turns into this
 	look     chan struct{}             // has room for one: another one has got what this one may have too; nil if that cannot be
 	since    time.Time                 // when it began to wait
 	late     time.Time                 // since when all it was granted came too late
