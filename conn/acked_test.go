@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
@@ -12,13 +13,13 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// increment counts key up, and waits for replicas.
+// increment increments key and waits for replicas.
 func increment(ctx context.Context, p *conn.Pool, key string) error {
 	_, err := p.SendBatch(ctx, []resp.Command{resp.Cmd("INCR", key), resp.Cmd("WAIT", 0, 100)})
 	return err
 }
 
-// Who has the turn when it is too late for an answer passes it on, if there is somebody to have it.
+// A caller whose turn comes too late for an answer passes the turn on to a waiting caller.
 func TestAckedTooLate(t *testing.T) {
 	for name, others := range map[string]bool{"alone": false, "others wait": true} {
 		t.Run(name, func(t *testing.T) {
@@ -42,7 +43,7 @@ func TestAckedTooLate(t *testing.T) {
 					defer cancel()
 					err := increment(ctx, p, "late")
 					if errors.Is(err, conn.ErrNotSent) != others || !errors.Is(err, context.DeadlineExceeded) || !time.Now().Equal(leaves) {
-						t.Errorf("the batch that comes too late ended with %v after %v", err, time.Since(start))
+						t.Errorf("the late batch ended with %v after %v", err, time.Since(start))
 					}
 				})
 				time.Sleep(time.Millisecond)
@@ -55,6 +56,7 @@ func TestAckedTooLate(t *testing.T) {
 				}
 				wg.Wait()
 				time.Sleep(time.Second)
+				synctest.Wait()
 				if n := srv.Do("EXISTS", "late"); n != int64(map[bool]int{false: 1}[others]) {
 					t.Errorf("the batch was executed %v times", n)
 				}
@@ -63,7 +65,7 @@ func TestAckedTooLate(t *testing.T) {
 	}
 }
 
-// After an outage callers with little time get answers again.
+// After an outage, callers with little time get answers again.
 func TestAckedAfterAnOutage(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		p := openPool(t, conn.Config{Dial: srv.Dial, MaxConns: 2})

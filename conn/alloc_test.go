@@ -13,19 +13,19 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// cannedConn answers each command written to it with the same reply, without an allocation.
+// cannedConn answers each command with the same reply, without an allocation.
 type cannedConn struct {
 	reply []byte
 
 	mu     sync.Mutex
 	cond   *sync.Cond
-	due    []byte // the rest of the reply under way
-	count  int    // replies due behind that
+	due    []byte // rest of the current reply
+	count  int    // further replies due
 	hello  bool   // the handshake is over
 	closed bool
 }
 
-// canned is a Config for a server that answers everything with reply.
+// canned returns a Config for a server that answers every command with reply.
 func canned(reply string) conn.Config {
 	return conn.Config{PingInterval: -1, Dial: func(context.Context, string, string) (net.Conn, error) {
 		c := &cannedConn{reply: []byte(reply)}
@@ -81,7 +81,7 @@ func (c *cannedConn) SetDeadline(time.Time) error      { return nil }
 func (c *cannedConn) SetReadDeadline(time.Time) error  { return nil }
 func (c *cannedConn) SetWriteDeadline(time.Time) error { return nil }
 
-// TestAllocations pins how often a call allocates: for the reply's own memory, and else never.
+// TestAllocations checks the number of allocations per call: only the memory of the reply.
 func TestAllocations(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

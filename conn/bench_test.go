@@ -38,7 +38,7 @@ func counted(cfg conn.Config) (conn.Config, *atomic.Int64) {
 	return cfg, writes
 }
 
-// callers runs fn, which does so many operations, in n goroutines until b.N operations are done.
+// callers runs fn in n goroutines until b.N operations are done. fn does the given number of operations.
 func callers(b *testing.B, n, operations int, fn func() error) {
 	var wg sync.WaitGroup
 	var left atomic.Int64
@@ -58,7 +58,7 @@ func callers(b *testing.B, n, operations int, fn func() error) {
 	b.StopTimer()
 }
 
-// BenchmarkDo measures single commands of callers who share one connection, and how many of them a write carries.
+// BenchmarkDo measures single commands of callers on one connection, and the commands per write.
 func BenchmarkDo(b *testing.B) {
 	s := redistest.Start(b, redistest.Options{})
 	value := strings.Repeat("x", 64)
@@ -83,8 +83,8 @@ func BenchmarkDo(b *testing.B) {
 	}
 }
 
-// BenchmarkContext measures single commands under a ctx that cannot end, and under one that can, as that of any request to
-// a service.
+// BenchmarkContext measures single commands under a ctx without end, and under a cancellable ctx, as in a service's
+// request.
 func BenchmarkContext(b *testing.B) {
 	s := redistest.Start(b, redistest.Options{})
 	ending, cancel := context.WithCancel(context.Background())
@@ -119,7 +119,7 @@ func BenchmarkBatch(b *testing.B) {
 	}
 }
 
-// BenchmarkInMemory measures what a call costs besides the kernel.
+// BenchmarkInMemory measures the cost of a call without the kernel.
 func BenchmarkInMemory(b *testing.B) {
 	for reply, kind := range map[string]string{":1\r\n": "integer", "$5\r\nvalue\r\n": "bulk"} {
 		for _, n := range []int{1, 64} {

@@ -65,7 +65,7 @@ func TestClassify(t *testing.T) {
 	}
 }
 
-// TestRuleCost pins that looking for special commands costs no memory.
+// TestRuleCost checks that finding a command's rule allocates nothing.
 func TestRuleCost(t *testing.T) {
 	for _, b := range []string{"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n", "*2\r\n$5\r\nBLPOP\r\n$1\r\nk\r\n"} {
 		encoded := []byte(b)

@@ -29,7 +29,7 @@ func TestConfigDefaults(t *testing.T) {
 	if err := got.validate(); err != nil {
 		t.Errorf("the zero Config is not valid: %v", err)
 	}
-	// What is off stays off, and what is set stays as it is.
+	// Defaults replace neither negative nor explicit values.
 	off := Config{
 		Network: "unix", Addr: "/x", DialTimeout: -1, Timeout: -1, PingInterval: -1, MaxAge: -1, IdleTimeout: -1,
 		Conns: 2, MaxConns: 3, Retry: Retry{Attempts: -1, MinBackoff: time.Second, Budget: -1},
@@ -43,7 +43,7 @@ func TestConfigDefaults(t *testing.T) {
 		t.Errorf("withDefaults() again = %#v, want %#v", got, want)
 	}
 	if err := want.validate(); err != nil {
-		t.Errorf("what is off is not valid: %v", err)
+		t.Errorf("negative values are not valid: %v", err)
 	}
 }
 
@@ -97,8 +97,7 @@ func TestConfigValidate(t *testing.T) {
 	}
 }
 
-// TestDialTimeoutOfSentinels: behind sentinels a server that cannot be reached may have been replaced, so that the default is
-// shorter; what is set counts.
+// TestDialTimeoutOfSentinels: the default DialTimeout is shorter with sentinels; an explicit value counts.
 func TestDialTimeoutOfSentinels(t *testing.T) {
 	sentinels := Sentinel{Master: "m", Addrs: []string{"a:1"}}
 	for _, tt := range []struct {
@@ -116,7 +115,7 @@ func TestDialTimeoutOfSentinels(t *testing.T) {
 	}
 }
 
-// TestConfigString: no way to print a Config shows its password.
+// TestConfigString: no format of a Config shows its password.
 func TestConfigString(t *testing.T) {
 	const password = "s3cr3t"
 	tests := []struct {

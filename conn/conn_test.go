@@ -15,7 +15,7 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// bubble runs fn in virtual time, with a server in memory that is gone when it returns.
+// bubble runs fn in virtual time with a server in memory, which ends with fn.
 func bubble(t *testing.T, fn func(t *testing.T, srv *fakeredis.Server)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -25,7 +25,7 @@ func bubble(t *testing.T, fn func(t *testing.T, srv *fakeredis.Server)) {
 	})
 }
 
-// openPool opens a Pool that must come to be. The caller closes it.
+// openPool opens a Pool, and fails the test on an error. The caller closes the Pool.
 func openPool(t testing.TB, cfg conn.Config) *conn.Pool {
 	t.Helper()
 	p, err := conn.Open(context.Background(), cfg)
@@ -35,7 +35,7 @@ func openPool(t testing.TB, cfg conn.Config) *conn.Pool {
 	return p
 }
 
-// dialConn dials a Conn that must come to be. The caller closes it.
+// dialConn dials a Conn, and fails the test on an error. The caller closes the Conn.
 func dialConn(t testing.TB, cfg conn.Config) *conn.Conn {
 	t.Helper()
 	c, err := conn.Dial(context.Background(), cfg)
@@ -45,13 +45,13 @@ func dialConn(t testing.TB, cfg conn.Config) *conn.Conn {
 	return c
 }
 
-// doer is what Pool and Conn have in common beyond conn.Doer.
+// doer is the set of methods that Pool and Conn share, besides conn.Doer.
 type doer interface {
 	conn.Doer
 	Do(ctx context.Context, args ...any) (resp.Value, error)
 }
 
-// want fails the test unless a command has this text for a reply, "null" standing for null. Any goroutine may call it.
+// want fails the test unless the command's reply is text; "null" stands for a null reply. Any goroutine may call it.
 func want(t testing.TB, d doer, reply string, args ...any) {
 	t.Helper()
 	v, err := d.Do(context.Background(), args...)
@@ -67,7 +67,7 @@ func want(t testing.TB, d doer, reply string, args ...any) {
 	}
 }
 
-// wantUncertain fails the test unless err says that a command was sent and not answered, because of cause.
+// wantUncertain fails the test unless err matches ErrUncertain and cause.
 func wantUncertain(t testing.TB, err, cause error) {
 	t.Helper()
 	if !errors.Is(err, conn.ErrUncertain) || errors.Is(err, conn.ErrNotSent) || conn.SafeToRetry(err) {
@@ -78,7 +78,7 @@ func wantUncertain(t testing.TB, err, cause error) {
 	}
 }
 
-// wantNotSent fails the test unless err says that no byte of a command was sent, because of cause.
+// wantNotSent fails the test unless err matches ErrNotSent and cause.
 func wantNotSent(t testing.TB, err, cause error) {
 	t.Helper()
 	if !errors.Is(err, conn.ErrNotSent) || errors.Is(err, conn.ErrUncertain) || !conn.SafeToRetry(err) {
@@ -89,7 +89,7 @@ func wantNotSent(t testing.TB, err, cause error) {
 	}
 }
 
-// onName returns an interceptor for the n-th command of a name.
+// onName returns an interceptor for the n-th command with a name.
 func onName(name string, n int, a fakeredis.Action) func(fakeredis.Cmd) fakeredis.Action {
 	return func(cmd fakeredis.Cmd) fakeredis.Action {
 		if cmd.Name == name && cmd.N == n {
@@ -99,7 +99,8 @@ func onName(name string, n int, a fakeredis.Action) func(fakeredis.Cmd) fakeredi
 	}
 }
 
-// TestSplitReply is B01: an aggregate with an error in it arrives in two pieces, and what follows stays in step.
+// TestSplitReply: an aggregate with an error in it arrives in two pieces, and the following replies stay in step.
+// (B01)
 func TestSplitReply(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		reply := "*2\r\n-OOM x\r\n$6\r\nSECRET\r\n"
@@ -120,7 +121,7 @@ func TestSplitReply(t *testing.T) {
 	})
 }
 
-// TestLeave is B02, B03 and B04: a caller whose ctx ends leaves at once, and its reply, when it comes, is nobody's.
+// TestLeave: a caller whose ctx ends leaves at once, and its late reply reaches no other caller. (B02, B03, B04)
 func TestLeave(t *testing.T) {
 	ends := map[string]struct {
 		ctx   func() (context.Context, context.CancelFunc)
@@ -164,7 +165,7 @@ func TestLeave(t *testing.T) {
 	}
 }
 
-// TestLeaveAtEveryByte cancels while the reply has come to its n-th byte, for every n, and looks at the next answer.
+// TestLeaveAtEveryByte cancels after n bytes of the reply, for every n, and checks the next reply.
 func TestLeaveAtEveryByte(t *testing.T) {
 	reply := "*3\r\n$5\r\nSECRE\r\n-ERR no\r\n|1\r\n+a\r\n:1\r\n%1\r\n+k\r\n_\r\n"
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
@@ -193,7 +194,7 @@ func TestLeaveAtEveryByte(t *testing.T) {
 	})
 }
 
-// TestLeaveBatch has a caller leave between the replies of its batch.
+// TestLeaveBatch: a caller leaves between the replies of its batch.
 func TestLeaveBatch(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		srv.Intercept(onName("ECHO", 2, fakeredis.Run().Late(time.Second)))
@@ -210,7 +211,7 @@ func TestLeaveBatch(t *testing.T) {
 	})
 }
 
-// TestUnanswered is B06 and B07: what was sent and not answered is reported, and not sent again.
+// TestUnanswered: a command sent and not answered is reported, and not sent again. (B06, B07)
 func TestUnanswered(t *testing.T) {
 	for name, c := range map[string]struct {
 		action fakeredis.Action
@@ -243,7 +244,7 @@ func TestUnanswered(t *testing.T) {
 	}
 }
 
-// TestUnasked is B18: a reply that belongs to no command ends the connection, and nothing else.
+// TestUnasked: a reply without a command ends the connection, without other harm. (B18)
 func TestUnasked(t *testing.T) {
 	for _, raw := range []string{"+OK\r\n", "-ERR surprise\r\n", "*0\r\n", "%1\r\n+a\r\n+b\r\n"} {
 		bubble(t, func(t *testing.T, srv *fakeredis.Server) {
@@ -261,7 +262,7 @@ func TestUnasked(t *testing.T) {
 	}
 }
 
-// TestHostileReply is B37: nonsense in a reply ends its connection; others, and the process, go on.
+// TestHostileReply: an invalid reply ends its connection; other connections and the process go on. (B37)
 func TestHostileReply(t *testing.T) {
 	for _, raw := range []string{"$9223372036854775807\r\n", "*4294967295\r\n", "HTTP/1.1 400 Bad Request\r\n"} {
 		bubble(t, func(t *testing.T, srv *fakeredis.Server) {
@@ -283,11 +284,11 @@ func TestHostileReply(t *testing.T) {
 	}
 }
 
-// TestPushes is B26: a push between replies is delivered aside, and the replies stay in place.
+// TestPushes: a push between replies is delivered to OnPush, and the replies stay in step. (B26)
 func TestPushes(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		const push = ">2\r\n+invalidate\r\n*1\r\n$1\r\nk\r\n"
-		const marked = "|1\r\n+a\r\n+b\r\n" + push // attributes are allowed before a push, too
+		const marked = "|1\r\n+a\r\n+b\r\n" + push // attributes may precede a push
 		srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
 			switch cmd.Name + cmd.Args[len(cmd.Args)-1] {
 			case "HELLO3", "ECHO1":

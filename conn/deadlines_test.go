@@ -14,7 +14,7 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// between fails the test unless d is from lo to hi.
+// between fails the test unless lo <= d <= hi.
 func between(t testing.TB, what string, d, lo, hi time.Duration) {
 	t.Helper()
 	if d < lo || d > hi {
@@ -22,7 +22,7 @@ func between(t testing.TB, what string, d, lo, hi time.Duration) {
 	}
 }
 
-// TestTimeout measures when a connection without answers fails, for commands sent at any moment between two ticks.
+// TestTimeout: a connection without answers fails in time, for commands sent at any moment between two ticks.
 func TestTimeout(t *testing.T) {
 	for idle := range 7 * 4 {
 		bubble(t, func(t *testing.T, srv *fakeredis.Server) {
@@ -39,7 +39,7 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// TestTimeoutCountsTheOldest has commands follow each other so that there is always one that is young.
+// TestTimeoutCountsTheOldest: new commands keep coming, and the oldest command counts.
 func TestTimeoutCountsTheOldest(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		c := dialConn(t, conn.Config{Dial: srv.Dial, Timeout: time.Second})
@@ -54,7 +54,7 @@ func TestTimeoutCountsTheOldest(t *testing.T) {
 	})
 }
 
-// TestTimeoutSparesTheBusy has a connection answer slowly, but each command in time.
+// TestTimeoutSparesTheBusy: a connection answers slowly, but every command in time.
 func TestTimeoutSparesTheBusy(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		c := dialConn(t, conn.Config{Dial: srv.Dial, Timeout: time.Second})
@@ -73,7 +73,7 @@ func TestTimeoutSparesTheBusy(t *testing.T) {
 	})
 }
 
-// TestLaterDeadline has the deadline of a ctx extend the time that a command may take.
+// TestLaterDeadline: the deadline of a ctx extends the time of a command.
 func TestLaterDeadline(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		srv.Intercept(onName("GET", 1, fakeredis.Run().Late(8*time.Second)))
@@ -87,8 +87,8 @@ func TestLaterDeadline(t *testing.T) {
 	})
 }
 
-// TestLaterDeadlineOfMany has commands that may take an hour on a connection of one's own, and one without a deadline among
-// them: the connection is given up neither for it nor before its time, and then it is.
+// TestLaterDeadlineOfMany: an exclusive connection has commands with a deadline in an hour, and one without a
+// deadline. The connection fails at the deadline, neither earlier nor never.
 func TestLaterDeadlineOfMany(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		c := dialConn(t, conn.Config{Dial: srv.Dial, Timeout: time.Second})
@@ -107,7 +107,7 @@ func TestLaterDeadlineOfMany(t *testing.T) {
 	})
 }
 
-// TestNoTimeout has a negative Timeout wait for ever.
+// TestNoTimeout: with a negative Timeout a command waits without limit.
 func TestNoTimeout(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		srv.Intercept(onName("GET", 1, fakeredis.Run().Late(24*time.Hour)))
@@ -117,7 +117,7 @@ func TestNoTimeout(t *testing.T) {
 	})
 }
 
-// TestPing has an idle connection ask for a sign of life, and fail when there is none.
+// TestPing: an idle connection sends a PING, and fails without an answer.
 func TestPing(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		c := dialConn(t, conn.Config{Dial: srv.Dial, Timeout: 2 * time.Second, PingInterval: 10 * time.Second})
@@ -139,7 +139,7 @@ func TestPing(t *testing.T) {
 	})
 }
 
-// TestNoPingWhenBusy counts no PING while there are answers.
+// TestNoPingWhenBusy: no PING while replies arrive.
 func TestNoPingWhenBusy(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		c := dialConn(t, conn.Config{Dial: srv.Dial, PingInterval: 2 * time.Second})
@@ -154,7 +154,7 @@ func TestNoPingWhenBusy(t *testing.T) {
 	})
 }
 
-// TestNoPingInMulti leaves a MULTI open for long: a PING would be queued, and be one reply too many at EXEC.
+// TestNoPingInMulti: a MULTI stays open for long without a PING, which would be queued and add a reply to EXEC.
 func TestNoPingInMulti(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		c := dialConn(t, conn.Config{Dial: srv.Dial})
@@ -162,7 +162,7 @@ func TestNoPingInMulti(t *testing.T) {
 		for _, end := range []string{"EXEC", "DISCARD"} {
 			srv.Intercept(onName("MULTI", 1, fakeredis.Run().Late(time.Second)))
 			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-			_, err := c.Do(ctx, "MULTI") // by a caller who leaves
+			_, err := c.Do(ctx, "MULTI") // by a caller that leaves
 			cancel()
 			wantUncertain(t, err, context.DeadlineExceeded)
 			time.Sleep(time.Minute)
@@ -175,7 +175,7 @@ func TestNoPingInMulti(t *testing.T) {
 			if n := srv.Count("PING"); n != 0 {
 				t.Errorf("%d PING before %s", n, end)
 			}
-			time.Sleep(time.Minute + time.Second) // ends between two of them
+			time.Sleep(time.Minute + time.Second) // ends between two PINGs
 			if n := srv.Count("PING"); n < 10 {
 				t.Errorf("%d PING in the minute after %s, want one every 5s", n, end)
 			}
@@ -184,7 +184,7 @@ func TestNoPingInMulti(t *testing.T) {
 	})
 }
 
-// TestPingIntoFullSocket has the PING itself block, in the goroutine of the timer.
+// TestPingIntoFullSocket: the PING itself blocks, in the timer's goroutine.
 func TestPingIntoFullSocket(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		srv.Buffer(4)
@@ -198,8 +198,8 @@ func TestPingIntoFullSocket(t *testing.T) {
 	})
 }
 
-// TestIdleCostsNothing has the timers of an idle connection without PING stand still: in a bubble, time then goes on
-// only by the test's own sleep.
+// TestIdleCostsNothing: the timers of an idle connection without PING stand still. In a bubble, only the test's own
+// sleep then advances the time.
 func TestIdleCostsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		c := dialConn(t, conn.Config{Dial: srv.Dial, PingInterval: -1})
@@ -213,7 +213,7 @@ func TestIdleCostsNothing(t *testing.T) {
 	})
 }
 
-// TestBlockingHasNoLimit has a blocking command outlast Timeout, and its caller end the connection by leaving.
+// TestBlockingHasNoLimit: a blocking command outlasts Timeout; its caller closes the connection by leaving.
 func TestBlockingHasNoLimit(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		c := dialConn(t, conn.Config{Dial: srv.Dial, Timeout: time.Second})
@@ -223,7 +223,7 @@ func TestBlockingHasNoLimit(t *testing.T) {
 		defer wg.Wait()
 		wg.Go(func() {
 			time.Sleep(time.Second)
-			want(t, c, "PONG", "PING") // which is answered behind
+			want(t, c, "PONG", "PING") // answered after the blocking command
 		})
 		v, err := c.Do(t.Context(), "blpop", "list", 0)
 		if err != nil || v.Len() != 2 {
@@ -236,7 +236,7 @@ func TestBlockingHasNoLimit(t *testing.T) {
 		<-c.Done()
 		synctest.Wait()
 		if n := len(srv.Conns()); n != 0 {
-			t.Errorf("%d connections, want the one that blocked closed", n)
+			t.Errorf("%d connections, want the blocked one closed", n)
 		}
 	})
 }

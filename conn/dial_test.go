@@ -18,7 +18,7 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// mutes are peers that say nothing, each at another moment of a dial.
+// mutes are peers that stop answering at different steps of a dial.
 var mutes = []struct {
 	name string
 	cfg  func(t testing.TB) conn.Config
@@ -69,7 +69,7 @@ var mutes = []struct {
 	}},
 }
 
-// mute reads so many writes of the client and then nothing, until the client has closed.
+// mute reads n writes of the client, and then waits for the client to close.
 func (p *peer) mute(reads int) {
 	for range reads {
 		p.written()
@@ -77,8 +77,7 @@ func (p *peer) mute(reads int) {
 	<-p.closed
 }
 
-// TestDialMute: whatever a peer fails to do, a dial ends when its ctx or DialTimeout does, to the instant, and closes
-// its connection. (B21)
+// TestDialMute: a dial to a silent peer ends exactly with its ctx or DialTimeout, and closes its connection. (B21)
 func TestDialMute(t *testing.T) {
 	ends := []struct {
 		name string
@@ -102,7 +101,7 @@ func TestDialMute(t *testing.T) {
 			dial, dialled := cfg.Dial, false
 			cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 				if dialled {
-					return nil, errNoMore // to ask in plain text
+					return nil, errNoMore // for the probe in plain text
 				}
 				dialled = true
 				return dial(ctx, network, addr)
@@ -159,7 +158,7 @@ func TestDialDefaultLimit(t *testing.T) {
 	})
 }
 
-// TestDialLetsGo: once dial has returned, neither its ctx nor its limit touches the connection.
+// TestDialLetsGo: after dial returns, neither its ctx nor its time limit affects the connection.
 func TestDialLetsGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := scripted(t, func(p *peer) {
@@ -191,7 +190,7 @@ func (c *slowConn) Close() error {
 	return err
 }
 
-// TestDialJoins: a dial that its ctx has ended returns when nothing of it runs any more.
+// TestDialJoins: a dial returns after its ctx has ended only when all its goroutines have ended.
 func TestDialJoins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := scripted(t, func(p *peer) { p.mute(1) })
@@ -261,7 +260,7 @@ func TestDialFails(t *testing.T) {
 	}
 }
 
-// TestDialHook: the hook is told what the Config says, with defaults.
+// TestDialHook: Config.Dial gets the network and address of the Config, with defaults.
 func TestDialHook(t *testing.T) {
 	for _, tt := range []struct{ cfg, want conn.Config }{
 		{conn.Config{}, conn.Config{Network: "tcp", Addr: "127.0.0.1:6379"}},
@@ -324,7 +323,7 @@ func TestDialNetworks(t *testing.T) {
 	}
 }
 
-// TestDialTurnedAway: a server that closes before it has read anything is heard all the same. (B40)
+// TestDialTurnedAway: the error reply of a server that closes before reading reaches the caller. (B40)
 func TestDialTurnedAway(t *testing.T) {
 	ln := listen(t, "tcp", "127.0.0.1:0", func(p *peer) { p.reply("-ERR max number of clients reached|") })
 	err := refused(t, t.Context(), conn.Config{Addr: ln.Addr().String()})

@@ -29,7 +29,7 @@ func TestError(t *testing.T) {
 		wrapped := fmt.Errorf("more: %w", test.err)
 		if conn.SafeToRetry(wrapped) != test.retryable || errors.Is(wrapped, conn.ErrNotSent) != test.retryable ||
 			errors.Is(wrapped, conn.ErrUncertain) == test.retryable {
-			t.Errorf("%v is not told apart", wrapped)
+			t.Errorf("%v matches the wrong one of ErrNotSent and ErrUncertain", wrapped)
 		}
 		if test.err.Err != nil && !errors.Is(wrapped, test.err.Err) {
 			t.Errorf("%v does not wrap its cause", wrapped)

@@ -12,7 +12,7 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// openExample opens a Pool on the server of the examples.
+// openExample opens a Pool for the server of the examples.
 func openExample(ctx context.Context) *conn.Pool {
 	cfg, err := conn.ParseURL(os.Getenv("REDIS_URL"))
 	if err != nil {
@@ -63,7 +63,7 @@ func ExamplePool_SendBatch() {
 		resp.Cmd("STRLEN", "batch"),
 	})
 	if err != nil {
-		log.Fatal(err) // the connection's; what the server says is among the values
+		log.Fatal(err) // an error of the connection; error replies are among the values
 	}
 	for _, v := range values {
 		fmt.Println(v.Text())
@@ -79,7 +79,7 @@ func ExamplePool_With() {
 	p := openExample(ctx)
 	defer p.Close()
 
-	// Add one, unless somebody else writes in the meantime.
+	// Add one, unless another client writes in the meantime.
 	add := func(c *conn.Conn) error {
 		if _, err := c.Do(ctx, "WATCH", "counter"); err != nil {
 			return err
@@ -147,7 +147,7 @@ func ExampleDial() {
 	if _, err := c.Do(ctx, "RPUSH", "jobs", "one"); err != nil {
 		log.Fatal(err)
 	}
-	v, err := c.Do(ctx, "BLPOP", "jobs", 5) // would be refused by Pool.Do
+	v, err := c.Do(ctx, "BLPOP", "jobs", 5) // Pool.Do would refuse BLPOP
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func ExampleDial() {
 func ExampleError() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 	defer cancel()
-	_, err := conn.Open(ctx, conn.Config{Addr: "127.0.0.1:1"}) // nobody listens there
+	_, err := conn.Open(ctx, conn.Config{Addr: "127.0.0.1:1"}) // no server listens there
 
 	fmt.Println(errors.Is(err, conn.ErrNotSent), errors.Is(err, conn.ErrUncertain), conn.SafeToRetry(err))
 	// Output: true false true

@@ -17,7 +17,7 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// hold borrows a connection for a time and returns the client id that the server knows it by.
+// hold borrows a connection for a time and returns the server's client id.
 func hold(t testing.TB, p *conn.Pool, d time.Duration) (id int64) {
 	t.Helper()
 	err := p.With(context.Background(), func(c *conn.Conn) error {
@@ -35,7 +35,7 @@ func hold(t testing.TB, p *conn.Pool, d time.Duration) (id int64) {
 	return id
 }
 
-// counts returns the Stats after checking what always holds.
+// counts returns the Stats, after checking the invariants.
 func counts(t testing.TB, p *conn.Pool, most int) conn.Stats {
 	t.Helper()
 	s := p.Stats()
@@ -61,7 +61,7 @@ func TestWithReuses(t *testing.T) {
 		if s := counts(t, p, 3); s.Idle != 3 {
 			t.Fatalf("Stats = %+v, want 3 idle", s)
 		}
-		for range 3 { // the one that was returned last is lent first
+		for range 3 { // the connection returned last is lent first
 			if id := hold(t, p, 0); id != ids[2] {
 				t.Errorf("lent connection %d, want %d", id, ids[2])
 			}
@@ -69,8 +69,8 @@ func TestWithReuses(t *testing.T) {
 	})
 }
 
-// TestWithInTurn has callers queue for one connection: they get it in the order they came, and those who leave do not
-// hold up the others.
+// TestWithInTurn: callers queue for one connection and get it in order of arrival. A caller that leaves does not
+// delay the others.
 func TestWithInTurn(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		p := openPool(t, conn.Config{Dial: srv.Dial, MaxConns: 1})
@@ -104,7 +104,7 @@ func TestWithInTurn(t *testing.T) {
 		}
 		wg.Wait()
 		if got := fmt.Sprint(order); got != "[0 1 3 4 6 7 9]" {
-			t.Errorf("turns were %s", got)
+			t.Errorf("callers were served in the order %s", got)
 		}
 		if s := counts(t, p, 1); s.Idle != 1 || s.Waiting != 0 {
 			t.Errorf("Stats = %+v, want 1 idle", s)
@@ -112,7 +112,7 @@ func TestWithInTurn(t *testing.T) {
 	})
 }
 
-// TestWithAtTheLastMoment returns a connection at the very moment when the ctx of the one who waits for it ends.
+// TestWithAtTheLastMoment: a connection is returned at the moment when the waiting caller's ctx ends.
 func TestWithAtTheLastMoment(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		p := openPool(t, conn.Config{Dial: srv.Dial, MaxConns: 1})
@@ -136,14 +136,14 @@ func TestWithAtTheLastMoment(t *testing.T) {
 	})
 }
 
-// TestWithNoConns has the caller learn why there is no connection.
+// TestWithNoConns: the error tells why no connection was available.
 func TestWithNoConns(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		p := openPool(t, conn.Config{Dial: srv.Dial})
 		defer p.Close()
 		srv.Refuse(true)
 		before := srv.Dials()
-		err := p.With(t.Context(), func(*conn.Conn) error { t.Error("there is a connection"); return nil })
+		err := p.With(t.Context(), func(*conn.Conn) error { t.Error("fn ran, want no connection"); return nil })
 		wantNotSent(t, err, syscall.ECONNREFUSED)
 		if n := srv.Dials() - before; n < 2 || n > 18 {
 			t.Errorf("With dialled %d times, want 2 to 18", n)
@@ -163,7 +163,7 @@ func TestWithNoConns(t *testing.T) {
 	})
 }
 
-// TestWithNotLetIn has the server refuse who we are: that is not repeated.
+// TestWithNotLetIn: a refusal of the credentials is not repeated.
 func TestWithNotLetIn(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		p := openPool(t, conn.Config{Dial: srv.Dial})
@@ -177,7 +177,8 @@ func TestWithNotLetIn(t *testing.T) {
 	})
 }
 
-// TestWithWaitsForTheLent has dials fail while a connection is lent: those who wait get that one.
+// TestWithWaitsForTheLent: dials fail while a connection is lent; waiting callers get the lent connection after its
+// return.
 func TestWithWaitsForTheLent(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		p := openPool(t, conn.Config{Dial: srv.Dial})
@@ -187,12 +188,12 @@ func TestWithWaitsForTheLent(t *testing.T) {
 		srv.Refuse(true)
 		hold(t, p, 0)
 		if n := srv.Dials(); n > 2+18 {
-			t.Errorf("%d dials in an hour, want them to end with the attempts of the caller", n)
+			t.Errorf("%d dials in an hour, want no dials after the caller's last attempt", n)
 		}
 	})
 }
 
-// do returns a function for With that runs commands, their words separated by spaces.
+// do returns a function for With that runs commands; spaces separate their words.
 func do(lines ...string) func(c *conn.Conn) error {
 	return func(c *conn.Conn) error {
 		for _, cmd := range cmds(lines...) {
@@ -204,7 +205,7 @@ func do(lines ...string) func(c *conn.Conn) error {
 	}
 }
 
-// doBatch is do with one batch.
+// doBatch is like do, with one batch.
 func doBatch(lines ...string) func(c *conn.Conn) error {
 	return func(c *conn.Conn) error {
 		_, err := c.SendBatch(context.Background(), cmds(lines...))
@@ -212,7 +213,8 @@ func doBatch(lines ...string) func(c *conn.Conn) error {
 	}
 }
 
-// TestWithAfterTheLent has the lent connection end for which a caller waits that has no attempts left: it gets another.
+// TestWithAfterTheLent: the lent connection ends while a caller without attempts left waits for it. The caller gets a
+// new connection.
 func TestWithAfterTheLent(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		p := openPool(t, conn.Config{Dial: srv.Dial})
@@ -229,7 +231,7 @@ func TestWithAfterTheLent(t *testing.T) {
 	})
 }
 
-// returned is what a borrower does with a connection, and whether that is lent again then.
+// returned is a borrower's use of a connection, and whether the Pool lends the connection again.
 type returned struct {
 	fn    func(c *conn.Conn) error
 	reuse bool
@@ -262,7 +264,7 @@ func returns(t *testing.T) map[string]returned {
 		"batch again":   {doBatch("UNWATCH", "WATCH key"), false},
 		"batch EXEC":    {doBatch("WATCH key", "MULTI", "GET key", "EXEC"), true},
 		"batch DISCARD": {doBatch("DISCARD", "MULTI", "DISCARD"), true},
-		"refused": {func(c *conn.Conn) error { // the MULTI is still open
+		"refused": {func(c *conn.Conn) error { // MULTI is still open
 			if err := do("MULTI")(c); err != nil {
 				return err
 			}
@@ -271,12 +273,12 @@ func returns(t *testing.T) map[string]returned {
 			}
 			return nil
 		}, false},
-		"late": {func(c *conn.Conn) error { // a call that has not ended yet
+		"late": {func(c *conn.Conn) error { // a call still in progress
 			go c.Do(context.Background(), "GET", "late")
 			synctest.Wait()
 			return nil
 		}, false},
-		"EXEC": {func(c *conn.Conn) error { // an error, which leaves the WATCH as it is
+		"EXEC": {func(c *conn.Conn) error { // an error, so that WATCH stays open
 			if err := do("WATCH key")(c); err != nil {
 				return err
 			}
@@ -290,7 +292,7 @@ func returns(t *testing.T) map[string]returned {
 	}
 }
 
-// TestWithState has connections come back in another state than they were lent in.
+// TestWithState: borrowers return connections in a changed state.
 func TestWithState(t *testing.T) {
 	for name, test := range returns(t) {
 		t.Run(name, func(t *testing.T) {
@@ -321,7 +323,7 @@ func TestWithState(t *testing.T) {
 	}
 }
 
-// TestWithPanics has fn panic, and end its goroutine: the connection is not lost to the others.
+// TestWithPanics: after a panic or Goexit of fn the connection is available again.
 func TestWithPanics(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		p := openPool(t, conn.Config{Dial: srv.Dial, MaxConns: 1})
@@ -341,7 +343,7 @@ func TestWithPanics(t *testing.T) {
 	})
 }
 
-// TestWithEnded uses a Conn after With has returned.
+// TestWithEnded: a Conn fails after With has returned.
 func TestWithEnded(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		p := openPool(t, conn.Config{Dial: srv.Dial})
@@ -353,7 +355,7 @@ func TestWithEnded(t *testing.T) {
 	})
 }
 
-// TestWithAbandonedReply returns a connection whose last answer is still to come.
+// TestWithAbandonedReply: a connection is returned while its last answer is outstanding.
 func TestWithAbandonedReply(t *testing.T) {
 	for late, reuse := range map[time.Duration]bool{500 * time.Millisecond: true, 5 * time.Second: false} {
 		bubble(t, func(t *testing.T, srv *fakeredis.Server) {
@@ -385,7 +387,7 @@ func TestIdleTimeout(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		p := openPool(t, conn.Config{Dial: srv.Dial, IdleTimeout: time.Minute})
 		defer p.Close()
-		for range 5 { // use puts it off
+		for range 5 { // use restarts the idle time
 			hold(t, p, 0)
 			time.Sleep(40 * time.Second)
 		}
@@ -403,10 +405,10 @@ func TestExclusiveMaxAge(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		p := openPool(t, conn.Config{Dial: srv.Dial, MaxAge: time.Minute, MaxConns: 1})
 		defer p.Close()
-		first := hold(t, p, 2*time.Minute) // is not taken from its borrower
+		first := hold(t, p, 2*time.Minute) // stays with its borrower
 		second := hold(t, p, 0)
 		if second == first {
-			t.Error("a connection was lent again that is too old")
+			t.Error("a connection older than MaxAge was lent again")
 		}
 		time.Sleep(2 * time.Minute)
 		if s := counts(t, p, 1); s.Idle != 0 {
@@ -415,7 +417,7 @@ func TestExclusiveMaxAge(t *testing.T) {
 	})
 }
 
-// TestCountsAlwaysHold has many callers borrow, cancel, break and lose connections at random moments.
+// TestCountsAlwaysHold: many callers borrow, cancel, break and lose connections at random moments.
 func TestCountsAlwaysHold(t *testing.T) {
 	for seed := range uint64(20) {
 		bubble(t, func(t *testing.T, srv *fakeredis.Server) {
@@ -425,13 +427,13 @@ func TestCountsAlwaysHold(t *testing.T) {
 	}
 }
 
-// loans are those of one run. No connection may be lent to two callers at once.
+// loans records the loans of one run: no connection may be lent to two callers at once.
 type loans struct {
 	t   *testing.T
 	srv *fakeredis.Server
 
 	mu    sync.Mutex
-	inUse map[int64]bool // by the client id that the server gave
+	inUse map[int64]bool // by the server's client id
 }
 
 func (l *loans) run(rnd *rand.Rand) {
@@ -472,7 +474,7 @@ func (l *loans) run(rnd *rand.Rand) {
 	p.Close()
 }
 
-// use does one of several things with a connection.
+// use does a random thing with a connection.
 func (l *loans) use(ctx context.Context, c *conn.Conn, work time.Duration, act int) error {
 	v, err := c.Do(ctx, "CLIENT", "ID")
 	if err != nil {
@@ -504,8 +506,9 @@ func (l *loans) lend(id int64, on bool) {
 	l.inUse[id] = on
 }
 
-// TestNotSentLeavesNoTrace has commands that change the state of a connection not be sent: it is as it was, for Tx, for PING
-// and for the Pool, which lends it again. One that was sent and not answered does leave its trace.
+// TestNotSentLeavesNoTrace: commands that change the connection's state are not sent. The state is unchanged for Tx,
+// for PINGs and for the Pool, which lends the connection again. A command sent and not answered does change the
+// state.
 func TestNotSentLeavesNoTrace(t *testing.T) {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -526,7 +529,7 @@ func TestNotSentLeavesNoTrace(t *testing.T) {
 				defer p.Close()
 				with(t, p, func(c *conn.Conn) {
 					wantNotSent(t, call(ended, c), context.Canceled)
-					srv.KillConns(func(other fakeredis.Conn) bool { return other.ID == 1 }) // whose PINGs are not meant
+					srv.KillConns(func(other fakeredis.Conn) bool { return other.ID == 1 }) // without PINGs of this connection
 					srv.ClearLog()
 					time.Sleep(10 * time.Second)
 					if n := srv.Count("PING"); n < 8 {
@@ -539,7 +542,7 @@ func TestNotSentLeavesNoTrace(t *testing.T) {
 				})
 				with(t, p, func(*conn.Conn) {})
 				if n := srv.Dials(); n != 2 {
-					t.Errorf("%d connections, want the one that was lent lent again", n)
+					t.Errorf("%d connections, want the same one lent again", n)
 				}
 				srv.Latency(time.Second)
 				with(t, p, func(c *conn.Conn) {
@@ -549,14 +552,14 @@ func TestNotSentLeavesNoTrace(t *testing.T) {
 				})
 				with(t, p, func(*conn.Conn) {})
 				if n := srv.Dials(); n != 3 {
-					t.Errorf("%d connections, want one that may have been changed replaced", n)
+					t.Errorf("%d connections, want a replacement for the one with an uncertain state", n)
 				}
 			})
 		})
 	}
 }
 
-// TestNotSentInMulti has a second MULTI not be sent while one is open, which stays open.
+// TestNotSentInMulti: a second MULTI is not sent; the open transaction stays open.
 func TestNotSentInMulti(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		c := dialConn(t, conn.Config{Dial: srv.Dial})

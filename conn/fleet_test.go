@@ -15,27 +15,29 @@ import (
 	"github.com/lockwire/lockwire/internal/fakeredis"
 )
 
-// The addresses of a fleet.
+// Addresses of a fleet.
 const (
 	serverA, serverB, serverC       = "10.0.0.1:6379", "10.0.0.2:6379", "10.0.0.3:6379"
 	sentinelA, sentinelB, sentinelC = "10.1.0.1:26379", "10.1.0.2:26379", "10.1.0.3:26379"
 )
 
-// fleet is three servers, of which one is the master, and three sentinels, each with an opinion of its own.
+// fleet is three servers, one of them the master, and three sentinels, each with its own view.
 type fleet struct {
 	t     testing.TB
 	nodes map[string]*fakeredis.Server
 
-	mu     sync.Mutex
-	master map[string]bool  // whether a server says so of itself
-	views  map[string]*view // of sentinels
-	dials  []fleetDial      // to any of them
-	silent map[string]bool  // sentinels that know no epochs
+	mu       sync.Mutex
+	master   map[string]bool  // the role that each server reports
+	views    map[string]*view // the views of the sentinels
+	dials    []fleetDial      // dials to all nodes
+	silent   map[string]bool  // sentinels without epochs
+	replicas []string         // what a sentinel says of each replica
+	minority bool             // the sentinels do not reach a majority
 }
 
-// view is what a sentinel says.
+// view is a sentinel's answer.
 type view struct {
-	master string // "" is null
+	master string // "" for null
 	epoch  int
 	others []string
 }
@@ -45,7 +47,7 @@ type fleetDial struct {
 	addr string
 }
 
-// inFleet runs fn in a bubble with a fleet whose master is serverA.
+// inFleet runs fn in a bubble with a fleet, whose master is serverA.
 func inFleet(t *testing.T, fn func(t *testing.T, f *fleet)) {
 	t.Helper()
 	for _, proto := range []int{2, 3} {
@@ -80,7 +82,7 @@ func newFleet(t testing.TB) *fleet {
 	return f
 }
 
-// serve is a server, which refuses to write unless it is a master.
+// serve is a server that refuses writes unless it is a master.
 func (f *fleet) serve(addr string, cmd fakeredis.Cmd) fakeredis.Action {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -94,7 +96,7 @@ func (f *fleet) serve(addr string, cmd fakeredis.Cmd) fakeredis.Action {
 	return fakeredis.Run()
 }
 
-// answer is a sentinel, which knows SENTINEL and what every server knows of connections and channels.
+// answer is a sentinel that supports SENTINEL and the commands for connections and channels.
 func (f *fleet) answer(addr string, cmd fakeredis.Cmd) fakeredis.Action {
 	if cmd.Name != "SENTINEL" {
 		return fakeredis.Run()
@@ -121,6 +123,13 @@ func (f *fleet) answer(addr string, cmd fakeredis.Cmd) fakeredis.Action {
 			reply += bulks("name", "x", "ip", host, "port", port)
 		}
 		return fakeredis.Reply(reply)
+	case "replicas":
+		return fakeredis.Reply(fmt.Sprintf("*%d\r\n", len(f.replicas)) + strings.Join(f.replicas, ""))
+	case "ckquorum":
+		if f.minority {
+			return fakeredis.Reply("-NOQUORUM 1 usable Sentinels.\r\n")
+		}
+		return fakeredis.Reply("+OK 3 usable Sentinels.\r\n")
 	}
 	return fakeredis.Run()
 }
@@ -133,7 +142,7 @@ func bulks(words ...string) string {
 	return b
 }
 
-// Dial leads to the node at addr.
+// Dial connects to the node at addr.
 func (f *fleet) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	f.mu.Lock()
 	f.dials = append(f.dials, fleetDial{time.Now(), addr})
@@ -144,7 +153,7 @@ func (f *fleet) Dial(ctx context.Context, network, addr string) (net.Conn, error
 	return nil, syscall.ECONNREFUSED
 }
 
-// config is that of a client which knows one sentinel more than it needs.
+// config returns a Config with the given sentinels, by default all three.
 func (f *fleet) config(sentinels ...string) conn.Config {
 	if len(sentinels) == 0 {
 		sentinels = []string{sentinelA, sentinelB, sentinelC}
@@ -159,7 +168,7 @@ func (f *fleet) config(sentinels ...string) conn.Config {
 	}
 }
 
-// promote makes another server the master, and the others replicas. Sentinels do not know yet.
+// promote makes another server the master and the others replicas. The sentinels keep their views.
 func (f *fleet) promote(addr string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -167,7 +176,7 @@ func (f *fleet) promote(addr string) {
 	f.master[addr] = true
 }
 
-// tell changes the opinion of sentinels, of all if none is named.
+// tell changes the view of the named sentinels, or of all sentinels.
 func (f *fleet) tell(master string, epoch int, sentinels ...string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -179,14 +188,14 @@ func (f *fleet) tell(master string, epoch int, sentinels ...string) {
 	}
 }
 
-// introduce says which others a sentinel tells of.
+// introduce sets the other sentinels named by a sentinel.
 func (f *fleet) introduce(sentinel string, others ...string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.views[sentinel].others = others
 }
 
-// forget forgets the dials.
+// forget clears the record of dials.
 func (f *fleet) forget() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -202,7 +211,7 @@ func (f *fleet) announce(from, to string) {
 	}
 }
 
-// dialled returns when dials to some of the nodes began.
+// dialled returns the times of dials to the given nodes.
 func (f *fleet) dialled(addrs ...string) (times []time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -216,7 +225,7 @@ func (f *fleet) dialled(addrs ...string) (times []time.Time) {
 	return times
 }
 
-// densest is the largest number of times within a second.
+// densest returns the largest number of times within a second.
 func densest(times []time.Time) (most int) {
 	for i := range times {
 		n := 0
@@ -230,5 +239,5 @@ func densest(times []time.Time) (most int) {
 	return most
 }
 
-// holds reports whether the key k of a server has that value.
+// holds reports whether a server's key k has the value.
 func (f *fleet) holds(addr, value string) bool { return f.nodes[addr].Do("GET", "k") == any(value) }

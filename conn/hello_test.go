@@ -14,7 +14,7 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// TestHandshakeCommands checks what is sent, all of it in one write.
+// TestHandshakeCommands checks the commands sent, all in one write.
 func TestHandshakeCommands(t *testing.T) {
 	tests := []struct {
 		name string
@@ -61,7 +61,7 @@ func TestHandshakeCommands(t *testing.T) {
 	}
 }
 
-// TestHandshakeUserWithoutPassword: a user may need none, and is then proven with an empty one.
+// TestHandshakeUserWithoutPassword: a user without a password authenticates with an empty password.
 func TestHandshakeUserWithoutPassword(t *testing.T) {
 	cfg := scripted(t, func(p *peer) {
 		want := string(resp.Cmd("HELLO", 3, "AUTH", "al", "").AppendTo(nil)) + encode(libName) + encode(libVersion)
@@ -77,7 +77,7 @@ func TestHandshakeUserWithoutPassword(t *testing.T) {
 	s.Close()
 }
 
-// TestHandshakePushes: pushes before and between the replies are no replies, and the first that Read returns. (B26)
+// TestHandshakePushes: pushes during the handshake do not count as replies, and Read returns them first. (B26)
 func TestHandshakePushes(t *testing.T) {
 	cfg := scripted(t, func(p *peer) {
 		if !p.expect("HELLO 3", "SELECT 1", libName, libVersion) {
@@ -112,8 +112,8 @@ func TestHandshakeTooManyPushes(t *testing.T) {
 	}
 }
 
-// TestHandshakeNoFallback: an error about credentials never leads to RESP2, which would only show the password once more to
-// whoever said so; nor does one that passes by itself. (B23)
+// TestHandshakeNoFallback: neither an error about credentials nor a temporary error leads to RESP2; the password is
+// not sent twice. (B23)
 func TestHandshakeNoFallback(t *testing.T) {
 	for _, text := range []string{
 		"NOAUTH HELLO must be called with the client already authenticated",
@@ -142,8 +142,8 @@ func TestHandshakeNoFallback(t *testing.T) {
 	}
 }
 
-// TestHandshakeFallback: a server that does not agree to HELLO 3, in whatever words, is spoken to in RESP2 over the same
-// connection, whatever it says to the rest of the first write. (B24)
+// TestHandshakeFallback: any other refusal of HELLO 3 leads to RESP2 on the same connection, whatever the replies to
+// the rest of the first write. (B24)
 func TestHandshakeFallback(t *testing.T) {
 	for _, text := range []string{
 		"NOPROTO unsupported protocol version",
@@ -192,7 +192,7 @@ func TestHandshakeFallback(t *testing.T) {
 	}
 }
 
-// TestHandshakeOnly3: who asks for RESP3 only gets the server's refusal, without its echo of the arguments.
+// TestHandshakeOnly3: with Protocol 3 the caller gets the server's refusal, without the arguments echoed in it.
 func TestHandshakeOnly3(t *testing.T) {
 	cfg := scripted(t, func(p *peer) {
 		p.written()
@@ -206,12 +206,12 @@ func TestHandshakeOnly3(t *testing.T) {
 	}
 }
 
-// TestHandshakeAgreement: the protocol is the one in the reply to HELLO, and one that names none leads to RESP2.
+// TestHandshakeAgreement: the reply to HELLO decides the protocol; a reply without one leads to RESP2.
 func TestHandshakeAgreement(t *testing.T) {
 	tests := []struct {
 		reply    string
 		protocol int
-		want     int // 0: refused; -2: 2, after a second write
+		want     int // 0: error; -2: RESP2 after a second write
 	}{
 		{hello3, 0, 3},
 		{"*4|$6|server|$5|redis|$5|proto|:2|", 0, 2},
@@ -251,7 +251,7 @@ func TestHandshakeAgreement(t *testing.T) {
 	}
 }
 
-// TestHandshakeStepFails: an error to anything but SETINFO fails the dial and names the command.
+// TestHandshakeStepFails: an error reply to a command other than SETINFO fails the dial and names the command.
 func TestHandshakeStepFails(t *testing.T) {
 	tests := []struct {
 		protocol int
@@ -285,7 +285,7 @@ func TestHandshakeStepFails(t *testing.T) {
 	}
 }
 
-// TestHandshakeCutAnywhere: replies may come byte by byte, and wherever they end the dial fails and closes.
+// TestHandshakeCutAnywhere: replies may arrive byte by byte; a dial cut off at any byte fails and closes.
 func TestHandshakeCutAnywhere(t *testing.T) {
 	whole := strings.ReplaceAll(hello3+">1|+x|+OK|", "|", "\r\n")
 	for n := range len(whole) + 1 {
@@ -299,7 +299,7 @@ func TestHandshakeCutAnywhere(t *testing.T) {
 					p.answerPing()
 				}
 			})
-			cfg.DB, cfg.Protocol, cfg.NoIdentity = 1, 3, true // nothing that might be left out
+			cfg.DB, cfg.Protocol, cfg.NoIdentity = 1, 3, true // no command that a second dial would omit
 			if n == len(whole) {
 				s := open(t, cfg)
 				if v, err := s.Read(); err != nil || v.Kind() != resp.Push {
@@ -317,7 +317,7 @@ func TestHandshakeCutAnywhere(t *testing.T) {
 	}
 }
 
-// TestHandshakeHungUp: a server that closes the connection on what it may not know is dialled once more without it.
+// TestHandshakeHungUp: after a server closes the connection on an unknown command, one more dial omits the command.
 func TestHandshakeHungUp(t *testing.T) {
 	closes := func(commands ...string) func(p *peer) { return func(p *peer) { p.expect(commands...) } }
 	agrees := func(replies string, commands ...string) func(p *peer) {
@@ -331,7 +331,7 @@ func TestHandshakeHungUp(t *testing.T) {
 	for name, test := range map[string]struct {
 		cfg     conn.Config
 		scripts []func(p *peer)
-		want    int // 0: refused
+		want    int // 0: error
 	}{
 		"HELLO": {conn.Config{}, []func(p *peer){closes("HELLO 3", libName, libVersion), agrees("+PONG|", "PING")}, 2},
 		"SETINFO behind HELLO": {conn.Config{DB: 1}, []func(p *peer){func(p *peer) {
@@ -373,7 +373,7 @@ func TestHandshakeHungUp(t *testing.T) {
 	}
 }
 
-// TestHandshakeFallbackCut: a server that leaves in the middle of the fallback is not waited for.
+// TestHandshakeFallbackCut: a dial fails if the server closes in the middle of the fallback.
 func TestHandshakeFallbackCut(t *testing.T) {
 	for _, replies := range [][2]string{{"-NOPROTO|", ""}, {"-NOPROTO|-ERR|+O", ""}, {"-NOPROTO|-ERR|+OK|", "+PONG|+OK|"}} {
 		scripts := []func(p *peer){func(p *peer) {
@@ -384,7 +384,7 @@ func TestHandshakeFallbackCut(t *testing.T) {
 				p.reply(replies[1])
 			}
 		}}
-		if !strings.HasSuffix(replies[0], "O") { // between two replies: perhaps it did not like the last one
+		if !strings.HasSuffix(replies[0], "O") { // between two replies, a possible sign of an unknown command
 			scripts = append(scripts, func(p *peer) { p.expect("PING") })
 		}
 		cfg := scripted(t, scripts...)
@@ -392,7 +392,7 @@ func TestHandshakeFallbackCut(t *testing.T) {
 			t.Errorf("replies %q: DialStream = %v, want EOF", replies, err)
 		}
 	}
-	// Gone between the two writes.
+	// Closed between the two writes.
 	nc := &turnedAway{reason: strings.NewReader("-NOPROTO\r\n-ERR\r\n-ERR\r\n-ERR no more\r\n"), writes: 1}
 	cfg := conn.Config{Dial: func(context.Context, string, string) (net.Conn, error) { return nc, nil }}
 	if err := refused(t, t.Context(), cfg); !strings.Contains(err.Error(), "ERR no more") {
@@ -400,13 +400,13 @@ func TestHandshakeFallbackCut(t *testing.T) {
 	}
 }
 
-// turnedAway is the connection of a client that the server has refused before it wrote: the reason is there to be
-// read, but nothing can be written, or only so many times.
+// turnedAway is the connection of a client refused before its first write: the reason is readable, but writes fail
+// after a given number.
 type turnedAway struct {
 	net.Conn
 	reason  io.Reader
-	writes  int    // how many are let pass
-	written string // by those
+	writes  int    // number of writes that succeed
+	written string // bytes of the successful writes
 	closed  int
 }
 
@@ -422,7 +422,7 @@ func (c *turnedAway) Write(b []byte) (int, error) {
 func (c *turnedAway) Read(b []byte) (int, error) { return c.reason.Read(b) }
 func (c *turnedAway) Close() error               { c.closed++; return nil }
 
-// TestHandshakeTurnedAway: what the server said counts, not that it did not listen. (B40)
+// TestHandshakeTurnedAway: the server's error reply takes precedence over the failed write. (B40)
 func TestHandshakeTurnedAway(t *testing.T) {
 	tests := []struct {
 		said string
@@ -448,8 +448,8 @@ func TestHandshakeTurnedAway(t *testing.T) {
 	}
 }
 
-// FuzzHandshake: whatever a server says, a handshake that succeeds has taken exactly one reply for each command it
-// wrote; pushes come out of Read first and everything else as it was sent. One that fails has closed the connection.
+// FuzzHandshake: a successful handshake has read exactly one reply per command; Read then returns the pushes and the
+// remaining values unchanged. A failed handshake has closed the connection.
 func FuzzHandshake(f *testing.F) {
 	for _, seed := range []string{
 		hello3 + "+OK|+OK|+OK|", hello3 + ">2|+x|:1|+OK|-ERR|+OK|>1|+y|+PONG|", "-NOPROTO|-ERR|-ERR|-ERR|+OK|+OK|+OK|+OK|:7|",
@@ -482,7 +482,7 @@ func FuzzHandshake(f *testing.F) {
 	})
 }
 
-// afterHandshake returns what a server said beside its replies to so many commands: pushes first, then the rest.
+// afterHandshake returns a server's values other than its replies to n commands: first the pushes, then the rest.
 func afterHandshake(t *testing.T, said string, commands int) []resp.Value {
 	t.Helper()
 	var values []resp.Value

@@ -16,7 +16,7 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// each makes a server take so long for each command of that name.
+// each makes a server take the given time for each command of a name.
 func each(name string, d time.Duration) func(fakeredis.Cmd) fakeredis.Action {
 	return func(cmd fakeredis.Cmd) fakeredis.Action {
 		if cmd.Name == name {
@@ -35,8 +35,8 @@ func batchOf(n int) []resp.Command {
 	return batch
 }
 
-// TestBatchThatFlows has batches take far longer than Timeout, on a connection whose callers have other commands behind them
-// too: nothing is given up as long as one reply follows another.
+// TestBatchThatFlows: batches take far longer than Timeout, also with other callers' commands behind them. The
+// connection stays open while replies keep arriving.
 func TestBatchThatFlows(t *testing.T) {
 	for _, pause := range []time.Duration{20 * time.Millisecond, 400 * time.Millisecond, 900 * time.Millisecond} {
 		bubble(t, func(t *testing.T, srv *fakeredis.Server) {
@@ -61,7 +61,7 @@ func TestBatchThatFlows(t *testing.T) {
 	}
 }
 
-// TestBatchThatStops has the replies to a batch end half way. The time limit counts from the last one.
+// TestBatchThatStops: the replies to a batch stop half way. The time limit counts from the last reply.
 func TestBatchThatStops(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		p := openPool(t, conn.Config{Dial: srv.Dial, Timeout: time.Second})
@@ -82,7 +82,8 @@ func TestBatchThatStops(t *testing.T) {
 	})
 }
 
-// TestLargeReplyThatFlows has one reply take far longer than Timeout to come in, in pieces; that of a caller who has left too.
+// TestLargeReplyThatFlows: one reply takes far longer than Timeout to arrive in pieces, also for a caller that has
+// left.
 func TestLargeReplyThatFlows(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		p := openPool(t, conn.Config{Dial: srv.Dial, Timeout: time.Second})
@@ -103,8 +104,8 @@ func TestLargeReplyThatFlows(t *testing.T) {
 	})
 }
 
-// TestTricklesAreSilence has bytes come that are no progress: a reply of which one comes now and then, and pushes, small and
-// large, from a server that answers nothing.
+// TestTricklesAreSilence: some bytes are no progress: a byte of a reply now and then, and small and large pushes from
+// a server without answers.
 func TestTricklesAreSilence(t *testing.T) {
 	big := ">2\r\n+x\r\n$100000\r\n" + strings.Repeat("x", 100_000) + "\r\n"
 	for name, pieces := range map[string][]string{
@@ -139,13 +140,13 @@ func TestTricklesAreSilence(t *testing.T) {
 	}
 }
 
-// TestMuteServer has a server go mute under load, whose callers have all the time in the world. It is noticed within Timeout and
-// PingInterval, as on an idle connection.
+// TestMuteServer: a server falls silent under load, while the callers have very late deadlines. The connection fails
+// within Timeout plus PingInterval, like an idle connection.
 func TestMuteServer(t *testing.T) {
 	for _, limits := range [][2]time.Duration{
 		{time.Second, time.Second}, {5 * time.Second, 5 * time.Second}, {time.Second, 100 * time.Millisecond}, {100 * time.Millisecond, 2 * time.Second},
 	} {
-		for _, pause := range []time.Duration{0, limits[1] / 7, 3 * limits[1]} { // between calls; 0: none
+		for _, pause := range []time.Duration{0, limits[1] / 7, 3 * limits[1]} { // pause between calls; 0 for none
 			for _, batch := range []int{0, 10} {
 				name := fmt.Sprintf("Timeout=%v, PingInterval=%v, pause=%v, batch=%d", limits[0], limits[1], pause, batch)
 				bubble(t, func(t *testing.T, srv *fakeredis.Server) {
@@ -189,8 +190,8 @@ func TestMuteServer(t *testing.T) {
 	}
 }
 
-// TestSlowNeighbour has a slow command, whose ctx allows it, share its connection with others that have no deadline and are sent
-// before and behind it. It makes no difference to it.
+// TestSlowNeighbour: a slow command with a late deadline shares its connection with commands without a deadline, sent
+// before and after it. They do not shorten its time.
 func TestSlowNeighbour(t *testing.T) {
 	for _, neighbours := range []bool{false, true} {
 		for slow, ends := range map[time.Duration]bool{3 * time.Second: true, 5500 * time.Millisecond: true, 8 * time.Second: false} {
@@ -234,7 +235,7 @@ func TestSlowNeighbour(t *testing.T) {
 	}
 }
 
-// TestDeadlineBehindOthers has a command with a later deadline wait behind one without.
+// TestDeadlineBehindOthers: a command with a late deadline waits behind a command without a deadline.
 func TestDeadlineBehindOthers(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		p := openPool(t, conn.Config{Dial: srv.Dial, Timeout: time.Second})
@@ -250,7 +251,7 @@ func TestDeadlineBehindOthers(t *testing.T) {
 	})
 }
 
-// slowWriter makes connections whose Write takes its time.
+// slowWriter makes connections with a slow Write.
 type slowWriter struct {
 	net.Conn
 	pause time.Duration
@@ -263,8 +264,8 @@ func (w slowWriter) Write(b []byte) (int, error) {
 	return w.Conn.Write(b)
 }
 
-// TestLargeCommandThatFlows has a command take far longer than Timeout to be written, behind another one too. Once it is written
-// the answer is due within Timeout.
+// TestLargeCommandThatFlows: a command takes far longer than Timeout to be written, also behind another command.
+// After the write the answer is due within Timeout.
 func TestLargeCommandThatFlows(t *testing.T) {
 	for _, behind := range []bool{false, true} {
 		for _, mute := range []bool{false, true} {

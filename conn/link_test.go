@@ -12,7 +12,7 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// slowOwner holds up the reader of its link at each push.
+// slowOwner blocks the reader of its link at each push.
 type slowOwner struct {
 	reached, release chan struct{}
 	err              error
@@ -33,13 +33,14 @@ func echoes(n int) (cmds []resp.Command, reply string) {
 	return cmds, reply
 }
 
-// TestReceivedBeforeSent has a reply too many received, but not yet looked at, when the next command is sent. It has come in
-// one read with the end of the handshake, or with the answer to a call or a batch. It is not the answer of that command.
+// TestReceivedBeforeSent: an extra reply is received, but not yet parsed, when the next command is sent. The extra
+// reply arrived in one read with the end of the handshake, or with the answer to a call or a batch. It must not
+// become the answer to the next command.
 func TestReceivedBeforeSent(t *testing.T) {
 	for name, test := range map[string]struct {
-		early bool // with the handshake
+		early bool // the extra reply arrives with the handshake
 		first int  // commands sent before
-		cmds  int  // commands that the reply comes before
+		cmds  int  // commands sent after the extra reply
 		tx    bool
 	}{
 		"handshake":          {early: true, cmds: 1},
@@ -79,7 +80,7 @@ func TestReceivedBeforeSent(t *testing.T) {
 				<-owner.reached
 				go func() {
 					b := make([]byte, 1<<10)
-					server.Read(b) // what is sent now
+					server.Read(b) // the command sent now
 					owner.release <- struct{}{}
 				}()
 				later, _ := echoes(test.cmds)

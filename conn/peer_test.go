@@ -13,15 +13,15 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// secret is the password of all scripted peers; no error may hold it.
+// secret is the password of all scripted peers. No error may contain it.
 const secret = "s3cr3t-Pa55"
 
-// peer is the server's end of a scripted connection. Its methods are for the script, which fails the test when the
-// client does not do as expected.
+// peer is the server's end of a scripted connection. The script calls its methods, which fail the test on unexpected
+// input.
 type peer struct {
 	net.Conn
 	t      testing.TB
-	closed <-chan struct{} // closed when the client has closed; nil unless in memory
+	closed <-chan struct{} // closes when the client closes; nil unless in memory
 }
 
 // clientEnd is the client's end of a connection in memory.
@@ -36,8 +36,7 @@ func (c *clientEnd) Close() error {
 	return c.Conn.Close()
 }
 
-// expect reads one write of the client, the whole of it, which must be these commands, their words separated by
-// spaces.
+// expect reads one whole write of the client, which must consist of the given commands; spaces separate their words.
 func (p *peer) expect(commands ...string) bool {
 	p.t.Helper()
 	want := ""
@@ -51,8 +50,8 @@ func (p *peer) expect(commands ...string) bool {
 	return true
 }
 
-// written returns one write of the client, or "" when it has closed. The version of the library, which depends on how
-// the test was built, is devel in it.
+// written returns one write of the client, or "" after the client has closed. It replaces the library's version,
+// which depends on the build, by devel.
 func (p *peer) written() string {
 	b := make([]byte, 64<<10)
 	n, _ := p.Read(b)
@@ -61,11 +60,11 @@ func (p *peer) written() string {
 
 var version = regexp.MustCompile(`LIB-VER\r\n\$\d+\r\nv[^\r]+`)
 
-// reply sends replies as they are on the wire, \r\n standing in them as |.
+// reply sends replies in wire format, with | in place of \r\n.
 func (p *peer) reply(replies ...string) {
 	for _, r := range replies {
 		if _, err := p.Write([]byte(strings.ReplaceAll(r, "|", "\r\n"))); err != nil {
-			return // the client has heard enough
+			return // the client has closed
 		}
 	}
 }
@@ -78,7 +77,7 @@ func (p *peer) expectClose() {
 	}
 }
 
-// welcome leads the shortest handshake there is.
+// welcome completes the shortest possible handshake.
 func (p *peer) welcome() bool {
 	p.t.Helper()
 	if !p.expect("HELLO 3", libName, libVersion) {
@@ -102,8 +101,8 @@ func encode(command string) string {
 	return string(resp.Cmd(args...).AppendTo(nil))
 }
 
-// scripted returns a Config whose n-th dial gets an in-memory connection to the n-th script; a dial too many fails.
-// The connection is synchronous: what the client writes at once its peer reads at once.
+// scripted returns a Config whose n-th dial gets an in-memory connection to the n-th script; an extra dial fails.
+// Connections are synchronous: one write of the client is one read of the peer.
 func scripted(t testing.TB, scripts ...func(p *peer)) conn.Config {
 	t.Helper()
 	var wg sync.WaitGroup
@@ -119,7 +118,7 @@ func scripted(t testing.TB, scripts ...func(p *peer)) conn.Config {
 		mu.Lock()
 		defer mu.Unlock()
 		if next == len(scripts) {
-			t.Error("client dialled once too often")
+			t.Error("client dialled more often than scripted")
 			return nil, errors.New("no script for this dial")
 		}
 		script := scripts[next]
@@ -134,7 +133,7 @@ func scripted(t testing.TB, scripts ...func(p *peer)) conn.Config {
 	}}
 }
 
-// open dials a Stream that must come to be, and closes it at the end of the test.
+// open dials a Stream, fails the test on an error, and closes the Stream at the end of the test.
 func open(t testing.TB, cfg conn.Config) *conn.Stream {
 	t.Helper()
 	s, err := conn.DialStream(t.Context(), cfg)
@@ -145,7 +144,7 @@ func open(t testing.TB, cfg conn.Config) *conn.Stream {
 	return s
 }
 
-// refused dials a Stream that must not come to be, and checks what holds for the error of every dial.
+// refused dials a Stream, fails the test without an error, and checks the properties of every dial's error.
 func refused(t testing.TB, ctx context.Context, cfg conn.Config) error {
 	t.Helper()
 	s, err := conn.DialStream(ctx, cfg)

@@ -20,7 +20,7 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// TestRefusedPort is B20: one budget over dials and repetitions, so that a port where nobody listens costs few dials.
+// TestRefusedPort: dials and repetitions share one budget, so a closed port costs few dials. (B20)
 func TestRefusedPort(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
@@ -49,7 +49,7 @@ func TestRefusedPort(t *testing.T) {
 	})
 }
 
-// TestStampede has a thousand callers find the server gone: they share the dials.
+// TestStampede: a thousand callers find the server gone, and share the dials.
 func TestStampede(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		p := openPool(t, conn.Config{Dial: srv.Dial, Conns: 4})
@@ -67,14 +67,14 @@ func TestStampede(t *testing.T) {
 		}
 		wg.Wait()
 		if n := srv.Dials() - before; n > 4*8 {
-			t.Errorf("%d dials for 4 connections, want no more than one caller would need for each", n)
+			t.Errorf("%d dials for 4 connections, want as few as for one caller each", n)
 		}
 		srv.Refuse(false)
 		want(t, p, "PONG", "PING")
 	})
 }
 
-// TestDialsAtOnce counts how many dials are in progress at the same time.
+// TestDialsAtOnce counts the concurrent dials.
 func TestDialsAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		var mu sync.Mutex
@@ -111,7 +111,7 @@ func TestDialsAtOnce(t *testing.T) {
 	})
 }
 
-// TestMuteTLS is B21: a caller gives up a handshake that gets no answer, and nobody dials again in vain.
+// TestMuteTLS: a caller gives up a handshake without an answer, and no further dial starts. (B21)
 func TestMuteTLS(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		cfg := conn.Config{Dial: srv.Dial, TLS: &tls.Config{ServerName: "redis.example"}}
@@ -129,7 +129,7 @@ func TestMuteTLS(t *testing.T) {
 	})
 }
 
-// TestWhatTheDialWaitsFor has callers give up while a dial is under way: their error says what it was doing.
+// TestWhatTheDialWaitsFor: callers leave during a dial; their error names the dial's current step.
 func TestWhatTheDialWaitsFor(t *testing.T) {
 	for want, setUp := range map[string]func(srv *fakeredis.Server, cfg *conn.Config){
 		"TLS handshake of 127.0.0.1:6379 for 1s (the server may not expect TLS)": func(srv *fakeredis.Server, cfg *conn.Config) {
@@ -170,7 +170,7 @@ func TestWhatTheDialWaitsFor(t *testing.T) {
 	}
 }
 
-// TestNobodyWaits has the only caller leave in the pause after a failed dial: there is no other one then.
+// TestNobodyWaits: the only caller leaves during the pause after a failed dial, and no further dial starts.
 func TestNobodyWaits(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		p := openPool(t, conn.Config{Dial: srv.Dial, Retry: conn.Retry{MinBackoff: time.Second}})
@@ -193,8 +193,8 @@ func TestNobodyWaits(t *testing.T) {
 	})
 }
 
-// TestImpatientCaller has one caller give up while others wait for the same dial: it does not hurt them, and the server
-// is none the worse for it.
+// TestImpatientCaller: one caller leaves while others wait for the same dial. The others and the server do not
+// notice.
 func TestImpatientCaller(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		p := openPool(t, conn.Config{Dial: srv.Dial})
@@ -223,8 +223,7 @@ func TestImpatientCaller(t *testing.T) {
 	})
 }
 
-// TestDeadIdle is B08 and B39: the server closes a connection on which nothing happens, and the next command does not
-// notice.
+// TestDeadIdle: the server closes an idle connection, and the next command does not notice. (B08, B39)
 func TestDeadIdle(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		p := openPool(t, conn.Config{Dial: srv.Dial})
@@ -240,7 +239,7 @@ func TestDeadIdle(t *testing.T) {
 	})
 }
 
-// TestTooManyClients is B40: being turned away at the door is no reason to give up.
+// TestTooManyClients: a refusal for too many clients is temporary. (B40)
 func TestTooManyClients(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		srv.MaxClients(1)
@@ -254,7 +253,7 @@ func TestTooManyClients(t *testing.T) {
 	})
 }
 
-// TestNotLetIn has the server refuse who we are: that is not repeated.
+// TestNotLetIn: a refusal of the credentials is not repeated.
 func TestNotLetIn(t *testing.T) {
 	for want, setUp := range map[string]func(srv *fakeredis.Server, cfg *conn.Config){
 		"WRONGPASS": func(srv *fakeredis.Server, cfg *conn.Config) { srv.User("default", "a"); cfg.Password = "b" },
@@ -278,7 +277,7 @@ func TestNotLetIn(t *testing.T) {
 	}
 }
 
-// TestMaxAge has shared connections replaced while commands run, none of which may notice.
+// TestMaxAge: shared connections are replaced during commands, and no command notices.
 func TestMaxAge(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		srv.Latency(30 * time.Millisecond)
@@ -304,7 +303,7 @@ func TestMaxAge(t *testing.T) {
 	})
 }
 
-// TestMaxAgeOfUnreachable has a connection stay when it cannot be replaced.
+// TestMaxAgeOfUnreachable: a connection stays if it cannot be replaced.
 func TestMaxAgeOfUnreachable(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		p := openPool(t, conn.Config{Dial: srv.Dial, MaxAge: time.Second})
@@ -325,7 +324,7 @@ func TestMaxAgeOfUnreachable(t *testing.T) {
 	})
 }
 
-// TestRouting has commands with one key go the same way.
+// TestRouting: commands with the same key use the same connection.
 func TestRouting(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		p := openPool(t, conn.Config{Dial: srv.Dial, Conns: 4})
@@ -369,7 +368,7 @@ func TestRouting(t *testing.T) {
 	})
 }
 
-// TestPoolClose has Close end whatever waits, and nothing run afterwards.
+// TestPoolClose: Close ends all waits, and no goroutine runs afterwards.
 func TestPoolClose(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		p := openPool(t, conn.Config{Dial: srv.Dial, MaxConns: 1, OnPush: func(resp.Value) {}})
@@ -409,7 +408,7 @@ func TestPoolClose(t *testing.T) {
 	})
 }
 
-// TestCloseWhilePausing has Close end the pause before the next attempt.
+// TestCloseWhilePausing: Close ends the pause before the next attempt.
 func TestCloseWhilePausing(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		srv.Intercept(notYet("GET", "LOADING x", 1<<30))
@@ -423,7 +422,7 @@ func TestCloseWhilePausing(t *testing.T) {
 	})
 }
 
-// TestCloseWhileDialling has Close end a dial.
+// TestCloseWhileDialling: Close ends a dial.
 func TestCloseWhileDialling(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		p := openPool(t, conn.Config{Dial: srv.Dial})
@@ -443,7 +442,7 @@ func TestCloseWhileDialling(t *testing.T) {
 	})
 }
 
-// TestLog has changes of state logged, each once, and nothing else.
+// TestLog: each change of state is logged once, and nothing else is logged.
 func TestLog(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		var out bytes.Buffer

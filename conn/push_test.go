@@ -11,7 +11,7 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// TestSlowPushes has a callback that blocks: replies do not wait for it, and the oldest pushes are dropped.
+// TestSlowPushes: replies do not wait for a blocked callback, and the oldest pushes are dropped.
 func TestSlowPushes(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		const n = 3000
@@ -42,7 +42,7 @@ func TestSlowPushes(t *testing.T) {
 	})
 }
 
-// TestPushesOnExclusive has pushes on a connection that is lent dropped, and those on a dialled one delivered.
+// TestPushesOnExclusive: pushes on a lent connection are dropped, pushes on a Conn from Dial are delivered.
 func TestPushesOnExclusive(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		pushes := 0

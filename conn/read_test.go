@@ -13,7 +13,7 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// busy makes many calls, one after the other.
+// busy makes many sequential calls.
 func busy(t testing.TB, ctx context.Context, d doer) {
 	t.Helper()
 	for i := range 1000 {
@@ -21,7 +21,7 @@ func busy(t testing.TB, ctx context.Context, d doer) {
 	}
 }
 
-// echo makes a call that is answered by its own argument.
+// echo makes a call whose answer is its own argument.
 func echo(t testing.TB, ctx context.Context, d doer, n int) {
 	t.Helper()
 	if v, err := d.Do(ctx, "ECHO", n); err != nil {
@@ -31,7 +31,7 @@ func echo(t testing.TB, ctx context.Context, d doer, n int) {
 	}
 }
 
-// TestAbandonedReplyAndPush has a push with attributes come when the next reply is to be skipped: it is not the reply.
+// TestAbandonedReplyAndPush: a push with attributes arrives before a reply to skip, and is not skipped in its place.
 func TestAbandonedReplyAndPush(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		c := dialConn(t, conn.Config{Dial: srv.Dial})
@@ -46,8 +46,8 @@ func TestAbandonedReplyAndPush(t *testing.T) {
 	})
 }
 
-// TestNoticedAtOnce has something happen on an idle connection that has been busy, with nobody but one caller. It is noticed
-// in no time, whatever kind of connection and context.
+// TestNoticedAtOnce: an idle connection with one caller notices events at once, for every kind of connection and
+// context.
 func TestNoticedAtOnce(t *testing.T) {
 	events := map[string]func(srv *fakeredis.Server, id int64){
 		"stray": func(srv *fakeredis.Server, id int64) { srv.Push(id, "_\r\n") },
@@ -62,7 +62,7 @@ func TestNoticedAtOnce(t *testing.T) {
 					select {
 					case <-c.Done():
 					default:
-						t.Fatal("not noticed")
+						t.Fatal("the event was not noticed")
 					}
 					_, err := c.Do(ctx, "ECHO", 1)
 					wantNotSent(t, err, conn.ErrNotSent)
@@ -92,7 +92,7 @@ func maybeEnding(t *testing.T, ending bool) (context.Context, context.CancelFunc
 	return context.Background(), func() {}
 }
 
-// everyConn runs fn with a Conn by Dial and one that is lent, both of which have been busy.
+// everyConn runs fn with a Conn from Dial and with a lent Conn, both after many calls.
 func everyConn(t *testing.T, cfg conn.Config, ending bool,
 	fn func(t *testing.T, ctx context.Context, srv *fakeredis.Server, c *conn.Conn)) {
 	t.Helper()
@@ -118,7 +118,7 @@ func everyConn(t *testing.T, cfg conn.Config, ending bool,
 	}
 }
 
-// TestPushAtOnce has a push delivered in no time, on an idle connection that has been busy.
+// TestPushAtOnce: an idle connection delivers a push at once.
 func TestPushAtOnce(t *testing.T) {
 	for _, ending := range []bool{false, true} {
 		bubble(t, func(t *testing.T, srv *fakeredis.Server) {
@@ -138,8 +138,8 @@ func TestPushAtOnce(t *testing.T) {
 	}
 }
 
-// TestUnaskedBehindAnswer has a reply too many in one piece with the answer of a call, a batch or a transaction. No later call
-// gets it, however fast it follows.
+// TestUnaskedBehindAnswer: an extra reply arrives together with the answer of a call, a batch or a transaction. No
+// later call gets the extra reply, however soon it follows.
 func TestUnaskedBehindAnswer(t *testing.T) {
 	calls := map[string]func(d doer) error{
 		"GET": func(d doer) error { _, err := d.Do(context.Background(), "GET", "key"); return err },

@@ -12,11 +12,10 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// places are the four ways to send a command.
+// places are the four ways of sending a command.
 var places = []string{"Do", "SendBatch", "Tx", "With"}
 
-// special are commands that one kind of connection cannot carry. The places that are not named let the command
-// through.
+// special lists commands that some kinds of connection refuse. Each other place sends the command.
 func special() []struct{ line, places, hint string } {
 	return []struct{ line, places, hint string }{
 		{"BLPOP l 1", "Do SendBatch", "With"},
@@ -135,7 +134,7 @@ func sendIn(t *testing.T, p *conn.Pool, place string, cmd resp.Command) error {
 	return err
 }
 
-// TestAskingInBatch has ASKING allowed where it cannot concern anybody else's command.
+// TestAskingInBatch: ASKING is allowed where it only affects the caller's own command.
 func TestAskingInBatch(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		srv.Intercept(onName("ASKING", 1, fakeredis.Reply("+OK\r\n")))
@@ -150,7 +149,7 @@ func TestAskingInBatch(t *testing.T) {
 	})
 }
 
-// TestNamesInErrors has no argument get into an error, even if it stands where the name should.
+// TestNamesInErrors: an argument in place of the name does not appear in the error.
 func TestNamesInErrors(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		c := dialConn(t, conn.Config{Dial: srv.Dial})
@@ -200,6 +199,6 @@ func TestRefusalsAreRecognized(t *testing.T) {
 		t.Errorf("PING: %v, want the failure of the dial", err)
 	}
 	if _, err := conn.New(conn.Config{Protocol: 7}); err == nil {
-		t.Error("New accepts a Config that is wrong")
+		t.Error("New accepted an invalid Config")
 	}
 }

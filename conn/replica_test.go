@@ -16,7 +16,7 @@ import (
 
 const readOnly = "-READONLY You can't write against a read only replica.\r\n"
 
-// reads counts how many GETs some readers get through in a second, each one after the other.
+// reads counts the GETs of some readers in a second, each sequential.
 func reads(t *testing.T, p *conn.Pool) int {
 	t.Helper()
 	const readers = 4
@@ -48,7 +48,8 @@ func reads(t *testing.T, p *conn.Pool) int {
 	return int(n.Load())
 }
 
-// A pool on a replica serves readers at the same rate, whatever writers do, and tells the writers.
+// A pool on a replica serves readers at the same rate, whatever the writers do, and reports the refusal to the
+// writers.
 func TestReadersOfAReplica(t *testing.T) {
 	for name, writers := range map[string]int{"one": 1, "many": 50} {
 		t.Run(name, func(t *testing.T) {
@@ -83,7 +84,7 @@ func TestReadersOfAReplica(t *testing.T) {
 					t.Errorf("%d GETs in a second beside writers, %d alone", beside, alone)
 				}
 				if n := told.Load(); n < 100 {
-					t.Errorf("writers were told %d times in a second, want at once", n)
+					t.Errorf("writers got %d refusals in a second, want each refusal at once", n)
 				}
 				if n := srv.Dials(); n > 1+2+2 {
 					t.Errorf("%d dials in a second, want the first, two for READONLY and one each second", n)
@@ -93,12 +94,13 @@ func TestReadersOfAReplica(t *testing.T) {
 	}
 }
 
-// A writer is told after the second fresh connection, and finds the new master once the name leads there.
+// A writer gets the refusal after the second fresh connection, and reaches the new master once the name resolves to
+// it.
 func TestReadOnlyIsToldAfterTwoDials(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		var promoted atomic.Bool
 		srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
-			if cmd.Name == "SET" && (!promoted.Load() || cmd.Conn <= 3) { // connections to the former master stay what they are
+			if cmd.Name == "SET" && (!promoted.Load() || cmd.Conn <= 3) { // connections to the former master keep their role
 				return fakeredis.Reply(readOnly)
 			}
 			return fakeredis.Run()
@@ -119,7 +121,7 @@ func TestReadOnlyIsToldAfterTwoDials(t *testing.T) {
 	})
 }
 
-// The replica's dials do not make those hold back who need a connection for something else.
+// Dials because of a replica do not delay callers that need a connection for another reason.
 func TestReadOnlyHoldsNobodyBack(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		srv.Intercept(notYet("SET", "READONLY x", 1<<30))
@@ -136,7 +138,7 @@ func TestReadOnlyHoldsNobodyBack(t *testing.T) {
 	})
 }
 
-// The server forgets who the client is: the connection is replaced, once.
+// The server forgets the user: the connection is replaced once.
 func TestNoAuthOnLiveConnection(t *testing.T) {
 	for name, send := range map[string]func(ctx context.Context, p *conn.Pool) error{
 		"Do": func(ctx context.Context, p *conn.Pool) error { _, err := p.Do(ctx, "GET", "k"); return err },
@@ -151,7 +153,7 @@ func TestNoAuthOnLiveConnection(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *fakeredis.Server) {
-				var forgets atomic.Int64 // connections up to this one are not authenticated any more
+				var forgets atomic.Int64 // connections up to this number are no longer authenticated
 				forgets.Store(1)
 				srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
 					if cmd.Conn <= forgets.Load() && cmd.Name != "HELLO" && cmd.Name != "CLIENT" {
@@ -185,10 +187,10 @@ func TestNoAuthOnLiveConnection(t *testing.T) {
 	}
 }
 
-// TestBatchOrder has servers refuse some commands of a batch: those at its end are repeated, and no other.
+// TestBatchOrder: servers refuse some commands of a batch. Refused commands at the end are repeated, no others.
 func TestBatchOrder(t *testing.T) {
 	for _, refusal := range []string{"LOADING", "BUSY", "READONLY", "NOREPLICAS", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOAUTH"} {
-		for refused, replies := range map[string]string{ // the first time, from the left: x
+		for refused, replies := range map[string]string{ // the key: refusals (x) in the first attempt
 			"x..": "-" + refusal + " OK OK",
 			".x.": "OK -" + refusal + " OK",
 			"..x": "OK OK OK",
@@ -227,7 +229,7 @@ func TestBatchOrder(t *testing.T) {
 	}
 }
 
-// A call uses its whole budget: it outlives a server that is away for less.
+// A call uses its whole budget and so survives a shorter absence of the server.
 func TestBudgetIsUsed(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		p := openPool(t, conn.Config{Dial: srv.Dial})
@@ -255,7 +257,7 @@ func TestBudgetIsUsed(t *testing.T) {
 			synctest.Wait()
 			start = time.Now()
 			if err := call(ctx); !conn.SafeToRetry(err) {
-				t.Errorf("%s: %v, want that nothing was sent", name, err)
+				t.Errorf("%s: %v, want ErrNotSent", name, err)
 			}
 			between(t, name+" gave up", time.Since(start), 4400*time.Millisecond, 5600*time.Millisecond)
 			cancel()

@@ -24,7 +24,7 @@ func notYet(name, text string, n int) func(fakeredis.Cmd) fakeredis.Action {
 	}
 }
 
-// TestNotExecuted has the server say that it did not run a command: that is repeated, until it runs once.
+// TestNotExecuted: a command refused as not executed is repeated until it runs once.
 func TestNotExecuted(t *testing.T) {
 	for _, text := range []string{
 		"LOADING Redis is loading the dataset in memory",
@@ -40,7 +40,7 @@ func TestNotExecuted(t *testing.T) {
 		bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 			refusals := uint64(4)
 			if strings.Contains(text, "READONLY") {
-				refusals = 2 // and then the caller is told
+				refusals = 2 // and then the caller gets the refusal
 			}
 			srv.Intercept(notYet("INCR", text, int(refusals)))
 			p := openPool(t, conn.Config{Dial: srv.Dial})
@@ -53,7 +53,7 @@ func TestNotExecuted(t *testing.T) {
 	}
 }
 
-// TestExecutedOrHopeless has errors that are for the caller at once.
+// TestExecutedOrHopeless: some errors go to the caller at once.
 func TestExecutedOrHopeless(t *testing.T) {
 	for _, text := range []string{
 		"ERR unknown", "WRONGTYPE x", "NOSCRIPT x", "MOVED 1 a:1", "ASK 1 a:1", "OOM x", "MISCONF x", "BUSYGROUP x", "BUSYKEY x", "NOPERM x", "UNBLOCKED x", "ERR max number of something else",
@@ -76,7 +76,7 @@ func TestExecutedOrHopeless(t *testing.T) {
 	}
 }
 
-// TestRetryEnds measures what the budget allows.
+// TestRetryEnds measures the attempts within the budget.
 func TestRetryEnds(t *testing.T) {
 	tests := map[string]struct {
 		retry    conn.Retry
@@ -116,7 +116,7 @@ func TestRetryEnds(t *testing.T) {
 	}
 }
 
-// TestReadOnly has a server turn out to be a replica: the connection is replaced, without failing what is on it.
+// TestReadOnly: the server turns out to be a replica. The connection is replaced, and its other commands do not fail.
 func TestReadOnly(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
@@ -146,7 +146,7 @@ func TestReadOnly(t *testing.T) {
 	})
 }
 
-// TestReadOnlyStorm has a server stay read-only, with many callers: they do not dial all the time.
+// TestReadOnlyStorm: a server stays read-only for many callers, and dials stay rare.
 func TestReadOnlyStorm(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		srv.Intercept(notYet("SET", "READONLY x", 1<<30))
@@ -166,7 +166,7 @@ func TestReadOnlyStorm(t *testing.T) {
 	})
 }
 
-// TestBatchKeepsWhatIsKnown ends a batch in the middle, in several ways.
+// TestBatchKeepsWhatIsKnown: a batch ends in the middle, in several ways.
 func TestBatchKeepsWhatIsKnown(t *testing.T) {
 	batch := cmds("INCR a", "INCR b", "INCR c")
 	incr := func(actions ...fakeredis.Action) func(fakeredis.Cmd) fakeredis.Action {
@@ -211,12 +211,12 @@ func TestBatchKeepsWhatIsKnown(t *testing.T) {
 	}
 }
 
-// TestBatchWithAsking is not repeated in part: the command means something else without the ASKING in front.
+// TestBatchWithAsking: a command without the ASKING before it has another meaning, so both are repeated or neither.
 func TestBatchWithAsking(t *testing.T) {
 	for asking, get := range map[string]string{"+OK": "-TRYAGAIN", "-LOADING": "-LOADING"} {
 		sent := 1
 		if asking == "-LOADING" {
-			sent = 3 // both are repeated
+			sent = 3 // ASKING is repeated too
 		}
 		bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 			srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
@@ -241,7 +241,7 @@ func TestBatchWithAsking(t *testing.T) {
 	}
 }
 
-// TestTrace checks what the callbacks are told.
+// TestTrace checks the arguments of the callbacks.
 func TestTrace(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		var log []string
@@ -275,7 +275,7 @@ func TestTrace(t *testing.T) {
 	})
 }
 
-// wantTrace compares the log of TestTrace, in which some durations are left to chance.
+// wantTrace compares the log of TestTrace, in which some durations are random.
 func wantTrace(t *testing.T, log []string) {
 	t.Helper()
 	const addr = "127.0.0.1:6379"

@@ -12,16 +12,17 @@ import (
 )
 
 const (
-	// switchMaster is the channel on which sentinels announce a new master.
+	// switchMaster is the channel for announcements of a new master.
 	switchMaster = "+switch-master"
 
-	// promoted is where the one that leads a failover does so earlier by the time that it takes to tell the replicas.
+	// promoted is the channel on which the leader of a failover reports the promotion: earlier than switchMaster, by
+	// the time for reconfiguring the replicas.
 	promoted = "+promoted-slave"
 )
 
 var errMute = errors.New("the sentinel does not answer PING")
 
-// follow listens to one sentinel, and to another one when that is lost, until ctx ends.
+// follow listens to one sentinel, and to another after a failure, until ctx ends.
 func (f *finder) follow(ctx context.Context) {
 	policy := Retry{MinBackoff: minRoundPause, MaxBackoff: maxRoundPause}
 	for failed := 0; ctx.Err() == nil; {
@@ -55,8 +56,8 @@ func (f *finder) follow(ctx context.Context) {
 	}
 }
 
-// listen is subscribed to the sentinel at addr until the connection is lost. It reports whether the sentinel has
-// confirmed the subscription.
+// listen subscribes to the sentinel at addr and returns when the connection is lost. confirmed reports whether the
+// sentinel confirmed the subscription.
 func (f *finder) listen(ctx context.Context, addr string) (confirmed bool, err error) {
 	stream, err := f.sentinel(ctx, addr)
 	if err != nil {
@@ -78,13 +79,13 @@ func (f *finder) listen(ctx context.Context, addr string) (confirmed bool, err e
 	return confirmed, err
 }
 
-// attend acts upon what is read from stream, and asks for signs of life, until the connection ends or is mute.
+// attend handles the messages from stream and sends PINGs, until the connection ends or the sentinel stops answering.
 func (f *finder) attend(ctx context.Context, stream *Stream, said *news) error {
 	if err := stream.Write(ctx, resp.Cmd("SUBSCRIBE", switchMaster, promoted)); err != nil {
 		return err
 	}
-	asked := time.Now() // what has no answer yet; zero if there is none
-	var last time.Time  // the last answer
+	asked := time.Now() // time of the unanswered command; zero without one
+	var last time.Time  // time of the last answer
 	doubts := false
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -101,7 +102,7 @@ func (f *finder) attend(ctx context.Context, stream *Stream, said *news) error {
 		}
 		if e != (announcement{}) {
 			f.announced(ctx, stream.Addr(), e)
-			continue // an answer may have come meanwhile
+			continue // an answer may have arrived meanwhile
 		}
 		wait := time.Hour
 		switch now := time.Now(); {
@@ -130,8 +131,9 @@ func (f *finder) attend(ctx context.Context, stream *Stream, said *news) error {
 	}
 }
 
-// announced acts upon a switch that the sentinel at addr tells of. If it leads away from the master that is known, and
-// the new one agrees, that is all there is to it; otherwise the sentinel is asked, as the news may be old.
+// announced handles a switch announced by the sentinel at addr. If the switch leads away from the known master, and
+// the new master confirms the role, announced is done. Otherwise the announcement may be old, and announced asks the
+// sentinel.
 func (f *finder) announced(ctx context.Context, sentinel string, e announcement) {
 	m, _, _ := f.current()
 	if e.from == m.announced && e.to != m.announced && f.check(ctx, m, e.to, m.epoch+1) == nil {
@@ -140,7 +142,7 @@ func (f *finder) announced(ctx context.Context, sentinel string, e announcement)
 	f.wake(sentinel)
 }
 
-// check connects to the server announced as the new master, which thereby becomes the one that is known.
+// check connects to the announced master, which then becomes the known master.
 func (f *finder) check(ctx context.Context, m master, announced string, epoch int64) error {
 	if err := f.checks.wait(ctx, nil); err != nil {
 		return err
@@ -154,7 +156,7 @@ func (f *finder) check(ctx context.Context, m master, announced string, epoch in
 	return err
 }
 
-// wake has watch ask at once, first the given sentinel.
+// wake makes watch ask at once, beginning with the given sentinel.
 func (f *finder) wake(sentinel string) {
 	select {
 	case f.kick <- sentinel:
@@ -162,7 +164,7 @@ func (f *finder) wake(sentinel string) {
 	}
 }
 
-// watch asks a sentinel now and then whether the master is still the same, until ctx ends.
+// watch regularly asks a sentinel for the master, until ctx ends.
 func (f *finder) watch(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -184,13 +186,14 @@ func (f *finder) watch(ctx context.Context) {
 		}
 		if f.poll(ctx, n, first) != nil {
 			failed++
-		} else {
-			failed = 0
+			continue
 		}
+		failed = 0
+		f.refreshHeirs(ctx)
 	}
 }
 
-// poll asks one sentinel, another one each time, for the master. If it is not the one that is known, it is connected to.
+// poll asks one sentinel for the master, a different sentinel each time, and connects to a new master.
 func (f *finder) poll(ctx context.Context, n int, first string) error {
 	m, _, _ := f.current()
 	list := f.list()
@@ -223,7 +226,7 @@ func (f *finder) poll(ctx context.Context, n int, first string) error {
 	return err
 }
 
-// settle acts upon the answer of a sentinel that was asked when m was the master.
+// settle handles an answer to a question asked while m was the master.
 func (f *finder) settle(ctx context.Context, m master, a answer) error {
 	if f.cfg.Sentinel.mapped(a.master) != m.addr {
 		return f.check(ctx, m, a.master, a.epoch)
@@ -236,18 +239,18 @@ func (f *finder) settle(ctx context.Context, m master, a answer) error {
 	return nil
 }
 
-// announcement is what a sentinel says about a new master.
+// announcement is a change of the master announced by a sentinel.
 type announcement struct{ from, to string }
 
-// news is what the reader of a subscription has for the one who attends to it.
+// news passes events from the reader of a subscription to attend.
 type news struct {
-	wake chan struct{} // holds a token while there is something new
+	wake chan struct{} // holds a token while news are waiting
 
 	mu        sync.Mutex // guards the following
 	confirmed bool
-	ask       bool         // there is a reason to: confirmed, before which nobody has listened, or a hint
-	heard     bool         // anything
-	latest    announcement // only the last one counts
+	ask       bool         // ask a sentinel: after the confirmation, before which messages were lost, or after a hint
+	heard     bool         // any value was read
+	latest    announcement // the last announcement
 	lost      bool
 	err       error
 }
@@ -296,7 +299,7 @@ func (s *news) noteLocked(v resp.Value, name string) {
 	}
 }
 
-// take returns what is new: the last announcement, whether there is a reason to ask, whether anything was read, and
+// take returns and clears the news: the last announcement, whether to ask a sentinel, whether a value was read, and
 // whether the connection is lost.
 func (s *news) take() (e announcement, ask, heard, lost bool) {
 	s.mu.Lock()

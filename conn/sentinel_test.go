@@ -13,7 +13,7 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// openFleet opens a Pool on the master of a fleet, and waits until it is subscribed to a sentinel.
+// openFleet opens a Pool on a fleet's master, and waits for its subscription to a sentinel.
 func openFleet(t *testing.T, cfg conn.Config) *conn.Pool {
 	t.Helper()
 	p := openPool(t, cfg)
@@ -21,7 +21,7 @@ func openFleet(t *testing.T, cfg conn.Config) *conn.Pool {
 	return p
 }
 
-// lands has a value written, which must get to the server at addr at once.
+// lands writes a value, which must reach the server at addr at once.
 func lands(t *testing.T, f *fleet, p *conn.Pool, addr, value string) {
 	t.Helper()
 	begin := time.Now()
@@ -34,7 +34,7 @@ func lands(t *testing.T, f *fleet, p *conn.Pool, addr, value string) {
 	between(t, "SET "+value, time.Since(begin), 0, 100*time.Millisecond)
 }
 
-// TestSentinel connects to the master that the first sentinel names.
+// TestSentinel: the Pool connects to the master named by the first sentinel.
 func TestSentinel(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
 		p := openFleet(t, f.config())
@@ -56,8 +56,8 @@ func TestSentinel(t *testing.T) {
 	})
 }
 
-// TestSentinelSilentOnes goes on to the next sentinel after its limit: one that is mute, one that knows no such master,
-// one that is not there.
+// TestSentinelSilentOnes: the Pool goes on to the next sentinel after one that is silent, does not know the master,
+// or is unreachable.
 func TestSentinelSilentOnes(t *testing.T) {
 	faults := map[string]func(f *fleet, addr string){
 		"refused":     func(f *fleet, addr string) { f.nodes[addr].Refuse(true) },
@@ -88,7 +88,7 @@ func TestSentinelSilentOnes(t *testing.T) {
 	}
 }
 
-// TestSentinelsRefuse is B27: where no sentinel can be reached few connections are tried, and none once ctx has ended.
+// TestSentinelsRefuse: without a reachable sentinel the Pool dials rarely, and not at all after the end of ctx. (B27)
 func TestSentinelsRefuse(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
 		all := []string{sentinelA, sentinelB, sentinelC}
@@ -117,8 +117,8 @@ func TestSentinelsRefuse(t *testing.T) {
 	})
 }
 
-// TestSentinelsVanish takes everything away from a Pool in use: neither sentinels nor the server are stormed, whatever
-// calls come, and when they are back so are its connections.
+// TestSentinelsVanish: sentinels and server disappear from a Pool in use. The Pool dials rarely despite many calls,
+// and recovers when they return.
 func TestSentinelsVanish(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
 		p := openFleet(t, f.config())
@@ -158,7 +158,7 @@ func TestSentinelsVanish(t *testing.T) {
 	})
 }
 
-// TestSentinelsGoneMasterThere dials the last known master as long as no sentinel answers.
+// TestSentinelsGoneMasterThere: the Pool dials the last known master while no sentinel answers.
 func TestSentinelsGoneMasterThere(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
 		p := openFleet(t, f.config())
@@ -170,7 +170,7 @@ func TestSentinelsGoneMasterThere(t *testing.T) {
 		f.nodes[serverA].KillConns(nil)
 		synctest.Wait()
 		lands(t, f, p, serverA, "one")
-		f.promote(serverB) // for a moment
+		f.promote(serverB) // for a moment only
 		go func() {
 			time.Sleep(time.Second)
 			f.promote(serverA)
@@ -181,7 +181,7 @@ func TestSentinelsGoneMasterThere(t *testing.T) {
 	})
 }
 
-// TestSentinelNamesReplica is B28: the address is believed only after ROLE has said master.
+// TestSentinelNamesReplica: the Pool uses an address only after ROLE replies master. (B28)
 func TestSentinelNamesReplica(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
 		f.tell(serverB, 1, sentinelA)
@@ -197,7 +197,7 @@ func TestSentinelNamesReplica(t *testing.T) {
 	})
 }
 
-// TestNoMasterAnywhere has all sentinels name a server that is none: an error that says so.
+// TestNoMasterAnywhere: all sentinels name a replica, and the error says so.
 func TestNoMasterAnywhere(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
 		f.tell(serverB, 1)
@@ -215,8 +215,8 @@ func TestNoMasterAnywhere(t *testing.T) {
 	})
 }
 
-// TestOldAnswers has two sentinels that are behind the third: once the newer epoch is known, the old master is not
-// believed again, although it still takes itself for one.
+// TestOldAnswers: two sentinels are behind the third. Once the newer epoch is known, the Pool does not return to the
+// former master, although the former master still reports the role.
 func TestOldAnswers(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
 		cfg := f.config()
@@ -224,7 +224,7 @@ func TestOldAnswers(t *testing.T) {
 		p := openFleet(t, cfg)
 		defer p.Close()
 		f.mu.Lock()
-		f.master[serverB] = true // both
+		f.master[serverB] = true // two masters
 		f.mu.Unlock()
 		f.tell(serverB, 2, sentinelC)
 		time.Sleep(4 * time.Second)
@@ -236,7 +236,7 @@ func TestOldAnswers(t *testing.T) {
 		if s := p.Stats(); s.Switches != 1 {
 			t.Errorf("%d switches, want 1", s.Switches)
 		}
-		// When the new one is gone, and only old answers are left, they are better than nothing.
+		// When the new master is gone and only old answers remain, the Pool uses them.
 		f.nodes[sentinelC].Refuse(true)
 		f.nodes[serverB].Refuse(true)
 		f.nodes[serverB].KillConns(nil)
@@ -246,7 +246,7 @@ func TestOldAnswers(t *testing.T) {
 	})
 }
 
-// TestSentinelList finds sentinels that the Config does not name, and forgets none that it does.
+// TestSentinelList: the Pool learns sentinels missing in the Config, and forgets none in the Config.
 func TestSentinelList(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
 		f.introduce(sentinelA, sentinelB)
@@ -275,7 +275,7 @@ func TestSentinelList(t *testing.T) {
 	})
 }
 
-// TestNodeMap dials nothing that is announced, but what it is mapped to.
+// TestNodeMap: the Pool dials mapped addresses only.
 func TestNodeMap(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
 		const prefix = "172.16."
@@ -311,7 +311,7 @@ func TestNodeMap(t *testing.T) {
 	})
 }
 
-// TestSentinelCredentials sends sentinels theirs and the server its own, and neither to the wrong one.
+// TestSentinelCredentials: sentinels and server each get their own credentials only.
 func TestSentinelCredentials(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
 		for addr, srv := range f.nodes {
@@ -338,7 +338,7 @@ func TestSentinelCredentials(t *testing.T) {
 	})
 }
 
-// TestRoleForbidden takes the role from HELLO where the user may not ask.
+// TestRoleForbidden: without permission for ROLE, the role in the reply to HELLO counts.
 func TestRoleForbidden(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
 		f.nodes[serverA].Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
@@ -359,7 +359,8 @@ func TestRoleForbidden(t *testing.T) {
 	})
 }
 
-// TestDialBySentinel dials a Conn and a Stream without a Pool: they ask once, and leave nothing behind.
+// TestDialBySentinel: a Conn and a Stream without a Pool ask the sentinels once, and leave no goroutine or connection
+// behind.
 func TestDialBySentinel(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
 		c := dialConn(t, f.config())
@@ -380,7 +381,8 @@ func TestDialBySentinel(t *testing.T) {
 	})
 }
 
-// TestSentinelTarget: masters of one name that other sentinels watch are other servers. The order of the sentinels is nothing.
+// TestSentinelTarget: masters of the same name with other sentinels are other targets. The order of the sentinels
+// does not matter.
 func TestSentinelTarget(t *testing.T) {
 	target := func(master string, db int, addrs ...string) string {
 		pool, err := conn.New(conn.Config{DB: db, Sentinel: conn.Sentinel{Master: master, Addrs: addrs}})

@@ -100,7 +100,7 @@ func TestParseSentinelURLRefuses(t *testing.T) {
 	}
 }
 
-// TestSentinelConfig refuses what cannot work, and prints no password.
+// TestSentinelConfig: invalid settings are refused, and no error or text shows a password.
 func TestSentinelConfig(t *testing.T) {
 	tests := map[string]conn.Config{
 		"Addr is set":       {Addr: "h:1", Sentinel: conn.Sentinel{Master: "m", Addrs: []string{"s:1"}}},

@@ -18,7 +18,7 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// ask sends one command over a Stream on which nothing else is under way.
+// ask sends one command over a Stream without other commands in flight.
 func ask(t testing.TB, s *conn.Stream, args ...any) resp.Value {
 	t.Helper()
 	if err := s.Write(t.Context(), resp.Cmd(args...)); err != nil {
@@ -40,7 +40,7 @@ func text(t testing.TB, v resp.Value) string {
 	return s
 }
 
-// TestServerIdentity: the server knows the client by what the handshake said. (G25 where it knows no SETINFO)
+// TestServerIdentity: CLIENT LIST shows the identity sent in the handshake. (G25 for servers without SETINFO)
 func TestServerIdentity(t *testing.T) {
 	redistest.RunProtocols(t, func(t *testing.T, s *redistest.Server, proto int) {
 		cfg := s.Config()
@@ -106,7 +106,7 @@ func TestServerHello(t *testing.T) {
 	})
 }
 
-// TestServerWithoutHello: a server that does not know HELLO lets the client in by AUTH. (B24)
+// TestServerWithoutHello: a server without HELLO accepts the client by AUTH. (B24)
 func TestServerWithoutHello(t *testing.T) {
 	al := redistest.User{Name: "al", Password: secret, Rules: "~* +@all"}
 	noHello := []string{"--rename-command", "HELLO", ""}
@@ -136,7 +136,7 @@ func TestServerWithoutHello(t *testing.T) {
 	opts.Password = secret
 	redistest.RunOptions(t, opts, func(t *testing.T, s *redistest.Server) {
 		if s.Binary().Product == "valkey" && s.AtLeast(9, 0) {
-			return // what commands it does not know it tells only those it has let in
+			return // the server reports unknown commands only to authenticated clients
 		}
 		check(t, s, "al", "", "default")
 	})
@@ -160,8 +160,8 @@ func (c *countingConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// TestServerRefusesUser: who is not let in is told why after one write, so without a second attempt in RESP2.
-// (G24, B23)
+// TestServerRefusesUser: a rejected user gets the reason after one write, without a second attempt in RESP2. (G24,
+// B23)
 func TestServerRefusesUser(t *testing.T) {
 	opts := redistest.Options{
 		Password: secret,
@@ -174,7 +174,7 @@ func TestServerRefusesUser(t *testing.T) {
 	tests := []struct {
 		user, password string
 		db             int
-		want           error // nil: let in
+		want           error // nil for success
 	}{
 		{"", secret, 0, nil},
 		{"al", secret, 1, nil},
@@ -226,7 +226,7 @@ func TestServerRefusesUser(t *testing.T) {
 	})
 }
 
-// TestServerFull: the reason is heard, whether or not it was there before the handshake. (B40)
+// TestServerFull: the reason reaches the caller, sent before or after the handshake's write. (B40)
 func TestServerFull(t *testing.T) {
 	opts := redistest.Options{Args: []string{"--maxclients", "4"}}
 	redistest.RunOptions(t, opts, func(t *testing.T, s *redistest.Server) {
@@ -248,7 +248,7 @@ func TestServerFull(t *testing.T) {
 	})
 }
 
-// TestServerTLS: certificates on both sides, and what is said where one side lacks them. (B22)
+// TestServerTLS: certificates on both sides, and the errors if one side has none. (B22)
 func TestServerTLS(t *testing.T) {
 	opts := redistest.Options{TLSClientAuth: true, Password: secret}
 	redistest.RunOptions(t, opts, func(t *testing.T, s *redistest.Server) {
@@ -279,7 +279,7 @@ func TestServerTLS(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
 		cfg := s.Config()
 		cfg.TLS = &tls.Config{}
-		cfg.DialTimeout = time.Hour // the server waits for the end of a line, and says nothing
+		cfg.DialTimeout = time.Hour // the server waits for the end of a line and stays silent
 		if err := refused(t, t.Context(), cfg); !strings.Contains(err.Error(), "not expect TLS") {
 			t.Errorf("TLS to a plain server = %v, want a hint", err)
 		}
@@ -298,8 +298,8 @@ func TestServerUnix(t *testing.T) {
 	})
 }
 
-// TestServerStreamPubSub: both protocols show the same, as pushes or as arrays, in the order of the server. (G08 to
-// G12)
+// TestServerStreamPubSub: both protocols show the same messages in the order of the server, as pushes or as arrays.
+// (G08 to G12)
 func TestServerStreamPubSub(t *testing.T) {
 	redistest.RunProtocols(t, func(t *testing.T, s *redistest.Server, proto int) {
 		st := open(t, s.Config())
@@ -352,14 +352,14 @@ func TestServerStreamPubSub(t *testing.T) {
 		next("unsubscribe", "a", "1")
 		next("unsubscribe", "b", "0")
 		ping(t, st)
-		if s.Binary().Product == "redis" { // Valkey 8.0 has an error for it
+		if s.Binary().Product == "redis" { // Valkey 8.0 replies with an error
 			write("UNSUBSCRIBE")
 			next("unsubscribe", "null", "0")
 		}
 	})
 }
 
-// TestServerGone: a server that stands still costs no more than the limit, and one that dies ends the Stream.
+// TestServerGone: a stopped server costs at most the time limit, and a dead server ends the Stream.
 func TestServerGone(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
 		st := open(t, s.Config())

@@ -29,7 +29,7 @@ func TestServerTwemproxy(t *testing.T) {
 					t.Errorf("dials: %+v, want one, in RESP2", dials)
 				}
 				want(t, p, "OK", "SET", "key", "value")
-				want(t, p, "PONG", "PING") // as the Pool asks for a sign of life
+				want(t, p, "PONG", "PING") // like the Pool's own PINGs
 				want(t, p, "value", "GET", "key")
 				values, err := p.SendBatch(ctx, cmds("SET key 1", "INCR key", "GET key"))
 				if got := texts(values); err != nil || got != "OK 2 2" {

@@ -15,8 +15,8 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// TestFailovers loses masters under load: calls end with their reply or as uncertain, and those that were not sent get
-// to the new master. With LOCKWIRE_TORTURE=1 there are several rounds, in the short form one.
+// TestFailovers loses masters under load. Calls end with a reply or as uncertain; commands not sent reach the new
+// master. It runs several rounds with LOCKWIRE_TORTURE=1, and one round with -short.
 func TestFailovers(t *testing.T) {
 	redistest.RunSentinels(t, redistest.Options{Password: secret}, func(t *testing.T, s *redistest.Sentinels, proto int) {
 		cfg := s.Config()
@@ -50,8 +50,8 @@ func TestFailovers(t *testing.T) {
 	})
 }
 
-// awaitMaster returns when the pool, on all its connections, is connected to the server that is the master: on a busy
-// machine another one may be by now.
+// awaitMaster returns when all connections of the pool lead to the current master, which on a busy machine may have
+// changed again.
 func awaitMaster(t testing.TB, p *conn.Pool, s *redistest.Sentinels) {
 	t.Helper()
 	eventually(t, func() bool {
@@ -72,7 +72,7 @@ func awaitMaster(t testing.TB, p *conn.Pool, s *redistest.Sentinels) {
 	})
 }
 
-// load is callers that never pause.
+// load is a group of callers without pauses.
 type load struct {
 	replies, uncertain atomic.Int64
 	cancel             context.CancelFunc
@@ -105,7 +105,7 @@ func (x *load) stop() {
 	x.callers.Wait()
 }
 
-// runID is what tells one server process from another.
+// runID returns the run id of a server process.
 func runID(t testing.TB, info resp.Value) string {
 	t.Helper()
 	text, err := info.Text()

@@ -26,7 +26,7 @@ func onServer(t *testing.T, fn func(t *testing.T, s *redistest.Server, p *conn.P
 	})
 }
 
-// must returns the reply to a command that must have one that is no error.
+// must returns the reply to a command, and fails the test on an error.
 func must(t testing.TB, d doer, args ...any) resp.Value {
 	t.Helper()
 	v, err := d.Do(context.Background(), args...)
@@ -47,7 +47,7 @@ func fails(t testing.TB, d doer, target resp.Error, args ...any) string {
 	return err.Error()
 }
 
-// with lends a connection to fn.
+// with calls fn with a lent connection.
 func with(t testing.TB, p *conn.Pool, fn func(c *conn.Conn)) {
 	t.Helper()
 	if err := p.With(context.Background(), func(c *conn.Conn) error { fn(c); return nil }); err != nil {
@@ -55,7 +55,7 @@ func with(t testing.TB, p *conn.Pool, fn func(c *conn.Conn)) {
 	}
 }
 
-// eventually returns when done returns true, and fails the test if that takes too long.
+// eventually waits until done returns true, and fails the test after a time limit.
 func eventually(t testing.TB, done func() bool) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
@@ -65,12 +65,13 @@ func eventually(t testing.TB, done func() bool) {
 		select {
 		case <-tick.C:
 		case <-limit:
-			t.Fatal("waited too long")
+			t.Fatal("the condition did not become true in time")
 		}
 	}
 }
 
-// TestServerPoolHello is G01, G02, G26 and G28: what changes a connection is done on one that is lent, and not reused.
+// TestServerPoolHello: commands that change the connection run on a lent connection, which is not reused. (G01, G02,
+// G26, G28)
 func TestServerPoolHello(t *testing.T) {
 	onServer(t, func(t *testing.T, s *redistest.Server, p *conn.Pool, proto int) {
 		with(t, p, func(c *conn.Conn) {
@@ -107,7 +108,7 @@ func TestServerPoolHello(t *testing.T) {
 	})
 }
 
-// TestServerPoolTypes is G03 to G07: each kind of reply, in either protocol.
+// TestServerPoolTypes: each type of reply, in both protocols. (G03 to G07)
 func TestServerPoolTypes(t *testing.T) {
 	redistest.RunProtocols(t, func(t *testing.T, s *redistest.Server, proto int) {
 		if s.AtLeast(7, 0) {
@@ -135,7 +136,7 @@ func TestServerPoolTypes(t *testing.T) {
 			if v := <-pushed; texts(elements(v)) != "server-cpu-usage 42" {
 				t.Errorf("pushed %s", texts(elements(v)))
 			}
-		} else if s.AtLeast(7, 0) { // older ones die of it
+		} else if s.AtLeast(7, 0) { // older servers crash
 			fails(t, p, resp.ErrGeneral, "DEBUG", "PROTOCOL", "push")
 		}
 		want(t, p, "This is a verbatim\nstring", "DEBUG", "PROTOCOL", "verbatim")
@@ -159,7 +160,7 @@ func TestServerPoolTypes(t *testing.T) {
 	})
 }
 
-// TestServerPoolTx is G13, G14 and G15.
+// TestServerPoolTx: transactions. (G13, G14, G15)
 func TestServerPoolTx(t *testing.T) {
 	onServer(t, func(t *testing.T, s *redistest.Server, p *conn.Pool, proto int) {
 		values, err := p.Tx(t.Context(), cmds("SET k v", "LPUSH k x", "GET k"))
@@ -190,7 +191,7 @@ func TestServerPoolTx(t *testing.T) {
 	})
 }
 
-// TestServerPoolScripts is G16 to G23.
+// TestServerPoolScripts: scripts. (G16 to G23)
 func TestServerPoolScripts(t *testing.T) {
 	onServer(t, func(t *testing.T, s *redistest.Server, p *conn.Pool, proto int) {
 		v := must(t, p, "EVAL", "return {redis.error_reply('OOM x'),'tail',{err='MOVED 1 h:1'},3}", 0)
@@ -201,7 +202,7 @@ func TestServerPoolScripts(t *testing.T) {
 		fails(t, p, "A", "EVAL", `return {err='A\r\nB'}`, 0)
 		want(t, p, "null", "EVAL", "return false", 0)
 		if got := texts(elements(must(t, p, "EVAL", "return {1,nil,3}", 0))); got != "1" {
-			t.Errorf("an array with a hole: %s", got)
+			t.Errorf("an array cut off by a nil: %s", got)
 		}
 		want(t, p, "3", "EVAL", "return 3.99", 0)
 		for _, sha := range []string{strings.Repeat("a", 40), "zz"} {
@@ -232,7 +233,7 @@ func TestServerPoolScripts(t *testing.T) {
 	})
 }
 
-// TestServerPoolDenied is G24: what the server forbids is not repeated, and says what is wrong.
+// TestServerPoolDenied: a forbidden command is not repeated, and the error names the reason. (G24)
 func TestServerPoolDenied(t *testing.T) {
 	narrow := redistest.User{Name: "narrow", Password: "p", Rules: "~app:* +get +set +publish"}
 	opts := redistest.Options{Users: []redistest.User{narrow}}
@@ -258,7 +259,8 @@ func TestServerPoolDenied(t *testing.T) {
 	})
 }
 
-// TestServerPoolRefuses is G27, and G29: the server closes on what looks like HTTP, and the error says so.
+// TestServerPoolRefuses: the server closes the connection on a command that looks like HTTP, and the error says so.
+// (G27, G29)
 func TestServerPoolRefuses(t *testing.T) {
 	onServer(t, func(t *testing.T, s *redistest.Server, p *conn.Pool, proto int) {
 		for _, line := range []string{"CLIENT REPLY OFF", "CLIENT REPLY SKIP", "MONITOR", "SYNC", "SUBSCRIBE c", "BLPOP l 0"} {
@@ -279,7 +281,7 @@ func TestServerPoolRefuses(t *testing.T) {
 	})
 }
 
-// TestServerPoolBlocking has a caller wait for an element, and another leave.
+// TestServerPoolBlocking: one caller waits for an element, and another caller leaves.
 func TestServerPoolBlocking(t *testing.T) {
 	onServer(t, func(t *testing.T, s *redistest.Server, p *conn.Pool, proto int) {
 		var wg sync.WaitGroup
@@ -304,14 +306,14 @@ func TestServerPoolBlocking(t *testing.T) {
 			cancel()
 			wantUncertain(t, <-left, context.Canceled)
 		})
-		// The server has seen the connection go: it keeps the next element.
+		// The server has noticed the closed connection and keeps the next element.
 		eventually(t, func() bool { return strings.Contains(text(t, s.Do("INFO", "clients")), "blocked_clients:0") })
 		want(t, p, "1", "RPUSH", "list", "y")
 		want(t, p, "1", "LLEN", "list")
 	})
 }
 
-// TestServerPoolGone is B20 on a real port, and a server that comes back.
+// TestServerPoolGone: B20 on a real port, and a server that returns.
 func TestServerPoolGone(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
 		p := openPool(t, s.Config())
@@ -320,7 +322,7 @@ func TestServerPoolGone(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
 		_, err := p.Do(ctx, "PING")
-		for errors.Is(err, conn.ErrUncertain) { // sent before the reader saw the end
+		for errors.Is(err, conn.ErrUncertain) { // sent before readLoop saw the end
 			_, err = p.Do(ctx, "PING")
 		}
 		wantNotSent(t, err, err)
@@ -332,7 +334,7 @@ func TestServerPoolGone(t *testing.T) {
 	})
 }
 
-// TestServerPoolIdleTimeout is B39: the server closes an idle connection, and the next command does not notice.
+// TestServerPoolIdleTimeout: the server closes an idle connection, and the next command does not notice. (B39)
 func TestServerPoolIdleTimeout(t *testing.T) {
 	opts := redistest.Options{Args: []string{"--timeout", "1"}}
 	redistest.RunOptions(t, opts, func(t *testing.T, s *redistest.Server) {
@@ -340,7 +342,7 @@ func TestServerPoolIdleTimeout(t *testing.T) {
 		defer c.Close()
 		p := openPool(t, s.Config())
 		defer p.Close()
-		<-c.Done() // which has been idle as long
+		<-c.Done() // idle for as long
 		eventually(t, func() bool { return p.Stats().Shared == 0 })
 		want(t, p, "PONG", "PING")
 		if n := p.Stats().Dials; n != 2 {
@@ -349,7 +351,7 @@ func TestServerPoolIdleTimeout(t *testing.T) {
 	})
 }
 
-// TestServerPoolConcurrent has many callers share connections, some leaving, and each get its own answers.
+// TestServerPoolConcurrent: many callers share connections, some leave, and each caller gets its own answers.
 func TestServerPoolConcurrent(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
 		cfg := s.Config()

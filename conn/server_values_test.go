@@ -10,12 +10,12 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// shapes are commands whose replies have another form in RESP3 than in RESP2.
+// shapes are commands whose replies differ in form between RESP3 and RESP2.
 var shapes = []struct {
-	since int // 100 times the major version and the minor one
+	since int // 100 * major version + minor version
 	cmd   string
-	at    []int  // where in the reply the pairs are
-	pairs string // keys and values, or the error of Pairs; "*" is anything
+	at    []int  // path to the pairs in the reply
+	pairs string // keys and values, or the error of Pairs; "*" matches any text
 }{
 	{600, "HGETALL h", nil, "f=1"},
 	{600, "HGETALL none", nil, ""},
@@ -56,14 +56,14 @@ var shapes = []struct {
 	{700, "COMMAND DOCS GET", nil, "get=*"},
 }
 
-// fill makes what shapes ask for, and texts too.
+// fill creates the keys for shapes and for texts.
 var fill = []string{
 	"HSET h f 1", "ZADD z 1 a 3.1 b inf c", "ZADD one 1700000000000000001 a", "ZADD pop 1 a 2 b 3 c", "ZADD mpop 1 a 2 b", "SADD set a b c",
 	"GEOADD g 0.5 0.5 p", "SET a ohmytext", "SET b mynewtext", "SET big 12345678901234567890",
 	"XADD s 1-0 f v", "XADD s 2-0 f v", "XADD t 1-0 f v", "XGROUP CREATE s g 0", "XREADGROUP GROUP g c STREAMS s >",
 }
 
-// Conversions give the same answer whichever version of the protocol the server speaks.
+// Conversions give the same result in both protocols.
 func TestServerValuesOfBothProtocols(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
 		pools := map[int]*conn.Pool{}
@@ -140,7 +140,7 @@ func TestServerValuesOfBothProtocols(t *testing.T) {
 	})
 }
 
-// pairsOf is what Pairs says.
+// pairsOf returns the result of Pairs as text.
 func pairsOf(v resp.Value) string {
 	pairs, err := v.Pairs()
 	if err != nil {
@@ -157,14 +157,14 @@ func pairsOf(v resp.Value) string {
 			key = err.Error()
 		}
 		if f, err := e.Float(); err == nil && f == 3.1 {
-			value = "3.1" // older servers say 3.1000000000000001
+			value = "3.1" // older servers reply 3.1000000000000001
 		}
 		all = append(all, key+"="+value)
 	}
 	return strings.Join(all, " ")
 }
 
-// matches reports whether got is what pattern says, in which "*" is any word, or at the end any number of words.
+// matches reports whether got matches pattern, in which "*" is any word, or at the end any number of words.
 func matches(got, pattern string) bool {
 	have, want := strings.Fields(got), strings.Fields(pattern)
 	for i, w := range want {
@@ -183,7 +183,7 @@ func matches(got, pattern string) bool {
 	return len(have) == len(want)
 }
 
-// scalars is what the other conversions say.
+// scalars returns the results of the other conversions as text.
 func scalars(v resp.Value) string {
 	text, err1 := v.Text()
 	integer, err2 := v.Int()

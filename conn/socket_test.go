@@ -13,13 +13,13 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// echoServer is a server on a socket of the kernel that answers ECHO, and on which the test may write too.
+// echoServer is a server on a kernel socket that answers ECHO; the test may write to the client too.
 type echoServer struct {
 	ln net.Listener
 	wg sync.WaitGroup
 
 	mu   sync.Mutex
-	last net.Conn // the connection that was made last
+	last net.Conn // the last accepted connection
 }
 
 func newEchoServer(t *testing.T) *echoServer {
@@ -70,8 +70,8 @@ func (s *echoServer) serve(nc net.Conn) {
 	}
 }
 
-// disturb writes to the client, or closes the connection if there is nothing to write. When it returns, the client's kernel
-// has got that.
+// disturb writes b to the client, or closes the connection if b is empty. On return the client's kernel has received
+// the bytes or the end.
 func (s *echoServer) disturb(unasked string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,8 +82,8 @@ func (s *echoServer) disturb(unasked string) {
 	s.last.Write([]byte(unasked))
 }
 
-// TestUnaskedInSocket has something come at the same time as the next call begins: a reply that nobody asked for, one behind
-// a push, a push, the end. The call has its own answer in any case.
+// TestUnaskedInSocket: an event coincides with the next call: an unsolicited reply, one behind a push, a push, or the
+// end. No call gets an answer other than its own.
 func TestUnaskedInSocket(t *testing.T) {
 	for name, unasked := range map[string]string{
 		"stray": "_\r\n", "stray behind push": ">1\r\n+x\r\n_\r\n", "push": ">1\r\n+x\r\n", "close": "",
@@ -110,7 +110,7 @@ func TestUnaskedInSocket(t *testing.T) {
 						lost++
 					}
 				}
-				// What has been read but not been looked at yet ends with the connection, at times.
+				// Sometimes the bytes were read, but not parsed, when the connection ended.
 				if most := map[string]int{"push": 0, "close": 75}[name]; !strings.HasPrefix(name, "stray") && lost > most {
 					t.Errorf("%d of 300 calls failed, want at most %d", lost, most)
 				}

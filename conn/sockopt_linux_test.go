@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestTCPUserTimeout asks the kernel when it would give up a peer that acknowledges nothing.
+// TestTCPUserTimeout asks the kernel for its time limit without acknowledgements.
 func TestTCPUserTimeout(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -16,7 +16,7 @@ func TestTCPUserTimeout(t *testing.T) {
 	defer ln.Close()
 	tests := []struct {
 		cfg  Config
-		want int // milliseconds; 0 leaves it to the system
+		want int // milliseconds; 0 for the system's default
 	}{
 		{Config{}, 10_000},
 		{Config{PingInterval: time.Second, Timeout: 500 * time.Millisecond}, 1500},

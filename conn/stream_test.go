@@ -36,7 +36,7 @@ func TestStreamOrder(t *testing.T) {
 	s.Close()
 }
 
-// TestStreamWriters: commands of one Write stay together, however many write at once.
+// TestStreamWriters: commands of one Write stay together, with many concurrent writers.
 func TestStreamWriters(t *testing.T) {
 	const writers = 16
 	pair := encode("SUBSCRIBE a") + encode("UNSUBSCRIBE b")
@@ -63,7 +63,7 @@ func TestStreamWriters(t *testing.T) {
 	s.Close()
 }
 
-// TestStreamNotSent: what ends before its write has begun leaves the Stream as it was.
+// TestStreamNotSent: a Write that ends before its first byte leaves the Stream usable.
 func TestStreamNotSent(t *testing.T) {
 	s := open(t, scripted(t, welcomePing))
 	over, cancel := context.WithCancelCause(t.Context())
@@ -95,8 +95,8 @@ func checkWriteError(t testing.TB, err error, sent bool, want error) {
 	}
 }
 
-// TestStreamStuck: a peer that stops reading holds nobody longer than his ctx and Timeout allow, and costs the
-// connection only if a write had begun.
+// TestStreamStuck: a peer that stops reading delays a writer at most until its ctx or Timeout ends, and costs the
+// connection only after a write has begun.
 func TestStreamStuck(t *testing.T) {
 	stuck := func(t *testing.T) *conn.Stream {
 		cfg := scripted(t, func(p *peer) {
@@ -162,7 +162,7 @@ func TestStreamStuck(t *testing.T) {
 	})
 }
 
-// TestStreamWriteAfterLateCtx: a ctx that ends after its write leaves the next write alone.
+// TestStreamWriteAfterLateCtx: a ctx that ends after its write does not affect the next write.
 func TestStreamWriteAfterLateCtx(t *testing.T) {
 	s := open(t, scripted(t, func(p *peer) {
 		p.welcome()
@@ -188,7 +188,7 @@ func TestStreamWriteAfterLateCtx(t *testing.T) {
 	s.Close()
 }
 
-// cutConn takes a part of each write after the first and then fails, as a connection that breaks does.
+// cutConn writes a part of each write after the first and then fails, like a broken connection.
 type cutConn struct {
 	net.Conn
 	writes int
@@ -202,7 +202,7 @@ func (c *cutConn) Write(b []byte) (int, error) {
 	return n, io.ErrClosedPipe
 }
 
-// TestStreamPartOfWrite: when a part has left, the outcome is uncertain, and the connection is no more.
+// TestStreamPartOfWrite: after a partial write the outcome is uncertain, and the connection is closed.
 func TestStreamPartOfWrite(t *testing.T) {
 	cfg := scripted(t, func(p *peer) {
 		p.welcome()
@@ -221,7 +221,7 @@ func TestStreamPartOfWrite(t *testing.T) {
 	checkWriteError(t, s.Write(t.Context(), resp.Cmd("PING")), false, io.ErrClosedPipe)
 }
 
-// TestStreamReadFails: an error of Read is final, closes the connection, and says what it was.
+// TestStreamReadFails: an error of Read is final, closes the connection, and contains the cause.
 func TestStreamReadFails(t *testing.T) {
 	tests := []struct {
 		name, sent string

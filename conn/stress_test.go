@@ -15,8 +15,8 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// TestTruth sends commands that can be told apart, and has everything happen to them at random: callers who leave,
-// replies in pieces, a server that does not read, connections that are lost. What the errors say must be true.
+// TestTruth sends distinguishable commands under random faults: callers that leave, replies in pieces, a server that
+// does not read, lost connections. Every error must tell the truth.
 func TestTruth(t *testing.T) {
 	for seed := range uint64(10) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -38,7 +38,7 @@ type stress struct {
 	wg  sync.WaitGroup
 
 	mu      sync.Mutex
-	outcome map[string]string // of a command: "answered", "not sent" or "uncertain"
+	outcome map[string]string // by command: "answered", "not sent" or "uncertain"
 }
 
 func (s *stress) run() {
@@ -65,7 +65,7 @@ func (s *stress) run() {
 	s.check()
 }
 
-// disturb does something to the server, now and then.
+// disturb causes a random fault now and then.
 func (s *stress) disturb() {
 	switch s.rnd.IntN(60) {
 	case 0, 1:
@@ -129,7 +129,7 @@ func (s *stress) note(id, padding string, v resp.Value, err error) {
 	s.outcome[id] = outcome
 }
 
-// check compares what callers were told with what the server saw.
+// check compares the callers' outcomes with the commands received by the server.
 func (s *stress) check() {
 	seen := map[string]int{}
 	for _, cmd := range s.srv.Log() {
@@ -146,6 +146,6 @@ func (s *stress) check() {
 		}
 	}
 	if total["answered"] == 0 || total["uncertain"] == 0 || total["not sent"] == 0 {
-		s.t.Errorf("outcomes %v: the test has lost its point", total)
+		s.t.Errorf("outcomes %v, want some of each", total)
 	}
 }

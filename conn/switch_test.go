@@ -15,8 +15,8 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// TestSwitchAnnounced is B29: once +switch-master is heard, commands reach the new master within 100 ms, although those
-// on the old one have no answer yet. They end by themselves: with their answer if it comes soon, else as uncertain.
+// TestSwitchAnnounced: commands reach the new master within 100 ms of +switch-master, although commands on the former
+// master are unanswered. These end with their answer if it comes soon, and otherwise as uncertain. (B29)
 func TestSwitchAnnounced(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
 		var log strings.Builder
@@ -51,7 +51,7 @@ func TestSwitchAnnounced(t *testing.T) {
 		})
 		time.Sleep(50 * time.Millisecond)
 		f.promote(serverB)
-		f.announce(serverA, serverB) // and nothing else tells of it
+		f.announce(serverA, serverB) // the only announcement
 		time.Sleep(50 * time.Millisecond)
 		lands(t, f, p, serverB, "new")
 		calls.Wait()
@@ -68,7 +68,7 @@ func TestSwitchAnnounced(t *testing.T) {
 	})
 }
 
-// TestPromoted has the leader of a failover tell of the promotion, which is sooner than the switch.
+// TestPromoted: the leader of a failover announces the promotion, earlier than the switch.
 func TestPromoted(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
 		p := openFleet(t, f.config())
@@ -84,7 +84,7 @@ func TestPromoted(t *testing.T) {
 	})
 }
 
-// TestSwitchUnannounced is B30: a change that nobody announces is found within the poll interval.
+// TestSwitchUnannounced: the Pool finds a switch without an announcement within the poll interval. (B30)
 func TestSwitchUnannounced(t *testing.T) {
 	for name, silent := range map[string]bool{"epochs": false, "no epochs": true} {
 		t.Run(name, func(t *testing.T) {
@@ -97,7 +97,7 @@ func TestSwitchUnannounced(t *testing.T) {
 				p := openFleet(t, cfg)
 				defer p.Close()
 				f.mu.Lock()
-				f.master[serverB] = true // A still takes itself for the master
+				f.master[serverB] = true // A still reports the role of a master
 				f.mu.Unlock()
 				f.tell(serverB, 2)
 				time.Sleep(2100 * time.Millisecond)
@@ -107,7 +107,8 @@ func TestSwitchUnannounced(t *testing.T) {
 	}
 }
 
-// TestSwitchWhileSentinelIsMute has the sentinel that is listened to go mute: another one is listened to in time.
+// TestSwitchWhileSentinelIsMute: the sentinel listened to falls silent, and the Pool subscribes to another one in
+// time.
 func TestSwitchWhileSentinelIsMute(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
 		cfg := f.config()
@@ -115,7 +116,7 @@ func TestSwitchWhileSentinelIsMute(t *testing.T) {
 		p := openFleet(t, cfg)
 		defer p.Close()
 		f.nodes[sentinelA].Stall(true)
-		time.Sleep(5*time.Second + time.Second + time.Second) // a PING is due, unanswered, and so is the next connection
+		time.Sleep(5*time.Second + time.Second + time.Second) // time for a PING, its time limit, and the next connection
 		f.promote(serverB)
 		f.tell(serverB, 2, sentinelB, sentinelC)
 		f.announce(serverA, serverB)
@@ -125,8 +126,8 @@ func TestSwitchWhileSentinelIsMute(t *testing.T) {
 	})
 }
 
-// TestDoubts has the master and the sentinel that is listened to die together: by the time the others announce a new
-// master, one of them is listened to.
+// TestDoubts: the master and the sentinel listened to die together. Before the others announce a new master, the Pool
+// has subscribed to one of them.
 func TestDoubts(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
 		cfg := f.config()
@@ -149,7 +150,7 @@ func TestDoubts(t *testing.T) {
 	})
 }
 
-// TestFalseAlarm has a switch announced that has not happened: the connections stay.
+// TestFalseAlarm: after an announcement of a switch that did not happen the connections stay.
 func TestFalseAlarm(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
 		p := openFleet(t, f.config())
@@ -167,7 +168,7 @@ func TestFalseAlarm(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		lands(t, f, p, serverA, "two")
 		if after := f.nodes[serverA].Conns(); fmt.Sprint(after) != fmt.Sprint(before) {
-			t.Errorf("connections were %v and are %v", before, after)
+			t.Errorf("connections changed from %v to %v", before, after)
 		}
 		if n := f.nodes[serverB].Count("ROLE"); n == 0 || n > 20 || f.nodes[serverC].Dials() > 0 {
 			t.Errorf("the replicas were asked %d times, and dialled %d times", n, f.nodes[serverC].Dials())
@@ -175,14 +176,14 @@ func TestFalseAlarm(t *testing.T) {
 	})
 }
 
-// TestFlapping changes the master all the time: every command gets to one that was the master, once, and neither
-// sentinels nor servers are dialled without measure.
+// TestFlapping changes the master all the time. Every command runs once, on a server that was the master, and dials
+// to sentinels and servers stay limited.
 func TestFlapping(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
 		p := openFleet(t, f.config())
 		defer p.Close()
 		f.mu.Lock()
-		f.master[serverB] = true // both, all the time: so every command is run by the one that it is sent to
+		f.master[serverB] = true // both are always masters, so every command runs on the server it was sent to
 		f.mu.Unlock()
 		f.forget()
 		var calls sync.WaitGroup
@@ -235,8 +236,8 @@ func TestFlapping(t *testing.T) {
 	})
 }
 
-// TestReadOnlyAsksSentinels has the master become a replica before anybody tells: what it refuses is repeated, on the
-// server that the sentinels name by then.
+// TestReadOnlyAsksSentinels: the master becomes a replica before any announcement. Refused commands are repeated on
+// the master named by the sentinels.
 func TestReadOnlyAsksSentinels(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
 		p := openFleet(t, f.config())
@@ -264,12 +265,12 @@ func TestReadOnlyAsksSentinels(t *testing.T) {
 	})
 }
 
-// TestSwitchExclusive replaces idle exclusive connections and those that are lent; a blocking command ends too.
+// TestSwitchExclusive: a switch replaces idle and lent exclusive connections, and ends a blocking command.
 func TestSwitchExclusive(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
 		p := openFleet(t, f.config())
 		defer p.Close()
-		with(t, p, func(*conn.Conn) {}) // leaves one idle
+		with(t, p, func(*conn.Conn) {}) // leaves one connection idle
 		var calls sync.WaitGroup
 		begin := time.Now()
 		calls.Go(func() {
@@ -305,14 +306,14 @@ func TestSwitchExclusive(t *testing.T) {
 	})
 }
 
-// TestReadOnlyInWith has the master say READONLY on a lent connection only: the next ones go where the sentinels say.
+// TestReadOnlyInWith: a READONLY on a lent connection is enough for the next connections to follow the sentinels.
 func TestReadOnlyInWith(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
 		cfg := f.config()
 		cfg.Sentinel.PollInterval = -1
 		p := openFleet(t, cfg)
 		defer p.Close()
-		with(t, p, func(*conn.Conn) {}) // leaves one idle
+		with(t, p, func(*conn.Conn) {}) // leaves one connection idle
 		f.promote(serverB)
 		f.tell(serverB, 2)
 		with(t, p, func(c *conn.Conn) { fails(t, c, resp.ErrReadOnly, "SET", "k", "v") })
@@ -320,7 +321,8 @@ func TestReadOnlyInWith(t *testing.T) {
 	})
 }
 
-// TestSwitchStream closes a Stream to the old master, says why, and dials the next one to the new.
+// TestSwitchStream: a switch closes a Stream to the former master with the reason; the next Stream leads to the new
+// master.
 func TestSwitchStream(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
 		p := openFleet(t, f.config())
@@ -357,7 +359,7 @@ func TestSwitchStream(t *testing.T) {
 	})
 }
 
-// TestSwitchEndsDials has the master hang, so that dials of all kinds wait for it: a switch redirects them at once.
+// TestSwitchEndsDials: a hanging master blocks dials of all kinds; a switch redirects them at once.
 func TestSwitchEndsDials(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
 		cfg := f.config()

@@ -38,7 +38,7 @@ func newAuthority(t testing.TB) *authority {
 	return a
 }
 
-// sign signs a certificate with the authority's key, or its own if the authority has none yet.
+// sign signs a certificate with the authority's key, or with the certificate's own key without one.
 func (a *authority) sign(template *x509.Certificate) (*ecdsa.PrivateKey, *x509.Certificate) {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -62,7 +62,7 @@ func (a *authority) sign(template *x509.Certificate) (*ecdsa.PrivateKey, *x509.C
 	return key, cert
 }
 
-// issue makes a certificate for the names and addresses given, for servers and clients alike.
+// issue makes a certificate for the given names and addresses, for servers and clients.
 func (a *authority) issue(names ...string) tls.Certificate {
 	a.t.Helper()
 	template := &x509.Certificate{
@@ -87,7 +87,7 @@ func (a *authority) pool() *x509.CertPool {
 	return pool
 }
 
-// overTLS is a script led inside TLS.
+// overTLS runs a script inside TLS.
 func overTLS(cfg *tls.Config, script func(p *peer)) func(p *peer) {
 	return func(p *peer) {
 		tc := tls.Server(p.Conn, cfg)
@@ -102,8 +102,8 @@ func welcomePing(p *peer) {
 	p.answerPing()
 }
 
-// TestTLSServerName: the certificate must bear the host of Addr unless the tls.Config names another, and the Config
-// of the caller stays as it was.
+// TestTLSServerName: the certificate must name the host of Addr, unless the tls.Config names another server. The
+// caller's Config does not change.
 func TestTLSServerName(t *testing.T) {
 	ca := newAuthority(t)
 	server := &tls.Config{Certificates: []tls.Certificate{ca.issue("redis.example", "10.0.0.9", "fe80::1")}}
@@ -122,7 +122,7 @@ func TestTLSServerName(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.addr+" "+tt.serverName, func(t *testing.T) {
-			// A connection in memory would not let the client send its alert while the server writes.
+			// On a connection in memory the client could not send its alert while the server writes.
 			ln := listen(t, "tcp", "127.0.0.1:0", overTLS(server, welcomePing))
 			cfg := conn.Config{Network: tt.network, Addr: tt.addr}
 			cfg.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -148,7 +148,7 @@ func isCertificateError(err error) bool {
 	return ok
 }
 
-// TestTLSClientCertificate: a certificate, given or asked for at each dial, lets the client in.
+// TestTLSClientCertificate: the server accepts a client certificate, fixed or requested at each dial.
 func TestTLSClientCertificate(t *testing.T) {
 	ca := newAuthority(t)
 	server := &tls.Config{
@@ -183,7 +183,7 @@ func TestTLSClientCertificate(t *testing.T) {
 	}
 }
 
-// TestTLSAgainstPlain: who speaks TLS to a server that does not, or the reverse, is told so. (B22)
+// TestTLSAgainstPlain: the error names the likely cause if only one side uses TLS. (B22)
 func TestTLSAgainstPlain(t *testing.T) {
 	ca := newAuthority(t)
 	tests := []struct {
@@ -213,7 +213,7 @@ func TestTLSAgainstPlain(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { // the server is asked in plain text if it takes long
+			synctest.Test(t, func(t *testing.T) { // a slow handshake starts the probe in plain text
 				cfg := scripted(t, tt.scripts...)
 				cfg.TLS, cfg.Password = tt.tls, secret
 				err := refused(t, t.Context(), cfg)
@@ -225,7 +225,7 @@ func TestTLSAgainstPlain(t *testing.T) {
 	}
 }
 
-// TestTLSClose: a peer that no longer reads does not keep a Stream from closing, nor a Write from ending.
+// TestTLSClose: a peer that stopped reading delays neither Close nor the end of a Write.
 func TestTLSClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ca := newAuthority(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// texts renders replies, errors by their prefix, for a comparison.
+// texts renders replies as text, errors by their prefix.
 func texts(values []resp.Value) string {
 	var list []string
 	for _, v := range values {
@@ -39,7 +39,7 @@ func elements(v resp.Value) (list []resp.Value) {
 	return list
 }
 
-// cmds makes commands of texts, their words separated by spaces.
+// cmds makes commands of texts; spaces separate their words.
 func cmds(lines ...string) (list []resp.Command) {
 	for _, line := range lines {
 		var args []any
@@ -70,7 +70,7 @@ func TestTx(t *testing.T) {
 	})
 }
 
-// TestTxAdjacent has many callers run transactions on one connection, none of which may get into another.
+// TestTxAdjacent: many callers run transactions on one connection, and no transactions mix.
 func TestTxAdjacent(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		p := openPool(t, conn.Config{Dial: srv.Dial})
@@ -123,7 +123,8 @@ func TestTxInOpenMulti(t *testing.T) {
 	})
 }
 
-// TestTxNotReady has the server refuse a transaction as a whole, at the queue and at EXEC: it is repeated as a whole.
+// TestTxNotReady: the server refuses a transaction, while queueing or at EXEC, and the transaction is repeated as a
+// whole.
 func TestTxNotReady(t *testing.T) {
 	cfg := scripted(t, func(p *peer) {
 		p.welcome()
@@ -147,7 +148,7 @@ func TestTxNotReady(t *testing.T) {
 	}
 }
 
-// TestTxNonsense has EXEC answered by something else than the replies.
+// TestTxNonsense: the reply to EXEC is not the list of replies.
 func TestTxNonsense(t *testing.T) {
 	for _, exec := range []string{"+OK|", "*0|", "*2|:1|:2|"} {
 		cfg := scripted(t, func(p *peer) {
@@ -163,9 +164,9 @@ func TestTxNonsense(t *testing.T) {
 	}
 }
 
-// TestTxLeftOpen has the server refuse EXEC and keep the transaction open, as old ones do. What others have sent on
-// that connection is queued: they must not take that for their replies. Nor is it certain that nothing has run, as an
-// EXEC may be among it.
+// TestTxLeftOpen: the server refuses EXEC and keeps the transaction open, like old servers. It queues other callers'
+// commands on the connection: they must not get QUEUED as their reply. The outcome is uncertain, since another
+// caller's EXEC may run the transaction.
 func TestTxLeftOpen(t *testing.T) {
 	tests := map[string]func(t *testing.T, p *conn.Pool){
 		"waiting": func(t *testing.T, p *conn.Pool) {
@@ -196,7 +197,7 @@ func TestTxLeftOpen(t *testing.T) {
 						})
 					}
 					wg.Wait()
-					time.Sleep(2 * time.Second) // until what nobody waits for has come too
+					time.Sleep(2 * time.Second) // until abandoned replies have arrived too
 					want(t, p, "c", "ECHO", "c")
 				})
 			})
@@ -204,8 +205,8 @@ func TestTxLeftOpen(t *testing.T) {
 	}
 }
 
-// TestTxLeftOpenAtOnce has what belongs to others come in one piece with the refusal: their EXEC has run both transactions.
-// Neither is sent again.
+// TestTxLeftOpenAtOnce: another caller's replies arrive together with the refusal of EXEC, and that caller's EXEC has
+// run both transactions. Neither is sent again.
 func TestTxLeftOpenAtOnce(t *testing.T) {
 	cfg := scripted(t, func(p *peer) {
 		p.welcome()
@@ -227,7 +228,7 @@ func TestTxLeftOpenAtOnce(t *testing.T) {
 	wg.Wait()
 }
 
-// TestTxRefused has EXEC refused in ways that end the transaction: the connection goes on.
+// TestTxRefused: refusals of EXEC that end the transaction, and leave the connection usable.
 func TestTxRefused(t *testing.T) {
 	for _, text := range []string{"EXECABORT x", "MOVED 1 a:1", "ASK 1 a:1", "CROSSSLOT x"} {
 		bubble(t, func(t *testing.T, srv *fakeredis.Server) {
@@ -256,7 +257,7 @@ func TestTxRefused(t *testing.T) {
 	}
 }
 
-// TestTxWithoutMulti has the server refuse MULTI itself: what follows may have run by itself.
+// TestTxWithoutMulti: the server refuses MULTI, and the following commands may have run by themselves.
 func TestTxWithoutMulti(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		p := openPool(t, conn.Config{Dial: srv.Dial})
@@ -267,7 +268,7 @@ func TestTxWithoutMulti(t *testing.T) {
 	})
 }
 
-// TestTxUnanswered loses the connection before EXEC is answered.
+// TestTxUnanswered: the connection is lost before the reply to EXEC.
 func TestTxUnanswered(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		p := openPool(t, conn.Config{Dial: srv.Dial})

@@ -60,7 +60,8 @@ func TestParseURL(t *testing.T) {
 	}
 }
 
-// equalConfig compares what a URL can set; %#v of a Config hides passwords, so that a difference is not always seen.
+// equalConfig compares the fields that a URL can set. %#v of a Config hides passwords, so output may not show a
+// difference.
 func equalConfig(a, b conn.Config) bool {
 	if (a.TLS == nil) != (b.TLS == nil) ||
 		a.TLS != nil && (a.TLS.ServerName != b.TLS.ServerName || a.TLS.MinVersion != b.TLS.MinVersion) {
@@ -123,7 +124,7 @@ func TestParseURLRefuses(t *testing.T) {
 	}
 }
 
-// TestParseURLHidesPassword: a password that breaks the URL appears in no error, wherever it ends up.
+// TestParseURLHidesPassword: no error contains a password that breaks the URL.
 func TestParseURLHidesPassword(t *testing.T) {
 	for _, password := range []string{"s3cr3t", "s3/cr3t", "12?s3cr3t", "1#s3cr3t", "s3%zzcr3t", "12?s3cr3t&s3cr3t",
 		"s3\x01cr3t", "s3 cr3t", "[s3cr3t", "12/s3cr3t?s3cr3t=s3cr3t"} {
@@ -140,7 +141,7 @@ func TestParseURLHidesPassword(t *testing.T) {
 	}
 }
 
-// FuzzParseURL: no URL panics, what is accepted is whole and can be dialled, and what is refused is not repeated.
+// FuzzParseURL: no URL panics, an accepted URL gives a valid Config, and an error does not repeat the URL.
 func FuzzParseURL(f *testing.F) {
 	for _, seed := range [][3]string{
 		{"redis", "pa?ss", "h:1/2?db=2"}, {"rediss", "12/x", "[::1]"}, {"unix", "%zz", "/x?db=1"}, {"", "#", "?a=b&a=c"},
@@ -165,7 +166,7 @@ func FuzzParseURL(f *testing.F) {
 	})
 }
 
-// isOurWord reports that a password happens to be a part of what errors say of any URL.
+// isOurWord reports whether a password is by chance part of the text of any error.
 func isOurWord(password string) bool {
 	for _, s := range []string{"x", "x://", "redis:x", "redis://h:0", "redis://[::1%25a]:0", "redis://h/x", "redis://h?db=x",
 		"redis://h?a", "redis://h?db=1&db=1", "redis://h?a;b", "redis://h/1?db=2", "redis://h?tls_server_name=x", "unix:x",

@@ -18,8 +18,8 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// TestFullSocket has the peer stop reading. Every caller leaves when its ctx ends, the one who is writing too, and what
-// had not been taken by a writer is withdrawn: the server never sees it.
+// TestFullSocket: the peer stops reading. Every caller leaves when its ctx ends, including the writer. Commands that
+// no writer has taken are withdrawn and never reach the server.
 func TestFullSocket(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		srv.Buffer(1 << 10)
@@ -59,8 +59,8 @@ func TestFullSocket(t *testing.T) {
 	})
 }
 
-// TestFullSocketForGood has the connection fail at its limit, and those whose command no writer took learn that it was
-// not sent; the Pool repeats these, and they run once.
+// TestFullSocketForGood: the connection fails at its limit. Commands that no writer took fail as not sent; the Pool
+// repeats them, and they run once.
 func TestFullSocketForGood(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		srv.Buffer(1 << 10)
@@ -83,7 +83,7 @@ func TestFullSocketForGood(t *testing.T) {
 	})
 }
 
-// brokenConn fails its n-th write, from 0, having written only so many bytes of it.
+// brokenConn fails its n-th write, from 0, after a given number of bytes.
 type brokenConn struct {
 	net.Conn
 	n, bytes int
@@ -97,7 +97,7 @@ func (c *brokenConn) Write(b []byte) (int, error) {
 	return n, io.ErrShortWrite
 }
 
-// TestFailedWrite has a write fail. What it had not begun to write was not sent, and is repeated.
+// TestFailedWrite: a write fails. Commands without a written byte count as not sent, and are repeated.
 func TestFailedWrite(t *testing.T) {
 	for bytes, certain := range map[int]bool{0: true, 1: false} {
 		bubble(t, func(t *testing.T, srv *fakeredis.Server) {
@@ -123,7 +123,7 @@ func TestFailedWrite(t *testing.T) {
 	}
 }
 
-// TestRoom has more wait to be written than there is room for: callers wait, under their ctx, and go on.
+// TestRoom: more bytes wait than there is room for. Callers wait for room, under their ctx, and go on.
 func TestRoom(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		srv.Buffer(1 << 10)
@@ -132,7 +132,7 @@ func TestRoom(t *testing.T) {
 		srv.Stall(true)
 		big := strings.Repeat("x", 1<<20)
 		var wg sync.WaitGroup
-		for range 3 { // the first is being written, the second pending; the third has no room
+		for range 3 { // the first is being written, the second is pending, the third has no room
 			wg.Go(func() { want(t, p, "OK", "SET", "big", big) })
 			synctest.Wait()
 		}
@@ -148,7 +148,7 @@ func TestRoom(t *testing.T) {
 	})
 }
 
-// TestMuteSocket is TestFullSocket on a socket of the kernel, whose buffers are larger and not known.
+// TestMuteSocket is like TestFullSocket, on a kernel socket with larger buffers of unknown size.
 func TestMuteSocket(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -190,8 +190,8 @@ func TestMuteSocket(t *testing.T) {
 	}
 }
 
-// TestMuteUnixSocket has many small commands fill the buffer, by which they count for more than their bytes: callers
-// still leave.
+// TestMuteUnixSocket: many small commands fill a buffer in which they take more than their bytes. Callers still
+// leave.
 func TestMuteUnixSocket(t *testing.T) {
 	path := t.TempDir() + "/socket"
 	ln, err := net.Listen("unix", path)
@@ -234,7 +234,7 @@ func TestMuteUnixSocket(t *testing.T) {
 	}
 }
 
-// heldWriter makes connections whose Write may be held up when it has written.
+// heldWriter makes connections that can block after a Write.
 type heldWriter struct {
 	net.Conn
 	next chan chan struct{}
@@ -248,7 +248,7 @@ func (w *heldWriter) dial(srv *fakeredis.Server) func(ctx context.Context, netwo
 	}
 }
 
-// hold has the next Write not return before release.
+// hold makes the next Write return only after release.
 func (w *heldWriter) hold() (release func()) {
 	ch := make(chan struct{})
 	w.next <- ch
@@ -265,7 +265,7 @@ func (w *heldWriter) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// TestWithdrawnFromRetired has the last command withdrawn of those that a connection waits for before it is closed.
+// TestWithdrawnFromRetired: a retired connection closes after the last outstanding command is withdrawn.
 func TestWithdrawnFromRetired(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		var w heldWriter
@@ -298,8 +298,7 @@ func TestWithdrawnFromRetired(t *testing.T) {
 	})
 }
 
-// TestOrder has many callers, batches among them, on one connection: each gets its own replies, and a batch is not
-// torn apart.
+// TestOrder: many callers, some with batches, share one connection. Each gets its own replies, and no batch is split.
 func TestOrder(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		srv.Latency(time.Millisecond)
@@ -357,8 +356,8 @@ func (c countedWrites) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// TestWritesAreShared has many callers call at once, again and again, on one processor: most of their commands travel with
-// others. Without the yield before a write each would go by itself.
+// TestWritesAreShared: many callers call at once, repeatedly, on one processor, and most commands share a write.
+// Without the yield before a write each command would have its own write.
 func TestWritesAreShared(t *testing.T) {
 	const callers, calls = 64, 50
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))

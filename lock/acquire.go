@@ -201,7 +201,7 @@ func (c *Client) ask(ctx context.Context, r *request) (granted bool, left time.D
 			return false, 0, err
 		}
 	}
-	if !r.unsure && (r.state != nil || k.latched || k.dated) {
+	if !r.unsure && k.undo != nil {
 		r.latch = newLatch(r.target)
 	}
 	r.asked = true
@@ -265,20 +265,11 @@ func (c *Client) send(ctx context.Context, server conn.Doer, r *request) (resp.V
 	k, keys := r.target.kind, r.target.asking(r)
 	last := c.last(r.target.name)
 	r.last = max(r.last, last)
-	switch {
-	case k.dated && k.args == nil && c.nature.spread == nil:
+	if k.args == nil && c.nature.spread == nil { // and else as below, but that this makes nothing for the heap
 		return k.acquire.Run(c.patient(ctx), server, keys, r.lease.Milliseconds(), r.owner, last)
-	case len(keys) > 1:
-		args := c.args(r, r.lease.Milliseconds(), r.owner)
-		if k.dated {
-			args = append(args, last)
-		}
-		return c.run(ctx, server, &call{script: k.acquire, target: r.target, keys: keys, once: r.waits, state: r.state,
-			args: args, leaves: k.joins})
-	case k.args == nil:
-		return k.acquire.Run(c.patient(ctx), server, keys, r.lease.Milliseconds(), r.owner)
 	}
-	return k.acquire.Run(c.patient(ctx), server, keys, c.args(r, r.lease.Milliseconds(), r.owner)...)
+	return c.run(ctx, server, &call{script: k.acquire, target: r.target, keys: keys, once: r.waits, state: r.state,
+		args: append(c.args(r, r.lease.Milliseconds(), r.owner), last), leaves: k.joins})
 }
 
 // acknowledged reports whether enough replicas have what has been granted, and sets err if not. ack may be nil.
@@ -403,7 +394,7 @@ func acquired(v resp.Value, owned bool) (count, token int64, left time.Duration,
 func (c *Client) granted(r *request, start instant, count, token int64) (bool, time.Duration, error) {
 	if r.target.kind.unowned {
 		if r.latch != "" {
-			c.cleanup.settleLatch(latch{name: r.target.name, key: r.latch, stays: r.unsure})
+			c.cleanup.settleLatch(r.target.name, r.latch, r.unsure, r.last)
 			c.endDoubt(r)
 		}
 		c.shareGrant(r)
@@ -483,7 +474,7 @@ func (c *Client) withdraw(r *request) {
 		return
 	}
 	leaving := *r
-	leaving.waits, leaving.latch = false, ""
+	leaving.waits, leaving.latch = false, newLatch(r.target)
 	c.takeBack(&job{request: leaving, until: time.Now().Add(r.lease)})
 }
 

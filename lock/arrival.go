@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -12,13 +13,14 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// A request to acquire may be held up on its way, and come when nobody waits for it any more. So it says until when it is good,
-// by the server's clock, and does nothing after that; until then the undo keeps it from taking effect, by a latch.
+// A request may be held up on its way, and come when nobody waits for it any more, or when its repeat has been answered. So one that
+// takes or changes something says until when it is good, by the server's clock, and does nothing after that. Until then a latch keeps it
+// from taking effect: that of an undo, or the one under which a change is known. This is one rule for all kinds.
 
 const (
 	// arrival is how long a request may be on its way.
 	arrival = 5 * time.Second
-	// arrivals is how often in a row an attempt is made anew that came too late.
+	// arrivals is how often in a row a request is sent that came too late.
 	arrivals = 4
 )
 
@@ -28,9 +30,12 @@ var errLate = fmt.Errorf("%w: the server found it too old", conn.ErrNotSent)
 // clocks knows by how much the clocks of servers are ahead of the client's. At first they are taken to be right; a server that
 // refuses what is too late says what time it is. Nothing but speed depends on it.
 type clocks struct {
+	begin time.Time // constant; nothing that sets the client's clock later on changes what it says
 	mu    sync.RWMutex
 	ahead map[string]time.Duration // by route; guarded by mu
 }
+
+func (k *clocks) now() time.Time { return k.begin.Add(time.Since(k.begin)) }
 
 // last is until when a request that is sent now to the server that has name is good, by its clock, in ms.
 func (c *Client) last(name string) int64 {
@@ -40,7 +45,18 @@ func (c *Client) last(name string) int64 {
 		ahead = c.clocks.ahead[c.route(name)]
 	}
 	c.clocks.mu.RUnlock()
-	return time.Now().Add(ahead + arrival).UnixMilli()
+	return c.clocks.now().Add(ahead + arrival).UnixMilli()
+}
+
+// runInTime runs the call that of makes when it is good until last, and another one when that came later.
+func (c *Client) runInTime(ctx context.Context, t *target, of func(last int64) *call) (resp.Value, error) {
+	for range arrivals {
+		v, err := c.run(ctx, c.server, of(c.last(t.name)))
+		if err != nil || !c.late(t.name, v) {
+			return v, err
+		}
+	}
+	return resp.Value{}, errLate
 }
 
 // late reports whether v says that a request came too late, and learns from it what time it is there.
@@ -59,7 +75,7 @@ func (c *Client) late(name string, v resp.Value) bool {
 		if c.clocks.ahead == nil || len(c.clocks.ahead) > maxTallies {
 			c.clocks.ahead = make(map[string]time.Duration)
 		}
-		c.clocks.ahead[c.route(name)] = time.Until(time.UnixMilli(now))
+		c.clocks.ahead[c.route(name)] = time.UnixMilli(now).Sub(c.clocks.now())
 	}
 	return true
 }

@@ -14,15 +14,16 @@ import (
 const (
 	// changeFor is for how long a change without an answer is repeated, and an acquire of permits without one undone.
 	changeFor = 5 * time.Minute
-	// changeLife is how long the server knows a change from its repeats: from its first request past the last that can come.
-	changeLife = 2 * changeFor
+	// changeLife is how long the server knows a change from its repeats once the request that made it is good no more: until the
+	// last of them is not either.
+	changeLife = changeFor + arrival
 	// maxCount is the most that is counted in one step: Redisson has 32 bits for it.
 	maxCount = math.MaxInt32
 )
 
 // change is something that is done to a synchronizer apart from leases, and must not be done twice. It may be sent twice: its
 // script leaves the outcome under a latch. The script takes as KEYS those of undo and the latch, as ARGV the lifetime of the
-// latch in ms, the publish command, and args; it returns a number.
+// latch in ms, the publish command, args, and until when it is good; it returns a number.
 type change struct {
 	client  *Client
 	target  *target
@@ -32,6 +33,7 @@ type change struct {
 	start   instant // before the first request
 	returns int     // how many permits it gives back
 	unsure  bool    // a request had no answer, and may come yet
+	last    int64   // until when one may, by the server's clock, in ms
 	outcome int64   // once answered
 }
 
@@ -77,13 +79,14 @@ func (c *Client) change(ctx context.Context, t *target, operation string, givesB
 func (x *change) old() bool { return x.start.elapsed(x.client.now()) > changeFor }
 
 func (x *change) run(ctx context.Context) (resp.Value, error) {
-	v, err := x.client.run(ctx, x.client.server, x.call())
+	v, err := x.client.runInTime(ctx, x.target, x.call)
 	x.unsure = x.unsure || err != nil && uncertain(err)
 	return v, err
 }
 
-func (x *change) call() *call {
-	args := append([]any{changeLife.Milliseconds(), x.client.publishing(x.target)}, x.args...)
+func (x *change) call(last int64) *call {
+	x.last = max(x.last, last)
+	args := append(append([]any{changeLife.Milliseconds(), x.client.publishing(x.target)}, x.args...), last)
 	return &call{script: x.script, target: x.target, keys: x.target.with(x.latch), args: args}
 }
 
@@ -95,7 +98,7 @@ func (x *change) answered(v resp.Value) error {
 		return fmt.Errorf("lock: unexpected reply to a change, of kind %v", v.Kind())
 	}
 	x.outcome = n
-	x.client.cleanup.settleLatch(latch{name: x.target.name, key: x.latch, stays: x.unsure})
+	x.client.cleanup.settleLatch(x.target.name, x.latch, x.unsure, x.last)
 	return nil
 }
 

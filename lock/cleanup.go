@@ -17,8 +17,6 @@ const (
 	cleanupLimit, freshLimit, againLimit = 10 * time.Second, 250 * time.Millisecond, time.Second
 	// cleanupLast is how long Close goes on.
 	cleanupLast = time.Second
-	// lateArrival is when an acquire is undone for a second time, in case it was still on its way when its connection died.
-	lateArrival = 5 * time.Second
 	// repeatMin and repeatMax bound the growing pauses between repeats.
 	repeatMin, repeatMax = 20 * time.Millisecond, 200 * time.Millisecond
 	// cleanupBatch is how many locks or permits one batch is about: callers of the same connection wait for no more.
@@ -49,7 +47,7 @@ type cleanup struct {
 	latches  []latch
 	spares   map[string]spare // by the name of the lock
 	sweeps   bool             // the loop looks after the spares
-	given    CloseError       // what was given up at the end
+	given    CloseError       // what was given up
 }
 
 // job is one thing to repeat until the server has confirmed it or it has become pointless: the release of lease, a change,
@@ -58,7 +56,8 @@ type job struct {
 	lease   *Lease
 	change  *change
 	request request
-	late    bool          // the acquire may come yet
+	behind  *request      // to be undone when that one has been; nil: none
+	late    bool          // the acquire may come yet, and has to meet its latch
 	turn    bool          // the owner's turn is held
 	since   time.Time     // of the first release
 	until   time.Time     // when there is nothing left to do: the lease has ended on the server
@@ -81,7 +80,7 @@ type spare struct {
 
 type latch struct {
 	name, key string
-	stays     bool // for latchLife: a request that had no answer may come yet
+	until     int64 // it stays until then, by the server's clock, in ms: a request that had no answer may come yet; 0: no longer than now
 }
 
 func (u *cleanup) init(c *Client) {
@@ -91,17 +90,26 @@ func (u *cleanup) init(c *Client) {
 	u.life, u.end = context.WithCancel(context.Background())
 }
 
-// undo takes back an acquire whose outcome is not known, with whatever turn r holds. A late acquire may still be on its way:
-// without a latch the undo is sent again later, with one it leaves the latch for the acquire to meet.
+// undo takes back an acquire whose outcome is not known, with whatever turn r holds. A late acquire may still be on its way: the undo
+// leaves its latch for it to meet.
 func (c *Client) undo(r *request, start instant, late bool) {
 	if r.target.kind.undo == nil {
 		return
 	}
+	c.undoBoth(r, nil, start, late)
+}
+
+// undoBoth is undo of two requests of one owner, one after the other.
+func (c *Client) undoBoth(r, behind *request, start instant, late bool) {
+	if r.latch == "" { // it has got by a relay what it did not ask for
+		r.latch = newLatch(r.target)
+	}
 	c.takeBack(&job{
 		request: *r,
+		behind:  behind,
 		late:    late || r.unsure,
 		turn:    r.state != nil,
-		until:   start.t.Add(r.lease).Add(lateArrival),
+		until:   start.t.Add(r.lease).Add(arrival),
 	})
 	c.endDoubt(r)
 }
@@ -143,10 +151,14 @@ func (u *cleanup) close(ctx context.Context) CloseError {
 }
 
 // addLatch has the outcome of a release forgotten that its caller has learnt.
-func (u *cleanup) addLatch(name, key string) { u.settleLatch(latch{name: name, key: key}) }
+func (u *cleanup) addLatch(name, key string) { u.settleLatch(name, key, false, 0) }
 
-// settleLatch has a latch deleted, or kept for no longer than it may be needed.
-func (u *cleanup) settleLatch(l latch) {
+// settleLatch has a latch deleted, or, if it stays, kept until the last moment at which a request with it is good.
+func (u *cleanup) settleLatch(name, key string, stays bool, last int64) {
+	l := latch{name: name, key: key}
+	if stays {
+		l.until = last
+	}
 	u.mu.Lock()
 	if u.closed {
 		u.mu.Unlock()

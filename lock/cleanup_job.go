@@ -35,8 +35,8 @@ func (u *cleanup) forgetting(latches []latch) (commands []resp.Command) {
 	for _, l := range latches {
 		var cmd resp.Command
 		switch {
-		case l.stays:
-			cmd = resp.Cmd("PEXPIRE", l.key, latchLife.Milliseconds())
+		case l.until > 0:
+			cmd = resp.Cmd("PEXPIREAT", l.key, l.until)
 		case apart:
 			cmd = resp.Cmd("DEL", l.key)
 		default:
@@ -100,10 +100,13 @@ func (j *job) ownerState() *ownerState {
 func (j *job) call(c *Client) *call {
 	switch {
 	case j.change != nil:
-		return j.change.call()
+		return j.change.call(c.last(j.name()))
 	case j.lease != nil:
 		// The latch of the release may have expired, or will before an answer comes.
-		if j.stale = time.Since(j.since) > latchLife/2; j.stale {
+		if !j.stale && time.Since(j.since) > latchLife/2 {
+			j.stale, j.lease.latch = true, newLatch(j.lease.target)
+		}
+		if j.stale {
 			return j.lease.lateReleaseCall()
 		}
 		return j.lease.releaseCall()
@@ -114,20 +117,11 @@ func (j *job) call(c *Client) *call {
 	if resting > 0 {
 		before = r.state.tallies[key].count
 	}
+	r.last = max(r.last, c.last(r.target.name)) // what was sent earlier does not outlast the latch
 	keys := r.target.of(r.owner, r.state, r.latch)
-	args := c.args(r, resting, r.owner, c.publishing(r.target), before, c.untilWhen(r))
+	args := c.args(r, resting, r.owner, c.publishing(r.target), before, r.last)
 	return &call{script: r.target.kind.undo, target: r.target, keys: keys, args: args, leaves: !r.target.kind.unowned, tells: true,
 		state: r.state}
-}
-
-// untilWhen is the ARGV of an undo that tells for how long its latch is to stay: in ms, or until when. That is never before
-// what was sent earlier may come.
-func (c *Client) untilWhen(r *request) int64 {
-	if !r.target.kind.dated {
-		return latchLife.Milliseconds()
-	}
-	r.last = max(r.last, c.last(r.target.name))
-	return r.last
 }
 
 // answered takes note of the server's answer to the job.
@@ -152,16 +146,15 @@ func (j *job) answered(c *Client, v resp.Value, at time.Time) {
 			return
 		}
 		j.settle(outcome)
-	case j.late && j.request.target.kind.dated: // the latch goes by itself
-		j.finish(nil)
-	case j.late && j.request.latch == "":
-		j.late, j.again = false, false
-		j.next = at.Add(lateArrival)
-	case !j.late && j.request.latch != "" && !(j.again && j.request.target.kind.dated):
-		c.cleanup.addLatch(j.request.target.name, j.request.latch)
-		j.finish(nil)
 	default:
-		j.finish(nil)
+		if !j.late && !j.again { // else the latch goes by itself
+			c.cleanup.addLatch(j.request.target.name, j.request.latch)
+		}
+		if j.behind == nil {
+			j.finish(nil)
+			return
+		}
+		j.request, j.behind, j.late = *j.behind, nil, false
 	}
 }
 

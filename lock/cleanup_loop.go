@@ -2,10 +2,12 @@ package lock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/resp"
 	"github.com/lockwire/lockwire/script"
 )
@@ -255,9 +257,12 @@ func (u *cleanup) send(life context.Context, jobs []*job, limit time.Duration) {
 		}
 		if failure == nil {
 			j.answered(u.client, v, at)
-		} else {
-			j.failed(failure, at)
+			continue
 		}
+		if final(failure) && errors.Is(failure, conn.ErrClosed) {
+			u.count(j)
+		}
+		j.failed(failure, at)
 	}
 }
 
@@ -311,6 +316,13 @@ func (u *cleanup) finished() bool {
 	return u.closed
 }
 
+// count counts a job that is given up, at the end or because the Server has been closed.
+func (u *cleanup) count(j *job) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.given.add(j)
+}
+
 // giveUp ends the loop with all that it has to do.
 func (u *cleanup) giveUp(a *agenda) {
 	u.batches.Wait()
@@ -318,16 +330,14 @@ func (u *cleanup) giveUp(a *agenda) {
 	u.closed = true
 	u.mu.Unlock()
 	u.collect(a, time.Now(), true)
-	var given CloseError
 	for _, j := range a.pending {
 		if !j.takeTurn() || j.stands() {
-			given.add(j)
+			u.count(j)
 			j.finish(errEnded)
 		}
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.given = given
 	if len(u.latches) > 0 {
 		u.client.warn("latches stay until they expire", "count", len(u.latches), "error", ErrClosed)
 	}

@@ -78,6 +78,7 @@ func New(server Server, cfg Config) (*Client, error) {
 		id:      newUUID(),
 		pace:    defaultPace,
 		boot:    newBootClock().at,
+		clocks:  clocks{begin: time.Now()},
 		events:  pubsub.New(nature.dialer(server), pubsub.Config{Logger: cfg.Logger}),
 		done:    make(chan struct{}),
 		entries: make(map[entryKey]*entry),

@@ -59,8 +59,9 @@ func (c *Client) close(ctx context.Context) error {
 	return &given
 }
 
-// CloseError is the error of a Close that has given up what the server had not confirmed. Locks come free when their leases
-// end. Permits of a [Semaphore] have no lease: they may be lost.
+// CloseError is the error of a Close that has given up what the server had not confirmed, or of one that comes after that of its
+// [Server], with which the same was given up. Locks come free when their leases end. Permits of a [Semaphore] have no lease: they
+// may be lost.
 type CloseError struct {
 	Releases int // of locks and leased permits that Unlock had left to the background
 	Acquires int // without an answer that were to be undone, those of calls that are still under way among them

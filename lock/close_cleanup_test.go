@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -119,6 +120,40 @@ func TestCloseSaysWhatItGaveUp(t *testing.T) {
 	})
 }
 
+// A pool that is closed before its client takes along what was to be given back. Close says so.
+func TestCloseAfterItsPool(t *testing.T) {
+	for name, answers := range map[string]bool{"answered": true, "not answered": false} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				c := w.client(lock.Config{})
+				w.clients = nil // whose Close must not fail
+				w.setPermits(c)
+				want := lock.CloseError{}
+				if !answers {
+					w.outage(time.Hour)
+					want = lock.CloseError{Acquires: 1, Permits: 3}
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+				defer cancel()
+				if err := c.Semaphore("permits").Acquire(ctx, 3); (err == nil) != answers {
+					t.Fatalf("Acquire() = %v", err)
+				}
+				w.sleep(100 * time.Millisecond)
+				if err := w.pools[0].Close(); err != nil {
+					t.Error(err)
+				}
+				given, _ := errors.AsType[*lock.CloseError](c.Close())
+				if given == nil {
+					given = new(lock.CloseError)
+				}
+				if *given != want {
+					t.Errorf("Close() gave up %+v, want %+v", *given, want)
+				}
+			})
+		})
+	}
+}
+
 // An acquire that is under way when Close is called is waited for, and taken back.
 func TestCloseWaitsForAcquires(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
@@ -196,6 +231,36 @@ func TestPermitsAreAskedForAgain(t *testing.T) {
 		w.wantKey("permits", "3")
 		w.sleep(6 * time.Second)
 		w.wantKey("permits", "6")
+	})
+}
+
+// The first request of those finds, when it comes at last, what the second one has got, and does not keep the note of that.
+func TestLateRequestForPermitsKeepsNoLatch(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		w.setPermits(c)
+		var args []string
+		w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+			if args == nil && isScriptOf("semaphore", cmd, "acquire") {
+				args = slices.Clone(cmd.Args)
+				return fakeredis.Close()
+			}
+			return fakeredis.Run()
+		})
+		if err := c.Semaphore("permits").Acquire(t.Context(), 3); err != nil {
+			t.Fatal(err)
+		}
+		w.sleep(time.Second)
+		w.srv.Intercept(nil)
+		if args == nil {
+			t.Fatal("no acquire was sent")
+		}
+		w.srv.Do(args...)
+		w.wantKey("permits", "3")
+		w.sleep(latchLife)
+		if latches := w.srv.Do("KEYS", "redisson_unlock_latch:*").([]any); len(latches) > 0 {
+			t.Errorf("latches are left: %v", latches)
+		}
 	})
 }
 

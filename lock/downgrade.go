@@ -51,7 +51,6 @@ func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 		renewed: l.renewed,
 		owner:   strings.TrimSuffix(l.owner, k.suffix),
 		state:   l.state,
-		from:    l,
 	}
 	if !l.renewed {
 		r.lease = max(l.leaseLeft().Truncate(time.Millisecond), time.Millisecond)
@@ -60,8 +59,11 @@ func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 	if ctx.Done() == nil {
 		ctx = c.life
 	}
-	args := []any{r.lease.Milliseconds(), r.owner, c.publishing(r.target), l.resting()}
-	v, err := c.run(ctx, c.server, &call{script: k.downgrade, target: r.target, keys: r.target.of(r.owner, r.state, r.latch), args: args, state: r.state})
+	v, err := c.runInTime(ctx, r.target, func(last int64) *call {
+		r.last = max(r.last, last)
+		args := []any{r.lease.Milliseconds(), r.owner, c.publishing(r.target), l.resting(), last}
+		return &call{script: k.downgrade, target: r.target, keys: r.target.of(r.owner, r.state, r.latch), args: args, state: r.state}
+	})
 	if err != nil {
 		return nil, l.undoDowngrade(&r, start, uncertain(err), serverError(err))
 	}
@@ -99,7 +101,8 @@ func (l *Lease) undoDowngrade(r *request, start instant, late bool, cause error)
 		l.state.ungrant(l.target.hold())
 	}
 	err := l.settle(fmt.Errorf("%w: %w", ErrUncertain, cause))
-	l.client.undo(r, start, late)
+	write := &request{target: l.target, lease: l.term, owner: l.owner, state: l.state, latch: newLatch(l.target)}
+	l.client.undoBoth(r, write, start, late)
 	return err
 }
 

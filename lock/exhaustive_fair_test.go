@@ -241,7 +241,8 @@ func (m *fairState) release(owner string, rest span, latch int, repeated bool) (
 }
 
 func (m *fairState) undo(owner string, rest span, before int, wait span, waits bool, latch int) (any, []message) {
-	if latch >= 0 && m.done[latch].outcome != "" {
+	if m.done[latch].outcome != "" {
+		m.done.undo(latch)
 		return 0, nil
 	}
 	first := ""
@@ -314,15 +315,17 @@ func fairSet() *scriptSet {
 	}
 	for _, owner := range setOwners {
 		for _, a := range []fairAsk{{2, 5, true, true}, {2, 5, true, false}, {2, 2, true, true}, {2, 5, false, true}} {
-			add("acquire", 0, []any{a.lease, owner, a.wait, a.stands, a.reenters},
+			add("acquire", 0, []any{a.lease, owner, a.wait, a.stands, a.reenters, at(1)},
 				func(m *fairState) (any, []message) { return m.acquire(owner, a, 0) })
 		}
+		add("acquire", 0, []any{span(2), owner, span(5), true, true, at(-1)}, comesLate[*fairState])
+		add("undo", 0, []any{span(0), owner, publishBy, 0, at(-1), span(5), false}, comesLate[*fairState])
 		for rest := range span(2) {
 			for _, again := range []bool{false, true} {
 				add("release", 1, []any{rest, owner, publishBy, latchSpan, again, true},
 					func(m *fairState) (any, []message) { return m.release(owner, rest, 1, again) })
-				add("undo", int(rest)-1, []any{rest, owner, publishBy, int(rest), latchSpan, span(5), again},
-					func(m *fairState) (any, []message) { return m.undo(owner, rest, int(rest), 5, again, int(rest)-1) })
+				add("undo", 0, []any{rest, owner, publishBy, int(rest), at(latchSpan), span(5), again},
+					func(m *fairState) (any, []message) { return m.undo(owner, rest, int(rest), 5, again, 0) })
 			}
 		}
 		for _, counts := range []bool{false, true} {

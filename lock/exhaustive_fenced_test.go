@@ -74,8 +74,8 @@ func (m *fencedModel) draw(plain bool) {
 }
 
 func (m *fencedModel) acquire(owner string, lease span, latch int, plain bool) (any, []message) {
-	late := latch >= 0 && m.done[latch].outcome != ""
-	if free := m.owner == "" && !m.alien; m.list && !late && (free || m.owner == owner) {
+	undone := m.done[latch].outcome != ""
+	if free := m.owner == "" && !m.alien; m.list && !undone && (free || m.owner == owner) {
 		return failure("WRONGTYPE"), nil
 	}
 	reply, said := m.reentrantModel.acquire(owner, lease, latch)

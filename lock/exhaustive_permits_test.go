@@ -190,14 +190,14 @@ func (m *permitsModel) give(ids []int) (any, []message) {
 	})
 }
 
-func (m *permitsModel) undo(ids []int, latch bool) (any, []message) {
-	if m.alien || m.odd {
+func (m *permitsModel) undo(ids []int) (any, []message) {
+	switch {
+	case m.done.undo(0):
+		return 0, nil
+	case m.alien, m.odd:
 		return failure("WRONGTYPE"), nil
 	}
 	n := m.drop(ids)
-	if latch {
-		m.done.note(0, "0")
-	}
 	if n == 0 {
 		return 0, nil
 	}
@@ -309,34 +309,36 @@ func permitsSet() *scriptSet {
 			add("acquire", own, []any{span(1), owner, publishBy, waits, false, at(1)},
 				func(m *permitsModel) (any, []message) { return m.acquire(ids, 1, waits) })
 		}
-		add("acquire", own, []any{span(1), owner, publishBy, true, false, at(-1)}, func(*permitsModel) (any, []message) { return late, nil })
-		add("undo", own, []any{span(0), owner, publishBy, 0, at(-1)}, func(*permitsModel) (any, []message) { return late, nil })
+		add("acquire", own, []any{span(1), owner, publishBy, true, false, at(-1)}, comesLate[*permitsModel])
+		add("undo", own, []any{span(0), owner, publishBy, 0, at(-1)}, comesLate[*permitsModel])
 		add("acquire", own, []any{span(2), owner, publishBy, false, true, at(1)},
 			func(m *permitsModel) (any, []message) { return m.acquire(ids, foreverN, false) })
 		add("release", other, []any{span(0), owner, publishBy, latchSpan, false},
 			func(m *permitsModel) (any, []message) { return m.release(ids) })
-		add("give", other, []any{latchSpan, publishBy, owner}, func(m *permitsModel) (any, []message) { return m.give(ids) })
+		add("give", other, []any{latchSpan - 1, publishBy, owner, at(1)}, func(m *permitsModel) (any, []message) { return m.give(ids) })
 		add("undo", own, []any{span(0), owner, publishBy, 0, at(latchSpan)},
-			func(m *permitsModel) (any, []message) { return m.undo(ids, true) })
-		add("undo", keys, []any{span(0), owner, publishBy, 0, at(latchSpan)},
-			func(m *permitsModel) (any, []message) { return m.undo(ids, false) })
+			func(m *permitsModel) (any, []message) { return m.undo(ids) })
 		add("renew", keys[2:3], []any{span(2), owner}, func(m *permitsModel) (any, []message) { return m.renew(ids, 2) })
 		add("renew", keys[2:3], []any{-2, owner}, func(m *permitsModel) (any, []message) { return m.renew(ids, -2) })
 	}
 	add("force", keys, []any{publishBy}, (*permitsModel).force)
 	add("info", keys, nil, (*permitsModel).info)
 	for _, ends := range []span{0, 2} {
-		add("set", other, []any{latchSpan, publishBy, 2, ends}, func(m *permitsModel) (any, []message) { return m.setUp(2, ends) })
+		add("set", other, []any{latchSpan - 1, publishBy, 2, ends, at(1)}, func(m *permitsModel) (any, []message) { return m.setUp(2, ends) })
 	}
 	for _, n := range []int{-1, 1} {
-		add("add", other, []any{latchSpan, publishBy, n, false}, func(m *permitsModel) (any, []message) { return m.addPermits(n, false) })
+		add("add", other, []any{latchSpan - 1, publishBy, n, false, at(1)}, func(m *permitsModel) (any, []message) { return m.addPermits(n, false) })
 	}
 	for _, n := range []int{0, 2} {
-		add("add", other, []any{latchSpan, publishBy, n, true}, func(m *permitsModel) (any, []message) { return m.addPermits(n, true) })
+		add("add", other, []any{latchSpan - 1, publishBy, n, true, at(1)}, func(m *permitsModel) (any, []message) { return m.addPermits(n, true) })
 	}
-	add("lease", keys, []any{setIDs[0], 0}, func(m *permitsModel) (any, []message) { return m.lease(0, 0) })
-	add("lease", keys, []any{setIDs[0], -1}, func(m *permitsModel) (any, []message) { return m.lease(0, foreverN) })
-	add("lease", keys, []any{setIDs[1], span(2)}, func(m *permitsModel) (any, []message) { return m.lease(1, 2) })
+	add("lease", keys, []any{setIDs[0], 0, at(1)}, func(m *permitsModel) (any, []message) { return m.lease(0, 0) })
+	add("lease", keys, []any{setIDs[0], -1, at(1)}, func(m *permitsModel) (any, []message) { return m.lease(0, foreverN) })
+	add("lease", keys, []any{setIDs[1], span(2), at(1)}, func(m *permitsModel) (any, []message) { return m.lease(1, 2) })
+	add("give", other, []any{latchSpan, publishBy, setIDs[0], at(-1)}, comesLate[*permitsModel])
+	add("set", other, []any{latchSpan, publishBy, 2, 0, at(-1)}, comesLate[*permitsModel])
+	add("add", other, []any{latchSpan, publishBy, 1, false, at(-1)}, comesLate[*permitsModel])
+	add("lease", keys, []any{setIDs[0], -1, at(-1)}, comesLate[*permitsModel])
 	set.moves = append(set.moves, (*counter)(nil).foreign(func(m model) *counter { return &m.(*permitsModel).counter })...)
 	set.moves = append(set.moves, move{name: "SET " + setTaken, foreign: true, do: on(func(m *permitsModel) (any, []message) {
 		m.odd, m.taken = true, [2]bool{}

@@ -43,7 +43,7 @@ func (m *plainModel) free() { m.owner, m.lease = "", 0 }
 
 func (m *plainModel) acquire(owner string, lease span, latch int) (any, []message) {
 	switch {
-	case latch >= 0 && m.done[latch].outcome != "":
+	case m.done[latch].outcome != "":
 		return -1, nil
 	case m.alien:
 		return failure("WRONGTYPE"), nil
@@ -79,7 +79,7 @@ func (m *plainModel) release(owner string, latch int, repeated bool) (any, []mes
 }
 
 func (m *plainModel) undo(owner string, before, latch int) (any, []message) {
-	if latch >= 0 && m.done.undo(latch) {
+	if m.done.undo(latch) {
 		return 0, nil
 	}
 	switch {
@@ -129,20 +129,17 @@ func plainSet() *scriptSet {
 	}
 	keys := []string{setLock, channel}
 	for _, owner := range setOwners {
-		for latch := -1; latch < len(latches{}); latch++ {
-			with := keys
-			if latch >= 0 {
-				with = []string{setLock, channel, setLatch(latch)}
-				for _, repeated := range []bool{false, true} {
-					add("release", with, []any{0, owner, "", latchSpan, repeated},
-						func(m *plainModel) (any, []message) { return m.release(owner, latch, repeated) })
-				}
+		for latch := range len(latches{}) {
+			with := []string{setLock, channel, setLatch(latch)}
+			for _, repeated := range []bool{false, true} {
+				add("release", with, []any{0, owner, "", latchSpan, repeated},
+					func(m *plainModel) (any, []message) { return m.release(owner, latch, repeated) })
 			}
 			for lease := span(1); lease <= 3; lease++ {
 				add("acquire", with, []any{lease, owner, at(1)}, func(m *plainModel) (any, []message) { return m.acquire(owner, lease, latch) })
 			}
-			add("acquire", with, []any{1, owner, at(-1)}, func(*plainModel) (any, []message) { return late, nil })
-			add("undo", with, []any{0, owner, "", 0, at(-1)}, func(*plainModel) (any, []message) { return late, nil })
+			add("acquire", with, []any{1, owner, at(-1)}, comesLate[*plainModel])
+			add("undo", with, []any{0, owner, "", 0, at(-1)}, comesLate[*plainModel])
 			for before := range 2 {
 				add("undo", with, []any{0, owner, "", before, at(latchSpan)},
 					func(m *plainModel) (any, []message) { return m.undo(owner, before, latch) })

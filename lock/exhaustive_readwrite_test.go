@@ -130,23 +130,28 @@ func (m *readWriteModel) settle() (freed bool) {
 	return m.lease == 0
 }
 
-// hold leaves an owner so many read holds, each with a lease of rest.
+// hold leaves an owner so many read holds, and those of them that are alive, or the last one, a lease of rest.
 func (m *readWriteModel) hold(o, holds int, rest span) {
+	if holds > 0 && slices.Max(m.left[o][:holds]) == 0 {
+		m.left[o][holds-1] = rest
+	}
 	for n := range m.reads[o] {
-		m.left[o][n] = 0
-		if n < holds {
+		if n >= holds {
+			m.left[o][n] = 0
+		} else if m.left[o][n] > 0 {
 			m.left[o][n] = rest
-			m.lease = max(m.lease, rest)
 		}
 	}
-	m.reads[o] = holds
+	if m.reads[o] = holds; holds > 0 {
+		m.lease = max(m.lease, rest)
+	}
 }
 
-func (m *readWriteModel) late(latch int) bool { return latch >= 0 && m.done[latch].outcome != "" }
+func (m *readWriteModel) undone(latch int) bool { return m.done[latch].outcome != "" }
 
 func (m *readWriteModel) read(o int, lease span, polite bool, latch int) (any, []message) {
 	switch {
-	case m.late(latch):
+	case m.undone(latch):
 		return -1, nil
 	case m.other != "":
 		return failure("WRONGTYPE"), nil
@@ -214,35 +219,20 @@ func (m *readWriteModel) unread(o int, rest span, latch int, repeated bool) (any
 	return outcome, nil
 }
 
-// undoRead is of an acquire if others is below 0, and else of a downgrade.
-func (m *readWriteModel) undoRead(o int, rest span, before, latch, others int) (any, []message) {
-	if m.late(latch) {
+func (m *readWriteModel) undoRead(o int, rest span, before, latch int) (any, []message) {
+	switch {
+	case m.done.undo(latch):
 		return 0, nil
-	} else if latch >= 0 {
-		m.done.note(latch, "0")
-	}
-	if m.other == "string" {
+	case m.other == "string":
 		return failure("WRONGTYPE"), nil
-	}
-	ends := others >= 0 && m.writes > others && m.writer == o
-	if m.reads[o] <= before && !ends {
+	case m.reads[o] <= before:
 		return 0, nil
+	case rest == 0:
+		before = 0
 	}
-	if m.reads[o] > before {
-		if rest == 0 {
-			before = 0
-		}
-		m.hold(o, before, rest)
-	}
-	payload := "0"
-	if ends {
-		m.writes = others
-	}
-	if freed := ends && others == 0; freed {
-		m.mode, payload = "read", "1"
-	}
-	if m.mode == "read" && (m.settle() || payload == "1") {
-		return 1, []message{{setReadWrite, payload}}
+	m.hold(o, before, rest)
+	if m.mode == "read" && m.settle() {
+		return 1, []message{{setReadWrite, "0"}}
 	}
 	return 1, nil
 }
@@ -307,7 +297,7 @@ func (m *readWriteModel) info() (any, []message) {
 
 func (m *readWriteModel) write(o int, lease, told span, latch int) (any, []message) {
 	switch {
-	case m.late(latch):
+	case m.undone(latch):
 		return -1, nil
 	case m.other != "":
 		return failure("WRONGTYPE"), nil
@@ -376,10 +366,8 @@ func (m *readWriteModel) undoWrite(o int, rest span, before, latch int) (any, []
 	if m.untell(o) {
 		waited, said = 1, []message{{setReadWrite, "1"}}
 	}
-	if m.late(latch) {
+	if m.done.undo(latch) {
 		return waited, said
-	} else if latch >= 0 {
-		m.done.note(latch, "0")
 	}
 	switch {
 	case m.other == "string":
@@ -394,7 +382,7 @@ func (m *readWriteModel) undoWrite(o int, rest span, before, latch int) (any, []
 
 func (m *readWriteModel) downgrade(o int, lease, rest span, latch int) (any, []message) {
 	switch {
-	case m.late(latch):
+	case m.undone(latch):
 		return -1, nil
 	case m.other == "string":
 		return failure("WRONGTYPE"), nil
@@ -444,10 +432,7 @@ func readWriteSet(kind string) *scriptSet {
 			}
 		default:
 			holds := readHolds(strings.TrimSuffix(args[1].(string), ":write"))
-			m.keys = append(slices.Clone(keys), holds[0])
-			if latch >= 0 {
-				m.keys = append(append(m.keys, setLatch(latch)), holds[1:]...)
-			}
+			m.keys = slices.Concat(keys, holds[:1], []string{setLatch(latch)}, holds[1:])
 		}
 		if half != kind {
 			m.script = ""
@@ -485,11 +470,9 @@ func readMoves(o int, add adder) {
 	owner := setOwners[o]
 	for _, lease := range []span{1, 3} {
 		for _, polite := range []bool{false, true} {
-			add("read", "acquire", -1, []any{lease, owner, polite},
-				func(m *readWriteModel) (any, []message) { return m.read(o, lease, polite, -1) })
+			add("read", "acquire", 0, []any{lease, owner, polite, at(1)},
+				func(m *readWriteModel) (any, []message) { return m.read(o, lease, polite, 0) })
 		}
-		add("read", "acquire", 0, []any{lease, owner, false},
-			func(m *readWriteModel) (any, []message) { return m.read(o, lease, false, 0) })
 	}
 	for _, rest := range []span{0, 2} {
 		for _, repeated := range []bool{false, true} {
@@ -497,12 +480,12 @@ func readMoves(o int, add adder) {
 				func(m *readWriteModel) (any, []message) { return m.unread(o, rest, 1, repeated) })
 		}
 		for before := range 2 {
-			add("read", "undo", -1, []any{rest, owner, publishBy, before, latchSpan, false},
-				func(m *readWriteModel) (any, []message) { return m.undoRead(o, rest, before, -1, -1) })
-			add("read", "undo", 0, []any{rest, owner, publishBy, before, latchSpan, false, 1 - before},
-				func(m *readWriteModel) (any, []message) { return m.undoRead(o, rest, before, 0, 1-before) })
+			add("read", "undo", 0, []any{rest, owner, publishBy, before, at(latchSpan), false},
+				func(m *readWriteModel) (any, []message) { return m.undoRead(o, rest, before, 0) })
 		}
 	}
+	add("read", "acquire", 0, []any{span(1), owner, false, at(-1)}, comesLate[*readWriteModel])
+	add("read", "undo", 0, []any{span(0), owner, publishBy, 0, at(-1), false}, comesLate[*readWriteModel])
 	for _, lease := range []any{span(2), -2} {
 		extend, _ := lease.(span)
 		another := (o + 1) % len(setOwners)
@@ -513,15 +496,16 @@ func readMoves(o int, add adder) {
 
 func writeMoves(o int, add adder) {
 	owner := setOwners[o] + ":write"
+	add("write", "acquire", 0, []any{span(1), owner, setTold, at(-1)}, comesLate[*readWriteModel])
+	add("write", "undo", 0, []any{span(0), owner, publishBy, 0, at(-1), 0}, comesLate[*readWriteModel])
+	add("write", "downgrade", 0, []any{span(1), setOwners[o], publishBy, span(0), at(-1)}, comesLate[*readWriteModel])
 	for _, lease := range []span{1, 3} {
 		for _, told := range []span{0, setTold} {
-			add("write", "acquire", -1, []any{lease, owner, told},
-				func(m *readWriteModel) (any, []message) { return m.write(o, lease, told, -1) })
+			add("write", "acquire", 0, []any{lease, owner, told, at(1)},
+				func(m *readWriteModel) (any, []message) { return m.write(o, lease, told, 0) })
 		}
-		add("write", "acquire", 0, []any{lease, owner, 0},
-			func(m *readWriteModel) (any, []message) { return m.write(o, lease, 0, 0) })
 		for _, rest := range []span{0, 2} {
-			add("write", "downgrade", 0, []any{lease, setOwners[o], publishBy, rest},
+			add("write", "downgrade", 0, []any{lease, setOwners[o], publishBy, rest, at(1)},
 				func(m *readWriteModel) (any, []message) { return m.downgrade(o, lease, rest, 0) })
 		}
 	}
@@ -531,10 +515,8 @@ func writeMoves(o int, add adder) {
 				func(m *readWriteModel) (any, []message) { return m.unwrite(o, rest, 1, repeated) })
 		}
 		for before := range 2 {
-			for latch := -1; latch < 1; latch++ {
-				add("write", "undo", latch, []any{rest, owner, publishBy, before, latchSpan, 0},
-					func(m *readWriteModel) (any, []message) { return m.undoWrite(o, rest, before, latch) })
-			}
+			add("write", "undo", 0, []any{rest, owner, publishBy, before, at(latchSpan), 0},
+				func(m *readWriteModel) (any, []message) { return m.undoWrite(o, rest, before, 0) })
 		}
 	}
 }

@@ -33,13 +33,19 @@ func (l *latches) note(i int, outcome string) {
 
 // undo notes that a request is undone, for longer if a later undo comes, and reports whether that has been so before.
 func (l *latches) undo(i int) bool {
-	was := l[i].outcome != ""
-	l.note(i, "0")
-	return was
+	if l[i].outcome == "" {
+		l.note(i, "0")
+		return false
+	}
+	l[i].life = max(l[i].life, latchSpan)
+	return true
 }
 
 // late is what a script returns that is too late.
 const late = status("late @0")
+
+// comesLate is what a script does that comes too late.
+func comesLate[M model](M) (any, []message) { return late, nil }
 
 func (l *latches) keys() (keys space) {
 	for i, latch := range l {
@@ -113,9 +119,8 @@ func (m *reentrantModel) freed() []message {
 	return []message{{"redisson_lock__channel:{" + setLock + "}", "0"}}
 }
 
-// acquire is without a latch if that is below 0.
 func (m *reentrantModel) acquire(owner string, lease span, latch int) (any, []message) {
-	if latch >= 0 && m.done[latch].outcome != "" {
+	if m.done[latch].outcome != "" {
 		return -1, nil
 	}
 	switch m.owner {
@@ -189,7 +194,7 @@ func (m *reentrantModel) handOver(owner, heir string, lease span, latch int, inh
 }
 
 func (m *reentrantModel) undo(owner string, rest span, before, latch int) (any, []message) {
-	if latch >= 0 && m.done.undo(latch) {
+	if m.done.undo(latch) {
 		return 0, nil
 	}
 	switch {
@@ -288,21 +293,16 @@ func (e exclusive[M]) list(part func(M) *reentrantModel, acquire func(m M, owner
 	lock := func(do func(m *reentrantModel) (any, []message)) func(m M) (any, []message) {
 		return func(m M) (any, []message) { return do(part(m)) }
 	}
-	with := func(latch int) []string {
-		if latch < 0 {
-			return keys
-		}
-		return []string{setLock, channel, setLatch(latch)}
-	}
+	with := func(latch int) []string { return []string{setLock, channel, setLatch(latch)} }
 	for _, owner := range setOwners {
-		for latch := -1; latch < e.latches; latch++ {
+		for latch := range e.latches {
 			for lease := span(1); lease <= 3; lease++ {
 				add("acquire", with(latch), append(append([]any{lease, owner}, e.own...), at(1)),
 					func(m M) (any, []message) { return acquire(m, owner, lease, latch) })
 			}
 			add("acquire", with(latch), append(append([]any{1, owner}, e.own...), at(-1)),
-				func(M) (any, []message) { return late, nil })
-			add("undo", with(latch), []any{0, owner, publishBy, 0, at(-1)}, func(M) (any, []message) { return late, nil })
+				comesLate[M])
+			add("undo", with(latch), []any{0, owner, publishBy, 0, at(-1)}, comesLate[M])
 			for rest := span(0); rest <= 2; rest++ {
 				for before := range 3 {
 					add("undo", with(latch), []any{rest, owner, publishBy, before, at(latchSpan)},
@@ -317,10 +317,10 @@ func (e exclusive[M]) list(part func(M) *reentrantModel, acquire func(m M, owner
 							}
 							return part(m).handOver(owner, heir, rest, latch, func() any { return e.inherit(m) })
 						})
-						add("handover", keys, append(args[:len(args):len(args)], at(-1)), func(M) (any, []message) { return late, nil })
+						add("handover", keys, append(args[:len(args):len(args)], at(-1)), comesLate[M])
 					}
 				}
-				for _, repeated := range []bool{false, true}[:2*min(latch+1, 1)] {
+				for _, repeated := range []bool{false, true} {
 					add("release", with(latch), []any{rest, owner, publishBy, latchSpan, repeated},
 						lock(func(m *reentrantModel) (any, []message) { return m.release(owner, rest, latch, repeated) }))
 				}

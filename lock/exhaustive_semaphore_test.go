@@ -175,16 +175,19 @@ func semaphoreSet() *scriptSet {
 			add("acquire", own, []any{latchSpan / 2, "", n, yes, at(1)}, func(m *semaphoreModel) (any, []message) { return m.acquire(n, yes) })
 		}
 		for _, n := range []int{-2, 1, 2} {
-			add("add", other, []any{latchSpan, publishBy, n, yes}, func(m *semaphoreModel) (any, []message) { return m.addPermits(n, yes) })
+			add("add", other, []any{latchSpan - 1, publishBy, n, yes, at(1)}, func(m *semaphoreModel) (any, []message) { return m.addPermits(n, yes) })
 		}
 	}
 	for _, ends := range []span{0, 2} {
-		add("set", other, []any{latchSpan, publishBy, 2, ends}, func(m *semaphoreModel) (any, []message) { return m.setUp(2, ends) })
+		add("set", other, []any{latchSpan - 1, publishBy, 2, ends, at(1)}, func(m *semaphoreModel) (any, []message) { return m.setUp(2, ends) })
 	}
-	add("acquire", own, []any{latchSpan / 2, "", 1, true, at(-1)}, func(*semaphoreModel) (any, []message) { return late, nil })
+	add("acquire", own, []any{latchSpan / 2, "", 1, true, at(-1)}, comesLate[*semaphoreModel])
 	add("undo", own, []any{span(0), "", publishBy, 0, at(latchSpan)}, (*semaphoreModel).undo)
-	add("undo", own, []any{span(0), "", publishBy, 0, at(-1)}, func(*semaphoreModel) (any, []message) { return late, nil })
-	add("drain", other, []any{latchSpan, publishBy}, (*semaphoreModel).drain)
+	add("undo", own, []any{span(0), "", publishBy, 0, at(-1)}, comesLate[*semaphoreModel])
+	add("drain", other, []any{latchSpan - 1, publishBy, at(1)}, (*semaphoreModel).drain)
+	add("set", other, []any{latchSpan, publishBy, 2, 0, at(-1)}, comesLate[*semaphoreModel])
+	add("add", other, []any{latchSpan, publishBy, 1, false, at(-1)}, comesLate[*semaphoreModel])
+	add("drain", other, []any{latchSpan, publishBy, at(-1)}, comesLate[*semaphoreModel])
 	add("info", keys, nil, (*semaphoreModel).info)
 	set.moves = append(set.moves, (*counter)(nil).foreign(func(m model) *counter { return &m.(*semaphoreModel).counter })...)
 	return set
@@ -269,11 +272,14 @@ func latchSet() *scriptSet {
 	}
 	other := append(keys[:2:2], setLatch(1))
 	for n := 1; n <= 8; n++ {
-		add("set", other, []any{latchSpan, publishBy, n}, func(m *latchModel) (any, []message) { return m.setCount(n) })
+		add("set", other, []any{latchSpan - 1, publishBy, n, at(1)}, func(m *latchModel) (any, []message) { return m.setCount(n) })
 	}
 	add("acquire", keys[:1], []any{span(1), ""}, (*latchModel).look)
-	add("down", other, []any{latchSpan, publishBy}, (*latchModel).down)
-	add("delete", other, []any{latchSpan, publishBy}, (*latchModel).delete)
+	add("down", other, []any{latchSpan - 1, publishBy, at(1)}, (*latchModel).down)
+	add("delete", other, []any{latchSpan - 1, publishBy, at(1)}, (*latchModel).delete)
+	add("set", other, []any{latchSpan, publishBy, 1, at(-1)}, comesLate[*latchModel])
+	add("down", other, []any{latchSpan, publishBy, at(-1)}, comesLate[*latchModel])
+	add("delete", other, []any{latchSpan, publishBy, at(-1)}, comesLate[*latchModel])
 	set.moves = append(set.moves, (*counter)(nil).foreign(func(m model) *counter { return &m.(*latchModel).counter })...)
 	return set
 }

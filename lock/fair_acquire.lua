@@ -3,11 +3,12 @@
 --       4 timeouts: until when each of them counts as alive, in ms of the server's clock
 --       5 idle: who heads the queue of the free lock  6 latch: there once this very request has been undone
 -- ARGV  1 lease in ms  2 owner  3 wait in ms: its deadline lies so far behind the last one's  4 1 to stand in line
---       5 1 if it may have further holds
--- Returns nil for the first hold, the hold count as a status for a further one, "reentry" if there may be none, else the
+--       5 1 if it may have further holds  6 when this is too late, in ms since 1970
+-- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
+--         nil for the first hold, the hold count as a status for a further one, "reentry" if there may be none, else the
 --         remaining lease of the holder in ms (0: the lock is free and it is somebody else's turn; -1: it has none).
 local lock, _, queue, timeouts, idle, latch = unpack(KEYS)
-local lease, owner, wait, stands = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4] == '1'
+local lease, owner, wait, stands, last = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4] == '1', tonumber(ARGV[6])
 local few, spare, day = 32, 60000, 86400000
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -36,9 +37,13 @@ local function sort() -- after somebody has interfered: each waiter stands in th
     return stood[owner]
 end
 
-if latch and redis.call('exists', latch) == 1 then
-    return -1 -- late: nobody waits for this any more
-elseif redis.call('hexists', lock, owner) == 1 then
+if now > last then
+    return redis.status_reply('late ' .. string.format('%.0f', now))
+end
+if redis.call('exists', latch) == 1 then
+    return -1 -- undone: nobody waits for this any more
+end
+if redis.call('hexists', lock, owner) == 1 then
     if ARGV[5] ~= '1' then return redis.status_reply('reentry') end
     local count = redis.call('hincrby', lock, owner, 1)
     redis.call('pexpire', lock, math.max(redis.call('pttl', lock), lease)) -- never shorter than those it is nested in
@@ -63,8 +68,8 @@ if left == -2 and (not first or first == owner) then
 end
 if stands and redis.call('llen', queue) ~= waiting then known = sort() end
 if stands and (not known or score < now + math.min(wait, spare / 2)) then
-    local last = not known and redis.call('lindex', queue, -1)
-    local behind = tonumber(last and redis.call('zscore', timeouts, last) or 0)
+    local hindmost = not known and redis.call('lindex', queue, -1)
+    local behind = tonumber(hindmost and redis.call('zscore', timeouts, hindmost) or 0)
     redis.call('zadd', timeouts, math.max(behind, now + math.max(left, 0)) + wait, owner)
     if not known then redis.call('rpush', queue, owner) end
     local life = redis.call('zrange', timeouts, -1, -1, 'withscores')[2] - now + day -- Redisson's have none

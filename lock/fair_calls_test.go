@@ -103,6 +103,7 @@ func TestFairWrongQueue(t *testing.T) {
 			t.Errorf("the server has %q", w.srv.Dump())
 		}
 		w.srv.Do("DEL", jobQueue)
+		w.sleep(latchLife) // of what could not be taken back
 		w.free()
 	})
 }

@@ -334,7 +334,7 @@ func TestA18(t *testing.T) {
 		w.srv.ClearLog()
 		w.waiter(c)
 		for _, cmd := range w.srv.Log() {
-			for _, arg := range cmd.Args {
+			for _, arg := range cmd.Args[:len(cmd.Args)-1] { // the last one of an acquire is until when it is good
 				if ms := number(arg); ms > time.Now().Add(-time.Hour).UnixMilli() && ms < time.Now().Add(time.Hour).UnixMilli() {
 					t.Errorf("a clock was sent: %v", cmd)
 				}

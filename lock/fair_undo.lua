@@ -1,12 +1,13 @@
 -- Fair lock, undo: takes back an acquire whose outcome its caller does not know, and its place in the queue if it has given up.
 -- KEYS  1 lock  2 its channel; a waiter's own has a colon and the waiter behind  3 queue  4 timeouts  5 idle
---       6 latch, if an acquire is meant: keeps it, and this, from taking effect later
+--       6 latch: keeps the acquire, and this, from taking effect later
 -- ARGV  1 lease in ms to go back to when holds remain  2 owner  3 publish command
---       4 hold count that the owner had before  5 lifetime of the latch in ms
+--       4 hold count that the owner had before  5 when this is too late, in ms since 1970: no earlier than that of the acquire
 --       6 wait in ms, as acquire had it  7 1 if the owner goes on waiting: for a hold that is taken back it heads the queue
--- Returns 1 when there was something to take back, else 0; running it again does no harm.
+-- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
+--         1 when there was something to take back, else 0; running it again does no harm.
 local lock, channel, queue, timeouts, idle, latch = unpack(KEYS)
-local lease, owner, publish, before, lifetime, wait, waits = unpack(ARGV)
+local lease, owner, publish, before, last, wait, waits = unpack(ARGV)
 local time = redis.call('time')
 local now, few, spare, day = time[1] * 1000 + math.floor(time[2] / 1000), 32, 60000, 86400000
 
@@ -20,10 +21,14 @@ local function head(except) -- drops those whose time is up, and those who have 
     return head(except)
 end
 
-if latch and redis.call('exists', latch) == 1 then
-    return 0
+if now > tonumber(last) then
+    return redis.status_reply('late ' .. string.format('%.0f', now))
 end
-if latch then redis.call('set', latch, 0, 'px', lifetime) end
+local lasts = math.max(1, last - now, redis.call('pttl', latch))
+if redis.call('pexpire', latch, lasts) == 1 then
+    return 0 -- it has been undone
+end
+redis.call('set', latch, 0, 'px', lasts) -- after a write that needs no memory a server that has run out of that does not refuse others
 local taken, first = tonumber(redis.call('hget', lock, owner) or 0) > tonumber(before), redis.call('lindex', queue, 0)
 if taken and tonumber(before) > 0 and tonumber(lease) > 0 then
     redis.call('hset', lock, owner, before)
@@ -32,7 +37,10 @@ elseif taken then
     redis.call('del', lock)
 end
 if waits == '1' and taken and redis.call('exists', lock) == 0 then
-    redis.call('lpush', queue, owner)
+    -- Where no queue can be made, as the slot is leaving, the lock is free all the same.
+    if type(redis.pcall('lpush', queue, owner)) ~= 'number' then
+        return 1
+    end
     redis.call('zadd', timeouts, now + wait, owner)
     local life = redis.call('zrange', timeouts, -1, -1, 'withscores')[2] - now + day
     redis.call('pexpire', queue, life)

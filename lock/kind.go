@@ -11,8 +11,8 @@ import (
 
 // kind is a lock kind as the acquire loop, the waiters, the watchdog and the lease see it. All of its scripts but renew take as
 // KEYS the lock, its channel, the kind's own keys, and then a latch where there is one; acquire and undo take the kind's
-// own ARGV behind those that all kinds have, and release of a queued kind one more. Their headers name them. A script touches no
-// other keys, but for the leases of other readers.
+// own ARGV behind those that all kinds have, and release of a queued kind one more. Their headers name them. What takes or changes
+// something says until when it is good: see arrival.go. A script touches no other keys, but for the leases of other readers.
 type kind struct {
 	name    string
 	like    *kind // of a kind whose locks are to the server, once taken, those of another: that other; nil: itself
@@ -28,9 +28,7 @@ type kind struct {
 	others  follow                            // who else may have it, now that one has it
 	queued  bool                              // the server keeps the line: a waiter stands in it under its own owner and channel
 	silent  bool                              // nobody is told of a release: waiters look by the target's backoff
-	dated   bool                              // acquire and undo say until when they are good: ARGV behind all other, and the fifth
 	joins   bool                              // a further hold of an owner who has the lock makes no key
-	latched bool                              // acquire takes a latch without an Owner too: running it twice would do harm
 	unowned bool                              // who acquires has nothing to give back: there is no lease, and no release
 	twin    *kind                             // the other half of a read-write lock: who has that does not stand in line for this one
 	tells   bool                              // a waiter tells the server so, if the client's Config asks for it
@@ -40,7 +38,7 @@ type kind struct {
 
 	more map[string]*script.Script // what else is done with it, by operation
 
-	acquire, release, undo, renew, force, info *script.Script // undo is nil if acquire changes nothing
+	acquire, release, undo, renew, force, info *script.Script // undo is nil if acquire changes nothing: then it takes no latch, and may be late
 	downgrade                                  *script.Script // turns a hold into one of the twin; nil if there is no such thing
 	pass                                       *script.Script // of a queued kind: see Client.pass
 	handover                                   *script.Script // nil if the lock is never handed over
@@ -86,7 +84,7 @@ type target struct {
 	channel string
 	lease   string                                            // KEYS of renew
 	keys    []string                                          // KEYS of force: the lock, its channel, the kind's own
-	first   []string                                          // KEYS of acquire without a latch
+	first   []string                                          // KEYS of info, and of an acquire that takes no latch
 	backoff func(looks int, last time.Duration) time.Duration // of a silent kind: the pause after so many looks and a last one
 }
 
@@ -117,18 +115,14 @@ func (t *target) with(latch string) []string {
 	return append(append(keys, t.keys...), latch)
 }
 
-// of returns the KEYS of a script that is about one owner, whose turn the caller has if it is an [Owner]. latch may be "". Of a
-// read-write lock the lease of the owner's first read hold stands in front of the latch, and those of the others behind it.
+// of returns the KEYS of a script that is about one owner, whose turn the caller has if it is an [Owner]. Of a read-write lock the
+// lease of the owner's first read hold stands in front of the latch, and those of the others behind it.
 func (t *target) of(owner string, state *ownerState, latch string) []string {
-	switch {
-	case t.kind.reads:
-	case latch == "":
-		return t.keys
-	default:
+	if !t.kind.reads {
 		return t.with(latch)
 	}
 	holds := int64(1)
-	if state != nil && latch != "" {
+	if state != nil {
 		read := t.hold()
 		if t.kind.suffix != "" {
 			read.kind = t.kind.twin
@@ -137,10 +131,7 @@ func (t *target) of(owner string, state *ownerState, latch string) []string {
 	}
 	leases := readLeases(t.name, strings.TrimSuffix(owner, t.kind.suffix), holds)
 	keys := append(make([]string, 0, len(t.keys)+1+len(leases)), t.keys...)
-	if keys = append(keys, leases[0]); latch != "" {
-		keys = append(keys, latch)
-	}
-	return append(keys, leases[1:]...)
+	return append(append(keys, leases[0], latch), leases[1:]...)
 }
 
 // asking returns the KEYS of acquire.

@@ -1,10 +1,17 @@
 -- Countdown latch, delete: deletes the latch, and releases who waits for it.
 -- KEYS  1 latch  2 its channel  3 latch of the other sense: the outcome of this very request, should it be repeated
--- ARGV  1 lifetime of the outcome in ms  2 publish command
--- Returns 1, or 0 when there was nothing to delete.
+-- ARGV  1 lifetime in ms of the outcome, behind the moment when this is too late  2 publish command
+--       3 when this is too late, in ms since 1970
+-- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
+--         1, or 0 when there was nothing to delete.
 local countdown, channel, latch = KEYS[1], KEYS[2], KEYS[3]
-local lifetime, publish = ARGV[1], ARGV[2]
+local lifetime, publish, last = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3])
 
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if now > last then
+    return redis.status_reply('late ' .. string.format('%.0f', now))
+end
 local outcome = redis.call('get', latch)
 if outcome then
     return tonumber(outcome)
@@ -17,5 +24,5 @@ if deleted == 1 then
     redis.pcall(publish, channel, '1') -- as Redisson has it
     redis.pcall(publish, channel, '0') -- without which Redisson's waiters would wait for ever
 end
-redis.call('set', latch, deleted, 'px', lifetime)
+redis.call('set', latch, deleted, 'px', last - now + lifetime)
 return deleted

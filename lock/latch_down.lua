@@ -1,10 +1,17 @@
 -- Countdown latch, down: counts down by one, and deletes the latch with the last one.
 -- KEYS  1 latch  2 its channel  3 latch of the other sense: the outcome of this very request, should it be repeated
--- ARGV  1 lifetime of the outcome in ms  2 publish command
--- Returns the count that is left; 0 also when there was nothing to count.
+-- ARGV  1 lifetime in ms of the outcome, behind the moment when this is too late  2 publish command
+--       3 when this is too late, in ms since 1970
+-- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
+--         the count that is left; 0 also when there was nothing to count.
 local countdown, channel, latch = KEYS[1], KEYS[2], KEYS[3]
-local lifetime, publish = ARGV[1], ARGV[2]
+local lifetime, publish, last = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3])
 
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if now > last then
+    return redis.status_reply('late ' .. string.format('%.0f', now))
+end
 local outcome = redis.call('get', latch)
 if outcome then
     return tonumber(outcome)
@@ -21,5 +28,5 @@ if count > 1 then
 elseif count == 1 then
     redis.pcall(publish, channel, '0') -- a user who may not publish leaves waiters to look by themselves
 end
-redis.call('set', latch, math.max(0, count - 1), 'px', lifetime)
+redis.call('set', latch, math.max(0, count - 1), 'px', last - now + lifetime)
 return math.max(0, count - 1)

@@ -33,9 +33,6 @@ func newFairModel(c *fakeredis.Call) *fairModel {
 	return m
 }
 
-// latched reports whether the request of the latch behind the other keys, if there is one, is over.
-func (m *fairModel) latched() bool { return len(m.Keys) > 5 && m.Int("EXISTS", m.Keys[5]) == 1 }
-
 func (m *fairModel) score(waiter string) (int64, bool) {
 	text, ok := m.Do("ZSCORE", m.timeouts, waiter).(string)
 	return number(text), ok
@@ -103,7 +100,10 @@ func (m *fairModel) tell(publish, waiter string) bool {
 func modelFairAcquire(c *fakeredis.Call) any {
 	m := newFairModel(c)
 	lease, owner, wait, stands, reenters := number(c.Args[0]), c.Args[1], number(c.Args[2]), c.Args[3] == "1", c.Args[4] == "1"
-	if m.latched() {
+	if late := tooLate(c, c.Args[5]); late != nil {
+		return late
+	}
+	if c.Int("EXISTS", c.Keys[5]) == 1 {
 		return int64(-1)
 	}
 	if c.Do("HEXISTS", m.lock, owner) == int64(1) {
@@ -276,11 +276,11 @@ func modelFairRelease(c *fakeredis.Call) any {
 func modelFairUndo(c *fakeredis.Call) any {
 	m := newFairModel(c)
 	lease, owner, publish, before, wait := c.Args[0], c.Args[1], c.Args[2], number(c.Args[3]), number(c.Args[5])
-	if m.latched() {
-		return int64(0)
+	if late := tooLate(c, c.Args[4]); late != nil {
+		return late
 	}
-	if len(c.Keys) > 5 {
-		c.Do("SET", c.Keys[5], "0", "PX", c.Args[4])
+	if undone(c, c.Keys[5], c.Args[4]) {
+		return int64(0)
 	}
 	text, _ := c.Do("HGET", m.lock, owner).(string)
 	c.Do("LINDEX", m.queue, "0")

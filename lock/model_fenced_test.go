@@ -23,7 +23,7 @@ func modelFencedAcquire(c *fakeredis.Call) any {
 	if late := tooLate(c, c.Args[3]); late != nil {
 		return late
 	}
-	if len(c.Keys) > 2 && c.Int("EXISTS", c.Keys[2]) == 1 {
+	if c.Int("EXISTS", c.Keys[2]) == 1 {
 		return int64(-1)
 	}
 	if c.Int("EXISTS", key) == 0 {
@@ -78,7 +78,7 @@ func modelNonReentrantAcquire(c *fakeredis.Call) any {
 		return late
 	}
 	switch {
-	case len(c.Keys) > 2 && c.Int("EXISTS", c.Keys[2]) == 1:
+	case c.Int("EXISTS", c.Keys[2]) == 1:
 		return int64(-1)
 	case c.Int("EXISTS", key) == 0:
 		c.Do("HINCRBY", key, owner, "1")

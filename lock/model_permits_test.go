@@ -10,14 +10,6 @@ const never = 922337203685477
 
 func text(n int64) string { return strconv.FormatInt(n, 10) }
 
-// serverTime is the server's clock in ms.
-func serverTime(c *fakeredis.Call) int64 {
-	t, _ := c.Do("TIME").([]any)
-	seconds, _ := t[0].(string)
-	micros, _ := t[1].(string)
-	return number(seconds)*1000 + number(micros)/1000
-}
-
 // idsOf cuts an owner into the ids of its permits.
 func idsOf(owner string) []string {
 	var ids []string
@@ -47,7 +39,7 @@ func modelPermitsAcquire(c *fakeredis.Call) any {
 	if _, _, bad := numberAt(c, key); bad {
 		return notPermits
 	}
-	now := serverTime(c)
+	now := now(c)
 	if ended := c.Int("ZREMRANGEBYSCORE", set, "-inf", text(now)); ended > 0 {
 		if total := c.Int("INCRBY", key, text(ended)); total > 0 {
 			announce(c, publish, total)
@@ -97,7 +89,7 @@ func giveBack(c *fakeredis.Call, ids []string, publish string, undo bool) int64 
 }
 
 func allHeld(c *fakeredis.Call, ids []string) bool {
-	now := serverTime(c)
+	now := now(c)
 	for _, id := range ids {
 		if ends(c, c.Keys[2], id) <= now {
 			return false
@@ -142,18 +134,18 @@ func modelPermitsUndo(c *fakeredis.Call) any {
 	if late := tooLate(c, c.Args[4]); late != nil {
 		return late
 	}
+	if undone(c, c.Keys[3], c.Args[4]) {
+		return int64(0)
+	}
 	if _, _, bad := numberAt(c, c.Keys[0]); bad {
 		return notPermits
 	}
 	returned := giveBack(c, idsOf(c.Args[1]), c.Args[2], true)
-	if len(c.Keys) > 3 {
-		undone(c, c.Args[4])
-	}
 	return min(1, returned)
 }
 
 func modelPermitsRenew(c *fakeredis.Call) any {
-	lease, now := number(c.Args[0]), serverTime(c)
+	lease, now := number(c.Args[0]), now(c)
 	outcomes := make([]any, len(c.Keys))
 	for i, set := range c.Keys {
 		ids, outcome := idsOf(c.Args[i+1]), int64(1)
@@ -197,7 +189,7 @@ func modelPermitsInfo(c *fakeredis.Call) any {
 	if bad {
 		return notPermits
 	}
-	now := serverTime(c)
+	now := now(c)
 	ended := c.Int("ZCOUNT", c.Keys[2], "-inf", text(now))
 	set := int64(0)
 	if there {
@@ -237,7 +229,10 @@ func modelPermitsAdd(c *fakeredis.Call) any {
 }
 
 func modelPermitsLease(c *fakeredis.Call) any {
-	now, lease := serverTime(c), number(c.Args[1])
+	if late := tooLate(c, c.Args[2]); late != nil {
+		return late
+	}
+	now, lease := now(c), number(c.Args[1])
 	switch end := ends(c, c.Keys[2], c.Args[0]); {
 	case end <= now:
 		return nil

@@ -10,7 +10,7 @@ func modelPlainAcquire(c *fakeredis.Call) any {
 	if late := tooLate(c, c.Args[2]); late != nil {
 		return late
 	}
-	if len(c.Keys) > 2 && c.Int("EXISTS", c.Keys[2]) == 1 {
+	if c.Int("EXISTS", c.Keys[2]) == 1 {
 		return int64(-1)
 	}
 	switch holder, taken := c.Do("GET", c.Keys[0]).(string); {
@@ -47,7 +47,7 @@ func modelPlainUndo(c *fakeredis.Call) any {
 	if late := tooLate(c, c.Args[4]); late != nil {
 		return late
 	}
-	if undone(c, c.Args[4]) {
+	if undone(c, c.Keys[2], c.Args[4]) {
 		return int64(0)
 	}
 	if number(before) > 0 {

@@ -2,7 +2,6 @@ package lock_test
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -31,7 +30,7 @@ var writeModels = map[string]func(*fakeredis.Call) any{
 
 const otherKind = fakeredis.Err("WRONGTYPE The key holds a lock of another kind")
 
-func latched(c *fakeredis.Call) bool { return len(c.Keys) > 4 && c.Int("EXISTS", c.Keys[4]) == 1 }
+func latched(c *fakeredis.Call) bool { return c.Int("EXISTS", c.Keys[4]) == 1 }
 
 // timeoutKey is the name of the key that has the lease of a reader's n-th hold.
 func timeoutKey(lock, owner string, n int64) string {
@@ -80,19 +79,23 @@ func fields(c *fakeredis.Call, lock string) map[string]string {
 	return hash
 }
 
-// setHolds gives a reader so many holds, all of the same lease, of count that it has. It returns the longest lease of those
-// that it has no more.
+// setHolds leaves a reader so many of count holds, those that are alive, or else the last one, with this lease. It returns the
+// longest lease of those that it has no more.
 func setHolds(c *fakeredis.Call, lock, owner string, count, rest int64, lease string) (gone int64) {
+	alive := int64(0)
+	for n := range rest {
+		alive += c.Int("PEXPIRE", timeoutKey(lock, owner, n+1), lease)
+	}
+	if rest > 0 && alive == 0 {
+		c.Do("SET", timeoutKey(lock, owner, rest), "1", "PX", lease)
+	}
 	for n := rest; n < count; n++ {
 		gone = max(gone, c.Int("PTTL", timeoutKey(lock, owner, n+1)))
 		c.Do("DEL", timeoutKey(lock, owner, n+1))
 	}
-	for n := range rest {
-		c.Do("SET", timeoutKey(lock, owner, n+1), "1", "PX", lease)
-		c.Do("PEXPIRE", lock, text(max(number(lease), c.Int("PTTL", lock))))
-	}
 	if rest > 0 {
 		c.Do("HSET", lock, owner, text(rest))
+		c.Do("PEXPIRE", lock, text(max(number(lease), c.Int("PTTL", lock))))
 	} else {
 		c.Do("HDEL", lock, owner)
 	}
@@ -107,6 +110,9 @@ func extend(c *fakeredis.Call, key, lease string) {
 
 func modelReadAcquire(c *fakeredis.Call) any {
 	key, writers, lease, owner := c.Keys[0], c.Keys[2], c.Args[0], c.Args[1]
+	if late := tooLate(c, c.Args[3]); late != nil {
+		return late
+	}
 	if latched(c) {
 		return int64(-1)
 	}
@@ -126,7 +132,7 @@ func modelReadAcquire(c *fakeredis.Call) any {
 		count = 0
 		last, _ := c.Do("ZREVRANGE", writers, "0", "0", "WITHSCORES").([]any)
 		if c.Args[2] == "1" && mode != "write" && len(last) == 2 {
-			if left := number(last[1].(string)) - serverTime(c); left > 0 {
+			if left := number(last[1].(string)) - now(c); left > 0 {
 				return left
 			}
 		}
@@ -164,83 +170,49 @@ func modelReadRelease(c *fakeredis.Call) any {
 		}
 		return nil
 	}
-	count, rest := number(text), int64(0)
-	if number(lease) > 0 {
-		rest = count - 1
-	}
-	gone := setHolds(c, key, owner, count, rest, lease)
-	if mode == "read" {
-		keepReaders(c, key, channel, publish, "0", gone)
-	}
 	outcome := int64(1)
-	if rest > 0 {
+	if leaveReaders(c, key, channel, publish, owner, number(text), number(text)-1, lease) > 0 {
 		outcome = 0
 	}
 	c.Do("SET", latch, fmt.Sprint(outcome), "PX", life)
 	return outcome
 }
 
-// keepReaders keeps the lock for as long as its readers last, and frees it if there is none any more.
-func keepReaders(c *fakeredis.Call, key, channel, publish, payload string, gone int64) {
+// leaveReaders has rest of an owner's holds remain, or none without a lease, and frees the lock if there is no reader any more.
+func leaveReaders(c *fakeredis.Call, key, channel, publish, owner string, count, rest int64, lease string) int64 {
+	if number(lease) == 0 {
+		rest = 0
+	}
+	gone := setHolds(c, key, owner, count, rest, lease)
+	if c.Do("HGET", key, "mode") != "read" {
+		return rest
+	}
 	if left := readersLeft(c, key, gone); left > 0 {
 		c.Do("PEXPIRE", key, text(left))
-		return
+	} else {
+		c.Do("DEL", key)
+		c.Do(publish, channel, "0")
 	}
-	c.Do("DEL", key)
-	c.Do(publish, channel, payload)
+	return rest
 }
 
 func modelReadUndo(c *fakeredis.Call) any {
 	key, channel := c.Keys[0], c.Keys[1]
 	lease, owner, publish, before := c.Args[0], c.Args[1], c.Args[2], number(c.Args[3])
-	if latched(c) {
+	if late := tooLate(c, c.Args[4]); late != nil {
+		return late
+	}
+	if undone(c, c.Keys[4], c.Args[4]) {
 		return int64(0)
 	}
-	if len(c.Keys) > 4 {
-		c.Do("SET", c.Keys[4], "0", "PX", c.Args[4])
-	}
-	count, writer := int64(0), owner+":write"
+	count := int64(0)
 	if c.Do("HGET", key, "mode") != nil {
 		count = c.Int("HGET", key, owner)
 	}
-	others, ends := int64(0), false
-	if len(c.Args) > 6 {
-		others = number(c.Args[6])
-		ends = others < c.Int("HGET", key, writer)
-	}
-	if count <= before && !ends {
+	if count <= before {
 		return int64(0)
 	}
-	gone := int64(0)
-	if count > before {
-		rest := int64(0)
-		if number(lease) > 0 {
-			rest = before
-		}
-		gone = setHolds(c, key, owner, count, rest, lease)
-	}
-	if ends {
-		gone = math.MaxInt64
-	}
-	freed := ends && others == 0
-	switch {
-	case freed:
-		c.Do("HDEL", key, writer)
-		c.Do("HSET", key, "mode", "read")
-	case ends:
-		c.Do("HSET", key, writer, text(others))
-	}
-	if c.Do("HGET", key, "mode") != "read" {
-		return int64(1)
-	}
-	if left := readersLeft(c, key, gone); left > 0 && freed {
-		c.Do("PEXPIRE", key, text(left))
-		c.Do(publish, channel, "1")
-	} else if freed {
-		keepReaders(c, key, channel, publish, "1", gone)
-	} else {
-		keepReaders(c, key, channel, publish, "0", gone)
-	}
+	leaveReaders(c, key, channel, publish, owner, count, before, lease)
 	return int64(1)
 }
 
@@ -309,6 +281,9 @@ func modelReadWriteInfo(c *fakeredis.Call) any {
 
 func modelWriteAcquire(c *fakeredis.Call) any {
 	key, writers, lease, owner, told := c.Keys[0], c.Keys[2], c.Args[0], c.Args[1], c.Args[2]
+	if late := tooLate(c, c.Args[3]); late != nil {
+		return late
+	}
 	if latched(c) {
 		return int64(-1)
 	}
@@ -337,7 +312,7 @@ func modelWriteAcquire(c *fakeredis.Call) any {
 		}
 	}
 	if told != "0" {
-		c.Do("ZADD", writers, text(serverTime(c)+number(told)), owner)
+		c.Do("ZADD", writers, text(now(c)+number(told)), owner)
 		c.Do("PEXPIRE", writers, told)
 	}
 	return c.Do("PTTL", key)
@@ -392,15 +367,15 @@ func endWrite(c *fakeredis.Call, owner string) {
 
 func modelWriteUndo(c *fakeredis.Call) any {
 	lease, owner, before := c.Args[0], c.Args[1], number(c.Args[3])
+	if late := tooLate(c, c.Args[4]); late != nil {
+		return late
+	}
 	waited := c.Int("ZREM", c.Keys[2], owner)
 	if waited == 1 {
 		c.Do(c.Args[2], c.Keys[1], "1")
 	}
-	if latched(c) {
+	if undone(c, c.Keys[4], c.Args[4]) {
 		return waited
-	}
-	if len(c.Keys) > 4 {
-		c.Do("SET", c.Keys[4], "0", "PX", c.Args[4])
 	}
 	if c.Int("HGET", c.Keys[0], owner) <= before {
 		return waited
@@ -415,6 +390,9 @@ func modelWriteUndo(c *fakeredis.Call) any {
 
 func modelDowngrade(c *fakeredis.Call) any {
 	key, lease, owner, resting := c.Keys[0], c.Args[0], c.Args[1], number(c.Args[3])
+	if late := tooLate(c, c.Args[4]); late != nil {
+		return late
+	}
 	if latched(c) {
 		return int64(-1)
 	}

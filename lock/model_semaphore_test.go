@@ -19,15 +19,19 @@ func numberAt(c *fakeredis.Call, key string) (n int64, there, bad bool) {
 	return n, true, err != nil
 }
 
-// remembered is the outcome that an earlier request of the same latch has left.
-func remembered(c *fakeredis.Call) (int64, bool) {
+// remembered is what a change returns that is too late, or what an earlier request of the same latch has left.
+func remembered(c *fakeredis.Call) (any, bool) {
+	if late := tooLate(c, c.Args[len(c.Args)-1]); late != nil {
+		return late, true
+	}
 	text, ok := c.Do("GET", c.Keys[len(c.Keys)-1]).(string)
 	return number(text), ok
 }
 
 // remember leaves the outcome of a change under its latch, and returns it.
 func remember(c *fakeredis.Call, outcome int64) any {
-	c.Do("SET", c.Keys[len(c.Keys)-1], strconv.FormatInt(outcome, 10), "PX", c.Args[0])
+	life := number(c.Args[len(c.Args)-1]) - now(c) + number(c.Args[0])
+	c.Do("SET", c.Keys[len(c.Keys)-1], strconv.FormatInt(outcome, 10), "PX", strconv.FormatInt(life, 10))
 	return outcome
 }
 
@@ -44,7 +48,11 @@ func modelSemaphoreAcquire(c *fakeredis.Call) any {
 	case taken == "0":
 		return int64(-1)
 	case ok:
-		c.Do("PEXPIRE", latch, strconv.FormatInt(2*number(c.Args[0]), 10))
+		within, left := number(c.Args[0]), c.Int("PTTL", latch)
+		if left > within/5 {
+			left = 2 * within
+		}
+		c.Do("PEXPIRE", latch, strconv.FormatInt(max(1, left), 10))
 		return nil
 	}
 	free, there, bad := numberAt(c, key)
@@ -74,7 +82,7 @@ func modelSemaphoreUndo(c *fakeredis.Call) any {
 	if taken != "0" {
 		c.Do("DEL", latch)
 	}
-	undone(c, c.Args[4])
+	undone(c, c.Keys[2], c.Args[4])
 	if !ok || taken == "0" || !there {
 		return int64(0)
 	}

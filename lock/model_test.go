@@ -115,7 +115,7 @@ func modelAcquire(c *fakeredis.Call) any {
 	if late := tooLate(c, c.Args[2]); late != nil {
 		return late
 	}
-	if len(c.Keys) > 2 && c.Int("EXISTS", c.Keys[2]) == 1 {
+	if c.Int("EXISTS", c.Keys[2]) == 1 {
 		return int64(-1)
 	}
 	if c.Do("EXISTS", key) == int64(0) {
@@ -147,15 +147,14 @@ func tooLate(c *fakeredis.Call, last string) any {
 	return nil
 }
 
-// undone notes under the latch, if there is one, that what could come until last is undone, and reports whether it was before.
-func undone(c *fakeredis.Call, last string) bool {
-	if len(c.Keys) < 3 {
-		return false
+// undone notes under latch that what could come until last is undone, and reports whether it was before.
+func undone(c *fakeredis.Call, latch, last string) bool {
+	lasts := strconv.FormatInt(max(1, number(last)-now(c), c.Int("PTTL", latch)), 10)
+	if c.Int("PEXPIRE", latch, lasts) == 1 {
+		return true
 	}
-	latch := c.Keys[len(c.Keys)-1]
-	left := c.Int("PTTL", latch)
-	c.Do("SET", latch, "0", "PX", strconv.FormatInt(max(1, number(last)-now(c), left), 10))
-	return left > -2
+	c.Do("SET", latch, "0", "PX", lasts)
+	return false
 }
 
 func modelRelease(c *fakeredis.Call) any {
@@ -228,7 +227,7 @@ func modelUndo(c *fakeredis.Call) any {
 	if late := tooLate(c, c.Args[4]); late != nil {
 		return late
 	}
-	if undone(c, c.Args[4]) {
+	if undone(c, c.Keys[2], c.Args[4]) {
 		return int64(0)
 	}
 	text, _ := c.Do("HGET", key, owner).(string)

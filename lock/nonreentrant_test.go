@@ -48,7 +48,7 @@ func TestA01NonReentrant(t *testing.T) {
 		c := w.client(lock.Config{})
 		resent := lock.Scripts()["nonreentrant"]["acquire"]
 		for _, want := range []string{"", "reentry"} {
-			v, err := resent.Run(t.Context(), w.pools[0], []string{"resent"}, 30_000, "redisson:1", soon())
+			v, err := resent.Run(t.Context(), w.pools[0], []string{"resent", "channel", "latch"}, 30_000, "redisson:1", soon())
 			if text, _ := v.Text(); err != nil || text != want {
 				t.Fatalf("acquire, sent twice, returns %q, %v, so this shows nothing", text, err)
 			}

@@ -52,8 +52,6 @@ func newPermitsKind() *kind {
 		owner:   func(_ *Client, r request) string { return newPermits(r.permits) },
 		show:    func(owner string) string { return strings.Join(permitIDs(owner), ",") },
 		others:  next,
-		latched: true,
-		dated:   true,
 		permits: true,
 		parted:  true,
 		acquire: script.New(permitsAcquire),

@@ -1,10 +1,17 @@
 -- Permit semaphore, add: adds permits to the free ones, or takes some away.
 -- KEYS  1 semaphore  2 its channel  3 permits that are taken  4 latch: the outcome of this very request, should it be repeated
--- ARGV  1 lifetime of the latch in ms  2 publish command  3 permits  4 1 for the number that there are to be, taken ones included
--- Returns 1.
+-- ARGV  1 lifetime in ms of the latch, behind the moment when this is too late  2 publish command
+--       3 permits  4 1 for the number that there are to be, taken ones included
+--       5 when this is too late, in ms since 1970
+-- Returns 1; late and the server's time as a status when it is too late, which changes nothing.
 local semaphore, channel, permits, latch = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local lifetime, publish, count, total = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local lifetime, publish, count, total, last = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if now > last then
+    return redis.status_reply('late ' .. string.format('%.0f', now))
+end
 local outcome = redis.call('get', latch)
 if outcome then
     return tonumber(outcome)
@@ -23,5 +30,5 @@ if more ~= 0 or not free then
         redis.pcall(publish, channel, count) -- a user who may not publish leaves waiters to look by themselves
     end
 end
-redis.call('set', latch, 1, 'px', lifetime)
+redis.call('set', latch, 1, 'px', last - now + lifetime)
 return 1

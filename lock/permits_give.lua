@@ -1,10 +1,17 @@
 -- Permit semaphore, give: gives permits back, all or none.
 -- KEYS  1 semaphore  2 its channel  3 permits that are taken  4 latch: the outcome of this very request, should it be repeated
--- ARGV  1 lifetime of the latch in ms  2 publish command  3 ids, one behind the other
--- Returns 1, or 0 when one of them was not held.
+-- ARGV  1 lifetime in ms of the latch, behind the moment when this is too late  2 publish command  3 ids, one behind the other
+--       4 when this is too late, in ms since 1970
+-- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
+--         1, or 0 when one of them was not held.
 local semaphore, channel, permits, latch = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local lifetime, publish, ids = ARGV[1], ARGV[2], ARGV[3]
+local lifetime, publish, ids, last = tonumber(ARGV[1]), ARGV[2], ARGV[3], tonumber(ARGV[4])
 
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if now > last then
+    return redis.status_reply('late ' .. string.format('%.0f', now))
+end
 local outcome = redis.call('get', latch)
 if outcome then
     return tonumber(outcome)
@@ -12,12 +19,10 @@ end
 if not string.match(redis.call('get', semaphore) or '0', '^%-?%d+$') then
     return redis.error_reply('WRONGTYPE not a number of permits')
 end
-local time = redis.call('time')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
 for i = 1, #ids, 16 do
     local ends = redis.call('zscore', permits, string.sub(ids, i, i + 15))
     if not ends or tonumber(ends) <= now then
-        redis.call('set', latch, 0, 'px', lifetime)
+        redis.call('set', latch, 0, 'px', last - now + lifetime)
         return 0
     end
 end
@@ -29,5 +34,5 @@ local total = redis.call('incrby', semaphore, #ids / 16)
 -- Redisson tells of one permit how many are free now, and of several how many came back.
 local told = #ids > 16 and #ids / 16 or math.max(0, total)
 redis.pcall(publish, channel, told) -- a user who may not publish leaves waiters to look by themselves
-redis.call('set', latch, 1, 'px', lifetime)
+redis.call('set', latch, 1, 'px', last - now + lifetime)
 return 1

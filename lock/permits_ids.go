@@ -66,7 +66,9 @@ func (s *PermitSemaphore) LeaseOf(ctx context.Context, id string) (time.Duration
 
 func (s *PermitSemaphore) lease(ctx context.Context, owner string, ms int64) (time.Duration, error) {
 	c, t := s.handle.client, s.handle.target
-	v, err := c.run(ctx, c.server, &call{script: t.kind.more["lease"], target: t, keys: t.keys, args: []any{owner, ms}, leaves: true})
+	v, err := c.runInTime(ctx, t, func(last int64) *call {
+		return &call{script: t.kind.more["lease"], target: t, keys: t.keys, args: []any{owner, ms, last}, leaves: true}
+	})
 	switch {
 	case err != nil && uncertain(err) && ms != 0:
 		return 0, fmt.Errorf("lock: the lease may have been changed: %w", err)

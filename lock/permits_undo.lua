@@ -1,5 +1,5 @@
 -- Permit semaphore, undo: takes back an acquire whose outcome its caller does not know.
--- KEYS  1 semaphore  2 its channel  3 permits that are taken  4 latch, if there is one: keeps the acquire from taking effect later
+-- KEYS  1 semaphore  2 its channel  3 permits that are taken  4 latch: keeps the acquire, and this, from taking effect later
 -- ARGV  1 not used  2 ids, one behind the other  3 publish command  4 not used
 --       5 when this is too late, in ms since 1970: no earlier than that of the acquire
 -- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
@@ -12,15 +12,17 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if now > last then
     return redis.status_reply('late ' .. string.format('%.0f', now))
 end
+local lasts = math.max(1, last - now, redis.call('pttl', latch))
+if redis.call('pexpire', latch, lasts) == 1 then
+    return 0 -- it has been undone
+end
+redis.call('set', latch, 0, 'px', lasts) -- after a write that needs no memory a server that has run out of that does not refuse others
 if not string.match(redis.call('get', semaphore) or '0', '^%-?%d+$') then
     return redis.error_reply('WRONGTYPE not a number of permits')
 end
 local returned = 0
 for i = 1, #ids, 16 do
     returned = returned + redis.call('zrem', permits, string.sub(ids, i, i + 15))
-end
-if latch then
-    redis.call('set', latch, 0, 'px', math.max(1, last - now, redis.call('pttl', latch)))
 end
 if returned == 0 then
     return 0

@@ -34,7 +34,6 @@ func newPlainKind() *kind {
 		channel: lockChannel,
 		owner:   plainOwner,
 		silent:  true,
-		dated:   true,
 		acquire: script.New(plainAcquire),
 		release: script.New(plainRelease),
 		undo:    script.New(plainUndo),

@@ -13,7 +13,7 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if now > last then
     return redis.status_reply('late ' .. string.format('%.0f', now))
 end
-if latch and redis.call('exists', latch) == 1 then
+if redis.call('exists', latch) == 1 then
     return -1 -- undone: nobody waits for this any more
 end
 local holder = redis.call('get', lock) -- an error for a key of another type

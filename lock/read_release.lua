@@ -11,34 +11,58 @@ local lease, owner, publish, lifetime, repeated = ARGV[1], ARGV[2], ARGV[3], ARG
 local prefix = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
 local hold = prefix .. ':' .. owner .. ':rwlock_timeout:'
 
-local function longest(fields, enough) -- the longest lease in ms of these readers, or one that is enough; nil: not to be known
-    local left = 0
-    for i = 1, #fields, 2 do
-        for n = 1, left < enough and tonumber(fields[i + 1]) or 0 do
-            local lasts = redis.pcall('pttl', prefix .. ':' .. fields[i] .. ':rwlock_timeout:' .. n)
-            if type(lasts) ~= 'number' then return nil end
-            left = math.max(left, lasts)
+local function remaining(gone) -- for how many ms readers have the lock, without one who had it for that long
+    local kept, few, left = redis.call('pttl', lock), 32, 0
+    local many = kept > 0 and redis.call('hlen', lock) > few
+    local enough = many and kept - kept / 4 or math.huge -- somebody who stays for nearly as long is as good as the longest
+    if many and gone < enough then return kept end
+    for look = many and 1 or 2, 2 do
+        local fields = look == 1 and redis.call('hscan', lock, 0, 'count', few)[2] or redis.call('hgetall', lock)
+        for i = 1, #fields, 2 do
+            for n = 1, left < enough and tonumber(fields[i + 1]) or 0 do
+                local lasts = redis.pcall('pttl', prefix .. ':' .. fields[i] .. ':rwlock_timeout:' .. n)
+                if type(lasts) ~= 'number' then return kept end -- it is not to be known
+                left = math.max(left, lasts)
+            end
         end
+        if left >= enough then return math.max(kept, left) end
     end
     return left
 end
 
-local function remaining(gone) -- for how many ms readers have the lock, without one who had it for that long
-    local kept, few = redis.call('pttl', lock), 32
-    if kept > 0 and redis.call('hlen', lock) > few then -- somebody who stays for nearly as long is as good as the longest
-        local enough = kept - kept / 4
-        local left = gone < enough and kept or longest(redis.call('hscan', lock, 0, 'count', few)[2], enough)
-        if not left or left >= enough then return math.max(kept, left or 0) end
+local function leave(count, rest) -- has so many of the owner's holds remain; the last one of all readers frees the lock
+    local gone, alive = 0, 0
+    for n = 1, rest do
+        alive = alive + redis.call('pexpire', hold .. n, lease) -- whose lease was whose, the server does not know
     end
-    return longest(redis.call('hgetall', lock), math.huge) or kept
+    if rest > 0 and alive == 0 then
+        redis.call('set', hold .. rest, 1, 'px', lease)
+    end
+    -- First what frees memory: a server that has run out of it refuses all else, but not after a script's first write.
+    for n = rest + 1, count do
+        gone = math.max(gone, redis.call('pttl', hold .. n))
+        redis.call('del', hold .. n)
+    end
+    if rest > 0 then
+        redis.call('hset', lock, owner, rest)
+        redis.call('pexpire', lock, math.max(tonumber(lease), redis.call('pttl', lock)))
+    else
+        redis.call('hdel', lock, owner)
+    end
+    local left = redis.call('hget', lock, 'mode') == 'read' and remaining(gone)
+    if left and left > 0 then
+        redis.call('pexpire', lock, left)
+    elseif left == 0 then
+        redis.call('del', lock)
+        redis.pcall(publish, channel, '0') -- a user who may not publish leaves waiters to look by themselves
+    end -- beneath its owner's write lock, whose lease the server does not know, nothing is shortened
 end
 
 local outcome = redis.call('get', latch)
 if outcome then
     return outcome ~= '-1' and tonumber(outcome) or nil
 end
-local mode = redis.call('hget', lock, 'mode')
-local count, had = mode and tonumber(redis.call('hget', lock, owner)), 0
+local count = redis.call('hget', lock, 'mode') and tonumber(redis.call('hget', lock, owner))
 if not count then
     redis.call('del', KEYS[4], unpack(KEYS, 6))
     if repeated == '1' then
@@ -47,26 +71,6 @@ if not count then
     return nil
 end
 local rest = tonumber(lease) > 0 and count - 1 or 0
--- First what frees memory: a server that has run out of it refuses all else, but not after a script's first write.
-for n = rest + 1, count do
-    had = math.max(had, redis.call('pttl', hold .. n))
-    redis.call('del', hold .. n)
-end
-for n = 1, rest do
-    redis.call('set', hold .. n, 1, 'px', lease) -- whose lease was whose, the server does not know
-    redis.call('pexpire', lock, math.max(tonumber(lease), redis.call('pttl', lock)))
-end
-if rest > 0 then
-    redis.call('hset', lock, owner, rest)
-else
-    redis.call('hdel', lock, owner)
-end
-local left = mode == 'read' and remaining(had)
-if left and left > 0 then
-    redis.call('pexpire', lock, left)
-elseif left == 0 then
-    redis.call('del', lock)
-    redis.pcall(publish, channel, '0') -- a user who may not publish leaves waiters to look by themselves
-end -- beneath its owner's write lock, whose lease the server does not know, nothing is shortened
+leave(count, rest)
 redis.call('set', latch, rest > 0 and 0 or 1, 'px', lifetime)
 return rest > 0 and 0 or 1

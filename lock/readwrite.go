@@ -147,16 +147,7 @@ func (l *WriteLock) ForceUnlock(ctx context.Context) (bool, error) {
 	return forced, err
 }
 
-func readArgs(c *Client, r request) []any {
-	if r.from == nil {
-		return []any{c.cfg.PreferWriters}
-	}
-	others := int64(0)
-	if r.from.resting() > 0 {
-		others = r.state.tallies[r.from.target.hold()].count
-	}
-	return []any{c.cfg.PreferWriters, others}
-}
+func readArgs(c *Client, _ request) []any { return []any{c.cfg.PreferWriters} }
 
 func writeArgs(_ *Client, r request) []any {
 	if r.tells && r.waits {

@@ -36,7 +36,6 @@ func newReentrantKind() *kind {
 	return &kind{
 		name:    "reentrant",
 		channel: lockChannel,
-		dated:   true,
 		joins:   true,
 		acquire: script.New(reentrantAcquire),
 		release: script.New(reentrantRelease),

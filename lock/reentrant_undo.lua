@@ -1,6 +1,6 @@
 -- Reentrant lock, undo: takes back an acquire whose outcome its caller does not know.
 -- KEYS  1 lock  2 its channel
---       3 latch, if there is one: keeps the acquire, and this, from taking effect later
+--       3 latch: keeps the acquire, and this, from taking effect later
 -- ARGV  1 lease in ms to go back to when holds remain  2 owner  3 publish command ('': nobody is told)
 --       4 hold count that the owner had before
 --       5 when this is too late, in ms since 1970: no earlier than that of the acquire
@@ -14,13 +14,11 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if now > last then
     return redis.status_reply('late ' .. string.format('%.0f', now))
 end
-if latch then
-    local left = redis.call('pttl', latch)
-    redis.call('set', latch, 0, 'px', math.max(1, last - now, left))
-    if left > -2 then
-        return 0 -- it has been undone
-    end
+local lasts = math.max(1, last - now, redis.call('pttl', latch))
+if redis.call('pexpire', latch, lasts) == 1 then
+    return 0 -- it has been undone
 end
+redis.call('set', latch, 0, 'px', lasts) -- after a write that needs no memory a server that has run out of that does not refuse others
 local count = tonumber(redis.call('hget', lock, owner) or 0)
 if count <= before then
     return 0

@@ -213,8 +213,8 @@ func (l *Lease) lateReleaseCall() *call {
 		before = l.state.tallies[t.hold()].count - 1
 	}
 	r := request{target: t, lease: l.term, owner: l.owner, state: l.state}
-	args := l.client.args(&r, l.resting(), l.owner, l.client.publishing(t), before, l.client.untilWhen(&r))
-	return &call{script: t.kind.undo, target: t, keys: t.of(l.owner, l.state, ""), args: args, leaves: true, tells: true, state: l.state}
+	args := l.client.args(&r, l.resting(), l.owner, l.client.publishing(t), before, l.client.last(t.name))
+	return &call{script: t.kind.undo, target: t, keys: t.of(l.owner, l.state, l.latch), args: args, leaves: true, tells: true, state: l.state}
 }
 
 // answered takes note of what the server said to the release and returns what that means for the holder, or an error if it

@@ -38,8 +38,6 @@ func newSemaphoreKind() *kind {
 		parse:   parseSemaphore,
 		owner:   func(*Client, request) string { return "" },
 		others:  next,
-		latched: true,
-		dated:   true,
 		unowned: true,
 		permits: true,
 		acquire: script.New(semaphoreAcquire),

@@ -1,10 +1,17 @@
 -- Semaphore, drain: takes all permits that are free, or adds those that are lacking.
 -- KEYS  1 semaphore  2 its channel  3 latch: the outcome of this very request, should it be repeated
--- ARGV  1 lifetime of the latch in ms  2 not used
--- Returns the number of permits taken, less than 0 when so many were lacking.
+-- ARGV  1 lifetime in ms of the latch, behind the moment when this is too late  2 not used
+--       3 when this is too late, in ms since 1970
+-- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
+--         the number of permits taken, less than 0 when so many were lacking.
 local semaphore, latch = KEYS[1], KEYS[3]
-local lifetime = ARGV[1]
+local lifetime, last = tonumber(ARGV[1]), tonumber(ARGV[3])
 
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if now > last then
+    return redis.status_reply('late ' .. string.format('%.0f', now))
+end
 local outcome = redis.call('get', latch)
 if outcome then
     return tonumber(outcome)
@@ -17,5 +24,5 @@ free = tonumber(free)
 if free ~= 0 then
     redis.call('decrby', semaphore, free) -- and not set, which would end the key's lease
 end
-redis.call('set', latch, free, 'px', lifetime)
+redis.call('set', latch, free, 'px', last - now + lifetime)
 return free

@@ -1,10 +1,18 @@
 -- Semaphore, set: sets up a semaphore, with permits that have ids or without.
 -- KEYS  1 semaphore  2 its channel  .. last: latch, the outcome of this very request, should it be repeated
--- ARGV  1 lifetime of the latch in ms  2 publish command  3 permits  4 lifetime of the semaphore in ms, 0 for one without end
--- Returns 1, or 0 when it has been set up before.
+-- ARGV  1 lifetime in ms of the latch, behind the moment when this is too late  2 publish command
+--       3 permits  4 lifetime of the semaphore in ms, 0 for one without end
+--       5 when this is too late, in ms since 1970
+-- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
+--         1, or 0 when it has been set up before.
 local semaphore, channel, latch = KEYS[1], KEYS[2], KEYS[#KEYS]
-local lifetime, publish, permits, ends = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local lifetime, publish, permits, ends, last = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if now > last then
+    return redis.status_reply('late ' .. string.format('%.0f', now))
+end
 local outcome = redis.call('get', latch)
 if outcome then
     return tonumber(outcome)
@@ -14,7 +22,7 @@ if free and not string.match(free, '^%-?%d+$') then
     return redis.error_reply('WRONGTYPE not a number of permits')
 end
 if free then
-    redis.call('set', latch, 0, 'px', lifetime)
+    redis.call('set', latch, 0, 'px', last - now + lifetime)
     return 0
 end
 if ends == '0' then
@@ -23,5 +31,5 @@ else
     redis.call('set', semaphore, permits, 'px', ends)
 end
 redis.pcall(publish, channel, permits) -- a user who may not publish leaves waiters to look by themselves
-redis.call('set', latch, 1, 'px', lifetime)
+redis.call('set', latch, 1, 'px', last - now + lifetime)
 return 1

@@ -59,6 +59,7 @@ return dump`)
 type comparer struct {
 	set     *scriptSet
 	scripts map[string]*script.Script // by operation
+	call    func(t transition, now time.Time) script.Call
 
 	pools   []*conn.Pool
 	batches chan []transition
@@ -83,6 +84,9 @@ func (s shortfall) Error() string { return s.report }
 func newComparer(t *testing.T, s *redistest.Server, set *scriptSet) *comparer {
 	t.Helper()
 	c := &comparer{set: set, scripts: set.operations(), batches: make(chan []transition, 4)}
+	c.call = func(t transition, now time.Time) script.Call {
+		return c.scripts[t.by.script].Call(t.by.keys, sent(t.by.args, now)...)
+	}
 	for db := range 3 {
 		cfg := s.Config()
 		cfg.DB, cfg.Timeout = db+1, time.Minute
@@ -153,14 +157,7 @@ func (c *comparer) compare(ctx context.Context, pool *conn.Pool, batch []transit
 	var calls []script.Call
 	now := time.Now()
 	for _, t := range batch {
-		var restore []any
-		for _, command := range t.from.keys.restore(now) {
-			restore = append(append(restore, len(command)), command...)
-		}
-		calls = append(calls,
-			restoreScript.Call(nil, restore...),
-			c.scripts[t.by.script].Call(t.by.keys, sent(t.by.args, now)...),
-			dumpScript.Call(nil))
+		calls = append(calls, restoreScript.Call(nil, restoring(t, now)...), c.call(t, now), dumpScript.Call(nil))
 	}
 	replies, err := script.RunBatch(ctx, pool, calls)
 	if err != nil {
@@ -178,6 +175,14 @@ func (c *comparer) compare(ctx context.Context, pool *conn.Pool, batch []transit
 	defer c.mu.Unlock()
 	c.count += len(batch)
 	return nil
+}
+
+// restoring is the ARGV by which restoreScript makes the state before t.
+func restoring(t transition, now time.Time) (restore []any) {
+	for _, command := range t.from.keys.restore(now) {
+		restore = append(append(restore, len(command)), command...)
+	}
+	return restore
 }
 
 func indent(text string) string { return "    " + strings.ReplaceAll(text, "\n", "\n    ") }
@@ -289,12 +294,17 @@ func produce(t *testing.T, set *scriptSet, visit func(transition) bool) {
 		t.Logf("%d states", set.explore(visit))
 		return
 	}
+	sample(t, set, sampled, visit)
+}
+
+// sample gives visit n transitions of walks at random.
+func sample(t *testing.T, set *scriptSet, n int, visit func(transition) bool) {
 	seed, err := strconv.ParseUint(os.Getenv(seedEnv), 10, 64)
 	if err != nil {
 		seed = uint64(time.Now().UnixNano())
 	}
 	t.Logf("%s=%d", seedEnv, seed)
-	set.walk(rand.New(rand.NewPCG(seed, 1)), sampled, visit)
+	set.walk(rand.New(rand.NewPCG(seed, 1)), n, visit)
 }
 
 // TestServerScriptFaults leaves out each command of each script, and turns each condition round, and expects that one of the

@@ -132,7 +132,7 @@ func TestServerReadersUnknown(t *testing.T) {
 				return scripts["release"].Run(t.Context(), pool, keys, 0, reader, "PUBLISH", 30_000, 0)
 			},
 			"undo": func() (resp.Value, error) {
-				return scripts["undo"].Run(t.Context(), pool, keys, 0, reader, "PUBLISH", 0, 30_000, 0)
+				return scripts["undo"].Run(t.Context(), pool, keys, 0, reader, "PUBLISH", 0, soon(), 0)
 			},
 		} {
 			for _, other := range []string{other, ""} {

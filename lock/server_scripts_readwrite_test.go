@@ -45,24 +45,24 @@ func (w *twin) readWriteStep(random *rand.Rand) bool {
 	case 20, 21, 22:
 		return w.do("DEL", walkLatch+"0", walkLatch+"1", walkLatch+"2", walkLatch+"3")
 	case 23:
-		return w.scriptOf("write", "acquire", some, max(lease, 40_000), writer, 0) &&
-			w.scriptOf("read", "acquire", some, max(lease, 40_000), owner, 0)
+		return w.scriptOf("write", "acquire", some, max(lease, 40_000), writer, 0, soon()) &&
+			w.scriptOf("read", "acquire", some, max(lease, 40_000), owner, 0, soon())
 	case 0, 1, 2:
-		return w.scriptOf("read", "acquire", some, max(lease, 40_000), owner, random.IntN(2))
+		return w.scriptOf("read", "acquire", some, max(lease, 40_000), owner, random.IntN(2), soon())
 	case 3, 4:
-		return w.scriptOf("write", "acquire", some, max(lease, 40_000), writer, random.IntN(2)*15_000)
+		return w.scriptOf("write", "acquire", some, max(lease, 40_000), writer, random.IntN(2)*15_000, soon())
 	case 5, 6, 7:
 		return w.scriptOf("read", "release", keys, lease, owner, published, 30_000, random.IntN(2))
 	case 8, 9:
 		return w.scriptOf("write", "release", keys, lease, writer, published, 30_000, random.IntN(2))
 	case 10:
-		return w.scriptOf("read", "undo", some, lease, owner, published, before, 30_000, 0)
+		return w.scriptOf("read", "undo", some, lease, owner, published, before, soon(), 0)
 	case 11:
-		return w.scriptOf("read", "undo", keys, lease, owner, published, before, 30_000, 0, random.IntN(3))
+		return w.scriptOf("read", "undo", keys, lease, owner, published, before, soon(), 0)
 	case 12:
-		return w.scriptOf("write", "undo", some, lease, writer, published, before, 30_000, 0)
+		return w.scriptOf("write", "undo", some, lease, writer, published, before, soon(), 0)
 	case 13, 14:
-		return w.scriptOf("write", "downgrade", keys, max(lease, 40_000), owner, published, random.IntN(3)*50_000)
+		return w.scriptOf("write", "downgrade", keys, max(lease, 40_000), owner, published, random.IntN(3)*50_000, soon())
 	case 15:
 		return w.scriptOf("read", "renew", slices.Concat([]string{walkLock, "free", "text", walkLock}, holds(owner), holds("client:1")), 70_000, owner, owner, owner, "client:1") &&
 			w.scriptOf("write", "renew", []string{walkLock, "text"}, 70_000, writer, writer)

@@ -104,13 +104,13 @@ func (w *twin) step(random *rand.Rand) bool {
 		return w.script("single", keys, 0, owner, "PUBLISH", 30_000, random.IntN(2))
 	case 0, 1, 2, 3:
 		keys := []string{walkLock, walkChannel, fmt.Sprint(walkLatch, random.IntN(4))}
-		return w.script("acquire", keys[:1+2*random.IntN(2)], max(lease, 40_000), owner, soon())
+		return w.script("acquire", keys, max(lease, 40_000), owner, soon())
 	case 4, 5, 6:
 		latch := fmt.Sprint(walkLatch, random.IntN(4))
 		return w.script("release", []string{walkLock, walkChannel, latch}, lease, owner, "PUBLISH", 30_000, random.IntN(2))
 	case 7:
 		keys := []string{walkLock, walkChannel, fmt.Sprint(walkLatch, random.IntN(4))}
-		return w.script("undo", keys[:2+random.IntN(2)], lease, owner, "PUBLISH", random.IntN(3), soon())
+		return w.script("undo", keys, lease, owner, "PUBLISH", random.IntN(3), soon())
 	case 8:
 		return w.script("renew", []string{walkLock, "free", "text", walkLock}, 70_000, owner, owner, owner, "client:1")
 	case 9:

@@ -46,11 +46,11 @@ func TestSemaphoreLikeTheServer(t *testing.T) {
 		case 3, 4:
 			return w.script("undo", keys, 0, "", "PUBLISH", 0, soon())
 		case 5, 6:
-			return w.script("add", keys, 60_000, "PUBLISH", random.IntN(7)-2, random.IntN(2))
+			return w.script("add", keys, 60_000, "PUBLISH", random.IntN(7)-2, random.IntN(2), soon())
 		case 7, 8:
-			return w.script("set", keys, 60_000, "PUBLISH", random.IntN(4), 70_000*random.IntN(2))
+			return w.script("set", keys, 60_000, "PUBLISH", random.IntN(4), 70_000*random.IntN(2), soon())
 		case 9:
-			return w.script("drain", keys, 60_000, "PUBLISH")
+			return w.script("drain", keys, 60_000, "PUBLISH", soon())
 		case 10:
 			return w.script("info", keys[:2])
 		}
@@ -66,11 +66,11 @@ func TestCountdownLikeTheServer(t *testing.T) {
 		case 0, 1:
 			return w.script("acquire", keys[:1], 0, "")
 		case 2, 3:
-			return w.script("set", keys, 60_000, "PUBLISH", 1+random.IntN(3))
+			return w.script("set", keys, 60_000, "PUBLISH", 1+random.IntN(3), soon())
 		case 4, 5, 6:
-			return w.script("down", keys, 60_000, "PUBLISH")
+			return w.script("down", keys, 60_000, "PUBLISH", soon())
 		case 7:
-			return w.script("delete", keys, 60_000, "PUBLISH")
+			return w.script("delete", keys, 60_000, "PUBLISH", soon())
 		}
 		return w.elsewhere(random)
 	})
@@ -115,9 +115,9 @@ func TestPermitsLikeTheServer(t *testing.T) {
 		case 5, 6:
 			return w.script("release", keys, 0, ids, "PUBLISH", 30_000, 0)
 		case 7:
-			return w.script("give", keys, 60_000, "PUBLISH", ids)
+			return w.script("give", keys, 60_000, "PUBLISH", ids, soon())
 		case 8:
-			return w.script("undo", keys[:3+random.IntN(2)], 0, ids, "PUBLISH", 0, soon())
+			return w.script("undo", keys, 0, ids, "PUBLISH", 0, soon())
 		case 9:
 			return w.script("renew", []string{walkLock, "free", "{free}:x", walkLock},
 				[]int{-2, 75_000}[random.IntN(2)], ids, ids, ids, walkIDs(random))
@@ -126,11 +126,11 @@ func TestPermitsLikeTheServer(t *testing.T) {
 		case 11, 12:
 			return w.permits(keys[:3])
 		case 13:
-			return w.script("add", keys, 60_000, "PUBLISH", random.IntN(5)-1, 0)
+			return w.script("add", keys, 60_000, "PUBLISH", random.IntN(5)-1, 0, soon())
 		case 14:
-			return w.script("add", keys, 60_000, "PUBLISH", random.IntN(5), 1)
+			return w.script("add", keys, 60_000, "PUBLISH", random.IntN(5), 1, soon())
 		case 15:
-			return w.script("lease", keys[:3], ids[:16], []int{-1, 0, 55_000}[random.IntN(3)])
+			return w.script("lease", keys[:3], ids[:16], []int{-1, 0, 55_000}[random.IntN(3)], soon())
 		case 16:
 			if random.IntN(20) == 0 {
 				return w.do("SET", taken, "x")

@@ -2,18 +2,25 @@
 -- KEYS  1 lock: a hash of "mode" to "read" or "write", of each reader to its hold count, and of the writer to its own
 --       2 its channel  3 writers that wait: a sorted set of them by when their word ends, in ms
 --       4 lease of the owner's first hold as a reader
---       5 latch, for an owner that may have further holds: there once this very request has been undone
+--       5 latch: there once this very request has been undone
 --       6.. leases of the owner's further holds as a reader
 -- ARGV  1 lease in ms  2 owner, who with ":write" behind is another field than as a reader
 --       3 for how long in ms readers are told that this writer waits, should it have to (0: not at all)
--- Returns nil for the first hold, the hold count as a status for a further one, "upgrade" as a status if the owner
+--       4 when this is too late, in ms since 1970
+-- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
+--         nil for the first hold, the hold count as a status for a further one, "upgrade" as a status if the owner
 --         would wait for its own read lock, and otherwise the remaining lease in ms (-1: none).
 local lock, writers, latch = KEYS[1], KEYS[3], KEYS[5]
-local lease, owner, told = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local lease, owner, told, last = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local reader = string.sub(owner, 1, -7)
 
-if latch and redis.call('exists', latch) == 1 then
-    return -1 -- late: nobody waits for this any more
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if now > last then
+    return redis.status_reply('late ' .. string.format('%.0f', now))
+end
+if redis.call('exists', latch) == 1 then
+    return -1 -- undone: nobody waits for this any more
 end
 if redis.call('hexists', lock, owner) == 1 then
     local count = redis.call('hincrby', lock, owner, 1)
@@ -41,8 +48,7 @@ for n = 1, tonumber(redis.call('hget', lock, reader) or 0) do
     end
 end
 if told > 0 then
-    local now = redis.call('time')
-    redis.call('zadd', writers, now[1] * 1000 + math.floor(now[2] / 1000) + told, owner)
+    redis.call('zadd', writers, now + told, owner)
     redis.call('pexpire', writers, told)
 end
 return redis.call('pttl', lock)

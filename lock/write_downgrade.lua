@@ -3,13 +3,20 @@
 --       5 latch: there once this very request has been undone  6.. leases of the owner's further holds as a reader
 -- ARGV  1 lease in ms of the read hold  2 owner, as a reader  3 publish command
 --       4 lease in ms that the owner's remaining write holds need (0: none is alive any more)
--- Returns a list of how many read holds the owner has now and how many write holds; "unheld" as a status if it had none
+--       5 when this is too late, in ms since 1970
+-- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
+--         a list of how many read holds the owner has now and how many write holds; "unheld" as a status if it had none
 --         of these, and -1 if the request has been undone.
 local lock, channel, latch = KEYS[1], KEYS[2], KEYS[5]
-local lease, owner, publish, resting = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local lease, owner, publish, resting, last = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 local prefix, writer = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}', owner .. ':write'
 local hold = prefix .. ':' .. owner .. ':rwlock_timeout:'
 
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if now > last then
+    return redis.status_reply('late ' .. string.format('%.0f', now))
+end
 if redis.call('exists', latch) == 1 then
     return -1
 end

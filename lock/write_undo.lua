@@ -1,24 +1,29 @@
 -- Write lock, undo: takes back an acquire whose outcome its caller does not know, and the word that a writer waits.
 -- KEYS  1 lock  2 its channel  3 writers that wait  4 lease of the owner's first hold as a reader
---       5 latch, for an owner that may have further holds: keeps the acquire, and this, from taking effect later
+--       5 latch: keeps the acquire, and this, from taking effect later
 --       6.. leases of the owner's further holds as a reader
 -- ARGV  1 lease in ms that the owner's remaining write holds need  2 owner, with ":write" behind  3 publish command
---       4 hold count that the owner had before  5 lifetime of the latch in ms
--- Returns 1 when there was something to take back, else 0; running it again does no harm.
+--       4 hold count that the owner had before  5 when this is too late, in ms since 1970: no earlier than that of the acquire
+-- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
+--         1 when there was something to take back, else 0; running it again does no harm.
 local lock, channel, writers, latch = KEYS[1], KEYS[2], KEYS[3], KEYS[5]
-local lease, owner, publish, before, lifetime = tonumber(ARGV[1]), ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
+local lease, owner, publish, before, last = tonumber(ARGV[1]), ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 local prefix = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
 
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if now > last then
+    return redis.status_reply('late ' .. string.format('%.0f', now))
+end
 local waited = redis.call('zrem', writers, owner)
 if waited == 1 then
     redis.pcall(publish, channel, '1') -- for the readers that let it go first
 end
-if latch and redis.call('exists', latch) == 1 then
-    return waited
+local lasts = math.max(1, last - now, redis.call('pttl', latch))
+if redis.call('pexpire', latch, lasts) == 1 then
+    return waited -- it has been undone
 end
-if latch then
-    redis.call('set', latch, 0, 'px', lifetime)
-end
+redis.call('set', latch, 0, 'px', lasts) -- after a write that needs no memory a server that has run out of that does not refuse others
 if tonumber(redis.call('hget', lock, owner) or 0) <= before then
     return waited
 end

@@ -136,8 +136,8 @@ func (s *Subscriber) subscribedLocked(k kind, v resp.Value) {
 //   - The oldest request unsubscribes from the channel: the message is the answer.
 //   - The channel is subscribed: the server has ended the subscription. A cluster node does so when
 //     the slot of a shard channel moves away.
-//   - A request about the channel is outstanding, but not the oldest: the server sent the message
-//     before its answer. The answer decides, so the message is ignored.
+//   - Otherwise the message is ignored: any outstanding request about the channel still gets its
+//     answer.
 func (s *Subscriber) unsubscribedLocked(k kind, v resp.Value) {
 	ch := s.channelLocked(k, v)
 	if ch == nil {

@@ -101,7 +101,7 @@ func (s *Subscriber) warn(text string, args ...any) {
 	}
 }
 
-// pause waits until t.
+// pause waits until t or until ctx ends.
 func pause(ctx context.Context, t time.Time) {
 	d := time.Until(t)
 	if d <= 0 {
@@ -259,7 +259,7 @@ func (s *Subscriber) next(now time.Time) (cmds []resp.Command, wait time.Duratio
 		dueAt(now.Add(s.cfg.Timeout))
 	case s.cfg.PingInterval > 0 && dueAt(s.lastAnswer.Add(s.cfg.PingInterval)):
 		s.pingSent, s.received = now, 0
-		s.reportedAt = now.Add(silentAfter - silentPeriod)
+		s.reportedAt = now.Add(silentAfter - silentPeriod) // makes the first report due after silentAfter
 		cmds = append(cmds, s.askLocked(ping, nil))
 	}
 	return cmds, due.Sub(now), nil

@@ -9,7 +9,7 @@ import (
 
 // Closing the Subscriptions of one channel takes time linear in their number, one by one and all at
 // once. Quadratic time would be ten seconds here instead of milliseconds.
-func TestCloseOfManyIsLinear(t *testing.T) {
+func TestClosingManyIsLinear(t *testing.T) {
 	const many, limit = 200_000, 5 * time.Second
 	var one, all time.Duration
 	for range 3 { // the machine may be busy

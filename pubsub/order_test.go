@@ -104,7 +104,7 @@ func receive(t *testing.T, s *Subscriber, raws ...string) {
 
 // When a slot moves away, a cluster node ends the subscriptions and answers requests with an error.
 // A concurrent unsubscription does not confuse the Subscriber.
-func TestUnaskedUnsubscriptionIsNotTheAnswer(t *testing.T) {
+func TestUnexpectedUnsubscriptionIsNotTheAnswer(t *testing.T) {
 	const moved = "-MOVED 3999 127.0.0.1:6381\r\n"
 	confirmed := func(word, name string) string { return push('>', word, name, "0") }
 	for _, answer := range []string{moved, confirmed("sunsubscribe", "leaves")} {
@@ -142,7 +142,7 @@ func TestUnaskedUnsubscriptionIsNotTheAnswer(t *testing.T) {
 }
 
 // A request without an answer, although a later request was answered, is sent again.
-func TestPassedOver(t *testing.T) {
+func TestUnansweredRequestIsRepeated(t *testing.T) {
 	s := unattended(Config{PingInterval: time.Nanosecond})
 	ready := make(chan error, 1)
 	waits, listens := ask(t, s, "c", ready), ask(t, s, "c", nil)

@@ -227,7 +227,7 @@ func (q *queue) drainLocked() (dropped int) {
 	return dropped
 }
 
-// countDroppedLocked records that ev was dropped. It returns the number of messages dropped: 0 or
+// countDroppedLocked records that ev was dropped. It returns the number of dropped messages, 0 or
 // 1.
 func (q *queue) countDroppedLocked(ev *Event) (messages int) {
 	switch {

@@ -16,7 +16,7 @@ import (
 	"github.com/lockwire/lockwire/pubsub"
 )
 
-func TestLostConnectionIsMended(t *testing.T) {
+func TestLostConnectionIsReplaced(t *testing.T) {
 	var log bytes.Buffer
 	cfg := pubsub.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}
 	bubble(t, cfg, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
@@ -38,7 +38,7 @@ func TestLostConnectionIsMended(t *testing.T) {
 				wantKind(t, sub, pubsub.Resumed)
 			}
 			if took := time.Since(start); took > 8*time.Millisecond {
-				t.Errorf("mended after %v, want 8ms at most", took)
+				t.Errorf("Resumed after %v, want 8ms at most", took)
 			}
 			time.Sleep(time.Second)
 			publish(t, srv, "a", "x")
@@ -131,7 +131,7 @@ func TestServerThatHangsUp(t *testing.T) {
 	})
 }
 
-func TestMuteServerIsNoticed(t *testing.T) {
+func TestSilentServerIsNoticed(t *testing.T) {
 	cfg := pubsub.Config{PingInterval: 3 * time.Second, Timeout: 2 * time.Second}
 	bubble(t, cfg, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
 		sub := subscribe(t, s, "c")
@@ -147,7 +147,7 @@ func TestMuteServerIsNoticed(t *testing.T) {
 			start := time.Now()
 			ev := wantKind(t, sub, pubsub.Interrupted)
 			if took := time.Since(start); took > cfg.PingInterval+cfg.Timeout {
-				t.Errorf("noticed after %v, want 5s at most", took)
+				t.Errorf("Interrupted after %v, want 5s at most", took)
 			}
 			if !strings.Contains(ev.Err.Error(), "PING") {
 				t.Errorf("the reason is %v", ev.Err)
@@ -177,7 +177,7 @@ func TestMissingPongBesideMessages(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 		}
 		if took := time.Since(start); took < 9*time.Second || took > 11*time.Second {
-			t.Errorf("noticed after %v, want 10s", took)
+			t.Errorf("Interrupted after %v, want 10s", took)
 		}
 	})
 }
@@ -195,12 +195,12 @@ func TestPongBehindManyMessages(t *testing.T) {
 		start := time.Now()
 		wantKind(t, sub, pubsub.Interrupted)
 		if took := time.Since(start); took > 10*time.Second {
-			t.Errorf("noticed %v after the last message, want 10s at most", took)
+			t.Errorf("Interrupted %v after the last message, want 10s at most", took)
 		}
 	})
 }
 
-func TestErrorInAnswerToPingIsLife(t *testing.T) {
+func TestErrorReplyToPingKeepsTheConnection(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
 		sub := subscribe(t, s, "c")
 		answer(srv, "PING", "", "-NOPERM this user has no permissions to run the 'ping' command\r\n")
@@ -222,7 +222,7 @@ func TestPingCanBeSwitchedOff(t *testing.T) {
 	})
 }
 
-func TestUnaskedUnsubscription(t *testing.T) {
+func TestUnexpectedUnsubscription(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
 		other, err := s.SSubscribe(t.Context(), "other")
 		if err != nil {
@@ -304,7 +304,7 @@ func TestNoSubscriptionLeftWhileDialling(t *testing.T) {
 	})
 }
 
-func TestWhatTheServerMaySay(t *testing.T) {
+func TestUnexpectedReplies(t *testing.T) {
 	tests := []struct {
 		name, raw string
 		lost      bool
@@ -432,7 +432,7 @@ func TestShortSubscribesOfADeadServer(t *testing.T) {
 }
 
 // An unexpected reply ends the connection at once, even during a blocked write.
-func TestGarbageWhileWriting(t *testing.T) {
+func TestUnexpectedReplyDuringWrite(t *testing.T) {
 	bubble(t, pubsub.Config{Timeout: -1}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
 		srv.Buffer(1 << 10)
 		sub := subscribe(t, s, "c")
@@ -443,7 +443,7 @@ func TestGarbageWhileWriting(t *testing.T) {
 		srv.Push(theConn(t, srv), "+OK\r\n")
 		ev := wantKind(t, sub, pubsub.Interrupted)
 		if took := time.Since(start); took != 0 || !strings.Contains(ev.Err.Error(), "nobody asked") {
-			t.Errorf("noticed after %v: %v", took, ev.Err)
+			t.Errorf("Interrupted after %v: %v", took, ev.Err)
 		}
 		srv.Stall(false)
 		wantKind(t, sub, pubsub.Resumed)

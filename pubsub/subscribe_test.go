@@ -308,7 +308,7 @@ func TestRefusedChannel(t *testing.T) {
 	})
 }
 
-func TestRefusedChannelIsAskedForLessAndLess(t *testing.T) {
+func TestRefusedChannelIsRequestedLessAndLess(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
 		answer(srv, "SUBSCRIBE", "secret", noPerm)
 		sub := listen(t, s, "secret")
@@ -339,7 +339,7 @@ func TestRefusedChannelIsAskedForLessAndLess(t *testing.T) {
 	})
 }
 
-func TestSubscribeOutlastsWhatPasses(t *testing.T) {
+func TestSubscribeSurvivesTemporaryErrors(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
 		srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
 			if cmd.Name == "SSUBSCRIBE" && cmd.N <= 2 {

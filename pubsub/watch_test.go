@@ -22,9 +22,9 @@ func watch(t *testing.T, s *pubsub.Subscriber) (*pubsub.Watch, chan struct{}) {
 	return w, wake
 }
 
-// wantTold checks, when all goroutines are idle, whether the Watch has sent to wake, and the result
+// wantTake checks, when all goroutines are idle, whether the Watch has sent to wake, and the result
 // of Take.
-func wantTold(t *testing.T, what string, w *pubsub.Watch, wake <-chan struct{}, woken, news, up bool) {
+func wantTake(t *testing.T, what string, w *pubsub.Watch, wake <-chan struct{}, woken, news, up bool) {
 	t.Helper()
 	synctest.Wait()
 	gotWoken := false
@@ -41,43 +41,43 @@ func wantTold(t *testing.T, what string, w *pubsub.Watch, wake <-chan struct{}, 
 func TestWatch(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
 		w, wake := watch(t, s)
-		wantTold(t, "confirmed", w, wake, true, true, true)
-		wantTold(t, "nothing more", w, wake, false, false, true)
+		wantTake(t, "confirmed", w, wake, true, true, true)
+		wantTake(t, "nothing more", w, wake, false, false, true)
 		publishNumbers(t, srv, 1, 100)
-		wantTold(t, "many messages", w, wake, true, true, true)
-		wantTold(t, "taken", w, wake, false, false, true)
+		wantTake(t, "many messages", w, wake, true, true, true)
+		wantTake(t, "taken", w, wake, false, false, true)
 
 		srv.Refuse(true)
 		srv.KillConns(nil)
-		wantTold(t, "interrupted", w, wake, true, false, false)
+		wantTake(t, "interrupted", w, wake, true, false, false)
 		srv.Refuse(false)
 		time.Sleep(10 * time.Second)
-		wantTold(t, "resumed", w, wake, true, true, true)
+		wantTake(t, "resumed", w, wake, true, true, true)
 		srv.KillConns(nil)
 		time.Sleep(10 * time.Second)
-		wantTold(t, "interrupted and resumed", w, wake, true, true, true)
+		wantTake(t, "interrupted and resumed", w, wake, true, true, true)
 
 		second, wakeSecond := watch(t, s)
-		wantTold(t, "the second Watch", second, wakeSecond, true, true, true)
-		wantTold(t, "the first Watch", w, wake, false, false, true)
+		wantTake(t, "the second Watch", second, wakeSecond, true, true, true)
+		wantTake(t, "the first Watch", w, wake, false, false, true)
 		wake <- struct{}{} // by another sender
 		publishNumbers(t, srv, 1, 1)
-		wantTold(t, "a full wake channel", w, wake, true, true, true)
-		wantTold(t, "the second Watch, with room", second, wakeSecond, true, true, true)
+		wantTake(t, "a full wake channel", w, wake, true, true, true)
+		wantTake(t, "the second Watch, with room", second, wakeSecond, true, true, true)
 
 		for range 2 {
 			if err := w.Close(); err != nil {
 				t.Error(err)
 			}
 		}
-		wantTold(t, "closed", w, wake, true, false, false)
+		wantTake(t, "closed", w, wake, true, false, false)
 		publishNumbers(t, srv, 1, 1)
-		wantTold(t, "closed for long", w, wake, false, false, false)
-		wantTold(t, "the one that is left", second, wakeSecond, true, true, true)
+		wantTake(t, "closed for long", w, wake, false, false, false)
+		wantTake(t, "the one that is left", second, wakeSecond, true, true, true)
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
-		wantTold(t, "with the Subscriber", second, wakeSecond, true, false, false)
+		wantTake(t, "with the Subscriber", second, wakeSecond, true, false, false)
 		if _, err := s.Watch(wake, "c"); !errors.Is(err, conn.ErrClosed) {
 			t.Errorf("Watch after Close = %v", err)
 		}
@@ -91,14 +91,14 @@ func TestWatch(t *testing.T) {
 func TestWatchMoves(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
 		w, first := watch(t, s)
-		wantTold(t, "confirmed", w, first, true, true, true)
+		wantTake(t, "confirmed", w, first, true, true, true)
 		publishNumbers(t, srv, 1, 1)
 		<-first
 		then := make(chan struct{}, 1)
 		w.Move(then)
-		wantTold(t, "before the Move", w, then, false, true, true)
+		wantTake(t, "before the Move", w, then, false, true, true)
 		publishNumbers(t, srv, 1, 1)
-		wantTold(t, "after the Move", w, then, true, true, true)
+		wantTake(t, "after the Move", w, then, true, true, true)
 		select {
 		case <-first:
 			t.Error("the former channel was woken")
@@ -114,11 +114,11 @@ func TestWatchOfShards(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		wantTold(t, "confirmed", w, wake, true, true, true)
+		wantTake(t, "confirmed", w, wake, true, true, true)
 		srv.Do("PUBLISH", "c", "1")
-		wantTold(t, "of another kind", w, wake, false, false, true)
+		wantTake(t, "of another kind", w, wake, false, false, true)
 		srv.Do("SPUBLISH", "c", "1")
-		wantTold(t, "a message", w, wake, true, true, true)
+		wantTake(t, "a message", w, wake, true, true, true)
 		if _, err := s.SWatch(wake); err == nil {
 			t.Error("SWatch without a channel: no error")
 		}

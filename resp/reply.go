@@ -16,7 +16,8 @@ const (
 
 	itemBytes = 16 // size of an item, and of a span
 
-	// allocAhead bounds the memory allocated for a long string: at most 64 times the bytes received.
+	// allocAhead bounds the memory allocated for a long string: 64 times the bytes received, or
+	// maxBuffer if more.
 	allocAhead = 64
 )
 
@@ -236,7 +237,7 @@ func (p *reply) set(v *Value, it *item, text string, nodes []node) {
 	}
 }
 
-// reset discards the reply, and releases its memory above maxScratch.
+// reset discards the reply, and releases its memory if larger than maxScratch.
 func (p *reply) reset() {
 	p.frames = p.frames[:0]
 	p.skipping = false

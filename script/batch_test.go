@@ -126,7 +126,7 @@ func TestRunBatchKeepsTheOrderOfASecondKey(t *testing.T) {
 
 // Another client loads the script while the batch runs. The first call, answered by NOSCRIPT, is
 // not repeated behind the second.
-func TestRunBatchHandsNoScriptOut(t *testing.T) {
+func TestRunBatchReturnsNoScript(t *testing.T) {
 	srv, pool := setUp(t)
 	j := known(srv)
 	srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
@@ -170,7 +170,7 @@ func TestRunBatchAfterFlush(t *testing.T) {
 	wantSent(t, srv, "EVALSHA", "EVALSHA", "EVALSHA")
 }
 
-func TestRunBatchRepeatsOnlyWhatWasForgotten(t *testing.T) {
+func TestRunBatchRepeatsOnlyNoScript(t *testing.T) {
 	srv, pool := setUp(t)
 	j := known(srv)
 	srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
@@ -273,7 +273,7 @@ func TestRunBatchCannotSendTheRest(t *testing.T) {
 }
 
 // Notes about a server neither apply to another server nor are lost by using another server.
-func TestRunBatchKnowsServersApart(t *testing.T) {
+func TestRunBatchKeepsNotesPerServer(t *testing.T) {
 	s := script.New(source)
 	calls := []script.Call{s.Call([]string{"n"}, 1)}
 	var servers []*fakeredis.Server

@@ -1,9 +1,9 @@
 // Package script runs Lua scripts on a Redis server by digest.
 //
-// A Script is sent as EVALSHA: 40 bytes instead of the source. A server without the script replies
-// NOSCRIPT and has run nothing; Run then sends the source. Scripts therefore survive a restart, a
-// failover and SCRIPT FLUSH, and run exactly once. A Script remembers facts about the last servers,
-// but only to save round trips.
+// Run sends EVALSHA with the digest, 40 bytes in place of the source. A server without the script
+// replies NOSCRIPT and has run nothing; Run then sends the source. Scripts therefore survive a
+// restart, a failover and SCRIPT FLUSH, and run exactly once. A Script remembers facts about the
+// last servers, but only to save round trips.
 //
 // A script must not return an error of its own with the prefix NOSCRIPT: Run would mistake the
 // error for the server's. The same holds for BUSY, CLUSTERDOWN, LOADING, MASTERDOWN, NOREPLICAS,

@@ -68,7 +68,7 @@ func wantInt(t *testing.T, v resp.Value, err error, want int64) {
 }
 
 // Goroutines may ask for the digest concurrently, also for the first time.
-func TestDigestForManyAtOnce(t *testing.T) {
+func TestDigestConcurrently(t *testing.T) {
 	s := script.New("return 1")
 	var wg sync.WaitGroup
 	for range 8 {
@@ -97,7 +97,7 @@ func TestRunFallsBackToSource(t *testing.T) {
 	wantSent(t, srv, "EVALSHA")
 }
 
-func TestRunSendsTheSameTail(t *testing.T) {
+func TestRunSendsTheSameArguments(t *testing.T) {
 	srv, pool := setUp(t)
 	s := script.New("return {KEYS, ARGV}")
 	keys := []string{"k", "l", "m", "n", "o", "p", "", "r", "s", "t", "u", "v", "w", "x", "y", "z"}
@@ -126,7 +126,7 @@ func TestRunSendsTheSameTail(t *testing.T) {
 	}
 }
 
-func TestRunLoadsWhatIsForgottenTwice(t *testing.T) {
+func TestRunLoadsAfterTheSecondNoScript(t *testing.T) {
 	srv, pool := setUp(t)
 	s := script.New(source)
 	run := func(want int64) {
@@ -227,7 +227,7 @@ func TestFallbackWithoutAnswerRunsOnce(t *testing.T) {
 	}
 }
 
-func TestRunRefusesWhatHasNoUnit(t *testing.T) {
+func TestRunRefusesInvalidArguments(t *testing.T) {
 	srv, pool := setUp(t)
 	s := script.New(source)
 	_, err := s.Run(t.Context(), pool, []string{"n"}, time.Second)
@@ -337,7 +337,7 @@ func (d *lost) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value
 }
 
 // An error reply that broke the connection is not the reply to the waiting command.
-func TestRunTakesNoFailureForAnAnswer(t *testing.T) {
+func TestErrorReplyOfAFailedConnection(t *testing.T) {
 	s := script.New(source)
 	for _, reply := range []resp.Error{noScript, "ERR unknown command 'EVALSHA_RO'"} {
 		d := &lost{reply: reply}

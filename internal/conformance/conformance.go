@@ -5,6 +5,7 @@ package conformance
 import (
 	"context"
 	"errors"
+	"iter"
 	"slices"
 	"testing"
 	"time"
@@ -99,26 +100,45 @@ var properties = []struct {
 	{"Reentry", true, reentry},
 }
 
-// Run tests every kind. start returns a server with nothing in it, whose time passes as the test's does.
-func Run(t *testing.T, start func(t *testing.T) Server) {
+// Kinds yields the kinds with the tests of each. start returns a server with nothing in it, whose time passes as the test's does.
+func Kinds() iter.Seq2[string, func(t *testing.T, start func(t *testing.T) Server)] {
+	return func(yield func(string, func(*testing.T, func(*testing.T) Server)) bool) {
+		var names []string
+		for _, kind := range kinds {
+			names = append(names, kind.name)
+		}
+		for _, property := range synchronizers {
+			if !slices.Contains(names, property.kind) {
+				names = append(names, property.kind)
+			}
+		}
+		for _, name := range names {
+			if !yield(name, func(t *testing.T, start func(*testing.T) Server) { testKind(t, name, start) }) {
+				return
+			}
+		}
+	}
+}
+
+func testKind(t *testing.T, name string, start func(t *testing.T) Server) {
+	run := func(property string, kind row, test func(*testing.T, *stage)) {
+		t.Run(property, func(t *testing.T) {
+			s := newStage(t, start(t), kind)
+			test(t, s)
+			s.nothingLeft()
+		})
+	}
 	for _, kind := range kinds {
 		for _, property := range properties {
-			if property.reentrant && !kind.reentrant {
-				continue
+			if kind.name == name && (kind.reentrant || !property.reentrant) {
+				run(property.name, kind, property.test)
 			}
-			t.Run(kind.name+"/"+property.name, func(t *testing.T) {
-				s := newStage(t, start(t), kind)
-				property.test(t, s)
-				s.nothingLeft()
-			})
 		}
 	}
 	for _, property := range synchronizers {
-		t.Run(property.kind+"/"+property.name, func(t *testing.T) {
-			s := newStage(t, start(t), row{stays: "job"})
-			property.test(t, s)
-			s.nothingLeft()
-		})
+		if property.kind == name {
+			run(property.name, row{stays: "job"}, property.test)
+		}
 	}
 }
 

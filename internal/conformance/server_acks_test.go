@@ -34,6 +34,7 @@ func notReplicated(t *testing.T, what string, err error, name, server string, ne
 // moment ago. Lock goes on until the others have found the replica to have failed, and then locks are granted, and counted, without
 // it. When it is back it acknowledges again.
 func TestAcknowledgement(t *testing.T) {
+	t.Parallel()
 	redistest.RunClusters(t, redistest.Options{}, func(t *testing.T, c *redistest.Cluster, _ int) {
 		var logged lines
 		cfg := lock.Config{AckTimeout: 300 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(&logged, nil))}
@@ -58,6 +59,10 @@ func TestAcknowledgement(t *testing.T) {
 		c.Promote(replica)
 		master, replica = replica, master
 		unlock(t, lockIn(t, locks.Reentrant("job")))
+		eventually(t, "that the client has read who the master is", func() bool { // it has been sent there until then
+			s, err := nodes.Succession(t.Context(), "job", time.Time{})
+			return err == nil && s.Addr == master.Addr()
+		})
 		bare := locks.Stats().Unacknowledged
 		replica.Pause()
 		owner := locks.NewOwner()
@@ -161,6 +166,7 @@ func (w traced) Stream(ctx context.Context) (*conn.Stream, error) {
 // A Server that hides that it is a cluster is refused. One that says what it wraps gets all that the cluster would, acknowledgement
 // and wake-ups at once, and sees the commands.
 func TestWrappedCluster(t *testing.T) {
+	t.Parallel()
 	redistest.RunClusters(t, redistest.Options{}, func(t *testing.T, c *redistest.Cluster, _ int) {
 		often := lock.Config{RenewEvery: 100 * time.Millisecond}
 		plain, nodes := locksOf(t, c, often)

@@ -129,6 +129,7 @@ func lockAtLast(t *testing.T, p *process, name string) (lease *lock.Lease) {
 
 // Slots migrate to and fro, with locks that are held, waited for, and taken by others all the time. Nothing fails.
 func TestLocksThroughMigration(t *testing.T) {
+	t.Parallel()
 	redistest.RunClusters(t, redistest.Options{}, func(t *testing.T, c *redistest.Cluster, proto int) {
 		p := processOf(t, c, lock.Config{Lease: 20 * time.Second, RenewEvery: 200 * time.Millisecond}, 0)
 		masters := c.Masters()
@@ -193,6 +194,7 @@ func moveInSteps(t *testing.T, c *redistest.Cluster, slot int, from, to *rediste
 // A node comes, takes slots over with the locks in them, gives them back and goes; then nodes are restarted one by one, each
 // master when its replica has taken over. No lock that is held is lost, and each one is had again.
 func TestLocksWhileNodesComeAndGo(t *testing.T) {
+	t.Parallel()
 	redistest.RunClusters(t, redistest.Options{}, func(t *testing.T, c *redistest.Cluster, proto int) {
 		p := processOf(t, c, lock.Config{Lease: 20 * time.Second, RenewEvery: 500 * time.Millisecond}, 0)
 		l := startLocking(t, jobs(), p.any)

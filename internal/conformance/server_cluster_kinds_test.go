@@ -15,6 +15,7 @@ import (
 
 // All that a kind has on the server is in one slot, whatever name it has; and a name of which that is not true is refused.
 func TestKindsInACluster(t *testing.T) {
+	t.Parallel()
 	redistest.RunClusters(t, redistest.Options{}, func(t *testing.T, c *redistest.Cluster, _ int) {
 		locks, _ := locksOf(t, c, lock.Config{})
 		for i, name := range []string{"job", "a b", "{tag}x", "x{tag}", "x{tag}{other}", "{a{b}c", "{tag}", "ü\x00\xff"} {
@@ -84,6 +85,7 @@ func useLatch(ctx context.Context, l *lock.CountDownLatch) error {
 
 // A release is told on the channels that Redisson uses, by whichever command is configured, and that wakes who waits.
 func TestPublishingInACluster(t *testing.T) {
+	t.Parallel()
 	redistest.RunClusters(t, redistest.Options{}, func(t *testing.T, c *redistest.Cluster, _ int) {
 		sharded := c.Binary().AtLeast(7, 0)
 		for mode, onShard := range map[lock.Publishing]bool{

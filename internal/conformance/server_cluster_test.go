@@ -95,6 +95,7 @@ func unlock(t *testing.T, l *lock.Lease) {
 
 // Locks of all kinds in all slots: they exclude, wake who waits in another process, are renewed, and leave nothing.
 func TestLocksInACluster(t *testing.T) {
+	t.Parallel()
 	redistest.RunClusters(t, redistest.Options{}, func(t *testing.T, c *redistest.Cluster, _ int) {
 		here, _ := locksOf(t, c, lock.Config{Lease: 3 * time.Second, RenewEvery: 200 * time.Millisecond})
 		there, _ := locksOf(t, c, lock.Config{})
@@ -158,6 +159,7 @@ func handOver(t *testing.T, from, to locker, waiting *lock.Client) {
 
 // Locks of several slots and masters are taken all or none, with a lease of their own too, which counts from the last of them.
 func TestMultiInACluster(t *testing.T) {
+	t.Parallel()
 	redistest.RunClusters(t, redistest.Options{}, func(t *testing.T, c *redistest.Cluster, _ int) {
 		here, _ := locksOf(t, c, lock.Config{})
 		there, _ := locksOf(t, c, lock.Config{})
@@ -208,6 +210,7 @@ func left(c *redistest.Cluster) string {
 
 // An Owner takes a fair lock again, whichever channels there are.
 func TestFairReentryInACluster(t *testing.T) {
+	t.Parallel()
 	redistest.RunClusters(t, redistest.Options{}, func(t *testing.T, c *redistest.Cluster, _ int) {
 		for _, publish := range []lock.Publishing{lock.PublishAuto, lock.PublishPlain} {
 			locks, _ := locksOf(t, c, lock.Config{Publish: publish})
@@ -221,6 +224,7 @@ func TestFairReentryInACluster(t *testing.T) {
 
 // An Owner reads beneath its write lock, whichever node has the lock, and goes on reading when it gives the write lock back.
 func TestReadBeneathWriteInACluster(t *testing.T) {
+	t.Parallel()
 	redistest.RunClusters(t, redistest.Options{}, func(t *testing.T, c *redistest.Cluster, _ int) {
 		locks, _ := locksOf(t, c, lock.Config{})
 		for i := range 20 {
@@ -248,6 +252,7 @@ func TestReadBeneathWriteInACluster(t *testing.T) {
 
 // List goes through all masters. Keys whose braces make locks of them impossible do not stop it.
 func TestListInACluster(t *testing.T) {
+	t.Parallel()
 	redistest.RunClusters(t, redistest.Options{}, func(t *testing.T, c *redistest.Cluster, _ int) {
 		locks, nodes := locksOf(t, c, lock.Config{})
 		for _, name := range []string{"job{", "job{}", "job}"} {
@@ -273,6 +278,7 @@ func TestListInACluster(t *testing.T) {
 
 // The watchdog goes on renewing the locks of the other masters while one hangs, and tells the loss of that one's.
 func TestSickNodeCostsItsOwnLeases(t *testing.T) {
+	t.Parallel()
 	noFailover := redistest.Options{Args: []string{"--cluster-replica-no-failover", "yes"}}
 	redistest.RunClusters(t, noFailover, func(t *testing.T, c *redistest.Cluster, _ int) {
 		locks, _ := locksOf(t, c, lock.Config{Lease: 3 * time.Second, Acks: lock.AcksOff})
@@ -302,6 +308,7 @@ func TestSickNodeCostsItsOwnLeases(t *testing.T) {
 
 // A lock that the promoted replica does not know is lost: its holder is told at the next renewal, and the next token is larger.
 func TestLockLostInAFailover(t *testing.T) {
+	t.Parallel()
 	redistest.RunClusters(t, redistest.Options{}, func(t *testing.T, c *redistest.Cluster, _ int) {
 		locks, nodes := locksOf(t, c, lock.Config{Lease: 20 * time.Second, RenewEvery: 100 * time.Millisecond, Acks: lock.AcksOff})
 		lease := lockIn(t, locks.Fenced("job"))

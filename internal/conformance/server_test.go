@@ -1,6 +1,7 @@
 package conformance_test
 
 import (
+	"flag"
 	"fmt"
 	"slices"
 	"testing"
@@ -11,27 +12,37 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-func TestMain(m *testing.M) { redistest.Main(m) }
+// TestMain has several tests run at once: for the most part they wait.
+func TestMain(m *testing.M) {
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
+	}
+	redistest.Main(m)
+}
 
 func TestServers(t *testing.T) {
 	t.Parallel()
-	redistest.RunProtocols(t, func(t *testing.T, s *redistest.Server, _ int) {
-		var more []*redistest.Server // started when they are needed first
-		conformance.Run(t, func(*testing.T) conformance.Server {
-			first := empty(s, s.Config())
-			first.More = func(*testing.T) (list []conformance.Server) {
-				for len(more) < 2 {
-					more = append(more, redistest.Start(t, redistest.Options{Binary: s.Binary()}))
+	redistest.RunProtocols(t, func(t *testing.T, s *redistest.Server, proto int) {
+		t.Parallel()
+		for kind, test := range conformance.Kinds() {
+			t.Run(kind, func(t *testing.T) {
+				t.Parallel()
+				var servers []*redistest.Server
+				serverAt := func(i int) conformance.Server {
+					for len(servers) <= i { // when it is needed first
+						servers = append(servers, redistest.Start(t, redistest.Options{Binary: s.Binary()}))
+					}
+					cfg := servers[i].Config()
+					cfg.Protocol = proto
+					return empty(servers[i], cfg)
 				}
-				for _, other := range more {
-					cfg := other.Config()
-					cfg.Protocol = s.Config().Protocol
-					list = append(list, empty(other, cfg))
-				}
-				return list
-			}
-			return first
-		})
+				test(t, func(*testing.T) conformance.Server {
+					first := serverAt(0)
+					first.More = func(*testing.T) []conformance.Server { return []conformance.Server{serverAt(1), serverAt(2)} }
+					return first
+				})
+			})
+		}
 	})
 }
 

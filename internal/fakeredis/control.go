@@ -32,8 +32,11 @@ func (s *Server) Stall(on bool) {
 // Latency sets how long bytes travel in each direction from now on; 0, the default, is no time. Dial takes a round trip.
 func (s *Server) Latency(oneWay time.Duration) { s.latency.Store(int64(oneWay)) }
 
-// Clock makes TIME say what it will be so much later, or was. Keys expire as before.
+// Clock makes TIME say what it will be so much later, or was. Keys expire as before; commands that name a point in time mean that clock.
 func (s *Server) Clock(ahead time.Duration) { s.ahead.Store(int64(ahead)) }
+
+// epoch is 1970 by the clock that commands mean, in Unix ms.
+func (s *Server) epoch() int64 { return -time.Duration(s.ahead.Load()).Milliseconds() }
 
 // SplitReplies makes the server send in pieces of n bytes, one every pause. With a pause of 0 the pieces arrive together
 // but are still read one by one. 0 is off.

@@ -20,8 +20,8 @@ func keyCommands() []command {
 		{name: "pexpiretime", arity: 2, run: func(x *call) any { return ttl(x, 1, true) }},
 		{name: "expire", arity: -3, flags: onWrite, run: func(x *call) any { return expire(x, 1000, x.now) }},
 		{name: "pexpire", arity: -3, flags: onWrite, run: func(x *call) any { return expire(x, 1, x.now) }},
-		{name: "expireat", arity: -3, flags: onWrite, run: func(x *call) any { return expire(x, 1000, 0) }},
-		{name: "pexpireat", arity: -3, flags: onWrite, run: func(x *call) any { return expire(x, 1, 0) }},
+		{name: "expireat", arity: -3, flags: onWrite, run: func(x *call) any { return expire(x, 1000, x.s.epoch()) }},
+		{name: "pexpireat", arity: -3, flags: onWrite, run: func(x *call) any { return expire(x, 1, x.s.epoch()) }},
 		{name: "persist", arity: 2, flags: onWrite, run: persist},
 		{name: "rename", arity: 3, flags: onWrite, run: func(x *call) any { return rename(x, false) }},
 		{name: "renamenx", arity: 3, flags: onWrite, run: func(x *call) any { return rename(x, true) }},
@@ -85,7 +85,9 @@ func ttl(x *call, unit int64, absolute bool) any {
 		return -1
 	}
 	ms := e.until
-	if !absolute {
+	if absolute {
+		ms -= x.s.epoch()
+	} else {
 		ms -= x.now
 	}
 	if unit == 1 {

@@ -99,7 +99,7 @@ func (x *call) deadline(unit, amount string) (int64, any) {
 		ms = 1000
 	}
 	if strings.HasSuffix(unit, "AT") {
-		base = 0
+		base = x.s.epoch()
 	}
 	if n <= 0 {
 		return 0, Err("ERR invalid expire time in '" + x.cmd.name + "' command")

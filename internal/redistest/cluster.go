@@ -26,6 +26,9 @@ const (
 
 	// takeoverTimeout is the cluster-node-timeout while a test waits for a replica to take over.
 	takeoverTimeout = time.Second
+
+	// manualFailover is how long the nodes try to have a failover that they were asked for.
+	manualFailover = 5 * time.Second
 )
 
 // Cluster is a cluster of three masters, which share the slots evenly, and a replica of each. It serves what slots it can

@@ -110,20 +110,38 @@ func (c *Cluster) setNodeTimeout(gone *Server, d time.Duration) {
 }
 
 // Promote makes a replica take the place of its master, which agrees, and waits until everybody knows.
+//
+// A failover may come to nothing without a word: masters vote once in two node timeouts for the replicas of a master, and a node that
+// stood for election less than four of them ago counts the votes of that time, until the others refuse it. So it is asked for again.
 func (c *Cluster) Promote(replica *Server) {
 	c.t.Helper()
+	var asked time.Time
 	c.check(c.await("a failover", func() error {
-		_, err := replica.Try("CLUSTER", "FAILOVER")
-		return err
-	}))
-	c.check(c.await("the new master", func() error {
-		info, err := replica.info("INFO", "replication")
-		if err == nil && info["role"] != "master" {
-			err = errors.New("still a replica")
+		err := c.eachFollows(replica)
+		if err == nil || time.Since(asked) < manualFailover {
+			return err
 		}
+		if _, refused := replica.Try("CLUSTER", "FAILOVER"); refused != nil {
+			return refused
+		}
+		asked = time.Now()
 		return err
 	}))
 	c.Await()
+}
+
+// eachFollows returns nil if s serves slots to all nodes that are up.
+func (c *Cluster) eachFollows(s *Server) error {
+	for _, other := range c.up() {
+		members, err := other.members()
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(members, func(m member) bool { return m.addr == s.Addr() && m.has("master") && len(m.slots) > 0 }) {
+			return fmt.Errorf("%s serves no slots to %s", s.Addr(), other.Addr())
+		}
+	}
+	return nil
 }
 
 // Add starts one more node, a master without slots, and waits until everybody knows it.

@@ -43,12 +43,13 @@ func stacks() []string {
 	}
 }
 
-// foreign leaves out the goroutines that belong to the test runner (main, waiting in testing, and the one that os/signal
-// keeps for ever once a signal was asked for) and those that wait for a server process.
+// foreign leaves out the goroutines that belong to the test runner (main, waiting in testing, tests that wait for their turn, and
+// the one that os/signal keeps for ever once a signal was asked for) and those that wait for a server process.
 func foreign(all []string) []string {
 	return slices.DeleteFunc(all, func(stack string) bool {
 		return strings.Contains(stack, "\ntesting.(*M).Run(") ||
 			strings.Contains(stack, "\ntesting.(*T).Run(") ||
+			strings.Contains(stack, "\ntesting.(*T).Parallel(") ||
 			strings.Contains(stack, "\nos/signal.signal_recv(") ||
 			strings.Contains(stack, "\nos/signal.loop(") ||
 			strings.Contains(stack, "/redistest.startProcess.")

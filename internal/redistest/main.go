@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"testing"
+	"time"
 )
 
 // Main is the whole of a TestMain: it runs the tests and ends the process, with a failure if goroutines are left.
@@ -15,10 +16,11 @@ import (
 // -test.skip unless that is set already, and says so; under CI=true it fails instead.
 func Main(m *testing.M) {
 	flag.Parse()
-	os.Exit(run(m))
+	os.Exit(run(m, leakLimit))
 }
 
-func run(m *testing.M) int {
+// run runs the tests and returns the status of the process. Goroutines that are ending have until limit to do so.
+func run(m *testing.M, limit time.Duration) int {
 	if fuzzing() {
 		return m.Run() // many processes, and neither examples nor servers
 	}
@@ -32,7 +34,7 @@ func run(m *testing.M) int {
 	if code != 0 {
 		return code
 	}
-	left := waitForGoroutines(leakLimit)
+	left := waitForGoroutines(limit)
 	for _, stack := range left {
 		fmt.Fprintf(os.Stderr, "%s\n\n", stack)
 	}

@@ -1,0 +1,172 @@
+package lock_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/redistest"
+	"github.com/lockwire/lockwire/lock"
+	"github.com/lockwire/lockwire/resp"
+	"github.com/lockwire/lockwire/script"
+)
+
+// What all_apart.lua does with a script is what the script does, where all keys are. On a node that a slot leaves no key can be made:
+// there it is the same, but that no latch is made and nobody is told; what has to make another key fails, and changes nothing.
+
+// apartSource is a script with all_apart.lua in front of it.
+func apartSource(s *script.Script) string {
+	return lock.Scripts()[lock.AnyKind]["apart"].Source() + s.Source()
+}
+
+// apartCall is the KEYS and ARGV of a transition that is run apart.
+func apartCall(t transition, now time.Time, leaving bool) (keys []string, args []any) {
+	there := map[string]int{}
+	for _, k := range t.from.keys {
+		there[k.name] = 1
+	}
+	var others []any
+	for _, name := range t.by.keys[1:] {
+		others = append(others, name, there[name])
+	}
+	for _, k := range t.from.keys {
+		if strings.Contains(k.name, ":rwlock_timeout:") && !slices.Contains(t.by.keys, k.name) {
+			others = append(others, k.name, 3)
+		}
+	}
+	args = append([]any{now.Add(time.Minute).UnixMilli(), leaving, "", "", len(others) / 2}, others...)
+	return t.by.keys[:1], append(args, sent(t.by.args, now)...)
+}
+
+// TestServerApart is TestServerScripts where the slot of a lock stays.
+func TestServerApart(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
+		for _, set := range scriptSets {
+			t.Run(set.String(), func(t *testing.T) {
+				c := newComparer(t, s, set)
+				for operation, s := range c.scripts {
+					c.scripts[operation] = script.New(apartSource(s))
+				}
+				c.call = func(t transition, now time.Time) script.Call {
+					keys, args := apartCall(t, now, false)
+					return c.scripts[t.by.script].Call(keys, args...)
+				}
+				failures := c.run(t.Context(), func(visit func(transition) bool) {
+					sample(t, set, sampled/4, func(t transition) bool { return t.by.script == "renew" || visit(t) })
+				})
+				if len(failures) > 0 {
+					t.Error(failures[0])
+				}
+			})
+		}
+	})
+}
+
+// leaves is what may run on a node that the slot leaves.
+func leaves(set *scriptSet, operation string) bool {
+	switch operation {
+	case "release", "single", "lease":
+		return true
+	case "undo":
+		return set.kind != "semaphore"
+	case "acquire":
+		return slices.Contains([]string{"reentrant", "nonreentrant", "fenced", "fair", "write"}, set.kind)
+	}
+	return false
+}
+
+// TestServerApartLeaving is TestServerScripts on a node that the slot leaves.
+func TestServerApartLeaving(t *testing.T) {
+	redistest.RunClusters(t, redistest.Options{}, func(t *testing.T, c *redistest.Cluster, proto int) {
+		if proto != 3 {
+			return // scripts know no other
+		}
+		slot, err := c.Masters()[0].Do("CLUSTER", "KEYSLOT", setLock).Int()
+		if err != nil {
+			t.Fatal(err)
+		}
+		from := c.Owner(int(slot))
+		to := c.Masters()[slices.IndexFunc(c.Masters(), func(s *redistest.Server) bool { return s != from })]
+		target, _ := to.Do("CLUSTER", "MYID").Text()
+		cfg := from.Config()
+		cfg.Conns = 1
+		l := &leaver{t: t, pool: open(t, cfg), stay: resp.Cmd("CLUSTER", "SETSLOT", slot, "STABLE"),
+			leave: resp.Cmd("CLUSTER", "SETSLOT", slot, "MIGRATING", target)}
+		for _, set := range scriptSets {
+			t.Run(set.String(), func(t *testing.T) {
+				l := *l
+				l.comparer, l.t = &comparer{set: set, scripts: set.operations()}, t
+				sample(t, set, sampled/4, func(tr transition) bool {
+					there := slices.ContainsFunc(tr.from.keys, func(k key) bool { return k.name == setLock }) // or it is ASK that is answered
+					return !there || tr.after.foreign || !leaves(set, tr.by.script) || l.compare(tr)
+				})
+			})
+		}
+	})
+}
+
+// leaver compares transitions with a node that the slot of their keys leaves.
+type leaver struct {
+	*comparer
+	t           *testing.T
+	pool        *conn.Pool
+	stay, leave resp.Command
+}
+
+func (l *leaver) compare(t transition) bool {
+	l.t.Helper()
+	now := time.Now()
+	keys, args := apartCall(t, now, true)
+	eval := func(source string, keys []string, args ...any) resp.Command {
+		words := []any{"EVAL", source, len(keys)}
+		for _, key := range keys {
+			words = append(words, key)
+		}
+		return resp.Cmd(append(words, args...)...)
+	}
+	replies, err := l.pool.SendBatch(l.t.Context(), []resp.Command{
+		l.stay, eval(restoreScript.Source(), nil, restoring(t, now)...),
+		l.leave, eval(apartSource(l.scripts[t.by.script]), keys, args...),
+		l.stay, eval(dumpScript.Source(), nil),
+	})
+	if err != nil {
+		l.t.Error(err)
+		return false
+	}
+	for i, v := range replies {
+		if err := v.Err(); err != nil && i != 3 {
+			l.t.Error(err)
+			return false
+		}
+	}
+	want := l.leaving(t, replies[3])
+	if got := l.got(replies[3], replies[5]); got != want {
+		l.t.Error(l.shortfall(t, fmt.Sprintf("the node that the slot leaves has\n%s\nthe model\n%s", indent(got), indent(want))))
+		return false
+	}
+	return true
+}
+
+// leaving is what becomes of t on a node that the slot leaves. Of a failure the server says how.
+func (l *leaver) leaving(t transition, reply resp.Value) string {
+	before := func(name string) bool {
+		return slices.ContainsFunc(t.from.keys, func(k key) bool { return k.name == name })
+	}
+	var keys space
+	for _, k := range t.after.keys {
+		switch {
+		case before(k.name):
+			keys = append(keys, k)
+		case !strings.HasPrefix(k.name, "redisson_unlock_latch:") && !(l.set.kind == "fair" && t.by.script == "undo"): // who loses a place
+			return replyText(failure("ERR")) + "\n" + t.from.keys.String()
+		}
+	}
+	text, _, _ := strings.Cut(t.want, "\n")
+	if t.by.script == "single" && text == "2" {
+		text = "1" // nobody is told
+	}
+	return text + "\n" + keys.String()
+}
