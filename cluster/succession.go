@@ -22,6 +22,7 @@ type heirs struct {
 	reports [2]report       // the last ones of two nodes, the younger first
 	first   map[string]bool // the masters of the first report
 	had     map[string]bool // masters of which a replica has been told
+	owned   map[string]bool // masters of all reports
 
 	named map[string]conn.Succession // the answers to SuccessionOf
 }
@@ -29,12 +30,13 @@ type heirs struct {
 // noteLocked keeps a report.
 func (h *heirs) noteLocked(r report) {
 	if h.first == nil {
-		h.first, h.had = make(map[string]bool), make(map[string]bool)
+		h.first, h.had, h.owned = make(map[string]bool), make(map[string]bool), make(map[string]bool)
 		for _, id := range r.ids {
 			h.first[id] = true
 		}
 	}
 	for i, id := range r.ids {
+		h.owned[id] = true
 		if len(r.backups[i]) > 0 {
 			h.had[id] = true
 		}

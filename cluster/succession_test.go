@@ -18,19 +18,19 @@ func TestReadNodes(t *testing.T) {
 		"hh 10.0.0.8:6379@16379 master - 0 1 0 connected\n" +
 		"\nnot a node\n"
 	for id, want := range map[string]struct {
-		addr          string
-		replicas      int
-		known, itself bool
+		addr                  string
+		replicas              int
+		known, serves, itself bool
 	}{
 		"aa": {itself: true}, // that is not its own to say
-		"bb": {"10.0.0.2:6379", 2, true, false},
+		"bb": {"10.0.0.2:6379", 2, true, true, false},
 		"cc": {}, "gg": {}, "ii": {},
-		"hh": {"10.0.0.8:6379", 0, true, false}, // without slots
+		"hh": {"10.0.0.8:6379", 0, true, false, false}, // without slots
 	} {
 		s := conn.Succession{Master: id}
-		known, itself := cluster.ReadNodes(text, &s)
-		if s.Addr != want.addr || s.Replicas != want.replicas || known != want.known || itself != want.itself {
-			t.Errorf("%s: %+v, %v, %v, want %+v", id, s, known, itself, want)
+		known, serves, itself := cluster.ReadNodes(text, &s)
+		if s.Addr != want.addr || s.Replicas != want.replicas || known != want.known || serves != want.serves || itself != want.itself {
+			t.Errorf("%s: %+v, %v, %v, %v, want %+v", id, s, known, serves, itself, want)
 		}
 	}
 }

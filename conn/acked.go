@@ -45,12 +45,13 @@ func (l *link) waitLimit(cmd *resp.Command) time.Duration {
 }
 
 // sendAcked sends a batch that ends in WAIT over an exclusive connection. If the server refuses all that is in front of the
-// WAIT, and has executed none of it, the batch is repeated as a whole, as Send would; otherwise the refusals are handed out.
+// WAIT, and has executed none of it, the batch is repeated as a whole, as Send would; otherwise the refusals are handed out. An
+// answer of a server that is no longer the master counts as none: its replicas may have another one.
 func (p *Pool) sendAcked(ctx context.Context, cmds []resp.Command) ([]resp.Value, error) {
 	a := attempts{policy: &p.cfg.Retry}
 	for {
 		var values []resp.Value
-		lent, yields := false, false
+		lent, yields, addr := false, false, ""
 		err := p.With(ctx, func(c *Conn) (err error) {
 			if lent = true; p.yields(ctx) {
 				yields = true
@@ -59,6 +60,7 @@ func (p *Pool) sendAcked(ctx context.Context, cmds []resp.Command) ([]resp.Value
 			begin := time.Now()
 			values, err = c.SendBatch(ctx, cmds)
 			p.took(time.Since(begin), err)
+			addr = c.l.addr
 			return err
 		})
 		var why error
@@ -70,7 +72,12 @@ func (p *Pool) sendAcked(ctx context.Context, cmds []resp.Command) ([]resp.Value
 		case err != nil:
 			why = err
 		default:
-			if why = refusedAll(cmds, values); why == nil {
+			why = refusedAll(cmds, values)
+			switch {
+			case why != nil:
+			case p.replaced(addr):
+				return nil, &Error{Op: cmds[0].Name(), Addr: addr, Sent: true, Err: errSwitched}
+			default:
 				return values, nil
 			}
 		}

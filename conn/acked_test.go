@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
@@ -55,6 +56,7 @@ func TestAckedTooLate(t *testing.T) {
 				}
 				wg.Wait()
 				time.Sleep(time.Second)
+				synctest.Wait()
 				if n := srv.Do("EXISTS", "late"); n != int64(map[bool]int{false: 1}[others]) {
 					t.Errorf("the batch was executed %v times", n)
 				}

@@ -74,7 +74,7 @@ type Config struct {
 	// the limit to the ctx.
 	DialTimeout time.Duration
 
-	// Timeout limits how long the server may make no progress while commands wait for replies. Then the connection is
+	// Timeout is the longest time without progress while commands wait for replies. After this time the connection is
 	// closed and all commands on the connection fail. The following count as progress and restart the time:
 	//
 	//   - each reply, also within a batch;
@@ -151,7 +151,7 @@ type Logger interface {
 // between failed dials, which quadruples each time.
 type Retry struct {
 	// Attempts is the number of attempts of a call, including the first. 0 makes attempts until Budget is used up; a
-	// negative value allows one attempt. With 0 and without Sentinel, Open makes 4 attempts, to report a wrong
+	// negative value allows one attempt. With 0 and without Sentinel, Open makes at most 4 attempts, to report a wrong
 	// address soon.
 	Attempts int
 

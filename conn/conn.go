@@ -102,10 +102,10 @@ func (c *Conn) do(ctx context.Context, q request, r rule) (resp.Value, error) {
 	begin := c.trace.begin()
 	v, err := c.l.do(ctx, q, limit)
 	if err == nil {
-		c.settle(r, v)
+		c.noteReply(r, v)
 		err = v.Err()
 	} else {
-		c.forgo(r, !SafeToRetry(err))
+		c.noteUnanswered(r, !SafeToRetry(err))
 	}
 	c.trace.command(begin, c.l.addr, q, err)
 	if err != nil {
@@ -130,7 +130,7 @@ func (c *Conn) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value
 	for i := range cmds {
 		most, err := c.prepare(ruleOfCommand(&cmds[i]))
 		if err != nil {
-			c.forgoAll(cmds[:i], false)
+			c.noteUnansweredAll(cmds[:i], false)
 			return nil, refusal(c.l.addr, request{cmds: cmds}, err)
 		}
 		if most == never {
@@ -141,15 +141,15 @@ func (c *Conn) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value
 	begin := c.trace.begin()
 	values, err := c.l.doBatch(ctx, request{cmds: cmds}, limit)
 	for i := range values {
-		c.settle(ruleOfCommand(&cmds[i]), values[i])
+		c.noteReply(ruleOfCommand(&cmds[i]), values[i])
 	}
-	c.forgoAll(cmds[len(values):], !SafeToRetry(err))
+	c.noteUnansweredAll(cmds[len(values):], !SafeToRetry(err))
 	c.trace.command(begin, c.l.addr, request{cmds: cmds}, err)
 	return values, err
 }
 
 // prepare registers a command with rule r before the command is sent, and returns the limit for the answer. Call
-// settle or forgo afterwards.
+// noteReply or noteUnanswered afterwards.
 func (c *Conn) prepare(r rule) (limit time.Duration, err error) {
 	if err := r.refuse(exclusive); err != nil {
 		return 0, err
@@ -188,8 +188,8 @@ func (c *Conn) suspendPingsLocked(r rule) {
 	}
 }
 
-// forgo registers that a command with rule r got no answer. A command that was sent counts as executed.
-func (c *Conn) forgo(r rule, sent bool) {
+// noteUnanswered registers that a command with rule r got no answer. A command that was sent counts as executed.
+func (c *Conn) noteUnanswered(r rule, sent bool) {
 	if !r.lasts() {
 		return
 	}
@@ -208,15 +208,15 @@ func (c *Conn) forgo(r rule, sent bool) {
 	c.suspendPingsLocked(r)
 }
 
-func (c *Conn) forgoAll(cmds []resp.Command, sent bool) {
+func (c *Conn) noteUnansweredAll(cmds []resp.Command, sent bool) {
 	for i := range cmds {
-		c.forgo(ruleOfCommand(&cmds[i]), sent)
+		c.noteUnanswered(ruleOfCommand(&cmds[i]), sent)
 	}
 }
 
-// settle updates the state of the connection by the answer v to a command with rule r. Answers must come in order.
+// noteReply updates the state of the connection by the reply v to a command with rule r. Replies must come in order.
 // After READONLY or NOAUTH the Pool must not lend the connection again.
-func (c *Conn) settle(r rule, v resp.Value) {
+func (c *Conn) noteReply(r rule, v resp.Value) {
 	err := v.Err()
 	if r == plain && err == nil {
 		return

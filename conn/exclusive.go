@@ -144,21 +144,21 @@ func (p *Pool) giveBack(m *member, changed bool) {
 	old := !m.aged.IsZero() && !time.Now().Before(m.aged)
 	p.mu.Unlock()
 	if changed || old || m.l.failed.Load() {
-		m.leave()
+		m.uncount()
 		m.l.fail(errRetired)
 		return
 	}
 	m.l.drain(drainTime, errAbandoned)
 }
 
-// leave removes m from the counts, unless already removed.
-func (m *member) leave() {
+// uncount removes m from the counts, unless already removed.
+func (m *member) uncount() {
 	m.p.mu.Lock()
 	defer m.p.mu.Unlock()
-	m.leaveLocked()
+	m.uncountLocked()
 }
 
-func (m *member) leaveLocked() {
+func (m *member) uncountLocked() {
 	p := m.p
 	switch m.state {
 	case isIdle:
@@ -281,7 +281,7 @@ func (m *member) due(l *link) {
 	reached := func(t time.Time) bool { return !t.IsZero() && !now.Before(t) }
 	over := m.state == isIdle && (reached(m.aged) || reached(m.expires))
 	if over {
-		m.leaveLocked()
+		m.uncountLocked()
 	}
 	m.p.mu.Unlock()
 	if over {
@@ -304,7 +304,7 @@ func (m *member) drained(l *link) {
 func (m *member) lost(l *link, outstanding int, err error) {
 	m.p.mu.Lock()
 	defer m.p.mu.Unlock()
-	m.leaveLocked()
+	m.uncountLocked()
 	delete(m.p.links, l)
 	m.p.reportLocked(l, true, outstanding, err)
 }

@@ -26,11 +26,13 @@ type fleet struct {
 	t     testing.TB
 	nodes map[string]*fakeredis.Server
 
-	mu     sync.Mutex
-	master map[string]bool  // the role that each server reports
-	views  map[string]*view // the views of the sentinels
-	dials  []fleetDial      // dials to all nodes
-	silent map[string]bool  // sentinels without epochs
+	mu       sync.Mutex
+	master   map[string]bool  // the role that each server reports
+	views    map[string]*view // the views of the sentinels
+	dials    []fleetDial      // dials to all nodes
+	silent   map[string]bool  // sentinels without epochs
+	replicas []string         // what a sentinel says of each replica
+	minority bool             // the sentinels do not reach a majority
 }
 
 // view is a sentinel's answer.
@@ -121,6 +123,13 @@ func (f *fleet) answer(addr string, cmd fakeredis.Cmd) fakeredis.Action {
 			reply += bulks("name", "x", "ip", host, "port", port)
 		}
 		return fakeredis.Reply(reply)
+	case "replicas":
+		return fakeredis.Reply(fmt.Sprintf("*%d\r\n", len(f.replicas)) + strings.Join(f.replicas, ""))
+	case "ckquorum":
+		if f.minority {
+			return fakeredis.Reply("-NOQUORUM 1 usable Sentinels.\r\n")
+		}
+		return fakeredis.Reply("+OK 3 usable Sentinels.\r\n")
 	}
 	return fakeredis.Run()
 }

@@ -190,7 +190,7 @@ func (l *link) do(ctx context.Context, q request, limit time.Duration) (resp.Val
 		return resp.Value{}, l.failure(q, false, err)
 	}
 	if left, sent := l.await(ctx, k); left {
-		return resp.Value{}, l.failure(q, sent, l.leave(ctx, limit))
+		return resp.Value{}, l.failure(q, sent, l.callerLeft(ctx, limit))
 	}
 	v, sent, err := k.value, k.sent, k.err
 	l.release(k)
@@ -211,7 +211,7 @@ func (l *link) doBatch(ctx context.Context, q request, limit time.Duration) ([]r
 		return nil, l.failure(q, false, err)
 	}
 	if left, sent := l.await(ctx, k); left {
-		return nil, l.failure(q, sent, l.leave(ctx, limit))
+		return nil, l.failure(q, sent, l.callerLeft(ctx, limit))
 	}
 	values, sent, err := k.values, k.sent, k.err
 	l.release(k)
@@ -248,9 +248,9 @@ func (l *link) await(ctx context.Context, k *call) (left, sent bool) {
 	return false, false
 }
 
-// leave returns the error of a caller whose ctx has ended. For a blocking command leave closes the link, which would
-// otherwise stay busy.
-func (l *link) leave(ctx context.Context, limit time.Duration) error {
+// callerLeft returns the error of a caller whose ctx has ended. For a blocking command it closes the link, which
+// would otherwise stay busy.
+func (l *link) callerLeft(ctx context.Context, limit time.Duration) error {
 	err := ended(ctx)
 	if limit == never {
 		l.fail(fmt.Errorf("a blocking command was given up: %w", err))

@@ -52,7 +52,7 @@ type Pool struct {
 	cause        error                  // reason of closing, set once, before closing is closed
 	links        map[*link]struct{}     // all links that have not failed
 	pendingDials map[owner]*pendingDial // the dials in progress
-	target
+	knownMaster
 	health
 	lending
 }

@@ -77,8 +77,8 @@ func (q *pushes) pushLoop() {
 	}
 }
 
-// lost returns the number of dropped pushes.
-func (q *pushes) lost() uint64 {
+// droppedCount returns the number of dropped pushes.
+func (q *pushes) droppedCount() uint64 {
 	if q == nil {
 		return 0
 	}

@@ -186,9 +186,10 @@ func (f *finder) watch(ctx context.Context) {
 		}
 		if f.poll(ctx, n, first) != nil {
 			failed++
-		} else {
-			failed = 0
+			continue
 		}
+		failed = 0
+		f.refreshHeirs(ctx)
 	}
 }
 

@@ -38,7 +38,7 @@ func (p *Pool) countLocked() Stats {
 		Lost:       p.lostLinks,
 		Switches:   p.switches,
 		Retries:    p.retries.Load(),
-		PushesLost: p.pushes.lost(),
+		PushesLost: p.pushes.droppedCount(),
 	}
 	for _, c := range p.sharedConns {
 		if c.ready() != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -18,8 +19,12 @@ type Succession struct {
 	// known.
 	Master string
 	Addr   string // where the master is dialled
-	// Replicas is how many there are that are not down to those who were asked.
+	// Replicas is how many there are that could take its place now, as far as those know who were asked. One that is configured
+	// never to do so counts too.
 	Replicas int
+	// Away is how many more are known, which may be back at any moment: with sentinels those that are down, have not answered for
+	// some seconds, or have not been seen to follow the master yet. A cluster does not say.
+	Away int
 	// Bare says that nobody has ever told of a replica of this master, which was the master from the beginning.
 	Bare  bool
 	Asked time.Time // before the question was sent
@@ -96,6 +101,16 @@ func (f *finder) succession(ctx context.Context, since time.Time) (Succession, e
 	return Succession{}, f.failure(fmt.Errorf("asking the sentinels for replicas: %w", err))
 }
 
+// refreshHeirs asks again what somebody wants to know of the replicas.
+func (f *finder) refreshHeirs(ctx context.Context) {
+	f.heirs.mu.Lock()
+	wanted := !f.heirs.last.Asked.IsZero()
+	f.heirs.mu.Unlock()
+	if wanted {
+		_, _ = f.succession(ctx, time.Now()) // whoever needs to know asks again
+	}
+}
+
 // askHeirs asks one sentinel.
 func (f *finder) askHeirs(ctx context.Context, addr string) (Succession, error) {
 	s := Succession{Asked: time.Now()}
@@ -116,11 +131,25 @@ func (f *finder) askHeirs(ctx context.Context, addr string) (Succession, error) 
 	s.Addr = f.cfg.Sentinel.mapped(announcedIn(replies[0]))
 	s.Master = fieldOf(replies[0], "runid")
 	for replica := range replies[1].All() {
-		if flags := "," + fieldOf(replica, "flags") + ","; !strings.Contains(flags, "_down,") && !strings.Contains(flags, ",disconnected,") {
+		if eligible(replica) {
 			s.Replicas++
+		} else {
+			s.Away++
 		}
 	}
 	return s, nil
+}
+
+// muteFor is after how long without an answer to PING sentinels pass a replica over, in ms. It is a constant of theirs.
+const muteFor = 5000
+
+// eligible reports whether a sentinel, going by what it says of a replica, could make that the master. It makes none the master that
+// is down, or mute; and one that it has not seen to follow the master since it knows it has offset 0, so that others go first.
+func eligible(replica resp.Value) bool {
+	flags := "," + fieldOf(replica, "flags") + ","
+	mute, err := strconv.Atoi(fieldOf(replica, "last-ok-ping-reply"))
+	return !strings.Contains(flags, "_down,") && !strings.Contains(flags, ",disconnected,") && (err != nil || mute <= muteFor) &&
+		fieldOf(replica, "slave-repl-offset") != "0"
 }
 
 // fieldOf returns one of the fields by which a sentinel describes a server, or "".

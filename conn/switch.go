@@ -10,8 +10,8 @@ import (
 // time; a dead one may be the reason of the failover.
 const switchGrace = 250 * time.Millisecond
 
-// target is the server of a Pool with sentinels. The Pool's mu guards it.
-type target struct {
+// knownMaster is the server of a Pool with sentinels. The Pool's mu guards it.
+type knownMaster struct {
 	seq      uint64        // number of the known master; 0 without one
 	addr     string        // address dialed
 	changed  chan struct{} // closed when the master changes; nil without sentinels
@@ -45,6 +45,15 @@ func (p *Pool) suspectMaster(l *link) {
 	if p.finder != nil {
 		p.finder.doubt(l.addr)
 	}
+}
+
+// replaced reports whether sentinels have led to another master than the server at addr.
+func (p *Pool) replaced(addr string) bool {
+	if p.finder == nil {
+		return false
+	}
+	m, _, _ := p.finder.current()
+	return m.addr != addr
 }
 
 // outdatedLocked reports whether addr is not the address of the known master.

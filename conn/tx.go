@@ -12,8 +12,11 @@ import (
 // routing key of the first command selects the connection. If a command fails during EXEC, its error reply is a value
 // in its place, and the other commands have run.
 //
-// If the server refuses a command before EXEC, no command runs, and the error wraps the refusal. A refusal such as
-// LOADING, from a server not ready yet, is repeated within the limits of Config.Retry.
+//   - If the server refuses a command before EXEC, no command runs, and the error wraps the refusal.
+//   - If the server is not ready and refuses the transaction as a whole, for example with LOADING, Tx repeats the
+//     transaction within the limits of Config.Retry.
+//   - If the server refuses MULTI and accepts commands, they run outside a transaction, and the error matches
+//     ErrUncertain.
 func (p *Pool) Tx(ctx context.Context, cmds []resp.Command) ([]resp.Value, error) {
 	if len(cmds) == 0 {
 		return nil, nil
@@ -49,12 +52,12 @@ func (p *Pool) Tx(ctx context.Context, cmds []resp.Command) ([]resp.Value, error
 // Tx runs cmds as one transaction, MULTI to EXEC, and returns the replies in order. If a command fails during EXEC,
 // its error reply is a value in its place, and the other commands have run.
 //
-// No command runs in two cases:
+//   - If a watched key has changed, no command runs, and the error is ErrTxAborted.
+//   - If the server refuses a command before EXEC, no command runs, and the error wraps the refusal.
+//   - If the server refuses MULTI and accepts commands, they run outside a transaction, and the error matches
+//     ErrUncertain.
 //
-//   - A watched key has changed: the error is ErrTxAborted.
-//   - The server refuses a command before EXEC: the error wraps the refusal.
-//
-// EXEC ends every WATCH, whatever its answer.
+// EXEC ends every WATCH, unless the server refuses MULTI, or refuses EXEC without discarding the transaction.
 func (c *Conn) Tx(ctx context.Context, cmds []resp.Command) ([]resp.Value, error) {
 	if len(cmds) == 0 {
 		return nil, nil

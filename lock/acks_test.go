@@ -20,15 +20,19 @@ type replicated struct {
 	*conn.Pool
 	mu    sync.Mutex
 	heirs conn.Succession
+	fresh *conn.Succession // what is said now, if heirs is what has been said before
 	err   error
 }
 
 func (r *replicated) Replicated() bool { return true }
 
-func (r *replicated) Succession(context.Context, string, time.Time) (conn.Succession, error) {
+func (r *replicated) Succession(_ context.Context, _ string, since time.Time) (conn.Succession, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.heirs
+	if !since.IsZero() && r.fresh != nil {
+		s = *r.fresh
+	}
 	s.Asked = time.Now()
 	return s, r.err
 }
@@ -134,6 +138,68 @@ func TestGrantWithoutReplica(t *testing.T) {
 	}
 }
 
+// All replicas acknowledge that could take the server's place. One that the server does not hear of any more may have done so already,
+// and so may one that was away: then what others have said before does not count.
+func TestAllAcknowledge(t *testing.T) {
+	const live, syncing = "state=online,offset=1,lag=0", "state=send_bulk,offset=0,lag=0"
+	for name, x := range map[string]struct {
+		before   []string // the replicas that the server hears of when a lock is granted first
+		known    conn.Succession
+		replicas []string // and later
+		fresh    conn.Succession
+		acked    int
+		needed   int // 0: the lock is granted
+	}{
+		"all":                                    {[]string{live, live}, conn.Succession{Replicas: 2}, []string{live, live}, conn.Succession{Replicas: 2}, 2, 0},
+		"one of two hangs":                       {[]string{live, live}, conn.Succession{Replicas: 2}, []string{live, live}, conn.Succession{Replicas: 2}, 1, 2},
+		"one has left":                           {[]string{live, live}, conn.Succession{Replicas: 2}, []string{live}, conn.Succession{Replicas: 2}, 1, 2},
+		"one known to the server alone has left": {[]string{live, live}, conn.Succession{Replicas: 1}, []string{live}, conn.Succession{Replicas: 2}, 1, 2},
+		"one is down":                            {[]string{live, live}, conn.Succession{Replicas: 2}, []string{live}, conn.Succession{Replicas: 1, Away: 1}, 1, 0},
+		"one was away":                           {[]string{live}, conn.Succession{Replicas: 1, Away: 1}, []string{live}, conn.Succession{Replicas: 2}, 1, 2},
+		"one still is away":                      {[]string{live}, conn.Succession{Replicas: 1, Away: 1}, []string{live}, conn.Succession{Replicas: 1, Away: 1}, 1, 0},
+		"one comes":                              {[]string{live}, conn.Succession{Replicas: 1}, []string{live, live}, conn.Succession{Replicas: 1}, 1, 2},
+		"one begins from scratch":                {[]string{live, live}, conn.Succession{Replicas: 2}, []string{live, syncing}, conn.Succession{Replicas: 2}, 1, 0},
+		"the server was started anew":            {[]string{live}, conn.Succession{Replicas: 1}, []string{live}, conn.Succession{Replicas: 1, Master: "before"}, 1, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inShard(t, lock.Config{}, func(t *testing.T, w *world, r *replicated, c *lock.Client) {
+				say := func(s conn.Succession) conn.Succession {
+					s.Addr = r.heirs.Addr
+					if s.Master == "" {
+						s.Master = r.heirs.Master
+					}
+					return s
+				}
+				r.tell(func(r *replicated) { r.heirs = say(x.known) })
+				w.attached(x.before...)
+				w.srv.Replicas(len(x.before))
+				if lease, err := c.Reentrant("job").TryLock(t.Context()); err == nil {
+					mustUnlock(t, lease)
+				} else if x.known.Away == 0 {
+					t.Fatalf("before: TryLock() = %v", err)
+				}
+				r.tell(func(r *replicated) {
+					fresh := say(x.fresh)
+					r.fresh = &fresh
+					r.heirs.Master = fresh.Master
+				})
+				w.attached(x.replicas...)
+				w.srv.Replicas(x.acked)
+				lease, err := c.Reentrant("job").TryLock(t.Context())
+				if x.needed == 0 {
+					if err != nil {
+						t.Fatalf("TryLock() = %v", err)
+					}
+					mustUnlock(t, lease)
+				} else if e, ok := errors.AsType[*lock.NotReplicatedError](err); !ok || e.Needed != x.needed || e.Acked != x.acked {
+					t.Errorf("TryLock() = %v, want one that needed %d", err, x.needed)
+				}
+				w.sleep(time.Minute)
+			})
+		})
+	}
+}
+
 // Lock goes on while no replica acknowledges, for as long as its context allows, and says what was lacking.
 func TestLockWithoutAcknowledgement(t *testing.T) {
 	inShard(t, lock.Config{Lease: 5 * time.Second}, func(t *testing.T, w *world, r *replicated, c *lock.Client) {
@@ -147,6 +213,25 @@ func TestLockWithoutAcknowledgement(t *testing.T) {
 		mustUnlock(t, mustLock(t, c, "job"))
 		if n := c.Stats().Unacknowledged; n > 0 {
 			t.Errorf("%d locks were granted without acknowledgement", n)
+		}
+		w.sleep(time.Minute)
+	})
+}
+
+// Acquires that are refused at once follow each other at a distance, though the undo of each tells those who wait.
+func TestLockThatIsRefusedAtOnce(t *testing.T) {
+	inShard(t, lock.Config{}, func(t *testing.T, w *world, r *replicated, c *lock.Client) {
+		w.attached("state=online,offset=1,lag=0")
+		w.srv.Replicas(1)
+		mustUnlock(t, mustLock(t, c, "job"))
+		r.tell(func(r *replicated) { r.heirs, r.err = conn.Succession{}, errors.New("no sentinel") })
+		before := w.srv.Count("WAIT")
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		_, err := c.Reentrant("job").Lock(ctx)
+		wantErr(t, "Lock()", err, lock.ErrNotReplicated)
+		if n := w.srv.Count("WAIT") - before; n < 50 || n > 300 {
+			t.Errorf("%d acquires in ten seconds", n)
 		}
 		w.sleep(time.Minute)
 	})

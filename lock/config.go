@@ -46,18 +46,23 @@ type Config struct {
 
 	// Acks is how many replicas have to have a lock before whoever acquires it gets it, and the renewal of one before it counts. If
 	// that are too few within AckTimeout, the acquire is undone: TryLock returns a [*NotReplicatedError], and Lock goes on for as
-	// long as its context allows. The zero value is Redisson's rule.
+	// long as its context allows.
 	//
-	// How many replicas there are is told by the nodes of a cluster, or by Sentinel: a replica that is dead or hangs counts
-	// until they have found that out (cluster-node-timeout, down-after-milliseconds), and one that is back counts at once. Until
-	// then nobody gets a lock on that shard, and a lease that ends before that is lost. When a shard has had no replica for three
-	// AckTimeouts, or none since the Client's Server was opened, AcksAuto and AcksMajority go on without: each lock is granted
-	// only if the server says in the same write that it has none, and others said so, and that it is the master, less than half a
-	// second before. Such grants are counted in [Stats], and the Logger is told. A number above 0 always means that many: where
-	// there are not so many replicas, there are no locks.
+	// The zero value, AcksAuto, is all replicas that could become the master: nobody but the sentinels or the other nodes
+	// decides which one does, and until they have told the former master it goes on with the others. With fewer two may have one
+	// lock whenever a server has two replicas or more. Redisson asks for one, which is Acks: 1.
 	//
-	// A lock can be lost in a failover all the same, to a replica that has not got it: its holder is told at the next renewal, and
-	// Fenced tells the resource. A server that was named by its address counts its own replicas for AcksMajority.
+	// How many replicas there are is told by the nodes of a cluster, or by Sentinel: a replica that is dead or hangs counts until
+	// they have found that out (cluster-node-timeout; 5 s or down-after-milliseconds), and one that is back counts at once. Until
+	// then nobody gets a lock on that shard, and a lease that ends before that is lost. One that the server is sending all its data
+	// does not count. When a shard has had no replica for three AckTimeouts, or none since the Client's Server was opened,
+	// AcksAuto and AcksMajority go on without: each lock is granted only if the server says in the same write that it has none,
+	// and others said so, and that it is the master, less than half a second before. Such grants are counted in [Stats], and the
+	// Logger is told. A number above 0 always means that many: where there are not so many replicas, there are no locks.
+	//
+	// A lock can be lost in a failover all the same, to a replica that was down, or had not all the data yet, and is made the master
+	// as soon as it is back: its holder is told at the next renewal, and Fenced tells the resource. A server that was named by its
+	// address counts its own replicas for AcksMajority.
 	Acks Acks
 
 	// Standalone says that the Server is a single one, that no replica ever takes its place, where it does not say so itself: see

@@ -104,7 +104,7 @@ func (w *waiter) looked(granted bool) {
 // lookAt is when to look next: in the past if there is a reason already.
 func (w *waiter) lookAt() time.Time {
 	at := w.head.next
-	if w.head.woken {
+	if w.head.woken && !w.head.short {
 		at = time.Time{}
 	}
 	if w.entry == nil {

@@ -19,8 +19,8 @@ import (
 type Acks int
 
 const (
-	// AcksAuto is what Redisson does (checkLockSyncedSlaves): one, if the server has replicas at all, in a cluster and under
-	// Sentinel; none of a server that was named by its address.
+	// AcksAuto asks for all that could take the server's place, in a cluster and under Sentinel, and for none of a server that was
+	// named by its address. A replica that is down does not count.
 	AcksAuto Acks = 0
 	// AcksOff asks for none.
 	AcksOff Acks = -1
@@ -34,7 +34,7 @@ func (a Acks) of(n int) int {
 	case AcksOff:
 		return 0
 	case AcksAuto:
-		return min(n, 1)
+		return n
 	case AcksMajority:
 		return (n + 1) / 2
 	}
@@ -44,7 +44,7 @@ func (a Acks) of(n int) int {
 const (
 	// bareFor is for how many AckTimeouts a server that has had replicas must have none before it is taken for one without.
 	bareFor = 3
-	// witnessAge is how old at most what others say of a server may be for a lock to be granted on it without acknowledgement.
+	// witnessAge is how old at most what others say of a server may be where it matters: if it has no replica, or fewer than before.
 	// It is less than any failover takes.
 	witnessAge = 500 * time.Millisecond
 	// lagMax is how long in seconds a replica may not have been heard of that acknowledges.
@@ -66,6 +66,7 @@ type replicas struct {
 // standing is what is known of the replicas of one server.
 type standing struct {
 	count  int       // as it was counted last
+	seen   bool      // it was counted once
 	had    bool      // there was one at some time
 	doubt  bool      // the last request that waited did so in vain
 	bare   time.Time // since when there is none; zero: there is one, or that is not known
@@ -94,7 +95,7 @@ func (c *Client) counted(s conn.Succession, n int) (alone bool) {
 	c.replicas.mu.Lock()
 	defer c.replicas.mu.Unlock()
 	st := c.replicas.at(s)
-	st.count = n
+	st.count, st.seen = n, true
 	switch now := time.Now(); {
 	case n > 0:
 		st.had, st.bare = true, time.Time{}
@@ -119,6 +120,8 @@ func (c *Client) succession(ctx context.Context, name string, since time.Time) (
 	if c.nature.failover == nil {
 		return conn.Succession{Addr: c.route(name), Bare: true}, nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.AckTimeout)
+	defer cancel()
 	return c.nature.failover.Succession(ctx, name, since)
 }
 
@@ -130,15 +133,17 @@ func (c *Client) route(name string) string {
 	return c.nature.spread.Route(name)
 }
 
-// acked sends scripts for one server and WAIT behind them: on a connection of their own, which is the Server's matter. Where it is
-// thought that there is no replica it asks in the same write who the server is and how many it has.
+// acked sends scripts for one server and WAIT behind them: on a connection of their own, which is the Server's matter. Unless it
+// has been said how many have to acknowledge, it asks in the same write who the server is and which replicas it has.
+//
+// An acknowledgement is worth nothing if it comes from one replica while another one is made the master: in each failover the former
+// master goes on for a moment, with those replicas that have not been told yet. So all of them have to acknowledge.
 type acked struct {
 	c      *Client
 	name   string          // a key of the server
-	heirs  conn.Succession // what is known
+	heirs  conn.Succession // what was known before
 	need   int             // how many WAIT waits for
 	wait   time.Duration   // and for how long
-	counts bool
 	sent   bool
 	leaves time.Time // when nobody cares for it any more; zero: that is not said
 
@@ -166,17 +171,19 @@ func (c *Client) acking(ctx context.Context, t *target) (*acked, error) {
 // newAcked finds out how many replicas there should be. An error says that there certainly are too few.
 func (c *Client) newAcked(ctx context.Context, name string) (*acked, error) {
 	d := &acked{c: c, name: name, wait: c.cfg.AckTimeout}
-	var err error
-	if d.heirs, err = c.succession(ctx, name, time.Time{}); err != nil {
-		d.need = max(1, int(c.cfg.Acks)) // who can be asked for fewer than one does not answer
-		return d, nil
-	}
-	if c.cfg.Acks > 0 {
+	var unknown error
+	d.heirs, unknown = c.succession(ctx, name, time.Time{})
+	switch {
+	case c.cfg.Acks > 0 && unknown == nil:
 		d.need = int(c.cfg.Acks)
 		return d, d.enough(ctx)
+	case c.cfg.Acks > 0:
+		d.need = int(c.cfg.Acks)
+	case unknown == nil:
+		d.need = c.cfg.Acks.of(d.expect(ctx))
+	default:
+		d.need = 1 // others are asked again, behind the scripts
 	}
-	n := d.expect(ctx)
-	d.need, d.counts = c.cfg.Acks.of(n), n == 0 || c.cfg.Acks == AcksMajority
 	return d, nil
 }
 
@@ -193,10 +200,10 @@ func (d *acked) enough(ctx context.Context) error {
 		return nil
 	}
 	s, err := d.c.succession(ctx, d.name, time.Now().Add(-witnessAge))
-	if err != nil || s.Replicas >= d.need {
+	if err != nil || s.Replicas+s.Away >= d.need {
 		return nil
 	}
-	return d.short(d.need, fmt.Errorf("it has no more than %d", s.Replicas))
+	return d.short(d.need, fmt.Errorf("it has no more than %d", s.Replicas+s.Away))
 }
 
 // expect is how many replicas there are for all that is known: 0 only if that is to be found out for certain with the request.
@@ -205,14 +212,11 @@ func (d *acked) expect(ctx context.Context) int {
 	r.mu.Lock()
 	st := *r.at(d.heirs)
 	r.mu.Unlock()
-	n := d.heirs.Replicas
-	if d.c.cfg.Acks == AcksMajority {
-		n = max(n, st.count)
-	}
+	n := max(d.heirs.Replicas, st.count)
 	switch {
-	case n > 0 && !st.doubt:
+	case n > 0 && st.seen && !st.doubt:
 		return n
-	case n == 0 && !st.doubt && d.heirs.Bare && !st.had:
+	case n == 0 && st.seen && !st.doubt && d.heirs.Bare && !st.had:
 		return 0
 	case !st.bare.IsZero() && time.Since(st.bare) >= bareFor*d.c.cfg.AckTimeout:
 		return 0
@@ -235,7 +239,7 @@ func (d *acked) look(ctx context.Context) (n int, alone bool) {
 	if err != nil {
 		return 0, false
 	}
-	s, err := d.c.succession(ctx, d.name, asked)
+	s, err := d.c.succession(ctx, d.name, asked.Add(-witnessAge))
 	if err != nil {
 		return 0, false
 	}
@@ -266,7 +270,7 @@ func (d *acked) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Valu
 	n := len(cmds)
 	wire := slices.Clone(cmds)
 	wait := max(d.wait.Milliseconds(), 1)
-	if d.counts {
+	if d.c.cfg.Acks <= 0 {
 		wire = append(wire, resp.Cmd("INFO", "replication"), d.c.whoAreYou())
 	}
 	if d.need == 0 {
@@ -287,7 +291,7 @@ func (d *acked) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Valu
 	}
 	d.got, d.sent = got, true
 	d.failed = last.Err()
-	if d.counts {
+	if d.c.cfg.Acks <= 0 {
 		d.info, d.identity = replies[n], replies[n+1]
 	}
 	return replies[:n], nil
@@ -305,7 +309,7 @@ func (c *Client) whoAreYou() resp.Command {
 // [*NotReplicatedError]. bare says that none was needed, since there is none.
 func (d *acked) confirm(ctx context.Context) (bare bool, err error) {
 	need := d.need
-	if d.counts {
+	if d.c.cfg.Acks <= 0 {
 		n, alone, err := d.count(ctx)
 		if need = d.c.cfg.Acks.of(n); n == 0 && !alone {
 			need = 1
@@ -322,23 +326,37 @@ func (d *acked) confirm(ctx context.Context) (bare bool, err error) {
 	return need == 0, nil
 }
 
-// count is how many replicas there were right behind the scripts.
+// count is how many replicas there were right behind the scripts. What others have said of them counts, but must be young where a
+// replica that the server does not hear of, and so did not acknowledge, may be its successor by now.
 func (d *acked) count(ctx context.Context) (n int, alone bool, err error) {
 	h, err := parseReplicas(d.info)
 	if err != nil {
 		return 0, false, err
 	}
-	s, err := d.answerer(ctx, d.answered.Add(-witnessAge))
-	if err != nil {
-		return 0, false, err
-	}
+	s, err := d.answerer(ctx, h, time.Time{})
 	n = d.c.candidates(h, s)
+	if err != nil || n == 0 || s.Away > 0 || d.c.fewer(s, h) {
+		if s, err = d.answerer(ctx, h, d.answered.Add(-witnessAge)); err != nil {
+			return n, false, err
+		}
+		n = d.c.candidates(h, s)
+	}
 	return n, d.c.counted(s, n), nil
+}
+
+// fewer reports whether a server hears of fewer replicas than it had when they were counted last.
+func (c *Client) fewer(s conn.Succession, h headcount) bool {
+	c.replicas.mu.Lock()
+	defer c.replicas.mu.Unlock()
+	return h.live < c.replicas.at(s).count
 }
 
 // answerer is what others say of the server that has answered. It returns an error if that is not the one that they call the
 // master, nor the master of another part of the keys, which the slot migrates to.
-func (d *acked) answerer(ctx context.Context, since time.Time) (conn.Succession, error) {
+//
+// Sentinels say for seconds of a server that has just become the master, or was started anew, that it is nobody or the one before.
+// While it has replicas its address will do: a Pool takes no answer of a WAIT from a former master.
+func (d *acked) answerer(ctx context.Context, h headcount, since time.Time) (conn.Succession, error) {
 	s, err := d.c.succession(ctx, d.name, since)
 	if err != nil || d.c.nature.failover == nil {
 		return s, err
@@ -352,9 +370,9 @@ func (d *acked) answerer(ctx context.Context, since time.Time) (conn.Succession,
 		who, _, _ = parseServerInfo(d.identity)
 	}
 	switch {
-	case err != nil || who == s.Master:
+	case err != nil || who == s.Master || spread == nil && h.live > 0 && s.Addr == d.heirs.Addr:
 		return s, err
-	case spread == nil:
+	case spread == nil || since.IsZero():
 		return s, errNotMaster
 	}
 	if s, err = spread.SuccessionOf(ctx, who, since); err != nil {

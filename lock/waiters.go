@@ -58,6 +58,7 @@ type head struct {
 	events  *pubsub.Watch
 	up      bool // the subscription is in place: whatever is published wakes
 	woken   bool // there was an event that no attempt has followed yet
+	short   bool // the last attempt was not acknowledged; its undo is an event for others who fare the same
 	next    time.Time
 	floor   time.Duration
 	poll    time.Duration
@@ -426,7 +427,7 @@ func (h *head) hear(c *Client, t *target) {
 
 // busy sets the next look after an attempt that found the lock taken for left.
 func (h *head) busy(p *pace, t *target, left time.Duration) {
-	h.failing = time.Time{}
+	h.failing, h.short = time.Time{}, false
 	if h.up {
 		h.poll = p.pollMin
 	}
@@ -473,7 +474,8 @@ func (h *head) failed(p *pace, r *request, patience time.Duration, began time.Ti
 	h.woken = false
 	h.next = at.Add(h.poll - rand.N(h.poll/4))
 	h.poll = min(2*h.poll, p.pollMax)
-	if errors.Is(r.failure, ErrNotReplicated) {
+	if h.short = errors.Is(r.failure, ErrNotReplicated); h.short {
+		h.poll = p.pollMin      // it took the time that replicas have, or passes as soon as somebody is asked again
 		h.failing = time.Time{} // an answer, if one that its context may outlast
 		return false
 	}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -25,8 +27,9 @@ type rivals struct {
 	holders  map[string]*lock.Lease // of each name
 	token    map[string]int64       // the last one
 	granted  map[string]int
+	by       map[*lock.Client]int
 	lost     int
-	overlaps int
+	overlaps []string
 }
 
 // contenders is how many callers want each lock.
@@ -34,7 +37,10 @@ const contenders = 8
 
 // compete begins to lock the names, each a lock of the kind that its number says, by the clients.
 func compete(t *testing.T, clients []*lock.Client, names []string) *rivals {
-	r := &rivals{t: t, names: names, holders: map[string]*lock.Lease{}, token: map[string]int64{}, granted: map[string]int{}}
+	r := &rivals{
+		t: t, names: names, holders: map[string]*lock.Lease{}, token: map[string]int64{},
+		granted: map[string]int{}, by: map[*lock.Client]int{},
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	r.stop = cancel
 	t.Cleanup(cancel)
@@ -43,7 +49,7 @@ func compete(t *testing.T, clients []*lock.Client, names []string) *rivals {
 			c := clients[j%len(clients)]
 			r.wg.Go(func() {
 				for ctx.Err() == nil {
-					r.once(ctx, ofKind(c, i, j, name), name)
+					r.once(ctx, c, ofKind(c, i, j, name), name)
 				}
 			})
 		}
@@ -90,7 +96,7 @@ func (p permit) TryLock(ctx context.Context, opts ...lock.Option) (*lock.Lease, 
 }
 
 // once takes a lock, keeps it for a while, one time in eight for longer than a lease lasts, and gives it back.
-func (r *rivals) once(ctx context.Context, l locker, name string) {
+func (r *rivals) once(ctx context.Context, c *lock.Client, l locker, name string) {
 	lease, err := l.Lock(ctx)
 	if err != nil {
 		if ctx.Err() == nil && !due(err) {
@@ -101,17 +107,18 @@ func (r *rivals) once(ctx context.Context, l locker, name string) {
 	}
 	r.mu.Lock()
 	if other := r.holders[name]; other != nil && other.Err() == nil && lease.Err() == nil {
-		r.overlaps++
-		r.t.Errorf("%s: %s has it together with %s, which is valid for %v more", name, lease.Owner(), other.Owner(), time.Until(other.ValidUntil()))
+		r.overlaps = append(r.overlaps, fmt.Sprintf("%s: %s has it together with %s, which is valid for %v more",
+			name, lease.Owner(), other.Owner(), time.Until(other.ValidUntil())))
 	}
 	if token := lease.Token(); token > 0 {
 		if token <= r.token[name] && lease.Err() == nil {
-			r.t.Errorf("%s: token %d after %d", name, token, r.token[name])
+			r.overlaps = append(r.overlaps, fmt.Sprintf("%s: token %d after %d", name, token, r.token[name]))
 		}
 		r.token[name] = max(r.token[name], token)
 	}
 	r.holders[name] = lease
 	r.granted[name]++
+	r.by[c]++
 	r.mu.Unlock()
 	hold := rand.N(50 * time.Millisecond)
 	if rand.IntN(8) == 0 {
@@ -140,16 +147,47 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// end waits until all have stopped.
-func (r *rivals) end() {
+// awaitGrants waits until each lock has been had by n more.
+func (r *rivals) awaitGrants(n int) {
+	r.t.Helper()
+	r.mu.Lock()
+	before := maps.Clone(r.granted)
+	r.mu.Unlock()
+	eventually(r.t, "that everything is granted", func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return !slices.ContainsFunc(r.names, func(name string) bool { return r.granted[name] < before[name]+n })
+	})
+}
+
+// grantsOf is how many locks a client has had.
+func (r *rivals) grantsOf(c *lock.Client) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.by[c]
+}
+
+// found is how many times two had one lock.
+func (r *rivals) found() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.overlaps)
+}
+
+// halt waits until all have stopped.
+func (r *rivals) halt() {
 	r.t.Helper()
 	r.stop()
 	awaitAll(r.t, &r.wg, "the end of all calls")
-	r.t.Logf("granted %v, %d lost, %d overlaps", r.granted, r.lost, r.overlaps)
-	for _, name := range r.names {
-		if r.granted[name] == 0 {
-			r.t.Errorf("nobody ever had %s", name)
-		}
+	r.t.Logf("granted %v, %d lost, %d overlaps", r.granted, r.lost, len(r.overlaps))
+}
+
+// end waits until all have stopped, and says what was wrong.
+func (r *rivals) end() {
+	r.t.Helper()
+	r.halt()
+	for _, overlap := range r.overlaps {
+		r.t.Error(overlap)
 	}
 }
 
@@ -204,20 +242,16 @@ func TestLocksThroughQuickFailovers(t *testing.T) {
 			pause(t.Context(), time.Until(began.Add(pace)))
 		}
 		c.Await()
+		r.awaitGrants(1)
 		r.end()
 		p.close(t)
 		redistest.NoGoroutines(t)
 	})
 }
 
-// A master that sentinels watch is replaced, one soon after the other, while locks of all kinds are wanted.
-//
-// It fails now and then: two holders of one lock were seen with two replicas, of which one acknowledges. The cause is not known, so
-// for now it is a part of the torture alone.
+// A master that sentinels watch is replaced, one soon after the other, while locks of all kinds are wanted: it hangs, and every other
+// time another one is made the master while it serves, or it dies.
 func TestLocksThroughQuickSentinelFailovers(t *testing.T) {
-	if torture(t) == 0 {
-		return
-	}
 	redistest.RunSentinels(t, redistest.Options{}, func(t *testing.T, s *redistest.Sentinels, proto int) {
 		var clients []*lock.Client
 		for range 2 {
@@ -239,17 +273,26 @@ func TestLocksThroughQuickSentinelFailovers(t *testing.T) {
 		for i := range 6 {
 			names = append(names, fmt.Sprintf("rival-%d-%d", proto, i))
 		}
+		hang, others := redistest.Failovers[1], []redistest.Failover{redistest.Failovers[0], redistest.Failovers[2]}
 		r := compete(t, clients, names)
 		begin := time.Now()
-		for round := 0; round == 0 || time.Since(begin) < torture(t); round++ {
-			way := redistest.Failovers[rand.IntN(3)]
+		for round := 0; round < 2 || time.Since(begin) < torture(t); round++ {
+			way := hang
+			if round%2 == 1 {
+				way = others[round/2%len(others)]
+			}
 			old := s.Master()
 			way.Begin(s, old)
 			s.AwaitMaster(old)
 			way.End(s, old)
-			pause(t.Context(), 3*time.Second)
+			if torture(t) > 0 {
+				pause(t.Context(), 3*time.Second)
+			} else {
+				r.awaitGrants(1)
+			}
 		}
 		s.AwaitHealthy()
+		r.awaitGrants(1)
 		r.end()
 	})
 }

@@ -1,0 +1,130 @@
+package conn_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/resp"
+)
+
+// A replica counts as a successor if a sentinel could make it the master, and otherwise as one that may be back.
+func TestSuccession(t *testing.T) {
+	for name, x := range map[string]struct {
+		fields []string
+		counts bool
+	}{
+		"well":                     {[]string{"flags", "slave", "last-ok-ping-reply", "900", "slave-repl-offset", "14"}, true},
+		"never to be promoted":     {[]string{"flags", "slave", "last-ok-ping-reply", "0", "slave-repl-offset", "14", "slave-priority", "0"}, true},
+		"promoted, not yet master": {[]string{"flags", "slave,promoted", "role-reported", "master", "slave-repl-offset", "14"}, true},
+		"of which little is said":  {[]string{"flags", "slave"}, true},
+		"down":                     {[]string{"flags", "s_down,slave", "last-ok-ping-reply", "900", "slave-repl-offset", "14"}, false},
+		"down to the most":         {[]string{"flags", "o_down,slave", "slave-repl-offset", "14"}, false},
+		"not connected":            {[]string{"flags", "slave,disconnected", "slave-repl-offset", "14"}, false},
+		"mute":                     {[]string{"flags", "slave", "last-ok-ping-reply", "5001", "slave-repl-offset", "14"}, false},
+		"not seen to follow":       {[]string{"flags", "slave", "last-ok-ping-reply", "900", "slave-repl-offset", "0"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inFleet(t, func(t *testing.T, f *fleet) {
+				f.replicas = []string{bulks(x.fields...)}
+				p, err := conn.Open(t.Context(), f.config())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer p.Close()
+				want := conn.Succession{Addr: serverA, Away: 1}
+				if x.counts {
+					want.Replicas, want.Away = 1, 0
+				}
+				s, err := p.Succession(t.Context(), "", time.Time{})
+				if err != nil || s.Addr != want.Addr || s.Replicas != want.Replicas || s.Away != want.Away {
+					t.Errorf("Succession() = %+v, %v, want %+v", s, err, want)
+				}
+			})
+		})
+	}
+}
+
+// What is known of replicas is asked again now and then, and at once by who may not rely on it. A sentinel that was left behind does
+// not count.
+func TestSuccessionIsAskedAgain(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		p, err := conn.Open(t.Context(), f.config())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		known := func(since time.Time) int {
+			t.Helper()
+			s, err := p.Succession(t.Context(), "", since)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s.Replicas
+		}
+		if n := known(time.Time{}); n != 0 {
+			t.Errorf("%d replicas where there is none", n)
+		}
+		add := func() {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.replicas = append(f.replicas, bulks("flags", "slave"))
+		}
+		add()
+		time.Sleep(time.Millisecond)
+		if n := known(time.Time{}); n != 0 {
+			t.Errorf("%d replicas, so it was asked again", n)
+		}
+		if n := known(time.Now()); n != 1 {
+			t.Errorf("asked anew: %d replicas, want 1", n)
+		}
+		add()
+		time.Sleep(25 * time.Second)
+		synctest.Wait()
+		if n := known(time.Time{}); n != 2 {
+			t.Errorf("some time later: %d replicas, want 2", n)
+		}
+		f.mu.Lock()
+		f.minority = true
+		f.mu.Unlock()
+		time.Sleep(time.Millisecond)
+		if s, err := p.Succession(t.Context(), "", time.Now()); err == nil {
+			t.Errorf("sentinels that were left behind: %+v", s)
+		}
+	})
+}
+
+// What a former master says of its replicas, after another one has become known, is no answer: it may have fewer than before.
+func TestWaitOfAFormerMaster(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		f.nodes[serverA].Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+			if cmd.Name == "WAIT" {
+				return fakeredis.Delay(100*time.Millisecond, fakeredis.Reply(":1\r\n"))
+			}
+			return f.serve(serverA, cmd)
+		})
+		p := openFleet(t, f.config())
+		defer p.Close()
+		write := func() error {
+			_, err := p.SendBatch(t.Context(), []resp.Command{resp.Cmd("SET", "key", "value"), resp.Cmd("WAIT", 1, 200)})
+			return err
+		}
+		if err := write(); err != nil {
+			t.Errorf("SendBatch() = %v", err)
+		}
+		time.AfterFunc(50*time.Millisecond, func() {
+			f.promote(serverB)
+			f.tell(serverB, 2)
+			f.announce(serverA, serverB)
+		})
+		if err := write(); !errors.Is(err, conn.ErrUncertain) || errors.Is(err, conn.ErrClosed) {
+			t.Errorf("SendBatch() answered by a former master = %v", err)
+		}
+		if n := p.Stats().Switches; n != 1 {
+			t.Errorf("%d switches, want 1", n)
+		}
+	})
+}
