@@ -51,7 +51,7 @@ exhaustive: install ## every transition of every script's model against a server
 .PHONY: torture
 torture: install ## what is tested under load and faults, for longer: TORTURE=30s each; SERVERS as there
 	$(if $(SERVERS),LOCKWIRE_REDIS_SERVER='$(SERVER_LIST)') LOCKWIRE_TORTURE=1 LOCKWIRE_TORTURE_TIME=$(or $(TORTURE),30s) CI=true \
-		$(GO) test $(RACE) -run='Torture|TestContention|TestFailovers|TestServer(Migration|KillMaster|RollingRestart)|TestLocks|TestRedlockAnyTwo' \
+		$(GO) test $(RACE) -run='Torture|TestContention|TestFailovers|TestServer(Migration|KillMaster|RollingRestart)|TestLocks|TestRedlock(AnyTwo|Storm)' \
 		-count=1 -timeout=2h -v ./conn ./lock ./cluster ./internal/conformance
 
 .PHONY: install
