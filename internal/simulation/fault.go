@@ -170,8 +170,8 @@ func (w *world) delay(r *route, gather, late time.Duration) {
 		})
 }
 
-// lateEnough is after how long an acquire is refused that arrives then.
-const lateEnough = 4 * time.Second
+// An acquire that arrives before lateEnough may yet take a lock, and one that arrives at tooLate may not.
+const lateEnough, tooLate = 4 * time.Second, 9 * time.Second
 
 // lastGust has requests arrive when all other faults are over.
 func (w *world) lastGust(p profile) {
@@ -180,8 +180,8 @@ func (w *world) lastGust(p profile) {
 	}
 	for _, p := range w.processes() {
 		late := w.dice.between(500*time.Millisecond, lateEnough)
-		if w.dice.oneIn(3) {
-			late += lateEnough
+		if w.dice.oneIn(2) {
+			late += tooLate - lateEnough
 		}
 		w.delay(p.route, time.Minute, late)
 	}

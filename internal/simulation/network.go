@@ -113,6 +113,17 @@ func (r *route) cut(late time.Duration, which func(n int) bool) (n int) {
 	return n
 }
 
+// hurryLocked has all arrive now that is on its way.
+func (r *route) hurryLocked() {
+	for _, l := range r.conns {
+		for _, f := range l.flows {
+			for i := range f.pieces {
+				f.pieces[i].due = time.Now()
+			}
+		}
+	}
+}
+
 // crash is the end of the process: its connections end, and what is on its way arrives after late, or never if that is below 0.
 func (r *route) crash(late time.Duration) {
 	r.set(func() { r.dead = true })

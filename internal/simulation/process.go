@@ -67,7 +67,8 @@ func (w *world) newProcess() *process {
 		panic(err)
 	}
 	p.lease = p.dice.between(2*time.Second, longestLease)
-	cfg := lock.Config{Lease: p.lease, HandOvers: pick(p.dice, []int{0, 0, -1, 3}), PreferWriters: p.dice.oneIn(3)}
+	cfg := lock.Config{Lease: p.lease, HandOvers: pick(p.dice, []int{0, 0, -1, 3}), PreferWriters: p.dice.oneIn(3),
+		HandOverFor: pick(p.dice, []time.Duration{0, 300 * time.Millisecond})}
 	client, err := lock.New(pool, cfg)
 	if err != nil {
 		panic(err)
@@ -216,7 +217,7 @@ func (k *worker) run() {
 			return
 		default:
 		}
-		k.pause(k.dice.upTo(pick(k.dice, w.pauses)), w.over)
+		k.pause(k.dice.upTo(pick(k.dice, w.pace.pauses)), w.over)
 		if k.pass() {
 			k.turn(pick(k.dice, w.objects))
 		}

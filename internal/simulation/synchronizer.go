@@ -45,7 +45,7 @@ func (k *worker) permits(o *object) {
 	if !k.end(err) || err != nil {
 		return
 	}
-	if h := k.took(o, lease, &hold{fixed: r.fixed, since: since}); h != nil {
+	if h := k.took(o, lease, &hold{fixed: r.fixed, term: r.term, since: since}); h != nil {
 		k.work(h)
 		k.giveBack(h)
 	}

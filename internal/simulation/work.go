@@ -92,19 +92,20 @@ type request struct {
 	try    bool
 	owned  bool
 	fixed  bool // the lease is not renewed
+	term   time.Duration
 	opts   []lock.Option
 	text   string
 }
 
 func (k *worker) request(o *object, owned bool) request {
-	r := request{owned: owned, try: k.dice.oneIn(4)}
+	r := request{owned: owned, try: k.dice.oneIn(4), term: k.process.lease}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	if owned {
 		r.opts, r.text = append(r.opts, lock.As(k.owner)), " as owner"
 	}
 	if k.dice.oneIn(4) {
 		d := k.dice.between(200*time.Millisecond, 5*time.Second).Round(time.Millisecond)
-		r.fixed = true
+		r.fixed, r.term = true, d
 		r.opts, r.text = append(r.opts, lock.For(d)), fmt.Sprint(r.text, " for ", d)
 	}
 	switch {
@@ -164,7 +165,7 @@ func (k *worker) take(o *object, kind string, handle *lock.Handle, mode string, 
 	if !k.end(err) || err != nil {
 		return nil
 	}
-	return k.took(o, lease, &hold{mode: mode, fenced: kind == fenced, shared: r.owned, fixed: r.fixed, since: since})
+	return k.took(o, lease, &hold{mode: mode, fenced: kind == fenced, shared: r.owned, fixed: r.fixed, term: r.term, since: since})
 }
 
 // took takes in what a call has returned. Its grant was asked for when it was, but no longer ago than its lease lasts.
@@ -174,7 +175,7 @@ func (k *worker) took(o *object, lease *lock.Lease, h *hold) *hold {
 		return nil
 	}
 	w := k.process.world
-	if earliest := lease.ValidUntil().Add(-longestLease); h.since.Before(earliest) {
+	if earliest := lease.ValidUntil().Add(-h.term); h.since.Before(earliest) {
 		h.since = earliest
 	}
 	w.history.add(k.name, o.name, "has it as %s, token %d, valid for %v", lease.Owner(), lease.Token(), time.Until(lease.ValidUntil()))
@@ -195,7 +196,7 @@ func (k *worker) downgrade(h *hold) []*hold {
 	if !k.end(err) || err != nil {
 		return nil
 	}
-	if read := k.took(h.object, lease, &hold{mode: "read", shared: true, fixed: h.fixed, since: began}); read != nil {
+	if read := k.took(h.object, lease, &hold{mode: "read", shared: true, fixed: h.fixed, term: longestLease, since: began}); read != nil {
 		return []*hold{read}
 	}
 	return nil
@@ -208,7 +209,7 @@ func (k *worker) work(h *hold) {
 		lost = h.lease.Lost()
 	}
 	most := pick(k.dice, []time.Duration{0, time.Millisecond, 5 * time.Millisecond, 50 * time.Millisecond, 400 * time.Millisecond})
-	if k.dice.oneIn(10) {
+	if k.dice.oneIn(k.process.world.pace.long) {
 		most = 8 * time.Second
 	}
 	k.pause(k.dice.upTo(most), lost)
@@ -277,8 +278,8 @@ func (k *worker) multi(o *object) bool {
 	if !k.end(err) || err != nil {
 		return true
 	}
-	first := k.took(o, lease, &hold{beside: []*object{other}, fixed: r.fixed, since: since})
-	second := k.took(other, lease, &hold{beside: []*object{o}, fixed: r.fixed, since: since})
+	first := k.took(o, lease, &hold{beside: []*object{other}, fixed: r.fixed, term: r.term, since: since})
+	second := k.took(other, lease, &hold{beside: []*object{o}, fixed: r.fixed, term: r.term, since: since})
 	if first == nil || second == nil {
 		return true
 	}

@@ -26,11 +26,17 @@ const (
 	latchTime  = 15 * time.Minute // after which nothing but data is left on the server
 )
 
-// paces are the longest pauses of workers: where nobody is in a hurry, what arrives late finds locks free.
-var paces = [][]time.Duration{
-	{5 * time.Millisecond, 100 * time.Millisecond, time.Second},
-	{100 * time.Millisecond, time.Second, 4 * time.Second},
-	{2 * time.Second, 8 * time.Second},
+// pace is how much the workers want.
+type pace struct {
+	pauses []time.Duration // the longest between two turns
+	long   int             // one in so many holds may last for longer than its lease
+}
+
+// paces are those of a run: where nobody is in a hurry, late requests find locks free, and leases are renewed for long.
+var paces = []pace{
+	{[]time.Duration{5 * time.Millisecond, 100 * time.Millisecond, time.Second}, 15},
+	{[]time.Duration{100 * time.Millisecond, time.Second, 4 * time.Second}, 6},
+	{[]time.Duration{2 * time.Second, 8 * time.Second}, 2},
 }
 
 // world is all that takes part in a run.
@@ -41,12 +47,12 @@ type world struct {
 	history *history
 	srv     *fakeredis.Server
 	objects []*object
-	pauses  []time.Duration // of the workers
-	latency time.Duration   // of the sound network, and as much jitter
-	slack   time.Duration   // by how much a call may return later than it should
-	healed  chan struct{}   // closed when the faults are over
-	over    chan struct{}   // closed when the workers are to end
-	born    int             // processes; only Run's goroutine and, never beside it, replace use it
+	pace    pace
+	latency time.Duration // of the sound network, and as much jitter
+	slack   time.Duration // by how much a call may return later than it should
+	healed  chan struct{} // closed when the faults are over
+	over    chan struct{} // closed when the workers are to end
+	born    int           // processes; only Run's goroutine and, never beside it, replace use it
 	wg      sync.WaitGroup
 
 	mu        sync.Mutex // guards the following, and what objects and holds say
@@ -120,7 +126,7 @@ func newWorld(seed uint64) *world {
 	return &world{
 		latency: latency, slack: 100*time.Millisecond + 20*latency,
 		seed: seed, dice: d, start: time.Now(), history: &history{start: time.Now()}, srv: fakeredis.New(), objects: newObjects(d),
-		pauses: pick(d, paces), healed: make(chan struct{}), over: make(chan struct{}),
+		pace: pick(d, paces), healed: make(chan struct{}), over: make(chan struct{}),
 		report: Report{Seed: seed, Faults: map[string]int{}, Excused: map[string]int{}},
 	}
 }
@@ -237,6 +243,7 @@ func (w *world) heal() {
 		p.route.set(func() {
 			p.route.blocked, p.route.refused, p.route.sliced, p.route.swallow = [2]bool{}, false, false, false
 			p.route.latency, p.route.jitter = w.latency, w.latency
+			p.route.hurryLocked()
 		})
 	}
 	w.mu.Lock()
