@@ -218,7 +218,7 @@ func (w *world) closeFault(d *dice) {
 }
 
 func (w *world) hangFault(d *dice) {
-	w.during(long(d), func() { w.srv.Stall(true) }, func() { w.srv.Stall(false) })
+	w.during(min(long(d), 7*time.Second), func() { w.srv.Stall(true) }, func() { w.srv.Stall(false) })
 }
 
 // restartFault has the server be down for a while, and come back with its data or without.

@@ -190,15 +190,28 @@ func (w *world) judgeLocked(h *hold) {
 	switch {
 	case l == nil:
 		w.violate(h.object, "%v: Err is nil until %v, and the server does not have it: %v", h, w.since(h.lease.ValidUntil()), w.state(h.object))
-	case l.at.After(h.from) && time.Since(l.at) > h.term+tellSlack:
+	case l.at.After(h.from) && time.Since(l.at) > w.tellLimitLocked(h, l):
 		w.violate(h.object, "%v: was lost at %v (%s), and its holder has not been told", h, w.since(l.at), l.why.name)
 	default:
 		w.report.Excused[l.why.name]++
 	}
 }
 
-// tellSlack is by how much the loss of a lease may be told later than the lease could have lasted.
-const tellSlack = 2 * tick
+const (
+	// tellSlack is by how much the loss of a lease may be told later than the lease could have lasted.
+	tellSlack = 2 * tick
+	// tellForced is by when a holder is told of a forced unlock where nothing is wrong: a second, and as much again for a
+	// subscription that begins or has to come back.
+	tellForced = 2 * time.Second
+)
+
+// tellLimitLocked is how long a holder may not know of a loss.
+func (w *world) tellLimitLocked(h *hold, l *loss) time.Duration {
+	if l.why == forced && !w.calmSince.IsZero() && l.at.Sub(w.calmSince) > settleTime {
+		return min(h.term, tellForced) + tellSlack
+	}
+	return h.term + tellSlack
+}
 
 // renewTime is how long at most a lease is not renewed where nothing is wrong.
 const renewTime = 2 * time.Second

@@ -10,6 +10,10 @@ import (
 	"time"
 )
 
+// latest is how late a request may arrive. The server keeps the outcome of a release for 20 s: a request that arrives later than its
+// repeat by more than that releases a later hold of the same Owner. RELIABILITY.md lists this weakness.
+const latest = 12 * time.Second
+
 // route is the network between one process and one server. All that is sent on it is in the hand of the seed.
 type route struct {
 	name   string
@@ -132,8 +136,8 @@ func (r *route) crash(late time.Duration) {
 
 // piece is something under way.
 type piece struct {
-	data []byte
-	due  time.Time
+	data      []byte
+	sent, due time.Time
 }
 
 // flow is one direction of a connection, guarded by the mutex of its route.
@@ -192,7 +196,7 @@ func (l *link) putLocked(direction int, p []byte) {
 		if last := len(f.pieces); last > 0 && f.pieces[last-1].due.After(due) {
 			due = f.pieces[last-1].due
 		}
-		f.pieces = append(f.pieces, piece{append([]byte(nil), p[:n]...), due})
+		f.pieces = append(f.pieces, piece{append([]byte(nil), p[:n]...), time.Now(), due})
 		time.AfterFunc(time.Until(due), func() { r.set(func() {}) })
 		p = p[n:]
 	}
@@ -222,6 +226,9 @@ func (l *link) pumpUp() {
 			return
 		}
 		data := f.pieces[0].data
+		if time.Since(f.pieces[0].sent) > latest {
+			f.gone, data = true, nil
+		}
 		f.pieces = f.pieces[1:]
 		r.mu.Unlock()
 		if _, err := l.server.Write(data); err != nil {

@@ -88,7 +88,7 @@ func (o *object) lossSince(since time.Time) *loss {
 // newObjects are the few names of a run.
 func newObjects(d *dice) []*object {
 	var all []*object
-	for i := range 2 + d.n(3) {
+	for i := range 1 + d.n(4) {
 		o := &object{name: fmt.Sprint("o", i), orphans: map[string]orphan{}}
 		switch d.n(10) {
 		case 0:

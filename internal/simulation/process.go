@@ -75,7 +75,7 @@ func (w *world) newProcess() *process {
 	}
 	p.pool, p.client = pool, client
 	w.history.add(p.name, "", "starts: lease %v, hand-overs %d, client %s", p.lease, cfg.HandOvers, client.ID())
-	for i := range 1 + p.dice.n(4) {
+	for i := range 1 + p.dice.n(w.pace.workers) {
 		name := fmt.Sprint(p.name, ".", i)
 		k := &worker{process: p, name: name, dice: newDice(w.seed, name), owner: client.NewOwner()}
 		p.workers = append(p.workers, k)

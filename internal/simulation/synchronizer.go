@@ -36,7 +36,6 @@ func (k *worker) permits(o *object) {
 	r := k.request(o, false)
 	defer r.cancel()
 	k.begin(o, r.limit, !r.try, "%d permits%s", n, r.text)
-	since := time.Now()
 	call := s.AcquireMany
 	if r.try {
 		call = s.TryAcquireMany
@@ -45,7 +44,7 @@ func (k *worker) permits(o *object) {
 	if !k.end(err) || err != nil {
 		return
 	}
-	if h := k.took(o, lease, &hold{fixed: r.fixed, term: r.term, since: since}); h != nil {
+	if h := k.took(o, lease, &hold{fixed: r.fixed, term: r.term}); h != nil {
 		k.work(h)
 		k.giveBack(h)
 	}

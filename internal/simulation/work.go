@@ -156,7 +156,6 @@ func (k *worker) take(o *object, kind string, handle *lock.Handle, mode string, 
 	r := k.request(o, owned)
 	defer r.cancel()
 	k.begin(o, r.limit, !r.try, "%s%s", kind, r.text)
-	since := time.Now()
 	call := handle.Lock
 	if r.try {
 		call = handle.TryLock
@@ -165,19 +164,17 @@ func (k *worker) take(o *object, kind string, handle *lock.Handle, mode string, 
 	if !k.end(err) || err != nil {
 		return nil
 	}
-	return k.took(o, lease, &hold{mode: mode, fenced: kind == fenced, shared: r.owned, fixed: r.fixed, term: r.term, since: since})
+	return k.took(o, lease, &hold{mode: mode, fenced: kind == fenced, shared: r.owned, fixed: r.fixed, term: r.term})
 }
 
-// took takes in what a call has returned. Its grant was asked for when it was, but no longer ago than its lease lasts.
+// took takes in what a call has returned. The server's grant may be older than the call: callers of one process pass a lock on.
 func (k *worker) took(o *object, lease *lock.Lease, h *hold) *hold {
 	h.worker, h.object, h.lease = k, o, lease
 	if k.process.gone() {
 		return nil
 	}
 	w := k.process.world
-	if earliest := lease.ValidUntil().Add(-h.term); h.since.Before(earliest) {
-		h.since = earliest
-	}
+	h.since = lease.ValidUntil().Add(-h.term)
 	w.history.add(k.name, o.name, "has it as %s, token %d, valid for %v", lease.Owner(), lease.Token(), time.Until(lease.ValidUntil()))
 	w.acquired(h)
 	return h
@@ -190,13 +187,12 @@ func (k *worker) downgrade(h *hold) []*hold {
 		return []*hold{h}
 	}
 	w.releasing(h)
-	began := time.Now()
 	k.begin(h.object, unlockLimit, false, "Downgrade")
 	lease, err := h.lease.Downgrade(context.Background())
 	if !k.end(err) || err != nil {
 		return nil
 	}
-	if read := k.took(h.object, lease, &hold{mode: "read", shared: true, fixed: h.fixed, term: longestLease, since: began}); read != nil {
+	if read := k.took(h.object, lease, &hold{mode: "read", shared: true, fixed: h.fixed, term: longestLease}); read != nil {
 		return []*hold{read}
 	}
 	return nil
@@ -269,7 +265,6 @@ func (k *worker) multi(o *object) bool {
 	r := k.request(o, false)
 	defer r.cancel()
 	k.begin(o, r.limit, false, "Multi of %s and %s%s", o.name, other.name, r.text)
-	since := time.Now()
 	call := both.Lock
 	if r.try {
 		call = both.TryLock
@@ -278,8 +273,8 @@ func (k *worker) multi(o *object) bool {
 	if !k.end(err) || err != nil {
 		return true
 	}
-	first := k.took(o, lease, &hold{beside: []*object{other}, fixed: r.fixed, term: r.term, since: since})
-	second := k.took(other, lease, &hold{beside: []*object{o}, fixed: r.fixed, term: r.term, since: since})
+	first := k.took(o, lease, &hold{beside: []*object{other}, fixed: r.fixed, term: r.term})
+	second := k.took(other, lease, &hold{beside: []*object{o}, fixed: r.fixed, term: r.term})
 	if first == nil || second == nil {
 		return true
 	}

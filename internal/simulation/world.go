@@ -28,15 +28,16 @@ const (
 
 // pace is how much the workers want.
 type pace struct {
-	pauses []time.Duration // the longest between two turns
-	long   int             // one in so many holds may last for longer than its lease
+	pauses  []time.Duration // the longest between two turns
+	long    int             // one in so many holds may last for longer than its lease
+	workers int             // of a process, at most
 }
 
 // paces are those of a run: where nobody is in a hurry, late requests find locks free, and leases are renewed for long.
 var paces = []pace{
-	{[]time.Duration{5 * time.Millisecond, 100 * time.Millisecond, time.Second}, 15},
-	{[]time.Duration{100 * time.Millisecond, time.Second, 4 * time.Second}, 6},
-	{[]time.Duration{2 * time.Second, 8 * time.Second}, 2},
+	{[]time.Duration{5 * time.Millisecond, 100 * time.Millisecond, time.Second}, 15, 7},
+	{[]time.Duration{100 * time.Millisecond, time.Second, 4 * time.Second}, 6, 4},
+	{[]time.Duration{2 * time.Second, 8 * time.Second}, 2, 4},
 }
 
 // world is all that takes part in a run.

@@ -8,6 +8,8 @@
 //	--- becomes
 //	the faulty text
 //	===
+//
+// A further place begins with === and the name of its file again.
 package main
 
 import (
@@ -118,7 +120,7 @@ func write(root, dir, text string) (overlay string, err error) {
 	replaced := map[string]string{}
 	for _, part := range strings.Split(text, "\n=== ")[1:] {
 		name, rest, _ := strings.Cut(part, "\n")
-		there, faulty, ok := strings.Cut(strings.TrimSuffix(rest, "\n===\n")+"\n", "--- becomes\n")
+		there, faulty, ok := strings.Cut(strings.TrimSuffix(strings.TrimSuffix(rest, "\n"), "\n===")+"\n", "--- becomes\n")
 		if !ok {
 			return "", fmt.Errorf("%s: nothing takes the place of the text", name)
 		}
