@@ -3,6 +3,7 @@ package lock_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -205,13 +206,17 @@ func TestRedlockStorm(t *testing.T) {
 	}
 }
 
-// redStorm has six processes take the lock again and again while the servers have faults for 100 s, and until each has had it
-// once more after that.
+// redStorm has six processes take the lock again and again while the servers have faults, for 30 s or, in make torture, 5 minutes,
+// and until each has had it once more after that.
 func redStorm(t *testing.T, f fleet, plain bool, seed uint64) []relied {
 	var mu sync.Mutex
 	var all []relied
 	var wg sync.WaitGroup
-	calm := time.Now().Add(100 * time.Second)
+	storm := 30 * time.Second
+	if os.Getenv("LOCKWIRE_TORTURE") == "1" {
+		storm = 5 * time.Minute
+	}
+	calm := time.Now().Add(storm)
 	for i := range 6 {
 		r := f.process(lock.Config{Lease: 2 * time.Second}).redlock(t, lock.RedlockConfig{}, plain)
 		random := rand.New(rand.NewPCG(seed, uint64(i)))

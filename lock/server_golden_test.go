@@ -13,7 +13,10 @@ import (
 func TestServerGolden(t *testing.T) {
 	for name, file := range goldenFiles {
 		if !file.virtual {
-			t.Run(name, func(t *testing.T) { replayOnServers(t, name, file) })
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				replayOnServers(t, name, file)
+			})
 		}
 	}
 }

@@ -100,6 +100,7 @@ func handOver(t *testing.T, holder, waiter *lock.Client, name string) {
 // A user as Redis makes one by default has no channels. Who holds locks is told once that releases wake nobody, and who waits for them that
 // nothing wakes it, with the rule that is missing.
 func TestServerWithoutChannels(t *testing.T) {
+	t.Parallel()
 	redistest.Run(t, func(t *testing.T, srv *redistest.Server) {
 		if !srv.AtLeast(7, 0) {
 			return // a user has all channels by default

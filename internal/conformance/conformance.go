@@ -100,14 +100,7 @@ var properties = []struct {
 	{"Reentry", true, reentry},
 }
 
-// Run tests every kind. start returns a server with nothing in it, whose time passes as the test's does.
-func Run(t *testing.T, start func(t *testing.T) Server) {
-	for kind, test := range Kinds() {
-		t.Run(kind, func(t *testing.T) { test(t, start) })
-	}
-}
-
-// Kinds yields the kinds with the tests of each, which are handed what Run is.
+// Kinds yields the kinds with the tests of each. start returns a server with nothing in it, whose time passes as the test's does.
 func Kinds() iter.Seq2[string, func(t *testing.T, start func(t *testing.T) Server)] {
 	return func(yield func(string, func(*testing.T, func(*testing.T) Server)) bool) {
 		var names []string

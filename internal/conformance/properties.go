@@ -17,13 +17,15 @@ func lockAndUnlock(t *testing.T, s *stage) {
 	l := s.locker(lock.Config{})
 	for range 3 {
 		lease := s.lock(l)
-		info, err := l.Info(t.Context())
-		if err != nil {
-			t.Fatalf("Info() = %v", err)
-		}
-		if !info.Locked || !slices.ContainsFunc(owners(lease), func(o string) bool { return holdsAlone(info, o, 1) }) {
-			t.Errorf("Info() = %+v, want the lease's owner with one hold", info)
-		}
+		var info lock.Info
+		// One of several servers may yet have the last owner, whose release is not waited for when the others have confirmed theirs.
+		s.eventually("that Info names the lease's owner with one hold", func() bool {
+			var err error
+			if info, err = l.Info(t.Context()); err != nil {
+				t.Fatalf("Info() = %v", err)
+			}
+			return info.Locked && slices.ContainsFunc(owners(lease), func(o string) bool { return holdsAlone(info, o, 1) })
+		})
 		if info.Remaining <= 20*time.Second || info.Remaining > 30*time.Second {
 			t.Errorf("remaining lease %v, want 30s or a little less", info.Remaining)
 		}

@@ -2,6 +2,7 @@ package thirdparty
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"slices"
 	"testing"
@@ -13,17 +14,31 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
+// TestMain has several tests run at once: for the most part they wait.
+func TestMain(m *testing.M) {
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
+	}
+	m.Run()
+}
+
 // TestMiniredis runs the conformance table over miniredis, for a machine without a server.
 func TestMiniredis(t *testing.T) {
 	for _, proto := range []int{2, 3} {
 		t.Run(fmt.Sprint("RESP", proto), func(t *testing.T) {
-			conformance.Run(t, func(t *testing.T) conformance.Server {
-				s := start(t, proto)
-				s.More = func(t *testing.T) []conformance.Server {
-					return []conformance.Server{start(t, proto), start(t, proto)}
-				}
-				return s
-			})
+			t.Parallel()
+			for kind, test := range conformance.Kinds() {
+				t.Run(kind, func(t *testing.T) {
+					t.Parallel()
+					test(t, func(t *testing.T) conformance.Server {
+						s := start(t, proto)
+						s.More = func(t *testing.T) []conformance.Server {
+							return []conformance.Server{start(t, proto), start(t, proto)}
+						}
+						return s
+					})
+				})
+			}
 		})
 	}
 }
