@@ -10,8 +10,8 @@ FUZZTIME ?= 20000x
 TESTTIME ?= $(if $(filter all,$(SERVERS)),60m,30m)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-# All packages of the three modules that go.work names.
-PACKAGES := ./... ./bench/... ./internal/thirdparty/...
+# All packages of the four modules that go.work names.
+PACKAGES := ./... ./bench/... ./internal/simulation/... ./internal/thirdparty/...
 
 # The programs that tests against real servers run. Empty is the one in PATH, or what LOCKWIRE_REDIS_SERVER says; "all" is
 # the one in PATH and those of make servers; anything else is a list of paths with commas.
@@ -53,6 +53,14 @@ torture: install ## what is tested under load and faults, for longer: TORTURE=30
 	$(if $(SERVERS),LOCKWIRE_REDIS_SERVER='$(SERVER_LIST)') LOCKWIRE_TORTURE=1 LOCKWIRE_TORTURE_TIME=$(or $(TORTURE),30s) CI=true \
 		$(GO) test $(RACE) -run='Torture|TestContention|TestFailovers|TestServer(Migration|KillMaster|RollingRestart)|TestLocks|TestRedlock(AnyTwo|Storm)' \
 		-count=1 -timeout=2h -v ./conn ./lock ./cluster ./internal/conformance
+
+.PHONY: simulate
+simulate: ## the seeded simulation, deterministic: SEEDS=1000 of them and a table, or SEED=17 and its history
+	@$(GO) run ./internal/simulation/host $(if $(SEED),-seed=$(SEED),-seeds=$(or $(SEEDS),100) $(if $(FIRST),-first=$(FIRST)))
+
+.PHONY: museum
+museum: ## the simulation against code with known faults: each must be found; ONLY=pattern, SEEDS=300 at most for each
+	@$(GO) run ./internal/simulation/museum $(if $(ONLY),-only='$(ONLY)') -seeds=$(or $(SEEDS),300)
 
 .PHONY: install
 install: # a server, a proxy and the C compiler that -race needs, if they are missing

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -230,6 +231,36 @@ func TestPermitsAreAskedForAgain(t *testing.T) {
 		w.wantKey("permits", "3")
 		w.sleep(6 * time.Second)
 		w.wantKey("permits", "6")
+	})
+}
+
+// The first request of those finds, when it comes at last, what the second one has got, and does not keep the note of that.
+func TestLateRequestForPermitsKeepsNoLatch(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		w.setPermits(c)
+		var args []string
+		w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+			if args == nil && isScriptOf("semaphore", cmd, "acquire") {
+				args = slices.Clone(cmd.Args)
+				return fakeredis.Close()
+			}
+			return fakeredis.Run()
+		})
+		if err := c.Semaphore("permits").Acquire(t.Context(), 3); err != nil {
+			t.Fatal(err)
+		}
+		w.sleep(time.Second)
+		w.srv.Intercept(nil)
+		if args == nil {
+			t.Fatal("no acquire was sent")
+		}
+		w.srv.Do(args...)
+		w.wantKey("permits", "3")
+		w.sleep(latchLife)
+		if latches := w.srv.Do("KEYS", "redisson_unlock_latch:*").([]any); len(latches) > 0 {
+			t.Errorf("latches are left: %v", latches)
+		}
 	})
 }
 

@@ -48,7 +48,11 @@ func modelSemaphoreAcquire(c *fakeredis.Call) any {
 	case taken == "0":
 		return int64(-1)
 	case ok:
-		c.Do("PEXPIRE", latch, strconv.FormatInt(2*number(c.Args[0]), 10))
+		within, left := number(c.Args[0]), c.Int("PTTL", latch)
+		if left > within/5 {
+			left = 2 * within
+		}
+		c.Do("PEXPIRE", latch, strconv.FormatInt(max(1, left), 10))
 		return nil
 	}
 	free, there, bad := numberAt(c, key)

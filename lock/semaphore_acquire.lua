@@ -17,7 +17,9 @@ local taken = redis.call('get', latch)
 if taken == '0' then
     return -1 -- late, and nobody waits for this any more
 elseif taken then
-    redis.call('pexpire', latch, 2 * within) -- a WAIT behind a repeat counts who has the first request only if this writes, too
+    -- A WAIT behind a repeat counts who has the first request only if this writes, too. A latch that is to go soon has been settled.
+    local left = redis.call('pttl', latch)
+    redis.call('pexpire', latch, left > within / 5 and 2 * within or math.max(1, left))
     return nil
 end
 local free = redis.call('get', semaphore)

@@ -170,3 +170,37 @@ func (l *leaver) leaving(t transition, reply resp.Value) string {
 	}
 	return text + "\n" + keys.String()
 }
+
+// What has come too late, or finds a key missing that was there a moment ago, changes nothing and may be tried again. A release of one
+// of several holds is done only if there are as many as its caller knows of: one less is what it leaves itself.
+func TestServerApartRefuses(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
+		latch, release := setLatch(0), apartSource(lock.Scripts()["reentrant"]["release"])
+		for name, test := range map[string]struct {
+			late         time.Duration
+			latchThere   int
+			expected     any
+			answer, left string // what is returned, and the holds that remain of two
+		}{
+			"in time":             {expected: "", answer: "int 0", left: "1"},
+			"too late":            {late: time.Hour, expected: "", answer: "TRYAGAIN", left: "2"},
+			"a key is elsewhere":  {latchThere: 1, expected: "", answer: "TRYAGAIN", left: "2"},
+			"as many as expected": {expected: 2, answer: "int 0", left: "1"},
+			"it was done before":  {expected: 3, answer: "int 0", left: "2"},
+			"fewer than expected": {expected: 4, answer: "null", left: "2"},
+			"more than expected":  {expected: 1, answer: "null", left: "2"},
+		} {
+			s.Do("FLUSHALL")
+			s.Do("HSET", setLock, setOwners[0], 2)
+			v, err := s.Try("EVAL", release, 1, setLock, time.Now().Add(time.Minute-test.late).UnixMilli(), 0, setOwners[0], test.expected, 2,
+				setChannel, 0, latch, test.latchThere, 30_000, setOwners[0], "PUBLISH", 20_000, 0)
+			got := answer(v, err)
+			if strings.Contains(got, "TRYAGAIN") {
+				got = "TRYAGAIN"
+			}
+			if left, _ := s.Do("HGET", setLock, setOwners[0]).Text(); got != test.answer || left != test.left {
+				t.Errorf("%s: %s, and %s holds are left; want %s and %s", name, got, left, test.answer, test.left)
+			}
+		}
+	})
+}

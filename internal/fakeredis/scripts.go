@@ -200,9 +200,23 @@ func numKeys(x *call) (int, any) {
 	return int(n), nil
 }
 
+// Interpret has compile turn the source of a script that is not registered into what it does; an error is what the server says
+// of a script that does not compile. The functions are subject to what [Server.Script] says of run.
+func (s *Server) Interpret(compile func(source string) (func(*Call) any, error)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.interpret = compile
+}
+
 // load makes a registered script known.
 func (x *call) load(source string) (*script, any) {
 	run := x.s.sources[source]
+	if run == nil && x.s.interpret != nil {
+		var err error
+		if run, err = x.s.interpret(source); err != nil {
+			return nil, Err("ERR Error compiling script (new function): " + err.Error())
+		}
+	}
 	if run == nil {
 		return nil, Err("ERR Error compiling script (new function): user_script:1: not registered with fakeredis")
 	}

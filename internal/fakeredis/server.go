@@ -9,7 +9,8 @@
 //	defer srv.Close()
 //	pool, err := conn.Open(ctx, conn.Config{Dial: srv.Dial})
 //
-// There is no Lua: a script is a Go function registered for its source with [Server.Script].
+// There is no Lua: a script is a Go function registered for its source with [Server.Script], or made from it by an interpreter
+// that [Server.Interpret] is given.
 //
 // A Server used in a bubble is to be made there. It starts one goroutine for each connection and joins them in Close.
 package fakeredis
@@ -73,6 +74,7 @@ type Server struct {
 	shards      map[string][]*conn
 	waiters     []*waiter
 	sources     map[string]func(*Call) any
+	interpret   func(source string) (func(*Call) any, error)
 	scripts     map[string]*script
 	cursors     map[uint64]string
 	runID       string
@@ -310,13 +312,24 @@ func newRunID() string {
 // Restart forgets all data and scripts and closes all connections, as a server does that died and came back empty: INFO
 // gives it another run_id and the uptime 0.
 // What the Server was told by its other methods stays.
-func (s *Server) Restart() {
+func (s *Server) Restart() { s.restart(false) }
+
+// RestartWithData is Restart of a server that has written everything to its disk, and has read it again.
+func (s *Server) RestartWithData() { s.restart(true) }
+
+func (s *Server) restart(keep bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range s.conns {
 		s.killLocked(c, false)
 	}
+	kept := s.dbs
 	s.forgetLocked()
+	for i := range kept {
+		if keep {
+			s.dbs[i].keys = kept[i].keys
+		}
+	}
 }
 
 // errUnknown is what Redis says of a command that it does not know.

@@ -1,0 +1,27 @@
+// Package simulation runs lock clients, a network and a server from one seed, in virtual time, and checks every lease.
+//
+// A run has 3 to 6 processes. Each has a connection pool and a lock client of its own, over a network in memory whose delays, losses
+// and cuts the seed decides. The server is package fakeredis; the Lua of the scripts runs in an interpreter. Workers take and
+// release locks of all kinds under few names. First faults happen for 10 to 45 seconds: on the network, to processes and to the
+// server. Then all is sound for 40 seconds, the workers end, and all clients are closed.
+//
+// # Checks
+//
+//   - Two holders never rely on one lock: from the return of Lock until Unlock, or until Err is not nil. Readers share; permits are
+//     never more than there are.
+//   - A lease without an error is on the server. A lease is not lost before ValidUntil, and never held again after a loss.
+//   - Fencing tokens grow.
+//   - A loss is told within the length of the lease.
+//   - Each call returns within its limit, with an error that the faults explain.
+//   - Without faults, a lock that is free does not stay so while somebody waits, the server has no owner that nobody is, and
+//     renewals succeed.
+//   - In the end no key, permit, connection or goroutine is left.
+//
+// After events that the documentation excludes (exclusions), such as a server that loses its data, a hold need not be good.
+//
+// # Seeds
+//
+// The seed decides what workers do, and which faults happen when. With go test the schedule of goroutines is still up to the
+// runtime, so a seed repeats the faults and seldom a failure. Package host runs the same tests as a WebAssembly program, where a
+// seed decides everything.
+package simulation

@@ -1,0 +1,252 @@
+package simulation
+
+import (
+	"slices"
+	"time"
+
+	"github.com/lockwire/lockwire/internal/fakeredis"
+)
+
+// fault is a sort of fault: something that goes wrong once, for a while or for good.
+type fault struct {
+	name   string
+	weight int
+	loses  bool // the server forgets what it has granted
+	happen func(w *world, d *dice)
+}
+
+// faults are all sorts there are. A run has some of them.
+func faults() []fault {
+	return []fault{
+		{"latency", 4, false, (*world).latencyFault},
+		{"slices", 2, false, (*world).slicesFault},
+		{"one way", 6, false, (*world).oneWayFault},
+		{"partition", 3, false, (*world).partitionFault},
+		{"cut", 6, false, (*world).cutFault},
+		{"late", 6, false, (*world).lateFault},
+		{"lost reply", 12, false, (*world).lostReplyFault},
+		{"refused", 3, false, (*world).refusedFault},
+		{"stand still", 4, false, (*world).standStillFault},
+		{"crash", 3, false, (*world).crashFault},
+		{"close", 3, false, (*world).closeFault},
+		{"hang", 3, false, (*world).hangFault},
+		{"restart", 3, false, func(w *world, d *dice) { w.restartFault(d, true) }},
+		{"restart without data", 2, true, func(w *world, d *dice) { w.restartFault(d, false) }},
+		{"script flush", 3, false, func(w *world, _ *dice) { w.srv.Do("SCRIPT", "FLUSH") }},
+		{"client kill", 3, false, func(w *world, _ *dice) { w.srv.KillConns(nil) }},
+		{"subscribers killed", 3, false, func(w *world, _ *dice) { w.killSubscribers() }},
+		{"flushall", 1, true, (*world).flushFault},
+		{"del", 2, true, (*world).deleteFault},
+	}
+}
+
+func (w *world) killSubscribers() {
+	w.srv.KillConns(func(c fakeredis.Conn) bool { return c.Subscribed > 0 })
+}
+
+// profile is which sorts of faults a run has, and how dense they come.
+type profile struct {
+	faults []fault
+	total  int           // of their weights
+	every  time.Duration // at most
+	lasts  time.Duration // the storm
+}
+
+func newProfile(d *dice) profile {
+	p := profile{every: pick(d, []time.Duration{200 * time.Millisecond, time.Second, 4 * time.Second}), lasts: d.between(10*time.Second, 45*time.Second)}
+	lossy := d.oneIn(3)
+	for _, f := range faults() {
+		if f.loses && !lossy || d.oneIn(3) {
+			continue
+		}
+		p.faults = append(p.faults, f)
+		p.total += f.weight
+	}
+	return p
+}
+
+func (p profile) pick(d *dice) fault {
+	n := d.n(p.total)
+	for _, f := range p.faults {
+		if n -= f.weight; n < 0 {
+			return f
+		}
+	}
+	panic("simulation: weights")
+}
+
+// storm lets faults happen for as long as the profile says.
+func (w *world) storm(p profile) {
+	if p.total == 0 {
+		time.Sleep(p.lasts)
+		return
+	}
+	for end := time.Now().Add(p.lasts); time.Now().Before(end); {
+		time.Sleep(w.dice.upTo(p.every))
+		f := p.pick(w.dice)
+		w.history.add("fault", "", "%s", f.name)
+		w.report.Faults[f.name]++
+		f.happen(w, w.dice)
+	}
+}
+
+// during runs start now and stop after d, or as soon as the faults are over.
+func (w *world) during(d time.Duration, start, stop func()) {
+	start()
+	w.wg.Go(func() {
+		select {
+		case <-time.After(d):
+		case <-w.healed:
+		}
+		stop()
+	})
+}
+
+// long is for how long a fault lasts: seldom for very long.
+func long(d *dice) time.Duration {
+	if d.oneIn(10) {
+		return d.upTo(time.Minute)
+	}
+	return d.upTo(pick(d, []time.Duration{100 * time.Millisecond, time.Second, 8 * time.Second}))
+}
+
+func (w *world) latencyFault(d *dice) {
+	r := w.someone(d).route
+	latency, jitter := d.upTo(30*time.Millisecond), d.upTo(pick(d, []time.Duration{time.Millisecond, 100 * time.Millisecond, 3 * time.Second}))
+	w.during(long(d),
+		func() { r.set(func() { r.latency, r.jitter = latency, jitter }) },
+		func() { r.set(func() { r.latency, r.jitter = w.latency, w.latency }) })
+}
+
+func (w *world) slicesFault(d *dice) {
+	r := w.someone(d).route
+	w.during(long(d), func() { r.set(func() { r.sliced = true }) }, func() { r.set(func() { r.sliced = false }) })
+}
+
+func (w *world) oneWayFault(d *dice) {
+	r, direction := w.someone(d).route, d.n(2)
+	w.history.add("fault", "", "%s: direction %d", r.name, direction)
+	w.during(long(d),
+		func() { r.set(func() { r.blocked[direction] = true }) },
+		func() { r.set(func() { r.blocked[direction] = false }) })
+}
+
+func (w *world) partitionFault(d *dice) {
+	for _, p := range w.processes() {
+		if d.oneIn(2) {
+			r := p.route
+			w.history.add("fault", "", "%s is cut off", r.name)
+			w.during(long(d),
+				func() { r.set(func() { r.blocked = [2]bool{true, true} }) },
+				func() { r.set(func() { r.blocked = [2]bool{} }) })
+		}
+	}
+}
+
+func (w *world) cutFault(d *dice) {
+	p, all, late := w.someone(d), d.oneIn(2), time.Duration(-1)
+	if d.oneIn(2) {
+		late = 0
+	}
+	victim := d.n(3)
+	w.history.add("fault", "", "%s loses connections (all: %v, what is on its way arrives: %v)", p.name, all, late == 0)
+	p.route.cut(late, func(n int) bool { return all || n == victim })
+}
+
+// lateFault has requests arrive long after their connection has died.
+func (w *world) lateFault(d *dice) {
+	p, late := w.someone(d), d.upTo(pick(d, []time.Duration{time.Second, 6 * time.Second, time.Minute}))
+	w.delay(p.route, d.upTo(20*time.Millisecond), late)
+}
+
+// delay gathers the requests of some time, and has them arrive late, after their connections have died.
+func (w *world) delay(r *route, gather, late time.Duration) {
+	w.history.add("fault", "", "%s: what is on its way arrives after %v", r.name, late)
+	w.during(gather,
+		func() { r.set(func() { r.blocked[up] = true }) },
+		func() {
+			r.cut(late, func(int) bool { return true })
+			r.set(func() { r.blocked[up] = false })
+		})
+}
+
+// lateEnough is after how long an acquire is refused that arrives then.
+const lateEnough = 4 * time.Second
+
+// lastGust has requests arrive when all other faults are over.
+func (w *world) lastGust(p profile) {
+	if !slices.ContainsFunc(p.faults, func(f fault) bool { return f.name == "late" }) {
+		return
+	}
+	for _, p := range w.processes() {
+		late := w.dice.between(500*time.Millisecond, lateEnough)
+		if w.dice.oneIn(3) {
+			late += lateEnough
+		}
+		w.delay(p.route, time.Minute, late)
+	}
+	time.Sleep(w.dice.upTo(time.Second))
+}
+
+func (w *world) lostReplyFault(d *dice) {
+	r := w.someone(d).route
+	w.history.add("fault", "", "%s: the next reply", r.name)
+	r.set(func() { r.swallow = true })
+}
+
+func (w *world) refusedFault(d *dice) {
+	r := w.someone(d).route
+	w.during(long(d), func() { r.set(func() { r.refused = true }) }, func() { r.set(func() { r.refused = false }) })
+}
+
+func (w *world) standStillFault(d *dice) {
+	p, how := w.someone(d), d.upTo(2*longestLease)
+	w.wg.Go(func() { p.standStill(how) })
+}
+
+func (w *world) crashFault(d *dice) {
+	p, late := w.someone(d), time.Duration(-1)
+	if d.oneIn(2) {
+		late = long(d)
+	}
+	w.replace(p, d.upTo(5*time.Second), func() { p.crash(late) })
+}
+
+func (w *world) closeFault(d *dice) {
+	p := w.someone(d)
+	w.replace(p, d.upTo(5*time.Second), p.close)
+}
+
+func (w *world) hangFault(d *dice) {
+	w.during(long(d), func() { w.srv.Stall(true) }, func() { w.srv.Stall(false) })
+}
+
+// restartFault has the server be down for a while, and come back with its data or without.
+func (w *world) restartFault(d *dice, keep bool) {
+	w.srv.Refuse(true)
+	w.srv.KillConns(nil)
+	if keep {
+		w.srv.RestartWithData()
+	} else {
+		w.lost(dataLost, w.objects...)
+		w.srv.Restart()
+	}
+	w.during(d.upTo(pick(d, []time.Duration{10 * time.Millisecond, time.Second, 8 * time.Second})), func() {}, func() {
+		w.setup()
+		w.srv.Refuse(false)
+	})
+}
+
+func (w *world) flushFault(*dice) {
+	w.lost(deleted, w.objects...)
+	w.srv.Do("FLUSHALL")
+	w.setup()
+}
+
+func (w *world) deleteFault(d *dice) {
+	o := pick(d, w.objects)
+	w.history.add("fault", o.name, "DEL")
+	w.lost(deleted, o)
+	w.srv.Do("DEL", o.name, permitsKey(o.name))
+	w.setup()
+}

@@ -1,0 +1,67 @@
+package simulation
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// entry is something that happened.
+type entry struct {
+	at     time.Duration // since the run began
+	who    string        // a process or one of its workers, the server, or "fault"
+	object string        // what it concerns; "" if everything
+	format string        // made into text only if somebody wants to see it: the arguments must not change
+	args   []any
+}
+
+func (e entry) String() string {
+	return fmt.Sprintf("%12.6f  %-7s %-8s %s", e.at.Seconds(), e.who, e.object, fmt.Sprintf(e.format, e.args...))
+}
+
+// history is what happened in a run, in order.
+type history struct {
+	start time.Time // constant
+
+	mu      sync.Mutex // guards the following
+	entries []entry
+}
+
+func (h *history) add(who, object, format string, args ...any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.entries = append(h.entries, entry{time.Since(h.start), who, object, format, args})
+}
+
+// lines returns the whole history, an entry to a line.
+func (h *history) lines() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := make([]string, len(h.entries))
+	for i, e := range h.entries {
+		all[i] = e.String()
+	}
+	return all
+}
+
+// timelineLength is how many entries a timeline has at most.
+const timelineLength = 120
+
+// timeline returns what led to this moment, as far as it concerns the object; all of it if that is "".
+func (h *history) timeline(object string) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var lines []string
+	for _, e := range slices.Backward(h.entries) {
+		if len(lines) == timelineLength {
+			break
+		}
+		if object == "" || e.object == "" || strings.Contains(e.object, object) {
+			lines = append(lines, e.String())
+		}
+	}
+	slices.Reverse(lines)
+	return strings.Join(lines, "\n")
+}

@@ -1,0 +1,273 @@
+package simulation
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/lock"
+)
+
+// hold is something that a worker relies on: from Lock's return until it begins to give it back, or is told that it is lost.
+type hold struct {
+	worker *worker
+	object *object
+	beside []*object // that are held with it as one
+	lease  *lock.Lease
+	mode   string // of a read-write lock
+	fenced bool
+	shared bool          // the owner may have it several times
+	fixed  bool          // its lease is not renewed
+	since  time.Time     // its grant was not asked for before
+	from   time.Time     // it was returned
+	term   time.Duration // of its lease
+
+	// Guarded by the world's mu.
+	over bool // its worker has begun to give it back
+	told bool // that it is lost
+}
+
+func (h *hold) String() string {
+	what := "hold of " + h.lease.Owner()
+	if h.mode != "" {
+		what = h.mode + " " + what
+	}
+	return fmt.Sprintf("%s by %s since %.6f", what, h.worker.name, h.from.Sub(h.worker.process.world.start).Seconds())
+}
+
+// relies reports whether the holder believes that it has the lock.
+func (h *hold) relies() bool {
+	return !h.over && !h.worker.process.gone() && h.lease.Err() == nil
+}
+
+// excuse is why the hold need not be good, or nil.
+func (h *hold) excuse() *exclusion {
+	for _, o := range append(h.beside, h.object) {
+		if l := o.lossSince(h.since); l != nil {
+			return l.why
+		}
+	}
+	return nil
+}
+
+// owner is the owner without what a writer has behind it.
+func (h *hold) owner() string { return strings.TrimSuffix(h.lease.Owner(), ":write") }
+
+// conflicts reports whether two holds of one object must not be had at once.
+func conflicts(a, b *hold) bool {
+	switch a.object.family {
+	case permits:
+		return false
+	case readWrite:
+		return a.owner() != b.owner() && (a.mode != "read" || b.mode != "read")
+	}
+	return a.owner() != b.owner()
+}
+
+// acquired takes in a hold that a call has just returned, and judges it.
+func (w *world) acquired(h *hold) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	h.from = time.Now()
+	h.term = h.lease.ValidUntil().Sub(h.since)
+	w.report.Holds++
+	o := h.object
+	w.pruneLocked(o)
+	if h.relies() {
+		for _, other := range o.live {
+			if conflicts(other, h) && other.relies() && !w.excusedLocked(other, h) {
+				w.violate(o, "overlap: %v, and %v until %v", h, other, w.since(other.lease.ValidUntil()))
+			}
+		}
+	}
+	o.live = append(o.live, h)
+	if o.family == permits {
+		w.countPermitsLocked(o)
+	}
+	if h.fenced && h.relies() {
+		w.judgeTokenLocked(h)
+	}
+	w.judgeLocked(h)
+}
+
+// excusedLocked reports whether one of the holds need not be good.
+func (w *world) excusedLocked(holds ...*hold) bool {
+	for _, h := range holds {
+		if why := h.excuse(); why != nil {
+			w.report.Excused[why.name]++
+			return true
+		}
+	}
+	return false
+}
+
+// countPermitsLocked fails if more permits are relied on than there are.
+func (w *world) countPermitsLocked(o *object) {
+	taken := 0
+	var relied []*hold
+	for _, h := range o.live {
+		if h.relies() {
+			taken += len(h.lease.PermitIDs())
+			relied = append(relied, h)
+		}
+	}
+	if taken > o.total && !w.excusedLocked(relied...) {
+		w.violate(o, "%d permits of %d are had at once: %v", taken, o.total, relied)
+	}
+}
+
+// judgeTokenLocked compares a fencing token with the largest before it.
+func (w *world) judgeTokenLocked(h *hold) {
+	last := h.object.last
+	if last == nil {
+		h.object.last = h
+		return
+	}
+	before, now := last.lease.Token(), h.lease.Token()
+	again := now == before && last.lease.Owner() == h.lease.Owner()
+	if now <= before && !again && !w.excusedLocked(h, last) {
+		w.violate(h.object, "token %d of %v is not above %d of %v", now, h, before, last)
+	}
+	if now > before {
+		h.object.last = h
+	}
+}
+
+// releasing ends the time in which a holder relies on its hold.
+func (w *world) releasing(h *hold) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.judgeLocked(h)
+	h.over = true
+}
+
+// released judges what Unlock has said.
+func (w *world) released(h *hold, validUntil time.Time, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if errors.Is(err, lock.ErrNotHeld) && time.Now().Before(validUntil) && !h.told && h.excuse() == nil && !h.worker.process.closing() {
+		w.violate(h.object, "%v: Unlock returned %v, %v before its lease ends", h, err, time.Until(validUntil))
+	}
+}
+
+// pruneLocked forgets holds that nobody relies on any more.
+func (w *world) pruneLocked(o *object) {
+	o.live = slices.DeleteFunc(o.live, func(h *hold) bool { return h.over || h.worker.process.gone() })
+}
+
+// judge looks at all holds.
+func (w *world) judge() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, o := range w.objects {
+		w.pruneLocked(o)
+		for _, h := range o.live {
+			w.judgeLocked(h)
+		}
+	}
+}
+
+// judgeLocked fails if a hold that is not lost is not on the server, and if one that is on the server is said to be lost.
+func (w *world) judgeLocked(h *hold) {
+	if h.over || h.worker.process.gone() {
+		return
+	}
+	err := h.lease.Err()
+	if err == nil && h.told {
+		w.violate(h.object, "%v: was lost and is held again", h)
+	}
+	if err != nil {
+		w.tellLocked(h, err)
+		return
+	}
+	w.report.Looks++
+	if w.serverHas(h) || h.lease.Err() != nil {
+		return
+	}
+	l := h.object.lossSince(h.since)
+	switch {
+	case l == nil:
+		w.violate(h.object, "%v: Err is nil until %v, and the server does not have it: %v", h, w.since(h.lease.ValidUntil()), w.state(h.object))
+	case l.at.After(h.from) && time.Since(l.at) > h.term+tellSlack:
+		w.violate(h.object, "%v: was lost at %v (%s), and its holder has not been told", h, w.since(l.at), l.why.name)
+	default:
+		w.report.Excused[l.why.name]++
+	}
+}
+
+// tellSlack is by how much the loss of a lease may be told later than the lease could have lasted.
+const tellSlack = 2 * tick
+
+// renewTime is how long at most a lease is not renewed where nothing is wrong.
+const renewTime = 3 * time.Second
+
+// tellLocked takes note that the holder has been told, and judges whether that is true.
+func (w *world) tellLocked(h *hold, err error) {
+	if h.told {
+		return
+	}
+	h.told = true
+	lost, ok := errors.AsType[*lock.LostError](err)
+	if !ok {
+		return
+	}
+	w.report.Losses++
+	early := time.Until(h.lease.ValidUntil())
+	w.history.add(h.worker.name, h.object.name, "lost: %v: %v (%v before its end)", h, err, early)
+	if early > 0 && lost.Reason != lock.ClientClosed && lost.Reason != lock.PartLost && h.excuse() == nil {
+		w.violate(h.object, "%v: said to be lost, %v before its end: %v", h, early, err)
+	}
+	if calm := w.calmSince; !h.fixed && !calm.IsZero() && time.Since(calm) > renewTime && h.excuse() == nil && lost.Reason != lock.ClientClosed {
+		w.violate(h.object, "%v: %v, and nothing is wrong for %v", h, err, time.Since(calm))
+	}
+}
+
+// serverHas reports whether the server has the hold.
+func (w *world) serverHas(h *hold) bool {
+	switch o := h.object; o.family {
+	case plain:
+		return w.srv.Do("GET", o.name) == any(h.lease.Owner())
+	case permits:
+		for _, id := range h.lease.PermitIDs() {
+			if w.srv.Do("ZSCORE", permitsKey(o.name), unhex(id)) == nil {
+				return false
+			}
+		}
+		return true
+	case readWrite:
+		return w.srv.Do("HEXISTS", o.name, h.lease.Owner()) == any(int64(1))
+	default:
+		owners := []string{h.lease.Owner()}
+		for _, member := range h.lease.Members() {
+			owners = append(owners, member.Owner())
+		}
+		return slices.ContainsFunc(owners, func(owner string) bool {
+			return w.srv.Do("HEXISTS", o.name, owner) == any(int64(1))
+		})
+	}
+}
+
+// state is what the server has of an object.
+func (w *world) state(o *object) string {
+	text := ""
+	for _, key := range []string{o.name, permitsKey(o.name), "redisson_lock_queue:{" + o.name + "}"} {
+		var value any
+		switch w.srv.Do("TYPE", key) {
+		case fakeredis.Status("hash"):
+			value = w.srv.Do("HGETALL", key)
+		case fakeredis.Status("string"):
+			value = w.srv.Do("GET", key)
+		case fakeredis.Status("zset"):
+			value = w.srv.Do("ZRANGE", key, "0", "-1", "WITHSCORES")
+		case fakeredis.Status("list"):
+			value = w.srv.Do("LRANGE", key, "0", "-1")
+		default:
+			continue
+		}
+		text += fmt.Sprintf("%s = %q for %v ms; ", key, value, w.srv.Do("PTTL", key))
+	}
+	return text
+}

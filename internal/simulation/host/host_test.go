@@ -1,0 +1,43 @@
+package main
+
+import (
+	"bytes"
+	"testing"
+)
+
+// One seed gives one history, byte for byte, whatever ran before.
+func TestSameSeedSameHistory(t *testing.T) {
+	m, err := newMachine(t.Context(), "../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.close(t.Context())
+	histories := map[uint64][]byte{}
+	for _, seed := range []uint64{1, 2, 1} {
+		out, report, err := m.run(t.Context(), seed, true)
+		if err != nil || report.failed() {
+			t.Fatalf("seed %d: %v\n%s", seed, err, out)
+		}
+		if bytes.Count(out, []byte("\n")) < 100 {
+			t.Errorf("seed %d: a history of %d bytes", seed, len(out))
+		}
+		if before, again := histories[seed]; again && !bytes.Equal(before, out) {
+			t.Errorf("seed %d has two histories: %s", seed, difference(before, out))
+		}
+		histories[seed] = out
+	}
+	if bytes.Equal(histories[1], histories[2]) {
+		t.Error("two seeds have one history")
+	}
+}
+
+// difference is the first line in which two texts differ.
+func difference(a, b []byte) string {
+	lines := bytes.Split(b, []byte("\n"))
+	for i, line := range bytes.Split(a, []byte("\n")) {
+		if i >= len(lines) || !bytes.Equal(line, lines[i]) {
+			return string(line)
+		}
+	}
+	return "at the end"
+}

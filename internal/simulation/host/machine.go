@@ -1,0 +1,108 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
+	"github.com/tetratelabs/wazero/sys"
+)
+
+// machine runs the tests of package simulation, each time from the beginning.
+type machine struct {
+	runtime wazero.Runtime
+	program wazero.CompiledModule
+}
+
+// newMachine builds the tests, and translates them to machine code.
+func newMachine(ctx context.Context, root string) (*machine, error) {
+	dir, err := os.MkdirTemp("", "simulation")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	binary := filepath.Join(dir, "simulation.wasm")
+	build := exec.CommandContext(ctx, "go", "test", "-c", "-o", binary, "./internal/simulation")
+	build.Dir = root
+	build.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0", "GOFLAGS=")
+	if out, err := build.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("%w: %s", err, out)
+	}
+	code, err := os.ReadFile(binary)
+	if err != nil {
+		return nil, err
+	}
+	m := &machine{runtime: wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().WithCloseOnContextDone(true))}
+	if _, err = wasi_snapshot_preview1.Instantiate(ctx, m.runtime); err == nil {
+		m.program, err = m.runtime.CompileModule(ctx, code)
+	}
+	if err != nil {
+		m.close(ctx)
+		return nil, err
+	}
+	return m, nil
+}
+
+func (m *machine) close(ctx context.Context) { _ = m.runtime.Close(ctx) }
+
+// run runs one seed, and returns what it prints and reports. Nothing but the seed has an influence on either.
+func (m *machine) run(ctx context.Context, seed uint64, history bool) ([]byte, *report, error) {
+	var out bytes.Buffer
+	args := []string{"simulation.test", fmt.Sprint("-seed=", seed), "-report", "-test.run=^TestSimulation$", "-test.timeout=0"}
+	if history {
+		args = append(args, "-history")
+	}
+	var key [32]byte
+	copy(key[:], fmt.Sprint("seed ", seed))
+	clock := int64(0)
+	cfg := wazero.NewModuleConfig().WithName("").WithArgs(args...).WithStdout(&out).WithStderr(&out).
+		WithRandSource(rand.NewChaCha8(key)).
+		WithNanotime(func() int64 { clock += 1000; return clock }, sys.ClockResolution(1)).
+		WithNanosleep(func(ns int64) { clock += ns }).
+		WithWalltime(func() (int64, int32) { return startOfTime + clock/1e9, int32(clock % 1e9) }, sys.ClockResolution(1))
+	module, err := m.runtime.InstantiateModule(ctx, m.program, cfg)
+	if module != nil {
+		_ = module.Close(ctx)
+	}
+	if exit, ok := errors.AsType[*sys.ExitError](err); ok && exit.ExitCode() <= 2 {
+		err = nil // said by the output
+	}
+	text, r := parse(out.Bytes())
+	return text, r, err
+}
+
+// startOfTime is what the wall clock says at the beginning of each run, in seconds since 1970.
+const startOfTime = 946684800
+
+// report is what a run has done; nil if it has not come to its end.
+type report struct {
+	Operations, Holds, Looks, Losses int
+	Faults, Excused                  map[string]int
+	Virtual                          int64
+	Violations                       int
+}
+
+func (r *report) failed() bool { return r == nil || r.Violations > 0 }
+
+// parse takes the report out of the output of a run.
+func parse(out []byte) (text []byte, r *report) {
+	const mark = "REPORT "
+	for line := range bytes.Lines(out) {
+		rest, ok := bytes.CutPrefix(line, []byte(mark))
+		var found report
+		if !ok || json.Unmarshal(rest, &found) != nil {
+			text = append(text, line...)
+			continue
+		}
+		r = &found
+	}
+	return text, r
+}

@@ -1,0 +1,73 @@
+// Host runs the simulation so that a seed fixes everything: the tests of package simulation as a program for WebAssembly, which has one
+// thread, and draws from a source that the seed starts whatever the Go runtime leaves to chance.
+//
+//	go run ./internal/simulation/host -seeds 1000    # a table at the end
+//	go run ./internal/simulation/host -seed 17       # the whole history
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"sync"
+	"time"
+)
+
+func main() {
+	seed := flag.Uint64("seed", 0, "the one seed to run, whose history is printed")
+	seeds := flag.Int("seeds", 100, "how many seeds to run")
+	first := flag.Uint64("first", 1, "the first of them")
+	root := flag.String("root", ".", "the root of the repository")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	failed, err := work(ctx, *root, *seed, *first, *seeds)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "simulation:", err)
+	}
+	if err != nil || failed {
+		os.Exit(1)
+	}
+}
+
+// work runs one seed or many, and reports whether there was a violation.
+func work(ctx context.Context, root string, seed, first uint64, seeds int) (failed bool, err error) {
+	began := time.Now()
+	m, err := newMachine(ctx, root)
+	if err != nil {
+		return false, err
+	}
+	defer m.close(ctx)
+	if seed != 0 {
+		out, report, err := m.run(ctx, seed, true)
+		os.Stdout.Write(out)
+		return report.failed(), err
+	}
+	all := runAll(ctx, m, first, seeds)
+	all.print(os.Stdout, time.Since(began))
+	return all.bad > 0, ctx.Err()
+}
+
+// runAll runs many seeds on all cores. The output of those with a violation is printed as they end.
+func runAll(ctx context.Context, m *machine, first uint64, seeds int) *table {
+	all := newTable()
+	next := make(chan uint64)
+	var wg sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			for seed := range next {
+				out, report, err := m.run(ctx, seed, false)
+				all.add(os.Stdout, seed, out, report, err)
+			}
+		})
+	}
+	for seed := first; seed < first+uint64(seeds) && ctx.Err() == nil; seed++ {
+		next <- seed
+	}
+	close(next)
+	wg.Wait()
+	return all
+}

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+// table is the sum of many reports.
+type table struct {
+	mu    sync.Mutex // guards the following
+	seeds int
+	bad   int
+	total report
+}
+
+func newTable() *table {
+	return &table{total: report{Faults: map[string]int{}, Excused: map[string]int{}}}
+}
+
+// add counts a run in. The output of one that has failed goes to w.
+func (t *table) add(w io.Writer, seed uint64, out []byte, r *report, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.seeds++
+	if err != nil || r.failed() {
+		t.bad++
+		fmt.Fprintf(w, "seed %d: %v\n%s\n", seed, err, out)
+	}
+	if r == nil {
+		return
+	}
+	t.total.Operations += r.Operations
+	t.total.Holds += r.Holds
+	t.total.Looks += r.Looks
+	t.total.Losses += r.Losses
+	t.total.Virtual += r.Virtual
+	t.total.Violations += r.Violations
+	for name, n := range r.Faults {
+		t.total.Faults[name] += n
+	}
+	for name, n := range r.Excused {
+		t.total.Excused[name] += n
+	}
+}
+
+// print writes the table.
+func (t *table) print(w io.Writer, took time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	row := func(name string, n any) { fmt.Fprintf(w, "%-28s %12v\n", name, n) }
+	row("seeds", t.seeds)
+	row("time", took.Round(time.Second))
+	row("virtual time", time.Duration(t.total.Virtual).Round(time.Minute))
+	row("operations", t.total.Operations)
+	row("holds", t.total.Holds)
+	row("looks at holds", t.total.Looks)
+	row("losses told", t.total.Losses)
+	for _, name := range slices.Sorted(maps.Keys(t.total.Faults)) {
+		row("fault: "+name, t.total.Faults[name])
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.total.Excused)) {
+		row("excused: "+name, t.total.Excused[name])
+	}
+	row("violations", t.total.Violations)
+	row("seeds that failed", t.bad)
+}

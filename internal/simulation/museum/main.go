@@ -1,0 +1,149 @@
+// Museum runs the simulation against code with a known fault in it, one fault after another, and prints after how many seeds each
+// was found. A fault is a file: a line that says what is wrong, then for each place the file that it is in, the text that is there,
+// which has to be there once, and the text that takes its place.
+//
+//	# what is wrong
+//	=== lock/lease.go
+//	the text that is there
+//	--- becomes
+//	the faulty text
+//	===
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+func main() {
+	seeds := flag.Int("seeds", 150, "how many seeds a fault may take to be found")
+	root := flag.String("root", ".", "the root of the repository")
+	only := flag.String("only", "", "only faults whose names match this pattern of filepath.Match")
+	flag.Parse()
+	missed, err := visit(*root, *only, *seeds)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "museum:", err)
+		os.Exit(1)
+	}
+	if missed > 0 {
+		fmt.Fprintf(os.Stderr, "museum: %d faults were not found\n", missed)
+		os.Exit(1)
+	}
+}
+
+// visit runs all faults, and returns how many were not found.
+func visit(root, only string, seeds int) (missed int, err error) {
+	if root, err = filepath.Abs(root); err != nil {
+		return 0, err
+	}
+	names, err := filepath.Glob(filepath.Join(root, "internal/simulation/museum/faults/*.txt"))
+	if err != nil {
+		return 0, err
+	}
+	fmt.Printf("%-24s %-8s %s\n", "fault", "seeds", "found as")
+	for _, name := range names {
+		title := strings.TrimSuffix(filepath.Base(name), ".txt")
+		if match, err := filepath.Match(only, title); only != "" && (err != nil || !match) {
+			continue
+		}
+		after, as, err := try(root, name, seeds)
+		switch {
+		case err != nil:
+			return missed, fmt.Errorf("%s: %w", title, err)
+		case as == "":
+			missed++
+			fmt.Printf("%-24s %-8s %s\n", title, "-", "NOT FOUND")
+		default:
+			fmt.Printf("%-24s %-8d %s\n", title, after, as)
+		}
+	}
+	return missed, nil
+}
+
+// found is what the test prints of the first violation; the seeds before it have found nothing.
+var found = regexp.MustCompile(`(?m)^ +\S+: seed (\d+): (.*)$`)
+
+// try runs one fault.
+func try(root, name string, seeds int) (after int, as string, err error) {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return 0, "", err
+	}
+	dir, err := os.MkdirTemp("", "museum")
+	if err != nil {
+		return 0, "", err
+	}
+	defer os.RemoveAll(dir)
+	overlay, err := write(root, dir, string(text))
+	if err != nil {
+		return 0, "", err
+	}
+	binary := filepath.Join(dir, "simulation.test")
+	build := exec.Command("go", "test", "-overlay", overlay, "-c", "-o", binary, "./internal/simulation")
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		return 0, "", fmt.Errorf("%w: %s", err, out)
+	}
+	run := exec.Command(binary, fmt.Sprint("-seeds=", seeds), "-stop", "-test.run=^TestSimulation$")
+	run.Dir = dir
+	out, err := run.CombinedOutput()
+	if err == nil {
+		return 0, "", nil
+	}
+	lines := found.FindSubmatch(out)
+	if lines == nil {
+		return seeds, "the end of the program: " + strings.SplitN(string(out), "\n", 2)[0], nil
+	}
+	fmt.Sscan(string(lines[1]), &after)
+	return after, shorten(string(lines[2])), nil
+}
+
+// shorten leaves out what is different each time.
+func shorten(text string) string {
+	const enough = 110
+	if len(text) > enough {
+		return text[:enough] + "..."
+	}
+	return text
+}
+
+// write writes the faulty files to dir, and what -overlay wants to know about them.
+func write(root, dir, text string) (overlay string, err error) {
+	replaced := map[string]string{}
+	for _, part := range strings.Split(text, "\n=== ")[1:] {
+		name, rest, _ := strings.Cut(part, "\n")
+		there, faulty, ok := strings.Cut(strings.TrimSuffix(rest, "\n===\n")+"\n", "--- becomes\n")
+		if !ok {
+			return "", fmt.Errorf("%s: nothing takes the place of the text", name)
+		}
+		original := filepath.Join(root, name)
+		from := original
+		if replaced[original] != "" {
+			from = replaced[original]
+		}
+		source, err := os.ReadFile(from)
+		if err != nil {
+			return "", err
+		}
+		if n := strings.Count(string(source), there); n != 1 {
+			return "", fmt.Errorf("%s: the text that is to be replaced is there %d times, want once", name, n)
+		}
+		copied := filepath.Join(dir, strings.ReplaceAll(name, "/", "_"))
+		if err := os.WriteFile(copied, []byte(strings.Replace(string(source), there, faulty, 1)), 0o600); err != nil {
+			return "", err
+		}
+		replaced[original] = copied
+	}
+	list, err := json.Marshal(map[string]any{"Replace": replaced})
+	if err != nil {
+		return "", err
+	}
+	overlay = filepath.Join(dir, "overlay.json")
+	return overlay, os.WriteFile(overlay, list, 0o600)
+}

@@ -1,0 +1,348 @@
+package simulation
+
+import (
+	"context"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// route is the network between one process and one server. All that is sent on it is in the hand of the seed.
+type route struct {
+	name   string
+	server func(ctx context.Context) (net.Conn, error) // dials the server itself
+	wg     sync.WaitGroup                              // of the pumps
+
+	mu      sync.Mutex // guards the following, and all conns of the route
+	changed *sync.Cond
+	dice    *dice
+	latency time.Duration // of one direction
+	jitter  time.Duration // up to so much more
+	sliced  bool          // what is written arrives in pieces, each for itself
+	blocked [2]bool       // nothing arrives in that direction; it does when it is free again
+	refused bool          // dials fail
+	dead    bool          // the process has crashed: it sends and hears nothing any more
+	swallow bool          // the next reply is lost, and its connection with it
+	conns   []*link
+}
+
+// The directions of a route.
+const (
+	up   = iota // to the server
+	down        // to the process
+)
+
+func newRoute(name string, d *dice, latency time.Duration, server func(ctx context.Context) (net.Conn, error)) *route {
+	r := &route{name: name, server: server, dice: d, latency: latency, jitter: latency}
+	r.changed = sync.NewCond(&r.mu)
+	return r
+}
+
+// set changes the route.
+func (r *route) set(change func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	change()
+	r.changed.Broadcast()
+}
+
+// dial fits conn.Config.
+func (r *route) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	fail := func(err error) (net.Conn, error) {
+		return nil, &net.OpError{Op: "dial", Net: network, Addr: address(addr), Err: err}
+	}
+	if err := r.reach(ctx); err != nil {
+		return fail(err)
+	}
+	server, err := r.server(ctx)
+	if err != nil {
+		return fail(err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.dead {
+		_ = server.Close()
+		return fail(net.ErrClosed)
+	}
+	l := &link{route: r, server: server, addr: address(addr)}
+	r.conns = append(r.conns, l)
+	r.wg.Go(l.pumpUp)
+	r.wg.Go(l.pumpDown)
+	return l, nil
+}
+
+// reach takes the round trip of a dial. While a direction is blocked it takes for ever.
+func (r *route) reach(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() { r.set(func() {}) })
+	defer stop()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	over := false
+	timer := time.AfterFunc(2*r.latency+r.dice.upTo(r.jitter), func() { r.set(func() { over = true }) })
+	defer timer.Stop()
+	for {
+		switch {
+		case r.dead:
+			return net.ErrClosed
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case over && r.blocked == [2]bool{} && r.refused:
+			return syscall.ECONNREFUSED
+		case over && r.blocked == [2]bool{}:
+			return nil
+		}
+		r.changed.Wait()
+	}
+}
+
+// cut ends connections as a reset does, those for which which returns true. What is on its way to the server arrives there
+// after late, or never if that is below 0.
+func (r *route) cut(late time.Duration, which func(n int) bool) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, l := range append([]*link(nil), r.conns...) {
+		if which(i) {
+			l.resetLocked(late)
+			n++
+		}
+	}
+	r.changed.Broadcast()
+	return n
+}
+
+// crash is the end of the process: its connections end, and what is on its way arrives after late, or never if that is below 0.
+func (r *route) crash(late time.Duration) {
+	r.set(func() { r.dead = true })
+	r.cut(late, func(int) bool { return true })
+}
+
+// piece is something under way.
+type piece struct {
+	data []byte
+	due  time.Time
+}
+
+// flow is one direction of a connection, guarded by the mutex of its route.
+type flow struct {
+	pieces []piece
+	closed bool // nothing comes behind the pieces
+	gone   bool // nobody reads any more
+	fails  error
+}
+
+// link is the process's end of a connection, and the pumps between it and the server.
+type link struct {
+	route  *route
+	server net.Conn // the end of the network at the server
+	addr   address
+
+	flows    [2]flow
+	held     time.Time // nothing arrives at the server before, nor is the connection closed there
+	closed   bool      // by the process
+	deadline [2]time.Time
+	timers   [2]*time.Timer
+}
+
+// resetLocked ends the connection for the process.
+func (l *link) resetLocked(late time.Duration) {
+	l.flows[down].fails = syscall.ECONNRESET
+	l.flows[up].closed = true
+	if late < 0 {
+		l.flows[up].pieces = nil
+	} else {
+		l.held = time.Now().Add(late)
+		time.AfterFunc(late, func() { l.route.set(func() {}) })
+	}
+	l.forgetLocked()
+}
+
+func (l *link) forgetLocked() {
+	for i, other := range l.route.conns {
+		if other == l {
+			l.route.conns = append(l.route.conns[:i:i], l.route.conns[i+1:]...)
+			return
+		}
+	}
+}
+
+// putLocked sends p in one direction, cut into pieces if the route is so.
+func (l *link) putLocked(direction int, p []byte) {
+	r := l.route
+	f := &l.flows[direction]
+	for len(p) > 0 {
+		n := len(p)
+		if r.sliced && n > 1 {
+			n = 1 + r.dice.n(n-1)
+		}
+		due := time.Now().Add(r.latency + r.dice.upTo(r.jitter))
+		if last := len(f.pieces); last > 0 && f.pieces[last-1].due.After(due) {
+			due = f.pieces[last-1].due
+		}
+		f.pieces = append(f.pieces, piece{append([]byte(nil), p[:n]...), due})
+		time.AfterFunc(time.Until(due), func() { r.set(func() {}) })
+		p = p[n:]
+	}
+}
+
+// arrivedLocked reports whether the next piece has arrived.
+func (l *link) arrivedLocked(direction int) bool {
+	f := &l.flows[direction]
+	if len(f.pieces) == 0 || l.route.blocked[direction] || time.Now().Before(f.pieces[0].due) {
+		return false
+	}
+	return direction == down || !time.Now().Before(l.held)
+}
+
+// pumpUp brings to the server what the process has sent.
+func (l *link) pumpUp() {
+	r := l.route
+	for {
+		r.mu.Lock()
+		f := &l.flows[up]
+		for !l.arrivedLocked(up) && !(len(f.pieces) == 0 && f.closed && !r.blocked[up] && !time.Now().Before(l.held)) && !f.gone {
+			r.changed.Wait()
+		}
+		if len(f.pieces) == 0 || f.gone {
+			r.mu.Unlock()
+			_ = l.server.Close()
+			return
+		}
+		data := f.pieces[0].data
+		f.pieces = f.pieces[1:]
+		r.mu.Unlock()
+		if _, err := l.server.Write(data); err != nil {
+			r.set(func() { f.gone, f.pieces = true, nil })
+		}
+	}
+}
+
+// pumpDown brings to the process what the server has sent.
+func (l *link) pumpDown() {
+	r := l.route
+	buf := make([]byte, 4096)
+	for {
+		n, err := l.server.Read(buf)
+		r.mu.Lock()
+		f := &l.flows[down]
+		switch {
+		case f.fails != nil || l.closed:
+		case n > 0 && r.swallow:
+			r.swallow = false
+			l.resetLocked(0)
+		case n > 0:
+			l.putLocked(down, buf[:n])
+		}
+		if err != nil {
+			f.closed = true
+			l.flows[up].gone = true
+		}
+		r.changed.Broadcast()
+		r.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// Read returns what has arrived, never more than one piece.
+func (l *link) Read(p []byte) (int, error) {
+	r := l.route
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f := &l.flows[down]
+	for {
+		switch {
+		case l.closed:
+			return 0, l.wrap("read", net.ErrClosed)
+		case f.fails != nil:
+			return 0, l.wrap("read", f.fails)
+		case l.overLocked(0):
+			return 0, l.wrap("read", os.ErrDeadlineExceeded)
+		case l.arrivedLocked(down):
+			n := copy(p, f.pieces[0].data)
+			if f.pieces[0].data = f.pieces[0].data[n:]; len(f.pieces[0].data) == 0 {
+				f.pieces = f.pieces[1:]
+			}
+			return n, nil
+		case len(f.pieces) == 0 && f.closed && !r.blocked[down]:
+			return 0, io.EOF
+		}
+		r.changed.Wait()
+	}
+}
+
+// Write never blocks: there is room for all that a process sends.
+func (l *link) Write(p []byte) (int, error) {
+	r := l.route
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch f := &l.flows[up]; {
+	case l.closed:
+		return 0, l.wrap("write", net.ErrClosed)
+	case l.flows[down].fails != nil:
+		return 0, l.wrap("write", syscall.EPIPE)
+	case l.overLocked(1):
+		return 0, l.wrap("write", os.ErrDeadlineExceeded)
+	case f.gone && !r.blocked[down]:
+		return 0, l.wrap("write", syscall.EPIPE)
+	}
+	l.putLocked(up, p)
+	return len(p), nil
+}
+
+// Close ends the connection behind what has been written.
+func (l *link) Close() error {
+	r := l.route
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l.closed = true
+	l.flows[up].closed = true
+	l.flows[down].pieces = nil
+	l.forgetLocked()
+	for _, timer := range l.timers {
+		if timer != nil {
+			timer.Stop()
+		}
+	}
+	r.changed.Broadcast()
+	return nil
+}
+
+func (l *link) wrap(op string, err error) error {
+	return &net.OpError{Op: op, Net: "tcp", Source: address(l.route.name), Addr: l.addr, Err: err}
+}
+
+func (l *link) overLocked(i int) bool {
+	return !l.deadline[i].IsZero() && !time.Now().Before(l.deadline[i])
+}
+
+func (l *link) setDeadline(t time.Time, which ...int) error {
+	r := l.route
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, i := range which {
+		l.deadline[i] = t
+		if l.timers[i] != nil {
+			l.timers[i].Stop()
+		}
+		if !t.IsZero() && !l.closed {
+			l.timers[i] = time.AfterFunc(time.Until(t), func() { r.set(func() {}) })
+		}
+	}
+	r.changed.Broadcast()
+	return nil
+}
+
+func (l *link) SetDeadline(t time.Time) error      { return l.setDeadline(t, 0, 1) }
+func (l *link) SetReadDeadline(t time.Time) error  { return l.setDeadline(t, 0) }
+func (l *link) SetWriteDeadline(t time.Time) error { return l.setDeadline(t, 1) }
+func (l *link) LocalAddr() net.Addr                { return address(l.route.name) }
+func (l *link) RemoteAddr() net.Addr               { return l.addr }
+
+type address string
+
+func (a address) Network() string { return "tcp" }
+func (a address) String() string  { return string(a) }

@@ -1,0 +1,138 @@
+package simulation
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// family is what an object is, as far as the checks are concerned.
+type family string
+
+const (
+	exclusive family = "lock"
+	plain     family = "plain"
+	readWrite family = "rw"
+	permits   family = "permits"
+	semaphore family = "sem"
+	countdown family = "latch"
+)
+
+// The kinds of exclusive locks, which exclude each other under one name.
+const (
+	reentrant        = "Reentrant"
+	nonReentrant     = "NonReentrant"
+	spin             = "Spin"
+	fenced           = "Fenced"
+	fair             = "Fair"
+	nonReentrantFair = "NonReentrantFair"
+)
+
+var mixes = [][]string{
+	{reentrant}, {reentrant}, {fenced}, {spin}, {nonReentrant}, {fair}, {fair, nonReentrantFair},
+	{reentrant, fenced, nonReentrant}, {reentrant, spin}, {reentrant, fair}, {reentrant, nonReentrant, spin, fenced, fair},
+}
+
+// object is a lock or a synchronizer that the processes contend for.
+type object struct {
+	name   string
+	family family
+	kinds  []string // of an exclusive one
+	nests  bool     // owners take it several times
+	total  int      // permits, or the count of a latch
+	// patience is for how long it may be free while somebody waits for it and nothing is wrong.
+	patience time.Duration
+
+	// Guarded by the world's mu.
+	live    []*hold
+	last    *hold             // the fenced one with the largest token
+	out     int               // permits of a semaphore that somebody has
+	missing int               // permits of a semaphore that may be lost with their processes
+	rounds  []*round          // of a latch
+	idle    time.Time         // since when it has been free while somebody waits; zero if it is not
+	orphans map[string]orphan // owners that the server has and nobody is
+
+	mu     sync.Mutex // guards losses; taken inside a server
+	losses []loss
+}
+
+// loss is an instant at which the server forgot who has the object.
+type loss struct {
+	at  time.Time
+	why *exclusion
+}
+
+// orphan is an owner that the server has and nobody is.
+type orphan struct{ since time.Time }
+
+// lost takes note that the server forgets now.
+func (o *object) lost(why *exclusion) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.losses = append(o.losses, loss{time.Now(), why})
+}
+
+// lossSince returns the first loss at or after that time, or nil.
+func (o *object) lossSince(since time.Time) *loss {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for i := range o.losses {
+		if !o.losses[i].at.Before(since) {
+			return &o.losses[i]
+		}
+	}
+	return nil
+}
+
+// newObjects are the few names of a run.
+func newObjects(d *dice) []*object {
+	var all []*object
+	for i := range 2 + d.n(3) {
+		o := &object{name: fmt.Sprint("o", i), orphans: map[string]orphan{}}
+		switch d.n(10) {
+		case 0:
+			o.family = plain
+		case 1, 2:
+			o.family = readWrite
+		case 3:
+			o.family, o.total = permits, 1+d.n(4)
+		case 4:
+			o.family, o.total = semaphore, 2+d.n(4)
+		case 5:
+			o.family, o.total = countdown, 2+d.n(3)
+		default:
+			o.family, o.kinds, o.nests = exclusive, pick(d, mixes), d.oneIn(2)
+		}
+		o.patience = o.patient()
+		all = append(all, o)
+	}
+	return all
+}
+
+// fairPatience is for as long as the head of a fair queue may listen without coming for the lock: after 15 s it is passed over.
+const fairPatience = 20 * time.Second
+
+func (o *object) patient() time.Duration {
+	switch {
+	case o.family == readWrite:
+		return 16 * time.Second // a writer that has died while it waited keeps readers out for 15
+	case slices.Contains(o.kinds, fair), slices.Contains(o.kinds, nonReentrantFair):
+		return fairPatience
+	case slices.Contains(o.kinds, spin) && len(o.kinds) > 1:
+		return 11 * time.Second // its release wakes nobody
+	case o.nests:
+		return longestLease + time.Second // the end of an inner hold may shorten the lease that waiters know of
+	}
+	return 2 * time.Second // without a subscription a waiter looks once a second
+}
+
+func (o *object) String() string {
+	switch o.family {
+	case exclusive:
+		return fmt.Sprintf("%s: %v, nested: %v", o.name, o.kinds, o.nests)
+	case permits, semaphore, countdown:
+		return fmt.Sprintf("%s: %s of %d", o.name, o.family, o.total)
+	}
+	return fmt.Sprintf("%s: %s", o.name, o.family)
+}

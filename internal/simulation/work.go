@@ -1,0 +1,310 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lockwire/lockwire/lock"
+)
+
+// unlockLimit is how long Unlock and the changes of synchronizers take at most.
+const unlockLimit = 10 * time.Second
+
+// turn does something with an object.
+func (k *worker) turn(o *object) {
+	switch o.family {
+	case exclusive:
+		k.exclusive(o)
+	case plain:
+		k.hold(o, "Plain", &k.process.client.Plain(o.name).Handle, "", 1)
+	case readWrite:
+		k.readWrite(o)
+	case permits:
+		k.permits(o)
+	case semaphore:
+		k.semaphore(o)
+	case countdown:
+		k.countdown(o)
+	}
+}
+
+// handle is the lock of that kind.
+func (k *worker) handle(kind, name string) *lock.Handle {
+	c := k.process.client
+	switch kind {
+	case nonReentrant:
+		return &c.NonReentrant(name).Handle
+	case spin:
+		return &c.Spin(name, lock.Backoff{}).Handle
+	case fenced:
+		return &c.Fenced(name).Handle
+	case fair:
+		return &c.Fair(name).Handle
+	case nonReentrantFair:
+		return &c.NonReentrantFair(name).Handle
+	}
+	return &c.Reentrant(name).Handle
+}
+
+func (k *worker) exclusive(o *object) {
+	kind := pick(k.dice, o.kinds)
+	handle := k.handle(kind, o.name)
+	switch k.dice.n(60) {
+	case 0:
+		k.force(o, kind, handle.ForceUnlock)
+		return
+	case 1:
+		k.look(o, kind, handle)
+		return
+	case 2, 3, 4, 5:
+		if k.multi(o) {
+			return
+		}
+	}
+	holds := 1
+	if o.nests && (kind == reentrant || kind == fair) {
+		holds += k.dice.n(3)
+	}
+	k.hold(o, kind, handle, "", holds)
+}
+
+func (k *worker) readWrite(o *object) {
+	rw := k.process.client.ReadWrite(o.name)
+	switch {
+	case k.dice.oneIn(100):
+		k.force(o, "Write", rw.Write().ForceUnlock)
+	case k.dice.oneIn(100):
+		k.force(o, "Read", rw.Read().ForceUnlock)
+	case k.dice.oneIn(3):
+		k.hold(o, "Write", &rw.Write().Handle, "write", 1+k.dice.n(2))
+	default:
+		k.hold(o, "Read", &rw.Read().Handle, "read", 1+k.dice.n(2))
+	}
+}
+
+// request is how a lock is asked for.
+type request struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+	limit  time.Duration // 0: none
+	try    bool
+	owned  bool
+	fixed  bool // the lease is not renewed
+	opts   []lock.Option
+	text   string
+}
+
+func (k *worker) request(o *object, owned bool) request {
+	r := request{owned: owned, try: k.dice.oneIn(4)}
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	if owned {
+		r.opts, r.text = append(r.opts, lock.As(k.owner)), " as owner"
+	}
+	if k.dice.oneIn(4) {
+		d := k.dice.between(200*time.Millisecond, 5*time.Second).Round(time.Millisecond)
+		r.fixed = true
+		r.opts, r.text = append(r.opts, lock.For(d)), fmt.Sprint(r.text, " for ", d)
+	}
+	switch {
+	case k.dice.oneIn(8):
+		d := k.dice.upTo(300 * time.Millisecond)
+		timer := time.AfterFunc(d, r.cancel)
+		cancel := r.cancel
+		r.limit, r.text = d, fmt.Sprint(r.text, " cancelled after ", d)
+		r.cancel = func() { timer.Stop(); cancel() }
+	case !k.dice.oneIn(5):
+		r.limit = k.dice.upTo(pick(k.dice, []time.Duration{50 * time.Millisecond, 500 * time.Millisecond, 5 * time.Second, 20 * time.Second}))
+		r.cancel()
+		r.ctx, r.cancel = context.WithTimeout(context.Background(), r.limit)
+		r.text = fmt.Sprint(r.text, " within ", r.limit)
+	}
+	if r.try {
+		r.text = " try" + r.text
+	}
+	return r
+}
+
+// hold takes a lock up to so many times, and gives back what it has got.
+func (k *worker) hold(o *object, kind string, handle *lock.Handle, mode string, holds int) {
+	owned := holds > 1 || k.dice.oneIn(6)
+	var held []*hold
+	for range holds {
+		h := k.take(o, kind, handle, mode, owned)
+		if h == nil {
+			break
+		}
+		held = append(held, h)
+		if mode == "write" && k.dice.oneIn(3) {
+			held = append(held[:len(held)-1], k.downgrade(h)...)
+			break
+		}
+	}
+	for _, h := range held {
+		k.work(h)
+		k.giveBack(h)
+	}
+}
+
+// take asks for a lock once, and returns nil if it is not to be had.
+func (k *worker) take(o *object, kind string, handle *lock.Handle, mode string, owned bool) *hold {
+	if !k.pass() {
+		return nil
+	}
+	r := k.request(o, owned)
+	defer r.cancel()
+	k.begin(o, r.limit, !r.try, "%s%s", kind, r.text)
+	since := time.Now()
+	call := handle.Lock
+	if r.try {
+		call = handle.TryLock
+	}
+	lease, err := call(r.ctx, r.opts...)
+	if !k.end(err) || err != nil {
+		return nil
+	}
+	return k.took(o, lease, &hold{mode: mode, fenced: kind == fenced, shared: r.owned, fixed: r.fixed, since: since})
+}
+
+// took takes in what a call has returned. Its grant was asked for when it was, but no longer ago than its lease lasts.
+func (k *worker) took(o *object, lease *lock.Lease, h *hold) *hold {
+	h.worker, h.object, h.lease = k, o, lease
+	if k.process.gone() {
+		return nil
+	}
+	w := k.process.world
+	if earliest := lease.ValidUntil().Add(-longestLease); h.since.Before(earliest) {
+		h.since = earliest
+	}
+	w.history.add(k.name, o.name, "has it as %s, token %d, valid for %v", lease.Owner(), lease.Token(), time.Until(lease.ValidUntil()))
+	w.acquired(h)
+	return h
+}
+
+// downgrade makes a read hold of a write hold.
+func (k *worker) downgrade(h *hold) []*hold {
+	w := k.process.world
+	if !k.pass() {
+		return []*hold{h}
+	}
+	w.releasing(h)
+	began := time.Now()
+	k.begin(h.object, unlockLimit, false, "Downgrade")
+	lease, err := h.lease.Downgrade(context.Background())
+	if !k.end(err) || err != nil {
+		return nil
+	}
+	if read := k.took(h.object, lease, &hold{mode: "read", shared: true, fixed: h.fixed, since: began}); read != nil {
+		return []*hold{read}
+	}
+	return nil
+}
+
+// work holds for a while, as often as not only until the hold is lost.
+func (k *worker) work(h *hold) {
+	var lost <-chan struct{}
+	if k.dice.oneIn(2) {
+		lost = h.lease.Lost()
+	}
+	most := pick(k.dice, []time.Duration{0, time.Millisecond, 5 * time.Millisecond, 50 * time.Millisecond, 400 * time.Millisecond})
+	if k.dice.oneIn(10) {
+		most = 8 * time.Second
+	}
+	k.pause(k.dice.upTo(most), lost)
+	if k.dice.oneIn(20) && k.pass() {
+		k.begin(h.object, 0, false, "Check")
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		k.end(h.lease.Check(ctx))
+		cancel()
+	}
+}
+
+// giveBack unlocks a hold.
+func (k *worker) giveBack(h *hold) {
+	p := k.process
+	if !k.pass() && (p.gone() || k.dice.oneIn(2)) {
+		return // it stays taken until its lease ends
+	}
+	p.world.releasing(h)
+	validUntil := h.lease.ValidUntil()
+	k.begin(h.object, unlockLimit, false, "Unlock of %s", h.lease.Owner())
+	err := h.lease.Unlock(context.Background())
+	if k.end(err) {
+		p.world.released(h, validUntil, err)
+	}
+}
+
+// force frees a lock whoever has it. The server tells the world when.
+func (k *worker) force(o *object, kind string, call func(context.Context) (bool, error)) {
+	k.begin(o, 0, false, "ForceUnlock %s", kind)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	_, err := call(ctx)
+	k.end(err)
+}
+
+// look asks who has a lock.
+func (k *worker) look(o *object, kind string, handle *lock.Handle) {
+	k.begin(o, 5*time.Second, false, "Info %s", kind)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	_, err := handle.Info(ctx)
+	k.end(err)
+}
+
+// multi takes this lock together with another one, if there is another one.
+func (k *worker) multi(o *object) bool {
+	w := k.process.world
+	other := pick(k.dice, w.objects)
+	if other == o || other.family != exclusive || !k.pass() {
+		return false
+	}
+	both, err := lock.NewMulti(k.handle(pick(k.dice, o.kinds), o.name), k.handle(pick(k.dice, other.kinds), other.name))
+	if err != nil {
+		w.violate(o, "NewMulti: %v", err)
+		return false
+	}
+	r := k.request(o, false)
+	defer r.cancel()
+	k.begin(o, r.limit, false, "Multi of %s and %s%s", o.name, other.name, r.text)
+	since := time.Now()
+	call := both.Lock
+	if r.try {
+		call = both.TryLock
+	}
+	lease, err := call(r.ctx, r.opts...)
+	if !k.end(err) || err != nil {
+		return true
+	}
+	first := k.took(o, lease, &hold{beside: []*object{other}, fixed: r.fixed, since: since})
+	second := k.took(other, lease, &hold{beside: []*object{o}, fixed: r.fixed, since: since})
+	if first == nil || second == nil {
+		return true
+	}
+	k.work(first)
+	if !k.pass() {
+		return true
+	}
+	w.releasing(first)
+	w.releasing(second)
+	k.begin(o, unlockLimit, false, "Unlock of Multi with %s", other.name)
+	k.end(lease.Unlock(context.Background()))
+	return true
+}
+
+// passing are the errors that a call may return for what the faults do.
+var passing = []error{
+	lock.ErrNotAcquired, lock.ErrClosed, lock.ErrLost, lock.ErrUncertain, lock.ErrNotHeld, lock.ErrReentry, lock.ErrUpgrade,
+	lock.ErrReleased, context.DeadlineExceeded, context.Canceled,
+}
+
+// isOne reports whether err is one of the list.
+func isOne(err error, list ...error) bool {
+	for _, e := range list {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
