@@ -86,25 +86,43 @@ func TestServerTopology(t *testing.T) {
 			if command == "SHARDS" && !rc.Binary().AtLeast(7, 0) {
 				continue
 			}
-			v, err := k.Do(t.Context(), "CLUSTER", command)
-			if err != nil {
-				t.Fatal(err)
-			}
-			top, err := cluster.Parse(command, v, cfg.Addr, false)
-			if err != nil {
-				t.Fatalf("%s: %v", command, err)
+			top := readTopology(t, k, command, cfg.Addr)
+			for limit := time.After(redistest.Patience); len(replicasOf(top)) < 3; top = readTopology(t, k, command, cfg.Addr) {
+				select { // a replica is listed once the node has heard how far it is
+				case <-limit:
+					t.Fatalf("%s: replicas %q", command, replicasOf(top))
+				case <-time.After(10 * time.Millisecond):
+				}
 			}
 			for slot := range cluster.Slots {
 				if slot%100 == 0 && top.Owner(slot) != rc.Owner(slot).Addr() {
 					t.Fatalf("%s: slot %d is served by %q, want %q", command, slot, top.Owner(slot), rc.Owner(slot).Addr())
 				}
 			}
-			masters, replicas := slices.Sorted(slices.Values(top.Masters())), slices.Compact(slices.Sorted(slices.Values(top.Replicas())))
+			masters, replicas := slices.Sorted(slices.Values(top.Masters())), replicasOf(top)
 			if len(masters) != 3 || len(replicas) != 3 || top.Served() != cluster.Slots {
 				t.Errorf("%s: masters %q, replicas %q, %d slots", command, masters, replicas, top.Served())
 			}
 		}
 	})
+}
+
+// readTopology asks for the topology by CLUSTER SLOTS or SHARDS.
+func readTopology(t *testing.T, k *conn.Conn, command, addr string) cluster.Topology {
+	t.Helper()
+	v, err := k.Do(t.Context(), "CLUSTER", command)
+	if err != nil {
+		t.Fatal(err)
+	}
+	top, err := cluster.Parse(command, v, addr, false)
+	if err != nil {
+		t.Fatalf("%s: %v", command, err)
+	}
+	return top
+}
+
+func replicasOf(top cluster.Topology) []string {
+	return slices.Compact(slices.Sorted(slices.Values(top.Replicas())))
 }
 
 // Slots migrate to and fro while they are in use: nothing is lost, nothing runs twice and nothing fails.

@@ -44,9 +44,13 @@ func (l *link) waitLimit(cmd *resp.Command) time.Duration {
 	return never
 }
 
-// sendAcked sends a batch that ends in WAIT over an exclusive connection. If the server refuses all that is in front of the
-// WAIT, and has executed none of it, the batch is repeated as a whole, as Send would; otherwise the refusals are handed out. An
-// answer of a server that is no longer the master counts as none: its replicas may have another one.
+// sendAcked sends a batch that ends in WAIT over an exclusive connection.
+//
+//   - If the server refuses all commands before the WAIT and executes none, sendAcked repeats the batch as a whole,
+//     within the limits of Config.Retry.
+//   - If another master is known when the answer arrives, the outcome is uncertain: the replicas counted by WAIT may
+//     follow the new master.
+//   - Otherwise the caller gets the replies, including refusals.
 func (p *Pool) sendAcked(ctx context.Context, cmds []resp.Command) ([]resp.Value, error) {
 	a := attempts{policy: &p.cfg.Retry}
 	for {

@@ -215,7 +215,7 @@ func (d *dialRun) open(ctx context.Context, nc net.Conn) (*session, error) {
 // dialServer is like dial, but dials the master named by the sentinels if cfg has any.
 func dialServer(ctx context.Context, cfg *Config) (*session, error) {
 	if cfg.Sentinel.used() {
-		return newFinder(cfg, nil).dial(ctx)
+		return newResolver(cfg, nil).dial(ctx)
 	}
 	return dial(ctx, cfg)
 }

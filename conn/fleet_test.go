@@ -31,7 +31,7 @@ type fleet struct {
 	views    map[string]*view // the views of the sentinels
 	dials    []fleetDial      // dials to all nodes
 	silent   map[string]bool  // sentinels without epochs
-	replicas []string         // what a sentinel says of each replica
+	replicas []string         // a sentinel's description of each replica
 	minority bool             // the sentinels do not reach a majority
 }
 

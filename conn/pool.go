@@ -45,7 +45,7 @@ type Pool struct {
 	retries atomic.Uint64
 	losses  callback.List
 
-	finder *finder // nil without sentinels; constant after Open
+	resolver *resolver // nil without sentinels; constant after Open
 
 	mu           sync.Mutex // guards the following, and the fields so marked of sharedConn and member
 	closed       bool
@@ -89,7 +89,7 @@ func Open(ctx context.Context, cfg Config) (*Pool, error) {
 		return nil, err
 	}
 	policy := p.cfg.Retry
-	if policy.Attempts == 0 && p.finder == nil {
+	if policy.Attempts == 0 && p.resolver == nil {
 		policy.Attempts = openAttempts
 	}
 	a := attempts{policy: &policy}
@@ -120,7 +120,7 @@ func New(cfg Config) (*Pool, error) {
 	}
 	if cfg.Sentinel.used() {
 		p.cfg.Addr = cfg.Sentinel.Master // the address in errors without a connection
-		p.finder = newFinder(&p.cfg, p.switched)
+		p.resolver = newResolver(&p.cfg, p.switched)
 	}
 	p.pushes = newPushes(cfg.OnPush, &p.wg)
 	for range cfg.Conns {
@@ -227,7 +227,7 @@ func (p *Pool) Stream(ctx context.Context) (*Stream, error) {
 }
 
 // Replicated reports whether replicas may take the server's place, which is the case with Config.Sentinel.
-func (p *Pool) Replicated() bool { return p.finder != nil }
+func (p *Pool) Replicated() bool { return p.resolver != nil }
 
 // Close closes all connections. Calls that wait for a connection, a reply or the next attempt fail with ErrClosed.
 // Close returns after all goroutines of the Pool have ended, but does not wait for functions given to With. Close may

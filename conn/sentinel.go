@@ -28,29 +28,30 @@ var (
 	errUnknownMaster = errors.New("the sentinel knows no master of this name")
 )
 
-// finder finds and dials the master: the server named by the sentinels that also reports the role of a master itself.
+// resolver finds and dials the master: the server named by the sentinels that also reports the role of a
+// master itself.
 //
 // An answer may be old. A sentinel cut off from the others still names the former master, which may not know of its
-// replacement. The epoch of the sentinels' configuration counts the failovers, so finder sets aside an answer with an
-// older epoch than the known one, and uses it only if no other answer leads to a master.
-type finder struct {
-	cfg    *Config                      // constant, like the following
-	moved  func(from string, to master) // called after each change of the master
-	kick   chan string                  // wakes watch; the sentinel to ask first, or ""
-	nudge  chan struct{}                // makes follow check the sentinel it listens to
-	asks   rateLimiter                  // limits connections to sentinels
-	checks rateLimiter                  // limits connections that check an announced master
-	asking chan struct{}                // holds a token while a caller asks the sentinels
-	heirs  heirs
+// replacement. The epoch of the sentinels' configuration counts the failovers, so the resolver sets aside an answer
+// with an older epoch than the known one, and uses it only if no other answer leads to a master.
+type resolver struct {
+	cfg           *Config                      // constant, like the following
+	onSwitch      func(from string, to master) // called after each change of the master
+	pollNow       chan string                  // wakes watch; the sentinel to ask first, or ""
+	checkListener chan struct{}                // makes follow check the sentinel it listens to
+	asks          rateLimiter                  // limits connections to sentinels
+	checks        rateLimiter                  // limits connections that check an announced master
+	asking        chan struct{}                // holds a token while a caller asks the sentinels
+	successions   successionCache
 
-	mu        sync.Mutex // guards the following
-	sentinels []string   // in the order of asking
-	master    master
-	doubted   bool // the master has failed, or denies the role
-	changed   chan struct{}
-	searches  map[*search]struct{} // searches in progress
-	fruitless int                  // unsuccessful rounds in a row
-	notBefore time.Time            // earliest time of the next round
+	mu           sync.Mutex // guards the following
+	sentinels    []string   // in the order of asking
+	master       master
+	suspected    bool // the master has failed, or denies the role
+	changed      chan struct{}
+	searches     map[*search]struct{} // searches in progress
+	failedRounds int                  // unsuccessful rounds in a row
+	notBefore    time.Time            // earliest time of the next round
 }
 
 // master is a server that has confirmed the role of a master.
@@ -67,45 +68,45 @@ type search struct {
 	cancel context.CancelCauseFunc
 }
 
-// newFinder returns a finder. cfg must have its defaults. moved may be nil.
-func newFinder(cfg *Config, moved func(from string, to master)) *finder {
-	return &finder{
-		cfg:       cfg,
-		moved:     moved,
-		kick:      make(chan string, 1),
-		nudge:     make(chan struct{}, 1),
-		asking:    make(chan struct{}, 1),
-		heirs:     heirs{asking: make(chan struct{}, 1)},
-		sentinels: slices.Clone(cfg.Sentinel.Addrs),
-		master:    master{epoch: -1},
-		changed:   make(chan struct{}),
-		searches:  make(map[*search]struct{}),
+// newResolver returns a resolver. cfg must have its defaults. onSwitch may be nil.
+func newResolver(cfg *Config, onSwitch func(from string, to master)) *resolver {
+	return &resolver{
+		cfg:           cfg,
+		onSwitch:      onSwitch,
+		pollNow:       make(chan string, 1),
+		checkListener: make(chan struct{}, 1),
+		asking:        make(chan struct{}, 1),
+		successions:   successionCache{asking: make(chan struct{}, 1)},
+		sentinels:     slices.Clone(cfg.Sentinel.Addrs),
+		master:        master{epoch: -1},
+		changed:       make(chan struct{}),
+		searches:      make(map[*search]struct{}),
 	}
 }
 
-// current returns the known master, whether it is doubted, and a channel that closes when the master changes.
-func (f *finder) current() (m master, doubted bool, changed <-chan struct{}) {
+// current returns the known master, whether it is suspected, and a channel that closes when the master changes.
+func (f *resolver) current() (m master, suspected bool, changed <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.master, f.doubted, f.changed
+	return f.master, f.suspected, f.changed
 }
 
-// doubt makes the next dial ask the sentinels, if addr is the master's address. It also makes follow check its
+// suspect makes the next dial ask the sentinels, if addr is the master's address. It also makes follow check its
 // sentinel, so that the next announcement is not missed.
-func (f *finder) doubt(addr string) {
+func (f *resolver) suspect(addr string) {
 	select {
-	case f.nudge <- struct{}{}:
+	case f.checkListener <- struct{}{}:
 	default:
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.master.addr == addr {
-		f.doubted = true
+		f.suspected = true
 	}
 }
 
 // dial connects to the master. If the master changes meanwhile, dial starts again.
-func (f *finder) dial(ctx context.Context) (*session, error) {
+func (f *resolver) dial(ctx context.Context) (*session, error) {
 	for n := 1; ; n++ {
 		s, err := f.dialOnce(ctx)
 		if n == maxRestarts || ctx.Err() != nil || !errors.Is(err, errSwitched) {
@@ -115,15 +116,15 @@ func (f *finder) dial(ctx context.Context) (*session, error) {
 }
 
 // dialOnce connects to the known master, and after a failure to the master named by the sentinels.
-func (f *finder) dialOnce(ctx context.Context) (*session, error) {
-	m, doubted, changed := f.current()
+func (f *resolver) dialOnce(ctx context.Context) (*session, error) {
+	m, suspected, changed := f.current()
 	r := round{f: f, known: m, changed: changed}
-	if m.seq > 0 && !doubted {
+	if m.seq > 0 && !suspected {
 		s, err := r.try(ctx, m.announced, -1)
 		if err == nil || r.over(ctx, err) {
 			return s, err
 		}
-		f.doubt(m.addr)
+		f.suspect(m.addr)
 	}
 	select {
 	case f.asking <- struct{}{}:
@@ -147,9 +148,9 @@ func (f *finder) dialOnce(ctx context.Context) (*session, error) {
 	s, err := r.ask(ctx)
 	if err != nil && !errors.Is(err, errSwitched) {
 		f.mu.Lock()
-		f.fruitless++
+		f.failedRounds++
 		policy := Retry{MinBackoff: minRoundPause, MaxBackoff: maxRoundPause}
-		f.notBefore = time.Now().Add(policy.backoff(f.fruitless - 1))
+		f.notBefore = time.Now().Add(policy.backoff(f.failedRounds - 1))
 		f.mu.Unlock()
 	}
 	return s, err
@@ -157,7 +158,7 @@ func (f *finder) dialOnce(ctx context.Context) (*session, error) {
 
 // connect dials the announced server, requires the role of a master and records it as the known master. If the known
 // master's number is no longer seq, connect fails with errSwitched.
-func (f *finder) connect(ctx context.Context, seq uint64, announced string, epoch int64) (*session, error) {
+func (f *resolver) connect(ctx context.Context, seq uint64, announced string, epoch int64) (*session, error) {
 	cfg := f.cfg.server(announced)
 	ctx, end, ok := f.untilSwitch(ctx, seq, cfg.Addr)
 	defer end()
@@ -168,7 +169,7 @@ func (f *finder) connect(ctx context.Context, seq uint64, announced string, epoc
 	if err != nil {
 		return nil, err
 	}
-	if !f.believe(seq, announced, cfg.Addr, epoch) {
+	if !f.adopt(seq, announced, cfg.Addr, epoch) {
 		_ = hangUp(s.nc)
 		return nil, f.failure(errSwitched)
 	}
@@ -177,7 +178,7 @@ func (f *finder) connect(ctx context.Context, seq uint64, announced string, epoc
 
 // untilSwitch returns a ctx that ends as soon as a server other than addr becomes the master. end releases the ctx.
 // ok is false if the known master's number is no longer seq.
-func (f *finder) untilSwitch(ctx context.Context, seq uint64, addr string) (_ context.Context, end func(), ok bool) {
+func (f *resolver) untilSwitch(ctx context.Context, seq uint64, addr string) (_ context.Context, end func(), ok bool) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	d := &search{addr: addr, cancel: cancel}
 	f.mu.Lock()
@@ -191,16 +192,16 @@ func (f *finder) untilSwitch(ctx context.Context, seq uint64, addr string) (_ co
 	}, f.master.seq == seq
 }
 
-// believe records a server with the role of a master as the known master. It returns false if the known master's
+// adopt records a server with the role of a master as the known master. It returns false if the known master's
 // number is no longer seq.
-func (f *finder) believe(seq uint64, announced, addr string, epoch int64) bool {
+func (f *resolver) adopt(seq uint64, announced, addr string, epoch int64) bool {
 	f.mu.Lock()
 	from := f.master
 	if from.seq != seq {
 		f.mu.Unlock()
 		return false
 	}
-	f.doubted, f.fruitless, f.notBefore = false, 0, time.Time{}
+	f.suspected, f.failedRounds, f.notBefore = false, 0, time.Time{}
 	f.master.announced = announced
 	if epoch >= 0 {
 		f.master.epoch = epoch
@@ -220,14 +221,14 @@ func (f *finder) believe(seq uint64, announced, addr string, epoch int64) bool {
 	close(f.changed)
 	f.changed = make(chan struct{})
 	f.mu.Unlock()
-	if f.moved != nil {
-		f.moved(from.addr, to)
+	if f.onSwitch != nil {
+		f.onSwitch(from.addr, to)
 	}
 	return true
 }
 
 // list returns the sentinels in the order of asking.
-func (f *finder) list() []string {
+func (f *resolver) list() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.sentinels)
@@ -235,7 +236,7 @@ func (f *finder) list() []string {
 
 // learn updates the list of sentinels: it keeps the sentinels in the Config, the one that answered, and the ones
 // named in the answer.
-func (f *finder) learn(from string, a answer) {
+func (f *resolver) learn(from string, a answer) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	keep := append([]string{from}, a.sentinels...)
@@ -251,7 +252,7 @@ func (f *finder) learn(from string, a answer) {
 }
 
 // demote moves an unhelpful sentinel to the end of the list.
-func (f *finder) demote(addr string) {
+func (f *resolver) demote(addr string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if i := slices.Index(f.sentinels, addr); i >= 0 {
@@ -259,13 +260,13 @@ func (f *finder) demote(addr string) {
 	}
 }
 
-func (f *finder) failure(err error) error {
+func (f *resolver) failure(err error) error {
 	return &Error{Op: "dial", Addr: f.cfg.Sentinel.Master, Err: err}
 }
 
 // round is one search for the master.
 type round struct {
-	f       *finder
+	f       *resolver
 	known   master // the master at the begin of the round
 	changed <-chan struct{}
 	tried   []string // addresses of failed dials
@@ -307,7 +308,7 @@ func (r *round) ask(ctx context.Context) (*session, error) {
 		}
 		switch {
 		case err != nil:
-			r.silenced(err)
+			r.noteSilence(err)
 		case a.older(r.known):
 			aside = aside.newer(a)
 		default:
@@ -329,8 +330,8 @@ func (r *round) ask(ctx context.Context) (*session, error) {
 	return nil, r.err
 }
 
-// silenced records why a sentinel named no master, with a preference for temporary reasons.
-func (r *round) silenced(err error) {
+// noteSilence records why a sentinel named no master, with a preference for temporary reasons.
+func (r *round) noteSilence(err error) {
 	if r.silence == nil || classify(r.silence, false) == netfail.Final {
 		r.silence = err
 	}

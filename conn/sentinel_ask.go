@@ -28,7 +28,7 @@ func (a answer) newer(b answer) answer {
 }
 
 // question asks the sentinel at addr for the master, and learns the other sentinels. The error is an *Error.
-func (f *finder) question(ctx context.Context, addr string) (answer, error) {
+func (f *resolver) question(ctx context.Context, addr string) (answer, error) {
 	name := f.cfg.Sentinel.Master
 	replies, err := f.put(ctx, addr,
 		resp.Cmd("SENTINEL", "get-master-addr-by-name", name),
@@ -47,7 +47,7 @@ func (f *finder) question(ctx context.Context, addr string) (answer, error) {
 
 // put sends all questions at once to the sentinel at addr, over a new connection, and returns the replies within
 // Sentinel.Timeout. The error is an *Error.
-func (f *finder) put(ctx context.Context, addr string, questions ...resp.Command) ([]resp.Value, error) {
+func (f *resolver) put(ctx context.Context, addr string, questions ...resp.Command) ([]resp.Value, error) {
 	s := &f.cfg.Sentinel
 	cause := fmt.Errorf("no answer of the sentinel within %v: %w", s.Timeout, context.DeadlineExceeded)
 	ctx, cancel := context.WithTimeoutCause(ctx, s.Timeout, cause)
@@ -74,7 +74,7 @@ func (f *finder) put(ctx context.Context, addr string, questions ...resp.Command
 }
 
 // sentinel connects to the sentinel at addr.
-func (f *finder) sentinel(ctx context.Context, addr string) (*Stream, error) {
+func (f *resolver) sentinel(ctx context.Context, addr string) (*Stream, error) {
 	cfg := f.cfg.sentinel(addr)
 	s, err := dial(ctx, cfg)
 	if err != nil {
@@ -102,7 +102,7 @@ func converse(ctx context.Context, stream *Stream, questions []resp.Command) ([]
 }
 
 // understand parses the replies to the commands of question.
-func (f *finder) understand(replies []resp.Value) (answer, error) {
+func (f *resolver) understand(replies []resp.Value) (answer, error) {
 	if err := replies[0].Err(); err != nil {
 		return answer{}, fmt.Errorf("SENTINEL: %w", err)
 	}

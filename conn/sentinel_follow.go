@@ -23,7 +23,7 @@ const (
 var errMute = errors.New("the sentinel does not answer PING")
 
 // follow listens to one sentinel, and to another after a failure, until ctx ends.
-func (f *finder) follow(ctx context.Context) {
+func (f *resolver) follow(ctx context.Context) {
 	policy := Retry{MinBackoff: minRoundPause, MaxBackoff: maxRoundPause}
 	for failed := 0; ctx.Err() == nil; {
 		var err error
@@ -58,7 +58,7 @@ func (f *finder) follow(ctx context.Context) {
 
 // listen subscribes to the sentinel at addr and returns when the connection is lost. confirmed reports whether the
 // sentinel confirmed the subscription.
-func (f *finder) listen(ctx context.Context, addr string) (confirmed bool, err error) {
+func (f *resolver) listen(ctx context.Context, addr string) (confirmed bool, err error) {
 	stream, err := f.sentinel(ctx, addr)
 	if err != nil {
 		return false, err
@@ -69,7 +69,7 @@ func (f *finder) listen(ctx context.Context, addr string) (confirmed bool, err e
 		said.read(stream, f.cfg.Sentinel.Master)
 		_ = stream.Close()
 	})
-	err = f.attend(ctx, stream, &said)
+	err = f.handleNews(ctx, stream, &said)
 	_ = stream.Close()
 	reader.Wait()
 	confirmed, cause := said.end()
@@ -79,14 +79,14 @@ func (f *finder) listen(ctx context.Context, addr string) (confirmed bool, err e
 	return confirmed, err
 }
 
-// attend handles the messages from stream and sends PINGs, until the connection ends or the sentinel stops answering.
-func (f *finder) attend(ctx context.Context, stream *Stream, said *news) error {
+// handleNews handles the messages from stream and sends PINGs, until the connection ends or the sentinel stops answering.
+func (f *resolver) handleNews(ctx context.Context, stream *Stream, said *news) error {
 	if err := stream.Write(ctx, resp.Cmd("SUBSCRIBE", switchMaster, promoted)); err != nil {
 		return err
 	}
 	asked := time.Now() // time of the unanswered command; zero without one
 	var last time.Time  // time of the last answer
-	doubts := false
+	suspicious := false
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -110,9 +110,9 @@ func (f *finder) attend(ctx context.Context, stream *Stream, said *news) error {
 			if wait = asked.Add(f.cfg.Sentinel.Timeout).Sub(now); wait <= 0 {
 				return errMute
 			}
-		case f.cfg.PingInterval > 0 || doubts:
-			if wait = last.Add(f.cfg.PingInterval).Sub(now); wait <= 0 || doubts {
-				asked, doubts = now, false
+		case f.cfg.PingInterval > 0 || suspicious:
+			if wait = last.Add(f.cfg.PingInterval).Sub(now); wait <= 0 || suspicious {
+				asked, suspicious = now, false
 				if err := stream.Write(ctx, resp.Cmd("PING")); err != nil {
 					return err
 				}
@@ -122,8 +122,8 @@ func (f *finder) attend(ctx context.Context, stream *Stream, said *news) error {
 		timer.Reset(wait)
 		select {
 		case <-said.wake:
-		case <-f.nudge:
-			doubts = true
+		case <-f.checkListener:
+			suspicious = true
 		case <-timer.C:
 		case <-ctx.Done():
 			return ended(ctx)
@@ -134,7 +134,7 @@ func (f *finder) attend(ctx context.Context, stream *Stream, said *news) error {
 // announced handles a switch announced by the sentinel at addr. If the switch leads away from the known master, and
 // the new master confirms the role, announced is done. Otherwise the announcement may be old, and announced asks the
 // sentinel.
-func (f *finder) announced(ctx context.Context, sentinel string, e announcement) {
+func (f *resolver) announced(ctx context.Context, sentinel string, e announcement) {
 	m, _, _ := f.current()
 	if e.from == m.announced && e.to != m.announced && f.check(ctx, m, e.to, m.epoch+1) == nil {
 		return
@@ -143,7 +143,7 @@ func (f *finder) announced(ctx context.Context, sentinel string, e announcement)
 }
 
 // check connects to the announced master, which then becomes the known master.
-func (f *finder) check(ctx context.Context, m master, announced string, epoch int64) error {
+func (f *resolver) check(ctx context.Context, m master, announced string, epoch int64) error {
 	if err := f.checks.wait(ctx, nil); err != nil {
 		return err
 	}
@@ -157,15 +157,15 @@ func (f *finder) check(ctx context.Context, m master, announced string, epoch in
 }
 
 // wake makes watch ask at once, beginning with the given sentinel.
-func (f *finder) wake(sentinel string) {
+func (f *resolver) wake(sentinel string) {
 	select {
-	case f.kick <- sentinel:
+	case f.pollNow <- sentinel:
 	default:
 	}
 }
 
 // watch regularly asks a sentinel for the master, until ctx ends.
-func (f *finder) watch(ctx context.Context) {
+func (f *resolver) watch(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	policy := Retry{MinBackoff: 2 * minRoundPause, MaxBackoff: max(f.cfg.Sentinel.PollInterval, maxRoundPause)}
@@ -179,7 +179,7 @@ func (f *finder) watch(ctx context.Context) {
 		timer.Reset(wait)
 		first := ""
 		select {
-		case first = <-f.kick:
+		case first = <-f.pollNow:
 		case <-timer.C:
 		case <-ctx.Done():
 			return
@@ -189,12 +189,12 @@ func (f *finder) watch(ctx context.Context) {
 			continue
 		}
 		failed = 0
-		f.refreshHeirs(ctx)
+		f.refreshSuccession(ctx)
 	}
 }
 
 // poll asks one sentinel for the master, a different sentinel each time, and connects to a new master.
-func (f *finder) poll(ctx context.Context, n int, first string) error {
+func (f *resolver) poll(ctx context.Context, n int, first string) error {
 	m, _, _ := f.current()
 	list := f.list()
 	list = append(list[n%len(list):], list[:n%len(list)]...)
@@ -217,17 +217,17 @@ func (f *finder) poll(ctx context.Context, n int, first string) error {
 		case a.older(m):
 			aside = aside.newer(a)
 		default:
-			return f.settle(ctx, m, a)
+			return f.apply(ctx, m, a)
 		}
 	}
 	if aside.master != "" {
-		return f.settle(ctx, m, aside)
+		return f.apply(ctx, m, aside)
 	}
 	return err
 }
 
-// settle handles an answer to a question asked while m was the master.
-func (f *finder) settle(ctx context.Context, m master, a answer) error {
+// apply handles an answer to a question asked while m was the master.
+func (f *resolver) apply(ctx context.Context, m master, a answer) error {
 	if f.cfg.Sentinel.mapped(a.master) != m.addr {
 		return f.check(ctx, m, a.master, a.epoch)
 	}
@@ -242,7 +242,7 @@ func (f *finder) settle(ctx context.Context, m master, a answer) error {
 // announcement is a change of the master announced by a sentinel.
 type announcement struct{ from, to string }
 
-// news passes events from the reader of a subscription to attend.
+// news passes events from the reader of a subscription to handleNews.
 type news struct {
 	wake chan struct{} // holds a token while news are waiting
 

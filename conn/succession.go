@@ -12,56 +12,57 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// Succession is who serves as a master, and who may take its place, in the words of those who decide about that: the sentinels, or
-// the other nodes of a cluster. What the master itself thinks of it does not count, as it may have been replaced, or be cut off.
+// Succession describes a master and the replicas that may take its place, as seen by the deciders: the sentinels, or
+// the other nodes of a cluster. The master's own view does not count, because the master may have been replaced or
+// cut off.
 type Succession struct {
-	// Master is what the server calls itself: its run_id with sentinels, and the id of its node in a cluster. "" if that is not
-	// known.
+	// Master is the master's own id: run_id with sentinels, the node id in a cluster. "" if unknown.
 	Master string
-	Addr   string // where the master is dialled
-	// Replicas is how many there are that could take its place now, as far as those know who were asked. One that is configured
-	// never to do so counts too.
+	Addr   string // address dialed for the master
+	// Replicas is the number of replicas that could become the master now, to the knowledge of the deciders. Replicas
+	// configured never to become the master count too.
 	Replicas int
-	// Away is how many more are known, which may be back at any moment: with sentinels those that are down, have not answered for
-	// some seconds, or have not been seen to follow the master yet. A cluster does not say.
+	// Away is the number of other known replicas, which may return at any moment. With sentinels these are replicas
+	// that are down, have not answered for some seconds, or have not been seen following the master yet. A cluster
+	// does not report them.
 	Away int
-	// Bare says that nobody has ever told of a replica of this master, which was the master from the beginning.
+	// Bare reports that the master is the first one known, and that no replica of it was ever reported.
 	Bare  bool
-	Asked time.Time // before the question was sent
+	Asked time.Time // time before sending the question
 }
 
-// errMinority says that a sentinel does not reach most of the others: it may have been left behind.
+// errMinority: the sentinel does not reach a majority of the sentinels, so its view may be outdated.
 var errMinority = errors.New("the sentinel does not reach a majority")
 
-// Succession returns what a sentinel says that was asked no sooner than since, and if since is zero what one has said last; one
-// that does not reach a majority of the sentinels is not believed. The key does not matter. A Pool without sentinels has nobody
-// to ask: the Succession is zero but for Bare.
+// Succession returns a sentinel's answer to a question sent at since or later; for a zero since the last answer is
+// enough. Answers of a sentinel without a majority do not count. key is ignored. Without Config.Sentinel the
+// Succession only has Addr and Bare set.
 func (p *Pool) Succession(ctx context.Context, key string, since time.Time) (Succession, error) {
-	if p.finder == nil {
+	if p.resolver == nil {
 		return Succession{Addr: p.cfg.Addr, Bare: true}, nil
 	}
-	return p.finder.succession(ctx, since)
+	return p.resolver.succession(ctx, since)
 }
 
-// heirs is what the sentinels have said last about the replicas.
-type heirs struct {
-	asking chan struct{} // holds a token while somebody asks
+// successionCache is the last answer of the sentinels about the replicas.
+type successionCache struct {
+	asking chan struct{} // holds a token while a caller asks
 
 	mu    sync.Mutex // guards the following
 	last  Succession
-	first string // the master when they were asked first
-	had   bool   // they have told of a replica since
+	first string // the master in the first answer
+	had   bool   // an answer has reported a replica
 }
 
-// known returns what has been said last, if it was said of the server at addr, in answer to a question put no sooner than since.
-func (h *heirs) known(addr string, since time.Time) (Succession, bool) {
+// known returns the last answer, if it is about the master at addr and was asked at since or later.
+func (h *successionCache) known(addr string, since time.Time) (Succession, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.last, !h.last.Asked.IsZero() && h.last.Addr == addr && !h.last.Asked.Before(since)
 }
 
-// note keeps what a sentinel has said.
-func (h *heirs) note(s Succession) Succession {
+// note stores an answer and sets its Bare.
+func (h *successionCache) note(s Succession) Succession {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.last.Asked.IsZero() {
@@ -73,25 +74,25 @@ func (h *heirs) note(s Succession) Succession {
 	return s
 }
 
-func (f *finder) succession(ctx context.Context, since time.Time) (Succession, error) {
+func (f *resolver) succession(ctx context.Context, since time.Time) (Succession, error) {
 	m, _, _ := f.current()
-	if s, ok := f.heirs.known(m.addr, since); ok {
+	if s, ok := f.successions.known(m.addr, since); ok {
 		return s, nil
 	}
 	select {
-	case f.heirs.asking <- struct{}{}:
-		defer func() { <-f.heirs.asking }()
+	case f.successions.asking <- struct{}{}:
+		defer func() { <-f.successions.asking }()
 	case <-ctx.Done():
 		return Succession{}, f.failure(ended(ctx))
 	}
-	if s, ok := f.heirs.known(m.addr, since); ok {
+	if s, ok := f.successions.known(m.addr, since); ok {
 		return s, nil
 	}
 	err := error(errUnknownMaster)
 	for _, addr := range f.list() {
 		var s Succession
-		if s, err = f.askHeirs(ctx, addr); err == nil {
-			return f.heirs.note(s), nil
+		if s, err = f.askSuccession(ctx, addr); err == nil {
+			return f.successions.note(s), nil
 		}
 		if ctx.Err() != nil {
 			break
@@ -101,18 +102,18 @@ func (f *finder) succession(ctx context.Context, since time.Time) (Succession, e
 	return Succession{}, f.failure(fmt.Errorf("asking the sentinels for replicas: %w", err))
 }
 
-// refreshHeirs asks again what somebody wants to know of the replicas.
-func (f *finder) refreshHeirs(ctx context.Context) {
-	f.heirs.mu.Lock()
-	wanted := !f.heirs.last.Asked.IsZero()
-	f.heirs.mu.Unlock()
+// refreshSuccession asks again, if a caller has asked before.
+func (f *resolver) refreshSuccession(ctx context.Context) {
+	f.successions.mu.Lock()
+	wanted := !f.successions.last.Asked.IsZero()
+	f.successions.mu.Unlock()
 	if wanted {
-		_, _ = f.succession(ctx, time.Now()) // whoever needs to know asks again
+		_, _ = f.succession(ctx, time.Now()) // on failure the next caller asks again
 	}
 }
 
-// askHeirs asks one sentinel.
-func (f *finder) askHeirs(ctx context.Context, addr string) (Succession, error) {
+// askSuccession asks one sentinel.
+func (f *resolver) askSuccession(ctx context.Context, addr string) (Succession, error) {
 	s := Succession{Asked: time.Now()}
 	name := f.cfg.Sentinel.Master
 	replies, err := f.put(ctx, addr,
@@ -140,11 +141,13 @@ func (f *finder) askHeirs(ctx context.Context, addr string) (Succession, error) 
 	return s, nil
 }
 
-// muteFor is after how long without an answer to PING sentinels pass a replica over, in ms. It is a constant of theirs.
+// muteFor is the time in ms without an answer to PING after which a sentinel does not promote a replica. It is a
+// constant of Sentinel.
 const muteFor = 5000
 
-// eligible reports whether a sentinel, going by what it says of a replica, could make that the master. It makes none the master that
-// is down, or mute; and one that it has not seen to follow the master since it knows it has offset 0, so that others go first.
+// eligible reports whether a sentinel could promote the replica, given the sentinel's description. A sentinel
+// promotes no replica that is down or silent. A replica not yet seen following the master has offset 0, and other
+// replicas go first.
 func eligible(replica resp.Value) bool {
 	flags := "," + fieldOf(replica, "flags") + ","
 	mute, err := strconv.Atoi(fieldOf(replica, "last-ok-ping-reply"))
@@ -152,7 +155,7 @@ func eligible(replica resp.Value) bool {
 		fieldOf(replica, "slave-repl-offset") != "0"
 }
 
-// fieldOf returns one of the fields by which a sentinel describes a server, or "".
+// fieldOf returns a field of a sentinel's description of a server, or "".
 func fieldOf(v resp.Value, field string) string {
 	pairs, err := v.Pairs()
 	if err != nil {

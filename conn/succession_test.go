@@ -11,7 +11,7 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// A replica counts as a successor if a sentinel could make it the master, and otherwise as one that may be back.
+// A replica counts in Replicas if a sentinel could promote it, and otherwise in Away.
 func TestSuccession(t *testing.T) {
 	for name, x := range map[string]struct {
 		fields []string
@@ -48,8 +48,8 @@ func TestSuccession(t *testing.T) {
 	}
 }
 
-// What is known of replicas is asked again now and then, and at once by who may not rely on it. A sentinel that was left behind does
-// not count.
+// The Pool refreshes the Succession regularly, and at once for a caller that needs a fresh answer. A sentinel without
+// a majority does not count.
 func TestSuccessionIsAskedAgain(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
 		p, err := conn.Open(t.Context(), f.config())
@@ -97,7 +97,8 @@ func TestSuccessionIsAskedAgain(t *testing.T) {
 	})
 }
 
-// What a former master says of its replicas, after another one has become known, is no answer: it may have fewer than before.
+// An answer of a former master to WAIT does not count once another master is known: the new master may have fewer
+// replicas.
 func TestWaitOfAFormerMaster(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
 		f.nodes[serverA].Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {

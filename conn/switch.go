@@ -22,8 +22,8 @@ type knownMaster struct {
 
 // connect dials the server, or the master named by the sentinels.
 func (p *Pool) connect(ctx context.Context) (*session, error) {
-	if p.finder != nil {
-		return p.finder.dial(ctx)
+	if p.resolver != nil {
+		return p.resolver.dial(ctx)
 	}
 	return dial(ctx, &p.cfg)
 }
@@ -39,26 +39,26 @@ func (p *Pool) dialAddr(s *session, err error) string {
 	return p.cfg.Addr
 }
 
-// suspectMaster makes the finder ask the sentinels whether the server of l, which replied READONLY, is still the
+// suspectMaster makes the resolver ask the sentinels whether the server of l, which replied READONLY, is still the
 // master.
 func (p *Pool) suspectMaster(l *link) {
-	if p.finder != nil {
-		p.finder.doubt(l.addr)
+	if p.resolver != nil {
+		p.resolver.suspect(l.addr)
 	}
 }
 
-// replaced reports whether sentinels have led to another master than the server at addr.
+// replaced reports whether the sentinels have named a master other than the server at addr.
 func (p *Pool) replaced(addr string) bool {
-	if p.finder == nil {
+	if p.resolver == nil {
 		return false
 	}
-	m, _, _ := p.finder.current()
+	m, _, _ := p.resolver.current()
 	return m.addr != addr
 }
 
 // outdatedLocked reports whether addr is not the address of the known master.
 func (p *Pool) outdatedLocked(addr string) bool {
-	return p.finder != nil && p.seq > 0 && addr != p.addr
+	return p.resolver != nil && p.seq > 0 && addr != p.addr
 }
 
 // switched replaces all connections after a change of the master. Commands sent on old connections may still be
@@ -74,8 +74,8 @@ func (p *Pool) switched(from string, to master) {
 	if first {
 		ctx, cancel := context.WithCancel(context.Background())
 		p.unfollow = cancel
-		p.wg.Go(func() { p.finder.follow(ctx) })
-		p.wg.Go(func() { p.finder.watch(ctx) })
+		p.wg.Go(func() { p.resolver.follow(ctx) })
+		p.wg.Go(func() { p.resolver.watch(ctx) })
 	} else {
 		p.switches++
 		close(p.changed)
@@ -116,7 +116,7 @@ func (p *Pool) switched(from string, to master) {
 
 // enlist registers a Stream, to be closed when the master changes.
 func (p *Pool) enlist(s *Stream) (*Stream, error) {
-	if p.finder == nil {
+	if p.resolver == nil {
 		return s, nil
 	}
 	s.onEnd = func() {

@@ -267,7 +267,9 @@ func (m *fairState) undo(owner string, rest span, before int, wait span, waits b
 				m.advance(behind, wait, m.lease+aliveFor)
 			}
 		}
-		m.remove(owner)
+		if _, timed := m.times[owner]; timed { // else it is dropped when it comes to the front
+			m.remove(owner)
+		}
 		if first == owner {
 			m.idle.life = 0
 		}

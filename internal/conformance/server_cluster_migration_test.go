@@ -102,7 +102,6 @@ func (h *halfMigrated) move(names []string) {
 
 // A slot that stays half migrated for longer than a lease costs nobody that lease, and keeps nobody from giving a lock back.
 func TestSlotsHalfMigrated(t *testing.T) {
-	t.Parallel()
 	redistest.RunClusters(t, redistest.Options{}, func(t *testing.T, c *redistest.Cluster, proto int) {
 		const lease = 9 * time.Second
 		acks := map[int]lock.Acks{2: lock.AcksAuto, 3: lock.AcksMajority}[proto]

@@ -109,7 +109,6 @@ var faultsOfOne = []struct {
 // Whatever happens to any two of five servers, within the lease of a lock that is held, the lock stays with its holder and is
 // renewed; nobody else gets it before it is given back, and then the others get it, one at a time.
 func TestRedlockAnyTwo(t *testing.T) {
-	t.Parallel()
 	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
 		f := startFive(t, s)
 		mine, others := f.redlock(3), []*lock.Redlock{f.redlock(2), f.redlock(3)}

@@ -14,7 +14,7 @@ import (
 
 // TestMain has several tests run at once: for the most part they wait.
 func TestMain(m *testing.M) {
-	if err := flag.Set("test.parallel", "6"); err != nil {
+	if err := flag.Set("test.parallel", "3"); err != nil {
 		panic(err)
 	}
 	redistest.Main(m)
