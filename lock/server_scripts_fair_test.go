@@ -175,15 +175,16 @@ func (w *fairWalk) ask(args ...any) bool {
 
 func (w *fairWalk) alike(what, real, fake string) bool {
 	w.t.Helper()
-	if real != fake {
+	if !sameTexts(real, fake) {
 		w.t.Errorf("%s: the server answers %s, the fake %s\nthe server has\n%s", what, real, fake, w.keyspace(w.real))
 		return false
 	}
 	a, b := w.keyspace(w.real), w.keyspace(w.fake)
-	if a != b {
+	if !sameTexts(a, b) {
 		w.t.Errorf("%s: the server has\n%s\nthe fake\n%s", what, a, b)
+		return false
 	}
-	return a == b
+	return true
 }
 
 // keyspace is keyspace for the types that a queue has too.
@@ -201,7 +202,7 @@ func (w *fairWalk) keyspace(p *conn.Pool) string {
 		name, _ := key.Text()
 		kind, _ := do("TYPE", name).Text()
 		left, _ := do("PTTL", name).Int()
-		line := fmt.Sprint(kind, " ", name, " ", roundTime(left), " ")
+		line := fmt.Sprint(kind, " ", name, " ", timeText(left), " ")
 		switch kind {
 		case "list":
 			line += answer(do("LRANGE", name, 0, -1), nil)
@@ -210,7 +211,7 @@ func (w *fairWalk) keyspace(p *conn.Pool) string {
 			for member := range do("ZRANGE", name, 0, -1).All() {
 				owner, _ := member.Text()
 				score, _ := do("ZSCORE", name, owner).Float()
-				members = append(members, owner+"="+w.since(strconv.FormatFloat(score, 'f', 0, 64)))
+				members = append(members, owner+"="+pointText(strconv.FormatFloat(score, 'f', 0, 64)))
 			}
 			slices.Sort(members)
 			line += fmt.Sprint(members)
@@ -225,7 +226,7 @@ func (w *fairWalk) keyspace(p *conn.Pool) string {
 		default:
 			value, _ := do("GET", name).Text()
 			for word := range strings.FieldsSeq(value) {
-				line += w.since(word) + " "
+				line += pointText(word) + " "
 			}
 		}
 		lines = append(lines, line)
@@ -234,11 +235,11 @@ func (w *fairWalk) keyspace(p *conn.Pool) string {
 	return strings.Join(lines, "\n")
 }
 
-// since rounds a point in time, in whole tens of seconds since the start; what is none stays.
-func (w *fairWalk) since(text string) string {
+// pointText is text, and a time for sameTexts if text is a point in time.
+func pointText(text string) string {
 	ms, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || ms < 1_000_000_000_000 {
 		return text
 	}
-	return fmt.Sprint((ms-w.start.UnixMilli()+1000)/10_000*10, " s")
+	return timeText(ms)
 }

@@ -38,7 +38,7 @@ func (w *twin) elsewhere(random *rand.Rand, more ...string) bool {
 
 func TestSemaphoreLikeTheServer(t *testing.T) {
 	t.Parallel()
-	walk(t, "semaphore", 2000, func(w *twin, random *rand.Rand) bool {
+	walk(t, "semaphore", 1500, func(w *twin, random *rand.Rand) bool {
 		keys := []string{walkLock, walkOwnChannel, latchOf(random)}
 		switch random.IntN(12) {
 		case 0, 1, 2:
@@ -105,7 +105,7 @@ func (w *twin) permits(keys []string) bool {
 
 func TestPermitsLikeTheServer(t *testing.T) {
 	t.Parallel()
-	walk(t, "permits", 4000, func(w *twin, random *rand.Rand) bool {
+	walk(t, "permits", 2000, func(w *twin, random *rand.Rand) bool {
 		const taken = "{walk}:timeout"
 		keys, ids := []string{walkLock, walkOwnChannel, taken, latchOf(random)}, walkIDs(random)
 		lease := []int{-1000, 45_000, 65_000, 85_000}[random.IntN(4)]
