@@ -55,24 +55,37 @@ func (c *Client) change(ctx context.Context, t *target, operation string, givesB
 	if givesBack && len(args) > 0 {
 		x.returns, _ = args[0].(int)
 	}
-	v, err := x.run(c.patient(ctx))
-	if err == nil {
-		err = x.answered(v)
+	j, err := x.begin(ctx, givesBack)
+	if j == nil {
+		return x.outcome, err
 	}
-	if err == nil {
-		return x.outcome, nil
-	}
-	if _, failed := errors.AsType[resp.Error](err); !x.unsure && (!givesBack || final(err) || failed && !passing(err)) {
-		return 0, serverError(err)
-	}
-	j := &job{change: x, until: time.Now().Add(changeFor), done: make(chan struct{})}
-	c.takeBack(j)
 	select {
 	case <-j.done:
 		return x.outcome, j.outcome
 	case <-ctx.Done():
 		return 0, fmt.Errorf("%w: %w", ErrUncertain, err)
 	}
+}
+
+// begin makes the change, or leaves it to the job that it returns, with the reason.
+func (x *change) begin(ctx context.Context, givesBack bool) (*job, error) {
+	c := x.client
+	if c.changes.enter(x.returns) { // and else Close has been called, and nobody counts it
+		defer c.changes.leave(x.returns)
+	}
+	v, err := x.run(c.patient(ctx))
+	if err == nil {
+		err = x.answered(v)
+	}
+	if err == nil {
+		return nil, nil
+	}
+	if _, failed := errors.AsType[resp.Error](err); !x.unsure && (!givesBack || final(err) || failed && !passing(err)) {
+		return nil, serverError(err)
+	}
+	j := &job{change: x, until: time.Now().Add(changeFor), done: make(chan struct{})}
+	c.takeBack(j)
+	return j, err
 }
 
 // old reports whether it is too late for a repeat, also because the machine has slept.

@@ -34,15 +34,16 @@ type Client struct {
 	cleanup  cleanup
 	counters counters
 
-	done   chan struct{}   // closed by Close
-	life   context.Context // of what runs in the background and of who waits; ended by Close
-	end    context.CancelFunc
-	once   sync.Once // of Close
-	calls  calls
-	clocks clocks
-	timers sync.WaitGroup // deadline timers of leases, and that of bounds, that are armed
-	queued sync.WaitGroup // callers that may be in a queue on the server, and leave it; entered under mu unless closed
-	tasks  sync.WaitGroup // parts of leases that are taken or given back beside each other
+	done    chan struct{}   // closed by Close
+	life    context.Context // of what runs in the background and of who waits; ended by Close
+	end     context.CancelFunc
+	once    sync.Once // of Close
+	calls   calls     // attempts to acquire that are under way
+	changes calls     // changes that are under way
+	clocks  clocks
+	timers  sync.WaitGroup // deadline timers of leases, and that of bounds, that are armed
+	queued  sync.WaitGroup // callers that may be in a queue on the server, and leave it; entered under mu unless closed
+	tasks   sync.WaitGroup // parts of leases that are taken or given back beside each other
 
 	closeErr error // what Close returns; set by once
 
@@ -92,7 +93,7 @@ func New(server Server, cfg Config) (*Client, error) {
 	c.acks = c.replicated()
 	c.life, c.end = context.WithCancel(context.Background())
 	c.leaveBounds = c.bounds.leave
-	c.calls.idle = make(chan struct{})
+	c.calls.idle, c.changes.idle = make(chan struct{}), make(chan struct{})
 	c.watchdog.init(c)
 	c.calm = c.watchdog.onLoss(server)
 	c.cleanup.init(c)

@@ -45,7 +45,10 @@ func (c *Client) close(ctx context.Context) error {
 	c.watchdog.close()
 	c.queued.Wait()
 	var given CloseError
+	var returned int
 	given.Acquires, given.Permits = c.calls.close(ctx)
+	given.Changes, returned = c.changes.close(ctx)
+	given.Permits += returned
 	rest := c.cleanup.close(ctx)
 	given.join(rest)
 	c.bounds.close(c)
@@ -114,7 +117,7 @@ func (e *CloseError) join(other CloseError) {
 	e.Permits += other.Permits
 }
 
-// calls counts the attempts to acquire that are under way: what comes of them may have to be taken back, by Close.
+// calls counts the calls of a sort that are under way: what comes of them may be left to cleanup, which Close ends after them.
 type calls struct {
 	n, permits atomic.Int64 // n is below 0 once Close waits
 	once       sync.Once

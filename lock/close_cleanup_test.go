@@ -82,6 +82,44 @@ func TestCloseRepeats(t *testing.T) {
 	}
 }
 
+// Close waits for a change that is under way, and counts one that is not answered in time.
+func TestCloseDuringAChange(t *testing.T) {
+	for name, test := range map[string]struct {
+		answer time.Duration
+		want   lock.CloseError
+		left   string
+	}{
+		"answered":     {500 * time.Millisecond, lock.CloseError{}, "6"},
+		"not answered": {time.Hour, lock.CloseError{Changes: 1, Permits: 2}, "4"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				c := w.client(lock.Config{})
+				w.clients = nil // whose Close may fail
+				w.setPermits(c)
+				if err := c.Semaphore("permits").Acquire(t.Context(), 2); err != nil {
+					t.Fatal(err)
+				}
+				w.sleep(time.Second)
+				w.onKind("semaphore", "add", func(int) fakeredis.Action {
+					return fakeredis.Delay(test.answer, fakeredis.Run())
+				})
+				released := make(chan error)
+				go func() { released <- c.Semaphore("permits").Release(t.Context(), 2) }()
+				w.sleep(10 * time.Millisecond)
+				given, ok := errors.AsType[*lock.CloseError](c.Close())
+				if want := test.want != (lock.CloseError{}); ok != want || ok && *given != test.want {
+					t.Errorf("Close() = %+v, want %+v", given, test.want)
+				}
+				if err := <-released; (err == nil) == ok {
+					t.Errorf("Release() = %v", err)
+				}
+				w.wantKey("permits", test.left)
+			})
+		})
+	}
+}
+
 // What cannot be given back in time is said, with numbers.
 func TestCloseSaysWhatItGaveUp(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
