@@ -127,16 +127,23 @@ func handingOver[L interface {
 }
 
 // harmless are the operations that take nothing, whenever they come.
-var harmless = []string{"release", "single", "undo", "renew", "force", "info", "pass"}
+var harmless = []string{"single", "undo", "renew", "force", "info", "pass"}
+
+// neverBack are the kinds whose owners never have the lock again: a late release finds nothing.
+var neverBack = []string{"permits", "plain"}
 
 // Each script that takes or changes something is in heldUp or changes.
 func TestHeldUpIsWhatThereIs(t *testing.T) {
 	for kind, scripts := range lock.Scripts() {
 		for operation := range scripts {
-			if kind == lock.AnyKind || slices.Contains(harmless, operation) || operation == "acquire" && scripts["undo"] == nil {
+			if kind == lock.AnyKind || slices.Contains(harmless, operation) || operation == "acquire" && scripts["undo"] == nil ||
+				operation == "release" && slices.Contains(neverBack, kind) {
 				continue
 			}
 			found := slices.ContainsFunc(changes, func(c heldUpChange) bool { return c.kind == kind && c.operation == operation })
+			for released := range releases {
+				found = found || lock.Scripts()[released][operation] == scripts[operation]
+			}
 			for _, h := range heldUp {
 				found = found || lock.Scripts()[h.kind][h.operation] == scripts[operation]
 			}
@@ -218,6 +225,44 @@ func TestHeldUpAcquireTakesNothing(t *testing.T) {
 						if w.srv.Do(late...); !slices.Equal(state(), before) {
 							t.Errorf("coming once more it makes %q of %q", state(), before)
 						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// releases are the kinds whose owners may have the lock again.
+var releases = map[string]func(c *lock.Client) goldenLock{
+	"reentrant": func(c *lock.Client) goldenLock { return c.Reentrant("job") },
+	"fair":      func(c *lock.Client) goldenLock { return c.Fair("job") },
+	"read":      func(c *lock.Client) goldenLock { return c.ReadWrite("job").Read() },
+	"write":     func(c *lock.Client) goldenLock { return c.ReadWrite("job").Write() },
+}
+
+// A release that has been repeated gives back nothing else when its first request comes, however late that is: not what the same
+// owner has taken since.
+func TestHeldUpReleaseReleasesNothingElse(t *testing.T) {
+	for kind, of := range releases {
+		for _, ahead := range []time.Duration{0, -time.Hour, 3 * time.Second, time.Hour} {
+			for _, after := range arrivals {
+				t.Run(fmt.Sprint(kind, " ", after, " ", ahead), func(t *testing.T) {
+					inVirtualTime(t, func(t *testing.T, w *world) {
+						w.srv.Clock(ahead)
+						c := w.client(lock.Config{})
+						o := lock.As(c.NewOwner())
+						mustUnlock(t, mustHave(t, of(c), o)) // what time the server has is known from now on, if it says so
+						lease := mustHave(t, of(c), o)
+						args := w.holdUp(kind, "release")
+						mustUnlock(t, lease)
+						late := args()
+						again := mustHave(t, of(c), o)
+						w.sleep(after)
+						w.srv.Do(late...)
+						if err := again.Check(t.Context()); err != nil {
+							t.Errorf("the next hold of the owner: %v", err)
+						}
+						mustUnlock(t, again)
 					})
 				})
 			}

@@ -109,7 +109,7 @@ func (j *job) call(c *Client) *call {
 		if j.stale {
 			return j.lease.lateReleaseCall()
 		}
-		return j.lease.releaseCall()
+		return j.lease.releaseCall(c.last(j.name()))
 	}
 	r, key := &j.request, j.request.target.hold()
 	resting := c.restingLease(key, r.state, r.owner, nil)

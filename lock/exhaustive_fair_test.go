@@ -322,9 +322,10 @@ func fairSet() *scriptSet {
 		}
 		add("acquire", 0, []any{span(2), owner, span(5), true, true, at(-1)}, comesLate[*fairState])
 		add("undo", 0, []any{span(0), owner, publishBy, 0, at(-1), span(5), false}, comesLate[*fairState])
+		add("release", 1, []any{span(0), owner, publishBy, latchSpan, false, at(-1), true}, comesLate[*fairState])
 		for rest := range span(2) {
 			for _, again := range []bool{false, true} {
-				add("release", 1, []any{rest, owner, publishBy, latchSpan, again, true},
+				add("release", 1, []any{rest, owner, publishBy, latchSpan, again, at(1), true},
 					func(m *fairState) (any, []message) { return m.release(owner, rest, 1, again) })
 				add("undo", 0, []any{rest, owner, publishBy, int(rest), at(latchSpan), span(5), again},
 					func(m *fairState) (any, []message) { return m.undo(owner, rest, int(rest), 5, again, 0) })

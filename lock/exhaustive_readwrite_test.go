@@ -476,7 +476,7 @@ func readMoves(o int, add adder) {
 	}
 	for _, rest := range []span{0, 2} {
 		for _, repeated := range []bool{false, true} {
-			add("read", "release", 1, []any{rest, owner, publishBy, latchSpan, repeated},
+			add("read", "release", 1, []any{rest, owner, publishBy, latchSpan, repeated, at(1)},
 				func(m *readWriteModel) (any, []message) { return m.unread(o, rest, 1, repeated) })
 		}
 		for before := range 2 {
@@ -485,6 +485,7 @@ func readMoves(o int, add adder) {
 		}
 	}
 	add("read", "acquire", 0, []any{span(1), owner, false, at(-1)}, comesLate[*readWriteModel])
+	add("read", "release", 1, []any{span(0), owner, publishBy, latchSpan, false, at(-1)}, comesLate[*readWriteModel])
 	add("read", "undo", 0, []any{span(0), owner, publishBy, 0, at(-1), false}, comesLate[*readWriteModel])
 	for _, lease := range []any{span(2), -2} {
 		extend, _ := lease.(span)
@@ -498,6 +499,7 @@ func writeMoves(o int, add adder) {
 	owner := setOwners[o] + ":write"
 	add("write", "acquire", 0, []any{span(1), owner, setTold, at(-1)}, comesLate[*readWriteModel])
 	add("write", "undo", 0, []any{span(0), owner, publishBy, 0, at(-1), 0}, comesLate[*readWriteModel])
+	add("write", "release", 1, []any{span(0), owner, publishBy, latchSpan, false, at(-1)}, comesLate[*readWriteModel])
 	add("write", "downgrade", 0, []any{span(1), setOwners[o], publishBy, span(0), at(-1)}, comesLate[*readWriteModel])
 	for _, lease := range []span{1, 3} {
 		for _, told := range []span{0, setTold} {
@@ -511,7 +513,7 @@ func writeMoves(o int, add adder) {
 	}
 	for _, rest := range []span{0, 2} {
 		for _, repeated := range []bool{false, true} {
-			add("write", "release", 1, []any{rest, owner, publishBy, latchSpan, repeated},
+			add("write", "release", 1, []any{rest, owner, publishBy, latchSpan, repeated, at(1)},
 				func(m *readWriteModel) (any, []message) { return m.unwrite(o, rest, 1, repeated) })
 		}
 		for before := range 2 {

@@ -320,8 +320,9 @@ func (e exclusive[M]) list(part func(M) *reentrantModel, acquire func(m M, owner
 						add("handover", keys, append(args[:len(args):len(args)], at(-1)), comesLate[M])
 					}
 				}
+				add("release", with(latch), []any{rest, owner, publishBy, latchSpan, false, at(-1)}, comesLate[M])
 				for _, repeated := range []bool{false, true} {
-					add("release", with(latch), []any{rest, owner, publishBy, latchSpan, repeated},
+					add("release", with(latch), []any{rest, owner, publishBy, latchSpan, repeated, at(1)},
 						lock(func(m *reentrantModel) (any, []message) { return m.release(owner, rest, latch, repeated) }))
 				}
 			}

@@ -4,10 +4,12 @@
 -- ARGV  1 lease in ms to go back to when holds remain (0: none is alive any more)
 --       2 owner  3 publish command  4 lifetime of the latch in ms
 --       5 1 for a repeat, which keeps an earlier request from taking effect later
---       6 1 if this server knows all who listen on a channel: then it tells those behind who does not, too, until one does
--- Returns 1 when the lock is free now, 0 when the owner has further holds, nil when it has none.
+--       6 when this is too late, in ms since 1970
+--       7 1 if this server knows all who listen on a channel: then it tells those behind who does not, too, until one does
+-- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
+--         1 when the lock is free now, 0 when the owner has further holds, nil when it has none.
 local lock, channel, queue, timeouts, _, latch = unpack(KEYS)
-local lease, owner, publish, lifetime, repeated, counts = unpack(ARGV)
+local lease, owner, publish, lifetime, repeated, last, counts = unpack(ARGV)
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
@@ -31,6 +33,10 @@ local function tell() -- without a queue, or a right to publish, the lock is fre
     end
 end
 
+if now > tonumber(last) then
+    return redis.status_reply('late ' .. string.format('%.0f', now))
+end
+lifetime = math.max(lifetime, last - now) -- an earlier request may come for as long as it is good
 local outcome = redis.call('get', latch)
 if outcome then
     return outcome ~= '-1' and tonumber(outcome) or nil

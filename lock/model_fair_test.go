@@ -241,6 +241,10 @@ func modelFairPass(c *fakeredis.Call) any {
 func modelFairRelease(c *fakeredis.Call) any {
 	m := newFairModel(c)
 	latch, lease, owner, publish, life := c.Keys[5], c.Args[0], c.Args[1], c.Args[2], c.Args[3]
+	if late := tooLate(c, c.Args[5]); late != nil {
+		return late
+	}
+	life = latchLasts(c, life, c.Args[5])
 	switch outcome, ok := c.Do("GET", latch).(string); {
 	case outcome == "-1":
 		return nil
@@ -248,7 +252,7 @@ func modelFairRelease(c *fakeredis.Call) any {
 		return number(outcome)
 	}
 	most := int64(1)
-	if c.Args[5] == "1" {
+	if c.Args[6] == "1" {
 		most = 100
 	}
 	count, holds := c.Do("HGET", m.lock, owner).(string)

@@ -155,6 +155,10 @@ func modelReadAcquire(c *fakeredis.Call) any {
 func modelReadRelease(c *fakeredis.Call) any {
 	key, channel, latch := c.Keys[0], c.Keys[1], c.Keys[4]
 	lease, owner, publish, life := c.Args[0], c.Args[1], c.Args[2], c.Args[3]
+	if late := tooLate(c, c.Args[5]); late != nil {
+		return late
+	}
+	life = latchLasts(c, life, c.Args[5])
 	switch outcome, ok := c.Do("GET", latch).(string); {
 	case outcome == "-1":
 		return nil
@@ -321,6 +325,10 @@ func modelWriteAcquire(c *fakeredis.Call) any {
 func modelWriteRelease(c *fakeredis.Call) any {
 	key, latch := c.Keys[0], c.Keys[4]
 	lease, owner, life := c.Args[0], c.Args[1], c.Args[3]
+	if late := tooLate(c, c.Args[5]); late != nil {
+		return late
+	}
+	life = latchLasts(c, life, c.Args[5])
 	switch outcome, ok := c.Do("GET", latch).(string); {
 	case outcome == "-1":
 		return nil

@@ -157,9 +157,18 @@ func undone(c *fakeredis.Call, latch, last string) bool {
 	return false
 }
 
+// latchLasts is for how long the latch of a release stays: for life, and no shorter than the request is good.
+func latchLasts(c *fakeredis.Call, life, last string) string {
+	return strconv.FormatInt(max(number(life), number(last)-now(c)), 10)
+}
+
 func modelRelease(c *fakeredis.Call) any {
 	key, channel, latch := c.Keys[0], c.Keys[1], c.Keys[2]
 	lease, owner, publish, life := c.Args[0], c.Args[1], c.Args[2], c.Args[3]
+	if late := tooLate(c, c.Args[5]); late != nil {
+		return late
+	}
+	life = latchLasts(c, life, c.Args[5])
 	switch outcome, ok := c.Do("GET", latch).(string); {
 	case outcome == "0" || outcome == "1":
 		return number(outcome)

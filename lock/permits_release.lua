@@ -2,6 +2,7 @@
 -- KEYS  1 semaphore  2 its channel  3 permits that are taken  4 latch: there once this very request has
 --       given back all, should it be repeated
 -- ARGV  1 not used  2 ids, one behind the other  3 publish command  4 lifetime of the latch in ms
+--       5 not used  6 not used
 -- Returns 1 when all were held, and otherwise nil: those that were are given back all the same.
 local semaphore, channel, permits, latch = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local ids, publish, lifetime = ARGV[2], ARGV[3], ARGV[4]

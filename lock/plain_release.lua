@@ -1,7 +1,7 @@
 -- Plain lock, release: deletes the key if it is still its owner's.
 -- KEYS  1 lock  2 its channel, which is not used  3 latch: the outcome of this very request, should it be repeated
 -- ARGV  1 not used  2 owner  3 not used  4 lifetime of the latch in ms
---       5 1 for a repeat, which keeps an earlier request from taking effect later
+--       5 1 for a repeat, which keeps an earlier request from taking effect later  6 not used
 -- Returns 1 when the lock is free now, nil when it was not the owner's.
 local lock, latch = KEYS[1], KEYS[3]
 local owner, lifetime, repeated = ARGV[2], ARGV[4], ARGV[5]

@@ -5,9 +5,12 @@
 -- ARGV  1 lease in ms that the owner's remaining holds need (0: none is alive any more)
 --       2 owner  3 publish command  4 lifetime of the latch in ms
 --       5 1 for a repeat, which keeps an earlier request from taking effect later
--- Returns 1 when the owner has no read hold any more, 0 when it has further ones, nil when it had none.
+--       6 when this is too late, in ms since 1970
+-- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
+--         1 when the owner has no read hold any more, 0 when it has further ones, nil when it had none.
 local lock, channel, latch = KEYS[1], KEYS[2], KEYS[5]
 local lease, owner, publish, lifetime, repeated = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local last = tonumber(ARGV[6])
 local prefix = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
 local hold = prefix .. ':' .. owner .. ':rwlock_timeout:'
 
@@ -58,6 +61,12 @@ local function leave(count, rest) -- has so many of the owner's holds remain; th
     end -- beneath its owner's write lock, whose lease the server does not know, nothing is shortened
 end
 
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if now > last then
+    return redis.status_reply('late ' .. string.format('%.0f', now))
+end
+lifetime = math.max(lifetime, last - now) -- an earlier request may come for as long as it is good
 local outcome = redis.call('get', latch)
 if outcome then
     return outcome ~= '-1' and tonumber(outcome) or nil

@@ -170,12 +170,12 @@ func (l *Lease) release(ctx context.Context) error {
 func (l *Lease) runRelease(ctx context.Context) (resp.Value, error) {
 	c, t := l.client, l.target
 	if !l.single() {
-		return c.run(ctx, c.server, l.releaseCall())
+		return c.runInTime(ctx, t, l.releaseCall)
 	}
 	ctx = c.dividing(ctx) // and else as run, but that this makes nothing for the heap
 	v, err := t.kind.single.Run(ctx, c.server, t.with(l.latch), 0, l.owner, c.publishing(t), latchLife.Milliseconds(), l.repeated)
 	if refused(err) {
-		return c.divide(ctx, c.server, l.releaseCall(), err)
+		return c.divide(ctx, c.server, l.releaseCall(0), err)
 	}
 	return v, err
 }
@@ -185,8 +185,8 @@ func (l *Lease) single() bool { return l.state == nil && l.target.kind.single !=
 
 func (l *Lease) resting() int64 { return l.client.restingLease(l.target.hold(), l.state, l.owner, l) }
 
-// releaseCall is what runRelease runs.
-func (l *Lease) releaseCall() *call {
+// releaseCall is what runRelease runs, good until last. That of single needs no such time: its owner never comes back.
+func (l *Lease) releaseCall(last int64) *call {
 	c, t := l.client, l.target
 	x := &call{script: t.kind.release, target: t, keys: t.of(l.owner, l.state, l.latch), leaves: true, tells: true, apart: &l.unlatched, owner: l.owner}
 	if l.single() {
@@ -197,7 +197,7 @@ func (l *Lease) releaseCall() *call {
 	if x.state = l.state; l.state != nil {
 		x.holds = l.state.tallies[t.hold()].count
 	}
-	x.args = []any{l.resting(), l.owner, c.publishing(t), latchLife.Milliseconds(), l.repeated && l.state != nil, c.countsListeners(t)}
+	x.args = []any{l.resting(), l.owner, c.publishing(t), latchLife.Milliseconds(), l.repeated && l.state != nil, last, c.countsListeners(t)}
 	if !t.kind.queued {
 		x.args = x.args[:len(x.args)-1]
 	}

@@ -193,7 +193,7 @@ func TestServerApartRefuses(t *testing.T) {
 			s.Do("FLUSHALL")
 			s.Do("HSET", setLock, setOwners[0], 2)
 			v, err := s.Try("EVAL", release, 1, setLock, time.Now().Add(time.Minute-test.late).UnixMilli(), 0, setOwners[0], test.expected, 2,
-				setChannel, 0, latch, test.latchThere, 30_000, setOwners[0], "PUBLISH", 20_000, 0)
+				setChannel, 0, latch, test.latchThere, 30_000, setOwners[0], "PUBLISH", 20_000, 0, soon())
 			got := answer(v, err)
 			if strings.Contains(got, "TRYAGAIN") {
 				got = "TRYAGAIN"

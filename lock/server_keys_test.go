@@ -129,7 +129,7 @@ func TestServerReadersUnknown(t *testing.T) {
 		scripts := lock.Scripts()["read"]
 		for name, run := range map[string]func() (resp.Value, error){
 			"release": func() (resp.Value, error) {
-				return scripts["release"].Run(t.Context(), pool, keys, 0, reader, "PUBLISH", 30_000, 0)
+				return scripts["release"].Run(t.Context(), pool, keys, 0, reader, "PUBLISH", 30_000, 0, soon())
 			},
 			"undo": func() (resp.Value, error) {
 				return scripts["undo"].Run(t.Context(), pool, keys, 0, reader, "PUBLISH", 0, soon(), 0)

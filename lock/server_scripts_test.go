@@ -109,7 +109,7 @@ func (w *twin) step(random *rand.Rand) bool {
 		return w.script("acquire", keys, max(lease, 40_000), owner, soon())
 	case 4, 5, 6:
 		latch := fmt.Sprint(walkLatch, random.IntN(4))
-		return w.script("release", []string{walkLock, walkChannel, latch}, lease, owner, "PUBLISH", 30_000, random.IntN(2))
+		return w.script("release", []string{walkLock, walkChannel, latch}, lease, owner, "PUBLISH", 30_000, random.IntN(2), soon())
 	case 7:
 		keys := []string{walkLock, walkChannel, fmt.Sprint(walkLatch, random.IntN(4))}
 		return w.script("undo", keys, lease, owner, "PUBLISH", random.IntN(3), soon())
