@@ -10,9 +10,8 @@ import (
 	"time"
 )
 
-// latest is how late a request may arrive. The server keeps the outcome of a release for 20 s: a request that arrives later than its
-// repeat by more than that releases a later hold of the same Owner. RELIABILITY.md lists this weakness.
-const latest = 12 * time.Second
+// latest is how late a request may arrive.
+const latest = time.Minute
 
 // route is the network between one process and one server. All that is sent on it is in the hand of the seed.
 type route struct {
