@@ -7,86 +7,100 @@ import (
 	"github.com/lockwire/lockwire/conn"
 )
 
-// MinLease is the shortest lease that can be asked for. A shorter one would be over before its holder could use it.
+// MinLease is the shortest lease that a caller may ask for. A shorter lease would end before its holder could use it.
 const MinLease = 10 * time.Millisecond
 
 // Config configures a [Client]. The zero Config is ready to use.
 type Config struct {
-	// Lease is how long the server keeps a lock that the watchdog looks after, counted from the last renewal: the time
-	// for which a lock stays taken after its holder has died. 0 is 30 s, as in Redisson (lockWatchdogTimeout).
+	// Lease is the lease of a lock under the watchdog, counted from the last renewal: after the death of its holder a
+	// lock stays taken for up to this time. 0 is 30 s, as in Redisson (lockWatchdogTimeout).
 	Lease time.Duration
 
-	// RenewEvery is how often the watchdog renews. 0 is a third of Lease; it has to be shorter than Lease, and a
-	// millisecond at least.
+	// RenewEvery is the interval between renewals by the watchdog. 0 is a third of Lease. RenewEvery must be at least
+	// a millisecond and shorter than Lease.
 	RenewEvery time.Duration
 
-	// RenewBatch is how many locks one renewal script takes at most, or permits, if those are not all of one lease. The server
-	// does nothing else while it runs. 0 is 100; the most is 1000.
+	// RenewBatch is the maximum number of locks and permits per renewal script; the permits of a single lease always
+	// stay together. The server does nothing else while a script runs. 0 is 100; the maximum is 1000.
 	RenewBatch int
 
-	// PreferWriters has a writer of a [ReadWrite] lock that waits say so on the server, and readers that do not have the
-	// lock yet wait behind it, in all clients that are so configured. It is off by default, and readers come and go
-	// while a writer waits, for ever if there are enough of them. Redisson's readers do not see it, nor do its writers
-	// say anything. A writer that dies while it waits keeps readers out for 15 s.
+	// PreferWriters makes a waiting writer of a [ReadWrite] lock announce itself on the server. New readers then wait
+	// behind the writer, in all clients with this setting. By default readers come and go while a writer waits, and
+	// enough readers keep a writer waiting for ever.
+	//
+	// Redisson's readers ignore the announcement, and Redisson's writers make none. A writer that dies while waiting
+	// keeps new readers out for 15 s.
 	PreferWriters bool
 
-	// FairWait is for how long at most a waiter in the queue of a [Fair] lock counts as alive without being heard of. The
-	// clients of this package look every few seconds and put a waiter's time off by themselves; of a waiter that has died
-	// its place is free then even if nobody finds out sooner. 0 is 5 minutes, as in Redisson (fairLockWaitTimeout); the
-	// least is 30 s.
+	// FairWait is the time after which a waiter in the queue of a [Fair] lock counts as dead unless heard from.
+	// Clients of this package look every few seconds and extend the deadlines of their waiters. FairWait bounds how
+	// long a dead waiter keeps its place if nobody notices the death earlier. 0 is 5 minutes, as in Redisson
+	// (fairLockWaitTimeout); the minimum is 30 s.
 	FairWait time.Duration
 
-	// PlainTokens makes the tokens of [Fenced] locks count 1, 2, 3, as Redisson's do. They start again at 1 when the server
-	// has lost its data. Do not go from the other tokens back to these while anybody compares them.
+	// PlainTokens makes the tokens of [Fenced] locks count 1, 2, 3, as in Redisson. Plain tokens start again at 1
+	// after the server has lost its data. Do not switch back to plain tokens while any resource compares tokens.
 	PlainTokens bool
 
-	// Publish is by which channels waiters are woken. All clients of a lock have to use the same; the zero value is what
-	// Redisson's clients do by themselves.
+	// Publish selects the channels that wake waiters. All clients of a lock must use the same setting. The zero value
+	// matches the default of Redisson's clients.
 	Publish Publishing
 
-	// Acks is how many replicas have to have a lock before whoever acquires it gets it, and the renewal of one before it counts. If
-	// that are too few within AckTimeout, the acquire is undone: TryLock returns a [*NotReplicatedError], and Lock goes on for as
-	// long as its context allows.
+	// Acks is the number of replicas that must acknowledge an acquire before Lock or TryLock returns, and a renewal
+	// before it counts. If fewer do so within AckTimeout, the acquire is undone: TryLock returns a
+	// [*NotReplicatedError], and Lock tries again for as long as its context allows.
 	//
-	// The zero value, AcksAuto, is all replicas that could become the master: nobody but the sentinels or the other nodes
-	// decides which one does, and until they have told the former master it goes on with the others. With fewer two may have one
-	// lock whenever a server has two replicas or more. Redisson asks for one, which is Acks: 1.
+	// The zero value, AcksAuto, requires all replicas that could become the master. The sentinels or the other nodes
+	// of a cluster choose the new master, and until the former master hears of the choice it continues with the
+	// remaining replicas. With fewer acknowledgements, two owners may have one lock whenever a server has two or more
+	// replicas. Redisson requires one acknowledgement, like Acks: 1.
 	//
-	// How many replicas there are is told by the nodes of a cluster, or by Sentinel: a replica that is dead or hangs counts until
-	// they have found that out (cluster-node-timeout; 5 s or down-after-milliseconds), and one that is back counts at once. Until
-	// then nobody gets a lock on that shard, and a lease that ends before that is lost. One that the server is sending all its data
-	// does not count. When a shard has had no replica for three AckTimeouts, or none since the Client's Server was opened,
-	// AcksAuto and AcksMajority go on without: each lock is granted only if the server says in the same write that it has none,
-	// and others said so, and that it is the master, less than half a second before. Such grants are counted in [Stats], and the
-	// Logger is told. A number above 0 always means that many: where there are not so many replicas, there are no locks.
+	// The nodes of a cluster, or Sentinel, report the number of replicas:
 	//
-	// A lock can be lost in a failover all the same, to a replica that was down, or had not all the data yet, and is made the master
-	// as soon as it is back: its holder is told at the next renewal, and Fenced tells the resource. A server that was named by its
-	// address counts its own replicas for AcksMajority.
+	//   - A replica that is dead or hangs counts until the failure is detected (cluster-node-timeout; 5 s or
+	//     down-after-milliseconds). Until then nobody acquires a lock on the shard, and a lease that ends before then
+	//     is lost.
+	//   - A replica that has returned counts at once.
+	//   - A replica does not count during a full synchronization.
+	//
+	// AcksAuto and AcksMajority continue without replicas after a shard has had none for three AckTimeouts, or none
+	// since the Client's Server was opened. Each lock is then granted only if the server reports in the same write
+	// that no replica is connected, and if other nodes, less than half a second before, reported the same and
+	// confirmed the server as the master. [Stats] counts such grants, and the Logger reports them. A number above 0
+	// always requires at least so many replicas: with fewer replicas there are no locks.
+	//
+	// A failover can still lose a lock, to a replica that was down or incompletely synchronized and becomes the
+	// master as soon as it returns. The holder learns of the loss at the next renewal, and the token of a Fenced lock
+	// protects the resource. For AcksMajority, a server named by its address counts its own replicas.
 	Acks Acks
 
-	// Standalone says that the Server is a single one, that no replica ever takes its place, where it does not say so itself: see
-	// [Server].
+	// Standalone asserts that the Server is a single server and no replica ever replaces it, for a Server that does
+	// not report this itself: see [Server].
 	Standalone bool
 
-	// AckTimeout is how long an acquire waits for replicas. 0 is 1 s, as in Redisson (slavesSyncTimeout).
+	// AckTimeout is the maximum wait of an acquire for replicas. 0 is 1 s, as in Redisson (slavesSyncTimeout).
 	AckTimeout time.Duration
 
-	// HandOvers is how many times in a row a lock that is given back is handed over to the next caller in line of the same
-	// process, before other processes get their turn: a [Reentrant] or [NonReentrant] lock that is renewed without asking the server,
-	// which keeps its owner and its lease, any other by one script in which it never is free. Where the one server there is says
-	// that no other process listens for the lock, only HandOverFor is a bound, as those who do not listen may want it too. It
-	// concerns [Reentrant], [NonReentrant] and [Fenced] locks that are taken without an Owner. 0 is 16, below 0 is never.
+	// HandOvers limits how many times in a row a released lock passes to the next waiter of the same process before
+	// other processes get a turn. 0 is 16; below 0 disables hand-overs. Hand-overs apply to [Reentrant],
+	// [NonReentrant] and [Fenced] locks taken without an Owner:
+	//
+	//   - A Reentrant or NonReentrant lock under the watchdog is handed over without asking the server, and keeps its
+	//     owner and its lease.
+	//   - Any other lock is handed over by one script, during which the lock is never free.
+	//
+	// If a single server reports that no other process listens for the lock, HandOverFor alone limits the series,
+	// since a process may want the lock without listening.
 	HandOvers int
 
-	// HandOverFor is for how long, from when the process got the lock, it may be handed over; a third of a lease at most. A
-	// lock that is held for longer than that never is, since then a hand-over saves next to nothing. 0 is 25 ms.
+	// HandOverFor limits the duration of a series of hand-overs, from when the process acquired the lock; a third of
+	// a lease is the maximum. A lock held for longer than HandOverFor is never handed over, since the hand-over would
+	// save next to nothing. 0 is 25 ms.
 	HandOverFor time.Duration
 
-	// Logger is told of locks that were lost, of renewals that fail or run late, and of rules that the user lacks for the
-	// channels of locks: without these waiters are not woken. With a Logger the server is asked once whether the user may
-	// publish on them. Names of locks are not
-	// logged. nil is silent.
+	// Logger reports lost locks, failed or late renewals, and missing permissions of the user for the channels of
+	// locks, without which waiters are not woken. With a Logger, the Client asks the server once whether the user may
+	// publish on the channels. The log never contains names of locks. nil is silent.
 	Logger conn.Logger
 }
 
@@ -138,7 +152,7 @@ func (c Config) validate() error {
 	return nil
 }
 
-// Option changes one Lock or TryLock. Make one with [For], [As], [WaitForSetup] or [Forever].
+// Option changes one Lock or TryLock. Create an Option with [For], [As], [WaitForSetup] or [Forever].
 type Option struct {
 	lease    time.Duration
 	hasLease bool
@@ -149,51 +163,51 @@ type Option struct {
 	forever  bool
 }
 
-// For asks for a fixed lease: the lock is free after d even if its holder never releases it, and no watchdog extends it.
-// d counts in whole milliseconds and is at least [MinLease].
+// For sets a fixed lease: the lock is free after d even if the holder never releases it, and no watchdog extends the
+// lease. d counts in whole milliseconds and must be at least [MinLease].
 func For(d time.Duration) Option { return Option{lease: d, hasLease: true} }
 
-// As takes the lock as owner: at once, for a further hold, where owner has it already. Without As each Lease has an
-// owner of its own.
+// As takes the lock as owner. If owner already has the lock, Lock takes a further hold at once. Without As, each
+// Lease has an owner of its own.
 func As(owner Owner) Option { return Option{owner: owner.state, hasOwner: true} }
 
-// WaitForSetup makes the Acquire of a semaphore that nobody has set up wait until somebody does, instead of returning
-// [ErrNotSet]. To TryAcquire such a semaphore is then one without a free permit.
+// WaitForSetup makes Acquire wait until somebody has set up the permits of the semaphore, instead of returning
+// [ErrNotSet]. TryAcquire then treats a semaphore without setup as a semaphore without a free permit.
 func WaitForSetup() Option { return Option{setup: true} }
 
-// Forever asks a [PermitSemaphore] for permits that stay taken until they are released: no lease ends them, and if their
-// holder dies they are lost until somebody releases them by their ids. Redisson's Acquire without a lease does this.
+// Forever takes permits of a [PermitSemaphore] without a lease, like Redisson's acquire without a lease. Only a
+// release returns the permits. If their holder dies, the permits are lost until somebody releases them by id.
 func Forever() Option { return Option{lease: forever, hasLease: true, forever: true} }
 
-// forever is the lease of permits that have none, in whole milliseconds.
+// forever is the lease of permits without one, in whole milliseconds.
 const forever = math.MaxInt64 / time.Millisecond * time.Millisecond
 
-// request is one Lock or TryLock, or what a kind without leases has in their place.
+// request is one Lock or TryLock, or the counterpart of a kind without leases.
 type request struct {
 	target   *target
 	lease    time.Duration
 	owner    string
-	state    *ownerState               // of the Owner that was passed, or of a waiter that the server has in its line; else nil
-	latch    string                    // of the last attempt, if it has one: what undoes it leaves this key
-	failure  error                     // of the last attempt, if that had no answer
-	short    error                     // of the last attempt that had one, if too few replicas acknowledged it
-	look     chan struct{}             // has room for one: another one has got what this one may have too; nil if that cannot be
-	since    time.Time                 // when it began to wait
-	late     time.Time                 // since when all it was granted came too late
-	deadline time.Time                 // of the context; zero if there is none
-	got      *Lease                    // once granted
-	seen     sighting                  // of a parked watch, before the first attempt
-	series   series                    // of hand-overs that the grant belongs to
-	last     int64                     // until when what was sent may take effect, by the server's clock, in ms
-	permits  int                       // of a kind that has permits
-	via      func(conn.Doer) conn.Doer // what sends the acquire in the place of another; nil: the other
-	renewed  bool                      // is the lease to be, by the watchdog
-	refused  bool                      // the server has said no, or too late
-	waits    bool                      // for its turn, until it is withdrawn
-	tells    bool                      // that it waits
-	asked    bool                      // the server, once at least
-	unsure   bool                      // an earlier attempt had no answer; the next one has the same latch
-	setup    bool                      // waits for permits to be set up
+	state    *ownerState               // the Owner passed by the caller, or of a waiter in the server's queue; else nil
+	latch    string                    // the latch of the last attempt, or ""; an undo of the attempt leaves this key
+	failure  error                     // the error of the last attempt, if the attempt had no reply
+	short    error                     // the error of the last answered attempt, if too few replicas acknowledged it
+	look     chan struct{}             // capacity 1: signalled on a grant that this request may share; nil if there can be none
+	since    time.Time                 // the start of the wait
+	late     time.Time                 // the first grant that arrived expired, if all grants since then did so
+	deadline time.Time                 // of the context; zero if the context has none
+	got      *Lease                    // the lease, once granted
+	seen     sighting                  // by a parked watch, before the first attempt
+	series   series                    // the series of hand-overs that includes the grant
+	last     int64                     // the latest time at which a sent request may take effect, by the server's clock, in ms
+	permits  int                       // the number of permits, for a kind with permits
+	via      func(conn.Doer) conn.Doer // wraps the Doer that sends the acquire; nil for none
+	renewed  bool                      // the watchdog is to renew the lease
+	refused  bool                      // the server has refused, or has granted too late
+	waits    bool                      // waiting, until the waiter is withdrawn
+	tells    bool                      // announces its wait to the server
+	asked    bool                      // at least one attempt was sent
+	unsure   bool                      // an earlier attempt had no reply; the next attempt uses the same latch
+	setup    bool                      // waits for the setup of permits
 }
 
 func (c *Client) newRequest(t *target, opts []Option) (r request, err error) {
@@ -201,7 +215,7 @@ func (c *Client) newRequest(t *target, opts []Option) (r request, err error) {
 	return r, err
 }
 
-// fill makes r the request of a call with these options.
+// fill makes r the request of a call with the options opts.
 func (c *Client) fill(r *request, t *target, opts []Option) error {
 	*r = request{target: t, lease: c.cfg.Lease, renewed: true, tells: t.kind.tells && c.cfg.PreferWriters}
 	for _, o := range opts {
@@ -229,7 +243,7 @@ func (c *Client) fill(r *request, t *target, opts []Option) error {
 	return nil
 }
 
-// check refuses what means nothing to a kind.
+// check rejects options that have no meaning for kind k.
 func (o Option) check(k *kind) error {
 	switch {
 	case o.setup && !k.permits:
@@ -244,7 +258,8 @@ func (o Option) check(k *kind) error {
 	return nil
 }
 
-// newOwner returns who r is to the server: the Owner that was passed or, without one, somebody new.
+// newOwner returns the owner of r as known to the server: the Owner passed by the caller or, without one, a new
+// owner.
 func (c *Client) newOwner(r *request) string {
 	k := r.target.kind
 	switch {

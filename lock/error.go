@@ -11,73 +11,77 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// Errors that a caller decides by, found with [errors.Is].
+// Errors for decisions of a caller; match them with [errors.Is].
 var (
-	// ErrNotAcquired says that the lock was not to be had: at once for TryLock, since somebody else has it; until the
-	// context ended for Lock, to which the server may also have granted it when its lease was over already. It never
-	// stands for a server that could not be asked.
+	// ErrNotAcquired: another owner holds the lock (TryLock), or the context ended before the lock was acquired
+	// (Lock). In the second case the server may also have granted the lock, but only after the lease had ended. An
+	// unreachable server never causes this error.
 	ErrNotAcquired = errors.New("lock: not acquired")
 
-	// ErrNotHeld says that there was nothing to release: the lock had been lost before, or was never this owner's.
+	// ErrNotHeld: the lock was lost, or this owner never held it. There was nothing to release.
 	ErrNotHeld = errors.New("lock: not held")
 
-	// ErrUncertain says that a release, or another change, was not confirmed. It goes on being repeated in the background
-	// until it is confirmed or the lease has ended; what has no lease, for five minutes.
+	// ErrUncertain: the server has not confirmed a release or another change. The client repeats the change in the
+	// background until the server confirms it or the lease has ended; a change without a lease, for five minutes.
 	ErrUncertain = errors.New("lock: not confirmed")
 
-	// ErrLost is what every [*LostError] is. From TryLock or Lock it says that the server granted the lock, but that its
-	// answer took longer than the lease; the grant is taken back.
+	// ErrLost matches every [*LostError]. From TryLock or Lock, ErrLost means that the server granted the lock but
+	// the reply took longer than the lease; the client gives the lock back.
 	ErrLost = errors.New("lock: lost")
 
 	// ErrReleased is the cause of a lease's context after Unlock, and the Err of the lease.
 	ErrReleased = errors.New("lock: released")
 
-	// ErrClosed says that the Client has been closed.
+	// ErrClosed: the Client is closed.
 	ErrClosed = errors.New("lock: client closed")
 
-	// ErrInvalid says that what was asked for cannot work: an empty name, a name whose braces break its hash tag, a
-	// lease that is too short, an Owner of another Client.
+	// ErrInvalid: the arguments cannot work. Examples are an empty name, a name with braces that break the hash tag,
+	// a lease that is too short, and an Owner of another Client.
 	ErrInvalid = errors.New("lock: invalid")
 
-	// ErrUpgrade says that an Owner asked for a write lock while it has the read lock of the same name: it would wait for
+	// ErrUpgrade: an Owner asked for a write lock while holding the read lock of the same name, and would wait for
 	// itself. Release the read lock first.
 	ErrUpgrade = errors.New("lock: the owner has the read lock, and would wait for itself")
 
-	// ErrNotReplicated is what every [*NotReplicatedError] is.
+	// ErrNotReplicated matches every [*NotReplicatedError].
 	ErrNotReplicated = errors.New("lock: too few replicas have it")
 
-	// ErrReentry says that the Owner has a lock already that it may not take again.
+	// ErrReentry: the Owner already has a lock that allows no second hold.
 	ErrReentry = errors.New("lock: the owner has it already")
 
-	// ErrNotSet says that nobody has set up the permits of a semaphore, so that waiting for one would not help; or that
-	// they have been deleted, or have expired.
+	// ErrNotSet: nobody has set up the permits of the semaphore, or the permits have been deleted or have expired.
+	// Waiting would not help.
 	ErrNotSet = errors.New("lock: nobody has set up the permits")
 
-	// ErrWrongType says that the key of the lock holds something that is not this kind of lock. It is left alone. On the server
-	// Reentrant, NonReentrant, Spin, Fenced, Fair and NonReentrantFair locks are the same hash, so that those of one name exclude
-	// each other; so do the two halves of a ReadWrite lock. A Semaphore and a CountDownLatch are a number both.
+	// ErrWrongType: the key of the lock holds a value of another kind. The value is left alone.
+	//
+	// Some kinds share one stored form, and locks of one name and one form exclude each other:
+	//
+	//   - Reentrant, NonReentrant, Spin, Fenced, Fair and NonReentrantFair are one hash.
+	//   - The two halves of a ReadWrite lock are one hash.
+	//   - A Semaphore and a CountDownLatch are both a number.
 	ErrWrongType = errors.New("lock: the key holds something else")
 )
 
-// Reason says why a lock was lost.
+// Reason is the cause of the loss of a lock.
 type Reason int
 
 const (
 	// Expired: the lease ended before the lock was released or renewed.
 	Expired Reason = iota + 1
-	// Taken: the server says that somebody else has the lock.
+	// Taken: the server reports another owner of the lock.
 	Taken
-	// Forced: the lock was removed before its lease could have ended: by ForceUnlock, by deletion of its key, or by a
+	// Forced: the lock was removed before its lease could have ended, by ForceUnlock, by deletion of its key, or by a
 	// server that lost its data.
 	Forced
-	// Unreachable: the server could not be asked to renew the lease before it ended.
+	// Unreachable: no renewal could reach the server before the lease ended.
 	Unreachable
 	// ClockJump: the machine slept, or its clock was moved, past the end of the lease.
 	ClockJump
-	// ClientClosed: the Client was closed while the lock was held, so nobody renews or watches it any more.
+	// ClientClosed: the Client was closed while the lock was held, and no longer renews or watches the lock.
 	ClientClosed
-	// PartLost: a lock that was taken together with this one is lost, or so many of them that the rest is not enough. The
-	// server keeps this one until Unlock, or until its lease ends.
+	// PartLost: a lock taken together with this lock is lost, or so many are lost that the remaining locks are not
+	// enough. The server keeps this lock until Unlock, or until the lease ends.
 	PartLost
 )
 
@@ -99,11 +103,11 @@ func (r Reason) String() string {
 	return reasons[r]
 }
 
-// LostError tells the holder of a lock that it is lost, and why. It is an [ErrLost].
+// LostError is the loss of a lock, with the reason. A LostError matches [ErrLost].
 type LostError struct {
 	Name   string // of the lock; not part of the text
 	Reason Reason
-	Err    error // what went wrong at the last renewal, or what the key holds instead; or nil
+	Err    error // the error of the last renewal, or the other content of the key; or nil
 }
 
 // Error returns the reason in words.
@@ -117,20 +121,20 @@ func (e *LostError) Error() string {
 // Is reports whether target is [ErrLost].
 func (e *LostError) Is(target error) bool { return target == ErrLost }
 
-// Unwrap returns what went wrong at the last renewal.
+// Unwrap returns Err.
 func (e *LostError) Unwrap() error { return e.Err }
 
-// NotReplicatedError says that too few replicas of the server had the lock in time. The acquire is undone. It is an
-// [ErrNotReplicated]. TryLock returns it at once, Lock goes on for as long as its context allows.
+// NotReplicatedError: too few replicas acknowledged the lock in time, and the acquire is undone. A NotReplicatedError
+// matches [ErrNotReplicated]. TryLock returns the error at once; Lock tries again for as long as its context allows.
 type NotReplicatedError struct {
 	Name          string        // of the lock
-	Server        string        // its address, as far as it is known
+	Server        string        // the server's address, if known
 	Needed, Acked int           // replicas
-	Within        time.Duration // for how long they were waited for, at most
-	Err           error         // why it needed so many, or nil
+	Within        time.Duration // the maximum wait for replicas
+	Err           error         // why so many replicas were needed, or nil
 }
 
-// Error tells all of that.
+// Error names the counts, the time, the lock, the server if known, and Err.
 func (e *NotReplicatedError) Error() string {
 	text := fmt.Sprintf("%v: %d of %d within %v, of %q", ErrNotReplicated, e.Acked, e.Needed, e.Within, e.Name)
 	if e.Server != "" {
@@ -145,15 +149,15 @@ func (e *NotReplicatedError) Error() string {
 // Is reports whether target is [ErrNotReplicated].
 func (e *NotReplicatedError) Is(target error) bool { return target == ErrNotReplicated }
 
-// Unwrap returns why it needed so many.
+// Unwrap returns Err.
 func (e *NotReplicatedError) Unwrap() error { return e.Err }
 
 func invalidf(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))
 }
 
-// serverError is an error of a script or command as a caller of this package should see it. Servers before Redis 7 hide
-// what went wrong in a script behind another prefix.
+// serverError converts the error of a script or command for callers of this package. Servers before Redis 7 hide the
+// cause of a script's failure behind another prefix.
 func serverError(err error) error {
 	reply, _ := errors.AsType[resp.Error](err)
 	switch class := resp.Error(reply.Class()); {
@@ -165,12 +169,12 @@ func serverError(err error) error {
 	return fmt.Errorf("lock: %w", err)
 }
 
-// wrongType reports whether reply says that a key holds another type, in the words of whichever server.
+// wrongType reports whether reply is a WRONGTYPE error, in the wording of any server.
 func wrongType(reply resp.Error) bool {
 	return strings.Contains(string(reply), string(resp.ErrWrongType)+" ")
 }
 
-// uncertain reports whether the server may have run what err was returned for.
+// uncertain reports whether the server may have run the request that returned err.
 func uncertain(err error) bool {
 	if errors.Is(err, conn.ErrUncertain) {
 		return true
@@ -181,8 +185,8 @@ func uncertain(err error) bool {
 	return !conn.SafeToRetry(err)
 }
 
-// passing reports whether err says nothing about the lock and may be gone a moment later: the server could not be
-// reached, or is not ready.
+// passing reports whether err is temporary and says nothing about the lock: the server could not be reached, or is
+// not ready.
 func passing(err error) bool {
 	if errors.Is(err, conn.ErrClosed) {
 		return false
@@ -202,8 +206,8 @@ func passing(err error) bool {
 	return netfail.Reply(reply) != netfail.Final || netfail.Reply(resp.Error(reply.Class())) != netfail.Final
 }
 
-// final reports whether err, of a release or an undo, would be the same at every repeat. A server that is out of memory or
-// has lost its replicas may do later what it refuses now.
+// final reports whether err, of a release or an undo, would be the same at every repeat. A server that is out of
+// memory or has lost its replicas may accept a later repeat.
 func final(err error) bool {
 	if uncertain(err) {
 		return false
