@@ -11,20 +11,27 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// SendBatch sends each command to the node that serves its first key, or its routing key, and returns their replies in the
-// order of cmds. Those for one node are sent next to each other and in their order, over one connection; nodes are served at
-// the same time. A command without a key goes with the one in front of it, or if there is none with the first one that has
-// a key. Error replies are values.
+// SendBatch sends each command to the node that serves its first key, or its routing key, and
+// returns the replies in the order of cmds. Error replies are values.
 //
-// A batch that ends in WAIT or WAITAOF goes to the node of its first key as a whole, over a connection that nobody shares: what
-// such a WAIT counts is who has the commands in front of it. They are sent somewhere else together, if none of them was executed,
-// or not at all.
+//   - Commands for one node are sent next to each other, in their order, over one connection. All
+//     nodes are served at the same time.
+//   - A command without a key goes with the preceding command. Leading commands without a key go
+//     with the first command that has a key.
+//   - Commands that were not executed are repeated, as for Send, but never after a later command
+//     with a common key. Commands with one key, or one routing key, run in their order even if the
+//     slot moves.
+//   - A refused command is not repeated if a later command with a common key was executed. The
+//     refusal is then the reply, and the caller decides. A redirection that leads nowhere is an
+//     error.
 //
-// Otherwise commands that were not executed are repeated, as for Send, but never behind a later one with a key in common: commands with
-// one key, or one routing key, run in their order whatever happens to its slot. A refused command with such an executed one
-// behind it is not repeated: its refusal is its reply, and the caller decides. A redirection that leads nowhere is an error.
-// With an error the replies are those of the first commands in the list, as far as their outcome is known. If more than that is
-// known the error holds a *BatchError, which has the outcome of every command.
+// A batch that ends in WAIT or WAITAOF goes to the node of its first key as a whole, over a
+// exclusive connection, because WAIT counts the replicas that have the preceding commands of its
+// connection. If no command was executed, the whole batch may be sent to another node.
+//
+// With an error, SendBatch returns the replies to the first commands in the list, up to the first
+// unknown outcome. If later outcomes are known, the error contains a *BatchError with the outcome
+// of every command.
 func (c *Cluster) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value, error) {
 	switch {
 	case len(cmds) == 0:
@@ -46,23 +53,23 @@ func (c *Cluster) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Va
 	return b.outcome()
 }
 
-// BatchError is the error of a batch of which the outcome of some commands, but not of all, is known: other nodes have
-// answered, or later ones. errors.Is finds conn.ErrNotSent in it if no command of the batch was sent, and conn.ErrUncertain
-// if any was, besides the causes.
+// BatchError is the error of a batch when the outcomes of some commands are known, but not of all.
+// errors.Is finds the causes, and also conn.ErrNotSent if no command of the batch was sent, or
+// conn.ErrUncertain if any command was sent.
 type BatchError struct {
 	values []resp.Value
-	errs   []error // nil where there is a reply
-	causes []error // those of errs, each once
+	errs   []error // nil for a command with a reply
+	causes []error // the distinct errors in errs
 }
 
 // Len is the number of commands in the batch.
 func (e *BatchError) Len() int { return len(e.errs) }
 
-// At returns the outcome of command i: its reply, which may be an error value, or the error that left it without one, of
-// which conn.SafeToRetry tells whether the command may have run.
+// At returns the outcome of command i: the reply, which may be an error value, or the reason for a
+// missing reply. conn.SafeToRetry(err) reports whether the command certainly did not run.
 func (e *BatchError) At(i int) (resp.Value, error) { return e.values[i], e.errs[i] }
 
-// Error tells how many commands have no outcome, and why the first of them.
+// Error returns the number of commands without a reply and the first reason.
 func (e *BatchError) Error() string {
 	missing := 0
 	for _, err := range e.errs {
@@ -73,7 +80,7 @@ func (e *BatchError) Error() string {
 	return fmt.Sprintf("cluster: %d of %d commands without a reply, the first: %v", missing, len(e.errs), e.causes[0])
 }
 
-// Is makes errors.Is find what is said above.
+// Is implements the matches documented at BatchError.
 func (e *BatchError) Is(target error) bool {
 	sent := false
 	for _, err := range e.errs {
@@ -97,11 +104,11 @@ func (e *BatchError) Is(target error) bool {
 type batch struct {
 	call
 	cmds    []resp.Command
-	targets []target // of the next attempt
+	targets []target // where the next attempt sends each command
 	values  []resp.Value
-	errs    []error     // of those that have no reply
-	causes  []error     // as call.cause, of each
-	held    []*decision // not to be sent in the next attempt: one in front, with a key in common, goes to another node
+	errs    []error     // why a command has no reply; nil with a reply
+	causes  []error     // call.cause for each command
+	held    []*decision // postponed: an earlier command with a common key goes to another node
 }
 
 // route finds the first target of each command.
@@ -124,7 +131,7 @@ func (b *batch) route() error {
 	}
 	b.targets = make([]target, len(b.cmds))
 	t := b.c.table.Load()
-	node := t.any() // the same for all, if none has a key
+	node := t.any() // the same node for all commands if none has a key
 	for i, slot := range slots {
 		if slot != anySlot {
 			node = t.owner(slot)
@@ -144,7 +151,7 @@ func (b *batch) all() []int {
 	return pending
 }
 
-// send makes an attempt with the commands at the given indexes, at all nodes at the same time.
+// send makes an attempt with the commands at the given indexes, on all nodes at the same time.
 func (b *batch) send(pending []int) {
 	var nodes []*node
 	parts := make(map[*node][]int)
@@ -166,7 +173,7 @@ func (b *batch) send(pending []int) {
 	others.Wait()
 }
 
-// sendTo makes an attempt with commands for one node, and notes what became of each.
+// sendTo makes an attempt with commands for one node, and records the outcomes.
 func (b *batch) sendTo(n *node, part []int) {
 	if n == nil {
 		for _, i := range part {
@@ -196,17 +203,17 @@ func (b *batch) sendTo(n *node, part []int) {
 	}
 }
 
-// repeat is a command that is to be sent again.
+// repeat is a command to be sent again.
 type repeat struct {
 	i int
 	d decision
 }
 
-// next decides about each command that was sent, and returns those to be sent again, when it is time for that. However many
-// they are, that is one attempt.
+// next decides about each command that was sent. next waits for the next attempt and returns the
+// commands to be sent again. All of them together count as one attempt.
 func (b *batch) next(sent []int) (pending []int) {
 	var repeats []repeat
-	var first decision // the one that has to wait longest
+	var first decision // the decision with the longest wait
 	var why error
 	var where target
 	h := b.history
@@ -261,15 +268,15 @@ func (b *batch) next(sent []int) (pending []int) {
 	return pending
 }
 
-// leads reports whether err is a redirection that is to be followed. Where it leads nowhere it is an error of the call, and
-// no reply for the caller.
+// leads reports whether err is a redirection to be followed. A redirection that cannot be followed
+// is an error of the call, not a reply for the caller.
 func leads(err error) bool {
 	reply, _ := errors.AsType[resp.Error](err)
 	_, ok := reply.Redirect()
 	return ok && isRedirect(err)
 }
 
-// weight orders decisions by how long they have to wait.
+// weight orders decisions by the length of their wait.
 func (d decision) weight() int {
 	switch {
 	case d.action == relocate:
@@ -280,8 +287,8 @@ func (d decision) weight() int {
 	return 0
 }
 
-// inOrder returns the repeats that can be made without changing the order: behind them no command with a key in common has
-// been executed, or may have been. It also returns the keys of all commands.
+// inOrder drops the repeats that would change the order: a later command with a common key was
+// executed, or may have been. inOrder also returns the keys of all commands.
 func (b *batch) inOrder(repeats []repeat) (kept []repeat, keys [][]string) {
 	keys = make([][]string, len(b.cmds))
 	for i := range keys {
@@ -306,11 +313,11 @@ func (b *batch) inOrder(repeats []repeat) (kept []repeat, keys [][]string) {
 	return kept, keys
 }
 
-// keysIn returns the words of a command that may be keys in a slot: its keys are among them. A word that is none may be too,
-// by chance, which does no harm.
+// keysIn returns the words of a command that may be keys in a slot. The result contains all keys. A
+// word that is not a key may be included by chance, without harm.
 func keysIn(cmd *resp.Command, slot int) (keys []string) {
 	if slot == anySlot {
-		return []string{""} // all commands without a key, in a batch of nothing else
+		return []string{""} // one common key for a batch without any keys
 	}
 	if key, ok := cmd.Key(); ok {
 		keys = append(keys, key)
@@ -325,8 +332,8 @@ func keysIn(cmd *resp.Command, slot int) (keys []string) {
 	return keys
 }
 
-// retarget finds the next targets. Commands without a key stay together. One that has a key in common with another in front of
-// it, which goes to another node, is held back until that one is done.
+// retarget finds the next targets. Commands without a key stay together. A command is held back
+// while an earlier command with a common key goes to another node.
 func (b *batch) retarget(repeats []repeat, keys [][]string) {
 	keyless := b.c.targetOf(anySlot)
 	ahead := make(map[string]*node)
@@ -349,7 +356,7 @@ func (b *batch) retarget(repeats []repeat, keys [][]string) {
 	}
 }
 
-// outcome is what SendBatch returns.
+// outcome returns the results of SendBatch.
 func (b *batch) outcome() ([]resp.Value, error) {
 	known, first := 0, -1
 	var causes []error
@@ -368,7 +375,7 @@ func (b *batch) outcome() ([]resp.Value, error) {
 	case first < 0:
 		return b.values, nil
 	case len(causes) == 1 && known == first && (known == 0 || !conn.SafeToRetry(causes[0])):
-		return b.values[:first], causes[0] // nothing more is known
+		return b.values[:first], causes[0] // no later outcome is known
 	}
 	return b.values[:first], &BatchError{values: b.values, errs: b.errs, causes: causes}
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// target is where an attempt goes.
+// target is the destination of an attempt.
 type target struct {
-	node   *node // nil: nobody serves the slot
+	node   *node // nil if no node serves the slot
 	slot   int
-	asking bool // behind ASKING
+	asking bool // send ASKING first
 }
 
 // send makes an attempt with one command.
@@ -39,7 +39,7 @@ func (at target) send(ctx context.Context, cmd resp.Command) (resp.Value, error)
 
 var asking = resp.Cmd("ASKING")
 
-// askingFor returns the ASKING in front of cmd, for the connection that cmd would take.
+// askingFor returns an ASKING that takes the same connection as cmd.
 func askingFor(cmd *resp.Command) resp.Command {
 	if key, ok := cmd.Key(); ok {
 		return asking.On(key)
@@ -47,27 +47,28 @@ func askingFor(cmd *resp.Command) resp.Command {
 	return asking
 }
 
-// unserved is the error of an attempt that no node was there for.
+// unserved returns the error of an attempt without a node.
 func (at target) unserved(cmd *resp.Command) error {
 	return &conn.Error{Op: commandName(cmd), Err: unserved{at.slot}}
 }
 
-// call is what the attempts of one call of a caller have in common: one budget over redirections, dials and pauses.
+// call is the state shared by the attempts of one method call: one budget for redirections, dials
+// and pauses.
 type call struct {
 	c      *Cluster
 	ctx    context.Context
-	name   string // of the command, for traces
+	name   string // the command's name, for traces
 	slot   int
-	pinned *node // if the call concerns no other
+	pinned *node // nil unless the call is bound to one node
 
 	history
 	pauses int
-	start  time.Time // of the first failure
-	cause  error     // the last failure that was no redirection
+	start  time.Time // time of the first failure
+	cause  error     // last failure other than a redirection
 }
 
-// next decides what follows from the failure err of an attempt at a target. It returns the next target when it is time for
-// the next attempt, and otherwise the error for the caller.
+// next handles the failure err of an attempt at a target. It waits and returns the next target, or
+// returns the error for the caller.
 func (k *call) next(at target, err error) (target, error) {
 	d := k.decide(at, err, &k.cause)
 	if d.action == stop {
@@ -80,8 +81,9 @@ func (k *call) next(at target, err error) (target, error) {
 	return k.target(d, at), nil
 }
 
-// decide is the function of that name for this call, and acts on what it says about the topology. cause is why the attempt
-// before failed, if that was no redirection; of one that leads nowhere it is the reason that the caller is told.
+// decide applies the function decide to this call, and updates the topology accordingly. cause is
+// the last failure other than a redirection. The caller receives cause with the error of a
+// redirection that leads nowhere.
 func (k *call) decide(at target, err error, cause *error) decision {
 	c := k.c
 	var from origin
@@ -95,7 +97,7 @@ func (k *call) decide(at target, err error, cause *error) decision {
 	}
 	k.asking = at.asking
 	d := decide(err, from, k.history, c.policy)
-	mine := k.ctx.Err() != nil // what the caller's own limit causes is nobody's sickness
+	mine := k.ctx.Err() != nil // a failure caused by the caller's own limit does not make the node sick
 	if at.node != nil && d.refresh && !mine && isTransport(err) {
 		at.node.sick.Store(time.Now().UnixNano())
 	}
@@ -127,19 +129,19 @@ func (k *call) decide(at target, err error, cause *error) decision {
 	return d
 }
 
-// explain is the error of a redirection behind an attempt that failed with cause.
+// explain returns the error of a redirection that followed a failure with cause.
 func (k *call) explain(redirect, cause error) error {
 	e, ok := cause.(*conn.Error)
 	switch {
 	case cause == nil:
 		return redirect
-	case !ok: // what the node said that the redirection led to
+	case !ok: // cause is the reply of the node that the redirection named
 		e = &conn.Error{Err: cause}
 	}
 	return &conn.Error{Op: k.name, Addr: e.Addr, Err: fmt.Errorf("%w; sent there by: %w", e.Err, redirect)}
 }
 
-// isTransport reports whether err is not an answer of the server to the command.
+// isTransport reports whether err is a failure of the transport, not a reply of the server.
 func isTransport(err error) bool {
 	return errors.Is(err, conn.ErrUncertain) || errors.Is(err, conn.ErrNotSent)
 }
@@ -153,15 +155,16 @@ func (k *call) count(err error) {
 	}
 }
 
-// disagreement is how many steps longer the pauses are between redirections. Nodes that send a call to and fro need a
-// heartbeat, of which there are some in a second, to agree; a call must not use up its redirections before.
+// disagreement is the number of steps by which the pauses between redirections are longer. Nodes
+// that redirect a call back and forth agree after a heartbeat. Heartbeats come several times a
+// second, and the call's redirections must last until then.
 const disagreement = 3
 
-// downPause bounds the pauses while a node says CLUSTERDOWN. One that has lost nothing is back at once when the cluster is, and
-// says no sooner that it is.
+// downPause bounds the pauses while a node answers CLUSTERDOWN. A node that has lost no data is
+// ready as soon as the cluster is, and reports CLUSTERDOWN until that moment.
 const downPause = 64 * time.Millisecond
 
-// pause waits as d says. An error means that the call is over.
+// pause waits as d demands. An error ends the call.
 func (k *call) pause(d decision, at target, err error) error {
 	var wait time.Duration
 	retry := k.c.cfg.Node.Retry
@@ -201,7 +204,7 @@ func (k *call) pause(d decision, at target, err error) error {
 	return nil
 }
 
-// over is the error of a call that ends for a reason of its own after an attempt that failed with last.
+// over returns the error of a call that ends for reason, after an attempt that failed with last.
 func (k *call) over(reason, last error) error {
 	return &conn.Error{Op: k.name, Err: fmt.Errorf("%w; last attempt: %w", reason, last)}
 }
@@ -213,7 +216,7 @@ func (at target) addr() string {
 	return at.node.addr
 }
 
-// target returns where the next attempt goes.
+// target returns the destination of the next attempt.
 func (k *call) target(d decision, at target) target {
 	switch {
 	case k.pinned != nil:
@@ -222,7 +225,7 @@ func (k *call) target(d decision, at target) target {
 		k.c.asked.Add(1)
 		return target{node: k.c.nodeAt(d.addr), slot: at.slot, asking: true}
 	case d.action == follow:
-		// After a pause others may know better.
+		// After a pause the table may know a newer owner.
 		if now := k.c.targetOf(at.slot); d.pause && now.node != nil && now.node != at.node {
 			return now
 		}
@@ -234,7 +237,8 @@ func (k *call) target(d decision, at target) target {
 	return k.c.targetOf(at.slot)
 }
 
-// commandName returns the name of a command for errors, if it looks like one, so that no argument gets there by a mistake.
+// commandName returns the name of a command for errors. A name with unusual characters becomes
+// "command", so that an argument in the wrong position never appears in an error.
 func commandName(cmd *resp.Command) string {
 	const longest = 40
 	name := cmd.Name()

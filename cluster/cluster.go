@@ -16,7 +16,8 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// Cluster is a client of a cluster. It is safe for use by many goroutines at once. Close it when it is no longer needed.
+// Cluster is a client of a Redis or Valkey Cluster. It is safe for use by many goroutines at once.
+// Close a Cluster that is no longer needed.
 type Cluster struct {
 	// Constant after Open.
 	cfg    Config
@@ -27,9 +28,9 @@ type Cluster struct {
 
 	wg     sync.WaitGroup // joins the refresh goroutine
 	losses callback.List
-	wake   chan struct{} // holds a token while the refresh goroutine has something to look at
+	wake   chan struct{} // holds a token while the refresh goroutine has work
 
-	inquiry chan struct{} // holds a token while somebody asks who may take the place of a master
+	inquiry chan struct{} // holds a token while a goroutine asks for the replicas of a master
 
 	table atomic.Pointer[table] // changed under mu
 
@@ -37,17 +38,18 @@ type Cluster struct {
 
 	mu      sync.Mutex // guards the following
 	closed  bool
-	nodes   map[string]*node // by the address dialled
-	retired []*node          // that have left, and may still owe answers
-	read    *table           // the topology as it was read last, without what redirections have said since
-	wanted  bool             // a refresh
-	round   chan struct{}    // closed when the refresh that begins next has ended
+	nodes   map[string]*node // by dialled address
+	retired []*node          // nodes that have left the cluster and may still owe answers
+	read    *table           // the last topology read, without later redirections
+	wanted  bool             // a refresh is requested
+	round   chan struct{}    // closed at the end of the next refresh
 	failing bool             // the last refresh failed
 	heirs   heirs
 }
 
-// Open returns a Cluster. It asks the nodes at cfg.Addrs in turn for the topology, within the limits of ctx and of
-// cfg.Node.Retry, so that wrong addresses and passwords show at once. Masters are dialled when they are first used.
+// Open returns a Cluster. Open asks the nodes at cfg.Addrs in turn for the topology, within the
+// limits of ctx and cfg.Node.Retry, so that a wrong address or password fails at once. A master is
+// dialled on first use.
 func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -74,15 +76,15 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	return c, nil
 }
 
-// Do sends a command, given as its name and arguments, to the node that serves its first key, and returns its reply.
-// Arguments are strings, []byte, bools, integers and floats, as for resp.Cmd; none is kept. An error reply is returned as an
-// error, a resp.Error; a null is a value.
+// Do sends a command, given as its name and arguments, to the node that serves the first key, and
+// returns the reply. Arguments are strings, []byte, bools, integers and floats, as for resp.Cmd. Do
+// keeps no argument. An error reply is returned as an error, a resp.Error. A null is a value.
 func (c *Cluster) Do(ctx context.Context, args ...any) (resp.Value, error) {
 	return c.Send(ctx, resp.Cmd(args...))
 }
 
-// Send sends one command and returns its reply, as Do does. The node is that of the routing key of cmd, if it has one. It
-// makes no allocation but for the reply, and Do one more.
+// Send sends one command and returns its reply, as Do does. A routing key in cmd takes precedence
+// over the first key. Send allocates only the reply; Do makes one more allocation.
 func (c *Cluster) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
 	slot, err := c.route(&cmd)
 	if err != nil {
@@ -96,7 +98,7 @@ func (c *Cluster) Send(ctx context.Context, cmd resp.Command) (resp.Value, error
 	return c.sendAgain(ctx, at, cmd, err)
 }
 
-// sendAgain goes on after a first attempt that failed.
+// sendAgain continues after a failed first attempt.
 func (c *Cluster) sendAgain(ctx context.Context, at target, cmd resp.Command, err error) (v resp.Value, _ error) {
 	k := call{c: c, ctx: ctx, name: commandName(&cmd)}
 	for {
@@ -109,12 +111,14 @@ func (c *Cluster) sendAgain(ctx context.Context, at target, cmd resp.Command, er
 	}
 }
 
-// Tx runs commands as one transaction on the node that serves their keys: MULTI, cmds and EXEC, next to each other. It
-// returns their replies in order; an error reply of one of them is a value in its place, and the others have run.
+// Tx runs commands as one transaction on the node that serves their keys: MULTI, cmds and EXEC,
+// next to each other. Tx returns the replies in order. A command that fails inside the transaction
+// has an error value as its reply, and the remaining commands run.
 //
-// All keys must be in one slot; if the first keys of two commands are not, the error names the slots and nothing is sent. If
-// the server refuses one of the commands, none has run, and the error wraps that refusal. A refusal by which the server says
-// that it is not the one to ask, or not ready, is repeated as a whole, as for Send.
+// All keys must be in one slot. If the first keys of two commands are in different slots, the error
+// names the slots and nothing is sent. If the server refuses a command, no command runs, and the
+// error wraps the refusal. A transaction refused by a node that does not serve the slot, or is not
+// ready, is repeated as a whole, as for Send.
 func (c *Cluster) Tx(ctx context.Context, cmds []resp.Command) ([]resp.Value, error) {
 	if len(cmds) == 0 {
 		return nil, nil
@@ -153,8 +157,8 @@ func (c *Cluster) routeTx(cmds []resp.Command) (int, error) {
 	return slot, nil
 }
 
-// tx makes an attempt with a transaction. ASKING holds until EXEC if nothing comes between it and MULTI, which is why it
-// takes a connection that nobody shares.
+// tx makes an attempt with a transaction. ASKING lasts until EXEC only if MULTI follows
+// immediately. tx therefore takes an exclusive connection.
 func (at target) tx(ctx context.Context, cmds []resp.Command) (values []resp.Value, err error) {
 	switch {
 	case at.node == nil:
@@ -165,7 +169,7 @@ func (at target) tx(ctx context.Context, cmds []resp.Command) (values []resp.Val
 	err = at.node.pool.With(ctx, func(c *conn.Conn) error {
 		if _, err := c.Send(ctx, asking); err != nil {
 			if e, ok := errors.AsType[*conn.Error](err); ok {
-				// The transaction itself has not been sent, whatever became of ASKING.
+				// The transaction has not been sent, whatever happened to ASKING.
 				return &conn.Error{Op: commandName(&cmds[0]), Addr: at.addr(), Err: e.Err}
 			}
 			return err
@@ -176,10 +180,10 @@ func (at target) tx(ctx context.Context, cmds []resp.Command) (values []resp.Val
 	return values, err
 }
 
-// With lends fn a connection of the node that serves key, as conn.Pool.With does: for blocking commands, WATCH and the like,
-// on keys of that slot. As long as there is no connection to lend, another node is looked for, as for Send. Once fn has been
-// called, With returns what it returns, and repeats nothing; but if that is an answer by which the node says that it does not
-// serve the slot any more, the next With goes to the one that does.
+// With lends fn a connection to the node that serves key, as conn.Pool.With does: for blocking
+// commands, WATCH and the like, on keys of that slot. Until a connection is available, With tries
+// other nodes, as Send does. After calling fn, With repeats nothing and returns the result of fn.
+// If the result says that the node no longer serves the slot, the next With goes to the new owner.
 func (c *Cluster) With(ctx context.Context, key string, fn func(*conn.Conn) error) error {
 	k := call{c: c, ctx: ctx, name: "With"}
 	for at := c.targetOf(Slot(key)); ; {
@@ -197,7 +201,7 @@ func (c *Cluster) With(ctx context.Context, key string, fn func(*conn.Conn) erro
 	}
 }
 
-// lend makes an attempt with With, and reports whether fn was called.
+// lend makes an attempt of With, and reports whether fn was called.
 func (at target) lend(ctx context.Context, fn func(*conn.Conn) error) (called bool, err error) {
 	if at.node == nil {
 		return false, &conn.Error{Op: "With", Err: unserved{at.slot}}
@@ -209,8 +213,8 @@ func (at target) lend(ctx context.Context, fn func(*conn.Conn) error) (called bo
 	return called, err
 }
 
-// Masters yields the masters that serve slots, as far as is known at that moment. If ctx ends it yields its cause as the
-// error, after Close conn.ErrClosed, and stops.
+// Masters yields the masters that serve slots, as far as known at that moment. When ctx ends,
+// Masters yields the cause of ctx as the error and stops. After Close the error is conn.ErrClosed.
 func (c *Cluster) Masters(ctx context.Context) iter.Seq2[Node, error] {
 	return func(yield func(Node, error) bool) {
 		for _, n := range c.table.Load().masters() {
@@ -228,14 +232,16 @@ func (c *Cluster) Masters(ctx context.Context) iter.Seq2[Node, error] {
 	}
 }
 
-// Owner returns the master that serves the slot of key, as far as is known; false if none does.
+// Owner returns the master that serves the slot of key, as far as known, or false for an unserved
+// slot.
 func (c *Cluster) Owner(key string) (Node, bool) {
 	n := c.table.Load().owner(Slot(key))
 	return Node{c, n}, n != nil
 }
 
-// Close closes the connections to all nodes. Calls that wait fail with conn.ErrClosed. When it returns, no goroutine of the
-// Cluster runs any more. It may be called more than once, but not by a callback in Config. A Stream is its caller's to close.
+// Close closes the connections to all nodes. Waiting calls fail with conn.ErrClosed. After Close
+// returns, no goroutine of the Cluster runs. Close may be called more than once, but not by a
+// callback in Config. The caller of Stream closes the Stream.
 func (c *Cluster) Close() error {
 	c.mu.Lock()
 	if !c.closed {
@@ -270,21 +276,21 @@ func (c *Cluster) isClosed() bool {
 	}
 }
 
-// Stats are the numbers of a Cluster at one moment, and its counters since Open.
+// Stats describes a Cluster at one moment, with counters since Open.
 type Stats struct {
-	Masters int // that serve slots
-	Slots   int // that are served, as far as is known; a whole cluster has 16384
+	Masters int // masters that serve slots
+	Slots   int // served slots, as far as known; 16384 in a complete cluster
 
 	Moved, Asked  uint64 // redirections followed
-	Retries       uint64 // attempts of calls after their first, redirections among them
-	Refreshes     uint64 // of the topology that succeeded, the first one included
-	RefreshErrors uint64 // that no node could be asked for
+	Retries       uint64 // attempts after the first, including redirections
+	Refreshes     uint64 // successful refreshes of the topology, including the first
+	RefreshErrors uint64 // refreshes without an answer from any node
 
-	// Nodes are the figures of the connections to all nodes, added up; their Retries are 0.
+	// Nodes is the sum over the connections to all nodes. Its Retries are 0.
 	Nodes conn.Stats
 }
 
-// Stats returns the numbers of this moment.
+// Stats returns the current numbers.
 func (c *Cluster) Stats() Stats {
 	t := c.table.Load()
 	s := Stats{
@@ -315,7 +321,7 @@ func (c *Cluster) Stats() Stats {
 	return s
 }
 
-// route returns the slot of cmd, or why it is not to be sent.
+// route returns the slot of cmd, or the reason for refusing cmd.
 func (c *Cluster) route(cmd *resp.Command) (int, error) {
 	err := cmd.Err()
 	slot := anySlot
@@ -328,7 +334,7 @@ func (c *Cluster) route(cmd *resp.Command) (int, error) {
 	return slot, nil
 }
 
-// refusedError is why a command is not sent, as conn.ErrRefused has it.
+// refusedError is the reason for refusing a command. It matches conn.ErrRefused.
 type refusedError struct{ error }
 
 func (e *refusedError) Is(target error) bool { return target == conn.ErrRefused }
@@ -338,7 +344,7 @@ func (c *Cluster) targetOf(slot int) target {
 	return target{node: c.table.Load().owner(slot), slot: slot}
 }
 
-// any returns one of the nodes that serve slots; one that has not failed lately, if there is such a one.
+// any returns a random node that serves slots, if possible a node without a recent failure.
 func (t *table) any() *node {
 	n := len(t.nodes)
 	if n == 0 {
@@ -354,7 +360,8 @@ func (t *table) any() *node {
 	return t.nodes[first]
 }
 
-// nodeAt returns the node that is announced at addr, and makes it known if it is new; nil if there cannot be such a node.
+// nodeAt returns the node announced at addr, and adds an unknown node. It returns nil for an
+// unusable address, and for a new node after Close.
 func (c *Cluster) nodeAt(addr string) *node {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -383,7 +390,8 @@ func (c *Cluster) nodeLocked(announced string) *node {
 	return n
 }
 
-// silent has the topology read, as a node owes an answer and says nothing: another may have its slots, or soon will.
+// silent requests a refresh because a node owes an answer and sends nothing: another node may serve
+// its slots now or soon.
 func (c *Cluster) silent(n *node, addr string) {
 	n.sick.Store(time.Now().UnixNano())
 	c.mu.Lock()
@@ -397,7 +405,7 @@ func (c *Cluster) silent(n *node, addr string) {
 	}
 }
 
-// moved notes that the node announced at addr serves slot.
+// moved records that the node announced at addr serves slot.
 func (c *Cluster) moved(slot int, addr string) {
 	c.redirected.Add(1)
 	n := c.nodeAt(addr)
@@ -411,12 +419,13 @@ func (c *Cluster) moved(slot int, addr string) {
 	}
 }
 
-// redial puts new connections in the place of those to a node: what it is has changed, or there is another at its address.
+// redial replaces the connections to a node whose role has changed or whose address belongs to
+// another node now.
 func (c *Cluster) redial(old *node) *node {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if n := c.nodes[old.addr]; n != nil && n != old {
-		return n // somebody else has done it
+		return n // another goroutine has redialled
 	}
 	delete(c.nodes, old.addr)
 	n := c.nodeLocked(old.announced)
@@ -429,7 +438,8 @@ func (c *Cluster) redial(old *node) *node {
 	return n
 }
 
-// retireLocked takes a node out of use. Its connections are closed when they owe no answers any more.
+// retireLocked takes a node out of use. The refresh goroutine closes the connections once they owe
+// no answers.
 func (c *Cluster) retireLocked(n *node, why error) {
 	n.retired, n.why = time.Now(), why
 	c.retired = append(c.retired, n)
@@ -439,10 +449,11 @@ func (c *Cluster) retireLocked(n *node, why error) {
 
 func (n *node) isRetired() bool { return !n.retired.IsZero() }
 
-// Slot returns the hash slot of a key, as the package's function of that name.
+// Slot returns the hash slot of a key, as the function Slot does.
 func (c *Cluster) Slot(key string) int { return Slot(key) }
 
-// Doers yields the masters that serve slots, as Masters does, each as a conn.Doer that sends to it alone.
+// Doers yields the masters that serve slots, as Masters does. Each conn.Doer sends to a single
+// master.
 func (c *Cluster) Doers(ctx context.Context) iter.Seq2[conn.Doer, error] {
 	return func(yield func(conn.Doer, error) bool) {
 		for node, err := range c.Masters(ctx) {

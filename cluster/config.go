@@ -11,37 +11,43 @@ import (
 	"github.com/lockwire/lockwire/conn"
 )
 
-// Config says where a cluster is and how to treat its nodes. It is copied by Open, so changing it afterwards changes
-// nothing; what it points to must not be changed any more.
+// Config configures a Cluster. Open copies the Config, so later changes have no effect. Do not
+// change anything the Config points to.
 //
-// For a number or a duration, 0 is the default and below 0 is off, unless its comment says otherwise.
+// For a number or a duration, 0 is the default and below 0 is off, unless the field's comment says
+// otherwise.
 type Config struct {
-	// Addrs are the addresses, host:port, of some of the nodes, at least one. They are where to look for the cluster, at
-	// first and whenever no other known node can be reached; host names are resolved again each time.
+	// Addrs are the addresses, host:port, of some nodes, at least one. The Cluster uses Addrs
+	// first, and again when it can reach no known node. Host names are resolved again each time.
 	Addrs []string
 
-	// Node is how each node is treated: credentials, TLS, timeouts, numbers of connections. Its Addr must be empty and its
-	// DB 0, as that is the only database of a cluster; Network is "tcp". If TLS names no server, ServerName is the host as
-	// the cluster announces it.
+	// Node configures the connections to each node: credentials, TLS, timeouts, numbers of
+	// connections. Its Addr must be empty and its DB 0, the only database of a cluster. Network is
+	// "tcp". If TLS names no server, ServerName is the host announced by the cluster.
 	//
-	// Its Retry bounds the calls of the Cluster, over all nodes together. Attempts is 256 by default, so that the time is
-	// what bounds a call. Retry.Budget is 5 s by default, which outlives a failover where cluster-node-timeout is up to 2 s.
-	// With the 15 s that servers have by default a failover takes some 17 s, and a call that meets a dead master fails in the
-	// first 12 of them: set Budget to 20 s or more, or below 0 to leave it to the ctx, if calls are to wait for the new
-	// master. Node.Timeout does not bound that wait, as nothing has been sent. DialTimeout is 2 s by default: a node that cannot be
-	// reached for longer than that may have been replaced.
+	// Node.Retry bounds the calls of the Cluster, over all nodes together. Attempts is 256 by
+	// default, so that time bounds a call. Retry.Budget is 5 s by default. A failover is shorter
+	// than 5 s if cluster-node-timeout is at most 2 s. With the servers' default of 15 s a failover
+	// takes some 17 s, and calls to a dead master fail during the first 12 s. To let calls wait for
+	// the new master, set Budget to 20 s or more, or below 0 to leave the limit to ctx.
+	//
+	// Node.Timeout does not bound the wait for a new master, because nothing has been sent.
+	// DialTimeout is 2 s by default: a node that cannot be reached for longer may have been
+	// replaced.
 	Node conn.Config
 
-	// NodeMap, if set, returns the address to dial for a node that the cluster announces at addr, host:port: for networks
-	// in which the cluster's own addresses lead nowhere. Addrs are not mapped. It is called by several goroutines at once,
-	// must not block, and must return the same for the same address.
+	// NodeMap, if set, returns the address to dial for a node announced at addr, host:port, in
+	// networks without a route to the announced addresses. Addrs are not mapped. Several goroutines
+	// call NodeMap at once. NodeMap must not block, and must always return the same result for an
+	// address.
 	NodeMap func(addr string) string
 
-	// MaxRedirects is how many MOVED and ASK answers in a row one call follows. 0 is 8; below 0 is none.
+	// MaxRedirects is the number of successive MOVED and ASK replies that a call follows. 0 is 8;
+	// below 0 is none.
 	MaxRedirects int
 
-	// RefreshInterval is how often the topology is asked for when nothing hints that it has changed. 0 is 1 minute; below 0
-	// is never.
+	// RefreshInterval is the time between refreshes of the topology without any sign of a change. 0
+	// is 1 minute; below 0 is never.
 	RefreshInterval time.Duration
 }
 
@@ -59,7 +65,7 @@ func (cfg Config) withDefaults() Config {
 	return cfg
 }
 
-// validate tells what in a Config with defaults cannot work. Its errors hold no address.
+// validate reports mistakes in a Config with defaults. Errors contain no address.
 func (cfg Config) validate() error {
 	if len(cfg.Addrs) == 0 {
 		return errors.New("cluster: Addrs is empty")
@@ -84,7 +90,8 @@ func (cfg Config) validate() error {
 	return pool.Close()
 }
 
-// node is the Config of the pool of one node. A pool tries once: what follows from that, the Cluster decides.
+// node returns the Config of one node's pool. The pool tries once: the Cluster decides about
+// repetition.
 func (cfg Config) node(addr string) conn.Config {
 	n := cfg.Node
 	n.Addr = addr
@@ -92,7 +99,7 @@ func (cfg Config) node(addr string) conn.Config {
 	return n
 }
 
-// seed is the Config of a connection that is made to ask one question.
+// seed returns the Config of a connection for a single question.
 func (cfg Config) seed(addr string) conn.Config {
 	n := cfg.node(addr)
 	n.OnPush = nil
@@ -107,7 +114,7 @@ func (cfg Config) policy() policy {
 	}
 }
 
-// dialAddr is the address to dial for a node announced at addr.
+// dialAddr returns the address to dial for a node announced at addr.
 func (cfg Config) dialAddr(addr string) string {
 	if cfg.NodeMap != nil {
 		return cfg.NodeMap(addr)
@@ -115,7 +122,7 @@ func (cfg Config) dialAddr(addr string) string {
 	return addr
 }
 
-// String returns the Config as a URL without its password, so that printing one betrays nothing.
+// String returns the Config as a URL without the password.
 func (cfg Config) String() string {
 	scheme := "redis-cluster://"
 	if cfg.Node.TLS != nil {

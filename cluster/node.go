@@ -12,29 +12,30 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// node is a node of the cluster and the connections to it. Nothing is dialled before it is used.
+// node is a node of the cluster with the connections to it. A connection is dialled on first use.
 type node struct {
 	// Constant.
-	announced string // host:port as the cluster has it
-	from      origin // the same
+	announced string // host:port as announced by the cluster
+	from      origin // announced, parsed
 	addr      string // to dial
 	pool      *conn.Pool
 
-	sick   atomic.Int64 // when it last failed to answer, in Unix ns; 0 since it did
-	hinted atomic.Int64 // when a redirection last named it, in Unix ns
+	sick   atomic.Int64 // time of the last missing answer, in Unix ns; 0 after an answer
+	hinted atomic.Int64 // time of the last redirection to the node, in Unix ns
 
 	// Guarded by the Cluster's mu.
-	retired  time.Time // when it left the cluster
-	replaced bool      // by another master: it has become a replica, or does not answer
-	examined bool      // for whether it answers
-	why      error     // it left; constant once retired
+	retired  time.Time // time of leaving the cluster
+	replaced bool      // another master serves its slots: the node became a replica or does not answer
+	examined bool      // examine has looked at the node
+	why      error     // reason for leaving; constant once retired
 
 	mu      sync.Mutex // guards the following
-	gone    error      // why it left; nil: it has not
+	gone    error      // reason for leaving; nil for a member
 	streams []*conn.Stream
 }
 
-// leftError is why the connections to a node end that the Cluster has no more use for.
+// leftError is the reason for closing the connections to a node after the Cluster stopped using the
+// node.
 type leftError string
 
 func (e leftError) Error() string { return string(e) }
@@ -45,13 +46,14 @@ const (
 	errRedialed leftError = "the node is connected to anew, as it has changed"
 )
 
-// hasLeft reports whether err says that a node is no longer the one to send to.
+// hasLeft reports whether err means that the Cluster has stopped using a node.
 func hasLeft(err error) bool {
 	_, ok := errors.AsType[leftError](err)
 	return ok
 }
 
-// stream opens a connection that ends when the node leaves the cluster: whoever listens on it would hear nothing any more.
+// stream opens a connection that ends when the node leaves the cluster, because a listener would
+// receive nothing afterwards.
 func (n *node) stream(ctx context.Context) (*conn.Stream, error) {
 	s, err := n.pool.Stream(ctx)
 	if err != nil {
@@ -68,7 +70,7 @@ func (n *node) stream(ctx context.Context) (*conn.Stream, error) {
 	return s, nil
 }
 
-// leave closes the streams, now that the node is no longer part of the cluster.
+// leave closes the streams of a node that has left the cluster.
 func (n *node) leave(why error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -79,7 +81,7 @@ func (n *node) leave(why error) {
 	n.streams = nil
 }
 
-// sickTime is how long a node that has not answered is asked after others.
+// sickTime is the time during which a node without an answer is asked last.
 const sickTime = 5 * time.Second
 
 func (n *node) isSick(now time.Time) bool {
@@ -87,20 +89,21 @@ func (n *node) isSick(now time.Time) bool {
 	return at != 0 && now.UnixNano()-at < int64(sickTime)
 }
 
-// idle reports whether nobody waits for an answer of the node any more.
+// idle reports whether no caller waits for an answer of the node.
 func (n *node) idle() bool {
 	s := n.pool.Stats()
 	return s.InFlight == 0 && s.Lent == 0 && s.Waiting == 0
 }
 
-// table is the topology in terms of nodes. It does not change: another takes its place.
+// table is the topology in terms of nodes. A table is immutable: a change makes a new table.
 type table struct {
-	nodes  []*node       // that serve slots, or did when the table was made
-	owners [Slots]uint16 // 1 + place in nodes; 0: nobody
-	served int           // slots
+	nodes  []*node       // nodes that serve slots, or did when the table was made
+	owners [Slots]uint16 // 1 + index in nodes; 0 for an unserved slot
+	served int           // number of served slots
 }
 
-// owner returns the node that serves a slot; any node that serves one for anySlot; nil if there is none.
+// owner returns the node that serves a slot, or nil for an unserved slot. For anySlot owner returns
+// a random node that serves slots.
 func (t *table) owner(slot int) *node {
 	if slot == anySlot {
 		return t.any()
@@ -126,7 +129,7 @@ func (t *table) with(slot int, n *node) *table {
 	return &next
 }
 
-// replaced returns a table in which n has the place of old.
+// replaced returns a table in which n takes the place of old.
 func (t *table) replaced(old, n *node) *table {
 	next := *t
 	next.nodes = slices.Clone(t.nodes)
@@ -155,14 +158,14 @@ func (t *table) masters() []*node {
 	return list
 }
 
-// Node is one master, for what concerns the node and not a key: the commands given to it are sent there, whatever their
-// keys. Its methods may be called by many goroutines at once.
+// Node is one master, for commands about the node itself. A Node sends every command to its master,
+// whatever the keys. The methods may be called by many goroutines at once.
 type Node struct {
 	c *Cluster
 	n *node
 }
 
-// Addr is host:port, as it is dialled.
+// Addr returns the dialled address, host:port.
 func (n Node) Addr() string { return n.n.addr }
 
 // Do is Cluster.Do for this node.
@@ -170,7 +173,7 @@ func (n Node) Do(ctx context.Context, args ...any) (resp.Value, error) {
 	return n.Send(ctx, resp.Cmd(args...))
 }
 
-// Send is Cluster.Send for this node. MOVED and ASK are errors, as any other.
+// Send is Cluster.Send for this node. MOVED and ASK are returned as errors and not followed.
 func (n Node) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
 	k := call{c: n.c, ctx: ctx, name: commandName(&cmd), slot: anySlot, pinned: n.n}
 	for at := (target{node: n.n}); ; {
@@ -184,9 +187,10 @@ func (n Node) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
 	}
 }
 
-// SendBatch sends commands over one connection to this node, next to each other and in order, and returns their replies in
-// the same order. Error replies are values. It tries once. With an error, the replies are those of the first commands in the
-// list whose outcome is known.
+// SendBatch sends commands over one connection to this node, next to each other and in order, and
+// returns their replies in the same order. Error replies are values. SendBatch tries once. With an
+// error, SendBatch returns the replies to the first commands in the list, up to the first unknown
+// outcome.
 func (n Node) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value, error) {
 	return n.n.pool.SendBatch(ctx, cmds)
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// Stream opens a connection to one of the masters, for what is not one reply to one command: subscriptions to channels and
-// patterns, which are heard on every node. It ends when that node leaves the cluster. The caller closes it; Close of the
-// Cluster does not.
+// Stream opens a connection to one of the masters for subscriptions to channels and patterns, whose
+// messages reach every node. The Stream ends when the node leaves the cluster. The caller closes
+// the Stream; Close of the Cluster does not.
 //
-// It dials each master once at most, within ctx and Config.Node.DialTimeout for each.
+// Stream dials each master once at most, within ctx and Config.Node.DialTimeout for each dial.
 func (c *Cluster) Stream(ctx context.Context) (*conn.Stream, error) {
 	var last error = &conn.Error{Op: "dial", Err: unserved{anySlot}}
 	tried := make(map[*node]bool)
@@ -36,7 +36,7 @@ func (c *Cluster) Stream(ctx context.Context) (*conn.Stream, error) {
 	return nil, last
 }
 
-// streamTo opens a stream to a node, and takes note if that is not possible.
+// streamTo opens a stream to a node. A failure makes the node sick and requests a refresh.
 func (c *Cluster) streamTo(ctx context.Context, n *node) (*conn.Stream, error) {
 	s, err := n.stream(ctx)
 	switch {
@@ -49,9 +49,10 @@ func (c *Cluster) streamTo(ctx context.Context, n *node) (*conn.Stream, error) {
 	return nil, err
 }
 
-// Route returns the address of the master that serves the slot of a channel, as it is dialled, and "" if none does. With
-// StreamTo and Refused it makes the Cluster a pubsub.Router. Shard channels have to be heard there; plain ones are heard
-// everywhere, and by this rule spread over the masters.
+// Route returns the dialled address of the master that serves the slot of a channel, or "" for an
+// unserved slot. Route, StreamTo and Refused make the Cluster a pubsub.Router. Messages to a shard
+// channel are sent only by the returned server. Messages to a plain channel are sent by every node;
+// Route spreads plain channels over the masters.
 func (c *Cluster) Route(channel string) (server string) {
 	if n := c.table.Load().owner(Slot(channel)); n != nil {
 		return n.addr
@@ -59,7 +60,7 @@ func (c *Cluster) Route(channel string) (server string) {
 	return ""
 }
 
-// StreamTo is Stream for the node at an address that Route has returned.
+// StreamTo is Stream for the node at an address returned by Route.
 func (c *Cluster) StreamTo(ctx context.Context, server string) (*conn.Stream, error) {
 	c.mu.Lock()
 	n, closed := c.nodes[server], c.closed
@@ -73,13 +74,13 @@ func (c *Cluster) StreamTo(ctx context.Context, server string) (*conn.Stream, er
 	return c.streamTo(ctx, n)
 }
 
-// Refused takes note of an error by which a node has refused a channel: where a MOVED leads, Route leads at once, and in any
-// case the topology is read anew.
+// Refused handles the error of a node that has refused a channel. After a MOVED, Route returns the
+// named node immediately. In any case the Cluster refreshes the topology.
 func (c *Cluster) Refused(server string, err error) {
 	c.mu.Lock()
 	n := c.nodes[server]
 	c.mu.Unlock()
-	if n != nil && errors.Is(err, os.ErrDeadlineExceeded) { // so that others are asked first
+	if n != nil && errors.Is(err, os.ErrDeadlineExceeded) { // ask healthy nodes first
 		n.sick.Store(time.Now().UnixNano())
 	}
 	c.wantRefresh()
@@ -93,6 +94,6 @@ func (c *Cluster) Refused(server string, err error) {
 	}
 }
 
-// OnLoss has fn called each time that a connection to a node is lost, or slots have another owner, until stop is called. fn must
-// not block and must not use the Cluster.
+// OnLoss registers fn to be called after each loss of a connection to a node, and after each change
+// in the owners of slots, until stop is called. fn must not block and must not use the Cluster.
 func (c *Cluster) OnLoss(fn func()) (stop func()) { return c.losses.Add(fn) }

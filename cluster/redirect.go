@@ -10,46 +10,46 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// action is what a call does after an attempt that failed.
+// action is the reaction of a call to a failed attempt.
 type action uint8
 
 const (
-	stop     action = iota // tell the caller
-	again                  // try the owner of the slot, whoever that is by then
-	relocate               // look for the owner of the slot, then try it
-	follow                 // try the node that the answer names, the new owner of the slot
-	ask                    // try the node that the answer names, this once, behind ASKING
+	stop     action = iota // return to the caller
+	again                  // try the owner of the slot, according to the latest table
+	relocate               // find the owner of the slot, then try the owner
+	follow                 // try the node named in the reply, the new owner of the slot
+	ask                    // try the node named in the reply once, after ASKING
 	redial                 // try the node that answered, over a new connection
 )
 
 // policy bounds a call.
 type policy struct {
 	attempts, redirects int
-	budget              time.Duration // not above 0: none
+	budget              time.Duration // 0 or less: none
 }
 
-// history is what a call has behind it, the attempt that is to be decided about not counted.
+// history describes the earlier attempts of a call, without the attempt to be decided about.
 type history struct {
 	failures  int           // attempts
-	redirects int           // of these, MOVED and ASK in a row at the end
-	redialled bool          // because of a MOVED to the node that answered
-	asking    bool          // the attempt to be decided about was behind ASKING
-	elapsed   time.Duration // since the first of them failed
+	redirects int           // successive MOVED and ASK at the end
+	redialled bool          // after a MOVED to the node that answered
+	asking    bool          // the attempt to be decided about was sent after ASKING
+	elapsed   time.Duration // since the first failure
 }
 
-// decision is what follows from an attempt.
+// decision is the reaction to an attempt.
 type decision struct {
 	action  action
-	addr    string // of follow and ask, as announced
-	slot    int    // of follow
-	refresh bool   // the topology may not be what it was
-	pause   bool   // before the next attempt, longer each time
-	err     error  // of stop: what the caller is told
+	addr    string // for follow and ask: the announced address
+	slot    int    // for follow
+	refresh bool   // the topology may have changed
+	pause   bool   // pause before the next attempt, longer each time
+	err     error  // for stop: the error for the caller
 }
 
 var errLoop = errors.New("too many redirections")
 
-// unserved is the failure of an attempt for which there was no node.
+// unserved is the failure of an attempt without a node.
 type unserved struct{ slot int }
 
 func (e unserved) Error() string {
@@ -59,8 +59,9 @@ func (e unserved) Error() string {
 	return fmt.Sprintf("slot %d is served by no node", e.slot)
 }
 
-// decide tells what a call does after an attempt on the node at from that failed with err: an error in reply, or one of
-// package conn. Only what certainly did not run is tried again, and only as often as p permits, whatever the causes.
+// decide returns the reaction of a call to an attempt on the node from, after failure err: an error
+// reply or an error of package conn. Only an attempt that certainly did not run is repeated, within
+// the bounds of p, whatever the causes.
 func decide(err error, from origin, h history, p policy) decision {
 	d := judge(err, from, h)
 	if d.action == stop {
@@ -77,7 +78,7 @@ func decide(err error, from origin, h history, p policy) decision {
 	return d
 }
 
-// judge is decide without its bounds.
+// judge is decide without bounds.
 func judge(err error, from origin, h history) decision {
 	switch {
 	case errors.Is(err, conn.ErrUncertain):
@@ -117,7 +118,7 @@ func judgeRedirect(reply resp.Error, from origin, h history) decision {
 		return decision{action: relocate, refresh: true, pause: true}
 	case asked && h.asking:
 		return decision{action: again, refresh: true, pause: true}
-	case asked: // at once: in a while the slot may be somewhere else
+	case asked: // no pause: the slot may move on
 		d.action, d.refresh, d.pause = ask, false, false
 	case addr == from.addr():
 		d.action = redial
@@ -127,12 +128,12 @@ func judgeRedirect(reply resp.Error, from origin, h history) decision {
 	return d
 }
 
-// freeRedirects is how many redirections of a call are followed without a pause. More in a row mean that the nodes do not
-// agree yet.
+// freeRedirects is the number of successive redirections that a call follows without a pause. More
+// mean that the nodes do not agree yet.
 const freeRedirects = 2
 
-// judgeUnsent decides about an attempt that sent nothing: there was no connection, or it was lost before, or the command
-// was refused by this program.
+// judgeUnsent decides about an attempt that sent nothing, because there was no connection, the
+// connection was lost before, or this program refused the command.
 func judgeUnsent(err error, h history) decision {
 	if errors.Is(err, conn.ErrRefused) {
 		return decision{}

@@ -15,28 +15,29 @@ import (
 )
 
 const (
-	// Between two refreshes there is at least minPause; as long as they tell nothing new, or fail, the pause is doubled up
-	// to calmPause or sickPause.
+	// The pause between two refreshes is at least minPause. While refreshes fail or find no change,
+	// the pause doubles up to sickPause or calmPause.
 	minPause  = 100 * time.Millisecond
 	calmPause = 400 * time.Millisecond
 	sickPause = time.Second
 
-	// askLimit is how long one node may take to answer.
+	// askLimit bounds the answer of one node.
 	askLimit = time.Second
 
-	// hintLife is how long a node that a redirection has named is kept although no topology knows it.
+	// hintLife is the time to keep a node named in a redirection but absent from the topology.
 	hintLife = 5 * time.Second
 
-	// lastAnswers is how long a master may still answer what it was sent when it has been replaced, perhaps since it hangs.
+	// lastAnswers is the time for a replaced master, which may hang, to answer earlier commands.
 	lastAnswers = 250 * time.Millisecond
 
-	// drainPause is how often retired nodes are looked at.
+	// drainPause is the time between looks at the retired nodes.
 	drainPause = 100 * time.Millisecond
 )
 
 var errNoSlots = errors.New("cluster: no slots served")
 
-// wantRefresh has the topology read anew, soon. The channel is closed when a refresh has ended that began after the call.
+// wantRefresh requests a refresh of the topology. The channel is closed at the end of a refresh
+// that began after the call.
 func (c *Cluster) wantRefresh() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -47,7 +48,7 @@ func (c *Cluster) wantRefresh() <-chan struct{} {
 	return c.round
 }
 
-// wakeRefresh has the refresh goroutine look at what there is to do.
+// wakeRefresh wakes the refresh goroutine.
 func (c *Cluster) wakeRefresh() {
 	select {
 	case c.wake <- struct{}{}:
@@ -55,15 +56,16 @@ func (c *Cluster) wakeRefresh() {
 	}
 }
 
-// pace is when the topology is read.
+// pace decides the times of refreshes.
 type pace struct {
-	pause     time.Duration // behind the last refresh
-	notBefore time.Time     // the next one
-	due       time.Time     // the next one that nobody asks for; zero: none
+	pause     time.Duration // pause after the last refresh
+	notBefore time.Time     // earliest start of the next refresh
+	due       time.Time     // start of the next unrequested refresh; zero: none
 }
 
-// refreshLoop is the goroutine that reads the topology, from Open to Close, and closes the connections to nodes that have
-// left. It alone decides when: however many calls want a refresh, there is one at a time and a pause behind it.
+// refreshLoop is the goroutine that reads the topology, from Open to Close, and closes the
+// connections to nodes that have left. Refreshes run one at a time with pauses in between, however
+// many calls request a refresh.
 func (c *Cluster) refreshLoop() {
 	p := pace{pause: minPause}
 	p.settle(time.Now(), c.cfg.RefreshInterval)
@@ -86,15 +88,15 @@ func (c *Cluster) refreshLoop() {
 	}
 }
 
-// reached reports whether it is time for a refresh.
+// reached reports whether a refresh is due.
 func (p *pace) reached(now time.Time, wanted bool) bool {
 	return wanted && !now.Before(p.notBefore) || !p.due.IsZero() && !now.Before(p.due)
 }
 
-// next sets the pause behind a refresh that began at some time.
+// next sets the pause after a refresh that began at begin.
 func (p *pace) next(begin time.Time, changed bool, err error) {
 	if begin.Sub(p.notBefore) > calmPause {
-		p.pause = minPause / 2 // it has been quiet
+		p.pause = minPause / 2 // after a quiet time
 	}
 	switch {
 	case err != nil:
@@ -106,7 +108,8 @@ func (p *pace) next(begin time.Time, changed bool, err error) {
 	}
 }
 
-// settle sets when the next refresh is, now that one has ended. Clients that began at the same time drift apart.
+// settle sets the time of the next refresh at the end of a refresh. A random part makes clients
+// that started together drift apart.
 func (p *pace) settle(now time.Time, interval time.Duration) {
 	p.notBefore = now.Add(p.pause)
 	if interval > 0 {
@@ -114,7 +117,7 @@ func (p *pace) settle(now time.Time, interval time.Duration) {
 	}
 }
 
-// wait returns how long there is nothing to do.
+// wait returns the time until the next work.
 func (p *pace) wait(now time.Time, wanted, draining bool) time.Duration {
 	wait := time.Hour
 	if !p.due.IsZero() {
@@ -135,7 +138,7 @@ func (c *Cluster) isWanted() bool {
 	return c.wanted
 }
 
-// discover reads the topology for the first time, as often as a call may try.
+// discover reads the topology for the first time, with as many attempts as a call.
 func (c *Cluster) discover(ctx context.Context) error {
 	start := time.Now()
 	for n := 0; ; n++ {
@@ -158,8 +161,9 @@ func (c *Cluster) discover(ctx context.Context) error {
 	}
 }
 
-// refresh reads the topology from the first node that knows at least as many slots as are known already; if there is none,
-// the best answer will do. One without any slots, which a node that has lost its cluster gives, is none.
+// refresh reads the topology from the first node that knows at least as many slots as the table.
+// Without such a node, refresh uses the best answer. An answer without slots, as from a node that
+// has lost its cluster, counts as no answer.
 func (c *Cluster) refresh(ctx context.Context) (changed bool, err error) {
 	c.mu.Lock()
 	c.wanted = false
@@ -199,7 +203,7 @@ func (c *Cluster) refresh(ctx context.Context) (changed bool, err error) {
 	return c.apply(best), nil
 }
 
-// noteRefresh logs when refreshes begin to fail, and when they succeed again.
+// noteRefresh logs the first failed refresh in a row, and the next success.
 func (c *Cluster) noteRefresh(err error) {
 	c.mu.Lock()
 	before := c.failing
@@ -220,14 +224,14 @@ func (c *Cluster) warn(text string, args ...any) {
 	}
 }
 
-// candidate is a node to ask for the topology: a known one, or one of Config.Addrs.
+// candidate is a node to ask for the topology: a known node, or an address in Config.Addrs.
 type candidate struct {
 	node *node
 	seed string
 }
 
-// candidates returns whom to ask, in this order: masters, others that are known, the seeds, and at the end those that have
-// not answered lately.
+// candidates returns the nodes to ask, in order: masters, replicas and further known nodes, seeds,
+// and last the nodes without a recent answer.
 func (c *Cluster) candidates(now time.Time) []candidate {
 	t := c.table.Load()
 	var masters, others, seeds, sick []candidate
@@ -266,7 +270,7 @@ func (c *Cluster) ask(ctx context.Context, from candidate) (t *topology, err err
 	return t, err
 }
 
-// put has question sent to one node.
+// put sends question to one node.
 func (c *Cluster) put(ctx context.Context, from candidate, question func(context.Context, sender, origin) error) error {
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
@@ -291,7 +295,8 @@ var (
 	clusterShards = resp.Cmd("CLUSTER", "SHARDS")
 )
 
-// readTopology asks by CLUSTER SLOTS, which all versions know, or where that is refused by CLUSTER SHARDS.
+// readTopology sends CLUSTER SLOTS, known to all versions. If the server refuses CLUSTER SLOTS,
+// readTopology sends CLUSTER SHARDS.
 func readTopology(ctx context.Context, send sender, from origin) (*topology, error) {
 	v, err := send(ctx, clusterSlots)
 	if err == nil {
@@ -307,7 +312,7 @@ func readTopology(ctx context.Context, send sender, from origin) (*topology, err
 	return parseShards(v, from)
 }
 
-// apply makes t the topology in use, and reports whether it is another than the one read before.
+// apply installs t, and reports whether t differs from the last topology read.
 func (c *Cluster) apply(t *topology) (changed bool) {
 	c.mu.Lock()
 	if c.closed {
@@ -324,7 +329,7 @@ func (c *Cluster) apply(t *topology) (changed bool) {
 	for _, n := range before.nodes {
 		if !slices.Contains(next.nodes, n) {
 			n.replaced = members[n]
-			delete(members, n) // to us a replica is another node than the master that it was
+			delete(members, n) // the node is now a replica and needs a new node value
 		}
 	}
 	c.retireOthersLocked(members, before)
@@ -336,7 +341,7 @@ func (c *Cluster) apply(t *topology) (changed bool) {
 	return changed
 }
 
-// tableLocked returns the table for a topology, and the nodes in it, replicas included.
+// tableLocked returns the table for a topology, and all its nodes, including replicas.
 func (c *Cluster) tableLocked(t *topology) (next *table, members map[*node]bool) {
 	next, members = &table{}, make(map[*node]bool)
 	places := make([]uint16, len(t.masters)+1)
@@ -366,8 +371,8 @@ func (c *Cluster) tableLocked(t *topology) (next *table, members map[*node]bool)
 	return next, members
 }
 
-// retireOthersLocked retires the nodes that are not members of the cluster any more. One that a redirection has named just
-// now may be so new that the topology does not know it.
+// retireOthersLocked retires nodes that have left the cluster. A node named in a recent redirection
+// stays, because it may be too new for the topology.
 func (c *Cluster) retireOthersLocked(members map[*node]bool, before *table) {
 	now := time.Now().UnixNano()
 	for addr, n := range c.nodes {
@@ -383,8 +388,8 @@ func (c *Cluster) retireOthersLocked(members map[*node]bool, before *table) {
 	}
 }
 
-// examine looks whether nodes that have just been retired, and owe answers, are still there. One that hangs will not give
-// them.
+// examine dials recently retired nodes that owe answers. A node that cannot be dialled hangs and
+// will not answer.
 func (c *Cluster) examine(ctx context.Context) {
 	var suspects []*node
 	c.mu.Lock()
@@ -413,8 +418,8 @@ func (c *Cluster) examine(ctx context.Context) {
 	looks.Wait()
 }
 
-// closeIdle closes the connections to retired nodes that owe no answer, or have owed one for too long. It reports whether
-// any are left.
+// closeIdle closes the connections to retired nodes that owe no answer, or have owed an answer for
+// too long. It reports whether any retired nodes remain.
 func (c *Cluster) closeIdle(now time.Time) bool {
 	limit := c.cfg.Node.Timeout + time.Second
 	var over []*node

@@ -8,22 +8,22 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// anySlot is the route of a command without a key, which any master may be given.
+// anySlot is the route of a command without a key. Any master may serve the command.
 const anySlot = -1
 
-// place says where the first key of a command is.
+// place is the position of a command's first key.
 type place uint8
 
 const (
 	atFirst   place = iota // the first argument
 	atSecond               // the second argument
-	behindOne              // behind the number of keys, which is the first argument
-	behindTwo              // behind the number of keys, which is the second argument
-	inStreams              // behind STREAMS
-	inMigrate              // the third argument, or if that is empty behind KEYS
+	behindOne              // after the number of keys, the first argument
+	behindTwo              // after the number of keys, the second argument
+	inStreams              // after STREAMS
+	inMigrate              // the third argument; if empty, after KEYS
 	nowhere                // no key
-	oneNode                // no key, and its answer is about the node that gives it
-	notHere                // not to be sent by callers
+	oneNode                // no key, and the answer is about a single node
+	notHere                // callers must not send the command
 )
 
 var (
@@ -31,7 +31,7 @@ var (
 	errAsking  = errors.New("redirections are followed without it")
 )
 
-// placeOf returns where the first key of a command with this name is.
+// placeOf returns the position of the first key for a command name.
 func placeOf(name string) place {
 	const longest = len("georadiusbymember_ro")
 	if len(name) > longest {
@@ -66,7 +66,7 @@ func placeOf(name string) place {
 	return atFirst
 }
 
-// firstKey returns the first key of a command, or false if it has none.
+// firstKey returns the first key of a command, or false for a command without a key.
 func firstKey(cmd *resp.Command) (key string, keyed bool, err error) {
 	at := 0
 	switch placeOf(cmd.Arg(0)) {
@@ -95,7 +95,8 @@ func firstKey(cmd *resp.Command) (key string, keyed bool, err error) {
 	return cmd.Arg(at), true, nil
 }
 
-// behindCount returns the place of the first of some keys whose number is argument at; 0 if there are none.
+// behindCount returns the index after argument at, the number of keys. It returns 0 if there are no
+// keys.
 func behindCount(cmd *resp.Command, at int) int {
 	if n, err := strconv.Atoi(cmd.Arg(at)); err != nil || n < 1 {
 		return 0
@@ -103,8 +104,8 @@ func behindCount(cmd *resp.Command, at int) int {
 	return at + 1
 }
 
-// behindWord returns the place behind an argument that is a keyword; 0 if it is not there. What other keywords are followed
-// by is none, even if it looks so.
+// behindWord returns the index after the keyword word, or 0 without the keyword. The arguments of
+// GROUP, AUTH and AUTH2 are skipped: they may equal the keyword by chance.
 func behindWord(cmd *resp.Command, word string) int {
 	i, skip := -1, 0
 	for arg := range cmd.Args() {
@@ -124,7 +125,8 @@ func behindWord(cmd *resp.Command, word string) int {
 	return 0
 }
 
-// routeOf returns the slot of an encoded command: of its routing key if it has one, or else of its first key.
+// routeOf returns the slot of an encoded command's routing key or, without a routing key, of its
+// first key.
 func routeOf(cmd *resp.Command) (slot int, err error) {
 	if key, ok := cmd.Key(); ok {
 		return Slot(key), nil

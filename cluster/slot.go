@@ -1,16 +1,17 @@
 package cluster
 
-// Slots is the number of hash slots into which a cluster divides its keys, from 0 to Slots-1.
+// Slots is the number of hash slots in a cluster. Slots are numbered from 0 to Slots-1.
 const Slots = 16384
 
-// Slot returns the hash slot of a key. If the key has a hash tag, which is what stands between the first { and the first }
-// behind it and is not empty, only that counts: keys with the same tag are in the same slot.
+// Slot returns the hash slot of a key. A key may have a hash tag: the text between the first { and
+// the next }, unless empty. With a hash tag only the tag is hashed, so keys with the same tag are
+// in the same slot.
 func Slot[T ~string | ~[]byte](key T) int {
 	first, end := hashed(key)
 	return int(crc16(key, first, end) % Slots)
 }
 
-// hashed returns where the part of a key that counts begins and ends.
+// hashed returns the bounds of the part of a key to be hashed.
 func hashed[T ~string | ~[]byte](key T) (first, end int) {
 	open := index(key, 0, '{')
 	if end := index(key, open+1, '}'); end < len(key) && end > open+1 {
@@ -19,7 +20,7 @@ func hashed[T ~string | ~[]byte](key T) (first, end int) {
 	return 0, len(key)
 }
 
-// index returns where b is in key, not before place from, or len(key).
+// index returns the first index of b in key at or after from, or len(key).
 func index[T ~string | ~[]byte](key T, from int, b byte) int {
 	for i := from; i < len(key); i++ {
 		if key[i] == b {
@@ -29,7 +30,7 @@ func index[T ~string | ~[]byte](key T, from int, b byte) int {
 	return len(key)
 }
 
-// crc16 is CRC-16/XMODEM: the polynomial x^16 + x^12 + x^5 + 1, with nothing reversed and 0 to begin with.
+// crc16 returns CRC-16/XMODEM: polynomial x^16 + x^12 + x^5 + 1, nothing reversed, initial value 0.
 func crc16[T ~string | ~[]byte](key T, first, end int) uint16 {
 	var crc uint16
 	for i := first; i < end; i++ {

@@ -10,24 +10,24 @@ import (
 	"github.com/lockwire/lockwire/internal/netfail"
 )
 
-// report is what one node has said of the cluster.
+// report is the topology according to one node.
 type report struct {
-	asked time.Time // before it was
-	from  string    // the node, where it is dialled
+	asked time.Time // time before the question
+	from  string    // dialled address of the node
 	*topology
 }
 
-// heirs is what nodes have said last about masters and their replicas. The Cluster's mu guards it.
+// heirs holds the latest reports about masters and their replicas. The Cluster's mu guards heirs.
 type heirs struct {
-	reports [2]report       // the last ones of two nodes, the younger first
+	reports [2]report       // the latest reports of two nodes, newest first
 	first   map[string]bool // the masters of the first report
-	had     map[string]bool // masters of which a replica has been told
+	had     map[string]bool // masters reported with a replica
 	owned   map[string]bool // masters of all reports
 
 	named map[string]conn.Succession // the answers to SuccessionOf
 }
 
-// noteLocked keeps a report.
+// noteLocked stores a report.
 func (h *heirs) noteLocked(r report) {
 	if h.first == nil {
 		h.first, h.had, h.owned = make(map[string]bool), make(map[string]bool), make(map[string]bool)
@@ -47,9 +47,12 @@ func (h *heirs) noteLocked(r report) {
 	h.reports[0] = r
 }
 
-// Succession returns who serves the slot of key and how many replicas of that have not failed, in the words of a node that was
-// asked no sooner than since: another one than the master itself, as long as there is any. If since is zero it returns what was
-// read last with the topology. A replica counts until a majority of the masters has found it to have failed.
+// Succession returns the master that serves the slot of key and the number of its replicas that
+// have not failed, as reported by a node asked at or after since. The reporting node is not the
+// master itself unless the cluster has no other node. A replica counts until a majority of the
+// masters has marked the replica as failed.
+//
+// If since is zero, Succession returns the latest report, also from the master itself.
 func (c *Cluster) Succession(ctx context.Context, key string, since time.Time) (conn.Succession, error) {
 	slot := Slot(key)
 	if s, ok := c.known(slot, since); ok {
@@ -88,7 +91,8 @@ func (c *Cluster) Succession(ctx context.Context, key string, since time.Time) (
 	return fail(err)
 }
 
-// inquire waits until nobody else asks. Whoever does takes the token out of c.inquiry when it is done.
+// inquire waits for the right to ask, the token in c.inquiry. The caller removes the token
+// afterwards.
 func (c *Cluster) inquire(ctx context.Context) error {
 	select {
 	case c.inquiry <- struct{}{}:
@@ -100,7 +104,7 @@ func (c *Cluster) inquire(ctx context.Context) error {
 	}
 }
 
-// witnesses are the nodes to ask about a master, and that itself at the end.
+// witnesses returns the nodes to ask about a master. The master itself is last.
 func (c *Cluster) witnesses(master string) []candidate {
 	var list, last []candidate
 	for _, from := range c.candidates(time.Now()) {
@@ -113,7 +117,7 @@ func (c *Cluster) witnesses(master string) []candidate {
 	return append(list, last...)
 }
 
-// addr is where the candidate is dialled.
+// addr returns the dialled address of the candidate.
 func (from candidate) addr() string {
 	if from.node != nil {
 		return from.node.addr
@@ -127,7 +131,7 @@ func (c *Cluster) note(r report) {
 	c.heirs.noteLocked(r)
 }
 
-// known returns what the youngest report says of a slot that counts.
+// known returns the contents of the newest usable report about a slot.
 func (c *Cluster) known(slot int, since time.Time) (conn.Succession, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -144,7 +148,7 @@ func (c *Cluster) known(slot int, since time.Time) (conn.Succession, bool) {
 		}
 		alone := len(r.masters) == 1 && len(r.replicas) == 0
 		if !since.IsZero() && r.from == s.Addr && !alone {
-			continue // it may not know yet
+			continue // a replaced master may not know of its replacement yet
 		}
 		s.Bare = c.heirs.first[s.Master] && !c.heirs.had[s.Master]
 		return s, true

@@ -12,16 +12,17 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// maxNamed is how many masters SuccessionOf remembers an answer about.
+// maxNamed is the number of answers that SuccessionOf caches.
 const maxNamed = 64
 
 var clusterNodes = resp.Cmd("CLUSTER", "NODES")
 
 var errNoMaster = errors.New("to the other nodes it is no master")
 
-// SuccessionOf is as Succession about the master that calls itself by an id, also one that serves no slots yet: while a slot
-// migrates, keys of it are on a master that does not serve it. It returns an error about one that has had slots and has none any more:
-// it was replaced, and may not know yet.
+// SuccessionOf is like Succession, for the master with the given node id. The master need not serve
+// slots yet: during the migration of a slot some keys are on a master that does not serve the slot.
+// SuccessionOf returns an error for a master that has lost all its slots, because the master was
+// replaced and may not know yet.
 func (c *Cluster) SuccessionOf(ctx context.Context, id string, since time.Time) (conn.Succession, error) {
 	fail := func(err error) (conn.Succession, error) {
 		return conn.Succession{}, fmt.Errorf("cluster: asking about a node: %w", err)
@@ -70,10 +71,15 @@ func (c *Cluster) SuccessionOf(ctx context.Context, id string, since time.Time) 
 	return fail(err)
 }
 
-// readNodes reads what a reply to CLUSTER NODES says of the node s.Master: whether it is a master that has not failed, at which
-// address, whether it serves slots, and how many replicas it has that have not failed. itself says that the reply is its own.
+// readNodes reads the lines about s.Master in a reply to CLUSTER NODES:
 //
-// A line is such as "id 10.0.0.1:6379@16379,name flags master ping pong epoch connected 0-5460 5462".
+//   - known: s.Master is a master that has not failed. readNodes sets s.Addr.
+//   - serves: s.Master serves slots.
+//   - itself: the reply comes from s.Master.
+//   - s.Replicas: the number of replicas of s.Master that have not failed.
+//
+// An example of a line is "id 10.0.0.1:6379@16379,name flags master ping pong epoch connected
+// 0-5460 5462".
 func readNodes(text string, s *conn.Succession) (known, serves, itself bool) {
 	for line := range strings.Lines(text) {
 		fields := strings.Fields(line)

@@ -8,14 +8,16 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// waits reports whether cmds are a batch that ends in WAIT or WAITAOF. It means what was sent before it on the same connection.
+// waits reports whether cmds are a batch that ends in WAIT or WAITAOF. WAIT concerns the earlier
+// commands on the same connection.
 func waits(cmds []resp.Command) bool {
 	name := cmds[len(cmds)-1].Name()
 	return len(cmds) > 1 && (strings.EqualFold(name, "wait") || strings.EqualFold(name, "waitaof"))
 }
 
-// sendTogether sends a batch that ends in WAIT to one node, that of its first key, over a connection that nobody shares. If that
-// node has executed nothing, all of it goes where the node sends it; otherwise what it refuses is handed out.
+// sendTogether sends a batch that ends in WAIT to the node of its first key, over an exclusive
+// connection. If the node has executed nothing, the whole batch is repeated, after a redirection on
+// the named node. Otherwise the refusals are returned as replies.
 func (c *Cluster) sendTogether(ctx context.Context, cmds []resp.Command) ([]resp.Value, error) {
 	slot := anySlot
 	for i := range cmds {
@@ -44,7 +46,7 @@ func (c *Cluster) sendTogether(ctx context.Context, cmds []resp.Command) ([]resp
 		switch {
 		case failed == nil:
 			at = next
-		case err == nil && !isRedirect(why): // an answer
+		case err == nil && !isRedirect(why): // the replies are the answer
 			return values, nil
 		default:
 			return nil, failed
@@ -52,7 +54,7 @@ func (c *Cluster) sendTogether(ctx context.Context, cmds []resp.Command) ([]resp
 	}
 }
 
-// together makes an attempt with a batch as one conversation.
+// together makes an attempt with a whole batch.
 func (at target) together(ctx context.Context, cmds []resp.Command) ([]resp.Value, error) {
 	switch {
 	case at.node == nil:
@@ -78,8 +80,9 @@ func (at target) together(ctx context.Context, cmds []resp.Command) ([]resp.Valu
 	return append(values, replies[len(replies)-1]), nil
 }
 
-// refusal returns why a node has executed nothing of a batch that ends in WAIT, or nil if it has. What only asks about the server
-// does not count.
+// refusal returns the reason why a node executed nothing of a batch that ends in WAIT. It returns
+// nil if a command was executed, or failed for a reason that does not go away. Commands without a
+// key do not count.
 func refusal(cmds []resp.Command, values []resp.Value) (first error) {
 	for i := range len(cmds) - 1 {
 		if _, keyed, _ := firstKey(&cmds[i]); !keyed {
@@ -96,7 +99,7 @@ func refusal(cmds []resp.Command, values []resp.Value) (first error) {
 	return first
 }
 
-// learn takes note of redirections that are handed out.
+// learn updates the topology from redirections that are returned as replies.
 func (c *Cluster) learn(k *call, at target, values []resp.Value) {
 	for _, v := range values {
 		if err := v.Err(); err != nil && isRedirect(err) {

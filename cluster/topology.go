@@ -12,15 +12,15 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// topology is what a node says of the cluster: which masters there are, by their address as it was announced, and which
-// slots each of them serves. It does not change any more once it is read.
+// topology is the cluster according to one node: the announced addresses of the masters, and the
+// slots of each master. A topology is immutable once read.
 type topology struct {
-	masters  []string      // that serve slots
-	ids      []string      // of the masters, in their order; "" where that is not said
-	backups  [][]string    // of each master: its replicas that have not failed
-	replicas []string      // of all of these
-	owners   [Slots]uint16 // 1 + place in masters; 0: nobody
-	served   int           // slots
+	masters  []string      // masters that serve slots
+	ids      []string      // node ids of masters; "" if unknown
+	backups  [][]string    // replicas of each master, without failed replicas
+	replicas []string      // replicas of all masters
+	owners   [Slots]uint16 // 1 + index in masters; 0 for an unserved slot
+	served   int           // number of served slots
 }
 
 var (
@@ -28,7 +28,7 @@ var (
 	errShards = errors.New("cluster: CLUSTER SHARDS: the reply is not what it should be")
 )
 
-// origin is the node that a reply came from: what the reply leaves out is understood relative to it.
+// origin is the node that sent a reply. Parts missing in the reply default to the origin.
 type origin struct {
 	host string
 	port int
@@ -45,15 +45,15 @@ func originOf(addr string, tls bool) origin {
 	return origin{host: host, port: n, tls: tls}
 }
 
-// addr is the address of the origin itself.
+// addr returns the address of the origin.
 func (o origin) addr() string { return net.JoinHostPort(o.host, strconv.Itoa(o.port)) }
 
-// unknown is the host that a node gives where it should give a name and has none.
+// unknown is the host in a reply for a node without a configured host name.
 const unknown = "?"
 
-// resolve returns the address of the node at host and port, as the origin has announced it. ip is the address that came
-// beside the name, if any, and alone says that the origin speaks of one node only. It reports false if there is no way to
-// know.
+// resolve returns the address of a node announced by the origin as host and port. ip is the address
+// in the node's metadata, if any. alone means that the reply is about a single node, so an unknown
+// host is the origin's. resolve reports false if the address cannot be known.
 func (o origin) resolve(host string, port int, ip string, alone bool) (addr string, ok bool) {
 	switch {
 	case host == unknown && ip != "":
@@ -64,7 +64,7 @@ func (o origin) resolve(host string, port int, ip string, alone bool) (addr stri
 		host = o.host
 	}
 	if strings.HasPrefix(host, "127.") && loopback(host) && !loopback(o.host) && o.host != "" {
-		host = o.host // to itself it is that, but not to us
+		host = o.host // the announced loopback address is valid only on the origin's machine
 	}
 	if port == 0 {
 		port = o.port
@@ -72,13 +72,13 @@ func (o origin) resolve(host string, port int, ip string, alone bool) (addr stri
 	return net.JoinHostPort(host, strconv.Itoa(port)), true
 }
 
-// loopback reports whether a host is this machine, whichever that is.
+// loopback reports whether host is a loopback address.
 func loopback(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return err == nil && ip.IsLoopback() || host == "localhost"
 }
 
-// place returns the place of the master at addr, which is added if it is new.
+// place returns the index of the master at addr, and adds a new master.
 func (t *topology) place(addr, id string) int {
 	place := slices.Index(t.masters, addr)
 	if place < 0 {
@@ -88,14 +88,15 @@ func (t *topology) place(addr, id string) int {
 	return place
 }
 
-// back notes that there is a replica of the master at a place.
+// back records a replica of the master at index place.
 func (t *topology) back(place int, replica string) {
 	if place >= 0 && !slices.Contains(t.backups[place], replica) {
 		t.backups[place] = append(t.backups[place], replica)
 	}
 }
 
-// assign gives slots to the master at a place, but those that have one already: the first word counts.
+// assign gives slots to the master at index place. A slot that already has a master keeps its
+// master.
 func (t *topology) assign(first, last, place int) {
 	for slot := first; slot <= last; slot++ {
 		if t.owners[slot] == 0 {
@@ -105,7 +106,7 @@ func (t *topology) assign(first, last, place int) {
 	}
 }
 
-// parseSlots reads the reply to CLUSTER SLOTS. A reply that is wrong in one place is not believed in another.
+// parseSlots reads the reply to CLUSTER SLOTS. One mistake makes the whole reply invalid.
 func parseSlots(v resp.Value, from origin) (*topology, error) {
 	if v.Kind() != resp.Array || v.Len() > Slots {
 		return nil, errSlots
@@ -154,7 +155,7 @@ func integer(v resp.Value, most int) (int, bool) {
 	return int(n), err == nil && 0 <= n && n <= int64(most)
 }
 
-// hostValue reads a name that may be null, which means the same as an empty one.
+// hostValue reads a host name. Null means the same as an empty name.
 func hostValue(v resp.Value) (string, bool) {
 	if v.IsNull() {
 		return "", true
@@ -168,11 +169,11 @@ type slotNode struct {
 	host string
 	port int
 	id   string // "" before Redis 4.0
-	ip   string // of the metadata of Redis 7.0
+	ip   string // from the metadata of Redis 7.0
 }
 
-// readSlotNode reads host, port, and what newer servers add: the node's name and metadata. What comes behind is not known
-// yet, and passed over.
+// readSlotNode reads host, port, and the additions of newer servers: node id and metadata. Further
+// elements are ignored.
 func readSlotNode(v resp.Value) (n slotNode, ok bool) {
 	if v.Kind() != resp.Array || v.Len() < 2 {
 		return n, false
@@ -193,7 +194,7 @@ func readSlotNode(v resp.Value) (n slotNode, ok bool) {
 	return n, true
 }
 
-// slotNodes returns the different nodes in a reply to CLUSTER SLOTS.
+// slotNodes returns the distinct nodes in a reply to CLUSTER SLOTS.
 func slotNodes(v resp.Value) map[slotNode]bool {
 	nodes := map[slotNode]bool{}
 	for r := range v.All() {
@@ -206,7 +207,7 @@ func slotNodes(v resp.Value) map[slotNode]bool {
 	return nodes
 }
 
-// parseShards reads the reply to CLUSTER SHARDS, as strictly as parseSlots does.
+// parseShards reads the reply to CLUSTER SHARDS, as strictly as parseSlots.
 func parseShards(v resp.Value, from origin) (*topology, error) {
 	if v.Kind() != resp.Array || v.Len() > Slots {
 		return nil, errShards
@@ -250,9 +251,9 @@ func parseShards(v resp.Value, from origin) (*topology, error) {
 	return t, nil
 }
 
-// shard is an element of the reply to CLUSTER SHARDS: a master, its replicas, and the slots that they serve.
+// shard is an element of the reply to CLUSTER SHARDS: a master, its replicas and their slots.
 type shard struct {
-	slots []int // first and last of a range in turn
+	slots []int // first and last slot of each range
 	nodes []shardNode
 }
 
@@ -262,8 +263,8 @@ type shardNode struct {
 	master, online bool
 }
 
-// master returns the place of the node that serves the slots, or -1. After a failover there may be two for a while, of
-// which one is not online.
+// master returns the index of the node that serves the slots, or -1. During a failover a shard may
+// have two masters; master prefers the online node.
 func (s shard) master() int {
 	found := -1
 	for i, n := range s.nodes {
@@ -318,7 +319,7 @@ func readShardNode(v resp.Value, tls bool) (n shardNode, ok bool) {
 		return n, false
 	}
 	var port, tlsPort int
-	n.host = unknown // unless there is an endpoint
+	n.host = unknown // without an endpoint
 	for name, value := range pairs {
 		ok := true
 		key, err := name.Text()

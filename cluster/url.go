@@ -18,16 +18,18 @@ var schemes = map[string]string{
 	"valkeys-cluster": "rediss",
 }
 
-// ParseURL makes a Config of a URL:
+// ParseURL returns the Config described by a URL:
 //
 //	redis-cluster://user:password@host:6379,host:6380?timeout=2s
 //	rediss-cluster://…                                     the same over TLS
 //	valkey-cluster://…  valkeys-cluster://…                other names of these two
 //
-// Each host, of which there may be one, is one of Config.Addrs. The rest is as for conn.ParseURL, and the parameters set
-// the field of Config.Node named like them; max_redirects and refresh_interval set those of Config.
+// Each host becomes an element of Config.Addrs; a single host is enough. The parameters
+// max_redirects and refresh_interval set the fields of Config. Everything else is as for
+// conn.ParseURL, and sets Config.Node.
 //
-// An error never holds the URL or a part of it but the name of a parameter: the password might be anywhere in it.
+// An error never contains the URL or any part except the name of a parameter, because the password
+// may be anywhere in the URL.
 func ParseURL(s string) (Config, error) {
 	scheme, rest, ok := strings.Cut(s, "://")
 	node, known := schemes[strings.ToLower(scheme)]
@@ -62,7 +64,8 @@ func ParseURL(s string) (Config, error) {
 	return cfg, nil
 }
 
-// takeParameters sets what is meant for the cluster, and returns the rest of what is behind the hosts.
+// takeParameters sets the parameters of the cluster, and returns the remaining text after the
+// hosts.
 func (cfg *Config) takeParameters(tail string) (rest string, err error) {
 	path, query, ok := strings.Cut(tail, "?")
 	if !ok {
