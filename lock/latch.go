@@ -41,15 +41,15 @@ func newLatchKind() *kind {
 	}
 }
 
-// CountDownLatch is Redisson's RCountDownLatch (getCountDownLatch): a count, and who waits until it is 0. Where there is no
-// count, it is 0. A CountDownLatch never changes, and may be shared by any number of goroutines.
+// CountDownLatch is Redisson's RCountDownLatch (getCountDownLatch): a count on the server, and callers waiting for the count
+// to reach 0. A missing count is 0. A CountDownLatch is immutable, and many goroutines may share it.
 //
-// Its name must have no braces, which those of all other kinds may: Redisson makes the name of the latch's channel from them in
-// a way that a Redis cluster does not put up with.
+// Unlike other kinds, a latch must not have braces in its name: Redisson derives the channel's name from the braces in
+// a form that a Redis cluster refuses.
 type CountDownLatch struct{ handle Handle }
 
-// CountDownLatch returns the latch of that name, which is its key on the server. What is wrong with a name is said by the
-// first call that uses it.
+// CountDownLatch returns the latch with the given name. The name is the latch's key on the server. An invalid name is
+// reported by the first method that uses it, not here.
 func (c *Client) CountDownLatch(name string) *CountDownLatch {
 	l := &CountDownLatch{c.handle(latchKind.get(), name)}
 	l.handle.err = checkCountdown(name)
@@ -59,9 +59,9 @@ func (c *Client) CountDownLatch(name string) *CountDownLatch {
 // Name returns the latch's name.
 func (l *CountDownLatch) Name() string { return l.handle.Name() }
 
-// TrySetCount sets the count to n, 1 at least, and reports false if there is one already. It waits for the server's confirmation
-// for as long as ctx allows, and 10 s at most; then it returns [ErrUncertain] and goes on in the background. It reports true
-// to the call that has set the count even when that had to be sent twice.
+// TrySetCount sets the count to n, at least 1, and reports false if the latch already has a count. TrySetCount waits for the
+// server's confirmation until ctx ends, at most 10 s; then it returns [ErrUncertain] and goes on in the background.
+// The call reports true even if its request had to be sent twice.
 func (l *CountDownLatch) TrySetCount(ctx context.Context, n int) (bool, error) {
 	if l.handle.err != nil {
 		return false, l.handle.err
@@ -73,11 +73,10 @@ func (l *CountDownLatch) TrySetCount(ctx context.Context, n int) (bool, error) {
 	return set == 1, err
 }
 
-// CountDown counts down by one, and releases all who wait if that makes the count 0. It does nothing if the count is 0.
+// CountDown lowers the count by 1 and wakes all waiters when the count reaches 0. CountDown does nothing if the count is 0.
 //
-// It works under a cancelled context too, and waits for the server's confirmation for 10 s at most. It returns
-// [ErrUncertain] if there is none by then, and goes on repeating in the background: the server counts once, however often
-// it is asked.
+// CountDown works under a cancelled context too, and waits at most 10 s for the server's confirmation. Then it returns
+// [ErrUncertain] and repeats the request in the background. The server counts repeats of a request only once.
 func (l *CountDownLatch) CountDown(ctx context.Context) error {
 	if l.handle.err != nil {
 		return l.handle.err
@@ -86,7 +85,7 @@ func (l *CountDownLatch) CountDown(ctx context.Context) error {
 	return err
 }
 
-// Count returns the count; 0 where there is none.
+// Count returns the count; 0 if the latch has no count.
 func (l *CountDownLatch) Count(ctx context.Context) (int, error) {
 	if l.handle.err != nil {
 		return 0, l.handle.err
@@ -107,18 +106,19 @@ func (l *CountDownLatch) Count(ctx context.Context) (int, error) {
 	return max(0, n), nil
 }
 
-// Wait waits for the count to be 0, for as long as ctx allows: it returns nil when that is so, also because nobody has set a
-// count, or the latch was deleted or has expired. When ctx ends first, the error is its error and its cause together with
-// [ErrNotAcquired], or, if the server has not answered once, what went wrong. While it waits it puts up with a server that
-// cannot be reached for as long as the client's lease; after that it returns the error. A count that is 0 for no longer than
-// a moment, and is set again, may be missed.
+// Wait blocks until the count is 0 or ctx ends. Wait returns nil for a count of 0, and also if the latch was never set, was
+// deleted or has expired. Wait may miss a count that is 0 only for a moment and is then set again.
+//
+// If ctx ends first, the error matches ctx.Err, the cause and [ErrNotAcquired]; if the server never answered, the
+// error has the failure instead of ErrNotAcquired. While waiting, Wait tolerates an unreachable server for up to
+// Config.Lease; then it returns the error.
 func (l *CountDownLatch) Wait(ctx context.Context) error {
 	_, err := l.handle.Lock(ctx)
 	return err
 }
 
-// Delete deletes the latch and reports false if there is none. It releases all who wait, as if the count were 0: with Redisson's
-// delete they would wait for ever. How it waits is as in TrySetCount.
+// Delete deletes the latch and reports false if the latch does not exist. Delete wakes all waiters, as a count of 0 does;
+// with Redisson's delete, waiters would wait for ever. Delete waits for the confirmation like TrySetCount.
 func (l *CountDownLatch) Delete(ctx context.Context) (bool, error) {
 	if l.handle.err != nil {
 		return false, l.handle.err

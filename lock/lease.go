@@ -8,22 +8,22 @@ import (
 	"time"
 )
 
-// Lease is one holding of a lock, from the Lock or TryLock that returned it until Unlock. Its methods may be called by
-// any number of goroutines at once, and by others than the one that locked.
+// Lease is one hold of a lock, from the return of Lock or TryLock until Unlock. Any goroutine may call its methods, and
+// many goroutines may call them at once.
 type Lease struct {
 	// Constant.
 	client  *Client
 	target  *target
 	owner   string
-	state   *ownerState // of the Owner that was passed, else nil
+	state   *ownerState // state of the Owner passed by As; nil without an Owner
 	term    time.Duration
 	renewed bool  // by the watchdog
-	tallied int64 // the term of the tally it is in, if it has a state
+	tallied int64 // with a state: the term of the tally that counts this hold
 	token   int64
-	series  series // of hand-overs that it belongs to
-	group   parts  // of a lease that is made up of others, whose first one gives it client, target and owner; else nil
+	series  series // the series of hand-overs this lease belongs to
+	group   parts  // nil unless the lease has Members; then client, target and owner are the first member's
 
-	whole atomic.Pointer[Lease] // the lease that it is a part of; nil if there is none
+	whole atomic.Pointer[Lease] // the lease with Members that contains this lease; nil for none
 
 	// Guarded by Client.mu.
 	next, prev *Lease
@@ -31,20 +31,20 @@ type Lease struct {
 
 	watch renewal // guarded by the watchdog's mu
 
-	releasing sync.Mutex // held by the Unlock that is under way; guards the following
-	latch     string     // of the release, the same when it is repeated
+	releasing sync.Mutex // held by the running Unlock; guards the following
+	latch     string     // latch key of the release, the same in every repeat
 	repeats   *job       // the release, while it is repeated in the background
-	repeated  bool       // a request for it had no answer, and may come yet
-	unlatched bool       // a request for it may have left no latch
+	repeated  bool       // a release request had no answer and may still reach the server
+	unlatched bool       // a release request may have run without leaving a latch
 	settled   bool       // outcome is final
 	outcome   error
 
 	mu       sync.Mutex // guards the following
 	phase    phase
-	start    instant // before the request that the server counts the lease from
+	start    instant // taken just before sending the last request that granted or extended the lease
 	lost     *LostError
 	failure  error         // of the last renewal
-	renewal  chan struct{} // closed when the renewal under way has ended; nil if there is none
+	renewal  chan struct{} // closed when the renewal under way has ended; nil without a renewal under way
 	lostc    chan struct{}
 	contexts map[*derived]struct{}
 	timer    *time.Timer
@@ -58,8 +58,8 @@ const (
 	gone           // lost
 )
 
-// parts is what a lease does otherwise when it is made up of others. The one there is, group, is linked into a program only
-// with what makes such leases.
+// parts is the behaviour of a lease with Members. The only implementation is group. The interface keeps group out of
+// programs without Multi and Redlock.
 type parts interface {
 	members() []*Lease
 	join(part *Lease) bool
@@ -81,13 +81,15 @@ func newLease(c *Client, r *request, start instant) *Lease {
 	return l
 }
 
-// validity is how long after its start a lease may be relied on: 1 % and 2 ms less than the server grants, for clocks
-// that run at different rates and for the millisecond in which a key expires.
+// validity returns how long a lease of the given term is certain, counted from its start: the term less 1 % and 2 ms. The
+// margin covers clocks of different rates and the millisecond in which a key expires.
 func validity(term time.Duration) time.Duration { return term - term/100 - 2*time.Millisecond }
 
-// Owner returns the owner of the lease as it stands in the lock's hash, which callers of one process to whom the lock goes one after
-// the other have in common; of a [PermitSemaphore] the ids of its permits, with
-// commas between them; of a lease with Members that of the first.
+// Owner returns the owner of the lease as stored in the lock's hash. Callers of one process who hand the lock over to each
+// other share an owner.
+//
+//   - For a [PermitSemaphore], Owner returns the ids of the permits, separated by commas.
+//   - For a lease with Members, Owner returns the first member's owner.
 func (l *Lease) Owner() string {
 	if show := l.target.kind.show; show != nil {
 		return show(l.owner)
@@ -95,9 +97,11 @@ func (l *Lease) Owner() string {
 	return l.owner
 }
 
-// ValidUntil returns the instant until which the lock is held for certain, unless somebody forces it. Every renewal
-// moves it. It is measured from before the request was sent, and lies 1 % of the lease and 2 ms before its end on the server.
-// Of a lease with Members it is the instant until which enough of them are held: it comes earlier when one is lost.
+// ValidUntil returns the instant until which the lock is certainly held, unless somebody forces the lock. Every renewal
+// moves the instant. The client counts from before the request was sent and subtracts 1 % of the lease and 2 ms.
+//
+// For a lease with Members, ValidUntil returns the instant until which enough members are held. The loss of a member
+// may bring the instant forward.
 func (l *Lease) ValidUntil() time.Time {
 	if l.group != nil {
 		return l.group.validUntil()
@@ -108,8 +112,8 @@ func (l *Lease) ValidUntil() time.Time {
 	return at.t.Add(validity(l.term) - l.start.elapsed(at))
 }
 
-// Err returns nil while the lock is held, a [*LostError] once it is lost, and [ErrReleased] after Unlock. It looks at the clock
-// and asks nobody.
+// Err returns nil while the lock is held, a [*LostError] after its loss, and [ErrReleased] after Unlock. Err reads the
+// clock and does not ask the server.
 func (l *Lease) Err() error {
 	if l.group != nil {
 		l.group.look()
@@ -130,9 +134,9 @@ func (l *Lease) Err() error {
 	return nil
 }
 
-// Lost returns a channel that is closed when the lock is lost. It stays open when the lock is released in time.
+// Lost returns a channel closed on the loss of the lock. The channel stays open if the lock is released in time.
 func (l *Lease) Lost() <-chan struct{} {
-	l.Err() // takes note if time is up
+	l.Err() // ends the lease if its time is up
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.lostc == nil {
@@ -145,13 +149,16 @@ func (l *Lease) Lost() <-chan struct{} {
 	return l.lostc
 }
 
-// Context returns a context derived from parent that ends when the lock is lost, with the [*LostError] as its
-// [context.Cause], or released, with [ErrReleased] as its cause, before the release is sent. Calling cancel frees what
-// the context holds on to; do so when the work is done.
+// Context returns a context derived from parent. The context ends with the lease, and its [context.Cause] is:
+//
+//   - the [*LostError] after a loss
+//   - [ErrReleased] after Unlock, which ends the context before it sends the release
+//
+// Call cancel when the work is done, to free the context's resources.
 func (l *Lease) Context(parent context.Context) (ctx context.Context, cancel context.CancelFunc) {
 	ctx, cause := context.WithCancelCause(parent)
 	d := &derived{cause}
-	l.Err() // takes note if time is up
+	l.Err() // ends the lease if its time is up
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch l.phase {
@@ -174,9 +181,11 @@ func (l *Lease) Context(parent context.Context) (ctx context.Context, cancel con
 	}
 }
 
-// Check asks the server whether the lock is still held, in one round trip that changes nothing. It returns nil if so, and
-// what Err returns if the lease is over: a [*LostError], that is [ErrWrongType] too if the key holds something that is not
-// this kind of lock. An error of another kind says that the server could not be asked.
+// Check asks the server whether the lock is still held. The request changes nothing on the server. Check returns:
+//
+//   - nil if the lock is held
+//   - the result of Err if the lease is over; a [*LostError] matches [ErrWrongType] too if the key holds another type
+//   - any other error if the server could not be asked
 func (l *Lease) Check(ctx context.Context) error {
 	if err := l.Err(); err != nil {
 		return err
@@ -195,7 +204,7 @@ func (l *Lease) Check(ctx context.Context) error {
 		return err
 	case outcome < 0:
 		l.denied(Taken, l.strange(ctx))
-	case outcome == 0 && t.kind.permits: // whose lease is not under the name of the lock
+	case outcome == 0 && t.kind.permits: // the lease of a permit is not stored under the name of the lock
 		l.denied(Forced, l.strange(ctx))
 	case outcome == 0:
 		l.denied(Forced, nil)
@@ -203,7 +212,7 @@ func (l *Lease) Check(ctx context.Context) error {
 	return l.Err()
 }
 
-// strange returns an [ErrWrongType] if the key of a lock that its owner does not have any more holds no lock of its kind, else nil.
+// strange looks at the key of a lost lock. It returns [ErrWrongType] if the key does not hold a lock of its kind, else nil.
 func (l *Lease) strange(ctx context.Context) error {
 	if _, err := l.client.info(ctx, l.target); errors.Is(err, ErrWrongType) {
 		return err
@@ -211,15 +220,15 @@ func (l *Lease) strange(ctx context.Context) error {
 	return nil
 }
 
-// Token returns the fencing token of a lock that was taken [Client.Fenced], and 0 of any other, also of one that is made up of
-// such locks: each of its Members has a token of its own.
+// Token returns the fencing token of a lock from [Client.Fenced], and 0 for any other lock. A lease with Members returns 0;
+// ask each member for its own token.
 func (l *Lease) Token() int64 { return l.token }
 
-// leftLocked is how long the lease may still be relied on.
+// leftLocked returns how long the lease is still certain.
 func (l *Lease) leftLocked() time.Duration { return validity(l.term) - l.start.elapsed(l.client.now()) }
 
-// leaseLeft is how long the server has to keep the lock for this lease: not at all once it is over, but for as long as it
-// lasts while its release is under way.
+// leaseLeft returns how long the server must keep the lock for this lease: 0 for a lost or expired lease, the full term for
+// a held lease under renewal, otherwise the remaining term, also while the release is under way.
 func (l *Lease) leaseLeft() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -232,7 +241,7 @@ func (l *Lease) leaseLeft() time.Duration {
 	return max(0, l.term-l.start.elapsed(l.client.now()))
 }
 
-// extend moves the lease after a renewal that was asked for at start. A lease that is over stays over.
+// extend moves the lease after a renewal requested at start. An ended lease stays ended.
 func (l *Lease) extend(start instant) {
 	l.mu.Lock()
 	over := l.phase == held && l.leftLocked() <= 0
@@ -259,8 +268,8 @@ func (l *Lease) expire() {
 	l.lose(reason, cause)
 }
 
-// denied ends the lease because the server says that the lock is not its owner's, and with it the owner's other holds of
-// that time. What the owner has taken since is not meant.
+// denied ends the lease because, according to the server, the owner does not hold the lock. The owner's other holds of the
+// same tally end too. Later holds of the owner are not affected.
 func (l *Lease) denied(reason Reason, cause error) {
 	l.lose(reason, cause)
 	if l.state == nil {
@@ -273,7 +282,7 @@ func (l *Lease) denied(reason Reason, cause error) {
 	}
 }
 
-// lose tells everybody concerned that the lock is lost. It does nothing if the lease is over already.
+// lose marks the lock as lost and notifies the contexts, the watchdog and the lease with Members. An ended lease is left alone.
 func (l *Lease) lose(reason Reason, cause error) {
 	l.mu.Lock()
 	if l.phase != held {
@@ -291,7 +300,7 @@ func (l *Lease) lose(reason Reason, cause error) {
 		d.cancel(l.lost)
 	}
 	l.client.watchdog.remove(l)
-	if reason != ClientClosed { // which says nothing about the server
+	if reason != ClientClosed { // after Close the server may still count the hold
 		l.client.forget(l)
 	}
 	l.client.counters.lost.Add(1)
@@ -299,8 +308,7 @@ func (l *Lease) lose(reason Reason, cause error) {
 	l.tellWhole()
 }
 
-// armLocked starts the deadline timer if there is something for it to do. The timer is the lease's own, so that it fires
-// whatever the network does.
+// armLocked starts the deadline timer of a held lease, once. Each lease has its own timer, independent of the network.
 func (l *Lease) armLocked() {
 	if l.group != nil {
 		l.group.armLocked()
@@ -314,7 +322,7 @@ func (l *Lease) armLocked() {
 	l.client.watchdog.watchClock(l)
 }
 
-// deadline runs when the timer fires: it ends the lease, or goes on if that has been renewed meanwhile.
+// deadline runs when the timer fires. It ends the lease, or resets the timer if a renewal has extended the lease.
 func (l *Lease) deadline() {
 	l.mu.Lock()
 	if l.phase == held {

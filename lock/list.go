@@ -18,20 +18,20 @@ var anyShape string
 
 var shapeScript = &lazy[*script.Script]{make: func() *script.Script { return script.New(anyShape) }}
 
-// Shape is what kind of lock or synchronizer a key is by its looks.
+// Shape is the kind of a lock or synchronizer, guessed from its key's type and content.
 type Shape string
 
-// The shapes that List tells apart.
+// The shapes distinguished by List.
 const (
-	ShapeLock      Shape = "lock"      // [Reentrant], [NonReentrant] or [Spin], which look alike
-	ShapeFair      Shape = "fair"      // [Fair], while somebody stands in its line; otherwise it is a ShapeLock
+	ShapeLock      Shape = "lock"      // [Reentrant], [NonReentrant] or [Spin], stored alike
+	ShapeFair      Shape = "fair"      // [Fair] with waiters; without waiters a Fair lock is a ShapeLock
 	ShapeFenced    Shape = "fenced"    // [Fenced]
 	ShapeReadWrite Shape = "readwrite" // [ReadWrite]
-	ShapePlain     Shape = "plain"     // [Plain], or another text with a lease that looks random
+	ShapePlain     Shape = "plain"     // [Plain], or any other random-looking string with a lease
 	ShapePermits   Shape = "permits"   // [PermitSemaphore], while a permit is taken
 )
 
-// kind is the one whose info tells about what has the shape; nil if there is no such shape.
+// kind returns the kind whose info script reads the shape; nil for an unknown shape.
 func (s Shape) kind() *kind {
 	switch s {
 	case ShapeLock:
@@ -50,20 +50,25 @@ func (s Shape) kind() *kind {
 	return nil
 }
 
-// Listed is a lock or synchronizer that is taken, or set up.
+// Listed is a held lock, or a synchronizer that has been set up.
 type Listed struct {
 	Name  string
 	Shape Shape
-	Info  Info // of a [ReadWrite] lock that of both halves: readers and writer are among its Holders
+	Info  Info // for a [ReadWrite] lock, the Info of both halves: Holders has the readers and the writer
 }
 
-// listChunk is how many keys the server is asked to go through at a time.
+// listChunk is the COUNT of each SCAN.
 const listChunk = 100
 
-// List finds the locks whose names match pattern, a glob of the server's ("orders:*"); "" is all. A lock that is free is no key and
-// not found, nor are a [Semaphore] and a [CountDownLatch], which look like any other number. It goes through the whole keyspace in small steps, by SCAN and one short script for each key that
-// matches, so other clients are served in between; what is taken or released meanwhile may be found or not, and a name
-// may be found twice. In a cluster every master is gone through, one after the other. The first error ends it.
+// List yields the held locks with names matching pattern, a glob of the server ("orders:*"); "" matches all names. List does
+// not find:
+//
+//   - a free lock, because it has no key
+//   - a [Semaphore] or [CountDownLatch], because its key is a number like any other
+//
+// List scans the whole keyspace in small steps, with SCAN and a short script per matching key, and other clients are served
+// between the steps. A lock acquired or released during the scan may be missing, and a name may appear twice. In a
+// cluster List scans the masters one after the other. The first error ends the iteration.
 func (c *Client) List(ctx context.Context, pattern string) iter.Seq2[Listed, error] {
 	return func(yield func(Listed, error) bool) {
 		ctx := c.patient(ctx)
@@ -82,7 +87,7 @@ func (c *Client) List(ctx context.Context, pattern string) iter.Seq2[Listed, err
 	}
 }
 
-// masters are the servers that have the keys.
+// masters yields the servers with keys.
 func (c *Client) masters(ctx context.Context) iter.Seq2[conn.Doer, error] {
 	if c.nature.spread != nil {
 		return c.nature.spread.Doers(ctx)
@@ -90,7 +95,7 @@ func (c *Client) masters(ctx context.Context) iter.Seq2[conn.Doer, error] {
 	return func(yield func(conn.Doer, error) bool) { yield(c.server, nil) }
 }
 
-// listOn lists the locks of one server. It reports false when yield has had enough.
+// listOn lists the locks of a single server. more is false if yield returned false.
 func (c *Client) listOn(ctx context.Context, server conn.Doer, pattern string, yield func(Listed, error) bool) (more bool, err error) {
 	if pattern == "" {
 		pattern = "*"
@@ -118,7 +123,7 @@ func (c *Client) listOn(ctx context.Context, server conn.Doer, pattern string, y
 	}
 }
 
-// recognise returns what is a lock among keys.
+// recognise returns the locks among keys.
 func (c *Client) recognise(ctx context.Context, keys resp.Value) ([]Listed, error) {
 	var found []Listed
 	var calls []script.Call
@@ -153,7 +158,7 @@ func (c *Client) recognise(ctx context.Context, keys resp.Value) ([]Listed, erro
 	return c.inform(ctx, locks)
 }
 
-// inform adds what the server knows about each lock, and leaves out those that it has no more.
+// inform adds the Info of each lock, and drops locks freed in the meantime.
 func (c *Client) inform(ctx context.Context, locks []Listed) ([]Listed, error) {
 	if len(locks) == 0 {
 		return nil, nil
@@ -170,7 +175,7 @@ func (c *Client) inform(ctx context.Context, locks []Listed) ([]Listed, error) {
 	there := locks[:0]
 	for i, reply := range replies {
 		if reply, isErr := errors.AsType[resp.Error](reply.Err()); isErr && wrongType(reply) {
-			continue // it has become something else since
+			continue // the key has changed its type since the scan
 		}
 		l, parse := locks[i], locks[i].Shape.kind().parseInfo
 		if l.Shape == ShapeReadWrite {

@@ -11,29 +11,28 @@ import (
 	"time"
 )
 
-// Multi is Redisson's RLock of getMultiLock: several locks, of any kinds and on any servers, that are taken all or none. It
-// never changes and may be shared by any number of goroutines.
+// Multi is Redisson's RLock of getMultiLock: several locks, acquired all or none. The locks may be of any kinds and on any
+// servers. A Multi is immutable, and many goroutines may share it.
 //
-// The locks are taken one after another in an order that is the same in every process: by their names, and where those
-// are equal by their servers. So two Multis that have locks in common do not wait for each other for ever, whatever order
-// they were given. Others, Redisson's among them, may use another order: so while Lock has some of the locks, it
-// waits for the next one for 1.5 s at most, gives all back, pauses, and starts again. In the queue of a [Fair] lock it then
-// stands at the end, so that where such a lock is always wanted it may wait for long.
+// A Multi acquires its locks one after another, in the order of their names and then of their servers. Every process uses
+// the same order, so two Multis with common locks cannot deadlock. Other clients, such as Redisson, may use another order.
+// While holding some locks, Lock therefore waits at most 1.5 s for the next lock; then it releases all, pauses, and starts
+// again. In the queue of a [Fair] lock every new start is at the end, so Lock may wait long for a contended Fair lock.
 //
-// The [Lease] has one lease for each lock as its [Lease.Members], each renewed by its own client. It is lost as soon as one of
-// them is, and valid until the first of them ends; the others are kept, but no longer renewed, until Unlock. Unlock gives all of
-// them back beside each other and returns nil if every one of them did, else their errors together.
+// The [Lease] has a lease per lock, returned by [Lease.Members]; each member is renewed by its own client. The Lease is lost
+// with the first lost member, and valid until the first member's end. After a loss the other members are held until
+// Unlock but no longer renewed. Unlock releases all members concurrently and joins their errors.
 type Multi struct {
 	members []*Handle
 	aliases aliases
 }
 
-// NewMulti returns the lock of all members. A lock that is given twice counts once: the same kind and name, of one client, of
-// clients on one server, or of pools with one Target. Two kinds with one name there are refused with [ErrInvalid],
-// since one would wait for the other, and so is a name that will not do.
+// NewMulti returns a Multi of the members. Members with the same kind, name and server count once. Two clients have the same
+// server if they share a Server, or if their pools have the same Target. NewMulti returns [ErrInvalid] for an invalid
+// name, and for two kinds of the same name on a server, because the second would wait for the first.
 //
-// Two locks of one name may also be in one database of one server that has several addresses. Lock and TryLock ask the servers of
-// such locks who they are, and return [ErrInvalid] if two of them are one.
+// A server may also have several addresses. Lock and TryLock ask the servers of equal names for their identity, and return
+// [ErrInvalid] if two servers are the same.
 func NewMulti(members ...Member) (*Multi, error) {
 	m := &Multi{}
 	for _, member := range members {
@@ -59,7 +58,7 @@ func NewMulti(members ...Member) (*Multi, error) {
 	return m, nil
 }
 
-// sameKey reports whether two locks are the same key of the same server, as far as that is known.
+// sameKey reports whether two locks are certainly the same key of the same server.
 func (h *Handle) sameKey(other *Handle) bool {
 	return h.target.name == other.target.name && h.sameServer(other)
 }
@@ -70,16 +69,15 @@ func (h *Handle) sameServer(other *Handle) bool {
 }
 
 const (
-	// multiWait is how long a lock is waited for while others are held.
+	// multiWait limits the wait for a lock while other locks are held.
 	multiWait = 1500 * time.Millisecond
-	// multiPauseMin and multiPauseMax bound the growing pauses before the locks are tried again, of which up to a half
-	// is taken at random.
+	// multiPauseMin and multiPauseMax bound the growing pauses between attempts. A random part, up to half, is subtracted
+	// from each pause.
 	multiPauseMin, multiPauseMax = 20 * time.Millisecond, 500 * time.Millisecond
 )
 
-// Lock waits for all of the locks for as long as ctx allows and no longer; see [Handle.Lock] for what it returns then. With
-// [For] the lease counts from when all are held. An [Owner] passed by [As] takes the locks of its own client; give one for each
-// client whose locks are to be taken again.
+// Lock waits for all locks until ctx ends; [Handle.Lock] describes the error. A lease set by [For] starts when all locks are
+// held. An [Owner] passed by [As] applies to the locks of its own client; pass an Owner per client to take locks again.
 func (m *Multi) Lock(ctx context.Context, opts ...Option) (*Lease, error) {
 	plan, err := m.plan(opts)
 	if err != nil {
@@ -123,8 +121,8 @@ func (m *Multi) Lock(ctx context.Context, opts ...Option) (*Lease, error) {
 	}
 }
 
-// TryLock takes all of the locks if they are free, or the Owners' already. It asks for one after another, and gives those that
-// it has got back when there is one that it does not get, whose error it returns.
+// TryLock acquires all locks if each is free or already held by a passed Owner. TryLock asks for the locks one after
+// another. At the first failure it releases the acquired locks and returns the error.
 func (m *Multi) TryLock(ctx context.Context, opts ...Option) (*Lease, error) {
 	plan, err := m.plan(opts)
 	if err != nil {
@@ -149,7 +147,7 @@ func (m *Multi) TryLock(ctx context.Context, opts ...Option) (*Lease, error) {
 	return nil, err
 }
 
-// Do runs fn while it holds all of the locks, as [Handle.Do] does.
+// Do runs fn while holding all locks; see [Handle.Do].
 func (m *Multi) Do(ctx context.Context, fn func(context.Context) error, opts ...Option) error {
 	lease, err := m.Lock(ctx, opts...)
 	if err != nil {
@@ -158,25 +156,25 @@ func (m *Multi) Do(ctx context.Context, fn func(context.Context) error, opts ...
 	return lease.run(ctx, fn)
 }
 
-// ForceUnlock frees each of the locks whoever has it, as [Handle.ForceUnlock] does, and reports whether anybody had one.
-// It asks for all of them beside each other; the error joins theirs.
+// ForceUnlock frees all locks concurrently, whatever their owners, and reports whether any lock was held. The error joins the
+// errors of the locks. See [Handle.ForceUnlock].
 func (m *Multi) ForceUnlock(ctx context.Context) (bool, error) { return forceAll(ctx, m.members) }
 
-// Info tells of each of the locks who has it and for how long, in the order in which they are taken. The error joins
-// theirs; what there is no answer about is zero.
+// Info returns the holders and remaining times of all locks, in the order of acquisition. The error joins the errors of the
+// locks. The Info of a lock without an answer is zero.
 func (m *Multi) Info(ctx context.Context) ([]Info, error) { return infoAll(ctx, m.members) }
 
-// errPartly marks what may be different the next time: some of the locks were there and another was not.
+// errPartly marks an attempt that acquired only some of the locks. The next attempt may succeed.
 var errPartly = errors.New("lock: not all of the locks")
 
-// partly is an error as it was, and an errPartly.
+// partly wraps an error and matches errPartly too.
 type partly struct{ error }
 
 func (partly) Is(target error) bool { return target == errPartly }
 func (p partly) Unwrap() error      { return p.error }
 
-// gaveUp is the error of a Lock of several locks that ended with ctx, the last try with an error; refused says that there was
-// one before that found somebody else to have a lock.
+// gaveUp returns the error of a Lock of several locks after the end of ctx. last is the error of the last attempt. refused:
+// an earlier attempt met another owner.
 func gaveUp(ctx context.Context, refused bool, last error) error {
 	if refused || last == nil || errors.Is(last, ErrNotAcquired) {
 		return fmt.Errorf("%w: %w", ErrNotAcquired, ended(ctx))
@@ -184,12 +182,12 @@ func gaveUp(ctx context.Context, refused bool, last error) error {
 	return fmt.Errorf("lock: %w, and the server could not be asked: %w", ended(ctx), last)
 }
 
-// multiPlan is what one Lock or TryLock asks of each member.
+// multiPlan has the requests of a Lock or TryLock to the members.
 type multiPlan struct {
 	members  []*Handle
 	opts     [][]Option    // of each member
-	lease    time.Duration // that was asked for with For, else 0
-	patience time.Duration // with servers that cannot be asked
+	lease    time.Duration // set by For, else 0
+	patience time.Duration // time for which Lock tolerates unreachable servers
 }
 
 func (m *Multi) plan(opts []Option) (*multiPlan, error) {
@@ -219,7 +217,7 @@ func (m *Multi) plan(opts []Option) (*multiPlan, error) {
 	return p, nil
 }
 
-// collect takes the locks in order and returns the leases of those it has got, with the error of the one it has not.
+// collect acquires the locks in order. After a failure it returns the leases acquired so far and the error.
 func (p *multiPlan) collect(ctx context.Context, try bool) (parts []*Lease, err error) {
 	since := time.Now()
 	for i, h := range p.members {
@@ -250,7 +248,7 @@ func (p *multiPlan) collect(ctx context.Context, try bool) (parts []*Lease, err 
 func (p *multiPlan) next(ctx context.Context, i int) (*Lease, error) {
 	wait := multiWait
 	if p.lease > 0 {
-		wait = min(wait, p.lease/4) // those that are held are not renewed meanwhile
+		wait = min(wait, p.lease/4) // the held locks are not renewed during the wait
 	}
 	bounded, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
@@ -262,7 +260,7 @@ func (p *multiPlan) next(ctx context.Context, i int) (*Lease, error) {
 	return part, err
 }
 
-// join makes one lease of those of all members. With For it counts from now.
+// join combines the leases of all members into a Lease. A lease set by For starts now.
 func (p *multiPlan) join(ctx context.Context, parts []*Lease) (*Lease, error) {
 	if p.lease > 0 && len(parts) > 1 {
 		if err := refresh(ctx, parts); err != nil {
@@ -276,7 +274,7 @@ func (p *multiPlan) join(ctx context.Context, parts []*Lease) (*Lease, error) {
 	return whole, nil
 }
 
-// rollback gives back what was taken in vain. It is done in the background where ctx does not leave the time for it.
+// rollback releases the locks of a failed attempt. After the end of ctx the releases go on in the background.
 func rollback(ctx context.Context, parts []*Lease) {
 	outcomes := unlockAll(ctx, parts)
 	for range parts {
@@ -288,8 +286,8 @@ func rollback(ctx context.Context, parts []*Lease) {
 	}
 }
 
-// refresh extends leases that the watchdog does not, each only if it is still its owner's: from now on they last as long as
-// they did at first. An error says that one is lost, or that its server could not be asked.
+// refresh extends leases not renewed by the watchdog to their full term from now, if their owners still hold the locks. It
+// returns an error if a lease is lost or a server could not be asked.
 func refresh(ctx context.Context, leases []*Lease) error {
 	rest := slices.Clone(leases)
 	for len(rest) > 0 {
@@ -310,7 +308,7 @@ func refresh(ctx context.Context, leases []*Lease) error {
 	return nil
 }
 
-// refreshOn is refresh for leases of one client on one server.
+// refreshOn is refresh for leases of a single client on a single server.
 func refreshOn(ctx context.Context, c *Client, leases []*Lease) error {
 	start := c.now()
 	answers, err := c.askRenewals(ctx, leases, false)
@@ -357,7 +355,7 @@ func infoAll(ctx context.Context, handles []*Handle) ([]Info, error) {
 	return infos, err
 }
 
-// atOnce calls fn for all handles beside each other and joins the errors.
+// atOnce calls fn for all handles concurrently and joins the errors.
 func atOnce(handles []*Handle, fn func(i int, h *Handle) error) error {
 	errs := make([]error, len(handles))
 	var wg sync.WaitGroup

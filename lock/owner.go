@@ -8,13 +8,14 @@ import (
 	"strconv"
 )
 
-// Owner is who holds a lock. Leases taken [As] one Owner are holds of the same owner, so a lock can be taken again by
-// code that is called by its holder. An Owner belongs to the [Client] that made it and may be used by any number of
-// goroutines; they all count as one, so do not share it between two that should exclude each other. The zero Owner is
-// not valid.
+// Owner identifies the holder of a lock. Leases taken [As] the same Owner are holds of the same holder, so code called by the
+// holder can take the lock again. An Owner belongs to the [Client] that made it.
+//
+// Many goroutines may use an Owner, and all of them count as a single holder: do not share an Owner between goroutines
+// that must exclude each other. The zero Owner is invalid.
 type Owner struct{ state *ownerState }
 
-// String returns the owner as it stands in the lock's hash, as Redisson writes it: the client's id, a colon, a number.
+// String returns the owner as stored in the lock's hash, in Redisson's form: the client's id, a colon, a number.
 func (o Owner) String() string {
 	if o.state == nil {
 		return ""
@@ -22,35 +23,34 @@ func (o Owner) String() string {
 	return o.state.id
 }
 
-// ownerState is what the client knows about the holds of one Owner.
+// ownerState is the client's record of the holds of an Owner.
 type ownerState struct {
 	client *Client
 	id     string
 
-	// turn is taken by whoever changes a hold count of this owner and kept until the server has answered for certain.
-	// So the tallies are the server's, and taking back an unanswered acquire can say how far.
+	// turn is taken to change a hold count of this owner, and kept until the server has certainly answered. The tallies
+	// therefore equal the server's counts, and the undo of an unanswered acquire knows the previous count.
 	turn    chan struct{}
 	tallies map[entryKey]tally // guarded by turn
 	terms   int64              // guarded by turn
-	mayCome int64              // server's time in ms until which a request without a latch may take effect yet; guarded by turn
+	mayCome int64              // server's time in ms until which a request without a latch may still take effect; guarded by turn
 
-	queued []place // of the calls that wait in queues on the server; guarded by Client.mu
+	queued []place // places of calls waiting in queues on the server; guarded by Client.mu
 }
 
-// place is that of a call in the queue of a lock, which its owner has only once there.
+// place is the place of a call in the queue of a lock. An owner has at most a single place per queue.
 type place struct {
 	key  entryKey
-	look chan struct{} // has room for one: the owner has got the lock by another call
+	look chan struct{} // buffered, 1: signalled when the owner has acquired the lock by another call
 }
 
-// tally is what the server has of one owner on one lock.
+// tally is the server's record of an owner's holds of a lock.
 type tally struct {
 	count int64 // of holds
-	term  int64 // a number for the time since the first of them: holds of an earlier time are not among them
+	term  int64 // number of the period since the first of the holds; holds of earlier periods are not counted
 }
 
-// grant takes note of a hold that the server has just given, which it says is the count-th, and returns its term. The
-// caller has the turn.
+// grant records a granted hold and returns its term. count is the hold count reported by the server. The caller has the turn.
 func (o *ownerState) grant(key entryKey, count int64) (term int64) {
 	if len(o.tallies) >= maxTallies {
 		o.pruneTallies()
@@ -65,7 +65,7 @@ func (o *ownerState) grant(key entryKey, count int64) (term int64) {
 	return t.term
 }
 
-// maxTallies is from how many tallies on those are looked for whose holds are all over.
+// maxTallies is the number of tallies from which grant looks for tallies without holds.
 const maxTallies = 64
 
 func (o *ownerState) pruneTallies() {
@@ -76,7 +76,7 @@ func (o *ownerState) pruneTallies() {
 	}
 }
 
-// ungrant takes note that the server has one hold less. The caller has the turn.
+// ungrant records the end of a hold. The caller has the turn.
 func (o *ownerState) ungrant(key entryKey) {
 	t := o.tallies[key]
 	if t.count--; t.count > 0 {
@@ -86,7 +86,7 @@ func (o *ownerState) ungrant(key entryKey) {
 	}
 }
 
-// NewOwner returns a new owner, different from all others of all clients.
+// NewOwner returns a new owner, unique among all owners of all clients.
 func (c *Client) NewOwner() Owner {
 	return Owner{&ownerState{
 		client:  c,
@@ -122,7 +122,7 @@ func (o *ownerState) take(ctx context.Context) error {
 
 func (o *ownerState) give() { <-o.turn }
 
-// newUUID returns a random UUID, version 4, in the form that Java's UUID.toString has.
+// newUUID returns a random UUID, version 4, in the form of Java's UUID.toString.
 func newUUID() string {
 	var u [16]byte
 	rand.Read(u[:])

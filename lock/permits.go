@@ -71,23 +71,22 @@ func newPermitsKind() *kind {
 
 const (
 	permitSize = 16 // of the id of a permit, in bytes
-	// maxPermits is how many permits one lease has at most: the server does nothing else while it counts them.
+	// maxPermits limits the permits of a lease, because the server is blocked while it counts the permits.
 	maxPermits = 1000
 )
 
-// PermitSemaphore is Redisson's RPermitExpirableSemaphore (getPermitExpirableSemaphore): a number of permits, each of which is
-// taken for a lease and has an id. A permit whose holder died is free again when its lease ends.
+// PermitSemaphore is Redisson's RPermitExpirableSemaphore (getPermitExpirableSemaphore): a number of permits, each with an id
+// and a lease. After a holder's death its permit becomes free at the end of the lease.
 //
-// What an Acquire returns is a [Lease], with all that goes with it: the watchdog renews it unless [For] or [Forever] says
-// otherwise, and its holder is told when it is lost. A Lease over several permits is lost with the first of them; the rest
-// stays taken until Unlock gives it back, or its lease ends.
+// Acquire returns a [Lease]. The watchdog renews the Lease unless [For] or [Forever] is passed, and the Lease reports a
+// loss. A Lease over several permits is lost with the first lost permit; the other permits stay taken until Unlock or
+// the end of their leases.
 //
-// A PermitSemaphore never changes, and may be shared by any number of goroutines. Those who wait are served as those of a
-// [Semaphore] are.
+// A PermitSemaphore is immutable, and many goroutines may share it. Waiters are served in the order of a [Semaphore].
 type PermitSemaphore struct{ handle Handle }
 
-// PermitSemaphore returns the semaphore of that name, which is its key on the server. What is wrong with a name is said by
-// the first call that uses it.
+// PermitSemaphore returns the semaphore with the given name. The name is the semaphore's key on the server. An invalid name
+// is reported by the first method that uses it, not here.
 func (c *Client) PermitSemaphore(name string) *PermitSemaphore {
 	return &PermitSemaphore{c.handle(permitsKind.get(), name)}
 }
@@ -95,14 +94,14 @@ func (c *Client) PermitSemaphore(name string) *PermitSemaphore {
 // Name returns the semaphore's name.
 func (s *PermitSemaphore) Name() string { return s.handle.Name() }
 
-// Acquire takes a permit, waiting for one for as long as ctx allows, as [Handle.Lock] does for a lock. A semaphore that nobody
-// has set up is [ErrNotSet], unless [WaitForSetup] says to wait for that too. The other options are [For] and [Forever].
+// Acquire takes a permit and waits for a free permit until ctx ends; [Handle.Lock] describes the error. Without permits set on
+// the server, Acquire returns [ErrNotSet]; with [WaitForSetup] it waits. The other options are [For] and [Forever].
 func (s *PermitSemaphore) Acquire(ctx context.Context, opts ...Option) (*Lease, error) {
 	return s.AcquireMany(ctx, 1, opts...)
 }
 
-// TryAcquire takes a permit if one is free now, and returns [ErrNotAcquired] if not, as [Handle.TryLock] does for a lock. It does
-// not stand in line with those who wait. The options are those of Acquire.
+// TryAcquire takes a permit if a permit is free now, else it returns [ErrNotAcquired], like [Handle.TryLock]. TryAcquire
+// passes waiting callers. The options are the same as for Acquire.
 func (s *PermitSemaphore) TryAcquire(ctx context.Context, opts ...Option) (*Lease, error) {
 	return s.TryAcquireMany(ctx, 1, opts...)
 }
@@ -135,8 +134,8 @@ func (s *PermitSemaphore) options(n int, opts []Option) ([]Option, error) {
 	return append([]Option{{permits: n}}, opts...), nil
 }
 
-// Do runs fn while it has a permit, with a context that ends when that is lost, and gives it back. It waits as Acquire does, and
-// its error is that of [Handle.Do].
+// Do acquires a permit like Acquire, runs fn with a context that ends on the permit's loss, and releases the permit.
+// [Handle.Do] describes the error.
 func (s *PermitSemaphore) Do(ctx context.Context, fn func(context.Context) error, opts ...Option) error {
 	lease, err := s.Acquire(ctx, opts...)
 	if err != nil {
@@ -145,33 +144,36 @@ func (s *PermitSemaphore) Do(ctx context.Context, fn func(context.Context) error
 	return lease.run(ctx, fn)
 }
 
-// ReleaseAll frees all permits that are taken, whoever has them, and reports whether there were any. A holder in this process is
-// told at once, one of another client of this package within a second, as [Handle.ForceUnlock] says, any other at its next
-// renewal or Check, and by the end of its lease at the latest; of one that asked for
-// [Forever], at Check or Unlock.
+// ReleaseAll frees all taken permits, whatever their holders, and reports whether any permit was taken. Holders learn of
+// the loss:
+//
+//   - in this process: at once
+//   - in other clients of this package: within a second, see [Handle.ForceUnlock]
+//   - elsewhere: at the next renewal or Check, at the latest at the end of the lease
+//   - after [Forever]: at Check or Unlock
 func (s *PermitSemaphore) ReleaseAll(ctx context.Context) (bool, error) {
 	return s.handle.ForceUnlock(ctx)
 }
 
-// Info tells how many permits are free, how many are taken, and for how long, as the server sees it at one instant. Each Holder
-// is a permit, by its id; they are listed as their leases end, and no more than 1000 of them. Remaining is the time until so many
-// leases have ended that a permit is free.
+// Info returns the numbers of free and taken permits, and the holders, at a single instant of the server. Each Holder is a
+// permit with its id. Holders are ordered by the ends of their leases; Info lists at most 1000. Remaining is the time
+// until the expiry of leases makes a permit free.
 func (s *PermitSemaphore) Info(ctx context.Context) (Info, error) { return s.handle.Info(ctx) }
 
-// Available returns how many permits are free: less than 0 when SetPermits or AddPermits has taken away more than were, and 0
-// when nobody has set the semaphore up.
+// Available returns the number of free permits. The number is negative after SetPermits or AddPermits removed more permits
+// than were free, and 0 if no permits have been set.
 func (s *PermitSemaphore) Available(ctx context.Context) (int, error) {
 	info, err := s.Info(ctx)
 	return info.Permits.Free, err
 }
 
-// Acquired returns how many permits are taken.
+// Acquired returns the number of taken permits.
 func (s *PermitSemaphore) Acquired(ctx context.Context) (int, error) {
 	info, err := s.Info(ctx)
 	return info.Permits.Taken, err
 }
 
-// Permits returns how many permits there are, free or taken, and 0 when nobody has set the semaphore up.
+// Permits returns the number of all permits, free and taken; 0 if no permits have been set.
 func (s *PermitSemaphore) Permits(ctx context.Context) (int, error) {
 	info, err := s.Info(ctx)
 	if !info.Permits.Set {
@@ -180,7 +182,7 @@ func (s *PermitSemaphore) Permits(ctx context.Context) (int, error) {
 	return info.Permits.Free + info.Permits.Taken, err
 }
 
-// newPermits returns the ids of n new permits, one behind the other: the owner of a lease.
+// newPermits returns the concatenated ids of n new permits, used as the owner of a lease.
 func newPermits(n int) string {
 	ids := make([]byte, n*permitSize)
 	rand.Read(ids)
@@ -196,8 +198,8 @@ func permitIDs(owner string) []string {
 	return list
 }
 
-// PermitIDs returns the ids of the lease's permits, 32 hexadecimal digits each, as Redisson has them; nil if the lease is not
-// of a [PermitSemaphore].
+// PermitIDs returns the ids of the lease's permits, each of 32 hexadecimal digits as in Redisson. PermitIDs returns nil for
+// a lease not taken from a [PermitSemaphore].
 func (l *Lease) PermitIDs() []string {
 	if l.target.kind != permitsKind.get() {
 		return nil
@@ -205,8 +207,8 @@ func (l *Lease) PermitIDs() []string {
 	return permitIDs(l.owner)
 }
 
-// parsePermits is what a reply says of: whether there is a semaphore, how many permits are free and taken, and of each that is
-// taken the id and the remaining lease in ms.
+// parsePermits decodes a reply of: whether permits are set, the numbers of free and taken permits, and for each taken permit
+// the id and the remaining lease in ms.
 func parsePermits(v resp.Value) (Info, error) {
 	var numbers [3]int64
 	for i := range numbers {

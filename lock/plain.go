@@ -43,22 +43,23 @@ func newPlainKind() *kind {
 	}
 }
 
-// plainOwner is a value that nobody else has: 16 random bytes in hexadecimal.
+// plainOwner returns a unique value: 16 random bytes in hexadecimal.
 func plainOwner(*Client, request) string {
 	var id [16]byte
 	rand.Read(id[:])
 	return hex.EncodeToString(id[:])
 }
 
-// Plain is the lock that redsync, redislock, node-redlock and others have: a string that is set with SET NX PX to a random
-// value and deleted by who knows that value. It excludes them and is excluded by them; Redisson's locks are hashes, so on a
-// key of one of those it returns [ErrWrongType]. Nobody is told of a release: who waits looks again and again, as for a
-// [Spin] lock. An [Owner] cannot take it a second time: it gets [ErrReentry]. With a [NewRedlock] of Plain locks one takes
-// part in their Redlock.
+// Plain is the lock of redsync, redislock, node-redlock and others: a string with a random value, set by SET NX PX and
+// deleted only with a matching value. Plain locks and their locks of the same name exclude each other. On the key of a
+// Redisson lock, which is a hash, Plain returns [ErrWrongType].
+//
+// A Plain lock has no notifications: waiters ask again and again, like waiters of a [Spin] lock. An [Owner] cannot take a
+// held Plain lock again and gets [ErrReentry]. A [NewRedlock] of Plain locks is compatible with the Redlock of redsync.
 type Plain struct{ Handle }
 
-// Plain returns the lock of that name, with the zero [Backoff] as its pauses. What is wrong with a name is said by the first
-// call that uses it.
+// Plain returns the lock with the given name. Its waiters pause by the zero [Backoff]. An invalid name is reported by the
+// first method that uses it, not here.
 func (c *Client) Plain(name string) *Plain {
 	h := c.handle(plainKind.get(), name)
 	backoff, _ := Backoff{}.withDefaults()

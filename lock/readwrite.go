@@ -44,13 +44,13 @@ var writeDowngrade string
 //go:embed readwrite_info.lua
 var readWriteInfo string
 
-// writeSuffix makes the owner of a write lock out of that of a read lock.
+// writeSuffix follows the owner's id in the owner of a write lock.
 const writeSuffix = ":write"
 
-// tellFor is for how long readers believe that a writer waits: for longer than it takes until it says so again.
+// tellFor is the lifetime of a writer's announcement to readers, longer than the interval between announcements.
 const tellFor = 15 * time.Second
 
-// writeKind has the kind of the read lock as its twin.
+// writeKind is the kind of the write lock. Its twin is the kind of the read lock.
 var writeKind = &lazy[*kind]{make: newWriteKind}
 
 func newWriteKind() *kind {
@@ -84,7 +84,7 @@ func newWriteKind() *kind {
 		acquire:   script.New(writeAcquire),
 		release:   script.New(writeRelease),
 		undo:      script.New(writeUndo),
-		renew:     reentrantKind.get().renew, // the writer stands in the hash as the owner of a reentrant lock does
+		renew:     reentrantKind.get().renew, // the hash stores a writer like the owner of a reentrant lock
 		force:     script.New(writeForce),
 		info:      info,
 		downgrade: script.New(writeDowngrade),
@@ -93,18 +93,19 @@ func newWriteKind() *kind {
 	return write
 }
 
-// ReadWrite is Redisson's RReadWriteLock (getReadWriteLock): any number of readers, or one writer. It is not fair: readers
-// come in while a writer waits, unless [Config].PreferWriters is set. It holds nothing itself, and may be shared by any
-// number of goroutines.
+// ReadWrite is Redisson's RReadWriteLock (getReadWriteLock): a lock for many readers or a single writer. The lock is not
+// fair: readers pass a waiting writer unless [Config].PreferWriters is set. A ReadWrite is immutable, and many goroutines
+// may share it.
 //
-// An [Owner] that has the write lock may take the read lock too, and go on reading when it releases the write lock, or turn
-// the one into the other with [Lease.Downgrade]. The other way round would make it wait for itself, and is [ErrUpgrade].
+// An [Owner] with the write lock may take the read lock too. It may then release the write lock and keep reading, or use
+// [Lease.Downgrade]. An Owner with only the read lock would wait for itself; its request for the write lock returns
+// [ErrUpgrade].
 type ReadWrite struct {
 	read  ReadLock
 	write WriteLock
 }
 
-// ReadWrite returns the read-write lock of that name, of which the same is true as of [Client.Reentrant]'s.
+// ReadWrite returns the read-write lock with the given name. The name follows the same rules as for [Client.Reentrant].
 func (c *Client) ReadWrite(name string) *ReadWrite {
 	write := writeKind.get()
 	return &ReadWrite{ReadLock{c.handle(write.twin, name)}, WriteLock{c.handle(write, name)}}
@@ -113,22 +114,22 @@ func (c *Client) ReadWrite(name string) *ReadWrite {
 // Name returns the lock's name.
 func (l *ReadWrite) Name() string { return l.read.Name() }
 
-// Read returns the half that any number of owners may have at once, while no other owner has the write half.
+// Read returns the read half. Many owners may hold the read half at once, while no other owner holds the write half.
 func (l *ReadWrite) Read() *ReadLock { return &l.read }
 
-// Write returns the half that one owner has, while no other owner has either.
+// Write returns the write half. A single owner holds the write half, while no other owner holds either half.
 func (l *ReadWrite) Write() *WriteLock { return &l.write }
 
-// ReadLock is the half of a [ReadWrite] lock for readers. Each has a lease of its own, and the lock is taken until the last
-// of them ends. Info lists the readers; ForceUnlock ends all of them, and nothing if a writer has the lock.
+// ReadLock is the read half of a [ReadWrite] lock. Each reader has its own lease, and the lock is held until the last lease
+// ends. Info lists the readers. ForceUnlock ends all readers' holds, and does nothing if a writer holds the lock.
 type ReadLock struct{ Handle }
 
-// WriteLock is the half of a [ReadWrite] lock for one writer. Info lists that one; ForceUnlock ends it with what it reads
-// beneath, and nothing if readers have the lock.
+// WriteLock is the write half of a [ReadWrite] lock. Info lists the writer. ForceUnlock ends the writer's hold and the
+// writer's own read holds, and does nothing if readers hold the lock.
 type WriteLock struct{ Handle }
 
-// ForceUnlock frees the lock if a writer has it, whoever that is, and reports whether one had. What the writer reads beneath
-// its lock ends too. Who is told of it, and when, is as [Handle.ForceUnlock] says.
+// ForceUnlock frees the lock if any writer holds it, and reports whether a writer did. The writer's own read holds end too.
+// Holders are notified as described at [Handle.ForceUnlock].
 func (l *WriteLock) ForceUnlock(ctx context.Context) (bool, error) {
 	if l.err != nil {
 		return false, l.err
@@ -156,11 +157,11 @@ func writeArgs(_ *Client, r request) []any {
 	return []any{0}
 }
 
-// parseBothHalves is parseReadWrite about the lock as a whole.
+// parseBothHalves is parseReadWrite for the whole lock.
 func parseBothHalves(v resp.Value) (Info, error) { return parseReadWrite(v, "") }
 
-// parseReadWrite is what a reply of the remaining lease in ms, the mode, and owner, hold count and lease in ms of each holder
-// says about one half of the lock, or both.
+// parseReadWrite decodes a reply of the remaining lease in ms, the mode, and for each holder the owner, hold count and lease
+// in ms. The result covers the given half; "" is both halves.
 func parseReadWrite(v resp.Value, half Mode) (Info, error) {
 	left, err := v.At(0).Int()
 	if err != nil {

@@ -11,21 +11,21 @@ import (
 
 // RedlockConfig configures a [Redlock]. The zero RedlockConfig is ready to use.
 type RedlockConfig struct {
-	// NodeTimeout is how long one server may take to answer. It has to be much less than the lease. 0 is 1 % of the lease,
-	// but 20 ms at least and 250 ms at most.
+	// NodeTimeout limits the wait for the answer of a server. It must be much shorter than the lease. 0 is 1 % of the
+	// lease, at least 20 ms and at most 250 ms.
 	NodeTimeout time.Duration
 
-	// MinValidity is the part of the lease that has to be left when a majority has answered; with less the lock is not
-	// taken. 0 is 0.5, 0.9 the most; below 0 whatever is left will do.
+	// MinValidity is the share of the lease that must remain when a majority has answered; with a smaller share the lock is
+	// not acquired. 0 is 0.5; the maximum is 0.9; below 0 any remaining time is accepted.
 	MinValidity float64
 
-	// Quarantine is for how long a server that was started has no vote, since it may have lost a lock that it had granted
-	// before. It has to be the longest lease with which anybody takes the lock; no longer one can be asked for. 0 is the
-	// longest Lease of the clients. Below 0 is off: each server votes at once, which is right only where none loses data.
+	// Quarantine is the time after a server's start without a vote, because the server may have lost granted locks. It must
+	// be the longest lease used for the lock by any process; a longer lease is refused. 0 is the longest Lease of the
+	// clients. Below 0 is off: a server votes at once after its start; use a negative value only if no server loses data.
 	Quarantine time.Duration
 
-	// Pause is the least time before a majority is asked again that could not be had. Up to twice as much is added at
-	// random, and more after votes that were split. 0 is 50 ms, and a millisecond the least.
+	// Pause is the minimum time between attempts of Lock. A random addition of up to twice Pause follows, and more after
+	// split votes. 0 is 50 ms; the minimum is 1 ms.
 	Pause time.Duration
 }
 
@@ -44,7 +44,7 @@ func (c RedlockConfig) withDefaults(nodes []*Handle) RedlockConfig {
 	return c
 }
 
-// minValidityMax leaves a tenth of the lease for drift and the time that answers take.
+// minValidityMax leaves a tenth of the lease for clock drift and slow answers.
 const minValidityMax = 0.9
 
 func (c RedlockConfig) validate(nodes []*Handle) error {
@@ -64,27 +64,25 @@ func (c RedlockConfig) validate(nodes []*Handle) error {
 	return nil
 }
 
-// ErrNoQuorum says that so many servers of a [Redlock] could not be asked, or have no vote, that no majority was to be had,
-// although it might have been with them. The error names each of them and says why.
+// ErrNoQuorum: too many servers of a [Redlock] could not be asked or had no vote, and with their votes a majority would have
+// been possible. The error names each of these servers with the reason.
 var ErrNoQuorum = errors.New("lock: no majority of the servers could be asked")
 
-// Redlock is the algorithm of that name, and Redisson's RedissonRedLock: a lock on several independent servers that is held by
-// who has it on a majority of them, so that it can be had and kept while fewer than half of them are down. It never changes
-// and may be shared by any number of goroutines.
+// Redlock is the Redlock algorithm, and Redisson's RedissonRedLock: a lock on several independent servers. The holder has
+// the lock on a majority of the servers, so the lock works while fewer than half of the servers are down. A Redlock is
+// immutable, and many goroutines may share it.
 //
-// It is for servers without replicas: one that fails over to a replica may forget what it has granted. A server that was
-// restarted has no vote for as long as a lease lasts, unless it writes its AOF with appendfsync always; one that was emptied
-// by FLUSHALL cannot be told from one that never had anything. There is no fencing token, since those of several servers do not
-// order the holders.
+// Use servers without replicas: after a failover a replica may not know granted locks. A restarted server has no vote for
+// RedlockConfig.Quarantine, unless it writes its AOF with appendfsync always. A server emptied by FLUSHALL is not detected.
+// A Redlock has no fencing token, because tokens of several servers do not order the holders.
 //
-// All servers are asked at once. The [Lease] has one lease for each server that granted it as its [Lease.Members], each
-// renewed by its own client; it is valid, and held, while a majority of all servers is. A lock that a server has lost is
-// not set again there. Unlock gives all of them back at once and returns nil as soon as a majority has confirmed, or when
-// no server can have it any more; else the errors together. What was sent without an answer is taken back in the
-// background.
+// Lock asks all servers at once. The [Lease] has a lease per granting server, returned by [Lease.Members]; each member is
+// renewed by its own client. The Lease is held while a majority of all servers holds the lock. A lock lost by a server is
+// not set there again. Unlock releases all members at once; it returns nil after the confirmation of a majority, or if no
+// server can have the lock any more, else the joined errors. Requests without an answer are undone in the background.
 //
-// In each process one caller at a time asks the servers, the others stand in line behind it. Nobody is told of a release by
-// another process: who waits asks again and again.
+// In each process a single caller asks the servers; the other callers wait in line. A Redlock has no notifications: waiters
+// in other processes ask again and again.
 type Redlock struct {
 	cfg    RedlockConfig
 	nodes  []*Handle
@@ -92,10 +90,14 @@ type Redlock struct {
 	term   time.Duration // without For: the shortest Lease of the clients
 }
 
-// NewRedlock returns the lock of the nodes, each of them on a server of its own: three, five, or another odd number, of one
-// kind. A cluster is no server of its own, and is refused. [Reentrant] locks are what Redisson's RedissonRedLock has; [Plain] ones are those of redsync, redislock and
-// node-redlock; no other kind has a meaning here. Two nodes on one server are refused: at once if that shows, and otherwise by
-// the first call of Lock or TryLock that can ask the servers who they are.
+// NewRedlock returns the Redlock of the nodes. The number of nodes is odd and at least three, each node is on a separate
+// server, and all nodes have the same kind:
+//
+//   - [Reentrant], compatible with Redisson's RedissonRedLock
+//   - [Plain], compatible with redsync, redislock and node-redlock
+//
+// A cluster is refused as a node. Two nodes on the same server are refused, by NewRedlock or by the first Lock or TryLock
+// able to ask the servers for their identity.
 func NewRedlock(cfg RedlockConfig, nodes ...Member) (*Redlock, error) {
 	r := &Redlock{quorum: len(nodes)/2 + 1}
 	for _, node := range nodes {
@@ -129,9 +131,9 @@ func NewRedlock(cfg RedlockConfig, nodes ...Member) (*Redlock, error) {
 	return r, nil
 }
 
-// Lock waits for a majority for as long as ctx allows and no longer; see [Handle.Lock] for what it returns then. While too few
-// servers can be asked it goes on trying for as long as a lease, and then returns [ErrNoQuorum] together with their
-// errors. [As] is refused: a Redlock cannot be taken again by who has it.
+// Lock waits for a majority until ctx ends; [Handle.Lock] describes the error. If too few servers can be asked, Lock tries
+// for the length of the shortest Lease of the clients and then returns [ErrNoQuorum] with the servers' errors. [As] is
+// refused: a holder cannot take a Redlock again.
 func (r *Redlock) Lock(ctx context.Context, opts ...Option) (*Lease, error) {
 	c, err := r.check(opts)
 	if err != nil {
@@ -148,9 +150,12 @@ func (r *Redlock) Lock(ctx context.Context, opts ...Option) (*Lease, error) {
 	return lease, err
 }
 
-// TryLock asks the servers once. It returns [ErrNotAcquired] if the lock is somebody else's on so many of them that the others are
-// no majority, also when several who tried at the same time have shared them out among themselves; [ErrNoQuorum] if a majority
-// was missing those that could not be asked. If the majority took too long it returns a [*LostError] with the reason [Expired].
+// TryLock asks the servers once. TryLock returns:
+//
+//   - [ErrNotAcquired] if other owners hold the lock on so many servers that the rest is no majority; concurrent callers may
+//     split the votes so that all of them fail
+//   - [ErrNoQuorum] if servers without an answer or vote prevented a majority
+//   - a [*LostError] with the reason [Expired] if the majority answered too late
 func (r *Redlock) TryLock(ctx context.Context, opts ...Option) (*Lease, error) {
 	c, err := r.check(opts)
 	if err != nil {
@@ -167,7 +172,7 @@ func (r *Redlock) TryLock(ctx context.Context, opts ...Option) (*Lease, error) {
 	return lease, err
 }
 
-// Do runs fn while it holds the lock, as [Handle.Do] does.
+// Do runs fn while holding the lock; see [Handle.Do].
 func (r *Redlock) Do(ctx context.Context, fn func(context.Context) error, opts ...Option) error {
 	lease, err := r.Lock(ctx, opts...)
 	if err != nil {
@@ -176,15 +181,15 @@ func (r *Redlock) Do(ctx context.Context, fn func(context.Context) error, opts .
 	return lease.run(ctx, fn)
 }
 
-// ForceUnlock frees the lock on every server, whoever has it, and reports whether anybody had it on one. The error joins
-// those of the servers that could not be asked, for which it waits as long as ctx allows.
+// ForceUnlock frees the lock on every server, whatever its owner, and reports whether the lock was held on any server.
+// ForceUnlock waits for unreachable servers until ctx ends; the error joins their errors.
 func (r *Redlock) ForceUnlock(ctx context.Context) (bool, error) { return forceAll(ctx, r.nodes) }
 
-// Info tells of each server, in the order of the nodes, who has the lock there and for how long. The error joins those of
-// the servers that could not be asked, for which it waits as long as ctx allows.
+// Info returns the holders and remaining time on each server, in the order of the nodes. Info waits for unreachable servers
+// until ctx ends; the error joins their errors.
 func (r *Redlock) Info(ctx context.Context) ([]Info, error) { return infoAll(ctx, r.nodes) }
 
-// candidacy is what one Lock or TryLock asks of every server.
+// candidacy has the request of a Lock or TryLock to every server.
 type candidacy struct {
 	opts    []Option
 	term    time.Duration
@@ -215,7 +220,7 @@ func (r *Redlock) check(opts []Option) (candidacy, error) {
 	return c, nil
 }
 
-// nameOf names the server of a node: by its place among the nodes, and where it is if that is known.
+// nameOf names a node by its number, and by its server's Target if known.
 func (r *Redlock) nameOf(h *Handle) string {
 	name := fmt.Sprintf("node %d", slices.Index(r.nodes, h)+1)
 	if place := h.client.place(); place != "" {
@@ -224,12 +229,11 @@ func (r *Redlock) nameOf(h *Handle) string {
 	return name
 }
 
-// gate is the first node's client's: of all who use the lock with that, one at a time asks the servers.
+// gate is the gate of the first node's client. It admits a single caller at a time to the servers.
 func (r *Redlock) gate() *gates   { return &r.nodes[0].client.gates }
 func (r *Redlock) line() entryKey { return r.nodes[0].target.key() }
 
-// enter waits in line for the callers of this process before this one, and for the holder if that is one of them. stood says
-// that there were some.
+// enter waits in line behind earlier callers of this process, including a holder. stood: the caller had to wait.
 func (r *Redlock) enter(ctx context.Context) (leave func(), stood bool, err error) {
 	first := r.nodes[0].client
 	turn, leave := r.gate().enter(r.line())
@@ -253,15 +257,15 @@ func (r *Redlock) enter(ctx context.Context) (leave func(), stood bool, err erro
 }
 
 const (
-	// redlockSpreadMin and redlockSpread are by how much pauses may differ, in units of Pause: at first, and after several
-	// votes that were split.
+	// redlockSpreadMin and redlockSpread bound the random part of a pause, in units of the base pause. The spread doubles
+	// after every split vote.
 	redlockSpreadMin, redlockSpread = 2, 32
-	// redlockPause bounds what slow servers make of the pause, and redlockPauseMax what split votes do.
+	// redlockPause limits the base pause with slow servers, and redlockPauseMax the random part after split votes.
 	redlockPause, redlockPauseMax = 250 * time.Millisecond, time.Second
 )
 
-// contend asks the servers until a majority grants the lock. The lease calls leave when it is over. refused says that somebody
-// else was seen to want it.
+// contend asks the servers until a majority grants the lock. The lease calls leave at its end. refused: another caller
+// wants the lock or has it.
 func (r *Redlock) contend(ctx context.Context, c candidacy, leave func(), refused bool) (*Lease, error) {
 	first := r.nodes[0].client
 	first.counters.waiting.Add(1)
@@ -299,7 +303,7 @@ func (r *Redlock) contend(ctx context.Context, c candidacy, leave func(), refuse
 	}
 }
 
-// sleep waits for d. It returns an error if ctx or the client ends before that.
+// sleep waits for d. It returns an error if ctx or the client ends earlier.
 func (c *Client) sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

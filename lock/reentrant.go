@@ -49,11 +49,11 @@ func newReentrantKind() *kind {
 	}
 }
 
-// Reentrant is Redisson's RLock (getLock): an exclusive lock that an [Owner] who has it may take again.
+// Reentrant is Redisson's RLock (getLock): an exclusive lock. Its holder may take the lock again with the same [Owner].
 type Reentrant struct{ Handle }
 
-// Reentrant returns the lock of that name. The name is the key on the server, as Redisson has it. What is wrong with a
-// name is said by the first call that uses it.
+// Reentrant returns the lock with the given name. The name is the lock's key on the server, as in Redisson. An invalid name
+// is reported by the first method that uses it, not here.
 func (c *Client) Reentrant(name string) *Reentrant {
 	return &Reentrant{c.handle(reentrantKind.get(), name)}
 }

@@ -12,22 +12,27 @@ import (
 )
 
 const (
-	// latchLife is how long the server remembers the outcome of a release, for its repeats. Redisson's is 16 to 20 s.
+	// latchLife is the time for which the server remembers the outcome of a release, for its repeats. Redisson's is 16 to 20 s.
 	latchLife = 20 * time.Second
-	// releaseMin and releaseMax bound how long Unlock waits; in between it is what is left of the lease.
+	// releaseMin and releaseMax bound the wait of Unlock. Between the bounds Unlock waits for the rest of the lease.
 	releaseMin, releaseMax = time.Second, 10 * time.Second
 )
 
-// Unlock gives the hold back. It works under a cancelled context too: it keeps the values of ctx and nothing else, and waits
-// for as long as the lease lasts, but between 1 and 10 s. Contexts of the lease end, and renewal stops, before the
-// release is sent.
+// Unlock releases the hold. Unlock works under a cancelled context too: it uses the values of ctx and ignores its end. It
+// waits for the rest of the lease, at least 1 s and at most 10 s. Contexts of the lease end, and renewal stops, before
+// the release is sent.
 //
-// It returns nil when this hold is released, or the next caller in line of the process has it (see Config.HandOvers); [ErrNotHeld] when there was nothing to release, since the lock had been
-// lost; [ErrUncertain], wrapped together with the reason, when the server did not confirm, in which case the release goes
-// on being repeated in the background until it is confirmed or the lease has ended. Calling it again returns the same, or
-// asks again where it was uncertain: the server knows a repeat by its request id and does nothing twice.
+// Unlock returns:
 //
-// A lease with Members gives all of them back, each as it would be alone, and returns what is said at [Multi] or [Redlock].
+//   - nil after the release of this hold, or after its hand-over to the next caller of the process (see Config.HandOvers)
+//   - [ErrNotHeld] if the lock had been lost before
+//   - [ErrUncertain], wrapped together with the reason, if the server did not confirm; the client then repeats the release
+//     in the background until the server confirms or the lease ends
+//
+// A second Unlock returns the same result; after ErrUncertain it waits for the repeats or asks again. The server recognizes
+// a repeat by its request id and releases only once.
+//
+// Unlock of a lease with Members releases every member; [Multi] and [Redlock] describe the result.
 func (l *Lease) Unlock(ctx context.Context) error {
 	if l.group != nil {
 		return l.group.unlock(ctx)
@@ -56,20 +61,20 @@ func (l *Lease) Unlock(ctx context.Context) error {
 	return l.release(ctx)
 }
 
-// settle makes err what Unlock returns from now on. Until then the server may count this hold, and so does the client.
+// settle makes err the final result of Unlock. Until then the server may count this hold, and so does the client.
 func (l *Lease) settle(err error) error {
 	l.settled, l.outcome = true, err
 	switch n := &l.client.counters; {
 	case err == nil:
 		n.released.Add(1)
-	case err == ErrNotHeld: // else the loss that explains it has been counted
+	case err == ErrNotHeld: // a wrapped ErrNotHeld has a LostError, counted already
 		n.lost.Add(1)
 	}
 	l.client.forget(l)
 	return err
 }
 
-// repeat leaves the release to the background. turn says that the owner's turn goes with it.
+// repeat leaves the release to the background. If turn is set, the job takes over the owner's turn.
 func (l *Lease) repeat(turn bool, cause error) error {
 	l.repeats = &job{lease: l, turn: turn, since: time.Now(), until: l.end(), done: make(chan struct{})}
 	if !l.client.cleanup.add(l.repeats) {
@@ -95,7 +100,7 @@ func (l *Lease) awaitRepeats(ctx context.Context) error {
 	}
 }
 
-// giveUp marks the lease as over for its holder and returns why it is lost, if so, and how long it would have lasted.
+// giveUp marks the lease as released. It returns the loss, if the lease was lost before, and the remaining time of the lease.
 func (l *Lease) giveUp() (*LostError, time.Duration) {
 	l.mu.Lock()
 	left := l.leftLocked()
@@ -118,7 +123,7 @@ func (l *Lease) giveUp() (*LostError, time.Duration) {
 	return lost, left
 }
 
-// awaitRenewal waits for the renewal that is under way, if any. The watchdog starts no other: the lease is over.
+// awaitRenewal waits for a renewal under way. The watchdog starts no further renewal of a removed lease.
 func (l *Lease) awaitRenewal(ctx context.Context) {
 	l.client.watchdog.remove(l)
 	l.mu.Lock()
@@ -133,7 +138,7 @@ func (l *Lease) awaitRenewal(ctx context.Context) {
 	}
 }
 
-// release runs the release script, and once more if it had no answer.
+// release runs the release script, and a second time if the first request had no answer.
 func (l *Lease) release(ctx context.Context) error {
 	if l.state != nil {
 		if err := l.state.take(ctx); err != nil {
@@ -172,7 +177,7 @@ func (l *Lease) runRelease(ctx context.Context) (resp.Value, error) {
 	if !l.single() {
 		return c.runInTime(ctx, t, l.releaseCall)
 	}
-	ctx = c.dividing(ctx) // and else as run, but that this makes nothing for the heap
+	ctx = c.dividing(ctx) // the same steps as c.run, without allocations
 	v, err := t.kind.single.Run(ctx, c.server, t.with(l.latch), 0, l.owner, c.publishing(t), latchLife.Milliseconds(), l.repeated)
 	if refused(err) {
 		return c.divide(ctx, c.server, l.releaseCall(0), err)
@@ -180,12 +185,12 @@ func (l *Lease) runRelease(ctx context.Context) (resp.Value, error) {
 	return v, err
 }
 
-// single reports whether the release is that of a kind's script of this name: its owner had one hold, and never another one.
+// single reports whether the release runs the script kind.single, made for owners with exactly one hold.
 func (l *Lease) single() bool { return l.state == nil && l.target.kind.single != nil }
 
 func (l *Lease) resting() int64 { return l.client.restingLease(l.target.hold(), l.state, l.owner, l) }
 
-// releaseCall is what runRelease runs, good until last. That of single needs no such time: its owner never comes back.
+// releaseCall returns the call of runRelease, good until last. The script single ignores last: its owner never comes back.
 func (l *Lease) releaseCall(last int64) *call {
 	c, t := l.client, l.target
 	x := &call{script: t.kind.release, target: t, keys: t.of(l.owner, l.state, l.latch), leaves: true, tells: true, apart: &l.unlatched, owner: l.owner}
@@ -204,8 +209,8 @@ func (l *Lease) releaseCall(last int64) *call {
 	return x
 }
 
-// lateReleaseCall takes the place of a repeat that comes too late for the latch to tell it from the request that it repeats:
-// it goes back to the hold count that there is to be.
+// lateReleaseCall replaces a repeat sent so late that the latch of the first request may have expired. The call sets the hold
+// count to the known result instead of counting down.
 func (l *Lease) lateReleaseCall() *call {
 	t := l.target
 	before := int64(0)
@@ -217,8 +222,8 @@ func (l *Lease) lateReleaseCall() *call {
 	return &call{script: t.kind.undo, target: t, keys: t.of(l.owner, l.state, l.latch), args: args, leaves: true, tells: true, state: l.state}
 }
 
-// answered takes note of what the server said to the release and returns what that means for the holder, or an error if it
-// means nothing.
+// answered records the server's reply to the release and returns the result for the holder, or an error for an
+// unexpected reply.
 func (l *Lease) answered(v resp.Value) (outcome, err error) {
 	count, err := v.Int()
 	switch {
@@ -236,8 +241,8 @@ func (l *Lease) answered(v resp.Value) (outcome, err error) {
 	return outcome, nil
 }
 
-// sensible reports whether a release can be answered so: 1 when the lock is free, by single with the listeners added, and 0 when
-// the owner has further holds.
+// sensible reports whether count is a valid reply to a release: 1 for a free lock (the single script adds the number of
+// listeners), 0 if the owner has further holds.
 func (l *Lease) sensible(count int64) bool {
 	if l.single() {
 		return count >= 1
@@ -245,18 +250,18 @@ func (l *Lease) sensible(count int64) bool {
 	return count == 0 || count == 1
 }
 
-// letLatchGo is for when the outcome of the release is known. set says that the server remembers it.
+// letLatchGo disposes of the latch after the outcome of the release is known. set: the server has the latch.
 func (l *Lease) letLatchGo(set bool) {
 	u := &l.client.cleanup
 	switch {
 	case l.single():
 		u.keepLatch(l.target.name, l.latch)
-	case set && (l.state == nil || !l.repeated): // otherwise an earlier request may still come, and has to find it
+	case set && (l.state == nil || !l.repeated): // an earlier request may still arrive and must find the latch
 		u.addLatch(l.target.name, l.latch)
 	}
 }
 
-// tally takes note that the server does not have the hold any more, and of the others only if partial.
+// tally records the end of the hold on the server. Unless partial is set, the owner's other holds have ended too.
 func (l *Lease) tally(partial bool) {
 	if l.state == nil {
 		return
@@ -269,13 +274,13 @@ func (l *Lease) tally(partial bool) {
 	l.denied(Forced, nil)
 }
 
-// counted reports whether the server can still have the hold: if not, what it has of the owner was taken later. The
+// counted reports whether the server may still have the hold. If not, the owner's holds on the server are later ones. The
 // caller has the owner's turn.
 func (l *Lease) counted() bool {
 	return l.state == nil || l.state.tallies[l.target.hold()].term == l.tallied
 }
 
-// notHeld is the outcome of a release that found nothing, with the loss that explains it if there was one.
+// notHeld returns the outcome of a release that found no hold: ErrNotHeld, with the loss if the client knows of a loss.
 func (l *Lease) notHeld() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -285,14 +290,14 @@ func (l *Lease) notHeld() error {
 	return fmt.Errorf("%w: %w", ErrNotHeld, l.lost)
 }
 
-// end is when the server's lease ends, after which there is nothing left to release.
+// end returns the end of the lease on the server. Afterwards nothing is left to release.
 func (l *Lease) end() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.start.t.Add(l.term)
 }
 
-// newLatch returns the key for the outcome of the release. As that of single names the owner, its key may have served before.
+// newLatch returns the key for the outcome of the release. The latch of a single release names the owner, so a key may be reused.
 func (l *Lease) newLatch() string {
 	if l.single() {
 		if key := l.client.cleanup.spareLatch(l.target.name); key != "" {
@@ -305,7 +310,7 @@ func (l *Lease) newLatch() string {
 // newLatch returns the key under which the server remembers the outcome of one release: the request id at its end is 16
 // random bytes in hexadecimal, as Redisson's are.
 func newLatch(t *target) string {
-	var id [16]byte // nobody gains by guessing it
+	var id [16]byte // guessing an id gains nothing, so math/rand is enough
 	binary.NativeEndian.PutUint64(id[:8], rand.Uint64())
 	binary.NativeEndian.PutUint64(id[8:], rand.Uint64())
 	var buf [128]byte

@@ -51,17 +51,17 @@ func newSemaphoreKind() *kind {
 	}
 }
 
-// Semaphore is Redisson's RSemaphore (getSemaphore): a number of permits that callers take and give back. Nobody knows who
-// has a permit: one whose holder died is lost, and anybody may give back what he never took. [PermitSemaphore] is the one to
-// prefer where that is not asked for.
+// Semaphore is Redisson's RSemaphore (getSemaphore): a number of permits for callers to take and give back. The server does
+// not record the holders: a permit is lost with its holder's death, and any caller may give back permits never taken.
+// Prefer a [PermitSemaphore] unless compatibility requires a Semaphore.
 //
-// A Semaphore never changes, and may be shared by any number of goroutines. The callers of one Client that wait are served in
-// the order in which they came, so that one that wants many permits gets them in the end; those behind it wait with it. Between
-// Clients there is no order, and TryAcquire passes everybody.
+// A Semaphore is immutable, and many goroutines may share it. Waiting callers of a Client are served in the order of their
+// calls: a caller waiting for many permits gets them eventually, and later callers wait behind. Between Clients there is
+// no order. TryAcquire passes all waiters.
 type Semaphore struct{ handle Handle }
 
-// Semaphore returns the semaphore of that name, which is its key on the server. What is wrong with a name is said by the
-// first call that uses it.
+// Semaphore returns the semaphore with the given name. The name is the semaphore's key on the server. An invalid name is
+// reported by the first method that uses it, not here.
 func (c *Client) Semaphore(name string) *Semaphore {
 	return &Semaphore{c.handle(semaphoreKind.get(), name)}
 }
@@ -69,11 +69,13 @@ func (c *Client) Semaphore(name string) *Semaphore {
 // Name returns the semaphore's name.
 func (s *Semaphore) Name() string { return s.handle.Name() }
 
-// Acquire takes n permits, waiting for as long as ctx allows until there are so many at once. When ctx ends first, the error
-// is its error and its cause together with [ErrNotAcquired], or, if the server has not answered once, what went wrong; what had
-// been sent then is taken back in the background, and given back once if it had taken permits. A semaphore that nobody has set
-// up is [ErrNotSet], unless [WaitForSetup] says to wait for that too; it is the only option that a Semaphore has. n is 0 at
-// least, which returns nil at once, and 2³¹-1 at most.
+// Acquire takes n permits at once and waits for n free permits until ctx ends. n is at least 0 and at most 2³¹-1; for 0
+// Acquire returns nil at once. Without permits set on the server, Acquire returns [ErrNotSet]; with [WaitForSetup], the
+// only option of a Semaphore, Acquire waits.
+//
+// If ctx ends first, the error matches ctx.Err, the cause and [ErrNotAcquired]; if the server never answered, the
+// error has the failure instead of ErrNotAcquired. A request already sent is then undone in the background, and permits
+// taken by the request are given back once.
 func (s *Semaphore) Acquire(ctx context.Context, n int, opts ...Option) error {
 	w, err := s.acquire(ctx, n, opts)
 	if w != nil {
@@ -82,7 +84,7 @@ func (s *Semaphore) Acquire(ctx context.Context, n int, opts ...Option) error {
 	return err
 }
 
-// acquire takes n permits, or returns what has to wait for them.
+// acquire takes n permits, or returns the waiter for the permits.
 //
 //go:noinline
 func (s *Semaphore) acquire(ctx context.Context, n int, opts []Option) (*waiter, error) {
@@ -93,8 +95,8 @@ func (s *Semaphore) acquire(ctx context.Context, n int, opts []Option) (*waiter,
 	return s.handle.client.obtain(ctx, &r)
 }
 
-// TryAcquire takes n permits if there are so many now, and returns [ErrNotAcquired] if not. It asks the server once and does
-// not stand in line with those who wait. n and opts are those of Acquire.
+// TryAcquire takes n permits if n permits are free now, else it returns [ErrNotAcquired]. TryAcquire asks the server once
+// and passes waiting callers. n and opts are the same as for Acquire.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int, opts ...Option) error {
 	r, err := s.request(n, opts)
 	if err != nil || n == 0 {
@@ -112,7 +114,7 @@ func (s *Semaphore) request(n int, opts []Option) (request, error) {
 	return r, err
 }
 
-// count checks the name, and a number.
+// count checks the semaphore's name and the number n.
 func (s *Semaphore) count(what string, n, least int) error {
 	if s.handle.err != nil {
 		return s.handle.err
@@ -120,27 +122,27 @@ func (s *Semaphore) count(what string, n, least int) error {
 	return checkCount(what, n, least)
 }
 
-// Release gives n permits back. As in Redisson it does not know whether they had been taken, and sets the semaphore up with
-// them if nobody has.
+// Release gives n permits back. As in Redisson, Release does not check that the permits had been taken, and creates a
+// missing semaphore with n permits.
 //
-// It works under a cancelled context too, and waits for the server's confirmation for 10 s at most. It returns
-// [ErrUncertain] if there is none by then, and goes on repeating in the background: the server adds the permits once,
-// however often it is asked.
+// Release works under a cancelled context too, and waits at most 10 s for the server's confirmation. Then it returns
+// [ErrUncertain] and repeats the request in the background. The server adds the permits only once.
 func (s *Semaphore) Release(ctx context.Context, n int) error {
 	_, err := s.add(ctx, n, 0, false, true)
 	return err
 }
 
-// ReleaseIfExists is Release for a semaphore that may have been deleted, or have expired: it reports false if there is none,
-// and does not set it up.
+// ReleaseIfExists is Release for a semaphore that may have been deleted or have expired. It reports false for a missing
+// semaphore and does not create the semaphore.
 func (s *Semaphore) ReleaseIfExists(ctx context.Context, n int) (bool, error) {
 	return s.add(ctx, n, 0, true, true)
 }
 
-// AddPermits changes the number of free permits by n, which may be less than 0, and so may the number then be: permits are
-// lacking until as many have been released. It sets the semaphore up if nobody has. It waits for the server's confirmation
-// for as long as ctx allows, and 10 s at most; then it returns [ErrUncertain] and goes on in the background, and the permits
-// are added once in the end.
+// AddPermits adds n to the number of free permits. n may be negative, and so may the resulting number: then permits are
+// lacking until enough have been released. AddPermits creates a missing semaphore.
+//
+// AddPermits waits for the server's confirmation until ctx ends, at most 10 s. Then it returns [ErrUncertain] and goes on
+// in the background; the server adds the permits only once.
 func (s *Semaphore) AddPermits(ctx context.Context, n int) error {
 	_, err := s.add(ctx, n, -maxCount, false, false)
 	return err
@@ -157,14 +159,14 @@ func (s *Semaphore) add(ctx context.Context, n, least int, existing, givesBack b
 	return added == 1, err
 }
 
-// TrySetPermits sets the semaphore up with n permits, 0 at least, and reports false if somebody has done so before. How it
-// waits is as in AddPermits; it reports true to the call that has set it up even when that had to be sent twice.
+// TrySetPermits creates the semaphore with n permits, at least 0, and reports false if the semaphore exists. TrySetPermits
+// waits like AddPermits. The call reports true even if its request had to be sent twice.
 func (s *Semaphore) TrySetPermits(ctx context.Context, n int) (bool, error) {
 	return s.set(ctx, n, 0)
 }
 
-// TrySetPermitsFor is TrySetPermits of a semaphore that is deleted after ttl, which counts in whole milliseconds. Those who
-// wait for a permit then get [ErrNotSet], and who still has one does well to return it by ReleaseIfExists.
+// TrySetPermitsFor is TrySetPermits for a semaphore deleted after ttl, in whole milliseconds. After the deletion waiters get
+// [ErrNotSet], and holders should give their permits back by ReleaseIfExists.
 func (s *Semaphore) TrySetPermitsFor(ctx context.Context, n int, ttl time.Duration) (bool, error) {
 	if ttl < time.Millisecond {
 		return false, invalidf("a semaphore that lasts %v", ttl)
@@ -180,9 +182,9 @@ func (s *Semaphore) set(ctx context.Context, n int, ttl time.Duration) (bool, er
 	return set == 1, err
 }
 
-// DrainPermits takes all permits that are free and returns how many those were; 0 of a semaphore that nobody has set up. Where
-// permits are lacking it adds them, and returns their number as one below 0, as Redisson does. How it waits is as in
-// AddPermits: after [ErrUncertain] the permits are taken in the end, but nobody learns how many.
+// DrainPermits takes all free permits and returns their number; 0 for a missing semaphore. If permits are lacking,
+// DrainPermits adds the lacking permits and returns their negative number, as Redisson does. DrainPermits waits like
+// AddPermits: after [ErrUncertain] the permits are taken eventually, and the number stays unknown.
 func (s *Semaphore) DrainPermits(ctx context.Context) (int, error) {
 	if s.handle.err != nil {
 		return 0, s.handle.err
@@ -191,14 +193,13 @@ func (s *Semaphore) DrainPermits(ctx context.Context) (int, error) {
 	return int(n), err
 }
 
-// Available returns how many permits are free: less than 0 when some are lacking, 0 also when nobody has set the semaphore up.
+// Available returns the number of free permits: negative if permits are lacking, 0 also for a missing semaphore.
 func (s *Semaphore) Available(ctx context.Context) (int, error) {
 	info, err := s.Info(ctx)
 	return info.Permits.Free, err
 }
 
-// Info tells how many permits are free, as the server sees it at one instant. Of a Semaphore nobody knows who has permits, nor
-// how many are taken.
+// Info returns the number of free permits. The server knows neither the holders nor the number of taken permits.
 func (s *Semaphore) Info(ctx context.Context) (Info, error) { return s.handle.Info(ctx) }
 
 func parseSemaphore(v resp.Value) (Info, error) {

@@ -10,69 +10,69 @@ import (
 	"github.com/lockwire/lockwire/pubsub"
 )
 
-// Server is where the locks are: a *conn.Pool, a *cluster.Cluster, something that embeds one of the two, or something that wraps
-// one.
+// Server is the connection to the Redis with the locks: a *conn.Pool, a *cluster.Cluster, or a type that embeds or wraps
+// either.
 //
-// A Client has to know more of its Server than how to send: whether it is one server or many, and whether replicas may take their
-// place. That is what [Sole] and [Spread] declare. [New] looks for them in the Server and, if that has neither but a method
-// Unwrap() Server, in what this returns, and so on. A Server without is refused, unless Config.Standalone says that it is a
-// single one.
+// A Client must know whether its Server is a single server or several, and whether replicas may replace a server. [Sole] and
+// [Spread] declare these properties. [New] looks for Sole and Spread in the Server; if the Server has neither but a method
+// Unwrap() Server, New looks in the result, and so on. A Server without Sole or Spread is refused unless
+// Config.Standalone declares a single server.
 //
-// Every command for locks goes through Send and SendBatch of the outermost Server, so that one that traces, counts or fails on
-// purpose sees all of them, and the connection for wake-ups through its Stream. What only the one that declares Spread can do
-// goes through that: StreamTo for the wake-ups of a cluster, and the Doers by which List goes from master to master. A wrapper
-// that wants to see these as well declares Spread itself.
+// The outermost Server's methods carry the traffic: Send and SendBatch every command for locks, and Stream the connection for
+// wake-ups. A wrapper can therefore trace or count all commands. In a cluster, StreamTo (wake-ups) and Doers (the masters,
+// for List) are called on the Server that declares Spread; a wrapper may declare Spread itself to see these calls too.
 //
-// A Server sends a batch that ends in WAIT as a whole, and over a connection that it shares with nobody: whatever comes behind a WAIT
-// stands still.
+// A Server must send a batch ending in WAIT as a whole, over an exclusive connection, because WAIT blocks all later commands
+// on its connection.
 type Server interface {
 	conn.Doer
 	pubsub.Dialer
 }
 
-// Failover is what a Server declares, within Sole or Spread, about replicas.
+// Failover is the part of Sole and Spread about replicas.
 type Failover interface {
 	// Replicated reports whether replicas may take the place of a server.
 	Replicated() bool
 
-	// Succession returns who serves key, and how many replicas may take its place, in the words of others than that server
-	// itself, who were asked no sooner than since. If since is zero, what is known will do.
+	// Succession returns the server of key and the number of replicas that may replace the server. The information must
+	// come from a party other than the server itself, obtained no earlier than since. If since is zero, known
+	// information of any age is enough.
 	Succession(ctx context.Context, key string, since time.Time) (conn.Succession, error)
 }
 
-// Sole is what a Server declares that is one server at a time. A *conn.Pool does.
+// Sole is implemented by a Server that is a single server at a time, such as a *conn.Pool.
 type Sole interface {
 	Failover
 
-	// Target names the data: two Servers with the same Target have the same. "" is one that is not known.
+	// Target names the data: two Servers with the same Target have the same data. "" is unknown.
 	Target() string
 }
 
-// Spread is what a Server declares that is several servers, each with a part of the keys. A *cluster.Cluster does.
+// Spread is implemented by a Server of several servers, each with a part of the keys, such as a *cluster.Cluster.
 type Spread interface {
 	Failover
-	pubsub.Router // Route also tells which server has a key, and StreamTo leads there
+	pubsub.Router // Route also names the server of a key, and StreamTo connects to the server
 
-	// Slot returns the hash slot of a key. The keys of one script are of one slot.
+	// Slot returns the hash slot of a key. All keys of a script are in the same slot.
 	Slot(key string) int
 
-	// SuccessionOf is as Succession about the server that calls itself by an id: while a slot migrates, keys of it are on a
-	// server that does not serve it yet.
+	// SuccessionOf is Succession for the server with the given id. While a slot migrates, some of its keys are on a server
+	// not yet serving the slot.
 	SuccessionOf(ctx context.Context, id string, since time.Time) (conn.Succession, error)
 
-	// Doers yields the servers that have keys, each as the only one.
+	// Doers yields the servers with keys, each as a Doer bound to a single server.
 	Doers(ctx context.Context) iter.Seq2[conn.Doer, error]
 }
 
-// nature is what a Client knows of its Server.
+// nature has the declared properties of a Client's Server.
 type nature struct {
-	inner    Server   // what all wrappers wrap
-	spread   Spread   // nil: the server is one
-	sole     Sole     // nil: it is several, or Standalone
-	failover Failover // nil: no replica ever takes its place
+	inner    Server   // the innermost Server, without wrappers
+	spread   Spread   // nil for a single server
+	sole     Sole     // nil for several servers, or with Standalone
+	failover Failover // nil if no replica ever replaces a server
 }
 
-// classify finds out of what nature a Server is.
+// classify returns the nature of a Server.
 func classify(s Server, standalone bool) (n nature, err error) {
 	var stand Failover
 	for at := s; at != nil; {
@@ -102,7 +102,7 @@ func classify(s Server, standalone bool) (n nature, err error) {
 	return n, nil
 }
 
-// dialer is what the connections for wake-ups are opened by.
+// dialer returns the Dialer for the wake-up connections.
 func (n *nature) dialer(outer Server) pubsub.Dialer {
 	if _, ok := outer.(pubsub.Router); ok || n.spread == nil {
 		return outer
@@ -110,7 +110,7 @@ func (n *nature) dialer(outer Server) pubsub.Dialer {
 	return routed{outer, n.spread}
 }
 
-// routed is a wrapped Server that is several servers.
+// routed is a wrapped Server of several servers.
 type routed struct {
 	pubsub.Dialer
 	spread Spread
@@ -124,7 +124,7 @@ func (r routed) StreamTo(ctx context.Context, server string) (*conn.Stream, erro
 
 func (r routed) Refused(server string, err error) { r.spread.Refused(server, err) }
 
-// same reports whether two clients are on one Server, however that is wrapped.
+// same reports whether two clients have the same innermost Server.
 func (n *nature) same(other *nature) bool {
 	if t := reflect.TypeOf(n.inner); t == nil || !t.Comparable() || t != reflect.TypeOf(other.inner) {
 		return false
@@ -132,7 +132,7 @@ func (n *nature) same(other *nature) bool {
 	return n.inner == other.inner
 }
 
-// place is what the server is known by in every process; "" if that is not known.
+// place returns the server's name, the same in every process; "" if unknown.
 func (c *Client) place() string {
 	if c.nature.sole == nil {
 		return ""

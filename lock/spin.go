@@ -14,13 +14,13 @@ func newSpinKind() *kind {
 	return k
 }
 
-// Spin is Redisson's RLock of getSpinLock: a [Reentrant] lock without pub/sub. Nobody is told of a release; who waits looks
-// again and again, with pauses that a [Backoff] gives, and in each process one caller at a time. That is for locks that are
-// taken very often for a very short time. Spin and Reentrant locks of one name exclude each other, but a release of the one
-// does not wake those who wait for the other.
+// Spin is Redisson's RLock of getSpinLock: a [Reentrant] lock without pub/sub, for very short holds. Instead of receiving a
+// notification, a waiter asks again and again with the pauses of a [Backoff]; in each process a single caller asks at a
+// time. Spin and Reentrant locks of the same name exclude each other, but the release of a Spin lock does not wake the
+// waiters of the Reentrant lock.
 type Spin struct{ Handle }
 
-// Spin returns the lock of that name. What is wrong with a name, or with backoff, is said by the first call that uses it.
+// Spin returns the lock with the given name. An invalid name or backoff is reported by the first method that uses it, not here.
 func (c *Client) Spin(name string, backoff Backoff) *Spin {
 	h := c.handle(spinKind.get(), name)
 	backoff, err := backoff.withDefaults()
@@ -31,18 +31,18 @@ func (c *Client) Spin(name string, backoff Backoff) *Spin {
 	return &Spin{h}
 }
 
-// Backoff is how long a waiter of a [Spin] lock sleeps between looks. The zero Backoff is Redisson's default: 1 ms at first,
-// twice as long each time, with some jitter, and 128 ms at most. Waits end with the caller's context, whatever the pause.
+// Backoff configures the pauses between the requests of a [Spin] lock's waiter. The zero Backoff is Redisson's default: 1 ms
+// at first, doubled each time with some jitter, at most 128 ms. A pause ends with the caller's context.
 type Backoff struct {
-	Initial    time.Duration // the first pause; 0 is 1 ms, or Max if that is less
-	Max        time.Duration // the longest pause; 0 is 128 ms, or Initial if that is more
-	Multiplier int           // by which a pause is longer than the one before it; 0 is 2
+	Initial    time.Duration // the first pause; 0 is the lesser of 1 ms and Max
+	Max        time.Duration // the longest pause; 0 is the greater of 128 ms and Initial
+	Multiplier int           // ratio of a pause to the previous pause; 0 is 2
 }
 
-// ConstantBackoff returns a Backoff whose pauses are all of length d. Redisson's default for them is 64 ms.
+// ConstantBackoff returns a Backoff with a constant pause of d. Redisson's default for a constant pause is 64 ms.
 func ConstantBackoff(d time.Duration) Backoff { return Backoff{Initial: d, Max: d, Multiplier: 1} }
 
-// shortestPause keeps a waiter from asking as often as it can.
+// shortestPause is the minimum pause, against waiters in a busy loop.
 const shortestPause = 100 * time.Microsecond
 
 func (b Backoff) withDefaults() (Backoff, error) {
@@ -66,8 +66,8 @@ func (b Backoff) withDefaults() (Backoff, error) {
 	return b, nil
 }
 
-// pause is the next pause after so many, of which last was the last: Redisson's rule, whose jitter grows by up to a
-// millisecond each time.
+// pause returns the next pause after the given number of looks. last is the previous pause. By Redisson's rule the jitter
+// grows by up to a millisecond each time.
 func (b Backoff) pause(looks int, last time.Duration) time.Duration {
 	switch {
 	case looks == 0:

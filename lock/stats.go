@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// Stats is what a Client has done and is doing.
+// Stats has the counters of a Client.
 type Stats struct {
 	Leases  int // held now
-	Waiting int // calls of Lock that stand in line now
+	Waiting int // calls of Lock waiting now
 
-	Acquired uint64 // since New, as all that follow
+	Acquired uint64 // since New, like all following counters
 	Released uint64
-	Lost     uint64 // told, or found out by Unlock
-	// Unacknowledged is how many locks were granted, and are among those Acquired, without a replica to acknowledge them,
-	// though Config.Acks asks for that: the server had none.
+	Lost     uint64 // reported as lost, or found lost by Unlock
+	// Unacknowledged is the number of acquired locks without any acknowledgement by a replica although Config.Acks is set,
+	// because the server had no replica. Acquired includes them.
 	Unacknowledged uint64
-	Renewals       uint64 // of one lock each, that succeeded
-	RenewalErrors  uint64 // of one lock each, that had no answer or an error
+	Renewals       uint64 // successful renewals, counted per lock
+	RenewalErrors  uint64 // renewals with an error or without an answer, counted per lock
 
-	// Lateness is by how much the watchdog's last round ran late, and MaxLateness by how much the worst. One that comes
-	// near the lease loses locks: the process is short of CPU, or was stopped.
+	// Lateness is the delay of the watchdog's last round, and MaxLateness the longest delay so far. A delay close to the
+	// lease loses locks; its causes are a lack of CPU or a stopped process.
 	Lateness, MaxLateness time.Duration
 }
 
@@ -31,13 +31,13 @@ type counters struct {
 	lateness, maxLateness                             atomic.Int64
 }
 
-// late takes note of a round of renewals that came d after it was due. Only the watchdog calls it.
+// late records the delay d of a round of renewals. Only the watchdog calls late.
 func (n *counters) late(d time.Duration) {
 	n.lateness.Store(int64(d))
 	n.maxLateness.Store(max(n.maxLateness.Load(), int64(d)))
 }
 
-// Stats returns the client's counters, which may change while they are read.
+// Stats returns the client's counters. The counters are not read at a single instant.
 func (c *Client) Stats() Stats {
 	c.mu.Lock()
 	leases := 0
