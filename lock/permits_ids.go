@@ -14,7 +14,7 @@ import (
 
 // Release gives back 1 to 1000 permits by their ids, taken by any client, also by Redisson. If any of the permits is not
 // taken, or its lease has ended, Release gives back none and returns [ErrNotHeld]. A [Lease] of this Client with any of
-// the permits becomes lost. Like [Semaphore.Release], Release works under a cancelled context, and waits at most 10 s.
+// the permits becomes lost. A cancelled context, the wait and repeats in the background are handled as in [Semaphore.Release].
 func (s *PermitSemaphore) Release(ctx context.Context, ids ...string) error {
 	owner, err := s.owner(ids)
 	if err != nil {
