@@ -9,14 +9,14 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// aliases finds out whether two locks of a Multi are one lock under two addresses of its server. Such a Multi would wait for
-// itself.
+// aliases detects two locks of a Multi that are one lock under two addresses of its server. Such a Multi would wait
+// for itself.
 type aliases struct {
-	suspects []*Handle // constant: the locks whose name another one has too
+	suspects []*Handle // constant: the locks that share their name with another
 	distinct atomic.Bool
 }
 
-// suspect notes which of locks may be one lock.
+// suspect records the locks with equal names.
 func (a *aliases) suspect(locks []*Handle) {
 	count := make(map[string]int)
 	for _, h := range locks {
@@ -29,8 +29,9 @@ func (a *aliases) suspect(locks []*Handle) {
 	}
 }
 
-// find returns an error if two locks are one. It asks the servers who they are until they have said so once; again has it ask
-// once more, since what an address leads to may have changed. A server that does not say it in time is none of two.
+// find returns an error if two locks are one. find asks the servers for their identity until all have answered once.
+// With again, find asks once more, since an address may lead to another server by now. A server that does not answer
+// in time counts as distinct.
 func (a *aliases) find(ctx context.Context, again bool) error {
 	if len(a.suspects) == 0 || a.distinct.Load() && !again {
 		return nil
@@ -59,7 +60,7 @@ func (a *aliases) find(ctx context.Context, again bool) error {
 	return nil
 }
 
-// whereabouts names the server and the database that the lock is in; "" if that cannot be found out.
+// whereabouts identifies the server and the database of the lock; "" if unknown.
 func (h *Handle) whereabouts(ctx context.Context) string {
 	c := h.client
 	replies, err := c.server.SendBatch(c.patient(ctx), []resp.Command{
@@ -71,7 +72,7 @@ func (h *Handle) whereabouts(ctx context.Context) string {
 	}
 	runID, _, _ := parseServerInfo(replies[0])
 	db := databaseIn(replies[1])
-	if p, ok := c.nature.inner.(interface{ DB() int }); ok && db == "" { // the server is older than CLIENT INFO
+	if p, ok := c.nature.inner.(interface{ DB() int }); ok && db == "" { // the server does not support CLIENT INFO
 		db = strconv.Itoa(p.DB())
 	}
 	if runID == "" || db == "" {
@@ -80,7 +81,7 @@ func (h *Handle) whereabouts(ctx context.Context) string {
 	return runID + "/" + db
 }
 
-// databaseIn returns the database in a reply to CLIENT INFO; "" if there is none.
+// databaseIn returns the database in a reply to CLIENT INFO; "" if absent.
 func databaseIn(info resp.Value) string {
 	text, err := info.Text()
 	if err != nil {

@@ -12,18 +12,20 @@ import (
 )
 
 const (
-	// changeFor is for how long a change without an answer is repeated, and an acquire of permits without one undone.
+	// changeFor limits the repeats of a change without a reply, and of the undo of an unanswered acquire of permits.
 	changeFor = 5 * time.Minute
-	// changeLife is how long the server knows a change from its repeats once the request that made it is good no more: until the
-	// last of them is not either.
+	// changeLife is the time for which the server recognizes repeats of a change after the first request has become
+	// invalid: until the last repeat is also invalid.
 	changeLife = changeFor + arrival
-	// maxCount is the most that is counted in one step: Redisson has 32 bits for it.
+	// maxCount is the maximum count of one step: Redisson uses 32 bits.
 	maxCount = math.MaxInt32
 )
 
-// change is something that is done to a synchronizer apart from leases, and must not be done twice. It may be sent twice: its
-// script leaves the outcome under a latch. The script takes as KEYS those of undo and the latch, as ARGV the lifetime of the
-// latch in ms, the publish command, args, and until when it is good; it returns a number.
+// change is an operation on a synchronizer without leases. A change may be sent several times and is applied once:
+// the script stores its outcome under a latch.
+//
+// KEYS are the keys of undo and the latch. ARGV are the lifetime of the latch in ms, the publish command, args, and
+// the time until which the request is valid. The script returns a number.
 type change struct {
 	client  *Client
 	target  *target
@@ -31,15 +33,15 @@ type change struct {
 	args    []any
 	latch   string
 	start   instant // before the first request
-	returns int     // how many permits it gives back
-	unsure  bool    // a request had no answer, and may come yet
-	last    int64   // until when one may, by the server's clock, in ms
+	returns int     // permits given back
+	unsure  bool    // a request had no reply, and may still arrive
+	last    int64   // the latest time at which a request is valid, by the server's clock, in ms
 	outcome int64   // once answered
 }
 
-// change makes a change, which is an operation of the kind's own, and returns what its script does. Until the server has
-// confirmed it, it is repeated: here for as long as ctx allows, and releaseMax at most, and in the background after that. A
-// change that gives something back is made under a context that is over too.
+// change runs an operation of the kind and returns the result of its script. Unconfirmed changes are repeated: first
+// by the caller for as long as ctx allows, up to releaseMax, and then in the background. A change that gives
+// something back also runs if ctx has already ended.
 func (c *Client) change(ctx context.Context, t *target, operation string, givesBack bool, args ...any) (int64, error) {
 	var done context.CancelFunc
 	if givesBack {
@@ -67,10 +69,10 @@ func (c *Client) change(ctx context.Context, t *target, operation string, givesB
 	}
 }
 
-// begin makes the change, or leaves it to the job that it returns, with the reason.
+// begin sends the change. After a failure, begin may leave the change to the returned job, with the reason.
 func (x *change) begin(ctx context.Context, givesBack bool) (*job, error) {
 	c := x.client
-	if c.changes.enter(x.returns) { // and else Close has been called, and nobody counts it
+	if c.changes.enter(x.returns) { // false after Close: then nobody counts the change
 		defer c.changes.leave(x.returns)
 	}
 	v, err := x.run(c.patient(ctx))
@@ -88,7 +90,7 @@ func (x *change) begin(ctx context.Context, givesBack bool) (*job, error) {
 	return j, err
 }
 
-// old reports whether it is too late for a repeat, also because the machine has slept.
+// old reports whether the time for repeats is over, including time asleep.
 func (x *change) old() bool { return x.start.elapsed(x.client.now()) > changeFor }
 
 func (x *change) run(ctx context.Context) (resp.Value, error) {
@@ -103,7 +105,7 @@ func (x *change) call(last int64) *call {
 	return &call{script: x.script, target: x.target, keys: x.target.with(x.latch), args: args}
 }
 
-// answered takes note of the server's answer. Something that is no answer is an error.
+// answered records the server's reply. An unexpected reply is an error.
 func (x *change) answered(v resp.Value) error {
 	n, err := v.Int()
 	if err != nil || v.Kind() != resp.Integer {
@@ -115,7 +117,7 @@ func (x *change) answered(v resp.Value) error {
 	return nil
 }
 
-// checkCount refuses numbers that cannot be counted with.
+// checkCount rejects numbers outside the countable range.
 func checkCount(what string, n, least int) error {
 	if n < least || n > maxCount {
 		return invalidf("%s of %d", what, n)

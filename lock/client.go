@@ -10,14 +10,14 @@ import (
 	"github.com/lockwire/lockwire/script"
 )
 
-// Client is what the locks of one process on one server share. Its methods may be called by any number of goroutines
-// at once. Close it before the server it was made with.
+// Client is the shared state of the locks of one process on one server. Any number of goroutines may use a Client at
+// once. Close the Client before its server.
 type Client struct {
 	server      Server
 	cfg         Config
 	id          string                          // constant; the first half of each owner
 	pace        pace                            // constant
-	boot        func(t time.Time) time.Duration // constant; what the clock that goes on while the machine sleeps said at t, a moment ago
+	boot        func(t time.Time) time.Duration // constant; the clock that includes sleep, at the recent time t
 	owners      atomic.Int64
 	events      *pubsub.Subscriber
 	nature      nature // constant, of server
@@ -27,42 +27,43 @@ type Client struct {
 	replicas    replicas
 	bounds      bounds
 	leaveBounds func() // constant: bounds.leave
-	calm        func() // constant: ends that the watchdog hears of losses
-	deaf        bool   // constant, for tests: nobody is heard who frees locks by force
+	calm        func() // constant: unregisters the watchdog from loss reports
+	deaf        bool   // constant, for tests: does not listen for forced unlocks
 
 	watchdog watchdog
 	cleanup  cleanup
 	counters counters
 
 	done    chan struct{}   // closed by Close
-	life    context.Context // of what runs in the background and of who waits; ended by Close
+	life    context.Context // for background work and waiters; ended by Close
 	end     context.CancelFunc
 	once    sync.Once // of Close
 	calls   calls     // attempts to acquire that are under way
 	changes calls     // changes that are under way
 	clocks  clocks
-	timers  sync.WaitGroup // deadline timers of leases, and that of bounds, that are armed
-	queued  sync.WaitGroup // callers that may be in a queue on the server, and leave it; entered under mu unless closed
-	tasks   sync.WaitGroup // parts of leases that are taken or given back beside each other
+	timers  sync.WaitGroup // armed deadline timers of leases, and of bounds
+	queued  sync.WaitGroup // callers that may be in a queue on the server; entered under mu unless closed
+	tasks   sync.WaitGroup // goroutines that acquire or release the parts of a lease
 
-	closeErr error // what Close returns; set by once
+	closeErr error // the result of Close; set by once
 
 	identity identity // of the server
 	gates    gates
 
 	mu sync.Mutex // guards the following; taken before any Lease's mu
-	// entries holds the locks that somebody in this process has or waits for.
+	// entries holds the locks held or awaited in this process.
 	entries map[entryKey]*entry
-	parked  map[entryKey]*entry // those with a parked watch
+	parked  map[entryKey]*entry // the entries with a parked watch
 	spare   []*entry
-	apart   map[*script.Script]*script.Script // by the script that it is the other form of; nil until a slot has migrated
+	apart   map[*script.Script]*script.Script // variants of scripts for migrating slots, by the original; may be nil
 	closed  bool
 }
 
-// New returns a Client on server, which stays the caller's to close. A server of which it cannot find out what it is it refuses with
-// [ErrInvalid]: see [Server]. It sends nothing: goroutines and the connection for
-// wake-ups start when first needed. The client has a random identity, so every process, and every Client of a process,
-// is somebody else to the server.
+// New returns a Client on server. The caller keeps server and closes it. If New cannot classify server, it returns
+// [ErrInvalid]: see [Server].
+//
+// New sends nothing: goroutines and the connection for wake-ups start when first needed. The client has a random
+// identity, so the server sees every process, and every Client of a process, as distinct.
 func New(server Server, cfg Config) (*Client, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -100,7 +101,7 @@ func New(server Server, cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// ID returns the identity under which the client's owners stand in the locks: a random UUID, as Redisson's clients have.
+// ID returns the client's identity in the names of its owners: a random UUID, as for Redisson's clients.
 func (c *Client) ID() string { return c.id }
 
 func (c *Client) warn(text string, args ...any) {
@@ -109,7 +110,8 @@ func (c *Client) warn(text string, args ...any) {
 	}
 }
 
-// background runs fn in a goroutine that Close waits for. It reports false, and does not run it, if the client is closed.
+// background runs fn in a goroutine that Close waits for. If the client is closed, background does nothing and
+// reports false.
 func (c *Client) background(fn func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -120,16 +122,16 @@ func (c *Client) background(fn func()) bool {
 	return true
 }
 
-// entryKey names a lock among those of one client.
+// entryKey names a lock within one client.
 type entryKey struct {
 	kind *kind
 	name string
 }
 
-// key names the lock among those that somebody waits for.
+// key names the lock among the awaited locks.
 func (t *target) key() entryKey { return entryKey{t.kind, t.name} }
 
-// hold names the lock among those that somebody has: what is one lock to the server has the same name in all its kinds.
+// hold names the lock among the held locks. Kinds that share one lock on the server share the name.
 func (t *target) hold() entryKey {
 	if t.kind.like != nil {
 		return entryKey{t.kind.like, t.name}
@@ -137,18 +139,18 @@ func (t *target) hold() entryKey {
 	return t.key()
 }
 
-// entry is a lock that somebody in this process has, by hold, or waits for, by key. Client.mu guards it, but for head.
+// entry is a lock held in this process, by hold, or awaited, by key. Client.mu guards all fields except head.
 type entry struct {
-	leases      *Lease // list of those held, by next and prev
+	leases      *Lease // list of held leases, linked by next and prev
 	first, last *waiter
 	head        head          // owned by the first waiter
-	parked      *pubsub.Watch // of a line that nobody stands in
-	idle        uint8         // sweeps since it was parked
-	alone       bool          // the last release that was published had no listener but this client
+	parked      *pubsub.Watch // the watch of an empty line
+	idle        uint8         // sweeps since parking
+	alone       bool          // the last published release had this client as its only listener
 	turn        turn
 }
 
-// heldBy reports whether one of the leases is of state. The entry may be nil.
+// heldBy reports whether one of the leases belongs to state. The entry may be nil.
 func (e *entry) heldBy(state *ownerState) bool {
 	if e == nil {
 		return false
@@ -174,7 +176,7 @@ func (c *Client) entryLocked(key entryKey) *entry {
 	return e
 }
 
-// spareEntries bounds how many entries are kept for use again.
+// spareEntries limits the entries kept for reuse.
 const spareEntries = 64
 
 func (c *Client) dropLocked(key entryKey, e *entry) {
@@ -188,7 +190,7 @@ func (c *Client) dropLocked(key entryKey, e *entry) {
 	}
 }
 
-// register enters a lease that the server has just granted. It reports false if the client has been closed.
+// register enters a lease just granted by the server, and reports false if the client is closed.
 func (c *Client) register(l *Lease) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -204,7 +206,7 @@ func (c *Client) register(l *Lease) bool {
 	return true
 }
 
-// forget takes a lease that is no longer held out of its entry.
+// forget removes a lease that is no longer held from its entry.
 func (c *Client) forget(l *Lease) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -226,7 +228,7 @@ func (c *Client) forget(l *Lease) {
 	c.dropLocked(key, e)
 }
 
-// holdsOf returns the leases of owner on a lock but for except; of every owner if owner is "".
+// holdsOf returns the leases of owner on a lock, without except; of every owner if owner is "".
 func (c *Client) holdsOf(key entryKey, owner string, except *Lease) []*Lease {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -243,8 +245,8 @@ func (c *Client) holdsOf(key entryKey, owner string, except *Lease) []*Lease {
 	return holds
 }
 
-// restingLease is the lease in ms that the server should go back to when a hold of state's owner ends: the longest that
-// the owner's other holds have left, and 0 when there is none.
+// restingLease returns the lease in ms that the lock should have after the end of a hold of state's owner: the
+// longest remaining lease of the owner's other holds, or 0 without other holds.
 func (c *Client) restingLease(key entryKey, state *ownerState, owner string, except *Lease) int64 {
 	if state == nil {
 		return 0

@@ -9,18 +9,21 @@ import (
 	"sync/atomic"
 )
 
-// Close ends what the client runs: waiting calls return [ErrClosed], every lease still held is told that it is lost, with
-// [ClientClosed] as the reason, and renewal stops. The locks themselves stay taken until their leases end or until
-// Unlock, which still works, is called: Close cannot know whether the work they guard has stopped. Releases that were not
-// confirmed, and acquires that are to be undone, are repeated for one more second; if that is not enough the error is a
-// [*CloseError], which says what the server may have kept. Closing twice is fine, and returns the same.
+// Close ends the client's activity. Waiting calls return [ErrClosed], every held lease is lost with the reason
+// [ClientClosed], and renewal stops. The locks stay taken on the server until their leases end or until Unlock, which
+// still works: Close cannot know whether the guarded work has stopped.
+//
+// Close repeats unconfirmed releases, and undoes pending acquires, for up to one second. If a second is not enough,
+// Close returns a [*CloseError] with the number of locks and permits that the server may have kept. A second Close
+// returns the same result.
 func (c *Client) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanupLast)
 	defer cancel()
 	return c.CloseContext(ctx)
 }
 
-// CloseContext is Close with ctx in the place of its second: what is not confirmed is repeated until that is over.
+// CloseContext is Close with ctx in place of the limit of one second: unconfirmed changes are repeated until ctx
+// ends.
 func (c *Client) CloseContext(ctx context.Context) error {
 	c.once.Do(func() { c.closeErr = c.close(ctx) })
 	return errors.Join(c.closeErr, c.events.Close())
@@ -62,17 +65,17 @@ func (c *Client) close(ctx context.Context) error {
 	return &given
 }
 
-// CloseError is the error of a Close that has given up what the server had not confirmed, or of one that comes after that of its
-// [Server], with which the same was given up. Locks come free when their leases end. Permits of a [Semaphore] have no lease: they
-// may be lost.
+// CloseError is the error of a Close that has given up unconfirmed changes, or of a Close after the Close of the
+// client's [Server], which makes the client give up the same changes. Locks become free when their leases end.
+// Permits of a [Semaphore] have no lease and may be lost.
 type CloseError struct {
-	Releases int // of locks and leased permits that Unlock had left to the background
-	Acquires int // without an answer that were to be undone, those of calls that are still under way among them
-	Changes  int // such as the Release of a Semaphore or a CountDown that had been left to the background
-	Permits  int // that the server may have as taken because of these
+	Releases int // locks and leased permits that Unlock had left to the background
+	Acquires int // acquires without a reply that were to be undone, including calls still under way
+	Changes  int // changes left to the background, such as the Release of a Semaphore or a CountDown
+	Permits  int // permits that the server may still count as taken as a result
 }
 
-// Error says how many of each there are.
+// Error states the numbers.
 func (e *CloseError) Error() string {
 	var parts []string
 	for _, part := range []struct {
@@ -93,7 +96,7 @@ func (e *CloseError) Error() string {
 // Is makes errors.Is find [ErrUncertain].
 func (e *CloseError) Is(target error) bool { return target == ErrUncertain }
 
-// add counts a job that is given up.
+// add counts a job that was given up.
 func (e *CloseError) add(j *job) {
 	switch {
 	case j.lease != nil:
@@ -117,16 +120,17 @@ func (e *CloseError) join(other CloseError) {
 	e.Permits += other.Permits
 }
 
-// calls counts the calls of a sort that are under way: what comes of them may be left to cleanup, which Close ends after them.
+// calls counts the calls of one sort that are under way. A call may leave work to cleanup, so Close ends cleanup
+// after the calls.
 type calls struct {
 	n, permits atomic.Int64 // n is below 0 once Close waits
 	once       sync.Once
-	idle       chan struct{} // closed when Close waits and there is none any more
+	idle       chan struct{} // closed when Close waits and no call is under way
 }
 
 const callsClosed = -1 << 62
 
-// enter reports false when the client is closed; else leave is due.
+// enter reports false if the client is closed. Otherwise the caller must call leave.
 func (s *calls) enter(permits int) bool {
 	s.permits.Add(int64(permits))
 	if s.n.Add(1) < 0 {
@@ -136,7 +140,7 @@ func (s *calls) enter(permits int) bool {
 	return true
 }
 
-// stay makes one leave more due, before the one that is.
+// stay requires one further leave. The caller must be between enter and leave.
 func (s *calls) stay(permits int) {
 	s.permits.Add(int64(permits))
 	s.n.Add(1)
@@ -149,7 +153,8 @@ func (s *calls) leave(permits int) {
 	}
 }
 
-// close lets nobody enter any more, and waits for the others until ctx is over. It returns how many there are then.
+// close refuses new calls, and waits until the calls under way have left or ctx ends. close returns the number of
+// calls and permits still under way.
 func (s *calls) close(ctx context.Context) (n, permits int) {
 	s.n.Add(callsClosed + 1)
 	s.leave(0)

@@ -10,13 +10,13 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// Downgrade turns a hold of a [WriteLock] into one of its [ReadLock], with nobody in between: other readers may come in, and
-// no writer can have been there. The read lock has the same owner. Where the write lease is renewed, so is the other; a fixed
-// one ends when the write lease would have.
+// Downgrade turns a hold of a [WriteLock] into a hold of its [ReadLock], without a gap: other readers may enter, and
+// no writer can hold the lock in between. The read lock has the same owner. If the watchdog renews the write lease,
+// it also renews the read lease; otherwise the read lease ends when the write lease would have ended.
 //
-// The write lease is over when Downgrade returns, but for an error that says that ctx had ended before anything was sent,
-// and its contexts end as by Unlock, which then returns nil. If Downgrade fails nothing is held: what the server may
-// still have is released in the background, as after an Unlock that is [ErrUncertain].
+// Downgrade ends the write lease, and its contexts end as after Unlock, which then returns nil. The exception is an
+// error because ctx had ended before anything was sent. If Downgrade fails otherwise, the caller holds nothing: the
+// client releases in the background any hold that the server may still have, as after an Unlock with [ErrUncertain].
 func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 	c, k := l.client, l.target.kind
 	if k.downgrade == nil {
@@ -76,7 +76,7 @@ func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 	case err != nil || v.Kind() != resp.Array:
 		return nil, l.undoDowngrade(&r, start, false, fmt.Errorf("%w, of kind %v", errUnexpected, v.Kind()))
 	}
-	if c.acks && l.renewed { // replicas know of the write lease
+	if c.acks && l.renewed { // replicas know the write lease
 		start = l.began()
 	}
 	l.tally(writes > 0)
@@ -87,15 +87,15 @@ func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 	return r.got, nil
 }
 
-// began is when the lease that the server counts was asked for.
+// began returns the time at which the lease that the server counts was requested.
 func (l *Lease) began() instant {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.start
 }
 
-// undoDowngrade has both the hold that there was and the one that there was to be taken back in the background, with the
-// owner's turn. late says that the downgrade may come yet.
+// undoDowngrade releases both the write hold and the requested read hold in the background, with the owner's turn.
+// late means that the downgrade may still arrive.
 func (l *Lease) undoDowngrade(r *request, start instant, late bool, cause error) error {
 	if l.state != nil {
 		l.state.ungrant(l.target.hold())

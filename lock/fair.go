@@ -59,29 +59,32 @@ func newNonReentrantFairKind() *kind {
 	return k
 }
 
-// minFairWait is several times as long as a waiter may leave the server without a sign.
+// minFairWait is several times the longest interval between two signs of life of a waiter.
 const minFairWait = 30 * time.Second
 
-// Fair is Redisson's fair RLock (getFairLock): an exclusive lock that goes to those who wait for it in the order in which
-// the server has put them in its queue, whichever process they are in. An [Owner] who has it may take it again. TryLock
-// does not stand in the queue, and gets nothing while somebody else is in it.
+// Fair is Redisson's fair RLock (getFairLock): an exclusive lock granted in the order of the server's queue, to
+// waiters of any process. An [Owner] that has the lock may take it again. TryLock does not join the queue, and fails
+// while another owner is queued.
 //
-// Who stops waiting leaves the queue. A waiter whose process has died is passed over a second or two after the lock has
-// come to it, if the server knows that nobody listens on the waiter's channel any more; one that is connected but does not
-// come for the lock is passed over after 15 seconds, and stands at the end of the queue when it does come. The times in
-// the queue are the server's. To Redisson's clients it is the same lock and the same queue.
+// A waiter that gives up leaves the queue. A waiter whose process has died is passed over a second or two after its
+// turn has come, if the server knows that nobody listens on the waiter's channel any more. A connected waiter that
+// does not take the lock is passed over after 15 seconds, and moves to the end of the queue when it returns. The
+// server's clock measures all times in the queue. Redisson's clients share the lock and the queue.
 //
-// Each waiter talks to the server itself and has a channel of its own: a fair lock costs more than a [Reentrant] one.
+// Each waiter talks to the server itself and has a channel of its own, so a fair lock costs more than a [Reentrant]
+// lock.
 type Fair struct{ Handle }
 
-// Fair returns the lock of that name. What is wrong with a name is said by the first call that uses it.
+// Fair returns the lock with the given name. An invalid name is reported by the first method that uses the lock, not
+// here.
 func (c *Client) Fair(name string) *Fair { return &Fair{c.handle(fairKind.get(), name)} }
 
-// NonReentrantFair is Redisson's RLock of getNonReentrantFairLock: a [Fair] lock that an [Owner] who has it may not take
-// again. It gets [ErrReentry] at once. To the server it is the lock that Fair of the same name is.
+// NonReentrantFair is Redisson's RLock of getNonReentrantFairLock: a [Fair] lock without reentry. An [Owner] that
+// already has the lock gets [ErrReentry] at once. On the server it is the same lock as Fair of the same name.
 type NonReentrantFair struct{ Handle }
 
-// NonReentrantFair returns the lock of that name. What is wrong with a name is said by the first call that uses it.
+// NonReentrantFair returns the lock with the given name. An invalid name is reported by the first method that uses
+// the lock, not here.
 func (c *Client) NonReentrantFair(name string) *NonReentrantFair {
 	return &NonReentrantFair{c.handle(nonReentrantFairKind.get(), name)}
 }
@@ -98,7 +101,7 @@ func nonReentrantFairArgs(c *Client, r request) []any {
 	return []any{c.queueWait(r).Milliseconds(), c.stands(r), false}
 }
 
-// queueWait is by how much r's deadline in the queue lies behind the one before it.
+// queueWait returns the distance between r's deadline in the queue and the deadline of the waiter in front.
 func (c *Client) queueWait(r request) time.Duration {
 	if r.deadline.IsZero() {
 		return c.cfg.FairWait
@@ -106,8 +109,7 @@ func (c *Client) queueWait(r request) time.Duration {
 	return max(min(r.deadline.Sub(r.since), c.cfg.FairWait), time.Millisecond)
 }
 
-// parseFair is what a reply says of the number of waiters, of each of them and how long it counts as alive, and of the
-// holders.
+// parseFair parses a reply with the number of waiters, the owner and remaining time of each, and the holders.
 func parseFair(v resp.Value) (Info, error) {
 	n, err := v.At(0).Int()
 	if err == nil && (n < 0 || n > int64(v.Len())/2) {

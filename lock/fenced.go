@@ -33,20 +33,21 @@ func fencedToken(name string) string { return prefixName(tokenPrefix, name) }
 
 func fencedArgs(c *Client, _ request) []any { return []any{c.cfg.PlainTokens} }
 
-// Fenced is Redisson's RFencedLock (getFencedLock): a [Reentrant] lock whose every holder gets a fencing token, larger than
-// all before it. A lock alone cannot keep a holder that was stopped for longer than its lease from going on with its work;
-// the resource can, if it is given the token, [Lease.Token], and refuses one that is smaller than the largest it has seen.
-// See package fence.
+// Fenced is Redisson's RFencedLock (getFencedLock): a [Reentrant] lock that gives each holder a fencing token, larger
+// than all earlier tokens. A lock alone cannot stop a holder that was suspended for longer than its lease from
+// continuing its work. The resource can: pass [Lease.Token] to the resource, and let the resource refuse a token
+// smaller than the largest seen. See package fence.
 //
-// A token is the last one and 1, or the server's time in microseconds if that is more. So tokens go on growing when the
-// counter was lost together with the server's data, unless the clock of the server that takes over is behind by more than
-// the time that passed. Redisson's clients count on from there; see [Config.PlainTokens].
+// A new token is the last token plus 1, or the server's time in microseconds if larger. Tokens therefore keep growing
+// after the server has lost the counter with its data, unless the new server's clock is behind by more than the time
+// that has passed. Redisson's clients continue counting from there; see [Config.PlainTokens].
 type Fenced struct{ Handle }
 
-// Fenced returns the lock of that name. What is wrong with a name is said by the first call that uses it.
+// Fenced returns the lock with the given name. An invalid name is reported by the first method that uses the lock,
+// not here.
 func (c *Client) Fenced(name string) *Fenced { return &Fenced{c.handle(fencedKind.get(), name)} }
 
-// Token returns the last token that was given out, whether or not its holder still has the lock, and 0 if there was none.
+// Token returns the last token issued, whether or not its holder still has the lock, and 0 if no token was issued.
 func (f *Fenced) Token(ctx context.Context) (int64, error) {
 	info, err := f.Info(ctx)
 	return info.Token, err

@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// group is what a lease is made up of: leases of their own, each with its own client, which renews it, watches it, and
-// gives it back.
+// group makes one lease of several parts. Each part is a lease with its own client, which renews, watches and
+// releases the part.
 type group struct {
 	whole  *Lease
-	quorum int  // how many of the parts must be held for the whole to be
-	all    bool // a release is one only if every part's is
+	quorum int  // the number of held parts that the whole requires
+	all    bool // a release succeeds only if all parts are released
 
 	// Guarded by the mu of the whole.
 	parts []*Lease
 	armed bool
-	ended func() // called once, when the whole has been given back or is lost
+	ended func() // called once, when the whole is released or lost
 }
 
-// newWhole makes one lease of parts. What became of a part before it was one shows at the whole's next Err.
+// newWhole makes one lease of parts. The whole's next Err reports earlier losses of parts.
 func newWhole(quorum int, all bool, parts []*Lease, ended func()) *Lease {
 	first := parts[0]
 	l := &Lease{client: first.client, target: first.target, owner: first.owner}
@@ -32,8 +32,8 @@ func newWhole(quorum int, all bool, parts []*Lease, ended func()) *Lease {
 	return l
 }
 
-// Members returns the leases that this one is made up of, those of a [Multi] in the order in which they were taken; nil if
-// it is not made up of others. Their tokens, owners and times are for reading. To release one is to lose the whole.
+// Members returns the parts of this lease, for a [Multi] in the order of their acquisition; nil for a lease without
+// parts. Use the members to read tokens, owners and times. Releasing a member loses the whole.
 func (l *Lease) Members() []*Lease {
 	if l.group == nil {
 		return nil
@@ -47,7 +47,7 @@ func (g *group) members() []*Lease {
 	return slices.Clone(g.parts)
 }
 
-// join adds a part to a lease that is held. It reports false if that is over.
+// join adds a part to a held lease, and reports false if the lease has ended.
 func (g *group) join(part *Lease) bool {
 	l := g.whole
 	l.mu.Lock()
@@ -63,7 +63,7 @@ func (g *group) join(part *Lease) bool {
 	return true
 }
 
-// armLocked has each part look at its deadline: the whole needs no timer of its own.
+// armLocked arms the deadline of each part. The whole needs no timer of its own.
 func (g *group) armLocked() {
 	if g.armed || g.whole.phase != held {
 		return
@@ -80,7 +80,7 @@ func (l *Lease) arm() {
 	l.armLocked()
 }
 
-// alive reports whether the lease is held, and until when. It tells nobody if its time is up.
+// alive reports whether the lease is held, and until when. An expired lease is not yet reported as lost.
 func (l *Lease) alive() (until time.Time, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -90,7 +90,7 @@ func (l *Lease) alive() (until time.Time, ok bool) {
 
 func (g *group) validUntil() time.Time { return validUntil(g.members(), g.quorum) }
 
-// validUntil is when fewer than quorum of the parts are left, if none is renewed.
+// validUntil returns the time at which fewer than quorum parts remain, without renewals.
 func validUntil(parts []*Lease, quorum int) time.Time {
 	var living, all []time.Time
 	for _, p := range parts {
@@ -107,7 +107,7 @@ func validUntil(parts []*Lease, quorum int) time.Time {
 	return living[quorum-1]
 }
 
-// look has every part look at the clock, and the whole at what is left.
+// look checks every part against the clock, and then the whole against the remaining parts.
 func (g *group) look() {
 	for _, p := range g.members() {
 		p.Err()
@@ -115,7 +115,7 @@ func (g *group) look() {
 	g.count(nil)
 }
 
-// tellWhole tells the lease that l is a part of, if there is one, that l is over.
+// tellWhole reports the end of l to the whole, if l is a part.
 func (l *Lease) tellWhole() {
 	if whole := l.whole.Load(); whole != nil {
 		l.mu.Lock()
@@ -125,7 +125,7 @@ func (l *Lease) tellWhole() {
 	}
 }
 
-// count ends the whole if too few parts are left. cause is the loss of the last one, if that is known.
+// count ends the whole if too few parts remain. cause is the latest loss of a part, if known.
 func (g *group) count(cause *LostError) {
 	living := 0
 	for _, p := range g.members() {
@@ -142,8 +142,8 @@ func (g *group) count(cause *LostError) {
 	g.fall(cause)
 }
 
-// fall tells everybody concerned that the whole is lost, and takes the parts that are left from the watchdog: there is no
-// use in renewing them. The server has them until Unlock.
+// fall marks the whole as lost, and removes the remaining parts from the watchdog, since renewals would be useless.
+// The server keeps the parts until Unlock.
 func (g *group) fall(cause *LostError) {
 	l := g.whole
 	l.mu.Lock()
@@ -168,7 +168,7 @@ func (g *group) fall(cause *LostError) {
 	g.finish()
 }
 
-// finish calls ended, the first time.
+// finish calls ended once.
 func (g *group) finish() {
 	g.whole.mu.Lock()
 	ended := g.ended
@@ -179,7 +179,7 @@ func (g *group) finish() {
 	}
 }
 
-// check asks the servers of all parts, until enough have said that theirs is held or all have answered.
+// check asks the servers of all parts, until enough parts are confirmed or all servers have answered.
 func (g *group) check(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -217,7 +217,7 @@ func (g *group) unlock(ctx context.Context) error {
 	if l.settled {
 		return l.outcome
 	}
-	l.Err() // takes note if time is up
+	l.Err() // notices an expired lease
 	l.mu.Lock()
 	lost := l.lost
 	var contexts map[*derived]struct{}
@@ -236,13 +236,13 @@ func (g *group) unlock(ctx context.Context) error {
 	return outcome
 }
 
-// partOutcome is what Unlock of a part has returned.
+// partOutcome is the result of Unlock of a part.
 type partOutcome struct {
 	part *Lease
 	err  error
 }
 
-// unlockAll gives leases back, all at once and whether ctx is over or not. The channel gets the outcome of each.
+// unlockAll releases all leases concurrently, even if ctx has ended. The channel receives one outcome per lease.
 func unlockAll(ctx context.Context, leases []*Lease) <-chan partOutcome {
 	outcomes := make(chan partOutcome, len(leases))
 	var late []*Lease
@@ -257,13 +257,13 @@ func unlockAll(ctx context.Context, leases []*Lease) <-chan partOutcome {
 	return outcomes
 }
 
-// tally is what the releases of the parts are worth together, and whether that is final. It does not wait for more of them
-// than it takes.
+// tally combines the releases of the parts into one outcome, and reports whether the outcome is final. tally waits
+// only for as many releases as needed.
 func (g *group) tally(parts []*Lease, outcomes <-chan partOutcome, lost bool) (outcome error, settled bool) {
 	done := 0
 	var errs []error
 	settled = true
-	left := 0 // parts that a server may still have, or has lost before its time
+	left := 0 // parts that a server may still have, or lost early
 	for range parts {
 		o := <-outcomes
 		switch {

@@ -8,32 +8,34 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// Info is what the server knows about a lock.
+// Info is the state of a lock on the server.
 type Info struct {
 	Locked bool
-	// Holders are those who have the lock, of this or any other client, Redisson's among them.
+	// Holders are the owners of the lock, in all clients including Redisson's.
 	Holders []Holder
-	// Remaining is how long the lock stays taken if nothing happens: 0 when it is free, negative when it has no lease
-	// and nothing but a release will free it.
+	// Remaining is the time until the lock becomes free by itself: 0 if the lock is free, negative if the lock has no
+	// lease and only a release frees it.
 	Remaining time.Duration
-	// Mode is how a [ReadWrite] lock as a whole is held, whichever half was asked; "" if it is free, and of other kinds.
+	// Mode is the mode of a [ReadWrite] lock as a whole, for either half; "" if the lock is free, and for other
+	// kinds.
 	Mode Mode
-	// Token is the last fencing token of a [Fenced] lock, also when it is free.
+	// Token is the last fencing token of a [Fenced] lock, even if the lock is free.
 	Token int64
-	// Permits is what a [Semaphore] or a [PermitSemaphore] has, which is locked while no permit is free.
+	// Permits are the permits of a [Semaphore] or a [PermitSemaphore]. A semaphore counts as locked while no permit
+	// is free.
 	Permits Permits
-	// Queue holds those who wait for a [Fair] lock in the order in which they will get it, of this or any other client.
+	// Queue holds the waiters for a [Fair] lock, of all clients, in the order in which they will get the lock.
 	Queue []Waiter
 }
 
-// Permits is what a semaphore has.
+// Permits counts the permits of a semaphore.
 type Permits struct {
-	Set   bool // somebody has set them up
-	Free  int  // less than 0 when some are lacking
+	Set   bool // somebody has set up the permits
+	Free  int  // below 0 if permits are lacking
 	Taken int  // of a [PermitSemaphore]
 }
 
-// Mode is how a [ReadWrite] lock is held.
+// Mode is the mode in which a [ReadWrite] lock is held.
 type Mode string
 
 // The modes, as Redisson writes them.
@@ -42,20 +44,21 @@ const (
 	ModeWrite Mode = "write"
 )
 
-// Holder is an owner that has a lock.
+// Holder is an owner of a lock.
 type Holder struct {
-	Owner string // a client's id, a colon, and a number; of a writer with ":write" behind
-	Holds int64  // how many times it has taken the lock without releasing it
-	// Remaining is how long the holder's lease lasts, negative if it never ends. Readers and permits have leases of their
-	// own, and a reader whose leases have all ended, which is 0, goes with the last that lives; else it is the lock's.
+	Owner string // a client's id, a colon, and a number; for a writer, followed by ":write"
+	Holds int64  // acquires without a release
+	// Remaining is the remaining lease of the holder, negative if the lease never ends. Readers and permits have
+	// leases of their own; for other holders Remaining is the lease of the lock. A reader with expired leases only
+	// (0) stays until the last living reader goes.
 	Remaining time.Duration
 }
 
 // Waiter is an owner in the queue of a [Fair] lock.
 type Waiter struct {
 	Owner string
-	// Deadline is when the waiter stops counting as alive, as the time from now: 0 if it does not any more. Waiters of
-	// this package put it off for as long as they wait.
+	// Deadline is the time until the waiter counts as dead; 0 if already dead. Waiters of this package extend the
+	// deadline for as long as they wait.
 	Deadline time.Duration
 }
 
@@ -74,7 +77,7 @@ func (k *kind) parseInfo(v resp.Value) (Info, error) {
 	return parseHolders(v, 0)
 }
 
-// parseHolders is what a reply says of which the elements from first on are the remaining lease in ms, and each owner and
+// parseHolders parses the elements of a reply from index first on: the remaining lease in ms, then each owner with
 // its hold count.
 func parseHolders(v resp.Value, first int) (Info, error) {
 	left, err := v.At(first).Int()
@@ -103,7 +106,7 @@ func (c *Client) forceUnlock(ctx context.Context, t *target) (bool, error) {
 	if err := c.settleChannels(ctx, t); err != nil {
 		return false, err
 	}
-	holds := c.holdsOf(t.hold(), "", nil) // and not those that come after
+	holds := c.holdsOf(t.hold(), "", nil) // collected before the script, to leave out later holds
 	v, err := c.run(ctx, c.server, &call{script: t.kind.force, target: t, keys: t.keys, args: []any{c.publishing(t)}, leaves: true, tells: true})
 	if err != nil {
 		return false, serverError(err)

@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// The names that Redisson derives from the name of a lock. No other file makes one.
+// The prefixes and suffixes of the keys and channels that Redisson derives from the name of a lock. No other file
+// builds such names.
 const (
 	channelPrefix   = "redisson_lock__channel"
 	latchPrefix     = "redisson_unlock_latch"
@@ -17,17 +18,17 @@ const (
 	tokenPrefix     = "redisson_lock_token"
 	queuePrefix     = "redisson_lock_queue"
 	timeoutPrefix   = "redisson_lock_timeout"
-	idlePrefix      = "lockwire_fair_head" // ours alone
+	idlePrefix      = "lockwire_fair_head" // not in Redisson
 
-	// forcedChannel is where clients of this package tell each other that they have freed a lock by force: its name.
+	// forcedChannel announces names of locks freed by force to the clients of this package.
 	forcedChannel = "lockwire_forced"
 )
 
-// writersPrefix is for a key that Redisson does not know.
+// writersPrefix is the prefix of a key unknown to Redisson.
 const writersPrefix = "lockwire_rwlock_writers"
 
-// prefixName is Redisson's rule for a name in front of which something stands: a name with a brace is taken to have a hash
-// tag of its own, any other becomes the tag.
+// prefixName applies Redisson's rule for prefixed names: a name with a brace is assumed to have its own hash tag, and
+// any other name becomes the tag.
 func prefixName(prefix, name string) string {
 	if strings.Contains(name, "{") {
 		return prefix + ":" + name
@@ -35,7 +36,7 @@ func prefixName(prefix, name string) string {
 	return prefix + ":{" + name + "}"
 }
 
-// appendLatch appends what a request id makes the key of one request.
+// appendLatch appends the prefix of latch keys; a request id completes the key.
 func appendLatch(dst []byte, name string) []byte {
 	dst = append(dst, latchPrefix...)
 	if strings.Contains(name, "{") {
@@ -46,7 +47,7 @@ func appendLatch(dst []byte, name string) []byte {
 	return append(dst, ':')
 }
 
-// suffixName is the same rule for a name that something stands behind.
+// suffixName applies the rule of prefixName to a suffix.
 func suffixName(name, suffix string) string {
 	if strings.Contains(name, "{") {
 		return name + ":" + suffix
@@ -54,7 +55,7 @@ func suffixName(name, suffix string) string {
 	return "{" + name + "}:" + suffix
 }
 
-// readLeases returns the keys of the leases of a reader's first n holds.
+// readLeases returns the lease keys of a reader's first n holds.
 func readLeases(name, owner string, n int64) []string {
 	prefix := suffixName(name, owner) + ":rwlock_timeout:"
 	keys := make([]string, n)
@@ -64,7 +65,7 @@ func readLeases(name, owner string, n int64) []string {
 	return keys
 }
 
-// shapeKeys returns the keys that tell of which kind the lock of that name is.
+// shapeKeys returns the keys whose presence reveals the kind of the lock.
 func shapeKeys(name string) []string {
 	return []string{name, prefixName(tokenPrefix, name), prefixName(queuePrefix, name), suffixName(name, permitsSuffix)}
 }
@@ -73,17 +74,17 @@ func lockChannel(name string) string { return prefixName(channelPrefix, name) }
 
 func semaphoreChannel(name string) string { return prefixName(semaphorePrefix, name) }
 
-// permitsKeys returns the key of the sorted set with the ids of the permits that are taken.
+// permitsKeys returns the key of the sorted set of taken permits.
 func permitsKeys(name string) []string { return []string{suffixName(name, permitsSuffix)} }
 
-// countdownChannel wraps every name, also one that has braces: see checkCountdown.
+// countdownChannel wraps every name, even a name with braces: see checkCountdown.
 func countdownChannel(name string) string { return countdownPrefix + "{" + name + "}" }
 func readWriteChannel(name string) string { return prefixName(readWritePrefix, name) }
 
 func readWriteKeys(name string) []string { return []string{prefixName(writersPrefix, name)} }
 
-// checkName refuses names from which prefixName makes one in another hash slot. The Redis cluster specification takes
-// as tag what stands between the first { and the first } after it, unless that is empty.
+// checkName rejects names for which prefixName would produce another hash slot. By the Redis cluster specification,
+// the hash tag is the text between the first { and the next }, unless empty.
 func checkName(name string) error {
 	if name == "" {
 		return invalidf("empty name")
@@ -104,8 +105,8 @@ func checkName(name string) error {
 	return nil
 }
 
-// checkCountdown refuses all names with braces: Redisson puts more braces around them, so that the channel of such a latch
-// has another hash tag than its key.
+// checkCountdown rejects all names with braces. Redisson wraps the name in another pair of braces, so the channel of
+// such a latch would have another hash tag than its key.
 func checkCountdown(name string) error {
 	if strings.ContainsAny(name, "{}") {
 		return invalidf("the channel of a countdown latch is in another hash slot if the name has braces")

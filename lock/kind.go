@@ -9,43 +9,47 @@ import (
 	"github.com/lockwire/lockwire/script"
 )
 
-// kind is a lock kind as the acquire loop, the waiters, the watchdog and the lease see it. All of its scripts but renew take as
-// KEYS the lock, its channel, the kind's own keys, and then a latch where there is one; acquire and undo take the kind's
-// own ARGV behind those that all kinds have, and release of a queued kind one more. Their headers name them. What takes or changes
-// something says until when it is good: see arrival.go. A script touches no other keys, but for the leases of other readers.
+// kind is a lock kind as seen by the acquire loop, the waiters, the watchdog and the lease. The headers of the
+// scripts name their KEYS and ARGV:
+//
+//   - KEYS, except of renew: the lock, its channel, the kind's own keys, and then the latch, if any. A script touches
+//     no further keys, except the leases of other readers.
+//   - ARGV of acquire and undo: the arguments common to all kinds, followed by the kind's own. release of a queued
+//     kind has one more.
+//   - A script that takes or changes something also gets the time until which the request is valid: see arrival.go.
 type kind struct {
 	name    string
-	like    *kind // of a kind whose locks are to the server, once taken, those of another: that other; nil: itself
+	like    *kind // the kind whose stored form and holds this kind shares; nil if its own
 	channel func(name string) string
-	keys    func(name string) []string        // own keys; nil: none
-	token   func(name string) string          // of a kind with tokens: the key of the last one, KEYS[2] of acquire, handover and info
+	keys    func(name string) []string        // own keys; nil for none
+	token   func(name string) string          // the key of the last token, KEYS[2] of acquire, handover and info; nil for none
 	reads   bool                              // its scripts take the leases of the owner's read holds: see target.of
-	lease   func(name string) string          // the key that has the lease, which renew takes; nil: the lock
-	args    func(c *Client, r request) []any  // own ARGV of acquire and undo; nil: none
-	parse   func(v resp.Value) (Info, error)  // what info returns; nil: parseHolders
-	owner   func(c *Client, r request) string // who holds it, when no Owner is passed; nil: Client.nextOwner
-	suffix  string                            // behind the owner in the lock's hash
-	others  follow                            // who else may have it, now that one has it
-	queued  bool                              // the server keeps the line: a waiter stands in it under its own owner and channel
-	silent  bool                              // nobody is told of a release: waiters look by the target's backoff
-	joins   bool                              // a further hold of an owner who has the lock makes no key
-	unowned bool                              // who acquires has nothing to give back: there is no lease, and no release
-	twin    *kind                             // the other half of a read-write lock: who has that does not stand in line for this one
-	tells   bool                              // a waiter tells the server so, if the client's Config asks for it
-	permits bool                              // it has permits, which somebody has to set up, and which have no Owner
-	parted  bool                              // a part of what a lease holds can be lost: Unlock gives back the rest
-	show    func(owner string) string         // the owner as text; nil: it is text
+	lease   func(name string) string          // the key with the lease, for renew; nil for the lock
+	args    func(c *Client, r request) []any  // own ARGV of acquire and undo; nil for none
+	parse   func(v resp.Value) (Info, error)  // parses the reply of info; nil for parseHolders
+	owner   func(c *Client, r request) string // the owner if the caller passes none; nil for Client.nextOwner
+	suffix  string                            // follows the owner in the lock's hash
+	others  follow                            // the waiters that may also have a lock just acquired
+	queued  bool                              // the server keeps the queue, in which each waiter has its own owner and channel
+	silent  bool                              // no release is published: waiters poll by the target's backoff
+	joins   bool                              // a further hold of the current owner creates no key
+	unowned bool                              // without leases and releases: a caller that acquires has nothing to give back
+	twin    *kind                             // the other half of a read-write lock: its owner does not wait in line for this half
+	tells   bool                              // a waiter announces itself to the server, if Config asks for it
+	permits bool                              // has permits, which need a setup and have no Owner
+	parted  bool                              // a lease can lose a part of its permits: Unlock releases the rest
+	show    func(owner string) string         // converts the owner to text; nil if already text
 
-	more map[string]*script.Script // what else is done with it, by operation
+	more map[string]*script.Script // further scripts, by operation
 
-	acquire, release, undo, renew, force, info *script.Script // undo is nil if acquire changes nothing: then it takes no latch, and may be late
-	downgrade                                  *script.Script // turns a hold into one of the twin; nil if there is no such thing
+	acquire, release, undo, renew, force, info *script.Script // undo: nil if acquire changes nothing, needs no latch, and may be late
+	downgrade                                  *script.Script // turns a hold into a hold of the twin; nil for none
 	pass                                       *script.Script // of a queued kind: see Client.pass
-	handover                                   *script.Script // nil if the lock is never handed over
-	single                                     *script.Script // release of an owner with no other hold, ever; nil: release
+	handover                                   *script.Script // nil if the kind has no hand-over
+	single                                     *script.Script // release for an owner that never has another hold; nil for release
 }
 
-// variant returns a kind whose locks are to the server those of base. It is like base but for what the caller changes.
+// variant returns a copy of base with the same stored form, for the caller to change.
 func variant(name string, base *kind) *kind {
 	k := *base
 	k.name = name
@@ -55,8 +59,8 @@ func variant(name string, base *kind) *kind {
 	return &k
 }
 
-// lazy is a value that is made when it is first asked for. Declared by a composite literal it takes no initialization, so that
-// a kind that a program never mentions is not linked into it.
+// lazy is a value created on first use. A lazy declared by a composite literal needs no initialization, so the linker
+// drops kinds that a program never mentions.
 type lazy[T any] struct {
 	make  func() T // constant
 	once  sync.Once
@@ -68,7 +72,7 @@ func (l *lazy[T]) get() T {
 	return l.value
 }
 
-// follow says which of the waiters in line may have the lock too when one has got it.
+// follow selects the waiters in line that may also have a lock just acquired.
 type follow uint8
 
 const (
@@ -77,15 +81,15 @@ const (
 	everybody
 )
 
-// target is one lock: a kind and a name. It never changes.
+// target is one lock: a kind and a name. A target never changes.
 type target struct {
 	kind    *kind
 	name    string
 	channel string
 	lease   string                                            // KEYS of renew
 	keys    []string                                          // KEYS of force: the lock, its channel, the kind's own
-	first   []string                                          // KEYS of info, and of an acquire that takes no latch
-	backoff func(looks int, last time.Duration) time.Duration // of a silent kind: the pause after so many looks and a last one
+	first   []string                                          // KEYS of info, and of an acquire without a latch
+	backoff func(looks int, last time.Duration) time.Duration // of a silent kind: the pause after looks, and after a pause of last
 }
 
 func newTarget(k *kind, name string) *target {
@@ -109,14 +113,15 @@ func newTarget(k *kind, name string) *target {
 	return t
 }
 
-// with returns the keys and a latch behind them.
+// with returns the target's keys followed by a latch.
 func (t *target) with(latch string) []string {
 	keys := make([]string, 0, 8)
 	return append(append(keys, t.keys...), latch)
 }
 
-// of returns the KEYS of a script that is about one owner, whose turn the caller has if it is an [Owner]. Of a read-write lock the
-// lease of the owner's first read hold stands in front of the latch, and those of the others behind it.
+// of returns the KEYS of a script about one owner. If the owner is an [Owner], the caller has its turn. For a
+// read-write lock, the lease of the owner's first read hold precedes the latch, and the leases of further read holds
+// follow.
 func (t *target) of(owner string, state *ownerState, latch string) []string {
 	if !t.kind.reads {
 		return t.with(latch)
