@@ -10,7 +10,7 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// Finding the node of a command costs no allocation: Send makes none, and Do one, for the encoded command.
+// Routing allocates nothing: Send makes no allocation, and Do one for the encoded command.
 func TestAllocServer(t *testing.T) {
 	rc := redistest.StartCluster(t, redistest.Options{})
 	c := open(t, cluster.Config{Addrs: rc.Addrs(), Node: rc.Config()})

@@ -15,7 +15,7 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// texts are the replies of a batch, errors included.
+// texts returns the replies of a batch as texts, including errors.
 func texts(values []resp.Value) string {
 	var list []string
 	for _, v := range values {
@@ -69,11 +69,11 @@ func TestBatchIsDividedAndKeepsItsOrder(t *testing.T) {
 		if _, err := c.SendBatch(t.Context(), []resp.Command{resp.Cmd("ECHO", "1"), resp.Cmd("ECHO", "2"), echo("3", keyB)}); err != nil {
 			t.Fatal(err)
 		}
-		f.wantCounts("ECHO", 0, 3, 0) // in front of the first key: with it
+		f.wantCounts("ECHO", 0, 3, 0) // sent with the following key
 	})
 }
 
-// All or nothing is sent where this program refuses.
+// If this program refuses a command, nothing of the batch is sent.
 func TestBatchRefused(t *testing.T) {
 	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
 		for _, bad := range []resp.Command{resp.Cmd("BLPOP", keyB, 0), resp.Cmd("SCAN", 0), resp.Cmd(time.Second), resp.Cmd("ASKING"),
@@ -116,7 +116,7 @@ func TestAskInBatch(t *testing.T) {
 	})
 }
 
-// Redirections of several kinds in one batch, each of which is one attempt of the batch.
+// Redirections of several kinds in one batch count as one attempt of the batch.
 func TestMixedRedirectsInBatch(t *testing.T) {
 	bubble(t, cluster.Config{MaxRedirects: 2}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
 		f.answer(nodeA, "APPEND", fmt.Sprintf("-MOVED %d %s", slotA, nodeC), 0)
@@ -133,7 +133,7 @@ func TestMixedRedirectsInBatch(t *testing.T) {
 	})
 }
 
-// The outcome of every command is known even if one of the nodes is not there.
+// The outcome of every command is known even if a node is down.
 func TestBatchWithADeadNode(t *testing.T) {
 	bubble(t, cluster.Config{Node: conn.Config{Retry: conn.Retry{Budget: time.Second}}}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
 		f.nodes[nodeB].Refuse(true)
@@ -224,7 +224,7 @@ func TestTx(t *testing.T) {
 	})
 }
 
-// A transaction goes behind one ASKING, on a connection of its own.
+// A transaction follows a single ASKING, on an exclusive connection.
 func TestTxBehindAsk(t *testing.T) {
 	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
 		f.refuseTx(nodeA, fmt.Sprintf("-ASK %d %s", slotA, nodeB))
@@ -244,7 +244,7 @@ func TestTxBehindAsk(t *testing.T) {
 	})
 }
 
-// A transaction is sent again if its connection ends at ASKING, and none is if it ends behind it.
+// A transaction is repeated if its connection ends at ASKING, but not later.
 func TestTxLosesItsConnection(t *testing.T) {
 	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
 		f.refuseTx(nodeA, fmt.Sprintf("-ASK %d %s", slotA, nodeB))
@@ -290,7 +290,7 @@ func TestBatchUnderContext(t *testing.T) {
 	})
 }
 
-// C23 in a batch: a redirection is no reply.
+// C23 in a batch: a redirection is not a reply.
 func TestRedirectLoopInBatch(t *testing.T) {
 	bubble(t, cluster.Config{MaxRedirects: 5}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
 		f.answer(nodeA, "INCR", fmt.Sprintf("-MOVED %d %s", slotA, nodeB), 0)
@@ -311,7 +311,7 @@ func TestRedirectLoopInBatch(t *testing.T) {
 	})
 }
 
-// A batch pauses if any of its commands needs that, and what has no key stays together.
+// A batch pauses if any command needs a pause, and commands without a key stay together.
 func TestBatchIsRepeatedTogether(t *testing.T) {
 	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
 		f.answer(nodeA, "GET", fmt.Sprintf("-MOVED %d %s", slotA, nodeB), 1)

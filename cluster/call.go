@@ -82,8 +82,8 @@ func (k *call) next(at target, err error) (target, error) {
 }
 
 // decide applies the function decide to this call, and updates the topology accordingly. cause is
-// the last failure other than a redirection. The caller receives cause with the error of a
-// redirection that leads nowhere.
+// the last failure other than a redirection, and decide keeps it up to date. The caller receives
+// cause with the error of a redirection that leads nowhere.
 func (k *call) decide(at target, err error, cause *error) decision {
 	c := k.c
 	var from origin

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// Each case of testdata/cases.md has a test, and its number stands in the files of the package in which that is.
+// Each case of testdata/cases.md has a test: the test files of the case's package contain its
+// number.
 func TestCases(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("testdata", "cases.md"))
 	if err != nil {
@@ -56,7 +57,7 @@ func TestCases(t *testing.T) {
 	}
 }
 
-// testSource is the text of the tests of a package.
+// testSource returns the text of a package's tests.
 func testSource(t *testing.T, pkg string) string {
 	files, err := filepath.Glob(filepath.Join("..", pkg, "*_test.go"))
 	if err != nil {

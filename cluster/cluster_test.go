@@ -64,7 +64,7 @@ func TestMasters(t *testing.T) {
 	})
 }
 
-// Commands for a node are about that node, and are repeated there if at all.
+// Commands for a Node are never sent to another node, even when repeated.
 func TestNode(t *testing.T) {
 	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
 		n, ok := c.Owner(keyB)
@@ -94,7 +94,7 @@ func TestNode(t *testing.T) {
 	})
 }
 
-// That callers do not wait says nothing about a node: it is not avoided for that.
+// A caller's short limit says nothing about the node: the Cluster does not avoid the node.
 func TestImpatientCallers(t *testing.T) {
 	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
 		f.hook(nodeB, func(cmd fakeredis.Cmd) *fakeredis.Action {
@@ -148,7 +148,7 @@ func TestWith(t *testing.T) {
 	})
 }
 
-// With looks for a node until it has a connection to lend, and never calls its function twice.
+// With looks for a node until a connection is available, and never calls its function twice.
 func TestWithLooksForTheOwner(t *testing.T) {
 	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
 		calls := 0
@@ -183,7 +183,7 @@ func TestWithLooksForTheOwner(t *testing.T) {
 	})
 }
 
-// Whatever a Cluster is doing, Close ends it, at once.
+// Close immediately ends all activities of a Cluster.
 func TestClose(t *testing.T) {
 	loading := func(f *fakes, addr string) { f.answer(addr, "GET", "-LOADING busy", 0) }
 	stages := map[string]func(f *fakes){
@@ -249,7 +249,7 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// A ctx that is over, and one that ends while the call waits for anything.
+// A ctx that has ended before the call, and a ctx that ends while the call waits.
 func TestContext(t *testing.T) {
 	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
 		over, cancel := context.WithCancel(t.Context())
@@ -270,7 +270,7 @@ func TestContext(t *testing.T) {
 	})
 }
 
-// An answer that comes as ctx ends, and asks for another attempt: ctx is why there is none.
+// An answer that demands another attempt arrives as ctx ends: the error names ctx.
 func TestContextEndsWithAnswer(t *testing.T) {
 	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
 		for range 50 {
@@ -307,7 +307,7 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// Traces tell of the repetitions of a call, once each, and of no argument.
+// Traces report each repetition of a call once, and never contain an argument.
 func TestTrace(t *testing.T) {
 	var seen []conn.RetryInfo
 	node := conn.Config{Trace: &conn.Trace{Retry: func(i conn.RetryInfo) { seen = append(seen, i) }}}

@@ -16,8 +16,8 @@ import (
 	"github.com/lockwire/lockwire/script"
 )
 
-// B33: a redirection to a node that cannot be reached. When the call ends, by its budget or by its context, the error has the
-// reason why the redirection led nowhere, and nothing has run.
+// B33: a redirection to a node that cannot be reached. When the budget or the context ends the
+// call, the error contains the reason why the redirection failed, and nothing has run.
 func TestRedirectedToADeadEnd(t *testing.T) {
 	dead := map[string]func(f *fakes){
 		"refused": func(f *fakes) { f.nodes[nodeB].Refuse(true) },
@@ -71,7 +71,7 @@ func wantDeadEnd(t *testing.T, err error, reason string, limit time.Duration) {
 	}
 }
 
-// A redirection to a node that is not ready ends by the node's reason too.
+// After a redirection to a node that is not ready, the error also contains the node's reason.
 func TestRedirectedToANodeThatLoads(t *testing.T) {
 	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
 		f.answer(nodeA, "INCR", fmt.Sprintf("-ASK %d %s", slotA, nodeB), 0)
@@ -84,7 +84,8 @@ func TestRedirectedToANodeThatLoads(t *testing.T) {
 	})
 }
 
-// A redirection is never a value of a batch without an error, whoever else has answered: it is followed until that is an error.
+// A redirection is never a value of a batch without an error, whatever other nodes answer: the
+// redirection is followed until an error ends the call.
 func TestRedirectIsNoReplyOfABatch(t *testing.T) {
 	for _, kind := range []string{"ASK", "MOVED"} {
 		for _, limit := range []time.Duration{time.Minute, 50 * time.Millisecond} {
@@ -127,7 +128,7 @@ func TestRedirectIsNoReplyOfABatch(t *testing.T) {
 	}
 }
 
-// A batch of scripts tells of each call what became of it, though one of them is sent to a dead end.
+// A batch of scripts reports the outcome of each call even if one call is sent to a dead end.
 func TestOutcomeOfScripts(t *testing.T) {
 	bubble(t, cluster.Config{Node: conn.Config{Retry: conn.Retry{Budget: time.Second}}}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
 		s := script.New("return redis.call('INCR', KEYS[1])")

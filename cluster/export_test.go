@@ -6,7 +6,7 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// Topology is what a node says of the cluster, for tests of its parsing.
+// Topology is the cluster according to one node, for tests of the parsers.
 type Topology struct{ t *topology }
 
 // Parse reads a reply to CLUSTER SLOTS or CLUSTER SHARDS that came from addr.
@@ -23,7 +23,7 @@ func (t Topology) Masters() []string  { return t.t.masters }
 func (t Topology) Replicas() []string { return t.t.replicas }
 func (t Topology) Served() int        { return t.t.served }
 
-// Owner is the address of the master of a slot, or "".
+// Owner returns the address of the master of a slot, or "".
 func (t Topology) Owner(slot int) string {
 	if at := t.t.owners[slot]; at > 0 {
 		return t.t.masters[at-1]
@@ -34,17 +34,17 @@ func (t Topology) Owner(slot int) string {
 // ReadNodes is readNodes.
 var ReadNodes = readNodes
 
-// RouteOf is the slot of a command, -1 if any node will do.
+// RouteOf returns the slot of a command, or -1 for a command that any node may serve.
 func RouteOf(cmd resp.Command) (int, error) { return routeOf(&cmd) }
 
-// History is what a call has behind it.
+// History describes the earlier attempts of a call.
 type History struct {
 	Failures, Redirects int
 	Redialled, Asking   bool
 	Elapsed             time.Duration
 }
 
-// Decision is what follows from an attempt.
+// Decision is the reaction to an attempt.
 type Decision struct {
 	Action  string // "stop", "again", "relocate", "follow", "ask" or "redial"
 	Addr    string
@@ -56,12 +56,12 @@ var actionNames = map[action]string{
 	stop: "stop", again: "again", relocate: "relocate", follow: "follow", ask: "ask", redial: "redial",
 }
 
-// Decide is what follows from err, of an attempt on the node at from, under a policy.
+// Decide returns the reaction to err, the failure of an attempt on the node from, under a policy.
 func Decide(err error, from string, h History, attempts, redirects int, budget time.Duration) (Decision, error) {
 	d := decide(err, originOf(from, false), history{h.Failures, h.Redirects, h.Redialled, h.Asking, h.Elapsed},
 		policy{attempts, redirects, budget})
 	return Decision{actionNames[d.action], d.addr, d.refresh, d.pause}, d.err
 }
 
-// ErrLeft is why calls on a node that has left end.
+// ErrLeft is the reason in the errors of calls on a node that has left.
 const ErrLeft = errLeft

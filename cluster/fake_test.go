@@ -17,7 +17,7 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// The nodes of a fake cluster, which share the slots evenly. keyA, keyB and keyC are keys of theirs.
+// The nodes of a fake cluster share the slots evenly. Each node serves one of keyA, keyB and keyC.
 const (
 	nodeA, nodeB, nodeC = "10.0.0.1:7001", "10.0.0.2:7002", "10.0.0.3:7003"
 
@@ -32,10 +32,10 @@ type fakes struct {
 
 	mu      sync.Mutex
 	ranges  []fakeRange
-	raw     map[string]string                                // what a node answers to CLUSTER SLOTS instead
+	raw     map[string]string                                // replacements for a node's answer to CLUSTER SLOTS
 	hooks   map[string]func(fakeredis.Cmd) *fakeredis.Action // by node; nil runs the command
-	asks    int                                              // CLUSTER SLOTS, over all nodes
-	alias   map[string]string                                // addresses that lead to a node
+	asks    int                                              // number of CLUSTER SLOTS commands, over all nodes
+	alias   map[string]string                                // additional addresses of nodes
 	dialled []string
 }
 
@@ -156,28 +156,29 @@ func (f *fakes) open(cfg cluster.Config) *cluster.Cluster {
 	return c
 }
 
-// serve sets who serves what from now on.
+// serve sets the owners of the slots.
 func (f *fakes) serve(ranges ...fakeRange) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.ranges = ranges
 }
 
-// says sets what a node answers to CLUSTER SLOTS, as it is on the wire.
+// says sets a node's answer to CLUSTER SLOTS, in wire format.
 func (f *fakes) says(addr, wire string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.raw[addr] = strings.ReplaceAll(wire, "|", "\r\n")
 }
 
-// hook has fn decide about the commands of a node; nil runs them.
+// hook lets fn decide about the commands of a node. A nil action runs the command.
 func (f *fakes) hook(addr string, fn func(fakeredis.Cmd) *fakeredis.Action) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.hooks[addr] = fn
 }
 
-// answer has a node answer each command of that name by raw, for as many times as given, or for ever if that is 0.
+// answer makes a node reply raw to each command of a name, a number of times, or for ever if times
+// is 0.
 func (f *fakes) answer(addr, name, raw string, times int) {
 	n := 0
 	f.hook(addr, func(cmd fakeredis.Cmd) *fakeredis.Action {
@@ -190,7 +191,7 @@ func (f *fakes) answer(addr, name, raw string, times int) {
 	})
 }
 
-// refuseTx has a node refuse each INCR in a transaction by raw, and then EXEC.
+// refuseTx makes a node reply raw to each INCR in a transaction, and refuse EXEC afterwards.
 func (f *fakes) refuseTx(addr, raw string) {
 	open := false
 	f.hook(addr, func(cmd fakeredis.Cmd) *fakeredis.Action {
@@ -211,14 +212,14 @@ func (f *fakes) refuseTx(addr, raw string) {
 	})
 }
 
-// refreshes is how often the topology was asked for.
+// refreshes returns the number of requests for the topology.
 func (f *fakes) refreshes() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.asks
 }
 
-// dials is how often an address was dialled.
+// dials returns the number of dials of an address.
 func (f *fakes) dials(addr string) (n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -230,7 +231,7 @@ func (f *fakes) dials(addr string) (n int) {
 	return n
 }
 
-// wantCounts checks how many commands of a name each node has got.
+// wantCounts checks the number of commands of a name that each node has received.
 func (f *fakes) wantCounts(name string, a, b, c int) {
 	f.t.Helper()
 	for i, addr := range []string{nodeA, nodeB, nodeC} {
@@ -252,7 +253,7 @@ func wantText(t *testing.T, c conn.Doer, want string, args ...any) {
 	}
 }
 
-// took checks how long fn takes.
+// took checks the duration of fn.
 func took(t *testing.T, least, most time.Duration, fn func()) {
 	t.Helper()
 	start := time.Now()

@@ -57,7 +57,8 @@ func TestCommandsGoToTheirNodes(t *testing.T) {
 	})
 }
 
-// C11, C24 without a map: the answer is followed, the slot patched and the topology read again.
+// C11, C24 without a map: the Cluster follows the reply, patches the slot and refreshes the
+// topology.
 func TestMoved(t *testing.T) {
 	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
 		f.nodes[nodeB].Do("SET", keyA, "moved")
@@ -70,7 +71,7 @@ func TestMoved(t *testing.T) {
 		if n := f.refreshes(); n != 2 {
 			t.Errorf("the topology was asked for %d times, want 2", n)
 		}
-		wantText(t, c, "moved", "GET", keyA) // what the topology says counts again
+		wantText(t, c, "moved", "GET", keyA) // the topology counts again
 		f.wantCounts("GET", 2, 3, 0)
 		if got := c.Stats(); got.Moved != 2 || got.Retries != 2 {
 			t.Errorf("Stats = %+v, want 2 Moved and Retries", got)
@@ -99,7 +100,7 @@ func TestMovedHosts(t *testing.T) {
 	}
 }
 
-// C13: there is nobody to dial; the topology knows.
+// C13: MOVED without an address to dial. The topology names the owner.
 func TestMovedToNobody(t *testing.T) {
 	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
 		f.nodes[nodeB].Do("SET", keyA, "moved")
@@ -110,7 +111,7 @@ func TestMovedToNobody(t *testing.T) {
 	})
 }
 
-// C16: a node that names itself is dialled again, once.
+// C16: a node that redirects to itself is redialled once.
 func TestMovedToItself(t *testing.T) {
 	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
 		wantText(t, c, "OK", "SET", keyA, "here")
@@ -154,7 +155,7 @@ func TestMovedWithoutSense(t *testing.T) {
 	}
 }
 
-// C23: nodes that send each other's clients back and forth.
+// C23: two nodes redirect to each other.
 func TestRedirectLoop(t *testing.T) {
 	for _, kind := range []string{"MOVED", "ASK"} {
 		bubble(t, cluster.Config{MaxRedirects: 5}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
@@ -190,7 +191,7 @@ func TestAsk(t *testing.T) {
 	})
 }
 
-// wantAskingAdjacent checks that each ASKING stands right in front of a command on the same connection.
+// wantAskingAdjacent checks that each ASKING immediately precedes a command on the same connection.
 func wantAskingAdjacent(t *testing.T, s *fakeredis.Server) {
 	t.Helper()
 	log := s.Log()
@@ -244,7 +245,7 @@ func synctestRESP3(t *testing.T, cfg cluster.Config, fn func(t *testing.T, f *fa
 	})
 }
 
-// B34: TRYAGAIN starts again at the owner, with pauses that grow.
+// B34: TRYAGAIN starts again at the owner, with growing pauses.
 func TestTryAgain(t *testing.T) {
 	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
 		f.answer(nodeA, "MGET", "-TRYAGAIN Multiple keys request during rehashing of slot", 5)
@@ -275,7 +276,7 @@ func TestTryAgain(t *testing.T) {
 	})
 }
 
-// In a migration with both keys on their way: ASK, then TRYAGAIN at the target, then ASK again.
+// During a migration of both keys: ASK, then TRYAGAIN at the target, then ASK again.
 func TestTryAgainBehindAsk(t *testing.T) {
 	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
 		f.answer(nodeA, "MGET", fmt.Sprintf("-ASK %d %s", slotA, nodeB), 0)
@@ -307,7 +308,8 @@ func TestWhatTheServerDidNotRunIsRepeated(t *testing.T) {
 	}
 }
 
-// A node that has said CLUSTERDOWN is asked again soon however long that has been so, and for as long as the budget lasts.
+// The Cluster asks a node after CLUSTERDOWN again at short intervals, for as long as the budget
+// lasts.
 func TestClusterIsUpAgain(t *testing.T) {
 	for _, down := range []time.Duration{time.Second, 4500 * time.Millisecond} {
 		bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
@@ -330,7 +332,7 @@ func TestClusterIsUpAgain(t *testing.T) {
 	}
 }
 
-// What was sent and not answered is never sent again, on any node.
+// A command sent without an answer is never sent again, on any node.
 func TestUncertainIsNotRepeated(t *testing.T) {
 	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
 		f.hook(nodeA, func(cmd fakeredis.Cmd) *fakeredis.Action {
@@ -377,7 +379,8 @@ func TestScriptBehindMoved(t *testing.T) {
 	})
 }
 
-// A call on two keys of a slot that migrates is sent to and fro until both have arrived: that is no loop.
+// A call on two keys of a migrating slot is redirected back and forth until both keys have arrived.
+// The redirections are not a loop.
 func TestKeysMoveOneByOne(t *testing.T) {
 	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
 		f.answer(nodeA, "DEL", fmt.Sprintf("-ASK %d %s", slotA, nodeB), 0)
@@ -396,7 +399,8 @@ func TestKeysMoveOneByOne(t *testing.T) {
 	})
 }
 
-// After a pause, a call goes to the owner that has become known meanwhile, not to the one that was named before it.
+// After a pause, a call goes to the owner according to the latest table, not to the node in the
+// earlier reply.
 func TestMovedAfterPause(t *testing.T) {
 	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
 		f.nodes[nodeC].Do("SET", keyA, "here")
@@ -405,7 +409,8 @@ func TestMovedAfterPause(t *testing.T) {
 		f.answer(nodeB, "GET", fmt.Sprintf("-MOVED %d %s", slotA, nodeA), 0)
 		wantText(t, c, "here", "GET", keyA)
 	})
-	// But not to the one that has just said that it is not the owner, whatever the topology says.
+	// But the call does not go to a node that has just denied being the owner, whatever the
+	// topology says.
 	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
 		f.nodes[nodeB].Do("SET", keyA, "moved")
 		f.answer(nodeA, "GET", fmt.Sprintf("-MOVED %d %s", slotA, nodeB), 0)

@@ -18,7 +18,7 @@ import (
 	"github.com/lockwire/lockwire/script"
 )
 
-// loadTime is how long a test keeps up its load: the time in LOCKWIRE_TORTURE_TIME, or else what the test asks for.
+// loadTime returns the duration of a test's load: LOCKWIRE_TORTURE_TIME, or short by default.
 func loadTime(t *testing.T, short time.Duration) time.Duration {
 	text := os.Getenv("LOCKWIRE_TORTURE_TIME")
 	if text == "" {
@@ -31,7 +31,8 @@ func loadTime(t *testing.T, short time.Duration) time.Duration {
 	return d
 }
 
-// load is many callers that count in the keys of a cluster, in every way there is to send a command.
+// load is a set of callers that count in the keys of a cluster, through every method that sends
+// commands.
 type load struct {
 	t    *testing.T
 	c    *cluster.Cluster
@@ -41,11 +42,11 @@ type load struct {
 	wg   sync.WaitGroup
 
 	calls  atomic.Int64
-	failed atomic.Int64          // of which none has run
-	mayErr func(key string) bool // whether a call on that key may fail; nil: none may
+	failed atomic.Int64          // calls that certainly ran nothing
+	mayErr func(key string) bool // whether a call on the key may fail; nil: no call may
 }
 
-// counter is a key and what is known of it.
+// counter is a key with the known outcomes of its calls.
 type counter struct {
 	name      string
 	done      atomic.Int64 // acknowledged
@@ -54,10 +55,11 @@ type counter struct {
 
 var incr = script.New("return redis.call('INCR', KEYS[1])")
 
-// loads tells the keys of one load from those of another: a replica that takes over may bring back what has been deleted.
+// loads distinguishes the keys of successive loads, because a replica that takes over may bring
+// deleted keys back.
 var loads atomic.Int64
 
-// startLoad begins counting in perTag keys of each tag.
+// startLoad begins to count in perTag keys of each tag.
 func startLoad(t *testing.T, c *cluster.Cluster, tags []string, perTag int, mayErr func(string) bool) *load {
 	l := &load{t: t, c: c, keys: make([]counter, len(tags)*perTag), mayErr: mayErr}
 	load := loads.Add(1)
@@ -75,7 +77,7 @@ func startLoad(t *testing.T, c *cluster.Cluster, tags []string, perTag int, mayE
 	return l
 }
 
-// once makes one call, of a kind that depends on the worker.
+// once makes one call. The worker decides the kind of call.
 func (l *load) once(worker, perTag int) {
 	at := rand.IntN(len(l.keys))
 	k := &l.keys[at]
@@ -132,7 +134,7 @@ func (l *load) batch() {
 	}
 }
 
-// count notes the outcome of a call that counts.
+// count records the outcome of a counting call.
 func (l *load) count(k *counter, err error) {
 	l.calls.Add(1)
 	switch {
@@ -147,7 +149,8 @@ func (l *load) count(k *counter, err error) {
 	}
 }
 
-// end ends the load and checks the counters. Where acknowledged writes may be lost, only that nothing was counted twice.
+// end ends the load and checks the counters. If acknowledged writes may be lost, end only checks
+// that no call counted twice.
 func (l *load) end(mayLose bool) {
 	l.t.Helper()
 	l.stop()
@@ -178,7 +181,7 @@ func (l *load) end(mayLose bool) {
 	l.t.Logf("%d calls, %d failed, %d acknowledged writes lost, %+v", l.calls.Load(), l.failed.Load(), lost, l.c.Stats())
 }
 
-// await lets the load go on for d.
+// await lets the load continue for d.
 func (l *load) await(d time.Duration) {
 	select {
 	case <-time.After(d):
@@ -186,7 +189,7 @@ func (l *load) await(d time.Duration) {
 	}
 }
 
-// tagsOf returns count tags, the slots of which a node serves.
+// tagsOf returns count tags in slots of a node.
 func tagsOf(rc *redistest.Cluster, s *redistest.Server, count int) (tags []string) {
 	for i := 0; len(tags) < count; i++ {
 		tag := fmt.Sprint("tag", i)

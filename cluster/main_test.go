@@ -10,7 +10,7 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-// within returns a context that ends with the test, or after a time that nothing here should take.
+// within returns a context that ends with the test, or after a time longer than any step of a test.
 func within(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), redistest.Patience)
 	t.Cleanup(cancel)

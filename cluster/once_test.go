@@ -18,8 +18,9 @@ import (
 	"github.com/lockwire/lockwire/script"
 )
 
-// moody is nodes that do to every command whatever a node may do, by chance: run it, refuse it with any of the reasons there
-// are, with or without the end of the connection, before or behind it, and with or without an answer. It counts what ran.
+// moody is a set of nodes that treat each command at random: they run or refuse it, with any known
+// reason, and close the connection before, after or instead of the answer. moody counts the
+// commands that ran.
 type moody struct {
 	f       *fakes
 	rand    *rand.Rand
@@ -34,12 +35,12 @@ type openTx struct {
 	broken bool
 }
 
-// refusals are what a node says that has not run a command, and never does so later.
+// refusals are replies of a node that has not run a command and never will.
 var refusals = []string{"MOVED 1711 " + nodeB, "MOVED 1711 " + nodeA, "MOVED 1711 :7003", "MOVED 1711 ?:7001",
 	"ASK 1711 " + nodeB, "ASK 1711 " + nodeC, "ASK 1711 " + nodeA, "TRYAGAIN x", "CLUSTERDOWN x", "LOADING x", "MASTERDOWN x",
 	"READONLY x", "BUSY x", "NOREPLICAS x", "ERR max number of clients reached", "OOM x", "ERR x"}
 
-// outlasts are the refusals that EXEC may get without being the end of its transaction, before Redis 6.2.
+// outlasts are the refusals of EXEC that did not end a transaction before Redis 6.2.
 var outlasts = []string{"LOADING", "MASTERDOWN", "READONLY", "BUSY", "NOREPLICAS", "ERR", "OOM"}
 
 func newMoody(f *fakes, seed uint64) *moody {
@@ -66,7 +67,7 @@ func (m *moody) decide(addr string, cmd fakeredis.Cmd) *fakeredis.Action {
 	case 1:
 		act = act.ThenReset()
 	case 2:
-		act = fakeredis.Swallow().ThenClose() // what has run has run
+		act = fakeredis.Swallow().ThenClose() // the command has run already
 	case 3:
 		act = act.Late(time.Duration(m.rand.IntN(1200)) * time.Millisecond)
 	}
@@ -138,13 +139,13 @@ func (m *moody) exec(at string, tx *openTx, refusal string) fakeredis.Action {
 
 func answering(line string) fakeredis.Action { return fakeredis.Reply(line + "\r\n") }
 
-// outcomes checks what callers are told of commands against what ran.
+// outcomes compares the reported outcomes of commands with the commands that ran.
 type outcomes struct {
 	mu   sync.Mutex
 	told map[string]error
 }
 
-// note takes the outcome of the command with an id, and its reply if it has one.
+// note records the outcome of the command with an id, and any reply.
 func (o *outcomes) note(t *testing.T, id string, v resp.Value, err error) {
 	if err == nil {
 		err = v.Err()
@@ -176,8 +177,8 @@ func (o *outcomes) check(t *testing.T, m *moody) (uncertain int) {
 	return uncertain
 }
 
-// Whatever nodes do, and whatever becomes of connections, nothing runs twice: not a command, a transaction, a script or a part
-// of a batch. What is said to have run has, what is said not to have run has not, and each reply is that of its command.
+// Whatever happens to nodes and connections, nothing runs twice: no command, transaction, script or
+// part of a batch. Each reported outcome is right, and each reply belongs to its command.
 func TestNothingRunsTwice(t *testing.T) {
 	cfg := cluster.Config{Node: conn.Config{Timeout: time.Second}}
 	bareBubble(t, func(t *testing.T, f *fakes, proto int) {
@@ -198,7 +199,7 @@ func TestNothingRunsTwice(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			time.Sleep(2 * time.Second) // what is late comes
+			time.Sleep(2 * time.Second) // late commands arrive
 			synctest.Wait()
 			c.Close()
 			uncertain += o.check(t, m)
@@ -212,7 +213,7 @@ func TestNothingRunsTwice(t *testing.T) {
 
 var once = script.New("return redis.call('SET', KEYS[1], ARGV[1])")
 
-// callOnce makes a call, of a kind that depends on n, the commands of which are known by id.
+// callOnce makes a call whose commands carry id. n decides the kind of call.
 func callOnce(t *testing.T, c *cluster.Cluster, o *outcomes, n int, id string) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -15,7 +15,7 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// ran is what nodes have executed, in their order.
+// ran records the commands that nodes have executed, in order.
 type ran struct {
 	mu   sync.Mutex
 	cmds []string
@@ -27,7 +27,8 @@ func (r *ran) add(cmd string) {
 	r.cmds = append(r.cmds, cmd)
 }
 
-// Some commands of a batch are refused, and later ones with the same key are executed: nothing is repeated behind those.
+// Nodes refuse some commands of a batch and execute later commands with the same key. The refused
+// commands are not repeated.
 func TestBatchKeepsTheOrderOfAKey(t *testing.T) {
 	ask, moved := fmt.Sprintf("-ASK %d %s", slotA, nodeB), fmt.Sprintf("-MOVED %d %s", slotA, nodeB)
 	one, two := "{"+keyA+"}1", "{"+keyA+"}2"
@@ -96,8 +97,8 @@ func TestBatchKeepsTheOrderOfAKey(t *testing.T) {
 	}
 }
 
-// Nodes refuse at random. Whatever comes of it, commands with a key in common are executed in their order, each once at most,
-// and an executed command has its answer.
+// Nodes refuse at random. Commands with a common key are executed in order, each at most once, and
+// every executed command has an answer.
 func TestBatchOrderAtRandom(t *testing.T) {
 	seed := rand.Uint64()
 	for round := range uint64(100) {
@@ -129,7 +130,7 @@ func TestBatchOrderAtRandom(t *testing.T) {
 				key, other := fmt.Sprintf("{%s}%d", keyA, rnd.IntN(4)), fmt.Sprintf("{%s}%d", keyA, rnd.IntN(4))
 				cmds, keys = append(cmds, resp.Cmd("MSET", key, i, other, i)), append(keys, []string{key, other})
 			}
-			values, _ := c.SendBatch(t.Context(), cmds) // without those that were redirected until the budget was used up
+			values, _ := c.SendBatch(t.Context(), cmds) // without commands redirected until the end of the budget
 			last := map[string]int{}
 			seen := map[int]bool{}
 			for _, n := range order {

@@ -30,7 +30,7 @@ func pubsubBubble(t *testing.T, fn func(t *testing.T, f *fakes, s *pubsub.Subscr
 	})
 }
 
-// event returns the next event, which must be of that kind.
+// event returns the next event, and checks its kind.
 func event(t *testing.T, sub *pubsub.Subscription, want pubsub.EventKind) pubsub.Event {
 	t.Helper()
 	timer := time.NewTimer(time.Minute)
@@ -90,7 +90,7 @@ func TestChannelsAreSpread(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.wantCounts("SUBSCRIBE", 1, 1, 1)
-		if _, err := s.PSubscribe(t.Context(), keyA, keyB, keyC); err != nil { // of all nodes, if they were channels
+		if _, err := s.PSubscribe(t.Context(), keyA, keyB, keyC); err != nil { // on different nodes, if they were shard channels
 			t.Fatal(err)
 		}
 		nodes := 0
@@ -123,7 +123,7 @@ func TestChannelsAreSpread(t *testing.T) {
 	})
 }
 
-// A Stream that cannot be had in time is not looked for at other nodes.
+// After its ctx has ended, Stream tries no other node.
 func TestStreamEndsWithItsContext(t *testing.T) {
 	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
 		before := 0
@@ -148,7 +148,8 @@ func TestStreamEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// B17: the server ends the subscription as the slot has moved; it is resumed at the new owner, to which MOVED leads.
+// B17: the server ends the subscription when the slot moves. The Subscriber follows MOVED and
+// resumes at the new owner.
 func TestShardChannelMovesWithItsSlot(t *testing.T) {
 	pubsubBubble(t, func(t *testing.T, f *fakes, s *pubsub.Subscriber) {
 		sub, other := ssubscribe(t, s, keyA), ssubscribe(t, s, keyB)
@@ -179,7 +180,7 @@ func TestShardChannelMovesWithItsSlot(t *testing.T) {
 	})
 }
 
-// A topology that is out of date when the subscription is made.
+// The topology is out of date when the Subscriber subscribes.
 func TestShardChannelIsMoved(t *testing.T) {
 	pubsubBubble(t, func(t *testing.T, f *fakes, s *pubsub.Subscriber) {
 		f.answer(nodeA, "SSUBSCRIBE", fmt.Sprintf("-MOVED %d %s", slotA, nodeC), 0)
@@ -196,7 +197,7 @@ func TestShardChannelIsMoved(t *testing.T) {
 	})
 }
 
-// Nodes that do not agree, refuse or are not ready cost pauses, and no Subscribe fails for it.
+// Nodes that disagree, refuse or are not ready cause pauses, but no Subscribe fails.
 func TestShardChannelThatIsNotServedYet(t *testing.T) {
 	for name, answers := range map[string][2]string{
 		"sent to and fro": {fmt.Sprintf("-MOVED %d %s", slotA, nodeB), fmt.Sprintf("-MOVED %d %s", slotA, nodeA)},
@@ -226,7 +227,8 @@ func TestShardChannelThatIsNotServedYet(t *testing.T) {
 	})
 }
 
-// The node of a channel dies, and another takes over. Channels of other nodes notice nothing.
+// The node of a channel dies, and another node takes over. Channels of further nodes are not
+// disturbed.
 func TestNodeOfAChannelDies(t *testing.T) {
 	pubsubBubble(t, func(t *testing.T, f *fakes, s *pubsub.Subscriber) {
 		sub, other := ssubscribe(t, s, keyA), ssubscribe(t, s, keyB, keyC)
@@ -260,7 +262,8 @@ func TestNodeOfAChannelDies(t *testing.T) {
 	})
 }
 
-// A node that leaves the cluster, but goes on, hears nothing any more: what listens there moves.
+// A node leaves the cluster but keeps running. It receives no messages any more, so its
+// subscriptions move.
 func TestPlainChannelOfANodeThatLeaves(t *testing.T) {
 	bubble(t, cluster.Config{RefreshInterval: time.Second}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
 		s := pubsub.New(c, pubsub.Config{})
@@ -306,7 +309,7 @@ func TestChannelThatNobodyServes(t *testing.T) {
 	})
 }
 
-// Close at any moment joins the goroutines of all parts, which each bubble checks at its end.
+// Close at any moment joins the goroutines of all parts. Each bubble checks so at its end.
 func TestCloseSubscriberOfACluster(t *testing.T) {
 	for name, stage := range map[string]func(f *fakes){
 		"subscribed": func(*fakes) {},

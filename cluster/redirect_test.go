@@ -18,7 +18,7 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// dialError is how a command fails for which there is no connection.
+// dialError returns the error of a command without a connection.
 func dialError(cause error) error {
 	return &conn.Error{Op: "GET", Addr: "a:1", Err: &conn.Error{Op: "dial", Addr: "a:1", Err: fmt.Errorf("connect: %w", cause)}}
 }
@@ -32,7 +32,7 @@ func refusedByUs(t *testing.T) error {
 	return err
 }
 
-// decidingNode is the node that the errors below came from.
+// decidingNode is the node that sent the errors below.
 const decidingNode = "10.0.0.9:7000"
 
 type decided = cluster.Decision
@@ -44,7 +44,8 @@ var (
 	elsewhere       = decided{Action: "relocate", Refresh: true}
 )
 
-// decisions are what follows from each error, in the first attempt of a call that may go on.
+// decisions are the reactions to each error in the first attempt of a call with a sufficient
+// budget.
 var decisions = []struct {
 	name string
 	err  error
@@ -128,7 +129,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// boundsHold checks that no error is tried again beyond the bounds of any policy, and that what stops does so under all.
+// boundsHold checks that no policy's bounds are exceeded, and that a final error stops the call
+// under every policy.
 func boundsHold(t *testing.T, err error, from string) {
 	t.Helper()
 	first, _ := cluster.Decide(err, from, cluster.History{}, 16, 8, 5*time.Second)

@@ -18,14 +18,14 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// moveAll makes every slot of nodeA one of nodeB, with its answers.
+// moveAll moves all slots of nodeA to nodeB, and makes the nodes answer accordingly.
 func (f *fakes) moveAll() {
 	f.serve(fakeRange{0, 10922, nodeB}, fakeRange{10923, 16383, nodeC})
 	f.nodes[nodeB].Do("SET", keyA, "moved")
 	f.answer(nodeA, "GET", fmt.Sprintf("-MOVED %d %s", slotA, nodeB), 0)
 }
 
-// C18: an answer without slots does not take the place of a topology.
+// C18: an answer without slots does not replace a topology.
 func TestEmptyTopologyIsNotBelieved(t *testing.T) {
 	bubble(t, cluster.Config{RefreshInterval: time.Second}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
 		for _, addr := range []string{nodeA, nodeB, nodeC} {
@@ -40,7 +40,7 @@ func TestEmptyTopologyIsNotBelieved(t *testing.T) {
 	})
 }
 
-// A node that knows only a part, as one that was cut off does, is not believed if another knows more.
+// A node that was cut off knows only part of the slots. The Cluster prefers a node that knows more.
 func TestPoorTopologyIsNotPreferred(t *testing.T) {
 	bubble(t, cluster.Config{RefreshInterval: time.Second}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
 		f.says(nodeA, "*1|*3|:0|:5460|*2|"+str("10.0.0.1")+":7001|")
@@ -48,7 +48,7 @@ func TestPoorTopologyIsNotPreferred(t *testing.T) {
 		if got := c.Stats(); got.Slots != cluster.Slots || got.RefreshErrors > 0 {
 			t.Errorf("Stats = %+v", got)
 		}
-		f.serve(fakeRange{0, 5460, nodeA}, fakeRange{5461, 10922, nodeB}) // now they all know only that
+		f.serve(fakeRange{0, 5460, nodeA}, fakeRange{5461, 10922, nodeB}) // now no node knows more
 		time.Sleep(3 * time.Second)
 		if got := c.Stats(); got.Slots != 10923 || got.Masters != 2 {
 			t.Errorf("Stats = %+v, want what the best informed node says", got)
@@ -56,7 +56,7 @@ func TestPoorTopologyIsNotPreferred(t *testing.T) {
 	})
 }
 
-// C19: the next seed is asked, and in the end the reason told.
+// C19: the Cluster asks the next seed, and finally reports the reason.
 func TestEmptyTopologyAtStart(t *testing.T) {
 	bareBubble(t, func(t *testing.T, f *fakes, proto int) {
 		f.says(nodeA, "*0|")
@@ -112,7 +112,7 @@ func TestWrongPasswordShowsAtOnce(t *testing.T) {
 	})
 }
 
-// C20: a slot that nobody serves.
+// C20: an unserved slot.
 func TestHole(t *testing.T) {
 	bareBubble(t, func(t *testing.T, f *fakes, proto int) {
 		f.serve(fakeRange{0, 5460, nodeA}, fakeRange{10923, 16383, nodeC})
@@ -139,7 +139,7 @@ func TestHole(t *testing.T) {
 	})
 }
 
-// C22: an answer that is wrong is refused, and the node asked after the others.
+// C22: the Cluster refuses an invalid answer and asks the next node.
 func TestWrongTopologyIsRefused(t *testing.T) {
 	bubble(t, cluster.Config{RefreshInterval: time.Second}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
 		f.says(nodeA, "*1|*3|:0|:16384|*2|"+str("10.0.0.1")+":7001|")
@@ -154,7 +154,7 @@ func TestWrongTopologyIsRefused(t *testing.T) {
 	})
 }
 
-// C24: the map is applied once, whoever names the node.
+// C24: the map is applied exactly once to each announced address.
 func TestNodeMap(t *testing.T) {
 	bareBubble(t, func(t *testing.T, f *fakes, proto int) {
 		f.serve(fakeRange{0, 5460, "172.16.0.1:1"}, fakeRange{5461, 16383, "172.16.0.2:2"})
@@ -177,7 +177,7 @@ func TestNodeMap(t *testing.T) {
 	})
 }
 
-// However many calls find that the topology has changed, it is read a few times only.
+// However many calls find a changed topology, the Cluster refreshes only a few times.
 func TestNoRefreshStorm(t *testing.T) {
 	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
 		f.answer(nodeA, "GET", fmt.Sprintf("-MOVED %d %s", slotA, nodeB), 0) // for ever, and the topology says otherwise
@@ -213,7 +213,7 @@ func TestNoRefreshStorm(t *testing.T) {
 	})
 }
 
-// However long the pauses between refreshes have become: when it has been quiet, they begin anew.
+// After a quiet time the pauses between refreshes are short again.
 func TestRefreshesAfterQuiet(t *testing.T) {
 	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
 		f.nodes[nodeB].Do("SET", keyA, "inherited")
@@ -231,7 +231,7 @@ func TestRefreshesAfterQuiet(t *testing.T) {
 	})
 }
 
-// Seeds are never forgotten: all nodes that are known are gone, and others are where the seed leads.
+// Seeds are never forgotten: all known nodes are gone, and the seed leads to new nodes.
 func TestSeedsAreNotForgotten(t *testing.T) {
 	bareBubble(t, func(t *testing.T, f *fakes, proto int) {
 		const seed = "cluster.example:7000"
@@ -255,7 +255,8 @@ func TestSeedsAreNotForgotten(t *testing.T) {
 	})
 }
 
-// B35: one of three masters is down, the topology changes; commands to the other two are not disturbed.
+// B35: one of three masters is down and the topology changes. Commands to the remaining masters are
+// not disturbed.
 func TestOneMasterDown(t *testing.T) {
 	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
 		for _, key := range []string{keyA, keyB, keyC} {
@@ -288,7 +289,7 @@ func TestOneMasterDown(t *testing.T) {
 	})
 }
 
-// A master that hangs costs those that wait for it, until another has its slots.
+// A master that hangs delays only its own callers, until another master serves its slots.
 func TestHungMaster(t *testing.T) {
 	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
 		wantText(t, c, "OK", "SET", keyA, "x")
@@ -301,13 +302,13 @@ func TestHungMaster(t *testing.T) {
 				t.Errorf("%v, want ErrUncertain", err)
 			}
 		})
-		time.Sleep(1200 * time.Millisecond) // nodeA may be the first to be asked
+		time.Sleep(1200 * time.Millisecond) // the refresh may ask nodeA first
 		took(t, 0, 0, func() { wantText(t, c, "1", "INCR", "{mylock}n") })
 	})
 }
 
-// Once a master that hangs has been replaced, nobody waits for it any more: whether it is known as a replica, or not at all as
-// long as it has failed.
+// Once a hung master has been replaced, no call waits for the old master, whether the topology
+// lists it as a replica or, while failed, not at all.
 func TestHungMasterIsReplaced(t *testing.T) {
 	for _, replica := range []string{"", "*2|" + str("10.0.0.1") + ":7001|"} {
 		bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
@@ -316,7 +317,7 @@ func TestHungMasterIsReplaced(t *testing.T) {
 				return err
 			}
 			wantText(t, c, "OK", "SET", keyA, "x")
-			if err := c.With(t.Context(), keyA, get); err != nil { // there are connections of both kinds now
+			if err := c.With(t.Context(), keyA, get); err != nil { // now both kinds of connections exist
 				t.Fatal(err)
 			}
 			f.nodes[nodeA].Mute(true)
@@ -341,7 +342,8 @@ func TestHungMasterIsReplaced(t *testing.T) {
 	}
 }
 
-// A node that leaves is not kept, and neither are its connections and streams; one that a redirection has named is, for a while.
+// A node that leaves is dropped with its connections and streams. A node named in a redirection
+// stays for a while.
 func TestNodeLeaves(t *testing.T) {
 	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
 		var streams []*conn.Stream

@@ -71,7 +71,7 @@ func TestRouteRefuses(t *testing.T) {
 	}
 }
 
-// Whatever the words are, a route is a slot, and that of one of the words.
+// Whatever the words, a route is a slot, and the slot of a word in the command.
 func FuzzRoute(f *testing.F) {
 	for _, seed := range []string{"EVAL s 1 k", "XREAD STREAMS a 0", "MIGRATE h 1 '' 0 1 KEYS a", "GET {a}", "BLMPOP 1 1"} {
 		f.Add(seed)

@@ -72,7 +72,7 @@ func TestServer(t *testing.T) {
 	})
 }
 
-// What a server says by either command is the same.
+// Both commands of a server give the same topology.
 func TestServerTopology(t *testing.T) {
 	redistest.RunClusters(t, redistest.Options{}, func(t *testing.T, rc *redistest.Cluster, proto int) {
 		cfg := rc.Config()
@@ -107,7 +107,7 @@ func TestServerTopology(t *testing.T) {
 	})
 }
 
-// readTopology asks for the topology by CLUSTER SLOTS or SHARDS.
+// readTopology requests the topology by CLUSTER SLOTS or SHARDS.
 func readTopology(t *testing.T, k *conn.Conn, command, addr string) cluster.Topology {
 	t.Helper()
 	v, err := k.Do(t.Context(), "CLUSTER", command)
@@ -125,7 +125,7 @@ func replicasOf(top cluster.Topology) []string {
 	return slices.Compact(slices.Sorted(slices.Values(top.Replicas())))
 }
 
-// Slots migrate to and fro while they are in use: nothing is lost, nothing runs twice and nothing fails.
+// Slots migrate back and forth under load: nothing is lost, nothing runs twice and nothing fails.
 func TestServerMigration(t *testing.T) {
 	redistest.RunClusters(t, redistest.Options{}, func(t *testing.T, rc *redistest.Cluster, proto int) {
 		c := open(t, cluster.Config{Addrs: rc.Addrs()[:1], Node: rc.Config()})
@@ -156,7 +156,7 @@ func TestServerMigration(t *testing.T) {
 	})
 }
 
-// moveSlowly migrates a slot in small steps, so that some of its keys are here and some there.
+// moveSlowly migrates a slot in small steps, so that its keys are temporarily on two nodes.
 func moveSlowly(t *testing.T, rc *redistest.Cluster, l *load, slot int, from, to *redistest.Server) {
 	t.Helper()
 	if err := rc.BeginMove(slot, from, to); err != nil {
@@ -175,7 +175,8 @@ func moveSlowly(t *testing.T, rc *redistest.Cluster, l *load, slot int, from, to
 	}
 }
 
-// A master is killed under load: only calls on its keys may fail, none is counted twice, and the others notice nothing.
+// A master is killed under load. Only calls on its keys may fail, no call counts twice, and callers
+// of other masters are not disturbed.
 func TestServerKillMaster(t *testing.T) {
 	redistest.RunClusters(t, redistest.Options{}, func(t *testing.T, rc *redistest.Cluster, proto int) {
 		c := open(t, cluster.Config{Addrs: rc.Addrs(), Node: rc.Config()})
@@ -183,7 +184,7 @@ func TestServerKillMaster(t *testing.T) {
 		for _, s := range rc.Masters() {
 			tags = append(tags, tagsOf(rc, s, 3)...)
 		}
-		var victims atomic.Pointer[[]int] // the slots of the one that is killed
+		var victims atomic.Pointer[[]int] // the slots of the killed master
 		victims.Store(new([]int))
 		mayErr := func(key string) bool { return slices.Contains(*victims.Load(), cluster.Slot(key)) }
 		l := startLoad(t, c, tags, 5, mayErr)
@@ -216,7 +217,8 @@ func TestServerKillMaster(t *testing.T) {
 	})
 }
 
-// A node comes, takes slots over, gives them back and goes, and then every node is restarted; nothing fails.
+// A node joins, takes slots over, gives them back and leaves. Then every node is restarted. Nothing
+// fails.
 func TestServerNodesComeAndGo(t *testing.T) {
 	redistest.RunClusters(t, redistest.Options{}, func(t *testing.T, rc *redistest.Cluster, proto int) {
 		c := open(t, cluster.Config{Addrs: rc.Addrs()[:1], Node: rc.Config(), RefreshInterval: time.Second})
@@ -248,7 +250,8 @@ func TestServerNodesComeAndGo(t *testing.T) {
 	})
 }
 
-// All nodes are restarted one after the other, as an administrator does it: a master when its replica has taken over.
+// All nodes are restarted one after another, as by an administrator: a master after its replica has
+// taken over.
 func TestServerRollingRestart(t *testing.T) {
 	redistest.RunClusters(t, redistest.Options{}, func(t *testing.T, rc *redistest.Cluster, proto int) {
 		c := open(t, cluster.Config{Addrs: rc.Addrs(), Node: rc.Config()})
@@ -256,7 +259,7 @@ func TestServerRollingRestart(t *testing.T) {
 		for _, s := range rc.Masters() {
 			tags = append(tags, tagsOf(rc, s, 2)...)
 		}
-		// A command that is on its way when a server stops may have run. None certainly failed.
+		// A command under way when a server stops may have run. No call certainly failed.
 		l := startLoad(t, c, tags, 5, func(string) bool { return true })
 		defer l.stop()
 		nodes := rc.Nodes()
@@ -283,7 +286,7 @@ func TestServerRollingRestart(t *testing.T) {
 	})
 }
 
-// TLS, passwords and users are as for one server, also for what redirections lead to.
+// TLS, passwords and users work as with one server, also after redirections.
 func TestServerTLSAndUsers(t *testing.T) {
 	opts := redistest.Options{TLS: true, Password: "cluster secret", Users: []redistest.User{
 		{Name: "app", Password: "app secret", Rules: "~* +@all -flushall"}}}
@@ -314,7 +317,7 @@ func TestServerTLSAndUsers(t *testing.T) {
 	})
 }
 
-// awaitStats waits until the figures are as wanted.
+// awaitStats waits for the wanted Stats.
 func awaitStats(t *testing.T, c *cluster.Cluster, what string, ok func(cluster.Stats) bool) {
 	t.Helper()
 	limit, again := time.After(redistest.Patience), time.NewTicker(10*time.Millisecond)
@@ -328,7 +331,7 @@ func awaitStats(t *testing.T, c *cluster.Cluster, what string, ok func(cluster.S
 	}
 }
 
-// awaitServed waits until a command on each tag succeeds, and returns how long that took.
+// awaitServed waits until a command on each tag succeeds, and returns the time taken.
 func awaitServed(t *testing.T, c *cluster.Cluster, tags []string) time.Duration {
 	t.Helper()
 	start := time.Now()
@@ -346,7 +349,8 @@ func awaitServed(t *testing.T, c *cluster.Cluster, tags []string) time.Duration 
 	return time.Since(start)
 }
 
-// A master hangs, and a replica takes over: a call that is willing to wait for much longer ends soon after that, and says why.
+// A master hangs, and a replica takes over. A call with a much longer limit ends soon afterwards
+// and reports the reason.
 func TestServerHungMaster(t *testing.T) {
 	redistest.RunClusters(t, redistest.Options{}, func(t *testing.T, rc *redistest.Cluster, proto int) {
 		c := open(t, cluster.Config{Addrs: rc.Addrs(), Node: rc.Config()})

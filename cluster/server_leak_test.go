@@ -10,7 +10,7 @@ import (
 	"github.com/lockwire/lockwire/pubsub"
 )
 
-// files returns how many files the process has open, and false where the system does not tell.
+// files returns the number of open files of the process, or false on a system without the number.
 func files(t *testing.T) (int, bool) {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -23,7 +23,7 @@ func files(t *testing.T) (int, bool) {
 	return len(list), true
 }
 
-// Whatever has happened, after Close neither a goroutine nor a connection is left.
+// After Close no goroutine and no connection is left.
 func TestServerLeaks(t *testing.T) {
 	redistest.RunClusters(t, redistest.Options{}, func(t *testing.T, rc *redistest.Cluster, proto int) {
 		masters := rc.Masters()

@@ -9,7 +9,7 @@ import (
 	"github.com/lockwire/lockwire/pubsub"
 )
 
-// awaitMessage publishes until a message comes back.
+// awaitMessage publishes until a message arrives.
 func awaitMessage(t *testing.T, c *cluster.Cluster, sub *pubsub.Subscription, command, channel string) {
 	t.Helper()
 	again := time.NewTicker(20 * time.Millisecond)
@@ -31,7 +31,7 @@ func awaitMessage(t *testing.T, c *cluster.Cluster, sub *pubsub.Subscription, co
 	}
 }
 
-// awaitResumed waits until a subscription has been interrupted and resumed, passing messages over.
+// awaitResumed waits for an interruption and resumption of a subscription, and ignores messages.
 func awaitResumed(t *testing.T, sub *pubsub.Subscription) {
 	t.Helper()
 	limit := time.After(redistest.Patience)
@@ -49,7 +49,8 @@ func awaitResumed(t *testing.T, sub *pubsub.Subscription) {
 	}
 }
 
-// Shard channels follow their slots to and fro, and to the replica that takes over; each time that is told.
+// Shard channels follow their slots between nodes, and to a replica that takes over. Each change is
+// reported.
 func TestServerShardChannels(t *testing.T) {
 	redistest.RunClusters(t, redistest.Options{}, func(t *testing.T, rc *redistest.Cluster, proto int) {
 		if !rc.Binary().AtLeast(7, 0) {
@@ -73,7 +74,7 @@ func TestServerShardChannels(t *testing.T) {
 		rc.AwaitTakeover(old)
 		awaitResumed(t, sub)
 		awaitMessage(t, c, sub, "SPUBLISH", moving)
-		awaitMessage(t, c, other, "SPUBLISH", still) // and nothing else has happened to that
+		awaitMessage(t, c, other, "SPUBLISH", still) // no event on the unmoved channel
 		old.Restart()
 		rc.Await()
 		if got := s.Stats(); got.Channels != 2 || got.Subscriptions != 2 {
@@ -82,7 +83,8 @@ func TestServerShardChannels(t *testing.T) {
 	})
 }
 
-// Plain channels are heard wherever they are published, and outlive the node that they are heard on.
+// Messages to plain channels arrive from every node, and subscriptions survive the loss of their
+// node.
 func TestServerPlainChannels(t *testing.T) {
 	redistest.RunClusters(t, redistest.Options{}, func(t *testing.T, rc *redistest.Cluster, proto int) {
 		c := open(t, cluster.Config{Addrs: rc.Addrs()[:1], Node: rc.Config()})

@@ -17,7 +17,7 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// ways are all ways to wait for an answer of the node of keyA.
+// ways are all methods that wait for an answer of keyA's node.
 var ways = map[string]func(ctx context.Context, c *cluster.Cluster) error{
 	"Do": func(ctx context.Context, c *cluster.Cluster) error {
 		_, err := c.Do(ctx, "INCR", keyA)
@@ -76,12 +76,12 @@ func warm(t *testing.T, c *cluster.Cluster) {
 	}
 }
 
-// replace has nodeB serve the slots of nodeA from now on.
+// replace moves the slots of nodeA to nodeB.
 func (f *fakes) replace() {
 	f.serve(fakeRange{0, 10922, nodeB}, fakeRange{10923, 16383, nodeC})
 }
 
-// wantReplaced checks how a call ends that a master owes an answer which has been replaced.
+// wantReplaced checks the error of a call that waits for a replaced master.
 func wantReplaced(t *testing.T, name string, err error) {
 	t.Helper()
 	if err == nil || errors.Is(err, conn.ErrClosed) || !errors.Is(err, conn.ErrUncertain) ||
@@ -90,8 +90,8 @@ func wantReplaced(t *testing.T, name string, err error) {
 	}
 }
 
-// A master that hangs is silent. So another node is asked, again and again, until another master has its slots; however long
-// callers are willing to wait, and whether or not connections have a Timeout of their own.
+// A hung master is silent. The Cluster asks other nodes again and again until another master serves
+// its slots, however long callers are willing to wait, with and without a Timeout for connections.
 func TestSilentMasterIsReplaced(t *testing.T) {
 	for name, call := range ways {
 		for _, timeout := range []time.Duration{time.Minute, -1} {
@@ -127,8 +127,8 @@ func TestSilentMasterIsReplaced(t *testing.T) {
 	}
 }
 
-// A blocking command may be silent for as long as it likes. The topology is read as often as an idle connection is asked for a
-// sign of life.
+// A blocking command may be silent for any time. The Cluster refreshes the topology as often as it
+// checks an idle connection.
 func TestSilentMasterUnderABlockingCommand(t *testing.T) {
 	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
 		warm(t, c)
@@ -148,11 +148,11 @@ func TestSilentMasterUnderABlockingCommand(t *testing.T) {
 	})
 }
 
-// A connection that is being made is as silent as one that is there.
+// A connection being dialled is treated as silent too.
 func TestSilentMasterThatIsDialled(t *testing.T) {
 	for name, call := range ways {
 		if strings.HasPrefix(name, "Node.") {
-			continue // they are about that node
+			continue // bound to the node
 		}
 		bubble(t, cluster.Config{Node: conn.Config{DialTimeout: 20 * time.Second}}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
 			time.Sleep(time.Second)
@@ -168,7 +168,7 @@ func TestSilentMasterThatIsDialled(t *testing.T) {
 	}
 }
 
-// Streams and subscriptions end with the node, and say why.
+// Streams and subscriptions end with the node, and report the reason.
 func TestSilentMasterOfStreams(t *testing.T) {
 	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
 		s := pubsub.New(c, pubsub.Config{})
@@ -185,7 +185,7 @@ func TestSilentMasterOfStreams(t *testing.T) {
 		time.Sleep(time.Second)
 		f.nodes[nodeA].Mute(true)
 		time.AfterFunc(7*time.Second, f.replace) // the subscriber's next PING is on its way
-		// A second of that may be the time in which the silent master is asked for the topology.
+		// Up to a second of the time is the question for the topology to the silent master.
 		took(t, 7*time.Second, 9*time.Second, func() {
 			ev := event(t, sub, pubsub.Interrupted)
 			if errors.Is(ev.Err, conn.ErrClosed) || ev.Err == nil || !strings.Contains(ev.Err.Error(), "another node has become the master") {
@@ -205,7 +205,7 @@ func TestSilentMasterOfStreams(t *testing.T) {
 	})
 }
 
-// While a master hangs, those of the others are not disturbed, and where nothing hangs nothing is asked.
+// Nodes that answer slowly cause no refresh.
 func TestNoRefreshWhereNothingIsSilent(t *testing.T) {
 	bubble(t, cluster.Config{RefreshInterval: -1}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
 		for _, srv := range f.nodes {
@@ -229,7 +229,8 @@ func TestNoRefreshWhereNothingIsSilent(t *testing.T) {
 	})
 }
 
-// A node that has left the cluster and is alive may answer what it was sent, however slow it is: only one that hangs is given up.
+// A live node that has left the cluster may answer earlier commands, however slowly. Only a hung
+// node is given up.
 func TestSlowNodeLeaves(t *testing.T) {
 	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
 		warm(t, c)
@@ -249,7 +250,7 @@ func TestSlowNodeLeaves(t *testing.T) {
 	})
 }
 
-// A Node is one node: once that has left, calls on it end at once and say so.
+// A Node is bound to one node: after the node has left, calls end at once with the reason.
 func TestNodeThatHasLeft(t *testing.T) {
 	bubble(t, cluster.Config{RefreshInterval: time.Second}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
 		n, _ := c.Owner(keyA)
@@ -270,7 +271,7 @@ func TestNodeThatHasLeft(t *testing.T) {
 	})
 }
 
-// After Close an error is ErrClosed whatever it would have been.
+// After Close every error is ErrClosed.
 func TestClosedWhileReplaced(t *testing.T) {
 	for name, call := range ways {
 		bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {

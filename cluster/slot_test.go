@@ -7,7 +7,7 @@ import (
 	"github.com/lockwire/lockwire/cluster"
 )
 
-// What a server answers to CLUSTER KEYSLOT.
+// slotVectors are answers of a server to CLUSTER KEYSLOT.
 var slotVectors = []struct {
 	key  string
 	slot int

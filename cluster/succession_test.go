@@ -22,7 +22,7 @@ func TestReadNodes(t *testing.T) {
 		replicas              int
 		known, serves, itself bool
 	}{
-		"aa": {itself: true}, // that is not its own to say
+		"aa": {itself: true}, // a node does not report about itself
 		"bb": {"10.0.0.2:6379", 2, true, true, false},
 		"cc": {}, "gg": {}, "ii": {},
 		"hh": {"10.0.0.8:6379", 0, true, false, false}, // without slots

@@ -9,7 +9,7 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// reply reads a reply as it is on the wire, with | for the end of a line.
+// reply parses a reply in wire format, with | for the end of a line.
 func reply(t testing.TB, wire string) resp.Value {
 	t.Helper()
 	v, err := resp.NewReader(strings.NewReader(strings.ReplaceAll(wire, "|", "\r\n")), resp.Limits{}).Read()
@@ -28,12 +28,12 @@ func itoa(n int) string {
 	return string(rune('0' + n))
 }
 
-// slots is a reply to CLUSTER SLOTS with one range, 0 to 100, of these nodes.
+// slots returns a reply to CLUSTER SLOTS with the single range 0 to 100 and the given nodes.
 func slots(nodes ...string) string {
 	return "*1|*" + itoa(2+len(nodes)) + "|:0|:100|" + strings.Join(nodes, "")
 }
 
-// The hosts in a reply of 10.0.0.9:7000, or of the seed that is named, and where they lead.
+// The hosts in a reply of 10.0.0.9:7000, or of the named seed, and the resulting addresses.
 func TestHosts(t *testing.T) {
 	id, none := str("0123456789abcdef"), "*0|"
 	other := "*2|" + str("10.0.0.2") + ":7002|"
@@ -103,7 +103,7 @@ func TestParseSlots(t *testing.T) {
 	}
 }
 
-// What is wrong in one place is not believed in another.
+// One mistake makes the whole reply invalid.
 func TestParseSlotsRefuses(t *testing.T) {
 	node := "*3|" + str("10.0.0.1") + ":7001|" + str("id")
 	good := "*3|:0|:100|" + node
@@ -129,12 +129,12 @@ func TestParseSlotsRefuses(t *testing.T) {
 	}
 }
 
-// shard is an element of a reply to CLUSTER SHARDS in RESP2, with flat slots and nodes.
+// shard returns an element of a reply to CLUSTER SHARDS in RESP2, with flat slots and nodes.
 func shard(slots string, nodes ...string) string {
 	return "*4|" + str("slots") + slots + str("nodes") + "*" + itoa(len(nodes)) + "|" + strings.Join(nodes, "")
 }
 
-// shardNode is a node of one, in RESP3 if it is to be.
+// shardNode returns a node of a shard, as a RESP3 map if map3 is set.
 func shardNode(map3 bool, fields ...string) string {
 	head := "*" + itoa(len(fields)) + "|"
 	if map3 {
@@ -197,7 +197,7 @@ func TestParseShardsRefuses(t *testing.T) {
 	}
 }
 
-// Whatever a node says, what is believed of it is consistent.
+// Whatever a node sends, the parsed topology is consistent.
 func FuzzParse(f *testing.F) {
 	f.Add(false, []byte(strings.ReplaceAll(slots("*2|"+str("a")+":1|"), "|", "\r\n")))
 	f.Add(true, []byte(strings.ReplaceAll("*1|"+shard("*2|:0|:10|", shardNode(true, "port", ":1", "endpoint", "a", "role", "master")), "|", "\r\n")))
