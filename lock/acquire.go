@@ -14,7 +14,7 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// lock acquires t, or returns what has to wait for it.
+// lock acquires t, or returns a waiter for t.
 //
 //go:noinline
 func (c *Client) lock(ctx context.Context, t *target, opts []Option) (*Lease, *waiter, error) {
