@@ -14,7 +14,7 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// lock acquires t, or returns what has to wait for it.
+// lock acquires t, or returns a waiter for t.
 //
 //go:noinline
 func (c *Client) lock(ctx context.Context, t *target, opts []Option) (*Lease, *waiter, error) {
@@ -26,7 +26,7 @@ func (c *Client) lock(ctx context.Context, t *target, opts []Option) (*Lease, *w
 	return r.got, w, err
 }
 
-// tryLock acquires t if that can be done at once.
+// tryLock acquires t without waiting.
 func (c *Client) tryLock(ctx context.Context, t *target, opts []Option) (*Lease, error) {
 	var r request
 	if err := c.fill(&r, t, opts); err != nil {
@@ -38,7 +38,7 @@ func (c *Client) tryLock(ctx context.Context, t *target, opts []Option) (*Lease,
 	return r.got, nil
 }
 
-// obtain runs r. If that has to wait, it is done by the wait of the waiter that obtain returns, and r is not used any more.
+// obtain runs r. If r has to wait, obtain returns a waiter for the wait, and r is no longer used.
 func (c *Client) obtain(ctx context.Context, r *request) (w *waiter, err error) {
 	if c.isClosed() {
 		return nil, ErrClosed
@@ -108,7 +108,7 @@ func (c *Client) tryObtain(ctx context.Context, r *request) error {
 	return ErrNotAcquired
 }
 
-// gaveUp is the error of a wait that ended with ctx or with the client.
+// gaveUp returns the error of a wait that ended with ctx or with the client.
 func (c *Client) gaveUp(ctx context.Context, r *request) error {
 	switch {
 	case c.isClosed():
@@ -125,7 +125,7 @@ func (c *Client) gaveUp(ctx context.Context, r *request) error {
 	return fmt.Errorf("%w: %w", ErrNotAcquired, ended(ctx))
 }
 
-// ended returns the reason why ctx is over.
+// ended returns the reason for the end of ctx.
 func ended(ctx context.Context) error { return netfail.Ended(ctx) }
 
 func (c *Client) isClosed() bool {
@@ -137,8 +137,8 @@ func (c *Client) isClosed() bool {
 	}
 }
 
-// crowded reports whether r has to stand in line: somebody in this process waits for the lock, or has it. An owner that
-// has the lock itself does not wait for itself.
+// crowded reports whether r has to stand in line: somebody in this process has the lock or waits for it. An owner
+// that already has the lock does not stand in line.
 func (c *Client) crowded(r *request) bool {
 	k := r.target.kind
 	if k.queued {
@@ -157,10 +157,10 @@ func (c *Client) crowded(r *request) bool {
 	return false
 }
 
-// noTTL stands for a lock that never becomes free by itself, or of which that is not known.
+// noTTL is the remaining time of a lock that never becomes free by itself, or whose remaining time is unknown.
 const noTTL = time.Duration(-1)
 
-// milliseconds is a PTTL as a duration: noTTL below zero, the longest there is for what is longer.
+// milliseconds converts a PTTL to a duration: noTTL below zero, and the longest duration on overflow.
 func milliseconds(ms int64) time.Duration {
 	switch {
 	case ms < 0:
@@ -171,9 +171,9 @@ func milliseconds(ms int64) time.Duration {
 	return time.Duration(ms) * time.Millisecond
 }
 
-// attempt runs the acquire script once, and again if that came too late to be executed. It reports whether that has granted r,
-// with the lease in r.got if the kind has leases, and if not how long it will be before there is reason to ask again. What it
-// did not get an answer to is undone behind its back.
+// attempt runs the acquire script once, and again if the request arrived too late to run. attempt reports whether the
+// server granted r, with the lease in r.got for kinds with leases, and otherwise the time until the next reason to
+// ask. An attempt without a reply is undone in the background.
 func (c *Client) attempt(ctx context.Context, r *request) (granted bool, left time.Duration, err error) {
 	if r.target.kind.undo != nil {
 		if !c.calls.enter(r.permits) {
@@ -190,7 +190,7 @@ func (c *Client) attempt(ctx context.Context, r *request) (granted bool, left ti
 	return granted, left, err
 }
 
-// ask is attempt, but once only.
+// ask is attempt without the repeat.
 func (c *Client) ask(ctx context.Context, r *request) (granted bool, left time.Duration, err error) {
 	if ctx.Done() == nil {
 		ctx = c.life
@@ -224,7 +224,7 @@ func (c *Client) ask(ctx context.Context, r *request) (granted bool, left time.D
 		case uncertain(err) && k.unowned && r.waits && ctx.Err() == nil && !c.isClosed():
 			c.doubt(r)
 		case uncertain(err):
-			if ctx.Err() != nil && k.queued { // else withdraw would send another undo
+			if ctx.Err() != nil && k.queued { // otherwise withdraw would send another undo
 				c.leaveQueue(r)
 				r.waits = false
 			}
@@ -260,19 +260,19 @@ func (c *Client) ask(ctx context.Context, r *request) (granted bool, left time.D
 	return false, left, err
 }
 
-// send sends the acquire script of r, good until the last moment that r takes note of.
+// send sends the acquire script of r, and records in r the time until which the request is valid.
 func (c *Client) send(ctx context.Context, server conn.Doer, r *request) (resp.Value, error) {
 	k, keys := r.target.kind, r.target.asking(r)
 	last := c.last(r.target.name)
 	r.last = max(r.last, last)
-	if k.args == nil && c.nature.spread == nil { // and else as below, but that this makes nothing for the heap
+	if k.args == nil && c.nature.spread == nil { // a shortcut without heap allocations
 		return k.acquire.Run(c.patient(ctx), server, keys, r.lease.Milliseconds(), r.owner, last)
 	}
 	return c.run(ctx, server, &call{script: k.acquire, target: r.target, keys: keys, once: r.waits, state: r.state,
 		args: append(c.args(r, r.lease.Milliseconds(), r.owner), last), leaves: k.joins})
 }
 
-// acknowledged reports whether enough replicas have what has been granted, and sets err if not. ack may be nil.
+// acknowledged reports whether enough replicas have the grant, and sets err if not. ack may be nil.
 func (c *Client) acknowledged(ctx context.Context, ack *acked, err *error) bool {
 	if ack == nil {
 		return true
@@ -285,8 +285,8 @@ func (c *Client) acknowledged(ctx context.Context, ack *acked, err *error) bool 
 	return failed == nil
 }
 
-// pass has the server look after a queue that does not move though the lock is free. It reports whether it is the turn of r
-// now. If that cannot be asked, r just waits.
+// pass makes the server check a queue that is stuck although the lock is free, and reports whether r is now first. On
+// an error r just waits.
 func (c *Client) pass(ctx context.Context, r *request) bool {
 	t := r.target
 	v, err := t.kind.pass.Run(c.patient(ctx), c.server, t.keys, r.owner, c.publishing(t), c.countsListeners(t))
@@ -294,8 +294,8 @@ func (c *Client) pass(ctx context.Context, r *request) bool {
 	return err == nil && failed == nil && mine
 }
 
-// enterQueue notes that r may from now on be in a queue on the server, until leaveQueue, and its caller until queued.Done. It
-// reports false if the client has been closed.
+// enterQueue registers r as possibly queued on the server, and reports false if the client is closed. Pair enterQueue
+// with leaveQueue, and with c.queued.Done when the call returns.
 func (c *Client) enterQueue(r *request) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -308,15 +308,15 @@ func (c *Client) enterQueue(r *request) bool {
 	return true
 }
 
-// leaveQueue notes that r waits no more. What it has in a queue on the server is then that of the others of its owner who wait
-// for the same lock, if there are any.
+// leaveQueue ends the wait of r. The place in the server's queue then belongs to other waiting calls of the same
+// owner for the same lock, if any.
 func (c *Client) leaveQueue(r *request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r.state.queued = slices.DeleteFunc(r.state.queued, func(p place) bool { return p.look == r.look })
 }
 
-// stands reports whether r, or another call of its owner, waits in the queue of its lock.
+// stands reports whether r, or another call of its owner, waits in the queue of the lock.
 func (c *Client) stands(r request) bool {
 	if r.waits || r.state == nil {
 		return r.waits
@@ -326,7 +326,7 @@ func (c *Client) stands(r request) bool {
 	return slices.ContainsFunc(r.state.queued, func(p place) bool { return p.key == r.target.key() })
 }
 
-// untilClose returns a context that ends with ctx, or when the client is closed.
+// untilClose returns a context that ends with ctx or with the client.
 func (c *Client) untilClose(ctx context.Context) (context.Context, context.CancelFunc) {
 	if ctx.Done() == nil {
 		return c.life, func() {}
@@ -336,7 +336,7 @@ func (c *Client) untilClose(ctx context.Context) (context.Context, context.Cance
 	return ctx, func() { stop(); cancel() }
 }
 
-// args returns the ARGV that all kinds have, and behind them the kind's own.
+// args returns the ARGV common to all kinds, followed by the kind's own.
 func (c *Client) args(r *request, common ...any) []any {
 	if own := r.target.kind.args; own != nil {
 		return append(common, own(c, *r)...)
@@ -346,7 +346,7 @@ func (c *Client) args(r *request, common ...any) []any {
 
 var errUnexpected = errors.New("lock: unexpected reply to acquire")
 
-// refusal is the error for what acquire returns as a status when waiting would not help; nil for any other status.
+// refusal returns the error for a status of acquire after which waiting would not help; nil for any other status.
 func refusal(status string) error {
 	switch status {
 	case "upgrade":
@@ -361,8 +361,8 @@ func refusal(status string) error {
 	return nil
 }
 
-// acquired is what a reply to acquire says: the hold count, and a token if the kind has them; or 0, and how long the lock stays
-// taken.
+// acquired parses a reply to acquire: the hold count, with a token for kinds with tokens; or 0 and the remaining
+// lease of the lock.
 func acquired(v resp.Value, owned bool) (count, token int64, left time.Duration, err error) {
 	switch v.Kind() {
 	case resp.Null:
@@ -390,7 +390,7 @@ func acquired(v resp.Value, owned bool) (count, token int64, left time.Duration,
 	return 0, 0, 0, fmt.Errorf("%w, of kind %v", errUnexpected, v.Kind())
 }
 
-// granted makes the lease that the server has just given, unless it has ended by now or the client has been closed.
+// granted makes a lease of the server's grant, unless the lease has already ended or the client is closed.
 func (c *Client) granted(r *request, start instant, count, token int64) (bool, time.Duration, error) {
 	if r.target.kind.unowned {
 		if r.latch != "" {
@@ -421,7 +421,7 @@ func (c *Client) granted(r *request, start instant, count, token int64) (bool, t
 		return false, 0, refused
 	}
 	if r.state != nil {
-		// Of a first hold follows that what the owner had earlier was lost in between.
+		// A first hold implies that the owner had lost its earlier holds.
 		for _, other := range c.holdsOf(key, l.owner, l) {
 			if other.tallied != l.tallied {
 				other.lose(Forced, nil)
@@ -436,16 +436,16 @@ func (c *Client) granted(r *request, start instant, count, token int64) (bool, t
 	return true, 0, nil
 }
 
-// renewOwner gives the request another owner after an attempt without an answer: what is undone behind that one must
-// not meet the next.
+// renewOwner gives the request a new owner after an attempt without a reply. The undo of that attempt must not affect
+// the next attempt.
 func (c *Client) renewOwner(r *request) {
 	if r.state == nil && !r.target.kind.unowned {
 		r.owner = c.newOwner(r)
 	}
 }
 
-// doubt is for an attempt without an answer of a kind that has no owners: the next one asks for the same, under the same latch,
-// and takes nothing if this one has. So a process that dies cannot have more than what it asked for.
+// doubt handles an attempt without a reply, for a kind without owners. The next attempt uses the same latch, and
+// takes nothing if the first attempt succeeded, so a process that dies never holds more than it requested.
 func (c *Client) doubt(r *request) {
 	if !r.unsure && r.target.kind.undo != nil {
 		r.unsure = true
@@ -453,7 +453,7 @@ func (c *Client) doubt(r *request) {
 	}
 }
 
-// endDoubt is for when the request has got what it asked for, or the undo of that is under way.
+// endDoubt ends the doubt after a grant, or after the undo has begun.
 func (c *Client) endDoubt(r *request) {
 	if r.unsure {
 		r.unsure = false
@@ -461,7 +461,7 @@ func (c *Client) endDoubt(r *request) {
 	}
 }
 
-// withdraw takes a request that is given up out of the line that the server keeps, or takes back that it waits.
+// withdraw removes an abandoned request from the server's queue, or retracts the announcement of its wait.
 func (c *Client) withdraw(r *request) {
 	if r.unsure {
 		c.undo(r, c.now(), true)

@@ -11,28 +11,28 @@ import (
 )
 
 const (
-	// listenAfter is for how long a lock must be held for the client to listen to those who free locks by force.
+	// listenAfter is the minimum age of a held lock before the client listens for forced unlocks.
 	listenAfter = 250 * time.Millisecond
-	// alarmPause is the least time between two alarms: connections may be lost again and again.
+	// alarmPause is the minimum interval between alarms, since connections may be lost repeatedly.
 	alarmPause = time.Second
 )
 
-// alarms is what tells the watchdog that leases may have been lost before their time: their server was lost from sight, and may
-// have forgotten them, or another client has freed a lock by force. The leases concerned are then renewed at once, and those that
-// are not renewed are looked at.
+// alarms notifies the watchdog of leases that may have been lost early: the server was unreachable and may have lost
+// its data, or another client has forced a lock. The watchdog then renews the affected leases at once, and checks the
+// affected leases without renewal.
 type alarms struct {
 	raised atomic.Bool // for all leases
 
 	// Owned by the loop.
-	last      time.Time // when all leases were renewed because of an alarm
-	looks     []*Lease  // that are not renewed, to look at
-	lookAt    time.Time // when; after a failure
+	last      time.Time // the time of the last alarm that renewed all leases
+	looks     []*Lease  // leases without renewal, to be checked
+	lookAt    time.Time // the time of the next check
 	listening *pubsub.Subscription
-	candidate *Lease // whether it is still held is looked at next time
-	unused    bool   // there was no lease the last time
+	candidate *Lease // listening starts if still held at the next call
+	unused    bool   // no lease existed at the last call
 }
 
-// raise has all leases renewed soon. It does not block.
+// raise makes all leases due for renewal soon. raise does not block.
 func (w *watchdog) raise() {
 	w.alarms.raised.Store(true)
 	select {
@@ -41,7 +41,7 @@ func (w *watchdog) raise() {
 	}
 }
 
-// onLoss registers raise with the server, and returns what undoes that.
+// onLoss registers raise with the server, and returns a function to unregister.
 func (w *watchdog) onLoss(s Server) (stop func()) {
 	for {
 		if l, ok := s.(interface {
@@ -57,7 +57,7 @@ func (w *watchdog) onLoss(s Server) (stop func()) {
 	}
 }
 
-// answerAlarm makes all leases due if there is an alarm, unless that was the case a moment ago.
+// answerAlarm makes all leases due after an alarm, at most once per alarmPause.
 func (w *watchdog) answerAlarm(at time.Time) {
 	a := &w.alarms
 	if at.Sub(a.last) < alarmPause || !a.raised.Swap(false) {
@@ -73,11 +73,11 @@ func (w *watchdog) answerAlarm(at time.Time) {
 	a.lookAt = at
 }
 
-// hear takes note of what is heard from those who free locks by force.
+// hear handles an event of the channel for forced unlocks.
 func (w *watchdog) hear(ev pubsub.Event, at time.Time) {
 	a := &w.alarms
 	switch ev.Kind {
-	case pubsub.Resumed, pubsub.Lagged: // something may have been missed
+	case pubsub.Resumed, pubsub.Lagged: // messages may have been missed
 		w.raise()
 	case pubsub.Message:
 		leases := w.client.leasesNamed(ev.Payload)
@@ -95,7 +95,7 @@ func (w *watchdog) hear(ev pubsub.Event, at time.Time) {
 	}
 }
 
-// listen begins to listen if a lock has been held for a while, and ends it if none is.
+// listen starts listening if a lock has been held for a while, and stops if no lock is held.
 func (w *watchdog) listen() {
 	a := &w.alarms
 	w.mu.Lock()
@@ -114,14 +114,14 @@ func (w *watchdog) listen() {
 	case held == nil:
 		a.unused = a.listening != nil
 	case a.listening == nil && stays && !w.client.deaf:
-		a.listening, _ = w.client.events.Listen(forcedChannel) // an error says that the client is closed
+		a.listening, _ = w.client.events.Listen(forcedChannel) // an error means a closed client
 	}
 	if a.candidate = held; held != nil {
 		a.unused = false
 	}
 }
 
-// news is what the loop hears; nil if it does not listen.
+// news returns the events for the loop; nil without a subscription.
 func (a *alarms) news() <-chan pubsub.Event {
 	if a.listening == nil {
 		return nil
@@ -129,7 +129,7 @@ func (a *alarms) news() <-chan pubsub.Event {
 	return a.listening.Events()
 }
 
-// look looks at leases that are not renewed, whether the server has them. Those of which it does not say so are looked at again.
+// look asks the server for the leases without renewal. Leases without an answer are checked again.
 func (w *watchdog) look(at time.Time) {
 	a := &w.alarms
 	if len(a.looks) == 0 || a.lookAt.After(at) {
@@ -156,7 +156,7 @@ func (w *watchdog) look(at time.Time) {
 	a.lookAt = time.Now().Add(retryMax)
 }
 
-// leasesNamed returns the leases on locks of a name, of all kinds.
+// leasesNamed returns the leases on locks of the given name, of all kinds.
 func (c *Client) leasesNamed(name string) (leases []*Lease) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -171,7 +171,8 @@ func (c *Client) leasesNamed(name string) (leases []*Lease) {
 	return leases
 }
 
-// tellForced tells all clients that a lock was freed by force. If that fails its holder learns it from the next renewal.
+// tellForced announces a forced unlock to all clients. If the announcement fails, the holder learns of the unlock at
+// its next renewal.
 func (c *Client) tellForced(ctx context.Context, t *target) {
 	if _, err := c.server.Send(c.patient(ctx), resp.Cmd(plainPublish, forcedChannel, t.name)); err != nil {
 		c.warn("a holder is not told at once that its lock was freed by force", "error", err)

@@ -22,33 +22,35 @@ var allLook string
 var lookScript = &lazy[*script.Script]{make: func() *script.Script { return script.New(allLook) }}
 
 const (
-	// apartFor is how late a request may arrive that has no latch to be known by.
+	// apartFor limits the delay of a request without a latch.
 	apartFor = time.Second
-	// apartMin and apartMax bound the growing pauses between attempts, which end with the caller's context or after apartLimit.
+	// apartMin and apartMax bound the growing pauses between attempts. The attempts end with the caller's context or
+	// after apartLimit.
 	apartMin, apartMax = 10 * time.Millisecond, 250 * time.Millisecond
 	apartLimit         = 5 * time.Second
 )
 
-// call is a run of a script with several keys. While their slot migrates a server refuses to run it as long as one of them is
-// missing, and the latch and the channel always are. Then it is run apart: see all_apart.lua.
+// call is a run of a script with several keys. While their slot migrates, a server refuses to run the script as long
+// as any key is missing, and the latch and the channel are always missing. The script then runs apart: see
+// all_apart.lua.
 //
-// On the node that the slot leaves no key can be made, so there is no latch. A script that does harm without one, or makes
-// other keys, waits there.
+// The source node of a migrating slot cannot create keys, so there is no latch. A script that does harm without a
+// latch, or creates other keys, waits there.
 type call struct {
 	script *script.Script
 	target *target
 	keys   []string
 	args   []any
-	leaves bool        // it may run on the node that the slot leaves
-	once   bool        // it is not tried again here
-	tells  bool        // it may have freed the lock
-	apart  *bool       // set when it has been run apart; may be nil
-	state  *ownerState // whose turn the caller has, if there is one
-	owner  string      // of a release: who has so many
-	holds  int64       // holds; 0: no matter
+	leaves bool        // may run on the source node of a migrating slot
+	once   bool        // no further attempts here
+	tells  bool        // may free the lock
+	apart  *bool       // set after a run apart; may be nil
+	state  *ownerState // the owner whose turn the caller has, if any
+	owner  string      // for a release: the owner expected to have
+	holds  int64       // holds; 0 for any number
 }
 
-// run runs x by d.
+// run runs x on d.
 func (c *Client) run(ctx context.Context, d conn.Doer, x *call) (resp.Value, error) {
 	ctx = c.dividing(ctx)
 	v, err := x.script.Run(ctx, d, x.keys, x.args...)
@@ -58,7 +60,7 @@ func (c *Client) run(ctx context.Context, d conn.Doer, x *call) (resp.Value, err
 	return c.divide(ctx, d, x, err)
 }
 
-// divide runs x after d has refused its keys with err.
+// divide runs x after d has refused the keys with err.
 func (c *Client) divide(ctx context.Context, d conn.Doer, x *call, err error) (v resp.Value, _ error) {
 	if c.nature.spread == nil {
 		return v, err
@@ -87,10 +89,10 @@ func (c *Client) divide(ctx context.Context, d conn.Doer, x *call, err error) (v
 	}
 }
 
-// errMayCome is the answer to a request of an owner before that it may still come is certain not to be so of the last one.
+// errMayCome is the reply to a request while an earlier request of the same owner may still arrive.
 const errMayCome = resp.Error("TRYAGAIN an earlier request may still arrive")
 
-// runApart makes one attempt to run x with the lock as its only key.
+// runApart makes one attempt to run x with the lock as the only key.
 func (c *Client) runApart(ctx context.Context, d conn.Doer, x *call) (resp.Value, error) {
 	others := x.keys[1:]
 	if x.target.kind.twin != nil {
@@ -115,7 +117,7 @@ func (c *Client) runApart(ctx context.Context, d conn.Doer, x *call) (resp.Value
 		if there, err = reply.At(0).Int(); err != nil {
 			return resp.Value{}, err
 		}
-		if i > own { // those of others are looked at, and none of the script's KEYS
+		if i > own { // not among the script's KEYS: leases of other readers
 			there += 2
 		}
 		if i > 0 {
@@ -129,7 +131,7 @@ func (c *Client) runApart(ctx context.Context, d conn.Doer, x *call) (resp.Value
 	}
 	latest := now + apartFor.Milliseconds()
 	args[0] = latest
-	if x.holds > 1 { // a repeat of the last one finds nothing to give back
+	if x.holds > 1 { // a repeat of the last release finds nothing to release
 		args[3] = x.holds
 	}
 	if x.state != nil {
@@ -145,8 +147,8 @@ func (c *Client) runApart(ctx context.Context, d conn.Doer, x *call) (resp.Value
 	return v, err
 }
 
-// tellSource tells waiters of what has happened on the node that their slot goes to: shard channels stay with the node that it
-// leaves until the end. The waiters of a queue look by themselves.
+// tellSource publishes on the source node of a migrating slot for waiters on the target node: shard channels stay
+// with the source until the end of the migration. Queued waiters look by themselves.
 func (c *Client) tellSource(ctx context.Context, t *target) {
 	if c.publishing(t) != shardPublish || t.kind.queued {
 		return
@@ -160,7 +162,7 @@ func (c *Client) tellSource(ctx context.Context, t *target) {
 	}
 }
 
-// apartScript returns s with all_apart.lua in front of it.
+// apartScript returns s preceded by all_apart.lua.
 func (c *Client) apartScript(s *script.Script) *script.Script {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -173,7 +175,7 @@ func (c *Client) apartScript(s *script.Script) *script.Script {
 	return c.apart[s]
 }
 
-// timeoutsOf returns the keys of the leases of all readers of a read-write lock.
+// timeoutsOf returns the lease keys of all readers of a read-write lock.
 func (c *Client) timeoutsOf(ctx context.Context, name string) (keys []string, err error) {
 	fields, err := c.server.Send(ctx, resp.Cmd("HGETALL", name))
 	if err != nil {
@@ -189,11 +191,11 @@ func (c *Client) timeoutsOf(ctx context.Context, name string) (keys []string, er
 		if bad != nil || worse != nil {
 			return nil, fmt.Errorf("lock: unexpected reply to HGETALL")
 		}
-		count, _ := strconv.Atoi(text) // of "mode" none
+		count, _ := strconv.Atoi(text) // 0 for "mode"
 		keys = append(keys, readLeases(name, owner, min(int64(count), maxHolds))...)
 	}
 	return keys, nil
 }
 
-// maxHolds bounds how many leases of a reader are looked at.
+// maxHolds limits the leases examined per reader.
 const maxHolds = 10_000

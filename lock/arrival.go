@@ -13,31 +13,32 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// A request may be held up on its way, and come when nobody waits for it any more, or when its repeat has been answered. So one that
-// takes or changes something says until when it is good, by the server's clock, and does nothing after that. Until then a latch keeps it
-// from taking effect: that of an undo, or the one under which a change is known. This is one rule for all kinds.
+// A request may be delayed on its way, and arrive after its caller has left, or after the reply to its repeat. Each
+// request that takes or changes something therefore carries the time until which it is valid, by the server's clock,
+// and does nothing later. Until then a latch prevents its effect: the latch of an undo, or the latch that identifies a
+// change. The rule holds for all kinds.
 
 const (
-	// arrival is how long a request may be on its way.
+	// arrival is the maximum delay of a valid request.
 	arrival = 5 * time.Second
-	// arrivals is how often in a row a request is sent that came too late.
+	// arrivals limits the attempts to send a request that arrives too late.
 	arrivals = 4
 )
 
-// errLate is for a request that came when it was not good any more: it did nothing.
+// errLate is the error for a request that arrived after its validity and did nothing.
 var errLate = fmt.Errorf("%w: the server found it too old", conn.ErrNotSent)
 
-// clocks knows by how much the clocks of servers are ahead of the client's. At first they are taken to be right; a server that
-// refuses what is too late says what time it is. Nothing but speed depends on it.
+// clocks records how far the clocks of servers are ahead of the client's. Clocks count as equal at first; a server
+// that refuses a late request reports its time. Only speed depends on clocks.
 type clocks struct {
-	begin time.Time // constant; nothing that sets the client's clock later on changes what it says
+	begin time.Time // constant; later changes of the client's clock have no effect
 	mu    sync.RWMutex
 	ahead map[string]time.Duration // by route; guarded by mu
 }
 
 func (k *clocks) now() time.Time { return k.begin.Add(time.Since(k.begin)) }
 
-// last is until when a request that is sent now to the server that has name is good, by its clock, in ms.
+// last returns the time until which a request sent now to the server of name is valid, by the server's clock, in ms.
 func (c *Client) last(name string) int64 {
 	c.clocks.mu.RLock()
 	var ahead time.Duration
@@ -48,7 +49,7 @@ func (c *Client) last(name string) int64 {
 	return c.clocks.now().Add(ahead + arrival).UnixMilli()
 }
 
-// runInTime runs the call that of makes when it is good until last, and another one when that came later.
+// runInTime runs the call that of makes for the validity last, and a new call if the call arrived too late.
 func (c *Client) runInTime(ctx context.Context, t *target, of func(last int64) *call) (resp.Value, error) {
 	for range arrivals {
 		v, err := c.run(ctx, c.server, of(c.last(t.name)))
@@ -59,7 +60,7 @@ func (c *Client) runInTime(ctx context.Context, t *target, of func(last int64) *
 	return resp.Value{}, errLate
 }
 
-// late reports whether v says that a request came too late, and learns from it what time it is there.
+// late reports whether v is the refusal of a late request, and learns the server's time from v.
 func (c *Client) late(name string, v resp.Value) bool {
 	if v.Kind() != resp.SimpleString {
 		return false

@@ -11,28 +11,28 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// ballot is one question to all servers of a Redlock. It is decided as soon as the answers that are missing cannot change
-// anything. Those that come later add to the lease while that is held, and are given back if not.
+// ballot is one question to all servers of a Redlock. A ballot is decided as soon as missing answers cannot change
+// the result. A later grant joins the lease while the lease is held, and is otherwise released.
 type ballot struct {
 	lock  *Redlock
 	ask   candidacy
 	owner string // on every server; "" if each client has its own
-	ended func() // of the lease
+	ended func() // for the lease
 
 	mu      sync.Mutex // guards the following
 	decided bool
 	done    chan struct{} // closed when decided
-	whole   *Lease        // if it was won
+	whole   *Lease        // the lease, if won
 	granted []*Lease
-	missing int // answers
-	refused int // of the answers: somebody else has the lock there
+	missing int // number of missing answers
+	refused int // number of servers with another owner of the lock
 	errs    []error
-	fatal   error // one of errs that asking again would not change
-	err     error // if it was lost
+	fatal   error // an error in errs that would be the same at a repeat
+	err     error // the reason, if lost
 }
 
-// ask asks all servers once, and calls ended when the lease is over that it returns. split says that others got some of the
-// votes.
+// ask asks all servers once, and calls ended at the end of the returned lease. split reports that other candidates
+// got some of the votes.
 func (r *Redlock) ask(ctx context.Context, c candidacy, ended func()) (lease *Lease, split bool, err error) {
 	if ctx.Err() != nil {
 		return nil, false, fmt.Errorf("lock: the servers were not asked: %w", ctx.Err())
@@ -59,7 +59,7 @@ func (r *Redlock) ask(ctx context.Context, c candidacy, ended func()) (lease *Le
 	return b.whole, b.whole == nil && len(b.granted) > 0, b.err
 }
 
-// vote asks one server, within the limits of the client and the candidacy and whatever the caller does.
+// vote asks one server, within the limits of the client and the candidacy, independent of the caller's context.
 func (b *ballot) vote(h *Handle) {
 	c := h.client
 	ctx, cancel := context.WithTimeout(c.life, b.ask.timeout)
@@ -91,18 +91,18 @@ func (b *ballot) vote(h *Handle) {
 	}
 	b.count(h, nil, err)
 	if r.got != nil {
-		_ = r.got.Unlock(ctx) // what it does not do now is done later
+		_ = r.got.Unlock(ctx) // the rest is done in the background
 	}
 }
 
-// count takes the answer of one server.
+// count records the answer of one server.
 func (b *ballot) count(h *Handle, l *Lease, err error) {
 	b.mu.Lock()
 	if b.decided {
 		whole := b.whole
 		b.mu.Unlock()
 		if l != nil && (whole == nil || !whole.group.join(l)) {
-			_ = l.Unlock(context.Background()) // what it does not do now is done later
+			_ = l.Unlock(context.Background()) // the rest is done in the background
 		}
 		return
 	}
@@ -123,7 +123,7 @@ func (b *ballot) count(h *Handle, l *Lease, err error) {
 	b.giveBack(back)
 }
 
-// decideLocked decides the ballot if what is missing cannot change it, and returns the leases to be given back.
+// decideLocked decides the ballot if missing answers cannot change the result, and returns the leases to release.
 func (b *ballot) decideLocked() []*Lease {
 	quorum := b.lock.quorum
 	switch {
@@ -140,13 +140,13 @@ func (b *ballot) decideLocked() []*Lease {
 	return nil
 }
 
-// takenLocked reports whether the lock is somebody else's on so many servers, more of them given, that the others are no
-// majority. Only then has it been refused, whatever those would have said that could not be asked.
+// takenLocked reports whether other owners have the lock on so many servers, plus more, that the remaining servers
+// are no majority. Only then is the lock refused, whatever the unreachable servers would have answered.
 func (b *ballot) takenLocked(more int) bool {
 	return b.refused+more > len(b.lock.nodes)-b.lock.quorum
 }
 
-// worthLocked returns an error if what a majority has granted is none, or too little is left of it.
+// worthLocked returns an error if the majority is not one of distinct servers, or if too little of the lease is left.
 func (b *ballot) worthLocked() error {
 	if err := b.lock.distinct(); err != nil {
 		return err
@@ -158,7 +158,7 @@ func (b *ballot) worthLocked() error {
 	return &LostError{Name: b.lock.nodes[0].target.name, Reason: Expired}
 }
 
-// verdictLocked is why there is no majority.
+// verdictLocked returns the reason for the lack of a majority.
 func (b *ballot) verdictLocked() error {
 	switch {
 	case b.fatal != nil:
@@ -169,7 +169,7 @@ func (b *ballot) verdictLocked() error {
 	return b.noQuorumLocked()
 }
 
-// noQuorumLocked tells how many servers did what, and what those said that could not be asked.
+// noQuorumLocked returns an error with the number of grants and refusals, and the errors of the other servers.
 func (b *ballot) noQuorumLocked() error {
 	return fmt.Errorf("%w: of %d, %d granted the lock, on %d it is somebody else's; %w",
 		ErrNoQuorum, len(b.lock.nodes), len(b.granted), b.refused, errors.Join(b.errs...))
@@ -181,7 +181,7 @@ func (b *ballot) loseLocked(err error) []*Lease {
 	return b.granted
 }
 
-// giveUp ends the ballot because ctx has ended. One that is won by now is won.
+// giveUp ends the ballot because ctx has ended. A ballot already won stays won.
 func (b *ballot) giveUp(ctx context.Context) {
 	b.mu.Lock()
 	var back []*Lease
@@ -193,13 +193,13 @@ func (b *ballot) giveUp(ctx context.Context) {
 	b.giveBack(back)
 }
 
-// giveBack releases what was granted in vain, in the background.
+// giveBack releases useless grants in the background.
 func (b *ballot) giveBack(leases []*Lease) {
 	unlockAll(context.Background(), leases)
 }
 
-// vouching sends INFO server before each command, on the same connection, so that what the server says of itself is said by the
-// process that runs the command.
+// vouching sends INFO server before each command, on the same connection, so that the process that runs the command
+// also answers INFO.
 type vouching struct {
 	conn.Doer
 	info *resp.Value

@@ -8,8 +8,8 @@ import (
 	"github.com/lockwire/lockwire/conn"
 )
 
-// patient returns ctx without its Deadline, which a connection would take as leave to be slower than usual: a caller who
-// can wait for an hour must not keep all others on a dead connection for as long. It ends when ctx does.
+// patient returns ctx without its Deadline; the result still ends with ctx. A connection would extend its answer
+// timeout to the Deadline, and a patient caller would keep a dead connection alive for everyone.
 func (c *Client) patient(ctx context.Context) context.Context {
 	if _, ok := ctx.Deadline(); !ok {
 		return ctx
@@ -21,7 +21,7 @@ type patient struct{ context.Context }
 
 func (patient) Deadline() (time.Time, bool) { return time.Time{}, false }
 
-// dividing is patient for a caller who can do without several keys in one command.
+// dividing is patient for a caller that can divide a command with several keys.
 func (c *Client) dividing(ctx context.Context) context.Context {
 	if ctx.Value(conn.NoTryAgain) == true {
 		return ctx
@@ -38,8 +38,8 @@ func (d dividing) Value(key any) any {
 	return d.Context.Value(key)
 }
 
-// bounds gives releases a context that ends by itself, for less than a timer each: all that begin within boundTick share
-// a channel, which is closed one to two ticks later.
+// bounds provides contexts with a limit for releases, cheaper than a timer each: all releases that begin within
+// boundTick share a channel, closed one to two ticks later.
 type bounds struct {
 	mu         sync.Mutex // guards the following
 	closed     bool
@@ -47,22 +47,22 @@ type bounds struct {
 	armed      bool
 	young, old chan struct{}
 	active     int           // releases under way
-	idle       chan struct{} // closed when there is none any more; nil until close waits for that
+	idle       chan struct{} // closed when no release is under way; nil until close waits
 }
 
 const (
 	boundTick = releaseMax / 2
-	// boundLast is how long Close leaves to the releases under way.
+	// boundLast is the time that Close grants to releases under way.
 	boundLast = time.Second
 )
 
-// bounded is a context with the values of another and an end of its own.
+// bounded is a context with the values of another context and its own end.
 type bounded struct {
 	context.Context
 	done <-chan struct{}
 }
 
-// Value says that releases can do without several keys in one command.
+// Value reports that releases can divide a command with several keys.
 func (b *bounded) Value(key any) any { return dividing{patient{b.Context}}.Value(key) }
 
 func (b *bounded) Done() <-chan struct{} { return b.done }
@@ -76,8 +76,8 @@ func (b *bounded) Err() error {
 	}
 }
 
-// bound returns a context that has the values of ctx and ends after most, or some time after half of it. done is to be
-// called when the release is over.
+// bound returns a context with the values of ctx that ends after at least half of most and at most most. Call done
+// after the release.
 func (c *Client) bound(ctx context.Context, most time.Duration) (bound context.Context, done func()) {
 	if ctx.Done() != nil {
 		ctx = context.WithoutCancel(ctx)
@@ -91,7 +91,7 @@ func (c *Client) bound(ctx context.Context, most time.Duration) (bound context.C
 	return c.dividing(ctx), cancel
 }
 
-// enter returns a channel that is closed after one to two ticks, or nil if the client is closed.
+// enter returns a channel that closes after one to two ticks, or nil if the client is closed.
 func (b *bounds) enter(c *Client) <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -137,7 +137,7 @@ func (b *bounds) tick(c *Client) {
 	c.timers.Done()
 }
 
-// close ends all contexts, after a moment for the releases that are under way.
+// close ends all contexts, after a short wait for releases under way.
 func (b *bounds) close(c *Client) {
 	b.mu.Lock()
 	b.closed = true

@@ -10,77 +10,78 @@ import (
 const (
 	// latchPause gathers the latches of several releases before they are deleted.
 	latchPause = 10 * time.Millisecond
-	// sweepPause is the time between two sweeps. A latch that may serve again is deleted by the second one.
+	// sweepPause is the interval of sweeps. The second sweep deletes a latch kept for reuse.
 	sweepPause = 100 * time.Millisecond
-	// cleanupLimit bounds what is sent at once, and leaves a connection the time to find out that it is dead. In a cluster one command may wait for its slot while the others of its batch
-	// have been answered: there freshLimit and againLimit do.
+	// cleanupLimit bounds a batch, and gives a connection the time to detect its own failure. In a cluster a command
+	// may wait for its slot after the rest of its batch has been answered, so freshLimit and againLimit apply
+	// instead.
 	cleanupLimit, freshLimit, againLimit = 10 * time.Second, 250 * time.Millisecond, time.Second
-	// cleanupLast is how long Close goes on.
+	// cleanupLast is the time limit of Close.
 	cleanupLast = time.Second
 	// repeatMin and repeatMax bound the growing pauses between repeats.
 	repeatMin, repeatMax = 20 * time.Millisecond, 200 * time.Millisecond
-	// cleanupBatch is how many locks or permits one batch is about: callers of the same connection wait for no more.
+	// cleanupBatch limits the locks and permits per batch, and so the delay of callers on the same connection.
 	cleanupBatch = 256
-	// cleanupLanes is how many batches of repeats are under way at once.
+	// cleanupLanes limits the concurrent batches of repeats.
 	cleanupLanes = 64
 )
 
-// cleanup does what must be done after the call that made it necessary has returned: it repeats releases that were not
-// confirmed, undoes acquires that were not answered, and deletes the latches of releases that were. The jobs of each server
-// go to it in batches, one after the other, releases first.
+// cleanup does the work left by calls that have returned: it repeats unconfirmed releases, undoes unanswered
+// acquires, and deletes the latches of confirmed releases. Each server gets its jobs in batches, one batch at a time,
+// releases first.
 type cleanup struct {
 	client  *Client
 	wg      sync.WaitGroup
-	life    context.Context // of what the loop sends; ended when Close has waited for long enough
+	life    context.Context // for requests of the loop; ended when Close has waited long enough
 	end     context.CancelFunc
-	signal  chan struct{} // has room for one; there is work
-	closing chan struct{} // closed by close: the loop ends when nothing is left to do
+	signal  chan struct{} // capacity 1: there is work
+	closing chan struct{} // closed by close: the loop ends when no work is left
 	batches sync.WaitGroup
-	apart   atomic.Bool // keys of several locks cannot be in one command
+	apart   atomic.Bool // a command cannot have keys of several locks
 
 	mu       sync.Mutex // guards the following
 	started  bool
-	closed   bool // whoever adds something does it himself
+	closed   bool // callers do new work themselves
 	jobs     []*job
-	returned []batch // which have run
-	flushed  bool    // the deletion of latches that was under way has ended
+	returned []batch // finished batches
+	flushed  bool    // the deletion of latches under way has ended
 	latches  []latch
 	spares   map[string]spare // by the name of the lock
-	sweeps   bool             // the loop looks after the spares
-	given    CloseError       // what was given up
+	sweeps   bool             // the loop sweeps the spares
+	given    CloseError       // the abandoned work
 }
 
-// job is one thing to repeat until the server has confirmed it or it has become pointless: the release of lease, a change,
+// job is work to repeat until the server confirms it or the job has become pointless: the release of lease, a change,
 // or, if both are nil, the undo of request.
 type job struct {
 	lease   *Lease
 	change  *change
 	request request
-	behind  *request      // to be undone when that one has been; nil: none
-	late    bool          // the acquire may come yet, and has to meet its latch
-	turn    bool          // the owner's turn is held
-	since   time.Time     // of the first release
-	until   time.Time     // when there is nothing left to do: the lease has ended on the server
+	behind  *request      // undone after request; nil for none
+	late    bool          // the acquire may still arrive, and must find its latch
+	turn    bool          // the job holds the owner's turn
+	since   time.Time     // the time of the first release
+	until   time.Time     // the end of the job's purpose: the lease has ended on the server
 	done    chan struct{} // closed with outcome set; nil for an undo
 	outcome error
 
 	// Owned by the loop, and by the batch that the job is in.
-	stale bool // what was sent is a late release
-	again bool // it was sent before
+	stale bool // the last request was a late release
+	again bool // a request was sent before
 	next  time.Time
 	pause time.Duration
 	over  bool
 }
 
-// spare is a latch for the next release of the same lock: where that comes soon it takes no command to delete it.
+// spare is a latch kept for the next release of the same lock, which saves the command to delete the latch.
 type spare struct {
 	key  string
-	idle bool // since the last sweep
+	idle bool // unused since the last sweep
 }
 
 type latch struct {
 	name, key string
-	until     int64 // it stays until then, by the server's clock, in ms: a request that had no answer may come yet; 0: no longer than now
+	until     int64 // the end of the latch, by the server's clock, in ms, as a request may still arrive; 0: now
 }
 
 func (u *cleanup) init(c *Client) {
@@ -90,8 +91,8 @@ func (u *cleanup) init(c *Client) {
 	u.life, u.end = context.WithCancel(context.Background())
 }
 
-// undo takes back an acquire whose outcome is not known, with whatever turn r holds. A late acquire may still be on its way: the undo
-// leaves its latch for it to meet.
+// undo reverts an acquire with an unknown outcome, together with the turn of r. A late acquire may still arrive: the
+// undo leaves a latch to stop the acquire.
 func (c *Client) undo(r *request, start instant, late bool) {
 	if r.target.kind.undo == nil {
 		return
@@ -99,9 +100,9 @@ func (c *Client) undo(r *request, start instant, late bool) {
 	c.undoBoth(r, nil, start, late)
 }
 
-// undoBoth is undo of two requests of one owner, one after the other.
+// undoBoth undoes two requests of one owner, one after the other.
 func (c *Client) undoBoth(r, behind *request, start instant, late bool) {
-	if r.latch == "" { // it has got by a relay what it did not ask for
+	if r.latch == "" { // a relay granted an unrequested hold
 		r.latch = newLatch(r.target)
 	}
 	c.takeBack(&job{
@@ -114,14 +115,14 @@ func (c *Client) undoBoth(r, behind *request, start instant, late bool) {
 	c.endDoubt(r)
 }
 
-// takeBack has a job run in the background, or here, for a while, when that has ended.
+// takeBack runs a job in the background, or here for a limited time if the loop has ended.
 func (c *Client) takeBack(j *job) {
 	if !c.cleanup.add(j) {
 		c.cleanup.runAlone(j)
 	}
 }
 
-// add hands a job to the loop. It reports false if that has ended.
+// add hands a job to the loop, and reports false if the loop has ended.
 func (u *cleanup) add(j *job) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -133,7 +134,7 @@ func (u *cleanup) add(j *job) bool {
 	return true
 }
 
-// close has the loop end when nothing is left to do, or with ctx. It returns what was given up then.
+// close ends the loop when no work is left, or with ctx, and returns the abandoned work.
 func (u *cleanup) close(ctx context.Context) CloseError {
 	u.mu.Lock()
 	if !u.started {
@@ -150,10 +151,10 @@ func (u *cleanup) close(ctx context.Context) CloseError {
 	return u.given
 }
 
-// addLatch has the outcome of a release forgotten that its caller has learnt.
+// addLatch deletes the latch of a release whose caller knows the outcome.
 func (u *cleanup) addLatch(name, key string) { u.settleLatch(name, key, false, 0) }
 
-// settleLatch has a latch deleted, or, if it stays, kept until the last moment at which a request with it is good.
+// settleLatch deletes a latch or, with stays, keeps the latch until no request with it is valid.
 func (u *cleanup) settleLatch(name, key string, stays bool, last int64) {
 	l := latch{name: name, key: key}
 	if stays {
@@ -172,7 +173,7 @@ func (u *cleanup) settleLatch(name, key string, stays bool, last int64) {
 	u.mu.Unlock()
 }
 
-// spareLatch returns a latch that keepLatch has kept for locks of this name, or "". It is the caller's from then on.
+// spareLatch returns a latch kept by keepLatch for locks of the given name, or "". The caller owns the latch.
 func (u *cleanup) spareLatch(name string) string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -183,7 +184,7 @@ func (u *cleanup) spareLatch(name string) string {
 	return s.key
 }
 
-// keepLatch keeps a latch for a while for another release of the lock, unless there is one.
+// keepLatch keeps a latch for the next release of the lock, unless another latch is kept already.
 func (u *cleanup) keepLatch(name, key string) {
 	u.mu.Lock()
 	if _, ok := u.spares[name]; ok || u.closed {
@@ -199,7 +200,7 @@ func (u *cleanup) keepLatch(name, key string) {
 	u.mu.Unlock()
 }
 
-// startSweeps has the loop look after the spares, and after what the client has parked.
+// startSweeps makes the loop sweep the spares and the client's parked watches.
 func (u *cleanup) startSweeps() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -213,8 +214,8 @@ func (u *cleanup) startSweepsLocked() {
 	}
 }
 
-// sweepLocked has the spares deleted that nobody has taken since the last time, or all, and ends what has been parked for long,
-// or all of that too.
+// sweepLocked deletes the spares unused since the last sweep, and ends watches parked for long. With all, sweepLocked
+// removes all of both.
 func (u *cleanup) sweepLocked(all bool) {
 	for name, s := range u.spares {
 		if s.idle || all {
@@ -225,7 +226,7 @@ func (u *cleanup) sweepLocked(all bool) {
 		}
 	}
 	if len(u.spares) == 0 {
-		u.spares = nil // which may have been many
+		u.spares = nil // frees a possibly large map
 	}
 	parked := u.client.sweepParked(all)
 	u.sweeps = parked || len(u.spares) > 0

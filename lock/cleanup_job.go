@@ -9,7 +9,7 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// forget deletes latches. If that fails they go when their time is up.
+// forget deletes latches. After a failure, latches stay until they expire.
 func (u *cleanup) forget(life context.Context, latches []latch, limit time.Duration) {
 	if len(latches) == 0 {
 		return
@@ -26,8 +26,8 @@ func (u *cleanup) forget(life context.Context, latches []latch, limit time.Durat
 	}
 }
 
-// forgetting returns the commands that delete latches, or see to it that they expire. A server that is all there is deletes
-// many by one command, which takes much less of both sides, unless it has turned out to be a node of a cluster.
+// forgetting returns the commands to delete latches, or to set their expiry. A single server deletes many latches by
+// one command, at much less cost for both sides, unless the server has turned out to be a node of a cluster.
 func (u *cleanup) forgetting(latches []latch) (commands []resp.Command) {
 	apart := u.client.nature.spread != nil || u.apart.Load()
 	words := make([]string, 1, 1+len(latches))
@@ -51,7 +51,7 @@ func (u *cleanup) forgetting(latches []latch) (commands []resp.Command) {
 	return commands
 }
 
-// takeTurn makes sure that a job of an Owner has that owner's turn.
+// takeTurn takes the owner's turn for a job of an Owner, and reports whether the job has the turn.
 func (j *job) takeTurn() bool {
 	state := j.ownerState()
 	if state == nil || j.turn {
@@ -65,8 +65,8 @@ func (j *job) takeTurn() bool {
 	return j.turn
 }
 
-// stands reports whether there is anything to do. It ends a release that came too late, when the server has none of the
-// holds of that time, and a change of which the server may not know a repeat any more.
+// stands reports whether there is work left. stands ends a late release if the server has none of its owner's holds
+// of that time, and a change if the server may no longer recognize a repeat.
 func (j *job) stands() bool {
 	if j.change != nil && j.change.old() {
 		j.finish(fmt.Errorf("%w, and given up", ErrUncertain))
@@ -96,13 +96,13 @@ func (j *job) ownerState() *ownerState {
 	return j.request.state
 }
 
-// call is the job's script. The caller has the turn of its owner, if it has one.
+// call returns the job's script call. The caller has the owner's turn, if there is an Owner.
 func (j *job) call(c *Client) *call {
 	switch {
 	case j.change != nil:
 		return j.change.call(c.last(j.name()))
 	case j.lease != nil:
-		// The latch of the release may have expired, or will before an answer comes.
+		// The latch of the release may have expired, or may expire before a reply arrives.
 		if !j.stale && time.Since(j.since) > latchLife/2 {
 			j.stale, j.lease.latch = true, newLatch(j.lease.target)
 		}
@@ -117,14 +117,14 @@ func (j *job) call(c *Client) *call {
 	if resting > 0 {
 		before = r.state.tallies[key].count
 	}
-	r.last = max(r.last, c.last(r.target.name)) // what was sent earlier does not outlast the latch
+	r.last = max(r.last, c.last(r.target.name)) // earlier requests do not outlast the latch
 	keys := r.target.of(r.owner, r.state, r.latch)
 	args := c.args(r, resting, r.owner, c.publishing(r.target), before, r.last)
 	return &call{script: r.target.kind.undo, target: r.target, keys: keys, args: args, leaves: !r.target.kind.unowned, tells: true,
 		state: r.state}
 }
 
-// answered takes note of the server's answer to the job.
+// answered records the server's reply to the job.
 func (j *job) answered(c *Client, v resp.Value, at time.Time) {
 	switch l := j.lease; {
 	case c.late(j.name(), v):
@@ -147,7 +147,7 @@ func (j *job) answered(c *Client, v resp.Value, at time.Time) {
 		}
 		j.settle(outcome)
 	default:
-		if !j.late && !j.again { // else the latch goes by itself
+		if !j.late && !j.again { // otherwise the latch expires by itself
 			c.cleanup.addLatch(j.request.target.name, j.request.latch)
 		}
 		if j.behind == nil {
@@ -171,7 +171,7 @@ func (j *job) postpone(at time.Time) {
 	j.next, j.again = at.Add(j.pause), true
 }
 
-// finish ends the job: the owner's turn is given back, and who waits for the outcome learns it.
+// finish ends the job, gives the owner's turn back, and wakes the caller that waits for the outcome.
 func (j *job) finish(outcome error) {
 	if j.over {
 		return

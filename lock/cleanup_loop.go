@@ -12,26 +12,26 @@ import (
 	"github.com/lockwire/lockwire/script"
 )
 
-// lane is what one batch at a time is under way for: a server. Apart from the rest goes what was sent before, in a cluster by
-// its slot, so that one that is refused holds up no other.
+// lane is the unit of concurrency, with one batch at a time: a server. Repeats have lanes of their own, in a cluster
+// one per slot, so that a refused repeat delays no other.
 type lane struct {
 	route string
 	again bool
 	slot  int
 }
 
-// batch is jobs that are sent together.
+// batch is a group of jobs sent together.
 type batch struct {
 	lane lane
 	jobs []*job
 }
 
-// agenda is what the loop has to do.
+// agenda is the pending work of the loop.
 type agenda struct {
 	pending      []*job
 	busy         map[lane]bool
-	repeating    int       // lanes of repeats that are busy
-	flush, sweep time.Time // when to delete the latches, and when to sweep the spares; zero if there are none
+	repeating    int       // number of busy lanes of repeats
+	flush, sweep time.Time // the times to delete latches and to sweep the spares; zero for none
 	flushing     bool
 }
 
@@ -66,7 +66,7 @@ func (u *cleanup) loop() {
 	}
 }
 
-// collect takes over what there is to do, and what has come of what was done.
+// collect takes new jobs and the results of finished batches.
 func (u *cleanup) collect(a *agenda, at time.Time, closing bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -90,7 +90,7 @@ func (u *cleanup) collect(a *agenda, at time.Time, closing bool) {
 	switch {
 	case closing:
 		for _, j := range a.pending {
-			j.next = earlier(j.next, at.Add(repeatMax)) // there may be no time for what is due later
+			j.next = earlier(j.next, at.Add(repeatMax)) // later jobs might run out of time
 		}
 		u.sweepLocked(true)
 		a.sweep = time.Time{}
@@ -106,7 +106,7 @@ func (u *cleanup) collect(a *agenda, at time.Time, closing bool) {
 	}
 }
 
-// next takes the batches that are to be sent now out of what is pending: one for each lane that is not busy.
+// next removes due batches from the pending jobs: one for each idle lane.
 func (u *cleanup) next(a *agenda, at time.Time) []batch {
 	ready := make(map[lane][]*job)
 	rest := a.pending[:0]
@@ -157,7 +157,7 @@ func (u *cleanup) laneOf(j *job) lane {
 	return l
 }
 
-// choose takes as many jobs as one batch may have, releases first, and returns those that remain too.
+// choose selects jobs for one batch, releases first, and also returns the rest.
 func choose(jobs []*job, at time.Time) (chosen, rest []*job) {
 	slices.SortStableFunc(jobs, func(a, b *job) int { return a.rank() - b.rank() })
 	size := 0
@@ -177,7 +177,7 @@ func choose(jobs []*job, at time.Time) (chosen, rest []*job) {
 	return chosen, rest
 }
 
-// rank orders jobs: others may wait for what is to be released.
+// rank orders jobs: releases come first, since other owners may wait for the lock.
 func (j *job) rank() int {
 	switch {
 	case j.lease != nil:
@@ -188,7 +188,7 @@ func (j *job) rank() int {
 	return 2
 }
 
-// size is how many locks or permits the job is about.
+// size returns the number of locks or permits of the job.
 func (j *job) size() int {
 	switch {
 	case j.lease != nil:
@@ -199,7 +199,7 @@ func (j *job) size() int {
 	return 1
 }
 
-// wait is how long the loop has nothing to do, if nothing returns before that.
+// wait returns the time until the loop has work, unless a batch returns earlier.
 func (a *agenda) wait() time.Duration {
 	now := time.Now()
 	at := now.Add(time.Hour)
@@ -210,14 +210,14 @@ func (a *agenda) wait() time.Duration {
 		at = earlier(at, a.sweep)
 	}
 	for _, j := range a.pending {
-		if j.next.After(now) { // else its lane is busy
+		if j.next.After(now) { // otherwise its lane is busy
 			at = earlier(at, j.next)
 		}
 	}
 	return at.Sub(now)
 }
 
-// run sends a batch and notes what has come of its jobs.
+// run sends a batch and returns the batch to the loop.
 func (u *cleanup) run(b batch) {
 	limit := cleanupLimit
 	switch {
@@ -234,7 +234,7 @@ func (u *cleanup) run(b batch) {
 	u.wakeLocked()
 }
 
-// send runs jobs that have their turns, all in one write.
+// send runs jobs that have their turns, in one write.
 func (u *cleanup) send(life context.Context, jobs []*job, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(life, limit)
 	defer cancel()
@@ -266,7 +266,7 @@ func (u *cleanup) send(life context.Context, jobs []*job, limit time.Duration) {
 	}
 }
 
-// failed takes note of a request that had no answer, or one that is an error.
+// failed records a request without a reply, or with an error reply.
 func (j *job) failed(err error, at time.Time) {
 	if uncertain(err) {
 		switch {
@@ -286,7 +286,7 @@ func (j *job) failed(err error, at time.Time) {
 	}
 }
 
-// runAlone runs a job where no loop does so any more, for a while.
+// runAlone runs a job without the loop, for a limited time.
 func (u *cleanup) runAlone(j *job) {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanupLast)
 	defer cancel()
@@ -308,7 +308,7 @@ func (u *cleanup) runAlone(j *job) {
 
 var errEnded = fmt.Errorf("%w: %w", ErrUncertain, ErrClosed)
 
-// finished ends the loop, unless there is something new to do.
+// finished ends the loop, unless there is new work.
 func (u *cleanup) finished() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -316,14 +316,14 @@ func (u *cleanup) finished() bool {
 	return u.closed
 }
 
-// count counts a job that is given up, at the end or because the Server has been closed.
+// count counts an abandoned job, at the end or after the Close of the Server.
 func (u *cleanup) count(j *job) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.given.add(j)
 }
 
-// giveUp ends the loop with all that it has to do.
+// giveUp ends the loop and abandons its work.
 func (u *cleanup) giveUp(a *agenda) {
 	u.batches.Wait()
 	u.mu.Lock()
@@ -343,7 +343,7 @@ func (u *cleanup) giveUp(a *agenda) {
 	}
 }
 
-// due returns the latches that are to be deleted now.
+// due returns the latches to delete now.
 func (u *cleanup) due(a *agenda, at time.Time, closing bool) []latch {
 	if a.flushing || a.flush.IsZero() || at.Before(a.flush) && !closing {
 		return nil

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// instant is a point in time on every clock that a lease is measured by.
+// instant is a point in time on every clock that measures leases.
 type instant struct {
 	t    time.Time     // wall clock, and the monotonic clock of the runtime
-	boot time.Duration // a clock that goes on while the machine sleeps; 0 where there is none
+	boot time.Duration // a clock that includes sleep; 0 if not available
 }
 
 func (c *Client) now() instant {
@@ -16,22 +16,22 @@ func (c *Client) now() instant {
 	return instant{t, c.boot(t)}
 }
 
-// bootClock tells the clock that goes on while the machine sleeps by the runtime's, as asking the kernel takes ten times as
-// long. The two are apart by how long the machine has slept. Whenever it sleeps, the wall clock moves against the runtime's
-// too: then, and when somebody sets the wall clock, the kernel is asked.
+// bootClock derives the clock that includes sleep from the runtime's clock, since a call to the kernel takes ten
+// times as long. The difference between the two is the time asleep. Sleep also moves the wall clock against the
+// runtime's clock: after such a move, or after a change of the wall clock, bootClock asks the kernel.
 type bootClock struct {
-	// read returns what all three clocks say at about the same time: the runtime's, the wall clock, both since anything, and the
-	// boot clock, or 0 if there is none.
+	// read returns the three clocks at about the same time: the runtime's clock and the wall clock, both since base,
+	// and the boot clock, or 0 if not available.
 	read func() (running, wall, boot time.Duration)
-	base time.Time // constant; what the former two are counted from
+	base time.Time // constant; the origin of the first two clocks
 	mark atomic.Pointer[bootMark]
 }
 
-// bootMark is by how much the wall clock and the boot clock were ahead of the runtime's when the kernel was asked.
+// bootMark is the lead of the wall clock and the boot clock over the runtime's clock at the last call to the kernel.
 type bootMark struct{ wall, boot time.Duration }
 
-// bootTolerance is by how much the wall clock may move unnoticed: a sleep of that length does no harm to a lease. Reading
-// two clocks one after the other takes less, or does no harm either.
+// bootTolerance is the largest unnoticed move of the wall clock: a sleep of this length does no harm to a lease.
+// Reading two clocks in a row takes less time, or does no harm either.
 const bootTolerance = 500 * time.Microsecond
 
 func newBootClock() *bootClock {
@@ -40,7 +40,7 @@ func newBootClock() *bootClock {
 	return k
 }
 
-// at returns what the boot clock said at t, a moment ago, or 0 if there is none.
+// at returns the boot clock at the recent time t, or 0 if not available.
 func (k *bootClock) at(t time.Time) time.Duration { return k.since(k.split(t)) }
 
 func (k *bootClock) split(t time.Time) (running, wall time.Duration) {
@@ -60,7 +60,7 @@ func (k *bootClock) since(running, wall time.Duration) time.Duration {
 	return running + m.boot
 }
 
-// readAll reads the clocks again if that took too long for them to belong together.
+// readAll repeats a reading that took too long for the clocks to match.
 func (k *bootClock) readAll() (running, wall, boot time.Duration) {
 	for range 10 {
 		t := time.Now()
@@ -73,17 +73,18 @@ func (k *bootClock) readAll() (running, wall, boot time.Duration) {
 	return running, wall, boot
 }
 
-// elapsed is the time from i to later by the clock that says most: a lease is over as soon as one of them says so.
+// elapsed returns the time from i to later by the clock with the largest difference: a lease is over as soon as any
+// clock says so.
 func (i instant) elapsed(later instant) time.Duration {
 	return max(later.t.Sub(i.t), i.asleep(later))
 }
 
-// atLeast is the time from i to later by the clock that says least.
+// atLeast returns the time from i to later by the clock with the smallest difference.
 func (i instant) atLeast(later instant) time.Duration {
 	return min(later.t.Sub(i.t), i.asleep(later))
 }
 
-// asleep is the time from i to later by the clock that counts sleep.
+// asleep returns the time from i to later by the clock that includes sleep.
 func (i instant) asleep(later instant) time.Duration {
 	if i.boot == 0 || later.boot == 0 {
 		return later.t.Round(0).Sub(i.t.Round(0))

@@ -9,68 +9,69 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// A lock that a caller of the same process waits for is handed over to the first in line by one script, in the place of a
-// release, a message and an acquire. As other processes are not told of that, it happens for no longer than Config.HandOverFor and
-// a third of a lease: where a lock is held for long there is little to gain. Where others listen, or where that is not known, it
-// happens Config.HandOvers times in a row at most.
+// A hand-over passes a lock to the first waiter of the same process by one script, in place of a release, a message and an
+// acquire. Other processes receive no message, so a series of hand-overs lasts for at most Config.HandOverFor and a third
+// of a lease: a lock held for longer gains little. If other clients listen, or their number is unknown, a series has at
+// most Config.HandOvers.
 
-// claim is how a waiter and a holder who gives the lock back agree on what each of them does.
+// claim is the agreement between a waiter and a releasing holder on a hand-over.
 type claim struct {
 	state   atomic.Uint32
-	outcome *passed         // while told
-	over    <-chan struct{} // closed when the waiter does not want it any more; changes, as its request does, only while awake
+	outcome *passed         // valid in state told
+	over    <-chan struct{} // closed when the waiter gives up; over and the waiter's request change only in state awake
 }
 
 // The states of a claim.
 const (
-	awake     uint32 = iota // the waiter does something itself, or may not be handed the lock
-	resting                 // the lock may be handed over to the waiter
-	claimed                 // that is under way, and its outcome will come
-	told                    // the outcome is there
-	abandoned               // it may come yet, but the waiter has left
+	awake     uint32 = iota // the waiter acts itself, or may not get the lock by a hand-over
+	resting                 // the holder may hand the lock over
+	claimed                 // a hand-over is under way
+	told                    // the outcome is known
+	abandoned               // an outcome may still arrive, but the waiter has left
 )
 
 // passed is the outcome of a hand-over for the waiter.
 type passed struct {
 	granted bool
-	owner   string // of the hold, which goes on; "": the waiter's own
-	unknown bool   // there was no answer, or none that means anything
+	owner   string // the owner of the continuing hold; "" for the waiter's own
+	unknown bool   // no reply, or an unexpected reply
 	start   instant
 	token   int64
-	latch   string // what undoes it leaves this key
-	last    int64  // until when it may take effect
+	latch   string // an undo leaves this key
+	last    int64  // the latest time at which the hand-over may take effect
 	series  series
 }
 
-// series are hand-overs in a row.
+// series is a run of consecutive hand-overs.
 type series struct {
 	length int
-	since  time.Time // when the lock was acquired before them
+	since  time.Time // the time of the acquire before the series
 }
 
-// next returns the series that is longer by one.
+// next returns the series extended by one hand-over.
 func (s series) next() series { return series{s.length + 1, s.since} }
 
-// mayGoOn reports whether the series is not too long: alone says that nobody but this client waits for the lock.
+// mayGoOn reports whether the series may continue. alone means that no other client waits for the lock.
 func (s series) mayGoOn(cfg *Config, lease time.Duration, alone bool) bool {
 	return (alone || s.length < cfg.HandOvers) && time.Since(s.since) <= min(cfg.HandOverFor, lease/3)
 }
 
-// turn is how this process lets others have the lock when a series has ended. Its next waiter might be the fastest to hear of that
-// each time. It steps back for a moment, and where nobody made use of that, less and less often.
+// turn gives other processes a chance at the lock after a series of hand-overs. The next local waiter pauses for
+// stepBack, since it might otherwise win every time. If no other process takes the lock, the pause is skipped for a
+// growing number of series.
 type turn struct {
-	back time.Time // nobody here looks before; zero: whenever there is a reason
-	idle int       // how many series are to end without that since the last one that was of no use
-	skip int       // how many of these are to come
+	back time.Time // the earliest time of the next local look; zero for no limit
+	idle int       // number of series to end without a pause after the last useless pause
+	skip int       // number of series still to skip
 }
 
 const (
-	// stepBack is how long others have to be first.
+	// stepBack is the head start of other processes.
 	stepBack = 300 * time.Microsecond
 	maxIdle  = 15
 )
 
-// endSeries is for before the release that ends the series of l, if there has been one.
+// endSeries runs before the release that ends the series of l, if any.
 func (c *Client) endSeries(l *Lease) {
 	if l.series.length == 0 {
 		return
@@ -84,7 +85,7 @@ func (c *Client) endSeries(l *Lease) {
 	}
 }
 
-// looked takes note of how the first look after stepping back came out.
+// looked records the result of the first look after a pause.
 func (w *waiter) looked(granted bool) {
 	if w.entry == nil {
 		return
@@ -101,7 +102,7 @@ func (w *waiter) looked(granted bool) {
 	}
 }
 
-// lookAt is when to look next: in the past if there is a reason already.
+// lookAt returns the time of the next look, in the past if a look is already due.
 func (w *waiter) lookAt() time.Time {
 	at := w.head.next
 	if w.head.woken && !w.head.short {
@@ -118,7 +119,7 @@ func (w *waiter) lookAt() time.Time {
 	return at
 }
 
-// told takes note of how many have listened to a release. If the server has no other to listen at, one is this client.
+// told records the number of listeners of a release. On a single server, one listener means this client alone.
 func (c *Client) told(t *target, listeners int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,7 +128,7 @@ func (c *Client) told(t *target, listeners int) {
 	}
 }
 
-// rest lets the lock be handed over to w from now on, if it is one that may get it so.
+// rest allows a hand-over to w, if w and its kind are eligible.
 func (w *waiter) rest(ctx context.Context) {
 	own, c := &w.claim, w.client
 	k := w.target.kind
@@ -138,8 +139,9 @@ func (w *waiter) rest(ctx context.Context) {
 	own.state.Store(resting)
 }
 
-// rouse ends what rest began, and reports whether the lock was handed over to w before that. What is under way is waited for,
-// unless ctx or the client has ended: then it will be taken back, and until then its request must not change.
+// rouse ends the effect of rest, and reports whether w has got the lock by a hand-over. rouse waits for a hand-over
+// under way, unless ctx or the client has ended: the hand-over is then undone, and the request must not change until
+// then.
 func (w *waiter) rouse(ctx context.Context) (granted bool) {
 	own := &w.claim
 	if own.state.Load() == awake || own.state.CompareAndSwap(resting, awake) {
@@ -159,7 +161,7 @@ func (w *waiter) rouse(ctx context.Context) (granted bool) {
 	return w.inherit()
 }
 
-// inherit makes a lease of a hand-over, and reports whether there is one. If not there is a reason to look.
+// inherit makes a lease of a hand-over, and reports success. After a failure w has a reason to look.
 func (w *waiter) inherit() (granted bool) {
 	c, r, h, p := w.client, &w.request, w.head, w.claim.outcome
 	w.claim.state.Store(awake)
@@ -171,7 +173,7 @@ func (w *waiter) inherit() (granted bool) {
 		r.asked, r.series, r.latch, r.last = true, p.series, p.latch, p.last
 		granted, _, r.failure = c.granted(r, p.start, 1, p.token)
 		r.series = series{}
-		if !granted { // it came too late, and is undone
+		if !granted { // the hand-over arrived expired, and is undone
 			c.renewOwner(r)
 		}
 	case p.unknown:
@@ -185,7 +187,8 @@ func (w *waiter) inherit() (granted bool) {
 	return granted
 }
 
-// heir claims the first waiter in line, if the lock of l may be handed over to it and its request suits, and returns nil if not.
+// heir claims the first waiter in line, if the lock of l may be handed over and the waiter's request suits; nil
+// otherwise.
 func (c *Client) heir(l *Lease, suits func(next *request) bool) *waiter {
 	if l.target.kind.handover == nil || l.state != nil || l.repeated || l.whole.Load() != nil {
 		return nil
@@ -209,7 +212,8 @@ func (c *Client) heir(l *Lease, suits func(next *request) bool) *waiter {
 	return e.first
 }
 
-// handOver gives the lock to a waiter that has been claimed, and tells it. It returns what release would.
+// handOver gives the lock to a claimed waiter and wakes the waiter. handOver returns the result that release would
+// return.
 func (l *Lease) handOver(ctx context.Context, heir *waiter) (resp.Value, error) {
 	c, t, next := l.client, l.target, &heir.request
 	p := &passed{start: c.now(), latch: newLatch(t), last: c.last(t.name)}
@@ -240,7 +244,7 @@ func (l *Lease) handOver(ctx context.Context, heir *waiter) (resp.Value, error) 
 	return v, err
 }
 
-// tell tells a waiter who has been claimed how that has come out. It reports false if that has left.
+// tell delivers the outcome to a claimed waiter, and reports false if the waiter has left.
 func (w *waiter) tell(p *passed) bool {
 	w.claim.outcome = p
 	if !w.claim.state.CompareAndSwap(claimed, told) {
@@ -250,7 +254,7 @@ func (w *waiter) tell(p *passed) bool {
 	return true
 }
 
-// giveBack releases the lock, or hands it over.
+// giveBack hands the lock over, or releases the lock.
 func (l *Lease) giveBack(ctx context.Context) (resp.Value, error) {
 	if heir := l.client.heir(l, func(*request) bool { return !l.client.acks }); heir != nil {
 		if v, err := l.handOver(ctx, heir); err == nil || uncertain(err) {

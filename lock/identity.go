@@ -13,19 +13,19 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// errNoVote says that a server's answer does not count, since it may have forgotten what it granted before.
+// errNoVote means that a server's answer does not count, since the server may have forgotten earlier grants.
 var errNoVote = errors.New("lock: the server has no vote")
 
-// identity is what a client knows of the process behind its server's address.
+// identity is a client's knowledge of the process behind its server's address.
 type identity struct {
-	asked atomic.Bool // who it is, apart from any vote
+	asked atomic.Bool // the server was asked for its identity outside a vote
 
 	mu      sync.Mutex // guards the following
-	runID   string     // "" until the server has said it
-	changed bool       // it is not the first one
-	moved   bool       // it ran already when the one before was there: another server, not one that was restarted
-	first   instant    // when it was seen first
-	last    instant    // and last
+	runID   string     // "" until known
+	changed bool       // not the first process at this address
+	moved   bool       // the process was up before its predecessor was last seen: another server, not a restart
+	first   instant    // the time of the first sight
+	last    instant    // the time of the last sight
 }
 
 func (d *identity) known() bool { return d.id() != "" }
@@ -36,8 +36,8 @@ func (d *identity) id() string {
 	return d.runID
 }
 
-// note takes note of the reply to an INFO that was sent after start, if that says who the server is. It returns for how long
-// that has been there for certain, as far as this client can tell.
+// note records the reply to an INFO sent after start, if the reply identifies the server. note returns the minimum
+// time for which the process has been at this address, as far as the client knows.
 func (d *identity) note(info resp.Value, start instant) (age time.Duration, ok bool) {
 	runID, age, ok := parseServerInfo(info)
 	if !ok {
@@ -57,8 +57,8 @@ func (d *identity) note(info resp.Value, start instant) (age time.Duration, ok b
 	return age, true
 }
 
-// parseServerInfo finds in a reply to INFO who the server is and for how long it has been up at least: the number of seconds
-// is a difference of two clocks that are cut to whole ones.
+// parseServerInfo parses the run id and the minimum uptime in a reply to INFO. The reported seconds are the
+// difference of two times, each rounded down.
 func parseServerInfo(info resp.Value) (runID string, age time.Duration, ok bool) {
 	text, err := info.Text()
 	if err != nil {
@@ -78,8 +78,8 @@ func parseServerInfo(info resp.Value) (runID string, age time.Duration, ok bool)
 	return runID, time.Duration(max(0, seconds-1)) * time.Second, runID != "" && seconds >= 0
 }
 
-// vouch returns nil if the server whose INFO came with a grant, neither older than start, cannot have forgotten one that still
-// counts.
+// vouch returns nil if the server certainly remembers all earlier grants that still count. info came with a grant,
+// and neither is older than start.
 func (c *Client) vouch(ctx context.Context, info resp.Value, start instant, quarantine time.Duration) error {
 	age, ok := c.identity.note(info, start)
 	if !ok {
@@ -97,7 +97,7 @@ func (c *Client) vouch(ctx context.Context, info resp.Value, start instant, quar
 	return fmt.Errorf("%w: it was started %v ago, or less", errNoVote, age+2*time.Second)
 }
 
-// durable reports whether the server has written all that it granted before it said so.
+// durable reports whether the server writes each grant to disk before the reply.
 func (c *Client) durable(ctx context.Context) bool {
 	for name, want := range map[string]string{"appendonly": "yes", "appendfsync": "always", "no-appendfsync-on-rewrite": "no"} {
 		v, err := c.server.Send(c.patient(ctx), resp.Cmd("CONFIG", "GET", name))
@@ -121,8 +121,8 @@ func (c *Client) durable(ctx context.Context) bool {
 	return true
 }
 
-// identify returns an error if two of the servers are one. Those that have not said who they are are asked, once by each
-// client; one that does not answer in time says it with its vote.
+// identify returns an error if two of the servers are one. Each client asks its server once for an unknown identity;
+// a server that does not answer in time is identified with its vote.
 func (r *Redlock) identify(ctx context.Context, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -140,7 +140,7 @@ func (r *Redlock) identify(ctx context.Context, timeout time.Duration) error {
 	return r.distinct()
 }
 
-// distinct returns an error if two of the servers are one, as far as they have said who they are.
+// distinct returns an error if two of the servers are known to be one.
 func (r *Redlock) distinct() error {
 	seen := make(map[string]bool, len(r.nodes))
 	for _, h := range r.nodes {
@@ -153,20 +153,21 @@ func (r *Redlock) distinct() error {
 	return nil
 }
 
-// gates lets the callers of one process in one at a time, in the order in which they came. The zero gates are ready.
+// gates admits the callers of one process one at a time per lock, in order of arrival. The zero gates are ready.
 type gates struct {
 	mu    sync.Mutex
-	lines map[entryKey][]chan struct{} // of each lock; the first, which is closed, is in. Guarded by mu
+	lines map[entryKey][]chan struct{} // by lock; the first channel is closed and its caller admitted; guarded by mu
 }
 
-// enter puts the caller at the end of the line. turn is closed when it is in. leave takes it out, from wherever it stands.
+// enter puts the caller at the end of the line. turn closes when the caller is admitted. leave removes the caller
+// from any place in the line.
 func (g *gates) enter(key entryKey) (turn <-chan struct{}, leave func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.enterLocked(key)
 }
 
-// tryEnter is enter for a caller who does not wait.
+// tryEnter is enter without waiting.
 func (g *gates) tryEnter(key entryKey) (leave func(), ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -190,7 +191,7 @@ func (g *gates) enterLocked(key entryKey) (<-chan struct{}, func()) {
 	return own, func() { g.leave(key, own) }
 }
 
-// leave does nothing the second time.
+// leave has no effect at the second call.
 func (g *gates) leave(key entryKey, own chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -34,7 +34,7 @@ type kind struct {
 	silent  bool                              // no release is published: waiters poll by the target's backoff
 	joins   bool                              // a further hold of the current owner creates no key
 	unowned bool                              // without leases and releases: a caller that acquires has nothing to give back
-	twin    *kind                             // the other half of a read-write lock: its owner does not wait in line for this half
+	twin    *kind                             // the other half of a read-write lock: its owner skips the line for this half
 	tells   bool                              // a waiter announces itself to the server, if Config asks for it
 	permits bool                              // has permits, which need a setup and have no Owner
 	parted  bool                              // a lease can lose a part of its permits: Unlock releases the rest
@@ -42,7 +42,7 @@ type kind struct {
 
 	more map[string]*script.Script // further scripts, by operation
 
-	acquire, release, undo, renew, force, info *script.Script // undo: nil if acquire changes nothing, needs no latch, and may be late
+	acquire, release, undo, renew, force, info *script.Script // undo: nil if acquire changes nothing and needs no latch
 	downgrade                                  *script.Script // turns a hold into a hold of the twin; nil for none
 	pass                                       *script.Script // of a queued kind: see Client.pass
 	handover                                   *script.Script // nil if the kind has no hand-over
@@ -89,7 +89,7 @@ type target struct {
 	lease   string                                            // KEYS of renew
 	keys    []string                                          // KEYS of force: the lock, its channel, the kind's own
 	first   []string                                          // KEYS of info, and of an acquire without a latch
-	backoff func(looks int, last time.Duration) time.Duration // of a silent kind: the pause after looks, and after a pause of last
+	backoff func(looks int, last time.Duration) time.Duration // of a silent kind: the pause after looks, and a pause of last
 }
 
 func newTarget(k *kind, name string) *target {

@@ -17,11 +17,11 @@ func newNonReentrantKind() *kind {
 	return k
 }
 
-// NonReentrant is Redisson's RLock of getNonReentrantLock: an exclusive lock that an [Owner] who has it may not take again.
-// It gets [ErrReentry] at once. To the server it is the lock that [Reentrant] of the same name is.
+// NonReentrant is Redisson's RLock of getNonReentrantLock: an exclusive lock. An [Owner] already holding the lock gets
+// [ErrReentry] at once. On the server the lock is the same as the [Reentrant] lock of the same name.
 type NonReentrant struct{ Handle }
 
-// NonReentrant returns the lock of that name. What is wrong with a name is said by the first call that uses it.
+// NonReentrant returns the lock with the given name. An invalid name is reported by the first method that uses it, not here.
 func (c *Client) NonReentrant(name string) *NonReentrant {
 	return &NonReentrant{c.handle(nonReentrantKind.get(), name)}
 }

@@ -2,19 +2,19 @@ package lock
 
 import "github.com/lockwire/lockwire/pubsub"
 
-// A watch is parked when the last waiter of a line leaves: who waits for the same lock soon afterwards need not subscribe again,
-// nor look a second time if nothing has been heard since before the first.
+// A watch is parked when the last waiter of a line leaves. A waiter for the same lock soon afterwards reuses the subscription.
+// It also skips its second look if no event arrived since before its first look.
 
-// parkedSweeps is how many sweeps a parked watch lasts.
+// parkedSweeps is the lifetime of a parked watch, in sweeps.
 const parkedSweeps = 5
 
-// sighting is how much there was to be heard on a watch at some time.
+// sighting is the number of events on a watch at some time.
 type sighting struct {
 	watch *pubsub.Watch
 	count uint64
 }
 
-// holds reports whether there is no more to be heard, on the same watch.
+// holds reports whether the watch is the same, is subscribed, and has no new events.
 func (s sighting) holds(watch *pubsub.Watch) bool {
 	if s.watch != watch {
 		return false
@@ -23,7 +23,7 @@ func (s sighting) holds(watch *pubsub.Watch) bool {
 	return up && count == s.count
 }
 
-// sightLocked takes note of what there is to be heard on the parked watch of a line, if there is one.
+// sightLocked records the number of events on the parked watch of a line, if any.
 func (r *request) sightLocked(line *entry) {
 	if line != nil && line.parked != nil {
 		r.seen.watch = line.parked
@@ -31,7 +31,7 @@ func (r *request) sightLocked(line *entry) {
 	}
 }
 
-// parkLocked parks the watch of a line that nobody stands in any more.
+// parkLocked parks the watch of an empty line.
 func (c *Client) parkLocked(key entryKey, e *entry) {
 	e.parked, e.idle = e.head.events, 0
 	e.parked.Move(nil)
@@ -41,7 +41,7 @@ func (c *Client) parkLocked(key entryKey, e *entry) {
 	c.parked[key] = e
 }
 
-// unpark returns the parked watch of the line that w is the first in, if there is one. It is the head's from then on.
+// unpark returns the parked watch of the line of w, its first waiter; nil for none. The head owns the watch afterwards.
 func (c *Client) unpark(w *waiter) *pubsub.Watch {
 	if w.entry == nil {
 		return nil
@@ -56,7 +56,7 @@ func (c *Client) unpark(w *waiter) *pubsub.Watch {
 	return watch
 }
 
-// sweepParked ends what has been parked for long, or all, and reports whether something is left.
+// sweepParked closes watches parked for parkedSweeps sweeps, or all watches, and reports whether any are left.
 func (c *Client) sweepParked(all bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -70,7 +70,7 @@ func (c *Client) sweepParked(all bool) bool {
 		c.dropLocked(key, e)
 	}
 	if len(c.parked) == 0 {
-		c.parked = nil // which may have been many
+		c.parked = nil // frees a map that may have been large
 	}
 	return c.parked != nil
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// Release gives permits back by their ids, 1 to 1000 of them, of whichever client took them: Redisson's too. If one of them is
-// not taken, or its lease has ended, it gives back none and returns [ErrNotHeld]. A [Lease] of this Client that has one of the
-// permits is lost by that. It works under a cancelled context too, and waits and goes on as [Semaphore.Release] does.
+// Release gives back 1 to 1000 permits by their ids, taken by any client, also by Redisson. If any of the permits is not
+// taken, or its lease has ended, Release gives back none and returns [ErrNotHeld]. A [Lease] of this Client with any of
+// the permits becomes lost. A cancelled context, the wait and repeats in the background are handled as in [Semaphore.Release].
 func (s *PermitSemaphore) Release(ctx context.Context, ids ...string) error {
 	owner, err := s.owner(ids)
 	if err != nil {
@@ -34,9 +34,9 @@ func (s *PermitSemaphore) Release(ctx context.Context, ids ...string) error {
 	return nil
 }
 
-// UpdateLease has a permit, of whichever client, end d from now on: in whole milliseconds and [MinLease] at least, or never if d
-// is less than 0. It returns [ErrNotHeld] if the permit is not taken. The permits of a [Lease] of this Client are not to be changed
-// behind its back, and are [ErrInvalid]; the Lease of another Client does not learn of a lease that has become shorter before
+// UpdateLease sets the lease of a permit, taken by any client, to end after d, in whole milliseconds and at least
+// [MinLease]; a negative d removes the end. UpdateLease returns [ErrNotHeld] if the permit is not taken, and
+// [ErrInvalid] if the permit belongs to a [Lease] of this Client. A Lease of another Client learns of a shorter lease at
 // its next renewal or Check.
 func (s *PermitSemaphore) UpdateLease(ctx context.Context, id string, d time.Duration) error {
 	owner, err := s.owner([]string{id})
@@ -54,7 +54,7 @@ func (s *PermitSemaphore) UpdateLease(ctx context.Context, id string, d time.Dur
 	return err
 }
 
-// LeaseOf returns for how long a permit, of whichever client, is still taken; less than 0 for one that has no end. It returns
+// LeaseOf returns the remaining lease of a permit, taken by any client; negative for a lease without end. LeaseOf returns
 // [ErrNotHeld] if the permit is not taken.
 func (s *PermitSemaphore) LeaseOf(ctx context.Context, id string) (time.Duration, error) {
 	owner, err := s.owner([]string{id})
@@ -84,8 +84,7 @@ func (s *PermitSemaphore) lease(ctx context.Context, owner string, ms int64) (ti
 	return milliseconds(left), nil
 }
 
-// owner returns the permits with those ids as the owner of a lease would stand for them. What is no id of a permit is not held
-// by anybody.
+// owner returns the owner for the permits with the given ids. A malformed id cannot be held and is ErrNotHeld.
 func (s *PermitSemaphore) owner(ids []string) (string, error) {
 	if s.handle.err != nil {
 		return "", s.handle.err
@@ -109,7 +108,7 @@ func (s *PermitSemaphore) owner(ids []string) (string, error) {
 	return owner.String(), nil
 }
 
-// leasesOf returns the leases of this client that have one of the permits.
+// leasesOf returns the leases of this client with any of the permits.
 func (s *PermitSemaphore) leasesOf(owner string) []*Lease {
 	ids := permitIDs(owner)
 	return slices.DeleteFunc(s.handle.client.holdsOf(s.handle.target.hold(), "", nil), func(l *Lease) bool {
@@ -117,23 +116,22 @@ func (s *PermitSemaphore) leasesOf(owner string) []*Lease {
 	})
 }
 
-// TrySetPermits sets the semaphore up with n permits, 0 at least, and reports false if somebody has done so before. How it waits
-// is as in [Semaphore.AddPermits]; it reports true to the call that has set it up even when that had to be sent twice.
+// TrySetPermits creates the semaphore with n permits, at least 0, and reports false if the semaphore exists. TrySetPermits
+// waits like [Semaphore.AddPermits]. The call reports true even if its request had to be sent twice.
 func (s *PermitSemaphore) TrySetPermits(ctx context.Context, n int) (bool, error) {
 	set, err := s.change(ctx, "set", n, 0, 0)
 	return set == 1, err
 }
 
-// SetPermits makes n, 0 at least, the number of permits that there are, whether free or taken. If more are taken, permits are
-// lacking until as many have been released. It sets the semaphore up if nobody has. How it waits is as in
-// [Semaphore.AddPermits].
+// SetPermits sets the number of all permits, free and taken, to n, at least 0. If more permits are taken, permits are
+// lacking until enough have been released. SetPermits creates a missing semaphore, and waits like [Semaphore.AddPermits].
 func (s *PermitSemaphore) SetPermits(ctx context.Context, n int) error {
 	_, err := s.change(ctx, "add", n, 0, true)
 	return err
 }
 
-// AddPermits changes the number of permits by n, which may be less than 0. It sets the semaphore up if nobody has. How it waits
-// is as in [Semaphore.AddPermits].
+// AddPermits adds n to the number of permits; n may be negative. AddPermits creates a missing semaphore, and waits like
+// [Semaphore.AddPermits].
 func (s *PermitSemaphore) AddPermits(ctx context.Context, n int) error {
 	_, err := s.change(ctx, "add", n, -maxCount, false)
 	return err

@@ -51,8 +51,8 @@ func plainOwner(*Client, request) string {
 }
 
 // Plain is the lock of redsync, redislock, node-redlock and others: a string with a random value, set by SET NX PX and
-// deleted only with a matching value. Plain locks and their locks of the same name exclude each other. On the key of a
-// Redisson lock, which is a hash, Plain returns [ErrWrongType].
+// deleted only with a matching value. A Plain lock and a redsync lock of the same name exclude each other. On the key of a
+// Redisson lock, a hash, Plain returns [ErrWrongType].
 //
 // A Plain lock has no notifications: waiters ask again and again, like waiters of a [Spin] lock. An [Owner] cannot take a
 // held Plain lock again and gets [ErrReentry]. A [NewRedlock] of Plain locks is compatible with the Redlock of redsync.

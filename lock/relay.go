@@ -1,10 +1,11 @@
 package lock
 
-// A lock that the watchdog renews goes to the first in line of the same process without a word to the server, if that one wants it
-// renewed too: it is the same hold there, with the same owner and the same lease, and belongs to one caller after the other. The last
-// of a series gives it back. When the server was last asked is as long ago as the series, which Config.HandOverFor bounds.
+// Relays: a lock renewed by the watchdog passes to the first waiter of the same process without a request to the server, if
+// the waiter wants a renewed lock too. On the server the hold stays the same, with the same owner and lease. The last
+// holder of a series releases the lock. Config.HandOverFor bounds the length of a series, and so the time without a
+// decision by the server.
 
-// relay passes the lock on to the first in line of this process, and reports whether that has it now.
+// relay passes the lock to the first waiter of this process, and reports whether the waiter has the lock.
 func (l *Lease) relay() bool {
 	if !l.relayable() {
 		return false
@@ -17,8 +18,8 @@ func (l *Lease) relay() bool {
 	return heir.tell(&passed{granted: true, owner: l.owner, start: l.start, series: l.series.next()})
 }
 
-// relayable reports whether nothing casts doubt on the hold and nothing is under way that concerns it. The lease is over for its
-// holder: no renewal begins any more.
+// relayable reports whether the hold is certain and no renewal is under way. The lease is already released by its holder, so
+// no further renewal begins.
 func (l *Lease) relayable() bool {
 	if !l.renewed || l.target.kind.token != nil {
 		return false

@@ -9,19 +9,19 @@ import (
 	"github.com/lockwire/lockwire/script"
 )
 
-// answer is what the server said to the renewal of one lease, or why it said nothing.
+// answer is the server's reply to the renewal of a lease, or the error.
 type answer struct {
 	lease   *Lease
-	outcome int64 // 1 renewed, 0 gone, -1 somebody else's
+	outcome int64 // 1 renewed, 0 gone, -1 held by another owner
 	err     error
 }
 
-// askRenewals asks one server for the renewal of leases, or whether they would be renewed if look says so. It returns an answer for each, in any order, and the error that was the
-// end of the batches. Locks of one slot and script are in one call. While the slot migrates some of them may be on its old node
-// and the others on its new one, which refuse such a call: then each lock has one of its own.
+// askRenewals renews leases on a single server; with look it only asks whether the leases could be renewed. It returns an
+// answer per lease, in any order, and the error of the batches. Locks of the same slot and script share a call. While a
+// slot migrates, its keys may be on two nodes, and both refuse a shared call; then askRenewals makes a call per lock.
 //
-// Where acquires are acknowledged by replicas renewals are too, all at once, and one that is not is an error: the next master might
-// let the lease end before its holder does.
+// If replicas acknowledge acquires, they also acknowledge renewals, all at once. An unacknowledged renewal is an error,
+// because the next master might end the lease before the holder does.
 func (c *Client) askRenewals(ctx context.Context, leases []*Lease, look bool) ([]answer, error) {
 	batches, calls := c.renewals(leases, look)
 	answers, err := c.runRenewals(ctx, batches, calls, look)
@@ -50,10 +50,10 @@ func (c *Client) askRenewals(ctx context.Context, leases []*Lease, look bool) ([
 	return append(known, divided...), err
 }
 
-// refused reports whether a server executed nothing since not all keys are there while their slot migrates.
+// refused reports whether a server executed nothing because a migrating slot has its keys on two nodes.
 func refused(err error) bool { return errors.Is(err, resp.ErrTryAgain) && !uncertain(err) }
 
-// runRenewals sends calls, each for the leases of one of batches.
+// runRenewals sends calls. calls[i] renews the leases of batches[i].
 func (c *Client) runRenewals(ctx context.Context, batches [][]*Lease, calls []script.Call, look bool) ([]answer, error) {
 	server, unacked := conn.Doer(c.server), error(nil)
 	var ack *acked
@@ -90,7 +90,7 @@ func (c *Client) runRenewals(ctx context.Context, batches [][]*Lease, calls []sc
 	return answers, errors.Join(err, unacked)
 }
 
-// unanswered are the answers where there was none.
+// unanswered returns answers with err for all leases.
 func unanswered(batches [][]*Lease, err error) (answers []answer) {
 	for _, batch := range batches {
 		for _, l := range batch {
@@ -100,7 +100,7 @@ func unanswered(batches [][]*Lease, err error) (answers []answer) {
 	return answers
 }
 
-// renewals are the calls that renew leases, each with the leases that it is about.
+// renewals returns the calls for renewing leases, and the leases of each call.
 func (c *Client) renewals(leases []*Lease, look bool) (batches [][]*Lease, calls []script.Call) {
 	script := func(l *Lease) *script.Script { return l.target.kind.renew }
 	for _, same := range partition(leases, script) {
@@ -112,7 +112,7 @@ func (c *Client) renewals(leases []*Lease, look bool) (batches [][]*Lease, calls
 	return batches, calls
 }
 
-// renewalsOf parts leases of one script so that one call can renew those of each part.
+// renewalsOf divides leases of the same script into batches, each renewable by a single call.
 func (c *Client) renewalsOf(leases []*Lease) (batches [][]*Lease) {
 	for _, part := range c.bySlot(leases) {
 		size := 0
@@ -127,7 +127,7 @@ func (c *Client) renewalsOf(leases []*Lease) (batches [][]*Lease) {
 	return batches
 }
 
-// size is how many locks or permits the lease has.
+// size returns the number of locks or permits of the lease.
 func (l *Lease) size() int {
 	if l.target.kind.parted {
 		return len(l.owner) / permitSize
@@ -135,7 +135,7 @@ func (l *Lease) size() int {
 	return 1
 }
 
-// lookOnly is the lease with which a renewal changes nothing, since none is shorter: PTTL is -2 where there is no key.
+// lookOnly is the lease of a renewal without effect: every remaining lease is longer, and PTTL of a missing key is -2.
 const lookOnly = -2
 
 func renewCall(leases []*Lease, look bool) script.Call {
@@ -168,7 +168,7 @@ func (l *Lease) appendReadLeases(keys []string) []string {
 
 var errRenewal = errors.New("lock: unexpected reply to renewal")
 
-// renewalOutcome is what the script says about its i-th lock: 1 renewed, 0 gone, -1 somebody else's.
+// renewalOutcome returns the script's result for its i-th lock: 1 renewed, 0 gone, -1 held by another owner.
 func renewalOutcome(reply resp.Value, i int) (int64, error) {
 	if err := reply.Err(); err != nil {
 		return 0, err

@@ -14,21 +14,21 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// Acks is how many replicas of a server have to have a lock before whoever acquires it gets it. A number above 0 is that
-// many, however many there are.
+// Acks is the number of replicas that must acknowledge a lock before Lock returns. A positive number is exact, however many
+// replicas the server has.
 type Acks int
 
 const (
-	// AcksAuto asks for all that could take the server's place, in a cluster and under Sentinel, and for none of a server that was
-	// named by its address. A replica that is down does not count.
+	// AcksAuto requires all replicas that could replace the server, in a cluster and under Sentinel, and none for a server
+	// configured by its address. A replica that is down does not count.
 	AcksAuto Acks = 0
-	// AcksOff asks for none.
+	// AcksOff requires no acknowledgement.
 	AcksOff Acks = -1
-	// AcksMajority asks for so many that the server and they are more than half of all that have not failed.
+	// AcksMajority requires enough replicas for a majority, together with the server, of all nodes that have not failed.
 	AcksMajority Acks = -2
 )
 
-// of is how many of n replicas have to acknowledge.
+// of returns the required number of acknowledgements from n replicas.
 func (a Acks) of(n int) int {
 	switch a {
 	case AcksOff:
@@ -42,12 +42,12 @@ func (a Acks) of(n int) int {
 }
 
 const (
-	// bareFor is for how many AckTimeouts a server that has had replicas must have none before it is taken for one without.
+	// bareFor is the time, in AckTimeouts, after which a server without its former replicas counts as a server without replicas.
 	bareFor = 3
-	// witnessAge is how old at most what others say of a server may be where it matters: if it has no replica, or fewer than before.
-	// It is less than any failover takes.
+	// witnessAge is the maximum age of other nodes' information about a server with no replica or fewer replicas than before.
+	// Every failover takes longer.
 	witnessAge = 500 * time.Millisecond
-	// lagMax is how long in seconds a replica may not have been heard of that acknowledges.
+	// lagMax is the maximum lag, in seconds, of a replica able to acknowledge.
 	lagMax = 2
 )
 
@@ -56,24 +56,25 @@ var (
 	errBareSoon  = errors.New("its replicas have not been gone for long")
 )
 
-// replicas is what a client knows about the replicas of servers. It decides whether the next request waits for them or counts
-// them. That there are none is never taken from here: that is found out in the same write, for each request that needs none.
+// replicas is a client's record of the servers' replicas. The record decides whether the next request counts the replicas
+// first. The absence of replicas is never taken from the record: every request without acknowledgements verifies the
+// absence in the same write.
 type replicas struct {
 	mu    sync.Mutex
-	known map[string]*standing // of servers by what they call themselves; guarded by mu
+	known map[string]*standing // by the server's id, or its address; guarded by mu
 }
 
-// standing is what is known of the replicas of one server.
+// standing is the record of a server's replicas.
 type standing struct {
-	count  int       // as it was counted last
-	seen   bool      // it was counted once
-	had    bool      // there was one at some time
-	doubt  bool      // the last request that waited did so in vain
-	bare   time.Time // since when there is none; zero: there is one, or that is not known
-	warned time.Time // when it was last said that there is none
+	count  int       // the last count
+	seen   bool      // the replicas have been counted
+	had    bool      // the server has had a replica
+	doubt  bool      // the last wait for replicas failed
+	bare   time.Time // start of the time without a replica; zero with a replica, or if unknown
+	warned time.Time // time of the last warning about a server without a replica
 }
 
-// at returns what is known of a server. The caller has mu.
+// at returns the standing of a server. The caller has mu.
 func (r *replicas) at(s conn.Succession) *standing {
 	key := s.Master
 	if key == "" {
@@ -90,7 +91,7 @@ func (r *replicas) at(s conn.Succession) *standing {
 	return st
 }
 
-// counted takes note that a server has n replicas that may acknowledge, and reports whether one without is to be taken for that.
+// counted records n replicas able to acknowledge, and reports whether the server counts as a server without replicas.
 func (c *Client) counted(s conn.Succession, n int) (alone bool) {
 	c.replicas.mu.Lock()
 	defer c.replicas.mu.Unlock()
@@ -115,7 +116,7 @@ func (c *Client) replicated() bool {
 	return c.cfg.Acks != AcksOff && (c.cfg.Acks != AcksAuto || c.nature.failover != nil)
 }
 
-// succession is what others than the server that has name say of it.
+// succession returns other nodes' information about the server of name.
 func (c *Client) succession(ctx context.Context, name string, since time.Time) (conn.Succession, error) {
 	if c.nature.failover == nil {
 		return conn.Succession{Addr: c.route(name), Bare: true}, nil
@@ -125,7 +126,7 @@ func (c *Client) succession(ctx context.Context, name string, since time.Time) (
 	return c.nature.failover.Succession(ctx, name, since)
 }
 
-// route names the server that has name.
+// route returns the server of name; "" with a single server.
 func (c *Client) route(name string) string {
 	if c.nature.spread == nil {
 		return ""
@@ -133,30 +134,30 @@ func (c *Client) route(name string) string {
 	return c.nature.spread.Route(name)
 }
 
-// acked sends scripts for one server and WAIT behind them: on a connection of their own, which is the Server's matter. Unless it
-// has been said how many have to acknowledge, it asks in the same write who the server is and which replicas it has.
+// acked sends scripts to a server, followed by WAIT. The Server sends the batch over an exclusive connection. Unless
+// Config.Acks is a number, the same write asks the server for its identity and its replicas.
 //
-// An acknowledgement is worth nothing if it comes from one replica while another one is made the master: in each failover the former
-// master goes on for a moment, with those replicas that have not been told yet. So all of them have to acknowledge.
+// By default all replicas must acknowledge. An acknowledgement by a single replica is worthless if another replica becomes
+// the master: during a failover the former master goes on for a moment, with replicas not yet aware of the new master.
 type acked struct {
 	c      *Client
 	name   string          // a key of the server
-	heirs  conn.Succession // what was known before
-	need   int             // how many WAIT waits for
-	wait   time.Duration   // and for how long
+	heirs  conn.Succession // known before the request
+	need   int             // number of replicas passed to WAIT
+	wait   time.Duration   // timeout passed to WAIT
 	sent   bool
-	leaves time.Time // when nobody cares for it any more; zero: that is not said
+	leaves time.Time // end of the caller's interest; zero if unknown
 
 	// The outcome.
 	answered time.Time
-	got      int64      // replicas that have it
-	failed   error      // of WAIT
-	info     resp.Value // of replication
+	got      int64      // number of acknowledgements
+	failed   error      // error of WAIT
+	info     resp.Value // reply to INFO replication
 	identity resp.Value
 }
 
-// acking returns what sends an acquire of t in the place of the server, or nil if it needs no acknowledgement: one that changes
-// nothing does not.
+// acking returns the acked for sending an acquire of t, or nil if the acquire needs no acknowledgement, for example because it
+// changes nothing.
 func (c *Client) acking(ctx context.Context, t *target) (*acked, error) {
 	if !c.acks || t.kind.undo == nil {
 		return nil, nil
@@ -168,7 +169,7 @@ func (c *Client) acking(ctx context.Context, t *target) (*acked, error) {
 	return d, err
 }
 
-// newAcked finds out how many replicas there should be. An error says that there certainly are too few.
+// newAcked determines the required number of replicas. It returns an error if the server certainly has too few.
 func (c *Client) newAcked(ctx context.Context, name string) (*acked, error) {
 	d := &acked{c: c, name: name, wait: c.cfg.AckTimeout}
 	var unknown error
@@ -182,19 +183,19 @@ func (c *Client) newAcked(ctx context.Context, name string) (*acked, error) {
 	case unknown == nil:
 		d.need = c.cfg.Acks.of(d.expect(ctx))
 	default:
-		d.need = 1 // others are asked again, behind the scripts
+		d.need = 1 // confirm asks the other nodes again
 	}
 	return d, nil
 }
 
-// hurry has d wait for no longer than ctx leaves the time for.
+// hurry limits the timeout of WAIT to three quarters of the remaining time of ctx.
 func (d *acked) hurry(ctx context.Context) {
 	if deadline, ok := ctx.Deadline(); ok {
 		d.wait = max(min(d.wait, time.Until(deadline)*3/4), time.Millisecond)
 	}
 }
 
-// enough returns an error if there are fewer replicas than are needed.
+// enough returns an error if the server certainly has fewer replicas than needed.
 func (d *acked) enough(ctx context.Context) error {
 	if d.c.nature.failover == nil || d.heirs.Replicas >= d.need {
 		return nil
@@ -206,7 +207,7 @@ func (d *acked) enough(ctx context.Context) error {
 	return d.short(d.need, fmt.Errorf("it has no more than %d", s.Replicas+s.Away))
 }
 
-// expect is how many replicas there are for all that is known: 0 only if that is to be found out for certain with the request.
+// expect returns the presumed number of replicas. The request itself verifies a result of 0.
 func (d *acked) expect(ctx context.Context) int {
 	r := &d.c.replicas
 	r.mu.Lock()
@@ -247,8 +248,8 @@ func (d *acked) look(ctx context.Context) (n int, alone bool) {
 	return n, d.c.counted(s, n)
 }
 
-// candidates is how many replicas a server has that could take its place without what they have not acknowledged: those that
-// it hears of, and those that others take for healthy, unless the server says that they begin from scratch.
+// candidates returns the number of replicas that could replace the server without having acknowledged: the replicas known to
+// the server, or the healthy replicas known to other nodes less the replicas in their first synchronization.
 func (c *Client) candidates(h headcount, s conn.Succession) int {
 	if c.nature.failover == nil {
 		return h.live + h.silent
@@ -274,7 +275,7 @@ func (d *acked) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Valu
 		wire = append(wire, resp.Cmd("INFO", "replication"), d.c.whoAreYou())
 	}
 	if d.need == 0 {
-		wait = 1 // which it never takes
+		wait = 1 // WAIT 0 returns at once
 	}
 	if !d.leaves.IsZero() {
 		ctx = context.WithValue(ctx, conn.Leaves, d.leaves)
@@ -286,7 +287,7 @@ func (d *acked) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Valu
 	d.answered = time.Now()
 	last := replies[len(replies)-1]
 	got, _ := last.Int()
-	if d.sent { // of two batches both have to be acknowledged
+	if d.sent { // both batches must be acknowledged
 		got = min(got, d.got)
 	}
 	d.got, d.sent = got, true
@@ -297,7 +298,7 @@ func (d *acked) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Valu
 	return replies[:n], nil
 }
 
-// whoAreYou is the command by which a server says what a Succession has as its Master.
+// whoAreYou returns the command for a server's identity, comparable with Succession.Master.
 func (c *Client) whoAreYou() resp.Command {
 	if c.nature.spread != nil {
 		return resp.Cmd("CLUSTER", "MYID")
@@ -305,8 +306,8 @@ func (c *Client) whoAreYou() resp.Command {
 	return resp.Cmd("INFO", "server")
 }
 
-// confirm returns nil if what was sent has been acknowledged by as many replicas as are needed, and otherwise a
-// [*NotReplicatedError]. bare says that none was needed, since there is none.
+// confirm returns nil if enough replicas have acknowledged the request, else a [*NotReplicatedError]. bare: the server has no
+// replica, so no acknowledgement was needed.
 func (d *acked) confirm(ctx context.Context) (bare bool, err error) {
 	need := d.need
 	if d.c.cfg.Acks <= 0 {
@@ -326,8 +327,8 @@ func (d *acked) confirm(ctx context.Context) (bare bool, err error) {
 	return need == 0, nil
 }
 
-// count is how many replicas there were right behind the scripts. What others have said of them counts, but must be young where a
-// replica that the server does not hear of, and so did not acknowledge, may be its successor by now.
+// count returns the number of replicas right after the scripts. It combines the server's reply with other nodes' information.
+// The information must be recent if a replica unknown to the server may have replaced the server by now.
 func (d *acked) count(ctx context.Context) (n int, alone bool, err error) {
 	h, err := parseReplicas(d.info)
 	if err != nil {
@@ -344,18 +345,18 @@ func (d *acked) count(ctx context.Context) (n int, alone bool, err error) {
 	return n, d.c.counted(s, n), nil
 }
 
-// fewer reports whether a server hears of fewer replicas than it had when they were counted last.
+// fewer reports whether a server has fewer live replicas than at the last count.
 func (c *Client) fewer(s conn.Succession, h headcount) bool {
 	c.replicas.mu.Lock()
 	defer c.replicas.mu.Unlock()
 	return h.live < c.replicas.at(s).count
 }
 
-// answerer is what others say of the server that has answered. It returns an error if that is not the one that they call the
-// master, nor the master of another part of the keys, which the slot migrates to.
+// answerer returns other nodes' information about the answering server. It returns an error unless the other nodes name the
+// server as the master, or as the master of another part of the keys (the target of a migrating slot).
 //
-// Sentinels say for seconds of a server that has just become the master, or was started anew, that it is nobody or the one before.
-// While it has replicas its address will do: a Pool takes no answer of a WAIT from a former master.
+// For seconds after a promotion or a restart, sentinels report a wrong identity or none. With live replicas the address is
+// enough, because a Pool refuses a former master's answer to WAIT.
 func (d *acked) answerer(ctx context.Context, h headcount, since time.Time) (conn.Succession, error) {
 	s, err := d.c.succession(ctx, d.name, since)
 	if err != nil || d.c.nature.failover == nil {
@@ -381,7 +382,7 @@ func (d *acked) answerer(ctx context.Context, h headcount, since time.Time) (con
 	return s, err
 }
 
-// short takes note that too few replicas have acknowledged, and returns the error for that.
+// short records a lack of acknowledgements and returns the error.
 func (d *acked) short(need int, cause error) error {
 	d.c.replicas.mu.Lock()
 	d.c.replicas.at(d.heirs).doubt = true
@@ -391,10 +392,10 @@ func (d *acked) short(need int, cause error) error {
 	}
 }
 
-// bareWarning is the time between two warnings that a server has no replica.
+// bareWarning is the minimum time between two warnings about a server without a replica.
 const bareWarning = time.Minute
 
-// settled takes note that there were enough replicas, and says so if it matters that there is none.
+// settled records enough acknowledgements. It logs a warning for a server without a replica, and the end of the condition.
 func (d *acked) settled(bare bool) {
 	now := time.Now()
 	d.c.replicas.mu.Lock()
@@ -416,14 +417,14 @@ func (d *acked) settled(bare bool) {
 	}
 }
 
-// headcount is what a server says of its replicas.
+// headcount has the numbers of a server's replicas, as reported by the server.
 type headcount struct {
-	live    int // acknowledge
-	silent  int // have not been heard of for some seconds
-	syncing int // have nothing yet
+	live    int // replicas able to acknowledge
+	silent  int // replicas with a lag above lagMax
+	syncing int // replicas in their first synchronization
 }
 
-// parseReplicas reads a reply to INFO replication, in which lines are such as
+// parseReplicas decodes a reply to INFO replication, with lines such as
 // "slave0:ip=10.0.0.2,port=6379,state=online,offset=1,lag=0".
 func parseReplicas(info resp.Value) (h headcount, err error) {
 	text, err := info.Text()

@@ -10,23 +10,23 @@ import (
 	"github.com/lockwire/lockwire/script"
 )
 
-// A user who may not subscribe to the channels of locks, or not publish on them, which is so by default since Redis 7.0, has locks that
-// work and waiters that are woken by nobody. The server says so to the waiter, but to the holder only if it is asked: a release goes on
-// when it cannot publish.
+// Since Redis 7.0 a new user may by default neither subscribe to channels nor publish on them. Locks of such a user work, but
+// their waiters are never woken. The server reports a refused subscription. A release without the right to publish
+// succeeds silently, so the client asks the server about the right.
 
 //go:embed all_publish.lua
 var allPublish string
 
 var publishScript = &lazy[*script.Script]{make: func() *script.Script { return script.New(allPublish) }}
 
-// rights notes about which channels the Logger has been told.
+// rights records the channels already checked or logged.
 type rights struct {
 	mu         sync.Mutex
-	asked      map[string]bool // by rule: whether publishing is allowed
-	subscribed map[string]bool // by rule: that subscribing is not
+	asked      map[string]bool // rules with a checked right to publish
+	subscribed map[string]bool // rules with a logged refusal to subscribe
 }
 
-// first reports whether rule is new to set, and puts it there.
+// first adds rule to set and reports whether rule is new.
 func (r *rights) first(set *map[string]bool, rule string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -40,7 +40,7 @@ func (r *rights) first(set *map[string]bool, rule string) bool {
 	return true
 }
 
-// rule is the rule of an ACL that allows the channels of t and of all locks that have the same prefix.
+// rule returns the ACL rule that allows the channels of t and of all locks with the same prefix.
 func (t *target) rule() string {
 	end := strings.IndexAny(t.channel, ":{")
 	if t.channel[end] == ':' {
@@ -49,8 +49,8 @@ func (t *target) rule() string {
 	return "&" + t.channel[:end] + "*"
 }
 
-// checkPublishing finds out, once for each prefix, whether the user may wake the waiters of t, if there is a Logger to be told. Nobody waits
-// for that.
+// checkPublishing checks in the background, once per prefix, the user's right to publish on the channels of t, and logs a
+// missing right. Without a Logger checkPublishing does nothing.
 func (c *Client) checkPublishing(t *target) {
 	if c.cfg.Logger == nil || t.kind.silent {
 		return
@@ -71,7 +71,7 @@ func (c *Client) checkPublishing(t *target) {
 	})
 }
 
-// noteRefusal tells the Logger, once for each prefix, if err says that the user may not subscribe to the channel of t.
+// noteRefusal logs, once per prefix, an err caused by a missing right to subscribe to the channel of t.
 func (c *Client) noteRefusal(t *target, err error) {
 	if errors.Is(err, resp.ErrNoPerm) && c.rights.first(&c.rights.subscribed, t.rule()) {
 		c.warn("the user may not subscribe to the channels of locks: waiters are not woken, and look now and then",

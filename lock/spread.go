@@ -11,17 +11,17 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// Publishing is by which of a server's two kinds of channels waiters are woken.
+// Publishing selects the kind of channel for waking waiters.
 type Publishing int
 
 const (
-	// PublishAuto is what Redisson does: shard channels (SPUBLISH) in a cluster whose servers have them, plain ones
-	// (PUBLISH) everywhere else.
+	// PublishAuto is Redisson's rule: shard channels (SPUBLISH) in a cluster with shard channels, plain channels (PUBLISH)
+	// everywhere else.
 	PublishAuto Publishing = iota
-	// PublishPlain is for a cluster that is shared with clients of Redisson that use plain channels: those before 3.22, and
-	// those whose shardedSubscriptionMode is OFF.
+	// PublishPlain is for a cluster shared with Redisson clients on plain channels: clients before 3.22, or with the
+	// shardedSubscriptionMode OFF.
 	PublishPlain
-	// PublishSharded is for clients of Redisson whose shardedSubscriptionMode is ON.
+	// PublishSharded is for Redisson clients with the shardedSubscriptionMode ON.
 	PublishSharded
 )
 
@@ -30,15 +30,15 @@ const (
 	shardPublish = "SPUBLISH"
 )
 
-// channels knows by which command waiters are woken.
+// channels has the command for waking waiters.
 type channels struct {
-	command atomic.Pointer[string] // nil: not known yet
+	command atomic.Pointer[string] // nil until known
 }
 
 func (ch *channels) set(command string) { ch.command.Store(&command) }
 
-// settleChannels finds out, once, by which command waiters of t are woken. Everything that takes a lock does so first. It asks
-// what Redisson does.
+// settleChannels determines, once, the command for waking waiters of t. Every acquire calls settleChannels first. The
+// question to the server is the same as Redisson's.
 func (c *Client) settleChannels(ctx context.Context, t *target) error {
 	if c.channels.command.Load() != nil {
 		c.checkPublishing(t)
@@ -57,7 +57,7 @@ func (c *Client) settleChannels(ctx context.Context, t *target) error {
 	return nil
 }
 
-// publishing is the command by which waiters of t are woken; "" if they are not.
+// publishing returns the command for waking waiters of t; "" for a kind without notifications.
 func (c *Client) publishing(t *target) string {
 	if t.kind.silent {
 		return ""
@@ -65,16 +65,16 @@ func (c *Client) publishing(t *target) string {
 	if command := c.channels.command.Load(); command != nil {
 		return *command
 	}
-	return plainPublish // not settled: this client has taken nothing
+	return plainPublish // not settled: this client has not acquired a lock yet
 }
 
-// countsListeners reports whether a server that runs a script for t knows all who listen on its channels: not if they are
-// plain channels of a cluster, who may be on any of its servers.
+// countsListeners reports whether the server of t knows all listeners of t's channels. Listeners of a cluster's plain
+// channels may be connected to any server.
 func (c *Client) countsListeners(t *target) bool {
 	return c.nature.spread == nil || c.publishing(t) == shardPublish
 }
 
-// bySlot parts leases so that one script can renew those of each part: all at once where there is one server.
+// bySlot divides leases into parts, each renewable by a single script. With a single server all leases are in a part.
 func (c *Client) bySlot(leases []*Lease) [][]*Lease {
 	if c.nature.spread == nil {
 		return [][]*Lease{leases}
@@ -82,7 +82,7 @@ func (c *Client) bySlot(leases []*Lease) [][]*Lease {
 	return partition(leases, func(l *Lease) int { return c.nature.spread.Slot(l.target.name) })
 }
 
-// byServer parts list by the server that has what name tells of each, so that one which is slow keeps no other waiting.
+// byServer divides list by the servers of the elements' names, so that a slow server does not delay the others.
 func byServer[T any](c *Client, list []T, name func(T) string) [][]T {
 	if c.nature.spread == nil || len(list) < 2 {
 		return [][]T{list}
@@ -90,7 +90,7 @@ func byServer[T any](c *Client, list []T, name func(T) string) [][]T {
 	return partition(list, func(e T) string { return c.nature.spread.Route(name(e)) })
 }
 
-// partition parts list by key. The order stays within each part.
+// partition divides list by key and keeps the order within each part.
 func partition[T any, K comparable](list []T, key func(T) K) [][]T {
 	places := make(map[K]int)
 	var parts [][]T
@@ -106,7 +106,7 @@ func partition[T any, K comparable](list []T, key func(T) K) [][]T {
 	return parts
 }
 
-// beside runs fn for each of parts at the same time, and returns when all have returned.
+// beside runs fn for all parts concurrently and waits for all to return.
 func beside[T any](parts [][]T, fn func([]T)) {
 	if len(parts) == 1 {
 		fn(parts[0])

@@ -10,16 +10,16 @@ import (
 	"github.com/lockwire/lockwire/pubsub"
 )
 
-// pace is how often a waiter looks by itself, without having been woken.
+// pace has the times of a waiter's looks without a wake-up.
 type pace struct {
-	// floor and ceiling bound the time to the next look: however little the holder's lease has left, a waiter does not
-	// spin, and however much, it looks again before long, in case a wake-up was lost by the server.
+	// floor and ceiling bound the time to the next look. floor keeps a waiter from spinning near the end of the holder's
+	// lease; ceiling covers a wake-up lost by the server.
 	floor, ceiling time.Duration
 	// pollMin and pollMax bound the growing pauses between looks while there is no subscription or no server.
 	pollMin, pollMax time.Duration
-	// slack is how long after the end of the holder's lease to look, for the key to have expired.
+	// slack is added to the holder's remaining lease, so that the key has expired at the next look.
 	slack time.Duration
-	// ignoreTTL makes waiters rely on being woken alone, so that a test can show that no wake-up gets lost.
+	// ignoreTTL makes waiters rely on wake-ups alone, for tests of lost wake-ups.
 	ignoreTTL bool
 }
 
@@ -31,45 +31,44 @@ var defaultPace = pace{
 	slack:   2 * time.Millisecond,
 }
 
-// waiter is a call of Lock that waits: in the line of its process or, if the server keeps the line, for itself.
+// waiter is a waiting call of Lock. It stands in the line of its process, or by itself if the server keeps the line.
 //
-// It is what a wait keeps for its whole length. The stack it is on is the caller's, which the collector halves, down to 4 KiB, if
-// less than 1.2 KiB of that are in use. That is why the functions a caller sleeps in, from Handle.Lock to doze, have next to
-// nothing in their frames, and leave all else to functions that return before, and must not become parts of them.
+// A waiter has the whole state of a wait, to keep the caller's stack small. The runtime halves a stack, down to 4 KiB, if
+// less than 1.2 KiB is in use. The functions on the stack of a sleeping caller, from Handle.Lock to doze, therefore have
+// small frames, and their helpers are noinline.
 type waiter struct {
 	request // a holder who has claimed the waiter reads it
 
 	// Constant.
 	client *Client
-	left   time.Duration // of the holder's lease, when it began to wait
-	entry  *entry        // of the line; nil if the server keeps it
-	wake   chan struct{} // has room for one: something has happened of which the following, or head, tell
+	left   time.Duration // remaining lease of the holder at the start of the wait
+	entry  *entry        // entry of the line; nil if the server keeps the line
+	wake   chan struct{} // buffered, 1: signalled after a change of front, claim or head
 
-	front atomic.Bool // it stands at the front
-	claim claim       // which others may change too
-	head  *head       // of which it may make use when it stands at the front
-	timer *time.Timer // for the next look; nil before it is at the front
+	front atomic.Bool // the waiter stands at the front
+	claim claim       // may be changed by others too
+	head  *head       // owned by the waiter at the front
+	timer *time.Timer // for the next look; nil before the waiter is at the front
 
 	next, prev *waiter // guarded by Client.mu
 }
 
-// head is what the waiter at the front knows. It goes from each to the next one with the turn.
+// head is the state of the waiter at the front. It passes from waiter to waiter with the turn.
 type head struct {
 	events  *pubsub.Watch
-	up      bool // the subscription is in place: whatever is published wakes
-	woken   bool // there was an event that no attempt has followed yet
-	short   bool // the last attempt was not acknowledged; its undo is an event for others who fare the same
+	up      bool // the subscription is in place
+	woken   bool // an event has arrived since the last attempt
+	short   bool // the last attempt was not acknowledged; its undo wakes other waiters in the same situation
 	next    time.Time
 	floor   time.Duration
 	poll    time.Duration
-	failing time.Time // since when no attempt has had an answer
-	failure error     // of the last one of these
-	looks   int       // of a silent kind, with the last pause
-	slept   time.Duration
+	failing time.Time     // start of the first attempt of a series without an answer
+	failure error         // of the last attempt in the series
+	looks   int           // number of looks at a silent kind
+	slept   time.Duration // last pause of a silent kind
 }
 
-// newWaiter has r, of which it takes a copy, stand in line. left is how long the holder's lease lasts, as far as is known. The
-// caller calls wait.
+// newWaiter puts a copy of r in line. left is the holder's remaining lease, if known. The caller must call wait.
 func (c *Client) newWaiter(ctx context.Context, r *request, left time.Duration) *waiter {
 	c.counters.waiting.Add(1)
 	w := &waiter{request: *r, client: c, left: left, wake: make(chan struct{}, 1)}
@@ -103,8 +102,8 @@ func (c *Client) join(w *waiter) {
 	e.last = w
 }
 
-// leave takes w out of the line. If it stood at the front, the turn goes to the next one, and the subscription with the
-// last one.
+// leave removes w from the line. From the front the turn passes to the next waiter. After the last waiter the subscription is
+// parked or closed.
 func (c *Client) leave(w *waiter) {
 	c.mu.Lock()
 	var unused *pubsub.Watch
@@ -119,7 +118,7 @@ func (c *Client) leave(w *waiter) {
 	} else {
 		e.first = w.next
 		if e.first != nil {
-			// What is too little for one that wanted many permits may do for the next.
+			// The next waiter may want fewer permits than w.
 			e.head.woken = e.head.woken || w.target.kind.others != nobody
 			e.first.front.Store(true)
 			nudge(e.first.wake)
@@ -141,7 +140,7 @@ func (c *Client) leave(w *waiter) {
 	}
 }
 
-// wait acquires the lock when it is free, and returns the lease if the kind has leases.
+// wait waits for the lock, acquires it, and returns the lease if the kind has leases.
 func (w *waiter) wait(ctx context.Context) (lease *Lease, err error) {
 	defer w.end(&err)
 	done, err := w.stand(ctx)
@@ -154,7 +153,7 @@ func (w *waiter) wait(ctx context.Context) (lease *Lease, err error) {
 	return w.got, err
 }
 
-// end is the end of a wait, with the outcome err.
+// end cleans up after a wait with the outcome err.
 func (w *waiter) end(err *error) {
 	c := w.client
 	if w.timer != nil {
@@ -175,9 +174,9 @@ func (w *waiter) end(err *error) {
 	}
 }
 
-// stand waits for the turn of w. It reports done if it has got the lock, or failed, before that.
+// stand waits for the turn of w. It reports done if w acquired the lock, or failed, before its turn.
 func (w *waiter) stand(ctx context.Context) (done bool, err error) {
-	var again <-chan time.Time // of an Owner, who may have the lock already while those in front wait for that to end
+	var again <-chan time.Time // for an Owner, who may hold the lock already while the waiters in front wait
 	if w.state != nil && !w.refused {
 		again = time.After(w.client.pace.pollMin)
 	}
@@ -199,7 +198,7 @@ func (w *waiter) stand(ctx context.Context) (done bool, err error) {
 	return w.claim.state.Load() == told && w.inherit(), nil
 }
 
-// lookInLine is a look of one who is not at the front. If there is to be another without a reason, again is when.
+// lookInLine is an attempt of a waiter behind the front. again, if not nil, fires at the time of the next attempt.
 //
 //go:noinline
 func (w *waiter) lookInLine(ctx context.Context) (done bool, again <-chan time.Time, err error) {
@@ -218,7 +217,7 @@ func (w *waiter) lookInLine(ctx context.Context) (done bool, again <-chan time.T
 	return false, again, nil
 }
 
-// quit is the end of a wait with ctx or with the client, unless the lock has been handed over before.
+// quit ends a wait after the end of ctx or of the client, unless the lock was handed over before.
 //
 //go:noinline
 func (w *waiter) quit(ctx context.Context) (done bool, err error) {
@@ -229,8 +228,8 @@ func (w *waiter) quit(ctx context.Context) (done bool, err error) {
 	return true, err
 }
 
-// shareGrant has those in line look who may have the lock too now that r has it: everybody of some kinds, of the others those
-// whose owner is the same.
+// shareGrant signals the waiters able to share the lock just acquired by r: all waiters of a kind for everybody, and waiters
+// of the same owner for other kinds.
 func (c *Client) shareGrant(r *request) {
 	all := r.target.kind.others == everybody
 	if !all && r.state == nil {
@@ -256,7 +255,7 @@ func (c *Client) shareGrant(r *request) {
 	}
 }
 
-// nudge says to look; saying it twice is saying it once.
+// nudge signals look. A second signal before a receive has no effect.
 func nudge(look chan struct{}) {
 	select {
 	case look <- struct{}{}:
@@ -264,7 +263,7 @@ func nudge(look chan struct{}) {
 	}
 }
 
-// prepare makes w ready for the front, and the head if it is the first one of its line. It reports done when the wait is over.
+// prepare readies w for the front, and the head if w is the first waiter of its line. It reports done at the end of the wait.
 //
 //go:noinline
 func (w *waiter) prepare(ctx context.Context) (done bool, err error) {
@@ -284,7 +283,7 @@ func (w *waiter) prepare(ctx context.Context) (done bool, err error) {
 	return false, nil
 }
 
-// prepare makes h ready for w, the first waiter of a line.
+// prepare readies h for w, the first waiter of a line.
 func (h *head) prepare(w *waiter) error {
 	c, t := w.client, w.target
 	*h = head{poll: c.pace.pollMin, floor: c.pace.floor}
@@ -311,7 +310,7 @@ func (h *head) prepare(w *waiter) error {
 	return nil
 }
 
-// contend is the loop of the waiter at the front: sleep until there is a reason to look, and look.
+// contend is the loop of the waiter at the front: sleep until a reason for an attempt, then try.
 func (w *waiter) contend(ctx context.Context) error {
 	for {
 		for w.sleepy(ctx) {
@@ -325,7 +324,7 @@ func (w *waiter) contend(ctx context.Context) error {
 	}
 }
 
-// sleepy reports whether there is no reason to look, and makes w ready for doze.
+// sleepy reports whether w has no reason for an attempt, and readies w for doze.
 //
 //go:noinline
 func (w *waiter) sleepy(ctx context.Context) bool {
@@ -338,7 +337,7 @@ func (w *waiter) sleepy(ctx context.Context) bool {
 	return true
 }
 
-// doze waits until there may be a reason to look, or the lock has been handed over to w. It reports done when the wait is over.
+// doze sleeps until a possible reason for an attempt, or a hand-over to w. It reports done at the end of the wait.
 func (w *waiter) doze(ctx context.Context) (done bool, err error) {
 	select {
 	case <-w.wake:
@@ -354,7 +353,7 @@ func (w *waiter) doze(ctx context.Context) (done bool, err error) {
 	return w.quit(ctx)
 }
 
-// woken finds out what has woken w. It reports done if that was a hand-over.
+// woken handles a wake-up of w. It reports done after a hand-over.
 //
 //go:noinline
 func (w *waiter) woken() (done bool) {
@@ -365,7 +364,7 @@ func (w *waiter) woken() (done bool) {
 	return false
 }
 
-// lookAhead is a look of the waiter at the front. It reports done when the wait is over.
+// lookAhead is an attempt of the waiter at the front. It reports done at the end of the wait.
 //
 //go:noinline
 func (w *waiter) lookAhead(ctx context.Context) (done bool, err error) {
@@ -399,7 +398,7 @@ func (w *waiter) lookAhead(ctx context.Context) (done bool, err error) {
 		h.woken, r.late = false, time.Time{}
 		h.busy(&c.pace, r.target, left)
 	case ctx.Err() != nil || c.isClosed():
-		h.woken = true // for the next in line: what woke this one has not been made use of
+		h.woken = true // for the next waiter, because this waiter has not used its wake-up
 		return true, c.gaveUp(ctx, r)
 	case !passing(r.failure) || h.failed(&c.pace, r, c.cfg.Lease, began):
 		return true, r.failure
@@ -409,7 +408,7 @@ func (w *waiter) lookAhead(ctx context.Context) (done bool, err error) {
 	return false, nil
 }
 
-// hear takes note of what there was on the subscription.
+// hear records the state and the events of the subscription.
 func (h *head) hear(c *Client, t *target) {
 	if h.events == nil {
 		return
@@ -425,7 +424,7 @@ func (h *head) hear(c *Client, t *target) {
 	h.up, h.woken = up, h.woken || news
 }
 
-// busy sets the next look after an attempt that found the lock taken for left.
+// busy sets the next look after an attempt on a held lock. left is the holder's remaining lease.
 func (h *head) busy(p *pace, t *target, left time.Duration) {
 	h.failing, h.short = time.Time{}, false
 	if h.up {
@@ -440,13 +439,12 @@ func (h *head) busy(p *pace, t *target, left time.Duration) {
 	h.next = time.Now().Add(h.pause(p, left))
 }
 
-// acquired sets the next look for the waiter behind. Of a lock that one at a time has, nothing has to be looked for before
-// the lease ends or is released.
+// acquired sets the next look of the waiter behind. An exclusive lock needs no look before the lease ends or is released.
 func (h *head) acquired(p *pace, r *request) {
 	h.floor = p.floor
 	h.looks, h.slept = 0, 0
 	h.busy(p, r.target, r.lease)
-	h.woken = r.target.kind.others != nobody || r.tells // the next one is to tell that it waits
+	h.woken = r.target.kind.others != nobody || r.tells // with tells, the next waiter must announce itself
 }
 
 func (h *head) pause(p *pace, left time.Duration) time.Duration {
@@ -467,20 +465,20 @@ func (h *head) pause(p *pace, left time.Duration) time.Duration {
 	return d
 }
 
-// failed sets the next look after an attempt of r's, begun at began, that came to nothing because of r.failure. It reports true
-// when that has gone on for too long.
+// failed sets the next look after an attempt of r, begun at began, failed with r.failure. It reports true if the failures have
+// lasted for patience.
 func (h *head) failed(p *pace, r *request, patience time.Duration, began time.Time) (tooLong bool) {
 	at := time.Now()
 	h.woken = false
 	h.next = at.Add(h.poll - rand.N(h.poll/4))
 	h.poll = min(2*h.poll, p.pollMax)
 	if h.short = errors.Is(r.failure, ErrNotReplicated); h.short {
-		h.poll = p.pollMin      // it took the time that replicas have, or passes as soon as somebody is asked again
-		h.failing = time.Time{} // an answer, if one that its context may outlast
+		h.poll = p.pollMin      // the attempt already took AckTimeout, or the next request clears the cause
+		h.failing = time.Time{} // the server has answered; ctx limits the wait for replicas
 		return false
 	}
 	if errors.Is(r.failure, ErrLost) {
-		// An answer, if one that came too late, which is a matter of the lease that r asks for.
+		// The server answered too late for the lease of r. The lateness is counted per request.
 		h.failing = time.Time{}
 		if r.late.IsZero() {
 			r.late = at
@@ -494,8 +492,7 @@ func (h *head) failed(p *pace, r *request, patience time.Duration, began time.Ti
 	return h.hopeless(r, patience, at)
 }
 
-// hopeless reports whether attempts have had no answer for so long that r, too, gives up. How long others had had none before r
-// came is not its matter.
+// hopeless reports whether attempts have had no answer for patience, counted at the earliest from the start of r's own wait.
 func (h *head) hopeless(r *request, patience time.Duration, at time.Time) bool {
 	return !h.failing.IsZero() && at.Sub(h.failing) >= patience && at.Sub(r.since) >= patience
 }

@@ -7,56 +7,56 @@ import (
 )
 
 const (
-	// gather is the part of the renewal period by which a renewal may come early to share a script with others.
+	// gather is the divisor of the renewal period: a renewal may run early by RenewEvery/gather to share a script with others.
 	gather = 10
-	// clockTick is how often the clocks are compared while there are leases.
+	// clockTick is the interval of comparing the clocks while the client has leases.
 	clockTick = time.Second
-	// clockGap is a difference between the clocks that only sleep, or a change of the clock, can make.
+	// clockGap is the least difference between the clocks taken for a sleep of the machine or a change of the clock.
 	clockGap = 250 * time.Millisecond
-	// retryMin and retryMax bound the growing pauses after a renewal that failed.
+	// retryMin and retryMax bound the growing pauses after a failed renewal.
 	retryMin, retryMax = 50 * time.Millisecond, 500 * time.Millisecond
-	// renewMin is the least time that a renewal gets; else it is a sixth of the lease.
+	// renewMin is the minimum timeout of a renewal. The timeout is a sixth of the lease.
 	renewMin = 50 * time.Millisecond
-	// batchesAtOnce is how many renewal scripts are sent in one go at most; fewer to a server that is slow.
+	// batchesAtOnce limits the renewal scripts sent in a write. A slow server gets fewer.
 	batchesAtOnce = 16
 )
 
-// watchdog renews the leases of a client, in one goroutine for all of them.
+// watchdog renews all leases of a client in a single goroutine.
 type watchdog struct {
 	client *Client
 	wg     sync.WaitGroup
-	signal chan struct{} // has room for one; there is something due before wake
+	signal chan struct{} // buffered, 1: signalled when an event is due earlier than the loop's timer
 
 	alarms alarms
 
 	mu       sync.Mutex // guards the following, and the watch of each lease; taken after a Lease's mu
 	started  bool
 	closed   bool
-	round    int                 // how many batches to send in one go
-	renewals schedule            // of leases that are renewed
-	endings  schedule            // of those that are not, and end
-	wake     time.Time           // when the loop looks next
-	watched  map[*Lease]struct{} // leases whose deadline timer a sleeping machine would hold up
+	round    int                 // number of batches to send in a write
+	renewals schedule            // leases with renewal
+	endings  schedule            // leases without renewal
+	wake     time.Time           // time of the loop's next pass
+	watched  map[*Lease]struct{} // leases with a deadline timer, which stands still while the machine sleeps
 }
 
 // renewal is a lease in a schedule.
 type renewal struct {
 	lease *Lease
-	due   time.Time     // its renewal, or its end
-	pause time.Duration // after the last failure; 0 if there was none
-	index int           // in the schedule; -1 while it is being renewed
-	ended bool          // the lease is over: not to be scheduled again
+	due   time.Time     // time of the renewal, or end of the lease
+	pause time.Duration // pause after the last failure; 0 without a failure
+	index int           // index in the schedule; -1 while the renewal is under way
+	ended bool          // the lease is over and must not be scheduled again
 
-	trust trust // owned by the renewal that is under way
+	trust trust // owned by the renewal under way
 }
 
-// trust is what is thought of the next renewal that is done.
+// trust tells how to judge the next successful renewal.
 type trust uint8
 
 const (
 	trusted    trust = iota
-	doubted          // the last one failed
-	confirming       // it will be the second one in a row
+	doubted          // the last renewal failed
+	confirming       // the last renewal was unconfirmed; the next success confirms the lease
 )
 
 // schedule is a heap of renewals by due.
@@ -91,7 +91,7 @@ func (w *watchdog) init(c *Client) {
 	w.watched = make(map[*Lease]struct{})
 }
 
-// add puts a lease that has just been granted under the watchdog's care: to be renewed, or to be forgotten at its end.
+// add schedules a new lease for renewal, or for its end if the lease is not renewed.
 func (w *watchdog) add(l *Lease) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -119,7 +119,7 @@ func (w *watchdog) pushLocked(r *renewal, due time.Time) {
 	w.wakeLocked(due)
 }
 
-// wakeLocked makes sure that the loop looks at due at the latest, and at the clocks before that.
+// wakeLocked ensures a pass of the loop at due or earlier, and starts the loop if necessary.
 func (w *watchdog) wakeLocked(due time.Time) {
 	if w.closed {
 		return
@@ -141,7 +141,7 @@ func (w *watchdog) wakeLocked(due time.Time) {
 	}
 }
 
-// remove takes a lease that is over out of the watchdog's care. A renewal that is under way is not waited for.
+// remove unschedules an ended lease. It does not wait for a renewal under way.
 func (w *watchdog) remove(l *Lease) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -152,7 +152,7 @@ func (w *watchdog) remove(l *Lease) {
 	delete(w.watched, l)
 }
 
-// watchClock has the lease looked at when the machine has slept, which its timer does not notice.
+// watchClock adds the lease to the leases checked after a sleep of the machine, because timers stand still during a sleep.
 func (w *watchdog) watchClock(l *Lease) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -160,7 +160,7 @@ func (w *watchdog) watchClock(l *Lease) {
 	w.wakeLocked(time.Now().Add(clockTick))
 }
 
-// close waits for the loop to end, which it does when the client is done.
+// close waits for the loop to end. The loop ends after the close of client.done.
 func (w *watchdog) close() {
 	w.mu.Lock()
 	w.closed = true

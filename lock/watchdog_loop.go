@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// loop is the goroutine of the watchdog, from the first lease until Close. last is when it was started.
+// loop is the goroutine of the watchdog, from the first lease until Close. last is the time of its start.
 func (w *watchdog) loop(last instant) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -21,7 +21,7 @@ func (w *watchdog) loop(last instant) {
 				continue
 			}
 		case ev, ok := <-w.alarms.news():
-			if !ok { // the client is being closed
+			if !ok { // the client is closing
 				w.alarms.listening = nil
 				continue
 			}
@@ -46,7 +46,7 @@ func (w *watchdog) loop(last instant) {
 	}
 }
 
-// plan sets when to look next.
+// plan sets the time of the next pass.
 func (w *watchdog) plan() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -73,8 +73,8 @@ func (w *watchdog) plan() {
 	}
 }
 
-// clockJumped has every lease that is watched look at the clock, and renews the others at once: how long they still have is
-// not what it was thought to be.
+// clockJumped makes every watched lease check its end, and makes all renewals due at once, because the remaining times of
+// the leases are no longer known.
 func (w *watchdog) clockJumped() {
 	w.mu.Lock()
 	leases := make([]*Lease, 0, len(w.watched))
@@ -97,14 +97,14 @@ func (w *watchdog) renewAllLocked(at time.Time) {
 	w.wakeLocked(at)
 }
 
-// dueLocked makes one renewal due.
+// dueLocked makes the renewal r due.
 func (w *watchdog) dueLocked(r *renewal, at time.Time) {
 	r.due = earlier(r.due, at)
 	heap.Fix(&w.renewals, r.index)
 	w.wakeLocked(at)
 }
 
-// endDue forgets the leases whose time is up. One that has been extended has more of it.
+// endDue ends the expired leases and reschedules extended leases.
 func (w *watchdog) endDue(at time.Time) {
 	var over []*Lease
 	w.mu.Lock()
@@ -128,8 +128,8 @@ func (w *watchdog) endLater(l *Lease) {
 	}
 }
 
-// takeDue takes the renewals that are due out of the schedule, with those that soon will be. It returns none if nothing is
-// due yet.
+// takeDue removes the due renewals from the schedule and returns their leases, together with renewals due soon. It returns
+// nil if no renewal is due.
 func (w *watchdog) takeDue(at time.Time) []*Lease {
 	w.mu.Lock()
 	if len(w.renewals) == 0 || w.renewals[0].due.After(at) {
@@ -150,7 +150,7 @@ func (w *watchdog) takeDue(at time.Time) []*Lease {
 	return due
 }
 
-// renew runs one round of renewals, of several servers beside each other.
+// renew runs a round of renewals, concurrently on all servers concerned.
 func (w *watchdog) renew(due []*Lease) {
 	leases := due[:0]
 	for _, l := range due {
@@ -163,7 +163,7 @@ func (w *watchdog) renew(due []*Lease) {
 	beside(byServer(w.client, leases, name), func(leases []*Lease) { w.renewOn(leases, start) })
 }
 
-// renewOn renews leases of one server, in one go.
+// renewOn renews leases of a single server, in a single write.
 func (w *watchdog) renewOn(leases []*Lease, start instant) {
 	if len(leases) == 0 {
 		return
@@ -181,27 +181,27 @@ func (w *watchdog) renewOn(leases []*Lease, start instant) {
 	}
 }
 
-// pace sets how much to ask for at once from what came of the last time.
+// pace adapts the size of the next round to the result of the last round.
 func (w *watchdog) pace(done, late bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
 	case done:
 		w.round = min(w.round+1, batchesAtOnce)
-	case late: // that may have been too much
+	case late: // the round may have been too large
 		w.round = max(w.round/2, 1)
 	}
 }
 
-// errUnconfirmed is what a renewal has to show of which a second one is to tell whether it counts.
+// errUnconfirmed marks a successful renewal awaiting confirmation by a second renewal.
 var errUnconfirmed = errors.New("lock: renewed late or after a failure, and not confirmed")
 
-// answeredLate is from when on an answer is late. No failover takes less.
+// answeredLate is the round-trip time above which an answer is late. Every failover takes longer.
 const answeredLate = witnessAge
 
-// renewed takes note of the outcome of one renewal. One that was answered late, or after one that failed, may have been done by a
-// server that has hung and been replaced: unless replicas have acknowledged it, it counts only if another one, sent after its
-// answer, is done too.
+// renewed records the outcome of a renewal. After a late answer or a failed renewal, a success may come from a server that
+// hung and was replaced in the meantime. Unless replicas acknowledged the renewal, the success counts only if a second
+// renewal, sent after the answer, succeeds too.
 func (w *watchdog) renewed(l *Lease, start instant, late bool, outcome int64, failure error) {
 	trust := &l.watch.trust
 	done := failure == nil && outcome == 1
@@ -230,7 +230,7 @@ func (w *watchdog) renewed(l *Lease, start instant, late bool, outcome int64, fa
 	}
 }
 
-// again schedules the next renewal of a lease: a period after the last one, and sooner after one that failed.
+// again schedules the next renewal of a lease: a period after a success, sooner after a failure, at once if unconfirmed.
 func (w *watchdog) again(l *Lease, start instant, failure error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -265,7 +265,7 @@ func (l *Lease) beginRenewal() bool {
 	return true
 }
 
-// endRenewal ends the renewal under way. failure is what went wrong with it, to be told if the lease ends before another one succeeds.
+// endRenewal ends the renewal under way. The lease reports failure as the cause if it ends before the next success.
 func (l *Lease) endRenewal(failure error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
