@@ -107,6 +107,7 @@ func (k *call) decide(at target, err error, cause *error) decision {
 	if d.action == follow && k.pinned == nil {
 		c.moved(d.slot, d.addr)
 	}
+	earlier := *cause
 	if isRedirect(err) {
 		err = k.explain(err, *cause)
 		if d.action == stop && *cause != nil && !errors.Is(d.err, errLoop) {
@@ -116,6 +117,8 @@ func (k *call) decide(at target, err error, cause *error) decision {
 		*cause = err
 	}
 	switch {
+	case mine && earlier != nil && errors.Is(err, conn.ErrNotSent) && errors.Is(err, k.ctx.Err()):
+		d = decision{action: stop, err: k.over(netfail.Ended(k.ctx), earlier)} // err says no more than that the context has ended
 	case d.action == stop:
 	case errors.Is(err, resp.ErrTryAgain) && !isTransport(err) && k.ctx.Value(conn.NoTryAgain) == true:
 		d = decision{action: stop, err: err}
