@@ -9,8 +9,7 @@
 -- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
 --         1 when the owner has no read hold any more, 0 when it has further ones, nil when it had none.
 local lock, channel, latch = KEYS[1], KEYS[2], KEYS[5]
-local lease, owner, publish, lifetime, repeated = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local last = tonumber(ARGV[6])
+local lease, owner, publish, lifetime, repeated, last = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
 local prefix = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
 local hold = prefix .. ':' .. owner .. ':rwlock_timeout:'
 
@@ -63,9 +62,7 @@ end
 
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-if now > last then
-    return redis.status_reply('late ' .. string.format('%.0f', now))
-end
+if now > last then return redis.status_reply('late ' .. string.format('%.0f', now)) end
 lifetime = math.max(lifetime, last - now) -- an earlier request may come for as long as it is good
 local outcome = redis.call('get', latch)
 if outcome then
@@ -74,9 +71,7 @@ end
 local count = redis.call('hget', lock, 'mode') and tonumber(redis.call('hget', lock, owner))
 if not count then
     redis.call('del', KEYS[4], unpack(KEYS, 6))
-    if repeated == '1' then
-        redis.call('set', latch, -1, 'px', lifetime)
-    end
+    if repeated == '1' then redis.call('set', latch, -1, 'px', lifetime) end
     return nil
 end
 local rest = tonumber(lease) > 0 and count - 1 or 0

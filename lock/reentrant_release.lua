@@ -7,8 +7,7 @@
 -- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
 --         1 when the lock is free now, 0 when the owner has further holds, nil when it has none.
 local lock, channel, latch = KEYS[1], KEYS[2], KEYS[3]
-local lease, owner, publish, lifetime, repeated = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local last = tonumber(ARGV[6])
+local lease, owner, publish, lifetime, repeated, last = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
 
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

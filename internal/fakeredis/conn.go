@@ -56,7 +56,14 @@ func (c *conn) serve() {
 		args, err := readRequest(r)
 		var bad protocolError
 		if errors.As(err, &bad) {
-			c.s.set(func() { c.writeLocked(appendReply(nil, Err(bad), c.proto)) })
+			mute := false
+			c.s.set(func() {
+				mute = c.s.mute
+				c.writeLocked(appendReply(nil, Err(bad), c.proto))
+			})
+			if mute {
+				continue // a mute server closes nothing, whatever it reads
+			}
 		}
 		if err != nil {
 			return

@@ -133,6 +133,9 @@ func TestMute(t *testing.T) {
 		synctest.Wait()
 		other := dial(t, srv)
 		other.send("PING")
+		if _, err := other.nc.Write([]byte("*x\r\n\x16\x03\x01\n")); err != nil {
+			t.Error(err)
+		}
 		_ = other.nc.SetReadDeadline(time.Now().Add(time.Minute))
 		if err := other.ended(); err == io.EOF {
 			t.Errorf("read = %v, want a deadline", err)
