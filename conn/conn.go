@@ -76,11 +76,11 @@ func Dial(ctx context.Context, cfg Config) (*Conn, error) {
 // reply is a value.
 func (c *Conn) Do(ctx context.Context, args ...any) (resp.Value, error) {
 	var buf [512]byte
-	b, err := resp.AppendCommand(buf[:0], args...)
+	q, x, r, err := encode(buf[:0], args)
 	if err != nil {
 		return resp.Value{}, refusal(c.l.addr, request{}, err)
 	}
-	return c.do(ctx, request{encoded: b}, ruleOfEncoded(b))
+	return c.do(ctx, q, x, r)
 }
 
 // Send is like Do, for an encoded command.
@@ -89,10 +89,11 @@ func (c *Conn) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
 	if err := cmd.Err(); err != nil {
 		return resp.Value{}, refusal(c.l.addr, q, err)
 	}
-	return c.do(ctx, q, ruleOfCommand(&cmd))
+	r := ruleOfCommand(&cmd)
+	return c.do(ctx, q, wholeText(&cmd, r), r)
 }
 
-func (c *Conn) do(ctx context.Context, q request, r rule) (resp.Value, error) {
+func (c *Conn) do(ctx context.Context, q request, x text, r rule) (resp.Value, error) {
 	c.active.Add(1)
 	defer c.active.Add(-1)
 	limit, err := c.prepare(r)
@@ -100,7 +101,7 @@ func (c *Conn) do(ctx context.Context, q request, r rule) (resp.Value, error) {
 		return resp.Value{}, refusal(c.l.addr, q, err)
 	}
 	begin := c.trace.begin()
-	v, err := c.l.do(ctx, q, limit)
+	v, err := c.l.do(ctx, q, x, limit)
 	if err == nil {
 		c.noteReply(r, v)
 		err = v.Err()

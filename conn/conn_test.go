@@ -253,8 +253,8 @@ func TestUnasked(t *testing.T) {
 			want(t, c, "PONG", "PING")
 			srv.Push(1, raw)
 			<-c.Done()
-			if err := c.Err(); err == nil || !strings.Contains(err.Error(), "nobody asked for") {
-				t.Errorf("after %q Err = %v, want a reply that nobody asked for", raw, err)
+			if err := c.Err(); err == nil || !strings.Contains(err.Error(), "without a command") {
+				t.Errorf("after %q Err = %v, want a reply without a command", raw, err)
 			}
 			_, err := c.Do(t.Context(), "PING")
 			wantNotSent(t, err, c.Err())

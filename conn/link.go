@@ -53,6 +53,7 @@ type link struct {
 	err       error      // reason of the failure
 	pending   []byte     // encoded commands without a writer yet
 	waiting   []entry    // entries of the commands in pending
+	bodies    int        // entries of waiting with a body
 	inflight  []entry    // taken by a writer, not yet by readLoop
 	batch     []entry    // taken by readLoop, the only one to replace the slice; elements are constant
 	answered  int64      // number of answered entries of previous batches
@@ -72,6 +73,7 @@ type link struct {
 // request is one encoded command, or a list of commands to encode.
 type request struct {
 	encoded []byte
+	at      int // place of the text left out, in encoded
 	cmds    []resp.Command
 	tx      bool // cmds are a transaction, MULTI to EXEC, on a shared connection
 }
@@ -90,6 +92,7 @@ func (q request) name() string {
 // entry is a command or a batch that waits for its replies. Entries are in the order of the replies.
 type entry struct {
 	call    *call         // nil without a waiting caller
+	body    *body         // a part of the command that is not copied into pending, or nil
 	limit   time.Duration // time since start up to which the answer may take, even beyond the timeout
 	size    int           // size of the encoded commands in bytes
 	after   int64         // bytes received before a writer took the entry
@@ -182,14 +185,20 @@ func isSocket(nc net.Conn) bool {
 	return false
 }
 
-// do sends one command and returns its reply. The error is an *Error.
-func (l *link) do(ctx context.Context, q request, limit time.Duration) (resp.Value, error) {
+// do sends one command and returns its reply. x is a part left out of q. The error is an *Error.
+func (l *link) do(ctx context.Context, q request, x text, limit time.Duration) (resp.Value, error) {
 	k := l.calls.Get().(*call)
-	if err := l.enqueue(ctx, entry{call: k, replies: 1, limit: limit}, q); err != nil {
+	var b *body
+	if x.bytes != nil {
+		b = newBody(x, q.encoded[q.at:])
+	}
+	if err := l.enqueue(ctx, entry{call: k, body: b, replies: 1, limit: limit}, q); err != nil {
 		l.release(k)
 		return resp.Value{}, l.failure(q, false, err)
 	}
-	if left, sent := l.await(ctx, k); left {
+	left, sent := l.await(ctx, k)
+	b.release()
+	if left {
 		return resp.Value{}, l.failure(q, sent, l.callerLeft(ctx, limit))
 	}
 	v, sent, err := k.value, k.sent, k.err

@@ -14,4 +14,6 @@ func newSocket(net.Conn) *socket { return nil }
 
 func (*socket) read([]byte, *atomic.Int64) (int, error) { panic("conn: no socket") }
 
+func (*socket) write(*link, *body) error { panic("conn: no socket") }
+
 func (*socket) peek() (bool, error) { return false, nil }

@@ -19,6 +19,12 @@ type socket struct {
 	take func(fd uintptr) (done bool)
 	look func(fd uintptr)
 
+	put func(fd uintptr) (done bool)
+
+	out    *link // for put; owned by the writer, like the following
+	body   *body
+	putErr error
+
 	b     []byte // buffer to read into; owned by the reader, like n
 	n     int
 	count *atomic.Int64
@@ -49,6 +55,17 @@ func newSocket(nc net.Conn) *socket {
 		s.count.Add(int64(s.n))
 		return s.readErr != syscall.EAGAIN
 	}
+	s.put = func(fd uintptr) bool {
+		s.putErr = s.body.writeSome(s.out, func(b []byte) (int, error) {
+			for {
+				n, err := syscall.Write(int(fd), b)
+				if err != syscall.EINTR {
+					return n, err
+				}
+			}
+		})
+		return s.putErr != syscall.EAGAIN
+	}
 	var one [1]byte
 	s.look = func(fd uintptr) {
 		s.mu.Lock()
@@ -72,6 +89,21 @@ func (s *socket) read(b []byte, count *atomic.Int64) (int, error) {
 		return 0, io.EOF
 	}
 	return s.n, nil
+}
+
+// write writes the text of b. It waits between its system calls, which do not block. One goroutine at a time may call
+// write.
+func (s *socket) write(l *link, b *body) error {
+	s.out, s.body = l, b
+	err := s.rc.Write(s.put)
+	s.out, s.body = nil, nil
+	switch {
+	case err != nil:
+		return err
+	case s.putErr != nil:
+		return &net.OpError{Op: "write", Net: "socket", Err: os.NewSyscallError("write", s.putErr)}
+	}
+	return nil
 }
 
 // peek reports whether the socket has unread bytes or its end was reached, and returns an error if the connection has

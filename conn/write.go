@@ -1,6 +1,11 @@
 package conn
 
-import "context"
+import (
+	"context"
+	"slices"
+
+	"github.com/lockwire/lockwire/resp"
+)
 
 const (
 	// maxPending is the number of bytes waiting to be written from which callers wait for room, under their ctx.
@@ -113,14 +118,35 @@ func (l *link) openRoomLocked() {
 
 func (l *link) appendLocked(e entry, q request) {
 	before := len(l.pending)
-	l.pending = append(l.pending, q.encoded...)
-	for i := range q.cmds {
-		l.pending = q.cmds[i].AppendTo(l.pending)
+	switch {
+	case e.body == nil:
+		l.pending = append(l.pending, q.encoded...)
+		l.pending = appendCommands(l.pending, q.cmds)
+	case l.sock == nil: // the writer may keep the memory for long
+		l.pending = slices.Grow(l.pending, q.at+e.body.size)
+		l.pending = append(append(append(l.pending, q.encoded[:q.at]...), e.body.rest...), e.body.tail...)
+		e.body.drop()
+		e.body = nil
+	default:
+		l.pending = append(append(l.pending, q.encoded[:q.at]...), e.body.cut(textAhead)...)
+		l.bodies++
 	}
-	e.tick, e.size = l.ticks, len(l.pending)-before
+	e.tick, e.size = l.ticks, len(l.pending)-before+e.body.length()
 	l.waiting = append(l.waiting, e)
 	l.queued += int64(e.size)
 	l.wakeDeadlinesLocked()
+}
+
+func appendCommands(dst []byte, cmds []resp.Command) []byte {
+	size := 0
+	for i := range cmds {
+		size += cmds[i].Size()
+	}
+	dst = slices.Grow(dst, size)
+	for i := range cmds {
+		dst = cmds[i].AppendTo(dst)
+	}
+	return dst
 }
 
 // flushLocked writes until no command is pending, and then ends the writing. It releases mu during a write.
@@ -131,20 +157,20 @@ func (l *link) appendLocked(e entry, q request) {
 //   - mayBlock is false, and the write might block;
 //   - unread bytes must be read first. read skips this check for the first write, after writeLoop has done it.
 func (l *link) flushLocked(k *call, mayBlock, read bool) {
-	for first := true; len(l.pending) > 0 && l.err == nil; first, read = false, false {
+	for first := true; len(l.waiting) > 0 && l.err == nil; first, read = false, false {
 		if k != nil && !first && k.state.Load() != awaited || !mayBlock && !l.fitsLocked() || !read && l.unreadLocked() {
 			l.handOverLocked()
 			return
 		}
-		b := l.takeLocked()
+		b, body := l.takeLocked()
 		l.mu.Unlock()
-		n, err := l.write(b)
+		unsent, err := l.write(b, body)
 		l.mu.Lock()
 		if cap(b) <= keptBuffer {
 			l.spare = b[:0]
 		}
 		if err != nil {
-			l.unsent = len(b) - n
+			l.unsent = unsent
 			if l.failLocked(err) {
 				l.hangUp()
 			}
@@ -156,33 +182,53 @@ func (l *link) flushLocked(k *call, mayBlock, read bool) {
 	}
 }
 
-// write writes b, in pieces if b is large, to make progress visible.
-func (l *link) write(b []byte) (n int, err error) {
-	for {
-		m, err := l.nc.Write(b[n:min(n+largestWrite, len(b))])
-		if n += m; n == len(b) || err != nil {
-			return n, err
+// write writes b, in pieces if b is large, to make progress visible, and then the body x, if any. It returns the number
+// of bytes not written.
+func (l *link) write(b []byte, x *body) (unsent int, err error) {
+	for len(b) > 0 {
+		n, err := l.nc.Write(b[:min(largestWrite, len(b))])
+		b = b[n:]
+		if err != nil {
+			x.drop()
+			return len(b) + x.length(), err
 		}
-		l.wrote.Add(int64(m))
+		if len(b) > 0 {
+			l.wrote.Add(int64(n))
+		}
 	}
+	if x != nil {
+		return l.writeBody(x)
+	}
+	return 0, nil
 }
 
 // takeLocked returns the pending bytes to a writer and moves their entries to inflight: from now on they may have
-// been sent.
-func (l *link) takeLocked() []byte {
-	b := l.pending
+// been sent. If an entry has a body, takeLocked returns the bytes up to the body: the commands after it can still be
+// withdrawn, so a link reads the memory of one caller at a time.
+func (l *link) takeLocked() (b []byte, x *body) {
+	n, size := len(l.waiting), len(l.pending)
+	if l.bodies > 0 {
+		l.bodies--
+		n = 1 + slices.IndexFunc(l.waiting, func(e entry) bool { return e.body != nil })
+		x = l.waiting[n-1].body
+		size = 0
+		for _, e := range l.waiting[:n] {
+			size += e.size
+		}
+		size -= x.size
+	}
+	b = l.pending[:size]
 	l.writeFrom = l.answered + int64(len(l.batch)+len(l.inflight))
-	l.pending, l.spare = l.spare[:0], nil
+	l.pending, l.spare = append(l.spare[:0], l.pending[size:]...), nil
 	l.crowd = len(l.waiting) > 1
 	after := l.from.received.Load()
-	for i := range l.waiting {
+	for i := range l.waiting[:n] {
 		l.waiting[i].after = after
 	}
-	l.inflight = append(l.inflight, l.waiting...)
-	clear(l.waiting)
-	l.waiting = l.waiting[:0]
+	l.inflight = append(l.inflight, l.waiting[:n]...)
+	l.waiting = slices.Delete(l.waiting, 0, n)
 	l.openRoomLocked()
-	return b
+	return b, x
 }
 
 // fitsLocked reports whether a write of the pending bytes cannot block: they fit into the socket's buffer, together
@@ -230,12 +276,17 @@ func (l *link) withdraw(k *call) bool {
 	defer l.mu.Unlock()
 	start := 0
 	for i, e := range l.waiting {
+		size := e.size - e.body.length()
 		if e.call != k {
-			start += e.size
+			start += size
 			continue
 		}
-		l.pending = append(l.pending[:start], l.pending[start+e.size:]...)
-		l.waiting = append(l.waiting[:i], l.waiting[i+1:]...)
+		if e.body != nil {
+			l.bodies--
+			e.body.drop()
+		}
+		l.pending = slices.Delete(l.pending, start, start+size)
+		l.waiting = slices.Delete(l.waiting, i, i+1)
 		l.queued -= int64(e.size)
 		l.openRoomLocked()
 		return true

@@ -26,6 +26,22 @@ func AppendCommand(dst []byte, args ...any) ([]byte, error) {
 	return dst, nil
 }
 
+// AppendAround is AppendCommand without the text of args[i], a string or a []byte of n bytes: dst[:at] comes before the
+// text on the wire, and dst[at:] after it. A client can then write a long text from the memory that it is in.
+func AppendAround(dst []byte, i, n int, args ...any) (_ []byte, at int, err error) {
+	start := len(dst)
+	dst, err = appendArgs(appendHeader(dst, '*', len(args)), 0, args[:i])
+	if err == nil {
+		dst = appendHeader(dst, '$', n)
+		at = len(dst)
+		dst, err = appendArgs(append(dst, '\r', '\n'), i+1, args[i+1:])
+	}
+	if err != nil {
+		return dst[:start], 0, err
+	}
+	return dst, at, nil
+}
+
 // appendArgs appends each of args as a bulk string. first is the position of args[0] in the
 // command.
 func appendArgs(dst []byte, first int, args []any) ([]byte, error) {

@@ -41,12 +41,29 @@ func (b *buffer) fill() error {
 		return err
 	}
 	b.room()
+	n, err := b.read(b.buf[b.w:])
+	b.w += n
+	return err
+}
+
+// readInto is fill with other memory. The buffer must be empty.
+func (b *buffer) readInto(p []byte) (n int, err error) {
+	if err := b.pendingErr; err != nil {
+		b.pendingErr = nil
+		return 0, err
+	}
+	n, err = b.read(p)
+	b.base += int64(n)
+	return n, err
+}
+
+// read reads at least one byte, or returns an error.
+func (b *buffer) read(p []byte) (int, error) {
 	for range maxEmptyReads {
-		n, err := b.src.Read(b.buf[b.w:])
-		if n < 0 || n > len(b.buf)-b.w {
-			return errImpossibleRead
+		n, err := b.src.Read(p)
+		if n < 0 || n > len(p) {
+			return 0, errImpossibleRead
 		}
-		b.w += n
 		if b.smallReads++; n > shrinkBytes {
 			b.smallReads = 0
 		}
@@ -54,13 +71,13 @@ func (b *buffer) fill() error {
 			if err != nil && !isTimeout(err) {
 				b.pendingErr = err
 			}
-			return nil
+			return n, nil
 		}
 		if err != nil {
-			return err
+			return 0, err
 		}
 	}
-	return io.ErrNoProgress
+	return 0, io.ErrNoProgress
 }
 
 // room makes space behind the buffered bytes.

@@ -122,7 +122,7 @@ func TestScratchIsReleased(t *testing.T) {
 			}
 			p := &r.reply
 			kept := cap(p.text) + itemBytes*(cap(p.items)+cap(p.done)+cap(p.spans)+cap(p.longTexts)) + 64*cap(p.frames)
-			if kept > maxScratch || p.body.text.Cap() > 0 {
+			if kept > maxScratch || cap(p.body.text) > 0 {
 				t.Errorf("%s: the Reader keeps %d bytes, want at most %d", name, kept, maxScratch)
 			}
 			for _, s := range p.longTexts[:cap(p.longTexts)] {

@@ -23,12 +23,35 @@ type Command struct {
 // Any other type is an error, which Err returns and sending the command reports. time.Duration and
 // time.Time are errors too, because commands differ in the unit they expect.
 func Cmd(args ...any) Command {
+	if n := mostBytes(args); n > smallText { // too long to be copied once more
+		wire, err := AppendCommand(make([]byte, 0, n), args...)
+		if err != nil {
+			return Command{key: err.Error()}
+		}
+		return Command{wire: ownText(wire), argc: int32(len(args))}
+	}
 	var scratch [256]byte
 	wire, err := AppendCommand(scratch[:0], args...)
 	if err != nil {
 		return Command{key: err.Error()}
 	}
 	return Command{wire: string(wire), argc: int32(len(args))}
+}
+
+// mostBytes returns the length of the encoding of args, or a little more. It counts only the types that are long.
+func mostBytes(args []any) int {
+	const overhead = 32 // of a header, or a number
+	n := overhead
+	for i := range args {
+		n += overhead
+		switch a := args[i].(type) {
+		case string:
+			n += len(a)
+		case []byte:
+			n += len(a)
+		}
+	}
+	return n
 }
 
 // CmdStrings is Cmd for a command that begins with a slice of strings, such as the keys of a
@@ -143,6 +166,9 @@ func cutHeader(s string) (n int, rest string) {
 
 // Size returns the number of bytes that AppendTo appends.
 func (c Command) Size() int { return len(c.wire) }
+
+// Encoded returns the encoded command, as AppendTo appends it, or "" if Err returns an error.
+func (c Command) Encoded() string { return c.wire }
 
 // AppendTo appends the encoded command to dst, or nothing if Err returns an error.
 func (c Command) AppendTo(dst []byte) []byte { return append(dst, c.wire...) }

@@ -1,9 +1,6 @@
 package resp
 
-import (
-	"math"
-	"strings"
-)
+import "math"
 
 const (
 	// smallText is the length of the longest string that shares memory with the reply's other
@@ -71,7 +68,7 @@ type body struct {
 	kind   Kind
 	size   int
 	left   int // bytes not yet consumed
-	text   strings.Builder
+	text   []byte
 }
 
 // top returns the innermost frame. The pointer is valid until the next frame is added.
@@ -252,7 +249,7 @@ func (p *reply) discard() {
 	p.items, p.done, p.spans, p.text = p.items[:0], p.done[:0], p.spans[:0], p.text[:0]
 	clear(p.longTexts)
 	p.longTexts = p.longTexts[:0]
-	p.body.text.Reset()
+	p.body.text = nil
 }
 
 // write adds the next bytes of the body.
@@ -264,14 +261,21 @@ func (p *reply) write(s []byte) {
 	case b.chunk:
 		p.text = append(p.text, s...)
 	default:
-		// Growing explicitly avoids the surplus capacity of a Builder. The announced size is
-		// trusted only up to a multiple of the bytes received.
-		if have := b.text.Len(); have+len(s) > b.text.Cap() {
-			old := b.text.String()
-			b.text.Reset()
-			b.text.Grow(min(b.size, max(maxBuffer, allocAhead*(have+len(s)))))
-			b.text.WriteString(old)
-		}
-		b.text.Write(s)
+		b.grow(len(s))
+		b.text = append(b.text, s...)
 	}
+}
+
+// grow makes room for n more bytes. The announced size is trusted only up to a multiple of the bytes received. Where it
+// is not trusted yet, the memory is a small part of it, so that little is lost when more of it is trusted.
+func (b *body) grow(n int) {
+	have := len(b.text) + n
+	if have <= cap(b.text) {
+		return
+	}
+	size, most := b.size, max(maxBuffer, allocAhead*have)
+	if size > most {
+		size = min(max(have, b.size/16), most)
+	}
+	b.text = append(make([]byte, 0, size), b.text...)
 }

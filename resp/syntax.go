@@ -246,8 +246,10 @@ func (r *Reader) readBody() error {
 	b := &r.body
 	for b.left > 0 {
 		if r.r == r.w {
-			if err := r.fill(); err != nil {
+			if direct, err := r.fillBody(); err != nil {
 				return err
+			} else if direct {
+				continue
 			}
 		}
 		s := r.buf[r.r:min(r.w, r.r+b.left)]
@@ -267,11 +269,29 @@ func (r *Reader) readBody() error {
 	}
 	it := item{kind: b.kind, num: uint64(len(r.longTexts)), long: true}
 	if !r.skipping {
-		r.longTexts = append(r.longTexts, b.text.String())
-		b.text.Reset()
+		r.longTexts = append(r.longTexts, ownText(b.text))
+		b.text = nil
 	}
 	r.add(it)
 	return nil
+}
+
+// fillBody reads more of a string: directly into the string's memory, if most of what is left has room there, and into
+// the buffer otherwise.
+func (r *Reader) fillBody() (direct bool, err error) {
+	b := &r.body
+	if r.skipping || b.chunk || b.left < minBuffer {
+		return false, r.fill()
+	}
+	b.grow(1)
+	room := b.text[len(b.text):min(cap(b.text), b.size)]
+	if len(room) < minBuffer {
+		return false, r.fill()
+	}
+	n, err := r.readInto(room)
+	b.text = b.text[:len(b.text)+n]
+	b.left -= n
+	return true, err
 }
 
 // readChunk reads the header of a chunk; readBody then reads its text. A chunk of length 0 ends the
