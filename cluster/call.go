@@ -141,7 +141,7 @@ func (k *call) explain(redirect, cause error) error {
 	case !ok: // cause is the reply of the node that the redirection named
 		e = &conn.Error{Err: cause}
 	}
-	return &conn.Error{Op: k.name, Addr: e.Addr, Err: fmt.Errorf("%w; sent there by: %w", e.Err, redirect)}
+	return &conn.Error{Op: k.name, Addr: e.Addr, Err: fmt.Errorf("%w; redirected there by: %w", e.Err, redirect)}
 }
 
 // isTransport reports whether err is a failure of the transport, not a reply of the server.

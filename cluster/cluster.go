@@ -150,7 +150,7 @@ func (c *Cluster) routeTx(cmds []resp.Command) (int, error) {
 		case slot == anySlot:
 			slot = s
 		case s != anySlot && s != slot:
-			err := fmt.Errorf("cluster: a transaction is on keys of one slot, and this one on slots %d and %d", slot, s)
+			err := fmt.Errorf("cluster: the keys of a transaction must be in one slot, and these are in slots %d and %d", slot, s)
 			return 0, &conn.Error{Op: commandName(&cmds[i]), Err: &refusedError{err}}
 		}
 	}

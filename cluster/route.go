@@ -27,8 +27,8 @@ const (
 )
 
 var (
-	errOneNode = errors.New("it asks one node about the keys it has: use Masters, or On with a key of that node")
-	errAsking  = errors.New("redirections are followed without it")
+	errOneNode = errors.New("it concerns the keys of one node: use Masters, or On with a key of that node")
+	errAsking  = errors.New("the Cluster follows redirections itself")
 )
 
 // placeOf returns the position of the first key for a command name.

@@ -17,7 +17,7 @@ const maxNamed = 64
 
 var clusterNodes = resp.Cmd("CLUSTER", "NODES")
 
-var errNoMaster = errors.New("to the other nodes it is no master")
+var errNoMaster = errors.New("the other nodes do not know it as a master")
 
 // SuccessionOf is like Succession, for the master with the given node id. The master need not serve
 // slots yet: during the migration of a slot some keys are on a master that does not serve the slot.

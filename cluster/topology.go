@@ -24,8 +24,8 @@ type topology struct {
 }
 
 var (
-	errSlots  = errors.New("cluster: CLUSTER SLOTS: the reply is not what it should be")
-	errShards = errors.New("cluster: CLUSTER SHARDS: the reply is not what it should be")
+	errSlots  = errors.New("cluster: CLUSTER SLOTS: malformed reply")
+	errShards = errors.New("cluster: CLUSTER SHARDS: malformed reply")
 )
 
 // origin is the node that sent a reply. Parts missing in the reply default to the origin.

@@ -218,7 +218,7 @@ func (cfg Config) validate() error {
 			return fmt.Errorf("conn: Extra[%d]: %w", i, err)
 		}
 		if !extra(cmd) {
-			return fmt.Errorf("conn: Extra[%d]: %s has no place in a handshake", i, printable(cmd.Name()))
+			return fmt.Errorf("conn: Extra[%d]: %s is not allowed in a handshake", i, printable(cmd.Name()))
 		}
 	}
 	return nil

@@ -71,7 +71,7 @@ func TestConfigValidate(t *testing.T) {
 		{Config{Extra: []resp.Command{resp.Cmd("Monitor")}}, "Extra[0]"},
 		{Config{Extra: []resp.Command{resp.Cmd("CLIENT", "reply", "OFF")}}, "Extra[0]"},
 		{Config{Extra: []resp.Command{resp.Cmd("hello", 2)}}, "Extra[0]"},
-		{Config{Extra: []resp.Command{resp.Cmd("MULTI")}}, "Extra[0]: MULTI has"},
+		{Config{Extra: []resp.Command{resp.Cmd("MULTI")}}, "Extra[0]: MULTI is"},
 		{Config{Extra: []resp.Command{resp.Cmd("CLIENT", "NO-EVICT", "on"), resp.Cmd("READONLY")}}, ""},
 		{Config{Network: "udp", Addr: "a:1"}, "Network"},
 		{Config{Network: "tcp4"}, "Addr"},

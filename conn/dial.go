@@ -132,7 +132,7 @@ func (d *dialRun) attempt(ctx context.Context) (*session, error) {
 	}
 	if err != nil {
 		_ = nc.Close()
-		return nil, d.hint(err)
+		return nil, d.hint(orEnded(ctx, err)) // the TLS handshake may end with ctx before release is due
 	}
 	return s, nil
 }

@@ -15,7 +15,7 @@ import (
 // drainTime limits the wait for outstanding replies on a returned connection.
 const drainTime = time.Second
 
-var errAbandoned = fmt.Errorf("an abandoned reply has not come: %w", os.ErrDeadlineExceeded)
+var errAbandoned = fmt.Errorf("the reply to an abandoned command did not arrive: %w", os.ErrDeadlineExceeded)
 
 // lending is the part of a Pool that lends exclusive connections, guarded by the Pool's mu. Two invariants hold:
 //

@@ -33,6 +33,7 @@ type fleet struct {
 	silent   map[string]bool  // sentinels without epochs
 	replicas []string         // a sentinel's description of each replica
 	minority bool             // the sentinels do not reach a majority
+	flags    string           // of the master, as the sentinels see it
 }
 
 // view is a sentinel's answer.
@@ -115,7 +116,7 @@ func (f *fleet) answer(addr string, cmd fakeredis.Cmd) fakeredis.Action {
 		if f.silent[addr] {
 			return fakeredis.Reply("-ERR unknown subcommand\r\n")
 		}
-		return fakeredis.Reply(bulks("name", "prime", "ip", host, "port", port, "config-epoch", fmt.Sprint(v.epoch)))
+		return fakeredis.Reply(bulks("name", "prime", "ip", host, "port", port, "flags", f.flags, "config-epoch", fmt.Sprint(v.epoch)))
 	case "sentinels":
 		reply := fmt.Sprintf("*%d\r\n", len(v.others))
 		for _, other := range v.others {

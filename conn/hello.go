@@ -65,7 +65,7 @@ func (h *handshake) run() (proto int, err error) {
 		}
 	}
 	if h.cfg.Protocol == 3 {
-		return 0, fmt.Errorf("HELLO: %w (the server does not agree to RESP3, and Protocol asks for no other)", err)
+		return 0, fmt.Errorf("HELLO: %w (the server does not support RESP3, and Protocol requires it)", err)
 	}
 	h.hello = false
 	return 2, h.startOver(len(steps) - 1)
@@ -112,7 +112,7 @@ func (h *handshake) agreed(hello resp.Value) (proto int, err error) {
 	if proto != 0 {
 		return proto, nil
 	}
-	return 0, fmt.Errorf("the reply is of kind %v, and names no protocol", hello.Kind())
+	return 0, fmt.Errorf("unexpected reply of kind %v, without a protocol version", hello.Kind())
 }
 
 // steps3 returns the commands of a handshake in RESP3.
@@ -246,7 +246,7 @@ func (h *handshake) read() (resp.Value, error) {
 			return v, nil
 		}
 		if len(h.pushes) == maxEarlyPushes {
-			return resp.Value{}, fmt.Errorf("more than %d pushes before its end", maxEarlyPushes)
+			return resp.Value{}, fmt.Errorf("more than %d pushes before the end of the handshake", maxEarlyPushes)
 		}
 		h.pushes = append(h.pushes, v)
 	}

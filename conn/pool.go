@@ -21,7 +21,7 @@ const dialsAtOnce = 2
 const openAttempts = 4
 
 // errRetired is the reason for closing a connection that the Pool no longer needs.
-var errRetired = errors.New("conn: connection given up by its pool")
+var errRetired = errors.New("conn: connection retired by its pool")
 
 // Pool is a client of one server, or of the current master named by sentinels. A Pool has connections shared by all
 // callers, and exclusive connections lent to one caller at a time. Many goroutines may use a Pool at once.
@@ -134,27 +134,28 @@ func New(cfg Config) (*Pool, error) {
 // reply is a value.
 func (p *Pool) Do(ctx context.Context, args ...any) (resp.Value, error) {
 	var buf [512]byte
-	b, err := resp.AppendCommand(buf[:0], args...)
+	q, x, r, err := encode(buf[:0], args)
 	if err == nil {
-		err = ruleOfEncoded(b).refuse(shared)
+		err = r.refuse(shared)
 	}
 	if err != nil {
-		return resp.Value{}, refusal(p.cfg.Addr, request{encoded: b}, err)
+		return resp.Value{}, refusal(p.cfg.Addr, q, err)
 	}
-	return p.send(ctx, p.sharedFor("", false), request{encoded: b})
+	return p.send(ctx, p.sharedFor("", false), q, x)
 }
 
 // Send sends one command and returns its reply, like Do. The routing key of cmd, if any, selects the shared
 // connection.
 func (p *Pool) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
-	err := cmd.Err()
+	err, r := cmd.Err(), plain
 	if err == nil {
-		err = ruleOfCommand(&cmd).refuse(shared)
+		r = ruleOfCommand(&cmd)
+		err = r.refuse(shared)
 	}
 	if err != nil {
 		return resp.Value{}, refusal(p.cfg.Addr, request{cmds: []resp.Command{cmd}}, err)
 	}
-	return p.send(ctx, p.sharedFor(cmd.Key()), request{cmds: []resp.Command{cmd}})
+	return p.send(ctx, p.sharedFor(cmd.Key()), request{cmds: []resp.Command{cmd}}, wholeText(&cmd, r))
 }
 
 // SendBatch sends commands over one connection, in order and without commands of other callers in between, and

@@ -13,7 +13,7 @@ import (
 // keptEntries is the largest capacity of a list of entries to keep for the next batch.
 const keptEntries = 4 << 10
 
-var errUnasked = errors.New("a reply that nobody asked for")
+var errUnasked = errors.New("a reply without a command")
 
 // readLoop yields to the callers it has woken after each quarter of the outstanding commands, or after maxCohort of
 // them. The callers send their next commands while readLoop reads the rest, so client and server work at the same
@@ -211,7 +211,7 @@ func (l *link) finish() {
 	}
 	sent := append(l.batch[l.pos.Load():], l.inflight...)
 	unsent, err, lost := l.waiting, l.err, l.unsent
-	l.batch, l.inflight, l.waiting, l.pending, l.spare = nil, nil, nil, nil, nil
+	l.batch, l.inflight, l.waiting, l.pending, l.spare, l.bodies = nil, nil, nil, nil, nil, 0
 	l.pos.Store(0)
 	l.mu.Unlock()
 	n := len(sent)
@@ -221,6 +221,7 @@ func (l *link) finish() {
 	}
 	outstanding := len(sent) + len(unsent)
 	for i, e := range append(sent, unsent...) {
+		e.body.drop()
 		if e.call != nil {
 			e.call.err, e.call.sent = err, i < n
 			l.complete(e.call)

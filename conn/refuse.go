@@ -168,10 +168,10 @@ const (
 
 var (
 	errBlocks     = errors.New("it would hold up all callers of a shared connection: use With")
-	errInTx       = errors.New("it has no place inside of a transaction")
-	errWatch      = errors.New("it concerns one connection, and this one is shared: use With")
-	errMulti      = errors.New("a transaction on a shared connection is sent by Tx; or use With")
-	errAsking     = errors.New("on a shared connection it is sent in a batch, in front of its command")
+	errInTx       = errors.New("it is not allowed inside a transaction")
+	errWatch      = errors.New("it concerns one connection, and this connection is shared: use With")
+	errMulti      = errors.New("on a shared connection, use Tx for a transaction; or use With")
+	errAsking     = errors.New("on a shared connection, send it in a batch in front of its command")
 	errSelect     = errors.New("it would change the database for all callers: set Config.DB, or use With")
 	errIntroduces = errors.New("it would change the connection for all callers: set the field of Config, or Extra")
 	errReset      = errors.New("it would undo the handshake, for all callers")

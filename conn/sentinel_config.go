@@ -65,9 +65,9 @@ func (s Sentinel) withDefaults() Sentinel {
 func (s *Sentinel) validate(cfg *Config) error {
 	switch {
 	case cfg.Addr != "":
-		return errors.New("conn: Addr is set; with Sentinel.Master the sentinels say where the server is")
+		return errors.New("conn: Addr is set; with Sentinel.Master the sentinels name the server")
 	case cfg.Dial == nil && !strings.HasPrefix(cfg.Network, "tcp"):
-		return errors.New("conn: Network is not tcp, which is what sentinels know servers by")
+		return errors.New("conn: Network is not tcp, which Sentinel requires")
 	case len(s.Addrs) == 0:
 		return errors.New("conn: Sentinel.Addrs is empty")
 	case strings.ContainsFunc(s.Master, func(r rune) bool { return r <= ' ' || r == 0x7f }):

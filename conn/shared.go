@@ -203,15 +203,15 @@ func (s *sharedConn) lost(l *link, outstanding int, err error) {
 	s.p.reportLocked(l, false, outstanding, err)
 }
 
-// send sends one command over a shared connection, and repeats it within the limits.
-func (p *Pool) send(ctx context.Context, s *sharedConn, q request) (resp.Value, error) {
+// send sends one command over a shared connection, and repeats it within the limits. x is a part left out of q.
+func (p *Pool) send(ctx context.Context, s *sharedConn, q request, x text) (resp.Value, error) {
 	start := p.cfg.Trace.begin()
 	a := attempts{policy: &p.cfg.Retry}
 	for {
 		l, err := s.get(ctx, a.stale)
 		if err == nil {
 			var v resp.Value
-			v, err = l.do(ctx, q, 0)
+			v, err = l.do(ctx, q, x, 0)
 			if err == nil {
 				err = v.Err()
 			}

@@ -26,17 +26,23 @@ type Succession struct {
 	// that are down, have not answered for some seconds, or have not been seen following the master yet. A cluster
 	// does not report them.
 	Away int
+	// AwayAddrs are the announced addresses of the replicas in Away.
+	AwayAddrs []string
 	// Bare reports that the master is the first one known, and that no replica of it was ever reported.
 	Bare  bool
 	Asked time.Time // time before sending the question
 }
 
-// errMinority: the sentinel does not reach a majority of the sentinels, so its view may be outdated.
-var errMinority = errors.New("the sentinel does not reach a majority")
+// Reasons for not believing a sentinel: its view may be outdated.
+var (
+	errMinority = errors.New("the sentinel does not reach a majority")
+	errCutOff   = errors.New("the sentinel does not reach the master")
+	errDisputed = errors.New("a sentinel names another master")
+)
 
 // Succession returns a sentinel's answer to a question sent at since or later; for a zero since the last answer is
-// enough. Answers of a sentinel without a majority do not count. key is ignored. Without Config.Sentinel the
-// Succession only has Addr and Bare set.
+// enough. Answers of a sentinel without a majority, cut off from the master, or with another master than the Pool's do
+// not count. key is ignored. Without Config.Sentinel the Succession only has Addr and Bare set.
 func (p *Pool) Succession(ctx context.Context, key string, since time.Time) (Succession, error) {
 	if p.resolver == nil {
 		return Succession{Addr: p.cfg.Addr, Bare: true}, nil
@@ -89,9 +95,19 @@ func (f *resolver) succession(ctx context.Context, since time.Time) (Succession,
 		return s, nil
 	}
 	err := error(errUnknownMaster)
+	newest := int64(-1) // epoch of another master
 	for _, addr := range f.list() {
 		var s Succession
-		if s, err = f.askSuccession(ctx, addr); err == nil {
+		var epoch int64
+		s, epoch, err = f.askSuccession(ctx, addr)
+		m, _, _ = f.current()
+		switch {
+		case err != nil:
+		case m.seq > 0 && s.Addr != m.addr:
+			newest, err = max(newest, epoch), errDisputed
+		case epoch < newest:
+			err = errDisputed
+		default:
 			return f.successions.note(s), nil
 		}
 		if ctx.Err() != nil {
@@ -112,22 +128,29 @@ func (f *resolver) refreshSuccession(ctx context.Context) {
 	}
 }
 
-// askSuccession asks one sentinel.
-func (f *resolver) askSuccession(ctx context.Context, addr string) (Succession, error) {
+// askSuccession asks one sentinel. It also returns the epoch of the sentinel's configuration; below 0 if missing.
+func (f *resolver) askSuccession(ctx context.Context, addr string) (Succession, int64, error) {
 	s := Succession{Asked: time.Now()}
 	name := f.cfg.Sentinel.Master
 	replies, err := f.put(ctx, addr,
 		resp.Cmd("SENTINEL", "master", name), resp.Cmd("SENTINEL", "replicas", name), resp.Cmd("SENTINEL", "ckquorum", name))
 	if err != nil {
-		return s, err
+		return s, -1, err
 	}
 	for _, v := range replies {
 		if err := v.Err(); err != nil {
 			if strings.HasPrefix(err.Error(), "NOQUORUM") {
-				return s, errMinority
+				return s, -1, errMinority
 			}
-			return s, err
+			return s, -1, err
 		}
+	}
+	if !reached(replies[0]) { // sentinels hear of a new master through the servers
+		return s, -1, errCutOff
+	}
+	epoch, err := strconv.ParseInt(fieldOf(replies[0], "config-epoch"), 10, 64)
+	if err != nil {
+		epoch = -1
 	}
 	s.Addr = f.cfg.Sentinel.mapped(announcedIn(replies[0]))
 	s.Master = fieldOf(replies[0], "runid")
@@ -136,9 +159,10 @@ func (f *resolver) askSuccession(ctx context.Context, addr string) (Succession, 
 			s.Replicas++
 		} else {
 			s.Away++
+			s.AwayAddrs = append(s.AwayAddrs, announcedIn(replica))
 		}
 	}
-	return s, nil
+	return s, epoch, nil
 }
 
 // muteFor is the time in ms without an answer to PING after which a sentinel does not promote a replica. It is a
@@ -149,10 +173,14 @@ const muteFor = 5000
 // promotes no replica that is down or silent. A replica not yet seen following the master has offset 0, and other
 // replicas go first.
 func eligible(replica resp.Value) bool {
-	flags := "," + fieldOf(replica, "flags") + ","
-	mute, err := strconv.Atoi(fieldOf(replica, "last-ok-ping-reply"))
-	return !strings.Contains(flags, "_down,") && !strings.Contains(flags, ",disconnected,") && (err != nil || mute <= muteFor) &&
-		fieldOf(replica, "slave-repl-offset") != "0"
+	return reached(replica) && fieldOf(replica, "slave-repl-offset") != "0"
+}
+
+// reached reports whether a sentinel reaches a server, given the sentinel's description.
+func reached(server resp.Value) bool {
+	flags := "," + fieldOf(server, "flags") + ","
+	mute, err := strconv.Atoi(fieldOf(server, "last-ok-ping-reply"))
+	return !strings.Contains(flags, "_down,") && !strings.Contains(flags, ",disconnected,") && (err != nil || mute <= muteFor)
 }
 
 // fieldOf returns a field of a sentinel's description of a server, or "".

@@ -2,6 +2,7 @@ package conn_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -49,7 +50,7 @@ func TestSuccession(t *testing.T) {
 }
 
 // The Pool refreshes the Succession regularly, and at once for a caller that needs a fresh answer. A sentinel without
-// a majority does not count.
+// a majority does not count, and neither does a sentinel cut off from the master.
 func TestSuccessionIsAskedAgain(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
 		p, err := conn.Open(t.Context(), f.config())
@@ -93,6 +94,40 @@ func TestSuccessionIsAskedAgain(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		if s, err := p.Succession(t.Context(), "", time.Now()); err == nil {
 			t.Errorf("sentinels that were left behind: %+v", s)
+		}
+		for _, flags := range []string{"master", "s_down,master", "s_down,o_down,master", "master,disconnected"} {
+			f.mu.Lock()
+			f.minority, f.flags = false, flags
+			f.mu.Unlock()
+			time.Sleep(time.Millisecond)
+			if s, err := p.Succession(t.Context(), "", time.Now()); (err == nil) != (flags == "master") {
+				t.Errorf("sentinels that find the master %s: %+v, %v", flags, s, err)
+			}
+		}
+	})
+}
+
+// While the new master cannot be reached, sentinels do not vouch for the former one, not even a sentinel left behind.
+func TestSuccessionOfAFormerMaster(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		f.replicas = []string{bulks("flags", "slave", "ip", "10.0.0.2", "port", "6379"), bulks("flags", "s_down,slave", "ip", "10.0.0.3", "port", "6379")}
+		p := openFleet(t, f.config())
+		defer p.Close()
+		ask := func() (conn.Succession, error) {
+			time.Sleep(time.Millisecond)
+			return p.Succession(t.Context(), "", time.Now())
+		}
+		if s, err := ask(); err != nil || s.Addr != serverA || s.Replicas != 1 || s.Away != 1 || !slices.Equal(s.AwayAddrs, []string{serverC}) {
+			t.Fatalf("Succession() = %+v, %v", s, err)
+		}
+		f.nodes[serverB].Unreachable(true)
+		f.tell(serverB, 2)
+		if s, err := ask(); err == nil {
+			t.Errorf("when all sentinels name another master: %+v", s)
+		}
+		f.tell(serverA, 1, sentinelC)
+		if s, err := ask(); err == nil {
+			t.Errorf("when all sentinels but one do: %+v", s)
 		}
 	})
 }

@@ -87,9 +87,9 @@ func wrapTx(cmds []resp.Command) []resp.Command {
 }
 
 var (
-	errNoMulti  = errors.New("MULTI was refused, so that commands behind it may have run by themselves")
+	errNoMulti  = errors.New("MULTI was refused: the commands after it may have run outside a transaction")
 	errOpenTx   = errors.New("EXEC did not end the transaction")
-	errTxLength = errors.New("EXEC was not answered by one reply for each command")
+	errTxLength = errors.New("EXEC did not return one reply for each command")
 )
 
 // openMulti reports whether the server still is in the transaction, according to its replies to MULTI, the commands

@@ -207,7 +207,7 @@ func (cfg *Config) pathHasDB(u *url.URL) bool {
 func parseNumber(p *int, name, value string) error {
 	n, err := strconv.ParseUint(value, 10, 31)
 	if err != nil {
-		return fmt.Errorf("%s is not a number from 0 on", name)
+		return fmt.Errorf("%s is not a number, 0 or more", name)
 	}
 	*p = int(n)
 	return nil

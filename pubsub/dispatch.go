@@ -10,9 +10,9 @@ import (
 )
 
 var (
-	errUnasked      = errors.New("pubsub: a reply that nobody asked for")
+	errUnasked      = errors.New("pubsub: a reply without a command")
 	errUnsubscribed = errors.New("pubsub: the server ended the subscription")
-	errSkipped      = errors.New("no answer, but one to what was asked later")
+	errSkipped      = errors.New("no answer, although a later command has one")
 )
 
 // dispatch handles a value from the server. An error means that the connection is out of step.
