@@ -43,6 +43,8 @@ var tooHeavy = []string{
 // mayBeUnsafe names the files that import unsafe, and what for.
 var mayBeUnsafe = map[string]string{
 	"internal/locktorture/system_linux.go": "clock_gettime: one clock for all processes of the machine",
+	"conn/unsafe.go":                       "a large string is written from its own memory",
+	"resp/unsafe.go":                       "a long text is read into the memory of its string",
 	"lock/clock_linux.go":                  "clock_gettime: the standard library has no CLOCK_BOOTTIME",
 }
 
@@ -70,6 +72,8 @@ var goroutines = map[string]string{
 	"conn/deadlines.go:link.armLocked":            "Pool.Close, Conn.Close: the timer of a connection",
 	"conn/write.go:link.handOverLocked":           "Pool.Close, Conn.Close: writeLoop",
 	"lock/bound.go:bounds.enter":                  "Client.Close: the timer of releases",
+	"lock/bound.go:Client.boundTask":              "nobody needs to: it is stopped, or does no more than cancel a context",
+	"lock/close.go:Client.hurryTasks":             "nobody needs to: it is stopped, or does no more than cancel a context",
 	"lock/cleanup.go:cleanup.close":               "nobody needs to: it is stopped, or does no more than cancel a context",
 	"lock/cleanup.go:cleanup.startLocked":         "Client.Close: cleanup",
 	"lock/cleanup_loop.go:cleanup.loop":           "cleanup.loop itself, before it returns: a batch",

@@ -1,6 +1,7 @@
 package lock_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,7 +74,10 @@ func (w *world) attached(replicas ...string) {
 		}
 		text := fmt.Sprintf("# Replication\r\nrole:master\r\nconnected_slaves:%d\r\n", len(replicas))
 		for i, replica := range replicas {
-			text += fmt.Sprintf("slave%d:ip=10.0.0.2,port=6379,%s\r\n", i, replica)
+			if !strings.HasPrefix(replica, "ip=") {
+				replica = "ip=10.0.0.2,port=6379," + replica
+			}
+			text += fmt.Sprintf("slave%d:%s\r\n", i, replica)
 		}
 		return fakeredis.Reply(fmt.Sprintf("$%d\r\n%s\r\n", len(text), text))
 	})
@@ -142,6 +146,8 @@ func TestGrantWithoutReplica(t *testing.T) {
 // and so may one that was away: then what others have said before does not count.
 func TestAllAcknowledge(t *testing.T) {
 	const live, syncing = "state=online,offset=1,lag=0", "state=send_bulk,offset=0,lag=0"
+	const other = "ip=10.0.0.3,port=6379,"
+	back := []string{"10.0.0.2:6379"}
 	for name, x := range map[string]struct {
 		before   []string // the replicas that the server hears of when a lock is granted first
 		known    conn.Succession
@@ -159,12 +165,16 @@ func TestAllAcknowledge(t *testing.T) {
 		"one still is away":                      {[]string{live}, conn.Succession{Replicas: 1, Away: 1}, []string{live}, conn.Succession{Replicas: 1, Away: 1}, 1, 0},
 		"one comes":                              {[]string{live}, conn.Succession{Replicas: 1}, []string{live, live}, conn.Succession{Replicas: 1}, 1, 2},
 		"one begins from scratch":                {[]string{live, live}, conn.Succession{Replicas: 2}, []string{live, syncing}, conn.Succession{Replicas: 2}, 1, 0},
+		"one from scratch is promoted":           {[]string{live, syncing}, conn.Succession{Replicas: 2}, []string{live, syncing}, conn.Succession{Replicas: 2, Master: "another", Addr: "10.0.0.3:6379"}, 1, 1},
+		"one is promoted, one is back":           {[]string{other + live}, conn.Succession{Replicas: 1, Away: 1, AwayAddrs: back}, []string{live}, conn.Succession{Replicas: 1, Away: 1, AwayAddrs: back}, 1, 2},
+		"one is promoted, one synchronizes":      {[]string{other + live}, conn.Succession{Replicas: 1, Away: 1, AwayAddrs: back}, []string{syncing}, conn.Succession{Replicas: 1, Away: 1, AwayAddrs: back}, 0, 1},
+		"both are there, one for the server":     {[]string{live, other + live}, conn.Succession{Replicas: 1, Away: 1, AwayAddrs: back}, []string{live, other + live}, conn.Succession{Replicas: 1, Away: 1, AwayAddrs: back}, 2, 0},
 		"the server was started anew":            {[]string{live}, conn.Succession{Replicas: 1}, []string{live}, conn.Succession{Replicas: 1, Master: "before"}, 1, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inShard(t, lock.Config{}, func(t *testing.T, w *world, r *replicated, c *lock.Client) {
 				say := func(s conn.Succession) conn.Succession {
-					s.Addr = r.heirs.Addr
+					s.Addr = cmp.Or(s.Addr, r.heirs.Addr)
 					if s.Master == "" {
 						s.Master = r.heirs.Master
 					}

@@ -100,7 +100,9 @@ func clientOf(t testing.TB, dial func() net.Conn) *lock.Client {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), patience) // a busy machine takes its time to undo a thousand waits
+		defer cancel()
+		if err := c.CloseContext(ctx); err != nil {
 			t.Error(err)
 		}
 		if err := pool.Close(); err != nil {

@@ -158,7 +158,7 @@ func (c *Client) tellSource(ctx context.Context, t *target) {
 		message = "1"
 	}
 	if _, err := c.server.Send(ctx, resp.Cmd(shardPublish, t.channel, message)); err != nil {
-		c.warn("waiters look by themselves", "error", err)
+		c.warn("waiters are not woken by messages, and look now and then", "error", err)
 	}
 }
 

@@ -26,7 +26,7 @@ const (
 )
 
 // errLate is the error for a request that arrived after its validity and did nothing.
-var errLate = fmt.Errorf("%w: the server found it too old", conn.ErrNotSent)
+var errLate = fmt.Errorf("%w: the server received it too late", conn.ErrNotSent)
 
 // clocks records how far the clocks of servers are ahead of the client's. Clocks count as equal at first; a server
 // that refuses a late request reports its time. Only speed depends on clocks.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,7 +13,8 @@ import (
 )
 
 // ballot is one question to all servers of a Redlock. A ballot is decided as soon as missing answers cannot change
-// the result. A later grant joins the lease while the lease is held, and is otherwise released.
+// the result. A later grant joins the lease while the lease is held. Each vote releases its own useless grant, so that
+// Close of its client waits for the release.
 type ballot struct {
 	lock  *Redlock
 	ask   candidacy
@@ -35,7 +37,7 @@ type ballot struct {
 // got some of the votes.
 func (r *Redlock) ask(ctx context.Context, c candidacy, ended func()) (lease *Lease, split bool, err error) {
 	if ctx.Err() != nil {
-		return nil, false, fmt.Errorf("lock: the servers were not asked: %w", ctx.Err())
+		return nil, false, fmt.Errorf("lock: no server was asked: %w", ctx.Err())
 	}
 	if err := r.identify(ctx, c.timeout); err != nil {
 		return nil, false, err
@@ -85,25 +87,40 @@ func (b *ballot) vote(h *Handle) {
 	case err == nil, errors.Is(err, ErrNotAcquired):
 		c.identity.note(info, start)
 	}
-	if err == nil {
-		b.count(h, r.got, nil)
+	b.count(h, r.got, err)
+	if err == nil && b.keeps(h, r.got) {
 		return
 	}
-	b.count(h, nil, err)
 	if r.got != nil {
-		_ = r.got.Unlock(ctx) // the rest is done in the background
+		_ = r.got.unlock(context.Background(), true) // the rest is done in the background
 	}
 }
 
-// count records the answer of one server.
+// keeps waits for the decision and reports whether the lease, if won, has the part l. A vote whose client is closed
+// before the decision does not count.
+func (b *ballot) keeps(h *Handle, l *Lease) bool {
+	select {
+	case <-b.done:
+	case <-h.client.life.Done():
+	}
+	b.mu.Lock()
+	if !b.decided {
+		b.granted = slices.DeleteFunc(b.granted, func(other *Lease) bool { return other == l })
+		b.failedLocked(h, ErrClosed)
+		b.decideLocked()
+		b.mu.Unlock()
+		return false
+	}
+	whole, counted := b.whole, slices.Contains(b.granted, l)
+	b.mu.Unlock()
+	return whole != nil && (counted || whole.group.join(l))
+}
+
+// count records the answer of one server: the lease l, or err.
 func (b *ballot) count(h *Handle, l *Lease, err error) {
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	if b.decided {
-		whole := b.whole
-		b.mu.Unlock()
-		if l != nil && (whole == nil || !whole.group.join(l)) {
-			_ = l.Unlock(context.Background()) // the rest is done in the background
-		}
 		return
 	}
 	b.missing--
@@ -113,31 +130,33 @@ func (b *ballot) count(h *Handle, l *Lease, err error) {
 	case errors.Is(err, ErrNotAcquired):
 		b.refused++
 	default:
-		b.errs = append(b.errs, fmt.Errorf("%s: %w", b.lock.nameOf(h), err))
+		b.failedLocked(h, err)
 		if errors.Is(err, ErrWrongType) || errors.Is(err, ErrInvalid) {
 			b.fatal = err
 		}
 	}
-	back := b.decideLocked()
-	b.mu.Unlock()
-	b.giveBack(back)
+	b.decideLocked()
 }
 
-// decideLocked decides the ballot if missing answers cannot change the result, and returns the leases to release.
-func (b *ballot) decideLocked() []*Lease {
+func (b *ballot) failedLocked(h *Handle, err error) {
+	b.errs = append(b.errs, fmt.Errorf("%s: %w", b.lock.nameOf(h), err))
+}
+
+// decideLocked decides the ballot if missing answers cannot change the result.
+func (b *ballot) decideLocked() {
 	quorum := b.lock.quorum
 	switch {
 	case len(b.granted) >= quorum:
 		if err := b.worthLocked(); err != nil {
-			return b.loseLocked(err)
+			b.loseLocked(err)
+			return
 		}
 		b.whole = newWhole(quorum, false, b.granted, b.ended)
 		b.decided = true
 		close(b.done)
 	case len(b.granted)+b.missing < quorum && (b.fatal != nil || b.takenLocked(0) || !b.takenLocked(b.missing)):
-		return b.loseLocked(b.verdictLocked())
+		b.loseLocked(b.verdictLocked())
 	}
-	return nil
 }
 
 // takenLocked reports whether other owners have the lock on so many servers, plus more, that the remaining servers
@@ -171,31 +190,23 @@ func (b *ballot) verdictLocked() error {
 
 // noQuorumLocked returns an error with the number of grants and refusals, and the errors of the other servers.
 func (b *ballot) noQuorumLocked() error {
-	return fmt.Errorf("%w: of %d, %d granted the lock, on %d it is somebody else's; %w",
+	return fmt.Errorf("%w: of %d servers, %d granted the lock and on %d another owner has it; %w",
 		ErrNoQuorum, len(b.lock.nodes), len(b.granted), b.refused, errors.Join(b.errs...))
 }
 
-func (b *ballot) loseLocked(err error) []*Lease {
+func (b *ballot) loseLocked(err error) {
 	b.decided, b.err = true, err
 	close(b.done)
-	return b.granted
 }
 
 // giveUp ends the ballot because ctx has ended. A ballot already won stays won.
 func (b *ballot) giveUp(ctx context.Context) {
 	b.mu.Lock()
-	var back []*Lease
+	defer b.mu.Unlock()
 	if !b.decided {
 		b.errs = append(b.errs, fmt.Errorf("%d have not answered: %w", b.missing, ended(ctx)))
-		back = b.loseLocked(b.noQuorumLocked())
+		b.loseLocked(b.noQuorumLocked())
 	}
-	b.mu.Unlock()
-	b.giveBack(back)
-}
-
-// giveBack releases useless grants in the background.
-func (b *ballot) giveBack(leases []*Lease) {
-	unlockAll(context.Background(), leases)
 }
 
 // vouching sends INFO server before each command, on the same connection, so that the process that runs the command

@@ -91,6 +91,13 @@ func (c *Client) bound(ctx context.Context, most time.Duration) (bound context.C
 	return c.dividing(ctx), cancel
 }
 
+// boundTask is bound for a task, which Close waits for: the context also ends in time for cleanup to repeat the release.
+func (c *Client) boundTask(ctx context.Context, most time.Duration) (bound context.Context, done func()) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), most)
+	stop := context.AfterFunc(c.releases, cancel)
+	return c.dividing(ctx), func() { stop(); cancel() }
+}
+
 // enter returns a channel that closes after one to two ticks, or nil if the client is closed.
 func (b *bounds) enter(c *Client) <-chan struct{} {
 	b.mu.Lock()

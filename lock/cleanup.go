@@ -16,8 +16,8 @@ const (
 	// may wait for its slot after the rest of its batch has been answered, so freshLimit and againLimit apply
 	// instead.
 	cleanupLimit, freshLimit, againLimit = 10 * time.Second, 250 * time.Millisecond, time.Second
-	// cleanupLast is the time limit of Close.
-	cleanupLast = time.Second
+	// cleanupLast is the time limit of Close. Releases by tasks have tasksLast of it; cleanup repeats them in the rest.
+	cleanupLast, tasksLast = time.Second, cleanupLast / 2
 	// repeatMin and repeatMax bound the growing pauses between repeats.
 	repeatMin, repeatMax = 20 * time.Millisecond, 200 * time.Millisecond
 	// cleanupBatch limits the locks and permits per batch, and so the delay of callers on the same connection.

@@ -102,10 +102,9 @@ func (j *job) call(c *Client) *call {
 	case j.change != nil:
 		return j.change.call(c.last(j.name()))
 	case j.lease != nil:
-		// The latch of the release may have expired, or may expire before a reply arrives.
-		if !j.stale && time.Since(j.since) > latchLife/2 {
-			j.stale, j.lease.latch = true, newLatch(j.lease.target)
-		}
+		// The latch of the release may have expired, or may expire before a reply arrives. A late release keeps the same
+		// latch: earlier requests may still arrive.
+		j.stale = j.stale || time.Since(j.since) > latchLife/2
 		if j.stale {
 			return j.lease.lateReleaseCall()
 		}

@@ -34,18 +34,21 @@ type Client struct {
 	cleanup  cleanup
 	counters counters
 
-	done    chan struct{}   // closed by Close
-	life    context.Context // for background work and waiters; ended by Close
-	end     context.CancelFunc
-	once    sync.Once // of Close
-	calls   calls     // attempts to acquire that are under way
-	changes calls     // changes that are under way
-	clocks  clocks
-	timers  sync.WaitGroup // armed deadline timers of leases, and of bounds
-	queued  sync.WaitGroup // callers that may be in a queue on the server; entered under mu unless closed
-	tasks   sync.WaitGroup // goroutines that acquire or release the parts of a lease
+	done chan struct{}   // closed by Close
+	life context.Context // for background work and waiters; ended by Close
+	end  context.CancelFunc
+	// releases is for releases by tasks. Close ends it after a part of its time, and leaves the rest to cleanup.
+	releases    context.Context
+	endReleases context.CancelFunc
+	over        chan struct{} // closed at the end of Close
+	calls       calls         // attempts to acquire that are under way
+	changes     calls         // changes that are under way
+	clocks      clocks
+	timers      sync.WaitGroup // armed deadline timers of leases, and of bounds
+	queued      sync.WaitGroup // callers that may be in a queue on the server; entered under mu unless closed
+	tasks       sync.WaitGroup // goroutines that acquire or release the parts of a lease; their releases are tasks' (boundTask)
 
-	closeErr error // the result of Close; set by once
+	closeErr error // the result of Close; set before over is closed
 
 	identity identity // of the server
 	gates    gates
@@ -57,6 +60,7 @@ type Client struct {
 	spare   []*entry
 	apart   map[*script.Script]*script.Script // variants of scripts for migrating slots, by the original; may be nil
 	closed  bool
+	hasten  context.CancelFunc // ends the time of Close; nil until closed
 }
 
 // New returns a Client on server. The caller keeps server and closes it. If New cannot classify server, it returns
@@ -83,6 +87,7 @@ func New(server Server, cfg Config) (*Client, error) {
 		clocks:  clocks{begin: time.Now()},
 		events:  pubsub.New(nature.dialer(server), pubsub.Config{Logger: cfg.Logger}),
 		done:    make(chan struct{}),
+		over:    make(chan struct{}),
 		entries: make(map[entryKey]*entry),
 	}
 	switch {
@@ -93,6 +98,7 @@ func New(server Server, cfg Config) (*Client, error) {
 	}
 	c.acks = c.replicated()
 	c.life, c.end = context.WithCancel(context.Background())
+	c.releases, c.endReleases = context.WithCancel(context.Background())
 	c.leaveBounds = c.bounds.leave
 	c.calls.idle, c.changes.idle = make(chan struct{}), make(chan struct{})
 	c.watchdog.init(c)

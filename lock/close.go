@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Close ends the client's activity. Waiting calls return [ErrClosed], every held lease is lost with the reason
@@ -23,15 +24,31 @@ func (c *Client) Close() error {
 }
 
 // CloseContext is Close with ctx in place of the limit of one second: unconfirmed changes are repeated until ctx
-// ends.
+// ends. Of several calls, also of Close, the one with the least time decides.
 func (c *Client) CloseContext(ctx context.Context) error {
-	c.once.Do(func() { c.closeErr = c.close(ctx) })
+	c.mu.Lock()
+	first := !c.closed
+	if first {
+		c.closed = true
+		ctx, c.hasten = context.WithCancel(ctx)
+	}
+	c.mu.Unlock()
+	if first {
+		c.closeErr = c.close(ctx)
+		c.hasten()
+		close(c.over)
+	}
+	select {
+	case <-c.over:
+	case <-ctx.Done():
+		c.hasten()
+		<-c.over
+	}
 	return errors.Join(c.closeErr, c.events.Close())
 }
 
 func (c *Client) close(ctx context.Context) error {
 	c.mu.Lock()
-	c.closed = true
 	close(c.done)
 	var held []*Lease
 	for _, e := range c.entries {
@@ -41,6 +58,8 @@ func (c *Client) close(ctx context.Context) error {
 	}
 	c.mu.Unlock()
 	c.end()
+	stop := c.hurryTasks(ctx)
+	defer stop()
 	for _, l := range held {
 		l.lose(ClientClosed, nil)
 	}
@@ -52,10 +71,10 @@ func (c *Client) close(ctx context.Context) error {
 	given.Acquires, given.Permits = c.calls.close(ctx)
 	given.Changes, returned = c.changes.close(ctx)
 	given.Permits += returned
+	c.tasks.Wait() // before cleanup ends: the tasks leave releases to it
 	rest := c.cleanup.close(ctx)
 	given.join(rest)
 	c.bounds.close(c)
-	c.tasks.Wait()
 	c.timers.Wait()
 	if given == (CloseError{}) {
 		return nil
@@ -63,6 +82,21 @@ func (c *Client) close(ctx context.Context) error {
 	c.warn("closed before all was given back", "releases", given.Releases, "acquires", given.Acquires,
 		"changes", given.Changes, "permits", given.Permits)
 	return &given
+}
+
+// hurryTasks ends the releases by tasks after half of the time of Close, at most tasksLast. Call stop after the tasks have ended.
+func (c *Client) hurryTasks(ctx context.Context) (stop func()) {
+	limit := tasksLast
+	if end, ok := ctx.Deadline(); ok {
+		limit = min(limit, time.Until(end)/2)
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	over := context.AfterFunc(ctx, c.endReleases)
+	return func() {
+		over()
+		cancel()
+		c.endReleases()
+	}
 }
 
 // CloseError is the error of a Close that has given up unconfirmed changes, or of a Close after the Close of the

@@ -120,6 +120,29 @@ func TestCloseDuringAChange(t *testing.T) {
 	}
 }
 
+// A Close that has less time than one under way ends it.
+func TestCloseHastensAnother(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		w.clients = nil // whose Close must not fail
+		lease := mustLock(t, c, "job")
+		w.srv.Refuse(true)
+		w.srv.KillConns(nil)
+		wantErr(t, "Unlock", lease.Unlock(t.Context()), lock.ErrUncertain)
+		slow := make(chan error, 1)
+		go func() { slow <- c.CloseContext(t.Context()) }()
+		w.sleep(time.Second)
+		start := time.Now()
+		err := c.Close()
+		if took := time.Since(start); took > 2*time.Second {
+			t.Errorf("Close() took %v beside a CloseContext without end", took)
+		}
+		if other := <-slow; !errors.Is(other, lock.ErrUncertain) || other.Error() != err.Error() {
+			t.Errorf("Close() = %v, CloseContext() = %v", err, other)
+		}
+	})
+}
+
 // What cannot be given back in time is said, with numbers.
 func TestCloseSaysWhatItGaveUp(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {

@@ -247,13 +247,13 @@ func (c *Client) fill(r *request, t *target, opts []Option) error {
 func (o Option) check(k *kind) error {
 	switch {
 	case o.setup && !k.permits:
-		return invalidf("WaitForSetup of what has no permits")
+		return invalidf("WaitForSetup for a kind without permits")
 	case o.forever && (!k.permits || k.unowned):
-		return invalidf("Forever of what is no PermitSemaphore")
+		return invalidf("Forever for a kind other than PermitSemaphore")
 	case o.hasLease && k.unowned:
-		return invalidf("a lease of what has none")
+		return invalidf("a lease for a kind without leases")
 	case o.hasOwner && (k.permits || k.unowned):
-		return invalidf("an Owner of what has none")
+		return invalidf("an Owner for a kind without owners")
 	}
 	return nil
 }

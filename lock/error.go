@@ -44,14 +44,14 @@ var (
 	ErrUpgrade = errors.New("lock: the owner has the read lock, and would wait for itself")
 
 	// ErrNotReplicated matches every [*NotReplicatedError].
-	ErrNotReplicated = errors.New("lock: too few replicas have it")
+	ErrNotReplicated = errors.New("lock: too few replicas have acknowledged the lock")
 
 	// ErrReentry: the Owner already has a lock that allows no second hold.
-	ErrReentry = errors.New("lock: the owner has it already")
+	ErrReentry = errors.New("lock: the owner already has the lock")
 
 	// ErrNotSet: nobody has set up the permits of the semaphore, or the permits have been deleted or have expired.
 	// Waiting would not help.
-	ErrNotSet = errors.New("lock: nobody has set up the permits")
+	ErrNotSet = errors.New("lock: no permits have been set")
 
 	// ErrWrongType: the key of the lock holds a value of another kind. The value is left alone.
 	//

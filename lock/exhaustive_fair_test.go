@@ -99,6 +99,11 @@ func (m *fairState) head(except string) string {
 	for len(m.line) > 0 && m.line[0] != except && m.times[m.line[0]] <= 0 {
 		m.remove(m.line[0])
 	}
+	return m.first()
+}
+
+// first is who stands at the head of the line, whether his time is up or not, "" if nobody does.
+func (m *fairState) first() string {
 	if len(m.line) == 0 {
 		return ""
 	}
@@ -245,10 +250,7 @@ func (m *fairState) undo(owner string, rest span, before int, wait span, waits b
 		m.done.undo(latch)
 		return 0, nil
 	}
-	first := ""
-	if len(m.line) > 0 {
-		first = m.line[0]
-	}
+	first := m.first()
 	reply, freed := m.reentrantModel.undo(owner, rest, before, latch)
 	switch {
 	case m.alien:
@@ -336,7 +338,8 @@ func fairSet() *scriptSet {
 				func(m *fairState) (any, []message) { return m.passOver(owner, counts) })
 		}
 	}
-	add("force", -1, []any{publishBy}, (*fairState).force)
+	add("force", -1, []any{publishBy, at(1)}, (*fairState).force)
+	add("force", -1, []any{publishBy, at(-1)}, comesLate[*fairState])
 	add("info", -1, nil, (*fairState).info)
 	list = append(list, foreignToReentrant(func(m model) *reentrantModel { return &m.(*fairState).reentrantModel })...)
 	foreign := func(name string, do func(m *fairState)) {
@@ -345,6 +348,11 @@ func fairSet() *scriptSet {
 	}
 	foreign("DEL "+setQueue, func(m *fairState) { m.line, m.lineLife = nil, 0 })
 	foreign("DEL "+setTimeouts, func(m *fairState) { m.times, m.timesLife = nil, 0 })
+	foreign("ZREM "+setTimeouts+" of the second in line", func(m *fairState) {
+		if len(m.line) > 1 && len(m.times) > 1 {
+			delete(m.times, m.line[1])
+		}
+	})
 	return &scriptSet{kind: "fair", start: &fairState{}, moves: list, within: withinFair, accepts: acceptsFair}
 }
 
@@ -353,7 +361,9 @@ func fairSet() *scriptSet {
 func withinFair(m model) bool {
 	f := m.(*fairState)
 	waiting := max(len(f.line), len(f.times))
-	aside := f.holds > 1 || f.alien || f.owner != "" && f.lease == 0 || len(f.line) != len(f.times) && (waiting > 1 || f.idle.life > 0)
+	_, led := f.times[f.first()]
+	aside := f.holds > 1 || f.alien || f.owner != "" && f.lease == 0 ||
+		len(f.line) != len(f.times) && (waiting > 1 && !(led && len(f.times) == 1) || f.idle.life > 0)
 	for _, latch := range f.done {
 		aside = aside || latch.outcome != ""
 	}

@@ -321,7 +321,8 @@ func permitsSet() *scriptSet {
 		add("renew", keys[2:3], []any{span(2), owner}, func(m *permitsModel) (any, []message) { return m.renew(ids, 2) })
 		add("renew", keys[2:3], []any{-2, owner}, func(m *permitsModel) (any, []message) { return m.renew(ids, -2) })
 	}
-	add("force", keys, []any{publishBy}, (*permitsModel).force)
+	add("force", keys, []any{publishBy, at(1)}, (*permitsModel).force)
+	add("force", keys, []any{publishBy, at(-1)}, comesLate[*permitsModel])
 	add("info", keys, nil, (*permitsModel).info)
 	for _, ends := range []span{0, 2} {
 		add("set", other, []any{latchSpan - 1, publishBy, 2, ends, at(1)}, func(m *permitsModel) (any, []message) { return m.setUp(2, ends) })

@@ -132,7 +132,7 @@ func plainSet() *scriptSet {
 		for latch := range len(latches{}) {
 			with := []string{setLock, channel, setLatch(latch)}
 			for _, repeated := range []bool{false, true} {
-				add("release", with, []any{0, owner, "", latchSpan, repeated},
+				add("release", with, []any{0, owner, "", latchSpan, repeated, at(1)},
 					func(m *plainModel) (any, []message) { return m.release(owner, latch, repeated) })
 			}
 			for lease := span(1); lease <= 3; lease++ {
@@ -140,6 +140,7 @@ func plainSet() *scriptSet {
 			}
 			add("acquire", with, []any{1, owner, at(-1)}, comesLate[*plainModel])
 			add("undo", with, []any{0, owner, "", 0, at(-1)}, comesLate[*plainModel])
+			add("release", with, []any{0, owner, "", latchSpan, false, at(-1)}, comesLate[*plainModel])
 			for before := range 2 {
 				add("undo", with, []any{0, owner, "", before, at(latchSpan)},
 					func(m *plainModel) (any, []message) { return m.undo(owner, before, latch) })
@@ -151,7 +152,8 @@ func plainSet() *scriptSet {
 		}
 		add("renew", keys[:1], []any{-2, owner}, func(m *plainModel) (any, []message) { return m.renew(-1, owner) })
 	}
-	add("force", keys, []any{""}, (*plainModel).force)
+	add("force", keys, []any{"", at(1)}, (*plainModel).force)
+	add("force", keys, []any{"", at(-1)}, comesLate[*plainModel])
 	add("info", keys, nil, (*plainModel).info)
 	for name, do := range map[string]func(m *plainModel){
 		"HSET":    func(m *plainModel) { m.free(); m.alien = true },

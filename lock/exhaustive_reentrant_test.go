@@ -338,7 +338,8 @@ func (e exclusive[M]) list(part func(M) *reentrantModel, acquire func(m M, owner
 		add("renew", keys[:1], []any{-2, owner},
 			lock(func(m *reentrantModel) (any, []message) { return m.renew(-1, owner) }))
 	}
-	add("force", keys, []any{publishBy}, lock((*reentrantModel).force))
+	add("force", keys, []any{publishBy, at(1)}, lock((*reentrantModel).force))
+	add("force", keys, []any{publishBy, at(-1)}, comesLate[M])
 	if e.info == nil {
 		e.info = lock((*reentrantModel).info)
 	}

@@ -113,7 +113,7 @@ func (c *Client) queueWait(r request) time.Duration {
 func parseFair(v resp.Value) (Info, error) {
 	n, err := v.At(0).Int()
 	if err == nil && (n < 0 || n > int64(v.Len())/2) {
-		err = errors.New("a queue that is not there")
+		err = errors.New("the length of a queue without the queue")
 	}
 	if err != nil {
 		return Info{}, fmt.Errorf("lock: info: %w", err)

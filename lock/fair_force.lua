@@ -1,9 +1,10 @@
 -- Fair lock, force: frees the lock whoever has it, and tells who heads the queue, which stays.
 -- KEYS  1 lock  2 its channel; a waiter's own has a colon and the waiter behind  3 queue  4 timeouts  5 idle
--- ARGV  1 publish command
--- Returns 1 when the lock was taken, else 0. A key of another type or kind is an error and stays.
+-- ARGV  1 publish command  2 when this is too late, in ms since 1970
+-- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
+--         1 when the lock was taken, else 0. A key of another type or kind is an error and stays.
 local lock, channel, queue, timeouts = unpack(KEYS)
-local publish = ARGV[1]
+local publish, last = ARGV[1], tonumber(ARGV[2])
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
@@ -17,6 +18,9 @@ local function head(except) -- drops those whose time is up, and those who have 
     return head(except)
 end
 
+if now > last then
+    return redis.status_reply('late ' .. string.format('%.0f', now))
+end
 local fields = redis.call('hlen', lock)
 if fields == 0 then
     return 0

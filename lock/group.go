@@ -247,7 +247,7 @@ func unlockAll(ctx context.Context, leases []*Lease) <-chan partOutcome {
 	outcomes := make(chan partOutcome, len(leases))
 	var late []*Lease
 	for _, l := range leases {
-		if !l.client.background(func() { outcomes <- partOutcome{l, l.Unlock(ctx)} }) {
+		if !l.client.background(func() { outcomes <- partOutcome{l, l.unlock(ctx, true)} }) {
 			late = append(late, l)
 		}
 	}

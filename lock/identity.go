@@ -83,7 +83,7 @@ func parseServerInfo(info resp.Value) (runID string, age time.Duration, ok bool)
 func (c *Client) vouch(ctx context.Context, info resp.Value, start instant, quarantine time.Duration) error {
 	age, ok := c.identity.note(info, start)
 	if !ok {
-		return fmt.Errorf("%w: it does not say who it is and since when it is up", errNoVote)
+		return fmt.Errorf("%w: INFO lacks its run_id or its uptime", errNoVote)
 	}
 	if age-start.elapsed(c.now()) >= quarantine {
 		return nil
@@ -94,7 +94,7 @@ func (c *Client) vouch(ctx context.Context, info resp.Value, start instant, quar
 	if !moved && c.durable(ctx) {
 		return nil
 	}
-	return fmt.Errorf("%w: it was started %v ago, or less", errNoVote, age+2*time.Second)
+	return fmt.Errorf("%w: it started less than %v ago", errNoVote, age+2*time.Second)
 }
 
 // durable reports whether the server writes each grant to disk before the reply.

@@ -107,7 +107,9 @@ func (c *Client) forceUnlock(ctx context.Context, t *target) (bool, error) {
 		return false, err
 	}
 	holds := c.holdsOf(t.hold(), "", nil) // collected before the script, to leave out later holds
-	v, err := c.run(ctx, c.server, &call{script: t.kind.force, target: t, keys: t.keys, args: []any{c.publishing(t)}, leaves: true, tells: true})
+	v, err := c.runInTime(ctx, t, func(last int64) *call {
+		return &call{script: t.kind.force, target: t, keys: t.keys, args: []any{c.publishing(t), last}, leaves: true, tells: true}
+	})
 	if err != nil {
 		return false, serverError(err)
 	}
@@ -115,11 +117,17 @@ func (c *Client) forceUnlock(ctx context.Context, t *target) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("lock: force: %w", err)
 	}
-	if forced {
-		c.tellForced(ctx, t)
-		for _, l := range holds {
-			l.lose(Forced, nil)
+	if !forced {
+		return false, nil
+	}
+	for _, l := range holds {
+		l.lose(Forced, nil)
+		if l.state == nil { // a relay may have passed the hold on
+			for _, heir := range c.holdsOf(t.hold(), l.owner, l) {
+				heir.lose(Forced, nil)
+			}
 		}
 	}
-	return forced, nil
+	c.tellForced(ctx, t) // afterwards: it may take long
+	return true, nil
 }

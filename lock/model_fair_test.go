@@ -335,6 +335,9 @@ func (m *fairModel) leave(owner, publish string, wait int64, taken bool) {
 }
 
 func modelFairForce(c *fakeredis.Call) any {
+	if late := tooLate(c, c.Args[1]); late != nil {
+		return late
+	}
 	m := newFairModel(c)
 	if c.Int("HLEN", m.lock) == 0 {
 		return int64(0)

@@ -172,6 +172,9 @@ func modelPermitsRenew(c *fakeredis.Call) any {
 }
 
 func modelPermitsForce(c *fakeredis.Call) any {
+	if late := tooLate(c, c.Args[1]); late != nil {
+		return late
+	}
 	if _, _, bad := numberAt(c, c.Keys[0]); bad {
 		return notPermits
 	}

@@ -24,7 +24,11 @@ func modelPlainAcquire(c *fakeredis.Call) any {
 }
 
 func modelPlainRelease(c *fakeredis.Call) any {
-	key, latch, owner, life := c.Keys[0], c.Keys[2], c.Args[1], c.Args[3]
+	key, latch, owner := c.Keys[0], c.Keys[2], c.Args[1]
+	if late := tooLate(c, c.Args[5]); late != nil {
+		return late
+	}
+	life := latchLasts(c, c.Args[3], c.Args[5])
 	switch outcome, ok := c.Do("GET", latch).(string); {
 	case outcome == "-1":
 		return nil
@@ -79,6 +83,9 @@ func modelPlainRenew(c *fakeredis.Call) any {
 }
 
 func modelPlainForce(c *fakeredis.Call) any {
+	if late := tooLate(c, c.Args[1]); late != nil {
+		return late
+	}
 	if holder := c.Do("GET", c.Keys[0]); holder == nil {
 		return int64(0)
 	} else if digits(strings.TrimPrefix(holder.(string), "-")) {

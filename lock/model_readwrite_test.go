@@ -249,6 +249,9 @@ func modelReadRenew(c *fakeredis.Call) any {
 }
 
 func modelReadWriteForce(c *fakeredis.Call, mode, payload string) any {
+	if late := tooLate(c, c.Args[1]); late != nil {
+		return late
+	}
 	key := c.Keys[0]
 	if held := c.Do("HGET", key, "mode"); held == nil && c.Int("EXISTS", key) == 1 {
 		return otherKind

@@ -273,6 +273,9 @@ func modelRenew(c *fakeredis.Call) any {
 }
 
 func modelForce(c *fakeredis.Call) any {
+	if late := tooLate(c, c.Args[1]); late != nil {
+		return late
+	}
 	key, channel, publish := c.Keys[0], c.Keys[1], c.Args[0]
 	if c.Int("HLEN", key) == 0 {
 		return int64(0)

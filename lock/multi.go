@@ -49,7 +49,7 @@ func NewMulti(members ...Member) (*Multi, error) {
 		}
 	}
 	if len(m.members) == 0 {
-		return nil, invalidf("a lock of no locks")
+		return nil, invalidf("a Multi without locks")
 	}
 	m.aliases.suspect(m.members)
 	slices.SortStableFunc(m.members, func(a, b *Handle) int {
@@ -202,7 +202,7 @@ func (m *Multi) plan(opts []Option) (*multiPlan, error) {
 			p.opts[i] = append(p.opts[i], o)
 		}
 		if !used {
-			return nil, invalidf("an Owner of a Client that has none of the locks")
+			return nil, invalidf("an Owner whose Client has none of the locks")
 		}
 		if o.hasLease {
 			p.lease = o.lease.Truncate(time.Millisecond)

@@ -1,9 +1,16 @@
 -- Permit semaphore, force: frees all permits, whoever has them.
 -- KEYS  1 semaphore  2 its channel  3 permits that are taken
--- ARGV  1 publish command
--- Returns 1 when there were any, else 0. A key of another type is an error and stays.
+-- ARGV  1 publish command  2 when this is too late, in ms since 1970
+-- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
+--         1 when there were any, else 0. A key of another type is an error and stays.
 local semaphore, channel, permits = KEYS[1], KEYS[2], KEYS[3]
-local publish = ARGV[1]
+local publish, last = ARGV[1], tonumber(ARGV[2])
+
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if now > last then
+    return redis.status_reply('late ' .. string.format('%.0f', now))
+end
 
 if not string.match(redis.call('get', semaphore) or '0', '^%-?%d+$') then
     return redis.error_reply('WRONGTYPE not a number of permits')

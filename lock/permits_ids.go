@@ -46,7 +46,7 @@ func (s *PermitSemaphore) UpdateLease(ctx context.Context, id string, d time.Dur
 	case d >= 0 && d.Truncate(time.Millisecond) < MinLease:
 		return invalidf("lease of %v, less than %v", d, MinLease)
 	case len(s.leasesOf(owner)) > 0:
-		return invalidf("the permit is that of a Lease")
+		return invalidf("the permit belongs to a Lease of this Client")
 	case d < 0:
 		d = -time.Millisecond
 	}

@@ -1,7 +1,15 @@
 -- Plain lock, force: frees the lock whoever has it.
 -- KEYS  1 lock  2 its channel, which is not used
--- Returns 1 when the lock was taken, else 0. A key of another type or kind is an error and stays.
-local lock = KEYS[1]
+-- ARGV  1 not used  2 when this is too late, in ms since 1970
+-- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
+--         1 when the lock was taken, else 0. A key of another type or kind is an error and stays.
+local lock, last = KEYS[1], tonumber(ARGV[2])
+
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if now > last then
+    return redis.status_reply('late ' .. string.format('%.0f', now))
+end
 
 local holder = redis.call('get', lock)
 if not holder then

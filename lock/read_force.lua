@@ -1,9 +1,16 @@
 -- Read lock, force: frees the lock if readers have it, whoever they are.
 -- KEYS  1 lock  2 its channel  3 writers that wait
--- ARGV  1 publish command
--- Returns 1 when readers had the lock, else 0. A key of another type or kind is an error and stays.
+-- ARGV  1 publish command  2 when this is too late, in ms since 1970
+-- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
+--         1 when readers had the lock, else 0. A key of another type or kind is an error and stays.
 local lock, channel = KEYS[1], KEYS[2]
-local publish = ARGV[1]
+local publish, last = ARGV[1], tonumber(ARGV[2])
+
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if now > last then
+    return redis.status_reply('late ' .. string.format('%.0f', now))
+end
 
 local mode = redis.call('hget', lock, 'mode')
 if not mode and redis.call('exists', lock) == 1 then

@@ -37,13 +37,23 @@ func (l *Lease) Unlock(ctx context.Context) error {
 	if l.group != nil {
 		return l.group.unlock(ctx)
 	}
+	return l.unlock(ctx, false)
+}
+
+// unlock is Unlock of a lease without members. A task of the client leaves the release to the background if Close is under way.
+func (l *Lease) unlock(ctx context.Context, task bool) error {
 	l.releasing.Lock()
 	defer l.releasing.Unlock()
 	if l.settled {
 		return l.outcome
 	}
 	lost, left := l.giveUp()
-	ctx, done := l.client.bound(ctx, min(max(left, releaseMin), releaseMax))
+	most := min(max(left, releaseMin), releaseMax)
+	bound := (*Client).bound
+	if task {
+		bound = (*Client).boundTask
+	}
+	ctx, done := bound(l.client, ctx, most)
 	defer done()
 	if l.repeats != nil {
 		return l.awaitRepeats(ctx)

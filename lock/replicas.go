@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -44,7 +45,8 @@ func (a Acks) of(n int) int {
 const (
 	// bareFor is the time, in AckTimeouts, after which a server without its former replicas counts as a server without replicas.
 	bareFor = 3
-	// witnessAge is the maximum age of other nodes' information about a server with no replica or fewer replicas than before.
+	// witnessAge is the maximum age of other nodes' information about a server with no replica, with a replica in its first
+	// synchronization, or with fewer replicas than before.
 	// Every failover takes longer.
 	witnessAge = 500 * time.Millisecond
 	// lagMax is the maximum lag, in seconds, of a replica able to acknowledge.
@@ -53,7 +55,7 @@ const (
 
 var (
 	errNotMaster = errors.New("the server is no longer the master")
-	errBareSoon  = errors.New("its replicas have not been gone for long")
+	errBareSoon  = errors.New("its replicas have disappeared only recently")
 )
 
 // replicas is a client's record of the servers' replicas. The record decides whether the next request counts the replicas
@@ -249,12 +251,24 @@ func (d *acked) look(ctx context.Context) (n int, alone bool) {
 }
 
 // candidates returns the number of replicas that could replace the server without having acknowledged: the replicas known to
-// the server, or the healthy replicas known to other nodes less the replicas in their first synchronization.
+// the server, or the healthy replicas known to other nodes less the replicas in their first synchronization. A replica that
+// is away for the other nodes only is in the first number and not in the second.
 func (c *Client) candidates(h headcount, s conn.Succession) int {
 	if c.nature.failover == nil {
 		return h.live + h.silent
 	}
-	return max(h.live, s.Replicas-h.syncing)
+	back := common(h.liveAddrs, s.AwayAddrs)
+	return back + max(h.live-back, s.Replicas-h.syncing+common(h.syncingAddrs, s.AwayAddrs))
+}
+
+// common returns the number of addresses in both lists.
+func common(a, b []string) (n int) {
+	for _, addr := range a {
+		if slices.Contains(b, addr) {
+			n++
+		}
+	}
+	return n
 }
 
 // Send sends a script and returns its reply.
@@ -328,7 +342,8 @@ func (d *acked) confirm(ctx context.Context) (bare bool, err error) {
 }
 
 // count returns the number of replicas right after the scripts. It combines the server's reply with other nodes' information.
-// The information must be recent if a replica unknown to the server may have replaced the server by now.
+// The information must be recent if a replica not counted by the server may have replaced the server by now. A replica in its
+// first synchronization is one: the server learns of the end later than the replica.
 func (d *acked) count(ctx context.Context) (n int, alone bool, err error) {
 	h, err := parseReplicas(d.info)
 	if err != nil {
@@ -336,7 +351,7 @@ func (d *acked) count(ctx context.Context) (n int, alone bool, err error) {
 	}
 	s, err := d.answerer(ctx, h, time.Time{})
 	n = d.c.candidates(h, s)
-	if err != nil || n == 0 || s.Away > 0 || d.c.fewer(s, h) {
+	if err != nil || n == 0 || s.Away > 0 || h.syncing > 0 || d.c.fewer(s, h) {
 		if s, err = d.answerer(ctx, h, d.answered.Add(-witnessAge)); err != nil {
 			return n, false, err
 		}
@@ -363,7 +378,7 @@ func (d *acked) answerer(ctx context.Context, h headcount, since time.Time) (con
 		return s, err
 	}
 	if err := d.identity.Err(); err != nil {
-		return s, fmt.Errorf("the server does not say who it is: %w", err)
+		return s, fmt.Errorf("asking the server for its identity: %w", err)
 	}
 	who, err := d.identity.Text()
 	spread := d.c.nature.spread
@@ -422,6 +437,8 @@ type headcount struct {
 	live    int // replicas able to acknowledge
 	silent  int // replicas with a lag above lagMax
 	syncing int // replicas in their first synchronization
+
+	liveAddrs, syncingAddrs []string
 }
 
 // parseReplicas decodes a reply to INFO replication, with lines such as
@@ -440,19 +457,27 @@ func parseReplicas(info resp.Value) (h headcount, err error) {
 		if !strings.HasPrefix(name, "slave") || !strings.Contains(value, ",state=") {
 			continue
 		}
-		_, lag, _ := strings.Cut(value, ",lag=")
-		lag, _, _ = strings.Cut(lag, ",")
-		switch seconds, err := strconv.Atoi(lag); {
+		addr := net.JoinHostPort(infoField(value, "ip"), infoField(value, "port"))
+		switch seconds, err := strconv.Atoi(infoField(value, "lag")); {
 		case !strings.Contains(value, ",state=online,"):
 			h.syncing++
+			h.syncingAddrs = append(h.syncingAddrs, addr)
 		case err == nil && seconds > lagMax:
 			h.silent++
 		default:
 			h.live++
+			h.liveAddrs = append(h.liveAddrs, addr)
 		}
 	}
 	if !master {
 		return h, errNotMaster
 	}
 	return h, nil
+}
+
+// infoField returns a field of a line of INFO such as "ip=10.0.0.2,port=6379".
+func infoField(line, name string) string {
+	_, value, _ := strings.Cut(","+line, ","+name+"=")
+	value, _, _ = strings.Cut(value, ",")
+	return value
 }

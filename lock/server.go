@@ -92,7 +92,7 @@ func classify(s Server, standalone bool) (n nature, err error) {
 	}
 	switch {
 	case stand == nil && !standalone:
-		return n, invalidf("a Server of which it is not known whether it is one server: it declares neither Sole nor Spread, and " +
+		return n, invalidf("a Server of unknown nature: it declares neither Sole nor Spread, and " +
 			"no Unwrap() Server leads to one that does; if it is a single server, set Config.Standalone")
 	case stand != nil && standalone && (n.spread != nil || stand.Replicated()):
 		return n, invalidf("Standalone with a Server that is a cluster, or fails over")

@@ -122,7 +122,7 @@ func (w *fairWalk) step() bool {
 	case 14:
 		return w.run("info", keys)
 	case 15:
-		return w.run("force", keys, "PUBLISH")
+		return w.run("force", keys, "PUBLISH", soon())
 	}
 	return w.passTime(owner)
 }

@@ -118,7 +118,7 @@ func (w *twin) step(random *rand.Rand) bool {
 	case 9:
 		return w.script("info", []string{walkLock, walkChannel})
 	case 10:
-		return w.script("force", []string{walkLock, walkChannel}, "PUBLISH")
+		return w.script("force", []string{walkLock, walkChannel}, "PUBLISH", soon())
 	}
 	switch random.IntN(6) {
 	case 0:

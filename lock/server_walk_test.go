@@ -122,7 +122,7 @@ func TestPermitsLikeTheServer(t *testing.T) {
 			return w.script("renew", []string{walkLock, "free", "{free}:x", walkLock},
 				[]int{-2, 75_000}[random.IntN(2)], ids, ids, ids, walkIDs(random))
 		case 10:
-			return w.script("force", keys[:3], "PUBLISH")
+			return w.script("force", keys[:3], "PUBLISH", soon())
 		case 11, 12:
 			return w.permits(keys[:3])
 		case 13:

@@ -48,7 +48,7 @@ func (c *Client) settleChannels(ctx context.Context, t *target) error {
 	if _, err := c.server.Send(c.patient(ctx), resp.Cmd("PUBSUB", "SHARDNUMSUB", "0").On(t.name)); err != nil {
 		reply, answered := errors.AsType[resp.Error](err)
 		if !answered || errors.Is(err, conn.ErrUncertain) || errors.Is(err, conn.ErrNotSent) || passing(reply) {
-			return fmt.Errorf("lock: whether there are shard channels: %w", err)
+			return fmt.Errorf("lock: asking whether the server has shard channels: %w", err)
 		}
 		command = plainPublish
 	}

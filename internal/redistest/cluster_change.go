@@ -100,6 +100,14 @@ func (c *Cluster) AwaitTakeover(gone *Server) {
 	}))
 }
 
+// Patiently runs fn, during which the nodes do not take one that is silent for failed. fn may stop one of them.
+func (c *Cluster) Patiently(stopped *Server, fn func()) {
+	c.t.Helper()
+	c.setNodeTimeout(stopped, time.Hour)
+	defer c.setNodeTimeout(stopped, nodeTimeout)
+	fn()
+}
+
 // setNodeTimeout sets after how long nodes count as dead, at all nodes that are up but for one.
 func (c *Cluster) setNodeTimeout(gone *Server, d time.Duration) {
 	for _, s := range c.up() {
