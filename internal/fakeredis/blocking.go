@@ -12,7 +12,6 @@ func blockingCommands() []command {
 		{name: "blpop", arity: -3, flags: flag, run: func(x *call) any { return blockingPop(x, left) }},
 		{name: "brpop", arity: -3, flags: flag, run: func(x *call) any { return blockingPop(x, right) }},
 		{name: "blmove", arity: 6, flags: flag, run: blockingMove},
-		{name: "wait", arity: 3, flags: notScript, run: waitReplicas},
 	}
 }
 
@@ -20,6 +19,7 @@ func blockingCommands() []command {
 type block struct {
 	try  func() (reply any, done bool)
 	late any           // the reply when the time is over
+	last func() any    // makes that reply; nil: it is late
 	wait time.Duration // 0: for ever
 }
 
@@ -50,9 +50,13 @@ func (c *conn) waitLocked(b *block) any {
 		reply = b.late
 	case <-c.mem.in.ended:
 	}
+	c.pass() // a server that stands still does not notice the end of the time
 	c.s.mu.Lock()
 	if w.reply != nil {
 		return w.reply
+	}
+	if _, none := reply.(nothing); !none && b.last != nil {
+		reply = b.last()
 	}
 	c.s.waiters = slices.DeleteFunc(c.s.waiters, func(o *waiter) bool { return o == w })
 	return reply
@@ -164,19 +168,6 @@ func blockingMove(x *call) any {
 		late = nil
 	}
 	return x.orBlock(&block{try: try, late: late, wait: wait})
-}
-
-func waitReplicas(x *call) any {
-	n, bad := x.int64At(1)
-	if bad != nil {
-		return bad
-	}
-	ms, valid := parseInt(x.args[2])
-	if !valid || ms < 0 {
-		return timeoutError(valid)
-	}
-	try := func() (any, bool) { return x.s.replicas, int64(x.s.replicas) >= n }
-	return x.orBlock(&block{try: try, late: x.s.replicas, wait: time.Duration(ms) * time.Millisecond})
 }
 
 func timeoutError(valid bool) any {

@@ -36,11 +36,22 @@ type call struct {
 	inside bool  // of a script, a transaction or Do: never blocks
 }
 
+// changesData reports whether a replica refuses the command: what publishes, and scripts as such, it runs.
+func (cmd *command) changesData() bool {
+	name, _, _ := strings.Cut(cmd.name, "|")
+	switch name {
+	case "publish", "spublish", "eval", "eval_ro", "evalsha", "evalsha_ro", "script":
+		return false
+	}
+	return cmd.flags&onWrite != 0
+}
+
 func commandTable() map[string]*command {
 	table := map[string]*command{}
 	for _, group := range [][]command{
 		connectionCommands(), keyCommands(), stringCommands(), hashCommands(), listCommands(), blockingCommands(),
 		setCommands(), sortedSetCommands(), pubsubCommands(), scriptCommands(), transactionCommands(), serverCommands(),
+		replicationCommands(), sentinelCommands(),
 	} {
 		for _, cmd := range group {
 			parent, _, isSub := strings.Cut(cmd.name, "|")
@@ -83,6 +94,10 @@ func (s *Server) execute(c *conn, args []string) any {
 	case bad != "":
 	case !c.authed && cmd.flags&anyone == 0:
 		bad = "NOAUTH Authentication required."
+	case cmd.changesData() && s.repl.master != "":
+		bad = errReadOnly
+	case s.limited(cmd, false, false) != "":
+		bad = s.limited(cmd, false, false)
 	case c.proto == 2 && c.subscriptions()+len(c.shards) > 0 && cmd.flags&subscribed == 0:
 		bad = Err("ERR Can't execute '" + cmd.name + "': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context")
 	}
@@ -94,7 +109,7 @@ func (s *Server) execute(c *conn, args []string) any {
 	}
 	x := &call{s: s, c: c, db: &s.dbs[c.db], cmd: cmd, args: args, now: nowMs()}
 	reply := cmd.run(x)
-	s.serveWaitersLocked()
+	s.ranLocked(c)
 	return reply
 }
 
@@ -103,6 +118,7 @@ type db struct {
 	index   int
 	keys    map[string]*entry
 	watched map[string][]*conn
+	changed map[string]bool // by what runs, in a Network
 }
 
 // entry is a key's value (string, *hash, *list, *set or *sortedSet) and its deadline.

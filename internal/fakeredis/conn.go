@@ -29,7 +29,8 @@ type conn struct {
 	shards   []string
 	tx       *transaction
 	watched  []watch
-	stale    bool // a watched key has changed
+	stale    bool  // a watched key has changed
+	offset   int64 // of replication, behind the last command
 }
 
 func newConn(s *Server, id int64, mem *memConn) *conn {

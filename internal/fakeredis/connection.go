@@ -71,7 +71,7 @@ func hello(x *call) any {
 	}
 	x.c.proto = proto
 	return pairs{"server", "redis", "version", Version, "proto", proto, "id", x.c.id,
-		"mode", "standalone", "role", "master", "modules", []any{}}
+		"mode", x.s.mode(), "role", x.s.role(), "modules", []any{}}
 }
 
 func auth(x *call) any {
@@ -170,7 +170,7 @@ func clientList(x *call) any {
 	return verbatim(text)
 }
 
-// clientKill knows the forms CLIENT KILL addr, ID id, ADDR addr and SKIPME yes|no.
+// clientKill knows the forms CLIENT KILL addr, ID id, ADDR addr, TYPE type and SKIPME yes|no.
 func clientKill(x *call) any {
 	if len(x.args) == 3 {
 		if x.kill("ADDR", x.args[2], false) == 0 {
@@ -185,7 +185,9 @@ func clientKill(x *call) any {
 			return errStx
 		case isAny(words[0], "SKIPME"):
 			skipMe = isAny(words[1], "YES")
-		case isAny(words[0], "ID", "ADDR"):
+		case isAny(words[0], "TYPE") && !isAny(words[1], "NORMAL", "PUBSUB", "MASTER", "REPLICA", "SLAVE"):
+			return Err("ERR Unknown client type '" + words[1] + "'")
+		case isAny(words[0], "ID", "ADDR", "TYPE"):
 			kind, value = strings.ToUpper(words[0]), words[1]
 		default:
 			return errStx
@@ -194,13 +196,22 @@ func clientKill(x *call) any {
 	return x.kill(kind, value, skipMe)
 }
 
+// kind is what CLIENT KILL TYPE calls the connection.
+func (c *conn) kind() string {
+	if c.subscriptions()+len(c.shards) > 0 {
+		return "PUBSUB"
+	}
+	return "NORMAL"
+}
+
 func (x *call) kill(kind, value string, skipMe bool) int {
 	n := 0
 	for _, c := range x.s.conns {
 		switch {
 		case skipMe && c == x.c,
 			kind == "ID" && value != strconv.FormatInt(c.id, 10),
-			kind == "ADDR" && value != c.mem.remote.addr:
+			kind == "ADDR" && value != c.mem.remote.addr,
+			kind == "TYPE" && !isAny(value, c.kind()):
 			continue
 		}
 		n++

@@ -20,13 +20,18 @@ func (s *Server) Mute(on bool) { s.set(func() { s.mute = on }) }
 func (s *Server) Stall(on bool) {
 	s.set(func() {
 		switch {
-		case on && s.stall == nil:
+		case on && s.stall == nil && !s.down:
 			s.stall = make(chan struct{})
+			s.still.Store(true)
 		case !on && s.stall != nil:
 			close(s.stall)
 			s.stall = nil
+			s.still.Store(false)
 		}
 	})
+	if !on && s.network != nil {
+		s.network.flush()
+	}
 }
 
 // Latency sets how long bytes travel in each direction from now on; 0, the default, is no time. Dial takes a round trip.
@@ -65,7 +70,7 @@ func (s *Server) User(name, password string) {
 	})
 }
 
-// Replicas sets the number that WAIT counts. It answers at once if they suffice, else at its timeout. The default is 0.
+// Replicas sets the number that WAIT counts at a server in no [Network]. It answers at once if they suffice, else at its timeout. The default is 0.
 func (s *Server) Replicas(n int) { s.set(func() { s.replicas = n }) }
 
 func (s *Server) set(f func()) {

@@ -10,7 +10,6 @@ func serverCommands() []command {
 	return []command{
 		{name: "time", arity: 1, run: clock},
 		{name: "info", arity: -1, run: info},
-		{name: "role", arity: 1, flags: notScript, run: func(*call) any { return []any{"master", 0, []any{}} }},
 		{name: "asking", arity: 1, run: disabled},
 		{name: "readonly", arity: 1, run: disabled},
 		{name: "readwrite", arity: 1, run: disabled},
@@ -26,8 +25,8 @@ func clock(x *call) any {
 }
 
 func info(x *call) any {
-	return verbatim("# Server\r\nredis_version:" + Version + "\r\nredis_mode:standalone\r\nrun_id:" + x.s.runID +
+	return verbatim("# Server\r\nredis_version:" + Version + "\r\nredis_mode:" + x.s.mode() + "\r\nrun_id:" + x.s.runID +
 		"\r\nuptime_in_seconds:" + strconv.FormatInt(time.Now().Unix()-x.s.started.Unix(), 10) + "\r\n\r\n" +
 		"# Clients\r\nconnected_clients:" + strconv.Itoa(len(x.s.conns)) + "\r\n\r\n" +
-		"# Replication\r\nrole:master\r\nconnected_slaves:" + strconv.Itoa(x.s.replicas) + "\r\n")
+		x.s.replicationInfo())
 }

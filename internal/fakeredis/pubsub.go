@@ -104,14 +104,21 @@ func (s *Server) publish(channel, payload string) any {
 			n += s.deliver(s.patterns[pattern], "pmessage", pattern, channel, payload)
 		}
 	}
-	s.messages = append(s.messages, Message{channel, payload, false, n})
+	s.noteMessage(Message{channel, payload, false, n})
 	return n
 }
 
 func (s *Server) spublish(channel, payload string) any {
 	n := s.deliver(s.shards[channel], "smessage", channel, payload)
-	s.messages = append(s.messages, Message{channel, payload, true, n})
+	s.noteMessage(Message{channel, payload, true, n})
 	return n
+}
+
+func (s *Server) noteMessage(m Message) {
+	s.messages = append(s.messages, m)
+	if s.network != nil {
+		s.published = append(s.published, m)
+	}
 }
 
 func (s *Server) deliver(to []*conn, words ...any) int {

@@ -53,6 +53,7 @@ type Call struct {
 	x        *call
 	digest   string
 	readOnly bool
+	wrote    bool
 }
 
 // abort ends a script from inside Do.
@@ -85,7 +86,12 @@ func (c *Call) run(tries bool, args []string) any {
 		return Err("ERR This Redis command is not allowed from script")
 	case c.readOnly && cmd.flags&onWrite != 0:
 		return Err("ERR Write commands are not allowed from read-only scripts.")
+	case cmd.changesData() && c.x.s.repl.master != "":
+		return errReadOnly
+	case c.x.s.limited(cmd, true, c.wrote) != "":
+		return c.x.s.limited(cmd, true, c.wrote)
 	}
+	c.wrote = c.wrote || cmd.changesData()
 	db := c.x.db
 	inner := &call{s: c.x.s, c: &conn{s: c.x.s, proto: 2, db: db.index}, db: db, cmd: cmd, args: args, now: c.x.now, inside: true}
 	return plain(cmd.run(inner))

@@ -62,6 +62,8 @@ type Server struct {
 	tls         *tls.Config
 	users       map[string]string
 	replicas    int
+	full        bool
+	denied      []string
 	dials       int
 	lastID      int64
 	conns       map[int64]*conn
@@ -79,6 +81,14 @@ type Server struct {
 	cursors     map[uint64]string
 	runID       string
 	started     time.Time
+
+	still     atomic.Bool // stalled
+	network   *Network    // nil: the server knows no other; constant after Join, as addr
+	addr      string
+	down      bool // killed
+	repl      replication
+	published []Message // by what runs
+	sentinel  *sentinel // nil: the server is none; constant
 }
 
 // New returns a Server with no data, no connection and no goroutine.
@@ -98,10 +108,15 @@ func New() *Server {
 func (s *Server) forgetLocked() {
 	for i := range s.dbs {
 		s.dbs[i] = db{index: i, keys: map[string]*entry{}}
+		if s.network != nil {
+			s.dbs[i].changed = map[string]bool{}
+		}
 	}
 	s.channels, s.patterns, s.shards = map[string][]*conn{}, map[string][]*conn{}, map[string][]*conn{}
 	s.scripts, s.cursors, s.waiters = map[string]*script{}, map[uint64]string{}, nil
 	s.runID, s.started = newRunID(), time.Now()
+	s.published = nil
+	s.repl.begin()
 }
 
 // Dial connects to the server; network and addr are only repeated by the connection's addresses. It fits the Dial field
@@ -131,7 +146,7 @@ func (s *Server) Dial(ctx context.Context, network, addr string) (net.Conn, erro
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || s.refuse {
+	if s.closed || s.refuse || s.down {
 		return fail(syscall.ECONNREFUSED)
 	}
 	return s.acceptLocked(network, addr), nil
@@ -234,10 +249,21 @@ func (s *Server) Do(args ...string) any {
 	if cmd.flags&onConn != 0 {
 		return Err("ERR " + cmd.name + " needs a connection")
 	}
+	if cmd.changesData() && s.repl.master != "" {
+		return errReadOnly
+	}
 	x := &call{s: s, c: &conn{s: s, proto: 2, authed: true}, db: &s.dbs[0], cmd: cmd, args: args, now: nowMs(), inside: true}
 	reply := plain(cmd.run(x))
-	s.serveWaitersLocked()
+	s.ranLocked(x.c)
 	return reply
+}
+
+// ranLocked does what follows each command.
+func (s *Server) ranLocked(c *conn) {
+	s.propagateLocked()
+	c.offset = s.repl.offset
+	s.serveWaitersLocked()
+	s.propagateLocked()
 }
 
 // nowMs is the clock of expiries: Unix time in whole milliseconds.

@@ -38,6 +38,9 @@ func (x *call) touch(key string) { x.db.touch(key) }
 
 // touch lets the transactions fail that watch the key.
 func (d *db) touch(key string) {
+	if d.changed != nil {
+		d.changed[key] = true
+	}
 	for _, c := range d.watched[key] {
 		c.stale = true
 	}

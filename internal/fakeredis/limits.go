@@ -1,0 +1,55 @@
+package fakeredis
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// Jump moves the server's clock by d, as a step of the machine's clock does: TIME says another time, and keys lose as much of their
+// lives, or gain it.
+func (s *Server) Jump(d time.Duration) {
+	s.ahead.Add(int64(d))
+	s.set(func() {
+		for i := range s.dbs {
+			for _, e := range s.dbs[i].keys {
+				if e.until != 0 {
+					e.until = max(1, e.until-d.Milliseconds())
+				}
+			}
+		}
+	})
+}
+
+// Full makes the server refuse commands that may need memory, as one does that has reached maxmemory and evicts nothing. A script
+// is refused before its first write, and not behind it.
+func (s *Server) Full(on bool) { s.set(func() { s.full = on }) }
+
+// Deny takes the right to run these commands from the users of all connections, and gives back what an earlier call has taken.
+// Names are in lower case.
+func (s *Server) Deny(commands ...string) { s.set(func() { s.denied = commands }) }
+
+const errOOM = Err("OOM command not allowed when used memory > 'maxmemory'.")
+
+// needsMemory are the commands that a full server refuses.
+var needsMemory = strings.Fields(`append blmove decr decrby getset hincrby hset hsetnx incr incrby linsert lmove lpush lpushx lset mset
+	msetnx psetex rpush rpushx sadd set setex setnx setrange zadd zincrby`)
+
+// limited is what the limits of the server say of a command, "" if nothing. wrote: the script it is in has written.
+func (s *Server) limited(cmd *command, inside, wrote bool) Err {
+	switch {
+	case slices.Contains(s.denied, cmd.name) && inside:
+		return "ERR The user executing the script can't run this command or subcommand"
+	case slices.Contains(s.denied, cmd.name):
+		return Err("NOPERM this user has no permissions to run the '" + cmd.name + "' command")
+	case s.full && !wrote && slices.Contains(needsMemory, cmd.name):
+		return errOOM
+	}
+	return ""
+}
+
+// Allowed reports whether the user may run a command, as redis.acl_check_cmd does.
+func (c *Call) Allowed(args ...string) bool {
+	cmd, bad := c.x.s.lookup(args)
+	return bad == "" && !slices.Contains(c.x.s.denied, cmd.name)
+}
