@@ -16,9 +16,19 @@ var (
 			"until then it may go on believing that it has the lock."}
 	deleted = &exclusion{"deleted", "DESIGN.md", "FLUSHALL",
 		"Locks that are deleted by hand, by FLUSHALL, or by Redisson's forceUnlock are missed by the next renewal."}
+	clockJumped = &exclusion{"clock jumped", "RELIABILITY.md", "clock jumps",
+		"One server: exclusive, except when the server loses data, its clock jumps, a key is deleted."}
 	dataLost = &exclusion{"data lost", "DESIGN.md", "restarted",
 		"A server that was restarted, or replaced, may have forgotten what it granted."}
+	away = &exclusion{"replica away", "lock/config.go", "A failover can still lose a lock",
+		"A failover can still lose a lock, to a replica that was down or incompletely synchronized and becomes the master as soon " +
+			"as it returns."}
+	formerMaster = &exclusion{"former master", "DESIGN.md", "A former master cut off from the sentinels says",
+		"A former master cut off from the sentinels says master, too, and so do sentinels on its side of the cut. An answer with an " +
+			"older epoch is used only when nothing else leads to a master. There a lock is not to be found that the new master has."}
+	unacknowledged = &exclusion{"not acknowledged", "RELIABILITY.md", "a failover loses what no replica has acknowledged",
+		"A failover loses what no replica has acknowledged. Nobody acknowledges changes of a Semaphore or a CountDownLatch."}
 )
 
 // exclusions are all of them.
-var exclusions = []*exclusion{forced, deleted, dataLost}
+var exclusions = []*exclusion{forced, deleted, dataLost, clockJumped, away, formerMaster, unacknowledged}

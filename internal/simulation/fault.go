@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -15,8 +16,20 @@ type fault struct {
 	happen func(w *world, d *dice)
 }
 
-// faults are all sorts there are. A run has some of them.
-func faults() []fault {
+// faults are all sorts there are in the deployment. A run has some of them.
+func (w *world) faults() []fault {
+	if w.group != nil {
+		return append(clientFaults(), groupFaults()...)
+	}
+	return append(append(limitFaults(), clientFaults()...),
+		fault{"hang", 3, false, (*world).hangFault},
+		fault{"restart", 3, false, func(w *world, d *dice) { w.restartFault(d, true) }},
+		fault{"restart without data", 2, true, func(w *world, d *dice) { w.restartFault(d, false) }},
+	)
+}
+
+// clientFaults are those of any deployment.
+func clientFaults() []fault {
 	return []fault{
 		{"latency", 4, false, (*world).latencyFault},
 		{"slices", 2, false, (*world).slicesFault},
@@ -29,11 +42,8 @@ func faults() []fault {
 		{"stand still", 4, false, (*world).standStillFault},
 		{"crash", 3, false, (*world).crashFault},
 		{"close", 3, false, (*world).closeFault},
-		{"hang", 3, false, (*world).hangFault},
-		{"restart", 3, false, func(w *world, d *dice) { w.restartFault(d, true) }},
-		{"restart without data", 2, true, func(w *world, d *dice) { w.restartFault(d, false) }},
-		{"script flush", 3, false, func(w *world, _ *dice) { w.srv.Do("SCRIPT", "FLUSH") }},
-		{"client kill", 3, false, func(w *world, _ *dice) { w.srv.KillConns(nil) }},
+		{"script flush", 3, false, func(w *world, d *dice) { w.server(d).Do("SCRIPT", "FLUSH") }},
+		{"client kill", 3, false, func(w *world, d *dice) { w.server(d).KillConns(nil) }},
 		{"subscribers killed", 3, false, func(w *world, _ *dice) { w.killSubscribers() }},
 		{"flushall", 1, true, (*world).flushFault},
 		{"del", 2, true, (*world).deleteFault},
@@ -41,7 +51,9 @@ func faults() []fault {
 }
 
 func (w *world) killSubscribers() {
-	w.srv.KillConns(func(c fakeredis.Conn) bool { return c.Subscribed > 0 })
+	for _, srv := range w.servers {
+		srv.KillConns(func(c fakeredis.Conn) bool { return c.Subscribed > 0 })
+	}
 }
 
 // profile is which sorts of faults a run has, and how dense they come.
@@ -52,10 +64,10 @@ type profile struct {
 	lasts  time.Duration // the storm
 }
 
-func newProfile(d *dice) profile {
+func newProfile(d *dice, all []fault) profile {
 	p := profile{every: pick(d, []time.Duration{200 * time.Millisecond, time.Second, 4 * time.Second}), lasts: d.between(10*time.Second, 45*time.Second)}
 	lossy := d.oneIn(3)
-	for _, f := range faults() {
+	for _, f := range all {
 		if f.loses && !lossy || d.oneIn(3) {
 			continue
 		}
@@ -84,10 +96,23 @@ func (w *world) storm(p profile) {
 	for end := time.Now().Add(p.lasts); time.Now().Before(end); {
 		time.Sleep(w.dice.upTo(p.every))
 		f := p.pick(w.dice)
-		w.history.add("fault", "", "%s", f.name)
-		w.report.Faults[f.name]++
-		f.happen(w, w.dice)
+		if d := w.happens(f.name); d != nil {
+			f.happen(w, d)
+		}
 	}
+}
+
+// happens takes note of a fault, and returns the dice for what it is in detail, or nil if the fault is left out. Each has dice of its
+// own, so that the others stay what they are.
+func (w *world) happens(name string) *dice {
+	n := w.happened
+	w.happened++
+	if slices.Contains(w.omit, n) {
+		return nil
+	}
+	w.history.add("fault", "", "#%d %s", n, name)
+	w.report.Faults[name]++
+	return newDice(w.seed, fmt.Sprint("fault ", n))
 }
 
 // during runs start now and stop after d, or as soon as the faults are over.
@@ -111,7 +136,7 @@ func long(d *dice) time.Duration {
 }
 
 func (w *world) latencyFault(d *dice) {
-	r := w.someone(d).route
+	r := w.route(d)
 	latency, jitter := d.upTo(30*time.Millisecond), d.upTo(pick(d, []time.Duration{time.Millisecond, 100 * time.Millisecond, 3 * time.Second}))
 	w.during(long(d),
 		func() { r.set(func() { r.latency, r.jitter = latency, jitter }) },
@@ -119,12 +144,12 @@ func (w *world) latencyFault(d *dice) {
 }
 
 func (w *world) slicesFault(d *dice) {
-	r := w.someone(d).route
+	r := w.route(d)
 	w.during(long(d), func() { r.set(func() { r.sliced = true }) }, func() { r.set(func() { r.sliced = false }) })
 }
 
 func (w *world) oneWayFault(d *dice) {
-	r, direction := w.someone(d).route, d.n(2)
+	r, direction := w.route(d), d.n(2)
 	w.history.add("fault", "", "%s: direction %d", r.name, direction)
 	w.during(long(d),
 		func() { r.set(func() { r.blocked[direction] = true }) },
@@ -132,9 +157,8 @@ func (w *world) oneWayFault(d *dice) {
 }
 
 func (w *world) partitionFault(d *dice) {
-	for _, p := range w.processes() {
+	for _, r := range w.routes() {
 		if d.oneIn(2) {
-			r := p.route
 			w.history.add("fault", "", "%s is cut off", r.name)
 			w.during(long(d),
 				func() { r.set(func() { r.blocked = [2]bool{true, true} }) },
@@ -144,19 +168,19 @@ func (w *world) partitionFault(d *dice) {
 }
 
 func (w *world) cutFault(d *dice) {
-	p, all, late := w.someone(d), d.oneIn(2), time.Duration(-1)
+	r, all, late := w.route(d), d.oneIn(2), time.Duration(-1)
 	if d.oneIn(2) {
 		late = 0
 	}
 	victim := d.n(3)
-	w.history.add("fault", "", "%s loses connections (all: %v, what is on its way arrives: %v)", p.name, all, late == 0)
-	p.route.cut(late, func(n int) bool { return all || n == victim })
+	w.history.add("fault", "", "%s loses connections (all: %v, what is on its way arrives: %v)", r.name, all, late == 0)
+	r.cut(late, func(n int) bool { return all || n == victim })
 }
 
 // lateFault has requests arrive long after their connection has died.
 func (w *world) lateFault(d *dice) {
-	p, late := w.someone(d), d.upTo(pick(d, []time.Duration{time.Second, 6 * time.Second, time.Minute}))
-	w.delay(p.route, d.upTo(20*time.Millisecond), late)
+	r, late := w.route(d), d.upTo(pick(d, []time.Duration{time.Second, 6 * time.Second, time.Minute}))
+	w.delay(r, d.upTo(20*time.Millisecond), late)
 }
 
 // delay gathers the requests of some time, and has them arrive late, after their connections have died.
@@ -178,24 +202,28 @@ func (w *world) lastGust(p profile) {
 	if !slices.ContainsFunc(p.faults, func(f fault) bool { return f.name == "late" }) {
 		return
 	}
-	for _, p := range w.processes() {
-		late := w.dice.between(500*time.Millisecond, lateEnough)
-		if w.dice.oneIn(2) {
+	for _, r := range w.routes() {
+		d := w.happens("late, the last")
+		if d == nil {
+			continue
+		}
+		late := d.between(500*time.Millisecond, lateEnough)
+		if d.oneIn(2) {
 			late += tooLate - lateEnough
 		}
-		w.delay(p.route, time.Minute, late)
+		w.delay(r, time.Minute, late)
 	}
 	time.Sleep(w.dice.upTo(time.Second))
 }
 
 func (w *world) lostReplyFault(d *dice) {
-	r := w.someone(d).route
+	r := w.route(d)
 	w.history.add("fault", "", "%s: the next reply", r.name)
 	r.set(func() { r.swallow = true })
 }
 
 func (w *world) refusedFault(d *dice) {
-	r := w.someone(d).route
+	r := w.route(d)
 	w.during(long(d), func() { r.set(func() { r.refused = true }) }, func() { r.set(func() { r.refused = false }) })
 }
 
@@ -218,28 +246,31 @@ func (w *world) closeFault(d *dice) {
 }
 
 func (w *world) hangFault(d *dice) {
-	w.during(min(long(d), 7*time.Second), func() { w.srv.Stall(true) }, func() { w.srv.Stall(false) })
+	srv := w.server(d)
+	w.during(min(long(d), 7*time.Second), func() { srv.Stall(true) }, func() { srv.Stall(false) })
 }
 
 // restartFault has the server be down for a while, and come back with its data or without.
 func (w *world) restartFault(d *dice, keep bool) {
-	w.srv.Refuse(true)
-	w.srv.KillConns(nil)
+	srv := w.server(d)
+	srv.Refuse(true)
+	srv.KillConns(nil)
 	if keep {
-		w.srv.RestartWithData()
+		srv.RestartWithData()
 	} else {
-		w.lost(dataLost, w.objects...)
-		w.srv.Restart()
+		w.emptied(srv, dataLost)
+		srv.Restart()
 	}
 	w.during(d.upTo(pick(d, []time.Duration{10 * time.Millisecond, time.Second, 8 * time.Second})), func() {}, func() {
 		w.setup()
-		w.srv.Refuse(false)
+		srv.Refuse(false)
 	})
 }
 
-func (w *world) flushFault(*dice) {
+func (w *world) flushFault(d *dice) {
+	srv := w.server(d)
 	w.lost(deleted, w.objects...)
-	w.srv.Do("FLUSHALL")
+	srv.Do("FLUSHALL")
 	w.setup()
 }
 
@@ -247,6 +278,6 @@ func (w *world) deleteFault(d *dice) {
 	o := pick(d, w.objects)
 	w.history.add("fault", o.name, "DEL")
 	w.lost(deleted, o)
-	w.srv.Do("DEL", o.name, permitsKey(o.name))
+	w.server(d).Do("DEL", o.name, permitsKey(o.name))
 	w.setup()
 }

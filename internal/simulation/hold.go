@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/internal/simulation/redisson"
 	"github.com/lockwire/lockwire/lock"
 )
 
@@ -16,7 +18,7 @@ type hold struct {
 	worker *worker
 	object *object
 	beside []*object // that are held with it as one
-	lease  *lock.Lease
+	lease  lease
 	mode   string // of a read-write lock
 	fenced bool
 	shared bool          // the owner may have it several times
@@ -28,6 +30,19 @@ type hold struct {
 	// Guarded by the world's mu.
 	over bool // its worker has begun to give it back
 	told bool // that it is lost
+}
+
+// lease is a [lock.Lease], or what Redisson has in its place.
+type lease interface {
+	Owner() string
+	Token() int64
+	ValidUntil() time.Time
+	Err() error
+	Lost() <-chan struct{}
+	Members() []*lock.Lease
+	PermitIDs() []string
+	Check(ctx context.Context) error
+	Unlock(ctx context.Context) error
 }
 
 func (h *hold) String() string {
@@ -45,6 +60,7 @@ func (h *hold) relies() bool {
 
 // excuse is why the hold need not be good, or nil.
 func (h *hold) excuse() *exclusion {
+	h.worker.process.world.group.notice()
 	for _, o := range append(h.beside, h.object) {
 		if l := o.lossSince(h.since); l != nil {
 			return l.why
@@ -74,6 +90,7 @@ func (w *world) acquired(h *hold) {
 	h.from = time.Now()
 	w.report.Holds++
 	o := h.object
+	w.handedLocked(o, h)
 	w.pruneLocked(o)
 	if h.relies() {
 		for _, other := range o.live {
@@ -127,6 +144,13 @@ func (w *world) judgeTokenLocked(h *hold) {
 	}
 	before, now := last.lease.Token(), h.lease.Token()
 	again := now == before && last.lease.Owner() == h.lease.Owner()
+	if now < before && h.worker.process.redisson != nil && h.object.lossSince(last.since) != nil {
+		return // Redisson's counter begins again
+	}
+	if now < before && h.object.backAndForgotten(last.since) {
+		w.report.Excused[clockJumped.name]++
+		return
+	}
 	if now <= before && !again && h.since.After(last.from) { // also where the server has forgotten all
 		w.violate(h.object, "token %d of %v is not above %d of %v", now, h, before, last)
 	}
@@ -147,7 +171,7 @@ func (w *world) releasing(h *hold) {
 func (w *world) released(h *hold, validUntil time.Time, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if errors.Is(err, lock.ErrNotHeld) && time.Now().Before(validUntil) && !h.told && h.excuse() == nil && !h.worker.process.closing() {
+	if isOne(err, lock.ErrNotHeld, redisson.ErrNotOwner) && time.Now().Before(validUntil) && !h.told && h.excuse() == nil && !h.worker.process.closing() && !w.forgotSince(h.since) && !w.misledLocked() {
 		w.violate(h.object, "%v: Unlock returned %v, %v before its lease ends", h, err, time.Until(validUntil))
 	}
 }
@@ -186,12 +210,13 @@ func (w *world) judgeLocked(h *hold) {
 	if w.serverHas(h) || h.lease.Err() != nil {
 		return
 	}
-	l := h.object.lossSince(h.since)
+	w.group.notice()
+	l := h.object.lastLossSince(h.since)
 	switch {
 	case l == nil:
 		w.violate(h.object, "%v: Err is nil until %v, and the server does not have it: %v", h, w.since(h.lease.ValidUntil()), w.state(h.object))
-	case l.at.After(h.from) && time.Since(l.at) > w.tellLimitLocked(h, l):
-		w.violate(h.object, "%v: was lost at %v (%s), and its holder has not been told", h, w.since(l.at), l.why.name)
+	case l.why != clockJumped && !(l.why == forced && h.shared) && l.happened.After(h.from) && time.Since(l.happened) > w.tellLimitLocked(h, l):
+		w.violate(h.object, "%v: was lost at %v (%s), and its holder has not been told", h, w.since(l.happened), l.why.name)
 	default:
 		w.report.Excused[l.why.name]++
 	}
@@ -207,14 +232,11 @@ const (
 
 // tellLimitLocked is how long a holder may not know of a loss.
 func (w *world) tellLimitLocked(h *hold, l *loss) time.Duration {
-	if l.why == forced && !w.calmSince.IsZero() && l.at.Sub(w.calmSince) > settleTime {
+	if l.why == forced && h.worker.process.redisson == nil && !w.calmSince.IsZero() && l.at.Sub(w.calmSince) > w.times.settle {
 		return min(h.term, tellForced) + tellSlack
 	}
 	return h.term + tellSlack
 }
-
-// renewTime is how long at most a lease is not renewed where nothing is wrong.
-const renewTime = 2 * time.Second
 
 // tellLocked takes note that the holder has been told, and judges whether that is true.
 func (w *world) tellLocked(h *hold, err error) {
@@ -229,57 +251,63 @@ func (w *world) tellLocked(h *hold, err error) {
 	w.report.Losses++
 	early := time.Until(h.lease.ValidUntil())
 	w.history.add(h.worker.name, h.object.name, "lost: %v: %v (%v before its end)", h, err, early)
-	if early > 0 && lost.Reason != lock.ClientClosed && lost.Reason != lock.PartLost && h.excuse() == nil {
+	if early > 0 && lost.Reason != lock.ClientClosed && lost.Reason != lock.PartLost && h.excuse() == nil && !w.forgotSince(h.since) && !w.misledLocked() {
 		w.violate(h.object, "%v: said to be lost, %v before its end: %v", h, early, err)
 	}
-	if calm := w.calmSince; !h.fixed && !calm.IsZero() && time.Since(calm) > renewTime && h.excuse() == nil && lost.Reason != lock.ClientClosed {
+	if calm := w.calmSince; !h.fixed && !calm.IsZero() && time.Since(calm) > w.times.renew && h.excuse() == nil && lost.Reason != lock.ClientClosed {
 		w.violate(h.object, "%v: %v, and nothing is wrong for %v", h, err, time.Since(calm))
 	}
 }
 
 // serverHas reports whether the server has the hold.
 func (w *world) serverHas(h *hold) bool {
+	if w.five {
+		return w.majorityHas(h)
+	}
 	switch o := h.object; o.family {
 	case plain:
-		return w.srv.Do("GET", o.name) == any(h.lease.Owner())
+		return w.truth().Do("GET", o.name) == any(h.lease.Owner())
 	case permits:
 		for _, id := range h.lease.PermitIDs() {
-			if w.srv.Do("ZSCORE", permitsKey(o.name), unhex(id)) == nil {
+			if w.truth().Do("ZSCORE", permitsKey(o.name), unhex(id)) == nil {
 				return false
 			}
 		}
 		return true
 	case readWrite:
-		return w.srv.Do("HEXISTS", o.name, h.lease.Owner()) == any(int64(1))
+		return w.truth().Do("HEXISTS", o.name, h.lease.Owner()) == any(int64(1))
 	default:
 		owners := []string{h.lease.Owner()}
 		for _, member := range h.lease.Members() {
 			owners = append(owners, member.Owner())
 		}
 		return slices.ContainsFunc(owners, func(owner string) bool {
-			return w.srv.Do("HEXISTS", o.name, owner) == any(int64(1))
+			return w.truth().Do("HEXISTS", o.name, owner) == any(int64(1))
 		})
 	}
 }
 
 // state is what the server has of an object.
 func (w *world) state(o *object) string {
+	if w.five {
+		return w.dump(o)
+	}
 	text := ""
 	for _, key := range []string{o.name, permitsKey(o.name), "redisson_lock_queue:{" + o.name + "}"} {
 		var value any
-		switch w.srv.Do("TYPE", key) {
+		switch w.truth().Do("TYPE", key) {
 		case fakeredis.Status("hash"):
-			value = w.srv.Do("HGETALL", key)
+			value = w.truth().Do("HGETALL", key)
 		case fakeredis.Status("string"):
-			value = w.srv.Do("GET", key)
+			value = w.truth().Do("GET", key)
 		case fakeredis.Status("zset"):
-			value = w.srv.Do("ZRANGE", key, "0", "-1", "WITHSCORES")
+			value = w.truth().Do("ZRANGE", key, "0", "-1", "WITHSCORES")
 		case fakeredis.Status("list"):
-			value = w.srv.Do("LRANGE", key, "0", "-1")
+			value = w.truth().Do("LRANGE", key, "0", "-1")
 		default:
 			continue
 		}
-		text += fmt.Sprintf("%s = %q for %v ms; ", key, value, w.srv.Do("PTTL", key))
+		text += fmt.Sprintf("%s = %q for %v ms; ", key, value, w.truth().Do("PTTL", key))
 	}
 	return text
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 
 	lua "github.com/yuin/gopher-lua"
 	"github.com/yuin/gopher-lua/parse"
@@ -20,7 +21,7 @@ type interpreter struct {
 }
 
 func newInterpreter(ran func(title string, call *fakeredis.Call, reply any)) *interpreter {
-	in := &interpreter{state: lua.NewState(lua.Options{SkipOpenLibs: true}), ran: ran}
+	in := &interpreter{state: lua.NewState(lua.Options{SkipOpenLibs: true, RegistrySize: 1 << 10, RegistryMaxSize: 1 << 16, CallStackSize: 64}), ran: ran}
 	for name, open := range map[string]lua.LGFunction{
 		lua.BaseLibName: lua.OpenBase, lua.TabLibName: lua.OpenTable,
 		lua.StringLibName: lua.OpenString, lua.MathLibName: lua.OpenMath,
@@ -35,7 +36,11 @@ func newInterpreter(ran func(title string, call *fakeredis.Call, reply any)) *in
 		"error_reply":  func(l *lua.LState) int { return single(l, "err") },
 		"status_reply": func(l *lua.LState) int { return single(l, "ok") },
 		"acl_check_cmd": func(l *lua.LState) int {
-			l.Push(lua.LTrue)
+			args := make([]string, l.GetTop())
+			for i := range args {
+				args[i] = argument(l.Get(i + 1))
+			}
+			l.Push(lua.LBool(in.call.Allowed(args...)))
 			return 1
 		},
 	}))
@@ -46,11 +51,7 @@ func (in *interpreter) close() { in.state.Close() }
 
 // compile makes of the source of a script what it does.
 func (in *interpreter) compile(source string) (func(*fakeredis.Call) any, error) {
-	chunk, err := parse.Parse(strings.NewReader(source), "user_script")
-	if err != nil {
-		return nil, err
-	}
-	proto, err := lua.Compile(chunk, "user_script")
+	proto, err := translate(source)
 	if err != nil {
 		return nil, err
 	}
@@ -70,6 +71,25 @@ func (in *interpreter) compile(source string) (func(*fakeredis.Call) any, error)
 		in.ran(title, c, reply)
 		return reply
 	}, nil
+}
+
+// translated are the scripts that a run of this program has had already: nothing changes them, and they take a while.
+var translated sync.Map
+
+func translate(source string) (*lua.FunctionProto, error) {
+	if proto, ok := translated.Load(source); ok {
+		return proto.(*lua.FunctionProto), nil
+	}
+	chunk, err := parse.Parse(strings.NewReader(source), "user_script")
+	if err != nil {
+		return nil, err
+	}
+	proto, err := lua.Compile(chunk, "user_script")
+	if err != nil {
+		return nil, err
+	}
+	translated.Store(source, proto)
+	return proto, nil
 }
 
 // failure is the reply of a script that has ended in an error.

@@ -13,22 +13,23 @@ import (
 // latest is how late a request may arrive.
 const latest = time.Minute
 
-// route is the network between one process and one server. All that is sent on it is in the hand of the seed.
+// route is the network between one process and the servers. All that is sent on it is in the hand of the seed.
 type route struct {
 	name   string
-	server func(ctx context.Context) (net.Conn, error) // dials the server itself
-	wg     sync.WaitGroup                              // of the pumps
+	server func(ctx context.Context, addr string) (net.Conn, error) // dials a server itself
+	wg     sync.WaitGroup                                           // of the pumps
 
 	mu      sync.Mutex // guards the following, and all conns of the route
 	changed *sync.Cond
 	dice    *dice
-	latency time.Duration // of one direction
-	jitter  time.Duration // up to so much more
-	sliced  bool          // what is written arrives in pieces, each for itself
-	blocked [2]bool       // nothing arrives in that direction; it does when it is free again
-	refused bool          // dials fail
-	dead    bool          // the process has crashed: it sends and hears nothing any more
-	swallow bool          // the next reply is lost, and its connection with it
+	latency time.Duration   // of one direction
+	jitter  time.Duration   // up to so much more
+	sliced  bool            // what is written arrives in pieces, each for itself
+	blocked [2]bool         // nothing arrives in that direction; it does when it is free again
+	apart   map[string]bool // and nothing to or from these addresses
+	refused bool            // dials fail
+	dead    bool            // the process has crashed: it sends and hears nothing any more
+	swallow bool            // the next reply is lost, and its connection with it
 	conns   []*link
 }
 
@@ -38,8 +39,8 @@ const (
 	down        // to the process
 )
 
-func newRoute(name string, d *dice, latency time.Duration, server func(ctx context.Context) (net.Conn, error)) *route {
-	r := &route{name: name, server: server, dice: d, latency: latency, jitter: latency}
+func newRoute(name string, d *dice, latency time.Duration, server func(ctx context.Context, addr string) (net.Conn, error)) *route {
+	r := &route{apart: map[string]bool{}, name: name, server: server, dice: d, latency: latency, jitter: latency}
 	r.changed = sync.NewCond(&r.mu)
 	return r
 }
@@ -57,10 +58,10 @@ func (r *route) dial(ctx context.Context, network, addr string) (net.Conn, error
 	fail := func(err error) (net.Conn, error) {
 		return nil, &net.OpError{Op: "dial", Net: network, Addr: address(addr), Err: err}
 	}
-	if err := r.reach(ctx); err != nil {
+	if err := r.reach(ctx, addr); err != nil {
 		return fail(err)
 	}
-	server, err := r.server(ctx)
+	server, err := r.server(ctx, addr)
 	if err != nil {
 		return fail(err)
 	}
@@ -78,7 +79,7 @@ func (r *route) dial(ctx context.Context, network, addr string) (net.Conn, error
 }
 
 // reach takes the round trip of a dial. While a direction is blocked it takes for ever.
-func (r *route) reach(ctx context.Context) error {
+func (r *route) reach(ctx context.Context, addr string) error {
 	stop := context.AfterFunc(ctx, func() { r.set(func() {}) })
 	defer stop()
 	r.mu.Lock()
@@ -92,9 +93,9 @@ func (r *route) reach(ctx context.Context) error {
 			return net.ErrClosed
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case over && r.blocked == [2]bool{} && r.refused:
+		case over && r.blocked == [2]bool{} && !r.apart[addr] && r.refused:
 			return syscall.ECONNREFUSED
-		case over && r.blocked == [2]bool{}:
+		case over && r.blocked == [2]bool{} && !r.apart[addr]:
 			return nil
 		}
 		r.changed.Wait()
@@ -204,10 +205,15 @@ func (l *link) putLocked(direction int, p []byte) {
 // arrivedLocked reports whether the next piece has arrived.
 func (l *link) arrivedLocked(direction int) bool {
 	f := &l.flows[direction]
-	if len(f.pieces) == 0 || l.route.blocked[direction] || time.Now().Before(f.pieces[0].due) {
+	if len(f.pieces) == 0 || l.blockedLocked(direction) || time.Now().Before(f.pieces[0].due) {
 		return false
 	}
 	return direction == down || !time.Now().Before(l.held)
+}
+
+// blockedLocked reports whether nothing arrives in that direction.
+func (l *link) blockedLocked(direction int) bool {
+	return l.route.blocked[direction] || l.route.apart[string(l.addr)]
 }
 
 // pumpUp brings to the server what the process has sent.
@@ -216,7 +222,7 @@ func (l *link) pumpUp() {
 	for {
 		r.mu.Lock()
 		f := &l.flows[up]
-		for !l.arrivedLocked(up) && !(len(f.pieces) == 0 && f.closed && !r.blocked[up] && !time.Now().Before(l.held)) && !f.gone {
+		for !l.arrivedLocked(up) && !(len(f.pieces) == 0 && f.closed && !l.blockedLocked(up) && !time.Now().Before(l.held)) && !f.gone {
 			r.changed.Wait()
 		}
 		if len(f.pieces) == 0 || f.gone {
@@ -284,7 +290,7 @@ func (l *link) Read(p []byte) (int, error) {
 				f.pieces = f.pieces[1:]
 			}
 			return n, nil
-		case len(f.pieces) == 0 && f.closed && !r.blocked[down]:
+		case len(f.pieces) == 0 && f.closed && !l.blockedLocked(down):
 			return 0, io.EOF
 		}
 		r.changed.Wait()
@@ -303,7 +309,7 @@ func (l *link) Write(p []byte) (int, error) {
 		return 0, l.wrap("write", syscall.EPIPE)
 	case l.overLocked(1):
 		return 0, l.wrap("write", os.ErrDeadlineExceeded)
-	case f.gone && !r.blocked[down]:
+	case f.gone && !l.blockedLocked(down):
 		return 0, l.wrap("write", syscall.EPIPE)
 	}
 	l.putLocked(up, p)

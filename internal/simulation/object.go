@@ -47,6 +47,7 @@ type object struct {
 	// Guarded by the world's mu.
 	live    []*hold
 	last    *hold             // the fenced one with the largest token
+	side    string            // who has had it last, where Redisson takes part
 	out     int               // permits of a semaphore that somebody has
 	missing int               // permits of a semaphore that may be lost with their processes
 	rounds  []*round          // of a latch
@@ -57,32 +58,70 @@ type object struct {
 	losses []loss
 }
 
-// loss is an instant at which the server forgot who has the object.
+// loss is that the server forgot who has the object, all who have had it since before at.
 type loss struct {
-	at  time.Time
-	why *exclusion
+	at       time.Time
+	happened time.Time // when it did; later than at if who has got the object in between is not concerned
+	until    time.Time // what is granted meanwhile is not safe either; zero: only what was granted before
+	why      *exclusion
 }
 
 // orphan is an owner that the server has and nobody is.
 type orphan struct{ since time.Time }
 
 // lost takes note that the server forgets now.
-func (o *object) lost(why *exclusion) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.losses = append(o.losses, loss{time.Now(), why})
+func (o *object) lost(why *exclusion) { o.lostUntil(why, time.Time{}) }
+
+// lostUntil takes note that until then nothing is safe.
+func (o *object) lostUntil(why *exclusion, until time.Time) {
+	o.lose(loss{at: time.Now(), until: until, why: why})
 }
 
-// lossSince returns the first loss at or after that time, or nil.
+// lostBefore takes note that the server forgets now who has got the object until at.
+func (o *object) lostBefore(why *exclusion, at time.Time) { o.lose(loss{at: at, why: why}) }
+
+func (o *object) lose(l loss) {
+	l.happened = time.Now()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.losses = append(o.losses, l)
+}
+
+// lossSince returns the first loss of what was granted at that time, or nil.
 func (o *object) lossSince(since time.Time) *loss {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for i := range o.losses {
-		if !o.losses[i].at.Before(since) {
+		if !o.losses[i].at.Before(since) || since.Before(o.losses[i].until) {
 			return &o.losses[i]
 		}
 	}
 	return nil
+}
+
+// lastLossSince returns the last such loss, or nil.
+func (o *object) lastLossSince(since time.Time) *loss {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, l := range slices.Backward(o.losses) {
+		if !l.at.Before(since) {
+			return &l
+		}
+	}
+	return nil
+}
+
+// backAndForgotten reports whether since that time the server has lost what it had, and its clock has gone back at any time: what
+// makes tokens grow over a loss is the clock.
+func (o *object) backAndForgotten(since time.Time) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	back, forgotten := false, false
+	for _, l := range o.losses {
+		back = back || l.why == clockJumped
+		forgotten = forgotten || l.why != clockJumped && !l.at.Before(since)
+	}
+	return back && forgotten
 }
 
 // newObjects are the few names of a run.

@@ -4,24 +4,31 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/simulation/redisson"
 	"github.com/lockwire/lockwire/lock"
 )
 
 // process is a program with a client of its own, and workers who use it.
 type process struct {
-	world  *world
-	name   string
-	dice   *dice
-	route  *route
-	pool   *conn.Pool
-	client *lock.Client
-	lease  time.Duration // of its client
-	wg     sync.WaitGroup
-	ended  chan struct{} // closed when it crashes, or begins to close
+	world    *world
+	name     string
+	dice     *dice
+	routes   []*route // to each server
+	pool     *conn.Pool
+	client   *lock.Client
+	voters   []*voter                 // one for each of five servers; client is the first one's
+	redlocks map[string]*lock.Redlock // by name
+	// redisson is what the process has in place of a client of ours, or nil.
+	redisson *redisson.Client
+	lease    time.Duration // of its client
+	wg       sync.WaitGroup
+	ended    chan struct{} // closed when it crashes, or begins to close
 
 	mu      sync.Mutex // guards the following
 	crashed bool
@@ -29,6 +36,7 @@ type process struct {
 	still   chan struct{} // while it stands still; closed when it goes on
 	workers []*worker
 	doubts  []doubt
+	threads int64 // of Redisson's, so far
 }
 
 // worker is a goroutine of a process that takes locks.
@@ -36,7 +44,8 @@ type worker struct {
 	process *process
 	name    string
 	dice    *dice
-	owner   lock.Owner
+	owner   lock.Owner // of a client of ours
+	thread  int64      // of Redisson's, the last
 
 	mu   sync.Mutex // guards call
 	call call
@@ -49,6 +58,31 @@ type call struct {
 	since  time.Time
 	limit  time.Time // by then it has to return
 	waits  bool      // for a lock
+	// patience is for how long the lock may be free meanwhile, if longer than the object says.
+	patience time.Duration
+}
+
+// hurries reports whether the call has no time for replicas that are far away.
+func (c call) hurries() bool { return !c.limit.IsZero() && c.limit.Sub(c.since) < hurried }
+
+// hurried is so short that replicas need not acknowledge in time.
+const hurried = 3 * time.Second
+
+// newRoutes are the ways of a process to the servers: one for each, or one for all that replace each other.
+func (w *world) newRoutes(process string) (all []*route) {
+	if w.group != nil {
+		return []*route{newRoute(process, newDice(w.seed, "route "+process), w.latency, w.group.dial)}
+	}
+	for i, srv := range w.servers {
+		name := process
+		if i > 0 {
+			name = fmt.Sprint(process, "-s", i)
+		}
+		all = append(all, newRoute(name, newDice(w.seed, "route "+name), w.latency, func(ctx context.Context, _ string) (net.Conn, error) {
+			return srv.Dial(ctx, "tcp", "server:6379")
+		}))
+	}
+	return all
 }
 
 // newProcess starts a process. It reaches the server only through a route of its own.
@@ -56,13 +90,36 @@ func (w *world) newProcess() *process {
 	w.born++
 	p := &process{world: w, name: fmt.Sprint("p", w.born), ended: make(chan struct{})}
 	p.dice = newDice(w.seed, p.name)
-	p.route = newRoute(p.name, newDice(w.seed, "route "+p.name), w.latency, func(ctx context.Context) (net.Conn, error) {
-		return w.srv.Dial(ctx, "tcp", "server:6379")
-	})
-	pool, err := conn.New(conn.Config{
-		Addr: "server:6379", Dial: p.route.dial, Conns: 1 + p.dice.n(2), Protocol: pick(p.dice, []int{0, 0, 2}),
+	p.routes = w.newRoutes(p.name)
+	if w.five {
+		p.startVoters()
+	} else if w.mixed && p.dice.oneIn(3) {
+		p.startRedisson()
+	} else {
+		p.startClient()
+	}
+	for i := range 1 + p.dice.n(w.pace.workers) {
+		name := fmt.Sprint(p.name, ".", i)
+		k := &worker{process: p, name: name, dice: newDice(w.seed, name)}
+		if p.client != nil && !w.five {
+			k.owner = p.client.NewOwner()
+		}
+		p.workers = append(p.workers, k)
+		p.wg.Go(k.run)
+	}
+	return p
+}
+
+// startClient gives a process a client of ours.
+func (p *process) startClient() {
+	server := conn.Config{
+		Addr: "server:6379", Dial: p.routes[0].dial, Conns: 1 + p.dice.n(2), Protocol: pick(p.dice, []int{0, 0, 2}),
 		Timeout: pick(p.dice, []time.Duration{0, time.Second}),
-	})
+	}
+	if g := p.world.group; g != nil {
+		server.Addr, server.Sentinel = "", g.config(p.dice)
+	}
+	pool, err := conn.New(server)
 	if err != nil {
 		panic(err)
 	}
@@ -74,14 +131,15 @@ func (w *world) newProcess() *process {
 		panic(err)
 	}
 	p.pool, p.client = pool, client
-	w.history.add(p.name, "", "starts: lease %v, hand-overs %d, client %s", p.lease, cfg.HandOvers, client.ID())
-	for i := range 1 + p.dice.n(w.pace.workers) {
-		name := fmt.Sprint(p.name, ".", i)
-		k := &worker{process: p, name: name, dice: newDice(w.seed, name), owner: client.NewOwner()}
-		p.workers = append(p.workers, k)
-		p.wg.Go(k.run)
+	p.world.history.add(p.name, "", "starts: lease %v, hand-overs %d, client %s", p.lease, cfg.HandOvers, client.ID())
+}
+
+// is reports whether an owner on a server is one of the process.
+func (p *process) is(owner string) bool {
+	if len(p.voters) > 0 {
+		return slices.ContainsFunc(p.voters, func(v *voter) bool { return strings.HasPrefix(owner, v.client.ID()) })
 	}
-	return p
+	return strings.HasPrefix(owner, p.client.ID())
 }
 
 // gone reports whether the process has crashed: nothing that happens in it counts any more.
@@ -119,11 +177,22 @@ func (p *process) crash(late time.Duration) {
 	p.world.history.add(p.name, "", "CRASHES; what is on its way arrives after %v", late)
 	p.goOn()
 	p.world.buried(p)
-	p.route.crash(late)
-	over, cancel := context.WithCancel(context.Background())
-	cancel()
-	_ = p.client.CloseContext(over)
-	_ = p.pool.Close()
+	for _, r := range p.routes {
+		r.crash(late)
+	}
+	switch {
+	case p.redisson != nil:
+		p.redisson.Close()
+	case len(p.voters) > 0:
+		p.dropVoters()
+	default:
+		over, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = p.client.CloseContext(over)
+	}
+	if p.pool != nil {
+		_ = p.pool.Close()
+	}
 	p.wg.Wait()
 }
 
@@ -135,6 +204,16 @@ func (p *process) close() {
 	w := p.world
 	w.history.add(p.name, "", "closes")
 	p.goOn()
+	if p.redisson != nil {
+		p.redisson.Close()
+		p.wg.Wait()
+		_ = p.pool.Close()
+		return
+	}
+	if len(p.voters) > 0 {
+		p.closeVoters()
+		return
+	}
 	began := time.Now()
 	err := p.client.Close()
 	took := time.Since(began)
@@ -158,15 +237,22 @@ func (p *process) standStill(d time.Duration) {
 	p.still = still
 	p.mu.Unlock()
 	p.world.history.add(p.name, "", "STANDS STILL for %v", d)
-	p.route.set(func() { p.route.blocked = [2]bool{true, true} })
+	p.block(true)
 	select {
 	case <-time.After(d):
 	case <-still:
 	case <-p.world.healed:
 	}
 	p.goOn()
-	p.route.set(func() { p.route.blocked = [2]bool{} })
+	p.block(false)
 	p.world.history.add(p.name, "", "goes on")
+}
+
+// block stops the network of the process, or lets it go on.
+func (p *process) block(on bool) {
+	for _, r := range p.routes {
+		r.set(func() { r.blocked = [2]bool{on, on} })
+	}
 }
 
 func (p *process) goOn() {
@@ -227,6 +313,9 @@ func (k *worker) run() {
 // begin takes note of a call that has to return by limit.
 func (k *worker) begin(o *object, limit time.Duration, waits bool, format string, args ...any) {
 	c := call{what: fmt.Sprintf(format, args...), object: o, since: time.Now(), waits: waits}
+	if k.process.redisson != nil {
+		c.patience = redissonPatience
+	}
 	if limit > 0 {
 		c.limit = c.since.Add(limit + k.process.world.slack)
 	}

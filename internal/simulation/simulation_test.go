@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -22,6 +23,8 @@ var (
 	summary = flag.Bool("report", false, "print what each run has done as a line of JSON")
 	history = flag.Bool("history", false, "print the history of each run")
 	dump    = flag.String("dump", "", "the folder that gets the whole history of each run with a violation")
+	only    = flag.String("deployment", "", "run only the seeds of this deployment")
+	omit    = flag.String("omit", "", "the numbers of faults to leave out, with commas")
 	stop    = flag.Bool("stop", false, "run one seed after the other, and no other after one that fails")
 )
 
@@ -38,6 +41,9 @@ func TestSimulation(t *testing.T) {
 		from, n = *seed, 1
 	}
 	for seed := from; seed < from+uint64(n); seed++ {
+		if *only != "" && simulation.Deployment(seed) != *only {
+			continue
+		}
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			switch {
 			case !*stop:
@@ -46,16 +52,16 @@ func TestSimulation(t *testing.T) {
 				return
 			}
 			var report simulation.Report
-			synctest.Test(t, func(*testing.T) { report = simulation.Run(seed) })
+			synctest.Test(t, func(*testing.T) { report = simulation.Run(seed, omitted(t)...) })
 			if *history {
-				fmt.Println(strings.Join(report.History, "\n"))
+				fmt.Println(strings.Join(report.History(), "\n"))
 			}
 			if *summary {
 				summarize(t, report)
 			}
 			if len(report.Violations) > 0 && *dump != "" {
 				name := filepath.Join(*dump, fmt.Sprintf("seed-%d.txt", seed))
-				if err := os.WriteFile(name, []byte(strings.Join(report.History, "\n")), 0o600); err != nil {
+				if err := os.WriteFile(name, []byte(strings.Join(report.History(), "\n")), 0o600); err != nil {
 					t.Error(err)
 				}
 			}
@@ -67,10 +73,24 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
+func omitted(t *testing.T) (list []int) {
+	for word := range strings.SplitSeq(*omit, ",") {
+		if word == "" {
+			continue
+		}
+		n, err := strconv.Atoi(word)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, n)
+	}
+	return list
+}
+
 // summarize prints a report for the program that runs many seeds.
 func summarize(t *testing.T, r simulation.Report) {
 	line, err := json.Marshal(map[string]any{
-		"Operations": r.Operations, "Holds": r.Holds, "Looks": r.Looks, "Losses": r.Losses, "Faults": r.Faults, "Excused": r.Excused,
+		"Operations": r.Operations, "Holds": r.Holds, "Looks": r.Looks, "Losses": r.Losses, "Faults": r.Faults, "Excused": r.Excused, "Events": r.Events, "Happened": r.Happened,
 		"Virtual": r.Virtual, "Violations": len(r.Violations),
 	})
 	if err != nil {

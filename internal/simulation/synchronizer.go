@@ -91,7 +91,7 @@ func (k *worker) semaphore(o *object) {
 	k.begin(o, unlockLimit, false, "Release of %d", n)
 	err = s.Release(context.Background(), n)
 	switch {
-	case !k.end(err), k.process.closing() && errors.Is(err, lock.ErrUncertain):
+	case !k.end(err), k.process.closing() && errors.Is(err, lock.ErrUncertain), limitedBy(err): // refused: it is for the caller to repeat
 		w.missing(o, n)
 	case err != nil:
 		k.process.doubt(o, n)
@@ -120,6 +120,7 @@ func (w *world) took(o *object, n int, since time.Time) {
 	if o.out <= o.total {
 		return
 	}
+	w.group.notice()
 	if l := o.lossSince(w.start); l != nil {
 		w.report.Excused[l.why.name]++
 		return
@@ -189,6 +190,7 @@ func (w *world) opened(o *object, r *round) {
 	if r.begun >= o.total {
 		return
 	}
+	w.group.notice()
 	if l := o.lossSince(w.start); l != nil {
 		w.report.Excused[l.why.name]++
 		return

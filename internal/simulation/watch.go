@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/lockwire/lockwire/internal/fakeredis"
 )
 
 // tick is how often everything is looked at.
@@ -18,13 +20,14 @@ func (w *world) watch(end <-chan struct{}) {
 			return
 		case <-time.After(tick):
 		}
+		w.group.look()
 		w.judge()
 		w.judgeCalls()
 		calm := w.calmStart()
-		if !calm.IsZero() && time.Since(calm) > settleTime {
+		if !calm.IsZero() && time.Since(calm) > w.times.settle {
 			w.judgeIdle()
 		}
-		if !calm.IsZero() && time.Since(calm) > undoTime {
+		if !calm.IsZero() && time.Since(calm) > w.times.undo {
 			w.judgeOrphans()
 		}
 	}
@@ -67,16 +70,22 @@ func (w *world) judgeCalls() {
 
 // judgeIdle fails for objects that nobody has and somebody waits for.
 func (w *world) judgeIdle() {
-	waited := map[*object]string{}
+	waited, patience := map[*object]string{}, map[*object]time.Duration{}
 	for _, c := range w.waiting() {
 		if c.waits && (c.limit.IsZero() || time.Until(c.limit) > w.slack) && time.Since(c.since) > tick {
-			waited[c.object] = c.what
+			own := max(c.patience, c.object.patience)
+			if waited[c.object] == "" || own < patience[c.object] {
+				waited[c.object], patience[c.object] = c.what, own
+			}
 		}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, o := range w.objects {
-		free := w.srv.Do("EXISTS", o.name) == any(int64(0))
+		free := true
+		for _, srv := range w.judged() {
+			free = free && srv.Do("EXISTS", o.name) == any(int64(0))
+		}
 		if o.family != exclusive && o.family != plain && o.family != readWrite || waited[o] == "" || !free {
 			o.idle = time.Time{}
 			continue
@@ -84,7 +93,7 @@ func (w *world) judgeIdle() {
 		if o.idle.IsZero() {
 			o.idle = time.Now()
 		}
-		if idle := time.Since(o.idle); idle > o.patience {
+		if idle := time.Since(o.idle); idle > patience[o] {
 			w.violate(o, "nobody has had it for %v, and %s waits", idle, waited[o])
 			o.idle = time.Now().Add(time.Hour)
 		}
@@ -92,8 +101,6 @@ func (w *world) judgeIdle() {
 }
 
 const (
-	// undoTime is after how long without faults all is taken back that had to be.
-	undoTime = 2 * time.Second
 	// orphanTime is for how long the server may have an owner that nobody is, when nothing is wrong.
 	orphanTime = 2 * time.Second
 )
@@ -105,10 +112,14 @@ func (w *world) judgeOrphans() {
 	defer w.mu.Unlock()
 	for _, o := range w.objects {
 		late := o.patience >= fairPatience
-		if o.family != exclusive || late && time.Since(w.calmSince) < settleTime {
+		if o.family != exclusive || late && time.Since(w.calmSince) < w.times.settle {
 			continue
 		}
-		fields, _ := w.srv.Do("HKEYS", o.name).([]any)
+		var fields []any
+		for _, srv := range w.judged() {
+			owners, _ := srv.Do("HKEYS", o.name).([]any)
+			fields = append(fields, owners...)
+		}
 		for owner := range o.orphans {
 			if !slices.Contains(fields, any(owner)) {
 				delete(o.orphans, owner)
@@ -135,7 +146,7 @@ func (w *world) judgeOrphans() {
 
 // claimedLocked reports whether a worker has the lock as that owner, or had it when its process ended.
 func (w *world) claimedLocked(o *object, owner string) bool {
-	if !slices.ContainsFunc(w.living, func(p *process) bool { return strings.HasPrefix(owner, p.client.ID()) }) {
+	if !slices.ContainsFunc(w.living, func(p *process) bool { return p.redisson == nil && p.is(owner) }) {
 		return true
 	}
 	return slices.ContainsFunc(o.live, func(h *hold) bool {
@@ -178,9 +189,6 @@ func (w *world) closeAll() {
 
 // judgeRemains fails for what is left on the server when all is over: nothing but permits, tokens and the dead in queues.
 func (w *world) judgeRemains() {
-	if n := len(w.srv.Conns()); n > 0 {
-		w.violate(nil, "%d connections are left", n)
-	}
 	may := map[string]bool{}
 	for _, o := range w.objects {
 		switch o.family {
@@ -200,12 +208,22 @@ func (w *world) judgeRemains() {
 			w.judgePermits(o, o.total)
 		}
 	}
-	for _, key := range w.srv.Do("KEYS", "*").([]any) {
+	for _, srv := range w.judged() {
+		w.judgeServer(srv, may)
+	}
+}
+
+// judgeServer fails for all that is left on a server but the keys that may be.
+func (w *world) judgeServer(srv *fakeredis.Server, may map[string]bool) {
+	if n := len(srv.Conns()); n > 0 {
+		w.violate(nil, "%d connections are left", n)
+	}
+	for _, key := range srv.Do("KEYS", "*").([]any) {
 		if !may[key.(string)] {
-			w.violate(nil, "%s is left: %v, %v ms", key, w.srv.Do("TYPE", key.(string)), w.srv.Do("PTTL", key.(string)))
+			w.violate(nil, "%s is left: %v, %v ms", key, srv.Do("TYPE", key.(string)), srv.Do("PTTL", key.(string)))
 		}
 	}
-	if n := w.srv.Do("PUBSUB", "NUMPAT"); n != any(int64(0)) {
+	if n := srv.Do("PUBSUB", "NUMPAT"); n != any(int64(0)) {
 		w.violate(nil, "%v subscriptions are left", n)
 	}
 }
@@ -216,11 +234,11 @@ func (w *world) judgePermits(o *object, least int) {
 		return
 	}
 	free := 0
-	fmt.Sscan(fmt.Sprint(w.srv.Do("GET", o.name)), &free)
+	fmt.Sscan(fmt.Sprint(w.truth().Do("GET", o.name)), &free)
 	if o.family == permits {
-		taken, ok := w.srv.Do("ZCARD", permitsKey(o.name)).(int64)
+		taken, ok := w.truth().Do("ZCARD", permitsKey(o.name)).(int64)
 		if !ok {
-			w.violate(o, "the permits that are taken: %v", w.srv.Do("ZCARD", permitsKey(o.name)))
+			w.violate(o, "the permits that are taken: %v", w.truth().Do("ZCARD", permitsKey(o.name)))
 		}
 		free += int(taken) // whose leases are over
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/lockwire/lockwire/internal/simulation/redisson"
 	"github.com/lockwire/lockwire/lock"
 )
 
@@ -14,6 +15,14 @@ const unlockLimit = 10 * time.Second
 
 // turn does something with an object.
 func (k *worker) turn(o *object) {
+	if k.process.redisson != nil {
+		k.turnOfRedisson(o)
+		return
+	}
+	if k.process.world.five {
+		k.vote(o)
+		return
+	}
 	switch o.family {
 	case exclusive:
 		k.exclusive(o)
@@ -188,7 +197,7 @@ func (k *worker) downgrade(h *hold) []*hold {
 	}
 	w.releasing(h)
 	k.begin(h.object, unlockLimit, false, "Downgrade")
-	lease, err := h.lease.Downgrade(context.Background())
+	lease, err := h.lease.(*lock.Lease).Downgrade(context.Background())
 	if !k.end(err) || err != nil {
 		return nil
 	}
@@ -226,9 +235,18 @@ func (k *worker) giveBack(h *hold) {
 	p.world.releasing(h)
 	validUntil := h.lease.ValidUntil()
 	k.begin(h.object, unlockLimit, false, "Unlock of %s", h.lease.Owner())
-	err := h.lease.Unlock(context.Background())
-	if k.end(err) {
-		p.world.released(h, validUntil, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	if k.dice.oneIn(4) {
+		cancel() // Unlock ignores it
+	}
+	err := h.lease.Unlock(ctx)
+	if !k.end(err) {
+		return
+	}
+	p.world.released(h, validUntil, err)
+	if limitedBy(err) && !p.world.mayRefuse(h) {
+		p.world.violate(h.object, "%v: Unlock = %v", h, err)
 	}
 }
 
@@ -292,7 +310,7 @@ func (k *worker) multi(o *object) bool {
 // passing are the errors that a call may return for what the faults do.
 var passing = []error{
 	lock.ErrNotAcquired, lock.ErrClosed, lock.ErrLost, lock.ErrUncertain, lock.ErrNotHeld, lock.ErrReentry, lock.ErrUpgrade,
-	lock.ErrReleased, context.DeadlineExceeded, context.Canceled,
+	lock.ErrReleased, context.DeadlineExceeded, context.Canceled, redisson.ErrNotOwner,
 }
 
 // isOne reports whether err is one of the list.

@@ -3,6 +3,7 @@ package simulation
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -19,12 +20,21 @@ const longestLease = 6 * time.Second
 var latencies = []time.Duration{200 * time.Microsecond, 2 * time.Millisecond, 30 * time.Millisecond}
 
 const (
-	calmTime   = 40 * time.Second // without faults, while the workers go on
-	settleTime = 15 * time.Second // of it in which what the faults have left is cleared up
-	endLimit   = 60 * time.Second // for the workers to end
-	closeTime  = time.Second      // for which Close repeats what is not confirmed
-	latchTime  = 15 * time.Minute // after which nothing but data is left on the server
+	endLimit  = 60 * time.Second // for the workers to end
+	closeTime = time.Second      // for which Close repeats what is not confirmed
+	latchTime = 15 * time.Minute // after which nothing but data is left on the server
 )
+
+// times is by when what is done where nothing is wrong any more.
+type times struct {
+	calm   time.Duration // without faults, while the workers go on
+	settle time.Duration // of it in which what the faults have left is cleared up
+	undo   time.Duration // by then all is taken back that had to be
+	renew  time.Duration // so long at most a lease is not renewed
+}
+
+// soleTimes are those of one server.
+var soleTimes = times{calm: 40 * time.Second, settle: 15 * time.Second, undo: 2 * time.Second, renew: 2 * time.Second}
 
 // pace is how much the workers want.
 type pace struct {
@@ -42,25 +52,35 @@ var paces = []pace{
 
 // world is all that takes part in a run.
 type world struct {
-	seed    uint64    // constant, as what follows
-	dice    *dice     // of the plan; only Run's goroutine uses it
-	start   time.Time // of the run
-	history *history
-	srv     *fakeredis.Server
-	objects []*object
-	pace    pace
-	latency time.Duration // of the sound network, and as much jitter
-	slack   time.Duration // by how much a call may return later than it should
-	healed  chan struct{} // closed when the faults are over
-	over    chan struct{} // closed when the workers are to end
-	born    int           // processes; only Run's goroutine and, never beside it, replace use it
-	wg      sync.WaitGroup
+	seed     uint64    // constant, as what follows
+	dice     *dice     // of the plan; only Run's goroutine uses it
+	start    time.Time // of the run
+	history  *history
+	srv      *fakeredis.Server // the only one, or the first
+	servers  []*fakeredis.Server
+	group    *group // what the servers are part of if they replace each other, or nil
+	times    times
+	objects  []*object
+	pace     pace
+	five     bool          // there are five servers, for Redlock
+	mixed    bool          // some processes are Redisson's
+	latency  time.Duration // of the sound network, and as much jitter
+	slack    time.Duration // by how much a call may return later than it should
+	healed   chan struct{} // closed when the faults are over
+	over     chan struct{} // closed when the workers are to end
+	omit     []int         // faults that are left out
+	happened int           // faults so far; only Run's goroutine
+	born     int           // processes; only Run's goroutine and, never beside it, replace use it
+	wg       sync.WaitGroup
 
-	mu        sync.Mutex // guards the following, and what objects and holds say
+	mu        sync.Mutex                        // guards the following, and what objects and holds say
+	drifts    map[*fakeredis.Server]bool        // clocks that have gone wrong; only Run's goroutine
+	forgot    map[*fakeredis.Server][]time.Time // when each of five has lost all
 	living    []*process
 	all       []*process
 	calmSince time.Time // zero while there are faults
 	report    Report
+	noScripts bool // a server has denied the right to run scripts
 
 	found      sync.Mutex // guards violations; taken with mu held
 	violations []string
@@ -75,24 +95,34 @@ type Report struct {
 	Losses     int            // holders that were told
 	Faults     map[string]int // by sort
 	Excused    map[string]int // violations that an exclusion explains
+	Events     map[string]int // that show that something was tried
+	Happened   int            // faults, also those left out
 	Virtual    time.Duration
-	History    []string
+	history    *history
 	Violations []string // each with its timeline
 }
 
+// History is all that has happened, a line for each event.
+func (r Report) History() []string { return r.history.lines() }
+
 // Run simulates one seed. It is for a bubble of testing/synctest, which fails if a goroutine is left.
-func Run(seed uint64) Report {
+// The faults with the numbers in omit are left out.
+func Run(seed uint64, omit ...int) Report {
 	w := newWorld(seed)
-	p := newProfile(w.dice)
+	w.omit = omit
+	p := newProfile(w.dice, w.faults())
 	names := []string{}
 	for _, f := range p.faults {
 		names = append(names, f.name)
 	}
-	w.history.add("", "", "seed %d: %v; faults: %s", seed, w.objects, strings.Join(names, ", "))
-	interpreter := newInterpreter(w.ran)
-	defer interpreter.close()
-	w.srv.Interpret(interpreter.compile)
+	w.history.add("", "", "seed %d: %d servers, %v; faults: %s", seed, len(w.servers), w.objects, strings.Join(names, ", "))
+	for _, srv := range w.servers {
+		interpreter := newInterpreter(func(title string, c *fakeredis.Call, reply any) { w.ran(srv, title, c, reply) })
+		defer interpreter.close()
+		srv.Interpret(interpreter.compile)
+	}
 	w.setup()
+	w.group.begin()
 	for range 3 + w.dice.n(4) {
 		w.living = append(w.living, w.newProcess())
 	}
@@ -109,14 +139,20 @@ func Run(seed uint64) Report {
 	w.closeAll()
 	close(ticks)
 	w.wg.Wait()
+	w.group.end()
 	time.Sleep(latchTime)
 	w.judgeRemains()
-	w.srv.Close()
-	for _, p := range w.all {
-		p.route.wg.Wait()
+	for _, srv := range w.servers {
+		srv.Close()
 	}
+	for _, p := range w.all {
+		for _, r := range p.routes {
+			r.wg.Wait()
+		}
+	}
+	w.report.Happened = w.happened
 	w.report.Virtual = time.Since(w.start)
-	w.report.History = w.history.lines()
+	w.report.history = w.history
 	w.report.Violations = w.violations
 	return w.report
 }
@@ -124,12 +160,79 @@ func Run(seed uint64) Report {
 func newWorld(seed uint64) *world {
 	d := newDice(seed, "plan")
 	latency := pick(d, latencies)
-	return &world{
-		latency: latency, slack: 100*time.Millisecond + 20*latency,
-		seed: seed, dice: d, start: time.Now(), history: &history{start: time.Now()}, srv: fakeredis.New(), objects: newObjects(d),
+	w := &world{
+		latency: latency, slack: 100*time.Millisecond + 20*latency, times: soleTimes,
+		seed: seed, dice: d, start: time.Now(), history: &history{start: time.Now()}, srv: fakeredis.New(),
 		pace: pick(d, paces), healed: make(chan struct{}), over: make(chan struct{}),
-		report: Report{Seed: seed, Faults: map[string]int{}, Excused: map[string]int{}},
+		report: Report{Seed: seed, Faults: map[string]int{}, Excused: map[string]int{}, Events: map[string]int{}},
+		forgot: map[*fakeredis.Server][]time.Time{}, drifts: map[*fakeredis.Server]bool{},
 	}
+	if Deployment(seed) == Replicas {
+		w.group, w.times, w.objects = newGroup(w), groupTimes, newObjects(d)
+		w.srv, w.servers = w.group.servers[0], w.group.servers
+		w.report.Events["run: replicas"]++
+		return w
+	}
+	w.servers = []*fakeredis.Server{w.srv}
+	if w.five = d.oneIn(5); w.five {
+		for len(w.servers) < voters {
+			w.servers = append(w.servers, fakeredis.New())
+		}
+		w.objects = newVotes(d)
+		w.report.Events["run: five servers"]++
+		return w
+	}
+	w.report.Events["run: one server"]++
+	if w.objects, w.mixed = newObjects(d), d.oneIn(3); w.mixed {
+		w.report.Events["run: Redisson beside us"]++
+	}
+	return w
+}
+
+// server is one of the servers, the master if they replace each other.
+func (w *world) server(d *dice) *fakeredis.Server {
+	if w.group != nil {
+		return w.group.master()
+	}
+	return pick(d, w.servers)
+}
+
+// truth is the server that has what is true: the only one, or the master.
+func (w *world) truth() *fakeredis.Server {
+	if w.group != nil {
+		return w.group.master()
+	}
+	return w.srv
+}
+
+// judged are the servers that have what is true.
+func (w *world) judged() []*fakeredis.Server {
+	if w.group != nil {
+		return []*fakeredis.Server{w.group.master()}
+	}
+	return w.servers
+}
+
+// routes are those of all processes that live.
+func (w *world) routes() (all []*route) {
+	for _, p := range w.processes() {
+		all = append(all, p.routes...)
+	}
+	return all
+}
+
+// route is one of them.
+func (w *world) route(d *dice) *route { return pick(d, w.someone(d).routes) }
+
+// emptied takes note that a server forgets all now. Of five it has no vote for a while then.
+func (w *world) emptied(srv *fakeredis.Server, why *exclusion) {
+	if !w.five {
+		w.lost(why, w.objects...)
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.forgot[srv] = append(w.forgot[srv], time.Now())
 }
 
 func (w *world) since(t time.Time) string { return fmt.Sprintf("%.6f", t.Sub(w.start).Seconds()) }
@@ -138,7 +241,7 @@ func (w *world) since(t time.Time) string { return fmt.Sprintf("%.6f", t.Sub(w.s
 func (w *world) setup() {
 	for _, o := range w.objects {
 		if o.family == permits || o.family == semaphore {
-			w.srv.Do("SETNX", o.name, fmt.Sprint(o.total))
+			w.truth().Do("SETNX", o.name, fmt.Sprint(o.total))
 		}
 	}
 }
@@ -150,20 +253,31 @@ func (w *world) lost(why *exclusion, objects ...*object) {
 	}
 }
 
-// ran is told of each script by the server, in the order in which they run.
-func (w *world) ran(title string, c *fakeredis.Call, reply any) {
+// ran is told of each script by a server, in the order in which they run.
+func (w *world) ran(s *fakeredis.Server, title string, c *fakeredis.Call, reply any) {
 	key := ""
 	if len(c.Keys) > 0 {
 		key = c.Keys[0]
 	}
-	if strings.HasSuffix(title, ", force") && reply != any(int64(0)) && reply != nil {
+	if why := forcedBy(title); why != nil && w.group.serves(s) && reply != any(int64(0)) && reply != nil {
 		for _, o := range w.objects {
 			if o.name == key {
-				o.lost(forced)
+				o.lost(why)
 			}
 		}
 	}
-	w.history.add("server", key, "%s %s -> %s", title, brief(c.Args), brief(reply))
+	w.history.add(w.group.name(s), key, "%s %s -> %s", title, brief(c.Args), brief(reply))
+}
+
+// forcedBy is what a script that frees a lock does to its holder, nil for other scripts.
+func forcedBy(title string) *exclusion {
+	switch {
+	case title == "redisson lock, force":
+		return deleted
+	case strings.HasSuffix(title, ", force"):
+		return forced
+	}
+	return nil
 }
 
 // processes are those that live.
@@ -222,7 +336,7 @@ func (w *world) closed(p *process, began time.Time, took time.Duration, err erro
 		return
 	}
 	gaveUp, ok := errors.AsType[*lock.CloseError](err)
-	if calm := w.calmStart(); !ok || !calm.IsZero() && began.Sub(calm) > settleTime {
+	if calm := w.calmStart(); !ok || !calm.IsZero() && began.Sub(calm) > w.times.settle {
 		w.violate(nil, "%s: Close = %v", p.name, err)
 		return
 	}
@@ -240,11 +354,12 @@ func (w *world) closed(p *process, began time.Time, took time.Duration, err erro
 func (w *world) heal() {
 	w.history.add("fault", "", "all faults are over")
 	close(w.healed)
-	for _, p := range w.processes() {
-		p.route.set(func() {
-			p.route.blocked, p.route.refused, p.route.sliced, p.route.swallow = [2]bool{}, false, false, false
-			p.route.latency, p.route.jitter = w.latency, w.latency
-			p.route.hurryLocked()
+	for _, r := range w.routes() {
+		r.set(func() {
+			clear(r.apart)
+			r.blocked, r.refused, r.sliced, r.swallow = [2]bool{}, false, false, false
+			r.latency, r.jitter = w.latency, w.latency
+			r.hurryLocked()
 		})
 	}
 	w.mu.Lock()
@@ -254,7 +369,7 @@ func (w *world) heal() {
 
 // calm lets the workers go on. Nothing goes wrong any more, but for connections that carry no requests.
 func (w *world) calm() {
-	for end := time.Now().Add(calmTime); time.Now().Before(end); {
+	for end := time.Now().Add(w.times.calm); time.Now().Before(end); {
 		time.Sleep(w.dice.upTo(4 * time.Second))
 		w.killSubscribers()
 	}
@@ -274,13 +389,15 @@ func (w *world) returned(k *worker, c call, err error) {
 	if err == nil {
 		return
 	}
-	calm := !w.calmSince.IsZero() && c.since.Sub(w.calmSince) > settleTime
+	w.group.notice()
+	calm := !w.calmSince.IsZero() && c.since.Sub(w.calmSince) > w.times.settle
 	switch {
 	case isOne(err, passing...):
 		if calm && errors.Is(err, lock.ErrUncertain) {
 			w.violate(c.object, "%s: %s = %v, and nothing is wrong", k.name, c.what, err)
 		}
-	case isOne(err, conn.ErrNotSent, conn.ErrUncertain) && !calm:
+	case (isOne(err, conn.ErrNotSent, conn.ErrUncertain, lock.ErrNoQuorum) || limitedBy(err)) && !calm:
+	case errors.Is(err, lock.ErrNotReplicated) && (!calm || c.hurries()):
 	case errors.Is(err, lock.ErrNotSet) && c.object.lossSince(w.start) != nil:
 	default:
 		w.violate(c.object, "%s: %s = %v", k.name, c.what, err)
@@ -308,7 +425,7 @@ type briefly struct{ value any }
 func brief(v any) briefly { return briefly{v} }
 
 func (b briefly) String() string {
-	text := fmt.Sprintf("%q", b.value)
+	text := string(appendReply(nil, b.value))
 	if len(text) > briefLength {
 		return text[:briefLength] + "..."
 	}
@@ -316,3 +433,31 @@ func (b briefly) String() string {
 }
 
 const briefLength = 160
+
+// appendReply appends a reply or a list of arguments as text.
+func appendReply(dst []byte, v any) []byte {
+	switch v := v.(type) {
+	case int64:
+		return strconv.AppendInt(dst, v, 10)
+	case string:
+		return strconv.AppendQuote(dst, v)
+	case []string:
+		for i, s := range v {
+			if i > 0 {
+				dst = append(dst, ' ')
+			}
+			dst = strconv.AppendQuote(dst, s)
+		}
+		return dst
+	case []any:
+		dst = append(dst, '{')
+		for i, e := range v {
+			if i > 0 {
+				dst = append(dst, ' ')
+			}
+			dst = appendReply(dst, e)
+		}
+		return append(dst, '}')
+	}
+	return fmt.Append(dst, v)
+}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
@@ -54,11 +55,15 @@ func newMachine(ctx context.Context, root string) (*machine, error) {
 func (m *machine) close(ctx context.Context) { _ = m.runtime.Close(ctx) }
 
 // run runs one seed, and returns what it prints and reports. Nothing but the seed has an influence on either.
-func (m *machine) run(ctx context.Context, seed uint64, history bool) ([]byte, *report, error) {
+func (m *machine) run(ctx context.Context, seed uint64, history bool, omit ...int) ([]byte, *report, error) {
 	var out bytes.Buffer
 	args := []string{"simulation.test", fmt.Sprint("-seed=", seed), "-report", "-test.run=^TestSimulation$", "-test.timeout=0"}
 	if history {
 		args = append(args, "-history")
+	}
+	if len(omit) > 0 {
+		words := strings.Fields(strings.Trim(fmt.Sprint(omit), "[]"))
+		args = append(args, "-omit="+strings.Join(words, ","))
 	}
 	var key [32]byte
 	copy(key[:], fmt.Sprint("seed ", seed))
@@ -85,9 +90,9 @@ const startOfTime = 946684800
 // report is what a run has done; nil if it has not come to its end.
 type report struct {
 	Operations, Holds, Looks, Losses int
-	Faults, Excused                  map[string]int
+	Faults, Excused, Events          map[string]int
 	Virtual                          int64
-	Violations                       int
+	Violations, Happened             int
 }
 
 func (r *report) failed() bool { return r == nil || r.Violations > 0 }

@@ -44,9 +44,18 @@ func work(ctx context.Context, root string, seed, first uint64, seeds int) (fail
 	if seed != 0 {
 		out, report, err := m.run(ctx, seed, true)
 		os.Stdout.Write(out)
+		if report.failed() && err == nil {
+			explain(ctx, os.Stdout, m, seed, report)
+		}
 		return report.failed(), err
 	}
 	all := runAll(ctx, m, first, seeds)
+	if all.bad > 0 {
+		_, report, err := m.run(ctx, all.worst, false)
+		if err == nil {
+			explain(ctx, os.Stdout, m, all.worst, report)
+		}
+	}
 	all.print(os.Stdout, time.Since(began))
 	return all.bad > 0, ctx.Err()
 }

@@ -14,11 +14,12 @@ type table struct {
 	mu    sync.Mutex // guards the following
 	seeds int
 	bad   int
+	worst uint64 // the first that was bad
 	total report
 }
 
 func newTable() *table {
-	return &table{total: report{Faults: map[string]int{}, Excused: map[string]int{}}}
+	return &table{total: report{Faults: map[string]int{}, Excused: map[string]int{}, Events: map[string]int{}}}
 }
 
 // add counts a run in. The output of one that has failed goes to w.
@@ -27,7 +28,9 @@ func (t *table) add(w io.Writer, seed uint64, out []byte, r *report, err error) 
 	defer t.mu.Unlock()
 	t.seeds++
 	if err != nil || r.failed() {
-		t.bad++
+		if t.bad++; t.bad == 1 {
+			t.worst = seed
+		}
 		fmt.Fprintf(w, "seed %d: %v\n%s\n", seed, err, out)
 	}
 	if r == nil {
@@ -44,6 +47,9 @@ func (t *table) add(w io.Writer, seed uint64, out []byte, r *report, err error) 
 	}
 	for name, n := range r.Excused {
 		t.total.Excused[name] += n
+	}
+	for name, n := range r.Events {
+		t.total.Events[name] += n
 	}
 }
 
@@ -64,6 +70,9 @@ func (t *table) print(w io.Writer, took time.Duration) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.total.Excused)) {
 		row("excused: "+name, t.total.Excused[name])
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.total.Events)) {
+		row("event: "+name, t.total.Events[name])
 	}
 	row("violations", t.total.Violations)
 	row("seeds that failed", t.bad)

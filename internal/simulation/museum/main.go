@@ -1,8 +1,10 @@
 // Museum runs the simulation against code with a known fault in it, one fault after another, and prints after how many seeds each
-// was found. A fault is a file: a line that says what is wrong, then for each place the file that it is in, the text that is there,
-// which has to be there once, and the text that takes its place.
+// was found. A fault is a file: a line that says what is wrong; for a fault that the simulation does not show, a line with the
+// package and the test that find it; then for each place the file that it is in, the text that is there, which has to be there once,
+// and the text that takes its place.
 //
 //	# what is wrong
+//	@ ./lock ^TestThatFindsIt$
 //	=== lock/lease.go
 //	the text that is there
 //	--- becomes
@@ -48,67 +50,80 @@ func visit(root, only string, seeds int) (missed int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	fmt.Printf("%-24s %-8s %s\n", "fault", "seeds", "found as")
+	fmt.Printf("%-28s %-32s %-6s %s\n", "fault", "found by", "seeds", "as")
 	for _, name := range names {
 		title := strings.TrimSuffix(filepath.Base(name), ".txt")
 		if match, err := filepath.Match(only, title); only != "" && (err != nil || !match) {
 			continue
 		}
-		after, as, err := try(root, name, seeds)
+		found, err := try(root, name, seeds)
 		switch {
 		case err != nil:
 			return missed, fmt.Errorf("%s: %w", title, err)
-		case as == "":
+		case found.as == "":
 			missed++
-			fmt.Printf("%-24s %-8s %s\n", title, "-", "NOT FOUND")
+			fmt.Printf("%-28s %-32s %-6s %s\n", title, "NOT FOUND", "", "")
 		default:
-			fmt.Printf("%-24s %-8d %s\n", title, after, as)
+			fmt.Printf("%-28s %-32s %-6s %s\n", title, found.by, found.seeds, found.as)
 		}
 	}
 	return missed, nil
 }
 
-// found is what the test prints of the first violation; the seeds before it have found nothing.
-var found = regexp.MustCompile(`(?m)^ +\S+: seed (\d+): (.*)$`)
+// verdict is what has found a fault; as is "" if nothing has.
+type verdict struct{ by, seeds, as string }
+
+// violation is what the test prints of the first one; the seeds before it have found nothing.
+var violation = regexp.MustCompile(`(?m)^ +\S+: seed (\d+): (.*)$`)
 
 // try runs one fault.
-func try(root, name string, seeds int) (after int, as string, err error) {
+func try(root, name string, seeds int) (found verdict, err error) {
 	text, err := os.ReadFile(name)
 	if err != nil {
-		return 0, "", err
+		return found, err
 	}
 	dir, err := os.MkdirTemp("", "museum")
 	if err != nil {
-		return 0, "", err
+		return found, err
 	}
 	defer os.RemoveAll(dir)
 	overlay, err := write(root, dir, string(text))
 	if err != nil {
-		return 0, "", err
+		return found, err
 	}
-	binary := filepath.Join(dir, "simulation.test")
-	build := exec.Command("go", "test", "-overlay", overlay, "-c", "-o", binary, "./internal/simulation")
+	pkg, args := "./internal/simulation", []string{fmt.Sprint("-seeds=", seeds), "-stop", "-test.run=^TestSimulation$"}
+	test := finder.FindStringSubmatch(string(text))
+	if test != nil {
+		pkg, args = test[1], []string{"-test.run=" + test[2]}
+	}
+	binary := filepath.Join(dir, "museum.test")
+	build := exec.Command("go", "test", "-overlay", overlay, "-c", "-o", binary, pkg)
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
-		return 0, "", fmt.Errorf("%w: %s", err, out)
+		return found, fmt.Errorf("%w: %s", err, out)
 	}
-	run := exec.Command(binary, fmt.Sprint("-seeds=", seeds), "-stop", "-test.run=^TestSimulation$")
-	run.Dir = dir
+	run := exec.Command(binary, args...)
+	run.Dir = filepath.Join(root, pkg)
 	out, err := run.CombinedOutput()
 	if err == nil {
-		return 0, "", nil
+		return found, nil
 	}
-	lines := found.FindSubmatch(out)
-	if lines == nil {
-		return seeds, "the end of the program: " + strings.SplitN(string(out), "\n", 2)[0], nil
+	first := shorten(strings.SplitN(string(out), "\n", 2)[0])
+	if test != nil {
+		return verdict{strings.Trim(test[2], "^$"), "", first}, nil
 	}
-	fmt.Sscan(string(lines[1]), &after)
-	return after, shorten(string(lines[2])), nil
+	if lines := violation.FindSubmatch(out); lines != nil {
+		return verdict{"simulation", string(lines[1]), shorten(string(lines[2]))}, nil
+	}
+	return verdict{"simulation", "", "the end of the program: " + first}, nil
 }
+
+// finder is the line with the package and the test that find a fault.
+var finder = regexp.MustCompile(`(?m)^@ (\S+) (\S+)$`)
 
 // shorten leaves out what is different each time.
 func shorten(text string) string {
-	const enough = 110
+	const enough = 100
 	if len(text) > enough {
 		return text[:enough] + "..."
 	}

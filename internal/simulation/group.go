@@ -1,0 +1,322 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/fakeredis"
+)
+
+// The deployments.
+const (
+	Replicas = "replicas" // a master, two replicas and three sentinels
+	Others   = "others"   // one server, or five
+)
+
+// Deployment is what a seed has its processes lock with.
+func Deployment(seed uint64) string {
+	if seed%3 == 2 {
+		return Replicas
+	}
+	return Others
+}
+
+// groupTimes are those of a group: a former master that has come back is one for 8 s yet, sentinels that have not run for a while
+// believe nothing for 30, and read INFO every 10 s.
+var groupTimes = times{calm: 75 * time.Second, settle: 50 * time.Second, undo: 50 * time.Second, renew: 50 * time.Second}
+
+// warmUp is how long sentinels take to know all replicas.
+const warmUp = 12 * time.Second
+
+// masterName is what sentinels call the master.
+const masterName = "prime"
+
+// group is a master, two replicas, and three sentinels that replace it.
+type group struct {
+	world     *world // constant, as what follows
+	network   *fakeredis.Network
+	dice      *dice
+	servers   []*fakeredis.Server
+	sentinels []*fakeredis.Server
+	addrs     []string // of the servers, then of the sentinels
+	nodes     map[string]*fakeredis.Server
+	downAfter time.Duration
+
+	mu        sync.Mutex // guards the following; no server's mutex is taken with it held
+	now       int        // the server that is the master by the latest configuration
+	epoch     int64      // of that
+	sound     []bool     // the servers that have had all the data since they were started
+	away      []time.Time
+	lagged    map[string]time.Duration // by how much more is late what goes to these addresses
+	jitter    time.Duration
+	failovers int
+}
+
+const nodesOfAKind = 3
+
+func newGroup(w *world) *group {
+	d := newDice(w.seed, "group")
+	g := &group{
+		world: w, dice: d, nodes: map[string]*fakeredis.Server{}, lagged: map[string]time.Duration{},
+		sound: make([]bool, nodesOfAKind), away: make([]time.Time, nodesOfAKind),
+		jitter:    pick(d, []time.Duration{time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond}),
+		downAfter: pick(d, []time.Duration{500 * time.Millisecond, time.Second, 3 * time.Second}),
+	}
+	for _, kind := range []string{"10.0.0.%d:6379", "10.1.0.%d:26379"} {
+		for i := range nodesOfAKind {
+			g.addrs = append(g.addrs, fmt.Sprintf(kind, i+1))
+		}
+	}
+	g.network = fakeredis.NewNetwork(g.delay)
+	watch := fakeredis.Watch{
+		Name: masterName, Master: g.addrs[0], Servers: g.addrs[:nodesOfAKind], Sentinels: g.addrs[nodesOfAKind:],
+		Quorum: 2, DownAfter: g.downAfter, Failover: pick(d, []time.Duration{2 * time.Second, 5 * time.Second}), Chance: d.upTo,
+	}
+	for i, addr := range g.addrs {
+		s := fakeredis.New()
+		if i < nodesOfAKind {
+			g.servers = append(g.servers, s)
+		} else {
+			s = fakeredis.NewSentinel(watch)
+			g.sentinels = append(g.sentinels, s)
+		}
+		g.network.Join(addr, s)
+		g.nodes[addr] = s
+	}
+	for _, s := range g.servers[1:] {
+		s.ReplicaOf(g.addrs[0])
+	}
+	return g
+}
+
+// record has the history say what is known of replicas when somebody asks.
+func (g *group) record() {
+	for _, s := range g.servers {
+		s.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+			if cmd.Name == "WAIT" {
+				r := s.Replication()
+				g.world.history.add(g.name(s), "", "%v at connection %d; replicas: %v, syncing %v, following %q", cmd, cmd.Conn, r.Online, r.Syncing, r.Master)
+			}
+			return fakeredis.Run()
+		})
+	}
+	for i, s := range g.sentinels {
+		s.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+			if len(cmd.Args) > 1 && cmd.Args[1] == "replicas" {
+				away := map[string]bool{}
+				g.exclude(s, away)
+				addr, epoch := s.Configured()
+				g.world.history.add(fmt.Sprint("q", i), "", "asked for replicas: master %s in epoch %d, away %v, %v", addr, epoch, away, s.Do("SENTINEL", "CKQUORUM", masterName))
+			}
+			return fakeredis.Run()
+		})
+	}
+}
+
+// delay is how long something takes from one node to another.
+func (g *group) delay(_, to string) time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.world.latency + g.dice.upTo(g.jitter) + g.lagged[to]
+}
+
+// dial reaches a node without any network.
+func (g *group) dial(ctx context.Context, addr string) (net.Conn, error) {
+	return g.nodes[addr].Dial(ctx, "tcp", addr)
+}
+
+// config is how a client finds the master.
+func (g *group) config(d *dice) conn.Sentinel {
+	return conn.Sentinel{
+		Master: masterName, Addrs: g.addrs[nodesOfAKind+d.n(nodesOfAKind):], PollInterval: pick(d, []time.Duration{0, time.Second, -1}),
+	}
+}
+
+// begin waits until the sentinels know the replicas.
+func (g *group) begin() {
+	if g == nil {
+		return
+	}
+	g.world.history.add("", "", "a group: down after %v, jitter %v", g.downAfter, g.jitter)
+	g.record()
+	time.Sleep(warmUp)
+	g.look()
+}
+
+// end ends the sentinels, which have nothing to do any more.
+func (g *group) end() {
+	if g == nil {
+		return
+	}
+	g.look()
+	time.Sleep(time.Second)
+	for _, s := range g.sentinels {
+		if n := len(s.Conns()); n > 0 {
+			g.world.violate(nil, "%d connections to a sentinel are left", n)
+		}
+		s.Close()
+	}
+	g.judgeReplicas()
+	g.world.report.Events["failovers"] = g.failovers
+}
+
+// judgeReplicas fails unless all have the same, when nothing is wrong any more.
+func (g *group) judgeReplicas() {
+	want := strings.Join(g.master().Dump(), "\n")
+	for i, s := range g.servers {
+		if got := strings.Join(s.Dump(), "\n"); got != want {
+			g.world.violate(nil, "s%d has\n%s\nand the master\n%s", i, got, want)
+		}
+	}
+}
+
+// name is what the history calls a server.
+func (g *group) name(s *fakeredis.Server) string {
+	if g == nil {
+		return "server"
+	}
+	for i, node := range g.servers {
+		if s == node {
+			return fmt.Sprint("s", i)
+		}
+	}
+	return "sentinel"
+}
+
+// master is the server that has what is true: the one that the latest configuration of a sentinel names.
+func (g *group) master() *fakeredis.Server { return g.servers[g.index()] }
+
+// misledLocked reports whether a former master may have answered, which does not know what has been granted since.
+func (w *world) misledLocked() bool {
+	if w.group == nil {
+		return false
+	}
+	now := w.group.index()
+	for i, s := range w.group.servers {
+		if r := s.Replication(); i != now && r.Master == "" && r.Running {
+			w.report.Excused[formerMaster.name]++
+			return true
+		}
+	}
+	return false
+}
+
+// notice takes note of a master that is new.
+func (g *group) notice() {
+	if g != nil {
+		g.index()
+	}
+}
+
+func (g *group) index() int {
+	named, epoch := "", int64(-1)
+	for _, s := range g.sentinels {
+		if addr, at := s.Configured(); at > epoch {
+			named, epoch = addr, at
+		}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if epoch > g.epoch {
+		for i, addr := range g.addrs[:nodesOfAKind] {
+			if addr == named {
+				g.promotedLocked(i, epoch)
+			}
+		}
+	}
+	return g.now
+}
+
+// serves reports whether the server is the master. It may be called inside the server.
+func (g *group) serves(s *fakeredis.Server) bool { return g == nil || g.master() == s }
+
+// promotedLocked takes note of another master. It may not have what was granted while it was away.
+func (g *group) promotedLocked(i int, epoch int64) {
+	w := g.world
+	w.history.add("s"+fmt.Sprint(i), "", "is the master, in epoch %d, instead of s%d; it was away until %v", epoch, g.now, w.since(g.away[i]))
+	if g.now != i {
+		g.failovers++
+	}
+	g.now, g.epoch = i, epoch
+	for _, o := range w.objects {
+		if !g.away[i].IsZero() {
+			o.lostBefore(away, g.away[i])
+		}
+		if o.family == semaphore || o.family == countdown {
+			o.lost(unacknowledged)
+		}
+	}
+}
+
+// witnessAge is how old another server's word about replicas may be when a lock is granted.
+const witnessAge = 500 * time.Millisecond
+
+// look takes note of the replicas that need not acknowledge: those that sentinels would not choose, those that get all the data,
+// and those that have been started since they had them.
+func (g *group) look() {
+	if g == nil {
+		return
+	}
+	now := g.index()
+	m := g.servers[now].Replication()
+	excluded := map[string]bool{}
+	for _, addr := range m.Syncing {
+		excluded[addr] = true
+	}
+	for _, s := range g.sentinels {
+		own := map[string]bool{}
+		g.exclude(s, own)
+		if addr, _ := s.Configured(); addr != g.addrs[now] && own[g.addrs[now]] {
+			g.disowned()
+		}
+		maps.Copy(excluded, own)
+	}
+	for i, s := range g.servers {
+		r := s.Replication()
+		g.mu.Lock()
+		switch {
+		case r.Down:
+			g.sound[i] = false
+		case i == now || r.Linked && r.Master == g.addrs[now]:
+			g.sound[i] = true
+		}
+		if i != now && (excluded[g.addrs[i]] || !g.sound[i]) {
+			g.away[i] = time.Now().Add(witnessAge)
+		}
+		g.mu.Unlock()
+	}
+}
+
+// disowned takes note that the master is a replica that is down, to a sentinel that has not heard of the failover: what another
+// server grants meanwhile need not be known to it when it is back.
+func (g *group) disowned() {
+	for _, o := range g.world.objects {
+		o.lostBefore(away, time.Now().Add(witnessAge))
+	}
+}
+
+// exclude takes note of the replicas that a sentinel would not choose.
+func (g *group) exclude(sentinel *fakeredis.Server, excluded map[string]bool) {
+	if !sentinel.Replication().Running {
+		return
+	}
+	list, _ := sentinel.Do("SENTINEL", "replicas", masterName).([]any)
+	for _, one := range list {
+		fields := map[string]string{}
+		words, _ := one.([]any)
+		for i := 0; i+1 < len(words); i += 2 {
+			fields[fmt.Sprint(words[i])] = fmt.Sprint(words[i+1])
+		}
+		silent := 0
+		fmt.Sscan(fields["last-ok-ping-reply"], &silent)
+		if fields["flags"] != "slave" || silent > 5000 || fields["slave-repl-offset"] == "0" {
+			excluded[fields["name"]] = true
+		}
+	}
+}

@@ -1,0 +1,118 @@
+package simulation
+
+import (
+	"time"
+)
+
+// groupFaults are those of a master with replicas and sentinels.
+func groupFaults() []fault {
+	of := func(which func(g *group, d *dice) int, what func(g *group, d *dice, i int)) func(w *world, d *dice) {
+		return func(w *world, d *dice) { what(w.group, d, which(w.group, d)) }
+	}
+	master := func(g *group, _ *dice) int { return g.index() }
+	replica := func(g *group, d *dice) int { return (g.index() + 1 + d.n(nodesOfAKind-1)) % nodesOfAKind }
+	server := func(_ *group, d *dice) int { return d.n(nodesOfAKind) }
+	sentinel := func(_ *group, d *dice) int { return nodesOfAKind + d.n(nodesOfAKind) }
+	return []fault{
+		{"failover", 4, false, (*world).failoverFault},
+		{"master hangs", 5, false, of(master, (*group).hang)},
+		{"master dies", 3, false, of(master, func(g *group, d *dice, i int) { g.die(d, i, true) })},
+		{"master dies without data", 1, true, of(master, func(g *group, d *dice, i int) { g.die(d, i, false) })},
+		{"master cut off", 4, false, of(master, (*group).cut)},
+		{"replica hangs", 3, false, of(replica, (*group).hang)},
+		{"replica dies", 2, false, of(replica, func(g *group, d *dice, i int) { g.die(d, i, true) })},
+		{"replica dies without data", 2, false, of(replica, func(g *group, d *dice, i int) { g.die(d, i, false) })},
+		{"replica cut off", 3, false, of(replica, (*group).cut)},
+		{"lag", 4, false, of(server, (*group).lag)},
+		{"sentinel hangs", 3, false, of(sentinel, (*group).hang)},
+		{"sentinel cut off", 3, false, of(sentinel, (*group).cut)},
+		{"clients cut off", 4, false, (*world).apartFault},
+	}
+}
+
+// failoverFault has a sentinel replace the master while it serves.
+func (w *world) failoverFault(d *dice) {
+	pick(d, w.group.sentinels).Do("SENTINEL", "FAILOVER", masterName)
+}
+
+// outage is for how long a node does nothing: often for longer than it takes to be replaced.
+func (g *group) outage(d *dice) time.Duration {
+	return d.upTo(pick(d, []time.Duration{g.downAfter, 2*g.downAfter + 2*time.Second, 20 * time.Second}))
+}
+
+func (g *group) hang(d *dice, i int) {
+	w, s := g.world, g.nodes[g.addrs[i]]
+	w.history.add("fault", "", "%s hangs", g.addrs[i])
+	w.during(g.outage(d), func() { s.Stall(true) }, func() { s.Stall(false) })
+}
+
+// die has a server die and come back with its data or without.
+func (g *group) die(d *dice, i int, keep bool) {
+	w, s := g.world, g.servers[i]
+	if s.Replication().Down {
+		return
+	}
+	w.history.add("fault", "", "%s dies (what it has is kept: %v)", g.addrs[i], keep)
+	w.during(g.outage(d), s.Kill, func() {
+		if !keep && g.index() == i {
+			w.lost(dataLost, w.objects...)
+		}
+		s.Revive(keep)
+		w.history.add("fault", "", "%s is back", g.addrs[i])
+	})
+}
+
+// cut cuts a node off from some or all of the others, in one direction or both. Clients reach it as before.
+func (g *group) cut(d *dice, i int) {
+	some, way := d.n(3), d.n(4)
+	var others []string
+	for j, addr := range g.addrs {
+		if j != i && (some == 0 || (j < nodesOfAKind) == (some == 1)) {
+			others = append(others, addr)
+		}
+	}
+	w := g.world
+	w.history.add("fault", "", "%s is cut off from %v (directions %d)", g.addrs[i], others, way)
+	set := func(on bool) {
+		for _, addr := range others {
+			if way != 1 {
+				g.network.Block(g.addrs[i], addr, on)
+			}
+			if way != 2 {
+				g.network.Block(addr, g.addrs[i], on)
+			}
+		}
+	}
+	w.during(g.outage(d), func() { set(true) }, func() { set(false) })
+}
+
+// lag has everything arrive late at a server.
+func (g *group) lag(d *dice, i int) {
+	by := d.upTo(pick(d, []time.Duration{100 * time.Millisecond, time.Second, 3 * time.Second}))
+	set := func(by time.Duration) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.lagged[g.addrs[i]] = by
+	}
+	g.world.during(g.outage(d), func() { set(by) }, func() { set(0) })
+}
+
+// apartFault cuts a process off from some of the nodes.
+func (w *world) apartFault(d *dice) {
+	r := w.route(d)
+	var from []string
+	for _, addr := range w.group.addrs {
+		if d.oneIn(2) {
+			from = append(from, addr)
+		}
+	}
+	w.history.add("fault", "", "%s is cut off from %v", r.name, from)
+	set := func(on bool) {
+		r.set(func() {
+			for _, addr := range from {
+				r.apart[addr] = on
+			}
+		})
+	}
+	w.during(long(d), func() { set(true) }, func() { set(false) })
+}

@@ -1,0 +1,94 @@
+package simulation
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/lockwire/lockwire/resp"
+)
+
+// limitFaults are those of a server that refuses commands, or whose clock goes wrong.
+func limitFaults() []fault {
+	return []fault{
+		{"full memory", 3, false, (*world).fullFault},
+		{"rights", 3, false, (*world).rightsFault},
+		{"clock drift", 3, false, (*world).driftFault},
+		{"clock jump", 2, true, (*world).jumpFault},
+	}
+}
+
+func (w *world) fullFault(d *dice) {
+	srv := w.server(d)
+	w.during(long(d), func() { srv.Full(true) }, func() { srv.Full(false) })
+}
+
+// rightsFault takes the right to publish, to subscribe or to run scripts away for a while.
+func (w *world) rightsFault(d *dice) {
+	srv, denied := w.server(d), pick(d, [][]string{{"publish"}, {"subscribe"}, {"publish", "subscribe"}, {"evalsha", "eval"}})
+	if denied[0] == "evalsha" {
+		w.mu.Lock()
+		w.noScripts = true
+		w.mu.Unlock()
+	}
+	w.history.add("fault", "", "no right to %v", denied)
+	w.during(long(d), func() { srv.Deny(denied...) }, func() { srv.Deny() })
+}
+
+const (
+	// driftStep and driftEvery make the clock of a server gain or lose nine thousandths. A lease's end is taken to be a hundredth of it
+	// earlier than the server's, so this is not enough to excuse anything.
+	driftStep  = time.Millisecond
+	driftEvery = 112 * time.Millisecond
+)
+
+// driftFault has the clock of a server go too fast or too slow for a while, once in a run.
+func (w *world) driftFault(d *dice) {
+	srv, step, end := w.server(d), driftStep, time.Now().Add(d.upTo(30*time.Second))
+	if d.oneIn(2) {
+		step = -step
+	}
+	if w.drifts[srv] { // two would add up
+		return
+	}
+	w.drifts[srv] = true
+	w.history.add("fault", "", "for %v its clock gains %v every %v", time.Until(end), step, driftEvery)
+	w.wg.Go(func() {
+		for time.Now().Before(end) {
+			select {
+			case <-time.After(driftEvery):
+				srv.Jump(step)
+			case <-w.healed:
+				return
+			}
+		}
+	})
+}
+
+// jumpFault sets the clock of a server. Ahead leases end before their time. Back, what is to come too late may yet take effect.
+func (w *world) jumpFault(d *dice) {
+	srv, by := w.server(d), d.upTo(10*time.Second)
+	if d.oneIn(2) {
+		by = -by
+	}
+	w.history.add("fault", "", "a clock jumps by %v", by)
+	for _, o := range w.objects {
+		o.lostUntil(clockJumped, time.Now().Add(latest+max(0, -by)))
+	}
+	srv.Jump(by)
+}
+
+// limitedBy reports whether an error is what a full server says, or one that denies a right.
+func limitedBy(err error) bool {
+	said, ok := errors.AsType[resp.Error](err)
+	return ok && (strings.HasPrefix(string(said), "OOM ") || strings.HasPrefix(string(said), "NOPERM ") ||
+		strings.HasPrefix(string(said), "ERR The user executing the script"))
+}
+
+// mayRefuse reports whether a server that is full, or denies a right, may refuse the release of a hold. The release of an exclusive
+// lock's only hold frees first and publishes where it may, so only the right to run scripts is needed.
+func (w *world) mayRefuse(h *hold) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.noScripts || h.shared || h.object.family != exclusive || h.worker.process.redisson != nil
+}

@@ -1,0 +1,31 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// atLeast is how many faults there are to be.
+const atLeast = 40
+
+// Each fault can be put into today's code.
+func TestMuseumApplies(t *testing.T) {
+	names, err := filepath.Glob("faults/*.txt")
+	if err != nil || len(names) < atLeast {
+		t.Fatalf("%d faults, %v, want %d", len(names), err, atLeast)
+	}
+	root, err := filepath.Abs("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := write(root, t.TempDir(), string(text)); err != nil {
+			t.Errorf("%s: %v; write the fault anew for the code as it is, or leave it out if it cannot be any more", name, err)
+		}
+	}
+}
