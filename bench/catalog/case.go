@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"slices"
+	"time"
 
 	"github.com/lockwire/lockwire/bench/measure"
 	"github.com/lockwire/lockwire/bench/system"
@@ -34,10 +35,12 @@ type Contender struct {
 // Place says where the processes run.
 type Place string
 
-// The places. The server is on the first CPU always.
+// The places. The server is on the first CPU, except where nothing is pinned.
 const (
 	SameCPU Place = "same CPU"
 	Split   Place = "split"
+	Both    Place = "clients on both CPUs"
+	Free    Place = "not pinned"
 )
 
 // Case is one job under one load.
@@ -46,8 +49,11 @@ type Case struct {
 
 	Place      Place
 	Unix       bool // a unix socket instead of TCP
+	TLS        bool
 	NoServer   bool
-	Procs      int // processes of a contender; 0 is 1
+	Procs      int           // processes of a contender; 0 is 1
+	RoundTrip  time.Duration // added to each round trip of the last Far processes
+	Far        int
 	Callers    int // of each process, where that means something
 	Length     measure.Length
 	Metrics    []Metric // the first decides who is better
@@ -81,7 +87,7 @@ type Outcome struct {
 // Cases returns all of them, in the order in which they run.
 func Cases() []Case {
 	var all []Case
-	for _, list := range [][]Case{codecCases(), clientCases(), subscribeCases(), lockCases(), contendedCases(), scaleCases()} {
+	for _, list := range [][]Case{codecCases(), clientCases(), subscribeCases(), lockCases(), kindCases(), contendedCases(), scaleCases()} {
 		all = append(all, list...)
 	}
 	return all

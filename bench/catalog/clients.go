@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -10,40 +11,49 @@ import (
 	"github.com/lockwire/lockwire/bench/measure"
 )
 
+// decoder reads replies, as values of any kind or as what its users ask for.
+type decoder struct {
+	name           string
+	kind           Kind
+	generic, typed codec.Decoder
+}
+
+var decoders = []decoder{
+	{"lockwire", Ours, codec.Lockwire, codec.LockwireTyped},
+	{"go-redis", Peer, codec.GoRedis, codec.GoRedisTyped},
+	{"rueidis", Peer, codec.Rueidis, codec.RueidisTyped},
+	{"redigo", Peer, codec.Redigo, nil},
+	{"radix", Peer, codec.Radix, codec.RadixTyped},
+	{"views", Floor, codec.Views, codec.Views},
+}
+
+// codecCases compare like with like: what can hold any reply, and what is of the reply's type.
 func codecCases() []Case {
-	decoders := []struct {
-		name string
-		kind Kind
-		d    codec.Decoder
-	}{
-		{"lockwire", Ours, codec.Lockwire},
-		{"go-redis", Peer, codec.GoRedis},
-		{"go-redis typed", Peer, codec.GoRedisTyped},
-		{"rueidis", Peer, codec.Rueidis},
-		{"rueidis typed", Peer, codec.RueidisTyped},
-		{"redigo", Peer, codec.Redigo},
-		{"radix", Peer, codec.Radix},
-		{"radix typed", Peer, codec.RadixTyped},
-		{"views", Floor, codec.Views},
-	}
 	titles := []string{"+OK", "integer", "bulk string of 64 B", "bulk string of 16 KiB", "array of 100 × 32 B", "nested map"}
 	var cases []Case
 	for i, reply := range codec.Replies() {
-		c := Case{
-			Group: "codec", Name: "codec-" + reply.Name, Title: "Decoding: " + titles[i],
-			Place: Split, NoServer: true, Callers: 1,
-			Length:  measure.Length{Warm: 10 * time.Millisecond, For: 80 * time.Millisecond},
-			Metrics: []Metric{lower(Nanoseconds), lower(Allocs), lower(Bytes)},
-			Numbers: general,
+		cases = append(cases, codecCase("codec-"+reply.Name, "Decoding: "+titles[i], reply, func(d decoder) codec.Decoder { return d.generic }))
+		if reply.Name != "map" {
+			cases = append(cases, codecCase("typed-"+reply.Name, "Decoding to its type: "+titles[i], reply, func(d decoder) codec.Decoder { return d.typed }))
 		}
-		for _, d := range decoders {
-			if d.d(reply.Name, nil) != nil {
-				c.Contenders = append(c.Contenders, Contender{Name: d.name, Kind: d.kind, Work: codec.Work(d.d, reply)})
-			}
-		}
-		cases = append(cases, c)
 	}
 	return cases
+}
+
+func codecCase(name, title string, reply codec.Reply, of func(decoder) codec.Decoder) Case {
+	c := Case{
+		Group: "codec", Name: name, Title: title,
+		Place: Split, NoServer: true, Callers: 1,
+		Length:  measure.Length{Warm: 10 * time.Millisecond, For: 80 * time.Millisecond},
+		Metrics: []Metric{lower(Nanoseconds), lower(Allocs), lower(Bytes)},
+		Numbers: general,
+	}
+	for _, d := range decoders {
+		if read := of(d); read != nil && read(reply.Name, nil) != nil {
+			c.Contenders = append(c.Contenders, Contender{Name: d.name, Kind: d.kind, Work: codec.Work(read, reply)})
+		}
+	}
+	return c
 }
 
 // library is a client with the numbers of callers that it is measured with.
@@ -68,32 +78,70 @@ var libraries = []library{
 	{"4 muxes", Floor, clients.Mux4, true, false},
 }
 
-// clientCase returns a job with so many callers.
-func clientCase(job clients.Job, callers int, unix bool) Case {
-	network, place := "tcp", Split
-	if unix {
-		network = "unix"
+// load is how a client is used.
+type load struct {
+	job       clients.Job
+	how       string // a part of the case's name: how it differs from others
+	callers   int
+	size      int   // of the value; 0: 64 B
+	place     Place // "": one caller on the server's CPU, several on another one
+	unix, tls bool
+	roundTrip time.Duration // more than it is
+}
+
+var jobTitles = map[clients.Job]string{
+	clients.Get: "GET", clients.Set: "SET", clients.Eval: "EVALSHA",
+	clients.Script: "the library's script helper", clients.Batch: "batches of 100 GETs",
+}
+
+func (l load) title() string {
+	what := jobTitles[l.job]
+	switch {
+	case l.size >= 1<<20:
+		what += fmt.Sprintf(" %d MiB", l.size>>20)
+	case l.size >= 1<<10:
+		what += fmt.Sprintf(" %d KiB", l.size>>10)
+	case l.job == clients.Get || l.job == clients.Set:
+		what += " 64 B"
 	}
-	if callers == 1 {
-		place = SameCPU
+	switch {
+	case l.unix:
+		what += ", unix"
+	case l.tls:
+		what += ", TLS"
+	default:
+		what += ", tcp"
 	}
-	names := map[clients.Job]string{
-		clients.Get: "GET 64 B", clients.Set: "SET 64 B", clients.Eval: "EVALSHA",
-		clients.Script: "the library's script helper", clients.Batch: "batches of 100 GETs",
+	if l.roundTrip > 0 {
+		what += fmt.Sprintf(", round trip of %v", l.roundTrip)
+	}
+	return what + ", " + counted(l.callers, "caller")
+}
+
+// make returns the case. More callers than one share few connections or none, as each library means it.
+func (l load) make() Case {
+	if l.place == "" && l.callers == 1 {
+		l.place = SameCPU
 	}
 	c := Case{
-		Group: "clients", Name: fmt.Sprintf("%s-%s-%d", job, network, callers),
-		Title: fmt.Sprintf("%s, %s, %s", names[job], network, counted(callers, "caller")),
-		Place: place, Unix: unix, Callers: callers,
+		Group: "clients", Name: fmt.Sprintf("%s-%s-%d", l.job, l.how, l.callers), Title: l.title(),
+		Place: cmp.Or(l.place, Split), Unix: l.unix, TLS: l.tls, Callers: l.callers, RoundTrip: l.roundTrip,
 		Length:  measure.Length{Warm: 40 * time.Millisecond, For: 200 * time.Millisecond},
 		Metrics: clientMetric, Numbers: client,
 	}
-	for _, l := range libraries {
-		if callers == 1 && !l.alone || job == clients.Batch && l.noBatch {
+	if l.roundTrip > 0 {
+		c.Far = 1
+	}
+	if l.size > 0 || l.roundTrip > 0 || l.place != "" && l.place != SameCPU {
+		c.Length.For = 400 * time.Millisecond
+	}
+	for _, x := range libraries {
+		if l.callers == 1 && !x.alone || l.job == clients.Batch && x.noBatch {
 			continue
 		}
 		// The floors have no helper for scripts: theirs is EVALSHA.
-		c.Contenders = append(c.Contenders, Contender{Name: l.name, Kind: l.kind, Work: clients.Work(l.open, job, callers)})
+		work := clients.Work(x.open, l.job, l.callers, cmp.Or(l.size, 64))
+		c.Contenders = append(c.Contenders, Contender{Name: x.name, Kind: x.kind, Work: work})
 	}
 	return c
 }
@@ -107,19 +155,32 @@ func counted(n int, noun string) string {
 
 func clientCases() []Case {
 	var cases []Case
-	for _, unix := range []bool{false, true} {
-		for _, job := range []clients.Job{clients.Get, clients.Set, clients.Eval} {
-			for _, callers := range []int{1, 8, 64, 512} {
-				cases = append(cases, clientCase(job, callers, unix))
-			}
+	add := func(l load, callers ...int) {
+		for _, l.callers = range callers {
+			cases = append(cases, l.make())
 		}
 	}
-	for _, callers := range []int{1, 8} {
-		cases = append(cases, clientCase(clients.Batch, callers, false))
+	both := []clients.Job{clients.Get, clients.Set}
+	for _, unix := range []bool{false, true} {
+		how := "tcp"
+		if unix {
+			how = "unix"
+		}
+		for _, job := range append(both, clients.Eval) {
+			add(load{job: job, how: how, unix: unix}, 1, 8, 64, 512)
+		}
 	}
-	for _, callers := range []int{1, 64} {
-		cases = append(cases, clientCase(clients.Script, callers, false))
+	add(load{job: clients.Batch, how: "tcp"}, 1, 8)
+	add(load{job: clients.Script, how: "tcp"}, 1, 64)
+	for _, job := range both {
+		add(load{job: job, how: "16k", size: 16 << 10}, 1, 8)
+		add(load{job: job, how: "1m", size: 1 << 20}, 1, 8)
+		add(load{job: job, how: "both", place: Both}, 8, 64)
+		add(load{job: job, how: "free", place: Free}, 8)
 	}
+	add(load{job: clients.Get, how: "tls", tls: true}, 1, 8, 64)
+	add(load{job: clients.Get, how: "tls1m", tls: true, size: 1 << 20}, 8)
+	add(load{job: clients.Get, how: "rtt", roundTrip: time.Millisecond}, 1, 8, 64)
 	return cases
 }
 

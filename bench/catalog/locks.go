@@ -27,6 +27,7 @@ func lockers() []locker {
 	list := []locker{
 		{"lockwire", Ours, locks.Lockwire, false, nil, true, true},
 		{"lockwire without hand-over", "variant", locks.LockwireApart, false, nil, false, true},
+		{"lockwire with Owners", "variant", locks.LockwireOwners, false, nil, false, false},
 		{"redsync on go-redis", Peer, locks.RedsyncGoRedis, false, redsyncSends, true, true},
 		{"redsync on redigo", Peer, locks.RedsyncRedigo, false, redsyncSends, true, true},
 		{"redislock 10 ms", Peer, locks.Redislock(10 * time.Millisecond), false, nil, true, true},
@@ -45,23 +46,46 @@ func lockers() []locker {
 	return list
 }
 
+// ownCase is a case of callers that lock and unlock names of their own, as what says, for so long a time.
+func ownCase(name, what string, callers int, long time.Duration) Case {
+	c := Case{
+		Group: "locks", Name: fmt.Sprint(name, callers),
+		Title: fmt.Sprintf("%s, %s on names of their own", what, counted(callers, "caller")),
+		Place: Split, Callers: callers,
+		Length:  measure.Length{Warm: 100 * time.Millisecond, For: long},
+		Metrics: lockMetric, Numbers: locked,
+	}
+	if callers == 1 {
+		c.Place = SameCPU
+	}
+	return c
+}
+
 func lockCases() []Case {
 	var cases []Case
 	for _, callers := range []int{1, 8, 64} {
-		c := Case{
-			Group: "locks", Name: fmt.Sprint("lock-own-", callers),
-			Title: fmt.Sprintf("Lock and unlock, %s on names of their own", counted(callers, "caller")),
-			Place: Split, Callers: callers,
-			Length:  measure.Length{Warm: 100 * time.Millisecond, For: 400 * time.Millisecond},
-			Metrics: lockMetric, Numbers: locked,
-		}
-		if callers == 1 {
-			c.Place = SameCPU
-		}
+		c := ownCase("lock-own-", "Lock and unlock", callers, 400*time.Millisecond)
 		for _, l := range lockers() {
 			if l.own {
 				c.Contenders = append(c.Contenders, l.contender(locks.OwnNames(l.open, callers)))
 			}
+		}
+		cases = append(cases, c)
+	}
+	return cases
+}
+
+// kindCases are those of every kind of lock, one pair at a time on names of their own.
+func kindCases() []Case {
+	var cases []Case
+	for _, callers := range []int{1, 64} {
+		c := ownCase("kinds-", "Lock and unlock by every kind", callers, 300*time.Millisecond)
+		for i, k := range locks.Kinds() {
+			x := Contender{Name: k.Name, Kind: "variant", Work: locks.OwnNames(k.Open, callers)}
+			if i == 0 {
+				x.Kind = Ours
+			}
+			c.Contenders = append(c.Contenders, x)
 		}
 		cases = append(cases, c)
 	}
@@ -107,8 +131,10 @@ func contendedCases() []Case {
 			add(name, title, who.procs, locks.Contest{Callers: who.callers, Hold: hold}, length, first)
 		}
 	}
-	add("notice", "One waiter notices the release: 2 processes × 1 caller, held for 50 ms, pause of 30 ms", 2,
-		locks.Contest{Callers: 1, Hold: 50 * time.Millisecond, Pause: 30 * time.Millisecond}, 1500*time.Millisecond, HandoffP50)
+	cases = slices.Concat(cases, herdCases(), distantCases(), slowCases())
+	// A thousand hand-overs and more, so that the 99th of a hundred is ten of them.
+	add("notice", "One waiter notices the release: 2 processes × 1 caller, held for 4 ms, pause of 2 ms", 2,
+		locks.Contest{Callers: 1, Hold: 4 * time.Millisecond, Pause: 2 * time.Millisecond}, 6*time.Second, HandoffP50)
 	return cases
 }
 

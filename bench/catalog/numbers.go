@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/lockwire/lockwire/bench/measure"
@@ -11,6 +12,7 @@ const (
 	OpsPerSecond = "ops/s"
 	P50          = "p50 µs"
 	P99          = "p99 µs"
+	P999         = "p99.9 µs"
 	ClientCPU    = "client CPU µs/op"
 	ServerCPU    = "server CPU µs/op"
 	PerRead      = "commands per server read"
@@ -24,13 +26,15 @@ const (
 	Fairness     = "Jain"
 	FairnessProc = "Jain of processes"
 	Overlaps     = "overlaps"
+	HeldShare    = "held %"                  // of the time
+	FirstShare   = "share of an equal one's" // what the first process had of what each would have if all had the same
 )
 
 var (
 	opsPerSecond = Metric{Name: OpsPerSecond}
-	clientMetric = []Metric{opsPerSecond, lower(P50), lower(P99), lower(ClientCPU), lower(ServerCPU), {Name: PerRead},
+	clientMetric = []Metric{opsPerSecond, lower(P50), lower(P99), lower(P999), lower(ClientCPU), lower(ServerCPU), {Name: PerRead},
 		lower(Allocs), lower(Bytes)}
-	lockMetric = []Metric{opsPerSecond, lower(P50), lower(P99), lower(ClientCPU), lower(ServerCPU), {Name: PerRead},
+	lockMetric = []Metric{opsPerSecond, lower(P50), lower(P99), lower(P999), lower(ClientCPU), lower(ServerCPU), {Name: PerRead},
 		lower(Sent), lower("commands with those in scripts/op"), lower(Allocs), lower(Bytes)}
 )
 
@@ -64,6 +68,7 @@ func general(o Outcome) map[string]float64 {
 		Nanoseconds:  t.Seconds * 1e9 / n,
 		P50:          t.Latency.Quantile(0.5) / 1e3,
 		P99:          t.Latency.Quantile(0.99) / 1e3,
+		P999:         t.Latency.Quantile(0.999) / 1e3,
 		ClientCPU:    t.CPU * 1e6 / n,
 		Allocs:       t.Mallocs / n,
 		Bytes:        t.Bytes / n,
@@ -137,8 +142,16 @@ func contended(o Outcome) map[string]float64 {
 	numbers[Fairness] = c.Jain
 	numbers[FairnessProc] = c.JainProcs
 	numbers[Overlaps] = float64(c.Overlaps)
+	numbers[HeldShare] = 100 * c.Held.Seconds() / t.Seconds
+	for i, n := range c.OfProcs {
+		numbers[shareOf(i)] = 100 * float64(n) / float64(c.Acquisitions)
+	}
+	numbers[FirstShare] = float64(c.OfProcs[0]*len(c.OfProcs)) / float64(c.Acquisitions)
 	return numbers
 }
+
+// shareOf names the number that says how much of all acquisitions a process had.
+func shareOf(proc int) string { return fmt.Sprintf("process %d %%", proc+1) }
 
 // scaled are shares of time rather than of operations.
 func scaled(o Outcome) map[string]float64 {

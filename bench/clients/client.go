@@ -1,6 +1,8 @@
 package clients
 
 import (
+	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"strings"
@@ -12,7 +14,6 @@ import (
 // What the jobs work on.
 const (
 	Key       = "bench:key"
-	ValueSize = 64
 	BatchSize = 100
 	Argument  = "argument"
 
@@ -20,14 +21,19 @@ const (
 	Source = "return #ARGV[1] + #KEYS"
 )
 
-// Value is what is stored.
-var Value = strings.Repeat("v", ValueSize)
-
 // Client is one library, connected. Callers share it as the library means it to be shared.
 type Client interface {
-	// Caller returns the way in for one more goroutine.
-	Caller() (Caller, error)
+	// Caller returns the way in for one more goroutine, all of whose calls are made under ctx.
+	Caller(ctx context.Context) (Caller, error)
 	Close()
+}
+
+// Setup is what a client connects to and works with.
+type Setup struct {
+	Network, Addr string
+	TLS           *tls.Config // nil: without
+	Callers       int         // goroutines that will use the client
+	Value         string      // what is stored
 }
 
 // Caller does the jobs. A wrong reply is an error. It is for one goroutine.
@@ -39,8 +45,8 @@ type Caller interface {
 	Batch() error  // BatchSize GETs
 }
 
-// Open connects a client. Callers says for how many goroutines it will be used.
-type Open func(network, addr string, callers int) (Client, error)
+// Open connects a client.
+type Open func(s Setup) (Client, error)
 
 // Job names one of the methods of a Caller.
 type Job string
@@ -70,13 +76,15 @@ func (j Job) of(c Caller) func() error {
 	return func() error { return fmt.Errorf("no job %q", string(j)) }
 }
 
-// Work measures a job with so many callers.
-func Work(open Open, job Job, callers int) measure.Work {
+// Work measures a job with so many callers and a value of so many bytes. The context of each caller can end, as those of
+// servers do.
+func Work(open Open, job Job, callers, size int) measure.Work {
 	return func(env measure.Env) (measure.Report, error) {
-		if err := prepare(env); err != nil {
+		s := Setup{Network: env.Network, Addr: env.Addr, TLS: env.TLS, Callers: callers, Value: strings.Repeat("v", size)}
+		if err := prepare(s); err != nil {
 			return measure.Report{}, err
 		}
-		client, err := open(env.Network, env.Addr, callers)
+		client, err := open(s)
 		if err != nil {
 			return measure.Report{}, err
 		}
@@ -85,8 +93,16 @@ func Work(open Open, job Job, callers int) measure.Work {
 		if job == Batch {
 			weight = BatchSize
 		}
+		var ends []context.CancelFunc
+		defer func() {
+			for _, end := range ends {
+				end()
+			}
+		}()
 		return measure.Callers(env, callers, weight, func(int) (func() error, error) {
-			caller, err := client.Caller()
+			ctx, cancel := context.WithCancel(background)
+			ends = append(ends, cancel)
+			caller, err := client.Caller(ctx)
 			if err != nil {
 				return nil, err
 			}
@@ -96,13 +112,13 @@ func Work(open Open, job Job, callers int) measure.Work {
 }
 
 // prepare stores what the jobs expect.
-func prepare(env measure.Env) error {
-	c, err := floor.Dial(env.Network, env.Addr)
+func prepare(s Setup) error {
+	c, err := floor.Dial(s.Network, s.Addr, s.TLS)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	if _, err := c.Do(floor.Request("SET", Key, Value)); err != nil {
+	if _, err := c.Do(floor.Request("SET", Key, s.Value)); err != nil {
 		return err
 	}
 	_, err = c.Do(floor.Request("SCRIPT", "LOAD", Source))

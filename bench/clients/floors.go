@@ -2,6 +2,7 @@ package clients
 
 import (
 	"bytes"
+	"context"
 	"sync/atomic"
 
 	"github.com/lockwire/lockwire/bench/floor"
@@ -10,26 +11,25 @@ import (
 // The requests of the jobs.
 var (
 	getRequest   = floor.Request("GET", Key)
-	setRequest   = floor.Request("SET", Key, Value)
 	evalRequest  = floor.Request("EVALSHA", digest, "1", Key, Argument)
 	batchRequest = bytes.Repeat(getRequest, BatchSize)
 )
 
 // Raw is a loop of write and read with prebuilt requests, each caller over a connection of its own.
-func Raw(network, addr string, _ int) (Client, error) { return &raw{network: network, addr: addr}, nil }
+func Raw(s Setup) (Client, error) { return &raw{Setup: s}, nil }
 
 type raw struct {
-	network, addr string
-	conns         []*floor.Conn
+	Setup
+	conns []*floor.Conn
 }
 
-func (c *raw) Caller() (Caller, error) {
-	conn, err := floor.Dial(c.network, c.addr)
+func (c *raw) Caller(context.Context) (Caller, error) {
+	conn, err := floor.Dial(c.Network, c.Addr, c.TLS)
 	if err != nil {
 		return nil, err
 	}
 	c.conns = append(c.conns, conn)
-	return rawCaller{conn.Do, conn}, nil
+	return &rawCaller{conn.Do, conn, len(c.Value), floor.Request("SET", Key, c.Value)}, nil
 }
 
 func (c *raw) Close() {
@@ -42,34 +42,36 @@ func (c *raw) Close() {
 type rawCaller struct {
 	do   func([]byte) (floor.Reply, error)
 	conn *floor.Conn
+	size int
+	set  []byte
 }
 
-func (c rawCaller) Get() error {
+func (c *rawCaller) Get() error {
 	r, err := c.do(getRequest)
-	return expect(r.N == ValueSize, err)
+	return expect(r.N == int64(c.size), err)
 }
 
-func (c rawCaller) Set() error {
-	r, err := c.do(setRequest)
+func (c *rawCaller) Set() error {
+	r, err := c.do(c.set)
 	return expect(r.Kind == '+', err)
 }
 
-func (c rawCaller) Eval() error {
+func (c *rawCaller) Eval() error {
 	r, err := c.do(evalRequest)
 	return expect(r.N == int64(scriptResult), err)
 }
 
-func (c rawCaller) Script() error { return c.Eval() }
-func (c rawCaller) Batch() error  { return c.conn.DoAll(batchRequest, BatchSize) }
+func (c *rawCaller) Script() error { return c.Eval() }
+func (c *rawCaller) Batch() error  { return c.conn.DoAll(batchRequest, BatchSize) }
 
 // Mux is a minimal combining multiplexer on one connection, Mux4 on four of them taken in turn.
-func Mux(network, addr string, _ int) (Client, error)  { return openMux(network, addr, 1) }
-func Mux4(network, addr string, _ int) (Client, error) { return openMux(network, addr, 4) }
+func Mux(s Setup) (Client, error)  { return openMux(s, 1) }
+func Mux4(s Setup) (Client, error) { return openMux(s, 4) }
 
-func openMux(network, addr string, n int) (Client, error) {
-	m := new(muxes)
+func openMux(s Setup, n int) (Client, error) {
+	m := &muxes{Setup: s}
 	for range n {
-		one, err := floor.DialMux(network, addr)
+		one, err := floor.DialMux(s.Network, s.Addr, s.TLS)
 		if err != nil {
 			m.Close()
 			return nil, err
@@ -80,13 +82,14 @@ func openMux(network, addr string, n int) (Client, error) {
 }
 
 type muxes struct {
+	Setup
 	list []*floor.Mux
 	next atomic.Int32
 }
 
-func (m *muxes) Caller() (Caller, error) {
+func (m *muxes) Caller(context.Context) (Caller, error) {
 	one := m.list[int(m.next.Add(1))%len(m.list)]
-	return rawCaller{do: one.Caller().Do}, nil
+	return &rawCaller{do: one.Caller().Do, size: len(m.Value), set: floor.Request("SET", Key, m.Value)}, nil
 }
 
 func (m *muxes) Close() {

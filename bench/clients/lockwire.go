@@ -11,38 +11,39 @@ import (
 var background = context.Background()
 
 // Lockwire is our own, with nothing set.
-func Lockwire(network, addr string, _ int) (Client, error) {
-	pool, err := conn.Open(background, conn.Config{Network: network, Addr: addr})
+func Lockwire(s Setup) (Client, error) {
+	pool, err := conn.Open(background, conn.Config{Network: s.Network, Addr: s.Addr, TLS: s.TLS})
 	if err != nil {
 		return nil, err
 	}
-	c := &lockwire{pool: pool, script: script.New(Source)}
-	for range BatchSize {
-		c.batch = append(c.batch, resp.Cmd("GET", Key).On(Key))
-	}
-	return c, nil
+	return &lockwire{pool: pool, script: script.New(Source), value: s.Value}, nil
 }
 
 type lockwire struct {
 	pool   *conn.Pool
 	script *script.Script
-	batch  []resp.Command
+	value  string
 }
 
-func (c *lockwire) Caller() (Caller, error) { return c, nil }
-func (c *lockwire) Close()                  { c.pool.Close() }
+func (c *lockwire) Caller(ctx context.Context) (Caller, error) { return &lockwireCaller{c, ctx}, nil }
+func (c *lockwire) Close()                                     { c.pool.Close() }
 
-func (c *lockwire) Get() error {
-	v, err := c.pool.Do(background, "GET", Key)
+type lockwireCaller struct {
+	*lockwire
+	ctx context.Context
+}
+
+func (c *lockwireCaller) Get() error {
+	v, err := c.pool.Do(c.ctx, "GET", Key)
 	if err != nil {
 		return err
 	}
 	text, err := v.Text()
-	return expect(len(text) == ValueSize, err)
+	return expect(len(text) == len(c.value), err)
 }
 
-func (c *lockwire) Set() error {
-	v, err := c.pool.Do(background, "SET", Key, Value)
+func (c *lockwireCaller) Set() error {
+	v, err := c.pool.Do(c.ctx, "SET", Key, c.value)
 	if err != nil {
 		return err
 	}
@@ -50,15 +51,15 @@ func (c *lockwire) Set() error {
 	return expect(text == "OK", err)
 }
 
-func (c *lockwire) Eval() error {
-	return c.result(c.pool.Do(background, "EVALSHA", digest, 1, Key, Argument))
+func (c *lockwireCaller) Eval() error {
+	return c.result(c.pool.Do(c.ctx, "EVALSHA", digest, 1, Key, Argument))
 }
 
-func (c *lockwire) Script() error {
-	return c.result(c.script.Run(background, c.pool, []string{Key}, Argument))
+func (c *lockwireCaller) Script() error {
+	return c.result(c.script.Run(c.ctx, c.pool, []string{Key}, Argument))
 }
 
-func (c *lockwire) result(v resp.Value, err error) error {
+func (c *lockwireCaller) result(v resp.Value, err error) error {
 	if err != nil {
 		return err
 	}
@@ -66,19 +67,19 @@ func (c *lockwire) result(v resp.Value, err error) error {
 	return expect(n == int64(scriptResult), err)
 }
 
-func (c *lockwire) Batch() error {
+func (c *lockwireCaller) Batch() error {
 	// The batch is the same each time, but made as a user would make it.
 	batch := make([]resp.Command, 0, BatchSize)
 	for range BatchSize {
 		batch = append(batch, resp.Cmd("GET", Key).On(Key))
 	}
-	values, err := c.pool.SendBatch(background, batch)
+	values, err := c.pool.SendBatch(c.ctx, batch)
 	if err != nil {
 		return err
 	}
 	for _, v := range values {
 		text, err := v.Text()
-		if err := expect(len(text) == ValueSize, err); err != nil {
+		if err := expect(len(text) == len(c.value), err); err != nil {
 			return err
 		}
 	}

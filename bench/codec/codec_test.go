@@ -9,7 +9,7 @@ import (
 
 func TestDecoders(t *testing.T) {
 	decoders := map[string]codec.Decoder{
-		"lockwire": codec.Lockwire, "views": codec.Views,
+		"lockwire": codec.Lockwire, "lockwire typed": codec.LockwireTyped, "views": codec.Views,
 		"go-redis": codec.GoRedis, "go-redis typed": codec.GoRedisTyped,
 		"rueidis": codec.Rueidis, "rueidis typed": codec.RueidisTyped,
 		"redigo": codec.Redigo, "radix": codec.Radix, "radix typed": codec.RadixTyped,

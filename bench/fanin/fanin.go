@@ -104,7 +104,7 @@ func publisher(env measure.Env) (measure.Report, error) {
 
 // publish sends at the rate, by the millisecond: messages in all, or for a while.
 func publish(env measure.Env, messages int, long time.Duration) error {
-	c, err := floor.Dial(env.Network, env.Addr)
+	c, err := floor.Dial(env.Network, env.Addr, nil)
 	if err != nil {
 		return err
 	}

@@ -42,7 +42,7 @@ func GoRedis(env measure.Env, channels []string, deliver func(string)) (func(), 
 
 // Rueidis has a Receive for each channel, over its shared connection.
 func Rueidis(env measure.Env, channels []string, deliver func(string)) (func(), error) {
-	c, err := rueidis.NewClient(clients.RueidisOption(env.Network, env.Addr))
+	c, err := rueidis.NewClient(clients.RueidisOption(clients.Setup{Network: env.Network, Addr: env.Addr}))
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +143,7 @@ func Radix(env measure.Env, channels []string, deliver func(string)) (func(), er
 
 // Floor is one connection and one goroutine, which makes no more of a message than two strings.
 func Floor(env measure.Env, channels []string, deliver func(string)) (func(), error) {
-	c, err := floor.Dial(env.Network, env.Addr)
+	c, err := floor.Dial(env.Network, env.Addr, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package floor
 
 import (
 	"bufio"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -21,11 +22,14 @@ type Conn struct {
 	br *bufio.Reader
 }
 
-// Dial connects.
-func Dial(network, addr string) (*Conn, error) {
+// Dial connects, over TLS if secure is not nil.
+func Dial(network, addr string, secure *tls.Config) (*Conn, error) {
 	nc, err := net.Dial(network, addr)
 	if err != nil {
 		return nil, err
+	}
+	if secure != nil {
+		nc = tls.Client(nc, secure)
 	}
 	return &Conn{nc: nc, br: bufio.NewReaderSize(nc, 32<<10)}, nil
 }

@@ -1,6 +1,7 @@
 package floor
 
 import (
+	"crypto/tls"
 	"runtime"
 	"sync"
 )
@@ -26,8 +27,8 @@ type call struct {
 }
 
 // DialMux connects. Close ends its reader.
-func DialMux(network, addr string) (*Mux, error) {
-	conn, err := Dial(network, addr)
+func DialMux(network, addr string, secure *tls.Config) (*Mux, error) {
+	conn, err := Dial(network, addr, secure)
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 // Contest says how one lock is contended for in each process.
 type Contest struct {
 	Callers int
+	Apart   bool          // each caller has a client of its own, with its own connections
 	Hold    time.Duration // the critical section
 	Pause   time.Duration // between giving the lock back and asking again
 }
@@ -25,27 +26,46 @@ const patience = 3 * time.Second
 // holdings between the two are those of a steady state.
 func Contended(open Open, c Contest) measure.Work {
 	return func(env measure.Env) (measure.Report, error) {
-		client, err := open(env, c.Callers)
-		if err != nil {
-			return measure.Report{}, err
-		}
-		defer client.Close()
 		contest := &contest{Contest: c, limit: env.Length.Ops, callers: make([]contestant, c.Callers)}
+		var clients []Client
+		defer func() {
+			for _, client := range clients {
+				client.Close()
+			}
+		}()
 		for i := range contest.callers {
+			if i == 0 || c.Apart {
+				client, err := open(env, c.clientCallers())
+				if err != nil {
+					return measure.Report{}, err
+				}
+				clients = append(clients, client)
+			}
 			p := &contest.callers[i]
 			p.number = int32(env.Proc*c.Callers + i)
-			if p.locker, err = client.Locker("bench:lock"); err != nil {
-				return measure.Report{}, err
-			}
-			own, err := client.Locker(fmt.Sprint("bench:own:", p.number))
-			if err != nil {
-				return measure.Report{}, err
-			}
-			if err := once(own); err != nil { // connects, and loads scripts
+			if err := p.prepare(clients[len(clients)-1]); err != nil {
 				return measure.Report{}, err
 			}
 		}
 		return contest.measure(env)
+	}
+}
+
+// clientCallers is how many callers use one client.
+func (c Contest) clientCallers() int {
+	if c.Apart {
+		return 1
+	}
+	return c.Callers
+}
+
+// Beside runs first in the first process, and others in all others.
+func Beside(first, others measure.Work) measure.Work {
+	return func(env measure.Env) (measure.Report, error) {
+		if env.Proc == 0 {
+			return first(env)
+		}
+		return others(env)
 	}
 }
 
@@ -65,6 +85,18 @@ func once(l Locker) error {
 	case <-time.After(patience):
 		return errors.New("locks: a lock that nobody has cannot be had")
 	}
+}
+
+// prepare connects, and loads scripts, by a lock of the caller's own.
+func (p *contestant) prepare(client Client) error {
+	own, err := client.Locker(fmt.Sprint("bench:own:", p.number))
+	if err == nil {
+		err = once(own)
+	}
+	if err == nil {
+		p.locker, err = client.Locker("bench:lock")
+	}
+	return err
 }
 
 type contest struct {

@@ -26,7 +26,7 @@ func openConns(env measure.Env, shared bool) (*conns, error) {
 	c := &conns{network: env.Network, addr: env.Addr}
 	err := load(env.Network, env.Addr)
 	if err == nil && shared {
-		c.mux, err = floor.DialMux(env.Network, env.Addr)
+		c.mux, err = floor.DialMux(env.Network, env.Addr, nil)
 	}
 	return c, err
 }
@@ -35,7 +35,7 @@ func (c *conns) dial() (do, error) {
 	if c.mux != nil {
 		return c.mux.Caller().Do, nil
 	}
-	one, err := floor.Dial(c.network, c.addr)
+	one, err := floor.Dial(c.network, c.addr, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +155,7 @@ type watched struct {
 
 // watch subscribes and returns once that is confirmed.
 func watch(network, addr, channel string) (*watched, error) {
-	sub, err := floor.Dial(network, addr)
+	sub, err := floor.Dial(network, addr, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,8 @@ import (
 	"github.com/lockwire/lockwire/bench/measure"
 )
 
-var background = context.Background()
+// background is what all calls are made under. It can end, as the contexts of servers do, but does not.
+var background, _ = context.WithCancel(context.Background())
 
 // Lease is how long the server keeps a lock whose holder has died, where a library lets one choose.
 const Lease = 30 * time.Second

@@ -10,16 +10,29 @@ import (
 // Redisson is Redisson's protocol by hand, over a connection for each caller.
 func Redisson(env measure.Env, _ int) (Client, error) { return openRedisson(env, false) }
 
+// SlowRedisson is the same for a client that needs a while between a message that wakes it and its next request.
+func SlowRedisson(late time.Duration) Open {
+	return func(env measure.Env, _ int) (Client, error) {
+		c, err := openRedisson(env, false)
+		if err != nil {
+			return nil, err
+		}
+		c.late = late
+		return c, nil
+	}
+}
+
 // RedissonMux is the same over one connection that all callers share.
 func RedissonMux(env measure.Env, _ int) (Client, error) { return openRedisson(env, true) }
 
-func openRedisson(env measure.Env, shared bool) (Client, error) {
+func openRedisson(env measure.Env, shared bool) (*redisson, error) {
 	c, err := openConns(env, shared)
 	return &redisson{conns: c, watched: map[string]*watched{}}, err
 }
 
 type redisson struct {
 	*conns
+	late time.Duration // from a message to the next request
 
 	mu      sync.Mutex
 	watched map[string]*watched // by name
@@ -79,6 +92,9 @@ func (l *redissonLock) Lock() (Held, error) {
 		}
 		select {
 		case <-w.permits:
+			if l.client.late > 0 {
+				time.Sleep(l.client.late)
+			}
 		case <-time.After(time.Duration(r.N) * time.Millisecond):
 		}
 	}

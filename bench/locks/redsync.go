@@ -22,7 +22,7 @@ func RedsyncGoRedis(env measure.Env, _ int) (Client, error) {
 
 // RedsyncRedigo is redsync on redigo, with 20 connections.
 func RedsyncRedigo(env measure.Env, _ int) (Client, error) {
-	pool := clients.RedigoPool(env.Network, env.Addr)
+	pool := clients.RedigoPool(clients.Setup{Network: env.Network, Addr: env.Addr})
 	return newRedsync(syncredigo.NewPool(pool), pool.Close), nil
 }
 
@@ -35,20 +35,25 @@ type redsyncClient struct {
 	close func() error
 }
 
-func (c redsyncClient) Locker(name string) (Locker, error) {
-	return redsyncLock{c.sync.NewMutex(name, redsync.WithExpiry(Lease), redsync.WithTries(math.MaxInt))}, nil
-}
+func (c redsyncClient) Locker(name string) (Locker, error) { return &redsyncLock{c.sync, name}, nil }
 
 func (c redsyncClient) Close() { c.close() }
 
-type redsyncLock struct{ *redsync.Mutex }
+// redsyncLock makes a Mutex for each call.
+type redsyncLock struct {
+	sync *redsync.Redsync
+	name string
+}
 
-func (l redsyncLock) Lock() (Held, error) { return redsyncHeld(l), l.Mutex.Lock() }
+func (l *redsyncLock) Lock() (Held, error) {
+	m := l.sync.NewMutex(l.name, redsync.WithExpiry(Lease), redsync.WithTries(math.MaxInt))
+	return redsyncHeld{m}, m.LockContext(background)
+}
 
 type redsyncHeld struct{ *redsync.Mutex }
 
 func (h redsyncHeld) Unlock() error {
-	ok, err := h.Mutex.Unlock()
+	ok, err := h.Mutex.UnlockContext(background)
 	if err == nil && !ok {
 		return errors.New("locks: redsync's lock was lost")
 	}

@@ -20,7 +20,7 @@ func RueidislockOne(env measure.Env, _ int) (Client, error) {
 }
 
 func openRueidislock(env measure.Env, o rueidislock.LockerOption) (Client, error) {
-	o.ClientOption = clients.RueidisOption(env.Network, env.Addr)
+	o.ClientOption = clients.RueidisOption(clients.Setup{Network: env.Network, Addr: env.Addr})
 	o.KeyValidity = Lease
 	// By default it gives up an attempt after 20 ms, on a busy machine often behind its success, which nobody tells it of
 	// then.

@@ -46,7 +46,7 @@ func releaseRequest(name, owner string) []byte {
 
 // load makes the server know the scripts.
 func load(network, addr string) error {
-	c, err := floor.Dial(network, addr)
+	c, err := floor.Dial(network, addr, nil)
 	if err != nil {
 		return err
 	}

@@ -1,12 +1,16 @@
 package measure
 
-import "time"
+import (
+	"crypto/tls"
+	"time"
+)
 
 // Env is what one process is given for one measurement.
 type Env struct {
-	Network, Addr string // of the Redis server: "tcp" or "unix"
-	Etcd          string // endpoint of an etcd server, "" if there is none
-	Proc, Procs   int    // which of the processes of this measurement this one is
+	Network, Addr string      // of the Redis server: "tcp" or "unix"
+	TLS           *tls.Config // nil: without
+	Etcd          string      // endpoint of an etcd server, "" if there is none
+	Proc, Procs   int         // which of the processes of this measurement this one is
 	Length        Length
 
 	// Begin and End, if set, are called around what is measured. Begin returns when all processes are ready.

@@ -8,24 +8,28 @@ import (
 
 // Contention is what the holdings of one lock say when those of all processes are put in order.
 type Contention struct {
-	Acquisitions, Handoffs int       // a hand-off goes to another caller
-	Release, Handoff       Histogram // from the call of Unlock to the return of the next Lock: of all, of hand-offs
-	Wait                   Histogram // of calls of Lock
-	Overlaps               int       // holdings that began before the one before them was given back
-	Most, Least, Starved   int       // acquisitions of the callers with the most and the least; callers with none
-	Jain                   float64   // fairness over callers: 1 is all the same, 1/n is one of n has it all
-	JainProcs              float64   // and over processes
+	Acquisitions, Handoffs int           // a hand-off goes to another caller
+	Release, Handoff       Histogram     // from the call of Unlock to the return of the next Lock: of all, of hand-offs
+	Wait                   Histogram     // of calls of Lock
+	Overlaps               int           // holdings that began before the one before them was given back
+	Most, Least, Starved   int           // acquisitions of the callers with the most and the least; callers with none
+	Jain                   float64       // fairness over callers: 1 is all the same, 1/n is one of n has it all
+	JainProcs              float64       // and over processes
+	OfProcs                []int         // acquisitions of each process
+	Held                   time.Duration // how long the lock was held in all
 }
 
 // Contend puts holdings in order. There are procs processes with as many callers each.
 func Contend(holds []Hold, procs, callers int) Contention {
 	slices.SortFunc(holds, func(a, b Hold) int { return cmp.Compare(a.Got, b.Got) })
 	c := Contention{Acquisitions: len(holds)}
-	each, ofProc := make([]int, procs*callers), make([]int, procs)
+	each := make([]int, procs*callers)
+	c.OfProcs = make([]int, procs)
 	for i, h := range holds {
 		c.Wait.Record(time.Duration(h.Got - h.Asked))
 		each[h.Caller]++
-		ofProc[int(h.Caller)/callers]++
+		c.OfProcs[int(h.Caller)/callers]++
+		c.Held += time.Duration(max(h.Released-h.Got, 0))
 		if i == 0 {
 			continue
 		}
@@ -47,7 +51,7 @@ func Contend(holds []Hold, procs, callers int) Contention {
 			c.Starved++
 		}
 	}
-	c.Jain, c.JainProcs = jain(each), jain(ofProc)
+	c.Jain, c.JainProcs = jain(each), jain(c.OfProcs)
 	return c
 }
 

@@ -32,7 +32,7 @@ func chartList() []chart {
 	}
 	const ops, times = "ops/s", "times lockwire's (higher is better)"
 	const less = "times lockwire's (lower is better)"
-	replies := []string{"simple", "integer", "bulk64", "bulk16k", "array100", "map"}
+	replies := []string{"simple", "integer", "bulk64", "bulk16k", "array100", "map"} // generic against generic
 	return []chart{
 		{file: "get.svg", title: "GET over TCP by number of callers: operations/s", axis: times,
 			cases: with("get-tcp-", callers), labels: callers, metric: ops},

@@ -30,16 +30,17 @@ func goals() []goal {
 		{"codec-simple", ns, "", bestPeer, true, 0.9}, {"codec-simple", allocs, "", itself, true, 0},
 		{"codec-integer", ns, "", bestPeer, true, 0.9}, {"codec-integer", allocs, "", itself, true, 0},
 		{"codec-bulk64", ns, "", bestPeer, true, 0.9}, {"codec-bulk64", allocs, "", itself, true, 1},
-		{"codec-bulk16k", ns, "", bestPeer, true, 0.9}, {"codec-bulk16k", allocs, "", itself, true, 1},
-		{"codec-array100", ns, "", bestPeer, true, 0.4}, {"codec-array100", allocs, "", itself, true, 3},
-		{"codec-map", ns, "", bestPeer, true, 0.6}, {"codec-map", allocs, "", itself, true, 4},
+		{"codec-bulk16k", allocs, "", itself, true, 1},
+		{"codec-array100", ns, "", bestPeer, true, 0.5}, {"codec-array100", allocs, "", itself, true, 3},
+		{"typed-array100", ns, "", bestPeer, true, 0.9},
+		{"codec-map", ns, "", bestPeer, true, 0.9}, {"codec-map", allocs, "", itself, true, 4},
 	}
 	for _, job := range []struct {
 		name   string
 		allocs float64
 	}{{"get", 1}, {"set", 0}, {"eval", 0}} {
 		alone := job.name + "-tcp-1"
-		list = append(list, goal{alone, ops, "", bestPeer, false, 1}, goal{alone, cpu, "", bestPeer, true, 1},
+		list = append(list, goal{alone, ops, "", bestPeer, false, 0.95}, goal{alone, cpu, "", bestPeer, true, 1},
 			goal{alone, allocs, "", itself, true, job.allocs})
 	}
 	for _, job := range []string{"get", "set"} {
@@ -47,6 +48,15 @@ func goals() []goal {
 		list = append(list, goal{job + "-tcp-8", ops, "", bestPeer, false, 1},
 			goal{many, ops, "", "rueidis", false, 3}, goal{many, ops, "", "go-redis", false, 5}, goal{many, ops, "", bestPeer, false, 1.1},
 			goal{most, ops, "", "rueidis", false, 6}, goal{most, ops, "", bestPeer, false, 1.1})
+	}
+	for _, job := range []string{"get", "set"} {
+		for _, callers := range []string{"1", "8"} {
+			list = append(list, goal{job + "-16k-" + callers, ops, "", bestPeer, false, 1}, goal{job + "-1m-" + callers, ops, "", bestPeer, false, 1},
+				goal{job + "-1m-" + callers, "B/op", "", itself, true, 1.1 * (1 << 20)})
+		}
+		for _, place := range []string{"both", "free"} {
+			list = append(list, goal{job + "-" + place + "-8", ops, "", bestPeer, false, 1}, goal{job + "-" + place + "-8", "p99 µs", "", bestPeer, true, 1})
+		}
 	}
 	list = append(list, goal{"batch-tcp-1", ops, "", bestPeer, false, 1.1}, goal{"batch-tcp-8", ops, "", bestPeer, false, 1.1})
 	list = append(list, lockGoals()...)
@@ -59,24 +69,38 @@ func lockGoals() []goal {
 		fair, p50 = "Jain", "hand-over p50 µs"
 		p99, sent = "hand-over p99 µs", "commands sent/op"
 		hands     = "hand-overs/s"
+		held      = "held %"
 	)
-	return []goal{
+	list := []goal{
 		{"lock-own-1", ops, "", bestPeer, false, 1}, {"lock-own-1", cpu, "", bestPeer, true, 1}, {"lock-own-1", "allocs/op", "", itself, true, 8},
-		{"lock-own-64", ops, "", bestPeer, false, 2}, {"lock-own-64", cpu, "", bestPeer, true, 0.4},
-		{"contended-1x10", hands, "", "rueidislock", false, 2.5}, {"contended-1x10", hands, "", "BLPOP", false, 0.9},
-		{"contended-1x10", fair, "", itself, false, 0.99},
-		{"contended-1x100", hands, "", "rueidislock", false, 2.5}, {"contended-1x100", hands, "", "BLPOP", false, 0.9},
-		{"contended-1x100", fair, "", itself, false, 0.99},
-		{"contended-4x25", ops, "", bestPeer, false, 1.3}, {"contended-4x25", hands, "", bestPeer, false, 1.3},
+		{"lock-own-8", ops, "", bestPeer, false, 1},
+		{"lock-own-64", ops, "", bestPeer, false, 2.5}, {"lock-own-64", cpu, "", bestPeer, true, 0.4},
+		{"contended-1x10", hands, "", "BLPOP", false, 10}, {"contended-1x10", fair, "", itself, false, 0.99},
+		{"contended-1x100", hands, "", "BLPOP", false, 10}, {"contended-1x100", fair, "", itself, false, 0.99},
+		{"contended-4x25", ops, "", bestPeer, false, 3},
 		{"contended-4x25", sent, "", itself, true, 3},
 		{"contended-4x25", fair, "", itself, false, 0.95}, {"contended-4x25", "Jain of processes", "", itself, false, 0.95},
-		{"contended-1x10", "overlaps", "", itself, true, 0}, {"contended-1x100", "overlaps", "", itself, true, 0},
-		{"contended-4x25", "overlaps", "", itself, true, 0},
+		{"contended-rtt-1x10", ops, "", bestPeer, false, 100}, {"contended-rtt-2x10", ops, "", bestPeer, false, 5},
+		{"herd-100", sent, "", itself, true, 6}, {"herd-100", held, "", itself, false, 90}, {"herd-100", fair, "", itself, false, 0.95},
+		{"herd-100", "starved", "", itself, true, 0},
+		{"herd-1000", sent, "", itself, true, 10}, {"herd-1000", held, "", itself, false, 85}, {"herd-1000", fair, "", itself, false, 0.95},
+		{"herd-1000", "starved", "", itself, true, 0},
 		{"notice", p50, "", "Redisson by hand", true, 1.1}, {"notice", p99, "", p50, true, 2},
+		{"handover-rtt-2x1", p50, "", "BLPOP", true, 1.15}, {"handover-rtt-2x1", p99, "", p50, true, 2},
 		{"scale-leases", "client CPU %", "", itself, true, 10}, {"scale-leases", "late by PTTL %", "", itself, true, 15},
 		{"scale-leases", "lost", "", itself, true, 0},
-		{"scale-waiters", "connections", "", itself, true, 2}, {"scale-waiters", "KiB per waiter", "", itself, true, 4},
+		{"scale-waiters", "connections", "", itself, true, 2},
 	}
+	for _, proc := range []string{"1", "2", "3", "4"} {
+		list = append(list, goal{"far-4x10", "process " + proc + " %", "", itself, false, 20})
+	}
+	for _, name := range []string{"slow-1x4-0", "slow-1x4-5", "slow-1x4-50", "slow-1x1-0", "slow-1x1-5", "slow-1x1-50", "slow-2x4-5", "slow-4x4-5"} {
+		list = append(list, goal{name, "share of an equal one's", "", itself, false, 0.5})
+	}
+	for _, name := range []string{"contended-1x10", "contended-1x100", "contended-4x25", "herd-100", "herd-1000", "far-4x10", "slow-2x4-5"} {
+		list = append(list, goal{name, "overlaps", "", itself, true, 0})
+	}
+	return list
 }
 
 func footprintGoals() []goal {
@@ -87,7 +111,6 @@ func footprintGoals() []goal {
 		{"footprint-build", "binary KiB", "lockwire without TLS", "radix", true, 1},
 		{"footprint-run", "goroutines", "", itself, true, 2},
 		{"footprint-run", "KiB per idle client", "", itself, true, 64},
-		{"footprint-run", "first reply ms", "", "redigo", true, 1},
 	}
 }
 

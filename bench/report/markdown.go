@@ -68,7 +68,10 @@ func (r *Results) conditions(w io.Writer) {
 - Each measurement is a process of its own. Each round runs every contender once, in an order drawn by lot. Numbers are the
   median of the rounds; the first column also has the least and the most.
 - "same CPU": server and client are pinned to one CPU, as a wake-up across CPUs costs more than a round trip. "split": the
-  server has a CPU and all clients have another, so GOMAXPROCS is 1.
+  server has a CPU and all clients have another, so GOMAXPROCS is 1. "clients on both CPUs" and "not pinned": GOMAXPROCS is 2.
+- Calls are made under a context that can end, and the object of a lock is made for each call, where a library has one. A
+  command of redigo waits for its connection only under its context: to end the command too it would start a goroutine.
+- A round trip of 1 ms is made by a proxy on this machine, half of it in each direction.
 - Libraries are used with their defaults unless their name says otherwise, with these exceptions: redigo has a pool of 20
   connections, as go-redis has here; locks have a lease of 30 s; redsync may try without end, and
   an attempt of rueidislock may take 15 s instead of 20 ms.

@@ -9,12 +9,14 @@ import (
 
 	"github.com/lockwire/lockwire/bench/catalog"
 	"github.com/lockwire/lockwire/bench/measure"
+	"github.com/lockwire/lockwire/bench/system"
 )
 
 // Order tells a measuring process what to do. It is its only argument behind Flag, as JSON.
 type Order struct {
 	Case, Contender     string
 	Network, Addr, Etcd string
+	CA                  string // of the server's certificate, as PEM; "": without TLS
 	Proc, Procs         int
 	Length              measure.Length
 }
@@ -37,10 +39,14 @@ func Child(order string, stdin io.Reader, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
+	secure, err := system.TLSConfig(o.CA)
+	if err != nil {
+		return err
+	}
 	in := bufio.NewReader(stdin)
 	var broken error
 	report, err := work(measure.Env{
-		Network: o.Network, Addr: o.Addr, Etcd: o.Etcd, Proc: o.Proc, Procs: o.Procs, Length: o.Length,
+		Network: o.Network, Addr: o.Addr, TLS: secure, Etcd: o.Etcd, Proc: o.Proc, Procs: o.Procs, Length: o.Length,
 		Begin: func() {
 			fmt.Fprintln(stdout, ready)
 			_, broken = in.ReadString('\n')

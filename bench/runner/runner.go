@@ -20,9 +20,10 @@ type Runner struct {
 	Speed  float64 // divides the length of measurements
 	Log    io.Writer
 
-	cpus  []int
-	redis *system.Redis
-	etcd  *system.Etcd // nil if not installed
+	cpus   []int
+	redis  *system.Redis
+	delays map[time.Duration]*system.Delay // by their round trip
+	etcd   *system.Etcd                    // nil if not installed
 }
 
 // Open starts the servers. etcd is started if it is installed and this program was built to use it.
@@ -41,10 +42,29 @@ func (r *Runner) Open() error {
 
 // Close stops the servers.
 func (r *Runner) Close() {
+	for _, d := range r.delays {
+		d.Stop()
+	}
 	r.redis.Stop()
 	if r.etcd != nil {
 		r.etcd.Stop()
 	}
+}
+
+// away returns an address at which the server's round trips take so much longer.
+func (r *Runner) away(roundTrip time.Duration) (string, error) {
+	if d := r.delays[roundTrip]; d != nil {
+		return d.Addr, nil
+	}
+	d, err := system.StartDelay(r.redis.TCP, roundTrip)
+	if err != nil {
+		return "", err
+	}
+	if r.delays == nil {
+		r.delays = map[time.Duration]*system.Delay{}
+	}
+	r.delays[roundTrip] = d
+	return d.Addr, nil
 }
 
 // Versions are those of the servers.
@@ -72,6 +92,10 @@ func (r *Runner) clientCPU(c catalog.Case) []int {
 		return nil
 	case c.Place == catalog.SameCPU:
 		return r.cpus[:1]
+	case c.Place == catalog.Both:
+		return r.cpus[:2]
+	case c.Place == catalog.Free:
+		return r.cpus
 	}
 	return r.cpus[1:2]
 }
@@ -84,6 +108,10 @@ func (r *Runner) Run(c catalog.Case) report.Case {
 	}
 	if len(r.cpus) < 2 {
 		result.Place = "not pinned"
+	}
+	if c.TLS && r.redis.TLS == "" {
+		fmt.Fprintf(r.Log, "%s: the server is without TLS\n", c.Name)
+		return result
 	}
 	for _, m := range c.Metrics {
 		result.Metrics = append(result.Metrics, report.Metric{Name: m.Name, Lower: m.Lower})
@@ -126,6 +154,9 @@ func (r *Runner) once(c catalog.Case, x catalog.Contender) (map[string]float64, 
 	if err := r.redis.Empty(); err != nil {
 		return nil, 0, err
 	}
+	if err := r.place(c); err != nil {
+		return nil, 0, err
+	}
 	length := c.Length
 	length.Warm = time.Duration(float64(length.Warm) / r.Speed)
 	length.For = time.Duration(float64(length.For) / r.Speed)
@@ -134,6 +165,9 @@ func (r *Runner) once(c catalog.Case, x catalog.Contender) (map[string]float64, 
 	order := Order{Case: c.Name, Contender: x.Name, Network: "tcp", Addr: r.redis.TCP, Procs: max(c.Procs, 1), Length: length}
 	if c.Unix {
 		order.Network, order.Addr = "unix", r.redis.Unix
+	}
+	if c.TLS {
+		order.Addr, order.CA = r.redis.TLS, r.redis.CA
 	}
 	if r.etcd != nil {
 		order.Etcd = r.etcd.Endpoint
@@ -145,6 +179,12 @@ func (r *Runner) once(c catalog.Case, x catalog.Contender) (map[string]float64, 
 		}
 	}()
 	for order.Proc = range order.Procs {
+		if order.Proc == order.Procs-c.Far {
+			var err error
+			if order.Addr, err = r.away(c.RoundTrip); err != nil {
+				return nil, 0, err
+			}
+		}
 		p, err := start(ctx, order, r.clientCPU(c))
 		if err != nil {
 			return nil, 0, err
@@ -152,6 +192,15 @@ func (r *Runner) once(c catalog.Case, x catalog.Contender) (map[string]float64, 
 		procs = append(procs, p)
 	}
 	return r.collect(c, x, procs)
+}
+
+// place puts the server where the case wants it.
+func (r *Runner) place(c catalog.Case) error {
+	cpus := r.serverCPU()
+	if c.Place == catalog.Free {
+		cpus = r.cpus
+	}
+	return system.Pin(r.redis.PID(), cpus...)
 }
 
 // collect lets processes measure at the same time.
@@ -210,6 +259,13 @@ func Try(c catalog.Case, x catalog.Contender, redis *system.Redis, length measur
 	env := measure.Env{Network: "tcp", Addr: redis.TCP, Procs: 1, Length: length}
 	if c.Unix {
 		env.Network, env.Addr = "unix", redis.Unix
+	}
+	if c.TLS {
+		var err error
+		if env.TLS, err = system.TLSConfig(redis.CA); err != nil {
+			return nil, err
+		}
+		env.Addr = redis.TLS
 	}
 	var before, after system.Usage
 	var errs [2]error

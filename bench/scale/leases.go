@@ -91,7 +91,7 @@ func name(i int) string { return fmt.Sprint("bench:lease:", i) }
 
 // oldestRenewal asks the server for how long each lease still is, and returns the age of the one renewed longest ago.
 func oldestRenewal(env measure.Env, n int) (time.Duration, error) {
-	c, err := floor.Dial(env.Network, env.Addr)
+	c, err := floor.Dial(env.Network, env.Addr, nil)
 	if err != nil {
 		return 0, err
 	}

@@ -44,7 +44,7 @@ func Waiters(n int) measure.Work {
 
 // occupy gives the locks to an owner that is nobody, for longer than the measurement.
 func occupy(env measure.Env, n int) error {
-	c, err := floor.Dial(env.Network, env.Addr)
+	c, err := floor.Dial(env.Network, env.Addr, nil)
 	if err != nil {
 		return err
 	}

@@ -9,3 +9,6 @@ func CPUs() []int { return nil }
 
 // Start starts cmd; this system cannot choose its CPUs.
 func Start(cmd *exec.Cmd, _ ...int) error { return cmd.Start() }
+
+// Pin does nothing: this system cannot choose CPUs.
+func Pin(int, ...int) error { return nil }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,10 +17,12 @@ import (
 // Redis is a server of its own, with nothing in it and nothing kept, on a TCP port and on a unix socket.
 type Redis struct {
 	TCP, Unix string
+	TLS, CA   string // address, and PEM of the certificate's authority; "" if the server is without TLS
 	Version   string
 
 	dir     string
 	cmd     *exec.Cmd
+	ended   chan struct{} // closed when cmd has ended
 	control *conn.Pool
 }
 
@@ -48,38 +49,67 @@ func StartRedis(cpus ...int) (*Redis, error) {
 	if err != nil {
 		return nil, err
 	}
+	r, err := startRedis(program, true, cpus)
+	if errors.Is(err, errEnded) { // of a server that was built without TLS
+		r, err = startRedis(program, false, cpus)
+	}
+	return r, err
+}
+
+func startRedis(program string, secure bool, cpus []int) (*Redis, error) {
 	dir, err := os.MkdirTemp("", "lockwire-bench-")
 	if err != nil {
 		return nil, err
 	}
 	r := &Redis{dir: dir, Unix: filepath.Join(dir, "socket")}
-	if err := r.start(program, cpus); err != nil {
+	if err := r.start(program, secure, cpus); err != nil {
 		r.Stop()
 		return nil, err
 	}
 	return r, nil
 }
 
-func (r *Redis) start(program string, cpus []int) error {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+var errEnded = errors.New("system: the server has ended")
+
+func (r *Redis) start(program string, secure bool, cpus []int) error {
+	addr, err := freeAddr()
 	if err != nil {
 		return err
 	}
-	r.TCP = listener.Addr().String()
-	listener.Close()
-	_, port, err := net.SplitHostPort(r.TCP)
-	if err != nil {
-		return err
+	r.TCP = addr
+	args := []string{"--bind", "127.0.0.1", "--port", portOf(r.TCP), "--unixsocket", r.Unix,
+		"--save", "", "--appendonly", "no", "--dir", r.dir, "--maxclients", "10000"}
+	if secure {
+		if r.TLS, err = freeAddr(); err != nil {
+			return err
+		}
+		if r.CA, err = writeCertificate(r.dir); err != nil {
+			return err
+		}
+		args = append(args, "--tls-port", portOf(r.TLS), "--tls-auth-clients", "no", "--tls-ca-cert-file", filepath.Join(r.dir, certFile),
+			"--tls-cert-file", filepath.Join(r.dir, certFile), "--tls-key-file", filepath.Join(r.dir, keyFile))
 	}
-	r.cmd = exec.Command(program, "--bind", "127.0.0.1", "--port", port, "--unixsocket", r.Unix,
-		"--save", "", "--appendonly", "no", "--dir", r.dir, "--maxclients", "10000")
+	r.cmd = exec.Command(program, args...)
 	if err := Start(r.cmd, cpus...); err != nil {
 		r.cmd = nil
 		return err
 	}
+	r.ended = make(chan struct{})
+	go func() { r.cmd.Wait(); close(r.ended) }()
+	return r.connect()
+}
+
+// connect returns when the server answers.
+func (r *Redis) connect() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
+	var err error
 	for r.control == nil {
+		select {
+		case <-r.ended:
+			return errEnded
+		default:
+		}
 		r.control, err = conn.Open(ctx, conn.Config{Network: "unix", Addr: r.Unix, PingInterval: -1})
 		if err != nil && ctx.Err() != nil {
 			return fmt.Errorf("system: the server does not answer: %w", err)
@@ -104,7 +134,7 @@ func (r *Redis) Stop() {
 	}
 	if r.cmd != nil {
 		r.cmd.Process.Kill()
-		r.cmd.Wait()
+		<-r.ended
 	}
 	os.RemoveAll(r.dir)
 }

@@ -1,0 +1,138 @@
+package catalog
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/lockwire/lockwire/bench/locks"
+	"github.com/lockwire/lockwire/bench/measure"
+)
+
+// group is a case in which processes contend for one lock.
+type group struct {
+	name, title string
+	procs       int
+	contest     locks.Contest
+	roundTrip   time.Duration // more than the others', of the last far processes
+	far         int
+	length      time.Duration
+	warm        time.Duration // 0: 300 ms
+	first       string        // the number that decides
+	shows       []string      // numbers of this case only
+	only        []string      // contenders; nil: all
+}
+
+func (g group) make() Case {
+	c := Case{
+		Group: "contended", Name: g.name, Title: g.title,
+		Place: Split, Procs: g.procs, Callers: g.contest.Callers, RoundTrip: g.roundTrip, Far: g.far,
+		Length:  measure.Length{Warm: g.warm, For: g.length},
+		Numbers: contended,
+	}
+	if c.Length.Warm == 0 {
+		c.Length.Warm = 300 * time.Millisecond
+	}
+	metrics := slices.Clone(contendedMetric)
+	for _, name := range g.shows {
+		metrics = append(metrics, Metric{Name: name})
+	}
+	c.Metrics = leading(g.first, metrics)
+	for _, l := range lockers() {
+		if g.only == nil && l.poll || slices.Contains(g.only, l.name) {
+			c.Contenders = append(c.Contenders, l.contender(locks.Contended(l.open, g.contest)))
+		}
+	}
+	return c
+}
+
+// shares names the shares of so many processes.
+func shares(procs int) (names []string) {
+	for i := range procs {
+		names = append(names, shareOf(i))
+	}
+	return names
+}
+
+// Contenders whose way of waiting is one that users have. The others are theirs with other settings.
+var waysToWait = []string{"lockwire", "lockwire without hand-over", "redislock 10 ms", "rueidislock majority 1", "Redisson by hand", "BLPOP"}
+
+// herdCases are those of clients that are many, or not alike.
+func herdCases() []Case {
+	const procs = 4
+	var cases []Case
+	for _, each := range []int{25, 250} {
+		const hold = 5 * time.Millisecond
+		n := procs * each
+		cases = append(cases, group{
+			name:    fmt.Sprint("herd-", n),
+			title:   fmt.Sprintf("One lock, %d clients: %d processes × %d, connections of their own, held for 5 ms", n, procs, each),
+			procs:   procs,
+			contest: locks.Contest{Callers: each, Apart: true, Hold: hold},
+			length:  time.Duration(3*n) * hold, // three turns for each, if nothing were lost
+			warm:    time.Duration(n) * 2 * time.Millisecond,
+			first:   OpsPerSecond, shows: []string{HeldShare}, only: waysToWait,
+		}.make())
+	}
+	const further = 500 * time.Microsecond
+	return append(cases, group{
+		name:    "far-4x10",
+		title:   "One lock, 4 processes × 10 callers, held for 1 ms; processes 3 and 4 have a round trip of 0.5 ms more",
+		procs:   procs,
+		contest: locks.Contest{Callers: 10, Hold: time.Millisecond}, roundTrip: further, far: 2,
+		length: 2500 * time.Millisecond, first: OpsPerSecond, shows: shares(procs), only: waysToWait,
+	}.make())
+}
+
+// distantCases are those in which the server is a round trip of 1 ms away for all.
+func distantCases() []Case {
+	const away = time.Millisecond
+	cases := []Case{group{
+		name:  "handover-rtt-2x1",
+		title: "One waiter notices the release: 2 processes × 1 caller, held for 4 ms, pause of 2 ms, round trip of 1 ms",
+		procs: 2, contest: locks.Contest{Callers: 1, Hold: 4 * time.Millisecond, Pause: 2 * time.Millisecond}, roundTrip: away, far: 2,
+		length: 3 * time.Second, first: HandoffP50, only: waysToWait,
+	}.make()}
+	for _, procs := range []int{1, 2} {
+		cases = append(cases, group{
+			name:  fmt.Sprintf("contended-rtt-%dx10", procs),
+			title: fmt.Sprintf("One lock, %s × 10 callers, round trip of 1 ms", processes(procs)),
+			procs: procs, contest: locks.Contest{Callers: 10}, roundTrip: away, far: procs,
+			length: 1500 * time.Millisecond, first: OpsPerSecond, only: waysToWait,
+		}.make())
+	}
+	return cases
+}
+
+// slowCases are those of a client with Redisson's protocol that needs a while from a message to its next request, in the
+// first process, beside others in further processes.
+func slowCases() []Case {
+	const late = 2 * time.Millisecond
+	var cases []Case
+	add := func(others, callers int, hold time.Duration) {
+		contest := locks.Contest{Callers: callers, Hold: hold}
+		c := group{
+			name: fmt.Sprintf("slow-%dx%d-%d", others, callers, hold.Milliseconds()),
+			title: fmt.Sprintf("One slow client of Redisson's protocol beside %s, %s each, held for %v",
+				counted(others, "other"), counted(callers, "caller"), hold),
+			procs: 1 + others, contest: contest, length: max(3*time.Second, 120*hold), first: FirstShare,
+			shows: append([]string{FirstShare}, shares(1+others)...),
+			only:  []string{"lockwire", "lockwire without hand-over", "lockwire with Owners", "Redisson by hand"},
+		}.make()
+		slow := locks.Contended(locks.SlowRedisson(late), contest)
+		for i := range c.Contenders {
+			c.Contenders[i].Work = locks.Beside(slow, c.Contenders[i].Work)
+		}
+		cases = append(cases, c)
+	}
+	for _, others := range []int{1, 2, 4} {
+		add(others, 4, 5*time.Millisecond)
+	}
+	for _, hold := range []time.Duration{0, 50 * time.Millisecond} {
+		add(1, 4, hold)
+	}
+	for _, hold := range []time.Duration{0, 5 * time.Millisecond, 50 * time.Millisecond} {
+		add(1, 1, hold)
+	}
+	return cases
+}
