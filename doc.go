@@ -1,6 +1,15 @@
-// Package lockwire is the root of Redisson's distributed locks for Go, on a RESP client of its own that needs nothing but the
+// Package lockwire opens Redisson's distributed locks for Go, on a RESP client of its own that needs nothing but the
 // standard library. A Go process and a Java process that use Redisson contend for the same lock, wake each other, and
 // respect each other's leases.
+//
+//	locks, err := lockwire.Open(ctx, os.Getenv("REDIS_URL"), lockwire.Config{})
+//	...
+//	defer locks.Close()
+//	err = locks.Reentrant("orders").Do(ctx, func(ctx context.Context) error {
+//		return process(ctx) // ctx ends if the lock is lost
+//	})
+//
+// [Open] takes the URL of a server, of sentinels or of a cluster. Package lock describes the locks.
 //
 // The packages, from the bottom up:
 //

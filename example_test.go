@@ -6,22 +6,12 @@ import (
 	"log"
 	"os"
 
-	"github.com/lockwire/lockwire/conn"
-	"github.com/lockwire/lockwire/lock"
+	"github.com/lockwire/lockwire"
 )
 
 func Example() {
 	ctx := context.Background()
-	server, err := conn.ParseURL(os.Getenv("REDIS_URL")) // redis://user:password@host:6379/0
-	if err != nil {
-		log.Fatal(err)
-	}
-	pool, err := conn.Open(ctx, server)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer pool.Close()
-	locks, err := lock.New(pool, lock.Config{})
+	locks, err := lockwire.Open(ctx, os.Getenv("REDIS_URL"), lockwire.Config{}) // redis://user:password@host:6379/0
 	if err != nil {
 		log.Fatal(err)
 	}

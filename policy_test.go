@@ -1,6 +1,7 @@
 package lockwire_test
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"os/exec"
@@ -15,7 +16,7 @@ import (
 // mayImport says which packages of this module the files of each package may import. A test may also import its own
 // package and internal/...; examples, and those of the root, may import all.
 var mayImport = map[string][]string{
-	"":                     {},
+	"":                     {"conn", "cluster", "lock"},
 	"resp":                 {},
 	"conn":                 {"resp", "internal/callback", "internal/netfail"},
 	"script":               {"resp", "conn"},
@@ -113,15 +114,31 @@ func TestLight(t *testing.T) {
 	report(t, checkLight(strings.Fields(string(run(t, args...))), tooHeavy))
 }
 
-// A program has the scripts of the kinds of locks that it uses, and no others.
+// A program has the scripts of the kinds of locks that it uses, and no others. Without lockwire.Open it has no cluster.
 func TestUnusedKindsAreNotLinked(t *testing.T) {
-	program := filepath.Join(t.TempDir(), "program")
-	run(t, "build", "-o", program, "./testdata/onekind")
-	binary, err := os.ReadFile(program)
+	small, opened := build(t, "./testdata/onekind"), build(t, "./testdata/opened")
+	report(t, checkLinked(os.DirFS("lock"), small, "reentrant_"))
+	report(t, checkLinked(os.DirFS("lock"), opened, "reentrant_"))
+	for _, name := range []string{module + ".Open", module + "/cluster.Open"} {
+		if bytes.Contains(small, []byte(name)) {
+			t.Errorf("a program that uses only conn and lock has %s", name)
+		}
+		if !bytes.Contains(opened, []byte(name)) {
+			t.Errorf("a program that uses lockwire.Open does not have %s", name)
+		}
+	}
+}
+
+// build returns the binary of a program.
+func build(t *testing.T, program string) []byte {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "program")
+	run(t, "build", "-o", path, program)
+	binary, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	report(t, checkLinked(os.DirFS("lock"), binary, "reentrant_"))
+	return binary
 }
 
 // run runs the go command and returns what it prints.

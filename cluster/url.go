@@ -34,7 +34,7 @@ func ParseURL(s string) (Config, error) {
 	scheme, rest, ok := strings.Cut(s, "://")
 	node, known := schemes[strings.ToLower(scheme)]
 	if !ok || !known {
-		return Config{}, errors.New("cluster: url: scheme is not redis-cluster, rediss-cluster, valkey-cluster or valkeys-cluster")
+		return Config{}, schemeError(s)
 	}
 	authority, tail := rest, ""
 	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
@@ -62,6 +62,19 @@ func ParseURL(s string) (Config, error) {
 		return Config{}, err
 	}
 	return cfg, nil
+}
+
+// schemeError is the error for a URL without the scheme of a cluster.
+func schemeError(s string) error {
+	if strings.TrimSpace(s) == "" {
+		return errors.New("cluster: url: the URL is empty: write redis-cluster://host:6379")
+	}
+	if _, err := conn.ParseURL(s); err == nil {
+		return errors.New("cluster: url: the scheme is for a single server: write redis-cluster://host:6379, " +
+			"or use conn.ParseURL, or lockwire.Open")
+	}
+	return errors.New("cluster: url: scheme is not redis-cluster, rediss-cluster, valkey-cluster or valkeys-cluster: " +
+		"write redis-cluster://host:6379")
 }
 
 // takeParameters sets the parameters of the cluster, and returns the remaining text after the

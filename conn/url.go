@@ -42,9 +42,12 @@ const defaultPort = "6379"
 // repeated parameter is an error. Other settings of TLS, such as a private authority or a client certificate, belong
 // in the TLS field of the result.
 //
-// An error contains no part of the URL except the name of a parameter, since the password might be anywhere in the
-// URL.
+// An error contains no part of the URL except the scheme and the name of a parameter, since the password might be
+// anywhere in the URL.
 func ParseURL(s string) (Config, error) {
+	if err := checkScheme(s); err != nil {
+		return Config{}, fmt.Errorf("conn: url: %w", err)
+	}
 	first, others := splitSentinels(s)
 	u, err := url.Parse(first)
 	if err != nil || strayPassword(s) {
@@ -67,8 +70,6 @@ func ParseURL(s string) (Config, error) {
 		if cfg.TLS, err = withTLS(); err == nil {
 			err = cfg.setSentinels(u, others)
 		}
-	default:
-		err = errors.New("scheme is not redis, rediss, valkey, valkeys, unix, or one of these two pairs with -sentinel")
 	}
 	if err == nil {
 		err = cfg.setParameters(u)
@@ -107,9 +108,12 @@ func (cfg *Config) setHost(u *url.URL) (err error) {
 // hostPort returns the address in u, with defaults for a missing host or port.
 func hostPort(u *url.URL, port string) (string, error) {
 	if u.Opaque != "" {
-		return "", errors.New("no // after the scheme")
+		return "", errors.New("no // after the scheme: write redis://host:6379")
 	}
 	host := u.Hostname()
+	if strings.Contains(u.Host, ",") {
+		return "", errors.New("more than one host: write redis-cluster://host,host or redis-sentinel://host,host/master")
+	}
 	if strings.Contains(host, ":") && !strings.HasPrefix(u.Host, "[") {
 		return "", errors.New("host is not one name or address; an IPv6 address needs brackets")
 	}
@@ -187,7 +191,7 @@ func (cfg *Config) setParameter(name, value string, u *url.URL) error {
 	default:
 		known, err := cfg.setSentinelParameter(name, value)
 		if !known {
-			return fmt.Errorf("unknown parameter %q", name)
+			return unknownParameter(name)
 		}
 		return err
 	}

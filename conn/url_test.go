@@ -73,15 +73,25 @@ func equalConfig(a, b conn.Config) bool {
 
 func TestParseURLRefuses(t *testing.T) {
 	tests := []struct{ url, want string }{
-		{"", "scheme"},
-		{"localhost:6379", "scheme"},
-		{"http://h", "scheme"},
+		{"", "the URL is empty: write redis://host:6379"},
+		{" ", "the URL is empty"},
+		{"localhost", "no scheme: write redis:// in front"},
+		{"localhost:6379", "no scheme: write redis:// in front"},
+		{"127.0.0.1:6379", "no scheme: write redis:// in front"},
+		{"al:pw@h:6379", "no scheme: write redis:// in front"},
+		{"http://h", "scheme http is not redis, rediss (TLS)"},
+		{"redis+sentinel://h/m", "scheme redis+sentinel is not"},
+		{"p4ssword://h", "scheme is not"},
+		{"redis-cluster://h", "scheme redis-cluster is for a cluster: use cluster.ParseURL"},
+		{"VALKEYS-cluster://h", "scheme valkeys-cluster is for a cluster"},
+		{"unix-cluster://h", "scheme unix-cluster is"},
 		{"redis:h", "//"},
 		{"redis:6379", "//"},
 		{"redis://h:0", "port"},
 		{"redis://h:65536", "port"},
 		{"redis://h:port", "malformed"},
-		{"redis://a:1,b:2", "host"},
+		{"redis://a:1,b:2", "more than one host: write redis-cluster://"},
+		{"redis://a,b", "more than one host"},
 		{"redis://::1", "brackets"},
 		{"redis://::1:6379", "brackets"},
 		{"redis://[::1", "malformed"},
@@ -97,6 +107,9 @@ func TestParseURLRefuses(t *testing.T) {
 		{"redis://h?db=1&db=1", "repeated"},
 		{"redis://h?dbb=1", `unknown parameter "dbb"`},
 		{"redis://h?password=x", `unknown parameter "password"`},
+		{"redis://h?read_timeout=3s", `unknown parameter "read_timeout": write timeout`},
+		{"redis://h?pool_size=3", `unknown parameter "pool_size": write conns`},
+		{"redis-sentinel://h/m?master_name=m", "write the name of the master as the path"},
 		{"redis://h?a;b", "malformed parameters"},
 		{"redis://h?timeout=5", "timeout is not a duration"},
 		{"redis://h?max_age=x", "max_age is not a duration"},
@@ -170,7 +183,8 @@ func FuzzParseURL(f *testing.F) {
 func isOurWord(password string) bool {
 	for _, s := range []string{"x", "x://", "redis:x", "redis://h:0", "redis://[::1%25a]:0", "redis://h/x", "redis://h?db=x",
 		"redis://h?a", "redis://h?db=1&db=1", "redis://h?a;b", "redis://h/1?db=2", "redis://h?tls_server_name=x", "unix:x",
-		"redis://::1", "redis://h?timeout=x", "redis://h?protocol=9", "redis://h?client_name=%20", "rediss://h#"} {
+		"redis://::1", "redis://h?timeout=x", "redis://h?protocol=9", "redis://h?client_name=%20", "rediss://h#",
+		"", "redis-cluster://h", "redis://h,h"} {
 		if _, err := conn.ParseURL(s); err != nil && strings.Contains(err.Error(), password) {
 			return true
 		}
