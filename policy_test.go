@@ -26,6 +26,7 @@ var mayImport = map[string][]string{
 	"fence":                {},
 	"internal/callback":    {},
 	"internal/fakeredis":   {"resp", "conn"},
+	"internal/lockscripts": {"internal/fakeredis"},
 	"internal/faultproxy":  {"resp", "conn"},
 	"internal/redistest":   {"resp", "conn"},
 	"internal/conformance": {"resp", "conn", "pubsub", "cluster", "lock"},

@@ -1,39 +1,19 @@
-package lock_test
+package lockscripts
 
 import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/lockwire/lockwire/internal/fakeredis"
 )
-
-var readModels = map[string]func(*fakeredis.Call) any{
-	"acquire": modelReadAcquire,
-	"release": modelReadRelease,
-	"undo":    modelReadUndo,
-	"renew":   modelReadRenew,
-	"force":   func(c *fakeredis.Call) any { return modelReadWriteForce(c, "read", "0") },
-	"info":    modelReadWriteInfo,
-}
-
-var writeModels = map[string]func(*fakeredis.Call) any{
-	"acquire":   modelWriteAcquire,
-	"release":   modelWriteRelease,
-	"undo":      modelWriteUndo,
-	"renew":     modelRenew,
-	"force":     func(c *fakeredis.Call) any { return modelReadWriteForce(c, "write", "1") },
-	"info":      modelReadWriteInfo,
-	"downgrade": modelDowngrade,
-}
 
 const otherKind = fakeredis.Err("WRONGTYPE The key holds a lock of another kind")
 
 func latched(c *fakeredis.Call) bool { return c.Int("EXISTS", c.Keys[4]) == 1 }
 
-// timeoutKey is the name of the key that has the lease of a reader's n-th hold.
-func timeoutKey(lock, owner string, n int64) string {
+// TimeoutKey is the name of the key that has the lease of a reader's n-th hold.
+func TimeoutKey(lock, owner string, n int64) string {
 	if !strings.Contains(lock, "{") {
 		lock = "{" + lock + "}"
 	}
@@ -43,7 +23,7 @@ func timeoutKey(lock, owner string, n int64) string {
 // readerLeft is the longest lease in ms that a reader's holds have left, 0 if there is none.
 func readerLeft(c *fakeredis.Call, lock, owner string, holds int64) (left int64) {
 	for n := range holds {
-		key := timeoutKey(lock, owner, n+1)
+		key := TimeoutKey(lock, owner, n+1)
 		lasts, _ := c.TryDo("PTTL", key).(int64)
 		left = max(left, lasts)
 	}
@@ -61,7 +41,7 @@ func readersLeft(c *fakeredis.Call, lock string, gone int64) (left int64) {
 	if many && gone < enough {
 		return kept
 	}
-	for owner, holds := range fields(c, lock) {
+	for owner, holds := range Fields(c, lock) {
 		left = max(left, readerLeft(c, lock, owner, number(holds)))
 	}
 	if many && left >= enough {
@@ -70,8 +50,9 @@ func readersLeft(c *fakeredis.Call, lock string, gone int64) (left int64) {
 	return left
 }
 
-func fields(c *fakeredis.Call, lock string) map[string]string {
-	list, _ := c.Do("HGETALL", lock).([]any)
+// Fields is a hash as a script sees it.
+func Fields(c *fakeredis.Call, key string) map[string]string {
+	list, _ := c.Do("HGETALL", key).([]any)
 	hash := map[string]string{}
 	for pair := range slices.Chunk(list, 2) {
 		hash[pair[0].(string)] = pair[1].(string)
@@ -84,14 +65,14 @@ func fields(c *fakeredis.Call, lock string) map[string]string {
 func setHolds(c *fakeredis.Call, lock, owner string, count, rest int64, lease string) (gone int64) {
 	alive := int64(0)
 	for n := range rest {
-		alive += c.Int("PEXPIRE", timeoutKey(lock, owner, n+1), lease)
+		alive += c.Int("PEXPIRE", TimeoutKey(lock, owner, n+1), lease)
 	}
 	if rest > 0 && alive == 0 {
-		c.Do("SET", timeoutKey(lock, owner, rest), "1", "PX", lease)
+		c.Do("SET", TimeoutKey(lock, owner, rest), "1", "PX", lease)
 	}
 	for n := rest; n < count; n++ {
-		gone = max(gone, c.Int("PTTL", timeoutKey(lock, owner, n+1)))
-		c.Do("DEL", timeoutKey(lock, owner, n+1))
+		gone = max(gone, c.Int("PTTL", TimeoutKey(lock, owner, n+1)))
+		c.Do("DEL", TimeoutKey(lock, owner, n+1))
 	}
 	if rest > 0 {
 		c.Do("HSET", lock, owner, text(rest))
@@ -126,7 +107,7 @@ func modelReadAcquire(c *fakeredis.Call) any {
 	count := c.Int("HGET", key, owner)
 	alive := false
 	for n := range count {
-		alive = alive || c.Int("EXISTS", timeoutKey(key, owner, n+1)) == 1
+		alive = alive || c.Int("EXISTS", TimeoutKey(key, owner, n+1)) == 1
 	}
 	if !alive {
 		count = 0
@@ -142,7 +123,7 @@ func modelReadAcquire(c *fakeredis.Call) any {
 		c.Do("HSET", key, "mode", "read")
 	}
 	c.Do("HSET", key, owner, text(count))
-	c.Do("SET", timeoutKey(key, owner, count), "1", "PX", lease)
+	c.Do("SET", TimeoutKey(key, owner, count), "1", "PX", lease)
 	if c.Int("PTTL", key) < number(lease) {
 		c.Do("PEXPIRE", key, lease)
 	}
@@ -231,7 +212,7 @@ func modelReadRenew(c *fakeredis.Call) any {
 		case held:
 			outcomes[i] = int64(0)
 			for n := range number(count) {
-				if timeout := timeoutKey(key, owner, n+1); c.Int("EXISTS", timeout) == 1 {
+				if timeout := TimeoutKey(key, owner, n+1); c.Int("EXISTS", timeout) == 1 {
 					extend(c, timeout, lease)
 					outcomes[i] = int64(1)
 				}
@@ -314,7 +295,7 @@ func modelWriteAcquire(c *fakeredis.Call) any {
 	}
 	reader := strings.TrimSuffix(owner, ":write")
 	for n := range c.Int("HGET", key, reader) {
-		if c.Int("EXISTS", timeoutKey(key, reader, n+1)) == 1 {
+		if c.Int("EXISTS", TimeoutKey(key, reader, n+1)) == 1 {
 			return fakeredis.Status("upgrade")
 		}
 	}
@@ -426,15 +407,10 @@ func modelDowngrade(c *fakeredis.Call) any {
 		c.Do("HSET", key, "mode", "read")
 	}
 	c.Do("HSET", key, owner, text(count))
-	c.Do("SET", timeoutKey(key, owner, count), "1", "PX", lease)
+	c.Do("SET", TimeoutKey(key, owner, count), "1", "PX", lease)
 	c.Do("PEXPIRE", key, text(until))
 	if rest == 0 {
 		c.Do(c.Args[2], c.Keys[1], "1")
 	}
 	return []any{count, rest}
-}
-
-// timeoutLeft is what the lease of a reader's n-th hold has left on the server.
-func (w *world) timeoutLeft(lock, owner string, n int64) time.Duration {
-	return w.ttl(timeoutKey(lock, owner, n))
 }

@@ -1,114 +1,11 @@
-package lock_test
+package lockscripts
 
 import (
-	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/lockwire/lockwire/internal/fakeredis"
-	"github.com/lockwire/lockwire/lock"
 )
-
-// models is what the scripts of each kind do, in Go, by the operation they are for.
-var models = map[string]map[string]func(*fakeredis.Call) any{
-	"reentrant": {
-		"acquire":  modelAcquire,
-		"release":  modelRelease,
-		"handover": modelHandover,
-		"single":   modelSingle,
-		"undo":     modelUndo,
-		"renew":    modelRenew,
-		"force":    modelForce,
-		"info":     modelInfo,
-	},
-	"read":         readModels,
-	"write":        writeModels,
-	"fenced":       {"acquire": modelFencedAcquire, "info": modelFencedInfo, "handover": modelFencedHandover},
-	"nonreentrant": {"acquire": modelNonReentrantAcquire},
-	"plain": {
-		"acquire": modelPlainAcquire,
-		"release": modelPlainRelease,
-		"undo":    modelPlainUndo,
-		"renew":   modelPlainRenew,
-		"force":   modelPlainForce,
-		"info":    modelPlainInfo,
-	},
-	"semaphore": {
-		"acquire": modelSemaphoreAcquire,
-		"undo":    modelSemaphoreUndo,
-		"info":    modelSemaphoreInfo,
-		"set":     modelSemaphoreSet,
-		"add":     modelSemaphoreAdd,
-		"drain":   modelSemaphoreDrain,
-	},
-	"permits": {
-		"acquire": modelPermitsAcquire,
-		"release": modelPermitsRelease,
-		"undo":    modelPermitsUndo,
-		"renew":   modelPermitsRenew,
-		"force":   modelPermitsForce,
-		"info":    modelPermitsInfo,
-		"add":     modelPermitsAdd,
-		"lease":   modelPermitsLease,
-		"give":    modelPermitsGive,
-	},
-	"latch": {
-		"acquire": modelCountdownAcquire,
-		"set":     modelCountdownSet,
-		"down":    modelCountdownDown,
-		"delete":  modelCountdownDelete,
-	},
-	lock.AnyKind: {"publish": func(*fakeredis.Call) any { return int64(1) }},
-	"fair": {
-		"acquire": modelFairAcquire,
-		"release": modelFairRelease,
-		"undo":    modelFairUndo,
-		"force":   modelFairForce,
-		"info":    modelFairInfo,
-		"pass":    modelFairPass,
-	},
-}
-
-// teach gives srv the models and loads the scripts. TestScriptsLikeTheServer compares them with Lua.
-func teach(srv *fakeredis.Server) {
-	for kind, scripts := range lock.Scripts() {
-		for operation, s := range scripts {
-			if model := models[kind][operation]; model != nil {
-				srv.Script(s.Source(), declared(kind+" "+operation, model))
-				srv.Do("SCRIPT", "LOAD", s.Source())
-			}
-		}
-	}
-}
-
-// declared has a script fail that touches a key which is not among its KEYS. Of the leases of other readers it may ask how long
-// they last, if it bears to be refused.
-func declared(name string, model func(*fakeredis.Call) any) func(*fakeredis.Call) any {
-	return func(c *fakeredis.Call) any {
-		c.Touch = func(tries bool, args []string) {
-			keys := args[1:]
-			switch strings.ToUpper(args[0]) {
-			case "TIME", "PUBLISH", "SPUBLISH", "PUBSUB":
-				return
-			case "DEL", "EXISTS":
-			case "PTTL":
-				if tries && strings.Contains(keys[0], ":rwlock_timeout:") {
-					return
-				}
-				fallthrough
-			default:
-				keys = keys[:1]
-			}
-			for _, key := range keys {
-				if !slices.Contains(c.Keys, key) {
-					panic(fmt.Sprintf("%s touches %q, which is not among its keys %q: %q", name, key, c.Keys, args))
-				}
-			}
-		}
-		return model(c)
-	}
-}
 
 func modelAcquire(c *fakeredis.Call) any {
 	key, lease, owner := c.Keys[0], c.Args[0], c.Args[1]
