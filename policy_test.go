@@ -23,6 +23,7 @@ var mayImport = map[string][]string{
 	"pubsub":               {"resp", "conn", "internal/netfail"},
 	"cluster":              {"resp", "conn", "script", "pubsub", "internal/callback", "internal/netfail"},
 	"lock":                 {"resp", "conn", "script", "pubsub", "internal/netfail"},
+	"lock/leader":          {"resp", "conn", "script", "lock", "internal/netfail"},
 	"fence":                {},
 	"internal/callback":    {},
 	"internal/fakeredis":   {"resp", "conn"},
@@ -88,6 +89,7 @@ var goroutines = map[string]string{
 	"pubsub/queue.go:queue.put":                   "Subscriber.Close: the feeder of a consumer that is behind; Subscription.Close ends it",
 	"pubsub/subscriber.go:Subscriber.startLocked": "Subscriber.Close: keeper",
 	"lock/client.go:Client.background":            "Client.Close: a part of a lease that is taken or given back",
+	"lock/leader/leader.go:election.lead":         "election.lead itself, before it returns: the end of the lease",
 	"lock/group.go:group.check":                   "group.check itself, before it returns",
 	"lock/multi.go:atOnce":                        "atOnce itself, before it returns",
 }

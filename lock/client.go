@@ -110,6 +110,9 @@ func New(server Server, cfg Config) (*Client, error) {
 // ID returns the client's identity in the names of its owners: a random UUID, as for Redisson's clients.
 func (c *Client) ID() string { return c.id }
 
+// Server returns the Server passed to New, for commands on keys beside the locks.
+func (c *Client) Server() Server { return c.server }
+
 func (c *Client) warn(text string, args ...any) {
 	if c.cfg.Logger != nil {
 		c.cfg.Logger.Warn("lock: "+text, args...)

@@ -67,6 +67,8 @@ var models = map[string]func(*fakeredis.Call) any{
 	"Fair lock, info":             modelFairInfo,
 	"Fair lock, pass":             modelFairPass,
 	"All kinds, publish":          func(*fakeredis.Call) any { return int64(1) },
+	"Leader, publish":             modelLeaderPublish,
+	"Leader, withdraw":            modelLeaderWithdraw,
 }
 
 // Title is the kind and the operation of a script, from the first line of its source.

@@ -1,0 +1,18 @@
+package lockscripts
+
+import "github.com/lockwire/lockwire/internal/fakeredis"
+
+func modelLeaderPublish(c *fakeredis.Call) any {
+	if c.Int("HEXISTS", c.Keys[0], c.Args[0]) == 0 {
+		return int64(0)
+	}
+	c.Do("HSET", c.Keys[1], "owner", c.Args[0], "address", c.Args[1], "since", text(now(c)))
+	return int64(1)
+}
+
+func modelLeaderWithdraw(c *fakeredis.Call) any {
+	if owner, _ := c.Do("HGET", c.Keys[0], "owner").(string); owner != c.Args[0] {
+		return int64(0)
+	}
+	return c.Do("DEL", c.Keys[0])
+}

@@ -1,0 +1,121 @@
+package leader
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/lockwire/lockwire/lock"
+	"github.com/lockwire/lockwire/resp"
+	"github.com/lockwire/lockwire/script"
+)
+
+//go:embed leader_publish.lua
+var publishSource string
+
+//go:embed leader_withdraw.lua
+var withdrawSource string
+
+var publishScript, withdrawScript = script.New(publishSource), script.New(withdrawSource)
+
+// Leader is who leads, as the server sees it.
+type Leader struct {
+	Owner     string        // the owner of the lock: the id of the lock.Client, a colon, and a number
+	Token     int64         // the fencing token of this term
+	Remaining time.Duration // the remaining lease; the leader renews it
+	// Address and Since are what the leader published: its Config.Address, and the beginning of its term by the
+	// server's clock. Both are zero for an instant at the beginning of a term, and for a holder of the lock that did not
+	// acquire it by Run.
+	Address string
+	Since   time.Time
+}
+
+// Observe asks the server who leads. It returns the zero Leader if nobody does. The answer may be out of date when Observe
+// returns: the resource has to compare tokens where that matters.
+func Observe(ctx context.Context, locks *lock.Client, name string) (Leader, error) {
+	info, err := locks.Fenced(name).Info(ctx)
+	if err != nil || !info.Locked || len(info.Holders) == 0 {
+		return Leader{}, err
+	}
+	l := Leader{Owner: info.Holders[0].Owner, Token: info.Token, Remaining: info.Remaining}
+	key := recordKey(name)
+	v, err := locks.Server().Send(ctx, resp.Cmd("HMGET", key, "owner", "address", "since").On(key))
+	if err != nil {
+		return Leader{}, fmt.Errorf("leader: %w", err)
+	}
+	owner, err1 := v.At(0).Text()
+	address, err2 := v.At(1).Text()
+	since, err3 := v.At(2).Int()
+	if owner == l.Owner && errors.Join(err1, err2, err3) == nil { // else the record is of another term, or there is none
+		l.Address, l.Since = address, time.UnixMilli(since)
+	}
+	return l, nil
+}
+
+// Watch yields who leads, now and after each change, until ctx ends or the caller breaks the loop. It asks the server
+// once in every, 0 for a second: changes in between are not seen. A failed question is yielded as an error, and Watch goes
+// on.
+func Watch(ctx context.Context, locks *lock.Client, name string, every time.Duration) iter.Seq2[Leader, error] {
+	if every <= 0 {
+		every = time.Second
+	}
+	return func(yield func(Leader, error) bool) {
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		var last Leader
+		for first := true; ; {
+			now, err := Observe(ctx, locks, name)
+			switch {
+			case ctx.Err() != nil:
+				return
+			case err != nil:
+				if !yield(Leader{}, err) {
+					return
+				}
+			case first || now.Owner != last.Owner || now.Address != last.Address || !now.Since.Equal(last.Since):
+				if !yield(now, nil) {
+					return
+				}
+				first, last = false, now
+			}
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// recordKey is the key of what the leader publishes, in the hash slot of the lock.
+func recordKey(name string) string {
+	if strings.Contains(name, "{") {
+		return "lockwire_leader:" + name
+	}
+	return "lockwire_leader:{" + name + "}"
+}
+
+// publish writes the address, unless the lease has been lost, within the time most.
+func (e *election) publish(ctx context.Context, lease *lock.Lease, most time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	v, err := publishScript.Run(ctx, e.locks.Server(), []string{e.name, recordKey(e.name)}, lease.Owner(), e.cfg.Address)
+	if err != nil {
+		return fmt.Errorf("leader: publish: %w", err)
+	}
+	if held, _ := v.Bool(); !held {
+		return lock.ErrLost
+	}
+	return nil
+}
+
+// withdraw deletes what publish has written. A failure leaves a record that Observe ignores.
+func (e *election) withdraw(ctx context.Context, lease *lock.Lease) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawWait)
+	defer cancel()
+	_, _ = withdrawScript.Run(ctx, e.locks.Server(), []string{recordKey(e.name)}, lease.Owner())
+}
