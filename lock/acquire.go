@@ -407,7 +407,7 @@ func (c *Client) granted(r *request, start instant, count, token int64) (bool, t
 		l.tallied = r.state.grant(key, count)
 	}
 	var refused error
-	if start.elapsed(c.now()) >= validity(l.term) {
+	if l.since = c.now(); start.elapsed(l.since) >= validity(l.term) {
 		r.refused = true
 		refused = &LostError{Name: r.target.name, Reason: Expired}
 	} else if !c.register(l) {

@@ -151,7 +151,7 @@ func (b *ballot) decideLocked() {
 			b.loseLocked(err)
 			return
 		}
-		b.whole = newWhole(quorum, false, b.granted, b.ended)
+		b.whole = newWhole(quorum, false, b.granted, b.ended, b.lock.cfg.Quarantine)
 		b.decided = true
 		close(b.done)
 	case len(b.granted)+b.missing < quorum && (b.fatal != nil || b.takenLocked(0) || !b.takenLocked(b.missing)):

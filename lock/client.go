@@ -17,6 +17,7 @@ type Client struct {
 	cfg         Config
 	id          string                          // constant; the first half of each owner
 	pace        pace                            // constant
+	limits      *limits                         // constant; those of cfg, or nil
 	boot        func(t time.Time) time.Duration // constant; the clock that includes sleep, at the recent time t
 	owners      atomic.Int64
 	events      *pubsub.Subscriber
@@ -83,6 +84,7 @@ func New(server Server, cfg Config) (*Client, error) {
 		cfg:     cfg,
 		id:      newUUID(),
 		pace:    defaultPace,
+		limits:  limitsOf(&cfg),
 		boot:    newBootClock().at,
 		clocks:  clocks{begin: time.Now()},
 		events:  pubsub.New(nature.dialer(server), pubsub.Config{Logger: cfg.Logger}),

@@ -98,6 +98,14 @@ type Config struct {
 	// save next to nothing. 0 is 25 ms.
 	HandOverFor time.Duration
 
+	// AtMost is the default of the option [AtMost]: no lock is held for longer. 0 is no limit.
+	AtMost time.Duration
+
+	// StopBefore is the default of the option [StopBefore]: contexts of leases end so long before the lease could. 0 is no
+	// time. StopBefore must be shorter than the part of Lease that is left when a renewal is due. A lease set by [For]
+	// must be longer, or set its own StopBefore.
+	StopBefore time.Duration
+
 	// Logger reports lost locks, failed or late renewals, and missing permissions of the user for the channels of
 	// locks, without which waiters are not woken. With a Logger, the Client asks the server once whether the user may
 	// publish on the channels. The log never contains names of locks. nil is silent.
@@ -149,10 +157,11 @@ func (c Config) validate() error {
 	case c.FairWait < minFairWait:
 		return invalidf("FairWait of %v, less than %v", c.FairWait, minFairWait)
 	}
-	return nil
+	return limitsOf(&c).check(c.Lease, c.RenewEvery)
 }
 
-// Option changes one Lock or TryLock. Create an Option with [For], [As], [WaitForSetup] or [Forever].
+// Option changes one Lock or TryLock. Create an Option with [For], [AtMost], [StopBefore], [As],
+// [WaitForSetup] or [Forever].
 type Option struct {
 	lease    time.Duration
 	hasLease bool
@@ -161,6 +170,8 @@ type Option struct {
 	permits  int
 	setup    bool
 	forever  bool
+	limit    limit
+	limited  time.Duration // by limit
 }
 
 // For sets a fixed lease: the lock is free after d even if the holder never releases it, and no watchdog extends the
@@ -186,6 +197,7 @@ const forever = math.MaxInt64 / time.Millisecond * time.Millisecond
 type request struct {
 	target   *target
 	lease    time.Duration
+	limits   *limits
 	owner    string
 	state    *ownerState               // the Owner passed by the caller, or of a waiter in the server's queue; else nil
 	latch    string                    // the latch of the last attempt, or ""; an undo of the attempt leaves this key
@@ -217,7 +229,7 @@ func (c *Client) newRequest(t *target, opts []Option) (r request, err error) {
 
 // fill makes r the request of a call with the options opts.
 func (c *Client) fill(r *request, t *target, opts []Option) error {
-	*r = request{target: t, lease: c.cfg.Lease, renewed: true, tells: t.kind.tells && c.cfg.PreferWriters}
+	*r = request{target: t, lease: c.cfg.Lease, renewed: true, limits: c.limits, tells: t.kind.tells && c.cfg.PreferWriters}
 	for _, o := range opts {
 		if err := o.check(t.kind); err != nil {
 			return err
@@ -229,12 +241,18 @@ func (c *Client) fill(r *request, t *target, opts []Option) error {
 				return invalidf("lease of %v, less than %v", o.lease, MinLease)
 			}
 		}
+		if o.limit != noLimit {
+			r.limits = r.limits.with(o.limit, o.limited)
+		}
 		if o.hasOwner {
 			if o.owner == nil || o.owner.client != c {
 				return invalidf("the Owner was not made by this Client")
 			}
 			r.state = o.owner
 		}
+	}
+	if err := c.checkLimits(r); err != nil {
+		return err
 	}
 	if r.state == nil && t.kind.queued {
 		r.state = c.NewOwner().state
@@ -250,7 +268,7 @@ func (o Option) check(k *kind) error {
 		return invalidf("WaitForSetup for a kind without permits")
 	case o.forever && (!k.permits || k.unowned):
 		return invalidf("Forever for a kind other than PermitSemaphore")
-	case o.hasLease && k.unowned:
+	case (o.hasLease || o.limit != noLimit) && k.unowned:
 		return invalidf("a lease for a kind without leases")
 	case o.hasOwner && (k.permits || k.unowned):
 		return invalidf("an Owner for a kind without owners")

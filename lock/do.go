@@ -19,3 +19,26 @@ func (l *Lease) run(ctx context.Context, fn func(context.Context) error) (err er
 	defer cancel()
 	return fn(work)
 }
+
+// leased is a context that knows its lease.
+type leased struct {
+	context.Context
+	lease *Lease
+}
+
+type leaseKey struct{}
+
+func (l leased) Value(key any) any {
+	if key == (leaseKey{}) {
+		return l.lease
+	}
+	return l.Context.Value(key)
+}
+
+// LeaseFrom returns the lease of a context that [Handle.Do] has passed to its function, or that [Lease.Context] has
+// returned, also of a context derived from such a context. LeaseFrom returns nil for any other context. If leases are
+// nested, LeaseFrom returns the innermost lease. Do not release the lease of Do.
+func LeaseFrom(ctx context.Context) *Lease {
+	l, _ := ctx.Value(leaseKey{}).(*Lease)
+	return l
+}

@@ -49,6 +49,7 @@ func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 		target:  newTarget(k.twin, l.target.name),
 		lease:   l.term,
 		renewed: l.renewed,
+		limits:  l.remaining(),
 		owner:   strings.TrimSuffix(l.owner, k.suffix),
 		state:   l.state,
 	}

@@ -83,6 +83,11 @@ const (
 	// PartLost: a lock taken together with this lock is lost, or so many are lost that the remaining locks are not
 	// enough. The server keeps this lock until Unlock, or until the lease ends.
 	PartLost
+	// HeldTooLong: the lock was held for the time set by [AtMost]. The server keeps the lock until Unlock, or until the lease
+	// ends.
+	HeldTooLong
+	// Ending is the reason of a context that ended by [StopBefore]. The lock is still held.
+	Ending
 )
 
 var reasons = [...]string{
@@ -93,6 +98,8 @@ var reasons = [...]string{
 	ClockJump:    "the machine slept past the end of its lease",
 	ClientClosed: "the client was closed",
 	PartLost:     "another part of it was lost",
+	HeldTooLong:  "held for longer than it may be",
+	Ending:       "its lease is about to end",
 }
 
 // String returns the reason in words.

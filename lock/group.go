@@ -11,9 +11,10 @@ import (
 // group makes one lease of several parts. Each part is a lease with its own client, which renews, watches and
 // releases the part.
 type group struct {
-	whole  *Lease
-	quorum int  // the number of held parts that the whole requires
-	all    bool // a release succeeds only if all parts are released
+	whole   *Lease
+	quorum  int           // the number of held parts that the whole requires
+	all     bool          // a release succeeds only if all parts are released
+	longest time.Duration // the longest lease for Extend; 0 or less is any
 
 	// Guarded by the mu of the whole.
 	parts []*Lease
@@ -22,10 +23,10 @@ type group struct {
 }
 
 // newWhole makes one lease of parts. The whole's next Err reports earlier losses of parts.
-func newWhole(quorum int, all bool, parts []*Lease, ended func()) *Lease {
+func newWhole(quorum int, all bool, parts []*Lease, ended func(), longest time.Duration) *Lease {
 	first := parts[0]
-	l := &Lease{client: first.client, target: first.target, owner: first.owner}
-	l.group = &group{whole: l, quorum: quorum, all: all, parts: slices.Clone(parts), ended: ended}
+	l := &Lease{client: first.client, target: first.target, owner: first.owner, renewed: first.renewed, limits: first.limits, since: first.client.now()}
+	l.group = &group{whole: l, quorum: quorum, all: all, parts: slices.Clone(parts), ended: ended, longest: longest}
 	for _, p := range parts {
 		p.whole.Store(l)
 	}
@@ -65,7 +66,7 @@ func (g *group) join(part *Lease) bool {
 
 // armLocked arms the deadline of each part. The whole needs no timer of its own.
 func (g *group) armLocked() {
-	if g.armed || g.whole.phase != held {
+	if g.whole.phase != held || g.armed && g.whole.stopBefore() == 0 {
 		return
 	}
 	g.armed = true

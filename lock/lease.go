@@ -16,9 +16,10 @@ type Lease struct {
 	target  *target
 	owner   string
 	state   *ownerState // state of the Owner passed by As; nil without an Owner
-	term    time.Duration
-	renewed bool  // by the watchdog
-	tallied int64 // with a state: the term of the tally that counts this hold
+	renewed bool        // by the watchdog
+	limits  *limits
+	since   instant // the time of the grant
+	tallied int64   // with a state: the term of the tally that counts this hold
 	token   int64
 	series  series // the series of hand-overs this lease belongs to
 	group   parts  // nil unless the lease has Members; then client, target and owner are the first member's
@@ -41,7 +42,9 @@ type Lease struct {
 
 	mu       sync.Mutex // guards the following
 	phase    phase
-	start    instant // taken just before sending the last request that granted or extended the lease
+	term     time.Duration
+	reach    time.Time // until then the server may have the lock by an Extend; zero without an Extend
+	start    instant   // taken just before sending the last request that granted or extended the lease
 	lost     *LostError
 	failure  error         // of the last renewal
 	renewal  chan struct{} // closed when the renewal under way has ended; nil without a renewal under way
@@ -68,6 +71,8 @@ type parts interface {
 	armLocked()
 	count(cause *LostError)
 	check(ctx context.Context) error
+	extend(ctx context.Context, d time.Duration) error
+	name() string
 	unlock(ctx context.Context) error
 }
 
@@ -75,6 +80,7 @@ type derived struct{ cancel context.CancelCauseFunc }
 
 func newLease(c *Client, r *request, start instant) *Lease {
 	l := &Lease{client: c, target: r.target, owner: r.owner, state: r.state, term: r.lease, renewed: r.renewed, start: start}
+	l.limits = r.limits
 	if l.series = r.series; l.series.length == 0 {
 		l.series.since = start.t
 	}
@@ -98,7 +104,8 @@ func (l *Lease) Owner() string {
 }
 
 // ValidUntil returns the instant until which the lock is certainly held, unless somebody forces the lock. Every renewal
-// moves the instant. The client counts from before the request was sent and subtracts 1 % of the lease and 2 ms.
+// moves the instant, up to the limit set by [AtMost]. The client counts from before the request was sent and subtracts 1 %
+// of the lease and 2 ms.
 //
 // For a lease with Members, ValidUntil returns the instant until which enough members are held. The loss of a member
 // may bring the instant forward.
@@ -109,7 +116,7 @@ func (l *Lease) ValidUntil() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	at := l.client.now()
-	return at.t.Add(validity(l.term) - l.start.elapsed(at))
+	return at.t.Add(l.leftAtLocked(at))
 }
 
 // Err returns nil while the lock is held, a [*LostError] after its loss, and [ErrReleased] after Unlock. Err reads the
@@ -153,19 +160,25 @@ func (l *Lease) Lost() <-chan struct{} {
 //
 //   - the [*LostError] after a loss
 //   - [ErrReleased] after Unlock, which ends the context before it sends the release
+//   - a LostError with the reason [Ending] at the time set by [StopBefore]
+//
+// [LeaseFrom] returns the lease of such a context.
 //
 // Call cancel when the work is done, to free the context's resources.
 func (l *Lease) Context(parent context.Context) (ctx context.Context, cancel context.CancelFunc) {
-	ctx, cause := context.WithCancelCause(parent)
+	ctx, cause := context.WithCancelCause(leased{parent, l})
 	d := &derived{cause}
 	l.Err() // ends the lease if its time is up
+	ending := l.ending()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch l.phase {
-	case gone:
+	switch {
+	case l.phase == gone:
 		cause(l.lost)
-	case released:
+	case l.phase == released:
 		cause(ErrReleased)
+	case ending != nil:
+		cause(ending)
 	default:
 		if l.contexts == nil {
 			l.contexts = make(map[*derived]struct{})
@@ -225,7 +238,15 @@ func (l *Lease) strange(ctx context.Context) error {
 func (l *Lease) Token() int64 { return l.token }
 
 // leftLocked returns how long the lease is still certain.
-func (l *Lease) leftLocked() time.Duration { return validity(l.term) - l.start.elapsed(l.client.now()) }
+func (l *Lease) leftLocked() time.Duration { return l.leftAtLocked(l.client.now()) }
+
+func (l *Lease) leftAtLocked(at instant) time.Duration {
+	left := validity(l.term) - l.start.elapsed(at)
+	if most, limited := l.most(at); limited {
+		return min(left, most)
+	}
+	return left
+}
 
 // leaseLeft returns how long the server must keep the lock for this lease: 0 for a lost or expired lease, the full term for
 // a held lease under renewal, otherwise the remaining term, also while the release is under way.
@@ -258,7 +279,11 @@ func (l *Lease) extend(start instant) {
 func (l *Lease) expire() {
 	l.mu.Lock()
 	reason, cause := Expired, l.failure
-	switch at := l.client.now(); {
+	at := l.client.now()
+	most, limited := l.most(at)
+	switch {
+	case limited && most <= 0 && l.start.elapsed(at) < validity(l.term):
+		reason, cause = HeldTooLong, nil
 	case at.t.Sub(l.start.t) < validity(l.term):
 		reason = ClockJump
 	case cause != nil:
@@ -314,23 +339,35 @@ func (l *Lease) armLocked() {
 		l.group.armLocked()
 		return
 	}
-	if l.timer != nil || l.phase != held {
+	if l.phase != held {
+		return
+	}
+	next := max(0, l.leftLocked()-l.stopBefore())
+	if l.timer != nil {
+		if l.stopBefore() > 0 && l.timer.Stop() { // it may be set for the end of a lease since renewed
+			l.timer.Reset(next)
+		}
 		return
 	}
 	l.client.timers.Add(1)
-	l.timer = time.AfterFunc(max(0, l.leftLocked()), l.deadline)
+	l.timer = time.AfterFunc(next, l.deadline)
 	l.client.watchdog.watchClock(l)
 }
 
-// deadline runs when the timer fires. It ends the lease, or resets the timer if a renewal has extended the lease.
+// deadline runs when the timer fires. It ends the lease, or its contexts by StopBefore, and resets the timer if the lease
+// is still held.
 func (l *Lease) deadline() {
+	if l.limits != nil {
+		l.stopContexts()
+	}
 	l.mu.Lock()
-	if l.phase == held {
-		if left := l.leftLocked(); left > 0 {
-			l.timer.Reset(left)
-			l.mu.Unlock()
-			return
+	if left, stop := l.leftLocked(), l.stopBefore(); l.phase == held && left > 0 {
+		if left > stop {
+			left -= stop
 		}
+		l.timer.Reset(left)
+		l.mu.Unlock()
+		return
 	}
 	l.mu.Unlock()
 	l.expire()

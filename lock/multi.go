@@ -267,7 +267,7 @@ func (p *multiPlan) join(ctx context.Context, parts []*Lease) (*Lease, error) {
 			return nil, err
 		}
 	}
-	whole := newWhole(len(parts), true, parts, nil)
+	whole := newWhole(len(parts), true, parts, nil, 0)
 	if err := whole.Err(); err != nil {
 		return nil, partly{err}
 	}

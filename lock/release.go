@@ -304,7 +304,10 @@ func (l *Lease) notHeld() error {
 func (l *Lease) end() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.start.t.Add(l.term)
+	if end := l.start.t.Add(l.term); end.After(l.reach) {
+		return end
+	}
+	return l.reach
 }
 
 // newLatch returns the key for the outcome of the release. The latch of a single release names the owner, so a key may be reused.

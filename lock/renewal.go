@@ -139,11 +139,17 @@ func (l *Lease) size() int {
 const lookOnly = -2
 
 func renewCall(leases []*Lease, look bool) script.Call {
+	if look {
+		return renewFor(leases, lookOnly)
+	}
+	return renewFor(leases, leases[0].term.Milliseconds()) // constant for a lease under renewal
+}
+
+// renewFor returns a call that extends leases to ms from now.
+func renewFor(leases []*Lease, ms int64) script.Call {
 	keys := make([]string, len(leases))
 	args := make([]any, 1, 1+len(leases))
-	if args[0] = leases[0].term.Milliseconds(); look {
-		args[0] = lookOnly
-	}
+	args[0] = ms
 	for i, l := range leases {
 		keys[i] = l.target.lease
 		args = append(args, l.owner)

@@ -85,6 +85,7 @@ func (w *watchdog) clockJumped() {
 	w.mu.Unlock()
 	for _, l := range leases {
 		l.Err()
+		l.stopContexts()
 	}
 }
 
@@ -244,7 +245,7 @@ func (w *watchdog) again(l *Lease, start instant, failure error) {
 	}
 	if failure == nil {
 		r.pause = 0
-		w.pushLocked(r, start.t.Add(w.client.cfg.RenewEvery))
+		w.pushLocked(r, l.dueBy(start.t.Add(w.client.cfg.RenewEvery)))
 		return
 	}
 	r.pause = min(max(2*r.pause, retryMin), retryMax)

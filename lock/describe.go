@@ -1,0 +1,56 @@
+package lock
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// Name returns the name of the lock. For a lease with Members, Name returns the first member's name.
+func (l *Lease) Name() string { return l.target.name }
+
+// Kind returns the kind of the lock: reentrant, nonreentrant, spin, fenced, fair, nonreentrantfair, read, write, plain or
+// permits; for a lease with Members multi or redlock.
+func (l *Lease) Kind() string {
+	if l.group != nil {
+		return l.group.name()
+	}
+	return l.target.kind.name
+}
+
+func (g *group) name() string {
+	if g.all {
+		return "multi"
+	}
+	return "redlock"
+}
+
+// String describes the lease in a line for logs: the kind, the name, the owner, the age, and how long the lease is valid or
+// why it is over.
+func (l *Lease) String() string {
+	text := l.Kind() + " lock " + strconv.Quote(l.Name()) + ", owner " + l.Owner() + ", "
+	age := roughly(l.since.elapsed(l.client.now()))
+	err := l.Err()
+	lost, isLost := errors.AsType[*LostError](err)
+	switch {
+	case err == nil && l.renewed:
+		return fmt.Sprintf("%sheld for %v, renewed, valid for %v", text, age, roughly(time.Until(l.ValidUntil())))
+	case err == nil:
+		return fmt.Sprintf("%sheld for %v, valid for %v", text, age, roughly(time.Until(l.ValidUntil())))
+	case isLost:
+		return text + "lost: " + lost.Reason.String()
+	}
+	return text + "released"
+}
+
+// MarshalText returns the String, so that loggers such as log/slog show a lease well.
+func (l *Lease) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
+
+// roughly rounds a duration for a reader.
+func roughly(d time.Duration) time.Duration {
+	if d.Abs() < time.Second {
+		return d.Round(time.Millisecond)
+	}
+	return d.Round(100 * time.Millisecond)
+}

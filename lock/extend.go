@@ -1,0 +1,179 @@
+package lock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/lockwire/lockwire/script"
+)
+
+// Extend makes a fixed lease, set by [For], last for at least d from now; it never shortens the lease. d counts in
+// whole milliseconds and must be at least [MinLease].
+//
+// Extend returns:
+//
+//   - nil if the server has extended the lease
+//   - the result of Err if the lease is over, also if it ended during the call
+//   - [ErrInvalid] for a lease without an end of its own: the watchdog renews it, or it was taken with [Forever]
+//   - any other error if the server could not be asked; the lease then ends at its previous time
+//
+// Extend of a lease with Members extends all members at once. It returns nil when as many members are extended as the
+// lease requires: all of a [Multi], and a majority of the servers of a [Redlock].
+func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
+	d = d.Truncate(time.Millisecond)
+	if d < MinLease {
+		return invalidf("lease of %v, less than %v", d, MinLease)
+	}
+	if l.group != nil {
+		return l.group.extend(ctx, d)
+	}
+	switch {
+	case l.renewed:
+		return invalidf("Extend of a lease that the watchdog renews")
+	case l.termNow() == forever:
+		return invalidf("Extend of a lease without an end")
+	}
+	if err := l.beginExtension(ctx); err != nil {
+		return err
+	}
+	start, err := l.askExtension(ctx, d)
+	l.endRenewal(err)
+	switch {
+	case err != nil:
+		return serverError(err)
+	case l.prolong(start, d):
+		l.expire()
+	}
+	return l.Err()
+}
+
+// beginExtension waits for another Extend of the lease, and makes Unlock wait for this one.
+func (l *Lease) beginExtension(ctx context.Context) error {
+	for {
+		if err := l.Err(); err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return ended(ctx)
+		}
+		l.mu.Lock()
+		other := l.renewal
+		if other == nil && l.phase == held {
+			l.renewal = make(chan struct{})
+			l.mu.Unlock()
+			return nil
+		}
+		l.mu.Unlock()
+		if other == nil {
+			continue
+		}
+		select {
+		case <-other:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// askExtension asks the server, and twice if the first answer may come from a server already replaced: see
+// watchdog.renewed. It returns the time of the request that counts.
+func (l *Lease) askExtension(ctx context.Context, d time.Duration) (start instant, err error) {
+	c := l.client
+	l.mu.Lock()
+	doubted := l.failure != nil
+	l.mu.Unlock()
+	ctx = c.patient(ctx)
+	for range 2 {
+		start = c.now()
+		l.mayLast(start.t.Add(d))
+		extension := []script.Call{renewFor([]*Lease{l}, d.Milliseconds())}
+		answers, err := c.runRenewals(ctx, [][]*Lease{{l}}, extension, false)
+		if err = cmp.Or(answers[0].err, err); err != nil {
+			return start, err
+		}
+		switch outcome := answers[0].outcome; {
+		case outcome < 0:
+			l.denied(Taken, nil)
+			return start, nil
+		case outcome == 0:
+			l.denied(Forced, nil)
+			return start, nil
+		case c.acks || !doubted && start.elapsed(c.now()) <= answeredLate:
+			return start, nil
+		}
+	}
+	return start, nil
+}
+
+func (l *Lease) termNow() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.term
+}
+
+// mayLast records that the server may keep the lock until then.
+func (l *Lease) mayLast(until time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if until.After(l.reach) {
+		l.reach = until
+	}
+}
+
+// prolong moves the end of a held lease to d after start, unless it is later already. over: the lease had ended
+// before the answer arrived.
+func (l *Lease) prolong(start instant, d time.Duration) (over bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.phase != held {
+		return false
+	}
+	if l.leftLocked() <= 0 {
+		return true
+	}
+	if at := l.client.now(); validity(d)-start.elapsed(at) > validity(l.term)-l.start.elapsed(at) {
+		l.start, l.term, l.failure = start, d, nil
+	}
+	return false
+}
+
+// extend is Extend of a lease with Members. A member that answers later than needed is extended all the same.
+func (g *group) extend(ctx context.Context, d time.Duration) error {
+	if g.longest > 0 && d > g.longest {
+		return invalidf("lease of %v, longer than the Quarantine of %v", d, g.longest)
+	}
+	if err := g.whole.Err(); err != nil {
+		return err
+	}
+	parts := g.members()
+	answers := make(chan error, len(parts))
+	for _, p := range parts {
+		c := p.client
+		started := c.background(func() {
+			ctx, cancel := context.WithTimeout(c.life, max(c.cfg.Lease/6, renewMin))
+			defer cancel()
+			answers <- p.Extend(ctx, d)
+		})
+		if !started {
+			answers <- ErrClosed
+		}
+	}
+	var errs []error
+	for done := 0; done+len(errs) < len(parts); {
+		select {
+		case err := <-answers:
+			if err != nil {
+				errs = append(errs, err)
+			} else if done++; done == g.quorum {
+				return g.whole.Err()
+			}
+		case <-ctx.Done():
+			return ended(ctx)
+		}
+	}
+	if err := g.whole.Err(); err != nil {
+		return err
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,189 @@
+package lock_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/lock"
+)
+
+func TestExtend(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		for kind, take := range leasedKinds(t, c) {
+			lease, err := take(t.Context(), lock.For(10*time.Second))
+			if err != nil {
+				t.Fatal(kind, err)
+			}
+			lost := lease.Lost()
+			w.sleep(9 * time.Second)
+			if err := lease.Extend(t.Context(), time.Minute); err != nil {
+				t.Fatalf("%s: Extend() = %v", kind, err)
+			}
+			if left, want := time.Until(lease.ValidUntil()), time.Minute-602*time.Millisecond; left != want {
+				t.Errorf("%s: valid for %v, want %v", kind, left, want)
+			}
+			if err := lease.Extend(t.Context(), time.Second); err != nil {
+				t.Fatalf("%s: Extend() = %v", kind, err)
+			}
+			w.sleep(59 * time.Second)
+			if err := lease.Check(t.Context()); err != nil {
+				t.Errorf("%s: Check() = %v, want the lease to last", kind, err)
+			}
+			<-lost
+			lostBecause(t, lease.Err(), lock.Expired)
+			lostBecause(t, lease.Extend(t.Context(), time.Minute), lock.Expired)
+			w.sleep(time.Second)
+		}
+	})
+}
+
+func TestExtendRefused(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		lease := mustLock(t, c, "job")
+		wantErr(t, "Extend of a renewed lease", lease.Extend(t.Context(), time.Minute), lock.ErrInvalid)
+		mustUnlock(t, lease)
+
+		lease = mustLock(t, c, "job", lock.For(time.Minute))
+		wantErr(t, "Extend by nothing", lease.Extend(t.Context(), 0), lock.ErrInvalid)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		wantErr(t, "Extend under a done context", lease.Extend(ctx, time.Hour), context.Canceled)
+		mustUnlock(t, lease)
+		wantErr(t, "Extend after Unlock", lease.Extend(t.Context(), time.Hour), lock.ErrReleased)
+
+		lease = mustLock(t, c, "job", lock.For(time.Minute))
+		w.srv.Do("DEL", "job")
+		lostBecause(t, lease.Extend(t.Context(), time.Hour), lock.Forced)
+		other := mustLock(t, c, "job", lock.For(time.Minute))
+		lostBecause(t, lease.Extend(t.Context(), time.Hour), lock.Forced)
+		if left := w.ttl("job"); left > time.Minute {
+			t.Errorf("the lease of another owner is extended to %v", left)
+		}
+		mustUnlock(t, other)
+		w.free()
+	})
+}
+
+// The answer comes after the end: the holder has been told of its loss, and stays so. Unlock frees what the server keeps.
+func TestExtendAnsweredTooLate(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		lease := mustLock(t, c, "job", lock.For(2*time.Second))
+		w.onScript("renew", func(int) fakeredis.Action { return fakeredis.Run().Late(3 * time.Second) })
+		lostBecause(t, lease.Extend(t.Context(), time.Hour), lock.Expired)
+		if left := w.ttl("job"); left < 30*time.Minute {
+			t.Fatalf("the server has the lock for %v", left)
+		}
+		mustUnlock(t, lease)
+		w.sleep(latchLife)
+		w.free()
+	})
+}
+
+// Without an answer the lease ends when it would have, but the server may have it for longer: a release is repeated for as
+// long.
+func TestExtendWithoutAnswer(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		lease := mustLock(t, c, "job", lock.For(10*time.Second))
+		until := lease.ValidUntil()
+		w.onScript("renew", func(int) fakeredis.Action { return fakeredis.RunThenClose() })
+		if err := lease.Extend(t.Context(), time.Hour); err == nil || lease.Err() != nil {
+			t.Fatalf("Extend() = %v, Err() = %v", err, lease.Err())
+		}
+		if got := lease.ValidUntil(); got.Sub(until).Abs() > time.Millisecond {
+			t.Errorf("valid until %v, want %v", got, until)
+		}
+		w.srv.Intercept(nil)
+		w.srv.Refuse(true)
+		w.srv.KillConns(nil)
+		wantErr(t, "Unlock", lease.Unlock(t.Context()), lock.ErrUncertain)
+		w.sleep(time.Minute)
+		w.srv.Refuse(false)
+		w.sleep(10 * time.Second)
+		if n := w.srv.Do("EXISTS", "job"); n != int64(0) {
+			t.Errorf("the lock is still taken, for %v", w.ttl("job"))
+		}
+	})
+}
+
+// A release that begins during Extend waits for it, and nothing is extended afterwards.
+func TestExtendBesideUnlock(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		lease := mustLock(t, c, "job", lock.For(10*time.Second))
+		gate, extended := make(chan struct{}), make(chan error)
+		w.onScript("renew", func(int) fakeredis.Action { return fakeredis.Wait(gate, fakeredis.Run()) })
+		for range 2 {
+			go func() { extended <- lease.Extend(t.Context(), time.Hour) }()
+		}
+		synctest.Wait()
+		unlocked := make(chan error)
+		go func() { unlocked <- lease.Unlock(t.Context()) }()
+		synctest.Wait()
+		close(gate)
+		for range 2 {
+			wantErr(t, "Extend", <-extended, lock.ErrReleased)
+		}
+		if err := <-unlocked; err != nil {
+			t.Fatal(err)
+		}
+		w.sleep(latchLife)
+		w.free()
+	})
+}
+
+func TestExtendWithinAtMost(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		lease := mustLock(t, c, "job", lock.For(10*time.Second), lock.AtMost(15*time.Second))
+		w.sleep(5 * time.Second)
+		if err := lease.Extend(t.Context(), time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		w.sleep(10 * time.Second)
+		synctest.Wait()
+		if c.Stats().Lost != 1 {
+			t.Error("the loss is not noticed by itself")
+		}
+		lostBecause(t, lease.Extend(t.Context(), time.Minute), lock.HeldTooLong)
+		mustUnlock(t, lease)
+	})
+}
+
+func TestExtendMembers(t *testing.T) {
+	inFleet(t, 3, func(t *testing.T, f fleet) {
+		p := f.process(lock.Config{})
+		red := lockRed(t, p.redlock(t, lock.RedlockConfig{}, false), lock.For(5*time.Second))
+		multi := lockMulti(t, newMulti(t, p[0].Reentrant("a"), p[1].Fair("b"), p[2].Plain("c")), lock.For(5*time.Second))
+		wantErr(t, "Extend beyond the quarantine", red.Extend(t.Context(), time.Minute), lock.ErrInvalid)
+		for _, lease := range []*lock.Lease{red, multi} {
+			if err := lease.Extend(t.Context(), 20*time.Second); err != nil {
+				t.Fatalf("%s: Extend() = %v", lease.Kind(), err)
+			}
+		}
+		time.Sleep(15 * time.Second)
+		for _, lease := range []*lock.Lease{red, multi} {
+			if err := lease.Check(t.Context()); err != nil {
+				t.Errorf("%s: Check() = %v", lease.Kind(), err)
+			}
+		}
+		f[2].srv.Refuse(true)
+		f[2].srv.KillConns(nil)
+		if err := red.Extend(t.Context(), 20*time.Second); err != nil {
+			t.Errorf("Extend() with a majority = %v", err)
+		}
+		if err := multi.Extend(t.Context(), 20*time.Second); err == nil {
+			t.Error("Extend() of a Multi without one of its servers succeeded")
+		}
+		f[2].srv.Refuse(false)
+		mustUnlock(t, red)
+		time.Sleep(time.Minute)
+		_ = multi.Unlock(t.Context())
+	})
+}
