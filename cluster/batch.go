@@ -46,11 +46,15 @@ func (c *Cluster) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Va
 	if err := conn.CheckBatch(cmds); err != nil {
 		return nil, err
 	}
+	ctx, traced := conn.StartCommands(ctx, c, cmds, false)
+	b.ctx = ctx
 	for pending := b.all(); len(pending) > 0; {
 		b.send(pending)
 		pending = b.next(pending)
 	}
-	return b.outcome()
+	values, err := b.outcome()
+	traced.End(ctx, err)
+	return values, err
 }
 
 // BatchError is the error of a batch when the outcomes of some commands are known, but not of all.

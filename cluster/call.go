@@ -189,7 +189,7 @@ func (k *call) pause(d decision, at target, err error) error {
 	}
 	k.c.retries.Add(1)
 	if t := k.c.cfg.Node.Trace; t != nil && t.Retry != nil {
-		t.Retry(conn.RetryInfo{Name: k.name, Addr: at.addr(), Attempt: k.failures, Pause: wait, Err: err})
+		t.Retry(k.ctx, conn.RetryInfo{Name: k.name, Addr: at.addr(), Attempt: k.failures, Pause: wait, Err: err})
 	}
 	if wait == 0 {
 		return nil

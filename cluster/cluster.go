@@ -90,7 +90,22 @@ func (c *Cluster) Send(ctx context.Context, cmd resp.Command) (resp.Value, error
 	if err != nil {
 		return resp.Value{}, err
 	}
-	at := c.targetOf(slot)
+	if c.cfg.Node.Trace != nil {
+		return c.sendTraced(ctx, c.targetOf(slot), cmd)
+	}
+	return c.sendTo(ctx, c.targetOf(slot), cmd)
+}
+
+// sendTraced is sendTo as a call for the Trace.
+func (c *Cluster) sendTraced(ctx context.Context, at target, cmd resp.Command) (resp.Value, error) {
+	ctx, traced := conn.StartCommands(ctx, c, []resp.Command{cmd}, false)
+	v, err := c.sendTo(ctx, at, cmd)
+	traced.End(ctx, err)
+	return v, err
+}
+
+// sendTo sends cmd, first to at.
+func (c *Cluster) sendTo(ctx context.Context, at target, cmd resp.Command) (resp.Value, error) {
 	v, err := at.send(ctx, cmd)
 	if err == nil {
 		return v, nil
@@ -119,7 +134,7 @@ func (c *Cluster) sendAgain(ctx context.Context, at target, cmd resp.Command, er
 // names the slots and nothing is sent. If the server refuses a command, no command runs, and the
 // error wraps the refusal. A transaction refused by a node that does not serve the slot, or is not
 // ready, is repeated as a whole, as for Send.
-func (c *Cluster) Tx(ctx context.Context, cmds []resp.Command) ([]resp.Value, error) {
+func (c *Cluster) Tx(ctx context.Context, cmds []resp.Command) (_ []resp.Value, failed error) {
 	if len(cmds) == 0 {
 		return nil, nil
 	}
@@ -127,6 +142,8 @@ func (c *Cluster) Tx(ctx context.Context, cmds []resp.Command) ([]resp.Value, er
 	if err != nil {
 		return nil, err
 	}
+	ctx, traced := conn.StartCommands(ctx, c, cmds, true)
+	defer func() { traced.End(ctx, failed) }()
 	k := call{c: c, ctx: ctx, name: commandName(&cmds[0])}
 	for at := c.targetOf(slot); ; {
 		values, err := at.tx(ctx, cmds)
@@ -275,6 +292,9 @@ func (c *Cluster) isClosed() bool {
 		return false
 	}
 }
+
+// Trace returns Config.Node.Trace.
+func (c *Cluster) Trace() *conn.Trace { return c.cfg.Node.Trace }
 
 // Stats describes a Cluster at one moment, with counters since Open.
 type Stats struct {

@@ -310,9 +310,13 @@ func TestConfig(t *testing.T) {
 // Traces report each repetition of a call once, and never contain an argument.
 func TestTrace(t *testing.T) {
 	var seen []conn.RetryInfo
-	node := conn.Config{Trace: &conn.Trace{Retry: func(i conn.RetryInfo) { seen = append(seen, i) }}}
+	var ends []conn.CommandEnd
+	node := conn.Config{Trace: &conn.Trace{
+		Retry:      func(_ context.Context, i conn.RetryInfo) { seen = append(seen, i) },
+		CommandEnd: func(_ context.Context, i conn.CommandEnd) { ends = append(ends, i) },
+	}}
 	bareBubble(t, func(t *testing.T, f *fakes, proto int) {
-		seen = nil
+		seen, ends = nil, nil
 		node.Protocol = proto
 		c := f.open(cluster.Config{Addrs: []string{nodeA}, Node: node})
 		f.answer(nodeA, "GET", fmt.Sprintf("-MOVED %d %s", slotA, nodeB), 0)
@@ -322,6 +326,15 @@ func TestTrace(t *testing.T) {
 		}
 		if len(seen) != 3 || seen[0].Addr != nodeA || seen[1].Addr != nodeB || seen[2].Attempt != 3 || seen[2].Name != "GET" {
 			t.Errorf("retries %+v", seen)
+		}
+		last := ends[len(ends)-1]
+		if last.Name != "GET" || last.Server != nodeB || last.Attempts != 4 || last.Protocol != proto || last.Err != nil {
+			t.Errorf("call %+v", last)
+		}
+		for _, end := range ends[:len(ends)-1] {
+			if end.Name == "GET" {
+				t.Errorf("an attempt is reported as a call: %+v", end)
+			}
 		}
 	})
 }

@@ -175,6 +175,24 @@ func (n Node) Do(ctx context.Context, args ...any) (resp.Value, error) {
 
 // Send is Cluster.Send for this node. MOVED and ASK are returned as errors and not followed.
 func (n Node) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
+	if n.Trace() != nil {
+		return n.sendTraced(ctx, cmd)
+	}
+	return n.send(ctx, cmd)
+}
+
+// Trace returns Config.Node.Trace.
+func (n Node) Trace() *conn.Trace { return n.c.Trace() }
+
+// sendTraced is send as a call for the Trace.
+func (n Node) sendTraced(ctx context.Context, cmd resp.Command) (resp.Value, error) {
+	ctx, traced := conn.StartCommands(ctx, n, []resp.Command{cmd}, false)
+	v, err := n.send(ctx, cmd)
+	traced.End(ctx, err)
+	return v, err
+}
+
+func (n Node) send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
 	k := call{c: n.c, ctx: ctx, name: commandName(&cmd), slot: anySlot, pinned: n.n}
 	for at := (target{node: n.n}); ; {
 		v, err := at.send(ctx, cmd)

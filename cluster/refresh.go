@@ -320,9 +320,11 @@ func (c *Cluster) apply(t *topology) (changed bool) {
 		return false
 	}
 	next, members := c.tableLocked(t)
-	before := c.read
+	before, moved := c.read, 0
 	for slot := range Slots {
-		changed = changed || next.owner(slot) != before.owner(slot)
+		if next.owner(slot) != before.owner(slot) {
+			moved++
+		}
 	}
 	c.read = next
 	c.table.Store(next)
@@ -334,11 +336,14 @@ func (c *Cluster) apply(t *topology) (changed bool) {
 	}
 	c.retireOthersLocked(members, before)
 	c.mu.Unlock()
-	if changed && before.served > 0 {
+	if moved > 0 && before.served > 0 {
 		c.losses.Call()
+		if t := c.Trace(); t != nil && t.Topology != nil {
+			t.Topology(conn.TopologyInfo{Masters: len(next.nodes), Served: next.served, Moved: moved})
+		}
 		c.warn("topology has changed", "masters", len(next.nodes), "slots", next.served)
 	}
-	return changed
+	return moved > 0
 }
 
 // tableLocked returns the table for a topology, and all its nodes, including replicas.

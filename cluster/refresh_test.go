@@ -440,9 +440,18 @@ func TestShardsWhereSlotsAreRefused(t *testing.T) {
 
 func TestLog(t *testing.T) {
 	var log bytes.Buffer
-	node := conn.Config{Logger: slog.New(slog.NewTextHandler(&log, nil)), Password: ""}
+	var mu sync.Mutex
+	var changes []conn.TopologyInfo
+	node := conn.Config{Logger: slog.New(slog.NewTextHandler(&log, nil)), Password: "", Trace: &conn.Trace{
+		Topology: func(i conn.TopologyInfo) {
+			mu.Lock()
+			defer mu.Unlock()
+			changes = append(changes, i)
+		},
+	}}
 	bubble(t, cluster.Config{Node: node, RefreshInterval: time.Second}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
 		log.Reset()
+		changes = nil
 		time.Sleep(10 * time.Second)
 		f.moveAll()
 		time.Sleep(10 * time.Second)
@@ -460,6 +469,11 @@ func TestLog(t *testing.T) {
 			if n := strings.Count(log.String(), text); n != 1 {
 				t.Errorf("%q is logged %d times, want once:\n%s", text, n, &log)
 			}
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if len(changes) != 1 || changes[0].Masters == 0 || changes[0].Served != cluster.Slots || changes[0].Moved == 0 {
+			t.Errorf("topology changes %+v, want one", changes)
 		}
 	})
 }

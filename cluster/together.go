@@ -18,7 +18,7 @@ func waits(cmds []resp.Command) bool {
 // sendTogether sends a batch that ends in WAIT to the node of its first key, over an exclusive
 // connection. If the node has executed nothing, the whole batch is repeated, after a redirection on
 // the named node. Otherwise the refusals are returned as replies.
-func (c *Cluster) sendTogether(ctx context.Context, cmds []resp.Command) ([]resp.Value, error) {
+func (c *Cluster) sendTogether(ctx context.Context, cmds []resp.Command) (_ []resp.Value, failed error) {
 	slot := anySlot
 	for i := range cmds {
 		s, err := c.route(&cmds[i])
@@ -32,6 +32,8 @@ func (c *Cluster) sendTogether(ctx context.Context, cmds []resp.Command) ([]resp
 	if err := conn.CheckBatch(cmds); err != nil {
 		return nil, err
 	}
+	ctx, traced := conn.StartCommands(ctx, c, cmds, false)
+	defer func() { traced.End(ctx, failed) }()
 	k := call{c: c, ctx: ctx, name: commandName(&cmds[0])}
 	for at := c.targetOf(slot); ; {
 		values, err := at.together(ctx, cmds)
@@ -42,14 +44,14 @@ func (c *Cluster) sendTogether(ctx context.Context, cmds []resp.Command) ([]resp
 				return values, nil
 			}
 		}
-		next, failed := k.next(at, why)
+		next, ended := k.next(at, why)
 		switch {
-		case failed == nil:
+		case ended == nil:
 			at = next
 		case err == nil && !isRedirect(why): // the replies are the answer
 			return values, nil
 		default:
-			return nil, failed
+			return nil, ended
 		}
 	}
 }

@@ -51,7 +51,9 @@ func (l *link) waitLimit(cmd *resp.Command) time.Duration {
 //   - If another master is known when the answer arrives, the outcome is uncertain: the replicas counted by WAIT may
 //     follow the new master.
 //   - Otherwise the caller gets the replies, including refusals.
-func (p *Pool) sendAcked(ctx context.Context, cmds []resp.Command) ([]resp.Value, error) {
+func (p *Pool) sendAcked(ctx context.Context, cmds []resp.Command) (_ []resp.Value, failed error) {
+	ctx, traced := StartCommands(ctx, p, cmds, false)
+	defer func() { traced.End(ctx, failed) }()
 	a := attempts{policy: &p.cfg.Retry}
 	for {
 		var values []resp.Value
@@ -71,8 +73,11 @@ func (p *Pool) sendAcked(ctx context.Context, cmds []resp.Command) ([]resp.Value
 		switch {
 		case yields:
 			return nil, &Error{Op: cmds[0].Name(), Addr: p.cfg.Addr, Err: p.sleep(ctx, never)}
-		case err != nil && (!lent || !SafeToRetry(err)):
-			return values, err // With repeats dials itself
+		case err != nil && !lent: // With repeats dials itself
+			part{call: traced}.attempt(&p.cfg, nil, err)
+			return values, err
+		case err != nil && !SafeToRetry(err):
+			return values, err
 		case err != nil:
 			why = err
 		default:
@@ -93,7 +98,7 @@ func (p *Pool) sendAcked(ctx context.Context, cmds []resp.Command) ([]resp.Value
 			return values, err
 		}
 		p.retries.Add(1)
-		p.cfg.Trace.retry(p.cfg.Addr, request{cmds: cmds}, a.made, pause, why)
+		p.cfg.Trace.retry(ctx, p.cfg.Addr, request{cmds: cmds}, a.made, pause, why)
 		if p.sleep(ctx, pause) != nil {
 			return values, err
 		}

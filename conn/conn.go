@@ -38,9 +38,9 @@ var errEnded = fmt.Errorf("%w: the function given to With has returned", ErrClos
 // would otherwise go on waiting and hand an element to an absent caller. An element already on its way may still be
 // lost.
 type Conn struct {
-	l     *link
-	trace *Trace
-	own   *dialedConn // nil if lent by a Pool
+	l   *link
+	cfg *Config     // constant
+	own *dialedConn // nil if lent by a Pool
 
 	active atomic.Int32 // calls in progress
 
@@ -68,7 +68,7 @@ func Dial(ctx context.Context, cfg Config) (*Conn, error) {
 	}
 	own := &dialedConn{cfg: cfg}
 	own.pushes = newPushes(cfg.OnPush, &own.wg)
-	return &Conn{l: newLink(s, &own.cfg, false, own, &own.wg), trace: cfg.Trace, own: own}, nil
+	return &Conn{l: newLink(s, &own.cfg, false, own, &own.wg), cfg: &own.cfg, own: own}, nil
 }
 
 // Do sends a command, given as name and arguments, and returns the reply. Arguments are strings, []byte, bools,
@@ -100,7 +100,7 @@ func (c *Conn) do(ctx context.Context, q request, x text, r rule) (resp.Value, e
 	if err != nil {
 		return resp.Value{}, refusal(c.l.addr, q, err)
 	}
-	begin := c.trace.begin()
+	ctx, traced := c.cfg.Trace.enter(ctx, q)
 	v, err := c.l.do(ctx, q, x, limit)
 	if err == nil {
 		c.noteReply(r, v)
@@ -108,7 +108,8 @@ func (c *Conn) do(ctx context.Context, q request, x text, r rule) (resp.Value, e
 	} else {
 		c.noteUnanswered(r, !SafeToRetry(err))
 	}
-	c.trace.command(begin, c.l.addr, q, err)
+	traced.attempt(c.cfg, c.l, err)
+	traced.done(ctx, err)
 	if err != nil {
 		return resp.Value{}, err
 	}
@@ -139,13 +140,14 @@ func (c *Conn) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value
 		}
 		limit = max(limit, most)
 	}
-	begin := c.trace.begin()
+	ctx, traced := c.cfg.Trace.enter(ctx, request{cmds: cmds})
 	values, err := c.l.doBatch(ctx, request{cmds: cmds}, limit)
 	for i := range values {
 		c.noteReply(ruleOfCommand(&cmds[i]), values[i])
 	}
 	c.noteUnansweredAll(cmds[len(values):], !SafeToRetry(err))
-	c.trace.command(begin, c.l.addr, request{cmds: cmds}, err)
+	traced.attempt(c.cfg, c.l, err)
+	traced.done(ctx, err)
 	return values, err
 }
 

@@ -171,8 +171,10 @@ func ExampleTrace() {
 		log.Fatal(err)
 	}
 	cfg.Trace = &conn.Trace{
-		Dial:    func(i conn.DialInfo) { fmt.Println("dial", i.Err) },
-		Command: func(i conn.CommandInfo) { fmt.Println(i.Name, i.Count, i.Err) },
+		Dial: func(i conn.DialInfo) { fmt.Println("dial", i.Err) },
+		CommandEnd: func(_ context.Context, i conn.CommandEnd) {
+			fmt.Println(i.Operation(), i.Attempts, i.Sent, i.Err)
+		},
 	}
 	p, err := conn.Open(ctx, cfg)
 	if err != nil {
@@ -184,5 +186,5 @@ func ExampleTrace() {
 	}
 	// Output:
 	// dial <nil>
-	// SET 1 <nil>
+	// SET 1 true <nil>
 }

@@ -68,7 +68,7 @@ func (p *Pool) With(ctx context.Context, fn func(*Conn) error) error {
 	if err != nil {
 		return &Error{Op: "With", Addr: p.cfg.Addr, Err: err}
 	}
-	c := &Conn{l: m.l, trace: p.cfg.Trace}
+	c := &Conn{l: m.l, cfg: &p.cfg}
 	defer func() { // also after a panic of fn
 		changed, readOnly := c.end()
 		if readOnly {
@@ -98,7 +98,14 @@ func (p *Pool) borrow(ctx context.Context) (*member, error) {
 	at := p.queue.PushBack(t)
 	p.dialMoreLocked()
 	p.mu.Unlock()
+	begin := p.cfg.Trace.waitBegin()
+	m, err := p.awaitMember(ctx, t, at)
+	p.cfg.Trace.waited(ctx, begin, p.cfg.Addr, true, err)
+	return m, err
+}
 
+// awaitMember waits for the member for t, which is in the queue at the given element.
+func (p *Pool) awaitMember(ctx context.Context, t *borrower, at *list.Element) (*member, error) {
 	select {
 	case <-t.ready:
 		return t.m, t.err

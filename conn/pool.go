@@ -180,9 +180,9 @@ func (p *Pool) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value
 	if endsInWait(cmds) {
 		return p.sendAcked(ctx, cmds)
 	}
-	start := p.cfg.Trace.begin()
-	values, err := p.sendBatch(ctx, p.sharedFor(cmds[0].Key()), cmds)
-	p.cfg.Trace.command(start, p.cfg.Addr, request{cmds: cmds}, err)
+	ctx, traced := p.cfg.Trace.enter(ctx, request{cmds: cmds})
+	values, err := p.sendBatch(ctx, p.sharedFor(cmds[0].Key()), cmds, traced)
+	traced.done(ctx, err)
 	return values, err
 }
 

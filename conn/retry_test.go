@@ -241,6 +241,9 @@ func TestBatchWithAsking(t *testing.T) {
 	}
 }
 
+// callName is the key of the name of a call in the context that TestTrace returns from CommandStart.
+type callName struct{}
+
 // TestTrace checks the arguments of the callbacks.
 func TestTrace(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
@@ -248,10 +251,14 @@ func TestTrace(t *testing.T) {
 		note := func(format string, args ...any) { log = append(log, fmt.Sprintf(format, args...)) }
 		trace := &conn.Trace{
 			Dial: func(i conn.DialInfo) { note("dial %s %v %d %v", i.Addr, i.Exclusive, i.Protocol, i.Err != nil) },
-			Command: func(i conn.CommandInfo) {
-				note("command %s %s %d %v %v", i.Name, i.Addr, i.Count, i.Elapsed, i.Err != nil)
+			CommandStart: func(ctx context.Context, i conn.CommandStart) context.Context {
+				return context.WithValue(ctx, callName{}, i.Operation())
 			},
-			Retry: func(i conn.RetryInfo) { note("retry %s %s %d %v", i.Name, i.Addr, i.Attempt, i.Err) },
+			CommandEnd: func(ctx context.Context, i conn.CommandEnd) {
+				note("command %v %s %d %v %v %d %v", ctx.Value(callName{}), i.Server, i.Count, i.Elapsed, i.Err != nil, i.Attempts, i.Sent)
+			},
+			Wait:  func(ctx context.Context, i conn.WaitInfo) { note("wait %v %v", ctx.Value(callName{}), i.Exclusive) },
+			Retry: func(_ context.Context, i conn.RetryInfo) { note("retry %s %s %d %v", i.Name, i.Addr, i.Attempt, i.Err) },
 			Lost: func(i conn.LostInfo) {
 				note("lost %s %v %v %d %v", i.Addr, i.Exclusive, i.Age, i.InFlight, i.Err != nil)
 			},
@@ -264,6 +271,8 @@ func TestTrace(t *testing.T) {
 		srv.Latency(0)
 		p.Do(t.Context(), "INCR", "secret")
 		p.SendBatch(t.Context(), cmds("GET secret", "GET secret"))
+		p.SendBatch(t.Context(), cmds("GET secret", "SET secret secret"))
+		p.Tx(t.Context(), cmds("GET secret", "GET secret"))
 		p.With(t.Context(), func(c *conn.Conn) error { want(t, c, "PONG", "PING"); return nil })
 		time.Sleep(time.Second)
 		srv.KillConns(func(c fakeredis.Conn) bool { return c.ID == 1 })
@@ -281,14 +290,19 @@ func wantTrace(t *testing.T, log []string) {
 	const addr = "127.0.0.1:6379"
 	expected := []string{
 		"dial " + addr + " false 2 false",
-		"command PING " + addr + " 1 2s false",
+		"wait <nil> false",
+		"command PING " + addr + " 1 2s false 1 true",
 		"retry INCR " + addr + " 1 LOADING x",
 		"command INCR *",
-		"command GET " + addr + " 2 0s false",
+		"command PIPELINE GET " + addr + " 2 0s false 1 true",
+		"command PIPELINE " + addr + " 2 0s false 1 true",
+		"command MULTI GET " + addr + " 2 0s false 1 true",
 		"dial " + addr + " true 2 false",
-		"command PING " + addr + " 1 0s false",
+		"wait <nil> true",
+		"command PING " + addr + " 1 0s false 1 true",
 		"lost *",
 		"dial " + addr + " false 0 true",
+		"wait command false",
 		"retry command *",
 	}
 	for i, e := range expected {

@@ -53,6 +53,13 @@ func (s *sharedConn) get(ctx context.Context, stale *link) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
+	return s.await(ctx, a)
+}
+
+// await waits for the dial a.
+func (s *sharedConn) await(ctx context.Context, a *attempt) (l *link, err error) {
+	trace := s.p.cfg.Trace
+	defer func(begin time.Time) { trace.waited(ctx, begin, s.p.cfg.Addr, false, err) }(trace.waitBegin())
 	select {
 	case <-a.done:
 		return a.link, a.err
@@ -205,32 +212,33 @@ func (s *sharedConn) lost(l *link, outstanding int, err error) {
 
 // send sends one command over a shared connection, and repeats it within the limits. x is a part left out of q.
 func (p *Pool) send(ctx context.Context, s *sharedConn, q request, x text) (resp.Value, error) {
-	start := p.cfg.Trace.begin()
+	ctx, traced := p.cfg.Trace.enter(ctx, q)
 	a := attempts{policy: &p.cfg.Retry}
 	for {
 		l, err := s.get(ctx, a.stale)
+		var v resp.Value
 		if err == nil {
-			var v resp.Value
 			v, err = l.do(ctx, q, x, 0)
 			if err == nil {
 				err = v.Err()
 			}
-			if err == nil {
-				p.cfg.Trace.command(start, p.cfg.Addr, q, nil)
-				return v, nil
-			}
+		}
+		traced.attempt(&p.cfg, l, err)
+		if err == nil {
+			traced.done(ctx, nil)
+			return v, nil
 		}
 		if err = p.retryOrFail(ctx, &a, s, l, q, err); err != nil {
-			p.cfg.Trace.command(start, p.cfg.Addr, q, err)
+			traced.done(ctx, err)
 			return resp.Value{}, err
 		}
 	}
 }
 
 // sendBatch sends cmds, and repeats commands at the end that were not executed.
-func (p *Pool) sendBatch(ctx context.Context, s *sharedConn, cmds []resp.Command) ([]resp.Value, error) {
+func (p *Pool) sendBatch(ctx context.Context, s *sharedConn, cmds []resp.Command, traced part) ([]resp.Value, error) {
 	a := attempts{policy: &p.cfg.Retry}
-	values, l, err := p.sendOnce(ctx, &a, s, cmds)
+	values, l, err := p.sendOnce(ctx, &a, s, cmds, traced)
 	if err != nil {
 		return values, err
 	}
@@ -244,7 +252,7 @@ func (p *Pool) sendBatch(ctx context.Context, s *sharedConn, cmds []resp.Command
 			return values, nil
 		}
 		var replies []resp.Value
-		replies, l, err = p.sendOnce(ctx, &a, s, cmds[begin:])
+		replies, l, err = p.sendOnce(ctx, &a, s, cmds[begin:], traced)
 		copy(values[begin:], replies)
 		switch {
 		case err == nil:
@@ -257,15 +265,18 @@ func (p *Pool) sendBatch(ctx context.Context, s *sharedConn, cmds []resp.Command
 }
 
 // sendOnce sends cmds, and repeats them while no byte has been written. It returns the link used.
-func (p *Pool) sendOnce(ctx context.Context, a *attempts, s *sharedConn, cmds []resp.Command) ([]resp.Value, *link, error) {
+func (p *Pool) sendOnce(
+	ctx context.Context, a *attempts, s *sharedConn, cmds []resp.Command, traced part,
+) ([]resp.Value, *link, error) {
 	for {
 		l, err := s.get(ctx, a.stale)
+		var values []resp.Value
 		if err == nil {
-			var values []resp.Value
 			values, err = l.doBatch(ctx, request{cmds: cmds}, 0)
-			if err == nil || !SafeToRetry(err) {
-				return values, l, err
-			}
+		}
+		traced.attempt(&p.cfg, l, err)
+		if l != nil && (err == nil || !SafeToRetry(err)) {
+			return values, l, err
 		}
 		if err = p.retryOrFail(ctx, a, s, l, request{cmds: cmds}, err); err != nil {
 			return nil, l, err
@@ -314,7 +325,7 @@ func (p *Pool) retryOrFail(ctx context.Context, a *attempts, s *sharedConn, l *l
 		return p.finalError(l, q, err)
 	}
 	p.retries.Add(1)
-	p.cfg.Trace.retry(p.cfg.Addr, q, a.made, pause, err)
+	p.cfg.Trace.retry(ctx, p.cfg.Addr, q, a.made, pause, err)
 	if pause > 0 {
 		if ended := p.sleep(ctx, pause); ended != nil {
 			return &Error{Op: q.name(), Addr: p.cfg.Addr, Err: fmt.Errorf("%w; last answer: %w", ended, err)}

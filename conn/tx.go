@@ -27,7 +27,7 @@ func (p *Pool) Tx(ctx context.Context, cmds []resp.Command) ([]resp.Value, error
 	whole := wrapTx(cmds)
 	q := request{cmds: whole, tx: true}
 	s := p.sharedFor(cmds[0].Key())
-	begin := p.cfg.Trace.begin()
+	ctx, traced := p.cfg.Trace.enter(ctx, q)
 	a := attempts{policy: &p.cfg.Retry}
 	for {
 		l, err := s.get(ctx, a.stale)
@@ -37,13 +37,14 @@ func (p *Pool) Tx(ctx context.Context, cmds []resp.Command) ([]resp.Value, error
 			if err == nil {
 				values, err = sharedTxReplies(l.addr, cmds, values)
 			}
-			if err == nil {
-				p.cfg.Trace.command(begin, p.cfg.Addr, q, nil)
-				return values, nil
-			}
+		}
+		traced.attempt(&p.cfg, l, err)
+		if err == nil {
+			traced.done(ctx, nil)
+			return values, nil
 		}
 		if err = p.retryOrFail(ctx, &a, s, l, q, err); err != nil {
-			p.cfg.Trace.command(begin, p.cfg.Addr, q, err)
+			traced.done(ctx, err)
 			return nil, err
 		}
 	}

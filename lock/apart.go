@@ -19,7 +19,7 @@ var allApart string
 //go:embed all_look.lua
 var allLook string
 
-var lookScript = &lazy[*script.Script]{make: func() *script.Script { return script.New(allLook) }}
+var lookScript = &lazy[*script.Script]{make: func() *script.Script { return script.Named("all_look", allLook) }}
 
 const (
 	// apartFor limits the delay of a request without a latch.
@@ -170,7 +170,7 @@ func (c *Client) apartScript(s *script.Script) *script.Script {
 		c.apart = make(map[*script.Script]*script.Script)
 	}
 	if c.apart[s] == nil {
-		c.apart[s] = script.New(allApart + s.Source())
+		c.apart[s] = script.Named(s.Name(), allApart+s.Source())
 	}
 	return c.apart[s]
 }

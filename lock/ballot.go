@@ -216,6 +216,9 @@ type vouching struct {
 	info *resp.Value
 }
 
+// Trace returns the Trace of the Doer.
+func (v vouching) Trace() *conn.Trace { return conn.TraceOf(v.Doer) }
+
 func (v vouching) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
 	ask := resp.Cmd("INFO", "server")
 	if key, ok := cmd.Key(); ok {

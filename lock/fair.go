@@ -41,13 +41,13 @@ func newFairKind() *kind {
 		parse:   parseFair,
 		queued:  true,
 		joins:   true,
-		acquire: script.New(fairAcquire),
-		release: script.New(fairRelease),
-		undo:    script.New(fairUndo),
+		acquire: script.Named("fair_acquire", fairAcquire),
+		release: script.Named("fair_release", fairRelease),
+		undo:    script.Named("fair_undo", fairUndo),
 		renew:   like.renew,
-		force:   script.New(fairForce),
-		info:    script.New(fairInfo),
-		pass:    script.New(fairPass),
+		force:   script.Named("fair_force", fairForce),
+		info:    script.Named("fair_info", fairInfo),
+		pass:    script.Named("fair_pass", fairPass),
 	}
 }
 

@@ -32,11 +32,11 @@ func newLatchKind() *kind {
 		owner:   func(*Client, request) string { return "" },
 		others:  everybody,
 		unowned: true,
-		acquire: script.New(countdownAcquire),
+		acquire: script.Named("latch_acquire", countdownAcquire),
 		more: map[string]*script.Script{
-			"set":    script.New(countdownSet),
-			"down":   script.New(countdownDown),
-			"delete": script.New(countdownDelete),
+			"set":    script.Named("latch_set", countdownSet),
+			"down":   script.Named("latch_down", countdownDown),
+			"delete": script.Named("latch_delete", countdownDelete),
 		},
 	}
 }

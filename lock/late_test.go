@@ -286,7 +286,7 @@ func TestGrantThatComesTooLateAfterAnOutage(t *testing.T) {
 func (w *world) slowClient() (c *lock.Client, slow *atomic.Bool) {
 	w.t.Helper()
 	slow = new(atomic.Bool)
-	trace := &conn.Trace{Command: func(info conn.CommandInfo) {
+	trace := &conn.Trace{CommandEnd: func(_ context.Context, info conn.CommandEnd) {
 		if (info.Name == "EVALSHA" || info.Name == "SCRIPT") && slow.CompareAndSwap(true, false) {
 			w.sleep(100 * time.Millisecond)
 		}

@@ -16,7 +16,7 @@ import (
 //go:embed any_shape.lua
 var anyShape string
 
-var shapeScript = &lazy[*script.Script]{make: func() *script.Script { return script.New(anyShape) }}
+var shapeScript = &lazy[*script.Script]{make: func() *script.Script { return script.Named("any_shape", anyShape) }}
 
 // Shape is the kind of a lock or synchronizer, guessed from its key's type and content.
 type Shape string

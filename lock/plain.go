@@ -34,12 +34,12 @@ func newPlainKind() *kind {
 		channel: lockChannel,
 		owner:   plainOwner,
 		silent:  true,
-		acquire: script.New(plainAcquire),
-		release: script.New(plainRelease),
-		undo:    script.New(plainUndo),
-		renew:   script.New(plainRenew),
-		force:   script.New(plainForce),
-		info:    script.New(plainInfo),
+		acquire: script.Named("plain_acquire", plainAcquire),
+		release: script.Named("plain_release", plainRelease),
+		undo:    script.Named("plain_undo", plainUndo),
+		renew:   script.Named("plain_renew", plainRenew),
+		force:   script.Named("plain_force", plainForce),
+		info:    script.Named("plain_info", plainInfo),
 	}
 }
 

@@ -54,7 +54,7 @@ const tellFor = 15 * time.Second
 var writeKind = &lazy[*kind]{make: newWriteKind}
 
 func newWriteKind() *kind {
-	info := script.New(readWriteInfo)
+	info := script.Named("readwrite_info", readWriteInfo)
 	read := &kind{
 		name:    "read",
 		channel: readWriteChannel,
@@ -63,11 +63,11 @@ func newWriteKind() *kind {
 		args:    readArgs,
 		parse:   func(v resp.Value) (Info, error) { return parseReadWrite(v, ModeRead) },
 		others:  everybody,
-		acquire: script.New(readAcquire),
-		release: script.New(readRelease),
-		undo:    script.New(readUndo),
-		renew:   script.New(readRenew),
-		force:   script.New(readForce),
+		acquire: script.Named("read_acquire", readAcquire),
+		release: script.Named("read_release", readRelease),
+		undo:    script.Named("read_undo", readUndo),
+		renew:   script.Named("read_renew", readRenew),
+		force:   script.Named("read_force", readForce),
 		info:    info,
 	}
 	write := &kind{
@@ -81,13 +81,13 @@ func newWriteKind() *kind {
 		twin:      read,
 		tells:     true,
 		joins:     true,
-		acquire:   script.New(writeAcquire),
-		release:   script.New(writeRelease),
-		undo:      script.New(writeUndo),
+		acquire:   script.Named("write_acquire", writeAcquire),
+		release:   script.Named("write_release", writeRelease),
+		undo:      script.Named("write_undo", writeUndo),
 		renew:     reentrantKind.get().renew, // the hash stores a writer like the owner of a reentrant lock
-		force:     script.New(writeForce),
+		force:     script.Named("write_force", writeForce),
 		info:      info,
-		downgrade: script.New(writeDowngrade),
+		downgrade: script.Named("write_downgrade", writeDowngrade),
 	}
 	read.twin = write
 	return write

@@ -37,15 +37,15 @@ func newReentrantKind() *kind {
 		name:    "reentrant",
 		channel: lockChannel,
 		joins:   true,
-		acquire: script.New(reentrantAcquire),
-		release: script.New(reentrantRelease),
-		undo:    script.New(reentrantUndo),
-		renew:   script.New(reentrantRenew),
-		force:   script.New(reentrantForce),
-		info:    script.New(reentrantInfo),
+		acquire: script.Named("reentrant_acquire", reentrantAcquire),
+		release: script.Named("reentrant_release", reentrantRelease),
+		undo:    script.Named("reentrant_undo", reentrantUndo),
+		renew:   script.Named("reentrant_renew", reentrantRenew),
+		force:   script.Named("reentrant_force", reentrantForce),
+		info:    script.Named("reentrant_info", reentrantInfo),
 
-		single:   script.New(reentrantSingle),
-		handover: script.New(reentrantHandover),
+		single:   script.Named("reentrant_single", reentrantSingle),
+		handover: script.Named("reentrant_handover", reentrantHandover),
 	}
 }
 

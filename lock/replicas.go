@@ -280,6 +280,9 @@ func (d *acked) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) 
 	return replies[0], replies[0].Err()
 }
 
+// Trace returns the Trace of the server.
+func (d *acked) Trace() *conn.Trace { return conn.TraceOf(d.c.server) }
+
 // SendBatch sends scripts.
 func (d *acked) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value, error) {
 	n := len(cmds)

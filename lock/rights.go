@@ -17,7 +17,7 @@ import (
 //go:embed all_publish.lua
 var allPublish string
 
-var publishScript = &lazy[*script.Script]{make: func() *script.Script { return script.New(allPublish) }}
+var publishScript = &lazy[*script.Script]{make: func() *script.Script { return script.Named("all_publish", allPublish) }}
 
 // rights records the channels already checked or logged.
 type rights struct {

@@ -40,13 +40,13 @@ func newSemaphoreKind() *kind {
 		others:  next,
 		unowned: true,
 		permits: true,
-		acquire: script.New(semaphoreAcquire),
-		undo:    script.New(semaphoreUndo),
-		info:    script.New(semaphoreInfo),
+		acquire: script.Named("semaphore_acquire", semaphoreAcquire),
+		undo:    script.Named("semaphore_undo", semaphoreUndo),
+		info:    script.Named("semaphore_info", semaphoreInfo),
 		more: map[string]*script.Script{
-			"set":   script.New(semaphoreSet),
-			"add":   script.New(semaphoreAdd),
-			"drain": script.New(semaphoreDrain),
+			"set":   script.Named("semaphore_set", semaphoreSet),
+			"add":   script.Named("semaphore_add", semaphoreAdd),
+			"drain": script.Named("semaphore_drain", semaphoreDrain),
 		},
 	}
 }

@@ -54,6 +54,28 @@ func RunBatch(ctx context.Context, d conn.Doer, calls []Call) ([]resp.Value, err
 	if len(calls) == 0 {
 		return nil, nil
 	}
+	ctx, traced := conn.StartCall(ctx, d, describe(calls))
+	replies, err := runBatch(ctx, d, calls)
+	traced.End(ctx, err)
+	return replies, err
+}
+
+// describe returns the description of calls for a Trace.
+func describe(calls []Call) conn.CommandStart {
+	s := conn.CommandStart{Name: "EVALSHA", Script: calls[0].script.name, Count: len(calls)}
+	if len(calls) > 1 {
+		s.Batch = conn.Pipeline
+	}
+	for _, call := range calls {
+		if call.script.name != s.Script {
+			s.Script = ""
+		}
+	}
+	return s
+}
+
+// runBatch is RunBatch for calls that can be encoded.
+func runBatch(ctx context.Context, d conn.Doer, calls []Call) ([]resp.Value, error) {
 	replies, err := sendBatch(ctx, d, inOrder(calls), nil)
 	if err != nil {
 		return replies, err

@@ -29,7 +29,8 @@ import (
 // Script is the source of a Lua script with its digest, usually a package variable. Any number of
 // goroutines may run a Script, on any number of servers.
 type Script struct {
-	source  string // constant after New
+	name    string // constant after New, like source
+	source  string
 	once    sync.Once
 	digest  string // set by once
 	servers servers
@@ -37,7 +38,13 @@ type Script struct {
 
 // New returns a script with the source src. It neither sends nor checks src: if the script does not
 // compile, Run returns the server's error.
-func New(src string) *Script { return &Script{source: src} }
+func New(src string) *Script { return Named("", src) }
+
+// Named is New for a script that has a name in traces: see conn.Trace.
+func Named(name, src string) *Script { return &Script{name: name, source: src} }
+
+// Name returns the name given to Named, or "".
+func (s *Script) Name() string { return s.name }
 
 // Digest returns the SHA-1 of the source in lower case hexadecimal: the script's name in EVALSHA,
 // MONITOR and SLOWLOG. The first call computes the digest.
@@ -65,7 +72,15 @@ func (s *Script) Source() string { return s.source }
 // as a retry of the Doer. Any other error is the Doer's: after conn.ErrUncertain the script may
 // have run, or may still run.
 func (s *Script) Run(ctx context.Context, d conn.Doer, keys []string, args ...any) (resp.Value, error) {
-	return s.run(ctx, d, command("EVALSHA", s.Digest(), keys, args), "EVAL")
+	ctx, call := s.start(ctx, d, "EVALSHA")
+	v, err := s.run(ctx, d, command("EVALSHA", s.Digest(), keys, args), "EVAL")
+	call.End(ctx, err)
+	return v, err
+}
+
+// start begins a call for the Trace of d: whatever the run sends is one call.
+func (s *Script) start(ctx context.Context, d conn.Doer, command string) (context.Context, *conn.Call) {
+	return conn.StartCall(ctx, d, conn.CommandStart{Name: command, Script: s.name, Count: 1})
 }
 
 // RunRO is Run for a script that does not write, sent as EVALSHA_RO. The server refuses writes of
@@ -75,6 +90,13 @@ func (s *Script) Run(ctx context.Context, d conn.Doer, keys []string, args ...an
 // RunRO remembers such a server until the next NOSCRIPT, because a replaced server replies
 // NOSCRIPT.
 func (s *Script) RunRO(ctx context.Context, d conn.Doer, keys []string, args ...any) (resp.Value, error) {
+	ctx, call := s.start(ctx, d, "EVALSHA_RO")
+	v, err := s.runRO(ctx, d, keys, args)
+	call.End(ctx, err)
+	return v, err
+}
+
+func (s *Script) runRO(ctx context.Context, d conn.Doer, keys []string, args []any) (resp.Value, error) {
 	if s.servers.lacksReadOnly(d) {
 		v, err := send(ctx, d, command("EVALSHA", s.Digest(), keys, args))
 		if !noScript(err) {
