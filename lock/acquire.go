@@ -205,6 +205,7 @@ func (c *Client) ask(ctx context.Context, r *request) (granted bool, left time.D
 		r.latch = newLatch(r.target)
 	}
 	r.asked = true
+	r.traced.asked()
 	server := conn.Doer(c.server)
 	ack, err := c.acking(ctx, r.target)
 	switch {
@@ -244,7 +245,7 @@ func (c *Client) ask(ctx context.Context, r *request) (granted bool, left time.D
 		c.undo(r, start, false)
 	case err != nil:
 		r.giveTurn()
-	case count > 0 && !c.acknowledged(ctx, ack, &err):
+	case count > 0 && !c.acknowledged(ctx, ack, r, &err):
 		c.undo(r, start, false)
 		r.short = err
 		return false, 0, err
@@ -273,13 +274,14 @@ func (c *Client) send(ctx context.Context, server conn.Doer, r *request) (resp.V
 }
 
 // acknowledged reports whether enough replicas have the grant, and sets err if not. ack may be nil.
-func (c *Client) acknowledged(ctx context.Context, ack *acked, err *error) bool {
+func (c *Client) acknowledged(ctx context.Context, ack *acked, r *request, err *error) bool {
 	if ack == nil {
 		return true
 	}
 	bare, failed := ack.confirm(ctx)
 	if bare {
 		c.counters.unacknowledged.Add(1)
+		r.traced.bare()
 	}
 	*err = failed
 	return failed == nil

@@ -42,6 +42,7 @@ func (r *Redlock) ask(ctx context.Context, c candidacy, ended func()) (lease *Le
 	if err := r.identify(ctx, c.timeout); err != nil {
 		return nil, false, err
 	}
+	c.traced.asked()
 	b := &ballot{lock: r, ask: c, ended: ended, done: make(chan struct{}), missing: len(r.nodes)}
 	if r.nodes[0].target.kind == plainKind.get() {
 		b.owner = plainOwner(nil, request{})

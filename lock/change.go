@@ -43,6 +43,14 @@ type change struct {
 // by the caller for as long as ctx allows, up to releaseMax, and then in the background. A change that gives
 // something back also runs if ctx has already ended.
 func (c *Client) change(ctx context.Context, t *target, operation string, givesBack bool, args ...any) (int64, error) {
+	if givesBack && c.cfg.Trace != nil {
+		return c.changeTraced(ctx, t, operation, args)
+	}
+	return c.makeChange(ctx, t, operation, givesBack, args)
+}
+
+// makeChange is change without a Trace.
+func (c *Client) makeChange(ctx context.Context, t *target, operation string, givesBack bool, args []any) (int64, error) {
 	var done context.CancelFunc
 	if givesBack {
 		ctx, done = c.bound(ctx, releaseMax)

@@ -64,6 +64,8 @@ type job struct {
 	until   time.Time     // the end of the job's purpose: the lease has ended on the server
 	done    chan struct{} // closed with outcome set; nil for an undo
 	outcome error
+	client  *Client   // for the Trace; nil if not traced
+	added   time.Time // for the Trace
 
 	// Owned by the loop, and by the batch that the job is in.
 	stale bool // the last request was a late release
@@ -124,6 +126,7 @@ func (c *Client) takeBack(j *job) {
 
 // add hands a job to the loop, and reports false if the loop has ended.
 func (u *cleanup) add(j *job) bool {
+	j.beginTrace(u.client)
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.closed {

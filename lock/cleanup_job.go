@@ -176,6 +176,7 @@ func (j *job) finish(outcome error) {
 		return
 	}
 	j.over = true
+	defer j.endTrace(outcome)
 	if j.turn {
 		j.ownerState().give()
 	}

@@ -110,6 +110,9 @@ type Config struct {
 	// locks, without which waiters are not woken. With a Logger, the Client asks the server once whether the user may
 	// publish on the channels. The log never contains names of locks. nil is silent.
 	Logger conn.Logger
+
+	// Trace, if set, receives events about locks.
+	Trace *Trace
 }
 
 func (c Config) withDefaults() Config {
@@ -212,6 +215,7 @@ type request struct {
 	series   series                    // the series of hand-overs that includes the grant
 	last     int64                     // the latest time at which a sent request may take effect, by the server's clock, in ms
 	permits  int                       // the number of permits, for a kind with permits
+	traced   *acquiring                // for the Trace; nil if not traced
 	via      func(conn.Doer) conn.Doer // wraps the Doer that sends the acquire; nil for none
 	renewed  bool                      // the watchdog is to renew the lease
 	refused  bool                      // the server has refused, or has granted too late

@@ -18,10 +18,18 @@ import (
 // error because ctx had ended before anything was sent. If Downgrade fails otherwise, the caller holds nothing: the
 // client releases in the background any hold that the server may still have, as after an Unlock with [ErrUncertain].
 func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
-	c, k := l.client, l.target.kind
-	if k.downgrade == nil {
+	if l.target.kind.downgrade == nil {
 		return nil, invalidf("only a write lock can be downgraded")
 	}
+	if h := l.traced.Load(); h != nil {
+		return l.downgradeTraced(ctx, h)
+	}
+	return l.downgrade(ctx)
+}
+
+// downgrade is Downgrade without a Trace.
+func (l *Lease) downgrade(ctx context.Context) (*Lease, error) {
+	c, k := l.client, l.target.kind
 	l.releasing.Lock()
 	defer l.releasing.Unlock()
 	if err := l.Err(); err != nil {

@@ -166,6 +166,7 @@ func (g *group) fall(cause *LostError) {
 	for _, p := range parts {
 		p.lose(PartLost, nil)
 	}
+	l.traceLoss()
 	g.finish()
 }
 
@@ -248,7 +249,7 @@ func unlockAll(ctx context.Context, leases []*Lease) <-chan partOutcome {
 	outcomes := make(chan partOutcome, len(leases))
 	var late []*Lease
 	for _, l := range leases {
-		if !l.client.background(func() { outcomes <- partOutcome{l, l.unlock(ctx, true)} }) {
+		if !l.client.background(func() { outcomes <- partOutcome{l, l.unlockAs(ctx, true)} }) {
 			late = append(late, l)
 		}
 	}

@@ -33,6 +33,9 @@ func (h *Handle) Lock(ctx context.Context, opts ...Option) (*Lease, error) {
 	if h.err != nil {
 		return nil, h.err
 	}
+	if h.client.cfg.Trace != nil {
+		return h.lockTraced(ctx, opts)
+	}
 	lease, w, err := h.client.lock(ctx, h.target, opts)
 	if w != nil {
 		return w.wait(ctx)
@@ -46,6 +49,9 @@ func (h *Handle) Lock(ctx context.Context, opts ...Option) (*Lease, error) {
 func (h *Handle) TryLock(ctx context.Context, opts ...Option) (*Lease, error) {
 	if h.err != nil {
 		return nil, h.err
+	}
+	if h.client.cfg.Trace != nil {
+		return h.tryLockTraced(ctx, opts)
 	}
 	return h.client.tryLock(ctx, h.target, opts)
 }

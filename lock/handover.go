@@ -173,6 +173,7 @@ func (w *waiter) inherit() (granted bool) {
 		r.asked, r.series, r.latch, r.last = true, p.series, p.latch, p.last
 		granted, _, r.failure = c.granted(r, p.start, 1, p.token)
 		r.series = series{}
+		r.traced.inherited(granted)
 		if !granted { // the hand-over arrived expired, and is undone
 			c.renewOwner(r)
 		}
@@ -258,6 +259,7 @@ func (w *waiter) tell(p *passed) bool {
 func (l *Lease) giveBack(ctx context.Context) (resp.Value, error) {
 	if heir := l.client.heir(l, func(*request) bool { return !l.client.acks }); heir != nil {
 		if v, err := l.handOver(ctx, heir); err == nil || uncertain(err) {
+			l.passed(err == nil)
 			return v, err
 		}
 	}

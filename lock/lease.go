@@ -21,8 +21,9 @@ type Lease struct {
 	since   instant // the time of the grant
 	tallied int64   // with a state: the term of the tally that counts this hold
 	token   int64
-	series  series // the series of hand-overs this lease belongs to
-	group   parts  // nil unless the lease has Members; then client, target and owner are the first member's
+	series  series                  // the series of hand-overs this lease belongs to
+	traced  atomic.Pointer[holding] // for the Trace; nil if not traced
+	group   parts                   // nil unless the lease has Members; then client, target and owner are the first member's
 
 	whole atomic.Pointer[Lease] // the lease with Members that contains this lease; nil for none
 
@@ -330,6 +331,7 @@ func (l *Lease) lose(reason Reason, cause error) {
 	}
 	l.client.counters.lost.Add(1)
 	l.client.warn("lease lost", "reason", reason.String(), "error", cause)
+	l.traceLoss()
 	l.tellWhole()
 }
 

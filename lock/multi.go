@@ -83,6 +83,28 @@ func (m *Multi) Lock(ctx context.Context, opts ...Option) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
+	ctx, traced := m.trace(ctx, plan, false)
+	whole, err := m.lockAll(ctx, plan)
+	traced.done(ctx, whole, err)
+	return whole, err
+}
+
+// trace begins an acquire of plan for the Trace of the first member.
+func (m *Multi) trace(ctx context.Context, plan *multiPlan, try bool) (context.Context, *acquiring) {
+	first := m.members[0]
+	start := AcquireStart{Client: first.client, Kind: "multi", Name: first.target.name, Try: try, Members: len(m.members)}
+	if start.Lease = plan.lease; plan.lease == 0 {
+		start.Lease, start.Renewed = first.client.cfg.Lease, true
+	}
+	ctx, traced := first.client.cfg.Trace.beginAcquire(ctx, start)
+	if traced != nil {
+		ctx = context.WithValue(ctx, partOf{}, true)
+	}
+	return ctx, traced
+}
+
+// lockAll is Lock with a plan.
+func (m *Multi) lockAll(ctx context.Context, plan *multiPlan) (*Lease, error) {
 	if err := m.aliases.find(ctx, false); err != nil {
 		return nil, err
 	}
@@ -128,6 +150,14 @@ func (m *Multi) TryLock(ctx context.Context, opts ...Option) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
+	ctx, traced := m.trace(ctx, plan, true)
+	whole, err := m.tryAll(ctx, plan)
+	traced.done(ctx, whole, err)
+	return whole, err
+}
+
+// tryAll is TryLock with a plan.
+func (m *Multi) tryAll(ctx context.Context, plan *multiPlan) (*Lease, error) {
 	if err := m.aliases.find(ctx, false); err != nil {
 		return nil, err
 	}
@@ -224,7 +254,7 @@ func (p *multiPlan) collect(ctx context.Context, try bool) (parts []*Lease, err 
 		var part *Lease
 		switch {
 		case try:
-			part, err = h.client.tryLock(ctx, h.target, p.opts[i])
+			part, err = h.TryLock(ctx, p.opts[i]...)
 		case i == 0:
 			part, err = h.Lock(ctx, p.opts[i]...)
 		default:

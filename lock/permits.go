@@ -121,7 +121,7 @@ func (s *PermitSemaphore) TryAcquireMany(ctx context.Context, n int, opts ...Opt
 	if err != nil {
 		return nil, err
 	}
-	return s.handle.client.tryLock(ctx, s.handle.target, opts)
+	return s.handle.TryLock(ctx, opts...)
 }
 
 func (s *PermitSemaphore) options(n int, opts []Option) ([]Option, error) {

@@ -139,7 +139,17 @@ func (r *Redlock) Lock(ctx context.Context, opts ...Option) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
+	ctx = r.trace(ctx, &c, false)
+	lease, err := r.lock(ctx, c)
+	c.traced.done(ctx, lease, err)
+	return lease, err
+}
+
+// lock is Lock for a candidacy.
+func (r *Redlock) lock(ctx context.Context, c candidacy) (*Lease, error) {
+	since := time.Now()
 	leave, stood, err := r.enter(ctx)
+	c.traced.stood(since)
 	if err != nil {
 		return nil, err
 	}
@@ -148,6 +158,18 @@ func (r *Redlock) Lock(ctx context.Context, opts ...Option) (*Lease, error) {
 		leave()
 	}
 	return lease, err
+}
+
+// trace begins an acquire of c for the Trace of the first server's client.
+func (r *Redlock) trace(ctx context.Context, c *candidacy, try bool) context.Context {
+	first, renewed := r.nodes[0], true
+	for _, o := range c.opts {
+		renewed = renewed && !o.hasLease
+	}
+	ctx, c.traced = first.client.cfg.Trace.beginAcquire(ctx, AcquireStart{
+		Client: first.client, Kind: "redlock", Name: first.target.name, Try: try, Lease: c.term, Renewed: renewed, Members: len(r.nodes),
+	})
+	return ctx
 }
 
 // TryLock asks the servers once. TryLock returns:
@@ -161,6 +183,14 @@ func (r *Redlock) TryLock(ctx context.Context, opts ...Option) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
+	ctx = r.trace(ctx, &c, true)
+	lease, err := r.tryLock(ctx, c)
+	c.traced.done(ctx, lease, err)
+	return lease, err
+}
+
+// tryLock is TryLock for a candidacy.
+func (r *Redlock) tryLock(ctx context.Context, c candidacy) (*Lease, error) {
 	leave, ok := r.gate().tryEnter(r.line())
 	if !ok {
 		return nil, ErrNotAcquired
@@ -191,6 +221,7 @@ func (r *Redlock) Info(ctx context.Context) ([]Info, error) { return infoAll(ctx
 
 // candidacy has the request of a Lock or TryLock to every server.
 type candidacy struct {
+	traced  *acquiring // for the Trace; nil if not traced
 	opts    []Option
 	term    time.Duration
 	timeout time.Duration

@@ -15,7 +15,7 @@ func (l *Lease) relay() bool {
 		return false
 	}
 	l.client.watchdog.remove(l)
-	return heir.tell(&passed{granted: true, owner: l.owner, start: l.start, series: l.series.next()})
+	return l.passed(heir.tell(&passed{granted: true, owner: l.owner, start: l.start, series: l.series.next()}))
 }
 
 // relayable reports whether the hold is certain and no renewal is under way. The lease is already released by its holder, so

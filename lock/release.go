@@ -34,14 +34,22 @@ const (
 //
 // Unlock of a lease with Members releases every member; [Multi] and [Redlock] describe the result.
 func (l *Lease) Unlock(ctx context.Context) error {
+	return l.unlockAs(ctx, false)
+}
+
+// unlockAs is Unlock. A task of the client leaves the release to the background if Close is under way.
+func (l *Lease) unlockAs(ctx context.Context, task bool) error {
+	if h := l.traced.Load(); h != nil {
+		return l.unlockTraced(ctx, h, task)
+	}
+	return l.unlock(ctx, task)
+}
+
+// unlock is unlockAs without a Trace.
+func (l *Lease) unlock(ctx context.Context, task bool) error {
 	if l.group != nil {
 		return l.group.unlock(ctx)
 	}
-	return l.unlock(ctx, false)
-}
-
-// unlock is Unlock of a lease without members. A task of the client leaves the release to the background if Close is under way.
-func (l *Lease) unlock(ctx context.Context, task bool) error {
 	l.releasing.Lock()
 	defer l.releasing.Unlock()
 	if l.settled {
@@ -79,6 +87,7 @@ func (l *Lease) settle(err error) error {
 		n.released.Add(1)
 	case err == ErrNotHeld: // a wrapped ErrNotHeld has a LostError, counted already
 		n.lost.Add(1)
+		l.traceLoss()
 	}
 	l.client.forget(l)
 	return err
@@ -88,6 +97,7 @@ func (l *Lease) settle(err error) error {
 func (l *Lease) repeat(turn bool, cause error) error {
 	l.repeats = &job{lease: l, turn: turn, since: time.Now(), until: l.end(), done: make(chan struct{})}
 	if !l.client.cleanup.add(l.repeats) {
+		l.repeats.endTrace(errEnded)
 		l.repeats = nil
 		l.client.forget(l)
 		if turn {

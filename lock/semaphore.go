@@ -77,6 +77,9 @@ func (s *Semaphore) Name() string { return s.handle.Name() }
 // error has the failure instead of ErrNotAcquired. A request already sent is then undone in the background, and permits
 // taken by the request are given back once.
 func (s *Semaphore) Acquire(ctx context.Context, n int, opts ...Option) error {
+	if s.handle.client.cfg.Trace != nil {
+		return s.acquireTraced(ctx, n, opts, false)
+	}
 	w, err := s.acquire(ctx, n, opts)
 	if w != nil {
 		_, err = w.wait(ctx)
@@ -98,11 +101,35 @@ func (s *Semaphore) acquire(ctx context.Context, n int, opts []Option) (*waiter,
 // TryAcquire takes n permits if n permits are free now, else it returns [ErrNotAcquired]. TryAcquire asks the server once
 // and passes waiting callers. n and opts are the same as for Acquire.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int, opts ...Option) error {
+	if s.handle.client.cfg.Trace != nil {
+		return s.acquireTraced(ctx, n, opts, true)
+	}
 	r, err := s.request(n, opts)
 	if err != nil || n == 0 {
 		return err
 	}
 	return s.handle.client.tryObtain(ctx, &r)
+}
+
+// acquireTraced is Acquire, or with try TryAcquire, for a Trace.
+func (s *Semaphore) acquireTraced(ctx context.Context, n int, opts []Option, try bool) error {
+	r, err := s.request(n, opts)
+	if err != nil || n == 0 {
+		return err
+	}
+	c := s.handle.client
+	ctx = c.traceAcquire(ctx, &r, try)
+	var w *waiter
+	if try {
+		err = c.tryObtain(ctx, &r)
+	} else {
+		w, err = c.obtain(ctx, &r)
+	}
+	if w != nil {
+		_, err = w.wait(ctx)
+	}
+	r.traced.done(ctx, nil, err)
+	return err
 }
 
 func (s *Semaphore) request(n int, opts []Option) (request, error) {

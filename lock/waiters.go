@@ -144,6 +144,7 @@ func (c *Client) leave(w *waiter) {
 func (w *waiter) wait(ctx context.Context) (lease *Lease, err error) {
 	defer w.end(&err)
 	done, err := w.stand(ctx)
+	w.traced.stood(w.since)
 	if !done {
 		done, err = w.prepare(ctx)
 	}

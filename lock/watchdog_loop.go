@@ -161,7 +161,9 @@ func (w *watchdog) renew(due []*Lease) {
 	}
 	start := w.client.now()
 	name := func(l *Lease) string { return l.target.name }
+	done := w.traceRound(len(leases), start.t)
 	beside(byServer(w.client, leases, name), func(leases []*Lease) { w.renewOn(leases, start) })
+	done()
 }
 
 // renewOn renews leases of a single server, in a single write.

@@ -1,0 +1,305 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+)
+
+// acquiring gathers what AcquireEnd reports. The calls of one acquire run one after the other. A nil acquiring is not
+// traced.
+type acquiring struct {
+	trace *Trace
+	start AcquireStart
+	begin time.Time
+	end   AcquireEnd
+}
+
+// beginAcquire begins an acquire for the Trace. It returns nil without a Trace.
+func (t *Trace) beginAcquire(ctx context.Context, start AcquireStart) (context.Context, *acquiring) {
+	if t == nil {
+		return ctx, nil
+	}
+	start.Part = ctx.Value(partOf{}) != nil
+	a := &acquiring{trace: t, start: start, begin: time.Now()}
+	if t.AcquireStart != nil {
+		ctx = t.AcquireStart(ctx, start)
+	}
+	return ctx, a
+}
+
+// partOf is the key of a context value: the acquire is a part of a Multi.
+type partOf struct{}
+
+// traceAcquire begins an acquire of r.
+func (c *Client) traceAcquire(ctx context.Context, r *request, try bool) context.Context {
+	start := AcquireStart{Client: c, Kind: r.target.kind.name, Name: r.target.name, Try: try, Permits: r.permits}
+	if !r.target.kind.unowned {
+		start.Renewed = r.renewed
+		if start.Lease = r.lease; r.lease == forever {
+			start.Lease = 0
+		}
+	}
+	ctx, r.traced = c.cfg.Trace.beginAcquire(ctx, start)
+	return ctx
+}
+
+// asked counts a request to the server.
+func (a *acquiring) asked() {
+	if a != nil {
+		a.end.Attempts++
+	}
+}
+
+// stood records the end of the wait behind other callers of the process.
+func (a *acquiring) stood(since time.Time) {
+	if a != nil {
+		a.end.InLine = time.Since(since)
+	}
+}
+
+// inherited records a hand-over.
+func (a *acquiring) inherited(granted bool) {
+	if a != nil {
+		a.end.HandedOver = granted
+	}
+}
+
+// bare records a grant without acknowledgement.
+func (a *acquiring) bare() {
+	if a != nil {
+		a.end.Unacknowledged = true
+	}
+}
+
+// done ends the acquire, with the lease if it has one.
+func (a *acquiring) done(ctx context.Context, l *Lease, err error) {
+	if a == nil {
+		return
+	}
+	now := time.Now()
+	if a.trace.AcquireEnd != nil {
+		a.end.AcquireStart, a.end.Outcome, a.end.Err = a.start, acquireOutcome(ctx, err), err
+		a.end.Elapsed, a.end.Held = now.Sub(a.begin), l
+		a.trace.AcquireEnd(ctx, a.end)
+	}
+	if l == nil {
+		return
+	}
+	l.traced.Store(&holding{trace: a.trace, since: now, kind: a.start.Kind, name: a.start.Name, part: a.start.Part})
+	if l.lossOf() != nil { // before the Store
+		l.traceLoss()
+	}
+}
+
+func acquireOutcome(ctx context.Context, err error) Outcome {
+	switch {
+	case err == nil:
+		return OutcomeAcquired
+	case errors.Is(err, ErrLost):
+		return OutcomeLateGrant
+	case ctx.Err() != nil && (errors.Is(err, ErrNotAcquired) || ctx.Err() == context.Canceled):
+		return OutcomeCancelled
+	case errors.Is(err, ErrNotAcquired):
+		return OutcomeRefused
+	}
+	return OutcomeFailed
+}
+
+// holding is what a Trace knows of a lease.
+type holding struct {
+	trace    *Trace
+	since    time.Time
+	kind     string
+	name     string
+	part     bool
+	ended    atomic.Bool // Unlock has begun
+	lost     atomic.Bool // reported as lost
+	passedOn atomic.Bool // to the next caller of the process
+}
+
+// passed records that the lock went to the next caller of the process.
+func (l *Lease) passed(to bool) bool {
+	if h := l.traced.Load(); h != nil && to {
+		h.passedOn.Store(true)
+	}
+	return to
+}
+
+// lossOf returns the loss of the lease, or nil.
+func (l *Lease) lossOf() *LostError {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lost
+}
+
+// traceLoss reports the loss of the lease, once.
+func (l *Lease) traceLoss() {
+	h := l.traced.Load()
+	if h == nil || h.trace.Lost == nil {
+		return
+	}
+	lost := l.lossOf()
+	if lost == nil { // found by Unlock
+		lost = &LostError{Reason: Forced}
+	}
+	if h.lost.CompareAndSwap(false, true) {
+		h.trace.Lost(LossInfo{
+			Client: l.client, Held: l, Kind: h.kind, Name: h.name, Part: h.part, Age: time.Since(h.since), Reason: lost.Reason, Err: lost.Err,
+		})
+	}
+}
+
+// unlockTraced is unlock for the Trace of the lease.
+func (l *Lease) unlockTraced(ctx context.Context, h *holding, task bool) error {
+	if !h.ended.CompareAndSwap(false, true) {
+		return l.unlock(ctx, task)
+	}
+	begin := time.Now()
+	start := ReleaseStart{Client: l.client, Held: l, Kind: h.kind, Name: h.name, Part: h.part, Age: begin.Sub(h.since)}
+	ctx = h.trace.beginRelease(ctx, start)
+	err := l.unlock(ctx, task)
+	h.trace.endRelease(ctx, start, begin, h.passedOn.Load(), err)
+	return err
+}
+
+func (t *Trace) beginRelease(ctx context.Context, start ReleaseStart) context.Context {
+	if t.ReleaseStart == nil {
+		return ctx
+	}
+	return t.ReleaseStart(ctx, start)
+}
+
+func (t *Trace) endRelease(ctx context.Context, start ReleaseStart, begin time.Time, handedOver bool, err error) {
+	if t.ReleaseEnd != nil {
+		t.ReleaseEnd(ctx, ReleaseEnd{
+			ReleaseStart: start, Outcome: releaseOutcome(err), Err: err, Elapsed: time.Since(begin), HandedOver: handedOver,
+		})
+	}
+}
+
+// changeTraced is change for a Trace, of a change that gives something back.
+func (c *Client) changeTraced(ctx context.Context, t *target, operation string, args []any) (int64, error) {
+	begin, start := time.Now(), ReleaseStart{Client: c, Kind: t.kind.name, Name: t.name}
+	ctx = c.cfg.Trace.beginRelease(ctx, start)
+	n, err := c.makeChange(ctx, t, operation, true, args)
+	c.cfg.Trace.endRelease(ctx, start, begin, false, err)
+	return n, err
+}
+
+// downgradeTraced is Downgrade for the Trace of the write lease: a release of the write lock and an acquire of the read lock.
+func (l *Lease) downgradeTraced(ctx context.Context, h *holding) (*Lease, error) {
+	begin := time.Now()
+	ctx, a := h.trace.beginAcquire(ctx, AcquireStart{
+		Client: l.client, Kind: l.target.kind.twin.name, Name: h.name, Try: true, Lease: l.term, Renewed: l.renewed,
+	})
+	a.asked()
+	read, err := l.downgrade(ctx)
+	if l.Err() == ErrReleased && h.ended.CompareAndSwap(false, true) {
+		start := ReleaseStart{Client: l.client, Held: l, Kind: h.kind, Name: h.name, Part: h.part, Age: begin.Sub(h.since)}
+		released := h.trace.beginRelease(ctx, start)
+		l.releasing.Lock()
+		outcome := l.outcome
+		l.releasing.Unlock()
+		h.trace.endRelease(released, start, begin, false, outcome)
+	}
+	a.done(ctx, read, err)
+	return read, err
+}
+
+func releaseOutcome(err error) Outcome {
+	switch {
+	case err == nil:
+		return OutcomeReleased
+	case errors.Is(err, ErrUncertain):
+		return OutcomeUnconfirmed
+	case errors.Is(err, ErrNotHeld):
+		return OutcomeNotHeld
+	}
+	return OutcomeFailed
+}
+
+// lockTraced is Lock for a Trace.
+func (h *Handle) lockTraced(ctx context.Context, opts []Option) (lease *Lease, err error) {
+	var r request
+	if err := h.client.fill(&r, h.target, opts); err != nil {
+		return nil, err
+	}
+	ctx = h.client.traceAcquire(ctx, &r, false)
+	w, err := h.client.obtain(ctx, &r)
+	lease = r.got
+	if w != nil {
+		lease, err = w.wait(ctx)
+	}
+	r.traced.done(ctx, lease, err)
+	return lease, err
+}
+
+// tryLockTraced is TryLock for a Trace.
+func (h *Handle) tryLockTraced(ctx context.Context, opts []Option) (*Lease, error) {
+	var r request
+	if err := h.client.fill(&r, h.target, opts); err != nil {
+		return nil, err
+	}
+	ctx = h.client.traceAcquire(ctx, &r, true)
+	err := h.client.tryObtain(ctx, &r)
+	if err != nil {
+		r.got = nil
+	}
+	r.traced.done(ctx, r.got, err)
+	return r.got, err
+}
+
+// traceRound begins a round of renewals of n leases, and returns its end. Rounds run one after the other, so that the
+// counters tell what a round has done.
+func (w *watchdog) traceRound(n int, begin time.Time) (end func()) {
+	t, c := w.client.cfg.Trace, &w.client.counters
+	if t == nil || t.Renewal == nil {
+		return func() {}
+	}
+	renewals, failures := c.renewals.Load(), c.renewalErrors.Load()
+	return func() {
+		info := RenewalInfo{
+			Client:   w.client,
+			Renewed:  int(c.renewals.Load() - renewals),
+			Failed:   int(c.renewalErrors.Load() - failures),
+			Lateness: time.Duration(c.lateness.Load()),
+			Lease:    w.client.cfg.Lease,
+			Elapsed:  time.Since(begin),
+		}
+		info.Gone = n - info.Renewed - info.Failed
+		t.Renewal(info)
+	}
+}
+
+// beginTrace reports that the background takes over j.
+func (j *job) beginTrace(c *Client) {
+	if t := c.cfg.Trace; t != nil && t.Background != nil {
+		j.client, j.added = c, time.Now()
+		t.Background(j.describe())
+	}
+}
+
+// endTrace reports the end of j with the given outcome.
+func (j *job) endTrace(outcome error) {
+	if j.client == nil {
+		return
+	}
+	info := j.describe()
+	info.Done, info.Age, info.Err = true, time.Since(j.added), outcome
+	j.client.cfg.Trace.Background(info)
+}
+
+func (j *job) describe() BackgroundInfo {
+	info := BackgroundInfo{Client: j.client, Name: j.name()}
+	switch {
+	case j.lease != nil:
+		info.Change, info.Kind = BackgroundRelease, j.lease.target.kind.name
+	case j.change != nil:
+		info.Change, info.Kind = BackgroundChange, j.change.target.kind.name
+	default:
+		info.Change, info.Kind = BackgroundUndo, j.request.target.kind.name
+	}
+	return info
+}
