@@ -1,0 +1,263 @@
+package lock_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/lock"
+)
+
+// journal is a Trace that writes down its events.
+type journal struct {
+	mu     sync.Mutex
+	events []string
+	ends   []lock.AcquireEnd
+	losses []lock.LossInfo
+	rounds []lock.RenewalInfo
+}
+
+// traceKey is the key under which a journal's contexts have the name of the call.
+type traceKey struct{}
+
+func (j *journal) note(format string, args ...any) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.events = append(j.events, fmt.Sprintf(format, args...))
+}
+
+// take returns the events so far, and forgets them.
+func (j *journal) take() []string {
+	synctest.Wait()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	events := j.events
+	j.events = nil
+	return events
+}
+
+func (j *journal) want(t *testing.T, want ...string) {
+	t.Helper()
+	if got := j.take(); !slices.Equal(got, want) {
+		t.Errorf("events\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func (j *journal) trace() *lock.Trace {
+	return &lock.Trace{
+		AcquireStart: func(ctx context.Context, s lock.AcquireStart) context.Context {
+			j.note("start %s %s", s.Kind, s.Name)
+			return context.WithValue(ctx, traceKey{}, "acquire "+s.Name)
+		},
+		AcquireEnd: func(ctx context.Context, e lock.AcquireEnd) {
+			j.note("%s %s in %v, %v in line, asked %d, handed over %v", ctx.Value(traceKey{}), e.Outcome, e.Elapsed, e.InLine, e.Attempts, e.HandedOver)
+			j.mu.Lock()
+			defer j.mu.Unlock()
+			j.ends = append(j.ends, e)
+		},
+		ReleaseStart: func(ctx context.Context, s lock.ReleaseStart) context.Context {
+			return context.WithValue(ctx, traceKey{}, "release "+s.Name)
+		},
+		ReleaseEnd: func(ctx context.Context, e lock.ReleaseEnd) {
+			j.note("%s %s after %v, handed over %v", ctx.Value(traceKey{}), e.Outcome, e.Age, e.HandedOver)
+		},
+		Lost: func(l lock.LossInfo) {
+			j.note("lost %s %s after %v: %v", l.Kind, l.Name, l.Age, l.Reason)
+			j.mu.Lock()
+			defer j.mu.Unlock()
+			j.losses = append(j.losses, l)
+		},
+		Renewal: func(r lock.RenewalInfo) {
+			j.mu.Lock()
+			defer j.mu.Unlock()
+			j.rounds = append(j.rounds, r)
+		},
+		Background: func(b lock.BackgroundInfo) { j.note("background %s %s, done %v in %v: %v", b.Change, b.Name, b.Done, b.Age, b.Err) },
+	}
+}
+
+func TestTrace(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		var j journal
+		var commands []string
+		c := w.clientOn(conn.Config{Trace: &conn.Trace{CommandEnd: func(ctx context.Context, e conn.CommandEnd) {
+			if e.Script != "" {
+				commands = append(commands, fmt.Sprintf("%v: %s", ctx.Value(traceKey{}), e.Script))
+			}
+		}}}, lock.Config{Trace: j.trace()})
+		lease := mustLock(t, c, "job")
+		if e := j.ends[0]; e.Held != lease || e.Client != c || e.Lease != 30*time.Second || !e.Renewed || e.Try || e.Part {
+			t.Errorf("%+v", e)
+		}
+		_, err := c.Reentrant("job").TryLock(t.Context())
+		wantErr(t, "TryLock", err, lock.ErrNotAcquired)
+		j.want(t, "start reentrant job", "acquire job acquired in 0s, 0s in line, asked 1, handed over false",
+			"start reentrant job", "acquire job refused in 0s, 0s in line, asked 1, handed over false")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err = c.Reentrant("job").Lock(ctx)
+		wantErr(t, "Lock", err, lock.ErrNotAcquired)
+		j.want(t, "start reentrant job", "acquire job cancelled in 1s, 0s in line, asked 1, handed over false")
+		mustUnlock(t, lease)
+		mustUnlock(t, lease)
+		_, err = c.Reentrant("job").Lock(t.Context(), lock.For(1))
+		wantErr(t, "Lock", err, lock.ErrInvalid)
+		j.want(t, "release job released after 1s, handed over false")
+		want := []string{"acquire job: reentrant_acquire", "acquire job: reentrant_acquire", "acquire job: reentrant_acquire", "release job: reentrant_single"}
+		if !slices.Equal(commands, want) {
+			t.Errorf("commands %v, want %v", commands, want)
+		}
+		w.free()
+	})
+}
+
+// Callers of one process hand the lock over; the trace tells how long each stood in line.
+func TestTraceOfHandOver(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		var j journal
+		c := w.client(lock.Config{Trace: j.trace(), HandOverFor: time.Second})
+		first := mustLock(t, c, "job")
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() {
+				lease := mustLock(t, c, "job")
+				w.sleep(10 * time.Millisecond)
+				mustUnlock(t, lease)
+			})
+			w.sleep(10 * time.Millisecond)
+		}
+		j.take()
+		mustUnlock(t, first)
+		wg.Wait()
+		j.want(t, "release job released after 20ms, handed over true",
+			"acquire job acquired in 20ms, 0s in line, asked 1, handed over true",
+			"release job released after 10ms, handed over true",
+			"acquire job acquired in 20ms, 10ms in line, asked 0, handed over true",
+			"release job released after 10ms, handed over false")
+		w.free()
+	})
+}
+
+func TestTraceOfLosses(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		var j journal
+		c := w.client(lock.Config{Trace: j.trace(), Lease: 3 * time.Second})
+		lease, other := mustLock(t, c, "job"), mustLock(t, c, "other")
+		w.sleep(1500 * time.Millisecond)
+		j.take()
+		w.srv.Do("DEL", "job")
+		w.sleep(time.Second)
+		j.want(t, "lost reentrant job after 2s: "+lock.Forced.String())
+		if got := j.rounds; len(got) != 2 || got[0].Renewed != 2 || got[1].Renewed != 1 || got[1].Gone != 1 || got[1].Lease != 3*time.Second {
+			t.Errorf("rounds %+v", got)
+		}
+		if j.losses[0].Held != lease || j.losses[0].Reason != lock.Forced {
+			t.Errorf("%+v", j.losses[0])
+		}
+		wantErr(t, "Unlock", lease.Unlock(t.Context()), lock.ErrNotHeld)
+		w.srv.Do("DEL", "other")
+		wantErr(t, "Unlock", other.Unlock(t.Context()), lock.ErrNotHeld)
+		mustLock(t, c, "third")
+		j.take()
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		j.want(t, "lost reentrant third after 0s: "+lock.ClientClosed.String())
+	})
+}
+
+// A release without an answer is left to the background, which tells when it is done.
+func TestTraceOfBackground(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		var j journal
+		c := w.client(lock.Config{Trace: j.trace()})
+		lease := mustLock(t, c, "job", lock.For(time.Second))
+		j.take()
+		w.onScript("release", func(n int) fakeredis.Action {
+			if n < 3 {
+				return fakeredis.Drop()
+			}
+			return fakeredis.Run()
+		})
+		wantErr(t, "Unlock", lease.Unlock(t.Context()), lock.ErrUncertain)
+		w.sleep(20 * time.Second)
+		events := j.take()
+		if len(events) != 3 || events[0] != "background release job, done false in 0s: <nil>" ||
+			!strings.HasPrefix(events[1], "release job unconfirmed after 0s") ||
+			!strings.HasPrefix(events[2], "background release job, done true in ") {
+			t.Errorf("events %q", events)
+		}
+		w.srv.Intercept(nil)
+	})
+}
+
+// Every synchronizer takes part.
+func TestTraceOfAllKinds(t *testing.T) {
+	inFleet(t, 3, func(t *testing.T, f fleet) {
+		var j journal
+		p := f.process(lock.Config{Trace: j.trace()})
+		c, ctx := p[0], t.Context()
+		const asked = " acquired in 0s, 0s in line, asked 1, handed over false"
+		released := func(kind, name string) []string {
+			return []string{"start " + kind + " " + name, "acquire " + name + asked, "release " + name + " released after 0s, handed over false"}
+		}
+		for kind, h := range map[string]interface {
+			Lock(context.Context, ...lock.Option) (*lock.Lease, error)
+		}{
+			"fair": c.Fair("k"), "fenced": c.Fenced("k"), "nonreentrant": c.NonReentrant("k"), "spin": c.Spin("k", lock.Backoff{}),
+			"read": c.ReadWrite("k").Read(), "write": c.ReadWrite("k").Write(), "plain": c.Plain("k"),
+		} {
+			lease, err := h.Lock(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			mustUnlock(t, lease)
+			j.want(t, released(kind, "k")...)
+		}
+		semaphore, permits, latch := c.Semaphore("s"), c.PermitSemaphore("p"), c.CountDownLatch("l")
+		semaphore.TrySetPermits(ctx, 2)
+		permits.TrySetPermits(ctx, 2)
+		latch.TrySetCount(ctx, 1)
+		semaphore.Acquire(ctx, 2)
+		wantErr(t, "TryAcquire", semaphore.TryAcquire(ctx, 1), lock.ErrNotAcquired)
+		semaphore.Release(ctx, 2)
+		j.want(t, "start semaphore s", "acquire s"+asked, "start semaphore s",
+			strings.Replace("acquire s"+asked, "acquired", "refused", 1), "release s released after 0s, handed over false")
+		lease, err := permits.TryAcquire(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustUnlock(t, lease)
+		j.want(t, released("permits", "p")...)
+		latch.CountDown(ctx)
+		latch.Wait(ctx)
+		j.want(t, "release l released after 0s, handed over false", "start latch l", "acquire l"+asked)
+		write, err := c.ReadWrite("k").Write().Lock(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		read, err := write.Downgrade(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustUnlock(t, read)
+		j.want(t, "start write k", "acquire k"+asked, "start read k", "release k released after 0s, handed over false", "acquire k"+asked,
+			"release k released after 0s, handed over false")
+		mustUnlock(t, lockMulti(t, newMulti(t, reentrants(c, "a", "b")...)))
+		if last := j.ends[len(j.ends)-1]; last.Members != 2 || last.Part || !j.ends[len(j.ends)-2].Part {
+			t.Errorf("%+v", j.ends[len(j.ends)-2:])
+		}
+		if events := j.take(); len(events) != 9 || events[0] != "start multi a" || events[5] != strings.Replace("acquire a"+asked, "asked 1", "asked 0", 1) {
+			t.Errorf("events of a Multi: %q", events)
+		}
+		mustUnlock(t, lockRed(t, p.redlock(t, lock.RedlockConfig{}, false)))
+		j.want(t, released("redlock", "job")...)
+	})
+}
