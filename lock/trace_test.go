@@ -79,7 +79,9 @@ func (j *journal) trace() *lock.Trace {
 			defer j.mu.Unlock()
 			j.rounds = append(j.rounds, r)
 		},
-		Background: func(b lock.BackgroundInfo) { j.note("background %s %s, done %v in %v: %v", b.Change, b.Name, b.Done, b.Age, b.Err) },
+		Background: func(b lock.BackgroundInfo) {
+			j.note("background %s %s, done %v in %v: %v", b.Change, b.Name, b.Done, b.Age, b.Err)
+		},
 	}
 }
 
