@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockwire/lockwire/lock/internal/machine"
 	"github.com/lockwire/lockwire/pubsub"
 	"github.com/lockwire/lockwire/script"
 )
@@ -91,6 +92,9 @@ func New(server Server, cfg Config) (*Client, error) {
 		done:    make(chan struct{}),
 		over:    make(chan struct{}),
 		entries: make(map[entryKey]*entry),
+	}
+	if s, ok := nature.inner.(interface{ Machine() *machine.Machine }); ok { // package locktest
+		c.boot = s.Machine().Clock()
 	}
 	switch {
 	case cfg.Publish == PublishSharded:

@@ -2,9 +2,9 @@ package lock
 
 import (
 	"maps"
-	"sync/atomic"
 	"time"
 
+	"github.com/lockwire/lockwire/lock/internal/machine"
 	"github.com/lockwire/lockwire/script"
 )
 
@@ -73,16 +73,10 @@ func CheckName(name string) error { return checkName(name) }
 func SinceBoot() time.Duration { return sinceBoot() }
 
 // Machine is the machine that a client runs on, whose clocks a test turns.
-type Machine struct{ slept atomic.Int64 }
+type Machine struct{ machine.Machine }
 
-// Run makes c run on m: its clock that counts sleep is time.Now and what m has slept. c must be new.
-func (m *Machine) Run(c *Client) {
-	start := time.Now()
-	c.boot = func(time.Time) time.Duration { return time.Hour + time.Since(start) + time.Duration(m.slept.Load()) }
-}
-
-// Sleep suspends the machine for d, of which time.Now knows nothing.
-func (m *Machine) Sleep(d time.Duration) { m.slept.Add(int64(d)) }
+// Run makes c run on m. c must be new.
+func (m *Machine) Run(c *Client) { c.boot = m.Clock() }
 
 // Pauses are the first n pauses of b.
 func Pauses(b Backoff, n int) []time.Duration {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/lockwire/lockwire/internal/fakeredis"
@@ -49,6 +50,19 @@ func declared(name string, model func(*fakeredis.Call) any) func(*fakeredis.Call
 			}
 		}
 		return model(c)
+	}
+}
+
+// A script without a Go function does not work on the fake server, and so not with package locktest.
+func TestModels(t *testing.T) {
+	without := []string{"All kinds, apart", "All kinds, look"} // for clusters only
+	for _, scripts := range lock.Scripts() {
+		for _, s := range scripts {
+			title := lockscripts.Title(s.Source())
+			if _, err := lockscripts.Interpret(s.Source()); err != nil && !slices.Contains(without, title) {
+				t.Errorf("package lockscripts does not have %q", title)
+			}
+		}
 	}
 }
 

@@ -170,3 +170,21 @@ func TestServerListEnds(t *testing.T) {
 		}
 	})
 }
+
+// The fake server, which has no Lua, finds the same as a real one.
+func TestListOnTheFake(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		want, release := takeOneOfEach(t, c)
+		noise(t, w.pools[0])
+		want["x:fair"] = lock.ShapeLock // nobody waits
+		shapes := map[string]lock.Shape{}
+		for name, l := range listed(t, c, "x:*") {
+			shapes[name] = l.Shape
+		}
+		if !maps.Equal(shapes, want) {
+			t.Errorf("List() = %v, want %v", shapes, want)
+		}
+		release()
+	})
+}

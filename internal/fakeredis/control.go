@@ -40,6 +40,20 @@ func (s *Server) Latency(oneWay time.Duration) { s.latency.Store(int64(oneWay)) 
 // Clock makes TIME say what it will be so much later, or was. Keys expire as before; commands that name a point in time mean that clock.
 func (s *Server) Clock(ahead time.Duration) { s.ahead.Store(int64(ahead)) }
 
+// Advance lets d pass for the server, in no time: keys expire that much earlier, and TIME says d more.
+func (s *Server) Advance(d time.Duration) {
+	s.ahead.Add(int64(d))
+	s.set(func() {
+		for i := range s.dbs {
+			for _, e := range s.dbs[i].keys {
+				if e.until != 0 {
+					e.until = max(1, e.until-d.Milliseconds())
+				}
+			}
+		}
+	})
+}
+
 // epoch is 1970 by the clock that commands mean, in Unix ms.
 func (s *Server) epoch() int64 { return -time.Duration(s.ahead.Load()).Milliseconds() }
 

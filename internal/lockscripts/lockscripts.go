@@ -67,6 +67,7 @@ var models = map[string]func(*fakeredis.Call) any{
 	"Fair lock, info":             modelFairInfo,
 	"Fair lock, pass":             modelFairPass,
 	"All kinds, publish":          func(*fakeredis.Call) any { return int64(1) },
+	"Any kind, shape":             modelShape,
 	"Leader, publish":             modelLeaderPublish,
 	"Leader, withdraw":            modelLeaderWithdraw,
 }

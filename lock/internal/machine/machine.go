@@ -1,0 +1,19 @@
+// Package machine is the clock of the machine that a lock.Client believes to run on, for tests.
+package machine
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// Machine is a machine that a test can suspend. The zero Machine has never slept.
+type Machine struct{ slept atomic.Int64 }
+
+// Sleep suspends the machine for d, of which time.Now knows nothing.
+func (m *Machine) Sleep(d time.Duration) { m.slept.Add(int64(d)) }
+
+// Clock returns a clock that includes the sleep.
+func (m *Machine) Clock() func(time.Time) time.Duration {
+	start := time.Now()
+	return func(time.Time) time.Duration { return time.Hour + time.Since(start) + time.Duration(m.slept.Load()) }
+}

@@ -1,0 +1,104 @@
+package locktest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockwire/lockwire/internal/fakeredis"
+)
+
+// leaksSettle is the maximum wait for what Clients do in the background after a call, such as the undo of an acquire.
+const leaksSettle = 2 * time.Second
+
+// Leaks returns a line for each lock on the server that has an owner, for each Client that holds leases, and for each
+// Client in which calls wait. It is empty after a test whose code has cleaned up. Leaks waits up to 2 s for changes that are
+// under way.
+//
+// The counters of Fenced locks and the permits of semaphores stay by design, and the keys by which the server knows a
+// repeated release expire by themselves: Leaks ignores them. A lock that [Server.Hold] has taken counts until its Release.
+func (s *Server) Leaks() []string {
+	for end := time.Now().Add(leaksSettle); ; time.Sleep(10 * time.Millisecond) {
+		if list := s.leaks(); len(list) == 0 || !time.Now().Before(end) {
+			return list
+		}
+	}
+}
+
+func (s *Server) leaks() (list []string) {
+	for _, name := range s.keys() {
+		if owners := s.owners(name); len(owners) > 0 {
+			list = append(list, fmt.Sprintf("key %q, of %s", name, strings.Join(owners, ", ")))
+		}
+	}
+	s.mu.Lock()
+	processes := slices.Clone(s.processes)
+	s.mu.Unlock()
+	for i, p := range processes {
+		stats := p.locks.Stats()
+		if stats.Leases > 0 {
+			list = append(list, fmt.Sprintf("Client %d (%s) holds %d leases", i+1, p.locks.ID(), stats.Leases))
+		}
+		if stats.Waiting > 0 {
+			list = append(list, fmt.Sprintf("Client %d (%s) has %d calls that wait%s", i+1, p.locks.ID(), stats.Waiting, s.awaited()))
+		}
+	}
+	return list
+}
+
+// awaited names the locks whose releases somebody listens for.
+func (s *Server) awaited() string {
+	channels, _ := s.fake.Do("PUBSUB", "CHANNELS", "redisson_*").([]any)
+	var names []string
+	for _, channel := range channels {
+		if _, name, ok := strings.Cut(channel.(string), "{"); ok {
+			names = append(names, fmt.Sprintf("%q", strings.TrimSuffix(name, "}")))
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	slices.Sort(names)
+	return ", for " + strings.Join(names, ", ")
+}
+
+// keys returns the keys that may belong to a lock.
+func (s *Server) keys() (list []string) {
+	all, _ := s.fake.Do("KEYS", "*").([]any)
+	for _, key := range all {
+		if name := key.(string); !strings.HasPrefix(name, "redisson_unlock_latch:") {
+			list = append(list, name)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// owners returns the owners of locks in a key: clients with a number, or ids of permits.
+func (s *Server) owners(name string) (list []string) {
+	var members []any
+	permits := false
+	switch s.fake.Do("TYPE", name) {
+	case fakeredis.Status("hash"):
+		members, _ = s.fake.Do("HKEYS", name).([]any)
+	case fakeredis.Status("zset"):
+		members, _ = s.fake.Do("ZRANGE", name, "0", "-1").([]any)
+		permits = strings.HasSuffix(name, ":timeout")
+	case fakeredis.Status("list"):
+		members, _ = s.fake.Do("LRANGE", name, "0", "-1").([]any)
+	case fakeredis.Status("string"):
+		members = []any{s.fake.Do("GET", name)}
+	}
+	for _, m := range members {
+		if text, _ := m.(string); permits || isOwner(text) {
+			list = append(list, fmt.Sprintf("%q", text))
+		}
+	}
+	return list
+}
+
+// isOwner reports whether text begins with a UUID and a colon.
+func isOwner(text string) bool {
+	return len(text) > 37 && text[8] == '-' && text[13] == '-' && text[18] == '-' && text[23] == '-' && text[36] == ':'
+}
