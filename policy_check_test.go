@@ -109,7 +109,8 @@ func checkImports(sources []source, table map[string][]string) (problems []strin
 			continue
 		}
 		for _, name := range s.imports() {
-			target, ours := strings.CutPrefix(name, module+"/")
+			target, ours := strings.CutPrefix(name+"/", module+"/")
+			target = strings.TrimSuffix(target, "/")
 			switch {
 			case !ours, slices.Contains(allowed, target):
 			case s.test() && (s.dir == "" || strings.HasPrefix(path.Base(s.path), "example") || target == s.dir || strings.HasPrefix(target, "internal/")):

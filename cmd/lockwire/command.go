@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// command is a subcommand.
+type command struct {
+	name     string // one word or two
+	args     string // the arguments, as in the line of usage
+	short    string // one line
+	long     string // paragraphs
+	examples []example
+
+	// names is the number of arguments in front of the flags and "--": at least and at most.
+	least, most int
+	program     bool // "--" and a program with its arguments follow
+	local       bool // no server is needed
+
+	// define adds the command's own flags to flags, and returns the function to call after parsing.
+	define func(flags *flag.FlagSet) func(ctx context.Context, in *invocation) error
+}
+
+// example is a command line and its exit code.
+type example struct {
+	about string
+	line  string
+	code  int
+}
+
+// invocation is a command with its arguments.
+type invocation struct {
+	connection
+	run     func(ctx context.Context, in *invocation) error
+	format  string
+	args    []string
+	program []string // behind "--"
+	signals *signals
+}
+
+var errHelp = errors.New("help is wanted")
+
+func (c *command) words() []string { return strings.Fields(c.name) }
+
+// flags returns the flags of the command, and the invocation that gets their values.
+func (c *command) flags() (own, common *flag.FlagSet, in *invocation) {
+	in = &invocation{}
+	own = flag.NewFlagSet(c.name, flag.ContinueOnError)
+	in.run = c.define(own)
+	common = flag.NewFlagSet(c.name, flag.ContinueOnError)
+	common.StringVar(&in.format, "o", "text", "`FORMAT` of the output and of errors: text or json")
+	if !c.local {
+		in.connection.define(common)
+	}
+	return own, common, in
+}
+
+// parse parses the arguments of a command. Flags may be before, between and behind the arguments, up to "--".
+func (c *command) parse(words []string) (*invocation, error) {
+	own, common, in := c.flags()
+	all := flag.NewFlagSet(c.name, flag.ContinueOnError)
+	all.SetOutput(io.Discard)
+	for _, set := range []*flag.FlagSet{own, common} {
+		set.VisitAll(func(f *flag.Flag) { all.Var(f.Value, f.Name, f.Usage) })
+	}
+	before, program := words, []string(nil)
+	if i := slices.Index(words, "--"); i >= 0 {
+		before, program = words[:i], words[i+1:]
+	}
+	for len(before) > 0 {
+		if err := all.Parse(before); errors.Is(err, flag.ErrHelp) {
+			return in, errHelp
+		} else if err != nil {
+			return in, usageError("%v", err)
+		}
+		if before = all.Args(); len(before) > 0 {
+			in.args, before = append(in.args, before[0]), before[1:]
+		}
+	}
+	in.program = program
+	return in, c.check(in)
+}
+
+// check compares the number of arguments with those that the command takes.
+func (c *command) check(in *invocation) error {
+	switch {
+	case in.format != "text" && in.format != "json":
+		return usageError("-o is text or json")
+	case c.program && len(in.program) == 0:
+		return usageError("the program is missing; write: lockwire %s %s", c.name, c.args)
+	case !c.program && len(in.program) > 0:
+		return usageError("nothing may follow --; write: lockwire %s %s", c.name, c.args)
+	case len(in.args) < c.least:
+		return usageError("an argument is missing; write: lockwire %s %s", c.name, c.args)
+	case len(in.args) > c.most && c.program:
+		return usageError("too many arguments in front of --; write: lockwire %s %s", c.name, c.args)
+	case len(in.args) > c.most:
+		return usageError("too many arguments; write: lockwire %s %s", c.name, c.args)
+	}
+	return nil
+}
+
+func (in *invocation) json() bool { return in.format == "json" }
+
+// usageError is an error of the command line.
+func usageError(format string, args ...any) error {
+	return &exitError{codeUsage, fmt.Errorf(format, args...)}
+}

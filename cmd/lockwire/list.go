@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/lockwire/lockwire/lock"
+)
+
+func listCommand() *command {
+	return &command{
+		name:  "list",
+		args:  "[GLOB] [flags]",
+		short: "show the held locks",
+		long: `
+Shows the held locks, or those with names that match GLOB, such as 'orders:*': the kind, the owners with their number of
+holds and the time left until the lease ends. It finds the locks of all programs, also of Redisson. With -o json it prints
+one line for each lock.
+
+The command scans all keys of the server in small steps. It guesses the kind from the key. A lock that is taken or
+released meanwhile may be missing. Semaphores that count permits without leases and latches cannot be told from other
+numbers, and are not listed.`,
+		examples: []example{
+			{"all held locks", `lockwire list`, 0},
+			{"names with a prefix, as lines of JSON", `lockwire list 'orders*' -o json`, 0},
+		},
+		most: 1,
+		define: func(*flag.FlagSet) func(context.Context, *invocation) error {
+			return list
+		},
+	}
+}
+
+func list(ctx context.Context, in *invocation) error {
+	pattern := "*"
+	if len(in.args) > 0 {
+		pattern = in.args[0]
+	}
+	client, err := in.open(ctx, lock.Config{})
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	found := map[string]lockState{} // the scan may meet a name twice
+	for l, err := range client.List(ctx, pattern) {
+		if err != nil {
+			return because(ctx, err)
+		}
+		found[l.Name] = stateOf(l)
+	}
+	states := make([]lockState, 0, len(found))
+	for _, s := range found {
+		states = append(states, s)
+	}
+	slices.SortFunc(states, func(a, b lockState) int { return strings.Compare(a.Name, b.Name) })
+	printStates(os.Stdout, in.json(), states)
+	return nil
+}
+
+// because returns the signal that has ended ctx, or else the error.
+func because(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
+}

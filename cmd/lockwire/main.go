@@ -1,0 +1,81 @@
+// Lockwire holds, shows and releases the locks of package lock from a shell.
+//
+//	lockwire run nightly-report -- ./report.sh     run a command while holding a lock
+//	lockwire help                                  all commands
+//
+// The server is named by the environment variable REDIS_URL, or by a file given with --url-file. "lockwire help COMMAND"
+// describes a command with examples.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+)
+
+func main() { os.Exit(execute(os.Args[1:])) }
+
+// execute runs the command with the given arguments, and returns its exit code.
+func execute(args []string) int {
+	name := "help"
+	if len(args) > 0 {
+		name, args = args[0], args[1:]
+	}
+	switch name {
+	case "help", "-h", "-help", "--help":
+		return report(false, "help", help(args))
+	case "version", "-version", "--version":
+		return report(false, "version", version())
+	}
+	words := append([]string{name}, args...)
+	c, rest := find(words)
+	if c == nil {
+		return report(false, name, usageError("unknown command: see lockwire help"))
+	}
+	in, err := c.parse(rest)
+	switch {
+	case errors.Is(err, errHelp):
+		return report(false, c.name, c.help(os.Stdout))
+	case err != nil:
+		return report(in.json(), c.name, err)
+	}
+	in.signals = catchSignals()
+	defer in.signals.stop()
+	return report(in.json(), c.name, in.run(in.signals.ctx, in))
+}
+
+// find returns the command that words begin with, and the rest of the words. A name may have two words.
+func find(words []string) (*command, []string) {
+	for n := min(2, len(words)); n > 0; n-- {
+		i := slices.IndexFunc(commands(), func(c *command) bool { return slices.Equal(c.words(), words[:n]) })
+		if i >= 0 {
+			return commands()[i], words[n:]
+		}
+	}
+	return nil, words
+}
+
+// report prints an error, and returns the exit code.
+func report(json bool, command string, err error) int {
+	if err == nil {
+		return 0
+	}
+	code := codeOf(err)
+	if exit, ok := errors.AsType[*exitError](err); ok && exit.err == nil {
+		return code
+	}
+	if json {
+		printJSON(os.Stderr, map[string]any{"error": err.Error(), "command": command, "code": code})
+	} else {
+		fmt.Fprintf(os.Stderr, "lockwire %s: %v\n", command, err)
+	}
+	return code
+}
+
+// commands returns all commands, in the order of the help.
+func commands() []*command {
+	return []*command{
+		runCommand(), leaderRunCommand(), leaderShowCommand(), listCommand(), completionCommand(),
+	}
+}

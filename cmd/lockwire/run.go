@@ -1,0 +1,249 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"time"
+
+	"github.com/lockwire/lockwire"
+	"github.com/lockwire/lockwire/lock"
+)
+
+func runCommand() *command {
+	return &command{
+		name:  "run",
+		args:  "NAME [flags] -- PROGRAM [ARGUMENT...]",
+		short: "run a program while holding a lock",
+		long: `
+Waits for the lock NAME, runs PROGRAM while holding the lock, and releases the lock after PROGRAM has ended. The exit
+code is that of PROGRAM, or 128 + n if the signal n ended it.
+
+The lock is renewed while PROGRAM runs. If that fails, or the lock is taken away, the processes of PROGRAM get the
+signal TERM and, if they are still running shortly before the end of the lease, KILL; the exit code is then 76. The
+signals TERM, INT, HUP, QUIT, USR1 and USR2 are passed on to PROGRAM and its processes.
+
+PROGRAM finds LOCKWIRE_NAME, LOCKWIRE_KIND, LOCKWIRE_OWNER and, of the kind fenced, LOCKWIRE_TOKEN in its environment.
+Each holder's token is greater than all before it: a resource that refuses smaller tokens is safe from late writers.`,
+		examples: []example{
+			{"wait for the lock, then run", `lockwire run nightly -- echo working`, 0},
+			{"give up at once if another process has the lock (exit code 75)", `lockwire run orders -n -- echo working`, codeNotAcquired},
+			{"wait for five seconds at most", `lockwire run nightly --wait 5s -- echo working`, 0},
+			{"for two hours at most, then TERM and KILL", `lockwire run nightly --at-most 2h -- echo working`, 0},
+			{"at most three at once, on all machines", `lockwire run import --kind permit --permits 3 -- echo importing`, 0},
+			{"the fencing token", `lockwire run nightly -- sh -c 'echo "token $LOCKWIRE_TOKEN"'`, 0},
+			{"a long shutdown: TERM 20 seconds before the lease would end", `lockwire run etl --lease 2m --stop-before 20s -- echo done`, 0},
+		},
+		least: 1, most: 1, program: true,
+		define: func(flags *flag.FlagSet) func(context.Context, *invocation) error {
+			h := &hold{}
+			h.define(flags)
+			return h.run
+		},
+	}
+}
+
+// hold is how a lock is taken and held for a program.
+type hold struct {
+	now        bool
+	wait       time.Duration
+	lease      time.Duration
+	atMost     time.Duration
+	stopBefore time.Duration
+	kind       string
+	permits    int
+}
+
+const forever = time.Duration(-1)
+
+func (h *hold) define(flags *flag.FlagSet) {
+	flags.BoolVar(&h.now, "n", false, "do not wait for the lock; short for --wait 0s")
+	h.wait = forever
+	flags.Func("wait", "longest `DURATION` of the wait for the lock, such as 5s or 10m; default: without end", func(text string) (err error) {
+		if h.wait, err = time.ParseDuration(text); err != nil || h.wait < 0 {
+			return errors.New("not a duration such as 5s")
+		}
+		return nil
+	})
+	flags.DurationVar(&h.atMost, "at-most", 0, "longest `DURATION` of holding the lock; PROGRAM gets TERM before; default: no limit")
+	h.defineLease(flags)
+	flags.StringVar(&h.kind, "kind", "fenced", "`KIND` of the lock: fenced, reentrant, fair, read, write, spin, plain or permit")
+	flags.IntVar(&h.permits, "permits", 0, "of the kind permit: `N` programs at once, if the semaphore is not set up yet")
+}
+
+func (h *hold) defineLease(flags *flag.FlagSet) {
+	flags.DurationVar(&h.lease, "lease", 30*time.Second, "`DURATION` for which the lock stays taken after the death of this process")
+	flags.DurationVar(&h.stopBefore, "stop-before", 0,
+		"`DURATION` before the end of the lease at which PROGRAM gets TERM; default: a sixth of the lease, at most 5s")
+}
+
+// check checks the flags, and fills in what depends on others.
+func (h *hold) check() error {
+	if h.now {
+		h.wait = 0
+	}
+	if h.stopBefore == 0 {
+		h.stopBefore = min(h.lease/6, 5*time.Second)
+		if h.atMost > 0 {
+			h.stopBefore = min(h.stopBefore, h.atMost/2)
+		}
+	}
+	switch {
+	case h.lease < time.Second:
+		return usageError("--lease must be a second or more")
+	case h.stopBefore < 0 || h.stopBefore > h.lease*2/5:
+		return usageError("--stop-before must not be more than two fifths of --lease")
+	case h.atMost < 0 || h.atMost > 0 && h.atMost <= h.stopBefore:
+		return usageError("--at-most must be more than --stop-before")
+	case h.permits < 0:
+		return usageError("--permits must be 1 or more")
+	case h.permits > 0 && h.kind != "permit":
+		return usageError("--permits is for --kind permit")
+	}
+	return checkKind(h.kind)
+}
+
+func (h *hold) run(ctx context.Context, in *invocation) error {
+	if err := h.check(); err != nil {
+		return err
+	}
+	program, err := exec.LookPath(in.program[0])
+	if err != nil {
+		return notStarted(err)
+	}
+	client, err := in.open(ctx, lock.Config{Lease: h.lease})
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	lease, err := h.acquire(ctx, client, in.args[0])
+	if err != nil {
+		return err
+	}
+	in.event("acquired", lease, nil)
+	work, cancel := lease.Context(context.Background())
+	defer cancel()
+	code, err := h.supervise(work, in, lease, program)
+	return h.end(in, lease, code, err)
+}
+
+// supervise runs the program until it ends, or work does.
+func (h *hold) supervise(work context.Context, in *invocation, lease *lock.Lease, program string) (code int, err error) {
+	runtime.LockOSThread() // the program dies with the thread that has started it
+	defer runtime.UnlockOSThread()
+	s := &supervisor{lease: lease, stopBefore: h.stopBefore, signals: in.signals, warn: func(reason error) {
+		in.event("the program has to end", lease, reason)
+	}}
+	return s.run(work, &exec.Cmd{
+		Path: program, Args: in.program, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		Env: append(os.Environ(), h.environment(in.args[0], lease)...),
+	})
+}
+
+// end releases the lock, and returns the result of the whole.
+func (h *hold) end(in *invocation, lease *lock.Lease, code int, err error) error {
+	released := lease.Unlock(context.Background())
+	switch {
+	case errors.Is(err, lock.ErrLost):
+		return &exitError{codeLost, fmt.Errorf("%s: %w", in.args[0], err)}
+	case err != nil:
+		return err
+	case errors.Is(released, lock.ErrNotHeld):
+		return &exitError{codeLost, fmt.Errorf("%s: the lock was lost while the program ran: %w", in.args[0], released)}
+	case released != nil:
+		in.event("the release is not confirmed", lease, released)
+	default:
+		in.event("released", lease, nil)
+	}
+	if code != 0 {
+		return &exitError{code: code}
+	}
+	return nil
+}
+
+// acquire takes the lock.
+func (h *hold) acquire(ctx context.Context, client *lockwire.Client, name string) (*lock.Lease, error) {
+	if h.permits > 0 {
+		if _, err := client.PermitSemaphore(name).TrySetPermits(ctx, h.permits); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	l := lockerOf(client, h.kind, name)
+	opts := []lock.Option{lock.StopBefore(h.stopBefore), lock.AtMost(h.atMost)}
+	var lease *lock.Lease
+	var err error
+	switch h.wait {
+	case 0:
+		lease, err = l.TryLock(ctx, opts...)
+	case forever:
+		lease, err = l.Lock(ctx, opts...)
+	default:
+		limited, cancel := context.WithTimeout(ctx, h.wait)
+		defer cancel()
+		lease, err = l.Lock(limited, opts...)
+	}
+	switch cause := context.Cause(ctx); {
+	case err == nil:
+		return lease, nil
+	case cause != nil:
+		return nil, cause
+	case errors.Is(err, lock.ErrNotAcquired) && !errors.Is(err, lock.ErrNotReplicated):
+		return nil, &exitError{codeNotAcquired, fmt.Errorf("%s: not acquired%s", name, holders(ctx, l))}
+	case errors.Is(err, lock.ErrLost):
+		return nil, &exitError{codeNotAcquired, fmt.Errorf("%s: %w", name, err)}
+	}
+	return nil, fmt.Errorf("%s: %w", name, err)
+}
+
+// holders says who has a lock, as far as the server answers soon.
+func holders(ctx context.Context, l locker) string {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	info, err := l.Info(ctx)
+	if err != nil || len(info.Holders) == 0 {
+		return ""
+	}
+	first := info.Holders[0]
+	text := fmt.Sprintf(": held by %s, time left %s", first.Owner, left(first.Remaining))
+	if n := len(info.Holders) - 1; n > 0 {
+		text += fmt.Sprintf(", and %d more", n)
+	}
+	return text
+}
+
+// environment returns the variables that describe the lock to the program.
+func (h *hold) environment(name string, lease *lock.Lease) []string {
+	env := []string{"LOCKWIRE_NAME=" + name, "LOCKWIRE_KIND=" + h.kind, "LOCKWIRE_OWNER=" + lease.Owner()}
+	if token := lease.Token(); token != 0 {
+		env = append(env, "LOCKWIRE_TOKEN="+strconv.FormatInt(token, 10))
+	}
+	return env
+}
+
+// notStarted is the error of a program that could not be started, with the exit code of a shell.
+func notStarted(err error) error {
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
+		return &exitError{codeNotFound, err}
+	}
+	return &exitError{codeNotExecutable, err}
+}
+
+// event reports an event on standard error: all of them as JSON, and as text only what went wrong.
+func (in *invocation) event(what string, lease *lock.Lease, err error) {
+	name := in.args[0]
+	switch {
+	case in.json():
+		fields := map[string]any{"event": what, "name": name, "owner": lease.Owner(), "token": lease.Token()}
+		if err != nil {
+			fields["error"] = err.Error()
+		}
+		printJSON(os.Stderr, fields)
+	case err != nil:
+		fmt.Fprintf(os.Stderr, "lockwire: %s: %s: %v\n", name, what, err)
+	}
+}

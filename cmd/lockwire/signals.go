@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+)
+
+// signals receives the signals for the command. Until a program runs, a signal ends ctx; then it is passed to the program.
+type signals struct {
+	ctx    context.Context // ends with an interrupted as its cause
+	cancel context.CancelCauseFunc
+	in     chan os.Signal
+	wg     sync.WaitGroup
+
+	mu   sync.Mutex      // guards the following
+	pass func(os.Signal) // nil while no program runs
+	last os.Signal       // the last one that ends a command
+}
+
+// interrupted is the error of a command that a signal has ended.
+type interrupted struct{ signal os.Signal }
+
+func (e interrupted) Error() string { return e.signal.String() }
+
+func catchSignals() *signals {
+	s := &signals{in: make(chan os.Signal, 16)}
+	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	signal.Notify(s.in, passedSignals...)
+	s.wg.Go(s.deliver)
+	return s
+}
+
+func (s *signals) deliver() {
+	for sig := range s.in {
+		s.mu.Lock()
+		if s.pass != nil {
+			s.pass(sig)
+		}
+		if ends(sig) && (s.pass == nil || sig == os.Interrupt || sig == syscall.SIGTERM) { // HUP may mean a reload
+			s.last = sig
+			s.endLocked()
+		}
+		s.mu.Unlock()
+	}
+}
+
+// endLocked ends ctx after a signal that ends the command, unless a program runs.
+func (s *signals) endLocked() {
+	if s.pass == nil && s.last != nil {
+		s.cancel(interrupted{s.last})
+	}
+}
+
+// passTo calls start, and passes the signals to the function that start returns from then on: also those that arrive during
+// start, and one that has ended ctx before.
+func (s *signals) passTo(start func() (pass func(os.Signal), err error)) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	pass, err := start()
+	if err != nil {
+		return err
+	}
+	s.pass = pass
+	if s.last != nil {
+		pass(s.last)
+	}
+	return nil
+}
+
+// passNoMore makes the signals end ctx again, and so does one that was passed on.
+func (s *signals) passNoMore() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pass = nil
+	s.endLocked()
+}
+
+func (s *signals) stop() {
+	signal.Stop(s.in)
+	close(s.in)
+	s.wg.Wait()
+	s.cancel(nil)
+}
