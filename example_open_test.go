@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/lockwire/lockwire"
@@ -35,10 +36,11 @@ func ExampleOpen() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(name)
+	text, _ := name.Text()
+	fmt.Println(strings.HasPrefix(text, "billing,")) // the name and the id of the lock client follow
 	// Output:
 	// a token: true
-	// "billing"
+	// true
 }
 
 func ExampleOpen_url() {

@@ -45,6 +45,7 @@ type Cluster struct {
 	round   chan struct{}    // closed at the end of the next refresh
 	failing bool             // the last refresh failed
 	heirs   heirs
+	titles  map[*string]struct{} // the names added by Introduce
 }
 
 // Open returns a Cluster. Open asks the nodes at cfg.Addrs in turn for the topology, within the
@@ -406,6 +407,9 @@ func (c *Cluster) nodeLocked(announced string) *node {
 	}
 	pool.OnLoss(c.losses.Call)
 	n.pool = pool
+	for key := range c.titles {
+		n.introduce(key)
+	}
 	c.nodes[addr] = n
 	return n
 }

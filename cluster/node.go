@@ -24,10 +24,11 @@ type node struct {
 	hinted atomic.Int64 // time of the last redirection to the node, in Unix ns
 
 	// Guarded by the Cluster's mu.
-	retired  time.Time // time of leaving the cluster
-	replaced bool      // another master serves its slots: the node became a replica or does not answer
-	examined bool      // examine has looked at the node
-	why      error     // reason for leaving; constant once retired
+	retired  time.Time          // time of leaving the cluster
+	replaced bool               // another master serves its slots: the node became a replica or does not answer
+	examined bool               // examine has looked at the node
+	why      error              // reason for leaving; constant once retired
+	titles   map[*string]func() // the names added by Introduce, and how to remove them
 
 	mu      sync.Mutex // guards the following
 	gone    error      // reason for leaving; nil for a member

@@ -45,6 +45,8 @@ type Config struct {
 	// answering these commands; a dial then tries once more without them. NoIdentity saves the first attempt.
 	NoIdentity bool
 
+	titles *titles // of a Pool, set by New
+
 	// DB is the database number.
 	DB int
 
@@ -201,7 +203,7 @@ func (cfg Config) validate() error {
 		return fmt.Errorf("conn: DB is %d, below 0", cfg.DB)
 	case cfg.Protocol != 0 && cfg.Protocol != 2 && cfg.Protocol != 3:
 		return fmt.Errorf("conn: Protocol is %d, not 0, 2 or 3", cfg.Protocol)
-	case strings.ContainsFunc(cfg.ClientName, func(r rune) bool { return r < '!' || r > '~' }):
+	case !validName(cfg.ClientName):
 		return errors.New("conn: ClientName has a character that is not printable ASCII, or a space")
 	case cfg.Conns < 0:
 		return fmt.Errorf("conn: Conns is %d, below 0", cfg.Conns)

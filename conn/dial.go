@@ -20,6 +20,8 @@ type session struct {
 	r      *resp.Reader
 	from   *source      // the source r reads from
 	proto  int          // 2 or 3
+	named  bool         // the server has answered the commands that introduce the client
+	name   string       // of the connection
 	addr   string       // Config.Addr
 	pushes []resp.Value // received during the handshake, not delivered yet
 }
@@ -209,7 +211,7 @@ func (d *dialRun) open(ctx context.Context, nc net.Conn) (*session, error) {
 		d.manner = h.plainer()
 		return nil, err
 	}
-	return &session{nc: nc, r: h.r, from: from, proto: proto, addr: d.cfg.Addr, pushes: h.pushes}, nil
+	return &session{nc: nc, r: h.r, from: from, proto: proto, named: h.identity, name: h.name, addr: d.cfg.Addr, pushes: h.pushes}, nil
 }
 
 // dialServer is like dial, but dials the master named by the sentinels if cfg has any.

@@ -31,6 +31,7 @@ type handshake struct {
 	master         bool // require the role of a master
 	user, password string
 	manner
+	name     string // of the connection
 	role     string // from the reply to HELLO
 	pushes   []resp.Value
 	received int  // number of replies
@@ -153,6 +154,9 @@ func (h *handshake) appendCommon(steps []step) []step {
 		steps = append(steps,
 			step{cmd: resp.Cmd("CLIENT", "SETINFO", "LIB-NAME", "lockwire"), optional: true},
 			step{cmd: resp.Cmd("CLIENT", "SETINFO", "LIB-VER", libraryVersion()), optional: true})
+	}
+	if h.name = h.cfg.titles.join(h.cfg.ClientName); h.identity && h.name != h.cfg.ClientName {
+		steps = append(steps, step{cmd: resp.Cmd("CLIENT", "SETNAME", h.name), optional: true})
 	}
 	for _, cmd := range h.cfg.Extra {
 		steps = append(steps, step{cmd: cmd})

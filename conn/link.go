@@ -25,6 +25,7 @@ type link struct {
 	addr   string
 	start  time.Time
 	shared bool    // used by callers that are independent of each other
+	named  bool    // the server takes names
 	socket bool    // nc is a kernel socket, whose buffer takes socketRoom bytes without blocking
 	sock   *socket // nc without TLS, if the system lets peek look at unread data; or nil
 	owner  owner
@@ -142,6 +143,7 @@ func newLink(s *session, cfg *Config, shared bool, o owner, wg *sync.WaitGroup) 
 		addr:   s.addr,
 		start:  time.Now(),
 		shared: shared,
+		named:  s.named,
 		socket: isSocket(s.nc),
 		sock:   newSocket(s.nc),
 		owner:  o,

@@ -122,6 +122,7 @@ func New(cfg Config) (*Pool, error) {
 		p.cfg.Addr = cfg.Sentinel.Master // the address in errors without a connection
 		p.resolver = newResolver(&p.cfg, p.switched)
 	}
+	p.cfg.titles = new(titles)
 	p.pushes = newPushes(cfg.OnPush, &p.wg)
 	for range cfg.Conns {
 		p.sharedConns = append(p.sharedConns, &sharedConn{p: p})
@@ -298,6 +299,9 @@ func (p *Pool) dial(o owner, exclusive bool, wanted func() bool) (*link, error) 
 	}
 	l := newLink(s, &p.cfg, !exclusive, o, &p.wg)
 	p.links[l] = struct{}{}
+	if name := p.name(); !exclusive && name != s.name { // changed since the handshake
+		l.rename(name)
+	}
 	return l, nil
 }
 

@@ -43,18 +43,12 @@ func (w *watchdog) raise() {
 
 // onLoss registers raise with the server, and returns a function to unregister.
 func (w *watchdog) onLoss(s Server) (stop func()) {
-	for {
-		if l, ok := s.(interface {
-			OnLoss(fn func()) (stop func())
-		}); ok {
-			return l.OnLoss(w.raise)
-		}
-		wrapper, ok := s.(interface{ Unwrap() Server })
-		if !ok {
-			return func() {}
-		}
-		s = wrapper.Unwrap()
+	if l, ok := find[interface {
+		OnLoss(fn func()) (stop func())
+	}](s); ok {
+		return l.OnLoss(w.raise)
 	}
+	return func() {}
 }
 
 // answerAlarm makes all leases due after an alarm, at most once per alarmPause.

@@ -30,6 +30,7 @@ type Client struct {
 	bounds      bounds
 	leaveBounds func() // constant: bounds.leave
 	calm        func() // constant: unregisters the watchdog from loss reports
+	unname      func() // constant: removes the client's title from the names of connections
 	deaf        bool   // constant, for tests: does not listen for forced unlocks
 
 	watchdog watchdog
@@ -68,7 +69,7 @@ type Client struct {
 // New returns a Client on server. The caller keeps server and closes it. If New cannot classify server, it returns
 // [ErrInvalid]: see [Server].
 //
-// New sends nothing: goroutines and the connection for wake-ups start when first needed. The client has a random
+// New waits for no server: goroutines and the connection for wake-ups start when first needed. The client has a random
 // identity, so the server sees every process, and every Client of a process, as distinct.
 func New(server Server, cfg Config) (*Client, error) {
 	cfg = cfg.withDefaults()
@@ -109,6 +110,7 @@ func New(server Server, cfg Config) (*Client, error) {
 	c.calls.idle, c.changes.idle = make(chan struct{}), make(chan struct{})
 	c.watchdog.init(c)
 	c.calm = c.watchdog.onLoss(server)
+	c.unname = introduce(server, c.title())
 	c.cleanup.init(c)
 	return c, nil
 }

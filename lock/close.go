@@ -64,6 +64,7 @@ func (c *Client) close(ctx context.Context) error {
 		l.lose(ClientClosed, nil)
 	}
 	c.calm()
+	c.unname()
 	c.watchdog.close()
 	c.queued.Wait()
 	var given CloseError

@@ -2,6 +2,7 @@ package lock
 
 import (
 	"math"
+	"strings"
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
@@ -98,6 +99,12 @@ type Config struct {
 	// save next to nothing. 0 is 25 ms.
 	HandOverFor time.Duration
 
+	// Name names the process in CLIENT LIST: the connections of the Client's Server get the name Name, a colon, and the
+	// Client's ID, by which an owner of a lock leads to a process, an address and an age. Name is printable ASCII without
+	// spaces and commas. "" is the environment's POD_NAME or, without one, the host's name and the process id. With
+	// conn.Config.NoIdentity connections have no names.
+	Name string
+
 	// AtMost is the default of the option [AtMost]: no lock is held for longer. 0 is no limit.
 	AtMost time.Duration
 
@@ -135,6 +142,9 @@ func (c Config) withDefaults() Config {
 	if c.HandOvers == 0 {
 		c.HandOvers = 16
 	}
+	if c.Name == "" {
+		c.Name = defaultName()
+	}
 	if c.HandOverFor == 0 {
 		c.HandOverFor = 25 * time.Millisecond
 	}
@@ -157,6 +167,8 @@ func (c Config) validate() error {
 		return invalidf("Publish of %d", c.Publish)
 	case c.RenewBatch < 0 || c.RenewBatch > 1000:
 		return invalidf("RenewBatch of %d", c.RenewBatch)
+	case strings.ContainsFunc(c.Name, func(r rune) bool { return !inName(r) }):
+		return invalidf("Name with a comma, a space, or a character that is not printable ASCII")
 	case c.FairWait < minFairWait:
 		return invalidf("FairWait of %v, less than %v", c.FairWait, minFairWait)
 	}

@@ -30,7 +30,7 @@ func (g *group) name() string {
 // why it is over.
 func (l *Lease) String() string {
 	text := l.Kind() + " lock " + strconv.Quote(l.Name()) + ", owner " + l.Owner() + ", "
-	age := roughly(l.since.elapsed(l.client.now()))
+	age := roughly(l.age())
 	err := l.Err()
 	lost, isLost := errors.AsType[*LostError](err)
 	switch {

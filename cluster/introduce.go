@@ -1,0 +1,34 @@
+package cluster
+
+// Introduce adds name to the names of the connections to all nodes; see [conn.Pool.Introduce].
+func (c *Cluster) Introduce(name string) (stop func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.titles == nil {
+		c.titles = make(map[*string]struct{})
+	}
+	key := &name
+	c.titles[key] = struct{}{}
+	for _, n := range c.nodes {
+		n.introduce(key)
+	}
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.titles, key)
+		for _, n := range c.nodes {
+			if stop := n.titles[key]; stop != nil {
+				stop()
+				delete(n.titles, key)
+			}
+		}
+	}
+}
+
+// introduce adds a name to the connections of the node. The caller has the Cluster's mu.
+func (n *node) introduce(key *string) {
+	if n.titles == nil {
+		n.titles = make(map[*string]func())
+	}
+	n.titles[key] = n.pool.Introduce(*key)
+}

@@ -1,0 +1,115 @@
+package lock
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lockwire/lockwire/resp"
+)
+
+// ForceUnlockOwner frees the lock with the given name, of any kind, from the given owner, and reports whether the
+// owner had the lock. A script compares the owner and frees the lock in one step, so another holder is never hit: a
+// lock that has passed on in the meantime stays. All holds of the owner end; other readers and other permits stay,
+// and so does what a writer reads beneath its write lock.
+//
+// owner is written as in [Holder]: for a writer with ":write" at its end, for a [PermitSemaphore] the id of a permit.
+// Holders are told as by [Handle.ForceUnlock]. ForceUnlockOwner returns [ErrWrongType] for a key that holds no lock and
+// no number.
+func (c *Client) ForceUnlockOwner(ctx context.Context, name, owner string) (bool, error) {
+	if err := checkName(name); err != nil {
+		return false, err
+	}
+	seen, err := c.look(ctx, name)
+	switch {
+	case err != nil || !seen.exists || seen.Shape == ShapeNumber:
+		return false, err
+	case seen.Shape.kind() == nil:
+		return false, fmt.Errorf("%w, and no lock", ErrWrongType)
+	}
+	i := slices.IndexFunc(seen.Info.Holders, func(h Holder) bool { return h.Owner == owner })
+	if i < 0 {
+		return false, nil
+	}
+	k := seen.kindOf(owner)
+	t := newTarget(k, name)
+	if err := c.settleChannels(ctx, t); err != nil {
+		return false, err
+	}
+	stored := owner
+	if k.permits {
+		if stored, err = (&PermitSemaphore{handle: Handle{client: c, target: t}}).owner([]string{owner}); err != nil {
+			return false, err
+		}
+	}
+	holds := c.leasesOfOwner(name, stored)
+	v, err := c.dispossess(ctx, t, stored, seen.readHolds(owner))
+	if err != nil {
+		return false, serverError(err)
+	}
+	freed, err := v.Bool()
+	if err != nil || !freed {
+		return false, err
+	}
+	for _, l := range holds {
+		l.lose(Forced, nil)
+		if l.state == nil { // a relay may have passed the hold on
+			for _, heir := range c.leasesOfOwner(name, stored) {
+				heir.lose(Forced, nil)
+			}
+		}
+	}
+	c.tellForced(ctx, t)
+	return true, nil
+}
+
+// dispossess takes all holds of an owner back, as the undo of an acquire does. reads is the number of read holds.
+func (c *Client) dispossess(ctx context.Context, t *target, owner string, reads int64) (resp.Value, error) {
+	latch := newLatch(t)
+	keys := t.with(latch)
+	if t.kind.reads {
+		leases := readLeases(t.name, strings.TrimSuffix(owner, t.kind.suffix), max(1, reads))
+		keys = append(append(slices.Clone(t.keys), leases[0], latch), leases[1:]...)
+	}
+	r := request{target: t, lease: c.cfg.Lease, owner: owner}
+	return c.runInTime(ctx, t, func(last int64) *call {
+		args := c.args(&r, 0, owner, c.publishing(t), 0, last)
+		return &call{script: t.kind.undo, target: t, keys: keys, args: args, leaves: true, tells: true, owner: owner}
+	})
+}
+
+// leasesOfOwner returns the leases of this client on locks of the given name, of all kinds, with an owner or a permit
+// as stored on the server.
+func (c *Client) leasesOfOwner(name, owner string) []*Lease {
+	return slices.DeleteFunc(c.leasesNamed(name), func(l *Lease) bool {
+		if !l.target.kind.parted {
+			return l.owner != owner
+		}
+		for ids := l.owner; len(ids) >= permitSize; ids = ids[permitSize:] {
+			if ids[:permitSize] == owner {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// kindOf returns the kind by which owner holds the lock.
+func (i *inspected) kindOf(owner string) *kind {
+	k := i.Shape.kind()
+	if k.twin != nil && !strings.HasSuffix(owner, k.suffix) {
+		return k.twin
+	}
+	return k
+}
+
+// readHolds returns the number of read holds of an owner, or of a writer beneath its write lock.
+func (i *inspected) readHolds(owner string) int64 {
+	for _, h := range i.Info.Holders {
+		if h.Owner == strings.TrimSuffix(owner, writeSuffix) {
+			return h.Holds
+		}
+	}
+	return 0
+}

@@ -1,0 +1,216 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockwire/lockwire/resp"
+)
+
+// Inspection is the state of a lock of any kind, for somebody who knows nothing but its name.
+type Inspection struct {
+	Name string
+	// Shape is the kind of the lock by its content; "" if no lock of this name is held and no permits are set up. A
+	// [Semaphore] and a [CountDownLatch] are ShapeNumber, which may also be any other number.
+	Shape Shape
+	// Info is as from the Info of the lock's kind, for a [ReadWrite] lock of both halves.
+	Info Info
+	// Clients are the processes behind Info.Holders and Info.Queue as far as known: each client once, in this order.
+	// The owners of [Plain] locks and of permits name no client.
+	Clients []ClientProcess
+	// ClientsErr is why the server did not list its connections, or nil.
+	ClientsErr error
+	// Listening is the number of clients listening for a release, each with any number of waiters: those that wait, and
+	// those that have waited within the last seconds. The waiters of [Spin] and Plain locks do not listen, the waiters of
+	// a [Fair] lock are in Info.Queue. Listening is negative if the server did not tell.
+	Listening int
+}
+
+// ShapeNumber is a number: a [Semaphore], a [CountDownLatch], or something else. List does not yield it.
+const ShapeNumber Shape = "number"
+
+// ClientProcess is the process behind an owner of a lock.
+type ClientProcess struct {
+	ID string // the first half of the owners: see [Client.ID]
+	// Connected reports whether a connection to the lock's server has a name with the ID. Redisson's clients, and clients
+	// with conn.Config.NoIdentity, have no such names and are never Connected.
+	Connected bool
+	Name      string        // see Config.Name
+	Addr      string        // of the process as seen by the server, of its oldest connection
+	Age       time.Duration // of this connection
+}
+
+// Inspect returns the state of the lock with the given name, whatever its kind, also of Redisson's clients. The parts
+// of an Inspection are read one after another, in a few requests to the server of the lock.
+func (c *Client) Inspect(ctx context.Context, name string) (Inspection, error) {
+	if err := checkName(name); err != nil {
+		return Inspection{}, err
+	}
+	seen, err := c.look(ctx, name)
+	if err != nil {
+		return Inspection{}, err
+	}
+	ctx = c.patient(ctx)
+	seen.Listening = c.listening(ctx, &seen.Inspection)
+	seen.Clients, seen.ClientsErr = c.processes(ctx, &seen.Inspection)
+	return seen.Inspection, nil
+}
+
+// inspected is an Inspection under way.
+type inspected struct {
+	Inspection
+	exists bool // the key exists
+}
+
+// look finds out the kind of a lock and its Info.
+func (c *Client) look(ctx context.Context, name string) (inspected, error) {
+	ctx = c.patient(ctx)
+	seen := inspected{Inspection: Inspection{Name: name}}
+	for range looks {
+		v, err := shapeScript.get().Run(ctx, c.server, shapeKeys(name))
+		if err != nil {
+			return seen, serverError(err)
+		}
+		text, err := v.Text()
+		if err != nil {
+			return seen, serverError(err)
+		}
+		k := Shape(text).kind()
+		if k == nil {
+			return seen, c.lookAtNumber(ctx, &seen)
+		}
+		seen.Shape, seen.exists = Shape(text), true
+		parse := k.parseInfo
+		if seen.Shape == ShapeReadWrite {
+			parse = parseBothHalves
+		}
+		v, err = c.run(ctx, c.server, &call{script: k.info, target: newTarget(k, name), keys: newTarget(k, name).seeing(), leaves: true})
+		if err == nil {
+			if seen.Info, err = parse(v); err != nil {
+				return seen, err
+			}
+			if !seen.Info.Locked && !seen.Info.Permits.Set {
+				seen.Shape, seen.exists = "", false // released in between
+			}
+			return seen, nil
+		}
+		if reply, _ := errors.AsType[resp.Error](err); !wrongType(reply) {
+			return seen, serverError(err)
+		}
+	}
+	return seen, ErrWrongType
+}
+
+// looks limits the attempts to look at a key that changes its kind in between.
+const looks = 3
+
+// lookAtNumber looks at a key that is no lock: a number may be a semaphore or a latch.
+func (c *Client) lookAtNumber(ctx context.Context, seen *inspected) error {
+	v, err := c.server.Send(ctx, resp.Cmd("GET", seen.Name))
+	if err == nil {
+		err = v.Err()
+	}
+	if reply, _ := errors.AsType[resp.Error](err); wrongType(reply) {
+		seen.exists = true
+		return nil
+	}
+	if err != nil {
+		return serverError(err)
+	}
+	if seen.exists = !v.IsNull(); !seen.exists {
+		return nil
+	}
+	if n, err := v.Int(); err == nil {
+		seen.Shape = ShapeNumber
+		seen.Info.Permits = Permits{Set: true, Free: int(n)}
+	}
+	return nil
+}
+
+// listening returns the number of clients that listen for a release, or -1.
+func (c *Client) listening(ctx context.Context, i *Inspection) int {
+	k := reentrantKind.get()
+	switch {
+	case i.Shape.kind() != nil:
+		k = i.Shape.kind()
+	case i.Shape == ShapeNumber:
+		k = permitsKind.get()
+	}
+	t := newTarget(k, i.Name)
+	command := "NUMSUB"
+	if c.publishing(t) == shardPublish {
+		command = "SHARDNUMSUB"
+	}
+	v, err := c.server.Send(ctx, resp.Cmd("PUBSUB", command, t.channel).On(i.Name))
+	if err != nil {
+		return -1
+	}
+	n, err := v.At(1).Int()
+	if err != nil {
+		return -1
+	}
+	return int(n)
+}
+
+// processes returns the clients behind the holders and the queue of a lock.
+func (c *Client) processes(ctx context.Context, i *Inspection) ([]ClientProcess, error) {
+	var list []ClientProcess
+	known := make(map[string]int)
+	note := func(owner string) {
+		id, _, ok := strings.Cut(owner, ":")
+		if _, twice := known[id]; ok && !twice {
+			known[id] = len(list)
+			list = append(list, ClientProcess{ID: id})
+		}
+	}
+	for _, h := range i.Info.Holders {
+		note(h.Owner)
+	}
+	for _, w := range i.Info.Queue {
+		note(w.Owner)
+	}
+	if len(list) == 0 {
+		return nil, nil
+	}
+	v, err := c.server.Send(ctx, resp.Cmd("CLIENT", "LIST").On(i.Name))
+	if err != nil {
+		return list, serverError(err)
+	}
+	text, err := v.Text()
+	if err != nil {
+		return list, serverError(err)
+	}
+	for line := range strings.Lines(text) {
+		matchConnection(line, known, list)
+	}
+	return list, nil
+}
+
+// matchConnection looks for clients in a line of CLIENT LIST, by the name of the connection.
+func matchConnection(line string, known map[string]int, list []ClientProcess) {
+	var names, addr string
+	var age time.Duration
+	for field := range strings.FieldsSeq(line) {
+		switch key, value, _ := strings.Cut(field, "="); key {
+		case "name":
+			names = value
+		case "addr":
+			addr = value
+		case "age":
+			seconds, _ := strconv.ParseInt(value, 10, 32)
+			age = time.Duration(seconds) * time.Second
+		}
+	}
+	for title := range strings.SplitSeq(names, ",") {
+		colon := strings.LastIndexByte(title, ':')
+		if colon < 0 {
+			continue
+		}
+		if n, ok := known[title[colon+1:]]; ok && (!list[n].Connected || age > list[n].Age) {
+			list[n] = ClientProcess{ID: list[n].ID, Connected: true, Name: title[:colon], Addr: addr, Age: age}
+		}
+	}
+}

@@ -1,0 +1,182 @@
+package lock_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockwire/lockwire/lock"
+)
+
+// The lock's name alone leads to its holders and to the process behind them, of any kind.
+func TestInspect(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		mine, c := w.client(lock.Config{Name: "web-7"}), w.client(lock.Config{})
+		shapes := map[string]lock.Shape{
+			"reentrant": lock.ShapeLock, "nonreentrant": lock.ShapeLock, "spin": lock.ShapeLock, "fenced": lock.ShapeFenced,
+			"fair": lock.ShapeLock, "nonreentrantfair": lock.ShapeLock, "read": lock.ShapeReadWrite, "write": lock.ShapeReadWrite,
+			"plain": lock.ShapePlain, "permits": lock.ShapePermits,
+		}
+		for kind, take := range leasedKinds(t, mine) {
+			name := "job"
+			if kind == "permits" {
+				name = kind
+			}
+			lease, err := take(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.sleep(5 * time.Second)
+			seen, err := c.Inspect(t.Context(), name)
+			if err != nil || seen.Name != name || seen.Shape != shapes[kind] || len(seen.Info.Holders) != 1 || seen.Info.Holders[0].Owner != lease.Owner() {
+				t.Errorf("%s: Inspect() = %+v, %v", kind, seen, err)
+			}
+			switch {
+			case kind == "plain" || kind == "permits":
+				if len(seen.Clients) != 0 {
+					t.Errorf("%s: clients %+v", kind, seen.Clients)
+				}
+			case len(seen.Clients) != 1 || !seen.Clients[0].Connected || seen.Clients[0].Name != "web-7" || seen.Clients[0].ID != mine.ID() || seen.Clients[0].Addr == "":
+				t.Errorf("%s: clients %+v, %v", kind, seen.Clients, seen.ClientsErr)
+			}
+			if seen.Info.Token != lease.Token() {
+				t.Errorf("%s: token %d, want %d", kind, seen.Info.Token, lease.Token())
+			}
+			mustUnlock(t, lease)
+			w.srv.Do("DEL", "redisson_lock_token:{job}")
+		}
+		if seen, err := c.Inspect(t.Context(), "job"); err != nil || seen.Shape != "" || seen.Info.Locked {
+			t.Errorf("Inspect() of a free lock = %+v, %v", seen, err)
+		}
+		w.srv.Do("SET", "number", "3")
+		if seen, err := c.Inspect(t.Context(), "number"); err != nil || seen.Shape != lock.ShapeNumber || seen.Info.Permits.Free != 3 {
+			t.Errorf("Inspect() of a number = %+v, %v", seen, err)
+		}
+		w.srv.Do("RPUSH", "list", "3")
+		if seen, err := c.Inspect(t.Context(), "list"); err != nil || seen.Shape != "" {
+			t.Errorf("Inspect() of a list = %+v, %v", seen, err)
+		}
+		_, err := c.Inspect(t.Context(), "a{b")
+		wantErr(t, "Inspect of a bad name", err, lock.ErrInvalid)
+	})
+}
+
+func TestInspectWaiters(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		holder, a, b := w.client(lock.Config{Name: "holder"}), w.client(lock.Config{Name: "a"}), w.client(lock.Config{Name: "b"})
+		lease, next := mustLock(t, holder, "job"), make(chan *lock.Lease)
+		for _, c := range []*lock.Client{a, a, b} {
+			go func() { next <- mustLock(t, c, "job") }()
+		}
+		synctest.Wait()
+		seen, err := holder.Inspect(t.Context(), "job")
+		if err != nil || seen.Listening != 2 {
+			t.Errorf("Inspect() = %+v, %v, want two clients listening", seen, err)
+		}
+		mustUnlock(t, lease)
+		for range 3 {
+			mustUnlock(t, <-next)
+		}
+		// Another client's holder that is not connected, as Redisson's are not by name.
+		w.srv.Do("HSET", "java", "c0ffee00-0000-4000-8000-000000000000:41", "1")
+		w.srv.Do("PEXPIRE", "java", "30000")
+		seen, err = holder.Inspect(t.Context(), "java")
+		if err != nil || len(seen.Clients) != 1 || seen.Clients[0].Connected || seen.Clients[0].ID != "c0ffee00-0000-4000-8000-000000000000" {
+			t.Errorf("Inspect() = %+v, %v", seen, err)
+		}
+		lease = mustLockFair(t, holder)
+		queued := w.waiter(a)
+		synctest.Wait()
+		seen, err = b.Inspect(t.Context(), "job")
+		if err != nil || seen.Shape != lock.ShapeFair || len(seen.Clients) != 2 || seen.Clients[0].Name != "holder" || seen.Clients[1].Name != "a" {
+			t.Errorf("Inspect() = %+v, %v", seen, err)
+		}
+		mustUnlock(t, lease)
+		mustUnlock(t, <-queued)
+	})
+}
+
+// Of each kind: only the named owner loses the lock, its process is told, and others stay.
+func TestForceUnlockOwner(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		mine, c := w.client(lock.Config{}), w.client(lock.Config{})
+		for kind, take := range leasedKinds(t, mine) {
+			name := "job"
+			if kind == "permits" {
+				name = kind
+			}
+			lease, err := take(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, other := range []string{c.NewOwner().String(), "", "0123456789abcdef0123456789abcdef"} {
+				if forced, err := c.ForceUnlockOwner(t.Context(), name, other); forced || err != nil {
+					t.Errorf("%s: ForceUnlockOwner(%q) = %v, %v", kind, other, forced, err)
+				}
+			}
+			if err := lease.Check(t.Context()); err != nil {
+				t.Errorf("%s: Check() = %v", kind, err)
+			}
+			if forced, err := c.ForceUnlockOwner(t.Context(), name, lease.Owner()); !forced || err != nil {
+				t.Errorf("%s: ForceUnlockOwner() = %v, %v", kind, forced, err)
+			}
+			lostBecause(t, lease.Check(t.Context()), lock.Forced)
+			if forced, err := c.ForceUnlockOwner(t.Context(), name, lease.Owner()); forced || err != nil {
+				t.Errorf("%s: a second ForceUnlockOwner() = %v, %v", kind, forced, err)
+			}
+			lease, err = take(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if forced, err := mine.ForceUnlockOwner(t.Context(), name, lease.Owner()); !forced || err != nil {
+				t.Errorf("%s: ForceUnlockOwner() = %v, %v", kind, forced, err)
+			}
+			lostBecause(t, lease.Err(), lock.Forced)
+		}
+		w.srv.Do("RPUSH", "list", "3")
+		_, err := c.ForceUnlockOwner(t.Context(), "list", "x")
+		wantErr(t, "ForceUnlockOwner of a list", err, lock.ErrWrongType)
+		w.sleep(time.Minute)
+		w.srv.Do("DEL", "list", "permits", "redisson_lock_token:{job}")
+		w.free()
+	})
+}
+
+// Waiters get the lock at once; other readers and permits stay.
+func TestForceUnlockOwnerAmongOthers(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		mine, c := w.client(lock.Config{}), w.client(lock.Config{})
+		lease := mustLockFair(t, mine)
+		queued := w.waiter(c)
+		synctest.Wait()
+		start := time.Now()
+		if forced, err := c.ForceUnlockOwner(t.Context(), "job", lease.Owner()); !forced || err != nil {
+			t.Fatal(forced, err)
+		}
+		mustUnlock(t, <-queued)
+		if waited := time.Since(start); waited > time.Second {
+			t.Errorf("the waiter got the lock after %v", waited)
+		}
+		owner := mine.NewOwner()
+		rw := mine.ReadWrite("rw")
+		var reads []*lock.Lease
+		for _, opts := range [][]lock.Option{{lock.As(owner)}, {lock.As(owner)}, nil} {
+			l, err := rw.Read().Lock(t.Context(), opts...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			reads = append(reads, l)
+		}
+		if forced, err := c.ForceUnlockOwner(t.Context(), "rw", owner.String()); !forced || err != nil {
+			t.Fatal(forced, err)
+		}
+		wantErr(t, "Check of the first hold", reads[0].Check(t.Context()), lock.ErrLost)
+		wantErr(t, "Check of the second hold", reads[1].Check(t.Context()), lock.ErrLost)
+		if err := reads[2].Check(t.Context()); err != nil {
+			t.Error(err)
+		}
+		mustUnlock(t, reads[2])
+		w.sleep(time.Minute)
+		w.free()
+	})
+}

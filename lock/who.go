@@ -1,0 +1,99 @@
+package lock
+
+import (
+	"cmp"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// maxName limits the length of the default Config.Name.
+const maxName = 100
+
+// defaultName returns the name of this process: the name of its pod, or else the host's name and the process id.
+func defaultName() string {
+	name := os.Getenv("POD_NAME")
+	if name == "" {
+		host, _ := os.Hostname()
+		name = cmp.Or(host, "unknown") + "-" + strconv.Itoa(os.Getpid())
+	}
+	name = strings.Map(func(r rune) rune {
+		if !inName(r) {
+			return '-'
+		}
+		return r
+	}, name)
+	return name[max(0, len(name)-maxName):]
+}
+
+// inName reports whether r may be in the name of a process.
+func inName(r rune) bool { return r > ' ' && r <= '~' && r != ',' }
+
+// title returns the client's part of the names of its connections.
+func (c *Client) title() string { return c.cfg.Name + ":" + c.id }
+
+// introduce adds the client's title to the names of its Server's connections, if the Server has names, until stop is
+// called.
+func introduce(s Server, title string) (stop func()) {
+	if named, ok := find[interface {
+		Introduce(name string) (stop func())
+	}](s); ok {
+		return named.Introduce(title)
+	}
+	return func() {}
+}
+
+// find returns the first of a Server and of the Servers that it wraps that is a T.
+func find[T any](s Server) (found T, ok bool) {
+	for {
+		if found, ok = s.(T); ok {
+			return found, true
+		}
+		wrapper, wraps := s.(interface{ Unwrap() Server })
+		if !wraps {
+			return found, false
+		}
+		s = wrapper.Unwrap()
+	}
+}
+
+// HeldLease describes a lease that this process holds.
+type HeldLease struct {
+	Name       string // of the lock
+	Kind       string // see [Lease.Kind]
+	Owner      string // see [Lease.Owner]
+	Token      int64  // of a [Fenced] lock
+	Since      time.Time
+	Age        time.Duration // time since Since
+	ValidUntil time.Time     // see [Lease.ValidUntil]
+	Renewed    bool          // by the watchdog
+}
+
+// Held returns the leases of the client that are held now, the oldest first. The members of a [Multi] or [Redlock]
+// count one by one. Held asks no server.
+func (c *Client) Held() []HeldLease {
+	var leases []*Lease
+	c.mu.Lock()
+	for _, e := range c.entries {
+		for l := e.leases; l != nil; l = l.next {
+			leases = append(leases, l)
+		}
+	}
+	c.mu.Unlock()
+	held := make([]HeldLease, 0, len(leases))
+	for _, l := range leases {
+		if l.Err() == nil {
+			held = append(held, HeldLease{
+				Name: l.Name(), Kind: l.Kind(), Owner: l.Owner(), Token: l.token,
+				Since: l.since.t, Age: l.age(), ValidUntil: l.ValidUntil(), Renewed: l.renewed,
+			})
+		}
+	}
+	slices.SortStableFunc(held, func(a, b HeldLease) int { return a.Since.Compare(b.Since) })
+	return held
+}
+
+// age returns the time since the grant.
+func (l *Lease) age() time.Duration { return l.since.elapsed(l.client.now()) }
