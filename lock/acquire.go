@@ -43,10 +43,10 @@ func (c *Client) obtain(ctx context.Context, r *request) (w *waiter, err error) 
 	if c.isClosed() {
 		return nil, ErrClosed
 	}
-	if err := c.settleChannels(ctx, r.target); err != nil {
+	r.waits, r.since = true, time.Now()
+	if err := c.ready(ctx, r); err != nil {
 		return nil, err
 	}
-	r.waits, r.since = true, time.Now()
 	if deadline, ok := ctx.Deadline(); ok {
 		r.deadline = deadline
 	}
@@ -93,7 +93,7 @@ func (c *Client) tryObtain(ctx context.Context, r *request) error {
 	if c.isClosed() {
 		return ErrClosed
 	}
-	if err := c.settleChannels(ctx, r.target); err != nil {
+	if err := c.ready(ctx, r); err != nil {
 		return err
 	}
 	granted, _, err := c.attempt(ctx, r)
@@ -102,27 +102,26 @@ func (c *Client) tryObtain(ctx context.Context, r *request) error {
 		return nil
 	case err != nil && c.isClosed():
 		return ErrClosed
+	case err != nil && errors.Is(err, ctx.Err()):
+		r.failure = err
+		return c.gaveUp(ctx, r)
 	case err != nil:
 		return err
 	}
-	return ErrNotAcquired
+	return c.notAcquired(r, nil)
 }
 
-// gaveUp returns the error of a wait that ended with ctx or with the client.
-func (c *Client) gaveUp(ctx context.Context, r *request) error {
-	switch {
-	case c.isClosed():
-		return ErrClosed
-	case r.short != nil:
-		return fmt.Errorf("%w: %w", r.short, ended(ctx))
-	case r.refused:
-		return fmt.Errorf("%w: %w", ErrNotAcquired, ended(ctx))
-	case r.failure != nil && !errors.Is(r.failure, ended(ctx)):
-		return fmt.Errorf("lock: %w, and the server could not be asked: %w", ended(ctx), r.failure)
-	case r.failure != nil:
-		return r.failure
+// ready prepares the first attempt of r.
+func (c *Client) ready(ctx context.Context, r *request) error {
+	if ctx.Err() != nil {
+		return c.gaveUp(ctx, r)
 	}
-	return fmt.Errorf("%w: %w", ErrNotAcquired, ended(ctx))
+	err := c.settleChannels(ctx, r.target)
+	if err != nil && errors.Is(err, ctx.Err()) {
+		r.failure = err
+		return c.gaveUp(ctx, r)
+	}
+	return err
 }
 
 // ended returns the reason for the end of ctx.
@@ -253,6 +252,7 @@ func (c *Client) ask(ctx context.Context, r *request) (granted bool, left time.D
 		return c.granted(r, start, count, token)
 	default:
 		r.refused, r.short = true, nil
+		c.noteLeft(r, left)
 		r.giveTurn()
 		if left == 0 && k.pass != nil && c.pass(ctx, r) {
 			return c.attempt(ctx, r)
@@ -411,7 +411,7 @@ func (c *Client) granted(r *request, start instant, count, token int64) (bool, t
 	var refused error
 	if l.since = c.now(); start.elapsed(l.since) >= validity(l.term) {
 		r.refused = true
-		refused = &LostError{Name: r.target.name, Reason: Expired}
+		refused = (&Handle{client: c, target: r.target}).late()
 	} else if !c.register(l) {
 		refused = ErrClosed
 	}

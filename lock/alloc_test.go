@@ -33,6 +33,9 @@ func (a *agreeable) Write(b []byte) (int, error) {
 	for range bytes.Count(b, []byte("\r\nSETINFO\r\n")) {
 		a.replies.WriteString("+OK\r\n")
 	}
+	for range bytes.Count(b, []byte("\r\nSETNAME\r\n")) {
+		a.replies.WriteString("+OK\r\n")
+	}
 	for range bytes.Count(b, []byte("\r\nSCRIPT\r\n")) {
 		a.replies.WriteString("+OK\r\n")
 	}

@@ -37,7 +37,7 @@ type ballot struct {
 // got some of the votes.
 func (r *Redlock) ask(ctx context.Context, c candidacy, ended func()) (lease *Lease, split bool, err error) {
 	if ctx.Err() != nil {
-		return nil, false, fmt.Errorf("lock: no server was asked: %w", ctx.Err())
+		return nil, false, r.gaveUp(ctx, time.Time{}, false, nil)
 	}
 	if err := r.identify(ctx, c.timeout); err != nil {
 		return nil, false, err
@@ -175,7 +175,7 @@ func (b *ballot) worthLocked() error {
 	if time.Until(validUntil(b.granted, b.lock.quorum)) > atLeast {
 		return nil
 	}
-	return &LostError{Name: b.lock.nodes[0].target.name, Reason: Expired}
+	return b.lock.nodes[0].late()
 }
 
 // verdictLocked returns the reason for the lack of a majority.
@@ -184,7 +184,7 @@ func (b *ballot) verdictLocked() error {
 	case b.fatal != nil:
 		return b.fatal
 	case b.takenLocked(0):
-		return ErrNotAcquired
+		return b.lock.refusal()
 	}
 	return b.noQuorumLocked()
 }

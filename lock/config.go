@@ -115,8 +115,13 @@ type Config struct {
 
 	// Logger reports lost locks, failed or late renewals, and missing permissions of the user for the channels of
 	// locks, without which waiters are not woken. With a Logger, the Client asks the server once whether the user may
-	// publish on the channels. The log never contains names of locks. nil is silent.
+	// publish on the channels. nil is silent.
 	Logger conn.Logger
+
+	// ShowName, if set, returns what errors and the log show in place of the name of a lock, to hide names or a part of
+	// them. The Name fields of errors have the name all the same. ShowName must be safe for concurrent use. nil shows the
+	// quoted name.
+	ShowName func(name string) string
 
 	// Trace, if set, receives events about locks.
 	Trace *Trace
@@ -226,6 +231,7 @@ type request struct {
 	seen     sighting                  // by a parked watch, before the first attempt
 	series   series                    // the series of hand-overs that includes the grant
 	last     int64                     // the latest time at which a sent request may take effect, by the server's clock, in ms
+	ends     time.Duration             // the end of the lease last reported by a refusal, since clocks.begin; 0 if unknown
 	permits  int                       // the number of permits, for a kind with permits
 	traced   *acquiring                // for the Trace; nil if not traced
 	via      func(conn.Doer) conn.Doer // wraps the Doer that sends the acquire; nil for none

@@ -15,7 +15,8 @@ import (
 var (
 	// ErrNotAcquired: another owner holds the lock (TryLock), or the context ended before the lock was acquired
 	// (Lock). In the second case the server may also have granted the lock, but only after the lease had ended. An
-	// unreachable server never causes this error.
+	// unreachable server never causes this error. The error is a [*NotAcquiredError], also if the server could not be
+	// asked before the context ended.
 	ErrNotAcquired = errors.New("lock: not acquired")
 
 	// ErrNotHeld: the lock was lost, or this owner never held it. There was nothing to release.
@@ -112,17 +113,48 @@ func (r Reason) String() string {
 
 // LostError is the loss of a lock, with the reason. A LostError matches [ErrLost].
 type LostError struct {
-	Name   string // of the lock; not part of the text
+	Name   string        // of the lock
+	Kind   string        // see [Lease.Kind]
+	Owner  string        // see [Lease.Owner]; "" if the lock was never held, since the grant came too late
+	Age    time.Duration // of the lease
 	Reason Reason
-	Err    error // the error of the last renewal, or the other content of the key; or nil
+	// Remaining is the time for which the server may still keep the lock for this owner, unless it is released.
+	Remaining time.Duration
+	Err       error // the error of the last renewal, or the other content of the key; or nil
+
+	shown string // in place of Name in the text
 }
 
-// Error returns the reason in words.
+// Error names the lock, the age of the lease, and the reason.
 func (e *LostError) Error() string {
-	if e.Err != nil {
-		return fmt.Sprintf("%v: %v: %v", ErrLost, e.Reason, e.Err)
+	text := subject(e.Name, e.shown)
+	if e.Reason != Ending {
+		text += "lost"
+		if e.Age > 0 {
+			text += " after " + roughly(e.Age).String()
+		}
+		text += ": "
 	}
-	return fmt.Sprintf("%v: %v", ErrLost, e.Reason)
+	if e.Err != nil {
+		return fmt.Sprintf("%s%v: %v", text, e.Reason, e.Err)
+	}
+	return text + e.Reason.String()
+}
+
+// lostLocked returns the error for the loss of l, or for the end of its contexts.
+func (l *Lease) lostLocked(reason Reason, cause error) *LostError {
+	e := &LostError{Name: l.target.name, Kind: l.Kind(), Owner: l.Owner(), Age: l.age(), Reason: reason, Err: cause}
+	if l.group == nil && reason != Taken && reason != Forced {
+		e.Remaining = max(0, l.term-l.start.elapsed(l.client.now()), time.Until(l.reach))
+	}
+	e.shown = l.client.shown(e.Name)
+	return e
+}
+
+// late returns the error for a grant that arrived after the end of its lease.
+func (h *Handle) late() *LostError {
+	t := h.target
+	return &LostError{Name: t.name, Kind: t.kind.name, Reason: Expired, shown: h.client.shown(t.name)}
 }
 
 // Is reports whether target is [ErrLost].

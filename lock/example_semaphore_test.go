@@ -31,7 +31,7 @@ func ExampleSemaphore() {
 	free, err := slots.Available(ctx)
 	fmt.Println("free:", free, err)
 	// Output:
-	// three more: lock: not acquired
+	// three more: lock "slots": not acquired
 	// free: 5 <nil>
 }
 

@@ -153,7 +153,10 @@ func (g *group) fall(cause *LostError) {
 		return
 	}
 	l.phase = gone
-	l.lost = &LostError{Name: l.target.name, Reason: cause.Reason, Err: cause.Err}
+	l.lost = l.lostLocked(cause.Reason, cause.Err)
+	if cause.Name != "" {
+		l.lost.Name, l.lost.Owner, l.lost.shown = cause.Name, cause.Owner, cause.shown // of the lost member
+	}
 	if l.lostc != nil {
 		close(l.lostc)
 	}

@@ -316,7 +316,7 @@ func (l *Lease) lose(reason Reason, cause error) {
 		return
 	}
 	l.phase = gone
-	l.lost = &LostError{Name: l.target.name, Reason: reason, Err: cause}
+	l.lost = l.lostLocked(reason, cause)
 	if l.lostc != nil {
 		close(l.lostc)
 	}

@@ -126,7 +126,7 @@ func (l *Lease) ending() *LostError {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return &LostError{Name: l.target.name, Reason: Ending, Err: l.failure}
+	return l.lostLocked(Ending, l.failure)
 }
 
 // stopContexts ends the contexts of the lease, and of the lease with Members that contains the lease, if StopBefore

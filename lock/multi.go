@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -108,7 +107,7 @@ func (m *Multi) lockAll(ctx context.Context, plan *multiPlan) (*Lease, error) {
 	if err := m.aliases.find(ctx, false); err != nil {
 		return nil, err
 	}
-	pause, refused := multiPauseMin, false
+	pause, refused, since := multiPauseMin, false, time.Now()
 	var failing time.Time
 	for {
 		parts, err := plan.collect(ctx, false)
@@ -126,7 +125,7 @@ func (m *Multi) lockAll(ctx context.Context, plan *multiPlan) (*Lease, error) {
 		}
 		switch {
 		case ctx.Err() != nil && (refused || len(parts) > 0):
-			return nil, gaveUp(ctx, refused, err)
+			return nil, gaveUp(ctx, m.members[0], since, refused, err)
 		case ctx.Err() != nil, !errors.Is(err, errPartly):
 			return nil, err
 		case errors.Is(err, ErrNotAcquired):
@@ -136,8 +135,8 @@ func (m *Multi) lockAll(ctx context.Context, plan *multiPlan) (*Lease, error) {
 		case time.Since(failing) > plan.patience:
 			return nil, err
 		}
-		if err := m.members[0].client.sleep(ctx, pause-rand.N(pause/2)); err != nil {
-			return nil, err
+		if m.members[0].client.sleep(ctx, pause-rand.N(pause/2)) != nil {
+			return nil, gaveUp(ctx, m.members[0], since, refused, err)
 		}
 		pause = min(2*pause, multiPauseMax)
 	}
@@ -202,15 +201,6 @@ type partly struct{ error }
 
 func (partly) Is(target error) bool { return target == errPartly }
 func (p partly) Unwrap() error      { return p.error }
-
-// gaveUp returns the error of a Lock of several locks after the end of ctx. last is the error of the last attempt. refused:
-// an earlier attempt met another owner.
-func gaveUp(ctx context.Context, refused bool, last error) error {
-	if refused || last == nil || errors.Is(last, ErrNotAcquired) {
-		return fmt.Errorf("%w: %w", ErrNotAcquired, ended(ctx))
-	}
-	return fmt.Errorf("lock: %w, and the server could not be asked: %w", ended(ctx), last)
-}
 
 // multiPlan has the requests of a Lock or TryLock to the members.
 type multiPlan struct {

@@ -193,7 +193,7 @@ func (r *Redlock) TryLock(ctx context.Context, opts ...Option) (*Lease, error) {
 func (r *Redlock) tryLock(ctx context.Context, c candidacy) (*Lease, error) {
 	leave, ok := r.gate().tryEnter(r.line())
 	if !ok {
-		return nil, ErrNotAcquired
+		return nil, r.refusal()
 	}
 	lease, _, err := r.ask(ctx, c, leave)
 	if err != nil {
@@ -275,11 +275,12 @@ func (r *Redlock) enter(ctx context.Context) (leave func(), stood bool, err erro
 	}
 	first.counters.waiting.Add(1)
 	defer first.counters.waiting.Add(-1)
+	since := time.Now()
 	select {
 	case <-turn:
 		return leave, true, nil
 	case <-ctx.Done():
-		err = fmt.Errorf("%w: %w", ErrNotAcquired, ended(ctx))
+		err = r.gaveUp(ctx, since, true, nil)
 	case <-first.done:
 		err = ErrClosed
 	}
@@ -302,7 +303,7 @@ func (r *Redlock) contend(ctx context.Context, c candidacy, leave func(), refuse
 	first.counters.waiting.Add(1)
 	defer first.counters.waiting.Add(-1)
 	var failing time.Time
-	spread := redlockSpreadMin
+	since, spread := time.Now(), redlockSpreadMin
 	for {
 		start := time.Now()
 		lease, split, err := r.ask(ctx, c, leave)
@@ -312,7 +313,7 @@ func (r *Redlock) contend(ctx context.Context, c candidacy, leave func(), refuse
 		case first.isClosed():
 			return nil, ErrClosed
 		case ctx.Err() != nil:
-			return nil, gaveUp(ctx, refused, err)
+			return nil, r.gaveUp(ctx, since, refused, err)
 		case errors.Is(err, ErrNotAcquired):
 			refused, failing = true, time.Time{}
 		case !errors.Is(err, ErrNoQuorum) && !errors.Is(err, ErrLost):
@@ -328,10 +329,25 @@ func (r *Redlock) contend(ctx context.Context, c candidacy, leave func(), refuse
 			spread = redlockSpreadMin
 		}
 		base := max(r.cfg.Pause, min(2*time.Since(start), redlockPause))
-		if err := first.sleep(ctx, base+rand.N(max(2*base, min(time.Duration(spread)*base, redlockPauseMax)))); err != nil {
-			return nil, err
+		if first.sleep(ctx, base+rand.N(max(2*base, min(time.Duration(spread)*base, redlockPauseMax)))) != nil {
+			return nil, r.gaveUp(ctx, since, refused, err)
 		}
 	}
+}
+
+// refusal returns the error for a Redlock that belongs to another owner.
+func (r *Redlock) refusal() *NotAcquiredError {
+	h := r.nodes[0]
+	return &NotAcquiredError{Name: h.target.name, Kind: "redlock", shown: h.client.shown(h.target.name)}
+}
+
+func (r *Redlock) gaveUp(ctx context.Context, since time.Time, refused bool, last error) error {
+	if r.nodes[0].client.isClosed() {
+		return ErrClosed
+	}
+	e := r.refusal()
+	e.end(ctx, since, refused, last)
+	return e
 }
 
 // sleep waits for d. It returns an error if ctx or the client ends earlier.
@@ -342,7 +358,7 @@ func (c *Client) sleep(ctx context.Context, d time.Duration) error {
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", ErrNotAcquired, ended(ctx))
+		return ended(ctx)
 	case <-c.done:
 		return ErrClosed
 	}

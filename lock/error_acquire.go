@@ -1,0 +1,144 @@
+package lock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// NotAcquiredError is the error of a call that has not acquired the lock, because another owner has the lock or because
+// the context of the call has ended. It matches [ErrNotAcquired], unless the context ended without any answer of the
+// server, or with too few acknowledgements by replicas; then it matches the failure instead, such as
+// [ErrNotReplicated]. After the end of a context it always matches the context's error and cause.
+type NotAcquiredError struct {
+	Name   string        // of the lock; of a [Multi] of the member that was refused, if known
+	Kind   string        // see [Lease.Kind]
+	Waited time.Duration // 0 for a call that does not wait
+	// Remaining is the remaining lease of the lock, as last reported by the server; 0 if unknown. The holder may extend
+	// the lease.
+	Remaining time.Duration
+	// Holder is an owner of the lock in this process, and HeldFor the age of its lease; "" if there is none. [Client.Inspect]
+	// finds any holder.
+	Holder  string
+	HeldFor time.Duration
+	Err     error // the end of the context, with the failure of the server if any; nil if another owner has the lock
+
+	shown   string // in place of Name in the text
+	unasked bool   // Err has the reason: does not match ErrNotAcquired
+}
+
+// Error names the lock, the time waited, Err, and the holder as far as known.
+func (e *NotAcquiredError) Error() string {
+	var b strings.Builder
+	b.WriteString(subject(e.Name, e.shown) + "not acquired")
+	if e.Waited > 0 {
+		fmt.Fprintf(&b, " after %v", roughly(e.Waited))
+	}
+	if e.Err != nil {
+		b.WriteString(": " + e.Err.Error())
+	}
+	if e.Holder != "" {
+		fmt.Fprintf(&b, "; held by %s of this process for %v", e.Holder, roughly(e.HeldFor))
+	}
+	if e.Remaining > 0 {
+		fmt.Fprintf(&b, "; the lease has %v left", roughly(e.Remaining))
+	}
+	return b.String()
+}
+
+// Is reports whether target is [ErrNotAcquired], with the exceptions of the type.
+func (e *NotAcquiredError) Is(target error) bool { return target == ErrNotAcquired && !e.unasked }
+
+// Unwrap returns Err.
+func (e *NotAcquiredError) Unwrap() error { return e.Err }
+
+// subject begins the text of an error about a lock.
+func subject(name, shown string) string {
+	switch {
+	case shown != "":
+		return "lock " + shown + ": "
+	case name != "":
+		return "lock " + strconv.Quote(name) + ": "
+	}
+	return "lock: "
+}
+
+// shown returns what stands for the name of a lock in texts; "" is the quoted name.
+func (c *Client) shown(name string) string {
+	if c.cfg.ShowName == nil {
+		return ""
+	}
+	return cmp.Or(c.cfg.ShowName(name), "-")
+}
+
+// notAcquired returns the error for r.
+func (c *Client) notAcquired(r *request, err error) *NotAcquiredError {
+	t := r.target
+	e := &NotAcquiredError{Name: t.name, Kind: t.kind.name, Err: err, shown: c.shown(t.name)}
+	if !r.since.IsZero() {
+		e.Waited = time.Since(r.since)
+	}
+	if r.ends > 0 {
+		e.Remaining = max(0, time.Until(c.clocks.begin.Add(r.ends)))
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if held := c.entries[t.hold()]; held != nil && held.leases != nil && !t.kind.permits {
+		e.Holder, e.HeldFor = held.leases.Owner(), held.leases.age()
+	}
+	return e
+}
+
+// noteLeft records the remaining lease of a lock that the server has refused.
+func (c *Client) noteLeft(r *request, left time.Duration) {
+	if r.ends = 0; left > 0 && !r.target.kind.queued && !r.target.kind.unowned {
+		r.ends = c.clocks.now().Sub(c.clocks.begin) + left
+	}
+}
+
+// gaveUp returns the error of a call that ended with ctx or with the client.
+func (c *Client) gaveUp(ctx context.Context, r *request) error {
+	if c.isClosed() {
+		return ErrClosed
+	}
+	e := c.notAcquired(r, ended(ctx))
+	switch {
+	case r.short != nil:
+		e.Err, e.unasked = fmt.Errorf("%w: %w", r.short, e.Err), true
+	case r.refused:
+	case r.failure != nil && !errors.Is(r.failure, e.Err):
+		e.Err, e.unasked = fmt.Errorf("%w, and the server could not be asked: %w", e.Err, r.failure), true
+	case r.failure != nil:
+		e.Err, e.unasked = r.failure, true
+	}
+	return e
+}
+
+// gaveUp returns the error of a Lock of several locks after the end of ctx, or of the client. last is the error of the
+// last attempt. refused: an earlier attempt met another owner.
+func gaveUp(ctx context.Context, first *Handle, since time.Time, refused bool, last error) error {
+	if first.client.isClosed() {
+		return ErrClosed
+	}
+	e := &NotAcquiredError{Name: first.target.name, Kind: first.target.kind.name, shown: first.client.shown(first.target.name)}
+	if member, ok := errors.AsType[*NotAcquiredError](last); ok {
+		*e = *member
+	}
+	e.end(ctx, since, refused, last)
+	return e
+}
+
+// end completes the error of a wait for several locks.
+func (e *NotAcquiredError) end(ctx context.Context, since time.Time, refused bool, last error) {
+	e.Err, e.unasked = ended(ctx), false
+	if !since.IsZero() {
+		e.Waited = time.Since(since)
+	}
+	if !refused && last != nil && !errors.Is(last, ErrNotAcquired) {
+		e.Err, e.unasked = fmt.Errorf("%w, and the server could not be asked: %w", e.Err, last), true
+	}
+}
