@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"flag"
+	"maps"
 	"os"
 	"slices"
 	"strings"
 
+	"github.com/lockwire/lockwire"
 	"github.com/lockwire/lockwire/lock"
 )
 
@@ -44,20 +46,24 @@ func list(ctx context.Context, in *invocation) error {
 		return err
 	}
 	defer client.Close()
+	states, err := listed(ctx, client, pattern)
+	if err != nil {
+		return err
+	}
+	printStates(os.Stdout, in.json(), states)
+	return nil
+}
+
+// listed returns the held locks in the order of their names.
+func listed(ctx context.Context, client *lockwire.Client, pattern string) ([]lockState, error) {
 	found := map[string]lockState{} // the scan may meet a name twice
 	for l, err := range client.List(ctx, pattern) {
 		if err != nil {
-			return because(ctx, err)
+			return nil, because(ctx, err)
 		}
 		found[l.Name] = stateOf(l)
 	}
-	states := make([]lockState, 0, len(found))
-	for _, s := range found {
-		states = append(states, s)
-	}
-	slices.SortFunc(states, func(a, b lockState) int { return strings.Compare(a.Name, b.Name) })
-	printStates(os.Stdout, in.json(), states)
-	return nil
+	return slices.SortedFunc(maps.Values(found), func(a, b lockState) int { return strings.Compare(a.Name, b.Name) }), nil
 }
 
 // because returns the signal that has ended ctx, or else the error.

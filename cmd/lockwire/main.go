@@ -1,6 +1,7 @@
 // Lockwire holds, shows and releases the locks of package lock from a shell.
 //
 //	lockwire run nightly-report -- ./report.sh     run a command while holding a lock
+//	lockwire status nightly-report                 who has the lock
 //	lockwire help                                  all commands
 //
 // The server is named by the environment variable REDIS_URL, or by a file given with --url-file. "lockwire help COMMAND"
@@ -76,6 +77,7 @@ func report(json bool, command string, err error) int {
 // commands returns all commands, in the order of the help.
 func commands() []*command {
 	return []*command{
-		runCommand(), leaderRunCommand(), leaderShowCommand(), listCommand(), completionCommand(),
+		runCommand(), leaderRunCommand(), leaderShowCommand(), statusCommand(), listCommand(), heldCommand(), watchCommand(),
+		waitCommand(), releaseCommand(), doctorCommand(), completionCommand(),
 	}
 }

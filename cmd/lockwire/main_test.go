@@ -170,8 +170,8 @@ func await(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// held reports whether a key exists.
-func held(s *redistest.Server, name string) bool {
+// isHeld reports whether a key exists.
+func isHeld(s *redistest.Server, name string) bool {
 	n, _ := s.Do("EXISTS", name).Int()
 	return n == 1
 }

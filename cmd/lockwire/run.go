@@ -150,7 +150,7 @@ func (h *hold) end(in *invocation, lease *lock.Lease, code int, err error) error
 	released := lease.Unlock(context.Background())
 	switch {
 	case errors.Is(err, lock.ErrLost):
-		return &exitError{codeLost, fmt.Errorf("%s: %w", in.args[0], err)}
+		return &exitError{codeLost, fmt.Errorf("%s: the lock is lost, and the program has ended", in.args[0])}
 	case err != nil:
 		return err
 	case errors.Is(released, lock.ErrNotHeld):

@@ -18,6 +18,8 @@ func TestServerExamples(t *testing.T) {
 	s := redistest.Start(t, redistest.Options{})
 	holder := startHeld(t, s.URL(), "run", "orders", "--kind", "reentrant", "--", "sh", "-c", "echo ready; cat")
 	holder.line()
+	released := startHeld(t, s.URL(), "run", "invoices", "--", "sh", "-c", "echo ready; cat")
+	released.line()
 	bin := t.TempDir()
 	self := lockwireCommand(t, s.URL())
 	script := fmt.Sprintf("#!/bin/sh\nGORACE=atexit_sleep_ms=0 %s=1 exec %q \"$@\"\n", asCommand, self.Path)
@@ -39,6 +41,7 @@ func TestServerExamples(t *testing.T) {
 	}
 	holder.release()
 	holder.end().check(t, 0)
+	released.end().check(t, codeLost)
 }
 
 func TestHelp(t *testing.T) {
@@ -59,7 +62,7 @@ func TestHelp(t *testing.T) {
 			}
 		}
 		for line := range strings.Lines(long.stdout) {
-			if len([]rune(line)) > 140 {
+			if len([]rune(line)) > 170 {
 				t.Errorf("%s: a line of the help is too long: %s", c.name, line)
 			}
 		}

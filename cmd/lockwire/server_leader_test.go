@@ -32,7 +32,7 @@ func TestServerLeader(t *testing.T) {
 	first.signal(syscall.SIGTERM)
 	first.end().check(t, 0, "stopping")
 	second.end().check(t, 4, "second\n")
-	if held(s, "job") {
+	if isHeld(s, "job") {
 		t.Error("the lock is still held")
 	}
 }

@@ -50,7 +50,7 @@ func TestServerRun(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			r := do(t, s.URL(), append([]string{"run"}, tt.args...)...)
 			r.check(t, tt.code, tt.stdout, "!"+tt.stderr)
-			if held(s, "job") {
+			if isHeld(s, "job") {
 				t.Error("the lock is still held")
 			}
 		})
@@ -146,7 +146,7 @@ func TestServerRunPassesSignals(t *testing.T) {
 				t.Errorf("%s: %q, want %q", name, line, word)
 			}
 		}
-		if !held(s, "job") {
+		if !isHeld(s, "job") {
 			t.Errorf("%s: the lock is released before the program has ended", name)
 		}
 		j.release()
@@ -201,7 +201,7 @@ func TestServerRunUnreachable(t *testing.T) {
 	if line := j.line(); line != "stopping" {
 		t.Errorf("%q", line)
 	}
-	if !held(s, "job") {
+	if !isHeld(s, "job") {
 		t.Error("the program was told to stop after its lease")
 	}
 	j.release()
@@ -217,12 +217,12 @@ func TestServerRunAtMost(t *testing.T) {
 	if line := j.line(); line != "stopping" {
 		t.Errorf("%q", line)
 	}
-	if !held(s, "job") {
+	if !isHeld(s, "job") {
 		t.Error("the lock is free before the program has ended")
 	}
 	j.release()
 	j.end().check(t, 76)
-	if held(s, "job") {
+	if isHeld(s, "job") {
 		t.Error("the lock is not released")
 	}
 }
@@ -239,7 +239,7 @@ func TestServerRunKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	j.end().check(t, 137)
-	if held(s, "job") {
+	if isHeld(s, "job") {
 		t.Error("the lock is still held")
 	}
 
@@ -248,7 +248,7 @@ func TestServerRunKilled(t *testing.T) {
 	j.signal(syscall.SIGKILL)
 	await(t, "the program is gone", func() bool { return gone(t, child) })
 	j.end()
-	if !held(s, "job") {
+	if !isHeld(s, "job") {
 		t.Error("the lock of a dead process is free before its lease has ended")
 	}
 }

@@ -115,7 +115,7 @@ func TestServerRunOnTerminal(t *testing.T) {
 	srv := redistest.Start(t, redistest.Options{})
 	s := startShell(t, srv.URL())
 	s.write("$lockwire run job -- sh -c 'read line; echo got=$line'\n")
-	await(t, "the lock is held", func() bool { return held(srv, "job") })
+	await(t, "the lock is held", func() bool { return isHeld(srv, "job") })
 	s.write("typed\n")
 	s.await("got=typed")
 	s.write("echo code=$?\n")
@@ -140,7 +140,7 @@ func TestServerRunOnTerminal(t *testing.T) {
 	s.await("got=again")
 	s.write("echo code=$?\n")
 	s.await("code=0")
-	if held(srv, "job") {
+	if isHeld(srv, "job") {
 		t.Error("the lock is still held")
 	}
 }
@@ -153,9 +153,9 @@ func TestServerRunStoppedTooLong(t *testing.T) {
 	s.await("begun\r\n")
 	s.write("\x1a")
 	s.await("Stopped")
-	await(t, "the lease has ended", func() bool { return !held(srv, "job") })
+	await(t, "the lease has ended", func() bool { return !isHeld(srv, "job") })
 	s.write("fg\n")
-	s.await("lost")
+	s.await("the lock is lost")
 	s.write("echo code=$?\n")
 	s.await("code=76")
 }

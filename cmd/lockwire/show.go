@@ -21,6 +21,11 @@ type lockState struct {
 	Holders   []holderState `json:"holders"`
 	Queue     []waiterState `json:"queue,omitempty"`
 	Permits   *permitsState `json:"permits,omitempty"`
+
+	// Of an Inspection:
+	Listening      int            `json:"listening,omitempty"`
+	Processes      []processState `json:"processes,omitempty"`
+	ProcessesError string         `json:"processes_error,omitempty"`
 }
 
 type holderState struct {
@@ -32,6 +37,15 @@ type holderState struct {
 type waiterState struct {
 	Owner    string `json:"owner"`
 	Deadline int64  `json:"deadline_ms"`
+}
+
+// processState is the process behind owners, whose names begin with ID.
+type processState struct {
+	ID        string `json:"id"`
+	Connected bool   `json:"connected"`
+	Name      string `json:"name"`
+	Addr      string `json:"addr"`
+	Age       int64  `json:"age_ms"` // of the connection
 }
 
 type permitsState struct {

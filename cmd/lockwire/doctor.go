@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/lockwire/lockwire"
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/lock"
+	"github.com/lockwire/lockwire/resp"
+)
+
+func doctorCommand() *command {
+	return &command{
+		name:  "doctor",
+		args:  "[flags]",
+		short: "examine a server and the user's permissions",
+		long: `
+Examines the server, in a cluster each master: the time of a round trip, the version, eviction, persistence, replicas, the
+clock. Then it takes and releases a lock of each kind, which shows missing permissions, and looks for locks without a lease
+and for the remains of read-write locks. The names of the locks it takes begin with --prefix: choose one that the user may
+use. A line is ok, info, warn or fail; the exit code is 1 after a fail, and 77 if a permission is missing.`,
+		examples: []example{
+			{"with locks named orders:...", `lockwire doctor --prefix orders:`, 0},
+			{"as lines of JSON, without a scan of all keys", `lockwire doctor --scan=false -o json`, 0},
+		},
+		define: func(flags *flag.FlagSet) func(context.Context, *invocation) error {
+			prefix := flags.String("prefix", "lockwire:doctor:", "`PREFIX` of the names of locks that are taken")
+			scan := flags.Bool("scan", true, "scan all keys; --scan=false does not")
+			return func(ctx context.Context, in *invocation) error { return doctor(ctx, in, *prefix, *scan) }
+		},
+	}
+}
+
+// finding is a line of the examination.
+type finding struct {
+	Level  string `json:"level"` // ok, info, warn or fail
+	Check  string `json:"check"`
+	Server string `json:"server,omitempty"`
+	Text   string `json:"text"`
+}
+
+// examination collects findings.
+type examination struct {
+	ctx      context.Context
+	in       *invocation
+	client   *lockwire.Client
+	server   string // whose findings follow; "" for the whole
+	findings []finding
+	worst    error // of the checks that failed: first a missing permission
+	warnings *warnings
+}
+
+func (e *examination) add(level, check, format string, args ...any) {
+	f := finding{level, check, e.server, fmt.Sprintf(format, args...)}
+	e.findings = append(e.findings, f)
+	if e.in.json() {
+		printJSON(os.Stdout, f)
+	}
+}
+
+// fail adds the failure of a check.
+func (e *examination) fail(check string, err error) {
+	e.add("fail", check, "%v", err)
+	if e.worst == nil || codeOf(err) == codeNotPermitted {
+		e.worst = err
+	}
+}
+
+func doctor(ctx context.Context, in *invocation, prefix string, scan bool) error {
+	e := &examination{ctx: ctx, in: in, warnings: &warnings{}}
+	var err error
+	if e.client, err = in.open(ctx, lock.Config{Logger: e.warnings}); err != nil {
+		return err
+	}
+	defer e.client.Close()
+	e.eachServer((*examination).examineServer)
+	e.server = ""
+	e.tryKinds(prefix)
+	if scan {
+		e.lookForEndless()
+		e.eachServer((*examination).lookForRemains)
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	if !in.json() {
+		var rows [][]string
+		for _, f := range e.findings {
+			rows = append(rows, []string{f.Level, f.Check, orDash(f.Server), f.Text})
+		}
+		printTable(os.Stdout, "LEVEL CHECK SERVER FINDING", rows)
+	}
+	if e.worst == nil {
+		return nil
+	}
+	code := codeFailed
+	if codeOf(e.worst) == codeNotPermitted {
+		code = codeNotPermitted
+	}
+	return &exitError{code: code}
+}
+
+// eachServer calls fn for the server, or for each master of a cluster, with e.server set.
+func (e *examination) eachServer(fn func(*examination, conn.Doer)) {
+	spread, ok := e.client.Server().(lock.Spread)
+	if !ok {
+		e.server = ""
+		fn(e, e.client.Server())
+		return
+	}
+	n := 0
+	for server, err := range spread.Doers(e.ctx) {
+		n++
+		e.server = fmt.Sprint("master ", n)
+		if err != nil {
+			e.fail("reachable", err)
+			continue
+		}
+		fn(e, server)
+	}
+}
+
+// tryKinds takes and releases a lock of each kind.
+func (e *examination) tryKinds(prefix string) {
+	for _, kind := range kinds {
+		if err := e.tryKind(kind, prefix+kind); err != nil {
+			e.fail("kind "+kind, err)
+			continue
+		}
+		e.add("ok", "kind "+kind, "taken and released")
+	}
+	for _, text := range e.warnings.take() {
+		e.add("warn", "locks", "%s", text)
+	}
+}
+
+func (e *examination) tryKind(kind, name string) error {
+	if kind == "permit" {
+		semaphore := e.client.PermitSemaphore(name)
+		if _, err := semaphore.TrySetPermits(e.ctx, 1); err != nil {
+			return err
+		}
+		defer func() { _, _ = e.client.Server().Send(e.ctx, resp.Cmd("DEL", name)) }()
+	}
+	ctx, cancel := context.WithTimeout(e.ctx, 5*time.Second) // another doctor may be here
+	defer cancel()
+	lease, err := lockerOf(e.client, kind, name).Lock(ctx)
+	if err != nil {
+		return err
+	}
+	return lease.Unlock(e.ctx)
+}
+
+// lookForEndless looks for locks that only a release frees.
+func (e *examination) lookForEndless() {
+	states, err := listed(e.ctx, e.client, "*")
+	if err != nil {
+		e.fail("leases", err)
+		return
+	}
+	some := false
+	for _, s := range states {
+		if s.Held && s.Remaining < 0 && s.Permits == nil {
+			some = true
+			e.add("warn", "leases", "the lock %s has no lease: it stays taken after the death of its holder", s.Name)
+		}
+	}
+	if !some {
+		e.add("ok", "leases", "%d locks are held, each with a lease", len(states))
+	}
+}
+
+// warnings is a Logger that keeps the warnings, each text once.
+type warnings struct {
+	mu    sync.Mutex
+	texts []string
+}
+
+func (w *warnings) Warn(msg string, args ...any) {
+	for i := 0; i+1 < len(args); i += 2 {
+		if err, ok := args[i+1].(error); ok && err != nil && !errors.Is(err, context.Canceled) {
+			msg += ": " + err.Error()
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, text := range w.texts {
+		if text == msg {
+			return
+		}
+	}
+	w.texts = append(w.texts, msg)
+}
+
+func (w *warnings) take() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	texts := w.texts
+	w.texts = nil
+	return texts
+}

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/resp"
+)
+
+// examineServer examines one server.
+func (e *examination) examineServer(server conn.Doer) {
+	e.measure(server)
+	v, err := server.Send(e.ctx, resp.Cmd("INFO"))
+	if err != nil {
+		e.fail("info", err)
+		return
+	}
+	text, err := v.Text()
+	if err != nil {
+		e.fail("info", err)
+		return
+	}
+	info := map[string]string{}
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			info[name] = value
+		}
+	}
+	product, version := "Redis", info["redis_version"]
+	if info["server_name"] == "valkey" {
+		product, version = "Valkey", info["valkey_version"]
+	}
+	e.add("ok", "version", "%s %s", product, version)
+	e.examineMemory(info)
+	e.examinePersistence(info)
+	e.examineReplicas(info)
+	e.examineClock(server)
+}
+
+const pings = 20
+
+// measure measures the time of a round trip.
+func (e *examination) measure(server conn.Doer) {
+	var times []time.Duration
+	for range pings {
+		begin := time.Now()
+		if _, err := server.Send(e.ctx, resp.Cmd("PING")); err != nil {
+			e.fail("round trip", err)
+			return
+		}
+		times = append(times, time.Since(begin))
+	}
+	slices.Sort(times)
+	level, median := "ok", times[pings/2]
+	if median > 50*time.Millisecond {
+		level = "warn"
+	}
+	e.add(level, "round trip", "median %s, longest of %d %s", median.Round(time.Microsecond), pings, times[pings-1].Round(time.Microsecond))
+}
+
+func (e *examination) examineMemory(info map[string]string) {
+	limit, policy := info["maxmemory"], cmp.Or(info["maxmemory_policy"], "unknown")
+	if limit != "" && limit != "0" && policy != "noeviction" {
+		e.add("warn", "eviction", "the server may delete locks when its memory is full: maxmemory-policy is %s, not noeviction", policy)
+		return
+	}
+	e.add("ok", "eviction", "none (maxmemory %s, maxmemory-policy %s)", cmp.Or(limit, "unknown"), policy)
+}
+
+func (e *examination) examinePersistence(info map[string]string) {
+	if info["aof_enabled"] == "1" {
+		e.add("ok", "persistence", "appendonly")
+		return
+	}
+	e.add("info", "persistence", "no appendonly: a restart loses locks, and their holders learn of it when they renew")
+}
+
+func (e *examination) examineReplicas(info map[string]string) {
+	if role := info["role"]; role != "master" {
+		e.add("fail", "replication", "the server is a %s, and takes no locks", cmp.Or(role, "server without a role"))
+		e.worst = cmp.Or(e.worst, error(&exitError{code: codeFailed}))
+		return
+	}
+	n, _ := strconv.Atoi(info["connected_slaves"])
+	if n == 0 {
+		e.add("info", "replication", "no replica")
+		return
+	}
+	for i := range n {
+		fields := "," + info["slave"+strconv.Itoa(i)] + ","
+		_, lag, _ := strings.Cut(fields, ",lag=")
+		lag, _, _ = strings.Cut(lag, ",")
+		level := "ok"
+		if !strings.Contains(fields, ",state=online,") || lag != "0" && lag != "1" {
+			level = "warn"
+		}
+		e.add(level, "replication", "replica %d: %s", i+1, strings.Trim(fields, ","))
+	}
+}
+
+// examineClock compares the clocks. Leases need no equal clocks, but tokens and queues use the server's.
+func (e *examination) examineClock(server conn.Doer) {
+	begin := time.Now()
+	v, err := server.Send(e.ctx, resp.Cmd("TIME"))
+	if err != nil {
+		e.fail("clock", err)
+		return
+	}
+	seconds, err := number(v.At(0))
+	if err != nil {
+		e.fail("clock", err)
+		return
+	}
+	micros, err := number(v.At(1))
+	if err != nil {
+		e.fail("clock", err)
+		return
+	}
+	middle := begin.Add(time.Since(begin) / 2)
+	ahead := time.Unix(seconds, micros*1000).Sub(middle)
+	level := "ok"
+	if ahead.Abs() > time.Second {
+		level = "warn"
+	}
+	e.add(level, "clock", "the server's is ahead by %s", ahead.Round(time.Millisecond))
+}
+
+// number returns a number that the server writes as a text.
+func number(v resp.Value) (int64, error) {
+	text, err := v.Text()
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseInt(text, 10, 64)
+}
+
+// lookForRemains looks for the leases of readers whose read-write lock is gone.
+func (e *examination) lookForRemains(server conn.Doer) {
+	const part = ":rwlock_timeout:"
+	remains := 0
+	for cursor := "0"; ; {
+		v, err := server.Send(e.ctx, resp.Cmd("SCAN", cursor, "MATCH", "*"+part+"*", "COUNT", 500))
+		if err == nil {
+			cursor, err = v.At(0).Text()
+		}
+		if err != nil {
+			e.fail("remains", err)
+			return
+		}
+		for key := range v.At(1).All() {
+			text, _ := key.Text()
+			there, err := e.client.Server().Send(e.ctx, resp.Cmd("EXISTS", lockOf(text)))
+			if n, _ := there.Int(); err == nil && n == 0 {
+				remains++
+			}
+		}
+		if cursor == "0" {
+			break
+		}
+	}
+	if remains > 0 {
+		e.add("info", "remains", "%d leases of readers whose lock is gone; they end by themselves", remains)
+		return
+	}
+	e.add("ok", "remains", "none")
+}
+
+// lockOf returns the name of the read-write lock of a reader's lease: {name}:owner:..., or name:owner:... with a hash tag.
+func lockOf(key string) string {
+	if rest, ok := strings.CutPrefix(key, "{"); ok {
+		name, _, _ := strings.Cut(rest, "}:")
+		return name
+	}
+	name, _, _ := strings.Cut(key, "}")
+	return name + "}"
+}

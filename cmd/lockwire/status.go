@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/lockwire/lockwire/lock"
+)
+
+func statusCommand() *command {
+	return &command{
+		name:  "status",
+		args:  "NAME... [flags]",
+		short: "show who holds a lock, and who waits",
+		long: `
+Shows the locks of the given names, of any kind: the owners, the processes behind them as the server sees them, the time
+left until the lease ends, the queue of a fair lock, and how many clients listen for the release. The processes of
+Redisson have no names. With -o json it prints one line for each lock.`,
+		examples: []example{
+			{"who has it", `lockwire status orders`, 0},
+			{"the owner, for a script", `lockwire status orders -o json | grep -o '"owner":"[^"]*"'`, 0},
+		},
+		least: 1, most: 1000,
+		define: func(*flag.FlagSet) func(context.Context, *invocation) error { return status },
+	}
+}
+
+func status(ctx context.Context, in *invocation) error {
+	client, err := in.open(ctx, lock.Config{})
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	for i, name := range in.args {
+		seen, err := client.Inspect(ctx, name)
+		if err != nil {
+			return because(ctx, fmt.Errorf("%s: %w", name, err))
+		}
+		s := inspectedState(seen)
+		if in.json() {
+			printJSON(os.Stdout, s)
+			continue
+		}
+		if i > 0 {
+			fmt.Println()
+		}
+		s.describe()
+	}
+	return nil
+}
+
+// inspectedState returns the state of a lock with the processes behind it.
+func inspectedState(seen lock.Inspection) lockState {
+	s := stateOf(lock.Listed{Name: seen.Name, Shape: seen.Shape, Info: seen.Info})
+	s.Listening = max(seen.Listening, 0)
+	for _, c := range seen.Clients {
+		s.Processes = append(s.Processes, processState{c.ID, c.Connected, c.Name, c.Addr, c.Age.Milliseconds()})
+	}
+	if seen.ClientsErr != nil {
+		s.ProcessesError = seen.ClientsErr.Error()
+	}
+	return s
+}
+
+// describe prints the state of one lock for people.
+func (s lockState) describe() {
+	held := "free"
+	if s.Held || len(s.Holders) > 0 {
+		held = "held"
+	}
+	fmt.Printf("%s: %s\n", s.Name, held)
+	field := func(name, format string, args ...any) { fmt.Printf("  %-10s %s\n", name, fmt.Sprintf(format, args...)) }
+	if s.Kind != "" {
+		field("kind", "%s", strings.TrimSpace(s.Kind+" "+s.Mode))
+	}
+	if s.Token != 0 {
+		field("token", "%d", s.Token)
+	}
+	if s.Permits != nil {
+		field("permits", "%d of %d free", s.Permits.Free, s.Permits.Free+s.Permits.Taken)
+	}
+	for _, h := range s.Holders {
+		field("holder", "%s, holds %d, time left %s%s", h.Owner, h.Holds, remaining(h.Remaining), s.processOf(h.Owner))
+	}
+	for i, w := range s.Queue {
+		field("queue", "%d. %s%s", i+1, w.Owner, s.processOf(w.Owner))
+	}
+	if s.Listening > 0 {
+		field("listening", "%d clients", s.Listening)
+	}
+	if s.ProcessesError != "" {
+		field("processes", "unknown: %s", s.ProcessesError)
+	}
+}
+
+// processOf describes the process behind an owner.
+func (s lockState) processOf(owner string) string {
+	for _, p := range s.Processes {
+		if !strings.HasPrefix(owner, p.ID+":") {
+			continue
+		}
+		if !p.Connected {
+			return ", not connected"
+		}
+		return fmt.Sprintf(", process %s at %s, connected for %s", p.Name, p.Addr, brief(time.Duration(p.Age)*time.Millisecond))
+	}
+	return ""
+}
