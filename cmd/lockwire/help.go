@@ -24,6 +24,7 @@ The environment variable REDIS_URL names the server, with its password:
   redis://user:password@host:6379/0               one server; rediss:// with TLS
   redis-sentinel://host:26379,host:26379/master   the master under Sentinel
   redis-cluster://host:6379,host:6380             a cluster
+SSL_CERT_FILE names the file of a private authority for TLS.
 
 exit codes:
   64 wrong usage         76 the lock was lost while the program ran

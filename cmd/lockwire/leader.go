@@ -58,8 +58,8 @@ func (h *hold) lead(ctx context.Context, in *invocation, address string) error {
 		lease := lock.LeaseFrom(work)
 		in.event("leading", lease, nil)
 		code, err := h.supervise(work, in, lease, program)
-		if ended = err == nil; ended && code != 0 {
-			err = &exitError{code: code}
+		if ended = err == nil; ended {
+			return endedWith(code)
 		}
 		return err
 	})

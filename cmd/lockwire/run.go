@@ -26,7 +26,11 @@ code is that of PROGRAM, or 128 + n if the signal n ended it.
 
 The lock is renewed while PROGRAM runs. If that fails, or the lock is taken away, the processes of PROGRAM get the
 signal TERM and, if they are still running shortly before the end of the lease, KILL; the exit code is then 76. The
-signals TERM, INT, HUP, QUIT, USR1 and USR2 are passed on to PROGRAM and its processes.
+signals TERM, INT, HUP, QUIT, USR1 and USR2 are passed on to PROGRAM and its processes. If this process itself is killed,
+the lock stays until its lease ends; on Linux, PROGRAM is killed at the same time, but not the processes it has started.
+
+With --at-least, a short PROGRAM keeps the lock for a while after its end, so that a schedule runs it once although the
+clocks of machines differ. A signal ends this wait, and the lock stays until its lease ends.
 
 PROGRAM finds LOCKWIRE_NAME, LOCKWIRE_KIND, LOCKWIRE_OWNER and, of the kind fenced, LOCKWIRE_TOKEN in its environment.
 Each holder's token is greater than all before it: a resource that refuses smaller tokens is safe from late writers.`,
@@ -35,6 +39,7 @@ Each holder's token is greater than all before it: a resource that refuses small
 			{"give up at once if another process has the lock (exit code 75)", `lockwire run orders -n -- echo working`, codeNotAcquired},
 			{"wait for five seconds at most", `lockwire run nightly --wait 5s -- echo working`, 0},
 			{"for two hours at most, then TERM and KILL", `lockwire run nightly --at-most 2h -- echo working`, 0},
+			{"once for each firing of a schedule, on all machines", `lockwire run hourly -n --at-least 200ms -- echo working`, 0},
 			{"at most three at once, on all machines", `lockwire run import --kind permit --permits 3 -- echo importing`, 0},
 			{"the fencing token", `lockwire run nightly -- sh -c 'echo "token $LOCKWIRE_TOKEN"'`, 0},
 			{"a long shutdown: TERM 20 seconds before the lease would end", `lockwire run etl --lease 2m --stop-before 20s -- echo done`, 0},
@@ -54,6 +59,7 @@ type hold struct {
 	wait       time.Duration
 	lease      time.Duration
 	atMost     time.Duration
+	atLeast    time.Duration
 	stopBefore time.Duration
 	kind       string
 	permits    int
@@ -72,6 +78,7 @@ func (h *hold) define(flags *flag.FlagSet) {
 	})
 	flags.DurationVar(&h.atMost, "at-most", 0, "longest `DURATION` of holding the lock; PROGRAM gets TERM before; default: no limit")
 	h.defineLease(flags)
+	flags.DurationVar(&h.atLeast, "at-least", 0, "shortest `DURATION` of holding the lock, also after the end of PROGRAM")
 	flags.StringVar(&h.kind, "kind", "fenced", "`KIND` of the lock: fenced, reentrant, fair, read, write, spin, plain or permit")
 	flags.IntVar(&h.permits, "permits", 0, "of the kind permit: `N` programs at once, if the semaphore is not set up yet")
 }
@@ -100,6 +107,8 @@ func (h *hold) check() error {
 		return usageError("--stop-before must not be more than two fifths of --lease")
 	case h.atMost < 0 || h.atMost > 0 && h.atMost <= h.stopBefore:
 		return usageError("--at-most must be more than --stop-before")
+	case h.atLeast < 0 || h.atMost > 0 && h.atLeast > h.atMost-h.stopBefore:
+		return usageError("--at-least must not be more than --at-most without --stop-before")
 	case h.permits < 0:
 		return usageError("--permits must be 1 or more")
 	case h.permits > 0 && h.kind != "permit":
@@ -125,11 +134,34 @@ func (h *hold) run(ctx context.Context, in *invocation) error {
 	if err != nil {
 		return err
 	}
+	begin := time.Now()
 	in.event("acquired", lease, nil)
 	work, cancel := lease.Context(context.Background())
 	defer cancel()
 	code, err := h.supervise(work, in, lease, program)
+	if err == nil && !h.linger(ctx, work, begin) {
+		in.event("kept until its lease ends", lease, nil)
+		return endedWith(code)
+	}
 	return h.end(in, lease, code, err)
+}
+
+// linger waits until the lock has been held for atLeast. It reports false if a signal or a loss has ended the wait: then the
+// lock is not to be released.
+func (h *hold) linger(ctx, work context.Context, begin time.Time) bool {
+	left := h.atLeast - time.Since(begin)
+	if left <= 0 {
+		return true
+	}
+	timer := time.NewTimer(left)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+	case <-work.Done():
+	}
+	return false
 }
 
 // supervise runs the program until it ends, or work does.
@@ -160,10 +192,15 @@ func (h *hold) end(in *invocation, lease *lock.Lease, code int, err error) error
 	default:
 		in.event("released", lease, nil)
 	}
-	if code != 0 {
-		return &exitError{code: code}
+	return endedWith(code)
+}
+
+// endedWith is the result of a program that has ended with an exit code.
+func endedWith(code int) error {
+	if code == 0 {
+		return nil
 	}
-	return nil
+	return &exitError{code: code}
 }
 
 // acquire takes the lock.

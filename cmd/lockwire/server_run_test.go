@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/lockwire/lockwire/internal/faultproxy"
 	"github.com/lockwire/lockwire/internal/redistest"
@@ -44,6 +45,7 @@ func TestServerRun(t *testing.T) {
 		{"a wait without a unit", []string{"job", "--wait", "5", "--", "true"}, 64, "", "such as 5s"},
 		{"a margin as long as the lease", []string{"job", "--lease", "2s", "--stop-before", "2s", "--", "true"}, 64, "", "--stop-before"},
 		{"a limit within the margin", []string{"job", "--at-most", "2s", "--stop-before", "3s", "--", "true"}, 64, "", "--at-most"},
+		{"more than the limit", []string{"job", "--at-most", "2s", "--at-least", "3s", "--", "true"}, 64, "", "--at-least"},
 		{"permits without their kind", []string{"job", "--permits", "2", "--", "true"}, 64, "", "--kind permit"},
 	}
 	for _, tt := range tests {
@@ -211,7 +213,7 @@ func TestServerRunUnreachable(t *testing.T) {
 // A program that runs for too long gets TERM, while it still has the lock.
 func TestServerRunAtMost(t *testing.T) {
 	s := redistest.Start(t, redistest.Options{})
-	j := startHeld(t, s.URL(), "run", "job", "--at-most", "2s", "--stop-before", "1900ms", "--", "sh", "-c",
+	j := startHeld(t, s.URL(), "run", "job", "--at-most", "3s", "--stop-before", "2s", "--", "sh", "-c",
 		`trap 'echo stopping; cat; exit 0' TERM; echo ready; while :; do sleep 0.01; done`)
 	j.line()
 	if line := j.line(); line != "stopping" {
@@ -225,6 +227,23 @@ func TestServerRunAtMost(t *testing.T) {
 	if isHeld(s, "job") {
 		t.Error("the lock is not released")
 	}
+}
+
+// The lock outlives a short program. A signal ends the wait, and not the lock.
+func TestServerRunAtLeast(t *testing.T) {
+	s := redistest.Start(t, redistest.Options{})
+	begin := time.Now()
+	do(t, s.URL(), "run", "job", "--at-least", "300ms", "--", "sh", "-c", "exit 5").check(t, 5)
+	if d := time.Since(begin); d < 300*time.Millisecond || isHeld(s, "job") {
+		t.Errorf("the lock was held for less than %v, or is held", d)
+	}
+	j := startJob(t, s.URL(), "run", "job", "--at-least", "1h", "--", "sh", "-c", "echo $$; exit 5")
+	pid := j.line()
+	await(t, "the program has ended", func() bool { return gone(t, pid) })
+	do(t, s.URL(), "run", "job", "-n", "--", "true").check(t, 75)
+	j.signal(syscall.SIGTERM)
+	j.end().check(t, 5)
+	do(t, s.URL(), "run", "job", "-n", "--", "true").check(t, 75)
 }
 
 // The program is killed by somebody else, or the command itself.
