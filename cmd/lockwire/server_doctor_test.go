@@ -24,7 +24,7 @@ func TestServerDoctor(t *testing.T) {
 		levels[f["check"].(string)] = f["level"].(string)
 	}
 	for check, want := range map[string]string{
-		"round trip": "ok", "version": "ok", "eviction": "warn", "persistence": "info", "replication": "info", "clock": "ok",
+		"version": "ok", "eviction": "warn", "persistence": "info", "replication": "info", "clock": "ok",
 		"kind fenced": "ok", "kind permit": "ok", "kind read": "ok", "leases": "warn", "remains": "info",
 	} {
 		if levels[check] != want {
