@@ -48,7 +48,7 @@ var errHelp = errors.New("help is wanted")
 
 func (c *command) words() []string { return strings.Fields(c.name) }
 
-// flags returns the flags of the command, and the invocation that gets their values.
+// flags returns the flags of the command, and the invocation for their values.
 func (c *command) flags() (own, common *flag.FlagSet, in *invocation) {
 	in = &invocation{}
 	own = flag.NewFlagSet(c.name, flag.ContinueOnError)
@@ -87,7 +87,7 @@ func (c *command) parse(words []string) (*invocation, error) {
 	return in, c.check(in)
 }
 
-// check compares the number of arguments with those that the command takes.
+// check compares the number of arguments with the limits of the command.
 func (c *command) check(in *invocation) error {
 	switch {
 	case in.format != "text" && in.format != "json":

@@ -74,7 +74,7 @@ func firstWords() []string {
 	return append(words, "help", "version")
 }
 
-// bashCompletion returns a function for bash, which zsh understands too.
+// bashCompletion returns a function for bash and zsh.
 func bashCompletion() string {
 	var b strings.Builder
 	b.WriteString(`_lockwire() {

@@ -13,7 +13,7 @@ import (
 	"github.com/lockwire/lockwire/lock"
 )
 
-// connection has the flags that name the server.
+// connection has the flags for the address of the server.
 type connection struct {
 	url, urlFile, passwordFile string
 	timeout                    time.Duration
@@ -91,7 +91,7 @@ func firstLine(file string) (string, error) {
 	return line, nil
 }
 
-// checkNoPassword refuses a password in a URL from the command line, which every user of the machine can read.
+// checkNoPassword refuses a password in a URL from the command line, readable for every user of the machine.
 func checkNoPassword(text string) error {
 	_, rest, _ := strings.Cut(text, "://")
 	user := rest[:strings.LastIndexByte(rest, '@')+1]
@@ -102,7 +102,7 @@ func checkNoPassword(text string) error {
 	return nil
 }
 
-// checkURL returns the error that Open would return for the URL alone.
+// checkURL returns the error of Open for the URL alone.
 func checkURL(text string) (err error) {
 	if scheme, _, _ := strings.Cut(text, ":"); strings.HasSuffix(strings.ToLower(scheme), "-cluster") {
 		_, err = cluster.ParseURL(text)

@@ -157,7 +157,7 @@ func (e *examination) tryKind(kind, name string) error {
 	return lease.Unlock(e.ctx)
 }
 
-// lookForEndless looks for locks that only a release frees.
+// lookForEndless looks for locks without a lease, freed by a release only.
 func (e *examination) lookForEndless() {
 	states, err := listed(e.ctx, e.client, "*")
 	if err != nil {
@@ -176,7 +176,7 @@ func (e *examination) lookForEndless() {
 	}
 }
 
-// warnings is a Logger that keeps the warnings, each text once.
+// warnings is a Logger. It keeps each text once.
 type warnings struct {
 	mu    sync.Mutex
 	texts []string

@@ -102,7 +102,7 @@ func (e *examination) examineReplicas(info map[string]string) {
 	}
 }
 
-// examineClock compares the clocks. Leases need no equal clocks, but tokens and queues use the server's.
+// examineClock compares the clocks. Leases do not depend on equal clocks; tokens and queues use the server's clock.
 func (e *examination) examineClock(server conn.Doer) {
 	begin := time.Now()
 	v, err := server.Send(e.ctx, resp.Cmd("TIME"))
@@ -129,7 +129,7 @@ func (e *examination) examineClock(server conn.Doer) {
 	e.add(level, "clock", "the server's is ahead by %s", ahead.Round(time.Millisecond))
 }
 
-// number returns a number that the server writes as a text.
+// number returns the number in a reply that is a text.
 func number(v resp.Value) (int64, error) {
 	text, err := v.Text()
 	if err != nil {

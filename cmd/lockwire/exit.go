@@ -10,7 +10,7 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// The exit codes. Those from 64 to 77 are of sysexits.h, and the rest as in a shell.
+// The exit codes. Codes from 64 to 77 are from sysexits.h, and the rest as in a shell.
 const (
 	codeFailed        = 1
 	codeUsage         = 64

@@ -119,7 +119,7 @@ func leaderShow(ctx context.Context, in *invocation) error {
 	return nil
 }
 
-// notices is a Logger that writes to standard error.
+// notices is a Logger to standard error.
 type notices struct{ in *invocation }
 
 func (n *notices) Warn(msg string, args ...any) {

@@ -66,7 +66,7 @@ func listed(ctx context.Context, client *lockwire.Client, pattern string) ([]loc
 	return slices.SortedFunc(maps.Values(found), func(a, b lockState) int { return strings.Compare(a.Name, b.Name) }), nil
 }
 
-// because returns the signal that has ended ctx, or else the error.
+// because returns the cause of ctx if ctx has ended, else err.
 func because(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause

@@ -13,7 +13,7 @@ func ends(os.Signal) bool { return true }
 
 func signalNumber(os.Signal) int { return 2 }
 
-// process is a program. On this system it has no process group, and the only signal that ends it kills it.
+// process is a program. This system has no process groups, and the only signal to end a program kills the program.
 type process struct{ cmd *exec.Cmd }
 
 func start(cmd *exec.Cmd) (*process, error) { return &process{cmd}, cmd.Start() }

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// passedSignals are the signals that a running program gets.
+// passedSignals are the signals for a running program.
 var passedSignals = []os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2}
 
 // ends reports whether a signal ends the command while no program runs.
@@ -19,7 +19,7 @@ func signalNumber(sig os.Signal) int {
 	return int(n)
 }
 
-// process is a program and the process group that it leads.
+// process is a program and the process group led by the program.
 type process struct {
 	pid      int
 	terminal *terminal
@@ -41,7 +41,7 @@ func start(cmd *exec.Cmd) (*process, error) {
 
 // wait waits for the end of the program, and returns its exit code as a shell would. If the terminal stops the program,
 // wait stops this process too, and continues the program only if mayRun.
-// A program that was stopped for using the terminal from the background goes on as soon as this process has the terminal.
+// After a stop for using the terminal from the background, the program continues as soon as this process has the terminal.
 func (p *process) wait(mayRun func() bool) int {
 	defer p.terminal.close()
 	for {
@@ -67,7 +67,7 @@ func (p *process) wait(mayRun func() bool) int {
 	}
 }
 
-// signal sends a signal to the process group, if it has a process left.
+// signal sends a signal to the process group, if a process is left.
 func (p *process) signal(sig os.Signal) { _ = syscall.Kill(-p.pid, sig.(syscall.Signal)) }
 
 // terminate asks the process group to end. A stopped process has to be continued to notice.

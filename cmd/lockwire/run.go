@@ -89,7 +89,7 @@ func (h *hold) defineLease(flags *flag.FlagSet) {
 		"`DURATION` before the end of the lease at which PROGRAM gets TERM; default: a sixth of the lease, at most 5s")
 }
 
-// check checks the flags, and fills in what depends on others.
+// check checks the flags, and sets the defaults that depend on other flags.
 func (h *hold) check() error {
 	if h.now {
 		h.wait = 0
@@ -195,7 +195,7 @@ func (h *hold) end(in *invocation, lease *lock.Lease, code int, err error) error
 	return endedWith(code)
 }
 
-// endedWith is the result of a program that has ended with an exit code.
+// endedWith is the result after a program with the given exit code.
 func endedWith(code int) error {
 	if code == 0 {
 		return nil
@@ -237,7 +237,7 @@ func (h *hold) acquire(ctx context.Context, client *lockwire.Client, name string
 	return nil, fmt.Errorf("%s: %w", name, err)
 }
 
-// holders says who has a lock, as far as the server answers soon.
+// holders names the holders of a lock, if the server answers within a second.
 func holders(ctx context.Context, l locker) string {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -253,7 +253,7 @@ func holders(ctx context.Context, l locker) string {
 	return text
 }
 
-// environment returns the variables that describe the lock to the program.
+// environment returns the variables with the lock for the program.
 func (h *hold) environment(name string, lease *lock.Lease) []string {
 	env := []string{"LOCKWIRE_NAME=" + name, "LOCKWIRE_KIND=" + h.kind, "LOCKWIRE_OWNER=" + lease.Owner()}
 	if token := lease.Token(); token != 0 {
@@ -262,7 +262,7 @@ func (h *hold) environment(name string, lease *lock.Lease) []string {
 	return env
 }
 
-// notStarted is the error of a program that could not be started, with the exit code of a shell.
+// notStarted is the error of a failed start, with the exit code of a shell.
 func notStarted(err error) error {
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
 		return &exitError{codeNotFound, err}
@@ -270,7 +270,7 @@ func notStarted(err error) error {
 	return &exitError{codeNotExecutable, err}
 }
 
-// event reports an event on standard error: all of them as JSON, and as text only what went wrong.
+// event reports an event on standard error: each event as JSON, but only failures as text.
 func (in *invocation) event(what string, lease *lock.Lease, err error) {
 	name := in.args[0]
 	switch {

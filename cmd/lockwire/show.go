@@ -53,7 +53,7 @@ type permitsState struct {
 	Taken int `json:"taken"`
 }
 
-// stateOf returns the state of a lock that List or Inspect has found.
+// stateOf returns the state of a lock found by List or Inspect.
 func stateOf(l lock.Listed) lockState {
 	s := lockState{
 		Name: l.Name, Kind: string(l.Shape), Held: l.Info.Locked, Mode: string(l.Info.Mode), Token: l.Info.Token,

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// signals receives the signals for the command. Until a program runs, a signal ends ctx; then it is passed to the program.
+// signals receives the signals for the command. Until a program runs, a signal ends ctx; from then on signals go to the program.
 type signals struct {
 	ctx    context.Context // ends with an interrupted as its cause
 	cancel context.CancelCauseFunc
@@ -17,10 +17,10 @@ type signals struct {
 
 	mu   sync.Mutex      // guards the following
 	pass func(os.Signal) // nil while no program runs
-	last os.Signal       // the last one that ends a command
+	last os.Signal       // the last signal to end the command
 }
 
-// interrupted is the error of a command that a signal has ended.
+// interrupted is the error of a command ended by a signal.
 type interrupted struct{ signal os.Signal }
 
 func (e interrupted) Error() string { return e.signal.String() }
@@ -47,15 +47,15 @@ func (s *signals) deliver() {
 	}
 }
 
-// endLocked ends ctx after a signal that ends the command, unless a program runs.
+// endLocked ends ctx after a signal to end the command, unless a program runs.
 func (s *signals) endLocked() {
 	if s.pass == nil && s.last != nil {
 		s.cancel(interrupted{s.last})
 	}
 }
 
-// passTo calls start, and passes the signals to the function that start returns from then on: also those that arrive during
-// start, and one that has ended ctx before.
+// passTo calls start, and passes all later signals to the function returned by start. Signals during start are passed too,
+// and so is an earlier signal that has ended ctx.
 func (s *signals) passTo(start func() (pass func(os.Signal), err error)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,7 +70,7 @@ func (s *signals) passTo(start func() (pass func(os.Signal), err error)) error {
 	return nil
 }
 
-// passNoMore makes the signals end ctx again, and so does one that was passed on.
+// passNoMore makes signals end ctx again. A signal to end the command that was passed on ends ctx now.
 func (s *signals) passNoMore() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -20,7 +20,7 @@ type supervisor struct {
 	process *process
 }
 
-// stopPoll is the pause between looks at a program that has to end.
+// stopPoll is the pause between looks at a program after TERM.
 const stopPoll = 10 * time.Millisecond
 
 // run runs the program until it ends, or has to end because ctx has ended, and returns the exit code and the cause of ctx in
@@ -51,8 +51,8 @@ func (s *supervisor) run(ctx context.Context, cmd *exec.Cmd) (code int, err erro
 	return code, err
 }
 
-// stop ends the program and its process group, by TERM and later KILL, and returns when both have ended. What is left of the
-// group after KILL does not delay it.
+// stop ends the program and its process group, by TERM and later KILL, and returns when both have ended. After KILL, stop
+// waits for the program alone.
 func (s *supervisor) stop(ended <-chan struct{}) {
 	s.process.terminate()
 	begin := time.Now()

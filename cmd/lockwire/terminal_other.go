@@ -4,7 +4,7 @@ package main
 
 import "syscall"
 
-// terminal is not lent to programs on this system: a program that reads from the terminal is stopped.
+// terminal: this system stops a program for reading from the terminal, because the terminal is not lent to programs.
 type terminal struct{}
 
 func foregroundTerminal() *terminal         { return nil }

@@ -11,7 +11,7 @@ import (
 )
 
 // terminal is the controlling terminal of a process in the terminal's foreground. Only processes of the foreground's group
-// may read from a terminal and get its signals (Ctrl-C, Ctrl-Z), so the group of the program has to be that group.
+// may read from a terminal and get the signals of the keyboard (Ctrl-C, Ctrl-Z). The program gets the foreground.
 type terminal struct{ file *os.File }
 
 // foregroundTerminal returns the terminal, or nil if this process has none or is in the background.
@@ -40,7 +40,7 @@ func (t *terminal) setForeground(group int) {
 	_, _, _ = syscall.Syscall(syscall.SYS_IOCTL, t.file.Fd(), syscall.TIOCSPGRP, uintptr(unsafe.Pointer(&g)))
 }
 
-// lend makes the group of a program that is about to start the foreground.
+// lend puts the group of a program into the foreground when the program starts.
 func (t *terminal) lend(attr *syscall.SysProcAttr) {
 	if t != nil {
 		attr.Foreground, attr.Ctty = true, int(t.file.Fd())
@@ -52,12 +52,12 @@ func (t *terminal) takeBack() {
 	if t == nil {
 		return
 	}
-	signal.Ignore(syscall.SIGTTOU) // else the kernel would stop a process in the background that does this
+	signal.Ignore(syscall.SIGTTOU) // the kernel would stop this process in the background
 	t.setForeground(syscall.Getpgrp())
 }
 
 // suspend stops this process after the terminal has stopped the program, as the terminal would have stopped both in one
-// group. It returns when somebody continues this process, or soon if there is no shell that could.
+// group. suspend returns when the shell continues this process, or after a second if no shell has stopped it.
 func (t *terminal) suspend() {
 	continued := make(chan os.Signal, 1)
 	signal.Notify(continued, syscall.SIGCONT)

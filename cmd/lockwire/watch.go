@@ -73,7 +73,7 @@ func watch(ctx context.Context, in *invocation, every time.Duration) error {
 	}
 }
 
-// owners returns the owners of a lock as one text.
+// owners returns the owners of a lock in a text.
 func (s lockState) owners() (text string) {
 	for _, h := range s.Holders {
 		text += h.Owner + "\n"
