@@ -29,7 +29,7 @@ func (c *Cluster) Stream(ctx context.Context) (*conn.Stream, error) {
 			return s, nil
 		}
 		if last = err; ctx.Err() != nil || c.isClosed() {
-			break
+			return nil, last
 		}
 	}
 	c.wantRefresh()

@@ -138,6 +138,7 @@ func TestStreamEndsWithItsContext(t *testing.T) {
 				t.Errorf("%v, want the end of ctx", err)
 			}
 		})
+		synctest.Wait() // nor does a refresh, as nothing is known to be wrong
 		dials := -before
 		for addr := range f.nodes {
 			dials += f.dials(addr)
