@@ -19,6 +19,33 @@ func TestReadmeIsTheExample(t *testing.T) {
 	}
 }
 
+// The code in TESTING.md is code of tests, which are compiled and run.
+func TestTestingIsTested(t *testing.T) {
+	text, err := os.ReadFile("TESTING.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tests strings.Builder
+	for _, file := range []string{
+		"lock/locktest/importer_test.go", "lock/locktest/example_test.go", "internal/thirdparty/miniredis_users_test.go",
+	} {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tests.Write(source)
+	}
+	blocks := strings.Split(string(text), "```go\n")[1:]
+	for _, block := range blocks {
+		if code, _, ok := strings.Cut(block, "```"); !ok || !strings.Contains(tests.String(), code) {
+			t.Errorf("TESTING.md has code that no test has:\n%s", code)
+		}
+	}
+	if len(blocks) == 0 {
+		t.Error("TESTING.md has no code")
+	}
+}
+
 func between(t *testing.T, file, begin, end string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)

@@ -10,22 +10,22 @@ import (
 
 // Config configures [Run]. The zero Config is ready to use.
 type Config struct {
-	// Address is published while this process leads, for [Observe]: where the leader serves, or any other text.
+	// Address is published while this process leads, for [Observe]: where the leader serves, or another text.
 	Address string
 
 	// StopBefore is the time between the end of the function's context and the end of the lease, if the lease is not
-	// renewed: the time that the function has for stopping. 0 is a quarter of the lease, below 0 is no time. The
+	// renewed: the time for stopping. 0 is a quarter of the lease, below 0 is no time. The
 	// maximum is half the lease.
 	StopBefore time.Duration
 
-	// Health, if not nil, is told of what this Run does. Each Run needs a Health of its own.
+	// Health, if not nil, follows this Run. Each Run needs a separate Health.
 	Health *Health
 
 	// Logger reports the loss of the leadership, and failed campaigns. nil is silent.
 	Logger conn.Logger
 }
 
-// stopBefore returns the time for stopping, of a new lease that is certain for the time valid.
+// stopBefore returns the time for stopping, of a new lease certain for the time valid.
 func (c Config) stopBefore(valid time.Duration) (time.Duration, error) {
 	switch d := c.StopBefore; {
 	case d == 0:

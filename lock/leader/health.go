@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Health tells what a [Run] does: see Config.Health. The zero Health is ready to use. Any number of goroutines may call
+// Health follows a [Run]: see Config.Health. The zero Health is ready to use. Any number of goroutines may call
 // its methods.
 type Health struct {
 	mu      sync.Mutex // guards the following
@@ -15,9 +15,9 @@ type Health struct {
 	ended   time.Time // when the context of fn ended; zero before
 }
 
-// Check returns an error if the function still runs although its context ended more than grace ago. Such a process
-// holds the lock, or works without the lock, and should be restarted: Check fits a liveness probe. A process that does
-// not lead is healthy.
+// Check returns an error if the function still runs although its context ended more than grace ago. The process
+// holds the lock, or works without the lock, and should be restarted: Check fits a liveness probe. A process without the
+// leadership is healthy.
 func (h *Health) Check(grace time.Duration) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

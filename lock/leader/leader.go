@@ -26,18 +26,18 @@ const (
 // Run waits until this process leads, and then calls fn. Run calls fn again whenever this process leads again after a
 // loss, in the goroutine of the caller, and never twice at once.
 //
-// The context passed to fn derives from ctx. It ends, with this cause:
+// The context passed to fn derives from ctx and ends with a cause:
 //
 //   - when ctx ends: the cause of ctx
-//   - Config.StopBefore before the end of a lease that is not renewed: [ErrExpiring]
+//   - Config.StopBefore before the end of a lease without renewal: [ErrExpiring]
 //   - when the lock is lost in another way: a [*lock.LostError]
 //
 // Run releases the lock after fn has returned, and returns in these cases:
 //
-//   - ctx has ended: the cause of ctx, joined with the error of fn if that has another reason
+//   - ctx has ended: the cause of ctx, joined with an error of fn for another reason
 //   - fn has returned before its context ended: the error of fn, joined with errors of a loss and of the release
-//   - the lock cannot be acquired, for a reason that does not pass, such as an invalid name, a closed Client or a
-//     missing permission: that error
+//   - the lock cannot be acquired, for a lasting reason, such as an invalid name, a closed Client or a missing
+//     permission: the error of the acquire
 //
 // After a loss the error of fn is only logged. If fn panics, the lock is released and the panic continues.
 func Run(ctx context.Context, locks *lock.Client, name string, cfg Config, fn func(context.Context) error) error {
@@ -77,7 +77,7 @@ func (e *election) warn(text string, args ...any) {
 	}
 }
 
-// term waits for the leadership and leads until fn has returned. It reports whether err is the result of Run. Otherwise
+// term waits for the leadership and leads until fn has returned. over reports whether err is the result of Run. Otherwise
 // Run campaigns again, and err is the failure of this campaign, nil after a loss.
 func (e *election) term(ctx context.Context) (over bool, err error) {
 	lease, err := e.locks.Fenced(e.name).Lock(ctx)
@@ -122,7 +122,7 @@ func (e *election) term(ctx context.Context) (over bool, err error) {
 	return false, nil
 }
 
-// lead calls fn. It returns the cause of the end of fn's context, nil if fn returned before, and the error of fn.
+// lead calls fn, and returns the cause of the end of fn's context, nil if fn returned before, and the error of fn.
 func (e *election) lead(ctx context.Context, lease *lock.Lease, stopBefore time.Duration) (cause, err error) {
 	held, cancel := lease.Context(context.WithValue(ctx, tokenKey{}, lease.Token()))
 	defer cancel()
@@ -176,7 +176,7 @@ func (e *election) failed(ctx context.Context, err error) (over bool, _ error) {
 	return !passing(err), err
 }
 
-// passing reports whether a later campaign may succeed where this one has returned err.
+// passing reports whether a later campaign may succeed after a campaign with the error err.
 func passing(err error) bool {
 	for _, final := range []error{lock.ErrInvalid, lock.ErrWrongType, lock.ErrClosed, conn.ErrClosed, conn.ErrRefused} {
 		if errors.Is(err, final) {

@@ -22,20 +22,20 @@ var withdrawSource string
 
 var publishScript, withdrawScript = script.New(publishSource), script.New(withdrawSource)
 
-// Leader is who leads, as the server sees it.
+// Leader is the leader according to the server.
 type Leader struct {
 	Owner     string        // the owner of the lock: the id of the lock.Client, a colon, and a number
 	Token     int64         // the fencing token of this term
-	Remaining time.Duration // the remaining lease; the leader renews it
-	// Address and Since are what the leader published: its Config.Address, and the beginning of its term by the
-	// server's clock. Both are zero for an instant at the beginning of a term, and for a holder of the lock that did not
-	// acquire it by Run.
+	Remaining time.Duration // the remaining lease, between two renewals
+	// Address and Since are published by the leader: Config.Address, and the beginning of its term by the
+	// server's clock. Both are zero for an instant at the beginning of a term, and for a holder of the lock without
+	// Run.
 	Address string
 	Since   time.Time
 }
 
-// Observe asks the server who leads. It returns the zero Leader if nobody does. The answer may be out of date when Observe
-// returns: the resource has to compare tokens where that matters.
+// Observe asks the server for the leader, and returns the zero Leader if nobody leads. The answer may be out of date when
+// Observe returns; resources compare tokens to be certain.
 func Observe(ctx context.Context, locks *lock.Client, name string) (Leader, error) {
 	info, err := locks.Fenced(name).Info(ctx)
 	if err != nil || !info.Locked || len(info.Holders) == 0 {
@@ -50,15 +50,15 @@ func Observe(ctx context.Context, locks *lock.Client, name string) (Leader, erro
 	owner, err1 := v.At(0).Text()
 	address, err2 := v.At(1).Text()
 	since, err3 := v.At(2).Int()
-	if owner == l.Owner && errors.Join(err1, err2, err3) == nil { // else the record is of another term, or there is none
+	if owner == l.Owner && errors.Join(err1, err2, err3) == nil { // else the record is missing, or of another term
 		l.Address, l.Since = address, time.UnixMilli(since)
 	}
 	return l, nil
 }
 
-// Watch yields who leads, now and after each change, until ctx ends or the caller breaks the loop. It asks the server
-// once in every, 0 for a second: changes in between are not seen. A failed question is yielded as an error, and Watch goes
-// on.
+// Watch yields the present leader, and the leader after each change, until ctx ends or the caller breaks the loop. Watch
+// asks the server once in every, 0 for a second, and misses changes in between. Watch yields the error of a failed question
+// and continues.
 func Watch(ctx context.Context, locks *lock.Client, name string, every time.Duration) iter.Seq2[Leader, error] {
 	if every <= 0 {
 		every = time.Second
@@ -91,7 +91,7 @@ func Watch(ctx context.Context, locks *lock.Client, name string, every time.Dura
 	}
 }
 
-// recordKey is the key of what the leader publishes, in the hash slot of the lock.
+// recordKey is the key of the leader's address, in the hash slot of the lock.
 func recordKey(name string) string {
 	if strings.Contains(name, "{") {
 		return "lockwire_leader:" + name
@@ -113,7 +113,7 @@ func (e *election) publish(ctx context.Context, lease *lock.Lease, most time.Dur
 	return nil
 }
 
-// withdraw deletes what publish has written. A failure leaves a record that Observe ignores.
+// withdraw deletes the published record. After a failure, Observe ignores the record.
 func (e *election) withdraw(ctx context.Context, lease *lock.Lease) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawWait)
 	defer cancel()

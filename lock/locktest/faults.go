@@ -20,7 +20,7 @@ func (s *Server) Heal() { s.fake.Refuse(false) }
 // the connection breaks. Acquires count for all kinds of locks, and so does each attempt of a waiter.
 func (s *Server) DropReply(n int) { s.fault(n, fakeredis.RunThenClose().ThenReset()) }
 
-// DelayReply delays the reply to the n-th acquire from now on by d, and with it the replies that follow on the connection.
+// DelayReply delays the reply to the n-th acquire from now on by d, and the following replies on the connection.
 func (s *Server) DelayReply(n int, d time.Duration) { s.fault(n, fakeredis.Run().Late(d)) }
 
 func (s *Server) fault(n int, act fakeredis.Action) {

@@ -10,7 +10,7 @@ import (
 	"github.com/lockwire/lockwire/lock"
 )
 
-// Holder is somebody else who has a lock: see [Server.Hold].
+// Holder is the holder of a lock in another process: see [Server.Hold].
 type Holder struct {
 	Owner string // as in lock.Info
 
@@ -21,12 +21,12 @@ type Holder struct {
 // stranger is the id of the clients behind Holders.
 const stranger = "10c4e570-0000-4000-8000-000000000001"
 
-// Hold takes the lock called name for another process, or fails the test if the lock is taken. The process is as well a JVM
-// with Redisson (RLock.lock in the thread 7) as one of this package, which store the same. The lock is free after lease,
-// or with [Holder.Release]; with a lease of 0 only then.
+// Hold takes the lock called name for another process, or fails the test if the lock is taken. The process may be a
+// JVM with Redisson (RLock.lock in the thread 7) or a process of this package: both store the same. The lock becomes free
+// after lease, or by [Holder.Release]; with a lease of 0 only by Release.
 //
-// Hold is for the kinds with one owner: Reentrant, NonReentrant, Spin, Fenced and Fair. For others, and for a holder that
-// renews its lease and hears of its loss, use a further [Server.Client].
+// Hold is for the kinds with a single owner: Reentrant, NonReentrant, Spin, Fenced and Fair. For further kinds, and for a
+// holder with renewal and notice of loss, use a further [Server.Client].
 func (s *Server) Hold(name string, lease time.Duration) *Holder {
 	s.t.Helper()
 	if n := s.fake.Do("EXISTS", name); n != int64(0) {
@@ -58,22 +58,22 @@ func (h *Holder) Release() {
 	}
 }
 
-// Lose makes the holder of lease lose its lock, and returns when lease.Err says so with this reason:
+// Lose makes the holder of lease lose the lock, and returns when lease.Err reports the loss with the given reason:
 //
-//   - lock.Forced: the lock is gone from the server.
+//   - lock.Forced: the server loses the lock.
 //   - lock.Taken: another owner has the lock, as after [Server.Hold] without a lease.
 //   - lock.Unreachable: the server is cut off until the lease has ended, for all clients. This takes as long as the lease.
-//   - lock.Expired, lock.HeldTooLong: Lose waits for the end of a lease taken with lock.For, or lock.AtMost.
-//   - lock.ClockJump: the machine of the Client sleeps past the end of the lease, and of the Client's other leases.
+//   - lock.Expired, lock.HeldTooLong: Lose waits for the end of a lease taken with lock.For, or with lock.AtMost up to an hour.
+//   - lock.ClockJump: the machine of the Client sleeps past the end of the lease, and of all leases of the Client.
 //   - lock.ClientClosed: the Client is closed.
-//   - lock.PartLost: of a lease with Members, the first Member is lost by force, and the others for this reason.
+//   - lock.PartLost: of a lease with Members, the first Member is lost by force, and the rest for this reason.
 //
-// Forced and Taken are for locks with one owner. For any other reason Lose of a lease with Members loses the first Member. For lock.ClockJump and lock.ClientClosed, the
-// lease must be of a Client of this Server. Lose fails the test if the lease cannot be lost for this reason, and does not
-// know leases of semaphores and read-write locks.
+// Forced and Taken are for locks with a single owner. Of a lease with Members, Lose loses the first Member for any reason
+// but PartLost. For lock.ClockJump and lock.ClientClosed, the lease must be of a Client of this Server. Lose fails the test
+// if the lease cannot be lost for the given reason.
 func (s *Server) Lose(lease *lock.Lease, reason lock.Reason) {
 	s.t.Helper()
-	if err := lease.Err(); err != nil {
+	if err := lease.Err(); err != nil && !lostFor(err, reason) {
 		s.t.Fatalf("locktest: Lose(%v): the lease is over: %v", reason, err)
 	}
 	if members := lease.Members(); len(members) > 0 {
@@ -85,10 +85,12 @@ func (s *Server) Lose(lease *lock.Lease, reason lock.Reason) {
 		s.take(lease, reason == lock.Taken)
 	case lock.Unreachable:
 		s.Cut()
-		<-lease.Lost()
+		await(lease, time.Until(lease.ValidUntil()))
 		s.Heal()
-	case lock.Expired, lock.HeldTooLong:
-		<-lease.Lost()
+	case lock.Expired:
+		await(lease, time.Until(lease.ValidUntil()))
+	case lock.HeldTooLong:
+		await(lease, time.Hour)
 	case lock.ClockJump:
 		if p := s.processOf(lease); p != nil {
 			p.machine.Sleep(time.Until(lease.ValidUntil()))
@@ -113,6 +115,16 @@ func (s *Server) losePart(members []*lock.Lease, reason lock.Reason) {
 	}
 }
 
+// await waits for the loss of lease, little longer than most.
+func await(lease *lock.Lease, most time.Duration) {
+	timer := time.NewTimer(most + time.Second)
+	defer timer.Stop()
+	select {
+	case <-lease.Lost():
+	case <-timer.C:
+	}
+}
+
 // take removes the lock of lease. If taken is set, a stranger has the lock then.
 func (s *Server) take(lease *lock.Lease, taken bool) {
 	s.t.Helper()
@@ -125,7 +137,7 @@ func (s *Server) take(lease *lock.Lease, taken bool) {
 	_ = lease.Check(context.Background()) // tells the lease
 }
 
-// processOf is the process that has the lease, nil if none of this Server has it.
+// processOf is the process with the lease, nil for a process of another Server.
 func (s *Server) processOf(lease *lock.Lease) *process {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,8 +151,12 @@ func (s *Server) processOf(lease *lock.Lease) *process {
 
 func (s *Server) wantLost(lease *lock.Lease, reason lock.Reason) {
 	s.t.Helper()
-	err := lease.Err()
-	if lost, ok := errors.AsType[*lock.LostError](err); !ok || lost.Reason != reason {
+	if err := lease.Err(); !lostFor(err, reason) {
 		s.t.Fatalf("locktest: Lose(%v): the lease cannot be lost like this: its Err() is %v", reason, err)
 	}
+}
+
+func lostFor(err error, reason lock.Reason) bool {
+	lost, ok := errors.AsType[*lock.LostError](err)
+	return ok && lost.Reason == reason
 }

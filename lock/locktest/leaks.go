@@ -9,15 +9,14 @@ import (
 	"github.com/lockwire/lockwire/internal/fakeredis"
 )
 
-// leaksSettle is the maximum wait for what Clients do in the background after a call, such as the undo of an acquire.
-const leaksSettle = 2 * time.Second
+// leaksSettle is the maximum wait for the Clients' work in the background, for example the undo of an acquire.
+const leaksSettle = 5 * time.Second
 
-// Leaks returns a line for each lock on the server that has an owner, for each Client that holds leases, and for each
-// Client in which calls wait. It is empty after a test whose code has cleaned up. Leaks waits up to 2 s for changes that are
-// under way.
+// Leaks returns a line for each held lock on the server, for each Client with leases, and for each Client with waiting
+// calls: nothing after a tidy test. Leaks waits up to 5 s for changes under way.
 //
-// The counters of Fenced locks and the permits of semaphores stay by design, and the keys by which the server knows a
-// repeated release expire by themselves: Leaks ignores them. A lock that [Server.Hold] has taken counts until its Release.
+// The counters of Fenced locks and the permits of semaphores stay by design, and the latches of releases expire by
+// themselves: Leaks ignores all of these. A lock taken by [Server.Hold] counts until Release.
 func (s *Server) Leaks() []string {
 	for end := time.Now().Add(leaksSettle); ; time.Sleep(10 * time.Millisecond) {
 		if list := s.leaks(); len(list) == 0 || !time.Now().Before(end) {
@@ -47,7 +46,7 @@ func (s *Server) leaks() (list []string) {
 	return list
 }
 
-// awaited names the locks whose releases somebody listens for.
+// awaited names the locks with subscribers.
 func (s *Server) awaited() string {
 	channels, _ := s.fake.Do("PUBSUB", "CHANNELS", "redisson_*").([]any)
 	var names []string
@@ -63,7 +62,7 @@ func (s *Server) awaited() string {
 	return ", for " + strings.Join(names, ", ")
 }
 
-// keys returns the keys that may belong to a lock.
+// keys returns the possible keys of locks.
 func (s *Server) keys() (list []string) {
 	all, _ := s.fake.Do("KEYS", "*").([]any)
 	for _, key := range all {

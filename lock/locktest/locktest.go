@@ -1,4 +1,4 @@
-// Package locktest is a server for tests of programs that use package lock: in memory, without a socket, inside and outside
+// Package locktest is a server for tests of programs with locks: in memory, without a socket, inside and outside
 // testing/synctest.
 //
 //	func TestImport(t *testing.T) {
@@ -11,11 +11,11 @@
 // In a bubble of testing/synctest no test waits for a lease, and every time is exact: create the Server there, and let time
 // pass by time.Sleep. Outside a bubble time is real, and [Server.Advance] lets more of it pass.
 //
-// At the end of the test, the Server reports leases that were not released, calls that still wait, and keys of locks that
-// are left. See [Server.Leaks].
+// At the end of the test, the Server reports forgotten leases, calls still waiting, and remaining keys of locks.
+// See [Server.Leaks].
 //
-// The Server knows the scripts of all kinds of locks, and the commands that programs with locks commonly use, on one server
-// without replicas. It is neither a cluster nor a sentinel, and runs no other Lua.
+// The Server knows the scripts of all kinds of locks, and the usual commands of programs with locks, as a single
+// server without replicas, cluster or further Lua.
 package locktest
 
 import (
@@ -31,7 +31,7 @@ import (
 	"github.com/lockwire/lockwire/lock/internal/machine"
 )
 
-// TB is the part of [testing.TB] that this package uses.
+// TB is the part of [testing.TB] used by this package.
 type TB interface {
 	Helper()
 	Cleanup(func())
@@ -39,8 +39,8 @@ type TB interface {
 	Fatalf(format string, args ...any)
 }
 
-// Server is a Redis server in memory. Any number of goroutines may call its methods, as long as the test's goroutine is
-// among them for those that may fail the test: Client, Hold and Lose.
+// Server is a Redis server in memory. Any number of goroutines may call the methods. Client, Hold and Lose may fail the
+// test with Fatalf, and belong in the goroutine of the test.
 type Server struct {
 	t    TB
 	fake *fakeredis.Server
@@ -48,7 +48,7 @@ type Server struct {
 	mu        sync.Mutex // guards the following
 	processes []*process
 	holders   []*Holder
-	acquires  map[string]bool // the digests of scripts that acquire a lock
+	acquires  map[string]bool // the digests of acquire scripts
 	acquired  int             // acquires so far
 	faults    map[int]fakeredis.Action
 }
@@ -63,7 +63,7 @@ type process struct {
 // Machine is for lock.New.
 func (p *process) Machine() *machine.Machine { return &p.machine }
 
-// NewServer starts a Server. At the end of the test the Server reports what [Server.Leaks] returns, as errors of the test,
+// NewServer starts a Server. At the end of the test the Server reports the result of [Server.Leaks] as errors of the test,
 // and closes its Clients and itself.
 func NewServer(t TB) *Server {
 	s := &Server{t: t, fake: fakeredis.New(), acquires: map[string]bool{}, faults: map[int]fakeredis.Action{}}
@@ -83,10 +83,10 @@ func (s *Server) interpret(source string) (func(*fakeredis.Call) any, error) {
 	return lockscripts.Interpret(source)
 }
 
-// Config returns a configuration with which conn.Open connects to the server, for a program that opens its own pool.
+// Config returns the configuration for a conn.Open of the program under test.
 func (s *Server) Config() conn.Config { return conn.Config{Dial: s.fake.Dial} }
 
-// Client returns a Client with a pool of its own: one process beside others. The Server closes both at the end of the test;
+// Client returns a Client on a new pool: a further process. The Server closes both at the end of the test;
 // the test may close the Client before.
 func (s *Server) Client(cfg lock.Config) *lock.Client {
 	s.t.Helper()
@@ -106,7 +106,7 @@ func (s *Server) Client(cfg lock.Config) *lock.Client {
 }
 
 // Advance lets d pass at once, outside testing/synctest: keys expire, and waiters look again. Meanwhile the Clients of this
-// Server are suspended, as on a machine that sleeps: a lease that ends within d is lost with the reason lock.ClockJump.
+// Server are suspended, as on a sleeping machine: a lease ending within d is lost with the reason lock.ClockJump.
 // Timers and contexts go by the real time. In a bubble use time.Sleep instead.
 func (s *Server) Advance(d time.Duration) {
 	s.fake.Advance(d)

@@ -143,8 +143,8 @@ func TestAdvance(t *testing.T) {
 	}()
 	fixed := mustLock(t, other, "fixed", lock.For(time.Minute))
 	kept := mustLock(t, other, "kept", lock.For(3*time.Hour))
-	for waiting := false; !waiting; {
-		waiting = locks.Stats().Waiting == 1
+	for locks.Stats().Waiting == 0 {
+		time.Sleep(time.Millisecond)
 	}
 	srv.Advance(time.Hour + time.Second)
 	if err := <-got; err != nil {
@@ -164,9 +164,13 @@ func TestLose(t *testing.T) {
 		lock.HeldTooLong,
 	} {
 		t.Run(reason.String(), func(t *testing.T) {
-			both(t, func(t *testing.T) {
+			run := both
+			if slices.Contains([]lock.Reason{lock.Unreachable, lock.Expired, lock.HeldTooLong}, reason) { // last as long as the lease
+				run = synctest.Test
+			}
+			run(t, func(t *testing.T) {
 				srv := locktest.NewServer(t)
-				locks := srv.Client(lock.Config{Lease: time.Second})
+				locks := srv.Client(lock.Config{})
 				var lease *lock.Lease
 				switch reason {
 				case lock.Expired:
@@ -236,7 +240,7 @@ func TestCut(t *testing.T) {
 
 // What is left over fails the test, by name.
 func TestLeaks(t *testing.T) {
-	both(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{}
 		var waiting sync.WaitGroup
 		lines := r.run(func() {
@@ -272,6 +276,11 @@ func TestMisuse(t *testing.T) {
 			lease, _ := s.Client(lock.Config{}).Reentrant("job").Lock(context.Background())
 			defer func() { _ = lease.Unlock(context.Background()) }()
 			s.Lose(lease, lock.PartLost)
+		},
+		"cannot be lost like this: its Err() is <nil>": func(s *locktest.Server) {
+			lease, _ := s.Client(lock.Config{}).Reentrant("job").Lock(context.Background())
+			defer func() { _ = lease.Unlock(context.Background()) }()
+			s.Lose(lease, lock.Expired) // though it is renewed
 		},
 		"the lease is over: lock: released": func(s *locktest.Server) {
 			lease, _ := s.Client(lock.Config{}).Reentrant("job").Lock(context.Background())
