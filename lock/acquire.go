@@ -433,6 +433,7 @@ func (c *Client) granted(r *request, start instant, count, token int64) (bool, t
 	r.giveTurn()
 	r.got = l
 	c.watchdog.add(l)
+	l.warnWaited(r.since)
 	c.counters.acquired.Add(1)
 	c.shareGrant(r)
 	return true, 0, nil

@@ -36,6 +36,7 @@ type Client struct {
 	watchdog watchdog
 	cleanup  cleanup
 	counters counters
+	logged   logLimit
 
 	done chan struct{}   // closed by Close
 	life context.Context // for background work and waiters; ended by Close

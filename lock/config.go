@@ -113,9 +113,14 @@ type Config struct {
 	// must be longer, or set its own StopBefore.
 	StopBefore time.Duration
 
+	// WarnAfter is the time after which the Logger reports a lock acquired after a longer wait, or held for longer. A long
+	// hold is reported at a renewal and at Unlock. 0 is never.
+	WarnAfter time.Duration
+
 	// Logger reports lost locks, failed or late renewals, and missing permissions of the user for the channels of
 	// locks, without which waiters are not woken. With a Logger, the Client asks the server once whether the user may
-	// publish on the channels. nil is silent.
+	// publish on the channels. A line about a lock has its name, kind and owner and the age of the lease, and is not repeated
+	// within a minute. nil is silent.
 	Logger conn.Logger
 
 	// ShowName, if set, returns what errors and the log show in place of the name of a lock, to hide names or a part of
@@ -166,6 +171,8 @@ func (c Config) validate() error {
 		return invalidf("Acks of %d", c.Acks)
 	case c.AckTimeout < time.Millisecond:
 		return invalidf("AckTimeout of %v", c.AckTimeout)
+	case c.WarnAfter < 0:
+		return invalidf("WarnAfter of %v", c.WarnAfter)
 	case c.HandOverFor < 0:
 		return invalidf("HandOverFor of %v", c.HandOverFor)
 	case c.Publish < PublishAuto || c.Publish > PublishSharded:

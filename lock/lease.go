@@ -330,7 +330,7 @@ func (l *Lease) lose(reason Reason, cause error) {
 		l.client.forget(l)
 	}
 	l.client.counters.lost.Add(1)
-	l.client.warn("lease lost", "reason", reason.String(), "error", cause)
+	l.warn("lease lost", "reason", reason.String(), "error", cause)
 	l.traceLoss()
 	l.tellWhole()
 }

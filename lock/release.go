@@ -56,6 +56,9 @@ func (l *Lease) unlock(ctx context.Context, task bool) error {
 		return l.outcome
 	}
 	lost, left := l.giveUp()
+	if lost == nil {
+		l.warnHeld()
+	}
 	most := min(max(left, releaseMin), releaseMax)
 	bound := (*Client).bound
 	if task {
@@ -95,6 +98,7 @@ func (l *Lease) settle(err error) error {
 
 // repeat leaves the release to the background. If turn is set, the job takes over the owner's turn.
 func (l *Lease) repeat(turn bool, cause error) error {
+	l.warn("release not confirmed, and repeated in the background", "error", cause)
 	l.repeats = &job{lease: l, turn: turn, since: time.Now(), until: l.end(), done: make(chan struct{})}
 	if !l.client.cleanup.add(l.repeats) {
 		l.repeats.endTrace(errEnded)

@@ -221,6 +221,7 @@ func (w *watchdog) renewed(l *Lease, start instant, late bool, outcome int64, fa
 		*trust = trusted
 		w.client.counters.renewals.Add(1)
 		l.extend(start)
+		l.warnHeld()
 	}
 	l.endRenewal(failure)
 	if failure == nil && outcome == 0 {

@@ -1,0 +1,182 @@
+package lock_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/lock"
+)
+
+// Of each kind: the error names the lock, its kind and, in this process, its holder.
+func TestNotAcquiredSaysWhat(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		mine, c := w.client(lock.Config{}), w.client(lock.Config{})
+		lease := mustLock(t, mine, "orders", lock.For(time.Minute))
+		w.sleep(41 * time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		_, err := c.Reentrant("orders").Lock(ctx)
+		failed, ok := errors.AsType[*lock.NotAcquiredError](err)
+		if !ok || failed.Name != "orders" || failed.Kind != "reentrant" || failed.Waited != 3*time.Second || failed.Holder != "" ||
+			failed.Remaining != 16*time.Second || !errors.Is(err, lock.ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Lock() = %+v", failed)
+		}
+		want := `lock "orders": not acquired after 3s: context deadline exceeded; the lease has 16s left`
+		if err.Error() != want {
+			t.Errorf("Lock() = %v, want %s", err, want)
+		}
+		_, err = mine.Reentrant("orders").TryLock(t.Context())
+		want = fmt.Sprintf(`lock "orders": not acquired; held by %s of this process for 44s; the lease has 16s left`, lease.Owner())
+		if err.Error() != want || !errors.Is(err, lock.ErrNotAcquired) {
+			t.Errorf("TryLock() = %v, want %s", err, want)
+		}
+		mustUnlock(t, lease)
+	})
+}
+
+// However a context ends, the error is of one type and matches the context's.
+func TestDoneContextHasOneError(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		mine, c := w.client(lock.Config{}), w.client(lock.Config{})
+		for kind, take := range leasedKinds(t, mine) {
+			done, cancel := context.WithCancel(t.Context())
+			cancel()
+			_, err := take(done)
+			if _, ok := errors.AsType[*lock.NotAcquiredError](err); !ok || !errors.Is(err, context.Canceled) || !errors.Is(err, lock.ErrNotAcquired) {
+				t.Errorf("%s: Lock under a done context = %v", kind, err)
+			}
+		}
+		multi := newMulti(t, reentrants(c, "a", "b")...)
+		lease := mustLock(t, mine, "b")
+		for _, hangs := range []bool{false, true} {
+			if hangs {
+				w.sleep(5 * time.Second) // for what the Multi gives back
+				w.srv.Intercept(func(fakeredis.Cmd) fakeredis.Action { return fakeredis.Swallow() })
+			}
+			for what, take := range map[string]func(context.Context, ...lock.Option) (*lock.Lease, error){
+				"Lock": c.Reentrant("b").Lock, "Fair": c.Fair("b").Lock, "Multi": multi.Lock,
+			} {
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+				_, err := take(ctx)
+				cancel()
+				failed, ok := errors.AsType[*lock.NotAcquiredError](err)
+				if !ok || !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, lock.ErrNotAcquired) == hangs {
+					t.Errorf("%s, the server hangs %v: %v, %+v", what, hangs, err, failed)
+				}
+			}
+		}
+		w.srv.Intercept(nil)
+		w.sleep(time.Minute)
+		_ = lease.Unlock(t.Context())
+		w.sleep(time.Minute)
+	})
+}
+
+func TestLossSaysWhat(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{ShowName: func(name string) string { return strings.ToUpper(name[:1]) + "*" }})
+		lease := mustLock(t, c, "orders", lock.For(time.Minute), lock.AtMost(20*time.Second))
+		w.sleep(20 * time.Second)
+		lost, _ := errors.AsType[*lock.LostError](lease.Err())
+		if lost == nil || lost.Name != "orders" || lost.Kind != "reentrant" || lost.Owner != lease.Owner() || lost.Age != 20*time.Second || lost.Remaining != 40*time.Second {
+			t.Errorf("Err() = %+v", lost)
+		}
+		if got, want := lost.Error(), "lock O*: lost after 20s: held for longer than it may be"; got != want {
+			t.Errorf("Err() = %s, want %s", got, want)
+		}
+		mustUnlock(t, lease)
+	})
+}
+
+// logText is what is written, by any goroutine.
+type logText struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (x *logText) Write(b []byte) (int, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.b.Write(b)
+}
+
+func (x *logText) String() string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.b.String()
+}
+
+// A line for each event, with all that is known, and not twice within a minute.
+func TestLogLines(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		var out logText
+		c := w.client(lock.Config{WarnAfter: time.Minute, Logger: slog.New(slog.NewTextHandler(&out, nil))})
+		lines := func(event string) (n int) {
+			synctest.Wait()
+			for line := range strings.Lines(out.String()) {
+				if strings.Contains(line, event) {
+					n++
+					if !strings.Contains(line, `kind=reentrant owner=`+c.ID()) || !strings.Contains(line, "age=") || !strings.Contains(line, `orders`) {
+						t.Errorf("line %s", line)
+					}
+				}
+			}
+			return n
+		}
+		lease, next := mustLock(t, c, "orders"), make(chan *lock.Lease)
+		go func() { next <- mustLock(t, c, "orders") }()
+		w.sleep(59 * time.Second)
+		if n := lines("held for long"); n != 0 {
+			t.Errorf("%d lines after 59 s", n)
+		}
+		w.sleep(4*time.Minute + time.Second)
+		if n := lines("held for long"); n < 3 || n > 5 {
+			t.Errorf("%d lines about a hold of 5 minutes\n%s", n, out.String())
+		}
+		mustUnlock(t, lease)
+		second := <-next
+		if n := lines("acquired after a long wait"); n != 1 {
+			t.Errorf("%d lines about a wait of 5 minutes", n)
+		}
+		w.srv.Do("DEL", "orders")
+		w.sleep(30 * time.Second)
+		lostBecause(t, second.Err(), lock.Forced)
+		if n := lines("lease lost"); n != 1 {
+			t.Errorf("%d lines about the loss", n)
+		}
+	})
+}
+
+func TestJSON(t *testing.T) {
+	info := lock.Info{Locked: true, Remaining: 29700 * time.Millisecond, Token: 7, Mode: lock.ModeRead, Permits: lock.Permits{Set: true, Taken: 2},
+		Holders: []lock.Holder{{Owner: "a\"\\\n\xff", Holds: 2, Remaining: -1}}, Queue: []lock.Waiter{{Owner: "b", Deadline: time.Second}}}
+	in := `{"locked":true,"holders":[{"owner":"a\"\\\u000a` + "\uFFFD" + `","holds":2,"remaining":"never"}],"remaining":"29.7s","mode":"read","token":7,` +
+		`"permits":{"set":true,"free":0,"taken":2},"queue":[{"owner":"b","deadline":"1s"}]}`
+	at := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	for _, test := range []struct {
+		value any
+		want  string
+	}{
+		{info, in},
+		{lock.Info{}, `{"locked":false}`},
+		{lock.Listed{Name: "n", Shape: lock.ShapeLock}, `{"name":"n","shape":"lock","info":{"locked":false}}`},
+		{lock.Inspection{Name: "n", Info: info, Clients: []lock.ClientProcess{{ID: "x"}, {ID: "y", Connected: true, Name: "web", Addr: "h:1", Age: time.Minute}}, ClientsErr: errors.New("no"), Listening: 2},
+			`{"name":"n","info":` + in + `,"clients":[{"id":"x","connected":false},{"id":"y","connected":true,"name":"web","addr":"h:1","age":"1m0s"}],"clients_error":"no","listening":2}`},
+		{lock.HeldLease{Name: "n", Kind: "fair", Owner: "o", Since: at, Age: time.Second, ValidUntil: at.Add(time.Second), Renewed: true},
+			`{"name":"n","kind":"fair","owner":"o","since":"2030-01-02T03:04:05Z","age":"1s","valid_until":"2030-01-02T03:04:06Z","renewed":true}`},
+	} {
+		got, err := json.Marshal(test.value)
+		if err != nil || string(got) != test.want {
+			t.Errorf("Marshal(%+v) = %s, %v, want %s", test.value, got, err, test.want)
+		}
+	}
+}
