@@ -10,8 +10,8 @@ FUZZTIME ?= 20000x
 TESTTIME ?= $(if $(filter all,$(SERVERS)),60m,30m)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-# All packages of the four modules that go.work names.
-PACKAGES := ./... ./bench/... ./internal/simulation/... ./internal/thirdparty/...
+# All packages of the modules that go.work names.
+PACKAGES := ./... ./bench/... ./contrib/otel/... ./contrib/prometheus/... ./internal/simulation/... ./internal/thirdparty/...
 
 # The programs that tests against real servers run. Empty is the one in PATH, or what LOCKWIRE_REDIS_SERVER says; "all" is
 # the one in PATH and those of make servers; anything else is a list of paths with commas.

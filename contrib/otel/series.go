@@ -1,0 +1,66 @@
+package lockotel
+
+import (
+	"context"
+	"sync/atomic"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+)
+
+// lockKey is a kind and a group.
+type lockKey struct{ kind, group string }
+
+// lockSeries are the time series of the locks of a kind and a group.
+type lockSeries struct {
+	held, waiting, pending atomic.Int64
+
+	attributes []attribute.KeyValue     // constant
+	options    options                  // constant
+	observe    metric.ObserveOption     // constant
+	more       kept[[2]string, options] // with one more attribute
+}
+
+// of returns the time series of a lock.
+func (t *Telemetry) of(kind, name string) *lockSeries {
+	key := lockKey{kind, t.cfg.Group(name)}
+	t.lockMu.RLock()
+	s := t.locks[key]
+	t.lockMu.RUnlock()
+	if s != nil {
+		return s
+	}
+	t.lockMu.Lock()
+	defer t.lockMu.Unlock()
+	if s = t.locks[key]; s != nil {
+		return s
+	}
+	s = &lockSeries{attributes: []attribute.KeyValue{attribute.String("lock.kind", kind)}}
+	if key.group != "" {
+		s.attributes = append(s.attributes, attribute.String("lock.group", key.group))
+	}
+	s.attributes = s.attributes[:len(s.attributes):len(s.attributes)]
+	s.options = newOptions(s.attributes)
+	s.observe = metric.WithAttributes(s.attributes...)
+	t.locks[key] = s
+	return s
+}
+
+// with returns the options of s with one more attribute.
+func (s *lockSeries) with(key, value string) options {
+	return s.more.of([2]string{key, value}, func() options {
+		return newOptions(append(s.attributes, attribute.String(key, value)))
+	})
+}
+
+// observeLocks observes the numbers of locks and calls.
+func (t *Telemetry) observeLocks(_ context.Context, o metric.Observer) error {
+	t.lockMu.RLock()
+	defer t.lockMu.RUnlock()
+	for _, s := range t.locks {
+		o.ObserveInt64(t.m.held, s.held.Load(), s.observe)
+		o.ObserveInt64(t.m.waiting, s.waiting.Load(), s.observe)
+		o.ObserveInt64(t.m.pending, s.pending.Load(), s.observe)
+	}
+	return nil
+}
