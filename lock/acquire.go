@@ -217,9 +217,14 @@ func (c *Client) ask(ctx context.Context, r *request) (granted bool, left time.D
 	if r.via != nil {
 		server = r.via(server)
 	}
+	var stands position
+	if r.target.line != "" {
+		stands = c.standingOf(r)
+	}
 	start := c.now()
-	v, err := c.send(ctx, server, r)
+	v, err := c.send(ctx, server, r, stands)
 	if err != nil {
+		c.stood(r, stands, start, false)
 		switch {
 		case uncertain(err) && k.unowned && r.waits && ctx.Err() == nil && !c.isClosed():
 			c.doubt(r)
@@ -239,6 +244,9 @@ func (c *Client) ask(ctx context.Context, r *request) (granted bool, left time.D
 		return false, 0, errLate
 	}
 	count, token, left, err := acquired(v, r.state != nil)
+	if err == nil {
+		c.stood(r, stands, start, count > 0)
+	}
 	switch {
 	case err != nil && errors.Is(err, errUnexpected):
 		c.undo(r, start, false)
@@ -262,15 +270,22 @@ func (c *Client) ask(ctx context.Context, r *request) (granted bool, left time.D
 }
 
 // send sends the acquire script of r, and records in r the time until which the request is valid.
-func (c *Client) send(ctx context.Context, server conn.Doer, r *request) (resp.Value, error) {
+func (c *Client) send(ctx context.Context, server conn.Doer, r *request, s position) (resp.Value, error) {
 	k, keys := r.target.kind, r.target.asking(r)
 	last := c.last(r.target.name)
 	r.last = max(r.last, last)
 	if k.args == nil && c.nature.spread == nil { // a shortcut without heap allocations
-		return k.acquire.Run(c.patient(ctx), server, keys, r.lease.Milliseconds(), r.owner, last)
+		if r.target.line == "" {
+			return k.acquire.Run(c.patient(ctx), server, keys, r.lease.Milliseconds(), r.owner, last)
+		}
+		return k.acquire.Run(c.patient(ctx), server, keys, r.lease.Milliseconds(), r.owner, last, s.place, s.stand)
+	}
+	args := append(c.args(r, r.lease.Milliseconds(), r.owner), last)
+	if r.target.line != "" {
+		args = append(args, s.place, s.stand)
 	}
 	return c.run(ctx, server, &call{script: k.acquire, target: r.target, keys: keys, once: r.waits, state: r.state,
-		args: append(c.args(r, r.lease.Milliseconds(), r.owner), last), leaves: k.joins})
+		args: args, leaves: k.joins})
 }
 
 // acknowledged reports whether enough replicas have the grant, and sets err if not. ack may be nil.
@@ -469,6 +484,7 @@ func (c *Client) withdraw(r *request) {
 	if r.unsure {
 		c.undo(r, c.now(), true)
 	}
+	c.quit(r.target, r.place)
 	queued := r.target.kind.queued
 	if queued {
 		c.leaveQueue(r)

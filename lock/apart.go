@@ -95,6 +95,10 @@ const errMayCome = resp.Error("TRYAGAIN an earlier request may still arrive")
 // runApart makes one attempt to run x with the lock as the only key.
 func (c *Client) runApart(ctx context.Context, d conn.Doer, x *call) (resp.Value, error) {
 	others := x.keys[1:]
+	if n := len(others); n > 0 && others[n-1] == x.target.line {
+		others = others[:n-1] // a line on another server would keep the script from running: all listeners are told instead
+	}
+	own := len(others)
 	if x.target.kind.twin != nil {
 		holds, err := c.timeoutsOf(ctx, x.target.name)
 		if err != nil {
@@ -102,7 +106,6 @@ func (c *Client) runApart(ctx context.Context, d conn.Doer, x *call) (resp.Value
 		}
 		others = slices.Concat(others, holds)
 	}
-	own := len(x.keys) - 1
 	looks := []script.Call{lookScript.get().Call(x.keys[:1])}
 	for _, key := range others {
 		looks = append(looks, lookScript.get().Call([]string{key}))

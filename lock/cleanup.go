@@ -58,6 +58,7 @@ type job struct {
 	change  *change
 	request request
 	behind  *request      // undone after request; nil for none
+	place   any           // the place in the line of request's lock to leave, instead of an undo; nil for none
 	late    bool          // the acquire may still arrive, and must find its latch
 	turn    bool          // the job holds the owner's turn
 	since   time.Time     // the time of the first release

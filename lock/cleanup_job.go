@@ -110,6 +110,9 @@ func (j *job) call(c *Client) *call {
 		}
 		return j.lease.releaseCall(c.last(j.name()))
 	}
+	if j.place != nil {
+		return c.quitCall(j.request.target, j.place)
+	}
 	r, key := &j.request, j.request.target.hold()
 	resting := c.restingLease(key, r.state, r.owner, nil)
 	before := int64(0)
@@ -117,8 +120,8 @@ func (j *job) call(c *Client) *call {
 		before = r.state.tallies[key].count
 	}
 	r.last = max(r.last, c.last(r.target.name)) // earlier requests do not outlast the latch
-	keys := r.target.of(r.owner, r.state, r.latch)
-	args := c.args(r, resting, r.owner, c.publishing(r.target), before, r.last)
+	keys := r.target.lined(r.target.of(r.owner, r.state, r.latch))
+	args := c.lineArgs(r.target, c.args(r, resting, r.owner, c.publishing(r.target), before, r.last))
 	return &call{script: r.target.kind.undo, target: r.target, keys: keys, args: args, leaves: !r.target.kind.unowned, tells: true,
 		state: r.state}
 }
@@ -145,6 +148,8 @@ func (j *job) answered(c *Client, v resp.Value, at time.Time) {
 			return
 		}
 		j.settle(outcome)
+	case j.place != nil:
+		j.finish(nil)
 	default:
 		if !j.late && !j.again { // otherwise the latch expires by itself
 			c.cleanup.addLatch(j.request.target.name, j.request.latch)

@@ -17,6 +17,7 @@ type Client struct {
 	server      Server
 	cfg         Config
 	id          string                          // constant; the first half of each owner
+	visitor     any                             // constant; the place of an acquire that does not wait: in no line
 	pace        pace                            // constant
 	limits      *limits                         // constant; those of cfg, or nil
 	boot        func(t time.Time) time.Duration // constant; the clock that includes sleep, at the recent time t
@@ -59,12 +60,16 @@ type Client struct {
 
 	mu sync.Mutex // guards the following; taken before any Lease's mu
 	// entries holds the locks held or awaited in this process.
-	entries map[entryKey]*entry
-	parked  map[entryKey]*entry // the entries with a parked watch
-	spare   []*entry
-	apart   map[*script.Script]*script.Script // variants of scripts for migrating slots, by the original; may be nil
-	closed  bool
-	hasten  context.CancelFunc // ends the time of Close; nil until closed
+	entries  map[entryKey]*entry
+	places   []any               // places drawn and never taken
+	drawn    int64               // number of places so far
+	distance int                 // doublings of the client's turns
+	slow     bool                // the last acquire took more than half of a turn
+	parked   map[entryKey]*entry // the entries with a parked watch
+	spare    []*entry
+	apart    map[*script.Script]*script.Script // variants of scripts for migrating slots, by the original; may be nil
+	closed   bool
+	hasten   context.CancelFunc // ends the time of Close; nil until closed
 }
 
 // New returns a Client on server. The caller keeps server and closes it. If New cannot classify server, it returns
@@ -109,6 +114,7 @@ func New(server Server, cfg Config) (*Client, error) {
 	c.releases, c.endReleases = context.WithCancel(context.Background())
 	c.leaveBounds = c.bounds.leave
 	c.calls.idle, c.changes.idle = make(chan struct{}), make(chan struct{})
+	c.visitor = c.id + ":0"
 	c.watchdog.init(c)
 	c.calm = c.watchdog.onLoss(server)
 	c.unname = introduce(server, c.title())
@@ -164,8 +170,8 @@ type entry struct {
 	head        head          // owned by the first waiter
 	parked      *pubsub.Watch // the watch of an empty line
 	idle        uint8         // sweeps since parking
-	alone       bool          // the last published release had this client as its only listener
-	turn        turn
+	alone       bool          // no other client waited at the last release
+	place       any           // this process's place in the server's line; nil for none
 }
 
 // heldBy reports whether one of the leases belongs to state. The entry may be nil.

@@ -142,6 +142,7 @@ func (e *CloseError) add(j *job) {
 	case j.change != nil:
 		e.Changes++
 		e.Permits += j.change.returns
+	case j.place != nil: // expires
 	default:
 		e.Acquires++
 		e.Permits += j.request.permits

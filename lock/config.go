@@ -90,8 +90,8 @@ type Config struct {
 	//     owner and its lease.
 	//   - Any other lock is handed over by one script, during which the lock is never free.
 	//
-	// If a single server reports that no other process listens for the lock, HandOverFor alone limits the series,
-	// since a process may want the lock without listening.
+	// If a single server reports that no other client waits for the lock, HandOverFor alone limits the series, since
+	// a client may want the lock without waiting.
 	HandOvers int
 
 	// HandOverFor limits the duration of a series of hand-overs, from when the process acquired the lock; a third of
@@ -236,6 +236,7 @@ type request struct {
 	deadline time.Time                 // of the context; zero if the context has none
 	got      *Lease                    // the lease, once granted
 	seen     sighting                  // by a parked watch, before the first attempt
+	place    any                       // a place in the server's line that no waiter has yet; nil for none
 	series   series                    // the series of hand-overs that includes the grant
 	last     int64                     // the latest time at which a sent request may take effect, by the server's clock, in ms
 	ends     time.Duration             // the end of the lease last reported by a refusal, since clocks.begin; 0 if unknown

@@ -53,4 +53,8 @@
 // In each process one waiter per lock talks to the server, and the others stand behind the first in order of arrival.
 // The release wakes the first waiter, which also tries again when the holder's lease ends, so a lost wake-up costs time
 // and never the lock.
+//
+// Processes that wait for a [Reentrant], [NonReentrant] or [Fenced] lock stand in a line on the server, and each has its
+// turn: a release calls the first, and for 100 ms no other client of this package takes the lock. Redisson's clients
+// have a turn together, as long as any of them waits. For other kinds, a release wakes a waiter of each process.
 package lock

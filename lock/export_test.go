@@ -15,12 +15,16 @@ var kinds = []*kind{
 	semaphoreKind.get(), permitsKind.get(), latchKind.get(), fairKind.get(), nonReentrantFairKind.get(), plainKind.get(),
 }
 
+// LineScript is the text that the scripts of kinds with a line have in common.
+var LineScript = allLine
+
 // AnyKind stands for scripts that are no kind's.
 const AnyKind = "any"
 
 // Scripts are the scripts of each kind, by its name and the operation they are for.
 func Scripts() map[string]map[string]*script.Script {
-	all := map[string]map[string]*script.Script{AnyKind: {"shape": shapeScript.get(), "publish": publishScript.get(), "look": lookScript.get(), "apart": script.New(allApart)}}
+	all := map[string]map[string]*script.Script{AnyKind: {"shape": shapeScript.get(), "publish": publishScript.get(), "look": lookScript.get(), "apart": script.New(allApart),
+		"quit": reentrantKind.get().quit}}
 	for _, k := range kinds {
 		all[k.name] = map[string]*script.Script{}
 		for operation, s := range map[string]*script.Script{

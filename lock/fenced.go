@@ -23,7 +23,7 @@ var fencedKind = &lazy[*kind]{make: newFencedKind}
 func newFencedKind() *kind {
 	k := variant("fenced", reentrantKind.get())
 	k.args, k.parse, k.token = fencedArgs, parseFenced, fencedToken
-	k.acquire = script.Named("fenced_acquire", fencedAcquire)
+	k.acquire = script.Named("fenced_acquire", lined(fencedAcquire))
 	k.info = script.Named("fenced_info", fencedInfo)
 	k.handover = script.Named("fenced_handover", fencedHandover)
 	return k

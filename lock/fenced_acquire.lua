@@ -1,13 +1,16 @@
 -- Fenced lock, acquire: takes the lock for an owner who finds it free or has it already, with a fencing token.
 -- KEYS  1 lock: a hash of the owner to its hold count  2 the last token
---       3 latch: there once this very request has been undone
+--       3 latch: there once this very request has been undone  4 line, if there is one
 -- ARGV  1 lease in ms  2 owner  3 1 for tokens that count from 1 as Redisson's do, else they are no less than the server's time in µs
 --       4 when this is too late, in ms since 1970
+--       5 place in the line  6 what becomes of it: '' nothing; taken when refused ("join"); and when granted ended ("leave")
+--       or moved to the end ("move")
 -- Returns late and the server's time as a status when it is too late, which changes nothing;
 --         otherwise the hold count and the token, which a further hold shares with the first,
---         and otherwise the remaining lease of the other holder in ms (-1: it has none).
-local lock, token, latch = KEYS[1], KEYS[2], KEYS[3]
+--         and otherwise when to ask again in ms: at the end of the other's lease or turn (-1: it has none).
+local lock, token, latch, line = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local lease, owner, plain, last = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local place, stand = ARGV[5] or '', ARGV[6] or ''
 
 -- The token grows over all holds. The server's time in it makes it do so even after the counter has been lost.
 local function draw()
@@ -26,16 +29,22 @@ if redis.call('exists', latch) == 1 then
     return -1 -- undone: nobody waits for this any more
 end
 if redis.call('exists', lock) == 0 then
+    local left = reservedFor(line, string.match(place, '^[^:]*'), now)
+    if left then
+        return waitInLine(line, place, stand, left)
+    end
     local drawn = draw()
     redis.call('hincrby', lock, owner, 1)
     redis.call('pexpire', lock, lease)
+    giveWay(line, place, stand)
     return {1, drawn}
 end
 if redis.call('hexists', lock, owner) == 0 then
-    return redis.call('pttl', lock)
+    return waitInLine(line, place, stand, redis.call('pttl', lock))
 end
 local kept = tonumber(redis.call('get', token)) or draw()
 local count = redis.call('hincrby', lock, owner, 1)
+giveWay(line, place, stand)
 -- A further hold never shortens the lease of those it is nested in.
 if redis.call('pttl', lock) < tonumber(lease) then
     redis.call('pexpire', lock, lease)

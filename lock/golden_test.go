@@ -208,7 +208,11 @@ func (r *replay) heard() []string {
 		select {
 		case event := <-r.messages.Events():
 			if event.Kind == pubsub.Message {
-				list = append(list, r.named(event.Channel+" "+event.Payload))
+				channel := event.Channel
+				if lock, client, ok := strings.Cut(channel, "}:"); ok && len(client) == 36 {
+					channel = lock + "}" // whom we call, Redisson wakes with all
+				}
+				list = append(list, r.named(channel+" "+event.Payload))
 			}
 		default:
 			return list
@@ -222,7 +226,7 @@ func (r *replay) dump() []string {
 	var lines []string
 	for key := range r.do("KEYS", "*").All() {
 		name, _ := key.Text()
-		if r.slow && strings.HasPrefix(name, "redisson_unlock_latch:") {
+		if r.slow && strings.HasPrefix(name, "redisson_unlock_latch:") || strings.HasPrefix(name, "lockwire_line:") {
 			continue
 		}
 		kind, _ := r.do("TYPE", name).Text()

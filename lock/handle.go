@@ -45,7 +45,8 @@ func (h *Handle) Lock(ctx context.Context, opts ...Option) (*Lease, error) {
 
 // TryLock acquires the lock if the lock is free or already belongs to the Owner, and returns [ErrNotAcquired] if not.
 // TryLock asks the server once and does not wait for the lock. If the server grants the lock but the reply arrives
-// after the lease has ended, TryLock gives the lock back and returns a [*LostError] with the reason [Expired].
+// after the lease has ended, TryLock gives the lock back and returns a [*LostError] with the reason [Expired]. A free lock
+// whose next holder has been called, as package lock's section on waiting says, is not acquired.
 func (h *Handle) TryLock(ctx context.Context, opts ...Option) (*Lease, error) {
 	if h.err != nil {
 		return nil, h.err

@@ -56,75 +56,13 @@ func (s series) mayGoOn(cfg *Config, lease time.Duration, alone bool) bool {
 	return (alone || s.length < cfg.HandOvers) && time.Since(s.since) <= min(cfg.HandOverFor, lease/3)
 }
 
-// turn gives other processes a chance at the lock after a series of hand-overs. The next local waiter pauses for
-// stepBack, since it might otherwise win every time. If no other process takes the lock, the pause is skipped for a
-// growing number of series.
-type turn struct {
-	back time.Time // the earliest time of the next local look; zero for no limit
-	idle int       // number of series to end without a pause after the last useless pause
-	skip int       // number of series still to skip
-}
-
-const (
-	// stepBack is the head start of other processes.
-	stepBack = 300 * time.Microsecond
-	maxIdle  = 15
-)
-
-// endSeries runs before the release that ends the series of l, if any.
-func (c *Client) endSeries(l *Lease) {
-	if l.series.length == 0 {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if e := c.entries[l.target.key()]; e != nil && e.first != nil && !e.alone {
-		if e.turn.skip--; e.turn.skip < 0 {
-			e.turn.back = time.Now().Add(stepBack)
-		}
-	}
-}
-
-// looked records the result of the first look after a pause.
-func (w *waiter) looked(granted bool) {
-	if w.entry == nil {
-		return
-	}
-	w.client.mu.Lock()
-	defer w.client.mu.Unlock()
-	switch t := &w.entry.turn; {
-	case t.back.IsZero():
-	case granted:
-		idle := min(2*t.idle+1, maxIdle)
-		*t = turn{idle: idle, skip: idle}
-	default:
-		*t = turn{}
-	}
-}
-
-// lookAt returns the time of the next look, in the past if a look is already due.
-func (w *waiter) lookAt() time.Time {
-	at := w.head.next
-	if w.head.woken && !w.head.short {
-		at = time.Time{}
-	}
-	if w.entry == nil {
-		return at
-	}
-	w.client.mu.Lock()
-	defer w.client.mu.Unlock()
-	if back := w.entry.turn.back; at.Before(back) {
-		return back
-	}
-	return at
-}
-
-// told records the number of listeners of a release. On a single server, one listener means this client alone.
-func (c *Client) told(t *target, listeners int) {
+// told records whether the server knows of other clients that wait for a lock just released. A server with replicas, or of
+// a cluster, does not know.
+func (c *Client) told(t *target, alone bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e := c.entries[t.key()]; e != nil {
-		e.alone = listeners == 1 && c.nature.spread == nil && c.nature.failover == nil
+		e.alone = alone && c.nature.spread == nil && c.nature.failover == nil
 	}
 }
 
@@ -182,9 +120,11 @@ func (w *waiter) inherit() (granted bool) {
 		c.undo(r, p.start, true)
 		c.renewOwner(r)
 	}
-	if h.woken = !granted; granted && h.poll > 0 {
+	heard := h.woken
+	if granted && h.poll > 0 {
 		h.acquired(&c.pace, r)
 	}
+	h.woken = h.woken || heard || !granted
 	return granted
 }
 
@@ -209,6 +149,9 @@ func (c *Client) heir(l *Lease, suits func(next *request) bool) *waiter {
 		e.first.tell(new(passed))
 		return nil
 	default:
+	}
+	if e.place == nil {
+		e.place, l.place = l.place, nil
 	}
 	return e.first
 }
@@ -263,6 +206,5 @@ func (l *Lease) giveBack(ctx context.Context) (resp.Value, error) {
 			return v, err
 		}
 	}
-	l.client.endSeries(l)
 	return l.runRelease(ctx)
 }

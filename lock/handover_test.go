@@ -112,7 +112,7 @@ func TestHandOverEnds(t *testing.T) {
 		strangers int // who listen too
 		messages  int
 	}{
-		{"after two", lock.Config{HandOvers: 2, HandOverFor: time.Hour}, 1, 4},        // of the 3rd, 6th, 9th and last release
+		{"after two", lock.Config{HandOvers: 2, HandOverFor: time.Hour}, 1, 5},        // of the 3rd, 6th, 9th and last release; one more for the stranger's turn
 		{"after two, alone", lock.Config{HandOvers: 2, HandOverFor: time.Hour}, 0, 2}, // of the 3rd, which tells that, and the last
 		{"never", lock.Config{HandOvers: -1, HandOverFor: time.Hour}, 0, 11},
 		{"after a while", lock.Config{HandOverFor: 3 * time.Second}, 0, 3},
@@ -145,11 +145,13 @@ func TestOthersComeFirstAfterASeries(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		rivals  int
-		atLeast int // of a hundred turns are theirs
+		listens bool // a client that knows nothing of the line listens, and never takes its turn
+		atLeast int  // of a hundred turns are theirs
 		most    time.Duration
 	}{
-		{"one who waits", 1, 20, 150 * time.Millisecond},
-		{"one who listens", 0, 0, 110 * time.Millisecond},
+		{"one who waits", 1, false, 20, 150 * time.Millisecond},
+		{"nobody", 0, false, 0, 110 * time.Millisecond},
+		{"one who listens", 0, true, 0, 700 * time.Millisecond},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			inVirtualTime(t, func(t *testing.T, w *world) {
@@ -161,10 +163,12 @@ func TestOthersComeFirstAfterASeries(t *testing.T) {
 					}
 					return fakeredis.Run()
 				})
-				s := pubsub.New(w.pool(conn.Config{}), pubsub.Config{})
-				defer s.Close()
-				if _, err := s.Subscribe(t.Context(), jobChannel); err != nil {
-					t.Fatal(err)
+				if test.listens {
+					s := pubsub.New(w.pool(conn.Config{}), pubsub.Config{})
+					defer s.Close()
+					if _, err := s.Subscribe(t.Context(), jobChannel); err != nil {
+						t.Fatal(err)
+					}
 				}
 				var turns, theirs atomic.Int64
 				var wg sync.WaitGroup

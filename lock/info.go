@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/lockwire/lockwire/resp"
@@ -108,7 +109,8 @@ func (c *Client) forceUnlock(ctx context.Context, t *target) (bool, error) {
 	}
 	holds := c.holdsOf(t.hold(), "", nil) // collected before the script, to leave out later holds
 	v, err := c.runInTime(ctx, t, func(last int64) *call {
-		return &call{script: t.kind.force, target: t, keys: t.keys, args: []any{c.publishing(t), last}, leaves: true, tells: true}
+		return &call{script: t.kind.force, target: t, keys: t.lined(slices.Clone(t.keys)), args: c.lineArgs(t, []any{c.publishing(t), last}),
+			leaves: true, tells: true}
 	})
 	if err != nil {
 		return false, serverError(err)

@@ -20,6 +20,8 @@ const (
 	timeoutPrefix   = "redisson_lock_timeout"
 	idlePrefix      = "lockwire_fair_head" // not in Redisson
 
+	linePrefix = "lockwire_line" // not in Redisson
+
 	// forcedChannel announces names of locks freed by force to the clients of this package.
 	forcedChannel = "lockwire_forced"
 )

@@ -47,6 +47,7 @@ type kind struct {
 	pass                                       *script.Script // of a queued kind: see Client.pass
 	handover                                   *script.Script // nil if the kind has no hand-over
 	single                                     *script.Script // release for an owner that never has another hold; nil for release
+	quit                                       *script.Script // ends a place in the line of waiting processes; nil if there is no line
 }
 
 // variant returns a copy of base with the same stored form, for the caller to change.
@@ -86,6 +87,7 @@ type target struct {
 	kind    *kind
 	name    string
 	channel string
+	line    string                                            // the key of the line of waiting processes; "" for none
 	lease   string                                            // KEYS of renew
 	keys    []string                                          // KEYS of force: the lock, its channel, the kind's own
 	first   []string                                          // KEYS of info, and of an acquire without a latch
@@ -97,6 +99,9 @@ func newTarget(k *kind, name string) *target {
 		kind:    k,
 		name:    name,
 		channel: k.channel(name),
+	}
+	if k.quit != nil {
+		t.line = prefixName(linePrefix, name)
 	}
 	if t.lease = name; k.lease != nil {
 		t.lease = k.lease(name)
@@ -147,7 +152,15 @@ func (t *target) asking(r *request) []string {
 	case r.latch == "":
 		return t.first
 	}
-	return t.passing(r.latch)
+	return t.lined(t.passing(r.latch))
+}
+
+// lined returns keys followed by the key of the line, if the kind has a line.
+func (t *target) lined(keys []string) []string {
+	if t.line == "" {
+		return keys
+	}
+	return append(keys, t.line)
 }
 
 // passing returns the KEYS of handover.

@@ -35,6 +35,7 @@ type Lease struct {
 
 	releasing sync.Mutex // held by the running Unlock; guards the following
 	latch     string     // latch key of the release, the same in every repeat
+	place     any        // a place in the server's line for the release to leave; nil for none
 	repeats   *job       // the release, while it is repeated in the background
 	repeated  bool       // a release request had no answer and may still reach the server
 	unlatched bool       // a release request may have run without leaving a latch

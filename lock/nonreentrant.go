@@ -13,7 +13,7 @@ var nonReentrantKind = &lazy[*kind]{make: newNonReentrantKind}
 
 func newNonReentrantKind() *kind {
 	k := variant("nonreentrant", reentrantKind.get())
-	k.acquire = script.Named("nonreentrant_acquire", nonReentrantAcquire)
+	k.acquire = script.Named("nonreentrant_acquire", lined(nonReentrantAcquire))
 	return k
 }
 

@@ -1,12 +1,15 @@
 -- Non-reentrant lock, acquire: takes the lock for an owner who finds it free.
 -- KEYS  1 lock: a hash of the owner to its hold count  2 its channel
---       3 latch: there once this very request has been undone
+--       3 latch: there once this very request has been undone  4 line, if there is one
 -- ARGV  1 lease in ms  2 owner  3 when this is too late, in ms since 1970
+--       4 place in the line  5 what becomes of it: '' nothing; taken when refused ("join"); and when granted ended ("leave")
+--       or moved to the end ("move")
 -- Returns late and the server's time as a status when it is too late, which changes nothing;
 --         otherwise nil when the lock is the owner's now, the status "reentry" when it was already,
---         and otherwise the remaining lease of the other holder in ms (-1: it has none).
-local lock, latch = KEYS[1], KEYS[3]
+--         and otherwise when to ask again in ms: at the end of the other's lease or turn (-1: it has none).
+local lock, latch, line = KEYS[1], KEYS[3], KEYS[4]
 local lease, owner, last = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local place, stand = ARGV[4] or '', ARGV[5] or ''
 
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -17,11 +20,16 @@ if redis.call('exists', latch) == 1 then
     return -1 -- undone: nobody waits for this any more
 end
 if redis.call('exists', lock) == 0 then
+    local left = reservedFor(line, string.match(place, '^[^:]*'), now)
+    if left then
+        return waitInLine(line, place, stand, left)
+    end
     redis.call('hincrby', lock, owner, 1)
     redis.call('pexpire', lock, lease)
+    giveWay(line, place, stand)
     return nil
 end
 if redis.call('hexists', lock, owner) == 1 then
     return redis.status_reply('reentry')
 end
-return redis.call('pttl', lock)
+return waitInLine(line, place, stand, redis.call('pttl', lock))

@@ -37,15 +37,16 @@ func newReentrantKind() *kind {
 		name:    "reentrant",
 		channel: lockChannel,
 		joins:   true,
-		acquire: script.Named("reentrant_acquire", reentrantAcquire),
-		release: script.Named("reentrant_release", reentrantRelease),
-		undo:    script.Named("reentrant_undo", reentrantUndo),
+		acquire: script.Named("reentrant_acquire", lined(reentrantAcquire)),
+		release: script.Named("reentrant_release", lined(reentrantRelease)),
+		undo:    script.Named("reentrant_undo", lined(reentrantUndo)),
 		renew:   script.Named("reentrant_renew", reentrantRenew),
-		force:   script.Named("reentrant_force", reentrantForce),
+		force:   script.Named("reentrant_force", lined(reentrantForce)),
 		info:    script.Named("reentrant_info", reentrantInfo),
 
-		single:   script.Named("reentrant_single", reentrantSingle),
+		single:   script.Named("reentrant_single", lined(reentrantSingle)),
 		handover: script.Named("reentrant_handover", reentrantHandover),
+		quit:     script.Named("all_quit", lined(allQuit)),
 	}
 }
 

@@ -1,9 +1,10 @@
 -- Reentrant lock, force: frees the lock whoever has it.
--- KEYS  1 lock  2 its channel
+-- KEYS  1 lock  2 its channel  3 line, if there is one
 -- ARGV  1 publish command ('': nobody is told)  2 when this is too late, in ms since 1970
+--       3 1 if the server knows all listeners  4 client's id
 -- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
 --         1 when the lock was taken, else 0. A key of another type or kind is an error and stays.
-local lock, channel = KEYS[1], KEYS[2]
+local lock, channel, line = KEYS[1], KEYS[2], KEYS[3]
 local publish, last = ARGV[1], tonumber(ARGV[2])
 
 local time = redis.call('time')
@@ -19,7 +20,5 @@ elseif fields > 1 or not string.match(redis.call('hvals', lock)[1], '^%d+$') the
     return redis.error_reply('WRONGTYPE The key holds a lock of another kind')
 end
 redis.call('del', lock)
-if publish ~= '' then
-    redis.pcall(publish, channel, '0') -- a user who may not publish leaves waiters to look by themselves
-end
+tellFree(line, channel, publish, ARGV[3], ARGV[4])
 return 1

@@ -1,12 +1,14 @@
 -- Reentrant lock, release: gives one hold back, and the lock with the last one.
--- KEYS  1 lock  2 its channel  3 latch: the outcome of this very request, should it be repeated
+-- KEYS  1 lock  2 its channel  3 latch: the outcome of this very request, should it be repeated  4 line, if there is one
 -- ARGV  1 lease in ms to go back to when holds remain (0: none is alive any more)
 --       2 owner  3 publish command ('': nobody is told)  4 lifetime of the latch in ms
 --       5 1 for a repeat, which keeps an earlier request from taking effect later
 --       6 when this is too late, in ms since 1970
+--       7 1 if the server knows all listeners  8 client's id  9 its place in the line
+--       10 what becomes of it: ended ("leave"), moved to the end ("move") or nothing ('')
 -- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
 --         1 when the lock is free now, 0 when the owner has further holds, nil when it has none.
-local lock, channel, latch = KEYS[1], KEYS[2], KEYS[3]
+local lock, channel, latch, line = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local lease, owner, publish, lifetime, repeated, last = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
 
 local time = redis.call('time')
@@ -30,12 +32,12 @@ if count > 1 and tonumber(lease) > 0 then
     redis.call('hincrby', lock, owner, -1)
     redis.call('pexpire', lock, lease)
     redis.call('set', latch, 0, 'px', lifetime)
+    giveWay(line, ARGV[9], ARGV[10])
     return 0
 end
 -- First what frees memory: a server that has run out of it refuses all else, but not after a script's first write.
 redis.call('del', lock)
-if publish ~= '' then
-    redis.pcall(publish, channel, '0') -- a user who may not publish leaves waiters to look by themselves
-end
+giveWay(line, ARGV[9], ARGV[10])
+tellFree(line, channel, publish, ARGV[7], ARGV[8])
 redis.call('set', latch, 1, 'px', lifetime)
 return 1

@@ -1,11 +1,14 @@
 -- Reentrant lock, single: gives back the hold of an owner that never has another one.
 -- KEYS  1 lock  2 its channel
 --       3 latch: the last owner to have given the lock back by a request with this latch, should the request be repeated
+--       4 line, if there is one
 -- ARGV  1 lease in ms, which is not used: no hold remains  2 owner  3 publish command ('': nobody is told)
 --       4 lifetime of the latch in ms  5 1 for a repeat
--- Returns 1 when the lock is free now, and one more for each listener who was told so if that is known; nil when the owner had
+--       6 1 if the server knows all listeners  7 client's id  8 its place in the line
+--       9 what becomes of it: ended ("leave"), moved to the end ("move") or nothing ('')
+-- Returns 1 when the lock is free now, 2 when moreover no other client waits as far as the server knows; nil when the owner had
 --         no hold.
-local lock, channel, latch = KEYS[1], KEYS[2], KEYS[3]
+local lock, channel, latch, line = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local owner, publish, lifetime, repeated = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
 if repeated == '1' and redis.call('get', latch) == owner then
@@ -15,7 +18,7 @@ end
 if redis.call('hdel', lock, owner) == 0 then
     return nil
 end
--- A user who may not publish leaves waiters to look by themselves.
-local told = publish ~= '' and redis.pcall(publish, channel, '0')
+giveWay(line, ARGV[8], ARGV[9])
+local alone = tellFree(line, channel, publish, ARGV[6], ARGV[7])
 redis.call('set', latch, owner, 'px', lifetime)
-return type(told) == 'number' and 1 + told or 1
+return alone and 2 or 1

@@ -1,12 +1,13 @@
 -- Reentrant lock, undo: takes back an acquire whose outcome its caller does not know.
 -- KEYS  1 lock  2 its channel
---       3 latch: keeps the acquire, and this, from taking effect later
+--       3 latch: keeps the acquire, and this, from taking effect later  4 line, if there is one
 -- ARGV  1 lease in ms to go back to when holds remain  2 owner  3 publish command ('': nobody is told)
 --       4 hold count that the owner had before
 --       5 when this is too late, in ms since 1970: no earlier than that of the acquire
+--       and at the end 1 if the server knows all listeners, and the client's id
 -- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
 --         1 when there was something to take back, else 0; running it again does no harm.
-local lock, channel, latch = KEYS[1], KEYS[2], KEYS[3]
+local lock, channel, latch, line = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local lease, owner, publish, before, last = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 
 local time = redis.call('time')
@@ -29,7 +30,5 @@ if before > 0 and tonumber(lease) > 0 then
     return 1
 end
 redis.call('del', lock)
-if publish ~= '' then
-    redis.pcall(publish, channel, '0') -- a user who may not publish leaves waiters to look by themselves
-end
+tellFree(line, channel, publish, ARGV[#ARGV - 1], ARGV[#ARGV])
 return 1

@@ -85,6 +85,7 @@ func (l *Lease) unlock(ctx context.Context, task bool) error {
 // settle makes err the final result of Unlock. Until then the server may count this hold, and so does the client.
 func (l *Lease) settle(err error) error {
 	l.settled, l.outcome = true, err
+	l.client.quit(l.target, l.place)
 	switch n := &l.client.counters; {
 	case err == nil:
 		n.released.Add(1)
@@ -198,11 +199,14 @@ func (l *Lease) release(ctx context.Context) error {
 
 func (l *Lease) runRelease(ctx context.Context) (resp.Value, error) {
 	c, t := l.client, l.target
+	way := c.givingWay(l)
+	defer c.gaveWay(t, way)
 	if !l.single() {
 		return c.runInTime(ctx, t, l.releaseCall)
 	}
 	ctx = c.dividing(ctx) // the same steps as c.run, without allocations
-	v, err := t.kind.single.Run(ctx, c.server, t.with(l.latch), 0, l.owner, c.publishing(t), latchLife.Milliseconds(), l.repeated)
+	v, err := t.kind.single.Run(ctx, c.server, t.lined(t.with(l.latch)), 0, l.owner, c.publishing(t), latchLife.Milliseconds(), l.repeated,
+		c.countsListeners(t), c.id, way.place, way.stand)
 	if refused(err) {
 		return c.divide(ctx, c.server, l.releaseCall(0), err)
 	}
@@ -217,17 +221,21 @@ func (l *Lease) resting() int64 { return l.client.restingLease(l.target.hold(), 
 // releaseCall returns the call of runRelease, good until last. The script single ignores last: its owner never comes back.
 func (l *Lease) releaseCall(last int64) *call {
 	c, t := l.client, l.target
-	x := &call{script: t.kind.release, target: t, keys: t.of(l.owner, l.state, l.latch), leaves: true, tells: true, apart: &l.unlatched, owner: l.owner}
+	x := &call{script: t.kind.release, target: t, keys: t.lined(t.of(l.owner, l.state, l.latch)), leaves: true, tells: true, apart: &l.unlatched, owner: l.owner}
+	way := c.givingWay(l)
 	if l.single() {
 		x.script = t.kind.single
-		x.args = []any{0, l.owner, c.publishing(t), latchLife.Milliseconds(), l.repeated}
+		x.args = []any{0, l.owner, c.publishing(t), latchLife.Milliseconds(), l.repeated, c.countsListeners(t), c.id, way.place, way.stand}
 		return x
 	}
 	if x.state = l.state; l.state != nil {
 		x.holds = l.state.tallies[t.hold()].count
 	}
 	x.args = []any{l.resting(), l.owner, c.publishing(t), latchLife.Milliseconds(), l.repeated && l.state != nil, last, c.countsListeners(t)}
-	if !t.kind.queued {
+	switch {
+	case t.line != "":
+		x.args = append(x.args, c.id, way.place, way.stand)
+	case !t.kind.queued:
 		x.args = x.args[:len(x.args)-1]
 	}
 	return x
@@ -243,7 +251,8 @@ func (l *Lease) lateReleaseCall() *call {
 	}
 	r := request{target: t, lease: l.term, owner: l.owner, state: l.state}
 	args := l.client.args(&r, l.resting(), l.owner, l.client.publishing(t), before, l.client.last(t.name))
-	return &call{script: t.kind.undo, target: t, keys: t.of(l.owner, l.state, l.latch), args: args, leaves: true, tells: true, state: l.state}
+	return &call{script: t.kind.undo, target: t, keys: t.lined(t.of(l.owner, l.state, l.latch)), args: l.client.lineArgs(t, args),
+		leaves: true, tells: true, state: l.state}
 }
 
 // answered records the server's reply to the release and returns the result for the holder, or an error for an
@@ -257,19 +266,22 @@ func (l *Lease) answered(v resp.Value) (outcome, err error) {
 		outcome = l.notHeld()
 	case v.Kind() != resp.Integer || err != nil || !l.sensible(count):
 		return nil, fmt.Errorf("lock: unexpected reply to release, of kind %v", v.Kind())
-	case count > 1:
-		l.client.told(l.target, int(count-1))
+	case l.single():
+		l.client.told(l.target, count == 2)
+	}
+	if outcome == nil {
+		l.place = nil // the server has ended it
 	}
 	l.letLatchGo(outcome == nil)
 	l.tally(outcome == nil && count == 0)
 	return outcome, nil
 }
 
-// sensible reports whether count is a valid reply to a release: 1 for a free lock (the single script adds the number of
-// listeners), 0 if the owner has further holds.
+// sensible reports whether count is a valid reply to a release: 1 for a free lock, 2 from the single script if no other client
+// waits, 0 if the owner has further holds.
 func (l *Lease) sensible(count int64) bool {
 	if l.single() {
-		return count >= 1
+		return count == 1 || count == 2
 	}
 	return count == 0 || count == 1
 }

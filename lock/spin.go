@@ -10,7 +10,7 @@ var spinKind = &lazy[*kind]{make: newSpinKind}
 func newSpinKind() *kind {
 	k := variant("spin", reentrantKind.get())
 	k.silent = true
-	k.handover = nil
+	k.handover, k.quit = nil, nil
 	return k
 }
 

@@ -90,7 +90,7 @@ func TestTrace(t *testing.T) {
 		var j journal
 		var commands []string
 		c := w.clientOn(conn.Config{Trace: &conn.Trace{CommandEnd: func(ctx context.Context, e conn.CommandEnd) {
-			if e.Script != "" {
+			if e.Script != "" && ctx.Value(traceKey{}) != nil {
 				commands = append(commands, fmt.Sprintf("%v: %s", ctx.Value(traceKey{}), e.Script))
 			}
 		}}}, lock.Config{Trace: j.trace()})

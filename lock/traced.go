@@ -275,7 +275,7 @@ func (w *watchdog) traceRound(n int, begin time.Time) (end func()) {
 
 // beginTrace reports that the background takes over j.
 func (j *job) beginTrace(c *Client) {
-	if t := c.cfg.Trace; t != nil && t.Background != nil {
+	if t := c.cfg.Trace; t != nil && t.Background != nil && j.place == nil {
 		j.client, j.added = c, time.Now()
 		t.Background(j.describe())
 	}

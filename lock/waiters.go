@@ -50,6 +50,8 @@ type waiter struct {
 	head  *head       // owned by the waiter at the front
 	timer *time.Timer // for the next look; nil before the waiter is at the front
 
+	counted bool // in Client.queued; constant after join
+
 	next, prev *waiter // guarded by Client.mu
 }
 
@@ -93,6 +95,12 @@ func (c *Client) join(w *waiter) {
 	defer c.mu.Unlock()
 	e := c.entryLocked(w.target.key())
 	w.entry, w.head = e, &e.head
+	if w.counted = !c.closed; w.counted {
+		c.queued.Add(1)
+	}
+	if e.place == nil {
+		e.place, w.place = w.place, nil
+	}
 	if w.prev = e.last; w.prev != nil {
 		w.prev.next = w
 	} else {
@@ -107,6 +115,7 @@ func (c *Client) join(w *waiter) {
 func (c *Client) leave(w *waiter) {
 	c.mu.Lock()
 	var unused *pubsub.Watch
+	var quit any
 	e, parked := w.entry, false
 	if w.next != nil {
 		w.next.prev = w.prev
@@ -119,7 +128,7 @@ func (c *Client) leave(w *waiter) {
 		e.first = w.next
 		if e.first != nil {
 			// The next waiter may want fewer permits than w.
-			e.head.woken = e.head.woken || w.target.kind.others != nobody
+			e.head.woken = e.head.woken || w.target.kind.others != nobody || w.target.line != "" && e.place == nil
 			e.first.front.Store(true)
 			nudge(e.first.wake)
 		} else {
@@ -128,6 +137,7 @@ func (c *Client) leave(w *waiter) {
 				c.parkLocked(w.target.key(), e)
 			}
 			e.head = head{}
+			quit = e.leavePlaceLocked(w.got)
 		}
 	}
 	c.dropLocked(w.target.key(), e)
@@ -137,6 +147,10 @@ func (c *Client) leave(w *waiter) {
 		c.cleanup.startSweeps()
 	case unused != nil:
 		unused.Close()
+	}
+	c.quit(w.target, quit)
+	if w.counted {
+		c.queued.Done()
 	}
 }
 
@@ -165,6 +179,8 @@ func (w *waiter) end(err *error) {
 	}
 	if *err != nil {
 		c.withdraw(&w.request)
+	} else {
+		c.quit(w.target, w.place)
 	}
 	c.counters.waiting.Add(-1)
 	if w.entry != nil {
@@ -204,7 +220,9 @@ func (w *waiter) stand(ctx context.Context) (done bool, err error) {
 //go:noinline
 func (w *waiter) lookInLine(ctx context.Context) (done bool, again <-chan time.Time, err error) {
 	c := w.client
-	granted, _, err := c.attempt(ctx, &w.request)
+	attempts, cancel := c.untilClose(ctx)
+	defer cancel()
+	granted, _, err := c.attempt(attempts, &w.request)
 	w.failure = err
 	if granted || err != nil && !passing(err) {
 		return true, nil, err
@@ -293,15 +311,18 @@ func (h *head) prepare(w *waiter) error {
 		h.hear(c, t)
 		h.woken = !w.seen.holds(h.events)
 	} else if !t.kind.silent {
-		channel := t.channel
-		if t.kind.queued {
-			channel += ":" + w.owner
+		channels := []string{t.channel}
+		switch {
+		case t.kind.queued:
+			channels[0] += ":" + w.owner
+		case t.line != "":
+			channels = c.wakeChannels(t)
 		}
 		watch := c.events.Watch
 		if c.publishing(t) == shardPublish {
 			watch = c.events.SWatch
 		}
-		events, err := watch(w.wake, channel)
+		events, err := watch(w.wake, channels...)
 		if err != nil {
 			return ErrClosed
 		}
@@ -329,7 +350,7 @@ func (w *waiter) contend(ctx context.Context) error {
 //
 //go:noinline
 func (w *waiter) sleepy(ctx context.Context) bool {
-	wait := time.Until(w.lookAt())
+	wait := time.Until(w.head.lookAt())
 	if wait <= 0 || w.claim.state.Load() == told {
 		return false
 	}
@@ -388,9 +409,6 @@ func (w *waiter) lookAhead(ctx context.Context) (done bool, err error) {
 	var granted bool
 	var left time.Duration
 	granted, left, r.failure = c.attempt(attempts, r)
-	if r.failure == nil {
-		w.looked(granted)
-	}
 	switch {
 	case granted:
 		h.acquired(&c.pace, r)
@@ -446,6 +464,14 @@ func (h *head) acquired(p *pace, r *request) {
 	h.looks, h.slept = 0, 0
 	h.busy(p, r.target, r.lease)
 	h.woken = r.target.kind.others != nobody || r.tells // with tells, the next waiter must announce itself
+}
+
+// lookAt returns the time of the next look, in the past if a look is due.
+func (h *head) lookAt() time.Time {
+	if h.woken && !h.short {
+		return time.Time{}
+	}
+	return h.next
 }
 
 func (h *head) pause(p *pace, left time.Duration) time.Duration {

@@ -99,8 +99,8 @@ func TestOneWaiterOfAProcessAsks(t *testing.T) {
 			})
 		}
 		time.Sleep(time.Second)
-		if n := w.srv.Count("SUBSCRIBE"); n != 1 {
-			t.Errorf("100 waiters sent SUBSCRIBE %d times, want once", n)
+		if n := w.srv.Count("SUBSCRIBE"); n != 3 {
+			t.Errorf("100 waiters sent SUBSCRIBE %d times, want once for each of the three channels", n)
 		}
 		w.srv.ClearLog()
 		time.Sleep(time.Minute)

@@ -26,20 +26,26 @@ func modelFencedAcquire(c *fakeredis.Call) any {
 	if c.Int("EXISTS", c.Keys[2]) == 1 {
 		return int64(-1)
 	}
+	line, place, stand := lineKey(c, 3), arg(c, 4), arg(c, 5)
 	if c.Int("EXISTS", key) == 0 {
+		if left, reserved := modelReserved(c, line, waitingClient(place)); reserved {
+			return modelWaitInLine(c, line, place, stand, left)
+		}
 		drawn := modelDraw(c, c.Args[2] == "1")
 		c.Do("HINCRBY", key, owner, "1")
 		c.Do("PEXPIRE", key, lease)
+		modelGiveWay(c, line, place, stand)
 		return []any{int64(1), drawn}
 	}
 	if c.Int("HEXISTS", key, owner) == 0 {
-		return c.Do("PTTL", key)
+		return modelWaitInLine(c, line, place, stand, c.Int("PTTL", key))
 	}
 	token, kept := c.Do("GET", fencedToken(c)).(string)
 	if !kept {
 		token = strconv.FormatInt(modelDraw(c, c.Args[2] == "1"), 10)
 	}
 	count := c.Int("HINCRBY", key, owner, "1")
+	modelGiveWay(c, line, place, stand)
 	if c.Int("PTTL", key) < number(lease) {
 		c.Do("PEXPIRE", key, lease)
 	}
@@ -77,15 +83,20 @@ func modelNonReentrantAcquire(c *fakeredis.Call) any {
 	if late := tooLate(c, c.Args[2]); late != nil {
 		return late
 	}
+	line, place, stand := lineKey(c, 3), arg(c, 3), arg(c, 4)
 	switch {
 	case c.Int("EXISTS", c.Keys[2]) == 1:
 		return int64(-1)
 	case c.Int("EXISTS", key) == 0:
+		if left, reserved := modelReserved(c, line, waitingClient(place)); reserved {
+			return modelWaitInLine(c, line, place, stand, left)
+		}
 		c.Do("HINCRBY", key, owner, "1")
 		c.Do("PEXPIRE", key, lease)
+		modelGiveWay(c, line, place, stand)
 		return nil
 	case c.Int("HEXISTS", key, owner) == 1:
 		return fakeredis.Status("reentry")
 	}
-	return c.Do("PTTL", key)
+	return modelWaitInLine(c, line, place, stand, c.Int("PTTL", key))
 }

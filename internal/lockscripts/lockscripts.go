@@ -66,6 +66,7 @@ var models = map[string]func(*fakeredis.Call) any{
 	"Fair lock, force":            modelFairForce,
 	"Fair lock, info":             modelFairInfo,
 	"Fair lock, pass":             modelFairPass,
+	"All kinds, quit":             modelQuit,
 	"All kinds, publish":          func(*fakeredis.Call) any { return int64(1) },
 	"Any kind, shape":             modelShape,
 	"Leader, publish":             modelLeaderPublish,

@@ -15,15 +15,21 @@ func modelAcquire(c *fakeredis.Call) any {
 	if c.Int("EXISTS", c.Keys[2]) == 1 {
 		return int64(-1)
 	}
+	line, place, stand := lineKey(c, 3), arg(c, 3), arg(c, 4)
 	if c.Do("EXISTS", key) == int64(0) {
+		if left, reserved := modelReserved(c, line, waitingClient(place)); reserved {
+			return modelWaitInLine(c, line, place, stand, left)
+		}
 		c.Do("HINCRBY", key, owner, "1")
 		c.Do("PEXPIRE", key, lease)
+		modelGiveWay(c, line, place, stand)
 		return nil
 	}
 	if c.Do("HEXISTS", key, owner) == int64(0) {
-		return c.Do("PTTL", key)
+		return modelWaitInLine(c, line, place, stand, c.Int("PTTL", key))
 	}
 	count := c.Int("HINCRBY", key, owner, "1")
+	modelGiveWay(c, line, place, stand)
 	if c.Int("PTTL", key) < number(lease) {
 		c.Do("PEXPIRE", key, lease)
 	}
@@ -83,10 +89,13 @@ func modelRelease(c *fakeredis.Call) any {
 		c.Do("HINCRBY", key, owner, "-1")
 		c.Do("PEXPIRE", key, lease)
 		c.Do("SET", latch, "0", "PX", life)
+		modelGiveWay(c, lineKey(c, 3), arg(c, 8), arg(c, 9))
 		return int64(0)
 	}
 	c.Do("DEL", key)
-	modelPublish(c, publish, channel)
+	line := lineKey(c, 3)
+	modelGiveWay(c, line, arg(c, 8), arg(c, 9))
+	modelTellFree(c, line, channel, publish, arg(c, 6), arg(c, 7))
 	c.Do("SET", latch, "1", "PX", life)
 	return int64(1)
 }
@@ -100,9 +109,14 @@ func modelSingle(c *fakeredis.Call) any {
 	case c.Int("HDEL", key, owner) == 0:
 		return nil
 	}
-	told, _ := modelPublish(c, publish, channel).(int64)
+	line := lineKey(c, 3)
+	modelGiveWay(c, line, arg(c, 7), arg(c, 8))
+	alone := modelTellFree(c, line, channel, publish, arg(c, 5), arg(c, 6))
 	c.Do("SET", latch, owner, "PX", life)
-	return 1 + told
+	if alone {
+		return int64(2)
+	}
+	return int64(1)
 }
 
 func modelHandover(c *fakeredis.Call) any {
@@ -146,7 +160,8 @@ func modelUndo(c *fakeredis.Call) any {
 		return int64(1)
 	}
 	c.Do("DEL", key)
-	modelPublish(c, publish, channel)
+	n := len(c.Args)
+	modelTellFree(c, lineKey(c, 3), channel, publish, arg(c, n-2), arg(c, n-1))
 	return int64(1)
 }
 
@@ -180,7 +195,7 @@ func modelForce(c *fakeredis.Call) any {
 		return otherKind
 	}
 	c.Do("DEL", key)
-	modelPublish(c, publish, channel)
+	modelTellFree(c, lineKey(c, 2), channel, publish, arg(c, 2), arg(c, 3))
 	return int64(1)
 }
 
@@ -208,11 +223,4 @@ func modelInfo(c *fakeredis.Call) any {
 func number(text string) int64 {
 	n, _ := strconv.ParseInt(text, 10, 64)
 	return n
-}
-
-func modelPublish(c *fakeredis.Call, publish, channel string) any {
-	if publish == "" {
-		return nil
-	}
-	return c.Do(publish, channel, "0")
 }

@@ -1,0 +1,176 @@
+package lock
+
+import (
+	_ "embed"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Between processes, waiters stand in a line: a sorted set on the server with one place for each waiting process. A release
+// tells the process at the head, and until the end of its turn no other process of the line takes the lock. all_line.lua
+// has the rules. A process gets a place when the server refuses an acquire of a waiter, and keeps it for the waiters behind.
+//
+// A place may exist without the client's knowledge, and the other way round: the reply to an acquire may be lost, and a called
+// process has left its place. Neither loses a wake-up: who is called gets a message, looks, and gets a new place if refused.
+
+//go:embed all_line.lua
+var allLine string
+
+//go:embed all_quit.lua
+var allQuit string
+
+// lined returns a script's source with the functions of all_line.lua between its comment and its statements.
+func lined(source string) string {
+	comment, statements, _ := strings.Cut(source, "\nlocal ")
+	return comment + "\n" + allLine + "local " + statements
+}
+
+// position is a client's part in the line of a lock in an acquire: a place, and what the server does with it.
+type position struct {
+	place any // a string; an interface to pass it without an allocation
+	stand any // "" nothing; "join": taken when refused; "leave" or "move": moreover ended, or moved to the end, when granted
+}
+
+// placeLocked returns a place that no acquire of the client has, and that is in no line.
+func (c *Client) placeLocked() any {
+	if n := len(c.places); n > 0 {
+		place := c.places[n-1]
+		c.places = c.places[:n-1]
+		return place
+	}
+	c.drawn++
+	return c.id + ":" + strconv.FormatInt(c.drawn, 10) + ":" + strconv.Itoa(callFor<<c.distance)
+}
+
+const (
+	callFor     = 100 // ms of a turn of a near process
+	maxDistance = 3   // doublings of callFor for a process far from the server
+)
+
+// measureLocked lengthens the turns of the client if acquires take more than half of a turn, twice in a row, and reports
+// whether it has.
+func (c *Client) measureLocked(took time.Duration) bool {
+	if c.distance == maxDistance || took < callFor<<c.distance*time.Millisecond/2 {
+		c.slow = false
+		return false
+	}
+	if !c.slow {
+		c.slow = true
+		return false
+	}
+	c.slow, c.distance, c.places = false, c.distance+1, nil
+	return true
+}
+
+// standingOf returns the position of an acquire of r.
+func (c *Client) standingOf(r *request) position {
+	if !r.waits {
+		return position{c.visitor, ""}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.entries[r.target.key()]
+	switch {
+	case e == nil || e.place == nil:
+		return position{c.placeLocked(), "join"}
+	case e.first != nil && (e.first.next != nil || &e.first.request != r):
+		return position{e.place, "move"}
+	}
+	return position{e.place, "leave"}
+}
+
+// stood records the effect of an acquire of r, sent at start: granted, or refused or without a reply.
+func (c *Client) stood(r *request, s position, start instant, granted bool) {
+	if s.stand == "" || s.stand == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.entries[r.target.key()]
+	if c.measureLocked(start.elapsed(c.now())) && !granted && e != nil && e.place != nil {
+		e.place = c.placeLocked() // with a longer turn; the old place is called once more
+	}
+	switch {
+	case granted && s.stand == "join":
+		if len(c.places) < spareEntries {
+			c.places = append(c.places, s.place)
+		}
+	case granted && (e == nil || e.place != s.place):
+		r.place = s.place // moved to the end, for waiters who have left meanwhile
+	case granted && s.stand == "leave":
+		e.place = nil
+	case granted:
+	case s.stand == "join" && e != nil && e.first != nil && e.place == nil:
+		e.place = s.place
+	case s.stand == "join":
+		r.place = s.place
+	}
+}
+
+// leavePlaceLocked takes the place of a line without waiters. A lease just acquired by the last waiter keeps the place for its
+// release to leave it; otherwise leavePlaceLocked returns the place, for the caller to quit.
+func (e *entry) leavePlaceLocked(got *Lease) (quit any) {
+	place := e.place
+	e.place = nil
+	if got == nil || place == nil {
+		return place
+	}
+	got.place = place
+	return nil
+}
+
+// givingWay returns the position of the release of l: others of the process who still wait go to the end of the line.
+func (c *Client) givingWay(l *Lease) position {
+	if l.place != nil {
+		return position{l.place, "leave"}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e := c.entries[l.target.key()]; e != nil && e.first != nil && e.place != nil {
+		return position{e.place, "move"}
+	}
+	return position{"", ""}
+}
+
+// gaveWay ends a place that a release of t has moved to the end of the line, if the last waiter left meanwhile.
+func (c *Client) gaveWay(t *target, way position) {
+	if way.stand != "move" {
+		return
+	}
+	c.mu.Lock()
+	e := c.entries[t.key()]
+	gone := e == nil || e.place != way.place
+	c.mu.Unlock()
+	if gone {
+		c.quit(t, way.place)
+	}
+}
+
+// quit leaves a place of t in the background. place may be nil.
+func (c *Client) quit(t *target, place any) {
+	if place != nil {
+		c.takeBack(&job{request: request{target: t}, place: place, until: time.Now().Add(c.pace.ceiling)})
+	}
+}
+
+// quitCall returns the call of a job that leaves a place.
+func (c *Client) quitCall(t *target, place any) *call {
+	return &call{script: t.kind.quit, target: t, keys: t.lined(slices.Clone(t.keys)), leaves: true, tells: true,
+		args: []any{c.publishing(t), c.countsListeners(t), c.id, place}}
+}
+
+// lineArgs returns args followed by what a script that frees a lock needs for the line, if the kind has one.
+func (c *Client) lineArgs(t *target, args []any) []any {
+	if t.line == "" {
+		return args
+	}
+	return append(args, c.countsListeners(t), c.id)
+}
+
+// wakeChannels returns the channels of a waiting process: the lock's, which Redisson's clients know too; a channel that tells
+// the server how many listeners of the first know the line; and the channel on which the process is called.
+func (c *Client) wakeChannels(t *target) []string {
+	return []string{t.channel, t.channel + ":lockwire", t.channel + ":" + c.id}
+}

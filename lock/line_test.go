@@ -1,0 +1,326 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/lock"
+	"github.com/lockwire/lockwire/pubsub"
+)
+
+const jobLine = "lockwire_line:{job}"
+
+// acquiresOf intercepts the acquires of a client.
+func acquiresOf(w *world, c *lock.Client, action fakeredis.Action) {
+	w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+		if isScript(cmd, "acquire") && slices.ContainsFunc(cmd.Args, func(arg string) bool { return strings.HasPrefix(arg, c.ID()) }) {
+			return action
+		}
+		return fakeredis.Run()
+	})
+}
+
+// asyncLock locks job in a goroutine, and returns when the call waits.
+func asyncLock(t *testing.T, ctx context.Context, c *lock.Client) <-chan *lock.Lease {
+	got := make(chan *lock.Lease, 1)
+	go func() {
+		lease, err := c.Reentrant("job").Lock(ctx)
+		if err != nil && ctx.Err() == nil {
+			t.Errorf("Lock() = %v", err)
+		}
+		got <- lease
+	}()
+	synctest.Wait()
+	return got
+}
+
+// Processes that wait get the lock in the order of their coming, and a release makes no more than two of them ask.
+func TestLineOfProcesses(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		const processes = 30
+		lease := mustLock(t, w.client(lock.Config{}), "job")
+		var mu sync.Mutex
+		var served []int
+		var wg sync.WaitGroup
+		for i := range processes {
+			c := w.client(lock.Config{})
+			c.OnlyWoken()
+			wg.Go(func() {
+				l := mustLock(t, c, "job")
+				mu.Lock()
+				served = append(served, i)
+				mu.Unlock()
+				w.sleep(5 * time.Millisecond)
+				mustUnlock(t, l)
+			})
+			w.sleep(10 * time.Millisecond)
+		}
+		w.srv.ClearLog()
+		begin := time.Now()
+		mustUnlock(t, lease)
+		wg.Wait()
+		if !slices.IsSorted(served) || len(served) != processes {
+			t.Errorf("served in the order %v", served)
+		}
+		if took := time.Since(begin); took > processes*6*time.Millisecond {
+			t.Errorf("%d turns of 5 ms took %v", processes, took)
+		}
+		asked := 0
+		for _, cmd := range w.srv.Log() {
+			if isScript(cmd, "acquire") {
+				asked++
+			}
+		}
+		if asked > 2*processes {
+			t.Errorf("%d processes asked %d times, want twice each at most", processes, asked)
+		}
+		w.sleep(time.Second)
+		w.free()
+	})
+}
+
+// One who is called and does not come costs the others its turn, once.
+func TestHungProcessLosesItsTurn(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		hung, other := w.client(lock.Config{}), w.client(lock.Config{})
+		lease := mustLock(t, w.client(lock.Config{}), "job")
+		first := asyncLock(t, t.Context(), hung)
+		w.sleep(time.Millisecond)
+		second := asyncLock(t, t.Context(), other)
+		arrive := make(chan struct{})
+		acquiresOf(w, hung, fakeredis.Wait(arrive, fakeredis.Run()))
+		begin := time.Now()
+		mustUnlock(t, lease)
+		got := <-second
+		if took := time.Since(begin); took < 50*time.Millisecond || took > 150*time.Millisecond {
+			t.Errorf("the second has the lock after %v, want 100 ms", took)
+		}
+		close(arrive)
+		w.srv.Intercept(nil)
+		w.sleep(time.Second)
+		mustUnlock(t, got)
+		mustUnlock(t, <-first)
+		w.sleep(time.Second)
+		w.free()
+	})
+}
+
+// Places of processes that are gone cost nothing.
+func TestDeadPlacesArePassedOver(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		lease := mustLock(t, w.client(lock.Config{}), "job")
+		for i := range 500 {
+			w.srv.Do("ZADD", jobLine, fmt.Sprint(i+1), fmt.Sprintf("gone%d:1", i))
+		}
+		next := asyncLock(t, t.Context(), w.client(lock.Config{}))
+		begin := time.Now()
+		mustUnlock(t, lease)
+		mustUnlock(t, <-next)
+		if took := time.Since(begin); took != 0 {
+			t.Errorf("the living one has the lock after %v, want at once", took)
+		}
+		w.sleep(time.Second)
+		w.free()
+	})
+}
+
+// A waiter that leaves, before or after it was called, leaves no place behind and passes its turn on.
+func TestCalledWaiterLeaves(t *testing.T) {
+	for _, after := range []time.Duration{0, 3 * time.Millisecond, 12 * time.Millisecond, 17 * time.Millisecond} {
+		t.Run(after.String(), func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				lease := mustLock(t, w.client(lock.Config{}), "job")
+				ctx, cancel := context.WithCancel(t.Context())
+				leaver, stayer := w.client(lock.Config{}), w.client(lock.Config{})
+				stayer.OnlyWoken()
+				gone := asyncLock(t, ctx, leaver)
+				w.sleep(time.Millisecond)
+				got := asyncLock(t, t.Context(), stayer)
+				w.srv.Latency(5 * time.Millisecond)
+				released := make(chan error)
+				go func() { released <- lease.Unlock(context.Background()) }()
+				w.sleep(after) // the release is on its way, then the call, then the acquire
+				cancel()
+				if err := <-released; err != nil {
+					t.Errorf("Unlock() = %v", err)
+				}
+				if l := <-gone; l != nil {
+					mustUnlock(t, l)
+				}
+				begin := time.Now()
+				mustUnlock(t, <-got)
+				if took := time.Since(begin); took > 60*time.Millisecond {
+					t.Errorf("the next has the lock after %v", took)
+				}
+				w.srv.Latency(0)
+				w.sleep(latchLife)
+				if w.srv.Do("EXISTS", jobLine) != int64(0) {
+					t.Error("the line is left")
+				}
+				w.free()
+			})
+		})
+	}
+}
+
+// TryLock does not take a lock for which another process was called. Its own process may.
+func TestTryLockLeavesTheLockToTheCalled(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		waiting, passing := w.client(lock.Config{}), w.client(lock.Config{})
+		lease := mustLock(t, w.client(lock.Config{}), "job")
+		got := asyncLock(t, t.Context(), waiting)
+		arrive := make(chan struct{})
+		acquiresOf(w, waiting, fakeredis.Wait(arrive, fakeredis.Run()))
+		mustUnlock(t, lease)
+		if _, err := passing.Reentrant("job").TryLock(t.Context()); !errors.Is(err, lock.ErrNotAcquired) {
+			t.Errorf("TryLock() = %v, want ErrNotAcquired", err)
+		}
+		close(arrive)
+		w.srv.Intercept(nil)
+		mustUnlock(t, <-got)
+		w.sleep(time.Second)
+		w.free()
+	})
+}
+
+// A place ends by itself 25 s after its process has asked for the last time.
+func TestPlacesExpire(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		lease := mustLock(t, w.client(lock.Config{}), "job")
+		c := w.client(lock.Config{})
+		got := asyncLock(t, t.Context(), c)
+		for range 10 {
+			w.sleep(20 * time.Second)
+			if left := w.ttl(jobLine); left < 10*time.Second || left > 25*time.Second {
+				t.Errorf("the line lasts %v while one waits", left)
+			}
+		}
+		mustUnlock(t, lease)
+		mustUnlock(t, <-got)
+		w.sleep(time.Second)
+		w.free()
+	})
+}
+
+// A client that knows Redisson's channel only, and asks 2 ms after each message, gets at least half of its equal share beside
+// processes of four callers each, and they keep most of theirs.
+func TestSlowPeerHasItsShare(t *testing.T) {
+	for _, test := range []struct {
+		processes int
+		hold      time.Duration
+	}{{1, 5 * time.Millisecond}, {2, 5 * time.Millisecond}, {4, 5 * time.Millisecond}, {1, 50 * time.Millisecond}, {2, 50 * time.Millisecond}} {
+		t.Run(fmt.Sprint(test.processes, " of ", test.hold), func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				w.srv.Latency(100 * time.Microsecond)
+				const length = 20 * time.Second
+				end := time.Now().Add(length)
+				var ours, theirs int
+				var mu sync.Mutex
+				var wg sync.WaitGroup
+				for range test.processes {
+					c := w.client(lock.Config{})
+					for range 4 {
+						wg.Go(func() {
+							for time.Now().Before(end) {
+								l := mustLock(t, c, "job")
+								mu.Lock()
+								ours++
+								mu.Unlock()
+								w.sleep(test.hold)
+								mustUnlock(t, l)
+							}
+						})
+					}
+				}
+				pool := w.pool(conn.Config{})
+				defer pool.Close()
+				sub := pubsub.New(pool, pubsub.Config{})
+				defer sub.Close()
+				events, err := sub.Subscribe(t.Context(), jobChannel)
+				if err != nil {
+					t.Fatal(err)
+				}
+				peer := newRedisson(w)
+				for time.Now().Before(end) {
+					w.sleep(300 * time.Microsecond) // a round trip, and what it does in between
+					for !peer.lock("job", "peer:1", time.Minute) {
+						select {
+						case <-events.Events():
+							w.sleep(2 * time.Millisecond)
+						case <-time.After(30 * time.Second):
+							t.Error("the peer has waited for 30 s")
+						}
+					}
+					theirs++
+					w.sleep(test.hold)
+					w.srv.Do("DEL", "job")
+					w.srv.Do("PUBLISH", jobChannel, "0")
+				}
+				wg.Wait()
+				all := ours + theirs
+				if equal := all / (4*test.processes + 1); 2*theirs < equal {
+					t.Errorf("the peer had %d of %d turns, want half of %d at least", theirs, all, equal)
+				}
+				if possible := int(length / test.hold); all < possible*3/4 {
+					t.Errorf("%d turns of %v in %v", all, test.hold, length)
+				}
+				t.Logf("peer %d, others %d", theirs, ours)
+				w.sleep(time.Second)
+			})
+		})
+	}
+}
+
+// With places on the server for each process, four of ten callers each get the same share, although two of them are further
+// away.
+func TestFarProcessesHaveTheirShare(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		w.srv.Latency(50 * time.Microsecond)
+		clients := []*lock.Client{w.client(lock.Config{}), w.client(lock.Config{}), w.client(lock.Config{}), w.client(lock.Config{})}
+		w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+			for _, c := range clients[2:] {
+				if slices.ContainsFunc(cmd.Args, func(arg string) bool { return strings.HasPrefix(arg, c.ID()) }) {
+					return fakeredis.Delay(500*time.Microsecond, fakeredis.Run())
+				}
+			}
+			return fakeredis.Run()
+		})
+		end := time.Now().Add(10 * time.Second)
+		turns := make([]int, len(clients))
+		var mu sync.Mutex
+		var wg sync.WaitGroup
+		for i, c := range clients {
+			for range 10 {
+				wg.Go(func() {
+					for time.Now().Before(end) {
+						l := mustLock(t, c, "job")
+						mu.Lock()
+						turns[i]++
+						mu.Unlock()
+						w.sleep(time.Millisecond)
+						mustUnlock(t, l)
+					}
+				})
+			}
+		}
+		wg.Wait()
+		all := turns[0] + turns[1] + turns[2] + turns[3]
+		for i, n := range turns {
+			if n*5 < all {
+				t.Errorf("process %d had %d of %d turns, want a fifth at least", i, n, all)
+			}
+		}
+		w.srv.Intercept(nil)
+		w.sleep(time.Second)
+		w.free()
+	})
+}
