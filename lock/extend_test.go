@@ -160,6 +160,7 @@ func TestExtendMembers(t *testing.T) {
 	inFleet(t, 3, func(t *testing.T, f fleet) {
 		p := f.process(lock.Config{})
 		red := lockRed(t, p.redlock(t, lock.RedlockConfig{}, false), lock.For(5*time.Second))
+		synctest.Wait() // for the vote that came behind the majority
 		multi := lockMulti(t, newMulti(t, p[0].Reentrant("a"), p[1].Fair("b"), p[2].Plain("c")), lock.For(5*time.Second))
 		wantErr(t, "Extend beyond the quarantine", red.Extend(t.Context(), time.Minute), lock.ErrInvalid)
 		for _, lease := range []*lock.Lease{red, multi} {

@@ -51,8 +51,9 @@ func (s *Server) awaited() string {
 	channels, _ := s.fake.Do("PUBSUB", "CHANNELS", "redisson_*").([]any)
 	var names []string
 	for _, channel := range channels {
-		if _, name, ok := strings.Cut(channel.(string), "{"); ok {
-			names = append(names, fmt.Sprintf("%q", strings.TrimSuffix(name, "}")))
+		_, name, ok := strings.Cut(channel.(string), "{")
+		if name, lock := strings.CutSuffix(name, "}"); ok && lock { // others have a client or an owner behind the name
+			names = append(names, fmt.Sprintf("%q", name))
 		}
 	}
 	if len(names) == 0 {
@@ -66,7 +67,8 @@ func (s *Server) awaited() string {
 func (s *Server) keys() (list []string) {
 	all, _ := s.fake.Do("KEYS", "*").([]any)
 	for _, key := range all {
-		if name := key.(string); !strings.HasPrefix(name, "redisson_unlock_latch:") {
+		name := key.(string)
+		if !strings.HasPrefix(name, "redisson_unlock_latch:") && !strings.HasPrefix(name, "lockwire_line:") {
 			list = append(list, name)
 		}
 	}
