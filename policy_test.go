@@ -23,7 +23,7 @@ var mayImport = map[string][]string{
 	"script":                {"resp", "conn"},
 	"pubsub":                {"resp", "conn", "internal/netfail"},
 	"cluster":               {"resp", "conn", "script", "pubsub", "internal/callback", "internal/netfail"},
-	"lock":                  {"resp", "conn", "script", "pubsub", "internal/netfail", "lock/internal/machine"},
+	"lock":                  {"resp", "conn", "script", "pubsub", "internal/callback", "internal/netfail", "lock/internal/machine"},
 	"lock/internal/machine": {},
 	"lock/locktest":         {"conn", "lock", "lock/internal/machine", "internal/fakeredis", "internal/lockscripts"},
 	"lock/leader":           {"resp", "conn", "script", "lock", "internal/netfail"},

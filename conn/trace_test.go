@@ -84,3 +84,36 @@ func TestStartCall(t *testing.T) {
 		}
 	})
 }
+
+// The contexts of joined traces are nested, and nil traces cost nothing.
+func TestJoinTraces(t *testing.T) {
+	if conn.JoinTraces() != nil || conn.JoinTraces(nil, nil) != nil {
+		t.Error("JoinTraces of nothing is a Trace")
+	}
+	only := &conn.Trace{Switch: func(conn.SwitchInfo) {}}
+	if conn.JoinTraces(nil, only) != only {
+		t.Error("JoinTraces of one Trace is another one")
+	}
+	var events []string
+	type key struct{}
+	named := func(name string) *conn.Trace {
+		return &conn.Trace{
+			CommandStart: func(ctx context.Context, _ conn.CommandStart) context.Context {
+				path, _ := ctx.Value(key{}).(string)
+				return context.WithValue(ctx, key{}, path+name)
+			},
+			CommandEnd: func(ctx context.Context, _ conn.CommandEnd) {
+				events = append(events, name+" ends "+ctx.Value(key{}).(string))
+			},
+			Dial: func(conn.DialInfo) { events = append(events, name+" dial") },
+		}
+	}
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		p := openPool(t, conn.Config{Dial: srv.Dial, Trace: conn.JoinTraces(named("a"), only, nil, named("b"))})
+		defer p.Close()
+		want(t, p, "PONG", "PING")
+	})
+	if expected := []string{"a dial", "b dial", "b ends ab", "a ends ab"}; !slices.Equal(events, expected) {
+		t.Errorf("events %q, want %q", events, expected)
+	}
+}

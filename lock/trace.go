@@ -27,8 +27,8 @@ type Trace struct {
 	// ReleaseEnd is called when the call returns, with the context from ReleaseStart.
 	ReleaseEnd func(ctx context.Context, end ReleaseEnd)
 
-	// Lost is called once for each lost lease; Unlock is reported nevertheless. Close of the Client loses every lease
-	// still held, with the reason ClientClosed.
+	// Lost is called once for each lost lease, no later than ReleaseEnd; Unlock is reported nevertheless. Close of the
+	// Client loses every lease still held, with the reason ClientClosed.
 	Lost func(LossInfo)
 
 	// Renewal is called after each round of renewals.
@@ -96,6 +96,7 @@ type ReleaseEnd struct {
 	Err        error   // result of Unlock
 	Elapsed    time.Duration
 	HandedOver bool // the lock went to the next caller of this process
+	Lost       bool // Lost was called for the lease before
 }
 
 // LossInfo describes a lost lease.
@@ -139,4 +140,24 @@ type BackgroundInfo struct {
 	Done   bool          // the background has ended the change
 	Age    time.Duration // time since the background has the change; 0 at the beginning
 	Err    error         // once done: nil after the server's answer, else why the change is given up or has failed
+}
+
+var reasonLabels = [...]string{
+	Expired:      "expired",
+	Taken:        "taken",
+	Forced:       "forced",
+	Unreachable:  "unreachable",
+	ClockJump:    "clock_jump",
+	ClientClosed: "client_closed",
+	PartLost:     "part_lost",
+	HeldTooLong:  "held_too_long",
+	Ending:       "ending",
+}
+
+// Label returns the reason as a word for metrics, such as "expired".
+func (r Reason) Label() string {
+	if r < Expired || int(r) >= len(reasonLabels) {
+		return "unknown"
+	}
+	return reasonLabels[r]
 }

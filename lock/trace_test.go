@@ -263,3 +263,32 @@ func TestTraceOfAllKinds(t *testing.T) {
 		j.want(t, released("redlock", "job")...)
 	})
 }
+
+func TestJoinTraces(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		var a, b journal
+		c := w.client(lock.Config{Trace: lock.JoinTraces(a.trace(), nil, b.trace(), &lock.Trace{})})
+		mustUnlock(t, mustLock(t, c, "job"))
+		want := []string{"start reentrant job", "acquire job acquired in 0s, 0s in line, asked 1, handed over false",
+			"release job released after 0s, handed over false"}
+		a.want(t, want...)
+		b.want(t, want...)
+	})
+	if lock.JoinTraces(nil) != nil {
+		t.Error("JoinTraces of nothing is a Trace")
+	}
+}
+
+func TestReasonLabel(t *testing.T) {
+	seen := map[string]bool{}
+	for r := lock.Expired; r <= lock.HeldTooLong; r++ {
+		if label := r.Label(); label == "" || label == "unknown" || seen[label] {
+			t.Errorf("Label of %v is %q", r, label)
+		} else {
+			seen[label] = true
+		}
+	}
+	if got := lock.Reason(0).Label(); got != "unknown" {
+		t.Errorf("Label of no reason is %q", got)
+	}
+}

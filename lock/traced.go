@@ -116,6 +116,7 @@ type holding struct {
 	part     bool
 	ended    atomic.Bool // Unlock has begun
 	lost     atomic.Bool // reported as lost
+	over     atomic.Bool // Unlock has returned
 	passedOn atomic.Bool // to the next caller of the process
 }
 
@@ -137,18 +138,16 @@ func (l *Lease) lossOf() *LostError {
 // traceLoss reports the loss of the lease, once.
 func (l *Lease) traceLoss() {
 	h := l.traced.Load()
-	if h == nil || h.trace.Lost == nil {
+	if h == nil || h.over.Load() || !h.lost.CompareAndSwap(false, true) || h.trace.Lost == nil {
 		return
 	}
 	lost := l.lossOf()
 	if lost == nil { // found by Unlock
 		lost = &LostError{Reason: Forced}
 	}
-	if h.lost.CompareAndSwap(false, true) {
-		h.trace.Lost(LossInfo{
-			Client: l.client, Held: l, Kind: h.kind, Name: h.name, Part: h.part, Age: time.Since(h.since), Reason: lost.Reason, Err: lost.Err,
-		})
-	}
+	h.trace.Lost(LossInfo{
+		Client: l.client, Held: l, Kind: h.kind, Name: h.name, Part: h.part, Age: time.Since(h.since), Reason: lost.Reason, Err: lost.Err,
+	})
 }
 
 // unlockTraced is unlock for the Trace of the lease.
@@ -160,7 +159,10 @@ func (l *Lease) unlockTraced(ctx context.Context, h *holding, task bool) error {
 	start := ReleaseStart{Client: l.client, Held: l, Kind: h.kind, Name: h.name, Part: h.part, Age: begin.Sub(h.since)}
 	ctx = h.trace.beginRelease(ctx, start)
 	err := l.unlock(ctx, task)
-	h.trace.endRelease(ctx, start, begin, h.passedOn.Load(), err)
+	h.over.Store(true)
+	h.trace.endRelease(ctx, ReleaseEnd{
+		ReleaseStart: start, Err: err, Elapsed: time.Since(begin), HandedOver: h.passedOn.Load(), Lost: h.lost.Load(),
+	})
 	return err
 }
 
@@ -171,11 +173,10 @@ func (t *Trace) beginRelease(ctx context.Context, start ReleaseStart) context.Co
 	return t.ReleaseStart(ctx, start)
 }
 
-func (t *Trace) endRelease(ctx context.Context, start ReleaseStart, begin time.Time, handedOver bool, err error) {
+func (t *Trace) endRelease(ctx context.Context, end ReleaseEnd) {
 	if t.ReleaseEnd != nil {
-		t.ReleaseEnd(ctx, ReleaseEnd{
-			ReleaseStart: start, Outcome: releaseOutcome(err), Err: err, Elapsed: time.Since(begin), HandedOver: handedOver,
-		})
+		end.Outcome = releaseOutcome(end.Err)
+		t.ReleaseEnd(ctx, end)
 	}
 }
 
@@ -184,7 +185,7 @@ func (c *Client) changeTraced(ctx context.Context, t *target, operation string, 
 	begin, start := time.Now(), ReleaseStart{Client: c, Kind: t.kind.name, Name: t.name}
 	ctx = c.cfg.Trace.beginRelease(ctx, start)
 	n, err := c.makeChange(ctx, t, operation, true, args)
-	c.cfg.Trace.endRelease(ctx, start, begin, false, err)
+	c.cfg.Trace.endRelease(ctx, ReleaseEnd{ReleaseStart: start, Err: err, Elapsed: time.Since(begin)})
 	return n, err
 }
 
@@ -202,7 +203,7 @@ func (l *Lease) downgradeTraced(ctx context.Context, h *holding) (*Lease, error)
 		l.releasing.Lock()
 		outcome := l.outcome
 		l.releasing.Unlock()
-		h.trace.endRelease(released, start, begin, false, outcome)
+		h.trace.endRelease(released, ReleaseEnd{ReleaseStart: start, Err: outcome, Elapsed: time.Since(begin), Lost: h.lost.Load()})
 	}
 	a.done(ctx, read, err)
 	return read, err
@@ -255,7 +256,7 @@ func (h *Handle) tryLockTraced(ctx context.Context, opts []Option) (*Lease, erro
 // counters tell what a round has done.
 func (w *watchdog) traceRound(n int, begin time.Time) (end func()) {
 	t, c := w.client.cfg.Trace, &w.client.counters
-	if t == nil || t.Renewal == nil {
+	if t == nil || t.Renewal == nil || n == 0 {
 		return func() {}
 	}
 	renewals, failures := c.renewals.Load(), c.renewalErrors.Load()

@@ -133,7 +133,7 @@ func (t *Telemetry) releaseStart(ctx context.Context, s lock.ReleaseStart) conte
 }
 
 func (t *Telemetry) releaseEnd(ctx context.Context, e lock.ReleaseEnd) {
-	if e.Held != nil && !wasLost(e) {
+	if e.Held != nil && !e.Lost {
 		locks := t.of(e.Kind, e.Name)
 		locks.held.Add(-1)
 		t.m.holds.Record(ctx, e.Age.Seconds(), locks.with("lock.outcome", string(e.Outcome)).record...)
@@ -157,10 +157,10 @@ func (t *Telemetry) lost(l lock.LossInfo) {
 	ctx := context.Background()
 	locks := t.of(l.Kind, l.Name)
 	locks.held.Add(-1)
-	t.m.losses.Add(ctx, 1, locks.with("lock.loss.reason", label(l.Reason)).add...)
+	t.m.losses.Add(ctx, 1, locks.with("lock.loss.reason", l.Reason.Label()).add...)
 	t.m.holds.Record(ctx, l.Age.Seconds(), locks.with("lock.outcome", "lost").record...)
 	if span := t.endHold(l.Held); span != nil {
-		span.SetAttributes(attribute.String("lock.outcome", "lost"), attribute.String("lock.loss.reason", label(l.Reason)))
+		span.SetAttributes(attribute.String("lock.outcome", "lost"), attribute.String("lock.loss.reason", l.Reason.Label()))
 		span.SetStatus(codes.Error, "lost: "+l.Reason.String())
 		span.End()
 	}

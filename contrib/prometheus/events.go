@@ -71,7 +71,7 @@ func (m *Metrics) acquireEnd(_ context.Context, e lock.AcquireEnd) {
 }
 
 func (m *Metrics) releaseEnd(_ context.Context, e lock.ReleaseEnd) {
-	if e.Held == nil || wasLost(e) {
+	if e.Held == nil || e.Lost {
 		return
 	}
 	group := m.group(e.Name)
@@ -81,7 +81,7 @@ func (m *Metrics) releaseEnd(_ context.Context, e lock.ReleaseEnd) {
 
 func (m *Metrics) lost(l lock.LossInfo) {
 	group := m.group(l.Name)
-	m.losses.WithLabelValues(l.Kind, group, label(l.Reason)).Inc()
+	m.losses.WithLabelValues(l.Kind, group, l.Reason.Label()).Inc()
 	m.held.WithLabelValues(l.Kind, group).Dec()
 	m.holds.WithLabelValues(l.Kind, group, "lost").Observe(l.Age.Seconds())
 }
