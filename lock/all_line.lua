@@ -64,11 +64,12 @@ local function giveWay(line, place, stand)
     end
 end
 
--- strangers returns how many listen to the lock's channel and know nothing of the line.
+-- strangers returns how many listen to the lock's channel and know nothing of the line, as far as this server knows; -1 if the user
+-- may not ask.
 local function strangers(channel, publish)
     local numsub = publish == 'SPUBLISH' and 'shardnumsub' or 'numsub'
     local counts = redis.pcall('pubsub', numsub, channel, channel .. ':lockwire')
-    return counts.err and 0 or counts[2] - counts[4]
+    return counts.err and -1 or counts[2] - counts[4]
 end
 
 -- call publishes to the client of a place, and returns the number of listeners, or an error as a table.
@@ -76,19 +77,21 @@ local function call(channel, publish, place)
     return redis.pcall(publish, channel .. ':' .. string.match(place, '^[^:]*'), '0')
 end
 
+-- What a server knows of the listeners to a lock's channels, counted: 0 only some of them, 1 all, 2 all that know the line.
+
 -- tellWatcher tells the first behind the one called, who then asks when the turn ends; some more where nobody knows who listens.
 -- It returns whether there is one.
 local function tellWatcher(line, channel, publish, counted)
     local told = 0
     for _, place in ipairs(redis.call('zrange', line, 1, 8)) do
         if place ~= '*' then
-            if call(channel, publish, place) ~= 0 or counted ~= '1' then
+            if call(channel, publish, place) ~= 0 or counted == '0' then
                 told = told + 1
             else
                 redis.call('zrem', line, place)
             end
         end
-        if told == (counted == '1' and 1 or 3) then
+        if told == (counted == '0' and 3 or 1) then
             break
         end
     end
@@ -106,7 +109,7 @@ local function tellFree(line, channel, publish, counted, id)
     local now = head[1] and serverTime()
     if others > 0 and string.match(head[1], '^%w') then
         redis.pcall('zadd', line, 'nx', string.format('%.0f', now), '*')
-    elseif now and counted ~= '1' and string.match(head[1], '^%w') then -- they may listen at another server
+    elseif now and (counted ~= '1' or others < 0) and string.match(head[1], '^%w') then -- they may listen at another server
         redis.pcall('zadd', line, 'nx', string.format('%.0f', now + blindVisit), '*')
     end
     while head[1] do
@@ -115,7 +118,7 @@ local function tellFree(line, channel, publish, counted, id)
             if redis.call('zcard', line) == 0 then
                 break -- nobody of the line waits: they need no turn
             end
-            turn, told = now % 4 == 0 and longVisitFor or visitFor, (others > 0 or counted ~= '1') and redis.pcall(publish, channel, '0') or 0
+            turn, told = now % 4 == 0 and longVisitFor or visitFor, (others ~= 0 or counted ~= '1') and redis.pcall(publish, channel, '0') or 0
         elseif score >= 0 then
             told = call(channel, publish, place)
             turn = tonumber(string.match(place, '^[^:]*:%d+:(%d+)$')) or callFor
@@ -123,7 +126,7 @@ local function tellFree(line, channel, publish, counted, id)
         if type(told) == 'table' then
             return false -- the user may not publish: waiters look by themselves
         end
-        if (told > 0 or counted ~= '1') and score >= 0 then
+        if (told > 0 or counted == '0') and score >= 0 then
             redis.pcall('zadd', line, string.format('%.0f', -turn - math.floor(now / 1000)), '!' .. place)
             redis.call('pexpire', line, lineLife)
             local watched = tellWatcher(line, channel, publish, counted)

@@ -1,6 +1,6 @@
 -- All kinds, quit: ends the place of a client in the line of a lock, behind all_line.lua. If the lock is free, who is next is told.
 -- KEYS  1 lock  2 its channel  3 line
--- ARGV  1 publish command ('': nobody is told)  2 1 if the server knows all listeners  3 client's id  4 its place
+-- ARGV  1 publish command ('': nobody is told)  2 what the server knows of listeners  3 client's id  4 its place
 -- Returns 1 if somebody else was told, else 0; running it again does no harm.
 local lock, channel, line = KEYS[1], KEYS[2], KEYS[3]
 local publish, counted, id, place = ARGV[1], ARGV[2], ARGV[3], ARGV[4]

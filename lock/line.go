@@ -158,7 +158,19 @@ func (c *Client) quit(t *target, place any) {
 // quitCall returns the call of a job that leaves a place.
 func (c *Client) quitCall(t *target, place any) *call {
 	return &call{script: t.kind.quit, target: t, keys: t.lined(slices.Clone(t.keys)), leaves: true, tells: true,
-		args: []any{c.publishing(t), c.countsListeners(t), c.id, place}}
+		args: []any{c.publishing(t), c.listenersKnown(t), c.id, place}}
+}
+
+// listenersKnown tells the scripts what the server of t knows of the listeners to t's channels: 0 only some of them, 1 all,
+// 2 all of this package. Redisson's clients may listen at a replica.
+func (c *Client) listenersKnown(t *target) int {
+	switch {
+	case !c.countsListeners(t):
+		return 0
+	case c.nature.failover != nil:
+		return 2
+	}
+	return 1
 }
 
 // lineArgs returns args followed by what a script that frees a lock needs for the line, if the kind has one.
@@ -166,7 +178,7 @@ func (c *Client) lineArgs(t *target, args []any) []any {
 	if t.line == "" {
 		return args
 	}
-	return append(args, c.countsListeners(t), c.id)
+	return append(args, c.listenersKnown(t), c.id)
 }
 
 // wakeChannels returns the channels of a waiting process: the lock's, which Redisson's clients know too; a channel that tells

@@ -1,7 +1,7 @@
 -- Reentrant lock, force: frees the lock whoever has it.
 -- KEYS  1 lock  2 its channel  3 line, if there is one
 -- ARGV  1 publish command ('': nobody is told)  2 when this is too late, in ms since 1970
---       3 1 if the server knows all listeners  4 client's id
+--       3 what the server knows of listeners  4 client's id
 -- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
 --         1 when the lock was taken, else 0. A key of another type or kind is an error and stays.
 local lock, channel, line = KEYS[1], KEYS[2], KEYS[3]

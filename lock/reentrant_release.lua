@@ -4,7 +4,7 @@
 --       2 owner  3 publish command ('': nobody is told)  4 lifetime of the latch in ms
 --       5 1 for a repeat, which keeps an earlier request from taking effect later
 --       6 when this is too late, in ms since 1970
---       7 1 if the server knows all listeners  8 client's id  9 its place in the line
+--       7 what the server knows of listeners  8 client's id  9 its place in the line
 --       10 what becomes of it: ended ("leave"), moved to the end ("move") or nothing ('')
 -- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
 --         1 when the lock is free now, 0 when the owner has further holds, nil when it has none.

@@ -4,7 +4,7 @@
 --       4 line, if there is one
 -- ARGV  1 lease in ms, which is not used: no hold remains  2 owner  3 publish command ('': nobody is told)
 --       4 lifetime of the latch in ms  5 1 for a repeat
---       6 1 if the server knows all listeners  7 client's id  8 its place in the line
+--       6 what the server knows of listeners  7 client's id  8 its place in the line
 --       9 what becomes of it: ended ("leave"), moved to the end ("move") or nothing ('')
 -- Returns 1 when the lock is free now, 2 when moreover no other client waits as far as the server knows; nil when the owner had
 --         no hold.

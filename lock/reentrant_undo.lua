@@ -4,7 +4,7 @@
 -- ARGV  1 lease in ms to go back to when holds remain  2 owner  3 publish command ('': nobody is told)
 --       4 hold count that the owner had before
 --       5 when this is too late, in ms since 1970: no earlier than that of the acquire
---       and at the end 1 if the server knows all listeners, and the client's id
+--       and at the end what the server knows of listeners, and the client's id
 -- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
 --         1 when there was something to take back, else 0; running it again does no harm.
 local lock, channel, latch, line = KEYS[1], KEYS[2], KEYS[3], KEYS[4]

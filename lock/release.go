@@ -206,7 +206,7 @@ func (l *Lease) runRelease(ctx context.Context) (resp.Value, error) {
 	}
 	ctx = c.dividing(ctx) // the same steps as c.run, without allocations
 	v, err := t.kind.single.Run(ctx, c.server, t.lined(t.with(l.latch)), 0, l.owner, c.publishing(t), latchLife.Milliseconds(), l.repeated,
-		c.countsListeners(t), c.id, way.place, way.stand)
+		c.listenersKnown(t), c.id, way.place, way.stand)
 	if refused(err) {
 		return c.divide(ctx, c.server, l.releaseCall(0), err)
 	}
@@ -225,18 +225,18 @@ func (l *Lease) releaseCall(last int64) *call {
 	way := c.givingWay(l)
 	if l.single() {
 		x.script = t.kind.single
-		x.args = []any{0, l.owner, c.publishing(t), latchLife.Milliseconds(), l.repeated, c.countsListeners(t), c.id, way.place, way.stand}
+		x.args = []any{0, l.owner, c.publishing(t), latchLife.Milliseconds(), l.repeated, c.listenersKnown(t), c.id, way.place, way.stand}
 		return x
 	}
 	if x.state = l.state; l.state != nil {
 		x.holds = l.state.tallies[t.hold()].count
 	}
-	x.args = []any{l.resting(), l.owner, c.publishing(t), latchLife.Milliseconds(), l.repeated && l.state != nil, last, c.countsListeners(t)}
+	x.args = []any{l.resting(), l.owner, c.publishing(t), latchLife.Milliseconds(), l.repeated && l.state != nil, last}
 	switch {
 	case t.line != "":
-		x.args = append(x.args, c.id, way.place, way.stand)
-	case !t.kind.queued:
-		x.args = x.args[:len(x.args)-1]
+		x.args = append(x.args, c.listenersKnown(t), c.id, way.place, way.stand)
+	case t.kind.queued:
+		x.args = append(x.args, c.countsListeners(t))
 	}
 	return x
 }

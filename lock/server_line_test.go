@@ -46,7 +46,7 @@ func (l *lineWalk) step(w *twin, random *rand.Rand) bool {
 	place := fmt.Sprint(client, ":", random.IntN(2))
 	stand := []string{"", "join", "join", "leave", "move"}[random.IntN(5)]
 	way := []string{"", "leave", "move"}[random.IntN(3)]
-	counts := random.IntN(2)
+	counts := random.IntN(3)
 	same := true
 	switch random.IntN(11) {
 	case 0, 1, 2, 3:

@@ -3,19 +3,7 @@ package lock
 import "github.com/lockwire/lockwire/internal/callback"
 
 // JoinTraces returns a Trace that calls the callbacks of all traces, in their order; an End in the reverse order. Nil traces are left out. JoinTraces returns nil if no trace is left.
-func JoinTraces(traces ...*Trace) *Trace {
-	var joined *Trace
-	for _, t := range traces {
-		switch {
-		case t == nil:
-		case joined == nil:
-			joined = t
-		default:
-			joined = joined.join(t)
-		}
-	}
-	return joined
-}
+func JoinTraces(traces ...*Trace) *Trace { return callback.Join(traces, (*Trace).join) }
 
 // join returns a Trace that calls t and then inner, whose contexts are derived from those of t.
 func (t *Trace) join(inner *Trace) *Trace {

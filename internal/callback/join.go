@@ -2,6 +2,21 @@ package callback
 
 import "context"
 
+// Join returns the join of all that are not nil, in their order; nil if there is none.
+func Join[T any](all []*T, join func(outer, inner *T) *T) *T {
+	var joined *T
+	for _, t := range all {
+		switch {
+		case t == nil:
+		case joined == nil:
+			joined = t
+		default:
+			joined = join(joined, t)
+		}
+	}
+	return joined
+}
+
 // Start returns a callback that calls outer and then inner with the context from outer. Either may be nil.
 func Start[T any](outer, inner func(context.Context, T) context.Context) func(context.Context, T) context.Context {
 	switch {

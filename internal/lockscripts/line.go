@@ -106,7 +106,7 @@ func modelStrangers(c *fakeredis.Call, channel, publish string) int64 {
 	}
 	counts, ok := c.TryDo("PUBSUB", numsub, channel, channel+":lockwire").([]any)
 	if !ok {
-		return 0
+		return -1
 	}
 	return counts[1].(int64) - counts[3].(int64)
 }
@@ -117,7 +117,7 @@ func modelTellFree(c *fakeredis.Call, line, channel, publish, counted, id string
 		return false
 	}
 	if line != "" {
-		if alone, done := modelCall(c, line, channel, publish, counted == "1", id); done {
+		if alone, done := modelCall(c, line, channel, publish, counted, id); done {
 			return alone
 		}
 	}
@@ -129,16 +129,16 @@ func modelTellPlace(c *fakeredis.Call, channel, publish, place string) any {
 	return c.TryDo(publish, channel+":"+waitingClient(place), "0")
 }
 
-func modelTellWatcher(c *fakeredis.Call, line, channel, publish string, counted bool) bool {
+func modelTellWatcher(c *fakeredis.Call, line, channel, publish string, counted string) bool {
 	told, most := 0, 3
-	if counted {
+	if counted != "0" {
 		most = 1
 	}
 	for _, place := range c.Do("ZRANGE", line, "1", "8").([]any) {
 		switch {
 		case told == most:
 		case place == "*":
-		case modelTellPlace(c, channel, publish, place.(string)) != any(int64(0)) || !counted:
+		case modelTellPlace(c, channel, publish, place.(string)) != any(int64(0)) || counted == "0":
 			told++
 		default:
 			c.Do("ZREM", line, place.(string))
@@ -147,7 +147,7 @@ func modelTellWatcher(c *fakeredis.Call, line, channel, publish string, counted 
 	return told > 0
 }
 
-func modelCall(c *fakeredis.Call, line, channel, publish string, counted bool, id string) (alone, done bool) {
+func modelCall(c *fakeredis.Call, line, channel, publish string, counted string, id string) (alone, done bool) {
 	head, score, ok := lineHead(c.TryDo("ZPOPMIN", line))
 	if !ok {
 		return false, false
@@ -156,7 +156,7 @@ func modelCall(c *fakeredis.Call, line, channel, publish string, counted bool, i
 	real := head[0] != '*' && head[0] != '!'
 	if strangers > 0 && real {
 		c.TryDo("ZADD", line, "NX", strconv.FormatInt(at, 10), "*")
-	} else if !counted && real {
+	} else if (counted != "1" || strangers < 0) && real {
 		c.TryDo("ZADD", line, "NX", strconv.FormatInt(at+blindVisit, 10), "*")
 	}
 	for ; ok; head, score, ok = lineHead(c.Do("ZPOPMIN", line)) {
@@ -168,7 +168,7 @@ func modelCall(c *fakeredis.Call, line, channel, publish string, counted bool, i
 			if turn = visitFor; at%4 == 0 {
 				turn = longVisitFor
 			}
-			if strangers > 0 || !counted {
+			if strangers != 0 || counted != "1" {
 				told = c.TryDo(publish, channel, "0")
 			}
 		case score >= 0:
@@ -181,7 +181,7 @@ func modelCall(c *fakeredis.Call, line, channel, publish string, counted bool, i
 		if !allowed {
 			return false, true
 		}
-		if (n > 0 || !counted) && score >= 0 {
+		if (n > 0 || counted == "0") && score >= 0 {
 			c.TryDo("ZADD", line, strconv.FormatInt(-turn-at/1000, 10), "!"+head)
 			c.Do("PEXPIRE", line, lineLife)
 			watched := modelTellWatcher(c, line, channel, publish, counted)
@@ -198,7 +198,7 @@ func modelQuit(c *fakeredis.Call) any {
 	}
 	channel, publish, counted := c.Keys[1], c.Args[0], c.Args[1]
 	if _, score, _ := lineHead(c.Do("ZRANGE", line, "0", "0", "WITHSCORES")); -score > now(c) {
-		modelTellWatcher(c, line, channel, publish, counted == "1")
+		modelTellWatcher(c, line, channel, publish, counted)
 	} else {
 		modelTellFree(c, line, channel, publish, counted, c.Args[2])
 	}
