@@ -224,7 +224,11 @@ func (c *Client) ask(ctx context.Context, r *request) (granted bool, left time.D
 	start := c.now()
 	v, err := c.send(ctx, server, r, stands)
 	if err != nil {
-		c.stood(r, stands, start, false)
+		if uncertain(err) {
+			c.stood(r, stands, start, false)
+		} else {
+			c.notStood(stands)
+		}
 		switch {
 		case uncertain(err) && k.unowned && r.waits && ctx.Err() == nil && !c.isClosed():
 			c.doubt(r)

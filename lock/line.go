@@ -94,9 +94,7 @@ func (c *Client) stood(r *request, s position, start instant, granted bool) {
 	}
 	switch {
 	case granted && s.stand == "join":
-		if len(c.places) < spareEntries {
-			c.places = append(c.places, s.place)
-		}
+		c.sparePlaceLocked(s.place)
 	case granted && (e == nil || e.place != s.place):
 		r.place = s.place // moved to the end, for waiters who have left meanwhile
 	case granted && s.stand == "leave":
@@ -106,6 +104,22 @@ func (c *Client) stood(r *request, s position, start instant, granted bool) {
 		e.place = s.place
 	case s.stand == "join":
 		r.place = s.place
+	}
+}
+
+// notStood records that an acquire did not run.
+func (c *Client) notStood(s position) {
+	if s.stand == "join" {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.sparePlaceLocked(s.place)
+	}
+}
+
+// sparePlaceLocked keeps a place that was never taken for the next acquire.
+func (c *Client) sparePlaceLocked(place any) {
+	if len(c.places) < spareEntries {
+		c.places = append(c.places, place)
 	}
 }
 
