@@ -224,11 +224,7 @@ func (c *Client) ask(ctx context.Context, r *request) (granted bool, left time.D
 	start := c.now()
 	v, err := c.send(ctx, server, r, stands)
 	if err != nil {
-		if uncertain(err) {
-			c.stood(r, stands, start, false)
-		} else {
-			c.notStood(stands)
-		}
+		c.stood(r, stands, start, false, err)
 		switch {
 		case uncertain(err) && k.unowned && r.waits && ctx.Err() == nil && !c.isClosed():
 			c.doubt(r)
@@ -249,7 +245,7 @@ func (c *Client) ask(ctx context.Context, r *request) (granted bool, left time.D
 	}
 	count, token, left, err := acquired(v, r.state != nil)
 	if err == nil {
-		c.stood(r, stands, start, count > 0)
+		c.stood(r, stands, start, count > 0, nil)
 	}
 	switch {
 	case err != nil && errors.Is(err, errUnexpected):

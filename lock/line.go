@@ -81,8 +81,8 @@ func (c *Client) standingOf(r *request) position {
 	return position{e.place, "leave"}
 }
 
-// stood records the effect of an acquire of r, sent at start: granted, or refused or without a reply.
-func (c *Client) stood(r *request, s position, start instant, granted bool) {
+// stood records the effect of an acquire of r, sent at start: granted, refused, or failed with err.
+func (c *Client) stood(r *request, s position, start instant, granted bool, err error) {
 	if s.stand == "" || s.stand == nil {
 		return
 	}
@@ -92,9 +92,10 @@ func (c *Client) stood(r *request, s position, start instant, granted bool) {
 	if c.measureLocked(start.elapsed(c.now())) && !granted && e != nil && e.place != nil {
 		e.place = c.placeLocked() // with a longer turn; the old place is called once more
 	}
-	switch {
-	case granted && s.stand == "join":
+	switch unused := err != nil && !uncertain(err); {
+	case (granted || unused) && s.stand == "join":
 		c.sparePlaceLocked(s.place)
+	case unused:
 	case granted && (e == nil || e.place != s.place):
 		r.place = s.place // moved to the end, for waiters who have left meanwhile
 	case granted && s.stand == "leave":
@@ -104,15 +105,6 @@ func (c *Client) stood(r *request, s position, start instant, granted bool) {
 		e.place = s.place
 	case s.stand == "join":
 		r.place = s.place
-	}
-}
-
-// notStood records that an acquire did not run.
-func (c *Client) notStood(s position) {
-	if s.stand == "join" {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.sparePlaceLocked(s.place)
 	}
 }
 
