@@ -17,10 +17,16 @@ import (
 )
 
 // reluctant is an agreeable connection to a server whose locks are all taken, by somebody who does not say for how long.
-type reluctant struct{ agreeable }
+type reluctant struct {
+	agreeable
+	part []byte // of a command whose rest has not been written yet; owned by the writer
+}
 
 func (r *reluctant) Write(b []byte) (int, error) {
-	for cmd := range bytes.SplitSeq(b, []byte("*")) {
+	all := append(r.part, b...)
+	whole := wholeCommands(all)
+	r.part = bytes.Clone(all[whole:])
+	for cmd := range bytes.SplitSeq(all[:whole], []byte("*")) {
 		switch args := bytes.Split(cmd, []byte("\r\n")); {
 		case len(args) < 3:
 		case string(args[2]) == "SUBSCRIBE":
@@ -35,6 +41,29 @@ func (r *reluctant) Write(b []byte) (int, error) {
 		}
 	}
 	return len(b), nil
+}
+
+// wholeCommands returns the length of the commands in b that are complete.
+func wholeCommands(b []byte) (n int) {
+	for at := 0; at < len(b); n = at {
+		line, _, ok := bytes.Cut(b[at:], []byte("\r\n"))
+		if !ok {
+			return n
+		}
+		words, _ := strconv.Atoi(string(line[1:]))
+		at += len(line) + 2
+		for range words {
+			line, _, ok := bytes.Cut(b[at:], []byte("\r\n"))
+			if !ok {
+				return n
+			}
+			length, _ := strconv.Atoi(string(line[1:]))
+			if at += len(line) + 2 + length + 2; at > len(b) {
+				return n
+			}
+		}
+	}
+	return n
 }
 
 func (r *reluctant) reply(text string) {
