@@ -85,6 +85,8 @@ func (c *Client) newWaiter(ctx context.Context, r *request, left time.Duration) 
 		w.look = make(chan struct{}, 1)
 	}
 	c.join(w)
+	c.quit(w.target, w.place) // the line of this process has another one
+	w.place = nil
 	w.rest(ctx)
 	return w
 }
