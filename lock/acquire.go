@@ -426,7 +426,7 @@ func (c *Client) granted(r *request, start instant, count, token int64) (bool, t
 	var refused error
 	if l.since = c.now(); start.elapsed(l.since) >= validity(l.term) {
 		r.refused = true
-		refused = (&Handle{client: c, target: r.target}).late()
+		refused = c.grantedLate(r.target)
 	} else if !c.register(l) {
 		refused = ErrClosed
 	}

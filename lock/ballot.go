@@ -175,7 +175,8 @@ func (b *ballot) worthLocked() error {
 	if time.Until(validUntil(b.granted, b.lock.quorum)) > atLeast {
 		return nil
 	}
-	return b.lock.nodes[0].late()
+	first := b.lock.nodes[0]
+	return first.client.grantedLate(first.target)
 }
 
 // verdictLocked returns the reason for the lack of a majority.

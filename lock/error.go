@@ -151,10 +151,9 @@ func (l *Lease) lostLocked(reason Reason, cause error) *LostError {
 	return e
 }
 
-// late returns the error for a grant that arrived after the end of its lease.
-func (h *Handle) late() *LostError {
-	t := h.target
-	return &LostError{Name: t.name, Kind: t.kind.name, Reason: Expired, shown: h.client.shown(t.name)}
+// grantedLate returns the error for a grant of t that arrived after the end of its lease.
+func (c *Client) grantedLate(t *target) *LostError {
+	return &LostError{Name: t.name, Kind: t.kind.name, Reason: Expired, shown: c.shown(t.name)}
 }
 
 // Is reports whether target is [ErrLost].

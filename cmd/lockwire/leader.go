@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"strconv"
 	"time"
 
@@ -40,14 +39,7 @@ fenced lock NAME, so lockwire status, list and release work as for other locks.`
 
 // lead runs the program whenever this process leads.
 func (h *hold) lead(ctx context.Context, in *invocation, address string) error {
-	if err := h.check(); err != nil {
-		return err
-	}
-	program, err := exec.LookPath(in.program[0])
-	if err != nil {
-		return notStarted(err)
-	}
-	client, err := in.open(ctx, lock.Config{Lease: h.lease})
+	program, client, err := h.begin(ctx, in)
 	if err != nil {
 		return err
 	}

@@ -117,15 +117,20 @@ func (h *hold) check() error {
 	return checkKind(h.kind)
 }
 
-func (h *hold) run(ctx context.Context, in *invocation) error {
+// begin checks the flags, finds the program, and opens the client, which the caller closes.
+func (h *hold) begin(ctx context.Context, in *invocation) (program string, client *lockwire.Client, err error) {
 	if err := h.check(); err != nil {
-		return err
+		return "", nil, err
 	}
-	program, err := exec.LookPath(in.program[0])
-	if err != nil {
-		return notStarted(err)
+	if program, err = exec.LookPath(in.program[0]); err != nil {
+		return "", nil, notStarted(err)
 	}
-	client, err := in.open(ctx, lock.Config{Lease: h.lease})
+	client, err = in.open(ctx, lock.Config{Lease: h.lease})
+	return program, client, err
+}
+
+func (h *hold) run(ctx context.Context, in *invocation) error {
+	program, client, err := h.begin(ctx, in)
 	if err != nil {
 		return err
 	}

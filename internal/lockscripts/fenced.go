@@ -11,8 +11,7 @@ func fencedToken(c *fakeredis.Call) string { return c.Keys[1] }
 func modelDraw(c *fakeredis.Call, plain bool) int64 {
 	drawn := c.Int("INCR", fencedToken(c))
 	if !plain {
-		now := c.Do("TIME").([]any)
-		drawn = max(drawn, number(now[0].(string))*1_000_000+number(now[1].(string)))
+		drawn = max(drawn, micros(c))
 	}
 	c.Do("SET", fencedToken(c), strconv.FormatInt(drawn, 10))
 	return drawn

@@ -35,11 +35,6 @@ func arg(c *fakeredis.Call, at int) string {
 	return ""
 }
 
-func micros(c *fakeredis.Call) int64 {
-	time := c.Do("TIME").([]any)
-	return number(time[0].(string))*1_000_000 + number(time[1].(string))
-}
-
 func waitingClient(place string) string {
 	id, _, _ := strings.Cut(place, ":")
 	return id

@@ -37,9 +37,12 @@ func modelAcquire(c *fakeredis.Call) any {
 }
 
 // now is the server's time in ms.
-func now(c *fakeredis.Call) int64 {
+func now(c *fakeredis.Call) int64 { return micros(c) / 1000 }
+
+// micros is the server's time in µs.
+func micros(c *fakeredis.Call) int64 {
 	time := c.Do("TIME").([]any)
-	return number(time[0].(string))*1000 + number(time[1].(string))/1000
+	return number(time[0].(string))*1_000_000 + number(time[1].(string))
 }
 
 // tooLate is what a script returns after last; nil before.
