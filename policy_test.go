@@ -23,14 +23,15 @@ var mayImport = map[string][]string{
 	"script":                {"resp", "conn"},
 	"pubsub":                {"resp", "conn", "internal/netfail"},
 	"cluster":               {"resp", "conn", "script", "pubsub", "internal/callback", "internal/netfail"},
-	"lock":                  {"resp", "conn", "script", "pubsub", "internal/callback", "internal/netfail", "lock/internal/machine"},
+	"lock":                  {"resp", "conn", "script", "pubsub", "internal/callback", "internal/netfail", "lock/internal/kinds", "lock/internal/machine"},
+	"lock/internal/kinds":   {"resp", "conn", "script", "pubsub"}, // but for script, its tests only
 	"lock/internal/machine": {},
 	"lock/locktest":         {"conn", "lock", "lock/internal/machine", "internal/fakeredis", "internal/lockscripts"},
 	"lock/leader":           {"resp", "conn", "script", "lock", "internal/netfail"},
 	"fence":                 {},
 	"internal/callback":     {},
 	"internal/fakeredis":    {"resp", "conn"},
-	"internal/lockscripts":  {"internal/fakeredis"},
+	"internal/lockscripts":  {"internal/fakeredis", "script"},
 	"internal/faultproxy":   {"resp", "conn"},
 	"internal/redistest":    {"resp", "conn"},
 	"internal/conformance":  {"resp", "conn", "pubsub", "cluster", "lock"},
@@ -127,8 +128,8 @@ func TestLight(t *testing.T) {
 // A program has the scripts of the kinds of locks that it uses, and no others. Without lockwire.Open it has no cluster.
 func TestUnusedKindsAreNotLinked(t *testing.T) {
 	small, opened := build(t, "./testdata/onekind"), build(t, "./testdata/opened")
-	report(t, checkLinked(os.DirFS("lock"), small, "reentrant_"))
-	report(t, checkLinked(os.DirFS("lock"), opened, "reentrant_"))
+	report(t, checkLinked(os.DirFS("lock/internal/kinds/lua"), small, "reentrant_"))
+	report(t, checkLinked(os.DirFS("lock/internal/kinds/lua"), opened, "reentrant_"))
 	for _, name := range []string{module + ".Open", module + "/cluster.Open"} {
 		if bytes.Contains(small, []byte(name)) {
 			t.Errorf("a program that uses only conn and lock has %s", name)

@@ -174,7 +174,7 @@ func milliseconds(ms int64) time.Duration {
 // server granted r, with the lease in r.got for kinds with leases, and otherwise the time until the next reason to
 // ask. An attempt without a reply is undone in the background.
 func (c *Client) attempt(ctx context.Context, r *request) (granted bool, left time.Duration, err error) {
-	if r.target.kind.undo != nil {
+	if r.target.kind.Undo != nil {
 		if !c.calls.enter(r.permits) {
 			return false, 0, ErrClosed
 		}
@@ -200,7 +200,7 @@ func (c *Client) ask(ctx context.Context, r *request) (granted bool, left time.D
 			return false, 0, err
 		}
 	}
-	if !r.unsure && k.undo != nil {
+	if !r.unsure && k.Undo != nil {
 		r.latch = newLatch(r.target)
 	}
 	r.asked = true
@@ -262,7 +262,7 @@ func (c *Client) ask(ctx context.Context, r *request) (granted bool, left time.D
 		r.refused, r.short = true, nil
 		c.noteLeft(r, left)
 		r.giveTurn()
-		if left == 0 && k.pass != nil && c.pass(ctx, r) {
+		if left == 0 && k.Pass != nil && c.pass(ctx, r) {
 			return c.attempt(ctx, r)
 		}
 	}
@@ -276,15 +276,15 @@ func (c *Client) send(ctx context.Context, server conn.Doer, r *request, s posit
 	r.last = max(r.last, last)
 	if k.args == nil && c.nature.spread == nil { // a shortcut without heap allocations
 		if r.target.line == "" {
-			return k.acquire.Run(c.patient(ctx), server, keys, r.lease.Milliseconds(), r.owner, last)
+			return k.Acquire.Run(c.patient(ctx), server, keys, r.lease.Milliseconds(), r.owner, last)
 		}
-		return k.acquire.Run(c.patient(ctx), server, keys, r.lease.Milliseconds(), r.owner, last, s.place, s.stand)
+		return k.Acquire.Run(c.patient(ctx), server, keys, r.lease.Milliseconds(), r.owner, last, s.place, s.stand)
 	}
 	args := append(c.args(r, r.lease.Milliseconds(), r.owner), last)
 	if r.target.line != "" {
 		args = append(args, s.place, s.stand)
 	}
-	return c.run(ctx, server, &call{script: k.acquire, target: r.target, keys: keys, once: r.waits, state: r.state,
+	return c.run(ctx, server, &call{script: k.Acquire, target: r.target, keys: keys, once: r.waits, state: r.state,
 		args: args, leaves: k.joins})
 }
 
@@ -306,7 +306,7 @@ func (c *Client) acknowledged(ctx context.Context, ack *acked, r *request, err *
 // an error r just waits.
 func (c *Client) pass(ctx context.Context, r *request) bool {
 	t := r.target
-	v, err := t.kind.pass.Run(c.patient(ctx), c.server, t.keys, r.owner, c.publishing(t), c.countsListeners(t))
+	v, err := t.kind.Pass.Run(c.patient(ctx), c.server, t.keys, r.owner, c.publishing(t), c.countsListeners(t))
 	mine, failed := v.Bool()
 	return err == nil && failed == nil && mine
 }
@@ -465,7 +465,7 @@ func (c *Client) renewOwner(r *request) {
 // doubt handles an attempt without a reply, for a kind without owners. The next attempt uses the same latch, and
 // takes nothing if the first attempt succeeded, so a process that dies never holds more than it requested.
 func (c *Client) doubt(r *request) {
-	if !r.unsure && r.target.kind.undo != nil {
+	if !r.unsure && r.target.kind.Undo != nil {
 		r.unsure = true
 		c.calls.stay(r.permits)
 	}

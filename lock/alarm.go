@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/pubsub"
 	"github.com/lockwire/lockwire/resp"
 	"github.com/lockwire/lockwire/script"
@@ -108,7 +109,7 @@ func (w *watchdog) listen() {
 	case held == nil:
 		a.unused = a.listening != nil
 	case a.listening == nil && stays && !w.client.deaf:
-		a.listening, _ = w.client.events.Listen(forcedChannel) // an error means a closed client
+		a.listening, _ = w.client.events.Listen(kinds.ForcedChannel) // an error means a closed client
 	}
 	if a.candidate = held; held != nil {
 		a.unused = false
@@ -133,7 +134,7 @@ func (w *watchdog) look(at time.Time) {
 	a.looks = nil
 	ctx, cancel := context.WithTimeout(w.client.life, max(w.client.cfg.Lease/6, renewMin))
 	defer cancel()
-	byScript := func(l *Lease) *script.Script { return l.target.kind.renew }
+	byScript := func(l *Lease) *script.Script { return l.target.kind.Renew }
 	for _, part := range partition(leases, byScript) {
 		answers, _ := w.client.askRenewals(ctx, part, true)
 		for _, n := range answers {
@@ -168,7 +169,7 @@ func (c *Client) leasesNamed(name string) (leases []*Lease) {
 // tellForced announces a forced unlock to all clients. If the announcement fails, the holder learns of the unlock at
 // its next renewal.
 func (c *Client) tellForced(ctx context.Context, t *target) {
-	if _, err := c.server.Send(c.patient(ctx), resp.Cmd(plainPublish, forcedChannel, t.name)); err != nil {
+	if _, err := c.server.Send(c.patient(ctx), resp.Cmd(plainPublish, kinds.ForcedChannel, t.name)); err != nil {
 		c.warn("a holder is not told at once that its lock was freed by force", "error", err)
 	}
 }

@@ -2,24 +2,16 @@ package lock
 
 import (
 	"context"
-	_ "embed"
 	"fmt"
 	"slices"
 	"strconv"
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/resp"
 	"github.com/lockwire/lockwire/script"
 )
-
-//go:embed all_apart.lua
-var allApart string
-
-//go:embed all_look.lua
-var allLook string
-
-var lookScript = &lazy[*script.Script]{make: func() *script.Script { return script.Named("all_look", allLook) }}
 
 const (
 	// apartFor limits the delay of a request without a latch.
@@ -106,9 +98,9 @@ func (c *Client) runApart(ctx context.Context, d conn.Doer, x *call) (resp.Value
 		}
 		others = slices.Concat(others, holds)
 	}
-	looks := []script.Call{lookScript.get().Call(x.keys[:1])}
+	looks := []script.Call{kinds.Look().Call(x.keys[:1])}
 	for _, key := range others {
-		looks = append(looks, lookScript.get().Call([]string{key}))
+		looks = append(looks, kinds.Look().Call([]string{key}))
 	}
 	replies, err := script.RunBatch(ctx, c.server, looks)
 	if err != nil {
@@ -173,7 +165,7 @@ func (c *Client) apartScript(s *script.Script) *script.Script {
 		c.apart = make(map[*script.Script]*script.Script)
 	}
 	if c.apart[s] == nil {
-		c.apart[s] = script.Named(s.Name(), allApart+s.Source())
+		c.apart[s] = kinds.Apart(s)
 	}
 	return c.apart[s]
 }
@@ -195,7 +187,7 @@ func (c *Client) timeoutsOf(ctx context.Context, name string) (keys []string, er
 			return nil, fmt.Errorf("lock: unexpected reply to HGETALL")
 		}
 		count, _ := strconv.Atoi(text) // 0 for "mode"
-		keys = append(keys, readLeases(name, owner, min(int64(count), maxHolds))...)
+		keys = append(keys, kinds.ReadLeases(name, owner, min(int64(count), maxHolds))...)
 	}
 	return keys, nil
 }

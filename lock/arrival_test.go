@@ -15,6 +15,7 @@ import (
 	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/lock"
+	"github.com/lockwire/lockwire/lock/internal/kinds"
 )
 
 // heldUp are requests that take something, each with the kind and the operation of its script.
@@ -134,21 +135,21 @@ var neverBack = []string{"permits"}
 
 // Each script that takes or changes something is in heldUp or changes.
 func TestHeldUpIsWhatThereIs(t *testing.T) {
-	for kind, scripts := range lock.Scripts() {
+	for kind, scripts := range kinds.All() {
 		for operation := range scripts {
-			if kind == lock.AnyKind || slices.Contains(harmless, operation) || operation == "acquire" && scripts["undo"] == nil ||
+			if kind == kinds.Any || slices.Contains(harmless, operation) || operation == "acquire" && scripts["undo"] == nil ||
 				operation == "release" && slices.Contains(neverBack, kind) {
 				continue
 			}
 			found := slices.ContainsFunc(changes, func(c heldUpChange) bool { return c.kind == kind && c.operation == operation })
 			for released := range releases {
-				found = found || lock.Scripts()[released][operation] == scripts[operation]
+				found = found || kinds.All()[released][operation] == scripts[operation]
 			}
 			for forced := range forces {
-				found = found || lock.Scripts()[forced][operation] == scripts[operation]
+				found = found || kinds.All()[forced][operation] == scripts[operation]
 			}
 			for _, h := range heldUp {
-				found = found || lock.Scripts()[h.kind][h.operation] == scripts[operation]
+				found = found || kinds.All()[h.kind][h.operation] == scripts[operation]
 			}
 			if !found {
 				t.Errorf("what becomes of a late %s of kind %s is tested nowhere", operation, kind)

@@ -44,7 +44,7 @@ func (r *Redlock) ask(ctx context.Context, c candidacy, ended func()) (lease *Le
 	}
 	c.traced.asked()
 	b := &ballot{lock: r, ask: c, ended: ended, done: make(chan struct{}), missing: len(r.nodes)}
-	if r.nodes[0].target.kind == plainKind.get() {
+	if r.nodes[0].target.kind == plainKind.Get() {
 		b.owner = plainOwner(nil, request{})
 	}
 	for _, h := range r.nodes {

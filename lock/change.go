@@ -61,7 +61,7 @@ func (c *Client) makeChange(ctx context.Context, t *target, operation string, gi
 	if err := c.settleChannels(ctx, t); err != nil {
 		return 0, err
 	}
-	x := &change{client: c, target: t, script: t.kind.more[operation], args: args, latch: newLatch(t), start: c.now()}
+	x := &change{client: c, target: t, script: t.kind.More[operation], args: args, latch: newLatch(t), start: c.now()}
 	if givesBack && len(args) > 0 {
 		x.returns, _ = args[0].(int)
 	}

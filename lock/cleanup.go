@@ -97,7 +97,7 @@ func (u *cleanup) init(c *Client) {
 // undo reverts an acquire with an unknown outcome, together with the turn of r. A late acquire may still arrive: the
 // undo leaves a latch to stop the acquire.
 func (c *Client) undo(r *request, start instant, late bool) {
-	if r.target.kind.undo == nil {
+	if r.target.kind.Undo == nil {
 		return
 	}
 	c.undoBoth(r, nil, start, late)

@@ -122,7 +122,7 @@ func (j *job) call(c *Client) *call {
 	r.last = max(r.last, c.last(r.target.name)) // earlier requests do not outlast the latch
 	keys := r.target.lined(r.target.of(r.owner, r.state, r.latch))
 	args := c.lineArgs(r.target, c.args(r, resting, r.owner, c.publishing(r.target), before, r.last))
-	return &call{script: r.target.kind.undo, target: r.target, keys: keys, args: args, leaves: !r.target.kind.unowned, tells: true,
+	return &call{script: r.target.kind.Undo, target: r.target, keys: keys, args: args, leaves: !r.target.kind.unowned, tells: true,
 		state: r.state}
 }
 

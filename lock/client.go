@@ -157,8 +157,8 @@ func (t *target) key() entryKey { return entryKey{t.kind, t.name} }
 
 // hold names the lock among the held locks. Kinds that share one lock on the server share the name.
 func (t *target) hold() entryKey {
-	if t.kind.like != nil {
-		return entryKey{t.kind.like, t.name}
+	if t.kind.storedAs != nil {
+		return entryKey{t.kind.storedAs, t.name}
 	}
 	return t.key()
 }

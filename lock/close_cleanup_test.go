@@ -13,11 +13,12 @@ import (
 
 	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/lock"
+	"github.com/lockwire/lockwire/lock/internal/kinds"
 )
 
 // isScriptOf reports whether cmd runs the script of a kind for an operation.
 func isScriptOf(kind string, cmd fakeredis.Cmd, operation string) bool {
-	s := lock.Scripts()[kind][operation]
+	s := kinds.All()[kind][operation]
 	return len(cmd.Args) > 1 && (cmd.Args[1] == s.Digest() || cmd.Args[1] == s.Source())
 }
 

@@ -311,14 +311,14 @@ func (o Option) check(k *kind) error {
 func (c *Client) newOwner(r *request) string {
 	k := r.target.kind
 	switch {
-	case r.state != nil && k.suffix == "":
+	case r.state != nil && k.Suffix == "":
 		return r.state.id
 	case r.state != nil:
-		return r.state.id + k.suffix
+		return r.state.id + k.Suffix
 	case k.owner != nil:
 		return k.owner(c, *r)
-	case k.suffix == "":
+	case k.Suffix == "":
 		return c.nextOwner()
 	}
-	return c.nextOwner() + k.suffix
+	return c.nextOwner() + k.Suffix
 }

@@ -121,7 +121,7 @@ func testsOfRepository(t *testing.T) repositoryTests {
 	t.Helper()
 	tests, text := repositoryTests{functions: map[string]bool{}}, strings.Builder{}
 	function := regexp.MustCompile(`(?m)^func ((?:Test|Example)\w+)\(`)
-	for _, pattern := range []string{"*_test.go", "../*/*_test.go", "../internal/*/*.go"} {
+	for _, pattern := range []string{"*_test.go", "internal/*/*_test.go", "../*/*_test.go", "../internal/*/*.go"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)

@@ -16,7 +16,7 @@ func (l *Lease) Kind() string {
 	if l.group != nil {
 		return l.group.name()
 	}
-	return l.target.kind.name
+	return l.target.kind.Name
 }
 
 func (g *group) name() string {

@@ -18,7 +18,7 @@ import (
 // error because ctx had ended before anything was sent. If Downgrade fails otherwise, the caller holds nothing: the
 // client releases in the background any hold that the server may still have, as after an Unlock with [ErrUncertain].
 func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
-	if l.target.kind.downgrade == nil {
+	if l.target.kind.Downgrade == nil {
 		return nil, invalidf("only a write lock can be downgraded")
 	}
 	if h := l.traced.Load(); h != nil {
@@ -58,7 +58,7 @@ func (l *Lease) downgrade(ctx context.Context) (*Lease, error) {
 		lease:   l.term,
 		renewed: l.renewed,
 		limits:  l.remaining(),
-		owner:   strings.TrimSuffix(l.owner, k.suffix),
+		owner:   strings.TrimSuffix(l.owner, k.Suffix),
 		state:   l.state,
 	}
 	if !l.renewed {
@@ -71,7 +71,7 @@ func (l *Lease) downgrade(ctx context.Context) (*Lease, error) {
 	v, err := c.runInTime(ctx, r.target, func(last int64) *call {
 		r.last = max(r.last, last)
 		args := []any{r.lease.Milliseconds(), r.owner, c.publishing(r.target), l.resting(), last}
-		return &call{script: k.downgrade, target: r.target, keys: r.target.of(r.owner, r.state, r.latch), args: args, state: r.state}
+		return &call{script: k.Downgrade, target: r.target, keys: r.target.of(r.owner, r.state, r.latch), args: args, state: r.state}
 	})
 	if err != nil {
 		return nil, l.undoDowngrade(&r, start, uncertain(err), serverError(err))

@@ -153,7 +153,7 @@ func (l *Lease) lostLocked(reason Reason, cause error) *LostError {
 
 // grantedLate returns the error for a grant of t that arrived after the end of its lease.
 func (c *Client) grantedLate(t *target) *LostError {
-	return &LostError{Name: t.name, Kind: t.kind.name, Reason: Expired, shown: c.shown(t.name)}
+	return &LostError{Name: t.name, Kind: t.kind.Name, Reason: Expired, shown: c.shown(t.name)}
 }
 
 // Is reports whether target is [ErrLost].

@@ -78,7 +78,7 @@ func (c *Client) shown(name string) string {
 // notAcquired returns the error for r.
 func (c *Client) notAcquired(r *request, err error) *NotAcquiredError {
 	t := r.target
-	e := &NotAcquiredError{Name: t.name, Kind: t.kind.name, Err: err, shown: c.shown(t.name)}
+	e := &NotAcquiredError{Name: t.name, Kind: t.kind.Name, Err: err, shown: c.shown(t.name)}
 	if !r.since.IsZero() {
 		e.Waited = time.Since(r.since)
 	}
@@ -124,7 +124,7 @@ func gaveUp(ctx context.Context, first *Handle, since time.Time, refused bool, l
 	if first.client.isClosed() {
 		return ErrClosed
 	}
-	e := &NotAcquiredError{Name: first.target.name, Kind: first.target.kind.name, shown: first.client.shown(first.target.name)}
+	e := &NotAcquiredError{Name: first.target.name, Kind: first.target.kind.Name, shown: first.client.shown(first.target.name)}
 	if member, ok := errors.AsType[*NotAcquiredError](last); ok {
 		*e = *member
 	}

@@ -1,44 +1,12 @@
 package lock
 
 import (
-	"maps"
 	"time"
 
 	"github.com/lockwire/lockwire/lock/internal/machine"
-	"github.com/lockwire/lockwire/script"
 )
 
 // What the tests of package lock_test need from inside.
-
-var kinds = []*kind{
-	reentrantKind.get(), fencedKind.get(), nonReentrantKind.get(), spinKind.get(), writeKind.get().twin, writeKind.get(),
-	semaphoreKind.get(), permitsKind.get(), latchKind.get(), fairKind.get(), nonReentrantFairKind.get(), plainKind.get(),
-}
-
-// LineScript is the text that the scripts of kinds with a line have in common.
-var LineScript = allLine
-
-// AnyKind stands for scripts that are no kind's.
-const AnyKind = "any"
-
-// Scripts are the scripts of each kind, by its name and the operation they are for.
-func Scripts() map[string]map[string]*script.Script {
-	all := map[string]map[string]*script.Script{AnyKind: {"shape": shapeScript.get(), "publish": publishScript.get(), "look": lookScript.get(), "apart": script.New(allApart),
-		"quit": reentrantKind.get().quit}}
-	for _, k := range kinds {
-		all[k.name] = map[string]*script.Script{}
-		for operation, s := range map[string]*script.Script{
-			"acquire": k.acquire, "release": k.release, "undo": k.undo, "renew": k.renew, "force": k.force, "info": k.info,
-			"pass": k.pass, "downgrade": k.downgrade, "handover": k.handover, "single": k.single,
-		} {
-			if s != nil {
-				all[k.name][operation] = s
-			}
-		}
-		maps.Copy(all[k.name], k.more)
-	}
-	return all
-}
 
 // Deaf keeps the client from hearing of losses and of locks that are freed by force: it learns both from the next renewal. It is
 // for before the first lock.

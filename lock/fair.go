@@ -1,60 +1,31 @@
 package lock
 
 import (
-	_ "embed"
 	"errors"
 	"fmt"
 	"time"
 
+	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/resp"
-	"github.com/lockwire/lockwire/script"
 )
 
-//go:embed fair_acquire.lua
-var fairAcquire string
-
-//go:embed fair_release.lua
-var fairRelease string
-
-//go:embed fair_undo.lua
-var fairUndo string
-
-//go:embed fair_force.lua
-var fairForce string
-
-//go:embed fair_pass.lua
-var fairPass string
-
-//go:embed fair_info.lua
-var fairInfo string
-
-var fairKind = &lazy[*kind]{make: newFairKind}
+var fairKind = &kinds.Lazy[*kind]{Make: newFairKind}
 
 func newFairKind() *kind {
-	like := reentrantKind.get()
 	return &kind{
-		name:    "fair",
-		like:    like,
-		channel: lockChannel,
-		keys:    fairKeys,
-		args:    fairArgs,
-		parse:   parseFair,
-		queued:  true,
-		joins:   true,
-		acquire: script.Named("fair_acquire", fairAcquire),
-		release: script.Named("fair_release", fairRelease),
-		undo:    script.Named("fair_undo", fairUndo),
-		renew:   like.renew,
-		force:   script.Named("fair_force", fairForce),
-		info:    script.Named("fair_info", fairInfo),
-		pass:    script.Named("fair_pass", fairPass),
+		Kind:     kinds.Fair(),
+		storedAs: reentrantKind.Get(),
+		args:     fairArgs,
+		parse:    parseFair,
+		queued:   true,
+		joins:    true,
 	}
 }
 
-var nonReentrantFairKind = &lazy[*kind]{make: newNonReentrantFairKind}
+var nonReentrantFairKind = &kinds.Lazy[*kind]{Make: newNonReentrantFairKind}
 
 func newNonReentrantFairKind() *kind {
-	k := variant("nonreentrantfair", fairKind.get())
+	k := variant(kinds.NonReentrantFair(), fairKind.Get())
 	k.args = nonReentrantFairArgs
 	return k
 }
@@ -77,7 +48,7 @@ type Fair struct{ Handle }
 
 // Fair returns the lock with the given name. An invalid name is reported by the first method that uses the lock, not
 // here.
-func (c *Client) Fair(name string) *Fair { return &Fair{c.handle(fairKind.get(), name)} }
+func (c *Client) Fair(name string) *Fair { return &Fair{c.handle(fairKind.Get(), name)} }
 
 // NonReentrantFair is Redisson's RLock of getNonReentrantFairLock: a [Fair] lock without reentry. An [Owner] that
 // already has the lock gets [ErrReentry] at once. On the server it is the same lock as Fair of the same name.
@@ -86,11 +57,7 @@ type NonReentrantFair struct{ Handle }
 // NonReentrantFair returns the lock with the given name. An invalid name is reported by the first method that uses
 // the lock, not here.
 func (c *Client) NonReentrantFair(name string) *NonReentrantFair {
-	return &NonReentrantFair{c.handle(nonReentrantFairKind.get(), name)}
-}
-
-func fairKeys(name string) []string {
-	return []string{prefixName(queuePrefix, name), prefixName(timeoutPrefix, name), prefixName(idlePrefix, name)}
+	return &NonReentrantFair{c.handle(nonReentrantFairKind.Get(), name)}
 }
 
 func fairArgs(c *Client, r request) []any {

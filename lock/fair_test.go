@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/lock"
+	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -146,7 +147,7 @@ func TestFairWaysOut(t *testing.T) {
 
 // onFair has action decide about the n-th of the scripts for an operation of owner.
 func (w *world) onFair(operation, owner string, action func(n int) fakeredis.Action) {
-	digest, n := lock.Scripts()["fair"][operation].Digest(), 0
+	digest, n := kinds.All()["fair"][operation].Digest(), 0
 	w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
 		if len(cmd.Args) < 2 || cmd.Args[1] != digest || !slices.Contains(cmd.Args, owner) {
 			return fakeredis.Run()

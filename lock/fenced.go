@@ -2,34 +2,19 @@ package lock
 
 import (
 	"context"
-	_ "embed"
 	"fmt"
 
+	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/resp"
-	"github.com/lockwire/lockwire/script"
 )
 
-//go:embed fenced_acquire.lua
-var fencedAcquire string
-
-//go:embed fenced_handover.lua
-var fencedHandover string
-
-//go:embed fenced_info.lua
-var fencedInfo string
-
-var fencedKind = &lazy[*kind]{make: newFencedKind}
+var fencedKind = &kinds.Lazy[*kind]{Make: newFencedKind}
 
 func newFencedKind() *kind {
-	k := variant("fenced", reentrantKind.get())
-	k.args, k.parse, k.token = fencedArgs, parseFenced, fencedToken
-	k.acquire = script.Named("fenced_acquire", lined(fencedAcquire))
-	k.info = script.Named("fenced_info", fencedInfo)
-	k.handover = script.Named("fenced_handover", fencedHandover)
+	k := variant(kinds.Fenced(), reentrantKind.Get())
+	k.args, k.parse = fencedArgs, parseFenced
 	return k
 }
-
-func fencedToken(name string) string { return prefixName(tokenPrefix, name) }
 
 func fencedArgs(c *Client, _ request) []any { return []any{c.cfg.PlainTokens} }
 
@@ -45,7 +30,7 @@ type Fenced struct{ Handle }
 
 // Fenced returns the lock with the given name. An invalid name is reported by the first method that uses the lock,
 // not here.
-func (c *Client) Fenced(name string) *Fenced { return &Fenced{c.handle(fencedKind.get(), name)} }
+func (c *Client) Fenced(name string) *Fenced { return &Fenced{c.handle(fencedKind.Get(), name)} }
 
 // Token returns the last token issued, whether or not its holder still has the lock, and 0 if no token was issued.
 func (f *Fenced) Token(ctx context.Context) (int64, error) {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -68,14 +69,14 @@ func (c *Client) ForceUnlockOwner(ctx context.Context, name, owner string) (bool
 func (c *Client) dispossess(ctx context.Context, t *target, owner string, reads int64) (resp.Value, error) {
 	latch := newLatch(t)
 	keys := t.with(latch)
-	if t.kind.reads {
-		leases := readLeases(t.name, strings.TrimSuffix(owner, t.kind.suffix), max(1, reads))
+	if t.kind.Reads {
+		leases := kinds.ReadLeases(t.name, strings.TrimSuffix(owner, t.kind.Suffix), max(1, reads))
 		keys = append(append(slices.Clone(t.keys), leases[0], latch), leases[1:]...)
 	}
 	r := request{target: t, lease: c.cfg.Lease, owner: owner}
 	return c.runInTime(ctx, t, func(last int64) *call {
 		args := c.args(&r, 0, owner, c.publishing(t), 0, last)
-		return &call{script: t.kind.undo, target: t, keys: keys, args: args, leaves: true, tells: true, owner: owner}
+		return &call{script: t.kind.Undo, target: t, keys: keys, args: args, leaves: true, tells: true, owner: owner}
 	})
 }
 
@@ -98,7 +99,7 @@ func (c *Client) leasesOfOwner(name, owner string) []*Lease {
 // kindOf returns the kind by which owner holds the lock.
 func (i *inspected) kindOf(owner string) *kind {
 	k := i.Shape.kind()
-	if k.twin != nil && !strings.HasSuffix(owner, k.suffix) {
+	if k.twin != nil && !strings.HasSuffix(owner, k.Suffix) {
 		return k.twin
 	}
 	return k

@@ -17,6 +17,7 @@ import (
 
 	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/lock"
+	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/pubsub"
 	"github.com/lockwire/lockwire/resp"
 )
@@ -407,7 +408,7 @@ func TestGoldenFiles(t *testing.T) {
 	for _, path := range files {
 		name := filepath.Base(path)
 		kind, _, _ := readGolden(t, name)
-		if _, ok := goldenFiles[name]; !ok && lock.Scripts()[kind] != nil {
+		if _, ok := goldenFiles[name]; !ok && kinds.All()[kind] != nil {
 			t.Errorf("%s, about locks of kind %s, is not replayed", name, kind)
 		}
 	}

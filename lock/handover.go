@@ -70,7 +70,7 @@ func (c *Client) told(t *target, alone bool) {
 func (w *waiter) rest(ctx context.Context) {
 	own, c := &w.claim, w.client
 	k := w.target.kind
-	if k.handover == nil || w.request.state != nil || w.via != nil || c.cfg.HandOvers < 0 || own.state.Load() != awake {
+	if k.HandOver == nil || w.request.state != nil || w.via != nil || c.cfg.HandOvers < 0 || own.state.Load() != awake {
 		return
 	}
 	own.over = ctx.Done()
@@ -131,7 +131,7 @@ func (w *waiter) inherit() (granted bool) {
 // heir claims the first waiter in line, if the lock of l may be handed over and the waiter's request suits; nil
 // otherwise.
 func (c *Client) heir(l *Lease, suits func(next *request) bool) *waiter {
-	if l.target.kind.handover == nil || l.state != nil || l.repeated || l.whole.Load() != nil {
+	if l.target.kind.HandOver == nil || l.state != nil || l.repeated || l.whole.Load() != nil {
 		return nil
 	}
 	c.mu.Lock()
@@ -163,7 +163,7 @@ func (l *Lease) handOver(ctx context.Context, heir *waiter) (resp.Value, error) 
 	p := &passed{start: c.now(), latch: newLatch(t), last: c.last(t.name)}
 	p.series = l.series.next()
 	args := append(c.args(next, next.lease.Milliseconds(), l.owner, next.owner, latchLife.Milliseconds()), p.last)
-	v, err := t.kind.handover.Run(ctx, c.server, append(t.passing(l.latch), p.latch), args...)
+	v, err := t.kind.HandOver.Run(ctx, c.server, append(t.passing(l.latch), p.latch), args...)
 	switch {
 	case err != nil:
 		p.unknown = uncertain(err)

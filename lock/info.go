@@ -64,7 +64,7 @@ type Waiter struct {
 }
 
 func (c *Client) info(ctx context.Context, t *target) (Info, error) {
-	v, err := c.run(ctx, c.server, &call{script: t.kind.info, target: t, keys: t.seeing(), leaves: true})
+	v, err := c.run(ctx, c.server, &call{script: t.kind.Info, target: t, keys: t.seeing(), leaves: true})
 	if err != nil {
 		return Info{}, serverError(err)
 	}
@@ -109,7 +109,7 @@ func (c *Client) forceUnlock(ctx context.Context, t *target) (bool, error) {
 	}
 	holds := c.holdsOf(t.hold(), "", nil) // collected before the script, to leave out later holds
 	v, err := c.runInTime(ctx, t, func(last int64) *call {
-		return &call{script: t.kind.force, target: t, keys: t.lined(slices.Clone(t.keys)), args: c.lineArgs(t, []any{c.publishing(t), last}),
+		return &call{script: t.kind.Force, target: t, keys: t.lined(slices.Clone(t.keys)), args: c.lineArgs(t, []any{c.publishing(t), last}),
 			leaves: true, tells: true}
 	})
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -70,7 +71,7 @@ func (c *Client) look(ctx context.Context, name string) (inspected, error) {
 	ctx = c.patient(ctx)
 	seen := inspected{Inspection: Inspection{Name: name}}
 	for range looks {
-		v, err := shapeScript.get().Run(ctx, c.server, shapeKeys(name))
+		v, err := kinds.Shape().Run(ctx, c.server, kinds.ShapeKeys(name))
 		if err != nil {
 			return seen, serverError(err)
 		}
@@ -87,7 +88,7 @@ func (c *Client) look(ctx context.Context, name string) (inspected, error) {
 		if seen.Shape == ShapeReadWrite {
 			parse = parseBothHalves
 		}
-		v, err = c.run(ctx, c.server, &call{script: k.info, target: newTarget(k, name), keys: newTarget(k, name).seeing(), leaves: true})
+		v, err = c.run(ctx, c.server, &call{script: k.Info, target: newTarget(k, name), keys: newTarget(k, name).seeing(), leaves: true})
 		if err == nil {
 			if seen.Info, err = parse(v); err != nil {
 				return seen, err
@@ -132,12 +133,12 @@ func (c *Client) lookAtNumber(ctx context.Context, seen *inspected) error {
 
 // listening returns the number of clients that listen for a release, or -1.
 func (c *Client) listening(ctx context.Context, i *Inspection) int {
-	k := reentrantKind.get()
+	k := reentrantKind.Get()
 	switch {
 	case i.Shape.kind() != nil:
 		k = i.Shape.kind()
 	case i.Shape == ShapeNumber:
-		k = permitsKind.get()
+		k = permitsKind.Get()
 	}
 	t := newTarget(k, i.Name)
 	command := "NUMSUB"

@@ -2,42 +2,22 @@ package lock
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"strconv"
 
+	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/resp"
-	"github.com/lockwire/lockwire/script"
 )
 
-//go:embed latch_acquire.lua
-var countdownAcquire string
-
-//go:embed latch_set.lua
-var countdownSet string
-
-//go:embed latch_down.lua
-var countdownDown string
-
-//go:embed latch_delete.lua
-var countdownDelete string
-
-var latchKind = &lazy[*kind]{make: newLatchKind}
+var latchKind = &kinds.Lazy[*kind]{Make: newLatchKind}
 
 func newLatchKind() *kind {
 	return &kind{
-		name:    "latch",
-		channel: countdownChannel,
+		Kind:    kinds.CountDown(),
 		owner:   func(*Client, request) string { return "" },
 		others:  everybody,
 		unowned: true,
-		acquire: script.Named("latch_acquire", countdownAcquire),
-		more: map[string]*script.Script{
-			"set":    script.Named("latch_set", countdownSet),
-			"down":   script.Named("latch_down", countdownDown),
-			"delete": script.Named("latch_delete", countdownDelete),
-		},
 	}
 }
 
@@ -51,7 +31,7 @@ type CountDownLatch struct{ handle Handle }
 // CountDownLatch returns the latch with the given name. The name is the latch's key on the server. An invalid name is
 // reported by the first method that uses it, not here.
 func (c *Client) CountDownLatch(name string) *CountDownLatch {
-	l := &CountDownLatch{c.handle(latchKind.get(), name)}
+	l := &CountDownLatch{c.handle(latchKind.Get(), name)}
 	l.handle.err = checkCountdown(name)
 	return l
 }

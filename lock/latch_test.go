@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/lock"
+	"github.com/lockwire/lockwire/lock/internal/kinds"
 )
 
 func countFrom(t *testing.T, c *lock.Client, n int) *lock.CountDownLatch {
@@ -209,7 +210,7 @@ func TestA02Latch(t *testing.T) {
 func TestLatchLateCountDown(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		c := w.client(lock.Config{})
-		l, down := countFrom(t, c, 1), lock.Scripts()["latch"]["down"]
+		l, down := countFrom(t, c, 1), kinds.All()["latch"]["down"]
 		var late []string
 		w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
 			if late == nil && len(cmd.Args) > 1 && cmd.Args[1] == down.Digest() {

@@ -209,7 +209,7 @@ func (l *Lease) Check(ctx context.Context) error {
 		return l.group.check(ctx)
 	}
 	t := l.target
-	v, err := t.kind.renew.Run(l.client.patient(ctx), l.client.server, l.appendReadLeases([]string{t.lease}), lookOnly, l.owner)
+	v, err := t.kind.Renew.Run(l.client.patient(ctx), l.client.server, l.appendReadLeases([]string{t.lease}), lookOnly, l.owner)
 	if err != nil {
 		return serverError(err)
 	}

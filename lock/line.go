@@ -1,10 +1,8 @@
 package lock
 
 import (
-	_ "embed"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -14,18 +12,6 @@ import (
 //
 // A place may exist without the client's knowledge, and the other way round: the reply to an acquire may be lost, and a called
 // process has left its place. Neither loses a wake-up: who is called gets a message, looks, and gets a new place if refused.
-
-//go:embed all_line.lua
-var allLine string
-
-//go:embed all_quit.lua
-var allQuit string
-
-// lined returns a script's source with the functions of all_line.lua between its comment and its statements.
-func lined(source string) string {
-	comment, statements, _ := strings.Cut(source, "\nlocal ")
-	return comment + "\n" + allLine + "local " + statements
-}
 
 // position is a client's part in the line of a lock in an acquire: a place, and what the server does with it.
 type position struct {
@@ -163,7 +149,7 @@ func (c *Client) quit(t *target, place any) {
 
 // quitCall returns the call of a job that leaves a place.
 func (c *Client) quitCall(t *target, place any) *call {
-	return &call{script: t.kind.quit, target: t, keys: t.lined(slices.Clone(t.keys)), leaves: true, tells: true,
+	return &call{script: t.kind.Quit, target: t, keys: t.lined(slices.Clone(t.keys)), leaves: true, tells: true,
 		args: []any{c.publishing(t), c.listenersKnown(t), c.id, place}}
 }
 

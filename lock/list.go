@@ -2,21 +2,16 @@ package lock
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"iter"
 	"strings"
 
 	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/resp"
 	"github.com/lockwire/lockwire/script"
 )
-
-//go:embed any_shape.lua
-var anyShape string
-
-var shapeScript = &lazy[*script.Script]{make: func() *script.Script { return script.Named("any_shape", anyShape) }}
 
 // Shape is the kind of a lock or synchronizer, guessed from its key's type and content.
 type Shape string
@@ -35,17 +30,17 @@ const (
 func (s Shape) kind() *kind {
 	switch s {
 	case ShapeLock:
-		return reentrantKind.get()
+		return reentrantKind.Get()
 	case ShapeFair:
-		return fairKind.get()
+		return fairKind.Get()
 	case ShapeFenced:
-		return fencedKind.get()
+		return fencedKind.Get()
 	case ShapeReadWrite:
-		return writeKind.get()
+		return writeKind.Get()
 	case ShapePermits:
-		return permitsKind.get()
+		return permitsKind.Get()
 	case ShapePlain:
-		return plainKind.get()
+		return plainKind.Get()
 	}
 	return nil
 }
@@ -132,9 +127,9 @@ func (c *Client) recognise(ctx context.Context, keys resp.Value) ([]Listed, erro
 		if err != nil {
 			return nil, fmt.Errorf("lock: list: %w", err)
 		}
-		if checkName(name) == nil && !strings.HasPrefix(name, latchPrefix) {
+		if checkName(name) == nil && !strings.HasPrefix(name, kinds.LatchPrefix) {
 			found = append(found, Listed{Name: name})
-			calls = append(calls, shapeScript.get().Call(shapeKeys(name)))
+			calls = append(calls, kinds.Shape().Call(kinds.ShapeKeys(name)))
 		}
 	}
 	if len(calls) == 0 {
@@ -166,7 +161,7 @@ func (c *Client) inform(ctx context.Context, locks []Listed) ([]Listed, error) {
 	calls := make([]script.Call, len(locks))
 	for i, l := range locks {
 		k := l.Shape.kind()
-		calls[i] = k.info.Call(newTarget(k, l.Name).seeing())
+		calls[i] = k.Info.Call(newTarget(k, l.Name).seeing())
 	}
 	replies, err := script.RunBatch(ctx, c.server, calls)
 	if err != nil {

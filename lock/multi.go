@@ -44,7 +44,7 @@ func NewMulti(members ...Member) (*Multi, error) {
 		case twin < 0:
 			m.members = append(m.members, h)
 		case m.members[twin].target.kind != h.target.kind:
-			return nil, invalidf("%s and %s of one name", m.members[twin].target.kind.name, h.target.kind.name)
+			return nil, invalidf("%s and %s of one name", m.members[twin].target.kind.Name, h.target.kind.Name)
 		}
 	}
 	if len(m.members) == 0 {

@@ -17,6 +17,7 @@ import (
 	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/lock"
+	"github.com/lockwire/lockwire/lock/internal/kinds"
 )
 
 func newMulti(t testing.TB, members ...lock.Member) *lock.Multi {
@@ -385,7 +386,7 @@ func TestMultiDurationsAreConvertedOnce(t *testing.T) {
 		lease := lockMulti(t, newMulti(t, reentrants(c, "a", "b")...), lock.For(time.Minute))
 		attempts := 0
 		for _, cmd := range w.srv.Log() {
-			if cmd.Name == "EVALSHA" && cmd.Args[1] == lock.Scripts()["reentrant"]["acquire"].Digest() {
+			if cmd.Name == "EVALSHA" && cmd.Args[1] == kinds.All()["reentrant"]["acquire"].Digest() {
 				attempts++
 				if got := cmd.Args[7]; got != "60000" {
 					t.Fatalf("attempt %d asks for a lease of %s ms", attempts, got)

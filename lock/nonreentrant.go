@@ -1,21 +1,10 @@
 package lock
 
-import (
-	_ "embed"
+import "github.com/lockwire/lockwire/lock/internal/kinds"
 
-	"github.com/lockwire/lockwire/script"
-)
+var nonReentrantKind = &kinds.Lazy[*kind]{Make: newNonReentrantKind}
 
-//go:embed nonreentrant_acquire.lua
-var nonReentrantAcquire string
-
-var nonReentrantKind = &lazy[*kind]{make: newNonReentrantKind}
-
-func newNonReentrantKind() *kind {
-	k := variant("nonreentrant", reentrantKind.get())
-	k.acquire = script.Named("nonreentrant_acquire", lined(nonReentrantAcquire))
-	return k
-}
+func newNonReentrantKind() *kind { return variant(kinds.NonReentrant(), reentrantKind.Get()) }
 
 // NonReentrant is Redisson's RLock of getNonReentrantLock: an exclusive lock. An [Owner] already holding the lock gets
 // [ErrReentry] at once. On the server the lock is the same as the [Reentrant] lock of the same name.
@@ -23,5 +12,5 @@ type NonReentrant struct{ Handle }
 
 // NonReentrant returns the lock with the given name. An invalid name is reported by the first method that uses it, not here.
 func (c *Client) NonReentrant(name string) *NonReentrant {
-	return &NonReentrant{c.handle(nonReentrantKind.get(), name)}
+	return &NonReentrant{c.handle(nonReentrantKind.Get(), name)}
 }

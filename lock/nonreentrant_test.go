@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/lock"
+	"github.com/lockwire/lockwire/lock/internal/kinds"
 )
 
 func TestReentryIsRefused(t *testing.T) {
@@ -46,7 +47,7 @@ func TestReentryIsRefused(t *testing.T) {
 func TestA01NonReentrant(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		c := w.client(lock.Config{})
-		resent := lock.Scripts()["nonreentrant"]["acquire"]
+		resent := kinds.All()["nonreentrant"]["acquire"]
 		for _, want := range []string{"", "reentry"} {
 			v, err := resent.Run(t.Context(), w.pools[0], []string{"resent", "channel", "latch"}, 30_000, "redisson:1", soon())
 			if text, _ := v.Text(); err != nil || text != want {
@@ -56,7 +57,7 @@ func TestA01NonReentrant(t *testing.T) {
 		w.srv.Do("DEL", "resent")
 
 		job, owner := c.NonReentrant("job"), c.NewOwner()
-		acquire, n := lock.Scripts()["nonreentrant"]["acquire"].Digest(), 0
+		acquire, n := kinds.All()["nonreentrant"]["acquire"].Digest(), 0
 		w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
 			if len(cmd.Args) < 2 || cmd.Args[1] != acquire {
 				return fakeredis.Run()

@@ -70,7 +70,7 @@ const maxTallies = 64
 
 func (o *ownerState) pruneTallies() {
 	for key := range o.tallies {
-		if len(o.client.holdsOf(key, o.id+key.kind.suffix, nil)) == 0 {
+		if len(o.client.holdsOf(key, o.id+key.kind.Suffix, nil)) == 0 {
 			delete(o.tallies, key)
 		}
 	}

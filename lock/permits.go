@@ -3,50 +3,19 @@ package lock
 import (
 	"context"
 	"crypto/rand"
-	_ "embed"
 	"encoding/hex"
 	"fmt"
 	"strings"
 
+	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/resp"
-	"github.com/lockwire/lockwire/script"
 )
 
-//go:embed permits_acquire.lua
-var permitsAcquire string
-
-//go:embed permits_release.lua
-var permitsRelease string
-
-//go:embed permits_undo.lua
-var permitsUndo string
-
-//go:embed permits_renew.lua
-var permitsRenew string
-
-//go:embed permits_force.lua
-var permitsForce string
-
-//go:embed permits_info.lua
-var permitsInfo string
-
-//go:embed permits_add.lua
-var permitsAdd string
-
-//go:embed permits_give.lua
-var permitsGive string
-
-//go:embed permits_lease.lua
-var permitsLease string
-
-var permitsKind = &lazy[*kind]{make: newPermitsKind}
+var permitsKind = &kinds.Lazy[*kind]{Make: newPermitsKind}
 
 func newPermitsKind() *kind {
 	return &kind{
-		name:    "permits",
-		channel: semaphoreChannel,
-		keys:    permitsKeys,
-		lease:   func(name string) string { return permitsKeys(name)[0] },
+		Kind:    kinds.Permits(),
 		args:    func(c *Client, r request) []any { return []any{c.publishing(r.target), r.setup, r.lease == forever} },
 		parse:   parsePermits,
 		owner:   func(_ *Client, r request) string { return newPermits(r.permits) },
@@ -54,18 +23,6 @@ func newPermitsKind() *kind {
 		others:  next,
 		permits: true,
 		parted:  true,
-		acquire: script.Named("permits_acquire", permitsAcquire),
-		release: script.Named("permits_release", permitsRelease),
-		undo:    script.Named("permits_undo", permitsUndo),
-		renew:   script.Named("permits_renew", permitsRenew),
-		force:   script.Named("permits_force", permitsForce),
-		info:    script.Named("permits_info", permitsInfo),
-		more: map[string]*script.Script{
-			"set":   script.Named("semaphore_set", semaphoreSet),
-			"add":   script.Named("permits_add", permitsAdd),
-			"lease": script.Named("permits_lease", permitsLease),
-			"give":  script.Named("permits_give", permitsGive),
-		},
 	}
 }
 
@@ -88,7 +45,7 @@ type PermitSemaphore struct{ handle Handle }
 // PermitSemaphore returns the semaphore with the given name. The name is the semaphore's key on the server. An invalid name
 // is reported by the first method that uses it, not here.
 func (c *Client) PermitSemaphore(name string) *PermitSemaphore {
-	return &PermitSemaphore{c.handle(permitsKind.get(), name)}
+	return &PermitSemaphore{c.handle(permitsKind.Get(), name)}
 }
 
 // Name returns the semaphore's name.
@@ -201,7 +158,7 @@ func permitIDs(owner string) []string {
 // PermitIDs returns the ids of the lease's permits, each of 32 hexadecimal digits as in Redisson. PermitIDs returns nil for
 // a lease not taken from a [PermitSemaphore].
 func (l *Lease) PermitIDs() []string {
-	if l.target.kind != permitsKind.get() {
+	if l.target.kind != permitsKind.Get() {
 		return nil
 	}
 	return permitIDs(l.owner)

@@ -67,7 +67,7 @@ func (s *PermitSemaphore) LeaseOf(ctx context.Context, id string) (time.Duration
 func (s *PermitSemaphore) lease(ctx context.Context, owner string, ms int64) (time.Duration, error) {
 	c, t := s.handle.client, s.handle.target
 	v, err := c.runInTime(ctx, t, func(last int64) *call {
-		return &call{script: t.kind.more["lease"], target: t, keys: t.keys, args: []any{owner, ms, last}, leaves: true}
+		return &call{script: t.kind.More["lease"], target: t, keys: t.keys, args: []any{owner, ms, last}, leaves: true}
 	})
 	switch {
 	case err != nil && uncertain(err) && ms != 0:

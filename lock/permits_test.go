@@ -14,6 +14,7 @@ import (
 
 	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/lock"
+	"github.com/lockwire/lockwire/lock/internal/kinds"
 )
 
 const taken = "{pex}:timeout"
@@ -361,7 +362,7 @@ func TestA01Permits(t *testing.T) {
 	}
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		s := permitsOf(t, w.client(lock.Config{}), 5)
-		acquire := lock.Scripts()["permits"]["acquire"]
+		acquire := kinds.All()["permits"]["acquire"]
 		for range 2 {
 			_, err := acquire.Run(t.Context(), w.pools[0], []string{"pex", "c", taken, "latch"}, 30_000, strings.Repeat("x", 16)+strings.Repeat("y", 16), "PUBLISH", 0, 0, soon())
 			wantOK(t, "acquire, sent twice", err)

@@ -2,46 +2,14 @@ package lock
 
 import (
 	"crypto/rand"
-	_ "embed"
 	"encoding/hex"
 
-	"github.com/lockwire/lockwire/script"
+	"github.com/lockwire/lockwire/lock/internal/kinds"
 )
 
-//go:embed plain_acquire.lua
-var plainAcquire string
+var plainKind = &kinds.Lazy[*kind]{Make: newPlainKind}
 
-//go:embed plain_release.lua
-var plainRelease string
-
-//go:embed plain_undo.lua
-var plainUndo string
-
-//go:embed plain_renew.lua
-var plainRenew string
-
-//go:embed plain_force.lua
-var plainForce string
-
-//go:embed plain_info.lua
-var plainInfo string
-
-var plainKind = &lazy[*kind]{make: newPlainKind}
-
-func newPlainKind() *kind {
-	return &kind{
-		name:    "plain",
-		channel: lockChannel,
-		owner:   plainOwner,
-		silent:  true,
-		acquire: script.Named("plain_acquire", plainAcquire),
-		release: script.Named("plain_release", plainRelease),
-		undo:    script.Named("plain_undo", plainUndo),
-		renew:   script.Named("plain_renew", plainRenew),
-		force:   script.Named("plain_force", plainForce),
-		info:    script.Named("plain_info", plainInfo),
-	}
-}
+func newPlainKind() *kind { return &kind{Kind: kinds.Plain(), owner: plainOwner, silent: true} }
 
 // plainOwner returns a unique value: 16 random bytes in hexadecimal.
 func plainOwner(*Client, request) string {
@@ -61,7 +29,7 @@ type Plain struct{ Handle }
 // Plain returns the lock with the given name. Its waiters pause by the zero [Backoff]. An invalid name is reported by the
 // first method that uses it, not here.
 func (c *Client) Plain(name string) *Plain {
-	h := c.handle(plainKind.get(), name)
+	h := c.handle(plainKind.Get(), name)
 	backoff, _ := Backoff{}.withDefaults()
 	h.target.backoff = backoff.pause
 	return &Plain{h}

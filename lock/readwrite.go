@@ -2,47 +2,13 @@ package lock
 
 import (
 	"context"
-	_ "embed"
 	"fmt"
 	"strings"
 	"time"
 
+	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/resp"
-	"github.com/lockwire/lockwire/script"
 )
-
-//go:embed read_acquire.lua
-var readAcquire string
-
-//go:embed read_release.lua
-var readRelease string
-
-//go:embed read_undo.lua
-var readUndo string
-
-//go:embed read_renew.lua
-var readRenew string
-
-//go:embed read_force.lua
-var readForce string
-
-//go:embed write_acquire.lua
-var writeAcquire string
-
-//go:embed write_release.lua
-var writeRelease string
-
-//go:embed write_undo.lua
-var writeUndo string
-
-//go:embed write_force.lua
-var writeForce string
-
-//go:embed write_downgrade.lua
-var writeDowngrade string
-
-//go:embed readwrite_info.lua
-var readWriteInfo string
 
 // writeSuffix follows the owner's id in the owner of a write lock.
 const writeSuffix = ":write"
@@ -51,43 +17,22 @@ const writeSuffix = ":write"
 const tellFor = 15 * time.Second
 
 // writeKind is the kind of the write lock. Its twin is the kind of the read lock.
-var writeKind = &lazy[*kind]{make: newWriteKind}
+var writeKind = &kinds.Lazy[*kind]{Make: newWriteKind}
 
 func newWriteKind() *kind {
-	info := script.Named("readwrite_info", readWriteInfo)
 	read := &kind{
-		name:    "read",
-		channel: readWriteChannel,
-		keys:    readWriteKeys,
-		reads:   true,
-		args:    readArgs,
-		parse:   func(v resp.Value) (Info, error) { return parseReadWrite(v, ModeRead) },
-		others:  everybody,
-		acquire: script.Named("read_acquire", readAcquire),
-		release: script.Named("read_release", readRelease),
-		undo:    script.Named("read_undo", readUndo),
-		renew:   script.Named("read_renew", readRenew),
-		force:   script.Named("read_force", readForce),
-		info:    info,
+		Kind:   kinds.Read(),
+		args:   readArgs,
+		parse:  func(v resp.Value) (Info, error) { return parseReadWrite(v, ModeRead) },
+		others: everybody,
 	}
 	write := &kind{
-		name:      "write",
-		channel:   readWriteChannel,
-		keys:      readWriteKeys,
-		reads:     true,
-		args:      writeArgs,
-		parse:     func(v resp.Value) (Info, error) { return parseReadWrite(v, ModeWrite) },
-		suffix:    writeSuffix,
-		twin:      read,
-		tells:     true,
-		joins:     true,
-		acquire:   script.Named("write_acquire", writeAcquire),
-		release:   script.Named("write_release", writeRelease),
-		undo:      script.Named("write_undo", writeUndo),
-		renew:     reentrantKind.get().renew, // the hash stores a writer like the owner of a reentrant lock
-		force:     script.Named("write_force", writeForce),
-		info:      info,
-		downgrade: script.Named("write_downgrade", writeDowngrade),
+		Kind:  kinds.Write(),
+		args:  writeArgs,
+		parse: func(v resp.Value) (Info, error) { return parseReadWrite(v, ModeWrite) },
+		twin:  read,
+		tells: true,
+		joins: true,
 	}
 	read.twin = write
 	return write
@@ -107,7 +52,7 @@ type ReadWrite struct {
 
 // ReadWrite returns the read-write lock with the given name. The name follows the same rules as for [Client.Reentrant].
 func (c *Client) ReadWrite(name string) *ReadWrite {
-	write := writeKind.get()
+	write := writeKind.Get()
 	return &ReadWrite{ReadLock{c.handle(write.twin, name)}, WriteLock{c.handle(write, name)}}
 }
 

@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/internal/lockscripts"
 	"github.com/lockwire/lockwire/lock"
+	"github.com/lockwire/lockwire/lock/internal/kinds"
 )
 
 func mustHave(t *testing.T, l goldenLock, opts ...lock.Option) *lock.Lease {
@@ -43,7 +45,7 @@ func isTaken(t *testing.T, l goldenLock) {
 
 // onScriptOf has action decide about the n-th request for a script of a kind, n from 1.
 func (w *world) onScriptOf(kind, operation string, action func(n int) fakeredis.Action) {
-	n, s := 0, lock.Scripts()[kind][operation]
+	n, s := 0, kinds.All()[kind][operation]
 	w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
 		if len(cmd.Args) < 2 || cmd.Args[1] != s.Digest() && cmd.Args[1] != s.Source() {
 			return fakeredis.Run()
@@ -147,7 +149,7 @@ func TestRenewalRevivesNoReader(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		c, other := w.client(lock.Config{}), w.client(lock.Config{})
 		reader, keeper := mustRead(t, c), mustRead(t, other, lock.For(time.Hour))
-		w.srv.Do("DEL", timeoutKey("job", reader.Owner(), 1))
+		w.srv.Do("DEL", lockscripts.TimeoutKey("job", reader.Owner(), 1))
 		w.sleep(11 * time.Second)
 		lostBecause(t, reader.Err(), lock.Forced)
 		wantLeft(t, "after the renewal", w.timeoutsLeft(reader.Owner(), 1), noKey)

@@ -105,8 +105,8 @@ func NewRedlock(cfg RedlockConfig, nodes ...Member) (*Redlock, error) {
 		switch k := h.target.kind; {
 		case h.err != nil:
 			return nil, h.err
-		case k != reentrantKind.get() && k != plainKind.get():
-			return nil, invalidf("a Redlock of %s locks", k.name)
+		case k != reentrantKind.Get() && k != plainKind.Get():
+			return nil, invalidf("a Redlock of %s locks", k.Name)
 		case len(r.nodes) > 0 && k != r.nodes[0].target.kind:
 			return nil, invalidf("a Redlock of two kinds")
 		case h.client.nature.spread != nil:

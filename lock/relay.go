@@ -21,7 +21,7 @@ func (l *Lease) relay() bool {
 // relayable reports whether the hold is certain and no renewal is under way. The lease is already released by its holder, so
 // no further renewal begins.
 func (l *Lease) relayable() bool {
-	if !l.renewed || l.target.kind.token != nil {
+	if !l.renewed || l.target.kind.Token != nil {
 		return false
 	}
 	l.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -205,7 +206,7 @@ func (l *Lease) runRelease(ctx context.Context) (resp.Value, error) {
 		return c.runInTime(ctx, t, l.releaseCall)
 	}
 	ctx = c.dividing(ctx) // the same steps as c.run, without allocations
-	v, err := t.kind.single.Run(ctx, c.server, t.lined(t.with(l.latch)), 0, l.owner, c.publishing(t), latchLife.Milliseconds(), l.repeated,
+	v, err := t.kind.Single.Run(ctx, c.server, t.lined(t.with(l.latch)), 0, l.owner, c.publishing(t), latchLife.Milliseconds(), l.repeated,
 		c.listenersKnown(t), c.id, way.place, way.stand)
 	if refused(err) {
 		return c.divide(ctx, c.server, l.releaseCall(0), err)
@@ -213,18 +214,18 @@ func (l *Lease) runRelease(ctx context.Context) (resp.Value, error) {
 	return v, err
 }
 
-// single reports whether the release runs the script kind.single, made for owners with exactly one hold.
-func (l *Lease) single() bool { return l.state == nil && l.target.kind.single != nil }
+// single reports whether the release runs the script kind.Single, made for owners with exactly one hold.
+func (l *Lease) single() bool { return l.state == nil && l.target.kind.Single != nil }
 
 func (l *Lease) resting() int64 { return l.client.restingLease(l.target.hold(), l.state, l.owner, l) }
 
 // releaseCall returns the call of runRelease, good until last. The script single ignores last: its owner never comes back.
 func (l *Lease) releaseCall(last int64) *call {
 	c, t := l.client, l.target
-	x := &call{script: t.kind.release, target: t, keys: t.lined(t.of(l.owner, l.state, l.latch)), leaves: true, tells: true, apart: &l.unlatched, owner: l.owner}
+	x := &call{script: t.kind.Release, target: t, keys: t.lined(t.of(l.owner, l.state, l.latch)), leaves: true, tells: true, apart: &l.unlatched, owner: l.owner}
 	way := c.givingWay(l)
 	if l.single() {
-		x.script = t.kind.single
+		x.script = t.kind.Single
 		x.args = []any{0, l.owner, c.publishing(t), latchLife.Milliseconds(), l.repeated, c.listenersKnown(t), c.id, way.place, way.stand}
 		return x
 	}
@@ -251,7 +252,7 @@ func (l *Lease) lateReleaseCall() *call {
 	}
 	r := request{target: t, lease: l.term, owner: l.owner, state: l.state}
 	args := l.client.args(&r, l.resting(), l.owner, l.client.publishing(t), before, l.client.last(t.name))
-	return &call{script: t.kind.undo, target: t, keys: t.lined(t.of(l.owner, l.state, l.latch)), args: l.client.lineArgs(t, args),
+	return &call{script: t.kind.Undo, target: t, keys: t.lined(t.of(l.owner, l.state, l.latch)), args: l.client.lineArgs(t, args),
 		leaves: true, tells: true, state: l.state}
 }
 
@@ -353,5 +354,5 @@ func newLatch(t *target) string {
 	binary.NativeEndian.PutUint64(id[:8], rand.Uint64())
 	binary.NativeEndian.PutUint64(id[8:], rand.Uint64())
 	var buf [128]byte
-	return string(hex.AppendEncode(appendLatch(buf[:0], t.name), id[:]))
+	return string(hex.AppendEncode(kinds.AppendLatch(buf[:0], t.name), id[:]))
 }

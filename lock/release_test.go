@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/lock"
+	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/script"
 )
 
@@ -22,7 +23,7 @@ func isScript(cmd fakeredis.Cmd, operation string) bool {
 
 // scriptsFor are the scripts of a kind for an operation: a release, that of owners with other holds and of those without.
 func scriptsFor(kind, operation string) []*script.Script {
-	scripts := lock.Scripts()[kind]
+	scripts := kinds.All()[kind]
 	if single := scripts["single"]; single != nil && operation == "release" {
 		return []*script.Script{scripts[operation], single}
 	}

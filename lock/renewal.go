@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/resp"
 	"github.com/lockwire/lockwire/script"
 )
@@ -102,7 +103,7 @@ func unanswered(batches [][]*Lease, err error) (answers []answer) {
 
 // renewals returns the calls for renewing leases, and the leases of each call.
 func (c *Client) renewals(leases []*Lease, look bool) (batches [][]*Lease, calls []script.Call) {
-	script := func(l *Lease) *script.Script { return l.target.kind.renew }
+	script := func(l *Lease) *script.Script { return l.target.kind.Renew }
 	for _, same := range partition(leases, script) {
 		batches = append(batches, c.renewalsOf(same)...)
 	}
@@ -157,19 +158,19 @@ func renewFor(leases []*Lease, ms int64) script.Call {
 	for _, l := range leases {
 		keys = l.appendReadLeases(keys)
 	}
-	return leases[0].target.kind.renew.Call(keys, args...)
+	return leases[0].target.kind.Renew.Call(keys, args...)
 }
 
 // appendReadLeases appends the keys of the leases of a reader's holds.
 func (l *Lease) appendReadLeases(keys []string) []string {
-	if k := l.target.kind; !k.reads || k.suffix != "" {
+	if k := l.target.kind; !k.Reads || k.Suffix != "" {
 		return keys
 	}
 	holds := int64(1)
 	if l.state != nil {
 		holds = max(holds, int64(len(l.client.holdsOf(l.target.hold(), l.owner, nil))))
 	}
-	return append(keys, readLeases(l.target.name, l.owner, holds)...)
+	return append(keys, kinds.ReadLeases(l.target.name, l.owner, holds)...)
 }
 
 var errRenewal = errors.New("lock: unexpected reply to renewal")

@@ -161,7 +161,7 @@ type acked struct {
 // acking returns the acked for sending an acquire of t, or nil if the acquire needs no acknowledgement, for example because it
 // changes nothing.
 func (c *Client) acking(ctx context.Context, t *target) (*acked, error) {
-	if !c.acks || t.kind.undo == nil {
+	if !c.acks || t.kind.Undo == nil {
 		return nil, nil
 	}
 	d, err := c.newAcked(ctx, t.name)

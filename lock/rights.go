@@ -1,23 +1,17 @@
 package lock
 
 import (
-	_ "embed"
 	"errors"
 	"strings"
 	"sync"
 
+	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/resp"
-	"github.com/lockwire/lockwire/script"
 )
 
 // Since Redis 7.0 a new user may by default neither subscribe to channels nor publish on them. Locks of such a user work, but
 // their waiters are never woken. The server reports a refused subscription. A release without the right to publish
 // succeeds silently, so the client asks the server about the right.
-
-//go:embed all_publish.lua
-var allPublish string
-
-var publishScript = &lazy[*script.Script]{make: func() *script.Script { return script.Named("all_publish", allPublish) }}
 
 // rights records the channels already checked or logged.
 type rights struct {
@@ -60,7 +54,7 @@ func (c *Client) checkPublishing(t *target) {
 		return
 	}
 	c.background(func() {
-		v, err := publishScript.get().Run(c.life, c.server, []string{t.name, t.channel}, c.publishing(t))
+		v, err := kinds.Publish().Run(c.life, c.server, []string{t.name, t.channel}, c.publishing(t))
 		if err != nil || v.IsNull() {
 			return
 		}

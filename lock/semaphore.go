@@ -2,52 +2,24 @@ package lock
 
 import (
 	"context"
-	_ "embed"
 	"fmt"
 	"time"
 
+	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/resp"
-	"github.com/lockwire/lockwire/script"
 )
 
-//go:embed semaphore_acquire.lua
-var semaphoreAcquire string
-
-//go:embed semaphore_undo.lua
-var semaphoreUndo string
-
-//go:embed semaphore_info.lua
-var semaphoreInfo string
-
-//go:embed semaphore_set.lua
-var semaphoreSet string
-
-//go:embed semaphore_add.lua
-var semaphoreAdd string
-
-//go:embed semaphore_drain.lua
-var semaphoreDrain string
-
-var semaphoreKind = &lazy[*kind]{make: newSemaphoreKind}
+var semaphoreKind = &kinds.Lazy[*kind]{Make: newSemaphoreKind}
 
 func newSemaphoreKind() *kind {
 	return &kind{
-		name:    "semaphore",
-		channel: semaphoreChannel,
+		Kind:    kinds.Semaphore(),
 		args:    func(_ *Client, r request) []any { return []any{r.permits, r.setup} },
 		parse:   parseSemaphore,
 		owner:   func(*Client, request) string { return "" },
 		others:  next,
 		unowned: true,
 		permits: true,
-		acquire: script.Named("semaphore_acquire", semaphoreAcquire),
-		undo:    script.Named("semaphore_undo", semaphoreUndo),
-		info:    script.Named("semaphore_info", semaphoreInfo),
-		more: map[string]*script.Script{
-			"set":   script.Named("semaphore_set", semaphoreSet),
-			"add":   script.Named("semaphore_add", semaphoreAdd),
-			"drain": script.Named("semaphore_drain", semaphoreDrain),
-		},
 	}
 }
 
@@ -63,7 +35,7 @@ type Semaphore struct{ handle Handle }
 // Semaphore returns the semaphore with the given name. The name is the semaphore's key on the server. An invalid name is
 // reported by the first method that uses it, not here.
 func (c *Client) Semaphore(name string) *Semaphore {
-	return &Semaphore{c.handle(semaphoreKind.get(), name)}
+	return &Semaphore{c.handle(semaphoreKind.Get(), name)}
 }
 
 // Name returns the semaphore's name.

@@ -12,11 +12,12 @@ import (
 
 	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/lock"
+	"github.com/lockwire/lockwire/lock/internal/kinds"
 )
 
 // onKind has action decide about the n-th request for a script of a kind, n from 1.
 func (w *world) onKind(kind, operation string, action func(n int) fakeredis.Action) {
-	n, s := 0, lock.Scripts()[kind][operation]
+	n, s := 0, kinds.All()[kind][operation]
 	w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
 		if len(cmd.Args) < 2 || cmd.Args[1] != s.Digest() && cmd.Args[1] != s.Source() {
 			return fakeredis.Run()
@@ -292,7 +293,7 @@ func TestA01Semaphore(t *testing.T) {
 func TestSemaphoreUndoneOnce(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		s := setUp(t, w.client(lock.Config{}), 5)
-		acquire, undo := lock.Scripts()["semaphore"]["acquire"], lock.Scripts()["semaphore"]["undo"]
+		acquire, undo := kinds.All()["semaphore"]["acquire"], kinds.All()["semaphore"]["undo"]
 		var late []string
 		undone := 0
 		w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {

@@ -14,7 +14,7 @@ import (
 // it that the others are passed over; and nobody behind.
 func TestServerFairReleaseIsHeard(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
-		pool := open(t, s.Config())
+		pool := redistest.Open(t, s.Config())
 		c, err := lock.New(pool, lock.Config{})
 		if err != nil {
 			t.Fatal(err)

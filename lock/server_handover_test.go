@@ -11,7 +11,7 @@ import (
 // A lock is handed over within a process without a message, whichever kind it is, if that has been asked for.
 func TestServerHandOver(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
-		c, err := lock.New(open(t, s.Config()), lock.Config{HandOvers: 8})
+		c, err := lock.New(redistest.Open(t, s.Config()), lock.Config{HandOvers: 8})
 		if err != nil {
 			t.Fatal(err)
 		}

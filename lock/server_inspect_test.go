@@ -13,7 +13,7 @@ func TestServerInspect(t *testing.T) {
 	redistest.RunProtocols(t, func(t *testing.T, s *redistest.Server, _ int) {
 		var clients [2]*lock.Client
 		for i, name := range []string{"web-7", "on-call"} {
-			c, err := lock.New(open(t, s.Config()), lock.Config{Name: name})
+			c, err := lock.New(redistest.Open(t, s.Config()), lock.Config{Name: name})
 			if err != nil {
 				t.Fatal(err)
 			}

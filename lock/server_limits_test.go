@@ -12,7 +12,7 @@ import (
 
 func serverClient(t *testing.T, s *redistest.Server) *lock.Client {
 	t.Helper()
-	c, err := lock.New(open(t, s.Config()), lock.Config{})
+	c, err := lock.New(redistest.Open(t, s.Config()), lock.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -63,7 +63,7 @@ func listed(t *testing.T, c *lock.Client, pattern string) map[string]lock.Listed
 // List finds the locks among other keys, in however many steps, and tells what they are.
 func TestServerList(t *testing.T) {
 	redistest.RunProtocols(t, func(t *testing.T, s *redistest.Server, _ int) {
-		pool := open(t, s.Config())
+		pool := redistest.Open(t, s.Config())
 		c, err := lock.New(pool, lock.Config{})
 		if err != nil {
 			t.Fatal(err)
@@ -146,7 +146,7 @@ func noise(t *testing.T, pool *conn.Pool) {
 // Whoever has enough stops; a context that is over is an error.
 func TestServerListEnds(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
-		c, err := lock.New(open(t, s.Config()), lock.Config{})
+		c, err := lock.New(redistest.Open(t, s.Config()), lock.Config{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,7 +15,7 @@ import (
 
 func serverLocks(t *testing.T, s *redistest.Server, cfg lock.Config) *lock.Client {
 	t.Helper()
-	c, err := lock.New(open(t, s.Config()), cfg)
+	c, err := lock.New(redistest.Open(t, s.Config()), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -157,7 +157,7 @@ func TestServerRedlockDuplicates(t *testing.T) {
 		proxy := startProxy(t, fleet[0])
 		server := fleet[0].Config()
 		server.Network, server.Addr = "tcp", proxy.Addr()
-		pool := open(t, server)
+		pool := redistest.Open(t, server)
 		c, err := lock.New(pool, lock.Config{})
 		if err != nil {
 			t.Fatal(err)

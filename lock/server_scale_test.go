@@ -27,7 +27,7 @@ func commandCalls(t *testing.T, s *redistest.Server) func(command string) int64 
 // pings asks s without a pause until it is called, which returns the longest time that an answer took.
 func pings(t *testing.T, s *redistest.Server) (stop func() time.Duration) {
 	t.Helper()
-	pool := open(t, s.Config())
+	pool := redistest.Open(t, s.Config())
 	ctx, cancel := context.WithCancel(t.Context())
 	var worst time.Duration
 	var wg sync.WaitGroup
@@ -49,7 +49,7 @@ func TestServerFairCrowd(t *testing.T) {
 		const waiters, processes = 1000, 4
 		var clients []*lock.Client
 		for range processes {
-			c, err := lock.New(open(t, s.Config()), lock.Config{})
+			c, err := lock.New(redistest.Open(t, s.Config()), lock.Config{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -97,7 +97,7 @@ func TestServerFairCrowd(t *testing.T) {
 func TestServerReaderCrowd(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
 		const readers = 1000
-		c, err := lock.New(open(t, s.Config()), lock.Config{})
+		c, err := lock.New(redistest.Open(t, s.Config()), lock.Config{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,16 +1,16 @@
 package lock
 
 import (
+	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"math/rand/v2"
 	"time"
 )
 
-var spinKind = &lazy[*kind]{make: newSpinKind}
+var spinKind = &kinds.Lazy[*kind]{Make: newSpinKind}
 
 func newSpinKind() *kind {
-	k := variant("spin", reentrantKind.get())
+	k := variant(kinds.Spin(), reentrantKind.Get())
 	k.silent = true
-	k.handover, k.quit = nil, nil
 	return k
 }
 
@@ -22,7 +22,7 @@ type Spin struct{ Handle }
 
 // Spin returns the lock with the given name. An invalid name or backoff is reported by the first method that uses it, not here.
 func (c *Client) Spin(name string, backoff Backoff) *Spin {
-	h := c.handle(spinKind.get(), name)
+	h := c.handle(spinKind.Get(), name)
 	backoff, err := backoff.withDefaults()
 	if h.err == nil {
 		h.err = err

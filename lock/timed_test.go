@@ -3,13 +3,16 @@ package lock_test
 import (
 	"context"
 	"errors"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/internal/lockscripts"
 	"github.com/lockwire/lockwire/lock"
+	"github.com/lockwire/lockwire/lock/internal/kinds"
 )
 
 // world is a fake server in virtual time with clients of it.
@@ -259,7 +262,7 @@ func TestLostLockIsNotRevived(t *testing.T) {
 		lease := mustLock(t, c, "job")
 		// The renewal that is due after a second reaches the server after the lease has ended.
 		w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
-			if len(cmd.Args) > 1 && cmd.Args[1] == lock.Scripts()["reentrant"]["renew"].Digest() {
+			if len(cmd.Args) > 1 && cmd.Args[1] == kinds.All()["reentrant"]["renew"].Digest() {
 				return fakeredis.Delay(4*time.Second, fakeredis.Run())
 			}
 			return fakeredis.Run()
@@ -327,3 +330,24 @@ func TestSleepingMachine(t *testing.T) {
 		w.free()
 	})
 }
+
+// teach gives srv the functions of the scripts and loads the scripts.
+func teach(srv *fakeredis.Server) { lockscripts.Load(srv, kinds.All()) }
+
+// timeoutLeft is what the lease of a reader's n-th hold has left on the server.
+func (w *world) timeoutLeft(name, owner string, n int64) time.Duration {
+	return w.ttl(lockscripts.TimeoutKey(name, owner, n))
+}
+
+func number(text string) int64 {
+	n, _ := strconv.ParseInt(text, 10, 64)
+	return n
+}
+
+func text(n int64) string { return strconv.FormatInt(n, 10) }
+
+// fields is a hash as a script sees it.
+func fields(c *fakeredis.Call, key string) map[string]string { return lockscripts.Fields(c, key) }
+
+// soon is a time until which a request is good.
+func soon() int64 { return time.Now().Add(30 * time.Second).UnixMilli() }

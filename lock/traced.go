@@ -34,7 +34,7 @@ type partOf struct{}
 
 // traceAcquire begins an acquire of r.
 func (c *Client) traceAcquire(ctx context.Context, r *request, try bool) context.Context {
-	start := AcquireStart{Client: c, Kind: r.target.kind.name, Name: r.target.name, Try: try, Permits: r.permits}
+	start := AcquireStart{Client: c, Kind: r.target.kind.Name, Name: r.target.name, Try: try, Permits: r.permits}
 	if !r.target.kind.unowned {
 		start.Renewed = r.renewed
 		if start.Lease = r.lease; r.lease == forever {
@@ -182,7 +182,7 @@ func (t *Trace) endRelease(ctx context.Context, end ReleaseEnd) {
 
 // changeTraced is change for a Trace, of a change that gives something back.
 func (c *Client) changeTraced(ctx context.Context, t *target, operation string, args []any) (int64, error) {
-	begin, start := time.Now(), ReleaseStart{Client: c, Kind: t.kind.name, Name: t.name}
+	begin, start := time.Now(), ReleaseStart{Client: c, Kind: t.kind.Name, Name: t.name}
 	ctx = c.cfg.Trace.beginRelease(ctx, start)
 	n, err := c.makeChange(ctx, t, operation, true, args)
 	c.cfg.Trace.endRelease(ctx, ReleaseEnd{ReleaseStart: start, Err: err, Elapsed: time.Since(begin)})
@@ -193,7 +193,7 @@ func (c *Client) changeTraced(ctx context.Context, t *target, operation string, 
 func (l *Lease) downgradeTraced(ctx context.Context, h *holding) (*Lease, error) {
 	begin := time.Now()
 	ctx, a := h.trace.beginAcquire(ctx, AcquireStart{
-		Client: l.client, Kind: l.target.kind.twin.name, Name: h.name, Try: true, Lease: l.term, Renewed: l.renewed,
+		Client: l.client, Kind: l.target.kind.twin.Name, Name: h.name, Try: true, Lease: l.term, Renewed: l.renewed,
 	})
 	a.asked()
 	read, err := l.downgrade(ctx)
@@ -296,11 +296,11 @@ func (j *job) describe() BackgroundInfo {
 	info := BackgroundInfo{Client: j.client, Name: j.name()}
 	switch {
 	case j.lease != nil:
-		info.Change, info.Kind = BackgroundRelease, j.lease.target.kind.name
+		info.Change, info.Kind = BackgroundRelease, j.lease.target.kind.Name
 	case j.change != nil:
-		info.Change, info.Kind = BackgroundChange, j.change.target.kind.name
+		info.Change, info.Kind = BackgroundChange, j.change.target.kind.Name
 	default:
-		info.Change, info.Kind = BackgroundUndo, j.request.target.kind.name
+		info.Change, info.Kind = BackgroundUndo, j.request.target.kind.Name
 	}
 	return info
 }

@@ -1,4 +1,4 @@
-package lock_test
+package kinds_test
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 
 	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/internal/redistest"
-	"github.com/lockwire/lockwire/lock"
+	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/resp"
 	"github.com/lockwire/lockwire/script"
 )
@@ -19,7 +19,7 @@ import (
 
 // apartSource is a script with all_apart.lua in front of it.
 func apartSource(s *script.Script) string {
-	return lock.Scripts()[lock.AnyKind]["apart"].Source() + s.Source()
+	return kinds.All()[kinds.Any]["apart"].Source() + s.Source()
 }
 
 // apartCall is the KEYS and ARGV of a transition that is run apart.
@@ -93,7 +93,7 @@ func TestServerApartLeaving(t *testing.T) {
 		target, _ := to.Do("CLUSTER", "MYID").Text()
 		cfg := from.Config()
 		cfg.Conns = 1
-		l := &leaver{t: t, pool: open(t, cfg), stay: resp.Cmd("CLUSTER", "SETSLOT", slot, "STABLE"),
+		l := &leaver{t: t, pool: redistest.Open(t, cfg), stay: resp.Cmd("CLUSTER", "SETSLOT", slot, "STABLE"),
 			leave: resp.Cmd("CLUSTER", "SETSLOT", slot, "MIGRATING", target)}
 		for _, set := range scriptSets {
 			t.Run(set.String(), func(t *testing.T) {
@@ -175,7 +175,7 @@ func (l *leaver) leaving(t transition, reply resp.Value) string {
 // of several holds is done only if there are as many as its caller knows of: one less is what it leaves itself.
 func TestServerApartRefuses(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
-		latch, release := setLatch(0), apartSource(lock.Scripts()["reentrant"]["release"])
+		latch, release := setLatch(0), apartSource(kinds.All()["reentrant"]["release"])
 		for name, test := range map[string]struct {
 			late         time.Duration
 			latchThere   int

@@ -1,4 +1,4 @@
-package lock_test
+package kinds_test
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 
 	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/internal/redistest"
-	"github.com/lockwire/lockwire/lock"
+	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/resp"
 	"github.com/lockwire/lockwire/script"
 )
@@ -90,7 +90,7 @@ func newComparer(t *testing.T, s *redistest.Server, set *scriptSet) *comparer {
 	for db := range 3 {
 		cfg := s.Config()
 		cfg.DB, cfg.Timeout = db+1, time.Minute
-		c.pools = append(c.pools, open(t, cfg))
+		c.pools = append(c.pools, redistest.Open(t, cfg))
 	}
 	return c
 }
@@ -377,15 +377,15 @@ func brokenScripts(source string) []brokenScript {
 func TestScriptSets(t *testing.T) {
 	for _, set := range scriptSets {
 		for _, m := range set.moves {
-			if m.script != "" && lock.Scripts()[set.kind][m.script] == nil {
+			if m.script != "" && kinds.All()[set.kind][m.script] == nil {
 				t.Errorf("%s: kind %s has no script for %s", set, set.kind, m.script)
 			}
 		}
 	}
 	sets := setsByScript()
-	for kind, scripts := range lock.Scripts() {
+	for kind, scripts := range kinds.All() {
 		for operation, s := range scripts {
-			if sets[s.Source()] == nil && kind != lock.AnyKind {
+			if sets[s.Source()] == nil && kind != kinds.Any {
 				t.Errorf("no move of a script set runs %s of kind %s", operation, kind)
 			}
 		}

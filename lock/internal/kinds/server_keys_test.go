@@ -1,4 +1,4 @@
-package lock_test
+package kinds_test
 
 import (
 	"fmt"
@@ -9,8 +9,9 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/lockscripts"
 	"github.com/lockwire/lockwire/internal/redistest"
-	"github.com/lockwire/lockwire/lock"
+	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/resp"
 	"github.com/lockwire/lockwire/script"
 )
@@ -29,8 +30,8 @@ func keyRules(t transition, reads bool) []any {
 		rules = append(rules, "~"+message.channel)
 	}
 	for _, reader := range setOwners {
-		if reads && !slices.Contains(t.by.keys, timeoutKey(setLock, reader, 2)) {
-			rules = append(rules, "~"+strings.TrimSuffix(timeoutKey(setLock, reader, 1), "1")+"*")
+		if reads && !slices.Contains(t.by.keys, lockscripts.TimeoutKey(setLock, reader, 2)) {
+			rules = append(rules, "~"+strings.TrimSuffix(lockscripts.TimeoutKey(setLock, reader, 1), "1")+"*")
 		}
 	}
 	return rules
@@ -51,9 +52,9 @@ func TestServerScriptKeys(t *testing.T) {
 			t.Run(set.String(), func(t *testing.T) {
 				cfg := s.Config()
 				cfg.DB, cfg.Timeout = 1, time.Minute
-				all := open(t, cfg)
+				all := redistest.Open(t, cfg)
 				cfg.Username, cfg.Password = narrow, "secret"
-				k := &keyTest{comparer: newComparer(t, s, set), all: all, one: open(t, cfg)}
+				k := &keyTest{comparer: newComparer(t, s, set), all: all, one: redistest.Open(t, cfg)}
 				seed := uint64(time.Now().UnixNano())
 				first := &state{model: set.start, keys: set.start.keys()}
 				for i := range set.moves {
@@ -116,7 +117,7 @@ func TestServerReadersUnknown(t *testing.T) {
 			return // without users
 		}
 		const reader, other = "client:0", "client:1"
-		mine, theirs := timeoutKey(setLock, reader, 1), timeoutKey(setLock, other, 1)
+		mine, theirs := lockscripts.TimeoutKey(setLock, reader, 1), lockscripts.TimeoutKey(setLock, other, 1)
 		keys := []string{setLock, setReadWrite, setWriters, mine, "latch"}
 		rules := []any{"ACL", "SETUSER", narrow, "on", ">secret", "+@all", "resetkeys"}
 		for _, key := range keys {
@@ -125,8 +126,8 @@ func TestServerReadersUnknown(t *testing.T) {
 		s.Do(rules...)
 		cfg := s.Config()
 		cfg.Username, cfg.Password = narrow, "secret"
-		pool := open(t, cfg)
-		scripts := lock.Scripts()["read"]
+		pool := redistest.Open(t, cfg)
+		scripts := kinds.All()["read"]
 		for name, run := range map[string]func() (resp.Value, error){
 			"release": func() (resp.Value, error) {
 				return scripts["release"].Run(t.Context(), pool, keys, 0, reader, "PUBLISH", 30_000, 0, soon())

@@ -1,4 +1,4 @@
-package lock
+package kinds
 
 import (
 	"strconv"
@@ -9,7 +9,6 @@ import (
 // builds such names.
 const (
 	channelPrefix   = "redisson_lock__channel"
-	latchPrefix     = "redisson_unlock_latch"
 	readWritePrefix = "redisson_rwlock"
 
 	semaphorePrefix = "redisson_sc"
@@ -21,10 +20,13 @@ const (
 	idlePrefix      = "lockwire_fair_head" // not in Redisson
 
 	linePrefix = "lockwire_line" // not in Redisson
-
-	// forcedChannel announces names of locks freed by force to the clients of this package.
-	forcedChannel = "lockwire_forced"
 )
+
+// LatchPrefix begins the keys in which the server remembers requests.
+const LatchPrefix = "redisson_unlock_latch"
+
+// ForcedChannel announces names of locks freed by force to the clients of this package. Redisson does not know it.
+const ForcedChannel = "lockwire_forced"
 
 // writersPrefix is the prefix of a key unknown to Redisson.
 const writersPrefix = "lockwire_rwlock_writers"
@@ -38,9 +40,9 @@ func prefixName(prefix, name string) string {
 	return prefix + ":{" + name + "}"
 }
 
-// appendLatch appends the prefix of latch keys; a request id completes the key.
-func appendLatch(dst []byte, name string) []byte {
-	dst = append(dst, latchPrefix...)
+// AppendLatch appends the beginning of the keys of a lock's latches; a request id completes the key.
+func AppendLatch(dst []byte, name string) []byte {
+	dst = append(dst, LatchPrefix...)
 	if strings.Contains(name, "{") {
 		dst = append(append(dst, ':'), name...)
 	} else {
@@ -57,8 +59,8 @@ func suffixName(name, suffix string) string {
 	return "{" + name + "}:" + suffix
 }
 
-// readLeases returns the lease keys of a reader's first n holds.
-func readLeases(name, owner string, n int64) []string {
+// ReadLeases returns the lease keys of a reader's first n holds.
+func ReadLeases(name, owner string, n int64) []string {
 	prefix := suffixName(name, owner) + ":rwlock_timeout:"
 	keys := make([]string, n)
 	for i := range keys {
@@ -67,9 +69,19 @@ func readLeases(name, owner string, n int64) []string {
 	return keys
 }
 
-// shapeKeys returns the keys whose presence reveals the kind of the lock.
-func shapeKeys(name string) []string {
+// ShapeKeys returns the KEYS of [Shape].
+func ShapeKeys(name string) []string {
 	return []string{name, prefixName(tokenPrefix, name), prefixName(queuePrefix, name), suffixName(name, permitsSuffix)}
+}
+
+// LineKey returns the key of the line of waiting processes.
+func LineKey(name string) string { return prefixName(linePrefix, name) }
+
+func tokenKey(name string) string { return prefixName(tokenPrefix, name) }
+
+// fairKeys returns the keys of the queue.
+func fairKeys(name string) []string {
+	return []string{prefixName(queuePrefix, name), prefixName(timeoutPrefix, name), prefixName(idlePrefix, name)}
 }
 
 func lockChannel(name string) string { return prefixName(channelPrefix, name) }
@@ -79,39 +91,8 @@ func semaphoreChannel(name string) string { return prefixName(semaphorePrefix, n
 // permitsKeys returns the key of the sorted set of taken permits.
 func permitsKeys(name string) []string { return []string{suffixName(name, permitsSuffix)} }
 
-// countdownChannel wraps every name, even a name with braces: see checkCountdown.
-func countdownChannel(name string) string { return countdownPrefix + "{" + name + "}" }
+// countDownChannel wraps every name, even a name with braces: see lock.CountDownLatch.
+func countDownChannel(name string) string { return countdownPrefix + "{" + name + "}" }
 func readWriteChannel(name string) string { return prefixName(readWritePrefix, name) }
 
 func readWriteKeys(name string) []string { return []string{prefixName(writersPrefix, name)} }
-
-// checkName rejects names for which prefixName would produce another hash slot. By the Redis cluster specification,
-// the hash tag is the text between the first { and the next }, unless empty.
-func checkName(name string) error {
-	if name == "" {
-		return invalidf("empty name")
-	}
-	open := strings.IndexByte(name, '{')
-	if open < 0 {
-		if strings.Contains(name, "}") {
-			return invalidf("a name with } but no { breaks its hash tag")
-		}
-		return nil
-	}
-	switch strings.IndexByte(name[open:], '}') {
-	case -1:
-		return invalidf("a name with { but no } behind it breaks its hash tag")
-	case 1:
-		return invalidf("a name with {} as its first braces has an empty hash tag")
-	}
-	return nil
-}
-
-// checkCountdown rejects all names with braces. Redisson wraps the name in another pair of braces, so the channel of
-// such a latch would have another hash tag than its key.
-func checkCountdown(name string) error {
-	if strings.ContainsAny(name, "{}") {
-		return invalidf("the channel of a countdown latch is in another hash slot if the name has braces")
-	}
-	return checkName(name)
-}

@@ -1,4 +1,4 @@
-package lock_test
+package kinds_test
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
-	"github.com/lockwire/lockwire/lock"
+	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/pubsub"
 	"github.com/lockwire/lockwire/resp"
 )
@@ -60,7 +60,7 @@ func (l *lineWalk) step(w *twin, random *rand.Rand) bool {
 	case 8:
 		same = w.script("force", []string{walkLock, walkChannel, walkLine}, "PUBLISH", soon(), counts, client)
 	case 9:
-		same = w.scriptOf(lock.AnyKind, "quit", []string{walkLock, walkChannel, walkLine}, "PUBLISH", counts, client, place)
+		same = w.scriptOf(kinds.Any, "quit", []string{walkLock, walkChannel, walkLine}, "PUBLISH", counts, client, place)
 	default:
 		if random.IntN(2) == 0 {
 			same = w.do("DEL", walkLatch+"0", walkLatch+"1", walkLatch+"2")

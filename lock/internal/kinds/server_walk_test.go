@@ -1,4 +1,4 @@
-package lock_test
+package kinds_test
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/lockwire/lockwire/conn"
-	"github.com/lockwire/lockwire/lock"
+	"github.com/lockwire/lockwire/lock/internal/kinds"
 )
 
 // The walks compare the scripts of the kinds without leases, and of permits, with their models: see TestScriptsLikeTheServer.
@@ -89,7 +89,7 @@ func walkIDs(random *rand.Rand) string {
 func (w *twin) permits(keys []string) bool {
 	w.t.Helper()
 	run := func(p *conn.Pool) string {
-		v, err := lock.Scripts()[w.kind]["info"].Run(w.t.Context(), p, keys)
+		v, err := kinds.All()[w.kind]["info"].Run(w.t.Context(), p, keys)
 		if err != nil {
 			return answer(v, err)
 		}

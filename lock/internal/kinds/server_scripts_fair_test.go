@@ -1,4 +1,4 @@
-package lock_test
+package kinds_test
 
 import (
 	"fmt"
@@ -11,8 +11,9 @@ import (
 
 	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/internal/lockscripts"
 	"github.com/lockwire/lockwire/internal/redistest"
-	"github.com/lockwire/lockwire/lock"
+	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -38,9 +39,9 @@ func TestFairScriptsLikeTheServer(t *testing.T) {
 		seed := uint64(time.Now().UnixNano())
 		srv := fakeredis.New()
 		defer srv.Close()
-		teach(srv)
+		lockscripts.Load(srv, kinds.All())
 		w := &fairWalk{start: time.Now(), random: rand.New(rand.NewPCG(seed, 1))}
-		w.t, w.real, w.fake = t, open(t, s.Config()), open(t, conn.Config{Dial: srv.Dial, Protocol: proto})
+		w.t, w.real, w.fake = t, redistest.Open(t, s.Config()), redistest.Open(t, conn.Config{Dial: srv.Dial, Protocol: proto})
 		defer w.fake.Close() // before srv
 		w.walk()
 		if t.Failed() {
@@ -156,7 +157,7 @@ func (w *fairWalk) passTime(owner string) bool {
 
 func (w *fairWalk) run(operation string, keys []string, args ...any) bool {
 	w.t.Helper()
-	s := lock.Scripts()["fair"][operation]
+	s := kinds.All()["fair"][operation]
 	run := func(p *conn.Pool) string {
 		v, err := s.Run(w.t.Context(), p, keys, args...)
 		return answer(v, err)

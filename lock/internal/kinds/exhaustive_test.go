@@ -1,4 +1,4 @@
-package lock_test
+package kinds_test
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lockwire/lockwire/lock"
+	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/script"
 )
 
@@ -87,7 +87,7 @@ type scriptSet struct {
 
 // operations are the scripts of the kind that the set has moves for.
 func (s *scriptSet) operations() map[string]*script.Script {
-	all := maps.Clone(lock.Scripts()[s.kind])
+	all := maps.Clone(kinds.All()[s.kind])
 	maps.DeleteFunc(all, func(operation string, _ *script.Script) bool {
 		return !slices.ContainsFunc(s.moves, func(m move) bool { return m.script == operation })
 	})

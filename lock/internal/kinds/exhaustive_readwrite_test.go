@@ -1,10 +1,12 @@
-package lock_test
+package kinds_test
 
 import (
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/lockwire/lockwire/internal/lockscripts"
 )
 
 // readWriteModel is a read-write lock: who reads how often, each hold with a lease of its own, and who writes.
@@ -52,7 +54,7 @@ func (m *readWriteModel) keys() space {
 	for o := range m.left {
 		for n, left := range m.left[o] {
 			if left > 0 {
-				keys = append(keys, key{timeoutKey(setLock, setOwners[o], int64(n+1)), "string", left, []string{"1"}})
+				keys = append(keys, key{lockscripts.TimeoutKey(setLock, setOwners[o], int64(n+1)), "string", left, []string{"1"}})
 			}
 		}
 	}
@@ -99,7 +101,7 @@ func (m *readWriteModel) expire(name string) {
 	case strings.Contains(name, ":rwlock_timeout:"):
 		for o := range m.left {
 			for n := range m.left[o] {
-				if name == timeoutKey(setLock, setOwners[o], int64(n+1)) {
+				if name == lockscripts.TimeoutKey(setLock, setOwners[o], int64(n+1)) {
 					m.left[o][n] = 0
 				}
 			}
@@ -461,7 +463,7 @@ func readWriteSet(kind string) *scriptSet {
 // readHolds are the keys of the leases of a reader's holds.
 func readHolds(owner string) (keys []string) {
 	for n := range int64(4) {
-		keys = append(keys, timeoutKey(setLock, owner, n+1))
+		keys = append(keys, lockscripts.TimeoutKey(setLock, owner, n+1))
 	}
 	return keys
 }
@@ -567,7 +569,7 @@ func acceptsReadWrite(keys space, said []message) error {
 		}
 		fields[pair[0]] = n
 		for i := range n {
-			if name := timeoutKey(setLock, pair[0], int64(i+1)); leases[name] > lease {
+			if name := lockscripts.TimeoutKey(setLock, pair[0], int64(i+1)); leases[name] > lease {
 				return fmt.Errorf("%s outlasts the lock: %d", name, leases[name])
 			}
 		}

@@ -1,4 +1,4 @@
-package lock_test
+package kinds_test
 
 import (
 	"fmt"
@@ -12,29 +12,16 @@ import (
 
 	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/internal/lockscripts"
 	"github.com/lockwire/lockwire/internal/redistest"
-	"github.com/lockwire/lockwire/lock"
+	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/resp"
 )
-
-func open(t *testing.T, cfg conn.Config) *conn.Pool {
-	t.Helper()
-	pool, err := conn.Open(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := pool.Close(); err != nil {
-			t.Errorf("Close() = %v", err)
-		}
-	})
-	return pool
-}
 
 // The digest by which a script is run is the one that the server gives it.
 func TestServerDigests(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
-		for kind, scripts := range lock.Scripts() {
+		for kind, scripts := range kinds.All() {
 			for operation, script := range scripts {
 				got, err := s.Do("SCRIPT", "LOAD", script.Source()).Text()
 				if err != nil || got != script.Digest() {
@@ -70,9 +57,9 @@ func walk(t *testing.T, kind string, steps int, step func(w *twin, random *rand.
 	redistest.RunProtocols(t, func(t *testing.T, s *redistest.Server, proto int) {
 		srv := fakeredis.New()
 		defer srv.Close()
-		teach(srv)
-		fake := open(t, conn.Config{Dial: srv.Dial, Protocol: proto})
-		w := &twin{t: t, kind: kind, real: open(t, s.Config()), fake: fake, owner: "client:0"}
+		lockscripts.Load(srv, kinds.All())
+		fake := redistest.Open(t, conn.Config{Dial: srv.Dial, Protocol: proto})
+		w := &twin{t: t, kind: kind, real: redistest.Open(t, s.Config()), fake: fake, owner: "client:0"}
 		seed := uint64(time.Now().UnixNano())
 		defer func() {
 			if t.Failed() {
@@ -139,7 +126,7 @@ func (w *twin) script(operation string, keys []string, args ...any) bool {
 
 func (w *twin) scriptOf(kind, operation string, keys []string, args ...any) bool {
 	w.t.Helper()
-	s := lock.Scripts()[kind][operation]
+	s := kinds.All()[kind][operation]
 	run := func(p *conn.Pool) string {
 		v, err := s.Run(w.t.Context(), p, keys, args...)
 		return answer(v, err)

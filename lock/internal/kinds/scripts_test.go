@@ -1,4 +1,4 @@
-package lock_test
+package kinds_test
 
 import (
 	"os"
@@ -8,23 +8,23 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/lockwire/lockwire/lock"
+	"github.com/lockwire/lockwire/lock/internal/kinds"
 )
 
 // Each script is a file that says what it is for, which KEYS and ARGV it takes and what it returns, sets no global, and is
 // what the package runs.
 func TestScriptFiles(t *testing.T) {
-	files, err := filepath.Glob("*.lua")
+	files, err := filepath.Glob("lua/*.lua")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("Glob() = %v, %v", files, err)
 	}
 	sources := map[string]bool{}
-	for _, scripts := range lock.Scripts() {
+	for _, scripts := range kinds.All() {
 		for _, s := range scripts {
-			sources[strings.Replace(s.Source(), lock.LineScript, "", 1)] = true
+			sources[strings.Replace(s.Source(), kinds.LineScript, "", 1)] = true
 		}
 	}
-	sources[lock.LineScript] = true
+	sources[kinds.LineScript] = true
 	if len(sources) != len(files) {
 		t.Errorf("%d scripts and %d files", len(sources), len(files))
 	}
@@ -45,7 +45,7 @@ func TestScriptFiles(t *testing.T) {
 		if m := title.FindStringSubmatch(lines[0]); m == nil || m[1] != operation {
 			t.Errorf("%s does not open with its kind, its operation and its purpose: %s", file, lines[0])
 		}
-		library := string(text) == lock.LineScript
+		library := string(text) == kinds.LineScript
 		for _, part := range []string{"\n-- KEYS  1", "\n-- Returns "} {
 			if !strings.Contains(head, part) && !library {
 				t.Errorf("the head of %s has no %q", file, part[1:])
@@ -73,7 +73,7 @@ func TestScriptFiles(t *testing.T) {
 func TestScriptFunctions(t *testing.T) {
 	function := regexp.MustCompile(`(?ms)^local function (head|remaining|leave)\(.*?^end$`)
 	texts := map[string]string{}
-	for _, scripts := range lock.Scripts() {
+	for _, scripts := range kinds.All() {
 		for _, s := range scripts {
 			for _, m := range function.FindAllStringSubmatch(s.Source(), -1) {
 				if other := texts[m[1]]; other != "" && other != m[0] {

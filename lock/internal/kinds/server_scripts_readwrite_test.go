@@ -1,9 +1,11 @@
-package lock_test
+package kinds_test
 
 import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+
+	"github.com/lockwire/lockwire/internal/lockscripts"
 )
 
 const (
@@ -25,10 +27,10 @@ func (w *twin) readWriteStep(random *rand.Rand) bool {
 	owner := w.owner
 	writer := owner + ":write"
 	lease := []int{0, 40_000, 60_000, 90_000}[random.IntN(4)]
-	keys := []string{walkLock, walkReadWrite, walkWriters, timeoutKey(walkLock, owner, 1), fmt.Sprint(walkLatch, random.IntN(4))}
+	keys := []string{walkLock, walkReadWrite, walkWriters, lockscripts.TimeoutKey(walkLock, owner, 1), fmt.Sprint(walkLatch, random.IntN(4))}
 	holds := func(owner string) (keys []string) {
 		for n := range int64(20) {
-			keys = append(keys, timeoutKey(walkLock, owner, n+1))
+			keys = append(keys, lockscripts.TimeoutKey(walkLock, owner, n+1))
 		}
 		return keys
 	}
@@ -81,7 +83,7 @@ func (w *twin) readWriteStep(random *rand.Rand) bool {
 	case 4:
 		return w.do("DEL", walkWriters)
 	case 5, 6, 7:
-		return w.do("DEL", timeoutKey(walkLock, owner, int64(1+random.IntN(2)))) // its lease ends
+		return w.do("DEL", lockscripts.TimeoutKey(walkLock, owner, int64(1+random.IntN(2)))) // its lease ends
 	case 8, 9:
 		return w.do("DEL", walkLock)
 	}

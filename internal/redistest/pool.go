@@ -1,0 +1,22 @@
+package redistest
+
+import (
+	"testing"
+
+	"github.com/lockwire/lockwire/conn"
+)
+
+// Open opens a pool, which the end of t closes.
+func Open(t testing.TB, cfg conn.Config) *conn.Pool {
+	t.Helper()
+	pool, err := conn.Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := pool.Close(); err != nil {
+			t.Errorf("Close() = %v", err)
+		}
+	})
+	return pool
+}

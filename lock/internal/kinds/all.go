@@ -1,0 +1,79 @@
+package kinds
+
+import (
+	_ "embed"
+	"maps"
+	"strings"
+
+	"github.com/lockwire/lockwire/script"
+)
+
+// The scripts of no kind in particular.
+
+//go:embed lua/all_line.lua
+var allLine string
+
+//go:embed lua/all_quit.lua
+var allQuit string
+
+//go:embed lua/all_apart.lua
+var allApart string
+
+//go:embed lua/all_look.lua
+var allLook string
+
+//go:embed lua/all_publish.lua
+var allPublish string
+
+//go:embed lua/any_shape.lua
+var anyShape string
+
+var (
+	look    = &Lazy[*script.Script]{Make: func() *script.Script { return script.Named("all_look", allLook) }}
+	publish = &Lazy[*script.Script]{Make: func() *script.Script { return script.Named("all_publish", allPublish) }}
+	shape   = &Lazy[*script.Script]{Make: func() *script.Script { return script.Named("any_shape", anyShape) }}
+)
+
+// Look asks whether a key exists, and for the time of its server.
+func Look() *script.Script { return look.Get() }
+
+// Publish asks whether the user may publish on a lock's channel.
+func Publish() *script.Script { return publish.Get() }
+
+// Shape asks for the kind of a lock, by the keys of [ShapeKeys].
+func Shape() *script.Script { return shape.Get() }
+
+// Apart returns s preceded by all_apart.lua: the lock is its only named key.
+func Apart(s *script.Script) *script.Script { return script.Named(s.Name(), allApart+s.Source()) }
+
+// lined returns a script's source with the functions of all_line.lua between its comment and its statements.
+func lined(source string) string {
+	comment, statements, _ := strings.Cut(source, "\nlocal ")
+	return comment + "\n" + allLine + "local " + statements
+}
+
+// Any stands in [All] for the scripts of no kind in particular.
+const Any = "any"
+
+// All returns the scripts of each kind, by its name and the operation they are for. It is for tests, and links all kinds.
+func All() map[string]map[string]*script.Script {
+	all := map[string]map[string]*script.Script{Any: {
+		"shape": Shape(), "publish": Publish(), "look": Look(), "apart": script.New(allApart), "quit": Reentrant().Quit,
+	}}
+	for _, k := range []*Kind{
+		Reentrant(), Fenced(), NonReentrant(), Spin(), Read(), Write(), Semaphore(), Permits(), CountDown(), Fair(), NonReentrantFair(), Plain(),
+	} {
+		scripts := map[string]*script.Script{}
+		for operation, s := range map[string]*script.Script{
+			"acquire": k.Acquire, "release": k.Release, "undo": k.Undo, "renew": k.Renew, "force": k.Force, "info": k.Info,
+			"pass": k.Pass, "downgrade": k.Downgrade, "handover": k.HandOver, "single": k.Single,
+		} {
+			if s != nil {
+				scripts[operation] = s
+			}
+		}
+		maps.Copy(scripts, k.More)
+		all[k.Name] = scripts
+	}
+	return all
+}

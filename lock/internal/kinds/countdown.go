@@ -1,0 +1,37 @@
+package kinds
+
+import (
+	_ "embed"
+
+	"github.com/lockwire/lockwire/script"
+)
+
+//go:embed lua/latch_acquire.lua
+var latchAcquire string
+
+//go:embed lua/latch_set.lua
+var latchSet string
+
+//go:embed lua/latch_down.lua
+var latchDown string
+
+//go:embed lua/latch_delete.lua
+var latchDelete string
+
+var countDown = &Lazy[*Kind]{Make: newCountDown}
+
+// CountDown is Redisson's RCountDownLatch.
+func CountDown() *Kind { return countDown.Get() }
+
+func newCountDown() *Kind {
+	return &Kind{
+		Name:    "latch",
+		Channel: countDownChannel,
+		Acquire: script.Named("latch_acquire", latchAcquire),
+		More: map[string]*script.Script{
+			"set":    script.Named("latch_set", latchSet),
+			"down":   script.Named("latch_down", latchDown),
+			"delete": script.Named("latch_delete", latchDelete),
+		},
+	}
+}

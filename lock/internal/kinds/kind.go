@@ -1,0 +1,47 @@
+// Package kinds has what the server knows of each kind of lock: the names of its keys and channels, as Redisson derives them
+// from the name of the lock, and its scripts, which stand in the folder lua.
+//
+// A kind is made at its first use, and the linker drops kinds that a program never mentions.
+package kinds
+
+import "github.com/lockwire/lockwire/script"
+
+// Kind is a kind of lock as the server knows it. A Kind never changes.
+//
+// The headers of the scripts name their KEYS and ARGV:
+//
+//   - KEYS, except of Renew: the lock, its channel, the kind's own keys, and then the latch, if any. A script touches
+//     no further keys, except the leases of other readers.
+//   - ARGV of Acquire and Undo: the arguments common to all kinds, followed by the kind's own. Release of a kind with a queue
+//     has one more.
+//   - A script that takes or changes something also gets the time until which the request is valid.
+type Kind struct {
+	Name    string
+	Channel func(name string) string
+	Keys    func(name string) []string // own keys; nil for none
+	Token   func(name string) string   // the key of the last token, KEYS[2] of Acquire, HandOver and Info; nil for none
+	Lease   func(name string) string   // the key with the lease, for Renew; nil for the lock
+	Reads   bool                       // the scripts take the leases of the owner's read holds
+	Suffix  string                     // follows the owner in the lock's hash
+
+	Acquire *script.Script
+	Release *script.Script // nil if callers that acquire have nothing to give back
+	Undo    *script.Script // takes back an acquire without an answer; nil if Acquire changes nothing
+	Renew   *script.Script
+	Force   *script.Script
+	Info    *script.Script
+
+	Downgrade *script.Script            // turns a hold into a hold of the other half of a read-write lock; nil for none
+	Pass      *script.Script            // of a kind with a queue: passes over owners in front
+	HandOver  *script.Script            // puts the next owner in the place of the last; nil for none
+	Single    *script.Script            // the release of an owner that never has another hold; nil for Release
+	Quit      *script.Script            // ends a place in the line of waiting processes; nil if there is no line
+	More      map[string]*script.Script // further scripts, by operation
+}
+
+// like returns a copy of base with another name, for the caller to change.
+func like(base *Kind, name string) *Kind {
+	k := *base
+	k.Name = name
+	return &k
+}

@@ -1,0 +1,99 @@
+package kinds
+
+import (
+	_ "embed"
+
+	"github.com/lockwire/lockwire/script"
+)
+
+//go:embed lua/semaphore_acquire.lua
+var semaphoreAcquire string
+
+//go:embed lua/semaphore_undo.lua
+var semaphoreUndo string
+
+//go:embed lua/semaphore_info.lua
+var semaphoreInfo string
+
+//go:embed lua/semaphore_set.lua
+var semaphoreSet string
+
+//go:embed lua/semaphore_add.lua
+var semaphoreAdd string
+
+//go:embed lua/semaphore_drain.lua
+var semaphoreDrain string
+
+//go:embed lua/permits_acquire.lua
+var permitsAcquire string
+
+//go:embed lua/permits_release.lua
+var permitsRelease string
+
+//go:embed lua/permits_undo.lua
+var permitsUndo string
+
+//go:embed lua/permits_renew.lua
+var permitsRenew string
+
+//go:embed lua/permits_force.lua
+var permitsForce string
+
+//go:embed lua/permits_info.lua
+var permitsInfo string
+
+//go:embed lua/permits_add.lua
+var permitsAdd string
+
+//go:embed lua/permits_give.lua
+var permitsGive string
+
+//go:embed lua/permits_lease.lua
+var permitsLease string
+
+var (
+	semaphore = &Lazy[*Kind]{Make: newSemaphore}
+	permits   = &Lazy[*Kind]{Make: newPermits}
+)
+
+// Semaphore is Redisson's RSemaphore.
+func Semaphore() *Kind { return semaphore.Get() }
+
+// Permits is Redisson's RPermitExpirableSemaphore.
+func Permits() *Kind { return permits.Get() }
+
+func newSemaphore() *Kind {
+	return &Kind{
+		Name:    "semaphore",
+		Channel: semaphoreChannel,
+		Acquire: script.Named("semaphore_acquire", semaphoreAcquire),
+		Undo:    script.Named("semaphore_undo", semaphoreUndo),
+		Info:    script.Named("semaphore_info", semaphoreInfo),
+		More: map[string]*script.Script{
+			"set":   script.Named("semaphore_set", semaphoreSet),
+			"add":   script.Named("semaphore_add", semaphoreAdd),
+			"drain": script.Named("semaphore_drain", semaphoreDrain),
+		},
+	}
+}
+
+func newPermits() *Kind {
+	return &Kind{
+		Name:    "permits",
+		Channel: semaphoreChannel,
+		Keys:    permitsKeys,
+		Lease:   func(name string) string { return permitsKeys(name)[0] },
+		Acquire: script.Named("permits_acquire", permitsAcquire),
+		Release: script.Named("permits_release", permitsRelease),
+		Undo:    script.Named("permits_undo", permitsUndo),
+		Renew:   script.Named("permits_renew", permitsRenew),
+		Force:   script.Named("permits_force", permitsForce),
+		Info:    script.Named("permits_info", permitsInfo),
+		More: map[string]*script.Script{
+			"set":   script.Named("semaphore_set", semaphoreSet),
+			"add":   script.Named("permits_add", permitsAdd),
+			"lease": script.Named("permits_lease", permitsLease),
+			"give":  script.Named("permits_give", permitsGive),
+		},
+	}
+}
