@@ -140,6 +140,21 @@ func TestUnusedKindsAreNotLinked(t *testing.T) {
 	}
 }
 
+// A program that uses no conversions, batches and iterators does not have them.
+func TestUnusedConversionsAreNotLinked(t *testing.T) {
+	without, with := build(t, "./testdata/onekind"), build(t, "./testdata/values")
+	for _, name := range []string{
+		"/resp.(*decoder).decode", "/resp.fieldsOf", "/resp.Fields", "/conn.(*Queue).Run", "/conn.scanPages", "/conn.(*Pool).Block",
+	} {
+		if bytes.Contains(without, []byte(module+name)) {
+			t.Errorf("a program that uses only locks has %s", name)
+		}
+		if !bytes.Contains(with, []byte(module+name)) {
+			t.Errorf("a program that uses %s does not have it", name)
+		}
+	}
+}
+
 // build returns the binary of a program.
 func build(t *testing.T, program string) []byte {
 	t.Helper()

@@ -185,17 +185,23 @@ func (at target) tx(ctx context.Context, cmds []resp.Command) (values []resp.Val
 		return at.node.pool.Tx(ctx, cmds)
 	}
 	err = at.node.pool.With(ctx, func(c *conn.Conn) error {
-		if _, err := c.Send(ctx, asking); err != nil {
-			if e, ok := errors.AsType[*conn.Error](err); ok {
-				// The transaction has not been sent, whatever happened to ASKING.
-				return &conn.Error{Op: commandName(&cmds[0]), Addr: at.addr(), Err: e.Err}
-			}
+		if err := at.ask(ctx, c, &cmds[0]); err != nil {
 			return err
 		}
 		values, err = c.Tx(ctx, cmds)
 		return err
 	})
 	return values, err
+}
+
+// ask sends ASKING over c, in front of a call that begins with cmd.
+func (at target) ask(ctx context.Context, c *conn.Conn, cmd *resp.Command) error {
+	_, err := c.Send(ctx, asking)
+	if e, ok := errors.AsType[*conn.Error](err); ok {
+		// The call has not been sent, whatever happened to ASKING.
+		return &conn.Error{Op: commandName(cmd), Addr: at.addr(), Err: e.Err}
+	}
+	return err
 }
 
 // With lends fn a connection to the node that serves key, as conn.Pool.With does: for blocking

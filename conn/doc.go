@@ -18,6 +18,9 @@
 // error, which errors.Is matches by prefix (resp.ErrWrongType, for example). In the replies of a batch an error reply is
 // a value.
 //
+// resp.As around a call converts the reply to a type of the program, and resp.Maybe tells whether there was a value. A
+// [Queue] does so for the replies of a batch, [Scan] and its like are iterators, and Block is for blocking commands.
+//
 // Every other failure is an [*Error] and tells the caller whether the command ran:
 //
 //   - [ErrNotSent]: the command did not run. No byte of the command was written.

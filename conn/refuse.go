@@ -167,7 +167,7 @@ const (
 )
 
 var (
-	errBlocks     = errors.New("it would hold up all callers of a shared connection: use With")
+	errBlocks     = errors.New("it would hold up all callers of a shared connection: use Block or With")
 	errInTx       = errors.New("it is not allowed inside a transaction")
 	errWatch      = errors.New("it concerns one connection, and this connection is shared: use With")
 	errMulti      = errors.New("on a shared connection, use Tx for a transaction; or use With")

@@ -4,10 +4,14 @@ import (
 	"errors"
 	"math"
 	"reflect"
+	"slices"
 	"strconv"
 )
 
-var errNoArgs = errors.New("resp: a command needs a name")
+var (
+	errNoArgs    = errors.New("resp: a command needs a name")
+	errSliceName = errors.New("resp: a command begins with a name, not with a slice: use CmdStrings")
+)
 
 // AppendCommand appends the encoded command to dst. See [Cmd] for the types of args. On an error it
 // returns dst unchanged.
@@ -19,32 +23,48 @@ func AppendCommand(dst []byte, args ...any) ([]byte, error) {
 		return dst, errNoArgs
 	}
 	n := len(dst)
-	dst, err := appendArgs(appendHeader(dst, '*', len(args)), 0, args)
+	dst = appendHeader(dst, '*', len(args))
+	body := len(dst)
+	dst, more, err := appendArgs(dst, 0, args)
 	if err != nil {
 		return dst[:n], err
 	}
-	return dst, nil
+	return recount(dst, n, body, len(args), more), nil
+}
+
+// recount corrects the header dst[n:body] of a command whose slices stand for more words than their number says.
+func recount(dst []byte, n, body, words, more int) []byte {
+	if more == 0 {
+		return dst
+	}
+	var header [24]byte
+	return slices.Replace(dst, n, body, appendHeader(header[:0], '*', words+more)...)
 }
 
 // AppendAround is AppendCommand without the text of args[i], a string or a []byte of n bytes: dst[:at] comes before the
 // text on the wire, and dst[at:] after it. A client can then write a long text from the memory that it is in.
 func AppendAround(dst []byte, i, n int, args ...any) (_ []byte, at int, err error) {
 	start := len(dst)
-	dst, err = appendArgs(appendHeader(dst, '*', len(args)), 0, args[:i])
-	if err == nil {
-		dst = appendHeader(dst, '$', n)
-		at = len(dst)
-		dst, err = appendArgs(append(dst, '\r', '\n'), i+1, args[i+1:])
-	}
+	dst = appendHeader(dst, '*', len(args))
+	body := len(dst)
+	dst, before, err := appendArgs(dst, 0, args[:i])
 	if err != nil {
 		return dst[:start], 0, err
 	}
-	return dst, at, nil
+	dst = appendHeader(dst, '$', n)
+	at = len(dst)
+	dst, after, err := appendArgs(append(dst, '\r', '\n'), i+1, args[i+1:])
+	if err != nil {
+		return dst[:start], 0, err
+	}
+	length := len(dst)
+	dst = recount(dst, start, body, len(args), before+after)
+	return dst, at + len(dst) - length, nil
 }
 
-// appendArgs appends each of args as a bulk string. first is the position of args[0] in the
-// command.
-func appendArgs(dst []byte, first int, args []any) ([]byte, error) {
+// appendArgs appends each of args as a bulk string, and each element of a slice. first is the position of args[0] in
+// the command. more is the number of bulk strings beyond len(args), negative if slices are empty.
+func appendArgs(dst []byte, first int, args []any) (_ []byte, more int, err error) {
 	for i := range args {
 		switch a := args[i].(type) {
 		case string:
@@ -57,20 +77,51 @@ func appendArgs(dst []byte, first int, args []any) ([]byte, error) {
 			dst = appendInt(dst, int64(a))
 		case int64:
 			dst = appendInt(dst, a)
-		default:
-			var err error
-			if dst, err = appendOther(dst, first+i, a); err != nil {
-				return dst, err
+		case []string:
+			if first+i == 0 {
+				return dst, 0, errSliceName
 			}
+			for _, s := range a {
+				dst = appendString(dst, s)
+			}
+			more += len(a) - 1
+		default:
+			n := 0
+			if dst, n, err = appendOther(dst, first+i, a); err != nil {
+				return dst, 0, err
+			}
+			more += n - 1
 		}
 	}
-	return dst, nil
+	return dst, more, nil
 }
 
-// appendOther appends an argument of a less common type, chosen by its underlying type. The
-// parameter is the value and not its address, because the argument must not escape.
-func appendOther(dst []byte, i int, arg any) ([]byte, error) {
+// appendOther appends an argument of a less common type, chosen by its underlying type, and returns the number of its
+// words. The parameter is the value and not its address, because the argument must not escape.
+func appendOther(dst []byte, i int, arg any) ([]byte, int, error) {
 	v := reflect.ValueOf(arg)
+	if v.Kind() != reflect.Slice || v.Type().Elem().Kind() == reflect.Uint8 {
+		dst, err := appendReflected(dst, i, v)
+		return dst, 1, err
+	}
+	if i == 0 {
+		return dst, 0, errSliceName
+	}
+	for j := range v.Len() {
+		e := v.Index(j)
+		if e.Kind() == reflect.Interface {
+			e = e.Elem()
+		}
+		var err error
+		if dst, err = appendReflected(dst, i, e); err != nil {
+			return dst, 0, err
+		}
+	}
+	return dst, v.Len(), nil
+}
+
+// appendReflected appends one word.
+func appendReflected(dst []byte, i int, v reflect.Value) ([]byte, error) {
 	if !v.IsValid() {
 		return dst, argError(i, "nil", "pass an empty string, or leave it out")
 	}
@@ -80,34 +131,47 @@ func appendOther(dst []byte, i int, arg any) ([]byte, error) {
 	case "time.Time":
 		return dst, argError(i, name, "a time has no unit on the wire, pass t.UnixMilli() or what the command wants")
 	}
+	if v.Kind() == reflect.String {
+		return appendString(dst, v.String()), nil
+	}
 	var buf [32]byte
-	text := buf[:0]
+	if text, ok := appendScalar(buf[:0], v); ok {
+		return appendBytes(dst, text), nil
+	}
+	hint := "pass a string, []byte, bool, integer or float, or a slice of these"
+	switch v.Kind() {
+	case reflect.Pointer:
+		hint = "pass what it points to"
+	case reflect.Map, reflect.Struct:
+		hint = "pass the names and values that Fields returns for it"
+	case reflect.Slice:
+		hint = "pass its elements as arguments of their own"
+	}
+	return dst, argError(i, v.Type().String(), hint)
+}
+
+// appendScalar appends the text of a bool, a number, a string or bytes, and reports whether v is one of them.
+func appendScalar(text []byte, v reflect.Value) (_ []byte, ok bool) {
 	switch v.Kind() {
 	case reflect.String:
-		return appendString(dst, v.String()), nil
+		return append(text, v.String()...), true
 	case reflect.Bool:
 		if v.Bool() {
-			text = append(text, '1')
-		} else {
-			text = append(text, '0')
+			return append(text, '1'), true
 		}
+		return append(text, '0'), true
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		text = strconv.AppendInt(text, v.Int(), 10)
+		return strconv.AppendInt(text, v.Int(), 10), true
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr:
-		text = strconv.AppendUint(text, v.Uint(), 10)
+		return strconv.AppendUint(text, v.Uint(), 10), true
 	case reflect.Float32, reflect.Float64:
-		text = appendFloat(text, v.Float(), v.Type().Bits())
+		return appendFloat(text, v.Float(), v.Type().Bits()), true
 	case reflect.Slice:
-		if v.Type().Elem().Kind() != reflect.Uint8 {
-			return dst, argError(i, v.Type().String(), "pass its elements as arguments of their own")
+		if v.Type().Elem().Kind() == reflect.Uint8 {
+			return append(text, v.Bytes()...), true
 		}
-		text = v.Bytes()
-	case reflect.Pointer:
-		return dst, argError(i, v.Type().String(), "pass what it points to")
-	default:
-		return dst, argError(i, v.Type().String(), "pass a string, []byte, bool, integer or float")
 	}
-	return appendBytes(dst, text), nil
+	return text, false
 }
 
 // argError returns the error for argument i. The error names the argument's type, never its

@@ -17,8 +17,9 @@ type Command struct {
 }
 
 // Cmd encodes a command: its name, then its arguments. Each is a string, []byte, bool (1 or 0),
-// integer or floating-point number, or has one of these as its underlying type. Cmd keeps nothing
-// of args.
+// integer or floating-point number, or has one of these as its underlying type. A slice of these
+// stands for its elements, each an argument of its own, and an empty slice for none. Cmd keeps
+// nothing of args.
 //
 // Any other type is an error, which Err returns and sending the command reports. time.Duration and
 // time.Time are errors too, because commands differ in the unit they expect.
@@ -28,14 +29,20 @@ func Cmd(args ...any) Command {
 		if err != nil {
 			return Command{key: err.Error()}
 		}
-		return Command{wire: ownText(wire), argc: int32(len(args))}
+		return newCommand(ownText(wire))
 	}
 	var scratch [256]byte
 	wire, err := AppendCommand(scratch[:0], args...)
 	if err != nil {
 		return Command{key: err.Error()}
 	}
-	return Command{wire: string(wire), argc: int32(len(args))}
+	return newCommand(string(wire))
+}
+
+// newCommand returns the encoded command wire.
+func newCommand(wire string) Command {
+	argc, _ := cutHeader(wire)
+	return Command{wire: wire, argc: int32(argc)}
 }
 
 // mostBytes returns the length of the encoding of args, or a little more. It counts only the types that are long.
@@ -49,6 +56,10 @@ func mostBytes(args []any) int {
 			n += len(a)
 		case []byte:
 			n += len(a)
+		case []string:
+			for _, s := range a {
+				n += overhead + len(s)
+			}
 		}
 	}
 	return n
@@ -67,17 +78,18 @@ func CmdStrings(words []string, args ...any) Command {
 		wire = make([]byte, 0, size)
 	}
 	wire = appendHeader(wire, '*', len(words)+len(args))
+	body := len(wire)
 	for _, w := range words {
 		wire = appendString(wire, w)
 	}
-	wire, err := appendArgs(wire, len(words), args)
+	wire, more, err := appendArgs(wire, len(words), args)
 	switch {
 	case err != nil:
 		return Command{key: err.Error()}
 	case len(words)+len(args) == 0:
 		return Command{}
 	}
-	return Command{wire: string(wire), argc: int32(len(words) + len(args))}
+	return newCommand(string(recount(wire, 0, body, len(words)+len(args), more)))
 }
 
 // commandError is the error of an argument that cannot be encoded.

@@ -78,8 +78,10 @@ func TestCommandRefused(t *testing.T) {
 		{time.Now(), []string{"time.Time", "t.UnixMilli()"}},
 		{&s, []string{"*string", "points to"}},
 		{(*int)(nil), []string{"*int", "points to"}},
-		{[]string{s}, []string{"[]string", "elements"}},
-		{map[string]string{s: s}, []string{"map[string]string"}},
+		{[][]string{{s}}, []string{"[]string", "elements"}},
+		{[]any{s, nil}, []string{"nil"}},
+		{[]time.Duration{1}, []string{"time.Duration", "no unit"}},
+		{map[string]string{s: s}, []string{"map[string]string", "Fields"}},
 		{struct{ p string }{s}, []string{"struct"}},
 		{errors.New(s), []string{"*errors.errorString"}},
 		{netip.Addr{}, []string{"netip.Addr"}},
@@ -106,6 +108,45 @@ func TestCommandRefused(t *testing.T) {
 			if key, ok := c.Key(); ok {
 				t.Errorf("Key of a refused command = %q", key)
 			}
+		}
+	}
+}
+
+func TestCommandSlices(t *testing.T) {
+	many := make([]string, 1000)
+	for i := range many {
+		many[i] = "key:" + strconv.Itoa(i)
+	}
+	for _, tt := range []struct {
+		args []any
+		want []string
+	}{
+		{[]any{"MGET", []string{"a", "b"}}, []string{"MGET", "a", "b"}},
+		{[]any{"MGET", []string{}}, []string{"MGET"}},
+		{[]any{"MGET", []string(nil), "z"}, []string{"MGET", "z"}},
+		{[]any{"MGET", many}, append([]string{"MGET"}, many...)},
+		{[]any{"DEL", "k", many[:9], 7, []named{"x"}}, append(append([]string{"DEL", "k"}, many[:9]...), "7", "x")},
+		{[]any{"RPUSH", "l", []int{1, 2}, []any{"a", []byte("b"), 1.5, true}}, []string{"RPUSH", "l", "1", "2", "a", "b", "1.5", "1"}},
+		{[]any{"RPUSH", "l", [][]byte{{'x'}, nil}}, []string{"RPUSH", "l", "x", ""}},
+	} {
+		want := encoded(tt.want...)
+		if got, err := resp.AppendCommand([]byte("before"), tt.args...); err != nil || string(got) != "before"+want {
+			t.Errorf("AppendCommand of %.60v = %.60q, %v", tt.args, got, err)
+		}
+		words := []string{tt.args[0].(string)}
+		for _, c := range []resp.Command{resp.Cmd(tt.args...), resp.CmdStrings(words, tt.args[1:]...)} {
+			if c.Encoded() != want || c.Len() != len(tt.want) || c.Arg(len(tt.want)-1) != tt.want[len(tt.want)-1] {
+				t.Errorf("command of %.60v = %.60q, %d words, %v", tt.args, c.Encoded(), c.Len(), c.Err())
+			}
+		}
+		around, at, err := resp.AppendAround([]byte("before"), len(tt.args), 3, append(tt.args, "big")...)
+		if whole := string(around[:at]) + "big" + string(around[at:]); err != nil || whole != "before"+encoded(append(tt.want, "big")...) {
+			t.Errorf("AppendAround of %.60v = %.60q, %v", tt.args, whole, err)
+		}
+	}
+	for _, name := range []any{[]string{"SET", "k"}, []any{"SET"}} {
+		if c := resp.Cmd(name, "v"); c.Err() == nil || !strings.Contains(c.Err().Error(), "CmdStrings") {
+			t.Errorf("a command that begins with %T: %v", name, c.Err())
 		}
 	}
 }

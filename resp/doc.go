@@ -17,6 +17,9 @@
 // the same result in both versions of the protocol: [Value.Pairs] walks a RESP3 map and the flat
 // array of RESP2 alike, and [Value.Float] accepts a RESP3 double and the string that RESP2 sends.
 //
+// [As] converts a whole reply to a type of the program, [Maybe] if the key may be missing, and
+// [Fields] does the reverse for a command.
+//
 // [AppendCommand] encodes a command at the end of a buffer. [Cmd] makes a [Command], encoded once
 // and sent as often as needed.
 //

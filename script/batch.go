@@ -193,39 +193,26 @@ func sendBatch(ctx context.Context, d conn.Doer, calls, loads []Call) ([]resp.Va
 		}
 	}
 	replies, err := d.SendBatch(ctx, cmds)
-	if all, ok := errors.AsType[outcomes](err); ok && len(loads) > 0 {
-		err = &afterLoads{outcomes: all, loads: len(loads)}
+	if all, ok := errors.AsType[conn.Outcomes](err); ok && len(loads) > 0 {
+		err = &afterLoads{Outcomes: all, loads: len(loads)}
 	}
 	return replies[min(len(loads), len(replies)):], err
 }
 
-// outcomes is an error with the outcome of each command in a batch, such as *cluster.BatchError.
-type outcomes interface {
-	error
-	Len() int
-	At(i int) (resp.Value, error)
-}
-
-// afterLoads is outcomes without the loads at the beginning of the batch.
+// afterLoads is Outcomes without the loads at the beginning of the batch.
 type afterLoads struct {
-	outcomes
+	conn.Outcomes
 	loads int
 }
 
-func (e *afterLoads) Len() int                     { return e.outcomes.Len() - e.loads }
-func (e *afterLoads) At(i int) (resp.Value, error) { return e.outcomes.At(i + e.loads) }
-func (e *afterLoads) Unwrap() error                { return e.outcomes }
+func (e *afterLoads) Len() int                     { return e.Outcomes.Len() - e.loads }
+func (e *afterLoads) At(i int) (resp.Value, error) { return e.Outcomes.At(i + e.loads) }
+func (e *afterLoads) Unwrap() error                { return e.Outcomes }
 
 // Outcome returns the result of call i after RunBatch returned replies and err: the reply, or the
 // error of the call. On a cluster, err can contain replies to more calls than the first.
 func Outcome(replies []resp.Value, err error, i int) (resp.Value, error) {
-	if i < len(replies) {
-		return replies[i], nil
-	}
-	if all, ok := errors.AsType[outcomes](err); ok && i < all.Len() {
-		return all.At(i)
-	}
-	return resp.Value{}, err
+	return conn.Outcome(replies, err, i)
 }
 
 // partialError is a failure after the first part of a batch has run. Repeating the batch is not

@@ -1,0 +1,47 @@
+package cluster
+
+import (
+	"context"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/resp"
+)
+
+// Block sends a command that may block, such as BLPOP, over an exclusive connection to the node that serves its first
+// key, and returns its reply as Do does; see conn.Pool.Block. All keys of the command must be in one slot. Block follows
+// redirections and repeats a command that certainly did not run, as Send does.
+func (c *Cluster) Block(ctx context.Context, args ...any) (v resp.Value, err error) {
+	cmd := resp.Cmd(args...)
+	slot, err := c.route(&cmd)
+	if err != nil {
+		return resp.Value{}, err
+	}
+	ctx, traced := conn.StartCommands(ctx, c, []resp.Command{cmd}, false)
+	k := call{c: c, ctx: ctx, name: commandName(&cmd)}
+	for at := c.targetOf(slot); err == nil; {
+		var failed error
+		if v, failed = at.block(ctx, cmd); failed == nil {
+			break
+		}
+		at, err = k.next(at, failed)
+	}
+	traced.End(ctx, err)
+	return v, err
+}
+
+// block makes an attempt of Block.
+func (at target) block(ctx context.Context, cmd resp.Command) (v resp.Value, err error) {
+	if at.node == nil {
+		return v, at.unserved(&cmd)
+	}
+	err = at.node.pool.With(ctx, func(c *conn.Conn) error {
+		if at.asking {
+			if err := at.ask(ctx, c, &cmd); err != nil {
+				return err
+			}
+		}
+		v, err = c.Send(ctx, cmd)
+		return err
+	})
+	return v, err
+}

@@ -1,0 +1,94 @@
+package conn_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"slices"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/resp"
+)
+
+func ExampleQueue() {
+	ctx := context.Background()
+	p := openExample(ctx)
+	defer p.Close()
+
+	var q conn.Queue
+	conn.Add[string](&q, "SET", "visits", 41)
+	visits := conn.Add[int](&q, "INCR", "visits")
+	list := conn.Add[[]string](&q, "LRANGE", "visits", 0, -1)
+	if err := q.Run(ctx, p); err != nil {
+		fmt.Println(err)
+	}
+	fmt.Println(visits.Get())
+	_, err := list.Get()
+	fmt.Println(err)
+	// Output:
+	// conn: command 3 of 3, LRANGE: WRONGTYPE Operation against a key holding the wrong kind of value
+	// 42 <nil>
+	// WRONGTYPE Operation against a key holding the wrong kind of value
+}
+
+func ExampleScan() {
+	ctx := context.Background()
+	p := openExample(ctx)
+	defer p.Close()
+	if _, err := p.Do(ctx, "MSET", []string{"city:1", "Bern", "city:2", "Oslo"}); err != nil {
+		log.Fatal(err)
+	}
+
+	var keys []string
+	for key, err := range conn.Scan(ctx, p, "MATCH", "city:*", "COUNT", 1000) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	fmt.Println(slices.Compact(keys))
+	// Output: [city:1 city:2]
+}
+
+func ExampleHScan() {
+	ctx := context.Background()
+	p := openExample(ctx)
+	defer p.Close()
+	if _, err := p.Do(ctx, "HSET", "capital", "Norway", "Oslo"); err != nil {
+		log.Fatal(err)
+	}
+	for pair, err := range conn.HScan(ctx, p, "capital") {
+		fmt.Println(pair.Field, pair.Value, err)
+	}
+	// Output: Norway Oslo <nil>
+}
+
+func ExampleZScan() {
+	ctx := context.Background()
+	p := openExample(ctx)
+	defer p.Close()
+	if _, err := p.Do(ctx, "ZADD", "height", 1.7, "Ada"); err != nil {
+		log.Fatal(err)
+	}
+	for s, err := range conn.ZScan(ctx, p, "height") {
+		fmt.Println(s.Member, s.Score, err)
+	}
+	// Output: Ada 1.7 <nil>
+}
+
+func ExamplePool_Block() {
+	ctx := context.Background()
+	p := openExample(ctx)
+	defer p.Close()
+	if _, err := p.Do(ctx, "RPUSH", "letters", "a"); err != nil {
+		log.Fatal(err)
+	}
+	for range 2 {
+		letter, ok, err := resp.Maybe[[]string](p.Block(ctx, "BLPOP", "letters", 0.01))
+		fmt.Println(letter, ok, err)
+	}
+	// Output:
+	// [letters a] true <nil>
+	// [] false <nil>
+}

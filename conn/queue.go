@@ -1,0 +1,118 @@
+package conn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/lockwire/lockwire/resp"
+)
+
+// errNotRun is the error of a result that is read before its Queue was run.
+var errNotRun = errors.New("conn: the queue of the command has not been run")
+
+// Queue collects commands and runs them as one batch. Each command has a result of its own type:
+//
+//	var q conn.Queue
+//	hits := conn.Add[int64](&q, "INCR", "hits")
+//	name := conn.Add[string](&q, "GET", "name")
+//	if err := q.Run(ctx, pool); err != nil {
+//		return err
+//	}
+//	fmt.Println(hits.Get())
+//
+// The zero Queue is ready for use. A Queue belongs to one goroutine at a time. After Run it is empty and may be used again.
+type Queue struct {
+	cmds     []resp.Command
+	outcomes []*outcome
+}
+
+// Result is the outcome of a command in a [Queue], converted to T by [resp.As]. Many goroutines may read it after Run.
+type Result[T any] struct{ outcome }
+
+// outcome is the reply to a command, or the reason why there is none.
+type outcome struct {
+	value resp.Value
+	err   error
+}
+
+// Add appends a command, given as name and arguments as for [resp.Cmd], to the queue q. It sends nothing.
+func Add[T any](q *Queue, args ...any) *Result[T] { return AddCommand[T](q, resp.Cmd(args...)) }
+
+// AddCommand is Add for an encoded command. Run reports a command that cannot be encoded.
+func AddCommand[T any](q *Queue, cmd resp.Command) *Result[T] {
+	r := &Result[T]{outcome{err: errNotRun}}
+	q.cmds, q.outcomes = append(q.cmds, cmd), append(q.outcomes, &r.outcome)
+	return r
+}
+
+// Get returns the reply as a T, or the reason why there is none: an error reply, a reply of another form, or the error
+// of the connection, which tells whether the command ran. Before Run it returns an error.
+func (r *Result[T]) Get() (T, error) { return resp.As[T](r.Value()) }
+
+// Maybe is Get for a key that may be missing; see [resp.Maybe].
+func (r *Result[T]) Maybe() (t T, ok bool, err error) { return resp.Maybe[T](r.Value()) }
+
+// Value returns the reply as it came. An error reply is the error.
+func (r *Result[T]) Value() (resp.Value, error) {
+	if r.err != nil {
+		return resp.Value{}, r.err
+	}
+	return r.value, r.value.Err()
+}
+
+// Len returns the number of commands in the queue.
+func (q *Queue) Len() int { return len(q.cmds) }
+
+// Run sends all commands with one SendBatch of d, for example a Pool or a Cluster, and waits for the replies. Other
+// commands of the queue run even if one of them fails. Run returns one of these errors:
+//
+//   - the error of SendBatch, if the outcome of any command is unknown; each Result has the outcome of its command.
+//   - the first error reply, with the number and the name of its command.
+func (q *Queue) Run(ctx context.Context, d Doer) error { return q.run(ctx, d.SendBatch) }
+
+// Transactor runs commands as one transaction. Pool, Conn and cluster.Cluster are Transactors.
+type Transactor interface {
+	Tx(ctx context.Context, cmds []resp.Command) ([]resp.Value, error)
+}
+
+// RunTx is Run for one transaction, with Tx in place of SendBatch. If the transaction was aborted or refused, no command
+// has run, and each Result has that error.
+func (q *Queue) RunTx(ctx context.Context, tx Transactor) error { return q.run(ctx, tx.Tx) }
+
+func (q *Queue) run(ctx context.Context, send func(context.Context, []resp.Command) ([]resp.Value, error)) error {
+	cmds, outcomes := q.cmds, q.outcomes
+	*q = Queue{}
+	values, err := send(ctx, cmds)
+	for i, o := range outcomes {
+		o.value, o.err = Outcome(values, err, i)
+	}
+	if err != nil {
+		return err
+	}
+	for i, v := range values {
+		if err := v.Err(); err != nil {
+			return fmt.Errorf("conn: command %d of %d, %s: %w", i+1, len(cmds), printable(cmds[i].Name()), err)
+		}
+	}
+	return nil
+}
+
+// Outcome returns the outcome of command i after SendBatch of any Doer has returned values and err: the reply, which may
+// be an error value, or the reason why there is none. With a cluster the outcomes behind an unknown one may be known too.
+func Outcome(values []resp.Value, err error, i int) (resp.Value, error) {
+	if i < len(values) {
+		return values[i], nil
+	}
+	if all, ok := errors.AsType[Outcomes](err); ok && i < all.Len() {
+		return all.At(i)
+	}
+	return resp.Value{}, err
+}
+
+// Outcomes is an error with the outcome of each command of a batch, such as *cluster.BatchError.
+type Outcomes interface {
+	error
+	Len() int
+	At(i int) (resp.Value, error)
+}

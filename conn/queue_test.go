@@ -1,0 +1,116 @@
+package conn_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/resp"
+)
+
+func TestQueue(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		p := openPool(t, conn.Config{Dial: srv.Dial})
+		defer p.Close()
+		var q conn.Queue
+		set := conn.Add[string](&q, "SET", "k", "7")
+		n := conn.Add[int](&q, "INCR", "k")
+		wrong := conn.Add[[]string](&q, "LRANGE", "k", 0, -1)
+		form := conn.Add[bool](&q, "GET", "k")
+		none := conn.AddCommand[string](&q, resp.Cmd("GET", "none"))
+		if _, err := n.Get(); err == nil || q.Len() != 5 {
+			t.Errorf("a result before Run: %v, %d commands", err, q.Len())
+		}
+		err := q.Run(t.Context(), p)
+		if !errors.Is(err, resp.ErrWrongType) || !strings.Contains(err.Error(), "command 3 of 5, LRANGE: ") {
+			t.Errorf("Run = %v", err)
+		}
+		if s, err := set.Get(); s != "OK" || err != nil {
+			t.Errorf("SET = %q, %v", s, err)
+		}
+		if i, err := n.Get(); i != 8 || err != nil {
+			t.Errorf("INCR = %d, %v", i, err)
+		}
+		if _, err := wrong.Get(); !errors.Is(err, resp.ErrWrongType) {
+			t.Errorf("LRANGE = %v", err)
+		}
+		if _, err := wrong.Value(); !errors.Is(err, resp.ErrWrongType) {
+			t.Errorf("Value of LRANGE = %v", err)
+		}
+		if _, err := form.Get(); err == nil {
+			t.Error("8 as a bool")
+		}
+		if s, ok, err := none.Maybe(); s != "" || ok || err != nil {
+			t.Errorf("Maybe = %q, %v, %v", s, ok, err)
+		}
+		if err := q.Run(t.Context(), p); err != nil || q.Len() != 0 {
+			t.Errorf("Run of an empty queue = %v", err)
+		}
+		again := conn.Add[int](&q, "INCR", "k")
+		if err := q.Run(t.Context(), p); err != nil {
+			t.Errorf("the second Run = %v", err)
+		}
+		if i, _ := again.Get(); i != 9 {
+			t.Errorf("INCR = %d, want 9", i)
+		}
+	})
+}
+
+func TestQueueTx(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		p := openPool(t, conn.Config{Dial: srv.Dial})
+		defer p.Close()
+		var q conn.Queue
+		n := conn.Add[int](&q, "INCR", "k")
+		if err := q.RunTx(t.Context(), p); err != nil {
+			t.Errorf("RunTx = %v", err)
+		}
+		if i, err := n.Get(); i != 1 || err != nil || srv.Count("EXEC") != 1 {
+			t.Errorf("INCR = %d, %v, after %d EXEC", i, err, srv.Count("EXEC"))
+		}
+		err := p.With(t.Context(), func(c *conn.Conn) error {
+			if _, err := c.Do(t.Context(), "WATCH", "k"); err != nil {
+				return err
+			}
+			srv.Do("SET", "k", "9")
+			n = conn.Add[int](&q, "INCR", "k")
+			return q.RunTx(t.Context(), c)
+		})
+		if _, lost := n.Get(); !errors.Is(err, conn.ErrTxAborted) || lost != err {
+			t.Errorf("RunTx after a change = %v, its command %v", err, lost)
+		}
+	})
+}
+
+// Each result tells whether its command ran.
+func TestQueueWithoutAnswers(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		p := openPool(t, conn.Config{Dial: srv.Dial})
+		defer p.Close()
+		srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+			if cmd.Name == "GET" {
+				return fakeredis.RunThenClose()
+			}
+			return fakeredis.Run()
+		})
+		var q conn.Queue
+		n, s := conn.Add[int](&q, "INCR", "k"), conn.Add[string](&q, "GET", "k")
+		err := q.Run(t.Context(), p)
+		if !errors.Is(err, conn.ErrUncertain) {
+			t.Errorf("Run = %v", err)
+		}
+		if i, err := n.Get(); i != 1 || err != nil {
+			t.Errorf("INCR = %d, %v", i, err)
+		}
+		if _, lost := s.Get(); lost != err {
+			t.Errorf("GET = %v, want %v", lost, err)
+		}
+		n, s = conn.Add[int](&q, "INCR", "k"), conn.Add[string](&q, "GET", struct{}{})
+		err = q.Run(t.Context(), p)
+		if _, lost := n.Get(); lost != err || !conn.SafeToRetry(err) {
+			t.Errorf("INCR beside a command that cannot be encoded = %v", lost)
+		}
+	})
+}

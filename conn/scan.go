@@ -1,0 +1,152 @@
+package conn
+
+import (
+	"context"
+	"iter"
+
+	"github.com/lockwire/lockwire/resp"
+)
+
+// Scan yields the keys of d in no order, by SCAN. args are the options of SCAN:
+//
+//	for key, err := range conn.Scan(ctx, pool, "MATCH", "user:*", "COUNT", 1000) {
+//		if err != nil {
+//			return err
+//		}
+//		fmt.Println(key)
+//	}
+//
+// If d is a cluster, Scan goes through the keys of all its masters, one master after the other.
+//
+// Scan asks for the next keys when those before have been taken, so the loop may take its time. It sends nothing more
+// after the loop has ended. An error comes once, as the last step, with an empty key.
+//
+// Scan promises what SCAN does: a key that exists from the first step to the last is yielded, possibly more than once.
+// Where another server takes over, or slots move, in the meantime, keys may be missing.
+func Scan(ctx context.Context, d Doer, args ...any) iter.Seq2[string, error] {
+	cluster, ok := d.(interface {
+		Doers(ctx context.Context) iter.Seq2[Doer, error]
+	})
+	if !ok {
+		return scanTexts(ctx, d, resp.CmdStrings([]string{"SCAN", "0"}, args...))
+	}
+	return func(yield func(string, error) bool) {
+		for node, err := range cluster.Doers(ctx) {
+			if err != nil {
+				yield("", err)
+				return
+			}
+			for key, err := range Scan(ctx, node, args...) {
+				if !yield(key, err) || err != nil {
+					return
+				}
+			}
+		}
+	}
+}
+
+// SScan yields the members of the set at key, by SSCAN, as Scan yields keys. A missing set has none.
+func SScan(ctx context.Context, d Doer, key string, args ...any) iter.Seq2[string, error] {
+	return scanTexts(ctx, d, resp.CmdStrings([]string{"SSCAN", key, "0"}, args...))
+}
+
+// Pair is a field of a hash.
+type Pair struct{ Field, Value string }
+
+// HScan yields the fields of the hash at key, by HSCAN, as Scan yields keys. A missing hash has none.
+func HScan(ctx context.Context, d Doer, key string, args ...any) iter.Seq2[Pair, error] {
+	return scanPairs(ctx, d, resp.CmdStrings([]string{"HSCAN", key, "0"}, args...), func(field, value resp.Value) (p Pair, err error) {
+		if p.Field, err = field.Text(); err == nil {
+			p.Value, err = value.Text()
+		}
+		return p, err
+	})
+}
+
+// Scored is a member of a sorted set.
+type Scored struct {
+	Member string
+	Score  float64
+}
+
+// ZScan yields the members of the sorted set at key, by ZSCAN, as Scan yields keys. A missing set has none.
+func ZScan(ctx context.Context, d Doer, key string, args ...any) iter.Seq2[Scored, error] {
+	return scanPairs(ctx, d, resp.CmdStrings([]string{"ZSCAN", key, "0"}, args...), func(member, score resp.Value) (s Scored, err error) {
+		if s.Member, err = member.Text(); err == nil {
+			s.Score, err = score.Float()
+		}
+		return s, err
+	})
+}
+
+// scanTexts yields the elements of all replies to a SCAN, which begins with the cursor 0.
+func scanTexts(ctx context.Context, d Doer, first resp.Command) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		for page, err := range scanPages(ctx, d, first) {
+			if err != nil {
+				yield("", err)
+				return
+			}
+			for v := range page.All() {
+				if s, err := v.Text(); !yield(s, err) || err != nil {
+					return
+				}
+			}
+		}
+	}
+}
+
+// scanPairs is scanTexts for pairs of elements.
+func scanPairs[T any](ctx context.Context, d Doer, first resp.Command, convert func(a, b resp.Value) (T, error)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		var zero T
+		for page, err := range scanPages(ctx, d, first) {
+			if err != nil {
+				yield(zero, err)
+				return
+			}
+			pairs, err := page.Pairs()
+			for a, b := range pairs {
+				t, err := convert(a, b)
+				if !yield(t, err) || err != nil {
+					return
+				}
+			}
+			if err != nil {
+				yield(zero, err)
+				return
+			}
+		}
+	}
+}
+
+// scanPages yields the lists of elements in the replies to a SCAN. first has the cursor 0.
+func scanPages(ctx context.Context, d Doer, first resp.Command) iter.Seq2[resp.Value, error] {
+	return func(yield func(resp.Value, error) bool) {
+		for cmd := first; ; {
+			v, err := d.Send(ctx, cmd)
+			cursor, bad := v.At(0).Text()
+			if err == nil {
+				err = bad
+			}
+			if !yield(v.At(1), err) || err != nil || cursor == "0" {
+				return
+			}
+			cmd = withCursor(first, cursor)
+		}
+	}
+}
+
+// withCursor returns first with another cursor, which is the argument 0 at position 1 of SCAN, and 2 of the others.
+func withCursor(first resp.Command, cursor string) resp.Command {
+	words := make([]string, 0, first.Len())
+	for w := range first.Args() {
+		words = append(words, w)
+	}
+	if words[0] == "SCAN" {
+		words[1] = cursor
+	} else {
+		words[2] = cursor
+	}
+	return resp.CmdStrings(words)
+}

@@ -1,0 +1,274 @@
+package resp
+
+import (
+	"encoding"
+	"reflect"
+	"strconv"
+	"time"
+)
+
+// As converts a reply to T. Its arguments are the results of a call, so that it stands around the call:
+//
+//	n, err := resp.As[int64](pool.Do(ctx, "INCR", "hits"))
+//	user, err := resp.As[User](pool.Do(ctx, "HGETALL", "user:1"))
+//
+// T is one of these types, or has one of them as its underlying type:
+//
+//   - string, bool, and all integers and floating-point numbers, as Text, Bool, Int and Float convert.
+//     A number out of range is an error.
+//   - []byte: a copy of the text.
+//   - []E: the elements of an aggregate.
+//   - map[K]E: the pairs of an aggregate, as Pairs finds them.
+//   - a struct: the same pairs, by the names in the tags of its fields; see [Fields]. A name without a
+//     field is ignored, and a field without a name stays zero.
+//   - *E: nil for a null, and else a new E.
+//   - time.Time: RFC 3339, or the seconds and microseconds of TIME. A number needs a struct field with a unit.
+//   - a type whose pointer is an encoding.TextUnmarshaler.
+//   - [Value]: the reply itself.
+//
+// An err that is not nil, and an error reply anywhere in the reply, are returned as the error. A reply of another form
+// is a [*KindError], and so is a null unless T is a pointer or Value: use [Maybe] where a key may be missing. With an
+// error the result is zero.
+//
+// As uses reflection, except for the most common types. A program that calls neither As nor Fields does not link it.
+func As[T any](v Value, err error) (t T, _ error) {
+	if err == nil {
+		var d decoder
+		err = d.decode(v, reflect.ValueOf(&t).Elem())
+	}
+	if err != nil {
+		var zero T
+		return zero, err
+	}
+	return t, nil
+}
+
+// Maybe is As for a key that may be missing. ok reports whether the reply holds anything: it is false for a null, which
+// is the reply about a missing string, and for an aggregate without elements, because Redis keeps no empty hash, list or
+// set. An empty string is there: ok is true. If ok is false, T is zero.
+//
+//	name, ok, err := resp.Maybe[string](pool.Do(ctx, "GET", "name"))
+//
+// For the elements of a reply a pointer does the same: MGET as []*string has nil for each missing key.
+func Maybe[T any](v Value, err error) (t T, ok bool, _ error) {
+	switch k := v.Kind(); {
+	case err != nil:
+		return t, false, err
+	case k == Null, v.Len() == 0 && (k == Array || k == Map || k == Set):
+		return t, false, nil
+	}
+	t, err = As[T](v, nil)
+	return t, err == nil, err
+}
+
+// decoder holds the fields of the struct types that it has met.
+type decoder struct {
+	structs map[reflect.Type][]field
+}
+
+// decode stores v in dst.
+func (d *decoder) decode(v Value, dst reflect.Value) (err error) {
+	switch p := dst.Addr().Interface().(type) {
+	case *Value:
+		*p = v
+	case *string:
+		*p, err = v.Text()
+	case *int64:
+		*p, err = v.Int()
+	case *float64:
+		*p, err = v.Float()
+	case *[]byte:
+		*p, err = v.Append([]byte{})
+	case *[]string:
+		*p, err = v.texts()
+	case *map[string]string:
+		*p, err = v.textMap()
+	case *time.Time:
+		*p, err = v.time("")
+	case *time.Duration:
+		_, err = v.duration("")
+	case encoding.TextUnmarshaler:
+		err = v.unmarshal(p, dst.Type())
+	default:
+		err = d.decodeKind(v, dst)
+	}
+	return err
+}
+
+// decodeKind stores v in dst by the kind of dst's type.
+func (d *decoder) decodeKind(v Value, dst reflect.Value) error {
+	switch dst.Kind() {
+	case reflect.Pointer:
+		if v.IsNull() {
+			dst.SetZero()
+			return nil
+		}
+		dst.Set(reflect.New(dst.Type().Elem()))
+		return d.decode(v, dst.Elem())
+	case reflect.Slice:
+		return d.decodeSlice(v, dst)
+	case reflect.Map:
+		return d.decodeMap(v, dst)
+	case reflect.Struct:
+		return d.decodeStruct(v, dst)
+	}
+	return v.decodeScalar(dst)
+}
+
+// decodeScalar stores v in dst, a bool, a number or a string.
+func (v Value) decodeScalar(dst reflect.Value) error {
+	switch dst.Kind() {
+	case reflect.String:
+		s, err := v.Text()
+		dst.SetString(s)
+		return err
+	case reflect.Bool:
+		b, err := v.Bool()
+		dst.SetBool(b)
+		return err
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		n, err := v.Int()
+		if err == nil && dst.OverflowInt(n) {
+			return v.isNot(article(dst.Type()) + ": out of range")
+		}
+		dst.SetInt(n)
+		return err
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr:
+		n, err := v.unsigned()
+		if err == nil && dst.OverflowUint(n) {
+			return v.isNot(article(dst.Type()) + ": out of range")
+		}
+		dst.SetUint(n)
+		return err
+	case reflect.Float32, reflect.Float64:
+		f, err := v.Float()
+		dst.SetFloat(f)
+		return err
+	}
+	return v.isNot(article(dst.Type()) + ", a type that As does not convert to")
+}
+
+// unsigned returns v as an unsigned integer.
+func (v Value) unsigned() (uint64, error) {
+	n, err := v.Int()
+	if err == nil && n >= 0 {
+		return uint64(n), nil
+	}
+	if s, err := v.Text(); err == nil {
+		if n, err := strconv.ParseUint(s, 10, 64); err == nil {
+			return n, nil
+		}
+	}
+	return 0, v.isNot("an unsigned integer")
+}
+
+// unmarshal passes the text of v to dst, a *T.
+func (v Value) unmarshal(dst encoding.TextUnmarshaler, t reflect.Type) error {
+	s, err := v.Text()
+	if err == nil && dst.UnmarshalText([]byte(s)) != nil { // whose error may quote the text
+		err = v.isNot("the text of " + article(t))
+	}
+	return err
+}
+
+// list returns the elements of v, which must be an aggregate without names.
+func (v Value) list() ([]Value, error) {
+	switch v.Kind() {
+	case Array, Set, Push, Map:
+		return v.elems(), nil
+	}
+	return nil, v.isNot("a list")
+}
+
+func (v Value) texts() ([]string, error) {
+	elems, err := v.list()
+	if err != nil {
+		return nil, err
+	}
+	list := make([]string, len(elems))
+	for i, e := range elems {
+		if list[i], err = e.Text(); err != nil {
+			return nil, at(err, "element "+strconv.Itoa(i))
+		}
+	}
+	return list, nil
+}
+
+func (v Value) textMap() (map[string]string, error) {
+	pairs, err := v.Pairs()
+	if err != nil {
+		return nil, err
+	}
+	m := make(map[string]string, v.Len()/2)
+	for key, value := range pairs {
+		name, err := key.Text()
+		if err != nil {
+			return nil, at(err, "a key")
+		}
+		if m[name], err = value.Text(); err != nil {
+			return nil, at(err, "the value of a key")
+		}
+	}
+	return m, nil
+}
+
+func (d *decoder) decodeSlice(v Value, dst reflect.Value) error {
+	t := dst.Type()
+	if t.Elem().Kind() == reflect.Uint8 {
+		b, err := v.Append([]byte{})
+		dst.SetBytes(b)
+		return err
+	}
+	elems, err := v.list()
+	if err != nil {
+		return err
+	}
+	dst.Set(reflect.MakeSlice(t, len(elems), len(elems)))
+	for i, e := range elems {
+		if err := d.decode(e, dst.Index(i)); err != nil {
+			return at(err, "element "+strconv.Itoa(i))
+		}
+	}
+	return nil
+}
+
+func (d *decoder) decodeMap(v Value, dst reflect.Value) error {
+	pairs, err := v.Pairs()
+	if err != nil {
+		return err
+	}
+	t := dst.Type()
+	dst.Set(reflect.MakeMapWithSize(t, v.Len()/2))
+	for k, e := range pairs {
+		key, elem := reflect.New(t.Key()).Elem(), reflect.New(t.Elem()).Elem()
+		if err := d.decode(k, key); err != nil {
+			return at(err, "a key")
+		}
+		if err := d.decode(e, elem); err != nil {
+			return at(err, "the value of a key")
+		}
+		dst.SetMapIndex(key, elem)
+	}
+	return nil
+}
+
+// article returns the name of t with an article.
+func article(t reflect.Type) string {
+	name := t.String()
+	switch name[0] {
+	case 'a', 'e', 'i', 'o', 'u':
+		return "an " + name
+	}
+	return "a " + name
+}
+
+// placeError is an error about a part of a reply.
+type placeError struct {
+	err   error
+	place string // a number, or a name from the program, never from the reply
+}
+
+func at(err error, place string) error { return &placeError{err, place} }
+
+func (e *placeError) Error() string { return e.err.Error() + " (" + e.place + ")" }
+func (e *placeError) Unwrap() error { return e.err }

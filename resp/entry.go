@@ -1,0 +1,97 @@
+package resp
+
+import "iter"
+
+// Entry is an entry of a stream.
+type Entry struct {
+	Stream string // the stream's key, if the reply names it, as those of XREAD and XREADGROUP do
+	ID     string
+
+	// Fields holds the names and values of the entry, alternating: As[map[string]string](e.Fields, nil). It is a null
+	// for an entry that was deleted, and for an entry of which only the ID was asked for.
+	Fields Value
+}
+
+// Get returns the value of a field as text, or "" without such a field.
+func (e Entry) Get(name string) string {
+	pairs, _ := e.Fields.Pairs()
+	for key, value := range pairs {
+		if s, err := key.Text(); err == nil && s == name {
+			s, _ = value.Text()
+			return s
+		}
+	}
+	return ""
+}
+
+// Entries returns the entries in the reply of XREAD, XREADGROUP, XRANGE, XREVRANGE or XCLAIM, in both versions of the
+// protocol. Its arguments are the results of a call:
+//
+//	for e, err := range resp.Entries(pool.Do(ctx, "XRANGE", "jobs", "-", "+")) {
+//		if err != nil {
+//			return err
+//		}
+//		fmt.Println(e.ID, e.Get("name"))
+//	}
+//
+// A null has no entries. An err that is not nil, an error reply, and a reply of another form come as the error of the
+// last step.
+func Entries(v Value, err error) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		switch {
+		case err != nil:
+			yield(Entry{}, err)
+		case v.Kind() == Map:
+			for stream, list := range pairs(v.elems()) {
+				if !streamEntries(stream, list, yield) {
+					return
+				}
+			}
+		case v.Kind() == Array:
+			for _, e := range v.elems() {
+				if !entryOrStream(e, yield) {
+					return
+				}
+			}
+		case !v.IsNull():
+			yield(Entry{}, v.isNot("a list of entries"))
+		}
+	}
+}
+
+// entryOrStream yields the entry e, or the entries of the stream e, and reports whether to go on.
+func entryOrStream(e Value, yield func(Entry, error) bool) bool {
+	if list := e.At(1); e.Kind() == Array && list.Kind() == Array && (list.Len() == 0 || list.At(0).Kind() == Array) {
+		return streamEntries(e.At(0), list, yield)
+	}
+	return yieldEntry("", e, yield)
+}
+
+// streamEntries yields the entries of a stream, and reports whether to go on.
+func streamEntries(stream, list Value, yield func(Entry, error) bool) bool {
+	name, err := stream.Text()
+	if err != nil || list.Kind() != Array {
+		yield(Entry{}, list.isNot("a list of entries"))
+		return false
+	}
+	for _, e := range list.elems() {
+		if !yieldEntry(name, e, yield) {
+			return false
+		}
+	}
+	return true
+}
+
+// yieldEntry yields the entry e, or the error of a value that is none, and reports whether to go on.
+func yieldEntry(stream string, e Value, yield func(Entry, error) bool) bool {
+	id, fields := e, Value{}
+	if e.Kind() == Array && e.Len() == 2 {
+		id, fields = e.At(0), e.At(1)
+	}
+	text, err := id.Text()
+	if err != nil || fields.Kind() != Array && fields.Kind() != Map && !fields.IsNull() {
+		yield(Entry{}, e.isNot("an entry of a stream"))
+		return false
+	}
+	return yield(Entry{Stream: stream, ID: text, Fields: fields}, nil)
+}

@@ -1,0 +1,145 @@
+package resp
+
+import (
+	"math"
+	"reflect"
+	"strconv"
+	"time"
+)
+
+// Replies of TTL and PTTL that are no duration.
+const (
+	NoExpiry = time.Duration(-1) // the key has no expiry
+	NoKey    = time.Duration(-2) // the key does not exist
+)
+
+// Seconds returns the reply of TTL, or of another command that counts seconds, as a duration:
+//
+//	left, err := resp.Seconds(pool.Do(ctx, "TTL", "session"))
+//
+// The replies -1 and -2 are [NoExpiry] and [NoKey]. Seconds never returns a longer duration than exists.
+func Seconds(v Value, err error) (time.Duration, error) { return lasting(v, err, time.Second) }
+
+// Milliseconds is Seconds for PTTL and other commands that count milliseconds.
+func Milliseconds(v Value, err error) (time.Duration, error) {
+	return lasting(v, err, time.Millisecond)
+}
+
+func lasting(v Value, err error, unit time.Duration) (time.Duration, error) {
+	if err != nil {
+		return 0, err
+	}
+	n, err := v.Int()
+	if err != nil || n == int64(NoExpiry) || n == int64(NoKey) {
+		return time.Duration(n), err
+	}
+	return times(n, unit), nil
+}
+
+// times returns n units, or the longest duration.
+func times(n int64, unit time.Duration) time.Duration {
+	most := int64(math.MaxInt64) / int64(unit)
+	switch {
+	case n > most:
+		return math.MaxInt64
+	case n < -most:
+		return math.MinInt64
+	}
+	return time.Duration(n) * unit
+}
+
+// unitOf returns the unit of a tag, or 0.
+func unitOf(name string) time.Duration {
+	switch name {
+	case "s":
+		return time.Second
+	case "ms":
+		return time.Millisecond
+	case "us":
+		return time.Microsecond
+	case "ns":
+		return time.Nanosecond
+	}
+	return 0
+}
+
+// isUnit reports whether a field of type t may have a unit.
+func isUnit(unit string, t reflect.Type) bool {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	lasts := t == reflect.TypeFor[time.Duration]()
+	if unit == "" {
+		return !lasts
+	}
+	return unitOf(unit) != 0 && (lasts || t == reflect.TypeFor[time.Time]())
+}
+
+// decodeTime stores v in dst, a time.Time or time.Duration.
+func (v Value) decodeTime(dst reflect.Value, unit string) (err error) {
+	switch p := dst.Addr().Interface().(type) {
+	case *time.Time:
+		*p, err = v.time(unit)
+	case *time.Duration:
+		*p, err = v.duration(unit)
+	}
+	return err
+}
+
+// time returns v as a time: units since 1970, or without a unit one of the forms of As.
+func (v Value) time(unit string) (time.Time, error) {
+	if unit != "" {
+		n, err := v.Int()
+		if err != nil {
+			return time.Time{}, err
+		}
+		perSecond := int64(time.Second / unitOf(unit))
+		return time.Unix(n/perSecond, n%perSecond*int64(unitOf(unit))), nil
+	}
+	if v.Kind() == Array && v.Len() == 2 {
+		s, err := v.At(0).Int()
+		us, err2 := v.At(1).Int()
+		if err == nil && err2 == nil {
+			return time.Unix(s, us*1000), nil
+		}
+	}
+	s, err := v.Text()
+	if err != nil {
+		return time.Time{}, v.isNot("a time")
+	}
+	t, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil { // which quotes the text
+		return time.Time{}, v.isNot("a time in RFC 3339: for a number give the field a unit")
+	}
+	return t, nil
+}
+
+// duration returns v as a duration of units.
+func (v Value) duration(unit string) (time.Duration, error) {
+	if unit == "" {
+		return 0, v.isNot("a time.Duration without a unit: use Seconds or Milliseconds, or give the field a unit")
+	}
+	n, err := v.Int()
+	if err != nil {
+		return 0, err
+	}
+	return times(n, unitOf(unit)), nil
+}
+
+// timeText returns the text of a time.Time, or of a time.Duration with a unit, and whether v is one of them.
+func timeText(v any, unit string) (string, bool) {
+	switch v := v.(type) {
+	case time.Time:
+		if unit == "" {
+			return v.Format(time.RFC3339Nano), true
+		}
+		n := v.Unix()*int64(time.Second/unitOf(unit)) + int64(v.Nanosecond())/int64(unitOf(unit))
+		return strconv.FormatInt(n, 10), true
+	case time.Duration:
+		if unit != "" {
+			return strconv.FormatInt(int64(v/unitOf(unit)), 10), true
+		}
+		panic("resp: Fields: a time.Duration has no unit on the wire: give the field a unit, or pass a number")
+	}
+	return "", false
+}
