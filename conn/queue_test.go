@@ -107,7 +107,8 @@ func TestQueueWithoutAnswers(t *testing.T) {
 		if _, lost := s.Get(); lost != err {
 			t.Errorf("GET = %v, want %v", lost, err)
 		}
-		n, s = conn.Add[int](&q, "INCR", "k"), conn.Add[string](&q, "GET", struct{}{})
+		n = conn.Add[int](&q, "INCR", "k")
+		conn.Add[string](&q, "GET", struct{}{})
 		err = q.Run(t.Context(), p)
 		if _, lost := n.Get(); lost != err || !conn.SafeToRetry(err) {
 			t.Errorf("INCR beside a command that cannot be encoded = %v", lost)
