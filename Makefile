@@ -25,7 +25,7 @@ endif
 # Systems on which nothing is tested, but the library is built, with TLS and without. The first time each takes half a minute of a
 # processor, most of it for the standard library, then a second.
 SYSTEMS := plan9/amd64 freebsd/amd64 openbsd/amd64 netbsd/amd64 js/wasm wasip1/wasm linux/386 linux/arm linux/mipsle
-LIBRARY := . ./resp ./conn ./script ./pubsub ./cluster ./lock ./lock/leader ./fence
+LIBRARY := . ./resp ./conn ./script ./pubsub ./cluster ./lock ./lock/leader ./lock/fence
 
 .PHONY: help
 help: ## list the targets
@@ -37,7 +37,7 @@ demo: ## workers contend for a lock, one is killed; needs no Redis, or REDIS=red
 
 .PHONY: test
 test: install $(if $(filter all,$(SERVERS)),servers) lint ## all checks and tests, installing what they need; SERVERS=all for every server, RACE= without a C compiler
-	@FUZZTIME=$(FUZZTIME) scripts/fuzz $(PACKAGES)
+	@FUZZTIME=$(FUZZTIME) .ci/fuzz $(PACKAGES)
 	@# What is promised about allocations: the race detector adds some of its own.
 	$(GO) test -run=Alloc -count=1 -timeout=$(TESTTIME) ./...
 	$(GO) test -tags=lockwire_notls -count=1 ./internal/notls
@@ -64,7 +64,7 @@ museum: ## the simulation against code with known faults: each must be found; ON
 
 .PHONY: install
 install: # a server, a proxy and the C compiler that -race needs, if they are missing
-	@scripts/install-missing $(if $(RACE),compiler) $(if $(filter-out all,$(SERVERS)),,server) proxy
+	@.ci/install-missing $(if $(RACE),compiler) $(if $(filter-out all,$(SERVERS)),,server) proxy
 
 .PHONY: lint
 lint: ## gofmt, go vet, staticcheck, and a build for other systems
@@ -81,7 +81,7 @@ lint: ## gofmt, go vet, staticcheck, and a build for other systems
 .PHONY: fuzz
 fuzz: FUZZTIME = 500000x
 fuzz: ## each fuzz target for FUZZTIME=500000x inputs, or a time (1m)
-	@FUZZTIME=$(FUZZTIME) scripts/fuzz $(PACKAGES)
+	@FUZZTIME=$(FUZZTIME) .ci/fuzz $(PACKAGES)
 
 # etcd's client is built in only where there is a server for it: it is larger than all the rest.
 BENCH_FLAGS = $(if $(shell command -v etcd),-tags=etcd)
@@ -100,4 +100,4 @@ bench-go: ## the benchmarks beside the code, or BENCH=pattern
 
 .PHONY: servers
 servers: ## fetch Redis 6.0 and 8.0, Valkey 8.0 and 9 into .servers, for make test SERVERS=all
-	@scripts/fetch-servers .servers
+	@.ci/fetch-servers .servers

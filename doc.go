@@ -21,7 +21,7 @@
 //   - [github.com/lockwire/lockwire/lock] has the locks.
 //   - [github.com/lockwire/lockwire/lock/leader] elects a leader.
 //   - [github.com/lockwire/lockwire/lock/locktest] is a server in memory, for tests of programs with locks.
-//   - [github.com/lockwire/lockwire/fence] checks fencing tokens where they count.
+//   - [github.com/lockwire/lockwire/lock/fence] checks fencing tokens where they count.
 //
 // The example is a whole program: open, lock, work for as long as the lock is held, unlock.
 package lockwire

@@ -8,8 +8,8 @@ import (
 	"log"
 
 	"github.com/lockwire/lockwire/conn"
-	"github.com/lockwire/lockwire/fence"
 	"github.com/lockwire/lockwire/lock"
+	"github.com/lockwire/lockwire/lock/fence"
 	"github.com/lockwire/lockwire/script"
 )
 

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/lockwire/lockwire/fence"
+	"github.com/lockwire/lockwire/lock/fence"
 )
 
 func TestGuard(t *testing.T) {

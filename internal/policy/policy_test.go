@@ -1,4 +1,4 @@
-package lockwire_test
+package policy
 
 import (
 	"bytes"
@@ -9,6 +9,9 @@ import (
 	"strings"
 	"testing"
 )
+
+// top is the directory of the repository.
+const top = "../.."
 
 // The tables are decisions, not descriptions: what is not in them fails. What makes a change necessary belongs into the
 // change's message.
@@ -28,7 +31,8 @@ var mayImport = map[string][]string{
 	"lock/internal/machine": {},
 	"lock/locktest":         {"conn", "lock", "lock/internal/machine", "internal/fakeredis", "internal/lockscripts"},
 	"lock/leader":           {"resp", "conn", "script", "lock", "internal/netfail"},
-	"fence":                 {},
+	"lock/fence":            {},
+	"internal/policy":       {},
 	"internal/callback":     {},
 	"internal/fakeredis":    {"resp", "conn"},
 	"internal/lockscripts":  {"internal/fakeredis", "script"},
@@ -108,7 +112,7 @@ func TestImports(t *testing.T) {
 
 func TestRequiresNothing(t *testing.T) {
 	report(t, checkStandardOnly(root(t)))
-	text, err := os.ReadFile("go.mod")
+	text, err := os.ReadFile(filepath.Join(top, "go.mod"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,8 +132,8 @@ func TestLight(t *testing.T) {
 // A program has the scripts of the kinds of locks that it uses, and no others. Without lockwire.Open it has no cluster.
 func TestUnusedKindsAreNotLinked(t *testing.T) {
 	small, opened := build(t, "./testdata/onekind"), build(t, "./testdata/opened")
-	report(t, checkLinked(os.DirFS("lock/internal/kinds/lua"), small, "reentrant_"))
-	report(t, checkLinked(os.DirFS("lock/internal/kinds/lua"), opened, "reentrant_"))
+	report(t, checkLinked(os.DirFS(filepath.Join(top, "lock/internal/kinds/lua")), small, "reentrant_"))
+	report(t, checkLinked(os.DirFS(filepath.Join(top, "lock/internal/kinds/lua")), opened, "reentrant_"))
 	for _, name := range []string{module + ".Open", module + "/cluster.Open"} {
 		if bytes.Contains(small, []byte(name)) {
 			t.Errorf("a program that uses only conn and lock has %s", name)
@@ -171,6 +175,7 @@ func build(t *testing.T, program string) []byte {
 func run(t *testing.T, args ...string) []byte {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", args...)
+	cmd.Dir = top
 	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=", "CGO_ENABLED=0")
 	out, err := cmd.Output()
 	if err != nil {
@@ -200,17 +205,17 @@ func TestTestsDoNotSleepOrSkip(t *testing.T) {
 }
 
 func TestNothingLeftToDo(t *testing.T) {
-	report(t, checkMarkers(os.DirFS(".")))
+	report(t, checkMarkers(os.DirFS(top)))
 }
 
 func TestScriptsAreEmbedded(t *testing.T) {
-	report(t, checkEmbedded(os.DirFS("."), all(t)))
+	report(t, checkEmbedded(os.DirFS(top), all(t)))
 }
 
 // all returns the Go files of all modules.
 func all(t *testing.T) []source {
 	t.Helper()
-	sources, err := parse(os.DirFS("."))
+	sources, err := parse(os.DirFS(top))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package lockwire_test
+package policy
 
 import (
 	"bytes"
