@@ -19,7 +19,7 @@ func Start(env Env) *Meter {
 	runtime.GC() // what preparing left is not collected at the expense of what is measured
 	env.begin()
 	runtime.ReadMemStats(&m.mem)
-	m.cpu = cpuSeconds()
+	m.cpu = CPU()
 	m.begin = time.Now()
 	return m
 }
@@ -27,7 +27,7 @@ func Start(env Env) *Meter {
 // Stop ends it, calls Env.End and writes times and allocations into r.
 func (m *Meter) Stop(r *Report) {
 	r.Seconds = time.Since(m.begin).Seconds()
-	r.CPU = cpuSeconds() - m.cpu
+	r.CPU = CPU() - m.cpu
 	var mem runtime.MemStats
 	runtime.ReadMemStats(&mem)
 	m.env.end()

@@ -2,5 +2,5 @@
 
 package measure
 
-// cpuSeconds is 0: this system has no getrusage.
-func cpuSeconds() float64 { return 0 }
+// CPU is 0: this system has no getrusage.
+func CPU() float64 { return 0 }

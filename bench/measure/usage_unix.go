@@ -4,8 +4,8 @@ package measure
 
 import "golang.org/x/sys/unix"
 
-// cpuSeconds is what this process has used.
-func cpuSeconds() float64 {
+// CPU is what this process has used, in seconds of a processor.
+func CPU() float64 {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
 		return 0

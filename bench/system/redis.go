@@ -156,6 +156,7 @@ type Usage struct {
 	Reads    int64            // calls of read
 	Commands map[string]int64 // by their name; those that scripts call are among them
 	Clients  int64            // connections at the first look, without the one that looks
+	Memory   float64          // bytes in use
 }
 
 // Usage looks at the server.
@@ -163,7 +164,7 @@ func (r *Redis) Usage() (Usage, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	u := Usage{Commands: map[string]int64{}}
-	for _, section := range []string{"cpu", "stats", "clients", "commandstats"} {
+	for _, section := range []string{"cpu", "stats", "clients", "memory", "commandstats"} {
 		info, err := r.info(ctx, section)
 		if err != nil {
 			return u, err
@@ -184,6 +185,8 @@ func (u *Usage) take(name, value string) {
 		u.Reads = int64(n)
 	case "connected_clients":
 		u.Clients = int64(n)
+	case "used_memory":
+		u.Memory = n
 	}
 	if command, ok := strings.CutPrefix(name, "cmdstat_"); ok {
 		calls, _, _ := strings.Cut(strings.TrimPrefix(value, "calls="), ",")
@@ -193,7 +196,8 @@ func (u *Usage) take(name, value string) {
 
 // Since returns what was used since an earlier look. The commands of looking are left out.
 func (u Usage) Since(before Usage) Usage {
-	d := Usage{CPU: u.CPU - before.CPU, Reads: u.Reads - before.Reads, Clients: before.Clients - 1, Commands: map[string]int64{}}
+	d := Usage{CPU: u.CPU - before.CPU, Reads: u.Reads - before.Reads, Clients: before.Clients - 1,
+		Memory: u.Memory - before.Memory, Commands: map[string]int64{}}
 	for name, n := range u.Commands {
 		if n -= before.Commands[name]; n != 0 && name != "info" {
 			d.Commands[name] = n

@@ -1,0 +1,385 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/redistest"
+	"github.com/lockwire/lockwire/lock"
+)
+
+// ruled is a row of the table of rules in OPERATIONS.md.
+type ruled struct {
+	scripts string // a pattern for the kind's scripts
+	use     func(r *ruledUser) error
+}
+
+// rulesOfKinds are the rows, by their first column.
+var rulesOfKinds = map[string]ruled{
+	"Reentrant, NonReentrant, Spin": {"reentrant|nonreentrant|all", func(r *ruledUser) error {
+		return errors.Join(
+			r.useLock(func(c *lock.Client) ruledLock { return c.Reentrant("orders:1") }),
+			r.useLock(func(c *lock.Client) ruledLock { return c.NonReentrant("orders:1") }),
+			r.useLock(func(c *lock.Client) ruledLock { return c.Spin("orders:1", lock.Backoff{}) }))
+	}},
+	"Fenced": {"reentrant|fenced|all", func(r *ruledUser) error {
+		return r.useLock(func(c *lock.Client) ruledLock { return c.Fenced("orders:1") })
+	}},
+	"Fair, NonReentrantFair": {"reentrant_renew|fair", func(r *ruledUser) error {
+		return errors.Join(
+			r.useLock(func(c *lock.Client) ruledLock { return c.Fair("orders:1") }),
+			r.useLock(func(c *lock.Client) ruledLock { return c.NonReentrantFair("orders:1") }))
+	}},
+	"ReadWrite": {"reentrant_renew|read|write|readwrite", func(r *ruledUser) error {
+		return errors.Join(
+			r.useLock(func(c *lock.Client) ruledLock { return c.ReadWrite("orders:1").Write() }),
+			r.useReaders())
+	}},
+	"Plain": {"plain", func(r *ruledUser) error {
+		return r.useLock(func(c *lock.Client) ruledLock { return c.Plain("orders:1") })
+	}},
+	"Semaphore":       {"semaphore", (*ruledUser).useSemaphore},
+	"PermitSemaphore": {"permits|semaphore_set", (*ruledUser).usePermits},
+	"CountDownLatch":  {"latch", (*ruledUser).useLatch},
+}
+
+// A user with just the rules of a row in OPERATIONS.md can do everything with its kinds, and is refused nothing.
+func TestServerRulesOfKinds(t *testing.T) {
+	t.Parallel()
+	common, rows := rulesOfOperations(t)
+	redistest.Run(t, func(t *testing.T, srv *redistest.Server) {
+		if !srv.AtLeast(7, 0) {
+			return // older servers have no rules for subcommands of PUBSUB
+		}
+		if srv.AtLeast(7, 2) {
+			common += " +client|setinfo"
+		}
+		srv = redistest.Start(t, redistest.Options{Binary: srv.Binary(), Users: []redistest.User{{Name: "app", Password: "secret", Rules: common}}})
+		for kind, row := range rulesOfKinds {
+			r := newRuledUser(t, srv, common+" "+rows[kind])
+			r.hold = 500 * time.Millisecond // a client then listens for forced unlocks
+			if err := row.use(r); err != nil {
+				t.Errorf("%s: %v", kind, err)
+			}
+			r.close()
+			for entry := range srv.Do("ACL", "LOG").All() {
+				t.Errorf("%s: the server refused %s", kind, entry)
+			}
+		}
+	})
+}
+
+// Without any one of the keys and channels of a row, something is refused.
+func TestServerRulesAreNeeded(t *testing.T) {
+	t.Parallel()
+	common, rows := rulesOfOperations(t)
+	redistest.Run(t, func(t *testing.T, srv *redistest.Server) {
+		if !srv.AtLeast(7, 0) {
+			return
+		}
+		srv = redistest.Start(t, redistest.Options{Binary: srv.Binary(), Users: []redistest.User{{Name: "app", Password: "secret", Rules: common}}})
+		for kind, row := range rulesOfKinds {
+			rules := strings.Fields(rows[kind])
+			for i, rule := range rules {
+				if rule[0] == '+' || rule == "&lockwire_forced" { // the latter is used by holds that last
+					continue
+				}
+				r := newRuledUser(t, srv, common+" "+strings.Join(slices.Delete(slices.Clone(rules), i, i+1), " "))
+				r.patience = time.Second
+				_ = row.use(r)
+				r.close()
+				if srv.Do("ACL", "LOG").Len() == 0 {
+					t.Errorf("%s does not need %s", kind, rule)
+				}
+			}
+		}
+	})
+}
+
+// The commands of a row are those of its scripts.
+func TestRulesAreOfScripts(t *testing.T) {
+	common, rows := rulesOfOperations(t)
+	call := regexp.MustCompile(`p?call\('([a-z]+)'`)
+	files, err := filepath.Glob("*.lua")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for kind, row := range rulesOfKinds {
+		scripts := regexp.MustCompile("^(" + row.scripts + ")(_.*)?\\.lua$")
+		var want []string
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, found := range call.FindAllStringSubmatch(string(text), -1) {
+				if rule := "+" + found[1]; scripts.MatchString(file) && !slices.Contains(strings.Fields(common), rule) && rule != "+pubsub" {
+					want = append(want, rule)
+				}
+			}
+		}
+		slices.Sort(want)
+		want = slices.Compact(want)
+		var got []string
+		for rule := range strings.FieldsSeq(rows[kind]) {
+			if rule[0] == '+' {
+				got = append(got, rule)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("OPERATIONS.md, %s: the commands are\n%s, want\n%s", kind, strings.Join(got, " "), strings.Join(want, " "))
+		}
+	}
+	if len(rows) != len(rulesOfKinds) {
+		t.Errorf("OPERATIONS.md has the rules of %d kinds, want %d", len(rows), len(rulesOfKinds))
+	}
+}
+
+// rulesOfOperations returns the rules for all users in OPERATIONS.md, and those for each kind.
+func rulesOfOperations(t *testing.T) (common string, rows map[string]string) {
+	t.Helper()
+	text, err := os.ReadFile("../OPERATIONS.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(text), "\n```acl\n")
+	common, after, ok := strings.Cut(after, "```")
+	_, after, table := strings.Cut(after, "\n| kind | keys and channels | commands |\n|---|---|---|\n")
+	if !ok || !table {
+		t.Fatal("OPERATIONS.md has no rules")
+	}
+	after, _, _ = strings.Cut(after, "\n\n")
+	rows = make(map[string]string)
+	for line := range strings.Lines(after) {
+		cells := strings.Split(strings.Trim(line, "| \n"), "|")
+		kind := strings.ReplaceAll(strings.TrimSpace(cells[0]), "`", "")
+		rows[kind] = strings.Join(strings.Fields(strings.ReplaceAll(strings.Join(cells[1:], " "), "`", " ")), " ")
+	}
+	return strings.Join(strings.Fields(common), " "), rows
+}
+
+// ruledUser is two clients of the user app.
+type ruledUser struct {
+	t        *testing.T
+	a, b     *lock.Client
+	patience time.Duration // with a use
+	hold     time.Duration // how long locks are held
+	closers  []func() error
+}
+
+// newRuledUser gives the user app these rules and opens two clients of the user.
+func newRuledUser(t *testing.T, srv *redistest.Server, rules string) *ruledUser {
+	t.Helper()
+	args := []any{"ACL", "SETUSER", "app", "reset", "on", ">secret"}
+	for rule := range strings.FieldsSeq(rules) {
+		args = append(args, rule)
+	}
+	srv.Do("FLUSHALL")
+	srv.Do(args...)
+	srv.Do("ACL", "LOG", "RESET")
+	r := &ruledUser{t: t, patience: redistest.Patience}
+	open := func() *lock.Client {
+		cfg := srv.Config()
+		cfg.Username, cfg.Password = "app", "secret"
+		pool, err := conn.Open(t.Context(), cfg)
+		if err != nil {
+			t.Fatalf("%v, with the rules %s", err, rules)
+		}
+		c, err := lock.New(pool, lock.Config{RenewEvery: 20 * time.Millisecond, Logger: new(lines), PreferWriters: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.closers = append(r.closers, c.Close, pool.Close)
+		return c
+	}
+	r.a, r.b = open(), open()
+	return r
+}
+
+func (r *ruledUser) close() {
+	for _, fn := range r.closers {
+		_ = fn()
+	}
+}
+
+// ruledLock is a kind of lock.
+type ruledLock interface {
+	Lock(ctx context.Context, opts ...lock.Option) (*lock.Lease, error)
+	TryLock(ctx context.Context, opts ...lock.Option) (*lock.Lease, error)
+	Info(ctx context.Context) (lock.Info, error)
+	ForceUnlock(ctx context.Context) (bool, error)
+}
+
+// useLock has one client hold a lock until it was renewed, while a caller of the other waits for the lock and one gives up. Then
+// the lock is freed by force.
+func (r *ruledUser) useLock(of func(c *lock.Client) ruledLock) error {
+	ctx, cancel := context.WithTimeout(r.t.Context(), r.patience)
+	defer cancel()
+	held, err := of(r.a).Lock(ctx)
+	if err != nil {
+		return fmt.Errorf("Lock: %w", err)
+	}
+	got := make(chan error, 1)
+	go func() {
+		lease, err := of(r.b).Lock(ctx)
+		if err == nil {
+			err = lease.Unlock(ctx)
+		}
+		got <- err
+	}()
+	for r.b.Stats().Waiting == 0 && ctx.Err() == nil && len(got) == 0 {
+		runtime.Gosched()
+	}
+	err = r.renewed(ctx, held)
+	if _, failed := of(r.b).Info(ctx); failed != nil {
+		err = errors.Join(err, fmt.Errorf("Info: %w", failed))
+	}
+	if err := errors.Join(err, held.Unlock(ctx), <-got); err != nil {
+		return err
+	}
+	forced, err := of(r.a).Lock(ctx)
+	if err != nil {
+		return fmt.Errorf("Lock once more: %w", err)
+	}
+	short, stop := context.WithTimeout(ctx, 20*time.Millisecond)
+	defer stop()
+	if _, err := of(r.b).Lock(short); err == nil {
+		return errors.New("two have the lock")
+	}
+	if ok, err := of(r.b).ForceUnlock(ctx); err != nil || !ok {
+		return fmt.Errorf("ForceUnlock: %v, %w", ok, err)
+	}
+	_ = forced.Unlock(ctx)
+	return nil
+}
+
+// renewed returns when the lease was renewed for long enough.
+func (r *ruledUser) renewed(ctx context.Context, l *lock.Lease) error {
+	look := time.NewTicker(time.Millisecond)
+	defer look.Stop()
+	for end := l.ValidUntil().Add(r.hold); !l.ValidUntil().After(end); {
+		select {
+		case <-look.C:
+		case <-l.Lost():
+			return fmt.Errorf("renewal: %w", l.Err())
+		case <-ctx.Done():
+			return fmt.Errorf("renewal: %w", ctx.Err())
+		}
+	}
+	return nil
+}
+
+// useReaders has a reader with two holds, of which one was a write hold, and a second reader.
+func (r *ruledUser) useReaders() error {
+	ctx, cancel := context.WithTimeout(r.t.Context(), r.patience)
+	defer cancel()
+	a, b := r.a.ReadWrite("orders:2"), r.b.ReadWrite("orders:2")
+	owner := lock.As(r.a.NewOwner())
+	write, err := a.Write().Lock(ctx, owner)
+	if err != nil {
+		return fmt.Errorf("write: %w", err)
+	}
+	first, err := write.Downgrade(ctx)
+	if err != nil {
+		return fmt.Errorf("Downgrade: %w", err)
+	}
+	second, err := a.Read().Lock(ctx, owner)
+	if err != nil {
+		return fmt.Errorf("second hold: %w", err)
+	}
+	other, err := b.Read().Lock(ctx)
+	if err != nil {
+		return fmt.Errorf("other reader: %w", err)
+	}
+	_, info := b.Read().Info(ctx)
+	err = errors.Join(info, r.renewed(ctx, second), r.renewed(ctx, other),
+		second.Unlock(ctx), first.Unlock(ctx), other.Unlock(ctx))
+	if err != nil {
+		return err
+	}
+	forced, err := a.Read().Lock(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = b.Read().ForceUnlock(ctx)
+	_ = forced.Unlock(ctx)
+	return err
+}
+
+// taken has take wait until give has given.
+func (r *ruledUser) taken(ctx context.Context, take func(ctx context.Context) error, give func(ctx context.Context) error) error {
+	got := make(chan error, 1)
+	go func() { got <- take(ctx) }()
+	for r.b.Stats().Waiting == 0 && ctx.Err() == nil && len(got) == 0 {
+		runtime.Gosched()
+	}
+	return errors.Join(give(ctx), <-got)
+}
+
+func (r *ruledUser) useSemaphore() error {
+	ctx, cancel := context.WithTimeout(r.t.Context(), r.patience)
+	defer cancel()
+	a, b := r.a.Semaphore("orders:1"), r.b.Semaphore("orders:1")
+	if _, err := a.TrySetPermits(ctx, 1); err != nil {
+		return err
+	}
+	if err := a.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	err := r.taken(ctx, func(ctx context.Context) error { return b.Acquire(ctx, 1) }, func(ctx context.Context) error { return a.Release(ctx, 1) })
+	_, available := a.Available(ctx)
+	_, info := a.Info(ctx)
+	_, drain := a.DrainPermits(ctx)
+	return errors.Join(err, available, info, drain, a.AddPermits(ctx, 2))
+}
+
+func (r *ruledUser) usePermits() error {
+	ctx, cancel := context.WithTimeout(r.t.Context(), r.patience)
+	defer cancel()
+	a, b := r.a.PermitSemaphore("orders:1"), r.b.PermitSemaphore("orders:1")
+	if _, err := a.TrySetPermits(ctx, 1); err != nil {
+		return err
+	}
+	held, err := a.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	if err := r.renewed(ctx, held); err != nil {
+		return err
+	}
+	err = r.taken(ctx, func(ctx context.Context) error {
+		lease, err := b.Acquire(ctx)
+		if err == nil {
+			err = lease.Unlock(ctx)
+		}
+		return err
+	}, held.Unlock)
+	_, info := a.Info(ctx)
+	_, available := a.Available(ctx)
+	_, released := a.ReleaseAll(ctx)
+	return errors.Join(err, info, available, released, a.AddPermits(ctx, 1), a.SetPermits(ctx, 3))
+}
+
+func (r *ruledUser) useLatch() error {
+	ctx, cancel := context.WithTimeout(r.t.Context(), r.patience)
+	defer cancel()
+	a, b := r.a.CountDownLatch("orders:1"), r.b.CountDownLatch("orders:1")
+	if _, err := a.TrySetCount(ctx, 1); err != nil {
+		return err
+	}
+	err := r.taken(ctx, b.Wait, a.CountDown)
+	_, count := a.Count(ctx)
+	_, again := a.TrySetCount(ctx, 1)
+	_, deleted := a.Delete(ctx)
+	return errors.Join(err, count, again, deleted)
+}
