@@ -60,10 +60,13 @@ func (c *Cluster) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Va
 // BatchError is the error of a batch when the outcomes of some commands are known, but not of all.
 // errors.Is finds the causes, and also conn.ErrNotSent if no command of the batch was sent, or
 // conn.ErrUncertain if any command was sent.
+//
+// As the error of MGet and its like it is about keys: command i stands for key i.
 type BatchError struct {
 	values []resp.Value
 	errs   []error // nil for a command with a reply
 	causes []error // the distinct errors in errs
+	ofKeys bool    // about the keys of a command, not the commands of a batch
 }
 
 // Len is the number of commands in the batch.
@@ -80,6 +83,9 @@ func (e *BatchError) Error() string {
 		if err != nil {
 			missing++
 		}
+	}
+	if e.ofKeys {
+		return fmt.Sprintf("cluster: %d of %d keys have failed, the first: %v", missing, len(e.errs), e.causes[0])
 	}
 	return fmt.Sprintf("cluster: %d of %d commands without a reply, the first: %v", missing, len(e.errs), e.causes[0])
 }

@@ -63,22 +63,28 @@ func bareBubble(t *testing.T, fn func(t *testing.T, f *fakes, proto int)) {
 	for _, proto := range []int{3, 2} {
 		t.Run(fmt.Sprintf("RESP%d", proto), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := &fakes{
-					t:      t,
-					nodes:  map[string]*fakeredis.Server{},
-					ranges: []fakeRange{{0, 5460, nodeA}, {5461, 10922, nodeB}, {10923, 16383, nodeC}},
-					raw:    map[string]string{},
-					hooks:  map[string]func(fakeredis.Cmd) *fakeredis.Action{},
-					alias:  map[string]string{},
-				}
-				for _, addr := range []string{nodeA, nodeB, nodeC} {
-					f.add(addr)
-				}
+				f := newFakes(t)
 				defer f.close()
 				fn(t, f, proto)
 			})
 		})
 	}
+}
+
+// newFakes makes the three nodes. t may be nil for an example, which uses only config and close.
+func newFakes(t *testing.T) *fakes {
+	f := &fakes{
+		t:      t,
+		nodes:  map[string]*fakeredis.Server{},
+		ranges: []fakeRange{{0, 5460, nodeA}, {5461, 10922, nodeB}, {10923, 16383, nodeC}},
+		raw:    map[string]string{},
+		hooks:  map[string]func(fakeredis.Cmd) *fakeredis.Action{},
+		alias:  map[string]string{},
+	}
+	for _, addr := range []string{nodeA, nodeB, nodeC} {
+		f.add(addr)
+	}
+	return f
 }
 
 func (f *fakes) close() {

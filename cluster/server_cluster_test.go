@@ -15,6 +15,40 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
+// checkKeys reads the keys that TestServer has set, and those that there are not, of all slots.
+func checkKeys(ctx context.Context, t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	var keys []string
+	for i := range 1001 {
+		keys = append(keys, fmt.Sprint("key:", i))
+	}
+	values, err := resp.Each[*int](c.MGet(ctx, keys))
+	for i, v := range values {
+		if (v == nil) != (i == 1000) || v != nil && *v != i {
+			t.Fatalf("value %d is %v", i, v)
+		}
+	}
+	if n, err2 := c.Exists(ctx, keys); n != 1000 || err != nil || err2 != nil {
+		t.Errorf("Exists = %d, %v, %v", n, err, err2)
+	}
+	seen := map[string]bool{}
+	for key, err := range conn.Scan(ctx, c, "MATCH", "key:*", "COUNT", 100) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen[key] = true
+	}
+	if len(seen) != 1000 {
+		t.Errorf("Scan has found %d keys, want 1000", len(seen))
+	}
+	if err := c.MSet(ctx, []string{"other:1", "a", "other:2", "b"}); err != nil {
+		t.Error(err)
+	}
+	if n, err := c.Del(ctx, []string{"other:1", "other:2", "other:3"}); n != 2 || err != nil {
+		t.Errorf("Del = %d, %v, want 2", n, err)
+	}
+}
+
 func TestServer(t *testing.T) {
 	redistest.RunClusters(t, redistest.Options{}, func(t *testing.T, rc *redistest.Cluster, proto int) {
 		c := open(t, cluster.Config{Addrs: rc.Addrs()[:1], Node: rc.Config()})
@@ -36,6 +70,7 @@ func TestServer(t *testing.T) {
 				t.Fatalf("reply %d is %v, %v", i, n, err)
 			}
 		}
+		checkKeys(ctx, t, c)
 		total, masters := int64(0), 0
 		for n, err := range c.Masters(ctx) {
 			if err != nil {

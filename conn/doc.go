@@ -19,7 +19,7 @@
 // a value.
 //
 // resp.As around a call converts the reply to a type of the program, and resp.Maybe tells whether there was a value. A
-// [Queue] does so for the replies of a batch, [Scan] and its like are iterators, and Block is for blocking commands.
+// [Queue] does so for the replies of a batch, [Scan] and its like are iterators, and Block is for blocking commands. The example Tasks has everyday tasks.
 //
 // Every other failure is an [*Error] and tells the caller whether the command ran:
 //

@@ -92,3 +92,19 @@ func ExamplePool_Block() {
 	// [letters a] true <nil>
 	// [] false <nil>
 }
+
+func ExamplePool_Watch() {
+	ctx := context.Background()
+	p := openExample(ctx)
+	defer p.Close()
+	if _, err := p.Do(ctx, "SET", "price", 21); err != nil {
+		log.Fatal(err)
+	}
+	_, err := p.Watch(ctx, []string{"price"}, func(c *conn.Conn) ([]resp.Command, error) {
+		price, err := resp.As[int](c.Do(ctx, "GET", "price"))
+		return []resp.Command{resp.Cmd("SET", "price", 2*price)}, err
+	})
+	price, err2 := resp.As[int](p.Do(ctx, "GET", "price"))
+	fmt.Println(price, err, err2)
+	// Output: 42 <nil> <nil>
+}

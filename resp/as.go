@@ -61,6 +61,25 @@ func Maybe[T any](v Value, err error) (t T, ok bool, _ error) {
 	return t, err == nil, err
 }
 
+// Each is As for each reply of a batch:
+//
+//	names, err := resp.Each[*string](cluster.MGet(ctx, keys))
+//
+// With an error the result is nil.
+func Each[T any](values []Value, err error) ([]T, error) {
+	if err != nil {
+		return nil, err
+	}
+	var d decoder
+	list := make([]T, len(values))
+	for i, v := range values {
+		if err := d.decode(v, reflect.ValueOf(&list[i]).Elem()); err != nil {
+			return nil, at(err, "reply "+strconv.Itoa(i))
+		}
+	}
+	return list, nil
+}
+
 // decoder holds the fields of the struct types that it has met.
 type decoder struct {
 	structs map[reflect.Type][]field

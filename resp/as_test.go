@@ -138,10 +138,24 @@ func TestAsAround(t *testing.T) {
 	if _, err := resp.Seconds(ok, down); err != down {
 		t.Errorf("Seconds = %v", err)
 	}
+	if list, err := resp.Each[string]([]resp.Value{ok}, down); list != nil || err != down {
+		t.Errorf("Each = %v, %v", list, err)
+	}
 	for _, err := range resp.Entries(ok, down) {
 		if err != down {
 			t.Errorf("Entries = %v", err)
 		}
+	}
+}
+
+func TestEach(t *testing.T) {
+	list, err := resp.Each[*int]([]resp.Value{parse(t, ":1|"), parse(t, "_|")}, nil)
+	if err != nil || len(list) != 2 || *list[0] != 1 || list[1] != nil {
+		t.Errorf("Each = %v, %v", list, err)
+	}
+	list, err = resp.Each[*int]([]resp.Value{parse(t, ":1|"), parse(t, "-ERR no|")}, nil)
+	if list != nil || !errors.Is(err, resp.ErrGeneral) || !strings.Contains(err.Error(), "reply 1") {
+		t.Errorf("Each of an error reply = %v, %v", list, err)
 	}
 }
 

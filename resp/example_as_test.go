@@ -48,6 +48,13 @@ func ExampleMaybe() {
 	// there true <nil>
 }
 
+func ExampleEach() {
+	one, _ := answer(":1\r\n")
+	two, _ := answer("$1\r\n2\r\n")
+	fmt.Println(resp.Each[int]([]resp.Value{one, two}, nil)) // resp.Each[int](pool.SendBatch(ctx, cmds))
+	// Output: [1 2] <nil>
+}
+
 func ExampleFields() {
 	type user struct {
 		Name string    `redis:"name"`

@@ -1,0 +1,170 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/resp"
+)
+
+// MGet returns the values of keys, in their order: a string, or a null for a missing key. The keys may be in any slots.
+//
+//	names, err := resp.Each[*string](c.MGet(ctx, keys))
+//
+// # Several slots
+//
+// MGet, MSet, Del, Unlink and Exists send one command for each slot, all in one batch, and to all nodes at the same time.
+// Each of these commands is atomic, and all together are not. While a slot moves they ask for its keys one by one.
+//
+// If some keys fail, the other keys are done nevertheless, and the error is a [*BatchError]: At(i) is the outcome of key
+// i, without its place in a command. If all keys fail for one reason, that is the error. No error contains a key.
+func (c *Cluster) MGet(ctx context.Context, keys []string) ([]resp.Value, error) {
+	return multiKey{name: "MGET", keys: keys}.run(ctx, c)
+}
+
+// MSet sets keys to values, which alternate in pairs as Fields returns them: c.MSet(ctx, resp.Fields(m)). The keys may be
+// in any slots; see MGet. A later value for the same key counts. An odd number of pairs is refused.
+func (c *Cluster) MSet(ctx context.Context, pairs []string) error {
+	m := multiKey{name: "MSET"}
+	if len(pairs)%2 != 0 {
+		return &conn.Error{Op: m.name, Err: &refusedError{errors.New("cluster: a key without a value")}}
+	}
+	for i := 0; i < len(pairs); i += 2 {
+		m.keys, m.values = append(m.keys, pairs[i]), append(m.values, pairs[i+1])
+	}
+	_, err := m.run(ctx, c)
+	return err
+}
+
+// Del deletes keys and returns the number of keys that existed. The keys may be in any slots; see MGet. With an error the
+// number is about the keys whose outcome is known.
+func (c *Cluster) Del(ctx context.Context, keys []string) (int64, error) {
+	return multiKey{name: "DEL", keys: keys}.count(ctx, c)
+}
+
+// Unlink is Del, except that the server frees the memory later.
+func (c *Cluster) Unlink(ctx context.Context, keys []string) (int64, error) {
+	return multiKey{name: "UNLINK", keys: keys}.count(ctx, c)
+}
+
+// Exists returns the number of keys that exist; a key given twice counts twice. The keys may be in any slots; see MGet.
+// With an error the number is about the keys whose outcome is known.
+func (c *Cluster) Exists(ctx context.Context, keys []string) (int64, error) {
+	return multiKey{name: "EXISTS", keys: keys}.count(ctx, c)
+}
+
+// multiKey is a command on keys in several slots.
+type multiKey struct {
+	name   string
+	keys   []string
+	values []string // of MSET, one for each key
+}
+
+// count returns the sum of the replies. The reply to a command counts once, for its first key.
+func (m multiKey) count(ctx context.Context, d conn.Doer) (sum int64, err error) {
+	replies, err := m.run(ctx, d)
+	for _, v := range replies {
+		if n, bad := v.Int(); bad == nil {
+			sum += n
+		}
+	}
+	return sum, err
+}
+
+// run returns one value for each key: an element of the reply of MGET; else the reply, for the first key of a command,
+// and null for its further keys. On an error the values of the keys that have failed are null.
+func (m multiKey) run(ctx context.Context, d conn.Doer) ([]resp.Value, error) {
+	if len(m.keys) == 0 {
+		return nil, nil
+	}
+	o := BatchError{ofKeys: true, values: make([]resp.Value, len(m.keys)), errs: make([]error, len(m.keys))}
+	var moving [][]int // single keys of commands that the server could not split
+	parts := m.bySlot()
+	m.send(context.WithValue(ctx, conn.NoTryAgain, true), d, parts, func(part []int, v resp.Value, err error) {
+		if len(part) > 1 && errors.Is(err, resp.ErrTryAgain) && !isTransport(err) {
+			for i := range part {
+				moving = append(moving, part[i:i+1])
+			}
+			return
+		}
+		m.record(&o, part, v, err)
+	})
+	if len(moving) > 0 {
+		m.send(ctx, d, moving, func(part []int, v resp.Value, err error) { m.record(&o, part, v, err) })
+	}
+	return o.values, o.ifAny()
+}
+
+// bySlot returns the indexes of the keys of each slot, in the order of the first keys.
+func (m multiKey) bySlot() (parts [][]int) {
+	at := make(map[int]int)
+	for i, key := range m.keys {
+		slot := Slot(key)
+		p, ok := at[slot]
+		if !ok {
+			p = len(parts)
+			at[slot] = p
+			parts = append(parts, nil)
+		}
+		parts[p] = append(parts[p], i)
+	}
+	return parts
+}
+
+// send sends one command for each part in one batch, and calls fn with each outcome.
+func (m multiKey) send(ctx context.Context, d conn.Doer, parts [][]int, fn func([]int, resp.Value, error)) {
+	cmds := make([]resp.Command, len(parts))
+	for p, part := range parts {
+		words := []string{m.name}
+		for _, i := range part {
+			words = append(words, m.keys[i])
+			if m.values != nil {
+				words = append(words, m.values[i])
+			}
+		}
+		cmds[p] = resp.CmdStrings(words)
+	}
+	replies, err := d.SendBatch(ctx, cmds)
+	for p, part := range parts {
+		v, err := conn.Outcome(replies, err, p)
+		if err == nil {
+			err = v.Err()
+		}
+		fn(part, v, err)
+	}
+}
+
+// record notes the outcome of a command in the outcomes of its keys.
+func (m multiKey) record(o *BatchError, part []int, v resp.Value, err error) {
+	for at, i := range part {
+		switch {
+		case err != nil:
+			o.errs[i] = err
+		case m.name == "MGET":
+			o.values[i] = v.At(at)
+		case at == 0:
+			o.values[i] = v
+		}
+	}
+}
+
+// ifAny returns the error of a command whose outcomes are those of keys: nil, the one reason of all, or e.
+func (e *BatchError) ifAny() error {
+	failed := 0
+	for _, err := range e.errs {
+		if err == nil {
+			continue
+		}
+		if failed++; len(e.causes) == 0 || err != e.causes[len(e.causes)-1] {
+			e.causes = append(e.causes, err)
+		}
+	}
+	switch {
+	case failed == 0:
+		return nil
+	case failed == len(e.errs) && len(e.causes) == 1:
+		return e.causes[0]
+	}
+	return e
+}

@@ -1,0 +1,131 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/lockwire/lockwire/cluster"
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/resp"
+)
+
+// spread are keys of all nodes; keyA2 is in the slot of keyA.
+var spread = []string{keyC, keyA, "none", keyB, keyA2, keyC}
+
+const keyA2 = "{mylock}2"
+
+func TestKeysOfSeveralSlots(t *testing.T) {
+	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		ctx := t.Context()
+		if err := c.MSet(ctx, []string{keyA, "a", keyC, "0", keyB, "", keyA2, "a2", keyC, "c"}); err != nil {
+			t.Fatal(err)
+		}
+		f.wantCounts("MSET", 1, 1, 1)
+		values, err := resp.Each[*string](c.MGet(ctx, spread))
+		var got []string
+		for _, v := range values {
+			if v == nil {
+				got = append(got, "nil")
+			} else {
+				got = append(got, *v)
+			}
+		}
+		if want := []string{"c", "a", "nil", "", "a2", "c"}; !slices.Equal(got, want) || err != nil {
+			t.Errorf("MGet = %q, %v, want %q", got, err, want)
+		}
+		if n, err := c.Exists(ctx, spread); n != 5 || err != nil {
+			t.Errorf("Exists = %d, %v, want 5", n, err)
+		}
+		if n, err := c.Del(ctx, []string{keyA, keyC, "none"}); n != 2 || err != nil {
+			t.Errorf("Del = %d, %v, want 2", n, err)
+		}
+		if n, err := c.Unlink(ctx, spread); n != 2 || err != nil {
+			t.Errorf("Unlink = %d, %v, want 2", n, err)
+		}
+		if values, err := c.MGet(ctx, nil); values != nil || err != nil {
+			t.Errorf("MGet of nothing = %v, %v", values, err)
+		}
+		if n, err := c.Exists(ctx, spread); n != 0 || err != nil {
+			t.Errorf("Exists = %d, %v, want 0", n, err)
+		}
+		if err := c.MSet(ctx, []string{keyA}); !errors.Is(err, conn.ErrRefused) || strings.Contains(err.Error(), keyA) {
+			t.Errorf("MSet of a key without a value = %v", err)
+		}
+	})
+}
+
+// The failure of some keys leaves the others, and is told for each key.
+func TestKeysThatFail(t *testing.T) {
+	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		for _, key := range []string{keyA, keyB, keyC} {
+			if _, err := c.Do(t.Context(), "SET", key, key); err != nil {
+				t.Fatal(err)
+			}
+		}
+		oom := func(cmd fakeredis.Cmd) *fakeredis.Action {
+			act := fakeredis.Reply("-OOM command not allowed\r\n")
+			if !strings.HasPrefix(cmd.Name, "M") && cmd.Name != "DEL" {
+				return nil
+			}
+			return &act
+		}
+		f.hook(nodeC, oom)
+		values, err := c.MGet(t.Context(), []string{keyA, keyC, keyB})
+		partial, ok := errors.AsType[*cluster.BatchError](err)
+		if !ok || !errors.Is(err, resp.ErrOOM) || partial.Len() != 3 || !strings.Contains(err.Error(), "1 of 3 keys have failed") {
+			t.Fatalf("MGet = %v", err)
+		}
+		if len(values) != 3 || !values[1].IsNull() || texts([]resp.Value{values[0], values[2]}) != keyA+" "+keyB {
+			t.Errorf("values %v", values)
+		}
+		for i, want := range []error{nil, resp.ErrOOM, nil} {
+			if _, err := partial.At(i); !errors.Is(err, want) {
+				t.Errorf("outcome %d = %v, want %v", i, err, want)
+			}
+		}
+		if n, err := c.Del(t.Context(), []string{keyA, keyC}); n != 1 || !errors.Is(err, resp.ErrOOM) {
+			t.Errorf("Del = %d, %v, want 1 and an error", n, err)
+		}
+		if err := c.MSet(t.Context(), []string{keyC, "x"}); err != resp.Error("OOM command not allowed") {
+			t.Errorf("MSet that fails as a whole = %v", err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := c.MGet(ctx, spread); !errors.Is(err, context.Canceled) || !conn.SafeToRetry(err) {
+			t.Errorf("MGet after the end of its ctx = %v", err)
+		}
+	})
+}
+
+// While a slot moves its keys are asked for one by one, each where it is.
+func TestKeysOfAMovingSlot(t *testing.T) {
+	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		f.nodes[nodeA].Do("SET", keyA, "stayed")
+		f.nodes[nodeC].Do("SET", keyA2, "moved")
+		f.nodes[nodeB].Do("SET", keyB, "b")
+		f.hook(nodeA, func(cmd fakeredis.Cmd) *fakeredis.Action {
+			act := fakeredis.Reply("-TRYAGAIN Multiple keys request during rehashing of slot\r\n")
+			switch cmd.String() {
+			case "MGET " + keyA:
+				return nil
+			case "MGET " + keyA2:
+				act = fakeredis.Reply(fmt.Sprintf("-ASK %d %s\r\n", slotA, nodeC))
+			default:
+				if cmd.Name != "MGET" {
+					return nil
+				}
+			}
+			return &act
+		})
+		values, err := c.MGet(t.Context(), []string{keyA2, keyB, keyA})
+		if got := texts(values); got != "moved b stayed" || err != nil {
+			t.Errorf("MGet = %s, %v", got, err)
+		}
+		f.wantCounts("MGET", 3, 1, 1)
+	})
+}

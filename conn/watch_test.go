@@ -1,0 +1,72 @@
+package conn_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/resp"
+)
+
+func TestWatch(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		p := openPool(t, conn.Config{Dial: srv.Dial})
+		defer p.Close()
+		srv.Do("SET", "n", "1")
+		calls, changes := 0, 2
+		double := func(c *conn.Conn) ([]resp.Command, error) {
+			n, err := resp.As[int](c.Do(t.Context(), "GET", "n"))
+			if calls++; calls <= changes {
+				srv.Do("INCR", "n")
+			}
+			return []resp.Command{resp.Cmd("SET", "n", 2*n), resp.Cmd("GET", "n")}, err
+		}
+		values, err := p.Watch(t.Context(), []string{"n", "m"}, double)
+		if got := texts(values); got != "OK 6" || err != nil || calls != 3 {
+			t.Errorf("Watch = %s, %v after %d calls, want the double of 3", got, err, calls)
+		}
+		calls = 0
+		err = p.With(t.Context(), func(c *conn.Conn) error {
+			_, err := c.Watch(t.Context(), []string{"n"}, double)
+			return err
+		})
+		if !errors.Is(err, conn.ErrTxAborted) || calls != 1 {
+			t.Errorf("Watch of a Conn = %v after %d calls", err, calls)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		_, err = p.Watch(ctx, []string{"n"}, func(c *conn.Conn) ([]resp.Command, error) {
+			srv.Do("INCR", "n")
+			if calls++; calls == 5 {
+				defer cancel()
+			}
+			return []resp.Command{resp.Cmd("SET", "n", 0)}, nil
+		})
+		if err == nil || calls != 5 {
+			t.Errorf("Watch of a key that always changes = %v after %d calls", err, calls)
+		}
+	})
+}
+
+// A call that changes nothing leaves the connection as it was.
+func TestWatchOfNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		p := openPool(t, conn.Config{Dial: srv.Dial})
+		defer p.Close()
+		no := errors.New("no")
+		for _, want := range []error{nil, no} {
+			values, err := p.Watch(t.Context(), []string{"n"}, func(*conn.Conn) ([]resp.Command, error) { return nil, want })
+			if err != want || len(values) != 0 {
+				t.Errorf("Watch = %v, %v, want %v", values, err, want)
+			}
+		}
+		if n := p.Stats(); n.Idle != 1 || srv.Count("EXEC") != 0 || srv.Count("UNWATCH") != 2 {
+			t.Errorf("%+v after %d EXEC and %d UNWATCH", n, srv.Count("EXEC"), srv.Count("UNWATCH"))
+		}
+		if _, err := p.Watch(t.Context(), nil, nil); !errors.Is(err, resp.ErrGeneral) {
+			t.Errorf("Watch without keys = %v", err)
+		}
+	})
+}
