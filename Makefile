@@ -88,7 +88,7 @@ BENCH_FLAGS = $(if $(shell command -v etcd),-tags=etcd)
 
 .PHONY: bench
 bench: install ## lockwire beside its peers, into bench/RESULTS.md; ONLY=get,lock-own for some cases, ROUNDS=5
-	$(GO) run $(BENCH_FLAGS) ./bench -readme README.md $(if $(ONLY),-only '$(ONLY)') $(if $(ROUNDS),-rounds $(ROUNDS))
+	$(GO) run $(BENCH_FLAGS) ./bench -readme bench/README.md $(if $(ONLY),-only '$(ONLY)') $(if $(ROUNDS),-rounds $(ROUNDS))
 
 .PHONY: bench-list
 bench-list: ## what make bench measures

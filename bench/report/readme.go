@@ -3,10 +3,11 @@ package report
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 )
 
-// shown are the cases that the README shows, with how it calls them.
+// shown are the cases that bench/README.md shows, with how it calls them.
 var shown = []struct{ test, title string }{
 	{"get-tcp-1", "GET, 1 caller"},
 	{"get-tcp-8", "GET, 8 callers"},
@@ -44,8 +45,12 @@ const (
 )
 
 // Readme writes the main chart and a table into the file at path, between two lines that it has to have. Charts are in the
-// folder dir as the file sees it.
+// folder dir.
 func (r *Results) Readme(path, dir string) error {
+	dir, err := filepath.Rel(filepath.Dir(path), filepath.Join(dir, charts))
+	if err != nil {
+		return err
+	}
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err
@@ -56,7 +61,7 @@ func (r *Results) Readme(path, dir string) error {
 		return fmt.Errorf("report: %s has no place for results", path)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n![%s](%s/%s/%s)\n\n", leadsTitle, dir, charts, leadsFile)
+	fmt.Fprintf(&b, "\n![%s](%s/%s)\n\n", leadsTitle, filepath.ToSlash(dir), leadsFile)
 	fmt.Fprint(&b, "| | by | lockwire | best peer | | lead | lead over the best floor |\n|---|---|---:|---:|---|---:|---:|\n")
 	for _, s := range shown {
 		c := r.Case(s.test)

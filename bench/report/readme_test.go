@@ -19,7 +19,7 @@ func TestReadme(t *testing.T) {
 	}
 	r := report.Results{Cases: []report.Case{sample()}}
 	for range 2 {
-		if err := r.Readme(path, "bench"); err != nil {
+		if err := r.Readme(path, filepath.Join(dir, "bench")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -36,7 +36,7 @@ func TestReadme(t *testing.T) {
 	if err := os.WriteFile(path, []byte("nothing\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Readme(path, "bench"); err == nil {
+	if err := r.Readme(path, filepath.Join(dir, "bench")); err == nil {
 		t.Error("a file without a place for results was written")
 	}
 }

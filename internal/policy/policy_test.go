@@ -41,6 +41,7 @@ var mayImport = map[string][]string{
 	"internal/conformance":  {"resp", "conn", "pubsub", "cluster", "lock"},
 	"internal/locktorture":  {},
 	"internal/notls":        {"conn"},
+	"internal/pictures":     {},
 	"internal/netfail":      {"resp"},
 }
 
