@@ -39,7 +39,12 @@ func (c *Cluster) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Va
 	case waits(cmds):
 		return c.sendTogether(ctx, cmds)
 	}
-	b := batch{call: call{c: c, ctx: ctx, name: commandName(&cmds[0])}, cmds: cmds}
+	return c.sendBatch(ctx, cmds, targetsOfMasters)
+}
+
+// sendBatch sends a batch whose first targets are those of choose.
+func (c *Cluster) sendBatch(ctx context.Context, cmds []resp.Command, choose chooser) ([]resp.Value, error) {
+	b := batch{call: call{c: c, ctx: ctx, name: commandName(&cmds[0])}, cmds: cmds, choose: choose}
 	if err := b.route(); err != nil {
 		return nil, err
 	}
@@ -114,6 +119,7 @@ func (e *BatchError) Is(target error) bool {
 type batch struct {
 	call
 	cmds    []resp.Command
+	choose  chooser
 	targets []target // where the next attempt sends each command
 	values  []resp.Value
 	errs    []error     // why a command has no reply; nil with a reply
@@ -141,12 +147,12 @@ func (b *batch) route() error {
 	}
 	b.targets = make([]target, len(b.cmds))
 	t := b.c.table.Load()
-	node := t.any() // the same node for all commands if none has a key
+	at := target{node: t.any(), slot: anySlot} // the same node for all commands if none has a key
 	for i, slot := range slots {
 		if slot != anySlot {
-			node = t.owner(slot)
+			at = b.choose(t, slot)
 		}
-		b.targets[i] = target{node: node, slot: slot}
+		b.targets[i] = at
 	}
 	b.values, b.errs, b.held = make([]resp.Value, len(b.cmds)), make([]error, len(b.cmds)), make([]*decision, len(b.cmds))
 	b.causes = make([]error, len(b.cmds))
@@ -183,6 +189,11 @@ func (b *batch) send(pending []int) {
 	others.Wait()
 }
 
+// chooser returns the first target for a slot.
+type chooser func(t *table, slot int) target
+
+func targetsOfMasters(t *table, slot int) target { return target{node: t.owner(slot), slot: slot} }
+
 // sendTo makes an attempt with commands for one node, and records the outcomes.
 func (b *batch) sendTo(n *node, part []int) {
 	if n == nil {
@@ -198,7 +209,7 @@ func (b *batch) sendTo(n *node, part []int) {
 		}
 		wire = append(wire, b.cmds[i])
 	}
-	replies, err := n.pool.SendBatch(b.ctx, wire)
+	replies, err := b.targets[part[0]].pool().SendBatch(b.ctx, wire)
 	at := 0
 	for _, i := range part {
 		if b.targets[i].asking {

@@ -17,6 +17,7 @@ type target struct {
 	node   *node // nil if no node serves the slot
 	slot   int
 	asking bool // send ASKING first
+	read   bool // node is a replica of the owner, and the first attempt
 }
 
 // send makes an attempt with one command.
@@ -25,7 +26,7 @@ func (at target) send(ctx context.Context, cmd resp.Command) (resp.Value, error)
 	case at.node == nil:
 		return resp.Value{}, at.unserved(&cmd)
 	case !at.asking:
-		return at.node.pool.Send(ctx, cmd)
+		return at.pool().Send(ctx, cmd)
 	}
 	values, err := at.node.pool.SendBatch(ctx, []resp.Command{askingFor(&cmd), cmd})
 	if err != nil {
@@ -106,6 +107,9 @@ func (k *call) decide(at target, err error, cause *error) decision {
 	}
 	if d.action == follow && k.pinned == nil {
 		c.moved(d.slot, d.addr)
+	}
+	if at.read && d.action != stop {
+		d = decision{action: again} // at once, with the owner
 	}
 	earlier := *cause
 	if isRedirect(err) {

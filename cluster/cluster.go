@@ -287,7 +287,7 @@ func (c *Cluster) closeNodes() {
 	}
 	c.mu.Unlock()
 	for _, n := range nodes {
-		_ = n.pool.Close()
+		n.close(conn.ErrClosed)
 	}
 }
 
@@ -332,18 +332,20 @@ func (c *Cluster) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, n := range c.nodes {
-		p := n.pool.Stats()
-		s.Nodes.Shared += p.Shared
-		s.Nodes.InFlight += p.InFlight
-		s.Nodes.Open += p.Open
-		s.Nodes.Idle += p.Idle
-		s.Nodes.Lent += p.Lent
-		s.Nodes.Dialing += p.Dialing
-		s.Nodes.Waiting += p.Waiting
-		s.Nodes.Dials += p.Dials
-		s.Nodes.DialErrors += p.DialErrors
-		s.Nodes.Lost += p.Lost
-		s.Nodes.PushesLost += p.PushesLost
+		for _, pool := range n.pools() {
+			p := pool.Stats()
+			s.Nodes.Shared += p.Shared
+			s.Nodes.InFlight += p.InFlight
+			s.Nodes.Open += p.Open
+			s.Nodes.Idle += p.Idle
+			s.Nodes.Lent += p.Lent
+			s.Nodes.Dialing += p.Dialing
+			s.Nodes.Waiting += p.Waiting
+			s.Nodes.Dials += p.Dials
+			s.Nodes.DialErrors += p.DialErrors
+			s.Nodes.Lost += p.Lost
+			s.Nodes.PushesLost += p.PushesLost
+		}
 	}
 	return s
 }
@@ -413,6 +415,7 @@ func (c *Cluster) nodeLocked(announced string) *node {
 	}
 	pool.OnLoss(c.losses.Call)
 	n.pool = pool
+	n.dialReader = func() (*conn.Pool, error) { return conn.New(reading(cfg)) }
 	for key := range c.titles {
 		n.introduce(key)
 	}

@@ -12,14 +12,16 @@
 //	defer c.Close()
 //	v, err := c.Do(ctx, "GET", "user:{42}:name")
 //
-// All methods may be called by many goroutines at once. The Cluster does not read from replicas.
+// All methods may be called by many goroutines at once. The Cluster does not read from
+// replicas; [Cluster.Replicas] does.
 //
 // # Routing
 //
 // A table gives the position of the first key for the commands of Redis and Valkey. In an unknown
 // command the first argument is the key. resp.Command.On overrides both. A command without a key
 // goes to any master. No command is split: the server answers a command on several slots with the
-// error CROSSSLOT. Keys that belong together share a hash tag, as {42} above.
+// error CROSSSLOT. Keys that belong together share a hash tag, as {42} above. MGet, MSet, Del,
+// Unlink and Exists send a command for each slot.
 //
 // # Repetition
 //

@@ -19,6 +19,8 @@ type node struct {
 	from      origin // announced, parsed
 	addr      string // to dial
 	pool      *conn.Pool
+	// dialReader makes a pool whose connections read from a replica.
+	dialReader func() (*conn.Pool, error)
 
 	sick   atomic.Int64 // time of the last missing answer, in Unix ns; 0 after an answer
 	hinted atomic.Int64 // time of the last redirection to the node, in Unix ns
@@ -33,6 +35,8 @@ type node struct {
 	mu      sync.Mutex // guards the following
 	gone    error      // reason for leaving; nil for a member
 	streams []*conn.Stream
+	reader  *conn.Pool // of dialReader; nil before the first use
+	closed  bool
 }
 
 // leftError is the reason for closing the connections to a node after the Cluster stopped using the
@@ -92,15 +96,20 @@ func (n *node) isSick(now time.Time) bool {
 
 // idle reports whether no caller waits for an answer of the node.
 func (n *node) idle() bool {
-	s := n.pool.Stats()
-	return s.InFlight == 0 && s.Lent == 0 && s.Waiting == 0
+	for _, p := range n.pools() {
+		if s := p.Stats(); s.InFlight != 0 || s.Lent != 0 || s.Waiting != 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // table is the topology in terms of nodes. A table is immutable: a change makes a new table.
 type table struct {
-	nodes  []*node       // nodes that serve slots, or did when the table was made
-	owners [Slots]uint16 // 1 + index in nodes; 0 for an unserved slot
-	served int           // number of served slots
+	nodes    []*node       // nodes that serve slots, or did when the table was made
+	replicas [][]*node     // of each of the first nodes
+	owners   [Slots]uint16 // 1 + index in nodes; 0 for an unserved slot
+	served   int           // number of served slots
 }
 
 // owner returns the node that serves a slot, or nil for an unserved slot. For anySlot owner returns

@@ -359,7 +359,12 @@ func (c *Cluster) tableLocked(t *topology) (next *table, members map[*node]bool)
 		at := slices.Index(next.nodes, n)
 		if at < 0 {
 			at = len(next.nodes)
-			next.nodes = append(next.nodes, n)
+			next.nodes, next.replicas = append(next.nodes, n), append(next.replicas, nil)
+		}
+		for _, replica := range t.backups[i] {
+			if r := c.nodeLocked(replica); r != nil {
+				next.replicas[at] = append(next.replicas[at], r)
+			}
 		}
 		places[i+1] = uint16(at + 1)
 	}
@@ -440,7 +445,7 @@ func (c *Cluster) closeIdle(now time.Time) bool {
 	left := len(c.retired) > 0
 	c.mu.Unlock()
 	for _, n := range over {
-		_ = n.pool.CloseFor(n.why)
+		n.close(n.why)
 	}
 	return left
 }

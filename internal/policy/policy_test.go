@@ -148,6 +148,11 @@ func TestUnusedKindsAreNotLinked(t *testing.T) {
 // A program that uses no conversions, batches and iterators does not have them.
 func TestUnusedConversionsAreNotLinked(t *testing.T) {
 	without, with := build(t, "./testdata/onekind"), build(t, "./testdata/values")
+	for _, name := range []string{"/cluster.(*Cluster).MGet", "/cluster.Replicas", "/conn.(*Queue).Run", "/resp.(*decoder).decode"} {
+		if bytes.Contains(build(t, "./testdata/opened"), []byte(module+name)) {
+			t.Errorf("a program that uses locks in clusters has %s", name)
+		}
+	}
 	for _, name := range []string{
 		"/resp.(*decoder).decode", "/resp.fieldsOf", "/resp.Fields", "/conn.(*Queue).Run", "/conn.scanPages", "/conn.(*Pool).Block",
 	} {

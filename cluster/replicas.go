@@ -1,0 +1,141 @@
+package cluster
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/resp"
+)
+
+// Replicas reads from the replicas of a Cluster. It is a conn.Doer, but not a server for locks: package lock does not
+// accept it, because a replica may not know yet who has a lock.
+//
+// # Stale replies
+//
+// A reply may be old, by as much as the replica is behind its master: usually by milliseconds, and without bound if the
+// replica has lost its master and the server's replica-serve-stale-data is yes. So a read may not see the caller's own
+// last write, and a second read may see an older state than the first. While a slot moves to another master, a replica
+// may say of a key that it does not exist. Use the Cluster where one of these matters.
+//
+// # Routing
+//
+// A command goes to a random replica of the master that serves its first key, leaving out replicas without an answer in
+// the last seconds. It goes to the master, within the same call, if there is no such replica, and if the replica cannot be
+// reached, refuses the command or redirects it. A write is redirected, so it runs on the master, and takes longer. A
+// command sent to a replica and not answered fails with conn.ErrUncertain, like any other.
+//
+// The connections to replicas are dialled on first use. Many goroutines may call the methods at once.
+type Replicas struct{ c *Cluster }
+
+// Replicas returns a client that reads from the Cluster's replicas. It needs no Close.
+func (c *Cluster) Replicas() Replicas { return Replicas{c} }
+
+// Trace returns Config.Node.Trace.
+func (r Replicas) Trace() *conn.Trace { return r.c.Trace() }
+
+// Do is Cluster.Do with a replica.
+func (r Replicas) Do(ctx context.Context, args ...any) (resp.Value, error) {
+	return r.Send(ctx, resp.Cmd(args...))
+}
+
+// Send is Cluster.Send with a replica.
+func (r Replicas) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
+	slot, err := r.c.route(&cmd)
+	if err != nil {
+		return resp.Value{}, err
+	}
+	at := targetsOfReplicas(rand.Int())(r.c.table.Load(), slot)
+	if r.c.Trace() != nil {
+		return r.c.sendTraced(ctx, at, cmd)
+	}
+	return r.c.sendTo(ctx, at, cmd)
+}
+
+// SendBatch is Cluster.SendBatch with replicas, one of each master concerned. A batch that ends in WAIT goes to the
+// master.
+func (r Replicas) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value, error) {
+	if len(cmds) == 0 || waits(cmds) {
+		return r.c.SendBatch(ctx, cmds)
+	}
+	return r.c.sendBatch(ctx, cmds, targetsOfReplicas(rand.Int()))
+}
+
+// MGet is Cluster.MGet with replicas.
+func (r Replicas) MGet(ctx context.Context, keys []string) ([]resp.Value, error) {
+	return multiKey{name: "MGET", keys: keys}.run(ctx, r)
+}
+
+// Exists is Cluster.Exists with replicas.
+func (r Replicas) Exists(ctx context.Context, keys []string) (int64, error) {
+	return multiKey{name: "EXISTS", keys: keys}.count(ctx, r)
+}
+
+// targetsOfReplicas chooses the replica at a random index, of each master the same.
+func targetsOfReplicas(random int) chooser {
+	return func(t *table, slot int) target {
+		if n := t.replica(slot, random, time.Now()); n != nil {
+			return target{node: n, slot: slot, read: true}
+		}
+		return target{node: t.owner(slot), slot: slot}
+	}
+}
+
+// replica returns a replica of the owner of slot, or nil if none has answered lately.
+func (t *table) replica(slot, random int, now time.Time) *node {
+	if slot == anySlot || t.owners[slot] == 0 || int(t.owners[slot]) > len(t.replicas) {
+		return nil
+	}
+	list := t.replicas[t.owners[slot]-1]
+	for i := range list {
+		if n := list[(random%len(list)+i)%len(list)]; !n.isSick(now) {
+			return n
+		}
+	}
+	return nil
+}
+
+// reading returns cfg for connections on which a replica answers reads.
+func reading(cfg conn.Config) conn.Config {
+	cfg.Extra = append(slices.Clip(cfg.Extra), resp.Cmd("READONLY"))
+	return cfg
+}
+
+// pool returns the connections for an attempt.
+func (at target) pool() *conn.Pool {
+	if !at.read {
+		return at.node.pool
+	}
+	n := at.node
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.reader == nil && !n.closed {
+		n.reader, _ = n.dialReader() // the Config is valid: that of n.pool is
+	}
+	if n.reader == nil {
+		return n.pool // closed too
+	}
+	return n.reader
+}
+
+// pools returns the pools of the node.
+func (n *node) pools() []*conn.Pool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.reader == nil {
+		return []*conn.Pool{n.pool}
+	}
+	return []*conn.Pool{n.pool, n.reader}
+}
+
+// close closes all connections.
+func (n *node) close(cause error) {
+	n.mu.Lock()
+	n.closed = true
+	n.mu.Unlock()
+	for _, p := range n.pools() {
+		_ = p.CloseFor(cause)
+	}
+}

@@ -1,0 +1,205 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockwire/lockwire/cluster"
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/resp"
+)
+
+// replicaB1 and replicaB2 are replicas of nodeB.
+const replicaB1, replicaB2 = "10.0.1.1:7011", "10.0.1.2:7012"
+
+// withReplicas is bubble with the two replicas, whose keys differ from their master's.
+func withReplicas(t *testing.T, cfg cluster.Config, fn func(t *testing.T, f *fakes, c *cluster.Cluster)) {
+	t.Helper()
+	bareBubble(t, func(t *testing.T, f *fakes, proto int) {
+		wire := strings.ReplaceAll(f.slotsLocked(), "\r\n", "|")
+		wire = strings.Replace(wire, "*3|:5461|", "*5|:5461|", 1)
+		master := "*2|" + str("10.0.0.2") + ":7002|"
+		wire = strings.Replace(wire, master, master+"*2|"+str("10.0.1.1")+":7011|*2|"+str("10.0.1.2")+":7012|", 1)
+		for _, addr := range []string{replicaB1, replicaB2} {
+			f.add(addr)
+			f.asReplica(addr)
+		}
+		for addr, srv := range f.nodes {
+			f.says(addr, wire)
+			srv.Do("SET", keyB, addr)
+		}
+		cfg := cfg
+		cfg.Addrs, cfg.Node.Protocol = []string{nodeA}, proto
+		fn(t, f, f.open(cfg))
+	})
+}
+
+// asReplica makes a node behave as a replica of nodeB: it serves GET after READONLY on the connection, and redirects all else.
+func (f *fakes) asReplica(addr string) {
+	ready := map[int64]bool{}
+	f.hook(addr, func(cmd fakeredis.Cmd) *fakeredis.Action {
+		act := fakeredis.Reply("+OK\r\n")
+		switch {
+		case cmd.Name == "READONLY":
+			ready[cmd.Conn] = true
+		case cmd.Name == "SET", (cmd.Name == "GET" || cmd.Name == "MGET") && !ready[cmd.Conn]:
+			act = moved(nodeB)
+		default:
+			return nil
+		}
+		return &act
+	})
+}
+
+// answerReads makes a replica answer each GET with act.
+func (f *fakes) answerReads(addr string, act fakeredis.Action) {
+	f.hook(addr, func(cmd fakeredis.Cmd) *fakeredis.Action {
+		ok := fakeredis.Reply("+OK\r\n")
+		switch cmd.Name {
+		case "READONLY":
+			return &ok
+		case "GET":
+			return &act
+		}
+		return nil
+	})
+}
+
+func moved(to string) fakeredis.Action {
+	return fakeredis.Reply(fmt.Sprintf("-MOVED %d %s\r\n", slotB, to))
+}
+
+func TestReplicas(t *testing.T) {
+	withReplicas(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		r := c.Replicas()
+		seen := map[string]int{}
+		for range 50 {
+			s, err := resp.As[string](r.Do(t.Context(), "GET", keyB))
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen[s]++
+		}
+		if len(seen) != 2 || seen[replicaB1] == 0 || seen[replicaB2] == 0 {
+			t.Errorf("answers of %v, want both replicas and no master", seen)
+		}
+		values, err := r.SendBatch(t.Context(), []resp.Command{resp.Cmd("GET", keyB), resp.Cmd("GET", keyB), resp.Cmd("GET", keyA)})
+		if got := texts(values[:2]); err != nil || !values[2].IsNull() || got != replicaB1+" "+replicaB1 && got != replicaB2+" "+replicaB2 {
+			t.Errorf("batch: %s, %v, want both from one replica", got, err)
+		}
+		if values, err := resp.Each[string](r.MGet(t.Context(), []string{keyB})); err != nil || values[0] == nodeB {
+			t.Errorf("MGet = %v, %v", values, err)
+		}
+		if n, err := r.Exists(t.Context(), []string{keyB, keyA}); n != 1 || err != nil {
+			t.Errorf("Exists = %d, %v", n, err)
+		}
+		if n := f.nodes[nodeB].Count("GET") + f.nodes[nodeB].Count("MGET"); n != 0 {
+			t.Errorf("the master got %d reads", n)
+		}
+		wantText(t, r, "OK", "SET", keyB, "new") // runs on the master
+		wantText(t, c, "new", "GET", keyB)
+		if _, err := r.Do(t.Context(), "GET"); err == nil {
+			t.Error("GET without a key")
+		}
+	})
+}
+
+// Reads go to the master where no replica answers.
+func TestReplicasThatDoNotServe(t *testing.T) {
+	for name, spoil := range map[string]func(f *fakes, addr string){
+		"down":       func(f *fakes, addr string) { f.nodes[addr].Refuse(true) },
+		"loading":    func(f *fakes, addr string) { f.answerReads(addr, fakeredis.Reply("-LOADING busy\r\n")) },
+		"masterless": func(f *fakes, addr string) { f.answerReads(addr, fakeredis.Reply("-MASTERDOWN Link down\r\n")) },
+		"moved":      func(f *fakes, addr string) { f.answerReads(addr, moved(nodeB)) },
+		"confused":   func(f *fakes, addr string) { f.answerReads(addr, moved(addr)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			withReplicas(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+				spoil(f, replicaB1)
+				spoil(f, replicaB2)
+				r := c.Replicas()
+				took(t, 0, 0, func() {
+					for range 3 {
+						wantText(t, r, nodeB, "GET", keyB)
+					}
+					values, err := r.SendBatch(t.Context(), []resp.Command{resp.Cmd("GET", keyB), resp.Cmd("ECHO", "x").On(keyA)})
+					if got := texts(values); got != nodeB+" x" || err != nil {
+						t.Errorf("batch: %s, %v", got, err)
+					}
+				})
+			})
+		})
+	}
+}
+
+// A replica that does not answer is left out for a while. Its caller is told, since the command was sent.
+func TestReplicasThatHang(t *testing.T) {
+	withReplicas(t, cluster.Config{Node: conn.Config{Timeout: time.Second}}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		r := c.Replicas()
+		f.answerReads(replicaB1, fakeredis.Swallow())
+		failed := 0
+		for range 40 {
+			s, err := resp.As[string](r.Do(t.Context(), "GET", keyB))
+			if err != nil && !errors.Is(err, conn.ErrUncertain) || err == nil && s != replicaB2 {
+				t.Errorf("GET = %q, %v", s, err)
+			}
+			if err != nil {
+				failed++
+			}
+		}
+		if failed != 1 {
+			t.Errorf("%d reads have failed, want 1", failed)
+		}
+	})
+}
+
+// The connections to replicas end with the Cluster, or when the replica leaves it, and count in Stats.
+func TestReplicasAreClosed(t *testing.T) {
+	withReplicas(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		r := c.Replicas()
+		for range 50 {
+			if _, err := r.Do(t.Context(), "GET", keyB); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := c.Stats().Nodes.Shared; n != 2 {
+			t.Errorf("%d connections, want one to each replica", n)
+		}
+		for addr := range f.nodes {
+			f.says(addr, f.slotsLocked())
+		}
+		f.answer(nodeA, "GET", fmt.Sprintf("-MOVED %d %s", slotA, nodeC), 1) // has the topology read
+		if _, err := c.Do(t.Context(), "GET", keyA); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		for _, addr := range []string{replicaB1, replicaB2} {
+			if n := len(f.nodes[addr].Conns()); n != 0 {
+				t.Errorf("%d connections to %s, which has left", n, addr)
+			}
+		}
+		wantText(t, r, nodeB, "GET", keyB)
+		c.Close()
+		if _, err := r.Do(context.Background(), "GET", keyB); !errors.Is(err, conn.ErrClosed) {
+			t.Errorf("GET after Close = %v", err)
+		}
+	})
+}
+
+func ExampleCluster_Replicas() {
+	withCluster(func(ctx context.Context, c *cluster.Cluster) {
+		if _, err := c.Do(ctx, "SET", "motto", "festina lente"); err != nil {
+			fmt.Println(err)
+		}
+		// A replica may not know the motto yet. Without a replica the master answers.
+		fmt.Println(resp.Maybe[string](c.Replicas().Do(ctx, "GET", "motto")))
+	})
+	// Output: festina lente true <nil>
+}
