@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockwire/lockwire/conn/internal/pipeline"
 	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/resp"
 )
@@ -37,11 +38,11 @@ func waitTime(cmd *resp.Command) time.Duration {
 
 // waitLimit returns the time limit for the answer to a blocking command: a known time for WAIT, and never for other
 // commands.
-func (l *link) waitLimit(cmd *resp.Command) time.Duration {
+func waitLimit(l *pipeline.Link, cmd *resp.Command) time.Duration {
 	if d := waitTime(cmd); d > 0 {
-		return time.Since(l.start) + d + l.timeout
+		return l.LimitIn(d)
 	}
-	return never
+	return pipeline.Never
 }
 
 // sendAcked sends a batch that ends in WAIT over an exclusive connection.
@@ -66,13 +67,13 @@ func (p *Pool) sendAcked(ctx context.Context, cmds []resp.Command) (_ []resp.Val
 			begin := time.Now()
 			values, err = c.SendBatch(ctx, cmds)
 			p.took(time.Since(begin), err)
-			addr = c.l.addr
+			addr = c.l.Addr
 			return err
 		})
 		var why error
 		switch {
 		case yields:
-			return nil, &Error{Op: cmds[0].Name(), Addr: p.cfg.Addr, Err: p.sleep(ctx, never)}
+			return nil, &Error{Op: cmds[0].Name(), Addr: p.cfg.Addr, Err: p.sleep(ctx, pipeline.Never)}
 		case err != nil && !lent: // With repeats dials itself
 			part{call: traced}.attempt(&p.cfg, nil, err)
 			return values, err
@@ -98,7 +99,7 @@ func (p *Pool) sendAcked(ctx context.Context, cmds []resp.Command) (_ []resp.Val
 			return values, err
 		}
 		p.retries.Add(1)
-		p.cfg.Trace.retry(ctx, p.cfg.Addr, request{cmds: cmds}, a.made, pause, why)
+		p.cfg.Trace.retry(ctx, p.cfg.Addr, request{Commands: cmds}, a.made, pause, why)
 		if p.sleep(ctx, pause) != nil {
 			return values, err
 		}

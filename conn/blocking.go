@@ -17,7 +17,7 @@ import (
 func (p *Pool) Block(ctx context.Context, args ...any) (v resp.Value, err error) {
 	cmd := resp.Cmd(args...)
 	if err := cmd.Err(); err != nil {
-		return resp.Value{}, refusal(p.cfg.Addr, request{cmds: []resp.Command{cmd}}, err)
+		return resp.Value{}, refusal(p.cfg.Addr, request{Commands: []resp.Command{cmd}}, err)
 	}
 	err = p.With(ctx, func(c *Conn) (err error) {
 		v, err = c.Send(ctx, cmd)

@@ -3,6 +3,7 @@ package conn
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -41,9 +42,8 @@ func TestClassify(t *testing.T) {
 		{ErrTxAborted, true, netfail.Final},
 		{dialled(syscall.ECONNREFUSED), false, netfail.Again},
 		{dialled(io.EOF), false, netfail.Again},
-		{(&link{err: io.EOF}).lostEarly(), false, netfail.Again},
-		{(&link{err: errUnasked}).lostEarly(), false, netfail.Again},
-		{(&link{err: ErrClosed}).lostEarly(), false, netfail.Final},
+		{dialled(errors.New("a reply without a command")), false, netfail.Again},
+		{dialled(ErrClosed), false, netfail.Final},
 		{dialled(context.DeadlineExceeded), false, netfail.Again},
 		{dialled(&net.DNSError{IsNotFound: true}), false, netfail.Again},
 		{dialled(resp.Error("LOADING x")), false, netfail.Again},

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockwire/lockwire/conn/internal/pipeline"
 	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/resp"
 )
@@ -38,7 +39,7 @@ var errEnded = fmt.Errorf("%w: the function given to With has returned", ErrClos
 // would otherwise go on waiting and hand an element to an absent caller. An element already on its way may still be
 // lost.
 type Conn struct {
-	l   *link
+	l   *pipeline.Link
 	cfg *Config     // constant
 	own *dialedConn // nil if lent by a Pool
 
@@ -68,7 +69,8 @@ func Dial(ctx context.Context, cfg Config) (*Conn, error) {
 	}
 	own := &dialedConn{cfg: cfg}
 	own.pushes = newPushes(cfg.OnPush, &own.wg)
-	return &Conn{l: newLink(s, &own.cfg, false, own, &own.wg), cfg: &own.cfg, own: own}, nil
+	l := pipeline.New(s.Session, own.cfg.link(false), own, &own.wg)
+	return &Conn{l: l, cfg: &own.cfg, own: own}, nil
 }
 
 // Do sends a command, given as name and arguments, and returns the reply. Arguments are strings, []byte, bools,
@@ -78,30 +80,30 @@ func (c *Conn) Do(ctx context.Context, args ...any) (resp.Value, error) {
 	var buf [512]byte
 	q, x, r, err := encode(buf[:0], args)
 	if err != nil {
-		return resp.Value{}, refusal(c.l.addr, request{}, err)
+		return resp.Value{}, refusal(c.l.Addr, request{}, err)
 	}
 	return c.do(ctx, q, x, r)
 }
 
 // Send is like Do, for an encoded command.
 func (c *Conn) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
-	q := request{cmds: []resp.Command{cmd}}
+	q := request{Commands: []resp.Command{cmd}}
 	if err := cmd.Err(); err != nil {
-		return resp.Value{}, refusal(c.l.addr, q, err)
+		return resp.Value{}, refusal(c.l.Addr, q, err)
 	}
 	r := ruleOfCommand(&cmd)
 	return c.do(ctx, q, wholeText(&cmd, r), r)
 }
 
-func (c *Conn) do(ctx context.Context, q request, x text, r rule) (resp.Value, error) {
+func (c *Conn) do(ctx context.Context, q request, x pipeline.Text, r rule) (resp.Value, error) {
 	c.active.Add(1)
 	defer c.active.Add(-1)
 	limit, err := c.prepare(r)
 	if err != nil {
-		return resp.Value{}, refusal(c.l.addr, q, err)
+		return resp.Value{}, refusal(c.l.Addr, q, err)
 	}
 	ctx, traced := c.cfg.Trace.enter(ctx, q)
-	v, err := c.l.do(ctx, q, x, limit)
+	v, err := q.do(ctx, c.l, x, limit)
 	if err == nil {
 		c.noteReply(r, v)
 		err = v.Err()
@@ -124,7 +126,7 @@ func (c *Conn) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value
 		return nil, nil
 	}
 	if i, err := refuseAny(cmds, exclusive); err != nil {
-		return nil, refusal(c.l.addr, request{cmds: cmds[i:]}, err)
+		return nil, refusal(c.l.Addr, request{Commands: cmds[i:]}, err)
 	}
 	c.active.Add(1)
 	defer c.active.Add(-1)
@@ -133,15 +135,16 @@ func (c *Conn) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value
 		most, err := c.prepare(ruleOfCommand(&cmds[i]))
 		if err != nil {
 			c.noteUnansweredAll(cmds[:i], false)
-			return nil, refusal(c.l.addr, request{cmds: cmds}, err)
+			return nil, refusal(c.l.Addr, request{Commands: cmds}, err)
 		}
-		if most == never {
-			most = c.l.waitLimit(&cmds[i])
+		if most == pipeline.Never {
+			most = waitLimit(c.l, &cmds[i])
 		}
 		limit = max(limit, most)
 	}
-	ctx, traced := c.cfg.Trace.enter(ctx, request{cmds: cmds})
-	values, err := c.l.doBatch(ctx, request{cmds: cmds}, limit)
+	q := request{Commands: cmds}
+	ctx, traced := c.cfg.Trace.enter(ctx, q)
+	values, err := q.doBatch(ctx, c.l, limit)
 	for i := range values {
 		c.noteReply(ruleOfCommand(&cmds[i]), values[i])
 	}
@@ -163,7 +166,7 @@ func (c *Conn) prepare(r rule) (limit time.Duration, err error) {
 		return 0, errEnded
 	}
 	if r == blocks {
-		limit = never
+		limit = pipeline.Never
 	}
 	if r.lasts() {
 		c.begun[r]++
@@ -187,7 +190,7 @@ func (c *Conn) openLocked() bool { return c.queueing || c.begun[begins] > 0 }
 // suspendPingsLocked stops PINGs while a transaction is open. Call it when a command with rule r begins or ends.
 func (c *Conn) suspendPingsLocked(r rule) {
 	if r == begins || r == ends {
-		c.l.suspendPings(c.openLocked())
+		c.l.SuspendPings(c.openLocked())
 	}
 }
 
@@ -259,22 +262,18 @@ func (c *Conn) end() (changed, readOnly bool) {
 }
 
 // Protocol returns the RESP version of the connection, 2 or 3.
-func (c *Conn) Protocol() int { return c.l.proto }
+func (c *Conn) Protocol() int { return c.l.Proto }
 
 // Done returns a channel that closes when the connection is lost or closed.
-func (c *Conn) Done() <-chan struct{} { return c.l.done }
+func (c *Conn) Done() <-chan struct{} { return c.l.Done() }
 
 // Err returns the reason why the connection was lost, ErrClosed after Close, and nil while the connection is open.
-func (c *Conn) Err() error {
-	c.l.mu.Lock()
-	defer c.l.mu.Unlock()
-	return c.l.err
-}
+func (c *Conn) Err() error { return c.l.Err() }
 
 // Close closes the connection. Calls in progress fail with ErrClosed. For a Conn made by Dial, Close returns after
 // all goroutines of the Conn have ended. Close returns nil and may be called more than once.
 func (c *Conn) Close() error {
-	c.l.fail(ErrClosed)
+	c.l.Fail(ErrClosed)
 	if c.own != nil {
 		c.own.pushes.close()
 		c.own.wg.Wait()
@@ -289,14 +288,14 @@ type dialedConn struct {
 	wg     sync.WaitGroup
 }
 
-func (o *dialedConn) push(_ *link, v resp.Value) { o.pushes.add(v) }
-func (o *dialedConn) due(*link)                  {}
-func (o *dialedConn) drained(*link)              {}
+func (o *dialedConn) Push(_ *pipeline.Link, v resp.Value) { o.pushes.add(v) }
+func (o *dialedConn) Due(*pipeline.Link)                  {}
+func (o *dialedConn) Drained(*pipeline.Link)              {}
 
-func (o *dialedConn) lost(l *link, outstanding int, err error) {
+func (o *dialedConn) Lost(l *pipeline.Link, outstanding int, err error) {
 	if onPurpose(err) {
 		return
 	}
-	info := LostInfo{Addr: l.addr, Exclusive: true, Age: time.Since(l.start), InFlight: outstanding, Err: err}
+	info := LostInfo{Addr: l.Addr, Exclusive: true, Age: time.Since(l.Start), InFlight: outstanding, Err: err}
 	o.wg.Go(func() { report(&o.cfg, info) })
 }

@@ -10,20 +10,23 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockwire/lockwire/conn/internal/pipeline"
 	"github.com/lockwire/lockwire/internal/netfail"
-	"github.com/lockwire/lockwire/resp"
 )
 
 // session is a connection after its handshake. The caller of dial owns the session.
 type session struct {
-	nc     net.Conn
-	r      *resp.Reader
-	from   *source      // the source r reads from
-	proto  int          // 2 or 3
-	named  bool         // the server has answered the commands that introduce the client
-	name   string       // of the connection
-	addr   string       // Config.Addr
-	pushes []resp.Value // received during the handshake, not delivered yet
+	*pipeline.Session
+	named bool   // the server has answered the commands that introduce the client
+	name  string // of the connection
+}
+
+// protocol returns the RESP version of the session, and 0 if s is nil.
+func (s *session) protocol() int {
+	if s == nil {
+		return 0
+	}
+	return s.Proto
 }
 
 // dial connects and completes the handshake within ctx and DialTimeout. dial makes one attempt. cfg must be valid and
@@ -196,10 +199,10 @@ func (d *dialRun) open(ctx context.Context, nc net.Conn) (*session, error) {
 		nc = tc
 	}
 	d.enter("handshake")
-	from := &source{nc: nc}
+	s := &session{Session: pipeline.NewSession(nc, beneath(nc), d.cfg.Limits)}
 	h := handshake{
 		nc:       nc,
-		r:        resp.NewReader(from, d.cfg.Limits),
+		r:        s.Reader,
 		cfg:      d.cfg,
 		master:   d.master,
 		user:     d.user,
@@ -211,7 +214,9 @@ func (d *dialRun) open(ctx context.Context, nc net.Conn) (*session, error) {
 		d.manner = h.plainer()
 		return nil, err
 	}
-	return &session{nc: nc, r: h.r, from: from, proto: proto, named: h.identity, name: h.name, addr: d.cfg.Addr, pushes: h.pushes}, nil
+	s.Addr, s.Proto, s.Pushes = d.cfg.Addr, proto, h.pushes
+	s.named, s.name = h.identity, h.name
+	return s, nil
 }
 
 // dialServer is like dial, but dials the master named by the sentinels if cfg has any.
@@ -243,10 +248,4 @@ func orEnded(ctx context.Context, err error) error {
 		return ended(ctx)
 	}
 	return err
-}
-
-// hangUp closes nc at once. For TLS it closes the connection below TLS, because the close_notify alert may block for
-// seconds if the peer has stopped reading, and no server needs the alert.
-func hangUp(nc net.Conn) error {
-	return beneath(nc).Close()
 }

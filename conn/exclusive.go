@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockwire/lockwire/conn/internal/pipeline"
 	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/resp"
 )
@@ -32,7 +33,7 @@ type lending struct {
 // member is an exclusive connection, and the owner of its link. The Pool's mu guards all fields except l.
 type member struct {
 	p       *Pool
-	l       *link
+	l       *pipeline.Link
 	state   memberState
 	aged    time.Time // time of reaching MaxAge; zero for never
 	expires time.Time // time of reaching IdleTimeout; zero for never
@@ -133,7 +134,7 @@ func (p *Pool) takeIdleLocked() *member {
 		m := p.idle[n-1]
 		p.idle[n-1] = nil
 		p.idle = p.idle[:n-1]
-		if m.l.failed.Load() {
+		if m.l.Failed() {
 			m.state = isGone
 			continue
 		}
@@ -150,12 +151,12 @@ func (p *Pool) giveBack(m *member, changed bool) {
 	p.mu.Lock()
 	old := !m.aged.IsZero() && !time.Now().Before(m.aged)
 	p.mu.Unlock()
-	if changed || old || m.l.failed.Load() {
+	if changed || old || m.l.Failed() {
 		m.uncount()
-		m.l.fail(errRetired)
+		m.l.Fail(errRetired)
 		return
 	}
-	m.l.drain(drainTime, errAbandoned)
+	m.l.Drain(drainTime, errAbandoned)
 }
 
 // uncount removes m from the counts, unless already removed.
@@ -197,7 +198,7 @@ func (p *Pool) placeLocked(m *member) {
 		}
 	}
 	if !due.IsZero() {
-		m.l.setDue(due.Sub(m.l.start))
+		m.l.SetDue(due.Sub(m.l.Start))
 	}
 }
 
@@ -235,12 +236,12 @@ func (p *Pool) dialMember() {
 	p.dialing--
 	switch {
 	case l != nil && m.state == isGone: // the connection failed before its first use
-		p.dialFailedLocked(l.lostEarly())
+		p.dialFailedLocked(&Error{Op: "dial", Addr: l.Addr, Err: l.Err()})
 	case l != nil:
 		m.l, m.state = l, isLent
 		p.lent++
 		if p.cfg.MaxAge > 0 {
-			m.aged = l.start.Add(jitter(p.cfg.MaxAge))
+			m.aged = l.Start.Add(jitter(p.cfg.MaxAge))
 		}
 		p.placeLocked(m)
 	case err != nil:
@@ -279,10 +280,10 @@ func (p *Pool) refuseBorrowersLocked(err error) {
 	}
 }
 
-func (m *member) push(*link, resp.Value) {}
+func (m *member) Push(*pipeline.Link, resp.Value) {}
 
 // due closes an idle member that has reached MaxAge or IdleTimeout.
-func (m *member) due(l *link) {
+func (m *member) Due(l *pipeline.Link) {
 	m.p.mu.Lock()
 	now := time.Now()
 	reached := func(t time.Time) bool { return !t.IsZero() && !now.Before(t) }
@@ -292,23 +293,23 @@ func (m *member) due(l *link) {
 	}
 	m.p.mu.Unlock()
 	if over {
-		l.fail(errRetired)
+		l.Fail(errRetired)
 	}
 }
 
-func (m *member) drained(l *link) {
+func (m *member) Drained(l *pipeline.Link) {
 	m.p.mu.Lock()
-	outdated := m.p.outdatedLocked(l.addr)
+	outdated := m.p.outdatedLocked(l.Addr)
 	if m.state == isLent && !outdated {
 		m.p.placeLocked(m)
 	}
 	m.p.mu.Unlock()
 	if outdated {
-		l.fail(errSwitched)
+		l.Fail(errSwitched)
 	}
 }
 
-func (m *member) lost(l *link, outstanding int, err error) {
+func (m *member) Lost(l *pipeline.Link, outstanding int, err error) {
 	m.p.mu.Lock()
 	defer m.p.mu.Unlock()
 	m.uncountLocked()

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/lockwire/lockwire/conn/internal/pipeline"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -79,22 +80,15 @@ func (p *Pool) rename() {
 	defer p.mu.Unlock()
 	for _, s := range p.sharedConns {
 		if l := s.ready(); l != nil {
-			l.rename(p.name())
+			p.renameLocked(l)
 		}
 	}
 }
 
-// rename sends CLIENT SETNAME, unless the handshake had to do without such commands. Nobody waits for the reply.
-func (l *link) rename(name string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.named || l.err != nil {
-		return
-	}
-	l.appendLocked(entry{replies: 1}, request{cmds: []resp.Command{resp.Cmd("CLIENT", "SETNAME", name)}})
-	if !l.writing {
-		l.writing = true
-		l.flushLocked(nil, false, false)
+// renameLocked sends CLIENT SETNAME, unless the handshake had to do without such commands.
+func (p *Pool) renameLocked(l *pipeline.Link) {
+	if p.links[l] {
+		l.Post(resp.Cmd("CLIENT", "SETNAME", p.name()))
 	}
 }
 

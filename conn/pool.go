@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockwire/lockwire/conn/internal/pipeline"
 	"github.com/lockwire/lockwire/internal/callback"
 	"github.com/lockwire/lockwire/resp"
 )
@@ -49,9 +50,9 @@ type Pool struct {
 
 	mu           sync.Mutex // guards the following, and the fields so marked of sharedConn and member
 	closed       bool
-	cause        error                  // reason of closing, set once, before closing is closed
-	links        map[*link]struct{}     // all links that have not failed
-	pendingDials map[owner]*pendingDial // the dials in progress
+	cause        error                           // reason of closing, set once, before closing is closed
+	links        map[*pipeline.Link]bool         // all links that have not failed; true if the server takes names
+	pendingDials map[pipeline.Owner]*pendingDial // the dials in progress
 	knownMaster
 	health
 	lending
@@ -75,9 +76,9 @@ type pendingDial struct {
 
 // attempt is one dial of a shared connection, for all callers that wait for it.
 type attempt struct {
-	done    chan struct{} // closed when the dial has ended
-	waiting int           // number of waiting callers; guarded by the Pool's mu
-	link    *link         // constant after done is closed, like err
+	done    chan struct{}  // closed when the dial has ended
+	waiting int            // number of waiting callers; guarded by the Pool's mu
+	link    *pipeline.Link // constant after done is closed, like err
 	err     error
 }
 
@@ -115,8 +116,8 @@ func New(cfg Config) (*Pool, error) {
 		cfg:          cfg,
 		dialTokens:   make(chan struct{}, dialsAtOnce),
 		closing:      make(chan struct{}),
-		links:        make(map[*link]struct{}),
-		pendingDials: make(map[owner]*pendingDial),
+		links:        make(map[*pipeline.Link]bool),
+		pendingDials: make(map[pipeline.Owner]*pendingDial),
 	}
 	if cfg.Sentinel.used() {
 		p.cfg.Addr = cfg.Sentinel.Master // the address in errors without a connection
@@ -154,9 +155,9 @@ func (p *Pool) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
 		err = r.refuse(shared)
 	}
 	if err != nil {
-		return resp.Value{}, refusal(p.cfg.Addr, request{cmds: []resp.Command{cmd}}, err)
+		return resp.Value{}, refusal(p.cfg.Addr, request{Commands: []resp.Command{cmd}}, err)
 	}
-	return p.send(ctx, p.sharedFor(cmd.Key()), request{cmds: []resp.Command{cmd}}, wholeText(&cmd, r))
+	return p.send(ctx, p.sharedFor(cmd.Key()), request{Commands: []resp.Command{cmd}}, wholeText(&cmd, r))
 }
 
 // SendBatch sends commands over one connection, in order and without commands of other callers in between, and
@@ -176,12 +177,12 @@ func (p *Pool) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value
 		return nil, nil
 	}
 	if i, err := refuseAny(cmds, sharedBatch); err != nil {
-		return nil, refusal(p.cfg.Addr, request{cmds: cmds[i:]}, err)
+		return nil, refusal(p.cfg.Addr, request{Commands: cmds[i:]}, err)
 	}
 	if endsInWait(cmds) {
 		return p.sendAcked(ctx, cmds)
 	}
-	ctx, traced := p.cfg.Trace.enter(ctx, request{cmds: cmds})
+	ctx, traced := p.cfg.Trace.enter(ctx, request{Commands: cmds})
 	values, err := p.sendBatch(ctx, p.sharedFor(cmds[0].Key()), cmds, traced)
 	traced.done(ctx, err)
 	return values, err
@@ -249,7 +250,7 @@ func (p *Pool) CloseFor(cause error) error {
 	}
 	p.refuseBorrowersLocked(p.cause)
 	stop := p.unfollow
-	links := make([]*link, 0, len(p.links))
+	links := make([]*pipeline.Link, 0, len(p.links))
 	for l := range p.links {
 		links = append(links, l)
 	}
@@ -259,7 +260,7 @@ func (p *Pool) CloseFor(cause error) error {
 		stop()
 	}
 	for _, l := range links {
-		l.fail(cause)
+		l.Fail(cause)
 	}
 	p.pushes.close()
 	p.wg.Wait()
@@ -269,7 +270,7 @@ func (p *Pool) CloseFor(cause error) error {
 // dial makes a link for an owner, in a goroutine counted by p.wg. It waits for its turn and, after failed dials, for
 // the backoff. It returns nil and no error if wanted, called with mu held, then reports that no caller needs the link
 // any more.
-func (p *Pool) dial(o owner, exclusive bool, wanted func() bool) (*link, error) {
+func (p *Pool) dial(o pipeline.Owner, exclusive bool, wanted func() bool) (*pipeline.Link, error) {
 	d := &pendingDial{}
 	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), dialStateKey{}, &d.dialState))
 	defer cancel()
@@ -288,19 +289,19 @@ func (p *Pool) dial(o owner, exclusive bool, wanted func() bool) (*link, error) 
 	switch {
 	case p.closed:
 		if s != nil {
-			_ = hangUp(s.nc)
+			s.HangUp()
 		}
 		return nil, p.cause
 	case s == nil:
 		return nil, err
-	case p.outdatedLocked(s.addr):
-		_ = hangUp(s.nc)
-		return nil, &Error{Op: "dial", Addr: s.addr, Err: errSwitched}
+	case p.outdatedLocked(s.Addr):
+		s.HangUp()
+		return nil, &Error{Op: "dial", Addr: s.Addr, Err: errSwitched}
 	}
-	l := newLink(s, &p.cfg, !exclusive, o, &p.wg)
-	p.links[l] = struct{}{}
-	if name := p.name(); !exclusive && name != s.name { // changed since the handshake
-		l.rename(name)
+	l := pipeline.New(s.Session, p.cfg.link(!exclusive), o, &p.wg)
+	p.links[l] = s.named
+	if !exclusive && p.name() != s.name { // changed since the handshake
+		p.renameLocked(l)
 	}
 	return l, nil
 }
@@ -363,13 +364,13 @@ func (p *Pool) noteDial(begin time.Time, exclusive bool, s *session, err error) 
 
 // reportLocked reports a failed link. The callbacks run in a goroutine of their own because the caller may be
 // readLoop.
-func (p *Pool) reportLocked(l *link, exclusive bool, outstanding int, err error) {
+func (p *Pool) reportLocked(l *pipeline.Link, exclusive bool, outstanding int, err error) {
 	if p.closed || onPurpose(err) {
 		return
 	}
 	p.lostLinks++
 	p.losses.Call()
-	info := LostInfo{Addr: l.addr, Exclusive: exclusive, Age: time.Since(l.start), InFlight: outstanding, Err: err}
+	info := LostInfo{Addr: l.Addr, Exclusive: exclusive, Age: time.Since(l.Start), InFlight: outstanding, Err: err}
 	p.wg.Go(func() { report(&p.cfg, info) })
 }
 

@@ -242,7 +242,7 @@ func refuseAny(cmds []resp.Command, c carrier) (int, error) {
 // refusal returns the error for a command refused because of err.
 func refusal(addr string, q request, err error) error {
 	op := "command" // the name of a command that cannot be encoded
-	if len(q.encoded) > 0 || len(q.cmds) > 0 && q.cmds[0].Err() == nil {
+	if len(q.Encoded) > 0 || len(q.Commands) > 0 && q.Commands[0].Err() == nil {
 		op = q.name()
 	}
 	return &Error{Op: op, Addr: addr, Err: refused{err}}

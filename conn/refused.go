@@ -20,7 +20,7 @@ func (e refused) Unwrap() error        { return e.error }
 // among several pools use CheckBatch to send either all commands or none.
 func CheckBatch(cmds []resp.Command) error {
 	if i, err := refuseAny(cmds, sharedBatch); err != nil {
-		return refusal("", request{cmds: cmds[i:]}, err)
+		return refusal("", request{Commands: cmds[i:]}, err)
 	}
 	return nil
 }

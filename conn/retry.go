@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/lockwire/lockwire/conn/internal/pipeline"
 	"github.com/lockwire/lockwire/internal/netfail"
 )
 
@@ -53,10 +54,10 @@ func (r *Retry) dialPause(n int) time.Duration {
 // attempts is the budget of one call, for dials and repetitions.
 type attempts struct {
 	policy *Retry
-	made   int       // failed attempts
-	start  time.Time // time of the first failure; zero before
-	over   bool      // no attempt is left
-	stale  *link     // link that this call must not use again
+	made   int            // failed attempts
+	start  time.Time      // time of the first failure; zero before
+	over   bool           // no attempt is left
+	stale  *pipeline.Link // link that this call must not use again
 }
 
 // failed counts a failed attempt, and reports whether the call may make another attempt after pause.

@@ -170,7 +170,7 @@ func (f *resolver) connect(ctx context.Context, seq uint64, announced string, ep
 		return nil, err
 	}
 	if !f.adopt(seq, announced, cfg.Addr, epoch) {
-		_ = hangUp(s.nc)
+		s.HangUp()
 		return nil, f.failure(errSwitched)
 	}
 	return s, nil

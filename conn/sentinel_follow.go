@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockwire/lockwire/conn/internal/pipeline"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -150,7 +151,7 @@ func (f *resolver) check(ctx context.Context, m master, announced string, epoch 
 	begin := time.Now()
 	s, err := f.connect(ctx, m.seq, announced, epoch)
 	if s != nil {
-		_ = hangUp(s.nc)
+		s.HangUp()
 	}
 	f.cfg.Trace.dial(begin, f.cfg.Sentinel.mapped(announced), true, s.protocol(), err)
 	return err
@@ -174,7 +175,7 @@ func (f *resolver) watch(ctx context.Context) {
 		if failed > 0 {
 			wait = policy.backoff(failed - 1)
 		} else if wait <= 0 {
-			wait = never
+			wait = pipeline.Never
 		}
 		timer.Reset(wait)
 		first := ""

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockwire/lockwire/conn/internal/pipeline"
 	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/resp"
 )
@@ -21,7 +22,7 @@ const recheckAfter = time.Second
 // sharedConn is one shared connection of a Pool. It owns the links that serve it one after the other.
 type sharedConn struct {
 	p       *Pool
-	current atomic.Pointer[link] // stores hold the Pool's mu
+	current atomic.Pointer[pipeline.Link] // stores hold the Pool's mu
 
 	// Guarded by the Pool's mu.
 	attempt *attempt // the dial in progress, or nil
@@ -30,22 +31,22 @@ type sharedConn struct {
 
 // misrouted records connections to a server that replied READONLY or NOAUTH.
 type misrouted struct {
-	suspect *link     // the last such link
-	times   int       // such links in a row
-	last    time.Time // time of suspect's first such reply
-	recheck time.Time // no dial in place of suspect before this time
+	suspect *pipeline.Link // the last such link
+	times   int            // such links in a row
+	last    time.Time      // time of suspect's first such reply
+	recheck time.Time      // no dial in place of suspect before this time
 }
 
 // ready returns the current link, or nil if it has failed or is missing.
-func (s *sharedConn) ready() *link {
-	if l := s.current.Load(); l != nil && !l.failed.Load() {
+func (s *sharedConn) ready() *pipeline.Link {
+	if l := s.current.Load(); l != nil && !l.Failed() {
 		return l
 	}
 	return nil
 }
 
 // get returns the current link unless it is stale. Otherwise get waits for a dial, shared by all callers.
-func (s *sharedConn) get(ctx context.Context, stale *link) (*link, error) {
+func (s *sharedConn) get(ctx context.Context, stale *pipeline.Link) (*pipeline.Link, error) {
 	if l := s.ready(); l != nil && l != stale {
 		return l, nil
 	}
@@ -57,7 +58,7 @@ func (s *sharedConn) get(ctx context.Context, stale *link) (*link, error) {
 }
 
 // await waits for the dial a.
-func (s *sharedConn) await(ctx context.Context, a *attempt) (l *link, err error) {
+func (s *sharedConn) await(ctx context.Context, a *attempt) (l *pipeline.Link, err error) {
 	trace := s.p.cfg.Trace
 	defer func(begin time.Time) { trace.waited(ctx, begin, s.p.cfg.Addr, false, err) }(trace.waitBegin())
 	select {
@@ -73,7 +74,7 @@ func (s *sharedConn) await(ctx context.Context, a *attempt) (l *link, err error)
 }
 
 // join returns the dial to wait for, and starts one if necessary.
-func (s *sharedConn) join(ctx context.Context, stale *link) (*attempt, error) {
+func (s *sharedConn) join(ctx context.Context, stale *pipeline.Link) (*attempt, error) {
 	p := s.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,12 +123,12 @@ func (s *sharedConn) redial(a *attempt) {
 		p.mu.Unlock()
 		switch {
 		case l != nil && p.cfg.MaxAge > 0:
-			l.setDue(jitter(p.cfg.MaxAge))
+			l.SetDue(jitter(p.cfg.MaxAge))
 		case l == nil && old != nil && old != s.suspect:
-			old.setDue(time.Since(old.start) + p.cfg.Retry.MaxBackoff)
+			old.SetDue(time.Since(old.Start) + p.cfg.Retry.MaxBackoff)
 		}
 		if l != nil && old != nil {
-			old.drain(0, nil)
+			old.Drain(0, nil)
 		}
 		return
 	}
@@ -143,7 +144,7 @@ func jitter(d time.Duration) time.Duration {
 //
 // replace returns false if the caller should get the reply: fresh connections lead to the same reply, so the server
 // is a replica or rejects the user.
-func (s *sharedConn) replace(l *link, why error) bool {
+func (s *sharedConn) replace(l *pipeline.Link, why error) bool {
 	if errors.Is(why, resp.ErrNoAuth) {
 		again, first := s.replaceUnless(l, 1)
 		if first {
@@ -161,7 +162,7 @@ func (s *sharedConn) replace(l *link, why error) bool {
 
 // replaceUnless is like replace, but gives up after more than most fresh links in a row with the same reply. first
 // reports whether l is the first such link.
-func (s *sharedConn) replaceUnless(l *link, most int) (again, first bool) {
+func (s *sharedConn) replaceUnless(l *pipeline.Link, most int) (again, first bool) {
 	p := s.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -189,10 +190,10 @@ func (s *sharedConn) replaceUnless(l *link, most int) (again, first bool) {
 	return true, news && s.times == 1
 }
 
-func (s *sharedConn) push(_ *link, v resp.Value) { s.p.pushes.add(v) }
+func (s *sharedConn) Push(_ *pipeline.Link, v resp.Value) { s.p.pushes.add(v) }
 
 // due replaces a link that has reached MaxAge.
-func (s *sharedConn) due(l *link) {
+func (s *sharedConn) Due(l *pipeline.Link) {
 	s.p.mu.Lock()
 	defer s.p.mu.Unlock()
 	if !s.p.closed && s.current.Load() == l {
@@ -200,9 +201,9 @@ func (s *sharedConn) due(l *link) {
 	}
 }
 
-func (s *sharedConn) drained(l *link) { l.fail(errRetired) }
+func (s *sharedConn) Drained(l *pipeline.Link) { l.Fail(errRetired) }
 
-func (s *sharedConn) lost(l *link, outstanding int, err error) {
+func (s *sharedConn) Lost(l *pipeline.Link, outstanding int, err error) {
 	s.p.mu.Lock()
 	defer s.p.mu.Unlock()
 	s.current.CompareAndSwap(l, nil)
@@ -211,14 +212,14 @@ func (s *sharedConn) lost(l *link, outstanding int, err error) {
 }
 
 // send sends one command over a shared connection, and repeats it within the limits. x is a part left out of q.
-func (p *Pool) send(ctx context.Context, s *sharedConn, q request, x text) (resp.Value, error) {
+func (p *Pool) send(ctx context.Context, s *sharedConn, q request, x pipeline.Text) (resp.Value, error) {
 	ctx, traced := p.cfg.Trace.enter(ctx, q)
 	a := attempts{policy: &p.cfg.Retry}
 	for {
 		l, err := s.get(ctx, a.stale)
 		var v resp.Value
 		if err == nil {
-			v, err = l.do(ctx, q, x, 0)
+			v, err = q.do(ctx, l, x, 0)
 			if err == nil {
 				err = v.Err()
 			}
@@ -248,7 +249,7 @@ func (p *Pool) sendBatch(ctx context.Context, s *sharedConn, cmds []resp.Command
 		if n == 0 && netfail.Reply(why) == netfail.Redial {
 			s.replace(l, why)
 		}
-		if n == 0 || p.retryOrFail(ctx, &a, s, l, request{cmds: cmds}, why) != nil {
+		if n == 0 || p.retryOrFail(ctx, &a, s, l, request{Commands: cmds}, why) != nil {
 			return values, nil
 		}
 		var replies []resp.Value
@@ -267,18 +268,18 @@ func (p *Pool) sendBatch(ctx context.Context, s *sharedConn, cmds []resp.Command
 // sendOnce sends cmds, and repeats them while no byte has been written. It returns the link used.
 func (p *Pool) sendOnce(
 	ctx context.Context, a *attempts, s *sharedConn, cmds []resp.Command, traced part,
-) ([]resp.Value, *link, error) {
+) ([]resp.Value, *pipeline.Link, error) {
 	for {
 		l, err := s.get(ctx, a.stale)
 		var values []resp.Value
 		if err == nil {
-			values, err = l.doBatch(ctx, request{cmds: cmds}, 0)
+			values, err = request{Commands: cmds}.doBatch(ctx, l, 0)
 		}
 		traced.attempt(&p.cfg, l, err)
 		if l != nil && (err == nil || !SafeToRetry(err)) {
 			return values, l, err
 		}
-		if err = p.retryOrFail(ctx, a, s, l, request{cmds: cmds}, err); err != nil {
+		if err = p.retryOrFail(ctx, a, s, l, request{Commands: cmds}, err); err != nil {
 			return nil, l, err
 		}
 	}
@@ -307,7 +308,7 @@ func refusedTail(cmds []resp.Command, values []resp.Value) (n int, why error) {
 
 // retryOrFail decides after the failure err of an attempt to send q. l is the connection used, or nil without one.
 // retryOrFail waits for the backoff and returns nil for another attempt, or returns the error for the caller.
-func (p *Pool) retryOrFail(ctx context.Context, a *attempts, s *sharedConn, l *link, q request, err error) error {
+func (p *Pool) retryOrFail(ctx context.Context, a *attempts, s *sharedConn, l *pipeline.Link, q request, err error) error {
 	pause := a.pause()
 	verdict := classify(err, l != nil)
 	switch {
@@ -335,11 +336,11 @@ func (p *Pool) retryOrFail(ctx context.Context, a *attempts, s *sharedConn, l *l
 }
 
 // finalError returns err in the form for the caller of q. Without a connection nothing was sent.
-func (p *Pool) finalError(l *link, q request, err error) error {
+func (p *Pool) finalError(l *pipeline.Link, q request, err error) error {
 	switch {
 	case l != nil:
 		return err
-	case len(q.cmds) > 0 || len(q.encoded) > 0:
+	case len(q.Commands) > 0 || len(q.Encoded) > 0:
 		return &Error{Op: q.name(), Addr: p.cfg.Addr, Err: err}
 	}
 	if _, ok := err.(*Error); ok {

@@ -46,7 +46,7 @@ func (p *Pool) countLocked() Stats {
 		}
 	}
 	for l := range p.links {
-		s.InFlight += l.outstanding()
+		s.InFlight += l.Outstanding()
 	}
 	return s
 }

@@ -19,6 +19,7 @@ type Stream struct {
 	proto   int
 	addr    string
 	timeout time.Duration
+	hangUp  func() // closes nc
 	onEnd   func() // called after closing; may be nil
 
 	early []resp.Value // pushes from the handshake; owned by Read
@@ -45,12 +46,13 @@ func DialStream(ctx context.Context, cfg Config) (*Stream, error) {
 
 func newStream(s *session, cfg *Config) *Stream {
 	return &Stream{
-		nc:      s.nc,
-		r:       s.r,
-		proto:   s.proto,
-		addr:    s.addr,
+		nc:      s.Conn,
+		hangUp:  s.HangUp,
+		r:       s.Reader,
+		proto:   s.Proto,
+		addr:    s.Addr,
 		timeout: cfg.Timeout,
-		early:   s.pushes,
+		early:   s.Pushes,
 		writing: make(chan struct{}, 1),
 	}
 }
@@ -169,7 +171,7 @@ func (s *Stream) fail(err error) error {
 	err = s.err
 	s.mu.Unlock()
 	if first {
-		_ = hangUp(s.nc)
+		s.hangUp()
 		if s.onEnd != nil {
 			s.onEnd()
 		}

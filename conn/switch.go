@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/lockwire/lockwire/conn/internal/pipeline"
 )
 
 // switchGrace is how long commands sent to the former master may wait for replies. A living master answers in this
@@ -31,7 +33,7 @@ func (p *Pool) connect(ctx context.Context) (*session, error) {
 // dialAddr returns the address that a dial led to, or tried.
 func (p *Pool) dialAddr(s *session, err error) string {
 	if s != nil {
-		return s.addr
+		return s.Addr
 	}
 	if e, ok := errors.AsType[*Error](err); ok && e.Addr != "" {
 		return e.Addr
@@ -41,9 +43,9 @@ func (p *Pool) dialAddr(s *session, err error) string {
 
 // suspectMaster makes the resolver ask the sentinels whether the server of l, which replied READONLY, is still the
 // master.
-func (p *Pool) suspectMaster(l *link) {
+func (p *Pool) suspectMaster(l *pipeline.Link) {
 	if p.resolver != nil {
-		p.resolver.suspect(l.addr)
+		p.resolver.suspect(l.Addr)
 	}
 }
 
@@ -83,14 +85,14 @@ func (p *Pool) switched(from string, to master) {
 	p.changed = make(chan struct{})
 	p.notBefore = time.Time{}
 	for _, s := range p.sharedConns {
-		if l := s.current.Load(); l != nil && p.outdatedLocked(l.addr) {
+		if l := s.current.Load(); l != nil && p.outdatedLocked(l.Addr) {
 			s.current.Store(nil)
 			s.dialLocked().waiting++
 		}
 	}
-	var links []*link
+	var links []*pipeline.Link
 	for l := range p.links {
-		if p.outdatedLocked(l.addr) {
+		if p.outdatedLocked(l.Addr) {
 			links = append(links, l)
 		}
 	}
@@ -102,7 +104,7 @@ func (p *Pool) switched(from string, to master) {
 	}
 	p.mu.Unlock()
 	for _, l := range links {
-		l.drain(switchGrace, errSwitched)
+		l.Drain(switchGrace, errSwitched)
 	}
 	for _, s := range streams {
 		_ = s.fail(errSwitched)

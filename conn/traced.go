@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockwire/lockwire/conn/internal/pipeline"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -43,7 +44,7 @@ func StartCommands(ctx context.Context, d Doer, cmds []resp.Command, tx bool) (c
 	if !TraceOf(d).wantsCommands() {
 		return ctx, nil
 	}
-	start := request{cmds: cmds}.describe()
+	start := request{Commands: cmds}.describe()
 	if tx {
 		start.Batch = Transaction
 	}
@@ -109,7 +110,7 @@ func (t *Trace) enter(ctx context.Context, q request) (context.Context, part) {
 }
 
 // attempt records an attempt over l, or without a connection if l is nil, that ended with err.
-func (p part) attempt(cfg *Config, l *link, err error) {
+func (p part) attempt(cfg *Config, l *pipeline.Link, err error) {
 	c := p.call
 	if c == nil {
 		return
@@ -123,7 +124,7 @@ func (p part) attempt(cfg *Config, l *link, err error) {
 		}
 		return
 	}
-	c.end.Server, c.end.DB, c.end.Protocol = l.addr, cfg.DB, l.proto
+	c.end.Server, c.end.DB, c.end.Protocol = l.Addr, cfg.DB, l.Proto
 	c.end.Sent = c.end.Sent || !SafeToRetry(err)
 }
 
@@ -136,7 +137,7 @@ func (p part) done(ctx context.Context, err error) {
 
 // describe returns the description of q for a Trace.
 func (q request) describe() CommandStart {
-	cmds := q.cmds
+	cmds := q.Commands
 	if len(cmds) == 0 {
 		return CommandStart{Name: q.name(), Count: 1}
 	}

@@ -22,10 +22,10 @@ func (p *Pool) Tx(ctx context.Context, cmds []resp.Command) ([]resp.Value, error
 		return nil, nil
 	}
 	if i, err := refuseAny(cmds, transaction); err != nil {
-		return nil, refusal(p.cfg.Addr, request{cmds: cmds[i:]}, err)
+		return nil, refusal(p.cfg.Addr, request{Commands: cmds[i:]}, err)
 	}
 	whole := wrapTx(cmds)
-	q := request{cmds: whole, tx: true}
+	q := request{Commands: whole, Verify: verifyTx}
 	s := p.sharedFor(cmds[0].Key())
 	ctx, traced := p.cfg.Trace.enter(ctx, q)
 	a := attempts{policy: &p.cfg.Retry}
@@ -33,9 +33,9 @@ func (p *Pool) Tx(ctx context.Context, cmds []resp.Command) ([]resp.Value, error
 		l, err := s.get(ctx, a.stale)
 		var values []resp.Value
 		if err == nil {
-			values, err = l.doBatch(ctx, q, 0)
+			values, err = q.doBatch(ctx, l, 0)
 			if err == nil {
-				values, err = sharedTxReplies(l.addr, cmds, values)
+				values, err = sharedTxReplies(l.Addr, cmds, values)
 			}
 		}
 		traced.attempt(&p.cfg, l, err)
@@ -64,19 +64,19 @@ func (c *Conn) Tx(ctx context.Context, cmds []resp.Command) ([]resp.Value, error
 		return nil, nil
 	}
 	if i, err := refuseAny(cmds, transaction); err != nil {
-		return nil, refusal(c.l.addr, request{cmds: cmds[i:]}, err)
+		return nil, refusal(c.l.Addr, request{Commands: cmds[i:]}, err)
 	}
 	c.mu.Lock()
 	open := c.openLocked()
 	c.mu.Unlock()
 	if open {
-		return nil, refusal(c.l.addr, request{cmds: cmds}, errOpenMulti)
+		return nil, refusal(c.l.Addr, request{Commands: cmds}, errOpenMulti)
 	}
 	values, err := c.SendBatch(ctx, wrapTx(cmds))
 	if err != nil {
 		return nil, err
 	}
-	return txReplies(c.l.addr, cmds, values)
+	return txReplies(c.l.Addr, cmds, values)
 }
 
 // wrapTx returns MULTI, cmds and EXEC.
@@ -92,6 +92,14 @@ var (
 	errOpenTx   = errors.New("EXEC did not end the transaction")
 	errTxLength = errors.New("EXEC did not return one reply for each command")
 )
+
+// verifyTx returns an error if the server still is in the transaction: the connection must not be used any more.
+func verifyTx(replies []resp.Value) error {
+	if openMulti(replies) {
+		return errOpenTx
+	}
+	return nil
+}
 
 // openMulti reports whether the server still is in the transaction, according to its replies to MULTI, the commands
 // and EXEC. Before Redis 6.2 a server may refuse EXEC, for example with BUSY, and keep the queued commands; it then

@@ -22,7 +22,7 @@ var mayImport = map[string][]string{
 	"":                      {"conn", "cluster", "lock"},
 	"cmd/lockwire":          {"", "resp", "conn", "cluster", "lock", "lock/leader"},
 	"resp":                  {},
-	"conn":                  {"resp", "internal/callback", "internal/netfail"},
+	"conn":                  {"resp", "internal/callback", "internal/netfail", "conn/internal/pipeline"},
 	"script":                {"resp", "conn"},
 	"pubsub":                {"resp", "conn", "internal/netfail"},
 	"cluster":               {"resp", "conn", "script", "pubsub", "internal/callback", "internal/netfail"},
@@ -43,6 +43,8 @@ var mayImport = map[string][]string{
 	"internal/notls":        {"conn"},
 	"internal/pictures":     {},
 	"internal/netfail":      {"resp"},
+
+	"conn/internal/pipeline": {"resp", "internal/netfail"},
 }
 
 // tooHeavy are packages of the standard library that a program is not to get for using this one: each brings much with it that
@@ -70,10 +72,9 @@ var goroutines = map[string]string{
 	"cluster/batch.go:batch.send":                 "batch.send itself, before it returns: one for each node but the first",
 	"cluster/cluster.go:Open":                     "Cluster.Close: refreshLoop",
 	"cluster/refresh.go:Cluster.examine":          "Cluster.examine itself, before it returns: one for each node that is looked at",
-	"conn/conn.go:dialedConn.lost":                "Conn.Close",
+	"conn/conn.go:dialedConn.Lost":                "Conn.Close",
 	"conn/dial.go:dialRun.attempt":                "dialRun.attempt itself, before it returns",
 	"conn/exclusive.go:Pool.dialMoreLocked":       "Pool.Close",
-	"conn/link.go:newLink":                        "Pool.Close, Conn.Close: readLoop",
 	"conn/plain.go:dialRun.answersPlain":          "dialRun.answersPlain itself, before it returns",
 	"conn/plain.go:dialRun.whileTLS":              "dialRun.open, before it returns",
 	"conn/pool.go:Pool.reportLocked":              "Pool.Close",
@@ -85,8 +86,6 @@ var goroutines = map[string]string{
 	"conn/stream.go:Stream.write":                 "Stream.write itself, before it returns",
 	"conn/switch.go:Pool.switched":                "Pool.Close: follow",
 	"conn/switch.go:Pool.switched#2":              "Pool.Close: watch",
-	"conn/deadlines.go:link.armLocked":            "Pool.Close, Conn.Close: the timer of a connection",
-	"conn/write.go:link.handOverLocked":           "Pool.Close, Conn.Close: writeLoop",
 	"lock/bound.go:bounds.enter":                  "Client.Close: the timer of releases",
 	"lock/bound.go:Client.boundTask":              "nobody needs to: it is stopped, or does no more than cancel a context",
 	"lock/close.go:Client.hurryTasks":             "nobody needs to: it is stopped, or does no more than cancel a context",
@@ -105,6 +104,10 @@ var goroutines = map[string]string{
 	"lock/leader/leader.go:election.lead":         "election.lead itself, before it returns: the end of the lease",
 	"lock/group.go:group.check":                   "group.check itself, before it returns",
 	"lock/multi.go:atOnce":                        "atOnce itself, before it returns",
+
+	"conn/internal/pipeline/link.go:New":                  "Pool.Close, Conn.Close: readLoop",
+	"conn/internal/pipeline/deadlines.go:Link.armLocked":  "Pool.Close, Conn.Close: the timer of a connection",
+	"conn/internal/pipeline/write.go:Link.handOverLocked": "Pool.Close, Conn.Close: writeLoop",
 }
 
 func TestImports(t *testing.T) {

@@ -1,6 +1,6 @@
 //go:build !(linux || darwin || dragonfly || freebsd || netbsd || openbsd)
 
-package conn
+package pipeline
 
 import (
 	"net"
@@ -12,8 +12,8 @@ type socket struct{}
 
 func newSocket(net.Conn) *socket { return nil }
 
-func (*socket) read([]byte, *atomic.Int64) (int, error) { panic("conn: no socket") }
+func (*socket) read([]byte, *atomic.Int64) (int, error) { panic("pipeline: no socket") }
 
-func (*socket) write(*link, *body) error { panic("conn: no socket") }
+func (*socket) write(*Link, *body) error { panic("pipeline: no socket") }
 
 func (*socket) peek() (bool, error) { return false, nil }

@@ -1,9 +1,10 @@
-package conn
+package pipeline
 
 import (
 	"context"
 	"slices"
 
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -33,12 +34,12 @@ const (
 
 // enqueue appends q, described by e, and ensures that it is written. It returns an error only if it has not appended
 // q.
-func (l *link) enqueue(ctx context.Context, e entry, q request) error {
+func (l *Link) enqueue(ctx context.Context, e entry, q Request) error {
 	if ctx.Err() != nil {
-		return ended(ctx)
+		return netfail.Ended(ctx)
 	}
-	if deadline, ok := ctx.Deadline(); ok && e.limit != never {
-		e.limit = deadline.Sub(l.start)
+	if deadline, ok := ctx.Deadline(); ok && e.limit != Never {
+		e.limit = deadline.Sub(l.Start)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -65,7 +66,7 @@ func (l *link) enqueue(ctx context.Context, e entry, q request) error {
 // unreadLocked reports whether the socket has unread bytes while no command is in flight. These bytes cannot be a
 // reply to the next write, but would look like one: readLoop must read them first. They may also be the end of the
 // connection. cond is signalled after the read.
-func (l *link) unreadLocked() bool {
+func (l *Link) unreadLocked() bool {
 	for l.sock != nil && l.err == nil && l.outstandingLocked() == len(l.waiting) {
 		before := l.from.received.Load()
 		unread, err := l.sock.peek()
@@ -84,7 +85,7 @@ func (l *link) unreadLocked() bool {
 }
 
 // gatherLocked yields to callers about to send, so that their commands join the next write. It releases mu meanwhile.
-func (l *link) gatherLocked() {
+func (l *Link) gatherLocked() {
 	if l.writes.due() {
 		l.mu.Unlock()
 		d := l.writes.yield()
@@ -94,7 +95,7 @@ func (l *link) gatherLocked() {
 }
 
 // awaitRoomLocked waits until a writer takes the pending commands. It releases mu meanwhile.
-func (l *link) awaitRoomLocked(ctx context.Context) error {
+func (l *Link) awaitRoomLocked(ctx context.Context) error {
 	if l.room == nil {
 		l.room = make(chan struct{})
 	}
@@ -105,30 +106,30 @@ func (l *link) awaitRoomLocked(ctx context.Context) error {
 	case <-room:
 		return nil
 	case <-ctx.Done():
-		return ended(ctx)
+		return netfail.Ended(ctx)
 	}
 }
 
-func (l *link) openRoomLocked() {
+func (l *Link) openRoomLocked() {
 	if l.room != nil {
 		close(l.room)
 		l.room = nil
 	}
 }
 
-func (l *link) appendLocked(e entry, q request) {
+func (l *Link) appendLocked(e entry, q Request) {
 	before := len(l.pending)
 	switch {
 	case e.body == nil:
-		l.pending = append(l.pending, q.encoded...)
-		l.pending = appendCommands(l.pending, q.cmds)
+		l.pending = append(l.pending, q.Encoded...)
+		l.pending = appendCommands(l.pending, q.Commands)
 	case l.sock == nil: // the writer may keep the memory for long
-		l.pending = slices.Grow(l.pending, q.at+e.body.size)
-		l.pending = append(append(append(l.pending, q.encoded[:q.at]...), e.body.rest...), e.body.tail...)
+		l.pending = slices.Grow(l.pending, q.At+e.body.size)
+		l.pending = append(append(append(l.pending, q.Encoded[:q.At]...), e.body.rest...), e.body.tail...)
 		e.body.drop()
 		e.body = nil
 	default:
-		l.pending = append(append(l.pending, q.encoded[:q.at]...), e.body.cut(textAhead)...)
+		l.pending = append(append(l.pending, q.Encoded[:q.At]...), e.body.cut(textAhead)...)
 		l.bodies++
 	}
 	e.tick, e.size = l.ticks, len(l.pending)-before+e.body.length()
@@ -156,7 +157,7 @@ func appendCommands(dst []byte, cmds []resp.Command) []byte {
 //   - the caller's own call k is completed;
 //   - mayBlock is false, and the write might block;
 //   - unread bytes must be read first. read skips this check for the first write, after writeLoop has done it.
-func (l *link) flushLocked(k *call, mayBlock, read bool) {
+func (l *Link) flushLocked(k *call, mayBlock, read bool) {
 	for first := true; len(l.waiting) > 0 && l.err == nil; first, read = false, false {
 		if k != nil && !first && k.state.Load() != awaited || !mayBlock && !l.fitsLocked() || !read && l.unreadLocked() {
 			l.handOverLocked()
@@ -184,7 +185,7 @@ func (l *link) flushLocked(k *call, mayBlock, read bool) {
 
 // write writes b, in pieces if b is large, to make progress visible, and then the body x, if any. It returns the number
 // of bytes not written.
-func (l *link) write(b []byte, x *body) (unsent int, err error) {
+func (l *Link) write(b []byte, x *body) (unsent int, err error) {
 	for len(b) > 0 {
 		n, err := l.nc.Write(b[:min(largestWrite, len(b))])
 		b = b[n:]
@@ -205,7 +206,7 @@ func (l *link) write(b []byte, x *body) (unsent int, err error) {
 // takeLocked returns the pending bytes to a writer and moves their entries to inflight: from now on they may have
 // been sent. If an entry has a body, takeLocked returns the bytes up to the body: the commands after it can still be
 // withdrawn, so a link reads the memory of one caller at a time.
-func (l *link) takeLocked() (b []byte, x *body) {
+func (l *Link) takeLocked() (b []byte, x *body) {
 	n, size := len(l.waiting), len(l.pending)
 	if l.bodies > 0 {
 		l.bodies--
@@ -233,13 +234,13 @@ func (l *link) takeLocked() (b []byte, x *body) {
 
 // fitsLocked reports whether a write of the pending bytes cannot block: they fit into the socket's buffer, together
 // with all bytes that the peer may not have read.
-func (l *link) fitsLocked() bool {
+func (l *Link) fitsLocked() bool {
 	unanswered := l.outstandingLocked() - len(l.waiting)
 	return l.socket && l.queued-l.settled.Load() <= socketRoom && unanswered < socketWrites
 }
 
 // handOverLocked leaves the writing to writeLoop.
-func (l *link) handOverLocked() {
+func (l *Link) handOverLocked() {
 	l.handed = true
 	if !l.looping {
 		l.looping = true
@@ -249,7 +250,7 @@ func (l *link) handOverLocked() {
 }
 
 // writeLoop writes in place of callers that may not block. It starts on first use and ends when the link fails.
-func (l *link) writeLoop() {
+func (l *Link) writeLoop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for {
@@ -271,7 +272,7 @@ func (l *link) writeLoop() {
 
 // withdraw removes the command of k from the pending commands. It returns false if a writer has taken the command, or
 // if k is completed.
-func (l *link) withdraw(k *call) bool {
+func (l *Link) withdraw(k *call) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	start := 0

@@ -1,72 +1,20 @@
-package conn
+package pipeline
 
 import (
 	"bytes"
 	"sync"
-
-	"github.com/lockwire/lockwire/resp"
 )
-
-// largeText is the length from which a text is not copied into the pending commands, but written from its own memory.
-const largeText = 64 << 10
 
 // textAhead is the length of the part of a large text that is copied nevertheless, and written together with what is
 // before the text. With a first packet of some bytes a receiver chooses a small window: a SET of 1 MiB took 370 µs instead
 // of 210 µs.
 const textAhead = 4 << 10
 
-// text is a large argument, or a whole large command, that is left out of its request.
-type text struct {
-	bytes    []byte
-	borrowed bool // the caller may change bytes after the call; otherwise they are a string's
-}
-
-// encode encodes a command into buf and returns its rule. A large argument is left out as x.
-func encode(buf []byte, args []any) (q request, x text, r rule, err error) {
-	i := 0
-	if i, x = largeArgument(args); i > 0 {
-		q.encoded, q.at, err = resp.AppendAround(buf, i, len(x.bytes), args...)
-	} else {
-		q.encoded, err = resp.AppendCommand(buf, args...)
-	}
-	if err == nil {
-		r = ruleOfEncoded(q.encoded)
-	}
-	return q, x, r, err
-}
-
-// largeArgument returns the first large argument and its position, or 0 without one. It finds none in a command whose
-// rule depends on the arguments.
-func largeArgument(args []any) (int, text) {
-	for i, arg := range args {
-		var x text
-		switch a := arg.(type) {
-		case string:
-			if len(a) >= largeText {
-				x = text{bytes: viewOf(a)}
-			}
-		case []byte:
-			if len(a) >= largeText {
-				x = text{bytes: a, borrowed: true}
-			}
-		}
-		if x.bytes == nil {
-			continue
-		}
-		if name, ok := args[0].(string); i > 0 && ok && ruleOf(name) == plain {
-			return i, x
-		}
-		return 0, text{}
-	}
-	return 0, text{}
-}
-
-// wholeText returns a large command as a text, with nothing around it.
-func wholeText(cmd *resp.Command, r rule) text {
-	if cmd.Size() < largeText || r != plain {
-		return text{}
-	}
-	return text{bytes: viewOf(cmd.Encoded())}
+// Text is a large argument, or a whole large command, that is left out of its Request. A Link does not copy it into the
+// pending commands, but writes it from its own memory where the system allows.
+type Text struct {
+	Bytes    []byte
+	Borrowed bool // the caller may change Bytes after the call; otherwise they are a string's
 }
 
 // body is a large text on its way to the socket. The text stays where it is, in the memory of the caller, who waits for
@@ -84,8 +32,8 @@ type body struct {
 	rest []byte     // not written yet
 }
 
-func newBody(x text, tail []byte) *body {
-	return &body{rest: x.bytes, borrowed: x.borrowed, size: len(x.bytes) + len(tail), tail: bytes.Clone(tail)}
+func newBody(x Text, tail []byte) *body {
+	return &body{rest: x.Bytes, borrowed: x.Borrowed, size: len(x.Bytes) + len(tail), tail: bytes.Clone(tail)}
 }
 
 // cut returns the first n bytes of the text and takes them off the body, which nobody else knows yet.
@@ -135,7 +83,7 @@ func (b *body) left() int {
 
 // writeSome calls write with the next bytes of the text, and again until all are written or write returns an error. It
 // adds the bytes to l.wrote, except the last ones.
-func (b *body) writeSome(l *link, write func([]byte) (int, error)) error {
+func (b *body) writeSome(l *Link, write func([]byte) (int, error)) error {
 	for {
 		b.mu.Lock()
 		n, err := write(b.rest)
@@ -150,7 +98,7 @@ func (b *body) writeSome(l *link, write func([]byte) (int, error)) error {
 }
 
 // writeBody writes b and returns the number of bytes not written.
-func (l *link) writeBody(b *body) (unsent int, err error) {
+func (l *Link) writeBody(b *body) (unsent int, err error) {
 	defer b.drop()
 	if err := l.sock.write(l, b); err != nil {
 		return b.left() + len(b.tail), err

@@ -1,4 +1,4 @@
-package conn
+package pipeline
 
 import (
 	"bufio"
@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/lockwire/lockwire/resp"
 )
@@ -18,13 +19,13 @@ type slowOwner struct {
 	err              error
 }
 
-func (o *slowOwner) push(*link, resp.Value) {
+func (o *slowOwner) Push(*Link, resp.Value) {
 	o.reached <- struct{}{}
 	<-o.release
 }
-func (o *slowOwner) due(*link)                      {}
-func (o *slowOwner) drained(*link)                  {}
-func (o *slowOwner) lost(_ *link, _ int, err error) { o.err = err }
+func (o *slowOwner) Due(*Link)                      {}
+func (o *slowOwner) Drained(*Link)                  {}
+func (o *slowOwner) Lost(_ *Link, _ int, err error) { o.err = err }
 func newSlowOwner() *slowOwner                      { return &slowOwner{make(chan struct{}), make(chan struct{}), nil} }
 func echoes(n int) (cmds []resp.Command, reply string) {
 	for range n {
@@ -38,42 +39,40 @@ func echoes(n int) (cmds []resp.Command, reply string) {
 // become the answer to the next command.
 func TestReceivedBeforeSent(t *testing.T) {
 	for name, test := range map[string]struct {
-		early bool // the extra reply arrives with the handshake
-		first int  // commands sent before
-		cmds  int  // commands sent after the extra reply
-		tx    bool
+		early  bool // the extra reply arrives with the handshake
+		first  int  // commands sent before
+		cmds   int  // commands sent after the extra reply
+		verify bool // the replies are verified
 	}{
-		"handshake":          {early: true, cmds: 1},
-		"handshake, batch":   {early: true, cmds: 3},
-		"call":               {first: 1, cmds: 1},
-		"call, batch":        {first: 1, cmds: 3},
-		"batch":              {first: 3, cmds: 1},
-		"call, transaction":  {first: 1, cmds: 3, tx: true},
-		"batch, transaction": {first: 3, cmds: 3, tx: true},
+		"handshake":        {early: true, cmds: 1},
+		"handshake, batch": {early: true, cmds: 3},
+		"call":             {first: 1, cmds: 1},
+		"call, batch":      {first: 1, cmds: 3},
+		"batch":            {first: 3, cmds: 1},
+		"call, verified":   {first: 1, cmds: 3, verify: true},
+		"batch, verified":  {first: 3, cmds: 3, verify: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				client, server := net.Pipe()
 				defer server.Close()
-				from := &source{nc: client}
-				s := &session{nc: client, r: resp.NewReader(from, resp.Limits{}), from: from, proto: 3}
+				s := NewSession(client, client, resp.Limits{})
 				const stray = ">1\r\n+push\r\n+stray\r\n"
 				if test.early {
 					go server.Write([]byte("+OK\r\n" + stray))
-					if _, err := s.r.Read(); err != nil {
+					if _, err := s.Reader.Read(); err != nil {
 						t.Fatal(err)
 					}
 				}
-				cfg := Config{}.withDefaults()
 				owner := newSlowOwner()
 				var wg sync.WaitGroup
-				l := newLink(s, &cfg, true, owner, &wg)
+				l := New(s, Config{Timeout: 5 * time.Second, Shared: true}, owner, &wg)
 				if first, reply := echoes(test.first); len(first) > 0 {
 					go func() {
 						bufio.NewReader(server).Peek(1)
 						server.Write([]byte(reply + stray))
 					}()
-					if _, err := l.doBatch(t.Context(), request{cmds: first}, 0); err != nil {
+					if _, _, err := l.DoBatch(t.Context(), Request{Commands: first}, 0); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -84,9 +83,13 @@ func TestReceivedBeforeSent(t *testing.T) {
 					owner.release <- struct{}{}
 				}()
 				later, _ := echoes(test.cmds)
-				values, err := l.doBatch(context.Background(), request{cmds: later, tx: test.tx}, 0)
-				if len(values) > 0 || !errors.Is(err, ErrUncertain) || !errors.Is(err, errUnasked) {
-					t.Errorf("doBatch = %v, %v; want no reply, and an error that says why", values, err)
+				q := Request{Commands: later}
+				if test.verify {
+					q.Verify = func([]resp.Value) error { return nil }
+				}
+				values, sent, err := l.DoBatch(context.Background(), q, 0)
+				if len(values) > 0 || !sent || !errors.Is(err, errUnasked) {
+					t.Errorf("DoBatch = %v, %v, %v; want no reply, sent, and an error that says why", values, sent, err)
 				}
 				wg.Wait()
 				if !errors.Is(owner.err, errUnasked) {

@@ -1,4 +1,4 @@
-package conn
+package pipeline
 
 import (
 	"context"
@@ -8,27 +8,28 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/resp"
 )
 
-// link is one connection after its handshake, with pipelined commands of many callers. Conn and Pool are built on
-// links.
+// Link is one connection after its handshake, with pipelined commands of many callers. Many goroutines may call its
+// methods at once.
 //
 // A caller appends its encoded command to pending. If no writer is active, the caller becomes the writer and writes
 // all pending commands, including commands that other callers append meanwhile (write.go). readLoop reads all replies
 // and hands them out in the order of the commands (read.go). A timer closes the link if a reply is overdue
 // (deadlines.go).
-type link struct {
-	// Constant after newLink.
+type Link struct {
+	// Constant after New.
+	Addr   string    // Session.Addr
+	Proto  int       // RESP version, 2 or 3
+	Start  time.Time // time of New
 	nc     net.Conn
-	proto  int
-	addr   string
-	start  time.Time
+	s      *Session
 	shared bool    // used by callers that are independent of each other
-	named  bool    // the server takes names
-	socket bool    // nc is a kernel socket, whose buffer takes socketRoom bytes without blocking
+	socket bool    // the connection is a kernel socket, whose buffer takes socketRoom bytes without blocking
 	sock   *socket // nc without TLS, if the system lets peek look at unread data; or nil
-	owner  owner
+	owner  Owner
 	wg     *sync.WaitGroup // counts the link's goroutines and armed timer
 	done   chan struct{}   // closed when the link fails
 
@@ -43,7 +44,7 @@ type link struct {
 	calls    sync.Pool
 	from     *source      // the source r reads from
 	failed   atomic.Bool  // err is set
-	draining atomic.Bool  // call owner.drained once no command is outstanding
+	draining atomic.Bool  // call Owner.Drained once no command is outstanding
 	pos      atomic.Int64 // number of answered entries of batch
 	part     atomic.Int32 // copy of got, for entries with several replies
 	wrote    atomic.Int64 // bytes of large writes, without the last piece of each
@@ -71,23 +72,23 @@ type link struct {
 	deadlines
 }
 
-// request is one encoded command, or a list of commands to encode.
-type request struct {
-	encoded []byte
-	at      int // place of the text left out, in encoded
-	cmds    []resp.Command
-	tx      bool // cmds are a transaction, MULTI to EXEC, on a shared connection
+// Config holds the limits of a Link. A limit not above zero is off.
+type Config struct {
+	Timeout      time.Duration     // the longest time without progress while commands wait for replies
+	PingInterval time.Duration     // silence after which the Link sends a PING
+	OnSilent     func(addr string) // if set, called by the timer while the server owes an answer and is silent
+	Shared       bool              // independent callers use the Link; otherwise one borrower does
 }
 
-// name returns a copy of the first command's name, for errors and traces.
-func (q request) name() string {
-	switch {
-	case len(q.cmds) > 0:
-		return printable(q.cmds[0].Name())
-	case len(q.encoded) > 0:
-		return nameOf(q.encoded)
-	}
-	return "dial"
+// Request is one encoded command, or a list of commands to encode.
+type Request struct {
+	Encoded  []byte
+	At       int // place of the Text left out, in Encoded
+	Commands []resp.Command
+
+	// Verify, if set, gets all replies to Commands before the caller does. The reader calls it and fails the Link with
+	// its error: no later command may use the connection.
+	Verify func(replies []resp.Value) error
 }
 
 // entry is a command or a batch that waits for its replies. Entries are in the order of the replies.
@@ -99,11 +100,11 @@ type entry struct {
 	after   int64         // bytes received before a writer took the entry
 	tick    uint32        // link's ticks when enqueued
 	replies int32
-	tx      bool // the request's tx
+	verify  func([]resp.Value) error // the Request's Verify
 }
 
-// never is the limit of a command whose reply may take any time.
-const never = time.Duration(1<<63 - 1)
+// Never is the limit of a command whose reply may take any time.
+const Never = time.Duration(1<<63 - 1)
 
 // call is the result of a command, and the caller's way to wait for it. The caller owns the call before enqueue and
 // again after receiving from ready. A caller that leaves early sets the state abandoned and gives the call up; the
@@ -125,31 +126,31 @@ const (
 	abandoned
 )
 
-// owner receives the events of a link, without the link's mutex held. The methods must not block, since readLoop may
+// Owner receives the events of a Link, without the Link's mutex held. The methods must not block, since readLoop may
 // be the caller.
-type owner interface {
-	push(l *link, v resp.Value)
-	due(l *link)                              // the time given to setDue is reached
-	drained(l *link)                          // after drain: no command is outstanding
-	lost(l *link, outstanding int, err error) // the link has failed, all calls are completed
+type Owner interface {
+	Push(l *Link, v resp.Value)
+	Due(l *Link)                              // the time given to SetDue is reached
+	Drained(l *Link)                          // after Drain: no command is outstanding
+	Lost(l *Link, outstanding int, err error) // the Link has failed, all calls are completed
 }
 
-// newLink starts a link on a connection after its handshake. shared means that independent callers use the link;
-// otherwise one borrower does. The link runs until fail; wg counts its goroutines.
-func newLink(s *session, cfg *Config, shared bool, o owner, wg *sync.WaitGroup) *link {
-	l := &link{
-		nc:     s.nc,
-		proto:  s.proto,
-		addr:   s.addr,
-		start:  time.Now(),
-		shared: shared,
-		named:  s.named,
-		socket: isSocket(s.nc),
-		sock:   newSocket(s.nc),
+// New starts a Link on a connection after its handshake. New may call the Owner's Push before it returns. The Link runs
+// until Fail, or until the connection fails; wg counts its goroutines.
+func New(s *Session, cfg Config, o Owner, wg *sync.WaitGroup) *Link {
+	l := &Link{
+		Addr:   s.Addr,
+		Proto:  s.Proto,
+		Start:  time.Now(),
+		nc:     s.Conn,
+		s:      s,
+		shared: cfg.Shared,
+		socket: isSocket(s.raw),
+		sock:   s.socket(),
 		owner:  o,
 		wg:     wg,
 		done:   make(chan struct{}),
-		r:      s.r,
+		r:      s.Reader,
 		from:   s.from,
 	}
 	l.cond.L = &l.mu
@@ -160,8 +161,8 @@ func newLink(s *session, cfg *Config, shared bool, o owner, wg *sync.WaitGroup) 
 		l.cond.Broadcast()
 	}
 	l.calls.New = func() any { return &call{ready: make(chan struct{}, 1)} }
-	for _, v := range s.pushes {
-		o.push(l, v)
+	for _, v := range s.Pushes {
+		o.Push(l, v)
 	}
 	wg.Go(l.readLoop)
 	l.mu.Lock()
@@ -170,71 +171,72 @@ func newLink(s *session, cfg *Config, shared bool, o owner, wg *sync.WaitGroup) 
 	return l
 }
 
-// protocol returns the RESP version of the session, and 0 if s is nil.
-func (s *session) protocol() int {
-	if s == nil {
-		return 0
-	}
-	return s.proto
-}
-
-// isSocket reports whether nc, or the connection below TLS, is a kernel socket.
-func isSocket(nc net.Conn) bool {
-	switch beneath(nc).(type) {
-	case *net.TCPConn, *net.UnixConn:
-		return true
-	}
-	return false
-}
-
-// do sends one command and returns its reply. x is a part left out of q. The error is an *Error.
-func (l *link) do(ctx context.Context, q request, x text, limit time.Duration) (resp.Value, error) {
+// Do sends one command and waits for its reply; ctx bounds the wait. x is a part left out of q. An error reply is a value.
+// With an error, sent reports whether the command may have been sent.
+//
+// The end of ctx leaves the Link open, and the reply is dropped. limit is how long the reply may take, counted from
+// Start, even beyond the timeout: 0, a result of LimitIn, or Never. With Never the end of ctx fails the Link.
+func (l *Link) Do(ctx context.Context, q Request, x Text, limit time.Duration) (v resp.Value, sent bool, err error) {
 	k := l.calls.Get().(*call)
 	var b *body
-	if x.bytes != nil {
-		b = newBody(x, q.encoded[q.at:])
+	if x.Bytes != nil {
+		b = newBody(x, q.Encoded[q.At:])
 	}
 	if err := l.enqueue(ctx, entry{call: k, body: b, replies: 1, limit: limit}, q); err != nil {
 		l.release(k)
-		return resp.Value{}, l.failure(q, false, err)
+		return resp.Value{}, false, err
 	}
 	left, sent := l.await(ctx, k)
 	b.release()
 	if left {
-		return resp.Value{}, l.failure(q, sent, l.callerLeft(ctx, limit))
+		return resp.Value{}, sent, l.callerLeft(ctx, limit)
 	}
-	v, sent, err := k.value, k.sent, k.err
+	v, sent, err = k.value, k.sent, k.err
 	l.release(k)
 	if err != nil {
-		return resp.Value{}, l.failure(q, sent, err)
+		return resp.Value{}, sent, err
 	}
-	return v, nil
+	return v, sent, nil
 }
 
-// doBatch sends the commands of q in order, without other commands in between, and returns the replies. With an
-// *Error, doBatch returns the replies received so far.
-func (l *link) doBatch(ctx context.Context, q request, limit time.Duration) ([]resp.Value, error) {
-	n := len(q.cmds)
+// DoBatch sends the commands of q in order, without other commands in between, and returns the replies. With an error,
+// DoBatch returns the replies received so far. ctx, limit and sent are those of Do.
+func (l *Link) DoBatch(ctx context.Context, q Request, limit time.Duration) (replies []resp.Value, sent bool, err error) {
+	n := len(q.Commands)
 	k := l.calls.Get().(*call)
 	k.batch, k.values = true, make([]resp.Value, 0, n)
-	if err := l.enqueue(ctx, entry{call: k, replies: int32(n), limit: limit, tx: q.tx}, q); err != nil {
+	if err := l.enqueue(ctx, entry{call: k, replies: int32(n), limit: limit, verify: q.Verify}, q); err != nil {
 		l.release(k)
-		return nil, l.failure(q, false, err)
+		return nil, false, err
 	}
 	if left, sent := l.await(ctx, k); left {
-		return nil, l.failure(q, sent, l.callerLeft(ctx, limit))
+		return nil, sent, l.callerLeft(ctx, limit)
 	}
-	values, sent, err := k.values, k.sent, k.err
+	replies, sent, err = k.values, k.sent, k.err
 	l.release(k)
-	if err != nil {
-		return values, l.failure(q, sent, err)
-	}
-	return values, nil
+	return replies, sent, err
 }
+
+// Post sends a command, and nobody waits for its reply. Post does not block. It does nothing if the Link has failed.
+func (l *Link) Post(cmd resp.Command) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err != nil {
+		return
+	}
+	l.appendLocked(entry{replies: 1}, Request{Commands: []resp.Command{cmd}})
+	if !l.writing {
+		l.writing = true
+		l.flushLocked(nil, false, false)
+	}
+}
+
+// LimitIn returns the limit for a command sent now that takes the server d before it can answer.
+func (l *Link) LimitIn(d time.Duration) time.Duration { return time.Since(l.Start) + d + l.timeout }
 
 // await waits until k is completed or ctx ends. left reports that ctx ended first: then the caller no longer owns k,
 // and sent reports whether the command may have been sent. A command that no writer has taken is withdrawn.
-func (l *link) await(ctx context.Context, k *call) (left, sent bool) {
+func (l *Link) await(ctx context.Context, k *call) (left, sent bool) {
 	done := ctx.Done()
 	if done == nil {
 		<-k.ready
@@ -261,27 +263,23 @@ func (l *link) await(ctx context.Context, k *call) (left, sent bool) {
 
 // callerLeft returns the error of a caller whose ctx has ended. For a blocking command it closes the link, which
 // would otherwise stay busy.
-func (l *link) callerLeft(ctx context.Context, limit time.Duration) error {
-	err := ended(ctx)
-	if limit == never {
-		l.fail(fmt.Errorf("a blocking command was given up: %w", err))
+func (l *Link) callerLeft(ctx context.Context, limit time.Duration) error {
+	err := netfail.Ended(ctx)
+	if limit == Never {
+		l.Fail(fmt.Errorf("a blocking command was given up: %w", err))
 	}
 	return err
 }
 
 // release returns k to the pool of calls.
-func (l *link) release(k *call) {
+func (l *Link) release(k *call) {
 	k.state.Store(awaited)
 	k.batch, k.value, k.values, k.err, k.sent = false, resp.Value{}, nil, nil, false
 	l.calls.Put(k)
 }
 
-func (l *link) failure(q request, sent bool, err error) error {
-	return &Error{Op: q.name(), Addr: l.addr, Sent: sent, Err: err}
-}
-
-// fail closes the link with the reason err, unless the link has failed before.
-func (l *link) fail(err error) {
+// Fail closes the Link with the reason err, unless the Link has failed before. Calls in progress end with this reason.
+func (l *Link) Fail(err error) {
 	l.mu.Lock()
 	failed := l.failLocked(err)
 	l.mu.Unlock()
@@ -291,7 +289,7 @@ func (l *link) fail(err error) {
 }
 
 // failLocked marks the link as failed. If it returns true, the caller must call hangUp.
-func (l *link) failLocked(err error) bool {
+func (l *Link) failLocked(err error) bool {
 	if l.err != nil {
 		return false
 	}
@@ -304,31 +302,37 @@ func (l *link) failLocked(err error) bool {
 	return true
 }
 
-// lostEarly returns the error of a dial whose link l failed before its first use.
-func (l *link) lostEarly() error {
+// hangUp closes the connection of a failed link.
+func (l *Link) hangUp() { l.s.HangUp() }
+
+// Failed reports whether the Link has failed, without waiting for a mutex.
+func (l *Link) Failed() bool { return l.failed.Load() }
+
+// Done returns a channel that closes when the Link fails.
+func (l *Link) Done() <-chan struct{} { return l.done }
+
+// Err returns the reason of the failure, or nil.
+func (l *Link) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return &Error{Op: "dial", Addr: l.addr, Err: l.err}
+	return l.err
 }
 
-// hangUp closes the connection of a failed link. The error of closing carries no information.
-func (l *link) hangUp() { _ = hangUp(l.nc) }
-
 // outstandingLocked returns the number of commands and batches without an answer.
-func (l *link) outstandingLocked() int {
+func (l *Link) outstandingLocked() int {
 	return len(l.waiting) + len(l.inflight) + len(l.batch) - int(l.pos.Load())
 }
 
-// outstanding is like outstandingLocked, for callers without mu.
-func (l *link) outstanding() int {
+// Outstanding returns the number of commands and batches without an answer, including those of callers that left.
+func (l *Link) Outstanding() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.outstandingLocked()
 }
 
-// drain calls owner.drained once no command is outstanding. Commands enqueued meanwhile delay the call. If most > 0,
-// the link fails with why after that time.
-func (l *link) drain(most time.Duration, why error) {
+// Drain makes the Link call Owner.Drained once no command is outstanding. Commands enqueued meanwhile delay the call. If most > 0,
+// the Link fails with why after that time.
+func (l *Link) Drain(most time.Duration, why error) {
 	l.mu.Lock()
 	l.draining.Store(true)
 	if most > 0 {
@@ -338,8 +342,8 @@ func (l *link) drain(most time.Duration, why error) {
 	l.checkDrained()
 }
 
-// checkDrained calls owner.drained once, if a draining link has no outstanding command.
-func (l *link) checkDrained() {
+// checkDrained calls Owner.Drained once, if a draining link has no outstanding command.
+func (l *Link) checkDrained() {
 	l.mu.Lock()
 	drained := l.outstandingLocked() == 0 && l.draining.CompareAndSwap(true, false)
 	if drained {
@@ -347,6 +351,6 @@ func (l *link) checkDrained() {
 	}
 	l.mu.Unlock()
 	if drained {
-		l.owner.drained(l)
+		l.owner.Drained(l)
 	}
 }

@@ -1,11 +1,9 @@
-package conn
+package pipeline
 
 import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"sync/atomic"
 
 	"github.com/lockwire/lockwire/resp"
 )
@@ -20,47 +18,18 @@ var errUnasked = errors.New("a reply without a command")
 // time.
 const maxCohort = 64
 
-// source is the reader behind a resp.Reader. It counts the bytes received.
-type source struct {
-	nc       net.Conn
-	sock     *socket      // reads nc if not nil; set with the link
-	wake     func()       // constant after newLink
-	inside   bool         // a reply has begun; owned by the reader
-	received atomic.Int64 // bytes received
-	within   atomic.Int64 // part of received: bytes of replies after their begin
-	awaited  atomic.Bool  // call wake after the next read
-}
-
-func (s *source) Read(b []byte) (int, error) {
-	var n int
-	var err error
-	if s.sock != nil {
-		n, err = s.sock.read(b, &s.received)
-	} else {
-		n, err = s.nc.Read(b)
-		s.received.Add(int64(n))
-	}
-	if s.inside {
-		s.within.Add(int64(n))
-	}
-	if s.awaited.Swap(false) {
-		s.wake()
-	}
-	return n, err
-}
-
 // readLoop reads until the link fails, and then completes the remaining calls.
-func (l *link) readLoop() {
+func (l *Link) readLoop() {
 	err := l.read()
 	if err == io.EOF {
 		err = fmt.Errorf("closed by the server: %w", err)
 	}
-	l.fail(err)
+	l.Fail(err)
 	l.finish()
 }
 
 // read hands out replies until an error, which it returns.
-func (l *link) read() error {
+func (l *Link) read() error {
 	for {
 		if err := l.readOne(); err != nil {
 			return err
@@ -75,7 +44,7 @@ func (l *link) read() error {
 }
 
 // readOne reads and hands out one reply or one push.
-func (l *link) readOne() error {
+func (l *Link) readOne() error {
 	l.from.inside = false
 	kind, err := l.r.Peek()
 	if err != nil {
@@ -103,24 +72,24 @@ func (l *link) readOne() error {
 	case err != nil:
 		return err
 	case v.Kind() == resp.Push:
-		l.owner.push(l, v)
+		l.owner.Push(l, v)
 	case e == nil:
 		return unasked(v)
 	default:
 		e.keep(v)
-		if e.tx && l.got+1 == e.replies && openMulti(e.call.values) {
-			l.fail(errOpenTx)
-			l.count(e)
-			return errOpenTx
+		if e.verify != nil && l.got+1 == e.replies {
+			if err = e.verify(e.call.values); err != nil {
+				l.Fail(err)
+			}
 		}
 		l.count(e)
 	}
-	return nil
+	return err
 }
 
 // headAt is like head, for a reply that begins at offset of the received bytes. Bytes received before a writer took
 // the command cannot be its reply; headAt then returns nil.
-func (l *link) headAt(offset int64) *entry {
+func (l *Link) headAt(offset int64) *entry {
 	if e := l.head(); e != nil && (l.got > 0 || offset >= e.after) {
 		return e
 	}
@@ -128,7 +97,7 @@ func (l *link) headAt(offset int64) *entry {
 }
 
 // head returns the entry of the next reply, or nil without one.
-func (l *link) head() *entry {
+func (l *Link) head() *entry {
 	if i := int(l.pos.Load()); i < len(l.batch) {
 		return &l.batch[i]
 	}
@@ -150,7 +119,7 @@ func (l *link) head() *entry {
 
 // unwanted reports whether no caller waits for the reply, which can then be skipped.
 func (e *entry) unwanted() bool {
-	return e != nil && !e.tx && (e.call == nil || e.call.state.Load() == abandoned)
+	return e != nil && e.verify == nil && (e.call == nil || e.call.state.Load() == abandoned)
 }
 
 // keep stores v in the entry's call, if any.
@@ -165,7 +134,7 @@ func (e *entry) keep(v resp.Value) {
 }
 
 // count registers one reply to e, and completes the call after the last reply.
-func (l *link) count(e *entry) {
+func (l *Link) count(e *entry) {
 	if l.got++; l.got < e.replies {
 		l.part.Store(l.got)
 		return
@@ -185,7 +154,7 @@ func (l *link) count(e *entry) {
 }
 
 // complete wakes the caller of k. An abandoned call is released instead; nil is ignored.
-func (l *link) complete(k *call) {
+func (l *Link) complete(k *call) {
 	switch {
 	case k == nil:
 	case k.state.CompareAndSwap(awaited, completed):
@@ -204,7 +173,7 @@ func unasked(v resp.Value) error {
 }
 
 // finish completes all calls of a failed link.
-func (l *link) finish() {
+func (l *Link) finish() {
 	l.mu.Lock()
 	for l.writing { // short, since the connection is closed
 		l.cond.Wait()
@@ -227,5 +196,5 @@ func (l *link) finish() {
 			l.complete(e.call)
 		}
 	}
-	l.owner.lost(l, outstanding, err)
+	l.owner.Lost(l, outstanding, err)
 }

@@ -1,6 +1,6 @@
 //go:build linux || darwin || dragonfly || freebsd || netbsd || openbsd
 
-package conn
+package pipeline
 
 import (
 	"io"
@@ -21,7 +21,7 @@ type socket struct {
 
 	put func(fd uintptr) (done bool)
 
-	out    *link // for put; owned by the writer, like the following
+	out    *Link // for put; owned by the writer, like the following
 	body   *body
 	putErr error
 
@@ -34,11 +34,8 @@ type socket struct {
 	peekErr error
 }
 
-// newSocket returns nil if nc is not a kernel socket, or is under TLS.
+// newSocket returns nil if the system gives no access to nc.
 func newSocket(nc net.Conn) *socket {
-	if !isSocket(nc) || beneath(nc) != nc {
-		return nil
-	}
 	rc, err := nc.(syscall.Conn).SyscallConn()
 	if err != nil {
 		return nil
@@ -93,7 +90,7 @@ func (s *socket) read(b []byte, count *atomic.Int64) (int, error) {
 
 // write writes the text of b. It waits between its system calls, which do not block. One goroutine at a time may call
 // write.
-func (s *socket) write(l *link, b *body) error {
+func (s *socket) write(l *Link, b *body) error {
 	s.out, s.body = l, b
 	err := s.rc.Write(s.put)
 	s.out, s.body = nil, nil

@@ -1,4 +1,4 @@
-package conn
+package pipeline
 
 import (
 	"fmt"
@@ -44,7 +44,7 @@ type deadlines struct {
 	next           time.Duration // time of the next tick
 	heard          int64         // bytes received before the last tick
 	quiet          time.Duration // begin of the silence
-	dueAt          time.Duration // time to call owner.due; 0 for never
+	dueAt          time.Duration // time to call Owner.Due; 0 for never
 	giveUp         time.Duration // time to fail the link; 0 for never
 	why            error         // reason to fail at giveUp
 	pingsSuspended bool          // send no PING: within a MULTI the server would queue it
@@ -61,7 +61,7 @@ type progress struct {
 }
 
 // listenLocked records bytes and progress since the last call, and reports whether bytes were received.
-func (l *link) listenLocked(now time.Duration) (heard bool) {
+func (l *Link) listenLocked(now time.Duration) (heard bool) {
 	received := l.from.received.Load()
 	heard, l.heard = received != l.heard, received
 	p := progress{l.answered + l.pos.Load(), l.part.Load(), l.from.within.Load(), l.progress.written}
@@ -79,7 +79,7 @@ func (l *link) listenLocked(now time.Duration) (heard bool) {
 }
 
 // startDeadlinesLocked starts the timer of a new link, whose handshake has just ended.
-func (l *link) startDeadlinesLocked(cfg *Config) {
+func (l *Link) startDeadlinesLocked(cfg Config) {
 	l.timeout, l.ping = max(cfg.Timeout, 0), max(cfg.PingInterval, 0)
 	if most := l.timeout; most > 0 || l.ping > 0 {
 		if most == 0 {
@@ -94,7 +94,7 @@ func (l *link) startDeadlinesLocked(cfg *Config) {
 	// A PING is sent a little early, since a missing answer is noticed a little late.
 	l.ping = max(l.ping-2*l.period, l.ping/2)
 	if l.silence.tell = cfg.OnSilent; l.silence.tell != nil && l.period == 0 {
-		l.period = silentPeriod
+		l.period = SilentPeriod
 	}
 	l.heard = l.from.received.Load()
 	l.scheduleLocked(0, false)
@@ -102,7 +102,7 @@ func (l *link) startDeadlinesLocked(cfg *Config) {
 
 func divideUp(d, by time.Duration) time.Duration { return (d-1)/by + 1 }
 
-func (l *link) stopDeadlinesLocked() {
+func (l *Link) stopDeadlinesLocked() {
 	if l.armed && l.timer.Stop() {
 		l.armed = false
 		l.wg.Done()
@@ -110,50 +110,50 @@ func (l *link) stopDeadlinesLocked() {
 }
 
 // wakeDeadlinesLocked returns to frequent ticks when a command comes after an idle time.
-func (l *link) wakeDeadlinesLocked() {
+func (l *Link) wakeDeadlinesLocked() {
 	if !l.slow || l.period == 0 {
 		return
 	}
 	l.slow = false
-	now := time.Since(l.start)
+	now := time.Since(l.Start)
 	l.silence.since = now
 	l.armLocked(now, l.period)
 }
 
-// setDue calls owner.due at time at, counted from the link's start; 0 is never.
-func (l *link) setDue(at time.Duration) {
+// SetDue makes the Link call Owner.Due at time at, counted from Start; 0 is never. It replaces the time set before.
+func (l *Link) SetDue(at time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.dueAt = at
 	if at > 0 {
-		l.tickWithinLocked(at - time.Since(l.start))
+		l.tickWithinLocked(at - time.Since(l.Start))
 	}
 }
 
 // giveUpLocked fails the link with why after d; 0 is never.
-func (l *link) giveUpLocked(d time.Duration, why error) {
+func (l *Link) giveUpLocked(d time.Duration, why error) {
 	l.giveUp, l.why = 0, why
 	if d > 0 {
-		l.giveUp = time.Since(l.start) + d
+		l.giveUp = time.Since(l.Start) + d
 		l.tickWithinLocked(d)
 	}
 }
 
-// suspendPings stops or resumes PINGs.
-func (l *link) suspendPings(on bool) {
+// SuspendPings stops or resumes PINGs.
+func (l *Link) SuspendPings(on bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.pingsSuspended = on
 }
 
-func (l *link) tickWithinLocked(d time.Duration) {
-	if now := time.Since(l.start); l.err == nil && (!l.armed || now+d < l.next) {
+func (l *Link) tickWithinLocked(d time.Duration) {
+	if now := time.Since(l.Start); l.err == nil && (!l.armed || now+d < l.next) {
 		l.armLocked(now, max(d, 0))
 	}
 }
 
 // armLocked sets the timer to fire after d. A tick already running takes the place of the new one.
-func (l *link) armLocked(now, d time.Duration) {
+func (l *Link) armLocked(now, d time.Duration) {
 	l.next = now + d
 	switch {
 	case l.timer == nil:
@@ -170,11 +170,11 @@ func (l *link) armLocked(now, d time.Duration) {
 }
 
 // tick runs in the timer's goroutine. It may block while writing a PING; a later tick then closes the connection.
-func (l *link) tick() {
+func (l *Link) tick() {
 	defer l.wg.Done()
 	l.mu.Lock()
 	l.armed = false
-	now := time.Since(l.start)
+	now := time.Since(l.Start)
 	if now-l.last >= l.period {
 		l.ticks++
 		l.last = now
@@ -197,21 +197,21 @@ func (l *link) tick() {
 	}
 	l.mu.Unlock()
 	if silent {
-		l.silence.tell(l.addr)
+		l.silence.tell(l.Addr)
 	}
 	if due {
-		l.owner.due(l)
+		l.owner.Due(l)
 	}
 }
 
 // scheduleLocked sets the timer for the next tick and reports whether to send a PING. busy means that bytes came
 // since the last tick, or that a command is outstanding.
-func (l *link) scheduleLocked(now time.Duration, busy bool) (ping bool) {
+func (l *Link) scheduleLocked(now time.Duration, busy bool) (ping bool) {
 	if busy || l.pingsSuspended {
 		l.quiet = now - l.period
 	}
 	ping = l.ping > 0 && now-l.quiet >= l.ping
-	wait := never
+	wait := Never
 	switch {
 	case (busy || ping) && l.period > 0:
 		wait = l.period
@@ -227,14 +227,14 @@ func (l *link) scheduleLocked(now time.Duration, busy bool) (ping bool) {
 			wait = min(wait, max(at-now, 0))
 		}
 	}
-	if wait < never {
+	if wait < Never {
 		l.armLocked(now, wait)
 	}
 	return ping
 }
 
-func (l *link) pingLocked() {
-	l.appendLocked(entry{replies: 1}, request{cmds: []resp.Command{resp.Cmd("PING")}})
+func (l *Link) pingLocked() {
+	l.appendLocked(entry{replies: 1}, Request{Commands: []resp.Command{resp.Cmd("PING")}})
 	if !l.writing {
 		l.writing = true
 		l.flushLocked(nil, true, false)
@@ -242,7 +242,7 @@ func (l *link) pingLocked() {
 }
 
 // overdueLocked returns the reason to fail the link at this tick, or nil.
-func (l *link) overdueLocked(now time.Duration) error {
+func (l *Link) overdueLocked(now time.Duration) error {
 	if l.giveUp > 0 && now >= l.giveUp {
 		return l.why
 	}
@@ -253,7 +253,7 @@ func (l *link) overdueLocked(now time.Duration) error {
 	switch {
 	case oldest == nil:
 		return nil
-	case oldest.limit == never: // a blocking command delays all commands behind it
+	case oldest.limit == Never: // a blocking command delays all commands behind it
 		return nil
 	case min(l.ticks-oldest.tick, l.ticks-l.since) <= l.overdue:
 		return nil // not overdue, counted from the last progress or from sending
@@ -266,10 +266,10 @@ func (l *link) overdueLocked(now time.Duration) error {
 
 // allowedLocked reports whether a ctx allows any command more time than the timeout. All commands on a link fail
 // together, so any one command is enough.
-func (l *link) allowedLocked(now time.Duration) bool {
+func (l *Link) allowedLocked(now time.Duration) bool {
 	for _, list := range [...][]entry{l.batch[l.pos.Load():], l.inflight, l.waiting} {
 		for i := range list {
-			if e := &list[i]; now < e.limit && e.limit != never {
+			if e := &list[i]; now < e.limit && e.limit != Never {
 				return true
 			}
 		}

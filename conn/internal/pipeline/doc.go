@@ -1,0 +1,28 @@
+// Package pipeline carries the commands of many callers over one connection, and their replies back.
+//
+//	s := pipeline.NewSession(nc, nc, limits) // connect; then the handshake, on s.Conn and s.Reader
+//	l := pipeline.New(s, pipeline.Config{Timeout: 5 * time.Second}, owner, &wg)
+//	v, sent, err := l.Do(ctx, pipeline.Request{Encoded: b}, pipeline.Text{}, 0)
+//	l.Fail(errClosed)
+//	wg.Wait()
+//
+// The package knows bytes, replies and time. It knows no command except PING, no pool and no repetition: package conn
+// dials, refuses commands, repeats them and decides how many Links there are.
+//
+// # Where to find what
+//
+//   - link.go: the Link and its front door: Do, DoBatch, Post, Drain, Fail.
+//   - write.go: a caller appends its command, and becomes the writer of all pending commands if nobody writes.
+//   - large.go: a large argument is written from the caller's memory; see Text.
+//   - read.go: the loop that reads replies and hands them out in the order of the commands.
+//   - deadlines.go, silence.go: the timer of a Link: overdue answers, PINGs, the silence of the server.
+//   - session.go: the connection before a Link takes it over, and the source of bytes below the parser.
+//   - socket_*.go: system calls on the kernel's socket: what is unread, what can be written without blocking.
+//   - yield.go: when to let other goroutines run before a write or a read.
+//
+// # Ownership
+//
+// A Link has a loop that reads, a timer, and a second writer if a caller must not block. The WaitGroup given to New
+// counts them. They end soon after the first Fail, by the caller or by the Link itself. The Link then completes all
+// calls and tells its Owner.
+package pipeline

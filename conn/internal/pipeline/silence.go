@@ -1,0 +1,49 @@
+package pipeline
+
+import "time"
+
+const (
+	// SilentAfter is the silence of a server that owes an answer before Config.OnSilent
+	// is called.
+	SilentAfter = time.Second
+
+	// SilentPeriod is the longest time between calls of
+	// OnSilent while the silence lasts.
+	SilentPeriod = SilentAfter / 2
+)
+
+// silence decides when to call Config.OnSilent. The link's mu guards it.
+type silence struct {
+	tell  func(addr string) // constant; nil without OnSilent
+	since time.Duration     // begin of the silence, as time since the link's start
+}
+
+// silentLocked reports whether to call OnSilent at this tick. heard reports bytes received since the last tick.
+func (l *Link) silentLocked(now time.Duration, heard bool) bool {
+	head := l.oldestLocked()
+	if heard || head == nil {
+		l.silence.since = now
+		return false
+	}
+	limit := SilentAfter
+	if head.limit == Never { // a blocking command: expect answers to PINGs only
+		limit = max(l.ping, SilentAfter)
+	}
+	if l.silence.tell == nil || now-l.silence.since < limit || head.limit == Never && l.ping == 0 {
+		return false
+	}
+	if head.limit == Never {
+		l.silence.since = now
+	}
+	return true
+}
+
+// oldestLocked returns the command with the next reply, or nil without one.
+func (l *Link) oldestLocked() *entry {
+	for _, list := range [...][]entry{l.batch[l.pos.Load():], l.inflight, l.waiting} {
+		if len(list) > 0 {
+			return &list[0]
+		}
+	}
+	return nil
+}
