@@ -25,7 +25,7 @@ endif
 # Systems on which nothing is tested, but the library is built, with TLS and without. The first time each takes half a minute of a
 # processor, most of it for the standard library, then a second.
 SYSTEMS := plan9/amd64 freebsd/amd64 openbsd/amd64 netbsd/amd64 js/wasm wasip1/wasm linux/386 linux/arm linux/mipsle
-LIBRARY := . ./resp ./conn ./script ./pubsub ./cluster ./lock ./lock/leader ./lock/fence
+LIBRARY := . ./resp ./conn ./script ./pubsub ./cluster ./lock ./lock/leader ./lock/locktest ./lock/fence
 
 .PHONY: help
 help: ## list the targets

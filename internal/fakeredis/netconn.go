@@ -5,7 +5,6 @@ import (
 	"net"
 	"os"
 	"sync"
-	"syscall"
 	"time"
 )
 
@@ -53,7 +52,7 @@ func (h *half) read(p []byte) (int, error) {
 		case h.dropped:
 			return 0, net.ErrClosed
 		case h.reset:
-			return 0, syscall.ECONNRESET
+			return 0, errReset
 		case over(h.readBy, now):
 			return 0, os.ErrDeadlineExceeded
 		case len(p) == 0:
@@ -101,9 +100,9 @@ func (h *half) write(p []byte) (int, error) {
 		case h.closed:
 			return done, net.ErrClosed
 		case h.reset:
-			return done, syscall.ECONNRESET
+			return done, errReset
 		case h.dropped:
-			return done, syscall.EPIPE
+			return done, errPipe
 		case over(h.writeBy, now):
 			return done, os.ErrDeadlineExceeded
 		}

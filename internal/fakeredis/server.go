@@ -27,7 +27,6 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 )
 
@@ -147,7 +146,7 @@ func (s *Server) Dial(ctx context.Context, network, addr string) (net.Conn, erro
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed || s.refuse || s.down {
-		return fail(syscall.ECONNREFUSED)
+		return fail(errRefused)
 	}
 	return s.acceptLocked(network, addr), nil
 }
