@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/conn/internal/pipeline"
+	"github.com/lockwire/lockwire/conn/internal/sentinel"
 	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/resp"
 )
@@ -86,7 +87,7 @@ func (p *Pool) sendAcked(ctx context.Context, cmds []resp.Command) (_ []resp.Val
 			switch {
 			case why != nil:
 			case p.replaced(addr):
-				return nil, &Error{Op: cmds[0].Name(), Addr: addr, Sent: true, Err: errSwitched}
+				return nil, &Error{Op: cmds[0].Name(), Addr: addr, Sent: true, Err: sentinel.ErrSwitched}
 			default:
 				return values, nil
 			}

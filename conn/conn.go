@@ -63,13 +63,13 @@ func Dial(ctx context.Context, cfg Config) (*Conn, error) {
 	}
 	begin := time.Now()
 	s, err := dialServer(ctx, &cfg)
-	cfg.Trace.dial(begin, cfg.Addr, true, s.protocol(), err)
+	cfg.Trace.dial(begin, cfg.Addr, true, protocol(s), err)
 	if err != nil {
 		return nil, err
 	}
 	own := &dialedConn{cfg: cfg}
 	own.pushes = newPushes(cfg.OnPush, &own.wg)
-	l := pipeline.New(s.Session, own.cfg.link(false), own, &own.wg)
+	l := pipeline.New(s, own.cfg.link(false), own, &own.wg)
 	return &Conn{l: l, cfg: &own.cfg, own: own}, nil
 }
 

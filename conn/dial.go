@@ -14,15 +14,8 @@ import (
 	"github.com/lockwire/lockwire/internal/netfail"
 )
 
-// session is a connection after its handshake. The caller of dial owns the session.
-type session struct {
-	*pipeline.Session
-	named bool   // the server has answered the commands that introduce the client
-	name  string // of the connection
-}
-
-// protocol returns the RESP version of the session, and 0 if s is nil.
-func (s *session) protocol() int {
+// protocol returns the RESP version of a session, and 0 without one.
+func protocol(s *pipeline.Session) int {
 	if s == nil {
 		return 0
 	}
@@ -31,10 +24,12 @@ func (s *session) protocol() int {
 
 // dial connects and completes the handshake within ctx and DialTimeout. dial makes one attempt. cfg must be valid and
 // have its defaults. After dial returns, no goroutine of dial uses the connection.
-func dial(ctx context.Context, cfg *Config) (*session, error) { return dialRole(ctx, cfg, false) }
+func dial(ctx context.Context, cfg *Config) (*pipeline.Session, error) {
+	return dialRole(ctx, cfg, false)
+}
 
 // dialRole is like dial. If master is set, the server must report the role of a master.
-func dialRole(ctx context.Context, cfg *Config, master bool) (*session, error) {
+func dialRole(ctx context.Context, cfg *Config, master bool) (*pipeline.Session, error) {
 	if cfg.DialTimeout > 0 {
 		cause := fmt.Errorf("not done within %v (DialTimeout): %w", cfg.DialTimeout, context.DeadlineExceeded)
 		var cancel context.CancelFunc
@@ -103,7 +98,7 @@ func (p *dialState) String() string {
 
 const tlsHandshake = "TLS handshake"
 
-func (d *dialRun) run(ctx context.Context) (*session, error) {
+func (d *dialRun) run(ctx context.Context) (*pipeline.Session, error) {
 	d.enter("credentials")
 	if err := d.identify(ctx); err != nil {
 		return nil, orEnded(ctx, err)
@@ -118,7 +113,7 @@ func (d *dialRun) run(ctx context.Context) (*session, error) {
 
 // attempt makes one connection. If the server closes the connection during the handshake, attempt sets d.manner to
 // the manner of the next attempt.
-func (d *dialRun) attempt(ctx context.Context) (*session, error) {
+func (d *dialRun) attempt(ctx context.Context) (*pipeline.Session, error) {
 	d.enter("connect")
 	nc, err := d.connect(ctx)
 	if err != nil {
@@ -180,7 +175,7 @@ type secured interface {
 }
 
 // open completes TLS and handshake on a new connection. After an error the caller closes nc.
-func (d *dialRun) open(ctx context.Context, nc net.Conn) (*session, error) {
+func (d *dialRun) open(ctx context.Context, nc net.Conn) (*pipeline.Session, error) {
 	if d.cfg.TLS != nil {
 		d.enter(tlsHandshake)
 		t := d.cfg.TLS.Clone()
@@ -199,7 +194,7 @@ func (d *dialRun) open(ctx context.Context, nc net.Conn) (*session, error) {
 		nc = tc
 	}
 	d.enter("handshake")
-	s := &session{Session: pipeline.NewSession(nc, beneath(nc), d.cfg.Limits)}
+	s := pipeline.NewSession(nc, beneath(nc), d.cfg.Limits)
 	h := handshake{
 		nc:       nc,
 		r:        s.Reader,
@@ -215,16 +210,8 @@ func (d *dialRun) open(ctx context.Context, nc net.Conn) (*session, error) {
 		return nil, err
 	}
 	s.Addr, s.Proto, s.Pushes = d.cfg.Addr, proto, h.pushes
-	s.named, s.name = h.identity, h.name
+	s.Named, s.Name = h.identity, h.name
 	return s, nil
-}
-
-// dialServer is like dial, but dials the master named by the sentinels if cfg has any.
-func dialServer(ctx context.Context, cfg *Config) (*session, error) {
-	if cfg.Sentinel.used() {
-		return newResolver(cfg, nil).dial(ctx)
-	}
-	return dial(ctx, cfg)
 }
 
 // hint adds the likely cause to an error of the TLS handshake with a server that does not expect TLS.

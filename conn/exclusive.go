@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/conn/internal/pipeline"
+	"github.com/lockwire/lockwire/conn/internal/sentinel"
 	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/resp"
 )
@@ -305,7 +306,7 @@ func (m *member) Drained(l *pipeline.Link) {
 	}
 	m.p.mu.Unlock()
 	if outdated {
-		l.Fail(errSwitched)
+		l.Fail(sentinel.ErrSwitched)
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
+var errNotMaster = errors.New("the server is not a master")
+
 // maxEarlyPushes limits the pushes kept during a handshake.
 const maxEarlyPushes = 1024
 

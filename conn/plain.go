@@ -8,6 +8,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/lockwire/lockwire/conn/internal/sentinel"
 )
 
 // plainAfter is the duration of a TLS handshake after which the dial checks whether the server speaks TLS at all.
@@ -26,7 +28,7 @@ func (d *dialRun) whileTLS(ctx context.Context, nc net.Conn) (stop func() (plain
 	plain := false
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if await(ctx, nil, after) == nil && d.answersPlain(ctx) {
+		if sentinel.Await(ctx, nil, after) == nil && d.answersPlain(ctx) {
 			plain = true
 			_ = nc.Close()
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/conn/internal/pipeline"
+	"github.com/lockwire/lockwire/conn/internal/sentinel"
 	"github.com/lockwire/lockwire/internal/callback"
 	"github.com/lockwire/lockwire/resp"
 )
@@ -46,7 +47,7 @@ type Pool struct {
 	retries atomic.Uint64
 	losses  callback.List
 
-	resolver *resolver // nil without sentinels; constant after Open
+	resolver *sentinel.Resolver // nil without sentinels; constant after Open
 
 	mu           sync.Mutex // guards the following, and the fields so marked of sharedConn and member
 	closed       bool
@@ -222,7 +223,7 @@ func (p *Pool) Stream(ctx context.Context) (*Stream, error) {
 	}
 	begin := time.Now()
 	s, err := p.connect(ctx)
-	p.cfg.Trace.dial(begin, p.dialAddr(s, err), true, s.protocol(), err)
+	p.cfg.Trace.dial(begin, p.dialAddr(s, err), true, protocol(s), err)
 	if err != nil {
 		return nil, err
 	}
@@ -296,18 +297,18 @@ func (p *Pool) dial(o pipeline.Owner, exclusive bool, wanted func() bool) (*pipe
 		return nil, err
 	case p.outdatedLocked(s.Addr):
 		s.HangUp()
-		return nil, &Error{Op: "dial", Addr: s.Addr, Err: errSwitched}
+		return nil, &Error{Op: "dial", Addr: s.Addr, Err: sentinel.ErrSwitched}
 	}
-	l := pipeline.New(s.Session, p.cfg.link(!exclusive), o, &p.wg)
-	p.links[l] = s.named
-	if !exclusive && p.name() != s.name { // changed since the handshake
+	l := pipeline.New(s, p.cfg.link(!exclusive), o, &p.wg)
+	p.links[l] = s.Named
+	if !exclusive && p.name() != s.Name { // changed since the handshake
 		p.renameLocked(l)
 	}
 	return l, nil
 }
 
 // dialInTurn returns a session, or nil if no caller needs one any more.
-func (p *Pool) dialInTurn(ctx context.Context, exclusive bool, wanted func() bool) (*session, error) {
+func (p *Pool) dialInTurn(ctx context.Context, exclusive bool, wanted func() bool) (*pipeline.Session, error) {
 	select {
 	case p.dialTokens <- struct{}{}:
 		defer func() { <-p.dialTokens }()
@@ -317,7 +318,7 @@ func (p *Pool) dialInTurn(ctx context.Context, exclusive bool, wanted func() boo
 	p.mu.Lock()
 	pause, switched := time.Until(p.notBefore), p.changed
 	p.mu.Unlock()
-	if pause > 0 && await(ctx, switched, pause) != nil && ctx.Err() != nil {
+	if pause > 0 && sentinel.Await(ctx, switched, pause) != nil && ctx.Err() != nil {
 		return nil, p.cause
 	}
 	p.mu.Lock()
@@ -336,7 +337,7 @@ func (p *Pool) dialInTurn(ctx context.Context, exclusive bool, wanted func() boo
 }
 
 // noteDial records the outcome of a dial and reports it to Trace and Logger.
-func (p *Pool) noteDial(begin time.Time, exclusive bool, s *session, err error) {
+func (p *Pool) noteDial(begin time.Time, exclusive bool, s *pipeline.Session, err error) {
 	now := time.Now()
 	p.mu.Lock()
 	if p.closed {
@@ -353,7 +354,7 @@ func (p *Pool) noteDial(begin time.Time, exclusive bool, s *session, err error) 
 		p.failures = 0
 	}
 	p.mu.Unlock()
-	p.cfg.Trace.dial(begin, p.dialAddr(s, err), exclusive, s.protocol(), err)
+	p.cfg.Trace.dial(begin, p.dialAddr(s, err), exclusive, protocol(s), err)
 	switch {
 	case err != nil && before == 0:
 		warn(&p.cfg, "server not reachable", "error", err)
@@ -376,7 +377,7 @@ func (p *Pool) reportLocked(l *pipeline.Link, exclusive bool, outstanding int, e
 
 // onPurpose reports whether this program closed a link that failed with err.
 func onPurpose(err error) bool {
-	return errors.Is(err, ErrClosed) || errors.Is(err, errRetired) || errors.Is(err, errSwitched)
+	return errors.Is(err, ErrClosed) || errors.Is(err, errRetired) || errors.Is(err, sentinel.ErrSwitched)
 }
 
 // report calls the callbacks for a failed link.

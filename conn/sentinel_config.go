@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -123,17 +122,4 @@ func (s *Sentinel) mapped(addr string) string {
 		return s.NodeMap(addr)
 	}
 	return addr
-}
-
-// announced returns the address made of a sentinel's host and port, or "" if they are malformed.
-func announced(host, port string) string {
-	const longestName = 255
-	n, err := strconv.ParseUint(port, 10, 16)
-	if err != nil || n == 0 || host == "" || len(host) > longestName {
-		return ""
-	}
-	if strings.ContainsFunc(host, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '/' || r == '@' }) {
-		return ""
-	}
-	return net.JoinHostPort(host, strconv.FormatUint(n, 10))
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockwire/lockwire/conn/internal/pipeline"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -44,7 +45,7 @@ func DialStream(ctx context.Context, cfg Config) (*Stream, error) {
 	return newStream(s, &cfg), nil
 }
 
-func newStream(s *session, cfg *Config) *Stream {
+func newStream(s *pipeline.Session, cfg *Config) *Stream {
 	return &Stream{
 		nc:      s.Conn,
 		hangUp:  s.HangUp,

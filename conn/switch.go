@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/conn/internal/pipeline"
+	"github.com/lockwire/lockwire/conn/internal/sentinel"
 )
 
 // switchGrace is how long commands sent to the former master may wait for replies. A living master answers in this
@@ -23,15 +24,15 @@ type knownMaster struct {
 }
 
 // connect dials the server, or the master named by the sentinels.
-func (p *Pool) connect(ctx context.Context) (*session, error) {
+func (p *Pool) connect(ctx context.Context) (*pipeline.Session, error) {
 	if p.resolver != nil {
-		return p.resolver.dial(ctx)
+		return p.resolver.Dial(ctx)
 	}
 	return dial(ctx, &p.cfg)
 }
 
 // dialAddr returns the address that a dial led to, or tried.
-func (p *Pool) dialAddr(s *session, err error) string {
+func (p *Pool) dialAddr(s *pipeline.Session, err error) string {
 	if s != nil {
 		return s.Addr
 	}
@@ -45,17 +46,13 @@ func (p *Pool) dialAddr(s *session, err error) string {
 // master.
 func (p *Pool) suspectMaster(l *pipeline.Link) {
 	if p.resolver != nil {
-		p.resolver.suspect(l.Addr)
+		p.resolver.Suspect(l.Addr)
 	}
 }
 
 // replaced reports whether the sentinels have named a master other than the server at addr.
 func (p *Pool) replaced(addr string) bool {
-	if p.resolver == nil {
-		return false
-	}
-	m, _, _ := p.resolver.current()
-	return m.addr != addr
+	return p.resolver != nil && p.resolver.Known() != addr
 }
 
 // outdatedLocked reports whether addr is not the address of the known master.
@@ -65,19 +62,19 @@ func (p *Pool) outdatedLocked(addr string) bool {
 
 // switched replaces all connections after a change of the master. Commands sent on old connections may still be
 // answered. With the first master, switched starts the goroutines that follow the sentinels.
-func (p *Pool) switched(from string, to master) {
+func (p *Pool) switched(from, to string, seq uint64) {
 	p.mu.Lock()
-	if p.closed || to.seq <= p.seq {
+	if p.closed || seq <= p.seq {
 		p.mu.Unlock()
 		return
 	}
 	first := p.seq == 0
-	p.seq, p.addr = to.seq, to.addr
+	p.seq, p.addr = seq, to
 	if first {
 		ctx, cancel := context.WithCancel(context.Background())
 		p.unfollow = cancel
-		p.wg.Go(func() { p.resolver.follow(ctx) })
-		p.wg.Go(func() { p.resolver.watch(ctx) })
+		p.wg.Go(func() { p.resolver.Follow(ctx) })
+		p.wg.Go(func() { p.resolver.Watch(ctx) })
 	} else {
 		p.switches++
 		close(p.changed)
@@ -104,15 +101,15 @@ func (p *Pool) switched(from string, to master) {
 	}
 	p.mu.Unlock()
 	for _, l := range links {
-		l.Drain(switchGrace, errSwitched)
+		l.Drain(switchGrace, sentinel.ErrSwitched)
 	}
 	for _, s := range streams {
-		_ = s.fail(errSwitched)
+		_ = s.fail(sentinel.ErrSwitched)
 	}
 	if !first {
 		p.losses.Call()
-		p.cfg.Trace.switched(SwitchInfo{Master: p.cfg.Sentinel.Master, From: from, To: to.addr})
-		warn(&p.cfg, "another server is the master", "from", from, "to", to.addr)
+		p.cfg.Trace.switched(SwitchInfo{Master: p.cfg.Sentinel.Master, From: from, To: to})
+		warn(&p.cfg, "another server is the master", "from", from, "to", to)
 	}
 }
 
@@ -136,7 +133,7 @@ func (p *Pool) enlist(s *Stream) (*Stream, error) {
 	}
 	p.mu.Unlock()
 	if outdated {
-		return nil, &Error{Op: "dial", Addr: s.addr, Err: s.fail(errSwitched)}
+		return nil, &Error{Op: "dial", Addr: s.addr, Err: s.fail(sentinel.ErrSwitched)}
 	}
 	return s, nil
 }

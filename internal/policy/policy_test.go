@@ -22,7 +22,7 @@ var mayImport = map[string][]string{
 	"":                      {"conn", "cluster", "lock"},
 	"cmd/lockwire":          {"", "resp", "conn", "cluster", "lock", "lock/leader"},
 	"resp":                  {},
-	"conn":                  {"resp", "internal/callback", "internal/netfail", "conn/internal/pipeline"},
+	"conn":                  {"resp", "internal/callback", "internal/netfail", "conn/internal/pipeline", "conn/internal/sentinel"},
 	"script":                {"resp", "conn"},
 	"pubsub":                {"resp", "conn", "internal/netfail"},
 	"cluster":               {"resp", "conn", "script", "pubsub", "internal/callback", "internal/netfail"},
@@ -45,6 +45,7 @@ var mayImport = map[string][]string{
 	"internal/netfail":      {"resp"},
 
 	"conn/internal/pipeline": {"resp", "internal/netfail"},
+	"conn/internal/sentinel": {"resp", "internal/netfail", "conn/internal/pipeline"},
 }
 
 // tooHeavy are packages of the standard library that a program is not to get for using this one: each brings much with it that
@@ -79,8 +80,6 @@ var goroutines = map[string]string{
 	"conn/plain.go:dialRun.whileTLS":              "dialRun.open, before it returns",
 	"conn/pool.go:Pool.reportLocked":              "Pool.Close",
 	"conn/push.go:newPushes":                      "Pool.Close, Conn.Close",
-	"conn/sentinel_ask.go:resolver.put":           "resolver.put itself, before it returns",
-	"conn/sentinel_follow.go:resolver.listen":     "resolver.listen itself, before it returns: the reader of a subscription",
 	"conn/shared.go:sharedConn.dialLocked":        "Pool.Close",
 	"conn/silence.go:Config.whileDialing":         "dialRole, before it returns",
 	"conn/stream.go:Stream.write":                 "Stream.write itself, before it returns",
@@ -108,6 +107,8 @@ var goroutines = map[string]string{
 	"conn/internal/pipeline/link.go:New":                  "Pool.Close, Conn.Close: readLoop",
 	"conn/internal/pipeline/deadlines.go:Link.armLocked":  "Pool.Close, Conn.Close: the timer of a connection",
 	"conn/internal/pipeline/write.go:Link.handOverLocked": "Pool.Close, Conn.Close: writeLoop",
+	"conn/internal/sentinel/ask.go:Resolver.put":          "Resolver.put itself, before it returns",
+	"conn/internal/sentinel/follow.go:Resolver.listen":    "Resolver.listen itself, before it returns: the reader of a subscription",
 }
 
 func TestImports(t *testing.T) {

@@ -15,6 +15,8 @@ type Session struct {
 	Addr   string       // address for errors and callbacks
 	Proto  int          // RESP version, 2 or 3
 	Pushes []resp.Value // received during the handshake, for the Owner
+	Name   string       // name of the connection on the server
+	Named  bool         // the server has answered the commands that introduce the client
 
 	raw  net.Conn
 	from *source

@@ -1,11 +1,13 @@
-package conn
+package sentinel
 
 import (
 	"context"
 	"fmt"
-	"sync"
-	"time"
+	"net"
+	"strconv"
+	"strings"
 
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -27,9 +29,9 @@ func (a answer) newer(b answer) answer {
 	return a
 }
 
-// question asks the sentinel at addr for the master, and learns the other sentinels. The error is an *Error.
-func (f *resolver) question(ctx context.Context, addr string) (answer, error) {
-	name := f.cfg.Sentinel.Master
+// question asks the sentinel at addr for the master, and learns the other sentinels.
+func (f *Resolver) question(ctx context.Context, addr string) (answer, error) {
+	name := f.cfg.Master
 	replies, err := f.put(ctx, addr,
 		resp.Cmd("SENTINEL", "get-master-addr-by-name", name),
 		resp.Cmd("SENTINEL", "master", name),
@@ -39,20 +41,19 @@ func (f *resolver) question(ctx context.Context, addr string) (answer, error) {
 	}
 	a, err := f.understand(replies)
 	if err != nil {
-		return answer{}, &Error{Op: "dial", Addr: addr, Err: err}
+		return answer{}, f.cfg.Failure(addr, err)
 	}
 	f.learn(addr, a)
 	return a, nil
 }
 
 // put sends all questions at once to the sentinel at addr, over a new connection, and returns the replies within
-// Sentinel.Timeout. The error is an *Error.
-func (f *resolver) put(ctx context.Context, addr string, questions ...resp.Command) ([]resp.Value, error) {
-	s := &f.cfg.Sentinel
-	cause := fmt.Errorf("no answer of the sentinel within %v: %w", s.Timeout, context.DeadlineExceeded)
-	ctx, cancel := context.WithTimeoutCause(ctx, s.Timeout, cause)
+// Config.Timeout. The error is one of Config.Failure or Config.Ask.
+func (f *Resolver) put(ctx context.Context, addr string, questions ...resp.Command) ([]resp.Value, error) {
+	cause := fmt.Errorf("no answer of the sentinel within %v: %w", f.cfg.Timeout, context.DeadlineExceeded)
+	ctx, cancel := context.WithTimeoutCause(ctx, f.cfg.Timeout, cause)
 	defer cancel()
-	stream, err := f.sentinel(ctx, addr)
+	stream, err := f.cfg.Ask(ctx, addr)
 	if err != nil {
 		return nil, err
 	}
@@ -64,27 +65,17 @@ func (f *resolver) put(ctx context.Context, addr string, questions ...resp.Comma
 	replies, err := converse(ctx, stream, questions)
 	if !release() {
 		<-closed
-		err = ended(ctx)
+		err = netfail.Ended(ctx)
 	}
 	_ = stream.Close()
 	if err != nil {
-		return nil, &Error{Op: "dial", Addr: addr, Err: err}
+		return nil, f.cfg.Failure(addr, err)
 	}
 	return replies, nil
 }
 
-// sentinel connects to the sentinel at addr.
-func (f *resolver) sentinel(ctx context.Context, addr string) (*Stream, error) {
-	cfg := f.cfg.sentinel(addr)
-	s, err := dial(ctx, cfg)
-	if err != nil {
-		return nil, err
-	}
-	return newStream(s, cfg), nil
-}
-
 // converse writes all questions and reads the replies.
-func converse(ctx context.Context, stream *Stream, questions []resp.Command) ([]resp.Value, error) {
+func converse(ctx context.Context, stream Stream, questions []resp.Command) ([]resp.Value, error) {
 	if err := stream.Write(ctx, questions...); err != nil {
 		return nil, err
 	}
@@ -102,7 +93,7 @@ func converse(ctx context.Context, stream *Stream, questions []resp.Command) ([]
 }
 
 // understand parses the replies to the commands of question.
-func (f *resolver) understand(replies []resp.Value) (answer, error) {
+func (f *Resolver) understand(replies []resp.Value) (answer, error) {
 	if err := replies[0].Err(); err != nil {
 		return answer{}, fmt.Errorf("SENTINEL: %w", err)
 	}
@@ -120,7 +111,7 @@ func (f *resolver) understand(replies []resp.Value) (answer, error) {
 	}
 	for other := range replies[2].All() {
 		if addr := announcedIn(other); addr != "" && len(a.sentinels) < maxSentinels {
-			a.sentinels = append(a.sentinels, f.cfg.Sentinel.mapped(addr))
+			a.sentinels = append(a.sentinels, f.cfg.Map(addr))
 		}
 	}
 	return a, nil
@@ -154,54 +145,15 @@ func announcedIn(v resp.Value) string {
 	return announcedAt(host, port)
 }
 
-// rateLimiter allows 15 events per second after an initial burst, and at most 20 in any second.
-type rateLimiter struct {
-	mu   sync.Mutex
-	next time.Time // time of the next event without any burst
-}
-
-const (
-	eventInterval = time.Second / 15
-	eventBurst    = 4
-)
-
-// take reserves the next event and returns the wait before it.
-func (p *rateLimiter) take(now time.Time) time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if earliest := now.Add(-eventBurst * eventInterval); p.next.Before(earliest) {
-		p.next = earliest
+// announced returns the address made of a sentinel's host and port, or "" if they are malformed.
+func announced(host, port string) string {
+	const longestName = 255
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil || n == 0 || host == "" || len(host) > longestName {
+		return ""
 	}
-	wait := p.next.Sub(now)
-	p.next = p.next.Add(eventInterval)
-	return max(wait, 0)
-}
-
-// wait waits for the next event.
-func (p *rateLimiter) wait(ctx context.Context, changed <-chan struct{}) error {
-	return await(ctx, changed, p.take(time.Now()))
-}
-
-// await waits for d. It returns early with an error if ctx ends or changed closes, the sign of another master.
-func await(ctx context.Context, changed <-chan struct{}, d time.Duration) error {
-	select {
-	case <-changed:
-		return errSwitched
-	case <-ctx.Done():
-		return ended(ctx)
-	default:
+	if strings.ContainsFunc(host, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '/' || r == '@' }) {
+		return ""
 	}
-	if d <= 0 {
-		return nil
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-changed:
-		return errSwitched
-	case <-ctx.Done():
-		return ended(ctx)
-	}
+	return net.JoinHostPort(host, strconv.FormatUint(n, 10))
 }

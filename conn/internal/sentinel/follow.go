@@ -1,4 +1,4 @@
-package conn
+package sentinel
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lockwire/lockwire/conn/internal/pipeline"
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -19,13 +19,15 @@ const (
 	// promoted is the channel on which the leader of a failover reports the promotion: earlier than switchMaster, by
 	// the time for reconfiguring the replicas.
 	promoted = "+promoted-slave"
+
+	// forever is a time that no program lives to see.
+	forever = time.Duration(1<<63 - 1)
 )
 
 var errMute = errors.New("the sentinel does not answer PING")
 
-// follow listens to one sentinel, and to another after a failure, until ctx ends.
-func (f *resolver) follow(ctx context.Context) {
-	policy := Retry{MinBackoff: minRoundPause, MaxBackoff: maxRoundPause}
+// Follow listens to one sentinel, and to another after a failure, until ctx ends. It connects to an announced master.
+func (f *Resolver) Follow(ctx context.Context) {
 	for failed := 0; ctx.Err() == nil; {
 		var err error
 		useful := false
@@ -48,9 +50,9 @@ func (f *resolver) follow(ctx context.Context) {
 			continue
 		}
 		if failed == 0 {
-			warn(f.cfg, "no sentinel to listen to", "error", err)
+			f.cfg.Warn("no sentinel to listen to", "error", err)
 		}
-		if await(ctx, nil, policy.backoff(failed)) != nil {
+		if Await(ctx, nil, backoff(failed, minRoundPause, maxRoundPause)) != nil {
 			return
 		}
 		failed++
@@ -59,15 +61,15 @@ func (f *resolver) follow(ctx context.Context) {
 
 // listen subscribes to the sentinel at addr and returns when the connection is lost. confirmed reports whether the
 // sentinel confirmed the subscription.
-func (f *resolver) listen(ctx context.Context, addr string) (confirmed bool, err error) {
-	stream, err := f.sentinel(ctx, addr)
+func (f *Resolver) listen(ctx context.Context, addr string) (confirmed bool, err error) {
+	stream, err := f.cfg.Ask(ctx, addr)
 	if err != nil {
 		return false, err
 	}
 	said := news{wake: make(chan struct{}, 1)}
 	var reader sync.WaitGroup
 	reader.Go(func() {
-		said.read(stream, f.cfg.Sentinel.Master)
+		said.read(stream, f.cfg.Master)
 		_ = stream.Close()
 	})
 	err = f.handleNews(ctx, stream, &said)
@@ -81,7 +83,7 @@ func (f *resolver) listen(ctx context.Context, addr string) (confirmed bool, err
 }
 
 // handleNews handles the messages from stream and sends PINGs, until the connection ends or the sentinel stops answering.
-func (f *resolver) handleNews(ctx context.Context, stream *Stream, said *news) error {
+func (f *Resolver) handleNews(ctx context.Context, stream Stream, said *news) error {
 	if err := stream.Write(ctx, resp.Cmd("SUBSCRIBE", switchMaster, promoted)); err != nil {
 		return err
 	}
@@ -108,7 +110,7 @@ func (f *resolver) handleNews(ctx context.Context, stream *Stream, said *news) e
 		wait := time.Hour
 		switch now := time.Now(); {
 		case !asked.IsZero():
-			if wait = asked.Add(f.cfg.Sentinel.Timeout).Sub(now); wait <= 0 {
+			if wait = asked.Add(f.cfg.Timeout).Sub(now); wait <= 0 {
 				return errMute
 			}
 		case f.cfg.PingInterval > 0 || suspicious:
@@ -127,7 +129,7 @@ func (f *resolver) handleNews(ctx context.Context, stream *Stream, said *news) e
 			suspicious = true
 		case <-timer.C:
 		case <-ctx.Done():
-			return ended(ctx)
+			return netfail.Ended(ctx)
 		}
 	}
 }
@@ -135,7 +137,7 @@ func (f *resolver) handleNews(ctx context.Context, stream *Stream, said *news) e
 // announced handles a switch announced by the sentinel at addr. If the switch leads away from the known master, and
 // the new master confirms the role, announced is done. Otherwise the announcement may be old, and announced asks the
 // sentinel.
-func (f *resolver) announced(ctx context.Context, sentinel string, e announcement) {
+func (f *Resolver) announced(ctx context.Context, sentinel string, e announcement) {
 	m, _, _ := f.current()
 	if e.from == m.announced && e.to != m.announced && f.check(ctx, m, e.to, m.epoch+1) == nil {
 		return
@@ -144,7 +146,7 @@ func (f *resolver) announced(ctx context.Context, sentinel string, e announcemen
 }
 
 // check connects to the announced master, which then becomes the known master.
-func (f *resolver) check(ctx context.Context, m master, announced string, epoch int64) error {
+func (f *Resolver) check(ctx context.Context, m master, announced string, epoch int64) error {
 	if err := f.checks.wait(ctx, nil); err != nil {
 		return err
 	}
@@ -153,29 +155,30 @@ func (f *resolver) check(ctx context.Context, m master, announced string, epoch 
 	if s != nil {
 		s.HangUp()
 	}
-	f.cfg.Trace.dial(begin, f.cfg.Sentinel.mapped(announced), true, s.protocol(), err)
+	if f.cfg.Checked != nil {
+		f.cfg.Checked(begin, f.cfg.Map(announced), s, err)
+	}
 	return err
 }
 
-// wake makes watch ask at once, beginning with the given sentinel.
-func (f *resolver) wake(sentinel string) {
+// wake makes Watch ask at once, beginning with the given sentinel.
+func (f *Resolver) wake(sentinel string) {
 	select {
 	case f.pollNow <- sentinel:
 	default:
 	}
 }
 
-// watch regularly asks a sentinel for the master, until ctx ends.
-func (f *resolver) watch(ctx context.Context) {
+// Watch regularly asks a sentinel for the master, until ctx ends. It also asks when Follow has heard of a change.
+func (f *Resolver) Watch(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	policy := Retry{MinBackoff: 2 * minRoundPause, MaxBackoff: max(f.cfg.Sentinel.PollInterval, maxRoundPause)}
 	for n, failed := 0, 0; ; n++ {
-		wait := f.cfg.Sentinel.PollInterval
+		wait := f.cfg.PollInterval
 		if failed > 0 {
-			wait = policy.backoff(failed - 1)
+			wait = backoff(failed-1, 2*minRoundPause, max(f.cfg.PollInterval, maxRoundPause))
 		} else if wait <= 0 {
-			wait = pipeline.Never
+			wait = forever
 		}
 		timer.Reset(wait)
 		first := ""
@@ -195,7 +198,7 @@ func (f *resolver) watch(ctx context.Context) {
 }
 
 // poll asks one sentinel for the master, a different sentinel each time, and connects to a new master.
-func (f *resolver) poll(ctx context.Context, n int, first string) error {
+func (f *Resolver) poll(ctx context.Context, n int, first string) error {
 	m, _, _ := f.current()
 	list := f.list()
 	list = append(list[n%len(list):], list[:n%len(list)]...)
@@ -212,7 +215,7 @@ func (f *resolver) poll(ctx context.Context, n int, first string) error {
 		a, err = f.question(ctx, addr)
 		switch {
 		case ctx.Err() != nil:
-			return ended(ctx)
+			return netfail.Ended(ctx)
 		case err != nil:
 			f.demote(addr)
 		case a.older(m):
@@ -228,8 +231,8 @@ func (f *resolver) poll(ctx context.Context, n int, first string) error {
 }
 
 // apply handles an answer to a question asked while m was the master.
-func (f *resolver) apply(ctx context.Context, m master, a answer) error {
-	if f.cfg.Sentinel.mapped(a.master) != m.addr {
+func (f *Resolver) apply(ctx context.Context, m master, a answer) error {
+	if f.cfg.Map(a.master) != m.addr {
 		return f.check(ctx, m, a.master, a.epoch)
 	}
 	f.mu.Lock()
@@ -257,7 +260,7 @@ type news struct {
 }
 
 // read reads until the connection ends.
-func (s *news) read(stream *Stream, name string) {
+func (s *news) read(stream Stream, name string) {
 	for {
 		v, err := stream.Read()
 		s.mu.Lock()

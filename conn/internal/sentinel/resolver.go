@@ -1,4 +1,4 @@
-package conn
+package sentinel
 
 import (
 	"context"
@@ -8,7 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockwire/lockwire/conn/internal/pipeline"
 	"github.com/lockwire/lockwire/internal/netfail"
+	"github.com/lockwire/lockwire/resp"
 )
 
 const (
@@ -23,25 +25,69 @@ const (
 )
 
 var (
-	errSwitched      = errors.New("conn: another server has become the master")
-	errNotMaster     = errors.New("the server is not a master")
+	// ErrSwitched: a dial led to a server that is not the master any more.
+	ErrSwitched      = errors.New("conn: another server has become the master")
 	errUnknownMaster = errors.New("the sentinel knows no master of this name")
 )
 
-// resolver finds and dials the master: the server named by the sentinels that also reports the role of a
+// Config says where the sentinels are, and how to connect. All functions but OnSwitch and Checked are required. Several
+// goroutines may call a function at once.
+type Config struct {
+	Master       string        // name of the master in the sentinels' configuration
+	Addrs        []string      // addresses of sentinels to dial
+	Timeout      time.Duration // limit of the connection to a sentinel and of its answer
+	PollInterval time.Duration // time between questions of Watch; not above 0 for none
+	PingInterval time.Duration // silence after which Follow checks its sentinel; not above 0 for none
+
+	// Map returns the address to dial for an announced address.
+	Map func(announced string) string
+
+	// Dial connects to the server announced at an address, and requires the role of a master.
+	Dial func(ctx context.Context, announced string) (*pipeline.Session, error)
+
+	// Ask connects to the sentinel at addr.
+	Ask func(ctx context.Context, addr string) (Stream, error)
+
+	// Failure makes the error for a caller: a dial of addr, or of the master by its name, has failed with err.
+	Failure func(addr string, err error) error
+
+	// Final reports whether err, of a dial or an answer, would be the same from every server.
+	Final func(err error) bool
+
+	// Warn logs a change of state.
+	Warn func(text string, args ...any)
+
+	// OnSwitch, if set, is called after each change of the master, also after the first. from is "" then. seq counts
+	// the changes; the calls need not come in its order.
+	OnSwitch func(from, to string, seq uint64)
+
+	// Checked, if set, is called after a connection to a master that a sentinel announced. s is nil with an error.
+	Checked func(begin time.Time, addr string, s *pipeline.Session, err error)
+}
+
+// Stream is a connection to a sentinel. One goroutine at a time calls Read; Close ends a Read or Write under way.
+type Stream interface {
+	Addr() string
+	Read() (resp.Value, error)
+	Write(ctx context.Context, cmds ...resp.Command) error
+	Close() error
+}
+
+// Resolver finds and dials the master: the server named by the sentinels that also reports the role of a
 // master itself.
 //
 // An answer may be old. A sentinel cut off from the others still names the former master, which may not know of its
-// replacement. The epoch of the sentinels' configuration counts the failovers, so the resolver sets aside an answer
+// replacement. The epoch of the sentinels' configuration counts the failovers, so the Resolver sets aside an answer
 // with an older epoch than the known one, and uses it only if no other answer leads to a master.
-type resolver struct {
-	cfg           *Config                      // constant, like the following
-	onSwitch      func(from string, to master) // called after each change of the master
-	pollNow       chan string                  // wakes watch; the sentinel to ask first, or ""
-	checkListener chan struct{}                // makes follow check the sentinel it listens to
-	asks          rateLimiter                  // limits connections to sentinels
-	checks        rateLimiter                  // limits connections that check an announced master
-	asking        chan struct{}                // holds a token while a caller asks the sentinels
+//
+// Many goroutines may call the methods at once.
+type Resolver struct {
+	cfg           Config        // constant, like the following
+	pollNow       chan string   // wakes Watch; the sentinel to ask first, or ""
+	checkListener chan struct{} // makes Follow check the sentinel it listens to
+	asks          rateLimiter   // limits connections to sentinels
+	checks        rateLimiter   // limits connections that check an announced master
+	asking        chan struct{} // holds a token while a caller asks the sentinels
 	successions   successionCache
 
 	mu           sync.Mutex // guards the following
@@ -68,32 +114,37 @@ type search struct {
 	cancel context.CancelCauseFunc
 }
 
-// newResolver returns a resolver. cfg must have its defaults. onSwitch may be nil.
-func newResolver(cfg *Config, onSwitch func(from string, to master)) *resolver {
-	return &resolver{
+// New returns a Resolver that knows no master yet.
+func New(cfg Config) *Resolver {
+	return &Resolver{
 		cfg:           cfg,
-		onSwitch:      onSwitch,
 		pollNow:       make(chan string, 1),
 		checkListener: make(chan struct{}, 1),
 		asking:        make(chan struct{}, 1),
 		successions:   successionCache{asking: make(chan struct{}, 1)},
-		sentinels:     slices.Clone(cfg.Sentinel.Addrs),
+		sentinels:     slices.Clone(cfg.Addrs),
 		master:        master{epoch: -1},
 		changed:       make(chan struct{}),
 		searches:      make(map[*search]struct{}),
 	}
 }
 
+// Known returns the address of the known master as dialed, or "" before the first.
+func (f *Resolver) Known() string {
+	m, _, _ := f.current()
+	return m.addr
+}
+
 // current returns the known master, whether it is suspected, and a channel that closes when the master changes.
-func (f *resolver) current() (m master, suspected bool, changed <-chan struct{}) {
+func (f *Resolver) current() (m master, suspected bool, changed <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.master, f.suspected, f.changed
 }
 
-// suspect makes the next dial ask the sentinels, if addr is the master's address. It also makes follow check its
+// Suspect makes the next dial ask the sentinels, if addr is the master's address. It also makes Follow check its
 // sentinel, so that the next announcement is not missed.
-func (f *resolver) suspect(addr string) {
+func (f *Resolver) Suspect(addr string) {
 	select {
 	case f.checkListener <- struct{}{}:
 	default:
@@ -105,18 +156,19 @@ func (f *resolver) suspect(addr string) {
 	}
 }
 
-// dial connects to the master. If the master changes meanwhile, dial starts again.
-func (f *resolver) dial(ctx context.Context) (*session, error) {
+// Dial connects to the master. If the master changes meanwhile, Dial starts again. ctx bounds the dial. The caller owns
+// the Session.
+func (f *Resolver) Dial(ctx context.Context) (*pipeline.Session, error) {
 	for n := 1; ; n++ {
 		s, err := f.dialOnce(ctx)
-		if n == maxRestarts || ctx.Err() != nil || !errors.Is(err, errSwitched) {
+		if n == maxRestarts || ctx.Err() != nil || !errors.Is(err, ErrSwitched) {
 			return s, err
 		}
 	}
 }
 
 // dialOnce connects to the known master, and after a failure to the master named by the sentinels.
-func (f *resolver) dialOnce(ctx context.Context) (*session, error) {
+func (f *Resolver) dialOnce(ctx context.Context) (*pipeline.Session, error) {
 	m, suspected, changed := f.current()
 	r := round{f: f, known: m, changed: changed}
 	if m.seq > 0 && !suspected {
@@ -124,61 +176,60 @@ func (f *resolver) dialOnce(ctx context.Context) (*session, error) {
 		if err == nil || r.over(ctx, err) {
 			return s, err
 		}
-		f.suspect(m.addr)
+		f.Suspect(m.addr)
 	}
 	select {
 	case f.asking <- struct{}{}:
 		defer func() { <-f.asking }()
 	case <-changed:
-		return nil, f.failure(errSwitched)
+		return nil, f.failure(ErrSwitched)
 	case <-ctx.Done():
-		return nil, f.failure(ended(ctx))
+		return nil, f.failure(netfail.Ended(ctx))
 	}
 	f.mu.Lock()
 	pause := time.Until(f.notBefore)
 	f.mu.Unlock()
-	if err := await(ctx, changed, pause); err != nil {
+	if err := Await(ctx, changed, pause); err != nil {
 		return nil, f.failure(err)
 	}
 	ctx, end, ok := f.untilSwitch(ctx, m.seq, "")
 	defer end()
 	if !ok {
-		return nil, f.failure(errSwitched)
+		return nil, f.failure(ErrSwitched)
 	}
 	s, err := r.ask(ctx)
-	if err != nil && !errors.Is(err, errSwitched) {
+	if err != nil && !errors.Is(err, ErrSwitched) {
 		f.mu.Lock()
 		f.failedRounds++
-		policy := Retry{MinBackoff: minRoundPause, MaxBackoff: maxRoundPause}
-		f.notBefore = time.Now().Add(policy.backoff(f.failedRounds - 1))
+		f.notBefore = time.Now().Add(backoff(f.failedRounds-1, minRoundPause, maxRoundPause))
 		f.mu.Unlock()
 	}
 	return s, err
 }
 
 // connect dials the announced server, requires the role of a master and records it as the known master. If the known
-// master's number is no longer seq, connect fails with errSwitched.
-func (f *resolver) connect(ctx context.Context, seq uint64, announced string, epoch int64) (*session, error) {
-	cfg := f.cfg.server(announced)
-	ctx, end, ok := f.untilSwitch(ctx, seq, cfg.Addr)
+// master's number is no longer seq, connect fails with ErrSwitched.
+func (f *Resolver) connect(ctx context.Context, seq uint64, announced string, epoch int64) (*pipeline.Session, error) {
+	addr := f.cfg.Map(announced)
+	ctx, end, ok := f.untilSwitch(ctx, seq, addr)
 	defer end()
 	if !ok {
-		return nil, f.failure(errSwitched)
+		return nil, f.failure(ErrSwitched)
 	}
-	s, err := dialRole(ctx, cfg, true)
+	s, err := f.cfg.Dial(ctx, announced)
 	if err != nil {
 		return nil, err
 	}
-	if !f.adopt(seq, announced, cfg.Addr, epoch) {
+	if !f.adopt(seq, announced, addr, epoch) {
 		s.HangUp()
-		return nil, f.failure(errSwitched)
+		return nil, f.failure(ErrSwitched)
 	}
 	return s, nil
 }
 
 // untilSwitch returns a ctx that ends as soon as a server other than addr becomes the master. end releases the ctx.
 // ok is false if the known master's number is no longer seq.
-func (f *resolver) untilSwitch(ctx context.Context, seq uint64, addr string) (_ context.Context, end func(), ok bool) {
+func (f *Resolver) untilSwitch(ctx context.Context, seq uint64, addr string) (_ context.Context, end func(), ok bool) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	d := &search{addr: addr, cancel: cancel}
 	f.mu.Lock()
@@ -194,7 +245,7 @@ func (f *resolver) untilSwitch(ctx context.Context, seq uint64, addr string) (_ 
 
 // adopt records a server with the role of a master as the known master. It returns false if the known master's
 // number is no longer seq.
-func (f *resolver) adopt(seq uint64, announced, addr string, epoch int64) bool {
+func (f *Resolver) adopt(seq uint64, announced, addr string, epoch int64) bool {
 	f.mu.Lock()
 	from := f.master
 	if from.seq != seq {
@@ -215,20 +266,20 @@ func (f *resolver) adopt(seq uint64, announced, addr string, epoch int64) bool {
 	to := f.master
 	for d := range f.searches {
 		if d.addr != addr {
-			d.cancel(errSwitched)
+			d.cancel(ErrSwitched)
 		}
 	}
 	close(f.changed)
 	f.changed = make(chan struct{})
 	f.mu.Unlock()
-	if f.onSwitch != nil {
-		f.onSwitch(from.addr, to)
+	if f.cfg.OnSwitch != nil {
+		f.cfg.OnSwitch(from.addr, to.addr, to.seq)
 	}
 	return true
 }
 
 // list returns the sentinels in the order of asking.
-func (f *resolver) list() []string {
+func (f *Resolver) list() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.sentinels)
@@ -236,15 +287,15 @@ func (f *resolver) list() []string {
 
 // learn updates the list of sentinels: it keeps the sentinels in the Config, the one that answered, and the ones
 // named in the answer.
-func (f *resolver) learn(from string, a answer) {
+func (f *Resolver) learn(from string, a answer) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	keep := append([]string{from}, a.sentinels...)
 	list := slices.DeleteFunc(f.sentinels, func(addr string) bool {
-		return !slices.Contains(keep, addr) && !slices.Contains(f.cfg.Sentinel.Addrs, addr)
+		return !slices.Contains(keep, addr) && !slices.Contains(f.cfg.Addrs, addr)
 	})
 	for _, addr := range keep {
-		if len(list) < max(maxSentinels, len(f.cfg.Sentinel.Addrs)) && !slices.Contains(list, addr) {
+		if len(list) < max(maxSentinels, len(f.cfg.Addrs)) && !slices.Contains(list, addr) {
 			list = append(list, addr)
 		}
 	}
@@ -252,7 +303,7 @@ func (f *resolver) learn(from string, a answer) {
 }
 
 // demote moves an unhelpful sentinel to the end of the list.
-func (f *resolver) demote(addr string) {
+func (f *Resolver) demote(addr string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if i := slices.Index(f.sentinels, addr); i >= 0 {
@@ -260,13 +311,13 @@ func (f *resolver) demote(addr string) {
 	}
 }
 
-func (f *resolver) failure(err error) error {
-	return &Error{Op: "dial", Addr: f.cfg.Sentinel.Master, Err: err}
+func (f *Resolver) failure(err error) error {
+	return f.cfg.Failure(f.cfg.Master, err)
 }
 
 // round is one search for the master.
 type round struct {
-	f       *resolver
+	f       *Resolver
 	known   master // the master at the begin of the round
 	changed <-chan struct{}
 	tried   []string // addresses of failed dials
@@ -277,12 +328,12 @@ type round struct {
 // over reports whether err ends the round: ctx or the master has changed, or every server would reply the same, for
 // example about a wrong password.
 func (r *round) over(ctx context.Context, err error) bool {
-	return ctx.Err() != nil || errors.Is(err, errSwitched) || classify(err, false) == netfail.Final
+	return ctx.Err() != nil || errors.Is(err, ErrSwitched) || r.f.cfg.Final(err)
 }
 
 // try dials a server, and dials no server twice.
-func (r *round) try(ctx context.Context, announced string, epoch int64) (*session, error) {
-	addr := r.f.cfg.Sentinel.mapped(announced)
+func (r *round) try(ctx context.Context, announced string, epoch int64) (*pipeline.Session, error) {
+	addr := r.f.cfg.Map(announced)
 	if slices.Contains(r.tried, addr) {
 		return nil, r.err
 	}
@@ -295,7 +346,7 @@ func (r *round) try(ctx context.Context, announced string, epoch int64) (*sessio
 
 // ask asks the sentinels in turn until an answer leads to the master. If no sentinel answers, ask tries the last
 // known master.
-func (r *round) ask(ctx context.Context) (*session, error) {
+func (r *round) ask(ctx context.Context) (*pipeline.Session, error) {
 	f := r.f
 	var aside answer
 	for _, addr := range f.list() {
@@ -304,7 +355,7 @@ func (r *round) ask(ctx context.Context) (*session, error) {
 		}
 		a, err := f.question(ctx, addr)
 		if ctx.Err() != nil {
-			return nil, f.failure(ended(ctx))
+			return nil, f.failure(netfail.Ended(ctx))
 		}
 		switch {
 		case err != nil:
@@ -332,7 +383,7 @@ func (r *round) ask(ctx context.Context) (*session, error) {
 
 // noteSilence records why a sentinel named no master, with a preference for temporary reasons.
 func (r *round) noteSilence(err error) {
-	if r.silence == nil || classify(r.silence, false) == netfail.Final {
+	if r.silence == nil || r.f.cfg.Final(r.silence) {
 		r.silence = err
 	}
 }

@@ -1,0 +1,183 @@
+package sentinel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lockwire/lockwire/internal/netfail"
+	"github.com/lockwire/lockwire/resp"
+)
+
+// Succession is a sentinel's view of the replicas that may take the master's place. conn.Succession explains the fields.
+type Succession struct {
+	Master    string
+	Addr      string
+	Replicas  int
+	Away      int
+	AwayAddrs []string
+	Bare      bool
+	Asked     time.Time
+}
+
+// Reasons for not believing a sentinel: its view may be outdated.
+var (
+	errMinority = errors.New("the sentinel does not reach a majority")
+	errCutOff   = errors.New("the sentinel does not reach the master")
+	errDisputed = errors.New("a sentinel names another master")
+)
+
+// successionCache is the last answer of the sentinels about the replicas.
+type successionCache struct {
+	asking chan struct{} // holds a token while a caller asks
+
+	mu    sync.Mutex // guards the following
+	last  Succession
+	first string // the master in the first answer
+	had   bool   // an answer has reported a replica
+}
+
+// known returns the last answer, if it is about the master at addr and was asked at since or later.
+func (h *successionCache) known(addr string, since time.Time) (Succession, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.last, !h.last.Asked.IsZero() && h.last.Addr == addr && !h.last.Asked.Before(since)
+}
+
+// note stores an answer and sets its Bare.
+func (h *successionCache) note(s Succession) Succession {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.last.Asked.IsZero() {
+		h.first = s.Master
+	}
+	h.had = h.had || s.Replicas > 0
+	s.Bare = !h.had && s.Master == h.first
+	h.last = s
+	return s
+}
+
+// Succession returns a sentinel's answer to a question sent at since or later; for a zero since the last answer is
+// enough. Answers of a sentinel without a majority, cut off from the master, or with another master than the known one
+// do not count.
+func (f *Resolver) Succession(ctx context.Context, since time.Time) (Succession, error) {
+	m, _, _ := f.current()
+	if s, ok := f.successions.known(m.addr, since); ok {
+		return s, nil
+	}
+	select {
+	case f.successions.asking <- struct{}{}:
+		defer func() { <-f.successions.asking }()
+	case <-ctx.Done():
+		return Succession{}, f.failure(netfail.Ended(ctx))
+	}
+	if s, ok := f.successions.known(m.addr, since); ok {
+		return s, nil
+	}
+	err := error(errUnknownMaster)
+	newest := int64(-1) // epoch of another master
+	for _, addr := range f.list() {
+		var s Succession
+		var epoch int64
+		s, epoch, err = f.askSuccession(ctx, addr)
+		m, _, _ = f.current()
+		switch {
+		case err != nil:
+		case m.seq > 0 && s.Addr != m.addr:
+			newest, err = max(newest, epoch), errDisputed
+		case epoch < newest:
+			err = errDisputed
+		default:
+			return f.successions.note(s), nil
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		f.demote(addr)
+	}
+	return Succession{}, f.failure(fmt.Errorf("asking the sentinels for replicas: %w", err))
+}
+
+// refreshSuccession asks again, if a caller has asked before.
+func (f *Resolver) refreshSuccession(ctx context.Context) {
+	f.successions.mu.Lock()
+	wanted := !f.successions.last.Asked.IsZero()
+	f.successions.mu.Unlock()
+	if wanted {
+		_, _ = f.Succession(ctx, time.Now()) // on failure the next caller asks again
+	}
+}
+
+// askSuccession asks one sentinel. It also returns the epoch of the sentinel's configuration; below 0 if missing.
+func (f *Resolver) askSuccession(ctx context.Context, addr string) (Succession, int64, error) {
+	s := Succession{Asked: time.Now()}
+	name := f.cfg.Master
+	replies, err := f.put(ctx, addr,
+		resp.Cmd("SENTINEL", "master", name), resp.Cmd("SENTINEL", "replicas", name), resp.Cmd("SENTINEL", "ckquorum", name))
+	if err != nil {
+		return s, -1, err
+	}
+	for _, v := range replies {
+		if err := v.Err(); err != nil {
+			if strings.HasPrefix(err.Error(), "NOQUORUM") {
+				return s, -1, errMinority
+			}
+			return s, -1, err
+		}
+	}
+	if !reached(replies[0]) { // sentinels hear of a new master through the servers
+		return s, -1, errCutOff
+	}
+	epoch, err := strconv.ParseInt(fieldOf(replies[0], "config-epoch"), 10, 64)
+	if err != nil {
+		epoch = -1
+	}
+	s.Addr = f.cfg.Map(announcedIn(replies[0]))
+	s.Master = fieldOf(replies[0], "runid")
+	for replica := range replies[1].All() {
+		if eligible(replica) {
+			s.Replicas++
+		} else {
+			s.Away++
+			s.AwayAddrs = append(s.AwayAddrs, announcedIn(replica))
+		}
+	}
+	return s, epoch, nil
+}
+
+// muteFor is the time in ms without an answer to PING after which a sentinel does not promote a replica. It is a
+// constant of Sentinel.
+const muteFor = 5000
+
+// eligible reports whether a sentinel could promote the replica, given the sentinel's description. A sentinel
+// promotes no replica that is down or silent. A replica not yet seen following the master has offset 0, and other
+// replicas go first.
+func eligible(replica resp.Value) bool {
+	return reached(replica) && fieldOf(replica, "slave-repl-offset") != "0"
+}
+
+// reached reports whether a sentinel reaches a server, given the sentinel's description.
+func reached(server resp.Value) bool {
+	flags := "," + fieldOf(server, "flags") + ","
+	mute, err := strconv.Atoi(fieldOf(server, "last-ok-ping-reply"))
+	return !strings.Contains(flags, "_down,") && !strings.Contains(flags, ",disconnected,") && (err != nil || mute <= muteFor)
+}
+
+// fieldOf returns a field of a sentinel's description of a server, or "".
+func fieldOf(v resp.Value, field string) string {
+	pairs, err := v.Pairs()
+	if err != nil {
+		return ""
+	}
+	for name, value := range pairs {
+		if text, _ := name.Text(); text == field {
+			text, _ := value.Text()
+			return text
+		}
+	}
+	return ""
+}

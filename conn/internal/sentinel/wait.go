@@ -1,0 +1,67 @@
+package sentinel
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/lockwire/lockwire/internal/netfail"
+)
+
+// backoff returns the pause before repetition n, counted from 0.
+func backoff(n int, shortest, longest time.Duration) time.Duration {
+	return netfail.Backoff(n, shortest, longest, rand.Float64())
+}
+
+// rateLimiter allows 15 events per second after an initial burst, and at most 20 in any second.
+type rateLimiter struct {
+	mu   sync.Mutex
+	next time.Time // time of the next event without any burst
+}
+
+const (
+	eventInterval = time.Second / 15
+	eventBurst    = 4
+)
+
+// take reserves the next event and returns the wait before it.
+func (p *rateLimiter) take(now time.Time) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if earliest := now.Add(-eventBurst * eventInterval); p.next.Before(earliest) {
+		p.next = earliest
+	}
+	wait := p.next.Sub(now)
+	p.next = p.next.Add(eventInterval)
+	return max(wait, 0)
+}
+
+// wait waits for the next event.
+func (p *rateLimiter) wait(ctx context.Context, changed <-chan struct{}) error {
+	return Await(ctx, changed, p.take(time.Now()))
+}
+
+// Await waits for d. It returns early with an error if ctx ends, or with ErrSwitched if changed closes.
+func Await(ctx context.Context, changed <-chan struct{}, d time.Duration) error {
+	select {
+	case <-changed:
+		return ErrSwitched
+	case <-ctx.Done():
+		return netfail.Ended(ctx)
+	default:
+	}
+	if d <= 0 {
+		return nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-changed:
+		return ErrSwitched
+	case <-ctx.Done():
+		return netfail.Ended(ctx)
+	}
+}
