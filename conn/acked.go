@@ -2,49 +2,12 @@ package conn
 
 import (
 	"context"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/lockwire/lockwire/conn/internal/pipeline"
 	"github.com/lockwire/lockwire/conn/internal/sentinel"
-	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/resp"
 )
-
-// endsInWait reports whether cmds are a batch that ends in WAIT or WAITAOF. WAIT delays all commands behind it and
-// counts the writes before it on the same connection. SendBatch therefore sends such a batch undivided over an
-// exclusive connection.
-func endsInWait(cmds []resp.Command) bool {
-	return len(cmds) > 1 && isWait(&cmds[len(cmds)-1])
-}
-
-func isWait(cmd *resp.Command) bool {
-	name := cmd.Name()
-	return strings.EqualFold(name, "wait") || strings.EqualFold(name, "waitaof")
-}
-
-// waitTime returns the time limit in a WAIT, or 0 without one.
-func waitTime(cmd *resp.Command) time.Duration {
-	last := ""
-	for arg := range cmd.Args() {
-		last = arg
-	}
-	ms, err := strconv.ParseInt(last, 10, 32)
-	if !isWait(cmd) || err != nil || ms < 0 {
-		return 0
-	}
-	return time.Duration(ms) * time.Millisecond
-}
-
-// waitLimit returns the time limit for the answer to a blocking command: a known time for WAIT, and never for other
-// commands.
-func waitLimit(l *pipeline.Link, cmd *resp.Command) time.Duration {
-	if d := waitTime(cmd); d > 0 {
-		return l.LimitIn(d)
-	}
-	return pipeline.Never
-}
 
 // sendAcked sends a batch that ends in WAIT over an exclusive connection.
 //
@@ -105,26 +68,6 @@ func (p *Pool) sendAcked(ctx context.Context, cmds []resp.Command) (_ []resp.Val
 			return values, err
 		}
 	}
-}
-
-// refusedAll returns the reason if the server executed none of the commands before the last, and nil otherwise.
-// Commands that only ask about the server do not count.
-func refusedAll(cmds []resp.Command, values []resp.Value) error {
-	var first error
-	for i := range len(cmds) - 1 {
-		switch strings.ToUpper(cmds[i].Name()) {
-		case "INFO", "CLUSTER", "SCRIPT", "ASKING":
-			continue
-		}
-		err := values[i].Err()
-		if err == nil || netfail.Reply(err) == netfail.Final {
-			return nil
-		}
-		if first == nil {
-			first = err
-		}
-	}
-	return first
 }
 
 // yields reports whether the caller will have left before its batch is answered, judging by recent batches, while

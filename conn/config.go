@@ -10,8 +10,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockwire/lockwire/conn/internal/pipeline"
 	"github.com/lockwire/lockwire/resp"
 )
+
+const defaultPort = "6379"
 
 // Config holds the address of a server and the settings of its connections. The zero Config is ready for use: a
 // server without a password on 127.0.0.1:6379. Functions copy the Config they are given; the values behind TLS,
@@ -308,3 +311,13 @@ func (cfg Config) String() string {
 
 // GoString returns String, so that %#v prints no password.
 func (cfg Config) GoString() string { return cfg.String() }
+
+// validName reports whether name is a valid name of a connection.
+func validName(name string) bool {
+	return !strings.ContainsFunc(name, func(r rune) bool { return r < '!' || r > '~' })
+}
+
+// link returns the settings of a link, shared by independent callers or lent to one borrower.
+func (cfg *Config) link(shared bool) pipeline.Config {
+	return pipeline.Config{Timeout: cfg.Timeout, PingInterval: cfg.PingInterval, OnSilent: cfg.OnSilent, Shared: shared}
+}

@@ -14,18 +14,6 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// Doer sends commands. Pool, Conn and cluster.Cluster implement Doer. Many goroutines may call the methods at once.
-type Doer interface {
-	// Send sends one command and returns its reply. An error reply is returned as a resp.Error; a null reply is a
-	// value.
-	Send(ctx context.Context, cmd resp.Command) (resp.Value, error)
-
-	// SendBatch sends commands over one connection, in order and without commands of other callers in between, and
-	// returns the replies in the same order. Error replies are values. If the connection fails, SendBatch returns the
-	// error and the known replies of the first commands.
-	SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value, error)
-}
-
 var errEnded = fmt.Errorf("%w: the function given to With has returned", ErrClosed)
 
 // Conn is one connection, made by [Dial] or lent by [Pool.With]. Use a Conn for commands that must share a
@@ -299,3 +287,6 @@ func (o *dialedConn) Lost(l *pipeline.Link, outstanding int, err error) {
 	info := LostInfo{Addr: l.Addr, Exclusive: true, Age: time.Since(l.Start), InFlight: outstanding, Err: err}
 	o.wg.Go(func() { report(&o.cfg, info) })
 }
+
+// Trace returns Config.Trace.
+func (c *Conn) Trace() *Trace { return c.cfg.Trace }

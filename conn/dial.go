@@ -168,12 +168,6 @@ func (d *dialRun) connect(ctx context.Context) (net.Conn, error) {
 	return nc, err
 }
 
-// secured is a TLS connection.
-type secured interface {
-	net.Conn
-	HandshakeContext(ctx context.Context) error
-}
-
 // open completes TLS and handshake on a new connection. After an error the caller closes nc.
 func (d *dialRun) open(ctx context.Context, nc net.Conn) (*pipeline.Session, error) {
 	if d.cfg.TLS != nil {
@@ -182,9 +176,8 @@ func (d *dialRun) open(ctx context.Context, nc net.Conn) (*pipeline.Session, err
 		if t.ServerName == "" {
 			t.ServerName = d.cfg.serverName()
 		}
-		tc := tlsClient(nc, t)
 		stop := d.whileTLS(ctx, nc)
-		err := tc.HandshakeContext(ctx)
+		tc, err := secure(ctx, nc, t)
 		if stop() {
 			err = errPlain
 		}

@@ -19,46 +19,6 @@ const drainTime = time.Second
 
 var errAbandoned = fmt.Errorf("the reply to an abandoned command did not arrive: %w", os.ErrDeadlineExceeded)
 
-// lending is the part of a Pool that lends exclusive connections, guarded by the Pool's mu. Two invariants hold:
-//
-//   - open = idle + lent + dialing never exceeds Config.MaxConns.
-//   - No connection is idle while a caller waits.
-type lending struct {
-	idle    []*member // the most recently used at the end, lent first
-	lent    int       // includes connections being drained
-	dialing int
-	queue   list.List     // of *borrower, first come first served
-	acked   time.Duration // typical time of a batch that ends in WAIT
-}
-
-// member is an exclusive connection, and the owner of its link. The Pool's mu guards all fields except l.
-type member struct {
-	p       *Pool
-	l       *pipeline.Link
-	state   memberState
-	aged    time.Time // time of reaching MaxAge; zero for never
-	expires time.Time // time of reaching IdleTimeout; zero for never
-}
-
-// memberState is the state of a member.
-type memberState uint8
-
-const (
-	isNew memberState = iota // not counted yet
-	isIdle
-	isLent
-	isGone // no longer counted
-)
-
-// borrower is a caller waiting for a connection. The Pool's mu guards its fields until ready is closed; afterwards
-// they are constant.
-type borrower struct {
-	ready chan struct{} // closed after setting m or err
-	m     *member
-	err   error
-	tries attempts
-}
-
 // With lends fn an exclusive connection: for WATCH, for MULTI and EXEC by hand, for blocking commands. Callers get
 // connections in the order of their calls; ctx bounds the wait. With returns the result of fn.
 //
@@ -210,9 +170,6 @@ func (p *Pool) dialMoreLocked() {
 		p.wg.Go(p.dialMember)
 	}
 }
-
-// openLocked returns the number of exclusive connections, including dials in progress.
-func (p *Pool) openLocked() int { return len(p.idle) + p.lent + p.dialing }
 
 // dialWantedLocked reports whether a dial is of use to a waiting borrower: one has attempts left, or no lent
 // connection may become free.

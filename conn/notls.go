@@ -3,6 +3,7 @@
 package conn
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -33,5 +34,6 @@ func noTLS(c *TLSConfig) error {
 	return fmt.Errorf("conn: %w", errNoTLS)
 }
 
-func tlsClient(net.Conn, *TLSConfig) secured { return nil }
-func beneath(nc net.Conn) net.Conn           { return nc }
+func beneath(nc net.Conn) net.Conn { return nc }
+
+func secure(context.Context, net.Conn, *TLSConfig) (net.Conn, error) { return nil, errNoTLS }

@@ -2,86 +2,16 @@ package conn
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"math/rand/v2"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/lockwire/lockwire/conn/internal/pipeline"
-	"github.com/lockwire/lockwire/conn/internal/sentinel"
-	"github.com/lockwire/lockwire/internal/callback"
 	"github.com/lockwire/lockwire/resp"
 )
-
-// dialsAtOnce limits the concurrent dials of a Pool.
-const dialsAtOnce = 2
 
 // openAttempts is the default number of attempts of Open without sentinels. With sentinels an election may be in
 // progress, and the budget alone limits Open.
 const openAttempts = 4
-
-// errRetired is the reason for closing a connection that the Pool no longer needs.
-var errRetired = errors.New("conn: connection retired by its pool")
-
-// Pool is a client of one server, or of the current master named by sentinels. A Pool has connections shared by all
-// callers, and exclusive connections lent to one caller at a time. Many goroutines may use a Pool at once.
-// Connections are opened on demand and replaced after a failure. Close a Pool after use.
-//
-// A Pool repeats commands that certainly did not run, within the limits of Config.Retry, and no other command. An
-// error that matches ErrUncertain means that a command may have run.
-//
-// A ctx bounds the wait of a call and does not undo a command already sent. The end of one caller's ctx does not
-// affect other callers on the connection. A shared connection refuses commands that would block or change the
-// connection's state; the error names the alternative.
-type Pool struct {
-	// Constant after Open.
-	cfg         Config
-	sharedConns []*sharedConn
-	pushes      *pushes
-	dialTokens  chan struct{} // holds a token per dial in progress
-	closing     chan struct{} // closed when Close begins
-
-	wg      sync.WaitGroup // counts all goroutines
-	retries atomic.Uint64
-	losses  callback.List
-
-	resolver *sentinel.Resolver // nil without sentinels; constant after Open
-
-	mu           sync.Mutex // guards the following, and the fields so marked of sharedConn and member
-	closed       bool
-	cause        error                           // reason of closing, set once, before closing is closed
-	links        map[*pipeline.Link]bool         // all links that have not failed; true if the server takes names
-	pendingDials map[pipeline.Owner]*pendingDial // the dials in progress
-	knownMaster
-	health
-	lending
-}
-
-// health is the record of the Pool's dials. After a failed dial, all dials wait until notBefore.
-type health struct {
-	failures  int       // failed dials in a row
-	notBefore time.Time // earliest time of the next dial
-	lastErr   error     // the cause of the last dial that failed
-	lastAt    time.Time
-
-	dials, dialErrors, lostLinks uint64
-}
-
-// underway is a dial in progress, or waiting for its turn.
-type pendingDial struct {
-	cancel context.CancelFunc
-	dialState
-}
-
-// attempt is one dial of a shared connection, for all callers that wait for it.
-type attempt struct {
-	done    chan struct{}  // closed when the dial has ended
-	waiting int            // number of waiting callers; guarded by the Pool's mu
-	link    *pipeline.Link // constant after done is closed, like err
-	err     error
-}
 
 // Open returns a Pool for the server at cfg.Addr, or for the master named by cfg.Sentinel. Open dials one connection,
 // within the limits of ctx and cfg.Retry, and so reports a wrong address or password at once.
@@ -268,149 +198,10 @@ func (p *Pool) CloseFor(cause error) error {
 	return nil
 }
 
-// dial makes a link for an owner, in a goroutine counted by p.wg. It waits for its turn and, after failed dials, for
-// the backoff. It returns nil and no error if wanted, called with mu held, then reports that no caller needs the link
-// any more.
-func (p *Pool) dial(o pipeline.Owner, exclusive bool, wanted func() bool) (*pipeline.Link, error) {
-	d := &pendingDial{}
-	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), dialStateKey{}, &d.dialState))
-	defer cancel()
-	d.cancel = cancel
-	p.mu.Lock()
-	p.pendingDials[o] = d
-	closed := p.closed
-	p.mu.Unlock()
-	if closed {
-		return nil, p.cause
-	}
-	s, err := p.dialInTurn(ctx, exclusive, wanted)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.pendingDials, o)
-	switch {
-	case p.closed:
-		if s != nil {
-			s.HangUp()
-		}
-		return nil, p.cause
-	case s == nil:
-		return nil, err
-	case p.outdatedLocked(s.Addr):
-		s.HangUp()
-		return nil, &Error{Op: "dial", Addr: s.Addr, Err: sentinel.ErrSwitched}
-	}
-	l := pipeline.New(s, p.cfg.link(!exclusive), o, &p.wg)
-	p.links[l] = s.Named
-	if !exclusive && p.name() != s.Name { // changed since the handshake
-		p.renameLocked(l)
-	}
-	return l, nil
-}
-
-// dialInTurn returns a session, or nil if no caller needs one any more.
-func (p *Pool) dialInTurn(ctx context.Context, exclusive bool, wanted func() bool) (*pipeline.Session, error) {
-	select {
-	case p.dialTokens <- struct{}{}:
-		defer func() { <-p.dialTokens }()
-	case <-ctx.Done():
-		return nil, p.cause
-	}
-	p.mu.Lock()
-	pause, switched := time.Until(p.notBefore), p.changed
-	p.mu.Unlock()
-	if pause > 0 && sentinel.Await(ctx, switched, pause) != nil && ctx.Err() != nil {
-		return nil, p.cause
-	}
-	p.mu.Lock()
-	stop := !wanted()
-	if !stop {
-		p.dials++
-	}
-	p.mu.Unlock()
-	if stop {
-		return nil, nil
-	}
-	begin := time.Now()
-	s, err := p.connect(ctx)
-	p.noteDial(begin, exclusive, s, err)
-	return s, err
-}
-
-// noteDial records the outcome of a dial and reports it to Trace and Logger.
-func (p *Pool) noteDial(begin time.Time, exclusive bool, s *pipeline.Session, err error) {
-	now := time.Now()
-	p.mu.Lock()
-	if p.closed {
-		p.mu.Unlock()
-		return
-	}
-	before := p.failures
-	if err != nil {
-		p.dialErrors++
-		p.lastErr, p.lastAt = errors.Unwrap(err), now
-		p.notBefore = now.Add(p.cfg.Retry.dialPause(p.failures))
-		p.failures++
-	} else {
-		p.failures = 0
-	}
-	p.mu.Unlock()
-	p.cfg.Trace.dial(begin, p.dialAddr(s, err), exclusive, protocol(s), err)
-	switch {
-	case err != nil && before == 0:
-		warn(&p.cfg, "server not reachable", "error", err)
-	case err == nil && before > 0:
-		warn(&p.cfg, "server reachable again", "dials", before+1)
-	}
-}
-
-// reportLocked reports a failed link. The callbacks run in a goroutine of their own because the caller may be
-// readLoop.
-func (p *Pool) reportLocked(l *pipeline.Link, exclusive bool, outstanding int, err error) {
-	if p.closed || onPurpose(err) {
-		return
-	}
-	p.lostLinks++
-	p.losses.Call()
-	info := LostInfo{Addr: l.Addr, Exclusive: exclusive, Age: time.Since(l.Start), InFlight: outstanding, Err: err}
-	p.wg.Go(func() { report(&p.cfg, info) })
-}
-
-// onPurpose reports whether this program closed a link that failed with err.
-func onPurpose(err error) bool {
-	return errors.Is(err, ErrClosed) || errors.Is(err, errRetired) || errors.Is(err, sentinel.ErrSwitched)
-}
-
-// report calls the callbacks for a failed link.
-func report(cfg *Config, info LostInfo) {
-	if cfg.Trace != nil && cfg.Trace.Lost != nil {
-		cfg.Trace.Lost(info)
-	}
-	warn(cfg, "connection lost", "error", info.Err, "unanswered", info.InFlight)
-}
-
-// warn logs a change of state.
-func warn(cfg *Config, text string, args ...any) {
-	if cfg.Logger != nil {
-		cfg.Logger.Warn("conn: "+text, append([]any{"addr", cfg.Addr}, args...)...)
-	}
-}
-
-// waitErrorLocked returns the error for a caller whose ctx ended while waiting for a connection.
-func (p *Pool) waitErrorLocked(ctx context.Context) error {
-	n := p.countLocked()
-	text := fmt.Sprintf("waiting for a connection (%d shared; exclusive: %d open, %d idle, %d lent, %d being dialled, "+
-		"%d waiting)", n.Shared, n.Open, n.Idle, n.Lent, n.Dialing, n.Waiting)
-	for _, d := range p.pendingDials {
-		text += "; a dial under way: " + d.String()
-	}
-	if p.failures == 0 || p.lastErr == nil {
-		return fmt.Errorf("%s: %w", text, ended(ctx))
-	}
-	ago := time.Since(p.lastAt).Round(time.Millisecond)
-	return fmt.Errorf("%s: %w; last dial, %v ago: %w", text, ended(ctx), ago, p.lastErr)
-}
-
 // OnLoss registers fn to be called each time that the Pool loses a connection or turns to another master, until stop
 // is called. After a loss the server may have restarted or been replaced. fn must not block and must not use the
 // Pool.
 func (p *Pool) OnLoss(fn func()) (stop func()) { return p.losses.Add(fn) }
+
+// Trace returns Config.Trace.
+func (p *Pool) Trace() *Trace { return p.cfg.Trace }

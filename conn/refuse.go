@@ -239,15 +239,6 @@ func refuseAny(cmds []resp.Command, c carrier) (int, error) {
 	return 0, nil
 }
 
-// refusal returns the error for a command refused because of err.
-func refusal(addr string, q request, err error) error {
-	op := "command" // the name of a command that cannot be encoded
-	if len(q.Encoded) > 0 || len(q.Commands) > 0 && q.Commands[0].Err() == nil {
-		op = q.name()
-	}
-	return &Error{Op: op, Addr: addr, Err: refused{err}}
-}
-
 // afterLine returns an encoded command without its first line, the number of arguments.
 func afterLine(b []byte) []byte {
 	return b[bytes.IndexByte(b, '\n')+1:]

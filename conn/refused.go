@@ -24,3 +24,12 @@ func CheckBatch(cmds []resp.Command) error {
 	}
 	return nil
 }
+
+// refusal returns the error for a command refused because of err.
+func refusal(addr string, q request, err error) error {
+	op := "command" // the name of a command that cannot be encoded
+	if len(q.Encoded) > 0 || len(q.Commands) > 0 && q.Commands[0].Err() == nil {
+		op = q.name()
+	}
+	return &Error{Op: op, Addr: addr, Err: refused{err}}
+}

@@ -40,8 +40,3 @@ func (q request) doBatch(ctx context.Context, l *pipeline.Link, limit time.Durat
 	}
 	return values, nil
 }
-
-// link returns the settings of a link, shared by independent callers or lent to one borrower.
-func (cfg *Config) link(shared bool) pipeline.Config {
-	return pipeline.Config{Timeout: cfg.Timeout, PingInterval: cfg.PingInterval, OnSilent: cfg.OnSilent, Shared: shared}
-}

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/lockwire/lockwire/conn/internal/pipeline"
 	"github.com/lockwire/lockwire/internal/netfail"
+	"github.com/lockwire/lockwire/resp"
 )
 
 type contextKey uint8
@@ -79,19 +81,51 @@ func (a *attempts) failed(pause time.Duration) bool {
 // pause returns the pause before the next attempt.
 func (a *attempts) pause() time.Duration { return a.policy.backoff(a.made) }
 
-// sleep waits for d. If ctx or the Pool ends first, sleep returns the cause.
-func (p *Pool) sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-p.closing:
-		return p.cause
-	case <-ctx.Done():
-		return ended(ctx)
-	}
-}
-
 // ended returns the cause of an ended ctx.
 func ended(ctx context.Context) error { return netfail.Ended(ctx) }
+
+// refusedTail returns the number of commands at the end of a batch that the server did not execute, according to the
+// replies. Repeating these commands does not change the order. A command is not repeated without the ASKING before
+// it. why is the reason of any refusal in the batch, preferably one that requires another connection.
+func refusedTail(cmds []resp.Command, values []resp.Value) (n int, why error) {
+	for i := range values {
+		err := values[i].Err()
+		verdict := netfail.Reply(err)
+		if verdict == netfail.Final {
+			n = 0
+			continue
+		}
+		if n++; n == 1 && i > 0 && ruleOf(cmds[i-1].Name()) == asks {
+			n = 0
+		}
+		if why == nil || verdict == netfail.Redial {
+			why = err
+		}
+	}
+	return n, why
+}
+
+// jitter returns d ±10 %.
+func jitter(d time.Duration) time.Duration {
+	return d + time.Duration((rand.Float64()-0.5)*float64(d)/5)
+}
+
+// refusedAll returns the reason if the server executed none of the commands before the last, and nil otherwise.
+// Commands that only ask about the server do not count.
+func refusedAll(cmds []resp.Command, values []resp.Value) error {
+	var first error
+	for i := range len(cmds) - 1 {
+		switch strings.ToUpper(cmds[i].Name()) {
+		case "INFO", "CLUSTER", "SCRIPT", "ASKING":
+			continue
+		}
+		err := values[i].Err()
+		if err == nil || netfail.Reply(err) == netfail.Final {
+			return nil
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return first
+}

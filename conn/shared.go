@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"sync/atomic"
 	"time"
 
 	"github.com/lockwire/lockwire/conn/internal/pipeline"
@@ -18,32 +16,6 @@ const rejectionMemory = 10 * time.Second
 
 // recheckAfter is how long a fresh connection's READONLY or NOAUTH is believed before the next dial.
 const recheckAfter = time.Second
-
-// sharedConn is one shared connection of a Pool. It owns the links that serve it one after the other.
-type sharedConn struct {
-	p       *Pool
-	current atomic.Pointer[pipeline.Link] // stores hold the Pool's mu
-
-	// Guarded by the Pool's mu.
-	attempt *attempt // the dial in progress, or nil
-	misrouted
-}
-
-// misrouted records connections to a server that replied READONLY or NOAUTH.
-type misrouted struct {
-	suspect *pipeline.Link // the last such link
-	times   int            // such links in a row
-	last    time.Time      // time of suspect's first such reply
-	recheck time.Time      // no dial in place of suspect before this time
-}
-
-// ready returns the current link, or nil if it has failed or is missing.
-func (s *sharedConn) ready() *pipeline.Link {
-	if l := s.current.Load(); l != nil && !l.Failed() {
-		return l
-	}
-	return nil
-}
 
 // get returns the current link unless it is stale. Otherwise get waits for a dial, shared by all callers.
 func (s *sharedConn) get(ctx context.Context, stale *pipeline.Link) (*pipeline.Link, error) {
@@ -132,11 +104,6 @@ func (s *sharedConn) redial(a *attempt) {
 		}
 		return
 	}
-}
-
-// jitter returns d ±10 %.
-func jitter(d time.Duration) time.Duration {
-	return d + time.Duration((rand.Float64()-0.5)*float64(d)/5)
 }
 
 // replace starts a dial in place of l, whose server replied READONLY or NOAUTH (why). The dial resolves the host name
@@ -283,27 +250,6 @@ func (p *Pool) sendOnce(
 			return nil, l, err
 		}
 	}
-}
-
-// refusedTail returns the number of commands at the end of a batch that the server did not execute, according to the
-// replies. Repeating these commands does not change the order. A command is not repeated without the ASKING before
-// it. why is the reason of any refusal in the batch, preferably one that requires another connection.
-func refusedTail(cmds []resp.Command, values []resp.Value) (n int, why error) {
-	for i := range values {
-		err := values[i].Err()
-		verdict := netfail.Reply(err)
-		if verdict == netfail.Final {
-			n = 0
-			continue
-		}
-		if n++; n == 1 && i > 0 && ruleOf(cmds[i-1].Name()) == asks {
-			n = 0
-		}
-		if why == nil || verdict == netfail.Redial {
-			why = err
-		}
-	}
-	return n, why
 }
 
 // retryOrFail decides after the failure err of an attempt to send q. l is the connection used, or nil without one.

@@ -2,7 +2,6 @@ package conn
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/lockwire/lockwire/conn/internal/pipeline"
@@ -13,51 +12,9 @@ import (
 // time; a dead one may be the reason of the failover.
 const switchGrace = 250 * time.Millisecond
 
-// knownMaster is the server of a Pool with sentinels. The Pool's mu guards it.
-type knownMaster struct {
-	seq      uint64        // number of the known master; 0 without one
-	addr     string        // address dialed
-	changed  chan struct{} // closed when the master changes; nil without sentinels
-	unfollow context.CancelFunc
-	streams  map[*Stream]struct{} // open streams
-	switches uint64
-}
-
-// connect dials the server, or the master named by the sentinels.
-func (p *Pool) connect(ctx context.Context) (*pipeline.Session, error) {
-	if p.resolver != nil {
-		return p.resolver.Dial(ctx)
-	}
-	return dial(ctx, &p.cfg)
-}
-
-// dialAddr returns the address that a dial led to, or tried.
-func (p *Pool) dialAddr(s *pipeline.Session, err error) string {
-	if s != nil {
-		return s.Addr
-	}
-	if e, ok := errors.AsType[*Error](err); ok && e.Addr != "" {
-		return e.Addr
-	}
-	return p.cfg.Addr
-}
-
-// suspectMaster makes the resolver ask the sentinels whether the server of l, which replied READONLY, is still the
-// master.
-func (p *Pool) suspectMaster(l *pipeline.Link) {
-	if p.resolver != nil {
-		p.resolver.Suspect(l.Addr)
-	}
-}
-
 // replaced reports whether the sentinels have named a master other than the server at addr.
 func (p *Pool) replaced(addr string) bool {
 	return p.resolver != nil && p.resolver.Known() != addr
-}
-
-// outdatedLocked reports whether addr is not the address of the known master.
-func (p *Pool) outdatedLocked(addr string) bool {
-	return p.resolver != nil && p.seq > 0 && addr != p.addr
 }
 
 // switched replaces all connections after a change of the master. Commands sent on old connections may still be

@@ -3,6 +3,7 @@
 package conn
 
 import (
+	"context"
 	"crypto/tls"
 	"net"
 )
@@ -19,8 +20,11 @@ func withTLS() (*TLSConfig, error) { return &tls.Config{MinVersion: tls.VersionT
 // noTLS returns an error if c asks for TLS in a build without TLS.
 func noTLS(*TLSConfig) error { return nil }
 
-// tlsClient returns the client side of a TLS connection over nc, before the handshake.
-func tlsClient(nc net.Conn, c *TLSConfig) secured { return tls.Client(nc, c) }
+// secure completes a TLS handshake over nc, as the client.
+func secure(ctx context.Context, nc net.Conn, c *TLSConfig) (net.Conn, error) {
+	tc := tls.Client(nc, c)
+	return tc, tc.HandshakeContext(ctx)
+}
 
 // beneath returns the connection below TLS, or nc without TLS.
 func beneath(nc net.Conn) net.Conn {

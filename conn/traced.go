@@ -60,12 +60,6 @@ func TraceOf(d Doer) *Trace {
 	return nil
 }
 
-// Trace returns Config.Trace.
-func (p *Pool) Trace() *Trace { return p.cfg.Trace }
-
-// Trace returns Config.Trace.
-func (c *Conn) Trace() *Trace { return c.cfg.Trace }
-
 func (t *Trace) wantsCommands() bool {
 	return t != nil && (t.CommandStart != nil || t.CommandEnd != nil)
 }

@@ -12,8 +12,6 @@ import (
 	"time"
 )
 
-const defaultPort = "6379"
-
 // ParseURL parses a URL into a Config:
 //
 //	redis://user:password@host:6379/0?timeout=2s

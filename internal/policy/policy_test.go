@@ -78,7 +78,7 @@ var goroutines = map[string]string{
 	"conn/exclusive.go:Pool.dialMoreLocked":       "Pool.Close",
 	"conn/plain.go:dialRun.answersPlain":          "dialRun.answersPlain itself, before it returns",
 	"conn/plain.go:dialRun.whileTLS":              "dialRun.open, before it returns",
-	"conn/pool.go:Pool.reportLocked":              "Pool.Close",
+	"conn/pool_dial.go:Pool.reportLocked":         "Pool.Close",
 	"conn/push.go:newPushes":                      "Pool.Close, Conn.Close",
 	"conn/shared.go:sharedConn.dialLocked":        "Pool.Close",
 	"conn/silence.go:Config.whileDialing":         "dialRole, before it returns",

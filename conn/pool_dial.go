@@ -1,0 +1,163 @@
+package conn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lockwire/lockwire/conn/internal/pipeline"
+	"github.com/lockwire/lockwire/conn/internal/sentinel"
+	"github.com/lockwire/lockwire/resp"
+)
+
+// dialsAtOnce limits the concurrent dials of a Pool.
+const dialsAtOnce = 2
+
+// dial makes a link for an owner, in a goroutine counted by p.wg. It waits for its turn and, after failed dials, for
+// the backoff. It returns nil and no error if wanted, called with mu held, then reports that no caller needs the link
+// any more.
+func (p *Pool) dial(o pipeline.Owner, exclusive bool, wanted func() bool) (*pipeline.Link, error) {
+	d := &pendingDial{}
+	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), dialStateKey{}, &d.dialState))
+	defer cancel()
+	d.cancel = cancel
+	p.mu.Lock()
+	p.pendingDials[o] = d
+	closed := p.closed
+	p.mu.Unlock()
+	if closed {
+		return nil, p.cause
+	}
+	s, err := p.dialInTurn(ctx, exclusive, wanted)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.pendingDials, o)
+	switch {
+	case p.closed:
+		if s != nil {
+			s.HangUp()
+		}
+		return nil, p.cause
+	case s == nil:
+		return nil, err
+	case p.outdatedLocked(s.Addr):
+		s.HangUp()
+		return nil, &Error{Op: "dial", Addr: s.Addr, Err: sentinel.ErrSwitched}
+	}
+	l := pipeline.New(s, p.cfg.link(!exclusive), o, &p.wg)
+	p.links[l] = s.Named
+	if !exclusive && p.name() != s.Name { // changed since the handshake
+		p.renameLocked(l)
+	}
+	return l, nil
+}
+
+// dialInTurn returns a session, or nil if no caller needs one any more.
+func (p *Pool) dialInTurn(ctx context.Context, exclusive bool, wanted func() bool) (*pipeline.Session, error) {
+	select {
+	case p.dialTokens <- struct{}{}:
+		defer func() { <-p.dialTokens }()
+	case <-ctx.Done():
+		return nil, p.cause
+	}
+	p.mu.Lock()
+	pause, switched := time.Until(p.notBefore), p.changed
+	p.mu.Unlock()
+	if pause > 0 && sentinel.Await(ctx, switched, pause) != nil && ctx.Err() != nil {
+		return nil, p.cause
+	}
+	p.mu.Lock()
+	stop := !wanted()
+	if !stop {
+		p.dials++
+	}
+	p.mu.Unlock()
+	if stop {
+		return nil, nil
+	}
+	begin := time.Now()
+	s, err := p.connect(ctx)
+	p.noteDial(begin, exclusive, s, err)
+	return s, err
+}
+
+// noteDial records the outcome of a dial and reports it to Trace and Logger.
+func (p *Pool) noteDial(begin time.Time, exclusive bool, s *pipeline.Session, err error) {
+	now := time.Now()
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return
+	}
+	before := p.failures
+	if err != nil {
+		p.dialErrors++
+		p.lastErr, p.lastAt = errors.Unwrap(err), now
+		p.notBefore = now.Add(p.cfg.Retry.dialPause(p.failures))
+		p.failures++
+	} else {
+		p.failures = 0
+	}
+	p.mu.Unlock()
+	p.cfg.Trace.dial(begin, p.dialAddr(s, err), exclusive, protocol(s), err)
+	switch {
+	case err != nil && before == 0:
+		warn(&p.cfg, "server not reachable", "error", err)
+	case err == nil && before > 0:
+		warn(&p.cfg, "server reachable again", "dials", before+1)
+	}
+}
+
+// reportLocked reports a failed link. The callbacks run in a goroutine of their own because the caller may be
+// readLoop.
+func (p *Pool) reportLocked(l *pipeline.Link, exclusive bool, outstanding int, err error) {
+	if p.closed || onPurpose(err) {
+		return
+	}
+	p.lostLinks++
+	p.losses.Call()
+	info := LostInfo{Addr: l.Addr, Exclusive: exclusive, Age: time.Since(l.Start), InFlight: outstanding, Err: err}
+	p.wg.Go(func() { report(&p.cfg, info) })
+}
+
+// waitErrorLocked returns the error for a caller whose ctx ended while waiting for a connection.
+func (p *Pool) waitErrorLocked(ctx context.Context) error {
+	n := p.countLocked()
+	text := fmt.Sprintf("waiting for a connection (%d shared; exclusive: %d open, %d idle, %d lent, %d being dialled, "+
+		"%d waiting)", n.Shared, n.Open, n.Idle, n.Lent, n.Dialing, n.Waiting)
+	for _, d := range p.pendingDials {
+		text += "; a dial under way: " + d.String()
+	}
+	if p.failures == 0 || p.lastErr == nil {
+		return fmt.Errorf("%s: %w", text, ended(ctx))
+	}
+	ago := time.Since(p.lastAt).Round(time.Millisecond)
+	return fmt.Errorf("%s: %w; last dial, %v ago: %w", text, ended(ctx), ago, p.lastErr)
+}
+
+// connect dials the server, or the master named by the sentinels.
+func (p *Pool) connect(ctx context.Context) (*pipeline.Session, error) {
+	if p.resolver != nil {
+		return p.resolver.Dial(ctx)
+	}
+	return dial(ctx, &p.cfg)
+}
+
+// dialAddr returns the address that a dial led to, or tried.
+func (p *Pool) dialAddr(s *pipeline.Session, err error) string {
+	if s != nil {
+		return s.Addr
+	}
+	if e, ok := errors.AsType[*Error](err); ok && e.Addr != "" {
+		return e.Addr
+	}
+	return p.cfg.Addr
+}
+
+// renameLocked sends CLIENT SETNAME, unless the handshake had to do without such commands.
+func (p *Pool) renameLocked(l *pipeline.Link) {
+	if p.links[l] {
+		l.Post(resp.Cmd("CLIENT", "SETNAME", p.name()))
+	}
+}

@@ -1,0 +1,180 @@
+package conn
+
+import (
+	"container/list"
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockwire/lockwire/conn/internal/pipeline"
+	"github.com/lockwire/lockwire/conn/internal/sentinel"
+	"github.com/lockwire/lockwire/internal/callback"
+)
+
+// Pool is a client of one server, or of the current master named by sentinels. A Pool has connections shared by all
+// callers, and exclusive connections lent to one caller at a time. Many goroutines may use a Pool at once.
+// Connections are opened on demand and replaced after a failure. Close a Pool after use.
+//
+// A Pool repeats commands that certainly did not run, within the limits of Config.Retry, and no other command. An
+// error that matches ErrUncertain means that a command may have run.
+//
+// A ctx bounds the wait of a call and does not undo a command already sent. The end of one caller's ctx does not
+// affect other callers on the connection. A shared connection refuses commands that would block or change the
+// connection's state; the error names the alternative.
+type Pool struct {
+	// Constant after Open.
+	cfg         Config
+	sharedConns []*sharedConn
+	pushes      *pushes
+	dialTokens  chan struct{} // holds a token per dial in progress
+	closing     chan struct{} // closed when Close begins
+
+	wg      sync.WaitGroup // counts all goroutines
+	retries atomic.Uint64
+	losses  callback.List
+
+	resolver *sentinel.Resolver // nil without sentinels; constant after Open
+
+	mu           sync.Mutex // guards the following, and the fields so marked of sharedConn and member
+	closed       bool
+	cause        error                           // reason of closing, set once, before closing is closed
+	links        map[*pipeline.Link]bool         // all links that have not failed; true if the server takes names
+	pendingDials map[pipeline.Owner]*pendingDial // the dials in progress
+	knownMaster
+	health
+	lending
+}
+
+// health is the record of the Pool's dials. After a failed dial, all dials wait until notBefore.
+type health struct {
+	failures  int       // failed dials in a row
+	notBefore time.Time // earliest time of the next dial
+	lastErr   error     // the cause of the last dial that failed
+	lastAt    time.Time
+
+	dials, dialErrors, lostLinks uint64
+}
+
+// pendingDial is a dial in progress, or waiting for its turn.
+type pendingDial struct {
+	cancel context.CancelFunc
+	dialState
+}
+
+// attempt is one dial of a shared connection, for all callers that wait for it.
+type attempt struct {
+	done    chan struct{}  // closed when the dial has ended
+	waiting int            // number of waiting callers; guarded by the Pool's mu
+	link    *pipeline.Link // constant after done is closed, like err
+	err     error
+}
+
+// sharedConn is one shared connection of a Pool. It owns the links that serve it one after the other.
+type sharedConn struct {
+	p       *Pool
+	current atomic.Pointer[pipeline.Link] // stores hold the Pool's mu
+
+	// Guarded by the Pool's mu.
+	attempt *attempt // the dial in progress, or nil
+	misrouted
+}
+
+// misrouted records connections to a server that replied READONLY or NOAUTH.
+type misrouted struct {
+	suspect *pipeline.Link // the last such link
+	times   int            // such links in a row
+	last    time.Time      // time of suspect's first such reply
+	recheck time.Time      // no dial in place of suspect before this time
+}
+
+// ready returns the current link, or nil if it has failed or is missing.
+func (s *sharedConn) ready() *pipeline.Link {
+	if l := s.current.Load(); l != nil && !l.Failed() {
+		return l
+	}
+	return nil
+}
+
+// knownMaster is the server of a Pool with sentinels. The Pool's mu guards it.
+type knownMaster struct {
+	seq      uint64        // number of the known master; 0 without one
+	addr     string        // address dialed
+	changed  chan struct{} // closed when the master changes; nil without sentinels
+	unfollow context.CancelFunc
+	streams  map[*Stream]struct{} // open streams
+	switches uint64
+}
+
+// lending is the part of a Pool that lends exclusive connections, guarded by the Pool's mu. Two invariants hold:
+//
+//   - open = idle + lent + dialing never exceeds Config.MaxConns.
+//   - No connection is idle while a caller waits.
+type lending struct {
+	idle    []*member // the most recently used at the end, lent first
+	lent    int       // includes connections being drained
+	dialing int
+	queue   list.List     // of *borrower, first come first served
+	acked   time.Duration // typical time of a batch that ends in WAIT
+}
+
+// member is an exclusive connection, and the owner of its link. The Pool's mu guards all fields except l.
+type member struct {
+	p       *Pool
+	l       *pipeline.Link
+	state   memberState
+	aged    time.Time // time of reaching MaxAge; zero for never
+	expires time.Time // time of reaching IdleTimeout; zero for never
+}
+
+// memberState is the state of a member.
+type memberState uint8
+
+const (
+	isNew memberState = iota // not counted yet
+	isIdle
+	isLent
+	isGone // no longer counted
+)
+
+// borrower is a caller waiting for a connection. The Pool's mu guards its fields until ready is closed; afterwards
+// they are constant.
+type borrower struct {
+	ready chan struct{} // closed after setting m or err
+	m     *member
+	err   error
+	tries attempts
+}
+
+// openLocked returns the number of exclusive connections, including dials in progress.
+func (p *Pool) openLocked() int { return len(p.idle) + p.lent + p.dialing }
+
+// outdatedLocked reports whether addr is not the address of the known master.
+func (p *Pool) outdatedLocked(addr string) bool {
+	return p.resolver != nil && p.seq > 0 && addr != p.addr
+}
+
+// suspectMaster makes the resolver ask the sentinels whether the server of l, which replied READONLY, is still the
+// master.
+func (p *Pool) suspectMaster(l *pipeline.Link) {
+	if p.resolver != nil {
+		p.resolver.Suspect(l.Addr)
+	}
+}
+
+// name returns the name of the Pool's connections.
+func (p *Pool) name() string { return p.cfg.titles.join(p.cfg.ClientName) }
+
+// sleep waits for d. If ctx or the Pool ends first, sleep returns the cause.
+func (p *Pool) sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-p.closing:
+		return p.cause
+	case <-ctx.Done():
+		return ended(ctx)
+	}
+}
