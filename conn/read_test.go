@@ -31,21 +31,6 @@ func echo(t testing.TB, ctx context.Context, d doer, n int) {
 	}
 }
 
-// TestAbandonedReplyAndPush: a push with attributes arrives before a reply to skip, and is not skipped in its place.
-func TestAbandonedReplyAndPush(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
-		c := dialConn(t, conn.Config{Dial: srv.Dial})
-		defer c.Close()
-		srv.Intercept(onName("GET", 1, fakeredis.Run().Before("|1\r\n+a\r\n+b\r\n>1\r\n+test\r\n").Late(time.Second)))
-		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-		defer cancel()
-		_, err := c.Do(ctx, "GET", "key")
-		wantUncertain(t, err, context.DeadlineExceeded)
-		want(t, c, "next", "ECHO", "next")
-		want(t, c, "last", "ECHO", "last")
-	})
-}
-
 // TestNoticedAtOnce: an idle connection with one caller notices events at once, for every kind of connection and
 // context.
 func TestNoticedAtOnce(t *testing.T) {

@@ -1,4 +1,4 @@
-package conn_test
+package pipeline_test
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/conn/internal/pipeline"
 	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/resp"
 )
@@ -40,22 +40,22 @@ func batchOf(n int) []resp.Command {
 func TestBatchThatFlows(t *testing.T) {
 	for _, pause := range []time.Duration{20 * time.Millisecond, 400 * time.Millisecond, 900 * time.Millisecond} {
 		bubble(t, func(t *testing.T, srv *fakeredis.Server) {
-			p := openPool(t, conn.Config{Dial: srv.Dial, Timeout: time.Second})
-			defer p.Close()
+			l := open(t, srv, shared(limits(time.Second)))
+			defer l.close()
 			srv.Intercept(each("ECHO", pause))
 			var wg sync.WaitGroup
 			for i := range 4 {
 				wg.Go(func() {
-					values, err := p.SendBatch(t.Context(), batchOf(100))
+					values, err := l.SendBatch(t.Context(), batchOf(100))
 					if err != nil || len(values) != 100 {
 						t.Errorf("%d replies, %v; want 100", len(values), err)
 					}
 				})
-				wg.Go(func() { want(t, p, "null", "GET", fmt.Sprint(i)) })
+				wg.Go(func() { want(t, l, "null", "GET", fmt.Sprint(i)) })
 			}
 			wg.Wait()
-			if n := srv.Dials(); n != 1 {
-				t.Errorf("%d connections, want 1 (a reply every %v)", n, pause)
+			if err := l.Err(); err != nil {
+				t.Errorf("the link failed: %v (a reply every %v)", err, pause)
 			}
 		})
 	}
@@ -64,8 +64,8 @@ func TestBatchThatFlows(t *testing.T) {
 // TestBatchThatStops: the replies to a batch stop half way. The time limit counts from the last reply.
 func TestBatchThatStops(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
-		p := openPool(t, conn.Config{Dial: srv.Dial, Timeout: time.Second})
-		defer p.Close()
+		l := open(t, srv, shared(limits(time.Second)))
+		defer l.close()
 		srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
 			if cmd.Name == "ECHO" && cmd.N > 50 {
 				return fakeredis.Swallow()
@@ -73,8 +73,8 @@ func TestBatchThatStops(t *testing.T) {
 			return fakeredis.Delay(100*time.Millisecond, fakeredis.Run())
 		})
 		start := time.Now()
-		values, err := p.SendBatch(t.Context(), batchOf(100))
-		wantUncertain(t, err, os.ErrDeadlineExceeded)
+		values, err := l.SendBatch(t.Context(), batchOf(100))
+		wantFailure(t, err, errSent, os.ErrDeadlineExceeded)
 		if len(values) != 50 {
 			t.Errorf("%d replies, want 50", len(values))
 		}
@@ -86,20 +86,17 @@ func TestBatchThatStops(t *testing.T) {
 // left.
 func TestLargeReplyThatFlows(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
-		p := openPool(t, conn.Config{Dial: srv.Dial, Timeout: time.Second})
-		defer p.Close()
+		l := open(t, srv, shared(limits(time.Second)))
+		defer l.close()
 		srv.Do("SET", "big", strings.Repeat("x", 1<<20))
 		srv.SplitReplies(8<<10, 300*time.Millisecond)
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
-		_, err := p.Do(ctx, "GET", "big")
-		wantUncertain(t, err, context.DeadlineExceeded)
-		v, err := p.Do(t.Context(), "GET", "big")
+		_, err := l.Do(ctx, "GET", "big")
+		wantFailure(t, err, errSent, context.DeadlineExceeded)
+		v, err := l.Do(t.Context(), "GET", "big")
 		if s, _ := v.Text(); err != nil || len(s) != 1<<20 {
 			t.Errorf("GET = %d bytes, %v", len(s), err)
-		}
-		if n := srv.Dials(); n != 1 {
-			t.Errorf("%d connections, want 1", n)
 		}
 	})
 }
@@ -117,8 +114,8 @@ func TestTricklesAreSilence(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *fakeredis.Server) {
-				p := openPool(t, conn.Config{Dial: srv.Dial, Timeout: time.Second})
-				defer p.Close()
+				l := open(t, srv, shared(limits(time.Second)))
+				defer l.close()
 				srv.Mute(true)
 				id := srv.Conns()[0].ID
 				ctx, stop := context.WithCancel(t.Context())
@@ -132,8 +129,8 @@ func TestTricklesAreSilence(t *testing.T) {
 					}
 				})
 				start := time.Now()
-				_, err := p.Do(t.Context(), "GET", "key")
-				wantUncertain(t, err, os.ErrDeadlineExceeded)
+				_, err := l.Do(t.Context(), "GET", "key")
+				wantFailure(t, err, errSent, os.ErrDeadlineExceeded)
 				between(t, "the connection failed", time.Since(start), time.Second, 1200*time.Millisecond)
 			})
 		})
@@ -150,8 +147,8 @@ func TestMuteServer(t *testing.T) {
 			for _, batch := range []int{0, 10} {
 				name := fmt.Sprintf("Timeout=%v, PingInterval=%v, pause=%v, batch=%d", limits[0], limits[1], pause, batch)
 				bubble(t, func(t *testing.T, srv *fakeredis.Server) {
-					p := openPool(t, conn.Config{Dial: srv.Dial, Timeout: limits[0], PingInterval: limits[1]})
-					defer p.Close()
+					l := open(t, srv, pipeline.Config{Timeout: limits[0], PingInterval: limits[1], Shared: true})
+					defer l.close()
 					srv.Latency(10 * time.Millisecond)
 					ctx, stop := context.WithTimeout(t.Context(), 24*time.Hour)
 					var wg sync.WaitGroup
@@ -159,11 +156,11 @@ func TestMuteServer(t *testing.T) {
 					defer stop()
 					for range 5 {
 						wg.Go(func() {
-							for ctx.Err() == nil && srv.Dials() == 1 {
+							for ctx.Err() == nil && !l.Failed() {
 								if batch > 0 {
-									p.SendBatch(ctx, batchOf(batch))
+									l.SendBatch(ctx, batchOf(batch))
 								} else {
-									p.Do(ctx, "GET", "key")
+									l.Do(ctx, "GET", "key")
 								}
 								if sleep := pause; sleep > 0 {
 									time.Sleep(sleep)
@@ -176,9 +173,9 @@ func TestMuteServer(t *testing.T) {
 					srv.Mute(true)
 					if pause > 0 {
 						time.Sleep(pause / 3)
-						wg.Go(func() { p.Do(ctx, "GET", "late") })
+						wg.Go(func() { l.Do(ctx, "GET", "late") })
 					}
-					for p.Stats().Lost == 0 && time.Since(start) < time.Hour {
+					for !l.Failed() && time.Since(start) < time.Hour {
 						time.Sleep(time.Millisecond)
 					}
 					between(t, name+": noticed", time.Since(start), limits[0]*9/10, limits[0]+max(limits[1], limits[0]/4))
@@ -196,8 +193,8 @@ func TestSlowNeighbour(t *testing.T) {
 	for _, neighbours := range []bool{false, true} {
 		for slow, ends := range map[time.Duration]bool{3 * time.Second: true, 5500 * time.Millisecond: true, 8 * time.Second: false} {
 			bubble(t, func(t *testing.T, srv *fakeredis.Server) {
-				p := openPool(t, conn.Config{Dial: srv.Dial, Timeout: time.Second, PingInterval: 5 * time.Second})
-				defer p.Close()
+				l := open(t, srv, pipeline.Config{Timeout: time.Second, PingInterval: 5 * time.Second, Shared: true})
+				defer l.close()
 				srv.Intercept(each("ECHO", slow))
 				var wg sync.WaitGroup
 				neighbour := func() {
@@ -205,7 +202,7 @@ func TestSlowNeighbour(t *testing.T) {
 						return
 					}
 					wg.Go(func() {
-						if _, err := p.Do(t.Context(), "GET", "key"); err == nil != ends {
+						if _, err := l.Do(t.Context(), "GET", "key"); err == nil != ends {
 							t.Errorf("GET beside a command of %v = %v", slow, err)
 						}
 					})
@@ -216,12 +213,12 @@ func TestSlowNeighbour(t *testing.T) {
 					ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 					defer cancel()
 					start := time.Now()
-					_, err := p.Do(ctx, "ECHO", 1)
+					_, err := l.Do(ctx, "ECHO", 1)
 					if err == nil != ends {
 						t.Errorf("a command of %v = %v (neighbours: %v)", slow, err, neighbours)
 					}
 					if err != nil {
-						wantUncertain(t, err, os.ErrDeadlineExceeded)
+						wantFailure(t, err, errSent, os.ErrDeadlineExceeded)
 						between(t, "given up", time.Since(start), 5500*time.Millisecond, 6*time.Second)
 					}
 				})
@@ -238,20 +235,20 @@ func TestSlowNeighbour(t *testing.T) {
 // TestDeadlineBehindOthers: a command with a late deadline waits behind a command without a deadline.
 func TestDeadlineBehindOthers(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
-		p := openPool(t, conn.Config{Dial: srv.Dial, Timeout: time.Second})
-		defer p.Close()
+		l := open(t, srv, shared(limits(time.Second)))
+		defer l.close()
 		srv.Intercept(each("GET", 3*time.Second))
 		var wg sync.WaitGroup
-		wg.Go(func() { want(t, p, "null", "GET", "key") })
+		wg.Go(func() { want(t, l, "null", "GET", "key") })
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		echo(t, ctx, p, 1)
+		echo(t, ctx, l, 1)
 		wg.Wait()
 	})
 }
 
-// slowWriter makes connections with a slow Write.
+// slowWriter is a connection with a slow Write.
 type slowWriter struct {
 	net.Conn
 	pause time.Duration
@@ -271,29 +268,29 @@ func TestLargeCommandThatFlows(t *testing.T) {
 		for _, mute := range []bool{false, true} {
 			bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 				srv.Buffer(0)
-				p := openPool(t, conn.Config{Timeout: time.Second, PingInterval: time.Second,
-					Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
-						nc, err := srv.Dial(ctx, network, addr)
-						return slowWriter{nc, 400 * time.Millisecond}, err
-					}})
-				defer p.Close()
+				nc, err := srv.Dial(t.Context(), "tcp", "server:6379")
+				if err != nil {
+					t.Fatal(err)
+				}
+				l := openOver(slowWriter{nc, 400 * time.Millisecond}, pipeline.Config{Timeout: time.Second, PingInterval: time.Second, Shared: true})
+				defer l.close()
 				srv.Intercept(each("GET", 700*time.Millisecond))
 				var wg sync.WaitGroup
 				defer wg.Wait()
 				if behind {
-					wg.Go(func() { want(t, p, "null", "GET", "key") })
+					wg.Go(func() { want(t, l, "null", "GET", "key") })
 					synctest.Wait()
 				}
 				if mute {
 					srv.Intercept(onName("SET", 1, fakeredis.Swallow()))
 				}
 				start := time.Now()
-				_, err := p.Do(t.Context(), "SET", "big", strings.Repeat("x", 4<<20))
+				_, err = l.Do(t.Context(), "SET", "big", strings.Repeat("x", 4<<20))
 				if !mute && err != nil {
 					t.Errorf("SET = %v", err)
 				}
 				if mute {
-					wantUncertain(t, err, os.ErrDeadlineExceeded)
+					wantFailure(t, err, errSent, os.ErrDeadlineExceeded)
 					between(t, "given up", time.Since(start), 7*time.Second, 8500*time.Millisecond)
 				}
 			})

@@ -1,0 +1,191 @@
+package pipeline_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockwire/lockwire/conn/internal/pipeline"
+	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/resp"
+)
+
+// TestDrain: the Owner learns that a Link is drained after the last answer, or the Link fails for the given reason.
+func TestDrain(t *testing.T) {
+	why := errors.New("drained for too long")
+	for _, test := range []struct {
+		answer, most, ends time.Duration
+		err                error
+	}{
+		{time.Second, 0, time.Second, errClosed},
+		{time.Second, 2 * time.Second, time.Second, errClosed},
+		{3 * time.Second, 2 * time.Second, 2 * time.Second, why},
+	} {
+		bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+			l := open(t, srv, limits(5*time.Second))
+			srv.Intercept(onName("GET", 1, fakeredis.Run().Late(test.answer)))
+			start := time.Now()
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				if _, err := l.Do(context.Background(), "GET", "key"); (err == nil) != (test.err == errClosed) {
+					t.Errorf("the outstanding GET = %v", err)
+				}
+			})
+			synctest.Wait()
+			if n := l.Outstanding(); n != 1 {
+				t.Errorf("Outstanding() = %d, want 1", n)
+			}
+			l.Drain(test.most, why) // the Owner fails a drained link with errClosed
+			<-l.Done()
+			between(t, "the link ended", time.Since(start), test.ends, test.ends)
+			wg.Wait()
+			l.wg.Wait()
+			if l.err != test.err || !l.Failed() || l.Err() != test.err {
+				t.Errorf("Lost got %v and Err is %v, want %v", l.err, l.Err(), test.err)
+			}
+		})
+	}
+}
+
+// dueOwner notes when the Owner's Due is called.
+type dueOwner struct {
+	*link
+	due []time.Duration
+}
+
+func (o *dueOwner) Due(l *pipeline.Link) { o.due = append(o.due, time.Since(l.Start)) }
+
+// TestSetDue: Due is called once, at the time that was set last.
+func TestSetDue(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		nc, err := srv.Dial(t.Context(), "tcp", "server:6379")
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := &dueOwner{link: new(link)}
+		l := pipeline.New(pipeline.NewSession(nc, nc, resp.Limits{}), limits(time.Second), o, &o.wg)
+		l.SetDue(time.Hour)
+		l.SetDue(90 * time.Second)
+		time.Sleep(2 * time.Hour)
+		l.SetDue(3 * time.Hour)
+		l.SetDue(0)
+		time.Sleep(2 * time.Hour)
+		l.Fail(errClosed)
+		o.wg.Wait()
+		if len(o.due) != 1 || o.due[0] != 90*time.Second {
+			t.Errorf("Due was called at %v, want once after 1m30s", o.due)
+		}
+	})
+}
+
+// TestVerify: an error of Verify fails the Link, and the caller still gets its replies.
+func TestVerify(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		l := open(t, srv, shared(limits(time.Second)))
+		defer l.close()
+		bad := errors.New("bad replies")
+		var seen int
+		q := pipeline.Request{
+			Commands: []resp.Command{resp.Cmd("ECHO", "a"), resp.Cmd("ECHO", "b")},
+			Verify:   func(replies []resp.Value) error { seen = len(replies); return nil },
+		}
+		if _, _, err := l.DoBatch(t.Context(), q, 0); err != nil || seen != 2 {
+			t.Errorf("DoBatch = %v, and Verify got %d replies, want 2", err, seen)
+		}
+		q.Verify = func([]resp.Value) error { return bad }
+		if values, _, err := l.DoBatch(t.Context(), q, 0); err != nil || len(values) != 2 {
+			t.Errorf("DoBatch = %v, %v, want two replies", values, err)
+		}
+		_, err := l.Do(t.Context(), "GET", "key")
+		wantFailure(t, err, errNotSent, bad)
+	})
+}
+
+// TestPost: the reply to a posted command goes to nobody.
+func TestPost(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		l := open(t, srv, shared(limits(time.Second)))
+		srv.ClearLog()
+		for i := range 10 {
+			l.Post(resp.Cmd("ECHO", "posted"))
+			echo(t, t.Context(), l, i)
+		}
+		if n := srv.Count("ECHO"); n != 20 {
+			t.Errorf("the server saw %d ECHO, want 20", n)
+		}
+		l.close()
+		l.Post(resp.Cmd("ECHO", "late"))
+		if n := l.Outstanding(); n != 0 {
+			t.Errorf("a failed link has %d commands outstanding", n)
+		}
+	})
+}
+
+// TestNever: a command without limit outlasts the Timeout. The end of its ctx fails the Link.
+func TestNever(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		srv.Intercept(onName("GET", 1, fakeredis.Run().Late(time.Minute)))
+		l := open(t, srv, limits(time.Second))
+		defer l.close()
+		q := pipeline.Request{Commands: []resp.Command{resp.Cmd("GET", "key")}}
+		if _, _, err := l.Link.Do(t.Context(), q, pipeline.Text{}, pipeline.Never); err != nil {
+			t.Errorf("a GET without limit = %v", err)
+		}
+		srv.Mute(true)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		start := time.Now()
+		_, sent, err := l.Link.Do(ctx, q, pipeline.Text{}, pipeline.Never)
+		if !sent || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a GET without limit = %v, %v, want DeadlineExceeded, sent", sent, err)
+		}
+		between(t, "the caller left", time.Since(start), time.Minute, time.Minute)
+		if !l.Failed() {
+			t.Error("the link is used although the server may still be busy")
+		}
+	})
+}
+
+// TestLimitIn: the limit of one command extends the Timeout by the time that the server needs.
+func TestLimitIn(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		l := open(t, srv, limits(time.Second))
+		defer l.close()
+		srv.Mute(true)
+		start := time.Now()
+		q := pipeline.Request{Commands: []resp.Command{resp.Cmd("WAIT", 1, 3000)}}
+		_, sent, err := l.Link.Do(t.Context(), q, pipeline.Text{}, l.LimitIn(3*time.Second))
+		if !sent || err == nil {
+			t.Errorf("WAIT = %v, %v, want an error, sent", sent, err)
+		}
+		between(t, "the link failed", time.Since(start), 4*time.Second, 4200*time.Millisecond)
+	})
+}
+
+// TestOnSilent: the callback is called while the server owes an answer, and not before.
+func TestOnSilent(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		var at []time.Duration
+		start := time.Now()
+		l := open(t, srv, pipeline.Config{Timeout: 3 * time.Second, OnSilent: func(addr string) {
+			if addr != "server:6379" {
+				t.Errorf("OnSilent(%q)", addr)
+			}
+			at = append(at, time.Since(start))
+		}})
+		time.Sleep(time.Hour)
+		srv.Mute(true)
+		start = time.Now()
+		_, err := l.Do(t.Context(), "GET", "key")
+		if err == nil {
+			t.Error("a mute server has answered")
+		}
+		l.close()
+		if len(at) < 3 || at[0] < time.Second || at[0] > 1500*time.Millisecond {
+			t.Errorf("OnSilent was called after %v, want after a second, and about twice a second", at)
+		}
+	})
+}

@@ -1,0 +1,171 @@
+package pipeline_test
+
+import (
+	"context"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockwire/lockwire/conn/internal/pipeline"
+	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/resp"
+)
+
+// TestFullSocket: the peer stops reading. Every caller leaves when its ctx ends, including the writer. Commands that
+// no writer has taken are withdrawn and never reach the server.
+func TestFullSocket(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		srv.Buffer(1 << 10)
+		l := open(t, srv, pipeline.Config{Timeout: time.Minute, PingInterval: -1, Shared: true})
+		defer l.close()
+		srv.ClearLog()
+		srv.Stall(true)
+		start := time.Now()
+		call := func(after time.Duration, name string) error {
+			ctx, cancel := context.WithTimeout(t.Context(), after)
+			defer cancel()
+			_, err := l.Do(ctx, "SET", name, strings.Repeat("x", 4<<10))
+			if d := time.Since(start); d != after {
+				t.Errorf("%s left after %v, want %v", name, d, after)
+			}
+			return err
+		}
+		var wg sync.WaitGroup
+		var writing, waiting error
+		wg.Go(func() { writing = call(2*time.Second, "writing") })
+		synctest.Wait()
+		wg.Go(func() { waiting = call(time.Second, "waiting") })
+		wg.Wait()
+		wantFailure(t, writing, errSent, context.DeadlineExceeded)
+		wantFailure(t, waiting, errNotSent, context.DeadlineExceeded)
+
+		srv.Stall(false)
+		want(t, l, "PONG", "PING")
+		for _, cmd := range srv.Log() {
+			if len(cmd.Args) > 1 && cmd.Args[1] == "waiting" {
+				t.Error("the server got a command that was withdrawn")
+			}
+		}
+		if n := srv.Count("SET"); n != 1 {
+			t.Errorf("server saw %d SET, want 1", n)
+		}
+	})
+}
+
+// TestRoom: more bytes wait than there is room for. Callers wait for room, under their ctx, and go on.
+func TestRoom(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		srv.Buffer(1 << 10)
+		l := open(t, srv, pipeline.Config{Timeout: time.Hour, PingInterval: -1, Shared: true})
+		defer l.close()
+		srv.Stall(true)
+		big := strings.Repeat("x", 1<<20)
+		var wg sync.WaitGroup
+		for range 3 { // the first is being written, the second is pending, the third has no room
+			wg.Go(func() { want(t, l, "OK", "SET", "big", big) })
+			synctest.Wait()
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := l.Do(ctx, "SET", "late", big)
+		wantFailure(t, err, errNotSent, context.DeadlineExceeded)
+		srv.Stall(false)
+		wg.Wait()
+		if n := srv.Count("SET"); n != 3 {
+			t.Errorf("server saw %d SET, want 3", n)
+		}
+	})
+}
+
+// TestOrder: many callers, some with batches, share one connection. Each gets its own replies, and no batch is split.
+func TestOrder(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		srv.Latency(time.Millisecond)
+		l := open(t, srv, shared(limits(5*time.Second)))
+		defer l.close()
+		srv.ClearLog()
+		var wg sync.WaitGroup
+		for i := range 50 {
+			wg.Go(func() {
+				for j := range 20 {
+					if j%5 != 0 {
+						n := i*100 + j
+						v, err := l.Do(context.Background(), "ECHO", n)
+						if got, _ := v.Int(); err != nil || got != int64(n) {
+							t.Errorf("ECHO %d = %d, %v", n, got, err)
+						}
+						continue
+					}
+					batch := []resp.Command{resp.Cmd("ECHO", i), resp.Cmd("ECHO", -i), resp.Cmd("ECHO", i)}
+					values, err := l.SendBatch(context.Background(), batch)
+					if err != nil || len(values) != 3 {
+						t.Errorf("SendBatch = %d values, %v", len(values), err)
+						return
+					}
+					for k, v := range values {
+						if got, _ := v.Text(); got != batch[k].Arg(1) {
+							t.Errorf("reply %d of a batch = %s, want %s", k, got, batch[k].Arg(1))
+						}
+					}
+				}
+			})
+		}
+		wg.Wait()
+		log := srv.Log()
+		for i, cmd := range log {
+			n, inside := strings.CutPrefix(cmd.Args[1], "-")
+			if inside && (log[i-1].Args[1] != n || log[i+1].Args[1] != n) {
+				t.Errorf("commands around %v are %v and %v", cmd, log[i-1], log[i+1])
+			}
+		}
+		if len(log) != 50*(16+3*4) {
+			t.Errorf("server saw %d commands, want %d", len(log), 50*(16+3*4))
+		}
+	})
+}
+
+// countedWrites is a connection that counts its writes.
+type countedWrites struct {
+	net.Conn
+	n *atomic.Int64
+}
+
+func (c countedWrites) Write(b []byte) (int, error) {
+	c.n.Add(1)
+	return c.Conn.Write(b)
+}
+
+// TestWritesAreShared: many callers call at once, repeatedly, on one processor, and most commands share a write.
+// Without the yield before a write each command would have its own write.
+func TestWritesAreShared(t *testing.T) {
+	const callers, calls = 64, 50
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		var writes atomic.Int64
+		nc, err := srv.Dial(t.Context(), "tcp", "server:6379")
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := openOver(countedWrites{nc, &writes}, shared(limits(5*time.Second)))
+		defer l.close()
+		srv.Latency(time.Millisecond)
+		writes.Store(0)
+		var wg sync.WaitGroup
+		for i := range callers {
+			wg.Go(func() {
+				for range calls {
+					echo(t, context.Background(), l, i)
+				}
+			})
+		}
+		wg.Wait()
+		if n := writes.Load(); n > callers*calls/8 {
+			t.Errorf("%d writes for %d commands, want at least 8 commands to a write", n, callers*calls)
+		}
+	})
+}
