@@ -168,17 +168,22 @@ func TestLimitIn(t *testing.T) {
 // TestOnSilent: the callback is called while the server owes an answer, and not before.
 func TestOnSilent(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		var mu sync.Mutex // guards the following
 		var at []time.Duration
 		start := time.Now()
 		l := open(t, srv, pipeline.Config{Timeout: 3 * time.Second, OnSilent: func(addr string) {
 			if addr != "server:6379" {
 				t.Errorf("OnSilent(%q)", addr)
 			}
+			mu.Lock()
+			defer mu.Unlock()
 			at = append(at, time.Since(start))
 		}})
 		time.Sleep(time.Hour)
 		srv.Mute(true)
+		mu.Lock()
 		start = time.Now()
+		mu.Unlock()
 		_, err := l.Do(t.Context(), "GET", "key")
 		if err == nil {
 			t.Error("a mute server has answered")

@@ -1,0 +1,76 @@
+package sentinel_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// replica returns a sentinel's description of a replica.
+func replica(fields ...string) string {
+	list := address("10.0.0.7:6379")
+	for _, f := range fields {
+		list = append(list, bulk(f))
+	}
+	return array(list...)
+}
+
+// TestSuccession: answers count from a sentinel with a majority that reaches the known master. The last answer is kept.
+func TestSuccession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		r := w.resolver(one, two, three)
+		lands(t, r, serverA)
+		well := replica("flags", "slave", "last-ok-ping-reply", "900", "slave-repl-offset", "14")
+		mute := replica("flags", "slave", "last-ok-ping-reply", "5001", "slave-repl-offset", "14")
+		w.views[one] = view{master: serverA, epoch: 1, replicas: []string{well, well}, flags: "master,s_down"}
+		w.views[two] = view{master: serverA, epoch: 1, replicas: []string{well, well}, quorum: "-NOQUORUM x\r\n"}
+		w.views[three] = view{master: serverA, epoch: 1, replicas: []string{well, mute}}
+		s, err := r.Succession(t.Context(), time.Time{})
+		if err != nil || s.Addr != serverA || s.Replicas != 1 || s.Away != 1 || s.AwayAddrs[0] != "10.0.0.7:6379" || s.Bare {
+			t.Errorf("Succession() = %+v, %v, want the view of the third sentinel", s, err)
+		}
+		asked := w.asked()
+		if _, err := r.Succession(t.Context(), s.Asked); err != nil || w.asked() != asked {
+			t.Errorf("Succession() = %v after %d questions, want the last answer", err, w.asked()-asked)
+		}
+		time.Sleep(time.Second)
+		if _, err := r.Succession(t.Context(), time.Now()); err != nil || w.asked() == asked {
+			t.Errorf("Succession() = %v after no question, want a fresh answer", err)
+		}
+	})
+}
+
+// TestSuccessionDisputed: the newest answer names another master, so an older view does not count.
+func TestSuccessionDisputed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		r := w.resolver(one, two)
+		lands(t, r, serverA)
+		w.views[one] = view{master: serverB, epoch: 2}
+		s, err := r.Succession(t.Context(), time.Time{})
+		if err == nil || !strings.Contains(err.Error(), "another master") {
+			t.Errorf("Succession() = %+v, %v, want an error", s, err)
+		}
+	})
+}
+
+// TestSuccessionBare: Bare is true until an answer reports a replica, or another master.
+func TestSuccessionBare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		r := w.resolver(one)
+		lands(t, r, serverA)
+		for _, test := range []struct {
+			replicas []string
+			bare     bool
+		}{{nil, true}, {nil, true}, {[]string{replica("flags", "slave")}, false}, {nil, false}} {
+			w.views[one] = view{master: serverA, epoch: 1, replicas: test.replicas}
+			if s, err := r.Succession(t.Context(), time.Now()); err != nil || s.Bare != test.bare {
+				t.Errorf("Succession() = %+v, %v, want Bare to be %v", s, err, test.bare)
+			}
+			time.Sleep(time.Second)
+		}
+	})
+}
