@@ -1,7 +1,6 @@
 package lockwire_test
 
 import (
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -54,12 +53,8 @@ func TestTranslation(t *testing.T) {
 // rowsOf returns the code in each row of the tables of a file.
 func rowsOf(t *testing.T, file string) (rows []string) {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
 	code := regexp.MustCompile("`[^`]+`")
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(read(t, file)) {
 		if strings.HasPrefix(line, "| ") {
 			rows = append(rows, strings.Join(code.FindAllString(line, -1), " "))
 		}
@@ -73,11 +68,7 @@ func TestTestingIsTested(t *testing.T) {
 	for _, file := range []string{
 		"lock/locktest/importer_test.go", "lock/locktest/example_test.go", "internal/thirdparty/miniredis_users_test.go",
 	} {
-		source, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		tests.Write(source)
+		tests.WriteString(read(t, file))
 	}
 	blocks := codeOf(t, "TESTING.md", "go")
 	for _, code := range blocks {
@@ -93,11 +84,7 @@ func TestTestingIsTested(t *testing.T) {
 // codeOf returns the blocks of code of a language in a file.
 func codeOf(t *testing.T, file, language string) (blocks []string) {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, block := range strings.Split(string(text), "```"+language+"\n")[1:] {
+	for _, block := range strings.Split(read(t, file), "```"+language+"\n")[1:] {
 		code, _, ok := strings.Cut(block, "```")
 		if !ok {
 			t.Fatalf("%s has a block without an end:\n%s", file, block)
@@ -109,11 +96,7 @@ func codeOf(t *testing.T, file, language string) (blocks []string) {
 
 func between(t *testing.T, file, begin, end string) string {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, ok := strings.Cut(string(text), begin)
+	_, rest, ok := strings.Cut(read(t, file), begin)
 	if !ok {
 		t.Fatalf("%s has no %q", file, begin)
 	}

@@ -1,0 +1,81 @@
+package lockwire_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// Each link of a paper to a file of the repository leads to a file, and to a heading of it.
+func TestLinks(t *testing.T) {
+	papers, err := filepath.Glob("*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := regexp.MustCompile(`\]\(([^)#:]*)(#[^)]*)?\)`)
+	links := 0
+	for _, paper := range append(papers, "bench/README.md") {
+		for _, found := range link.FindAllStringSubmatch(read(t, paper), -1) {
+			links++
+			file := paper
+			if found[1] != "" {
+				file = filepath.Join(filepath.Dir(paper), found[1])
+			}
+			switch _, err := os.Stat(file); {
+			case err != nil:
+				t.Errorf("%s: the link %s leads nowhere", paper, found[0])
+			case found[2] != "" && !strings.Contains(anchorsOf(read(t, file)), found[2]+"\n"):
+				t.Errorf("%s: the link %s leads to no heading", paper, found[0])
+			}
+		}
+	}
+	if links == 0 {
+		t.Error("there are no links")
+	}
+}
+
+// anchorsOf returns the anchors of a paper's headings, each in a line.
+func anchorsOf(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		if heading, ok := strings.CutPrefix(strings.TrimLeft(line, "#"), " "); ok && line[0] == '#' {
+			b.WriteString("#" + strings.ReplaceAll(strings.ToLower(strings.TrimSpace(heading)), " ", "-") + "\n")
+		}
+	}
+	return b.String()
+}
+
+// The panels and alerts that OPERATIONS.md explains are those of the dashboard and of the rules.
+func TestOperationsKnowTheDashboard(t *testing.T) {
+	text := read(t, "OPERATIONS.md")
+	dashboard, alerts := read(t, "contrib/prometheus/dashboard.json"), read(t, "contrib/prometheus/alerts.yml")
+	_, table, ok := strings.Cut(text, "| panel | normal | otherwise |\n|---|---|---|\n")
+	table, _, end := strings.Cut(table, "\n\n")
+	if !ok || !end {
+		t.Fatal("OPERATIONS.md has no table of panels")
+	}
+	for line := range strings.Lines(table) {
+		panels, _, _ := strings.Cut(strings.TrimPrefix(line, "| "), " |")
+		for panel := range strings.SplitSeq(panels, ", ") {
+			if !strings.Contains(dashboard, `"title": "`+panel+`"`) {
+				t.Errorf("the dashboard has no panel %q", panel)
+			}
+		}
+	}
+	for _, alert := range regexp.MustCompile("`(Lockwire[A-Za-z]+)`").FindAllStringSubmatch(text, -1) {
+		if !strings.Contains(alerts, "alert: "+alert[1]+"\n") {
+			t.Errorf("there is no alert %s", alert[1])
+		}
+	}
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
