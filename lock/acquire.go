@@ -96,7 +96,8 @@ func (c *Client) tryObtain(ctx context.Context, r *request) error {
 	if err := c.ready(ctx, r); err != nil {
 		return err
 	}
-	granted, _, err := c.attempt(ctx, r)
+	granted, left, err := c.attempt(ctx, r)
+	r.again = left
 	switch {
 	case granted:
 		return nil

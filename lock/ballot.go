@@ -20,9 +20,11 @@ type ballot struct {
 	ask   candidacy
 	owner string // on every server; "" if each client has its own
 	ended func() // for the lease
+	start time.Time
 
 	mu      sync.Mutex // guards the following
 	decided bool
+	votes   []vote        // by node; constant after the decision
 	done    chan struct{} // closed when decided
 	whole   *Lease        // the lease, if won
 	granted []*Lease
@@ -33,23 +35,39 @@ type ballot struct {
 	err     error // the reason, if lost
 }
 
-// ask asks all servers once, and calls ended at the end of the returned lease. split reports that other candidates
-// got some of the votes.
-func (r *Redlock) ask(ctx context.Context, c candidacy, ended func()) (lease *Lease, split bool, err error) {
+// vote is the answer of a server before the decision.
+type vote struct {
+	verdict verdict
+	took    time.Duration // until the answer
+	ends    time.Time     // the end of the other owner's lease; zero if unknown
+}
+
+type verdict int
+
+const (
+	voteMissing verdict = iota
+	voteFailed
+	voteRefused
+	voteGranted
+)
+
+// ask asks all servers once, and calls ended at the end of the returned lease. Without a lease ask returns the votes.
+func (r *Redlock) ask(ctx context.Context, c candidacy, ended func()) (lease *Lease, votes []vote, err error) {
 	if ctx.Err() != nil {
-		return nil, false, r.gaveUp(ctx, time.Time{}, false, nil)
+		return nil, nil, r.gaveUp(ctx, time.Time{}, false, nil)
 	}
 	if err := r.identify(ctx, c.timeout); err != nil {
-		return nil, false, err
+		return nil, nil, err
 	}
 	c.traced.asked()
-	b := &ballot{lock: r, ask: c, ended: ended, done: make(chan struct{}), missing: len(r.nodes)}
+	n := len(r.nodes)
+	b := &ballot{lock: r, ask: c, ended: ended, start: time.Now(), done: make(chan struct{}), votes: make([]vote, n), missing: n}
 	if r.nodes[0].target.kind == plainKind.Get() {
 		b.owner = plainOwner(nil, request{})
 	}
 	for _, h := range r.nodes {
 		if !h.client.background(func() { b.vote(h) }) {
-			b.count(h, nil, ErrClosed)
+			b.count(h, nil, 0, ErrClosed)
 		}
 	}
 	select {
@@ -59,7 +77,7 @@ func (r *Redlock) ask(ctx context.Context, c candidacy, ended func()) (lease *Le
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.whole, b.whole == nil && len(b.granted) > 0, b.err
+	return b.whole, b.votes, b.err
 }
 
 // vote asks one server, within the limits of the client and the candidacy, independent of the caller's context.
@@ -69,10 +87,10 @@ func (b *ballot) vote(h *Handle) {
 	defer cancel()
 	r, err := c.newRequest(h.target, b.ask.opts)
 	if err != nil {
-		b.count(h, nil, err)
+		b.count(h, nil, 0, err)
 		return
 	}
-	if b.owner != "" {
+	if r.visits = true; b.owner != "" {
 		r.owner = b.owner
 	}
 	quarantine := b.lock.cfg.Quarantine
@@ -88,7 +106,7 @@ func (b *ballot) vote(h *Handle) {
 	case err == nil, errors.Is(err, ErrNotAcquired):
 		c.identity.note(info, start)
 	}
-	b.count(h, r.got, err)
+	b.count(h, r.got, r.again, err)
 	if err == nil && b.keeps(h, r.got) {
 		return
 	}
@@ -107,6 +125,7 @@ func (b *ballot) keeps(h *Handle, l *Lease) bool {
 	b.mu.Lock()
 	if !b.decided {
 		b.granted = slices.DeleteFunc(b.granted, func(other *Lease) bool { return other == l })
+		b.votes[slices.Index(b.lock.nodes, h)].verdict = voteFailed
 		b.failedLocked(h, ErrClosed)
 		b.decideLocked()
 		b.mu.Unlock()
@@ -117,20 +136,27 @@ func (b *ballot) keeps(h *Handle, l *Lease) bool {
 	return whole != nil && (counted || whole.group.join(l))
 }
 
-// count records the answer of one server: the lease l, or err.
-func (b *ballot) count(h *Handle, l *Lease, err error) {
+// count records the answer of one server: the lease l, or err, for a refusal with the time until the next reason to ask.
+func (b *ballot) count(h *Handle, l *Lease, again time.Duration, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.decided {
 		return
 	}
 	b.missing--
+	v := &b.votes[slices.Index(b.lock.nodes, h)]
+	v.took = time.Since(b.start)
 	switch {
 	case err == nil:
+		v.verdict = voteGranted
 		b.granted = append(b.granted, l)
 	case errors.Is(err, ErrNotAcquired):
 		b.refused++
+		if v.verdict = voteRefused; again != noTTL {
+			v.ends = b.start.Add(v.took + max(again, h.client.pace.floor))
+		}
 	default:
+		v.verdict = voteFailed
 		b.failedLocked(h, err)
 		if errors.Is(err, ErrWrongType) || errors.Is(err, ErrInvalid) {
 			b.fatal = err
@@ -152,12 +178,22 @@ func (b *ballot) decideLocked() {
 			b.loseLocked(err)
 			return
 		}
-		b.whole = newWhole(quorum, false, b.granted, b.ended, b.lock.cfg.Quarantine)
+		b.whole = newWhole(quorum, false, b.granted, b.end, b.lock.cfg.Quarantine)
 		b.decided = true
 		close(b.done)
 	case len(b.granted)+b.missing < quorum && (b.fatal != nil || b.takenLocked(0) || !b.takenLocked(b.missing)):
 		b.loseLocked(b.verdictLocked())
 	}
+}
+
+// end ends the lease. awaited: when the lock was released, other clients were waiting.
+func (b *ballot) end(awaited bool) {
+	if awaited {
+		b.lock.longer(b.start, b.votes)
+	} else {
+		b.lock.endStreak()
+	}
+	b.ended()
 }
 
 // takenLocked reports whether other owners have the lock on so many servers, plus more, that the remaining servers

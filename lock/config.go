@@ -239,6 +239,7 @@ type request struct {
 	place    any                       // a place in the server's line that no waiter has yet; nil for none
 	series   series                    // the series of hand-overs that includes the grant
 	last     int64                     // the latest time at which a sent request may take effect, by the server's clock, in ms
+	again    time.Duration             // of a request without a wait: the time until the next reason to ask
 	ends     time.Duration             // the end of the lease last reported by a refusal, since clocks.begin; 0 if unknown
 	permits  int                       // the number of permits, for a kind with permits
 	traced   *acquiring                // for the Trace; nil if not traced
@@ -248,6 +249,7 @@ type request struct {
 	waits    bool                      // waiting, until the waiter is withdrawn
 	tells    bool                      // announces its wait to the server
 	asked    bool                      // at least one attempt was sent
+	visits   bool                      // for a Redlock, which is in no line
 	unsure   bool                      // an earlier attempt had no reply; the next attempt uses the same latch
 	setup    bool                      // waits for the setup of permits
 }

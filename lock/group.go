@@ -19,11 +19,11 @@ type group struct {
 	// Guarded by the mu of the whole.
 	parts []*Lease
 	armed bool
-	ended func() // called once, when the whole is released or lost
+	ended func(awaited bool) // called once, when the whole is released or lost
 }
 
 // newWhole makes one lease of parts. The whole's next Err reports earlier losses of parts.
-func newWhole(quorum int, all bool, parts []*Lease, ended func(), longest time.Duration) *Lease {
+func newWhole(quorum int, all bool, parts []*Lease, ended func(awaited bool), longest time.Duration) *Lease {
 	first := parts[0]
 	l := &Lease{client: first.client, target: first.target, owner: first.owner, renewed: first.renewed, limits: first.limits, since: first.client.now()}
 	l.group = &group{whole: l, quorum: quorum, all: all, parts: slices.Clone(parts), ended: ended, longest: longest}
@@ -170,17 +170,17 @@ func (g *group) fall(cause *LostError) {
 		p.lose(PartLost, nil)
 	}
 	l.traceLoss()
-	g.finish()
+	g.finish(false)
 }
 
-// finish calls ended once.
-func (g *group) finish() {
+// finish calls ended once. awaited: when a part was released, other clients were waiting.
+func (g *group) finish(awaited bool) {
 	g.whole.mu.Lock()
 	ended := g.ended
 	g.ended = nil
 	g.whole.mu.Unlock()
 	if ended != nil {
-		ended()
+		ended(awaited)
 	}
 }
 
@@ -235,9 +235,9 @@ func (g *group) unlock(ctx context.Context) error {
 	for d := range contexts {
 		d.cancel(ErrReleased)
 	}
-	outcome, settled := g.tally(parts, unlockAll(ctx, parts), lost != nil)
+	settled, awaited, outcome := g.tally(parts, unlockAll(ctx, parts), lost != nil)
 	l.settled, l.outcome = settled, outcome
-	g.finish()
+	g.finish(awaited)
 	return outcome
 }
 
@@ -262,9 +262,9 @@ func unlockAll(ctx context.Context, leases []*Lease) <-chan partOutcome {
 	return outcomes
 }
 
-// tally combines the releases of the parts into one outcome, and reports whether the outcome is final. tally waits
-// only for as many releases as needed.
-func (g *group) tally(parts []*Lease, outcomes <-chan partOutcome, lost bool) (outcome error, settled bool) {
+// tally combines the releases of the parts into one outcome, and reports whether the outcome is final (settled) and whether
+// other clients were waiting (awaited). tally waits only for as many releases as needed.
+func (g *group) tally(parts []*Lease, outcomes <-chan partOutcome, lost bool) (settled, awaited bool, outcome error) {
 	done := 0
 	var errs []error
 	settled = true
@@ -273,9 +273,10 @@ func (g *group) tally(parts []*Lease, outcomes <-chan partOutcome, lost bool) (o
 		o := <-outcomes
 		switch {
 		case o.err == nil:
+			awaited = awaited || o.part.awaited
 			done++
 			if !g.all && done >= g.quorum {
-				return nil, true
+				return true, awaited, nil
 			}
 			continue
 		case !errors.Is(o.err, ErrUncertain):
@@ -289,7 +290,7 @@ func (g *group) tally(parts []*Lease, outcomes <-chan partOutcome, lost bool) (o
 		errs = append(errs, o.err)
 	}
 	if !g.all && left == 0 && !lost {
-		return nil, true
+		return true, awaited, nil
 	}
-	return errors.Join(errs...), settled
+	return settled, awaited, errors.Join(errs...)
 }

@@ -155,8 +155,9 @@ func (r *Redlock) distinct() error {
 
 // gates admits the callers of one process one at a time per lock, in order of arrival. The zero gates are ready.
 type gates struct {
-	mu    sync.Mutex
-	lines map[entryKey][]chan struct{} // by lock; the first channel is closed and its caller admitted; guarded by mu
+	mu      sync.Mutex
+	lines   map[entryKey][]chan struct{} // by lock; the first channel is closed and its caller admitted; guarded by mu
+	streaks map[entryKey]streak          // by lock, of processes that others wait for; guarded by mu
 }
 
 // enter puts the caller at the end of the line. turn closes when the caller is admitted. leave removes the caller

@@ -40,6 +40,7 @@ type Lease struct {
 	repeated  bool       // a release request had no answer and may still reach the server
 	unlatched bool       // a release request may have run without leaving a latch
 	settled   bool       // outcome is final
+	awaited   bool       // of a part: when it was released, other clients were waiting
 	outcome   error
 
 	mu       sync.Mutex // guards the following

@@ -13,6 +13,9 @@ import (
 // A place may exist without the client's knowledge, and the other way round: the reply to an acquire may be lost, and a called
 // process has left its place. Neither loses a wake-up: who is called gets a message, looks, and gets a new place if refused.
 
+// visitors is the place of all clients without a line. An acquire for this place may use their turn.
+const visitors = "*"
+
 // position is a client's part in the line of a lock in an acquire: a place, and what the server does with it.
 type position struct {
 	place any // a string; an interface to pass it without an allocation
@@ -52,7 +55,10 @@ func (c *Client) measureLocked(took time.Duration) bool {
 
 // standingOf returns the position of an acquire of r.
 func (c *Client) standingOf(r *request) position {
-	if !r.waits {
+	switch {
+	case r.visits:
+		return position{visitors, ""}
+	case !r.waits:
 		return position{c.visitor, ""}
 	}
 	c.mu.Lock()

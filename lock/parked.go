@@ -32,8 +32,8 @@ func (r *request) sightLocked(line *entry) {
 }
 
 // parkLocked parks the watch of an empty line.
-func (c *Client) parkLocked(key entryKey, e *entry) {
-	e.parked, e.idle = e.head.events, 0
+func (c *Client) parkLocked(key entryKey, e *entry, watch *pubsub.Watch) {
+	e.parked, e.idle = watch, 0
 	e.parked.Move(nil)
 	if c.parked == nil {
 		c.parked = make(map[entryKey]*entry)
@@ -41,18 +41,18 @@ func (c *Client) parkLocked(key entryKey, e *entry) {
 	c.parked[key] = e
 }
 
-// unpark returns the parked watch of the line of w, its first waiter; nil for none. The head owns the watch afterwards.
-func (c *Client) unpark(w *waiter) *pubsub.Watch {
-	if w.entry == nil {
-		return nil
-	}
+// unpark returns the parked watch of a line; nil for none. The caller owns the watch afterwards.
+func (c *Client) unpark(key entryKey) *pubsub.Watch {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	watch := w.entry.parked
-	if watch != nil {
-		w.entry.parked = nil
-		delete(c.parked, w.target.key())
+	e := c.parked[key]
+	if e == nil {
+		return nil
 	}
+	watch := e.parked
+	e.parked = nil
+	delete(c.parked, key)
+	c.dropLocked(key, e)
 	return watch
 }
 

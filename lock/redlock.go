@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 )
@@ -24,8 +23,9 @@ type RedlockConfig struct {
 	// clients. Below 0 is off: a server votes at once after its start; use a negative value only if no server loses data.
 	Quarantine time.Duration
 
-	// Pause is the minimum time between attempts of Lock. A random addition of up to twice Pause follows, and more after
-	// split votes. 0 is 50 ms; the minimum is 1 ms.
+	// Pause is the minimum time between attempts of Lock without messages: of Plain locks, with too many servers
+	// unreachable, or without a subscription. A random addition of up to twice Pause follows, and more after split votes.
+	// 0 is 50 ms; the minimum is 1 ms.
 	Pause time.Duration
 }
 
@@ -81,8 +81,9 @@ var ErrNoQuorum = errors.New("lock: no majority of the servers could be asked")
 // not set there again. Unlock releases all members at once; it returns nil after the confirmation of a majority, or if no
 // server can have the lock any more, else the joined errors. Requests without an answer are undone in the background.
 //
-// In each process a single caller asks the servers; the other callers wait in line. A Redlock has no notifications: waiters
-// in other processes ask again and again.
+// In each process a single caller asks the servers; the other callers wait in line. The caller in front subscribes to the
+// channels of [Reentrant] locks, Redisson's too, and asks again when a majority may be free. Several processes share the
+// lock evenly, but in no order. A [Plain] lock has no channel: its waiters ask again and again.
 type Redlock struct {
 	cfg    RedlockConfig
 	nodes  []*Handle
@@ -288,25 +289,23 @@ func (r *Redlock) enter(ctx context.Context) (leave func(), stood bool, err erro
 	return nil, true, err
 }
 
-const (
-	// redlockSpreadMin and redlockSpread bound the random part of a pause, in units of the base pause. The spread doubles
-	// after every split vote.
-	redlockSpreadMin, redlockSpread = 2, 32
-	// redlockPause limits the base pause with slow servers, and redlockPauseMax the random part after split votes.
-	redlockPause, redlockPauseMax = 250 * time.Millisecond, time.Second
-)
-
 // contend asks the servers until a majority grants the lock. The lease calls leave at its end. refused: another caller
 // wants the lock or has it.
 func (r *Redlock) contend(ctx context.Context, c candidacy, leave func(), refused bool) (*Lease, error) {
 	first := r.nodes[0].client
 	first.counters.waiting.Add(1)
 	defer first.counters.waiting.Add(-1)
+	l := r.listen()
+	defer l.close()
 	var failing time.Time
-	since, spread := time.Now(), redlockSpreadMin
+	since := time.Now()
+	if err := r.giveWay(ctx); err != nil {
+		return nil, r.gaveUp(ctx, since, refused, err)
+	}
 	for {
 		start := time.Now()
-		lease, split, err := r.ask(ctx, c, leave)
+		l.mark()
+		lease, votes, err := r.ask(ctx, c, leave)
 		switch {
 		case err == nil:
 			return lease, nil
@@ -323,13 +322,9 @@ func (r *Redlock) contend(ctx context.Context, c candidacy, leave func(), refuse
 		case time.Since(failing) > r.term:
 			return nil, err
 		}
-		if split {
-			spread = min(2*spread, redlockSpread)
-		} else {
-			spread = redlockSpreadMin
-		}
-		base := max(r.cfg.Pause, min(2*time.Since(start), redlockPause))
-		if first.sleep(ctx, base+rand.N(max(2*base, min(time.Duration(spread)*base, redlockPauseMax)))) != nil {
+		r.endStreak()
+		l.widen(votes)
+		if l.await(ctx, lostBallot{votes, err}, r.poll(start, l.spread)) != nil {
 			return nil, r.gaveUp(ctx, since, refused, err)
 		}
 	}

@@ -268,7 +268,8 @@ func (l *Lease) answered(v resp.Value) (outcome, err error) {
 	case v.Kind() != resp.Integer || err != nil || !l.sensible(count):
 		return nil, fmt.Errorf("lock: unexpected reply to release, of kind %v", v.Kind())
 	case l.single():
-		l.client.told(l.target, count == 2)
+		l.client.told(l.target, count > 1)
+		l.awaited = l.whole.Load() != nil && l.client.awaited(l.target, count)
 	}
 	if outcome == nil {
 		l.place = nil // the server has ended it
@@ -278,11 +279,11 @@ func (l *Lease) answered(v resp.Value) (outcome, err error) {
 	return outcome, nil
 }
 
-// sensible reports whether count is a valid reply to a release: 1 for a free lock, 2 from the single script if no other client
-// waits, 0 if the owner has further holds.
+// sensible reports whether count is a valid reply to a release: 1 for a free lock, from the single script 2 with one listener at
+// most and 3 without, 0 if the owner has further holds.
 func (l *Lease) sensible(count int64) bool {
 	if l.single() {
-		return count == 1 || count == 2
+		return count >= 1 && count <= 3
 	}
 	return count == 0 || count == 1
 }

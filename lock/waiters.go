@@ -136,7 +136,7 @@ func (c *Client) leave(w *waiter) {
 		} else {
 			unused = e.head.events
 			if parked = unused != nil && e.head.up && !c.closed; parked {
-				c.parkLocked(w.target.key(), e)
+				c.parkLocked(w.target.key(), e, unused)
 			}
 			e.head = head{}
 			quit = e.leavePlaceLocked(w.got)
@@ -308,7 +308,7 @@ func (w *waiter) prepare(ctx context.Context) (done bool, err error) {
 func (h *head) prepare(w *waiter) error {
 	c, t := w.client, w.target
 	*h = head{poll: c.pace.pollMin, floor: c.pace.floor}
-	if h.events = c.unpark(w); h.events != nil {
+	if h.events = c.unpark(t.key()); h.events != nil {
 		h.events.Move(w.wake)
 		h.hear(c, t)
 		h.woken = !w.seen.holds(h.events)
@@ -320,11 +320,7 @@ func (h *head) prepare(w *waiter) error {
 		case t.line != "":
 			channels = c.wakeChannels(t)
 		}
-		watch := c.events.Watch
-		if c.publishing(t) == shardPublish {
-			watch = c.events.SWatch
-		}
-		events, err := watch(w.wake, channels...)
+		events, err := c.watch(t, w.wake, channels...)
 		if err != nil {
 			return ErrClosed
 		}
@@ -332,6 +328,14 @@ func (h *head) prepare(w *waiter) error {
 	}
 	h.busy(&c.pace, t, w.left)
 	return nil
+}
+
+// watch returns a Watch of channels of t.
+func (c *Client) watch(t *target, wake chan<- struct{}, channels ...string) (*pubsub.Watch, error) {
+	if c.publishing(t) == shardPublish {
+		return c.events.SWatch(wake, channels...)
+	}
+	return c.events.Watch(wake, channels...)
 }
 
 // contend is the loop of the waiter at the front: sleep until a reason for an attempt, then try.

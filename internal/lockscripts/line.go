@@ -107,17 +107,17 @@ func modelStrangers(c *fakeredis.Call, channel, publish string) int64 {
 }
 
 // modelTellFree is tellFree for the lock's channel, which the first key may not name: see modelQuit.
-func modelTellFree(c *fakeredis.Call, line, channel, publish, counted, id string) (alone bool) {
+func modelTellFree(c *fakeredis.Call, line, channel, publish, counted, id string) (listeners int64, alone bool) {
 	if publish == "" {
-		return false
+		return 0, false
 	}
 	if line != "" {
 		if alone, done := modelCall(c, line, channel, publish, counted, id); done {
-			return alone
+			return 1, alone
 		}
 	}
 	told, ok := c.TryDo(publish, channel, "0").(int64)
-	return ok && told < 2
+	return told, ok && told < 2
 }
 
 func modelTellPlace(c *fakeredis.Call, channel, publish, place string) any {

@@ -114,10 +114,10 @@ func modelSingle(c *fakeredis.Call) any {
 	}
 	line := lineKey(c, 3)
 	modelGiveWay(c, line, arg(c, 7), arg(c, 8))
-	alone := modelTellFree(c, line, channel, publish, arg(c, 5), arg(c, 6))
+	listeners, alone := modelTellFree(c, line, channel, publish, arg(c, 5), arg(c, 6))
 	c.Do("SET", latch, owner, "PX", life)
 	if alone {
-		return int64(2)
+		return 3 - listeners
 	}
 	return int64(1)
 }

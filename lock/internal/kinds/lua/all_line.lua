@@ -99,7 +99,7 @@ local function tellWatcher(line, channel, publish, counted)
 end
 
 -- tellFree tells the next in the line that the lock is free, and the one behind to watch over it; without a line it tells all. It
--- returns whether no other client than the one with this id is known to wait.
+-- returns how many listen, 0 or 1, if no other client than the one with this id is known to wait; otherwise false.
 local function tellFree(line, channel, publish, counted, id)
     if publish == '' then
         return false
@@ -130,10 +130,10 @@ local function tellFree(line, channel, publish, counted, id)
             redis.pcall('zadd', line, string.format('%.0f', -turn - math.floor(now / 1000)), '!' .. place)
             redis.call('pexpire', line, lineLife)
             local watched = tellWatcher(line, channel, publish, counted)
-            return others == 0 and not watched and string.sub(place, 1, #id) == id
+            return others == 0 and not watched and string.sub(place, 1, #id) == id and 1
         end
         head = redis.call('zpopmin', line)
     end
     local told = redis.pcall(publish, channel, '0')
-    return type(told) == 'number' and told < 2
+    return type(told) == 'number' and told < 2 and told
 end

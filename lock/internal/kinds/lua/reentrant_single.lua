@@ -6,8 +6,8 @@
 --       4 lifetime of the latch in ms  5 1 for a repeat
 --       6 what the server knows of listeners  7 client's id  8 its place in the line
 --       9 what becomes of it: ended ("leave"), moved to the end ("move") or nothing ('')
--- Returns 1 when the lock is free now, 2 when moreover no other client waits as far as the server knows; nil when the owner had
---         no hold.
+-- Returns 1 when the lock is free now, 2 when moreover no other client waits as far as the server knows, 3 when nobody listens
+--         either; nil when the owner had no hold.
 local lock, channel, latch, line = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local owner, publish, lifetime, repeated = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
@@ -21,4 +21,4 @@ end
 giveWay(line, ARGV[8], ARGV[9])
 local alone = tellFree(line, channel, publish, ARGV[6], ARGV[7])
 redis.call('set', latch, owner, 'px', lifetime)
-return alone and 2 or 1
+return alone and 3 - alone or 1

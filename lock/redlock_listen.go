@@ -1,0 +1,178 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/lockwire/lockwire/pubsub"
+)
+
+// A waiting Redlock listens to the channel of each server, like Redisson's clients: to the servers it is a client without a
+// place in the line. After a lost ballot a server counts as free if it granted the lock, or has published anything since the
+// begin of the ballot. The next ballot is due when a majority may be free. Messages of a minority start no ballot: a waiter
+// gives a useless grant back by a release, and two waiters would wake each other for ever.
+
+// listener has the watches of a waiting Redlock, for a single goroutine.
+type listener struct {
+	lock    *Redlock
+	wake    chan struct{}   // buffered, 1: signalled by every watch
+	watches []*pubsub.Watch // by node; nil without a watch
+	seen    []uint64        // by node: the number of events before the last ballot
+	spread  int             // the random part of a pause, in units
+}
+
+// listen returns the listener of a wait, with the watches that an earlier wait has parked.
+func (r *Redlock) listen() *listener {
+	n := len(r.nodes)
+	l := &listener{lock: r, wake: make(chan struct{}, 1), watches: make([]*pubsub.Watch, n), seen: make([]uint64, n), spread: redlockSpreadMin}
+	for i, h := range r.nodes {
+		if l.watches[i] = h.client.unpark(h.target.watchKey()); l.watches[i] != nil {
+			l.watches[i].Move(l.wake)
+		}
+	}
+	return l
+}
+
+// lostBallot is the result of a ballot without a majority.
+type lostBallot struct {
+	votes []vote
+	err   error
+}
+
+// subscribe makes the missing watches. A node has none if its kind is silent or its client is closed.
+func (l *listener) subscribe() {
+	for i, h := range l.lock.nodes {
+		if l.watches[i] == nil && !h.target.kind.silent {
+			l.watches[i], _ = h.client.watch(h.target, l.wake, h.target.channel)
+		}
+	}
+}
+
+// mark begins a ballot: later events may be about locks released after their refusal.
+func (l *listener) mark() {
+	for i, w := range l.watches {
+		if w != nil {
+			l.seen[i], _ = w.Count()
+		}
+	}
+}
+
+// close parks the watches for the next wait of this process.
+func (l *listener) close() {
+	for i, h := range l.lock.nodes {
+		if l.watches[i] != nil {
+			h.client.park(h.target.watchKey(), l.watches[i])
+		}
+	}
+}
+
+// await waits for a reason for the next ballot. poll is the time of the next ballot if messages may be missing.
+func (l *listener) await(ctx context.Context, lost lostBallot, poll time.Time) error {
+	first := l.lock.nodes[0].client
+	pause := rand.N(min(2*time.Duration(l.spread)*unit(lost.votes, l.lock.quorum), redlockPauseMax))
+	last := time.Now().Add(first.pace.ceiling - rand.N(first.pace.ceiling/10))
+	l.subscribe()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		free, missed := l.free(lost.votes)
+		at := last
+		if end, ok := l.expiry(lost.votes, free); ok {
+			at = earlier(at, end.Add(first.pace.slack+pause))
+		}
+		switch {
+		case errors.Is(lost.err, ErrLost):
+			at = poll
+		case free >= l.lock.quorum:
+			return first.sleep(ctx, pause)
+		case missed || !errors.Is(lost.err, ErrNotAcquired):
+			at = earlier(at, poll)
+		}
+		timer.Reset(time.Until(at))
+		select {
+		case <-l.wake:
+		case <-timer.C:
+			return nil
+		case <-ctx.Done():
+			return ended(ctx)
+		case <-first.done:
+			return ErrClosed
+		}
+	}
+}
+
+// free returns the number of servers whose lock may be free. missed: a message of a server that refused may be missing.
+func (l *listener) free(votes []vote) (free int, missed bool) {
+	for i, v := range votes {
+		news, up := l.heard(i)
+		switch {
+		case news || v.verdict == voteGranted:
+			free++
+		case v.verdict == voteRefused && !up:
+			missed = true
+		}
+	}
+	return free, missed
+}
+
+// heard returns whether node i may have published since the begin of the last ballot, and whether messages arrive now.
+func (l *listener) heard(i int) (news, up bool) {
+	w := l.watches[i]
+	if w == nil {
+		return false, false
+	}
+	count, up := w.Count()
+	if !up {
+		h := l.lock.nodes[i]
+		h.client.noteRefusal(h.target, w.Err())
+	}
+	return count != l.seen[i], up
+}
+
+// expiry returns the time at which so many leases of other owners have ended that a majority is free, if known.
+func (l *listener) expiry(votes []vote, free int) (end time.Time, ok bool) {
+	var ends []time.Time
+	for i, v := range votes {
+		if news, _ := l.heard(i); v.verdict == voteRefused && !v.ends.IsZero() && !news {
+			ends = append(ends, v.ends)
+		}
+	}
+	slices.SortFunc(ends, time.Time.Compare)
+	more := l.lock.quorum - free
+	if more <= 0 || more > len(ends) || l.lock.nodes[0].client.pace.ignoreTTL {
+		return time.Time{}, false
+	}
+	return ends[more-1], true
+}
+
+// watchKey names the parked watch of a Redlock among the entries of a client.
+func (t *target) watchKey() entryKey { return entryKey{nil, t.name} }
+
+// park keeps a watch for the next wait, if the watch is in place.
+func (c *Client) park(key entryKey, watch *pubsub.Watch) {
+	_, up := watch.Count()
+	c.mu.Lock()
+	if c.closed || !up || c.parked[key] != nil {
+		c.mu.Unlock()
+		watch.Close()
+		return
+	}
+	c.queued.Add(1) // Close waits until the sweeps have begun
+	c.parkLocked(key, c.entryLocked(key), watch)
+	c.mu.Unlock()
+	c.cleanup.startSweeps()
+	c.queued.Done()
+}
+
+// awaited reports whether other clients wait for the lock of a Redlock's part, after the reply count of its release.
+func (c *Client) awaited(t *target, count int64) bool {
+	if count != 2 {
+		return count == 1
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.parked[t.watchKey()] == nil // otherwise the only listener is this client
+}

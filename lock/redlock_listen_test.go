@@ -1,0 +1,343 @@
+package lock_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/lock"
+)
+
+// latency is the way of every byte between the processes and the servers.
+const latency = time.Millisecond
+
+func (f fleet) slow() {
+	for _, w := range f {
+		w.srv.Latency(latency)
+	}
+}
+
+// scripts is how many scripts all servers have run.
+func (f fleet) scripts() (n int) {
+	for _, w := range f {
+		n += w.srv.Count("EVALSHA")
+	}
+	return n
+}
+
+// waits starts a Lock, whose lease comes over the channel, and lets a second pass.
+func waits(t *testing.T, ctx context.Context, r *lock.Redlock) <-chan *lock.Lease {
+	got := make(chan *lock.Lease, 1)
+	go func() {
+		lease, err := r.Lock(ctx)
+		if err != nil && ctx.Err() == nil {
+			t.Errorf("Lock() = %v", err)
+		}
+		got <- lease
+	}()
+	time.Sleep(time.Second)
+	synctest.Wait()
+	return got
+}
+
+// wantSoon takes the lease of a waiter, who has at most some round trips for it: the message, a pause, and the votes.
+func wantSoon(t *testing.T, got <-chan *lock.Lease, what string) *lock.Lease {
+	t.Helper()
+	start := time.Now()
+	lease := <-got
+	if took := time.Since(start); took > 20*latency {
+		t.Errorf("%s: the waiter has the lock after %v", what, took)
+	}
+	return lease
+}
+
+// A waiter asks nothing while the lock is taken, and has it some round trips after its release, also with a server down.
+func TestRedlockHandOver(t *testing.T) {
+	down["none"] = func(*fakeredis.Server, bool) {}
+	defer delete(down, "none")
+	for how, set := range down {
+		t.Run(how, func(t *testing.T) {
+			inFleet(t, 3, func(t *testing.T, f fleet) {
+				f.slow()
+				mine := f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, false)
+				other := f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, false)
+				lease := lockRed(t, mine)
+				set(f[1].srv, true)
+				got := waits(t, t.Context(), other)
+				before := f.scripts()
+				time.Sleep(5 * time.Second)
+				if n := f.scripts() - before; n != 0 {
+					t.Errorf("%d scripts ran while the lock was taken", n)
+				}
+				mustUnlock(t, lease)
+				lease = wantSoon(t, got, how)
+				set(f[1].srv, false)
+				mustUnlock(t, lease)
+				time.Sleep(40 * time.Second)
+				f.free()
+			})
+		})
+	}
+}
+
+// A release at any step of a waiter's first attempts and of its subscription wakes it.
+func TestRedlockReleasedAtEachStep(t *testing.T) {
+	for step := range 80 {
+		inFleet(t, 3, func(t *testing.T, f fleet) {
+			for i, w := range f {
+				w.srv.Latency(latency * time.Duration(1+2*i))
+			}
+			p := f.process(lock.Config{})
+			r := p.redlock(t, lock.RedlockConfig{Pause: time.Hour}, false)
+			mustUnlock(t, lockRed(t, r))
+			lease := lockRed(t, f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, false))
+			down["refuses"](f[2].srv, true) // the messages of both others are needed
+			for _, c := range p {
+				c.OnlyWoken()
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			got := make(chan error, 1)
+			go func() {
+				mine, err := r.Lock(ctx)
+				if err == nil {
+					err = mine.Unlock(ctx)
+				}
+				got <- err
+			}()
+			time.Sleep(time.Duration(step) * latency / 2)
+			mustUnlock(t, lease)
+			if err := <-got; err != nil {
+				t.Errorf("released after %d half milliseconds: Lock() = %v", step, err)
+			}
+			down["refuses"](f[2].srv, false)
+			time.Sleep(40 * time.Second)
+			f.free()
+		})
+	}
+}
+
+// Processes that want the lock all the time have it equally often, with delays that differ with each message.
+func TestRedlockShares(t *testing.T) {
+	for _, c := range []struct {
+		nodes, processes int
+		hold             time.Duration
+	}{{3, 2, 20 * time.Millisecond}, {3, 3, time.Millisecond}, {5, 3, time.Millisecond}} {
+		inFleet(t, c.nodes, func(t *testing.T, f fleet) {
+			for _, w := range f {
+				w.srv.Latency(latency / 4)
+				w.srv.Intercept(func(fakeredis.Cmd) fakeredis.Action {
+					return fakeredis.Run().Late(rand.N(latency / 2))
+				})
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			counts, longest, all := make([]int, c.processes), make([]time.Duration, c.processes), 0
+			var wg sync.WaitGroup
+			for i := range c.processes {
+				r := f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, false)
+				wg.Go(func() {
+					for {
+						start := time.Now()
+						lease, err := r.Lock(ctx)
+						if err != nil {
+							return
+						}
+						longest[i] = max(longest[i], time.Since(start))
+						counts[i]++
+						f[0].sleep(c.hold)
+						mustUnlock(t, lease)
+					}
+				})
+			}
+			wg.Wait()
+			for _, n := range counts {
+				all += n
+			}
+			if want := int(20 * time.Second / (c.hold + 5*time.Millisecond)); all < want {
+				t.Errorf("%d leases in 20 s, want %d", all, want)
+			}
+			for i, n := range counts {
+				if n < all*2/3/c.processes || longest[i] > 700*time.Millisecond {
+					t.Errorf("of %d leases a process had %d, and waited for %v", all, n, longest[i])
+				}
+			}
+			f.free()
+		})
+	}
+}
+
+// Waiters do not wake each other by giving back what was of no use: the holder has a majority, and one server is free.
+func TestRedlockUselessGrants(t *testing.T) {
+	inFleet(t, 3, func(t *testing.T, f fleet) {
+		f.slow()
+		lease := lockRed(t, f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, false))
+		synctest.Wait()
+		f[2].srv.Do("DEL", "job")
+		first := f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, false)
+		second := f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, false)
+		one, two := waits(t, t.Context(), first), waits(t, t.Context(), second)
+		before := f.scripts()
+		time.Sleep(5 * time.Second)
+		if n := f.scripts() - before; n > 12 {
+			t.Errorf("%d scripts ran in five seconds while a majority was taken", n)
+		}
+		mustUnlock(t, lease)
+		for range 2 {
+			select {
+			case lease = <-one:
+			case lease = <-two:
+			}
+			mustUnlock(t, lease)
+		}
+		f.free()
+	})
+}
+
+// Without a message the end of the leases of a dead holder starts the next ballot.
+func TestRedlockHolderDies(t *testing.T) {
+	inFleet(t, 3, func(t *testing.T, f fleet) {
+		f.slow()
+		lockRed(t, f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, false), lock.For(7*time.Second))
+		start := time.Now()
+		got := waits(t, t.Context(), f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, false))
+		before := f.scripts()
+		lease := <-got
+		if took, n := time.Since(start), f.scripts()-before; took > 7*time.Second+20*latency || n > 3 {
+			t.Errorf("taken after %v, by %d scripts", took, n)
+		}
+		mustUnlock(t, lease)
+		f.free()
+	})
+}
+
+// While a server refuses or ends the subscription, waiters ask again and again; as soon as it is back, they hear all messages.
+func TestRedlockWithoutSubscription(t *testing.T) {
+	inFleet(t, 3, func(t *testing.T, f fleet) {
+		f.slow()
+		mine := f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, false)
+		other := f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, false)
+		refuse := true
+		for _, w := range f[:2] {
+			w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+				if refuse && cmd.Name == "SUBSCRIBE" {
+					return fakeredis.Reply("-NOPERM no channels\r\n")
+				}
+				return fakeredis.Run()
+			})
+		}
+		lease := lockRed(t, mine)
+		got := waits(t, t.Context(), other)
+		mustUnlock(t, lease)
+		start := time.Now()
+		lease = <-got
+		if took := time.Since(start); took > 200*time.Millisecond {
+			t.Errorf("refused: taken after %v", took)
+		}
+		refuse = false
+		mustUnlock(t, lease)
+		lease = lockRed(t, mine)
+		got = waits(t, t.Context(), other)
+		time.Sleep(time.Minute) // the Subscriber tries again
+		for _, w := range f[:2] {
+			if w.srv.KillConns(func(c fakeredis.Conn) bool { return c.Subscribed > 0 }) == 0 {
+				t.Error("nobody listens")
+			}
+		}
+		mustUnlock(t, lease)
+		start = time.Now()
+		lease = <-got
+		if took := time.Since(start); took > 200*time.Millisecond {
+			t.Errorf("lost: taken after %v", took)
+		}
+		mustUnlock(t, lease)
+		f.free()
+	})
+}
+
+// Callers who leave, and clients that are closed, leave no subscription behind.
+func TestRedlockLeavesNoSubscription(t *testing.T) {
+	inFleet(t, 3, func(t *testing.T, f fleet) {
+		f.slow()
+		lease := lockRed(t, f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, false))
+		ctx, cancel := context.WithCancel(t.Context())
+		got := waits(t, ctx, f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, false))
+		if n := f[0].listeners("job"); n != 1 {
+			t.Errorf("%d listen while one waits", n)
+		}
+		cancel()
+		<-got
+		time.Sleep(time.Second)
+		if n := f[0].listeners("job"); n != 0 {
+			t.Errorf("%d listen when the waiter has left", n)
+		}
+		p := f.process(lock.Config{})
+		ctx, cancel = context.WithCancel(t.Context())
+		defer cancel()
+		r := p.redlock(t, lock.RedlockConfig{}, false)
+		got = waits(t, ctx, r)
+		cancel()
+		<-got
+		for _, c := range p {
+			if err := c.Close(); err != nil {
+				t.Errorf("Close() = %v", err)
+			}
+		}
+		time.Sleep(5 * latency)
+		if n := f[0].listeners("job"); n != 0 {
+			t.Errorf("%d listen when the clients are closed", n)
+		}
+		mustUnlock(t, lease)
+		f.free()
+	})
+}
+
+// listeners is how many listen to the channel of a lock.
+func (w *world) listeners(name string) int64 {
+	counts, _ := w.srv.Do("PUBSUB", "NUMSUB", "redisson_lock__channel:{"+name+"}").([]any)
+	return counts[1].(int64)
+}
+
+// Waiters for the lock of a single server stand in its line; a Redlock has its turns among them all the same.
+func TestRedlockBesideALine(t *testing.T) {
+	inFleet(t, 3, func(t *testing.T, f fleet) {
+		f.slow()
+		r := f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, false)
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		for range 3 {
+			c := f[0].client(lock.Config{HandOvers: -1})
+			wg.Go(func() {
+				for ctx.Err() == nil {
+					if lease, err := c.Reentrant("job").Lock(ctx); err == nil {
+						f[0].sleep(5 * time.Millisecond)
+						mustUnlock(t, lease)
+					}
+				}
+			})
+		}
+		single, err := f[1].client(lock.Config{}).Reentrant("job").Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var longest time.Duration
+		for range 20 {
+			start := time.Now()
+			lease := lockRed(t, r)
+			longest = max(longest, time.Since(start))
+			mustUnlock(t, lease)
+		}
+		if longest > time.Second {
+			t.Errorf("waited for %v", longest)
+		}
+		cancel()
+		wg.Wait()
+		mustUnlock(t, single)
+		time.Sleep(7 * time.Second)
+		f.free()
+	})
+}
