@@ -31,6 +31,25 @@ func ExampleQueue() {
 	// WRONGTYPE Operation against a key holding the wrong kind of value
 }
 
+// Both commands run, or neither.
+func ExampleQueue_RunTx() {
+	ctx := context.Background()
+	p := openExample(ctx)
+	defer p.Close()
+
+	var q conn.Queue
+	left := conn.Add[int](&q, "DECRBY", "account:a", 5)
+	right := conn.Add[int](&q, "INCRBY", "account:b", 5)
+	if err := q.RunTx(ctx, p); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(left.Get())
+	fmt.Println(right.Get())
+	// Output:
+	// -5 <nil>
+	// 5 <nil>
+}
+
 func ExampleScan() {
 	ctx := context.Background()
 	p := openExample(ctx)
@@ -107,4 +126,37 @@ func ExamplePool_Watch() {
 	price, err2 := resp.As[int](p.Do(ctx, "GET", "price"))
 	fmt.Println(price, err, err2)
 	// Output: 42 <nil> <nil>
+}
+
+func ExampleXRange() {
+	ctx := context.Background()
+	p := openExample(ctx)
+	defer p.Close()
+	if _, err := p.Do(ctx, "XADD", "log", "1-0", "text", "started"); err != nil {
+		log.Fatal(err)
+	}
+	for e, err := range conn.XRange(ctx, p, "log", "-", "+") {
+		fmt.Println(e.ID, e.Get("text"), err)
+	}
+	// Output: 1-0 started <nil>
+}
+
+// An iterator goes on where the last reply has ended.
+func ExampleSScan() {
+	ctx := context.Background()
+	p := openExample(ctx)
+	defer p.Close()
+	if _, err := p.Do(ctx, "SADD", "colours", []string{"blue", "red"}); err != nil {
+		log.Fatal(err)
+	}
+	var colours []string
+	for colour, err := range conn.SScan(ctx, p, "colours") {
+		if err != nil {
+			log.Fatal(err)
+		}
+		colours = append(colours, colour)
+	}
+	slices.Sort(colours)
+	fmt.Println(colours)
+	// Output: [blue red]
 }
