@@ -78,8 +78,8 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 }
 
 // Do sends a command, given as its name and arguments, to the node that serves the first key, and
-// returns the reply. Arguments are strings, []byte, bools, integers and floats, as for resp.Cmd. Do
-// keeps no argument. An error reply is returned as an error, a resp.Error. A null is a value.
+// returns the reply. Arguments are strings, []byte, bools, integers, floats and slices of these, as
+// for resp.Cmd. Do keeps no argument. An error reply is returned as an error, a resp.Error. A null is a value.
 func (c *Cluster) Do(ctx context.Context, args ...any) (resp.Value, error) {
 	return c.Send(ctx, resp.Cmd(args...))
 }

@@ -62,7 +62,7 @@ func Dial(ctx context.Context, cfg Config) (*Conn, error) {
 }
 
 // Do sends a command, given as name and arguments, and returns the reply. Arguments are strings, []byte, bools,
-// integers and floats, as for resp.Cmd; Do keeps none of them. An error reply is returned as a resp.Error; a null
+// integers, floats and slices of these, as for resp.Cmd; Do keeps none of them. An error reply is returned as a resp.Error; a null
 // reply is a value.
 func (c *Conn) Do(ctx context.Context, args ...any) (resp.Value, error) {
 	var buf [512]byte

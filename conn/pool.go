@@ -63,7 +63,7 @@ func New(cfg Config) (*Pool, error) {
 }
 
 // Do sends a command, given as name and arguments, and returns the reply. Arguments are strings, []byte, bools,
-// integers and floats, as for resp.Cmd; Do keeps none of them. An error reply is returned as a resp.Error; a null
+// integers, floats and slices of these, as for resp.Cmd; Do keeps none of them. An error reply is returned as a resp.Error; a null
 // reply is a value.
 func (p *Pool) Do(ctx context.Context, args ...any) (resp.Value, error) {
 	var buf [512]byte
