@@ -91,7 +91,7 @@ func TestKeysThatFail(t *testing.T) {
 		if n, err := c.Del(t.Context(), []string{keyA, keyC}); n != 1 || !errors.Is(err, resp.ErrOOM) {
 			t.Errorf("Del = %d, %v, want 1 and an error", n, err)
 		}
-		if err := c.MSet(t.Context(), []string{keyC, "x"}); err != resp.Error("OOM command not allowed") {
+		if err := c.MSet(t.Context(), []string{keyC, "x", "{foo}2", "y"}); err != resp.Error("OOM command not allowed") {
 			t.Errorf("MSet that fails as a whole = %v", err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())

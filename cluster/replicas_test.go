@@ -193,6 +193,17 @@ func TestReplicasAreClosed(t *testing.T) {
 	})
 }
 
+// No connection is dialled after Close.
+func TestReplicasAfterClose(t *testing.T) {
+	withReplicas(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		r := c.Replicas()
+		c.Close()
+		if _, err := r.Do(t.Context(), "GET", keyB); !errors.Is(err, conn.ErrClosed) || f.dials(replicaB1)+f.dials(replicaB2) > 0 {
+			t.Errorf("GET after Close = %v", err)
+		}
+	})
+}
+
 func ExampleCluster_Replicas() {
 	withCluster(func(ctx context.Context, c *cluster.Cluster) {
 		if _, err := c.Do(ctx, "SET", "motto", "festina lente"); err != nil {

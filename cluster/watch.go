@@ -22,8 +22,6 @@ func (c *Cluster) Watch(ctx context.Context, keys []string, fn func(*conn.Conn) 
 			return err
 		})
 		switch {
-		case ctx.Err() != nil:
-			return values, err
 		case errors.Is(err, conn.ErrTxAborted):
 			redirects = 0
 		case errors.Is(err, resp.ErrMoved) && !isTransport(err) && redirects < c.policy.redirects:

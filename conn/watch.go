@@ -26,7 +26,7 @@ func (p *Pool) Watch(ctx context.Context, keys []string, fn func(*Conn) ([]resp.
 			values, err = c.Watch(ctx, keys, fn)
 			return err
 		})
-		if !errors.Is(err, ErrTxAborted) || ctx.Err() != nil {
+		if !errors.Is(err, ErrTxAborted) {
 			return values, err
 		}
 	}

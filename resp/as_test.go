@@ -249,7 +249,8 @@ func TestDurations(t *testing.T) {
 	}{
 		{":-1|", resp.NoExpiry, resp.NoExpiry}, {":-2|", resp.NoKey, resp.NoKey}, {":0|", 0, 0},
 		{":90|", 90 * time.Second, 90 * time.Millisecond}, {"$2|90|", 90 * time.Second, 90 * time.Millisecond},
-		{":9223372036854775807|", 1<<63 - 1, 1<<63 - 1}, {":-9223372036854775808|", -1 << 63, -1 << 63},
+		{":9223372036854775807|", 1<<63 - 1, 1<<63 - 1},
+		{":9223372036|", 9223372036 * time.Second, 9223372036 * time.Millisecond}, {":9223372037|", 1<<63 - 1, 9223372037 * time.Millisecond}, {":-9223372036854775808|", -1 << 63, -1 << 63},
 	} {
 		if d, err := resp.Seconds(parse(t, tt.wire), nil); d != tt.seconds || err != nil {
 			t.Errorf("Seconds of %s = %v, %v", tt.wire, d, err)
