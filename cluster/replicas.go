@@ -25,7 +25,8 @@ import (
 // A command goes to a random replica of the master that serves its first key, leaving out replicas without an answer in
 // the last seconds. It goes to the master, within the same call, if there is no such replica, and if the replica cannot be
 // reached, refuses the command or redirects it. A write is redirected, so it runs on the master, and takes longer. A
-// command sent to a replica and not answered fails with conn.ErrUncertain, like any other.
+// command sent to a replica and not answered fails with conn.ErrUncertain, like any other. A user with ACLs needs READONLY:
+// without the permission reads fail.
 //
 // The connections to replicas are dialled on first use. Many goroutines may call the methods at once.
 type Replicas struct{ c *Cluster }

@@ -26,9 +26,9 @@ import (
 //   - a type whose pointer is an encoding.TextUnmarshaler.
 //   - [Value]: the reply itself.
 //
-// An err that is not nil, and an error reply anywhere in the reply, are returned as the error. A reply of another form
-// is a [*KindError], and so is a null unless T is a pointer or Value: use [Maybe] where a key may be missing. With an
-// error the result is zero.
+// An err that is not nil is returned as the error, and so is an error reply in any place that is not stored as a Value. A
+// reply of another form is a [*KindError], and so is a null unless T is a pointer or Value: use [Maybe] where a key may be
+// missing. With an error the result is zero.
 //
 // As uses reflection, except for the most common types. A program that calls neither As nor Fields does not link it.
 func As[T any](v Value, err error) (t T, _ error) {
