@@ -150,7 +150,7 @@ func modelCall(c *fakeredis.Call, line, channel, publish string, counted string,
 	strangers, at := modelStrangers(c, channel, publish), micros(c)
 	real := head[0] != '*' && head[0] != '!'
 	if strangers > 0 && real {
-		c.TryDo("ZADD", line, "NX", strconv.FormatInt(at, 10), "*")
+		c.TryDo("ZADD", line, "NX", strconv.FormatInt(at+1, 10), "*")
 	} else if (counted != "1" || strangers < 0) && real {
 		c.TryDo("ZADD", line, "NX", strconv.FormatInt(at+blindVisit, 10), "*")
 	}

@@ -86,7 +86,7 @@ func TestServerLua(t *testing.T) {
 }
 
 // wrapped is what a server before 7.0 makes of an error reply that ends a script; its class is still in it.
-var wrapped = regexp.MustCompile(`^ERR Error running script \(call to f_[0-9a-f]{40}\): @user_script:[0-9]+: ([A-Z]+ )`)
+var wrapped = regexp.MustCompile(`^ERR Error running script \(call to f_[0-9a-f]{40}\): @user_script:[0-9]+: (?:@user_script: [0-9]+: )?-?([A-Z]+ )`)
 
 // eval is the reply to a script as text; of an error only its class.
 func eval(d conn.Doer, source string) string {

@@ -68,7 +68,7 @@ func (l *lineWalk) step(w *twin, random *rand.Rand) bool {
 			return false
 		}
 	}
-	return same && l.lastingTurn(w)
+	return same && l.lastingTurn(w) && l.farVisit(w)
 }
 
 // changeStrangers begins or ends the subscription of a client that knows nothing of the line.
@@ -113,6 +113,21 @@ func (l *lineWalk) lastingTurn(w *twin) bool {
 		if _, err := p.Do(w.t.Context(), "ZADD", walkLine, -time.Now().UnixMilli()-9000, member); err != nil {
 			w.t.Error(err)
 			return false
+		}
+	}
+	return true
+}
+
+// farVisit puts a visit that is due in a second an hour ahead, or the order behind it would be that of the machine's speed.
+func (l *lineWalk) farVisit(w *twin) bool {
+	for _, p := range []*conn.Pool{w.real, w.fake} {
+		v, err := p.Do(w.t.Context(), "ZSCORE", walkLine, "*")
+		if err != nil {
+			w.t.Error(err)
+			return false
+		}
+		if score, missing := v.Float(); missing == nil && int64(score) > time.Now().UnixMicro() {
+			return w.do("ZADD", walkLine, time.Now().Add(time.Hour).UnixMicro(), "*")
 		}
 	}
 	return true

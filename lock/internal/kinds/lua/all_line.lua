@@ -108,7 +108,8 @@ local function tellFree(line, channel, publish, counted, id)
     local others = head[1] and strangers(channel, publish) or 0
     local now = head[1] and serverTime()
     if others > 0 and string.match(head[1], '^%w') then
-        redis.pcall('zadd', line, 'nx', string.format('%.0f', now), '*')
+        -- behind a place that has just moved to the end: Valkey's clock stands still during a script
+        redis.pcall('zadd', line, 'nx', string.format('%.0f', now + 1), '*')
     elseif now and (counted ~= '1' or others < 0) and string.match(head[1], '^%w') then -- they may listen at another server
         redis.pcall('zadd', line, 'nx', string.format('%.0f', now + blindVisit), '*')
     end
