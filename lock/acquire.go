@@ -15,8 +15,6 @@ import (
 )
 
 // lock acquires t, or returns a waiter for t.
-//
-//go:noinline
 func (c *Client) lock(ctx context.Context, t *target, opts []Option) (*Lease, *waiter, error) {
 	var r request
 	if err := c.fill(&r, t, opts); err != nil {

@@ -244,4 +244,4 @@ func (u *cleanup) startLocked() {
 	u.wakeLocked()
 }
 
-func (u *cleanup) wakeLocked() { nudge(u.signal) }
+func (u *cleanup) wakeLocked() { notify(u.signal) }

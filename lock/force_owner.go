@@ -56,8 +56,8 @@ func (c *Client) ForceUnlockOwner(ctx context.Context, name, owner string) (bool
 	for _, l := range holds {
 		l.lose(Forced, nil)
 		if l.state == nil { // a relay may have passed the hold on
-			for _, heir := range c.leasesOfOwner(name, stored) {
-				heir.lose(Forced, nil)
+			for _, hold := range c.leasesOfOwner(name, stored) {
+				hold.lose(Forced, nil)
 			}
 		}
 	}

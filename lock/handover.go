@@ -17,16 +17,16 @@ import (
 // claim is the agreement between a waiter and a releasing holder on a hand-over.
 type claim struct {
 	state   atomic.Uint32
-	outcome *passed         // valid in state told
-	over    <-chan struct{} // closed when the waiter gives up; over and the waiter's request change only in state awake
+	outcome *passed         // valid in state delivered
+	over    <-chan struct{} // closed when the waiter gives up; over and the waiter's request change only in state active
 }
 
 // The states of a claim.
 const (
-	awake     uint32 = iota // the waiter acts itself, or may not get the lock by a hand-over
-	resting                 // the holder may hand the lock over
+	active    uint32 = iota // the waiter acts itself, or may not get the lock by a hand-over
+	offered                 // the holder may hand the lock over
 	claimed                 // a hand-over is under way
-	told                    // the outcome is known
+	delivered               // the outcome is known
 	abandoned               // an outcome may still arrive, but the waiter has left
 )
 
@@ -56,9 +56,9 @@ func (s series) mayGoOn(cfg *Config, lease time.Duration, alone bool) bool {
 	return (alone || s.length < cfg.HandOvers) && time.Since(s.since) <= min(cfg.HandOverFor, lease/3)
 }
 
-// told records whether the server knows of other clients that wait for a lock just released. A server with replicas, or of
+// noteAlone records whether the server knows of other clients that wait for a lock just released. A server with replicas, or of
 // a cluster, does not know.
-func (c *Client) told(t *target, alone bool) {
+func (c *Client) noteAlone(t *target, alone bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e := c.entries[t.key()]; e != nil {
@@ -66,26 +66,26 @@ func (c *Client) told(t *target, alone bool) {
 	}
 }
 
-// rest allows a hand-over to w, if w and its kind are eligible.
-func (w *waiter) rest(ctx context.Context) {
+// offer allows a hand-over to w, if w and its kind are eligible.
+func (w *waiter) offer(ctx context.Context) {
 	own, c := &w.claim, w.client
 	k := w.target.kind
-	if k.HandOver == nil || w.request.state != nil || w.via != nil || c.cfg.HandOvers < 0 || own.state.Load() != awake {
+	if k.HandOver == nil || w.request.state != nil || w.via != nil || c.cfg.HandOvers < 0 || own.state.Load() != active {
 		return
 	}
 	own.over = ctx.Done()
-	own.state.Store(resting)
+	own.state.Store(offered)
 }
 
-// rouse ends the effect of rest, and reports whether w has got the lock by a hand-over. rouse waits for a hand-over
+// endOffer ends the effect of offer, and reports whether w has got the lock by a hand-over. endOffer waits for a hand-over
 // under way, unless ctx or the client has ended: the hand-over is then undone, and the request must not change until
 // then.
-func (w *waiter) rouse(ctx context.Context) (granted bool) {
+func (w *waiter) endOffer(ctx context.Context) (granted bool) {
 	own := &w.claim
-	if own.state.Load() == awake || own.state.CompareAndSwap(resting, awake) {
+	if own.state.Load() == active || own.state.CompareAndSwap(offered, active) {
 		return false
 	}
-	for own.state.Load() != told {
+	for own.state.Load() != delivered {
 		select {
 		case <-w.wake:
 			continue
@@ -102,7 +102,7 @@ func (w *waiter) rouse(ctx context.Context) (granted bool) {
 // inherit makes a lease of a hand-over, and reports success. After a failure w has a reason to look.
 func (w *waiter) inherit() (granted bool) {
 	c, r, h, p := w.client, &w.request, w.head, w.claim.outcome
-	w.claim.state.Store(awake)
+	w.claim.state.Store(active)
 	switch {
 	case p.granted:
 		if p.owner != "" {
@@ -128,9 +128,9 @@ func (w *waiter) inherit() (granted bool) {
 	return granted
 }
 
-// heir claims the first waiter in line, if the lock of l may be handed over and the waiter's request suits; nil
+// claimNext claims the first waiter in line, if the lock of l may be handed over and the waiter's request suits; nil
 // otherwise.
-func (c *Client) heir(l *Lease, suits func(next *request) bool) *waiter {
+func (c *Client) claimNext(l *Lease, suits func(next *request) bool) *waiter {
 	if l.target.kind.HandOver == nil || l.state != nil || l.repeated || l.whole.Load() != nil {
 		return nil
 	}
@@ -141,12 +141,12 @@ func (c *Client) heir(l *Lease, suits func(next *request) bool) *waiter {
 		return nil
 	}
 	first := &e.first.claim
-	if !suits(&e.first.request) || !first.state.CompareAndSwap(resting, claimed) {
+	if !suits(&e.first.request) || !first.state.CompareAndSwap(offered, claimed) {
 		return nil
 	}
 	select {
 	case <-first.over:
-		e.first.tell(new(passed))
+		e.first.deliver(new(passed))
 		return nil
 	default:
 	}
@@ -158,8 +158,8 @@ func (c *Client) heir(l *Lease, suits func(next *request) bool) *waiter {
 
 // handOver gives the lock to a claimed waiter and wakes the waiter. handOver returns the result that release would
 // return.
-func (l *Lease) handOver(ctx context.Context, heir *waiter) (resp.Value, error) {
-	c, t, next := l.client, l.target, &heir.request
+func (l *Lease) handOver(ctx context.Context, to *waiter) (resp.Value, error) {
+	c, t, next := l.client, l.target, &to.request
 	p := &passed{start: c.now(), latch: newLatch(t), last: c.last(t.name)}
 	p.series = l.series.next()
 	args := append(c.args(next, next.lease.Milliseconds(), l.owner, next.owner, latchLife.Milliseconds()), p.last)
@@ -180,7 +180,7 @@ func (l *Lease) handOver(ctx context.Context, heir *waiter) (resp.Value, error) 
 		p.granted = err == nil && failed == nil && count == 1
 		p.unknown = !p.granted && !v.IsNull()
 	}
-	if !heir.tell(p) && (p.granted || p.unknown) {
+	if !to.deliver(p) && (p.granted || p.unknown) {
 		undone := *next
 		undone.latch, undone.last = p.latch, p.last
 		c.undo(&undone, p.start, p.unknown)
@@ -188,20 +188,20 @@ func (l *Lease) handOver(ctx context.Context, heir *waiter) (resp.Value, error) 
 	return v, err
 }
 
-// tell delivers the outcome to a claimed waiter, and reports false if the waiter has left.
-func (w *waiter) tell(p *passed) bool {
+// deliver passes the outcome to a claimed waiter, and reports false if the waiter has left.
+func (w *waiter) deliver(p *passed) bool {
 	w.claim.outcome = p
-	if !w.claim.state.CompareAndSwap(claimed, told) {
+	if !w.claim.state.CompareAndSwap(claimed, delivered) {
 		return false
 	}
-	nudge(w.wake)
+	notify(w.wake)
 	return true
 }
 
 // giveBack hands the lock over, or releases the lock.
 func (l *Lease) giveBack(ctx context.Context) (resp.Value, error) {
-	if heir := l.client.heir(l, func(*request) bool { return !l.client.acks }); heir != nil {
-		if v, err := l.handOver(ctx, heir); err == nil || uncertain(err) {
+	if next := l.client.claimNext(l, func(*request) bool { return !l.client.acks }); next != nil {
+		if v, err := l.handOver(ctx, next); err == nil || uncertain(err) {
 			l.passed(err == nil)
 			return v, err
 		}

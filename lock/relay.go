@@ -10,12 +10,12 @@ func (l *Lease) relay() bool {
 	if !l.relayable() {
 		return false
 	}
-	heir := l.client.heir(l, func(next *request) bool { return next.renewed })
-	if heir == nil {
+	to := l.client.claimNext(l, func(next *request) bool { return next.renewed })
+	if to == nil {
 		return false
 	}
 	l.client.watchdog.remove(l)
-	return l.passed(heir.tell(&passed{granted: true, owner: l.owner, start: l.start, series: l.series.next()}))
+	return l.passed(to.deliver(&passed{granted: true, owner: l.owner, start: l.start, series: l.series.next()}))
 }
 
 // relayable reports whether the hold is certain and no renewal is under way. The lease is already released by its holder, so

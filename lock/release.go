@@ -268,7 +268,7 @@ func (l *Lease) answered(v resp.Value) (outcome, err error) {
 	case v.Kind() != resp.Integer || err != nil || !l.sensible(count):
 		return nil, fmt.Errorf("lock: unexpected reply to release, of kind %v", v.Kind())
 	case l.single():
-		l.client.told(l.target, count > 1)
+		l.client.noteAlone(l.target, count > 1)
 		l.awaited = l.whole.Load() != nil && l.client.awaited(l.target, count)
 	}
 	if outcome == nil {

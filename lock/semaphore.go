@@ -60,8 +60,6 @@ func (s *Semaphore) Acquire(ctx context.Context, n int, opts ...Option) error {
 }
 
 // acquire takes n permits, or returns the waiter for the permits.
-//
-//go:noinline
 func (s *Semaphore) acquire(ctx context.Context, n int, opts []Option) (*waiter, error) {
 	r, err := s.request(n, opts)
 	if err != nil || n == 0 {

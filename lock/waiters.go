@@ -33,9 +33,7 @@ var defaultPace = pace{
 
 // waiter is a waiting call of Lock. It stands in the line of its process, or by itself if the server keeps the line.
 //
-// A waiter has the whole state of a wait, to keep the caller's stack small. The runtime halves a stack, down to 4 KiB, if
-// less than 1.2 KiB is in use. The functions on the stack of a sleeping caller, from Handle.Lock to doze, therefore have
-// small frames, and their helpers are noinline.
+// The caller sleeps in awaitFront until the waiter is at the front, and then in contend.
 type waiter struct {
 	request // a holder who has claimed the waiter reads it
 
@@ -87,7 +85,7 @@ func (c *Client) newWaiter(ctx context.Context, r *request, left time.Duration) 
 	c.join(w)
 	c.quit(w.target, w.place) // the line of this process has another one
 	w.place = nil
-	w.rest(ctx)
+	w.offer(ctx)
 	return w
 }
 
@@ -132,7 +130,7 @@ func (c *Client) leave(w *waiter) {
 			// The next waiter may want fewer permits than w.
 			e.head.woken = e.head.woken || w.target.kind.others != nobody || w.target.line != "" && e.place == nil
 			e.first.front.Store(true)
-			nudge(e.first.wake)
+			notify(e.first.wake)
 		} else {
 			unused = e.head.events
 			if parked = unused != nil && e.head.up && !c.closed; parked {
@@ -159,7 +157,7 @@ func (c *Client) leave(w *waiter) {
 // wait waits for the lock, acquires it, and returns the lease if the kind has leases.
 func (w *waiter) wait(ctx context.Context) (lease *Lease, err error) {
 	defer w.end(&err)
-	done, err := w.stand(ctx)
+	done, err := w.awaitFront(ctx)
 	w.traced.stood(w.since)
 	if !done {
 		done, err = w.prepare(ctx)
@@ -193,8 +191,8 @@ func (w *waiter) end(err *error) {
 	}
 }
 
-// stand waits for the turn of w. It reports done if w acquired the lock, or failed, before its turn.
-func (w *waiter) stand(ctx context.Context) (done bool, err error) {
+// awaitFront waits for the turn of w. It reports done if w acquired the lock, or failed, before its turn.
+func (w *waiter) awaitFront(ctx context.Context) (done bool, err error) {
 	var again <-chan time.Time // for an Owner, who may hold the lock already while the waiters in front wait
 	if w.state != nil && !w.refused {
 		again = time.After(w.client.pace.pollMin)
@@ -206,20 +204,18 @@ func (w *waiter) stand(ctx context.Context) (done bool, err error) {
 		case <-w.look:
 		case <-again:
 		case <-ctx.Done():
-			return w.quit(ctx)
+			return true, w.quit(ctx)
 		case <-w.client.done:
-			return w.quit(ctx)
+			return true, w.quit(ctx)
 		}
 		if done, again, err = w.lookInLine(ctx); done {
 			return true, err
 		}
 	}
-	return w.claim.state.Load() == told && w.inherit(), nil
+	return w.claim.state.Load() == delivered && w.inherit(), nil
 }
 
 // lookInLine is an attempt of a waiter behind the front. again, if not nil, fires at the time of the next attempt.
-//
-//go:noinline
 func (w *waiter) lookInLine(ctx context.Context) (done bool, again <-chan time.Time, err error) {
 	c := w.client
 	attempts, cancel := c.untilClose(ctx)
@@ -239,14 +235,12 @@ func (w *waiter) lookInLine(ctx context.Context) (done bool, again <-chan time.T
 }
 
 // quit ends a wait after the end of ctx or of the client, unless the lock was handed over before.
-//
-//go:noinline
-func (w *waiter) quit(ctx context.Context) (done bool, err error) {
-	err = w.client.gaveUp(ctx, &w.request)
-	if w.rouse(ctx) {
-		err = nil
+func (w *waiter) quit(ctx context.Context) error {
+	err := w.client.gaveUp(ctx, &w.request)
+	if w.endOffer(ctx) {
+		return nil
 	}
-	return true, err
+	return err
 }
 
 // shareGrant signals the waiters able to share the lock just acquired by r: all waiters of a kind for everybody, and waiters
@@ -262,7 +256,7 @@ func (c *Client) shareGrant(r *request) {
 	if e := c.entries[key]; e != nil {
 		for w := e.first; w != nil; w = w.next {
 			if all || w.state == r.state {
-				nudge(w.look)
+				notify(w.look)
 			}
 		}
 	}
@@ -271,13 +265,13 @@ func (c *Client) shareGrant(r *request) {
 	}
 	for _, p := range r.state.queued {
 		if p.key == key && p.look != r.look {
-			nudge(p.look)
+			notify(p.look)
 		}
 	}
 }
 
-// nudge signals look. A second signal before a receive has no effect.
-func nudge(look chan struct{}) {
+// notify signals look. A second signal before a receive has no effect.
+func notify(look chan struct{}) {
 	select {
 	case look <- struct{}{}:
 	default:
@@ -285,17 +279,15 @@ func nudge(look chan struct{}) {
 }
 
 // prepare readies w for the front, and the head if w is the first waiter of its line. It reports done at the end of the wait.
-//
-//go:noinline
 func (w *waiter) prepare(ctx context.Context) (done bool, err error) {
 	h := w.head
 	if h.poll != 0 {
 		if h.events != nil {
 			h.events.Move(w.wake)
-			h.hear(w.client, w.target)
+			h.noteEvents(w.client, w.target)
 		}
 	} else if err := h.prepare(w); err != nil {
-		if w.rouse(ctx) {
+		if w.endOffer(ctx) {
 			err = nil
 		}
 		return true, err
@@ -310,7 +302,7 @@ func (h *head) prepare(w *waiter) error {
 	*h = head{poll: c.pace.pollMin, floor: c.pace.floor}
 	if h.events = c.unpark(t.key()); h.events != nil {
 		h.events.Move(w.wake)
-		h.hear(c, t)
+		h.noteEvents(c, t)
 		h.woken = !w.seen.holds(h.events)
 	} else if !t.kind.silent {
 		channels := []string{t.channel}
@@ -341,70 +333,44 @@ func (c *Client) watch(t *target, wake chan<- struct{}, channels ...string) (*pu
 // contend is the loop of the waiter at the front: sleep until a reason for an attempt, then try.
 func (w *waiter) contend(ctx context.Context) error {
 	for {
-		for w.sleepy(ctx) {
-			if done, err := w.doze(ctx); done {
+		wait := time.Until(w.head.lookAt())
+		if wait <= 0 || w.claim.state.Load() == delivered {
+			if done, err := w.lookAtFront(ctx); done {
 				return err
 			}
+			continue
 		}
-		if done, err := w.lookAhead(ctx); done {
-			return err
+		w.timer.Reset(wait)
+		w.offer(ctx) // from here on, a holder of this process may hand the lock over
+		select {
+		case <-w.wake:
+			if w.claim.state.Load() != delivered {
+				w.head.noteEvents(w.client, w.target)
+			} else if w.inherit() {
+				return nil
+			}
+		case <-w.look:
+			w.head.woken = true
+		case <-w.timer.C:
+		case <-ctx.Done():
+			return w.quit(ctx)
+		case <-w.client.done:
+			return w.quit(ctx)
 		}
 	}
 }
 
-// sleepy reports whether w has no reason for an attempt, and readies w for doze.
-//
-//go:noinline
-func (w *waiter) sleepy(ctx context.Context) bool {
-	wait := time.Until(w.head.lookAt())
-	if wait <= 0 || w.claim.state.Load() == told {
-		return false
-	}
-	w.timer.Reset(wait)
-	w.rest(ctx)
-	return true
-}
-
-// doze sleeps until a possible reason for an attempt, or a hand-over to w. It reports done at the end of the wait.
-func (w *waiter) doze(ctx context.Context) (done bool, err error) {
-	select {
-	case <-w.wake:
-		return w.woken(), nil
-	case <-w.look:
-		w.head.woken = true
-		return false, nil
-	case <-w.timer.C:
-		return false, nil
-	case <-ctx.Done():
-	case <-w.client.done:
-	}
-	return w.quit(ctx)
-}
-
-// woken handles a wake-up of w. It reports done after a hand-over.
-//
-//go:noinline
-func (w *waiter) woken() (done bool) {
-	if w.claim.state.Load() == told {
-		return w.inherit()
-	}
-	w.head.hear(w.client, w.target)
-	return false
-}
-
-// lookAhead is an attempt of the waiter at the front. It reports done at the end of the wait.
-//
-//go:noinline
-func (w *waiter) lookAhead(ctx context.Context) (done bool, err error) {
+// lookAtFront is an attempt of the waiter at the front. It reports done at the end of the wait.
+func (w *waiter) lookAtFront(ctx context.Context) (done bool, err error) {
 	c, r, h := w.client, &w.request, w.head
-	if w.rouse(ctx) {
+	if w.endOffer(ctx) {
 		return true, nil
 	}
 	if w.claim.state.Load() == abandoned {
 		h.woken = true
 		return true, c.gaveUp(ctx, r)
 	}
-	h.hear(c, r.target)
+	h.noteEvents(c, r.target)
 	began := time.Now()
 	if h.hopeless(r, c.cfg.Lease, began) {
 		r.failure = h.failure
@@ -433,8 +399,8 @@ func (w *waiter) lookAhead(ctx context.Context) (done bool, err error) {
 	return false, nil
 }
 
-// hear records the state and the events of the subscription.
-func (h *head) hear(c *Client, t *target) {
+// noteEvents records the state and the events of the subscription.
+func (h *head) noteEvents(c *Client, t *target) {
 	if h.events == nil {
 		return
 	}
