@@ -3,10 +3,6 @@ package lock
 import (
 	"context"
 	"errors"
-	"fmt"
-	"math"
-	"slices"
-	"strconv"
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
@@ -155,20 +151,6 @@ func (c *Client) crowded(r *request) bool {
 	return false
 }
 
-// noTTL is the remaining time of a lock that never becomes free by itself, or whose remaining time is unknown.
-const noTTL = time.Duration(-1)
-
-// milliseconds converts a PTTL to a duration: noTTL below zero, and the longest duration on overflow.
-func milliseconds(ms int64) time.Duration {
-	switch {
-	case ms < 0:
-		return noTTL
-	case ms > int64(math.MaxInt64/time.Millisecond):
-		return math.MaxInt64
-	}
-	return time.Duration(ms) * time.Millisecond
-}
-
 // attempt runs the acquire script once, and again if the request arrived too late to run. attempt reports whether the
 // server granted r, with the lease in r.got for kinds with leases, and otherwise the time until the next reason to
 // ask. An attempt without a reply is undone in the background.
@@ -193,49 +175,34 @@ func (c *Client) ask(ctx context.Context, r *request) (granted bool, left time.D
 	if ctx.Done() == nil {
 		ctx = c.life
 	}
-	k := r.target.kind
 	if r.state != nil {
 		if err := r.state.take(ctx); err != nil {
 			return false, 0, err
 		}
 	}
-	if !r.unsure && k.Undo != nil {
+	if !r.unsure && r.target.kind.Undo != nil {
 		r.latch = newLatch(r.target)
 	}
 	r.asked = true
 	r.traced.asked()
-	server := conn.Doer(c.server)
 	ack, err := c.acking(ctx, r.target)
-	switch {
-	case err != nil:
+	if err != nil {
 		r.giveTurn()
 		return false, 0, err
-	case ack != nil:
+	}
+	server := conn.Doer(c.server)
+	if ack != nil {
 		server = ack
 	}
 	if r.via != nil {
 		server = r.via(server)
 	}
-	var stands position
-	if r.target.line != "" {
-		stands = c.standingOf(r)
-	}
+	stands := c.standingOf(r)
 	start := c.now()
 	v, err := c.send(ctx, server, r, stands)
 	if err != nil {
 		c.stood(r, stands, start, false, err)
-		switch {
-		case uncertain(err) && k.unowned && r.waits && ctx.Err() == nil && !c.isClosed():
-			c.doubt(r)
-		case uncertain(err):
-			if ctx.Err() != nil && k.queued { // otherwise withdraw would send another undo
-				c.leaveQueue(r)
-				r.waits = false
-			}
-			c.undo(r, start, true)
-		default:
-			r.giveTurn()
-		}
+		c.unanswered(ctx, r, start, err)
 		return false, 0, serverError(err)
 	}
 	if c.late(r.target.name, v) {
@@ -243,29 +210,53 @@ func (c *Client) ask(ctx context.Context, r *request) (granted bool, left time.D
 		return false, 0, errLate
 	}
 	count, token, left, err := acquired(v, r.state != nil)
-	if err == nil {
-		c.stood(r, stands, start, count > 0, nil)
-	}
 	switch {
 	case err != nil && errors.Is(err, errUnexpected):
 		c.undo(r, start, false)
+		return false, left, err
 	case err != nil:
 		r.giveTurn()
-	case count > 0 && !c.acknowledged(ctx, ack, r, &err):
+		return false, left, err
+	}
+	c.stood(r, stands, start, count > 0, nil)
+	if count == 0 {
+		return c.denied(ctx, r, left)
+	}
+	if !c.acknowledged(ctx, ack, r, &err) {
 		c.undo(r, start, false)
 		r.short = err
 		return false, 0, err
-	case count > 0:
-		return c.granted(r, start, count, token)
-	default:
-		r.refused, r.short = true, nil
-		c.noteLeft(r, left)
-		r.giveTurn()
-		if left == 0 && k.Pass != nil && c.pass(ctx, r) {
-			return c.attempt(ctx, r)
-		}
 	}
-	return false, left, err
+	return c.granted(r, start, count, token)
+}
+
+// unanswered handles an acquire of r that failed with err. An acquire that may have run is undone, or asked again under the same
+// latch.
+func (c *Client) unanswered(ctx context.Context, r *request, start instant, err error) {
+	k := r.target.kind
+	switch {
+	case !uncertain(err):
+		r.giveTurn()
+	case k.unowned && r.waits && ctx.Err() == nil && !c.isClosed():
+		c.doubt(r)
+	default:
+		if ctx.Err() != nil && k.queued { // otherwise withdraw would send another undo
+			c.leaveQueue(r)
+			r.waits = false
+		}
+		c.undo(r, start, true)
+	}
+}
+
+// denied handles a refusal of r. If the lock is free and its queue is stuck, denied tries again.
+func (c *Client) denied(ctx context.Context, r *request, left time.Duration) (granted bool, _ time.Duration, err error) {
+	r.refused, r.short = true, nil
+	c.noteLeft(r, left)
+	r.giveTurn()
+	if left == 0 && r.target.kind.Pass != nil && c.pass(ctx, r) {
+		return c.attempt(ctx, r)
+	}
+	return false, left, nil
 }
 
 // send sends the acquire script of r, and records in r the time until which the request is valid.
@@ -301,47 +292,6 @@ func (c *Client) acknowledged(ctx context.Context, ack *acked, r *request, err *
 	return failed == nil
 }
 
-// pass makes the server check a queue that is stuck although the lock is free, and reports whether r is now first. On
-// an error r just waits.
-func (c *Client) pass(ctx context.Context, r *request) bool {
-	t := r.target
-	v, err := t.kind.Pass.Run(c.patient(ctx), c.server, t.keys, r.owner, c.publishing(t), c.countsListeners(t))
-	mine, failed := v.Bool()
-	return err == nil && failed == nil && mine
-}
-
-// enterQueue registers r as possibly queued on the server, and reports false if the client is closed. Pair enterQueue
-// with leaveQueue, and with c.queued.Done when the call returns.
-func (c *Client) enterQueue(r *request) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return false
-	}
-	c.queued.Add(1)
-	r.look = make(chan struct{}, 1)
-	r.state.queued = append(r.state.queued, place{r.target.key(), r.look})
-	return true
-}
-
-// leaveQueue ends the wait of r. The place in the server's queue then belongs to other waiting calls of the same
-// owner for the same lock, if any.
-func (c *Client) leaveQueue(r *request) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	r.state.queued = slices.DeleteFunc(r.state.queued, func(p place) bool { return p.look == r.look })
-}
-
-// stands reports whether r, or another call of its owner, waits in the queue of the lock.
-func (c *Client) stands(r request) bool {
-	if r.waits || r.state == nil {
-		return r.waits
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.ContainsFunc(r.state.queued, func(p place) bool { return p.key == r.target.key() })
-}
-
 // untilClose returns a context that ends with ctx or with the client.
 func (c *Client) untilClose(ctx context.Context) (context.Context, context.CancelFunc) {
 	if ctx.Done() == nil {
@@ -358,52 +308,6 @@ func (c *Client) args(r *request, common ...any) []any {
 		return append(common, own(c, *r)...)
 	}
 	return common
-}
-
-var errUnexpected = errors.New("lock: unexpected reply to acquire")
-
-// refusal returns the error for a status of acquire after which waiting would not help; nil for any other status.
-func refusal(status string) error {
-	switch status {
-	case "upgrade":
-		return ErrUpgrade
-	case "unheld":
-		return ErrNotHeld
-	case "reentry":
-		return ErrReentry
-	case "unset":
-		return ErrNotSet
-	}
-	return nil
-}
-
-// acquired parses a reply to acquire: the hold count, with a token for kinds with tokens; or 0 and the remaining
-// lease of the lock.
-func acquired(v resp.Value, owned bool) (count, token int64, left time.Duration, err error) {
-	switch v.Kind() {
-	case resp.Null:
-		return 1, 0, 0, nil
-	case resp.Integer:
-		ms, err := v.Int()
-		return 0, 0, milliseconds(ms), err
-	case resp.SimpleString:
-		text, _ := v.Text()
-		if err := refusal(text); err != nil {
-			return 0, 0, 0, err
-		}
-		count, err = strconv.ParseInt(text, 10, 64)
-	case resp.Array:
-		var failed error
-		count, err = v.At(0).Int()
-		token, failed = v.At(1).Int()
-		if err = errors.Join(err, failed); err == nil && count == 1 {
-			return count, token, 0, nil
-		}
-	}
-	if err == nil && count > 1 && owned {
-		return count, token, 0, nil
-	}
-	return 0, 0, 0, fmt.Errorf("%w, of kind %v", errUnexpected, v.Kind())
 }
 
 // granted makes a lease of the server's grant, unless the lease has already ended or the client is closed.

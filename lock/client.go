@@ -60,16 +60,13 @@ type Client struct {
 
 	mu sync.Mutex // guards the following; taken before any Lease's mu
 	// entries holds the locks held or awaited in this process.
-	entries  map[entryKey]*entry
-	places   []any               // places drawn and never taken
-	drawn    int64               // number of places so far
-	distance int                 // doublings of the client's turns
-	slow     bool                // the last acquire took more than half of a turn
-	parked   map[entryKey]*entry // the entries with a parked watch
-	spare    []*entry
-	apart    map[*script.Script]*script.Script // variants of scripts for migrating slots, by the original; may be nil
-	closed   bool
-	hasten   context.CancelFunc // ends the time of Close; nil until closed
+	entries map[entryKey]*entry
+	places  places              // in lines of waiting processes
+	parked  map[entryKey]*entry // the entries with a parked watch
+	spare   []*entry
+	apart   map[*script.Script]*script.Script // variants of scripts for migrating slots, by the original; may be nil
+	closed  bool
+	hasten  context.CancelFunc // ends the time of Close; nil until closed
 }
 
 // New returns a Client on server. The caller keeps server and closes it. If New cannot classify server, it returns

@@ -68,14 +68,6 @@ func nonReentrantFairArgs(c *Client, r request) []any {
 	return []any{c.queueWait(r).Milliseconds(), c.stands(r), false}
 }
 
-// queueWait returns the distance between r's deadline in the queue and the deadline of the waiter in front.
-func (c *Client) queueWait(r request) time.Duration {
-	if r.deadline.IsZero() {
-		return c.cfg.FairWait
-	}
-	return max(min(r.deadline.Sub(r.since), c.cfg.FairWait), time.Millisecond)
-}
-
 // parseFair parses a reply with the number of waiters, the owner and remaining time of each, and the holders.
 func parseFair(v resp.Value) (Info, error) {
 	n, err := v.At(0).Int()

@@ -22,15 +22,12 @@ type position struct {
 	stand any // "" nothing; "join": taken when refused; "leave" or "move": moreover ended, or moved to the end, when granted
 }
 
-// placeLocked returns a place that no acquire of the client has, and that is in no line.
-func (c *Client) placeLocked() any {
-	if n := len(c.places); n > 0 {
-		place := c.places[n-1]
-		c.places = c.places[:n-1]
-		return place
-	}
-	c.drawn++
-	return c.id + ":" + strconv.FormatInt(c.drawn, 10) + ":" + strconv.Itoa(callFor<<c.distance)
+// places makes the places of a client. Client.mu guards it.
+type places struct {
+	spare    []any // drawn and never taken
+	drawn    int64 // number of places so far
+	distance int   // doublings of the client's turns
+	slow     bool  // the last acquire took more than half of a turn
 }
 
 const (
@@ -38,24 +35,44 @@ const (
 	maxDistance = 3   // doublings of callFor for a process far from the server
 )
 
-// measureLocked lengthens the turns of the client if acquires take more than half of a turn, twice in a row, and reports
+// next returns a place that no acquire of the client with this id has, and that is in no line.
+func (p *places) next(id string) any {
+	if n := len(p.spare); n > 0 {
+		place := p.spare[n-1]
+		p.spare = p.spare[:n-1]
+		return place
+	}
+	p.drawn++
+	return id + ":" + strconv.FormatInt(p.drawn, 10) + ":" + strconv.Itoa(callFor<<p.distance)
+}
+
+// put keeps a place that was never taken for the next acquire.
+func (p *places) put(place any) {
+	if len(p.spare) < spareEntries {
+		p.spare = append(p.spare, place)
+	}
+}
+
+// measure lengthens the turns of the client if acquires take more than half of a turn, twice in a row, and reports
 // whether it has.
-func (c *Client) measureLocked(took time.Duration) bool {
-	if c.distance == maxDistance || took < callFor<<c.distance*time.Millisecond/2 {
-		c.slow = false
+func (p *places) measure(took time.Duration) bool {
+	if p.distance == maxDistance || took < callFor<<p.distance*time.Millisecond/2 {
+		p.slow = false
 		return false
 	}
-	if !c.slow {
-		c.slow = true
+	if !p.slow {
+		p.slow = true
 		return false
 	}
-	c.slow, c.distance, c.places = false, c.distance+1, nil
+	p.slow, p.distance, p.spare = false, p.distance+1, nil
 	return true
 }
 
 // standingOf returns the position of an acquire of r.
 func (c *Client) standingOf(r *request) position {
 	switch {
+	case r.target.line == "":
+		return position{}
 	case r.visits:
 		return position{visitors, ""}
 	case !r.waits:
@@ -66,7 +83,7 @@ func (c *Client) standingOf(r *request) position {
 	e := c.entries[r.target.key()]
 	switch {
 	case e == nil || e.place == nil:
-		return position{c.placeLocked(), "join"}
+		return position{c.places.next(c.id), "join"}
 	case e.first != nil && (e.first.next != nil || &e.first.request != r):
 		return position{e.place, "move"}
 	}
@@ -81,12 +98,12 @@ func (c *Client) stood(r *request, s position, start instant, granted bool, err 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := c.entries[r.target.key()]
-	if c.measureLocked(start.elapsed(c.now())) && !granted && e != nil && e.place != nil {
-		e.place = c.placeLocked() // with a longer turn; the old place is called once more
+	if c.places.measure(start.elapsed(c.now())) && !granted && e != nil && e.place != nil {
+		e.place = c.places.next(c.id) // with a longer turn; the old place is called once more
 	}
 	switch unused := err != nil && !uncertain(err); {
 	case (granted || unused) && s.stand == "join":
-		c.sparePlaceLocked(s.place)
+		c.places.put(s.place)
 	case unused:
 	case granted && (e == nil || e.place != s.place):
 		r.place = s.place // moved to the end, for waiters who have left meanwhile
@@ -97,13 +114,6 @@ func (c *Client) stood(r *request, s position, start instant, granted bool, err 
 		e.place = s.place
 	case s.stand == "join":
 		r.place = s.place
-	}
-}
-
-// sparePlaceLocked keeps a place that was never taken for the next acquire.
-func (c *Client) sparePlaceLocked(place any) {
-	if len(c.places) < spareEntries {
-		c.places = append(c.places, place)
 	}
 }
 
