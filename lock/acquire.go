@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/internal/netfail"
+	"github.com/lockwire/lockwire/lock/internal/clock"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -232,7 +233,7 @@ func (c *Client) ask(ctx context.Context, r *request) (granted bool, left time.D
 
 // unanswered handles an acquire of r that failed with err. An acquire that may have run is undone, or asked again under the same
 // latch.
-func (c *Client) unanswered(ctx context.Context, r *request, start instant, err error) {
+func (c *Client) unanswered(ctx context.Context, r *request, start clock.Instant, err error) {
 	k := r.target.kind
 	switch {
 	case !uncertain(err):
@@ -311,7 +312,7 @@ func (c *Client) args(r *request, common ...any) []any {
 }
 
 // granted makes a lease of the server's grant, unless the lease has already ended or the client is closed.
-func (c *Client) granted(r *request, start instant, count, token int64) (bool, time.Duration, error) {
+func (c *Client) granted(r *request, start clock.Instant, count, token int64) (bool, time.Duration, error) {
 	if r.target.kind.unowned {
 		if r.latch != "" {
 			c.cleanup.settleLatch(r.target.name, r.latch, r.unsure, r.last)
@@ -327,7 +328,7 @@ func (c *Client) granted(r *request, start instant, count, token int64) (bool, t
 		l.tallied = r.state.grant(key, count)
 	}
 	var refused error
-	if l.since = c.now(); start.elapsed(l.since) >= validity(l.term) {
+	if l.since = c.now(); start.Elapsed(l.since) >= validity(l.term) {
 		r.refused = true
 		refused = c.grantedLate(r.target)
 	} else if !c.register(l) {

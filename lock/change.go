@@ -7,6 +7,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/lockwire/lockwire/lock/internal/clock"
 	"github.com/lockwire/lockwire/resp"
 	"github.com/lockwire/lockwire/script"
 )
@@ -32,11 +33,11 @@ type change struct {
 	script  *script.Script
 	args    []any
 	latch   string
-	start   instant // before the first request
-	returns int     // permits given back
-	unsure  bool    // a request had no reply, and may still arrive
-	last    int64   // the latest time at which a request is valid, by the server's clock, in ms
-	outcome int64   // once answered
+	start   clock.Instant // before the first request
+	returns int           // permits given back
+	unsure  bool          // a request had no reply, and may still arrive
+	last    int64         // the latest time at which a request is valid, by the server's clock, in ms
+	outcome int64         // once answered
 }
 
 // change runs an operation of the kind and returns the result of its script. Unconfirmed changes are repeated: first
@@ -99,7 +100,7 @@ func (x *change) begin(ctx context.Context, givesBack bool) (*job, error) {
 }
 
 // old reports whether the time for repeats is over, including time asleep.
-func (x *change) old() bool { return x.start.elapsed(x.client.now()) > changeFor }
+func (x *change) old() bool { return x.start.Elapsed(x.client.now()) > changeFor }
 
 func (x *change) run(ctx context.Context) (resp.Value, error) {
 	v, err := x.client.runInTime(ctx, x.target, x.call)

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/lockwire/lockwire/lock/internal/clock"
 )
 
 const (
@@ -96,7 +98,7 @@ func (u *cleanup) init(c *Client) {
 
 // undo reverts an acquire with an unknown outcome, together with the turn of r. A late acquire may still arrive: the
 // undo leaves a latch to stop the acquire.
-func (c *Client) undo(r *request, start instant, late bool) {
+func (c *Client) undo(r *request, start clock.Instant, late bool) {
 	if r.target.kind.Undo == nil {
 		return
 	}
@@ -104,7 +106,7 @@ func (c *Client) undo(r *request, start instant, late bool) {
 }
 
 // undoBoth undoes two requests of one owner, one after the other.
-func (c *Client) undoBoth(r, behind *request, start instant, late bool) {
+func (c *Client) undoBoth(r, behind *request, start clock.Instant, late bool) {
 	if r.latch == "" { // a relay granted an unrequested hold
 		r.latch = newLatch(r.target)
 	}
@@ -113,7 +115,7 @@ func (c *Client) undoBoth(r, behind *request, start instant, late bool) {
 		behind:  behind,
 		late:    late || r.unsure,
 		turn:    r.state != nil,
-		until:   start.t.Add(r.lease).Add(arrival),
+		until:   start.Time.Add(r.lease).Add(arrival),
 	})
 	c.endDoubt(r)
 }

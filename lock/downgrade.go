@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockwire/lockwire/lock/internal/clock"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -97,7 +98,7 @@ func (l *Lease) downgrade(ctx context.Context) (*Lease, error) {
 }
 
 // began returns the time at which the lease that the server counts was requested.
-func (l *Lease) began() instant {
+func (l *Lease) began() clock.Instant {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.start
@@ -105,7 +106,7 @@ func (l *Lease) began() instant {
 
 // undoDowngrade releases both the write hold and the requested read hold in the background, with the owner's turn.
 // late means that the downgrade may still arrive.
-func (l *Lease) undoDowngrade(r *request, start instant, late bool, cause error) error {
+func (l *Lease) undoDowngrade(r *request, start clock.Instant, late bool, cause error) error {
 	if l.state != nil {
 		l.state.ungrant(l.target.hold())
 	}

@@ -141,21 +141,6 @@ func (e *LostError) Error() string {
 	return text + e.Reason.String()
 }
 
-// lostLocked returns the error for the loss of l, or for the end of its contexts.
-func (l *Lease) lostLocked(reason Reason, cause error) *LostError {
-	e := &LostError{Name: l.target.name, Kind: l.Kind(), Owner: l.Owner(), Age: l.age(), Reason: reason, Err: cause}
-	if l.group == nil && reason != Taken && reason != Forced {
-		e.Remaining = max(0, l.term-l.start.elapsed(l.client.now()), time.Until(l.reach))
-	}
-	e.shown = l.client.shown(e.Name)
-	return e
-}
-
-// grantedLate returns the error for a grant of t that arrived after the end of its lease.
-func (c *Client) grantedLate(t *target) *LostError {
-	return &LostError{Name: t.name, Kind: t.kind.Name, Reason: Expired, shown: c.shown(t.name)}
-}
-
 // Is reports whether target is [ErrLost].
 func (e *LostError) Is(target error) bool { return target == ErrLost }
 

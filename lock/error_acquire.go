@@ -142,3 +142,18 @@ func (e *NotAcquiredError) end(ctx context.Context, since time.Time, refused boo
 		e.Err, e.unasked = fmt.Errorf("%w, and the server could not be asked: %w", e.Err, last), true
 	}
 }
+
+// lostLocked returns the error for the loss of l, or for the end of its contexts.
+func (l *Lease) lostLocked(reason Reason, cause error) *LostError {
+	e := &LostError{Name: l.target.name, Kind: l.Kind(), Owner: l.Owner(), Age: l.age(), Reason: reason, Err: cause}
+	if l.group == nil && reason != Taken && reason != Forced {
+		e.Remaining = max(0, l.term-l.start.Elapsed(l.client.now()), time.Until(l.reach))
+	}
+	e.shown = l.client.shown(e.Name)
+	return e
+}
+
+// grantedLate returns the error for a grant of t that arrived after the end of its lease.
+func (c *Client) grantedLate(t *target) *LostError {
+	return &LostError{Name: t.name, Kind: t.kind.Name, Reason: Expired, shown: c.shown(t.name)}
+}

@@ -41,9 +41,6 @@ func NewUUID() string { return newUUID() }
 // CheckName is checkName.
 func CheckName(name string) error { return checkName(name) }
 
-// SinceBoot is sinceBoot.
-func SinceBoot() time.Duration { return sinceBoot() }
-
 // Machine is the machine that a client runs on, whose clocks a test turns.
 type Machine struct{ machine.Machine }
 
@@ -62,10 +59,4 @@ func Pauses(b Backoff, n int) []time.Duration {
 		}
 	}
 	return pauses
-}
-
-// NewBootClock returns a boot clock that is told what the runtime's and the wall clock say, and asks read for all three.
-func NewBootClock(read func() (running, wall, boot time.Duration)) func(running, wall time.Duration) time.Duration {
-	k := bootClock{read: read}
-	return k.since
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/lockwire/lockwire/lock/internal/clock"
 	"github.com/lockwire/lockwire/script"
 )
 
@@ -78,7 +79,7 @@ func (l *Lease) beginExtension(ctx context.Context) error {
 
 // askExtension asks the server, and twice if the first answer may come from a server already replaced: see
 // watchdog.renewed. It returns the time of the request that counts.
-func (l *Lease) askExtension(ctx context.Context, d time.Duration) (start instant, err error) {
+func (l *Lease) askExtension(ctx context.Context, d time.Duration) (start clock.Instant, err error) {
 	c := l.client
 	l.mu.Lock()
 	doubted := l.failure != nil
@@ -86,7 +87,7 @@ func (l *Lease) askExtension(ctx context.Context, d time.Duration) (start instan
 	ctx = c.patient(ctx)
 	for range 2 {
 		start = c.now()
-		l.mayLast(start.t.Add(d))
+		l.mayLast(start.Time.Add(d))
 		extension := []script.Call{renewFor([]*Lease{l}, d.Milliseconds())}
 		answers, err := c.runRenewals(ctx, [][]*Lease{{l}}, extension, false)
 		if err = cmp.Or(answers[0].err, err); err != nil {
@@ -99,7 +100,7 @@ func (l *Lease) askExtension(ctx context.Context, d time.Duration) (start instan
 		case outcome == 0:
 			l.denied(Forced, nil)
 			return start, nil
-		case c.acks || !doubted && start.elapsed(c.now()) <= answeredLate:
+		case c.acks || !doubted && start.Elapsed(c.now()) <= answeredLate:
 			return start, nil
 		}
 	}
@@ -123,7 +124,7 @@ func (l *Lease) mayLast(until time.Time) {
 
 // prolong moves the end of a held lease to d after start, unless it is later already. over: the lease had ended
 // before the answer arrived.
-func (l *Lease) prolong(start instant, d time.Duration) (over bool) {
+func (l *Lease) prolong(start clock.Instant, d time.Duration) (over bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.phase != held {
@@ -132,7 +133,7 @@ func (l *Lease) prolong(start instant, d time.Duration) (over bool) {
 	if l.leftLocked() <= 0 {
 		return true
 	}
-	if at := l.client.now(); validity(d)-start.elapsed(at) > validity(l.term)-l.start.elapsed(at) {
+	if at := l.client.now(); validity(d)-start.Elapsed(at) > validity(l.term)-l.start.Elapsed(at) {
 		l.start, l.term, l.failure = start, d, nil
 	}
 	return false

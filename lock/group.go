@@ -86,7 +86,7 @@ func (l *Lease) alive() (until time.Time, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	at, left := l.client.now(), l.leftLocked()
-	return at.t.Add(left), l.phase == held && left > 0
+	return at.Time.Add(left), l.phase == held && left > 0
 }
 
 func (g *group) validUntil() time.Time { return validUntil(g.members(), g.quorum) }

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockwire/lockwire/lock/internal/clock"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -35,7 +36,7 @@ type passed struct {
 	granted bool
 	owner   string // the owner of the continuing hold; "" for the waiter's own
 	unknown bool   // no reply, or an unexpected reply
-	start   instant
+	start   clock.Instant
 	token   int64
 	latch   string // an undo leaves this key
 	last    int64  // the latest time at which the hand-over may take effect

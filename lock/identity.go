@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockwire/lockwire/lock/internal/clock"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -20,12 +21,12 @@ var errNoVote = errors.New("lock: the server has no vote")
 type identity struct {
 	asked atomic.Bool // the server was asked for its identity outside a vote
 
-	mu      sync.Mutex // guards the following
-	runID   string     // "" until known
-	changed bool       // not the first process at this address
-	moved   bool       // the process was up before its predecessor was last seen: another server, not a restart
-	first   instant    // the time of the first sight
-	last    instant    // the time of the last sight
+	mu      sync.Mutex    // guards the following
+	runID   string        // "" until known
+	changed bool          // not the first process at this address
+	moved   bool          // the process was up before its predecessor was last seen: another server, not a restart
+	first   clock.Instant // the time of the first sight
+	last    clock.Instant // the time of the last sight
 }
 
 func (d *identity) known() bool { return d.id() != "" }
@@ -38,7 +39,7 @@ func (d *identity) id() string {
 
 // note records the reply to an INFO sent after start, if the reply identifies the server. note returns the minimum
 // time for which the process has been at this address, as far as the client knows.
-func (d *identity) note(info resp.Value, start instant) (age time.Duration, ok bool) {
+func (d *identity) note(info resp.Value, start clock.Instant) (age time.Duration, ok bool) {
 	runID, age, ok := parseServerInfo(info)
 	if !ok {
 		return 0, false
@@ -47,12 +48,12 @@ func (d *identity) note(info resp.Value, start instant) (age time.Duration, ok b
 	defer d.mu.Unlock()
 	if runID != d.runID {
 		d.changed = d.runID != ""
-		d.moved = d.changed && age >= d.last.atLeast(start)
+		d.moved = d.changed && age >= d.last.AtLeast(start)
 		d.runID, d.first = runID, start
 	}
 	d.last = start
 	if d.changed {
-		age = min(age, d.first.atLeast(start))
+		age = min(age, d.first.AtLeast(start))
 	}
 	return age, true
 }
@@ -80,12 +81,12 @@ func parseServerInfo(info resp.Value) (runID string, age time.Duration, ok bool)
 
 // vouch returns nil if the server certainly remembers all earlier grants that still count. info came with a grant,
 // and neither is older than start.
-func (c *Client) vouch(ctx context.Context, info resp.Value, start instant, quarantine time.Duration) error {
+func (c *Client) vouch(ctx context.Context, info resp.Value, start clock.Instant, quarantine time.Duration) error {
 	age, ok := c.identity.note(info, start)
 	if !ok {
 		return fmt.Errorf("%w: INFO lacks its run_id or its uptime", errNoVote)
 	}
-	if age-start.elapsed(c.now()) >= quarantine {
+	if age-start.Elapsed(c.now()) >= quarantine {
 		return nil
 	}
 	c.identity.mu.Lock()

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/lockwire/lockwire/lock/internal/clock"
 )
 
 // Lease is one hold of a lock, from the return of Lock or TryLock until Unlock. Any goroutine may call its methods, and
@@ -18,8 +20,8 @@ type Lease struct {
 	state   *ownerState // state of the Owner passed by As; nil without an Owner
 	renewed bool        // by the watchdog
 	limits  *limits
-	since   instant // the time of the grant
-	tallied int64   // with a state: the term of the tally that counts this hold
+	since   clock.Instant // the time of the grant
+	tallied int64         // with a state: the term of the tally that counts this hold
 	token   int64
 	series  series                  // the series of hand-overs this lease belongs to
 	traced  atomic.Pointer[holding] // for the Trace; nil if not traced
@@ -46,8 +48,8 @@ type Lease struct {
 	mu       sync.Mutex // guards the following
 	phase    phase
 	term     time.Duration
-	reach    time.Time // until then the server may have the lock by an Extend; zero without an Extend
-	start    instant   // taken just before sending the last request that granted or extended the lease
+	reach    time.Time     // until then the server may have the lock by an Extend; zero without an Extend
+	start    clock.Instant // taken just before sending the last request that granted or extended the lease
 	lost     *LostError
 	failure  error         // of the last renewal
 	renewal  chan struct{} // closed when the renewal under way has ended; nil without a renewal under way
@@ -81,11 +83,11 @@ type parts interface {
 
 type derived struct{ cancel context.CancelCauseFunc }
 
-func newLease(c *Client, r *request, start instant) *Lease {
+func newLease(c *Client, r *request, start clock.Instant) *Lease {
 	l := &Lease{client: c, target: r.target, owner: r.owner, state: r.state, term: r.lease, renewed: r.renewed, start: start}
 	l.limits = r.limits
 	if l.series = r.series; l.series.length == 0 {
-		l.series.since = start.t
+		l.series.since = start.Time
 	}
 	return l
 }
@@ -119,7 +121,7 @@ func (l *Lease) ValidUntil() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	at := l.client.now()
-	return at.t.Add(l.leftAtLocked(at))
+	return at.Time.Add(l.leftAtLocked(at))
 }
 
 // Err returns nil while the lock is held, a [*LostError] after its loss, and [ErrReleased] after Unlock. Err reads the
@@ -243,8 +245,8 @@ func (l *Lease) Token() int64 { return l.token }
 // leftLocked returns how long the lease is still certain.
 func (l *Lease) leftLocked() time.Duration { return l.leftAtLocked(l.client.now()) }
 
-func (l *Lease) leftAtLocked(at instant) time.Duration {
-	left := validity(l.term) - l.start.elapsed(at)
+func (l *Lease) leftAtLocked(at clock.Instant) time.Duration {
+	left := validity(l.term) - l.start.Elapsed(at)
 	if most, limited := l.most(at); limited {
 		return min(left, most)
 	}
@@ -262,11 +264,11 @@ func (l *Lease) leaseLeft() time.Duration {
 	case l.phase == held && l.renewed:
 		return l.term
 	}
-	return max(0, l.term-l.start.elapsed(l.client.now()))
+	return max(0, l.term-l.start.Elapsed(l.client.now()))
 }
 
 // extend moves the lease after a renewal requested at start. An ended lease stays ended.
-func (l *Lease) extend(start instant) {
+func (l *Lease) extend(start clock.Instant) {
 	l.mu.Lock()
 	over := l.phase == held && l.leftLocked() <= 0
 	if l.phase == held && !over {
@@ -285,9 +287,9 @@ func (l *Lease) expire() {
 	at := l.client.now()
 	most, limited := l.most(at)
 	switch {
-	case limited && most <= 0 && l.start.elapsed(at) < validity(l.term):
+	case limited && most <= 0 && l.start.Elapsed(at) < validity(l.term):
 		reason, cause = HeldTooLong, nil
-	case at.t.Sub(l.start.t) < validity(l.term):
+	case at.Time.Sub(l.start.Time) < validity(l.term):
 		reason = ClockJump
 	case cause != nil:
 		reason = Unreachable

@@ -1,6 +1,10 @@
 package lock
 
-import "time"
+import (
+	"time"
+
+	"github.com/lockwire/lockwire/lock/internal/clock"
+)
 
 // limits are the limits of a lease besides its term. A nil pointer is no limit.
 type limits struct {
@@ -94,11 +98,11 @@ func (l *Lease) stopBefore() time.Duration {
 }
 
 // most returns how long the lease may still be held by AtMost; limited is false without a limit.
-func (l *Lease) most(at instant) (left time.Duration, limited bool) {
+func (l *Lease) most(at clock.Instant) (left time.Duration, limited bool) {
 	if l.limits == nil || l.limits.most == 0 {
 		return 0, false
 	}
-	return l.limits.most - l.since.elapsed(at), true
+	return l.limits.most - l.since.Elapsed(at), true
 }
 
 // dueBy returns due, or the end by AtMost if earlier.
@@ -106,7 +110,7 @@ func (l *Lease) dueBy(due time.Time) time.Time {
 	if l.limits == nil || l.limits.most == 0 {
 		return due
 	}
-	return earlier(due, l.since.t.Add(l.limits.most))
+	return earlier(due, l.since.Time.Add(l.limits.most))
 }
 
 // remaining returns the limits for a lease that continues l.

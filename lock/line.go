@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/lockwire/lockwire/lock/internal/clock"
 )
 
 // Between processes, waiters stand in a line: a sorted set on the server with one place for each waiting process. A release
@@ -91,14 +93,14 @@ func (c *Client) standingOf(r *request) position {
 }
 
 // stood records the effect of an acquire of r, sent at start: granted, refused, or failed with err.
-func (c *Client) stood(r *request, s position, start instant, granted bool, err error) {
+func (c *Client) stood(r *request, s position, start clock.Instant, granted bool, err error) {
 	if s.stand == "" || s.stand == nil {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := c.entries[r.target.key()]
-	if c.places.measure(start.elapsed(c.now())) && !granted && e != nil && e.place != nil {
+	if c.places.measure(start.Elapsed(c.now())) && !granted && e != nil && e.place != nil {
 		e.place = c.places.next(c.id) // with a longer turn; the old place is called once more
 	}
 	switch unused := err != nil && !uncertain(err); {

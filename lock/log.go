@@ -66,8 +66,8 @@ func (l *Lease) warn(text string, args ...any) {
 
 // warnWaited reports a lock that was acquired after a long wait.
 func (l *Lease) warnWaited(since time.Time) {
-	if after := l.client.cfg.WarnAfter; after > 0 && !since.IsZero() && l.since.t.Sub(since) > after {
-		l.warn("acquired after a long wait", "waited", roughly(l.since.t.Sub(since)))
+	if after := l.client.cfg.WarnAfter; after > 0 && !since.IsZero() && l.since.Time.Sub(since) > after {
+		l.warn("acquired after a long wait", "waited", roughly(l.since.Time.Sub(since)))
 	}
 }
 

@@ -332,7 +332,7 @@ func (l *Lease) notHeld() error {
 func (l *Lease) end() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if end := l.start.t.Add(l.term); end.After(l.reach) {
+	if end := l.start.Time.Add(l.term); end.After(l.reach) {
 		return end
 	}
 	return l.reach

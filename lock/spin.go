@@ -1,9 +1,10 @@
 package lock
 
 import (
-	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"math/rand/v2"
 	"time"
+
+	"github.com/lockwire/lockwire/lock/internal/kinds"
 )
 
 var spinKind = &kinds.Lazy[*kind]{Make: newSpinKind}

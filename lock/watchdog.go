@@ -100,9 +100,9 @@ func (w *watchdog) add(l *Lease) {
 	}
 	l.watch.lease = l
 	if l.renewed {
-		w.pushLocked(&l.watch, l.dueBy(l.start.t.Add(w.client.cfg.RenewEvery)))
+		w.pushLocked(&l.watch, l.dueBy(l.start.Time.Add(w.client.cfg.RenewEvery)))
 	} else {
-		w.pushLocked(&l.watch, l.dueBy(l.start.t.Add(validity(l.term))))
+		w.pushLocked(&l.watch, l.dueBy(l.start.Time.Add(validity(l.term))))
 	}
 }
 

@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/lockwire/lockwire/lock/internal/clock"
 )
 
 // loop is the goroutine of the watchdog, from the first lease until Close. last is the time of its start.
-func (w *watchdog) loop(last instant) {
+func (w *watchdog) loop(last clock.Instant) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
@@ -31,13 +33,13 @@ func (w *watchdog) loop(last instant) {
 			return
 		}
 		at := w.client.now()
-		if gap := last.asleep(at) - at.t.Sub(last.t); gap > clockGap || gap < -clockGap {
+		if gap := last.Asleep(at) - at.Time.Sub(last.Time); gap > clockGap || gap < -clockGap {
 			w.clockJumped()
 		}
 		last = at
-		w.answerAlarm(at.t)
-		w.endDue(at.t)
-		for due := w.takeDue(at.t); len(due) > 0 && !w.client.isClosed(); due = w.takeDue(time.Now()) {
+		w.answerAlarm(at.Time)
+		w.endDue(at.Time)
+		for due := w.takeDue(at.Time); len(due) > 0 && !w.client.isClosed(); due = w.takeDue(time.Now()) {
 			w.renew(due)
 		}
 		w.look(time.Now())
@@ -161,13 +163,13 @@ func (w *watchdog) renew(due []*Lease) {
 	}
 	start := w.client.now()
 	name := func(l *Lease) string { return l.target.name }
-	done := w.traceRound(len(leases), start.t)
+	done := w.traceRound(len(leases), start.Time)
 	beside(byServer(w.client, leases, name), func(leases []*Lease) { w.renewOn(leases, start) })
 	done()
 }
 
 // renewOn renews leases of a single server, in a single write.
-func (w *watchdog) renewOn(leases []*Lease, start instant) {
+func (w *watchdog) renewOn(leases []*Lease, start clock.Instant) {
 	if len(leases) == 0 {
 		return
 	}
@@ -178,7 +180,7 @@ func (w *watchdog) renewOn(leases []*Lease, start instant) {
 		w.client.warn("renewal", "leases", len(leases), "error", err)
 	}
 	w.pace(err == nil, ctx.Err() != nil)
-	late := start.elapsed(w.client.now()) > answeredLate
+	late := start.Elapsed(w.client.now()) > answeredLate
 	for _, a := range answers {
 		w.renewed(a.lease, start, late, a.outcome, a.err)
 	}
@@ -205,7 +207,7 @@ const answeredLate = witnessAge
 // renewed records the outcome of a renewal. After a late answer or a failed renewal, a success may come from a server that
 // hung and was replaced in the meantime. Unless replicas acknowledged the renewal, the success counts only if a second
 // renewal, sent after the answer, succeeds too.
-func (w *watchdog) renewed(l *Lease, start instant, late bool, outcome int64, failure error) {
+func (w *watchdog) renewed(l *Lease, start clock.Instant, late bool, outcome int64, failure error) {
 	trust := &l.watch.trust
 	done := failure == nil && outcome == 1
 	if done && !w.client.acks && *trust != confirming && (late || *trust == doubted) {
@@ -235,7 +237,7 @@ func (w *watchdog) renewed(l *Lease, start instant, late bool, outcome int64, fa
 }
 
 // again schedules the next renewal of a lease: a period after a success, sooner after a failure, at once if unconfirmed.
-func (w *watchdog) again(l *Lease, start instant, failure error) {
+func (w *watchdog) again(l *Lease, start clock.Instant, failure error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := &l.watch
@@ -248,7 +250,7 @@ func (w *watchdog) again(l *Lease, start instant, failure error) {
 	}
 	if failure == nil {
 		r.pause = 0
-		w.pushLocked(r, l.dueBy(start.t.Add(w.client.cfg.RenewEvery)))
+		w.pushLocked(r, l.dueBy(start.Time.Add(w.client.cfg.RenewEvery)))
 		return
 	}
 	r.pause = min(max(2*r.pause, retryMin), retryMax)

@@ -87,7 +87,7 @@ func (c *Client) Held() []HeldLease {
 		if l.Err() == nil {
 			held = append(held, HeldLease{
 				Name: l.Name(), Kind: l.Kind(), Owner: l.Owner(), Token: l.token,
-				Since: l.since.t, Age: l.age(), ValidUntil: l.ValidUntil(), Renewed: l.renewed,
+				Since: l.since.Time, Age: l.age(), ValidUntil: l.ValidUntil(), Renewed: l.renewed,
 			})
 		}
 	}
@@ -96,4 +96,4 @@ func (c *Client) Held() []HeldLease {
 }
 
 // age returns the time since the grant.
-func (l *Lease) age() time.Duration { return l.since.elapsed(l.client.now()) }
+func (l *Lease) age() time.Duration { return l.since.Elapsed(l.client.now()) }

@@ -26,7 +26,8 @@ var mayImport = map[string][]string{
 	"script":                {"resp", "conn"},
 	"pubsub":                {"resp", "conn", "internal/netfail"},
 	"cluster":               {"resp", "conn", "script", "pubsub", "internal/callback", "internal/netfail"},
-	"lock":                  {"resp", "conn", "script", "pubsub", "internal/callback", "internal/netfail", "lock/internal/kinds", "lock/internal/machine"},
+	"lock":                  {"resp", "conn", "script", "pubsub", "internal/callback", "internal/netfail", "lock/internal/clock", "lock/internal/kinds", "lock/internal/machine"},
+	"lock/internal/clock":   {},
 	"lock/internal/kinds":   {"resp", "conn", "script", "pubsub"}, // but for script, its tests only
 	"lock/internal/machine": {},
 	"lock/locktest":         {"conn", "lock", "lock/internal/machine", "internal/fakeredis", "internal/lockscripts"},
@@ -62,7 +63,7 @@ var mayBeUnsafe = map[string]string{
 	"internal/locktorture/system_linux.go":       "clock_gettime: one clock for all processes of the machine",
 	"conn/unsafe.go":                             "a large string is written from its own memory",
 	"resp/unsafe.go":                             "a long text is read into the memory of its string",
-	"lock/clock_linux.go":                        "clock_gettime: the standard library has no CLOCK_BOOTTIME",
+	"lock/internal/clock/clock_linux.go":         "clock_gettime: the standard library has no CLOCK_BOOTTIME",
 }
 
 // goroutines names every place in the library that starts one, as file:function, and who joins it. The second start in

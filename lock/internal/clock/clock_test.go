@@ -1,17 +1,17 @@
-package lock_test
+package clock_test
 
 import (
 	"testing"
 	"time"
 
-	"github.com/lockwire/lockwire/lock"
+	"github.com/lockwire/lockwire/lock/internal/clock"
 )
 
 // The kernel is asked for the boot clock when the wall clock has moved, be it that the machine has slept or that somebody has
 // set it, and only then.
 func TestBootClockByTheWall(t *testing.T) {
 	running, wall, boot, asked := time.Duration(0), time.Duration(0), time.Hour, 0
-	clock := lock.NewBootClock(func() (time.Duration, time.Duration, time.Duration) {
+	clock := clock.NewBootOf(func() (time.Duration, time.Duration, time.Duration) {
 		asked++
 		return running, wall, boot
 	})
@@ -41,7 +41,7 @@ func TestBootClockByTheWall(t *testing.T) {
 }
 
 func TestNoBootClock(t *testing.T) {
-	clock := lock.NewBootClock(func() (time.Duration, time.Duration, time.Duration) { return 1, 2, 0 })
+	clock := clock.NewBootOf(func() (time.Duration, time.Duration, time.Duration) { return 1, 2, 0 })
 	for range 2 {
 		if got := clock(3, 4); got != 0 {
 			t.Errorf("without a boot clock it says %v", got)

@@ -1,0 +1,97 @@
+package lock
+
+import (
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+)
+
+// request is one Lock or TryLock, or the counterpart of a kind without leases.
+type request struct {
+	target   *target
+	lease    time.Duration
+	limits   *limits
+	owner    string
+	state    *ownerState               // the Owner passed by the caller, or of a waiter in the server's queue; else nil
+	latch    string                    // the latch of the last attempt, or ""; an undo of the attempt leaves this key
+	failure  error                     // the error of the last attempt, if the attempt had no reply
+	short    error                     // the error of the last answered attempt, if too few replicas acknowledged it
+	look     chan struct{}             // capacity 1: signalled on a grant that this request may share; nil if there can be none
+	since    time.Time                 // the start of the wait
+	late     time.Time                 // the first grant that arrived expired, if all grants since then did so
+	deadline time.Time                 // of the context; zero if the context has none
+	got      *Lease                    // the lease, once granted
+	seen     sighting                  // by a parked watch, before the first attempt
+	place    any                       // a place in the server's line that no waiter has yet; nil for none
+	series   series                    // the series of hand-overs that includes the grant
+	last     int64                     // the latest time at which a sent request may take effect, by the server's clock, in ms
+	again    time.Duration             // of a request without a wait: the time until the next reason to ask
+	ends     time.Duration             // the end of the lease last reported by a refusal, since clocks.begin; 0 if unknown
+	permits  int                       // the number of permits, for a kind with permits
+	traced   *acquiring                // for the Trace; nil if not traced
+	via      func(conn.Doer) conn.Doer // wraps the Doer that sends the acquire; nil for none
+	renewed  bool                      // the watchdog is to renew the lease
+	refused  bool                      // the server has refused, or has granted too late
+	waits    bool                      // waiting, until the waiter is withdrawn
+	tells    bool                      // announces its wait to the server
+	asked    bool                      // at least one attempt was sent
+	visits   bool                      // for a Redlock, which is in no line
+	unsure   bool                      // an earlier attempt had no reply; the next attempt uses the same latch
+	setup    bool                      // waits for the setup of permits
+}
+
+func (c *Client) newRequest(t *target, opts []Option) (r request, err error) {
+	err = c.fill(&r, t, opts)
+	return r, err
+}
+
+// fill makes r the request of a call with the options opts.
+func (c *Client) fill(r *request, t *target, opts []Option) error {
+	*r = request{target: t, lease: c.cfg.Lease, renewed: true, limits: c.limits, tells: t.kind.tells && c.cfg.PreferWriters}
+	for _, o := range opts {
+		if err := o.check(t.kind); err != nil {
+			return err
+		}
+		r.permits, r.setup = r.permits+o.permits, r.setup || o.setup
+		if o.hasLease {
+			r.lease, r.renewed = o.lease.Truncate(time.Millisecond), false
+			if r.lease < MinLease {
+				return invalidf("lease of %v, less than %v", o.lease, MinLease)
+			}
+		}
+		if o.limit != noLimit {
+			r.limits = r.limits.with(o.limit, o.limited)
+		}
+		if o.hasOwner {
+			if o.owner == nil || o.owner.client != c {
+				return invalidf("the Owner was not made by this Client")
+			}
+			r.state = o.owner
+		}
+	}
+	if err := c.checkLimits(r); err != nil {
+		return err
+	}
+	if r.state == nil && t.kind.queued {
+		r.state = c.NewOwner().state
+	}
+	r.owner = c.newOwner(r)
+	return nil
+}
+
+// newOwner returns the owner of r as known to the server: the Owner passed by the caller or, without one, a new
+// owner.
+func (c *Client) newOwner(r *request) string {
+	k := r.target.kind
+	switch {
+	case r.state != nil && k.Suffix == "":
+		return r.state.id
+	case r.state != nil:
+		return r.state.id + k.Suffix
+	case k.owner != nil:
+		return k.owner(c, *r)
+	case k.Suffix == "":
+		return c.nextOwner()
+	}
+	return c.nextOwner() + k.Suffix
+}
