@@ -12,6 +12,7 @@ type command struct {
 	flags flags
 	run   func(x *call) any
 	subs  map[string]*command
+	keyed bool // about data
 }
 
 type flags uint8
@@ -34,6 +35,7 @@ type call struct {
 	args   []string
 	now    int64 // ms
 	inside bool  // of a script, a transaction or Do: never blocks
+	asking bool  // the client has sent ASKING before
 }
 
 // changesData reports whether a replica refuses the command: what publishes, and scripts as such, it runs.
@@ -48,12 +50,14 @@ func (cmd *command) changesData() bool {
 
 func commandTable() map[string]*command {
 	table := map[string]*command{}
-	for _, group := range [][]command{
-		connectionCommands(), keyCommands(), stringCommands(), hashCommands(), listCommands(), blockingCommands(),
-		setCommands(), sortedSetCommands(), pubsubCommands(), scriptCommands(), transactionCommands(), serverCommands(),
-		replicationCommands(), sentinelCommands(),
-	} {
+	data := [][]command{
+		keyCommands(), stringCommands(), hashCommands(), listCommands(), blockingCommands(), setCommands(), sortedSetCommands(),
+	}
+	for i, group := range append(data, connectionCommands(), pubsubCommands(), scriptCommands(), transactionCommands(), serverCommands(),
+		replicationCommands(), sentinelCommands(), clusterCommands(),
+	) {
 		for _, cmd := range group {
+			cmd.keyed = i < len(data)
 			parent, _, isSub := strings.Cut(cmd.name, "|")
 			if !isSub {
 				table[cmd.name] = &cmd
@@ -90,10 +94,19 @@ func (s *Server) lookup(args []string) (*command, Err) {
 // execute runs the command that came over c, or queues or refuses it.
 func (s *Server) execute(c *conn, args []string) any {
 	cmd, bad := s.lookup(args)
+	asking := c.asking
+	c.asking = false
+	defer func() { c.asking = c.asking || asking && c.tx != nil }()
 	switch {
 	case bad != "":
 	case !c.authed && cmd.flags&anyone == 0:
 		bad = "NOAUTH Authentication required."
+	case s.cluster != nil && s.redirect(cmd, cmd.keysOf(args), asking) != "":
+		bad = s.redirect(cmd, cmd.keysOf(args), asking)
+	case cmd.name == "exec" && s.redirectTx(c.tx, asking) != "":
+		bad = s.redirectTx(c.tx, asking)
+		c.tx = nil
+		c.unwatch()
 	case cmd.changesData() && s.repl.master != "":
 		bad = errReadOnly
 	case s.limited(cmd, false, false) != "":
@@ -107,7 +120,7 @@ func (s *Server) execute(c *conn, args []string) any {
 	if bad != "" {
 		return bad
 	}
-	x := &call{s: s, c: c, db: &s.dbs[c.db], cmd: cmd, args: args, now: nowMs()}
+	x := &call{s: s, c: c, db: &s.dbs[c.db], cmd: cmd, args: args, now: nowMs(), asking: asking}
 	reply := cmd.run(x)
 	s.ranLocked(c)
 	return reply

@@ -31,6 +31,7 @@ type conn struct {
 	watched  []watch
 	stale    bool  // a watched key has changed
 	offset   int64 // of replication, behind the last command
+	asking   bool  // ASKING has just come
 }
 
 func newConn(s *Server, id int64, mem *memConn) *conn {

@@ -6,16 +6,9 @@ import (
 )
 
 func serverCommands() []command {
-	disabled := func(*call) any { return Err("ERR This instance has cluster support disabled") }
 	return []command{
 		{name: "time", arity: 1, run: clock},
 		{name: "info", arity: -1, run: info},
-		{name: "asking", arity: 1, run: disabled},
-		{name: "readonly", arity: 1, run: disabled},
-		{name: "readwrite", arity: 1, run: disabled},
-		{name: "cluster|info", arity: 2, run: disabled},
-		{name: "cluster|slots", arity: 2, run: disabled},
-		{name: "cluster|shards", arity: 2, run: disabled},
 	}
 }
 

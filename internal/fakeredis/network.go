@@ -168,6 +168,9 @@ func (s *Server) beatLocked() {
 		case s.still.Load() || s.down:
 		case s.sentinel != nil:
 			s.sentinel.beat()
+		case s.cluster != nil:
+			s.replicateLocked()
+			s.cluster.beat()
 		default:
 			s.replicateLocked()
 		}
@@ -190,7 +193,12 @@ func (s *Server) Kill() {
 // Revive starts the server's process again, with what it had on its disk or with nothing. It follows the master that it followed.
 func (s *Server) Revive(keep bool) {
 	s.restart(keep)
-	s.set(func() { s.down = false })
+	s.set(func() {
+		s.down = false
+		if s.cluster != nil {
+			s.cluster.restarted()
+		}
+	})
 }
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -14,7 +14,7 @@ func pubsubCommands() []command {
 		{name: "unsubscribe", arity: -1, flags: flag, run: func(x *call) any { return unsubscribe(x, x.s.channels, &x.c.channels) }},
 		{name: "punsubscribe", arity: -1, flags: flag, run: func(x *call) any { return unsubscribe(x, x.s.patterns, &x.c.patterns) }},
 		{name: "sunsubscribe", arity: -1, flags: flag, run: func(x *call) any { return unsubscribe(x, x.s.shards, &x.c.shards) }},
-		{name: "publish", arity: 3, flags: onWrite, run: func(x *call) any { return x.s.publish(x.args[1], x.args[2]) }},
+		{name: "publish", arity: 3, flags: onWrite, run: func(x *call) any { return x.s.publishAll(x.args[1], x.args[2]) }},
 		{name: "spublish", arity: 3, flags: onWrite, run: func(x *call) any { return x.s.spublish(x.args[1], x.args[2]) }},
 		{name: "pubsub|channels", arity: -2, run: func(x *call) any { return activeChannels(x, x.s.channels) }},
 		{name: "pubsub|shardchannels", arity: -2, run: func(x *call) any { return activeChannels(x, x.s.shards) }},
@@ -108,6 +108,14 @@ func (s *Server) publish(channel, payload string) any {
 	return n
 }
 
+// publishAll is publish at all nodes of a cluster, which hear of it in their own time.
+func (s *Server) publishAll(channel, payload string) any {
+	if s.cluster != nil {
+		s.cluster.all(func(to *cluster) { to.s.publish(channel, payload) })
+	}
+	return s.publish(channel, payload)
+}
+
 func (s *Server) spublish(channel, payload string) any {
 	n := s.deliver(s.shards[channel], "smessage", channel, payload)
 	s.noteMessage(Message{channel, payload, true, n})
@@ -116,7 +124,7 @@ func (s *Server) spublish(channel, payload string) any {
 
 func (s *Server) noteMessage(m Message) {
 	s.messages = append(s.messages, m)
-	if s.network != nil {
+	if s.network != nil && s.cluster == nil {
 		s.published = append(s.published, m)
 	}
 }

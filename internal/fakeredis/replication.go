@@ -32,6 +32,7 @@ type replication struct {
 	asked    time.Time
 	said     time.Time // the last acknowledgement
 	heard    time.Time // the last of the master
+	synced   bool      // it has had all the data of this master, or of the one before
 	downFrom time.Time // since when there is no master that answers
 }
 
@@ -208,7 +209,7 @@ func (s *Server) replicaOfLocked(addr string) {
 	}
 	r.source, r.state = nil, "connect"
 	if addr == "" {
-		r.before, r.until, r.id, r.master = r.id, r.offset, newRunID(), ""
+		r.before, r.until, r.id, r.master, r.synced = r.id, r.offset, newRunID(), "", false
 		s.cutLocked()
 		return
 	}
@@ -352,7 +353,7 @@ func (s *Server) loadLocked(f *feed, all []change, id string, offset int64) {
 }
 
 func (s *Server) linkedLocked(f *feed) {
-	s.repl.state, s.repl.downFrom = "connected", time.Time{}
+	s.repl.state, s.repl.downFrom, s.repl.synced = "connected", time.Time{}, true
 	s.acknowledgeLocked(f)
 }
 

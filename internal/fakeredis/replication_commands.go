@@ -78,8 +78,11 @@ func waitReplicas(x *call) any {
 
 // mode is what HELLO and INFO call the server.
 func (s *Server) mode() string {
-	if s.sentinel != nil {
+	switch {
+	case s.sentinel != nil:
 		return "sentinel"
+	case s.cluster != nil:
+		return "cluster"
 	}
 	return "standalone"
 }

@@ -54,6 +54,7 @@ type Call struct {
 	digest   string
 	readOnly bool
 	wrote    bool
+	slot     int // 1 + that of the keys, in a cluster; 0: none so far
 }
 
 // abort ends a script from inside Do.
@@ -86,6 +87,8 @@ func (c *Call) run(tries bool, args []string) any {
 		return Err("ERR This Redis command is not allowed from script")
 	case c.readOnly && cmd.flags&onWrite != 0:
 		return Err("ERR Write commands are not allowed from read-only scripts.")
+	case c.x.s.cluster != nil && c.foreign(cmd, args) != "":
+		return c.foreign(cmd, args)
 	case cmd.changesData() && c.x.s.repl.master != "":
 		return errReadOnly
 	case c.x.s.limited(cmd, true, c.wrote) != "":

@@ -88,6 +88,7 @@ type Server struct {
 	repl      replication
 	published []Message // by what runs
 	sentinel  *sentinel // nil: the server is none; constant
+	cluster   *cluster  // nil: the server is no node of one; constant
 }
 
 // New returns a Server with no data, no connection and no goroutine.

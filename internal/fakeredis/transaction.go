@@ -114,7 +114,7 @@ func exec(x *call) any {
 	replies := []any{}
 	for _, args := range t.queued {
 		cmd, _ := x.s.lookup(args)
-		inner := &call{s: x.s, c: x.c, db: &x.s.dbs[x.c.db], cmd: cmd, args: args, now: x.now, inside: true}
+		inner := &call{s: x.s, c: x.c, db: &x.s.dbs[x.c.db], cmd: cmd, args: args, now: x.now, inside: true, asking: x.asking}
 		replies = append(replies, cmd.run(inner))
 	}
 	return replies

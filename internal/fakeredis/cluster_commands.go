@@ -1,0 +1,363 @@
+package fakeredis
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const errNoCluster = Err("ERR This instance has cluster support disabled")
+
+func clusterCommands() []command {
+	in := func(run func(x *call, c *cluster) any) func(*call) any {
+		return func(x *call) any {
+			if x.s.cluster == nil {
+				return errNoCluster
+			}
+			return run(x, x.s.cluster)
+		}
+	}
+	accepted := in(func(*call, *cluster) any { return ok })
+	return []command{
+		{name: "asking", arity: 1, run: in(asking)},
+		{name: "readonly", arity: 1, run: accepted},
+		{name: "readwrite", arity: 1, run: accepted},
+		{name: "cluster|info", arity: 2, run: in(func(_ *call, c *cluster) any { return verbatim(c.info()) })},
+		{name: "cluster|myid", arity: 2, run: in(func(_ *call, c *cluster) any { return c.me().id })},
+		{name: "cluster|nodes", arity: 2, run: in(func(_ *call, c *cluster) any { return verbatim(c.lines()) })},
+		{name: "cluster|slots", arity: 2, run: in(func(_ *call, c *cluster) any { return c.ranges() })},
+		{name: "cluster|shards", arity: 2, run: in(func(_ *call, c *cluster) any { return c.shards() })},
+		{name: "cluster|keyslot", arity: 3, run: in(func(x *call, _ *cluster) any { return slotOf(x.args[2]) })},
+		{name: "cluster|countkeysinslot", arity: 3, run: in(countKeysInSlot)},
+		{name: "cluster|getkeysinslot", arity: 4, run: in(keysInSlot)},
+		{name: "cluster|setslot", arity: -4, run: in(setSlot)},
+		{name: "cluster|delslots", arity: 3, run: in(delSlot)},
+		{name: "cluster|failover", arity: -2, run: in(clusterFailover)},
+	}
+}
+
+func asking(x *call, _ *cluster) any {
+	x.c.asking = true
+	return ok
+}
+
+func (c *cluster) info() string {
+	state, assigned := "fail", 0
+	if c.ok {
+		state = "ok"
+	}
+	for _, owner := range c.owners {
+		if owner >= 0 {
+			assigned++
+		}
+	}
+	return fmt.Sprintf("cluster_enabled:1\r\ncluster_state:%s\r\ncluster_slots_assigned:%d\r\ncluster_known_nodes:%d\r\ncluster_size:%d\r\n"+
+		"cluster_current_epoch:%d\r\ncluster_my_epoch:%d\r\n", state, assigned, len(c.peers), c.size(), c.epoch, c.peers[c.masterOf(c.self)].config)
+}
+
+// lines is the reply to CLUSTER NODES.
+func (c *cluster) lines() string {
+	var b strings.Builder
+	for i, p := range c.peers {
+		flags, master := "master", "-"
+		if p.master >= 0 {
+			flags, master = "slave", c.peers[p.master].id
+		}
+		switch {
+		case i == c.self:
+			flags = "myself," + flags
+		case p.fail:
+			flags += ",fail"
+		case p.pfail:
+			flags += ",fail?"
+		}
+		host, port, _ := net.SplitHostPort(p.addr)
+		fmt.Fprintf(&b, "%s %s:%s@1%s %s %s 0 %d %d connected", p.id, host, port, port, flags, master, p.heard.UnixMilli(), c.peers[c.masterOf(i)].config)
+		for _, r := range c.rangesOf(i) {
+			if r[0] == r[1] {
+				fmt.Fprintf(&b, " %d", r[0])
+			} else {
+				fmt.Fprintf(&b, " %d-%d", r[0], r[1])
+			}
+		}
+		if i == c.self {
+			for _, slot := range sortedKeys(c.migrating) {
+				fmt.Fprintf(&b, " [%d->-%s]", slot, c.peers[c.migrating[slot]].id)
+			}
+			for _, slot := range sortedKeys(c.importing) {
+				fmt.Fprintf(&b, " [%d-<-%s]", slot, c.peers[c.importing[slot]].id)
+			}
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+// rangesOf are the first and last slots of a node's ranges.
+func (c *cluster) rangesOf(i int) (list [][2]int) {
+	for slot, owner := range c.owners {
+		switch last := len(list) - 1; {
+		case int(owner) != i:
+		case last >= 0 && list[last][1] == slot-1:
+			list[last][1] = slot
+		default:
+			list = append(list, [2]int{slot, slot})
+		}
+	}
+	return list
+}
+
+func (c *cluster) place(i int) []any {
+	host, port, _ := net.SplitHostPort(c.peers[i].addr)
+	n, _ := strconv.Atoi(port)
+	return []any{host, n, c.peers[i].id, []any{}}
+}
+
+// ranges is the reply to CLUSTER SLOTS.
+func (c *cluster) ranges() any {
+	type one struct{ first, last, owner int }
+	var all []one
+	for slot, owner := range c.owners {
+		switch last := len(all) - 1; {
+		case owner < 0:
+		case last >= 0 && all[last].owner == int(owner) && all[last].last == slot-1:
+			all[last].last = slot
+		default:
+			all = append(all, one{slot, slot, int(owner)})
+		}
+	}
+	list := []any{}
+	for _, r := range all {
+		entry := []any{r.first, r.last, c.place(r.owner)}
+		for i, p := range c.peers {
+			if p.master == r.owner && !p.fail {
+				entry = append(entry, c.place(i))
+			}
+		}
+		list = append(list, entry)
+	}
+	return list
+}
+
+// shards is the reply to CLUSTER SHARDS.
+func (c *cluster) shards() any {
+	list := []any{}
+	for i, p := range c.peers {
+		if p.master >= 0 {
+			continue
+		}
+		slots, nodes := []any{}, []any{}
+		for _, r := range c.rangesOf(i) {
+			slots = append(slots, r[0], r[1])
+		}
+		for j, q := range c.peers {
+			if c.masterOf(j) != i {
+				continue
+			}
+			host, port, _ := net.SplitHostPort(q.addr)
+			n, _ := strconv.Atoi(port)
+			role, health := "replica", "online"
+			if i == j {
+				role = "master"
+			}
+			if q.fail {
+				health = "fail"
+			}
+			nodes = append(nodes, pairs{"id", q.id, "port", n, "ip", host, "endpoint", host, "role", role,
+				"replication-offset", q.offset, "health", health})
+		}
+		list = append(list, pairs{"slots", slots, "nodes", nodes})
+	}
+	return list
+}
+
+func (x *call) slotAt(i int) (int, any) {
+	n, valid := parseInt(x.args[i])
+	if !valid || n < 0 || n >= SlotCount {
+		return 0, Err("ERR Invalid or out of range slot")
+	}
+	return int(n), nil
+}
+
+func countKeysInSlot(x *call, _ *cluster) any {
+	slot, bad := x.slotAt(2)
+	if bad != nil {
+		return Err("ERR Invalid slot")
+	}
+	return len(x.s.slotKeys(slot))
+}
+
+func keysInSlot(x *call, _ *cluster) any {
+	slot, bad := x.slotAt(2)
+	n, valid := parseInt(x.args[3])
+	if bad != nil || !valid || n < 0 {
+		return Err("ERR Invalid slot or number of keys")
+	}
+	keys := x.s.slotKeys(slot)
+	return keys[:min(int(n), len(keys))]
+}
+
+// setSlot is CLUSTER SETSLOT slot MIGRATING|IMPORTING|NODE id, and STABLE.
+func setSlot(x *call, c *cluster) any {
+	if !c.isMaster() {
+		return Err("ERR Please use SETSLOT only with masters.")
+	}
+	slot, bad := x.slotAt(2)
+	if bad != nil {
+		return bad
+	}
+	node := noNode
+	if len(x.args) == 5 {
+		node = slices.IndexFunc(c.peers, func(p *peer) bool { return p.id == x.args[4] })
+	}
+	word := strings.ToUpper(x.args[3])
+	switch known := len(x.args) == 5; {
+	case word == "STABLE" && !known:
+		delete(c.migrating, slot)
+		delete(c.importing, slot)
+		return ok
+	case !known || word != "MIGRATING" && word != "IMPORTING" && word != "NODE":
+		return Err("ERR Invalid CLUSTER SETSLOT action or number of arguments. Try CLUSTER HELP")
+	case word == "MIGRATING" && int(c.owners[slot]) != c.self:
+		return Err(fmt.Sprintf("ERR I'm not the owner of hash slot %d", slot))
+	case word == "IMPORTING" && int(c.owners[slot]) == c.self:
+		return Err(fmt.Sprintf("ERR I'm already the owner of hash slot %d", slot))
+	case node < 0 && word == "NODE":
+		return Err("ERR Unknown node " + x.args[4])
+	case node < 0:
+		return Err("ERR I don't know about node " + x.args[4])
+	case c.peers[node].master >= 0:
+		return Err("ERR Target node is not a master")
+	case word == "MIGRATING":
+		c.migrating[slot] = node
+	case word == "IMPORTING":
+		c.importing[slot] = node
+	default:
+		return c.settle(slot, node)
+	}
+	return ok
+}
+
+// delSlot is CLUSTER DELSLOTS for one slot.
+func delSlot(x *call, c *cluster) any {
+	slot, bad := x.slotAt(2)
+	if bad != nil {
+		return bad
+	}
+	if c.owners[slot] < 0 {
+		return Err(fmt.Sprintf("ERR Slot %d is already unassigned", slot))
+	}
+	c.own(slot, noNode)
+	c.changed()
+	c.updateState()
+	return ok
+}
+
+// settle gives a slot to a node for good.
+func (c *cluster) settle(slot, node int) any {
+	left := len(c.s.slotKeys(slot))
+	if int(c.owners[slot]) == c.self && node != c.self && left > 0 {
+		return Err(fmt.Sprintf("ERR Can't assign hashslot %d to a different node while I still hold keys for this hash slot.", slot))
+	}
+	if left == 0 {
+		delete(c.migrating, slot)
+	}
+	c.own(slot, node)
+	if _, importing := c.importing[slot]; importing && node == c.self {
+		if most := c.largest(); c.me().config == 0 || c.me().config != most {
+			c.epoch++
+			c.me().config = c.epoch
+		}
+		delete(c.importing, slot)
+		c.broadcast()
+	}
+	c.changed()
+	return ok
+}
+
+// largest is the largest epoch of any node.
+func (c *cluster) largest() (most int64) {
+	for _, p := range c.peers {
+		most = max(most, p.config)
+	}
+	return most
+}
+
+// clusterFailover knows the forms that do not ask the master.
+func clusterFailover(x *call, c *cluster) any {
+	switch {
+	case c.isMaster():
+		return Err("ERR You should send CLUSTER FAILOVER to a replica")
+	case len(x.args) == 3 && isAny(x.args[2], "FORCE"):
+		c.manual, c.authAt = time.Now().Add(clusterManual), time.Time{}
+	case len(x.args) == 3 && isAny(x.args[2], "TAKEOVER"):
+		c.epoch++
+		c.takeOver(c.epoch)
+	default:
+		return errStx
+	}
+	return ok
+}
+
+// MoveKeys moves at most count keys of a slot to another node, as MIGRATE does, and returns those that it has moved. They take the
+// place of what is there. It returns false if one of the nodes does not run.
+func (s *Server) MoveKeys(slot int, to *Server, count int) (moved []string, ok bool) {
+	first, second := s, to
+	if first.addr > second.addr {
+		first, second = second, first
+	}
+	first.mu.Lock()
+	defer first.mu.Unlock()
+	second.mu.Lock()
+	defer second.mu.Unlock()
+	for _, one := range []*Server{s, to} {
+		if one.down || one.still.Load() || one.repl.master != "" {
+			return nil, false
+		}
+	}
+	for _, key := range s.slotKeys(slot) {
+		if len(moved) == count {
+			break
+		}
+		to.dbs[0].keys[key] = s.dbs[0].keys[key]
+		to.dbs[0].touch(key)
+		delete(s.dbs[0].keys, key)
+		s.dbs[0].touch(key)
+		moved = append(moved, key)
+	}
+	for _, one := range []*Server{s, to} {
+		one.propagateLocked()
+		one.tickLocked()
+	}
+	return moved, true
+}
+
+// Cluster is how a node of a cluster stands in its own view.
+type Cluster struct {
+	OK      bool
+	Master  int   // the index of its master, or below 0 for a master
+	Epoch   int64 // its own, or that of its master
+	Failing []int // nodes that a majority takes for down
+	ID      string
+	owners  [SlotCount]int8
+}
+
+// Owner is the index of the node that has a slot, or below 0.
+func (c *Cluster) Owner(slot int) int { return int(c.owners[slot]) }
+
+// Cluster returns how a node stands.
+func (s *Server) Cluster() *Cluster {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.cluster
+	v := &Cluster{OK: c.ok, Master: c.me().master, Epoch: c.peers[c.masterOf(c.self)].config, ID: c.me().id, owners: c.owners}
+	for i, p := range c.peers {
+		if p.fail {
+			v.Failing = append(v.Failing, i)
+		}
+	}
+	return v
+}
