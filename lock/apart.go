@@ -2,9 +2,11 @@ package lock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
@@ -84,6 +86,16 @@ func (c *Client) divide(ctx context.Context, d conn.Doer, x *call, err error) (v
 // errMayCome is the reply to a request while an earlier request of the same owner may still arrive.
 const errMayCome = resp.Error("TRYAGAIN an earlier request may still arrive")
 
+// errLeaving is the outcome of a script that would have created a key on the source node of a migrating slot. Such a script
+// has changed nothing.
+const errLeaving = resp.Error("TRYAGAIN the slot is leaving")
+
+// createsKey reports whether err is the reply to such a script.
+func createsKey(err error) bool {
+	reply, answered := errors.AsType[resp.Error](err)
+	return answered && strings.Contains(string(reply), "non local key")
+}
+
 // runApart makes one attempt to run x with the lock as the only key.
 func (c *Client) runApart(ctx context.Context, d conn.Doer, x *call) (resp.Value, error) {
 	others := x.keys[1:]
@@ -109,6 +121,9 @@ func (c *Client) runApart(ctx context.Context, d conn.Doer, x *call) (resp.Value
 	var there, now int64
 	args := []any{int64(0), x.leaves, x.owner, "", len(others)}
 	for i, reply := range replies {
+		if err := reply.Err(); err != nil {
+			return resp.Value{}, err // a node that gives the slot away, or one that does not take it
+		}
 		if there, err = reply.At(0).Int(); err != nil {
 			return resp.Value{}, err
 		}
@@ -136,6 +151,9 @@ func (c *Client) runApart(ctx context.Context, d conn.Doer, x *call) (resp.Value
 		*x.apart = true
 	}
 	v, err := c.apartScript(x.script).Run(ctx, d, x.keys[:1], append(args, x.args...)...)
+	if createsKey(err) {
+		err = errLeaving
+	}
 	if x.state != nil && (err == nil || !uncertain(err)) {
 		x.state.mayCome = 0
 	}

@@ -303,7 +303,7 @@ func clusterFailover(x *call, c *cluster) any {
 }
 
 // MoveKeys moves at most count keys of a slot to another node, as MIGRATE does, and returns those that it has moved. They take the
-// place of what is there. It returns false if one of the nodes does not run.
+// place of what is there. It returns false if one of the nodes does not run, or they do not reach each other.
 func (s *Server) MoveKeys(slot int, to *Server, count int) (moved []string, ok bool) {
 	first, second := s, to
 	if first.addr > second.addr {
@@ -313,6 +313,9 @@ func (s *Server) MoveKeys(slot int, to *Server, count int) (moved []string, ok b
 	defer first.mu.Unlock()
 	second.mu.Lock()
 	defer second.mu.Unlock()
+	if !s.network.reaches(s.addr, to.addr) {
+		return nil, false
+	}
 	for _, one := range []*Server{s, to} {
 		if one.down || one.still.Load() || one.repl.master != "" {
 			return nil, false

@@ -17,6 +17,7 @@ type Network struct {
 	nodes   map[string]*Server
 	paths   map[direction]*path
 	blocked map[direction]bool
+	resting bool
 }
 
 // direction is the way from one address to another.
@@ -165,7 +166,7 @@ func (s *Server) beatLocked() {
 			return
 		}
 		switch {
-		case s.still.Load() || s.down:
+		case s.still.Load() || s.down || s.network.isResting():
 		case s.sentinel != nil:
 			s.sentinel.beat()
 		case s.cluster != nil:
@@ -176,6 +177,26 @@ func (s *Server) beatLocked() {
 		}
 		s.beatLocked()
 	})
+}
+
+// Rest ends what the servers do from time to time: nothing is to happen any more.
+func (n *Network) Rest() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.resting = true
+}
+
+func (n *Network) isResting() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.resting
+}
+
+// reaches reports whether two nodes reach each other.
+func (n *Network) reaches(a, b string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return !n.blocked[direction{a, b}] && !n.blocked[direction{b, a}]
 }
 
 // Kill ends the server's process: its connections end, and dials are refused until Revive.

@@ -27,8 +27,11 @@ var (
 		"A former master cut off from the sentinels says master, too, and so do sentinels on its side of the cut. An answer with an " +
 			"older epoch is used only when nothing else leads to a master. There a lock is not to be found that the new master has."}
 	unacknowledged = &exclusion{"not acknowledged", "RELIABILITY.md", "a failover loses what no replica has acknowledged",
-		"A failover loses what no replica has acknowledged. Nobody acknowledges changes of a Semaphore or a CountDownLatch."}
+		"A failover loses what no replica has acknowledged. Nobody acknowledges changes of a Semaphore or a CountDownLatch, nor a Downgrade."}
 )
 
+var slotOpen = &exclusion{"slot open", "RELIABILITY.md", "a failover while a slot migrates",
+	"A failover while a slot migrates leaves the new master without the state of the slot: it may not know what has been moved."}
+
 // exclusions are all of them.
-var exclusions = []*exclusion{forced, deleted, dataLost, clockJumped, away, formerMaster, unacknowledged}
+var exclusions = []*exclusion{forced, deleted, dataLost, clockJumped, away, formerMaster, unacknowledged, slotOpen}

@@ -18,8 +18,11 @@ type fault struct {
 
 // faults are all sorts there are in the deployment. A run has some of them.
 func (w *world) faults() []fault {
-	if w.group != nil {
+	switch {
+	case w.group != nil:
 		return append(clientFaults(), groupFaults()...)
+	case w.shards != nil:
+		return append(clientFaults(), shardFaults()...)
 	}
 	return append(append(limitFaults(), clientFaults()...),
 		fault{"hang", 3, false, (*world).hangFault},
@@ -268,9 +271,8 @@ func (w *world) restartFault(d *dice, keep bool) {
 }
 
 func (w *world) flushFault(d *dice) {
-	srv := w.server(d)
 	w.lost(deleted, w.objects...)
-	srv.Do("FLUSHALL")
+	w.server(d).Do("FLUSHALL")
 	w.setup()
 }
 
@@ -278,6 +280,11 @@ func (w *world) deleteFault(d *dice) {
 	o := pick(d, w.objects)
 	w.history.add("fault", o.name, "DEL")
 	w.lost(deleted, o)
-	w.server(d).Do("DEL", o.name, permitsKey(o.name))
+	if w.five {
+		w.server(d).Do("DEL", o.name)
+	} else {
+		w.at(o.name).Do("DEL", o.name)
+		w.at(permitsKey(o.name)).Do("DEL", permitsKey(o.name))
+	}
 	w.setup()
 }

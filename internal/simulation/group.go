@@ -16,13 +16,17 @@ import (
 // The deployments.
 const (
 	Replicas = "replicas" // a master, two replicas and three sentinels
+	Cluster  = "cluster"  // three masters and a replica of each
 	Others   = "others"   // one server, or five
 )
 
 // Deployment is what a seed has its processes lock with.
 func Deployment(seed uint64) string {
-	if seed%3 == 2 {
+	switch seed % 6 {
+	case 2, 5:
 		return Replicas
+	case 0, 3:
+		return Cluster
 	}
 	return Others
 }
@@ -194,7 +198,11 @@ func (g *group) master() *fakeredis.Server { return g.servers[g.index()] }
 
 // misledLocked reports whether a former master may have answered, which does not know what has been granted since.
 func (w *world) misledLocked() bool {
-	if w.group == nil {
+	switch {
+	case w.shards != nil && w.shards.misled():
+		w.report.Excused[formerMaster.name]++
+		return true
+	case w.group == nil:
 		return false
 	}
 	now := w.group.index()
@@ -251,6 +259,7 @@ func (g *group) promotedLocked(i int, epoch int64) {
 		if o.family == semaphore || o.family == countdown {
 			o.lost(unacknowledged)
 		}
+		o.changesLost()
 	}
 }
 

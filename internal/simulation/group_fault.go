@@ -97,11 +97,19 @@ func (g *group) lag(d *dice, i int) {
 	g.world.during(g.outage(d), func() { set(by) }, func() { set(0) })
 }
 
+// addrs are those of all nodes that a client may reach.
+func (w *world) addrs() []string {
+	if w.shards != nil {
+		return w.shards.addrs
+	}
+	return w.group.addrs
+}
+
 // apartFault cuts a process off from some of the nodes.
 func (w *world) apartFault(d *dice) {
 	r := w.route(d)
 	var from []string
-	for _, addr := range w.group.addrs {
+	for _, addr := range w.addrs() {
 		if d.oneIn(2) {
 			from = append(from, addr)
 		}

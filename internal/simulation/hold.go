@@ -15,17 +15,18 @@ import (
 
 // hold is something that a worker relies on: from Lock's return until it begins to give it back, or is told that it is lost.
 type hold struct {
-	worker *worker
-	object *object
-	beside []*object // that are held with it as one
-	lease  lease
-	mode   string // of a read-write lock
-	fenced bool
-	shared bool          // the owner may have it several times
-	fixed  bool          // its lease is not renewed
-	since  time.Time     // its grant was not asked for before
-	from   time.Time     // it was returned
-	term   time.Duration // of its lease
+	worker  *worker
+	object  *object
+	beside  []*object // that are held with it as one
+	lease   lease
+	mode    string // of a read-write lock
+	fenced  bool
+	changed bool          // from a write hold to a read hold
+	shared  bool          // the owner may have it several times
+	fixed   bool          // its lease is not renewed
+	since   time.Time     // its grant was not asked for before
+	from    time.Time     // it was returned
+	term    time.Duration // of its lease
 
 	// Guarded by the world's mu.
 	over bool // its worker has begun to give it back
@@ -60,11 +61,14 @@ func (h *hold) relies() bool {
 
 // excuse is why the hold need not be good, or nil.
 func (h *hold) excuse() *exclusion {
-	h.worker.process.world.group.notice()
+	h.worker.process.world.notice()
 	for _, o := range append(h.beside, h.object) {
 		if l := o.lossSince(h.since); l != nil {
 			return l.why
 		}
+	}
+	if l := h.object.lastLossSince(h.since, h.changed); l != nil {
+		return l.why
 	}
 	return nil
 }
@@ -210,8 +214,8 @@ func (w *world) judgeLocked(h *hold) {
 	if w.serverHas(h) || h.lease.Err() != nil {
 		return
 	}
-	w.group.notice()
-	l := h.object.lastLossSince(h.since)
+	w.notice()
+	l := h.object.lastLossSince(h.since, h.changed)
 	switch {
 	case l == nil:
 		w.violate(h.object, "%v: Err is nil until %v, and the server does not have it: %v", h, w.since(h.lease.ValidUntil()), w.state(h.object))
@@ -266,23 +270,23 @@ func (w *world) serverHas(h *hold) bool {
 	}
 	switch o := h.object; o.family {
 	case plain:
-		return w.truth().Do("GET", o.name) == any(h.lease.Owner())
+		return w.at(o.name).Do("GET", o.name) == any(h.lease.Owner())
 	case permits:
 		for _, id := range h.lease.PermitIDs() {
-			if w.truth().Do("ZSCORE", permitsKey(o.name), unhex(id)) == nil {
+			if w.at(permitsKey(o.name)).Do("ZSCORE", permitsKey(o.name), unhex(id)) == nil {
 				return false
 			}
 		}
 		return true
 	case readWrite:
-		return w.truth().Do("HEXISTS", o.name, h.lease.Owner()) == any(int64(1))
+		return w.at(o.name).Do("HEXISTS", o.name, h.lease.Owner()) == any(int64(1))
 	default:
 		owners := []string{h.lease.Owner()}
 		for _, member := range h.lease.Members() {
 			owners = append(owners, member.Owner())
 		}
 		return slices.ContainsFunc(owners, func(owner string) bool {
-			return w.truth().Do("HEXISTS", o.name, owner) == any(int64(1))
+			return w.at(o.name).Do("HEXISTS", o.name, owner) == any(int64(1))
 		})
 	}
 }
@@ -293,21 +297,21 @@ func (w *world) state(o *object) string {
 		return w.dump(o)
 	}
 	text := ""
-	for _, key := range []string{o.name, permitsKey(o.name), "redisson_lock_queue:{" + o.name + "}"} {
+	for _, key := range []string{o.name, permitsKey(o.name), braced("redisson_lock_queue", o.name)} {
 		var value any
-		switch w.truth().Do("TYPE", key) {
+		switch w.at(key).Do("TYPE", key) {
 		case fakeredis.Status("hash"):
-			value = w.truth().Do("HGETALL", key)
+			value = w.at(key).Do("HGETALL", key)
 		case fakeredis.Status("string"):
-			value = w.truth().Do("GET", key)
+			value = w.at(key).Do("GET", key)
 		case fakeredis.Status("zset"):
-			value = w.truth().Do("ZRANGE", key, "0", "-1", "WITHSCORES")
+			value = w.at(key).Do("ZRANGE", key, "0", "-1", "WITHSCORES")
 		case fakeredis.Status("list"):
-			value = w.truth().Do("LRANGE", key, "0", "-1")
+			value = w.at(key).Do("LRANGE", key, "0", "-1")
 		default:
 			continue
 		}
-		text += fmt.Sprintf("%s = %q for %v ms; ", key, value, w.truth().Do("PTTL", key))
+		text += fmt.Sprintf("%s = %q for %v ms; ", key, value, w.at(key).Do("PTTL", key))
 	}
 	return text
 }

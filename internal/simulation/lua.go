@@ -55,7 +55,7 @@ func (in *interpreter) compile(source string) (func(*fakeredis.Call) any, error)
 	if err != nil {
 		return nil, err
 	}
-	title, _, _ := strings.Cut(strings.TrimPrefix(source, "-- "), ":")
+	title := titleOf(source)
 	return func(c *fakeredis.Call) any {
 		in.call = c
 		in.state.SetGlobal("KEYS", in.list(c.Keys))
@@ -71,6 +71,17 @@ func (in *interpreter) compile(source string) (func(*fakeredis.Call) any, error)
 		in.ran(title, c, reply)
 		return reply
 	}, nil
+}
+
+// titleOf is what a script's first line calls it, also behind the one that stands in front of it if it is run apart.
+func titleOf(source string) string {
+	const end = "server.call(name, ...) or reply\nend\n-- "
+	apart := ""
+	if _, inner, found := strings.Cut(source, end); found {
+		apart, source = "apart: ", inner
+	}
+	title, _, _ := strings.Cut(strings.TrimPrefix(source, "-- "), ":")
+	return apart + title
 }
 
 // translated are the scripts that a run of this program has had already: nothing changes them, and they take a while.

@@ -64,6 +64,7 @@ type loss struct {
 	happened time.Time // when it did; later than at if who has got the object in between is not concerned
 	until    time.Time // what is granted meanwhile is not safe either; zero: only what was granted before
 	why      *exclusion
+	changes  bool // only what has been downgraded is concerned: the change is lost, and the lock is not
 }
 
 // orphan is an owner that the server has and nobody is.
@@ -72,6 +73,18 @@ type orphan struct{ since time.Time }
 // lost takes note that the server forgets now.
 func (o *object) lost(why *exclusion) { o.lostUntil(why, time.Time{}) }
 
+// lostAgain takes note that the server forgets now, and may go on to forget.
+func (o *object) lostAgain(why *exclusion) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now := time.Now()
+	if n := len(o.losses); n > 0 && o.losses[n-1].why == why && !o.losses[n-1].changes {
+		o.losses[n-1].at, o.losses[n-1].happened = now, now
+		return
+	}
+	o.losses = append(o.losses, loss{at: now, happened: now, why: why})
+}
+
 // lostUntil takes note that until then nothing is safe.
 func (o *object) lostUntil(why *exclusion, until time.Time) {
 	o.lose(loss{at: time.Now(), until: until, why: why})
@@ -79,6 +92,13 @@ func (o *object) lostUntil(why *exclusion, until time.Time) {
 
 // lostBefore takes note that the server forgets now who has got the object until at.
 func (o *object) lostBefore(why *exclusion, at time.Time) { o.lose(loss{at: at, why: why}) }
+
+// changesLost takes note that the server forgets now what nobody acknowledges of a lock.
+func (o *object) changesLost() {
+	if o.family == readWrite {
+		o.lose(loss{at: time.Now(), why: unacknowledged, changes: true})
+	}
+}
 
 func (o *object) lose(l loss) {
 	l.happened = time.Now()
@@ -92,19 +112,23 @@ func (o *object) lossSince(since time.Time) *loss {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for i := range o.losses {
+		if o.losses[i].changes {
+			continue
+		}
 		if !o.losses[i].at.Before(since) || since.Before(o.losses[i].until) {
-			return &o.losses[i]
+			l := o.losses[i]
+			return &l
 		}
 	}
 	return nil
 }
 
-// lastLossSince returns the last such loss, or nil.
-func (o *object) lastLossSince(since time.Time) *loss {
+// lastLossSince returns the last such loss, or nil. changes: also one of changes alone.
+func (o *object) lastLossSince(since time.Time, changes bool) *loss {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, l := range slices.Backward(o.losses) {
-		if !l.at.Before(since) {
+		if !l.at.Before(since) && (changes || !l.changes) {
 			return &l
 		}
 	}
@@ -145,6 +169,21 @@ func newObjects(d *dice) []*object {
 		}
 		o.patience = o.patient()
 		all = append(all, o)
+	}
+	return all
+}
+
+// tagged gives the objects names in one slot, or in one each, or leaves them as they are.
+func tagged(d *dice, all []*object) []*object {
+	how := d.n(3)
+	for _, o := range all {
+		switch {
+		case o.family == countdown: // its names have no braces
+		case how == 0:
+			o.name = "{t}" + o.name
+		case how == 1:
+			o.name = "{" + o.name + "}"
+		}
 	}
 	return all
 }

@@ -3,6 +3,7 @@ package simulation
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"slices"
 	"strings"
@@ -19,8 +20,8 @@ type process struct {
 	world    *world
 	name     string
 	dice     *dice
-	routes   []*route // to each server
-	pool     *conn.Pool
+	routes   []*route  // to each server
+	pool     io.Closer // what the client goes through
 	client   *lock.Client
 	voters   []*voter                 // one for each of five servers; client is the first one's
 	redlocks map[string]*lock.Redlock // by name
@@ -70,8 +71,11 @@ const hurried = 3 * time.Second
 
 // newRoutes are the ways of a process to the servers: one for each, or one for all that replace each other.
 func (w *world) newRoutes(process string) (all []*route) {
-	if w.group != nil {
+	switch {
+	case w.group != nil:
 		return []*route{newRoute(process, newDice(w.seed, "route "+process), w.latency, w.group.dial)}
+	case w.shards != nil:
+		return []*route{newRoute(process, newDice(w.seed, "route "+process), w.latency, w.shards.dial)}
 	}
 	for i, srv := range w.servers {
 		name := process
@@ -119,10 +123,7 @@ func (p *process) startClient() {
 	if g := p.world.group; g != nil {
 		server.Addr, server.Sentinel = "", g.config(p.dice)
 	}
-	pool, err := conn.New(server)
-	if err != nil {
-		panic(err)
-	}
+	pool := p.connect(server)
 	p.lease = p.dice.between(2*time.Second, longestLease)
 	cfg := lock.Config{Lease: p.lease, HandOvers: pick(p.dice, []int{0, 0, -1, 3}), PreferWriters: p.dice.oneIn(3),
 		HandOverFor: pick(p.dice, []time.Duration{0, 300 * time.Millisecond})}
@@ -132,6 +133,22 @@ func (p *process) startClient() {
 	}
 	p.pool, p.client = pool, client
 	p.world.history.add(p.name, "", "starts: lease %v, hand-overs %d, client %s", p.lease, cfg.HandOvers, client.ID())
+}
+
+// connect gives a process its way to the server.
+func (p *process) connect(server conn.Config) interface {
+	lock.Server
+	io.Closer
+} {
+	if g := p.world.shards; g != nil {
+		server.Addr = ""
+		return g.open(p.dice, server)
+	}
+	pool, err := conn.New(server)
+	if err != nil {
+		panic(err)
+	}
+	return pool
 }
 
 // is reports whether an owner on a server is one of the process.

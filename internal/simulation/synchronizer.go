@@ -5,13 +5,27 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/lockwire/lockwire/lock"
 )
 
 // permitsKey is where a permit semaphore keeps the ids of the permits that are taken.
-func permitsKey(name string) string { return "{" + name + "}:timeout" }
+func permitsKey(name string) string {
+	if strings.Contains(name, "{") {
+		return name + ":timeout"
+	}
+	return "{" + name + "}:timeout"
+}
+
+// braced is the name of a key beside a lock's.
+func braced(prefix, name string) string {
+	if strings.Contains(name, "{") {
+		return prefix + ":" + name
+	}
+	return prefix + ":{" + name + "}"
+}
 
 // unhex is the id of a permit as the server has it.
 func unhex(id string) string {
@@ -120,7 +134,7 @@ func (w *world) took(o *object, n int, since time.Time) {
 	if o.out <= o.total {
 		return
 	}
-	w.group.notice()
+	w.notice()
 	if l := o.lossSince(w.start); l != nil {
 		w.report.Excused[l.why.name]++
 		return
@@ -190,7 +204,7 @@ func (w *world) opened(o *object, r *round) {
 	if r.begun >= o.total {
 		return
 	}
-	w.group.notice()
+	w.notice()
 	if l := o.lossSince(w.start); l != nil {
 		w.report.Excused[l.why.name]++
 		return

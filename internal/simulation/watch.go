@@ -21,6 +21,7 @@ func (w *world) watch(end <-chan struct{}) {
 		case <-time.After(tick):
 		}
 		w.group.look()
+		w.shards.look()
 		w.judge()
 		w.judgeCalls()
 		calm := w.calmStart()
@@ -193,9 +194,9 @@ func (w *world) judgeRemains() {
 	for _, o := range w.objects {
 		switch o.family {
 		case exclusive:
-			may["redisson_lock_token:{"+o.name+"}"] = true
-			may["redisson_lock_queue:{"+o.name+"}"] = true // who has died in it is found by the next who looks
-			may["redisson_lock_timeout:{"+o.name+"}"] = true
+			may[braced("redisson_lock_token", o.name)] = true
+			may[braced("redisson_lock_queue", o.name)] = true // who has died in it is found by the next who looks
+			may[braced("redisson_lock_timeout", o.name)] = true
 		case countdown:
 			for _, r := range o.rounds {
 				may[r.name] = true
@@ -234,11 +235,11 @@ func (w *world) judgePermits(o *object, least int) {
 		return
 	}
 	free := 0
-	fmt.Sscan(fmt.Sprint(w.truth().Do("GET", o.name)), &free)
+	fmt.Sscan(fmt.Sprint(w.at(o.name).Do("GET", o.name)), &free)
 	if o.family == permits {
-		taken, ok := w.truth().Do("ZCARD", permitsKey(o.name)).(int64)
+		taken, ok := w.at(permitsKey(o.name)).Do("ZCARD", permitsKey(o.name)).(int64)
 		if !ok {
-			w.violate(o, "the permits that are taken: %v", w.truth().Do("ZCARD", permitsKey(o.name)))
+			w.violate(o, "the permits that are taken: %v", w.at(permitsKey(o.name)).Do("ZCARD", permitsKey(o.name)))
 		}
 		free += int(taken) // whose leases are over
 	}

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/lockwire/lockwire/internal/simulation/redisson"
 	"github.com/lockwire/lockwire/lock"
+	"github.com/lockwire/lockwire/resp"
 )
 
 // unlockLimit is how long Unlock and the changes of synchronizers take at most.
@@ -201,7 +203,7 @@ func (k *worker) downgrade(h *hold) []*hold {
 	if !k.end(err) || err != nil {
 		return nil
 	}
-	if read := k.took(h.object, lease, &hold{mode: "read", shared: true, fixed: h.fixed, term: longestLease}); read != nil {
+	if read := k.took(h.object, lease, &hold{mode: "read", shared: true, changed: true, fixed: h.fixed, term: longestLease}); read != nil {
 		return []*hold{read}
 	}
 	return nil
@@ -311,6 +313,12 @@ func (k *worker) multi(o *object) bool {
 var passing = []error{
 	lock.ErrNotAcquired, lock.ErrClosed, lock.ErrLost, lock.ErrUncertain, lock.ErrNotHeld, lock.ErrReentry, lock.ErrUpgrade,
 	lock.ErrReleased, context.DeadlineExceeded, context.Canceled, redisson.ErrNotOwner,
+}
+
+// ofCluster reports whether an error is what the nodes of a cluster say while it changes.
+func ofCluster(err error) bool {
+	said, _ := errors.AsType[resp.Error](err)
+	return slices.Contains([]string{"MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "READONLY", "UNBLOCKED"}, said.Prefix())
 }
 
 // isOne reports whether err is one of the list.

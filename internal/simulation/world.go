@@ -3,6 +3,7 @@ package simulation
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -58,7 +59,8 @@ type world struct {
 	history  *history
 	srv      *fakeredis.Server // the only one, or the first
 	servers  []*fakeredis.Server
-	group    *group // what the servers are part of if they replace each other, or nil
+	group    *group  // what the servers are part of if they replace each other, or nil
+	shards   *shards // what they are part of if they are a cluster, or nil
 	times    times
 	objects  []*object
 	pace     pace
@@ -123,6 +125,7 @@ func Run(seed uint64, omit ...int) Report {
 	}
 	w.setup()
 	w.group.begin()
+	w.shards.begin()
 	for range 3 + w.dice.n(4) {
 		w.living = append(w.living, w.newProcess())
 	}
@@ -140,6 +143,7 @@ func Run(seed uint64, omit ...int) Report {
 	close(ticks)
 	w.wg.Wait()
 	w.group.end()
+	w.shards.end()
 	time.Sleep(latchTime)
 	w.judgeRemains()
 	for _, srv := range w.servers {
@@ -167,10 +171,17 @@ func newWorld(seed uint64) *world {
 		report: Report{Seed: seed, Faults: map[string]int{}, Excused: map[string]int{}, Events: map[string]int{}},
 		forgot: map[*fakeredis.Server][]time.Time{}, drifts: map[*fakeredis.Server]bool{},
 	}
-	if Deployment(seed) == Replicas {
+	switch Deployment(seed) {
+	case Replicas:
 		w.group, w.times, w.objects = newGroup(w), groupTimes, newObjects(d)
 		w.srv, w.servers = w.group.servers[0], w.group.servers
 		w.report.Events["run: replicas"]++
+		return w
+	case Cluster:
+		w.objects, w.times = tagged(d, newObjects(d)), shardTimes
+		w.shards = newShards(w)
+		w.srv, w.servers = w.shards.servers[0], w.shards.servers
+		w.report.Events["run: cluster"]++
 		return w
 	}
 	w.servers = []*fakeredis.Server{w.srv}
@@ -190,27 +201,47 @@ func newWorld(seed uint64) *world {
 }
 
 // server is one of the servers, the master if they replace each other.
-func (w *world) server(d *dice) *fakeredis.Server {
-	if w.group != nil {
-		return w.group.master()
-	}
-	return pick(d, w.servers)
-}
+func (w *world) server(d *dice) *fakeredis.Server { return pick(d, w.judged()) }
 
-// truth is the server that has what is true: the only one, or the master.
-func (w *world) truth() *fakeredis.Server {
-	if w.group != nil {
+// at is the server that has what is true about a key: the only one, or a master.
+func (w *world) at(key string) *fakeredis.Server {
+	switch {
+	case w.group != nil:
 		return w.group.master()
+	case w.shards != nil:
+		return w.shards.at(key)
 	}
 	return w.srv
 }
 
 // judged are the servers that have what is true.
 func (w *world) judged() []*fakeredis.Server {
-	if w.group != nil {
+	switch {
+	case w.group != nil:
 		return []*fakeredis.Server{w.group.master()}
+	case w.shards != nil:
+		return w.shards.all()
 	}
 	return w.servers
+}
+
+// notice takes note of a master that is new.
+func (w *world) notice() { w.group.notice() }
+
+// serves reports whether a server has what is true about a key. It may be called inside the server.
+func (w *world) serves(s *fakeredis.Server, key string) bool {
+	if w.shards != nil {
+		return w.shards.serves(s, key)
+	}
+	return w.group.serves(s)
+}
+
+// nameOf is what the history calls a server.
+func (w *world) nameOf(s *fakeredis.Server) string {
+	if w.shards != nil {
+		return fmt.Sprint("s", slices.Index(w.servers, s))
+	}
+	return w.group.name(s)
 }
 
 // routes are those of all processes that live.
@@ -241,7 +272,7 @@ func (w *world) since(t time.Time) string { return fmt.Sprintf("%.6f", t.Sub(w.s
 func (w *world) setup() {
 	for _, o := range w.objects {
 		if o.family == permits || o.family == semaphore {
-			w.truth().Do("SETNX", o.name, fmt.Sprint(o.total))
+			w.at(o.name).Do("SETNX", o.name, fmt.Sprint(o.total))
 		}
 	}
 }
@@ -259,14 +290,14 @@ func (w *world) ran(s *fakeredis.Server, title string, c *fakeredis.Call, reply 
 	if len(c.Keys) > 0 {
 		key = c.Keys[0]
 	}
-	if why := forcedBy(title); why != nil && w.group.serves(s) && reply != any(int64(0)) && reply != nil {
+	if why := forcedBy(title); why != nil && w.serves(s, key) && reply != any(int64(0)) && reply != nil {
 		for _, o := range w.objects {
 			if o.name == key {
 				o.lost(why)
 			}
 		}
 	}
-	w.history.add(w.group.name(s), key, "%s %s -> %s", title, brief(c.Args), brief(reply))
+	w.history.add(w.nameOf(s), key, "%s %s -> %s", title, brief(c.Args), brief(reply))
 }
 
 // forcedBy is what a script that frees a lock does to its holder, nil for other scripts.
@@ -389,7 +420,7 @@ func (w *world) returned(k *worker, c call, err error) {
 	if err == nil {
 		return
 	}
-	w.group.notice()
+	w.notice()
 	calm := !w.calmSince.IsZero() && c.since.Sub(w.calmSince) > w.times.settle
 	switch {
 	case isOne(err, passing...):
@@ -398,6 +429,7 @@ func (w *world) returned(k *worker, c call, err error) {
 		}
 	case (isOne(err, conn.ErrNotSent, conn.ErrUncertain, lock.ErrNoQuorum) || limitedBy(err)) && !calm:
 	case errors.Is(err, lock.ErrNotReplicated) && (!calm || c.hurries()):
+	case w.shards != nil && !calm && ofCluster(err):
 	case errors.Is(err, lock.ErrNotSet) && c.object.lossSince(w.start) != nil:
 	default:
 		w.violate(c.object, "%s: %s = %v", k.name, c.what, err)

@@ -1,0 +1,95 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockwire/lockwire/cluster"
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/lock"
+	"github.com/lockwire/lockwire/resp"
+)
+
+// fleet is a cluster without faults, and a client of it.
+type fleet struct {
+	*shards
+	cluster *cluster.Cluster
+	client  *lock.Client
+}
+
+// inFleet runs fn in virtual time with a cluster.
+func inFleet(t *testing.T, cfg lock.Config, fn func(t *testing.T, f *fleet)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{history: &history{start: time.Now()}}
+		f := &fleet{shards: newShards(w)}
+		for _, s := range f.servers {
+			interpreter := newInterpreter(func(string, *fakeredis.Call, any) {})
+			s.Interpret(interpreter.compile)
+			defer interpreter.close()
+			defer s.Close()
+		}
+		time.Sleep(shardWarmUp)
+		dial := func(ctx context.Context, _, addr string) (net.Conn, error) { return f.dial(ctx, addr) }
+		var err error
+		if f.cluster, err = cluster.Open(t.Context(), cluster.Config{Addrs: f.addrs, Node: conn.Config{Dial: dial}}); err != nil {
+			t.Fatal(err)
+		}
+		defer f.cluster.Close()
+		if f.client, err = lock.New(f.cluster, cfg); err != nil {
+			t.Fatal(err)
+		}
+		defer f.client.Close()
+		fn(t, f)
+	})
+}
+
+// A node that answers an error when a slot migrates is understood: it says what is wrong.
+func TestErrorWhileSlotMigrates(t *testing.T) {
+	inFleet(t, lock.Config{}, func(t *testing.T, f *fleet) {
+		f.servers[0].Do("SET", "mylock", "somebody") // without the latch, a request for both is refused
+		f.servers[1].Do("CLUSTER", "SETSLOT", "1711", "IMPORTING", f.servers[0].Cluster().ID)
+		f.servers[0].Do("CLUSTER", "SETSLOT", "1711", "MIGRATING", f.servers[1].Cluster().ID)
+		for _, s := range f.servers[:2] {
+			s.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+				if strings.HasPrefix(cmd.Name, "EVAL") && cmd.Args[2] == "1" {
+					return fakeredis.Reply("-NOPERM no scripts today\r\n")
+				}
+				return fakeredis.Run()
+			})
+		}
+		lease, err := f.client.Plain("mylock").TryLock(t.Context())
+		if !errors.Is(err, resp.ErrNoPerm) {
+			t.Errorf("TryLock = %v, %v, want NOPERM", lease, err)
+		}
+	})
+}
+
+// A waiter in the queue of a fair lock needs a key that nobody can make while the slot is leaving: it waits, and gets the lock later.
+func TestFairWaiterWhileSlotLeaves(t *testing.T) {
+	inFleet(t, lock.Config{}, func(t *testing.T, f *fleet) {
+		lease, err := f.client.Fair("mylock").Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.servers[1].Do("CLUSTER", "SETSLOT", "1711", "IMPORTING", f.servers[0].Cluster().ID)
+		f.servers[0].Do("CLUSTER", "SETSLOT", "1711", "MIGRATING", f.servers[1].Cluster().ID)
+		time.AfterFunc(2*time.Second, func() { f.servers[0].Do("CLUSTER", "SETSLOT", "1711", "STABLE") })
+		time.AfterFunc(4*time.Second, func() { _ = lease.Unlock(context.Background()) })
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		next, err := f.client.Fair("mylock").Lock(ctx, lock.As(f.client.NewOwner()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := next.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,332 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lockwire/lockwire/cluster"
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/fakeredis"
+)
+
+// shardTimes are those of a cluster.
+var shardTimes = times{calm: 60 * time.Second, settle: 40 * time.Second, undo: 40 * time.Second, renew: 40 * time.Second}
+
+const (
+	shardCount = 3
+	// shardWarmUp is how long replicas take to have the data.
+	shardWarmUp = 4 * time.Second
+)
+
+// shards is a cluster: three masters and a replica of each. Node i belongs to the shard i % shardCount for ever.
+type shards struct {
+	world   *world // constant, as what follows
+	network *fakeredis.Network
+	dice    *dice
+	servers []*fakeredis.Server
+	addrs   []string
+	timeout time.Duration
+	partial bool
+
+	mu        sync.Mutex                 // guards the following; no server's mutex is taken with it held
+	owner     [fakeredis.SlotCount]int   // the node that has a slot by the largest epoch
+	epoch     [fakeredis.SlotCount]int64 // of that
+	masters   [shardCount]int            // the last node of each shard that has become its master
+	reigns    [shardCount]int64          // the epochs of those
+	moves     map[int]*move              // by slot, the last of each
+	sound     []bool                     // the nodes that have had all the data since they were started
+	away      []time.Time                // by node: what is granted before need not be known to it
+	lagged    map[string]time.Duration   // by how much more is late what goes to these addresses
+	blocked   map[[2]string]int          // how many faults block a way
+	jitter    time.Duration
+	failovers int
+	moved     int
+}
+
+// move is the migration of a slot from one shard to another.
+type move struct {
+	slot, from, to int
+	active         bool
+	broken         bool  // a node that took part has been replaced, and nobody has seen to the slot yet
+	offset         int64 // of the target's replication, behind what has been moved
+	acked          bool  // the target's replica has it
+}
+
+func newShards(w *world) *shards {
+	d := newDice(w.seed, "shards")
+	g := &shards{
+		world: w, dice: d, lagged: map[string]time.Duration{}, moves: map[int]*move{}, blocked: map[[2]string]int{},
+		sound: make([]bool, 2*shardCount), away: make([]time.Time, 2*shardCount), masters: [shardCount]int{0, 1, 2},
+		jitter:  pick(d, []time.Duration{time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond}),
+		timeout: pick(d, []time.Duration{time.Second, 2 * time.Second}), partial: d.oneIn(2),
+	}
+	o := fakeredis.ClusterOptions{Timeout: g.timeout, Partial: g.partial, Chance: d.upTo}
+	for i := range 2 * shardCount {
+		node := fakeredis.ClusterNode{Addr: fmt.Sprintf("10.0.0.%d:6379", i+1), Master: i - shardCount}
+		if i < shardCount {
+			node.Master, node.First, node.Last = -1, i*fakeredis.SlotCount/shardCount, (i+1)*fakeredis.SlotCount/shardCount-1
+		}
+		o.Nodes = append(o.Nodes, node)
+		g.addrs = append(g.addrs, node.Addr)
+	}
+	o.Claimed = g.claimed
+	g.network = fakeredis.NewNetwork(g.delay)
+	for i := range o.Nodes {
+		s := fakeredis.NewClusterNode(o, i)
+		g.network.Join(g.addrs[i], s)
+		g.servers = append(g.servers, s)
+	}
+	return g
+}
+
+// delay is how long something takes from one node to another.
+func (g *shards) delay(_, to string) time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.world.latency + g.dice.upTo(g.jitter) + g.lagged[to]
+}
+
+// dial reaches a node without any network.
+func (g *shards) dial(ctx context.Context, addr string) (net.Conn, error) {
+	return g.servers[slices.Index(g.addrs, addr)].Dial(ctx, "tcp", addr)
+}
+
+// open opens the client of a process, which asks until somebody answers.
+func (g *shards) open(d *dice, node conn.Config) *cluster.Cluster {
+	cfg := cluster.Config{Addrs: g.addrs[d.n(len(g.addrs)):], Node: node, RefreshInterval: pick(d, []time.Duration{0, 5 * time.Second, -1})}
+	for {
+		c, err := cluster.Open(context.Background(), cfg)
+		if err == nil {
+			return c
+		}
+		g.world.history.add("", "", "a new process finds no cluster: %v", err)
+	}
+}
+
+// begin waits until the replicas have the data.
+func (g *shards) begin() {
+	if g == nil {
+		return
+	}
+	g.world.history.add("", "", "a cluster: timeout %v, jitter %v, full coverage %v", g.timeout, g.jitter, !g.partial)
+	time.Sleep(shardWarmUp)
+	g.look()
+}
+
+// end judges what the nodes have, and lets them rest.
+func (g *shards) end() {
+	if g == nil {
+		return
+	}
+	time.Sleep(time.Second)
+	for i, s := range g.servers {
+		if n := len(s.Conns()); n > 0 {
+			g.world.violate(nil, "%d connections to s%d are left", n, i)
+		}
+	}
+	for k := range shardCount {
+		want := strings.Join(g.master(k).Dump(), "\n")
+		for i := k; i < len(g.servers); i += shardCount {
+			if got := strings.Join(g.servers[i].Dump(), "\n"); got != want {
+				g.world.violate(nil, "s%d has\n%s\nand its master\n%s", i, got, want)
+			}
+		}
+	}
+	g.network.Rest()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.world.report.Events["failovers"] += g.failovers
+	g.world.report.Events["slots moved"] += g.moved
+}
+
+// claimed takes note of what a master says that it has. It is called inside a server.
+func (g *shards) claimed(node int, epoch int64, has func(slot int) bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if k := node % shardCount; epoch > g.reigns[k] {
+		g.reigns[k] = epoch
+		if g.masters[k] != node {
+			g.masters[k] = node
+			g.promotedLocked(node, has)
+		}
+	}
+	for slot := range g.owner {
+		if epoch >= g.epoch[slot] && has(slot) {
+			g.owner[slot], g.epoch[slot] = node, epoch
+		}
+	}
+}
+
+// promotedLocked takes note of a new master of a shard. It may not have what was granted while it was away.
+func (g *shards) promotedLocked(node int, has func(slot int) bool) {
+	w := g.world
+	w.history.add(fmt.Sprint("s", node), "", "is the master of shard %d; it was away until %v", node%shardCount, w.since(g.away[node]))
+	g.failovers++
+	for _, o := range w.objects {
+		switch {
+		case o.family == countdown:
+			o.lost(unacknowledged)
+		case !has(cluster.Slot(o.name)):
+		case o.family == semaphore:
+			o.lost(unacknowledged)
+		case !g.away[node].IsZero():
+			o.lostBefore(away, g.away[node])
+		}
+		o.changesLost()
+	}
+	for _, slot := range sortedSlots(g.moves) {
+		m := g.moves[slot]
+		touched := node%shardCount == m.to || node%shardCount == m.from
+		if !(m.active && touched) && !(node%shardCount == m.to && !m.acked) {
+			continue
+		}
+		m.broken = m.active
+		g.openLocked(m)
+	}
+}
+
+func sortedSlots(m map[int]*move) (list []int) {
+	for slot := range m {
+		list = append(list, slot)
+	}
+	slices.Sort(list)
+	return list
+}
+
+// openLocked takes note that what is in a slot may be in the wrong place.
+func (g *shards) openLocked(m *move) {
+	for _, o := range g.world.objects {
+		if o.family == countdown || cluster.Slot(o.name) == m.slot {
+			o.lostAgain(slotOpen)
+		}
+	}
+}
+
+// at is the node that has what is true about a key: the one that has its slot, or the one that the slot is on its way to.
+func (g *shards) at(key string) *fakeredis.Server {
+	slot := cluster.Slot(key)
+	g.mu.Lock()
+	owner, to := g.servers[g.owner[slot]], (*fakeredis.Server)(nil)
+	if m := g.moves[slot]; m != nil && m.active {
+		to = g.servers[g.masters[m.to]]
+	}
+	g.mu.Unlock()
+	if to != nil && to != owner && owner.Do("EXISTS", key) == any(int64(0)) && to.Do("EXISTS", key) == any(int64(1)) {
+		return to
+	}
+	return owner
+}
+
+// master is the master of a shard.
+func (g *shards) master(k int) *fakeredis.Server {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.servers[g.masters[k]]
+}
+
+func (g *shards) all() (masters []*fakeredis.Server) {
+	for k := range shardCount {
+		masters = append(masters, g.master(k))
+	}
+	return masters
+}
+
+// serves reports whether a node may have what is true about a key. It may be called inside the node.
+func (g *shards) serves(s *fakeredis.Server, key string) bool {
+	slot := cluster.Slot(key)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	m := g.moves[slot]
+	return g.servers[g.owner[slot]] == s || m != nil && m.active && g.servers[g.masters[m.to]] == s
+}
+
+// misled reports whether there is a former master that runs and does not know it.
+func (g *shards) misled() bool {
+	for i, s := range g.servers {
+		if r := s.Replication(); s != g.master(i%shardCount) && r.Master == "" && r.Running {
+			return true
+		}
+	}
+	return false
+}
+
+// look takes note of the replicas that need not acknowledge, and of slots that are open.
+func (g *shards) look() {
+	if g == nil {
+		return
+	}
+	excluded := map[int]bool{}
+	for i, s := range g.servers {
+		if !s.Replication().Running {
+			continue
+		}
+		v := s.Cluster()
+		for _, j := range v.Failing {
+			excluded[j] = true
+			if k := j % shardCount; g.master(k) == g.servers[j] && i%shardCount != k {
+				g.disowned(k)
+			}
+		}
+	}
+	for k := range shardCount {
+		for _, addr := range g.master(k).Replication().Syncing {
+			excluded[slices.Index(g.addrs, addr)] = true
+		}
+	}
+	for i, s := range g.servers {
+		g.lookAt(i, s.Replication(), g.master(i%shardCount) == s, excluded[i])
+	}
+	g.lookAtMoves()
+}
+
+func (g *shards) lookAt(i int, r fakeredis.Replication, master, excluded bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case r.Down:
+		g.sound[i] = false
+	case master || r.Linked && r.Master == g.addrs[g.masters[i%shardCount]]:
+		g.sound[i] = true
+	}
+	if !master && (excluded || !g.sound[i]) {
+		g.away[i] = time.Now().Add(witnessAge)
+	}
+}
+
+// disowned takes note that a node takes a master for one that is down: what the former master grants meanwhile need not be known to
+// it when it is back.
+func (g *shards) disowned(k int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, o := range g.world.objects {
+		if g.owner[cluster.Slot(o.name)]%shardCount == k {
+			o.lostBefore(away, time.Now().Add(witnessAge))
+		}
+	}
+}
+
+func (g *shards) lookAtMoves() {
+	var offsets [shardCount]int64
+	for k := range shardCount {
+		g.mu.Lock()
+		replica := g.servers[(g.masters[k]+shardCount)%len(g.servers)]
+		g.mu.Unlock()
+		if r := replica.Replication(); r.Linked {
+			offsets[k] = r.Offset
+		}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, slot := range sortedSlots(g.moves) {
+		m := g.moves[slot]
+		m.acked = m.acked || offsets[m.to] >= m.offset
+		if m.broken {
+			g.openLocked(m)
+		}
+	}
+}

@@ -1,0 +1,236 @@
+package simulation
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/lockwire/lockwire/cluster"
+	"github.com/lockwire/lockwire/internal/fakeredis"
+)
+
+// shardFaults are those of a cluster.
+func shardFaults() []fault {
+	of := func(which func(g *shards, d *dice) int, what func(g *shards, d *dice, i int)) func(w *world, d *dice) {
+		return func(w *world, d *dice) { what(w.shards, d, which(w.shards, d)) }
+	}
+	master := func(g *shards, d *dice) int { return g.masterOf(d.n(shardCount)) }
+	replica := func(g *shards, d *dice) int { return (g.masterOf(d.n(shardCount)) + shardCount) % len(g.servers) }
+	node := func(g *shards, d *dice) int { return d.n(len(g.servers)) }
+	return []fault{
+		{"failover", 4, false, of(replica, (*shards).failover)},
+		{"master hangs", 5, false, of(master, (*shards).hang)},
+		{"master dies", 3, false, of(master, func(g *shards, d *dice, i int) { g.die(d, i, true) })},
+		{"master dies without data", 1, true, of(master, func(g *shards, d *dice, i int) { g.die(d, i, false) })},
+		{"master cut off", 4, false, of(master, (*shards).cut)},
+		{"replica hangs", 3, false, of(replica, (*shards).hang)},
+		{"replica dies", 2, false, of(replica, func(g *shards, d *dice, i int) { g.die(d, i, true) })},
+		{"replica dies without data", 2, false, of(replica, func(g *shards, d *dice, i int) { g.die(d, i, false) })},
+		{"replica cut off", 3, false, of(replica, (*shards).cut)},
+		{"lag", 4, false, of(node, (*shards).lag)},
+		{"slot moves", 12, false, (*world).moveFault},
+		{"clients cut off", 4, false, (*world).apartFault},
+	}
+}
+
+func (g *shards) masterOf(k int) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.masters[k]
+}
+
+// failover has a replica replace its master, which serves, if it has the data.
+func (g *shards) failover(d *dice, i int) {
+	if !g.servers[i].Replication().Linked {
+		return
+	}
+	how := pick(d, []string{"FORCE", "FORCE", "TAKEOVER"})
+	g.world.history.add("fault", "", "s%d: CLUSTER FAILOVER %s", i, how)
+	g.servers[i].Do("CLUSTER", "FAILOVER", how)
+}
+
+// outage is for how long a node does nothing: often for longer than it takes to be replaced.
+func (g *shards) outage(d *dice) time.Duration {
+	return d.upTo(pick(d, []time.Duration{g.timeout, 2*g.timeout + 2*time.Second, 20 * time.Second}))
+}
+
+func (g *shards) hang(d *dice, i int) {
+	w, s := g.world, g.servers[i]
+	w.history.add("fault", "", "s%d hangs", i)
+	w.during(g.outage(d), func() { s.Stall(true) }, func() { s.Stall(false) })
+}
+
+// die has a node die and come back with its data or without.
+func (g *shards) die(d *dice, i int, keep bool) {
+	w, s := g.world, g.servers[i]
+	if s.Replication().Down {
+		return
+	}
+	w.history.add("fault", "", "s%d dies (what it has is kept: %v)", i, keep)
+	w.during(g.outage(d), s.Kill, func() {
+		if !keep && g.master(i%shardCount) == s {
+			w.lost(dataLost, w.objects...)
+		}
+		s.Revive(keep)
+		w.history.add("fault", "", "s%d is back", i)
+	})
+}
+
+// cut cuts a node off from some or all of the others, in one direction or both. Clients reach it as before.
+func (g *shards) cut(d *dice, i int) {
+	some, way := d.n(3), d.n(4)
+	var others []string
+	for j, addr := range g.addrs {
+		if j != i && (some == 0 || d.oneIn(2)) {
+			others = append(others, addr)
+		}
+	}
+	w := g.world
+	w.history.add("fault", "", "s%d is cut off from %v (directions %d)", i, others, way)
+	set := func(on bool) {
+		for _, addr := range others {
+			if way != 1 {
+				g.block(g.addrs[i], addr, on)
+			}
+			if way != 2 {
+				g.block(addr, g.addrs[i], on)
+			}
+		}
+	}
+	w.during(g.outage(d), func() { set(true) }, func() { set(false) })
+}
+
+// block begins or ends a block of one way: it is free when all are over.
+func (g *shards) block(from, to string, on bool) {
+	g.mu.Lock()
+	if on {
+		g.blocked[[2]string{from, to}]++
+	} else {
+		g.blocked[[2]string{from, to}]--
+	}
+	n := g.blocked[[2]string{from, to}]
+	g.mu.Unlock()
+	g.network.Block(from, to, n > 0)
+}
+
+// lag has everything arrive late at a node.
+func (g *shards) lag(d *dice, i int) {
+	by := d.upTo(pick(d, []time.Duration{100 * time.Millisecond, time.Second, 3 * time.Second}))
+	set := func(by time.Duration) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.lagged[g.addrs[i]] = by
+	}
+	g.world.during(g.outage(d), func() { set(by) }, func() { set(0) })
+}
+
+// moveFault has the slot of an object move to another shard: at once, one key after the other, or with some of the keys on the one
+// side and some on the other for longer than a lease.
+func (w *world) moveFault(d *dice) {
+	g, o := w.shards, pick(d, w.objects)
+	slot := cluster.Slot(o.name)
+	if o.family == countdown {
+		w.mu.Lock()
+		if n := len(o.rounds); n > 0 {
+			slot = cluster.Slot(o.rounds[n-1].name)
+		}
+		w.mu.Unlock()
+	}
+	g.mu.Lock()
+	m := &move{slot: slot, from: g.owner[slot] % shardCount, to: (g.owner[slot] + 1 + d.n(shardCount-1)) % shardCount, active: true}
+	if before := g.moves[slot]; before != nil && before.active {
+		g.mu.Unlock()
+		return
+	}
+	g.moves[slot] = m
+	g.mu.Unlock()
+	most := pick(d, []time.Duration{0, time.Second, 2 * longestLease})
+	w.history.add("fault", o.name, "slot %d moves from shard %d to shard %d, within %v", slot, m.from, m.to, most)
+	w.wg.Go(func() { g.migrate(d, m, d.upTo(most)) })
+}
+
+// migrate moves some keys, waits, and then does what is left to do until the slot is where it belongs.
+func (g *shards) migrate(d *dice, m *move, wait time.Duration) {
+	w := g.world
+	if g.opened(m) {
+		g.moveKeys(m, d.n(4))
+		select {
+		case <-time.After(wait):
+		case <-w.healed:
+		}
+	}
+	for !g.settled(m) {
+		select {
+		case <-time.After(300 * time.Millisecond):
+		case <-w.over:
+			w.violate(nil, "slot %d has not arrived", m.slot)
+			return
+		}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	m.active, m.broken = false, false
+	g.moved++
+	w.history.add("fault", "", "slot %d has moved", m.slot)
+}
+
+// ends are the nodes between which a slot moves now.
+func (g *shards) ends(m *move) (from, to *fakeredis.Server) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.servers[g.owner[m.slot]], g.servers[g.masters[m.to]]
+}
+
+// opened opens a slot at both ends.
+func (g *shards) opened(m *move) bool {
+	from, to := g.ends(m)
+	if !from.Replication().Running || !to.Replication().Running {
+		return false
+	}
+	slot := fmt.Sprint(m.slot)
+	return to.Do("CLUSTER", "SETSLOT", slot, "IMPORTING", from.Cluster().ID) == fakeredis.Status("OK") &&
+		from.Do("CLUSTER", "SETSLOT", slot, "MIGRATING", to.Cluster().ID) == fakeredis.Status("OK")
+}
+
+// moveKeys moves some keys.
+func (g *shards) moveKeys(m *move, n int) bool {
+	from, to := g.ends(m)
+	if from == to {
+		return true
+	}
+	keys, ok := from.MoveKeys(m.slot, to, n)
+	g.world.history.add("fault", "", "slot %d: %q move, %v", m.slot, keys, ok)
+	if len(keys) > 0 {
+		offset := to.Replication().Offset
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		m.offset, m.acked = offset, false
+	}
+	return ok
+}
+
+// settled gives a slot to its new master, and reports whether all agree that it is there.
+func (g *shards) settled(m *move) bool {
+	from, to := g.ends(m)
+	slot, id := fmt.Sprint(m.slot), to.Cluster().ID
+	if from != to {
+		if !g.opened(m) || !g.moveKeys(m, 1000) {
+			return false
+		}
+		for _, s := range []*fakeredis.Server{to, from} {
+			if reply := s.Do("CLUSTER", "SETSLOT", slot, "NODE", id); reply != fakeredis.Status("OK") {
+				g.world.history.add("fault", "", "SETSLOT %s NODE = %v", slot, reply)
+				return false
+			}
+		}
+	}
+	if !to.Replication().Running {
+		return false
+	}
+	for _, s := range g.all() {
+		if s != to && s.Replication().Running {
+			s.Do("CLUSTER", "SETSLOT", slot, "NODE", id)
+		}
+	}
+	return slices.Index(g.servers, to) == to.Cluster().Owner(m.slot)
+}
