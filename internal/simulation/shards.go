@@ -133,7 +133,7 @@ func (g *shards) end() {
 		want := strings.Join(g.master(k).Dump(), "\n")
 		for i := k; i < len(g.servers); i += shardCount {
 			if got := strings.Join(g.servers[i].Dump(), "\n"); got != want {
-				g.world.violate(nil, "s%d has\n%s\nand its master\n%s", i, got, want)
+				g.world.violate(nil, "s%d has\n%s\nand its master\n%s\n%s", i, got, want, g.views())
 			}
 		}
 	}
@@ -329,4 +329,17 @@ func (g *shards) lookAtMoves() {
 			g.openLocked(m)
 		}
 	}
+}
+
+// views is what each node believes, for a violation.
+func (g *shards) views() string {
+	text := ""
+	for i, s := range g.servers {
+		v, r := s.Cluster(), s.Replication()
+		text += fmt.Sprintf("s%d: ok %v, master %d, epoch %d, failing %v, follows %q, linked %v; ", i, v.OK, v.Master, v.Epoch, v.Failing, r.Master, r.Linked)
+		for _, slot := range sortedSlots(g.moves) {
+			text += fmt.Sprintf("%d of s%d; ", slot, v.Owner(slot))
+		}
+	}
+	return text
 }

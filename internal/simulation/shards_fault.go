@@ -44,9 +44,25 @@ func (g *shards) failover(d *dice, i int) {
 	if !g.servers[i].Replication().Linked {
 		return
 	}
-	how := pick(d, []string{"FORCE", "FORCE", "TAKEOVER"})
+	how := "FORCE"
+	if d.oneIn(3) && g.agrees(i) {
+		how = "TAKEOVER"
+	}
 	g.world.history.add("fault", "", "s%d: CLUSTER FAILOVER %s", i, how)
 	g.servers[i].Do("CLUSTER", "FAILOVER", how)
+}
+
+// agrees reports whether a node knows who has which slot: one that does not must not take over without a vote.
+func (g *shards) agrees(i int) bool {
+	v := g.servers[i].Cluster()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for slot, owner := range g.owner {
+		if v.Owner(slot) != owner {
+			return false
+		}
+	}
+	return true
 }
 
 // outage is for how long a node does nothing: often for longer than it takes to be replaced.
@@ -163,7 +179,7 @@ func (g *shards) migrate(d *dice, m *move, wait time.Duration) {
 		select {
 		case <-time.After(300 * time.Millisecond):
 		case <-w.over:
-			w.violate(nil, "slot %d has not arrived", m.slot)
+			w.violate(nil, "slot %d has not arrived: %s", m.slot, g.views())
 			return
 		}
 	}
@@ -188,8 +204,13 @@ func (g *shards) opened(m *move) bool {
 		return false
 	}
 	slot := fmt.Sprint(m.slot)
-	return to.Do("CLUSTER", "SETSLOT", slot, "IMPORTING", from.Cluster().ID) == fakeredis.Status("OK") &&
-		from.Do("CLUSTER", "SETSLOT", slot, "MIGRATING", to.Cluster().ID) == fakeredis.Status("OK")
+	taken := to.Do("CLUSTER", "SETSLOT", slot, "IMPORTING", from.Cluster().ID)
+	given := from.Do("CLUSTER", "SETSLOT", slot, "MIGRATING", to.Cluster().ID)
+	if taken == fakeredis.Status("OK") && given == taken {
+		return true
+	}
+	g.world.history.add("fault", "", "slot %s does not open: %v at %s, %v at %s", slot, taken, g.world.nameOf(to), given, g.world.nameOf(from))
+	return false
 }
 
 // moveKeys moves some keys.
