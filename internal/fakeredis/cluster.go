@@ -18,9 +18,9 @@ type ClusterOptions struct {
 	Partial bool          // cluster-require-full-coverage no
 	// Chance returns a time below most, by which replicas differ in when they stand for election. It must not block.
 	Chance func(most time.Duration) time.Duration
-	// Claimed, if set, is told whenever a master has other slots than before, or another epoch. It is called inside the server, and
-	// must not call one.
-	Claimed func(node int, epoch int64, has func(slot int) bool)
+	// Claimed, if set, is told whenever a master has other slots than before, or another epoch, and which node it has just replaced, or
+	// -1. It is called inside the server, and must not call one.
+	Claimed func(node, replaced int, epoch int64, has func(slot int) bool)
 }
 
 // ClusterNode is a node as it is in the beginning.
@@ -126,7 +126,7 @@ func NewClusterNode(o ClusterOptions, self int) *Server {
 	if m := o.Nodes[self].Master; m >= 0 {
 		s.repl.master = o.Nodes[m].Addr
 	}
-	c.changed()
+	c.changed(noNode)
 	return s
 }
 
@@ -154,10 +154,10 @@ func (c *cluster) own(slot, node int) {
 	c.version++
 }
 
-// changed tells who wants to know what this node claims.
-func (c *cluster) changed() {
+// changed tells who wants to know what this node claims, and whom it has replaced.
+func (c *cluster) changed(replaced int) {
 	if c.opts.Claimed != nil && c.isMaster() {
-		c.opts.Claimed(c.self, c.me().config, func(slot int) bool { return c.owners[slot] == int8(c.self) })
+		c.opts.Claimed(c.self, replaced, c.me().config, func(slot int) bool { return c.owners[slot] == int8(c.self) })
 	}
 }
 
@@ -280,7 +280,7 @@ func (c *cluster) take(h header) {
 	if h.master < 0 && c.isMaster() && h.config == c.me().config && p.id < c.me().id {
 		c.epoch++
 		c.me().config = c.epoch
-		c.changed()
+		c.changed(noNode)
 	}
 	if p = c.peers[h.from]; p.master < 0 && c.serves(h.from) {
 		c.hear(h)
@@ -351,7 +351,7 @@ func (c *cluster) update(from int, config int64, claims *slotSet) {
 			c.s.dropSlot(slot)
 		}
 	}
-	c.changed()
+	c.changed(noNode)
 }
 
 // follow makes this node a replica of another one.

@@ -251,7 +251,7 @@ func delSlot(x *call, c *cluster) any {
 		return Err(fmt.Sprintf("ERR Slot %d is already unassigned", slot))
 	}
 	c.own(slot, noNode)
-	c.changed()
+	c.changed(noNode)
 	c.updateState()
 	return ok
 }
@@ -274,7 +274,7 @@ func (c *cluster) settle(slot, node int) any {
 		delete(c.importing, slot)
 		c.broadcast()
 	}
-	c.changed()
+	c.changed(noNode)
 	return ok
 }
 

@@ -180,7 +180,7 @@ func (c *cluster) takeOver(config int64) {
 	}
 	c.authAt, c.manual, c.asked = time.Time{}, time.Time{}, false
 	c.s.replicaOfLocked("")
-	c.changed()
+	c.changed(old)
 	c.updateState()
 	c.broadcast()
 }

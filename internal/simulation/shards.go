@@ -23,7 +23,8 @@ const (
 	shardWarmUp = 4 * time.Second
 )
 
-// shards is a cluster: three masters and a replica of each. Node i belongs to the shard i % shardCount for ever.
+// shards is a cluster: three masters and a replica of each, in the beginning. A shard is a master and who takes its place. A former master
+// that has lost its last slot to another shard becomes a replica there.
 type shards struct {
 	world   *world // constant, as what follows
 	network *fakeredis.Network
@@ -38,6 +39,9 @@ type shards struct {
 	epoch     [fakeredis.SlotCount]int64 // of that
 	masters   [shardCount]int            // the last node of each shard that has become its master
 	reigns    [shardCount]int64          // the epochs of those
+	serving   []int                      // the masters, and who else has a slot
+	shard     []int                      // by node: the last that it was the master of
+	follows   []string                   // by node: its master
 	moves     map[int]*move              // by slot, the last of each
 	sound     []bool                     // the nodes that have had all the data since they were started
 	away      []time.Time                // by node: what is granted before need not be known to it
@@ -61,6 +65,7 @@ func newShards(w *world) *shards {
 	d := newDice(w.seed, "shards")
 	g := &shards{
 		world: w, dice: d, lagged: map[string]time.Duration{}, moves: map[int]*move{}, blocked: map[[2]string]int{},
+		shard: []int{0, 1, 2, 0, 1, 2}, follows: make([]string, 2*shardCount),
 		sound: make([]bool, 2*shardCount), away: make([]time.Time, 2*shardCount), masters: [shardCount]int{0, 1, 2},
 		jitter:  pick(d, []time.Duration{time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond}),
 		timeout: pick(d, []time.Duration{time.Second, 2 * time.Second}), partial: d.oneIn(2),
@@ -129,12 +134,14 @@ func (g *shards) end() {
 			g.world.violate(nil, "%d connections to s%d are left", n, i)
 		}
 	}
-	for k := range shardCount {
-		want := strings.Join(g.master(k).Dump(), "\n")
-		for i := k; i < len(g.servers); i += shardCount {
-			if got := strings.Join(g.servers[i].Dump(), "\n"); got != want {
-				g.world.violate(nil, "s%d has\n%s\nand its master\n%s\n%s", i, got, want, g.views())
-			}
+	for i, s := range g.servers {
+		master := slices.Index(g.addrs, s.Replication().Master)
+		if master < 0 {
+			continue
+		}
+		got, want := strings.Join(s.Dump(), "\n"), strings.Join(g.servers[master].Dump(), "\n")
+		if got != want {
+			g.world.violate(nil, "s%d has\n%s\nand its master\n%s\n%s", i, got, want, g.views())
 		}
 	}
 	g.network.Rest()
@@ -145,27 +152,28 @@ func (g *shards) end() {
 }
 
 // claimed takes note of what a master says that it has. It is called inside a server.
-func (g *shards) claimed(node int, epoch int64, has func(slot int) bool) {
+func (g *shards) claimed(node, replaced int, epoch int64, has func(slot int) bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if k := node % shardCount; epoch > g.reigns[k] {
-		g.reigns[k] = epoch
-		if g.masters[k] != node {
-			g.masters[k] = node
-			g.promotedLocked(node, has)
-		}
+	if replaced >= 0 && epoch > g.reigns[g.shard[replaced]] {
+		k := g.shard[replaced]
+		g.shard[node], g.masters[k], g.reigns[k] = k, node, epoch
+		g.promotedLocked(k, node, has)
 	}
 	for slot := range g.owner {
 		if epoch >= g.epoch[slot] && has(slot) {
 			g.owner[slot], g.epoch[slot] = node, epoch
 		}
 	}
+	g.serving = slices.Concat(g.masters[:], g.owner[:])
+	slices.Sort(g.serving)
+	g.serving = slices.Clone(slices.Compact(g.serving))
 }
 
 // promotedLocked takes note of a new master of a shard. It may not have what was granted while it was away.
-func (g *shards) promotedLocked(node int, has func(slot int) bool) {
+func (g *shards) promotedLocked(k, node int, has func(slot int) bool) {
 	w := g.world
-	w.history.add(fmt.Sprint("s", node), "", "is the master of shard %d; it was away until %v", node%shardCount, w.since(g.away[node]))
+	w.history.add(fmt.Sprint("s", node), "", "is the master of shard %d; it was away until %v", k, w.since(g.away[node]))
 	g.failovers++
 	for _, o := range w.objects {
 		switch {
@@ -181,8 +189,7 @@ func (g *shards) promotedLocked(node int, has func(slot int) bool) {
 	}
 	for _, slot := range sortedSlots(g.moves) {
 		m := g.moves[slot]
-		touched := node%shardCount == m.to || node%shardCount == m.from
-		if !(m.active && touched) && !(node%shardCount == m.to && !m.acked) {
+		if !(m.active && (k == m.to || k == m.from)) && !(k == m.to && !m.acked) {
 			continue
 		}
 		m.broken = m.active
@@ -222,16 +229,12 @@ func (g *shards) at(key string) *fakeredis.Server {
 	return owner
 }
 
-// master is the master of a shard.
-func (g *shards) master(k int) *fakeredis.Server {
+// all are the masters of the shards, and who else has a slot.
+func (g *shards) all() (masters []*fakeredis.Server) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.servers[g.masters[k]]
-}
-
-func (g *shards) all() (masters []*fakeredis.Server) {
-	for k := range shardCount {
-		masters = append(masters, g.master(k))
+	for _, i := range g.serving {
+		masters = append(masters, g.servers[i])
 	}
 	return masters
 }
@@ -245,12 +248,22 @@ func (g *shards) serves(s *fakeredis.Server, key string) bool {
 	return g.servers[g.owner[slot]] == s || m != nil && m.active && g.servers[g.masters[m.to]] == s
 }
 
-// misled reports whether there is a former master that runs and does not know it.
+// misled reports whether a master runs that believes to have a slot that another one has.
 func (g *shards) misled() bool {
 	for i, s := range g.servers {
-		if r := s.Replication(); s != g.master(i%shardCount) && r.Master == "" && r.Running {
-			return true
+		r := s.Replication()
+		if r.Master != "" || !r.Running {
+			continue
 		}
+		v := s.Cluster()
+		g.mu.Lock()
+		for slot, owner := range g.owner {
+			if owner != i && v.Owner(slot) == i {
+				g.mu.Unlock()
+				return true
+			}
+		}
+		g.mu.Unlock()
 	}
 	return false
 }
@@ -260,26 +273,25 @@ func (g *shards) look() {
 	if g == nil {
 		return
 	}
-	excluded := map[int]bool{}
+	masters, excluded := g.all(), map[int]bool{}
 	for i, s := range g.servers {
 		if !s.Replication().Running {
 			continue
 		}
 		v := s.Cluster()
 		for _, j := range v.Failing {
-			excluded[j] = true
-			if k := j % shardCount; g.master(k) == g.servers[j] && i%shardCount != k {
-				g.disowned(k)
+			if excluded[j] = true; i != j && slices.Contains(masters, g.servers[j]) {
+				g.disowned(j)
 			}
 		}
 	}
-	for k := range shardCount {
-		for _, addr := range g.master(k).Replication().Syncing {
+	for _, s := range masters {
+		for _, addr := range s.Replication().Syncing {
 			excluded[slices.Index(g.addrs, addr)] = true
 		}
 	}
 	for i, s := range g.servers {
-		g.lookAt(i, s.Replication(), g.master(i%shardCount) == s, excluded[i])
+		g.lookAt(i, s.Replication(), slices.Contains(masters, s), excluded[i])
 	}
 	g.lookAtMoves()
 }
@@ -288,11 +300,12 @@ func (g *shards) lookAt(i int, r fakeredis.Replication, master, excluded bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
-	case r.Down:
+	case r.Down, r.Master != g.follows[i] && !master:
 		g.sound[i] = false
-	case master || r.Linked && r.Master == g.addrs[g.masters[i%shardCount]]:
+	case master || r.Linked && slices.Contains(g.masters[:], slices.Index(g.addrs, r.Master)):
 		g.sound[i] = true
 	}
+	g.follows[i] = r.Master
 	if !master && (excluded || !g.sound[i]) {
 		g.away[i] = time.Now().Add(witnessAge)
 	}
@@ -300,31 +313,30 @@ func (g *shards) lookAt(i int, r fakeredis.Replication, master, excluded bool) {
 
 // disowned takes note that a node takes a master for one that is down: what the former master grants meanwhile need not be known to
 // it when it is back.
-func (g *shards) disowned(k int) {
+func (g *shards) disowned(node int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, o := range g.world.objects {
-		if g.owner[cluster.Slot(o.name)]%shardCount == k {
+		if g.owner[cluster.Slot(o.name)] == node {
 			o.lostBefore(away, time.Now().Add(witnessAge))
 		}
 	}
 }
 
+// lookAtMoves finds out whether all replicas have what has been moved.
 func (g *shards) lookAtMoves() {
-	var offsets [shardCount]int64
-	for k := range shardCount {
-		g.mu.Lock()
-		replica := g.servers[(g.masters[k]+shardCount)%len(g.servers)]
-		g.mu.Unlock()
-		if r := replica.Replication(); r.Linked {
-			offsets[k] = r.Offset
+	has := make([]int64, len(g.servers)) // by master: the smallest offset of its replicas; 0: none has the data
+	for _, s := range g.servers {
+		r := s.Replication()
+		if m := slices.Index(g.addrs, r.Master); m >= 0 && r.Linked && (has[m] == 0 || r.Offset < has[m]) {
+			has[m] = r.Offset
 		}
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, slot := range sortedSlots(g.moves) {
 		m := g.moves[slot]
-		m.acked = m.acked || offsets[m.to] >= m.offset
+		m.acked = m.acked || has[g.masters[m.to]] >= m.offset
 		if m.broken {
 			g.openLocked(m)
 		}

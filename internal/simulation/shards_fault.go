@@ -15,7 +15,7 @@ func shardFaults() []fault {
 		return func(w *world, d *dice) { what(w.shards, d, which(w.shards, d)) }
 	}
 	master := func(g *shards, d *dice) int { return g.masterOf(d.n(shardCount)) }
-	replica := func(g *shards, d *dice) int { return (g.masterOf(d.n(shardCount)) + shardCount) % len(g.servers) }
+	replica := func(g *shards, d *dice) int { return g.replicaOf(d, d.n(shardCount)) }
 	node := func(g *shards, d *dice) int { return d.n(len(g.servers)) }
 	return []fault{
 		{"failover", 4, false, of(replica, (*shards).failover)},
@@ -37,6 +37,20 @@ func (g *shards) masterOf(k int) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.masters[k]
+}
+
+// replicaOf is a replica of a shard, or any node if there is none.
+func (g *shards) replicaOf(d *dice, k int) int {
+	var all []int
+	for i, s := range g.servers {
+		if s.Replication().Master == g.addrs[g.masterOf(k)] {
+			all = append(all, i)
+		}
+	}
+	if len(all) == 0 {
+		return d.n(len(g.servers))
+	}
+	return pick(d, all)
 }
 
 // failover has a replica replace its master, which serves, if it has the data.
@@ -84,7 +98,7 @@ func (g *shards) die(d *dice, i int, keep bool) {
 	}
 	w.history.add("fault", "", "s%d dies (what it has is kept: %v)", i, keep)
 	w.during(g.outage(d), s.Kill, func() {
-		if !keep && g.master(i%shardCount) == s {
+		if !keep && slices.Contains(g.all(), s) {
 			w.lost(dataLost, w.objects...)
 		}
 		s.Revive(keep)
@@ -153,7 +167,8 @@ func (w *world) moveFault(d *dice) {
 		w.mu.Unlock()
 	}
 	g.mu.Lock()
-	m := &move{slot: slot, from: g.owner[slot] % shardCount, to: (g.owner[slot] + 1 + d.n(shardCount-1)) % shardCount, active: true}
+	m := &move{slot: slot, from: g.shard[g.owner[slot]], active: true}
+	m.to = (m.from + 1 + d.n(shardCount-1)) % shardCount
 	if before := g.moves[slot]; before != nil && before.active {
 		g.mu.Unlock()
 		return
