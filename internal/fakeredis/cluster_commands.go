@@ -278,8 +278,9 @@ func (c *cluster) settle(slot, node int) any {
 	return ok
 }
 
-// largest is the largest epoch of any node.
-func (c *cluster) largest() (most int64) {
+// largest is the largest epoch that is known.
+func (c *cluster) largest() int64 {
+	most := c.epoch
 	for _, p := range c.peers {
 		most = max(most, p.config)
 	}
@@ -338,11 +339,26 @@ func (s *Server) MoveKeys(slot int, to *Server, count int) (moved []string, ok b
 	return moved, true
 }
 
+// ClaimSlot makes a master the owner of a slot with the largest epoch that it knows and one more, as the repairs of redis-cli do.
+func (s *Server) ClaimSlot(slot int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.cluster
+	c.epoch = c.largest() + 1
+	c.me().config = c.epoch
+	delete(c.importing, slot)
+	delete(c.migrating, slot)
+	c.own(slot, c.self)
+	c.changed(noNode)
+	c.broadcast()
+}
+
 // Cluster is how a node of a cluster stands in its own view.
 type Cluster struct {
 	OK      bool
 	Master  int   // the index of its master, or below 0 for a master
 	Epoch   int64 // its own, or that of its master
+	Current int64 // the largest that it knows
 	Failing []int // nodes that a majority takes for down
 	ID      string
 	owners  [SlotCount]int8
@@ -356,7 +372,7 @@ func (s *Server) Cluster() *Cluster {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.cluster
-	v := &Cluster{OK: c.ok, Master: c.me().master, Epoch: c.peers[c.masterOf(c.self)].config, ID: c.me().id, owners: c.owners}
+	v := &Cluster{OK: c.ok, Master: c.me().master, Epoch: c.peers[c.masterOf(c.self)].config, Current: c.largest(), ID: c.me().id, owners: c.owners}
 	for i, p := range c.peers {
 		if p.fail {
 			v.Failing = append(v.Failing, i)

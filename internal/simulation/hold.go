@@ -258,9 +258,16 @@ func (w *world) tellLocked(h *hold, err error) {
 	if early > 0 && lost.Reason != lock.ClientClosed && lost.Reason != lock.PartLost && h.excuse() == nil && !w.forgotSince(h.since) && !w.misledLocked() {
 		w.violate(h.object, "%v: said to be lost, %v before its end: %v", h, early, err)
 	}
-	if calm := w.calmSince; !h.fixed && !calm.IsZero() && time.Since(calm) > w.times.renew && h.excuse() == nil && lost.Reason != lock.ClientClosed {
+	if calm := w.calmSince; !h.fixed && !calm.IsZero() && time.Since(calm) > w.times.renew && h.excuse() == nil && lost.Reason != lock.ClientClosed && !w.slowed(h) {
 		w.violate(h.object, "%v: %v, and nothing is wrong for %v", h, err, time.Since(calm))
 	}
+}
+
+// slowed reports whether a hold may be lost because its slot is moving: that of a read-write lock, whose keys are asked for one by
+// one, and any in a slow network.
+func (w *world) slowed(h *hold) bool {
+	slow := h.object.family == readWrite || w.latency > latencies[1]
+	return slow && w.shards.moving(h.object, h.since)
 }
 
 // serverHas reports whether the server has the hold.
@@ -312,6 +319,9 @@ func (w *world) state(o *object) string {
 			continue
 		}
 		text += fmt.Sprintf("%s = %q for %v ms; ", key, value, w.at(key).Do("PTTL", key))
+	}
+	if w.shards != nil {
+		text += w.shards.views()
 	}
 	return text
 }

@@ -50,6 +50,7 @@ type shards struct {
 	jitter    time.Duration
 	failovers int
 	moved     int
+	fixed     int // slots that needed an operator
 }
 
 // move is the migration of a slot from one shard to another.
@@ -59,6 +60,7 @@ type move struct {
 	broken         bool  // a node that took part has been replaced, and nobody has seen to the slot yet
 	offset         int64 // of the target's replication, behind what has been moved
 	acked          bool  // the target's replica has it
+	ended          time.Time
 }
 
 func newShards(w *world) *shards {
@@ -149,6 +151,7 @@ func (g *shards) end() {
 	defer g.mu.Unlock()
 	g.world.report.Events["failovers"] += g.failovers
 	g.world.report.Events["slots moved"] += g.moved
+	g.world.report.Events["slots repaired"] += g.fixed
 }
 
 // claimed takes note of what a master says that it has. It is called inside a server.
@@ -159,6 +162,11 @@ func (g *shards) claimed(node, replaced int, epoch int64, has func(slot int) boo
 		k := g.shard[replaced]
 		g.shard[node], g.masters[k], g.reigns[k] = k, node, epoch
 		g.promotedLocked(k, node, has)
+		for _, o := range g.world.objects {
+			if slot := cluster.Slot(o.name); has(slot) && g.owner[slot] != replaced { // which has moved, and it has not heard of that
+				o.lost(slotOpen)
+			}
+		}
 	}
 	for slot := range g.owner {
 		if epoch >= g.epoch[slot] && has(slot) {
@@ -212,6 +220,22 @@ func (g *shards) openLocked(m *move) {
 			o.lostAgain(slotOpen)
 		}
 	}
+}
+
+// moving reports whether a slot has been moving at any time since then: that of the object, or any that an object held with it, or
+// a latch, may have.
+func (g *shards) moving(o *object, since time.Time) bool {
+	if g == nil {
+		return false
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for slot, m := range g.moves {
+		if (m.active || m.ended.After(since)) && (o.family == countdown || slot == cluster.Slot(o.name)) {
+			return true
+		}
+	}
+	return false
 }
 
 // at is the node that has what is true about a key: the one that has its slot, or the one that the slot is on its way to.

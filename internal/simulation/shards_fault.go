@@ -166,6 +166,9 @@ func (w *world) moveFault(d *dice) {
 		}
 		w.mu.Unlock()
 	}
+	if !g.agreed(slot) {
+		return // as redis-cli: two would say for ever that the other one has it
+	}
 	g.mu.Lock()
 	m := &move{slot: slot, from: g.shard[g.owner[slot]], active: true}
 	m.to = (m.from + 1 + d.n(shardCount-1)) % shardCount
@@ -180,27 +183,53 @@ func (w *world) moveFault(d *dice) {
 	w.wg.Go(func() { g.migrate(d, m, d.upTo(most)) })
 }
 
+const (
+	moveAgain = 300 * time.Millisecond // between two attempts to give a slot away
+	moveTries = 20                     // that may fail where nothing is wrong
+)
+
+// agreed reports whether all nodes that run know who has a slot, and the largest epoch.
+func (g *shards) agreed(slot int) bool {
+	var current []int64
+	for _, s := range g.servers {
+		if !s.Replication().Running {
+			continue
+		}
+		v := s.Cluster()
+		g.mu.Lock()
+		owner := g.owner[slot]
+		g.mu.Unlock()
+		if current = append(current, v.Current); v.Owner(slot) != owner {
+			return false
+		}
+	}
+	return len(current) > 0 && slices.Min(current) == slices.Max(current)
+}
+
 // migrate moves some keys, waits, and then does what is left to do until the slot is where it belongs.
 func (g *shards) migrate(d *dice, m *move, wait time.Duration) {
 	w := g.world
 	if g.opened(m) {
 		g.moveKeys(m, d.n(4))
+		over := w.healed
+		if !w.calmStart().IsZero() {
+			over = w.over
+		}
 		select {
 		case <-time.After(wait):
-		case <-w.healed:
+		case <-over:
 		}
 	}
-	for !g.settled(m) {
-		select {
-		case <-time.After(300 * time.Millisecond):
-		case <-w.over:
+	for late := 0; !g.settled(m); late++ {
+		time.Sleep(moveAgain)
+		if calm := w.calmStart(); !calm.IsZero() && time.Since(calm) > w.times.settle && late > moveTries {
 			w.violate(nil, "slot %d has not arrived: %s", m.slot, g.views())
 			return
 		}
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	m.active, m.broken = false, false
+	m.active, m.broken, m.ended = false, false, time.Now()
 	g.moved++
 	w.history.add("fault", "", "slot %d has moved", m.slot)
 }
@@ -235,7 +264,7 @@ func (g *shards) moveKeys(m *move, n int) bool {
 		return true
 	}
 	keys, ok := from.MoveKeys(m.slot, to, n)
-	g.world.history.add("fault", "", "slot %d: %q move, %v", m.slot, keys, ok)
+	g.world.history.add("fault", "", "slot %d: %q move from %s to %s, %v", m.slot, keys, g.world.nameOf(from), g.world.nameOf(to), ok)
 	if len(keys) > 0 {
 		offset := to.Replication().Offset
 		g.mu.Lock()
@@ -250,6 +279,12 @@ func (g *shards) settled(m *move) bool {
 	from, to := g.ends(m)
 	slot, id := fmt.Sprint(m.slot), to.Cluster().ID
 	if from != to {
+		if !g.agreed(m.slot) {
+			for _, s := range []*fakeredis.Server{from, to} { // while it is open they do not hear who has it
+				s.Do("CLUSTER", "SETSLOT", slot, "STABLE")
+			}
+			return false
+		}
 		if !g.opened(m) || !g.moveKeys(m, 1000) {
 			return false
 		}
@@ -269,4 +304,50 @@ func (g *shards) settled(m *move) bool {
 		}
 	}
 	return slices.Index(g.servers, to) == to.Cluster().Owner(m.slot)
+}
+
+const (
+	repairAfter = 10 * time.Second // without faults
+	repairEvery = time.Second
+	repairs     = 15
+)
+
+// repair does what an operator does where nodes go on to disagree: a master that has moved a slot and has been replaced before all had
+// heard of it leaves a slot that nobody claims, or that two do.
+func (g *shards) repair() {
+	time.Sleep(repairAfter)
+	for range repairs {
+		g.mu.Lock()
+		owner := g.owner
+		for k, m := range g.masters {
+			if at := slices.Index(g.addrs, g.servers[m].Replication().Master); at >= 0 {
+				g.masters[k] = at
+			}
+		}
+		g.mu.Unlock()
+		var views []*fakeredis.Cluster
+		heirs := make([]int, len(g.servers))
+		for i, s := range g.servers {
+			views = append(views, s.Cluster())
+			if heirs[i] = i; views[i].Master >= 0 {
+				heirs[i] = views[i].Master
+			}
+		}
+		for slot, node := range owner {
+			if slices.ContainsFunc(views, func(v *fakeredis.Cluster) bool { return v.Owner(slot) != heirs[node] }) {
+				g.fix(slot, heirs[node])
+			}
+		}
+		time.Sleep(repairEvery)
+	}
+}
+
+// fix gives a slot to a node for good. What is in it may be elsewhere.
+func (g *shards) fix(slot, node int) {
+	g.world.history.add("fault", "", "slot %d is given to s%d, as nodes disagree", slot, node)
+	g.servers[node].ClaimSlot(slot)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.fixed++
+	g.openLocked(&move{slot: slot})
 }

@@ -87,7 +87,9 @@ func (w *world) judgeIdle() {
 		for _, srv := range w.judged() {
 			free = free && srv.Do("EXISTS", o.name) == any(int64(0))
 		}
-		if o.family != exclusive && o.family != plain && o.family != readWrite || waited[o] == "" || !free {
+		if o.family != exclusive && o.family != plain && o.family != readWrite || waited[o] == "" || !free ||
+			w.shards.moving(o, time.Now()) { // a fenced lock needs its token, which may be on the other side
+
 			o.idle = time.Time{}
 			continue
 		}
@@ -113,7 +115,8 @@ func (w *world) judgeOrphans() {
 	defer w.mu.Unlock()
 	for _, o := range w.objects {
 		late := o.patience >= fairPatience
-		if o.family != exclusive || late && time.Since(w.calmSince) < w.times.settle {
+		if o.family != exclusive || late && time.Since(w.calmSince) < w.times.settle || w.shards.moving(o, time.Now().Add(-orphanTime)) {
+			clear(o.orphans)
 			continue
 		}
 		var fields []any

@@ -135,6 +135,9 @@ func Run(seed uint64, omit ...int) Report {
 	w.storm(p)
 	w.lastGust(p)
 	w.heal()
+	if w.shards != nil {
+		w.wg.Go(w.shards.repair)
+	}
 	w.calm()
 	close(w.over)
 	w.history.add("", "", "the workers are to end")
@@ -403,6 +406,9 @@ func (w *world) calm() {
 	for end := time.Now().Add(w.times.calm); time.Now().Before(end); {
 		time.Sleep(w.dice.upTo(4 * time.Second))
 		w.killSubscribers()
+		if w.shards != nil && w.dice.oneIn(3) && time.Since(w.calmStart()) > w.times.settle {
+			w.moveFault(w.dice)
+		}
 	}
 }
 
@@ -421,7 +427,7 @@ func (w *world) returned(k *worker, c call, err error) {
 		return
 	}
 	w.notice()
-	calm := !w.calmSince.IsZero() && c.since.Sub(w.calmSince) > w.times.settle
+	calm := !w.calmSince.IsZero() && c.since.Sub(w.calmSince) > w.times.settle && !w.shards.moving(c.object, c.since)
 	switch {
 	case isOne(err, passing...):
 		if calm && errors.Is(err, lock.ErrUncertain) {
