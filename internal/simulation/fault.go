@@ -276,6 +276,12 @@ func (w *world) flushFault(d *dice) {
 	w.setup()
 }
 
+// delete deletes an object where it is.
+func (w *world) delete(o *object) {
+	w.at(o.name).Do("DEL", o.name)
+	w.at(permitsKey(o.name)).Do("DEL", permitsKey(o.name))
+}
+
 func (w *world) deleteFault(d *dice) {
 	o := pick(d, w.objects)
 	w.history.add("fault", o.name, "DEL")
@@ -283,8 +289,7 @@ func (w *world) deleteFault(d *dice) {
 	if w.five {
 		w.server(d).Do("DEL", o.name)
 	} else {
-		w.at(o.name).Do("DEL", o.name)
-		w.at(permitsKey(o.name)).Do("DEL", permitsKey(o.name))
+		w.delete(o)
 	}
 	w.setup()
 }

@@ -107,6 +107,13 @@ func (o *object) lose(l loss) {
 	o.losses = append(o.losses, l)
 }
 
+// lostBy reports whether there was a loss of that sort.
+func (o *object) lostBy(why *exclusion) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.ContainsFunc(o.losses, func(l loss) bool { return l.why == why })
+}
+
 // lossSince returns the first loss of what was granted at that time, or nil.
 func (o *object) lossSince(since time.Time) *loss {
 	o.mu.Lock()

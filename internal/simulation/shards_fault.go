@@ -184,8 +184,9 @@ func (w *world) moveFault(d *dice) {
 }
 
 const (
-	moveAgain = 300 * time.Millisecond // between two attempts to give a slot away
-	moveTries = 20                     // that may fail where nothing is wrong
+	moveAgain  = 300 * time.Millisecond // between two attempts to give a slot away
+	moveTries  = 40                     // that may fail where nothing is wrong
+	closeTries = 12                     // after so many the slot is closed, with keys on both sides
 )
 
 // agreed reports whether all nodes that run know who has a slot, and the largest epoch.
@@ -220,7 +221,7 @@ func (g *shards) migrate(d *dice, m *move, wait time.Duration) {
 		case <-over:
 		}
 	}
-	for late := 0; !g.settled(m); late++ {
+	for late := 0; !g.settled(m, late); late++ {
 		time.Sleep(moveAgain)
 		if calm := w.calmStart(); !calm.IsZero() && time.Since(calm) > w.times.settle && late > moveTries {
 			w.violate(nil, "slot %d has not arrived: %s", m.slot, g.views())
@@ -275,13 +276,18 @@ func (g *shards) moveKeys(m *move, n int) bool {
 }
 
 // settled gives a slot to its new master, and reports whether all agree that it is there.
-func (g *shards) settled(m *move) bool {
+func (g *shards) settled(m *move, tries int) bool {
 	from, to := g.ends(m)
 	slot, id := fmt.Sprint(m.slot), to.Cluster().ID
 	if from != to {
 		if !g.agreed(m.slot) {
-			for _, s := range []*fakeredis.Server{from, to} { // while it is open they do not hear who has it
-				s.Do("CLUSTER", "SETSLOT", slot, "STABLE")
+			if tries > closeTries { // while it is open they do not hear who has it
+				g.mu.Lock()
+				m.broken = true
+				g.openLocked(m)
+				g.mu.Unlock()
+				from.Do("CLUSTER", "SETSLOT", slot, "STABLE")
+				to.Do("CLUSTER", "SETSLOT", slot, "STABLE")
 			}
 			return false
 		}
@@ -340,6 +346,13 @@ func (g *shards) repair() {
 		}
 		time.Sleep(repairEvery)
 	}
+	for _, o := range g.world.objects {
+		if (o.family == permits || o.family == semaphore) && o.lostBy(slotOpen) {
+			o.lost(slotOpen) // what is left is not known: it begins again
+			g.world.delete(o)
+		}
+	}
+	g.world.setup()
 }
 
 // fix gives a slot to a node for good. What is in it may be elsewhere.
