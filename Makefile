@@ -7,6 +7,8 @@ GO ?= go
 RACE ?= -race
 # Counts: a fuzz target that runs until a time now and then fails with nothing but its deadline.
 FUZZTIME ?= 20000x
+# Seeds of the simulation that run without the race detector, beside those with it.
+SIMSEEDS ?= 100
 TESTTIME ?= $(if $(filter all,$(SERVERS)),60m,30m)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
@@ -41,6 +43,7 @@ test: install $(if $(filter all,$(SERVERS)),servers) lint ## all checks and test
 	@# What is promised about allocations: the race detector adds some of its own.
 	$(GO) test -run=Alloc -count=1 -timeout=$(TESTTIME) ./...
 	$(GO) test -tags=lockwire_notls -count=1 ./internal/notls
+	$(GO) test -run='^TestSimulation$$' -count=1 -timeout=$(TESTTIME) ./internal/simulation -seeds=$(SIMSEEDS) -first=101
 	$(if $(SERVERS),LOCKWIRE_REDIS_SERVER='$(SERVER_LIST)') $(GO) test $(RACE) -count=1 -timeout=$(TESTTIME) $(PACKAGES)
 
 .PHONY: exhaustive

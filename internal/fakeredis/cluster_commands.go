@@ -359,7 +359,6 @@ type Cluster struct {
 	Master  int   // the index of its master, or below 0 for a master
 	Epoch   int64 // its own, or that of its master
 	Current int64 // the largest that it knows
-	Failing []int // nodes that a majority takes for down
 	ID      string
 	owners  [SlotCount]int8
 }
@@ -372,11 +371,17 @@ func (s *Server) Cluster() *Cluster {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.cluster
-	v := &Cluster{OK: c.ok, Master: c.me().master, Epoch: c.peers[c.masterOf(c.self)].config, Current: c.largest(), ID: c.me().id, owners: c.owners}
-	for i, p := range c.peers {
+	return &Cluster{OK: c.ok, Master: c.me().master, Epoch: c.peers[c.masterOf(c.self)].config, Current: c.largest(), ID: c.me().id, owners: c.owners}
+}
+
+// Failing are the nodes that a node believes a majority takes for down.
+func (s *Server) Failing() (list []int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, p := range s.cluster.peers {
 		if p.fail {
-			v.Failing = append(v.Failing, i)
+			list = append(list, i)
 		}
 	}
-	return v
+	return list
 }

@@ -320,7 +320,7 @@ func (g *group) exclude(sentinel *fakeredis.Server, excluded map[string]bool) {
 		fields := map[string]string{}
 		words, _ := one.([]any)
 		for i := 0; i+1 < len(words); i += 2 {
-			fields[fmt.Sprint(words[i])] = fmt.Sprint(words[i+1])
+			fields[text(words[i])] = text(words[i+1])
 		}
 		silent := 0
 		fmt.Sscan(fields["last-ok-ping-reply"], &silent)
@@ -328,4 +328,12 @@ func (g *group) exclude(sentinel *fakeredis.Server, excluded map[string]bool) {
 			excluded[fields["name"]] = true
 		}
 	}
+}
+
+// text is fmt.Sprint, for what is text nearly always.
+func text(v any) string {
+	if s, ok := v.(string); ok {
+		return s
+	}
+	return fmt.Sprint(v)
 }

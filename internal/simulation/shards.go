@@ -302,8 +302,7 @@ func (g *shards) look() {
 		if !s.Replication().Running {
 			continue
 		}
-		v := s.Cluster()
-		for _, j := range v.Failing {
+		for _, j := range s.Failing() {
 			if excluded[j] = true; i != j && slices.Contains(masters, g.servers[j]) {
 				g.disowned(j)
 			}
@@ -372,7 +371,7 @@ func (g *shards) views() string {
 	text := ""
 	for i, s := range g.servers {
 		v, r := s.Cluster(), s.Replication()
-		text += fmt.Sprintf("s%d: ok %v, master %d, epoch %d, failing %v, follows %q, linked %v; ", i, v.OK, v.Master, v.Epoch, v.Failing, r.Master, r.Linked)
+		text += fmt.Sprintf("s%d: ok %v, master %d, epoch %d, failing %v, follows %q, linked %v; ", i, v.OK, v.Master, v.Epoch, s.Failing(), r.Master, r.Linked)
 		for _, slot := range sortedSlots(g.moves) {
 			text += fmt.Sprintf("%d of s%d; ", slot, v.Owner(slot))
 		}

@@ -29,7 +29,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	debug.SetGCPercent(400) // a run makes much garbage and keeps little
+	debug.SetGCPercent(2000) // a run makes much garbage and keeps little
 	os.Exit(m.Run())
 }
 
