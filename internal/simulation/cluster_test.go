@@ -93,3 +93,20 @@ func TestFairWaiterWhileSlotLeaves(t *testing.T) {
 		}
 	})
 }
+
+// A master that has been replaced and does not know is not asked about itself.
+func TestReplacedMasterIsNoWitness(t *testing.T) {
+	inFleet(t, lock.Config{}, func(t *testing.T, f *fleet) {
+		before, err := f.cluster.Succession(t.Context(), "mylock", time.Now())
+		if err != nil || before.Addr != f.addrs[0] || before.Replicas != 1 {
+			t.Fatalf("Succession = %+v, %v", before, err)
+		}
+		for _, s := range f.servers[1:] {
+			s.Stall(true)
+		}
+		time.Sleep(time.Second)
+		if s, err := f.cluster.Succession(t.Context(), "mylock", time.Now()); err == nil {
+			t.Errorf("Succession = %+v, and nobody but that server has been asked", s)
+		}
+	})
+}

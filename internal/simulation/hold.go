@@ -264,9 +264,9 @@ func (w *world) tellLocked(h *hold, err error) {
 }
 
 // slowed reports whether a hold may be lost because its slot is moving: that of a read-write lock, whose keys are asked for one by
-// one, and any in a slow network.
+// one, and any in a slow network or where masters differ in their replicas.
 func (w *world) slowed(h *hold) bool {
-	slow := h.object.family == readWrite || w.latency > latencies[1]
+	slow := h.object.family == readWrite || w.latency > latencies[1] || w.shards.changedSince(h.since)
 	return slow && w.shards.moving(h.object, h.since)
 }
 

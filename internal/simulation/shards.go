@@ -39,6 +39,7 @@ type shards struct {
 	epoch     [fakeredis.SlotCount]int64 // of that
 	masters   [shardCount]int            // the last node of each shard that has become its master
 	reigns    [shardCount]int64          // the epochs of those
+	uneven    time.Time                  // the last time that a master had not one replica with the data
 	serving   []int                      // the masters, and who else has a slot
 	shard     []int                      // by node: the last that it was the master of
 	follows   []string                   // by node: its master
@@ -317,6 +318,30 @@ func (g *shards) look() {
 		g.lookAt(i, s.Replication(), slices.Contains(masters, s), excluded[i])
 	}
 	g.lookAtMoves()
+	linked := map[string]int{}
+	for _, s := range g.servers {
+		if r := s.Replication(); r.Linked {
+			linked[r.Master]++
+		}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, i := range g.serving {
+		if linked[g.addrs[i]] != 1 {
+			g.uneven = time.Now()
+		}
+	}
+}
+
+// changedSince reports whether a master has had no replica since then, or several: a slot that moves between such masters, and a replica
+// that comes to a master, make acknowledgements late.
+func (g *shards) changedSince(since time.Time) bool {
+	if g == nil {
+		return false
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return !g.uneven.Before(since)
 }
 
 func (g *shards) lookAt(i int, r fakeredis.Replication, master, excluded bool) {
