@@ -110,3 +110,70 @@ func TestReplacedMasterIsNoWitness(t *testing.T) {
 		}
 	})
 }
+
+// opens opens the slot of mylock, and moves some of its keys.
+func (f *fleet) opens(t *testing.T, keys int) {
+	t.Helper()
+	f.servers[1].Do("CLUSTER", "SETSLOT", "1711", "IMPORTING", f.servers[0].Cluster().ID)
+	f.servers[0].Do("CLUSTER", "SETSLOT", "1711", "MIGRATING", f.servers[1].Cluster().ID)
+	if moved, ok := f.servers[0].MoveKeys(1711, f.servers[1], keys); !ok || len(moved) != keys {
+		t.Fatalf("moved %q", moved)
+	}
+}
+
+// Locks of one slot, some of which have moved, are renewed for as long as the slot is open.
+func TestRenewalsWhileSlotMigrates(t *testing.T) {
+	inFleet(t, lock.Config{Lease: 3 * time.Second}, func(t *testing.T, f *fleet) {
+		var leases []*lock.Lease
+		for _, name := range []string{"mylock", "{mylock}2", "{mylock}3", "{mylock}4"} {
+			lease, err := f.client.Reentrant(name).Lock(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			leases = append(leases, lease)
+		}
+		f.opens(t, 2)
+		time.Sleep(10 * time.Second)
+		for _, lease := range leases {
+			if err := lease.Err(); err != nil {
+				t.Error(err)
+			}
+			if err := lease.Unlock(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// A waiter of another process is woken while the slot of its lock is open and the lock has moved: it listens where the slot still is.
+func TestWakeUpWhileSlotMigrates(t *testing.T) {
+	inFleet(t, lock.Config{}, func(t *testing.T, f *fleet) {
+		other, err := lock.New(f.cluster, lock.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer other.Close()
+		lease, err := f.client.Reentrant("mylock").Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		free := make(chan time.Time, 1)
+		time.AfterFunc(5*time.Second, func() {
+			f.opens(t, len(f.servers[0].Keys()))
+			if err := lease.Unlock(context.Background()); err != nil {
+				t.Error(err)
+			}
+			free <- time.Now()
+		})
+		next, err := other.Reentrant("mylock").Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(<-free); took > time.Second {
+			t.Errorf("the waiter has the lock %v after it was free", took)
+		}
+		if err := next.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
