@@ -354,11 +354,18 @@ var (
 )
 
 // brokenScripts are the scripts that differ from source by one line. What that line has kept from going on for ever ends with
-// an error.
+// an error. The functions of the line of waiting processes stay whole: TestLineLikeTheServer compares them.
 func brokenScripts(source string) []brokenScript {
 	var list []brokenScript
 	lines := strings.Split(source, "\n")
+	first, behind := len(lines), len(lines)
+	if before, after, found := strings.Cut(source, kinds.LineScript); found {
+		first, behind = strings.Count(before, "\n"), len(lines)-strings.Count(after, "\n")-1
+	}
 	for i, line := range lines {
+		if i >= first && i < behind {
+			continue
+		}
 		broken := slices.Clone(lines)
 		if m := conditionLine.FindStringSubmatch(line); m != nil {
 			broken[i] = m[1] + "not (" + m[2] + ")" + m[3]
