@@ -91,11 +91,12 @@ func (c *Conn) do(ctx context.Context, q request, x pipeline.Text, r rule) (resp
 		return resp.Value{}, refusal(c.l.Addr, q, err)
 	}
 	ctx, traced := c.cfg.Trace.enter(ctx, q)
-	v, err := q.do(ctx, c.l, x, limit)
+	v, sent, err := c.l.Do(ctx, pipeline.Request(q), x, limit)
 	if err == nil {
 		c.noteReply(r, v)
 		err = v.Err()
 	} else {
+		err = q.failure(c.l, sent, err)
 		c.noteUnanswered(r, !SafeToRetry(err))
 	}
 	traced.attempt(c.cfg, c.l, err)

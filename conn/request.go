@@ -22,13 +22,9 @@ func (q request) name() string {
 	return "dial"
 }
 
-// do sends one command over l and returns its reply. x is a part left out of q. The error is an *Error.
-func (q request) do(ctx context.Context, l *pipeline.Link, x pipeline.Text, limit time.Duration) (resp.Value, error) {
-	v, sent, err := l.Do(ctx, pipeline.Request(q), x, limit)
-	if err != nil {
-		return resp.Value{}, &Error{Op: q.name(), Addr: l.Addr, Sent: sent, Err: err}
-	}
-	return v, nil
+// failure returns the error of a request that has failed on l.
+func (q request) failure(l *pipeline.Link, sent bool, err error) error {
+	return &Error{Op: q.name(), Addr: l.Addr, Sent: sent, Err: err}
 }
 
 // doBatch sends the commands of q over l in order, without other commands in between, and returns the replies. With an
@@ -36,7 +32,7 @@ func (q request) do(ctx context.Context, l *pipeline.Link, x pipeline.Text, limi
 func (q request) doBatch(ctx context.Context, l *pipeline.Link, limit time.Duration) ([]resp.Value, error) {
 	values, sent, err := l.DoBatch(ctx, pipeline.Request(q), limit)
 	if err != nil {
-		return values, &Error{Op: q.name(), Addr: l.Addr, Sent: sent, Err: err}
+		return values, q.failure(l, sent, err)
 	}
 	return values, nil
 }

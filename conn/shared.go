@@ -186,9 +186,11 @@ func (p *Pool) send(ctx context.Context, s *sharedConn, q request, x pipeline.Te
 		l, err := s.get(ctx, a.stale)
 		var v resp.Value
 		if err == nil {
-			v, err = q.do(ctx, l, x, 0)
-			if err == nil {
+			var sent bool
+			if v, sent, err = l.Do(ctx, pipeline.Request(q), x, 0); err == nil {
 				err = v.Err()
+			} else {
+				err = q.failure(l, sent, err)
 			}
 		}
 		traced.attempt(&p.cfg, l, err)

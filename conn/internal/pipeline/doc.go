@@ -1,4 +1,4 @@
-// Package pipeline carries the commands of many callers over one connection, and their replies back.
+// Package pipeline carries the commands of many callers over a connection, and the replies back.
 //
 //	s := pipeline.NewSession(nc, nc, limits) // connect; then the handshake, on s.Conn and s.Reader
 //	l := pipeline.New(s, pipeline.Config{Timeout: 5 * time.Second}, owner, &wg)
@@ -14,15 +14,15 @@
 //   - link.go: the Link and its front door: Do, DoBatch, Post, Drain, Fail.
 //   - write.go: a caller appends its command, and becomes the writer of all pending commands if nobody writes.
 //   - large.go: a large argument is written from the caller's memory; see Text.
-//   - read.go: the loop that reads replies and hands them out in the order of the commands.
+//   - read.go: the loop of the reader, which hands out replies in the order of the commands.
 //   - deadlines.go, silence.go: the timer of a Link: overdue answers, PINGs, the silence of the server.
 //   - session.go: the connection before a Link takes it over, and the source of bytes below the parser.
-//   - socket_*.go: system calls on the kernel's socket: what is unread, what can be written without blocking.
+//   - socket_*.go: system calls on the kernel's socket: unread bytes, and writes without blocking.
 //   - yield.go: when to let other goroutines run before a write or a read.
 //
 // # Ownership
 //
-// A Link has a loop that reads, a timer, and a second writer if a caller must not block. The WaitGroup given to New
-// counts them. They end soon after the first Fail, by the caller or by the Link itself. The Link then completes all
-// calls and tells its Owner.
+// A Link has a reader, a timer, and a second writer if a caller must not block. The WaitGroup given to New counts these
+// goroutines. All end soon after the first Fail, by the caller or by the Link itself. The Link then completes all calls
+// and tells its Owner.
 package pipeline

@@ -10,8 +10,8 @@ import (
 // of 210 µs.
 const textAhead = 4 << 10
 
-// Text is a large argument, or a whole large command, that is left out of its Request. A Link does not copy it into the
-// pending commands, but writes it from its own memory where the system allows.
+// Text is a large argument, or a whole large command, left out of its Request. A Link does not copy the Text into the
+// pending commands. Where the system allows, the Link writes the Text from the caller's memory.
 type Text struct {
 	Bytes    []byte
 	Borrowed bool // the caller may change Bytes after the call; otherwise they are a string's

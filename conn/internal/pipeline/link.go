@@ -86,8 +86,8 @@ type Request struct {
 	At       int // place of the Text left out, in Encoded
 	Commands []resp.Command
 
-	// Verify, if set, gets all replies to Commands before the caller does. The reader calls it and fails the Link with
-	// its error: no later command may use the connection.
+	// Verify, if set, gets all replies to Commands before the caller does. The reader calls Verify and fails the Link
+	// with its error: no later command may use the connection.
 	Verify func(replies []resp.Value) error
 }
 
@@ -217,7 +217,7 @@ func (l *Link) DoBatch(ctx context.Context, q Request, limit time.Duration) (rep
 	return replies, sent, err
 }
 
-// Post sends a command, and nobody waits for its reply. Post does not block. It does nothing if the Link has failed.
+// Post sends a command, and nobody waits for its reply. Post does not block, and does nothing if the Link has failed.
 func (l *Link) Post(cmd resp.Command) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -323,7 +323,7 @@ func (l *Link) outstandingLocked() int {
 	return len(l.waiting) + len(l.inflight) + len(l.batch) - int(l.pos.Load())
 }
 
-// Outstanding returns the number of commands and batches without an answer, including those of callers that left.
+// Outstanding returns the number of commands and batches without an answer, including commands of callers already gone.
 func (l *Link) Outstanding() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

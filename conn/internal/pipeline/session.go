@@ -7,8 +7,8 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// Session is a connection for a Link. Whoever connects completes the handshake with Conn and Reader, one command after
-// the other, and fills in the rest. New takes the Session over.
+// Session is a connection for a Link. The dial completes the handshake with Conn and Reader, command by command, and
+// fills in the rest. New takes the Session over.
 type Session struct {
 	Conn   net.Conn
 	Reader *resp.Reader
