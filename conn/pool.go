@@ -2,7 +2,6 @@ package conn
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
 
 	"github.com/lockwire/lockwire/conn/internal/pipeline"
@@ -117,28 +116,6 @@ func (p *Pool) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value
 	values, err := p.sendBatch(ctx, p.sharedFor(cmds[0].Key()), cmds, traced)
 	traced.done(ctx, err)
 	return values, err
-}
-
-// sharedFor returns the shared connection for a routing key: always the same connection for the same key, and a
-// random connection without a key.
-func (p *Pool) sharedFor(key string, keyed bool) *sharedConn {
-	n := uint32(len(p.sharedConns))
-	switch {
-	case n == 1:
-		return p.sharedConns[0]
-	case keyed:
-		return p.sharedConns[hash(key)%n]
-	}
-	return p.sharedConns[rand.Uint32N(n)]
-}
-
-// hash returns the 32-bit FNV-1a hash of key.
-func hash(key string) uint32 {
-	h := uint32(2166136261)
-	for i := range len(key) {
-		h = (h ^ uint32(key[i])) * 16777619
-	}
-	return h
 }
 
 // Stream opens a separate connection for protocols without one reply per command, such as subscriptions and MONITOR.

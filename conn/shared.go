@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/lockwire/lockwire/conn/internal/pipeline"
@@ -295,4 +296,26 @@ func (p *Pool) finalError(l *pipeline.Link, q request, err error) error {
 		return err
 	}
 	return &Error{Op: "dial", Addr: p.cfg.Addr, Err: err}
+}
+
+// sharedFor returns the shared connection for a routing key: always the same connection for the same key, and a
+// random connection without a key.
+func (p *Pool) sharedFor(key string, keyed bool) *sharedConn {
+	n := uint32(len(p.sharedConns))
+	switch {
+	case n == 1:
+		return p.sharedConns[0]
+	case keyed:
+		return p.sharedConns[hash(key)%n]
+	}
+	return p.sharedConns[rand.Uint32N(n)]
+}
+
+// hash returns the 32-bit FNV-1a hash of key.
+func hash(key string) uint32 {
+	h := uint32(2166136261)
+	for i := range len(key) {
+		h = (h ^ uint32(key[i])) * 16777619
+	}
+	return h
 }
