@@ -46,9 +46,9 @@ if expected and count ~= expected and count > 0 then
 end
 local redis = {status_reply = server.status_reply, error_reply = server.error_reply}
 redis.pcall = function(name, ...)
-    if name == 'del' and select('#', ...) > 1 then
+    if (name == 'del' or name == 'exists') and select('#', ...) > 1 then
         local count = 0
-        for _, key in ipairs({...}) do count = count + redis.pcall('del', key) end
+        for _, key in ipairs({...}) do count = count + redis.pcall(name, key) end
         return count
     end
     local reply, key = server.pcall(name, ...), ...

@@ -25,11 +25,12 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if now > last then
     return redis.status_reply('late ' .. string.format('%.0f', now))
 end
-if redis.call('exists', latch) == 1 then
+local unused = redis.call('exists', lock, latch, line or lock) == 0 -- nor is there a line: one question in place of three
+if not unused and redis.call('exists', latch) == 1 then
     return -1 -- undone: nobody waits for this any more
 end
-if redis.call('exists', lock) == 0 then
-    local left = reservedFor(line, string.match(place, '^[^:]*'), now)
+if unused or redis.call('exists', lock) == 0 then
+    local left = not unused and reservedFor(line, string.match(place, '^[^:]*'), now)
     if left then
         return waitInLine(line, place, stand, left)
     end

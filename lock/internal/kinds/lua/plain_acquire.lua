@@ -13,15 +13,14 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if now > last then
     return redis.status_reply('late ' .. string.format('%.0f', now))
 end
-if redis.call('exists', latch) == 1 then
-    return -1 -- undone: nobody waits for this any more
-end
-local holder = redis.call('get', lock) -- an error for a key of another type
-if not holder then
+if redis.call('exists', lock, latch) == 0 then -- one question in place of two
     redis.call('set', lock, owner, 'px', lease)
     return nil
 end
-if holder == owner then
+if redis.call('exists', latch) == 1 then
+    return -1 -- undone: nobody waits for this any more
+end
+if redis.call('get', lock) == owner then -- an error for a key of another type
     return redis.status_reply('reentry')
 end
 return redis.call('pttl', lock)
