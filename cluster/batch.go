@@ -39,12 +39,12 @@ func (c *Cluster) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Va
 	case waits(cmds):
 		return c.sendTogether(ctx, cmds)
 	}
-	return c.sendBatch(ctx, cmds, targetsOfMasters)
+	return c.sendBatch(ctx, cmds, nil)
 }
 
-// sendBatch sends a batch whose first targets are those of choose.
-func (c *Cluster) sendBatch(ctx context.Context, cmds []resp.Command, choose chooser) ([]resp.Value, error) {
-	b := batch{call: call{c: c, ctx: ctx, name: commandName(&cmds[0])}, cmds: cmds, choose: choose}
+// sendBatch sends a batch. Slots that it only reads have their first targets from reader, unless reader is nil.
+func (c *Cluster) sendBatch(ctx context.Context, cmds []resp.Command, reader chooser) ([]resp.Value, error) {
+	b := batch{call: call{c: c, ctx: ctx, name: commandName(&cmds[0])}, cmds: cmds, reader: reader}
 	if err := b.route(); err != nil {
 		return nil, err
 	}
@@ -119,7 +119,7 @@ func (e *BatchError) Is(target error) bool {
 type batch struct {
 	call
 	cmds    []resp.Command
-	choose  chooser
+	reader  chooser  // of slots that are only read; nil: the masters
 	targets []target // where the next attempt sends each command
 	values  []resp.Value
 	errs    []error     // why a command has no reply; nil with a reply
@@ -147,10 +147,18 @@ func (b *batch) route() error {
 	}
 	b.targets = make([]target, len(b.cmds))
 	t := b.c.table.Load()
+	var writes map[int]bool
+	if b.reader != nil {
+		writes = withWrites(b.cmds, slots)
+	}
 	at := target{node: t.any(), slot: anySlot} // the same node for all commands if none has a key
 	for i, slot := range slots {
-		if slot != anySlot {
-			at = b.choose(t, slot)
+		switch {
+		case slot == anySlot:
+		case b.reader != nil && !writes[slot]:
+			at = b.reader(t, slot)
+		default:
+			at = target{node: t.owner(slot), slot: slot}
 		}
 		b.targets[i] = at
 	}
@@ -191,8 +199,6 @@ func (b *batch) send(pending []int) {
 
 // chooser returns the first target for a slot.
 type chooser func(t *table, slot int) target
-
-func targetsOfMasters(t *table, slot int) target { return target{node: t.owner(slot), slot: slot} }
 
 // sendTo makes an attempt with commands for one node, and records the outcomes.
 func (b *batch) sendTo(n *node, part []int) {
@@ -258,9 +264,11 @@ func (b *batch) next(sent []int) (pending []int) {
 			}
 			continue
 		}
-		h.failures = b.failures + 1
-		if isRedirect(err) {
-			h.redirects = b.redirects + 1
+		if !b.targets[i].read {
+			h.failures = b.failures + 1
+			if isRedirect(err) {
+				h.redirects = b.redirects + 1
+			}
 		}
 		if why == nil || d.weight() > first.weight() {
 			first, why, where = d, err, b.targets[i]

@@ -63,9 +63,10 @@ type call struct {
 	pinned *node // nil unless the call is bound to one node
 
 	history
-	pauses int
-	start  time.Time // time of the first failure
-	cause  error     // last failure other than a redirection
+	repeats int // attempts after the first, those at replicas included
+	pauses  int
+	start   time.Time // time of the first failure
+	cause   error     // last failure other than a redirection
 }
 
 // next handles the failure err of an attempt at a target. It waits and returns the next target, or
@@ -75,7 +76,7 @@ func (k *call) next(at target, err error) (target, error) {
 	if d.action == stop {
 		return target{}, d.err
 	}
-	k.count(err)
+	k.count(at, err)
 	if waited := k.pause(d, at, err); waited != nil {
 		return target{}, waited
 	}
@@ -97,7 +98,11 @@ func (k *call) decide(at target, err error, cause *error) decision {
 		k.elapsed = time.Since(k.start)
 	}
 	k.asking = at.asking
-	d := decide(err, from, k.history, c.policy)
+	bounds := c.policy
+	if at.read {
+		bounds = unbounded
+	}
+	d := decide(err, from, k.history, bounds)
 	mine := k.ctx.Err() != nil // a failure caused by the caller's own limit does not make the node sick
 	if at.node != nil && d.refresh && !mine && isTransport(err) {
 		at.node.sick.Store(time.Now().UnixNano())
@@ -105,7 +110,7 @@ func (k *call) decide(at target, err error, cause *error) decision {
 	if d.refresh {
 		c.wantRefresh()
 	}
-	if d.action == follow && k.pinned == nil {
+	if d.action == follow && k.pinned == nil && !at.read { // a replica may not know of a failover yet
 		c.moved(d.slot, d.addr)
 	}
 	if at.read && d.action != stop {
@@ -153,7 +158,12 @@ func isTransport(err error) bool {
 	return errors.Is(err, conn.ErrUncertain) || errors.Is(err, conn.ErrNotSent)
 }
 
-func (k *call) count(err error) {
+// count notes an attempt that failed. An attempt at a replica takes nothing from the bounds of the call: the attempt
+// at the owner is the call's first.
+func (k *call) count(at target, err error) {
+	if at.read {
+		return
+	}
 	k.failures++
 	if isRedirect(err) {
 		k.redirects++
@@ -192,8 +202,9 @@ func (k *call) pause(d decision, at target, err error) error {
 		wait = max(wait, k.c.cfg.Node.Retry.MaxBackoff)
 	}
 	k.c.retries.Add(1)
+	k.repeats++
 	if t := k.c.cfg.Node.Trace; t != nil && t.Retry != nil {
-		t.Retry(k.ctx, conn.RetryInfo{Name: k.name, Addr: at.addr(), Attempt: k.failures, Pause: wait, Err: err})
+		t.Retry(k.ctx, conn.RetryInfo{Name: k.name, Addr: at.addr(), Attempt: k.repeats, Pause: wait, Err: err})
 	}
 	if wait == 0 {
 		return nil

@@ -37,6 +37,9 @@ var ReadNodes = readNodes
 // RouteOf returns the slot of a command, or -1 for a command that any node may serve.
 func RouteOf(cmd resp.Command) (int, error) { return routeOf(&cmd) }
 
+// IsRead reports whether Replicas sends a command to replicas.
+func IsRead(cmd resp.Command) bool { return isRead(&cmd) }
+
 // History describes the earlier attempts of a call.
 type History struct {
 	Failures, Redirects int

@@ -3,6 +3,7 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
@@ -27,6 +28,9 @@ type policy struct {
 	attempts, redirects int
 	budget              time.Duration // 0 or less: none
 }
+
+// unbounded is the policy for an attempt at a replica.
+var unbounded = policy{attempts: math.MaxInt, redirects: math.MaxInt}
 
 // history describes the earlier attempts of a call, without the attempt to be decided about.
 type history struct {

@@ -22,11 +22,16 @@ import (
 //
 // # Routing
 //
-// A command goes to a random replica of the master that serves its first key, leaving out replicas without an answer in
-// the last seconds. It goes to the master, within the same call, if there is no such replica, and if the replica cannot be
-// reached, refuses the command or redirects it. A write is redirected, so it runs on the master, and takes longer. A
-// command sent to a replica and not answered fails with conn.ErrUncertain, like any other. A user with ACLs needs READONLY:
-// without the permission reads fail.
+// A read goes to a random replica of the master that serves its first key, leaving out replicas without an answer in the
+// last seconds. It goes to the master, within the same call, if there is no such replica, and if the replica cannot be
+// reached, is not ready or redirects it, whatever the limits in Config. A read sent to a replica and not answered fails
+// with conn.ErrUncertain, as any command does.
+//
+// All other commands go to the master at once: writes, commands of modules, scripts except EVAL_RO, EVALSHA_RO and
+// FCALL_RO, and SCAN and its like, whose cursors are of use only to the server that gave them. So does a batch's whole part for a slot, if one of the part's commands is not a read.
+//
+// A user with ACLs needs READONLY. Without the permission, and with another refusal that no waiting mends, a read fails
+// and does not go to the master.
 //
 // The connections to replicas are dialled on first use. Many goroutines may call the methods at once.
 type Replicas struct{ c *Cluster }
@@ -44,6 +49,9 @@ func (r Replicas) Do(ctx context.Context, args ...any) (resp.Value, error) {
 
 // Send is Cluster.Send with a replica.
 func (r Replicas) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
+	if !isRead(&cmd) {
+		return r.c.Send(ctx, cmd)
+	}
 	slot, err := r.c.route(&cmd)
 	if err != nil {
 		return resp.Value{}, err
@@ -55,8 +63,8 @@ func (r Replicas) Send(ctx context.Context, cmd resp.Command) (resp.Value, error
 	return r.c.sendTo(ctx, at, cmd)
 }
 
-// SendBatch is Cluster.SendBatch with replicas, one of each master concerned. A batch that ends in WAIT goes to the
-// master.
+// SendBatch is Cluster.SendBatch with replicas, one of each master concerned, for the slots of which the batch only
+// reads. A batch that ends in WAIT goes to the master.
 func (r Replicas) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value, error) {
 	if len(cmds) == 0 || waits(cmds) {
 		return r.c.SendBatch(ctx, cmds)

@@ -1,0 +1,48 @@
+package cluster
+
+import "github.com/lockwire/lockwire/resp"
+
+// isRead reports whether a replica may run cmd: a command of the server's own that writes nothing, or that tells about
+// the server. A script is a read only in the form that the server holds to it. An unknown command may write. SCAN and its
+// like are left out: their cursors are of use only to the server that gave them.
+func isRead(cmd *resp.Command) bool {
+	const longest = len("georadiusbymember_ro")
+	name := cmd.Arg(0)
+	if len(name) > longest {
+		return false
+	}
+	var lower [longest]byte
+	for i := range len(name) {
+		if lower[i] = name[i]; 'A' <= name[i] && name[i] <= 'Z' {
+			lower[i] |= 0x20
+		}
+	}
+	switch string(lower[:len(name)]) {
+	case "bitcount", "bitfield_ro", "bitpos", "dump", "exists", "expiretime", "get", "getbit", "getrange", "lcs", "memory", "mget",
+		"object", "pexpiretime", "pfcount", "pttl", "sort_ro", "strlen", "substr", "ttl", "type":
+	case "geodist", "geohash", "geopos", "georadius_ro", "georadiusbymember_ro", "geosearch":
+	case "hexists", "hexpiretime", "hget", "hgetall", "hkeys", "hlen", "hmget", "hpexpiretime", "hpttl", "hrandfield", "hstrlen",
+		"httl", "hvals":
+	case "lindex", "llen", "lpos", "lrange", "xinfo", "xlen", "xpending", "xrange", "xread", "xrevrange":
+	case "scard", "sdiff", "sinter", "sintercard", "sismember", "smembers", "smismember", "srandmember", "sunion":
+	case "zcard", "zcount", "zdiff", "zinter", "zintercard", "zlexcount", "zmscore", "zrandmember", "zrange", "zrangebylex",
+		"zrangebyscore", "zrank", "zrevrange", "zrevrangebylex", "zrevrangebyscore", "zrevrank", "zscore", "zunion":
+	case "eval_ro", "evalsha_ro", "fcall_ro":
+	case "dbsize", "echo", "info", "keys", "ping", "randomkey", "role", "time":
+	default:
+		return false
+	}
+	return true
+}
+
+// withWrites returns the slots for which a batch has a command that is not known to be a read. slots has the slot of
+// each command.
+func withWrites(cmds []resp.Command, slots []int) map[int]bool {
+	writes := make(map[int]bool)
+	for i := range cmds {
+		if !isRead(&cmds[i]) {
+			writes[slots[i]] = true
+		}
+	}
+	return writes
+}
