@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// One seed gives one history, byte for byte, whatever ran before.
+// One seed gives one history, byte for byte, whatever ran before. Seed 3 has a cluster.
 func TestSameSeedSameHistory(t *testing.T) {
 	m, err := newMachine(t.Context(), "../../..")
 	if err != nil {
@@ -13,7 +13,7 @@ func TestSameSeedSameHistory(t *testing.T) {
 	}
 	defer m.close(t.Context())
 	histories := map[uint64][]byte{}
-	for _, seed := range []uint64{2, 1, 2} {
+	for _, seed := range []uint64{3, 1, 3} {
 		out, report, err := m.run(t.Context(), seed, true)
 		if err != nil || report.failed() {
 			t.Fatalf("seed %d: %v\n%s", seed, err, out)
@@ -26,7 +26,7 @@ func TestSameSeedSameHistory(t *testing.T) {
 		}
 		histories[seed] = out
 	}
-	if bytes.Equal(histories[1], histories[2]) {
+	if bytes.Equal(histories[1], histories[3]) {
 		t.Error("two seeds have one history")
 	}
 }
