@@ -27,8 +27,9 @@ func (h *Handle) Name() string { return h.target.name }
 // [ErrNotAcquired], with [ErrNotReplicated] if too few replicas acknowledged the last grant, or with the last failure
 // if the server has not answered at all. An acquire already sent is undone in the background.
 //
-// While waiting, Lock tolerates an unreachable server, or grants that arrive expired, for up to Config.Lease. After
-// that Lock returns the last error, which is a [*LostError] for expired grants.
+// While waiting, Lock tolerates an unreachable server, or grants that arrive expired, for Config.Lease. At the
+// end of the attempt then under way, which may take a budget of retries (conn.Config.Retry), Lock returns the last error; it
+// is a [*LostError] for expired grants.
 func (h *Handle) Lock(ctx context.Context, opts ...Option) (*Lease, error) {
 	if h.err != nil {
 		return nil, h.err
