@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// fairState is a reentrant lock for which owners stand in line, each with a time until which it counts as alive.
+// fairState is a reentrant lock with a queue of owners. Each owner counts as alive until a time.
 type fairState struct {
 	reentrantModel
 	line      []string
 	lineLife  span
 	times     map[string]span
 	timesLife span
-	idle      struct { // what was seen of the line when the lock was free
+	idle      struct { // state of the queue when the lock was last seen free
 		first, last string
 		until, life span
 	}
@@ -28,7 +28,7 @@ const (
 	setIdle     = "lockwire_fair_head:{" + setLock + "}"
 
 	aliveFor = span(6) // beyond a lease, whatever others do
-	putOff   = span(3) // a time that is as near as that
+	putOff   = span(3) // a near time
 	idleLife = span(3)
 	fairDay  = span(8640) // beyond the last time, for the line and its times
 )
@@ -60,7 +60,7 @@ func (m *fairState) keys() space {
 func (m *fairState) pass() {
 	m.reentrantModel.pass()
 	for owner := range m.times {
-		m.times[owner] = max(m.times[owner]-1, -1) // what is over is over
+		m.times[owner] = max(m.times[owner]-1, -1) // -1: over
 	}
 	if m.lineLife--; m.lineLife <= 0 {
 		m.line, m.lineLife = nil, 0
@@ -94,7 +94,7 @@ func (m *fairState) remove(owner string) {
 	}
 }
 
-// head is who is first, "" if nobody is, when those are gone whose time is up. That of except is not.
+// head returns the first owner in the queue, "" for none, after removal of expired owners. except never expires.
 func (m *fairState) head(except string) string {
 	for len(m.line) > 0 && m.line[0] != except && m.times[m.line[0]] <= 0 {
 		m.remove(m.line[0])
@@ -102,7 +102,7 @@ func (m *fairState) head(except string) string {
 	return m.first()
 }
 
-// first is who stands at the head of the line, whether his time is up or not, "" if nobody does.
+// first returns the first owner in the queue, expired or not; "" for none.
 func (m *fairState) first() string {
 	if len(m.line) == 0 {
 		return ""
@@ -122,7 +122,7 @@ func (m *fairState) keep() {
 	m.lineLife, m.timesLife = last+fairDay, last+fairDay
 }
 
-// tell calls who is first.
+// tell wakes the first owner in the queue.
 func (m *fairState) tell() []message { return calls(m.head("")) }
 
 func calls(owner string) []message {
@@ -190,7 +190,7 @@ func (m *fairState) stand(owner string, a fairAsk) {
 	m.keep()
 }
 
-// sort leaves those in line who have a time, and owner, and a time to nobody else.
+// sort removes owners without a time, except owner, and the times of all owners outside the queue.
 func (m *fairState) sort(owner string) {
 	m.line = slices.DeleteFunc(m.line, func(o string) bool { _, ok := m.times[o]; return !ok && o != owner })
 	maps.DeleteFunc(m.times, func(o string, _ span) bool { return !slices.Contains(m.line, o) })
@@ -219,7 +219,7 @@ func (m *fairState) passOver(owner string, counts bool) (any, []message) {
 	if _, stands := m.times[last]; !stands {
 		last = first
 	}
-	// One step is longer than the grace, two are longer than anybody is waited for. Nobody listens.
+	// A step is longer than the grace; two steps are longer than the longest wait for an owner. Nobody listens.
 	for stuck := idle.life == 1; stuck || counts && idle.life < idleLife; stuck = false {
 		m.remove(first)
 		dropped := first
@@ -269,7 +269,7 @@ func (m *fairState) undo(owner string, rest span, before int, wait span, waits b
 				m.advance(behind, wait, m.lease+aliveFor)
 			}
 		}
-		if _, timed := m.times[owner]; timed { // else it is dropped when it comes to the front
+		if _, timed := m.times[owner]; timed { // an owner without a time is removed at the front
 			m.remove(owner)
 		}
 		if first == owner {
@@ -356,8 +356,8 @@ func fairSet() *scriptSet {
 	return &scriptSet{kind: "fair", start: &fairState{}, moves: list, within: withinFair, accepts: acceptsFair}
 }
 
-// withinFair bounds what grows. Further holds, what the scripts remember of requests, what is no lock, what was seen of another
-// line, and a line that lasts longer than it has to do not have to be seen together with each line there is.
+// withinFair limits the states. Further holds, latches, keys of other types, an old sighting, and a long-lived queue appear
+// without a combination with every queue.
 func withinFair(m model) bool {
 	f := m.(*fairState)
 	waiting := max(len(f.line), len(f.times))
@@ -376,14 +376,14 @@ func withinFair(m model) bool {
 		last = max(last, until)
 	}
 	aside = aside || last > 12
-	if len(f.line) > 0 && f.lineLife < fairDay-3 || len(f.times) > 0 && f.timesLife < fairDay-3 { // which is like any other time
+	if len(f.line) > 0 && f.lineLife < fairDay-3 || len(f.times) > 0 && f.timesLife < fairDay-3 { // equal to any other time
 		return false
 	}
 	return f.holds <= 2 && waiting <= 2 && (waiting == 0 || !aside)
 }
 
-// acceptsFair is what Redisson's fair lock expects: the hash of an RLock, a line of owners each of whom has a time, nobody
-// else that has one, and payload 0 on the channels of waiters.
+// acceptsFair checks for the state that Redisson's fair lock expects: the hash of an RLock, a queue of owners with a time each,
+// no further times, and payload 0 on the channels of waiters.
 func acceptsFair(keys space, said []message) error {
 	for _, m := range said {
 		if !strings.HasPrefix(m.channel, setChannel+":client:") || m.payload != "0" {

@@ -24,7 +24,7 @@ func nonReentrantSet() *scriptSet {
 // fencedModel is a reentrant lock with a token: a small number that counts, or a point in time, in µs.
 type fencedModel struct {
 	reentrantModel
-	count int  // 0: there is no token, or it is a time
+	count int  // 0: no token, or a time
 	timed bool // the token is a time
 	time  span // in steps from now
 	list  bool // the key of the token is no token
@@ -57,11 +57,11 @@ func (m *fencedModel) keys() space {
 func (m *fencedModel) pass() {
 	m.reentrantModel.pass()
 	if m.timed {
-		m.time = max(m.time-1, -1) // what is past is past
+		m.time = max(m.time-1, -1) // -1: past
 	}
 }
 
-// draw makes the next token: one more than the last, or the time if that is larger.
+// draw makes the next token: the last token plus 1, or the time if larger.
 func (m *fencedModel) draw(plain bool) {
 	switch {
 	case !m.timed && plain:

@@ -15,12 +15,12 @@ const (
 // Two permits, by their ids and by the place of their leases in a permitsModel.
 var setIDs = [2]string{strings.Repeat("a", 16), strings.Repeat("b", 16)}
 
-// permitsModel is a number of permits that are free, and two that may be taken.
+// permitsModel is a number of free permits, and up to two taken permits.
 type permitsModel struct {
 	counter
 	taken [2]bool
-	ends  [2]span // from now; it has ended at 0
-	life  span    // of all that are taken; 0 is for ever
+	ends  [2]span // from now; 0: ended
+	life  span    // of all taken permits; 0: for ever
 	odd   bool    // their key holds something else
 }
 
@@ -45,7 +45,7 @@ func (m *permitsModel) keys() space {
 	return keys
 }
 
-// order is the permits that are taken, the first to end first.
+// order returns the taken permits in the order of their ends.
 func (m *permitsModel) order() (list []int) {
 	for i, taken := range m.taken {
 		if taken {
@@ -79,7 +79,7 @@ func (m *permitsModel) expire(name string) {
 	}
 }
 
-// tidy forgets what only permits that are taken have.
+// tidy removes the keys of a semaphore without taken permits.
 func (m *permitsModel) tidy() {
 	for i, taken := range m.taken {
 		if !taken {
@@ -93,7 +93,7 @@ func (m *permitsModel) tidy() {
 
 func (m *permitsModel) held(i int) bool { return m.taken[i] && m.ends[i] > 0 }
 
-// drop takes away permits that are taken, and returns how many those were.
+// drop removes taken permits and returns their number.
 func (m *permitsModel) drop(ids []int) (n int) {
 	for _, i := range ids {
 		if m.taken[i] {
@@ -150,7 +150,7 @@ func (m *permitsModel) acquire(ids []int, lease span, waits bool) (any, []messag
 	return nil, said
 }
 
-// back gives n permits back, of so many that were named.
+// back returns n permits of the named ones.
 func (m *permitsModel) back(n, named int) []message {
 	free := m.add(n)
 	if named > 1 {
@@ -353,7 +353,7 @@ func permitsSet() *scriptSet {
 	return set
 }
 
-// acceptsPermits is what Redisson's RPermitExpirableSemaphore expects: an RSemaphore's keys and messages, and a sorted set of
+// acceptsPermits checks for the state that Redisson's RPermitExpirableSemaphore expects: an RSemaphore's keys and messages, and a sorted set of
 // ids of 16 bytes by points in time.
 func acceptsPermits(keys space, said []message) error {
 	var others space

@@ -2,7 +2,7 @@ package kinds_test
 
 import "fmt"
 
-// plainModel is a key that holds its owner.
+// plainModel is a key with the owner as its value.
 type plainModel struct {
 	owner string // "" is free
 	lease span   // 0 is none
@@ -165,7 +165,7 @@ func plainSet() *scriptSet {
 	return &scriptSet{kind: "plain", start: &plainModel{}, moves: list, accepts: acceptsPlain}
 }
 
-// acceptsPlain is what redsync, redislock and node-redlock expect: a string that expires, and no messages.
+// acceptsPlain checks for the state that redsync, redislock and node-redlock expect: a string with a lease, and no messages.
 func acceptsPlain(keys space, said []message) error {
 	if len(said) > 0 {
 		return fmt.Errorf("message %v", said[0])

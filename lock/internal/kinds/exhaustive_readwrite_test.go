@@ -9,7 +9,7 @@ import (
 	"github.com/lockwire/lockwire/internal/lockscripts"
 )
 
-// readWriteModel is a read-write lock: who reads how often, each hold with a lease of its own, and who writes.
+// readWriteModel is a read-write lock: the read holds of each owner, with a lease each, and the writer.
 type readWriteModel struct {
 	mode   string // "" is free
 	lease  span   // of the lock
@@ -17,9 +17,9 @@ type readWriteModel struct {
 	left   [3][4]span
 	writer int // owner; counts if writes is above 0
 	writes int
-	told   [3]bool // who says that it waits to write
+	told   [3]bool // owners announced as waiting writers
 	until  [3]span // as a point in time
-	word   span    // of the key that has these
+	word   span    // lease of the key with these announcements
 	other  string  // the key is a "string", or a "hash" of another kind of lock
 	done   latches
 }
@@ -115,7 +115,7 @@ func (m *readWriteModel) free() {
 	m.mode, m.lease, m.reads, m.writer, m.writes = "", 0, [3]int{}, 0, 0
 }
 
-// longest is the lease that an owner's read holds have left.
+// longest returns the longest remaining lease of an owner's read holds.
 func (m *readWriteModel) longest(o int) span {
 	return slices.Max(append([]span{0}, m.left[o][:m.reads[o]]...))
 }
@@ -132,7 +132,7 @@ func (m *readWriteModel) settle() (freed bool) {
 	return m.lease == 0
 }
 
-// hold leaves an owner so many read holds, and those of them that are alive, or the last one, a lease of rest.
+// hold sets the number of an owner's read holds. The holds still alive, or the last hold, get a lease of rest.
 func (m *readWriteModel) hold(o, holds int, rest span) {
 	if holds > 0 && slices.Max(m.left[o][:holds]) == 0 {
 		m.left[o][holds-1] = rest
@@ -184,7 +184,7 @@ func (m *readWriteModel) read(o int, lease span, polite bool, latch int) (any, [
 	return nil, nil
 }
 
-// repeat is what a release answers that is a repeat, or comes to nothing. It reports whether there is more to do.
+// repeat returns the answer to a repeated or useless release, and reports whether there is more to do.
 func (m *readWriteModel) repeat(holds, latch int, repeated bool) (reply any, more bool) {
 	switch outcome := m.done[latch].outcome; {
 	case outcome == "-1":
@@ -322,7 +322,7 @@ func (m *readWriteModel) write(o int, lease, told span, latch int) (any, []messa
 	return m.lease, nil
 }
 
-// untell reports whether an owner had said that it waits, which it takes back.
+// untell withdraws the announcement of a waiting writer, and reports whether there was one.
 func (m *readWriteModel) untell(o int) bool {
 	told := m.told[o]
 	m.told[o], m.until[o] = false, 0
@@ -339,7 +339,7 @@ func (m *readWriteModel) holdsToWrite(o int) int {
 	return m.writes
 }
 
-// unwriteTo leaves a writer so many holds and the lock for what they need, or else for what it reads.
+// unwriteTo sets the number of a writer's holds. The lock lasts for these holds, or for the writer's read holds.
 func (m *readWriteModel) unwriteTo(o, holds int, rest span) []message {
 	if m.writes = holds; holds > 0 {
 		m.lease = max(rest, m.longest(o))
@@ -403,13 +403,13 @@ func (m *readWriteModel) downgrade(o int, lease, rest span, latch int) (any, []m
 	return []any{m.reads[o], holds}, m.unwriteTo(o, holds, rest)
 }
 
-// readWriteSet is for the scripts of one half; what the other does happens to the model alone, until its own set has its turn.
+// readWriteSet tests the scripts of one half. Moves of the other half change the model only; the other set tests them.
 func readWriteSet(kind string) *scriptSet {
 	set := &scriptSet{kind: kind, name: "of a read-write lock", start: &readWriteModel{}, accepts: acceptsReadWrite}
 	set.harmless = []string{"redis.call('pexpire', lock, resting)"} // for a server that is out of memory
 	set.within = func(m model) bool {
 		rw := m.(*readWriteModel)
-		holds, rest := rw.writes, 0 // what is there besides the holds: writers that wait, latches, leases of holds that are over
+		holds, rest := rw.writes, 0 // number of keys besides the holds: waiting writers, latches, leases of ended holds
 		for o, n := range rw.reads {
 			holds += n
 			for _, left := range rw.left[o][n:] {

@@ -19,7 +19,7 @@ var setOwners = []string{"client:0", "client:1", "client:2"}
 // setLatch is the key of one request.
 func setLatch(i int) string { return fmt.Sprintf("redisson_unlock_latch:{%s}:%d", setLock, i) }
 
-// latches is what the server remembers of requests, by their number. Kinds whose releases work alike share it.
+// latches are the latches of the requests, by number. Kinds with the same release share them.
 type latches [2]struct {
 	outcome string // "" is not there
 	life    span
@@ -31,7 +31,7 @@ func (l *latches) note(i int, outcome string) {
 	l[i].outcome, l[i].life = outcome, latchSpan
 }
 
-// undo notes that a request is undone, for longer if a later undo comes, and reports whether that has been so before.
+// undo records the undo of a request, for longer after a later undo, and reports whether the request was undone before.
 func (l *latches) undo(i int) bool {
 	if l[i].outcome == "" {
 		l.note(i, "0")
@@ -41,10 +41,10 @@ func (l *latches) undo(i int) bool {
 	return true
 }
 
-// late is what a script returns that is too late.
+// late is the reply to a late request.
 const late = status("late @0")
 
-// comesLate is what a script does that comes too late.
+// comesLate is the effect of a late request: none.
 func comesLate[M model](M) (any, []message) { return late, nil }
 
 func (l *latches) keys() (keys space) {
@@ -74,11 +74,11 @@ func (l *latches) expire(name string) {
 	}
 }
 
-// reentrantModel is a lock that one owner has, any number of times.
+// reentrantModel is a lock with one owner and a hold count.
 type reentrantModel struct {
 	owner string // "" is free
 	holds int
-	lease span // 0 is none, which is nothing that our scripts leave
+	lease span // 0: none; our scripts never leave a lock without a lease
 	alien bool // the key is no lock
 	done  latches
 }
@@ -174,10 +174,10 @@ func (m *reentrantModel) single(owner string, latch int, repeated bool) (any, []
 		return nil, nil
 	}
 	m.done.note(latch, owner)
-	return 2, m.freed() // publishBy tells one
+	return 2, m.freed() // publishBy wakes one listener
 }
 
-// handOver makes heir the owner, with a single hold. inherit is what comes with that, or fails.
+// handOver makes heir the owner of a single hold. inherit returns the reply, or fails.
 func (m *reentrantModel) handOver(owner, heir string, lease span, latch int, inherit func() any) (any, []message) {
 	switch {
 	case m.alien:
@@ -214,7 +214,7 @@ func (m *reentrantModel) renew(lease span, owners ...string) (any, []message) {
 	return renewAll(m.owner, m.alien, &m.lease, lease, owners)
 }
 
-// renewAll is a renewal of one lock for each of owners: holder has it, until the end of kept, or alien says that it is none.
+// renewAll renews one lock for each of owners. holder has the lock until the end of kept; alien: the key is no lock.
 func renewAll(holder string, alien bool, kept *span, lease span, owners []string) (any, []message) {
 	var list []any
 	for _, owner := range owners {
@@ -253,7 +253,7 @@ func (m *reentrantModel) info() (any, []message) {
 	return []any{m.lease, m.owner, strconv.Itoa(m.holds)}, nil
 }
 
-// on is what a move does to a model of type M.
+// on adapts a move of a model of type M.
 func on[M model](do func(m M) (any, []message)) func(model) (any, []message) {
 	return func(m model) (any, []message) { return do(m.(M)) }
 }
@@ -272,11 +272,11 @@ func reentrantSet() *scriptSet {
 	}
 }
 
-// exclusive makes the moves of a kind whose lock is a reentrant one to all scripts but acquire and info.
+// exclusive makes the moves of a kind that shares all scripts of a reentrant lock except acquire and info.
 type exclusive[M model] struct {
-	latches int           // how many requests the server may know, up to those of latches
-	own     []any         // what acquire and handover get behind their other ARGV
-	inherit func(m M) any // what handover returns; nil: 1
+	latches int           // number of requests with a latch
+	own     []any         // last ARGV of acquire and handover
+	inherit func(m M) any // reply of handover; nil: 1
 	info    func(m M) (any, []message)
 }
 
@@ -347,7 +347,7 @@ func (e exclusive[M]) list(part func(M) *reentrantModel, acquire func(m M, owner
 	return append(list, foreignToReentrant(func(m model) *reentrantModel { return part(m.(M)) })...)
 }
 
-// foreignToReentrant is what others may do to the lock in a model, which of finds.
+// foreignToReentrant are the moves of other programs on the lock in a model; of finds the lock.
 func foreignToReentrant(of func(m model) *reentrantModel) []move {
 	change := func(name string, do func(m *reentrantModel)) move {
 		return move{name: name, foreign: true, do: func(m model) (any, []message) { do(of(m)); return nil, nil }}
@@ -359,7 +359,7 @@ func foreignToReentrant(of func(m model) *reentrantModel) []move {
 	}
 }
 
-// acceptsReentrant is what Redisson's RLock expects: a hash of one owner to a count of at least one, which expires, and
+// acceptsReentrant checks for the state that Redisson's RLock expects: a hash with one owner, a count of at least 1 and a lease, and
 // payload 0 on the channel.
 func acceptsReentrant(keys space, said []message) error {
 	for _, m := range said {
@@ -384,7 +384,7 @@ func acceptsReentrant(keys space, said []message) error {
 	return nil
 }
 
-// acceptsHold is for the hash of a lock with one owner.
+// acceptsHold checks the hash of a lock with one owner.
 func acceptsHold(k key) error {
 	if k.kind != "hash" || len(k.parts) != 2 || !strings.HasPrefix(k.parts[0], "client:") {
 		return fmt.Errorf("%s is no lock with one owner: %s", k.name, k.text())
@@ -395,7 +395,7 @@ func acceptsHold(k key) error {
 	return nil
 }
 
-// acceptsLatch is for a key other than the kind's own: it has to be what Redisson's unlock leaves too.
+// acceptsLatch checks a key that is not the kind's own: Redisson's unlock leaves such keys too.
 func acceptsLatch(k key) error {
 	if !strings.HasPrefix(k.name, "redisson_unlock_latch:{"+setLock+"}:") || k.kind != "string" {
 		return fmt.Errorf("a key that Redisson does not have: %s", k.text())

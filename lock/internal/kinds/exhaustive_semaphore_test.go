@@ -51,8 +51,8 @@ func (c *counter) add(n int) int {
 	return c.n
 }
 
-// change is what all changes have in common: the outcome of an earlier request, a key that holds something else, and an outcome
-// that is noted. do returns the outcome.
+// change is the common part of all changes: the outcome of an earlier request, a key of another type, and the record of the
+// outcome. do returns the outcome.
 func (c *counter) change(do func() (int, []message)) (any, []message) {
 	if text := c.done[1].outcome; text != "" {
 		n, _ := strconv.Atoi(text)
@@ -85,7 +85,7 @@ const setSemaphoreChannel = "redisson_sc:{" + setLock + "}"
 
 func told(free int) []message { return []message{{setSemaphoreChannel, strconv.Itoa(max(0, free))}} }
 
-// semaphoreModel is a number of permits that are free.
+// semaphoreModel is a number of free permits.
 type semaphoreModel struct{ counter }
 
 func (m *semaphoreModel) clone() model { c := *m; return &c }
@@ -193,7 +193,7 @@ func semaphoreSet() *scriptSet {
 	return set
 }
 
-// acceptsSemaphore is what Redisson's RSemaphore expects: an integer, and payloads that are not below 0.
+// acceptsSemaphore checks for the state that Redisson's RSemaphore expects: an integer, and payloads of at least 0.
 func acceptsSemaphore(keys space, said []message) error {
 	for _, m := range said {
 		if n, err := strconv.Atoi(m.payload); err != nil || n < 0 || m.channel != setSemaphoreChannel {

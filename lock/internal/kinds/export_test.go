@@ -1,4 +1,4 @@
 package kinds
 
-// LineScript is the text that the scripts of kinds with a line have in common.
+// LineScript is the common text of the scripts of kinds with a line.
 var LineScript = allLine

@@ -1,7 +1,7 @@
-// Package kinds has what the server knows of each kind of lock: the names of its keys and channels, as Redisson derives them
-// from the name of the lock, and its scripts, which stand in the folder lua.
+// Package kinds has the server's side of each kind of lock: the names of keys and channels, derived from the name of the lock as
+// in Redisson, and the scripts in the folder lua.
 //
-// A kind is made at its first use, and the linker drops kinds that a program never mentions.
+// A kind is made at its first use. The linker drops the kinds missing from a program.
 package kinds
 
 import "github.com/lockwire/lockwire/script"
@@ -13,8 +13,8 @@ import "github.com/lockwire/lockwire/script"
 //   - KEYS, except of Renew: the lock, its channel, the kind's own keys, and then the latch, if any. A script touches
 //     no further keys, except the leases of other readers.
 //   - ARGV of Acquire and Undo: the arguments common to all kinds, followed by the kind's own. Release of a kind with a queue
-//     has one more.
-//   - A script that takes or changes something also gets the time until which the request is valid.
+//     has a further argument.
+//   - Scripts with an effect also get the end of the request's validity.
 type Kind struct {
 	Name    string
 	Channel func(name string) string
@@ -25,7 +25,7 @@ type Kind struct {
 	Suffix  string                     // follows the owner in the lock's hash
 
 	Acquire *script.Script
-	Release *script.Script // nil if callers that acquire have nothing to give back
+	Release *script.Script // nil if there is nothing to give back
 	Undo    *script.Script // takes back an acquire without an answer; nil if Acquire changes nothing
 	Renew   *script.Script
 	Force   *script.Script
@@ -34,7 +34,7 @@ type Kind struct {
 	Downgrade *script.Script            // turns a hold into a hold of the other half of a read-write lock; nil for none
 	Pass      *script.Script            // of a kind with a queue: passes over owners in front
 	HandOver  *script.Script            // puts the next owner in the place of the last; nil for none
-	Single    *script.Script            // the release of an owner that never has another hold; nil for Release
+	Single    *script.Script            // the release for owners of a single hold; nil for Release
 	Quit      *script.Script            // ends a place in the line of waiting processes; nil if there is no line
 	More      map[string]*script.Script // further scripts, by operation
 }

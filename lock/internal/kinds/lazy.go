@@ -3,7 +3,7 @@ package kinds
 import "sync"
 
 // Lazy is a value created on first use. A Lazy declared by a composite literal needs no initialization, so the linker
-// drops values that a program never mentions.
+// drops the values missing from a program.
 type Lazy[T any] struct {
 	Make func() T // constant
 

@@ -52,7 +52,7 @@ var (
 // Reentrant is Redisson's RLock.
 func Reentrant() *Kind { return reentrant.Get() }
 
-// NonReentrant is stored as Reentrant, and refuses an owner that has the lock.
+// NonReentrant is stored as Reentrant, and refuses the owner of the lock.
 func NonReentrant() *Kind { return nonReentrant.Get() }
 
 // Spin is stored as Reentrant. Its waiters poll, so it has no line.

@@ -11,8 +11,7 @@ import (
 	"github.com/lockwire/lockwire/lock/internal/kinds"
 )
 
-// Each script is a file that says what it is for, which KEYS and ARGV it takes and what it returns, sets no global, and is
-// what the package runs.
+// Each script is a file. Its header has the purpose, KEYS, ARGV and the return value. It sets no global, and the package runs it.
 func TestScriptFiles(t *testing.T) {
 	files, err := filepath.Glob("lua/*.lua")
 	if err != nil || len(files) == 0 {
@@ -69,7 +68,7 @@ func TestScriptFiles(t *testing.T) {
 	}
 }
 
-// A function that several scripts have is the same in all of them.
+// Functions of the same name are the same in all scripts.
 func TestScriptFunctions(t *testing.T) {
 	function := regexp.MustCompile(`(?ms)^local function (head|remaining|leave)\(.*?^end$`)
 	texts := map[string]string{}

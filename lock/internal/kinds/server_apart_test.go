@@ -14,15 +14,15 @@ import (
 	"github.com/lockwire/lockwire/script"
 )
 
-// What all_apart.lua does with a script is what the script does, where all keys are. On a node that a slot leaves no key can be made:
-// there it is the same, but that no latch is made and nobody is told; what has to make another key fails, and changes nothing.
+// A script preceded by all_apart.lua has the same effects on a node with all keys. On a node that a slot leaves, no key can be
+// made: the script makes no latch and wakes nobody; a script that has to make another key fails without an effect.
 
 // apartSource is a script with all_apart.lua in front of it.
 func apartSource(s *script.Script) string {
 	return kinds.All()[kinds.Any]["apart"].Source() + s.Source()
 }
 
-// apartCall is the KEYS and ARGV of a transition that is run apart.
+// apartCall returns the KEYS and ARGV of a transition run apart.
 func apartCall(t transition, now time.Time, leaving bool) (keys []string, args []any) {
 	there := map[string]int{}
 	for _, k := range t.from.keys {
@@ -65,7 +65,7 @@ func TestServerApart(t *testing.T) {
 	})
 }
 
-// leaves is what may run on a node that the slot leaves.
+// leaves are the scripts that may run on a node that the slot leaves.
 func leaves(set *scriptSet, operation string) bool {
 	switch operation {
 	case "release", "single", "lease":
@@ -150,7 +150,7 @@ func (l *leaver) compare(t transition) bool {
 	return true
 }
 
-// leaving is what becomes of t on a node that the slot leaves. Of a failure the server says how.
+// leaving returns t as it is on a node that the slot leaves. The server tells the text of a failure.
 func (l *leaver) leaving(t transition, reply resp.Value) string {
 	before := func(name string) bool {
 		return slices.ContainsFunc(t.from.keys, func(k key) bool { return k.name == name })
@@ -171,8 +171,8 @@ func (l *leaver) leaving(t transition, reply resp.Value) string {
 	return text + "\n" + keys.String()
 }
 
-// What has come too late, or finds a key missing that was there a moment ago, changes nothing and may be tried again. A release of one
-// of several holds is done only if there are as many as its caller knows of: one less is what it leaves itself.
+// A request that is late, or misses a key that existed a moment ago, has no effect and may be repeated. A release of one of
+// several holds runs only if the hold count is the caller's: a smaller count is the release's own effect.
 func TestServerApartRefuses(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
 		latch, release := setLatch(0), apartSource(kinds.All()["reentrant"]["release"])
@@ -180,7 +180,7 @@ func TestServerApartRefuses(t *testing.T) {
 			late         time.Duration
 			latchThere   int
 			expected     any
-			answer, left string // what is returned, and the holds that remain of two
+			answer, left string // the reply, and the remaining holds of two
 		}{
 			"in time":             {expected: "", answer: "int 0", left: "1"},
 			"too late":            {late: time.Hour, expected: "", answer: "TRYAGAIN", left: "2"},

@@ -16,11 +16,11 @@ import (
 	"github.com/lockwire/lockwire/script"
 )
 
-// narrow is a user who has a right to the keys of one call only.
+// narrow is a user with the right to the keys of a single call.
 const narrow = "narrow"
 
-// keyRules are the ACL rules for KEYS of a call, the lists that stand for channels and, of a read-write lock, for the leases of
-// readers that it is not about. Of who has no Owner there is one hold, and no call about another.
+// keyRules are the ACL rules for the KEYS of a call, the lists in place of channels and, of a read-write lock, the leases of other
+// readers. A caller without an Owner has one hold, and no call about others.
 func keyRules(t transition, reads bool) []any {
 	rules := []any{"ACL", "SETUSER", narrow, "resetkeys"}
 	for _, key := range t.by.keys {
@@ -37,8 +37,8 @@ func keyRules(t transition, reads bool) []any {
 	return rules
 }
 
-// TestServerScriptKeys has the scripts of each kind run by a user who has a right to KEYS and nothing else, but for the leases of
-// other readers: they do what they do for anybody.
+// TestServerScriptKeys runs the scripts of each kind as a user with the right to KEYS alone, and to the leases of other readers:
+// the effects are the same.
 func TestServerScriptKeys(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
 		if !s.AtLeast(6, 0) {
@@ -110,7 +110,7 @@ func (k *keyTest) visit(t *testing.T, step transition) bool {
 	return true
 }
 
-// A server that refuses a script the leases of other readers, whom its caller does not know, keeps the lock for as long as it is.
+// A script without the right to the leases of other readers leaves the lease of the lock as long as it is.
 func TestServerReadersUnknown(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
 		if !s.AtLeast(6, 0) {

@@ -71,7 +71,7 @@ func (l *lineWalk) step(w *twin, random *rand.Rand) bool {
 	return same && l.lastingTurn(w) && l.farVisit(w)
 }
 
-// changeStrangers begins or ends the subscription of a client that knows nothing of the line.
+// changeStrangers begins or ends the subscription of a client without a line.
 func (l *lineWalk) changeStrangers(w *twin) bool {
 	if l.strangers != nil {
 		for i, s := range l.strangers {
@@ -98,7 +98,7 @@ func (l *lineWalk) changeStrangers(w *twin) bool {
 	return true
 }
 
-// lastingTurn has a turn that a script has given last for nine seconds more, or the servers would differ by how long the machine took.
+// lastingTurn makes turns last for nine seconds more: otherwise the speed of the machine would decide.
 func (l *lineWalk) lastingTurn(w *twin) bool {
 	for _, p := range []*conn.Pool{w.real, w.fake} {
 		v, err := p.Do(w.t.Context(), "ZRANGE", walkLine, 0, 0)
@@ -118,7 +118,7 @@ func (l *lineWalk) lastingTurn(w *twin) bool {
 	return true
 }
 
-// farVisit puts a visit that is due in a second an hour ahead, or the order behind it would be that of the machine's speed.
+// farVisit moves a visit due in a second an hour ahead: otherwise the speed of the machine would decide the order.
 func (l *lineWalk) farVisit(w *twin) bool {
 	for _, p := range []*conn.Pool{w.real, w.fake} {
 		v, err := p.Do(w.t.Context(), "ZSCORE", walkLine, "*")

@@ -18,7 +18,7 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// The digest by which a script is run is the one that the server gives it.
+// Digest is the server's digest of the script.
 func TestServerDigests(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
 		for kind, scripts := range kinds.All() {
@@ -32,7 +32,7 @@ func TestServerDigests(t *testing.T) {
 	})
 }
 
-// twin runs the same scripts on a server, which has Lua, and on the fake one, which has Go functions.
+// twin runs the same scripts on a server, in Lua, and on the fake server, as Go functions.
 type twin struct {
 	t          *testing.T
 	kind       string
@@ -143,7 +143,7 @@ func (w *twin) do(args ...any) bool {
 	return w.same(fmt.Sprint(args...), run(w.real), run(w.fake))
 }
 
-// same compares two replies, and what both servers have now.
+// same compares two replies, and the keys of both servers.
 func (w *twin) same(what, real, fake string) bool {
 	w.t.Helper()
 	if !sameTexts(real, fake) {
