@@ -15,7 +15,7 @@ import (
 // T is one of these types, or has one of them as its underlying type:
 //
 //   - string, bool, and all integers and floating-point numbers, as Text, Bool, Int and Float convert.
-//     A number out of range is an error.
+//     A number out of range is an error, also a time.Duration.
 //   - []byte: a copy of the text.
 //   - []E: the elements of an aggregate.
 //   - map[K]E: the pairs of an aggregate, as Pairs finds them.
@@ -107,7 +107,7 @@ func (d *decoder) decode(v Value, dst reflect.Value) (err error) {
 	case *time.Duration:
 		_, err = v.duration("")
 	case encoding.TextUnmarshaler:
-		err = v.unmarshal(p, dst.Type())
+		err = v.unmarshal(p, dst)
 	default:
 		err = d.decodeKind(v, dst)
 	}
@@ -122,8 +122,14 @@ func (d *decoder) decodeKind(v Value, dst reflect.Value) error {
 			dst.SetZero()
 			return nil
 		}
-		dst.Set(reflect.New(dst.Type().Elem()))
-		return d.decode(v, dst.Elem())
+		for range maxPointers {
+			p := reflect.New(dst.Type().Elem())
+			dst.Set(p)
+			if dst = p.Elem(); dst.Kind() != reflect.Pointer {
+				return d.decode(v, dst)
+			}
+		}
+		return v.isNot(article(dst.Type()) + ": too many pointers")
 	case reflect.Slice:
 		return d.decodeSlice(v, dst)
 	case reflect.Map:
@@ -161,6 +167,9 @@ func (v Value) decodeScalar(dst reflect.Value) error {
 		return err
 	case reflect.Float32, reflect.Float64:
 		f, err := v.Float()
+		if err == nil && dst.OverflowFloat(f) {
+			return v.isNot(article(dst.Type()) + ": out of range")
+		}
 		dst.SetFloat(f)
 		return err
 	}
@@ -181,13 +190,51 @@ func (v Value) unsigned() (uint64, error) {
 	return 0, v.isNot("an unsigned integer")
 }
 
-// unmarshal passes the text of v to dst, a *T.
-func (v Value) unmarshal(dst encoding.TextUnmarshaler, t reflect.Type) error {
+// unmarshal passes the text of v to p, the address of dst.
+func (v Value) unmarshal(p encoding.TextUnmarshaler, dst reflect.Value) error {
 	s, err := v.Text()
-	if err == nil && dst.UnmarshalText([]byte(s)) != nil { // whose error may quote the text
+	if err != nil {
+		return err
+	}
+	if embedsNil(dst) {
+		return v.unmarshalSafely(p, s, dst.Type())
+	}
+	if p.UnmarshalText([]byte(s)) != nil { // whose error may quote the text
+		return v.isNot("the text of " + article(dst.Type()))
+	}
+	return nil
+}
+
+// unmarshalSafely is for a struct with an embedded nil, on which p may call UnmarshalText: a panic becomes an error,
+// because a reply causes it.
+func (v Value) unmarshalSafely(p encoding.TextUnmarshaler, s string, t reflect.Type) (err error) {
+	defer func() {
+		if recover() != nil {
+			err = v.isNot("the text of " + article(t) + ", in which a nil is embedded")
+		}
+	}()
+	if p.UnmarshalText([]byte(s)) != nil {
 		err = v.isNot("the text of " + article(t))
 	}
 	return err
+}
+
+// embedsNil reports whether v is a struct with an embedded nil, also in an embedded struct.
+func embedsNil(v reflect.Value) bool {
+	if v.Kind() != reflect.Struct {
+		return false
+	}
+	t := v.Type()
+	for i := range t.NumField() {
+		if !t.Field(i).Anonymous {
+			continue
+		}
+		f := v.Field(i)
+		if k := f.Kind(); (k == reflect.Pointer || k == reflect.Interface) && f.IsNil() || embedsNil(f) {
+			return true
+		}
+	}
+	return false
 }
 
 // list returns the elements of v, which must be an aggregate without names.

@@ -34,7 +34,7 @@ func (e Entry) Get(name string) string {
 //		fmt.Println(e.ID, e.Get("name"))
 //	}
 //
-// A null has no entries. An err that is not nil, an error reply, and a reply of another form come as the error of the
+// A null has no entries. A null among the entries, which XCLAIM of a server before 7.0 has for a deleted one, is skipped. An err that is not nil, an error reply, and a reply of another form come as the error of the
 // last step.
 func Entries(v Value, err error) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
@@ -84,6 +84,9 @@ func streamEntries(stream, list Value, yield func(Entry, error) bool) bool {
 
 // yieldEntry yields the entry e, or the error of a value that is none, and reports whether to go on.
 func yieldEntry(stream string, e Value, yield func(Entry, error) bool) bool {
+	if e.IsNull() {
+		return true
+	}
 	id, fields := e, Value{}
 	if e.Kind() == Array && e.Len() == 2 {
 		id, fields = e.At(0), e.At(1)

@@ -18,61 +18,80 @@ import (
 //	}
 //	_, err := pool.Do(ctx, "HSET", "user:1", resp.Fields(user))
 //
-// Of a struct Fields takes the exported fields with a tag redis, in their order, also of embedded structs. A nil pointer
-// is left out. A map is sorted by its keys.
+// Of a struct Fields takes the exported fields with a tag redis, in their order, also of embedded structs. The tag "-"
+// excludes a field, or an embedded struct with all its fields. Each name may stand in one tag only, and no tagged
+// field may be hidden, in the sense of Go, by a field that is not stored. A map is sorted by its keys.
 //
-// The values are of the types that [Cmd] takes, time.Time, time.Duration, and types that implement
-// encoding.TextMarshaler. Behind a comma the tag names a unit: s, ms, us or ns. A time.Time with a unit is stored as the
-// time since 1970, and without one in RFC 3339. A time.Duration must have a unit.
+// The values are of the types that [Cmd] takes, time.Time, time.Duration, types that implement
+// encoding.TextMarshaler themselves or by a pointer, and pointers and interfaces to these. A nil pointer or interface is
+// left out. For a nil pointer to a struct the result is empty.
 //
-// Fields panics if the type cannot be stored, or if a TextMarshaler returns an error. [As] reads what Fields has written.
+// Behind a comma the tag names a unit: s, ms, us or ns. A time.Time with a unit is stored as the time since 1970, and
+// without one in RFC 3339. A time.Duration must have a unit, and what is shorter than the unit is cut off.
+//
+// Fields panics if the type cannot be stored, if a TextMarshaler returns an error, and if a time is out of the range of
+// its unit: a time with ns is in the years 1678 to 2262, and so never the zero time. [As] reads what Fields has written.
 func Fields(v any) []string {
 	r := reflect.ValueOf(v)
-	for r.Kind() == reflect.Pointer {
-		r = r.Elem()
+	if !r.IsValid() {
+		panic("resp: Fields of nil: pass a struct or a map")
 	}
-	switch r.Kind() {
+	t := r.Type()
+	for range maxPointers {
+		if t.Kind() != reflect.Pointer {
+			break
+		}
+		t = t.Elem()
+		if r.IsValid() {
+			r = r.Elem()
+		}
+	}
+	switch t.Kind() {
 	case reflect.Struct:
-		return structFields(r)
+		return structFields(t, r)
 	case reflect.Map:
 		return mapFields(r)
+	case reflect.Pointer:
+		panic("resp: Fields of " + article(t) + ": too many pointers")
 	}
-	panic("resp: Fields of " + typeName(r) + ": pass a struct or a map")
+	panic("resp: Fields of " + article(t) + ": pass a struct or a map")
 }
 
-func typeName(v reflect.Value) string {
-	if !v.IsValid() {
-		return "nil"
-	}
-	return article(v.Type())
-}
+// maxPointers limits how many pointers may stand one behind the other: type P *P has no end.
+const maxPointers = 16
 
-func structFields(r reflect.Value) []string {
-	fields, err := fieldsOf(r.Type())
+// structFields returns the fields of r, a struct of type t, or none if r is invalid.
+func structFields(t reflect.Type, r reflect.Value) []string {
+	fields, err := fieldsOf(t)
 	if err != nil {
 		panic(err.Error())
 	}
+	if !r.IsValid() {
+		return nil
+	}
 	words := make([]string, 0, 2*len(fields))
 	for _, f := range fields {
-		v := r.FieldByIndex(f.index)
-		for v.Kind() == reflect.Pointer && !v.IsNil() {
-			v = v.Elem()
-		}
-		if v.Kind() != reflect.Pointer {
-			words = append(words, f.name, textOf(v, f.unit))
+		if text, ok := textOf(r.FieldByIndex(f.index), f.unit); ok {
+			words = append(words, f.name, text)
 		}
 	}
 	return words
 }
 
+// mapFields returns the pairs of r, a map, or none if r is invalid.
 func mapFields(r reflect.Value) []string {
+	if !r.IsValid() {
+		return nil
+	}
 	pairs := make([][2]string, 0, r.Len())
 	for it := r.MapRange(); it.Next(); {
-		v := it.Value()
-		if v.Kind() == reflect.Interface {
-			v = v.Elem()
+		key, ok := textOf(it.Key(), "")
+		if !ok {
+			panic("resp: Fields: a key is nil")
 		}
-		pairs = append(pairs, [2]string{textOf(it.Key(), ""), textOf(v, "")})
+		if text, ok := textOf(it.Value(), ""); ok {
+			pairs = append(pairs, [2]string{key, text})
+		}
 	}
 	slices.SortFunc(pairs, func(a, b [2]string) int { return cmp.Compare(a[0], b[0]) })
 	words := make([]string, 0, 2*len(pairs))
@@ -82,24 +101,47 @@ func mapFields(r reflect.Value) []string {
 	return words
 }
 
-// textOf returns v as an argument.
-func textOf(v reflect.Value, unit string) string {
-	if v.IsValid() {
-		if s, ok := timeText(v.Interface(), unit); ok {
-			return s
+// textOf returns v as an argument. ok is false for a nil pointer or interface, also behind pointers and interfaces.
+func textOf(v reflect.Value, unit string) (_ string, ok bool) {
+	for range maxPointers {
+		k := v.Kind()
+		indirect := k == reflect.Pointer || k == reflect.Interface
+		if indirect && v.IsNil() {
+			return "", false
 		}
-		if m, ok := v.Interface().(encoding.TextMarshaler); ok {
+		if text, ok := timeText(v.Interface(), unit); ok {
+			return text, true
+		}
+		if m, ok := marshaler(v); ok {
 			text, err := m.MarshalText()
-			if err != nil {
-				panic("resp: Fields: " + typeName(v) + " has no text: " + err.Error())
+			if err != nil { // which may quote the value
+				panic("resp: Fields: " + article(v.Type()) + " has no text: its MarshalText returns an error")
 			}
-			return string(text)
+			return string(text), true
 		}
-		if text, ok := appendScalar(nil, v); ok {
-			return string(text)
+		if !indirect {
+			break
 		}
+		v = v.Elem()
 	}
-	panic("resp: Fields: " + typeName(v) + " cannot be stored")
+	if text, ok := appendScalar(nil, v); ok {
+		return string(text), true
+	}
+	panic("resp: Fields: " + article(v.Type()) + " cannot be stored")
+}
+
+// marshaler returns v, or a pointer to a copy of v, as a TextMarshaler.
+func marshaler(v reflect.Value) (encoding.TextMarshaler, bool) {
+	if m, ok := v.Interface().(encoding.TextMarshaler); ok {
+		return m, true
+	}
+	t := v.Type()
+	if !reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextMarshaler]()) {
+		return nil, false
+	}
+	p := reflect.New(t)
+	p.Elem().Set(v)
+	return p.Interface().(encoding.TextMarshaler), true
 }
 
 // field is a field of a struct with a tag redis.
@@ -110,42 +152,88 @@ type field struct {
 	title string // of the field, for errors
 }
 
-// fieldsOf returns the tagged fields of a struct type. A second field of a name, or an unknown unit, is a mistake of the
-// program.
-func fieldsOf(t reflect.Type) (list []field, err error) {
-	for _, f := range reflect.VisibleFields(t) {
-		tag, ok := f.Tag.Lookup("redis")
-		if !ok || tag == "-" {
-			continue
-		}
-		name, unit, _ := strings.Cut(tag, ",")
-		same := func(other field) bool { return other.name == name }
-		switch {
-		case !f.IsExported():
-			return nil, errors.New("resp: field " + f.Name + " of " + t.String() + " has a tag and is not exported")
-		case behindPointer(t, f.Index):
-			return nil, errors.New("resp: field " + f.Name + " of " + t.String() + " is in an embedded pointer")
-		case name == "", slices.ContainsFunc(list, same):
-			return nil, errors.New("resp: the tag of field " + f.Name + " of " + t.String() + " has no name of its own")
-		case !isUnit(unit, f.Type):
-			return nil, errors.New("resp: the tag of field " + f.Name + " of " + t.String() + " needs another unit, or none")
-		}
-		list = append(list, field{f.Index, name, unit, f.Name})
-	}
-	if len(list) == 0 {
+// fieldsOf returns the tagged fields of a struct type. Two fields of one name, a hidden field and an unknown unit are
+// mistakes of the program.
+func fieldsOf(t reflect.Type) ([]field, error) {
+	list, err := walkFields(t, nil)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(list) == 0:
 		return nil, errors.New("resp: " + t.String() + " has no field with a tag redis")
+	}
+	for i, f := range list {
+		if slices.ContainsFunc(list[:i], func(other field) bool { return other.name == f.name }) {
+			return nil, errors.New("resp: the tag of field " + f.title + " of " + t.String() + " has no name of its own")
+		}
 	}
 	return list, nil
 }
 
-// behindPointer reports whether the path to a field leads through an embedded pointer.
-func behindPointer(t reflect.Type, index []int) bool {
-	for _, i := range index[:len(index)-1] {
-		if t = t.Field(i).Type; t.Kind() == reflect.Pointer {
-			return true
+// walkFields returns the tagged fields of t and of the structs embedded in it. around are the types in which t is
+// embedded: the fields of a type embedded in itself are hidden.
+func walkFields(t reflect.Type, around []reflect.Type) (list []field, err error) {
+	around = append(slices.Clone(around), t)
+	for i := range t.NumField() {
+		f := t.Field(i)
+		tag, tagged := f.Tag.Lookup("redis")
+		switch {
+		case tagged && tag != "-":
+			field, err := fieldOf(t, f, tag)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, field)
+		case !tagged && f.Anonymous:
+			inner, err := embeddedFields(t, f, around)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, inner...)
 		}
 	}
-	return false
+	for _, f := range list {
+		if by, ok := t.FieldByName(f.title); ok && !slices.ContainsFunc(list, func(stored field) bool { return slices.Equal(stored.index, by.Index) }) {
+			return nil, errors.New("resp: field " + f.title + " of an embedded struct of " + t.String() + " is hidden by one that is not stored")
+		}
+	}
+	return list, nil
+}
+
+// fieldOf returns the field f of t with its tag.
+func fieldOf(t reflect.Type, f reflect.StructField, tag string) (field, error) {
+	name, unit, _ := strings.Cut(tag, ",")
+	switch {
+	case !f.IsExported():
+		return field{}, errors.New("resp: field " + f.Name + " of " + t.String() + " has a tag and is not exported")
+	case name == "":
+		return field{}, errors.New("resp: the tag of field " + f.Name + " of " + t.String() + " has no name")
+	case !isUnit(unit, f.Type):
+		return field{}, errors.New("resp: the tag of field " + f.Name + " of " + t.String() + " needs another unit, or none")
+	}
+	return field{f.Index, name, unit, f.Name}, nil
+}
+
+// embeddedFields returns the tagged fields of what f embeds in t.
+func embeddedFields(t reflect.Type, f reflect.StructField, around []reflect.Type) ([]field, error) {
+	inner := f.Type
+	if inner.Kind() == reflect.Pointer {
+		inner = inner.Elem()
+	}
+	if inner.Kind() != reflect.Struct || slices.Contains(around, inner) {
+		return nil, nil
+	}
+	list, err := walkFields(inner, around)
+	if err != nil {
+		return nil, err
+	}
+	if len(list) > 0 && inner != f.Type {
+		return nil, errors.New("resp: field " + list[0].title + " of " + t.String() + " is in an embedded pointer")
+	}
+	for i := range list {
+		list[i].index = append(slices.Clone(f.Index), list[i].index...)
+	}
+	return list, nil
 }
 
 // decodeStruct stores the pairs of v in the fields of dst.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math"
 	"strconv"
+	"strings"
 )
 
 const (
@@ -150,6 +151,46 @@ func parseDouble(b []byte) (float64, bool) {
 	// The grammar is checked above; ParseFloat can only fail on a number too large, and returns infinity.
 	f, _ := strconv.ParseFloat(string(b), 64)
 	return f, true
+}
+
+// inRange reports whether f, parsed from text, is infinite only if the text says so.
+func inRange(f float64, text string) bool {
+	return !math.IsInf(f, 0) || !strings.ContainsAny(text, "0123456789")
+}
+
+// exactInt returns the integer that s says, which parseDouble accepts as a finite number. ok is false if s has a
+// fraction, or an integer of more than 64 bits.
+func exactInt(s string) (_ int64, ok bool) {
+	exponent := 0
+	if i := strings.IndexAny(s, "eE"); i >= 0 {
+		var err error
+		if exponent, err = strconv.Atoi(s[i+1:]); err != nil { // too long: less than 1, or zero
+			exponent = math.MinInt32
+		}
+		s = s[:i]
+	}
+	sign := ""
+	if s[0] == '-' {
+		sign = "-"
+	}
+	whole, fraction, _ := strings.Cut(strings.TrimLeft(s, "+-"), ".")
+	digits := strings.TrimLeft(whole+fraction, "0")
+	if digits == "" {
+		return 0, true
+	}
+	most := strings.TrimRight(digits, "0")
+	zeros := exponent - len(fraction) + len(digits) - len(most)
+	if zeros < 0 || zeros > 19 {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(sign+most+strings.Repeat("0", zeros), 10, 64)
+	return n, err == nil
+}
+
+// isRounded reports whether s may be a double that a server has rounded to 17 digits: 1.7000000000000001e+18.
+func isRounded(s string) bool {
+	i := strings.IndexAny(strings.TrimLeft(s, "+-"), "eE")
+	return i > 0 && i <= 17+len(".")
 }
 
 // parseInfinity parses infinity and NaN.

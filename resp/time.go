@@ -93,8 +93,7 @@ func (v Value) time(unit string) (time.Time, error) {
 		if err != nil {
 			return time.Time{}, err
 		}
-		perSecond := int64(time.Second / unitOf(unit))
-		return time.Unix(n/perSecond, n%perSecond*int64(unitOf(unit))), nil
+		return sinceEpoch(n, unitOf(unit)), nil
 	}
 	if v.Kind() == Array && v.Len() == 2 {
 		s, err := v.At(0).Int()
@@ -114,6 +113,12 @@ func (v Value) time(unit string) (time.Time, error) {
 	return t, nil
 }
 
+// sinceEpoch returns the time n units after 1970.
+func sinceEpoch(n int64, unit time.Duration) time.Time {
+	perSecond := int64(time.Second / unit)
+	return time.Unix(n/perSecond, n%perSecond*int64(unit))
+}
+
 // duration returns v as a duration of units.
 func (v Value) duration(unit string) (time.Duration, error) {
 	if unit == "" {
@@ -123,7 +128,11 @@ func (v Value) duration(unit string) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	return times(n, unitOf(unit)), nil
+	d := times(n, unitOf(unit))
+	if int64(d/unitOf(unit)) != n {
+		return 0, v.isNot("a time.Duration: out of range")
+	}
+	return d, nil
 }
 
 // timeText returns the text of a time.Time, or of a time.Duration with a unit, and whether v is one of them.
@@ -134,7 +143,12 @@ func timeText(v any, unit string) (string, bool) {
 			return v.Format(time.RFC3339Nano), true
 		}
 		n := v.Unix()*int64(time.Second/unitOf(unit)) + int64(v.Nanosecond())/int64(unitOf(unit))
+		if sinceEpoch(n, unitOf(unit)).Unix() != v.Unix() { // the arithmetic has wrapped around
+			panic("resp: Fields: a time.Time is out of range of the unit " + unit)
+		}
 		return strconv.FormatInt(n, 10), true
+	case *time.Time: // not in RFC 3339, as its MarshalText has it, where there is a unit
+		return timeText(*v, unit)
 	case time.Duration:
 		if unit != "" {
 			return strconv.FormatInt(int64(v/unitOf(unit)), 10), true

@@ -144,7 +144,8 @@ func (v Value) double() float64 { return math.Float64frombits(v.num) }
 //
 //   - An integer: its value. A boolean: 1 or 0.
 //   - A string, a big number or a double: an exact 64-bit integer, also with a point or an exponent
-//     ("1e+17").
+//     ("1e+17") if a float64 holds the number exactly. Up to 17 digits with an exponent stand for
+//     the nearest float64, because servers write a double so.
 //   - An error reply: the reply as the error.
 //   - Any other value: a [*KindError].
 func (v Value) Int() (int64, error) {
@@ -157,7 +158,10 @@ func (v Value) Int() (int64, error) {
 			return n, nil
 		}
 		f, ok := parseDouble([]byte(s))
-		if ok && f == math.Trunc(f) && f >= -1<<63 && f < 1<<63 {
+		if !ok || f != math.Trunc(f) || f < -1<<63 || f >= 1<<63 {
+			break
+		}
+		if n, ok := exactInt(s); ok && (n == int64(f) || isRounded(s)) {
 			return int64(f), nil
 		}
 	}
@@ -169,6 +173,7 @@ func (v Value) Int() (int64, error) {
 //   - An integer or big number: rounded if necessary. A boolean: 1 or 0.
 //   - A double: its value.
 //   - A string: parsed like a RESP3 double, including "inf" and "nan".
+//   - A string or big number out of range, such as 1e999: a [*KindError].
 //   - An error reply: the reply as the error.
 //   - Any other value: a [*KindError].
 func (v Value) Float() (float64, error) {
@@ -179,7 +184,7 @@ func (v Value) Float() (float64, error) {
 		return v.double(), nil
 	case SimpleString, BulkString, BigNumber, VerbatimString:
 		s, _ := v.Text()
-		if f, ok := parseDouble([]byte(s)); ok {
+		if f, ok := parseDouble([]byte(s)); ok && inRange(f, s) {
 			return f, nil
 		}
 	}
