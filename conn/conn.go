@@ -115,7 +115,7 @@ func (c *Conn) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value
 		return nil, nil
 	}
 	if i, err := refuseAny(cmds, exclusive); err != nil {
-		return nil, refusal(c.l.Addr, request{Commands: cmds[i:]}, err)
+		return nil, refusalOf(c.l.Addr, cmds, i, err)
 	}
 	c.active.Add(1)
 	defer c.active.Add(-1)

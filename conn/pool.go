@@ -107,7 +107,7 @@ func (p *Pool) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value
 		return nil, nil
 	}
 	if i, err := refuseAny(cmds, sharedBatch); err != nil {
-		return nil, refusal(p.cfg.Addr, request{Commands: cmds[i:]}, err)
+		return nil, refusalOf(p.cfg.Addr, cmds, i, err)
 	}
 	if endsInWait(cmds) {
 		return p.sendAcked(ctx, cmds)

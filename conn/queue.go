@@ -28,20 +28,30 @@ type Queue struct {
 }
 
 // Result is the outcome of a command in a [Queue], converted to T by [resp.As]. Many goroutines may read it after Run.
+// The zero Result returns the error of one whose Queue was not run.
 type Result[T any] struct{ outcome }
 
 // outcome is the reply to a command, or the reason why there is none.
 type outcome struct {
 	value resp.Value
 	err   error
+	ran   bool
+	name  string // of a command that cannot be encoded
 }
 
 // Add appends a command, given as name and arguments as for [resp.Cmd], to the queue q. It sends nothing.
-func Add[T any](q *Queue, args ...any) *Result[T] { return AddCommand[T](q, resp.Cmd(args...)) }
+func Add[T any](q *Queue, args ...any) *Result[T] {
+	cmd := resp.Cmd(args...)
+	r := AddCommand[T](q, cmd)
+	if cmd.Err() != nil && len(args) > 0 {
+		r.name, _ = args[0].(string)
+	}
+	return r
+}
 
 // AddCommand is Add for an encoded command. Run reports a command that cannot be encoded.
 func AddCommand[T any](q *Queue, cmd resp.Command) *Result[T] {
-	r := &Result[T]{outcome{err: errNotRun}}
+	r := &Result[T]{}
 	q.cmds, q.outcomes = append(q.cmds, cmd), append(q.outcomes, &r.outcome)
 	return r
 }
@@ -55,7 +65,10 @@ func (r *Result[T]) Maybe() (t T, ok bool, err error) { return resp.Maybe[T](r.V
 
 // Value returns the reply as it came. An error reply is the error.
 func (r *Result[T]) Value() (resp.Value, error) {
-	if r.err != nil {
+	switch {
+	case !r.ran:
+		return resp.Value{}, errNotRun
+	case r.err != nil:
 		return resp.Value{}, r.err
 	}
 	return r.value, r.value.Err()
@@ -68,6 +81,7 @@ func (q *Queue) Len() int { return len(q.cmds) }
 // commands of the queue run even if one of them fails. Run returns one of these errors:
 //
 //   - the error of SendBatch, if the outcome of any command is unknown; each Result has the outcome of its command.
+//     If the client refuses a command ([ErrRefused]), no command runs, and the error has the number and the name of it.
 //   - the first error reply, with the number and the name of its command.
 func (q *Queue) Run(ctx context.Context, d Doer) error { return q.run(ctx, d.SendBatch) }
 
@@ -84,8 +98,12 @@ func (q *Queue) run(ctx context.Context, send func(context.Context, []resp.Comma
 	cmds, outcomes := q.cmds, q.outcomes
 	*q = Queue{}
 	values, err := send(ctx, cmds)
+	if r, ok := errors.AsType[refused](err); ok && 0 < r.number && r.number <= len(cmds) {
+		err = fmt.Errorf("conn: command %d of %d, %s: %w", r.number, len(cmds), outcomes[r.number-1].nameOf(cmds[r.number-1]), err)
+	}
 	for i, o := range outcomes {
 		o.value, o.err = Outcome(values, err, i)
+		o.ran = true
 	}
 	if err != nil {
 		return err
@@ -96,6 +114,14 @@ func (q *Queue) run(ctx context.Context, send func(context.Context, []resp.Comma
 		}
 	}
 	return nil
+}
+
+// nameOf returns the name of cmd, for errors.
+func (o *outcome) nameOf(cmd resp.Command) string {
+	if cmd.Err() != nil {
+		return printable(o.name)
+	}
+	return printable(cmd.Name())
 }
 
 // Outcome returns the outcome of command i after SendBatch of any Doer has returned values and err: the reply, which may

@@ -115,3 +115,59 @@ func TestQueueWithoutAnswers(t *testing.T) {
 		}
 	})
 }
+
+// The error for a refused command names its number and its name.
+func TestQueueNamesTheRefusedCommand(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		p := openPool(t, conn.Config{Dial: srv.Dial})
+		defer p.Close()
+		var q conn.Queue
+		for _, tt := range []struct {
+			cmd  []any
+			tx   bool
+			want string
+		}{
+			{[]any{"SET", "k", nil}, false, "command 2 of 3, SET: "}, {[]any{"SET", "k", nil}, true, "command 2 of 3, SET: "},
+			{[]any{"BLPOP", "k", 0}, false, "command 2 of 3, BLPOP: "}, {[]any{"WATCH", "k"}, true, "command 2 of 3, WATCH: "},
+			{[]any{[]string{"GET", "secret"}}, false, "command 2 of 3, command: "}, {[]any{"SECRET VALUE", nil}, false, "command 2 of 3, command: "},
+			{nil, false, "command 2 of 3, command: "},
+		} {
+			first := conn.Add[string](&q, "GET", "k")
+			second := conn.Add[string](&q, tt.cmd...)
+			conn.Add[string](&q, "GET", "k")
+			run := func() error { return q.Run(t.Context(), p) }
+			if tt.tx {
+				run = func() error { return q.RunTx(t.Context(), p) }
+			}
+			failed := run()
+			if !errors.Is(failed, conn.ErrRefused) || !conn.SafeToRetry(failed) || strings.Count(failed.Error(), tt.want) != 1 || strings.Contains(strings.ToLower(failed.Error()), "secret") {
+				t.Errorf("Run with %T = %v, want %q in it", tt.cmd, failed, tt.want)
+			}
+			for _, r := range []*conn.Result[string]{first, second} {
+				if _, err := r.Get(); err != failed {
+					t.Errorf("the result is %v, want %v", err, failed)
+				}
+			}
+		}
+		if n := srv.Count("GET"); n != 0 {
+			t.Errorf("%d GET were sent", n)
+		}
+	})
+}
+
+// A Result that no Queue has run is an error, also one that no Queue knows.
+func TestResultNotRun(t *testing.T) {
+	var zero conn.Result[*string]
+	var q conn.Queue
+	for name, r := range map[string]*conn.Result[*string]{"the zero Result": &zero, "a Result before Run": conn.Add[*string](&q, "GET", "k")} {
+		if _, err := r.Get(); err == nil || !strings.Contains(err.Error(), "not been run") {
+			t.Errorf("Get of %s: %v", name, err)
+		}
+		if _, _, err := r.Maybe(); err == nil {
+			t.Errorf("Maybe of %s: no error", name)
+		}
+		if _, err := r.Value(); err == nil {
+			t.Errorf("Value of %s: no error", name)
+		}
+	}
+}

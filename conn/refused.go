@@ -11,7 +11,10 @@ import (
 var ErrRefused = errors.New("refused by the client")
 
 // refused is the reason of a refusal. Its text is the text of the reason.
-type refused struct{ error }
+type refused struct {
+	error
+	number int // of the command in its batch, from 1, or 0 if the reason is none of a single command of a batch
+}
 
 func (e refused) Is(target error) bool { return target == ErrRefused }
 func (e refused) Unwrap() error        { return e.error }
@@ -20,9 +23,14 @@ func (e refused) Unwrap() error        { return e.error }
 // among several pools use CheckBatch to send either all commands or none.
 func CheckBatch(cmds []resp.Command) error {
 	if i, err := refuseAny(cmds, sharedBatch); err != nil {
-		return refusal("", request{Commands: cmds[i:]}, err)
+		return refusalOf("", cmds, i, err)
 	}
 	return nil
+}
+
+// refusalOf returns the error for a batch refused because of err, the reason against cmds[i].
+func refusalOf(addr string, cmds []resp.Command, i int, err error) error {
+	return refusal(addr, request{Commands: cmds[i:]}, refused{err, i + 1})
 }
 
 // refusal returns the error for a command refused because of err.
@@ -31,5 +39,9 @@ func refusal(addr string, q request, err error) error {
 	if len(q.Encoded) > 0 || len(q.Commands) > 0 && q.Commands[0].Err() == nil {
 		op = q.name()
 	}
-	return &Error{Op: op, Addr: addr, Err: refused{err}}
+	r, ok := err.(refused)
+	if !ok {
+		r = refused{error: err}
+	}
+	return &Error{Op: op, Addr: addr, Err: r}
 }

@@ -2,7 +2,9 @@ package conn
 
 import (
 	"context"
+	"errors"
 	"iter"
+	"strings"
 
 	"github.com/lockwire/lockwire/resp"
 )
@@ -19,7 +21,7 @@ import (
 // If d is a cluster, Scan goes through the keys of all its masters, one master after the other.
 //
 // Scan asks for the next keys when those before have been taken, so the loop may take its time. It sends nothing more
-// after the loop has ended. An error comes once, as the last step, with an empty key.
+// after the loop has ended. A reply of another form is an error too. An error comes once, as the last step, with an empty key.
 //
 // Scan promises what SCAN does: a key that exists from the first step to the last is yielded, possibly more than once.
 // Where another server takes over, or slots move, in the meantime, keys may be missing.
@@ -50,17 +52,42 @@ func SScan(ctx context.Context, d Doer, key string, args ...any) iter.Seq2[strin
 	return scanTexts(ctx, d, resp.CmdStrings([]string{"SSCAN", key, "0"}, args...))
 }
 
+var errNoValues = errors.New("with NOVALUES there are no pairs: send HSCAN by Do")
+
 // Pair is a field of a hash.
 type Pair struct{ Field, Value string }
 
-// HScan yields the fields of the hash at key, by HSCAN, as Scan yields keys. A missing hash has none.
+// HScan yields the fields of the hash at key, by HSCAN, as Scan yields keys. A missing hash has none. The option NOVALUES
+// is an error that matches ErrRefused: its replies are no pairs.
 func HScan(ctx context.Context, d Doer, key string, args ...any) iter.Seq2[Pair, error] {
-	return scanPairs(ctx, d, resp.CmdStrings([]string{"HSCAN", key, "0"}, args...), func(field, value resp.Value) (p Pair, err error) {
+	first := resp.CmdStrings([]string{"HSCAN", key, "0"}, args...)
+	if withoutValues(first) {
+		return func(yield func(Pair, error) bool) {
+			yield(Pair{}, refusal("", request{Commands: []resp.Command{first}}, errNoValues))
+		}
+	}
+	return scanPairs(ctx, d, first, func(field, value resp.Value) (p Pair, err error) {
 		if p.Field, err = field.Text(); err == nil {
 			p.Value, err = value.Text()
 		}
 		return p, err
 	})
+}
+
+// withoutValues reports whether an HSCAN has the option NOVALUES. The word may also be a pattern, or the key.
+func withoutValues(cmd resp.Command) bool {
+	i, value := 0, false
+	for word := range cmd.Args() {
+		if i++; i <= 3 || value { // behind the name, the key and the cursor; and no value of an option
+			value = false
+			continue
+		}
+		if strings.EqualFold(word, "NOVALUES") {
+			return true
+		}
+		value = strings.EqualFold(word, "MATCH") || strings.EqualFold(word, "COUNT")
+	}
+	return false
 }
 
 // Scored is a member of a sorted set.
@@ -124,17 +151,33 @@ func scanPairs[T any](ctx context.Context, d Doer, first resp.Command, convert f
 func scanPages(ctx context.Context, d Doer, first resp.Command) iter.Seq2[resp.Value, error] {
 	return func(yield func(resp.Value, error) bool) {
 		for cmd := first; ; {
-			v, err := d.Send(ctx, cmd)
-			cursor, bad := v.At(0).Text()
-			if err == nil {
-				err = bad
-			}
-			if !yield(v.At(1), err) || err != nil || cursor == "0" {
+			cursor, page, err := pageOf(d.Send(ctx, cmd))
+			if !yield(page, err) || err != nil || cursor == "0" {
 				return
 			}
 			cmd = withCursor(first, cursor)
 		}
 	}
+}
+
+// pageOf returns the next cursor and the list of elements in the reply to a SCAN.
+func pageOf(v resp.Value, err error) (cursor string, page resp.Value, _ error) {
+	if err == nil && (v.Kind() != resp.Array || v.Len() != 2) {
+		err = &resp.KindError{Kind: v.Kind(), Want: "a page of a scan: an array of two"}
+	}
+	if err != nil {
+		return "", resp.Value{}, err
+	}
+	cursor, err = v.At(0).Text()
+	page = v.At(1)
+	switch {
+	case err != nil:
+	case page.Err() != nil:
+		err = page.Err()
+	case page.Kind() != resp.Array && page.Kind() != resp.Map && page.Kind() != resp.Set:
+		err = &resp.KindError{Kind: page.Kind(), Want: "a list of elements"}
+	}
+	return cursor, page, err
 }
 
 // withCursor returns first with another cursor, which is the argument 0 at position 1 of SCAN, and 2 of the others.

@@ -20,7 +20,7 @@ func (p *Pool) Tx(ctx context.Context, cmds []resp.Command) ([]resp.Value, error
 		return nil, nil
 	}
 	if i, err := refuseAny(cmds, transaction); err != nil {
-		return nil, refusal(p.cfg.Addr, request{Commands: cmds[i:]}, err)
+		return nil, refusalOf(p.cfg.Addr, cmds, i, err)
 	}
 	whole := wrapTx(cmds)
 	q := request{Commands: whole, Verify: verifyTx}
@@ -62,7 +62,7 @@ func (c *Conn) Tx(ctx context.Context, cmds []resp.Command) ([]resp.Value, error
 		return nil, nil
 	}
 	if i, err := refuseAny(cmds, transaction); err != nil {
-		return nil, refusal(c.l.Addr, request{Commands: cmds[i:]}, err)
+		return nil, refusalOf(c.l.Addr, cmds, i, err)
 	}
 	c.mu.Lock()
 	open := c.openLocked()

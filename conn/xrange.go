@@ -38,10 +38,16 @@ func XRange(ctx context.Context, d Doer, key, first, last string) iter.Seq2[resp
 			if n < most {
 				return
 			}
+			if first == lastID {
+				return
+			}
 			first = nextID(first)
 		}
 	}
 }
+
+// lastID is the greatest ID of an entry.
+const lastID = "18446744073709551615-18446744073709551615"
 
 // nextID returns the least ID of an entry behind id. Servers before 6.2 do not know the form with a parenthesis.
 func nextID(id string) string {

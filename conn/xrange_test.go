@@ -3,6 +3,7 @@ package conn_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/lockwire/lockwire/conn"
@@ -65,6 +66,30 @@ func TestXRangePages(t *testing.T) {
 		}
 		if len(asked) != 1 {
 			t.Errorf("a loop that ends with the first entry asks %d times", len(asked))
+		}
+	})
+}
+
+// Behind the greatest ID there is no other: XRange does not begin again.
+func TestXRangeToTheLastID(t *testing.T) {
+	const last = "18446744073709551615-18446744073709551615"
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		p := openPool(t, conn.Config{Dial: srv.Dial})
+		defer p.Close()
+		srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+			if cmd.Name != "XRANGE" {
+				return fakeredis.Run()
+			}
+			return fakeredis.Reply("*1000\r\n" + strings.Repeat("*2\r\n+1-0\r\n*2\r\n+f\r\n+v\r\n", 999) + "*2\r\n+" + last + "\r\n*2\r\n+f\r\n+v\r\n")
+		})
+		n := 0
+		for _, err := range conn.XRange(t.Context(), p, "s", "-", "+") {
+			if n++; err != nil || n > 1000 {
+				t.Fatalf("step %d: %v", n, err)
+			}
+		}
+		if n != 1000 || srv.Count("XRANGE") != 1 {
+			t.Errorf("%d entries by %d XRANGE", n, srv.Count("XRANGE"))
 		}
 	})
 }
