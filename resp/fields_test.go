@@ -84,7 +84,7 @@ func TestFieldsOfEmbedded(t *testing.T) {
 			*big.Int
 			Name string `redis:"name"`
 		}{nil, "x"}, "name x"},
-		{looped{Name: "x"}, "name x"},
+		{looped{looped: nil, Name: "x"}, "name x"},
 	} {
 		if got := fieldsOrPanic(tt.v); !strings.Contains(got, tt.want) || strings.Contains(got, "secret ") {
 			t.Errorf("Fields of %T: %s, want %s", tt.v, got, tt.want)
