@@ -9,7 +9,8 @@ import (
 
 // Block sends a command that may block, such as BLPOP, over an exclusive connection to the node that serves its first
 // key, and returns its reply as Do does; see conn.Pool.Block. All keys of the command must be in one slot. Block follows
-// redirections and repeats a command that certainly did not run, as Send does.
+// redirections and repeats a command that certainly did not run, as Send does. So Block goes on at the new master if the
+// node becomes a replica, and a timeout in the command then begins anew.
 func (c *Cluster) Block(ctx context.Context, args ...any) (v resp.Value, err error) {
 	cmd := resp.Cmd(args...)
 	slot, err := c.route(&cmd)

@@ -46,6 +46,21 @@ func TestBlock(t *testing.T) {
 	})
 }
 
+// Block goes on at the new master if its node becomes a replica, and ends if somebody has unblocked it.
+func TestBlockOverAFailover(t *testing.T) {
+	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		f.nodes[nodeB].Do("RPUSH", keyB, "one")
+		f.answer(nodeB, "BLPOP", "-UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)", 1)
+		if job, err := resp.As[[]string](c.Block(t.Context(), "BLPOP", keyB, 1)); err != nil || job[1] != "one" {
+			t.Errorf("BLPOP = %v, %v", job, err)
+		}
+		f.answer(nodeB, "BLPOP", "-UNBLOCKED client unblocked via CLIENT UNBLOCK", 1)
+		if _, err := c.Block(t.Context(), "BLPOP", keyB, 1); !errors.Is(err, resp.ErrUnblocked) {
+			t.Errorf("BLPOP that was unblocked = %v", err)
+		}
+	})
+}
+
 // A call of Block is reported once, with its attempts.
 func TestBlockTraced(t *testing.T) {
 	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, _ *cluster.Cluster) {

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/resp"
@@ -18,7 +19,8 @@ import (
 // Each of these commands is atomic, and all together are not. While a slot moves they ask for its keys one by one.
 //
 // If some keys fail, the other keys are done nevertheless, and the error is a [*BatchError]: At(i) is the outcome of key
-// i, without its place in a command. If all keys fail for one reason, that is the error. No error contains a key.
+// i, without its place in a command. If all keys fail for one reason, that is the error. A malformed reply is an
+// error for the keys of its command, which may have run. No error contains a key.
 func (c *Cluster) MGet(ctx context.Context, keys []string) ([]resp.Value, error) {
 	return multiKey{name: "MGET", keys: keys}.run(ctx, c)
 }
@@ -137,6 +139,9 @@ func (m multiKey) send(ctx context.Context, d conn.Doer, parts [][]int, fn func(
 
 // record notes the outcome of a command in the outcomes of its keys.
 func (m multiKey) record(o *BatchError, part []int, v resp.Value, err error) {
+	if err == nil && !m.fits(v, len(part)) {
+		err = fmt.Errorf("cluster: malformed reply to %s", m.name)
+	}
 	for at, i := range part {
 		switch {
 		case err != nil:
@@ -147,6 +152,19 @@ func (m multiKey) record(o *BatchError, part []int, v resp.Value, err error) {
 			o.values[i] = v
 		}
 	}
+}
+
+// fits reports whether v is a reply to a command on a number of keys.
+func (m multiKey) fits(v resp.Value, keys int) bool {
+	switch m.name {
+	case "MGET":
+		return v.Kind() == resp.Array && v.Len() == keys
+	case "MSET":
+		text, err := v.Text()
+		return err == nil && text == "OK"
+	}
+	_, ok := integer(v, keys)
+	return ok
 }
 
 // ifAny returns the error of a command whose outcomes are those of keys: nil, the one reason of all, or e.

@@ -129,3 +129,34 @@ func TestKeysOfAMovingSlot(t *testing.T) {
 		f.wantCounts("MGET", 3, 1, 1)
 	})
 }
+
+// A reply of the wrong shape is an error of its keys, not their absence.
+func TestKeysAndMalformedReplies(t *testing.T) {
+	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		f.nodes[nodeA].Do("SET", keyA, "a")
+		keys := []string{keyB, keyA, keyB}
+		for _, reply := range []string{"*0\r\n", "+OKAY\r\n", "*1\r\n$1\r\nx\r\n", "*-1\r\n", "*3\r\n+a\r\n+b\r\n+c\r\n", ":3\r\n", ":-1\r\n"} {
+			f.hook(nodeB, func(cmd fakeredis.Cmd) *fakeredis.Action {
+				if cmd.Name == "CLUSTER" || cmd.Name == "HELLO" {
+					return nil
+				}
+				act := fakeredis.Reply(reply)
+				return &act
+			})
+			values, err := c.MGet(t.Context(), keys)
+			if partial, ok := errors.AsType[*cluster.BatchError](err); !ok || texts(values[1:2]) != "a" {
+				t.Errorf("MGET answered %q = %v, %v", reply, values, err)
+			} else if _, bad := partial.At(2); bad == nil || conn.SafeToRetry(bad) {
+				t.Errorf("MGET answered %q: %v", reply, bad)
+			}
+			for name, count := range map[string]func(context.Context, []string) (int64, error){"DEL": c.Del, "UNLINK": c.Unlink, "EXISTS": c.Exists} {
+				if n, err := count(t.Context(), []string{keyB, keyB}); n != 0 || err == nil || conn.SafeToRetry(err) {
+					t.Errorf("%s answered %q = %d, %v", name, reply, n, err)
+				}
+			}
+			if err := c.MSet(t.Context(), []string{keyB, "b"}); err == nil || conn.SafeToRetry(err) {
+				t.Errorf("MSET answered %q = %v", reply, err)
+			}
+		}
+	})
+}

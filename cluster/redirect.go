@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
@@ -97,6 +98,11 @@ func judge(err error, from origin, h history) decision {
 	switch resp.Error(reply.Prefix()) {
 	case resp.ErrMoved, resp.ErrAsk:
 		return judgeRedirect(reply, from, h)
+	case resp.ErrUnblocked:
+		if strings.HasPrefix(string(reply), forced) {
+			return decision{action: again, pause: true, refresh: true}
+		}
+		return decision{}
 	case resp.ErrTryAgain, resp.ErrNoReplicas, resp.ErrBusy:
 		return decision{action: again, pause: true}
 	}
@@ -105,6 +111,10 @@ func judge(err error, from origin, h history) decision {
 	}
 	return decision{action: again, pause: true, refresh: true}
 }
+
+// A blocked command gets the reply UNBLOCKED without having run. It is to be repeated if its node has become a replica,
+// and not if somebody has unblocked it with CLIENT UNBLOCK.
+const forced = "UNBLOCKED force unblock"
 
 // judgeRedirect decides about MOVED and ASK.
 func judgeRedirect(reply resp.Error, from origin, h history) decision {

@@ -326,8 +326,6 @@ func (c *Cluster) apply(t *topology) (changed bool) {
 			moved++
 		}
 	}
-	c.read = next
-	c.table.Store(next)
 	for _, n := range before.nodes {
 		if !slices.Contains(next.nodes, n) {
 			n.replaced = members[n]
@@ -335,6 +333,9 @@ func (c *Cluster) apply(t *topology) (changed bool) {
 		}
 	}
 	c.retireOthersLocked(members, before)
+	c.renewReplicasLocked(next)
+	c.read = next
+	c.table.Store(next)
 	c.mu.Unlock()
 	if moved > 0 && before.served > 0 {
 		c.losses.Call()
@@ -379,6 +380,22 @@ func (c *Cluster) tableLocked(t *topology) (next *table, members map[*node]bool)
 		}
 	}
 	return next, members
+}
+
+// renewReplicasLocked gives the replicas in t that were masters, and are retired as such, new node values. t is not in
+// use yet.
+func (c *Cluster) renewReplicasLocked(t *table) {
+	for at, list := range t.replicas {
+		t.replicas[at] = list[:0]
+		for _, n := range list {
+			if n.isRetired() {
+				n = c.nodeLocked(n.announced)
+			}
+			if n != nil {
+				t.replicas[at] = append(t.replicas[at], n)
+			}
+		}
+	}
 }
 
 // retireOthersLocked retires nodes that have left the cluster. A node named in a recent redirection

@@ -193,6 +193,33 @@ func TestReplicasAreClosed(t *testing.T) {
 	})
 }
 
+// A master that has become a replica serves reads, over connections of its own.
+func TestReplicasAfterFailover(t *testing.T) {
+	withReplicas(t, cluster.Config{RefreshInterval: time.Second}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		wantText(t, c, nodeB, "GET", keyB)
+		f.asReplica(nodeB)
+		f.hook(replicaB1, func(fakeredis.Cmd) *fakeredis.Action { return nil })
+		f.mu.Lock()
+		wire := strings.ReplaceAll(f.raw[nodeA], "\r\n", "|")
+		f.mu.Unlock()
+		wire = strings.Replace(wire, "*5|:5461|", "*4|:5461|", 1)
+		old, heir, other := "*2|"+str("10.0.0.2")+":7002|", "*2|"+str("10.0.1.1")+":7011|", "*2|"+str("10.0.1.2")+":7012|"
+		wire = strings.Replace(wire, old+heir+other, heir+old, 1)
+		for addr := range f.nodes {
+			f.says(addr, wire)
+		}
+		time.Sleep(1500 * time.Millisecond) // one refresh
+		synctest.Wait()
+		dials := f.dials(replicaB1)
+		for range 5 {
+			wantText(t, c.Replicas(), nodeB, "GET", keyB)
+		}
+		if f.dials(replicaB1) != dials {
+			t.Error("reads went to the new master")
+		}
+	})
+}
+
 // No connection is dialled after Close.
 func TestReplicasAfterClose(t *testing.T) {
 	withReplicas(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/resp"
@@ -10,24 +11,63 @@ import (
 
 var errNoKeys = errors.New("cluster: no keys")
 
-// Watch is conn.Pool.Watch on the node that serves the keys, which must be in one slot. Watch also begins anew if the node
-// has refused the commands because the slot has moved.
+// abortSteps bounds the pauses of a Watch whose keys are changed again and again: to 2^abortSteps times
+// Retry.MinBackoff.
+const abortSteps = 3
+
+// Watch is conn.Pool.Watch on the node that serves the keys, which must be in one slot. Until fn is called, Watch follows
+// MOVED and waits for a node that is not ready, as Send does. Watch also begins anew, with another call of fn, if the node
+// has refused the transaction because the slot has moved.
+//
+// While a slot moves, Watch of a key that is on the new node already waits for the end of the move, within the limits in
+// Config.Node.Retry, and then fails with ASK. A read by fn may fail with MOVED or ASK: that is an error of fn, which Watch
+// returns.
 func (c *Cluster) Watch(ctx context.Context, keys []string, fn func(*conn.Conn) ([]resp.Command, error)) (values []resp.Value, err error) {
 	if len(keys) == 0 {
 		return nil, &conn.Error{Op: "WATCH", Err: &refusedError{errNoKeys}}
 	}
-	for redirects := 0; ; {
-		err = c.With(ctx, keys[0], func(c *conn.Conn) (err error) {
-			values, err = c.Watch(ctx, keys, fn)
-			return err
-		})
+	slot := Slot(keys[0])
+	k := call{c: c, ctx: ctx, name: "WATCH"}
+	aborts := 0
+	for at := c.targetOf(slot); ; {
+		values, called, failed, err := at.watch(ctx, keys, fn)
 		switch {
-		case errors.Is(err, conn.ErrTxAborted):
-			redirects = 0
-		case errors.Is(err, resp.ErrMoved) && !isTransport(err) && redirects < c.policy.redirects:
-			redirects++
-		default:
-			return values, err
+		case err == nil:
+			return values, nil
+		case failed != nil:
+			if isRedirect(failed) {
+				c.wantRefresh()
+			}
+			return nil, err
+		case called && errors.Is(err, conn.ErrTxAborted):
+			k.history, k.cause, k.pauses = history{}, nil, min(aborts, abortSteps)
+			if err := k.pause(decision{action: again, pause: true}, at, err); err != nil {
+				return nil, err
+			}
+			aborts++
+			at = c.targetOf(slot)
+			continue
+		case called && !isRedirect(err):
+			k.decide(at, err, &k.cause)
+			return nil, err
+		case isRedirect(err) && errors.Is(err, resp.ErrAsk): // ASKING is for one command, and not for those of fn
+			err = fmt.Errorf("%w: a key to watch has moved, and its slot has not: %w", resp.ErrTryAgain, err)
+		}
+		if at, err = k.next(at, err); err != nil {
+			return nil, err
 		}
 	}
+}
+
+// watch makes an attempt of Watch. called reports whether fn was called, and failed is the error that fn returned.
+func (at target) watch(ctx context.Context, keys []string, fn func(*conn.Conn) ([]resp.Command, error)) (values []resp.Value, called bool, failed, err error) {
+	_, err = at.lend(ctx, func(lent *conn.Conn) (err error) {
+		values, err = lent.Watch(ctx, keys, func(lent *conn.Conn) (cmds []resp.Command, err error) {
+			called = true
+			cmds, failed = fn(lent)
+			return cmds, failed
+		})
+		return err
+	})
+	return values, called, failed, err
 }

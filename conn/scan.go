@@ -24,7 +24,8 @@ import (
 // after the loop has ended. A reply of another form is an error too. An error comes once, as the last step, with an empty key.
 //
 // Scan promises what SCAN does: a key that exists from the first step to the last is yielded, possibly more than once.
-// Where another server takes over, or slots move, in the meantime, keys may be missing.
+// Where another server takes over, or slots move, in the meantime, keys may be missing. In a cluster Scan ends with an
+// error if a master that it has not finished is replaced; begin anew then.
 func Scan(ctx context.Context, d Doer, args ...any) iter.Seq2[string, error] {
 	cluster, ok := d.(interface {
 		Doers(ctx context.Context) iter.Seq2[Doer, error]

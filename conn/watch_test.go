@@ -3,7 +3,9 @@ package conn_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/internal/fakeredis"
@@ -67,6 +69,65 @@ func TestWatchOfNothing(t *testing.T) {
 		}
 		if _, err := p.Watch(t.Context(), nil, nil); !errors.Is(err, resp.ErrGeneral) {
 			t.Errorf("Watch without keys = %v", err)
+		}
+	})
+}
+
+// An error of fn ends Watch, even if it says that a transaction was aborted.
+func TestWatchReturnsTheErrorOfFn(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		p := openPool(t, conn.Config{Dial: srv.Dial})
+		defer p.Close()
+		calls := 0
+		mine := fmt.Errorf("mine: %w", conn.ErrTxAborted)
+		_, err := p.Watch(t.Context(), []string{"n"}, func(*conn.Conn) ([]resp.Command, error) {
+			if calls++; calls > 1 {
+				return nil, nil
+			}
+			return nil, mine
+		})
+		if err != mine || calls != 1 {
+			t.Errorf("Watch = %v after %d calls", err, calls)
+		}
+	})
+}
+
+// Watch pauses before it begins anew, and the end of ctx ends the pause.
+func TestWatchPauses(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		p := openPool(t, conn.Config{Dial: srv.Dial, Retry: conn.Retry{MinBackoff: 40 * time.Millisecond}})
+		defer p.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		calls := 0
+		_, err := p.Watch(ctx, []string{"n"}, func(*conn.Conn) ([]resp.Command, error) {
+			srv.Do("INCR", "n")
+			calls++
+			return []resp.Command{resp.Cmd("SET", "n", 0)}, nil
+		})
+		if !errors.Is(err, context.DeadlineExceeded) || !conn.SafeToRetry(err) || calls < 5 || calls > 20 {
+			t.Errorf("Watch = %v after %d calls", err, calls)
+		}
+	})
+}
+
+// Commands that are refused before they are sent leave no WATCH open.
+func TestWatchOfRefusedCommands(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		c, err := conn.Dial(t.Context(), conn.Config{Addr: "x:1", Dial: srv.Dial})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		_, err = c.Watch(t.Context(), []string{"n"}, func(*conn.Conn) ([]resp.Command, error) {
+			return []resp.Command{resp.Cmd("SET", "n", nil)}, nil
+		})
+		if !errors.Is(err, conn.ErrRefused) {
+			t.Errorf("Watch = %v", err)
+		}
+		srv.Do("SET", "n", "other")
+		if _, err := c.Tx(t.Context(), []resp.Command{resp.Cmd("SET", "m", "1")}); err != nil {
+			t.Errorf("the next Tx = %v", err)
 		}
 	})
 }
