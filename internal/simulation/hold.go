@@ -267,7 +267,7 @@ func (w *world) tellLocked(h *hold, err error) {
 // one, and any in a slow network or where masters differ in their replicas.
 func (w *world) slowed(h *hold) bool {
 	slow := h.object.family == readWrite || w.latency > latencies[1] || w.shards.changedSince(h.since)
-	return slow && w.shards.moving(h.object, h.since)
+	return slow && w.shards.moving(h.since, append(h.beside, h.object)...)
 }
 
 // serverHas reports whether the server has the hold.

@@ -56,6 +56,7 @@ type worker struct {
 type call struct {
 	what   string // "" if for nothing
 	object *object
+	beside []*object // others that the call is about
 	since  time.Time
 	limit  time.Time // by then it has to return
 	waits  bool      // for a lock
@@ -340,6 +341,13 @@ func (k *worker) begin(o *object, limit time.Duration, waits bool, format string
 	k.call = c
 	k.mu.Unlock()
 	k.process.world.history.add(k.name, o.name, "%s ...", c.what)
+}
+
+// besideOf takes note that the call is also about another object.
+func (k *worker) besideOf(o *object) {
+	k.mu.Lock()
+	k.call.beside = append(k.call.beside, o)
+	k.mu.Unlock()
 }
 
 // end takes note that the call has returned, and reports whether the process still lives to learn of it.

@@ -223,16 +223,17 @@ func (g *shards) openLocked(m *move) {
 	}
 }
 
-// moving reports whether a slot has been moving at any time since then: that of the object, or any that an object held with it, or
-// a latch, may have.
-func (g *shards) moving(o *object, since time.Time) bool {
+// moving reports whether a slot has been moving at any time since then: that of one of the objects, or any for a latch,
+// whose keys are in several slots.
+func (g *shards) moving(since time.Time, objects ...*object) bool {
 	if g == nil {
 		return false
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for slot, m := range g.moves {
-		if (m.active || m.ended.After(since)) && (o.family == countdown || slot == cluster.Slot(o.name)) {
+		ofSlot := func(o *object) bool { return o.family == countdown || slot == cluster.Slot(o.name) }
+		if (m.active || m.ended.After(since)) && slices.ContainsFunc(objects, ofSlot) {
 			return true
 		}
 	}

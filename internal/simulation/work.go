@@ -285,6 +285,7 @@ func (k *worker) multi(o *object) bool {
 	r := k.request(o, false)
 	defer r.cancel()
 	k.begin(o, r.limit, false, "Multi of %s and %s%s", o.name, other.name, r.text)
+	k.besideOf(other)
 	call := both.Lock
 	if r.try {
 		call = both.TryLock
@@ -305,6 +306,7 @@ func (k *worker) multi(o *object) bool {
 	w.releasing(first)
 	w.releasing(second)
 	k.begin(o, unlockLimit, false, "Unlock of Multi with %s", other.name)
+	k.besideOf(other)
 	k.end(lease.Unlock(context.Background()))
 	return true
 }

@@ -427,7 +427,7 @@ func (w *world) returned(k *worker, c call, err error) {
 		return
 	}
 	w.notice()
-	calm := !w.calmSince.IsZero() && c.since.Sub(w.calmSince) > w.times.settle && !w.shards.moving(c.object, c.since)
+	calm := !w.calmSince.IsZero() && c.since.Sub(w.calmSince) > w.times.settle && !w.shards.moving(c.since, append(c.beside, c.object)...)
 	switch {
 	case isOne(err, passing...):
 		if calm && errors.Is(err, lock.ErrUncertain) {
