@@ -8,6 +8,7 @@ import (
 	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/lock/internal/clock"
+	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -112,7 +113,7 @@ func (c *Client) ready(ctx context.Context, r *request) error {
 	if ctx.Err() != nil {
 		return c.gaveUp(ctx, r)
 	}
-	err := c.settleChannels(ctx, r.target)
+	err := c.channels.Settle(ctx, r.target.remote())
 	if err != nil && errors.Is(err, ctx.Err()) {
 		r.failure = err
 		return c.gaveUp(ctx, r)
@@ -162,9 +163,9 @@ func (c *Client) attempt(ctx context.Context, r *request) (granted bool, left ti
 		}
 		defer c.calls.leave(r.permits)
 	}
-	for range arrivals {
+	for range remote.Arrivals {
 		granted, left, err = c.ask(ctx, r)
-		if !isLate(err) || ctx.Err() != nil {
+		if !errors.Is(err, remote.ErrLate) || ctx.Err() != nil {
 			break
 		}
 	}
@@ -186,7 +187,7 @@ func (c *Client) ask(ctx context.Context, r *request) (granted bool, left time.D
 	}
 	r.asked = true
 	r.traced.asked()
-	ack, err := c.acking(ctx, r.target)
+	ack, err := c.acking(ctx, r)
 	if err != nil {
 		r.giveTurn()
 		return false, 0, err
@@ -206,9 +207,9 @@ func (c *Client) ask(ctx context.Context, r *request) (granted bool, left time.D
 		c.unanswered(ctx, r, start, err)
 		return false, 0, serverError(err)
 	}
-	if c.late(r.target.name, v) {
+	if c.clocks.Late(r.target.name, v) {
 		r.giveTurn()
-		return false, 0, errLate
+		return false, 0, remote.ErrLate
 	}
 	count, token, left, err := acquired(v, r.state != nil)
 	switch {
@@ -236,7 +237,7 @@ func (c *Client) ask(ctx context.Context, r *request) (granted bool, left time.D
 func (c *Client) unanswered(ctx context.Context, r *request, start clock.Instant, err error) {
 	k := r.target.kind
 	switch {
-	case !uncertain(err):
+	case !remote.Uncertain(err):
 		r.giveTurn()
 	case k.unowned && r.waits && ctx.Err() == nil && !c.isClosed():
 		c.doubt(r)
@@ -263,34 +264,20 @@ func (c *Client) denied(ctx context.Context, r *request, left time.Duration) (gr
 // send sends the acquire script of r, and records in r the time until which the request is valid.
 func (c *Client) send(ctx context.Context, server conn.Doer, r *request, s position) (resp.Value, error) {
 	k, keys := r.target.kind, r.target.asking(r)
-	last := c.last(r.target.name)
+	last := c.clocks.Last(r.target.name)
 	r.last = max(r.last, last)
-	if k.args == nil && c.nature.spread == nil { // a shortcut without heap allocations
+	if k.args == nil && c.remote.Spread == nil { // a shortcut without heap allocations
 		if r.target.line == "" {
-			return k.Acquire.Run(c.patient(ctx), server, keys, r.lease.Milliseconds(), r.owner, last)
+			return k.Acquire.Run(remote.Patient(ctx), server, keys, r.lease.Milliseconds(), r.owner, last)
 		}
-		return k.Acquire.Run(c.patient(ctx), server, keys, r.lease.Milliseconds(), r.owner, last, s.place, s.stand)
+		return k.Acquire.Run(remote.Patient(ctx), server, keys, r.lease.Milliseconds(), r.owner, last, s.place, s.stand)
 	}
 	args := append(c.args(r, r.lease.Milliseconds(), r.owner), last)
 	if r.target.line != "" {
 		args = append(args, s.place, s.stand)
 	}
-	return c.run(ctx, server, &call{script: k.Acquire, target: r.target, keys: keys, once: r.waits, state: r.state,
-		args: args, leaves: k.joins})
-}
-
-// acknowledged reports whether enough replicas have the grant, and sets err if not. ack may be nil.
-func (c *Client) acknowledged(ctx context.Context, ack *acked, r *request, err *error) bool {
-	if ack == nil {
-		return true
-	}
-	bare, failed := ack.confirm(ctx)
-	if bare {
-		c.counters.unacknowledged.Add(1)
-		r.traced.bare()
-	}
-	*err = failed
-	return failed == nil
+	return c.scripts.Run(ctx, server, &remote.Call{Script: k.Acquire, Lock: r.target.remote(), Keys: keys, Once: r.waits,
+		MayCome: r.state.mayComeOf(), Args: args, Leaves: k.joins})
 }
 
 // untilClose returns a context that ends with ctx or with the client.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/lock/internal/kinds"
+	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/pubsub"
 	"github.com/lockwire/lockwire/resp"
 	"github.com/lockwire/lockwire/script"
@@ -135,7 +136,7 @@ func (w *watchdog) look(at time.Time) {
 	ctx, cancel := context.WithTimeout(w.client.life, max(w.client.cfg.Lease/6, renewMin))
 	defer cancel()
 	byScript := func(l *Lease) *script.Script { return l.target.kind.Renew }
-	for _, part := range partition(leases, byScript) {
+	for _, part := range remote.Partition(leases, byScript) {
 		answers, _ := w.client.askRenewals(ctx, part, true)
 		for _, n := range answers {
 			switch {
@@ -169,7 +170,7 @@ func (c *Client) leasesNamed(name string) (leases []*Lease) {
 // tellForced announces a forced unlock to all clients. If the announcement fails, the holder learns of the unlock at
 // its next renewal.
 func (c *Client) tellForced(ctx context.Context, t *target) {
-	if _, err := c.server.Send(c.patient(ctx), resp.Cmd(plainPublish, kinds.ForcedChannel, t.name)); err != nil {
-		c.warn("a holder is not told at once that its lock was freed by force", "error", err)
+	if _, err := c.server.Send(remote.Patient(ctx), resp.Cmd(remote.PlainPublish, kinds.ForcedChannel, t.name)); err != nil {
+		c.log.Warn("a holder is not told at once that its lock was freed by force", "error", err)
 	}
 }

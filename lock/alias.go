@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -63,14 +64,14 @@ func (a *aliases) find(ctx context.Context, again bool) error {
 // whereabouts identifies the server and the database of the lock; "" if unknown.
 func (h *Handle) whereabouts(ctx context.Context) string {
 	c := h.client
-	replies, err := c.server.SendBatch(c.patient(ctx), []resp.Command{
+	replies, err := c.server.SendBatch(remote.Patient(ctx), []resp.Command{
 		resp.Cmd("INFO", "server").On(h.target.name),
 		resp.Cmd("CLIENT", "INFO").On(h.target.name),
 	})
 	if err != nil {
 		return ""
 	}
-	runID, _, _ := parseServerInfo(replies[0])
+	runID, _, _ := remote.ParseServerInfo(replies[0])
 	db := databaseIn(replies[1])
 	if p, ok := c.nature.inner.(interface{ DB() int }); ok && db == "" { // the server does not support CLIENT INFO
 		db = strconv.Itoa(p.DB())

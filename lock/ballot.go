@@ -95,16 +95,16 @@ func (b *ballot) vote(h *Handle) {
 	}
 	quarantine := b.lock.cfg.Quarantine
 	var info resp.Value
-	if quarantine >= 0 || !c.identity.known() {
+	if quarantine >= 0 || !c.identity.Known() {
 		r.via = func(d conn.Doer) conn.Doer { return vouching{d, &info} }
 	}
 	start := c.now()
 	err = c.tryObtain(ctx, &r)
 	switch {
 	case err == nil && quarantine >= 0:
-		err = c.vouch(ctx, info, start, quarantine)
+		err = c.identity.Vouch(ctx, info, start, quarantine)
 	case err == nil, errors.Is(err, ErrNotAcquired):
-		c.identity.note(info, start)
+		c.identity.Note(info, start)
 	}
 	b.count(h, r.got, r.again, err)
 	if err == nil && b.keeps(h, r.got) {

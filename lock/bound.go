@@ -6,37 +6,8 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/lock/internal/remote"
 )
-
-// patient returns ctx without its Deadline; the result still ends with ctx. A connection would extend its answer
-// timeout to the Deadline, and a patient caller would keep a dead connection alive for everyone.
-func (c *Client) patient(ctx context.Context) context.Context {
-	if _, ok := ctx.Deadline(); !ok {
-		return ctx
-	}
-	return patient{ctx}
-}
-
-type patient struct{ context.Context }
-
-func (patient) Deadline() (time.Time, bool) { return time.Time{}, false }
-
-// dividing is patient for a caller that can divide a command with several keys.
-func (c *Client) dividing(ctx context.Context) context.Context {
-	if ctx.Value(conn.NoTryAgain) == true {
-		return ctx
-	}
-	return dividing{patient{ctx}}
-}
-
-type dividing struct{ patient }
-
-func (d dividing) Value(key any) any {
-	if key == conn.NoTryAgain {
-		return true
-	}
-	return d.Context.Value(key)
-}
 
 // bounds provides contexts with a limit for releases, cheaper than a timer each: all releases that begin within
 // boundTick share a channel, closed one to two ticks later.
@@ -63,7 +34,12 @@ type bounded struct {
 }
 
 // Value reports that releases can divide a command with several keys.
-func (b *bounded) Value(key any) any { return dividing{patient{b.Context}}.Value(key) }
+func (b *bounded) Value(key any) any {
+	if key == conn.NoTryAgain {
+		return true
+	}
+	return b.Context.Value(key)
+}
 
 func (b *bounded) Done() <-chan struct{} { return b.done }
 
@@ -88,14 +64,14 @@ func (c *Client) bound(ctx context.Context, most time.Duration) (bound context.C
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, most)
-	return c.dividing(ctx), cancel
+	return remote.Dividing(ctx), cancel
 }
 
 // boundTask is bound for a task, which Close waits for: the context also ends in time for cleanup to repeat the release.
 func (c *Client) boundTask(ctx context.Context, most time.Duration) (bound context.Context, done func()) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), most)
 	stop := context.AfterFunc(c.releases, cancel)
-	return c.dividing(ctx), func() { stop(); cancel() }
+	return remote.Dividing(ctx), func() { stop(); cancel() }
 }
 
 // enter returns a channel that closes after one to two ticks, or nil if the client is closed.

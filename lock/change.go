@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/lock/internal/clock"
+	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/resp"
 	"github.com/lockwire/lockwire/script"
 )
@@ -17,7 +18,7 @@ const (
 	changeFor = 5 * time.Minute
 	// changeLife is the time for which the server recognizes repeats of a change after the first request has become
 	// invalid: until the last repeat is also invalid.
-	changeLife = changeFor + arrival
+	changeLife = changeFor + remote.Arrival
 	// maxCount is the maximum count of one step: Redisson uses 32 bits.
 	maxCount = math.MaxInt32
 )
@@ -59,7 +60,7 @@ func (c *Client) makeChange(ctx context.Context, t *target, operation string, gi
 		ctx, done = context.WithTimeout(ctx, releaseMax)
 	}
 	defer done()
-	if err := c.settleChannels(ctx, t); err != nil {
+	if err := c.channels.Settle(ctx, t.remote()); err != nil {
 		return 0, err
 	}
 	x := &change{client: c, target: t, script: t.kind.More[operation], args: args, latch: newLatch(t), start: c.now()}
@@ -84,7 +85,7 @@ func (x *change) begin(ctx context.Context, givesBack bool) (*job, error) {
 	if c.changes.enter(x.returns) { // false after Close: then nobody counts the change
 		defer c.changes.leave(x.returns)
 	}
-	v, err := x.run(c.patient(ctx))
+	v, err := x.run(remote.Patient(ctx))
 	if err == nil {
 		err = x.answered(v)
 	}
@@ -103,15 +104,15 @@ func (x *change) begin(ctx context.Context, givesBack bool) (*job, error) {
 func (x *change) old() bool { return x.start.Elapsed(x.client.now()) > changeFor }
 
 func (x *change) run(ctx context.Context) (resp.Value, error) {
-	v, err := x.client.runInTime(ctx, x.target, x.call)
-	x.unsure = x.unsure || err != nil && uncertain(err)
+	v, err := x.client.scripts.RunInTime(ctx, x.target.name, x.call)
+	x.unsure = x.unsure || err != nil && remote.Uncertain(err)
 	return v, err
 }
 
-func (x *change) call(last int64) *call {
+func (x *change) call(last int64) *remote.Call {
 	x.last = max(x.last, last)
-	args := append(append([]any{changeLife.Milliseconds(), x.client.publishing(x.target)}, x.args...), last)
-	return &call{script: x.script, target: x.target, keys: x.target.with(x.latch), args: args}
+	args := append(append([]any{changeLife.Milliseconds(), x.client.channels.Publishing(x.target.kind.silent)}, x.args...), last)
+	return &remote.Call{Script: x.script, Lock: x.target.remote(), Keys: x.target.with(x.latch), Args: args}
 }
 
 // answered records the server's reply. An unexpected reply is an error.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/lock/internal/clock"
+	"github.com/lockwire/lockwire/lock/internal/remote"
 )
 
 const (
@@ -115,7 +116,7 @@ func (c *Client) undoBoth(r, behind *request, start clock.Instant, late bool) {
 		behind:  behind,
 		late:    late || r.unsure,
 		turn:    r.state != nil,
-		until:   start.Time.Add(r.lease).Add(arrival),
+		until:   start.Time.Add(r.lease).Add(remote.Arrival),
 	})
 	c.endDoubt(r)
 }

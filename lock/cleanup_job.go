@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -16,13 +17,13 @@ func (u *cleanup) forget(life context.Context, latches []latch, limit time.Durat
 	}
 	ctx, cancel := context.WithTimeout(life, limit)
 	defer cancel()
-	ctx = u.client.patient(ctx)
+	ctx = remote.Patient(ctx)
 	replies, err := u.client.server.SendBatch(ctx, u.forgetting(latches))
 	if err == nil && errors.Is(replies[len(replies)-1].Err(), resp.ErrCrossSlot) && !u.apart.Swap(true) {
 		_, err = u.client.server.SendBatch(ctx, u.forgetting(latches))
 	}
 	if err != nil {
-		u.client.warn("latches stay until they expire", "count", len(latches), "error", err)
+		u.client.log.Warn("latches stay until they expire", "count", len(latches), "error", err)
 	}
 }
 
@@ -97,10 +98,10 @@ func (j *job) ownerState() *ownerState {
 }
 
 // call returns the job's script call. The caller has the owner's turn, if there is an Owner.
-func (j *job) call(c *Client) *call {
+func (j *job) call(c *Client) *remote.Call {
 	switch {
 	case j.change != nil:
-		return j.change.call(c.last(j.name()))
+		return j.change.call(c.clocks.Last(j.name()))
 	case j.lease != nil:
 		// The latch of the release may have expired, or may expire before a reply arrives. A late release keeps the same
 		// latch: earlier requests may still arrive.
@@ -108,7 +109,7 @@ func (j *job) call(c *Client) *call {
 		if j.stale {
 			return j.lease.lateReleaseCall()
 		}
-		return j.lease.releaseCall(c.last(j.name()))
+		return j.lease.releaseCall(c.clocks.Last(j.name()))
 	}
 	if j.place != nil {
 		return c.quitCall(j.request.target, j.place)
@@ -119,18 +120,18 @@ func (j *job) call(c *Client) *call {
 	if resting > 0 {
 		before = r.state.tallies[key].count
 	}
-	r.last = max(r.last, c.last(r.target.name)) // earlier requests do not outlast the latch
+	r.last = max(r.last, c.clocks.Last(r.target.name)) // earlier requests do not outlast the latch
 	keys := r.target.lined(r.target.of(r.owner, r.state, r.latch))
-	args := c.lineArgs(r.target, c.args(r, resting, r.owner, c.publishing(r.target), before, r.last))
-	return &call{script: r.target.kind.Undo, target: r.target, keys: keys, args: args, leaves: !r.target.kind.unowned, tells: true,
-		state: r.state}
+	args := c.lineArgs(r.target, c.args(r, resting, r.owner, c.channels.Publishing(r.target.kind.silent), before, r.last))
+	return &remote.Call{Script: r.target.kind.Undo, Lock: r.target.remote(), Keys: keys, Args: args, Leaves: !r.target.kind.unowned,
+		Tells: true, MayCome: r.state.mayComeOf()}
 }
 
 // answered records the server's reply to the job.
 func (j *job) answered(c *Client, v resp.Value, at time.Time) {
 	switch l := j.lease; {
-	case c.late(j.name(), v):
-		j.failed(errLate, at)
+	case c.clocks.Late(j.name(), v):
+		j.failed(remote.ErrLate, at)
 	case j.change != nil:
 		if err := j.change.answered(v); err != nil {
 			j.failed(err, at)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/resp"
 	"github.com/lockwire/lockwire/script"
 )
@@ -238,13 +239,13 @@ func (u *cleanup) run(b batch) {
 func (u *cleanup) send(life context.Context, jobs []*job, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(life, limit)
 	defer cancel()
-	calls, runs := make([]script.Call, len(jobs)), make([]*call, len(jobs))
+	calls, runs := make([]script.Call, len(jobs)), make([]*remote.Call, len(jobs))
 	for i, j := range jobs {
 		runs[i] = j.call(u.client)
-		runs[i].once = true
-		calls[i] = runs[i].script.Call(runs[i].keys, runs[i].args...)
+		runs[i].Once = true
+		calls[i] = runs[i].Script.Call(runs[i].Keys, runs[i].Args...)
 	}
-	replies, err := script.RunBatch(u.client.dividing(ctx), u.client.server, calls)
+	replies, err := script.RunBatch(remote.Dividing(ctx), u.client.server, calls)
 	at := time.Now()
 	for i, j := range jobs {
 		var v resp.Value
@@ -252,8 +253,8 @@ func (u *cleanup) send(life context.Context, jobs []*job, limit time.Duration) {
 		if i < len(replies) {
 			v, failure = replies[i], replies[i].Err()
 		}
-		if refused(failure) {
-			v, failure = u.client.divide(u.client.dividing(ctx), u.client.server, runs[i], failure)
+		if remote.Refused(failure) {
+			v, failure = u.client.scripts.Divide(remote.Dividing(ctx), u.client.server, runs[i], failure)
 		}
 		if failure == nil {
 			j.answered(u.client, v, at)
@@ -268,7 +269,7 @@ func (u *cleanup) send(life context.Context, jobs []*job, limit time.Duration) {
 
 // failed records a request without a reply, or with an error reply.
 func (j *job) failed(err error, at time.Time) {
-	if uncertain(err) {
+	if remote.Uncertain(err) {
 		switch {
 		case j.change != nil:
 			j.change.unsure = true
@@ -300,7 +301,7 @@ func (u *cleanup) runAlone(j *job) {
 		select {
 		case <-time.After(max(j.pause, repeatMin)):
 		case <-ctx.Done():
-			u.client.warn("given up after Close", "name", j.name(), "error", errEnded)
+			u.client.log.Warn("given up after Close", "name", j.name(), "error", errEnded)
 			j.finish(errEnded)
 		}
 	}
@@ -339,7 +340,7 @@ func (u *cleanup) giveUp(a *agenda) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if len(u.latches) > 0 {
-		u.client.warn("latches stay until they expire", "count", len(u.latches), "error", ErrClosed)
+		u.client.log.Warn("latches stay until they expire", "count", len(u.latches), "error", ErrClosed)
 	}
 }
 

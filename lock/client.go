@@ -7,9 +7,10 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/lock/internal/clock"
+	"github.com/lockwire/lockwire/lock/internal/logs"
 	"github.com/lockwire/lockwire/lock/internal/machine"
+	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/pubsub"
-	"github.com/lockwire/lockwire/script"
 )
 
 // Client is the shared state of the locks of one process on one server. Any number of goroutines may use a Client at
@@ -25,10 +26,13 @@ type Client struct {
 	owners      atomic.Int64
 	events      *pubsub.Subscriber
 	nature      nature // constant, of server
-	channels    channels
-	rights      rights
-	acks        bool // constant: acquires wait for replicas
-	replicas    replicas
+	log         *logs.Log
+	remote      *remote.Server
+	channels    *remote.Channels
+	replicas    *remote.Replicas
+	clocks      *remote.Clocks
+	identity    *remote.Identity
+	scripts     *remote.Runner
 	bounds      bounds
 	leaveBounds func() // constant: bounds.leave
 	calm        func() // constant: unregisters the watchdog from loss reports
@@ -38,7 +42,6 @@ type Client struct {
 	watchdog watchdog
 	cleanup  cleanup
 	counters counters
-	logged   logLimit
 
 	done chan struct{}   // closed by Close
 	life context.Context // for background work and waiters; ended by Close
@@ -46,18 +49,16 @@ type Client struct {
 	// releases is for releases by tasks. Close ends it after a part of its time, and leaves the rest to cleanup.
 	releases    context.Context
 	endReleases context.CancelFunc
-	over        chan struct{} // closed at the end of Close
-	calls       calls         // attempts to acquire that are under way
-	changes     calls         // changes that are under way
-	clocks      clocks
+	over        chan struct{}  // closed at the end of Close
+	calls       calls          // attempts to acquire that are under way
+	changes     calls          // changes that are under way
 	timers      sync.WaitGroup // armed deadline timers of leases, and of bounds
 	queued      sync.WaitGroup // callers that may be in a queue on the server; entered under mu unless closed
 	tasks       sync.WaitGroup // goroutines that acquire or release the parts of a lease; their releases are tasks' (boundTask)
 
 	closeErr error // the result of Close; set before over is closed
 
-	identity identity // of the server
-	gates    gates
+	gates gates
 
 	mu sync.Mutex // guards the following; taken before any Lease's mu
 	// entries holds the locks held or awaited in this process.
@@ -65,7 +66,6 @@ type Client struct {
 	places  places              // in lines of waiting processes
 	parked  map[entryKey]*entry // the entries with a parked watch
 	spare   []*entry
-	apart   map[*script.Script]*script.Script // variants of scripts for migrating slots, by the original; may be nil
 	closed  bool
 	hasten  context.CancelFunc // ends the time of Close; nil until closed
 }
@@ -92,7 +92,6 @@ func New(server Server, cfg Config) (*Client, error) {
 		pace:    defaultPace,
 		limits:  limitsOf(&cfg),
 		boot:    clock.NewBoot().At,
-		clocks:  clocks{begin: time.Now()},
 		events:  pubsub.New(nature.dialer(server), pubsub.Config{Logger: cfg.Logger}),
 		done:    make(chan struct{}),
 		over:    make(chan struct{}),
@@ -101,13 +100,7 @@ func New(server Server, cfg Config) (*Client, error) {
 	if s, ok := nature.inner.(interface{ Machine() *machine.Machine }); ok { // package locktest
 		c.boot = s.Machine().Clock()
 	}
-	switch {
-	case cfg.Publish == PublishSharded:
-		c.channels.set(shardPublish)
-	case cfg.Publish == PublishPlain || nature.spread == nil:
-		c.channels.set(plainPublish)
-	}
-	c.acks = c.replicated()
+	c.know()
 	c.life, c.end = context.WithCancel(context.Background())
 	c.releases, c.endReleases = context.WithCancel(context.Background())
 	c.leaveBounds = c.bounds.leave
@@ -126,10 +119,18 @@ func (c *Client) ID() string { return c.id }
 // Server returns the Server passed to New, for commands on keys beside the locks.
 func (c *Client) Server() Server { return c.server }
 
-func (c *Client) warn(text string, args ...any) {
-	if c.cfg.Logger != nil {
-		c.cfg.Logger.Warn("lock: "+text, args...)
-	}
+// know makes the records of what the client knows of its server.
+func (c *Client) know() {
+	c.log = &logs.Log{Logger: c.cfg.Logger, Show: c.cfg.ShowName}
+	s := c.nature.remote(c.server, c.log)
+	c.remote = s
+	c.channels = remote.NewChannels(s, c.nature.publish(c.cfg.Publish), func(fn func(context.Context)) bool {
+		return c.background(func() { fn(c.life) })
+	})
+	c.replicas = remote.NewReplicas(s, c.nature.acks(&c.cfg))
+	c.clocks = remote.NewClocks(s)
+	c.identity = remote.NewIdentity(s, c.now)
+	c.scripts = remote.NewRunner(s, c.clocks, c.channels)
 }
 
 // background runs fn in a goroutine that Close waits for. If the client is closed, background does nothing and

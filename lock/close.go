@@ -80,7 +80,7 @@ func (c *Client) close(ctx context.Context) error {
 	if given == (CloseError{}) {
 		return nil
 	}
-	c.warn("closed before all was given back", "releases", given.Releases, "acquires", given.Acquires,
+	c.log.Warn("closed before all was given back", "releases", given.Releases, "acquires", given.Acquires,
 		"changes", given.Changes, "permits", given.Permits)
 	return &given
 }

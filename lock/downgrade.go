@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/lock/internal/clock"
+	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -69,13 +70,13 @@ func (l *Lease) downgrade(ctx context.Context) (*Lease, error) {
 	if ctx.Done() == nil {
 		ctx = c.life
 	}
-	v, err := c.runInTime(ctx, r.target, func(last int64) *call {
+	v, err := c.scripts.RunInTime(ctx, r.target.name, func(last int64) *remote.Call {
 		r.last = max(r.last, last)
-		args := []any{r.lease.Milliseconds(), r.owner, c.publishing(r.target), l.resting(), last}
-		return &call{script: k.Downgrade, target: r.target, keys: r.target.of(r.owner, r.state, r.latch), args: args, state: r.state}
+		args := []any{r.lease.Milliseconds(), r.owner, c.channels.Publishing(r.target.kind.silent), l.resting(), last}
+		return &remote.Call{Script: k.Downgrade, Lock: r.target.remote(), Keys: r.target.of(r.owner, r.state, r.latch), Args: args, MayCome: r.state.mayComeOf()}
 	})
 	if err != nil {
-		return nil, l.undoDowngrade(&r, start, uncertain(err), serverError(err))
+		return nil, l.undoDowngrade(&r, start, remote.Uncertain(err), serverError(err))
 	}
 	holds, writes, _, err := acquired(v, l.state != nil)
 	switch {
@@ -86,7 +87,7 @@ func (l *Lease) downgrade(ctx context.Context) (*Lease, error) {
 	case err != nil || v.Kind() != resp.Array:
 		return nil, l.undoDowngrade(&r, start, false, fmt.Errorf("%w, of kind %v", errUnexpected, v.Kind()))
 	}
-	if c.acks && l.renewed { // replicas know the write lease
+	if c.replicas.On() && l.renewed { // replicas know the write lease
 		start = l.began()
 	}
 	l.tally(writes > 0)

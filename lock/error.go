@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/internal/netfail"
+	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -197,17 +198,6 @@ func wrongType(reply resp.Error) bool {
 	return strings.Contains(string(reply), string(resp.ErrWrongType)+" ")
 }
 
-// uncertain reports whether the server may have run the request that returned err.
-func uncertain(err error) bool {
-	if errors.Is(err, conn.ErrUncertain) {
-		return true
-	}
-	if _, answered := errors.AsType[resp.Error](err); answered {
-		return false
-	}
-	return !conn.SafeToRetry(err)
-}
-
 // passing reports whether err is temporary and says nothing about the lock: the server could not be reached, or is
 // not ready.
 func passing(err error) bool {
@@ -218,21 +208,16 @@ func passing(err error) bool {
 		return true
 	}
 	reply, answered := errors.AsType[resp.Error](err)
-	switch {
-	case !answered:
+	if !answered {
 		return errors.Is(err, conn.ErrNotSent) && !errors.Is(err, conn.ErrRefused) && netfail.Dial(err) != netfail.Final
-	case netfail.Denied(reply):
-		return false
-	case errors.Is(reply, resp.ErrMoved), errors.Is(reply, resp.ErrAsk):
-		return true
 	}
-	return netfail.Reply(reply) != netfail.Final || netfail.Reply(resp.Error(reply.Class())) != netfail.Final
+	return remote.Passing(reply)
 }
 
 // final reports whether err, of a release or an undo, would be the same at every repeat. A server that is out of
 // memory or has lost its replicas may accept a later repeat.
 func final(err error) bool {
-	if uncertain(err) {
+	if remote.Uncertain(err) {
 		return false
 	}
 	reply, answered := errors.AsType[resp.Error](err)

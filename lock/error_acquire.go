@@ -1,7 +1,6 @@
 package lock
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,23 +66,15 @@ func subject(name, shown string) string {
 	return "lock: "
 }
 
-// shown returns what stands for the name of a lock in texts; "" is the quoted name.
-func (c *Client) shown(name string) string {
-	if c.cfg.ShowName == nil {
-		return ""
-	}
-	return cmp.Or(c.cfg.ShowName(name), "-")
-}
-
 // notAcquired returns the error for r.
 func (c *Client) notAcquired(r *request, err error) *NotAcquiredError {
 	t := r.target
-	e := &NotAcquiredError{Name: t.name, Kind: t.kind.Name, Err: err, shown: c.shown(t.name)}
+	e := &NotAcquiredError{Name: t.name, Kind: t.kind.Name, Err: err, shown: c.log.Shown(t.name)}
 	if !r.since.IsZero() {
 		e.Waited = time.Since(r.since)
 	}
 	if r.ends > 0 {
-		e.Remaining = max(0, time.Until(c.clocks.begin.Add(r.ends)))
+		e.Remaining = max(0, r.ends-c.clocks.Age())
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -96,7 +87,7 @@ func (c *Client) notAcquired(r *request, err error) *NotAcquiredError {
 // noteLeft records the remaining lease of a lock that the server has refused.
 func (c *Client) noteLeft(r *request, left time.Duration) {
 	if r.ends = 0; left > 0 && !r.target.kind.queued && !r.target.kind.unowned {
-		r.ends = c.clocks.now().Sub(c.clocks.begin) + left
+		r.ends = c.clocks.Age() + left
 	}
 }
 
@@ -124,7 +115,7 @@ func gaveUp(ctx context.Context, first *Handle, since time.Time, refused bool, l
 	if first.client.isClosed() {
 		return ErrClosed
 	}
-	e := &NotAcquiredError{Name: first.target.name, Kind: first.target.kind.Name, shown: first.client.shown(first.target.name)}
+	e := &NotAcquiredError{Name: first.target.name, Kind: first.target.kind.Name, shown: first.client.log.Shown(first.target.name)}
 	if member, ok := errors.AsType[*NotAcquiredError](last); ok {
 		*e = *member
 	}
@@ -149,11 +140,11 @@ func (l *Lease) lostLocked(reason Reason, cause error) *LostError {
 	if l.group == nil && reason != Taken && reason != Forced {
 		e.Remaining = max(0, l.term-l.start.Elapsed(l.client.now()), time.Until(l.reach))
 	}
-	e.shown = l.client.shown(e.Name)
+	e.shown = l.client.log.Shown(e.Name)
 	return e
 }
 
 // grantedLate returns the error for a grant of t that arrived after the end of its lease.
 func (c *Client) grantedLate(t *target) *LostError {
-	return &LostError{Name: t.name, Kind: t.kind.Name, Reason: Expired, shown: c.shown(t.name)}
+	return &LostError{Name: t.name, Kind: t.kind.Name, Reason: Expired, shown: c.log.Shown(t.name)}
 }

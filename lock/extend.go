@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/lock/internal/clock"
+	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/script"
 )
 
@@ -84,7 +85,7 @@ func (l *Lease) askExtension(ctx context.Context, d time.Duration) (start clock.
 	l.mu.Lock()
 	doubted := l.failure != nil
 	l.mu.Unlock()
-	ctx = c.patient(ctx)
+	ctx = remote.Patient(ctx)
 	for range 2 {
 		start = c.now()
 		l.mayLast(start.Time.Add(d))
@@ -100,7 +101,7 @@ func (l *Lease) askExtension(ctx context.Context, d time.Duration) (start clock.
 		case outcome == 0:
 			l.denied(Forced, nil)
 			return start, nil
-		case c.acks || !doubted && start.Elapsed(c.now()) <= answeredLate:
+		case c.replicas.On() || !doubted && start.Elapsed(c.now()) <= answeredLate:
 			return start, nil
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/lockwire/lockwire/lock/internal/kinds"
+	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -35,7 +36,7 @@ func (c *Client) ForceUnlockOwner(ctx context.Context, name, owner string) (bool
 	}
 	k := seen.kindOf(owner)
 	t := newTarget(k, name)
-	if err := c.settleChannels(ctx, t); err != nil {
+	if err := c.channels.Settle(ctx, t.remote()); err != nil {
 		return false, err
 	}
 	stored := owner
@@ -74,9 +75,9 @@ func (c *Client) dispossess(ctx context.Context, t *target, owner string, reads 
 		keys = append(append(slices.Clone(t.keys), leases[0], latch), leases[1:]...)
 	}
 	r := request{target: t, lease: c.cfg.Lease, owner: owner}
-	return c.runInTime(ctx, t, func(last int64) *call {
-		args := c.args(&r, 0, owner, c.publishing(t), 0, last)
-		return &call{script: t.kind.Undo, target: t, keys: keys, args: args, leaves: true, tells: true, owner: owner}
+	return c.scripts.RunInTime(ctx, t.name, func(last int64) *remote.Call {
+		args := c.args(&r, 0, owner, c.channels.Publishing(t.kind.silent), 0, last)
+		return &remote.Call{Script: t.kind.Undo, Lock: t.remote(), Keys: keys, Args: args, Leaves: true, Tells: true, Owner: owner}
 	})
 }
 

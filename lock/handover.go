@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/lock/internal/clock"
+	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -161,15 +162,15 @@ func (c *Client) claimNext(l *Lease, suits func(next *request) bool) *waiter {
 // return.
 func (l *Lease) handOver(ctx context.Context, to *waiter) (resp.Value, error) {
 	c, t, next := l.client, l.target, &to.request
-	p := &passed{start: c.now(), latch: newLatch(t), last: c.last(t.name)}
+	p := &passed{start: c.now(), latch: newLatch(t), last: c.clocks.Last(t.name)}
 	p.series = l.series.next()
 	args := append(c.args(next, next.lease.Milliseconds(), l.owner, next.owner, latchLife.Milliseconds()), p.last)
 	v, err := t.kind.HandOver.Run(ctx, c.server, append(t.passing(l.latch), p.latch), args...)
 	switch {
 	case err != nil:
-		p.unknown = uncertain(err)
-	case c.late(t.name, v):
-		err = errLate
+		p.unknown = remote.Uncertain(err)
+	case c.clocks.Late(t.name, v):
+		err = remote.ErrLate
 	case v.Kind() == resp.Array:
 		if p.token, err = v.At(1).Int(); err != nil {
 			err = fmt.Errorf("lock: unexpected reply to handover: %w", err)
@@ -201,8 +202,8 @@ func (w *waiter) deliver(p *passed) bool {
 
 // giveBack hands the lock over, or releases the lock.
 func (l *Lease) giveBack(ctx context.Context) (resp.Value, error) {
-	if next := l.client.claimNext(l, func(*request) bool { return !l.client.acks }); next != nil {
-		if v, err := l.handOver(ctx, next); err == nil || uncertain(err) {
+	if next := l.client.claimNext(l, func(*request) bool { return !l.client.replicas.On() }); next != nil {
+		if v, err := l.handOver(ctx, next); err == nil || remote.Uncertain(err) {
 			l.passed(err == nil)
 			return v, err
 		}

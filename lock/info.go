@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -64,7 +65,7 @@ type Waiter struct {
 }
 
 func (c *Client) info(ctx context.Context, t *target) (Info, error) {
-	v, err := c.run(ctx, c.server, &call{script: t.kind.Info, target: t, keys: t.seeing(), leaves: true})
+	v, err := c.scripts.Run(ctx, c.server, &remote.Call{Script: t.kind.Info, Lock: t.remote(), Keys: t.seeing(), Leaves: true})
 	if err != nil {
 		return Info{}, serverError(err)
 	}
@@ -104,13 +105,13 @@ func parseHolders(v resp.Value, first int) (Info, error) {
 }
 
 func (c *Client) forceUnlock(ctx context.Context, t *target) (bool, error) {
-	if err := c.settleChannels(ctx, t); err != nil {
+	if err := c.channels.Settle(ctx, t.remote()); err != nil {
 		return false, err
 	}
 	holds := c.holdsOf(t.hold(), "", nil) // collected before the script, to leave out later holds
-	v, err := c.runInTime(ctx, t, func(last int64) *call {
-		return &call{script: t.kind.Force, target: t, keys: t.lined(slices.Clone(t.keys)), args: c.lineArgs(t, []any{c.publishing(t), last}),
-			leaves: true, tells: true}
+	v, err := c.scripts.RunInTime(ctx, t.name, func(last int64) *remote.Call {
+		return &remote.Call{Script: t.kind.Force, Lock: t.remote(), Keys: t.lined(slices.Clone(t.keys)), Args: c.lineArgs(t, []any{c.channels.Publishing(t.kind.silent), last}),
+			Leaves: true, Tells: true}
 	})
 	if err != nil {
 		return false, serverError(err)

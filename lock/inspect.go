@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/lock/internal/kinds"
+	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -54,7 +55,7 @@ func (c *Client) Inspect(ctx context.Context, name string) (Inspection, error) {
 	if err != nil {
 		return Inspection{}, err
 	}
-	ctx = c.patient(ctx)
+	ctx = remote.Patient(ctx)
 	seen.Listening = c.listening(ctx, &seen.Inspection)
 	seen.Clients, seen.ClientsErr = c.processes(ctx, &seen.Inspection)
 	return seen.Inspection, nil
@@ -68,7 +69,7 @@ type inspected struct {
 
 // look finds out the kind of a lock and its Info.
 func (c *Client) look(ctx context.Context, name string) (inspected, error) {
-	ctx = c.patient(ctx)
+	ctx = remote.Patient(ctx)
 	seen := inspected{Inspection: Inspection{Name: name}}
 	for range looks {
 		v, err := kinds.Shape().Run(ctx, c.server, kinds.ShapeKeys(name))
@@ -88,7 +89,7 @@ func (c *Client) look(ctx context.Context, name string) (inspected, error) {
 		if seen.Shape == ShapeReadWrite {
 			parse = parseBothHalves
 		}
-		v, err = c.run(ctx, c.server, &call{script: k.Info, target: newTarget(k, name), keys: newTarget(k, name).seeing(), leaves: true})
+		v, err = c.scripts.Run(ctx, c.server, &remote.Call{Script: k.Info, Lock: newTarget(k, name).remote(), Keys: newTarget(k, name).seeing(), Leaves: true})
 		if err == nil {
 			if seen.Info, err = parse(v); err != nil {
 				return seen, err
@@ -142,7 +143,7 @@ func (c *Client) listening(ctx context.Context, i *Inspection) int {
 	}
 	t := newTarget(k, i.Name)
 	command := "NUMSUB"
-	if c.publishing(t) == shardPublish {
+	if c.channels.Publishing(t.kind.silent) == remote.ShardPublish {
 		command = "SHARDNUMSUB"
 	}
 	v, err := c.server.Send(ctx, resp.Cmd("PUBSUB", command, t.channel).On(i.Name))

@@ -5,11 +5,12 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/lock/internal/kinds"
+	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/resp"
 )
 
-// kind is a lock kind as seen by the acquire loop, the waiters, the watchdog and the lease. See arrival.go for the time until which
-// a request is valid.
+// kind is a lock kind as seen by the acquire loop, the waiters, the watchdog and the lease. See clocks.go of package remote
+// for the time until which a request is valid.
 type kind struct {
 	*kinds.Kind // keys and scripts
 
@@ -82,6 +83,16 @@ func newTarget(k *kind, name string) *target {
 		t.first = t.keys
 	}
 	return t
+}
+
+// remote returns the lock as its server sees it.
+func (t *target) remote() remote.Lock {
+	l := remote.Lock{Name: t.name, Channel: t.channel, Line: t.line, Silent: t.kind.silent, Queued: t.kind.queued,
+		Readers: t.kind.twin != nil, Message: "0"}
+	if l.Readers || t.kind.permits {
+		l.Message = "1"
+	}
+	return l
 }
 
 // with returns the target's keys followed by a latch.

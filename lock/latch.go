@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/lockwire/lockwire/lock/internal/kinds"
+	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -71,7 +72,7 @@ func (l *CountDownLatch) Count(ctx context.Context) (int, error) {
 		return 0, l.handle.err
 	}
 	c := l.handle.client
-	v, err := c.server.Send(c.patient(ctx), resp.Cmd("GET", l.Name()).On(l.Name()))
+	v, err := c.server.Send(remote.Patient(ctx), resp.Cmd("GET", l.Name()).On(l.Name()))
 	if err != nil {
 		return 0, serverError(err)
 	}

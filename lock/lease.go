@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/lock/internal/clock"
+	"github.com/lockwire/lockwire/lock/internal/remote"
 )
 
 // Lease is one hold of a lock, from the return of Lock or TryLock until Unlock. Any goroutine may call its methods, and
@@ -212,7 +213,7 @@ func (l *Lease) Check(ctx context.Context) error {
 		return l.group.check(ctx)
 	}
 	t := l.target
-	v, err := t.kind.Renew.Run(l.client.patient(ctx), l.client.server, l.appendReadLeases([]string{t.lease}), lookOnly, l.owner)
+	v, err := t.kind.Renew.Run(remote.Patient(ctx), l.client.server, l.appendReadLeases([]string{t.lease}), lookOnly, l.owner)
 	if err != nil {
 		return serverError(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/lock/internal/clock"
+	"github.com/lockwire/lockwire/lock/internal/remote"
 )
 
 // Between processes, waiters stand in a line: a sorted set on the server with one place for each waiting process. A release
@@ -103,7 +104,7 @@ func (c *Client) stood(r *request, s position, start clock.Instant, granted bool
 	if c.places.measure(start.Elapsed(c.now())) && !granted && e != nil && e.place != nil {
 		e.place = c.places.next(c.id) // with a longer turn; the old place is called once more
 	}
-	switch unused := err != nil && !uncertain(err); {
+	switch unused := err != nil && !remote.Uncertain(err); {
 	case (granted || unused) && s.stand == "join":
 		c.places.put(s.place)
 	case unused:
@@ -166,21 +167,9 @@ func (c *Client) quit(t *target, place any) {
 }
 
 // quitCall returns the call of a job that leaves a place.
-func (c *Client) quitCall(t *target, place any) *call {
-	return &call{script: t.kind.Quit, target: t, keys: t.lined(slices.Clone(t.keys)), leaves: true, tells: true,
-		args: []any{c.publishing(t), c.listenersKnown(t), c.id, place}}
-}
-
-// listenersKnown tells the scripts what the server of t knows of the listeners to t's channels: 0 only some of them, 1 all,
-// 2 all of this package. Redisson's clients may listen at a replica.
-func (c *Client) listenersKnown(t *target) int {
-	switch {
-	case !c.countsListeners(t):
-		return 0
-	case c.nature.failover != nil:
-		return 2
-	}
-	return 1
+func (c *Client) quitCall(t *target, place any) *remote.Call {
+	return &remote.Call{Script: t.kind.Quit, Lock: t.remote(), Keys: t.lined(slices.Clone(t.keys)), Leaves: true, Tells: true,
+		Args: []any{c.channels.Publishing(t.kind.silent), c.channels.ListenersKnown(t.kind.silent), c.id, place}}
 }
 
 // lineArgs returns args followed by what a script that frees a lock needs for the line, if the kind has one.
@@ -188,7 +177,7 @@ func (c *Client) lineArgs(t *target, args []any) []any {
 	if t.line == "" {
 		return args
 	}
-	return append(args, c.listenersKnown(t), c.id)
+	return append(args, c.channels.ListenersKnown(t.kind.silent), c.id)
 }
 
 // wakeChannels returns the channels of a waiting process: the lock's, which Redisson's clients know too; a channel that tells

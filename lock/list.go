@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/lock/internal/kinds"
+	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/resp"
 	"github.com/lockwire/lockwire/script"
 )
@@ -66,7 +67,7 @@ const listChunk = 100
 // cluster List scans the masters one after the other. The first error ends the iteration.
 func (c *Client) List(ctx context.Context, pattern string) iter.Seq2[Listed, error] {
 	return func(yield func(Listed, error) bool) {
-		ctx := c.patient(ctx)
+		ctx := remote.Patient(ctx)
 		for server, err := range c.masters(ctx) {
 			if err == nil {
 				var more bool

@@ -314,7 +314,7 @@ func refresh(ctx context.Context, leases []*Lease) error {
 		first := rest[0]
 		same, others := rest[:0:0], rest[:0:0]
 		for _, l := range rest {
-			if l.client == first.client && l.client.route(l.target.name) == first.client.route(first.target.name) {
+			if l.client == first.client && l.client.remote.Route(l.target.name) == first.client.remote.Route(first.target.name) {
 				same = append(same, l)
 			} else {
 				others = append(others, l)

@@ -120,6 +120,14 @@ func (o *ownerState) take(ctx context.Context) error {
 	}
 }
 
+// mayComeOf returns the field mayCome; nil without an Owner.
+func (o *ownerState) mayComeOf() *int64 {
+	if o == nil {
+		return nil
+	}
+	return &o.mayCome
+}
+
 func (o *ownerState) give() { <-o.turn }
 
 // newUUID returns a random UUID, version 4, in the form of Java's UUID.toString.

@@ -15,8 +15,10 @@ var permitsKind = &kinds.Lazy[*kind]{Make: newPermitsKind}
 
 func newPermitsKind() *kind {
 	return &kind{
-		Kind:    kinds.Permits(),
-		args:    func(c *Client, r request) []any { return []any{c.publishing(r.target), r.setup, r.lease == forever} },
+		Kind: kinds.Permits(),
+		args: func(c *Client, r request) []any {
+			return []any{c.channels.Publishing(r.target.kind.silent), r.setup, r.lease == forever}
+		},
 		parse:   parsePermits,
 		owner:   func(_ *Client, r request) string { return newPermits(r.permits) },
 		show:    func(owner string) string { return strings.Join(permitIDs(owner), ",") },

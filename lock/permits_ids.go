@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -66,11 +67,11 @@ func (s *PermitSemaphore) LeaseOf(ctx context.Context, id string) (time.Duration
 
 func (s *PermitSemaphore) lease(ctx context.Context, owner string, ms int64) (time.Duration, error) {
 	c, t := s.handle.client, s.handle.target
-	v, err := c.runInTime(ctx, t, func(last int64) *call {
-		return &call{script: t.kind.More["lease"], target: t, keys: t.keys, args: []any{owner, ms, last}, leaves: true}
+	v, err := c.scripts.RunInTime(ctx, t.name, func(last int64) *remote.Call {
+		return &remote.Call{Script: t.kind.More["lease"], Lock: t.remote(), Keys: t.keys, Args: []any{owner, ms, last}, Leaves: true}
 	})
 	switch {
-	case err != nil && uncertain(err) && ms != 0:
+	case err != nil && remote.Uncertain(err) && ms != 0:
 		return 0, fmt.Errorf("lock: the lease may have been changed: %w", err)
 	case err != nil:
 		return 0, serverError(err)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/lockwire/lockwire/lock/internal/remote"
 )
 
 // The waiters of a fair lock stand in a queue on the server, each with an owner of its own. An Owner has one place in a queue,
@@ -13,7 +15,7 @@ import (
 // an error r just waits.
 func (c *Client) pass(ctx context.Context, r *request) bool {
 	t := r.target
-	v, err := t.kind.Pass.Run(c.patient(ctx), c.server, t.keys, r.owner, c.publishing(t), c.countsListeners(t))
+	v, err := t.kind.Pass.Run(remote.Patient(ctx), c.server, t.keys, r.owner, c.channels.Publishing(t.kind.silent), c.channels.CountsListeners(t.kind.silent))
 	mine, failed := v.Bool()
 	return err == nil && failed == nil && mine
 }

@@ -228,6 +228,31 @@ type candidacy struct {
 	timeout time.Duration
 }
 
+// identify returns an error if two of the servers are one. Each client asks its server once for an unknown identity;
+// a server that does not answer in time is identified with its vote.
+func (r *Redlock) identify(ctx context.Context, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	_ = atOnce(r.nodes, func(_ int, h *Handle) error {
+		h.client.identity.Ask(ctx)
+		return nil
+	})
+	return r.distinct()
+}
+
+// distinct returns an error if two of the servers are known to be one.
+func (r *Redlock) distinct() error {
+	seen := make(map[string]bool, len(r.nodes))
+	for _, h := range r.nodes {
+		id := h.client.identity.ID()
+		if id != "" && seen[id] {
+			return invalidf("a Redlock with two nodes on one server")
+		}
+		seen[id] = true
+	}
+	return nil
+}
+
 const nodeTimeoutMin, nodeTimeoutMax = 20 * time.Millisecond, 250 * time.Millisecond
 
 func (r *Redlock) check(opts []Option) (candidacy, error) {
@@ -333,7 +358,7 @@ func (r *Redlock) contend(ctx context.Context, c candidacy, leave func(), refuse
 // refusal returns the error for a Redlock that belongs to another owner.
 func (r *Redlock) refusal() *NotAcquiredError {
 	h := r.nodes[0]
-	return &NotAcquiredError{Name: h.target.name, Kind: "redlock", shown: h.client.shown(h.target.name)}
+	return &NotAcquiredError{Name: h.target.name, Kind: "redlock", shown: h.client.log.Shown(h.target.name)}
 }
 
 func (r *Redlock) gaveUp(ctx context.Context, since time.Time, refused bool, last error) error {

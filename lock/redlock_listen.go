@@ -127,7 +127,7 @@ func (l *listener) heard(i int) (news, up bool) {
 	count, up := w.Count()
 	if !up {
 		h := l.lock.nodes[i]
-		h.client.noteRefusal(h.target, w.Err())
+		h.client.channels.NoteRefusal(h.target.remote(), w.Err())
 	}
 	return count != l.seen[i], up
 }

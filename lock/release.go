@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/lock/internal/kinds"
+	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -176,7 +177,7 @@ func (l *Lease) release(ctx context.Context) error {
 		return l.settle(l.notHeld())
 	}
 	v, err := l.giveBack(ctx)
-	if err != nil && uncertain(err) {
+	if err != nil && remote.Uncertain(err) {
 		l.repeated = true
 		if ctx.Err() == nil {
 			v, err = l.runRelease(ctx)
@@ -203,13 +204,13 @@ func (l *Lease) runRelease(ctx context.Context) (resp.Value, error) {
 	way := c.givingWay(l)
 	defer c.gaveWay(t, way)
 	if !l.single() {
-		return c.runInTime(ctx, t, l.releaseCall)
+		return c.scripts.RunInTime(ctx, t.name, l.releaseCall)
 	}
-	ctx = c.dividing(ctx) // the same steps as c.run, without allocations
-	v, err := t.kind.Single.Run(ctx, c.server, t.lined(t.with(l.latch)), 0, l.owner, c.publishing(t), latchLife.Milliseconds(), l.repeated,
-		c.listenersKnown(t), c.id, way.place, way.stand)
-	if refused(err) {
-		return c.divide(ctx, c.server, l.releaseCall(0), err)
+	ctx = remote.Dividing(ctx) // the same steps as c.run, without allocations
+	v, err := t.kind.Single.Run(ctx, c.server, t.lined(t.with(l.latch)), 0, l.owner, c.channels.Publishing(t.kind.silent), latchLife.Milliseconds(), l.repeated,
+		c.channels.ListenersKnown(t.kind.silent), c.id, way.place, way.stand)
+	if remote.Refused(err) {
+		return c.scripts.Divide(ctx, c.server, l.releaseCall(0), err)
 	}
 	return v, err
 }
@@ -220,40 +221,40 @@ func (l *Lease) single() bool { return l.state == nil && l.target.kind.Single !=
 func (l *Lease) resting() int64 { return l.client.restingLease(l.target.hold(), l.state, l.owner, l) }
 
 // releaseCall returns the call of runRelease, good until last. The script single ignores last: its owner never comes back.
-func (l *Lease) releaseCall(last int64) *call {
+func (l *Lease) releaseCall(last int64) *remote.Call {
 	c, t := l.client, l.target
-	x := &call{script: t.kind.Release, target: t, keys: t.lined(t.of(l.owner, l.state, l.latch)), leaves: true, tells: true, apart: &l.unlatched, owner: l.owner}
+	x := &remote.Call{Script: t.kind.Release, Lock: t.remote(), Keys: t.lined(t.of(l.owner, l.state, l.latch)), Leaves: true, Tells: true, Apart: &l.unlatched, Owner: l.owner}
 	way := c.givingWay(l)
 	if l.single() {
-		x.script = t.kind.Single
-		x.args = []any{0, l.owner, c.publishing(t), latchLife.Milliseconds(), l.repeated, c.listenersKnown(t), c.id, way.place, way.stand}
+		x.Script = t.kind.Single
+		x.Args = []any{0, l.owner, c.channels.Publishing(t.kind.silent), latchLife.Milliseconds(), l.repeated, c.channels.ListenersKnown(t.kind.silent), c.id, way.place, way.stand}
 		return x
 	}
-	if x.state = l.state; l.state != nil {
-		x.holds = l.state.tallies[t.hold()].count
+	if x.MayCome = l.state.mayComeOf(); l.state != nil {
+		x.Holds = l.state.tallies[t.hold()].count
 	}
-	x.args = []any{l.resting(), l.owner, c.publishing(t), latchLife.Milliseconds(), l.repeated && l.state != nil, last}
+	x.Args = []any{l.resting(), l.owner, c.channels.Publishing(t.kind.silent), latchLife.Milliseconds(), l.repeated && l.state != nil, last}
 	switch {
 	case t.line != "":
-		x.args = append(x.args, c.listenersKnown(t), c.id, way.place, way.stand)
+		x.Args = append(x.Args, c.channels.ListenersKnown(t.kind.silent), c.id, way.place, way.stand)
 	case t.kind.queued:
-		x.args = append(x.args, c.countsListeners(t))
+		x.Args = append(x.Args, c.channels.CountsListeners(t.kind.silent))
 	}
 	return x
 }
 
 // lateReleaseCall replaces a repeat sent so late that the latch of the first request may have expired. The call sets the hold
 // count to the known result instead of counting down.
-func (l *Lease) lateReleaseCall() *call {
+func (l *Lease) lateReleaseCall() *remote.Call {
 	t := l.target
 	before := int64(0)
 	if l.state != nil {
 		before = l.state.tallies[t.hold()].count - 1
 	}
 	r := request{target: t, lease: l.term, owner: l.owner, state: l.state}
-	args := l.client.args(&r, l.resting(), l.owner, l.client.publishing(t), before, l.client.last(t.name))
-	return &call{script: t.kind.Undo, target: t, keys: t.lined(t.of(l.owner, l.state, l.latch)), args: l.client.lineArgs(t, args),
-		leaves: true, tells: true, state: l.state}
+	args := l.client.args(&r, l.resting(), l.owner, l.client.channels.Publishing(t.kind.silent), before, l.client.clocks.Last(t.name))
+	return &remote.Call{Script: t.kind.Undo, Lock: t.remote(), Keys: t.lined(t.of(l.owner, l.state, l.latch)), Args: l.client.lineArgs(t, args),
+		Leaves: true, Tells: true, MayCome: l.state.mayComeOf()}
 }
 
 // answered records the server's reply to the release and returns the result for the holder, or an error for an

@@ -3,9 +3,11 @@ package lock
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/lock/internal/kinds"
+	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/resp"
 	"github.com/lockwire/lockwire/script"
 )
@@ -36,7 +38,7 @@ func (c *Client) askRenewals(ctx context.Context, leases []*Lease, look bool) ([
 		for range batch {
 			a := answers[0]
 			answers = answers[1:]
-			if len(batch) == 1 || !refused(a.err) {
+			if len(batch) == 1 || !remote.Refused(a.err) {
 				known = append(known, a)
 				continue
 			}
@@ -51,28 +53,27 @@ func (c *Client) askRenewals(ctx context.Context, leases []*Lease, look bool) ([
 	return append(known, divided...), err
 }
 
-// refused reports whether a server executed nothing because a migrating slot has its keys on two nodes.
-func refused(err error) bool { return errors.Is(err, resp.ErrTryAgain) && !uncertain(err) }
-
 // runRenewals sends calls. calls[i] renews the leases of batches[i].
 func (c *Client) runRenewals(ctx context.Context, batches [][]*Lease, calls []script.Call, look bool) ([]answer, error) {
 	server, unacked := conn.Doer(c.server), error(nil)
-	var ack *acked
-	if c.acks && !look && len(batches) > 0 {
+	var ack *remote.Acked
+	if c.replicas.On() && !look && len(batches) > 0 {
 		var err error
-		if ack, err = c.newAcked(ctx, batches[0][0].target.name); err != nil {
+		if ack, err = c.replicas.New(ctx, batches[0][0].target.name, time.Time{}); err != nil {
+			err = notReplicated(err)
 			return unanswered(batches, err), err
 		}
-		ack.hurry(ctx)
+		ack.Hurry(ctx)
 		server = ack
 	}
-	replies, err := script.RunBatch(c.dividing(ctx), server, calls)
+	replies, err := script.RunBatch(remote.Dividing(ctx), server, calls)
 	switch {
 	case ack == nil:
 	case err != nil:
 		return unanswered(batches, err), err
 	default:
-		_, unacked = ack.confirm(c.patient(ctx))
+		_, unacked = ack.Confirm(remote.Patient(ctx))
+		unacked = notReplicated(unacked)
 	}
 	var answers []answer
 	for i, batch := range batches {
@@ -104,7 +105,7 @@ func unanswered(batches [][]*Lease, err error) (answers []answer) {
 // renewals returns the calls for renewing leases, and the leases of each call.
 func (c *Client) renewals(leases []*Lease, look bool) (batches [][]*Lease, calls []script.Call) {
 	script := func(l *Lease) *script.Script { return l.target.kind.Renew }
-	for _, same := range partition(leases, script) {
+	for _, same := range remote.Partition(leases, script) {
 		batches = append(batches, c.renewalsOf(same)...)
 	}
 	for _, batch := range batches {
@@ -115,7 +116,7 @@ func (c *Client) renewals(leases []*Lease, look bool) (batches [][]*Lease, calls
 
 // renewalsOf divides leases of the same script into batches, each renewable by a single call.
 func (c *Client) renewalsOf(leases []*Lease) (batches [][]*Lease) {
-	for _, part := range c.bySlot(leases) {
+	for _, part := range remote.BySlot(c.remote, leases, (*Lease).Name) {
 		size := 0
 		for i, l := range part {
 			if size += l.size(); i == 0 || size > c.cfg.RenewBatch {

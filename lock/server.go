@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/lock/internal/logs"
+	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/pubsub"
 )
 
@@ -130,6 +132,29 @@ func (n *nature) same(other *nature) bool {
 		return false
 	}
 	return n.inner == other.inner
+}
+
+// remote returns the Server for requests of a client.
+func (n *nature) remote(outer Server, log *logs.Log) *remote.Server {
+	s := &remote.Server{Doer: outer, Log: log}
+	if n.spread != nil { // otherwise an interface with a nil inside
+		s.Spread = n.spread
+	}
+	if n.failover != nil {
+		s.Failover = n.failover
+	}
+	return s
+}
+
+// publish returns the command for waking waiters; "" if the server has to be asked.
+func (n *nature) publish(p Publishing) string {
+	switch {
+	case p == PublishSharded:
+		return remote.ShardPublish
+	case p == PublishPlain || n.spread == nil:
+		return remote.PlainPublish
+	}
+	return ""
 }
 
 // place returns the server's name, the same in every process; "" if unknown.

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/pubsub"
 )
 
@@ -324,7 +325,7 @@ func (h *head) prepare(w *waiter) error {
 
 // watch returns a Watch of channels of t.
 func (c *Client) watch(t *target, wake chan<- struct{}, channels ...string) (*pubsub.Watch, error) {
-	if c.publishing(t) == shardPublish {
+	if c.channels.Publishing(t.kind.silent) == remote.ShardPublish {
 		return c.events.SWatch(wake, channels...)
 	}
 	return c.events.Watch(wake, channels...)
@@ -406,7 +407,7 @@ func (h *head) noteEvents(c *Client, t *target) {
 	}
 	news, up := h.events.Take()
 	if !up {
-		c.noteRefusal(t, h.events.Err())
+		c.channels.NoteRefusal(t.remote(), h.events.Err())
 	}
 	if h.up && !up {
 		h.poll = c.pace.pollMin

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/lock/internal/clock"
+	"github.com/lockwire/lockwire/lock/internal/remote"
 )
 
 // loop is the goroutine of the watchdog, from the first lease until Close. last is the time of its start.
@@ -148,7 +149,7 @@ func (w *watchdog) takeDue(at time.Time) []*Lease {
 	w.mu.Unlock()
 	w.client.counters.late(lateness)
 	if lateness > w.client.cfg.RenewEvery/2 {
-		w.client.warn("renewals run late", "by", lateness)
+		w.client.log.Warn("renewals run late", "by", lateness)
 	}
 	return due
 }
@@ -164,7 +165,7 @@ func (w *watchdog) renew(due []*Lease) {
 	start := w.client.now()
 	name := func(l *Lease) string { return l.target.name }
 	done := w.traceRound(len(leases), start.Time)
-	beside(byServer(w.client, leases, name), func(leases []*Lease) { w.renewOn(leases, start) })
+	remote.Beside(remote.ByServer(w.client.remote, leases, name), func(leases []*Lease) { w.renewOn(leases, start) })
 	done()
 }
 
@@ -177,7 +178,7 @@ func (w *watchdog) renewOn(leases []*Lease, start clock.Instant) {
 	defer cancel()
 	answers, err := w.client.askRenewals(ctx, leases, false)
 	if err != nil && !w.client.isClosed() {
-		w.client.warn("renewal", "leases", len(leases), "error", err)
+		w.client.log.Warn("renewal", "leases", len(leases), "error", err)
 	}
 	w.pace(err == nil, ctx.Err() != nil)
 	late := start.Elapsed(w.client.now()) > answeredLate
@@ -202,7 +203,7 @@ func (w *watchdog) pace(done, late bool) {
 var errUnconfirmed = errors.New("lock: renewed late or after a failure, and not confirmed")
 
 // answeredLate is the round-trip time above which an answer is late. Every failover takes longer.
-const answeredLate = witnessAge
+const answeredLate = remote.WitnessAge
 
 // renewed records the outcome of a renewal. After a late answer or a failed renewal, a success may come from a server that
 // hung and was replaced in the meantime. Unless replicas acknowledged the renewal, the success counts only if a second
@@ -210,7 +211,7 @@ const answeredLate = witnessAge
 func (w *watchdog) renewed(l *Lease, start clock.Instant, late bool, outcome int64, failure error) {
 	trust := &l.watch.trust
 	done := failure == nil && outcome == 1
-	if done && !w.client.acks && *trust != confirming && (late || *trust == doubted) {
+	if done && !w.client.replicas.On() && *trust != confirming && (late || *trust == doubted) {
 		failure = errUnconfirmed
 	}
 	switch {

@@ -1,4 +1,4 @@
-package lock
+package remote
 
 import (
 	"context"
@@ -15,40 +15,13 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// Acks is the number of replicas that must acknowledge a lock before Lock returns. A positive number is exact, however many
-// replicas the server has.
-type Acks int
-
-const (
-	// AcksAuto requires all replicas that could replace the server, in a cluster and under Sentinel, and none for a server
-	// configured by its address. A replica that is down does not count.
-	AcksAuto Acks = 0
-	// AcksOff requires no acknowledgement.
-	AcksOff Acks = -1
-	// AcksMajority requires enough replicas for a majority, together with the server, of all nodes that have not failed.
-	AcksMajority Acks = -2
-)
-
-// of returns the required number of acknowledgements from n replicas.
-func (a Acks) of(n int) int {
-	switch a {
-	case AcksOff:
-		return 0
-	case AcksAuto:
-		return n
-	case AcksMajority:
-		return (n + 1) / 2
-	}
-	return int(a)
-}
-
 const (
 	// bareFor is the time, in AckTimeouts, after which a server without its former replicas counts as a server without replicas.
 	bareFor = 3
-	// witnessAge is the maximum age of other nodes' information about a server with no replica, with a replica in its first
+	// WitnessAge is the maximum age of other nodes' information about a server with no replica, with a replica in its first
 	// synchronization, or with fewer replicas than before.
 	// Every failover takes longer.
-	witnessAge = 500 * time.Millisecond
+	WitnessAge = 500 * time.Millisecond
 	// lagMax is the maximum lag, in seconds, of a replica able to acknowledge.
 	lagMax = 2
 )
@@ -58,10 +31,33 @@ var (
 	errBareSoon  = errors.New("its replicas have disappeared only recently")
 )
 
-// replicas is a client's record of the servers' replicas. The record decides whether the next request counts the replicas
+// Acks says how many replicas must acknowledge a request.
+type Acks struct {
+	Off     bool                   // no request waits for replicas
+	Exact   int                    // so many must, however many there are; 0 for Of
+	Of      func(replicas int) int // so many of the replicas that there are
+	Timeout time.Duration          // the wait for replicas
+}
+
+// Shortage is the error of a request that too few replicas have acknowledged.
+type Shortage struct {
+	Name          string // a key of the server
+	Server        string // the server's address, if known
+	Needed, Acked int    // replicas
+	Within        time.Duration
+	Err           error // why so many replicas were needed, or nil
+}
+
+// Error names the counts.
+func (s *Shortage) Error() string { return fmt.Sprintf("%d of %d replicas", s.Acked, s.Needed) }
+
+// Replicas is a client's record of the servers' replicas. The record decides whether the next request counts the replicas
 // first. The absence of replicas is never taken from the record: every request without acknowledgements verifies the
 // absence in the same write.
-type replicas struct {
+type Replicas struct {
+	server *Server
+	acks   Acks // constant
+
 	mu    sync.Mutex
 	known map[string]*standing // by the server's id, or its address; guarded by mu
 }
@@ -76,15 +72,21 @@ type standing struct {
 	warned time.Time // time of the last warning about a server without a replica
 }
 
+// NewReplicas returns the record of the replicas of s, which must acknowledge requests as acks says.
+func NewReplicas(s *Server, acks Acks) *Replicas { return &Replicas{server: s, acks: acks} }
+
+// On reports whether requests wait for replicas.
+func (r *Replicas) On() bool { return !r.acks.Off }
+
 // at returns the standing of a server. The caller has mu.
-func (r *replicas) at(s conn.Succession) *standing {
+func (r *Replicas) at(s conn.Succession) *standing {
 	key := s.Master
 	if key == "" {
 		key = s.Addr
 	}
 	st := r.known[key]
 	if st == nil {
-		if r.known == nil || len(r.known) > maxTallies {
+		if r.known == nil || len(r.known) > maxKnown {
 			r.known = make(map[string]*standing)
 		}
 		st = new(standing)
@@ -94,10 +96,10 @@ func (r *replicas) at(s conn.Succession) *standing {
 }
 
 // counted records n replicas able to acknowledge, and reports whether the server counts as a server without replicas.
-func (c *Client) counted(s conn.Succession, n int) (alone bool) {
-	c.replicas.mu.Lock()
-	defer c.replicas.mu.Unlock()
-	st := c.replicas.at(s)
+func (r *Replicas) counted(s conn.Succession, n int) (alone bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	st := r.at(s)
 	st.count, st.seen = n, true
 	switch now := time.Now(); {
 	case n > 0:
@@ -109,40 +111,27 @@ func (c *Client) counted(s conn.Succession, n int) (alone bool) {
 		st.bare = now
 		return false
 	default:
-		return now.Sub(st.bare) >= bareFor*c.cfg.AckTimeout
+		return now.Sub(st.bare) >= bareFor*r.acks.Timeout
 	}
-}
-
-// replicated reports whether acquires wait for replicas.
-func (c *Client) replicated() bool {
-	return c.cfg.Acks != AcksOff && (c.cfg.Acks != AcksAuto || c.nature.failover != nil)
 }
 
 // succession returns other nodes' information about the server of name.
-func (c *Client) succession(ctx context.Context, name string, since time.Time) (conn.Succession, error) {
-	if c.nature.failover == nil {
-		return conn.Succession{Addr: c.route(name), Bare: true}, nil
+func (r *Replicas) succession(ctx context.Context, name string, since time.Time) (conn.Succession, error) {
+	if r.server.Failover == nil {
+		return conn.Succession{Addr: r.server.Route(name), Bare: true}, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.AckTimeout)
+	ctx, cancel := context.WithTimeout(ctx, r.acks.Timeout)
 	defer cancel()
-	return c.nature.failover.Succession(ctx, name, since)
+	return r.server.Failover.Succession(ctx, name, since)
 }
 
-// route returns the server of name; "" with a single server.
-func (c *Client) route(name string) string {
-	if c.nature.spread == nil {
-		return ""
-	}
-	return c.nature.spread.Route(name)
-}
-
-// acked sends scripts to a server, followed by WAIT. The Server sends the batch over an exclusive connection. Unless
-// Config.Acks is a number, the same write asks the server for its identity and its replicas.
+// Acked sends scripts to a server, followed by WAIT. The Server sends the batch over an exclusive connection. Unless
+// the number of acknowledgements is fixed, the same write asks the server for its identity and its replicas.
 //
 // By default all replicas must acknowledge. An acknowledgement by a single replica is worthless if another replica becomes
 // the master: during a failover the former master goes on for a moment, with replicas not yet aware of the new master.
-type acked struct {
-	c      *Client
+type Acked struct {
+	r      *Replicas
 	name   string          // a key of the server
 	heirs  conn.Succession // known before the request
 	need   int             // number of replicas passed to WAIT
@@ -158,51 +147,39 @@ type acked struct {
 	identity resp.Value
 }
 
-// acking returns the acked for sending an acquire of t, or nil if the acquire needs no acknowledgement, for example because it
-// changes nothing.
-func (c *Client) acking(ctx context.Context, t *target) (*acked, error) {
-	if !c.acks || t.kind.Undo == nil {
-		return nil, nil
-	}
-	d, err := c.newAcked(ctx, t.name)
-	if d != nil {
-		d.leaves, _ = ctx.Deadline()
-	}
-	return d, err
-}
-
-// newAcked determines the required number of replicas. It returns an error if the server certainly has too few.
-func (c *Client) newAcked(ctx context.Context, name string) (*acked, error) {
-	d := &acked{c: c, name: name, wait: c.cfg.AckTimeout}
+// New returns an Acked for a request to the server of name, and determines the required number of replicas. It returns
+// a [*Shortage] if the server certainly has too few. leaves is the end of the caller's interest; zero if unknown.
+func (r *Replicas) New(ctx context.Context, name string, leaves time.Time) (*Acked, error) {
+	d := &Acked{r: r, name: name, wait: r.acks.Timeout, leaves: leaves}
 	var unknown error
-	d.heirs, unknown = c.succession(ctx, name, time.Time{})
+	d.heirs, unknown = r.succession(ctx, name, time.Time{})
 	switch {
-	case c.cfg.Acks > 0 && unknown == nil:
-		d.need = int(c.cfg.Acks)
+	case r.acks.Exact > 0 && unknown == nil:
+		d.need = r.acks.Exact
 		return d, d.enough(ctx)
-	case c.cfg.Acks > 0:
-		d.need = int(c.cfg.Acks)
+	case r.acks.Exact > 0:
+		d.need = r.acks.Exact
 	case unknown == nil:
-		d.need = c.cfg.Acks.of(d.expect(ctx))
+		d.need = r.acks.Of(d.expect(ctx))
 	default:
-		d.need = 1 // confirm asks the other nodes again
+		d.need = 1 // Confirm asks the other nodes again
 	}
 	return d, nil
 }
 
-// hurry limits the timeout of WAIT to three quarters of the remaining time of ctx.
-func (d *acked) hurry(ctx context.Context) {
+// Hurry limits the timeout of WAIT to three quarters of the remaining time of ctx.
+func (d *Acked) Hurry(ctx context.Context) {
 	if deadline, ok := ctx.Deadline(); ok {
 		d.wait = max(min(d.wait, time.Until(deadline)*3/4), time.Millisecond)
 	}
 }
 
 // enough returns an error if the server certainly has fewer replicas than needed.
-func (d *acked) enough(ctx context.Context) error {
-	if d.c.nature.failover == nil || d.heirs.Replicas >= d.need {
+func (d *Acked) enough(ctx context.Context) error {
+	if d.r.server.Failover == nil || d.heirs.Replicas >= d.need {
 		return nil
 	}
-	s, err := d.c.succession(ctx, d.name, time.Now().Add(-witnessAge))
+	s, err := d.r.succession(ctx, d.name, time.Now().Add(-WitnessAge))
 	if err != nil || s.Replicas+s.Away >= d.need {
 		return nil
 	}
@@ -210,8 +187,8 @@ func (d *acked) enough(ctx context.Context) error {
 }
 
 // expect returns the presumed number of replicas. The request itself verifies a result of 0.
-func (d *acked) expect(ctx context.Context) int {
-	r := &d.c.replicas
+func (d *Acked) expect(ctx context.Context) int {
+	r := d.r
 	r.mu.Lock()
 	st := *r.at(d.heirs)
 	r.mu.Unlock()
@@ -221,7 +198,7 @@ func (d *acked) expect(ctx context.Context) int {
 		return n
 	case n == 0 && st.seen && !st.doubt && d.heirs.Bare && !st.had:
 		return 0
-	case !st.bare.IsZero() && time.Since(st.bare) >= bareFor*d.c.cfg.AckTimeout:
+	case !st.bare.IsZero() && time.Since(st.bare) >= bareFor*d.r.acks.Timeout:
 		return 0
 	}
 	seen, alone := d.look(ctx)
@@ -232,9 +209,9 @@ func (d *acked) expect(ctx context.Context) int {
 }
 
 // look counts the replicas.
-func (d *acked) look(ctx context.Context) (n int, alone bool) {
+func (d *Acked) look(ctx context.Context) (n int, alone bool) {
 	asked := time.Now()
-	info, err := d.c.server.Send(d.c.patient(ctx), resp.Cmd("INFO", "replication").On(d.name))
+	info, err := d.r.server.Doer.Send(Patient(ctx), resp.Cmd("INFO", "replication").On(d.name))
 	if err != nil {
 		return 0, false
 	}
@@ -242,19 +219,19 @@ func (d *acked) look(ctx context.Context) (n int, alone bool) {
 	if err != nil {
 		return 0, false
 	}
-	s, err := d.c.succession(ctx, d.name, asked.Add(-witnessAge))
+	s, err := d.r.succession(ctx, d.name, asked.Add(-WitnessAge))
 	if err != nil {
 		return 0, false
 	}
-	n = d.c.candidates(h, s)
-	return n, d.c.counted(s, n)
+	n = d.r.candidates(h, s)
+	return n, d.r.counted(s, n)
 }
 
 // candidates returns the number of replicas that could replace the server without having acknowledged: the replicas known to
 // the server, or the healthy replicas known to other nodes less the replicas in their first synchronization. A replica that
 // is away for the other nodes only is in the first number and not in the second.
-func (c *Client) candidates(h headcount, s conn.Succession) int {
-	if c.nature.failover == nil {
+func (r *Replicas) candidates(h headcount, s conn.Succession) int {
+	if r.server.Failover == nil {
 		return h.live + h.silent
 	}
 	back := common(h.liveAddrs, s.AwayAddrs)
@@ -272,7 +249,7 @@ func common(a, b []string) (n int) {
 }
 
 // Send sends a script and returns its reply.
-func (d *acked) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
+func (d *Acked) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
 	replies, err := d.SendBatch(ctx, []resp.Command{cmd})
 	if err != nil {
 		return resp.Value{}, err
@@ -281,15 +258,15 @@ func (d *acked) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) 
 }
 
 // Trace returns the Trace of the server.
-func (d *acked) Trace() *conn.Trace { return conn.TraceOf(d.c.server) }
+func (d *Acked) Trace() *conn.Trace { return conn.TraceOf(d.r.server.Doer) }
 
 // SendBatch sends scripts.
-func (d *acked) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value, error) {
+func (d *Acked) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value, error) {
 	n := len(cmds)
 	wire := slices.Clone(cmds)
 	wait := max(d.wait.Milliseconds(), 1)
-	if d.c.cfg.Acks <= 0 {
-		wire = append(wire, resp.Cmd("INFO", "replication"), d.c.whoAreYou())
+	if d.r.acks.Exact == 0 {
+		wire = append(wire, resp.Cmd("INFO", "replication"), d.r.whoAreYou())
 	}
 	if d.need == 0 {
 		wait = 1 // WAIT 0 returns at once
@@ -297,7 +274,7 @@ func (d *acked) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Valu
 	if !d.leaves.IsZero() {
 		ctx = context.WithValue(ctx, conn.Leaves, d.leaves)
 	}
-	replies, err := d.c.server.SendBatch(ctx, append(wire, resp.Cmd("WAIT", d.need, wait).On(d.name)))
+	replies, err := d.r.server.Doer.SendBatch(ctx, append(wire, resp.Cmd("WAIT", d.need, wait).On(d.name)))
 	if err != nil {
 		return replies[:min(n, len(replies))], err
 	}
@@ -309,27 +286,27 @@ func (d *acked) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Valu
 	}
 	d.got, d.sent = got, true
 	d.failed = last.Err()
-	if d.c.cfg.Acks <= 0 {
+	if d.r.acks.Exact == 0 {
 		d.info, d.identity = replies[n], replies[n+1]
 	}
 	return replies[:n], nil
 }
 
 // whoAreYou returns the command for a server's identity, comparable with Succession.Master.
-func (c *Client) whoAreYou() resp.Command {
-	if c.nature.spread != nil {
+func (r *Replicas) whoAreYou() resp.Command {
+	if r.server.Spread != nil {
 		return resp.Cmd("CLUSTER", "MYID")
 	}
 	return resp.Cmd("INFO", "server")
 }
 
-// confirm returns nil if enough replicas have acknowledged the request, else a [*NotReplicatedError]. bare: the server has no
+// Confirm returns nil if enough replicas have acknowledged the request, else a [*Shortage]. bare: the server has no
 // replica, so no acknowledgement was needed.
-func (d *acked) confirm(ctx context.Context) (bare bool, err error) {
+func (d *Acked) Confirm(ctx context.Context) (bare bool, err error) {
 	need := d.need
-	if d.c.cfg.Acks <= 0 {
+	if d.r.acks.Exact == 0 {
 		n, alone, err := d.count(ctx)
-		if need = d.c.cfg.Acks.of(n); n == 0 && !alone {
+		if need = d.r.acks.Of(n); n == 0 && !alone {
 			need = 1
 			err = errors.Join(err, errBareSoon)
 		}
@@ -347,27 +324,27 @@ func (d *acked) confirm(ctx context.Context) (bare bool, err error) {
 // count returns the number of replicas right after the scripts. It combines the server's reply with other nodes' information.
 // The information must be recent if a replica not counted by the server may have replaced the server by now. A replica in its
 // first synchronization is one: the server learns of the end later than the replica.
-func (d *acked) count(ctx context.Context) (n int, alone bool, err error) {
+func (d *Acked) count(ctx context.Context) (n int, alone bool, err error) {
 	h, err := parseReplicas(d.info)
 	if err != nil {
 		return 0, false, err
 	}
 	s, err := d.answerer(ctx, h, time.Time{})
-	n = d.c.candidates(h, s)
-	if err != nil || n == 0 || s.Away > 0 || h.syncing > 0 || d.c.fewer(s, h) {
-		if s, err = d.answerer(ctx, h, d.answered.Add(-witnessAge)); err != nil {
+	n = d.r.candidates(h, s)
+	if err != nil || n == 0 || s.Away > 0 || h.syncing > 0 || d.r.fewer(s, h) {
+		if s, err = d.answerer(ctx, h, d.answered.Add(-WitnessAge)); err != nil {
 			return n, false, err
 		}
-		n = d.c.candidates(h, s)
+		n = d.r.candidates(h, s)
 	}
-	return n, d.c.counted(s, n), nil
+	return n, d.r.counted(s, n), nil
 }
 
 // fewer reports whether a server has fewer live replicas than at the last count.
-func (c *Client) fewer(s conn.Succession, h headcount) bool {
-	c.replicas.mu.Lock()
-	defer c.replicas.mu.Unlock()
-	return h.live < c.replicas.at(s).count
+func (r *Replicas) fewer(s conn.Succession, h headcount) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return h.live < r.at(s).count
 }
 
 // answerer returns other nodes' information about the answering server. It returns an error unless the other nodes name the
@@ -375,18 +352,18 @@ func (c *Client) fewer(s conn.Succession, h headcount) bool {
 //
 // For seconds after a promotion or a restart, sentinels report a wrong identity or none. With live replicas the address is
 // enough, because a Pool refuses a former master's answer to WAIT.
-func (d *acked) answerer(ctx context.Context, h headcount, since time.Time) (conn.Succession, error) {
-	s, err := d.c.succession(ctx, d.name, since)
-	if err != nil || d.c.nature.failover == nil {
+func (d *Acked) answerer(ctx context.Context, h headcount, since time.Time) (conn.Succession, error) {
+	s, err := d.r.succession(ctx, d.name, since)
+	if err != nil || d.r.server.Failover == nil {
 		return s, err
 	}
 	if err := d.identity.Err(); err != nil {
 		return s, fmt.Errorf("asking the server for its identity: %w", err)
 	}
 	who, err := d.identity.Text()
-	spread := d.c.nature.spread
+	spread := d.r.server.Spread
 	if spread == nil {
-		who, _, _ = parseServerInfo(d.identity)
+		who, _, _ = ParseServerInfo(d.identity)
 	}
 	switch {
 	case err != nil || who == s.Master || spread == nil && h.live > 0 && s.Addr == d.heirs.Addr:
@@ -401,11 +378,11 @@ func (d *acked) answerer(ctx context.Context, h headcount, since time.Time) (con
 }
 
 // short records a lack of acknowledgements and returns the error.
-func (d *acked) short(need int, cause error) error {
-	d.c.replicas.mu.Lock()
-	d.c.replicas.at(d.heirs).doubt = true
-	d.c.replicas.mu.Unlock()
-	return &NotReplicatedError{
+func (d *Acked) short(need int, cause error) error {
+	d.r.mu.Lock()
+	d.r.at(d.heirs).doubt = true
+	d.r.mu.Unlock()
+	return &Shortage{
 		Name: d.name, Server: d.heirs.Addr, Needed: need, Acked: int(d.got), Within: d.wait, Err: cause,
 	}
 }
@@ -414,10 +391,10 @@ func (d *acked) short(need int, cause error) error {
 const bareWarning = time.Minute
 
 // settled records enough acknowledgements. It logs a warning for a server without a replica, and the end of the condition.
-func (d *acked) settled(bare bool) {
+func (d *Acked) settled(bare bool) {
 	now := time.Now()
-	d.c.replicas.mu.Lock()
-	st := d.c.replicas.at(d.heirs)
+	d.r.mu.Lock()
+	st := d.r.at(d.heirs)
 	st.doubt = false
 	before := st.warned
 	warn := bare && now.Sub(before) >= bareWarning
@@ -426,12 +403,12 @@ func (d *acked) settled(bare bool) {
 	} else if !bare {
 		st.had, st.bare, st.warned = true, time.Time{}, time.Time{}
 	}
-	d.c.replicas.mu.Unlock()
+	d.r.mu.Unlock()
 	switch {
 	case warn:
-		d.c.warn("locks are granted without acknowledgement: the server has no replica", "server", d.heirs.Addr)
+		d.r.server.Log.Warn("locks are granted without acknowledgement: the server has no replica", "server", d.heirs.Addr)
 	case !bare && !before.IsZero():
-		d.c.warn("locks are acknowledged again", "server", d.heirs.Addr)
+		d.r.server.Log.Warn("locks are acknowledged again", "server", d.heirs.Addr)
 	}
 }
 

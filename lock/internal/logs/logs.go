@@ -1,0 +1,81 @@
+// Package logs writes the lines of a client, and not too many of them.
+package logs
+
+import (
+	"cmp"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+)
+
+const (
+	// every is the minimum interval between two lines of the same text about the same lock.
+	every = time.Minute
+	// most limits the lines remembered. While so many are younger than every, further lines are dropped.
+	most = 4096
+)
+
+// Log is where a client reports. Any number of goroutines may use it at once.
+type Log struct {
+	Logger conn.Logger              // nil is silent
+	Show   func(name string) string // returns what stands for the name of a lock; nil for the quoted name
+
+	mu   sync.Mutex // guards the following
+	last map[line]time.Time
+}
+
+type line struct{ name, text string }
+
+// Silent reports whether nobody reads the log.
+func (l *Log) Silent() bool { return l.Logger == nil }
+
+// Warn writes a line.
+func (l *Log) Warn(text string, args ...any) {
+	if l.Logger != nil {
+		l.Logger.Warn("lock: "+text, args...)
+	}
+}
+
+// WarnOf writes a line about a lock, at most one a minute.
+func (l *Log) WarnOf(name, kind, owner, text string, args ...any) {
+	if l.Logger == nil || !l.allows(name, text) {
+		return
+	}
+	shown := cmp.Or(l.Shown(name), strconv.Quote(name))
+	l.Warn(text, append([]any{"lock", shown, "kind", kind, "owner", owner}, args...)...)
+}
+
+// Shown returns what stands for the name of a lock in texts; "" is the quoted name.
+func (l *Log) Shown(name string) string {
+	if l.Show == nil {
+		return ""
+	}
+	return cmp.Or(l.Show(name), "-")
+}
+
+// allows reports whether the line may be written now.
+func (l *Log) allows(name, text string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	key, now := line{name, text}, time.Now()
+	if last, known := l.last[key]; known && now.Sub(last) < every {
+		return false
+	}
+	if len(l.last) >= most {
+		for old, at := range l.last {
+			if now.Sub(at) >= every {
+				delete(l.last, old)
+			}
+		}
+		if len(l.last) >= most {
+			return false
+		}
+	}
+	if l.last == nil {
+		l.last = make(map[line]time.Time)
+	}
+	l.last[key] = now
+	return true
+}

@@ -1,0 +1,250 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/lock/internal/kinds"
+	"github.com/lockwire/lockwire/resp"
+	"github.com/lockwire/lockwire/script"
+)
+
+const (
+	// apartFor limits the delay of a request without a latch.
+	apartFor = time.Second
+	// apartMin and apartMax bound the growing pauses between attempts. The attempts end with the caller's context or
+	// after apartLimit.
+	apartMin, apartMax = 10 * time.Millisecond, 250 * time.Millisecond
+	apartLimit         = 5 * time.Second
+)
+
+// Call is a run of a script with several keys. While their slot migrates, a server refuses to run the script as long
+// as any key is missing, and the latch and the channel are always missing. The script then runs apart: see
+// all_apart.lua.
+//
+// The source node of a migrating slot cannot create keys, so there is no latch. A script that does harm without a
+// latch, or creates other keys, waits there.
+type Call struct {
+	Script *script.Script
+	Lock   Lock
+	Keys   []string
+	Args   []any
+	Leaves bool   // may run on the source node of a migrating slot
+	Once   bool   // no further attempts here
+	Tells  bool   // may free the lock
+	Apart  *bool  // set after a run apart; may be nil
+	Owner  string // for a release: the owner expected to have
+	Holds  int64  // holds; 0 for any number
+	// MayCome belongs to the caller's Owner, whose turn the caller has: the server's time in ms until which a request
+	// without a latch may still take effect. nil without an Owner.
+	MayCome *int64
+}
+
+// Lock is a lock as its server sees it.
+type Lock struct {
+	Name    string
+	Channel string
+	Line    string // the key of the line of waiting processes; "" for none
+	Silent  bool   // no release is published
+	Queued  bool   // each waiter has a channel of its own
+	Readers bool   // the lease of each reader is a key of its own
+	Message string // wakes the waiters on Channel
+}
+
+// Runner runs the scripts of locks.
+type Runner struct {
+	server   *Server
+	clocks   *Clocks
+	channels *Channels
+
+	mu    sync.Mutex                        // guards the following
+	apart map[*script.Script]*script.Script // variants of scripts for migrating slots, by the original; may be nil
+}
+
+// NewRunner returns the Runner of s.
+func NewRunner(s *Server, clocks *Clocks, channels *Channels) *Runner {
+	return &Runner{server: s, clocks: clocks, channels: channels}
+}
+
+// RunInTime runs the call that of makes for the validity last, and a new call if the call arrived too late.
+func (r *Runner) RunInTime(ctx context.Context, name string, of func(last int64) *Call) (resp.Value, error) {
+	for range Arrivals {
+		v, err := r.Run(ctx, r.server.Doer, of(r.clocks.Last(name)))
+		if err != nil || !r.clocks.Late(name, v) {
+			return v, err
+		}
+	}
+	return resp.Value{}, ErrLate
+}
+
+// Run runs x on d.
+func (r *Runner) Run(ctx context.Context, d conn.Doer, x *Call) (resp.Value, error) {
+	ctx = Dividing(ctx)
+	v, err := x.Script.Run(ctx, d, x.Keys, x.Args...)
+	if !Refused(err) {
+		return v, err
+	}
+	return r.Divide(ctx, d, x, err)
+}
+
+// Divide runs x after d has refused the keys with err.
+func (r *Runner) Divide(ctx context.Context, d conn.Doer, x *Call, err error) (v resp.Value, _ error) {
+	if r.server.Spread == nil {
+		return v, err
+	}
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	begin, pause := time.Now(), apartMin
+	for {
+		v, err = r.runApart(ctx, d, x)
+		if err == nil && x.Tells {
+			r.tellSource(ctx, x.Lock)
+		}
+		if !Refused(err) || x.Once || time.Since(begin) > apartLimit {
+			return v, err
+		}
+		timer.Reset(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return v, err
+		}
+		pause = min(2*pause, apartMax)
+		if v, err = x.Script.Run(ctx, d, x.Keys, x.Args...); !Refused(err) {
+			return v, err
+		}
+	}
+}
+
+// errMayCome is the reply to a request while an earlier request of the same owner may still arrive.
+const errMayCome = resp.Error("TRYAGAIN an earlier request may still arrive")
+
+// errLeaving is the outcome of a script that would have created a key on the source node of a migrating slot. Such a script
+// has changed nothing.
+const errLeaving = resp.Error("TRYAGAIN the slot is leaving")
+
+// createsKey reports whether err is the reply to such a script.
+func createsKey(err error) bool {
+	reply, answered := errors.AsType[resp.Error](err)
+	return answered && strings.Contains(string(reply), "non local key")
+}
+
+// runApart makes one attempt to run x with the lock as the only key.
+func (r *Runner) runApart(ctx context.Context, d conn.Doer, x *Call) (resp.Value, error) {
+	others := x.Keys[1:]
+	if n := len(others); n > 0 && others[n-1] == x.Lock.Line {
+		others = others[:n-1] // a line on another server would keep the script from running: all listeners are told instead
+	}
+	own := len(others)
+	if x.Lock.Readers {
+		holds, err := r.timeoutsOf(ctx, x.Lock.Name)
+		if err != nil {
+			return resp.Value{}, err
+		}
+		others = slices.Concat(others, holds)
+	}
+	looks := []script.Call{kinds.Look().Call(x.Keys[:1])}
+	for _, key := range others {
+		looks = append(looks, kinds.Look().Call([]string{key}))
+	}
+	replies, err := script.RunBatch(ctx, r.server.Doer, looks)
+	if err != nil {
+		return resp.Value{}, err
+	}
+	var there, now int64
+	args := []any{int64(0), x.Leaves, x.Owner, "", len(others)}
+	for i, reply := range replies {
+		if err := reply.Err(); err != nil {
+			return resp.Value{}, err // a node that gives the slot away, or one that does not take it
+		}
+		if there, err = reply.At(0).Int(); err != nil {
+			return resp.Value{}, err
+		}
+		if i > own { // not among the script's KEYS: leases of other readers
+			there += 2
+		}
+		if i > 0 {
+			args = append(args, others[i-1], there)
+		} else if now, err = reply.At(1).Int(); err != nil {
+			return resp.Value{}, err
+		}
+	}
+	if x.MayCome != nil && now <= *x.MayCome {
+		return resp.Value{}, errMayCome
+	}
+	latest := now + apartFor.Milliseconds()
+	args[0] = latest
+	if x.Holds > 1 { // a repeat of the last release finds nothing to release
+		args[3] = x.Holds
+	}
+	if x.MayCome != nil {
+		*x.MayCome = latest
+	}
+	if x.Apart != nil {
+		*x.Apart = true
+	}
+	v, err := r.apartScript(x.Script).Run(ctx, d, x.Keys[:1], append(args, x.Args...)...)
+	if createsKey(err) {
+		err = errLeaving
+	}
+	if x.MayCome != nil && (err == nil || !Uncertain(err)) {
+		*x.MayCome = 0
+	}
+	return v, err
+}
+
+// tellSource publishes on the source node of a migrating slot for waiters on the target node: shard channels stay
+// with the source until the end of the migration. Queued waiters look by themselves.
+func (r *Runner) tellSource(ctx context.Context, l Lock) {
+	if r.channels.Publishing(l.Silent) != ShardPublish || l.Queued {
+		return
+	}
+	if _, err := r.server.Doer.Send(ctx, resp.Cmd(ShardPublish, l.Channel, l.Message)); err != nil {
+		r.server.Log.Warn("waiters are not woken by messages, and look now and then", "error", err)
+	}
+}
+
+// apartScript returns s preceded by all_apart.lua.
+func (r *Runner) apartScript(s *script.Script) *script.Script {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.apart == nil {
+		r.apart = make(map[*script.Script]*script.Script)
+	}
+	if r.apart[s] == nil {
+		r.apart[s] = kinds.Apart(s)
+	}
+	return r.apart[s]
+}
+
+// timeoutsOf returns the lease keys of all readers of a read-write lock.
+func (r *Runner) timeoutsOf(ctx context.Context, name string) (keys []string, err error) {
+	fields, err := r.server.Doer.Send(ctx, resp.Cmd("HGETALL", name))
+	if err != nil {
+		return nil, err
+	}
+	pairs, err := fields.Pairs()
+	if err != nil {
+		return nil, err
+	}
+	for field, value := range pairs {
+		owner, bad := field.Text()
+		text, worse := value.Text()
+		if bad != nil || worse != nil {
+			return nil, fmt.Errorf("lock: unexpected reply to HGETALL")
+		}
+		count, _ := strconv.Atoi(text) // 0 for "mode"
+		keys = append(keys, kinds.ReadLeases(name, owner, min(int64(count), maxHolds))...)
+	}
+	return keys, nil
+}
+
+// maxHolds limits the leases examined per reader.
+const maxHolds = 10_000

@@ -1,0 +1,76 @@
+package remote
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/resp"
+)
+
+// A request may be delayed on its way, and arrive after its caller has left, or after the reply to its repeat. Each
+// request that takes or changes something therefore carries the time until which it is valid, by the server's clock,
+// and does nothing later. Until then a latch prevents its effect: the latch of an undo, or the latch that identifies a
+// change. The rule holds for all kinds.
+
+const (
+	// Arrival is the maximum delay of a valid request.
+	Arrival = 5 * time.Second
+	// Arrivals limits the attempts to send a request that arrives too late.
+	Arrivals = 4
+)
+
+// ErrLate is the error for a request that arrived after its validity and did nothing.
+var ErrLate = fmt.Errorf("%w: the server received it too late", conn.ErrNotSent)
+
+// Clocks records how far the clocks of servers are ahead of the client's. Clocks count as equal at first; a server
+// that refuses a late request reports its time. Only speed depends on clocks.
+type Clocks struct {
+	server *Server
+	begin  time.Time // constant; later changes of the client's clock have no effect
+	mu     sync.RWMutex
+	ahead  map[string]time.Duration // by route; guarded by mu
+}
+
+// NewClocks returns the clocks of s.
+func NewClocks(s *Server) *Clocks { return &Clocks{server: s, begin: time.Now()} }
+
+// Age returns the time since NewClocks.
+func (k *Clocks) Age() time.Duration { return time.Since(k.begin) }
+
+// Last returns the time until which a request sent now to the server of name is valid, by the server's clock, in ms.
+func (k *Clocks) Last(name string) int64 {
+	k.mu.RLock()
+	var ahead time.Duration
+	if len(k.ahead) > 0 {
+		ahead = k.ahead[k.server.Route(name)]
+	}
+	k.mu.RUnlock()
+	return k.now().Add(ahead + Arrival).UnixMilli()
+}
+
+func (k *Clocks) now() time.Time { return k.begin.Add(time.Since(k.begin)) }
+
+// Late reports whether v is the refusal of a late request, and learns the server's time from v.
+func (k *Clocks) Late(name string, v resp.Value) bool {
+	if v.Kind() != resp.SimpleString {
+		return false
+	}
+	text, _ := v.Text()
+	digits, ok := strings.CutPrefix(text, "late ")
+	if !ok {
+		return false
+	}
+	if now, err := strconv.ParseInt(digits, 10, 64); err == nil {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if k.ahead == nil || len(k.ahead) > maxKnown {
+			k.ahead = make(map[string]time.Duration)
+		}
+		k.ahead[k.server.Route(name)] = time.UnixMilli(now).Sub(k.now())
+	}
+	return true
+}

@@ -1,0 +1,38 @@
+package remote
+
+import (
+	"context"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+)
+
+// Patient returns ctx without its Deadline; the result still ends with ctx. A connection would extend its answer
+// timeout to the Deadline, and a patient caller would keep a dead connection alive for everyone.
+func Patient(ctx context.Context) context.Context {
+	if _, ok := ctx.Deadline(); !ok {
+		return ctx
+	}
+	return patient{ctx}
+}
+
+type patient struct{ context.Context }
+
+func (patient) Deadline() (time.Time, bool) { return time.Time{}, false }
+
+// Dividing is Patient for a caller that can divide a command with several keys.
+func Dividing(ctx context.Context) context.Context {
+	if ctx.Value(conn.NoTryAgain) == true {
+		return ctx
+	}
+	return dividing{patient{ctx}}
+}
+
+type dividing struct{ patient }
+
+func (d dividing) Value(key any) any {
+	if key == conn.NoTryAgain {
+		return true
+	}
+	return d.Context.Value(key)
+}

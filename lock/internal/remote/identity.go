@@ -1,0 +1,143 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockwire/lockwire/lock/internal/clock"
+	"github.com/lockwire/lockwire/resp"
+)
+
+// ErrNoVote means that a server's answer does not count, since the server may have forgotten earlier grants.
+var ErrNoVote = errors.New("lock: the server has no vote")
+
+// Identity is a client's knowledge of the process behind its server's address.
+type Identity struct {
+	server *Server
+	now    func() clock.Instant
+	asked  atomic.Bool // the server was asked for its identity outside a vote
+
+	mu      sync.Mutex    // guards the following
+	runID   string        // "" until known
+	changed bool          // not the first process at this address
+	moved   bool          // the process was up before its predecessor was last seen: another server, not a restart
+	first   clock.Instant // the time of the first sight
+	last    clock.Instant // the time of the last sight
+}
+
+// NewIdentity returns the identity of s, unknown so far. now is the client's clock.
+func NewIdentity(s *Server, now func() clock.Instant) *Identity {
+	return &Identity{server: s, now: now}
+}
+
+// Known reports whether the identity is known.
+func (d *Identity) Known() bool { return d.ID() != "" }
+
+// ID returns the run id of the process last seen; "" until known.
+func (d *Identity) ID() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.runID
+}
+
+// Note records the reply to an INFO sent after start, if the reply identifies the server. Note returns the minimum
+// time for which the process has been at this address, as far as the client knows.
+func (d *Identity) Note(info resp.Value, start clock.Instant) (age time.Duration, ok bool) {
+	runID, age, ok := ParseServerInfo(info)
+	if !ok {
+		return 0, false
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if runID != d.runID {
+		d.changed = d.runID != ""
+		d.moved = d.changed && age >= d.last.AtLeast(start)
+		d.runID, d.first = runID, start
+	}
+	d.last = start
+	if d.changed {
+		age = min(age, d.first.AtLeast(start))
+	}
+	return age, true
+}
+
+// ParseServerInfo parses the run id and the minimum uptime in a reply to INFO. The reported seconds are the
+// difference of two times, each rounded down.
+func ParseServerInfo(info resp.Value) (runID string, age time.Duration, ok bool) {
+	text, err := info.Text()
+	if err != nil {
+		return "", 0, false
+	}
+	seconds := int64(-1)
+	for line := range strings.Lines(text) {
+		switch name, value, _ := strings.Cut(strings.TrimSpace(line), ":"); name {
+		case "run_id":
+			runID = value
+		case "uptime_in_seconds":
+			if n, err := strconv.ParseInt(value, 10, 32); err == nil {
+				seconds = n
+			}
+		}
+	}
+	return runID, time.Duration(max(0, seconds-1)) * time.Second, runID != "" && seconds >= 0
+}
+
+// Ask asks the server for an unknown identity, once.
+func (d *Identity) Ask(ctx context.Context) {
+	if d.Known() || d.asked.Swap(true) {
+		return
+	}
+	start := d.now()
+	if v, err := d.server.Doer.Send(Patient(ctx), resp.Cmd("INFO", "server")); err == nil {
+		d.Note(v, start)
+	}
+}
+
+// Vouch returns nil if the server certainly remembers all earlier grants that still count. info came with a grant,
+// and neither is older than start.
+func (d *Identity) Vouch(ctx context.Context, info resp.Value, start clock.Instant, quarantine time.Duration) error {
+	age, ok := d.Note(info, start)
+	if !ok {
+		return fmt.Errorf("%w: INFO lacks its run_id or its uptime", ErrNoVote)
+	}
+	if age-start.Elapsed(d.now()) >= quarantine {
+		return nil
+	}
+	d.mu.Lock()
+	moved := d.moved
+	d.mu.Unlock()
+	if !moved && d.durable(ctx) {
+		return nil
+	}
+	return fmt.Errorf("%w: it started less than %v ago", ErrNoVote, age+2*time.Second)
+}
+
+// durable reports whether the server writes each grant to disk before the reply.
+func (d *Identity) durable(ctx context.Context) bool {
+	for name, want := range map[string]string{"appendonly": "yes", "appendfsync": "always", "no-appendfsync-on-rewrite": "no"} {
+		v, err := d.server.Doer.Send(Patient(ctx), resp.Cmd("CONFIG", "GET", name))
+		if err != nil {
+			return false
+		}
+		value := ""
+		pairs, err := v.Pairs()
+		if err != nil {
+			return false
+		}
+		for k, e := range pairs {
+			if text, _ := k.Text(); text == name {
+				value, _ = e.Text()
+			}
+		}
+		if value != want {
+			return false
+		}
+	}
+	return true
+}

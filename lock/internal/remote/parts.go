@@ -1,0 +1,48 @@
+package remote
+
+import "sync"
+
+// ByServer divides list by the servers of the elements' names, so that a slow server does not delay the others.
+func ByServer[T any](s *Server, list []T, name func(T) string) [][]T {
+	if s.Spread == nil || len(list) < 2 {
+		return [][]T{list}
+	}
+	return Partition(list, func(e T) string { return s.Spread.Route(name(e)) })
+}
+
+// BySlot divides list by the slots of the elements' names. With a single server all elements are in a part.
+func BySlot[T any](s *Server, list []T, name func(T) string) [][]T {
+	if s.Spread == nil {
+		return [][]T{list}
+	}
+	return Partition(list, func(e T) int { return s.Spread.Slot(name(e)) })
+}
+
+// Partition divides list by key and keeps the order within each part.
+func Partition[T any, K comparable](list []T, key func(T) K) [][]T {
+	places := make(map[K]int)
+	var parts [][]T
+	for _, e := range list {
+		k := key(e)
+		i, ok := places[k]
+		if !ok {
+			i = len(parts)
+			places[k], parts = i, append(parts, nil)
+		}
+		parts[i] = append(parts[i], e)
+	}
+	return parts
+}
+
+// Beside runs fn for all parts concurrently and waits for all to return.
+func Beside[T any](parts [][]T, fn func([]T)) {
+	if len(parts) == 1 {
+		fn(parts[0])
+		return
+	}
+	var wg sync.WaitGroup
+	for _, part := range parts {
+		wg.Go(func() { fn(part) })
+	}
+	wg.Wait()
+}

@@ -1,0 +1,76 @@
+// Package remote is what a client knows of its server, and how it asks the server. The files use only their own row and the rows
+// above:
+//
+//	the server   remote.go (where a key is), parts.go (work divided by servers), context.go
+//	knowledge    clocks.go, identity.go (the process behind the address), channels.go (how waiters are woken)
+//	requests     call.go (a script, also while a slot migrates), replicas.go (a script followed by WAIT)
+//
+// No file knows a lease, an owner or a waiter. Any number of goroutines may use a value of any type here, except a [Call] and
+// an [Acked], which belong to a single request.
+package remote
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/lock/internal/logs"
+	"github.com/lockwire/lockwire/resp"
+)
+
+// Spread is what a client asks of a Server of several servers.
+type Spread interface {
+	// Route names the server of a key.
+	Route(key string) string
+	// Slot returns the hash slot of a key.
+	Slot(key string) int
+	// SuccessionOf returns other nodes' information about the server with the given id.
+	SuccessionOf(ctx context.Context, id string, since time.Time) (conn.Succession, error)
+}
+
+// Failover is what a client asks of a Server with replicas.
+type Failover interface {
+	Succession(ctx context.Context, key string, since time.Time) (conn.Succession, error)
+}
+
+// Server is the server of a client. All fields are constant.
+type Server struct {
+	Doer     conn.Doer // carries every request
+	Spread   Spread    // nil for a single server
+	Failover Failover  // nil if no replica ever replaces a server
+	Log      *logs.Log
+}
+
+// Route returns the server of name; "" with a single server.
+func (s *Server) Route(name string) string {
+	if s.Spread == nil {
+		return ""
+	}
+	return s.Spread.Route(name)
+}
+
+// SlotOf returns the hash slot of name; 0 with a single server.
+func (s *Server) SlotOf(name string) int {
+	if s.Spread == nil {
+		return 0
+	}
+	return s.Spread.Slot(name)
+}
+
+// maxKnown limits the servers remembered.
+const maxKnown = 64
+
+// Refused reports whether a server executed nothing because a migrating slot has its keys on two nodes.
+func Refused(err error) bool { return errors.Is(err, resp.ErrTryAgain) && !Uncertain(err) }
+
+// Uncertain reports whether the server may have run the request that returned err.
+func Uncertain(err error) bool {
+	if errors.Is(err, conn.ErrUncertain) {
+		return true
+	}
+	if _, answered := errors.AsType[resp.Error](err); answered {
+		return false
+	}
+	return !conn.SafeToRetry(err)
+}
