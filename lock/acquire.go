@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/internal/netfail"
+	"github.com/lockwire/lockwire/lock/internal/cleanup"
 	"github.com/lockwire/lockwire/lock/internal/clock"
 	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/resp"
@@ -302,7 +303,7 @@ func (c *Client) args(r *request, common ...any) []any {
 func (c *Client) granted(r *request, start clock.Instant, count, token int64) (bool, time.Duration, error) {
 	if r.target.kind.unowned {
 		if r.latch != "" {
-			c.cleanup.settleLatch(r.target.name, r.latch, r.unsure, r.last)
+			c.cleanup.SettleLatch(r.target.name, r.latch, r.unsure, r.last)
 			c.endDoubt(r)
 		}
 		c.shareGrant(r)
@@ -385,7 +386,7 @@ func (c *Client) withdraw(r *request) {
 	}
 	leaving := *r
 	leaving.waits, leaving.latch = false, newLatch(r.target)
-	c.takeBack(&job{request: leaving, until: time.Now().Add(r.lease)})
+	c.cleanup.Take(cleanup.NewJob(&undo{client: c, request: leaving}, time.Now().Add(r.lease), false))
 }
 
 func (r *request) giveTurn() {

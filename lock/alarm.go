@@ -140,7 +140,7 @@ func (w *watchdog) look(at time.Time) {
 		answers, _ := w.client.askRenewals(ctx, part, true)
 		for _, n := range answers {
 			switch {
-			case n.err != nil && !final(n.err):
+			case n.err != nil && !remote.Final(n.err):
 				a.looks = append(a.looks, n.lease)
 			case n.err == nil && n.outcome == 0:
 				n.lease.denied(Forced, nil)

@@ -7,6 +7,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/lockwire/lockwire/lock/internal/cleanup"
 	"github.com/lockwire/lockwire/lock/internal/clock"
 	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/resp"
@@ -72,15 +73,15 @@ func (c *Client) makeChange(ctx context.Context, t *target, operation string, gi
 		return x.outcome, err
 	}
 	select {
-	case <-j.done:
-		return x.outcome, j.outcome
+	case <-j.Done():
+		return x.outcome, j.Outcome()
 	case <-ctx.Done():
 		return 0, fmt.Errorf("%w: %w", ErrUncertain, err)
 	}
 }
 
 // begin sends the change. After a failure, begin may leave the change to the returned job, with the reason.
-func (x *change) begin(ctx context.Context, givesBack bool) (*job, error) {
+func (x *change) begin(ctx context.Context, givesBack bool) (*cleanup.Job, error) {
 	c := x.client
 	if c.changes.enter(x.returns) { // false after Close: then nobody counts the change
 		defer c.changes.leave(x.returns)
@@ -92,16 +93,13 @@ func (x *change) begin(ctx context.Context, givesBack bool) (*job, error) {
 	if err == nil {
 		return nil, nil
 	}
-	if _, failed := errors.AsType[resp.Error](err); !x.unsure && (!givesBack || final(err) || failed && !passing(err)) {
+	if _, failed := errors.AsType[resp.Error](err); !x.unsure && (!givesBack || remote.Final(err) || failed && !passing(err)) {
 		return nil, serverError(err)
 	}
-	j := &job{change: x, until: time.Now().Add(changeFor), done: make(chan struct{})}
-	c.takeBack(j)
+	j := cleanup.NewJob(x, time.Now().Add(changeFor), false)
+	c.cleanup.Take(j)
 	return j, err
 }
-
-// old reports whether the time for repeats is over, including time asleep.
-func (x *change) old() bool { return x.start.Elapsed(x.client.now()) > changeFor }
 
 func (x *change) run(ctx context.Context) (resp.Value, error) {
 	v, err := x.client.scripts.RunInTime(ctx, x.target.name, x.call)
@@ -123,9 +121,34 @@ func (x *change) answered(v resp.Value) error {
 		return fmt.Errorf("lock: unexpected reply to a change, of kind %v", v.Kind())
 	}
 	x.outcome = n
-	x.client.cleanup.settleLatch(x.target.name, x.latch, x.unsure, x.last)
+	x.client.cleanup.SettleLatch(x.target.name, x.latch, x.unsure, x.last)
 	return nil
 }
+
+// The methods of a change for cleanup.
+
+func (x *change) Name() string        { return x.target.name }
+func (x *change) Rank() cleanup.Rank  { return cleanup.Change }
+func (x *change) Size() int           { return 1 }
+func (x *change) Turn() chan struct{} { return nil }
+func (x *change) Unsure()             { x.unsure = true }
+func (x *change) Finish(error)        {}
+func (x *change) Call() *remote.Call  { return x.call(x.client.clocks.Last(x.target.name)) }
+
+// Stands ends a change if the server may no longer recognize a repeat, including time asleep.
+func (x *change) Stands() (left bool, outcome error) {
+	if x.start.Elapsed(x.client.now()) > changeFor {
+		return false, fmt.Errorf("%w, and given up", ErrUncertain)
+	}
+	return true, nil
+}
+
+func (x *change) Answered(v resp.Value, _ bool) cleanup.Result {
+	err := x.answered(v)
+	return cleanup.Result{Done: err == nil, Failure: err}
+}
+
+func (x *change) Count(g *cleanup.Given) { g.Changes, g.Permits = g.Changes+1, g.Permits+x.returns }
 
 // checkCount rejects numbers outside the countable range.
 func checkCount(what string, n, least int) error {

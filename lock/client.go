@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockwire/lockwire/lock/internal/cleanup"
 	"github.com/lockwire/lockwire/lock/internal/clock"
 	"github.com/lockwire/lockwire/lock/internal/logs"
 	"github.com/lockwire/lockwire/lock/internal/machine"
@@ -40,7 +41,7 @@ type Client struct {
 	deaf        bool   // constant, for tests: does not listen for forced unlocks
 
 	watchdog watchdog
-	cleanup  cleanup
+	cleanup  *cleanup.Cleanup
 	counters counters
 
 	done chan struct{}   // closed by Close
@@ -109,7 +110,7 @@ func New(server Server, cfg Config) (*Client, error) {
 	c.watchdog.init(c)
 	c.calm = c.watchdog.onLoss(server)
 	c.unname = introduce(server, c.title())
-	c.cleanup.init(c)
+	c.cleanup = c.newCleanup()
 	return c, nil
 }
 

@@ -8,7 +8,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/lockwire/lockwire/lock/internal/cleanup"
 )
+
+// closeLast is the time limit of Close. Releases by tasks have tasksLast of it; cleanup repeats them in the rest.
+const closeLast, tasksLast = time.Second, closeLast / 2
 
 // Close ends the client's activity. Waiting calls return [ErrClosed], every held lease is lost with the reason
 // [ClientClosed], and renewal stops. The locks stay taken on the server until their leases end or until Unlock, which
@@ -18,7 +23,7 @@ import (
 // Close returns a [*CloseError] with the number of locks and permits that the server may have kept. A second Close
 // returns the same result.
 func (c *Client) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), cleanupLast)
+	ctx, cancel := context.WithTimeout(context.Background(), closeLast)
 	defer cancel()
 	return c.CloseContext(ctx)
 }
@@ -67,22 +72,22 @@ func (c *Client) close(ctx context.Context) error {
 	c.unname()
 	c.watchdog.close()
 	c.queued.Wait()
-	var given CloseError
+	var given cleanup.Given
 	var returned int
 	given.Acquires, given.Permits = c.calls.close(ctx)
 	given.Changes, returned = c.changes.close(ctx)
 	given.Permits += returned
 	c.tasks.Wait() // before cleanup ends: the tasks leave releases to it
-	rest := c.cleanup.close(ctx)
-	given.join(rest)
+	rest := c.cleanup.Close(ctx)
+	given = given.Plus(rest)
 	c.bounds.close(c)
 	c.timers.Wait()
-	if given == (CloseError{}) {
+	if given == (cleanup.Given{}) {
 		return nil
 	}
 	c.log.Warn("closed before all was given back", "releases", given.Releases, "acquires", given.Acquires,
 		"changes", given.Changes, "permits", given.Permits)
-	return &given
+	return (*CloseError)(&given)
 }
 
 // hurryTasks ends the releases by tasks after half of the time of Close, at most tasksLast. Call stop after the tasks have ended.
@@ -130,31 +135,6 @@ func (e *CloseError) Error() string {
 
 // Is makes errors.Is find [ErrUncertain].
 func (e *CloseError) Is(target error) bool { return target == ErrUncertain }
-
-// add counts a job that was given up.
-func (e *CloseError) add(j *job) {
-	switch {
-	case j.lease != nil:
-		e.Releases++
-		if j.lease.target.kind.parted {
-			e.Permits += j.lease.size()
-		}
-	case j.change != nil:
-		e.Changes++
-		e.Permits += j.change.returns
-	case j.place != nil: // expires
-	default:
-		e.Acquires++
-		e.Permits += j.request.permits
-	}
-}
-
-func (e *CloseError) join(other CloseError) {
-	e.Releases += other.Releases
-	e.Acquires += other.Acquires
-	e.Changes += other.Changes
-	e.Permits += other.Permits
-}
 
 // calls counts the calls of one sort that are under way. A call may leave work to cleanup, so Close ends cleanup
 // after the calls.

@@ -3,7 +3,6 @@ package lock
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
@@ -185,17 +184,12 @@ func invalidf(format string, args ...any) error {
 func serverError(err error) error {
 	reply, _ := errors.AsType[resp.Error](err)
 	switch class := resp.Error(reply.Class()); {
-	case wrongType(reply):
+	case remote.WrongType(reply):
 		return fmt.Errorf("%w: %w", ErrWrongType, err)
 	case string(class) != reply.Prefix():
 		return fmt.Errorf("lock: %w: %w", class, err)
 	}
 	return fmt.Errorf("lock: %w", err)
-}
-
-// wrongType reports whether reply is a WRONGTYPE error, in the wording of any server.
-func wrongType(reply resp.Error) bool {
-	return strings.Contains(string(reply), string(resp.ErrWrongType)+" ")
 }
 
 // passing reports whether err is temporary and says nothing about the lock: the server could not be reached, or is
@@ -212,17 +206,4 @@ func passing(err error) bool {
 		return errors.Is(err, conn.ErrNotSent) && !errors.Is(err, conn.ErrRefused) && netfail.Dial(err) != netfail.Final
 	}
 	return remote.Passing(reply)
-}
-
-// final reports whether err, of a release or an undo, would be the same at every repeat. A server that is out of
-// memory or has lost its replicas may accept a later repeat.
-func final(err error) bool {
-	if remote.Uncertain(err) {
-		return false
-	}
-	reply, answered := errors.AsType[resp.Error](err)
-	if !answered {
-		return errors.Is(err, conn.ErrClosed)
-	}
-	return netfail.Denied(reply) || wrongType(reply)
 }

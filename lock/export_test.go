@@ -23,15 +23,13 @@ func (c *Client) OnlyWoken() {
 
 // Idle reports whether nothing is held or waited for and nothing is left to clean up.
 func (c *Client) Idle() bool {
-	c.cleanup.mu.Lock()
-	defer c.cleanup.mu.Unlock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.watchdog.mu.Lock()
 	defer c.watchdog.mu.Unlock()
 	c.gates.mu.Lock()
 	defer c.gates.mu.Unlock()
-	return len(c.entries)+len(c.parked) == 0 && len(c.gates.lines) == 0 && len(c.cleanup.jobs) == 0 && len(c.cleanup.latches)+len(c.cleanup.spares) == 0 &&
+	return len(c.entries)+len(c.parked) == 0 && len(c.gates.lines) == 0 && c.cleanup.Idle() &&
 		len(c.watchdog.renewals) == 0 && len(c.watchdog.endings) == 0 && len(c.watchdog.watched) == 0
 }
 

@@ -99,7 +99,7 @@ func (c *Client) look(ctx context.Context, name string) (inspected, error) {
 			}
 			return seen, nil
 		}
-		if reply, _ := errors.AsType[resp.Error](err); !wrongType(reply) {
+		if reply, _ := errors.AsType[resp.Error](err); !remote.WrongType(reply) {
 			return seen, serverError(err)
 		}
 	}
@@ -115,7 +115,7 @@ func (c *Client) lookAtNumber(ctx context.Context, seen *inspected) error {
 	if err == nil {
 		err = v.Err()
 	}
-	if reply, _ := errors.AsType[resp.Error](err); wrongType(reply) {
+	if reply, _ := errors.AsType[resp.Error](err); remote.WrongType(reply) {
 		seen.exists = true
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockwire/lockwire/lock/internal/cleanup"
 	"github.com/lockwire/lockwire/lock/internal/clock"
 	"github.com/lockwire/lockwire/lock/internal/remote"
 )
@@ -36,14 +37,14 @@ type Lease struct {
 
 	watch renewal // guarded by the watchdog's mu
 
-	releasing sync.Mutex // held by the running Unlock; guards the following
-	latch     string     // latch key of the release, the same in every repeat
-	place     any        // a place in the server's line for the release to leave; nil for none
-	repeats   *job       // the release, while it is repeated in the background
-	repeated  bool       // a release request had no answer and may still reach the server
-	unlatched bool       // a release request may have run without leaving a latch
-	settled   bool       // outcome is final
-	awaited   bool       // of a part: when it was released, other clients were waiting
+	releasing sync.Mutex   // held by the running Unlock; guards the following
+	latch     string       // latch key of the release, the same in every repeat
+	place     any          // a place in the server's line for the release to leave; nil for none
+	repeats   *cleanup.Job // the release, while it is repeated in the background
+	repeated  bool         // a release request had no answer and may still reach the server
+	unlatched bool         // a release request may have run without leaving a latch
+	settled   bool         // outcome is final
+	awaited   bool         // of a part: when it was released, other clients were waiting
 	outcome   error
 
 	mu       sync.Mutex // guards the following

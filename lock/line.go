@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/lockwire/lockwire/lock/internal/cleanup"
 	"github.com/lockwire/lockwire/lock/internal/clock"
 	"github.com/lockwire/lockwire/lock/internal/remote"
 )
@@ -162,7 +163,7 @@ func (c *Client) gaveWay(t *target, way position) {
 // quit leaves a place of t in the background. place may be nil.
 func (c *Client) quit(t *target, place any) {
 	if place != nil {
-		c.takeBack(&job{request: request{target: t}, place: place, until: time.Now().Add(c.pace.ceiling)})
+		c.cleanup.Take(cleanup.NewJob(&leaving{c, t, place}, time.Now().Add(c.pace.ceiling), false))
 	}
 }
 

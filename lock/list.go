@@ -170,7 +170,7 @@ func (c *Client) inform(ctx context.Context, locks []Listed) ([]Listed, error) {
 	}
 	there := locks[:0]
 	for i, reply := range replies {
-		if reply, isErr := errors.AsType[resp.Error](reply.Err()); isErr && wrongType(reply) {
+		if reply, isErr := errors.AsType[resp.Error](reply.Err()); isErr && remote.WrongType(reply) {
 			continue // the key has changed its type since the scan
 		}
 		l, parse := locks[i], locks[i].Shape.kind().parseInfo

@@ -120,6 +120,14 @@ func (o *ownerState) take(ctx context.Context) error {
 	}
 }
 
+// turnOf returns the field turn; nil without an Owner.
+func (o *ownerState) turnOf() chan struct{} {
+	if o == nil {
+		return nil
+	}
+	return o.turn
+}
+
 // mayComeOf returns the field mayCome; nil without an Owner.
 func (o *ownerState) mayComeOf() *int64 {
 	if o == nil {

@@ -163,7 +163,7 @@ func (c *Client) park(key entryKey, watch *pubsub.Watch) {
 	c.queued.Add(1) // Close waits until the sweeps have begun
 	c.parkLocked(key, c.entryLocked(key), watch)
 	c.mu.Unlock()
-	c.cleanup.startSweeps()
+	c.cleanup.StartSweeps()
 	c.queued.Done()
 }
 

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/lockwire/lockwire/lock/internal/cleanup"
 	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/resp"
@@ -102,9 +103,8 @@ func (l *Lease) settle(err error) error {
 // repeat leaves the release to the background. If turn is set, the job takes over the owner's turn.
 func (l *Lease) repeat(turn bool, cause error) error {
 	l.warn("release not confirmed, and repeated in the background", "error", cause)
-	l.repeats = &job{lease: l, turn: turn, since: time.Now(), until: l.end(), done: make(chan struct{})}
-	if !l.client.cleanup.add(l.repeats) {
-		l.repeats.endTrace(errEnded)
+	l.repeats = cleanup.NewJob(&repeat{lease: l, since: time.Now()}, l.end(), turn)
+	if !l.client.cleanup.Add(l.repeats) {
 		l.repeats = nil
 		l.client.forget(l)
 		if turn {
@@ -120,8 +120,8 @@ func (l *Lease) awaitRepeats(ctx context.Context) error {
 	l.releasing.Unlock()
 	defer l.releasing.Lock()
 	select {
-	case <-repeats.done:
-		return repeats.outcome
+	case <-repeats.Done():
+		return repeats.Outcome()
 	case <-ctx.Done():
 		return fmt.Errorf("%w: %w", ErrUncertain, context.Cause(ctx))
 	}
@@ -183,7 +183,7 @@ func (l *Lease) release(ctx context.Context) error {
 			v, err = l.runRelease(ctx)
 		}
 	}
-	if err != nil && !final(err) {
+	if err != nil && !remote.Final(err) {
 		return l.repeat(l.state != nil, err)
 	}
 	var outcome error
@@ -291,12 +291,12 @@ func (l *Lease) sensible(count int64) bool {
 
 // letLatchGo disposes of the latch after the outcome of the release is known. set: the server has the latch.
 func (l *Lease) letLatchGo(set bool) {
-	u := &l.client.cleanup
+	u := l.client.cleanup
 	switch {
 	case l.single():
-		u.keepLatch(l.target.name, l.latch)
+		u.KeepLatch(l.target.name, l.latch)
 	case set && (l.state == nil || !l.repeated): // an earlier request may still arrive and must find the latch
-		u.addLatch(l.target.name, l.latch)
+		u.DeleteLatch(l.target.name, l.latch)
 	}
 }
 
@@ -342,7 +342,7 @@ func (l *Lease) end() time.Time {
 // newLatch returns the key for the outcome of the release. The latch of a single release names the owner, so a key may be reused.
 func (l *Lease) newLatch() string {
 	if l.single() {
-		if key := l.client.cleanup.spareLatch(l.target.name); key != "" {
+		if key := l.client.cleanup.SpareLatch(l.target.name); key != "" {
 			return key
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync/atomic"
 	"time"
+
+	"github.com/lockwire/lockwire/lock/internal/cleanup"
 )
 
 // acquiring gathers what AcquireEnd reports. The calls of one acquire run one after the other. A nil acquiring is not
@@ -274,33 +276,27 @@ func (w *watchdog) traceRound(n int, begin time.Time) (end func()) {
 	}
 }
 
-// beginTrace reports that the background takes over j.
-func (j *job) beginTrace(c *Client) {
-	if t := c.cfg.Trace; t != nil && t.Background != nil && j.place == nil {
-		j.client, j.added = c, time.Now()
-		t.Background(j.describe())
+// traceBackground reports that the background takes over w, and returns a function to report the end; nil for none.
+func (c *Client) traceBackground(w cleanup.Work) (ended func(outcome error)) {
+	t := c.cfg.Trace
+	if t == nil || t.Background == nil {
+		return nil
 	}
-}
-
-// endTrace reports the end of j with the given outcome.
-func (j *job) endTrace(outcome error) {
-	if j.client == nil {
-		return
-	}
-	info := j.describe()
-	info.Done, info.Age, info.Err = true, time.Since(j.added), outcome
-	j.client.cfg.Trace.Background(info)
-}
-
-func (j *job) describe() BackgroundInfo {
-	info := BackgroundInfo{Client: j.client, Name: j.name()}
-	switch {
-	case j.lease != nil:
-		info.Change, info.Kind = BackgroundRelease, j.lease.target.kind.Name
-	case j.change != nil:
-		info.Change, info.Kind = BackgroundChange, j.change.target.kind.Name
+	info := BackgroundInfo{Client: c, Name: w.Name()}
+	switch w := w.(type) {
+	case *repeat:
+		info.Change, info.Kind = BackgroundRelease, w.lease.target.kind.Name
+	case *change:
+		info.Change, info.Kind = BackgroundChange, w.target.kind.Name
+	case *undo:
+		info.Change, info.Kind = BackgroundUndo, w.request.target.kind.Name
 	default:
-		info.Change, info.Kind = BackgroundUndo, j.request.target.kind.Name
+		return nil
 	}
-	return info
+	t.Background(info)
+	added := time.Now()
+	return func(outcome error) {
+		info.Done, info.Age, info.Err = true, time.Since(added), outcome
+		t.Background(info)
+	}
 }

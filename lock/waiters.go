@@ -145,7 +145,7 @@ func (c *Client) leave(w *waiter) {
 	c.mu.Unlock()
 	switch {
 	case parked:
-		c.cleanup.startSweeps()
+		c.cleanup.StartSweeps()
 	case unused != nil:
 		unused.Close()
 	}

@@ -12,9 +12,11 @@ package remote
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/lock/internal/logs"
 	"github.com/lockwire/lockwire/resp"
 )
@@ -73,4 +75,22 @@ func Uncertain(err error) bool {
 		return false
 	}
 	return !conn.SafeToRetry(err)
+}
+
+// Final reports whether err, of a release or an undo, would be the same at every repeat. A server that is out of
+// memory or has lost its replicas may accept a later repeat.
+func Final(err error) bool {
+	if Uncertain(err) {
+		return false
+	}
+	reply, answered := errors.AsType[resp.Error](err)
+	if !answered {
+		return errors.Is(err, conn.ErrClosed)
+	}
+	return netfail.Denied(reply) || WrongType(reply)
+}
+
+// WrongType reports whether reply is a WRONGTYPE error, in the wording of any server.
+func WrongType(reply resp.Error) bool {
+	return strings.Contains(string(reply), string(resp.ErrWrongType)+" ")
 }

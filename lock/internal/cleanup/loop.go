@@ -1,9 +1,8 @@
-package lock
+package cleanup
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -24,12 +23,12 @@ type lane struct {
 // batch is a group of jobs sent together.
 type batch struct {
 	lane lane
-	jobs []*job
+	jobs []*Job
 }
 
 // agenda is the pending work of the loop.
 type agenda struct {
-	pending      []*job
+	pending      []*Job
 	busy         map[lane]bool
 	repeating    int       // number of busy lanes of repeats
 	flush, sweep time.Time // the times to delete latches and to sweep the spares; zero for none
@@ -37,7 +36,7 @@ type agenda struct {
 }
 
 // loop is the goroutine of cleanup, from the first work until Close.
-func (u *cleanup) loop() {
+func (u *Cleanup) loop() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	a := agenda{busy: make(map[lane]bool)}
@@ -68,7 +67,7 @@ func (u *cleanup) loop() {
 }
 
 // collect takes new jobs and the results of finished batches.
-func (u *cleanup) collect(a *agenda, at time.Time, closing bool) {
+func (u *Cleanup) collect(a *agenda, at time.Time, closing bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	a.pending = append(a.pending, u.jobs...)
@@ -91,7 +90,7 @@ func (u *cleanup) collect(a *agenda, at time.Time, closing bool) {
 	switch {
 	case closing:
 		for _, j := range a.pending {
-			j.next = earlier(j.next, at.Add(repeatMax)) // later jobs might run out of time
+			j.next = earliest(j.next, at.Add(repeatMax)) // later jobs might run out of time
 		}
 		u.sweepLocked(true)
 		a.sweep = time.Time{}
@@ -108,8 +107,8 @@ func (u *cleanup) collect(a *agenda, at time.Time, closing bool) {
 }
 
 // next removes due batches from the pending jobs: one for each idle lane.
-func (u *cleanup) next(a *agenda, at time.Time) []batch {
-	ready := make(map[lane][]*job)
+func (u *Cleanup) next(a *agenda, at time.Time) []batch {
+	ready := make(map[lane][]*Job)
 	rest := a.pending[:0]
 	for _, j := range a.pending {
 		if j.next.After(at) {
@@ -125,7 +124,7 @@ func (u *cleanup) next(a *agenda, at time.Time) []batch {
 	}
 	var batches []batch
 	for l, jobs := range ready {
-		if l.again && a.repeating >= cleanupLanes {
+		if l.again && a.repeating >= lanesMost {
 			rest = append(rest, jobs...)
 			continue
 		}
@@ -145,59 +144,31 @@ func (u *cleanup) next(a *agenda, at time.Time) []batch {
 	return batches
 }
 
-func (u *cleanup) laneOf(j *job) lane {
-	spread := u.client.nature.spread
-	l := lane{again: j.again}
-	switch {
-	case spread == nil:
-	case j.again:
-		l.slot = spread.Slot(j.name())
-	default:
-		l.route = spread.Route(j.name())
+func (u *Cleanup) laneOf(j *Job) lane {
+	if j.again {
+		return lane{again: true, slot: u.cfg.Server.SlotOf(j.work.Name())}
 	}
-	return l
+	return lane{route: u.cfg.Server.Route(j.work.Name())}
 }
 
 // choose selects jobs for one batch, releases first, and also returns the rest.
-func choose(jobs []*job, at time.Time) (chosen, rest []*job) {
-	slices.SortStableFunc(jobs, func(a, b *job) int { return a.rank() - b.rank() })
+func choose(jobs []*Job, at time.Time) (chosen, rest []*Job) {
+	slices.SortStableFunc(jobs, func(a, b *Job) int { return int(a.work.Rank() - b.work.Rank()) })
 	size := 0
 	for i, j := range jobs {
-		if size > 0 && size+j.size() > cleanupBatch {
+		if size > 0 && size+j.work.Size() > batchSize {
 			return chosen, append(rest, jobs[i:]...)
 		}
 		switch {
-		case !j.takeTurn():
+		case !j.ready():
 			j.next = at.Add(repeatMin)
 			rest = append(rest, j)
 		case j.stands():
-			size += j.size()
+			size += j.work.Size()
 			chosen = append(chosen, j)
 		}
 	}
 	return chosen, rest
-}
-
-// rank orders jobs: releases come first, since other owners may wait for the lock.
-func (j *job) rank() int {
-	switch {
-	case j.lease != nil:
-		return 0
-	case j.change != nil:
-		return 1
-	}
-	return 2
-}
-
-// size returns the number of locks or permits of the job.
-func (j *job) size() int {
-	switch {
-	case j.lease != nil:
-		return j.lease.size()
-	case j.change == nil && j.request.target.kind.parted:
-		return max(1, j.request.permits)
-	}
-	return 1
 }
 
 // wait returns the time until the loop has work, unless a batch returns earlier.
@@ -205,24 +176,24 @@ func (a *agenda) wait() time.Duration {
 	now := time.Now()
 	at := now.Add(time.Hour)
 	if !a.flush.IsZero() && !a.flushing {
-		at = earlier(at, a.flush)
+		at = earliest(at, a.flush)
 	}
 	if !a.sweep.IsZero() {
-		at = earlier(at, a.sweep)
+		at = earliest(at, a.sweep)
 	}
 	for _, j := range a.pending {
 		if j.next.After(now) { // otherwise its lane is busy
-			at = earlier(at, j.next)
+			at = earliest(at, j.next)
 		}
 	}
 	return at.Sub(now)
 }
 
 // run sends a batch and returns the batch to the loop.
-func (u *cleanup) run(b batch) {
-	limit := cleanupLimit
+func (u *Cleanup) run(b batch) {
+	limit := batchLimit
 	switch {
-	case u.client.nature.spread == nil:
+	case u.cfg.Server.Spread == nil:
 	case b.lane.again:
 		limit = againLimit
 	default:
@@ -236,16 +207,16 @@ func (u *cleanup) run(b batch) {
 }
 
 // send runs jobs that have their turns, in one write.
-func (u *cleanup) send(life context.Context, jobs []*job, limit time.Duration) {
+func (u *Cleanup) send(life context.Context, jobs []*Job, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(life, limit)
 	defer cancel()
 	calls, runs := make([]script.Call, len(jobs)), make([]*remote.Call, len(jobs))
 	for i, j := range jobs {
-		runs[i] = j.call(u.client)
+		runs[i] = j.work.Call()
 		runs[i].Once = true
 		calls[i] = runs[i].Script.Call(runs[i].Keys, runs[i].Args...)
 	}
-	replies, err := script.RunBatch(remote.Dividing(ctx), u.client.server, calls)
+	replies, err := script.RunBatch(remote.Dividing(ctx), u.cfg.Server.Doer, calls)
 	at := time.Now()
 	for i, j := range jobs {
 		var v resp.Value
@@ -254,46 +225,26 @@ func (u *cleanup) send(life context.Context, jobs []*job, limit time.Duration) {
 			v, failure = replies[i], replies[i].Err()
 		}
 		if remote.Refused(failure) {
-			v, failure = u.client.scripts.Divide(remote.Dividing(ctx), u.client.server, runs[i], failure)
+			v, failure = u.cfg.Runner.Divide(remote.Dividing(ctx), u.cfg.Server.Doer, runs[i], failure)
 		}
 		if failure == nil {
-			j.answered(u.client, v, at)
+			u.answered(j, v, at)
 			continue
 		}
-		if final(failure) && errors.Is(failure, conn.ErrClosed) {
+		if remote.Final(failure) && errors.Is(failure, conn.ErrClosed) {
 			u.count(j)
 		}
-		j.failed(failure, at)
-	}
-}
-
-// failed records a request without a reply, or with an error reply.
-func (j *job) failed(err error, at time.Time) {
-	if remote.Uncertain(err) {
-		switch {
-		case j.change != nil:
-			j.change.unsure = true
-		case j.lease != nil && !j.stale:
-			j.lease.repeated = true
-		}
-	}
-	switch {
-	case final(err):
-		j.finish(serverError(err))
-	case at.After(j.until) && !j.turn:
-		j.finish(fmt.Errorf("%w: %w", ErrUncertain, err))
-	default:
-		j.postpone(at)
+		u.failed(j, failure, at)
 	}
 }
 
 // runAlone runs a job without the loop, for a limited time.
-func (u *cleanup) runAlone(j *job) {
-	ctx, cancel := context.WithTimeout(context.Background(), cleanupLast)
+func (u *Cleanup) runAlone(j *Job) {
+	ctx, cancel := context.WithTimeout(context.Background(), aloneLast)
 	defer cancel()
 	for !j.over {
-		if j.takeTurn() && j.stands() {
-			u.send(ctx, []*job{j}, cleanupLast)
+		if j.ready() && j.stands() {
+			u.send(ctx, []*Job{j}, aloneLast)
 		}
 		if j.over {
 			return
@@ -301,16 +252,14 @@ func (u *cleanup) runAlone(j *job) {
 		select {
 		case <-time.After(max(j.pause, repeatMin)):
 		case <-ctx.Done():
-			u.client.log.Warn("given up after Close", "name", j.name(), "error", errEnded)
-			j.finish(errEnded)
+			u.cfg.Server.Log.Warn("given up after Close", "name", j.work.Name(), "error", u.cfg.Ended)
+			j.finish(u.cfg.Ended)
 		}
 	}
 }
 
-var errEnded = fmt.Errorf("%w: %w", ErrUncertain, ErrClosed)
-
 // finished ends the loop, unless there is new work.
-func (u *cleanup) finished() bool {
+func (u *Cleanup) finished() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.closed = len(u.jobs)+len(u.returned)+len(u.latches)+len(u.spares) == 0
@@ -318,49 +267,35 @@ func (u *cleanup) finished() bool {
 }
 
 // count counts an abandoned job, at the end or after the Close of the Server.
-func (u *cleanup) count(j *job) {
+func (u *Cleanup) count(j *Job) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.given.add(j)
+	j.work.Count(&u.given)
 }
 
 // giveUp ends the loop and abandons its work.
-func (u *cleanup) giveUp(a *agenda) {
+func (u *Cleanup) giveUp(a *agenda) {
 	u.batches.Wait()
 	u.mu.Lock()
 	u.closed = true
 	u.mu.Unlock()
 	u.collect(a, time.Now(), true)
 	for _, j := range a.pending {
-		if !j.takeTurn() || j.stands() {
+		if !j.ready() || j.stands() {
 			u.count(j)
-			j.finish(errEnded)
+			j.finish(u.cfg.Ended)
 		}
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if len(u.latches) > 0 {
-		u.client.log.Warn("latches stay until they expire", "count", len(u.latches), "error", ErrClosed)
+		u.cfg.Server.Log.Warn("latches stay until they expire", "count", len(u.latches), "error", u.cfg.Ended)
 	}
 }
 
-// due returns the latches to delete now.
-func (u *cleanup) due(a *agenda, at time.Time, closing bool) []latch {
-	if a.flushing || a.flush.IsZero() || at.Before(a.flush) && !closing {
-		return nil
+func earliest(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
 	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	latches := u.latches
-	u.latches, a.flush = nil, time.Time{}
-	a.flushing = len(latches) > 0
-	return latches
-}
-
-func (u *cleanup) flushLatches(latches []latch) {
-	u.forget(u.life, latches, cleanupLimit)
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.flushed = true
-	u.wakeLocked()
+	return b
 }

@@ -1,0 +1,158 @@
+package cleanup
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/lockwire/lockwire/lock/internal/remote"
+	"github.com/lockwire/lockwire/resp"
+)
+
+// Work is what a Job repeats until the server confirms it, or until it has become pointless. Only the Job calls the
+// methods, one at a time.
+type Work interface {
+	// Name returns the name of the lock, which determines the server.
+	Name() string
+	Rank() Rank
+	// Size returns the number of locks or permits.
+	Size() int
+	// Turn returns the turn of an Owner; nil without an Owner. Stands, Call and Answered have the turn.
+	Turn() chan struct{}
+	// Stands reports whether there is work left, and otherwise the outcome.
+	Stands() (left bool, outcome error)
+	// Call returns the next request.
+	Call() *remote.Call
+	// Answered takes the server's reply. again: the request was sent before.
+	Answered(v resp.Value, again bool) Result
+	// Unsure notes that a request may still take effect.
+	Unsure()
+	// Finish is called once, at the end, after the turn is given back.
+	Finish(outcome error)
+	// Count adds the work, which is given up, to given.
+	Count(given *Given)
+}
+
+// Rank orders work. Releases come first, since other owners may wait for the lock.
+type Rank int
+
+// The ranks, in order.
+const (
+	Release Rank = iota
+	Change
+	Undo
+)
+
+// Result is what a reply means for the work: the outcome if the work is done, or a failure of the request if not nil,
+// or else that there is more work.
+type Result struct {
+	Done    bool
+	Outcome error
+	Failure error
+}
+
+// Given is work that was given up.
+type Given struct {
+	Releases, Acquires, Changes, Permits int
+}
+
+// Plus returns the sums.
+func (g Given) Plus(o Given) Given {
+	return Given{g.Releases + o.Releases, g.Acquires + o.Acquires, g.Changes + o.Changes, g.Permits + o.Permits}
+}
+
+// Job is Work on its way.
+type Job struct {
+	work    Work
+	until   time.Time // the end of the purpose: the lease has ended on the server
+	turn    bool      // the job holds the owner's turn
+	done    chan struct{}
+	outcome error               // valid once done is closed
+	ended   func(outcome error) // constant after Add; may be nil
+
+	// Owned by the loop, and by the batch that the job is in.
+	again bool // a request was sent before
+	next  time.Time
+	pause time.Duration
+	over  bool
+}
+
+// NewJob returns a Job for w, without use after until. turn: the job takes over the owner's turn.
+func NewJob(w Work, until time.Time, turn bool) *Job {
+	return &Job{work: w, until: until, turn: turn, done: make(chan struct{})}
+}
+
+// Done returns a channel that is closed at the end of the job.
+func (j *Job) Done() <-chan struct{} { return j.done }
+
+// Outcome returns the result of a job that is done.
+func (j *Job) Outcome() error { return j.outcome }
+
+// ready takes the owner's turn, and reports whether the job has the turn, or needs none.
+func (j *Job) ready() bool {
+	turn := j.work.Turn()
+	if turn == nil || j.turn {
+		return true
+	}
+	select {
+	case turn <- struct{}{}:
+		j.turn = true
+	default:
+	}
+	return j.turn
+}
+
+// stands reports whether there is work left, and ends the job if not.
+func (j *Job) stands() bool {
+	left, outcome := j.work.Stands()
+	if !left {
+		j.finish(outcome)
+	}
+	return left
+}
+
+// answered records the server's reply to the job.
+func (u *Cleanup) answered(j *Job, v resp.Value, at time.Time) {
+	if u.cfg.Clocks.Late(j.work.Name(), v) {
+		u.failed(j, remote.ErrLate, at)
+		return
+	}
+	switch r := j.work.Answered(v, j.again); {
+	case r.Failure != nil:
+		u.failed(j, r.Failure, at)
+	case r.Done:
+		j.finish(r.Outcome)
+	}
+}
+
+// failed records a request without a reply, or with an error reply.
+func (u *Cleanup) failed(j *Job, err error, at time.Time) {
+	if remote.Uncertain(err) {
+		j.work.Unsure()
+	}
+	switch {
+	case remote.Final(err):
+		j.finish(u.cfg.Refused(err))
+	case at.After(j.until) && !j.turn:
+		j.finish(fmt.Errorf("%w: %w", u.cfg.Uncertain, err))
+	default:
+		j.pause = min(max(2*j.pause, repeatMin), repeatMax)
+		j.next, j.again = at.Add(j.pause), true
+	}
+}
+
+// finish ends the job, gives the owner's turn back, and wakes the caller that waits for the outcome.
+func (j *Job) finish(outcome error) {
+	if j.over {
+		return
+	}
+	j.over = true
+	if j.turn {
+		<-j.work.Turn()
+	}
+	j.work.Finish(outcome)
+	j.outcome = outcome
+	close(j.done)
+	if j.ended != nil {
+		j.ended(outcome)
+	}
+}

@@ -1,0 +1,81 @@
+package lock
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/lockwire/lockwire/lock/internal/cleanup"
+	"github.com/lockwire/lockwire/lock/internal/remote"
+	"github.com/lockwire/lockwire/resp"
+)
+
+// repeat is the work of repeating a release.
+type repeat struct {
+	lease *Lease
+	since time.Time // the time of the first release
+	stale bool      // the last request was a late release
+}
+
+func (p *repeat) Name() string        { return p.lease.target.name }
+func (p *repeat) Rank() cleanup.Rank  { return cleanup.Release }
+func (p *repeat) Size() int           { return p.lease.size() }
+func (p *repeat) Turn() chan struct{} { return p.lease.state.turnOf() }
+
+// Stands ends a late release if the server has none of its owner's holds of that time.
+func (p *repeat) Stands() (left bool, outcome error) {
+	if p.lease.counted() {
+		return true, nil
+	}
+	return false, p.settle(p.lease.notHeld())
+}
+
+// Call returns the release. Its latch may have expired, or may expire before a reply arrives. A late release keeps the same
+// latch: earlier requests may still arrive.
+func (p *repeat) Call() *remote.Call {
+	p.stale = p.stale || time.Since(p.since) > latchLife/2
+	if p.stale {
+		return p.lease.lateReleaseCall()
+	}
+	return p.lease.releaseCall(p.lease.client.clocks.Last(p.Name()))
+}
+
+func (p *repeat) Answered(v resp.Value, _ bool) cleanup.Result {
+	l := p.lease
+	if p.stale {
+		l.tally(l.resting() > 0)
+		l.client.counters.released.Add(1)
+		return cleanup.Result{Done: true, Outcome: p.settle(fmt.Errorf("%w: it is released now, and may have been lost before", ErrUncertain))}
+	}
+	outcome, err := l.answered(v)
+	if err != nil {
+		return cleanup.Result{Failure: err}
+	}
+	return cleanup.Result{Done: true, Outcome: p.settle(outcome)}
+}
+
+// settle makes outcome the result of Unlock, and returns it.
+func (p *repeat) settle(outcome error) error {
+	p.lease.releasing.Lock()
+	defer p.lease.releasing.Unlock()
+	return p.lease.settle(outcome)
+}
+
+func (p *repeat) Unsure() {
+	if !p.stale {
+		p.lease.repeated = true
+	}
+}
+
+func (p *repeat) Finish(error) {
+	p.lease.releasing.Lock()
+	p.lease.repeats = nil
+	p.lease.releasing.Unlock()
+	p.lease.client.forget(p.lease)
+}
+
+func (p *repeat) Count(g *cleanup.Given) {
+	g.Releases++
+	if p.lease.target.kind.parted {
+		g.Permits += p.lease.size()
+	}
+}

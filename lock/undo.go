@@ -1,0 +1,109 @@
+package lock
+
+import (
+	"fmt"
+
+	"github.com/lockwire/lockwire/lock/internal/cleanup"
+	"github.com/lockwire/lockwire/lock/internal/clock"
+	"github.com/lockwire/lockwire/lock/internal/remote"
+	"github.com/lockwire/lockwire/resp"
+)
+
+// errEnded is the outcome of work that Close has given up.
+var errEnded = fmt.Errorf("%w: %w", ErrUncertain, ErrClosed)
+
+// newCleanup returns the cleanup of c, for the undos here, the places of lines, releases (repeat.go) and changes.
+func (c *Client) newCleanup() *cleanup.Cleanup {
+	return cleanup.New(cleanup.Config{
+		Server: c.remote, Runner: c.scripts, Clocks: c.clocks,
+		Sweep: c.sweepParked, Added: c.traceBackground, Refused: serverError, Uncertain: ErrUncertain, Ended: errEnded,
+	})
+}
+
+// undo reverts an acquire with an unknown outcome, together with the turn of r. A late acquire may still arrive: the
+// undo leaves a latch to stop the acquire.
+func (c *Client) undo(r *request, start clock.Instant, late bool) {
+	if r.target.kind.Undo == nil {
+		return
+	}
+	c.undoBoth(r, nil, start, late)
+}
+
+// undoBoth undoes two requests of one owner, one after the other.
+func (c *Client) undoBoth(r, behind *request, start clock.Instant, late bool) {
+	if r.latch == "" { // a relay granted an unrequested hold
+		r.latch = newLatch(r.target)
+	}
+	work := &undo{client: c, request: *r, behind: behind, late: late || r.unsure}
+	c.cleanup.Take(cleanup.NewJob(work, start.Time.Add(r.lease).Add(remote.Arrival), r.state != nil))
+	c.endDoubt(r)
+}
+
+// undo is the work of taking back an acquire.
+type undo struct {
+	client  *Client
+	request request
+	behind  *request // undone after request; nil for none
+	late    bool     // the acquire may still arrive, and must find its latch
+}
+
+func (u *undo) Name() string          { return u.request.target.name }
+func (u *undo) Rank() cleanup.Rank    { return cleanup.Undo }
+func (u *undo) Turn() chan struct{}   { return u.request.state.turnOf() }
+func (u *undo) Stands() (bool, error) { return true, nil }
+func (u *undo) Unsure()               {}
+func (u *undo) Finish(error)          {}
+func (u *undo) Count(g *cleanup.Given) {
+	g.Acquires, g.Permits = g.Acquires+1, g.Permits+u.request.permits
+}
+
+func (u *undo) Size() int {
+	if u.request.target.kind.parted {
+		return max(1, u.request.permits)
+	}
+	return 1
+}
+
+func (u *undo) Call() *remote.Call {
+	c, r, t := u.client, &u.request, u.request.target
+	key := t.hold()
+	resting := c.restingLease(key, r.state, r.owner, nil)
+	before := int64(0)
+	if resting > 0 {
+		before = r.state.tallies[key].count
+	}
+	r.last = max(r.last, c.clocks.Last(t.name)) // earlier requests do not outlast the latch
+	args := c.lineArgs(t, c.args(r, resting, r.owner, c.channels.Publishing(t.kind.silent), before, r.last))
+	return &remote.Call{Script: t.kind.Undo, Lock: t.remote(), Keys: t.lined(t.of(r.owner, r.state, r.latch)), Args: args,
+		Leaves: !t.kind.unowned, Tells: true, MayCome: r.state.mayComeOf()}
+}
+
+func (u *undo) Answered(_ resp.Value, again bool) cleanup.Result {
+	if !u.late && !again { // otherwise the latch expires by itself
+		u.client.cleanup.DeleteLatch(u.request.target.name, u.request.latch)
+	}
+	if u.behind == nil {
+		return cleanup.Result{Done: true}
+	}
+	u.request, u.behind, u.late = *u.behind, nil, false
+	return cleanup.Result{}
+}
+
+// leaving is the work of leaving a place in the line of waiting processes.
+type leaving struct {
+	client *Client
+	target *target
+	place  any
+}
+
+func (l *leaving) Name() string          { return l.target.name }
+func (l *leaving) Rank() cleanup.Rank    { return cleanup.Undo }
+func (l *leaving) Size() int             { return 1 }
+func (l *leaving) Turn() chan struct{}   { return nil }
+func (l *leaving) Stands() (bool, error) { return true, nil }
+func (l *leaving) Unsure()               {}
+func (l *leaving) Finish(error)          {}
+func (l *leaving) Count(*cleanup.Given)  {} // the place expires
+func (l *leaving) Call() *remote.Call    { return l.client.quitCall(l.target, l.place) }
+
+func (l *leaving) Answered(resp.Value, bool) cleanup.Result { return cleanup.Result{Done: true} }
