@@ -10,29 +10,30 @@ import (
 	"github.com/lockwire/lockwire/lock"
 )
 
-// Once for each firing of a schedule, in whichever process is first. The lock's name contains the planned time, and the lock
-// is not released: its lease outlasts the differences between the clocks of the processes.
-func Example_schedule() {
+// Once for each firing of a schedule, in whichever process is first. The job may take no time: the lock stays taken for longer than
+// the clocks of the processes differ, and for a shorter time than there is between two firings.
+func ExampleAtLeast() {
 	ctx := context.Background()
 	pool, locks := connect(ctx)
 	defer pool.Close()
 	defer locks.Close()
 
-	planned := time.Date(2026, time.March, 1, 6, 0, 0, 0, time.UTC) // as the scheduler says, not time.Now
 	for process := range 3 {
-		firing := locks.Reentrant("report:" + planned.Format(time.RFC3339))
-		_, err := firing.TryLock(ctx, lock.For(2*time.Minute))
+		lease, err := locks.Reentrant("invoices").TryLock(ctx, lock.AtLeast(time.Minute))
 		switch {
 		case errors.Is(err, lock.ErrNotAcquired):
-			fmt.Println("process", process, "skips", planned)
+			fmt.Println("process", process, "skips the invoices")
 		case err != nil:
 			log.Fatal(err)
 		default:
-			fmt.Println("process", process, "runs", planned)
+			fmt.Println("process", process, "writes the invoices")
+			if err := lease.Unlock(ctx); err != nil {
+				log.Print(err)
+			}
 		}
 	}
 	// Output:
-	// process 0 runs 2026-03-01 06:00:00 +0000 UTC
-	// process 1 skips 2026-03-01 06:00:00 +0000 UTC
-	// process 2 skips 2026-03-01 06:00:00 +0000 UTC
+	// process 0 writes the invoices
+	// process 1 skips the invoices
+	// process 2 skips the invoices
 }

@@ -133,7 +133,7 @@ func (w *waiter) inherit() (granted bool) {
 // claimNext claims the first waiter in line, if the lock of l may be handed over and the waiter's request suits; nil
 // otherwise.
 func (c *Client) claimNext(l *Lease, suits func(next *request) bool) *waiter {
-	if l.target.kind.HandOver == nil || l.state != nil || l.repeated || l.whole.Load() != nil {
+	if l.target.kind.HandOver == nil || l.state != nil || l.repeated || l.whole.Load() != nil || l.rest() > 0 {
 		return nil
 	}
 	c.mu.Lock()

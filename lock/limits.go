@@ -8,8 +8,9 @@ import (
 
 // limits are the limits of a lease besides its term. A nil pointer is no limit.
 type limits struct {
-	most time.Duration // see AtMost; 0 for none
-	stop time.Duration // see StopBefore
+	most  time.Duration // see AtMost; 0 for none
+	least time.Duration // see AtLeast
+	stop  time.Duration // see StopBefore
 }
 
 // AtMost limits a hold of the lock: after d the lease is lost with the reason [HeldTooLong], whatever renewals or
@@ -33,6 +34,7 @@ type limit uint8
 const (
 	noLimit limit = iota
 	limitMost
+	limitLeast
 	limitStop
 )
 
@@ -53,6 +55,8 @@ func (l *limits) with(which limit, d time.Duration) *limits {
 	switch which {
 	case limitMost:
 		changed.most = d
+	case limitLeast:
+		changed.least = d
 	case limitStop:
 		changed.stop = d
 	}
@@ -68,6 +72,12 @@ func (l *limits) check(term, every time.Duration) error {
 		return invalidf("AtMost of %v, less than %v", l.most, MinLease)
 	case l.most > 0 && term == forever:
 		return invalidf("AtMost with Forever")
+	case l.least < 0:
+		return invalidf("AtLeast of %v", l.least)
+	case l.least > term && every == 0:
+		return invalidf("AtLeast of %v with a lease of %v", l.least, term)
+	case l.most > 0 && l.least > l.most:
+		return invalidf("AtLeast of %v with AtMost of %v", l.least, l.most)
 	case l.stop < 0:
 		return invalidf("StopBefore of %v", l.stop)
 	case l.stop > 0 && l.stop >= validity(term)-every:
@@ -82,6 +92,9 @@ func (l *limits) check(term, every time.Duration) error {
 func (c *Client) checkLimits(r *request) error {
 	if r.limits == nil || r.target.kind.unowned {
 		return nil
+	}
+	if r.limits.least != 0 && r.state != nil {
+		return invalidf("AtLeast with an Owner, who could take the lock again")
 	}
 	if r.renewed {
 		return r.limits.check(r.lease, c.cfg.RenewEvery)

@@ -213,6 +213,9 @@ type multiPlan struct {
 func (m *Multi) plan(opts []Option) (*multiPlan, error) {
 	p := &multiPlan{members: m.members, opts: make([][]Option, len(m.members))}
 	for _, o := range opts {
+		if o.keeps() {
+			return nil, invalidf("AtLeast of a Multi")
+		}
 		used := !o.hasOwner
 		for i, h := range m.members {
 			if o.hasOwner && (o.owner == nil || o.owner.client != h.client) {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Option changes one Lock or TryLock. Create an Option with [For], [AtMost], [StopBefore], [As],
-// [WaitForSetup] or [Forever].
+// Option changes one Lock or TryLock. Create an Option with [For], [AtMost], [AtLeast], [StopBefore],
+// [As], [WaitForSetup] or [Forever].
 type Option struct {
 	lease    time.Duration
 	hasLease bool
@@ -47,6 +47,8 @@ func (o Option) check(k *kind) error {
 		return invalidf("Forever for a kind other than PermitSemaphore")
 	case (o.hasLease || o.limit != noLimit) && k.unowned:
 		return invalidf("a lease for a kind without leases")
+	case o.keeps() && k.Keep == nil:
+		return invalidf("AtLeast for a kind whose locks do not outlast their release")
 	case o.hasOwner && (k.permits || k.unowned):
 		return invalidf("an Owner for a kind without owners")
 	}

@@ -258,8 +258,11 @@ const nodeTimeoutMin, nodeTimeoutMax = 20 * time.Millisecond, 250 * time.Millise
 func (r *Redlock) check(opts []Option) (candidacy, error) {
 	c := candidacy{opts: opts, term: r.term, timeout: r.cfg.NodeTimeout}
 	for _, o := range opts {
-		if o.hasOwner {
+		switch {
+		case o.hasOwner:
 			return c, invalidf("an Owner of a Redlock")
+		case o.keeps():
+			return c, invalidf("AtLeast of a Redlock")
 		}
 		if o.hasLease {
 			c.term = o.lease.Truncate(time.Millisecond)

@@ -201,6 +201,9 @@ func (l *Lease) release(ctx context.Context) error {
 
 func (l *Lease) runRelease(ctx context.Context) (resp.Value, error) {
 	c, t := l.client, l.target
+	if l.rest() > 0 {
+		return c.scripts.RunInTime(ctx, t.name, l.releaseCall)
+	}
 	way := c.givingWay(l)
 	defer c.gaveWay(t, way)
 	if !l.single() {
@@ -222,6 +225,9 @@ func (l *Lease) resting() int64 { return l.client.restingLease(l.target.hold(), 
 
 // releaseCall returns the call of runRelease, good until last. The script single ignores last: its owner never comes back.
 func (l *Lease) releaseCall(last int64) *remote.Call {
+	if rest := l.rest(); rest > 0 {
+		return l.keepCall(rest, last)
+	}
 	c, t := l.client, l.target
 	x := &remote.Call{Script: t.kind.Release, Lock: t.remote(), Keys: t.lined(t.of(l.owner, l.state, l.latch)), Leaves: true, Tells: true, Apart: &l.unlatched, Owner: l.owner}
 	way := c.givingWay(l)
@@ -247,6 +253,9 @@ func (l *Lease) releaseCall(last int64) *remote.Call {
 // count to the known result instead of counting down.
 func (l *Lease) lateReleaseCall() *remote.Call {
 	t := l.target
+	if rest := l.rest(); rest > 0 {
+		return l.keepCall(rest, l.client.clocks.Last(t.name))
+	}
 	before := int64(0)
 	if l.state != nil {
 		before = l.state.tallies[t.hold()].count - 1
@@ -272,7 +281,7 @@ func (l *Lease) answered(v resp.Value) (outcome, err error) {
 		l.client.noteAlone(l.target, count > 1)
 		l.awaited = l.whole.Load() != nil && l.client.awaited(l.target, count)
 	}
-	if outcome == nil {
+	if outcome == nil && (l.limits == nil || l.limits.least == 0) {
 		l.place = nil // the server has ended it
 	}
 	l.letLatchGo(outcome == nil)

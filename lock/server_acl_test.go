@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/lockwire/lockwire/internal/redistest"
 	"github.com/lockwire/lockwire/lock"
@@ -38,6 +39,7 @@ func TestServerRulesOfUsers(t *testing.T) {
 			}
 		}
 		mustUnlock(t, mustLock(t, a, "orders:8", lock.As(a.NewOwner())))
+		mustUnlock(t, mustLock(t, a, "orders:kept", lock.AtLeast(time.Second)))
 		mustLock(t, a, "orders:9")
 		if forced, err := b.Reentrant("orders:9").ForceUnlock(ctx); err != nil || !forced {
 			t.Errorf("ForceUnlock() = %v, %v", forced, err)

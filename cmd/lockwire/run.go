@@ -29,8 +29,9 @@ signal TERM and, if they are still running shortly before the end of the lease, 
 signals TERM, INT, HUP, QUIT, USR1 and USR2 are passed on to PROGRAM and its processes. If this process itself is killed,
 the lock stays until its lease ends; on Linux, PROGRAM is killed at the same time, but not the processes it has started.
 
-With --at-least, a short PROGRAM keeps the lock for a while after its end, so that a schedule runs it once although the
-clocks of machines differ. A signal ends this wait, and the lock stays until its lease ends.
+With --at-least, the lock stays taken for a while after the end of a short PROGRAM, so that a schedule runs it once
+although the clocks of machines differ. This process does not wait for that, except with the kinds fair, read, write and
+permit: there a signal ends the wait, and the lock stays until its lease ends.
 
 PROGRAM finds LOCKWIRE_NAME, LOCKWIRE_KIND, LOCKWIRE_OWNER and, of the kind fenced, LOCKWIRE_TOKEN in its environment.
 Each holder's token is greater than all before it: a resource that refuses smaller tokens is safe from late writers.`,
@@ -144,11 +145,20 @@ func (h *hold) run(ctx context.Context, in *invocation) error {
 	work, cancel := lease.Context(context.Background())
 	defer cancel()
 	code, err := h.supervise(work, in, lease, program)
-	if err == nil && !h.linger(ctx, work, begin) {
+	if err == nil && !h.outlasts() && !h.linger(ctx, work, begin) {
 		in.event("kept until its lease ends", lease, nil)
 		return endedWith(code)
 	}
 	return h.end(in, lease, code, err)
+}
+
+// outlasts reports whether a lock of the kind can outlast its release, by lock.AtLeast.
+func (h *hold) outlasts() bool {
+	switch h.kind {
+	case "fair", "read", "write", "permit":
+		return false
+	}
+	return true
 }
 
 // linger waits until the lock has been held for atLeast. It reports false if a signal or a loss has ended the wait: then the
@@ -217,6 +227,9 @@ func (h *hold) acquire(ctx context.Context, client *lockwire.Client, name string
 	}
 	l := lockerOf(client, h.kind, name)
 	opts := []lock.Option{lock.StopBefore(h.stopBefore), lock.AtMost(h.atMost)}
+	if h.outlasts() {
+		opts = append(opts, lock.AtLeast(h.atLeast))
+	}
 	var lease *lock.Lease
 	var err error
 	switch h.wait {

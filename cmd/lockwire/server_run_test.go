@@ -229,15 +229,28 @@ func TestServerRunAtMost(t *testing.T) {
 	}
 }
 
-// The lock outlives a short program. A signal ends the wait, and not the lock.
+// The lock outlives a short program and the command.
 func TestServerRunAtLeast(t *testing.T) {
 	s := redistest.Start(t, redistest.Options{})
+	for _, kind := range []string{"fenced", "reentrant", "spin", "plain"} {
+		do(t, s.URL(), "run", "job", "--kind", kind, "--at-least", "1h", "--", "sh", "-c", "exit 5").check(t, 5)
+		if left, err := s.Do("PTTL", "job").Int(); err != nil || left < 50*60_000 || left > 60*60_000 {
+			t.Errorf("%s: the lock stays for %d ms, want an hour: %v", kind, left, err)
+		}
+		do(t, s.URL(), "run", "job", "-n", "--kind", kind, "--", "true").check(t, 75)
+		s.Do("DEL", "job")
+	}
+}
+
+// Where the server cannot keep the lock, the command does. A signal ends the wait, and not the lock.
+func TestServerRunAtLeastOfOtherKinds(t *testing.T) {
+	s := redistest.Start(t, redistest.Options{})
 	begin := time.Now()
-	do(t, s.URL(), "run", "job", "--at-least", "300ms", "--", "sh", "-c", "exit 5").check(t, 5)
+	do(t, s.URL(), "run", "job", "--kind", "fair", "--at-least", "300ms", "--", "sh", "-c", "exit 5").check(t, 5)
 	if d := time.Since(begin); d < 300*time.Millisecond || isHeld(s, "job") {
 		t.Errorf("the lock was held for less than %v, or is held", d)
 	}
-	j := startJob(t, s.URL(), "run", "job", "--at-least", "1h", "--", "sh", "-c", "echo $$; exit 5")
+	j := startJob(t, s.URL(), "run", "job", "--kind", "fair", "--at-least", "1h", "--", "sh", "-c", "echo $$; exit 5")
 	pid := j.line()
 	await(t, "the program has ended", func() bool { return gone(t, pid) })
 	do(t, s.URL(), "run", "job", "-n", "--", "true").check(t, 75)

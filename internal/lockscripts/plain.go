@@ -46,6 +46,28 @@ func modelPlainRelease(c *fakeredis.Call) any {
 	return int64(1)
 }
 
+func modelPlainKeep(c *fakeredis.Call) any {
+	key, latch, owner, life := c.Keys[0], c.Keys[2], c.Args[1], c.Args[3]
+	if late := tooLate(c, c.Args[5]); late != nil {
+		return late
+	}
+	switch outcome, ok := c.Do("GET", latch).(string); {
+	case outcome == "-1":
+		return nil
+	case ok:
+		return number(outcome)
+	}
+	if c.Do("GET", key) != owner {
+		if c.Args[4] == "1" {
+			c.Do("SET", latch, "-1", "PX", life)
+		}
+		return nil
+	}
+	c.Do("SET", key, c.Args[6], "PX", c.Args[0])
+	c.Do("SET", latch, "1", "PX", life)
+	return int64(1)
+}
+
 func modelPlainUndo(c *fakeredis.Call) any {
 	key, owner, before := c.Keys[0], c.Args[1], c.Args[3]
 	if late := tooLate(c, c.Args[4]); late != nil {

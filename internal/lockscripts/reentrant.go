@@ -122,6 +122,26 @@ func modelSingle(c *fakeredis.Call) any {
 	return int64(1)
 }
 
+func modelKeep(c *fakeredis.Call) any {
+	key, latch, rest, owner, publish := c.Keys[0], c.Keys[2], c.Args[0], c.Args[1], c.Args[2]
+	if late := tooLate(c, c.Args[5]); late != nil {
+		return late
+	}
+	switch {
+	case c.Args[4] == "1" && c.Do("GET", latch) == owner:
+		return int64(1)
+	case c.Int("HDEL", key, owner) == 0:
+		return nil
+	}
+	c.Do("HSET", key, c.Args[6], "1")
+	c.Do("PEXPIRE", key, rest)
+	if publish != "" {
+		c.TryDo(publish, c.Keys[1], "0")
+	}
+	c.Do("SET", latch, owner, "PX", c.Args[3])
+	return int64(1)
+}
+
 func modelHandover(c *fakeredis.Call) any {
 	if late := tooLate(c, c.Args[4]); late != nil {
 		return late

@@ -2,7 +2,6 @@ package thirdparty
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -16,35 +15,25 @@ import (
 	"github.com/lockwire/lockwire/lock/locktest"
 )
 
-// begin takes the lock of a scheduled job for one firing. Another process gets lock.ErrNotAcquired while the job runs, and
-// for at least atLeast after it began: longer than the clocks of the processes differ, and shorter than the pause between
-// two firings.
-func begin(ctx context.Context, locks *lock.Client, job string, atLeast time.Duration) (*lock.Lease, error) {
-	running, err := locks.Reentrant("running:" + job).TryLock(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := locks.Reentrant("fired:"+job).TryLock(ctx, lock.For(atLeast)); err != nil { // never unlocked
-		return nil, errors.Join(err, running.Unlock(ctx))
-	}
-	return running, nil
-}
-
 // gocronLocker is a Locker for gocron.WithDistributedLocker. A *lock.Lease is a gocron.Lock.
 type gocronLocker struct {
 	locks   *lock.Client
-	atLeast time.Duration
+	atLeast time.Duration // longer than the clocks of the processes differ, and shorter than the pause between two firings
 }
 
 func (l gocronLocker) Lock(ctx context.Context, key string) (gocron.Lock, error) {
-	return begin(ctx, l.locks, key, l.atLeast)
+	lease, err := l.locks.Reentrant(key).TryLock(ctx, lock.AtLeast(l.atLeast))
+	if err != nil {
+		return nil, err // not a nil *lock.Lease
+	}
+	return lease, nil
 }
 
 // onceEach is a wrapper for jobs of robfig/cron.
 func onceEach(ctx context.Context, locks *lock.Client, name string, atLeast time.Duration) cron.JobWrapper {
 	return func(job cron.Job) cron.Job {
 		return cron.FuncJob(func() {
-			lease, err := begin(ctx, locks, name, atLeast)
+			lease, err := locks.Reentrant(name).TryLock(ctx, lock.AtLeast(atLeast))
 			if err != nil {
 				return // ErrNotAcquired: another process runs the job. Log any other error.
 			}

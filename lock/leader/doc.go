@@ -17,6 +17,11 @@
 //   - After a loss Run campaigns again. Run ends with ctx, with the return of the function, and after an error beyond repair
 //     by further attempts.
 //
+// # Schedules
+//
+// Processes that start the same job by their own clocks need no leader: the first of them gets the lock by TryLock with
+// [lock.AtLeast], and the others find the lock taken even if the job takes no time.
+//
 // # On the server
 //
 // Beside the keys of the lock, the leader writes its owner, its address and the time into lockwire_leader:{name}, and

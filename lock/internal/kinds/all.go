@@ -66,7 +66,7 @@ func All() map[string]map[string]*script.Script {
 		scripts := map[string]*script.Script{}
 		for operation, s := range map[string]*script.Script{
 			"acquire": k.Acquire, "release": k.Release, "undo": k.Undo, "renew": k.Renew, "force": k.Force, "info": k.Info,
-			"pass": k.Pass, "downgrade": k.Downgrade, "handover": k.HandOver, "single": k.Single,
+			"pass": k.Pass, "downgrade": k.Downgrade, "handover": k.HandOver, "single": k.Single, "keep": k.Keep,
 		} {
 			if s != nil {
 				scripts[operation] = s

@@ -78,6 +78,15 @@ func (m *plainModel) release(owner string, latch int, repeated bool) (any, []mes
 	return nil, nil
 }
 
+func (m *plainModel) keep(owner string, rest span, latch int, repeated bool) (any, []message) {
+	held := m.owner == owner && !m.alien && m.done[latch].outcome == ""
+	reply, said := m.release(owner, latch, repeated)
+	if held {
+		m.owner, m.lease = setNobody, rest
+	}
+	return reply, said
+}
+
 func (m *plainModel) undo(owner string, before, latch int) (any, []message) {
 	if m.done.undo(latch) {
 		return 0, nil
@@ -135,6 +144,11 @@ func plainSet() *scriptSet {
 				add("release", with, []any{0, owner, "", latchSpan, repeated, at(1)},
 					func(m *plainModel) (any, []message) { return m.release(owner, latch, repeated) })
 			}
+			for _, repeated := range []bool{false, true} {
+				add("keep", with, []any{span(2), owner, "", latchSpan, repeated, at(1), setNobody},
+					func(m *plainModel) (any, []message) { return m.keep(owner, 2, latch, repeated) })
+			}
+			add("keep", with, []any{span(2), owner, "", latchSpan, false, at(-1), setNobody}, comesLate[*plainModel])
 			for lease := span(1); lease <= 3; lease++ {
 				add("acquire", with, []any{lease, owner, at(1)}, func(m *plainModel) (any, []message) { return m.acquire(owner, lease, latch) })
 			}

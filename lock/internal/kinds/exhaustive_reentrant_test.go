@@ -16,6 +16,8 @@ const setLock = "set" // the name of the lock in all sets
 
 var setOwners = []string{"client:0", "client:1", "client:2"}
 
+const setNobody = "client:-1" // the owner of a lock that is kept
+
 // setLatch is the key of one request.
 func setLatch(i int) string { return fmt.Sprintf("redisson_unlock_latch:{%s}:%d", setLock, i) }
 
@@ -177,6 +179,24 @@ func (m *reentrantModel) single(owner string, latch int, repeated bool) (any, []
 	return 2, m.freed() // publishBy wakes one listener
 }
 
+// keep makes the lease that of setNobody.
+func (m *reentrantModel) keep(owner string, rest span, publish string, latch int, repeated bool) (any, []message) {
+	switch {
+	case repeated && m.done[latch].outcome == owner:
+		return 1, nil
+	case m.alien:
+		return failure("WRONGTYPE"), nil
+	case m.owner != owner:
+		return nil, nil
+	}
+	m.owner, m.holds, m.lease = setNobody, 1, rest
+	m.done.note(latch, owner)
+	if publish == "" {
+		return 1, nil
+	}
+	return 1, []message{{"redisson_lock__channel:{" + setLock + "}", "0"}}
+}
+
 // handOver makes heir the owner of a single hold. inherit returns the reply, or fails.
 func (m *reentrantModel) handOver(owner, heir string, lease span, latch int, inherit func() any) (any, []message) {
 	switch {
@@ -330,7 +350,12 @@ func (e exclusive[M]) list(part func(M) *reentrantModel, acquire func(m M, owner
 		for _, repeated := range []bool{false, true} {
 			add("single", with(0), []any{0, owner, publishBy, latchSpan, repeated},
 				lock(func(m *reentrantModel) (any, []message) { return m.single(owner, 0, repeated) }))
+			for _, publish := range []string{publishBy, ""} {
+				add("keep", with(0), []any{span(2), owner, publish, latchSpan, repeated, at(1), setNobody},
+					lock(func(m *reentrantModel) (any, []message) { return m.keep(owner, 2, publish, 0, repeated) }))
+			}
 		}
+		add("keep", with(0), []any{span(2), owner, publishBy, latchSpan, false, at(-1), setNobody}, comesLate[M])
 		for _, lease := range []span{1, 3} {
 			add("renew", []string{setLock, setLock}, []any{lease, owner, setOwners[1]},
 				lock(func(m *reentrantModel) (any, []message) { return m.renew(lease, owner, setOwners[1]) }))

@@ -35,6 +35,7 @@ type Kind struct {
 	Pass      *script.Script            // of a kind with a queue: passes over owners in front
 	HandOver  *script.Script            // puts the next owner in the place of the last; nil for none
 	Single    *script.Script            // the release for owners of a single hold; nil for Release
+	Keep      *script.Script            // the release that leaves the lock taken for a while; nil for none
 	Quit      *script.Script            // ends a place in the line of waiting processes; nil if there is no line
 	More      map[string]*script.Script // further scripts, by operation
 }

@@ -12,6 +12,9 @@ var plainAcquire string
 //go:embed lua/plain_release.lua
 var plainRelease string
 
+//go:embed lua/plain_keep.lua
+var plainKeep string
+
 //go:embed lua/plain_undo.lua
 var plainUndo string
 
@@ -35,6 +38,7 @@ func newPlain() *Kind {
 		Channel: lockChannel,
 		Acquire: script.Named("plain_acquire", plainAcquire),
 		Release: script.Named("plain_release", plainRelease),
+		Keep:    script.Named("plain_keep", plainKeep),
 		Undo:    script.Named("plain_undo", plainUndo),
 		Renew:   script.Named("plain_renew", plainRenew),
 		Force:   script.Named("plain_force", plainForce),

@@ -27,6 +27,9 @@ var reentrantForce string
 //go:embed lua/reentrant_handover.lua
 var reentrantHandover string
 
+//go:embed lua/reentrant_keep.lua
+var reentrantKeep string
+
 //go:embed lua/reentrant_info.lua
 var reentrantInfo string
 
@@ -73,6 +76,7 @@ func newReentrant() *Kind {
 		Info:     script.Named("reentrant_info", reentrantInfo),
 		HandOver: script.Named("reentrant_handover", reentrantHandover),
 		Single:   script.Named("reentrant_single", lined(reentrantSingle)),
+		Keep:     script.Named("reentrant_keep", reentrantKeep),
 		Quit:     script.Named("all_quit", lined(allQuit)),
 	}
 }

@@ -68,7 +68,7 @@ func TestServerApart(t *testing.T) {
 // leaves are the scripts that may run on a node that the slot leaves.
 func leaves(set *scriptSet, operation string) bool {
 	switch operation {
-	case "release", "single", "lease":
+	case "release", "single", "keep", "lease":
 		return true
 	case "undo":
 		return set.kind != "semaphore"

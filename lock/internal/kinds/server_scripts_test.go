@@ -87,7 +87,10 @@ func soon() int64 { return time.Now().Add(30 * time.Second).UnixMilli() }
 func (w *twin) step(random *rand.Rand) bool {
 	owner := fmt.Sprintf("client:%d", random.IntN(3))
 	lease := []int{0, 40_000, 60_000, 90_000}[random.IntN(4)]
-	switch random.IntN(13) {
+	switch random.IntN(14) {
+	case 13:
+		keys := []string{walkLock, walkChannel, fmt.Sprint(walkLatch, random.IntN(4))}
+		return w.script("keep", keys, 60_000, owner, []string{"PUBLISH", ""}[random.IntN(2)], 30_000, random.IntN(2), soon(), setNobody)
 	case 12:
 		keys := []string{walkLock, walkChannel, fmt.Sprint(walkLatch, random.IntN(4))}
 		return w.script("single", keys, 0, owner, "PUBLISH", 30_000, random.IntN(2))

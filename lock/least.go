@@ -1,0 +1,55 @@
+package lock
+
+import (
+	"strings"
+	"time"
+
+	"github.com/lockwire/lockwire/lock/internal/remote"
+)
+
+// AtLeast keeps the lock taken until d after the grant, even if Unlock comes earlier: for a job that all processes start by
+// their own clocks, and that only one of them may run. Unlock before that time ends the lease of the caller and leaves the
+// lock to the server, with the rest of d as its lease and an owner that nobody is. All other callers find the lock taken
+// until then: callers of this process, and Redisson's clients too. [Handle.ForceUnlock] ends the rest early.
+//
+// d must be longer than the clocks of the processes differ, and shorter than the pause between two runs. 0 is no time. The
+// result is [ErrInvalid] if d is longer than the lease set by [For] or the limit set by [AtMost], for an [Owner], for a
+// lease with Members, and for kinds other than Reentrant, NonReentrant, Fenced, Spin and Plain.
+//
+// AtLeast changes only what Unlock does. Without an Unlock the lock stays for its lease, as any other:
+//
+//   - After the death of its holder the lock may be free before d, for another process to run the job.
+//   - The same is true after Unlock has returned [ErrUncertain], and after a failover to a server that does not know of
+//     the Unlock.
+//   - Unlock of a lost lease keeps nothing, unless the server still has the lock.
+func AtLeast(d time.Duration) Option { return Option{limit: limitLeast, limited: d} }
+
+// keeps reports whether o asks for a lock that outlasts its release.
+func (o Option) keeps() bool { return o.limit == limitLeast && o.limited != 0 }
+
+// rest returns for how long the server is to keep the lock after a release now.
+func (l *Lease) rest() time.Duration {
+	if l.limits == nil || l.limits.least == 0 {
+		return 0
+	}
+	return max(0, l.limits.least-l.since.Elapsed(l.client.now()))
+}
+
+// keepCall returns the call that releases l and leaves the lock to the server for rest, good until last. A repeat may come
+// after the rest, and then runs the release script; both scripts use the latch in the same way.
+func (l *Lease) keepCall(rest time.Duration, last int64) *remote.Call {
+	t := l.target
+	ms := (rest + time.Millisecond - 1).Milliseconds()
+	return &remote.Call{Script: t.kind.Keep, Lock: t.remote(), Keys: t.with(l.latch), Leaves: true, Tells: true, Apart: &l.unlatched, Owner: l.owner,
+		Args: []any{ms, l.owner, l.client.channels.Publishing(t.kind.silent), latchLife.Milliseconds(), l.repeated, last, l.successor()}}
+}
+
+// successor returns the owner of the lock after the release of l. It belongs to this client, and to none of its leases: the
+// number is that of l's owner, but negative.
+func (l *Lease) successor() string {
+	if own := l.target.kind.owner; own != nil {
+		return own(l.client, request{})
+	}
+	id, number, _ := strings.Cut(l.owner, ":")
+	return id + ":-" + number
+}
