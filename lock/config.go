@@ -56,6 +56,20 @@ type Config struct {
 	// after the server has lost its data. Do not switch back to plain tokens while any resource compares tokens.
 	PlainTokens bool
 
+	// TokenLife is how long the server keeps the counter of a [Fenced] lock after the last token, for programs with ever
+	// new names of locks. 0 is for ever. Tokens go on growing after the end of the counter, as a token is no less than the
+	// server's time, and the counter ends TokenLife after the time in the last token. Exceptions:
+	//
+	//   - A clock set back, or the clock of a server that takes over and is behind, by more than TokenLife. The counter would
+	//     have prevented the smaller token.
+	//   - Clients that count by the counter alone: Redisson's and those with PlainTokens. They begin again at 1, and do not
+	//     prolong the counter. Do not set TokenLife for locks that they take.
+	//
+	// TokenLife is a day or more, for example; it must be at least Lease, and longer than any hold during which an [Owner]
+	// takes the lock again: such a further hold shares the token only as long as the counter exists. Token and Info return 0
+	// after the end of the counter.
+	TokenLife time.Duration
+
 	// Publish selects the channels that wake waiters. All clients of a lock must use the same setting. The zero value
 	// matches the default of Redisson's clients.
 	Publish Publishing
@@ -150,6 +164,7 @@ func (c Config) withDefaults() Config {
 		c.Lease = 30 * time.Second
 	}
 	c.Lease = c.Lease.Truncate(time.Millisecond)
+	c.TokenLife = c.TokenLife.Truncate(time.Millisecond)
 	if c.RenewEvery == 0 {
 		c.RenewEvery = c.Lease / 3
 	}
@@ -180,6 +195,10 @@ func (c Config) validate() error {
 		return invalidf("Lease of %v, less than %v", c.Lease, MinLease)
 	case c.RenewEvery < time.Millisecond || c.RenewEvery >= c.Lease:
 		return invalidf("RenewEvery of %v with a Lease of %v", c.RenewEvery, c.Lease)
+	case c.TokenLife < 0 || c.TokenLife > 0 && c.TokenLife < c.Lease:
+		return invalidf("TokenLife of %v with a Lease of %v", c.TokenLife, c.Lease)
+	case c.TokenLife > 0 && c.PlainTokens:
+		return invalidf("TokenLife with PlainTokens, which would begin again at 1")
 	case c.Acks < AcksMajority:
 		return invalidf("Acks of %d", c.Acks)
 	case c.AckTimeout < time.Millisecond:

@@ -16,7 +16,13 @@ func newFencedKind() *kind {
 	return k
 }
 
-func fencedArgs(c *Client, _ request) []any { return []any{c.cfg.PlainTokens} }
+// fencedArgs is -1 for plain tokens, else the TokenLife in ms.
+func fencedArgs(c *Client, _ request) []any {
+	if c.cfg.PlainTokens {
+		return []any{-1}
+	}
+	return []any{c.cfg.TokenLife.Milliseconds()}
+}
 
 // Fenced is Redisson's RFencedLock (getFencedLock): a [Reentrant] lock that gives each holder a fencing token, larger
 // than all earlier tokens. A lock alone cannot stop a holder that was suspended for longer than its lease from
@@ -25,7 +31,8 @@ func fencedArgs(c *Client, _ request) []any { return []any{c.cfg.PlainTokens} }
 //
 // A new token is the last token plus 1, or the server's time in microseconds if larger. Tokens therefore keep growing
 // after the server has lost the counter with its data, unless the new server's clock is behind by more than the time
-// that has passed. Redisson's clients continue counting from there; see [Config.PlainTokens].
+// that has passed. Redisson's clients continue counting from there; see [Config.PlainTokens]. The counter is a key that the
+// server keeps for ever, unless [Config.TokenLife] is set.
 type Fenced struct{ Handle }
 
 // Fenced returns the lock with the given name. An invalid name is reported by the first method that uses the lock,

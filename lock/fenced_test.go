@@ -2,7 +2,9 @@ package lock_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
@@ -105,6 +107,64 @@ func TestPlainTokens(t *testing.T) {
 				t.Errorf("token %d, want %d", lease.Token(), want+1)
 			}
 			mustUnlock(t, lease)
+		}
+	})
+}
+
+// The counter ends TokenLife after the time in the last token, however the lock was acquired, and the next token is larger.
+func TestTokenLife(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{TokenLife: time.Hour, HandOverFor: time.Hour})
+		owner := c.NewOwner()
+		var last int64
+		grow := func(token int64) {
+			t.Helper()
+			if token <= last {
+				t.Fatalf("token %d after %d", token, last)
+			}
+			last = token
+		}
+		for _, ahead := range []time.Duration{0, 20 * time.Minute} { // of the time in the token before, from another server's clock
+			w.srv.Do("SET", jobToken, fmt.Sprint(time.Now().Add(ahead).UnixMicro()))
+			first := lockFenced(t, c, lock.As(owner))
+			grow(first.Token())
+			w.sleep(30 * time.Minute)
+			again := lockFenced(t, c, lock.As(owner))
+			if again.Token() != last || w.ttl(jobToken) != 30*time.Minute+ahead {
+				t.Errorf("token %d after %d, the counter stays for %v", again.Token(), last, w.ttl(jobToken))
+			}
+			mustUnlock(t, again)
+			mustUnlock(t, first)
+			w.sleep(30*time.Minute + ahead - time.Millisecond)
+			if got := lastToken(t, c); got != last {
+				t.Errorf("Token() = %d before the end of the counter, want %d", got, last)
+			}
+			w.sleep(2 * time.Millisecond)
+			if got := lastToken(t, c); got != 0 {
+				t.Errorf("Token() = %d after the end of the counter", got)
+			}
+
+			first = lockFenced(t, c)
+			grow(first.Token())
+			w.sleep(5 * time.Second)
+			next := make(chan *lock.Lease)
+			go func() { next <- lockFenced(t, c, lock.For(time.Minute)) }()
+			synctest.Wait()
+			mustUnlock(t, first)
+			heir := <-next
+			grow(heir.Token())
+			if w.ttl(jobToken) != time.Hour {
+				t.Errorf("the counter stays for %v after a hand-over", w.ttl(jobToken))
+			}
+			mustUnlock(t, heir)
+		}
+		forever := w.client(lock.Config{})
+		lease := lockFenced(t, forever)
+		grow(lease.Token())
+		mustUnlock(t, lease)
+		w.sleep(2 * time.Hour)
+		if got := lastToken(t, c); got != last {
+			t.Errorf("Token() = %d, want %d: the last client keeps it for ever", got, last)
 		}
 	})
 }

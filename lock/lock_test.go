@@ -73,6 +73,7 @@ func TestBadInput(t *testing.T) {
 func TestBadConfig(t *testing.T) {
 	for _, cfg := range []lock.Config{
 		{Lease: -1}, {Lease: time.Millisecond}, {RenewEvery: -1}, {Lease: time.Second, RenewEvery: time.Second}, {RenewBatch: -1}, {RenewBatch: 1001}, {HandOverFor: -1},
+		{TokenLife: -1}, {TokenLife: 29 * time.Second}, {TokenLife: time.Hour, PlainTokens: true},
 	} {
 		if c, err := lock.New(nil, cfg); !errors.Is(err, lock.ErrInvalid) {
 			t.Errorf("New(%+v) = %v, %v, want ErrInvalid", cfg, c, err)

@@ -8,12 +8,17 @@ import (
 
 func fencedToken(c *fakeredis.Call) string { return c.Keys[1] }
 
-func modelDraw(c *fakeredis.Call, plain bool) int64 {
+// modelDraw draws the next token, which stays for life in ms after the time in it; 0: for ever, -1: of tokens without a time.
+func modelDraw(c *fakeredis.Call, life string) int64 {
 	drawn := c.Int("INCR", fencedToken(c))
-	if !plain {
+	if life != "-1" {
 		drawn = max(drawn, micros(c))
 	}
-	c.Do("SET", fencedToken(c), strconv.FormatInt(drawn, 10))
+	if number(life) > 0 {
+		c.Do("SET", fencedToken(c), strconv.FormatInt(drawn, 10), "PX", strconv.FormatInt(drawn/1000-now(c)+number(life), 10))
+	} else {
+		c.Do("SET", fencedToken(c), strconv.FormatInt(drawn, 10))
+	}
 	return drawn
 }
 
@@ -30,7 +35,7 @@ func modelFencedAcquire(c *fakeredis.Call) any {
 		if left, reserved := modelReserved(c, line, waitingClient(place)); reserved {
 			return modelWaitInLine(c, line, place, stand, left)
 		}
-		drawn := modelDraw(c, c.Args[2] == "1")
+		drawn := modelDraw(c, c.Args[2])
 		c.Do("HINCRBY", key, owner, "1")
 		c.Do("PEXPIRE", key, lease)
 		modelGiveWay(c, line, place, stand)
@@ -41,7 +46,7 @@ func modelFencedAcquire(c *fakeredis.Call) any {
 	}
 	token, kept := c.Do("GET", fencedToken(c)).(string)
 	if !kept {
-		token = strconv.FormatInt(modelDraw(c, c.Args[2] == "1"), 10)
+		token = strconv.FormatInt(modelDraw(c, c.Args[2]), 10)
 	}
 	count := c.Int("HINCRBY", key, owner, "1")
 	modelGiveWay(c, line, place, stand)
@@ -61,7 +66,7 @@ func modelFencedHandover(c *fakeredis.Call) any {
 	if c.Int("HEXISTS", c.Keys[0], c.Args[1]) == 0 {
 		return nil
 	}
-	drawn := modelDraw(c, c.Args[4] == "1")
+	drawn := modelDraw(c, c.Args[4])
 	modelInherit(c)
 	return []any{int64(1), drawn}
 }

@@ -28,6 +28,7 @@ type fencedModel struct {
 	timed bool // the token is a time
 	time  span // in steps from now
 	list  bool // the key of the token is no token
+	life  span // of the token's key; 0: for ever
 }
 
 func (m *fencedModel) clone() model { c := *m; return &c }
@@ -49,7 +50,7 @@ func (m *fencedModel) keys() space {
 	if m.list {
 		keys = append(keys, key{setToken, "list", 0, []string{"x"}})
 	} else if token := m.token(); token != "" {
-		keys = append(keys, key{setToken, "string", 0, []string{token}})
+		keys = append(keys, key{setToken, "string", m.life, []string{token}})
 	}
 	return keys
 }
@@ -59,21 +60,43 @@ func (m *fencedModel) pass() {
 	if m.timed {
 		m.time = max(m.time-1, -1) // -1: past
 	}
-}
-
-// draw makes the next token: the last token plus 1, or the time if larger.
-func (m *fencedModel) draw(plain bool) {
-	switch {
-	case !m.timed && plain:
-		m.count++
-	case !m.timed:
-		m.count, m.timed, m.time = 0, true, 0
-	case !plain:
-		m.time = max(m.time, 0)
+	if m.life > 0 {
+		if m.life--; m.life == 0 {
+			m.forget()
+		}
 	}
 }
 
-func (m *fencedModel) acquire(owner string, lease span, latch int, plain bool) (any, []message) {
+func (m *fencedModel) expire(name string) {
+	if name == setToken {
+		m.forget()
+	}
+	m.reentrantModel.expire(name)
+}
+
+// forget is the end of the token.
+func (m *fencedModel) forget() { m.count, m.timed, m.time, m.list, m.life = 0, false, 0, false, 0 }
+
+// plainTokens is in place of the life of tokens that count from 1.
+const plainTokens = span(-1)
+
+// draw makes the next token: the last token plus 1, or the time if larger.
+func (m *fencedModel) draw(life span) {
+	m.life = 0
+	switch {
+	case !m.timed && life == plainTokens:
+		m.count++
+	case !m.timed:
+		m.count, m.timed, m.time = 0, true, 0
+	case life != plainTokens:
+		m.time = max(m.time, 0)
+	}
+	if life > 0 {
+		m.life = m.time + life
+	}
+}
+
+func (m *fencedModel) acquire(owner string, lease span, latch int, life span) (any, []message) {
 	undone := m.done[latch].outcome != ""
 	if free := m.owner == "" && !m.alien; m.list && !undone && (free || m.owner == owner) {
 		return failure("WRONGTYPE"), nil
@@ -82,10 +105,10 @@ func (m *fencedModel) acquire(owner string, lease span, latch int, plain bool) (
 	holds := 1
 	switch reply := reply.(type) {
 	case nil:
-		m.draw(plain)
+		m.draw(life)
 	case status:
 		if holds, _ = strconv.Atoi(string(reply)); m.token() == "" {
-			m.draw(plain)
+			m.draw(life)
 		}
 	default:
 		return reply, said
@@ -107,18 +130,22 @@ func (m *fencedModel) info() (any, []message) {
 	return reply, said
 }
 
-func fencedSet(plain bool) *scriptSet {
-	moves := exclusive[*fencedModel]{latches: 1, own: []any{plain}, info: (*fencedModel).info}
+func fencedSet(name string, life span) *scriptSet {
+	own := []any{life}
+	if life == plainTokens {
+		own = []any{-1}
+	}
+	moves := exclusive[*fencedModel]{latches: 1, own: own, info: (*fencedModel).info}
 	moves.inherit = func(m *fencedModel) any {
 		if m.list {
 			return failure("WRONGTYPE")
 		}
-		m.draw(plain)
+		m.draw(life)
 		return []any{1, instant(m.token())}
 	}
 	list := moves.list(func(m *fencedModel) *reentrantModel { return &m.reentrantModel },
 		func(m *fencedModel, owner string, lease span, latch int) (any, []message) {
-			return m.acquire(owner, lease, latch, plain)
+			return m.acquire(owner, lease, latch, life)
 		})
 	for i := range list {
 		switch m := &list[i]; m.script {
@@ -129,7 +156,7 @@ func fencedSet(plain bool) *scriptSet {
 	}
 	set := func(name string, do func(m *fencedModel)) {
 		list = append(list, move{name: name, foreign: true, do: on(func(m *fencedModel) (any, []message) {
-			m.count, m.timed, m.time, m.list = 0, false, 0, false
+			m.forget()
 			do(m)
 			return nil, nil
 		})})
@@ -141,10 +168,6 @@ func fencedSet(plain bool) *scriptSet {
 		set(fmt.Sprint("SET token ", count), func(m *fencedModel) { m.count = count })
 	}
 	set("RPUSH token", func(m *fencedModel) { m.list = true })
-	name := "by time"
-	if plain {
-		name = "plain"
-	}
 	return &scriptSet{
 		kind:   "fenced",
 		name:   name,
@@ -156,7 +179,7 @@ func fencedSet(plain bool) *scriptSet {
 			for _, k := range keys {
 				if k.name != setToken {
 					others = append(others, k)
-				} else if k.kind != "string" || k.life != 0 || strings.HasPrefix(k.parts[0], "-") {
+				} else if k.kind != "string" || k.life != 0 && life <= 0 || strings.HasPrefix(k.parts[0], "-") {
 					return fmt.Errorf("no token: %s", k.text())
 				}
 			}

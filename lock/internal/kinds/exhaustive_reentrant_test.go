@@ -8,7 +8,7 @@ import (
 
 // scriptSets are the kinds whose scripts TestServerScripts compares with a model.
 var scriptSets = []*scriptSet{
-	reentrantSet(), nonReentrantSet(), fencedSet(false), fencedSet(true), readWriteSet("read"), readWriteSet("write"),
+	reentrantSet(), nonReentrantSet(), fencedSet("by time", 0), fencedSet("plain", plainTokens), fencedSet("with a life", 2), readWriteSet("read"), readWriteSet("write"),
 	semaphoreSet(), permitsSet(), latchSet(), plainSet(), fairSet(),
 }
 

@@ -1,7 +1,9 @@
 -- Fenced lock, acquire: takes the lock for an owner who finds it free or has it already, with a fencing token.
 -- KEYS  1 lock: a hash of the owner to its hold count  2 the last token
 --       3 latch: there once this very request has been undone  4 line, if there is one
--- ARGV  1 lease in ms  2 owner  3 1 for tokens that count from 1 as Redisson's do, else they are no less than the server's time in µs
+-- ARGV  1 lease in ms  2 owner
+--       3 -1 for tokens that count from 1 as Redisson's do. Otherwise they are no less than the server's time in µs, and the last one
+--       stays for so long in ms after the time in it (0: for ever)
 --       4 when this is too late, in ms since 1970
 --       5 place in the line  6 what becomes of it: '' nothing; taken when refused ("join"); and when granted ended ("leave")
 --       or moved to the end ("move")
@@ -9,19 +11,23 @@
 --         otherwise the hold count and the token, which a further hold shares with the first,
 --         and otherwise when to ask again in ms: at the end of the other's lease or turn (-1: it has none).
 local lock, token, latch, line = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local lease, owner, plain, last = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local lease, owner, life, last = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local place, stand = ARGV[5] or '', ARGV[6] or ''
 
 -- The token grows over all holds. The server's time in it makes it do so even after the counter has been lost.
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local function draw()
-    local count, time = redis.call('incr', token), redis.call('time')
-    local drawn = plain == '1' and count or math.max(count, tonumber(time[1]) * 1000000 + tonumber(time[2]))
-    redis.call('set', token, string.format('%.0f', drawn)) -- and so without a time to live, whoever gave it one
+    local count = redis.call('incr', token)
+    local drawn = life < 0 and count or math.max(count, time[1] * 1000000 + time[2])
+    if life > 0 then -- a clock that comes to this end is past the token, wherever it has been meanwhile
+        redis.call('set', token, string.format('%.0f', drawn), 'px', string.format('%.0f', math.floor(drawn / 1000) - now + life))
+    else
+        redis.call('set', token, string.format('%.0f', drawn)) -- and so without a time to live, whoever gave it one
+    end
     return drawn
 end
 
-local time = redis.call('time')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if now > last then
     return redis.status_reply('late ' .. string.format('%.0f', now))
 end

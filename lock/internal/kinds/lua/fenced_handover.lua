@@ -3,12 +3,12 @@
 -- KEYS  1 lock  2 the last token  3 latch, as of the reentrant lock's
 --       4 latch of the next owner: there once the hand-over to it has been undone
 -- ARGV  1 lease in ms of the next owner  2 owner  3 next owner  4 lifetime of the latch in ms
---       5 1 for tokens that count from 1 as Redisson's do, else they are no less than the server's time in µs
+--       5 what the tokens are, as of acquire
 --       6 when this is too late, in ms since 1970
 -- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
 --         1 and the token when the next owner has the lock, nil when the owner did not.
 local lock, token, latch, undone = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local lease, owner, heir, lifetime, plain = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local lease, owner, heir, lifetime, life = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local last = tonumber(ARGV[6])
 
 local time = redis.call('time')
@@ -24,8 +24,12 @@ if redis.call('hexists', lock, owner) == 0 then
 end
 -- As in acquire.
 local count = redis.call('incr', token)
-local drawn = plain == '1' and count or math.max(count, tonumber(time[1]) * 1000000 + tonumber(time[2]))
-redis.call('set', token, string.format('%.0f', drawn))
+local drawn = life < 0 and count or math.max(count, time[1] * 1000000 + time[2])
+if life > 0 then
+    redis.call('set', token, string.format('%.0f', drawn), 'px', string.format('%.0f', math.floor(drawn / 1000) - now + life))
+else
+    redis.call('set', token, string.format('%.0f', drawn))
+end
 redis.call('del', lock)
 redis.call('hset', lock, heir, 1)
 redis.call('pexpire', lock, lease)
