@@ -261,13 +261,14 @@ func modelFairRelease(c *fakeredis.Call) any {
 			m.tellHead(publish, most)
 		}
 		if c.Args[4] == "1" {
+			c.Do("DEL", latch)
 			c.Do("SET", latch, "-1", "PX", life)
 		}
 		return nil
 	}
 	if number(count) > 1 && number(lease) > 0 {
-		c.Do("HINCRBY", m.lock, owner, "-1")
 		c.Do("PEXPIRE", m.lock, lease)
+		c.Do("HINCRBY", m.lock, owner, "-1")
 		c.Do("SET", latch, "0", "PX", life)
 		return int64(0)
 	}

@@ -37,6 +37,7 @@ func modelPlainRelease(c *fakeredis.Call) any {
 	}
 	if holder, _ := c.Do("GET", key).(string); holder != owner {
 		if c.Args[4] == "1" {
+			c.Do("DEL", latch)
 			c.Do("SET", latch, "-1", "PX", life)
 		}
 		return nil

@@ -322,6 +322,7 @@ func modelWriteRelease(c *fakeredis.Call) any {
 	count := c.Int("HGET", key, owner)
 	if count == 0 {
 		if c.Args[4] == "1" {
+			c.Do("DEL", latch)
 			c.Do("SET", latch, "-1", "PX", life)
 		}
 		return nil

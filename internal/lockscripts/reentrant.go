@@ -84,13 +84,14 @@ func modelRelease(c *fakeredis.Call) any {
 	count, holds := c.Do("HGET", key, owner).(string)
 	if !holds {
 		if c.Args[4] == "1" {
+			c.Do("DEL", latch)
 			c.Do("SET", latch, "-1", "PX", life)
 		}
 		return nil
 	}
 	if number(count) > 1 && number(lease) > 0 {
-		c.Do("HINCRBY", key, owner, "-1")
 		c.Do("PEXPIRE", key, lease)
+		c.Do("HINCRBY", key, owner, "-1")
 		c.Do("SET", latch, "0", "PX", life)
 		modelGiveWay(c, lineKey(c, 3), arg(c, 8), arg(c, 9))
 		return int64(0)

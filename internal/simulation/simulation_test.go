@@ -30,6 +30,7 @@ var (
 
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(2000) // a run makes much garbage and keeps little
+	debug.SetMemoryLimit(1 << 30)
 	os.Exit(m.Run())
 }
 

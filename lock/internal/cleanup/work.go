@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/resp"
 )
@@ -130,7 +131,7 @@ func (u *Cleanup) failed(j *Job, err error, at time.Time) {
 		j.work.Unsure()
 	}
 	switch {
-	case remote.Final(err):
+	case remote.Final(err) && !(j.work.Rank() == Undo && netfail.Denied(err)): // a right may be back before a late acquire arrives
 		j.finish(u.cfg.Refused(err))
 	case at.After(j.until) && !j.turn:
 		j.finish(fmt.Errorf("%w: %w", u.cfg.Uncertain, err))

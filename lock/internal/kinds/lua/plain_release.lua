@@ -20,6 +20,7 @@ if outcome then
 end
 if redis.call('get', lock) ~= owner then
     if repeated == '1' then
+        redis.call('del', latch) -- a write that needs no memory: a full server refuses none behind it
         redis.call('set', latch, -1, 'px', lifetime)
     end
     return nil

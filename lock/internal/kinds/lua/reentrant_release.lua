@@ -24,13 +24,14 @@ end
 local count = tonumber(redis.call('hget', lock, owner))
 if not count then
     if repeated == '1' then
+        redis.call('del', latch) -- a write that needs no memory: a full server refuses none behind it
         redis.call('set', latch, -1, 'px', lifetime)
     end
     return nil
 end
 if count > 1 and tonumber(lease) > 0 then
-    redis.call('hincrby', lock, owner, -1)
     redis.call('pexpire', lock, lease)
+    redis.call('hincrby', lock, owner, -1)
     redis.call('set', latch, 0, 'px', lifetime)
     giveWay(line, ARGV[9], ARGV[10])
     return 0

@@ -25,6 +25,7 @@ end
 local count = tonumber(redis.call('hget', lock, owner))
 if not count then
     if repeated == '1' then
+        redis.call('del', latch) -- a write that needs no memory: a full server refuses none behind it
         redis.call('set', latch, -1, 'px', lifetime)
     end
     return nil
