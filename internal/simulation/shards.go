@@ -233,7 +233,7 @@ func (g *shards) moving(since time.Time, objects ...*object) bool {
 	defer g.mu.Unlock()
 	for slot, m := range g.moves {
 		ofSlot := func(o *object) bool { return o.family == countdown || slot == cluster.Slot(o.name) }
-		if (m.active || m.ended.After(since)) && slices.ContainsFunc(objects, ofSlot) {
+		if (m.active || !m.ended.Before(since)) && slices.ContainsFunc(objects, ofSlot) {
 			return true
 		}
 	}
@@ -342,7 +342,15 @@ func (g *shards) changedSince(since time.Time) bool {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return !g.uneven.Before(since)
+	return !g.uneven.Before(since.Add(-time.Second)) // not looked at all the time
+}
+
+// hesitates reports whether nobody may get the object's lock although it is free, or somebody in vain: its slot has come to a master
+// whose replicas are not what clients expect, and they wait for acknowledgements.
+func (g *shards) hesitates(o *object) bool {
+	const hesitation = 8 * time.Second // three acknowledgements that do not come, one of them under way, and a wait for each
+	since := time.Now().Add(-hesitation)
+	return g.changedSince(since) && g.moving(since, o)
 }
 
 func (g *shards) lookAt(i int, r fakeredis.Replication, master, excluded bool) {

@@ -88,7 +88,7 @@ func (w *world) judgeIdle() {
 			free = free && srv.Do("EXISTS", o.name) == any(int64(0))
 		}
 		if o.family != exclusive && o.family != plain && o.family != readWrite || waited[o] == "" || !free ||
-			w.shards.moving(time.Now(), o) { // a fenced lock needs its token, which may be on the other side
+			w.shards.moving(time.Now(), o) || w.shards.hesitates(o) { // a fenced lock needs its token, which may be elsewhere
 
 			o.idle = time.Time{}
 			continue
@@ -115,7 +115,9 @@ func (w *world) judgeOrphans() {
 	defer w.mu.Unlock()
 	for _, o := range w.objects {
 		late := o.patience >= fairPatience
-		if o.family != exclusive || late && time.Since(w.calmSince) < w.times.settle || w.shards.moving(time.Now().Add(-orphanTime), o) {
+		if o.family != exclusive || late && time.Since(w.calmSince) < w.times.settle ||
+			w.shards.moving(time.Now().Add(-orphanTime), o) || w.shards.hesitates(o) {
+
 			clear(o.orphans)
 			continue
 		}
