@@ -27,7 +27,7 @@ var mayImport = map[string][]string{
 	"pubsub":                {"resp", "conn", "internal/netfail"},
 	"cluster":               {"resp", "conn", "script", "pubsub", "internal/callback", "internal/netfail"},
 	"lock":                  {"resp", "conn", "script", "pubsub", "internal/callback", "internal/netfail", "lock/internal/cleanup", "lock/internal/clock", "lock/internal/kinds", "lock/internal/logs", "lock/internal/machine", "lock/internal/remote"},
-	"lock/internal/cleanup": {"resp", "conn", "script", "lock/internal/remote"},
+	"lock/internal/cleanup": {"resp", "conn", "script", "internal/netfail", "lock/internal/remote"},
 	"lock/internal/clock":   {},
 	"lock/internal/kinds":   {"resp", "conn", "script", "pubsub"}, // but for script, its tests only
 	"lock/internal/logs":    {"conn"},

@@ -263,9 +263,14 @@ func (w *world) tellLocked(h *hold, err error) {
 	}
 }
 
-// slowed reports whether a hold may be lost because its slot is moving: that of a read-write lock, whose keys are asked for one by
-// one, and any in a slow network or where masters differ in their replicas.
+// slowed reports whether a hold may be lost although nothing is wrong: replicas acknowledge too late for a short lease, or the slot is
+// moving. The latter goes for a read-write lock, whose keys are asked for one by one, and for any in a slow network or where masters
+// differ in their replicas.
 func (w *world) slowed(h *hold) bool {
+	const share = 8 // of a lease, for the acknowledgement of a renewal
+	if lease := h.worker.process.lease; w.group != nil && lease < share*2*(w.latency+w.group.jitter) {
+		return true
+	}
 	slow := h.object.family == readWrite || w.latency > latencies[1] || w.shards.changedSince(h.since)
 	return slow && w.shards.moving(h.since, append(h.beside, h.object)...)
 }
