@@ -36,6 +36,8 @@ type call struct {
 	now    int64 // ms
 	inside bool  // of a script, a transaction or Do: never blocks
 	asking bool  // the client has sent ASKING before
+
+	touched []string // keys that the command has changed
 }
 
 // changesData reports whether a replica refuses the command: what publishes, and scripts as such, it runs.
@@ -121,7 +123,7 @@ func (s *Server) execute(c *conn, args []string) any {
 		return bad
 	}
 	x := &call{s: s, c: c, db: &s.dbs[c.db], cmd: cmd, args: args, now: nowMs(), asking: asking}
-	reply := cmd.run(x)
+	reply := x.do()
 	s.ranLocked(c)
 	return reply
 }
@@ -148,6 +150,7 @@ func (x *call) get(key string) *entry {
 	e := x.db.keys[key]
 	if e != nil && e.expired(x.now) {
 		delete(x.db.keys, key)
+		x.s.tellLocked(x.db, 'x', "expired", key)
 		return nil
 	}
 	return e

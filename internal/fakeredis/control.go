@@ -51,6 +51,7 @@ func (s *Server) Advance(d time.Duration) {
 				}
 			}
 		}
+		s.expireLocked()
 	})
 }
 

@@ -9,6 +9,8 @@ func serverCommands() []command {
 	return []command{
 		{name: "time", arity: 1, run: clock},
 		{name: "info", arity: -1, run: info},
+		{name: "config|get", arity: -3, flags: notScript, run: configGet},
+		{name: "config|set", arity: -4, flags: notScript, run: configSet},
 	}
 }
 

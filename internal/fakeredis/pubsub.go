@@ -98,13 +98,19 @@ func (s *Server) Messages() []Message {
 }
 
 func (s *Server) publish(channel, payload string) any {
+	n := s.publishHere(channel, payload)
+	s.noteMessage(Message{channel, payload, false, n})
+	return n
+}
+
+// publishHere sends a message to the clients of this server, and keeps no note of it.
+func (s *Server) publishHere(channel, payload string) int {
 	n := s.deliver(s.channels[channel], "message", channel, payload)
 	for _, pattern := range slices.Sorted(maps.Keys(s.patterns)) {
 		if match(pattern, channel) {
 			n += s.deliver(s.patterns[pattern], "pmessage", pattern, channel, payload)
 		}
 	}
-	s.noteMessage(Message{channel, payload, false, n})
 	return n
 }
 

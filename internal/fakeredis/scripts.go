@@ -97,7 +97,7 @@ func (c *Call) run(tries bool, args []string) any {
 	c.wrote = c.wrote || cmd.changesData()
 	db := c.x.db
 	inner := &call{s: c.x.s, c: &conn{s: c.x.s, proto: 2, db: db.index}, db: db, cmd: cmd, args: args, now: c.x.now, inside: true}
-	return plain(cmd.run(inner))
+	return plain(inner.do())
 }
 
 // Int is Do for a command that answers an integer, or a string that is one; anything else is 0.

@@ -78,6 +78,8 @@ type Server struct {
 	interpret   func(source string) (func(*Call) any, error)
 	scripts     map[string]*script
 	cursors     map[uint64]string
+	notify      notifications
+	expiry      *time.Timer // to tell of keys that expire; nil: never set
 	runID       string
 	started     time.Time
 
@@ -181,6 +183,7 @@ func (s *Server) acceptLocked(network, addr string) *memConn {
 func (s *Server) Close() {
 	s.mu.Lock()
 	s.closed = true
+	s.expireLocked()
 	for _, c := range s.conns {
 		s.killLocked(c, false)
 	}
@@ -253,7 +256,7 @@ func (s *Server) Do(args ...string) any {
 		return errReadOnly
 	}
 	x := &call{s: s, c: &conn{s: s, proto: 2, authed: true}, db: &s.dbs[0], cmd: cmd, args: args, now: nowMs(), inside: true}
-	reply := plain(cmd.run(x))
+	reply := plain(x.do())
 	s.ranLocked(x.c)
 	return reply
 }

@@ -34,7 +34,13 @@ type watch struct {
 	expired bool
 }
 
-func (x *call) touch(key string) { x.db.touch(key) }
+// touch notes that a command has changed a key.
+func (x *call) touch(key string) {
+	x.db.touch(key)
+	if !slices.Contains(x.touched, key) {
+		x.touched = append(x.touched, key)
+	}
+}
 
 // touch lets the transactions fail that watch the key.
 func (d *db) touch(key string) {
@@ -115,7 +121,7 @@ func exec(x *call) any {
 	for _, args := range t.queued {
 		cmd, _ := x.s.lookup(args)
 		inner := &call{s: x.s, c: x.c, db: &x.s.dbs[x.c.db], cmd: cmd, args: args, now: x.now, inside: true, asking: x.asking}
-		replies = append(replies, cmd.run(inner))
+		replies = append(replies, inner.do())
 	}
 	return replies
 }
