@@ -104,7 +104,15 @@ func (c *Client) listOn(ctx context.Context, server conn.Doer, pattern string, y
 		if cursor, err = v.At(0).Text(); err != nil {
 			return true, fmt.Errorf("lock: list: %w", err)
 		}
-		found, err := c.recognise(ctx, v.At(1))
+		var names []string
+		for key := range v.At(1).All() {
+			name, err := key.Text()
+			if err != nil {
+				return true, fmt.Errorf("lock: list: %w", err)
+			}
+			names = append(names, name)
+		}
+		found, err := c.recognise(ctx, names)
 		if err != nil {
 			return true, err
 		}
@@ -120,14 +128,10 @@ func (c *Client) listOn(ctx context.Context, server conn.Doer, pattern string, y
 }
 
 // recognise returns the locks among keys.
-func (c *Client) recognise(ctx context.Context, keys resp.Value) ([]Listed, error) {
+func (c *Client) recognise(ctx context.Context, keys []string) ([]Listed, error) {
 	var found []Listed
 	var calls []script.Call
-	for key := range keys.All() {
-		name, err := key.Text()
-		if err != nil {
-			return nil, fmt.Errorf("lock: list: %w", err)
-		}
+	for _, name := range keys {
 		if checkName(name) == nil && !strings.HasPrefix(name, kinds.LatchPrefix) {
 			found = append(found, Listed{Name: name})
 			calls = append(calls, kinds.Shape().Call(kinds.ShapeKeys(name)))

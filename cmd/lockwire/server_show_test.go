@@ -20,7 +20,7 @@ func TestServerShow(t *testing.T) {
 	owner := holder.line()
 	other := startHeld(t, s.URL(), "run", "other", "--kind", "permit", "--permits", "2", "--", "sh", "-c", "echo ready; cat")
 	other.line()
-	if line := watcher.line(); !strings.Contains(line, `"event":"held"`) || !strings.Contains(line, owner) {
+	if line := watcher.line(); !strings.Contains(line, owner) {
 		t.Errorf("watch: %s", line)
 	}
 	list := do(t, s.URL(), "list", "-o", "json")
@@ -49,11 +49,30 @@ func TestServerShow(t *testing.T) {
 	do(t, s.URL(), "release", "job", "--owner", owner, "-o", "json").check(t, 0, `"released":true`)
 	holder.end().check(t, 76, "", "!lost")
 	waiter.end().check(t, 0)
-	if line := watcher.line(); !strings.Contains(line, `"event":"free"`) {
+	if line := watcher.line(); !strings.Contains(line, `"event":"released"`) || !strings.Contains(line, owner) {
 		t.Errorf("watch: %s", line)
 	}
 	watcher.signal(syscall.SIGINT)
 	watcher.end().check(t, 130)
 	other.release()
 	other.end().check(t, 0)
+}
+
+// The end of a lock is told by its reason where the server publishes events of keys.
+func TestServerWatch(t *testing.T) {
+	s := redistest.Start(t, redistest.Options{})
+	s.Do("CONFIG", "SET", "notify-keyspace-events", "Kg$hx")
+	holder := startHeld(t, s.URL(), "run", "job", "--", "sh", "-c", "echo $LOCKWIRE_OWNER; cat")
+	owner := holder.line()
+	watcher := startJob(t, s.URL(), "watch", "j*", "-o", "json", "--every", "1h")
+	if line := watcher.line(); !strings.Contains(line, `"event":"held"`) || !strings.Contains(line, owner) {
+		t.Errorf("watch: %s", line)
+	}
+	do(t, s.URL(), "release", "job", "--owner", owner).check(t, 0)
+	if line := watcher.line(); !strings.Contains(line, `"event":"forced"`) || !strings.Contains(line, owner) {
+		t.Errorf("watch: %s", line)
+	}
+	holder.end().check(t, 76, "", "!lost")
+	watcher.signal(syscall.SIGINT)
+	watcher.end().check(t, 130)
 }

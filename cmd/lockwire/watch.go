@@ -1,13 +1,20 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/lockwire/lockwire"
 	"github.com/lockwire/lockwire/lock"
+	"github.com/lockwire/lockwire/resp"
 )
 
 func watchCommand() *command {
@@ -16,15 +23,21 @@ func watchCommand() *command {
 		args:  "[GLOB] [flags]",
 		short: "show locks being taken and released",
 		long: `
-Shows a line for each lock that is taken or released, or whose owners change, until a signal ends it: the locks with names
-that match GLOB, or all. It compares what lockwire list finds once in --every, and does not see what happens in between.
-The first lines are the locks held at the beginning.`,
+Shows a line for each lock that is acquired, released, forced or expired until a signal ends it: the locks with names that
+match GLOB, or all. The first lines are the locks held at the beginning.
+
+The server must publish events of keys: redis-cli CONFIG SET notify-keyspace-events Kg$hx, on each node of a cluster. Where
+it does not, the command says so and compares what lockwire list finds once in --every: then it does not see what
+happens in between, and a lock that ends in any way is released.
+
+A line of JSON has the event (held, acquired, released, forced, expired; missed when events were lost), name, kind and owner.
+Kind and owner are "" if unknown.`,
 		examples: []example{
 			{"for a second, as lines of JSON", `timeout 1 lockwire watch 'orders*' -o json`, 124},
 		},
 		most: 1,
 		define: func(flags *flag.FlagSet) func(context.Context, *invocation) error {
-			every := flags.Duration("every", time.Second, "`DURATION` between two looks")
+			every := flags.Duration("every", time.Second, "`DURATION` between two looks without events")
 			return func(ctx context.Context, in *invocation) error { return watch(ctx, in, *every) }
 		},
 	}
@@ -43,28 +56,52 @@ func watch(ctx context.Context, in *invocation, every time.Duration) error {
 		return err
 	}
 	defer client.Close()
+	var held []lock.Event
+	began := false
+	for ev, err := range client.Watch(ctx, pattern) {
+		reply, refused := errors.AsType[resp.Error](err)
+		switch {
+		case refused && !began:
+			return in.poll(ctx, client, pattern, every, reply)
+		case err != nil:
+			return because(ctx, err)
+		case ev.What == lock.EventWatching && ev.Err != nil:
+			return in.poll(ctx, client, pattern, every, ev.Err)
+		case ev.What == lock.EventWatching:
+			began = true
+			for _, ev := range held {
+				in.printEvent(ev)
+			}
+			held = nil
+		case !began:
+			held = append(held, ev)
+		default:
+			in.printEvent(ev)
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// poll compares the held locks once in every.
+func (in *invocation) poll(ctx context.Context, client *lockwire.Client, pattern string, every time.Duration, why error) error {
+	fmt.Fprintf(os.Stderr, "lockwire: looking every %v instead: %v\n", every, why)
 	again := time.NewTicker(every)
 	defer again.Stop()
-	before := map[string]lockState{}
+	before, what := map[lock.Event]bool{}, lock.EventHeld
 	for {
 		states, err := listed(ctx, client, pattern)
 		if err != nil {
 			return err
 		}
-		now := map[string]lockState{}
+		now := map[lock.Event]bool{}
 		for _, s := range states {
-			now[s.Name] = s
-			if old, known := before[s.Name]; !known {
-				in.change("held", s)
-			} else if old.owners() != s.owners() {
-				in.change("changed", s)
+			for _, h := range s.Holders {
+				now[lock.Event{Name: s.Name, Shape: lock.Shape(s.Kind), Owner: h.Owner}] = true
 			}
-			delete(before, s.Name)
 		}
-		for _, s := range before {
-			in.change("free", s)
-		}
-		before = now
+		in.differ(lock.EventReleased, before, now)
+		in.differ(what, now, before)
+		before, what = now, lock.EventAcquired
 		select {
 		case <-again.C:
 		case <-ctx.Done():
@@ -73,26 +110,36 @@ func watch(ctx context.Context, in *invocation, every time.Duration) error {
 	}
 }
 
-// owners returns the owners of a lock in a text.
-func (s lockState) owners() (text string) {
-	for _, h := range s.Holders {
-		text += h.Owner + "\n"
+// differ prints what is in one set and not in the other.
+func (in *invocation) differ(what lock.EventKind, these, those map[lock.Event]bool) {
+	names := func(a, b lock.Event) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Owner, b.Owner)) }
+	for _, ev := range slices.SortedFunc(maps.Keys(these), names) {
+		if !those[ev] {
+			ev.What, ev.At = what, time.Now()
+			in.printEvent(ev)
+		}
 	}
-	return text
 }
 
-// change prints a change of a lock.
-func (in *invocation) change(what string, s lockState) {
-	at := time.Now().UTC().Format(time.RFC3339)
+// printEvent prints a line.
+func (in *invocation) printEvent(ev lock.Event) {
+	at := ev.At.UTC().Format(time.RFC3339Nano)
 	if in.json() {
-		owners := []string{}
-		for _, h := range s.Holders {
-			owners = append(owners, h.Owner)
+		line := map[string]any{"time": at, "event": ev.What}
+		if ev.What == lock.EventMissed {
+			line["missed"] = ev.Missed
+		} else {
+			line["name"], line["kind"], line["owner"] = ev.Name, ev.Shape, ev.Owner
 		}
-		printJSON(os.Stdout, map[string]any{"time": at, "event": what, "name": s.Name, "kind": s.Kind, "owners": owners})
+		printJSON(os.Stdout, line)
 		return
 	}
-	for _, h := range s.Holders {
-		fmt.Printf("%s  %-7s  %s  %s  %s\n", at, what, s.Name, s.Kind, h.Owner)
+	text := fmt.Sprintf("%s  %-8s  %s  %s  %s", ev.At.UTC().Format("2006-01-02T15:04:05.000Z"), ev.What, ev.Name, ev.Shape, ev.Owner)
+	if ev.What == lock.EventMissed {
+		text += fmt.Sprintf("%d messages", ev.Missed)
+		if ev.Err != nil {
+			text += ": " + ev.Err.Error()
+		}
 	}
+	fmt.Println(strings.TrimRight(text, " "))
 }

@@ -111,8 +111,10 @@ func (x *call) do() any {
 		return reply
 	}
 	name, class := x.event()
+	timed := false
 	for _, key := range x.changed() {
 		e := x.db.keys[key]
+		timed = timed || e != nil && e.until != 0
 		switch {
 		case e == nil && (name == "expire" || name == "del"):
 			x.s.tellLocked(x.db, 'g', "del", key)
@@ -127,7 +129,9 @@ func (x *call) do() any {
 			x.s.tellLocked(x.db, 'g', "expire", key)
 		}
 	}
-	x.s.expireLocked()
+	if timed {
+		x.s.expireLocked()
+	}
 	return reply
 }
 

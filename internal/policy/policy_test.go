@@ -103,7 +103,7 @@ var goroutines = map[string]string{
 	"pubsub/keeper.go:Subscriber.serve":                    "keeper: the reader of a connection",
 	"pubsub/queue.go:queue.put":                            "Subscriber.Close: the feeder of a consumer that is behind; Subscription.Close ends it",
 	"pubsub/subscriber.go:Subscriber.startLocked":          "Subscriber.Close: keeper",
-	"lock/client.go:Client.background":                     "Client.Close: a part of a lease that is taken or given back",
+	"lock/client.go:Client.background":                     "Client.Close: a part of a lease that is taken or given back, a source of a Watch",
 	"lock/leader/leader.go:election.lead":                  "election.lead itself, before it returns: the end of the lease",
 	"lock/group.go:group.check":                            "group.check itself, before it returns",
 	"lock/multi.go:atOnce":                                 "atOnce itself, before it returns",

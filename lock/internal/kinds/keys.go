@@ -96,3 +96,110 @@ func countDownChannel(name string) string { return countdownPrefix + "{" + name 
 func readWriteChannel(name string) string { return prefixName(readWritePrefix, name) }
 
 func readWriteKeys(name string) []string { return []string{prefixName(writersPrefix, name)} }
+
+// ownPrefixes begin the names of keys that belong to a lock, and are no locks.
+var ownPrefixes = []string{"redisson_", "lockwire_"}
+
+// WatchPatterns returns the patterns of the channels that tell of the locks with names matching the glob pattern: the events of
+// keys of the database db, and with messages also the channels that wake waiters.
+func WatchPatterns(db int, pattern string, messages bool) []string {
+	keys := keyspacePrefix(db)
+	list := []string{keys + pattern, ForcedChannel}
+	if pattern != "*" { // matches the latches too
+		list = append(list, keys+LatchPrefix+":{"+pattern+"}:*", keys+LatchPrefix+":"+pattern+":*")
+	}
+	if !messages {
+		return list
+	}
+	for _, prefix := range []string{channelPrefix, readWritePrefix, semaphorePrefix} {
+		list = append(list, prefix+":{"+pattern+"}", prefix+":{"+pattern+"}:*", prefix+":"+pattern)
+	}
+	return list
+}
+
+// Sign is what a message tells about a lock.
+type Sign int
+
+const (
+	Nothing  Sign = iota
+	Written       // its key has changed, and exists
+	Deleted       // its key was deleted
+	TimedOut      // its key has expired
+	Evicted       // its key was deleted for lack of memory
+	Released      // an Unlock has succeeded
+	Woken         // waiters are told that it may be free
+	Freed         // it was freed by force
+)
+
+// ReadSign returns the name of the lock that a message is about, and what the message tells.
+func ReadSign(db int, channel, payload string) (name string, sign Sign) {
+	if channel == ForcedChannel {
+		return payload, Freed
+	}
+	if key, ok := strings.CutPrefix(channel, keyspacePrefix(db)); ok {
+		return readEvent(key, payload)
+	}
+	for _, prefix := range []string{channelPrefix, readWritePrefix, semaphorePrefix} {
+		if rest, ok := strings.CutPrefix(channel, prefix+":"); ok {
+			return unwrap(withoutClient(rest)), Woken
+		}
+	}
+	return "", Nothing
+}
+
+// readEvent is ReadSign for an event of a key.
+func readEvent(key, event string) (name string, sign Sign) {
+	if latch, ok := strings.CutPrefix(key, LatchPrefix+":"); ok {
+		if end := strings.LastIndexByte(latch, ':'); end > 0 && event == "set" {
+			return unwrap(latch[:end]), Released
+		}
+		return "", Nothing
+	}
+	for _, prefix := range ownPrefixes {
+		if strings.HasPrefix(key, prefix) {
+			return "", Nothing
+		}
+	}
+	switch event {
+	case "expire", "persist":
+		return "", Nothing
+	case "del", "rename_from", "move_from":
+		return key, Deleted
+	case "expired":
+		return key, TimedOut
+	case "evicted":
+		return key, Evicted
+	}
+	return key, Written
+}
+
+func keyspacePrefix(db int) string { return "__keyspace@" + strconv.Itoa(db) + "__:" }
+
+// unwrap undoes prefixName.
+func unwrap(rest string) string {
+	if inner, ok := strings.CutPrefix(rest, "{"); ok {
+		if inner, ok = strings.CutSuffix(inner, "}"); ok && !strings.ContainsAny(inner, "{}") {
+			return inner
+		}
+	}
+	return rest
+}
+
+// withoutClient removes the id of a client, and what follows it, from the end of a channel's name.
+func withoutClient(rest string) string {
+	for i := range len(rest) {
+		if id := rest[i+1:]; rest[i] == ':' && len(id) >= 36 && (len(id) == 36 || id[36] == ':') && isUUID(id[:36]) {
+			return rest[:i]
+		}
+	}
+	return rest
+}
+
+func isUUID(s string) bool {
+	for i := range len(s) {
+		if hyphen := i == 8 || i == 13 || i == 18 || i == 23; hyphen != (s[i] == '-') || !hyphen && !strings.ContainsRune("0123456789abcdef", rune(s[i])) {
+			return false
+		}
+	}
+	return true
+}

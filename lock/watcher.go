@@ -1,0 +1,420 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/lock/internal/kinds"
+	"github.com/lockwire/lockwire/pubsub"
+	"github.com/lockwire/lockwire/resp"
+)
+
+const (
+	// settleFor is the pause between the news of a change and the look, in which the rest of the news arrives: a forced unlock is
+	// announced a round trip after it.
+	settleFor = 100 * time.Millisecond
+	// watchPause is the interval between looks for new masters of a cluster, and between attempts after an error.
+	watchPause = 2 * time.Second
+	// maxNotes limits the names with news.
+	maxNotes = 10000
+	// maxLooks limits the names in one look.
+	maxLooks = 100
+)
+
+// watcher is a Watch under way.
+type watcher struct {
+	client  *Client // constant
+	pattern string  // constant
+	db      int     // constant
+
+	// Owned by the caller of the iteration.
+	yield   func(Event, error) bool
+	known   map[string]owners
+	began   bool               // all locks held at the beginning are told
+	partial error              // why the servers do not tell all; nil if they do
+	sources map[string]*source // by address; "" for a single server
+	join    sync.WaitGroup
+
+	wake chan struct{} // capacity 1: there is news
+
+	mu       sync.Mutex // guards the following
+	notes    map[string]*note
+	order    []*note // in the order of arrival
+	missed   int
+	lost     error // why events were lost; nil: none were since the last take
+	stale    bool  // all locks are to be read, from nextScan on
+	nextScan time.Time
+	failed   error // ends the watch
+}
+
+// source is a server to which a watcher listens.
+type source struct {
+	stop    context.CancelFunc
+	partial error // why the server does not tell all; nil if it does
+
+	// The watcher's mu guards the following.
+	up    bool
+	ended bool
+}
+
+// owners are the owners of a lock.
+type owners struct {
+	shape  Shape
+	owners []string
+}
+
+func ownersOf(l *Listed) (o owners) {
+	if l == nil {
+		return o
+	}
+	o.shape = l.Shape
+	for _, h := range l.Info.Holders {
+		o.owners = append(o.owners, h.Owner)
+	}
+	return o
+}
+
+// note is the news of a lock since the last look.
+type note struct {
+	name     string
+	first    time.Time // of the oldest news
+	last     time.Time // of the latest news
+	written  time.Time // the key has changed
+	gone     time.Time // the key went
+	how      EventKind // of gone, if known
+	released bool      // an Unlock, or a message for waiters
+	forced   bool
+}
+
+func newWatcher(c *Client, pattern string) *watcher {
+	w := &watcher{
+		client: c, pattern: pattern, known: make(map[string]owners), sources: make(map[string]*source),
+		wake: make(chan struct{}, 1), notes: make(map[string]*note), stale: true,
+	}
+	if numbered, ok := find[interface{ DB() int }](c.server); ok {
+		w.db = numbered.DB()
+	}
+	return w
+}
+
+// close ends the goroutines.
+func (w *watcher) close() {
+	for _, s := range w.sources {
+		s.stop()
+	}
+	w.join.Wait()
+}
+
+// to is the Dialer for one server of several.
+type to struct {
+	spread Spread
+	addr   string
+}
+
+func (t to) Stream(ctx context.Context) (*conn.Stream, error) { return t.spread.StreamTo(ctx, t.addr) }
+
+// follow listens to all servers with keys, and to no others.
+func (w *watcher) follow(ctx context.Context) error {
+	masters := map[string]bool{}
+	for server, err := range w.client.masters(ctx) {
+		if err != nil {
+			return w.unless(ctx, err)
+		}
+		addr, dialer := "", w.client.nature.dialer(w.client.server)
+		if spread := w.client.nature.spread; spread != nil {
+			node, ok := server.(interface{ Addr() string })
+			if !ok {
+				return invalidf("Watch on a Server whose Doers have no method Addr")
+			}
+			addr = node.Addr()
+			dialer = to{spread, addr}
+		}
+		masters[addr] = true
+		if s := w.sources[addr]; s != nil {
+			if !w.hasEnded(s) {
+				continue
+			}
+			s.stop()
+		}
+		if err := w.unless(ctx, w.add(ctx, addr, server, dialer)); err != nil {
+			return err
+		}
+	}
+	w.partial = nil
+	for _, addr := range slices.Sorted(maps.Keys(w.sources)) {
+		s := w.sources[addr]
+		if !masters[addr] {
+			s.stop()
+			delete(w.sources, addr)
+			w.miss(errReplaced)
+			continue
+		}
+		if w.partial == nil {
+			w.partial = s.partial
+		}
+	}
+	return nil
+}
+
+var errReplaced = errors.New("lock: a master of the cluster was replaced")
+
+// unless returns an error that ends the watch. Another error only makes the watcher read all locks again.
+func (w *watcher) unless(ctx context.Context, err error) error {
+	if err == nil || w.fatal(ctx, err) {
+		return err
+	}
+	w.miss(err)
+	return nil
+}
+
+func (w *watcher) hasEnded(s *source) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return s.ended
+}
+
+// add begins to listen to a server.
+func (w *watcher) add(ctx context.Context, addr string, server conn.Doer, dialer pubsub.Dialer) error {
+	partial, err := w.askNotifications(ctx, server)
+	if err != nil {
+		return err
+	}
+	life, stop := context.WithCancel(w.client.life)
+	s := &source{stop: stop, partial: partial}
+	patterns := kinds.WatchPatterns(w.db, w.pattern, partial != nil)
+	w.join.Add(1)
+	if !w.client.background(func() { defer w.join.Done(); w.listen(life, s, dialer, patterns) }) {
+		w.join.Done()
+		stop()
+		return ErrClosed
+	}
+	w.sources[addr] = s
+	return nil
+}
+
+// askNotifications returns why a server does not publish all events needed; nil if it does.
+func (w *watcher) askNotifications(ctx context.Context, server conn.Doer) (partial, err error) {
+	v, err := server.Send(w.client.patient(ctx), resp.Cmd("CONFIG", "GET", "notify-keyspace-events"))
+	if reply, refused := errors.AsType[resp.Error](err); refused && !passing(err) {
+		return fmt.Errorf("lock: unknown whether the server publishes events of keys: %w", reply), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	pairs, err := v.Pairs()
+	if err != nil {
+		return nil, err
+	}
+	letters := ""
+	for _, value := range pairs {
+		letters, _ = value.Text()
+	}
+	letters = strings.ReplaceAll(letters, "A", "g$hx")
+	for _, needed := range "Kg$hx" {
+		if !strings.ContainsRune(letters, needed) {
+			return errNotifications, nil
+		}
+	}
+	return nil, nil
+}
+
+var errNotifications = errors.New("lock: the server does not publish all events of keys: notify-keyspace-events lacks some of Kg$hx")
+
+// listen takes the messages of a server until ctx ends.
+func (w *watcher) listen(ctx context.Context, s *source, dialer pubsub.Dialer, patterns []string) {
+	events := pubsub.New(dialer, pubsub.Config{Logger: w.client.cfg.Logger})
+	defer events.Close()
+	sub, err := events.PSubscribe(ctx, patterns...)
+	if err != nil {
+		w.news(func() { w.refuseLocked(ctx, s, err) })
+		return
+	}
+	w.news(func() { s.up, w.stale = true, true })
+	for ev := range sub.All(ctx) {
+		w.news(func() {
+			switch ev.Kind {
+			case pubsub.Message:
+				w.noteLocked(ev.Channel, ev.Payload, time.Now())
+			case pubsub.Resumed:
+				s.up, w.stale = true, true
+			case pubsub.Interrupted:
+				s.up, w.lost = false, ev.Err
+			case pubsub.Lagged:
+				w.missed, w.stale = w.missed+ev.N, true
+			}
+		})
+	}
+	w.news(func() { s.up = false })
+}
+
+// refuseLocked records that a server does not let the watcher listen.
+func (w *watcher) refuseLocked(ctx context.Context, s *source, err error) {
+	_, refused := errors.AsType[resp.Error](err)
+	switch {
+	case ctx.Err() != nil:
+	case refused || w.client.nature.spread == nil:
+		w.failed = err
+	default: // the server may have left the cluster
+		s.ended, w.lost = true, err
+	}
+}
+
+// news runs fn under the lock, and wakes the caller of the iteration.
+func (w *watcher) news(fn func()) {
+	w.mu.Lock()
+	fn()
+	w.mu.Unlock()
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// miss makes the watcher read all locks again.
+func (w *watcher) miss(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lost, w.stale = err, true
+}
+
+// noteLocked records a message.
+func (w *watcher) noteLocked(channel, payload string, at time.Time) {
+	name, sign := kinds.ReadSign(w.db, channel, payload)
+	if sign == kinds.Nothing {
+		return
+	}
+	n := w.notes[name]
+	if n == nil {
+		if sign == kinds.Freed {
+			return // the news of the key would have come first: the name does not match
+		}
+		if len(w.notes) >= maxNotes {
+			w.missed, w.stale = w.missed+1, true
+			return
+		}
+		n = &note{name: name, first: at}
+		w.notes[name], w.order = n, append(w.order, n)
+	}
+	n.last = at
+	switch sign {
+	case kinds.Written:
+		n.written = at
+	case kinds.Deleted:
+		n.gone, n.how = at, ""
+	case kinds.TimedOut:
+		n.gone, n.how = at, EventExpired
+	case kinds.Evicted:
+		n.gone, n.how = at, EventForced
+	case kinds.Released, kinds.Woken:
+		n.released = true
+	case kinds.Freed:
+		n.forced = true
+	}
+}
+
+// taken is what a watcher has to yield.
+type taken struct {
+	notes  []*note
+	missed int
+	lost   error
+	failed error
+	scan   bool
+}
+
+// take removes the news that have settled, up to maxLooks names.
+func (w *watcher) take(now time.Time) (t taken) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t.missed, t.lost, t.failed = w.missed, w.lost, w.failed
+	w.missed, w.lost = 0, nil
+	up := len(w.sources) > 0
+	for _, s := range w.sources {
+		up = up && s.up
+	}
+	if w.stale && up && !now.Before(w.nextScan) {
+		w.stale, w.nextScan, t.scan = false, now.Add(watchPause), true
+		return t
+	}
+	if !w.began {
+		return t
+	}
+	var rest []*note
+	for _, n := range w.order {
+		if len(t.notes) < maxLooks && n.settled(now) {
+			t.notes = append(t.notes, n)
+			delete(w.notes, n.name)
+		} else {
+			rest = append(rest, n)
+		}
+	}
+	w.order = rest
+	return t
+}
+
+// waiting reports whether there are news that have not settled.
+func (w *watcher) waiting() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.order) > 0
+}
+
+// settled reports whether no further news is expected. A lock that never rests is told all the same, but not in the middle of
+// a release.
+func (n *note) settled(now time.Time) bool {
+	return now.Sub(n.last) >= settleFor || now.Sub(n.first) >= 5*settleFor && (n.gone.IsZero() || n.released)
+}
+
+// end returns how the holds in before have ended. complete: the server tells all.
+func (n *note) end(before owners, complete bool) EventKind {
+	switch {
+	case n.forced:
+		return EventForced
+	case n.how != "":
+		return n.how
+	case n.released || n.gone.IsZero() || before.shape == ShapePlain || !complete:
+		return EventReleased
+	}
+	return EventForced
+}
+
+// events returns the events of a lock whose owners have changed from before to after. complete: the server tells all.
+func (n *note) events(before, after owners, complete bool) (list []Event) {
+	add := func(what EventKind, shape Shape, owner string, at time.Time) {
+		if at.IsZero() {
+			at = n.last
+		}
+		list = append(list, Event{What: what, Name: n.name, Shape: shape, Owner: owner, At: at})
+	}
+	end := n.end(before, complete)
+	var stayed []string
+	for _, owner := range before.owners {
+		// A key goes and comes with the same owner when its slot moves to another server.
+		if slices.Contains(after.owners, owner) && (n.gone.IsZero() || !n.released) {
+			stayed = append(stayed, owner)
+			continue
+		}
+		add(end, before.shape, owner, n.gone)
+	}
+	if len(before.owners) == 0 && (n.released || n.forced) {
+		short := !n.written.IsZero() && !n.gone.IsZero() && len(after.owners) == 0
+		if short {
+			add(EventAcquired, "", "", n.written)
+		}
+		if short || !complete {
+			add(end, "", "", n.gone)
+		}
+	}
+	for _, owner := range after.owners {
+		if !slices.Contains(stayed, owner) {
+			add(EventAcquired, after.shape, owner, n.written)
+		}
+	}
+	return list
+}
