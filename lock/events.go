@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/lock/internal/remote"
 )
 
 // EventKind is what an [Event] tells.
@@ -152,7 +153,7 @@ func (w *watcher) step(ctx context.Context) error {
 
 // fatal reports whether an error ends the watch.
 func (w *watcher) fatal(ctx context.Context, err error) bool {
-	return errors.Is(err, errStopped) || ctx.Err() != nil || w.client.isClosed() || errors.Is(err, conn.ErrClosed) || final(err)
+	return errors.Is(err, errStopped) || ctx.Err() != nil || w.client.isClosed() || errors.Is(err, conn.ErrClosed) || remote.Final(err)
 }
 
 // scan compares what the watcher knows with all locks on the servers.
@@ -185,7 +186,7 @@ func (w *watcher) look(ctx context.Context, notes []*note) error {
 	for i, n := range notes {
 		names[i] = n.name
 	}
-	locks, err := w.client.recognise(w.client.patient(ctx), names)
+	locks, err := w.client.recognise(remote.Patient(ctx), names)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/lock/internal/kinds"
+	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/pubsub"
 	"github.com/lockwire/lockwire/resp"
 )
@@ -201,7 +202,7 @@ func (w *watcher) add(ctx context.Context, addr string, server conn.Doer, dialer
 
 // askNotifications returns why a server does not publish all events needed; nil if it does.
 func (w *watcher) askNotifications(ctx context.Context, server conn.Doer) (partial, err error) {
-	v, err := server.Send(w.client.patient(ctx), resp.Cmd("CONFIG", "GET", "notify-keyspace-events"))
+	v, err := server.Send(remote.Patient(ctx), resp.Cmd("CONFIG", "GET", "notify-keyspace-events"))
 	if reply, refused := errors.AsType[resp.Error](err); refused && !passing(err) {
 		return fmt.Errorf("lock: unknown whether the server publishes events of keys: %w", reply), nil
 	}
