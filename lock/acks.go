@@ -44,7 +44,8 @@ func (n *nature) acks(cfg *Config) remote.Acks {
 }
 
 // acking returns the Acked for sending r, or nil if r needs no acknowledgement, for example because it changes nothing.
-func (c *Client) acking(ctx context.Context, r *request) (*remote.Acked, error) {
+func (r *request) acking(ctx context.Context) (*remote.Acked, error) {
+	c := r.client
 	if !c.replicas.On() || r.target.kind.Undo == nil {
 		return nil, nil
 	}
@@ -54,7 +55,8 @@ func (c *Client) acking(ctx context.Context, r *request) (*remote.Acked, error) 
 }
 
 // acknowledged reports whether enough replicas have the grant, and sets err if not. ack may be nil.
-func (c *Client) acknowledged(ctx context.Context, ack *remote.Acked, r *request, err *error) bool {
+func (r *request) acknowledged(ctx context.Context, ack *remote.Acked, err *error) bool {
+	c := r.client
 	if ack == nil {
 		return true
 	}

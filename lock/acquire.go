@@ -13,35 +13,14 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// lock acquires t, or returns a waiter for t.
-func (c *Client) lock(ctx context.Context, t *target, opts []Option) (*Lease, *waiter, error) {
-	var r request
-	if err := c.fill(&r, t, opts); err != nil {
-		return nil, nil, err
-	}
-	w, err := c.obtain(ctx, &r)
-	return r.got, w, err
-}
-
-// tryLock acquires t without waiting.
-func (c *Client) tryLock(ctx context.Context, t *target, opts []Option) (*Lease, error) {
-	var r request
-	if err := c.fill(&r, t, opts); err != nil {
-		return nil, err
-	}
-	if err := c.tryObtain(ctx, &r); err != nil {
-		return nil, err
-	}
-	return r.got, nil
-}
-
 // obtain runs r. If r has to wait, obtain returns a waiter for the wait, and r is no longer used.
-func (c *Client) obtain(ctx context.Context, r *request) (w *waiter, err error) {
+func (r *request) obtain(ctx context.Context) (w *waiter, err error) {
+	c := r.client
 	if c.isClosed() {
 		return nil, ErrClosed
 	}
 	r.waits, r.since = true, time.Now()
-	if err := c.ready(ctx, r); err != nil {
+	if err := r.ready(ctx); err != nil {
 		return nil, err
 	}
 	if deadline, ok := ctx.Deadline(); ok {
@@ -49,51 +28,52 @@ func (c *Client) obtain(ctx context.Context, r *request) (w *waiter, err error) 
 	}
 	first := ctx
 	if r.target.kind.queued {
-		if !c.enterQueue(r) {
+		if !r.enterQueue() {
 			return nil, ErrClosed
 		}
 		defer func() {
 			if w == nil {
 				c.queued.Done()
-				c.leaveQueue(r)
+				r.leaveQueue()
 			}
 		}()
 		attempts, cancel := c.untilClose(ctx)
 		defer cancel()
 		first = attempts
 	}
-	if c.crowded(r) {
+	if r.crowded() {
 		r.refused = true
-		return c.newWaiter(ctx, r, noTTL), nil
+		return r.newWaiter(ctx, noTTL), nil
 	}
-	granted, left, err := c.attempt(first, r)
+	granted, left, err := r.attempt(first)
 	r.failure = err
 	switch {
 	case granted:
 		return nil, nil
 	case err == nil:
 	case ctx.Err() != nil || c.isClosed():
-		c.withdraw(r)
-		return nil, c.gaveUp(ctx, r)
+		r.withdraw()
+		return nil, r.gaveUp(ctx)
 	case !passing(err):
-		c.withdraw(r)
+		r.withdraw()
 		return nil, err
 	default:
 		left, r.seen = noTTL, sighting{}
-		c.renewOwner(r)
+		r.renewOwner()
 	}
-	return c.newWaiter(ctx, r, left), nil
+	return r.newWaiter(ctx, left), nil
 }
 
 // tryObtain runs r once.
-func (c *Client) tryObtain(ctx context.Context, r *request) error {
+func (r *request) tryObtain(ctx context.Context) error {
+	c := r.client
 	if c.isClosed() {
 		return ErrClosed
 	}
-	if err := c.ready(ctx, r); err != nil {
+	if err := r.ready(ctx); err != nil {
 		return err
 	}
-	granted, left, err := c.attempt(ctx, r)
+	granted, left, err := r.attempt(ctx)
 	r.again = left
 	switch {
 	case granted:
@@ -102,22 +82,23 @@ func (c *Client) tryObtain(ctx context.Context, r *request) error {
 		return ErrClosed
 	case err != nil && errors.Is(err, ctx.Err()):
 		r.failure = err
-		return c.gaveUp(ctx, r)
+		return r.gaveUp(ctx)
 	case err != nil:
 		return err
 	}
-	return c.notAcquired(r, nil)
+	return r.notAcquired(nil)
 }
 
 // ready prepares the first attempt of r.
-func (c *Client) ready(ctx context.Context, r *request) error {
+func (r *request) ready(ctx context.Context) error {
+	c := r.client
 	if ctx.Err() != nil {
-		return c.gaveUp(ctx, r)
+		return r.gaveUp(ctx)
 	}
 	err := c.channels.Settle(ctx, r.target.remote())
 	if err != nil && errors.Is(err, ctx.Err()) {
 		r.failure = err
-		return c.gaveUp(ctx, r)
+		return r.gaveUp(ctx)
 	}
 	return err
 }
@@ -136,15 +117,16 @@ func (c *Client) isClosed() bool {
 
 // crowded reports whether r has to stand in line: somebody in this process has the lock or waits for it. An owner
 // that already has the lock does not stand in line.
-func (c *Client) crowded(r *request) bool {
+func (r *request) crowded() bool {
+	c := r.client
 	k := r.target.kind
 	if k.queued {
 		return false
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	line, holders := c.entries[r.target.key()], c.entries[r.target.hold()]
-	if r.state != nil && (holders.heldBy(r.state) || k.twin != nil && c.entries[entryKey{k.twin, r.target.name}].heldBy(r.state)) {
+	c.table.mu.Lock()
+	defer c.table.mu.Unlock()
+	line, holders := c.table.entries[r.target.key()], c.table.entries[r.target.hold()]
+	if r.state != nil && (holders.heldBy(r.state) || k.twin != nil && c.table.entries[entryKey{k.twin, r.target.name}].heldBy(r.state)) {
 		return false
 	}
 	if line != nil && line.first != nil || k.others == nobody && holders != nil && holders.leases != nil {
@@ -157,7 +139,8 @@ func (c *Client) crowded(r *request) bool {
 // attempt runs the acquire script once, and again if the request arrived too late to run. attempt reports whether the
 // server granted r, with the lease in r.got for kinds with leases, and otherwise the time until the next reason to
 // ask. An attempt without a reply is undone in the background.
-func (c *Client) attempt(ctx context.Context, r *request) (granted bool, left time.Duration, err error) {
+func (r *request) attempt(ctx context.Context) (granted bool, left time.Duration, err error) {
+	c := r.client
 	if r.target.kind.Undo != nil {
 		if !c.calls.enter(r.permits) {
 			return false, 0, ErrClosed
@@ -165,7 +148,7 @@ func (c *Client) attempt(ctx context.Context, r *request) (granted bool, left ti
 		defer c.calls.leave(r.permits)
 	}
 	for range remote.Arrivals {
-		granted, left, err = c.ask(ctx, r)
+		granted, left, err = r.ask(ctx)
 		if !errors.Is(err, remote.ErrLate) || ctx.Err() != nil {
 			break
 		}
@@ -174,7 +157,8 @@ func (c *Client) attempt(ctx context.Context, r *request) (granted bool, left ti
 }
 
 // ask is attempt without the repeat.
-func (c *Client) ask(ctx context.Context, r *request) (granted bool, left time.Duration, err error) {
+func (r *request) ask(ctx context.Context) (granted bool, left time.Duration, err error) {
+	c := r.client
 	if ctx.Done() == nil {
 		ctx = c.life
 	}
@@ -188,7 +172,7 @@ func (c *Client) ask(ctx context.Context, r *request) (granted bool, left time.D
 	}
 	r.asked = true
 	r.traced.asked()
-	ack, err := c.acking(ctx, r)
+	ack, err := r.acking(ctx)
 	if err != nil {
 		r.giveTurn()
 		return false, 0, err
@@ -200,12 +184,12 @@ func (c *Client) ask(ctx context.Context, r *request) (granted bool, left time.D
 	if r.via != nil {
 		server = r.via(server)
 	}
-	stands := c.standingOf(r)
+	stands := r.standing()
 	start := c.now()
-	v, err := c.send(ctx, server, r, stands)
+	v, err := r.send(ctx, server, stands)
 	if err != nil {
-		c.stood(r, stands, start, false, err)
-		c.unanswered(ctx, r, start, err)
+		r.stood(stands, start, false, err)
+		r.unanswered(ctx, start, err)
 		return false, 0, serverError(err)
 	}
 	if c.clocks.Late(r.target.name, v) {
@@ -215,55 +199,57 @@ func (c *Client) ask(ctx context.Context, r *request) (granted bool, left time.D
 	count, token, left, err := acquired(v, r.state != nil)
 	switch {
 	case err != nil && errors.Is(err, errUnexpected):
-		c.undo(r, start, false)
+		r.undo(start, false)
 		return false, left, err
 	case err != nil:
 		r.giveTurn()
 		return false, left, err
 	}
-	c.stood(r, stands, start, count > 0, nil)
+	r.stood(stands, start, count > 0, nil)
 	if count == 0 {
-		return c.denied(ctx, r, left)
+		return r.denied(ctx, left)
 	}
-	if !c.acknowledged(ctx, ack, r, &err) {
-		c.undo(r, start, false)
+	if !r.acknowledged(ctx, ack, &err) {
+		r.undo(start, false)
 		r.short = err
 		return false, 0, err
 	}
-	return c.granted(r, start, count, token)
+	return r.granted(start, count, token)
 }
 
 // unanswered handles an acquire of r that failed with err. An acquire that may have run is undone, or asked again under the same
 // latch.
-func (c *Client) unanswered(ctx context.Context, r *request, start clock.Instant, err error) {
+func (r *request) unanswered(ctx context.Context, start clock.Instant, err error) {
+	c := r.client
 	k := r.target.kind
 	switch {
 	case !remote.Uncertain(err):
 		r.giveTurn()
 	case k.unowned && r.waits && ctx.Err() == nil && !c.isClosed():
-		c.doubt(r)
+		r.doubt()
 	default:
 		if ctx.Err() != nil && k.queued { // otherwise withdraw would send another undo
-			c.leaveQueue(r)
+			r.leaveQueue()
 			r.waits = false
 		}
-		c.undo(r, start, true)
+		r.undo(start, true)
 	}
 }
 
 // denied handles a refusal of r. If the lock is free and its queue is stuck, denied tries again.
-func (c *Client) denied(ctx context.Context, r *request, left time.Duration) (granted bool, _ time.Duration, err error) {
+func (r *request) denied(ctx context.Context, left time.Duration) (granted bool, _ time.Duration, err error) {
 	r.refused, r.short = true, nil
-	c.noteLeft(r, left)
+	r.noteLeft(left)
 	r.giveTurn()
-	if left == 0 && r.target.kind.Pass != nil && c.pass(ctx, r) {
-		return c.attempt(ctx, r)
+	if left == 0 && r.target.kind.Pass != nil && r.pass(ctx) {
+		return r.attempt(ctx)
 	}
 	return false, left, nil
 }
 
 // send sends the acquire script of r, and records in r the time until which the request is valid.
-func (c *Client) send(ctx context.Context, server conn.Doer, r *request, s position) (resp.Value, error) {
+func (r *request) send(ctx context.Context, server conn.Doer, s position) (resp.Value, error) {
+	c := r.client
 	k, keys := r.target.kind, r.target.asking(r)
 	last := c.clocks.Last(r.target.name)
 	r.last = max(r.last, last)
@@ -273,7 +259,7 @@ func (c *Client) send(ctx context.Context, server conn.Doer, r *request, s posit
 		}
 		return k.Acquire.Run(remote.Patient(ctx), server, keys, r.lease.Milliseconds(), r.owner, last, s.place, s.stand)
 	}
-	args := append(c.args(r, r.lease.Milliseconds(), r.owner), last)
+	args := append(r.args(r.lease.Milliseconds(), r.owner), last)
 	if r.target.line != "" {
 		args = append(args, s.place, s.stand)
 	}
@@ -292,21 +278,22 @@ func (c *Client) untilClose(ctx context.Context) (context.Context, context.Cance
 }
 
 // args returns the ARGV common to all kinds, followed by the kind's own.
-func (c *Client) args(r *request, common ...any) []any {
+func (r *request) args(common ...any) []any {
 	if own := r.target.kind.args; own != nil {
-		return append(common, own(c, *r)...)
+		return append(common, own(*r)...)
 	}
 	return common
 }
 
 // granted makes a lease of the server's grant, unless the lease has already ended or the client is closed.
-func (c *Client) granted(r *request, start clock.Instant, count, token int64) (bool, time.Duration, error) {
+func (r *request) granted(start clock.Instant, count, token int64) (bool, time.Duration, error) {
+	c := r.client
 	if r.target.kind.unowned {
 		if r.latch != "" {
 			c.cleanup.SettleLatch(r.target.name, r.latch, r.unsure, r.last)
-			c.endDoubt(r)
+			r.endDoubt()
 		}
-		c.shareGrant(r)
+		r.shareGrant()
 		return true, 0, nil
 	}
 	l := newLease(c, r, start)
@@ -318,20 +305,21 @@ func (c *Client) granted(r *request, start clock.Instant, count, token int64) (b
 	var refused error
 	if l.since = c.now(); start.Elapsed(l.since) >= validity(l.term) {
 		r.refused = true
-		refused = c.grantedLate(r.target)
-	} else if !c.register(l) {
+		h := Handle{client: c, target: r.target}
+		refused = h.grantedLate()
+	} else if !c.table.register(l) {
 		refused = ErrClosed
 	}
 	if refused != nil {
 		if r.state != nil {
 			r.state.ungrant(key)
 		}
-		c.undo(r, start, false)
+		r.undo(start, false)
 		return false, 0, refused
 	}
 	if r.state != nil {
 		// A first hold implies that the owner had lost its earlier holds.
-		for _, other := range c.holdsOf(key, l.owner, l) {
+		for _, other := range c.table.holdsOf(key, l.owner, l) {
 			if other.tallied != l.tallied {
 				other.lose(Forced, nil)
 			}
@@ -342,21 +330,22 @@ func (c *Client) granted(r *request, start clock.Instant, count, token int64) (b
 	c.watchdog.add(l)
 	l.warnWaited(r.since)
 	c.counters.acquired.Add(1)
-	c.shareGrant(r)
+	r.shareGrant()
 	return true, 0, nil
 }
 
 // renewOwner gives the request a new owner after an attempt without a reply. The undo of that attempt must not affect
 // the next attempt.
-func (c *Client) renewOwner(r *request) {
+func (r *request) renewOwner() {
 	if r.state == nil && !r.target.kind.unowned {
-		r.owner = c.newOwner(r)
+		r.owner = r.newOwner()
 	}
 }
 
 // doubt handles an attempt without a reply, for a kind without owners. The next attempt uses the same latch, and
 // takes nothing if the first attempt succeeded, so a process that dies never holds more than it requested.
-func (c *Client) doubt(r *request) {
+func (r *request) doubt() {
+	c := r.client
 	if !r.unsure && r.target.kind.Undo != nil {
 		r.unsure = true
 		c.calls.stay(r.permits)
@@ -364,7 +353,8 @@ func (c *Client) doubt(r *request) {
 }
 
 // endDoubt ends the doubt after a grant, or after the undo has begun.
-func (c *Client) endDoubt(r *request) {
+func (r *request) endDoubt() {
+	c := r.client
 	if r.unsure {
 		r.unsure = false
 		c.calls.leave(r.permits)
@@ -372,21 +362,22 @@ func (c *Client) endDoubt(r *request) {
 }
 
 // withdraw removes an abandoned request from the server's queue, or retracts the announcement of its wait.
-func (c *Client) withdraw(r *request) {
+func (r *request) withdraw() {
+	c := r.client
 	if r.unsure {
-		c.undo(r, c.now(), true)
+		r.undo(c.now(), true)
 	}
 	c.quit(r.target, r.place)
 	queued := r.target.kind.queued
 	if queued {
-		c.leaveQueue(r)
+		r.leaveQueue()
 	}
 	if !(queued && r.waits) && !(r.tells && r.asked) {
 		return
 	}
 	leaving := *r
 	leaving.waits, leaving.latch = false, newLatch(r.target)
-	c.cleanup.Take(cleanup.NewJob(&undo{client: c, request: leaving}, time.Now().Add(r.lease), false))
+	c.cleanup.Take(cleanup.NewJob(&undo{request: leaving}, time.Now().Add(r.lease), false))
 }
 
 func (r *request) giveTurn() {

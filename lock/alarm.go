@@ -8,7 +8,6 @@ import (
 	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/pubsub"
-	"github.com/lockwire/lockwire/resp"
 	"github.com/lockwire/lockwire/script"
 )
 
@@ -76,7 +75,7 @@ func (w *watchdog) hear(ev pubsub.Event, at time.Time) {
 	case pubsub.Resumed, pubsub.Lagged: // messages may have been missed
 		w.raise()
 	case pubsub.Message:
-		leases := w.client.leasesNamed(ev.Payload)
+		leases := w.client.table.leasesNamed(ev.Payload)
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		for _, l := range leases {
@@ -137,7 +136,7 @@ func (w *watchdog) look(at time.Time) {
 	defer cancel()
 	byScript := func(l *Lease) *script.Script { return l.target.kind.Renew }
 	for _, part := range remote.Partition(leases, byScript) {
-		answers, _ := w.client.askRenewals(ctx, part, true)
+		answers, _ := w.askRenewals(ctx, part, true)
 		for _, n := range answers {
 			switch {
 			case n.err != nil && !remote.Final(n.err):
@@ -150,27 +149,4 @@ func (w *watchdog) look(at time.Time) {
 		}
 	}
 	a.lookAt = time.Now().Add(retryMax)
-}
-
-// leasesNamed returns the leases on locks of the given name, of all kinds.
-func (c *Client) leasesNamed(name string) (leases []*Lease) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for key, e := range c.entries {
-		if key.name != name {
-			continue
-		}
-		for l := e.leases; l != nil; l = l.next {
-			leases = append(leases, l)
-		}
-	}
-	return leases
-}
-
-// tellForced announces a forced unlock to all clients. If the announcement fails, the holder learns of the unlock at
-// its next renewal.
-func (c *Client) tellForced(ctx context.Context, t *target) {
-	if _, err := c.server.Send(remote.Patient(ctx), resp.Cmd(remote.PlainPublish, kinds.ForcedChannel, t.name)); err != nil {
-		c.log.Warn("a holder is not told at once that its lock was freed by force", "error", err)
-	}
 }

@@ -63,7 +63,7 @@ func (r *Redlock) ask(ctx context.Context, c candidacy, ended func()) (lease *Le
 	n := len(r.nodes)
 	b := &ballot{lock: r, ask: c, ended: ended, start: time.Now(), done: make(chan struct{}), votes: make([]vote, n), missing: n}
 	if r.nodes[0].target.kind == plainKind.Get() {
-		b.owner = plainOwner(nil, request{})
+		b.owner = plainOwner(request{})
 	}
 	for _, h := range r.nodes {
 		if !h.client.background(func() { b.vote(h) }) {
@@ -85,7 +85,7 @@ func (b *ballot) vote(h *Handle) {
 	c := h.client
 	ctx, cancel := context.WithTimeout(c.life, b.ask.timeout)
 	defer cancel()
-	r, err := c.newRequest(h.target, b.ask.opts)
+	r, err := newRequest(c, h.target, b.ask.opts)
 	if err != nil {
 		b.count(h, nil, 0, err)
 		return
@@ -99,7 +99,7 @@ func (b *ballot) vote(h *Handle) {
 		r.via = func(d conn.Doer) conn.Doer { return vouching{d, &info} }
 	}
 	start := c.now()
-	err = c.tryObtain(ctx, &r)
+	err = r.tryObtain(ctx)
 	switch {
 	case err == nil && quarantine >= 0:
 		err = c.identity.Vouch(ctx, info, start, quarantine)
@@ -212,7 +212,7 @@ func (b *ballot) worthLocked() error {
 		return nil
 	}
 	first := b.lock.nodes[0]
-	return first.client.grantedLate(first.target)
+	return first.grantedLate()
 }
 
 // verdictLocked returns the reason for the lack of a majority.

@@ -12,6 +12,11 @@ import (
 // bounds provides contexts with a limit for releases, cheaper than a timer each: all releases that begin within
 // boundTick share a channel, closed one to two ticks later.
 type bounds struct {
+	timers   *sync.WaitGroup // constant; counts the armed timer
+	leaves   func()          // constant: leave
+	tasks    context.Context // ended by Close after a part of its time
+	endTasks context.CancelFunc
+
 	mu         sync.Mutex // guards the following
 	closed     bool
 	timer      *time.Timer
@@ -22,10 +27,22 @@ type bounds struct {
 }
 
 const (
-	boundTick = releaseMax / 2
+	// releaseMin and releaseMax bound the wait of Unlock. Between the bounds Unlock waits for the rest of the lease.
+	releaseMin, releaseMax = time.Second, 10 * time.Second
+	boundTick              = releaseMax / 2
 	// boundLast is the time that Close grants to releases under way.
 	boundLast = time.Second
+	// tasksLast is the time of Close for releases by tasks. In the rest of the time of Close, cleanup repeats them.
+	tasksLast = closeLast / 2
 )
+
+// newBounds returns bounds whose timer counts in timers while it is armed.
+func newBounds(timers *sync.WaitGroup) *bounds {
+	b := &bounds{timers: timers}
+	b.leaves = b.leave
+	b.tasks, b.endTasks = context.WithCancel(context.Background())
+	return b
+}
 
 // bounded is a context with the values of another context and its own end.
 type bounded struct {
@@ -54,13 +71,13 @@ func (b *bounded) Err() error {
 
 // bound returns a context with the values of ctx that ends after at least half of most and at most most. Call done
 // after the release.
-func (c *Client) bound(ctx context.Context, most time.Duration) (bound context.Context, done func()) {
+func (b *bounds) bound(ctx context.Context, most time.Duration) (bound context.Context, done func()) {
 	if ctx.Done() != nil {
 		ctx = context.WithoutCancel(ctx)
 	}
 	if most >= releaseMax {
-		if end := c.bounds.enter(c); end != nil {
-			return &bounded{ctx, end}, c.leaveBounds
+		if end := b.enter(); end != nil {
+			return &bounded{ctx, end}, b.leaves
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, most)
@@ -68,14 +85,29 @@ func (c *Client) bound(ctx context.Context, most time.Duration) (bound context.C
 }
 
 // boundTask is bound for a task, which Close waits for: the context also ends in time for cleanup to repeat the release.
-func (c *Client) boundTask(ctx context.Context, most time.Duration) (bound context.Context, done func()) {
+func (b *bounds) boundTask(ctx context.Context, most time.Duration) (bound context.Context, done func()) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), most)
-	stop := context.AfterFunc(c.releases, cancel)
+	stop := context.AfterFunc(b.tasks, cancel)
 	return remote.Dividing(ctx), func() { stop(); cancel() }
 }
 
+// hurryTasks ends the releases by tasks after half of the time of Close, at most tasksLast. Call stop after the tasks have ended.
+func (b *bounds) hurryTasks(ctx context.Context) (stop func()) {
+	limit := tasksLast
+	if end, ok := ctx.Deadline(); ok {
+		limit = min(limit, time.Until(end)/2)
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	over := context.AfterFunc(ctx, b.endTasks)
+	return func() {
+		over()
+		cancel()
+		b.endTasks()
+	}
+}
+
 // enter returns a channel that closes after one to two ticks, or nil if the client is closed.
-func (b *bounds) enter(c *Client) <-chan struct{} {
+func (b *bounds) enter() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
@@ -87,9 +119,9 @@ func (b *bounds) enter(c *Client) <-chan struct{} {
 	}
 	if !b.armed {
 		b.armed = true
-		c.timers.Add(1)
+		b.timers.Add(1)
 		if b.timer == nil {
-			b.timer = time.AfterFunc(boundTick, func() { b.tick(c) })
+			b.timer = time.AfterFunc(boundTick, b.tick)
 		} else {
 			b.timer.Reset(boundTick)
 		}
@@ -105,7 +137,7 @@ func (b *bounds) leave() {
 	}
 }
 
-func (b *bounds) tick(c *Client) {
+func (b *bounds) tick() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.old != nil {
@@ -117,16 +149,16 @@ func (b *bounds) tick(c *Client) {
 		return
 	}
 	b.armed = false
-	c.timers.Done()
+	b.timers.Done()
 }
 
 // close ends all contexts, after a short wait for releases under way.
-func (b *bounds) close(c *Client) {
+func (b *bounds) close() {
 	b.mu.Lock()
 	b.closed = true
 	if b.armed && b.timer.Stop() {
 		b.armed = false
-		c.timers.Done()
+		b.timers.Done()
 	}
 	idle := make(chan struct{})
 	if b.active == 0 {

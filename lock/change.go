@@ -45,18 +45,19 @@ type change struct {
 // change runs an operation of the kind and returns the result of its script. Unconfirmed changes are repeated: first
 // by the caller for as long as ctx allows, up to releaseMax, and then in the background. A change that gives
 // something back also runs if ctx has already ended.
-func (c *Client) change(ctx context.Context, t *target, operation string, givesBack bool, args ...any) (int64, error) {
-	if givesBack && c.cfg.Trace != nil {
-		return c.changeTraced(ctx, t, operation, args)
+func (h *Handle) change(ctx context.Context, operation string, givesBack bool, args ...any) (int64, error) {
+	if givesBack && h.client.cfg.Trace != nil {
+		return h.changeTraced(ctx, operation, args)
 	}
-	return c.makeChange(ctx, t, operation, givesBack, args)
+	return h.makeChange(ctx, operation, givesBack, args)
 }
 
 // makeChange is change without a Trace.
-func (c *Client) makeChange(ctx context.Context, t *target, operation string, givesBack bool, args []any) (int64, error) {
+func (h *Handle) makeChange(ctx context.Context, operation string, givesBack bool, args []any) (int64, error) {
+	c, t := h.client, h.target
 	var done context.CancelFunc
 	if givesBack {
-		ctx, done = c.bound(ctx, releaseMax)
+		ctx, done = c.bounds.bound(ctx, releaseMax)
 	} else {
 		ctx, done = context.WithTimeout(ctx, releaseMax)
 	}

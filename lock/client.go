@@ -17,58 +17,48 @@ import (
 // Client is the shared state of the locks of one process on one server. Any number of goroutines may use a Client at
 // once. Close the Client before its server.
 type Client struct {
-	server      Server
-	cfg         Config
-	id          string                          // constant; the first half of each owner
-	visitor     any                             // constant; the place of an acquire that does not wait: in no line
-	pace        pace                            // constant
-	limits      *limits                         // constant; those of cfg, or nil
-	boot        func(t time.Time) time.Duration // constant; the clock that includes sleep, at the recent time t
-	owners      atomic.Int64
-	events      *pubsub.Subscriber
-	nature      nature // constant, of server
-	log         *logs.Log
-	remote      *remote.Server
-	channels    *remote.Channels
-	replicas    *remote.Replicas
-	clocks      *remote.Clocks
-	identity    *remote.Identity
-	scripts     *remote.Runner
-	bounds      bounds
-	leaveBounds func() // constant: bounds.leave
-	calm        func() // constant: unregisters the watchdog from loss reports
-	unname      func() // constant: removes the client's title from the names of connections
-	deaf        bool   // constant, for tests: does not listen for forced unlocks
+	server   Server
+	cfg      Config
+	id       string                          // constant; the first half of each owner
+	visitor  any                             // constant; the place of an acquire that does not wait: in no line
+	pace     pace                            // constant
+	limits   *limits                         // constant; those of cfg, or nil
+	boot     func(t time.Time) time.Duration // constant; the clock that includes sleep, at the recent time t
+	owners   atomic.Int64
+	events   *pubsub.Subscriber
+	nature   nature // constant, of server
+	log      *logs.Log
+	remote   *remote.Server
+	channels *remote.Channels
+	replicas *remote.Replicas
+	clocks   *remote.Clocks
+	identity *remote.Identity
+	scripts  *remote.Runner
+	bounds   *bounds
+	calm     func() // constant: unregisters the watchdog from loss reports
+	unname   func() // constant: removes the client's title from the names of connections
+	deaf     bool   // constant, for tests: does not listen for forced unlocks
 
 	watchdog watchdog
 	cleanup  *cleanup.Cleanup
 	counters counters
 
-	done chan struct{}   // closed by Close
-	life context.Context // for background work and waiters; ended by Close
-	end  context.CancelFunc
-	// releases is for releases by tasks. Close ends it after a part of its time, and leaves the rest to cleanup.
-	releases    context.Context
-	endReleases context.CancelFunc
-	over        chan struct{}  // closed at the end of Close
-	calls       calls          // attempts to acquire that are under way
-	changes     calls          // changes that are under way
-	timers      sync.WaitGroup // armed deadline timers of leases, and of bounds
-	queued      sync.WaitGroup // callers that may be in a queue on the server; entered under mu unless closed
-	tasks       sync.WaitGroup // goroutines that acquire or release the parts of a lease; their releases are tasks' (boundTask)
+	done    chan struct{}   // closed by Close
+	life    context.Context // for background work and waiters; ended by Close
+	end     context.CancelFunc
+	over    chan struct{}  // closed at the end of Close
+	calls   calls          // attempts to acquire that are under way
+	changes calls          // changes that are under way
+	timers  sync.WaitGroup // armed deadline timers of leases, and of bounds
+	queued  sync.WaitGroup // callers that may be in a queue on the server; entered under table.mu unless closed
+	tasks   sync.WaitGroup // goroutines that acquire or release the parts of a lease; their releases are tasks' (boundTask)
 
 	closeErr error // the result of Close; set before over is closed
 
 	gates gates
 
-	mu sync.Mutex // guards the following; taken before any Lease's mu
-	// entries holds the locks held or awaited in this process.
-	entries map[entryKey]*entry
-	places  places              // in lines of waiting processes
-	parked  map[entryKey]*entry // the entries with a parked watch
-	spare   []*entry
-	closed  bool
-	hasten  context.CancelFunc // ends the time of Close; nil until closed
+	table  table
+	hasten context.CancelFunc // ends the time of Close; nil until closed; guarded by table.mu
 }
 
 // New returns a Client on server. The caller keeps server and closes it. If New cannot classify server, it returns
@@ -86,30 +76,29 @@ func New(server Server, cfg Config) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{
-		server:  server,
-		nature:  nature,
-		cfg:     cfg,
-		id:      newUUID(),
-		pace:    defaultPace,
-		limits:  limitsOf(&cfg),
-		boot:    clock.NewBoot().At,
-		events:  pubsub.New(nature.dialer(server), pubsub.Config{Logger: cfg.Logger}),
-		done:    make(chan struct{}),
-		over:    make(chan struct{}),
-		entries: make(map[entryKey]*entry),
+		server: server,
+		nature: nature,
+		cfg:    cfg,
+		id:     newUUID(),
+		pace:   defaultPace,
+		limits: limitsOf(&cfg),
+		boot:   clock.NewBoot().At,
+		events: pubsub.New(nature.dialer(server), pubsub.Config{Logger: cfg.Logger}),
+		done:   make(chan struct{}),
+		over:   make(chan struct{}),
+		table:  table{entries: make(map[entryKey]*entry)},
 	}
 	if s, ok := nature.inner.(interface{ Machine() *machine.Machine }); ok { // package locktest
 		c.boot = s.Machine().Clock()
 	}
 	c.know()
 	c.life, c.end = context.WithCancel(context.Background())
-	c.releases, c.endReleases = context.WithCancel(context.Background())
-	c.leaveBounds = c.bounds.leave
+	c.bounds = newBounds(&c.timers)
 	c.calls.idle, c.changes.idle = make(chan struct{}), make(chan struct{})
 	c.visitor = c.id + ":0"
 	c.watchdog.init(c)
 	c.calm = c.watchdog.onLoss(server)
-	c.unname = introduce(server, c.title())
+	c.unname = introduce(server, cfg.Name+":"+c.id)
 	c.cleanup = c.newCleanup()
 	return c, nil
 }
@@ -137,9 +126,9 @@ func (c *Client) know() {
 // background runs fn in a goroutine that Close waits for. If the client is closed, background does nothing and
 // reports false.
 func (c *Client) background(fn func()) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
+	c.table.mu.Lock()
+	defer c.table.mu.Unlock()
+	if c.table.closed {
 		return false
 	}
 	c.tasks.Go(fn)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -12,8 +13,8 @@ import (
 	"github.com/lockwire/lockwire/lock/internal/cleanup"
 )
 
-// closeLast is the time limit of Close. Releases by tasks have tasksLast of it; cleanup repeats them in the rest.
-const closeLast, tasksLast = time.Second, closeLast / 2
+// closeLast is the time limit of Close.
+const closeLast = time.Second
 
 // Close ends the client's activity. Waiting calls return [ErrClosed], every held lease is lost with the reason
 // [ClientClosed], and renewal stops. The locks stay taken on the server until their leases end or until Unlock, which
@@ -31,13 +32,13 @@ func (c *Client) Close() error {
 // CloseContext is Close with ctx in place of the limit of one second: unconfirmed changes are repeated until ctx
 // ends. Of several calls, also of Close, the one with the least time decides.
 func (c *Client) CloseContext(ctx context.Context) error {
-	c.mu.Lock()
-	first := !c.closed
+	c.table.mu.Lock()
+	first := !c.table.closed
 	if first {
-		c.closed = true
+		c.table.closed = true
 		ctx, c.hasten = context.WithCancel(ctx)
 	}
-	c.mu.Unlock()
+	c.table.mu.Unlock()
 	if first {
 		c.closeErr = c.close(ctx)
 		c.hasten()
@@ -53,17 +54,12 @@ func (c *Client) CloseContext(ctx context.Context) error {
 }
 
 func (c *Client) close(ctx context.Context) error {
-	c.mu.Lock()
+	c.table.mu.Lock()
 	close(c.done)
-	var held []*Lease
-	for _, e := range c.entries {
-		for l := e.leases; l != nil; l = l.next {
-			held = append(held, l)
-		}
-	}
-	c.mu.Unlock()
+	held := slices.Collect(c.table.leases)
+	c.table.mu.Unlock()
 	c.end()
-	stop := c.hurryTasks(ctx)
+	stop := c.bounds.hurryTasks(ctx)
 	defer stop()
 	for _, l := range held {
 		l.lose(ClientClosed, nil)
@@ -80,7 +76,7 @@ func (c *Client) close(ctx context.Context) error {
 	c.tasks.Wait() // before cleanup ends: the tasks leave releases to it
 	rest := c.cleanup.Close(ctx)
 	given = given.Plus(rest)
-	c.bounds.close(c)
+	c.bounds.close()
 	c.timers.Wait()
 	if given == (cleanup.Given{}) {
 		return nil
@@ -88,21 +84,6 @@ func (c *Client) close(ctx context.Context) error {
 	c.log.Warn("closed before all was given back", "releases", given.Releases, "acquires", given.Acquires,
 		"changes", given.Changes, "permits", given.Permits)
 	return (*CloseError)(&given)
-}
-
-// hurryTasks ends the releases by tasks after half of the time of Close, at most tasksLast. Call stop after the tasks have ended.
-func (c *Client) hurryTasks(ctx context.Context) (stop func()) {
-	limit := tasksLast
-	if end, ok := ctx.Deadline(); ok {
-		limit = min(limit, time.Until(end)/2)
-	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	over := context.AfterFunc(ctx, c.endReleases)
-	return func() {
-		over()
-		cancel()
-		c.endReleases()
-	}
 }
 
 // CloseError is the error of a Close that has given up unconfirmed changes, or of a Close after the Close of the

@@ -56,6 +56,7 @@ func (l *Lease) downgrade(ctx context.Context) (*Lease, error) {
 	}
 	start := c.now()
 	r := request{
+		client:  c,
 		target:  newTarget(k.twin, l.target.name),
 		lease:   l.term,
 		renewed: l.renewed,
@@ -92,7 +93,7 @@ func (l *Lease) downgrade(ctx context.Context) (*Lease, error) {
 	}
 	l.tally(writes > 0)
 	l.settle(nil)
-	if _, _, err := c.granted(&r, start, holds, 0); err != nil {
+	if _, _, err := r.granted(start, holds, 0); err != nil {
 		return nil, err
 	}
 	return r.got, nil
@@ -112,8 +113,8 @@ func (l *Lease) undoDowngrade(r *request, start clock.Instant, late bool, cause 
 		l.state.ungrant(l.target.hold())
 	}
 	err := l.settle(fmt.Errorf("%w: %w", ErrUncertain, cause))
-	write := &request{target: l.target, lease: l.term, owner: l.owner, state: l.state, latch: newLatch(l.target)}
-	l.client.undoBoth(r, write, start, late)
+	write := &request{client: l.client, target: l.target, lease: l.term, owner: l.owner, state: l.state, latch: newLatch(l.target)}
+	r.undoBoth(write, start, late)
 	return err
 }
 

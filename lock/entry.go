@@ -1,6 +1,8 @@
 package lock
 
 import (
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/lockwire/lockwire/pubsub"
@@ -23,7 +25,7 @@ func (t *target) hold() entryKey {
 	return t.key()
 }
 
-// entry is a lock held in this process, by hold, or awaited, by key. Client.mu guards all fields except head.
+// entry is a lock held in this process, by hold, or awaited, by key. table.mu guards all fields except head.
 type entry struct {
 	leases      *Lease // list of held leases, linked by next and prev
 	first, last *waiter
@@ -47,15 +49,36 @@ func (e *entry) heldBy(state *ownerState) bool {
 	return false
 }
 
-func (c *Client) entryLocked(key entryKey) *entry {
-	e := c.entries[key]
+// table has the locks that a client holds or awaits.
+type table struct {
+	mu      sync.Mutex // guards the following, and what is said of single fields elsewhere; taken before any Lease's mu
+	entries map[entryKey]*entry
+	parked  map[entryKey]*entry // the entries with a parked watch
+	spare   []*entry
+	places  places // in lines of waiting processes
+	closed  bool   // no lease and no waiter enters any more
+}
+
+// leases yields all leases. The caller has mu.
+func (b *table) leases(yield func(*Lease) bool) {
+	for _, e := range b.entries {
+		for l := e.leases; l != nil; l = l.next {
+			if !yield(l) {
+				return
+			}
+		}
+	}
+}
+
+func (b *table) entryLocked(key entryKey) *entry {
+	e := b.entries[key]
 	if e == nil {
-		if n := len(c.spare); n > 0 {
-			e, c.spare = c.spare[n-1], c.spare[:n-1]
+		if n := len(b.spare); n > 0 {
+			e, b.spare = b.spare[n-1], b.spare[:n-1]
 		} else {
 			e = new(entry)
 		}
-		c.entries[key] = e
+		b.entries[key] = e
 	}
 	return e
 }
@@ -63,25 +86,25 @@ func (c *Client) entryLocked(key entryKey) *entry {
 // spareEntries limits the entries kept for reuse.
 const spareEntries = 64
 
-func (c *Client) dropLocked(key entryKey, e *entry) {
+func (b *table) dropLocked(key entryKey, e *entry) {
 	if e.leases != nil || e.first != nil || e.parked != nil {
 		return
 	}
-	delete(c.entries, key)
-	if len(c.spare) < spareEntries {
+	delete(b.entries, key)
+	if len(b.spare) < spareEntries {
 		*e = entry{}
-		c.spare = append(c.spare, e)
+		b.spare = append(b.spare, e)
 	}
 }
 
 // register enters a lease just granted by the server, and reports false if the client is closed.
-func (c *Client) register(l *Lease) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
+func (b *table) register(l *Lease) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
 		return false
 	}
-	e := c.entryLocked(l.target.hold())
+	e := b.entryLocked(l.target.hold())
 	if l.next = e.leases; l.next != nil {
 		l.next.prev = l
 	}
@@ -91,15 +114,15 @@ func (c *Client) register(l *Lease) bool {
 }
 
 // forget removes a lease that is no longer held from its entry.
-func (c *Client) forget(l *Lease) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (b *table) forget(l *Lease) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if !l.listed {
 		return
 	}
 	l.listed = false
 	key := l.target.hold()
-	e := c.entries[key]
+	e := b.entries[key]
 	if l.prev != nil {
 		l.prev.next = l.next
 	} else {
@@ -109,14 +132,42 @@ func (c *Client) forget(l *Lease) {
 		l.next.prev = l.prev
 	}
 	l.next, l.prev = nil, nil
-	c.dropLocked(key, e)
+	b.dropLocked(key, e)
+}
+
+// leasesNamed returns the leases on locks of the given name, of all kinds.
+func (b *table) leasesNamed(name string) (leases []*Lease) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for l := range b.leases {
+		if l.target.name == name {
+			leases = append(leases, l)
+		}
+	}
+	return leases
+}
+
+// leasesOfOwner returns the leases of this client on locks of the given name, of all kinds, with an owner or a permit
+// as stored on the server.
+func (b *table) leasesOfOwner(name, owner string) []*Lease {
+	return slices.DeleteFunc(b.leasesNamed(name), func(l *Lease) bool {
+		if !l.target.kind.parted {
+			return l.owner != owner
+		}
+		for ids := l.owner; len(ids) >= permitSize; ids = ids[permitSize:] {
+			if ids[:permitSize] == owner {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // holdsOf returns the leases of owner on a lock, without except; of every owner if owner is "".
-func (c *Client) holdsOf(key entryKey, owner string, except *Lease) []*Lease {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	e := c.entries[key]
+func (b *table) holdsOf(key entryKey, owner string, except *Lease) []*Lease {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e := b.entries[key]
 	if e == nil {
 		return nil
 	}
@@ -131,12 +182,12 @@ func (c *Client) holdsOf(key entryKey, owner string, except *Lease) []*Lease {
 
 // restingLease returns the lease in ms that the lock should have after the end of a hold of state's owner: the
 // longest remaining lease of the owner's other holds, or 0 without other holds.
-func (c *Client) restingLease(key entryKey, state *ownerState, owner string, except *Lease) int64 {
+func (b *table) restingLease(key entryKey, state *ownerState, owner string, except *Lease) int64 {
 	if state == nil {
 		return 0
 	}
 	var longest time.Duration
-	for _, l := range c.holdsOf(key, owner, except) {
+	for _, l := range b.holdsOf(key, owner, except) {
 		longest = max(longest, l.leaseLeft())
 	}
 	return int64((longest + time.Millisecond - 1) / time.Millisecond)

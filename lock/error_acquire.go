@@ -67,7 +67,8 @@ func subject(name, shown string) string {
 }
 
 // notAcquired returns the error for r.
-func (c *Client) notAcquired(r *request, err error) *NotAcquiredError {
+func (r *request) notAcquired(err error) *NotAcquiredError {
+	c := r.client
 	t := r.target
 	e := &NotAcquiredError{Name: t.name, Kind: t.kind.Name, Err: err, shown: c.log.Shown(t.name)}
 	if !r.since.IsZero() {
@@ -76,27 +77,29 @@ func (c *Client) notAcquired(r *request, err error) *NotAcquiredError {
 	if r.ends > 0 {
 		e.Remaining = max(0, r.ends-c.clocks.Age())
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if held := c.entries[t.hold()]; held != nil && held.leases != nil && !t.kind.permits {
+	c.table.mu.Lock()
+	defer c.table.mu.Unlock()
+	if held := c.table.entries[t.hold()]; held != nil && held.leases != nil && !t.kind.permits {
 		e.Holder, e.HeldFor = held.leases.Owner(), held.leases.age()
 	}
 	return e
 }
 
 // noteLeft records the remaining lease of a lock that the server has refused.
-func (c *Client) noteLeft(r *request, left time.Duration) {
+func (r *request) noteLeft(left time.Duration) {
+	c := r.client
 	if r.ends = 0; left > 0 && !r.target.kind.queued && !r.target.kind.unowned {
 		r.ends = c.clocks.Age() + left
 	}
 }
 
 // gaveUp returns the error of a call that ended with ctx or with the client.
-func (c *Client) gaveUp(ctx context.Context, r *request) error {
+func (r *request) gaveUp(ctx context.Context) error {
+	c := r.client
 	if c.isClosed() {
 		return ErrClosed
 	}
-	e := c.notAcquired(r, ended(ctx))
+	e := r.notAcquired(ended(ctx))
 	switch {
 	case r.short != nil:
 		e.Err, e.unasked = fmt.Errorf("%w: %w", r.short, e.Err), true
@@ -144,7 +147,8 @@ func (l *Lease) lostLocked(reason Reason, cause error) *LostError {
 	return e
 }
 
-// grantedLate returns the error for a grant of t that arrived after the end of its lease.
-func (c *Client) grantedLate(t *target) *LostError {
+// grantedLate returns the error for a grant of h that arrived after the end of its lease.
+func (h *Handle) grantedLate() *LostError {
+	c, t := h.client, h.target
 	return &LostError{Name: t.name, Kind: t.kind.Name, Reason: Expired, shown: c.log.Shown(t.name)}
 }

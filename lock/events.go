@@ -186,7 +186,7 @@ func (w *watcher) look(ctx context.Context, notes []*note) error {
 	for i, n := range notes {
 		names[i] = n.name
 	}
-	locks, err := w.client.recognise(remote.Patient(ctx), names)
+	locks, err := recognise(remote.Patient(ctx), w.client.server, names)
 	if err != nil {
 		return err
 	}

@@ -23,13 +23,13 @@ func (c *Client) OnlyWoken() {
 
 // Idle reports whether nothing is held or waited for and nothing is left to clean up.
 func (c *Client) Idle() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.table.mu.Lock()
+	defer c.table.mu.Unlock()
 	c.watchdog.mu.Lock()
 	defer c.watchdog.mu.Unlock()
 	c.gates.mu.Lock()
 	defer c.gates.mu.Unlock()
-	return len(c.entries)+len(c.parked) == 0 && len(c.gates.lines) == 0 && c.cleanup.Idle() &&
+	return len(c.table.entries)+len(c.table.parked) == 0 && len(c.gates.lines) == 0 && c.cleanup.Idle() &&
 		len(c.watchdog.renewals) == 0 && len(c.watchdog.endings) == 0 && len(c.watchdog.watched) == 0
 }
 

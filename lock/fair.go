@@ -60,12 +60,12 @@ func (c *Client) NonReentrantFair(name string) *NonReentrantFair {
 	return &NonReentrantFair{c.handle(nonReentrantFairKind.Get(), name)}
 }
 
-func fairArgs(c *Client, r request) []any {
-	return []any{c.queueWait(r).Milliseconds(), c.stands(r), true}
+func fairArgs(r request) []any {
+	return []any{r.queueWait().Milliseconds(), r.stands(), true}
 }
 
-func nonReentrantFairArgs(c *Client, r request) []any {
-	return []any{c.queueWait(r).Milliseconds(), c.stands(r), false}
+func nonReentrantFairArgs(r request) []any {
+	return []any{r.queueWait().Milliseconds(), r.stands(), false}
 }
 
 // parseFair parses a reply with the number of waiters, the owner and remaining time of each, and the holders.

@@ -17,11 +17,11 @@ func newFencedKind() *kind {
 }
 
 // fencedArgs is -1 for plain tokens, else the TokenLife in ms.
-func fencedArgs(c *Client, _ request) []any {
-	if c.cfg.PlainTokens {
+func fencedArgs(r request) []any {
+	if r.client.cfg.PlainTokens {
 		return []any{-1}
 	}
-	return []any{c.cfg.TokenLife.Milliseconds()}
+	return []any{r.client.cfg.TokenLife.Milliseconds()}
 }
 
 // Fenced is Redisson's RFencedLock (getFencedLock): a [Reentrant] lock that gives each holder a fencing token, larger

@@ -23,7 +23,7 @@ func (c *Client) ForceUnlockOwner(ctx context.Context, name, owner string) (bool
 	if err := checkName(name); err != nil {
 		return false, err
 	}
-	seen, err := c.look(ctx, name)
+	seen, err := inspect(ctx, c, name)
 	switch {
 	case err != nil || !seen.exists || seen.Shape == ShapeNumber:
 		return false, err
@@ -35,18 +35,19 @@ func (c *Client) ForceUnlockOwner(ctx context.Context, name, owner string) (bool
 		return false, nil
 	}
 	k := seen.kindOf(owner)
-	t := newTarget(k, name)
+	h := c.handle(k, name)
+	t := h.target
 	if err := c.channels.Settle(ctx, t.remote()); err != nil {
 		return false, err
 	}
 	stored := owner
 	if k.permits {
-		if stored, err = (&PermitSemaphore{handle: Handle{client: c, target: t}}).owner([]string{owner}); err != nil {
+		if stored, err = (&PermitSemaphore{handle: h}).owner([]string{owner}); err != nil {
 			return false, err
 		}
 	}
-	holds := c.leasesOfOwner(name, stored)
-	v, err := c.dispossess(ctx, t, stored, seen.readHolds(owner))
+	holds := c.table.leasesOfOwner(name, stored)
+	v, err := h.dispossess(ctx, stored, seen.readHolds(owner))
 	if err != nil {
 		return false, serverError(err)
 	}
@@ -57,43 +58,28 @@ func (c *Client) ForceUnlockOwner(ctx context.Context, name, owner string) (bool
 	for _, l := range holds {
 		l.lose(Forced, nil)
 		if l.state == nil { // a relay may have passed the hold on
-			for _, hold := range c.leasesOfOwner(name, stored) {
+			for _, hold := range c.table.leasesOfOwner(name, stored) {
 				hold.lose(Forced, nil)
 			}
 		}
 	}
-	c.tellForced(ctx, t)
+	t.tellForced(ctx, c)
 	return true, nil
 }
 
 // dispossess takes all holds of an owner back, as the undo of an acquire does. reads is the number of read holds.
-func (c *Client) dispossess(ctx context.Context, t *target, owner string, reads int64) (resp.Value, error) {
+func (h *Handle) dispossess(ctx context.Context, owner string, reads int64) (resp.Value, error) {
+	c, t := h.client, h.target
 	latch := newLatch(t)
 	keys := t.with(latch)
 	if t.kind.Reads {
 		leases := kinds.ReadLeases(t.name, strings.TrimSuffix(owner, t.kind.Suffix), max(1, reads))
 		keys = append(append(slices.Clone(t.keys), leases[0], latch), leases[1:]...)
 	}
-	r := request{target: t, lease: c.cfg.Lease, owner: owner}
+	r := request{client: c, target: t, lease: c.cfg.Lease, owner: owner}
 	return c.scripts.RunInTime(ctx, t.name, func(last int64) *remote.Call {
-		args := c.args(&r, 0, owner, c.channels.Publishing(t.kind.silent), 0, last)
+		args := r.args(0, owner, c.channels.Publishing(t.kind.silent), 0, last)
 		return &remote.Call{Script: t.kind.Undo, Lock: t.remote(), Keys: keys, Args: args, Leaves: true, Tells: true, Owner: owner}
-	})
-}
-
-// leasesOfOwner returns the leases of this client on locks of the given name, of all kinds, with an owner or a permit
-// as stored on the server.
-func (c *Client) leasesOfOwner(name, owner string) []*Lease {
-	return slices.DeleteFunc(c.leasesNamed(name), func(l *Lease) bool {
-		if !l.target.kind.parted {
-			return l.owner != owner
-		}
-		for ids := l.owner; len(ids) >= permitSize; ids = ids[permitSize:] {
-			if ids[:permitSize] == owner {
-				return false
-			}
-		}
-		return true
 	})
 }
 

@@ -37,11 +37,21 @@ func (h *Handle) Lock(ctx context.Context, opts ...Option) (*Lease, error) {
 	if h.client.cfg.Trace != nil {
 		return h.lockTraced(ctx, opts)
 	}
-	lease, w, err := h.client.lock(ctx, h.target, opts)
+	lease, w, err := h.lock(ctx, opts)
 	if w != nil {
 		return w.wait(ctx)
 	}
 	return lease, err
+}
+
+// lock acquires the lock, or returns a waiter. The request is not on the stack of the wait.
+func (h *Handle) lock(ctx context.Context, opts []Option) (*Lease, *waiter, error) {
+	var r request
+	if err := r.fill(h.client, h.target, opts); err != nil {
+		return nil, nil, err
+	}
+	w, err := r.obtain(ctx)
+	return r.got, w, err
 }
 
 // TryLock acquires the lock if the lock is free or already belongs to the Owner, and returns [ErrNotAcquired] if not.
@@ -55,7 +65,14 @@ func (h *Handle) TryLock(ctx context.Context, opts ...Option) (*Lease, error) {
 	if h.client.cfg.Trace != nil {
 		return h.tryLockTraced(ctx, opts)
 	}
-	return h.client.tryLock(ctx, h.target, opts)
+	var r request
+	if err := r.fill(h.client, h.target, opts); err != nil {
+		return nil, err
+	}
+	if err := r.tryObtain(ctx); err != nil {
+		return nil, err
+	}
+	return r.got, nil
 }
 
 // Do waits for the lock like Lock, runs fn while holding the lock, and releases the lock. The context passed to fn
@@ -77,7 +94,7 @@ func (h *Handle) ForceUnlock(ctx context.Context) (bool, error) {
 	if h.err != nil {
 		return false, h.err
 	}
-	return h.client.forceUnlock(ctx, h.target)
+	return h.forceUnlock(ctx)
 }
 
 // Info returns the holders and the remaining lease of the lock, as the server sees them at one instant.
@@ -85,5 +102,5 @@ func (h *Handle) Info(ctx context.Context) (Info, error) {
 	if h.err != nil {
 		return Info{}, h.err
 	}
-	return h.client.info(ctx, h.target)
+	return h.info(ctx)
 }

@@ -58,13 +58,12 @@ func (s series) mayGoOn(cfg *Config, lease time.Duration, alone bool) bool {
 	return (alone || s.length < cfg.HandOvers) && time.Since(s.since) <= min(cfg.HandOverFor, lease/3)
 }
 
-// noteAlone records whether the server knows of other clients that wait for a lock just released. A server with replicas, or of
-// a cluster, does not know.
-func (c *Client) noteAlone(t *target, alone bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if e := c.entries[t.key()]; e != nil {
-		e.alone = alone && c.nature.spread == nil && c.nature.failover == nil
+// noteAlone records whether the server knows of other clients that wait for a lock just released.
+func (b *table) noteAlone(key entryKey, alone bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if e := b.entries[key]; e != nil {
+		e.alone = alone
 	}
 }
 
@@ -111,16 +110,16 @@ func (w *waiter) inherit() (granted bool) {
 			r.owner = p.owner
 		}
 		r.asked, r.series, r.latch, r.last = true, p.series, p.latch, p.last
-		granted, _, r.failure = c.granted(r, p.start, 1, p.token)
+		granted, _, r.failure = r.granted(p.start, 1, p.token)
 		r.series = series{}
 		r.traced.inherited(granted)
 		if !granted { // the hand-over arrived expired, and is undone
-			c.renewOwner(r)
+			r.renewOwner()
 		}
 	case p.unknown:
 		r.latch, r.last = p.latch, p.last
-		c.undo(r, p.start, true)
-		c.renewOwner(r)
+		r.undo(p.start, true)
+		r.renewOwner()
 	}
 	heard := h.woken
 	if granted && h.poll > 0 {
@@ -132,13 +131,14 @@ func (w *waiter) inherit() (granted bool) {
 
 // claimNext claims the first waiter in line, if the lock of l may be handed over and the waiter's request suits; nil
 // otherwise.
-func (c *Client) claimNext(l *Lease, suits func(next *request) bool) *waiter {
+func (l *Lease) claimNext(suits func(next *request) bool) *waiter {
+	c := l.client
 	if l.target.kind.HandOver == nil || l.state != nil || l.repeated || l.whole.Load() != nil || l.rest() > 0 {
 		return nil
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	e := c.entries[l.target.key()]
+	c.table.mu.Lock()
+	defer c.table.mu.Unlock()
+	e := c.table.entries[l.target.key()]
 	if e == nil || e.first == nil || !l.series.mayGoOn(&c.cfg, l.term, e.alone) {
 		return nil
 	}
@@ -164,7 +164,7 @@ func (l *Lease) handOver(ctx context.Context, to *waiter) (resp.Value, error) {
 	c, t, next := l.client, l.target, &to.request
 	p := &passed{start: c.now(), latch: newLatch(t), last: c.clocks.Last(t.name)}
 	p.series = l.series.next()
-	args := append(c.args(next, next.lease.Milliseconds(), l.owner, next.owner, latchLife.Milliseconds()), p.last)
+	args := append(next.args(next.lease.Milliseconds(), l.owner, next.owner, latchLife.Milliseconds()), p.last)
 	v, err := t.kind.HandOver.Run(ctx, c.server, append(t.passing(l.latch), p.latch), args...)
 	switch {
 	case err != nil:
@@ -185,7 +185,7 @@ func (l *Lease) handOver(ctx context.Context, to *waiter) (resp.Value, error) {
 	if !to.deliver(p) && (p.granted || p.unknown) {
 		undone := *next
 		undone.latch, undone.last = p.latch, p.last
-		c.undo(&undone, p.start, p.unknown)
+		undone.undo(p.start, p.unknown)
 	}
 	return v, err
 }
@@ -202,7 +202,7 @@ func (w *waiter) deliver(p *passed) bool {
 
 // giveBack hands the lock over, or releases the lock.
 func (l *Lease) giveBack(ctx context.Context) (resp.Value, error) {
-	if next := l.client.claimNext(l, func(*request) bool { return !l.client.replicas.On() }); next != nil {
+	if next := l.claimNext(func(*request) bool { return !l.client.replicas.On() }); next != nil {
 		if v, err := l.handOver(ctx, next); err == nil || remote.Uncertain(err) {
 			l.passed(err == nil)
 			return v, err

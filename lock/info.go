@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/resp"
 )
@@ -64,7 +65,8 @@ type Waiter struct {
 	Deadline time.Duration
 }
 
-func (c *Client) info(ctx context.Context, t *target) (Info, error) {
+func (h *Handle) info(ctx context.Context) (Info, error) {
+	c, t := h.client, h.target
 	v, err := c.scripts.Run(ctx, c.server, &remote.Call{Script: t.kind.Info, Lock: t.remote(), Keys: t.seeing(), Leaves: true})
 	if err != nil {
 		return Info{}, serverError(err)
@@ -104,13 +106,14 @@ func parseHolders(v resp.Value, first int) (Info, error) {
 	return info, nil
 }
 
-func (c *Client) forceUnlock(ctx context.Context, t *target) (bool, error) {
+func (h *Handle) forceUnlock(ctx context.Context) (bool, error) {
+	c, t := h.client, h.target
 	if err := c.channels.Settle(ctx, t.remote()); err != nil {
 		return false, err
 	}
-	holds := c.holdsOf(t.hold(), "", nil) // collected before the script, to leave out later holds
+	holds := c.table.holdsOf(t.hold(), "", nil) // collected before the script, to leave out later holds
 	v, err := c.scripts.RunInTime(ctx, t.name, func(last int64) *remote.Call {
-		return &remote.Call{Script: t.kind.Force, Lock: t.remote(), Keys: t.lined(slices.Clone(t.keys)), Args: c.lineArgs(t, []any{c.channels.Publishing(t.kind.silent), last}),
+		return &remote.Call{Script: t.kind.Force, Lock: t.remote(), Keys: t.lined(slices.Clone(t.keys)), Args: t.lineArgs(c, []any{c.channels.Publishing(t.kind.silent), last}),
 			Leaves: true, Tells: true}
 	})
 	if err != nil {
@@ -126,11 +129,19 @@ func (c *Client) forceUnlock(ctx context.Context, t *target) (bool, error) {
 	for _, l := range holds {
 		l.lose(Forced, nil)
 		if l.state == nil { // a relay may have passed the hold on
-			for _, heir := range c.holdsOf(t.hold(), l.owner, l) {
+			for _, heir := range c.table.holdsOf(t.hold(), l.owner, l) {
 				heir.lose(Forced, nil)
 			}
 		}
 	}
-	c.tellForced(ctx, t) // afterwards: it may take long
+	t.tellForced(ctx, c) // afterwards: it may take long
 	return true, nil
+}
+
+// tellForced announces a forced unlock to all clients. If the announcement fails, the holder learns of the unlock at
+// its next renewal.
+func (t *target) tellForced(ctx context.Context, c *Client) {
+	if _, err := c.server.Send(remote.Patient(ctx), resp.Cmd(remote.PlainPublish, kinds.ForcedChannel, t.name)); err != nil {
+		c.log.Warn("a holder is not told at once that its lock was freed by force", "error", err)
+	}
 }

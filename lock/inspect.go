@@ -51,26 +51,27 @@ func (c *Client) Inspect(ctx context.Context, name string) (Inspection, error) {
 	if err := checkName(name); err != nil {
 		return Inspection{}, err
 	}
-	seen, err := c.look(ctx, name)
+	seen, err := inspect(ctx, c, name)
 	if err != nil {
 		return Inspection{}, err
 	}
 	ctx = remote.Patient(ctx)
-	seen.Listening = c.listening(ctx, &seen.Inspection)
-	seen.Clients, seen.ClientsErr = c.processes(ctx, &seen.Inspection)
+	seen.Listening = seen.listening(ctx)
+	seen.Clients, seen.ClientsErr = seen.processes(ctx)
 	return seen.Inspection, nil
 }
 
 // inspected is an Inspection under way.
 type inspected struct {
 	Inspection
+	client *Client
 	exists bool // the key exists
 }
 
-// look finds out the kind of a lock and its Info.
-func (c *Client) look(ctx context.Context, name string) (inspected, error) {
+// inspect finds out the kind of a lock and its Info.
+func inspect(ctx context.Context, c *Client, name string) (inspected, error) {
 	ctx = remote.Patient(ctx)
-	seen := inspected{Inspection: Inspection{Name: name}}
+	seen := inspected{Inspection: Inspection{Name: name}, client: c}
 	for range looks {
 		v, err := kinds.Shape().Run(ctx, c.server, kinds.ShapeKeys(name))
 		if err != nil {
@@ -82,7 +83,7 @@ func (c *Client) look(ctx context.Context, name string) (inspected, error) {
 		}
 		k := Shape(text).kind()
 		if k == nil {
-			return seen, c.lookAtNumber(ctx, &seen)
+			return seen, seen.lookAtNumber(ctx)
 		}
 		seen.Shape, seen.exists = Shape(text), true
 		parse := k.parseInfo
@@ -110,30 +111,30 @@ func (c *Client) look(ctx context.Context, name string) (inspected, error) {
 const looks = 3
 
 // lookAtNumber looks at a key that is no lock: a number may be a semaphore or a latch.
-func (c *Client) lookAtNumber(ctx context.Context, seen *inspected) error {
-	v, err := c.server.Send(ctx, resp.Cmd("GET", seen.Name))
+func (i *inspected) lookAtNumber(ctx context.Context) error {
+	v, err := i.client.server.Send(ctx, resp.Cmd("GET", i.Name))
 	if err == nil {
 		err = v.Err()
 	}
 	if reply, _ := errors.AsType[resp.Error](err); remote.WrongType(reply) {
-		seen.exists = true
+		i.exists = true
 		return nil
 	}
 	if err != nil {
 		return serverError(err)
 	}
-	if seen.exists = !v.IsNull(); !seen.exists {
+	if i.exists = !v.IsNull(); !i.exists {
 		return nil
 	}
 	if n, err := v.Int(); err == nil {
-		seen.Shape = ShapeNumber
-		seen.Info.Permits = Permits{Set: true, Free: int(n)}
+		i.Shape = ShapeNumber
+		i.Info.Permits = Permits{Set: true, Free: int(n)}
 	}
 	return nil
 }
 
 // listening returns the number of clients that listen for a release, or -1.
-func (c *Client) listening(ctx context.Context, i *Inspection) int {
+func (i *inspected) listening(ctx context.Context) int {
 	k := reentrantKind.Get()
 	switch {
 	case i.Shape.kind() != nil:
@@ -143,10 +144,10 @@ func (c *Client) listening(ctx context.Context, i *Inspection) int {
 	}
 	t := newTarget(k, i.Name)
 	command := "NUMSUB"
-	if c.channels.Publishing(t.kind.silent) == remote.ShardPublish {
+	if i.client.channels.Publishing(t.kind.silent) == remote.ShardPublish {
 		command = "SHARDNUMSUB"
 	}
-	v, err := c.server.Send(ctx, resp.Cmd("PUBSUB", command, t.channel).On(i.Name))
+	v, err := i.client.server.Send(ctx, resp.Cmd("PUBSUB", command, t.channel).On(i.Name))
 	if err != nil {
 		return -1
 	}
@@ -158,7 +159,7 @@ func (c *Client) listening(ctx context.Context, i *Inspection) int {
 }
 
 // processes returns the clients behind the holders and the queue of a lock.
-func (c *Client) processes(ctx context.Context, i *Inspection) ([]ClientProcess, error) {
+func (i *inspected) processes(ctx context.Context) ([]ClientProcess, error) {
 	var list []ClientProcess
 	known := make(map[string]int)
 	note := func(owner string) {
@@ -177,7 +178,7 @@ func (c *Client) processes(ctx context.Context, i *Inspection) ([]ClientProcess,
 	if len(list) == 0 {
 		return nil, nil
 	}
-	v, err := c.server.Send(ctx, resp.Cmd("CLIENT", "LIST").On(i.Name))
+	v, err := i.client.server.Send(ctx, resp.Cmd("CLIENT", "LIST").On(i.Name))
 	if err != nil {
 		return list, serverError(err)
 	}

@@ -14,20 +14,20 @@ import (
 type kind struct {
 	*kinds.Kind // keys and scripts
 
-	storedAs *kind                             // the kind whose stored form and holds this kind shares; nil if its own
-	args     func(c *Client, r request) []any  // own ARGV of acquire and undo; nil for none
-	parse    func(v resp.Value) (Info, error)  // parses the reply of info; nil for parseHolders
-	owner    func(c *Client, r request) string // the owner if the caller passes none; nil for Client.nextOwner
-	others   follow                            // the waiters that may also have a lock just acquired
-	queued   bool                              // the server keeps the queue, in which each waiter has its own owner and channel
-	silent   bool                              // no release is published: waiters poll by the target's backoff
-	joins    bool                              // a further hold of the current owner creates no key
-	unowned  bool                              // without leases and releases: a caller that acquires has nothing to give back
-	twin     *kind                             // the other half of a read-write lock: its owner skips the line for this half
-	tells    bool                              // a waiter announces itself to the server, if Config asks for it
-	permits  bool                              // has permits, which need a setup and have no Owner
-	parted   bool                              // a lease can lose a part of its permits: Unlock releases the rest
-	show     func(owner string) string         // converts the owner to text; nil if already text
+	storedAs *kind                            // the kind whose stored form and holds this kind shares; nil if its own
+	args     func(r request) []any            // own ARGV of acquire and undo; nil for none
+	parse    func(v resp.Value) (Info, error) // parses the reply of info; nil for parseHolders
+	owner    func(r request) string           // the owner if the caller passes none; nil for Client.nextOwner
+	others   follow                           // the waiters that may also have a lock just acquired
+	queued   bool                             // the server keeps the queue, in which each waiter has its own owner and channel
+	silent   bool                             // no release is published: waiters poll by the target's backoff
+	joins    bool                             // a further hold of the current owner creates no key
+	unowned  bool                             // without leases and releases: a caller that acquires has nothing to give back
+	twin     *kind                            // the other half of a read-write lock: its owner skips the line for this half
+	tells    bool                             // a waiter announces itself to the server, if Config asks for it
+	permits  bool                             // has permits, which need a setup and have no Owner
+	parted   bool                             // a lease can lose a part of its permits: Unlock releases the rest
+	show     func(owner string) string        // converts the owner to text; nil if already text
 }
 
 // variant returns a kind that is stored as base and behaves like it, for the caller to change.

@@ -16,7 +16,7 @@ var latchKind = &kinds.Lazy[*kind]{Make: newLatchKind}
 func newLatchKind() *kind {
 	return &kind{
 		Kind:    kinds.CountDown(),
-		owner:   func(*Client, request) string { return "" },
+		owner:   func(request) string { return "" },
 		others:  everybody,
 		unowned: true,
 	}
@@ -50,7 +50,7 @@ func (l *CountDownLatch) TrySetCount(ctx context.Context, n int) (bool, error) {
 	if err := checkCount("a count", n, 1); err != nil {
 		return false, err
 	}
-	set, err := l.handle.client.change(ctx, l.handle.target, "set", false, n)
+	set, err := l.handle.change(ctx, "set", false, n)
 	return set == 1, err
 }
 
@@ -62,7 +62,7 @@ func (l *CountDownLatch) CountDown(ctx context.Context) error {
 	if l.handle.err != nil {
 		return l.handle.err
 	}
-	_, err := l.handle.client.change(ctx, l.handle.target, "down", true)
+	_, err := l.handle.change(ctx, "down", true)
 	return err
 }
 
@@ -104,6 +104,6 @@ func (l *CountDownLatch) Delete(ctx context.Context) (bool, error) {
 	if l.handle.err != nil {
 		return false, l.handle.err
 	}
-	deleted, err := l.handle.client.change(ctx, l.handle.target, "delete", false)
+	deleted, err := l.handle.change(ctx, "delete", false)
 	return deleted == 1, err
 }

@@ -31,7 +31,7 @@ type Lease struct {
 
 	whole atomic.Pointer[Lease] // the lease with Members that contains this lease; nil for none
 
-	// Guarded by Client.mu.
+	// Guarded by table.mu.
 	next, prev *Lease
 	listed     bool
 
@@ -234,7 +234,8 @@ func (l *Lease) Check(ctx context.Context) error {
 
 // strange looks at the key of a lost lock. It returns [ErrWrongType] if the key does not hold a lock of its kind, else nil.
 func (l *Lease) strange(ctx context.Context) error {
-	if _, err := l.client.info(ctx, l.target); errors.Is(err, ErrWrongType) {
+	h := Handle{client: l.client, target: l.target}
+	if _, err := h.info(ctx); errors.Is(err, ErrWrongType) {
 		return err
 	}
 	return nil
@@ -307,7 +308,7 @@ func (l *Lease) denied(reason Reason, cause error) {
 	if l.state == nil {
 		return
 	}
-	for _, other := range l.client.holdsOf(l.target.hold(), l.owner, l) {
+	for _, other := range l.client.table.holdsOf(l.target.hold(), l.owner, l) {
 		if other.tallied == l.tallied {
 			other.lose(reason, cause)
 		}
@@ -333,7 +334,7 @@ func (l *Lease) lose(reason Reason, cause error) {
 	}
 	l.client.watchdog.remove(l)
 	if reason != ClientClosed { // after Close the server may still count the hold
-		l.client.forget(l)
+		l.client.table.forget(l)
 	}
 	l.client.counters.lost.Add(1)
 	l.warn("lease lost", "reason", reason.String(), "error", cause)

@@ -48,7 +48,7 @@ func (l *Lease) keepCall(rest time.Duration, last int64) *remote.Call {
 // number is that of l's owner, but negative.
 func (l *Lease) successor() string {
 	if own := l.target.kind.owner; own != nil {
-		return own(l.client, request{})
+		return own(request{})
 	}
 	id, number, _ := strings.Cut(l.owner, ":")
 	return id + ":-" + number

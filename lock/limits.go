@@ -89,7 +89,8 @@ func (l *limits) check(term, every time.Duration) error {
 }
 
 // checkLimits rejects limits that cannot work with the lease of r.
-func (c *Client) checkLimits(r *request) error {
+func (r *request) checkLimits() error {
+	c := r.client
 	if r.limits == nil || r.target.kind.unowned {
 		return nil
 	}

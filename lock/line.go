@@ -1,7 +1,6 @@
 package lock
 
 import (
-	"slices"
 	"strconv"
 	"time"
 
@@ -26,7 +25,7 @@ type position struct {
 	stand any // "" nothing; "join": taken when refused; "leave" or "move": moreover ended, or moved to the end, when granted
 }
 
-// places makes the places of a client. Client.mu guards it.
+// places makes the places of a client. table.mu guards it.
 type places struct {
 	spare    []any // drawn and never taken
 	drawn    int64 // number of places so far
@@ -72,8 +71,9 @@ func (p *places) measure(took time.Duration) bool {
 	return true
 }
 
-// standingOf returns the position of an acquire of r.
-func (c *Client) standingOf(r *request) position {
+// standing returns the position of an acquire of r.
+func (r *request) standing() position {
+	c := r.client
 	switch {
 	case r.target.line == "":
 		return position{}
@@ -82,12 +82,12 @@ func (c *Client) standingOf(r *request) position {
 	case !r.waits:
 		return position{c.visitor, ""}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	e := c.entries[r.target.key()]
+	c.table.mu.Lock()
+	defer c.table.mu.Unlock()
+	e := c.table.entries[r.target.key()]
 	switch {
 	case e == nil || e.place == nil:
-		return position{c.places.next(c.id), "join"}
+		return position{c.table.places.next(c.id), "join"}
 	case e.first != nil && (e.first.next != nil || &e.first.request != r):
 		return position{e.place, "move"}
 	}
@@ -95,19 +95,20 @@ func (c *Client) standingOf(r *request) position {
 }
 
 // stood records the effect of an acquire of r, sent at start: granted, refused, or failed with err.
-func (c *Client) stood(r *request, s position, start clock.Instant, granted bool, err error) {
+func (r *request) stood(s position, start clock.Instant, granted bool, err error) {
+	c := r.client
 	if s.stand == "" || s.stand == nil {
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	e := c.entries[r.target.key()]
-	if c.places.measure(start.Elapsed(c.now())) && !granted && e != nil && e.place != nil {
-		e.place = c.places.next(c.id) // with a longer turn; the old place is called once more
+	c.table.mu.Lock()
+	defer c.table.mu.Unlock()
+	e := c.table.entries[r.target.key()]
+	if c.table.places.measure(start.Elapsed(c.now())) && !granted && e != nil && e.place != nil {
+		e.place = c.table.places.next(c.id) // with a longer turn; the old place is called once more
 	}
 	switch unused := err != nil && !remote.Uncertain(err); {
 	case (granted || unused) && s.stand == "join":
-		c.places.put(s.place)
+		c.table.places.put(s.place)
 	case unused:
 	case granted && (e == nil || e.place != s.place):
 		r.place = s.place // moved to the end, for waiters who have left meanwhile
@@ -134,27 +135,29 @@ func (e *entry) leavePlaceLocked(got *Lease) (quit any) {
 }
 
 // givingWay returns the position of the release of l: others of the process who still wait go to the end of the line.
-func (c *Client) givingWay(l *Lease) position {
+func (l *Lease) givingWay() position {
+	c := l.client
 	if l.place != nil {
 		return position{l.place, "leave"}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if e := c.entries[l.target.key()]; e != nil && e.first != nil && e.place != nil {
+	c.table.mu.Lock()
+	defer c.table.mu.Unlock()
+	if e := c.table.entries[l.target.key()]; e != nil && e.first != nil && e.place != nil {
 		return position{e.place, "move"}
 	}
 	return position{"", ""}
 }
 
 // gaveWay ends a place that a release of t has moved to the end of the line, if the last waiter left meanwhile.
-func (c *Client) gaveWay(t *target, way position) {
+func (l *Lease) gaveWay(way position) {
+	c, t := l.client, l.target
 	if way.stand != "move" {
 		return
 	}
-	c.mu.Lock()
-	e := c.entries[t.key()]
+	c.table.mu.Lock()
+	e := c.table.entries[t.key()]
 	gone := e == nil || e.place != way.place
-	c.mu.Unlock()
+	c.table.mu.Unlock()
 	if gone {
 		c.quit(t, way.place)
 	}
@@ -167,14 +170,8 @@ func (c *Client) quit(t *target, place any) {
 	}
 }
 
-// quitCall returns the call of a job that leaves a place.
-func (c *Client) quitCall(t *target, place any) *remote.Call {
-	return &remote.Call{Script: t.kind.Quit, Lock: t.remote(), Keys: t.lined(slices.Clone(t.keys)), Leaves: true, Tells: true,
-		Args: []any{c.channels.Publishing(t.kind.silent), c.channels.ListenersKnown(t.kind.silent), c.id, place}}
-}
-
 // lineArgs returns args followed by what a script that frees a lock needs for the line, if the kind has one.
-func (c *Client) lineArgs(t *target, args []any) []any {
+func (t *target) lineArgs(c *Client, args []any) []any {
 	if t.line == "" {
 		return args
 	}
@@ -183,6 +180,6 @@ func (c *Client) lineArgs(t *target, args []any) []any {
 
 // wakeChannels returns the channels of a waiting process: the lock's, which Redisson's clients know too; a channel that tells
 // the server how many listeners of the first know the line; and the channel on which the process is called.
-func (c *Client) wakeChannels(t *target) []string {
-	return []string{t.channel, t.channel + ":lockwire", t.channel + ":" + c.id}
+func (t *target) wakeChannels(id string) []string {
+	return []string{t.channel, t.channel + ":lockwire", t.channel + ":" + id}
 }

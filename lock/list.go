@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,10 +69,11 @@ const listChunk = 100
 func (c *Client) List(ctx context.Context, pattern string) iter.Seq2[Listed, error] {
 	return func(yield func(Listed, error) bool) {
 		ctx := remote.Patient(ctx)
-		for server, err := range c.masters(ctx) {
+		s := scan{server: c.server, pattern: cmp.Or(pattern, "*")}
+		for server, err := range c.nature.masters(ctx, c.server) {
 			if err == nil {
 				var more bool
-				if more, err = c.listOn(ctx, server, pattern, yield); !more {
+				if more, err = s.on(ctx, server, yield); !more {
 					return
 				}
 			}
@@ -83,21 +85,24 @@ func (c *Client) List(ctx context.Context, pattern string) iter.Seq2[Listed, err
 	}
 }
 
-// masters yields the servers with keys.
-func (c *Client) masters(ctx context.Context) iter.Seq2[conn.Doer, error] {
-	if c.nature.spread != nil {
-		return c.nature.spread.Doers(ctx)
-	}
-	return func(yield func(conn.Doer, error) bool) { yield(c.server, nil) }
+// scan is a List under way.
+type scan struct {
+	server  conn.Doer // of all keys
+	pattern string
 }
 
-// listOn lists the locks of a single server. more is false if yield returned false.
-func (c *Client) listOn(ctx context.Context, server conn.Doer, pattern string, yield func(Listed, error) bool) (more bool, err error) {
-	if pattern == "" {
-		pattern = "*"
+// masters yields the servers with keys.
+func (n *nature) masters(ctx context.Context, outer Server) iter.Seq2[conn.Doer, error] {
+	if n.spread != nil {
+		return n.spread.Doers(ctx)
 	}
+	return func(yield func(conn.Doer, error) bool) { yield(outer, nil) }
+}
+
+// on lists the locks of a single server. more is false if yield returned false.
+func (s *scan) on(ctx context.Context, server conn.Doer, yield func(Listed, error) bool) (more bool, err error) {
 	for cursor := "0"; ; {
-		v, err := server.Send(ctx, resp.Cmd("SCAN", cursor, "MATCH", pattern, "COUNT", listChunk))
+		v, err := server.Send(ctx, resp.Cmd("SCAN", cursor, "MATCH", s.pattern, "COUNT", listChunk))
 		if err != nil {
 			return true, err
 		}
@@ -112,7 +117,7 @@ func (c *Client) listOn(ctx context.Context, server conn.Doer, pattern string, y
 			}
 			names = append(names, name)
 		}
-		found, err := c.recognise(ctx, names)
+		found, err := recognise(ctx, s.server, names)
 		if err != nil {
 			return true, err
 		}
@@ -128,7 +133,7 @@ func (c *Client) listOn(ctx context.Context, server conn.Doer, pattern string, y
 }
 
 // recognise returns the locks among keys.
-func (c *Client) recognise(ctx context.Context, keys []string) ([]Listed, error) {
+func recognise(ctx context.Context, server conn.Doer, keys []string) ([]Listed, error) {
 	var found []Listed
 	var calls []script.Call
 	for _, name := range keys {
@@ -140,7 +145,7 @@ func (c *Client) recognise(ctx context.Context, keys []string) ([]Listed, error)
 	if len(calls) == 0 {
 		return nil, nil
 	}
-	replies, err := script.RunBatch(ctx, c.server, calls)
+	replies, err := script.RunBatch(ctx, server, calls)
 	if err != nil {
 		return nil, err
 	}
@@ -155,11 +160,11 @@ func (c *Client) recognise(ctx context.Context, keys []string) ([]Listed, error)
 			locks = append(locks, l)
 		}
 	}
-	return c.inform(ctx, locks)
+	return inform(ctx, server, locks)
 }
 
 // inform adds the Info of each lock, and drops locks freed in the meantime.
-func (c *Client) inform(ctx context.Context, locks []Listed) ([]Listed, error) {
+func inform(ctx context.Context, server conn.Doer, locks []Listed) ([]Listed, error) {
 	if len(locks) == 0 {
 		return nil, nil
 	}
@@ -168,7 +173,7 @@ func (c *Client) inform(ctx context.Context, locks []Listed) ([]Listed, error) {
 		k := l.Shape.kind()
 		calls[i] = k.Info.Call(newTarget(k, l.Name).seeing())
 	}
-	replies, err := script.RunBatch(ctx, c.server, calls)
+	replies, err := script.RunBatch(ctx, server, calls)
 	if err != nil {
 		return nil, err
 	}

@@ -52,7 +52,7 @@ func NewMulti(members ...Member) (*Multi, error) {
 	}
 	m.aliases.suspect(m.members)
 	slices.SortStableFunc(m.members, func(a, b *Handle) int {
-		return cmp.Or(cmp.Compare(a.target.name, b.target.name), cmp.Compare(a.client.place(), b.client.place()))
+		return cmp.Or(cmp.Compare(a.target.name, b.target.name), cmp.Compare(a.client.nature.place(), b.client.nature.place()))
 	})
 	return m, nil
 }
@@ -64,7 +64,7 @@ func (h *Handle) sameKey(other *Handle) bool {
 
 func (h *Handle) sameServer(other *Handle) bool {
 	a, b := h.client, other.client
-	return a == b || a.nature.same(&b.nature) || a.place() != "" && a.place() == b.place()
+	return a == b || a.nature.same(&b.nature) || a.nature.place() != "" && a.nature.place() == b.nature.place()
 }
 
 const (
@@ -232,7 +232,7 @@ func (m *Multi) plan(opts []Option) (*multiPlan, error) {
 		}
 	}
 	for i, h := range m.members {
-		if _, err := h.client.newRequest(h.target, p.opts[i]); err != nil {
+		if _, err := newRequest(h.client, h.target, p.opts[i]); err != nil {
 			return nil, err
 		}
 		p.patience = max(p.patience, h.client.cfg.Lease)
@@ -334,7 +334,7 @@ func refresh(ctx context.Context, leases []*Lease) error {
 // refreshOn is refresh for leases of a single client on a single server.
 func refreshOn(ctx context.Context, c *Client, leases []*Lease) error {
 	start := c.now()
-	answers, err := c.askRenewals(ctx, leases, false)
+	answers, err := c.watchdog.askRenewals(ctx, leases, false)
 	if err != nil {
 		return partly{serverError(err)}
 	}
@@ -362,7 +362,7 @@ func refreshOn(ctx context.Context, c *Client, leases []*Lease) error {
 func forceAll(ctx context.Context, handles []*Handle) (bool, error) {
 	forced := make([]bool, len(handles))
 	err := atOnce(handles, func(i int, h *Handle) (err error) {
-		forced[i], err = h.client.forceUnlock(ctx, h.target)
+		forced[i], err = h.forceUnlock(ctx)
 		return err
 	})
 	return slices.Contains(forced, true), err
@@ -372,7 +372,7 @@ func forceAll(ctx context.Context, handles []*Handle) (bool, error) {
 func infoAll(ctx context.Context, handles []*Handle) ([]Info, error) {
 	infos := make([]Info, len(handles))
 	err := atOnce(handles, func(i int, h *Handle) (err error) {
-		infos[i], err = h.client.info(ctx, h.target)
+		infos[i], err = h.info(ctx)
 		return err
 	})
 	return infos, err

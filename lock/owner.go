@@ -35,7 +35,7 @@ type ownerState struct {
 	terms   int64              // guarded by turn
 	mayCome int64              // server's time in ms until which a request without a latch may still take effect; guarded by turn
 
-	queued []place // places of calls waiting in queues on the server; guarded by Client.mu
+	queued []place // places of calls waiting in queues on the server; guarded by table.mu
 }
 
 // place is the place of a call in the queue of a lock. An owner has at most a single place per queue.
@@ -70,7 +70,7 @@ const maxTallies = 64
 
 func (o *ownerState) pruneTallies() {
 	for key := range o.tallies {
-		if len(o.client.holdsOf(key, o.id+key.kind.Suffix, nil)) == 0 {
+		if len(o.client.table.holdsOf(key, o.id+key.kind.Suffix, nil)) == 0 {
 			delete(o.tallies, key)
 		}
 	}

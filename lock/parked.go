@@ -32,45 +32,58 @@ func (r *request) sightLocked(line *entry) {
 }
 
 // parkLocked parks the watch of an empty line.
-func (c *Client) parkLocked(key entryKey, e *entry, watch *pubsub.Watch) {
+func (b *table) parkLocked(key entryKey, e *entry, watch *pubsub.Watch) {
 	e.parked, e.idle = watch, 0
 	e.parked.Move(nil)
-	if c.parked == nil {
-		c.parked = make(map[entryKey]*entry)
+	if b.parked == nil {
+		b.parked = make(map[entryKey]*entry)
 	}
-	c.parked[key] = e
+	b.parked[key] = e
 }
 
 // unpark returns the parked watch of a line; nil for none. The caller owns the watch afterwards.
-func (c *Client) unpark(key entryKey) *pubsub.Watch {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	e := c.parked[key]
+func (b *table) unpark(key entryKey) *pubsub.Watch {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e := b.parked[key]
 	if e == nil {
 		return nil
 	}
 	watch := e.parked
 	e.parked = nil
-	delete(c.parked, key)
-	c.dropLocked(key, e)
+	delete(b.parked, key)
+	b.dropLocked(key, e)
 	return watch
 }
 
 // sweepParked closes watches parked for parkedSweeps sweeps, or all watches, and reports whether any are left.
-func (c *Client) sweepParked(all bool) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for key, e := range c.parked {
+func (b *table) sweepParked(all bool) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for key, e := range b.parked {
 		if e.idle++; e.idle < parkedSweeps && !all {
 			continue
 		}
 		e.parked.Close()
 		e.parked = nil
-		delete(c.parked, key)
-		c.dropLocked(key, e)
+		delete(b.parked, key)
+		b.dropLocked(key, e)
 	}
-	if len(c.parked) == 0 {
-		c.parked = nil // frees a map that may have been large
+	if len(b.parked) == 0 {
+		b.parked = nil // frees a map that may have been large
 	}
-	return c.parked != nil
+	return b.parked != nil
+}
+
+// watchKey names the parked watch of a Redlock among the entries of a client.
+func (t *target) watchKey() entryKey { return entryKey{nil, t.name} }
+
+// awaited reports whether other clients wait for the lock of a Redlock's part, after the reply count of its release.
+func (b *table) awaited(t *target, count int64) bool {
+	if count != 2 {
+		return count == 1
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.parked[t.watchKey()] == nil // otherwise the only listener is this client
 }

@@ -21,8 +21,7 @@ func (s *PermitSemaphore) Release(ctx context.Context, ids ...string) error {
 	if err != nil {
 		return err
 	}
-	c, t := s.handle.client, s.handle.target
-	released, err := c.change(ctx, t, "give", true, owner)
+	released, err := s.handle.change(ctx, "give", true, owner)
 	if err != nil {
 		return err
 	}
@@ -112,7 +111,7 @@ func (s *PermitSemaphore) owner(ids []string) (string, error) {
 // leasesOf returns the leases of this client with any of the permits.
 func (s *PermitSemaphore) leasesOf(owner string) []*Lease {
 	ids := permitIDs(owner)
-	return slices.DeleteFunc(s.handle.client.holdsOf(s.handle.target.hold(), "", nil), func(l *Lease) bool {
+	return slices.DeleteFunc(s.handle.client.table.holdsOf(s.handle.target.hold(), "", nil), func(l *Lease) bool {
 		return !slices.ContainsFunc(permitIDs(l.owner), func(id string) bool { return slices.Contains(ids, id) })
 	})
 }
@@ -145,5 +144,5 @@ func (s *PermitSemaphore) change(ctx context.Context, operation string, n, least
 	if err := checkCount("permits", n, least); err != nil {
 		return 0, err
 	}
-	return s.handle.client.change(ctx, s.handle.target, operation, false, n, how)
+	return s.handle.change(ctx, operation, false, n, how)
 }

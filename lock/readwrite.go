@@ -81,8 +81,8 @@ func (l *WriteLock) ForceUnlock(ctx context.Context) (bool, error) {
 	}
 	var beneath []*Lease
 	read := entryKey{l.target.kind.twin, l.target.name}
-	for _, writer := range l.client.holdsOf(l.target.hold(), "", nil) {
-		beneath = append(beneath, l.client.holdsOf(read, strings.TrimSuffix(writer.owner, writeSuffix), nil)...)
+	for _, writer := range l.client.table.holdsOf(l.target.hold(), "", nil) {
+		beneath = append(beneath, l.client.table.holdsOf(read, strings.TrimSuffix(writer.owner, writeSuffix), nil)...)
 	}
 	forced, err := l.Handle.ForceUnlock(ctx)
 	if forced {
@@ -93,9 +93,9 @@ func (l *WriteLock) ForceUnlock(ctx context.Context) (bool, error) {
 	return forced, err
 }
 
-func readArgs(c *Client, _ request) []any { return []any{c.cfg.PreferWriters} }
+func readArgs(r request) []any { return []any{r.client.cfg.PreferWriters} }
 
-func writeArgs(_ *Client, r request) []any {
+func writeArgs(r request) []any {
 	if r.tells && r.waits {
 		return []any{tellFor.Milliseconds()}
 	}

@@ -283,7 +283,7 @@ func (r *Redlock) check(opts []Option) (candidacy, error) {
 // nameOf names a node by its number, and by its server's Target if known.
 func (r *Redlock) nameOf(h *Handle) string {
 	name := fmt.Sprintf("node %d", slices.Index(r.nodes, h)+1)
-	if place := h.client.place(); place != "" {
+	if place := h.client.nature.place(); place != "" {
 		name += " (" + place + ")"
 	}
 	return name

@@ -29,7 +29,7 @@ func (r *Redlock) listen() *listener {
 	n := len(r.nodes)
 	l := &listener{lock: r, wake: make(chan struct{}, 1), watches: make([]*pubsub.Watch, n), seen: make([]uint64, n), spread: redlockSpreadMin}
 	for i, h := range r.nodes {
-		if l.watches[i] = h.client.unpark(h.target.watchKey()); l.watches[i] != nil {
+		if l.watches[i] = h.client.table.unpark(h.target.watchKey()); l.watches[i] != nil {
 			l.watches[i].Move(l.wake)
 		}
 	}
@@ -46,7 +46,7 @@ type lostBallot struct {
 func (l *listener) subscribe() {
 	for i, h := range l.lock.nodes {
 		if l.watches[i] == nil && !h.target.kind.silent {
-			l.watches[i], _ = h.client.watch(h.target, l.wake, h.target.channel)
+			l.watches[i], _ = h.target.watch(h.client, l.wake, h.target.channel)
 		}
 	}
 }
@@ -64,7 +64,7 @@ func (l *listener) mark() {
 func (l *listener) close() {
 	for i, h := range l.lock.nodes {
 		if l.watches[i] != nil {
-			h.client.park(h.target.watchKey(), l.watches[i])
+			h.park(l.watches[i])
 		}
 	}
 }
@@ -148,31 +148,19 @@ func (l *listener) expiry(votes []vote, free int) (end time.Time, ok bool) {
 	return ends[more-1], true
 }
 
-// watchKey names the parked watch of a Redlock among the entries of a client.
-func (t *target) watchKey() entryKey { return entryKey{nil, t.name} }
-
 // park keeps a watch for the next wait, if the watch is in place.
-func (c *Client) park(key entryKey, watch *pubsub.Watch) {
+func (h *Handle) park(watch *pubsub.Watch) {
+	c, key := h.client, h.target.watchKey()
 	_, up := watch.Count()
-	c.mu.Lock()
-	if c.closed || !up || c.parked[key] != nil {
-		c.mu.Unlock()
+	c.table.mu.Lock()
+	if c.table.closed || !up || c.table.parked[key] != nil {
+		c.table.mu.Unlock()
 		watch.Close()
 		return
 	}
 	c.queued.Add(1) // Close waits until the sweeps have begun
-	c.parkLocked(key, c.entryLocked(key), watch)
-	c.mu.Unlock()
+	c.table.parkLocked(key, c.table.entryLocked(key), watch)
+	c.table.mu.Unlock()
 	c.cleanup.StartSweeps()
 	c.queued.Done()
-}
-
-// awaited reports whether other clients wait for the lock of a Redlock's part, after the reply count of its release.
-func (c *Client) awaited(t *target, count int64) bool {
-	if count != 2 {
-		return count == 1
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.parked[t.watchKey()] == nil // otherwise the only listener is this client
 }

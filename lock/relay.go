@@ -10,7 +10,7 @@ func (l *Lease) relay() bool {
 	if !l.relayable() {
 		return false
 	}
-	to := l.client.claimNext(l, func(next *request) bool { return next.renewed })
+	to := l.claimNext(func(next *request) bool { return next.renewed })
 	if to == nil {
 		return false
 	}

@@ -17,8 +17,6 @@ import (
 const (
 	// latchLife is the time for which the server remembers the outcome of a release, for its repeats. Redisson's is 16 to 20 s.
 	latchLife = 20 * time.Second
-	// releaseMin and releaseMax bound the wait of Unlock. Between the bounds Unlock waits for the rest of the lease.
-	releaseMin, releaseMax = time.Second, 10 * time.Second
 )
 
 // Unlock releases the hold. Unlock works under a cancelled context too: it uses the values of ctx and ignores its end. It
@@ -63,11 +61,11 @@ func (l *Lease) unlock(ctx context.Context, task bool) error {
 		l.warnHeld()
 	}
 	most := min(max(left, releaseMin), releaseMax)
-	bound := (*Client).bound
+	bound := (*bounds).bound
 	if task {
-		bound = (*Client).boundTask
+		bound = (*bounds).boundTask
 	}
-	ctx, done := bound(l.client, ctx, most)
+	ctx, done := bound(l.client.bounds, ctx, most)
 	defer done()
 	if l.repeats != nil {
 		return l.awaitRepeats(ctx)
@@ -96,7 +94,7 @@ func (l *Lease) settle(err error) error {
 		n.lost.Add(1)
 		l.traceLoss()
 	}
-	l.client.forget(l)
+	l.client.table.forget(l)
 	return err
 }
 
@@ -106,7 +104,7 @@ func (l *Lease) repeat(turn bool, cause error) error {
 	l.repeats = cleanup.NewJob(&repeat{lease: l, since: time.Now()}, l.end(), turn)
 	if !l.client.cleanup.Add(l.repeats) {
 		l.repeats = nil
-		l.client.forget(l)
+		l.client.table.forget(l)
 		if turn {
 			l.state.give()
 		}
@@ -204,8 +202,8 @@ func (l *Lease) runRelease(ctx context.Context) (resp.Value, error) {
 	if l.rest() > 0 {
 		return c.scripts.RunInTime(ctx, t.name, l.releaseCall)
 	}
-	way := c.givingWay(l)
-	defer c.gaveWay(t, way)
+	way := l.givingWay()
+	defer l.gaveWay(way)
 	if !l.single() {
 		return c.scripts.RunInTime(ctx, t.name, l.releaseCall)
 	}
@@ -221,7 +219,9 @@ func (l *Lease) runRelease(ctx context.Context) (resp.Value, error) {
 // single reports whether the release runs the script kind.Single, made for owners with exactly one hold.
 func (l *Lease) single() bool { return l.state == nil && l.target.kind.Single != nil }
 
-func (l *Lease) resting() int64 { return l.client.restingLease(l.target.hold(), l.state, l.owner, l) }
+func (l *Lease) resting() int64 {
+	return l.client.table.restingLease(l.target.hold(), l.state, l.owner, l)
+}
 
 // releaseCall returns the call of runRelease, good until last. The script single ignores last: its owner never comes back.
 func (l *Lease) releaseCall(last int64) *remote.Call {
@@ -230,7 +230,7 @@ func (l *Lease) releaseCall(last int64) *remote.Call {
 	}
 	c, t := l.client, l.target
 	x := &remote.Call{Script: t.kind.Release, Lock: t.remote(), Keys: t.lined(t.of(l.owner, l.state, l.latch)), Leaves: true, Tells: true, Apart: &l.unlatched, Owner: l.owner}
-	way := c.givingWay(l)
+	way := l.givingWay()
 	if l.single() {
 		x.Script = t.kind.Single
 		x.Args = []any{0, l.owner, c.channels.Publishing(t.kind.silent), latchLife.Milliseconds(), l.repeated, c.channels.ListenersKnown(t.kind.silent), c.id, way.place, way.stand}
@@ -260,9 +260,9 @@ func (l *Lease) lateReleaseCall() *remote.Call {
 	if l.state != nil {
 		before = l.state.tallies[t.hold()].count - 1
 	}
-	r := request{target: t, lease: l.term, owner: l.owner, state: l.state}
-	args := l.client.args(&r, l.resting(), l.owner, l.client.channels.Publishing(t.kind.silent), before, l.client.clocks.Last(t.name))
-	return &remote.Call{Script: t.kind.Undo, Lock: t.remote(), Keys: t.lined(t.of(l.owner, l.state, l.latch)), Args: l.client.lineArgs(t, args),
+	r := request{client: l.client, target: t, lease: l.term, owner: l.owner, state: l.state}
+	args := r.args(l.resting(), l.owner, l.client.channels.Publishing(t.kind.silent), before, l.client.clocks.Last(t.name))
+	return &remote.Call{Script: t.kind.Undo, Lock: t.remote(), Keys: t.lined(t.of(l.owner, l.state, l.latch)), Args: t.lineArgs(l.client, args),
 		Leaves: true, Tells: true, MayCome: l.state.mayComeOf()}
 }
 
@@ -278,8 +278,10 @@ func (l *Lease) answered(v resp.Value) (outcome, err error) {
 	case v.Kind() != resp.Integer || err != nil || !l.sensible(count):
 		return nil, fmt.Errorf("lock: unexpected reply to release, of kind %v", v.Kind())
 	case l.single():
-		l.client.noteAlone(l.target, count > 1)
-		l.awaited = l.whole.Load() != nil && l.client.awaited(l.target, count)
+		// a server with replicas, or of a cluster, does not know all who wait
+		sole := l.client.remote.Spread == nil && l.client.remote.Failover == nil
+		l.client.table.noteAlone(l.target.key(), sole && count > 1)
+		l.awaited = l.whole.Load() != nil && l.client.table.awaited(l.target, count)
 	}
 	if outcome == nil && (l.limits == nil || l.limits.least == 0) {
 		l.place = nil // the server has ended it

@@ -25,9 +25,9 @@ type answer struct {
 //
 // If replicas acknowledge acquires, they also acknowledge renewals, all at once. An unacknowledged renewal is an error,
 // because the next master might end the lease before the holder does.
-func (c *Client) askRenewals(ctx context.Context, leases []*Lease, look bool) ([]answer, error) {
-	batches, calls := c.renewals(leases, look)
-	answers, err := c.runRenewals(ctx, batches, calls, look)
+func (w *watchdog) askRenewals(ctx context.Context, leases []*Lease, look bool) ([]answer, error) {
+	batches, calls := w.callsFor(leases, look)
+	answers, err := w.runRenewals(ctx, batches, calls, look)
 	if err != nil {
 		return answers, err
 	}
@@ -49,17 +49,17 @@ func (c *Client) askRenewals(ctx context.Context, leases []*Lease, look bool) ([
 	if len(alone) == 0 {
 		return known, nil
 	}
-	divided, err := c.runRenewals(ctx, alone, calls, look)
+	divided, err := w.runRenewals(ctx, alone, calls, look)
 	return append(known, divided...), err
 }
 
 // runRenewals sends calls. calls[i] renews the leases of batches[i].
-func (c *Client) runRenewals(ctx context.Context, batches [][]*Lease, calls []script.Call, look bool) ([]answer, error) {
-	server, unacked := conn.Doer(c.server), error(nil)
+func (w *watchdog) runRenewals(ctx context.Context, batches [][]*Lease, calls []script.Call, look bool) ([]answer, error) {
+	server, unacked := conn.Doer(w.client.server), error(nil)
 	var ack *remote.Acked
-	if c.replicas.On() && !look && len(batches) > 0 {
+	if w.client.replicas.On() && !look && len(batches) > 0 {
 		var err error
-		if ack, err = c.replicas.New(ctx, batches[0][0].target.name, time.Time{}); err != nil {
+		if ack, err = w.client.replicas.New(ctx, batches[0][0].target.name, time.Time{}); err != nil {
 			err = notReplicated(err)
 			return unanswered(batches, err), err
 		}
@@ -102,11 +102,11 @@ func unanswered(batches [][]*Lease, err error) (answers []answer) {
 	return answers
 }
 
-// renewals returns the calls for renewing leases, and the leases of each call.
-func (c *Client) renewals(leases []*Lease, look bool) (batches [][]*Lease, calls []script.Call) {
+// callsFor returns the calls for renewing leases, and the leases of each call.
+func (w *watchdog) callsFor(leases []*Lease, look bool) (batches [][]*Lease, calls []script.Call) {
 	script := func(l *Lease) *script.Script { return l.target.kind.Renew }
 	for _, same := range remote.Partition(leases, script) {
-		batches = append(batches, c.renewalsOf(same)...)
+		batches = append(batches, w.renewalsOf(same)...)
 	}
 	for _, batch := range batches {
 		calls = append(calls, renewCall(batch, look))
@@ -115,11 +115,11 @@ func (c *Client) renewals(leases []*Lease, look bool) (batches [][]*Lease, calls
 }
 
 // renewalsOf divides leases of the same script into batches, each renewable by a single call.
-func (c *Client) renewalsOf(leases []*Lease) (batches [][]*Lease) {
-	for _, part := range remote.BySlot(c.remote, leases, (*Lease).Name) {
+func (w *watchdog) renewalsOf(leases []*Lease) (batches [][]*Lease) {
+	for _, part := range remote.BySlot(w.client.remote, leases, (*Lease).Name) {
 		size := 0
 		for i, l := range part {
-			if size += l.size(); i == 0 || size > c.cfg.RenewBatch {
+			if size += l.size(); i == 0 || size > w.client.cfg.RenewBatch {
 				batches, size = append(batches, nil), l.size()
 			}
 			last := &batches[len(batches)-1]
@@ -169,7 +169,7 @@ func (l *Lease) appendReadLeases(keys []string) []string {
 	}
 	holds := int64(1)
 	if l.state != nil {
-		holds = max(holds, int64(len(l.client.holdsOf(l.target.hold(), l.owner, nil))))
+		holds = max(holds, int64(len(l.client.table.holdsOf(l.target.hold(), l.owner, nil))))
 	}
 	return append(keys, kinds.ReadLeases(l.target.name, l.owner, holds)...)
 }

@@ -70,7 +70,7 @@ func (p *repeat) Finish(error) {
 	p.lease.releasing.Lock()
 	p.lease.repeats = nil
 	p.lease.releasing.Unlock()
-	p.lease.client.forget(p.lease)
+	p.lease.client.table.forget(p.lease)
 }
 
 func (p *repeat) Count(g *cleanup.Given) {

@@ -8,6 +8,7 @@ import (
 
 // request is one Lock or TryLock, or the counterpart of a kind without leases.
 type request struct {
+	client   *Client
 	target   *target
 	lease    time.Duration
 	limits   *limits
@@ -40,14 +41,14 @@ type request struct {
 	setup    bool                      // waits for the setup of permits
 }
 
-func (c *Client) newRequest(t *target, opts []Option) (r request, err error) {
-	err = c.fill(&r, t, opts)
+func newRequest(c *Client, t *target, opts []Option) (r request, err error) {
+	err = r.fill(c, t, opts)
 	return r, err
 }
 
 // fill makes r the request of a call with the options opts.
-func (c *Client) fill(r *request, t *target, opts []Option) error {
-	*r = request{target: t, lease: c.cfg.Lease, renewed: true, limits: c.limits, tells: t.kind.tells && c.cfg.PreferWriters}
+func (r *request) fill(c *Client, t *target, opts []Option) error {
+	*r = request{client: c, target: t, lease: c.cfg.Lease, renewed: true, limits: c.limits, tells: t.kind.tells && c.cfg.PreferWriters}
 	for _, o := range opts {
 		if err := o.check(t.kind); err != nil {
 			return err
@@ -69,19 +70,20 @@ func (c *Client) fill(r *request, t *target, opts []Option) error {
 			r.state = o.owner
 		}
 	}
-	if err := c.checkLimits(r); err != nil {
+	if err := r.checkLimits(); err != nil {
 		return err
 	}
 	if r.state == nil && t.kind.queued {
 		r.state = c.NewOwner().state
 	}
-	r.owner = c.newOwner(r)
+	r.owner = r.newOwner()
 	return nil
 }
 
 // newOwner returns the owner of r as known to the server: the Owner passed by the caller or, without one, a new
 // owner.
-func (c *Client) newOwner(r *request) string {
+func (r *request) newOwner() string {
+	c := r.client
 	k := r.target.kind
 	switch {
 	case r.state != nil && k.Suffix == "":
@@ -89,7 +91,7 @@ func (c *Client) newOwner(r *request) string {
 	case r.state != nil:
 		return r.state.id + k.Suffix
 	case k.owner != nil:
-		return k.owner(c, *r)
+		return k.owner(*r)
 	case k.Suffix == "":
 		return c.nextOwner()
 	}

@@ -14,9 +14,9 @@ var semaphoreKind = &kinds.Lazy[*kind]{Make: newSemaphoreKind}
 func newSemaphoreKind() *kind {
 	return &kind{
 		Kind:    kinds.Semaphore(),
-		args:    func(_ *Client, r request) []any { return []any{r.permits, r.setup} },
+		args:    func(r request) []any { return []any{r.permits, r.setup} },
 		parse:   parseSemaphore,
-		owner:   func(*Client, request) string { return "" },
+		owner:   func(request) string { return "" },
 		others:  next,
 		unowned: true,
 		permits: true,
@@ -65,7 +65,7 @@ func (s *Semaphore) acquire(ctx context.Context, n int, opts []Option) (*waiter,
 	if err != nil || n == 0 {
 		return nil, err
 	}
-	return s.handle.client.obtain(ctx, &r)
+	return r.obtain(ctx)
 }
 
 // TryAcquire takes n permits if n permits are free now, else it returns [ErrNotAcquired]. TryAcquire asks the server once
@@ -78,7 +78,7 @@ func (s *Semaphore) TryAcquire(ctx context.Context, n int, opts ...Option) error
 	if err != nil || n == 0 {
 		return err
 	}
-	return s.handle.client.tryObtain(ctx, &r)
+	return r.tryObtain(ctx)
 }
 
 // acquireTraced is Acquire, or with try TryAcquire, for a Trace.
@@ -87,13 +87,12 @@ func (s *Semaphore) acquireTraced(ctx context.Context, n int, opts []Option, try
 	if err != nil || n == 0 {
 		return err
 	}
-	c := s.handle.client
-	ctx = c.traceAcquire(ctx, &r, try)
+	ctx = r.beginTrace(ctx, try)
 	var w *waiter
 	if try {
-		err = c.tryObtain(ctx, &r)
+		err = r.tryObtain(ctx)
 	} else {
-		w, err = c.obtain(ctx, &r)
+		w, err = r.obtain(ctx)
 	}
 	if w != nil {
 		_, err = w.wait(ctx)
@@ -106,7 +105,7 @@ func (s *Semaphore) request(n int, opts []Option) (request, error) {
 	if err := s.count("permits", n, 0); err != nil {
 		return request{}, err
 	}
-	r, err := s.handle.client.newRequest(s.handle.target, opts)
+	r, err := newRequest(s.handle.client, s.handle.target, opts)
 	r.permits, r.lease = n, changeFor
 	return r, err
 }
@@ -152,7 +151,7 @@ func (s *Semaphore) add(ctx context.Context, n, least int, existing, givesBack b
 	if n == 0 && !existing {
 		return true, nil
 	}
-	added, err := s.handle.client.change(ctx, s.handle.target, "add", givesBack, n, existing)
+	added, err := s.handle.change(ctx, "add", givesBack, n, existing)
 	return added == 1, err
 }
 
@@ -175,7 +174,7 @@ func (s *Semaphore) set(ctx context.Context, n int, ttl time.Duration) (bool, er
 	if err := s.count("permits", n, 0); err != nil {
 		return false, err
 	}
-	set, err := s.handle.client.change(ctx, s.handle.target, "set", false, n, ttl.Milliseconds())
+	set, err := s.handle.change(ctx, "set", false, n, ttl.Milliseconds())
 	return set == 1, err
 }
 
@@ -186,7 +185,7 @@ func (s *Semaphore) DrainPermits(ctx context.Context) (int, error) {
 	if s.handle.err != nil {
 		return 0, s.handle.err
 	}
-	n, err := s.handle.client.change(ctx, s.handle.target, "drain", false)
+	n, err := s.handle.change(ctx, "drain", false)
 	return int(n), err
 }
 

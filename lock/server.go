@@ -158,9 +158,9 @@ func (n *nature) publish(p Publishing) string {
 }
 
 // place returns the server's name, the same in every process; "" if unknown.
-func (c *Client) place() string {
-	if c.nature.sole == nil {
+func (n *nature) place() string {
+	if n.sole == nil {
 		return ""
 	}
-	return c.nature.sole.Target()
+	return n.sole.Target()
 }

@@ -39,14 +39,12 @@ func (n *counters) late(d time.Duration) {
 
 // Stats returns the client's counters. The counters are not read at a single instant.
 func (c *Client) Stats() Stats {
-	c.mu.Lock()
+	c.table.mu.Lock()
 	leases := 0
-	for _, e := range c.entries {
-		for l := e.leases; l != nil; l = l.next {
-			leases++
-		}
+	for range c.table.leases {
+		leases++
 	}
-	c.mu.Unlock()
+	c.table.mu.Unlock()
 	n := &c.counters
 	return Stats{
 		Leases:         leases,

@@ -34,8 +34,9 @@ func (t *Trace) beginAcquire(ctx context.Context, start AcquireStart) (context.C
 // partOf is the key of a context value: the acquire is a part of a Multi.
 type partOf struct{}
 
-// traceAcquire begins an acquire of r.
-func (c *Client) traceAcquire(ctx context.Context, r *request, try bool) context.Context {
+// beginTrace begins an acquire of r.
+func (r *request) beginTrace(ctx context.Context, try bool) context.Context {
+	c := r.client
 	start := AcquireStart{Client: c, Kind: r.target.kind.Name, Name: r.target.name, Try: try, Permits: r.permits}
 	if !r.target.kind.unowned {
 		start.Renewed = r.renewed
@@ -183,11 +184,11 @@ func (t *Trace) endRelease(ctx context.Context, end ReleaseEnd) {
 }
 
 // changeTraced is change for a Trace, of a change that gives something back.
-func (c *Client) changeTraced(ctx context.Context, t *target, operation string, args []any) (int64, error) {
-	begin, start := time.Now(), ReleaseStart{Client: c, Kind: t.kind.Name, Name: t.name}
-	ctx = c.cfg.Trace.beginRelease(ctx, start)
-	n, err := c.makeChange(ctx, t, operation, true, args)
-	c.cfg.Trace.endRelease(ctx, ReleaseEnd{ReleaseStart: start, Err: err, Elapsed: time.Since(begin)})
+func (h *Handle) changeTraced(ctx context.Context, operation string, args []any) (int64, error) {
+	begin, start := time.Now(), ReleaseStart{Client: h.client, Kind: h.target.kind.Name, Name: h.target.name}
+	ctx = h.client.cfg.Trace.beginRelease(ctx, start)
+	n, err := h.makeChange(ctx, operation, true, args)
+	h.client.cfg.Trace.endRelease(ctx, ReleaseEnd{ReleaseStart: start, Err: err, Elapsed: time.Since(begin)})
 	return n, err
 }
 
@@ -226,11 +227,11 @@ func releaseOutcome(err error) Outcome {
 // lockTraced is Lock for a Trace.
 func (h *Handle) lockTraced(ctx context.Context, opts []Option) (lease *Lease, err error) {
 	var r request
-	if err := h.client.fill(&r, h.target, opts); err != nil {
+	if err := r.fill(h.client, h.target, opts); err != nil {
 		return nil, err
 	}
-	ctx = h.client.traceAcquire(ctx, &r, false)
-	w, err := h.client.obtain(ctx, &r)
+	ctx = r.beginTrace(ctx, false)
+	w, err := r.obtain(ctx)
 	lease = r.got
 	if w != nil {
 		lease, err = w.wait(ctx)
@@ -242,11 +243,11 @@ func (h *Handle) lockTraced(ctx context.Context, opts []Option) (lease *Lease, e
 // tryLockTraced is TryLock for a Trace.
 func (h *Handle) tryLockTraced(ctx context.Context, opts []Option) (*Lease, error) {
 	var r request
-	if err := h.client.fill(&r, h.target, opts); err != nil {
+	if err := r.fill(h.client, h.target, opts); err != nil {
 		return nil, err
 	}
-	ctx = h.client.traceAcquire(ctx, &r, true)
-	err := h.client.tryObtain(ctx, &r)
+	ctx = r.beginTrace(ctx, true)
+	err := r.tryObtain(ctx)
 	if err != nil {
 		r.got = nil
 	}

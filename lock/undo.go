@@ -2,6 +2,7 @@ package lock
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/lockwire/lockwire/lock/internal/cleanup"
 	"github.com/lockwire/lockwire/lock/internal/clock"
@@ -16,32 +17,32 @@ var errEnded = fmt.Errorf("%w: %w", ErrUncertain, ErrClosed)
 func (c *Client) newCleanup() *cleanup.Cleanup {
 	return cleanup.New(cleanup.Config{
 		Server: c.remote, Runner: c.scripts, Clocks: c.clocks,
-		Sweep: c.sweepParked, Added: c.traceBackground, Refused: serverError, Uncertain: ErrUncertain, Ended: errEnded,
+		Sweep: c.table.sweepParked, Added: c.traceBackground, Refused: serverError, Uncertain: ErrUncertain, Ended: errEnded,
 	})
 }
 
 // undo reverts an acquire with an unknown outcome, together with the turn of r. A late acquire may still arrive: the
 // undo leaves a latch to stop the acquire.
-func (c *Client) undo(r *request, start clock.Instant, late bool) {
+func (r *request) undo(start clock.Instant, late bool) {
 	if r.target.kind.Undo == nil {
 		return
 	}
-	c.undoBoth(r, nil, start, late)
+	r.undoBoth(nil, start, late)
 }
 
 // undoBoth undoes two requests of one owner, one after the other.
-func (c *Client) undoBoth(r, behind *request, start clock.Instant, late bool) {
+func (r *request) undoBoth(behind *request, start clock.Instant, late bool) {
+	c := r.client
 	if r.latch == "" { // a relay granted an unrequested hold
 		r.latch = newLatch(r.target)
 	}
-	work := &undo{client: c, request: *r, behind: behind, late: late || r.unsure}
+	work := &undo{request: *r, behind: behind, late: late || r.unsure}
 	c.cleanup.Take(cleanup.NewJob(work, start.Time.Add(r.lease).Add(remote.Arrival), r.state != nil))
-	c.endDoubt(r)
+	r.endDoubt()
 }
 
 // undo is the work of taking back an acquire.
 type undo struct {
-	client  *Client
 	request request
 	behind  *request // undone after request; nil for none
 	late    bool     // the acquire may still arrive, and must find its latch
@@ -65,22 +66,22 @@ func (u *undo) Size() int {
 }
 
 func (u *undo) Call() *remote.Call {
-	c, r, t := u.client, &u.request, u.request.target
+	c, r, t := u.request.client, &u.request, u.request.target
 	key := t.hold()
-	resting := c.restingLease(key, r.state, r.owner, nil)
+	resting := c.table.restingLease(key, r.state, r.owner, nil)
 	before := int64(0)
 	if resting > 0 {
 		before = r.state.tallies[key].count
 	}
 	r.last = max(r.last, c.clocks.Last(t.name)) // earlier requests do not outlast the latch
-	args := c.lineArgs(t, c.args(r, resting, r.owner, c.channels.Publishing(t.kind.silent), before, r.last))
+	args := t.lineArgs(c, r.args(resting, r.owner, c.channels.Publishing(t.kind.silent), before, r.last))
 	return &remote.Call{Script: t.kind.Undo, Lock: t.remote(), Keys: t.lined(t.of(r.owner, r.state, r.latch)), Args: args,
 		Leaves: !t.kind.unowned, Tells: true, MayCome: r.state.mayComeOf()}
 }
 
 func (u *undo) Answered(_ resp.Value, again bool) cleanup.Result {
 	if !u.late && !again { // otherwise the latch expires by itself
-		u.client.cleanup.DeleteLatch(u.request.target.name, u.request.latch)
+		u.request.client.cleanup.DeleteLatch(u.request.target.name, u.request.latch)
 	}
 	if u.behind == nil {
 		return cleanup.Result{Done: true}
@@ -104,6 +105,10 @@ func (l *leaving) Stands() (bool, error) { return true, nil }
 func (l *leaving) Unsure()               {}
 func (l *leaving) Finish(error)          {}
 func (l *leaving) Count(*cleanup.Given)  {} // the place expires
-func (l *leaving) Call() *remote.Call    { return l.client.quitCall(l.target, l.place) }
+func (l *leaving) Call() *remote.Call {
+	c, t := l.client, l.target
+	return &remote.Call{Script: t.kind.Quit, Lock: t.remote(), Keys: t.lined(slices.Clone(t.keys)), Leaves: true, Tells: true,
+		Args: []any{c.channels.Publishing(t.kind.silent), c.channels.ListenersKnown(t.kind.silent), c.id, l.place}}
+}
 
 func (l *leaving) Answered(resp.Value, bool) cleanup.Result { return cleanup.Result{Done: true} }

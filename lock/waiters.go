@@ -39,10 +39,9 @@ type waiter struct {
 	request // a holder who has claimed the waiter reads it
 
 	// Constant.
-	client *Client
-	left   time.Duration // remaining lease of the holder at the start of the wait
-	entry  *entry        // entry of the line; nil if the server keeps the line
-	wake   chan struct{} // buffered, 1: signalled after a change of front, claim or head
+	left  time.Duration // remaining lease of the holder at the start of the wait
+	entry *entry        // entry of the line; nil if the server keeps the line
+	wake  chan struct{} // buffered, 1: signalled after a change of front, claim or head
 
 	front atomic.Bool // the waiter stands at the front
 	claim claim       // may be changed by others too
@@ -51,7 +50,7 @@ type waiter struct {
 
 	counted bool // in Client.queued; constant after join
 
-	next, prev *waiter // guarded by Client.mu
+	next, prev *waiter // guarded by table.mu
 }
 
 // head is the state of the waiter at the front. It passes from waiter to waiter with the turn.
@@ -70,9 +69,10 @@ type head struct {
 }
 
 // newWaiter puts a copy of r in line. left is the holder's remaining lease, if known. The caller must call wait.
-func (c *Client) newWaiter(ctx context.Context, r *request, left time.Duration) *waiter {
+func (r *request) newWaiter(ctx context.Context, left time.Duration) *waiter {
+	c := r.client
 	c.counters.waiting.Add(1)
-	w := &waiter{request: *r, client: c, left: left, wake: make(chan struct{}, 1)}
+	w := &waiter{request: *r, left: left, wake: make(chan struct{}, 1)}
 	w.since = time.Now()
 	k := r.target.kind
 	if k.queued {
@@ -83,7 +83,7 @@ func (c *Client) newWaiter(ctx context.Context, r *request, left time.Duration) 
 	if k.others == everybody || r.state != nil {
 		w.look = make(chan struct{}, 1)
 	}
-	c.join(w)
+	w.join()
 	c.quit(w.target, w.place) // the line of this process has another one
 	w.place = nil
 	w.offer(ctx)
@@ -91,12 +91,13 @@ func (c *Client) newWaiter(ctx context.Context, r *request, left time.Duration) 
 }
 
 // join puts w at the end of the line.
-func (c *Client) join(w *waiter) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	e := c.entryLocked(w.target.key())
+func (w *waiter) join() {
+	c := w.client
+	c.table.mu.Lock()
+	defer c.table.mu.Unlock()
+	e := c.table.entryLocked(w.target.key())
 	w.entry, w.head = e, &e.head
-	if w.counted = !c.closed; w.counted {
+	if w.counted = !c.table.closed; w.counted {
 		c.queued.Add(1)
 	}
 	if e.place == nil {
@@ -113,8 +114,9 @@ func (c *Client) join(w *waiter) {
 
 // leave removes w from the line. From the front the turn passes to the next waiter. After the last waiter the subscription is
 // parked or closed.
-func (c *Client) leave(w *waiter) {
-	c.mu.Lock()
+func (w *waiter) leave() {
+	c := w.client
+	c.table.mu.Lock()
 	var unused *pubsub.Watch
 	var quit any
 	e, parked := w.entry, false
@@ -134,15 +136,15 @@ func (c *Client) leave(w *waiter) {
 			notify(e.first.wake)
 		} else {
 			unused = e.head.events
-			if parked = unused != nil && e.head.up && !c.closed; parked {
-				c.parkLocked(w.target.key(), e, unused)
+			if parked = unused != nil && e.head.up && !c.table.closed; parked {
+				c.table.parkLocked(w.target.key(), e, unused)
 			}
 			e.head = head{}
 			quit = e.leavePlaceLocked(w.got)
 		}
 	}
-	c.dropLocked(w.target.key(), e)
-	c.mu.Unlock()
+	c.table.dropLocked(w.target.key(), e)
+	c.table.mu.Unlock()
 	switch {
 	case parked:
 		c.cleanup.StartSweeps()
@@ -179,16 +181,16 @@ func (w *waiter) end(err *error) {
 		w.head.events.Close()
 	}
 	if *err != nil {
-		c.withdraw(&w.request)
+		w.withdraw()
 	} else {
 		c.quit(w.target, w.place)
 	}
 	c.counters.waiting.Add(-1)
 	if w.entry != nil {
-		c.leave(w)
+		w.leave()
 	} else {
 		c.queued.Done()
-		c.leaveQueue(&w.request)
+		w.leaveQueue()
 	}
 }
 
@@ -221,13 +223,13 @@ func (w *waiter) lookInLine(ctx context.Context) (done bool, again <-chan time.T
 	c := w.client
 	attempts, cancel := c.untilClose(ctx)
 	defer cancel()
-	granted, _, err := c.attempt(attempts, &w.request)
+	granted, _, err := w.attempt(attempts)
 	w.failure = err
 	if granted || err != nil && !passing(err) {
 		return true, nil, err
 	}
 	if err != nil {
-		c.renewOwner(&w.request)
+		w.renewOwner()
 		if w.state != nil {
 			again = time.After(c.pace.pollMax)
 		}
@@ -237,7 +239,7 @@ func (w *waiter) lookInLine(ctx context.Context) (done bool, again <-chan time.T
 
 // quit ends a wait after the end of ctx or of the client, unless the lock was handed over before.
 func (w *waiter) quit(ctx context.Context) error {
-	err := w.client.gaveUp(ctx, &w.request)
+	err := w.gaveUp(ctx)
 	if w.endOffer(ctx) {
 		return nil
 	}
@@ -246,15 +248,16 @@ func (w *waiter) quit(ctx context.Context) error {
 
 // shareGrant signals the waiters able to share the lock just acquired by r: all waiters of a kind for everybody, and waiters
 // of the same owner for other kinds.
-func (c *Client) shareGrant(r *request) {
+func (r *request) shareGrant() {
+	c := r.client
 	all := r.target.kind.others == everybody
 	if !all && r.state == nil {
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.table.mu.Lock()
+	defer c.table.mu.Unlock()
 	key := r.target.key()
-	if e := c.entries[key]; e != nil {
+	if e := c.table.entries[key]; e != nil {
 		for w := e.first; w != nil; w = w.next {
 			if all || w.state == r.state {
 				notify(w.look)
@@ -301,7 +304,7 @@ func (w *waiter) prepare(ctx context.Context) (done bool, err error) {
 func (h *head) prepare(w *waiter) error {
 	c, t := w.client, w.target
 	*h = head{poll: c.pace.pollMin, floor: c.pace.floor}
-	if h.events = c.unpark(t.key()); h.events != nil {
+	if h.events = c.table.unpark(t.key()); h.events != nil {
 		h.events.Move(w.wake)
 		h.noteEvents(c, t)
 		h.woken = !w.seen.holds(h.events)
@@ -311,9 +314,9 @@ func (h *head) prepare(w *waiter) error {
 		case t.kind.queued:
 			channels[0] += ":" + w.owner
 		case t.line != "":
-			channels = c.wakeChannels(t)
+			channels = t.wakeChannels(c.id)
 		}
-		events, err := c.watch(t, w.wake, channels...)
+		events, err := t.watch(c, w.wake, channels...)
 		if err != nil {
 			return ErrClosed
 		}
@@ -324,7 +327,7 @@ func (h *head) prepare(w *waiter) error {
 }
 
 // watch returns a Watch of channels of t.
-func (c *Client) watch(t *target, wake chan<- struct{}, channels ...string) (*pubsub.Watch, error) {
+func (t *target) watch(c *Client, wake chan<- struct{}, channels ...string) (*pubsub.Watch, error) {
 	if c.channels.Publishing(t.kind.silent) == remote.ShardPublish {
 		return c.events.SWatch(wake, channels...)
 	}
@@ -369,7 +372,7 @@ func (w *waiter) lookAtFront(ctx context.Context) (done bool, err error) {
 	}
 	if w.claim.state.Load() == abandoned {
 		h.woken = true
-		return true, c.gaveUp(ctx, r)
+		return true, r.gaveUp(ctx)
 	}
 	h.noteEvents(c, r.target)
 	began := time.Now()
@@ -381,7 +384,7 @@ func (w *waiter) lookAtFront(ctx context.Context) (done bool, err error) {
 	defer cancel()
 	var granted bool
 	var left time.Duration
-	granted, left, r.failure = c.attempt(attempts, r)
+	granted, left, r.failure = r.attempt(attempts)
 	switch {
 	case granted:
 		h.acquired(&c.pace, r)
@@ -391,11 +394,11 @@ func (w *waiter) lookAtFront(ctx context.Context) (done bool, err error) {
 		h.busy(&c.pace, r.target, left)
 	case ctx.Err() != nil || c.isClosed():
 		h.woken = true // for the next waiter, because this waiter has not used its wake-up
-		return true, c.gaveUp(ctx, r)
+		return true, r.gaveUp(ctx)
 	case !passing(r.failure) || h.failed(&c.pace, r, c.cfg.Lease, began):
 		return true, r.failure
 	default:
-		c.renewOwner(r)
+		r.renewOwner()
 	}
 	return false, nil
 }

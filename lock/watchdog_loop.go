@@ -176,7 +176,7 @@ func (w *watchdog) renewOn(leases []*Lease, start clock.Instant) {
 	}
 	ctx, cancel := context.WithTimeout(w.client.life, max(w.client.cfg.Lease/6, renewMin))
 	defer cancel()
-	answers, err := w.client.askRenewals(ctx, leases, false)
+	answers, err := w.askRenewals(ctx, leases, false)
 	if err != nil && !w.client.isClosed() {
 		w.client.log.Warn("renewal", "leases", len(leases), "error", err)
 	}

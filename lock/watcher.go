@@ -124,7 +124,7 @@ func (t to) Stream(ctx context.Context) (*conn.Stream, error) { return t.spread.
 // follow listens to all servers with keys, and to no others.
 func (w *watcher) follow(ctx context.Context) error {
 	masters := map[string]bool{}
-	for server, err := range w.client.masters(ctx) {
+	for server, err := range w.client.nature.masters(ctx, w.client.server) {
 		if err != nil {
 			return w.unless(ctx, err)
 		}

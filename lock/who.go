@@ -31,9 +31,6 @@ func defaultName() string {
 // inName reports whether r may be in the name of a process.
 func inName(r rune) bool { return r > ' ' && r <= '~' && r != ',' }
 
-// title returns the client's part of the names of its connections.
-func (c *Client) title() string { return c.cfg.Name + ":" + c.id }
-
 // introduce adds the client's title to the names of its Server's connections, if the Server has names, until stop is
 // called.
 func introduce(s Server, title string) (stop func()) {
@@ -74,14 +71,9 @@ type HeldLease struct {
 // Held returns the leases of the client that are held now, the oldest first. The members of a [Multi] or [Redlock]
 // count one by one. Held asks no server.
 func (c *Client) Held() []HeldLease {
-	var leases []*Lease
-	c.mu.Lock()
-	for _, e := range c.entries {
-		for l := e.leases; l != nil; l = l.next {
-			leases = append(leases, l)
-		}
-	}
-	c.mu.Unlock()
+	c.table.mu.Lock()
+	leases := slices.Collect(c.table.leases)
+	c.table.mu.Unlock()
 	held := make([]HeldLease, 0, len(leases))
 	for _, l := range leases {
 		if l.Err() == nil {
