@@ -1,7 +1,7 @@
 package lock
 
 import (
-	"context"
+	"time"
 
 	"github.com/lockwire/lockwire/lock/internal/remote"
 )
@@ -33,40 +33,14 @@ func (a Acks) of(n int) int {
 	return int(a)
 }
 
-// acks returns what a Config demands of the replicas of a server.
-func (n *nature) acks(cfg *Config) remote.Acks {
+// acks returns what an Acks demands of the replicas of a server.
+func (n *nature) acks(a Acks, timeout time.Duration) remote.Acks {
 	return remote.Acks{
-		Off:     cfg.Acks == AcksOff || cfg.Acks == AcksAuto && n.failover == nil,
-		Exact:   max(0, int(cfg.Acks)),
-		Of:      cfg.Acks.of,
-		Timeout: cfg.AckTimeout,
+		Off:     a == AcksOff || a == AcksAuto && n.failover == nil,
+		Exact:   max(0, int(a)),
+		Of:      a.of,
+		Timeout: timeout,
 	}
-}
-
-// acking returns the Acked for sending r, or nil if r needs no acknowledgement, for example because it changes nothing.
-func (r *request) acking(ctx context.Context) (*remote.Acked, error) {
-	c := r.client
-	if !c.replicas.On() || r.target.kind.Undo == nil {
-		return nil, nil
-	}
-	leaves, _ := ctx.Deadline()
-	ack, err := c.replicas.New(ctx, r.target.name, leaves)
-	return ack, notReplicated(err)
-}
-
-// acknowledged reports whether enough replicas have the grant, and sets err if not. ack may be nil.
-func (r *request) acknowledged(ctx context.Context, ack *remote.Acked, err *error) bool {
-	c := r.client
-	if ack == nil {
-		return true
-	}
-	bare, failed := ack.Confirm(ctx)
-	if bare {
-		c.counters.unacknowledged.Add(1)
-		r.traced.bare()
-	}
-	*err = notReplicated(failed)
-	return failed == nil
 }
 
 // notReplicated converts the error of an Acked for callers of this package.

@@ -267,6 +267,32 @@ func (r *request) send(ctx context.Context, server conn.Doer, s position) (resp.
 		MayCome: r.state.mayComeOf(), Args: args, Leaves: k.joins})
 }
 
+// acking returns the Acked for sending r, or nil if r needs no acknowledgement, for example because it changes nothing.
+func (r *request) acking(ctx context.Context) (*remote.Acked, error) {
+	c := r.client
+	if !c.replicas.On() || r.target.kind.Undo == nil {
+		return nil, nil
+	}
+	leaves, _ := ctx.Deadline()
+	ack, err := c.replicas.New(ctx, r.target.name, leaves)
+	return ack, notReplicated(err)
+}
+
+// acknowledged reports whether enough replicas have the grant, and sets err if not. ack may be nil.
+func (r *request) acknowledged(ctx context.Context, ack *remote.Acked, err *error) bool {
+	c := r.client
+	if ack == nil {
+		return true
+	}
+	bare, failed := ack.Confirm(ctx)
+	if bare {
+		c.counters.unacknowledged.Add(1)
+		r.traced.bare()
+	}
+	*err = notReplicated(failed)
+	return failed == nil
+}
+
 // untilClose returns a context that ends with ctx or with the client.
 func (c *Client) untilClose(ctx context.Context) (context.Context, context.CancelFunc) {
 	if ctx.Done() == nil {
@@ -305,8 +331,7 @@ func (r *request) granted(start clock.Instant, count, token int64) (bool, time.D
 	var refused error
 	if l.since = c.now(); start.Elapsed(l.since) >= validity(l.term) {
 		r.refused = true
-		h := Handle{client: c, target: r.target}
-		refused = h.grantedLate()
+		refused = r.target.grantedLate(c)
 	} else if !c.table.register(l) {
 		refused = ErrClosed
 	}

@@ -189,9 +189,9 @@ func (b *ballot) decideLocked() {
 // end ends the lease. awaited: when the lock was released, other clients were waiting.
 func (b *ballot) end(awaited bool) {
 	if awaited {
-		b.lock.longer(b.start, b.votes)
+		b.lock.streaks().longer(b.lock.line(), b.start, unit(b.votes, b.lock.quorum))
 	} else {
-		b.lock.endStreak()
+		b.lock.streaks().end(b.lock.line())
 	}
 	b.ended()
 }
@@ -212,7 +212,7 @@ func (b *ballot) worthLocked() error {
 		return nil
 	}
 	first := b.lock.nodes[0]
-	return first.grantedLate()
+	return first.target.grantedLate(first.client)
 }
 
 // verdictLocked returns the reason for the lack of a majority.

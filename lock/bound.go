@@ -36,6 +36,9 @@ const (
 	tasksLast = closeLast / 2
 )
 
+// closeLast is the time limit of Close.
+const closeLast = time.Second
+
 // newBounds returns bounds whose timer counts in timers while it is armed.
 func newBounds(timers *sync.WaitGroup) *bounds {
 	b := &bounds{timers: timers}

@@ -128,13 +128,14 @@ func (x *change) answered(v resp.Value) error {
 
 // The methods of a change for cleanup.
 
-func (x *change) Name() string        { return x.target.name }
-func (x *change) Rank() cleanup.Rank  { return cleanup.Change }
-func (x *change) Size() int           { return 1 }
-func (x *change) Turn() chan struct{} { return nil }
-func (x *change) Unsure()             { x.unsure = true }
-func (x *change) Finish(error)        {}
-func (x *change) Call() *remote.Call  { return x.call(x.client.clocks.Last(x.target.name)) }
+func (x *change) Name() string                { return x.target.name }
+func (x *change) Rank() cleanup.Rank          { return cleanup.Change }
+func (x *change) Size() int                   { return 1 }
+func (x *change) background() (Change, *kind) { return BackgroundChange, x.target.kind }
+func (x *change) Turn() chan struct{}         { return nil }
+func (x *change) Unsure()                     { x.unsure = true }
+func (x *change) Finish(error)                {}
+func (x *change) Call() *remote.Call          { return x.call(x.client.clocks.Last(x.target.name)) }
 
 // Stands ends a change if the server may no longer recognize a repeat, including time asleep.
 func (x *change) Stands() (left bool, outcome error) {
@@ -157,4 +158,13 @@ func checkCount(what string, n, least int) error {
 		return invalidf("%s of %d", what, n)
 	}
 	return nil
+}
+
+// changeTraced is change for a Trace, of a change that gives something back.
+func (h *Handle) changeTraced(ctx context.Context, operation string, args []any) (int64, error) {
+	begin, start := time.Now(), ReleaseStart{Client: h.client, Kind: h.target.kind.Name, Name: h.target.name}
+	ctx = h.client.cfg.Trace.beginRelease(ctx, start)
+	n, err := h.makeChange(ctx, operation, true, args)
+	h.client.cfg.Trace.endRelease(ctx, ReleaseEnd{ReleaseStart: start, Err: err, Elapsed: time.Since(begin)})
+	return n, err
 }

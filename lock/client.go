@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockwire/lockwire/lock/internal/cleanup"
 	"github.com/lockwire/lockwire/lock/internal/clock"
+	"github.com/lockwire/lockwire/lock/internal/gates"
 	"github.com/lockwire/lockwire/lock/internal/logs"
 	"github.com/lockwire/lockwire/lock/internal/machine"
 	"github.com/lockwire/lockwire/lock/internal/remote"
@@ -55,7 +56,8 @@ type Client struct {
 
 	closeErr error // the result of Close; set before over is closed
 
-	gates gates
+	gates   gates.Gates[entryKey] // of Redlocks whose first node is here
+	streaks streaks[entryKey]     // of the same Redlocks
 
 	table  table
 	hasten context.CancelFunc // ends the time of Close; nil until closed; guarded by table.mu
@@ -117,7 +119,7 @@ func (c *Client) know() {
 	c.channels = remote.NewChannels(s, c.nature.publish(c.cfg.Publish), func(fn func(context.Context)) bool {
 		return c.background(func() { fn(c.life) })
 	})
-	c.replicas = remote.NewReplicas(s, c.nature.acks(&c.cfg))
+	c.replicas = remote.NewReplicas(s, c.nature.acks(c.cfg.Acks, c.cfg.AckTimeout))
 	c.clocks = remote.NewClocks(s)
 	c.identity = remote.NewIdentity(s, c.now)
 	c.scripts = remote.NewRunner(s, c.clocks, c.channels)

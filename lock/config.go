@@ -10,20 +10,6 @@ import (
 // MinLease is the shortest lease that a caller may ask for. A shorter lease would end before its holder could use it.
 const MinLease = 10 * time.Millisecond
 
-// Publishing selects the kind of channel for waking waiters.
-type Publishing int
-
-const (
-	// PublishAuto is Redisson's rule: shard channels (SPUBLISH) in a cluster with shard channels, plain channels (PUBLISH)
-	// everywhere else.
-	PublishAuto Publishing = iota
-	// PublishPlain is for a cluster shared with Redisson clients on plain channels: clients before 3.22, or with the
-	// shardedSubscriptionMode OFF.
-	PublishPlain
-	// PublishSharded is for Redisson clients with the shardedSubscriptionMode ON.
-	PublishSharded
-)
-
 // Config configures a [Client]. The zero Config is ready to use.
 type Config struct {
 	// Lease is the lease of a lock under the watchdog, counted from the last renewal: after the death of its holder a
@@ -158,6 +144,9 @@ type Config struct {
 	// Trace, if set, receives events about locks.
 	Trace *Trace
 }
+
+// minFairWait is several times the longest interval between two signs of life of a waiter.
+const minFairWait = 30 * time.Second
 
 func (c Config) withDefaults() Config {
 	if c.Lease == 0 {

@@ -7,18 +7,6 @@ import (
 	"time"
 )
 
-// Name returns the name of the lock. For a lease with Members, Name returns the first member's name.
-func (l *Lease) Name() string { return l.target.name }
-
-// Kind returns the kind of the lock: reentrant, nonreentrant, spin, fenced, fair, nonreentrantfair, read, write, plain or
-// permits; for a lease with Members multi or redlock.
-func (l *Lease) Kind() string {
-	if l.group != nil {
-		return l.group.name()
-	}
-	return l.target.kind.Name
-}
-
 func (g *group) name() string {
 	if g.all {
 		return "multi"
@@ -46,11 +34,3 @@ func (l *Lease) String() string {
 
 // MarshalText returns the String, so that loggers such as log/slog show a lease well.
 func (l *Lease) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
-
-// roughly rounds a duration for a reader.
-func roughly(d time.Duration) time.Duration {
-	if d.Abs() < time.Second {
-		return d.Round(time.Millisecond)
-	}
-	return d.Round(100 * time.Millisecond)
-}

@@ -20,12 +20,6 @@ func (l *Lease) run(ctx context.Context, fn func(context.Context) error) (err er
 	return fn(work)
 }
 
-// leased is a context that knows its lease.
-type leased struct {
-	context.Context
-	lease *Lease
-}
-
 type leaseKey struct{}
 
 func (l leased) Value(key any) any {

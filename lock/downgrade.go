@@ -123,3 +123,23 @@ func (l *Lease) giveTurn() {
 		l.state.give()
 	}
 }
+
+// downgradeTraced is Downgrade for the Trace of the write lease: a release of the write lock and an acquire of the read lock.
+func (l *Lease) downgradeTraced(ctx context.Context, h *holding) (*Lease, error) {
+	begin := time.Now()
+	ctx, a := h.trace.beginAcquire(ctx, AcquireStart{
+		Client: l.client, Kind: l.target.kind.twin.Name, Name: h.name, Try: true, Lease: l.term, Renewed: l.renewed,
+	})
+	a.asked()
+	read, err := l.downgrade(ctx)
+	if l.Err() == ErrReleased && h.ended.CompareAndSwap(false, true) {
+		start := ReleaseStart{Client: l.client, Held: l, Kind: h.kind, Name: h.name, Part: h.part, Age: begin.Sub(h.since)}
+		released := h.trace.beginRelease(ctx, start)
+		l.releasing.Lock()
+		outcome := l.outcome
+		l.releasing.Unlock()
+		h.trace.endRelease(released, ReleaseEnd{ReleaseStart: start, Err: outcome, Elapsed: time.Since(begin), Lost: h.lost.Load()})
+	}
+	a.done(ctx, read, err)
+	return read, err
+}

@@ -3,6 +3,7 @@ package lock
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
@@ -206,4 +207,23 @@ func passing(err error) bool {
 		return errors.Is(err, conn.ErrNotSent) && !errors.Is(err, conn.ErrRefused) && netfail.Dial(err) != netfail.Final
 	}
 	return remote.Passing(reply)
+}
+
+// roughly rounds a duration for a reader.
+func roughly(d time.Duration) time.Duration {
+	if d.Abs() < time.Second {
+		return d.Round(time.Millisecond)
+	}
+	return d.Round(100 * time.Millisecond)
+}
+
+// subject begins the text of an error about a lock.
+func subject(name, shown string) string {
+	switch {
+	case shown != "":
+		return "lock " + shown + ": "
+	case name != "":
+		return "lock " + strconv.Quote(name) + ": "
+	}
+	return "lock: "
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -55,17 +54,6 @@ func (e *NotAcquiredError) Is(target error) bool { return target == ErrNotAcquir
 // Unwrap returns Err.
 func (e *NotAcquiredError) Unwrap() error { return e.Err }
 
-// subject begins the text of an error about a lock.
-func subject(name, shown string) string {
-	switch {
-	case shown != "":
-		return "lock " + shown + ": "
-	case name != "":
-		return "lock " + strconv.Quote(name) + ": "
-	}
-	return "lock: "
-}
-
 // notAcquired returns the error for r.
 func (r *request) notAcquired(err error) *NotAcquiredError {
 	c := r.client
@@ -112,20 +100,6 @@ func (r *request) gaveUp(ctx context.Context) error {
 	return e
 }
 
-// gaveUp returns the error of a Lock of several locks after the end of ctx, or of the client. last is the error of the
-// last attempt. refused: an earlier attempt met another owner.
-func gaveUp(ctx context.Context, first *Handle, since time.Time, refused bool, last error) error {
-	if first.client.isClosed() {
-		return ErrClosed
-	}
-	e := &NotAcquiredError{Name: first.target.name, Kind: first.target.kind.Name, shown: first.client.log.Shown(first.target.name)}
-	if member, ok := errors.AsType[*NotAcquiredError](last); ok {
-		*e = *member
-	}
-	e.end(ctx, since, refused, last)
-	return e
-}
-
 // end completes the error of a wait for several locks.
 func (e *NotAcquiredError) end(ctx context.Context, since time.Time, refused bool, last error) {
 	e.Err, e.unasked = ended(ctx), false
@@ -147,8 +121,7 @@ func (l *Lease) lostLocked(reason Reason, cause error) *LostError {
 	return e
 }
 
-// grantedLate returns the error for a grant of h that arrived after the end of its lease.
-func (h *Handle) grantedLate() *LostError {
-	c, t := h.client, h.target
+// grantedLate returns the error for a grant of t that arrived after the end of its lease.
+func (t *target) grantedLate(c *Client) *LostError {
 	return &LostError{Name: t.name, Kind: t.kind.Name, Reason: Expired, shown: c.log.Shown(t.name)}
 }

@@ -27,9 +27,7 @@ func (c *Client) Idle() bool {
 	defer c.table.mu.Unlock()
 	c.watchdog.mu.Lock()
 	defer c.watchdog.mu.Unlock()
-	c.gates.mu.Lock()
-	defer c.gates.mu.Unlock()
-	return len(c.table.entries)+len(c.table.parked) == 0 && len(c.gates.lines) == 0 && c.cleanup.Idle() &&
+	return len(c.table.entries)+len(c.table.parked) == 0 && c.gates.Free() && c.cleanup.Idle() &&
 		len(c.watchdog.renewals) == 0 && len(c.watchdog.endings) == 0 && len(c.watchdog.watched) == 0
 }
 

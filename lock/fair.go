@@ -3,7 +3,6 @@ package lock
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/resp"
@@ -29,9 +28,6 @@ func newNonReentrantFairKind() *kind {
 	k.args = nonReentrantFairArgs
 	return k
 }
-
-// minFairWait is several times the longest interval between two signs of life of a waiter.
-const minFairWait = 30 * time.Second
 
 // Fair is Redisson's fair RLock (getFairLock): an exclusive lock granted in the order of the server's queue, to
 // waiters of any process. An [Owner] that has the lock may take it again. TryLock does not join the queue, and fails

@@ -116,16 +116,6 @@ func (g *group) look() {
 	g.count(nil)
 }
 
-// tellWhole reports the end of l to the whole, if l is a part.
-func (l *Lease) tellWhole() {
-	if whole := l.whole.Load(); whole != nil {
-		l.mu.Lock()
-		lost := l.lost
-		l.mu.Unlock()
-		whole.group.count(lost)
-	}
-}
-
 // count ends the whole if too few parts remain. cause is the latest loss of a part, if known.
 func (g *group) count(cause *LostError) {
 	living := 0

@@ -102,5 +102,36 @@ func (h *Handle) Info(ctx context.Context) (Info, error) {
 	if h.err != nil {
 		return Info{}, h.err
 	}
-	return h.info(ctx)
+	return h.target.info(ctx, h.client.scripts)
+}
+
+// lockTraced is Lock for a Trace.
+func (h *Handle) lockTraced(ctx context.Context, opts []Option) (lease *Lease, err error) {
+	var r request
+	if err := r.fill(h.client, h.target, opts); err != nil {
+		return nil, err
+	}
+	ctx = r.beginTrace(ctx, false)
+	w, err := r.obtain(ctx)
+	lease = r.got
+	if w != nil {
+		lease, err = w.wait(ctx)
+	}
+	r.traced.done(ctx, lease, err)
+	return lease, err
+}
+
+// tryLockTraced is TryLock for a Trace.
+func (h *Handle) tryLockTraced(ctx context.Context, opts []Option) (*Lease, error) {
+	var r request
+	if err := r.fill(h.client, h.target, opts); err != nil {
+		return nil, err
+	}
+	ctx = r.beginTrace(ctx, true)
+	err := r.tryObtain(ctx)
+	if err != nil {
+		r.got = nil
+	}
+	r.traced.done(ctx, r.got, err)
+	return r.got, err
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
-	"time"
 
 	"github.com/lockwire/lockwire/lock/internal/clock"
 	"github.com/lockwire/lockwire/lock/internal/remote"
@@ -42,20 +41,6 @@ type passed struct {
 	latch   string // an undo leaves this key
 	last    int64  // the latest time at which the hand-over may take effect
 	series  series
-}
-
-// series is a run of consecutive hand-overs.
-type series struct {
-	length int
-	since  time.Time // the time of the acquire before the series
-}
-
-// next returns the series extended by one hand-over.
-func (s series) next() series { return series{s.length + 1, s.since} }
-
-// mayGoOn reports whether the series may continue. alone means that no other client waits for the lock.
-func (s series) mayGoOn(cfg *Config, lease time.Duration, alone bool) bool {
-	return (alone || s.length < cfg.HandOvers) && time.Since(s.since) <= min(cfg.HandOverFor, lease/3)
 }
 
 // noteAlone records whether the server knows of other clients that wait for a lock just released.
@@ -139,7 +124,7 @@ func (l *Lease) claimNext(suits func(next *request) bool) *waiter {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
 	e := c.table.entries[l.target.key()]
-	if e == nil || e.first == nil || !l.series.mayGoOn(&c.cfg, l.term, e.alone) {
+	if e == nil || e.first == nil || !l.series.mayGoOn(c.cfg.HandOvers, c.cfg.HandOverFor, l.term, e.alone) {
 		return nil
 	}
 	first := &e.first.claim

@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"context"
 	"strings"
 	"time"
 
@@ -29,6 +30,9 @@ type kind struct {
 	parted   bool                             // a lease can lose a part of its permits: Unlock releases the rest
 	show     func(owner string) string        // converts the owner to text; nil if already text
 }
+
+// permitSize is the length of the id of a permit, in bytes.
+const permitSize = 16
 
 // variant returns a kind that is stored as base and behaves like it, for the caller to change.
 func variant(k *kinds.Kind, base *kind) *kind {
@@ -84,6 +88,12 @@ func newTarget(k *kind, name string) *target {
 	}
 	return t
 }
+func (k *kind) parseInfo(v resp.Value) (Info, error) {
+	if k.parse != nil {
+		return k.parse(v)
+	}
+	return parseHolders(v, 0)
+}
 
 // remote returns the lock as its server sees it.
 func (t *target) remote() remote.Lock {
@@ -93,6 +103,15 @@ func (t *target) remote() remote.Lock {
 		l.Message = "1"
 	}
 	return l
+}
+
+// info asks the server for the state of the lock.
+func (t *target) info(ctx context.Context, scripts *remote.Runner) (Info, error) {
+	v, err := scripts.RunOnce(ctx, &remote.Call{Script: t.kind.Info, Lock: t.remote(), Keys: t.seeing(), Leaves: true})
+	if err != nil {
+		return Info{}, serverError(err)
+	}
+	return t.kind.parseInfo(v)
 }
 
 // with returns the target's keys followed by a latch.

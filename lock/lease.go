@@ -110,6 +110,21 @@ func (l *Lease) Owner() string {
 	return l.owner
 }
 
+// age returns the time since the grant.
+func (l *Lease) age() time.Duration { return l.since.Elapsed(l.client.now()) }
+
+// Name returns the name of the lock. For a lease with Members, Name returns the first member's name.
+func (l *Lease) Name() string { return l.target.name }
+
+// Kind returns the kind of the lock: reentrant, nonreentrant, spin, fenced, fair, nonreentrantfair, read, write, plain or
+// permits; for a lease with Members multi or redlock.
+func (l *Lease) Kind() string {
+	if l.group != nil {
+		return l.group.name()
+	}
+	return l.target.kind.Name
+}
+
 // ValidUntil returns the instant until which the lock is certainly held, unless somebody forces the lock. Every renewal
 // moves the instant, up to the limit set by [AtMost]. The client counts from before the request was sent and subtracts 1 %
 // of the lease and 2 ms.
@@ -234,8 +249,7 @@ func (l *Lease) Check(ctx context.Context) error {
 
 // strange looks at the key of a lost lock. It returns [ErrWrongType] if the key does not hold a lock of its kind, else nil.
 func (l *Lease) strange(ctx context.Context) error {
-	h := Handle{client: l.client, target: l.target}
-	if _, err := h.info(ctx); errors.Is(err, ErrWrongType) {
+	if _, err := l.target.info(ctx, l.client.scripts); errors.Is(err, ErrWrongType) {
 		return err
 	}
 	return nil
@@ -391,4 +405,20 @@ func (l *Lease) disarmLocked() map[*derived]struct{} {
 	contexts := l.contexts
 	l.contexts = nil
 	return contexts
+}
+
+// leased is a context that knows its lease.
+type leased struct {
+	context.Context
+	lease *Lease
+}
+
+// tellWhole reports the end of l to the whole, if l is a part.
+func (l *Lease) tellWhole() {
+	if whole := l.whole.Load(); whole != nil {
+		l.mu.Lock()
+		lost := l.lost
+		l.mu.Unlock()
+		whole.group.count(lost)
+	}
 }

@@ -372,7 +372,7 @@ func forceAll(ctx context.Context, handles []*Handle) (bool, error) {
 func infoAll(ctx context.Context, handles []*Handle) ([]Info, error) {
 	infos := make([]Info, len(handles))
 	err := atOnce(handles, func(i int, h *Handle) (err error) {
-		infos[i], err = h.info(ctx)
+		infos[i], err = h.target.info(ctx, h.client.scripts)
 		return err
 	})
 	return infos, err
@@ -387,4 +387,18 @@ func atOnce(handles []*Handle, fn func(i int, h *Handle) error) error {
 	}
 	wg.Wait()
 	return errors.Join(errs...)
+}
+
+// gaveUp returns the error of a Lock of several locks after the end of ctx, or of the client. last is the error of the
+// last attempt. refused: an earlier attempt met another owner.
+func gaveUp(ctx context.Context, first *Handle, since time.Time, refused bool, last error) error {
+	if first.client.isClosed() {
+		return ErrClosed
+	}
+	e := &NotAcquiredError{Name: first.target.name, Kind: first.target.kind.Name, shown: first.client.log.Shown(first.target.name)}
+	if member, ok := errors.AsType[*NotAcquiredError](last); ok {
+		*e = *member
+	}
+	e.end(ctx, since, refused, last)
+	return e
 }

@@ -29,7 +29,6 @@ func newPermitsKind() *kind {
 }
 
 const (
-	permitSize = 16 // of the id of a permit, in bytes
 	// maxPermits limits the permits of a lease, because the server is blocked while it counts the permits.
 	maxPermits = 1000
 )

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/lockwire/lockwire/lock/internal/gates"
 )
 
 // RedlockConfig configures a [Redlock]. The zero RedlockConfig is ready to use.
@@ -192,7 +194,7 @@ func (r *Redlock) TryLock(ctx context.Context, opts ...Option) (*Lease, error) {
 
 // tryLock is TryLock for a candidacy.
 func (r *Redlock) tryLock(ctx context.Context, c candidacy) (*Lease, error) {
-	leave, ok := r.gate().tryEnter(r.line())
+	leave, ok := r.gate().TryEnter(r.line())
 	if !ok {
 		return nil, r.refusal()
 	}
@@ -290,13 +292,13 @@ func (r *Redlock) nameOf(h *Handle) string {
 }
 
 // gate is the gate of the first node's client. It admits a single caller at a time to the servers.
-func (r *Redlock) gate() *gates   { return &r.nodes[0].client.gates }
-func (r *Redlock) line() entryKey { return r.nodes[0].target.key() }
+func (r *Redlock) gate() *gates.Gates[entryKey] { return &r.nodes[0].client.gates }
+func (r *Redlock) line() entryKey               { return r.nodes[0].target.key() }
 
 // enter waits in line behind earlier callers of this process, including a holder. stood: the caller had to wait.
 func (r *Redlock) enter(ctx context.Context) (leave func(), stood bool, err error) {
 	first := r.nodes[0].client
-	turn, leave := r.gate().enter(r.line())
+	turn, leave := r.gate().Enter(r.line())
 	select {
 	case <-turn:
 		return leave, false, nil
@@ -350,7 +352,7 @@ func (r *Redlock) contend(ctx context.Context, c candidacy, leave func(), refuse
 		case time.Since(failing) > r.term:
 			return nil, err
 		}
-		r.endStreak()
+		r.streaks().end(r.line())
 		l.widen(votes)
 		if l.await(ctx, lostBallot{votes, err}, r.poll(start, l.spread)) != nil {
 			return nil, r.gaveUp(ctx, since, refused, err)

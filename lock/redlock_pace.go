@@ -46,47 +46,16 @@ func (l *listener) widen(votes []vote) {
 	}
 }
 
-// streak is a series of leases of one process, with other clients waiting at each release.
-type streak struct {
-	series   series
-	released time.Time
-	unit     time.Duration
-}
-
-// longer adds a lease to the streak, acquired at since with these votes and just released.
-func (r *Redlock) longer(since time.Time, votes []vote) {
-	g := r.gate()
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	last, ok := g.streaks[r.line()]
-	if !ok {
-		last.series.since = since
-	}
-	if g.streaks == nil || len(g.streaks) > maxTallies {
-		g.streaks = make(map[entryKey]streak)
-	}
-	g.streaks[r.line()] = streak{last.series.next(), time.Now(), unit(votes, r.quorum)}
-}
-
-// endStreak ends the streak of this process: another client had the lock, or nobody waits.
-func (r *Redlock) endStreak() {
-	g := r.gate()
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	delete(g.streaks, r.line())
-}
+// streaks has the streaks of the first node's client.
+func (r *Redlock) streaks() *streaks[entryKey] { return &r.nodes[0].client.streaks }
 
 // giveWay pauses after a streak of full length, for longer than the others pause after the message of the last release.
 func (r *Redlock) giveWay(ctx context.Context) error {
-	g, first := r.gate(), r.nodes[0].client
-	g.mu.Lock()
-	last, ok := g.streaks[r.line()]
-	over := ok && !last.series.mayGoOn(&first.cfg, r.term, false)
-	if over {
-		delete(g.streaks, r.line())
-	}
-	g.mu.Unlock()
-	if !over {
+	first := r.nodes[0].client
+	last, full := r.streaks().full(r.line(), func(s series) bool {
+		return s.mayGoOn(first.cfg.HandOvers, first.cfg.HandOverFor, r.term, false)
+	})
+	if !full {
 		return nil
 	}
 	pause := 2*redlockSpreadMin*last.unit + rand.N(2*redlockSpreadMin*last.unit)

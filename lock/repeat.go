@@ -16,9 +16,12 @@ type repeat struct {
 	stale bool      // the last request was a late release
 }
 
-func (p *repeat) Name() string        { return p.lease.target.name }
-func (p *repeat) Rank() cleanup.Rank  { return cleanup.Release }
-func (p *repeat) Size() int           { return p.lease.size() }
+func (p *repeat) Name() string       { return p.lease.target.name }
+func (p *repeat) Rank() cleanup.Rank { return cleanup.Release }
+func (p *repeat) Size() int          { return p.lease.size() }
+func (p *repeat) background() (Change, *kind) {
+	return BackgroundRelease, p.lease.target.kind
+}
 func (p *repeat) Turn() chan struct{} { return p.lease.state.turnOf() }
 
 // Stands ends a late release if the server has none of its owner's holds of that time.

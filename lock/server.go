@@ -164,3 +164,17 @@ func (n *nature) place() string {
 	}
 	return n.sole.Target()
 }
+
+// Publishing selects the kind of channel for waking waiters.
+type Publishing int
+
+const (
+	// PublishAuto is Redisson's rule: shard channels (SPUBLISH) in a cluster with shard channels, plain channels (PUBLISH)
+	// everywhere else.
+	PublishAuto Publishing = iota
+	// PublishPlain is for a cluster shared with Redisson clients on plain channels: clients before 3.22, or with the
+	// shardedSubscriptionMode OFF.
+	PublishPlain
+	// PublishSharded is for Redisson clients with the shardedSubscriptionMode ON.
+	PublishSharded
+)

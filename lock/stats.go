@@ -1,9 +1,6 @@
 package lock
 
-import (
-	"sync/atomic"
-	"time"
-)
+import "time"
 
 // Stats has the counters of a Client.
 type Stats struct {
@@ -22,19 +19,6 @@ type Stats struct {
 	// Lateness is the delay of the watchdog's last round, and MaxLateness the longest delay so far. A delay close to the
 	// lease loses locks; its causes are a lack of CPU or a stopped process.
 	Lateness, MaxLateness time.Duration
-}
-
-type counters struct {
-	waiting                                           atomic.Int64
-	acquired, released, lost, renewals, renewalErrors atomic.Uint64
-	unacknowledged                                    atomic.Uint64
-	lateness, maxLateness                             atomic.Int64
-}
-
-// late records the delay d of a round of renewals. Only the watchdog calls late.
-func (n *counters) late(d time.Duration) {
-	n.lateness.Store(int64(d))
-	n.maxLateness.Store(max(n.maxLateness.Load(), int64(d)))
 }
 
 // Stats returns the client's counters. The counters are not read at a single instant.

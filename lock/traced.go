@@ -5,8 +5,6 @@ import (
 	"errors"
 	"sync/atomic"
 	"time"
-
-	"github.com/lockwire/lockwire/lock/internal/cleanup"
 )
 
 // acquiring gathers what AcquireEnd reports. The calls of one acquire run one after the other. A nil acquiring is not
@@ -153,22 +151,6 @@ func (l *Lease) traceLoss() {
 	})
 }
 
-// unlockTraced is unlock for the Trace of the lease.
-func (l *Lease) unlockTraced(ctx context.Context, h *holding, task bool) error {
-	if !h.ended.CompareAndSwap(false, true) {
-		return l.unlock(ctx, task)
-	}
-	begin := time.Now()
-	start := ReleaseStart{Client: l.client, Held: l, Kind: h.kind, Name: h.name, Part: h.part, Age: begin.Sub(h.since)}
-	ctx = h.trace.beginRelease(ctx, start)
-	err := l.unlock(ctx, task)
-	h.over.Store(true)
-	h.trace.endRelease(ctx, ReleaseEnd{
-		ReleaseStart: start, Err: err, Elapsed: time.Since(begin), HandedOver: h.passedOn.Load(), Lost: h.lost.Load(),
-	})
-	return err
-}
-
 func (t *Trace) beginRelease(ctx context.Context, start ReleaseStart) context.Context {
 	if t.ReleaseStart == nil {
 		return ctx
@@ -183,35 +165,6 @@ func (t *Trace) endRelease(ctx context.Context, end ReleaseEnd) {
 	}
 }
 
-// changeTraced is change for a Trace, of a change that gives something back.
-func (h *Handle) changeTraced(ctx context.Context, operation string, args []any) (int64, error) {
-	begin, start := time.Now(), ReleaseStart{Client: h.client, Kind: h.target.kind.Name, Name: h.target.name}
-	ctx = h.client.cfg.Trace.beginRelease(ctx, start)
-	n, err := h.makeChange(ctx, operation, true, args)
-	h.client.cfg.Trace.endRelease(ctx, ReleaseEnd{ReleaseStart: start, Err: err, Elapsed: time.Since(begin)})
-	return n, err
-}
-
-// downgradeTraced is Downgrade for the Trace of the write lease: a release of the write lock and an acquire of the read lock.
-func (l *Lease) downgradeTraced(ctx context.Context, h *holding) (*Lease, error) {
-	begin := time.Now()
-	ctx, a := h.trace.beginAcquire(ctx, AcquireStart{
-		Client: l.client, Kind: l.target.kind.twin.Name, Name: h.name, Try: true, Lease: l.term, Renewed: l.renewed,
-	})
-	a.asked()
-	read, err := l.downgrade(ctx)
-	if l.Err() == ErrReleased && h.ended.CompareAndSwap(false, true) {
-		start := ReleaseStart{Client: l.client, Held: l, Kind: h.kind, Name: h.name, Part: h.part, Age: begin.Sub(h.since)}
-		released := h.trace.beginRelease(ctx, start)
-		l.releasing.Lock()
-		outcome := l.outcome
-		l.releasing.Unlock()
-		h.trace.endRelease(released, ReleaseEnd{ReleaseStart: start, Err: outcome, Elapsed: time.Since(begin), Lost: h.lost.Load()})
-	}
-	a.done(ctx, read, err)
-	return read, err
-}
-
 func releaseOutcome(err error) Outcome {
 	switch {
 	case err == nil:
@@ -222,37 +175,6 @@ func releaseOutcome(err error) Outcome {
 		return OutcomeNotHeld
 	}
 	return OutcomeFailed
-}
-
-// lockTraced is Lock for a Trace.
-func (h *Handle) lockTraced(ctx context.Context, opts []Option) (lease *Lease, err error) {
-	var r request
-	if err := r.fill(h.client, h.target, opts); err != nil {
-		return nil, err
-	}
-	ctx = r.beginTrace(ctx, false)
-	w, err := r.obtain(ctx)
-	lease = r.got
-	if w != nil {
-		lease, err = w.wait(ctx)
-	}
-	r.traced.done(ctx, lease, err)
-	return lease, err
-}
-
-// tryLockTraced is TryLock for a Trace.
-func (h *Handle) tryLockTraced(ctx context.Context, opts []Option) (*Lease, error) {
-	var r request
-	if err := r.fill(h.client, h.target, opts); err != nil {
-		return nil, err
-	}
-	ctx = r.beginTrace(ctx, true)
-	err := r.tryObtain(ctx)
-	if err != nil {
-		r.got = nil
-	}
-	r.traced.done(ctx, r.got, err)
-	return r.got, err
 }
 
 // traceRound begins a round of renewals of n leases, and returns its end. Rounds run one after the other, so that the
@@ -274,30 +196,5 @@ func (w *watchdog) traceRound(n int, begin time.Time) (end func()) {
 		}
 		info.Gone = n - info.Renewed - info.Failed
 		t.Renewal(info)
-	}
-}
-
-// traceBackground reports that the background takes over w, and returns a function to report the end; nil for none.
-func (c *Client) traceBackground(w cleanup.Work) (ended func(outcome error)) {
-	t := c.cfg.Trace
-	if t == nil || t.Background == nil {
-		return nil
-	}
-	info := BackgroundInfo{Client: c, Name: w.Name()}
-	switch w := w.(type) {
-	case *repeat:
-		info.Change, info.Kind = BackgroundRelease, w.lease.target.kind.Name
-	case *change:
-		info.Change, info.Kind = BackgroundChange, w.target.kind.Name
-	case *undo:
-		info.Change, info.Kind = BackgroundUndo, w.request.target.kind.Name
-	default:
-		return nil
-	}
-	t.Background(info)
-	added := time.Now()
-	return func(outcome error) {
-		info.Done, info.Age, info.Err = true, time.Since(added), outcome
-		t.Background(info)
 	}
 }

@@ -3,6 +3,7 @@ package lock
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/lockwire/lockwire/lock/internal/cleanup"
 	"github.com/lockwire/lockwire/lock/internal/clock"
@@ -48,12 +49,13 @@ type undo struct {
 	late    bool     // the acquire may still arrive, and must find its latch
 }
 
-func (u *undo) Name() string          { return u.request.target.name }
-func (u *undo) Rank() cleanup.Rank    { return cleanup.Undo }
-func (u *undo) Turn() chan struct{}   { return u.request.state.turnOf() }
-func (u *undo) Stands() (bool, error) { return true, nil }
-func (u *undo) Unsure()               {}
-func (u *undo) Finish(error)          {}
+func (u *undo) Name() string                { return u.request.target.name }
+func (u *undo) Rank() cleanup.Rank          { return cleanup.Undo }
+func (u *undo) Turn() chan struct{}         { return u.request.state.turnOf() }
+func (u *undo) Stands() (bool, error)       { return true, nil }
+func (u *undo) Unsure()                     {}
+func (u *undo) background() (Change, *kind) { return BackgroundUndo, u.request.target.kind }
+func (u *undo) Finish(error)                {}
 func (u *undo) Count(g *cleanup.Given) {
 	g.Acquires, g.Permits = g.Acquires+1, g.Permits+u.request.permits
 }
@@ -112,3 +114,26 @@ func (l *leaving) Call() *remote.Call {
 }
 
 func (l *leaving) Answered(resp.Value, bool) cleanup.Result { return cleanup.Result{Done: true} }
+
+// traceBackground reports that the background takes over w, and returns a function to report the end; nil for none.
+func (c *Client) traceBackground(w cleanup.Work) (ended func(outcome error)) {
+	t := c.cfg.Trace
+	if t == nil || t.Background == nil {
+		return nil
+	}
+	info := BackgroundInfo{Client: c, Name: w.Name()}
+	shown, ok := w.(interface {
+		background() (Change, *kind)
+	})
+	if !ok { // a place in a line, which expires by itself
+		return nil
+	}
+	change, k := shown.background()
+	info.Change, info.Kind = change, k.Name
+	t.Background(info)
+	added := time.Now()
+	return func(outcome error) {
+		info.Done, info.Age, info.Err = true, time.Since(added), outcome
+		t.Background(info)
+	}
+}

@@ -84,6 +84,11 @@ func (r *Runner) RunInTime(ctx context.Context, name string, of func(last int64)
 	return resp.Value{}, ErrLate
 }
 
+// RunOnce runs x on the client's server, without a last moment.
+func (r *Runner) RunOnce(ctx context.Context, x *Call) (resp.Value, error) {
+	return r.Run(ctx, r.server.Doer, x)
+}
+
 // Run runs x on d.
 func (r *Runner) Run(ctx context.Context, d conn.Doer, x *Call) (resp.Value, error) {
 	ctx = Dividing(ctx)

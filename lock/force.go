@@ -1,0 +1,51 @@
+package lock
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/lockwire/lockwire/lock/internal/kinds"
+	"github.com/lockwire/lockwire/lock/internal/remote"
+	"github.com/lockwire/lockwire/resp"
+)
+
+func (h *Handle) forceUnlock(ctx context.Context) (bool, error) {
+	c, t := h.client, h.target
+	if err := c.channels.Settle(ctx, t.remote()); err != nil {
+		return false, err
+	}
+	holds := c.table.holdsOf(t.hold(), "", nil) // collected before the script, to leave out later holds
+	v, err := c.scripts.RunInTime(ctx, t.name, func(last int64) *remote.Call {
+		return &remote.Call{Script: t.kind.Force, Lock: t.remote(), Keys: t.lined(slices.Clone(t.keys)), Args: t.lineArgs(c, []any{c.channels.Publishing(t.kind.silent), last}),
+			Leaves: true, Tells: true}
+	})
+	if err != nil {
+		return false, serverError(err)
+	}
+	forced, err := v.Bool()
+	if err != nil {
+		return false, fmt.Errorf("lock: force: %w", err)
+	}
+	if !forced {
+		return false, nil
+	}
+	for _, l := range holds {
+		l.lose(Forced, nil)
+		if l.state == nil { // a relay may have passed the hold on
+			for _, heir := range c.table.holdsOf(t.hold(), l.owner, l) {
+				heir.lose(Forced, nil)
+			}
+		}
+	}
+	t.tellForced(ctx, c) // afterwards: it may take long
+	return true, nil
+}
+
+// tellForced announces a forced unlock to all clients. If the announcement fails, the holder learns of the unlock at
+// its next renewal.
+func (t *target) tellForced(ctx context.Context, c *Client) {
+	if _, err := c.server.Send(remote.Patient(ctx), resp.Cmd(remote.PlainPublish, kinds.ForcedChannel, t.name)); err != nil {
+		c.log.Warn("a holder is not told at once that its lock was freed by force", "error", err)
+	}
+}
