@@ -47,17 +47,6 @@ type Call struct {
 	MayCome *int64
 }
 
-// Lock is a lock as its server sees it.
-type Lock struct {
-	Name    string
-	Channel string
-	Line    string // the key of the line of waiting processes; "" for none
-	Silent  bool   // no release is published
-	Queued  bool   // each waiter has a channel of its own
-	Readers bool   // the lease of each reader is a key of its own
-	Message string // wakes the waiters on Channel
-}
-
 // Runner runs the scripts of locks.
 type Runner struct {
 	server   *Server

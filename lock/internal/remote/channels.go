@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -150,13 +149,4 @@ func (ch *Channels) first(set *map[string]bool, rule string) bool {
 	}
 	(*set)[rule] = true
 	return true
-}
-
-// rule returns the ACL rule that allows the channels of l and of all locks with the same prefix.
-func (l *Lock) rule() string {
-	end := strings.IndexAny(l.Channel, ":{")
-	if l.Channel[end] == ':' {
-		end++
-	}
-	return "&" + l.Channel[:end] + "*"
 }

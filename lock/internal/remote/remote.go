@@ -60,6 +60,26 @@ func (s *Server) SlotOf(name string) int {
 	return s.Spread.Slot(name)
 }
 
+// Lock is a lock as its server sees it.
+type Lock struct {
+	Name    string
+	Channel string
+	Line    string // the key of the line of waiting processes; "" for none
+	Silent  bool   // no release is published
+	Queued  bool   // each waiter has a channel of its own
+	Readers bool   // the lease of each reader is a key of its own
+	Message string // wakes the waiters on Channel
+}
+
+// rule returns the ACL rule that allows the channels of l and of all locks with the same prefix.
+func (l *Lock) rule() string {
+	end := strings.IndexAny(l.Channel, ":{")
+	if l.Channel[end] == ':' {
+		end++
+	}
+	return "&" + l.Channel[:end] + "*"
+}
+
 // maxKnown limits the servers remembered.
 const maxKnown = 64
 
