@@ -67,8 +67,14 @@ func inShard(t *testing.T, cfg lock.Config, fn func(t *testing.T, w *world, r *r
 }
 
 // attached has the server say that it has these replicas, each a state and a lag.
-func (w *world) attached(replicas ...string) {
+func (w *world) attached(replicas ...string) { w.attachedLater(replicas, replicas) }
+
+// attachedLater has the server say so of the replicas before a WAIT, and something else behind it.
+func (w *world) attachedLater(replicas, later []string) {
 	w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+		if cmd.Name == "WAIT" {
+			replicas = later
+		}
 		if cmd.Name != "INFO" || len(cmd.Args) < 2 || !strings.EqualFold(cmd.Args[1], "replication") {
 			return fakeredis.Run()
 		}
@@ -203,6 +209,45 @@ func TestAllAcknowledge(t *testing.T) {
 					mustUnlock(t, lease)
 				} else if e, ok := errors.AsType[*lock.NotReplicatedError](err); !ok || e.Needed != x.needed || e.Acked != x.acked {
 					t.Errorf("TryLock() = %v, want one that needed %d", err, x.needed)
+				}
+				w.sleep(time.Minute)
+			})
+		})
+	}
+}
+
+// A replica that comes while the others are waited for acknowledges in place of one that is promoted, and WAIT does not tell.
+func TestNewcomerDoesNotAcknowledge(t *testing.T) {
+	const live, syncing = "state=online,offset=1,lag=0", "state=send_bulk,offset=0,lag=0"
+	const other = "ip=10.0.0.3,port=6379,"
+	for name, x := range map[string]struct {
+		known         conn.Succession
+		before, later []string
+		needed, acked int // 0 needed: the lock is granted
+	}{
+		"one was away, one has left": {conn.Succession{Replicas: 1, Away: 1, AwayAddrs: []string{"10.0.0.2:6379"}}, nil, []string{live}, 1, 0},
+		"one has left":               {conn.Succession{Replicas: 1}, nil, []string{other + live}, 1, 0},
+		"one synchronized":           {conn.Succession{Replicas: 2}, []string{syncing, other + live}, []string{live, other + live}, 1, 0},
+		"both are there":             {conn.Succession{Replicas: 1, Away: 1, AwayAddrs: []string{"10.0.0.2:6379"}}, []string{other + live}, []string{other + live}, 0, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inShard(t, lock.Config{}, func(t *testing.T, w *world, r *replicated, c *lock.Client) {
+				w.attached(other + live)
+				w.srv.Replicas(1)
+				mustUnlock(t, mustLock(t, c, "job"))
+				r.tell(func(r *replicated) {
+					x.known.Master, x.known.Addr = r.heirs.Master, r.heirs.Addr
+					r.heirs = x.known
+				})
+				w.attachedLater(x.before, x.later)
+				lease, err := c.Reentrant("job").TryLock(t.Context())
+				if x.needed == 0 {
+					if err != nil {
+						t.Fatalf("TryLock() = %v", err)
+					}
+					mustUnlock(t, lease)
+				} else if e, ok := errors.AsType[*lock.NotReplicatedError](err); !ok || e.Needed != x.needed || e.Acked != x.acked {
+					t.Errorf("TryLock() = %v, want one that needed %d and has %d", err, x.needed, x.acked)
 				}
 				w.sleep(time.Minute)
 			})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -221,10 +222,11 @@ func TestRedlockWithoutSubscription(t *testing.T) {
 		f.slow()
 		mine := f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, false)
 		other := f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, false)
-		refuse := true
+		var refuse atomic.Bool
+		refuse.Store(true)
 		for _, w := range f[:2] {
 			w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
-				if refuse && cmd.Name == "SUBSCRIBE" {
+				if refuse.Load() && cmd.Name == "SUBSCRIBE" {
 					return fakeredis.Reply("-NOPERM no channels\r\n")
 				}
 				return fakeredis.Run()
@@ -238,7 +240,7 @@ func TestRedlockWithoutSubscription(t *testing.T) {
 		if took := time.Since(start); took > 200*time.Millisecond {
 			t.Errorf("refused: taken after %v", took)
 		}
-		refuse = false
+		refuse.Store(false)
 		mustUnlock(t, lease)
 		lease = lockRed(t, mine)
 		got = waits(t, t.Context(), other)

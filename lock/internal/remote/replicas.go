@@ -337,7 +337,25 @@ func (d *Acked) count(ctx context.Context) (n int, alone bool, err error) {
 		}
 		n = d.r.candidates(h, s)
 	}
+	if n > 0 && (h.live < n || h.syncing > 0 || s.Away > 0) {
+		came, err := d.newcomers(ctx, h)
+		if err != nil {
+			return n, false, err
+		}
+		d.got = max(d.got-came, 0)
+	}
 	return n, d.r.counted(s, n), nil
+}
+
+// newcomers returns the number of live replicas that were not live at the time of h, before WAIT. Such a replica may have
+// acknowledged in place of a candidate: WAIT returns a number only.
+func (d *Acked) newcomers(ctx context.Context, h headcount) (n int64, _ error) {
+	info, err := d.r.server.Doer.Send(Patient(ctx), resp.Cmd("INFO", "replication").On(d.name))
+	if err != nil {
+		return 0, err
+	}
+	after, err := parseReplicas(info)
+	return int64(len(after.liveAddrs) - common(after.liveAddrs, h.liveAddrs)), err
 }
 
 // fewer reports whether a server has fewer live replicas than at the last count.
