@@ -38,6 +38,7 @@ type process struct {
 	workers []*worker
 	doubts  []doubt
 	threads int64 // of Redisson's, so far
+	learnt  bool  // how many replicas there are, by a try in vain
 }
 
 // worker is a goroutine of a process that takes locks.
@@ -348,6 +349,15 @@ func (k *worker) besideOf(o *object) {
 	k.mu.Lock()
 	k.call.beside = append(k.call.beside, o)
 	k.mu.Unlock()
+}
+
+// learns reports whether the process may have had too few replicas acknowledge, once: it has not known of more.
+func (p *process) learns() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	first := !p.learnt
+	p.learnt = true
+	return first
 }
 
 // end takes note that the call has returned, and reports whether the process still lives to learn of it.

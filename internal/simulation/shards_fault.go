@@ -358,6 +358,9 @@ func (g *shards) repair() {
 // fix gives a slot to a node for good. What is in it may be elsewhere.
 func (g *shards) fix(slot, node int) {
 	g.world.history.add("fault", "", "slot %d is given to s%d, as nodes disagree", slot, node)
+	for _, s := range g.servers {
+		s.Do("CLUSTER", "SETSLOT", fmt.Sprint(slot), "STABLE") // one that still imports it believes nobody
+	}
 	g.servers[node].ClaimSlot(slot)
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -434,7 +434,7 @@ func (w *world) returned(k *worker, c call, err error) {
 			w.violate(c.object, "%s: %s = %v, and nothing is wrong", k.name, c.what, err)
 		}
 	case (isOne(err, conn.ErrNotSent, conn.ErrUncertain, lock.ErrNoQuorum) || limitedBy(err)) && !calm:
-	case errors.Is(err, lock.ErrNotReplicated) && (!calm || c.hurries() || w.shards.changedSince(c.since)):
+	case errors.Is(err, lock.ErrNotReplicated) && (!calm || c.hurries() || w.shards.changedSince(c.since) || k.process.learns()):
 	case w.shards != nil && !calm && ofCluster(err):
 	case errors.Is(err, lock.ErrNotSet) && c.object.lossSince(w.start) != nil:
 	default:
