@@ -61,7 +61,7 @@ func Measure(bench string, rounds int, log io.Writer) ([]report.Case, error) {
 		if err != nil {
 			row.Errors = []string{err.Error()}
 			fmt.Fprintln(log, p.name+":", err)
-		} else {
+		} else if p.command == "" {
 			list = append(list, b)
 		}
 		size.Rows = append(size.Rows, row)

@@ -2,6 +2,7 @@ package footprint
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -16,10 +17,12 @@ type program struct {
 	name, kind, dir, tags string
 	modules               []string // that it requires
 	etcd                  bool     // uses an etcd server
+	command               string   // the package of a command to build in place of the program, which is not run
 }
 
 const (
 	lockwireModule = "github.com/lockwire/lockwire"
+	commandPackage = lockwireModule + "/cmd/lockwire"
 	goredisModule  = "github.com/redis/go-redis/v9"
 	rueidisModule  = "github.com/redis/rueidis"
 	redigoModule   = "github.com/gomodule/redigo"
@@ -35,6 +38,8 @@ func programs() []program {
 	return []program{
 		{name: "lockwire", kind: "ours", dir: "lockwire", modules: []string{lockwireModule}},
 		{name: "lockwire without TLS", kind: "variant", dir: "lockwire", tags: withoutTLS, modules: []string{lockwireModule}},
+		{name: "the command lockwire", kind: "variant", dir: "lockwire", modules: []string{lockwireModule}, command: commandPackage},
+		{name: "the command lockwire without TLS", kind: "variant", dir: "lockwire", tags: withoutTLS, modules: []string{lockwireModule}, command: commandPackage},
 		{name: "radix", kind: "peer", dir: "radix", modules: []string{radixModule}},
 		{name: "redigo", kind: "peer", dir: "redigo", modules: []string{redigoModule}},
 		{name: "redsync on redigo", kind: "peer", dir: "redsync-redigo", modules: []string{redsyncModule, redigoModule}},
@@ -58,10 +63,11 @@ func (p program) build(bench, dir string) (binary string, numbers map[string]flo
 		return "", nil, err
 	}
 	binary = filepath.Join(dir, "program")
-	if _, err := p.goTool(dir, "build", "-mod=mod", "-trimpath", "-ldflags=-s -w", "-o", binary, "."); err != nil {
+	what := cmp.Or(p.command, ".")
+	if _, err := p.goTool(dir, "build", "-mod=mod", "-trimpath", "-ldflags=-s -w", "-o", binary, what); err != nil {
 		return "", nil, err
 	}
-	packages, err := p.goTool(dir, "list", "-mod=mod", "-deps", "-f", "{{.Standard}} {{.ImportPath}} {{with .Module}}{{.Path}}{{end}}", ".")
+	packages, err := p.goTool(dir, "list", "-mod=mod", "-deps", "-f", "{{.Standard}} {{.ImportPath}} {{with .Module}}{{.Path}}{{end}}", what)
 	if err != nil {
 		return "", nil, err
 	}
