@@ -59,6 +59,8 @@ type Client struct {
 	gates   gates.Gates[entryKey] // of Redlocks whose first node is here
 	streaks streaks[entryKey]     // of the same Redlocks
 
+	processNames processNames
+
 	table  table
 	hasten context.CancelFunc // ends the time of Close; nil until closed; guarded by table.mu
 }

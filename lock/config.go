@@ -126,8 +126,8 @@ type Config struct {
 	// must be longer, or set its own StopBefore.
 	StopBefore time.Duration
 
-	// WarnAfter is the time after which the Logger reports a lock acquired after a longer wait, or held for longer. A long
-	// hold is reported at a renewal and at Unlock. 0 is never.
+	// WarnAfter is the time after which the Logger reports a wait, with the holder if known, a lock acquired after a longer
+	// wait, and a lock held for longer. A long hold is reported at a renewal and at Unlock. 0 is never.
 	WarnAfter time.Duration
 
 	// Logger reports lost locks, failed or late renewals, and missing permissions of the user for the channels of

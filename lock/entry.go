@@ -34,6 +34,7 @@ type entry struct {
 	idle        uint8         // sweeps since parking
 	alone       bool          // no other client waited at the last release
 	place       any           // this process's place in the server's line; nil for none
+	seen        *seenHolder   // the last answer about a holder elsewhere; nil for none
 }
 
 // heldBy reports whether one of the leases belongs to state. The entry may be nil.

@@ -19,10 +19,16 @@ type NotAcquiredError struct {
 	// Remaining is the remaining lease of the lock, as last reported by the server; 0 if unknown. The holder may extend
 	// the lease.
 	Remaining time.Duration
-	// Holder is an owner of the lock in this process, and HeldFor the age of its lease; "" if there is none. [Client.Inspect]
-	// finds any holder.
-	Holder  string
-	HeldFor time.Duration
+	// Holder is an owner of the lock: in this process, with HeldFor, the age of its lease; or elsewhere, as the server said
+	// HolderSeen ago. A waiter asks once, at most 200 ms before the deadline of its context, which it never exceeds for this.
+	// Holder is "" if unknown: for a call that does not wait, a wait that is cancelled or shorter than 60 ms, for a [Redlock]
+	// or [Multi], a [Plain] or [Spin] lock, and for semaphores. [Client.Inspect] finds any holder.
+	Holder     string
+	HeldFor    time.Duration
+	HolderSeen time.Duration
+	// Process is the name of the process with a Holder elsewhere, the Config.Name of its Client; "" if unknown. Names are
+	// looked up at most once a minute, on a server with up to 1000 connections.
+	Process string
 	Err     error // the end of the context, with the failure of the server if any; nil if another owner has the lock
 
 	shown   string // in place of Name in the text
@@ -39,8 +45,13 @@ func (e *NotAcquiredError) Error() string {
 	if e.Err != nil {
 		b.WriteString(": " + e.Err.Error())
 	}
-	if e.Holder != "" {
+	switch {
+	case e.Holder != "" && e.HolderSeen == 0:
 		fmt.Fprintf(&b, "; held by %s of this process for %v", e.Holder, roughly(e.HeldFor))
+	case e.Process != "":
+		fmt.Fprintf(&b, "; held by %s (%s) %v ago", e.Process, e.Holder, roughly(e.HolderSeen))
+	case e.Holder != "":
+		fmt.Fprintf(&b, "; held by %s %v ago", e.Holder, roughly(e.HolderSeen))
 	}
 	if e.Remaining > 0 {
 		fmt.Fprintf(&b, "; the lease has %v left", roughly(e.Remaining))
@@ -67,8 +78,14 @@ func (r *request) notAcquired(err error) *NotAcquiredError {
 	}
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
+	seen := r.holder
+	if waits := c.table.entries[t.key()]; seen == nil && waits != nil {
+		seen = waits.seen // by the waiter in front
+	}
 	if held := c.table.entries[t.hold()]; held != nil && held.leases != nil && !t.kind.permits {
 		e.Holder, e.HeldFor = held.leases.Owner(), held.leases.age()
+	} else if seen != nil && !r.since.IsZero() && seen.at.After(r.since) {
+		e.Holder, e.Process, e.HolderSeen = seen.owner, seen.process, max(time.Since(seen.at), 1)
 	}
 	return e
 }

@@ -19,18 +19,18 @@ import (
 // Of each kind: the error names the lock, its kind and, in this process, its holder.
 func TestNotAcquiredSaysWhat(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
-		mine, c := w.client(lock.Config{}), w.client(lock.Config{})
+		mine, c := w.client(lock.Config{Name: "web-7"}), w.client(lock.Config{})
 		lease := mustLock(t, mine, "orders", lock.For(time.Minute))
 		w.sleep(41 * time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
 		_, err := c.Reentrant("orders").Lock(ctx)
 		failed, ok := errors.AsType[*lock.NotAcquiredError](err)
-		if !ok || failed.Name != "orders" || failed.Kind != "reentrant" || failed.Waited != 3*time.Second || failed.Holder != "" ||
+		if !ok || failed.Name != "orders" || failed.Kind != "reentrant" || failed.Waited != 3*time.Second || failed.Holder != lease.Owner() || failed.Process == "" || failed.HolderSeen != 200*time.Millisecond ||
 			failed.Remaining != 16*time.Second || !errors.Is(err, lock.ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Lock() = %+v", failed)
 		}
-		want := `lock "orders": not acquired after 3s: context deadline exceeded; the lease has 16s left`
+		want := fmt.Sprintf(`lock "orders": not acquired after 3s: context deadline exceeded; held by web-7 (%s) 200ms ago; the lease has 16s left`, lease.Owner())
 		if err.Error() != want {
 			t.Errorf("Lock() = %v, want %s", err, want)
 		}

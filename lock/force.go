@@ -46,6 +46,6 @@ func (h *Handle) forceUnlock(ctx context.Context) (bool, error) {
 // its next renewal.
 func (t *target) tellForced(ctx context.Context, c *Client) {
 	if _, err := c.server.Send(remote.Patient(ctx), resp.Cmd(remote.PlainPublish, kinds.ForcedChannel, t.name)); err != nil {
-		c.log.Warn("a holder is not told at once that its lock was freed by force", "error", err)
+		c.log.Warn("a holder is not told at once that its lock was freed by force", "lock", c.log.Name(t.name), "error", err)
 	}
 }

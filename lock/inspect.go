@@ -194,8 +194,20 @@ func (i *inspected) processes(ctx context.Context) ([]ClientProcess, error) {
 
 // matchConnection looks for clients in a line of CLIENT LIST, by the name of the connection.
 func matchConnection(line string, known map[string]int, list []ClientProcess) {
-	var names, addr string
-	var age time.Duration
+	names, addr, age := connection(line)
+	for title := range strings.SplitSeq(names, ",") {
+		colon := strings.LastIndexByte(title, ':')
+		if colon < 0 {
+			continue
+		}
+		if n, ok := known[title[colon+1:]]; ok && (!list[n].Connected || age > list[n].Age) {
+			list[n] = ClientProcess{ID: list[n].ID, Connected: true, Name: title[:colon], Addr: addr, Age: age}
+		}
+	}
+}
+
+// connection reads a line of CLIENT LIST.
+func connection(line string) (names, addr string, age time.Duration) {
 	for field := range strings.FieldsSeq(line) {
 		switch key, value, _ := strings.Cut(field, "="); key {
 		case "name":
@@ -207,13 +219,5 @@ func matchConnection(line string, known map[string]int, list []ClientProcess) {
 			age = time.Duration(seconds) * time.Second
 		}
 	}
-	for title := range strings.SplitSeq(names, ",") {
-		colon := strings.LastIndexByte(title, ':')
-		if colon < 0 {
-			continue
-		}
-		if n, ok := known[title[colon+1:]]; ok && (!list[n].Connected || age > list[n].Age) {
-			list[n] = ClientProcess{ID: list[n].ID, Connected: true, Name: title[:colon], Addr: addr, Age: age}
-		}
-	}
+	return names, addr, age
 }

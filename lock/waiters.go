@@ -48,6 +48,8 @@ type waiter struct {
 	head  *head       // owned by the waiter at the front
 	timer *time.Timer // for the next look; nil before the waiter is at the front
 
+	questions questions // owned by the waiter at the front
+
 	counted bool // in Client.queued; constant after join
 
 	next, prev *waiter // guarded by table.mu
@@ -336,6 +338,7 @@ func (t *target) watch(c *Client, wake chan<- struct{}, channels ...string) (*pu
 
 // contend is the loop of the waiter at the front: sleep until a reason for an attempt, then try.
 func (w *waiter) contend(ctx context.Context) error {
+	w.planQuestions(time.Now())
 	for {
 		wait := time.Until(w.head.lookAt())
 		if wait <= 0 || w.claim.state.Load() == delivered {
@@ -344,7 +347,8 @@ func (w *waiter) contend(ctx context.Context) error {
 			}
 			continue
 		}
-		w.timer.Reset(wait)
+		w.askWhatIsDue(ctx)
+		w.timer.Reset(w.questions.next(wait))
 		w.offer(ctx) // from here on, a holder of this process may hand the lock over
 		select {
 		case <-w.wake:

@@ -191,7 +191,7 @@ func TestWaitersDoNotSpin(t *testing.T) {
 				wantErr(t, "Lock", err, lock.ErrNotAcquired)
 				wantErr(t, "Lock", err, context.DeadlineExceeded)
 				synctest.Wait()
-				if n := w.srv.Count("EVALSHA"); n > test.most {
+				if n := w.srv.Count("EVALSHA") - 1; n > test.most { // without the question about the holder
 					t.Errorf("asked %d times in a minute, want at most %d", n, test.most)
 				}
 				w.free()

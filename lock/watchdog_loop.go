@@ -149,7 +149,7 @@ func (w *watchdog) takeDue(at time.Time) []*Lease {
 	w.mu.Unlock()
 	w.client.counters.late(lateness)
 	if lateness > w.client.cfg.RenewEvery/2 {
-		w.client.log.Warn("renewals run late", "by", lateness)
+		w.client.log.Warn("renewals run late", "lock", w.client.log.Name(due[0].target.name), "leases", len(due), "by", lateness)
 	}
 	return due
 }
@@ -178,7 +178,7 @@ func (w *watchdog) renewOn(leases []*Lease, start clock.Instant) {
 	defer cancel()
 	answers, err := w.askRenewals(ctx, leases, false)
 	if err != nil && !w.client.isClosed() {
-		w.client.log.Warn("renewal", "leases", len(leases), "error", err)
+		w.client.log.Warn("renewal", "lock", w.client.log.Name(leases[0].target.name), "leases", len(leases), "error", err)
 	}
 	w.pace(err == nil, ctx.Err() != nil)
 	late := start.Elapsed(w.client.now()) > answeredLate

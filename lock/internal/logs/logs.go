@@ -43,9 +43,11 @@ func (l *Log) WarnOf(name, kind, owner, text string, args ...any) {
 	if l.Logger == nil || !l.allows(name, text) {
 		return
 	}
-	shown := cmp.Or(l.Shown(name), strconv.Quote(name))
-	l.Warn(text, append([]any{"lock", shown, "kind", kind, "owner", owner}, args...)...)
+	l.Warn(text, append([]any{"lock", l.Name(name), "kind", kind, "owner", owner}, args...)...)
 }
+
+// Name returns the name of a lock as it stands in lines.
+func (l *Log) Name(name string) string { return cmp.Or(l.Shown(name), strconv.Quote(name)) }
 
 // Shown returns what stands for the name of a lock in texts; "" is the quoted name.
 func (l *Log) Shown(name string) string {

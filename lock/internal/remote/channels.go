@@ -124,7 +124,7 @@ func (ch *Channels) askRight(l Lock, rule string) {
 		}
 		if may, err := v.Bool(); err == nil && !may {
 			ch.server.Log.Warn("the user may not publish on the channels of locks: waiters are not woken by releases, and look now and then",
-				"missing", "ACL rule "+rule)
+				"missing", "ACL rule "+rule, "lock", ch.server.Log.Name(l.Name))
 		}
 	})
 }
@@ -133,7 +133,7 @@ func (ch *Channels) askRight(l Lock, rule string) {
 func (ch *Channels) NoteRefusal(l Lock, err error) {
 	if errors.Is(err, resp.ErrNoPerm) && ch.first(&ch.subscribed, l.rule()) {
 		ch.server.Log.Warn("the user may not subscribe to the channels of locks: waiters are not woken, and look now and then",
-			"missing", "ACL rule "+l.rule(), "error", err)
+			"missing", "ACL rule "+l.rule(), "lock", ch.server.Log.Name(l.Name), "error", err)
 	}
 }
 

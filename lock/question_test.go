@@ -1,0 +1,164 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/lock"
+)
+
+// tryFor waits for a lock up to d, and returns why it was not acquired.
+func tryFor(t *testing.T, take func(context.Context, ...lock.Option) (*lock.Lease, error), d time.Duration) *lock.NotAcquiredError {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	defer cancel()
+	start := time.Now()
+	_, err := take(ctx)
+	failed, ok := errors.AsType[*lock.NotAcquiredError](err)
+	if !ok {
+		t.Fatalf("Lock() = %v", err)
+	}
+	if waited := time.Since(start); waited != d {
+		t.Errorf("Lock() returned after %v, want %v", waited, d)
+	}
+	return failed
+}
+
+// Of each kind: a wait that ends with its deadline names the holder in another process, also for those behind in line.
+func TestErrorNamesTheHolder(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		mine, c := w.client(lock.Config{Name: "web-7"}), w.client(lock.Config{})
+		others := leasedKinds(t, c)
+		for kind, take := range leasedKinds(t, mine) {
+			switch kind {
+			case "permits", "read":
+				continue // there are more permits, and readers share
+			}
+			lease, err := take(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			errs := make(chan *lock.NotAcquiredError)
+			for range 2 {
+				go func() { errs <- tryFor(t, others[kind], 5*time.Second) }()
+			}
+			for range 2 {
+				failed, owner := <-errs, lease.Owner()
+				if kind == "plain" || kind == "spin" {
+					owner = ""
+				}
+				if failed.Holder != owner || (failed.Process == "web-7") != (owner != "") {
+					t.Errorf("%s: %+v, want the holder %s", kind, failed, owner)
+				}
+			}
+			w.sleep(time.Second)
+			mustUnlock(t, lease)
+			w.srv.Do("DEL", "redisson_lock_token:{job}")
+		}
+		w.srv.Do("DEL", "permits")
+	})
+}
+
+// However the server answers, the deadline holds, and names are not asked for where that is dear or forbidden.
+func TestQuestionsAreBounded(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		mine := w.client(lock.Config{Name: "web-7"})
+		lease := mustLock(t, mine, "job")
+		for what, answer := range map[string]struct {
+			command string
+			action  fakeredis.Action
+			process string
+			lists   int
+		}{
+			"many connections": {"INFO", fakeredis.Reply("+connected_clients:1001\r\n"), "", 0},
+			"no right":         {"CLIENT", fakeredis.Reply("-NOPERM no\r\n"), "", 1},
+			"no answer":        {"INFO", fakeredis.Swallow(), "", 0},
+			"an answer":        {"NONE", fakeredis.Run(), "web-7", 1},
+		} {
+			c := w.client(lock.Config{})
+			lists := 0
+			w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+				if cmd.Name == "CLIENT" && cmd.Args[1] == "LIST" {
+					lists++
+				}
+				if cmd.Name == answer.command && (cmd.Name != "CLIENT" || cmd.Args[1] == "LIST") {
+					return answer.action
+				}
+				return fakeredis.Run()
+			})
+			for range 3 {
+				failed := tryFor(t, c.Reentrant("job").Lock, time.Second)
+				known := failed.Holder == lease.Owner() || what == "no answer" // for which later commands on the connection wait
+				if !known || failed.Process != answer.process {
+					t.Errorf("%s: %+v", what, failed)
+				}
+			}
+			if lists != answer.lists {
+				t.Errorf("%s: %d times CLIENT LIST, want %d", what, lists, answer.lists)
+			}
+			if failed := tryFor(t, c.Reentrant("job").Lock, 50*time.Millisecond); failed.Holder != "" {
+				t.Errorf("%s: a short wait: %+v", what, failed)
+			}
+		}
+		w.srv.Intercept(nil)
+		w.sleep(time.Minute)
+		mustUnlock(t, lease)
+	})
+}
+
+// A long wait is reported with the holder while it lasts, and a log line names the lock.
+func TestLongWaitNamesTheHolder(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		var out logText
+		mine := w.client(lock.Config{Name: "web-7"})
+		c := w.client(lock.Config{WarnAfter: 30 * time.Second, Logger: slog.New(slog.NewTextHandler(&out, nil))})
+		lease := mustLock(t, mine, "orders")
+		next := make(chan *lock.Lease)
+		go func() { next <- mustLock(t, c, "orders") }()
+		w.sleep(29 * time.Second)
+		if text := out.String(); text != "" {
+			t.Errorf("log %s", text)
+		}
+		w.sleep(2 * time.Second)
+		synctest.Wait()
+		want := fmt.Sprintf(`msg="lock: waiting for long" lock="\"orders\"" kind=reentrant owner=%s:1 waited=30s holder=%s process=web-7`, c.ID(), lease.Owner())
+		if text := out.String(); !strings.Contains(text, want) {
+			t.Errorf("log %s, want %s", text, want)
+		}
+		mustUnlock(t, lease)
+		mustUnlock(t, <-next)
+	})
+}
+
+// A line about renewals names a lock, as Config.ShowName shows it.
+func TestLinesNameTheLock(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		var out logText
+		c := w.client(lock.Config{Logger: slog.New(slog.NewTextHandler(&out, nil)), ShowName: func(name string) string { return name[:1] + "*" }})
+		wants := func(want string) {
+			t.Helper()
+			synctest.Wait()
+			if text := out.String(); !strings.Contains(text, want) {
+				t.Errorf("log %s, want %s", text, want)
+			}
+		}
+		lease := mustLock(t, c, "orders")
+		w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+			if cmd.Name == "EVALSHA" || cmd.Name == "EVAL" || cmd.Name == "SCRIPT" {
+				return fakeredis.Reply("-LOADING not yet\r\n")
+			}
+			return fakeredis.Run()
+		})
+		w.sleep(16 * time.Second)
+		w.srv.Intercept(nil)
+		wants(`msg="lock: renewal" lock=o* leases=1 error=`)
+		mustUnlock(t, lease)
+	})
+}
