@@ -86,8 +86,10 @@ func (w *waiter) askWhatIsDue(ctx context.Context) {
 	c := w.client
 	held := c.ownHolder(w.target)
 	if held == nil {
-		held = c.askHolder(ctx, w.target)
-		w.noteHolder(held)
+		if held = c.askHolder(ctx, w.target); held != nil {
+			w.noteHolder(held)
+		}
+		held = w.holder // perhaps of the question before
 	}
 	if warn {
 		args := []any{"waited", roughly(now.Sub(w.since))}

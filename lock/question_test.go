@@ -137,6 +137,27 @@ func TestLongWaitNamesTheHolder(t *testing.T) {
 	})
 }
 
+// An answer stays when a later question has none.
+func TestAnswerIsKept(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		var out logText
+		mine := w.client(lock.Config{Name: "web-7"})
+		c := w.client(lock.Config{WarnAfter: 900 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(&out, nil))})
+		lease := mustLock(t, mine, "job")
+		time.AfterFunc(850*time.Millisecond, func() { w.srv.Mute(true) })
+		failed := tryFor(t, c.Reentrant("job").Lock, time.Second)
+		w.srv.Mute(false)
+		if failed.Holder != lease.Owner() || failed.Process != "web-7" {
+			t.Errorf("%+v", failed)
+		}
+		if text := out.String(); !strings.Contains(text, "process=web-7") {
+			t.Errorf("log %s", text)
+		}
+		w.sleep(time.Minute)
+		mustUnlock(t, lease)
+	})
+}
+
 // A line about renewals names a lock, as Config.ShowName shows it.
 func TestLinesNameTheLock(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
