@@ -37,6 +37,10 @@ help: ## list the targets
 demo: ## workers contend for a lock, one is killed; needs no Redis, or REDIS=redis://... for a real one
 	@$(GO) run ./bench/demo $(if $(REDIS),-redis '$(REDIS)')
 
+.PHONY: why
+why: ## why a job waits: the log, a trace and the metrics of three processes; needs redis-server, or REDIS=redis://...
+	@$(GO) run ./bench/why $(if $(REDIS),-redis '$(REDIS)')
+
 .PHONY: test
 test: install $(if $(filter all,$(SERVERS)),servers) lint ## all checks and tests, installing what they need; SERVERS=all for every server, RACE= without a C compiler
 	@FUZZTIME=$(FUZZTIME) .ci/fuzz $(PACKAGES)

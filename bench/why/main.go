@@ -1,0 +1,81 @@
+// Why shows how an operator finds out why a job waits: three processes want one lock, on a real server, with the spans and metrics
+// that they would send to a collector. It prints their log, one trace of all three, and the metrics of the waiting process.
+//
+// It starts a redis-server, or uses the server of -redis.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/lockwire/lockwire/bench/system"
+)
+
+// workerVariable has the role of a process that this program has started, urlVariable its server and traceVariable its trace.
+const (
+	workerVariable = "LOCKWIRE_WHY_ROLE"
+	urlVariable    = "LOCKWIRE_WHY_URL"
+	traceVariable  = "LOCKWIRE_WHY_TRACEPARENT"
+)
+
+func main() {
+	var err error
+	if role := os.Getenv(workerVariable); role != "" {
+		err = work(context.Background(), role, os.Stdout)
+	} else {
+		url := flag.String("redis", "", "`URL` of a server; without it, a redis-server is started")
+		flag.Parse()
+		err = why(*url, os.Stdout)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "why:", err)
+		os.Exit(1)
+	}
+}
+
+// why runs the processes and prints what they report.
+func why(url string, out io.Writer) error {
+	if url == "" {
+		server, err := system.StartRedis()
+		if errors.Is(err, system.ErrNoRedis) {
+			return fmt.Errorf("%w: name a server with -redis", err)
+		}
+		if err != nil {
+			return err
+		}
+		defer server.Stop()
+		url = "redis://" + server.TCP
+	}
+	parent := newTraceParent()
+	reports := make([]report, len(roles))
+	errs := make([]error, len(roles))
+	var processes sync.WaitGroup
+	for i, r := range roles {
+		processes.Go(func() { reports[i], errs[i] = start(r.name, url, parent) })
+	}
+	processes.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	return show(out, reports)
+}
+
+// role is what a process does.
+type role struct {
+	name     string
+	after    time.Duration // before it wants the lock
+	patience time.Duration // how long it waits at most
+	holds    time.Duration // how long its work takes
+}
+
+var roles = []role{
+	{"nightly-1", 0, 10 * time.Second, 2500 * time.Millisecond},
+	{"web-2", 500 * time.Millisecond, time.Second, 0},
+	{"web-3", 700 * time.Millisecond, 10 * time.Second, 100 * time.Millisecond},
+}
