@@ -3,7 +3,6 @@ package lock
 import (
 	"context"
 	"errors"
-	"strconv"
 	"strings"
 	"time"
 
@@ -204,20 +203,4 @@ func matchConnection(line string, known map[string]int, list []ClientProcess) {
 			list[n] = ClientProcess{ID: list[n].ID, Connected: true, Name: title[:colon], Addr: addr, Age: age}
 		}
 	}
-}
-
-// connection reads a line of CLIENT LIST.
-func connection(line string) (names, addr string, age time.Duration) {
-	for field := range strings.FieldsSeq(line) {
-		switch key, value, _ := strings.Cut(field, "="); key {
-		case "name":
-			names = value
-		case "addr":
-			addr = value
-		case "age":
-			seconds, _ := strconv.ParseInt(value, 10, 32)
-			age = time.Duration(seconds) * time.Second
-		}
-	}
-	return names, addr, age
 }

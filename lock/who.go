@@ -5,6 +5,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // maxName limits the length of the default Config.Name.
@@ -52,4 +53,20 @@ func find[T any](s Server) (found T, ok bool) {
 		}
 		s = wrapper.Unwrap()
 	}
+}
+
+// connection reads a line of CLIENT LIST.
+func connection(line string) (names, addr string, age time.Duration) {
+	for field := range strings.FieldsSeq(line) {
+		switch key, value, _ := strings.Cut(field, "="); key {
+		case "name":
+			names = value
+		case "addr":
+			addr = value
+		case "age":
+			seconds, _ := strconv.ParseInt(value, 10, 32)
+			age = time.Duration(seconds) * time.Second
+		}
+	}
+	return names, addr, age
 }

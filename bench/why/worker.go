@@ -141,7 +141,7 @@ func (c *collector) ExportSpans(_ context.Context, ended []sdktrace.ReadOnlySpan
 		kept := span{Process: c.process, Name: s.Name(), ID: s.SpanContext().SpanID().String(), Parent: s.Parent().SpanID().String(), Begin: s.StartTime(), End: s.EndTime()}
 		for _, a := range s.Attributes() {
 			if key := string(a.Key); key == "lock.name" || key == "lock.owner" || key == "lock.outcome" || key == "lock.attempts" {
-				kept.Notes = append(kept.Notes, strings.TrimPrefix(key, "lock.")+"="+a.Value.Emit())
+				kept.Notes = append(kept.Notes, strings.TrimPrefix(key, "lock.")+"="+a.Value.String())
 			}
 		}
 		if text := s.Status().Description; text != "" {
