@@ -86,10 +86,7 @@ func (w *waiter) askWhatIsDue(ctx context.Context) {
 	c := w.client
 	held := c.ownHolder(w.target)
 	if held == nil {
-		if held = c.askHolder(ctx, w.target); held != nil {
-			w.noteHolder(held)
-		}
-		held = w.holder // perhaps of the question before
+		held = w.noteHolder(c.askHolder(ctx, w.target))
 	}
 	if warn {
 		args := []any{"waited", roughly(now.Sub(w.since))}
@@ -100,14 +97,24 @@ func (w *waiter) askWhatIsDue(ctx context.Context) {
 	}
 }
 
-// noteHolder keeps an answer for the errors of this waiter and of those behind it.
-func (w *waiter) noteHolder(held *seenHolder) {
-	w.holder = held
+// noteHolder keeps an answer for the errors of this waiter and of those behind it. It returns the last answer of the line; nil if
+// there is none.
+//
+// A holder of this process may read the request of a waiter with an entry at any time: the answer is in the entry.
+func (w *waiter) noteHolder(held *seenHolder) *seenHolder {
+	kept := &w.holder
 	if w.entry != nil {
 		w.client.table.mu.Lock()
 		defer w.client.table.mu.Unlock()
-		w.entry.seen = held
+		kept = &w.entry.seen
 	}
+	if held != nil {
+		*kept = held
+	}
+	if *kept == nil || !(*kept).at.After(w.since) {
+		return nil
+	}
+	return *kept
 }
 
 // ownHolder returns an owner of a lock in this process; nil if there is none.

@@ -28,7 +28,7 @@ type request struct {
 	last     int64                     // the latest time at which a sent request may take effect, by the server's clock, in ms
 	again    time.Duration             // of a request without a wait: the time until the next reason to ask
 	ends     time.Duration             // the end of the lease last reported by a refusal, as clocks.Age; 0 if unknown
-	holder   *seenHolder               // the last answer about a holder elsewhere; nil for none
+	holder   *seenHolder               // the last answer about a holder elsewhere, of a waiter without an entry; nil for none
 	permits  int                       // the number of permits, for a kind with permits
 	traced   *acquiring                // for the Trace; nil if not traced
 	via      func(conn.Doer) conn.Doer // wraps the Doer that sends the acquire; nil for none
