@@ -153,7 +153,7 @@ func (b *ballot) count(h *Handle, l *Lease, again time.Duration, err error) {
 	case errors.Is(err, ErrNotAcquired):
 		b.refused++
 		if v.verdict = voteRefused; again != noTTL {
-			v.ends = b.start.Add(v.took + max(again, h.client.pace.floor))
+			v.ends = b.start.Add(v.took + max(again, h.client.pace.Floor))
 		}
 	default:
 		v.verdict = voteFailed

@@ -10,6 +10,7 @@ import (
 	"github.com/lockwire/lockwire/lock/internal/clock"
 	"github.com/lockwire/lockwire/lock/internal/gates"
 	"github.com/lockwire/lockwire/lock/internal/logs"
+	"github.com/lockwire/lockwire/lock/internal/looks"
 	"github.com/lockwire/lockwire/lock/internal/machine"
 	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/pubsub"
@@ -22,7 +23,7 @@ type Client struct {
 	cfg      Config
 	id       string                          // constant; the first half of each owner
 	visitor  any                             // constant; the place of an acquire that does not wait: in no line
-	pace     pace                            // constant
+	pace     looks.Pace                      // constant
 	limits   *limits                         // constant; those of cfg, or nil
 	boot     func(t time.Time) time.Duration // constant; the clock that includes sleep, at the recent time t
 	owners   atomic.Int64

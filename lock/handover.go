@@ -87,7 +87,7 @@ func (w *waiter) endOffer(ctx context.Context) (granted bool) {
 
 // inherit makes a lease of a hand-over, and reports success. After a failure w has a reason to look.
 func (w *waiter) inherit() (granted bool) {
-	c, r, h, p := w.client, &w.request, w.head, w.claim.outcome
+	r, h, p := &w.request, w.head, w.claim.outcome
 	w.claim.state.Store(active)
 	switch {
 	case p.granted:
@@ -106,11 +106,13 @@ func (w *waiter) inherit() (granted bool) {
 		r.undo(p.start, true)
 		r.renewOwner()
 	}
-	heard := h.woken
-	if granted && h.poll > 0 {
-		h.acquired(&c.pace, r)
+	heard := h.Woken()
+	if granted && h.Begun() {
+		w.acquired()
 	}
-	h.woken = h.woken || heard || !granted
+	if heard || !granted {
+		h.Wake()
+	}
 	return granted
 }
 

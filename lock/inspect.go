@@ -71,7 +71,7 @@ type inspected struct {
 func inspect(ctx context.Context, c *Client, name string) (inspected, error) {
 	ctx = remote.Patient(ctx)
 	seen := inspected{Inspection: Inspection{Name: name}, client: c}
-	for range looks {
+	for range mostLooks {
 		v, err := kinds.Shape().Run(ctx, c.server, kinds.ShapeKeys(name))
 		if err != nil {
 			return seen, serverError(err)
@@ -106,8 +106,8 @@ func inspect(ctx context.Context, c *Client, name string) (inspected, error) {
 	return seen, ErrWrongType
 }
 
-// looks limits the attempts to look at a key that changes its kind in between.
-const looks = 3
+// mostLooks limits the attempts to look at a key that changes its kind in between.
+const mostLooks = 3
 
 // lookAtNumber looks at a key that is no lock: a number may be a semaphore or a latch.
 func (i *inspected) lookAtNumber(ctx context.Context) error {

@@ -73,7 +73,7 @@ func (l *listener) close() {
 func (l *listener) await(ctx context.Context, lost lostBallot, poll time.Time) error {
 	first := l.lock.nodes[0].client
 	pause := rand.N(min(2*time.Duration(l.spread)*unit(lost.votes, l.lock.quorum), redlockPauseMax))
-	last := time.Now().Add(first.pace.ceiling - rand.N(first.pace.ceiling/10))
+	last := time.Now().Add(first.pace.Ceiling - rand.N(first.pace.Ceiling/10))
 	l.subscribe()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -81,7 +81,7 @@ func (l *listener) await(ctx context.Context, lost lostBallot, poll time.Time) e
 		free, missed := l.free(lost.votes)
 		at := last
 		if end, ok := l.expiry(lost.votes, free); ok {
-			at = earlier(at, end.Add(first.pace.slack+pause))
+			at = earlier(at, end.Add(first.pace.Slack+pause))
 		}
 		switch {
 		case errors.Is(lost.err, ErrLost):
@@ -142,7 +142,7 @@ func (l *listener) expiry(votes []vote, free int) (end time.Time, ok bool) {
 	}
 	slices.SortFunc(ends, time.Time.Compare)
 	more := l.lock.quorum - free
-	if more <= 0 || more > len(ends) || l.lock.nodes[0].client.pace.ignoreTTL {
+	if more <= 0 || more > len(ends) || l.lock.nodes[0].client.pace.IgnoreTTL {
 		return time.Time{}, false
 	}
 	return ends[more-1], true

@@ -3,33 +3,20 @@ package lock
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
+	"github.com/lockwire/lockwire/lock/internal/looks"
 	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/pubsub"
 )
 
-// pace has the times of a waiter's looks without a wake-up.
-type pace struct {
-	// floor and ceiling bound the time to the next look. floor keeps a waiter from spinning near the end of the holder's
-	// lease; ceiling covers a wake-up lost by the server.
-	floor, ceiling time.Duration
-	// pollMin and pollMax bound the growing pauses between looks while there is no subscription or no server.
-	pollMin, pollMax time.Duration
-	// slack is added to the holder's remaining lease, so that the key has expired at the next look.
-	slack time.Duration
-	// ignoreTTL makes waiters rely on wake-ups alone, for tests of lost wake-ups.
-	ignoreTTL bool
-}
-
-var defaultPace = pace{
-	floor:   10 * time.Millisecond,
-	ceiling: 10 * time.Second,
-	pollMin: 50 * time.Millisecond,
-	pollMax: time.Second,
-	slack:   2 * time.Millisecond,
+var defaultPace = looks.Pace{
+	Floor:   10 * time.Millisecond,
+	Ceiling: 10 * time.Second,
+	PollMin: 50 * time.Millisecond,
+	PollMax: time.Second,
+	Slack:   2 * time.Millisecond,
 }
 
 // waiter is a waiting call of Lock. It stands in the line of its process, or by itself if the server keeps the line.
@@ -57,17 +44,8 @@ type waiter struct {
 
 // head is the state of the waiter at the front. It passes from waiter to waiter with the turn.
 type head struct {
-	events  *pubsub.Watch
-	up      bool // the subscription is in place
-	woken   bool // an event has arrived since the last attempt
-	short   bool // the last attempt was not acknowledged; its undo wakes other waiters in the same situation
-	next    time.Time
-	floor   time.Duration
-	poll    time.Duration
-	failing time.Time     // start of the first attempt of a series without an answer
-	failure error         // of the last attempt in the series
-	looks   int           // number of looks at a silent kind
-	slept   time.Duration // last pause of a silent kind
+	looks.Looks
+	events *pubsub.Watch
 }
 
 // newWaiter puts a copy of r in line. left is the holder's remaining lease, if known. The caller must call wait.
@@ -133,12 +111,14 @@ func (w *waiter) leave() {
 		e.first = w.next
 		if e.first != nil {
 			// The next waiter may want fewer permits than w.
-			e.head.woken = e.head.woken || w.target.kind.others != nobody || w.target.line != "" && e.place == nil
+			if w.target.kind.others != nobody || w.target.line != "" && e.place == nil {
+				e.head.Wake()
+			}
 			e.first.front.Store(true)
 			notify(e.first.wake)
 		} else {
 			unused = e.head.events
-			if parked = unused != nil && e.head.up && !c.table.closed; parked {
+			if parked = unused != nil && e.head.Up() && !c.table.closed; parked {
 				c.table.parkLocked(w.target.key(), e, unused)
 			}
 			e.head = head{}
@@ -200,7 +180,7 @@ func (w *waiter) end(err *error) {
 func (w *waiter) awaitFront(ctx context.Context) (done bool, err error) {
 	var again <-chan time.Time // for an Owner, who may hold the lock already while the waiters in front wait
 	if w.state != nil && !w.refused {
-		again = time.After(w.client.pace.pollMin)
+		again = time.After(w.client.pace.PollMin)
 	}
 	for !w.front.Load() {
 		select {
@@ -233,7 +213,7 @@ func (w *waiter) lookInLine(ctx context.Context) (done bool, again <-chan time.T
 	if err != nil {
 		w.renewOwner()
 		if w.state != nil {
-			again = time.After(c.pace.pollMax)
+			again = time.After(c.pace.PollMax)
 		}
 	}
 	return false, again, nil
@@ -287,7 +267,7 @@ func notify(look chan struct{}) {
 // prepare readies w for the front, and the head if w is the first waiter of its line. It reports done at the end of the wait.
 func (w *waiter) prepare(ctx context.Context) (done bool, err error) {
 	h := w.head
-	if h.poll != 0 {
+	if h.Begun() {
 		if h.events != nil {
 			h.events.Move(w.wake)
 			h.noteEvents(w.client, w.target)
@@ -298,18 +278,22 @@ func (w *waiter) prepare(ctx context.Context) (done bool, err error) {
 		}
 		return true, err
 	}
-	w.timer = time.NewTimer(time.Until(h.next))
+	w.timer = time.NewTimer(time.Until(h.At()))
 	return false, nil
 }
 
 // prepare readies h for w, the first waiter of a line.
 func (h *head) prepare(w *waiter) error {
 	c, t := w.client, w.target
-	*h = head{poll: c.pace.pollMin, floor: c.pace.floor}
+	*h = head{Looks: looks.Begin(&c.pace)}
 	if h.events = c.table.unpark(t.key()); h.events != nil {
 		h.events.Move(w.wake)
 		h.noteEvents(c, t)
-		h.woken = !w.seen.holds(h.events)
+		if w.seen.holds(h.events) {
+			h.Used()
+		} else {
+			h.Wake()
+		}
 	} else if !t.kind.silent {
 		channels := []string{t.channel}
 		switch {
@@ -324,7 +308,7 @@ func (h *head) prepare(w *waiter) error {
 		}
 		h.events = events
 	}
-	h.busy(&c.pace, t, w.left)
+	h.Refused(&c.pace, time.Now(), w.left, t.backoff)
 	return nil
 }
 
@@ -340,7 +324,7 @@ func (t *target) watch(c *Client, wake chan<- struct{}, channels ...string) (*pu
 func (w *waiter) contend(ctx context.Context) error {
 	w.planQuestions(time.Now())
 	for {
-		wait := time.Until(w.head.lookAt())
+		wait := time.Until(w.head.At())
 		if wait <= 0 || w.claim.state.Load() == delivered {
 			if done, err := w.lookAtFront(ctx); done {
 				return err
@@ -358,7 +342,7 @@ func (w *waiter) contend(ctx context.Context) error {
 				return nil
 			}
 		case <-w.look:
-			w.head.woken = true
+			w.head.Wake()
 		case <-w.timer.C:
 		case <-ctx.Done():
 			return w.quit(ctx)
@@ -375,14 +359,14 @@ func (w *waiter) lookAtFront(ctx context.Context) (done bool, err error) {
 		return true, nil
 	}
 	if w.claim.state.Load() == abandoned {
-		h.woken = true
+		h.Wake()
 		return true, r.gaveUp(ctx)
 	}
 	h.noteEvents(c, r.target)
 	began := time.Now()
-	if h.hopeless(r, c.cfg.Lease, began) {
-		r.failure = h.failure
-		return true, r.failure
+	if failure, hopeless := h.Hopeless(began, r.since, c.cfg.Lease); hopeless {
+		r.failure = failure
+		return true, failure
 	}
 	attempts, cancel := c.untilClose(ctx)
 	defer cancel()
@@ -391,15 +375,14 @@ func (w *waiter) lookAtFront(ctx context.Context) (done bool, err error) {
 	granted, left, r.failure = r.attempt(attempts)
 	switch {
 	case granted:
-		h.acquired(&c.pace, r)
+		w.acquired()
 		return true, nil
 	case r.failure == nil:
-		h.woken, r.late = false, time.Time{}
-		h.busy(&c.pace, r.target, left)
+		w.busy(left)
 	case ctx.Err() != nil || c.isClosed():
-		h.woken = true // for the next waiter, because this waiter has not used its wake-up
+		h.Wake() // for the next waiter, because this waiter has not used its wake-up
 		return true, r.gaveUp(ctx)
-	case !passing(r.failure) || h.failed(&c.pace, r, c.cfg.Lease, began):
+	case !passing(r.failure) || w.failed(began):
 		return true, r.failure
 	default:
 		r.renewOwner()
@@ -416,92 +399,40 @@ func (h *head) noteEvents(c *Client, t *target) {
 	if !up {
 		c.channels.NoteRefusal(t.remote(), h.events.Err())
 	}
-	if h.up && !up {
-		h.poll = c.pace.pollMin
-		h.next = earlier(h.next, time.Now().Add(h.poll))
-	}
-	h.up, h.woken = up, h.woken || news
+	h.Note(&c.pace, time.Now(), news, up)
 }
 
-// busy sets the next look after an attempt on a held lock. left is the holder's remaining lease.
-func (h *head) busy(p *pace, t *target, left time.Duration) {
-	h.failing, h.short = time.Time{}, false
-	if h.up {
-		h.poll = p.pollMin
-	}
-	if t.kind.silent {
-		h.slept = t.backoff(h.looks, h.slept)
-		h.looks++
-		h.next = time.Now().Add(h.slept)
-		return
-	}
-	h.next = time.Now().Add(h.pause(p, left))
+// busy sets the next look after a refusal. left is the remaining lease of the holder.
+func (w *waiter) busy(left time.Duration) {
+	w.head.Used()
+	w.late = time.Time{}
+	w.head.Refused(&w.client.pace, time.Now(), left, w.target.backoff)
 }
 
-// acquired sets the next look of the waiter behind. An exclusive lock needs no look before the lease ends or is released.
-func (h *head) acquired(p *pace, r *request) {
-	h.floor = p.floor
-	h.looks, h.slept = 0, 0
-	h.busy(p, r.target, r.lease)
-	h.woken = r.target.kind.others != nobody || r.tells // with tells, the next waiter must announce itself
+// acquired sets the next look, of the waiter behind.
+func (w *waiter) acquired() {
+	more := w.target.kind.others != nobody || w.tells // with tells, the next waiter must announce itself
+	w.head.Acquired(&w.client.pace, time.Now(), w.request.lease, w.target.backoff, more)
 }
 
-// lookAt returns the time of the next look, in the past if a look is due.
-func (h *head) lookAt() time.Time {
-	if h.woken && !h.short {
-		return time.Time{}
-	}
-	return h.next
-}
-
-func (h *head) pause(p *pace, left time.Duration) time.Duration {
-	d := p.ceiling - rand.N(p.ceiling/10)
+// failed sets the next look after an attempt, begun at began, that failed with w.failure. It reports true if the failures have
+// lasted for the time of a lease.
+func (w *waiter) failed(began time.Time) (tooLong bool) {
+	h, p, at, patience := w.head, &w.client.pace, time.Now(), w.client.cfg.Lease
 	switch {
-	case p.ignoreTTL, left == noTTL:
-	case left <= h.floor:
-		d = h.floor
-		h.floor = min(2*h.floor, p.pollMax)
-	default:
-		h.floor = p.floor
-		d = min(d, min(left, d)+p.slack)
-	}
-	if !h.up {
-		d = min(d, h.poll-rand.N(h.poll/4))
-		h.poll = min(2*h.poll, p.pollMax)
-	}
-	return d
-}
-
-// failed sets the next look after an attempt of r, begun at began, failed with r.failure. It reports true if the failures have
-// lasted for patience.
-func (h *head) failed(p *pace, r *request, patience time.Duration, began time.Time) (tooLong bool) {
-	at := time.Now()
-	h.woken = false
-	h.next = at.Add(h.poll - rand.N(h.poll/4))
-	h.poll = min(2*h.poll, p.pollMax)
-	if h.short = errors.Is(r.failure, ErrNotReplicated); h.short {
-		h.poll = p.pollMin      // the attempt already took AckTimeout, or the next request clears the cause
-		h.failing = time.Time{} // the server has answered; ctx limits the wait for replicas
+	case errors.Is(w.failure, ErrNotReplicated): // the server has answered; ctx limits the wait for replicas
+		h.Short(p, at)
 		return false
-	}
-	if errors.Is(r.failure, ErrLost) {
-		// The server answered too late for the lease of r. The lateness is counted per request.
-		h.failing = time.Time{}
-		if r.late.IsZero() {
-			r.late = at
+	case errors.Is(w.failure, ErrLost): // the server answered too late for the lease of w: counted per request
+		h.Failed(p, at)
+		if w.late.IsZero() {
+			w.late = at
 		}
-		return at.Sub(r.late) >= patience
+		return at.Sub(w.late) >= patience
 	}
-	if h.failing.IsZero() {
-		h.failing = began
-	}
-	h.failure = r.failure
-	return h.hopeless(r, patience, at)
-}
-
-// hopeless reports whether attempts have had no answer for patience, counted at the earliest from the start of r's own wait.
-func (h *head) hopeless(r *request, patience time.Duration, at time.Time) bool {
-	return !h.failing.IsZero() && at.Sub(h.failing) >= patience && at.Sub(r.since) >= patience
+	h.Unanswered(p, at, began, w.failure)
+	_, tooLong = h.Hopeless(at, w.since, patience)
+	return tooLong
 }
 
 func earlier(a, b time.Time) time.Time {

@@ -1,0 +1,155 @@
+// Package looks decides when the waiter at the front of a line looks next, that is, tries to acquire the lock again.
+//
+// Invariants:
+//
+//   - After an event the next look is due at once, unless the last look lacked acknowledgements: its own undo wakes
+//     the others in that situation.
+//   - Without an event there is a next look all the same: by the end of the holder's lease, by the Ceiling, and by PollMax
+//     while no subscription is in place.
+//   - A look never follows a refusal before the Floor, however short the holder's lease is.
+package looks
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// Pace has the times of looks without an event.
+type Pace struct {
+	// Floor and Ceiling bound the time to the next look. Floor keeps a waiter from spinning near the end of the holder's
+	// lease; Ceiling covers a wake-up lost by the server.
+	Floor, Ceiling time.Duration
+	// PollMin and PollMax bound the growing pauses between looks while there is no subscription or no server.
+	PollMin, PollMax time.Duration
+	// Slack is added to the holder's remaining lease, so that the key has expired at the next look.
+	Slack time.Duration
+	// IgnoreTTL makes waiters rely on wake-ups alone, for tests of lost wake-ups.
+	IgnoreTTL bool
+}
+
+// Looks is what is known at the front of a line. It passes from waiter to waiter with the front, and only the waiter at the
+// front uses it. The zero Looks have not begun.
+type Looks struct {
+	up      bool // the subscription is in place
+	woken   bool // an event has arrived since the last look
+	short   bool // the last look was not acknowledged
+	next    time.Time
+	floor   time.Duration
+	poll    time.Duration
+	failing time.Time // start of the first look of a series without an answer
+	failure error     // of the last look in the series
+	count   int       // of looks at a kind that publishes no release
+	slept   time.Duration
+}
+
+// Begin returns the Looks of the first waiter of a line.
+func Begin(p *Pace) Looks { return Looks{poll: p.PollMin, floor: p.Floor} }
+
+// Begun reports whether a waiter has been at the front.
+func (l *Looks) Begun() bool { return l.poll != 0 }
+
+// Up reports whether the subscription is in place.
+func (l *Looks) Up() bool { return l.up }
+
+// Woken reports whether an event has arrived since the last look.
+func (l *Looks) Woken() bool { return l.woken }
+
+// Wake makes a look due.
+func (l *Looks) Wake() { l.woken = true }
+
+// At returns the time of the next look, in the past if a look is due.
+func (l *Looks) At() time.Time {
+	if l.woken && !l.short {
+		return time.Time{}
+	}
+	return l.next
+}
+
+// Note records the state of the subscription at the time at, and whether it has had an event.
+func (l *Looks) Note(p *Pace, at time.Time, news, up bool) {
+	if l.up && !up {
+		l.poll = p.PollMin
+		if soon := at.Add(l.poll); soon.Before(l.next) {
+			l.next = soon
+		}
+	}
+	l.up, l.woken = up, l.woken || news
+}
+
+// Refused sets the next look after a refusal. left is the remaining lease of the holder, negative if unknown. backoff returns
+// the pause of a kind that publishes no release; nil for all other kinds.
+func (l *Looks) Refused(p *Pace, at time.Time, left time.Duration, backoff func(looks int, last time.Duration) time.Duration) {
+	l.failing, l.short = time.Time{}, false
+	if l.up {
+		l.poll = p.PollMin
+	}
+	if backoff != nil {
+		l.slept = backoff(l.count, l.slept)
+		l.count++
+		l.next = at.Add(l.slept)
+		return
+	}
+	l.next = at.Add(l.pause(p, left))
+}
+
+func (l *Looks) pause(p *Pace, left time.Duration) time.Duration {
+	d := p.Ceiling - rand.N(p.Ceiling/10)
+	switch {
+	case p.IgnoreTTL, left < 0:
+	case left <= l.floor:
+		d = l.floor
+		l.floor = min(2*l.floor, p.PollMax)
+	default:
+		l.floor = p.Floor
+		d = min(d, min(left, d)+p.Slack)
+	}
+	if !l.up {
+		d = min(d, l.jittered())
+		l.poll = min(2*l.poll, p.PollMax)
+	}
+	return d
+}
+
+func (l *Looks) jittered() time.Duration { return l.poll - rand.N(l.poll/4) }
+
+// Acquired sets the next look, of the waiter behind. An exclusive lock needs no look before its lease ends or it is released;
+// more: the waiter behind has to look at once.
+func (l *Looks) Acquired(p *Pace, at time.Time, lease time.Duration, backoff func(int, time.Duration) time.Duration, more bool) {
+	l.floor = p.Floor
+	l.count, l.slept = 0, 0
+	l.Refused(p, at, lease, backoff)
+	l.woken = more
+}
+
+// Used records that a look came after all events so far.
+func (l *Looks) Used() { l.woken = false }
+
+// Failed sets the next look after one without a lock and without a refusal.
+func (l *Looks) Failed(p *Pace, at time.Time) {
+	l.woken, l.short, l.failing = false, false, time.Time{}
+	l.next = at.Add(l.jittered())
+	l.poll = min(2*l.poll, p.PollMax)
+}
+
+// Short is Failed after a grant that too few replicas have acknowledged. The look has already taken the time of the wait for
+// replicas, or the next request clears the cause: the pauses do not grow.
+func (l *Looks) Short(p *Pace, at time.Time) {
+	l.Failed(p, at)
+	l.short, l.poll = true, p.PollMin
+}
+
+// Unanswered is Failed after a look, begun at began, to which the server gave no answer.
+func (l *Looks) Unanswered(p *Pace, at, began time.Time, failure error) {
+	first := l.failing
+	if first.IsZero() {
+		first = began
+	}
+	l.Failed(p, at)
+	l.failing, l.failure = first, failure
+}
+
+// Hopeless reports whether looks have had no answer for patience, counted at the earliest from since, and returns the last
+// failure.
+func (l *Looks) Hopeless(at, since time.Time, patience time.Duration) (failure error, hopeless bool) {
+	return l.failure, !l.failing.IsZero() && at.Sub(l.failing) >= patience && at.Sub(since) >= patience
+}
