@@ -3,7 +3,6 @@ package lock
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
 
 	"github.com/lockwire/lockwire/lock/internal/clock"
 	"github.com/lockwire/lockwire/lock/internal/remote"
@@ -14,22 +13,6 @@ import (
 // acquire. Other processes receive no message, so a series of hand-overs lasts for at most Config.HandOverFor and a third
 // of a lease: a lock held for longer gains little. If other clients listen, or their number is unknown, a series has at
 // most Config.HandOvers.
-
-// claim is the agreement between a waiter and a releasing holder on a hand-over.
-type claim struct {
-	state   atomic.Uint32
-	outcome *passed         // valid in state delivered
-	over    <-chan struct{} // closed when the waiter gives up; over and the waiter's request change only in state active
-}
-
-// The states of a claim.
-const (
-	active    uint32 = iota // the waiter acts itself, or may not get the lock by a hand-over
-	offered                 // the holder may hand the lock over
-	claimed                 // a hand-over is under way
-	delivered               // the outcome is known
-	abandoned               // an outcome may still arrive, but the waiter has left
-)
 
 // passed is the outcome of a hand-over for the waiter.
 type passed struct {
@@ -54,31 +37,26 @@ func (b *table) noteAlone(key entryKey, alone bool) {
 
 // offer allows a hand-over to w, if w and its kind are eligible.
 func (w *waiter) offer(ctx context.Context) {
-	own, c := &w.claim, w.client
-	k := w.target.kind
-	if k.HandOver == nil || w.request.state != nil || w.via != nil || c.cfg.HandOvers < 0 || own.state.Load() != active {
-		return
+	if w.target.kind.HandOver != nil && w.state == nil && w.via == nil && w.client.cfg.HandOvers >= 0 {
+		w.claim.Offer(ctx.Done())
 	}
-	own.over = ctx.Done()
-	own.state.Store(offered)
 }
 
 // endOffer ends the effect of offer, and reports whether w has got the lock by a hand-over. endOffer waits for a hand-over
 // under way, unless ctx or the client has ended: the hand-over is then undone, and the request must not change until
 // then.
 func (w *waiter) endOffer(ctx context.Context) (granted bool) {
-	own := &w.claim
-	if own.state.Load() == active || own.state.CompareAndSwap(offered, active) {
+	if w.claim.Withdraw() {
 		return false
 	}
-	for own.state.Load() != delivered {
+	for !w.claim.Delivered() {
 		select {
 		case <-w.wake:
 			continue
 		case <-ctx.Done():
 		case <-w.client.done:
 		}
-		if own.state.CompareAndSwap(claimed, abandoned) {
+		if w.claim.Abandon() {
 			return false
 		}
 	}
@@ -87,8 +65,7 @@ func (w *waiter) endOffer(ctx context.Context) (granted bool) {
 
 // inherit makes a lease of a hand-over, and reports success. After a failure w has a reason to look.
 func (w *waiter) inherit() (granted bool) {
-	r, h, p := &w.request, w.head, w.claim.outcome
-	w.claim.state.Store(active)
+	r, h, p := &w.request, w.head, w.claim.Take()
 	switch {
 	case p.granted:
 		if p.owner != "" {
@@ -129,15 +106,12 @@ func (l *Lease) claimNext(suits func(next *request) bool) *waiter {
 	if e == nil || e.first == nil || !l.series.mayGoOn(c.cfg.HandOvers, c.cfg.HandOverFor, l.term, e.alone) {
 		return nil
 	}
-	first := &e.first.claim
-	if !suits(&e.first.request) || !first.state.CompareAndSwap(offered, claimed) {
+	if !suits(&e.first.request) || !e.first.claim.Claim() {
 		return nil
 	}
-	select {
-	case <-first.over:
+	if e.first.claim.Over() {
 		e.first.deliver(new(passed))
 		return nil
-	default:
 	}
 	if e.place == nil {
 		e.place, l.place = l.place, nil
@@ -179,8 +153,7 @@ func (l *Lease) handOver(ctx context.Context, to *waiter) (resp.Value, error) {
 
 // deliver passes the outcome to a claimed waiter, and reports false if the waiter has left.
 func (w *waiter) deliver(p *passed) bool {
-	w.claim.outcome = p
-	if !w.claim.state.CompareAndSwap(claimed, delivered) {
+	if !w.claim.Deliver(p) {
 		return false
 	}
 	notify(w.wake)

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockwire/lockwire/lock/internal/claim"
 	"github.com/lockwire/lockwire/lock/internal/looks"
 	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/pubsub"
@@ -30,10 +31,10 @@ type waiter struct {
 	entry *entry        // entry of the line; nil if the server keeps the line
 	wake  chan struct{} // buffered, 1: signalled after a change of front, claim or head
 
-	front atomic.Bool // the waiter stands at the front
-	claim claim       // may be changed by others too
-	head  *head       // owned by the waiter at the front
-	timer *time.Timer // for the next look; nil before the waiter is at the front
+	front atomic.Bool         // the waiter stands at the front
+	claim claim.Claim[passed] // may be changed by others too
+	head  *head               // owned by the waiter at the front
+	timer *time.Timer         // for the next look; nil before the waiter is at the front
 
 	questions questions // owned by the waiter at the front
 
@@ -197,7 +198,7 @@ func (w *waiter) awaitFront(ctx context.Context) (done bool, err error) {
 			return true, err
 		}
 	}
-	return w.claim.state.Load() == delivered && w.inherit(), nil
+	return w.claim.Delivered() && w.inherit(), nil
 }
 
 // lookInLine is an attempt of a waiter behind the front. again, if not nil, fires at the time of the next attempt.
@@ -325,7 +326,7 @@ func (w *waiter) contend(ctx context.Context) error {
 	w.planQuestions(time.Now())
 	for {
 		wait := time.Until(w.head.At())
-		if wait <= 0 || w.claim.state.Load() == delivered {
+		if wait <= 0 || w.claim.Delivered() {
 			if done, err := w.lookAtFront(ctx); done {
 				return err
 			}
@@ -336,7 +337,7 @@ func (w *waiter) contend(ctx context.Context) error {
 		w.offer(ctx) // from here on, a holder of this process may hand the lock over
 		select {
 		case <-w.wake:
-			if w.claim.state.Load() != delivered {
+			if !w.claim.Delivered() {
 				w.head.noteEvents(w.client, w.target)
 			} else if w.inherit() {
 				return nil
@@ -358,7 +359,7 @@ func (w *waiter) lookAtFront(ctx context.Context) (done bool, err error) {
 	if w.endOffer(ctx) {
 		return true, nil
 	}
-	if w.claim.state.Load() == abandoned {
+	if w.claim.Abandoned() {
 		h.Wake()
 		return true, r.gaveUp(ctx)
 	}
