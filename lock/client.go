@@ -19,51 +19,53 @@ import (
 // Client is the shared state of the locks of one process on one server. Any number of goroutines may use a Client at
 // once. Close the Client before its server.
 type Client struct {
-	server   Server
-	cfg      Config
-	id       string                          // constant; the first half of each owner
-	visitor  any                             // constant; the place of an acquire that does not wait: in no line
-	pace     looks.Pace                      // constant
-	limits   *limits                         // constant; those of cfg, or nil
-	boot     func(t time.Time) time.Duration // constant; the clock that includes sleep, at the recent time t
-	owners   atomic.Int64
+	// Constant.
+	server  Server
+	cfg     Config
+	id      string                          // the first half of each owner
+	visitor any                             // the place of an acquire that does not wait: in no line
+	pace    looks.Pace                      // of all waiters
+	limits  *limits                         // those of cfg, or nil
+	boot    func(t time.Time) time.Duration // the clock that includes sleep, at the recent time t
+	calm    func()                          // unregisters the watchdog from loss reports
+	unname  func()                          // removes the client's title from the names of connections
+	deaf    bool                            // for tests: does not listen for forced unlocks
+
+	// The server, and what is known of it. Each value guards itself.
+	nature   nature
 	events   *pubsub.Subscriber
-	nature   nature // constant, of server
-	log      *logs.Log
 	remote   *remote.Server
 	channels *remote.Channels
 	replicas *remote.Replicas
 	clocks   *remote.Clocks
 	identity *remote.Identity
 	scripts  *remote.Runner
-	bounds   *bounds
-	calm     func() // constant: unregisters the watchdog from loss reports
-	unname   func() // constant: removes the client's title from the names of connections
-	deaf     bool   // constant, for tests: does not listen for forced unlocks
+	log      *logs.Log
 
-	watchdog watchdog
-	cleanup  *cleanup.Cleanup
+	processNames processNames // of owners of other processes
+
+	// The jobs of the client. Each value guards itself.
+	table    table                 // the locks held and awaited
+	watchdog watchdog              // keeps the leases
+	cleanup  *cleanup.Cleanup      // takes back and repeats
+	bounds   *bounds               // limits the time of releases
+	gates    gates.Gates[entryKey] // admits callers of Redlocks whose first node is here
+	streaks  streaks[entryKey]     // of the same Redlocks
+	owners   atomic.Int64          // the number of the last owner
 	counters counters
 
-	done    chan struct{}   // closed by Close
-	life    context.Context // for background work and waiters; ended by Close
-	end     context.CancelFunc
-	over    chan struct{}  // closed at the end of Close
-	calls   calls          // attempts to acquire that are under way
-	changes calls          // changes that are under way
-	timers  sync.WaitGroup // armed deadline timers of leases, and of bounds
-	queued  sync.WaitGroup // callers that may be in a queue on the server; entered under table.mu unless closed
-	tasks   sync.WaitGroup // goroutines that acquire or release the parts of a lease; their releases are tasks' (boundTask)
-
-	closeErr error // the result of Close; set before over is closed
-
-	gates   gates.Gates[entryKey] // of Redlocks whose first node is here
-	streaks streaks[entryKey]     // of the same Redlocks
-
-	processNames processNames
-
-	table  table
-	hasten context.CancelFunc // ends the time of Close; nil until closed; guarded by table.mu
+	// The life of the client; see close.
+	done     chan struct{}   // closed by Close
+	life     context.Context // for background work and waiters; ended by Close
+	end      context.CancelFunc
+	over     chan struct{}      // closed at the end of Close
+	closeErr error              // the result of Close; set before over is closed
+	hasten   context.CancelFunc // ends the time of Close; nil until closed; guarded by table.mu
+	calls    calls              // attempts to acquire that are under way
+	changes  calls              // changes that are under way
+	timers   sync.WaitGroup     // armed deadline timers of leases, and of bounds
+	queued   sync.WaitGroup     // callers that may be in a queue on the server; entered under table.mu unless closed
+	tasks    sync.WaitGroup     // goroutines that acquire or release the parts of a lease; their releases are tasks' (boundTask)
 }
 
 // New returns a Client on server. The caller keeps server and closes it. If New cannot classify server, it returns

@@ -1,15 +1,15 @@
 // Package cleanup does the work left by calls that have returned, in a goroutine for each client: it repeats unconfirmed
 // releases and changes, undoes unanswered acquires, and deletes latches.
 //
-//	work.go     Work, in one of several implementations, and Job: Work on its way
-//	loop.go     the goroutine, and the batches that it sends
+//	work.go     Work, with several implementations, and Job: Work under way
+//	loop.go     the goroutine and its batches
 //	latches.go  latches to delete, and latches kept for reuse
 //
 // Invariants:
 //
 //   - A Job ends exactly once: confirmed, refused for good, pointless, or given up and counted.
-//   - At most one request of a Job is under way, and it has the turn of its Owner.
-//   - A server has at most one batch of first requests under way; repeats never delay them.
+//   - A Job has at most a single request under way, and with the request the turn of its Owner.
+//   - A server has at most a single batch of first requests under way. Repeats never delay first requests.
 package cleanup
 
 import (
@@ -69,10 +69,10 @@ type Config struct {
 	Server *remote.Server
 	Runner *remote.Runner
 	Clocks *remote.Clocks
-	// Sweep removes what the client has kept for reuse and not used for some sweeps, or everything, and reports whether
-	// anything is left. Cleanup calls Sweep from time to time after StartSweeps until nothing is left.
+	// Sweep removes things kept by the client for reuse and unused for some sweeps, or all such things, and reports whether
+	// any are left. After StartSweeps, Cleanup calls Sweep from time to time until none are left.
 	Sweep func(all bool) (left bool)
-	// Added reports that a job begins. It returns a function to report the end; nil for none.
+	// Added reports the begin of a job, and returns a function to report the end; nil for none.
 	Added func(w Work) (ended func(outcome error))
 	// Refused converts the error of a server that refuses a job for good.
 	Refused func(err error) error

@@ -69,7 +69,7 @@ func (u *Cleanup) KeepLatch(name, key string) {
 	u.mu.Unlock()
 }
 
-// StartSweeps makes the loop sweep the spares and what Config.Sweep sweeps.
+// StartSweeps makes the loop sweep the spares and call Config.Sweep.
 func (u *Cleanup) StartSweeps() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -83,7 +83,7 @@ func (u *Cleanup) startSweepsLocked() {
 	}
 }
 
-// sweepLocked deletes the spares unused since the last sweep, and sweeps what the client has kept. With all, sweepLocked
+// sweepLocked deletes the spares unused since the last sweep, and calls Config.Sweep. With all, sweepLocked
 // removes all of both.
 func (u *Cleanup) sweepLocked(all bool) {
 	for name, s := range u.spares {

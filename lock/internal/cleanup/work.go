@@ -9,7 +9,7 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// Work is what a Job repeats until the server confirms it, or until it has become pointless. Only the Job calls the
+// Work is a request to repeat until the server confirms the request, or until a repeat is pointless. Only the Job calls the
 // methods, one at a time.
 type Work interface {
 	// Name returns the name of the lock, which determines the server.
@@ -29,7 +29,7 @@ type Work interface {
 	Unsure()
 	// Finish is called once, at the end, after the turn is given back.
 	Finish(outcome error)
-	// Count adds the work, which is given up, to given.
+	// Count adds the abandoned work to given.
 	Count(given *Given)
 }
 
@@ -43,15 +43,14 @@ const (
 	Undo
 )
 
-// Result is what a reply means for the work: the outcome if the work is done, or a failure of the request if not nil,
-// or else that there is more work.
+// Result is the meaning of a reply: a failure of the request, the outcome of finished work, or further work.
 type Result struct {
 	Done    bool
 	Outcome error
 	Failure error
 }
 
-// Given is work that was given up.
+// Given counts abandoned work.
 type Given struct {
 	Releases, Acquires, Changes, Permits int
 }
@@ -61,7 +60,7 @@ func (g Given) Plus(o Given) Given {
 	return Given{g.Releases + o.Releases, g.Acquires + o.Acquires, g.Changes + o.Changes, g.Permits + o.Permits}
 }
 
-// Job is Work on its way.
+// Job is Work under way.
 type Job struct {
 	work    Work
 	until   time.Time // the end of the purpose: the lease has ended on the server
