@@ -1,0 +1,67 @@
+package logs
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+type lines []string
+
+func (l *lines) Warn(text string, args ...any) {
+	*l = append(*l, fmt.Sprint(append([]any{text}, args...)...))
+}
+
+// A line about a lock is written once a minute; another text or another lock has lines of its own.
+func TestOncePerMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var got lines
+		l := &Log{Logger: &got}
+		for range 3 {
+			l.WarnOf("a", "reentrant", "me", "lost")
+			time.Sleep(every / 2)
+		}
+		l.WarnOf("a", "reentrant", "me", "held")
+		l.WarnOf("b", "reentrant", "me", "lost")
+		want := lines{
+			`lock: lostlock"a"kindreentrantownerme`, `lock: lostlock"a"kindreentrantownerme`,
+			`lock: heldlock"a"kindreentrantownerme`, `lock: lostlock"b"kindreentrantownerme`,
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	})
+}
+
+// Under very many names lines are dropped, until the oldest are forgotten.
+func TestManyNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var got lines
+		l := &Log{Logger: &got}
+		for i := range 2 * most {
+			l.WarnOf(fmt.Sprint(i), "reentrant", "me", "lost")
+		}
+		if len(got) != most {
+			t.Errorf("%d lines, want %d", len(got), most)
+		}
+		time.Sleep(every)
+		if l.WarnOf("later", "reentrant", "me", "lost"); len(got) != most+1 || len(l.last) != 1 {
+			t.Errorf("%d lines and %d remembered after a minute", len(got), len(l.last))
+		}
+	})
+}
+
+func TestShown(t *testing.T) {
+	var got lines
+	l := &Log{Logger: &got, Show: func(name string) string { return name[:0] }}
+	if l.WarnOf("secret", "reentrant", "me", "lost"); len(got) != 1 || got[0] != "lock: lostlock-kindreentrantownerme" {
+		t.Errorf("got %q", got)
+	}
+	silent := new(Log)
+	silent.WarnOf("secret", "reentrant", "me", "lost")
+	if !silent.Silent() || silent.Shown("secret") != "" || silent.last != nil {
+		t.Error("a Log without a Logger does something")
+	}
+}
