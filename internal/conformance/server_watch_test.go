@@ -75,6 +75,43 @@ func TestWatchInACluster(t *testing.T) {
 	})
 }
 
+// After a failover Watch hears the new master, and tells what has changed meanwhile.
+func TestWatchAfterAFailover(t *testing.T) {
+	t.Parallel()
+	redistest.RunClusters(t, redistest.Options{}, func(t *testing.T, c *redistest.Cluster, _ int) {
+		for _, node := range c.Nodes() {
+			node.Do("CONFIG", "SET", "notify-keyspace-events", "Kg$hx")
+		}
+		mine, nodes := locksOf(t, c, lock.Config{})
+		other, _ := locksOf(t, c, lock.Config{})
+		before := lockIn(t, mine.Reentrant("job"))
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		moved := false
+		var after *lock.Lease
+		for ev, err := range other.Watch(ctx, "job") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch {
+			case ev.What == lock.EventWatching && !moved:
+				moved = true
+				c.Promote(c.Replica(c.Owner(nodes.Slot("job"))))
+				if err := before.Unlock(t.Context()); err != nil {
+					t.Error(err)
+				}
+			case ev.What == lock.EventReleased && ev.Owner == before.Owner():
+				after = lockIn(t, mine.Reentrant("job"))
+			case ev.What == lock.EventAcquired && after != nil && ev.Owner == after.Owner():
+				if err := after.Unlock(t.Context()); err != nil {
+					t.Error(err)
+				}
+				return
+			}
+		}
+	})
+}
+
 // Inspect finds the holder, its process and its waiters in a cluster, wherever the lock is.
 func TestInspectInACluster(t *testing.T) {
 	t.Parallel()
