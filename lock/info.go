@@ -2,6 +2,7 @@ package lock
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/lockwire/lockwire/resp"
@@ -85,3 +86,45 @@ func parseHolders(v resp.Value, first int) (Info, error) {
 	}
 	return info, nil
 }
+
+// writeSuffix follows the owner's id in the owner of a write lock.
+const writeSuffix = ":write"
+
+// parseReadWrite decodes a reply of the remaining lease in ms, the mode, and for each holder the owner, hold count and lease
+// in ms. The result covers the given half; "" is both halves.
+func parseReadWrite(v resp.Value, half Mode) (Info, error) {
+	left, err := v.At(0).Int()
+	if err != nil {
+		return Info{}, fmt.Errorf("lock: info: %w", err)
+	}
+	mode, err := v.At(1).Text()
+	if err != nil {
+		return Info{}, fmt.Errorf("lock: info: %w", err)
+	}
+	info := Info{Mode: Mode(mode)}
+	for i := 2; i+2 < v.Len(); i += 3 {
+		owner, err := v.At(i).Text()
+		if err != nil {
+			return Info{}, fmt.Errorf("lock: info: %w", err)
+		}
+		if half != "" && strings.HasSuffix(owner, writeSuffix) != (half == ModeWrite) {
+			continue
+		}
+		holds, err := v.At(i + 1).Int()
+		if err != nil {
+			return Info{}, fmt.Errorf("lock: info: %w", err)
+		}
+		ms, err := v.At(i + 2).Int()
+		if err != nil {
+			return Info{}, fmt.Errorf("lock: info: %w", err)
+		}
+		info.Holders = append(info.Holders, Holder{owner, holds, milliseconds(ms)})
+	}
+	if info.Locked = len(info.Holders) > 0; info.Locked {
+		info.Remaining = milliseconds(left)
+	}
+	return info, nil
+}
+
+// parseBothHalves is parseReadWrite for the whole lock.
+func parseBothHalves(v resp.Value) (Info, error) { return parseReadWrite(v, "") }
