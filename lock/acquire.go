@@ -129,7 +129,7 @@ func (r *request) crowded() bool {
 	if r.state != nil && (holders.heldBy(r.state) || k.twin != nil && c.table.entries[entryKey{k.twin, r.target.name}].heldBy(r.state)) {
 		return false
 	}
-	if line != nil && line.first != nil || k.others == nobody && holders != nil && holders.leases != nil {
+	if line != nil && line.first != nil || k.others == nobody && r.target.values == "" && holders != nil && holders.leases != nil {
 		return true
 	}
 	r.sightLocked(line)

@@ -49,6 +49,7 @@ var heldUp = []struct {
 	{"hand-over", "reentrant", "handover", handingOver((*lock.Client).Reentrant)},
 	{"hand-over, fenced", "fenced", "handover", handingOver((*lock.Client).Fenced)},
 	{"hand-over, nonreentrant", "nonreentrant", "handover", handingOver((*lock.Client).NonReentrant)},
+	{"fastermulti", "fastermulti", "acquire", trying(func(c *lock.Client, name string) *lock.FasterMulti { return c.FasterMulti(name, "1", "2") })},
 	{"permits", "permits", "acquire", func(ctx context.Context, c *lock.Client, _ lock.Owner) error {
 		_, err := c.PermitSemaphore("job").TryAcquireMany(ctx, 2)
 		return err
@@ -131,7 +132,7 @@ func handingOver[L interface {
 var harmless = []string{"single", "undo", "renew", "info", "pass"}
 
 // neverBack are the kinds whose owners never have the lock again: a late release finds nothing.
-var neverBack = []string{"permits"}
+var neverBack = []string{"permits", "fastermulti"}
 
 // Each script that takes or changes something is in heldUp or changes.
 func TestHeldUpIsWhatThereIs(t *testing.T) {

@@ -15,14 +15,14 @@ type entryKey struct {
 }
 
 // key names the lock among the awaited locks.
-func (t *target) key() entryKey { return entryKey{t.kind, t.name} }
+func (t *target) key() entryKey { return entryKey{t.kind, t.waits} }
 
 // hold names the lock among the held locks. Kinds that share one lock on the server share the name.
 func (t *target) hold() entryKey {
 	if t.kind.storedAs != nil {
 		return entryKey{t.kind.storedAs, t.name}
 	}
-	return t.key()
+	return entryKey{t.kind, t.name}
 }
 
 // entry is a lock held in this process, by hold, or awaited, by key. table.mu guards all fields except head.
@@ -152,7 +152,7 @@ func (b *table) leasesNamed(name string) (leases []*Lease) {
 // as stored on the server.
 func (b *table) leasesOfOwner(name, owner string) []*Lease {
 	return slices.DeleteFunc(b.leasesNamed(name), func(l *Lease) bool {
-		if !l.target.kind.parted {
+		if !l.target.kind.permits {
 			return l.owner != owner
 		}
 		for ids := l.owner; len(ids) >= permitSize; ids = ids[permitSize:] {

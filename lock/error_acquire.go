@@ -82,7 +82,7 @@ func (r *request) notAcquired(err error) *NotAcquiredError {
 	if waits := c.table.entries[t.key()]; seen == nil && waits != nil {
 		seen = waits.seen // by the waiter in front
 	}
-	if held := c.table.entries[t.hold()]; held != nil && held.leases != nil && !t.kind.permits {
+	if held := c.table.entries[t.hold()]; held != nil && held.leases != nil && !t.kind.parted {
 		e.Holder, e.HeldFor = held.leases.Owner(), held.leases.age()
 	} else if seen != nil && !r.since.IsZero() && seen.at.After(r.since) {
 		e.Holder, e.Process, e.HolderSeen = seen.owner, seen.process, max(time.Since(seen.at), 1)

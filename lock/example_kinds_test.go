@@ -57,6 +57,31 @@ func ExampleClient_Fenced() {
 	// larger: true
 }
 
+// An order and its customer are locked together, at the cost of one lock. Another order of the same customer has to wait.
+func ExampleClient_FasterMulti() {
+	ctx := context.Background()
+	pool, locks := connect(ctx)
+	defer pool.Close()
+	defer locks.Close()
+
+	lease, err := locks.FasterMulti("accounts", "order:17", "customer:3").Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, err = locks.FasterMulti("accounts", "order:18", "customer:3").TryLock(ctx)
+	fmt.Println("the same customer:", errors.Is(err, lock.ErrNotAcquired))
+	other, err := locks.FasterMulti("accounts", "order:19", "customer:4").TryLock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("another customer:", other.Unlock(ctx))
+	fmt.Println("unlock:", lease.Unlock(ctx))
+	// Output:
+	// the same customer: true
+	// another customer: <nil>
+	// unlock: <nil>
+}
+
 // A waiter of a Spin lock looks every 5 ms, without pub/sub.
 func ExampleClient_Spin() {
 	ctx := context.Background()

@@ -17,7 +17,7 @@ func (h *Handle) forceUnlock(ctx context.Context) (bool, error) {
 	}
 	holds := c.table.holdsOf(t.hold(), "", nil) // collected before the script, to leave out later holds
 	v, err := c.scripts.RunInTime(ctx, t.name, func(last int64) *remote.Call {
-		return &remote.Call{Script: t.kind.Force, Lock: t.remote(), Keys: t.lined(slices.Clone(t.keys)), Args: t.lineArgs(c, []any{c.channels.Publishing(t.kind.silent), last}),
+		return &remote.Call{Script: t.kind.Force, Lock: t.remote(), Keys: t.lined(slices.Clone(t.keys)), Args: t.lineArgs(c, t.valued(c.channels.Publishing(t.kind.silent), last)),
 			Leaves: true, Tells: true}
 	})
 	if err != nil {
@@ -31,6 +31,9 @@ func (h *Handle) forceUnlock(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	for _, l := range holds {
+		if !t.shares(l.target) {
+			continue
+		}
 		l.lose(Forced, nil)
 		if l.state == nil { // a relay may have passed the hold on
 			for _, heir := range c.table.holdsOf(t.hold(), l.owner, l) {

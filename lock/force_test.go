@@ -88,12 +88,13 @@ func (p forciblePermits) ForceUnlock(ctx context.Context) (bool, error) { return
 
 // forces are the kinds that have a script of their own to free a lock by force.
 var forces = map[string]func(c *lock.Client) goldenLock{
-	"reentrant": func(c *lock.Client) goldenLock { return c.Reentrant("job") },
-	"fair":      func(c *lock.Client) goldenLock { return c.Fair("job") },
-	"read":      func(c *lock.Client) goldenLock { return c.ReadWrite("job").Read() },
-	"write":     func(c *lock.Client) goldenLock { return c.ReadWrite("job").Write() },
-	"plain":     func(c *lock.Client) goldenLock { return c.Plain("job") },
-	"permits":   func(c *lock.Client) goldenLock { return forciblePermits{c.PermitSemaphore("job")} },
+	"reentrant":   func(c *lock.Client) goldenLock { return c.Reentrant("job") },
+	"fair":        func(c *lock.Client) goldenLock { return c.Fair("job") },
+	"read":        func(c *lock.Client) goldenLock { return c.ReadWrite("job").Read() },
+	"write":       func(c *lock.Client) goldenLock { return c.ReadWrite("job").Write() },
+	"plain":       func(c *lock.Client) goldenLock { return c.Plain("job") },
+	"permits":     func(c *lock.Client) goldenLock { return forciblePermits{c.PermitSemaphore("job")} },
+	"fastermulti": func(c *lock.Client) goldenLock { return c.FasterMulti("job", "1", "2") },
 }
 
 // A request to free a lock by force that is held up on its way spares whoever has the lock when it comes at last.

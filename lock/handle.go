@@ -15,7 +15,7 @@ func (c *Client) handle(k *kind, name string) Handle {
 }
 
 // Member is a lock that [NewMulti] and [NewRedlock] can take together with further locks. Each kind with a Handle is
-// a Member.
+// a Member, except that both refuse a [FasterMulti]. NewRedlock takes [Reentrant] or [Plain] locks only.
 type Member interface{ member() *Handle }
 
 func (h *Handle) member() *Handle { return h }

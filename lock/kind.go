@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,7 +28,7 @@ type kind struct {
 	twin     *kind                            // the other half of a read-write lock: its owner skips the line for this half
 	tells    bool                             // a waiter announces itself to the server, if Config asks for it
 	permits  bool                             // has permits, which need a setup and have no Owner
-	parted   bool                             // a lease can lose a part of its permits: Unlock releases the rest
+	parted   bool                             // a lease can lose a part of its permits or values: Unlock releases the rest
 	show     func(owner string) string        // converts the owner to text; nil if already text
 }
 
@@ -59,6 +60,8 @@ type target struct {
 	name    string
 	channel string
 	line    string                                            // the key of the line of waiting processes; "" for none
+	waits   string                                            // the name of the line in this process
+	values  string                                            // the fields of the values of a group, with spaces between them; "" for other kinds
 	lease   string                                            // KEYS of renew
 	keys    []string                                          // KEYS of force: the lock, its channel, the kind's own
 	first   []string                                          // KEYS of info, and of an acquire without a latch
@@ -69,6 +72,7 @@ func newTarget(k *kind, name string) *target {
 	t := &target{
 		kind:    k,
 		name:    name,
+		waits:   name,
 		channel: k.Channel(name),
 	}
 	if k.Quit != nil {
@@ -88,6 +92,7 @@ func newTarget(k *kind, name string) *target {
 	}
 	return t
 }
+
 func (k *kind) parseInfo(v resp.Value) (Info, error) {
 	if k.parse != nil {
 		return k.parse(v)
@@ -107,7 +112,7 @@ func (t *target) remote() remote.Lock {
 
 // info asks the server for the state of the lock.
 func (t *target) info(ctx context.Context, scripts *remote.Runner) (Info, error) {
-	v, err := scripts.RunOnce(ctx, &remote.Call{Script: t.kind.Info, Lock: t.remote(), Keys: t.seeing(), Leaves: true})
+	v, err := scripts.RunOnce(ctx, &remote.Call{Script: t.kind.Info, Lock: t.remote(), Keys: t.seeing(), Args: t.valued(), Leaves: true})
 	if err != nil {
 		return Info{}, serverError(err)
 	}
@@ -173,4 +178,24 @@ func (t *target) seeing() []string {
 		return t.first
 	}
 	return t.keys
+}
+
+// shares reports whether t and other are locks of one group with a value in common, or locks without values.
+func (t *target) shares(other *target) bool {
+	if t.values == "" {
+		return true
+	}
+	mine := strings.Fields(t.values)
+	return slices.ContainsFunc(strings.Fields(other.values), func(v string) bool {
+		_, found := slices.BinarySearch(mine, v)
+		return found
+	})
+}
+
+// valued returns args followed by the values, if the lock has values.
+func (t *target) valued(args ...any) []any {
+	if t.values == "" {
+		return args
+	}
+	return append(args, t.values)
 }

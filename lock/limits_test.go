@@ -29,6 +29,7 @@ func leasedKinds(t *testing.T, c *lock.Client) map[string]func(ctx context.Conte
 		"read":             c.ReadWrite("job").Read().Lock,
 		"write":            c.ReadWrite("job").Write().Lock,
 		"plain":            c.Plain("job").Lock,
+		"fastermulti":      c.FasterMulti("job", "1", "2").Lock,
 		"permits":          permits.Acquire,
 	}
 }

@@ -36,8 +36,11 @@ func NewMulti(members ...Member) (*Multi, error) {
 	m := &Multi{}
 	for _, member := range members {
 		h := member.member()
-		if h.err != nil {
+		switch {
+		case h.err != nil:
 			return nil, h.err
+		case h.target.values != "": // the name alone does not tell it from others
+			return nil, invalidf("a Multi of a FasterMulti")
 		}
 		twin := slices.IndexFunc(m.members, h.sameKey)
 		switch {

@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
@@ -129,10 +130,13 @@ func (w *watchdog) renewalsOf(leases []*Lease) (batches [][]*Lease) {
 	return batches
 }
 
-// size returns the number of locks or permits of the lease.
+// size returns the number of locks, permits or values of the lease.
 func (l *Lease) size() int {
-	if l.target.kind.parted {
+	switch k := l.target.kind; {
+	case k.permits:
 		return len(l.owner) / permitSize
+	case k.parted:
+		return strings.Count(l.owner, " ")
 	}
 	return 1
 }

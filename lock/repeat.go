@@ -78,7 +78,7 @@ func (p *repeat) Finish(error) {
 
 func (p *repeat) Count(g *cleanup.Given) {
 	g.Releases++
-	if p.lease.target.kind.parted {
+	if p.lease.target.kind.permits {
 		g.Permits += p.lease.size()
 	}
 }

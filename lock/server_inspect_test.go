@@ -22,6 +22,9 @@ func TestServerInspect(t *testing.T) {
 		}
 		mine, c := clients[0], clients[1]
 		for kind, take := range leasedKinds(t, mine) {
+			if kind == "fastermulti" {
+				continue // Inspect does not know the kind
+			}
 			name := "job"
 			if kind == "permits" {
 				name = kind

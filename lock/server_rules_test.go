@@ -45,6 +45,9 @@ var rulesOfKinds = map[string]ruled{
 			r.useLock(func(c *lock.Client) ruledLock { return c.ReadWrite("orders:1").Write() }),
 			r.useReaders())
 	}},
+	"FasterMulti": {"fastermulti", func(r *ruledUser) error {
+		return r.useLock(func(c *lock.Client) ruledLock { return c.FasterMulti("orders:1", "1", "2") })
+	}},
 	"Plain": {"plain", func(r *ruledUser) error {
 		return r.useLock(func(c *lock.Client) ruledLock { return c.Plain("orders:1") })
 	}},

@@ -31,7 +31,8 @@ var mayImport = map[string][]string{
 	"lock/internal/cleanup": {"resp", "conn", "script", "internal/netfail", "lock/internal/remote"},
 	"lock/internal/clock":   {},
 	"lock/internal/gates":   {},
-	"lock/internal/kinds":   {"resp", "conn", "script", "pubsub"}, // but for script, its tests only
+	"lock/internal/highway": {},
+	"lock/internal/kinds":   {"resp", "conn", "script", "pubsub", "lock/internal/highway"}, // but for script, its tests only
 	"lock/internal/logs":    {"conn"},
 	"lock/internal/looks":   {},
 	"lock/internal/machine": {},

@@ -62,6 +62,7 @@ func All() map[string]map[string]*script.Script {
 	}}
 	for _, k := range []*Kind{
 		Reentrant(), Fenced(), NonReentrant(), Spin(), Read(), Write(), Semaphore(), Permits(), CountDown(), Fair(), NonReentrantFair(), Plain(),
+		FasterMulti(),
 	} {
 		scripts := map[string]*script.Script{}
 		for operation, s := range map[string]*script.Script{

@@ -9,7 +9,7 @@ import (
 // scriptSets are the kinds whose scripts TestServerScripts compares with a model.
 var scriptSets = []*scriptSet{
 	reentrantSet(), nonReentrantSet(), fencedSet("by time", 0), fencedSet("plain", plainTokens), fencedSet("with a life", 2), readWriteSet("read"), readWriteSet("write"),
-	semaphoreSet(), permitsSet(), latchSet(), plainSet(), fairSet(),
+	semaphoreSet(), permitsSet(), latchSet(), plainSet(), fairSet(), fasterMultiSet(),
 }
 
 const setLock = "set" // the name of the lock in all sets

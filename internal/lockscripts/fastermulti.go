@@ -1,0 +1,175 @@
+package lockscripts
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/lockwire/lockwire/internal/fakeredis"
+)
+
+// ownerAndValues splits the owner of a faster multi lock.
+func ownerAndValues(text string) (owner string, values []string) {
+	words := strings.Fields(text)
+	return words[0], words[1:]
+}
+
+// valueOf returns the owner of a value, the prefix of the fields of its hold, and the end of its lease.
+func valueOf(c *fakeredis.Call, group, value string) (holder, hold string, ends int64) {
+	holder, _ = c.Do("HGET", group, value).(string)
+	hold = value + ":" + holder
+	text, _ := c.Do("HGET", group, hold+":expire_time").(string)
+	return holder, hold, number(text)
+}
+
+func modelFasterMultiAcquire(c *fakeredis.Call) any {
+	group, lease := c.Keys[0], c.Args[0]
+	if late := tooLate(c, c.Args[2]); late != nil {
+		return late
+	}
+	if c.Int("EXISTS", c.Keys[2]) == 1 {
+		return int64(-1)
+	}
+	if c.Int("HLEN", group) == 1 || c.Int("HEXISTS", group, "mode") == 1 {
+		return otherKind
+	}
+	owner, values := ownerAndValues(c.Args[1])
+	left := int64(0)
+	for _, value := range values {
+		_, _, ends := valueOf(c, group, value)
+		left = max(left, ends-now(c))
+	}
+	if left > 0 {
+		return left
+	}
+	for _, value := range values {
+		if dead, hold, _ := valueOf(c, group, value); dead != "" {
+			c.Do("HDEL", group, hold+":expire_time", hold+":lock_count")
+		}
+		hold := value + ":" + owner
+		c.Do("HSET", group, value, owner, hold+":expire_time", strconv.FormatInt(now(c)+number(lease), 10), hold+":lock_count", "1")
+	}
+	if c.Int("PTTL", group) < number(lease) {
+		c.Do("PEXPIRE", group, lease)
+	}
+	return nil
+}
+
+// freeValues frees what an owner has of values, and tells of it. held: it had all of them.
+func freeValues(c *fakeredis.Call, publish string) (held, freed bool) {
+	group := c.Keys[0]
+	owner, values := ownerAndValues(c.Args[1])
+	held = true
+	for _, value := range values {
+		holder, hold, ends := valueOf(c, group, value)
+		held = held && holder == owner && ends > now(c)
+		if holder == owner {
+			c.Do("HDEL", group, value)
+			freed = true
+		} else {
+			hold = value + ":" + owner
+		}
+		c.Do("HDEL", group, hold+":expire_time", hold+":lock_count")
+	}
+	if freed {
+		c.TryDo(publish, c.Keys[1], "0")
+	}
+	return held, freed
+}
+
+func modelFasterMultiRelease(c *fakeredis.Call) any {
+	if c.Int("EXISTS", c.Keys[2]) == 1 {
+		return int64(1)
+	}
+	if held, _ := freeValues(c, c.Args[2]); !held {
+		return nil
+	}
+	c.Do("SET", c.Keys[2], "1", "PX", c.Args[3])
+	return int64(1)
+}
+
+func modelFasterMultiUndo(c *fakeredis.Call) any {
+	if late := tooLate(c, c.Args[4]); late != nil {
+		return late
+	}
+	if undone(c, c.Keys[2], c.Args[4]) {
+		return int64(0)
+	}
+	if _, freed := freeValues(c, c.Args[2]); !freed {
+		return int64(0)
+	}
+	return int64(1)
+}
+
+func modelFasterMultiRenew(c *fakeredis.Call) any {
+	lease := number(c.Args[0])
+	outcomes := make([]any, len(c.Keys))
+	for i, group := range c.Keys {
+		outcomes[i] = renewValues(c, group, c.Args[i+1], lease)
+	}
+	return outcomes
+}
+
+func renewValues(c *fakeredis.Call, group, ownerAnd string, lease int64) int64 {
+	owner, values := ownerAndValues(ownerAnd)
+	outcome := int64(1)
+	for _, value := range values {
+		holder := c.TryDo("HGET", group, value)
+		switch {
+		case holder != nil && holder != owner:
+			outcome = -1
+		case outcome == 1:
+			if _, _, ends := valueOf(c, group, value); holder == nil || ends <= now(c) {
+				outcome = 0
+			}
+		}
+	}
+	if outcome != 1 || lease <= 0 {
+		return outcome
+	}
+	for _, value := range values {
+		if _, hold, ends := valueOf(c, group, value); ends < now(c)+lease {
+			c.Do("HSET", group, hold+":expire_time", strconv.FormatInt(now(c)+lease, 10))
+		}
+	}
+	if c.Int("PTTL", group) < lease {
+		c.Do("PEXPIRE", group, strconv.FormatInt(lease, 10))
+	}
+	return outcome
+}
+
+func modelFasterMultiForce(c *fakeredis.Call) any {
+	if late := tooLate(c, c.Args[1]); late != nil {
+		return late
+	}
+	taken := int64(0)
+	for value := range strings.FieldsSeq(c.Args[2]) {
+		holder, hold, ends := valueOf(c, c.Keys[0], value)
+		if holder == "" {
+			continue
+		}
+		if ends > now(c) {
+			taken = 1
+		}
+		c.Do("HDEL", c.Keys[0], value, hold+":expire_time", hold+":lock_count")
+	}
+	if taken == 1 {
+		c.TryDo(c.Args[0], c.Keys[1], "0")
+	}
+	return taken
+}
+
+func modelFasterMultiInfo(c *fakeredis.Call) any {
+	holders := []any{}
+	for value := range strings.FieldsSeq(c.Args[0]) {
+		holder, hold, ends := valueOf(c, c.Keys[0], value)
+		if holder == "" || ends <= now(c) {
+			continue
+		}
+		count, ok := c.Do("HGET", c.Keys[0], hold+":lock_count").(string)
+		if !ok {
+			count = "1"
+		}
+		holders = append(holders, holder, count, ends-now(c))
+	}
+	return holders
+}

@@ -1,0 +1,90 @@
+package lock
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lockwire/lockwire/lock/internal/kinds"
+	"github.com/lockwire/lockwire/resp"
+)
+
+var fasterMultiKind = &kinds.Lazy[*kind]{Make: newFasterMultiKind}
+
+func newFasterMultiKind() *kind {
+	return &kind{
+		Kind:   kinds.FasterMulti(),
+		parse:  parseValueHolders,
+		owner:  func(r request) string { return r.client.nextOwner() + " " + r.target.values },
+		show:   func(owner string) string { return owner[:strings.IndexByte(owner, ' ')] },
+		parted: true,
+	}
+}
+
+// maxValues limits the values of a lock, because the server is blocked while it looks at them.
+const maxValues = 1000
+
+// FasterMulti is Redisson's lock of getMultiLock with a group and values: a lock of several values of a group, all or none,
+// at the cost of a single lock. Two locks of a group exclude each other if they have a value in common. One hash, whose
+// key is the group, has all values of the group that are taken, with the end of each lease by the server's clock.
+//
+// A [Lease] is lost with the first lost value. Unlock gives back those that are left. An [Owner] cannot take the lock
+// again, [AtLeast] has no meaning for it, and a [Multi] or [Redlock] cannot contain it. [Client.List],
+// [Client.Inspect] and [Client.Watch] do not know it.
+//
+// # Beside Redisson
+//
+// Redisson's clients (3.38.0 and newer, with StringCodec) take part, and judge leases by their own clocks: a clock ahead by
+// more than a lease has left takes the lock of another holder, who learns of it by the next renewal. Locks taken by this
+// package alone depend on the clock of the server only.
+type FasterMulti struct{ Handle }
+
+// FasterMulti returns the lock of 1 to 1000 values of a group. Any text is a value, and equal values count once. The
+// group's name is the key on the server. An invalid name or number of values is reported by the first method that uses
+// the lock, not here.
+func (c *Client) FasterMulti(group string, values ...string) *FasterMulti {
+	h := c.handle(fasterMultiKind.Get(), group)
+	fields := make([]string, len(values))
+	for i, value := range values {
+		fields[i] = kinds.ValueField(value)
+	}
+	slices.Sort(fields)
+	fields = slices.Compact(fields)
+	if n := len(fields); h.err == nil && (n == 0 || n > maxValues) {
+		h.err = invalidf("%d values", n)
+	}
+	h.target.values = strings.Join(fields, " ")
+	h.target.waits = group + " " + h.target.values
+	return &FasterMulti{h}
+}
+
+// parseValueHolders parses the owner, hold count and remaining lease of each value that is taken.
+func parseValueHolders(v resp.Value) (info Info, err error) {
+	if v.Kind() != resp.Array || v.Len()%3 != 0 {
+		return Info{}, fmt.Errorf("lock: info: unexpected reply of kind %v", v.Kind())
+	}
+	for i := 0; i < v.Len(); i += 3 {
+		owner, err := v.At(i).Text()
+		if err != nil {
+			return Info{}, fmt.Errorf("lock: info: %w", err)
+		}
+		holds, err := v.At(i + 1).Int()
+		if err != nil {
+			return Info{}, fmt.Errorf("lock: info: %w", err)
+		}
+		ms, err := v.At(i + 2).Int()
+		if err != nil {
+			return Info{}, fmt.Errorf("lock: info: %w", err)
+		}
+		left := milliseconds(ms)
+		info.Locked, info.Remaining = true, max(info.Remaining, left)
+		same := slices.IndexFunc(info.Holders, func(h Holder) bool { return h.Owner == owner })
+		if same < 0 {
+			info.Holders = append(info.Holders, Holder{owner, holds, left})
+			continue
+		}
+		h := &info.Holders[same]
+		h.Holds, h.Remaining = max(h.Holds, holds), max(h.Remaining, left)
+	}
+	return info, nil
+}

@@ -1,0 +1,262 @@
+package kinds_test
+
+import (
+	"fmt"
+	"strings"
+)
+
+// fasterMultiModel is a group of two values.
+type fasterMultiModel struct {
+	values [2]struct {
+		owner string // "" is free
+		ends  span   // of the lease, from now; 0 or less is over
+	}
+	lease span // of the key; 0: none
+	alien string
+	done  latches
+}
+
+// setValues are the fields of the values.
+var setValues = [2]string{"a", "b"}
+
+func (m *fasterMultiModel) clone() model { c := *m; return &c }
+
+func (m *fasterMultiModel) keys() space {
+	keys := m.done.keys()
+	var parts []string
+	for i, v := range m.values {
+		if v.owner != "" {
+			hold := setValues[i] + ":" + v.owner
+			parts = append(parts, setValues[i], v.owner, hold+":expire_time", at(v.ends), hold+":lock_count", "1")
+		}
+	}
+	switch {
+	case m.alien == "string":
+		keys = append(keys, key{setLock, "string", 0, []string{"x"}})
+	case m.alien == "lock":
+		keys = append(keys, key{setLock, "hash", 0, []string{"client:9", "1"}})
+	case m.alien == "readwrite":
+		keys = append(keys, key{setLock, "hash", 0, []string{"mode", "read", "client:9", "1"}})
+	case parts != nil:
+		keys = append(keys, key{setLock, "hash", m.lease, parts})
+	}
+	return keys
+}
+
+func (m *fasterMultiModel) pass() {
+	m.done.pass()
+	for i := range m.values {
+		m.values[i].ends = max(0, m.values[i].ends-1)
+	}
+	if m.lease > 0 {
+		if m.lease--; m.lease == 0 {
+			m.free()
+		}
+	}
+}
+
+func (m *fasterMultiModel) expire(name string) {
+	if name == setLock {
+		m.free()
+	}
+	m.done.expire(name)
+}
+
+func (m *fasterMultiModel) free() { *m = fasterMultiModel{done: m.done} }
+
+// tidy forgets the lease of a group without values.
+func (m *fasterMultiModel) tidy() {
+	if m.values[0].owner == "" && m.values[1].owner == "" {
+		m.lease = 0
+	}
+}
+
+func (m *fasterMultiModel) acquire(owner string, which []int, lease span, latch int) (any, []message) {
+	switch {
+	case m.done[latch].outcome != "":
+		return -1, nil
+	case m.alien != "":
+		return failure("WRONGTYPE"), nil
+	}
+	left := span(0)
+	for _, i := range which {
+		left = max(left, m.values[i].ends)
+	}
+	if left > 0 {
+		return left, nil
+	}
+	for _, i := range which {
+		m.values[i].owner, m.values[i].ends = owner, lease
+	}
+	m.lease = max(m.lease, lease)
+	return nil, nil
+}
+
+// give frees what owner has of the values.
+func (m *fasterMultiModel) give(owner string, which []int) (held bool, said []message) {
+	held = true
+	for _, i := range which {
+		v := &m.values[i]
+		held = held && v.owner == owner && v.ends > 0
+		if v.owner == owner {
+			v.owner, v.ends = "", 0
+			said = []message{{"redisson_lock__channel:{" + setLock + "}", "0"}}
+		}
+	}
+	m.tidy()
+	return held, said
+}
+
+func (m *fasterMultiModel) release(owner string, which []int, latch int) (any, []message) {
+	switch {
+	case m.done[latch].outcome != "":
+		return 1, nil
+	case m.alien == "string":
+		return failure("WRONGTYPE"), nil
+	}
+	held, said := m.give(owner, which)
+	if !held {
+		return nil, said
+	}
+	m.done.note(latch, "1")
+	return 1, said
+}
+
+func (m *fasterMultiModel) undo(owner string, which []int, latch int) (any, []message) {
+	if m.done.undo(latch) {
+		return 0, nil
+	}
+	if m.alien == "string" {
+		return failure("WRONGTYPE"), nil
+	}
+	_, said := m.give(owner, which)
+	return len(said), said
+}
+
+func (m *fasterMultiModel) renew(which []int, lease span, owners ...string) (any, []message) {
+	var list []any
+	for _, owner := range owners {
+		outcome := 1
+		for _, i := range which {
+			switch v := m.values[i]; {
+			case m.alien == "string" || v.owner != "" && v.owner != owner:
+				outcome = -1
+			case v.ends <= 0:
+				outcome = min(outcome, 0)
+			}
+		}
+		if list = append(list, outcome); outcome != 1 || lease < 0 {
+			continue
+		}
+		for _, i := range which {
+			m.values[i].ends = max(m.values[i].ends, lease)
+		}
+		m.lease = max(m.lease, lease)
+	}
+	return list, nil
+}
+
+func (m *fasterMultiModel) force(which []int) (any, []message) {
+	if m.alien == "string" {
+		return failure("WRONGTYPE"), nil
+	}
+	taken := 0
+	for _, i := range which {
+		if m.values[i].ends > 0 {
+			taken = 1
+		}
+		m.values[i].owner, m.values[i].ends = "", 0
+	}
+	m.tidy()
+	if taken == 0 {
+		return 0, nil
+	}
+	return 1, []message{{"redisson_lock__channel:{" + setLock + "}", "0"}}
+}
+
+func (m *fasterMultiModel) info(which []int) (any, []message) {
+	if m.alien == "string" {
+		return failure("WRONGTYPE"), nil
+	}
+	list := []any{}
+	for _, i := range which {
+		if v := m.values[i]; v.ends > 0 {
+			list = append(list, v.owner, "1", v.ends)
+		}
+	}
+	return list, nil
+}
+
+// fasterMultiSet has an owner for each value and one for both; each takes the same values every time.
+func fasterMultiSet() *scriptSet {
+	channel := "redisson_lock__channel:{" + setLock + "}"
+	var list []move
+	add := func(script string, keys []string, args []any, do func(m *fasterMultiModel) (any, []message)) {
+		list = append(list, move{name: fmt.Sprint(script, keys[1:], args), script: script, keys: keys, args: args, do: on(do)})
+	}
+	keys := []string{setLock, channel}
+	for n, which := range [][]int{{0}, {1}, {0, 1}, {0, 1}} {
+		owner := fmt.Sprint("client:", n)
+		var values []string
+		for _, i := range which {
+			values = append(values, setValues[i])
+		}
+		text := strings.Join(values, " ")
+		both := owner + " " + text
+		for latch := range len(latches{}) {
+			with := []string{setLock, channel, setLatch(latch)}
+			for lease := span(1); lease <= 3; lease += 2 {
+				add("acquire", with, []any{lease, both, at(1)},
+					func(m *fasterMultiModel) (any, []message) { return m.acquire(owner, which, lease, latch) })
+			}
+			add("acquire", with, []any{1, both, at(-1)}, comesLate[*fasterMultiModel])
+			add("release", with, []any{0, both, publishBy, latchSpan, false, at(1)}, func(m *fasterMultiModel) (any, []message) { return m.release(owner, which, latch) })
+			add("undo", with, []any{0, both, publishBy, 0, at(latchSpan)}, func(m *fasterMultiModel) (any, []message) { return m.undo(owner, which, latch) })
+			add("undo", with, []any{0, both, publishBy, 0, at(-1)}, comesLate[*fasterMultiModel])
+		}
+		for _, lease := range []span{1, 2} {
+			add("renew", []string{setLock, setLock}, []any{lease, both, "client:2 " + text},
+				func(m *fasterMultiModel) (any, []message) { return m.renew(which, lease, owner, "client:2") })
+		}
+		add("renew", keys[:1], []any{-2, both}, func(m *fasterMultiModel) (any, []message) { return m.renew(which, -1, owner) })
+		add("force", keys, []any{publishBy, at(1), text}, func(m *fasterMultiModel) (any, []message) { return m.force(which) })
+		add("force", keys, []any{publishBy, at(-1), text}, comesLate[*fasterMultiModel])
+		add("info", keys, []any{text}, func(m *fasterMultiModel) (any, []message) { return m.info(which) })
+	}
+	for _, alien := range []string{"string", "lock", "readwrite", ""} {
+		list = append(list, move{name: "another key: " + alien, foreign: true, do: on(func(m *fasterMultiModel) (any, []message) {
+			m.free()
+			m.alien = alien
+			return nil, nil
+		})})
+	}
+	return &scriptSet{kind: "fastermulti", start: &fasterMultiModel{}, moves: list, accepts: acceptsFasterMulti}
+}
+
+// acceptsFasterMulti checks for the state that Redisson expects: three fields for each value, and a lease of the key as long as any.
+func acceptsFasterMulti(keys space, said []message) error {
+	for _, k := range keys {
+		switch {
+		case k.life <= 0:
+			return fmt.Errorf("%s never expires", k.name)
+		case k.name != setLock:
+			if err := acceptsLatch(k); err != nil {
+				return err
+			}
+		case k.kind != "hash" || len(k.parts)%6 != 0:
+			return fmt.Errorf("no three fields for each value: %s", k.text())
+		}
+		for i := 0; k.name == setLock && i < len(k.parts); i += 6 {
+			hold := k.parts[i] + ":" + k.parts[i+1]
+			if k.parts[i+2] != hold+":expire_time" || k.parts[i+4] != hold+":lock_count" || k.parts[i+3] > at(k.life) {
+				return fmt.Errorf("not the hold of an owner: %s", k.text())
+			}
+		}
+	}
+	for _, m := range said {
+		if m != (message{"redisson_lock__channel:{" + setLock + "}", "0"}) {
+			return fmt.Errorf("message %v", m)
+		}
+	}
+	return nil
+}

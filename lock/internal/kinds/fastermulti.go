@@ -1,0 +1,52 @@
+package kinds
+
+import (
+	_ "embed"
+	"encoding/base64"
+
+	"github.com/lockwire/lockwire/lock/internal/highway"
+	"github.com/lockwire/lockwire/script"
+)
+
+//go:embed lua/fastermulti_acquire.lua
+var fasterMultiAcquire string
+
+//go:embed lua/fastermulti_release.lua
+var fasterMultiRelease string
+
+//go:embed lua/fastermulti_undo.lua
+var fasterMultiUndo string
+
+//go:embed lua/fastermulti_renew.lua
+var fasterMultiRenew string
+
+//go:embed lua/fastermulti_force.lua
+var fasterMultiForce string
+
+//go:embed lua/fastermulti_info.lua
+var fasterMultiInfo string
+
+var fasterMulti = &Lazy[*Kind]{Make: newFasterMulti}
+
+// FasterMulti is Redisson's lock of getMultiLock with a group and values: one hash with all values that are taken. The owner of the
+// other kinds is an owner and its values here, with spaces between them; Force and Info get the values as their last ARGV.
+func FasterMulti() *Kind { return fasterMulti.Get() }
+
+func newFasterMulti() *Kind {
+	return &Kind{
+		Name:    "fastermulti",
+		Channel: lockChannel,
+		Acquire: script.Named("fastermulti_acquire", fasterMultiAcquire),
+		Release: script.Named("fastermulti_release", fasterMultiRelease),
+		Undo:    script.Named("fastermulti_undo", fasterMultiUndo),
+		Renew:   script.Named("fastermulti_renew", fasterMultiRenew),
+		Force:   script.Named("fastermulti_force", fasterMultiForce),
+		Info:    script.Named("fastermulti_info", fasterMultiInfo),
+	}
+}
+
+// ValueField returns the field of a value in the hash of its group, as Redisson has it with its StringCodec.
+func ValueField(value string) string {
+	sum := highway.Sum([4]uint64{0x9e3779b97f4a7c15, 0xf39cc0605cedc834, 0x1082276bf3a27251, 0xf86c6a11d0c18e95}, []byte(value))
+	return base64.RawStdEncoding.EncodeToString(sum[:])
+}

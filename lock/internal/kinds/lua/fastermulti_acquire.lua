@@ -1,0 +1,43 @@
+-- Faster multi lock, acquire: takes the values of a group for an owner who finds none of them taken. An owner has one hold.
+-- KEYS  1 group: a hash with three fields for each value that is taken: the value to its owner; and behind the value and the owner
+--       the end of the lease in ms since 1970, and the hold count
+--       2 its channel, which is not used  3 latch: there once this very request has been undone
+-- ARGV  1 lease in ms  2 owner and values, with spaces between them  3 when this is too late, in ms since 1970
+-- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise nil when all are taken,
+--         and otherwise the longest remaining lease of other owners in ms.
+local group, latch = KEYS[1], KEYS[3]
+local lease, last = tonumber(ARGV[1]), tonumber(ARGV[3])
+local owner, values = string.match(ARGV[2], '^(%S+) (.*)$')
+
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if now > last then
+    return redis.status_reply('late ' .. string.format('%.0f', now))
+end
+if redis.call('exists', latch) == 1 then
+    return -1 -- undone: nobody waits for this any more
+end
+if redis.call('hlen', group) == 1 or redis.call('hexists', group, 'mode') == 1 then
+    return redis.error_reply('WRONGTYPE The key holds a lock of another kind')
+end
+local left = 0
+for value in string.gmatch(values, '%S+') do
+    local holder = redis.call('hget', group, value)
+    local ends = holder and redis.call('hget', group, value .. ':' .. holder .. ':expire_time')
+    left = math.max(left, (ends or 0) - now)
+end
+if left > 0 then
+    return left
+end
+for value in string.gmatch(values, '%S+') do
+    local dead = redis.call('hget', group, value)
+    if dead then -- its lease has ended
+        redis.call('hdel', group, value .. ':' .. dead .. ':expire_time', value .. ':' .. dead .. ':lock_count')
+    end
+    local hold = value .. ':' .. owner
+    redis.call('hset', group, value, owner, hold .. ':expire_time', string.format('%.0f', now + lease), hold .. ':lock_count', 1)
+end
+if redis.call('pttl', group) < lease then
+    redis.call('pexpire', group, lease)
+end
+return nil
