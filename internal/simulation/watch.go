@@ -152,7 +152,8 @@ func (w *world) judgeOrphans() {
 
 // claimedLocked reports whether a worker has the lock as that owner, or had it when its process ended.
 func (w *world) claimedLocked(o *object, owner string) bool {
-	if !slices.ContainsFunc(w.living, func(p *process) bool { return p.redisson == nil && p.is(owner) }) {
+	i := slices.IndexFunc(w.living, func(p *process) bool { return p.redisson == nil && p.is(owner) })
+	if i < 0 || w.living[i].joins(o) {
 		return true
 	}
 	return slices.ContainsFunc(o.live, func(h *hold) bool {
@@ -165,6 +166,15 @@ func (w *world) claimedLocked(o *object, owner string) bool {
 			}
 		}
 		return false
+	})
+}
+
+// joins reports whether a call of the process is about the object and others: it may have one and wait for the next.
+func (p *process) joins(o *object) bool {
+	return slices.ContainsFunc(p.workers, func(k *worker) bool {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		return len(k.call.beside) > 0 && (k.call.object == o || slices.Contains(k.call.beside, o))
 	})
 }
 
