@@ -148,7 +148,7 @@ func (w *world) judgeTokenLocked(h *hold) {
 	}
 	before, now := last.lease.Token(), h.lease.Token()
 	again := now == before && last.lease.Owner() == h.lease.Owner()
-	if now < before && h.worker.process.redisson != nil && h.object.lossSince(last.since) != nil {
+	if now <= before && h.worker.process.redisson != nil && h.object.lossSince(last.since) != nil {
 		return // Redisson's counter begins again
 	}
 	if now < before && h.object.backAndForgotten(last.since) {

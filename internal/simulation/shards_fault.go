@@ -180,7 +180,18 @@ func (w *world) moveFault(d *dice) {
 	g.mu.Unlock()
 	most := pick(d, []time.Duration{0, time.Second, 2 * longestLease})
 	w.history.add("fault", o.name, "slot %d moves from shard %d to shard %d, within %v", slot, m.from, m.to, most)
+	g.clear(slot, m.to)
 	w.wg.Go(func() { g.migrate(d, m, d.upTo(most)) })
+}
+
+// clear deletes what the master of a shard has in a slot of others: a promotion may have brought back what had moved away before. A
+// server refuses to import onto such keys (BUSYKEY), and an operator deletes them.
+func (g *shards) clear(slot, shard int) {
+	to := g.servers[g.masterOf(shard)]
+	keys, _ := to.Do("CLUSTER", "GETKEYSINSLOT", fmt.Sprint(slot), "10000").([]any)
+	for _, key := range keys {
+		to.Do("DEL", fmt.Sprint(key))
+	}
 }
 
 const (
