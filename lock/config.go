@@ -46,10 +46,11 @@ type Config struct {
 	// new names of locks. 0 is for ever. Tokens go on growing after the end of the counter, as a token is no less than the
 	// server's time, and the counter ends TokenLife after the time in the last token. Exceptions:
 	//
-	//   - A clock set back, or the clock of a server that takes over and is behind, by more than TokenLife. The counter would
-	//     have prevented the smaller token.
-	//   - Clients that count by the counter alone: Redisson's and those with PlainTokens. They begin again at 1, and do not
-	//     prolong the counter. Do not set TokenLife for locks that they take.
+	//   - A clock set back, or the clock of a server that takes over and is behind, by more than TokenLife, at once or
+	//     in several steps. The counter would have prevented the smaller token.
+	//   - Clients that count by the counter alone: Redisson's and those with PlainTokens. They begin again at 1 after the end
+	//     of the counter. Do not set TokenLife for locks that they take.
+	//   - Clients with different settings: that of the last token counts, so the shortest one decides what is safe.
 	//
 	// TokenLife is a day or more, for example; it must be at least Lease, and longer than any hold during which an [Owner]
 	// takes the lock again: such a further hold shares the token only as long as the counter exists. Token and Info return 0
@@ -153,7 +154,6 @@ func (c Config) withDefaults() Config {
 		c.Lease = 30 * time.Second
 	}
 	c.Lease = c.Lease.Truncate(time.Millisecond)
-	c.TokenLife = c.TokenLife.Truncate(time.Millisecond)
 	if c.RenewEvery == 0 {
 		c.RenewEvery = c.Lease / 3
 	}

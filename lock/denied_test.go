@@ -62,6 +62,44 @@ func TestFullServerAnswersLateReleases(t *testing.T) {
 	})
 }
 
+// So it does of a lock that was to be kept.
+func TestFullServerAnswersLateKeeps(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		for _, kind := range []string{"reentrant", "plain"} {
+			lease, err := handles(c)[kind].Lock(t.Context(), lock.AtLeast(time.Minute))
+			wantErr(t, "Lock", err, nil)
+			w.srv.Do("DEL", "job")
+			w.srv.Full(true)
+			w.onScriptOf(kind, "keep", func(n int) fakeredis.Action {
+				if n == 1 {
+					return fakeredis.RunThenClose()
+				}
+				return fakeredis.Run()
+			})
+			wantErr(t, kind+": Unlock", lease.Unlock(t.Context()), lock.ErrNotHeld)
+			w.srv.Intercept(nil)
+			w.srv.Full(false)
+		}
+	})
+}
+
+// A lock that is kept for as long as a Duration can say has a lease: without one it would stay for ever.
+func TestServerLongestRest(t *testing.T) {
+	redistest.RunProtocols(t, func(t *testing.T, s *redistest.Server, _ int) {
+		c := serverClient(t, s)
+		for _, kind := range []string{"reentrant", "plain"} {
+			lease, err := handles(c)[kind].Lock(t.Context(), lock.AtLeast(1<<63-1))
+			wantErr(t, "Lock", err, nil)
+			mustUnlock(t, lease)
+			if left, _ := s.Do("PTTL", "job").Int(); left < (291 * 365 * 24 * time.Hour).Milliseconds() {
+				t.Errorf("%s: %d ms are left, want 292 years", kind, left)
+			}
+			s.Do("DEL", "job")
+		}
+	})
+}
+
 // The undo of an acquire that may still arrive is repeated although the right to run scripts is missing: it may come back before the
 // acquire arrives.
 func TestUndoOutlastsMissingRights(t *testing.T) {

@@ -12,6 +12,9 @@ import (
 // lock to the server, with the rest of d as its lease and an owner that nobody is. All other callers find the lock taken
 // until then: callers of this process, and Redisson's clients too. [Handle.ForceUnlock] ends the rest early.
 //
+// The lock stays for a little longer than d: for as long as the request of Unlock is on its way, which is some seconds at
+// most, if a connection breaks meanwhile.
+//
 // d must be longer than the clocks of the processes differ, and shorter than the pause between two runs. 0 is no time. The
 // result is [ErrInvalid] if d is longer than the lease set by [For] or the limit set by [AtMost], for an [Owner], for a
 // lease with Members, and for kinds other than Reentrant, NonReentrant, Fenced, Spin and Plain.
@@ -39,9 +42,9 @@ func (l *Lease) rest() time.Duration {
 // after the rest, and then runs the release script; both scripts use the latch in the same way.
 func (l *Lease) keepCall(rest time.Duration, last int64) *remote.Call {
 	t := l.target
-	ms := (rest + time.Millisecond - 1).Milliseconds()
+	ms := (rest-1)/time.Millisecond + 1 // rounded up, without overflow
 	return &remote.Call{Script: t.kind.Keep, Lock: t.remote(), Keys: t.with(l.latch), Leaves: true, Tells: true, Apart: &l.unlatched, Owner: l.owner,
-		Args: []any{ms, l.owner, l.client.channels.Publishing(t.kind.silent), latchLife.Milliseconds(), l.repeated, last, l.successor()}}
+		Args: []any{int64(ms), l.owner, l.client.channels.Publishing(t.kind.silent), latchLife.Milliseconds(), l.repeated, last, l.successor()}}
 }
 
 // successor returns the owner of the lock after the release of l. It belongs to this client, and to none of its leases: the

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/lock"
 )
@@ -71,11 +72,17 @@ func TestBadInput(t *testing.T) {
 }
 
 func TestBadConfig(t *testing.T) {
+	inVirtualTime(t, testBadConfig)
+}
+
+func testBadConfig(t *testing.T, w *world) {
+	pool := w.pool(conn.Config{})
+	defer pool.Close()
 	for _, cfg := range []lock.Config{
 		{Lease: -1}, {Lease: time.Millisecond}, {RenewEvery: -1}, {Lease: time.Second, RenewEvery: time.Second}, {RenewBatch: -1}, {RenewBatch: 1001}, {HandOverFor: -1},
-		{TokenLife: -1}, {TokenLife: 29 * time.Second}, {TokenLife: time.Hour, PlainTokens: true},
+		{TokenLife: -1}, {TokenLife: 500 * time.Microsecond}, {TokenLife: 29 * time.Second}, {TokenLife: time.Hour, PlainTokens: true},
 	} {
-		if c, err := lock.New(nil, cfg); !errors.Is(err, lock.ErrInvalid) {
+		if c, err := lock.New(pool, cfg); !errors.Is(err, lock.ErrInvalid) {
 			t.Errorf("New(%+v) = %v, %v, want ErrInvalid", cfg, c, err)
 		}
 	}

@@ -48,10 +48,11 @@ func modelPlainRelease(c *fakeredis.Call) any {
 }
 
 func modelPlainKeep(c *fakeredis.Call) any {
-	key, latch, owner, life := c.Keys[0], c.Keys[2], c.Args[1], c.Args[3]
+	key, latch, owner := c.Keys[0], c.Keys[2], c.Args[1]
 	if late := tooLate(c, c.Args[5]); late != nil {
 		return late
 	}
+	life := latchLasts(c, c.Args[3], c.Args[5])
 	switch outcome, ok := c.Do("GET", latch).(string); {
 	case outcome == "-1":
 		return nil
@@ -60,10 +61,12 @@ func modelPlainKeep(c *fakeredis.Call) any {
 	}
 	if c.Do("GET", key) != owner {
 		if c.Args[4] == "1" {
+			c.Do("DEL", latch)
 			c.Do("SET", latch, "-1", "PX", life)
 		}
 		return nil
 	}
+	c.Do("PEXPIRE", key, c.Args[0])
 	c.Do("SET", key, c.Args[6], "PX", c.Args[0])
 	c.Do("SET", latch, "1", "PX", life)
 	return int64(1)

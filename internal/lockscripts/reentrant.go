@@ -131,11 +131,12 @@ func modelKeep(c *fakeredis.Call) any {
 	switch {
 	case c.Args[4] == "1" && c.Do("GET", latch) == owner:
 		return int64(1)
-	case c.Int("HDEL", key, owner) == 0:
+	case c.Int("HEXISTS", key, owner) == 0:
 		return nil
 	}
-	c.Do("HSET", key, c.Args[6], "1")
 	c.Do("PEXPIRE", key, rest)
+	c.Do("HSET", key, c.Args[6], "1")
+	c.Do("HDEL", key, owner)
 	if publish != "" {
 		c.TryDo(publish, c.Keys[1], "0")
 	}

@@ -13,12 +13,14 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if now > tonumber(last) then
     return redis.status_reply('late ' .. string.format('%.0f', now))
 end
+lifetime = math.max(lifetime, last - now) -- an earlier request may come for as long as it is good
 local outcome = redis.call('get', latch)
 if outcome then
     return outcome ~= '-1' and tonumber(outcome) or nil
 end
 if redis.call('get', lock) ~= owner then
     if repeated == '1' then
+        redis.call('del', latch) -- a write that needs no memory: a full server refuses none behind it
         redis.call('set', latch, -1, 'px', lifetime)
     end
     return nil
