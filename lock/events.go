@@ -22,7 +22,7 @@ const (
 	EventReleased EventKind = "released" // an owner has released the lock
 	EventForced   EventKind = "forced"   // the lock was taken from its owner: by ForceUnlock, DEL, or an eviction
 	EventExpired  EventKind = "expired"  // the lease ended without a release
-	EventMissed   EventKind = "missed"   // events were lost; the next EventWatching tells that all is known again
+	EventMissed   EventKind = "missed"   // events were lost, told once; the next EventWatching tells that all is known again
 )
 
 // Event is a change of a lock on the server.
@@ -46,10 +46,13 @@ type Event struct {
 //
 // Watch learns of changes from two sources:
 //
-//   - Events of keys, if the server's notify-keyspace-events has K and g, $, h, x (or A) for all databases: all kinds of events.
+//   - Events of keys, if the server's notify-keyspace-events has K and g, $, h, x, e (or A) for all databases: all kinds of events.
 //   - The messages that wake waiters: only releases and forced unlocks, of a single server or with [PublishPlain], and not of
 //     [Plain] and [Spin] locks. If the server publishes no events of keys, the next owner of a released lock is told
 //     only if Watch finds the lock taken, and an expired lease not at all. EventWatching then has an Err.
+//
+// A setting by CONFIG SET reaches no replica and no restarted server unless it is in their configuration files too. Watch asks
+// again after each interruption of a subscription, and the next EventWatching has an Err if events of keys have ended.
 //
 // After the news of a change Watch waits for a tenth of a second, then asks the server for the owners. Changes in quick
 // succession come as one: of two owners in between only the last is told, and the owner of a lock held for less than this
@@ -133,8 +136,11 @@ func (w *watcher) step(ctx context.Context) error {
 		if n.failed != nil {
 			return n.failed
 		}
-		if (n.missed > 0 || n.lost != nil) && !w.yield(Event{What: EventMissed, At: time.Now(), Missed: n.missed, Err: n.lost}, nil) {
-			return errStopped
+		if n.missed > 0 || n.lost != nil && !w.behind {
+			w.behind = true
+			if !w.yield(Event{What: EventMissed, At: time.Now(), Missed: n.missed, Err: n.lost}, nil) {
+				return errStopped
+			}
 		}
 		var err error
 		switch {
@@ -158,6 +164,9 @@ func (w *watcher) fatal(ctx context.Context, err error) bool {
 
 // scan compares what the watcher knows with all locks on the servers.
 func (w *watcher) scan(ctx context.Context) error {
+	if changed, err := w.askAgain(ctx); changed || err != nil {
+		return err // a source that has begun makes the watcher read all locks
+	}
 	found := make(map[string]*Listed)
 	for l, err := range w.client.List(ctx, w.pattern) {
 		if err != nil {
@@ -173,8 +182,8 @@ func (w *watcher) scan(ctx context.Context) error {
 			return err
 		}
 	}
-	w.began = true
-	if !w.yield(Event{What: EventWatching, At: at, Err: w.partial}, nil) {
+	w.began, w.behind = true, false
+	if !w.yield(Event{What: EventWatching, At: at, Err: w.partial()}, nil) {
 		return errStopped
 	}
 	return nil
@@ -208,7 +217,7 @@ func (w *watcher) tell(n *note, l *Listed) error {
 	if w.known[n.name] = after; len(after.owners) == 0 {
 		delete(w.known, n.name)
 	}
-	for _, ev := range n.events(before, after, w.partial == nil) {
+	for _, ev := range n.events(before, after, w.partial() == nil) {
 		if !w.began {
 			ev.What = EventHeld
 		}

@@ -134,7 +134,7 @@ func TestWatch(t *testing.T) {
 // Locks end in four ways, and Watch tells them apart.
 func TestWatchTellsHowALockEnds(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
-		w.notify("Kg$hx")
+		w.notify("Kg$hxe")
 		mine, c := w.client(lock.Config{}), w.client(lock.Config{})
 		early := mustLock(t, mine, "orders:0")
 		other := mustLock(t, mine, "other")

@@ -13,7 +13,7 @@ func ExampleClient_Watch() {
 	pool, locks := connect(ctx)
 	defer pool.Close()
 	defer locks.Close()
-	if _, err := pool.Do(ctx, "CONFIG", "SET", "notify-keyspace-events", "Kg$hx"); err != nil {
+	if _, err := pool.Do(ctx, "CONFIG", "SET", "notify-keyspace-events", "Kg$hxe"); err != nil {
 		log.Fatal(err)
 	}
 

@@ -58,3 +58,23 @@ func TestServerWatch(t *testing.T) {
 		expect("acquired orders:3 "+short.Owner(), "expired orders:3 "+short.Owner())
 	})
 }
+
+// An evicted lock is taken from its owner.
+func TestServerWatchOfAnEviction(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
+		s.Do("CONFIG", "SET", "notify-keyspace-events", "Kg$hxe")
+		c, err := lock.New(redistest.Open(t, s.Config()), lock.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		lease := mustLock(t, c, "job", lock.For(time.Minute))
+		expect := watchInTurn(t, c, "")
+		expect("held job "+lease.Owner(), "watching")
+		s.Do("CONFIG", "SET", "maxmemory-policy", "volatile-random")
+		s.Do("CONFIG", "SET", "maxmemory", "1")
+		_, _ = s.Try("SET", "key", "value") // has the server look for memory
+		s.Do("CONFIG", "SET", "maxmemory", "0")
+		expect("forced job " + lease.Owner())
+	})
+}

@@ -39,7 +39,7 @@ type watcher struct {
 	yield   func(Event, error) bool
 	known   map[string]owners
 	began   bool               // all locks held at the beginning are told
-	partial error              // why the servers do not tell all; nil if they do
+	behind  bool               // EventMissed was yielded, and no EventWatching since
 	sources map[string]*source // by address; "" for a single server
 	join    sync.WaitGroup
 
@@ -57,12 +57,17 @@ type watcher struct {
 
 // source is a server to which a watcher listens.
 type source struct {
-	stop    context.CancelFunc
+	stop   context.CancelFunc // constant
+	dialer pubsub.Dialer      // constant
+
+	// Owned by the caller of the iteration.
+	server  conn.Doer
 	partial error // why the server does not tell all; nil if it does
 
 	// The watcher's mu guards the following.
-	up    bool
-	ended bool
+	up      bool
+	ended   bool
+	resumed bool // the server may be another, or have other settings: it is to be asked again
 }
 
 // owners are the owners of a lock.
@@ -139,7 +144,7 @@ func (w *watcher) follow(ctx context.Context) error {
 		}
 		masters[addr] = true
 		if s := w.sources[addr]; s != nil {
-			if !w.hasEnded(s) {
+			if s.server = server; !w.hasEnded(s) {
 				continue
 			}
 			s.stop()
@@ -148,17 +153,21 @@ func (w *watcher) follow(ctx context.Context) error {
 			return err
 		}
 	}
-	w.partial = nil
-	for _, addr := range slices.Sorted(maps.Keys(w.sources)) {
-		s := w.sources[addr]
+	for addr, s := range w.sources {
 		if !masters[addr] {
 			s.stop()
 			delete(w.sources, addr)
 			w.miss(errReplaced)
-			continue
 		}
-		if w.partial == nil {
-			w.partial = s.partial
+	}
+	return nil
+}
+
+// partial returns why the servers do not tell all; nil if they do.
+func (w *watcher) partial() error {
+	for _, addr := range slices.Sorted(maps.Keys(w.sources)) {
+		if why := w.sources[addr].partial; why != nil {
+			return why
 		}
 	}
 	return nil
@@ -187,17 +196,55 @@ func (w *watcher) add(ctx context.Context, addr string, server conn.Doer, dialer
 	if err != nil {
 		return err
 	}
+	return w.begin(addr, &source{server: server, dialer: dialer, partial: partial})
+}
+
+// begin starts the goroutine of a source.
+func (w *watcher) begin(addr string, s *source) error {
 	life, stop := context.WithCancel(w.client.life)
-	s := &source{stop: stop, partial: partial}
-	patterns := kinds.WatchPatterns(w.db, w.pattern, partial != nil)
+	s.stop = stop
+	patterns := kinds.WatchPatterns(w.db, w.pattern, s.partial != nil)
 	w.join.Add(1)
-	if !w.client.background(func() { defer w.join.Done(); w.listen(life, s, dialer, patterns) }) {
+	if !w.client.background(func() { defer w.join.Done(); w.listen(life, s, patterns) }) {
 		w.join.Done()
 		stop()
 		return ErrClosed
 	}
 	w.sources[addr] = s
 	return nil
+}
+
+// askAgain asks the servers whose subscription was interrupted whether they publish events of keys: a new master or a restarted
+// server may have other settings. changed: a source has begun anew, with other patterns.
+func (w *watcher) askAgain(ctx context.Context) (changed bool, err error) {
+	for addr, s := range w.sources {
+		if !w.hasResumed(s) {
+			continue
+		}
+		partial, err := w.askNotifications(ctx, s.server)
+		switch {
+		case err != nil:
+			w.news(func() { s.resumed = true })
+			return changed, err
+		case (partial == nil) == (s.partial == nil):
+			s.partial = partial
+			continue
+		}
+		s.stop()
+		if err := w.begin(addr, &source{server: s.server, dialer: s.dialer, partial: partial}); err != nil {
+			return changed, err
+		}
+		changed = true
+	}
+	return changed, nil
+}
+
+// hasResumed reports, once, whether a subscription was interrupted and is back.
+func (w *watcher) hasResumed(s *source) (resumed bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	resumed, s.resumed = s.resumed, false
+	return resumed
 }
 
 // askNotifications returns why a server does not publish all events needed; nil if it does.
@@ -217,8 +264,8 @@ func (w *watcher) askNotifications(ctx context.Context, server conn.Doer) (parti
 	for _, value := range pairs {
 		letters, _ = value.Text()
 	}
-	letters = strings.ReplaceAll(letters, "A", "g$hx")
-	for _, needed := range "Kg$hx" {
+	letters = strings.ReplaceAll(letters, "A", "g$hxe")
+	for _, needed := range "Kg$hxe" {
 		if !strings.ContainsRune(letters, needed) {
 			return errNotifications, nil
 		}
@@ -226,11 +273,11 @@ func (w *watcher) askNotifications(ctx context.Context, server conn.Doer) (parti
 	return nil, nil
 }
 
-var errNotifications = errors.New("lock: the server does not publish all events of keys: notify-keyspace-events lacks some of Kg$hx")
+var errNotifications = errors.New("lock: the server does not publish all events of keys: notify-keyspace-events lacks some of Kg$hxe")
 
 // listen takes the messages of a server until ctx ends.
-func (w *watcher) listen(ctx context.Context, s *source, dialer pubsub.Dialer, patterns []string) {
-	events := pubsub.New(dialer, pubsub.Config{Logger: w.client.cfg.Logger})
+func (w *watcher) listen(ctx context.Context, s *source, patterns []string) {
+	events := pubsub.New(s.dialer, pubsub.Config{Logger: w.client.cfg.Logger})
 	defer events.Close()
 	sub, err := events.PSubscribe(ctx, patterns...)
 	if err != nil {
@@ -244,7 +291,7 @@ func (w *watcher) listen(ctx context.Context, s *source, dialer pubsub.Dialer, p
 			case pubsub.Message:
 				w.noteLocked(ev.Channel, ev.Payload, time.Now())
 			case pubsub.Resumed:
-				s.up, w.stale = true, true
+				s.up, s.resumed, w.stale = true, true, true
 			case pubsub.Interrupted:
 				s.up, w.lost = false, ev.Err
 			case pubsub.Lagged:
@@ -366,10 +413,15 @@ func (w *watcher) waiting() bool {
 	return len(w.order) > 0
 }
 
-// settled reports whether no further news is expected. A lock that never rests is told all the same, but not in the middle of
-// a release.
+// settled reports whether no further news is expected. A lock that never rests is told all the same: soon where that is not in the
+// middle of a release, and later anyway, since the releases of other clients may leave no news but that the key went.
 func (n *note) settled(now time.Time) bool {
-	return now.Sub(n.last) >= settleFor || now.Sub(n.first) >= 5*settleFor && (n.gone.IsZero() || n.released)
+	switch age := now.Sub(n.first); {
+	case now.Sub(n.last) >= settleFor || age >= 10*settleFor:
+		return true
+	default:
+		return age >= 5*settleFor && (n.gone.IsZero() || n.released || n.written.After(n.gone))
+	}
 }
 
 // end returns how the holds in before have ended. complete: the server tells all.

@@ -61,7 +61,7 @@ func TestServerShow(t *testing.T) {
 // The end of a lock is told by its reason where the server publishes events of keys.
 func TestServerWatch(t *testing.T) {
 	s := redistest.Start(t, redistest.Options{})
-	s.Do("CONFIG", "SET", "notify-keyspace-events", "Kg$hx")
+	s.Do("CONFIG", "SET", "notify-keyspace-events", "Kg$hxe")
 	holder := startHeld(t, s.URL(), "run", "job", "--", "sh", "-c", "echo $LOCKWIRE_OWNER; cat")
 	owner := holder.line()
 	watcher := startJob(t, s.URL(), "watch", "j*", "-o", "json", "--every", "1h")

@@ -26,7 +26,7 @@ func watchCommand() *command {
 Shows a line for each lock that is acquired, released, forced or expired until a signal ends it: the locks with names that
 match GLOB, or all. The first lines are the locks held at the beginning.
 
-The server must publish events of keys: redis-cli CONFIG SET notify-keyspace-events Kg$hx, on each node of a cluster. Where
+The server must publish events of keys: redis-cli CONFIG SET notify-keyspace-events Kg$hxe, on each node of a cluster. Where
 it does not, the command says so and compares what lockwire list finds once in --every: then it does not see what
 happens in between, and a lock that ends in any way is released.
 

@@ -37,7 +37,7 @@ func TestWatchInACluster(t *testing.T) {
 	t.Parallel()
 	redistest.RunClusters(t, redistest.Options{}, func(t *testing.T, c *redistest.Cluster, _ int) {
 		for _, node := range c.Nodes() {
-			node.Do("CONFIG", "SET", "notify-keyspace-events", "Kg$hx")
+			node.Do("CONFIG", "SET", "notify-keyspace-events", "Kg$hxe")
 		}
 		mine, _ := locksOf(t, c, lock.Config{})
 		other, nodes := locksOf(t, c, lock.Config{})
@@ -80,7 +80,7 @@ func TestWatchAfterAFailover(t *testing.T) {
 	t.Parallel()
 	redistest.RunClusters(t, redistest.Options{}, func(t *testing.T, c *redistest.Cluster, _ int) {
 		for _, node := range c.Nodes() {
-			node.Do("CONFIG", "SET", "notify-keyspace-events", "Kg$hx")
+			node.Do("CONFIG", "SET", "notify-keyspace-events", "Kg$hxe")
 		}
 		mine, nodes := locksOf(t, c, lock.Config{})
 		other, _ := locksOf(t, c, lock.Config{})
