@@ -24,6 +24,18 @@ func modelPlainAcquire(c *fakeredis.Call) any {
 }
 
 func modelPlainRelease(c *fakeredis.Call) any {
+	return plainEnd(c, func(key string) { c.Do("DEL", key) })
+}
+
+func modelPlainKeep(c *fakeredis.Call) any {
+	return plainEnd(c, func(key string) {
+		c.Do("PEXPIRE", key, c.Args[0])
+		c.Do("SET", key, c.Args[6], "PX", c.Args[0])
+	})
+}
+
+// plainEnd ends an owner's lock by what end does to its key.
+func plainEnd(c *fakeredis.Call, end func(key string)) any {
 	key, latch, owner := c.Keys[0], c.Keys[2], c.Args[1]
 	if late := tooLate(c, c.Args[5]); late != nil {
 		return late
@@ -42,32 +54,7 @@ func modelPlainRelease(c *fakeredis.Call) any {
 		}
 		return nil
 	}
-	c.Do("DEL", key)
-	c.Do("SET", latch, "1", "PX", life)
-	return int64(1)
-}
-
-func modelPlainKeep(c *fakeredis.Call) any {
-	key, latch, owner := c.Keys[0], c.Keys[2], c.Args[1]
-	if late := tooLate(c, c.Args[5]); late != nil {
-		return late
-	}
-	life := latchLasts(c, c.Args[3], c.Args[5])
-	switch outcome, ok := c.Do("GET", latch).(string); {
-	case outcome == "-1":
-		return nil
-	case ok:
-		return number(outcome)
-	}
-	if c.Do("GET", key) != owner {
-		if c.Args[4] == "1" {
-			c.Do("DEL", latch)
-			c.Do("SET", latch, "-1", "PX", life)
-		}
-		return nil
-	}
-	c.Do("PEXPIRE", key, c.Args[0])
-	c.Do("SET", key, c.Args[6], "PX", c.Args[0])
+	end(key)
 	c.Do("SET", latch, "1", "PX", life)
 	return int64(1)
 }
