@@ -56,9 +56,14 @@ type Event struct {
 //
 // After the news of a change Watch waits for a tenth of a second, then asks the server for the owners. Changes in quick
 // succession come as one: of two owners in between only the last is told, and the owner of a lock held for less than this
-// time may be unknown. An acquire by the owner's next hold, a renewal, and a lock passed on inside a process are no events.
+// time may be unknown. An acquire by the owner's next hold and a renewal are no events, nor is a lock passed on inside a process if
+// its owner on the server stays the same. Unlock of a lock that [AtLeast] keeps taken is a release, and the end of the rest is no
+// event; the rest of a Plain lock has an owner like any other.
 // The end of the lease of one reader or one permit among several is told with the next change, as a release. A DEL is forced,
 // unless a Plain lock is deleted; so is a release by a Redisson without unlock latches. FLUSHALL is no event.
+//
+// Names beginning like keys that belong to a lock (redisson_lock_token:) have no events. From messages alone Watch cannot
+// tell the lock {job} from job, nor {job} followed by a colon and a UUID from both, and tells all as job.
 //
 // In a cluster Watch listens to each master, and begins again with the present owners after a failover. Changes in the meantime
 // are then told with the time of the discovery, and may be missing.
@@ -214,7 +219,7 @@ func (w *watcher) look(ctx context.Context, notes []*note) error {
 // tell yields the events of a lock, whose state is now l, nil if it is free.
 func (w *watcher) tell(n *note, l *Listed) error {
 	before, after := w.known[n.name], ownersOf(l)
-	if w.known[n.name] = after; len(after.owners) == 0 {
+	if w.known[n.name] = after; len(after.owners) == 0 && after.former == "" {
 		delete(w.known, n.name)
 	}
 	for _, ev := range n.events(before, after, w.partial() == nil) {

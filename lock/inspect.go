@@ -20,7 +20,7 @@ type Inspection struct {
 	// Info is as from the Info of the lock's kind, for a [ReadWrite] lock of both halves.
 	Info Info
 	// Clients are the processes behind Info.Holders and Info.Queue as far as known: each client once, in this order.
-	// The owners of [Plain] locks and of permits name no client.
+	// The owners of [Plain] locks, of permits, and of the rest of an [AtLeast] name no client.
 	Clients []ClientProcess
 	// ClientsErr is why the server did not list its connections, or nil.
 	ClientsErr error
@@ -163,7 +163,8 @@ func (i *inspected) processes(ctx context.Context) ([]ClientProcess, error) {
 	known := make(map[string]int)
 	note := func(owner string) {
 		id, _, ok := strings.Cut(owner, ":")
-		if _, twice := known[id]; ok && !twice {
+		_, rests := predecessor(owner)
+		if _, twice := known[id]; ok && !twice && !rests {
 			known[id] = len(list)
 			list = append(list, ClientProcess{ID: id})
 		}

@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"strconv"
 	"strings"
 	"time"
 
@@ -55,4 +56,13 @@ func (l *Lease) successor() string {
 	}
 	id, number, _ := strings.Cut(l.owner, ":")
 	return id + ":-" + number
+}
+
+// predecessor returns the owner whose Unlock has made owner the successor. ok is false for any other owner.
+func predecessor(owner string) (former string, ok bool) {
+	id, number, ok := strings.Cut(owner, ":-")
+	if _, err := strconv.ParseUint(number, 10, 64); !ok || err != nil {
+		return "", false
+	}
+	return id + ":" + number, true
 }

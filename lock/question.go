@@ -144,7 +144,8 @@ func (c *Client) askHolder(ctx context.Context, t *target) *seenHolder {
 		return nil
 	}
 	h := &seenHolder{owner: info.Holders[0].Owner, at: time.Now()}
-	if id, _, ok := strings.Cut(h.owner, ":"); ok {
+	_, rests := predecessor(h.owner)
+	if id, _, ok := strings.Cut(h.owner, ":"); ok && !rests {
 		h.process = c.processNames.of(ctx, c, t.name, id)
 	}
 	return h

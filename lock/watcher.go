@@ -74,6 +74,7 @@ type source struct {
 type owners struct {
 	shape  Shape
 	owners []string
+	former string // who has released a lock that AtLeast still keeps taken; "" for any other lock
 }
 
 func ownersOf(l *Listed) (o owners) {
@@ -82,6 +83,10 @@ func ownersOf(l *Listed) (o owners) {
 	}
 	o.shape = l.Shape
 	for _, h := range l.Info.Holders {
+		if former, ok := predecessor(h.Owner); ok {
+			o.former = former
+			continue
+		}
 		o.owners = append(o.owners, h.Owner)
 	}
 	return o
@@ -362,6 +367,9 @@ func (w *watcher) noteLocked(channel, payload string, at time.Time) {
 		n.gone, n.how = at, EventForced
 	case kinds.Released, kinds.Woken:
 		n.released = true
+		if twin := w.notes[kinds.Twin(name)]; twin != nil {
+			twin.last, twin.released = at, true
+		}
 	case kinds.Freed:
 		n.forced = true
 	}
@@ -456,12 +464,16 @@ func (n *note) events(before, after owners, complete bool) (list []Event) {
 		add(end, before.shape, owner, n.gone)
 	}
 	if len(before.owners) == 0 && (n.released || n.forced) {
-		short := !n.written.IsZero() && !n.gone.IsZero() && len(after.owners) == 0
+		short := !n.written.IsZero() && len(after.owners) == 0 && (!n.gone.IsZero() || after.former != before.former)
+		shape, owner := Shape(""), ""
+		if after.former != "" {
+			shape, owner = after.shape, after.former
+		}
 		if short {
-			add(EventAcquired, "", "", n.written)
+			add(EventAcquired, shape, owner, n.written)
 		}
 		if short || !complete {
-			add(end, "", "", n.gone)
+			add(end, shape, owner, n.gone)
 		}
 	}
 	for _, owner := range after.owners {

@@ -97,8 +97,8 @@ func readWriteChannel(name string) string { return prefixName(readWritePrefix, n
 
 func readWriteKeys(name string) []string { return []string{prefixName(writersPrefix, name)} }
 
-// ownPrefixes begin the names of keys that belong to a lock, and are no locks.
-var ownPrefixes = []string{"redisson_", "lockwire_"}
+// ownPrefixes begin, with a colon behind, the names of keys that belong to a lock, and are no locks.
+var ownPrefixes = []string{tokenPrefix, queuePrefix, timeoutPrefix, idlePrefix, linePrefix, writersPrefix}
 
 // WatchPatterns returns the patterns of the channels that tell of the locks with names matching the glob pattern: the events of
 // keys of the database db, and with messages also the channels that wake waiters.
@@ -156,7 +156,7 @@ func readEvent(key, event string) (name string, sign Sign) {
 		return "", Nothing
 	}
 	for _, prefix := range ownPrefixes {
-		if strings.HasPrefix(key, prefix) {
+		if rest, ok := strings.CutPrefix(key, prefix); ok && strings.HasPrefix(rest, ":") {
 			return "", Nothing
 		}
 	}
@@ -184,6 +184,9 @@ func unwrap(rest string) string {
 	}
 	return rest
 }
+
+// Twin returns the name whose latches and channels are those of the lock name too: "{job}" for "job". ReadSign returns the latter.
+func Twin(name string) string { return "{" + name + "}" }
 
 // withoutClient removes the id of a client, and what follows it, from the end of a channel's name.
 func withoutClient(rest string) string {

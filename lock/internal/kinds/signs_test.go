@@ -5,7 +5,7 @@ import "testing"
 // What tells of a lock leads back to its name.
 func TestReadSign(t *testing.T) {
 	const id = "0dc35a35-0f06-4653-95dc-3853eb6e9b38"
-	for _, name := range []string{"job", "a:b", "{tag}x", "x{tag}", "job:" + id[:35], "a b"} {
+	for _, name := range []string{"job", "a:b", "{tag}x", "x{tag}", "job:" + id[:35], "a b", "lockwire_nightly", "redisson_job"} {
 		for _, c := range []struct {
 			channel, payload string
 			want             Sign
