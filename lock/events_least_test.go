@@ -1,6 +1,8 @@
 package lock_test
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -38,8 +40,12 @@ func TestWatchOfAtLeast(t *testing.T) {
 					if err != nil || len(in.Info.Holders) != 1 || len(in.Clients) != 0 {
 						t.Errorf("Inspect() = %+v, %v, want a holder without a process", in, err)
 					}
-					_, err = c.Reentrant("job").TryLock(t.Context())
-					wantErr(t, "TryLock in the rest", err, lock.ErrNotAcquired)
+					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+					_, err = keptKinds(c)[kind].Lock(ctx)
+					cancel()
+					if refused, _ := errors.AsType[*lock.NotAcquiredError](err); refused == nil || refused.Holder == "" || refused.Process != "" {
+						t.Errorf("Lock() in the rest = %+v, want a holder without a process", err)
+					}
 					w.sleep(10 * time.Second)
 					seen.want(t, kind+" "+name+", at the end of the rest")
 				}

@@ -109,6 +109,66 @@ func TestServerRulesAreNeeded(t *testing.T) {
 	})
 }
 
+// A user with the rules of OPERATIONS.md for Watch can watch the locks of all kinds, and is refused nothing. Without any one of the
+// channels Watch ends with an error that names the channel.
+func TestServerRulesOfWatch(t *testing.T) {
+	t.Parallel()
+	common, rows := rulesOfOperations(t)
+	text, err := os.ReadFile("../OPERATIONS.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(text), "\nRules for `Client.Watch`")
+	_, after, _ = strings.Cut(after, "\n```acl\n")
+	block, _, _ := strings.Cut(after, "```")
+	rules := strings.Fields(block)
+	redistest.Run(t, func(t *testing.T, srv *redistest.Server) {
+		if !srv.AtLeast(7, 0) {
+			return
+		}
+		srv = redistest.Start(t, redistest.Options{Binary: srv.Binary(), Users: []redistest.User{{Name: "app", Password: "secret", Rules: common}}})
+		srv.Do("CONFIG", "SET", "notify-keyspace-events", "KA")
+		if srv.AtLeast(7, 2) {
+			common += " +client|setinfo"
+		}
+		for kind, take := range map[string]func(c *lock.Client) ruledLock{
+			"Reentrant, NonReentrant, Spin": func(c *lock.Client) ruledLock { return c.Reentrant("orders:1") },
+			"Fenced":                        func(c *lock.Client) ruledLock { return c.Fenced("orders:1") },
+			"Fair, NonReentrantFair":        func(c *lock.Client) ruledLock { return c.Fair("orders:1") },
+			"ReadWrite":                     func(c *lock.Client) ruledLock { return c.ReadWrite("orders:1").Write() },
+			"Plain":                         func(c *lock.Client) ruledLock { return c.Plain("orders:1") },
+		} {
+			r := newRuledUser(t, srv, strings.Join([]string{common, rows[kind], block}, " "))
+			expect := watchInTurn(t, r.b, "orders:*")
+			expect("watching")
+			lease, err := take(r.a).TryLock(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			expect("acquired orders:1 " + lease.Owner())
+			mustUnlock(t, lease)
+			expect("released orders:1 " + lease.Owner())
+			r.close()
+			for entry := range srv.Do("ACL", "LOG").All() {
+				t.Errorf("%s: the server refused %s", kind, entry)
+			}
+		}
+		for i, rule := range rules {
+			if rule[0] != '&' {
+				continue
+			}
+			r := newRuledUser(t, srv, common+" "+strings.Join(slices.Delete(slices.Clone(rules), i, i+1), " "))
+			for ev, err := range r.b.Watch(t.Context(), "orders:*") {
+				if err == nil || !strings.Contains(err.Error(), "NOPERM") || !strings.Contains(err.Error(), rule[1:]) {
+					t.Errorf("without %s: %+v, %v", rule, ev, err)
+				}
+				break
+			}
+			r.close()
+		}
+	})
+}
+
 // The commands of a row are those of its scripts.
 func TestRulesAreOfScripts(t *testing.T) {
 	common, rows := rulesOfOperations(t)

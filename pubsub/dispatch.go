@@ -197,7 +197,7 @@ func (s *Subscriber) deniedLocked(req request, err error) {
 	case ping:
 		s.pingSent = time.Time{} // an error also shows that the server answers
 	case subscribe:
-		s.refuseLocked(ch, fmt.Errorf("pubsub: %s: %w", commandNames[ch.kind][subscribe], err), time.Now())
+		s.refuseLocked(ch, fmt.Errorf("pubsub: %s %q: %w", commandNames[ch.kind][subscribe], ch.name, err), time.Now())
 	case unsubscribe:
 		ch.state = absent // further messages find no Subscription
 		s.updateLocked(ch)
