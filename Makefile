@@ -7,8 +7,6 @@ GO ?= go
 RACE ?= -race
 # Counts: a fuzz target that runs until a time now and then fails with nothing but its deadline.
 FUZZTIME ?= 20000x
-# Seeds of the simulation that run without the race detector, beside those with it.
-SIMSEEDS ?= 100
 TESTTIME ?= $(if $(filter all,$(SERVERS)),60m,30m)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
@@ -47,7 +45,6 @@ test: install $(if $(filter all,$(SERVERS)),servers) lint ## all checks and test
 	@# What is promised about allocations: the race detector adds some of its own.
 	$(GO) test -run=Alloc -count=1 -timeout=$(TESTTIME) ./...
 	$(GO) test -tags=lockwire_notls -count=1 ./internal/notls
-	$(GO) test -run='^TestSimulation$$' -count=1 -timeout=$(TESTTIME) ./internal/simulation -seeds=$(SIMSEEDS) -first=101
 	$(if $(SERVERS),LOCKWIRE_REDIS_SERVER='$(SERVER_LIST)') $(GO) test $(RACE) -count=1 -timeout=$(TESTTIME) $(PACKAGES)
 
 .PHONY: exhaustive
@@ -64,6 +61,10 @@ torture: install ## what is tested under load and faults, for longer: TORTURE=30
 .PHONY: simulate
 simulate: ## the seeded simulation, deterministic: SEEDS=1000 of them and a table, or SEED=17 and its history
 	@$(GO) run ./internal/simulation/host $(if $(SEED),-seed=$(SEED),-seeds=$(or $(SEEDS),100) $(if $(FIRST),-first=$(FIRST)))
+
+.PHONY: explore
+explore: ## the seeded simulation with go test, fast, with another schedule in each run: SEEDS=500 of them from FIRST=1001
+	@$(GO) test -run='^TestSimulation$$' -count=1 -timeout=2h ./internal/simulation -seeds=$(or $(SEEDS),500) -first=$(or $(FIRST),1001)
 
 .PHONY: museum
 museum: ## the simulation against code with known faults: each must be found; ONLY=pattern, SEEDS=300 at most for each
