@@ -148,6 +148,9 @@ func (l *Lease) giveUp() (*LostError, time.Duration) {
 	return lost, left
 }
 
+// countsTwice reports whether a repeat of the release may take a further hold of the Owner: an earlier request has left no latch.
+func (l *Lease) countsTwice() bool { return l.state != nil && l.unlatched }
+
 // awaitRenewal waits for a renewal under way. The watchdog starts no further renewal of a removed lease.
 func (l *Lease) awaitRenewal(ctx context.Context) {
 	l.client.watchdog.remove(l)
@@ -177,7 +180,7 @@ func (l *Lease) release(ctx context.Context) error {
 	v, err := l.giveBack(ctx)
 	if err != nil && remote.Uncertain(err) {
 		l.repeated = true
-		if ctx.Err() == nil {
+		if ctx.Err() == nil && !l.countsTwice() {
 			v, err = l.runRelease(ctx)
 		}
 	}

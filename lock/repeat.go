@@ -32,10 +32,10 @@ func (p *repeat) Stands() (left bool, outcome error) {
 	return false, p.settle(p.lease.notHeld())
 }
 
-// Call returns the release. Its latch may have expired, or may expire before a reply arrives. A late release keeps the same
-// latch: earlier requests may still arrive.
+// Call returns the release. Its latch may have expired, or may expire before a reply arrives, or an earlier request has left none
+// and would be counted twice. A late release keeps the same latch: earlier requests may still arrive.
 func (p *repeat) Call() *remote.Call {
-	p.stale = p.stale || time.Since(p.since) > latchLife/2
+	p.stale = p.stale || time.Since(p.since) > latchLife/2 || p.lease.countsTwice()
 	if p.stale {
 		return p.lease.lateReleaseCall()
 	}

@@ -94,6 +94,42 @@ func TestFairWaiterWhileSlotLeaves(t *testing.T) {
 	})
 }
 
+// While its slot leaves, a release runs without a latch. Its repeat, after the slot has stayed, releases no outer hold.
+func TestRepeatOfAReleaseWithoutALatch(t *testing.T) {
+	inFleet(t, lock.Config{}, func(t *testing.T, f *fleet) {
+		owner := f.client.NewOwner()
+		outer, err := f.client.Reentrant("mylock").Lock(t.Context(), lock.As(owner))
+		if err != nil {
+			t.Fatal(err)
+		}
+		inner, err := f.client.Reentrant("mylock").Lock(t.Context(), lock.As(owner))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.servers[1].Do("CLUSTER", "SETSLOT", "1711", "IMPORTING", f.servers[0].Cluster().ID)
+		f.servers[0].Do("CLUSTER", "SETSLOT", "1711", "MIGRATING", f.servers[1].Cluster().ID)
+		answered := true
+		f.servers[0].Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+			if answered && cmd.Name == "EVAL" && cmd.Args[2] == "1" && strings.Contains(cmd.Args[1], "release") {
+				answered = false
+				time.AfterFunc(time.Millisecond, func() { f.servers[0].Do("CLUSTER", "SETSLOT", "1711", "STABLE") })
+				return fakeredis.RunThenClose()
+			}
+			return fakeredis.Run()
+		})
+		if err := inner.Unlock(t.Context()); err != nil && !errors.Is(err, lock.ErrUncertain) {
+			t.Errorf("Unlock of the inner hold = %v", err)
+		}
+		time.Sleep(5 * time.Second)
+		if n := f.servers[0].Do("HGET", "mylock", outer.Owner()); answered || n != "1" {
+			t.Errorf("the owner has %v holds, want 1; the reply was lost: %v", n, !answered)
+		}
+		if err := outer.Unlock(t.Context()); err != nil {
+			t.Errorf("Unlock = %v", err)
+		}
+	})
+}
+
 // A master that has been replaced and does not know is not asked about itself.
 func TestReplacedMasterIsNoWitness(t *testing.T) {
 	inFleet(t, lock.Config{}, func(t *testing.T, f *fleet) {
