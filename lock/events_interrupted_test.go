@@ -121,7 +121,7 @@ func TestWatchOfABusyLock(t *testing.T) {
 			w.srv.Do("PEXPIRE", "job", "30000")
 		},
 	} {
-		for _, free := range []time.Duration{20 * time.Millisecond, 40 * time.Millisecond} {
+		for _, free := range []time.Duration{20 * time.Millisecond, 33 * time.Millisecond} {
 			inVirtualTime(t, func(t *testing.T, w *world) {
 				w.notify("KA")
 				seen := watchAll(t, w.client(lock.Config{}), "*")
@@ -133,7 +133,7 @@ func TestWatchOfABusyLock(t *testing.T) {
 					w.srv.Do("DEL", "job")
 					w.sleep(free)
 				}
-				if n := len(seen.take()); n < 100 {
+				if n := len(seen.take()); n < 10 { // one look in a second at least, which may find the lock free each time
 					t.Errorf("%s, free for %v: %d events of 1000 holds", name, free, n)
 				}
 				_ = seen.close()
