@@ -36,10 +36,7 @@ type alarms struct {
 // raise makes all leases due for renewal soon. raise does not block.
 func (w *watchdog) raise() {
 	w.alarms.raised.Store(true)
-	select {
-	case w.signal <- struct{}{}:
-	default:
-	}
+	notify(w.signal)
 }
 
 // onLoss registers raise with the server, and returns a function to unregister.

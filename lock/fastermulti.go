@@ -64,27 +64,18 @@ func parseValueHolders(v resp.Value) (info Info, err error) {
 		return Info{}, fmt.Errorf("lock: info: unexpected reply of kind %v", v.Kind())
 	}
 	for i := 0; i < v.Len(); i += 3 {
-		owner, err := v.At(i).Text()
+		next, err := parseHolder(v, i)
 		if err != nil {
-			return Info{}, fmt.Errorf("lock: info: %w", err)
+			return Info{}, err
 		}
-		holds, err := v.At(i + 1).Int()
-		if err != nil {
-			return Info{}, fmt.Errorf("lock: info: %w", err)
-		}
-		ms, err := v.At(i + 2).Int()
-		if err != nil {
-			return Info{}, fmt.Errorf("lock: info: %w", err)
-		}
-		left := milliseconds(ms)
-		info.Locked, info.Remaining = true, max(info.Remaining, left)
-		same := slices.IndexFunc(info.Holders, func(h Holder) bool { return h.Owner == owner })
+		info.Locked, info.Remaining = true, max(info.Remaining, next.Remaining)
+		same := slices.IndexFunc(info.Holders, func(h Holder) bool { return h.Owner == next.Owner })
 		if same < 0 {
-			info.Holders = append(info.Holders, Holder{owner, holds, left})
+			info.Holders = append(info.Holders, next)
 			continue
 		}
 		h := &info.Holders[same]
-		h.Holds, h.Remaining = max(h.Holds, holds), max(h.Remaining, left)
+		h.Holds, h.Remaining = max(h.Holds, next.Holds), max(h.Remaining, next.Remaining)
 	}
 	return info, nil
 }

@@ -90,6 +90,23 @@ func parseHolders(v resp.Value, first int) (Info, error) {
 // writeSuffix follows the owner's id in the owner of a write lock.
 const writeSuffix = ":write"
 
+// parseHolder decodes the owner, hold count and lease in ms from index i on.
+func parseHolder(v resp.Value, i int) (h Holder, err error) {
+	owner, err := v.At(i).Text()
+	if err != nil {
+		return h, fmt.Errorf("lock: info: %w", err)
+	}
+	holds, err := v.At(i + 1).Int()
+	if err != nil {
+		return h, fmt.Errorf("lock: info: %w", err)
+	}
+	ms, err := v.At(i + 2).Int()
+	if err != nil {
+		return h, fmt.Errorf("lock: info: %w", err)
+	}
+	return Holder{owner, holds, milliseconds(ms)}, nil
+}
+
 // parseReadWrite decodes a reply of the remaining lease in ms, the mode, and for each holder the owner, hold count and lease
 // in ms. The result covers the given half; "" is both halves.
 func parseReadWrite(v resp.Value, half Mode) (Info, error) {
@@ -103,22 +120,13 @@ func parseReadWrite(v resp.Value, half Mode) (Info, error) {
 	}
 	info := Info{Mode: Mode(mode)}
 	for i := 2; i+2 < v.Len(); i += 3 {
-		owner, err := v.At(i).Text()
+		h, err := parseHolder(v, i)
 		if err != nil {
-			return Info{}, fmt.Errorf("lock: info: %w", err)
+			return Info{}, err
 		}
-		if half != "" && strings.HasSuffix(owner, writeSuffix) != (half == ModeWrite) {
-			continue
+		if half == "" || strings.HasSuffix(h.Owner, writeSuffix) == (half == ModeWrite) {
+			info.Holders = append(info.Holders, h)
 		}
-		holds, err := v.At(i + 1).Int()
-		if err != nil {
-			return Info{}, fmt.Errorf("lock: info: %w", err)
-		}
-		ms, err := v.At(i + 2).Int()
-		if err != nil {
-			return Info{}, fmt.Errorf("lock: info: %w", err)
-		}
-		info.Holders = append(info.Holders, Holder{owner, holds, milliseconds(ms)})
 	}
 	if info.Locked = len(info.Holders) > 0; info.Locked {
 		info.Remaining = milliseconds(left)

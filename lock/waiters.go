@@ -257,10 +257,10 @@ func (r *request) shareGrant() {
 	}
 }
 
-// notify signals look. A second signal before a receive has no effect.
-func notify(look chan struct{}) {
+// notify sends a signal to a channel of capacity 1. A second signal before a receive has no effect.
+func notify(signal chan struct{}) {
 	select {
-	case look <- struct{}{}:
+	case signal <- struct{}{}:
 	default:
 	}
 }

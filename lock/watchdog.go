@@ -134,10 +134,7 @@ func (w *watchdog) wakeLocked(due time.Time) {
 	}
 	if due.Before(w.wake) {
 		w.wake = due
-		select {
-		case w.signal <- struct{}{}:
-		default:
-		}
+		notify(w.signal)
 	}
 }
 

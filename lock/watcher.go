@@ -324,10 +324,7 @@ func (w *watcher) news(fn func()) {
 	w.mu.Lock()
 	fn()
 	w.mu.Unlock()
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
+	notify(w.wake)
 }
 
 // miss makes the watcher read all locks again.
