@@ -156,7 +156,8 @@ type processNames struct {
 	mu      sync.Mutex // guards the following
 	known   map[string]string
 	asked   time.Time
-	refused bool // the user may not ask
+	answer  chan struct{} // closed with the answer to the last question
+	refused bool          // the user may not ask
 }
 
 // of returns the name of the process with a client; "" if unknown. name is a lock of the client's server.
@@ -166,12 +167,23 @@ func (p *processNames) of(ctx context.Context, c *Client, name, id string) strin
 	process, known := p.known[id]
 	ask := !known && !p.refused && (p.asked.IsZero() || now.Sub(p.asked) >= namesEvery)
 	if ask {
-		p.asked = now
+		p.asked, p.answer = now, make(chan struct{})
 	}
+	answer := p.answer
 	p.mu.Unlock()
-	if !ask {
+	switch {
+	case known || answer == nil:
 		return process
+	case !ask: // another waiter has asked
+		select {
+		case <-answer:
+		case <-ctx.Done():
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.known[id]
 	}
+	defer close(answer)
 	names, err := c.connectedNames(ctx, name)
 	p.mu.Lock()
 	defer p.mu.Unlock()
