@@ -21,18 +21,21 @@ type NotAcquiredError struct {
 	Remaining time.Duration
 	// Holder is an owner of the lock: in this process, with HeldFor, the age of its lease; or elsewhere, as the server said
 	// HolderSeen ago. A waiter asks once, at most 200 ms before the deadline of its context, which it never exceeds for this.
-	// Holder is "" if unknown: for a call that does not wait, a wait that is cancelled or shorter than 60 ms, for a [Redlock]
-	// or [Multi], a [Plain] or [Spin] lock, and for semaphores. [Client.Inspect] finds any holder.
+	// Holder is the value of a [Plain] lock, of a [PermitSemaphore] the id of the permit whose lease ends first, of a [Multi]
+	// the holder of the lock Name, and of a [Redlock] an owner in the process that has the lock on most of the servers.
+	// Holder is "" if unknown: for a call that does not wait, a wait that is cancelled or shorter than 60 ms, and for a
+	// [Semaphore], whose server does not know the holders. [Client.Inspect] finds any other holder.
 	Holder     string
 	HeldFor    time.Duration
 	HolderSeen time.Duration
-	// Process is the name of the process with a Holder elsewhere, the Config.Name of its Client; "" if unknown. Names are
-	// looked up at most once a minute, on a server with up to 1000 connections.
+	// Process is the name of the process with a Holder elsewhere, the Config.Name of its Client; "" if unknown, as for Plain
+	// locks and permits. Names are looked up at most once a minute, on a server with up to 1000 connections.
 	Process string
 	Err     error // the end of the context, with the failure of the server if any; nil if another owner has the lock
 
-	shown   string // in place of Name in the text
-	unasked bool   // Err has the reason: does not match ErrNotAcquired
+	shown   string    // in place of Name in the text
+	seen    time.Time // the time of HolderSeen
+	unasked bool      // Err has the reason: does not match ErrNotAcquired
 }
 
 // Error names the lock, the time waited, Err, and the holder as far as known.
@@ -85,9 +88,15 @@ func (r *request) notAcquired(err error) *NotAcquiredError {
 	if held := c.table.entries[t.hold()]; held != nil && held.leases != nil && !t.kind.parted {
 		e.Holder, e.HeldFor = held.leases.Owner(), held.leases.age()
 	} else if seen != nil && !r.since.IsZero() && seen.at.After(r.since) {
-		e.Holder, e.Process, e.HolderSeen = seen.owner, seen.process, max(time.Since(seen.at), 1)
+		e.heldBy(seen)
 	}
 	return e
+}
+
+// heldBy names a holder elsewhere.
+func (e *NotAcquiredError) heldBy(seen *seenHolder) {
+	e.Holder, e.Process, e.HeldFor, e.seen = seen.owner, seen.process, 0, seen.at
+	e.HolderSeen = max(time.Since(seen.at), 1)
 }
 
 // noteLeft records the remaining lease of a lock that the server has refused.
@@ -120,6 +129,9 @@ func (r *request) gaveUp(ctx context.Context) error {
 // end completes the error of a wait for several locks.
 func (e *NotAcquiredError) end(ctx context.Context, since time.Time, refused bool, last error) {
 	e.Err, e.unasked = ended(ctx), false
+	if !e.seen.IsZero() {
+		e.HolderSeen = max(time.Since(e.seen), 1)
+	}
 	if !since.IsZero() {
 		e.Waited = time.Since(since)
 	}

@@ -110,7 +110,7 @@ func (m *Multi) lockAll(ctx context.Context, plan *multiPlan) (*Lease, error) {
 	if err := m.aliases.find(ctx, false); err != nil {
 		return nil, err
 	}
-	pause, refused, since := multiPauseMin, false, time.Now()
+	pause, history := multiPauseMin, attempts{since: time.Now()}
 	var failing time.Time
 	for {
 		parts, err := plan.collect(ctx, false)
@@ -120,6 +120,7 @@ func (m *Multi) lockAll(ctx context.Context, plan *multiPlan) (*Lease, error) {
 				return whole, nil
 			}
 		}
+		history.note(err)
 		rollback(ctx, parts)
 		if len(parts) > 0 && errors.Is(err, ErrNotAcquired) {
 			if err := m.aliases.find(ctx, true); err != nil {
@@ -127,19 +128,19 @@ func (m *Multi) lockAll(ctx context.Context, plan *multiPlan) (*Lease, error) {
 			}
 		}
 		switch {
-		case ctx.Err() != nil && (refused || len(parts) > 0):
-			return nil, gaveUp(ctx, m.members[0], since, refused, err)
+		case ctx.Err() != nil && (history.refused || len(parts) > 0):
+			return nil, history.gaveUp(ctx, m.members[0], err)
 		case ctx.Err() != nil, !errors.Is(err, errPartly):
 			return nil, err
 		case errors.Is(err, ErrNotAcquired):
-			refused, failing = true, time.Time{}
+			history.refused, failing = true, time.Time{}
 		case failing.IsZero():
 			failing = time.Now()
 		case time.Since(failing) > plan.patience:
 			return nil, err
 		}
 		if m.members[0].client.sleep(ctx, pause-rand.N(pause/2)) != nil {
-			return nil, gaveUp(ctx, m.members[0], since, refused, err)
+			return nil, history.gaveUp(ctx, m.members[0], err)
 		}
 		pause = min(2*pause, multiPauseMax)
 	}
@@ -392,16 +393,35 @@ func atOnce(handles []*Handle, fn func(i int, h *Handle) error) error {
 	return errors.Join(errs...)
 }
 
-// gaveUp returns the error of a Lock of several locks after the end of ctx, or of the client. last is the error of the
-// last attempt. refused: an earlier attempt met another owner.
-func gaveUp(ctx context.Context, first *Handle, since time.Time, refused bool, last error) error {
+// attempts are the attempts of a Lock of several locks.
+type attempts struct {
+	since   time.Time
+	refused bool              // an attempt met another owner
+	last    *NotAcquiredError // the last refusal, with the holder if ever known; nil for none
+}
+
+// note records the error of an attempt. A refusal without a holder leaves the holder seen before in place.
+func (a *attempts) note(err error) {
+	e, ok := errors.AsType[*NotAcquiredError](err)
+	if !ok {
+		return
+	}
+	refusal := *e
+	if before := a.last; e.Holder == "" && before != nil && before.Name == e.Name && !before.seen.IsZero() {
+		refusal.heldBy(&seenHolder{owner: before.Holder, process: before.Process, at: before.seen})
+	}
+	a.last = &refusal
+}
+
+// gaveUp returns the error of a Lock after the end of ctx, or of the client. last is the error of the last attempt.
+func (a *attempts) gaveUp(ctx context.Context, first *Handle, last error) error {
 	if first.client.isClosed() {
 		return ErrClosed
 	}
 	e := &NotAcquiredError{Name: first.target.name, Kind: first.target.kind.Name, shown: first.client.log.Shown(first.target.name)}
-	if member, ok := errors.AsType[*NotAcquiredError](last); ok {
-		*e = *member
+	if a.last != nil {
+		*e = *a.last
 	}
-	e.end(ctx, since, refused, last)
+	e.end(ctx, a.since, a.refused, last)
 	return e
 }

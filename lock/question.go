@@ -43,20 +43,24 @@ type questions struct {
 
 // planQuestions sets the times for a waiter that is now at the front.
 func (w *waiter) planQuestions(now time.Time) {
-	k := w.target.kind
-	if k.permits || k.unowned || k.silent {
-		return // no owner names a client
+	if w.target.kind.unowned {
+		return // nobody knows the holders
 	}
-	if !w.deadline.IsZero() {
-		if lead := min(questionLead, w.deadline.Sub(now)/3); lead >= shortestLead {
-			w.questions.last = w.deadline.Add(-lead)
-		}
-	}
+	w.questions.last = lastQuestion(w.deadline, now)
 	if after := w.client.cfg.WarnAfter; after > 0 && !w.client.log.Silent() {
 		if at := w.since.Add(after); at.After(now) {
 			w.questions.warn = at
 		}
 	}
+}
+
+// lastQuestion returns the time of the question before a deadline; zero if there is no deadline, or too little time.
+func lastQuestion(deadline, now time.Time) time.Time {
+	lead := min(questionLead, deadline.Sub(now)/3)
+	if deadline.IsZero() || lead < shortestLead {
+		return time.Time{}
+	}
+	return deadline.Add(-lead)
 }
 
 // next returns the time until the next question, or wait if that is shorter.
@@ -117,11 +121,11 @@ func (w *waiter) noteHolder(held *seenHolder) *seenHolder {
 	return *kept
 }
 
-// ownHolder returns an owner of a lock in this process; nil if there is none.
+// ownHolder returns an owner of a lock in this process; nil if there is none, or if others may be in the way too.
 func (c *Client) ownHolder(t *target) *seenHolder {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
-	if e := c.table.entries[t.hold()]; e != nil && e.leases != nil {
+	if e := c.table.entries[t.hold()]; e != nil && e.leases != nil && !t.kind.parted {
 		return &seenHolder{owner: e.leases.Owner(), process: c.cfg.Name, at: time.Now()}
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -51,10 +52,7 @@ func TestErrorNamesTheHolder(t *testing.T) {
 			}
 			for range 2 {
 				failed, owner := <-errs, lease.Owner()
-				if kind == "plain" || kind == "spin" {
-					owner = ""
-				}
-				if failed.Holder != owner || (failed.Process == "web-7") != (owner != "") {
+				if failed.Holder != owner || (failed.Process == "web-7") != (kind != "plain") {
 					t.Errorf("%s: %+v, want the holder %s", kind, failed, owner)
 				}
 			}
@@ -176,3 +174,66 @@ func TestLinesNameTheLock(t *testing.T) {
 		mustUnlock(t, lease)
 	})
 }
+
+// The holder of permits is a permit; of a Multi the holder of the member that is taken, also if the last attempts were too
+// short to ask; of a Redlock the process with the most of the servers, or an owner in this process.
+func TestErrorNamesTheHolderOfMany(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		mine, c := w.client(lock.Config{Name: "web-7"}), w.client(lock.Config{})
+		permits := mine.PermitSemaphore("permits")
+		if _, err := permits.TrySetPermits(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		permit, err := permits.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for what, other := range map[string]*lock.Client{"another process": c, "the same process": mine} {
+			if failed := tryFor(t, other.PermitSemaphore("permits").Acquire, time.Second); failed.Holder != permit.Owner() || failed.Process != "" {
+				t.Errorf("permits in %s: %+v, want the holder %s", what, failed, permit.Owner())
+			}
+		}
+		mustUnlock(t, permit)
+		lease := mustLock(t, mine, "b")
+		multi := newMulti(t, reentrants(c, "a", "b", "c")...)
+		for _, d := range []time.Duration{time.Second, 1540 * time.Millisecond, 5 * time.Second, 6550 * time.Millisecond} {
+			failed := tryFor(t, multi.Lock, d)
+			if failed.Name != "b" || failed.Holder != lease.Owner() || failed.Process != "web-7" || failed.HolderSeen < time.Millisecond || failed.HolderSeen > 3*time.Second {
+				t.Errorf("a Multi after %v: %+v, want the holder %s", d, failed, lease.Owner())
+			}
+			w.sleep(time.Second)
+		}
+		mustUnlock(t, lease)
+	})
+	for _, plain := range []bool{false, true} {
+		inFleet(t, 3, func(t *testing.T, f fleet) {
+			held := f.process(lock.Config{Name: "web-7"})
+			mine := held.redlock(t, lock.RedlockConfig{}, plain)
+			other := f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, plain)
+			lease := lockRed(t, mine)
+			owns := func(owner string) bool {
+				return slices.ContainsFunc(lease.Members(), func(l *lock.Lease) bool { return l.Owner() == owner })
+			}
+			failed := tryFor(t, other.Lock, 2*time.Second)
+			if !owns(failed.Holder) || (failed.Process == "web-7") == plain || failed.HolderSeen != questionTime {
+				t.Errorf("another process: %+v, want an owner of %v", failed, lease.Members())
+			}
+			if failed := tryFor(t, other.Lock, 50*time.Millisecond); failed.Holder != "" {
+				t.Errorf("a short wait: %+v", failed)
+			}
+			failed = tryFor(t, mine.Lock, 2*time.Second)
+			if !owns(failed.Holder) || failed.HeldFor < 3*time.Second || failed.HolderSeen != 0 {
+				t.Errorf("this process: %+v, want an owner of %v", failed, lease.Members())
+			}
+			_, err := mine.TryLock(t.Context())
+			if failed, _ := errors.AsType[*lock.NotAcquiredError](err); failed == nil || !owns(failed.Holder) {
+				t.Errorf("TryLock() in this process = %v", err)
+			}
+			mustUnlock(t, lease)
+			f.free()
+		})
+	}
+}
+
+// questionTime is the time between the question for a holder and the deadline.
+const questionTime = 200 * time.Millisecond

@@ -311,7 +311,7 @@ func (r *Redlock) enter(ctx context.Context) (leave func(), stood bool, err erro
 	case <-turn:
 		return leave, true, nil
 	case <-ctx.Done():
-		err = r.gaveUp(ctx, since, true, nil)
+		err = r.gaveUp(ctx, waited{since: since, refused: true}, nil)
 	case <-first.done:
 		err = ErrClosed
 	}
@@ -328,9 +328,12 @@ func (r *Redlock) contend(ctx context.Context, c candidacy, leave func(), refuse
 	l := r.listen()
 	defer l.close()
 	var failing time.Time
-	since := time.Now()
+	past := waited{since: time.Now(), refused: refused}
+	if deadline, ok := ctx.Deadline(); ok {
+		l.question = lastQuestion(deadline, past.since)
+	}
 	if err := r.giveWay(ctx); err != nil {
-		return nil, r.gaveUp(ctx, since, refused, err)
+		return nil, r.gaveUp(ctx, past, err)
 	}
 	for {
 		start := time.Now()
@@ -342,9 +345,9 @@ func (r *Redlock) contend(ctx context.Context, c candidacy, leave func(), refuse
 		case first.isClosed():
 			return nil, ErrClosed
 		case ctx.Err() != nil:
-			return nil, r.gaveUp(ctx, since, refused, err)
+			return nil, r.gaveUp(ctx, past, err)
 		case errors.Is(err, ErrNotAcquired):
-			refused, failing = true, time.Time{}
+			past.refused, failing = true, time.Time{}
 		case !errors.Is(err, ErrNoQuorum) && !errors.Is(err, ErrLost):
 			return nil, err
 		case failing.IsZero():
@@ -354,25 +357,57 @@ func (r *Redlock) contend(ctx context.Context, c candidacy, leave func(), refuse
 		}
 		r.streaks().end(r.line())
 		l.widen(votes)
-		if l.await(ctx, lostBallot{votes, err}, r.poll(start, l.spread)) != nil {
-			return nil, r.gaveUp(ctx, since, refused, err)
+		over := l.await(ctx, lostBallot{votes, err}, r.poll(start, l.spread))
+		if past.holder = l.holder; over != nil {
+			return nil, r.gaveUp(ctx, past, err)
 		}
 	}
 }
 
-// refusal returns the error for a Redlock that belongs to another owner.
-func (r *Redlock) refusal() *NotAcquiredError {
-	h := r.nodes[0]
-	return &NotAcquiredError{Name: h.target.name, Kind: "redlock", shown: h.client.log.Shown(h.target.name)}
+// waited is what a Lock remembers of its wait.
+type waited struct {
+	since   time.Time   // zero for a call that does not wait
+	refused bool        // another caller wants the lock or has it
+	holder  *seenHolder // an owner elsewhere; nil if unknown
 }
 
-func (r *Redlock) gaveUp(ctx context.Context, since time.Time, refused bool, last error) error {
+// refusal returns the error for a Redlock that belongs to another owner. The error names an owner in this process.
+func (r *Redlock) refusal() *NotAcquiredError {
+	h := r.nodes[0]
+	e := &NotAcquiredError{Name: h.target.name, Kind: "redlock", shown: h.client.log.Shown(h.target.name)}
+	for _, h := range r.nodes {
+		if e.Holder, e.HeldFor = h.ownPart(); e.Holder != "" {
+			break
+		}
+	}
+	return e
+}
+
+func (r *Redlock) gaveUp(ctx context.Context, past waited, last error) error {
 	if r.nodes[0].client.isClosed() {
 		return ErrClosed
 	}
 	e := r.refusal()
-	e.end(ctx, since, refused, last)
+	if e.Holder == "" && past.holder != nil {
+		e.heldBy(past.holder)
+	}
+	e.end(ctx, past.since, past.refused, last)
 	return e
+}
+
+// ownPart returns the owner and the age of a part of a lease of this process; "" if there is none.
+func (h *Handle) ownPart() (owner string, age time.Duration) {
+	c := h.client
+	c.table.mu.Lock()
+	defer c.table.mu.Unlock()
+	if e := c.table.entries[h.target.hold()]; e != nil {
+		for l := e.leases; l != nil; l = l.next {
+			if l.whole.Load() != nil {
+				return l.Owner(), l.age()
+			}
+		}
+	}
+	return "", 0
 }
 
 // sleep waits for d. It returns an error if ctx or the client ends earlier.

@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -22,6 +23,9 @@ type listener struct {
 	watches []*pubsub.Watch // by node; nil without a watch
 	seen    []uint64        // by node: the number of events before the last ballot
 	spread  int             // the random part of a pause, in units
+
+	question time.Time   // when the servers are to be asked for the holder; zero for never
+	holder   *seenHolder // the answer; nil for none
 }
 
 // listen returns the listener of a wait, with the watches that an earlier wait has parked.
@@ -77,6 +81,10 @@ func (l *listener) await(ctx context.Context, lost lostBallot, poll time.Time) e
 	l.subscribe()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	var question <-chan time.Time
+	if !l.question.IsZero() {
+		question = time.After(time.Until(l.question))
+	}
 	for {
 		free, missed := l.free(lost.votes)
 		at := last
@@ -94,12 +102,37 @@ func (l *listener) await(ctx context.Context, lost lostBallot, poll time.Time) e
 		timer.Reset(time.Until(at))
 		select {
 		case <-l.wake:
+		case <-question:
+			l.question, question = time.Time{}, nil
+			l.askHolder(ctx, lost.votes)
 		case <-timer.C:
 			return nil
 		case <-ctx.Done():
 			return ended(ctx)
 		case <-first.done:
 			return ErrClosed
+		}
+	}
+}
+
+// askHolder asks the servers that have refused the lock for its owner, and keeps an owner of the process on the most of them. A
+// process may have an owner on each server.
+func (l *listener) askHolder(ctx context.Context, votes []vote) {
+	found := make([]*seenHolder, len(votes))
+	_ = atOnce(l.lock.nodes, func(i int, h *Handle) error {
+		if votes[i].verdict == voteRefused {
+			found[i] = h.client.askHolder(ctx, h.target)
+		}
+		return nil
+	})
+	counts, most := make(map[string]int), 0
+	for _, h := range found {
+		if h == nil {
+			continue
+		}
+		process := cmp.Or(h.process, h.owner)
+		if counts[process]++; counts[process] > most {
+			most, l.holder = counts[process], h
 		}
 	}
 }
