@@ -352,7 +352,7 @@ func (r *request) granted(start clock.Instant, count, token int64) (bool, time.D
 	}
 	r.giveTurn()
 	r.got = l
-	c.watchdog.add(l)
+	c.watchdog.Add(l, l.renewed, l.firstDue())
 	l.warnWaited(r.since)
 	c.counters.acquired.Add(1)
 	r.shareGrant()

@@ -13,6 +13,7 @@ import (
 	"github.com/lockwire/lockwire/lock/internal/looks"
 	"github.com/lockwire/lockwire/lock/internal/machine"
 	"github.com/lockwire/lockwire/lock/internal/remote"
+	"github.com/lockwire/lockwire/lock/internal/watchdog"
 	"github.com/lockwire/lockwire/pubsub"
 )
 
@@ -29,7 +30,6 @@ type Client struct {
 	boot    func(t time.Time) time.Duration // the clock that includes sleep, at the recent time t
 	calm    func()                          // unregisters the watchdog from loss reports
 	unname  func()                          // removes the client's title from the names of connections
-	deaf    bool                            // for tests: does not listen for forced unlocks
 
 	// The server, and what is known of it. Each value guards itself.
 	nature   nature
@@ -45,13 +45,13 @@ type Client struct {
 	processNames processNames // of owners of other processes
 
 	// The jobs of the client. Each value guards itself.
-	table    table                 // the locks held and awaited
-	watchdog watchdog              // keeps the leases
-	cleanup  *cleanup.Cleanup      // takes back and repeats
-	bounds   *bounds               // limits the time of releases
-	gates    gates.Gates[entryKey] // admits callers of Redlocks whose first node is here
-	streaks  streaks[entryKey]     // of the same Redlocks
-	owners   atomic.Int64          // the number of the last owner
+	table    table                      // the locks held and awaited
+	watchdog *watchdog.Watchdog[*Lease] // keeps the leases
+	cleanup  *cleanup.Cleanup           // takes back and repeats
+	bounds   *bounds                    // limits the time of releases
+	gates    gates.Gates[entryKey]      // admits callers of Redlocks whose first node is here
+	streaks  streaks[entryKey]          // of the same Redlocks
+	owners   atomic.Int64               // the number of the last owner
 	counters counters
 
 	// The life of the client; see close.
@@ -103,8 +103,8 @@ func New(server Server, cfg Config) (*Client, error) {
 	c.bounds = newBounds(&c.timers)
 	c.calls.idle, c.changes.idle = make(chan struct{}), make(chan struct{})
 	c.visitor = c.id + ":0"
-	c.watchdog.init(c)
-	c.calm = c.watchdog.onLoss(server)
+	c.watchdog = c.newWatchdog(c.listenForced)
+	c.calm = onLoss(server, c.watchdog.Raise)
 	c.unname = introduce(server, cfg.Name+":"+c.id)
 	c.cleanup = c.newCleanup()
 	return c, nil

@@ -60,7 +60,7 @@ func (c *Client) close(ctx context.Context) error {
 	}
 	c.calm()
 	c.unname()
-	c.watchdog.close()
+	c.watchdog.Close()
 	c.queued.Wait()
 	var given cleanup.Given
 	var returned int

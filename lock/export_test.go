@@ -12,7 +12,7 @@ import (
 // for before the first lock.
 func (c *Client) Deaf() {
 	c.calm()
-	c.deaf = true
+	c.watchdog = c.newWatchdog(nil)
 }
 
 // OnlyWoken makes the client's waiters look when they are woken and at no other time, while there is a subscription.
@@ -25,10 +25,7 @@ func (c *Client) OnlyWoken() {
 func (c *Client) Idle() bool {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
-	c.watchdog.mu.Lock()
-	defer c.watchdog.mu.Unlock()
-	return len(c.table.entries)+len(c.table.parked) == 0 && c.gates.Free() && c.cleanup.Idle() &&
-		len(c.watchdog.renewals) == 0 && len(c.watchdog.endings) == 0 && len(c.watchdog.watched) == 0
+	return len(c.table.entries)+len(c.table.parked) == 0 && c.gates.Free() && c.cleanup.Idle() && c.watchdog.Idle()
 }
 
 // NewUUID is newUUID.

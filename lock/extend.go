@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockwire/lockwire/lock/internal/clock"
 	"github.com/lockwire/lockwire/lock/internal/remote"
+	"github.com/lockwire/lockwire/lock/internal/watchdog"
 	"github.com/lockwire/lockwire/script"
 )
 
@@ -90,18 +91,15 @@ func (l *Lease) askExtension(ctx context.Context, d time.Duration) (start clock.
 		start = c.now()
 		l.mayLast(start.Time.Add(d))
 		extension := []script.Call{renewFor([]*Lease{l}, d.Milliseconds())}
-		answers, err := c.watchdog.runRenewals(ctx, [][]*Lease{{l}}, extension, false)
-		if err = cmp.Or(answers[0].err, err); err != nil {
+		answers, err := c.runRenewals(ctx, [][]*Lease{{l}}, extension, false)
+		if err = cmp.Or(answers[0].Err, err); err != nil {
 			return start, err
 		}
-		switch outcome := answers[0].outcome; {
-		case outcome < 0:
-			l.denied(Taken, nil)
+		switch outcome := answers[0].Outcome; {
+		case outcome <= 0:
+			l.notRenewed(outcome < 0)
 			return start, nil
-		case outcome == 0:
-			l.denied(Forced, nil)
-			return start, nil
-		case c.replicas.On() || !doubted && start.Elapsed(c.now()) <= answeredLate:
+		case c.replicas.On() || !doubted && start.Elapsed(c.now()) <= watchdog.AnsweredLate:
 			return start, nil
 		}
 	}
@@ -153,7 +151,7 @@ func (g *group) extend(ctx context.Context, d time.Duration) error {
 	for _, p := range parts {
 		c := p.client
 		started := c.background(func() {
-			ctx, cancel := context.WithTimeout(c.life, max(c.cfg.Lease/6, renewMin))
+			ctx, cancel := context.WithTimeout(c.life, watchdog.Limit(c.cfg.Lease))
 			defer cancel()
 			answers <- p.Extend(ctx, d)
 		})

@@ -10,6 +10,7 @@ import (
 	"github.com/lockwire/lockwire/lock/internal/cleanup"
 	"github.com/lockwire/lockwire/lock/internal/clock"
 	"github.com/lockwire/lockwire/lock/internal/remote"
+	"github.com/lockwire/lockwire/lock/internal/watchdog"
 )
 
 // Lease is one hold of a lock, from the return of Lock or TryLock until Unlock. Any goroutine may call its methods, and
@@ -35,7 +36,7 @@ type Lease struct {
 	next, prev *Lease
 	listed     bool
 
-	watch renewal // guarded by the watchdog's mu
+	record watchdog.Record[*Lease] // guarded by the watchdog's mu
 
 	releasing sync.Mutex   // held by the running Unlock; guards the following
 	latch     string       // latch key of the release, the same in every repeat
@@ -346,7 +347,7 @@ func (l *Lease) lose(reason Reason, cause error) {
 	for d := range contexts {
 		d.cancel(l.lost)
 	}
-	l.client.watchdog.remove(l)
+	l.client.watchdog.Remove(l)
 	if reason != ClientClosed { // after Close the server may still count the hold
 		l.client.table.forget(l)
 	}
@@ -374,7 +375,7 @@ func (l *Lease) armLocked() {
 	}
 	l.client.timers.Add(1)
 	l.timer = time.AfterFunc(next, l.deadline)
-	l.client.watchdog.watchClock(l)
+	l.client.watchdog.WatchClock(l)
 }
 
 // deadline runs when the timer fires. It ends the lease, or its contexts by StopBefore, and resets the timer if the lease

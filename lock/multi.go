@@ -338,24 +338,22 @@ func refresh(ctx context.Context, leases []*Lease) error {
 // refreshOn is refresh for leases of a single client on a single server.
 func refreshOn(ctx context.Context, c *Client, leases []*Lease) error {
 	start := c.now()
-	answers, err := c.watchdog.askRenewals(ctx, leases, false)
+	answers, err := c.askRenewals(ctx, leases, false)
 	if err != nil {
 		return partly{serverError(err)}
 	}
 	for _, a := range answers {
-		switch l := a.lease; {
-		case a.err != nil && passing(a.err):
-			return partly{serverError(a.err)}
-		case a.err != nil:
-			return serverError(a.err)
-		case a.outcome == 0:
-			l.denied(Forced, nil)
-		case a.outcome < 0:
-			l.denied(Taken, nil)
+		switch l := a.Lease; {
+		case a.Err != nil && passing(a.Err):
+			return partly{serverError(a.Err)}
+		case a.Err != nil:
+			return serverError(a.Err)
+		case a.Outcome <= 0:
+			l.notRenewed(a.Outcome < 0)
 		default:
 			l.extend(start)
 		}
-		if err := a.lease.Err(); err != nil {
+		if err := a.Lease.Err(); err != nil {
 			return partly{err}
 		}
 	}

@@ -14,7 +14,7 @@ func (l *Lease) relay() bool {
 	if to == nil {
 		return false
 	}
-	l.client.watchdog.remove(l)
+	l.client.watchdog.Remove(l)
 	return l.passed(to.deliver(&passed{granted: true, owner: l.owner, start: l.start, series: l.series.next()}))
 }
 

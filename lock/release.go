@@ -153,7 +153,7 @@ func (l *Lease) countsTwice() bool { return l.state != nil && l.unlatched }
 
 // awaitRenewal waits for a renewal under way. The watchdog starts no further renewal of a removed lease.
 func (l *Lease) awaitRenewal(ctx context.Context) {
-	l.client.watchdog.remove(l)
+	l.client.watchdog.Remove(l)
 	l.mu.Lock()
 	renewal := l.renewal
 	l.mu.Unlock()

@@ -7,18 +7,94 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/lock/internal/clock"
 	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/lock/internal/remote"
+	"github.com/lockwire/lockwire/lock/internal/watchdog"
+	"github.com/lockwire/lockwire/pubsub"
 	"github.com/lockwire/lockwire/resp"
 	"github.com/lockwire/lockwire/script"
 )
 
-// answer is the server's reply to the renewal of a lease, or the error.
-type answer struct {
-	lease   *Lease
-	outcome int64 // 1 renewed, 0 gone, -1 held by another owner
-	err     error
+// newWatchdog returns the watchdog of c, which hears of forced locks by listen; nil for never.
+func (c *Client) newWatchdog(listen func() (*pubsub.Subscription, error)) *watchdog.Watchdog[*Lease] {
+	return watchdog.New(watchdog.Config[*Lease]{
+		Leases: watchdog.Leases[*Lease]{
+			Record:       func(l *Lease) *watchdog.Record[*Lease] { return &l.record },
+			Name:         (*Lease).Name,
+			Err:          (*Lease).Err,
+			ValidUntil:   (*Lease).ValidUntil,
+			Due:          (*Lease).dueBy,
+			StopContexts: (*Lease).stopContexts,
+			Begin:        (*Lease).beginRenewal,
+			Extend:       (*Lease).renewedAt,
+			End:          (*Lease).endRenewal,
+			Denied:       (*Lease).notRenewed,
+		},
+		Term: c.cfg.Lease, Every: c.cfg.RenewEvery, Batch: c.cfg.RenewBatch, Life: c.life, Now: c.now, Log: c.log, Server: c.remote,
+		Acked:  c.replicas.On,
+		Ask:    c.askRenewals,
+		Named:  c.table.leasesNamed,
+		Listen: listen,
+		Round:  c.traceRound(),
+	})
 }
+
+// listenForced listens to the names of locks that other clients have forced.
+func (c *Client) listenForced() (*pubsub.Subscription, error) {
+	return c.events.Listen(kinds.ForcedChannel)
+}
+
+// firstDue returns the time of the first renewal of a new lease, or the end of a lease without renewal.
+func (l *Lease) firstDue() time.Time {
+	if l.renewed {
+		return l.dueBy(l.start.Time.Add(l.client.cfg.RenewEvery))
+	}
+	return l.dueBy(l.start.Time.Add(validity(l.term)))
+}
+
+// beginRenewal marks a renewal as under way. It reports false if the lease is over.
+func (l *Lease) beginRenewal() bool {
+	if l.Err() != nil {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.phase != held {
+		return false
+	}
+	l.renewal = make(chan struct{})
+	return true
+}
+
+// renewedAt records a successful renewal requested at start.
+func (l *Lease) renewedAt(start clock.Instant) {
+	l.extend(start)
+	l.warnHeld()
+}
+
+// endRenewal ends the renewal under way. The lease reports failure as the cause if it ends before the next success.
+func (l *Lease) endRenewal(failure error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	close(l.renewal)
+	l.renewal = nil
+	if failure != nil {
+		l.failure = failure
+	}
+}
+
+// notRenewed ends the lease because the server has no such hold. taken: another owner has the lock.
+func (l *Lease) notRenewed(taken bool) {
+	if taken {
+		l.denied(Taken, nil)
+	} else {
+		l.denied(Forced, nil)
+	}
+}
+
+// answer is the server's reply to the renewal of a lease, or the error.
+type answer = watchdog.Answer[*Lease]
 
 // askRenewals renews leases on a single server; with look it only asks whether the leases could be renewed. It returns an
 // answer per lease, in any order, and the error of the batches. Locks of the same slot and script share a call. While a
@@ -26,9 +102,9 @@ type answer struct {
 //
 // If replicas acknowledge acquires, they also acknowledge renewals, all at once. An unacknowledged renewal is an error,
 // because the next master might end the lease before the holder does.
-func (w *watchdog) askRenewals(ctx context.Context, leases []*Lease, look bool) ([]answer, error) {
-	batches, calls := w.callsFor(leases, look)
-	answers, err := w.runRenewals(ctx, batches, calls, look)
+func (c *Client) askRenewals(ctx context.Context, leases []*Lease, look bool) ([]answer, error) {
+	batches, calls := c.callsFor(leases, look)
+	answers, err := c.runRenewals(ctx, batches, calls, look)
 	if err != nil {
 		return answers, err
 	}
@@ -39,28 +115,28 @@ func (w *watchdog) askRenewals(ctx context.Context, leases []*Lease, look bool) 
 		for range batch {
 			a := answers[0]
 			answers = answers[1:]
-			if len(batch) == 1 || !remote.Refused(a.err) {
+			if len(batch) == 1 || !remote.Refused(a.Err) {
 				known = append(known, a)
 				continue
 			}
-			alone = append(alone, []*Lease{a.lease})
+			alone = append(alone, []*Lease{a.Lease})
 			calls = append(calls, renewCall(alone[len(alone)-1], look))
 		}
 	}
 	if len(alone) == 0 {
 		return known, nil
 	}
-	divided, err := w.runRenewals(ctx, alone, calls, look)
+	divided, err := c.runRenewals(ctx, alone, calls, look)
 	return append(known, divided...), err
 }
 
 // runRenewals sends calls. calls[i] renews the leases of batches[i].
-func (w *watchdog) runRenewals(ctx context.Context, batches [][]*Lease, calls []script.Call, look bool) ([]answer, error) {
-	server, unacked := conn.Doer(w.client.server), error(nil)
+func (c *Client) runRenewals(ctx context.Context, batches [][]*Lease, calls []script.Call, look bool) ([]answer, error) {
+	server, unacked := conn.Doer(c.server), error(nil)
 	var ack *remote.Acked
-	if w.client.replicas.On() && !look && len(batches) > 0 {
+	if c.replicas.On() && !look && len(batches) > 0 {
 		var err error
-		if ack, err = w.client.replicas.New(ctx, batches[0][0].target.name, time.Time{}); err != nil {
+		if ack, err = c.replicas.New(ctx, batches[0][0].target.name, time.Time{}); err != nil {
 			err = notReplicated(err)
 			return unanswered(batches, err), err
 		}
@@ -79,13 +155,13 @@ func (w *watchdog) runRenewals(ctx context.Context, batches [][]*Lease, calls []
 	var answers []answer
 	for i, batch := range batches {
 		for j, l := range batch {
-			a := answer{lease: l}
+			a := answer{Lease: l}
 			reply, failed := script.Outcome(replies, err, i)
-			if a.err = failed; failed == nil {
-				a.outcome, a.err = renewalOutcome(reply, j)
+			if a.Err = failed; failed == nil {
+				a.Outcome, a.Err = renewalOutcome(reply, j)
 			}
-			if a.err == nil && a.outcome == 1 {
-				a.err = unacked
+			if a.Err == nil && a.Outcome == 1 {
+				a.Err = unacked
 			}
 			answers = append(answers, a)
 		}
@@ -97,17 +173,17 @@ func (w *watchdog) runRenewals(ctx context.Context, batches [][]*Lease, calls []
 func unanswered(batches [][]*Lease, err error) (answers []answer) {
 	for _, batch := range batches {
 		for _, l := range batch {
-			answers = append(answers, answer{lease: l, err: err})
+			answers = append(answers, answer{Lease: l, Err: err})
 		}
 	}
 	return answers
 }
 
 // callsFor returns the calls for renewing leases, and the leases of each call.
-func (w *watchdog) callsFor(leases []*Lease, look bool) (batches [][]*Lease, calls []script.Call) {
+func (c *Client) callsFor(leases []*Lease, look bool) (batches [][]*Lease, calls []script.Call) {
 	script := func(l *Lease) *script.Script { return l.target.kind.Renew }
 	for _, same := range remote.Partition(leases, script) {
-		batches = append(batches, w.renewalsOf(same)...)
+		batches = append(batches, c.renewalsOf(same)...)
 	}
 	for _, batch := range batches {
 		calls = append(calls, renewCall(batch, look))
@@ -116,11 +192,11 @@ func (w *watchdog) callsFor(leases []*Lease, look bool) (batches [][]*Lease, cal
 }
 
 // renewalsOf divides leases of the same script into batches, each renewable by a single call.
-func (w *watchdog) renewalsOf(leases []*Lease) (batches [][]*Lease) {
-	for _, part := range remote.BySlot(w.client.remote, leases, (*Lease).Name) {
+func (c *Client) renewalsOf(leases []*Lease) (batches [][]*Lease) {
+	for _, part := range remote.BySlot(c.remote, leases, (*Lease).Name) {
 		size := 0
 		for i, l := range part {
-			if size += l.size(); i == 0 || size > w.client.cfg.RenewBatch {
+			if size += l.size(); i == 0 || size > c.cfg.RenewBatch {
 				batches, size = append(batches, nil), l.size()
 			}
 			last := &batches[len(batches)-1]

@@ -37,9 +37,9 @@ func (c *Client) Stats() Stats {
 		Released:       n.released.Load(),
 		Lost:           n.lost.Load(),
 		Unacknowledged: n.unacknowledged.Load(),
-		Renewals:       n.renewals.Load(),
-		RenewalErrors:  n.renewalErrors.Load(),
-		Lateness:       time.Duration(n.lateness.Load()),
-		MaxLateness:    time.Duration(n.maxLateness.Load()),
+		Renewals:       c.watchdog.Renewals.Load(),
+		RenewalErrors:  c.watchdog.Errors.Load(),
+		Lateness:       time.Duration(c.watchdog.Lateness.Load()),
+		MaxLateness:    time.Duration(c.watchdog.MaxLateness.Load()),
 	}
 }

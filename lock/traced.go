@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync/atomic"
 	"time"
+
+	"github.com/lockwire/lockwire/lock/internal/watchdog"
 )
 
 // acquiring gathers what AcquireEnd reports. The calls of one acquire run one after the other. A nil acquiring is not
@@ -177,24 +179,21 @@ func releaseOutcome(err error) Outcome {
 	return OutcomeFailed
 }
 
-// traceRound begins a round of renewals of n leases, and returns its end. Rounds run one after the other, so that the
-// counters tell what a round has done.
-func (w *watchdog) traceRound(n int, begin time.Time) (end func()) {
-	t, c := w.client.cfg.Trace, &w.client.counters
-	if t == nil || t.Renewal == nil || n == 0 {
-		return func() {}
+// traceRound returns the watchdog's callback after a round of renewals; nil if rounds are not traced.
+func (c *Client) traceRound() func(watchdog.Round) {
+	t := c.cfg.Trace
+	if t == nil || t.Renewal == nil {
+		return nil
 	}
-	renewals, failures := c.renewals.Load(), c.renewalErrors.Load()
-	return func() {
-		info := RenewalInfo{
-			Client:   w.client,
-			Renewed:  int(c.renewals.Load() - renewals),
-			Failed:   int(c.renewalErrors.Load() - failures),
-			Lateness: time.Duration(c.lateness.Load()),
-			Lease:    w.client.cfg.Lease,
-			Elapsed:  time.Since(begin),
-		}
-		info.Gone = n - info.Renewed - info.Failed
-		t.Renewal(info)
+	return func(r watchdog.Round) {
+		t.Renewal(RenewalInfo{
+			Client:   c,
+			Renewed:  r.Renewed,
+			Failed:   r.Failed,
+			Gone:     r.Gone,
+			Lateness: r.Lateness,
+			Lease:    c.cfg.Lease,
+			Elapsed:  r.Elapsed,
+		})
 	}
 }

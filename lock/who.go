@@ -41,6 +41,16 @@ func introduce(s Server, title string) (stop func()) {
 	return func() {}
 }
 
+// onLoss registers fn with a Server that reports lost connections, and returns a function to unregister.
+func onLoss(s Server, fn func()) (stop func()) {
+	if l, ok := find[interface {
+		OnLoss(fn func()) (stop func())
+	}](s); ok {
+		return l.OnLoss(fn)
+	}
+	return func() {}
+}
+
 // find returns the first of a Server and of the Servers that it wraps that is a T.
 func find[T any](s Server) (found T, ok bool) {
 	for {

@@ -1,14 +1,12 @@
-package lock
+package watchdog
 
 import (
 	"context"
 	"sync/atomic"
 	"time"
 
-	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/pubsub"
-	"github.com/lockwire/lockwire/script"
 )
 
 const (
@@ -21,36 +19,20 @@ const (
 // alarms notifies the watchdog of leases that may have been lost early: the server was unreachable and may have lost
 // its data, or another client has forced a lock. The watchdog then renews the affected leases at once, and checks the
 // affected leases without renewal.
-type alarms struct {
+type alarms[L comparable] struct {
 	raised atomic.Bool // for all leases
 
 	// Owned by the loop.
 	last      time.Time // the time of the last alarm that renewed all leases
-	looks     []*Lease  // leases without renewal, to be checked
+	looks     []L       // leases without renewal, to be checked
 	lookAt    time.Time // the time of the next check
 	listening *pubsub.Subscription
-	candidate *Lease // listening starts if still held at the next call
-	unused    bool   // no lease existed at the last call
-}
-
-// raise makes all leases due for renewal soon. raise does not block.
-func (w *watchdog) raise() {
-	w.alarms.raised.Store(true)
-	notify(w.signal)
-}
-
-// onLoss registers raise with the server, and returns a function to unregister.
-func (w *watchdog) onLoss(s Server) (stop func()) {
-	if l, ok := find[interface {
-		OnLoss(fn func()) (stop func())
-	}](s); ok {
-		return l.OnLoss(w.raise)
-	}
-	return func() {}
+	candidate *Record[L] // listening starts if still held at the next call
+	unused    bool       // no lease existed at the last call
 }
 
 // answerAlarm makes all leases due after an alarm, at most once per alarmPause.
-func (w *watchdog) answerAlarm(at time.Time) {
+func (w *Watchdog[L]) answerAlarm(at time.Time) {
 	a := &w.alarms
 	if at.Sub(a.last) < alarmPause || !a.raised.Swap(false) {
 		return
@@ -66,20 +48,20 @@ func (w *watchdog) answerAlarm(at time.Time) {
 }
 
 // hear handles an event of the channel for forced unlocks.
-func (w *watchdog) hear(ev pubsub.Event, at time.Time) {
+func (w *Watchdog[L]) hear(ev pubsub.Event, at time.Time) {
 	a := &w.alarms
 	switch ev.Kind {
 	case pubsub.Resumed, pubsub.Lagged: // messages may have been missed
-		w.raise()
+		w.Raise()
 	case pubsub.Message:
-		leases := w.client.table.leasesNamed(ev.Payload)
+		leases := w.cfg.Named(ev.Payload)
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		for _, l := range leases {
-			switch {
-			case l.watch.lease == nil || l.watch.ended || l.watch.index < 0:
-			case l.renewed:
-				w.dueLocked(&l.watch, at)
+			switch r := w.cfg.Leases.Record(l); {
+			case !r.added || r.ended || r.index < 0:
+			case r.renewed:
+				w.dueLocked(r, at)
 			default:
 				a.looks, a.lookAt = append(a.looks, l), at
 			}
@@ -88,16 +70,16 @@ func (w *watchdog) hear(ev pubsub.Event, at time.Time) {
 }
 
 // listen starts listening if a lock has been held for a while, and stops if no lock is held.
-func (w *watchdog) listen() {
+func (w *Watchdog[L]) listen() {
 	a := &w.alarms
 	w.mu.Lock()
-	var held *Lease
-	for _, s := range []schedule{w.renewals, w.endings} {
+	var held *Record[L]
+	for _, s := range []schedule[L]{w.renewals, w.endings} {
 		if len(s) > 0 {
-			held = s[0].lease
+			held = s[0]
 		}
 	}
-	stays := a.candidate != nil && !a.candidate.watch.ended
+	stays := a.candidate != nil && !a.candidate.ended
 	w.mu.Unlock()
 	switch {
 	case held == nil && a.listening != nil && a.unused:
@@ -105,8 +87,8 @@ func (w *watchdog) listen() {
 		a.listening, a.unused = nil, false
 	case held == nil:
 		a.unused = a.listening != nil
-	case a.listening == nil && stays && !w.client.deaf:
-		a.listening, _ = w.client.events.Listen(kinds.ForcedChannel) // an error means a closed client
+	case a.listening == nil && stays && w.cfg.Listen != nil:
+		a.listening, _ = w.cfg.Listen() // an error means a closed client
 	}
 	if a.candidate = held; held != nil {
 		a.unused = false
@@ -114,7 +96,7 @@ func (w *watchdog) listen() {
 }
 
 // news returns the events for the loop; nil without a subscription.
-func (a *alarms) news() <-chan pubsub.Event {
+func (a *alarms[L]) news() <-chan pubsub.Event {
 	if a.listening == nil {
 		return nil
 	}
@@ -122,27 +104,22 @@ func (a *alarms) news() <-chan pubsub.Event {
 }
 
 // look asks the server for the leases without renewal. Leases without an answer are checked again.
-func (w *watchdog) look(at time.Time) {
+func (w *Watchdog[L]) look(at time.Time) {
 	a := &w.alarms
 	if len(a.looks) == 0 || a.lookAt.After(at) {
 		return
 	}
 	leases := a.looks
 	a.looks = nil
-	ctx, cancel := context.WithTimeout(w.client.life, max(w.client.cfg.Lease/6, renewMin))
+	ctx, cancel := context.WithTimeout(w.cfg.Life, Limit(w.cfg.Term))
 	defer cancel()
-	byScript := func(l *Lease) *script.Script { return l.target.kind.Renew }
-	for _, part := range remote.Partition(leases, byScript) {
-		answers, _ := w.askRenewals(ctx, part, true)
-		for _, n := range answers {
-			switch {
-			case n.err != nil && !remote.Final(n.err):
-				a.looks = append(a.looks, n.lease)
-			case n.err == nil && n.outcome == 0:
-				n.lease.denied(Forced, nil)
-			case n.err == nil && n.outcome < 0:
-				n.lease.denied(Taken, nil)
-			}
+	answers, _ := w.cfg.Ask(ctx, leases, true)
+	for _, n := range answers {
+		switch {
+		case n.Err != nil && !remote.Final(n.Err):
+			a.looks = append(a.looks, n.Lease)
+		case n.Err == nil && n.Outcome <= 0:
+			w.cfg.Leases.Denied(n.Lease, n.Outcome < 0)
 		}
 	}
 	a.lookAt = time.Now().Add(retryMax)

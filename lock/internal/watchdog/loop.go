@@ -1,0 +1,267 @@
+package watchdog
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/lockwire/lockwire/lock/internal/clock"
+	"github.com/lockwire/lockwire/lock/internal/remote"
+)
+
+const (
+	// gather is the divisor of the renewal period: a renewal may run early by Every/gather to share a script with others.
+	gather = 10
+	// clockTick is the interval of comparing the clocks while the client has leases.
+	clockTick = time.Second
+	// clockGap is the least difference between the clocks taken for a sleep of the machine or a change of the clock.
+	clockGap = 250 * time.Millisecond
+	// retryMin and retryMax bound the growing pauses after a failed renewal.
+	retryMin, retryMax = 50 * time.Millisecond, 500 * time.Millisecond
+	// limitMin is the least time limit of a renewal.
+	limitMin = 50 * time.Millisecond
+	// batchesAtOnce limits the renewal scripts sent in a write. A slow server gets fewer.
+	batchesAtOnce = 16
+)
+
+// Limit returns the time limit of a renewal of leases of a term.
+func Limit(term time.Duration) time.Duration { return max(term/6, limitMin) }
+
+// loop is the goroutine of the watchdog, from the first lease until Close. last is the time of its start.
+func (w *Watchdog[L]) loop(last clock.Instant) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		w.mu.Lock()
+		timer.Reset(time.Until(w.wake))
+		w.mu.Unlock()
+		select {
+		case <-w.signal:
+			if !w.alarms.raised.Load() {
+				continue
+			}
+		case ev, ok := <-w.alarms.news():
+			if !ok { // the client is closing
+				w.alarms.listening = nil
+				continue
+			}
+			w.hear(ev, time.Now())
+		case <-timer.C:
+		case <-w.cfg.Life.Done():
+			return
+		}
+		at := w.cfg.Now()
+		if gap := last.Asleep(at) - at.Time.Sub(last.Time); gap > clockGap || gap < -clockGap {
+			w.clockJumped()
+		}
+		last = at
+		w.answerAlarm(at.Time)
+		w.endDue(at.Time)
+		for due := w.takeDue(at.Time); len(due) > 0 && w.cfg.Life.Err() == nil; due = w.takeDue(time.Now()) {
+			w.renew(due)
+		}
+		w.look(time.Now())
+		w.listen()
+		w.plan()
+	}
+}
+
+// plan sets the time of the next pass.
+func (w *Watchdog[L]) plan() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	at, tick, a := time.Now(), clockTick, &w.alarms
+	w.wake = at.Add(time.Hour)
+	if a.listening == nil && w.cfg.Listen != nil {
+		tick = listenAfter
+	} else if a.listening != nil {
+		w.wake = at.Add(clockTick)
+	}
+	if len(a.looks) > 0 {
+		w.wake = earlier(w.wake, a.lookAt)
+	}
+	if a.raised.Load() {
+		w.wake = earlier(w.wake, a.last.Add(alarmPause))
+	}
+	for _, s := range []schedule[L]{w.renewals, w.endings} {
+		if len(s) > 0 {
+			w.wake = earlier(w.wake, earlier(s[0].due, at.Add(tick)))
+		}
+	}
+	if len(w.watched) > 0 {
+		w.wake = earlier(w.wake, at.Add(clockTick))
+	}
+}
+
+// clockJumped makes every watched lease check its end, and makes all renewals due at once, because the remaining times of
+// the leases are no longer known.
+func (w *Watchdog[L]) clockJumped() {
+	w.mu.Lock()
+	leases := make([]L, 0, len(w.watched))
+	for l := range w.watched {
+		leases = append(leases, l)
+	}
+	w.renewAllLocked(time.Now())
+	w.mu.Unlock()
+	for _, l := range leases {
+		w.cfg.Leases.Err(l)
+		w.cfg.Leases.StopContexts(l)
+	}
+}
+
+// endDue ends the expired leases and reschedules extended leases.
+func (w *Watchdog[L]) endDue(at time.Time) {
+	var over []L
+	w.mu.Lock()
+	for len(w.endings) > 0 && !w.endings[0].due.After(at) {
+		over = append(over, w.endings.takeLocked())
+	}
+	w.mu.Unlock()
+	for _, l := range over {
+		if w.cfg.Leases.Err(l) == nil {
+			w.endLater(l)
+		}
+	}
+}
+
+func (w *Watchdog[L]) endLater(l L) {
+	until := w.cfg.Leases.ValidUntil(l)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if r := w.cfg.Leases.Record(l); !r.ended {
+		w.pushLocked(r, until)
+	}
+}
+
+// takeDue removes the due renewals from the schedule and returns their leases, together with renewals due soon. It returns
+// nil if no renewal is due.
+func (w *Watchdog[L]) takeDue(at time.Time) []L {
+	w.mu.Lock()
+	if len(w.renewals) == 0 || w.renewals[0].due.After(at) {
+		w.mu.Unlock()
+		return nil
+	}
+	lateness := at.Sub(w.renewals[0].due)
+	soon := at.Add(w.cfg.Every / gather)
+	var due []L
+	for len(w.renewals) > 0 && !w.renewals[0].due.After(soon) && len(due) < w.round*w.cfg.Batch {
+		due = append(due, w.renewals.takeLocked())
+	}
+	w.mu.Unlock()
+	w.late(lateness)
+	if lateness > w.cfg.Every/2 {
+		w.cfg.Log.Warn("renewals run late", "lock", w.cfg.Log.Name(w.cfg.Leases.Name(due[0])), "leases", len(due), "by", lateness)
+	}
+	return due
+}
+
+// late records the delay d of a round.
+func (w *Watchdog[L]) late(d time.Duration) {
+	w.Lateness.Store(int64(d))
+	w.MaxLateness.Store(max(w.MaxLateness.Load(), int64(d)))
+}
+
+// renew runs a round of renewals, concurrently on all servers concerned.
+func (w *Watchdog[L]) renew(due []L) {
+	leases := due[:0]
+	for _, l := range due {
+		if w.cfg.Leases.Begin(l) {
+			leases = append(leases, l)
+		}
+	}
+	start := w.cfg.Now()
+	renewals, failures := w.Renewals.Load(), w.Errors.Load()
+	remote.Beside(remote.ByServer(w.cfg.Server, leases, w.cfg.Leases.Name), func(leases []L) { w.renewOn(leases, start) })
+	if w.cfg.Round == nil || len(leases) == 0 {
+		return
+	}
+	// Rounds run one after the other, so that the counters tell what a round has done.
+	r := Round{Renewed: int(w.Renewals.Load() - renewals), Failed: int(w.Errors.Load() - failures),
+		Lateness: time.Duration(w.Lateness.Load()), Elapsed: time.Since(start.Time)}
+	r.Gone = len(leases) - r.Renewed - r.Failed
+	w.cfg.Round(r)
+}
+
+// renewOn renews leases of a single server, in a single write.
+func (w *Watchdog[L]) renewOn(leases []L, start clock.Instant) {
+	if len(leases) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(w.cfg.Life, Limit(w.cfg.Term))
+	defer cancel()
+	answers, err := w.cfg.Ask(ctx, leases, false)
+	if err != nil && w.cfg.Life.Err() == nil {
+		w.cfg.Log.Warn("renewal", "lock", w.cfg.Log.Name(w.cfg.Leases.Name(leases[0])), "leases", len(leases), "error", err)
+	}
+	w.pace(err == nil, ctx.Err() != nil)
+	late := start.Elapsed(w.cfg.Now()) > AnsweredLate
+	for _, a := range answers {
+		w.renewed(a, start, late)
+	}
+}
+
+// pace adapts the size of the next round to the result of the last round.
+func (w *Watchdog[L]) pace(done, late bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case done:
+		w.round = min(w.round+1, batchesAtOnce)
+	case late: // the round may have been too large
+		w.round = max(w.round/2, 1)
+	}
+}
+
+// errUnconfirmed marks a successful renewal awaiting confirmation by a second renewal.
+var errUnconfirmed = errors.New("lock: renewed late or after a failure, and not confirmed")
+
+// renewed records the outcome of a renewal. After a late answer or a failed renewal, a success may come from a server that
+// hung and was replaced in the meantime. Unless replicas acknowledged the renewal, the success counts only if a second
+// renewal, sent after the answer, succeeds too.
+func (w *Watchdog[L]) renewed(a Answer[L], start clock.Instant, late bool) {
+	l, failure := a.Lease, a.Err
+	r := w.cfg.Leases.Record(l)
+	done := failure == nil && a.Outcome == 1
+	if done && !w.cfg.Acked() && r.trust != confirming && (late || r.trust == doubted) {
+		failure = errUnconfirmed
+	}
+	switch {
+	case failure == errUnconfirmed:
+		r.trust = confirming
+	case failure != nil:
+		r.trust = doubted
+		w.Errors.Add(1)
+	case done:
+		r.trust = trusted
+		w.Renewals.Add(1)
+		w.cfg.Leases.Extend(l, start)
+	}
+	w.cfg.Leases.End(l, failure)
+	if failure == nil && a.Outcome <= 0 {
+		w.cfg.Leases.Denied(l, a.Outcome < 0)
+	}
+	if w.cfg.Leases.Err(l) == nil {
+		w.again(l, start, failure)
+	}
+}
+
+// again schedules the next renewal of a lease: a period after a success, sooner after a failure, at once if unconfirmed.
+func (w *Watchdog[L]) again(l L, start clock.Instant, failure error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := w.cfg.Leases.Record(l)
+	if r.ended {
+		return
+	}
+	if failure == errUnconfirmed {
+		w.pushLocked(r, time.Now())
+		return
+	}
+	if failure == nil {
+		r.pause = 0
+		w.pushLocked(r, w.cfg.Leases.Due(l, start.Time.Add(w.cfg.Every)))
+		return
+	}
+	r.pause = min(max(2*r.pause, retryMin), retryMax)
+	w.pushLocked(r, time.Now().Add(r.pause))
+}

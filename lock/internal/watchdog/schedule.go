@@ -1,0 +1,86 @@
+package watchdog
+
+import (
+	"container/heap"
+	"time"
+)
+
+// Record is what the Watchdog knows of a lease. The zero Record is ready; the Watchdog's mu guards it.
+type Record[L comparable] struct {
+	lease   L             // constant once added
+	added   bool          // the lease has been in a schedule
+	renewed bool          // otherwise the lease only ends; constant once added
+	due     time.Time     // time of the renewal, or end of the lease
+	pause   time.Duration // pause after the last failure; 0 without a failure
+	index   int           // index in the schedule; -1 while the renewal is under way
+	ended   bool          // the lease is over and must not be scheduled again
+
+	trust trust // owned by the renewal under way
+}
+
+// trust tells how to judge the next successful renewal.
+type trust uint8
+
+const (
+	trusted    trust = iota
+	doubted          // the last renewal failed
+	confirming       // the last renewal was unconfirmed; the next success confirms the lease
+)
+
+// schedule is a heap of records by due.
+type schedule[L comparable] []*Record[L]
+
+func (s schedule[L]) Len() int           { return len(s) }
+func (s schedule[L]) Less(i, j int) bool { return s[i].due.Before(s[j].due) }
+
+func (s schedule[L]) Swap(i, j int) {
+	s[i], s[j] = s[j], s[i]
+	s[i].index, s[j].index = i, j
+}
+
+func (s *schedule[L]) Push(x any) {
+	r := x.(*Record[L])
+	r.index = len(*s)
+	*s = append(*s, r)
+}
+
+func (s *schedule[L]) Pop() any {
+	last := len(*s) - 1
+	r := (*s)[last]
+	(*s)[last] = nil
+	*s = (*s)[:last]
+	r.index = -1
+	return r
+}
+
+// takeLocked removes the first lease.
+func (s *schedule[L]) takeLocked() L { return heap.Pop(s).(*Record[L]).lease }
+
+func (w *Watchdog[L]) scheduleOf(r *Record[L]) *schedule[L] {
+	if r.renewed {
+		return &w.renewals
+	}
+	return &w.endings
+}
+
+func (w *Watchdog[L]) pushLocked(r *Record[L], due time.Time) {
+	r.due = due
+	heap.Push(w.scheduleOf(r), r)
+	w.wakeLocked(due)
+}
+
+// renewAllLocked makes all renewals due.
+func (w *Watchdog[L]) renewAllLocked(at time.Time) {
+	for _, r := range w.renewals {
+		r.due = earlier(r.due, at)
+	}
+	heap.Init(&w.renewals)
+	w.wakeLocked(at)
+}
+
+// dueLocked makes the renewal r due.
+func (w *Watchdog[L]) dueLocked(r *Record[L], at time.Time) {
+	r.due = earlier(r.due, at)
+	heap.Fix(&w.renewals, r.index)
+	w.wakeLocked(at)
+}

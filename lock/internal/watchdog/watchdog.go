@@ -1,0 +1,194 @@
+// Package watchdog keeps the leases of a client. It renews leases in rounds, ends leases whose time is up, and does both
+// sooner if locks may have been lost.
+//
+//	watchdog.go  the Watchdog, and its record of a lease
+//	schedule.go  leases by the time at which they are due
+//	loop.go      the goroutine and its rounds
+//	alarms.go    reasons to look sooner
+//
+// The watchdog knows a lease only by Leases, and the server only by the functions of Config. Invariants:
+//
+//   - A lease is in a schedule, or has a renewal or a check under way, or has ended.
+//   - The answer of a server that may have been replaced never extends a lease.
+package watchdog
+
+import (
+	"container/heap"
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockwire/lockwire/lock/internal/clock"
+	"github.com/lockwire/lockwire/lock/internal/logs"
+	"github.com/lockwire/lockwire/lock/internal/remote"
+	"github.com/lockwire/lockwire/pubsub"
+)
+
+// AnsweredLate is the round-trip time above which an answer is late. Every failover takes longer.
+const AnsweredLate = remote.WitnessAge
+
+// Config is what a Watchdog needs of its client. Only Listen and Round may be nil.
+type Config[L comparable] struct {
+	Leases Leases[L]
+	Term   time.Duration // of a lease under renewal
+	Every  time.Duration // the period of renewals
+	Batch  int           // locks in a script
+	Life   context.Context
+	Now    func() clock.Instant
+	Log    *logs.Log
+	Server *remote.Server
+	Acked  func() bool // whether replicas acknowledge renewals
+
+	// Ask renews leases on a single server; with look, Ask only asks whether the leases could be renewed. It returns an
+	// answer per lease, in any order, and the error of the batches.
+	Ask func(ctx context.Context, leases []L, look bool) ([]Answer[L], error)
+
+	Named  func(name string) []L                // the leases on locks of a name
+	Listen func() (*pubsub.Subscription, error) // to the names of forced locks; nil for never
+	Round  func(Round)                          // called after each round of renewals; nil for none
+}
+
+// Leases has the operations on a lease.
+type Leases[L comparable] struct {
+	Record       func(L) *Record[L]
+	Name         func(L) string // of the lock
+	Err          func(L) error  // ends the lease if its time is up; nil while the lease is held
+	ValidUntil   func(L) time.Time
+	Due          func(l L, at time.Time) time.Time // at, or the end of the lease if earlier
+	StopContexts func(L)                           // ends contexts whose time is up
+	Begin        func(L) bool                      // begins a renewal; false if the lease is over
+	Extend       func(l L, start clock.Instant)    // by a renewal sent at start
+	End          func(l L, failure error)          // ends the renewal
+	Denied       func(l L, taken bool)             // ends the lease: the server has no such hold; taken: but another one
+}
+
+// Answer is the server's answer about a lease, or the error.
+type Answer[L comparable] struct {
+	Lease   L
+	Outcome int64 // 1 renewed, 0 gone, -1 held by another owner
+	Err     error
+}
+
+// Round describes a round of renewals.
+type Round struct {
+	Renewed, Failed, Gone int           // leases; Gone had ended before, or the server does not have them
+	Lateness, Elapsed     time.Duration // delay and duration of the round
+}
+
+// Counters count renewals and the delays of rounds, in nanoseconds.
+type Counters struct {
+	Renewals, Errors      atomic.Uint64
+	Lateness, MaxLateness atomic.Int64
+}
+
+// Watchdog keeps leases in a single goroutine. The goroutine starts with the first lease.
+type Watchdog[L comparable] struct {
+	Counters
+
+	cfg    Config[L]
+	wg     sync.WaitGroup
+	signal chan struct{} // buffered, 1: signalled when an event is due earlier than the loop's timer
+	alarms alarms[L]
+
+	mu       sync.Mutex // guards the following, and the Record of each lease; taken after a lease's own
+	started  bool
+	closed   bool
+	round    int            // number of batches to send in a write
+	renewals schedule[L]    // leases with renewal
+	endings  schedule[L]    // leases without renewal
+	wake     time.Time      // time of the loop's next pass
+	watched  map[L]struct{} // leases with a deadline timer, which stands still while the machine sleeps
+}
+
+// New returns a Watchdog without leases.
+func New[L comparable](cfg Config[L]) *Watchdog[L] {
+	return &Watchdog[L]{cfg: cfg, signal: make(chan struct{}, 1), round: batchesAtOnce, watched: make(map[L]struct{})}
+}
+
+// Add schedules a new lease for renewal at due, or for its end at due if the lease is not renewed.
+func (w *Watchdog[L]) Add(l L, renewed bool, due time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := w.cfg.Leases.Record(l)
+	if r.ended {
+		return
+	}
+	r.lease, r.added, r.renewed = l, true, renewed
+	w.pushLocked(r, due)
+}
+
+// Remove unschedules an ended lease. It does not wait for a renewal under way.
+func (w *Watchdog[L]) Remove(l L) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := w.cfg.Leases.Record(l)
+	if r.added && r.index >= 0 {
+		heap.Remove(w.scheduleOf(r), r.index)
+	}
+	r.ended = true
+	delete(w.watched, l)
+}
+
+// WatchClock adds the lease to the leases checked after a sleep of the machine, because timers stand still during a sleep.
+func (w *Watchdog[L]) WatchClock(l L) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.watched[l] = struct{}{}
+	w.wakeLocked(time.Now().Add(clockTick))
+}
+
+// Raise makes all leases due for renewal soon, because the server may have lost its data. Raise does not block.
+func (w *Watchdog[L]) Raise() {
+	w.alarms.raised.Store(true)
+	w.notify()
+}
+
+// Idle reports whether the watchdog has no lease.
+func (w *Watchdog[L]) Idle() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.renewals) == 0 && len(w.endings) == 0 && len(w.watched) == 0
+}
+
+// Close waits for the loop to end. The loop ends with Config.Life.
+func (w *Watchdog[L]) Close() {
+	w.mu.Lock()
+	w.closed = true
+	w.mu.Unlock()
+	w.wg.Wait()
+}
+
+// wakeLocked ensures a pass of the loop at due or earlier, and starts the loop if necessary.
+func (w *Watchdog[L]) wakeLocked(due time.Time) {
+	if w.closed {
+		return
+	}
+	due = earlier(due, time.Now().Add(listenAfter))
+	if !w.started {
+		w.started = true
+		w.wake = due
+		seen := w.cfg.Now()
+		w.wg.Go(func() { w.loop(seen) })
+		return
+	}
+	if due.Before(w.wake) {
+		w.wake = due
+		w.notify()
+	}
+}
+
+// notify signals the loop. A second signal before the loop has received the first has no effect.
+func (w *Watchdog[L]) notify() {
+	select {
+	case w.signal <- struct{}{}:
+	default:
+	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,117 @@
+package watchdog
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockwire/lockwire/lock/internal/clock"
+	"github.com/lockwire/lockwire/lock/internal/logs"
+	"github.com/lockwire/lockwire/lock/internal/remote"
+)
+
+// fake is a lease of a test.
+type fake struct {
+	record   Record[*fake]
+	extended []time.Duration // since the begin of the test
+	denied   int
+	over     bool
+}
+
+// keep returns a Watchdog of leases of 30 s renewed every 10 s. answer answers the nth renewal of a lease.
+func keep(t *testing.T, answer func(n int) (outcome int64, err error)) *Watchdog[*fake] {
+	life, end := context.WithCancel(t.Context())
+	begin, asked := time.Now(), 0
+	w := New(Config[*fake]{
+		Term: 30 * time.Second, Every: 10 * time.Second, Batch: 100, Life: life, Server: &remote.Server{}, Log: &logs.Log{},
+		Now:   func() clock.Instant { return clock.Instant{Time: time.Now()} },
+		Acked: func() bool { return false },
+		Named: func(string) []*fake { return nil },
+		Ask: func(_ context.Context, leases []*fake, _ bool) (answers []Answer[*fake], err error) {
+			asked++
+			for _, l := range leases {
+				outcome, err := answer(asked)
+				answers = append(answers, Answer[*fake]{l, outcome, err})
+			}
+			return answers, nil
+		},
+		Leases: Leases[*fake]{
+			Record: func(l *fake) *Record[*fake] { return &l.record },
+			Name:   func(*fake) string { return "a" },
+			Err: func(l *fake) error {
+				if l.over {
+					return errors.New("over")
+				}
+				return nil
+			},
+			ValidUntil:   func(*fake) time.Time { return begin.Add(time.Hour) },
+			Due:          func(_ *fake, at time.Time) time.Time { return at },
+			StopContexts: func(*fake) {},
+			Begin:        func(l *fake) bool { return !l.over },
+			Extend:       func(l *fake, start clock.Instant) { l.extended = append(l.extended, start.Time.Sub(begin)) },
+			End:          func(*fake, error) {},
+			Denied:       func(l *fake, _ bool) { l.denied, l.over = l.denied+1, true },
+		},
+	})
+	t.Cleanup(func() { end(); w.Close() })
+	return w
+}
+
+// A renewal that succeeds after a failed renewal may come from a server replaced meanwhile: it counts once confirmed.
+func TestSuccessAfterAFailureIsConfirmed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := keep(t, func(n int) (int64, error) {
+			if n == 1 {
+				return 0, errors.New("no answer")
+			}
+			return 1, nil
+		})
+		l := new(fake)
+		w.Add(l, true, time.Now().Add(10*time.Second))
+		time.Sleep(11 * time.Second)
+		synctest.Wait()
+		if want := 10*time.Second + retryMin; len(l.extended) != 1 || l.extended[0] != want {
+			t.Errorf("renewals counted at %v, want one at %v", l.extended, want)
+		}
+		if n, failed := w.Renewals.Load(), w.Errors.Load(); n != 1 || failed != 2 {
+			t.Errorf("%d renewals and %d failures counted, want 1 and 2", n, failed)
+		}
+	})
+}
+
+// A lease that the server does not have ends, and is not renewed again.
+func TestDeniedLeaseIsNotRenewedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		w := keep(t, func(int) (int64, error) { asked++; return 0, nil })
+		l := new(fake)
+		w.Add(l, true, time.Now().Add(10*time.Second))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if l.denied != 1 || asked != 1 {
+			t.Errorf("denied %d times after %d renewals, want once each", l.denied, asked)
+		}
+		if !w.Idle() {
+			t.Error("the watchdog still has a lease")
+		}
+	})
+}
+
+// A removed lease is not renewed, and a lease without renewal is not asked for.
+func TestOnlyRenewedLeasesAreRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := keep(t, func(int) (int64, error) { return 1, nil })
+		renewed, removed, ends := new(fake), new(fake), new(fake)
+		w.Add(renewed, true, time.Now().Add(10*time.Second))
+		w.Add(removed, true, time.Now().Add(10*time.Second))
+		w.Add(ends, false, time.Now().Add(10*time.Second))
+		w.Remove(removed)
+		time.Sleep(35 * time.Second)
+		synctest.Wait()
+		if len(renewed.extended) != 3 || len(removed.extended) != 0 || len(ends.extended) != 0 {
+			t.Errorf("renewals: %v, removed %v, without renewal %v; want three of the first", renewed.extended, removed.extended, ends.extended)
+		}
+	})
+}
