@@ -170,7 +170,6 @@ func (r *request) ask(ctx context.Context) (granted bool, left time.Duration, er
 	if !r.unsure && r.target.kind.Undo != nil {
 		r.latch = newLatch(r.target)
 	}
-	r.asked = true
 	r.traced.asked()
 	ack, err := r.acking(ctx)
 	if err != nil {
@@ -187,6 +186,7 @@ func (r *request) ask(ctx context.Context) (granted bool, left time.Duration, er
 	stands := r.standing()
 	start := c.now()
 	v, err := r.send(ctx, server, stands)
+	r.asked = r.asked || !errors.Is(err, conn.ErrNotSent)
 	if err != nil {
 		r.stood(stands, start, false, err)
 		r.unanswered(ctx, start, err)
@@ -397,7 +397,7 @@ func (r *request) withdraw() {
 	if queued {
 		r.leaveQueue()
 	}
-	if !(queued && r.waits) && !(r.tells && r.asked) {
+	if !r.asked || !(queued && r.waits) && !r.tells {
 		return
 	}
 	leaving := *r

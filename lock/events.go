@@ -42,7 +42,8 @@ type Event struct {
 // Watch yields what happens to the locks with names matching pattern, a glob of the server ("orders:*"); "" matches all
 // names. The locks are those that [Client.List] finds, of all clients including Redisson's. Watch begins with an EventHeld
 // for each owner and one EventWatching, and ends with the context (its cause is the error), with the Client (ErrClosed),
-// or when the server refuses a command or a subscription.
+// or when the server refuses a command or a subscription, or no connection for a lasting reason, such as a certificate that does not
+// verify.
 //
 // Watch learns of changes from two sources:
 //
@@ -164,7 +165,10 @@ func (w *watcher) step(ctx context.Context) error {
 
 // fatal reports whether an error ends the watch.
 func (w *watcher) fatal(ctx context.Context, err error) bool {
-	return errors.Is(err, errStopped) || ctx.Err() != nil || w.client.isClosed() || errors.Is(err, conn.ErrClosed) || remote.Final(err)
+	if errors.Is(err, errStopped) || ctx.Err() != nil || w.client.isClosed() || errors.Is(err, conn.ErrClosed) || remote.Final(err) {
+		return true
+	}
+	return errors.Is(err, conn.ErrNotSent) && !passing(err) // no later dial would succeed either
 }
 
 // scan compares what the watcher knows with all locks on the servers.

@@ -36,7 +36,7 @@ type request struct {
 	refused  bool                      // the server has refused, or has granted too late
 	waits    bool                      // waiting, until the waiter is withdrawn
 	tells    bool                      // announces its wait to the server
-	asked    bool                      // at least one attempt was sent
+	asked    bool                      // at least one attempt may have reached the server
 	visits   bool                      // for a Redlock, which is in no line
 	unsure   bool                      // an earlier attempt had no reply; the next attempt uses the same latch
 	setup    bool                      // waits for the setup of permits

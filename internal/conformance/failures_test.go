@@ -20,6 +20,7 @@ import (
 	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/lock"
+	"github.com/lockwire/lockwire/lock/leader"
 	"github.com/lockwire/lockwire/pubsub"
 	"github.com/lockwire/lockwire/resp"
 )
@@ -113,6 +114,38 @@ var askers = []struct {
 	{"lock.TryLock", inLocks(func(ctx context.Context, c *lock.Client) error {
 		_, err := c.Reentrant("job").TryLock(ctx)
 		return err
+	})},
+	{"lock.Fair", inLocks(func(ctx context.Context, c *lock.Client) error {
+		_, err := c.Fair("job").Lock(ctx)
+		return err
+	})},
+	{"lock.Semaphore", inLocks(func(ctx context.Context, c *lock.Client) error {
+		return c.Semaphore("job").Acquire(ctx, 1)
+	})},
+	{"lock.CountDownLatch", inLocks(func(ctx context.Context, c *lock.Client) error {
+		return c.CountDownLatch("job").Wait(ctx)
+	})},
+	{"lock.Multi", inLocks(func(ctx context.Context, c *lock.Client) error {
+		m, err := lock.NewMulti(c.Reentrant("a"), c.Reentrant("b"))
+		if err == nil {
+			_, err = m.Lock(ctx)
+		}
+		return err
+	})},
+	{"lock.FasterMulti", inLocks(func(ctx context.Context, c *lock.Client) error {
+		_, err := c.FasterMulti("jobs", "a", "b").Lock(ctx)
+		return err
+	})},
+	{"lock.Watch", inLocks(func(ctx context.Context, c *lock.Client) error {
+		for _, err := range c.Watch(ctx, "") {
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})},
+	{"leader.Run", inLocks(func(ctx context.Context, c *lock.Client) error {
+		return leader.Run(ctx, c, "job", leader.Config{}, func(context.Context) error { return nil })
 	})},
 }
 

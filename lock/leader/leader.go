@@ -36,8 +36,8 @@ const (
 //
 //   - ctx has ended: the cause of ctx, joined with an error of fn for another reason
 //   - fn has returned before its context ended: the error of fn, joined with errors of a loss and of the release
-//   - the lock cannot be acquired, for a lasting reason, such as an invalid name, a closed Client or a missing
-//     permission: the error of the acquire
+//   - the lock cannot be acquired, for a lasting reason, such as an invalid name, a closed Client, a missing
+//     permission or a certificate that does not verify: the error of the acquire
 //
 // After a loss the error of fn is only logged. If fn panics, the lock is released and the panic continues.
 func Run(ctx context.Context, locks *lock.Client, name string, cfg Config, fn func(context.Context) error) error {
@@ -182,6 +182,9 @@ func passing(err error) bool {
 		if errors.Is(err, final) {
 			return false
 		}
+	}
+	if errors.Is(err, conn.ErrNotSent) && netfail.Dial(err) == netfail.Final {
+		return false
 	}
 	reply, answered := errors.AsType[resp.Error](err)
 	return !answered || !netfail.Denied(reply)
