@@ -188,3 +188,20 @@ func TestListOnTheFake(t *testing.T) {
 		release()
 	})
 }
+
+// A number in a hash that is no lock is not taken for a hold count, with a lease of its own to ask for.
+func TestServerInfoOfLargeNumbers(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
+		c := serverClient(t, s)
+		s.Do("HSET", "settings", "mode", "dark", "visits", "50000")
+		s.Do("HSET", "numbers", "visits", "50000", "a", "1")
+		s.Do("CONFIG", "RESETSTAT")
+		for _, name := range []string{"settings", "numbers"} {
+			_, err := c.ReadWrite(name).Read().Info(t.Context())
+			wantErr(t, "Info of "+name, err, lock.ErrWrongType)
+		}
+		if n := commandCalls(t, s)("pttl"); n != 2 {
+			t.Errorf("%d leases were asked for, want one for each key", n)
+		}
+	})
+}

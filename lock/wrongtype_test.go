@@ -12,13 +12,14 @@ import (
 // What asks about a lock of one kind, or frees it, leaves a key of another kind alone and says so. Kinds that are one to the server
 // stand for each other: those of an RLock, and a semaphore and a latch.
 func TestKeyOfAnotherKind(t *testing.T) {
-	const hash, readWrite, text, number = "hash", "readwrite", "text", "number"
+	const hash, readWrite, text, number, group = "hash", "readwrite", "text", "number", "group"
 	put := map[string][]string{
 		hash:      {"HSET", "job", "00000000-0000-4000-8000-000000000001:7", "2"},
 		readWrite: {"HSET", "job", "mode", "read", "00000000-0000-4000-8000-000000000001:7", "1"},
 		"writing": {"HSET", "job", "mode", "write", "00000000-0000-4000-8000-000000000001:7:write", "1"},
 		text:      {"SET", "job", "00000000-0000-4000-8000-000000000001:7"},
 		number:    {"SET", "job", "3"},
+		group:     {"HSET", "job", "a", "client:7", "a:client:7:expire_time", "3", "a:client:7:lock_count", "1"},
 		"a hash":  {"HSET", "job", "name", "value"},
 		"a list":  {"RPUSH", "job", "1"},
 	}
@@ -42,6 +43,7 @@ func TestKeyOfAnotherKind(t *testing.T) {
 			"Plain":            {plain.Info, plain.ForceUnlock, []string{text}},
 			"PermitSemaphore":  {permits.Info, permits.ReleaseAll, []string{number}},
 			"Semaphore":        {info: c.Semaphore("job").Info, takes: []string{number}},
+			"FasterMulti":      {c.FasterMulti("job", "a").Info, c.FasterMulti("job", "a").ForceUnlock, []string{group}},
 		} {
 			for what, command := range put {
 				w.srv.Do("FLUSHALL")

@@ -21,6 +21,11 @@ func valueOf(c *fakeredis.Call, group, value string) (holder, hold string, ends 
 	return holder, hold, number(text)
 }
 
+// noGroup reports whether the key is a lock of another kind.
+func noGroup(c *fakeredis.Call) bool {
+	return c.Int("HLEN", c.Keys[0]) == 1 || c.Int("HEXISTS", c.Keys[0], "mode") == 1
+}
+
 func modelFasterMultiAcquire(c *fakeredis.Call) any {
 	group, lease := c.Keys[0], c.Args[0]
 	if late := tooLate(c, c.Args[2]); late != nil {
@@ -29,7 +34,7 @@ func modelFasterMultiAcquire(c *fakeredis.Call) any {
 	if c.Int("EXISTS", c.Keys[2]) == 1 {
 		return int64(-1)
 	}
-	if c.Int("HLEN", group) == 1 || c.Int("HEXISTS", group, "mode") == 1 {
+	if noGroup(c) {
 		return otherKind
 	}
 	owner, values := ownerAndValues(c.Args[1])
@@ -141,6 +146,9 @@ func modelFasterMultiForce(c *fakeredis.Call) any {
 	if late := tooLate(c, c.Args[1]); late != nil {
 		return late
 	}
+	if noGroup(c) {
+		return otherKind
+	}
 	taken := int64(0)
 	for value := range strings.FieldsSeq(c.Args[2]) {
 		holder, hold, ends := valueOf(c, c.Keys[0], value)
@@ -159,6 +167,9 @@ func modelFasterMultiForce(c *fakeredis.Call) any {
 }
 
 func modelFasterMultiInfo(c *fakeredis.Call) any {
+	if noGroup(c) {
+		return otherKind
+	}
 	holders := []any{}
 	for value := range strings.FieldsSeq(c.Args[0]) {
 		holder, hold, ends := valueOf(c, c.Keys[0], value)

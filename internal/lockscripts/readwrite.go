@@ -247,12 +247,15 @@ func modelReadWriteForce(c *fakeredis.Call, mode, payload string) any {
 func modelReadWriteInfo(c *fakeredis.Call) any {
 	key := c.Keys[0]
 	left := c.Int("PTTL", key)
-	info := []any{left, ""}
+	mode, _ := c.Do("HGET", key, "mode").(string)
+	if left != -2 && mode != "read" && mode != "write" {
+		return otherKind
+	}
+	info := []any{left, mode}
 	list, _ := c.Do("HGETALL", key).([]any)
 	for pair := range slices.Chunk(list, 2) {
 		owner, count := pair[0].(string), pair[1].(string)
 		if owner == "mode" {
-			info[1] = count
 			continue
 		}
 		longest := readerLeft(c, key, owner, number(count))
@@ -260,9 +263,6 @@ func modelReadWriteInfo(c *fakeredis.Call) any {
 			longest = left
 		}
 		info = append(info, owner, count, longest)
-	}
-	if left != -2 && info[1] == "" {
-		return otherKind
 	}
 	return info
 }

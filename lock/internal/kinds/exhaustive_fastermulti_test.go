@@ -157,7 +157,7 @@ func (m *fasterMultiModel) renew(which []int, lease span, owners ...string) (any
 }
 
 func (m *fasterMultiModel) force(which []int) (any, []message) {
-	if m.alien == "string" {
+	if m.alien != "" {
 		return failure("WRONGTYPE"), nil
 	}
 	taken := 0
@@ -175,7 +175,7 @@ func (m *fasterMultiModel) force(which []int) (any, []message) {
 }
 
 func (m *fasterMultiModel) info(which []int) (any, []message) {
-	if m.alien == "string" {
+	if m.alien != "" {
 		return failure("WRONGTYPE"), nil
 	}
 	list := []any{}

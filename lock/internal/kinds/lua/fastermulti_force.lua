@@ -2,7 +2,7 @@
 -- KEYS  1 group  2 its channel
 -- ARGV  1 publish command  2 when this is too late, in ms since 1970  3 values, with spaces between them
 -- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
---         1 when one of them was taken, else 0. A key of another type is an error and stays.
+--         1 when one of them was taken, else 0. A key of another type or kind is an error and stays.
 local group, channel = KEYS[1], KEYS[2]
 local publish, last, values = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 
@@ -10,6 +10,9 @@ local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if now > last then
     return redis.status_reply('late ' .. string.format('%.0f', now))
+end
+if redis.call('hlen', group) == 1 or redis.call('hexists', group, 'mode') == 1 then
+    return redis.error_reply('WRONGTYPE The key holds a lock of another kind')
 end
 local taken = 0
 for value in string.gmatch(values, '%S+') do

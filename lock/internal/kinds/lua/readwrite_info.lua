@@ -5,13 +5,14 @@
 local lock = KEYS[1]
 local prefix = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
 
-local left, fields = redis.call('pttl', lock), redis.call('hgetall', lock)
-local info = {left, ''}
+local left, mode = redis.call('pttl', lock), redis.call('hget', lock, 'mode')
+if left ~= -2 and mode ~= 'read' and mode ~= 'write' then -- before its numbers are taken for hold counts
+    return redis.error_reply('WRONGTYPE The key holds a lock of another kind')
+end
+local fields, info = redis.call('hgetall', lock), {left, mode or ''}
 for i = 1, #fields, 2 do
     local owner, count = fields[i], fields[i + 1]
-    if owner == 'mode' then
-        info[2] = count
-    else
+    if owner ~= 'mode' then
         local longest = string.sub(owner, -6) == ':write' and left or 0
         for n = 1, tonumber(count) or 0 do
             -- pcall: a server may refuse keys that are not known before.
@@ -22,8 +23,5 @@ for i = 1, #fields, 2 do
         table.insert(info, count)
         table.insert(info, longest)
     end
-end
-if left ~= -2 and info[2] == '' then
-    return redis.error_reply('WRONGTYPE The key holds a lock of another kind')
 end
 return info
