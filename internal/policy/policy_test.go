@@ -47,7 +47,7 @@ var mayImport = map[string][]string{
 	"internal/lockscripts":   {"internal/fakeredis", "script"},
 	"internal/faultproxy":    {"resp", "conn"},
 	"internal/redistest":     {"resp", "conn"},
-	"internal/conformance":   {"resp", "conn", "pubsub", "cluster", "lock"},
+	"internal/conformance":   {"resp", "conn", "pubsub", "cluster", "lock", "lock/leader"},
 	"internal/locktorture":   {},
 	"internal/notls":         {"conn"},
 	"internal/pictures":      {},
