@@ -249,11 +249,11 @@ func (r *request) denied(ctx context.Context, left time.Duration) (granted bool,
 
 // send sends the acquire script of r, and records in r the time until which the request is valid.
 func (r *request) send(ctx context.Context, server conn.Doer, s position) (resp.Value, error) {
-	c := r.client
-	k, keys := r.target.kind, r.target.asking(r)
+	c, k := r.client, r.target.kind
 	last := c.clocks.Last(r.target.name)
 	r.last = max(r.last, last)
 	if k.args == nil && c.remote.Spread == nil { // a shortcut without heap allocations
+		keys := r.target.asking(make([]string, 0, maxKeys), r)
 		if r.target.line == "" {
 			return k.Acquire.Run(remote.Patient(ctx), server, keys, r.lease.Milliseconds(), r.owner, last)
 		}
@@ -263,7 +263,7 @@ func (r *request) send(ctx context.Context, server conn.Doer, s position) (resp.
 	if r.target.line != "" {
 		args = append(args, s.place, s.stand)
 	}
-	return c.scripts.Run(ctx, server, &remote.Call{Script: k.Acquire, Lock: r.target.remote(), Keys: keys, Once: r.waits,
+	return c.scripts.Run(ctx, server, &remote.Call{Script: k.Acquire, Lock: r.target.remote(), Keys: r.target.asking(nil, r), Once: r.waits,
 		MayCome: r.state.mayComeOf(), Args: args, Leaves: k.joins})
 }
 

@@ -47,18 +47,20 @@ func newBounds(timers *sync.WaitGroup) *bounds {
 	return b
 }
 
-// bounded is a context with the values of another context and its own end.
+// bounded is a context with the values of another context and its own end, without a deadline.
 type bounded struct {
-	context.Context
-	done <-chan struct{}
+	values context.Context
+	done   <-chan struct{}
 }
+
+func (b *bounded) Deadline() (time.Time, bool) { return time.Time{}, false }
 
 // Value reports that releases can divide a command with several keys.
 func (b *bounded) Value(key any) any {
 	if key == conn.NoTryAgain {
 		return true
 	}
-	return b.Context.Value(key)
+	return b.values.Value(key)
 }
 
 func (b *bounded) Done() <-chan struct{} { return b.done }
@@ -75,15 +77,12 @@ func (b *bounded) Err() error {
 // bound returns a context with the values of ctx that ends after at least half of most and at most most. Call done
 // after the release.
 func (b *bounds) bound(ctx context.Context, most time.Duration) (bound context.Context, done func()) {
-	if ctx.Done() != nil {
-		ctx = context.WithoutCancel(ctx)
-	}
 	if most >= releaseMax {
 		if end := b.enter(); end != nil {
 			return &bounded{ctx, end}, b.leaves
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, most)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), most)
 	return remote.Dividing(ctx), cancel
 }
 

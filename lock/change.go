@@ -54,7 +54,7 @@ func (h *Handle) change(ctx context.Context, operation string, givesBack bool, a
 
 // makeChange is change without a Trace.
 func (h *Handle) makeChange(ctx context.Context, operation string, givesBack bool, args []any) (int64, error) {
-	c, t := h.client, h.target
+	c, t := h.client, &h.target
 	var done context.CancelFunc
 	if givesBack {
 		ctx, done = c.bounds.bound(ctx, releaseMax)
@@ -111,7 +111,7 @@ func (x *change) run(ctx context.Context) (resp.Value, error) {
 func (x *change) call(last int64) *remote.Call {
 	x.last = max(x.last, last)
 	args := append(append([]any{changeLife.Milliseconds(), x.client.channels.Publishing(x.target.kind.silent)}, x.args...), last)
-	return &remote.Call{Script: x.script, Lock: x.target.remote(), Keys: x.target.with(x.latch), Args: args}
+	return &remote.Call{Script: x.script, Lock: x.target.remote(), Keys: append(x.target.keys(), x.latch), Args: args}
 }
 
 // answered records the server's reply. An unexpected reply is an error.

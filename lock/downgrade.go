@@ -55,9 +55,10 @@ func (l *Lease) downgrade(ctx context.Context) (*Lease, error) {
 		return nil, l.settle(l.notHeld())
 	}
 	start := c.now()
+	read := newTarget(k.twin, l.target.name)
 	r := request{
 		client:  c,
-		target:  newTarget(k.twin, l.target.name),
+		target:  &read,
 		lease:   l.term,
 		renewed: l.renewed,
 		limits:  l.remaining(),

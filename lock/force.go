@@ -3,7 +3,6 @@ package lock
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/lock/internal/remote"
@@ -11,13 +10,13 @@ import (
 )
 
 func (h *Handle) forceUnlock(ctx context.Context) (bool, error) {
-	c, t := h.client, h.target
+	c, t := h.client, &h.target
 	if err := c.channels.Settle(ctx, t.remote()); err != nil {
 		return false, err
 	}
 	holds := c.table.holdsOf(t.hold(), "", nil) // collected before the script, to leave out later holds
 	v, err := c.scripts.RunInTime(ctx, t.name, func(last int64) *remote.Call {
-		return &remote.Call{Script: t.kind.Force, Lock: t.remote(), Keys: t.lined(slices.Clone(t.keys)), Args: t.lineArgs(c, t.valued(c.channels.Publishing(t.kind.silent), last)),
+		return &remote.Call{Script: t.kind.Force, Lock: t.remote(), Keys: t.lined(t.keys()), Args: t.lineArgs(c, t.valued(c.channels.Publishing(t.kind.silent), last)),
 			Leaves: true, Tells: true}
 	})
 	if err != nil {

@@ -36,7 +36,7 @@ func (c *Client) ForceUnlockOwner(ctx context.Context, name, owner string) (bool
 	}
 	k := seen.kindOf(owner)
 	h := c.handle(k, name)
-	t := h.target
+	t := &h.target
 	if err := c.channels.Settle(ctx, t.remote()); err != nil {
 		return false, err
 	}
@@ -69,12 +69,12 @@ func (c *Client) ForceUnlockOwner(ctx context.Context, name, owner string) (bool
 
 // dispossess takes all holds of an owner back, as the undo of an acquire does. reads is the number of read holds.
 func (h *Handle) dispossess(ctx context.Context, owner string, reads int64) (resp.Value, error) {
-	c, t := h.client, h.target
+	c, t := h.client, &h.target
 	latch := newLatch(t)
-	keys := t.with(latch)
+	keys := append(t.keys(), latch)
 	if t.kind.Reads {
 		leases := kinds.ReadLeases(t.name, strings.TrimSuffix(owner, t.kind.Suffix), max(1, reads))
-		keys = append(append(slices.Clone(t.keys), leases[0], latch), leases[1:]...)
+		keys = append(append(t.keys(), leases[0], latch), leases[1:]...)
 	}
 	r := request{client: c, target: t, lease: c.cfg.Lease, owner: owner}
 	return c.scripts.RunInTime(ctx, t.name, func(last int64) *remote.Call {

@@ -6,7 +6,7 @@ import "context"
 // holds nothing itself, and may be shared by any number of goroutines.
 type Handle struct {
 	client *Client
-	target *target
+	target target
 	err    error // why the name is invalid; nil if valid
 }
 
@@ -47,7 +47,7 @@ func (h *Handle) Lock(ctx context.Context, opts ...Option) (*Lease, error) {
 // lock acquires the lock, or returns a waiter. The request is not on the stack of the wait.
 func (h *Handle) lock(ctx context.Context, opts []Option) (*Lease, *waiter, error) {
 	var r request
-	if err := r.fill(h.client, h.target, opts); err != nil {
+	if err := r.fill(h.client, &h.target, opts); err != nil {
 		return nil, nil, err
 	}
 	w, err := r.obtain(ctx)
@@ -66,7 +66,7 @@ func (h *Handle) TryLock(ctx context.Context, opts ...Option) (*Lease, error) {
 		return h.tryLockTraced(ctx, opts)
 	}
 	var r request
-	if err := r.fill(h.client, h.target, opts); err != nil {
+	if err := r.fill(h.client, &h.target, opts); err != nil {
 		return nil, err
 	}
 	if err := r.tryObtain(ctx); err != nil {
@@ -108,7 +108,7 @@ func (h *Handle) Info(ctx context.Context) (Info, error) {
 // lockTraced is Lock for a Trace.
 func (h *Handle) lockTraced(ctx context.Context, opts []Option) (lease *Lease, err error) {
 	var r request
-	if err := r.fill(h.client, h.target, opts); err != nil {
+	if err := r.fill(h.client, &h.target, opts); err != nil {
 		return nil, err
 	}
 	ctx = r.beginTrace(ctx, false)
@@ -124,7 +124,7 @@ func (h *Handle) lockTraced(ctx context.Context, opts []Option) (lease *Lease, e
 // tryLockTraced is TryLock for a Trace.
 func (h *Handle) tryLockTraced(ctx context.Context, opts []Option) (*Lease, error) {
 	var r request
-	if err := r.fill(h.client, h.target, opts); err != nil {
+	if err := r.fill(h.client, &h.target, opts); err != nil {
 		return nil, err
 	}
 	ctx = r.beginTrace(ctx, true)

@@ -126,7 +126,7 @@ func (l *Lease) handOver(ctx context.Context, to *waiter) (resp.Value, error) {
 	p := &passed{start: c.now(), latch: newLatch(t), last: c.clocks.Last(t.name)}
 	p.series = l.series.next()
 	args := append(next.args(next.lease.Milliseconds(), l.owner, next.owner, latchLife.Milliseconds()), p.last)
-	v, err := t.kind.HandOver.Run(ctx, c.server, append(t.passing(l.latch), p.latch), args...)
+	v, err := t.kind.HandOver.Run(ctx, c.server, append(t.passing(make([]string, 0, maxKeys)), l.latch, p.latch), args...)
 	switch {
 	case err != nil:
 		p.unknown = remote.Uncertain(err)

@@ -89,7 +89,8 @@ func inspect(ctx context.Context, c *Client, name string) (inspected, error) {
 		if seen.Shape == ShapeReadWrite {
 			parse = parseBothHalves
 		}
-		v, err = c.scripts.RunOnce(ctx, &remote.Call{Script: k.Info, Lock: newTarget(k, name).remote(), Keys: newTarget(k, name).seeing(), Leaves: true})
+		t := newTarget(k, name)
+		v, err = c.scripts.RunOnce(ctx, &remote.Call{Script: k.Info, Lock: t.remote(), Keys: t.seeing(nil), Leaves: true})
 		if err == nil {
 			if seen.Info, err = parse(v); err != nil {
 				return seen, err

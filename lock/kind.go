@@ -63,32 +63,22 @@ type target struct {
 	waits   string                                            // the name of the line in this process
 	values  string                                            // the fields of the values of a group, with spaces between them; "" for other kinds
 	lease   string                                            // KEYS of renew
-	keys    []string                                          // KEYS of force: the lock, its channel, the kind's own
-	first   []string                                          // KEYS of info, and of an acquire without a latch
+	token   string                                            // the key of the last token; "" for none
+	own     []string                                          // the kind's own keys
 	backoff func(looks int, last time.Duration) time.Duration // of a silent kind: the pause after looks, and a pause of last
 }
 
-func newTarget(k *kind, name string) *target {
-	t := &target{
-		kind:    k,
-		name:    name,
-		waits:   name,
-		channel: k.Channel(name),
-	}
-	if k.Quit != nil {
-		t.line = kinds.LineKey(name)
-	}
-	if t.lease = name; k.Lease != nil {
+func newTarget(k *kind, name string) target {
+	t := target{kind: k, name: name, waits: name, lease: name}
+	t.channel, t.line = k.ChannelAndLine(name)
+	if k.Lease != nil {
 		t.lease = k.Lease(name)
 	}
-	t.keys = []string{name, t.channel}
-	t.first = t.keys[:1]
 	if k.Token != nil {
-		t.first = []string{name, k.Token(name)}
+		t.token = k.Token(name)
 	}
 	if k.Keys != nil {
-		t.keys = append(t.keys, k.Keys(name)...)
-		t.first = t.keys
+		t.own = k.Keys(name)
 	}
 	return t
 }
@@ -112,17 +102,21 @@ func (t *target) remote() remote.Lock {
 
 // info asks the server for the state of the lock.
 func (t *target) info(ctx context.Context, scripts *remote.Runner) (Info, error) {
-	v, err := scripts.RunOnce(ctx, &remote.Call{Script: t.kind.Info, Lock: t.remote(), Keys: t.seeing(), Args: t.valued(), Leaves: true})
+	v, err := scripts.RunOnce(ctx, &remote.Call{Script: t.kind.Info, Lock: t.remote(), Keys: t.seeing(nil), Args: t.valued(), Leaves: true})
 	if err != nil {
 		return Info{}, serverError(err)
 	}
 	return t.kind.parseInfo(v)
 }
 
-// with returns the target's keys followed by a latch.
-func (t *target) with(latch string) []string {
-	keys := make([]string, 0, 8)
-	return append(append(keys, t.keys...), latch)
+// maxKeys is the number of KEYS of most scripts, at most.
+const maxKeys = 8
+
+// keys returns the KEYS of force: the lock, its channel and the kind's own.
+func (t *target) keys() []string { return t.appendKeys(make([]string, 0, maxKeys)) }
+
+func (t *target) appendKeys(dst []string) []string {
+	return append(append(dst, t.name, t.channel), t.own...)
 }
 
 // of returns the KEYS of a script about one owner. If the owner is an [Owner], the caller has its turn. For a
@@ -130,7 +124,7 @@ func (t *target) with(latch string) []string {
 // follow.
 func (t *target) of(owner string, state *ownerState, latch string) []string {
 	if !t.kind.Reads {
-		return t.with(latch)
+		return append(t.keys(), latch)
 	}
 	holds := int64(1)
 	if state != nil {
@@ -141,22 +135,21 @@ func (t *target) of(owner string, state *ownerState, latch string) []string {
 		holds += state.tallies[read].count
 	}
 	leases := kinds.ReadLeases(t.name, strings.TrimSuffix(owner, t.kind.Suffix), holds)
-	keys := append(make([]string, 0, len(t.keys)+1+len(leases)), t.keys...)
-	return append(append(keys, leases[0], latch), leases[1:]...)
+	return append(append(t.keys(), leases[0], latch), leases[1:]...)
 }
 
-// asking returns the KEYS of acquire.
-func (t *target) asking(r *request) []string {
+// asking appends the KEYS of acquire to dst, which is empty.
+func (t *target) asking(dst []string, r *request) []string {
 	switch {
 	case t.kind.Reads:
-		return t.of(r.owner, r.state, r.latch)
+		return append(dst, t.of(r.owner, r.state, r.latch)...)
 	case r.latch == "":
-		return t.first
+		return t.seeing(dst)
 	}
-	return t.lined(t.passing(r.latch))
+	return t.lined(append(t.passing(dst), r.latch))
 }
 
-// lined returns keys followed by the key of the line, if the kind has a line.
+// lined appends the key of the line to keys, if the kind has a line.
 func (t *target) lined(keys []string) []string {
 	if t.line == "" {
 		return keys
@@ -164,20 +157,23 @@ func (t *target) lined(keys []string) []string {
 	return append(keys, t.line)
 }
 
-// passing returns the KEYS of handover.
-func (t *target) passing(latch string) []string {
-	if t.kind.Token != nil {
-		return []string{t.name, t.first[1], latch}
+// passing appends the KEYS of handover without latches to dst, which is empty.
+func (t *target) passing(dst []string) []string {
+	if t.token != "" {
+		return append(dst, t.name, t.token)
 	}
-	return t.with(latch)
+	return t.appendKeys(dst)
 }
 
-// seeing returns the KEYS of info.
-func (t *target) seeing() []string {
-	if t.kind.Token != nil {
-		return t.first
+// seeing appends the KEYS of info, and of an acquire without a latch, to dst, which is empty.
+func (t *target) seeing(dst []string) []string {
+	switch {
+	case t.token != "":
+		return append(dst, t.name, t.token)
+	case t.own != nil:
+		return t.appendKeys(dst)
 	}
-	return t.keys
+	return append(dst, t.name)
 }
 
 // shares reports whether t and other are locks of one group with a value in common, or locks without values.

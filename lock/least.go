@@ -44,7 +44,7 @@ func (l *Lease) rest() time.Duration {
 func (l *Lease) keepCall(rest time.Duration, last int64) *remote.Call {
 	t := l.target
 	ms := (rest-1)/time.Millisecond + 1 // rounded up, without overflow
-	return &remote.Call{Script: t.kind.Keep, Lock: t.remote(), Keys: t.with(l.latch), Leaves: true, Tells: true, Apart: &l.unlatched, Owner: l.owner,
+	return &remote.Call{Script: t.kind.Keep, Lock: t.remote(), Keys: append(t.keys(), l.latch), Leaves: true, Tells: true, Apart: &l.unlatched, Owner: l.owner,
 		Args: []any{int64(ms), l.owner, l.client.channels.Publishing(t.kind.silent), latchLife.Milliseconds(), l.repeated, last, l.successor()}}
 }
 

@@ -171,7 +171,8 @@ func inform(ctx context.Context, server conn.Doer, locks []Listed) ([]Listed, er
 	calls := make([]script.Call, len(locks))
 	for i, l := range locks {
 		k := l.Shape.kind()
-		calls[i] = k.Info.Call(newTarget(k, l.Name).seeing())
+		t := newTarget(k, l.Name)
+		calls[i] = k.Info.Call(t.seeing(nil))
 	}
 	replies, err := script.RunBatch(ctx, server, calls)
 	if err != nil {

@@ -236,7 +236,7 @@ func (m *Multi) plan(opts []Option) (*multiPlan, error) {
 		}
 	}
 	for i, h := range m.members {
-		if _, err := newRequest(h.client, h.target, p.opts[i]); err != nil {
+		if _, err := newRequest(h.client, &h.target, p.opts[i]); err != nil {
 			return nil, err
 		}
 		p.patience = max(p.patience, h.client.cfg.Lease)

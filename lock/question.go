@@ -135,7 +135,7 @@ func (c *Client) ownHolder(t *target) *seenHolder {
 func (c *Client) askHolder(ctx context.Context, t *target) *seenHolder {
 	ctx, cancel := context.WithTimeout(ctx, questionLead/2)
 	defer cancel()
-	v, err := t.kind.Info.Run(ctx, c.server, t.seeing(), t.valued()...)
+	v, err := t.kind.Info.Run(ctx, c.server, t.seeing(nil), t.valued()...)
 	if err != nil {
 		return nil
 	}

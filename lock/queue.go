@@ -16,7 +16,7 @@ import (
 func (r *request) pass(ctx context.Context) bool {
 	c := r.client
 	t := r.target
-	v, err := t.kind.Pass.Run(remote.Patient(ctx), c.server, t.keys, r.owner, c.channels.Publishing(t.kind.silent), c.channels.CountsListeners(t.kind.silent))
+	v, err := t.kind.Pass.Run(remote.Patient(ctx), c.server, t.keys(), r.owner, c.channels.Publishing(t.kind.silent), c.channels.CountsListeners(t.kind.silent))
 	mine, failed := v.Bool()
 	return err == nil && failed == nil && mine
 }

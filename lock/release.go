@@ -211,7 +211,7 @@ func (l *Lease) runRelease(ctx context.Context) (resp.Value, error) {
 		return c.scripts.RunInTime(ctx, t.name, l.releaseCall)
 	}
 	ctx = remote.Dividing(ctx) // the same steps as Runner.Run, without allocations
-	v, err := t.kind.Single.Run(ctx, c.server, t.lined(t.with(l.latch)), 0, l.owner, c.channels.Publishing(t.kind.silent), latchLife.Milliseconds(), l.repeated,
+	v, err := t.kind.Single.Run(ctx, c.server, t.lined(append(t.keys(), l.latch)), 0, l.owner, c.channels.Publishing(t.kind.silent), latchLife.Milliseconds(), l.repeated,
 		c.channels.ListenersKnown(t.kind.silent), c.id, way.place, way.stand)
 	if remote.Refused(err) {
 		return c.scripts.Divide(ctx, c.server, l.releaseCall(0), err)

@@ -105,7 +105,7 @@ func (s *Semaphore) request(n int, opts []Option) (request, error) {
 	if err := s.count("permits", n, 0); err != nil {
 		return request{}, err
 	}
-	r, err := newRequest(s.handle.client, s.handle.target, opts)
+	r, err := newRequest(s.handle.client, &s.handle.target, opts)
 	r.permits, r.lease = n, changeFor
 	return r, err
 }

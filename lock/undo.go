@@ -2,7 +2,6 @@ package lock
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/lockwire/lockwire/lock/internal/cleanup"
@@ -109,7 +108,7 @@ func (l *leaving) Finish(error)          {}
 func (l *leaving) Count(*cleanup.Given)  {} // the place expires
 func (l *leaving) Call() *remote.Call {
 	c, t := l.client, l.target
-	return &remote.Call{Script: t.kind.Quit, Lock: t.remote(), Keys: t.lined(slices.Clone(t.keys)), Leaves: true, Tells: true,
+	return &remote.Call{Script: t.kind.Quit, Lock: t.remote(), Keys: t.lined(t.keys()), Leaves: true, Tells: true,
 		Args: []any{c.channels.Publishing(t.kind.silent), c.channels.ListenersKnown(t.kind.silent), c.id, l.place}}
 }
 

@@ -26,7 +26,7 @@ func CountDown() *Kind { return countDown.Get() }
 func newCountDown() *Kind {
 	return &Kind{
 		Name:    "latch",
-		Channel: countDownChannel,
+		channel: countdownPrefix,
 		Acquire: script.Named("latch_acquire", latchAcquire),
 		More: map[string]*script.Script{
 			"set":    script.Named("latch_set", latchSet),

@@ -38,7 +38,7 @@ func NonReentrantFair() *Kind { return nonReentrantFair.Get() }
 func newFair() *Kind {
 	return &Kind{
 		Name:    "fair",
-		Channel: lockChannel,
+		channel: channelPrefix,
 		Keys:    fairKeys,
 		Acquire: script.Named("fair_acquire", fairAcquire),
 		Release: script.Named("fair_release", fairRelease),

@@ -35,7 +35,7 @@ func FasterMulti() *Kind { return fasterMulti.Get() }
 func newFasterMulti() *Kind {
 	return &Kind{
 		Name:    "fastermulti",
-		Channel: lockChannel,
+		channel: channelPrefix,
 		Acquire: script.Named("fastermulti_acquire", fasterMultiAcquire),
 		Release: script.Named("fastermulti_release", fasterMultiRelease),
 		Undo:    script.Named("fastermulti_undo", fasterMultiUndo),

@@ -31,24 +31,24 @@ const ForcedChannel = "lockwire_forced"
 // writersPrefix is the prefix of a key unknown to Redisson.
 const writersPrefix = "lockwire_rwlock_writers"
 
-// prefixName applies Redisson's rule for prefixed names: a name with a brace is assumed to have its own hash tag, and
+// appendPrefixed applies Redisson's rule for prefixed names: a name with a brace is assumed to have its own hash tag, and
 // any other name becomes the tag.
-func prefixName(prefix, name string) string {
+func appendPrefixed(dst []byte, prefix, name string) []byte {
+	dst = append(append(dst, prefix...), ':')
 	if strings.Contains(name, "{") {
-		return prefix + ":" + name
+		return append(dst, name...)
 	}
-	return prefix + ":{" + name + "}"
+	return append(append(append(dst, '{'), name...), '}')
+}
+
+func prefixName(prefix, name string) string {
+	var buf [128]byte
+	return string(appendPrefixed(buf[:0], prefix, name))
 }
 
 // AppendLatch appends the beginning of the keys of a lock's latches; a request id completes the key.
 func AppendLatch(dst []byte, name string) []byte {
-	dst = append(dst, LatchPrefix...)
-	if strings.Contains(name, "{") {
-		dst = append(append(dst, ':'), name...)
-	} else {
-		dst = append(append(append(dst, ":{"...), name...), '}')
-	}
-	return append(dst, ':')
+	return append(appendPrefixed(dst, LatchPrefix, name), ':')
 }
 
 // suffixName applies the rule of prefixName to a suffix.
@@ -74,9 +74,6 @@ func ShapeKeys(name string) []string {
 	return []string{name, prefixName(tokenPrefix, name), prefixName(queuePrefix, name), suffixName(name, permitsSuffix)}
 }
 
-// LineKey returns the key of the line of waiting processes.
-func LineKey(name string) string { return prefixName(linePrefix, name) }
-
 func tokenKey(name string) string { return prefixName(tokenPrefix, name) }
 
 // fairKeys returns the keys of the queue.
@@ -84,16 +81,23 @@ func fairKeys(name string) []string {
 	return []string{prefixName(queuePrefix, name), prefixName(timeoutPrefix, name), prefixName(idlePrefix, name)}
 }
 
-func lockChannel(name string) string { return prefixName(channelPrefix, name) }
-
-func semaphoreChannel(name string) string { return prefixName(semaphorePrefix, name) }
+// ChannelAndLine returns the lock's channel and the key of its line of waiting processes, "" for none, in one allocation.
+func (k *Kind) ChannelAndLine(name string) (channel, line string) {
+	var buf [256]byte
+	text := appendPrefixed(buf[:0], k.channel, name)
+	if k.channel == countdownPrefix { // wraps every name, even a name with braces: see lock.CountDownLatch
+		text = append(append(append(append(buf[:0], countdownPrefix...), '{'), name...), '}')
+	}
+	length := len(text)
+	if k.Quit != nil {
+		text = appendPrefixed(text, linePrefix, name)
+	}
+	both := string(text)
+	return both[:length], both[length:]
+}
 
 // permitsKeys returns the key of the sorted set of taken permits.
 func permitsKeys(name string) []string { return []string{suffixName(name, permitsSuffix)} }
-
-// countDownChannel wraps every name, even a name with braces: see lock.CountDownLatch.
-func countDownChannel(name string) string { return countdownPrefix + "{" + name + "}" }
-func readWriteChannel(name string) string { return prefixName(readWritePrefix, name) }
 
 func readWriteKeys(name string) []string { return []string{prefixName(writersPrefix, name)} }
 

@@ -17,7 +17,7 @@ import "github.com/lockwire/lockwire/script"
 //   - Scripts with an effect also get the end of the request's validity.
 type Kind struct {
 	Name    string
-	Channel func(name string) string
+	channel string                     // prefix of the channel's name
 	Keys    func(name string) []string // own keys; nil for none
 	Token   func(name string) string   // the key of the last token, KEYS[2] of Acquire, HandOver and Info; nil for none
 	Lease   func(name string) string   // the key with the lease, for Renew; nil for the lock

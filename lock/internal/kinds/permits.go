@@ -65,7 +65,7 @@ func Permits() *Kind { return permits.Get() }
 func newSemaphore() *Kind {
 	return &Kind{
 		Name:    "semaphore",
-		Channel: semaphoreChannel,
+		channel: semaphorePrefix,
 		Acquire: script.Named("semaphore_acquire", semaphoreAcquire),
 		Undo:    script.Named("semaphore_undo", semaphoreUndo),
 		Info:    script.Named("semaphore_info", semaphoreInfo),
@@ -80,7 +80,7 @@ func newSemaphore() *Kind {
 func newPermits() *Kind {
 	return &Kind{
 		Name:    "permits",
-		Channel: semaphoreChannel,
+		channel: semaphorePrefix,
 		Keys:    permitsKeys,
 		Lease:   func(name string) string { return permitsKeys(name)[0] },
 		Acquire: script.Named("permits_acquire", permitsAcquire),

@@ -35,7 +35,7 @@ func Plain() *Kind { return plain.Get() }
 func newPlain() *Kind {
 	return &Kind{
 		Name:    "plain",
-		Channel: lockChannel,
+		channel: channelPrefix,
 		Acquire: script.Named("plain_acquire", plainAcquire),
 		Release: script.Named("plain_release", plainRelease),
 		Keep:    script.Named("plain_keep", plainKeep),

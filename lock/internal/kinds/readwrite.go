@@ -57,7 +57,7 @@ const writeSuffix = ":write"
 func newRead() *Kind {
 	return &Kind{
 		Name:    "read",
-		Channel: readWriteChannel,
+		channel: readWritePrefix,
 		Keys:    readWriteKeys,
 		Reads:   true,
 		Acquire: script.Named("read_acquire", readAcquire),
@@ -72,7 +72,7 @@ func newRead() *Kind {
 func newWrite() *Kind {
 	return &Kind{
 		Name:      "write",
-		Channel:   readWriteChannel,
+		channel:   readWritePrefix,
 		Keys:      readWriteKeys,
 		Reads:     true,
 		Suffix:    writeSuffix,

@@ -67,7 +67,7 @@ func Fenced() *Kind { return fenced.Get() }
 func newReentrant() *Kind {
 	return &Kind{
 		Name:     "reentrant",
-		Channel:  lockChannel,
+		channel:  channelPrefix,
 		Acquire:  script.Named("reentrant_acquire", lined(reentrantAcquire)),
 		Release:  script.Named("reentrant_release", lined(reentrantRelease)),
 		Undo:     script.Named("reentrant_undo", lined(reentrantUndo)),
