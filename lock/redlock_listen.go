@@ -121,7 +121,7 @@ func (l *listener) askHolder(ctx context.Context, votes []vote) {
 	found := make([]*seenHolder, len(votes))
 	_ = atOnce(l.lock.nodes, func(i int, h *Handle) error {
 		if votes[i].verdict == voteRefused {
-			found[i] = h.client.askHolder(ctx, h.target)
+			found[i] = h.client.askHolder(ctx, &h.target)
 		}
 		return nil
 	})
