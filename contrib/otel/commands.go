@@ -33,11 +33,14 @@ func (t *Telemetry) commandStart(ctx context.Context, s conn.CommandStart) conte
 	return ctx
 }
 
-// unsampled reports whether ctx has a span of this process that is not recorded. Such a span gets no children.
+// unsampled reports whether ctx has a span of this process that is not recorded, or is unseen. Such a span gets no children.
 func unsampled(ctx context.Context) bool {
 	span := trace.SpanFromContext(ctx)
 	parent := span.SpanContext()
-	return !span.IsRecording() && parent.IsValid() && !parent.IsRemote() && !parent.IsSampled()
+	if !parent.IsValid() {
+		return ctx.Value(unseen{}) != nil
+	}
+	return !span.IsRecording() && !parent.IsRemote() && !parent.IsSampled()
 }
 
 // operation is the beginning of the spans of one operation.
@@ -57,15 +60,9 @@ func newOperation(name, script string) operation {
 
 func (t *Telemetry) commandEnd(ctx context.Context, e conn.CommandEnd) {
 	status, class := errorOf(e.Err)
-	name := e.Operation()
-	t.m.operations.Record(ctx, e.Elapsed.Seconds(), t.series.of(series{"db", name, e.Script, e.Server, status, class}, func() options {
-		host, port := split(e.Server)
-		attributes := []attribute.KeyValue{system, attribute.String("db.operation.name", name)}
-		if e.Script != "" {
-			attributes = append(attributes, attribute.String("db.stored_procedure.name", e.Script))
-		}
-		return newOptions(append(append(attributes, serverOf(host, port, e.DB)...), errorAttributes(status, class)...))
-	}).record...)
+	if t.m.operations.Enabled(ctx) {
+		t.measure(ctx, &e, status, class)
+	}
 	if t.cfg.NoCommands {
 		return
 	}
@@ -81,6 +78,19 @@ func (t *Telemetry) commandEnd(ctx context.Context, e conn.CommandEnd) {
 		}
 	}
 	span.End()
+}
+
+// measure records the duration of a call.
+func (t *Telemetry) measure(ctx context.Context, e *conn.CommandEnd, status, class string) {
+	name := e.Operation()
+	t.m.operations.Record(ctx, e.Elapsed.Seconds(), t.series.of(series{"db", name, e.Script, e.Server, status, class}, func() options {
+		host, port := split(e.Server)
+		attributes := []attribute.KeyValue{system, attribute.String("db.operation.name", name)}
+		if e.Script != "" {
+			attributes = append(attributes, attribute.String("db.stored_procedure.name", e.Script))
+		}
+		return newOptions(append(append(attributes, serverOf(host, port, e.DB)...), errorAttributes(status, class)...))
+	}).record...)
 }
 
 // serverOf returns the attributes of a server and its database.

@@ -16,6 +16,9 @@ type hold struct {
 	name string
 }
 
+// unseen is the key of a context value: the call gets no spans.
+type unseen struct{}
+
 // callerKey is the key of the caller's span in the context of an acquire.
 type callerKey struct{}
 
@@ -106,6 +109,16 @@ func (t *Telemetry) beginHold(ctx context.Context, e lock.AcquireEnd) {
 	t.names[e.Name] = h
 }
 
+// holdOf returns the span of a hold; nil if there is none.
+func (t *Telemetry) holdOf(l *lock.Lease) trace.Span {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if h := t.holds[l]; h != nil {
+		return h.span
+	}
+	return nil
+}
+
 // endHold ends the span of a hold, and returns it to be completed; nil if there is none.
 func (t *Telemetry) endHold(l *lock.Lease) trace.Span {
 	t.mu.Lock()
@@ -124,6 +137,13 @@ func (t *Telemetry) endHold(l *lock.Lease) trace.Span {
 func (t *Telemetry) releaseStart(ctx context.Context, s lock.ReleaseStart) context.Context {
 	if unsampled(ctx) {
 		return ctx
+	}
+	if s.Held != nil && !trace.SpanContextFromContext(ctx).IsValid() {
+		held := t.holdOf(s.Held)
+		if held == nil {
+			return context.WithValue(ctx, unseen{}, true) // the sampler has decided at the acquire
+		}
+		ctx = trace.ContextWithSpan(ctx, held)
 	}
 	ctx, span := t.tracer.Start(ctx, "lock.release")
 	if span.IsRecording() {

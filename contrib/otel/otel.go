@@ -11,7 +11,7 @@
 //   - lock.acquire, from the call of Lock or TryLock to its return. The span of a waiter links to the span lock.hold of the
 //     holder, if a lock of the same process.
 //   - lock.hold, from the grant to Unlock or to the loss, under the span of the caller of Lock
-//   - lock.release, of Unlock
+//   - lock.release, of Unlock; under lock.hold if the caller has no span, and then only if lock.hold is recorded
 //   - a client span for each call of the connection, by the conventions for database clients; a call of Lock or Unlock is
 //     its parent
 //
@@ -21,6 +21,8 @@
 //     .timeouts, by the conventions for database clients
 //   - lock.acquire.duration, lock.hold.duration, lock.held, lock.waiting, lock.losses, lock.handovers, lock.renewals,
 //     lock.renewal.lateness, lock.releases.pending, lock.grants.unacknowledged
+//
+// OPERATIONS.md of the root module has the price of all this.
 //
 // The name of a lock is an attribute of spans, unless Config.HideNames is set, and never of metrics. The attribute
 // lock.group of spans and metrics is the result of Config.Group.
