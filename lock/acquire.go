@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
-	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/lock/internal/cleanup"
 	"github.com/lockwire/lockwire/lock/internal/clock"
 	"github.com/lockwire/lockwire/lock/internal/remote"
@@ -101,18 +100,6 @@ func (r *request) ready(ctx context.Context) error {
 		return r.gaveUp(ctx)
 	}
 	return err
-}
-
-// ended returns the reason for the end of ctx.
-func ended(ctx context.Context) error { return netfail.Ended(ctx) }
-
-func (c *Client) isClosed() bool {
-	select {
-	case <-c.done:
-		return true
-	default:
-		return false
-	}
 }
 
 // crowded reports whether r has to stand in line: somebody in this process has the lock or waits for it. An owner
@@ -253,7 +240,7 @@ func (r *request) send(ctx context.Context, server conn.Doer, s position) (resp.
 	last := c.clocks.Last(r.target.name)
 	r.last = max(r.last, last)
 	if k.args == nil && c.remote.Spread == nil { // a shortcut without heap allocations
-		keys := r.target.asking(make([]string, 0, maxKeys), r)
+		keys := r.keys(make([]string, 0, maxKeys))
 		if r.target.line == "" {
 			return k.Acquire.Run(remote.Patient(ctx), server, keys, r.lease.Milliseconds(), r.owner, last)
 		}
@@ -263,7 +250,7 @@ func (r *request) send(ctx context.Context, server conn.Doer, s position) (resp.
 	if r.target.line != "" {
 		args = append(args, s.place, s.stand)
 	}
-	return c.scripts.Run(ctx, server, &remote.Call{Script: k.Acquire, Lock: r.target.remote(), Keys: r.target.asking(nil, r), Once: r.waits,
+	return c.scripts.Run(ctx, server, &remote.Call{Script: k.Acquire, Lock: r.target.remote(), Keys: r.keys(nil), Once: r.waits,
 		MayCome: r.state.mayComeOf(), Args: args, Leaves: k.joins})
 }
 
@@ -293,24 +280,6 @@ func (r *request) acknowledged(ctx context.Context, ack *remote.Acked, err *erro
 	return failed == nil
 }
 
-// untilClose returns a context that ends with ctx or with the client.
-func (c *Client) untilClose(ctx context.Context) (context.Context, context.CancelFunc) {
-	if ctx.Done() == nil {
-		return c.life, func() {}
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(c.life, cancel)
-	return ctx, func() { stop(); cancel() }
-}
-
-// args returns the ARGV common to all kinds, followed by the kind's own.
-func (r *request) args(common ...any) []any {
-	if own := r.target.kind.args; own != nil {
-		return append(common, own(*r)...)
-	}
-	return common
-}
-
 // granted makes a lease of the server's grant, unless the lease has already ended or the client is closed.
 func (r *request) granted(start clock.Instant, count, token int64) (bool, time.Duration, error) {
 	c := r.client
@@ -326,7 +295,7 @@ func (r *request) granted(start clock.Instant, count, token int64) (bool, time.D
 	l.token = token
 	key := r.target.hold()
 	if r.state != nil {
-		l.tallied = r.state.grant(key, count)
+		l.tallied = r.state.grant(key, count, c.table.holds)
 	}
 	var refused error
 	if l.since = c.now(); start.Elapsed(l.since) >= validity(l.term) {
@@ -377,15 +346,6 @@ func (r *request) doubt() {
 	}
 }
 
-// endDoubt ends the doubt after a grant, or after the undo has begun.
-func (r *request) endDoubt() {
-	c := r.client
-	if r.unsure {
-		r.unsure = false
-		c.calls.leave(r.permits)
-	}
-}
-
 // withdraw removes an abandoned request from the server's queue, or retracts the announcement of its wait.
 func (r *request) withdraw() {
 	c := r.client
@@ -405,8 +365,3 @@ func (r *request) withdraw() {
 	c.cleanup.Take(cleanup.NewJob(&undo{request: leaving}, time.Now().Add(r.lease), false))
 }
 
-func (r *request) giveTurn() {
-	if r.state != nil {
-		r.state.give()
-	}
-}

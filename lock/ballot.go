@@ -63,7 +63,7 @@ func (r *Redlock) ask(ctx context.Context, c candidacy, ended func()) (lease *Le
 	n := len(r.nodes)
 	b := &ballot{lock: r, ask: c, ended: ended, start: time.Now(), done: make(chan struct{}), votes: make([]vote, n), missing: n}
 	if r.nodes[0].target.kind == plainKind.Get() {
-		b.owner = plainOwner(request{})
+		b.owner = plainOwner(0)
 	}
 	for _, h := range r.nodes {
 		if !h.client.background(func() { b.vote(h) }) {

@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -116,6 +117,23 @@ func (c *Client) ID() string { return c.id }
 // Server returns the Server passed to New, for commands on keys beside the locks.
 func (c *Client) Server() Server { return c.server }
 
+// NewOwner returns a new owner, unique among all owners of all clients.
+func (c *Client) NewOwner() Owner {
+	return Owner{&ownerState{
+		id:      c.nextOwner(),
+		done:    c.done,
+		turn:    make(chan struct{}, 1),
+		tallies: make(map[entryKey]tally),
+	}}
+}
+
+func (c *Client) nextOwner() string {
+	var buf [64]byte
+	b := append(buf[:0], c.id...)
+	b = append(b, ':')
+	return string(strconv.AppendInt(b, c.owners.Add(1), 10))
+}
+
 // know makes the records of what the client knows of its server.
 func (c *Client) know() {
 	c.log = &logs.Log{Logger: c.cfg.Logger, Show: c.cfg.ShowName}
@@ -130,6 +148,16 @@ func (c *Client) know() {
 	c.scripts = remote.NewRunner(s, c.clocks, c.channels)
 }
 
+// isClosed reports whether Close has begun.
+func (c *Client) isClosed() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
+}
+
 // background runs fn in a goroutine that Close waits for. If the client is closed, background does nothing and
 // reports false.
 func (c *Client) background(fn func()) bool {
@@ -140,6 +168,16 @@ func (c *Client) background(fn func()) bool {
 	}
 	c.tasks.Go(fn)
 	return true
+}
+
+// untilClose returns a context that ends with ctx or with the client.
+func (c *Client) untilClose(ctx context.Context) (context.Context, context.CancelFunc) {
+	if ctx.Done() == nil {
+		return c.life, func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(c.life, cancel)
+	return ctx, func() { stop(); cancel() }
 }
 
 // now returns the present on all clocks that measure leases.

@@ -7,9 +7,6 @@ import (
 	"github.com/lockwire/lockwire/conn"
 )
 
-// MinLease is the shortest lease that a caller may ask for. A shorter lease would end before its holder could use it.
-const MinLease = 10 * time.Millisecond
-
 // Config configures a [Client]. The zero Config is ready to use.
 type Config struct {
 	// Lease is the lease of a lock under the watchdog, counted from the last renewal: after the death of its holder a

@@ -75,7 +75,7 @@ func (l *Lease) downgrade(ctx context.Context) (*Lease, error) {
 	v, err := c.scripts.RunInTime(ctx, r.target.name, func(last int64) *remote.Call {
 		r.last = max(r.last, last)
 		args := []any{r.lease.Milliseconds(), r.owner, c.channels.Publishing(r.target.kind.silent), l.resting(), last}
-		return &remote.Call{Script: k.Downgrade, Lock: r.target.remote(), Keys: r.target.of(r.owner, r.state, r.latch), Args: args, MayCome: r.state.mayComeOf()}
+		return &remote.Call{Script: k.Downgrade, Lock: r.target.remote(), Keys: r.target.of(r.owner, r.state.count(r.target.reads()), r.latch), Args: args, MayCome: r.state.mayComeOf()}
 	})
 	if err != nil {
 		return nil, l.undoDowngrade(&r, start, remote.Uncertain(err), serverError(err))
@@ -98,6 +98,15 @@ func (l *Lease) downgrade(ctx context.Context) (*Lease, error) {
 		return nil, err
 	}
 	return r.got, nil
+}
+
+// remaining returns the limits for a lease that continues l.
+func (l *Lease) remaining() *limits {
+	left, limited := l.most(l.client.now())
+	if !limited {
+		return l.limits
+	}
+	return l.limits.with(limitMost, max(left, MinLease))
 }
 
 // began returns the time at which the lease that the server counts was requested.

@@ -8,23 +8,6 @@ import (
 	"github.com/lockwire/lockwire/pubsub"
 )
 
-// entryKey names a lock within one client.
-type entryKey struct {
-	kind *kind
-	name string
-}
-
-// key names the lock among the awaited locks.
-func (t *target) key() entryKey { return entryKey{t.kind, t.waits} }
-
-// hold names the lock among the held locks. Kinds that share one lock on the server share the name.
-func (t *target) hold() entryKey {
-	if t.kind.storedAs != nil {
-		return entryKey{t.kind.storedAs, t.name}
-	}
-	return entryKey{t.kind, t.name}
-}
-
 // entry is a lock held in this process, by hold, or awaited, by key. table.mu guards all fields except head.
 type entry struct {
 	leases      *Lease // list of held leases, linked by next and prev
@@ -180,6 +163,9 @@ func (b *table) holdsOf(key entryKey, owner string, except *Lease) []*Lease {
 	}
 	return holds
 }
+
+// holds reports whether owner has holds of a lock.
+func (b *table) holds(key entryKey, owner string) bool { return len(b.holdsOf(key, owner, nil)) > 0 }
 
 // restingLease returns the lease in ms that the lock should have after the end of a hold of state's owner: the
 // longest remaining lease of the owner's other holds, or 0 without other holds.

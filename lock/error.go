@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -227,3 +228,6 @@ func subject(name, shown string) string {
 	}
 	return "lock: "
 }
+
+// ended returns the reason for the end of ctx.
+func ended(ctx context.Context) error { return netfail.Ended(ctx) }

@@ -140,16 +140,6 @@ func (e *NotAcquiredError) end(ctx context.Context, since time.Time, refused boo
 	}
 }
 
-// lostLocked returns the error for the loss of l, or for the end of its contexts.
-func (l *Lease) lostLocked(reason Reason, cause error) *LostError {
-	e := &LostError{Name: l.target.name, Kind: l.Kind(), Owner: l.Owner(), Age: l.age(), Reason: reason, Err: cause}
-	if l.group == nil && reason != Taken && reason != Forced {
-		e.Remaining = max(0, l.term-l.start.Elapsed(l.client.now()), time.Until(l.reach))
-	}
-	e.shown = l.client.log.Shown(e.Name)
-	return e
-}
-
 // grantedLate returns the error for a grant of t that arrived after the end of its lease.
 func (t *target) grantedLate(c *Client) *LostError {
 	return &LostError{Name: t.name, Kind: t.kind.Name, Reason: Expired, shown: c.log.Shown(t.name)}

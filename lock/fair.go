@@ -56,12 +56,12 @@ func (c *Client) NonReentrantFair(name string) *NonReentrantFair {
 	return &NonReentrantFair{c.handle(nonReentrantFairKind.Get(), name)}
 }
 
-func fairArgs(r request) []any {
-	return []any{r.queueWait().Milliseconds(), r.stands(), true}
+func fairArgs(w wish) []any {
+	return []any{w.wait.Milliseconds(), w.stands, true}
 }
 
-func nonReentrantFairArgs(r request) []any {
-	return []any{r.queueWait().Milliseconds(), r.stands(), false}
+func nonReentrantFairArgs(w wish) []any {
+	return []any{w.wait.Milliseconds(), w.stands, false}
 }
 
 // parseFair parses a reply with the number of waiters, the owner and remaining time of each, and the holders.

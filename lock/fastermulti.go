@@ -15,7 +15,6 @@ func newFasterMultiKind() *kind {
 	return &kind{
 		Kind:   kinds.FasterMulti(),
 		parse:  parseValueHolders,
-		owner:  func(r request) string { return r.client.nextOwner() + " " + r.target.values },
 		show:   func(owner string) string { return owner[:strings.IndexByte(owner, ' ')] },
 		parted: true,
 	}

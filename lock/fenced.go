@@ -17,11 +17,11 @@ func newFencedKind() *kind {
 }
 
 // fencedArgs is -1 for plain tokens, else the TokenLife in ms.
-func fencedArgs(r request) []any {
-	if r.client.cfg.PlainTokens {
+func fencedArgs(w wish) []any {
+	if w.plainTokens {
 		return []any{-1}
 	}
-	return []any{r.client.cfg.TokenLife.Milliseconds()}
+	return []any{w.tokenLife.Milliseconds()}
 }
 
 // Fenced is Redisson's RFencedLock (getFencedLock): a [Reentrant] lock that gives each holder a fencing token, larger

@@ -159,14 +159,3 @@ func (w *waiter) deliver(p *passed) bool {
 	notify(w.wake)
 	return true
 }
-
-// giveBack hands the lock over, or releases the lock.
-func (l *Lease) giveBack(ctx context.Context) (resp.Value, error) {
-	if next := l.claimNext(func(*request) bool { return !l.client.replicas.On() }); next != nil {
-		if v, err := l.handOver(ctx, next); err == nil || remote.Uncertain(err) {
-			l.passed(err == nil)
-			return v, err
-		}
-	}
-	return l.runRelease(ctx)
-}

@@ -17,9 +17,9 @@ type kind struct {
 	*kinds.Kind // keys and scripts
 
 	storedAs *kind                            // the kind whose stored form and holds this kind shares; nil if its own
-	args     func(r request) []any            // own ARGV of acquire and undo; nil for none
+	args     func(w wish) []any               // own ARGV of acquire and undo; nil for none
 	parse    func(v resp.Value) (Info, error) // parses the reply of info; nil for parseHolders
-	owner    func(r request) string           // the owner if the caller passes none; nil for Client.nextOwner
+	owner    func(permits int) string         // the owner if the caller passes none; nil for Client.nextOwner
 	others   follow                           // the waiters that may also have a lock just acquired
 	queued   bool                             // the server keeps the queue, in which each waiter has its own owner and channel
 	silent   bool                             // no release is published: waiters poll by the target's backoff
@@ -30,6 +30,25 @@ type kind struct {
 	permits  bool                             // has permits, which need a setup and have no Owner
 	parted   bool                             // a lease can lose a part of its permits or values: Unlock releases the rest
 	show     func(owner string) string        // converts the owner to text; nil if already text
+}
+
+// wish is what a kind knows of a request.
+type wish struct {
+	permits   int
+	setup     bool          // waits for the setup of permits
+	forever   bool          // without a lease
+	announces bool          // a waiting writer announces itself to readers
+	wait      time.Duration // distance between deadlines in a queue on the server
+	stands    bool          // the owner stands in the queue
+	publish   string        // the command that publishes a release
+	rules
+}
+
+// rules are the settings of a client that change what a kind sends.
+type rules struct {
+	preferWriters bool
+	plainTokens   bool
+	tokenLife     time.Duration
 }
 
 // permitSize is the length of the id of a permit, in bytes.
@@ -53,6 +72,23 @@ const (
 	next
 	everybody
 )
+
+// entryKey names a lock within one client.
+type entryKey struct {
+	kind *kind
+	name string
+}
+
+// key names the lock among the awaited locks.
+func (t *target) key() entryKey { return entryKey{t.kind, t.waits} }
+
+// hold names the lock among the held locks. Kinds that share one lock on the server share the name.
+func (t *target) hold() entryKey {
+	if t.kind.storedAs != nil {
+		return entryKey{t.kind.storedAs, t.name}
+	}
+	return entryKey{t.kind, t.name}
+}
 
 // target is one lock: a kind and a name. A target never changes.
 type target struct {
@@ -119,34 +155,22 @@ func (t *target) appendKeys(dst []string) []string {
 	return append(append(dst, t.name, t.channel), t.own...)
 }
 
-// of returns the KEYS of a script about one owner. If the owner is an [Owner], the caller has its turn. For a
-// read-write lock, the lease of the owner's first read hold precedes the latch, and the leases of further read holds
-// follow.
-func (t *target) of(owner string, state *ownerState, latch string) []string {
+// reads names the read holds of a read-write lock.
+func (t *target) reads() entryKey {
+	if t.kind.Suffix != "" {
+		return entryKey{t.kind.twin, t.name}
+	}
+	return t.hold()
+}
+
+// of returns the KEYS of a script about one owner with read holds. For a read-write lock, the lease of the owner's first read
+// hold precedes the latch, and the leases of further read holds follow.
+func (t *target) of(owner string, holds int64, latch string) []string {
 	if !t.kind.Reads {
 		return append(t.keys(), latch)
 	}
-	holds := int64(1)
-	if state != nil {
-		read := t.hold()
-		if t.kind.Suffix != "" {
-			read.kind = t.kind.twin
-		}
-		holds += state.tallies[read].count
-	}
-	leases := kinds.ReadLeases(t.name, strings.TrimSuffix(owner, t.kind.Suffix), holds)
+	leases := kinds.ReadLeases(t.name, strings.TrimSuffix(owner, t.kind.Suffix), holds+1)
 	return append(append(t.keys(), leases[0], latch), leases[1:]...)
-}
-
-// asking appends the KEYS of acquire to dst, which is empty.
-func (t *target) asking(dst []string, r *request) []string {
-	switch {
-	case t.kind.Reads:
-		return append(dst, t.of(r.owner, r.state, r.latch)...)
-	case r.latch == "":
-		return t.seeing(dst)
-	}
-	return t.lined(append(t.passing(dst), r.latch))
 }
 
 // lined appends the key of the line to keys, if the kind has a line.

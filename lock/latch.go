@@ -16,7 +16,7 @@ var latchKind = &kinds.Lazy[*kind]{Make: newLatchKind}
 func newLatchKind() *kind {
 	return &kind{
 		Kind:    kinds.CountDown(),
-		owner:   func(request) string { return "" },
+		owner:   func(int) string { return "" },
 		others:  everybody,
 		unowned: true,
 	}

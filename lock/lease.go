@@ -2,14 +2,12 @@ package lock
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/lockwire/lockwire/lock/internal/cleanup"
 	"github.com/lockwire/lockwire/lock/internal/clock"
-	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/lock/internal/watchdog"
 )
 
@@ -94,10 +92,6 @@ func newLease(c *Client, r *request, start clock.Instant) *Lease {
 	}
 	return l
 }
-
-// validity returns how long a lease of the given term is certain, counted from its start: the term less 1 % and 2 ms. The
-// margin covers clocks of different rates and the millisecond in which a key expires.
-func validity(term time.Duration) time.Duration { return term - term/100 - 2*time.Millisecond }
 
 // Owner returns the owner of the lease as stored in the lock's hash. Callers of one process who hand the lock over to each
 // other share an owner.
@@ -217,48 +211,25 @@ func (l *Lease) Context(parent context.Context) (ctx context.Context, cancel con
 	}
 }
 
-// Check asks the server whether the lock is still held. The request changes nothing on the server. Check returns:
-//
-//   - nil if the lock is held
-//   - the result of Err if the lease is over; a [*LostError] matches [ErrWrongType] too if the key holds another type
-//   - any other error if the server could not be asked
-func (l *Lease) Check(ctx context.Context) error {
-	if err := l.Err(); err != nil {
-		return err
-	}
-	if l.group != nil {
-		return l.group.check(ctx)
-	}
-	t := l.target
-	v, err := t.kind.Renew.Run(remote.Patient(ctx), l.client.server, l.appendReadLeases([]string{t.lease}), lookOnly, l.owner)
-	if err != nil {
-		return serverError(err)
-	}
-	outcome, err := renewalOutcome(v, 0)
-	switch {
-	case err != nil:
-		return err
-	case outcome < 0:
-		l.denied(Taken, l.strange(ctx))
-	case outcome == 0 && t.kind.permits: // the lease of a permit is not stored under the name of the lock
-		l.denied(Forced, l.strange(ctx))
-	case outcome == 0:
-		l.denied(Forced, nil)
-	}
-	return l.Err()
-}
-
-// strange looks at the key of a lost lock. It returns [ErrWrongType] if the key does not hold a lock of its kind, else nil.
-func (l *Lease) strange(ctx context.Context) error {
-	if _, err := l.target.info(ctx, l.client.scripts); errors.Is(err, ErrWrongType) {
-		return err
-	}
-	return nil
-}
-
 // Token returns the fencing token of a lock from [Client.Fenced], and 0 for any other lock. A lease with Members returns 0;
 // ask each member for its own token.
 func (l *Lease) Token() int64 { return l.token }
+
+// stopBefore returns the time between the end of contexts and the end of the lease.
+func (l *Lease) stopBefore() time.Duration {
+	if l.limits == nil {
+		return 0
+	}
+	return l.limits.stop
+}
+
+// most returns how long the lease may still be held by AtMost; limited is false without a limit.
+func (l *Lease) most(at clock.Instant) (left time.Duration, limited bool) {
+	if l.limits == nil || l.limits.most == 0 {
+		return 0, false
+	}
+	return l.limits.most - l.since.Elapsed(at), true
+}
 
 // leftLocked returns how long the lease is still certain.
 func (l *Lease) leftLocked() time.Duration { return l.leftAtLocked(l.client.now()) }
@@ -357,6 +328,23 @@ func (l *Lease) lose(reason Reason, cause error) {
 	l.tellWhole()
 }
 
+// lostLocked returns the error for the loss of l, or for the end of its contexts.
+func (l *Lease) lostLocked(reason Reason, cause error) *LostError {
+	e := &LostError{Name: l.target.name, Kind: l.Kind(), Owner: l.Owner(), Age: l.age(), Reason: reason, Err: cause}
+	if l.group == nil && reason != Taken && reason != Forced {
+		e.Remaining = max(0, l.term-l.start.Elapsed(l.client.now()), time.Until(l.reach))
+	}
+	e.shown = l.client.log.Shown(e.Name)
+	return e
+}
+
+// warn logs an event of the lease.
+func (l *Lease) warn(text string, args ...any) {
+	if !l.client.log.Silent() {
+		l.client.log.WarnOf(l.target.name, l.Kind(), l.Owner(), text, append([]any{"age", roughly(l.age())}, args...)...)
+	}
+}
+
 // armLocked starts the deadline timer of a held lease, once. Each lease has its own timer, independent of the network.
 func (l *Lease) armLocked() {
 	if l.group != nil {
@@ -396,6 +384,34 @@ func (l *Lease) deadline() {
 	l.mu.Unlock()
 	l.expire()
 	l.client.timers.Done()
+}
+
+// ending returns the cause for the end of contexts if StopBefore requires their end now, else nil.
+func (l *Lease) ending() *LostError {
+	stop := l.stopBefore()
+	if stop == 0 || time.Until(l.ValidUntil()) > stop {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lostLocked(Ending, l.failure)
+}
+
+// stopContexts ends the contexts of the lease, and of the lease with Members that contains the lease, if StopBefore
+// requires it now.
+func (l *Lease) stopContexts() {
+	if cause := l.ending(); cause != nil {
+		l.mu.Lock()
+		contexts := l.contexts
+		l.contexts = nil
+		l.mu.Unlock()
+		for d := range contexts {
+			d.cancel(cause)
+		}
+	}
+	if whole := l.whole.Load(); whole != nil {
+		whole.stopContexts()
+	}
 }
 
 // disarmLocked stops the timer and returns the contexts to cancel.

@@ -28,9 +28,6 @@ import (
 //   - Unlock of a lost lease keeps nothing, unless the server still has the lock.
 func AtLeast(d time.Duration) Option { return Option{limit: limitLeast, limited: d} }
 
-// keeps reports whether o asks for a lock that outlasts its release.
-func (o Option) keeps() bool { return o.limit == limitLeast && o.limited != 0 }
-
 // rest returns for how long the server is to keep the lock after a release now.
 func (l *Lease) rest() time.Duration {
 	if l.limits == nil || l.limits.least == 0 {
@@ -52,7 +49,7 @@ func (l *Lease) keepCall(rest time.Duration, last int64) *remote.Call {
 // number is that of l's owner, but negative.
 func (l *Lease) successor() string {
 	if own := l.target.kind.owner; own != nil {
-		return own(request{})
+		return own(0)
 	}
 	id, number, _ := strings.Cut(l.owner, ":")
 	return id + ":-" + number

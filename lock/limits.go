@@ -3,8 +3,10 @@ package lock
 import (
 	"time"
 
-	"github.com/lockwire/lockwire/lock/internal/clock"
 )
+
+// MinLease is the shortest lease that a caller may ask for. A shorter lease would end before its holder could use it.
+const MinLease = 10 * time.Millisecond
 
 // limits are the limits of a lease besides its term. A nil pointer is no limit.
 type limits struct {
@@ -27,16 +29,6 @@ func AtMost(d time.Duration) Option { return Option{limit: limitMost, limited: d
 // d must be shorter than the lease, and for a lease under the watchdog shorter than the part of the lease that is
 // left when a renewal is due.
 func StopBefore(d time.Duration) Option { return Option{limit: limitStop, limited: d} }
-
-// limit is the kind of limit that an Option sets.
-type limit uint8
-
-const (
-	noLimit limit = iota
-	limitMost
-	limitLeast
-	limitStop
-)
 
 // limitsOf returns the limits of a Config, nil for none.
 func limitsOf(cfg *Config) *limits {
@@ -88,78 +80,13 @@ func (l *limits) check(term, every time.Duration) error {
 	return nil
 }
 
-// checkLimits rejects limits that cannot work with the lease of r.
-func (r *request) checkLimits() error {
-	c := r.client
-	if r.limits == nil || r.target.kind.unowned {
-		return nil
-	}
-	if r.limits.least != 0 && r.state != nil {
-		return invalidf("AtLeast with an Owner, who could take the lock again")
-	}
-	if r.renewed {
-		return r.limits.check(r.lease, c.cfg.RenewEvery)
-	}
-	return r.limits.check(r.lease, 0)
-}
+// validity returns how long a lease of the given term is certain, counted from its start: the term less 1 % and 2 ms. The
+// margin covers clocks of different rates and the millisecond in which a key expires.
+func validity(term time.Duration) time.Duration { return term - term/100 - 2*time.Millisecond }
 
-// stopBefore returns the time between the end of contexts and the end of the lease.
-func (l *Lease) stopBefore() time.Duration {
-	if l.limits == nil {
-		return 0
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
 	}
-	return l.limits.stop
-}
-
-// most returns how long the lease may still be held by AtMost; limited is false without a limit.
-func (l *Lease) most(at clock.Instant) (left time.Duration, limited bool) {
-	if l.limits == nil || l.limits.most == 0 {
-		return 0, false
-	}
-	return l.limits.most - l.since.Elapsed(at), true
-}
-
-// dueBy returns due, or the end by AtMost if earlier.
-func (l *Lease) dueBy(due time.Time) time.Time {
-	if l.limits == nil || l.limits.most == 0 {
-		return due
-	}
-	return earlier(due, l.since.Time.Add(l.limits.most))
-}
-
-// remaining returns the limits for a lease that continues l.
-func (l *Lease) remaining() *limits {
-	left, limited := l.most(l.client.now())
-	if !limited {
-		return l.limits
-	}
-	return l.limits.with(limitMost, max(left, MinLease))
-}
-
-// ending returns the cause for the end of contexts if StopBefore requires their end now, else nil.
-func (l *Lease) ending() *LostError {
-	stop := l.stopBefore()
-	if stop == 0 || time.Until(l.ValidUntil()) > stop {
-		return nil
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.lostLocked(Ending, l.failure)
-}
-
-// stopContexts ends the contexts of the lease, and of the lease with Members that contains the lease, if StopBefore
-// requires it now.
-func (l *Lease) stopContexts() {
-	if cause := l.ending(); cause != nil {
-		l.mu.Lock()
-		contexts := l.contexts
-		l.contexts = nil
-		l.mu.Unlock()
-		for d := range contexts {
-			d.cancel(cause)
-		}
-	}
-	if whole := l.whole.Load(); whole != nil {
-		whole.stopContexts()
-	}
+	return b
 }

@@ -2,12 +2,6 @@ package lock
 
 import "time"
 
-func (l *Lease) warn(text string, args ...any) {
-	if !l.client.log.Silent() {
-		l.client.log.WarnOf(l.target.name, l.Kind(), l.Owner(), text, append([]any{"age", roughly(l.age())}, args...)...)
-	}
-}
-
 // warnWaited reports a lock that was acquired after a long wait.
 func (l *Lease) warnWaited(since time.Time) {
 	if after := l.client.cfg.WarnAfter; after > 0 && !since.IsZero() && l.since.Time.Sub(since) > after {

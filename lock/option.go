@@ -19,6 +19,16 @@ type Option struct {
 	limited  time.Duration // by limit
 }
 
+// limit is the kind of limit that an Option sets.
+type limit uint8
+
+const (
+	noLimit limit = iota
+	limitMost
+	limitLeast
+	limitStop
+)
+
 // For sets a fixed lease: the lock is free after d even if the holder never releases it, and no watchdog extends the
 // lease. d counts in whole milliseconds and must be at least [MinLease].
 func For(d time.Duration) Option { return Option{lease: d, hasLease: true} }
@@ -54,3 +64,6 @@ func (o Option) check(k *kind) error {
 	}
 	return nil
 }
+
+// keeps reports whether o asks for a lock that outlasts its release.
+func (o Option) keeps() bool { return o.limit == limitLeast && o.limited != 0 }

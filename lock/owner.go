@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
-	"strconv"
 )
 
 // Owner identifies the holder of a lock. Leases taken [As] the same Owner are holds of the same holder, so code called by the
@@ -25,8 +24,8 @@ func (o Owner) String() string {
 
 // ownerState is the client's record of the holds of an Owner.
 type ownerState struct {
-	client *Client
-	id     string
+	id   string
+	done <-chan struct{} // closed by Close of the client that made the Owner
 
 	// turn is taken to change a hold count of this owner, and kept until the server has certainly answered. The tallies
 	// therefore equal the server's counts, and the undo of an unanswered acquire knows the previous count.
@@ -51,9 +50,14 @@ type tally struct {
 }
 
 // grant records a granted hold and returns its term. count is the hold count reported by the server. The caller has the turn.
-func (o *ownerState) grant(key entryKey, count int64) (term int64) {
+// holds reports whether the client still has holds of the lock of an owner.
+func (o *ownerState) grant(key entryKey, count int64, holds func(key entryKey, owner string) bool) (term int64) {
 	if len(o.tallies) >= maxTallies {
-		o.pruneTallies()
+		for key := range o.tallies {
+			if !holds(key, o.id+key.kind.Suffix) {
+				delete(o.tallies, key)
+			}
+		}
 	}
 	t, known := o.tallies[key]
 	if count == 1 || !known {
@@ -68,14 +72,6 @@ func (o *ownerState) grant(key entryKey, count int64) (term int64) {
 // maxTallies is the number of tallies from which grant looks for tallies without holds.
 const maxTallies = 64
 
-func (o *ownerState) pruneTallies() {
-	for key := range o.tallies {
-		if len(o.client.table.holdsOf(key, o.id+key.kind.Suffix, nil)) == 0 {
-			delete(o.tallies, key)
-		}
-	}
-}
-
 // ungrant records the end of a hold. The caller has the turn.
 func (o *ownerState) ungrant(key entryKey) {
 	t := o.tallies[key]
@@ -84,23 +80,6 @@ func (o *ownerState) ungrant(key entryKey) {
 	} else {
 		delete(o.tallies, key)
 	}
-}
-
-// NewOwner returns a new owner, unique among all owners of all clients.
-func (c *Client) NewOwner() Owner {
-	return Owner{&ownerState{
-		client:  c,
-		id:      c.nextOwner(),
-		turn:    make(chan struct{}, 1),
-		tallies: make(map[entryKey]tally),
-	}}
-}
-
-func (c *Client) nextOwner() string {
-	var buf [64]byte
-	b := append(buf[:0], c.id...)
-	b = append(b, ':')
-	return string(strconv.AppendInt(b, c.owners.Add(1), 10))
 }
 
 // take waits for the turn to change holds of o.
@@ -115,7 +94,7 @@ func (o *ownerState) take(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("lock: waiting for another call of the same owner: %w", ended(ctx))
-	case <-o.client.done:
+	case <-o.done:
 		return ErrClosed
 	}
 }
@@ -134,6 +113,14 @@ func (o *ownerState) mayComeOf() *int64 {
 		return nil
 	}
 	return &o.mayCome
+}
+
+// count returns the number of holds of a lock on the server; 0 without an Owner. The caller has the turn.
+func (o *ownerState) count(key entryKey) int64 {
+	if o == nil {
+		return 0
+	}
+	return o.tallies[key].count
 }
 
 func (o *ownerState) give() { <-o.turn }

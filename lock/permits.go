@@ -16,11 +16,11 @@ var permitsKind = &kinds.Lazy[*kind]{Make: newPermitsKind}
 func newPermitsKind() *kind {
 	return &kind{
 		Kind: kinds.Permits(),
-		args: func(r request) []any {
-			return []any{r.client.channels.Publishing(r.target.kind.silent), r.setup, r.lease == forever}
+		args: func(w wish) []any {
+			return []any{w.publish, w.setup, w.forever}
 		},
 		parse:   parsePermits,
-		owner:   func(r request) string { return newPermits(r.permits) },
+		owner:   newPermits,
 		show:    func(owner string) string { return strings.Join(permitIDs(owner), ",") },
 		others:  next,
 		permits: true,

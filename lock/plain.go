@@ -12,7 +12,7 @@ var plainKind = &kinds.Lazy[*kind]{Make: newPlainKind}
 func newPlainKind() *kind { return &kind{Kind: kinds.Plain(), owner: plainOwner, silent: true} }
 
 // plainOwner returns a unique value: 16 random bytes in hexadecimal.
-func plainOwner(request) string {
+func plainOwner(int) string {
 	var id [16]byte
 	rand.Read(id[:])
 	return hex.EncodeToString(id[:])

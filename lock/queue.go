@@ -3,7 +3,6 @@ package lock
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/lockwire/lockwire/lock/internal/remote"
 )
@@ -43,22 +42,4 @@ func (r *request) leaveQueue() {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
 	r.state.queued = slices.DeleteFunc(r.state.queued, func(p place) bool { return p.look == r.look })
-}
-
-// stands reports whether r, or another call of its owner, waits in the queue of the lock.
-func (r request) stands() bool {
-	if r.waits || r.state == nil {
-		return r.waits
-	}
-	r.client.table.mu.Lock()
-	defer r.client.table.mu.Unlock()
-	return slices.ContainsFunc(r.state.queued, func(p place) bool { return p.key == r.target.key() })
-}
-
-// queueWait returns the distance between r's deadline in the queue and the deadline of the waiter in front.
-func (r request) queueWait() time.Duration {
-	if r.deadline.IsZero() {
-		return r.client.cfg.FairWait
-	}
-	return max(min(r.deadline.Sub(r.since), r.client.cfg.FairWait), time.Millisecond)
 }

@@ -89,10 +89,10 @@ func (l *WriteLock) ForceUnlock(ctx context.Context) (bool, error) {
 	return forced, err
 }
 
-func readArgs(r request) []any { return []any{r.client.cfg.PreferWriters} }
+func readArgs(w wish) []any { return []any{w.preferWriters} }
 
-func writeArgs(r request) []any {
-	if r.tells && r.waits {
+func writeArgs(w wish) []any {
+	if w.announces {
 		return []any{tellFor.Milliseconds()}
 	}
 	return []any{0}

@@ -2,21 +2,12 @@ package lock
 
 import (
 	"context"
-	"encoding/binary"
-	"encoding/hex"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/lockwire/lockwire/lock/internal/cleanup"
-	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/resp"
-)
-
-const (
-	// latchLife is the time for which the server remembers the outcome of a release, for its repeats. Redisson's is 16 to 20 s.
-	latchLife = 20 * time.Second
 )
 
 // Unlock releases the hold. Unlock works under a cancelled context too: it uses the values of ctx and ignores its end. It
@@ -200,6 +191,17 @@ func (l *Lease) release(ctx context.Context) error {
 	return l.settle(outcome)
 }
 
+// giveBack hands the lock over, or releases the lock.
+func (l *Lease) giveBack(ctx context.Context) (resp.Value, error) {
+	if next := l.claimNext(func(*request) bool { return !l.client.replicas.On() }); next != nil {
+		if v, err := l.handOver(ctx, next); err == nil || remote.Uncertain(err) {
+			l.passed(err == nil)
+			return v, err
+		}
+	}
+	return l.runRelease(ctx)
+}
+
 func (l *Lease) runRelease(ctx context.Context) (resp.Value, error) {
 	c, t := l.client, l.target
 	if l.rest() > 0 {
@@ -232,16 +234,14 @@ func (l *Lease) releaseCall(last int64) *remote.Call {
 		return l.keepCall(rest, last)
 	}
 	c, t := l.client, l.target
-	x := &remote.Call{Script: t.kind.Release, Lock: t.remote(), Keys: t.lined(t.of(l.owner, l.state, l.latch)), Leaves: true, Tells: true, Apart: &l.unlatched, Owner: l.owner}
+	x := &remote.Call{Script: t.kind.Release, Lock: t.remote(), Keys: t.lined(t.of(l.owner, l.state.count(t.reads()), l.latch)), Leaves: true, Tells: true, Apart: &l.unlatched, Owner: l.owner}
 	way := l.givingWay()
 	if l.single() {
 		x.Script = t.kind.Single
 		x.Args = []any{0, l.owner, c.channels.Publishing(t.kind.silent), latchLife.Milliseconds(), l.repeated, c.channels.ListenersKnown(t.kind.silent), c.id, way.place, way.stand}
 		return x
 	}
-	if x.MayCome = l.state.mayComeOf(); l.state != nil {
-		x.Holds = l.state.tallies[t.hold()].count
-	}
+	x.MayCome, x.Holds = l.state.mayComeOf(), l.state.count(t.hold())
 	x.Args = []any{l.resting(), l.owner, c.channels.Publishing(t.kind.silent), latchLife.Milliseconds(), l.repeated && l.state != nil, last}
 	switch {
 	case t.line != "":
@@ -261,11 +261,11 @@ func (l *Lease) lateReleaseCall() *remote.Call {
 	}
 	before := int64(0)
 	if l.state != nil {
-		before = l.state.tallies[t.hold()].count - 1
+		before = l.state.count(t.hold()) - 1
 	}
 	r := request{client: l.client, target: t, lease: l.term, owner: l.owner, state: l.state}
 	args := r.args(l.resting(), l.owner, l.client.channels.Publishing(t.kind.silent), before, l.client.clocks.Last(t.name))
-	return &remote.Call{Script: t.kind.Undo, Lock: t.remote(), Keys: t.lined(t.of(l.owner, l.state, l.latch)), Args: t.lineArgs(l.client, args),
+	return &remote.Call{Script: t.kind.Undo, Lock: t.remote(), Keys: t.lined(t.of(l.owner, l.state.count(t.reads()), l.latch)), Args: t.lineArgs(l.client, args),
 		Leaves: true, Tells: true, MayCome: l.state.mayComeOf()}
 }
 
@@ -361,16 +361,6 @@ func (l *Lease) newLatch() string {
 		}
 	}
 	return newLatch(l.target)
-}
-
-// newLatch returns the key under which the server remembers the outcome of one release: the request id at its end is 16
-// random bytes in hexadecimal, as Redisson's are.
-func newLatch(t *target) string {
-	var id [16]byte // guessing an id gains nothing, so math/rand is enough
-	binary.NativeEndian.PutUint64(id[:8], rand.Uint64())
-	binary.NativeEndian.PutUint64(id[8:], rand.Uint64())
-	var buf [128]byte
-	return string(hex.AppendEncode(kinds.AppendLatch(buf[:0], t.name), id[:]))
 }
 
 // unlockTraced is unlock for the Trace of the lease.

@@ -53,6 +53,14 @@ func (l *Lease) firstDue() time.Time {
 	return l.dueBy(l.start.Time.Add(validity(l.term)))
 }
 
+// dueBy returns due, or the end by AtMost if earlier.
+func (l *Lease) dueBy(due time.Time) time.Time {
+	if l.limits == nil || l.limits.most == 0 {
+		return due
+	}
+	return earlier(due, l.since.Time.Add(l.limits.most))
+}
+
 // beginRenewal marks a renewal as under way. It reports false if the lease is over.
 func (l *Lease) beginRenewal() bool {
 	if l.Err() != nil {
@@ -265,4 +273,23 @@ func renewalOutcome(reply resp.Value, i int) (int64, error) {
 		return 0, errRenewal
 	}
 	return reply.At(i).Int()
+}
+
+// traceRound returns the watchdog's callback after a round of renewals; nil if rounds are not traced.
+func (c *Client) traceRound() func(watchdog.Round) {
+	t := c.cfg.Trace
+	if t == nil || t.Renewal == nil {
+		return nil
+	}
+	return func(r watchdog.Round) {
+		t.Renewal(RenewalInfo{
+			Client:   c,
+			Renewed:  r.Renewed,
+			Failed:   r.Failed,
+			Gone:     r.Gone,
+			Lateness: r.Lateness,
+			Lease:    c.cfg.Lease,
+			Elapsed:  r.Elapsed,
+		})
+	}
 }

@@ -1,9 +1,14 @@
 package lock
 
 import (
+	"encoding/binary"
+	"encoding/hex"
+	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/lock/internal/kinds"
 )
 
 // request is one Lock or TryLock, or the counterpart of a kind without leases.
@@ -65,7 +70,7 @@ func (r *request) fill(c *Client, t *target, opts []Option) error {
 			r.limits = r.limits.with(o.limit, o.limited)
 		}
 		if o.hasOwner {
-			if o.owner == nil || o.owner.client != c {
+			if o.owner == nil || o.owner.done != c.done {
 				return invalidf("the Owner was not made by this Client")
 			}
 			r.state = o.owner
@@ -92,9 +97,108 @@ func (r *request) newOwner() string {
 	case r.state != nil:
 		return r.state.id + k.Suffix
 	case k.owner != nil:
-		return k.owner(*r)
-	case k.Suffix == "":
-		return c.nextOwner()
+		return k.owner(r.permits)
+	case r.target.values != "":
+		return c.nextOwner() + " " + r.target.values
 	}
 	return c.nextOwner() + k.Suffix
+}
+
+// checkLimits rejects limits that cannot work with the lease of r.
+func (r *request) checkLimits() error {
+	c := r.client
+	if r.limits == nil || r.target.kind.unowned {
+		return nil
+	}
+	if r.limits.least != 0 && r.state != nil {
+		return invalidf("AtLeast with an Owner, who could take the lock again")
+	}
+	if r.renewed {
+		return r.limits.check(r.lease, c.cfg.RenewEvery)
+	}
+	return r.limits.check(r.lease, 0)
+}
+
+// keys appends the KEYS of acquire to dst, which is empty.
+func (r *request) keys(dst []string) []string {
+	switch t := r.target; {
+	case t.kind.Reads:
+		return append(dst, t.of(r.owner, r.state.count(t.reads()), r.latch)...)
+	case r.latch == "":
+		return t.seeing(dst)
+	default:
+		return t.lined(append(t.passing(dst), r.latch))
+	}
+}
+
+// args returns the ARGV common to all kinds, followed by the kind's own.
+func (r *request) args(common ...any) []any {
+	if own := r.target.kind.args; own != nil {
+		return append(common, own(r.wish())...)
+	}
+	return common
+}
+
+// wish returns what the kind of r knows of r.
+func (r *request) wish() wish {
+	c, t := r.client, r.target
+	w := wish{
+		permits:   r.permits,
+		setup:     r.setup,
+		forever:   r.lease == forever,
+		announces: r.tells && r.waits,
+		publish:   c.channels.Publishing(t.kind.silent),
+		rules:     rules{c.cfg.PreferWriters, c.cfg.PlainTokens, c.cfg.TokenLife},
+	}
+	if t.kind.queued {
+		w.wait, w.stands = r.queueWait(), r.stands()
+	}
+	return w
+}
+
+// endDoubt ends the doubt after a grant, or after the undo has begun.
+func (r *request) endDoubt() {
+	c := r.client
+	if r.unsure {
+		r.unsure = false
+		c.calls.leave(r.permits)
+	}
+}
+
+// giveTurn ends the turn of the Owner, if any.
+func (r *request) giveTurn() {
+	if r.state != nil {
+		r.state.give()
+	}
+}
+
+// latchLife is the time for which the server remembers the outcome of a release, for its repeats. Redisson's is 16 to 20 s.
+const latchLife = 20 * time.Second
+
+// newLatch returns the key under which the server remembers the outcome of one release: the request id at its end is 16
+// random bytes in hexadecimal, as Redisson's are.
+func newLatch(t *target) string {
+	var id [16]byte // guessing an id gains nothing, so math/rand is enough
+	binary.NativeEndian.PutUint64(id[:8], rand.Uint64())
+	binary.NativeEndian.PutUint64(id[8:], rand.Uint64())
+	var buf [128]byte
+	return string(hex.AppendEncode(kinds.AppendLatch(buf[:0], t.name), id[:]))
+}
+
+// stands reports whether r, or another call of its owner, waits in the queue of the lock.
+func (r *request) stands() bool {
+	if r.waits || r.state == nil {
+		return r.waits
+	}
+	r.client.table.mu.Lock()
+	defer r.client.table.mu.Unlock()
+	return slices.ContainsFunc(r.state.queued, func(p place) bool { return p.key == r.target.key() })
+}
+
+// queueWait returns the distance between r's deadline in the queue and the deadline of the waiter in front.
+func (r *request) queueWait() time.Duration {
+	if r.deadline.IsZero() {
+		return r.client.cfg.FairWait
+	}
+	return max(min(r.deadline.Sub(r.since), r.client.cfg.FairWait), time.Millisecond)
 }

@@ -14,9 +14,9 @@ var semaphoreKind = &kinds.Lazy[*kind]{Make: newSemaphoreKind}
 func newSemaphoreKind() *kind {
 	return &kind{
 		Kind:    kinds.Semaphore(),
-		args:    func(r request) []any { return []any{r.permits, r.setup} },
+		args:    func(w wish) []any { return []any{w.permits, w.setup} },
 		parse:   parseSemaphore,
-		owner:   func(request) string { return "" },
+		owner:   func(int) string { return "" },
 		others:  next,
 		unowned: true,
 		permits: true,

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"sync/atomic"
 	"time"
-
-	"github.com/lockwire/lockwire/lock/internal/watchdog"
 )
 
 // acquiring gathers what AcquireEnd reports. The calls of one acquire run one after the other. A nil acquiring is not
@@ -177,23 +175,4 @@ func releaseOutcome(err error) Outcome {
 		return OutcomeNotHeld
 	}
 	return OutcomeFailed
-}
-
-// traceRound returns the watchdog's callback after a round of renewals; nil if rounds are not traced.
-func (c *Client) traceRound() func(watchdog.Round) {
-	t := c.cfg.Trace
-	if t == nil || t.Renewal == nil {
-		return nil
-	}
-	return func(r watchdog.Round) {
-		t.Renewal(RenewalInfo{
-			Client:   c,
-			Renewed:  r.Renewed,
-			Failed:   r.Failed,
-			Gone:     r.Gone,
-			Lateness: r.Lateness,
-			Lease:    c.cfg.Lease,
-			Elapsed:  r.Elapsed,
-		})
-	}
 }

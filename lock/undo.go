@@ -72,11 +72,11 @@ func (u *undo) Call() *remote.Call {
 	resting := c.table.restingLease(key, r.state, r.owner, nil)
 	before := int64(0)
 	if resting > 0 {
-		before = r.state.tallies[key].count
+		before = r.state.count(key)
 	}
 	r.last = max(r.last, c.clocks.Last(t.name)) // earlier requests do not outlast the latch
 	args := t.lineArgs(c, r.args(resting, r.owner, c.channels.Publishing(t.kind.silent), before, r.last))
-	return &remote.Call{Script: t.kind.Undo, Lock: t.remote(), Keys: t.lined(t.of(r.owner, r.state, r.latch)), Args: args,
+	return &remote.Call{Script: t.kind.Undo, Lock: t.remote(), Keys: t.lined(t.of(r.owner, r.state.count(t.reads()), r.latch)), Args: args,
 		Leaves: !t.kind.unowned, Tells: true, MayCome: r.state.mayComeOf()}
 }
 

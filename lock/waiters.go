@@ -435,10 +435,3 @@ func (w *waiter) failed(began time.Time) (tooLong bool) {
 	_, tooLong = h.Hopeless(at, w.since, patience)
 	return tooLong
 }
-
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
-}
