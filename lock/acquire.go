@@ -12,96 +12,6 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// obtain runs r. If r has to wait, obtain returns a waiter for the wait, and r is no longer used.
-func (r *request) obtain(ctx context.Context) (w *waiter, err error) {
-	c := r.client
-	if c.isClosed() {
-		return nil, ErrClosed
-	}
-	r.waits, r.since = true, time.Now()
-	if err := r.ready(ctx); err != nil {
-		return nil, err
-	}
-	if deadline, ok := ctx.Deadline(); ok {
-		r.deadline = deadline
-	}
-	first := ctx
-	if r.target.kind.queued {
-		if !r.enterQueue() {
-			return nil, ErrClosed
-		}
-		defer func() {
-			if w == nil {
-				c.queued.Done()
-				r.leaveQueue()
-			}
-		}()
-		attempts, cancel := c.untilClose(ctx)
-		defer cancel()
-		first = attempts
-	}
-	if r.crowded() {
-		r.refused = true
-		return r.newWaiter(ctx, noTTL), nil
-	}
-	granted, left, err := r.attempt(first)
-	r.failure = err
-	switch {
-	case granted:
-		return nil, nil
-	case err == nil:
-	case ctx.Err() != nil || c.isClosed():
-		r.withdraw()
-		return nil, r.gaveUp(ctx)
-	case !passing(err):
-		r.withdraw()
-		return nil, err
-	default:
-		left, r.seen = noTTL, sighting{}
-		r.renewOwner()
-	}
-	return r.newWaiter(ctx, left), nil
-}
-
-// tryObtain runs r once.
-func (r *request) tryObtain(ctx context.Context) error {
-	c := r.client
-	if c.isClosed() {
-		return ErrClosed
-	}
-	if err := r.ready(ctx); err != nil {
-		return err
-	}
-	granted, left, err := r.attempt(ctx)
-	r.again = left
-	switch {
-	case granted:
-		return nil
-	case err != nil && c.isClosed():
-		return ErrClosed
-	case err != nil && errors.Is(err, ctx.Err()):
-		r.failure = err
-		return r.gaveUp(ctx)
-	case err != nil:
-		return err
-	}
-	return r.notAcquired(nil)
-}
-
-// ready prepares the first attempt of r.
-func (r *request) ready(ctx context.Context) error {
-	c := r.client
-	if ctx.Err() != nil {
-		return r.gaveUp(ctx)
-	}
-	err := c.channels.Settle(ctx, r.target.remote())
-	if err != nil && errors.Is(err, ctx.Err()) {
-		r.failure = err
-		return r.gaveUp(ctx)
-	}
-	return err
-}
-
 // crowded reports whether r has to stand in line: somebody in this process has the lock or waits for it. An owner
 // that already has the lock does not stand in line.
 func (r *request) crowded() bool {
@@ -121,6 +31,14 @@ func (r *request) crowded() bool {
 	}
 	r.sightLocked(line)
 	return false
+}
+
+// sightLocked records the number of events on the parked watch of a line, if any.
+func (r *request) sightLocked(line *entry) {
+	if line != nil && line.parked != nil {
+		r.seen.watch = line.parked
+		r.seen.count, _ = line.parked.Count()
+	}
 }
 
 // attempt runs the acquire script once, and again if the request arrived too late to run. attempt reports whether the
@@ -364,4 +282,3 @@ func (r *request) withdraw() {
 	leaving.waits, leaving.latch = false, newLatch(r.target)
 	c.cleanup.Take(cleanup.NewJob(&undo{request: leaving}, time.Now().Add(r.lease), false))
 }
-

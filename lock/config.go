@@ -202,5 +202,5 @@ func (c Config) validate() error {
 	case c.FairWait < minFairWait:
 		return invalidf("FairWait of %v, less than %v", c.FairWait, minFairWait)
 	}
-	return limitsOf(&c).check(c.Lease, c.RenewEvery)
+	return newLimits(c.AtMost, c.StopBefore).check(c.Lease, c.RenewEvery)
 }

@@ -20,6 +20,13 @@ type entry struct {
 	seen        *seenHolder   // the last answer about a holder elsewhere; nil for none
 }
 
+// seenHolder is an owner that the server has named.
+type seenHolder struct {
+	owner   string
+	process string // "" if unknown
+	at      time.Time
+}
+
 // heldBy reports whether one of the leases belongs to state. The entry may be nil.
 func (e *entry) heldBy(state *ownerState) bool {
 	if e == nil {

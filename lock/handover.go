@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/lockwire/lockwire/lock/internal/clock"
 	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/resp"
 )
@@ -13,18 +12,6 @@ import (
 // acquire. Other processes receive no message, so a series of hand-overs lasts for at most Config.HandOverFor and a third
 // of a lease: a lock held for longer gains little. If other clients listen, or their number is unknown, a series has at
 // most Config.HandOvers.
-
-// passed is the outcome of a hand-over for the waiter.
-type passed struct {
-	granted bool
-	owner   string // the owner of the continuing hold; "" for the waiter's own
-	unknown bool   // no reply, or an unexpected reply
-	start   clock.Instant
-	token   int64
-	latch   string // an undo leaves this key
-	last    int64  // the latest time at which the hand-over may take effect
-	series  series
-}
 
 // noteAlone records whether the server knows of other clients that wait for a lock just released.
 func (b *table) noteAlone(key entryKey, alone bool) {

@@ -2,7 +2,6 @@ package lock
 
 import (
 	"time"
-
 )
 
 // MinLease is the shortest lease that a caller may ask for. A shorter lease would end before its holder could use it.
@@ -30,12 +29,12 @@ func AtMost(d time.Duration) Option { return Option{limit: limitMost, limited: d
 // left when a renewal is due.
 func StopBefore(d time.Duration) Option { return Option{limit: limitStop, limited: d} }
 
-// limitsOf returns the limits of a Config, nil for none.
-func limitsOf(cfg *Config) *limits {
-	if cfg.AtMost == 0 && cfg.StopBefore == 0 {
+// newLimits returns limits as of AtMost and StopBefore, nil for none.
+func newLimits(most, stop time.Duration) *limits {
+	if most == 0 && stop == 0 {
 		return nil
 	}
-	return &limits{most: cfg.AtMost, stop: cfg.StopBefore}
+	return &limits{most: most, stop: stop}
 }
 
 // with returns l changed by an option. The receiver stays the same and may be nil.

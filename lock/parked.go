@@ -8,29 +8,6 @@ import "github.com/lockwire/lockwire/pubsub"
 // parkedSweeps is the lifetime of a parked watch, in sweeps.
 const parkedSweeps = 5
 
-// sighting is the number of events on a watch at some time.
-type sighting struct {
-	watch *pubsub.Watch
-	count uint64
-}
-
-// holds reports whether the watch is the same, is subscribed, and has no new events.
-func (s sighting) holds(watch *pubsub.Watch) bool {
-	if s.watch != watch {
-		return false
-	}
-	count, up := watch.Count()
-	return up && count == s.count
-}
-
-// sightLocked records the number of events on the parked watch of a line, if any.
-func (r *request) sightLocked(line *entry) {
-	if line != nil && line.parked != nil {
-		r.seen.watch = line.parked
-		r.seen.count, _ = line.parked.Count()
-	}
-}
-
 // parkLocked parks the watch of an empty line.
 func (b *table) parkLocked(key entryKey, e *entry, watch *pubsub.Watch) {
 	e.parked, e.idle = watch, 0

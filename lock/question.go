@@ -2,13 +2,8 @@ package lock
 
 import (
 	"context"
-	"errors"
-	"strconv"
 	"strings"
-	"sync"
 	"time"
-
-	"github.com/lockwire/lockwire/resp"
 )
 
 // A waiter at the front of its line asks the server once who holds the lock: shortly before its deadline, for the error, and
@@ -19,27 +14,7 @@ const (
 	questionLead = 200 * time.Millisecond
 	// shortestLead is the least time for an answer. For less there is no question.
 	shortestLead = 20 * time.Millisecond
-	// namesEvery is the least interval between questions for the names of processes.
-	namesEvery = time.Minute
-	// mostConnections limits the connections of a server that is asked for names: CLIENT LIST holds up all clients for 1.7 ms
-	// with 1,000 connections, and for 15 ms with 10,000.
-	mostConnections = 1000
-	// mostNames limits the names remembered.
-	mostNames = 1000
 )
-
-// seenHolder is an owner that the server has named.
-type seenHolder struct {
-	owner   string
-	process string // "" if unknown
-	at      time.Time
-}
-
-// questions has the times at which a waiter asks; zero for never.
-type questions struct {
-	last time.Time // for the error
-	warn time.Time // for the log
-}
 
 // planQuestions sets the times for a waiter that is now at the front.
 func (w *waiter) planQuestions(now time.Time) {
@@ -150,92 +125,7 @@ func (c *Client) askHolder(ctx context.Context, t *target) *seenHolder {
 	h := &seenHolder{owner: info.Holders[0].Owner, at: time.Now()}
 	_, rests := predecessor(h.owner)
 	if id, _, ok := strings.Cut(h.owner, ":"); ok && !rests {
-		h.process = c.processNames.of(ctx, c, t.name, id)
+		h.process = c.processNames.of(ctx, c.server, t.name, id)
 	}
 	return h
-}
-
-// processNames remembers the names of processes by the ids of their clients, which never change.
-type processNames struct {
-	mu      sync.Mutex // guards the following
-	known   map[string]string
-	asked   time.Time
-	answer  chan struct{} // closed with the answer to the last question
-	refused bool          // the user may not ask
-}
-
-// of returns the name of the process with a client; "" if unknown. name is a lock of the client's server.
-func (p *processNames) of(ctx context.Context, c *Client, name, id string) string {
-	now := time.Now()
-	p.mu.Lock()
-	process, known := p.known[id]
-	ask := !known && !p.refused && (p.asked.IsZero() || now.Sub(p.asked) >= namesEvery)
-	if ask {
-		p.asked, p.answer = now, make(chan struct{})
-	}
-	answer := p.answer
-	p.mu.Unlock()
-	switch {
-	case known || answer == nil:
-		return process
-	case !ask: // another waiter has asked
-		select {
-		case <-answer:
-		case <-ctx.Done():
-		}
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return p.known[id]
-	}
-	defer close(answer)
-	names, err := c.connectedNames(ctx, name)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if reply, ok := errors.AsType[resp.Error](err); ok && !passing(reply) {
-		p.refused = true
-	}
-	if err == nil && len(p.known)+len(names) > mostNames {
-		p.known = nil
-	}
-	for id, process := range names {
-		if p.known == nil {
-			p.known = make(map[string]string)
-		}
-		p.known[id] = process
-	}
-	return p.known[id]
-}
-
-// connectedNames returns the names of the processes connected to the server of a lock, by the ids of their clients; nil if there
-// are too many.
-func (c *Client) connectedNames(ctx context.Context, name string) (map[string]string, error) {
-	v, err := c.server.Send(ctx, resp.Cmd("INFO", "clients").On(name))
-	if err != nil {
-		return nil, err
-	}
-	text, err := v.Text()
-	if err != nil {
-		return nil, err
-	}
-	_, rest, _ := strings.Cut(text, "connected_clients:")
-	count, _, _ := strings.Cut(rest, "\r\n")
-	if n, err := strconv.Atoi(count); err != nil || n > mostConnections {
-		return nil, err
-	}
-	if v, err = c.server.Send(ctx, resp.Cmd("CLIENT", "LIST").On(name)); err != nil {
-		return nil, err
-	}
-	if text, err = v.Text(); err != nil {
-		return nil, err
-	}
-	names := make(map[string]string)
-	for line := range strings.Lines(text) {
-		titles, _, _ := connection(line)
-		for title := range strings.SplitSeq(titles, ",") {
-			if colon := strings.LastIndexByte(title, ':'); colon >= 0 {
-				names[title[colon+1:]] = title[:colon]
-			}
-		}
-	}
-	return names, nil
 }

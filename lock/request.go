@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/lock/internal/kinds"
+	"github.com/lockwire/lockwire/pubsub"
 )
 
 // request is one Lock or TryLock, or the counterpart of a kind without leases.
@@ -45,6 +46,21 @@ type request struct {
 	visits   bool                      // for a Redlock, which is in no line
 	unsure   bool                      // an earlier attempt had no reply; the next attempt uses the same latch
 	setup    bool                      // waits for the setup of permits
+}
+
+// sighting is the number of events on a watch at some time.
+type sighting struct {
+	watch *pubsub.Watch
+	count uint64
+}
+
+// holds reports whether the watch is the same, is subscribed, and has no new events.
+func (s sighting) holds(watch *pubsub.Watch) bool {
+	if s.watch != watch {
+		return false
+	}
+	count, up := watch.Count()
+	return up && count == s.count
 }
 
 func newRequest(c *Client, t *target, opts []Option) (r request, err error) {

@@ -1,0 +1,97 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// obtain runs r. If r has to wait, obtain returns a waiter for the wait, and r is no longer used.
+func (r *request) obtain(ctx context.Context) (w *waiter, err error) {
+	c := r.client
+	if c.isClosed() {
+		return nil, ErrClosed
+	}
+	r.waits, r.since = true, time.Now()
+	if err := r.ready(ctx); err != nil {
+		return nil, err
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		r.deadline = deadline
+	}
+	first := ctx
+	if r.target.kind.queued {
+		if !r.enterQueue() {
+			return nil, ErrClosed
+		}
+		defer func() {
+			if w == nil {
+				c.queued.Done()
+				r.leaveQueue()
+			}
+		}()
+		attempts, cancel := c.untilClose(ctx)
+		defer cancel()
+		first = attempts
+	}
+	if r.crowded() {
+		r.refused = true
+		return r.newWaiter(ctx, noTTL), nil
+	}
+	granted, left, err := r.attempt(first)
+	r.failure = err
+	switch {
+	case granted:
+		return nil, nil
+	case err == nil:
+	case ctx.Err() != nil || c.isClosed():
+		r.withdraw()
+		return nil, r.gaveUp(ctx)
+	case !passing(err):
+		r.withdraw()
+		return nil, err
+	default:
+		left, r.seen = noTTL, sighting{}
+		r.renewOwner()
+	}
+	return r.newWaiter(ctx, left), nil
+}
+
+// tryObtain runs r once.
+func (r *request) tryObtain(ctx context.Context) error {
+	c := r.client
+	if c.isClosed() {
+		return ErrClosed
+	}
+	if err := r.ready(ctx); err != nil {
+		return err
+	}
+	granted, left, err := r.attempt(ctx)
+	r.again = left
+	switch {
+	case granted:
+		return nil
+	case err != nil && c.isClosed():
+		return ErrClosed
+	case err != nil && errors.Is(err, ctx.Err()):
+		r.failure = err
+		return r.gaveUp(ctx)
+	case err != nil:
+		return err
+	}
+	return r.notAcquired(nil)
+}
+
+// ready prepares the first attempt of r.
+func (r *request) ready(ctx context.Context) error {
+	c := r.client
+	if ctx.Err() != nil {
+		return r.gaveUp(ctx)
+	}
+	err := c.channels.Settle(ctx, r.target.remote())
+	if err != nil && errors.Is(err, ctx.Err()) {
+		r.failure = err
+		return r.gaveUp(ctx)
+	}
+	return err
+}
