@@ -20,6 +20,23 @@ type target struct {
 	read   bool // node is a replica of the owner, and the first attempt
 }
 
+// pool returns the connections for an attempt.
+func (at target) pool() *conn.Pool {
+	if !at.read {
+		return at.node.pool
+	}
+	n := at.node
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.reader == nil && !n.closed {
+		n.reader, _ = n.dialReader() // the Config is valid: that of n.pool is
+	}
+	if n.reader == nil {
+		return n.pool // closed too
+	}
+	return n.reader
+}
+
 // send makes an attempt with one command.
 func (at target) send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
 	switch {
@@ -151,11 +168,6 @@ func (k *call) explain(redirect, cause error) error {
 		e = &conn.Error{Err: cause}
 	}
 	return &conn.Error{Op: k.name, Addr: e.Addr, Err: fmt.Errorf("%w; redirected there by: %w", e.Err, redirect)}
-}
-
-// isTransport reports whether err is a failure of the transport, not a reply of the server.
-func isTransport(err error) bool {
-	return errors.Is(err, conn.ErrUncertain) || errors.Is(err, conn.ErrNotSent)
 }
 
 // count notes an attempt that failed. An attempt at a replica takes nothing from the bounds of the call: the attempt

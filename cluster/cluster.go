@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -371,22 +370,6 @@ func (e *refusedError) Unwrap() error        { return e.error }
 
 func (c *Cluster) targetOf(slot int) target {
 	return target{node: c.table.Load().owner(slot), slot: slot}
-}
-
-// any returns a random node that serves slots, if possible a node without a recent failure.
-func (t *table) any() *node {
-	n := len(t.nodes)
-	if n == 0 {
-		return nil
-	}
-	first := rand.IntN(n)
-	now := time.Now()
-	for i := range n {
-		if at := t.nodes[(first+i)%n]; !at.isSick(now) {
-			return at
-		}
-	}
-	return t.nodes[first]
 }
 
 // nodeAt returns the node announced at addr, and adds an unknown node. It returns nil for an

@@ -24,11 +24,3 @@ func (c *Cluster) Introduce(name string) (stop func()) {
 		}
 	}
 }
-
-// introduce adds a name to the connections of the node. The caller has the Cluster's mu.
-func (n *node) introduce(key *string) {
-	if n.titles == nil {
-		n.titles = make(map[*string]func())
-	}
-	n.titles[key] = n.pool.Introduce(*key)
-}

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -37,24 +36,6 @@ type node struct {
 	streams []*conn.Stream
 	reader  *conn.Pool // of dialReader; nil before the first use
 	closed  bool
-}
-
-// leftError is the reason for closing the connections to a node after the Cluster stopped using the
-// node.
-type leftError string
-
-func (e leftError) Error() string { return string(e) }
-
-const (
-	errLeft     leftError = "the node has left the cluster"
-	errReplaced leftError = "another node has become the master of its slots"
-	errRedialed leftError = "the node is connected to anew, as it has changed"
-)
-
-// hasLeft reports whether err means that the Cluster has stopped using a node.
-func hasLeft(err error) bool {
-	_, ok := errors.AsType[leftError](err)
-	return ok
 }
 
 // stream opens a connection that ends when the node leaves the cluster, because a listener would
@@ -104,126 +85,36 @@ func (n *node) idle() bool {
 	return true
 }
 
-// table is the topology in terms of nodes. A table is immutable: a change makes a new table.
-type table struct {
-	nodes    []*node       // nodes that serve slots, or did when the table was made
-	replicas [][]*node     // of each of the first nodes
-	owners   [Slots]uint16 // 1 + index in nodes; 0 for an unserved slot
-	served   int           // number of served slots
-}
-
-// owner returns the node that serves a slot, or nil for an unserved slot. For anySlot owner returns
-// a random node that serves slots.
-func (t *table) owner(slot int) *node {
-	if slot == anySlot {
-		return t.any()
+// pools returns the pools of the node.
+func (n *node) pools() []*conn.Pool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.reader == nil {
+		return []*conn.Pool{n.pool}
 	}
-	if at := t.owners[slot]; at > 0 {
-		return t.nodes[at-1]
-	}
-	return nil
+	return []*conn.Pool{n.pool, n.reader}
 }
 
-// with returns a table in which n serves slot.
-func (t *table) with(slot int, n *node) *table {
-	next := *t
-	at := slices.Index(t.nodes, n)
-	if at < 0 {
-		at = len(t.nodes)
-		next.nodes = append(slices.Clip(t.nodes), n)
-	}
-	if next.owners[slot] == 0 {
-		next.served++
-	}
-	next.owners[slot] = uint16(at + 1)
-	return &next
-}
-
-// replaced returns a table in which n takes the place of old.
-func (t *table) replaced(old, n *node) *table {
-	next := *t
-	next.nodes = slices.Clone(t.nodes)
-	for i := range next.nodes {
-		if next.nodes[i] == old {
-			next.nodes[i] = n
-		}
-	}
-	return &next
-}
-
-// masters returns the nodes that serve slots.
-func (t *table) masters() []*node {
-	serves := make([]bool, len(t.nodes))
-	for _, at := range t.owners {
-		if at > 0 {
-			serves[at-1] = true
-		}
-	}
-	var list []*node
-	for i, n := range t.nodes {
-		if serves[i] {
-			list = append(list, n)
-		}
-	}
-	return list
-}
-
-// Node is one master, for commands about the node itself. A Node sends every command to its master,
-// whatever the keys. The methods may be called by many goroutines at once.
-type Node struct {
-	c *Cluster
-	n *node
-}
-
-// Addr returns the dialled address, host:port.
-func (n Node) Addr() string { return n.n.addr }
-
-// Do is Cluster.Do for this node.
-func (n Node) Do(ctx context.Context, args ...any) (resp.Value, error) {
-	return n.Send(ctx, resp.Cmd(args...))
-}
-
-// Send is Cluster.Send for this node. MOVED and ASK are returned as errors and not followed.
-func (n Node) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
-	if n.Trace() != nil {
-		return n.sendTraced(ctx, cmd)
-	}
-	return n.send(ctx, cmd)
-}
-
-// Trace returns Config.Node.Trace.
-func (n Node) Trace() *conn.Trace { return n.c.Trace() }
-
-// sendTraced is send as a call for the Trace.
-func (n Node) sendTraced(ctx context.Context, cmd resp.Command) (resp.Value, error) {
-	ctx, traced := conn.StartCommands(ctx, n, []resp.Command{cmd}, false)
-	v, err := n.send(ctx, cmd)
-	traced.End(ctx, err)
-	return v, err
-}
-
-func (n Node) send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
-	k := call{c: n.c, ctx: ctx, name: commandName(&cmd), slot: anySlot, pinned: n.n}
-	for at := (target{node: n.n}); ; {
-		v, err := at.send(ctx, cmd)
-		if err == nil {
-			return v, nil
-		}
-		if at, err = k.next(at, err); err != nil {
-			return resp.Value{}, err
-		}
+// close closes all connections.
+func (n *node) close(cause error) {
+	n.mu.Lock()
+	n.closed = true
+	n.mu.Unlock()
+	for _, p := range n.pools() {
+		_ = p.CloseFor(cause)
 	}
 }
 
-// SendBatch sends commands over one connection to this node, next to each other and in order, and
-// returns their replies in the same order. Error replies are values. SendBatch tries once. With an
-// error, SendBatch returns the replies to the first commands in the list, up to the first unknown
-// outcome.
-func (n Node) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value, error) {
-	return n.n.pool.SendBatch(ctx, cmds)
+// introduce adds a name to the connections of the node. The caller has the Cluster's mu.
+func (n *node) introduce(key *string) {
+	if n.titles == nil {
+		n.titles = make(map[*string]func())
+	}
+	n.titles[key] = n.pool.Introduce(*key)
 }
 
-// With is conn.Pool.With for this node.
-func (n Node) With(ctx context.Context, fn func(*conn.Conn) error) error {
-	return n.n.pool.With(ctx, fn)
+// reading returns cfg for connections on which a replica answers reads.
+func reading(cfg conn.Config) conn.Config {
+	cfg.Extra = append(slices.Clip(cfg.Extra), resp.Cmd("READONLY"))
+	return cfg
 }

@@ -182,3 +182,26 @@ func isRedirect(err error) bool {
 	reply, _ := errors.AsType[resp.Error](err)
 	return errors.Is(reply, resp.ErrMoved) || errors.Is(reply, resp.ErrAsk)
 }
+
+// leftError is the reason for closing the connections to a node after the Cluster stopped using the
+// node.
+type leftError string
+
+func (e leftError) Error() string { return string(e) }
+
+const (
+	errLeft     leftError = "the node has left the cluster"
+	errReplaced leftError = "another node has become the master of its slots"
+	errRedialed leftError = "the node is connected to anew, as it has changed"
+)
+
+// hasLeft reports whether err means that the Cluster has stopped using a node.
+func hasLeft(err error) bool {
+	_, ok := errors.AsType[leftError](err)
+	return ok
+}
+
+// isTransport reports whether err is a failure of the transport, not a reply of the server.
+func isTransport(err error) bool {
+	return errors.Is(err, conn.ErrUncertain) || errors.Is(err, conn.ErrNotSent)
+}

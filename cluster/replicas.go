@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
@@ -89,62 +88,5 @@ func targetsOfReplicas(random int) chooser {
 			return target{node: n, slot: slot, read: true}
 		}
 		return target{node: t.owner(slot), slot: slot}
-	}
-}
-
-// replica returns a replica of the owner of slot, or nil if none has answered lately.
-func (t *table) replica(slot, random int, now time.Time) *node {
-	if slot == anySlot || t.owners[slot] == 0 || int(t.owners[slot]) > len(t.replicas) {
-		return nil
-	}
-	list := t.replicas[t.owners[slot]-1]
-	for i := range list {
-		if n := list[(random%len(list)+i)%len(list)]; !n.isSick(now) {
-			return n
-		}
-	}
-	return nil
-}
-
-// reading returns cfg for connections on which a replica answers reads.
-func reading(cfg conn.Config) conn.Config {
-	cfg.Extra = append(slices.Clip(cfg.Extra), resp.Cmd("READONLY"))
-	return cfg
-}
-
-// pool returns the connections for an attempt.
-func (at target) pool() *conn.Pool {
-	if !at.read {
-		return at.node.pool
-	}
-	n := at.node
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.reader == nil && !n.closed {
-		n.reader, _ = n.dialReader() // the Config is valid: that of n.pool is
-	}
-	if n.reader == nil {
-		return n.pool // closed too
-	}
-	return n.reader
-}
-
-// pools returns the pools of the node.
-func (n *node) pools() []*conn.Pool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.reader == nil {
-		return []*conn.Pool{n.pool}
-	}
-	return []*conn.Pool{n.pool, n.reader}
-}
-
-// close closes all connections.
-func (n *node) close(cause error) {
-	n.mu.Lock()
-	n.closed = true
-	n.mu.Unlock()
-	for _, p := range n.pools() {
-		_ = p.CloseFor(cause)
 	}
 }

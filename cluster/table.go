@@ -1,0 +1,101 @@
+package cluster
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// table is the topology in terms of nodes. A table is immutable: a change makes a new table.
+type table struct {
+	nodes    []*node       // nodes that serve slots, or did when the table was made
+	replicas [][]*node     // of each of the first nodes
+	owners   [Slots]uint16 // 1 + index in nodes; 0 for an unserved slot
+	served   int           // number of served slots
+}
+
+// owner returns the node that serves a slot, or nil for an unserved slot. For anySlot owner returns
+// a random node that serves slots.
+func (t *table) owner(slot int) *node {
+	if slot == anySlot {
+		return t.any()
+	}
+	if at := t.owners[slot]; at > 0 {
+		return t.nodes[at-1]
+	}
+	return nil
+}
+
+// with returns a table in which n serves slot.
+func (t *table) with(slot int, n *node) *table {
+	next := *t
+	at := slices.Index(t.nodes, n)
+	if at < 0 {
+		at = len(t.nodes)
+		next.nodes = append(slices.Clip(t.nodes), n)
+	}
+	if next.owners[slot] == 0 {
+		next.served++
+	}
+	next.owners[slot] = uint16(at + 1)
+	return &next
+}
+
+// replaced returns a table in which n takes the place of old.
+func (t *table) replaced(old, n *node) *table {
+	next := *t
+	next.nodes = slices.Clone(t.nodes)
+	for i := range next.nodes {
+		if next.nodes[i] == old {
+			next.nodes[i] = n
+		}
+	}
+	return &next
+}
+
+// masters returns the nodes that serve slots.
+func (t *table) masters() []*node {
+	serves := make([]bool, len(t.nodes))
+	for _, at := range t.owners {
+		if at > 0 {
+			serves[at-1] = true
+		}
+	}
+	var list []*node
+	for i, n := range t.nodes {
+		if serves[i] {
+			list = append(list, n)
+		}
+	}
+	return list
+}
+
+// any returns a random node that serves slots, if possible a node without a recent failure.
+func (t *table) any() *node {
+	n := len(t.nodes)
+	if n == 0 {
+		return nil
+	}
+	first := rand.IntN(n)
+	now := time.Now()
+	for i := range n {
+		if at := t.nodes[(first+i)%n]; !at.isSick(now) {
+			return at
+		}
+	}
+	return t.nodes[first]
+}
+
+// replica returns a replica of the owner of slot, or nil if none has answered lately.
+func (t *table) replica(slot, random int, now time.Time) *node {
+	if slot == anySlot || t.owners[slot] == 0 || int(t.owners[slot]) > len(t.replicas) {
+		return nil
+	}
+	list := t.replicas[t.owners[slot]-1]
+	for i := range list {
+		if n := list[(random%len(list)+i)%len(list)]; !n.isSick(now) {
+			return n
+		}
+	}
+	return nil
+}
