@@ -102,7 +102,7 @@ var goroutines = map[string]string{
 	"lock/internal/cleanup/loop.go:Cleanup.loop":             "Cleanup.loop itself, before it returns: a batch",
 	"lock/internal/cleanup/loop.go:Cleanup.loop#2":           "Cleanup.loop itself, before it returns: the deletion of latches",
 	"lock/lease.go:Lease.armLocked":                          "Client.Close: the timer of a lease",
-	"lock/acquire.go:Client.untilClose":                      "nobody needs to: it is stopped before the wait returns, or does no more than cancel a context",
+	"lock/client.go:Client.untilClose":                       "nobody needs to: it is stopped before the wait returns, or does no more than cancel a context",
 	"lock/internal/remote/parts.go:Beside":                   "Beside itself, before it returns",
 	"lock/internal/watchdog/watchdog.go:Watchdog.wakeLocked": "Client.Close: watchdog",
 	"pubsub/keeper.go:Subscriber.serve":                      "keeper: the reader of a connection",
