@@ -2,7 +2,7 @@ package callback
 
 import "context"
 
-// Join returns the join of all that are not nil, in their order; nil if there is none.
+// Join returns the join of all parts except nil, in their order; nil without any.
 func Join[T any](all []*T, join func(outer, inner *T) *T) *T {
 	var joined *T
 	for _, t := range all {

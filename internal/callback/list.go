@@ -26,7 +26,7 @@ func (l *List) Add(fn func()) (stop func()) {
 	}
 }
 
-// Call calls the functions one after another, in no particular order.
+// Call calls the functions in turn, in no particular order.
 func (l *List) Call() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

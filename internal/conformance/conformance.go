@@ -1,5 +1,5 @@
-// Package conformance has what every lock kind must do on every server, as tests that are handed a server: the real ones,
-// and miniredis in a module of its own.
+// Package conformance has the requirements of every lock kind on every server, as tests with a server as an argument: real
+// servers, and miniredis in a module apart.
 package conformance
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/lockwire/lockwire/lock"
 )
 
-// Locker is what the exclusive lock kinds have in common.
+// Locker has the methods common to the exclusive lock kinds.
 type Locker interface {
 	Lock(ctx context.Context, opts ...lock.Option) (*lock.Lease, error)
 	TryLock(ctx context.Context, opts ...lock.Option) (*lock.Lease, error)
@@ -23,13 +23,13 @@ type Locker interface {
 	Info(ctx context.Context) (lock.Info, error)
 }
 
-// Server is one server to test on.
+// Server is a server to test on.
 type Server struct {
-	// Config connects to it.
+	// Config connects to the server.
 	Config conn.Config
 	// Command runs a command apart from what is tested, and returns the reply as text.
 	Command func(t *testing.T, args ...string) string
-	// More returns two more servers with nothing in them, for locks that need several.
+	// More returns two more empty servers, for locks on several servers.
 	More func(t *testing.T) []Server
 }
 
@@ -38,12 +38,13 @@ type row struct {
 	lock      func(c *lock.Client, name string) Locker
 	reentrant bool
 	silent    bool       // nobody is told of a release: waiters look by themselves
-	stays     string     // the key that stays when the lock is free
-	lose      [][]string // commands by which the server loses that the lock is taken; nil: the deletion of its key
-	// rival is a lock that nobody gets while somebody has lock, where that can be had by several at once; else nil.
+	stays     string     // the key that stays after the release
+	lose      [][]string // commands by which the server loses the lock; nil: the deletion of its key
+	// rival is a lock that excludes lock, for kinds with several holders at once; else nil.
 	rival   func(c *lock.Client, name string) Locker
-	servers bool // it needs several
-	// many takes the place of lock: the clients are of one process, each on a server of its own if there are several.
+	servers bool // on several servers
+	// many takes the place of lock: the clients belong to a single process, each client on a server of its own if several
+	// servers exist.
 	many func(clients []*lock.Client, name string) Locker
 }
 
@@ -85,7 +86,7 @@ func writeLock(c *lock.Client, name string) Locker { return c.ReadWrite(name).Wr
 
 var properties = []struct {
 	name      string
-	reentrant bool // only for kinds that are
+	reentrant bool // only for reentrant kinds
 	test      func(t *testing.T, s *stage)
 }{
 	{"LockAndUnlock", false, lockAndUnlock},
@@ -146,12 +147,12 @@ func testKind(t *testing.T, name string, start func(t *testing.T) Server) {
 // patience bounds every wait of a test.
 const patience = 3 * time.Minute
 
-// stage is the servers of one test, nearly always one, with the clients of them.
+// stage is the servers of a test, nearly always a single server, with their clients.
 type stage struct {
 	t       *testing.T
 	servers []Server
 	kind    row
-	peers   map[*lock.Client][]*lock.Client // those of a process, by its first
+	peers   map[*lock.Client][]*lock.Client // the clients of a process, by its first client
 }
 
 func newStage(t *testing.T, first Server, kind row) *stage {
@@ -162,7 +163,7 @@ func newStage(t *testing.T, first Server, kind row) *stage {
 	return s
 }
 
-// command runs a command on all servers, and returns what the first replies.
+// command runs a command on all servers, and returns the first server's reply.
 func (s *stage) command(args ...string) string {
 	s.t.Helper()
 	first := ""
@@ -182,12 +183,12 @@ func (s *stage) waiting(c *lock.Client) (n int) {
 	return n
 }
 
-// listening reports whether anybody listens on one of the servers.
+// listening reports whether a server has a listener.
 func (s *stage) listening() bool {
 	return slices.ContainsFunc(s.servers, func(server Server) bool { return server.Command(s.t, "PUBSUB", "CHANNELS") != "[]" })
 }
 
-// client returns a client with a connection of its own, as another process would have, which has one on each server.
+// client returns a client with new connections, a connection for each server, as a further process would have.
 func (s *stage) client(cfg lock.Config) *lock.Client {
 	s.t.Helper()
 	var all []*lock.Client
@@ -198,7 +199,7 @@ func (s *stage) client(cfg lock.Config) *lock.Client {
 	return all[0]
 }
 
-// open returns the lock under test as the process of c sees it.
+// open returns the lock under test for the process of c.
 func (s *stage) open(c *lock.Client) Locker {
 	if s.kind.many != nil {
 		return s.kind.many(s.peers[c], "job")
@@ -224,7 +225,7 @@ func (s *stage) clientOf(server Server, cfg lock.Config) *lock.Client {
 	return c
 }
 
-// lose has the server lose that the lock is taken.
+// lose makes the server lose the lock.
 func (s *stage) lose() {
 	s.t.Helper()
 	commands := s.kind.lose
@@ -236,10 +237,10 @@ func (s *stage) lose() {
 	}
 }
 
-// locker returns the lock under test as a new client sees it.
+// locker returns the lock under test for a new client.
 func (s *stage) locker(cfg lock.Config) Locker { return s.open(s.client(cfg)) }
 
-// rival returns a lock that excludes the one under test, as a new client sees it: as a rule that one itself.
+// rival returns a lock that excludes the lock under test, for a new client: as a rule the same lock.
 func (s *stage) rival() Locker { return s.rivalOf(s.client(lock.Config{})) }
 
 func (s *stage) rivalOf(c *lock.Client) Locker {

@@ -18,7 +18,7 @@ func lockAndUnlock(t *testing.T, s *stage) {
 	for range 3 {
 		lease := s.lock(l)
 		var info lock.Info
-		// One of several servers may yet have the last owner, whose release is not waited for when the others have confirmed theirs.
+		// A server may still have the last owner: a release does not wait for the last server once the majority has confirmed.
 		s.eventually("that Info names the lease's owner with one hold", func() bool {
 			var err error
 			if info, err = l.Info(t.Context()); err != nil {

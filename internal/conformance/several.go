@@ -8,7 +8,7 @@ import (
 	"github.com/lockwire/lockwire/lock"
 )
 
-// multi is a lock of several locks. What is known of the first one stands for all of them.
+// multi is a lock of several locks. The state of the first lock stands for all.
 type multi struct{ *lock.Multi }
 
 func newMulti(members ...lock.Member) Locker {
@@ -24,10 +24,10 @@ func (m multi) Info(ctx context.Context) (lock.Info, error) {
 	return infos[0], err
 }
 
-// redlock is a lock on several servers. It is free where most of them say so.
+// redlock is a lock on several servers. It is free if most servers say so.
 type redlock struct{ *lock.Redlock }
 
-// newRedlock is for servers that have just been started, on a machine that may be slow.
+// newRedlock is for freshly started servers, on a machine that may be slow.
 func newRedlock(nodes ...lock.Member) Locker {
 	r, err := lock.NewRedlock(lock.RedlockConfig{Quarantine: -1, NodeTimeout: 2 * time.Second}, nodes...)
 	if err != nil {
@@ -45,7 +45,7 @@ func (r redlock) Info(ctx context.Context) (lock.Info, error) {
 	return taken[0], err
 }
 
-// owners are the owner of a lease and of those that it is made up of.
+// owners are the owner of a lease and the owners of its members.
 func owners(lease *lock.Lease) []string {
 	list := []string{lease.Owner()}
 	for _, part := range lease.Members() {

@@ -10,7 +10,7 @@ import (
 	"github.com/lockwire/lockwire/lock"
 )
 
-// permit is a semaphore of one permit, which is a lock.
+// permit is a semaphore of a single permit, used as a lock.
 type permit struct{ *lock.PermitSemaphore }
 
 func onePermit(c *lock.Client, name string) Locker {
@@ -46,7 +46,7 @@ func (p permit) Do(ctx context.Context, fn func(context.Context) error, opts ...
 
 func (p permit) ForceUnlock(ctx context.Context) (bool, error) { return p.ReleaseAll(ctx) }
 
-// synchronizers are the properties of what is not a lock.
+// synchronizers are the properties of kinds that are not locks.
 var synchronizers = []struct {
 	kind, name string
 	test       func(t *testing.T, s *stage)
@@ -62,7 +62,7 @@ var synchronizers = []struct {
 	{"CountDownLatch", "CancelledWait", latchCancelled},
 }
 
-// bounded returns a context that ends before the test's patience does.
+// bounded returns a context that ends before the test's patience.
 func (s *stage) bounded() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(s.t.Context(), patience)
 }
@@ -74,7 +74,7 @@ func (s *stage) ok(what string, err error) {
 	}
 }
 
-// Several clients take 1 to 3 of 4 permits: there are never more, and in the end all are there.
+// Several clients take 1 to 3 of 4 permits: never more than 4 are taken, and in the end all are free.
 func semaphoreConserves(t *testing.T, s *stage) {
 	const limit, clients, callers, rounds = 4, 3, 3, 8
 	_, err := s.client(lock.Config{}).Semaphore("job").TrySetPermits(t.Context(), limit)

@@ -7,7 +7,7 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// framer cuts a stream into its values and keeps the bytes of each as they are.
+// framer cuts a stream into its values and keeps the bytes of each value.
 type framer struct {
 	tap    tap
 	r      *resp.Reader
@@ -21,8 +21,8 @@ func newFramer(src io.Reader) *framer {
 	return f
 }
 
-// next returns the bytes of the next value, or any bytes with whole == false once the stream has turned out not to be
-// RESP, or what was left of it at its end.
+// next returns the bytes of the next value. whole is false for bytes of a stream that is not RESP, and for the rest of a stream
+// at its end.
 func (f *framer) next() (raw []byte, v resp.Value, whole bool, err error) {
 	if f.err == nil && !f.opaque {
 		v, err := f.r.Read()
@@ -45,7 +45,7 @@ func (f *framer) next() (raw []byte, v resp.Value, whole bool, err error) {
 	return nil, resp.Value{}, false, f.err
 }
 
-// tap keeps what is read through it.
+// tap keeps the bytes read.
 type tap struct {
 	src io.Reader
 	raw []byte
@@ -57,7 +57,7 @@ func (t *tap) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// take returns the first n bytes that were kept, and forgets them.
+// take returns and forgets the first n bytes kept.
 func (t *tap) take(n int) []byte {
 	raw := append([]byte(nil), t.raw[:n]...)
 	t.raw = append(t.raw[:0], t.raw[n:]...)

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// queued is how many pieces are under way in one direction before reading stops.
+// queued is the number of pieces under way in a direction above which reading stops.
 const queued = 1024
 
-// link is a connection of a client and the one to the server that belongs to it.
+// link is a client's connection and the corresponding connection to the server.
 type link struct {
 	p      *Proxy
 	client net.Conn
@@ -19,7 +19,7 @@ type link struct {
 	cancel context.CancelFunc
 
 	mu     sync.Mutex
-	server net.Conn // nil until it is dialled
+	server net.Conn // nil before the dial
 	ended  bool
 }
 
@@ -30,7 +30,7 @@ type piece struct {
 	act act
 }
 
-// act is what happens when a piece arrives.
+// act is the effect of a piece's arrival.
 type act uint8
 
 const (
@@ -74,7 +74,7 @@ func (l *link) run() {
 	wg.Wait()
 }
 
-// end closes both connections; with reset, so that the peers see it as a failure.
+// end closes both connections; with reset, the peers see a failure.
 func (l *link) end(reset bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -93,14 +93,14 @@ func (l *link) end(reset bool) {
 	}
 }
 
-// lane is the way of one direction.
+// lane is the pieces of a direction.
 type lane struct {
 	l    *link
 	out  chan<- piece
 	last time.Time // when the last piece arrives
 }
 
-// send puts a piece on its way, hold later than it would arrive otherwise. It returns false when the link has ended.
+// send puts a piece on its way, with the extra delay hold. It returns false after the end of the link.
 func (w *lane) send(raw []byte, act act, hold time.Duration) bool {
 	due := time.Now().Add(w.l.p.travel())
 	if due.Before(w.last) {
@@ -115,7 +115,7 @@ func (w *lane) send(raw []byte, act act, hold time.Duration) bool {
 	}
 }
 
-// finish ends a direction whose stream has ended, unless that is swallowed too.
+// finish ends a direction at the end of its stream, unless the end is swallowed too.
 func (w *lane) finish(dir Direction) {
 	if w.l.p.swallows(dir) {
 		<-w.l.ctx.Done()
@@ -181,7 +181,7 @@ func (l *link) carryReplies(f *framer, w lane) {
 	}
 }
 
-// write lets pieces arrive when they are due.
+// write delivers pieces when due.
 func (l *link) write(to net.Conn, in <-chan piece) {
 	for pc := range in {
 		if !l.wait(time.Until(pc.due)) {
@@ -202,8 +202,8 @@ func (l *link) write(to net.Conn, in <-chan piece) {
 	}
 }
 
-// endWrite passes on the end of a stream. A server that ends its stream has closed the connection; a client may have
-// requests under way that are still to run.
+// endWrite passes on the end of a stream. A server at the end of its stream has closed the connection; a client may have
+// requests under way.
 func (l *link) endWrite(to net.Conn) {
 	half, ok := to.(interface{ CloseWrite() error })
 	if to == l.client || !ok {
@@ -227,7 +227,7 @@ func (l *link) writeSliced(to net.Conn, raw []byte) bool {
 	}
 }
 
-// wait lets d pass. It returns false if the link ends meanwhile.
+// wait lets d pass. It returns false at the end of the link.
 func (l *link) wait(d time.Duration) bool {
 	if d <= 0 {
 		return l.ctx.Err() == nil

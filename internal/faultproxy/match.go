@@ -7,23 +7,23 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// matcher follows one connection and tells which request a value from the server answers.
+// matcher follows a connection and knows the request for each reply.
 type matcher struct {
 	mu         sync.Mutex
 	waiting    []request
 	subscribed bool // a request to subscribe was sent: arrays of messages are pushes also in RESP2
 }
 
-// request is one whose reply is due.
+// request is a request with a reply due.
 type request struct {
 	fate Fate
-	// confirms is how a (un)subscribe request begins its confirmations, such as "subscribe", and left how many are
-	// due; 0 is not known.
+	// confirms is the first word of confirmations of a (un)subscribe request, such as "subscribe", and left their number; 0 is
+	// unknown.
 	confirms string
 	left     int
 }
 
-// expect notes a request before it is sent.
+// expect notes a request before sending.
 func (m *matcher) expect(cmd []string, fate Fate) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -38,7 +38,7 @@ func (m *matcher) expect(cmd []string, fate Fate) {
 	m.waiting = append(m.waiting, req)
 }
 
-// fateOf returns what is to become of a value from the server.
+// fateOf returns the fate of a value from the server.
 func (m *matcher) fateOf(v resp.Value) Fate {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -58,7 +58,7 @@ func (m *matcher) fateOf(v resp.Value) Fate {
 		case req.confirms == "" || req.left > 0:
 			return m.popLocked() // the reply, or an error in the confirmations' stead
 		}
-		// To leave all channels had an unknown number of confirmations, and this is none.
+		// The unsubscription from all channels had an unknown number of confirmations, all seen before this value.
 		m.waiting = m.waiting[1:]
 	}
 	return Deliver

@@ -1,12 +1,11 @@
 // Package faultproxy is a proxy between a client and a Redis server that makes the network fail.
 //
-// It listens on a port of 127.0.0.1 and hands on whole requests and replies. To do so it follows the stream of each
-// connection: it knows which reply belongs to which request, in RESP2 and RESP3, pushes and the confirmations of
-// subscriptions included, so that one reply can be lost while all others arrive. A stream that is not RESP, such as TLS,
-// is handed on as it comes, and so is what follows CLIENT REPLY or MONITOR as far as replies go: faults that look
-// at commands do not work there, the others do.
+// The proxy listens on a port of 127.0.0.1 and hands on whole requests and replies. It follows the stream of each connection
+// and knows which reply belongs to which request, in RESP2 and RESP3, including pushes and the confirmations of subscriptions,
+// so that a single reply can be lost while all further replies arrive. A stream that is not RESP, such as TLS, is handed on
+// unchanged, as are replies after CLIENT REPLY or MONITOR: faults about commands do not work there, all further faults do.
 //
-// What is set applies to open connections and to later ones. All methods may be called from any goroutine.
+// Settings apply to open and to later connections. Any goroutine may call any method.
 package faultproxy
 
 import (
@@ -19,7 +18,7 @@ import (
 	"time"
 )
 
-// Direction is one of the two in which bytes go.
+// Direction is a direction of bytes.
 type Direction uint8
 
 const (
@@ -27,7 +26,7 @@ const (
 	ToClient                  // replies and pushes
 )
 
-// Proxy is a proxy in front of one server.
+// Proxy is a proxy in front of a server.
 type Proxy struct {
 	network, target string // constant, as addr and ctx
 	addr            string
@@ -53,8 +52,8 @@ type Proxy struct {
 	lost     int
 }
 
-// New returns a proxy that listens, in front of the server at that address ("tcp" or "unix"). The server need not be
-// there yet: a connection is closed if its server cannot be reached.
+// New returns a listening proxy in front of the server at an address ("tcp" or "unix"). The server need not run yet: a
+// connection without a reachable server is closed.
 func New(network, addr string) (*Proxy, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -74,7 +73,7 @@ func New(network, addr string) (*Proxy, error) {
 	return p, nil
 }
 
-// Addr returns the address to dial, over "tcp". It stays the same.
+// Addr returns the address to dial, over "tcp". The address never changes.
 func (p *Proxy) Addr() string { return p.addr }
 
 // Close stops listening, closes all connections and returns when the proxy's goroutines have ended. It may be called
@@ -120,8 +119,8 @@ func (p *Proxy) accept(ln net.Listener) {
 	}
 }
 
-// Refuse makes dials fail with "connection refused" and, when it is taken back, listens on the same port again. The
-// error is that somebody else has taken the port meanwhile; Refuse(false) may then be tried again.
+// Refuse makes dials fail with "connection refused" and, taken back, listens on the same port again. An error means that the
+// port was taken meanwhile; Refuse(false) may then be tried again.
 func (p *Proxy) Refuse(on bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -160,8 +159,8 @@ func (p *Proxy) endAllLocked(reset bool) {
 	}
 }
 
-// Latency delays every request and every reply by d and up to jitter more, in each direction, in their order. What is
-// under way already is not affected.
+// Latency delays every request and every reply by d and up to jitter more, in each direction, in their order. Pieces under way
+// are not affected.
 func (p *Proxy) Latency(d, jitter time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -175,18 +174,18 @@ func (p *Proxy) Slice(n int, pause time.Duration) {
 	p.slice, p.pause = n, pause
 }
 
-// HalfOpen swallows what goes in one direction, without closing anything: dials succeed and writes do. The end of a
-// connection is swallowed too. Requests and replies are swallowed whole, so that a connection which is still there when
-// HalfOpen is taken back can go on, though what was swallowed never comes. No network does that to a connection: where the
-// order of requests matters, Cut before taking it back.
+// HalfOpen swallows the bytes of a direction, without closing anything: dials and writes succeed. The end of a connection is
+// swallowed too. HalfOpen swallows whole requests and replies, so a surviving connection can go on after HalfOpen(false),
+// although the swallowed pieces never come. No network behaves so: where the order of requests matters, Cut before
+// HalfOpen(false).
 func (p *Proxy) HalfOpen(dir Direction, on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.halfOpen[dir] = on
 }
 
-// DropReply delivers the n-th request of that name from now on, over all connections, and swallows its reply: n is 1 for
-// the next. It may be called for several requests of a name.
+// DropReply delivers the n-th request of a name from now on, over all connections, and swallows its reply: n is 1 for the next
+// request. Several requests of a name may be dropped.
 func (p *Proxy) DropReply(name string, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -194,33 +193,33 @@ func (p *Proxy) DropReply(name string, n int) {
 	p.drops[name] = append(p.drops[name], p.seen[name]+n)
 }
 
-// Delay holds back every request of that name for d, and with it what follows on its connection. 0 is off.
+// Delay holds back every request of a name for d, together with later pieces of its connection. 0 is off.
 func (p *Proxy) Delay(name string, d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.delays[strings.ToUpper(name)] = d
 }
 
-// Intercept has fn decide about each request, in addition to DropReply and Delay. The calls are one at a time. cmd is the
-// request's arguments, the name as the client wrote it first. nil takes fn away; Intercept waits for a call under way.
+// Intercept lets fn decide about each request, in addition to DropReply and Delay, a call at a time. cmd is the request's
+// arguments, first the name as the client wrote it. nil removes fn; Intercept waits for a call under way.
 func (p *Proxy) Intercept(fn func(cmd []string) Verdict) {
 	p.hookMu.Lock()
 	defer p.hookMu.Unlock()
 	p.hook = fn
 }
 
-// Count returns how many requests of that name came, whatever became of them. The case of the name does not matter.
+// Count returns the number of requests of a name, whatever their fate. The case of the name does not matter.
 func (p *Proxy) Count(name string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.seen[strings.ToUpper(name)]
 }
 
-// Stats counts what a proxy has seen.
+// Stats has the counts of a proxy.
 type Stats struct {
 	Accepted int // connections since New
 	Open     int // connections now
-	Lost     int // requests and replies that were swallowed, whatever for
+	Lost     int // swallowed requests and replies, for whatever reason
 }
 
 // Stats returns the counts.

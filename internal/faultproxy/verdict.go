@@ -6,24 +6,24 @@ import (
 	"time"
 )
 
-// Verdict is what becomes of a request. The zero Verdict delivers it and its reply.
+// Verdict is the decision about a request. The zero Verdict delivers the request and its reply.
 type Verdict struct {
 	Fate  Fate
-	Delay time.Duration // before that; what follows on the connection waits too
+	Delay time.Duration // before the delivery; later pieces of the connection wait too
 }
 
-// Fate says how far a request and its reply come.
+// Fate is how far a request and its reply come.
 type Fate uint8
 
 const (
 	Deliver   Fate = iota // both arrive
 	LoseReply             // the request arrives, the reply is swallowed
-	Swallow               // the request is swallowed, so that there is no reply
+	Swallow               // the request is swallowed, so no reply comes
 	CutBefore             // the connection is cut in the request's stead
 	CutAfter              // the request arrives; when it is answered the connection is cut in the reply's stead
 )
 
-// judge counts a request and decides about it.
+// judge counts a request and decides about its fate.
 func (p *Proxy) judge(cmd []string) Verdict {
 	v := p.ask(cmd)
 	name := strings.ToUpper(cmd[0])

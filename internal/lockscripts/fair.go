@@ -9,7 +9,7 @@ import (
 	"github.com/lockwire/lockwire/internal/fakeredis"
 )
 
-// fairModel is the keys of a fair lock during one script.
+// fairModel is the keys of a fair lock during a script.
 type fairModel struct {
 	*fakeredis.Call
 	lock, channel, queue, timeouts, idle string
@@ -19,7 +19,7 @@ type fairModel struct {
 const (
 	// fairSpare is how much longer than a lease a waiter's time lasts at least, when others are granted or leave.
 	fairSpare = 60_000
-	// fairFew is how many waiters are seen to at each grant, and each time that one leaves.
+	// fairFew is the number of waiters examined at each grant, and at each leave.
 	fairFew = 32
 )
 
@@ -38,7 +38,8 @@ func (m *fairModel) score(waiter string) (int64, bool) {
 	return number(text), ok
 }
 
-// head returns who is first in the queue, "" if it is empty, after it has dropped those whose time is up. except is not.
+// head drops waiters without time left from the front of the queue and returns the first waiter, "" for an empty queue. except
+// is never dropped.
 func (m *fairModel) head(except string) string {
 	for {
 		first, ok := m.Do("LINDEX", m.queue, "0").(string)
@@ -81,7 +82,7 @@ func (m *fairModel) keep() {
 	}
 }
 
-// tellHead tells who is first in the queue, if the queue is one, and of so many the next one if that one does not hear it.
+// tellHead tells the first waiter of a queue, and up to a number of further waiters as long as nobody hears.
 func (m *fairModel) tellHead(publish string, most int64) {
 	if _, bad := m.TryDo("LINDEX", m.queue, "0").(fakeredis.Err); bad {
 		return
@@ -92,7 +93,7 @@ func (m *fairModel) tellHead(publish string, most int64) {
 	}
 }
 
-// tell reports whether waiter hears it.
+// tell tells waiter, and reports whether waiter hears.
 func (m *fairModel) tell(publish, waiter string) bool {
 	return waiter != "" && m.TryDo(publish, m.channel+":"+waiter, "0") != int64(0)
 }
@@ -143,7 +144,7 @@ func modelFairAcquire(c *fakeredis.Call) any {
 	return left
 }
 
-// stand puts owner at the end of the queue, or sees to its time if it is in it.
+// stand puts owner at the end of the queue, or renews the time of a queued owner.
 func (m *fairModel) stand(owner string, left, wait int64) {
 	score, known := m.score(owner)
 	if m.Int("LLEN", m.queue) != m.Int("ZCARD", m.timeouts) {
@@ -164,8 +165,8 @@ func (m *fairModel) stand(owner string, left, wait int64) {
 	m.keep()
 }
 
-// sort leaves each waiter that has a time, and owner, once in the queue, and a time to nobody else. It reports whether owner stands
-// in the queue.
+// sort leaves each waiter with a time, and owner, once in the queue, and removes all further times. It reports whether owner
+// stands in the queue.
 func (m *fairModel) sort(owner string) bool {
 	var stay []string
 	for _, waiter := range m.members(m.queue) {
@@ -311,7 +312,7 @@ func modelFairUndo(c *fakeredis.Call) any {
 	return int64(0)
 }
 
-// leave takes owner out of the queue, and tells who is first then if the lock is there for it.
+// leave takes owner out of the queue, and tells the new head if the lock is free for the head.
 func (m *fairModel) leave(owner, publish string, wait int64, taken bool) {
 	line := m.members(m.queue)
 	floor := m.now + max(m.Int("PTTL", m.lock), 0) + fairSpare

@@ -59,7 +59,7 @@ func modelFasterMultiAcquire(c *fakeredis.Call) any {
 	return nil
 }
 
-// freeValues frees what an owner has of values, and tells of it. held: it had all of them.
+// freeValues frees an owner's part of values, and publishes the change. held: the owner had all values.
 func freeValues(c *fakeredis.Call, publish string) (held, freed bool) {
 	group := c.Keys[0]
 	owner, values := ownerAndValues(c.Args[1])

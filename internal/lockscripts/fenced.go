@@ -8,7 +8,8 @@ import (
 
 func fencedToken(c *fakeredis.Call) string { return c.Keys[1] }
 
-// modelDraw draws the next token, which stays for life in ms after the time in it; 0: for ever, -1: of tokens without a time.
+// modelDraw draws the next token. The counter stays for life in ms after the time in the token; 0: for ever, -1: tokens without
+// a time.
 func modelDraw(c *fakeredis.Call, life string) int64 {
 	drawn := c.Int("INCR", fencedToken(c))
 	if life != "-1" {

@@ -27,7 +27,7 @@ func lineKey(c *fakeredis.Call, at int) string {
 	return ""
 }
 
-// arg is an argument that may be missing.
+// arg is an argument, possibly missing.
 func arg(c *fakeredis.Call, at int) string {
 	if at >= 0 && at < len(c.Args) {
 		return c.Args[at]

@@ -9,8 +9,8 @@ import (
 	"github.com/lockwire/lockwire/script"
 )
 
-// Load gives srv the functions of scripts, by kind and operation, and loads the scripts. A script then fails that touches a key
-// which is not among its KEYS.
+// Load gives srv the functions of scripts, by kind and operation, and loads the scripts. A script then fails on a key that is
+// not among its KEYS.
 func Load(srv *fakeredis.Server, all map[string]map[string]*script.Script) {
 	for kind, scripts := range all {
 		for operation, s := range scripts {
@@ -22,8 +22,8 @@ func Load(srv *fakeredis.Server, all map[string]map[string]*script.Script) {
 	}
 }
 
-// declared has a script fail that touches a key which is not among its KEYS. Of the leases of other readers it may ask how long
-// they last, if it bears to be refused.
+// declared makes a script fail on a key that is not among its KEYS. A script that can handle a refusal may ask for the PTTL of
+// the leases of further readers.
 func declared(name string, model func(*fakeredis.Call) any) func(*fakeredis.Call) any {
 	return func(c *fakeredis.Call) any {
 		c.Touch = func(tries bool, args []string) {

@@ -1,4 +1,4 @@
-// Package lockscripts is what the scripts of package lock do, as Go functions for a [fakeredis.Server], which has no Lua.
+// Package lockscripts has the scripts of package lock as Go functions for a [fakeredis.Server], which has no Lua.
 //
 // A test of package lock runs each function and its script side by side, from the same states, on a fake and a real server.
 package lockscripts
@@ -10,7 +10,7 @@ import (
 	"github.com/lockwire/lockwire/internal/fakeredis"
 )
 
-// models is what each script does, by the kind and the operation that its first line names.
+// models has the function of each script, by the kind and the operation in its first line.
 var models = map[string]func(*fakeredis.Call) any{
 	"Reentrant lock, acquire":     modelAcquire,
 	"Reentrant lock, release":     modelRelease,
@@ -87,7 +87,7 @@ func Title(source string) string {
 	return title
 }
 
-// Interpret returns what the script with this source does. It fits [fakeredis.Server.Interpret].
+// Interpret returns the function of the script with a source, for [fakeredis.Server.Interpret].
 func Interpret(source string) (func(*fakeredis.Call) any, error) {
 	if model := models[Title(source)]; model != nil {
 		return model, nil

@@ -19,7 +19,7 @@ func idsOf(owner string) []string {
 	return ids
 }
 
-// ends is when the lease of a permit ends, 0 if nobody has it.
+// ends is the end of a permit's lease, 0 for a free permit.
 func ends(c *fakeredis.Call, key, id string) int64 {
 	score, _ := c.Do("ZSCORE", key, id).(string)
 	return number(score)
@@ -74,7 +74,7 @@ func modelPermitsAcquire(c *fakeredis.Call) any {
 	return nil
 }
 
-// giveBack returns permits as far as they are taken, and tells of it.
+// giveBack returns the taken permits among ids, and publishes the change.
 func giveBack(c *fakeredis.Call, ids []string, publish string, undo bool) int64 {
 	returned := c.Int(append([]string{"ZREM", c.Keys[2]}, ids...)...)
 	if returned == 0 {

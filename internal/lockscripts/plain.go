@@ -34,7 +34,7 @@ func modelPlainKeep(c *fakeredis.Call) any {
 	})
 }
 
-// plainEnd ends an owner's lock by what end does to its key.
+// plainEnd applies end to the key of an owner's lock.
 func plainEnd(c *fakeredis.Call, end func(key string)) any {
 	key, latch, owner := c.Keys[0], c.Keys[2], c.Args[1]
 	if late := tooLate(c, c.Args[5]); late != nil {

@@ -20,7 +20,7 @@ func TimeoutKey(lock, owner string, n int64) string {
 	return fmt.Sprint(lock, ":", owner, ":rwlock_timeout:", n)
 }
 
-// readerLeft is the longest lease in ms that a reader's holds have left, 0 if there is none.
+// readerLeft is the longest remaining lease in ms among a reader's holds, 0 for none.
 func readerLeft(c *fakeredis.Call, lock, owner string, holds int64) (left int64) {
 	for n := range holds {
 		key := TimeoutKey(lock, owner, n+1)
@@ -30,10 +30,10 @@ func readerLeft(c *fakeredis.Call, lock, owner string, holds int64) (left int64)
 	return left
 }
 
-// readersFew is from how many fields on it is enough that a reader stays for nearly as long as the lock does.
+// readersFew is the number of fields from which a reader with nearly the lock's remaining time suffices.
 const readersFew = 32
 
-// readersLeft is for how many ms readers have the lock, without one who had it for as long as gone.
+// readersLeft is the time in ms for which readers have the lock, without the holds of gone.
 func readersLeft(c *fakeredis.Call, lock string, gone int64) (left int64) {
 	kept := c.Int("PTTL", lock)
 	enough := kept - kept/4
@@ -50,7 +50,7 @@ func readersLeft(c *fakeredis.Call, lock string, gone int64) (left int64) {
 	return left
 }
 
-// Fields is a hash as a script sees it.
+// Fields is a hash as seen by a script.
 func Fields(c *fakeredis.Call, key string) map[string]string {
 	list, _ := c.Do("HGETALL", key).([]any)
 	hash := map[string]string{}
@@ -60,8 +60,8 @@ func Fields(c *fakeredis.Call, key string) map[string]string {
 	return hash
 }
 
-// setHolds leaves a reader so many of count holds, those that are alive, or else the last one, with this lease. It returns the
-// longest lease of those that it has no more.
+// setHolds leaves a reader a number of count holds with the given lease: living holds first, else the last hold. It returns the
+// longest lease of the removed holds.
 func setHolds(c *fakeredis.Call, lock, owner string, count, rest int64, lease string) (gone int64) {
 	alive := int64(0)
 	for n := range rest {
@@ -337,14 +337,14 @@ func modelWriteRelease(c *fakeredis.Call) any {
 	return int64(1)
 }
 
-// keepWriter leaves a writer so many holds, and the lock for as long as they and what it reads need.
+// keepWriter leaves a writer a number of holds, and sets the lock's expiry to the longest need of its holds and reads.
 func keepWriter(c *fakeredis.Call, owner string, lease, count int64) {
 	key, reader := c.Keys[0], strings.TrimSuffix(owner, ":write")
 	c.Do("PEXPIRE", key, text(max(lease, readerLeft(c, key, reader, c.Int("HGET", key, reader)))))
 	c.Do("HSET", key, owner, text(count))
 }
 
-// endWrite ends the write lock, but for what its owner reads beneath.
+// endWrite ends the write lock, and keeps the reads of its owner beneath.
 func endWrite(c *fakeredis.Call, owner string) {
 	key, reader := c.Keys[0], strings.TrimSuffix(owner, ":write")
 	left := readerLeft(c, key, reader, c.Int("HGET", key, reader))

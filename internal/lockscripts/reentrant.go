@@ -45,7 +45,7 @@ func micros(c *fakeredis.Call) int64 {
 	return number(time[0].(string))*1_000_000 + number(time[1].(string))
 }
 
-// tooLate is what a script returns after last; nil before.
+// tooLate is the result of a script after last; nil before.
 func tooLate(c *fakeredis.Call, last string) any {
 	if now := now(c); now > number(last) {
 		return fakeredis.Status("late " + strconv.FormatInt(now, 10))
@@ -53,7 +53,7 @@ func tooLate(c *fakeredis.Call, last string) any {
 	return nil
 }
 
-// undone notes under latch that what could come until last is undone, and reports whether it was before.
+// undone notes under latch that requests valid until last are undone, and reports whether the note existed before.
 func undone(c *fakeredis.Call, latch, last string) bool {
 	lasts := strconv.FormatInt(max(1, number(last)-now(c), c.Int("PTTL", latch)), 10)
 	if c.Int("PEXPIRE", latch, lasts) == 1 {
@@ -224,7 +224,7 @@ func modelForce(c *fakeredis.Call) any {
 	return int64(1)
 }
 
-// alien reports whether the lock is a hash, but not one owner and its hold count.
+// alien reports whether the lock is a hash, but not an owner with its hold count.
 func alien(c *fakeredis.Call) bool {
 	list, _ := c.Do("HGETALL", c.Keys[0]).([]any)
 	if len(list) != 2 {

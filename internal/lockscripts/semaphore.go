@@ -8,8 +8,7 @@ import (
 
 const notPermits = fakeredis.Err("WRONGTYPE not a number of permits")
 
-// numberAt is the number that key holds. It reports there false if there is no key, and ends the script with bad if it holds
-// something else.
+// numberAt is the number in key. there is false without a key; bad: the key holds something else.
 func numberAt(c *fakeredis.Call, key string) (n int64, there, bad bool) {
 	text, there := c.Do("GET", key).(string)
 	if !there {
@@ -19,7 +18,7 @@ func numberAt(c *fakeredis.Call, key string) (n int64, there, bad bool) {
 	return n, true, err != nil
 }
 
-// remembered is what a change returns that is too late, or what an earlier request of the same latch has left.
+// remembered is the result of a late change, or the outcome of an earlier request with the same latch.
 func remembered(c *fakeredis.Call) (any, bool) {
 	if late := tooLate(c, c.Args[len(c.Args)-1]); late != nil {
 		return late, true
@@ -28,7 +27,7 @@ func remembered(c *fakeredis.Call) (any, bool) {
 	return number(text), ok
 }
 
-// remember leaves the outcome of a change under its latch, and returns it.
+// remember leaves the outcome of a change under its latch, and returns the outcome.
 func remember(c *fakeredis.Call, outcome int64) any {
 	life := number(c.Args[len(c.Args)-1]) - now(c) + number(c.Args[0])
 	c.Do("SET", c.Keys[len(c.Keys)-1], strconv.FormatInt(outcome, 10), "PX", strconv.FormatInt(life, 10))

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Forever is the end of a hold that nothing ends.
+// Forever is the end of a hold without an end.
 const Forever = time.Duration(1<<63 - 1)
 
 // History is the events of all processes. The zero History is empty and ready; any number of goroutines may use it.
@@ -20,7 +20,7 @@ type History struct {
 	changed chan struct{} // closed at the next event; nil if nobody waits
 }
 
-// Add takes an event in. Those of one process come in the order in which they happened, those of several in any.
+// Add adds an event. Events of a single process come in order, events of several processes in any order.
 func (h *History) Add(e Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -31,7 +31,7 @@ func (h *History) Add(e Event) {
 	}
 }
 
-// Died takes note that a process was dead at that time: what it held then, it relies on no more.
+// Died records that a process was dead at a time: its holds end there.
 func (h *History) Died(process int, at time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -41,7 +41,7 @@ func (h *History) Died(process int, at time.Duration) {
 	h.deaths[process] = at
 }
 
-// Events returns what has been taken in so far.
+// Events returns the events so far.
 func (h *History) Events() []Event {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -61,7 +61,7 @@ func (h *History) Count(match func(Event) bool) int {
 	return n
 }
 
-// Await returns the first event that matches, and waits for it as long as ctx allows.
+// Await waits for the first event that matches, for as long as ctx allows.
 func (h *History) Await(ctx context.Context, match func(Event) bool) (Event, error) {
 	for seen := 0; ; {
 		h.mu.Lock()
@@ -83,7 +83,7 @@ func (h *History) Await(ctx context.Context, match func(Event) bool) (Event, err
 	}
 }
 
-// Hold is the time for which an owner could rely on a lock.
+// Hold is the time during which an owner could rely on a lock.
 type Hold struct {
 	Process     int
 	ID          int64
@@ -91,9 +91,9 @@ type Hold struct {
 	Mode        string
 	Token       int64
 	Permits     int
-	From, To    time.Duration // To is when it was given back or lost, when it ran out, or when its process died
-	Until       time.Duration // when it ran out or would have; Forever if it could not
-	Given       bool          // its holder has begun to give it back
+	From, To    time.Duration // the time of the release, the loss, the end of the lease, or the death of the process
+	Until       time.Duration // the end of the lease, even if released before; Forever for none
+	Given       bool          // the release has begun
 }
 
 // String tells of the hold.
@@ -105,7 +105,7 @@ func (h Hold) String() string {
 	return fmt.Sprintf("%q by %s in process %d from %v to %v", h.Name, owner, h.Process, h.From, h.To)
 }
 
-// Holds returns all holds in the order in which they began.
+// Holds returns all holds in the order of their begin.
 func (h *History) Holds() []Hold {
 	type key struct {
 		process int

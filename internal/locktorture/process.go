@@ -12,7 +12,7 @@ import (
 	"runtime"
 )
 
-// Process is a child process that logs events. Its methods are for one goroutine at a time.
+// Process is a child process that logs events. A single goroutine at a time may call its methods.
 type Process struct {
 	ID int
 
@@ -20,12 +20,12 @@ type Process struct {
 	cmd     *exec.Cmd
 	stdin   io.WriteCloser
 	stderr  bytes.Buffer  // owned by cmd until done
-	done    chan struct{} // closed when the process has ended and all it logged is in the history
-	err     error         // of its end, once done
+	done    chan struct{} // closed when the process has ended and its whole log is in the history
+	err     error         // of the end, once done
 }
 
-// Start runs this very program again, with env in addition to its environment, and takes the events from its standard
-// output into h. The child can tell from the end of its standard input that it is to end. Kill it or Wait for it.
+// Start runs this program again, with env added to its environment, and reads the events from its standard output into h. The
+// end of its standard input tells the child to end. Kill the process or Wait for its end.
 func Start(h *History, id int, env ...string) (*Process, error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -50,9 +50,9 @@ func Start(h *History, id int, env ...string) (*Process, error) {
 	return p, nil
 }
 
-// run starts the process and reads its log until it ends.
+// run starts the process and reads its log until the end.
 func (p *Process) run(stdout io.Reader, started chan<- error) {
-	// To the kernel, the parent whose death the child shares is this thread: it must live as long as the child.
+	// To the kernel, the parent whose death the child shares is this thread: the thread must live as long as the child.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	defer close(p.done)
@@ -92,10 +92,10 @@ func (p *Process) Continue() error { return resume(p.cmd.Process) }
 // Done is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Kill ends the process by SIGKILL, also a stopped one, and returns when it is gone and all it logged is in the history.
-// One that has ended stays so, and if it did so in order that is no death: nothing may be lost by it.
+// Kill ends a running or stopped process by SIGKILL, and returns when its whole log is in the history. A process that had ended
+// in order counts as no death: nothing may be lost.
 func (p *Process) Kill() {
-	p.cmd.Process.Kill() // an error says that it has ended
+	p.cmd.Process.Kill() // an error means that the process has ended
 	<-p.done
 	if p.err != nil {
 		p.history.Died(p.ID, Now())
@@ -105,8 +105,8 @@ func (p *Process) Kill() {
 // Finish tells the process to end, by the end of its standard input.
 func (p *Process) Finish() { p.stdin.Close() }
 
-// Wait waits for the end of the process for as long as ctx allows, after which it kills it. An error says how it ended,
-// and what it wrote to its standard error.
+// Wait waits for the end of the process for as long as ctx allows, and then kills the process. An error says how the process
+// ended, with its standard error.
 func (p *Process) Wait(ctx context.Context) error {
 	select {
 	case <-p.done:

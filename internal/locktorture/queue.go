@@ -6,29 +6,29 @@ import (
 	"time"
 )
 
-// unmoved is for how long a lock has at least been free and not taken by whoever headed its line when that one may be dropped:
-// a second, but for what the clocks differ in.
+// unmoved is the least time after which the head of a line may be dropped from a free lock: a second, less the difference of
+// the clocks.
 const unmoved = 990 * time.Millisecond
 
 // queues follows the lines of all locks, event by event in the order of the server.
 type queues struct {
 	lines    map[string]*line
-	deadline map[string]time.Duration // of each owner that is known to wait for so long at most
+	deadline map[string]time.Duration // of owners with a known limit of their wait
 	gaveUp   map[string]bool          // owners whose request failed, or whose process died
-	dropped  map[string]bool          // owners who had to stand in line once more, or found none
+	dropped  map[string]bool          // owners who had to stand in line again, or found no line
 	found    []string
 }
 
-// line is who waits for a lock.
+// line is the waiters of a lock.
 type line struct {
 	owners  []string
-	last    string // who has got the lock last
+	last    string // the last owner of the lock
 	touched time.Duration
 }
 
-// queueJumps are what happened to the lines of locks against the rules: whoever gets a lock heads its line or finds none, is put in
-// front only when what it had got is taken back, leaves only when it gives up, and is dropped only when its time is up
-// or it has not come for the lock. In the end, who got it in which order is asked of those who had it.
+// queueJumps are violations of the lines of locks: whoever gets a lock heads its line or finds no line, returns to the front
+// only if a grant is undone, leaves only when giving up, and is dropped only when out of time or without interest in a free
+// lock. In the end, the order of grants is compared with the holders' own logs.
 func queueJumps(events []Event, holds []Hold) []string {
 	q := &queues{
 		lines: make(map[string]*line), deadline: make(map[string]time.Duration),
@@ -49,7 +49,7 @@ func queueJumps(events []Event, holds []Hold) []string {
 			delete(unanswered, e.request())
 		}
 	}
-	for _, owner := range unanswered { // when it was killed
+	for _, owner := range unanswered { // the time of the kill
 		q.gaveUp[owner] = true
 	}
 	for _, e := range events {
@@ -115,10 +115,10 @@ func without(owners []string, owner string) []string {
 	return slices.DeleteFunc(owners, func(o string) bool { return o == owner })
 }
 
-// outOfOrder are the holds of owners who stood in line, once and without being dropped or put in front, and were granted the lock
-// once, that began after those of others who had come later; and those that the server has not granted.
+// outOfOrder are holds that began after the holds of later arrivals, for owners who stood in line once, were never dropped or
+// put in front, and were granted the lock once; and holds not granted by the server.
 func outOfOrder(events []Event, holds []Hold, dropped map[string]bool) []string {
-	place := make(map[[2]string]int) // of each owner by lock; below 0 for none that means anything
+	place := make(map[[2]string]int) // of each owner by lock; below 0 if the place means nothing
 	granted := make(map[[2]string]bool)
 	for i, e := range events {
 		owner := [2]string{e.Name, e.Owner}
@@ -132,7 +132,7 @@ func outOfOrder(events []Event, holds []Hold, dropped map[string]bool) []string 
 			place[owner] = -1
 		case Granted:
 			if granted[owner] {
-				place[owner] = -1 // what it had stood in line for was over before it knew
+				place[owner] = -1 // the hold had ended before its owner knew
 			}
 			granted[owner] = true
 		}

@@ -7,20 +7,19 @@ import (
 	"time"
 )
 
-// Rules are what must be true of a kind of lock. The zero Rules are those of an exclusive lock that its owner may take again.
+// Rules are the rules of a kind of lock. The zero Rules describe an exclusive lock with reentry.
 type Rules struct {
-	Readers bool // holds of mode Read may be had at once, and its owner may read what it writes
-	Single  bool // an owner has one hold at most
+	Readers bool // many holds of mode Read at once, and a writer may read too
+	Single  bool // an owner has a single hold at most
 	Tokens  bool // a later owner has a larger token
-	Permits bool // as many may have it as there are permits
-	Leased  bool // permits come back when their lease ends
-	Count   bool // who waits is released by the last of so many requests of mode Down
-	Queue   bool // who waits gets it in the order of the line
+	Permits bool // as many holds as permits
+	Leased  bool // permits come back at the end of their lease
+	Count   bool // waiters are released by the last of a number of requests of mode Down
+	Queue   bool // waiters are served in the order of the line
 }
 
-// Violations returns what is against the rules in a history in which nobody took a lock by force: holds at the same time that must
-// not be, losses that were told while the hold was good, releases that found nothing while it was, and what the processes
-// themselves complained of.
+// Violations returns the violations in a history without forced releases: overlapping holds, losses reported while the hold was
+// good, releases that missed a good hold, and complaints of the processes.
 func (h *History) Violations(rules Rules) []string {
 	events := h.Events()
 	found := complaints(events)
@@ -42,7 +41,7 @@ func (h *History) Violations(rules Rules) []string {
 	return found
 }
 
-// complaints are the events that must not be in themselves.
+// complaints are events that are violations by themselves.
 func complaints(events []Event) []string {
 	var found []string
 	until := make(map[request]time.Duration)
@@ -69,7 +68,7 @@ func complaints(events []Event) []string {
 	return found
 }
 
-// request is one request of one process, and the hold that came of it.
+// request is a request of a process, with its hold.
 type request struct {
 	process int
 	id      int64
@@ -77,13 +76,13 @@ type request struct {
 
 func (e Event) request() request { return request{e.Process, e.Hold} }
 
-// Conflict is two holds that are against the rules.
+// Conflict is a pair of holds against the rules.
 type Conflict struct {
 	First, Second Hold
 	What          string
 }
 
-// String tells of both holds and for how long they were had at once.
+// String describes both holds and the length of their overlap.
 func (c Conflict) String() string {
 	if shared := min(c.First.To, c.Second.To) - c.Second.From; shared > 0 {
 		return fmt.Sprintf("%v of %s: %v; %v", shared, c.What, c.First, c.Second)
@@ -91,12 +90,11 @@ func (c Conflict) String() string {
 	return fmt.Sprintf("%s: %v; %v", c.What, c.First, c.Second)
 }
 
-// Conflicts returns, for holds in the order in which they began, each one that is against the rules together with each earlier
-// one that it is so with.
+// Conflicts returns the pairs of holds against the rules. The holds must be in the order of their begin.
 func Conflicts(holds []Hold, rules Rules) []Conflict {
 	var found []Conflict
-	current := make(map[string][]Hold) // of each lock, those that have begun and may not have ended
-	last := make(map[string]Hold)      // of each lock, the one with the largest token
+	current := make(map[string][]Hold) // of each lock, begun holds without a certain end
+	last := make(map[string]Hold)      // of each lock, the hold with the largest token
 	for _, hold := range holds {
 		if hold.To <= hold.From {
 			continue
@@ -135,7 +133,7 @@ func (r Rules) conflict(first, second Hold) string {
 	return "overlap"
 }
 
-// limits are how many permits of each name there are, or what its count is set to.
+// limits are the numbers of permits, or the counts, by name.
 func limits(events []Event) map[string]int {
 	set := make(map[string]int)
 	for _, e := range events {
@@ -146,7 +144,7 @@ func limits(events []Event) map[string]int {
 	return set
 }
 
-// excesses are the holds with which more permits were taken than there are.
+// excesses are the holds beyond the number of permits.
 func excesses(holds []Hold, limits map[string]int) []string {
 	var found []string
 	current := make(map[string][]Hold)
@@ -167,13 +165,13 @@ func excesses(holds []Hold, limits map[string]int) []string {
 	return found
 }
 
-// undoing is for how long what a request without an answer has taken may be taken yet: until the faults are over and it has been
-// taken back.
+// undoing is the time during which a request without an answer may still hold permits: until the undo after the end of the
+// faults.
 const undoing = 5 * time.Second
 
-// unaccounted is what was seen of permits that cannot be. Those with leases are always as many as were set up. Of others some may
-// have been lost with a process that was killed: those it had and, perhaps, those that it was about to get or give back, for
-// each request what that asked for, however often the server was asked. One that ends in order loses nothing.
+// unaccounted is the numbers of permits that cannot be. The number of permits with leases is constant. Permits without leases
+// may be lost with a killed process: the permits it held and, for each open request, the permits asked for, however often the
+// server was asked. A process that ends in order loses nothing.
 func (h *History) unaccounted(events []Event, leased bool) []string {
 	limits := limits(events)
 	least, most := make(map[string]int), make(map[string]int)
@@ -195,7 +193,7 @@ func (h *History) unaccounted(events []Event, leased bool) []string {
 	return found
 }
 
-// losses are permits that nobody gives back any more.
+// losses are permits that will never be returned.
 type losses struct{ certain, perhaps int }
 
 func (h *History) lost(events []Event) map[string]losses {
@@ -222,8 +220,8 @@ func (h *History) lost(events []Event) map[string]losses {
 	return all
 }
 
-// miscounts are the waits for a count that ended before as many had begun to count down, and the counts that were seen although
-// those who did cannot have left them.
+// miscounts are waits that ended before enough requests had begun to count down, and observed counts that the requests cannot
+// explain.
 func miscounts(events []Event) []string {
 	var found []string
 	set := limits(events)

@@ -1,2 +1,2 @@
-// Package notls has tests of a build without TLS, for which the tests of other packages cannot be built.
+// Package notls has tests of a build without TLS, in which the tests of most packages do not compile.
 package notls

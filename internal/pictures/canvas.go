@@ -14,13 +14,13 @@ type canvas struct {
 	labels        []label
 }
 
-// label is a text with the space that it takes.
+// label is a text with its space.
 type label struct {
 	text           string
 	x0, y0, x1, y1 float64
 }
 
-// An anchor is the part of a text that stands at its position.
+// An anchor is the part of a text at its position.
 type anchor string
 
 const (
@@ -42,11 +42,11 @@ const (
 type shade string
 
 const (
-	ink   shade = "ink"   // what is read
+	ink   shade = "ink"   // text
 	faint shade = "faint" // axes and frames
 	good  shade = "good"  // the lock is held
 	other shade = "other" // another owner, or another client
-	bad   shade = "bad"   // what went wrong
+	bad   shade = "bad"   // failures
 )
 
 const style = `
@@ -109,7 +109,7 @@ func (c *canvas) arrow(x0, y0, x1, y1 float64, s shade) {
 	fmt.Fprintf(&c.shapes, `<path class="%s arrow" marker-end="url(#%s)" d="M%g %gL%g %g"/>`+"\n", s, s, x0, y0, x1, y1)
 }
 
-// cross marks what does not arrive.
+// cross marks a message that does not arrive.
 func (c *canvas) cross(x, y float64) {
 	fmt.Fprintf(&c.shapes, `<path class="bad arrow" d="M%g %gl10 10m0 -10l-10 10"/>`+"\n", x-5, y-5)
 }

@@ -1,6 +1,6 @@
 package main
 
-// failover shows the same failover twice: two holders without acknowledgements, one with them.
+// failover shows the same failover twice: two holders without acknowledgements, a single holder with acknowledgements.
 func failover() *canvas {
 	c := newCanvas("A failover, without and with acknowledgements", 860, 560)
 	c.panel(60, "Acks: AcksOff", false)
@@ -8,7 +8,7 @@ func failover() *canvas {
 	return c
 }
 
-// panel draws one of the two, from y on.
+// panel draws half of the picture, from y on.
 func (c *canvas) panel(y float64, title string, acknowledged bool) {
 	const begin, dies, promoted, renewal, end = 150.0, 330.0, 480.0, 640.0, 830.0
 	master, replica, a, b := y+40, y+90, y+140, y+190

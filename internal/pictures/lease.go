@@ -1,6 +1,6 @@
 package main
 
-// lease shows one lease of 30 s in time: what the holder relies on, and what the server keeps.
+// lease shows a lease of 30 s in time: the holder's view and the server's.
 func lease() *canvas {
 	c := newCanvas("The life of a lease of 30 s", 860, 390)
 	const holder, server, begin, second = 130.0, 250.0, 110.0, 13.0

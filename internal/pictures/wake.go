@@ -1,6 +1,6 @@
 package main
 
-// wake shows whom a release wakes: in the same process, in another one, and in Java.
+// wake shows the waiter woken by a release: in the same process, in a different process, and in Java.
 func wake() *canvas {
 	c := newCanvas("Who wakes whom", 860, 520)
 	c.box(20, 60, 220, 120, faint)

@@ -11,7 +11,7 @@ import (
 	"sync"
 )
 
-// Binary is one server program.
+// Binary is a server program.
 type Binary struct {
 	Path    string
 	Product string // "redis" or "valkey"
@@ -21,8 +21,8 @@ type Binary struct {
 // String is the product and version: redis-7.0.15.
 func (b Binary) String() string { return b.Product + "-" + b.Version }
 
-// AtLeast reports whether the version is major.minor or newer. Valkey goes on from Redis 7.2, so one number serves for
-// what both can do.
+// AtLeast reports whether the version is major.minor or newer. Valkey goes on from Redis 7.2, so the same numbers serve for
+// features of both.
 func (b Binary) AtLeast(major, minor int) bool {
 	have := strings.SplitN(b.Version, ".", 3)
 	first, _ := strconv.Atoi(have[0])
@@ -35,7 +35,7 @@ var findBinaries = sync.OnceValues(func() ([]Binary, error) {
 	return lookBinaries(os.Getenv("LOCKWIRE_REDIS_SERVER"))
 })
 
-// lookBinaries asks each program of a list for its version; without a list, those with the usual names in PATH.
+// lookBinaries asks each program of a list for its version; without a list, the programs with the usual names in PATH.
 func lookBinaries(list string) ([]Binary, error) {
 	var found []Binary
 	for path := range strings.SplitSeq(list, ",") {

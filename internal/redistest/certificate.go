@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// credentials are an authority and two certificates by it, all made by this process and for it alone.
+// credentials are an authority and two certificates by the authority, all made by this process and for this process alone.
 type credentials struct {
 	pool           *x509.CertPool
 	authority      tls.Certificate
@@ -36,7 +36,7 @@ var certificates = sync.OnceValues(func() (*credentials, error) {
 	server, err := sign(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: "redistest server"},
 		KeyUsage:    x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}, // nodes call each other
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}, // nodes call each peer
 		DNSNames:    []string{"localhost"},
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
 	}, &authority)
@@ -56,7 +56,7 @@ var certificates = sync.OnceValues(func() (*credentials, error) {
 	return &credentials{pool: pool, authority: authority, server: server, client: client}, nil
 })
 
-// sign makes a certificate with a key of its own, signed by parent or, without one, by itself.
+// sign makes a certificate with a new key, signed by parent or, without a parent, by itself.
 func sign(template *x509.Certificate, parent *tls.Certificate) (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -77,7 +77,7 @@ func sign(template *x509.Certificate, parent *tls.Certificate) (tls.Certificate,
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, err
 }
 
-// writeFiles puts what a server needs into dir and into its configuration.
+// writeFiles puts the files for a server into dir, and their names into its configuration.
 func (c *credentials) writeFiles(dir string, set func(...string)) error {
 	key, err := x509.MarshalPKCS8PrivateKey(c.server.PrivateKey)
 	if err != nil {

@@ -15,12 +15,12 @@ import (
 // checker is the ACL user of checks on a server that has a password or users.
 const checker = "redistest"
 
-// guarded reports whether checks must say who they are.
+// guarded reports whether checks must authenticate.
 func (s *Server) guarded() bool { return s.opts.Password != "" || len(s.opts.Users) > 0 }
 
-// Do runs one command on a connection of its own, which nothing under test has a part in, and returns the reply. An
-// error, also one in reply, ends the test: Do may be called by the test's own goroutine only, others have Try. While
-// it runs, CLIENT LIST has one client more.
+// Do runs a command on a connection apart from everything under test, and returns the reply. An error, also in reply, ends the
+// test: only the test's own goroutine may call Do, further goroutines have Try. During the call, CLIENT LIST has a further
+// client.
 func (s *Server) Do(args ...any) resp.Value {
 	s.t.Helper()
 	v, err := s.Try(args...)
@@ -30,7 +30,7 @@ func (s *Server) Do(args ...any) resp.Value {
 	return v
 }
 
-// Try is Do for those who expect an error, or are not the test's own goroutine. An error in reply is a resp.Error.
+// Try is Do for callers who expect an error, or are not the test's own goroutine. An error in reply is a resp.Error.
 func (s *Server) Try(args ...any) (resp.Value, error) {
 	c, err := s.dialCheck()
 	if err != nil {
@@ -40,13 +40,13 @@ func (s *Server) Try(args ...any) (resp.Value, error) {
 	return c.do(args...)
 }
 
-// Key is one key of a server.
+// Key is a key of a server.
 type Key struct {
 	Name string
-	Type string        // as TYPE says it
+	Type string        // as in the reply to TYPE
 	TTL  time.Duration // -1 ms if the key does not expire
-	// Value of a string is itself, quoted; a list is ["a" "b"], a set {"a" "b"} in order of its members, a hash
-	// {"field":"value" ...} in order of its fields, and a sorted set {"member":1 ...} in its own order.
+	// Value of a string is the quoted string; a list is ["a" "b"], a set {"a" "b"} in order of its members, a hash
+	// {"field":"value" ...} in order of its fields, and a sorted set {"member":1 ...} in the server's order.
 	Value string
 }
 
@@ -55,8 +55,8 @@ func (k Key) String() string {
 	return fmt.Sprintf("%s %s %d %s", k.Type, k.Name, k.TTL.Milliseconds(), k.Value)
 }
 
-// Keys returns all keys of database 0 in order of their names. A key that expires meanwhile is left out. As with Do, an
-// error ends the test.
+// Keys returns all keys of database 0 in order of their names, without keys that expire meanwhile. As with Do, an error ends
+// the test.
 func (s *Server) Keys() []Key {
 	s.t.Helper()
 	c, err := s.dialCheck()
@@ -81,13 +81,13 @@ func (s *Server) Dump() []string {
 	return lines
 }
 
-// check is a plain connection in RESP2: one command, one reply.
+// check is a plain connection in RESP2: a command, a reply.
 type check struct {
 	nc net.Conn
 	r  *resp.Reader
 }
 
-// dialCheck connects by the server's unix socket, which every server here has, whatever else it listens on.
+// dialCheck connects by the server's unix socket. Every server here has a unix socket beside its other addresses.
 func (s *Server) dialCheck() (*check, error) {
 	nc, err := net.DialTimeout("unix", s.socket(), Patience)
 	if err != nil {
@@ -170,8 +170,8 @@ func (c *check) keys() ([]Key, error) {
 	return keys, nil
 }
 
-// key reads one key in a transaction, so that its parts belong together. Its type is read before and does not change in
-// a test; a key that is gone has type none.
+// key reads a key in a transaction, so that its parts belong together. The type is read before and does not change in a test; a
+// deleted key has type none.
 func (c *check) key(name string) (Key, error) {
 	v, err := c.do("TYPE", name)
 	if err != nil {
@@ -211,7 +211,7 @@ func (c *check) key(name string) (Key, error) {
 	return Key{Name: name, Type: kind, TTL: time.Duration(ttl) * time.Millisecond, Value: value}, err
 }
 
-// render is the text of a value as Key describes it.
+// render is the text of a value as Key describes.
 func render(kind string, v resp.Value) (string, error) {
 	if kind == "string" {
 		text, err := v.Text()

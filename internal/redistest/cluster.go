@@ -18,7 +18,7 @@ const (
 
 	nodeTimeoutOption = "cluster-node-timeout"
 
-	// busOffset is what the port on which a node talks to the others is above that for clients.
+	// busOffset is the distance between a node's port for clients and its port for nodes.
 	busOffset = 10000
 
 	// nodeTimeout is the cluster-node-timeout. A node that a busy machine holds up for seconds must not be taken for dead.
@@ -27,23 +27,23 @@ const (
 	// takeoverTimeout is the cluster-node-timeout while a test waits for a replica to take over.
 	takeoverTimeout = time.Second
 
-	// manualFailover is how long the nodes try to have a failover that they were asked for.
+	// manualFailover limits the time of the nodes for a requested failover.
 	manualFailover = 5 * time.Second
 )
 
-// Cluster is a cluster of three masters, which share the slots evenly, and a replica of each. It serves what slots it can
-// when some are not served. Its methods may be called by many goroutines at once, but for those that change which nodes
-// there are or who they are; one that cannot do its work fails the test, as with Server.
+// Cluster is a cluster of three masters, which share the slots evenly, and a replica of each master. It goes on serving when
+// some slots are unserved. Many goroutines may call the methods at once, except for methods that add, remove or promote nodes.
+// A method that cannot do its work fails the test, as with Server.
 type Cluster struct {
 	t        testing.TB
 	opts     Options
 	protocol int
-	nodes    []*Server // masters first, as it was in the beginning
+	nodes    []*Server // masters first, as in the beginning
 }
 
-// StartCluster starts a cluster that is killed at the end of the test, and returns when all its nodes serve all slots and
-// know of each other, and all replicas follow their masters. The options are those of each node; a cluster has no unix
-// socket. Where there is no program to start it does as Start does.
+// StartCluster starts a cluster that is killed at the end of the test. It returns when all nodes serve all slots and know of
+// each node, and all replicas follow their masters. The options are for each node; a cluster has no unix socket. Without a
+// program to start, StartCluster does as Start does.
 func StartCluster(t testing.TB, opts Options) *Cluster {
 	t.Helper()
 	opts.node = true
@@ -91,8 +91,8 @@ func RunClusters(t *testing.T, opts Options, fn func(t *testing.T, c *Cluster, p
 // Binary is the program the nodes run.
 func (c *Cluster) Binary() Binary { return c.opts.Binary }
 
-// Nodes are the servers of the cluster, the masters of the beginning first, then their replicas in the same order, then
-// those that were added.
+// Nodes are the servers of the cluster: the masters of the beginning first, then their replicas in the same order, then added
+// nodes.
 func (c *Cluster) Nodes() []*Server { return c.nodes }
 
 // Addrs are the addresses of the nodes.
@@ -104,7 +104,7 @@ func (c *Cluster) Addrs() []string {
 	return addrs
 }
 
-// Config connects to any node of the cluster as its user "default". It has no Addr.
+// Config connects to any node of the cluster as the user "default". It has no Addr.
 func (c *Cluster) Config() conn.Config {
 	cfg := c.nodes[0].Config()
 	cfg.Addr, cfg.Protocol = "", c.protocol
@@ -121,8 +121,8 @@ func (c *Cluster) Node(addr string) *Server {
 	return nil
 }
 
-// freeNodePort returns a port that was free a moment ago, and so was the one 10000 above it, on which nodes talk to each
-// other. Both are below those that connections going out are given.
+// freeNodePort returns a port that was free a moment ago, as was the port 10000 above, on which nodes talk to each node. Both
+// are below the ports of outgoing connections.
 func freeNodePort() (int, error) {
 	const lowest, count = 10000, 12000
 	var last error
@@ -146,7 +146,7 @@ func bothFree(ports ...int) error {
 	return nil
 }
 
-// configureNode adds what makes a server a node that loses no time in synchronizing.
+// configureNode makes a server a node that loses no time in synchronizing.
 func (s *Server) configureNode(set func(...string)) {
 	set("cluster-enabled", "yes")
 	set("cluster-config-file", "nodes.conf")

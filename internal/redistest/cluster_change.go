@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// Await waits until the nodes that are up agree with each other, serve all slots, and replicas have their master's data.
+// Await waits until the running nodes agree, all slots are served, and replicas have their master's data.
 func (c *Cluster) Await() {
 	c.t.Helper()
 	c.check(c.settled())
 }
 
-// Masters are the nodes that are up and serve slots, in no order, as the first master that is up sees it.
+// Masters are the running nodes with slots, in no order, as seen by the first running master.
 func (c *Cluster) Masters() []*Server {
 	c.t.Helper()
 	members, err := c.anyMembers()
@@ -29,7 +29,7 @@ func (c *Cluster) Masters() []*Server {
 	return masters
 }
 
-// Owner is the node that serves a slot, as the first master that is up sees it, or nil.
+// Owner is the node that serves a slot, as seen by the first running master, or nil.
 func (c *Cluster) Owner(slot int) *Server {
 	c.t.Helper()
 	members, err := c.anyMembers()
@@ -42,7 +42,7 @@ func (c *Cluster) Owner(slot int) *Server {
 	return nil
 }
 
-// inRange reports whether a slot is in a range of slots, or is the one, that CLUSTER NODES names.
+// inRange reports whether a slot is in a range of CLUSTER NODES, or equals a single slot.
 func inRange(text string, slot int) bool {
 	first, last, ok := strings.Cut(text, "-")
 	if !ok {
@@ -53,7 +53,7 @@ func inRange(text string, slot int) bool {
 	return err1 == nil && err2 == nil && lo <= slot && slot <= hi
 }
 
-// Replica is a replica of a master, as the first master that is up sees it, or nil.
+// Replica is a replica of a master, as seen by the first running master, or nil.
 func (c *Cluster) Replica(master *Server) *Server {
 	c.t.Helper()
 	id, err := master.nodeID()
@@ -68,8 +68,8 @@ func (c *Cluster) Replica(master *Server) *Server {
 	return nil
 }
 
-// AwaitTakeover waits until another node serves the slots that one that is down, or stopped, has served. Only meanwhile a node
-// that is silent for a second counts as dead.
+// AwaitTakeover waits until a different node serves the slots of a node that is down or stopped. Only meanwhile a node counts
+// as dead after a second of silence.
 func (c *Cluster) AwaitTakeover(gone *Server) {
 	c.t.Helper()
 	c.setNodeTimeout(gone, takeoverTimeout)
@@ -100,7 +100,7 @@ func (c *Cluster) AwaitTakeover(gone *Server) {
 	}))
 }
 
-// Patiently runs fn, during which the nodes do not take one that is silent for failed. fn may stop one of them.
+// Patiently runs fn, during which the nodes do not take a silent node for failed. fn may stop a node.
 func (c *Cluster) Patiently(stopped *Server, fn func()) {
 	c.t.Helper()
 	c.setNodeTimeout(stopped, time.Hour)
@@ -108,7 +108,7 @@ func (c *Cluster) Patiently(stopped *Server, fn func()) {
 	fn()
 }
 
-// setNodeTimeout sets after how long nodes count as dead, at all nodes that are up but for one.
+// setNodeTimeout sets the time after which nodes count as dead, at all running nodes except the given node.
 func (c *Cluster) setNodeTimeout(gone *Server, d time.Duration) {
 	for _, s := range c.up() {
 		if s != gone {
@@ -117,10 +117,10 @@ func (c *Cluster) setNodeTimeout(gone *Server, d time.Duration) {
 	}
 }
 
-// Promote makes a replica take the place of its master, which agrees, and waits until everybody knows.
+// Promote makes a replica take the place of its master, with the master's consent, and waits until every node knows.
 //
-// A failover may come to nothing without a word: masters vote once in two node timeouts for the replicas of a master, and a node that
-// stood for election less than four of them ago counts the votes of that time, until the others refuse it. So it is asked for again.
+// A failover may fail silently: masters vote once in two node timeouts for the replicas of a master, and a candidate within
+// four timeouts of its last election counts the votes of that election, until the masters refuse. Therefore Promote asks again.
 func (c *Cluster) Promote(replica *Server) {
 	c.t.Helper()
 	var asked time.Time
@@ -138,7 +138,7 @@ func (c *Cluster) Promote(replica *Server) {
 	c.Await()
 }
 
-// eachFollows returns nil if s serves slots to all nodes that are up.
+// eachFollows returns nil if s serves slots according to all running nodes.
 func (c *Cluster) eachFollows(s *Server) error {
 	for _, other := range c.up() {
 		members, err := other.members()
@@ -152,7 +152,7 @@ func (c *Cluster) eachFollows(s *Server) error {
 	return nil
 }
 
-// Add starts one more node, a master without slots, and waits until everybody knows it.
+// Add starts a further node, a master without slots, and waits until every node knows the new node.
 func (c *Cluster) Add() *Server {
 	c.t.Helper()
 	s := Start(c.t, c.opts)
@@ -168,7 +168,7 @@ func (c *Cluster) Add() *Server {
 	return s
 }
 
-// Remove makes the others forget a node, which must serve no slots, and ends its process.
+// Remove makes the nodes forget a node, which must serve no slots, and ends its process.
 func (c *Cluster) Remove(s *Server) {
 	c.t.Helper()
 	id, err := s.nodeID()
@@ -214,11 +214,11 @@ func (c *Cluster) move(slot int, to *Server) error {
 	}
 }
 
-// BeginMove makes from and to migrate a slot: from then on from answers ASK for keys that it does not have.
+// BeginMove makes from and to migrate a slot: afterwards from answers ASK for missing keys.
 //
-// It first waits until all nodes agree, which before Redis 7.0 may take half a second after another move. In the end the new
-// owner will claim the slot with a new epoch, and nodes that have missed something may hold that epoch against what they
-// have missed, until two say for ever that the other one is the owner.
+// BeginMove first waits until all nodes agree; before Redis 7.0 that may take half a second after an earlier move. In the end
+// the new owner will claim the slot with a new epoch. Nodes that have missed an earlier change may hold the epoch against the
+// change, until two nodes disagree about the owner for ever.
 func (c *Cluster) BeginMove(slot int, from, to *Server) error {
 	if err := c.await("all nodes to agree", c.agreed); err != nil {
 		return err
@@ -238,7 +238,7 @@ func (c *Cluster) BeginMove(slot int, from, to *Server) error {
 	return err
 }
 
-// MoveKeys moves at most count keys of a slot that migrates, and reports whether there were any.
+// MoveKeys moves at most count keys of a migrating slot, and reports whether any key was left.
 func (c *Cluster) MoveKeys(slot int, from, to *Server, count int) (more bool, err error) {
 	v, err := from.Try("CLUSTER", "GETKEYSINSLOT", slot, count)
 	if err != nil || v.Len() == 0 {
@@ -277,7 +277,7 @@ func (c *Cluster) EndMove(slot int, to *Server) error {
 	return nil
 }
 
-// anyMembers is the topology as the first master sees it that is up and answers: replicas hear of changes later.
+// anyMembers is the topology as seen by the first master with an answer: replicas hear of changes later.
 func (c *Cluster) anyMembers() ([]member, error) {
 	last := errors.New("no master is up")
 	for _, s := range c.up() {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// form makes a cluster of nodes that know nothing of each other.
+// form makes a cluster of nodes without knowledge of each peer.
 func (c *Cluster) form() error {
 	for i, s := range c.nodes[:clusterMasters] {
 		first, last := i*slotCount/clusterMasters, (i+1)*slotCount/clusterMasters-1
@@ -40,7 +40,7 @@ func (c *Cluster) form() error {
 	return c.settled()
 }
 
-// serveSlots gives a node slots that nobody serves.
+// serveSlots gives unserved slots to a node.
 func (s *Server) serveSlots(first, last int) error {
 	args := []any{"CLUSTER", "ADDSLOTSRANGE", first, last}
 	if !s.AtLeast(7, 0) {
@@ -53,7 +53,7 @@ func (s *Server) serveSlots(first, last int) error {
 	return err
 }
 
-// replicate makes s a replica of master, once s has heard that this is one.
+// replicate makes s a replica of master, once s knows that master is a master.
 func (c *Cluster) replicate(s, master *Server) error {
 	id, err := master.nodeID()
 	if err != nil {
@@ -65,7 +65,7 @@ func (c *Cluster) replicate(s, master *Server) error {
 	})
 }
 
-// await asks until there is no error.
+// await repeats a question until the error is nil.
 func (c *Cluster) await(what string, check func() error) error {
 	limit := time.NewTimer(Patience)
 	defer limit.Stop()
@@ -84,7 +84,7 @@ func (c *Cluster) await(what string, check func() error) error {
 	}
 }
 
-// eachKnows returns nil if all nodes that are up know at least count nodes.
+// eachKnows returns nil if all running nodes know at least count nodes.
 func (c *Cluster) eachKnows(count int) error {
 	for _, s := range c.up() {
 		members, err := s.members()
@@ -104,11 +104,11 @@ func (c *Cluster) eachKnows(count int) error {
 	return nil
 }
 
-// settled waits until all nodes that are up agree about who serves which slot, all slots are served, and all replicas have
-// their master's data.
+// settled waits until all running nodes agree about the owners of all slots, every slot is served, and all replicas have their
+// master's data.
 func (c *Cluster) settled() error {
 	return c.await("a cluster that is settled", func() error {
-		// Who has just learned that it is a replica has no data yet: that is looked at last.
+		// A new replica has no data yet: data is checked last.
 		if err := c.agreed(); err != nil {
 			return err
 		}
@@ -121,7 +121,7 @@ func (c *Cluster) settled() error {
 	})
 }
 
-// agreed returns nil if all nodes that are up see the same topology, and know the epochs of its masters.
+// agreed returns nil if all running nodes see the same topology, and know the epochs of its masters.
 func (c *Cluster) agreed() error {
 	view, epochs := "", map[string]string{}
 	all := map[*Server][]member{}
@@ -195,17 +195,17 @@ type member struct {
 	id, addr, master string
 	epoch            string
 	flags            []string
-	slots            []string // those that migrate are not among them
+	slots            []string // without migrating slots
 }
 
 func (m member) has(flag string) bool { return slices.Contains(m.flags, flag) }
 
-// isMaster reports whether the node is a master that says these are the members.
+// isMaster reports whether the node is a master, according to its own members.
 func isMaster(members []member) bool {
 	return slices.ContainsFunc(members, func(m member) bool { return m.has("myself") && m.has("master") })
 }
 
-// members returns what a node knows of the nodes.
+// members returns the nodes that a node knows.
 func (s *Server) members() ([]member, error) {
 	v, err := s.Try("CLUSTER", "NODES")
 	if err != nil {
@@ -232,8 +232,8 @@ func (s *Server) members() ([]member, error) {
 	return members, nil
 }
 
-// memberAddr returns the address of the node that CLUSTER NODES has as ip:port@port,name. The port is taken from that of
-// the bus: over the unix socket some versions do not say the one for TLS.
+// memberAddr returns the address of a node listed by CLUSTER NODES as ip:port@port,name. The port is derived from the port of
+// the bus: over the unix socket some versions omit the port for TLS.
 func memberAddr(text string) string {
 	_, bus, _ := strings.Cut(text, "@")
 	bus, _, _ = strings.Cut(bus, ",")
@@ -244,7 +244,8 @@ func memberAddr(text string) string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port-busOffset))
 }
 
-// serving is what members say of who serves what and replicates whom, in an order that does not depend on who says it.
+// serving describes the owners of slots and the replicas of masters according to members, in an order independent of the node
+// asked.
 func serving(members []member) string {
 	var lines []string
 	for _, m := range members {
@@ -269,7 +270,7 @@ func (s *Server) nodeID() (string, error) {
 	return v.Text()
 }
 
-// up are the nodes that run.
+// up are the running nodes.
 func (c *Cluster) up() []*Server {
 	return slices.DeleteFunc(slices.Clone(c.nodes), func(s *Server) bool { return !s.running() })
 }

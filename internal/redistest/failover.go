@@ -1,13 +1,13 @@
 package redistest
 
-// Failover is one way to lose a master that sentinels watch.
+// Failover is a way to lose a master under sentinels.
 type Failover struct {
 	Name  string
 	Begin func(s *Sentinels, master *Server)
-	End   func(s *Sentinels, master *Server) // brings back what Begin took away
+	End   func(s *Sentinels, master *Server) // reverts Begin
 }
 
-// Failovers are the ways that tests go.
+// Failovers are the ways used by tests.
 var Failovers = []Failover{
 	{
 		"SENTINEL FAILOVER",

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// configure writes the server's configuration, with a port that was free a moment ago. A file rather than arguments:
-// its quoting is the same in all versions, and passwords are not in the list of processes.
+// configure writes the server's configuration, with a port that was free a moment ago. A file, unlike arguments, has the same
+// quoting in all versions, and keeps passwords out of the list of processes.
 func (s *Server) configure() error {
 	var conf strings.Builder
 	set := func(words ...string) {
@@ -50,7 +50,7 @@ func (s *Server) configure() error {
 	return os.WriteFile(filepath.Join(s.dir, "conf"), []byte(conf.String()), 0o600)
 }
 
-// configureUsers adds the ACL users, and one more for checks to work under.
+// configureUsers adds the ACL users, and a further user for checks.
 func (s *Server) configureUsers(set func(...string)) {
 	if !s.guarded() {
 		return
@@ -108,7 +108,7 @@ func (s *Server) freePort() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
-// launch starts the process and waits until it answers. The error is syscall.EADDRINUSE if its port is taken.
+// launch starts the process and waits for its first answer. The error is syscall.EADDRINUSE if the port is taken.
 func (s *Server) launch() (*process, error) {
 	log, err := os.Create(s.logFile())
 	if err != nil {
@@ -127,7 +127,7 @@ func (s *Server) launch() (*process, error) {
 	return proc, nil
 }
 
-// awaitReady asks until the server answers. A server listens on all its addresses before it answers on one.
+// awaitReady asks until the server answers. A server listens on all its addresses before its first answer.
 func (s *Server) awaitReady(proc *process) error {
 	limit := time.NewTimer(Patience)
 	defer limit.Stop()

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// NoGoroutines fails the test if goroutines are left that neither the test runner nor a server of this package needs,
-// after it has given them time to end. Tests that run in parallel must not use it.
+// NoGoroutines waits for goroutines to end, and fails the test if goroutines are left besides the goroutines of the test runner
+// and of servers of this package. Parallel tests must not use NoGoroutines.
 func NoGoroutines(t testing.TB) {
 	t.Helper()
 	for _, stack := range waitForGoroutines(leakLimit) {
@@ -17,10 +17,10 @@ func NoGoroutines(t testing.TB) {
 	}
 }
 
-// leakLimit is how long goroutines that are ending are given.
+// leakLimit bounds the wait for ending goroutines.
 const leakLimit = Patience
 
-// waitForGoroutines gives those that are ending time to end, and returns the stacks of those that have not.
+// waitForGoroutines gives goroutines time to end, and returns the stacks of the remaining goroutines.
 func waitForGoroutines(limit time.Duration) []string {
 	deadline := time.Now().Add(limit)
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
@@ -32,7 +32,7 @@ func waitForGoroutines(limit time.Duration) []string {
 	}
 }
 
-// stacks returns the stack of each goroutine but the calling one.
+// stacks returns the stack of each goroutine except the calling goroutine.
 func stacks() []string {
 	buf := make([]byte, 1<<16)
 	for {
@@ -43,8 +43,8 @@ func stacks() []string {
 	}
 }
 
-// foreign leaves out the goroutines that belong to the test runner (main, waiting in testing, tests that wait for their turn, and
-// the one that os/signal keeps for ever once a signal was asked for) and those that wait for a server process.
+// foreign leaves out the goroutines of the test runner (main, waits in testing, tests before their turn, and the goroutine that
+// os/signal keeps for ever after the first Notify) and the goroutines waiting for a server process.
 func foreign(all []string) []string {
 	return slices.DeleteFunc(all, func(stack string) bool {
 		return strings.Contains(stack, "\ntesting.(*M).Run(") ||

@@ -11,9 +11,9 @@ import (
 
 // Main is the whole of a TestMain: it runs the tests and ends the process, with a failure if goroutines are left.
 //
-// Examples that need a server find the URL of one, started for them, in the environment variable REDIS_URL, whatever
-// that was before. An example cannot skip itself: where there is no server Main leaves all examples out, by the flag
-// -test.skip unless that is set already, and says so; under CI=true it fails instead.
+// Examples with a server find its URL in the environment variable REDIS_URL, whose former value is replaced. An example cannot
+// skip itself: without a server Main leaves all examples out by the flag -test.skip, unless the flag is set already, and says
+// so; under CI=true Main fails instead.
 func Main(m *testing.M) {
 	flag.Parse()
 	os.Exit(run(m, leakLimit))
@@ -45,12 +45,12 @@ func run(m *testing.M, limit time.Duration) int {
 	return 0
 }
 
-// fuzzing reports whether this process fuzzes, or works for one that does.
+// fuzzing reports whether this process fuzzes, or works for a fuzzing process.
 func fuzzing() bool {
 	return flag.Lookup("test.fuzz").Value.String() != "" || flag.Lookup("test.fuzzworker").Value.String() == "true"
 }
 
-// prepareExamples starts the server of the examples, or leaves them out. It returns how to end that server.
+// prepareExamples starts the server of the examples, or leaves the examples out. It returns a function to end the server.
 func prepareExamples() (discard func(), err error) {
 	found, err := findBinaries()
 	if err != nil {

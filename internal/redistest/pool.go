@@ -6,7 +6,7 @@ import (
 	"github.com/lockwire/lockwire/conn"
 )
 
-// Open opens a pool, which the end of t closes.
+// Open opens a pool, closed at the end of t.
 func Open(t testing.TB, cfg conn.Config) *conn.Pool {
 	t.Helper()
 	pool, err := conn.Open(t.Context(), cfg)

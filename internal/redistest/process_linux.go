@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// dieWithParent makes the kernel kill the child when the thread that started it ends, by whatever death.
+// dieWithParent makes the kernel kill the child at the end of the starting thread, for whatever reason.
 func dieWithParent() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }
 
-// pause stops the process, and waits until it is stopped.
+// pause stops the process, and waits until the process has stopped.
 func (p *process) pause() error {
 	if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		return err

@@ -4,8 +4,7 @@ package redistest
 
 import "syscall"
 
-// dieWithParent has nothing to offer here: only a test process that ends by Main or by an interrupt takes its servers
-// with it.
+// dieWithParent has nothing to offer here: only a test process that ends by Main or by an interrupt takes its servers along.
 func dieWithParent() *syscall.SysProcAttr { return nil }
 
 func (p *process) pause() error { return p.cmd.Process.Signal(syscall.SIGSTOP) }

@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// Message is one that was published.
+// Message is a published message.
 type Message struct {
 	Channel, Payload string
 }
 
-// Messages is a subscription that nothing under test has a part in. It is for one goroutine, the test's own.
+// Messages is a subscription apart from everything under test, for the test's own goroutine only.
 type Messages struct {
 	s *Server
 	c *check
 	n int // of PINGs sent
 }
 
-// PSubscribe subscribes to the channels that match a pattern, until the end of the test. It returns when the server has
-// confirmed; an error ends the test.
+// PSubscribe subscribes to the channels of a pattern, until the end of the test. It returns after the server's confirmation; an
+// error ends the test.
 func (s *Server) PSubscribe(pattern string) *Messages {
 	s.t.Helper()
 	m := &Messages{s: s, c: s.dialUntilEnd()}
@@ -30,8 +30,8 @@ func (s *Server) PSubscribe(pattern string) *Messages {
 	return m
 }
 
-// All returns what was published, in order, before this call and after the last. It waits for nothing else: what a
-// command published whose reply is known is there.
+// All returns the messages published before this call and after the last call, in order, without a wait: a message of a command
+// with a known reply has arrived.
 func (m *Messages) All() []Message {
 	m.s.t.Helper()
 	m.n++
@@ -63,14 +63,14 @@ func (m *Messages) next() ([]string, error) {
 	return texts(v)
 }
 
-// Monitor records the commands that the server runs. It is for one goroutine, the test's own.
+// Monitor records the commands of the server, for the test's own goroutine only.
 type Monitor struct {
 	s *Server
 	c *check
 	n int // of ECHOs sent
 }
 
-// Monitor records commands until the end of the test, those inside scripts among them. An error ends the test.
+// Monitor records commands until the end of the test, including commands inside scripts. An error ends the test.
 func (s *Server) Monitor() *Monitor {
 	s.t.Helper()
 	m := &Monitor{s: s, c: s.dialUntilEnd()}
@@ -80,8 +80,8 @@ func (s *Server) Monitor() *Monitor {
 	return m
 }
 
-// Lines returns the commands that the server ran before this call and after the last, as MONITOR shows them but without
-// the time: `[0 127.0.0.1:33388] "GET" "key"`, and `[0 lua] "get" "key"` for one inside a script.
+// Lines returns the commands run before this call and after the last call, as in MONITOR but without the time: `[0
+// 127.0.0.1:33388] "GET" "key"`, and `[0 lua] "get" "key"` inside a script.
 func (m *Monitor) Lines() []string {
 	m.s.t.Helper()
 	var lines []string
@@ -91,10 +91,10 @@ func (m *Monitor) Lines() []string {
 	return lines
 }
 
-// Command is one that the server ran.
+// Command is a command run by the server.
 type Command struct {
 	At   time.Time // by the server's clock
-	Line string    // as Lines has it
+	Line string    // as in Lines
 }
 
 // Commands is Lines with the time of each command.
@@ -140,7 +140,7 @@ func (m *Monitor) next() (Command, error) {
 	return Command{At: time.Unix(s, us*1000), Line: line}, nil
 }
 
-// dialUntilEnd opens a connection for checks that lasts as long as the test.
+// dialUntilEnd opens a connection for checks, closed at the end of the test.
 func (s *Server) dialUntilEnd() *check {
 	s.t.Helper()
 	c, err := s.dialCheck()

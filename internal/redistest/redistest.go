@@ -1,8 +1,8 @@
-// Package redistest gives a test a Redis or Valkey server of its own: a child process on a free port of 127.0.0.1 or a
-// unix socket, with nothing in it and nothing kept of it, which dies with the test or with the test's process.
+// Package redistest gives a test a private Redis or Valkey server: an empty child process on a free port of 127.0.0.1 or a unix
+// socket, without files left behind. The server dies with the test or with the test's process.
 //
-// The programs are those named in LOCKWIRE_REDIS_SERVER, a list separated by commas, or else the redis-server or
-// valkey-server found in PATH. Where there is none, a test that asks for a server is skipped, and under CI=true fails.
+// LOCKWIRE_REDIS_SERVER names the programs, separated by commas; without the variable, redis-server or valkey-server is looked
+// up in PATH. Without a program, a test that asks for a server is skipped, and under CI=true fails.
 package redistest
 
 import (
@@ -13,8 +13,8 @@ import (
 
 // Options say what is special about a server. The zero Options are a plain server on a TCP port, without a password.
 type Options struct {
-	// Binary is the program to run. The zero Binary is the first of those there are; inside Run and its kind it is
-	// the one of the running subtest that has to be named: Options{Binary: s.Binary()}.
+	// Binary is the program to run. The zero Binary is the first program available; inside Run and similar functions, name the
+	// program of the running subtest: Options{Binary: s.Binary()}.
 	Binary Binary
 
 	// Unix puts the server on a unix socket instead of a TCP port.
@@ -23,10 +23,10 @@ type Options struct {
 	// TLS makes the TCP port speak TLS only. TLSClientAuth does too, and also asks for a client certificate.
 	TLS, TLSClientAuth bool
 
-	// Password is that of the user "default". "" lets everybody in.
+	// Password is the password of the user "default". "" lets everybody in.
 	Password string
 
-	// Users are further ACL users. One that is named "default" takes the place of the server's own.
+	// Users are further ACL users. A user with the name "default" replaces the server's default user.
 	Users []User
 
 	// Args are further arguments of the program: "--maxclients", "10".
@@ -37,11 +37,11 @@ type Options struct {
 	lines [][]string // further lines of the configuration
 }
 
-// User is one ACL user.
+// User is an ACL user.
 type User struct {
 	Name     string
 	Password string // "" accepts any password
-	Rules    string // as ACL SETUSER takes them: "~app:* +@read"; channels ("&*") are known from 6.2 on
+	Rules    string // as in ACL SETUSER: "~app:* +@read"; channels ("&*") are known from 6.2 on
 }
 
 // Run runs fn as a subtest for each of the programs, with a server that lives as long as the subtest.
@@ -75,8 +75,8 @@ func RunProtocols(t *testing.T, fn func(t *testing.T, s *Server, proto int)) {
 	}
 }
 
-// Start starts a server that is killed at the end of the test, and returns when it answers. If it cannot, the test has
-// failed; if there is no program to start, the test is skipped or, under CI=true, has failed.
+// Start starts a server that is killed at the end of the test, and returns at the server's first answer. On a failure the test
+// has failed; without a program to start, the test is skipped or, under CI=true, has failed.
 func Start(t testing.TB, opts Options) *Server {
 	t.Helper()
 	if opts.Binary == (Binary{}) {
@@ -96,7 +96,7 @@ func Start(t testing.TB, opts Options) *Server {
 	return s
 }
 
-// binaries returns the programs there are, at least one, or ends the test.
+// binaries returns the available programs, at least a single program, or ends the test.
 func binaries(t testing.TB) []Binary {
 	t.Helper()
 	found, err := findBinaries()

@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	// SentinelMaster is the name that the sentinels know the master by.
+	// SentinelMaster is the sentinels' name of the master.
 	SentinelMaster = "prime"
 
 	sentinelServers = 3
 	sentinelCount   = 3
 
-	// downAfter is how long a server is silent before a sentinel takes it for down. A server that a busy machine holds up for
-	// seconds must not be.
+	// downAfter is the silence after which a sentinel takes a server for down. A server held up by a busy machine for seconds
+	// must not count as down.
 	downAfter = 6 * time.Second
 
 	// failoverAfter is the same while a test waits for another master.
@@ -31,21 +31,21 @@ const (
 	failoverTimeout = 3 * time.Second
 )
 
-// Sentinels are three sentinels that watch a master and its two replicas. Two of them make another server the master
-// when it is silent for long. The methods may be called by many goroutines at once, but for Failover and
-// AwaitMaster; one that cannot do its work fails the test, as with Server.
+// Sentinels are three sentinels, a master and its two replicas. Two sentinels replace a master after a long silence. Many
+// goroutines may call the methods at once, except for Failover and AwaitMaster. A method that cannot do its work fails the
+// test, as with Server.
 type Sentinels struct {
 	t         testing.TB
 	opts      Options
 	protocol  int
 	servers   []*Server
 	sentinels []*Server
-	forced    time.Time // when Failover asked for the failover that AwaitMaster is waiting for
+	forced    time.Time // the time of the failover for which AwaitMaster waits
 }
 
-// StartSentinels starts servers and sentinels that are killed at the end of the test, and returns when the replicas
-// follow the master and all sentinels know of everybody. The options are those of each server; the sentinels have no
-// password. Where there is no program to start it does as Start does.
+// StartSentinels starts servers and sentinels that are killed at the end of the test. It returns when the replicas follow the
+// master and all sentinels know of all servers and sentinels. The options are for each server; the sentinels have no password.
+// Without a program to start, StartSentinels does as Start does.
 func StartSentinels(t testing.TB, opts Options) *Sentinels {
 	t.Helper()
 	if opts.Binary == (Binary{}) {
@@ -64,7 +64,7 @@ func StartSentinels(t testing.TB, opts Options) *Sentinels {
 	for _, replica := range s.servers[1:] {
 		replica.Do("REPLICAOF", "127.0.0.1", s.servers[0].port)
 	}
-	// What a sentinel does not see at first it may see ten seconds later.
+	// A sentinel that misses a server at first may see the server ten seconds later.
 	s.await("replicas", func() error { return s.unfollowed(s.servers[0]) })
 	watch := Options{Binary: opts.Binary, Args: []string{"--sentinel"}, lines: s.watchLines()}
 	for range sentinelCount {
@@ -77,8 +77,8 @@ func StartSentinels(t testing.TB, opts Options) *Sentinels {
 	return s
 }
 
-// RunSentinels runs fn as a subtest for each of the programs and for RESP2 and RESP3, with sentinels and servers of its
-// own. Their Config asks for proto too.
+// RunSentinels runs fn as a subtest for each program and for RESP2 and RESP3, with new sentinels and servers. Their Config asks
+// for proto too.
 func RunSentinels(t *testing.T, opts Options, fn func(t *testing.T, s *Sentinels, proto int)) {
 	t.Helper()
 	for _, bin := range binaries(t) {
@@ -93,7 +93,7 @@ func RunSentinels(t *testing.T, opts Options, fn func(t *testing.T, s *Sentinels
 	}
 }
 
-// watchLines is what a sentinel has in its configuration.
+// watchLines is the configuration of a sentinel about its master.
 func (s *Sentinels) watchLines() [][]string {
 	set := func(name string, value any) []string {
 		return []string{"sentinel", name, SentinelMaster, fmt.Sprint(value)}
@@ -110,7 +110,7 @@ func (s *Sentinels) watchLines() [][]string {
 	return lines
 }
 
-// hurry shortens the pauses of a sentinel that are meant for larger networks, as far as its version lets it.
+// hurry shortens a sentinel's pauses, made for larger networks, as far as the version allows.
 func (s *Server) hurry() {
 	if !s.AtLeast(7, 0) {
 		return
@@ -119,7 +119,7 @@ func (s *Server) hurry() {
 	s.check(err)
 }
 
-// Config connects to the master, as its user "default", by way of the sentinels.
+// Config connects to the master as the user "default", by way of the sentinels.
 func (s *Sentinels) Config() conn.Config {
 	cfg := s.servers[0].Config()
 	cfg.Addr, cfg.Protocol = "", s.protocol
@@ -136,7 +136,7 @@ func (s *Sentinels) Servers() []*Server { return s.servers }
 // Sentinels are the sentinels.
 func (s *Sentinels) Sentinels() []*Server { return s.sentinels }
 
-// Master is the server that the first sentinel which answers takes for the master.
+// Master is the master according to the first sentinel with an answer.
 func (s *Sentinels) Master() *Server {
 	s.t.Helper()
 	for _, sentinel := range s.sentinels {
@@ -150,7 +150,7 @@ func (s *Sentinels) Master() *Server {
 	return s.servers[0]
 }
 
-// masterOf is the server that a sentinel takes for the master.
+// masterOf is the master according to a sentinel.
 func (s *Sentinels) masterOf(sentinel *Server) (*Server, error) {
 	v, err := sentinel.Try("SENTINEL", "get-master-addr-by-name", SentinelMaster)
 	if err != nil {
@@ -166,7 +166,7 @@ func (s *Sentinels) masterOf(sentinel *Server) (*Server, error) {
 	return nil, fmt.Errorf("a sentinel names %s:%s, which is none of the servers", host, port)
 }
 
-// Failover has a sentinel make another server the master, while the present one is well. It returns at once.
+// Failover makes a sentinel replace a healthy master. It returns at once.
 func (s *Sentinels) Failover() {
 	s.t.Helper()
 	if err := s.failover(); err != nil {
@@ -188,18 +188,18 @@ func (s *Sentinels) failover() error {
 	return err
 }
 
-// failoverAgain repeats a failover that was asked for and has come to nothing: sentinels give up one that takes longer than
-// failoverTimeout, and try again only if the master is down.
+// failoverAgain repeats a requested failover without effect: sentinels give up a failover after failoverTimeout, and try again
+// only if the master is down.
 func (s *Sentinels) failoverAgain() {
 	if s.forced.IsZero() || time.Since(s.forced) < 3*failoverTimeout {
 		return
 	}
 	s.forced = time.Now()
-	_ = s.failover() // refused while one is under way
+	_ = s.failover() // refused during a failover
 }
 
-// AwaitMaster returns when all sentinels that run agree on a master other than old, and it says so itself. Only meanwhile a
-// server that is silent for a second counts as down.
+// AwaitMaster returns when all running sentinels agree on a master except old, and the master says "master" itself. Only
+// meanwhile a server counts as down after a second of silence.
 func (s *Sentinels) AwaitMaster(old *Server) *Server {
 	s.t.Helper()
 	s.setDownAfter(failoverAfter)
@@ -227,8 +227,8 @@ func (s *Sentinels) setDownAfter(d time.Duration) {
 	}
 }
 
-// AwaitHealthy returns when all servers and sentinels that run are as they were in the beginning: the replicas follow
-// the master, and all sentinels know of each other and of all servers.
+// AwaitHealthy returns when all running servers and sentinels are as in the beginning: the replicas follow the master, and all
+// sentinels know of all servers and sentinels.
 func (s *Sentinels) AwaitHealthy() {
 	s.t.Helper()
 	s.await("health", s.sick)
@@ -254,7 +254,7 @@ func (s *Sentinels) await(what string, wrong func() error) {
 	}
 }
 
-// agreed is the master that all sentinels name, and that says so itself.
+// agreed is the master named by all sentinels and by itself.
 func (s *Sentinels) agreed() (*Server, error) {
 	var master *Server
 	for _, sentinel := range s.sentinels {
@@ -281,7 +281,7 @@ func (s *Sentinels) agreed() (*Server, error) {
 	return master, nil
 }
 
-// sick is what is not as it should be.
+// sick describes the first deviation from a healthy state.
 func (s *Sentinels) sick() error {
 	master, err := s.agreed()
 	if err != nil {
@@ -312,7 +312,7 @@ func (s *Sentinels) sick() error {
 	return nil
 }
 
-// unfollowed is why not all servers that run follow master.
+// unfollowed is the reason why a running server does not follow master.
 func (s *Sentinels) unfollowed(master *Server) error {
 	for _, server := range s.servers {
 		if server == master || !server.up() {
@@ -331,7 +331,7 @@ func (s *Sentinels) unfollowed(master *Server) error {
 	return nil
 }
 
-// knows checks that a sentinel knows of so many others that are well, and is not busy with a failover.
+// knows checks that a sentinel knows of enough healthy peers, and is not busy with a failover.
 func (s *Server) knows(replicas, sentinels int) error {
 	list, err := s.Try("SENTINEL", "master", SentinelMaster)
 	if err != nil {

@@ -18,19 +18,18 @@ import (
 	"github.com/lockwire/lockwire/conn"
 )
 
-// Patience bounds every wait of a test for a real server: to start, to answer, to take over, to die. A wait ends when the
-// state it waits for is there. The bound only ends a test whose server or client hangs, so a machine that is busy with
-// other work has to be able to meet it by far.
+// Patience bounds every wait of a test for a real server: to start, to answer, to take over, to die. A wait ends as soon as its
+// condition holds. The bound only ends a test whose server or client hangs, so a busy machine must stay far below the bound.
 const Patience = 3 * time.Minute
 
-// Server is a server process of one test. Its methods may be called by many goroutines at once. One that cannot do its
-// work fails the test by t.Errorf, unless it says otherwise.
+// Server is a server process of a test. Many goroutines may call the methods at once. A method that cannot do its work fails
+// the test by t.Errorf, unless its comment says otherwise.
 type Server struct {
-	t        testing.TB // nil for the server that Main starts for examples
+	t        testing.TB // nil for the server of examples, started by Main
 	opts     Options
-	dir      string // configuration, log, certificates and the socket that checks use
+	dir      string // configuration, log, certificates and the socket of checks
 	port     int    // 0 with a unix socket
-	protocol int    // what Config asks for; 0 leaves the choice to conn
+	protocol int    // protocol of Config; 0 leaves the choice to conn
 
 	mu     sync.Mutex
 	proc   *process // nil while the server is down
@@ -60,7 +59,7 @@ func newServer(opts Options) (*Server, error) {
 	return s, nil
 }
 
-// discard ends the server without a goodbye and removes its files.
+// discard kills the server and removes its files.
 func (s *Server) discard() {
 	s.Kill()
 	os.RemoveAll(s.dir)
@@ -88,7 +87,7 @@ func (s *Server) Addr() string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port))
 }
 
-// Config connects to the server as its user "default".
+// Config connects to the server as the user "default".
 func (s *Server) Config() conn.Config {
 	return conn.Config{
 		Network:  s.Network(),
@@ -99,7 +98,7 @@ func (s *Server) Config() conn.Config {
 	}
 }
 
-// URL says the same as Config, without the certificates that TLS needs.
+// URL is Config as a URL, without the certificates for TLS.
 func (s *Server) URL() string {
 	u := url.URL{Scheme: "redis", Host: s.Addr()}
 	switch {
@@ -128,20 +127,20 @@ func (s *Server) TLSConfig() *tls.Config {
 	return &tls.Config{RootCAs: certs.pool, Certificates: []tls.Certificate{certs.client}}
 }
 
-// Kill ends the server by SIGKILL, also a paused one, and returns when it is gone. One that is down stays down.
+// Kill ends a running or paused server by SIGKILL, and returns when the process is gone.
 func (s *Server) Kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.endLocked(os.Kill)
 }
 
-// Stop ends the server by SIGTERM, as an administrator would, and returns when it is gone. A paused server goes on
-// first. One that is down stays down.
+// Stop ends the server by SIGTERM, as an administrator would, and returns when the process is gone. A paused server goes on
+// first.
 func (s *Server) Stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.proc != nil {
-		s.proc.resume() // its error, that the process is gone, is what endLocked is for
+		s.proc.resume() // endLocked does the work; an error means that the process is gone
 	}
 	s.endLocked(syscall.SIGTERM)
 }
@@ -154,8 +153,8 @@ func (s *Server) endLocked(sig os.Signal) {
 	s.proc, s.paused = nil, false
 }
 
-// Restart starts the server again, empty and on the address it had; if it is up, it is killed first. It returns when
-// the server answers.
+// Restart starts the server again, empty and on the same address; a running server is killed first. It returns at the server's
+// first answer.
 func (s *Server) Restart() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -165,7 +164,7 @@ func (s *Server) Restart() {
 	s.proc = proc
 }
 
-// Pause stops the process by SIGSTOP: its connections stay, and the kernel goes on accepting new ones and bytes, but
+// Pause stops the process by SIGSTOP: its connections stay, and the kernel goes on accepting new connections and bytes, but
 // nothing is answered. It returns when the process stands still.
 func (s *Server) Pause() { s.signal((*process).pause, true) }
 
@@ -190,7 +189,7 @@ func (s *Server) up() bool {
 	return s.proc != nil && !s.paused
 }
 
-// check fails the test if err is one.
+// check fails the test if err is not nil.
 func (s *Server) check(err error) {
 	if err != nil && s.t != nil {
 		s.t.Helper()
@@ -201,7 +200,7 @@ func (s *Server) check(err error) {
 func (s *Server) socket() string  { return filepath.Join(s.dir, "socket") }
 func (s *Server) logFile() string { return filepath.Join(s.dir, "log") }
 
-// logTail is the end of what the server wrote.
+// logTail is the end of the server's log.
 func (s *Server) logTail() string {
 	text, err := os.ReadFile(s.logFile())
 	if err != nil {

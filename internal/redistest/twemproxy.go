@@ -14,8 +14,8 @@ import (
 
 const noProxy = "redistest: no nutcracker (twemproxy) in PATH"
 
-// StartTwemproxy starts a twemproxy in front of s and returns its address. It ends with the test. Where there is none, the test
-// is skipped, and under CI=true fails.
+// StartTwemproxy starts a twemproxy in front of s until the end of the test, and returns its address. Without a twemproxy the
+// test is skipped, and under CI=true fails.
 func StartTwemproxy(t testing.TB, s *Server) (addr string) {
 	t.Helper()
 	path, err := exec.LookPath("nutcracker")
@@ -43,7 +43,7 @@ func StartTwemproxy(t testing.TB, s *Server) (addr string) {
 }
 
 func launchTwemproxy(path, dir string, s *Server) (addr string, proc *process, err error) {
-	var ports [2]int // of the proxy, and of its figures, which cannot be turned off
+	var ports [2]int // of the proxy, and of its statistics, which are always on
 	for i := range ports {
 		if ports[i], err = (&Server{}).freePort(); err != nil {
 			return "", nil, err

@@ -1,4 +1,4 @@
-// Onekind is a program with locks of one kind, for a test that looks at what is linked into it.
+// Onekind is a program with locks of a single kind, for a test of the packages linked into the program.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Opened is the program of onekind with lockwire.Open, for a test that looks at what is linked into it.
+// Opened is the program of onekind with lockwire.Open, for a test of the packages linked into the program.
 package main
 
 import (

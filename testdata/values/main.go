@@ -1,4 +1,4 @@
-// Values is a program that uses conversions, batches and iterators, for a test that looks at what is linked into it.
+// Values is a program with conversions, batches and iterators, for a test of the packages linked into the program.
 package main
 
 import (

@@ -1,9 +1,9 @@
-// Package gates admits the callers of one process one by one.
+// Package gates admits the callers of a process in turn.
 package gates
 
 import "sync"
 
-// Gates admits the callers of one process one at a time per lock, in order of arrival. The zero Gates are ready.
+// Gates admits the callers of a process, a single caller per lock at a time, in order of arrival. The zero Gates are ready.
 type Gates[K comparable] struct {
 	mu    sync.Mutex
 	lines map[K][]chan struct{} // by lock; the first channel is closed and its caller admitted; guarded by mu

@@ -6,13 +6,13 @@ import (
 	"math/bits"
 )
 
-// lanes are four words that are worked on at once.
+// lanes are four words processed together.
 type lanes [4]uint64
 
 // packetSize is the number of bytes in lanes.
 const packetSize = 32
 
-// state is the state of a hash: two vectors, and the multipliers that they mix with.
+// state is the state of a hash: two vectors, and their multipliers.
 type state struct{ v0, v1, mul0, mul1 lanes }
 
 // The first multipliers: digits of pi.
@@ -88,11 +88,11 @@ func (s *state) mix(in lanes) {
 	s.v1.addZipped(&s.v0)
 }
 
-// zipped are the bytes of a pair of words in the order in which they are added to another pair: 0 to 7 of the first word, 8 to 15 of
+// zipped are the bytes of a pair of words in the order of their addition to a second pair: 0 to 7 of the first word, 8 to 15 of
 // the second.
 var zipped = [16]int{3, 12, 2, 5, 14, 1, 15, 0, 11, 4, 10, 13, 9, 6, 8, 7}
 
-// addZipped adds other, with its bytes in another order.
+// addZipped adds a pair with its bytes in zipped order.
 func (l *lanes) addZipped(other *lanes) {
 	for i := 0; i < len(l); i += 2 {
 		var from, to [16]byte

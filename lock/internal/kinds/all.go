@@ -34,7 +34,7 @@ var (
 	shape   = &Lazy[*script.Script]{Make: func() *script.Script { return script.Named("any_shape", anyShape) }}
 )
 
-// Look asks whether a key exists, and for the time of its server.
+// Look asks for the existence of a key, and for the time of its server.
 func Look() *script.Script { return look.Get() }
 
 // Publish asks whether the user may publish on a lock's channel.
@@ -55,7 +55,7 @@ func lined(source string) string {
 // Any stands in [All] for the scripts of no kind in particular.
 const Any = "any"
 
-// All returns the scripts of each kind, by its name and the operation they are for. It is for tests, and links all kinds.
+// All returns the scripts of each kind, by name and operation. It is for tests, and links all kinds.
 func All() map[string]map[string]*script.Script {
 	all := map[string]map[string]*script.Script{Any: {
 		"shape": Shape(), "publish": Publish(), "look": Look(), "apart": script.New(allApart), "quit": Reentrant().Quit,

@@ -28,8 +28,8 @@ var fasterMultiInfo string
 
 var fasterMulti = &Lazy[*Kind]{Make: newFasterMulti}
 
-// FasterMulti is Redisson's lock of getMultiLock with a group and values: one hash with all values that are taken. The owner of the
-// other kinds is an owner and its values here, with spaces between them; Force and Info get the values as their last ARGV.
+// FasterMulti is Redisson's lock of getMultiLock with a group and values: a hash with all taken values. An owner here is an
+// owner of a usual kind followed by its values, with spaces in between; Force and Info get the values as their last ARGV.
 func FasterMulti() *Kind { return fasterMulti.Get() }
 
 func newFasterMulti() *Kind {
@@ -45,7 +45,7 @@ func newFasterMulti() *Kind {
 	}
 }
 
-// ValueField returns the field of a value in the hash of its group, as Redisson has it with its StringCodec.
+// ValueField returns the field of a value in the hash of its group, as in Redisson with StringCodec.
 func ValueField(value string) string {
 	sum := highway.Sum([4]uint64{0x9e3779b97f4a7c15, 0xf39cc0605cedc834, 0x1082276bf3a27251, 0xf86c6a11d0c18e95}, []byte(value))
 	return base64.RawStdEncoding.EncodeToString(sum[:])

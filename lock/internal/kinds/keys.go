@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// The prefixes and suffixes of the keys and channels that Redisson derives from the name of a lock. No other file
-// builds such names.
+// The prefixes and suffixes of the keys and channels that Redisson derives from the name of a lock. Only this file builds such
+// names.
 const (
 	channelPrefix   = "redisson_lock__channel"
 	readWritePrefix = "redisson_rwlock"
@@ -104,7 +104,7 @@ func readWriteKeys(name string) []string { return []string{prefixName(writersPre
 // ownPrefixes begin, with a colon behind, the names of keys that belong to a lock, and are no locks.
 var ownPrefixes = []string{tokenPrefix, queuePrefix, timeoutPrefix, idlePrefix, linePrefix, writersPrefix}
 
-// WatchPatterns returns the patterns of the channels that tell of the locks with names matching the glob pattern: the events of
+// WatchPatterns returns the patterns of the channels with news of the locks with names matching the glob pattern: the events of
 // keys of the database db, and with messages also the channels that wake waiters.
 func WatchPatterns(db int, pattern string, messages bool) []string {
 	keys := keyspacePrefix(db)
@@ -121,21 +121,21 @@ func WatchPatterns(db int, pattern string, messages bool) []string {
 	return list
 }
 
-// Sign is what a message tells about a lock.
+// Sign is the meaning of a message about a lock.
 type Sign int
 
 const (
 	Nothing  Sign = iota
-	Written       // its key has changed, and exists
-	Deleted       // its key was deleted
-	TimedOut      // its key has expired
-	Evicted       // its key was deleted for lack of memory
+	Written       // the key has changed, and exists
+	Deleted       // the key was deleted
+	TimedOut      // the key has expired
+	Evicted       // the key was deleted for lack of memory
 	Released      // an Unlock has succeeded
-	Woken         // waiters are told that it may be free
-	Freed         // it was freed by force
+	Woken         // a wake-up of waiters: the lock may be free
+	Freed         // the lock was freed by force
 )
 
-// ReadSign returns the name of the lock that a message is about, and what the message tells.
+// ReadSign returns the name of the lock of a message, and the meaning of the message.
 func ReadSign(db int, channel, payload string) (name string, sign Sign) {
 	if channel == ForcedChannel {
 		return payload, Freed
@@ -192,7 +192,7 @@ func unwrap(rest string) string {
 // Twin returns the name whose latches and channels are those of the lock name too: "{job}" for "job". ReadSign returns the latter.
 func Twin(name string) string { return "{" + name + "}" }
 
-// withoutClient removes the id of a client, and what follows it, from the end of a channel's name.
+// withoutClient removes the id of a client, and the rest after the id, from the end of a channel's name.
 func withoutClient(rest string) string {
 	for i := range len(rest) {
 		if id := rest[i+1:]; rest[i] == ':' && len(id) >= 36 && (len(id) == 36 || id[36] == ':') && isUUID(id[:36]) {

@@ -9,7 +9,7 @@ import (
 // Machine is a machine that a test can suspend. The zero Machine has never slept.
 type Machine struct{ slept atomic.Int64 }
 
-// Sleep suspends the machine for d, of which time.Now knows nothing.
+// Sleep suspends the machine for d, unnoticed by time.Now.
 func (m *Machine) Sleep(d time.Duration) { m.slept.Add(int64(d)) }
 
 // Clock returns a clock that includes the sleep.
