@@ -1,5 +1,5 @@
-// Bench measures lockwire beside its peers, and beside floors that no client can get below, on servers that it starts
-// itself. It writes results.json, RESULTS.md and charts into a folder, replacing there only what it measured.
+// Bench measures lockwire beside its peers, and beside floors below which no client can get, on servers of its own. It writes
+// results.json, RESULTS.md and charts into a folder, and replaces only measured cases there.
 package main
 
 import (
@@ -111,7 +111,7 @@ func run(args []string, stdout, stderr io.Writer) error {
 	return write(s, &results)
 }
 
-// write makes of the results what is read.
+// write turns the results into text and charts.
 func write(s settings, results *report.Results) error {
 	if err := results.Write(s.dir); err != nil || s.readme == "" {
 		return err
@@ -132,7 +132,7 @@ func list(w io.Writer, cases []catalog.Case) error {
 	return nil
 }
 
-// measureAll runs the cases and puts what they say into results.
+// measureAll runs the cases and puts the outcomes into results.
 func measureAll(s settings, cases []catalog.Case, results *report.Results, stdout, stderr io.Writer) error {
 	small := s.only.MatchString(footprint.Build) || s.only.MatchString(footprint.Run)
 	if len(cases) == 0 && !small {
@@ -182,7 +182,7 @@ func machine(pinned bool) string {
 	return fmt.Sprintf("%s, %d CPUs, %s/%s, %s", system.CPUModel(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, how)
 }
 
-// versions are those of Go and of the modules that are compared.
+// versions are the versions of Go and of the compared modules.
 func versions() map[string]string {
 	v := map[string]string{"Go": strings.TrimPrefix(runtime.Version(), "go")}
 	info, ok := debug.ReadBuildInfo()

@@ -8,7 +8,7 @@ import (
 	"github.com/lockwire/lockwire/bench/system"
 )
 
-// Kind says what part a contender has.
+// Kind is the part of a contender.
 type Kind string
 
 // The kinds.
@@ -18,17 +18,17 @@ const (
 	Floor Kind = "floor"
 )
 
-// Contender is one that takes part in a case.
+// Contender takes part in a case.
 type Contender struct {
 	Name string
 	Kind Kind
 	Work measure.Work
 
-	// Etcd says that it needs an etcd server and no other.
+	// Etcd: the contender needs an etcd server only.
 	Etcd bool
 
-	// Sends are the commands that it sends; all others that the server counts are called by scripts. nil: only scripts,
-	// subscriptions and what belongs to a connection.
+	// Sends are the commands sent by the contender; all further commands counted by the server are called by scripts. nil: only
+	// scripts, subscriptions and commands about the connection.
 	Sends []string
 }
 
@@ -43,7 +43,7 @@ const (
 	Free    Place = "not pinned"
 )
 
-// Case is one job under one load.
+// Case is a job under a load.
 type Case struct {
 	Group, Name, Title string
 
@@ -54,14 +54,14 @@ type Case struct {
 	Procs      int           // processes of a contender; 0 is 1
 	RoundTrip  time.Duration // added to each round trip of the last Far processes
 	Far        int
-	Callers    int // of each process, where that means something
+	Callers    int // of each process, if meaningful
 	Length     measure.Length
-	Metrics    []Metric // the first decides who is better
+	Metrics    []Metric // the first decides the comparison
 	Numbers    func(Outcome) map[string]float64
 	Contenders []Contender
 }
 
-// With returns the case with only these contenders, or with all if there are no names.
+// With returns the case with only the named contenders, or with all without names.
 func (c Case) With(names []string) Case {
 	if len(names) == 0 {
 		return c
@@ -70,13 +70,13 @@ func (c Case) With(names []string) Case {
 	return c
 }
 
-// Metric is one column of a table.
+// Metric is a column of a table.
 type Metric struct {
 	Name  string
 	Lower bool // is better
 }
 
-// Outcome is all that is known of one measurement.
+// Outcome is the full result of a measurement.
 type Outcome struct {
 	Case      Case
 	Contender Contender
@@ -84,7 +84,7 @@ type Outcome struct {
 	Server    system.Usage
 }
 
-// Cases returns all of them, in the order in which they run.
+// Cases returns all cases, in the order of their runs.
 func Cases() []Case {
 	var all []Case
 	for _, list := range [][]Case{codecCases(), clientCases(), subscribeCases(), lockCases(), kindCases(), contendedCases(), scaleCases()} {

@@ -11,7 +11,7 @@ import (
 	"github.com/lockwire/lockwire/bench/measure"
 )
 
-// decoder reads replies, as values of any kind or as what its users ask for.
+// decoder reads replies, as values of any kind or as values of the user's type.
 type decoder struct {
 	name           string
 	kind           Kind
@@ -27,7 +27,7 @@ var decoders = []decoder{
 	{"views", Floor, codec.Views, codec.Views},
 }
 
-// codecCases compare like with like: what can hold any reply, and what is of the reply's type.
+// codecCases compare like with like: values for any reply, and values of the reply's type.
 func codecCases() []Case {
 	titles := []string{"+OK", "integer", "bulk string of 64 B", "bulk string of 16 KiB", "array of 100 × 32 B", "nested map"}
 	var cases []Case
@@ -56,7 +56,7 @@ func codecCase(name, title string, reply codec.Reply, of func(decoder) codec.Dec
 	return c
 }
 
-// library is a client with the numbers of callers that it is measured with.
+// library is a client with the numbers of callers in its measurements.
 type library struct {
 	name    string
 	kind    Kind
@@ -81,12 +81,12 @@ var libraries = []library{
 // load is how a client is used.
 type load struct {
 	job       clients.Job
-	how       string // a part of the case's name: how it differs from others
+	how       string // a part of the case's name: its difference
 	callers   int
 	size      int   // of the value; 0: 64 B
-	place     Place // "": one caller on the server's CPU, several on another one
+	place     Place // "": a single caller on the server's CPU, several on a CPU apart
 	unix, tls bool
-	roundTrip time.Duration // more than it is
+	roundTrip time.Duration // more than in fact
 }
 
 var jobTitles = map[clients.Job]string{
@@ -118,7 +118,7 @@ func (l load) title() string {
 	return what + ", " + counted(l.callers, "caller")
 }
 
-// make returns the case. More callers than one share few connections or none, as each library means it.
+// make returns the case. Several callers share few connections or none, as each library intends.
 func (l load) make() Case {
 	if l.place == "" && l.callers == 1 {
 		l.place = SameCPU

@@ -1,2 +1,2 @@
-// Package catalog lists what is measured: the cases, who takes part in each, and which numbers are shown.
+// Package catalog lists the measurements: the cases, the contenders of each case, and the numbers shown.
 package catalog

@@ -9,7 +9,7 @@ import (
 	"github.com/lockwire/lockwire/bench/measure"
 )
 
-// group is a case in which processes contend for one lock.
+// group is a case of processes in contention for a single lock.
 type group struct {
 	name, title string
 	procs       int
@@ -18,8 +18,8 @@ type group struct {
 	far         int
 	length      time.Duration
 	warm        time.Duration // 0: 300 ms
-	first       string        // the number that decides
-	shows       []string      // numbers of this case only
+	first       string        // the deciding number
+	shows       []string      // numbers of only this case
 	only        []string      // contenders; nil: all
 }
 
@@ -54,10 +54,10 @@ func shares(procs int) (names []string) {
 	return names
 }
 
-// Contenders whose way of waiting is one that users have. The others are theirs with other settings.
+// Contenders with a way of waiting in common use, and the same libraries with further settings.
 var waysToWait = []string{"lockwire", "lockwire without hand-over", "redislock 10 ms", "rueidislock majority 1", "Redisson by hand", "BLPOP"}
 
-// herdCases are those of clients that are many, or not alike.
+// herdCases have many clients, or unequal clients.
 func herdCases() []Case {
 	const procs = 4
 	var cases []Case
@@ -84,7 +84,7 @@ func herdCases() []Case {
 	}.make())
 }
 
-// distantCases are those in which the server is a round trip of 1 ms away for all.
+// distantCases have a round trip of 1 ms to the server for all.
 func distantCases() []Case {
 	const away = time.Millisecond
 	cases := []Case{group{
@@ -104,8 +104,8 @@ func distantCases() []Case {
 	return cases
 }
 
-// slowCases are those of a client with Redisson's protocol that needs a while from a message to its next request, in the
-// first process, beside others in further processes.
+// slowCases have a client with Redisson's protocol in the first process that pauses between a message and its next request,
+// beside usual clients in further processes.
 func slowCases() []Case {
 	const late = 2 * time.Millisecond
 	var cases []Case

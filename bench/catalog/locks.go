@@ -10,14 +10,14 @@ import (
 	"github.com/lockwire/lockwire/bench/scale"
 )
 
-// locker is a lock that takes part.
+// locker is a contender with a lock.
 type locker struct {
 	name  string
 	kind  Kind
 	open  locks.Open
 	etcd  bool
 	sends []string
-	own   bool // takes part with names of its own
+	own   bool // takes part with private names
 	poll  bool // takes part where the lock is contended for
 }
 
@@ -46,7 +46,7 @@ func lockers() []locker {
 	return list
 }
 
-// ownCase is a case of callers that lock and unlock names of their own, as what says, for so long a time.
+// ownCase is a case of callers that lock and unlock private names, described by what, for a length of time.
 func ownCase(name, what string, callers int, long time.Duration) Case {
 	c := Case{
 		Group: "locks", Name: fmt.Sprint(name, callers),
@@ -75,7 +75,7 @@ func lockCases() []Case {
 	return cases
 }
 
-// kindCases are those of every kind of lock, one pair at a time on names of their own.
+// kindCases have a case for every kind of lock, a pair at a time on private names.
 func kindCases() []Case {
 	var cases []Case
 	for _, callers := range []int{1, 64} {
@@ -126,13 +126,13 @@ func contendedCases() []Case {
 			if hold > 0 {
 				name += "-hold"
 				title += ", held for 50 ms"
-				length, first = 1200*time.Millisecond, HandoffP50 // nobody can have it more than 20 times a second
+				length, first = 1200*time.Millisecond, HandoffP50 // nobody can acquire more than 20 times a second
 			}
 			add(name, title, who.procs, locks.Contest{Callers: who.callers, Hold: hold}, length, first)
 		}
 	}
 	cases = slices.Concat(cases, herdCases(), distantCases(), slowCases())
-	// A thousand hand-overs and more, so that the 99th of a hundred is ten of them.
+	// More than a thousand hand-overs, so that the 99th percentile has ten samples above.
 	add("notice", "One waiter notices the release: 2 processes × 1 caller, held for 4 ms, pause of 2 ms", 2,
 		locks.Contest{Callers: 1, Hold: 4 * time.Millisecond, Pause: 2 * time.Millisecond}, 6*time.Second, HandoffP50)
 	return cases
@@ -145,7 +145,7 @@ func processes(n int) string {
 	return fmt.Sprint(n, " processes")
 }
 
-// leading puts the metric of this name in front.
+// leading puts the metric with a name in front.
 func leading(name string, list []Metric) []Metric {
 	var front, rest []Metric
 	for _, m := range list {

@@ -7,7 +7,7 @@ import (
 	"github.com/lockwire/lockwire/bench/measure"
 )
 
-// Names of numbers that several tables show, and that goals name.
+// Names of numbers in several tables and in goals.
 const (
 	OpsPerSecond = "ops/s"
 	P50          = "p50 µs"
@@ -27,7 +27,7 @@ const (
 	FairnessProc = "Jain of processes"
 	Overlaps     = "overlaps"
 	HeldShare    = "held %"                  // of the time
-	FirstShare   = "share of an equal one's" // what the first process had of what each would have if all had the same
+	FirstShare   = "share of an equal one's" // the first process's part of an equal share
 )
 
 var (
@@ -40,7 +40,7 @@ var (
 
 func lower(name string) Metric { return Metric{Name: name, Lower: true} }
 
-// total sums up what all processes did.
+// total sums up the work of all processes.
 func (o Outcome) total() measure.Report {
 	var t measure.Report
 	for i := range o.Reports {
@@ -59,7 +59,7 @@ func (o Outcome) total() measure.Report {
 	return t
 }
 
-// general are the numbers of any case that counts operations.
+// general are the numbers of any case with operations.
 func general(o Outcome) map[string]float64 {
 	t := o.total()
 	n := max(float64(t.Ops), 1)
@@ -74,7 +74,7 @@ func general(o Outcome) map[string]float64 {
 		Bytes:        t.Bytes / n,
 	}
 	if o.Case.NoServer {
-		numbers[Nanoseconds] = t.CPU * 1e9 / n // the same on a machine that has nothing else to do
+		numbers[Nanoseconds] = t.CPU * 1e9 / n // the same on an otherwise idle machine
 	} else {
 		numbers[ServerCPU] = o.Server.CPU * 1e6 / n
 	}
@@ -84,7 +84,7 @@ func general(o Outcome) map[string]float64 {
 	return numbers
 }
 
-// client adds how many of the commands that were sent one read of the server took.
+// client adds the number of commands per read of the server.
 func client(o Outcome) map[string]float64 {
 	numbers := general(o)
 	if o.Server.Reads > 0 {
@@ -93,11 +93,11 @@ func client(o Outcome) map[string]float64 {
 	return numbers
 }
 
-// sentByAll are commands that no script calls.
+// sentByAll are commands never called by a script.
 var sentByAll = []string{"evalsha", "eval", "evalsha_ro", "fcall", "subscribe", "unsubscribe", "ssubscribe", "sunsubscribe",
 	"hello", "ping", "client|setinfo", "client|setname", "client|tracking", "script|load"}
 
-// locked adds what was sent for each acquisition.
+// locked adds the commands per acquisition.
 func locked(o Outcome) map[string]float64 {
 	numbers := general(o)
 	if o.Contender.Etcd {
@@ -150,7 +150,7 @@ func contended(o Outcome) map[string]float64 {
 	return numbers
 }
 
-// shareOf names the number that says how much of all acquisitions a process had.
+// shareOf names a process's share of all acquisitions.
 func shareOf(proc int) string { return fmt.Sprintf("process %d %%", proc+1) }
 
 // scaled are shares of time rather than of operations.

@@ -11,36 +11,36 @@ import (
 	"github.com/lockwire/lockwire/bench/measure"
 )
 
-// What the jobs work on.
+// The data of the jobs.
 const (
 	Key       = "bench:key"
 	BatchSize = 100
 	Argument  = "argument"
 
-	// Source is a script that does as little as one can.
+	// Source is a script with the least possible work.
 	Source = "return #ARGV[1] + #KEYS"
 )
 
-// Client is one library, connected. Callers share it as the library means it to be shared.
+// Client is a connected library. Callers share a client as the library intends.
 type Client interface {
 	// Caller returns the way in for one more goroutine, all of whose calls are made under ctx.
 	Caller(ctx context.Context) (Caller, error)
 	Close()
 }
 
-// Setup is what a client connects to and works with.
+// Setup is the server and the data of a client.
 type Setup struct {
 	Network, Addr string
 	TLS           *tls.Config // nil: without
 	Callers       int         // goroutines that will use the client
-	Value         string      // what is stored
+	Value         string      // the stored value
 }
 
-// Caller does the jobs. A wrong reply is an error. It is for one goroutine.
+// Caller does the jobs. A wrong reply is an error. A Caller is for a single goroutine.
 type Caller interface {
 	Get() error
 	Set() error
-	Eval() error   // EVALSHA of a digest that the server knows
+	Eval() error   // EVALSHA of a digest known to the server
 	Script() error // the library's own helper for scripts
 	Batch() error  // BatchSize GETs
 }
@@ -48,7 +48,7 @@ type Caller interface {
 // Open connects a client.
 type Open func(s Setup) (Client, error)
 
-// Job names one of the methods of a Caller.
+// Job names a method of a Caller.
 type Job string
 
 // The jobs.
@@ -111,7 +111,7 @@ func Work(open Open, job Job, callers, size int) measure.Work {
 	}
 }
 
-// prepare stores what the jobs expect.
+// prepare stores the data of the jobs.
 func prepare(s Setup) error {
 	c, err := floor.Dial(s.Network, s.Addr, s.TLS)
 	if err != nil {
@@ -127,7 +127,7 @@ func prepare(s Setup) error {
 
 var errReply = errors.New("clients: not the reply that was expected")
 
-// expect is err, or an error if the reply was not the right one.
+// expect is err, or an error for a wrong reply.
 func expect(right bool, err error) error {
 	if err == nil && !right {
 		return errReply
@@ -135,5 +135,5 @@ func expect(right bool, err error) error {
 	return err
 }
 
-// scriptResult is what Source returns.
+// scriptResult is the result of Source.
 const scriptResult = len(Argument) + 1

@@ -5,7 +5,7 @@ import (
 	"encoding/hex"
 )
 
-// digest is what EVALSHA calls Source by.
+// digest is the digest of Source for EVALSHA.
 var digest = func() string {
 	sum := sha1.Sum([]byte(Source))
 	return hex.EncodeToString(sum[:])

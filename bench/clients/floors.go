@@ -64,7 +64,7 @@ func (c *rawCaller) Eval() error {
 func (c *rawCaller) Script() error { return c.Eval() }
 func (c *rawCaller) Batch() error  { return c.conn.DoAll(batchRequest, BatchSize) }
 
-// Mux is a minimal combining multiplexer on one connection, Mux4 on four of them taken in turn.
+// Mux is a minimal combining multiplexer on a single connection, Mux4 on four connections in turn.
 func Mux(s Setup) (Client, error)  { return openMux(s, 1) }
 func Mux4(s Setup) (Client, error) { return openMux(s, 4) }
 

@@ -12,7 +12,7 @@ func GoRedis(s Setup) (Client, error) {
 	return &goRedis{Cmdable: c, script: redis.NewScript(Source), value: s.Value, close: c.Close}, c.Ping(background).Err()
 }
 
-// GoRedisAutopipe is go-redis' blocking autopipeline, with its defaults.
+// GoRedisAutopipe is go-redis' blocking autopipeline, with default settings.
 func GoRedisAutopipe(s Setup) (Client, error) {
 	c := redis.NewClient(s.goRedis())
 	auto, err := c.AutoPipeline()

@@ -35,8 +35,8 @@ type redigo struct {
 func (c redigo) Caller(ctx context.Context) (Caller, error) { return &redigoCaller{c, ctx}, nil }
 func (c redigo) Close()                                     { c.pool.Close() }
 
-// redigoCaller waits for a connection under its context. A command once begun is not ended by it: redigo's way to do that
-// is a goroutine for each.
+// redigoCaller waits for a connection under its context. The context does not end a command once begun: redigo would need a
+// goroutine per command.
 type redigoCaller struct {
 	redigo
 	ctx context.Context

@@ -12,7 +12,7 @@ import (
 // Rueidis is rueidis with nothing set but the network.
 func Rueidis(s Setup) (Client, error) { return openRueidis(s, 0) }
 
-// RueidisDelay is rueidis with the flush delay that its documentation suggests.
+// RueidisDelay is rueidis with the flush delay suggested by its documentation.
 func RueidisDelay(s Setup) (Client, error) {
 	return openRueidis(s, 20*time.Microsecond)
 }

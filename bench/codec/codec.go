@@ -8,8 +8,8 @@ import (
 	"github.com/lockwire/lockwire/bench/measure"
 )
 
-// Decoder returns a function that reads the next of many replies of this name from src, or nil if the library cannot read
-// it this way.
+// Decoder returns a function that reads the next reply from src, an endless repetition of the reply with this name; nil if the
+// library cannot read so.
 type Decoder func(reply string, src io.Reader) func() error
 
 // Work measures a decoder. Report.Ops are replies.
@@ -29,7 +29,7 @@ func Work(d Decoder, reply Reply) measure.Work {
 	}
 }
 
-// readFor reads for a while, or ops replies if that is above 0.
+// readFor reads for a while, or ops replies if ops is above 0.
 func readFor(read func() error, long time.Duration, ops int) (int64, error) {
 	const atOnce = 500 // between looks at the clock
 	end := time.Now().Add(long)

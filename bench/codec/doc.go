@@ -1,5 +1,5 @@
-// Package codec measures what it takes to make a value of a reply that lies in memory.
+// Package codec measures the cost of turning a reply in memory into a value.
 //
-// go-redis and rueidis keep their readers to themselves. They are reached by go:linkname, so a new version of theirs may
-// need a change here; the build or the tests then say so.
+// go-redis and rueidis do not export their readers. The package calls the readers by go:linkname, so a new version of either
+// may need a change here; the build or the tests then fail.
 package codec

@@ -17,7 +17,7 @@ func Lockwire(_ string, src io.Reader) func() error {
 	}
 }
 
-// LockwireTyped makes of a Value what its users ask for.
+// LockwireTyped turns a Value into the type of its users.
 func LockwireTyped(reply string, src io.Reader) func() error {
 	r := resp.NewReader(src, resp.Limits{})
 	use := func(v resp.Value) error { _, err := v.Text(); return err }
@@ -48,7 +48,7 @@ func LockwireTyped(reply string, src io.Reader) func() error {
 	}
 }
 
-// Views looks at a reply where it lies and makes nothing of it. What is longer than a buffer is passed over.
+// Views looks at a reply in place and makes no value. Anything longer than a buffer is passed over.
 func Views(_ string, src io.Reader) func() error {
 	br := bufio.NewReaderSize(src, 32<<10)
 	return func() error {

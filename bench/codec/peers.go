@@ -51,7 +51,7 @@ func Rueidis(_ string, src io.Reader) func() error {
 	}
 }
 
-// RueidisTyped makes a RedisMessage and of that what its users ask for.
+// RueidisTyped turns a reply into a RedisMessage, and the message into the type of its users.
 func RueidisTyped(reply string, src io.Reader) func() error {
 	br := bufio.NewReaderSize(src, rueidis.DefaultReadBuffer)
 	use := func(m *rueidis.RedisMessage) error { _, err := m.ToString(); return err }
@@ -72,7 +72,7 @@ func RueidisTyped(reply string, src io.Reader) func() error {
 	}
 }
 
-// Redigo makes any of a reply. It knows no maps.
+// Redigo turns a reply into an any. It knows no maps.
 func Redigo(reply string, src io.Reader) func() error {
 	if reply == "map" {
 		return nil
@@ -84,7 +84,7 @@ func Redigo(reply string, src io.Reader) func() error {
 	}
 }
 
-// source is a connection that only reads.
+// source is a read-only connection.
 type source struct{ io.Reader }
 
 func (source) Write(b []byte) (int, error)      { return len(b), nil }
@@ -95,7 +95,7 @@ func (source) SetDeadline(time.Time) error      { return nil }
 func (source) SetReadDeadline(time.Time) error  { return nil }
 func (source) SetWriteDeadline(time.Time) error { return nil }
 
-// Radix makes any of a reply. Its maps cannot hold the nested one's keys.
+// Radix turns a reply into an any. Its maps cannot hold the keys of the nested map.
 func Radix(reply string, src io.Reader) func() error {
 	if reply == "map" {
 		return nil

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// Reply is one reply to be read over and over.
+// Reply is a reply to be read over and over.
 type Reply struct {
 	Name string
 	Text string
 }
 
-// Replies are the ones that are measured.
+// Replies are the measured replies.
 func Replies() []Reply {
 	array := "*100\r\n" + strings.Repeat("$32\r\n"+strings.Repeat("e", 32)+"\r\n", 100)
 	return []Reply{
@@ -43,7 +43,7 @@ type endless struct {
 	at   int
 }
 
-// newEndless repeats the text often enough that a Read is one copy in most cases.
+// newEndless repeats the text often enough for most Reads to be a single copy.
 func newEndless(text string) io.Reader {
 	return &endless{text: strings.Repeat(text, max(1, (64<<10)/len(text)))}
 }

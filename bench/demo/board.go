@@ -14,13 +14,13 @@ const (
 	boardDown = "\x1b[?7h\x1b[?25h"
 )
 
-// board is the screen of a terminal: it is drawn over itself.
+// board is the screen of a terminal: each drawing replaces the last drawing.
 type board struct {
 	w     io.Writer
 	paint palette
 	notes []string
 	up    bool
-	lines int // of the last drawing, which the cursor is below
+	lines int // lines of the last drawing, above the cursor
 }
 
 func newBoard(w io.Writer, colour bool) *board { return &board{w: w, paint: palette{colour}} }
@@ -78,7 +78,7 @@ func (b *board) compose(f *frame) []string {
 	return append(drawing, b.notes...)
 }
 
-// lock is the two lines about the lock and what it guards.
+// lock is the two lines about the lock and the counter.
 func (b *board) lock(f *frame) []string {
 	counter := fmt.Sprintf("  %-12s%s", "counter", thousands(int(f.counter)))
 	if f.sprint {

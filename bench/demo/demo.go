@@ -12,11 +12,11 @@ import (
 var errNotWell = errors.New("not all is well")
 
 const (
-	// refresh is how often the server is asked who has the lock.
+	// refresh is the interval of questions to the server for the lock's holder.
 	refresh = 100 * time.Millisecond
-	// answerLimit is how long it may take to answer.
+	// answerLimit limits the time of an answer.
 	answerLimit = time.Second
-	// endGrace is how long workers may take to finish what they do before they are killed.
+	// endGrace is the time for workers to finish before a kill.
 	endGrace = 3 * time.Second
 )
 
@@ -24,13 +24,13 @@ const (
 type plan struct{ turns, stay, after, sprint time.Duration }
 
 func (s settings) plan() plan {
-	stay := s.lease * 3 / 2 // without renewals the lock would have been lost; it ends in between two of them
+	stay := s.lease * 3 / 2 // without renewals the lease would have ended; the end is between two renewals
 	free := s.length - stay - s.lease
 	return plan{turns: free / 2, stay: stay, after: free / 8, sprint: free * 3 / 8}
 }
 
-// demo is one run. All of it belongs to the goroutine that called run; the others are those of the processes, which
-// send events.
+// demo is a single run. All of its data belongs to the goroutine that called run; further goroutines belong to the processes
+// and send events.
 type demo struct {
 	settings
 	screen screen
@@ -42,8 +42,8 @@ type demo struct {
 	start  time.Time
 }
 
-// run shows one run on out. It returns nil if all was well, errNotWell if the summary says what was not, and another
-// error if it could not be brought to its end. No worker is left when it returns.
+// run shows a single run on out. It returns nil if all was well, errNotWell if the summary reports a fault, and any further
+// error if the run could not finish. No worker is left afterwards.
 func run(ctx context.Context, s settings, out screen) (err error) {
 	defer out.close()
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not at its end after %v", limit))
@@ -119,7 +119,7 @@ func (d *demo) loseOne(ctx context.Context, victim *process, length time.Duratio
 	return nil
 }
 
-// tellAll gives an order to all workers that live.
+// tellAll gives an order to all living workers.
 func (d *demo) tellAll(o order) error {
 	for i, p := range d.crew {
 		if d.score.workers[i].ended {
@@ -132,7 +132,7 @@ func (d *demo) tellAll(o order) error {
 	return nil
 }
 
-// hire starts the workers and waits until each has its connection.
+// hire starts the workers and waits for the connection of each worker.
 func (d *demo) hire(ctx context.Context) error {
 	for i := range d.workers {
 		p, err := startProcess(i, d.server.assignment, d.events)
@@ -147,7 +147,7 @@ func (d *demo) hire(ctx context.Context) error {
 	return d.watch(ctx, limit, d.score.allReady)
 }
 
-// strike kills the victim, which has the lock.
+// strike kills the victim, the holder of the lock.
 func (d *demo) strike(ctx context.Context, victim *process) error {
 	k := &takeover{victim: victim.number, asked: now()}
 	if err := d.look(ctx); err != nil {
@@ -178,7 +178,7 @@ func (d *demo) watch(ctx context.Context, length time.Duration, done func() bool
 				return err
 			}
 		case <-tick.C:
-			d.look(ctx) // what is wrong stands in the frame
+			d.look(ctx) // the frame shows the fault
 			d.screen.draw(d.refreshed())
 		case <-end.C:
 			return nil
@@ -189,7 +189,7 @@ func (d *demo) watch(ctx context.Context, length time.Duration, done func() bool
 	return nil
 }
 
-// take enters what a worker says, and shows who has the lock now.
+// take enters a report of a worker, and shows the lock's holder.
 func (d *demo) take(ctx context.Context, e event) error {
 	if err := d.score.take(e); err != nil {
 		return err
@@ -209,7 +209,7 @@ func (d *demo) take(ctx context.Context, e event) error {
 	return nil
 }
 
-// look asks the server who has the lock.
+// look asks the server for the lock's holder.
 func (d *demo) look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
@@ -239,7 +239,7 @@ func (d *demo) note(format string, args ...any) {
 	d.screen.note(d.refreshed(), fmt.Sprintf(format, args...))
 }
 
-// dismiss ends the workers: those that are not done after some time are killed. It returns how one failed.
+// dismiss ends the workers, and kills workers still alive after some time. It returns the failure of a worker.
 func (d *demo) dismiss() error {
 	for _, p := range d.crew {
 		p.finish()
@@ -255,7 +255,7 @@ func (d *demo) dismiss() error {
 			}
 		case <-grace.C:
 			for _, p := range d.crew {
-				p.kill() // an error says that it has ended
+				p.kill() // an error means that the process has ended
 			}
 		}
 	}

@@ -12,7 +12,7 @@ import (
 type lines struct {
 	w      io.Writer
 	holder int           // of the last line
-	last   time.Duration // when that was
+	last   time.Duration // the time of the line
 }
 
 func newLines(w io.Writer) *lines { return &lines{w: w, holder: nobody} }

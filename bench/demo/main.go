@@ -1,10 +1,10 @@
-// Demo shows a lock at work: several processes contend for one lock that guards a counter, one of them is killed while
-// it holds the lock, and another takes over when the lease ends. It needs no Redis, having a server of its own inside;
-// with -redis it runs on a real one and removes what it wrote.
+// Demo shows a lock at work: several processes contend for a lock that guards a counter, a process is killed while holding the
+// lock, and a survivor takes over at the end of the lease. The demo needs no Redis, because it has a server inside; with -redis
+// it runs on a real server and removes its keys.
 //
-// It watches live, by what the server says and by what the processes report, and at the end it checks: that no two of
-// them held the lock at once, that no increment of the counter got lost, and that the lock of the dead process was
-// given away neither before its lease ended nor long after. It exits with 0 only if all of that is so.
+// The demo watches the server and the processes' reports, and checks at the end: no two processes held the lock at once, no
+// increment of the counter got lost, and the lock of the dead process was given away neither before the end of its lease nor
+// long after. The exit status is 0 only if all checks pass.
 package main
 
 import (
@@ -27,7 +27,7 @@ func main() {
 	os.Exit(demoMain(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// interrupted is the exit status of a run that was ended by Ctrl-C, as shells have it.
+// interrupted is the exit status of a run ended by Ctrl-C, as in shells.
 const interrupted = 130
 
 func demoMain(args []string, stdout, stderr io.Writer) int {
@@ -46,7 +46,7 @@ func demoMain(args []string, stdout, stderr io.Writer) int {
 	case err == nil:
 		return 0
 	case errors.Is(err, errNotWell):
-		return 1 // the summary has said what is wrong
+		return 1 // the summary has named the fault
 	case ctx.Err() != nil:
 		fmt.Fprintln(stderr, "demo: interrupted; the workers have ended")
 		return interrupted
@@ -55,15 +55,15 @@ func demoMain(args []string, stdout, stderr io.Writer) int {
 	return 1
 }
 
-// settings are what can be chosen about a run.
+// settings are the choices about a run.
 type settings struct {
-	redis   string // URL of a server; "" is one inside this process
+	redis   string // URL of a server; "" is a server inside this process
 	workers int
 	lease   time.Duration
 	length  time.Duration // of the whole run, about
 }
 
-// longest is the length that can be asked for, and limit when a run is given up, whatever it waits for.
+// longest is the longest run on offer, and limit the time after which any run is given up.
 const longest, limit = 22 * time.Second, 26 * time.Second
 
 func parse(args []string, stderr io.Writer) (settings, error) {

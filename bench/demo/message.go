@@ -2,15 +2,15 @@ package main
 
 import "time"
 
-// assignment is the first thing a worker reads from its standard input. It comes that way since it may hold a password.
+// assignment is the first message to a worker, on standard input because of a possible password.
 type assignment struct {
 	URL     string
 	Lock    string // name of the lock
-	Counter string // key of what it guards
+	Counter string // key of the counter
 	Lease   time.Duration
 }
 
-// order is every further thing it reads: how to work, from the first one on. The end of the input is the order to finish
+// order is every further message to a worker: how to work, from the first order on. The end of the input is the order to finish
 // and end.
 type order string
 
@@ -20,26 +20,26 @@ const (
 	sprint    order = "sprint" // as fast as possible
 )
 
-// report is what a worker writes to its standard output, one JSON object a line. Times are of the wall clock, the only
-// one that processes share.
+// report is a worker's message on standard output, a JSON object per line. Times are of the wall clock, the only clock common
+// to processes.
 type report struct {
 	Kind  string
 	At    time.Time
-	Asked time.Time `json:",omitzero"` // acquired: when it called Lock
+	Asked time.Time `json:",omitzero"` // acquired: the time of the call of Lock
 	Owner string    `json:",omitempty"`
-	Holds int64     `json:",omitempty"` // acquired: how many times it has taken the lock
-	Value int64     `json:",omitempty"` // acquired: the counter as it was; released: as it wrote it
-	Wrote bool      `json:",omitempty"` // released: it has incremented the counter
+	Holds int64     `json:",omitempty"` // acquired: number of acquires so far
+	Value int64     `json:",omitempty"` // acquired: the counter before; released: the counter as written
+	Wrote bool      `json:",omitempty"` // released: the counter was incremented
 	Stays bool      `json:",omitempty"` // acquired: under the order to stay
 	Text  string    `json:",omitempty"` // failed: why
 }
 
 const (
-	ready    = "ready"    // connected; Owner is the identity of its client
+	ready    = "ready"    // connected; Owner is the identity of the worker's client
 	acquired = "acquired" // At is after Lock returned
-	released = "released" // At is before Unlock was called, which has succeeded since
+	released = "released" // At is before the call of Unlock, which has succeeded since
 	failed   = "failed"   // the worker ends
 )
 
-// now is the time as other processes see it: without the reading of the monotonic clock, which is each one's own.
+// now is the time for all processes: without the reading of the monotonic clock, private to each process.
 func now() time.Time { return time.Now().Round(0) }

@@ -10,25 +10,25 @@ import (
 	"strings"
 )
 
-// process is a worker as the demo sees it.
+// process is a worker as seen by the demo.
 type process struct {
 	number int // from 0
 	cmd    *exec.Cmd
 	in     io.WriteCloser
 	orders *json.Encoder
-	trace  strings.Builder // what it wrote to standard error; read it when it has ended
+	trace  strings.Builder // standard error; read after the end of the process
 }
 
-// event is something that a worker says, or its end.
+// event is a report of a worker, or the worker's end.
 type event struct {
 	worker int
 	report report
 	ended  bool
-	err    error // of a worker that has ended: how, unless with status 0
+	err    error // of an ended worker: the failure, nil for status 0
 }
 
-// startProcess runs this program again as a worker. What it says goes to events until the one with ended, which is its
-// last; somebody has to receive all of them. It ends when told to, and when this process does, since its input ends then.
+// startProcess runs this program again as a worker. The worker's reports go to events, the last with ended; the caller must
+// receive all events. The worker ends on an order, and at the end of this process, because its input ends then.
 func startProcess(number int, a assignment, events chan<- event) (*process, error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -58,13 +58,13 @@ func startProcess(number int, a assignment, events chan<- event) (*process, erro
 
 func (p *process) pid() int { return p.cmd.Process.Pid }
 
-// listen passes on what the worker says until it has ended.
+// listen passes on the worker's reports until its end.
 func (p *process) listen(out io.Reader, events chan<- event) {
 	reports := json.NewDecoder(out)
 	for {
 		var r report
 		if reports.Decode(&r) != nil {
-			break // it has ended, if need be in the middle of a line
+			break // the worker has ended, perhaps in the middle of a line
 		}
 		events <- event{worker: p.number, report: r}
 	}
@@ -76,11 +76,11 @@ func (p *process) listen(out io.Reader, events chan<- event) {
 	events <- event{worker: p.number, ended: true, err: err}
 }
 
-// tell gives the worker an order. It does not wait for it to be followed.
+// tell gives the worker an order, without waiting for the effect.
 func (p *process) tell(o order) error { return p.orders.Encode(o) }
 
-// finish lets the worker finish what it does and end.
+// finish lets the worker finish its work and end.
 func (p *process) finish() { p.in.Close() }
 
-// kill ends the worker at once, by SIGKILL where there are signals.
+// kill ends the worker at once, by SIGKILL on systems with signals.
 func (p *process) kill() error { return p.cmd.Process.Kill() }

@@ -7,23 +7,23 @@ import (
 	"time"
 )
 
-// tally is what is known of one worker.
+// tally is the record of a worker.
 type tally struct {
 	pid      int
-	client   string // identity of its lock client; "" until it is ready
+	client   string // identity of the worker's lock client; "" before ready
 	acquired int
-	counted  int  // increments it has reported as done
+	counted  int  // increments reported as done
 	holding  hold // if holds
 	holds    bool
 	ended    bool
 	killed   bool
 }
 
-// takeover is what happens to the lock of a worker that is killed.
+// takeover is the fate of the lock of a killed worker.
 type takeover struct {
 	victim   int
 	asked    time.Time     // before the server was asked how long the lease lasts
-	left     time.Duration // what it answered
+	left     time.Duration // the new holder's report
 	killed   time.Time     // before the signal was sent
 	complete bool          // somebody else has the lock
 	by       int
@@ -33,7 +33,7 @@ type takeover struct {
 // gap is how long after the kill the lock was taken.
 func (t *takeover) gap() time.Duration { return t.from.Sub(t.killed) }
 
-// score keeps account of what the workers report.
+// score records the workers' reports.
 type score struct {
 	workers []tally
 	done    []hold
@@ -43,7 +43,7 @@ type score struct {
 
 func newScore(workers int) *score { return &score{workers: make([]tally, workers)} }
 
-// take enters what a worker says. It returns an error if that means that the run has failed.
+// take enters a worker's report. It returns an error if the run has failed by the report.
 func (s *score) take(e event) error {
 	w := &s.workers[e.worker]
 	if e.ended {
@@ -73,7 +73,7 @@ func (s *score) take(e event) error {
 	return nil
 }
 
-// end enters that a worker has ended, which is an error if it neither was killed by the demo nor ended well.
+// end enters the end of a worker. The end is an error unless the demo killed the worker or the worker ended well.
 func (s *score) end(e event) error {
 	w := &s.workers[e.worker]
 	w.ended = true
@@ -104,7 +104,7 @@ func (s *score) allReady() bool {
 	return true
 }
 
-// allEnded reports whether the first n workers, those that were started, have ended.
+// allEnded reports whether the first n workers have ended.
 func (s *score) allEnded(n int) bool {
 	for i := range s.workers[:n] {
 		if !s.workers[i].ended {
@@ -114,7 +114,7 @@ func (s *score) allEnded(n int) bool {
 	return true
 }
 
-// find returns whose owner that is as it stands in the lock, or nobody if it is no worker's.
+// find returns the worker with an owner as stored in the lock, or nobody.
 func (s *score) find(owner string) int {
 	for i := range s.workers {
 		if c := s.workers[i].client; c != "" && strings.HasPrefix(owner, c+":") {

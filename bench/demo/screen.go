@@ -16,25 +16,25 @@ type screen interface {
 	close() // also after an error, or without any open
 }
 
-// nobody is the holder of a lock that is free, or had by somebody who is no worker.
+// nobody is the holder of a free lock, or of a lock held by a stranger.
 const nobody = -1
 
-// frame is what there is to show at one instant.
+// frame is the picture at an instant.
 type frame struct {
 	title   string
 	lease   time.Duration
 	elapsed time.Duration
 
 	// As the server sees the lock.
-	silent bool // it did not answer
+	silent bool // no answer
 	holder int  // worker, or nobody
 	holds  int64
 	left   time.Duration
 
-	// As the workers report it.
+	// As reported by the workers.
 	counter int64
 	workers []tally
-	stays   bool // the worker to be killed has the lock and keeps it
+	stays   bool // the victim has the lock and keeps the lock
 	sprint  bool
 	rate    int // holds a second, in the sprint
 
@@ -65,7 +65,7 @@ func (f *frame) beginSprint() {
 	f.total, _ = totals(f.workers)
 }
 
-// state is what worker i is doing, in a word or two.
+// state is worker i's activity, in a word or two.
 func (f *frame) state(i int) string {
 	switch w := &f.workers[i]; {
 	case w.killed && f.holder == i:

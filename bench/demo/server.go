@@ -13,7 +13,7 @@ import (
 	"github.com/lockwire/lockwire/lock"
 )
 
-// server is where the lock is, and the demo's own view of it.
+// server is the server of the lock, with the demo's own view.
 type server struct {
 	assignment
 	name     string // for people
@@ -24,7 +24,7 @@ type server struct {
 	lock  *lock.Reentrant
 }
 
-// openServer connects to the server at url, or to one it starts if that is "", and sets the counter to 0.
+// openServer connects to the server at url, or starts a server if url is "", and sets the counter to 0.
 func openServer(ctx context.Context, url string, lease time.Duration) (_ *server, err error) {
 	name := "lockwire-demo:{" + strings.ToLower(rand.Text()[:8]) + "}"
 	s := &server{assignment: assignment{URL: url, Lock: name, Counter: name + ":counter", Lease: lease}}
@@ -38,7 +38,7 @@ func openServer(ctx context.Context, url string, lease time.Duration) (_ *server
 		if err := s.embedded.Start(); err != nil {
 			return nil, fmt.Errorf("starting miniredis: %w", err)
 		}
-		s.embedded.ClockTTL(true) // without it, keys live for ever
+		s.embedded.ClockTTL(true) // without a tick, keys live for ever
 		s.URL = "redis://" + s.embedded.Addr()
 	}
 	cfg, err := conn.ParseURL(s.URL)
@@ -69,7 +69,7 @@ func (s *server) count(ctx context.Context) (int64, error) {
 	return v.Int()
 }
 
-// close removes what the demo wrote, and ends the server if it is the demo's.
+// close removes the demo's keys, and ends the demo's own server.
 func (s *server) close(ctx context.Context) error {
 	_, err := s.pool.Do(ctx, "DEL", s.Lock, s.Counter)
 	return errors.Join(err, s.stop())

@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// hold is one holding of the lock, as its worker saw it: from after Lock returned until before Unlock was called, or
-// until the worker was dead.
+// hold is a hold of the lock as seen by its worker: from after Lock returned until before Unlock was called, or until the
+// worker's death.
 type hold struct {
 	worker             int
 	asked, from, until time.Time
-	killed             bool // it ended with its worker
+	killed             bool // ended by the worker's death
 }
 
-// overlap is a hold that began before another one had ended.
+// overlap is a hold that began before the end of an earlier hold.
 type overlap struct{ first, second hold }
 
-// overlaps sorts the holds by their beginning, and returns for each that began during another that pair.
+// overlaps sorts the holds by their beginning, and returns each overlapping pair.
 func overlaps(holds []hold) []overlap {
 	slices.SortFunc(holds, func(a, b hold) int {
 		return cmp.Or(a.from.Compare(b.from), a.until.Compare(b.until))
@@ -34,8 +34,8 @@ func overlaps(holds []hold) []overlap {
 	return found
 }
 
-// handovers returns, sorted, the times from a release to the next acquisition, where that was being waited for by then.
-// holds are sorted by their beginning. A hold that ended with its worker was not handed over.
+// handovers returns, sorted, the times from a release to the next acquisition, for acquisitions already waiting at the release.
+// holds are sorted by their beginning. A hold ended by the worker's death was not handed over.
 func handovers(holds []hold) []time.Duration {
 	var times []time.Duration
 	for i := 1; i < len(holds); i++ {

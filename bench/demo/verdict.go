@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// check is one thing that has to be so at the end.
+// check is a condition at the end.
 type check struct {
 	name string
 	ok   bool
@@ -22,8 +22,7 @@ const (
 	stepped = 10 * time.Millisecond
 )
 
-// verdict judges the run by all that was reported, the counter as it is on the server, and by how much the machine's
-// clock was set meanwhile.
+// verdict judges the run by all reports, by the counter on the server, and by changes of the machine's clock meanwhile.
 func (s *score) verdict(lease time.Duration, counter int64, step time.Duration) []check {
 	found := overlaps(s.done)
 	acquired, counted := totals(s.workers)
@@ -66,7 +65,7 @@ func (s *score) takeoverCheck(lease time.Duration) check {
 	return c
 }
 
-// handover says how fast the lock went from one worker to the next that waited for it; "" if it never did.
+// handover describes the speed of hand-overs from a worker to the next waiting worker; "" without hand-overs.
 func (s *score) handover() string {
 	slices.SortFunc(s.done, func(a, b hold) int { return a.from.Compare(b.from) })
 	times := handovers(s.done)

@@ -16,21 +16,21 @@ import (
 	"github.com/lockwire/lockwire/lock"
 )
 
-// workerVariable is what makes this program a worker.
+// workerVariable makes this program a worker.
 const workerVariable = "LOCKWIRE_DEMO_WORKER"
 
 func isWorker() bool { return os.Getenv(workerVariable) != "" }
 
 const (
-	// workerGrace is how long a worker may take to end once its input has. It ends then whatever it waits for.
+	// workerGrace is the time for a worker to end after the end of its input, in whatever wait.
 	workerGrace = 2 * time.Second
-	// counterLife is how long the counter outlives its last increment if nobody is left to remove it.
+	// counterLife is the life of the counter after its last increment, if nobody is left to remove the key.
 	counterLife = 2 * time.Minute
 )
 
-// workerMain contends for the lock until in ends, which it does at the latest with the process that wrote to it.
+// workerMain contends for the lock until the end of in, at the latest the end of the parent process.
 func workerMain(in io.Reader, out io.Writer) int {
-	signal.Ignore(os.Interrupt) // Ctrl-C goes to all processes; it is the demo that ends them
+	signal.Ignore(os.Interrupt) // Ctrl-C goes to all processes; the demo ends the workers
 	w := &worker{reports: json.NewEncoder(out), begin: make(chan struct{})}
 	if err := w.run(json.NewDecoder(in)); err != nil {
 		w.reports.Encode(report{Kind: failed, At: now(), Text: err.Error()})
@@ -84,7 +84,7 @@ func (w *worker) run(orders *json.Decoder) error {
 	return err
 }
 
-// listen takes orders until there are no more. It lives as long as the process: only the end of the input ends it.
+// listen takes orders until the end of the input, and lives as long as the process.
 func (w *worker) listen(orders *json.Decoder, cancel context.CancelFunc) {
 	for {
 		var o order
@@ -154,7 +154,7 @@ func (w *worker) turn(ctx context.Context) error {
 	return nil
 }
 
-// deeper runs fn under n further holds of the lock, as functions have them that take the lock and call each other.
+// deeper runs fn under n further holds of the lock, as in functions that lock and call functions that lock.
 func (w *worker) deeper(ctx context.Context, n int64, fn func(context.Context) error) error {
 	if n == 0 {
 		return fn(ctx)
@@ -164,7 +164,7 @@ func (w *worker) deeper(ctx context.Context, n int64, fn func(context.Context) e
 	}, lock.As(w.owner))
 }
 
-// read and write are two commands, so that two workers who get in between each other lose an increment.
+// read and write are two commands, so that two simultaneous workers lose an increment.
 func (w *worker) read(ctx context.Context) (int64, error) {
 	v, err := w.pool.Do(ctx, "GET", w.Counter)
 	if err != nil {

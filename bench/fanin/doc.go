@@ -1,3 +1,3 @@
-// Package fanin measures subscriptions: one process has very many of them, another publishes at a steady rate, and what is
-// asked for is how long a message takes and what it costs.
+// Package fanin measures subscriptions: a process has very many subscriptions, a second process publishes at a steady rate, and
+// the results are the delay and the cost of a message.
 package fanin

@@ -22,7 +22,7 @@ const (
 // payload of each message, by any goroutine. Close ends all goroutines, if the library can.
 type Open func(env measure.Env, channels []string, deliver func(payload string)) (close func(), err error)
 
-// Work measures a library in process 0 and publishes in process 1, or publishes itself if there is no other.
+// Work measures a library in process 0 and publishes in process 1, or publishes itself without a second process.
 func Work(open Open) measure.Work {
 	return func(env measure.Env) (measure.Report, error) {
 		if env.Proc == 1 {
@@ -88,7 +88,7 @@ func subscribed(open Open, env measure.Env) (measure.Report, error) {
 	return r, nil
 }
 
-// wait returns when n messages have come, or after a time in which they must have.
+// wait returns after n messages, or after a time that suffices for n messages.
 func wait(n *atomic.Int64, want int64) {
 	for end := time.Now().Add(10 * time.Second); n.Load() < want && time.Now().Before(end); {
 		time.Sleep(100 * time.Microsecond)
@@ -98,7 +98,7 @@ func wait(n *atomic.Int64, want int64) {
 func publisher(env measure.Env) (measure.Report, error) {
 	m := measure.Start(env)
 	err := publish(env, 0, env.Length.For)
-	m.Stop(new(measure.Report)) // what publishing costs is nobody's figure
+	m.Stop(new(measure.Report)) // the cost of publishing counts for nobody
 	return measure.Report{}, err
 }
 

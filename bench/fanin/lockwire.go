@@ -11,7 +11,7 @@ import (
 
 var background = context.Background()
 
-// Lockwire has one Subscription for each channel, each with a goroutine of its own, as its users would.
+// Lockwire has a Subscription and a goroutine for each channel, like its users.
 func Lockwire(env measure.Env, channels []string, deliver func(string)) (func(), error) {
 	pool, err := conn.Open(background, conn.Config{Network: env.Network, Addr: env.Addr})
 	if err != nil {

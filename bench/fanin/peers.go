@@ -14,7 +14,7 @@ import (
 	"github.com/lockwire/lockwire/bench/measure"
 )
 
-// GoRedis has a PubSub for each channel, which is a connection for each.
+// GoRedis has a PubSub for each channel, and so a connection for each channel.
 func GoRedis(env measure.Env, channels []string, deliver func(string)) (func(), error) {
 	c := redis.NewClient(&redis.Options{Network: env.Network, Addr: env.Addr})
 	var readers sync.WaitGroup
@@ -69,7 +69,7 @@ func Rueidis(env measure.Env, channels []string, deliver func(string)) (func(), 
 	}, nil
 }
 
-// Redigo has a PubSubConn for each channel, which is a connection for each.
+// Redigo has a PubSubConn for each channel, and so a connection for each channel.
 func Redigo(env measure.Env, channels []string, deliver func(string)) (func(), error) {
 	var readers sync.WaitGroup
 	var conns []redigo.Conn
@@ -105,7 +105,7 @@ func Redigo(env measure.Env, channels []string, deliver func(string)) (func(), e
 	}, nil
 }
 
-// Radix has a PubSubConn for each channel, which is a connection for each.
+// Radix has a PubSubConn for each channel, and so a connection for each channel.
 func Radix(env measure.Env, channels []string, deliver func(string)) (func(), error) {
 	ctx, cancel := context.WithCancel(background)
 	var readers sync.WaitGroup
@@ -141,7 +141,7 @@ func Radix(env measure.Env, channels []string, deliver func(string)) (func(), er
 	}, nil
 }
 
-// Floor is one connection and one goroutine, which makes no more of a message than two strings.
+// Floor is a connection and a goroutine that turns a message into just two strings.
 func Floor(env measure.Env, channels []string, deliver func(string)) (func(), error) {
 	c, err := floor.Dial(env.Network, env.Addr, nil)
 	if err != nil {

@@ -10,13 +10,13 @@ import (
 	"strconv"
 )
 
-// Reply is the little of a reply that the floors look at.
+// Reply is the part of a reply used by the floors.
 type Reply struct {
 	Kind byte  // the first byte of the reply; '_' for every kind of null
 	N    int64 // the integer, or the length of a string or an array, whose elements were skipped
 }
 
-// Conn is one connection for one goroutine.
+// Conn is a connection for a single goroutine.
 type Conn struct {
 	nc net.Conn
 	br *bufio.Reader
@@ -34,7 +34,7 @@ func Dial(network, addr string, secure *tls.Config) (*Conn, error) {
 	return &Conn{nc: nc, br: bufio.NewReaderSize(nc, 32<<10)}, nil
 }
 
-// Close closes it.
+// Close closes the connection.
 func (c *Conn) Close() { c.nc.Close() }
 
 // Do sends a request and reads its reply.
@@ -45,7 +45,7 @@ func (c *Conn) Do(request []byte) (Reply, error) {
 	return c.Read()
 }
 
-// DoAll sends n requests in one write and reads their replies.
+// DoAll sends n requests in a single write and reads their replies.
 func (c *Conn) DoAll(requests []byte, n int) error {
 	if _, err := c.nc.Write(requests); err != nil {
 		return err
@@ -58,10 +58,10 @@ func (c *Conn) DoAll(requests []byte, n int) error {
 	return nil
 }
 
-// Read reads one reply.
+// Read reads a reply.
 func (c *Conn) Read() (Reply, error) { return Read(c.br) }
 
-// Read reads one reply and leaves nothing of it.
+// Read reads a reply and drops the content.
 func Read(br *bufio.Reader) (Reply, error) {
 	line, err := br.ReadSlice('\n')
 	if err != nil {
@@ -91,7 +91,7 @@ func Read(br *bufio.Reader) (Reply, error) {
 	return r, skip(br, r)
 }
 
-// skip passes over what a reply consists of.
+// skip passes over the content of a reply.
 func skip(br *bufio.Reader, r Reply) error {
 	switch r.Kind {
 	case '$', '=':

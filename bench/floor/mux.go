@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// Mux is one connection that all callers share: whoever finds nobody writing writes for all.
+// Mux is a connection shared by all callers: a caller who finds nobody writing writes for all.
 type Mux struct {
 	conn *Conn
 
@@ -43,13 +43,13 @@ func (m *Mux) Close() {
 	m.reading.Wait()
 }
 
-// Caller is one goroutine's way to a Mux.
+// Caller is a goroutine's access to a Mux.
 type Caller struct {
 	mux  *Mux
 	call call
 }
 
-// Caller returns a way in for one more goroutine.
+// Caller returns access for a further goroutine.
 func (m *Mux) Caller() *Caller {
 	return &Caller{mux: m, call: call{done: make(chan struct{}, 1)}}
 }

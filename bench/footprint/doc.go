@@ -1,3 +1,3 @@
-// Package footprint builds a small program for each library, in a module of its own as a user would have it, and measures
-// what the library adds: to the binary, to the list of modules, and to the process.
+// Package footprint builds a small program for each library, in a module like a user's, and measures the library's addition to
+// the binary, to the list of modules, and to the process.
 package footprint

@@ -27,10 +27,10 @@ const (
 	otherModules = "other modules"
 )
 
-// runsPerRound are many, as one takes no time.
+// runsPerRound is large, because a run takes no time.
 const runsPerRound = 4
 
-// built is a program that has been built.
+// built is a program after its build.
 type built struct {
 	program
 	binary string
@@ -111,7 +111,7 @@ func runAll(list []*built, rounds int, log io.Writer) (report.Case, error) {
 	return c, nil
 }
 
-// run starts the program and reads what it says.
+// run starts the program and reads its output.
 func (b *built) run(addr string, cpus []int) (map[string]float64, error) {
 	cmd := exec.Command(b.binary, addr)
 	var stderr strings.Builder

@@ -15,7 +15,7 @@ import (
 // program is a small program in the folder programs.
 type program struct {
 	name, kind, dir, tags string
-	modules               []string // that it requires
+	modules               []string // required modules
 	etcd                  bool     // uses an etcd server
 	command               string   // the package of a command to build in place of the program, which is not run
 }
@@ -31,7 +31,7 @@ const (
 	etcdModule     = "go.etcd.io/etcd/client/v3"
 )
 
-// withoutTLS is the build tag under which lockwire leaves TLS out.
+// withoutTLS is the build tag for lockwire without TLS.
 const withoutTLS = "lockwire_notls"
 
 func programs() []program {
@@ -53,11 +53,11 @@ func programs() []program {
 	}
 }
 
-// errUnchanged says that a program's tags make no difference.
+// errUnchanged: the program's tags make no difference.
 var errUnchanged = errors.New("footprint: the build tag changes nothing")
 
-// build builds a program in a module of its own below dir, and returns its path and what can be said of it without running
-// it. The module of the benchmarks is in bench.
+// build builds a program in a new module below dir, and returns its path and the facts known without a run. The module of the
+// benchmarks is in bench.
 func (p program) build(bench, dir string) (binary string, numbers map[string]float64, err error) {
 	if err := p.layOut(bench, dir); err != nil {
 		return "", nil, err
@@ -96,10 +96,10 @@ func (p program) build(bench, dir string) (binary string, numbers map[string]flo
 	}, nil
 }
 
-// consumer is the module that a program is put into.
+// consumer is the name of the program's module.
 const consumer = "consumer"
 
-// layOut writes the module: the program, the package that it shares with the others, and go.mod.
+// layOut writes the module: the program, the package shared by all programs, and go.mod.
 func (p program) layOut(bench, dir string) error {
 	if err := os.MkdirAll(filepath.Join(dir, "probe"), 0o755); err != nil {
 		return err
@@ -131,7 +131,7 @@ func (p program) layOut(bench, dir string) error {
 	return os.WriteFile(filepath.Join(dir, "go.mod"), text, 0o644)
 }
 
-// goMod requires the versions that the benchmarks are built with.
+// goMod requires the versions used by the benchmarks.
 func (p program) goMod(bench string) ([]byte, error) {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "module %s\n\ngo 1.26.0\n\n", consumer)
@@ -153,7 +153,7 @@ func (p program) goMod(bench string) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// goTool runs the go command and returns the lines that it wrote, without spaces at their ends but for single ones.
+// goTool runs the go command and returns the lines of its output, with single spaces.
 func (p program) goTool(dir string, args ...string) ([]string, error) {
 	if p.tags != "" && (args[0] == "build" || slices.Contains(args, "-deps")) {
 		args = slices.Insert(args, 1, "-tags="+p.tags)

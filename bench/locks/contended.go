@@ -10,20 +10,20 @@ import (
 	"github.com/lockwire/lockwire/bench/measure"
 )
 
-// Contest says how one lock is contended for in each process.
+// Contest is the contention for a lock in each process.
 type Contest struct {
 	Callers int
-	Apart   bool          // each caller has a client of its own, with its own connections
+	Apart   bool          // each caller has a client with private connections
 	Hold    time.Duration // the critical section
 	Pause   time.Duration // between giving the lock back and asking again
 }
 
-// patience is how long callers have to end when measuring is over. Some never do: a library that loses a wake-up leaves its
-// caller waiting. They are counted, and end with the process.
+// patience is the time for callers to end after the measurement. Some callers never end: a library that loses a wake-up leaves
+// its caller waiting. Such callers are counted, and end with the process.
 const patience = 3 * time.Second
 
-// Contended measures callers that all want the same lock. They run before Begin already and go on until after End, so the
-// holdings between the two are those of a steady state.
+// Contended measures callers in contention for a single lock. The callers run before Begin and go on until after End, so the
+// holdings in between are a steady state.
 func Contended(open Open, c Contest) measure.Work {
 	return func(env measure.Env) (measure.Report, error) {
 		contest := &contest{Contest: c, limit: env.Length.Ops, callers: make([]contestant, c.Callers)}
@@ -51,7 +51,7 @@ func Contended(open Open, c Contest) measure.Work {
 	}
 }
 
-// clientCallers is how many callers use one client.
+// clientCallers is the number of callers of a client.
 func (c Contest) clientCallers() int {
 	if c.Apart {
 		return 1
@@ -59,7 +59,7 @@ func (c Contest) clientCallers() int {
 	return c.Callers
 }
 
-// Beside runs first in the first process, and others in all others.
+// Beside runs first in the first process, and others in all further processes.
 func Beside(first, others measure.Work) measure.Work {
 	return func(env measure.Env) (measure.Report, error) {
 		if env.Proc == 0 {
@@ -69,7 +69,7 @@ func Beside(first, others measure.Work) measure.Work {
 	}
 }
 
-// once takes a lock and gives it back, and has patience.
+// once takes and releases a lock, within patience.
 func once(l Locker) error {
 	took := make(chan error, 1)
 	go func() {
@@ -148,7 +148,7 @@ func (c *contest) measure(env measure.Env) (measure.Report, error) {
 	return r, c.collect(&r, begin, end)
 }
 
-// collect puts the holdings that began in between into r.
+// collect puts the holdings in between into r.
 func (c *contest) collect(r *measure.Report, begin, end int64) error {
 	stuck := 0
 	for i := range c.callers {
@@ -179,7 +179,7 @@ func (c *contest) run(p *contestant) {
 	p.mu.Unlock()
 }
 
-// repeat takes the lock and gives it back until it has done so often enough, or all are to stop.
+// repeat takes and releases the lock for a number of times, or until the stop of all.
 func (c *contest) repeat(p *contestant) error {
 	for n := 1; !c.stop.Load(); n++ {
 		h := measure.Hold{Caller: p.number, Asked: measure.Now()}

@@ -1,3 +1,3 @@
-// Package locks has every lock behind one interface, and two ways to measure it: callers with a name each, and callers, in
-// one or more processes, who all want the same.
+// Package locks has every lock behind a common interface, and two ways of measuring: callers with a private name each, and
+// callers in contention for a common name, in a process or in several.
 package locks

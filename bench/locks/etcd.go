@@ -11,8 +11,7 @@ import (
 	"github.com/lockwire/lockwire/bench/measure"
 )
 
-// Etcd is etcd's concurrency.Mutex. It is there
-// only in builds with the tag etcd, as its client is larger than everything else here together.
+// Etcd is etcd's concurrency.Mutex, only in builds with the tag etcd, as its client is larger than all the rest of the module.
 var Etcd Open = func(env measure.Env, _ int) (Client, error) {
 	if env.Etcd == "" {
 		return nil, errors.New("locks: no etcd server")
@@ -26,7 +25,7 @@ var Etcd Open = func(env measure.Env, _ int) (Client, error) {
 
 type etcd struct{ client *clientv3.Client }
 
-// Locker has a session of its own: within one session a Mutex does not keep callers apart.
+// Locker has a private session: within a session a Mutex does not keep callers apart.
 func (c *etcd) Locker(name string) (Locker, error) {
 	session, err := concurrency.NewSession(c.client, concurrency.WithTTL(int(Lease.Seconds())))
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 // do sends a prebuilt request.
 type do func([]byte) (floor.Reply, error)
 
-// conns are the connections of a floor: one for each lock, or one for all.
+// conns are the connections of a floor: a connection for each lock, or a single connection for all.
 type conns struct {
 	network, addr string
 	mux           *floor.Mux
@@ -112,8 +112,8 @@ func (l *setDeleteLock) Unlock() error {
 
 var errLost = errors.New("locks: the lock was lost")
 
-// Blpop hands a token from one to the next by BLPOP and RPUSH. It is no lock, as nothing gives back what a dead holder had:
-// it bounds how fast a lock can change hands.
+// Blpop hands a token on by BLPOP and RPUSH. It is no lock, as nothing returns a dead holder's token: it bounds the speed of
+// hand-overs.
 func Blpop(env measure.Env, _ int) (Client, error) {
 	c, err := openConns(env, false)
 	return blpop{c}, err
@@ -146,14 +146,14 @@ func (l *blpopLock) Unlock() error {
 	return err
 }
 
-// watched is the waiting side of Redisson's protocol: one subscription for a name, each message a permit for one waiter.
+// watched is the waiting side of Redisson's protocol: a subscription for a name, each message a permit for a single waiter.
 type watched struct {
 	sub     *floor.Conn
 	permits chan struct{}
 	reading sync.WaitGroup
 }
 
-// watch subscribes and returns once that is confirmed.
+// watch subscribes and returns after the confirmation.
 func watch(network, addr, channel string) (*watched, error) {
 	sub, err := floor.Dial(network, addr, nil)
 	if err != nil {

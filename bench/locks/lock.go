@@ -8,30 +8,30 @@ import (
 	"github.com/lockwire/lockwire/bench/measure"
 )
 
-// background is what all calls are made under. It can end, as the contexts of servers do, but does not.
+// background is the context of all calls. It can end, like the contexts of servers, but does not.
 var background, _ = context.WithCancel(context.Background())
 
 // Lease is how long the server keeps a lock whose holder has died, where a library lets one choose.
 const Lease = 30 * time.Second
 
-// Client is one library, connected.
+// Client is a connected library.
 type Client interface {
-	// Locker returns the lock of this name for one goroutine.
+	// Locker returns the lock with a name for a single goroutine.
 	Locker(name string) (Locker, error)
 	Close()
 }
 
-// Locker is one goroutine's lock.
+// Locker is a goroutine's lock.
 type Locker interface {
-	Lock() (Held, error) // waits as long as it takes
+	Lock() (Held, error) // waits without a limit
 }
 
-// Held is a lock that is held. Implementations are as large as a pointer, so that measuring allocates nothing.
+// Held is a held lock. Implementations are as large as a pointer, so that measuring allocates nothing.
 type Held interface {
 	Unlock() error
 }
 
-// Open connects. Callers says how many goroutines will use it.
+// Open connects. callers is the number of goroutines that will use the client.
 type Open func(env measure.Env, callers int) (Client, error)
 
 // OwnNames measures Lock and Unlock of callers with a name each. An operation is a pair.

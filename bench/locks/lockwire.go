@@ -36,7 +36,7 @@ type Kind struct {
 	Open Open
 }
 
-// Kinds are all of them. A semaphore has one permit.
+// Kinds are all kinds. A semaphore has a single permit.
 func Kinds() []Kind {
 	list := []struct {
 		name string
@@ -106,7 +106,7 @@ type lockwireLease struct{ *lock.Lease }
 
 func (l lockwireLease) Unlock() error { return l.Lease.Unlock(background) }
 
-// permits are locks by a PermitSemaphore of one permit.
+// permits are locks by a PermitSemaphore with a single permit.
 type permits struct{ *lockwire }
 
 func openPermits(env measure.Env, _ int) (Client, error) {
@@ -123,7 +123,7 @@ func (c permits) Locker(name string) (Locker, error) {
 	return c.lockwire.Locker(name)
 }
 
-// semaphores are locks by a Semaphore of one permit.
+// semaphores are locks by a Semaphore with a single permit.
 type semaphores struct{ *lockwire }
 
 func openSemaphores(env measure.Env, _ int) (Client, error) {

@@ -2,5 +2,5 @@
 
 package locks
 
-// Etcd is nil: this build is without it.
+// Etcd is nil: this build has no etcd.
 var Etcd Open

@@ -33,7 +33,7 @@ type redislockLock struct {
 }
 
 func (l redislockLock) Lock() (Held, error) {
-	// Without a deadline it would give up after one lease.
+	// Without a deadline redislock would give up after a lease.
 	held, err := l.locks.Obtain(untilTomorrow{background}, l.name, Lease, l.options)
 	return redislockHeld{held}, err
 }

@@ -10,7 +10,7 @@ import (
 // Redisson is Redisson's protocol by hand, over a connection for each caller.
 func Redisson(env measure.Env, _ int) (Client, error) { return openRedisson(env, false) }
 
-// SlowRedisson is the same for a client that needs a while between a message that wakes it and its next request.
+// SlowRedisson is Redisson for a client that pauses between a wake-up and its next request.
 func SlowRedisson(late time.Duration) Open {
 	return func(env measure.Env, _ int) (Client, error) {
 		c, err := openRedisson(env, false)
@@ -22,7 +22,7 @@ func SlowRedisson(late time.Duration) Open {
 	}
 }
 
-// RedissonMux is the same over one connection that all callers share.
+// RedissonMux is Redisson over a single connection shared by all callers.
 func RedissonMux(env measure.Env, _ int) (Client, error) { return openRedisson(env, true) }
 
 func openRedisson(env measure.Env, shared bool) (*redisson, error) {
@@ -108,5 +108,5 @@ func (l *redissonLock) Unlock() error {
 	return err
 }
 
-// pollPause is between two looks of a floor that polls.
+// pollPause is the time between two looks of a polling floor.
 func pollPause() { time.Sleep(time.Millisecond) }

@@ -14,7 +14,7 @@ import (
 	"github.com/lockwire/lockwire/bench/measure"
 )
 
-// RedsyncGoRedis is redsync on go-redis. It tries until it has the lock; its delays are its own.
+// RedsyncGoRedis is redsync on go-redis. It tries until it has the lock, with redsync's delays.
 func RedsyncGoRedis(env measure.Env, _ int) (Client, error) {
 	c := redis.NewClient(&redis.Options{Network: env.Network, Addr: env.Addr})
 	return newRedsync(syncgoredis.NewPool(c), c.Close), nil

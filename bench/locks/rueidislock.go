@@ -14,7 +14,7 @@ func Rueidislock(env measure.Env, _ int) (Client, error) {
 	return openRueidislock(env, rueidislock.LockerOption{})
 }
 
-// RueidislockOne is rueidislock with one key for each lock instead of three, which is what suits one server.
+// RueidislockOne is rueidislock with a single key for each lock in place of three, which suits a single server.
 func RueidislockOne(env measure.Env, _ int) (Client, error) {
 	return openRueidislock(env, rueidislock.LockerOption{KeyMajority: 1, NoLoopTracking: true})
 }
@@ -22,8 +22,8 @@ func RueidislockOne(env measure.Env, _ int) (Client, error) {
 func openRueidislock(env measure.Env, o rueidislock.LockerOption) (Client, error) {
 	o.ClientOption = clients.RueidisOption(clients.Setup{Network: env.Network, Addr: env.Addr})
 	o.KeyValidity = Lease
-	// By default it gives up an attempt after 20 ms, on a busy machine often behind its success, which nobody tells it of
-	// then.
+	// By default rueidislock gives up an attempt after 20 ms, on a busy machine often after its success, which then goes
+	// unnoticed.
 	o.TryNextAfter = Lease / 2
 	locker, err := rueidislock.NewLocker(o)
 	return rueidislockClient{locker}, err

@@ -8,7 +8,7 @@ import (
 	"github.com/lockwire/lockwire/bench/floor"
 )
 
-// The scripts of the floors: what Redisson's do for one hold, and a delete of what is still one's own.
+// The scripts of the floors: Redisson's work for a hold, and a delete of a caller's own value.
 const (
 	acquireSource = `if redis.call('exists', KEYS[1]) == 0 then
 redis.call('hincrby', KEYS[1], ARGV[2], 1)

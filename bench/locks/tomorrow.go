@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// untilTomorrow has a deadline that costs no timer.
+// untilTomorrow has a deadline without a timer.
 type untilTomorrow struct{ context.Context }
 
 var tomorrow = time.Now().Add(24 * time.Hour)

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Callers runs n goroutines, each of which repeats the operation that caller(i) returns, and measures them all. An operation
-// counts as weight of them in Report.Ops: a batch of 100 is 100. The first error ends the measurement.
+// Callers runs and measures n goroutines, each of which repeats the operation returned by caller(i). An operation counts as
+// weight operations in Report.Ops: a batch of 100 is 100. The first error ends the measurement.
 func Callers(env Env, n, weight int, caller func(i int) (func() error, error)) (Report, error) {
 	ops := make([]func() error, n)
 	for i := range ops {

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// Env is what one process is given for one measurement.
+// Env is the environment of a process in a measurement.
 type Env struct {
 	Network, Addr string      // of the Redis server: "tcp" or "unix"
 	TLS           *tls.Config // nil: without
-	Etcd          string      // endpoint of an etcd server, "" if there is none
-	Proc, Procs   int         // which of the processes of this measurement this one is
+	Etcd          string      // endpoint of an etcd server, "" for none
+	Proc, Procs   int         // number of this process in the measurement
 	Length        Length
 
 	// Begin and End, if set, are called around what is measured. Begin returns when all processes are ready.
@@ -23,7 +23,7 @@ type Length struct {
 	Ops       int // if above 0: every caller does so many operations, and the two above do not count
 }
 
-// Work is one contender in one case. It is run once in a process.
+// Work is a contender in a case, run once in a process.
 type Work func(env Env) (Report, error)
 
 func (e Env) begin() {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Histogram counts durations in buckets whose width is a sixteenth of their power of two, which is an error of 3 % at the
-// most. It is for one goroutine; Add sums them up.
+// Histogram counts durations in buckets as wide as a sixteenth of their power of two, with an error of 3 % at most. It is for a
+// single goroutine; Add sums histograms.
 type Histogram struct {
 	Counts map[int]int64 `json:",omitempty"` // by bucket, filled by Compact
 	dense  []int64
@@ -24,7 +24,7 @@ func bucket(d time.Duration) int {
 	return shift*subBuckets + int(n>>shift)
 }
 
-// middle is the duration that stands for a bucket.
+// middle is the duration that represents a bucket.
 func middle(b int) float64 {
 	if b < 2*subBuckets {
 		return float64(b)
@@ -33,7 +33,7 @@ func middle(b int) float64 {
 	return math.Ldexp(float64(b-shift*subBuckets)+0.5, shift)
 }
 
-// Record counts one duration.
+// Record counts a duration.
 func (h *Histogram) Record(d time.Duration) {
 	b := bucket(d)
 	if b >= len(h.dense) {
@@ -42,7 +42,7 @@ func (h *Histogram) Record(d time.Duration) {
 	h.dense[b]++
 }
 
-// Compact makes Counts hold all that was recorded.
+// Compact puts all recorded durations into Counts.
 func (h *Histogram) Compact() {
 	for b, n := range h.dense {
 		if n == 0 {
@@ -56,7 +56,7 @@ func (h *Histogram) Compact() {
 	h.dense = nil
 }
 
-// Add counts what other counted, which is compacted by it.
+// Add adds the counts of other, and compacts other.
 func (h *Histogram) Add(other *Histogram) {
 	other.Compact()
 	for b, n := range other.Counts {
@@ -67,7 +67,7 @@ func (h *Histogram) Add(other *Histogram) {
 	}
 }
 
-// Quantile returns the duration, in ns, that a share of q of those recorded does not exceed; 0 if nothing was.
+// Quantile returns the duration, in ns, not exceeded by a share of q of the recorded durations; 0 without any.
 func (h *Histogram) Quantile(q float64) float64 {
 	h.Compact()
 	var total int64

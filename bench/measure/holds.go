@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// Contention is what the holdings of one lock say when those of all processes are put in order.
+// Contention is the analysis of the holdings of a lock by all processes.
 type Contention struct {
 	Acquisitions, Handoffs int           // a hand-off goes to another caller
 	Release, Handoff       Histogram     // from the call of Unlock to the return of the next Lock: of all, of hand-offs
 	Wait                   Histogram     // of calls of Lock
-	Overlaps               int           // holdings that began before the one before them was given back
+	Overlaps               int           // holdings that began before the end of the previous holding
 	Most, Least, Starved   int           // acquisitions of the callers with the most and the least; callers with none
-	Jain                   float64       // fairness over callers: 1 is all the same, 1/n is one of n has it all
+	Jain                   float64       // fairness over callers: 1 is equal shares, 1/n is a single owner of n
 	JainProcs              float64       // and over processes
 	OfProcs                []int         // acquisitions of each process
 	Held                   time.Duration // how long the lock was held in all
 }
 
-// Contend puts holdings in order. There are procs processes with as many callers each.
+// Contend analyses holdings of procs processes with as many callers each.
 func Contend(holds []Hold, procs, callers int) Contention {
 	slices.SortFunc(holds, func(a, b Hold) int { return cmp.Compare(a.Got, b.Got) })
 	c := Contention{Acquisitions: len(holds)}

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Meter takes what a process uses between Start and Stop.
+// Meter measures a process between Start and Stop.
 type Meter struct {
 	env   Env
 	begin time.Time
@@ -16,7 +16,7 @@ type Meter struct {
 // Start calls Env.Begin and begins to measure.
 func Start(env Env) *Meter {
 	m := &Meter{env: env}
-	runtime.GC() // what preparing left is not collected at the expense of what is measured
+	runtime.GC() // the garbage of preparing must not be collected during the measurement
 	env.begin()
 	runtime.ReadMemStats(&m.mem)
 	m.cpu = CPU()
@@ -24,7 +24,7 @@ func Start(env Env) *Meter {
 	return m
 }
 
-// Stop ends it, calls Env.End and writes times and allocations into r.
+// Stop ends the measurement, calls Env.End and writes times and allocations into r.
 func (m *Meter) Stop(r *Report) {
 	r.Seconds = time.Since(m.begin).Seconds()
 	r.CPU = CPU() - m.cpu

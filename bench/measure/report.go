@@ -1,6 +1,6 @@
 package measure
 
-// Report is what one process measured between Begin and End.
+// Report is the result of a process between Begin and End.
 type Report struct {
 	Ops     int64
 	Seconds float64
@@ -9,10 +9,10 @@ type Report struct {
 	Bytes   float64
 	Latency Histogram
 	Holds   []Hold             `json:",omitempty"` // of contended locks
-	Extra   map[string]float64 `json:",omitempty"` // what only this case knows, by its name in the tables
+	Extra   map[string]float64 `json:",omitempty"` // numbers of only this case, by name in the tables
 }
 
-// Hold is one holding of a contended lock, in ns of a clock that all processes of the machine share.
+// Hold is a holding of a contended lock, in ns of a clock common to all processes of the machine.
 type Hold struct {
 	Asked    int64 // Lock was called
 	Got      int64 // Lock returned
@@ -20,7 +20,7 @@ type Hold struct {
 	Caller   int32 // unique among all processes
 }
 
-// Set notes a number that only this case knows.
+// Set notes a number of only this case.
 func (r *Report) Set(name string, value float64) {
 	if r.Extra == nil {
 		r.Extra = map[string]float64{}

@@ -4,7 +4,7 @@ package measure
 
 import "golang.org/x/sys/unix"
 
-// CPU is what this process has used, in seconds of a processor.
+// CPU is the CPU time of this process, in seconds.
 func CPU() float64 {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {

@@ -15,7 +15,7 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// chart shows one number of some cases, as a multiple of lockwire's.
+// chart shows a number of some cases, as a multiple of lockwire's.
 type chart struct {
 	file, title, axis string
 	cases, labels     []string
@@ -49,7 +49,7 @@ func chartList() []chart {
 	}
 }
 
-// Charts writes the charts for which there are results into dir, and returns their names and titles in order.
+// Charts writes the charts with results into dir, and returns their names and titles in order.
 func (r *Results) Charts(dir string) (files, titles []string, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, nil, err
@@ -77,7 +77,7 @@ const (
 	leadsTitle = "How many times better lockwire is than the best peer"
 )
 
-// leads draws the main chart, and reports whether there is anything to draw.
+// leads draws the main chart, and reports whether the chart has any data.
 func (r *Results) leads(dir string) (ok bool, err error) {
 	var values plotter.Values
 	var labels []string
@@ -114,7 +114,7 @@ func (r *Results) leads(dir string) (ok bool, err error) {
 	return true, p.Save(24*vg.Centimeter, vg.Length(len(values))*0.6*vg.Centimeter+2*vg.Centimeter, filepath.Join(dir, leadsFile))
 }
 
-// bars are those of one contender, one for each case; 0 where it did not take part.
+// bars are the bars of a contender, a bar for each case; 0 without a part in the case.
 type bars struct {
 	name, kind string
 	values     plotter.Values
@@ -205,7 +205,7 @@ func (c chart) write(path string, series []bars) error {
 	return save(p, path, width, height)
 }
 
-// save draws the legend beside the chart rather than over it.
+// save draws the legend beside the chart rather than over the bars.
 func save(p *plot.Plot, path string, width, height vg.Length) error {
 	canvas := vgsvg.New(width, height)
 	whole := draw.New(canvas)

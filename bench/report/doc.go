@@ -1,2 +1,2 @@
-// Package report keeps what was measured, and makes of it tables, charts and the comparison with the goals.
+// Package report keeps the results, and turns them into tables, charts and the comparison with the goals.
 package report

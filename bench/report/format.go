@@ -40,7 +40,7 @@ func thousands(n int64) string {
 	return b.String()
 }
 
-// spread writes the median, and least and most if they differ from it.
+// spread writes the median, and least and most if different.
 func spread(s Spread) string {
 	middle, least, most := number(s.Median), number(s.Min), number(s.Max)
 	if middle == least && middle == most {

@@ -5,23 +5,23 @@ import (
 	"io"
 )
 
-// goal is a ratio or a number that a case should reach.
+// goal is a ratio or a number for a case to reach.
 type goal struct {
 	test, metric string
-	us           string  // the contender of ours that it is about, "" for the one that is always there
+	us           string  // our contender in the goal, "" for the default contender
 	against      string  // bestPeer, bestFloor, the name of a contender, or "" for the number itself
-	most         bool    // limit is the most that it may be, not the least
+	most         bool    // limit is a maximum, not a minimum
 	limit        float64 // of lockwire's number divided by the other's
 }
 
-// What a goal may be against.
+// The rivals in a goal.
 const (
 	bestPeer  = "the best peer"
 	bestFloor = "the best floor"
 	itself    = ""
 )
 
-// goals are those that the project has set itself.
+// goals are the project's goals.
 func goals() []goal {
 	const (
 		ops, cpu, allocs, ns = "ops/s", "client CPU µs/op", "allocs/op", "ns/op"
@@ -114,7 +114,7 @@ func footprintGoals() []goal {
 	}
 }
 
-// check returns what was measured, and whether it reaches the goal. ok is false if something is missing.
+// check returns the measured number, and whether the number reaches the goal. ok is false if a number is missing.
 func (g goal) check(r *Results) (measured float64, met, ok bool) {
 	c := r.Case(g.test)
 	if c == nil {
@@ -138,12 +138,12 @@ func (g goal) check(r *Results) (measured float64, met, ok bool) {
 		measured = mine / other
 	}
 	if g.most {
-		return measured, measured <= g.limit+0.005, true // what shows as the goal is the goal
+		return measured, measured <= g.limit+0.005, true // a number equal to the goal as shown reaches the goal
 	}
 	return measured, measured >= g.limit-0.005, true
 }
 
-// other is the number that lockwire's is divided by.
+// other is the divisor of lockwire's number.
 func (g goal) other(c *Case, us *Row) (float64, bool) {
 	kinds := map[string]string{bestPeer: peer, bestFloor: floor}
 	if kind, ok := kinds[g.against]; ok {
@@ -171,7 +171,7 @@ func (g goal) String() string {
 
 func plain(f float64) string { return fmt.Sprintf("%g", f) }
 
-// Goals writes what was to be reached beside what was.
+// Goals writes the goals beside the results.
 func (r *Results) Goals(w io.Writer) {
 	fmt.Fprint(w, "| case | number | goal | measured | |\n|---|---|---|---:|---|\n")
 	for _, g := range goals() {

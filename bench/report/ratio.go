@@ -5,12 +5,12 @@ import "fmt"
 // Kinds of rows.
 const (
 	ours    = "ours"
-	variant = "variant" // ours, but not as one has it without asking
+	variant = "variant" // ours, but not by default
 	peer    = "peer"
 	floor   = "floor"
 )
 
-// lead is how many times better a is than b: above 1 it leads.
+// lead is the ratio by which a is better than b: above 1 a leads.
 func lead(a, b float64, lower bool) (float64, bool) {
 	if lower {
 		a, b = b, a

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// shown are the cases that bench/README.md shows, with how it calls them.
+// shown are the cases in bench/README.md, with their titles there.
 var shown = []struct{ test, title string }{
 	{"get-tcp-1", "GET, 1 caller"},
 	{"get-tcp-8", "GET, 8 callers"},
@@ -44,8 +44,7 @@ const (
 	readmeEnd   = "<!-- until here -->\n"
 )
 
-// Readme writes the main chart and a table into the file at path, between two lines that it has to have. Charts are in the
-// folder dir.
+// Readme writes the main chart and a table into the file at path, between two required lines. Charts are in the folder dir.
 func (r *Results) Readme(path, dir string) error {
 	dir, err := filepath.Rel(filepath.Dir(path), filepath.Join(dir, charts))
 	if err != nil {

@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// Results are all cases that were ever measured into one file, each as it was measured last.
+// Results are all cases ever measured into a file, each with its last measurement.
 type Results struct {
 	Machine  string            // processor, CPUs, system
 	Versions map[string]string // of servers, modules and Go
 	Cases    []Case
 }
 
-// Case is what was measured of one case.
+// Case is the result of a case.
 type Case struct {
 	Group, Name, Title string
 
@@ -25,29 +25,29 @@ type Case struct {
 	When    time.Time
 	Rounds  int
 	Load    float64 // load average of the machine when the case began
-	Foreign float64 // CPUs that processes kept busy meanwhile which are no part of the measurement, on average
+	Foreign float64 // CPUs kept busy meanwhile by processes outside of the measurement, on average
 	Metrics []Metric
 	Rows    []Row
 }
 
-// Metric is a column. The first one of a case decides who is better.
+// Metric is a column. The first metric of a case decides the comparison.
 type Metric struct {
 	Name  string
 	Lower bool // is better
 }
 
-// Row is one contender.
+// Row is a contender.
 type Row struct {
 	Name    string
 	Kind    string // ours, variant, peer or floor
 	Numbers map[string]Spread
-	Errors  []string `json:",omitempty"` // of rounds that failed
+	Errors  []string `json:",omitempty"` // of failed rounds
 }
 
 // Spread is the median of the rounds, the least and the most.
 type Spread struct{ Median, Min, Max float64 }
 
-// Collect makes a Spread for each name in the rounds of one contender.
+// Collect makes a Spread for each name in the rounds of a contender.
 func Collect(rounds []map[string]float64) map[string]Spread {
 	values := map[string][]float64{}
 	for _, round := range rounds {
@@ -67,7 +67,7 @@ func Collect(rounds []map[string]float64) map[string]Spread {
 	return spreads
 }
 
-// Load reads a file that Save wrote. Without one there are no results.
+// Load reads a file written by Save. Without a file the results are empty.
 func Load(path string) (Results, error) {
 	var r Results
 	text, err := os.ReadFile(path)
@@ -92,7 +92,7 @@ func (r *Results) Save(path string) error {
 	return os.WriteFile(path, append(text, '\n'), 0o644)
 }
 
-// Put adds a case, or replaces what there was of it.
+// Put adds a case, or replaces its former results.
 func (r *Results) Put(c Case) {
 	if old := r.Case(c.Name); old != nil {
 		*old = c
@@ -101,7 +101,7 @@ func (r *Results) Put(c Case) {
 	r.Cases = append(r.Cases, c)
 }
 
-// Sort puts the cases in the order of these names, and drops those that have none.
+// Sort puts the cases in the order of names, and drops unnamed cases.
 func (r *Results) Sort(names []string) {
 	var sorted []Case
 	for _, name := range names {
@@ -112,7 +112,7 @@ func (r *Results) Sort(names []string) {
 	r.Cases = sorted
 }
 
-// Case returns the case of this name, or nil.
+// Case returns the case with a name, or nil.
 func (r *Results) Case(name string) *Case {
 	for i := range r.Cases {
 		if r.Cases[i].Name == name {
@@ -122,7 +122,7 @@ func (r *Results) Case(name string) *Case {
 	return nil
 }
 
-// Row returns the contender of this name, or nil.
+// Row returns the contender with a name, or nil.
 func (c *Case) Row(name string) *Row {
 	for i := range c.Rows {
 		if c.Rows[i].Name == name {
@@ -132,7 +132,7 @@ func (c *Case) Row(name string) *Row {
 	return nil
 }
 
-// Best returns the one of a kind that is best by a metric, and its median; nil if there is none.
+// Best returns the best contender of a kind by a metric, and its median; nil for none.
 func (c *Case) Best(kind, metric string) (*Row, float64) {
 	var best *Row
 	var value float64

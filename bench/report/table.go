@@ -49,7 +49,7 @@ func (r *Row) label() string {
 	return r.Name
 }
 
-// cell shows a number, with its spread if it is the one that decides.
+// cell shows a number, with its spread in the deciding column.
 func (r *Row) cell(metric string, decides bool) string {
 	s, ok := r.Numbers[metric]
 	switch {
@@ -73,7 +73,7 @@ func (c *Case) leadOver(row Row) string {
 	return fmt.Sprintf("%.2f", r)
 }
 
-// sorted are the rows as a table shows them.
+// sorted are the rows in the order of a table.
 func (c *Case) sorted() []Row {
 	rows := slices.Clone(c.Rows)
 	if len(c.Metrics) == 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/lockwire/lockwire/bench/system"
 )
 
-// Order tells a measuring process what to do. It is its only argument behind Flag, as JSON.
+// Order is the task of a measuring process, its only argument behind Flag, as JSON.
 type Order struct {
 	Case, Contender     string
 	Network, Addr, Etcd string

@@ -17,7 +17,7 @@ import (
 	"github.com/lockwire/lockwire/bench/system"
 )
 
-// process is one measuring process.
+// process is a measuring process.
 type process struct {
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
@@ -25,7 +25,7 @@ type process struct {
 	stderr bytes.Buffer
 }
 
-// start starts a measuring process, which is killed when ctx ends.
+// start starts a measuring process, killed at the end of ctx.
 func start(ctx context.Context, o Order, cpus []int) (*process, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -49,7 +49,7 @@ func start(ctx context.Context, o Order, cpus []int) (*process, error) {
 	return p, system.Start(p.cmd, cpus...)
 }
 
-// expect reads a line that has to be this word.
+// expect reads a line, and fails for any line except word.
 func (p *process) expect(word string) error {
 	line, err := p.stdout.ReadString('\n')
 	if err != nil || strings.TrimSpace(line) != word {
@@ -63,14 +63,14 @@ func (p *process) begin() error {
 	return err
 }
 
-// report reads what was measured, and waits for the process to end.
+// report reads the report, and waits for the process to end.
 func (p *process) report() (measure.Report, error) {
 	var r measure.Report
 	err := json.NewDecoder(p.stdout).Decode(&r)
 	return r, errors.Join(err, p.end())
 }
 
-// end waits for the process. Its error has the last line of what it said.
+// end waits for the process. Its error has the last line of the process's output.
 func (p *process) end() error {
 	err := p.cmd.Wait()
 	if err == nil {
@@ -83,7 +83,7 @@ func (p *process) end() error {
 	return err
 }
 
-// kill ends a process that is not waited for any more.
+// kill ends a process that nobody waits for any more.
 func (p *process) kill() {
 	if p.cmd.Process != nil && p.cmd.ProcessState == nil {
 		p.cmd.Process.Kill()

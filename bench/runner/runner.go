@@ -14,7 +14,7 @@ import (
 	"github.com/lockwire/lockwire/bench/system"
 )
 
-// Runner runs cases against servers of its own.
+// Runner runs cases against its own servers.
 type Runner struct {
 	Rounds int
 	Speed  float64 // divides the length of measurements
@@ -26,7 +26,7 @@ type Runner struct {
 	etcd   *system.Etcd                    // nil if not installed
 }
 
-// Open starts the servers. etcd is started if it is installed and this program was built to use it.
+// Open starts the servers. etcd is started if etcd is installed and this program was built for etcd.
 func (r *Runner) Open() error {
 	r.cpus = system.CPUs()
 	var err error
@@ -51,7 +51,7 @@ func (r *Runner) Close() {
 	}
 }
 
-// away returns an address at which the server's round trips take so much longer.
+// away returns an address with a longer round trip to the server.
 func (r *Runner) away(roundTrip time.Duration) (string, error) {
 	if d := r.delays[roundTrip]; d != nil {
 		return d.Addr, nil
@@ -67,7 +67,7 @@ func (r *Runner) away(roundTrip time.Duration) (string, error) {
 	return d.Addr, nil
 }
 
-// Versions are those of the servers.
+// Versions are the versions of the servers.
 func (r *Runner) Versions() map[string]string {
 	v := map[string]string{"server": r.redis.Version}
 	if r.etcd != nil {
@@ -76,7 +76,7 @@ func (r *Runner) Versions() map[string]string {
 	return v
 }
 
-// Pinned says whether processes can be kept on CPUs of their own.
+// Pinned reports whether processes can be kept on chosen CPUs.
 func (r *Runner) Pinned() bool { return len(r.cpus) > 1 }
 
 func (r *Runner) serverCPU() []int {
@@ -146,10 +146,10 @@ func (r *Runner) Run(c catalog.Case) report.Case {
 	return result
 }
 
-// grace is what a measurement may take besides its length: preparing, and ending.
+// grace is the time of a measurement besides its length: preparing, and ending.
 const grace = 60 * time.Second
 
-// once runs one contender in processes of its own. It also returns how many CPUs others kept busy meanwhile.
+// once runs a contender in new processes. It also returns the number of CPUs kept busy meanwhile by foreign processes.
 func (r *Runner) once(c catalog.Case, x catalog.Contender) (map[string]float64, float64, error) {
 	if err := r.redis.Empty(); err != nil {
 		return nil, 0, err
@@ -194,7 +194,7 @@ func (r *Runner) once(c catalog.Case, x catalog.Contender) (map[string]float64, 
 	return r.collect(c, x, procs)
 }
 
-// place puts the server where the case wants it.
+// place puts the server on the CPUs of the case.
 func (r *Runner) place(c catalog.Case) error {
 	cpus := r.serverCPU()
 	if c.Place == catalog.Free {
@@ -246,7 +246,7 @@ func (r *Runner) collect(c catalog.Case, x catalog.Contender, procs []*process) 
 	return c.Numbers(outcome), max(busy, 0) / took, nil
 }
 
-// look reads the counters of the server that a contender uses.
+// look reads the counters of a contender's server.
 func (r *Runner) look(x catalog.Contender) (system.Usage, error) {
 	if x.Etcd {
 		return system.Usage{CPU: r.etcd.CPU()}, nil
@@ -254,7 +254,7 @@ func (r *Runner) look(x catalog.Contender) (system.Usage, error) {
 	return r.redis.Usage()
 }
 
-// Try runs one contender of a case in this process, so often as length says, to see that it works.
+// Try runs a contender of a case in this process, as a test, for as many operations as length says.
 func Try(c catalog.Case, x catalog.Contender, redis *system.Redis, length measure.Length) (map[string]float64, error) {
 	env := measure.Env{Network: "tcp", Addr: redis.TCP, Procs: 1, Length: length}
 	if c.Unix {

@@ -1,2 +1,2 @@
-// Package scale measures one client with very many leases, and one with very many waiters.
+// Package scale measures a client with very many leases, and a client with very many waiters.
 package scale

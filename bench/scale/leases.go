@@ -39,14 +39,14 @@ func (c *client) close() {
 	c.pool.Close()
 }
 
-// What the watchdog does by default.
+// The defaults of the watchdog.
 const (
 	lease  = 30 * time.Second
 	period = lease / 3
 )
 
-// Leases takes n locks, then looks at what keeping them costs for the length of the measurement, which should be a period
-// of the watchdog or more.
+// Leases takes n locks, then measures the cost of keeping the locks for the length of the measurement, a period of the watchdog
+// or more.
 func Leases(n int) measure.Work {
 	return func(env measure.Env) (measure.Report, error) {
 		c, err := open(env)

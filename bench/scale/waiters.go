@@ -12,7 +12,7 @@ import (
 	"github.com/lockwire/lockwire/bench/measure"
 )
 
-// Waiters makes n callers wait for n locks that somebody else has, and looks at what waiting costs.
+// Waiters makes n callers wait for n locks held by a second client, and measures the cost of waiting.
 func Waiters(n int) measure.Work {
 	return func(env measure.Env) (measure.Report, error) {
 		if err := occupy(env, n); err != nil {
@@ -23,7 +23,7 @@ func Waiters(n int) measure.Work {
 			return measure.Report{}, err
 		}
 		defer c.close()
-		if err := c.take(1); err != nil { // its first lock costs more
+		if err := c.take(1); err != nil { // the first lock costs more
 			return measure.Report{}, err
 		}
 		before := memory()
@@ -60,7 +60,7 @@ func occupy(env measure.Env, n int) error {
 
 func waited(i int) string { return fmt.Sprint("bench:waited:", i) }
 
-// wait returns when n callers wait and the server has had time to confirm their subscriptions. Leave ends them.
+// wait returns when n callers wait and the server has had time to confirm their subscriptions. leave ends the callers.
 func (c *client) wait(n int) (leave func(), err error) {
 	ctx, cancel := context.WithCancel(background)
 	var waiting sync.WaitGroup
@@ -84,7 +84,7 @@ func (c *client) wait(n int) (leave func(), err error) {
 	return leave, nil
 }
 
-// memory is the heap and the stacks that are in use.
+// memory is the heap and the stacks in use.
 func memory() float64 {
 	runtime.GC()
 	runtime.GC()

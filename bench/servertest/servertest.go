@@ -9,7 +9,7 @@ import (
 	"github.com/lockwire/lockwire/bench/system"
 )
 
-// Run calls fn with a server of its own. Where none is installed it does not, and under CI=true the test has failed then.
+// Run calls fn with a private server. Without an installed server Run does not call fn, and under CI=true the test has failed.
 func Run(t *testing.T, fn func(*system.Redis)) {
 	t.Helper()
 	redis, err := system.StartRedis()

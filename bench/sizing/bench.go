@@ -23,7 +23,7 @@ type bench struct {
 	pools   []*conn.Pool
 }
 
-// open opens n clients, each with connections of its own as a process has them.
+// open opens n clients, each with separate connections like a process.
 func (b *bench) open(n int, cfg lock.Config) error {
 	for range n {
 		pool, err := conn.Open(background, conn.Config{Addr: b.redis.TCP})
@@ -51,7 +51,7 @@ func (b *bench) close() {
 	}
 }
 
-// look is what server and client use at a time.
+// look is the resources of server and client at a time.
 type look struct {
 	at     time.Time
 	server system.Usage

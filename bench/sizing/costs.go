@@ -59,7 +59,7 @@ func processes(b *bench, s size) ([]cost, error) {
 
 func name(what string, i int) string { return fmt.Sprintf("sizing:%s:%07d", what, i) }
 
-// wait has n callers wait for the locks of taken, and returns when they do. Leave ends them.
+// wait makes n callers wait for the locks of taken, and returns when all wait. leave ends the callers.
 func wait(clients []*lock.Client, taken func(i int) *lock.Reentrant, n int) (leave func(), err error) {
 	ctx, cancel := context.WithCancel(background)
 	var callers sync.WaitGroup
@@ -84,7 +84,7 @@ func wait(clients []*lock.Client, taken func(i int) *lock.Reentrant, n int) (lea
 	}
 }
 
-// locks measures the locks of one client, and their renewal.
+// locks measures the locks of a client, and their renewal.
 func locks(b *bench, s size) ([]cost, error) {
 	if err := b.open(1, lock.Config{Lease: s.lease}); err != nil {
 		return nil, err
@@ -112,7 +112,7 @@ func locks(b *bench, s size) ([]cost, error) {
 	}, err
 }
 
-// renewal measures the renewals of n locks that the clients hold.
+// renewal measures the renewals of n locks held by the clients.
 func (b *bench) renewal(s size, n int, what string) (cost, error) {
 	var begin, end look
 	err := b.now(&begin)
@@ -131,7 +131,7 @@ func (b *bench) renewal(s size, n int, what string) (cost, error) {
 	return cost{what, micros(end.server.CPU-begin.server.CPU, renewals), micros(end.cpu-begin.cpu, renewals)}, nil
 }
 
-// waiters measures callers of one client that wait, for one lock and for a lock each.
+// waiters measures waiting callers of a client, for a single lock and for a lock each.
 func waiters(b *bench, s size) ([]cost, error) {
 	if err := b.open(2, lock.Config{Lease: time.Minute}); err != nil {
 		return nil, err
@@ -170,7 +170,7 @@ func waiters(b *bench, s size) ([]cost, error) {
 	return costs, nil
 }
 
-// pairs measures Lock and Unlock of locks that nobody else wants.
+// pairs measures Lock and Unlock of uncontended locks.
 func pairs(b *bench, s size) ([]cost, error) {
 	if err := b.open(1, lock.Config{}); err != nil {
 		return nil, err
@@ -180,7 +180,7 @@ func pairs(b *bench, s size) ([]cost, error) {
 	})
 }
 
-// contention measures processes with one caller each that take one lock in turn.
+// contention measures processes with a caller each that take a lock in turn.
 func contention(b *bench, s size) ([]cost, error) {
 	var costs []cost
 	for _, n := range s.contenders {
@@ -198,7 +198,7 @@ func contention(b *bench, s size) ([]cost, error) {
 	return costs, nil
 }
 
-// work has n callers lock and unlock their locks until the time is up.
+// work makes n callers lock and unlock their locks until the time is up.
 func (b *bench) work(s size, what string, n int, of func(i int) *lock.Reentrant) ([]cost, error) {
 	var done atomic.Int64
 	var begin, end look

@@ -1,5 +1,5 @@
-// Sizing measures what a process, a lock, a lease and a waiter cost a server and a client, and prints the table of
-// OPERATIONS.md. It starts a server of its own.
+// Sizing measures the cost of a process, a lock, a lease and a waiter for a server and a client, and prints the table of
+// OPERATIONS.md. It starts its own server.
 package main
 
 import (

@@ -23,7 +23,7 @@ type Delay struct {
 	conns []net.Conn
 }
 
-// StartDelay listens on a port of its own. Stop ends it.
+// StartDelay listens on a new port. Stop ends the delay.
 func StartDelay(target string, roundTrip time.Duration) (*Delay, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -76,22 +76,22 @@ func (d *Delay) accept() {
 	}
 }
 
-// line carries the bytes of all connections in one direction. As all of them take equally long, they leave in the order in
-// which they came.
+// line carries the bytes of all connections in a single direction. The delay is constant, so packets leave in the order of
+// arrival.
 type line struct {
 	delay   time.Duration
 	packets chan packet
 	done    chan struct{}
 }
 
-// packet is what was read at once. Without bytes it is the end of its connection.
+// packet is the result of a single read. Without bytes it is the end of its connection.
 type packet struct {
 	to    net.Conn
 	bytes []byte
 	due   time.Time
 }
 
-// largestPacket is read at once, and at most packetsUnderWay of them wait for their time.
+// largestPacket limits a read, and packetsUnderWay the packets waiting for their time.
 const (
 	largestPacket   = 64 << 10
 	packetsUnderWay = 4096
@@ -103,7 +103,7 @@ func newLine(delay time.Duration) *line {
 
 func (l *line) close() { close(l.done) }
 
-// read reads from one connection until that ends.
+// read reads from a connection until its end.
 func (l *line) read(from, to net.Conn) {
 	buf := make([]byte, largestPacket)
 	for {
@@ -133,10 +133,10 @@ func (l *line) end(to net.Conn) {
 	}
 }
 
-// run writes each packet when it is due. It has a thread of its own, since a timer of the runtime may be a millisecond late.
+// run writes each packet when due. It has a thread of its own, since a timer of the runtime may be a millisecond late.
 func (l *line) run() {
 	runtime.LockOSThread()
-	exactSleep() // the thread ends with its goroutine, as it stays locked
+	exactSleep() // the locked thread ends with its goroutine
 	for {
 		select {
 		case p := <-l.packets:
@@ -147,14 +147,14 @@ func (l *line) run() {
 				p.to.Close()
 				continue
 			}
-			p.to.Write(p.bytes) // what is broken shows to its reader
+			p.to.Write(p.bytes) // the reader sees a broken connection
 		case <-l.done:
 			return
 		}
 	}
 }
 
-// longestSleep is how long it may take until run sees that it has to end.
+// longestSleep is the longest time before run notices its end.
 const longestSleep = 10 * time.Millisecond
 
 // waitUntil returns false if the line is closed before.

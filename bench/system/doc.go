@@ -1,2 +1,2 @@
-// Package system is what a measurement needs of the machine: processes on chosen CPUs, servers, and what they used.
+// Package system is the machine for a measurement: processes on chosen CPUs, servers, and their use of resources.
 package system

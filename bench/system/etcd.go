@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Etcd is an etcd server of its own, with its data where it costs least.
+// Etcd is a private etcd server, with its data in the cheapest place.
 type Etcd struct {
 	Endpoint string
 	Version  string
@@ -21,7 +21,7 @@ type Etcd struct {
 	cmd *exec.Cmd
 }
 
-// ErrNoEtcd says that etcd is not installed.
+// ErrNoEtcd: etcd is not installed.
 var ErrNoEtcd = errors.New("system: etcd is not in PATH")
 
 // HasEtcd says whether StartEtcd has a program to start.
@@ -30,7 +30,7 @@ func HasEtcd() bool {
 	return err == nil
 }
 
-// StartEtcd starts a server on these CPUs and returns when it answers. Stop stops it.
+// StartEtcd starts a server on cpus and returns at its first answer. Stop stops the server.
 func StartEtcd(cpus ...int) (*Etcd, error) {
 	program, err := exec.LookPath("etcd")
 	if err != nil {
@@ -56,7 +56,7 @@ func StartEtcd(cpus ...int) (*Etcd, error) {
 	return e, nil
 }
 
-// configure chooses two ports, which are free again when it returns.
+// configure chooses two ports that are free afterwards.
 func (e *Etcd) configure(program string) error {
 	var urls [2]string
 	for i := range urls {
@@ -113,7 +113,7 @@ func (e *Etcd) CPU() float64 {
 	return (user + system) * tick
 }
 
-// Stop ends the server and removes what it left.
+// Stop ends the server and removes its files.
 func (e *Etcd) Stop() {
 	if e.cmd != nil && e.cmd.Process != nil {
 		e.cmd.Process.Kill()

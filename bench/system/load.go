@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// tick is the unit of /proc/stat, which is the same on all systems that Go knows.
+// tick is the unit of /proc/stat, the same on all systems of Go.
 const tick = 0.01
 
 // BusySeconds is how long all CPUs together have been busy, with whatever, or kept from this machine. 0 if not known.
@@ -32,7 +32,7 @@ func BusySeconds() float64 {
 	return sum
 }
 
-// LoadAverage is that of the last minute; 0 if not known.
+// LoadAverage is the load of the last minute; 0 if unknown.
 func LoadAverage() float64 {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
@@ -43,7 +43,7 @@ func LoadAverage() float64 {
 	return n
 }
 
-// CPUModel is what the processor calls itself.
+// CPUModel is the name of the processor.
 func CPUModel() string {
 	text, err := os.ReadFile("/proc/cpuinfo")
 	if err == nil {

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CPUs returns the CPUs that this process may use, nil if that is not known.
+// CPUs returns the CPUs allowed to this process, nil if unknown.
 func CPUs() []int {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
@@ -28,14 +28,14 @@ func CPUs() []int {
 	return list
 }
 
-// Start starts cmd on these CPUs only, or on any if there are none. A Go program then has as many Ps.
+// Start starts cmd on cpus only, or on any without cpus. A Go program then has as many Ps.
 func Start(cmd *exec.Cmd, cpus ...int) error {
-	// Servers die with this process, whatever ends it.
+	// Servers die with this process, by whatever end.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if len(cpus) == 0 {
 		return cmd.Start()
 	}
-	// A child has the affinity of the thread that starts it.
+	// A child has the affinity of its starting thread.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var before, during unix.CPUSet
@@ -52,7 +52,7 @@ func Start(cmd *exec.Cmd, cpus ...int) error {
 	return cmd.Start()
 }
 
-// Pin moves a process that runs to these CPUs, all its threads.
+// Pin moves a running process to cpus, with all threads.
 func Pin(pid int, cpus ...int) error {
 	if len(cpus) == 0 {
 		return nil

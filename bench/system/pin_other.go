@@ -4,7 +4,7 @@ package system
 
 import "os/exec"
 
-// CPUs returns the CPUs that this process may use, nil if that is not known.
+// CPUs returns the CPUs allowed to this process, nil if unknown.
 func CPUs() []int { return nil }
 
 // Start starts cmd; this system cannot choose its CPUs.

@@ -14,7 +14,7 @@ import (
 	"github.com/lockwire/lockwire/conn"
 )
 
-// Redis is a server of its own, with nothing in it and nothing kept, on a TCP port and on a unix socket.
+// Redis is a private, empty server without persistence, on a TCP port and on a unix socket.
 type Redis struct {
 	TCP, Unix string
 	TLS, CA   string // address, and PEM of the certificate's authority; "" if the server is without TLS
@@ -26,10 +26,10 @@ type Redis struct {
 	control *conn.Pool
 }
 
-// ErrNoRedis says that there is no program to start.
+// ErrNoRedis: no program to start.
 var ErrNoRedis = errors.New("system: neither redis-server nor valkey-server is in PATH")
 
-// Program is the server that is measured with: the first of LOCKWIRE_REDIS_SERVER, or what is in PATH.
+// Program is the measured server: the first of LOCKWIRE_REDIS_SERVER, or the program in PATH.
 func Program() (string, error) {
 	if list := os.Getenv("LOCKWIRE_REDIS_SERVER"); list != "" {
 		first, _, _ := strings.Cut(list, ",")
@@ -43,14 +43,14 @@ func Program() (string, error) {
 	return "", ErrNoRedis
 }
 
-// StartRedis starts a server on these CPUs and returns when it answers. Stop stops it.
+// StartRedis starts a server on cpus and returns at its first answer. Stop stops the server.
 func StartRedis(cpus ...int) (*Redis, error) {
 	program, err := Program()
 	if err != nil {
 		return nil, err
 	}
 	r, err := startRedis(program, true, cpus)
-	if errors.Is(err, errEnded) { // of a server that was built without TLS
+	if errors.Is(err, errEnded) { // of a server built without TLS
 		r, err = startRedis(program, false, cpus)
 	}
 	return r, err
@@ -124,10 +124,10 @@ func (r *Redis) connect() error {
 	return err
 }
 
-// PID is that of the server.
+// PID is the process id of the server.
 func (r *Redis) PID() int { return r.cmd.Process.Pid }
 
-// Stop ends the server and removes what it left.
+// Stop ends the server and removes its files.
 func (r *Redis) Stop() {
 	if r.control != nil {
 		r.control.Close()
@@ -150,12 +150,12 @@ func (r *Redis) Empty() error {
 	return err
 }
 
-// Usage is what a server did between two looks at it.
+// Usage is the work of a server between two looks.
 type Usage struct {
 	CPU      float64          // seconds
 	Reads    int64            // calls of read
-	Commands map[string]int64 // by their name; those that scripts call are among them
-	Clients  int64            // connections at the first look, without the one that looks
+	Commands map[string]int64 // by name, including commands called by scripts
+	Clients  int64            // connections at the first look, without the look's own
 	Memory   float64          // bytes in use
 }
 

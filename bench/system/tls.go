@@ -45,7 +45,7 @@ func writeCertificate(dir string) (string, error) {
 		os.WriteFile(filepath.Join(dir, keyFile), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), 0o600))
 }
 
-// TLSConfig trusts the certificate ca, given as PEM. It is nil without one.
+// TLSConfig trusts the certificate ca, given as PEM. It is nil without ca.
 func TLSConfig(ca string) (*tls.Config, error) {
 	if ca == "" {
 		return nil, nil
@@ -57,7 +57,7 @@ func TLSConfig(ca string) (*tls.Config, error) {
 	return &tls.Config{RootCAs: roots, ServerName: "127.0.0.1"}, nil
 }
 
-// freeAddr is an address with a port that nobody uses.
+// freeAddr is an address with a free port.
 func freeAddr() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

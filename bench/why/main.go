@@ -1,7 +1,7 @@
-// Why shows how an operator finds out why a job waits: three processes want one lock, on a real server, with the spans and metrics
-// that they would send to a collector. It prints their log, one trace of all three, and the metrics of the waiting process.
+// Why shows an operator's search for the reason of a waiting job: three processes want the same lock, on a real server, with
+// the spans and metrics for a collector. It prints their log, a trace of all three, and the metrics of the waiting process.
 //
-// It starts a redis-server, or uses the server of -redis.
+// Why starts a redis-server, or uses the server of -redis.
 package main
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/lockwire/lockwire/bench/system"
 )
 
-// workerVariable has the role of a process that this program has started, urlVariable its server and traceVariable its trace.
+// workerVariable has the role of a process started by this program, urlVariable its server and traceVariable its trace.
 const (
 	workerVariable = "LOCKWIRE_WHY_ROLE"
 	urlVariable    = "LOCKWIRE_WHY_URL"
@@ -39,7 +39,7 @@ func main() {
 	}
 }
 
-// why runs the processes and prints what they report.
+// why runs the processes and prints their reports.
 func why(url string, out io.Writer) error {
 	if url == "" {
 		server, err := system.StartRedis()
@@ -66,12 +66,12 @@ func why(url string, out io.Writer) error {
 	return show(out, reports)
 }
 
-// role is what a process does.
+// role is the task of a process.
 type role struct {
 	name     string
-	after    time.Duration // before it wants the lock
-	patience time.Duration // how long it waits at most
-	holds    time.Duration // how long its work takes
+	after    time.Duration // before the request for the lock
+	patience time.Duration // limit of the wait
+	holds    time.Duration // length of the work
 }
 
 var roles = []role{

@@ -55,7 +55,7 @@ func showTrace(out io.Writer, all []span) {
 	}
 }
 
-// nonZero returns the lines about locks, in the text format, that are not zero.
+// nonZero returns the lines about locks, in the text format, except zeros.
 func nonZero(registry *prometheus.Registry) (lines []string, err error) {
 	families, err := registry.Gather()
 	if err != nil {

@@ -25,15 +25,15 @@ import (
 	"github.com/lockwire/lockwire/lock"
 )
 
-// report is what a process has to show at its end.
+// report is the output of a process at its end.
 type report struct {
 	Process string
 	Spans   []span
-	Metrics []string // lines about locks that are not zero
+	Metrics []string // lines about locks, except zeros
 	Log     string
 }
 
-// span is a span of OpenTelemetry, without what is not shown.
+// span is a span of OpenTelemetry, reduced to the fields shown.
 type span struct {
 	Process    string
 	Name       string
@@ -126,7 +126,7 @@ func shorten(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// collector keeps the spans that have ended.
+// collector keeps the ended spans.
 type collector struct {
 	process string
 

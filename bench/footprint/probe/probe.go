@@ -1,5 +1,5 @@
-// Package probe is the main function of the small programs whose footprint is measured. It needs nothing but the standard
-// library, and little of that.
+// Package probe is the main function of the small programs of package footprint. It needs only a little of the standard
+// library.
 package probe
 
 import (
@@ -9,19 +9,18 @@ import (
 	"strings"
 )
 
-// Program is what a small program does with its library.
+// Program is a small program's use of its library.
 type Program struct {
-	// Open connects a client of its own to a server and returns what uses it: SET and GET of a key. The client stays
-	// open.
+	// Open connects a new client to a server and returns a use of the client: SET and GET of a key. The client stays open.
 	Open func(addr string) (use func() error, err error)
 
-	// Lock takes a lock and gives it back. nil is for libraries that have none.
+	// Lock takes and releases a lock. nil is for libraries without locks.
 	Lock func(addr string) error
 }
 
 const clients = 50
 
-// Main uses the library at the address that is the only argument, and says "reply" and then what it takes.
+// Main uses the library at the address in the only argument, and prints "reply" and then the cost.
 func (p Program) Main() {
 	if err := p.run(os.Args[1]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -53,7 +52,7 @@ func (p Program) run(addr string) error {
 	return nil
 }
 
-// open are the clients, which must not be collected while memory is measured.
+// open are the clients, kept from the collector while memory is measured.
 var open []func() error
 
 func (p Program) client(addr string) error {
@@ -65,7 +64,7 @@ func (p Program) client(addr string) error {
 	return use()
 }
 
-// memory is the heap and the stacks that are in use, in bytes.
+// memory is the heap and the stacks in use, in bytes.
 func memory() int64 {
 	runtime.GC()
 	runtime.GC()

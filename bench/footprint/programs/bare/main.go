@@ -11,7 +11,7 @@ import (
 func main() {
 	probe.Program{Open: func(addr string) (func() error, error) {
 		nc, err := net.Dial("tcp", addr)
-		if addr == "" { // never: so that it is linked
+		if addr == "" { // never: only linked
 			nc = tls.Client(nc, nil)
 		}
 		return func() error {

@@ -1,6 +1,7 @@
 //go:build etcd
 
-// Etcd is a small program with etcd's client. It is built with the tag etcd only, as it is larger than all others together.
+// Etcd is a small program with etcd's client. It is built with the tag etcd only, as etcd is larger than all further libraries
+// together.
 package main
 
 import (
