@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -41,8 +42,12 @@ type invocation struct {
 	format  string
 	args    []string
 	program []string // behind "--"
+	out     *output
 	signals *signals
 }
+
+// bareNumber matches the error for a duration that is only a number.
+var bareNumber = regexp.MustCompile(`^(invalid value "\d+" .*): parse error$`)
 
 var errHelp = errors.New("help is wanted")
 
@@ -77,7 +82,7 @@ func (c *command) parse(words []string) (*invocation, error) {
 		if err := all.Parse(before); errors.Is(err, flag.ErrHelp) {
 			return in, errHelp
 		} else if err != nil {
-			return in, usageError("%v", err)
+			return in, usageError("%s", bareNumber.ReplaceAllString(err.Error(), "$1: write it with its unit, such as 5s or 10m"))
 		}
 		if before = all.Args(); len(before) > 0 {
 			in.args, before = append(in.args, before[0]), before[1:]

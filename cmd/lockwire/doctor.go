@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
 	"sync"
 	"time"
 
@@ -52,6 +51,7 @@ type examination struct {
 	client   *lockwire.Client
 	server   string // whose findings follow; "" for the whole
 	findings []finding
+	replica  bool  // the server takes no locks
 	worst    error // of the checks that failed: first a missing permission
 	warnings *warnings
 }
@@ -60,7 +60,7 @@ func (e *examination) add(level, check, format string, args ...any) {
 	f := finding{level, check, e.server, fmt.Sprintf(format, args...)}
 	e.findings = append(e.findings, f)
 	if e.in.json() {
-		printJSON(os.Stdout, f)
+		printJSON(e.in.out, f)
 	}
 }
 
@@ -81,7 +81,9 @@ func doctor(ctx context.Context, in *invocation, prefix string, scan bool) error
 	defer e.client.Close()
 	e.eachServer((*examination).examineServer)
 	e.server = ""
-	e.tryKinds(prefix)
+	if !e.replica {
+		e.tryKinds(prefix)
+	}
 	if scan {
 		e.lookForEndless()
 		e.eachServer((*examination).lookForRemains)
@@ -94,7 +96,7 @@ func doctor(ctx context.Context, in *invocation, prefix string, scan bool) error
 		for _, f := range e.findings {
 			rows = append(rows, []string{f.Level, f.Check, orDash(f.Server), f.Text})
 		}
-		printTable(os.Stdout, "LEVEL CHECK SERVER FINDING", rows)
+		printTable(in.out, "LEVEL CHECK SERVER FINDING", rows)
 	}
 	if e.worst == nil {
 		return nil

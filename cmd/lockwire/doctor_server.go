@@ -82,7 +82,7 @@ func (e *examination) examinePersistence(info map[string]string) {
 func (e *examination) examineReplicas(info map[string]string) {
 	if role := info["role"]; role != "master" {
 		e.add("fail", "replication", "the server is a %s, and takes no locks", cmp.Or(role, "server without a role"))
-		e.worst = cmp.Or(e.worst, error(&exitError{code: codeFailed}))
+		e.replica, e.worst = true, cmp.Or(e.worst, error(&exitError{code: codeFailed}))
 		return
 	}
 	n, _ := strconv.Atoi(info["connected_slaves"])

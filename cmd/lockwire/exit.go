@@ -58,7 +58,7 @@ func codeOf(err error) int {
 		switch reply.Prefix() {
 		case "NOPERM", "NOAUTH", "WRONGPASS":
 			return codeNotPermitted
-		case "LOADING", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "BUSY":
+		case "LOADING", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "BUSY", "READONLY":
 			return codeNoServer
 		}
 		return codeFailed

@@ -4,7 +4,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/lockwire/lockwire/lock"
@@ -59,20 +58,20 @@ func held(ctx context.Context, in *invocation) error {
 	for _, s := range states {
 		seen, err := client.Inspect(ctx, s.Name)
 		if err != nil {
-			return because(ctx, fmt.Errorf("%s: %w", s.Name, err))
+			return because(ctx, fmt.Errorf("%s: %w", printable(s.Name), err))
 		}
 		for _, h := range heldBy(inspectedState(seen)) {
 			switch {
 			case !strings.Contains(h.Process+"\n"+h.Addr+"\n"+h.Owner, wanted):
 			case in.json():
-				printJSON(os.Stdout, h)
+				printJSON(in.out, h)
 			default:
 				rows = append(rows, []string{orDash(h.Process), orDash(h.Addr), h.Name, h.Kind, h.Owner, remaining(h.Remaining)})
 			}
 		}
 	}
 	if !in.json() {
-		printTable(os.Stdout, "PROCESS ADDRESS NAME KIND OWNER LEFT", rows)
+		printTable(in.out, "PROCESS ADDRESS NAME KIND OWNER LEFT", rows)
 	}
 	return nil
 }

@@ -92,20 +92,20 @@ func leaderShow(ctx context.Context, in *invocation) error {
 		return because(ctx, err)
 	}
 	if l.Owner == "" {
-		return &exitError{codeNotAcquired, fmt.Errorf("%s: nobody leads", in.args[0])}
+		return &exitError{codeNotAcquired, fmt.Errorf("%s: nobody leads", printable(in.args[0]))}
 	}
 	since := ""
 	if !l.Since.IsZero() {
 		since = l.Since.UTC().Format(time.RFC3339)
 	}
 	if in.json() {
-		printJSON(os.Stdout, map[string]any{
+		printJSON(in.out, map[string]any{
 			"name": in.args[0], "owner": l.Owner, "address": l.Address, "token": l.Token, "since": since,
 			"remaining_ms": milliseconds(l.Remaining),
 		})
 		return nil
 	}
-	printTable(os.Stdout, "NAME LEADER ADDRESS SINCE LEFT TOKEN", [][]string{{
+	printTable(in.out, "NAME LEADER ADDRESS SINCE LEFT TOKEN", [][]string{{
 		in.args[0], l.Owner, orDash(l.Address), orDash(since), left(l.Remaining), strconv.FormatInt(l.Token, 10),
 	}})
 	return nil

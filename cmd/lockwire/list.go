@@ -4,7 +4,6 @@ import (
 	"context"
 	"flag"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 
@@ -50,7 +49,7 @@ func list(ctx context.Context, in *invocation) error {
 	if err != nil {
 		return err
 	}
-	printStates(os.Stdout, in.json(), states)
+	printStates(in.out, in.json(), states)
 	return nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 )
 
 func main() { os.Exit(execute(os.Args[1:])) }
@@ -31,7 +32,10 @@ func execute(args []string) int {
 	}
 	words := append([]string{name}, args...)
 	c, rest := find(words)
-	if c == nil {
+	switch {
+	case c == nil && strings.HasPrefix(name, "-"):
+		return report(false, "help", usageError("the command comes first, and %s behind it: see lockwire help", name))
+	case c == nil:
 		return report(false, name, usageError("unknown command: see lockwire help"))
 	}
 	in, err := c.parse(rest)
@@ -41,9 +45,13 @@ func execute(args []string) int {
 	case err != nil:
 		return report(in.json(), c.name, err)
 	}
+	in.out = &output{file: os.Stdout}
 	in.signals = catchSignals()
 	defer in.signals.stop()
-	return report(in.json(), c.name, in.run(in.signals.ctx, in))
+	if err = in.run(in.signals.ctx, in); err == nil {
+		err = in.out.err
+	}
+	return report(in.json(), c.name, err)
 }
 
 // find returns the command that words begin with, and the rest of the words. A name may have two words.
@@ -69,7 +77,9 @@ func report(json bool, command string, err error) int {
 	if json {
 		printJSON(os.Stderr, map[string]any{"error": err.Error(), "command": command, "code": code})
 	} else {
-		fmt.Fprintf(os.Stderr, "lockwire %s: %v\n", command, err)
+		for line := range strings.Lines(err.Error()) {
+			fmt.Fprintf(os.Stderr, "lockwire %s: %s\n", command, printable(strings.TrimSuffix(line, "\n")))
+		}
 	}
 	return code
 }

@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 )
 
 // printJSON writes a value as one line of JSON.
@@ -21,10 +23,46 @@ func printTable(w io.Writer, header string, rows [][]string) {
 	tw := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(tw, strings.Join(strings.Fields(header), "\t"))
 	for _, row := range rows {
-		fmt.Fprintln(tw, strings.Join(row, "\t"))
+		cells := make([]string, len(row))
+		for i, cell := range row {
+			cells[i] = printable(cell)
+		}
+		fmt.Fprintln(tw, strings.Join(cells, "\t"))
 	}
 	_ = tw.Flush()
 }
+
+// output is the standard output. After an error it takes no more.
+type output struct {
+	file io.Writer
+	err  error
+}
+
+func (o *output) Write(b []byte) (n int, err error) {
+	if o.err == nil {
+		n, o.err = o.file.Write(b)
+	}
+	return n, o.err
+}
+
+// printable returns a text in which no character can change the terminal or the columns of a table: names of locks may have any.
+func printable(text string) string {
+	if strings.IndexFunc(text, unprintable) < 0 {
+		return text
+	}
+	var b strings.Builder
+	for _, r := range text {
+		if !unprintable(r) {
+			b.WriteRune(r)
+			continue
+		}
+		quoted := strconv.QuoteRune(r)
+		b.WriteString(quoted[1 : len(quoted)-1])
+	}
+	return b.String()
+}
+
+func unprintable(r rune) bool { return !unicode.IsPrint(r) }
 
 // brief writes a duration for people: 1h2m, 12.3s, 250ms.
 func brief(d time.Duration) string {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"os"
 
 	"github.com/lockwire/lockwire/lock"
 )
@@ -44,13 +43,13 @@ func release(ctx context.Context, in *invocation, owner string) error {
 	released, err := client.ForceUnlockOwner(ctx, in.args[0], owner)
 	switch {
 	case err != nil:
-		return because(ctx, fmt.Errorf("%s: %w", in.args[0], err))
+		return because(ctx, fmt.Errorf("%s: %w", printable(in.args[0]), err))
 	case in.json():
-		printJSON(os.Stdout, map[string]any{"name": in.args[0], "owner": owner, "released": released})
+		printJSON(in.out, map[string]any{"name": in.args[0], "owner": owner, "released": released})
 	case released:
-		fmt.Printf("%s: released\n", in.args[0])
+		fmt.Fprintf(in.out, "%s: released\n", printable(in.args[0]))
 	default:
-		fmt.Fprintf(os.Stderr, "lockwire release: %s: %s does not have the lock\n", in.args[0], owner)
+		return fmt.Errorf("%s: %s does not have the lock", printable(in.args[0]), owner)
 	}
 	if !released {
 		return &exitError{code: codeFailed}

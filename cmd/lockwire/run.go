@@ -22,7 +22,7 @@ func runCommand() *command {
 		short: "run a program while holding a lock",
 		long: `
 Waits for the lock NAME, runs PROGRAM while holding the lock, and releases the lock after PROGRAM has ended. The exit
-code is that of PROGRAM, or 128 + n if the signal n ended it.
+code is that of PROGRAM, or 128 + n if the signal n ended it. Processes that PROGRAM leaves behind go on without the lock.
 
 The lock is renewed while PROGRAM runs. If that fails, or the lock is taken away, the processes of PROGRAM get the
 signal TERM and, if they are still running shortly before the end of the lease, KILL; the exit code is then 76. The
@@ -197,11 +197,11 @@ func (h *hold) end(in *invocation, lease *lock.Lease, code int, err error) error
 	released := lease.Unlock(context.Background())
 	switch {
 	case errors.Is(err, lock.ErrLost):
-		return &exitError{codeLost, fmt.Errorf("%s: the lock is lost, and the program has ended", in.args[0])}
+		return &exitError{codeLost, fmt.Errorf("%s: the lock is lost, and the program has ended", printable(in.args[0]))}
 	case err != nil:
 		return err
 	case errors.Is(released, lock.ErrNotHeld):
-		return &exitError{codeLost, fmt.Errorf("%s: the lock was lost while the program ran: %w", in.args[0], released)}
+		return &exitError{codeLost, fmt.Errorf("%s: the lock was lost while the program ran: %w", printable(in.args[0]), released)}
 	case released != nil:
 		in.event("the release is not confirmed", lease, released)
 	default:
@@ -222,7 +222,7 @@ func endedWith(code int) error {
 func (h *hold) acquire(ctx context.Context, client *lockwire.Client, name string) (*lock.Lease, error) {
 	if h.permits > 0 {
 		if _, err := client.PermitSemaphore(name).TrySetPermits(ctx, h.permits); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+			return nil, fmt.Errorf("%s: %w", printable(name), err)
 		}
 	}
 	l := lockerOf(client, h.kind, name)
@@ -248,24 +248,25 @@ func (h *hold) acquire(ctx context.Context, client *lockwire.Client, name string
 	case cause != nil:
 		return nil, cause
 	case errors.Is(err, lock.ErrNotAcquired) && !errors.Is(err, lock.ErrNotReplicated):
-		return nil, &exitError{codeNotAcquired, fmt.Errorf("%s: not acquired%s", name, holders(ctx, l))}
+		return nil, &exitError{codeNotAcquired, fmt.Errorf("%s: not acquired%s", printable(name), holders(ctx, client, name))}
 	case errors.Is(err, lock.ErrLost):
-		return nil, &exitError{codeNotAcquired, fmt.Errorf("%s: %w", name, err)}
+		return nil, &exitError{codeNotAcquired, fmt.Errorf("%s: %w", printable(name), err)}
 	}
-	return nil, fmt.Errorf("%s: %w", name, err)
+	return nil, fmt.Errorf("%s: %w", printable(name), err)
 }
 
-// holders names the holders of a lock, if the server answers within a second.
-func holders(ctx context.Context, l locker) string {
+// holders names the first holder of a lock and its process, if the server answers within a second.
+func holders(ctx context.Context, client *lockwire.Client, name string) string {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	info, err := l.Info(ctx)
-	if err != nil || len(info.Holders) == 0 {
+	seen, err := client.Inspect(ctx, name)
+	if err != nil || len(seen.Info.Holders) == 0 {
 		return ""
 	}
-	first := info.Holders[0]
-	text := fmt.Sprintf(": held by %s, time left %s", first.Owner, left(first.Remaining))
-	if n := len(info.Holders) - 1; n > 0 {
+	s := inspectedState(seen)
+	first := s.Holders[0]
+	text := fmt.Sprintf(": held by %s, time left %s%s", first.Owner, remaining(first.Remaining), s.processOf(first.Owner))
+	if n := len(s.Holders) - 1; n > 0 {
 		text += fmt.Sprintf(", and %d more", n)
 	}
 	return text
@@ -299,6 +300,6 @@ func (in *invocation) event(what string, lease *lock.Lease, err error) {
 		}
 		printJSON(os.Stderr, fields)
 	case err != nil:
-		fmt.Fprintf(os.Stderr, "lockwire: %s: %s: %v\n", name, what, err)
+		fmt.Fprintf(os.Stderr, "lockwire: %s\n", printable(fmt.Sprintf("%s: %s: %v", name, what, err)))
 	}
 }

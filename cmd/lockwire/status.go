@@ -4,7 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"os"
+	"io"
 	"strings"
 	"time"
 
@@ -38,17 +38,17 @@ func status(ctx context.Context, in *invocation) error {
 	for i, name := range in.args {
 		seen, err := client.Inspect(ctx, name)
 		if err != nil {
-			return because(ctx, fmt.Errorf("%s: %w", name, err))
+			return because(ctx, fmt.Errorf("%s: %w", printable(name), err))
 		}
 		s := inspectedState(seen)
 		if in.json() {
-			printJSON(os.Stdout, s)
+			printJSON(in.out, s)
 			continue
 		}
 		if i > 0 {
-			fmt.Println()
+			fmt.Fprintln(in.out)
 		}
-		s.describe()
+		s.describe(in.out)
 	}
 	return nil
 }
@@ -67,13 +67,15 @@ func inspectedState(seen lock.Inspection) lockState {
 }
 
 // describe prints the state of one lock for people.
-func (s lockState) describe() {
+func (s lockState) describe(w io.Writer) {
 	held := "free"
 	if s.Held || len(s.Holders) > 0 {
 		held = "held"
 	}
-	fmt.Printf("%s: %s\n", s.Name, held)
-	field := func(name, format string, args ...any) { fmt.Printf("  %-10s %s\n", name, fmt.Sprintf(format, args...)) }
+	fmt.Fprintf(w, "%s: %s\n", printable(s.Name), held)
+	field := func(name, format string, args ...any) {
+		fmt.Fprintf(w, "  %-10s %s\n", name, printable(fmt.Sprintf(format, args...)))
+	}
 	if s.Kind != "" {
 		field("kind", "%s", strings.TrimSpace(s.Kind+" "+s.Mode))
 	}

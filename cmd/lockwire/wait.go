@@ -49,7 +49,7 @@ func wait(ctx context.Context, in *invocation, timeout time.Duration) error {
 	for {
 		seen, err := client.Inspect(ctx, in.args[0])
 		if err != nil {
-			return because(ctx, fmt.Errorf("%s: %w", in.args[0], err))
+			return because(ctx, fmt.Errorf("%s: %w", printable(in.args[0]), err))
 		}
 		if !seen.Info.Locked {
 			return nil
@@ -58,7 +58,7 @@ func wait(ctx context.Context, in *invocation, timeout time.Duration) error {
 		case <-again.C:
 		case <-limited.Done():
 			if ctx.Err() == nil {
-				return &exitError{codeNotAcquired, fmt.Errorf("%s: still held", in.args[0])}
+				return &exitError{codeNotAcquired, fmt.Errorf("%s: still held", printable(in.args[0]))}
 			}
 			return context.Cause(ctx)
 		}

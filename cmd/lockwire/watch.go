@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -78,13 +77,16 @@ func watch(ctx context.Context, in *invocation, every time.Duration) error {
 		default:
 			in.printEvent(ev)
 		}
+		if in.out.err != nil {
+			return in.out.err
+		}
 	}
 	return context.Cause(ctx)
 }
 
 // poll compares the held locks once in every.
 func (in *invocation) poll(ctx context.Context, client *lockwire.Client, pattern string, every time.Duration, why error) error {
-	fmt.Fprintf(os.Stderr, "lockwire: looking every %v instead: %v\n", every, why)
+	(&notices{in}).Warn(fmt.Sprintf("looking every %v instead", every), "error", why)
 	again := time.NewTicker(every)
 	defer again.Stop()
 	before, what := map[lock.Event]bool{}, lock.EventHeld
@@ -101,6 +103,9 @@ func (in *invocation) poll(ctx context.Context, client *lockwire.Client, pattern
 		}
 		in.differ(lock.EventReleased, before, now)
 		in.differ(what, now, before)
+		if in.out.err != nil {
+			return in.out.err
+		}
 		before, what = now, lock.EventAcquired
 		select {
 		case <-again.C:
@@ -131,7 +136,7 @@ func (in *invocation) printEvent(ev lock.Event) {
 		} else {
 			line["name"], line["kind"], line["owner"] = ev.Name, ev.Shape, ev.Owner
 		}
-		printJSON(os.Stdout, line)
+		printJSON(in.out, line)
 		return
 	}
 	text := fmt.Sprintf("%s  %-8s  %s  %s  %s", ev.At.UTC().Format("2006-01-02T15:04:05.000Z"), ev.What, ev.Name, ev.Shape, ev.Owner)
@@ -141,5 +146,5 @@ func (in *invocation) printEvent(ev lock.Event) {
 			text += ": " + ev.Err.Error()
 		}
 	}
-	fmt.Println(strings.TrimRight(text, " "))
+	fmt.Fprintln(in.out, printable(strings.TrimRight(text, " ")))
 }
