@@ -170,6 +170,7 @@ func (d *dialRun) connect(ctx context.Context) (net.Conn, error) {
 
 // open completes TLS and handshake on a new connection. After an error the caller closes nc.
 func (d *dialRun) open(ctx context.Context, nc net.Conn) (*pipeline.Session, error) {
+	raw := nc
 	if d.cfg.TLS != nil {
 		d.enter(tlsHandshake)
 		t := d.cfg.TLS.Clone()
@@ -177,17 +178,18 @@ func (d *dialRun) open(ctx context.Context, nc net.Conn) (*pipeline.Session, err
 			t.ServerName = d.cfg.serverName()
 		}
 		stop := d.whileTLS(ctx, nc)
-		tc, err := secure(ctx, nc, t)
+		below := pipeline.NewBeneath(nc)
+		tc, err := secure(ctx, below, t)
 		if stop() {
 			err = errPlain
 		}
 		if err != nil {
 			return nil, err
 		}
-		nc = tc
+		nc, raw = tc, below
 	}
 	d.enter("handshake")
-	s := pipeline.NewSession(nc, beneath(nc), d.cfg.Limits)
+	s := pipeline.NewSession(nc, raw, d.cfg.Limits)
 	h := handshake{
 		nc:       nc,
 		r:        s.Reader,

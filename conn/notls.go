@@ -34,6 +34,4 @@ func noTLS(c *TLSConfig) error {
 	return fmt.Errorf("conn: %w", errNoTLS)
 }
 
-func beneath(nc net.Conn) net.Conn { return nc }
-
 func secure(context.Context, net.Conn, *TLSConfig) (net.Conn, error) { return nil, errNoTLS }

@@ -25,11 +25,3 @@ func secure(ctx context.Context, nc net.Conn, c *TLSConfig) (net.Conn, error) {
 	tc := tls.Client(nc, c)
 	return tc, tc.HandshakeContext(ctx)
 }
-
-// beneath returns the connection below TLS, or nc without TLS.
-func beneath(nc net.Conn) net.Conn {
-	if t, ok := nc.(*tls.Conn); ok {
-		return t.NetConn()
-	}
-	return nc
-}

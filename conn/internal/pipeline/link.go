@@ -26,9 +26,10 @@ type Link struct {
 	Start  time.Time // time of New
 	nc     net.Conn
 	s      *Session
-	shared bool    // used by callers that are independent of each other
-	socket bool    // the connection is a kernel socket, whose buffer takes socketRoom bytes without blocking
-	sock   *socket // nc without TLS, if the system lets peek look at unread data; or nil
+	shared bool     // used by callers that are independent of each other
+	socket bool     // the connection is a kernel socket, whose buffer takes socketRoom bytes without blocking
+	sock   *socket  // nc without TLS, if the system tells of unread data; or nil
+	early  arrivals // nil if the system does not tell of unread data
 	owner  Owner
 	wg     *sync.WaitGroup // counts the link's goroutines and armed timer
 	done   chan struct{}   // closed when the link fails
@@ -51,7 +52,7 @@ type Link struct {
 	settled  atomic.Int64 // bytes of answered commands, over all batches
 
 	mu        sync.Mutex // guards the following
-	cond      sync.Cond  // signalled when writing, handed, err or from.received changes
+	cond      sync.Cond  // signalled when writing, handed, err or from.progress changes
 	err       error      // reason of the failure
 	pending   []byte     // encoded commands without a writer yet
 	waiting   []entry    // entries of the commands in pending
@@ -154,7 +155,7 @@ func New(s *Session, cfg Config, o Owner, wg *sync.WaitGroup) *Link {
 		from:   s.from,
 	}
 	l.cond.L = &l.mu
-	l.from.sock = l.sock
+	l.from.sock, l.early = l.sock, s.arrivals(l.sock)
 	l.from.wake = func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()

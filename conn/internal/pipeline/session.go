@@ -22,9 +22,12 @@ type Session struct {
 	from *source
 }
 
-// NewSession returns a Session over nc. raw is the connection beneath TLS, and nc itself without TLS.
+// NewSession returns a Session over nc. raw is the [Beneath] of a TLS connection, and nc itself without TLS.
 func NewSession(nc, raw net.Conn, limits resp.Limits) *Session {
 	from := &source{nc: nc}
+	if b, ok := raw.(*Beneath); ok {
+		raw, from.below, b.from = b.Conn, b, from
+	}
 	return &Session{Conn: nc, Reader: resp.NewReader(from, limits), raw: raw, from: from}
 }
 
@@ -40,6 +43,22 @@ func (s *Session) socket() *socket {
 	return newSocket(s.Conn)
 }
 
+// arrivals tells of bytes that have arrived and are not counted as received yet: a socket, or the connection beneath TLS.
+type arrivals interface {
+	unread() (bool, error)
+}
+
+// arrivals returns nil if the system does not tell.
+func (s *Session) arrivals(sock *socket) arrivals {
+	switch below := s.from.below; {
+	case sock != nil:
+		return sock
+	case below != nil && below.sock != nil:
+		return below
+	}
+	return nil
+}
+
 // isSocket reports whether nc is a kernel socket.
 func isSocket(nc net.Conn) bool {
 	switch nc.(type) {
@@ -53,11 +72,12 @@ func isSocket(nc net.Conn) bool {
 type source struct {
 	nc       net.Conn
 	sock     *socket      // reads nc if not nil; set with the link
+	below    *Beneath     // of a TLS connection, or nil
 	wake     func()       // constant after New
 	inside   bool         // a reply has begun; owned by the reader
 	received atomic.Int64 // bytes received
 	within   atomic.Int64 // part of received: bytes of replies after their begin
-	awaited  atomic.Bool  // call wake after the next read
+	awaited  atomic.Bool  // call wake after the next progress
 }
 
 func (s *source) Read(b []byte) (int, error) {
@@ -68,12 +88,29 @@ func (s *source) Read(b []byte) (int, error) {
 	} else {
 		n, err = s.nc.Read(b)
 		s.received.Add(int64(n))
+		if s.below != nil && 0 < n && n < len(b) { // TLS has nothing left of the record
+			s.below.settle()
+		}
 	}
 	if s.inside {
 		s.within.Add(int64(n))
 	}
+	s.signal()
+	return n, err
+}
+
+// signal wakes those who wait for the reader.
+func (s *source) signal() {
 	if s.awaited.Swap(false) {
 		s.wake()
 	}
-	return n, err
+}
+
+// progress is a number that grows with everything that the reader reads.
+func (s *source) progress() int64 {
+	read := s.received.Load()
+	if s.below != nil {
+		read += s.below.decrypted.Load()
+	}
+	return read
 }

@@ -16,4 +16,4 @@ func (*socket) read([]byte, *atomic.Int64) (int, error) { panic("pipeline: no so
 
 func (*socket) write(*Link, *body) error { panic("pipeline: no socket") }
 
-func (*socket) peek() (bool, error) { return false, nil }
+func (*socket) unread() (bool, error) { return false, nil }

@@ -12,7 +12,7 @@ import (
 )
 
 // socket reads from a kernel socket. Reading and counting are one step under mu, so at any time received bytes are
-// either counted or visible to peek.
+// either counted or visible to unread.
 type socket struct {
 	// Constant after newSocket.
 	rc   syscall.RawConn
@@ -29,7 +29,7 @@ type socket struct {
 	n     int
 	count *atomic.Int64
 
-	mu      sync.Mutex // held by read and peek during their system calls; guards the following
+	mu      sync.Mutex // held by read and unread during their system calls; guards the following
 	readErr error
 	peekErr error
 }
@@ -103,9 +103,9 @@ func (s *socket) write(l *Link, b *body) error {
 	return nil
 }
 
-// peek reports whether the socket has unread bytes or its end was reached, and returns an error if the connection has
-// failed. It does not block. One goroutine at a time may call peek.
-func (s *socket) peek() (bool, error) {
+// unread reports whether the socket has unread bytes or its end was reached, and returns an error if the connection has
+// failed. It does not block. One goroutine at a time may call unread.
+func (s *socket) unread() (bool, error) {
 	if s.rc.Control(s.look) != nil {
 		return false, nil // closed by this program
 	}

@@ -63,13 +63,13 @@ func (l *Link) enqueue(ctx context.Context, e entry, q Request) error {
 	return nil
 }
 
-// unreadLocked reports whether the socket has unread bytes while no command is in flight. These bytes cannot be a
+// unreadLocked reports whether bytes have arrived and are not read yet while no command is in flight. These bytes cannot be a
 // reply to the next write, but would look like one: readLoop must read them first. They may also be the end of the
 // connection. cond is signalled after the read.
 func (l *Link) unreadLocked() bool {
-	for l.sock != nil && l.err == nil && l.outstandingLocked() == len(l.waiting) {
-		before := l.from.received.Load()
-		unread, err := l.sock.peek()
+	for l.early != nil && l.err == nil && l.outstandingLocked() == len(l.waiting) {
+		before := l.from.progress()
+		unread, err := l.early.unread()
 		if err != nil && l.failLocked(err) {
 			l.hangUp()
 		}
@@ -77,7 +77,7 @@ func (l *Link) unreadLocked() bool {
 			return false
 		}
 		l.from.awaited.Store(true)
-		if l.from.received.Load() == before {
+		if l.from.progress() == before {
 			return true
 		}
 	}

@@ -1,0 +1,79 @@
+package pipeline
+
+import (
+	"net"
+	"testing"
+)
+
+// Beneath gives TLS one record at a time, and knows of bytes that TLS has not asked for.
+func TestBeneath(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	client, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	server, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	b := NewBeneath(client)
+	if b.sock == nil {
+		t.Skip("this system does not tell of unread data")
+	}
+	unread := func(when string, want bool) {
+		t.Helper()
+		if got, err := b.unread(); got != want || err != nil {
+			t.Errorf("%s: unread() = %v, %v, want %v", when, got, err, want)
+		}
+	}
+	read := func(size int, want string) {
+		t.Helper()
+		p := make([]byte, size)
+		if n, err := b.Read(p); string(p[:n]) != want || err != nil {
+			t.Errorf("Read() = %q, %v, want %q", p[:n], err, want)
+		}
+	}
+	const first, second, empty = "\x17\x03\x03\x00\x03abc", "\x17\x03\x03\x00\x02de", "\x17\x03\x03\x00\x00"
+	unread("nothing has arrived", false)
+	if _, err := server.Write([]byte(first + second + empty + first[:4])); err != nil {
+		t.Fatal(err)
+	}
+	read(100, first)
+	unread("TLS has the first record", true)
+	b.settle()
+	unread("the first record is decrypted", true)
+	read(5, second[:5])
+	read(1, "d")
+	read(100, "e")
+	read(100, empty)
+	b.settle()
+	if got, want := b.decrypted.Load(), int64(len(first+second+empty)); got != want {
+		t.Errorf("%d bytes are decrypted, want %d", got, want)
+	}
+	unread("a record has begun", true)
+	if _, err := server.Write([]byte(first[4:])); err != nil {
+		t.Fatal(err)
+	}
+	read(100, first)
+	b.settle()
+	unread("all records are decrypted", false)
+}
+
+// Over a connection that is no socket Beneath only reads.
+func TestBeneathWithoutSocket(t *testing.T) {
+	client, server := net.Pipe()
+	defer server.Close()
+	b := NewBeneath(client)
+	defer b.Close()
+	go server.Write([]byte("text"))
+	p := make([]byte, 10)
+	if n, err := b.Read(p); string(p[:n]) != "text" || err != nil {
+		t.Errorf("Read() = %q, %v", p[:n], err)
+	}
+}
