@@ -13,21 +13,21 @@ const (
 	recordBuffer = 17 << 10
 )
 
-// Beneath is the connection beneath TLS. Beneath gives TLS one record at a time. So a Link knows of bytes that have arrived and
-// that TLS has not decrypted yet: they cannot be the reply to a later command.
+// Beneath is the connection beneath TLS. Beneath gives TLS one record at a time. So a Link knows of received bytes
+// not decrypted yet: such bytes cannot be the reply to a later command.
 type Beneath struct {
 	net.Conn
-	sock *socket // reads Conn; nil if the system does not let peek look at unread data
-	from *source // reads what TLS decrypts; set with the Session
+	sock *socket // reads Conn; nil if the system does not tell of unread data
+	from *source // reads the decrypted bytes; set with the Session
 
 	// Owned by the reader.
 	buf    []byte // received, not given to TLS yet
 	space  []byte // memory of buf
-	left   int    // the part of the present record that TLS has not got
+	left   int    // the part of the present record not given to TLS
 	handed int64  // bytes given to TLS
 
 	received  atomic.Int64 // bytes received
-	decrypted atomic.Int64 // bytes of the records before the present one, and of the present one if TLS has nothing left of it
+	decrypted atomic.Int64 // bytes of all decrypted records
 }
 
 // NewBeneath returns nc as the connection beneath TLS.
@@ -82,14 +82,14 @@ func (b *Beneath) begin() error {
 	return nil
 }
 
-// settle records that TLS has nothing left of the bytes that it got.
+// settle records the bytes given to TLS as decrypted.
 func (b *Beneath) settle() {
 	if b.decrypted.Swap(b.handed) != b.handed && b.from != nil {
 		b.from.signal()
 	}
 }
 
-// unread reports whether bytes have arrived that TLS has not decrypted, and returns an error if the connection has failed. It
+// unread reports whether received bytes are not decrypted, and returns an error if the connection has failed. It
 // does not block. One goroutine at a time may call unread.
 func (b *Beneath) unread() (bool, error) {
 	unread, err := b.sock.unread()

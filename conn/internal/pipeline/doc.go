@@ -17,7 +17,7 @@
 //   - read.go: the loop of the reader, which hands out replies in the order of the commands.
 //   - deadlines.go, silence.go: the timer of a Link: overdue answers, PINGs, the silence of the server.
 //   - session.go: the connection before a Link takes it over, and the source of bytes below the parser.
-//   - beneath.go: the connection beneath TLS: bytes that have arrived and are not decrypted.
+//   - beneath.go: the connection beneath TLS: received bytes not decrypted yet.
 //   - socket_*.go: system calls on the kernel's socket: unread bytes, and writes without blocking.
 //   - yield.go: when to let other goroutines run before a write or a read.
 //

@@ -43,7 +43,7 @@ func (s *Session) socket() *socket {
 	return newSocket(s.Conn)
 }
 
-// arrivals tells of bytes that have arrived and are not counted as received yet: a socket, or the connection beneath TLS.
+// arrivals tells of bytes not counted as received yet: a socket, or the connection beneath TLS.
 type arrivals interface {
 	unread() (bool, error)
 }
