@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -195,6 +196,20 @@ func TestShardChannelIsMoved(t *testing.T) {
 		}
 		event(t, listen, pubsub.Resumed)
 		f.publish(nodeC, keyA, sub, listen)
+	})
+}
+
+// A node that let a subscription time out is asked last.
+func TestNodeWithoutConfirmationIsAskedLast(t *testing.T) {
+	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		before := f.nodes[nodeA].Count("PING")
+		c.Refused(nodeA, os.ErrDeadlineExceeded)
+		for range 30 {
+			wantText(t, c, "PONG", "PING")
+		}
+		if n := f.nodes[nodeA].Count("PING") - before; n != 0 {
+			t.Errorf("%d of 30 commands for any node went to the silent node", n)
+		}
 	})
 }
 

@@ -131,3 +131,24 @@ func TestWatchOfRefusedCommands(t *testing.T) {
 		}
 	})
 }
+
+// Inside a MULTI of the caller, UNWATCH would become a part of the transaction.
+func TestWatchInsideAnOpenMulti(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		p := openPool(t, conn.Config{Dial: srv.Dial})
+		defer p.Close()
+		_ = p.With(t.Context(), func(c *conn.Conn) error {
+			_, err := c.Watch(t.Context(), []string{"n"}, func(c *conn.Conn) ([]resp.Command, error) {
+				_, err := c.Do(t.Context(), "MULTI")
+				return []resp.Command{resp.Cmd("SET", "n", 0)}, err
+			})
+			if !errors.Is(err, conn.ErrRefused) {
+				t.Errorf("Watch = %v, want ErrRefused", err)
+			}
+			return nil
+		})
+		if n := srv.Count("UNWATCH"); n != 0 {
+			t.Errorf("%d UNWATCH inside the MULTI", n)
+		}
+	})
+}
