@@ -15,15 +15,15 @@ func blockingCommands() []command {
 	}
 }
 
-// block is the reply of a command that must wait. try is asked after every command that ran.
+// block is the reply of a command that must wait. try is asked after every command.
 type block struct {
 	try  func() (reply any, done bool)
 	late any           // the reply when the time is over
-	last func() any    // makes that reply; nil: it is late
+	last func() any    // makes the late reply; nil: after the time limit
 	wait time.Duration // 0: for ever
 }
 
-// waiter is a connection that waits, in the queue of those who do.
+// waiter is a waiting connection, in the queue of waiters.
 type waiter struct {
 	c      *conn
 	block  *block
@@ -31,7 +31,7 @@ type waiter struct {
 	reply  any // set before served is closed
 }
 
-// waitLocked returns the reply of a blocked command. It gives s.mu up while it waits; the connection reads nothing then.
+// waitLocked returns the reply of a blocked command. It gives up s.mu during the wait; the connection reads nothing then.
 func (c *conn) waitLocked(b *block) any {
 	w := &waiter{c: c, block: b, served: make(chan struct{})}
 	c.s.waiters = append(c.s.waiters, w)
@@ -50,7 +50,7 @@ func (c *conn) waitLocked(b *block) any {
 		reply = b.late
 	case <-c.mem.in.ended:
 	}
-	c.pass() // a server that stands still does not notice the end of the time
+	c.pass() // a paused server does not notice the end of the time
 	c.s.mu.Lock()
 	if w.reply != nil {
 		return w.reply
@@ -62,7 +62,7 @@ func (c *conn) waitLocked(b *block) any {
 	return reply
 }
 
-// serveWaitersLocked gives those who wait what has come, the longest waiting first.
+// serveWaitersLocked serves the waiters, the longest wait first.
 func (s *Server) serveWaitersLocked() {
 	for again := true; again; {
 		again = false

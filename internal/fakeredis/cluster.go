@@ -11,29 +11,29 @@ import (
 // SlotCount is how many hash slots a cluster has.
 const SlotCount = 16384
 
-// ClusterOptions are what the nodes of a cluster are told in their configuration. Each node knows all others from the beginning.
+// ClusterOptions are the configuration of the nodes of a cluster. Each node knows all nodes from the beginning.
 type ClusterOptions struct {
 	Nodes   []ClusterNode
 	Timeout time.Duration // cluster-node-timeout
 	Partial bool          // cluster-require-full-coverage no
-	// Chance returns a time below most, by which replicas differ in when they stand for election. It must not block.
+	// Chance returns a time below most, by which replicas differ in the begin of an election. It must not block.
 	Chance func(most time.Duration) time.Duration
-	// Claimed, if set, is told whenever a master has other slots than before, or another epoch, and which node it has just replaced, or
-	// -1. It is called inside the server, and must not call one.
+	// Claimed, if set, is called whenever the slots or the epoch of a master change, with the node just replaced, or -1. The
+	// call comes from inside the server, and must not call a server.
 	Claimed func(node, replaced int, epoch int64, has func(slot int) bool)
 }
 
-// ClusterNode is a node as it is in the beginning.
+// ClusterNode is the first state of a node.
 type ClusterNode struct {
 	Addr        string
-	Master      int // the index of its master, or below 0 for a master
+	Master      int // the index of the node's master, or below 0 for a master
 	First, Last int // a master's slots
 }
 
 const (
 	noNode = -1
 
-	clusterWritable    = 2 * time.Second // so long after its start a master is not ready
+	clusterWritable    = 2 * time.Second // time after the start before a master is ready
 	clusterRejoinMin   = 500 * time.Millisecond
 	clusterRejoinMax   = 5 * time.Second
 	clusterManual      = 5 * time.Second
@@ -41,8 +41,8 @@ const (
 	clusterReplicaPing = 10 * time.Second
 )
 
-// cluster is a node's part in a cluster, and its own view of it, guarded by the mu of its Server. It behaves as Redis' own: nodes
-// hear of each other by pings, and believe the claim with the larger epoch.
+// cluster is a node's part in a cluster, and the node's own view, guarded by the mu of its Server. It behaves as Redis does:
+// nodes learn of each peer by pings, and believe the claim with the larger epoch.
 type cluster struct {
 	s       *Server
 	opts    ClusterOptions
@@ -52,25 +52,25 @@ type cluster struct {
 	owners  [SlotCount]int8
 	version int // of owners
 
-	migrating, importing map[int]int // by slot: the other node
+	migrating, importing map[int]int // by slot: the peer
 
 	ok       bool
 	started  time.Time
 	minority time.Time // the last time with less than a majority
 
-	voted     int64 // the epoch of its last vote
+	voted     int64 // the epoch of the node's last vote
 	authAt    time.Time
 	authEpoch int64
 	asked     bool
 	votes     int
-	manual    time.Time // until then it stands for election whatever its master does
+	manual    time.Time // until then the node stands for election even if its master is well
 }
 
-// peer is a node as another one knows it, or itself.
+// peer is a node as known to a node, possibly itself.
 type peer struct {
 	id, addr string
 	master   int
-	config   int64 // its epoch, or that of its master
+	config   int64 // the peer's epoch, or its master's
 	offset   int64
 	pinged   time.Time // the first ping without an answer; zero: all are answered
 	ping     time.Time
@@ -79,29 +79,29 @@ type peer struct {
 	fail     bool
 	failAt   time.Time
 	reports  map[int]time.Time
-	votedAt  time.Time // when somebody got a vote to replace it
+	votedAt  time.Time // when a replica got a vote to replace the peer
 
-	claims  *slotSet // its slots in this view, as of version; nil: not gathered
+	claims  *slotSet // the peer's slots in this view, as of version; nil: not gathered
 	version int
-	same    *slotSet // what it has claimed last, which was the same
+	same    *slotSet // the peer's last claim, equal to slots
 	sameAt  int
 }
 
-// slotSet is a set of slots that never changes.
+// slotSet is an immutable set of slots.
 type slotSet [SlotCount / 64]uint64
 
 func (t *slotSet) has(slot int) bool { return t[slot/64]>>(slot%64)&1 == 1 }
 
-// header is what a node says of itself with everything.
+// header is a node's description of itself in every message.
 type header struct {
 	from, master  int
 	epoch, config int64
 	offset        int64
-	claims        *slotSet // of its master, if it is a replica
+	claims        *slotSet // of the master, for a replica
 	failing       []int
 }
 
-// NewClusterNode returns a Server that is the node of the cluster with that index. It begins when it joins a Network.
+// NewClusterNode returns a Server for the node of the cluster with an index. It begins on joining a Network.
 func NewClusterNode(o ClusterOptions, self int) *Server {
 	s := New()
 	c := &cluster{s: s, opts: o, self: self, migrating: map[int]int{}, importing: map[int]int{}, ok: true}
@@ -134,7 +134,7 @@ func (c *cluster) me() *peer { return c.peers[c.self] }
 
 func (c *cluster) isMaster() bool { return c.me().master < 0 }
 
-// masterOf is the index of a node's master, or its own if it is one.
+// masterOf is the index of a node's master, or the node's own for a master.
 func (c *cluster) masterOf(i int) int {
 	if m := c.peers[i].master; m >= 0 {
 		return m
@@ -154,7 +154,7 @@ func (c *cluster) own(slot, node int) {
 	c.version++
 }
 
-// changed tells who wants to know what this node claims, and whom it has replaced.
+// changed reports the claims of this node, and the node just replaced, to Claimed.
 func (c *cluster) changed(replaced int) {
 	if c.opts.Claimed != nil && c.isMaster() {
 		c.opts.Claimed(c.self, replaced, c.me().config, func(slot int) bool { return c.owners[slot] == int8(c.self) })
@@ -203,7 +203,7 @@ func (c *cluster) header() header {
 	return h
 }
 
-// beat does what is due.
+// beat does the due work.
 func (c *cluster) beat() {
 	now := time.Now()
 	for i, p := range c.peers {
@@ -245,13 +245,13 @@ func (c *cluster) pong(h header) {
 	c.take(h)
 }
 
-// broadcast sends all nodes what this one says of itself.
+// broadcast sends this node's description of itself to all nodes.
 func (c *cluster) broadcast() {
 	h := c.header()
 	c.all(func(to *cluster) { to.take(h) })
 }
 
-// all has do called at each other node.
+// all calls do at each peer.
 func (c *cluster) all(do func(to *cluster)) {
 	for i, p := range c.peers {
 		if i != c.self {
@@ -260,14 +260,14 @@ func (c *cluster) all(do func(to *cluster)) {
 	}
 }
 
-// take takes in what a node says of itself and of others.
+// take takes in a node's description of itself and of its peers.
 func (c *cluster) take(h header) {
 	p := c.peers[h.from]
 	p.heard, p.offset = time.Now(), h.offset
 	c.epoch = max(c.epoch, h.epoch)
 	p.config = max(p.config, h.config)
 	if p.master != h.master {
-		if p.master < 0 { // it gave its slots to another one
+		if p.master < 0 { // the node gave its slots away
 			for slot, owner := range c.owners {
 				if int(owner) == h.from {
 					c.own(slot, noNode)
@@ -288,7 +288,7 @@ func (c *cluster) take(h header) {
 	c.updateState()
 }
 
-// compare compares what a node claims with what this one knows.
+// compare compares a node's claims with the knowledge of this node.
 func (c *cluster) compare(h header) {
 	master := h.from
 	if h.master >= 0 {
@@ -312,7 +312,7 @@ func (c *cluster) compare(h header) {
 	}
 }
 
-// correct takes in what another node knows of a third one.
+// correct takes in a peer's knowledge of a third node.
 func (c *cluster) correct(about int, config int64, claims *slotSet) {
 	p := c.peers[about]
 	if p.config >= config || about == c.self {
@@ -322,7 +322,7 @@ func (c *cluster) correct(about int, config int64, claims *slotSet) {
 	c.update(about, config, claims)
 }
 
-// update gives a node the slots that it claims, as far as nobody has a larger epoch.
+// update gives a node its claimed slots, except slots claimed with a larger epoch.
 func (c *cluster) update(from int, config int64, claims *slotSet) {
 	if from == c.self {
 		return
@@ -354,7 +354,7 @@ func (c *cluster) update(from int, config int64, claims *slotSet) {
 	c.changed(noNode)
 }
 
-// follow makes this node a replica of another one.
+// follow makes this node a replica of a peer.
 func (c *cluster) follow(master int) {
 	c.me().master = master
 	clear(c.migrating)
@@ -364,7 +364,7 @@ func (c *cluster) follow(master int) {
 	c.broadcast()
 }
 
-// dropSlot deletes the keys of a slot that has gone to another node.
+// dropSlot deletes the keys of a slot that has gone to a peer.
 func (s *Server) dropSlot(slot int) {
 	for _, key := range s.slotKeys(slot) {
 		delete(s.dbs[0].keys, key)
@@ -383,7 +383,7 @@ func (s *Server) slotKeys(slot int) (list []string) {
 	return list
 }
 
-// dropChannels takes the shard channels of a slot from their subscribers, and tells them.
+// dropChannels ends the subscriptions to the shard channels of a slot, and tells the subscribers.
 func (s *Server) dropChannels(slot int) {
 	for _, channel := range sortedKeys(s.shards) {
 		if slotOf(channel) != slot {

@@ -241,7 +241,7 @@ func setSlot(x *call, c *cluster) any {
 	return ok
 }
 
-// delSlot is CLUSTER DELSLOTS for one slot.
+// delSlot is CLUSTER DELSLOTS for a single slot.
 func delSlot(x *call, c *cluster) any {
 	slot, bad := x.slotAt(2)
 	if bad != nil {
@@ -278,7 +278,7 @@ func (c *cluster) settle(slot, node int) any {
 	return ok
 }
 
-// largest is the largest epoch that is known.
+// largest is the largest known epoch.
 func (c *cluster) largest() int64 {
 	most := c.epoch
 	for _, p := range c.peers {
@@ -287,7 +287,7 @@ func (c *cluster) largest() int64 {
 	return most
 }
 
-// clusterFailover knows the forms that do not ask the master.
+// clusterFailover has the forms without the master's consent.
 func clusterFailover(x *call, c *cluster) any {
 	switch {
 	case c.isMaster():
@@ -303,8 +303,8 @@ func clusterFailover(x *call, c *cluster) any {
 	return ok
 }
 
-// MoveKeys moves at most count keys of a slot to another node, as MIGRATE does, and returns those that it has moved. They take the
-// place of what is there. It returns false if one of the nodes does not run, or they do not reach each other.
+// MoveKeys moves at most count keys of a slot to another node, as MIGRATE does, and returns the moved keys. Moved keys replace
+// keys at the target. MoveKeys returns false if a node does not run, or the nodes do not reach each other.
 func (s *Server) MoveKeys(slot int, to *Server, count int) (moved []string, ok bool) {
 	first, second := s, to
 	if first.addr > second.addr {
@@ -339,7 +339,8 @@ func (s *Server) MoveKeys(slot int, to *Server, count int) (moved []string, ok b
 	return moved, true
 }
 
-// ClaimSlot makes a master the owner of a slot with the largest epoch that it knows and one more, as the repairs of redis-cli do.
+// ClaimSlot makes a master the owner of a slot with an epoch above the largest known to the master, as the repairs of redis-cli
+// do.
 func (s *Server) ClaimSlot(slot int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -353,17 +354,17 @@ func (s *Server) ClaimSlot(slot int) {
 	c.broadcast()
 }
 
-// Cluster is how a node of a cluster stands in its own view.
+// Cluster is the state of a node in its own view.
 type Cluster struct {
 	OK      bool
-	Master  int   // the index of its master, or below 0 for a master
-	Epoch   int64 // its own, or that of its master
-	Current int64 // the largest that it knows
+	Master  int   // the index of the node's master, or below 0 for a master
+	Epoch   int64 // the node's own, or its master's
+	Current int64 // the largest known
 	ID      string
 	owners  [SlotCount]int8
 }
 
-// Owner is the index of the node that has a slot, or below 0.
+// Owner is the index of a slot's node, or below 0.
 func (c *Cluster) Owner(slot int) int { return int(c.owners[slot]) }
 
 // Cluster returns how a node stands.
@@ -374,7 +375,7 @@ func (s *Server) Cluster() *Cluster {
 	return &Cluster{OK: c.ok, Master: c.me().master, Epoch: c.peers[c.masterOf(c.self)].config, Current: c.largest(), ID: c.me().id, owners: c.owners}
 }
 
-// Failing are the nodes that a node believes a majority takes for down.
+// Failing are the nodes down for a majority, in the belief of a node.
 func (s *Server) Failing() (list []int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

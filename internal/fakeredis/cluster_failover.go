@@ -2,7 +2,7 @@ package fakeredis
 
 import "time"
 
-// hear takes in whom a master takes for down.
+// hear takes in the nodes that are down to a master.
 func (c *cluster) hear(h header) {
 	said := map[int]bool{}
 	for _, i := range h.failing {
@@ -20,7 +20,7 @@ func (c *cluster) hear(h header) {
 	}
 }
 
-// markFailed marks a node as failed that a majority of the masters takes for down, this one among them if it is a master.
+// markFailed marks a node as failed if the node is down to a majority of the masters, including this node if it is a master.
 func (c *cluster) markFailed(i int) {
 	p := c.peers[i]
 	if !p.pfail || p.fail {
@@ -92,7 +92,8 @@ func (c *cluster) unserved() bool {
 	return false
 }
 
-// restarted is what a node knows when its process has started: what it has written down, and nothing of who answers.
+// restarted is a node's knowledge at the start of its process: the facts on its disk, and nothing about the reachability of
+// peers.
 func (c *cluster) restarted() {
 	now := time.Now()
 	c.started, c.ok = now, false
@@ -103,7 +104,7 @@ func (c *cluster) restarted() {
 	}
 }
 
-// standForElection has a replica whose master has failed ask the other masters to take its place.
+// standForElection makes a replica of a failed master ask the masters for votes.
 func (c *cluster) standForElection() {
 	now := time.Now()
 	m := c.me().master
@@ -147,7 +148,7 @@ func (c *cluster) rank(master int) (n int) {
 	return n
 }
 
-// vote answers a replica that asks for a vote.
+// vote answers a replica's request for a vote.
 func (c *cluster) vote(h header, config int64, forced bool) {
 	c.epoch = max(c.epoch, h.epoch)
 	switch {

@@ -51,8 +51,8 @@ func (cmd *command) keysOf(args []string) []string {
 	return nil
 }
 
-// redirect is what a node says to a request for these keys that is not for it, "" if it serves them. A client that has sent ASKING
-// before is served where a slot is being imported.
+// redirect is a node's refusal of a request with foreign keys, "" if the node serves the keys. After ASKING a client is served
+// in a slot under import.
 func (s *Server) redirect(cmd *command, keys []string, asking bool) Err {
 	c := s.cluster
 	if c == nil || len(keys) == 0 {
@@ -114,7 +114,7 @@ func (s *Server) redirectTx(t *transaction, asking bool) Err {
 	return s.redirect(last, all, asking)
 }
 
-// foreign is what a script is told that reaches for a key of its own accord, "" if it may have it.
+// foreign is the refusal of a script's undeclared key, "" if the script may use the key.
 func (c *Call) foreign(cmd *command, args []string) Err {
 	keys := cmd.keysOf(args)
 	switch bad := c.x.s.redirect(cmd, keys, c.x.asking); {

@@ -8,7 +8,7 @@ import (
 // command is a row of the table of commands, or of the subcommands of one.
 type command struct {
 	name  string // as in error texts: lower case, "client|setname" for a subcommand
-	arity int    // arguments, the name included; below 0: that many at least
+	arity int    // arguments, including the name; below 0: a minimum
 	flags flags
 	run   func(x *call) any
 	subs  map[string]*command
@@ -26,7 +26,7 @@ const (
 	anyone                       // needs no authentication
 )
 
-// call is one run of a command.
+// call is a run of a command.
 type call struct {
 	s      *Server
 	c      *conn
@@ -37,10 +37,10 @@ type call struct {
 	inside bool  // of a script, a transaction or Do: never blocks
 	asking bool  // the client has sent ASKING before
 
-	touched []string // keys that the command has changed
+	touched []string // keys changed by the command
 }
 
-// changesData reports whether a replica refuses the command: what publishes, and scripts as such, it runs.
+// changesData reports whether a replica refuses the command. A replica runs publishing commands and scripts.
 func (cmd *command) changesData() bool {
 	name, _, _ := strings.Cut(cmd.name, "|")
 	switch name {
@@ -74,7 +74,7 @@ func commandTable() map[string]*command {
 	return table
 }
 
-// lookup finds the command that args call, or says why there is none.
+// lookup finds the command called by args, or returns the error.
 func (s *Server) lookup(args []string) (*command, Err) {
 	name := strings.ToLower(args[0])
 	cmd := s.commands[name]
@@ -93,7 +93,7 @@ func (s *Server) lookup(args []string) (*command, Err) {
 	return cmd, ""
 }
 
-// execute runs the command that came over c, or queues or refuses it.
+// execute runs a command received over c, or queues or refuses the command.
 func (s *Server) execute(c *conn, args []string) any {
 	cmd, bad := s.lookup(args)
 	asking := c.asking
@@ -128,12 +128,12 @@ func (s *Server) execute(c *conn, args []string) any {
 	return reply
 }
 
-// db is one of the numbered databases.
+// db is a numbered database.
 type db struct {
 	index   int
 	keys    map[string]*entry
 	watched map[string][]*conn
-	changed map[string]bool // by what runs, in a Network
+	changed map[string]bool // by the running command, in a Network
 }
 
 // entry is a key's value (string, *hash, *list, *set or *sortedSet) and its deadline.
@@ -142,7 +142,7 @@ type entry struct {
 	until int64 // Unix time in ms; 0: none
 }
 
-// expired reports whether the entry's time is over. As in Redis it still lives in the very millisecond of its deadline.
+// expired reports whether the entry's time is over. As in Redis the entry still lives in the millisecond of its deadline.
 func (e *entry) expired(now int64) bool { return e.until != 0 && now > e.until }
 
 // get returns a key's entry, or nil. An expired key is deleted first.
@@ -164,7 +164,7 @@ func (x *call) set(key string, value any) *entry {
 	return e
 }
 
-// remove deletes a key and reports whether it was there.
+// remove deletes a key and reports whether the key existed.
 func (x *call) remove(key string) bool {
 	if x.get(key) == nil {
 		return false
@@ -174,7 +174,7 @@ func (x *call) remove(key string) bool {
 	return true
 }
 
-// find returns the value of a key, zero if there is none, or an error if it is of another type.
+// find returns the value of a key, zero for a missing key, or an error for a different type.
 func find[T any](x *call, key string) (T, any) {
 	var none T
 	e := x.get(key)
@@ -188,7 +188,7 @@ func find[T any](x *call, key string) (T, any) {
 	return v, nil
 }
 
-// sized is a value that must not stay when it is empty.
+// sized is a value that must not stay when empty.
 type sized interface{ size() int }
 
 // settle ends a change of a key's value: the key goes if nothing is left in it.

@@ -14,7 +14,7 @@ type conn struct {
 	s      *Server // constant, as the four following
 	id     int64
 	mem    *memConn
-	nc     net.Conn      // mem, or TLS over it
+	nc     net.Conn      // mem, perhaps under TLS
 	killed chan struct{} // closed with dead
 
 	// Guarded by s.mu.
@@ -64,7 +64,7 @@ func (c *conn) serve() {
 				c.writeLocked(appendReply(nil, Err(bad), c.proto))
 			})
 			if mute {
-				continue // a mute server closes nothing, whatever it reads
+				continue // a mute server closes nothing, whatever arrives
 			}
 		}
 		if err != nil {
@@ -101,7 +101,7 @@ func (c *conn) pass() bool {
 	}
 }
 
-// hold waits for gate or, if it is nil, for d. It returns false if the server closes the connection meanwhile.
+// hold waits for gate or, if gate is nil, for d. It returns false if the server closes the connection meanwhile.
 func (c *conn) hold(gate <-chan struct{}, d time.Duration) bool {
 	var over <-chan time.Time
 	if gate == nil {
@@ -118,7 +118,7 @@ func (c *conn) hold(gate <-chan struct{}, d time.Duration) bool {
 	return true
 }
 
-// handle does with a command what the interceptor says. It returns false when the connection is to end.
+// handle treats a command as the interceptor says. It returns false for the end of the connection.
 func (c *conn) handle(args []string) bool {
 	if !c.pass() {
 		return false
@@ -172,7 +172,7 @@ func (c *conn) actLocked(act Action, args []string) {
 	c.writeLocked(out)
 }
 
-// writeLocked never blocks: what the server sends is not bounded.
+// writeLocked never blocks: the server's output is not bounded.
 func (c *conn) writeLocked(p []byte) {
 	if c.dead || c.s.mute || len(p) == 0 {
 		return
@@ -189,7 +189,7 @@ func (c *conn) writeLocked(p []byte) {
 	c.writePiecesLocked(p, cuts, c.s.pause)
 }
 
-// writePiecesLocked cuts p at the offsets that lie inside it, or everywhere if there are none.
+// writePiecesLocked cuts p at the offsets inside p, or everywhere without offsets.
 func (c *conn) writePiecesLocked(p []byte, cuts []int, pause time.Duration) {
 	if c.s.mute {
 		return

@@ -196,7 +196,7 @@ func clientKill(x *call) any {
 	return x.kill(kind, value, skipMe)
 }
 
-// kind is what CLIENT KILL TYPE calls the connection.
+// kind is the TYPE of the connection for CLIENT KILL.
 func (c *conn) kind() string {
 	if c.subscriptions()+len(c.shards) > 0 {
 		return "PUBSUB"

@@ -11,8 +11,8 @@ func (s *Server) Refuse(on bool) { s.set(func() { s.refuse = on }) }
 // Unreachable makes further dials wait until their context ends. Open connections stay.
 func (s *Server) Unreachable(on bool) { s.set(func() { s.unreachable = on }) }
 
-// Mute makes the server read all and do nothing: no command runs then or later, nothing is answered or published. Dials
-// succeed. It is what a client sees of a peer behind a network that swallows packets.
+// Mute makes the server read everything and do nothing: no command runs then or later, nothing is answered or published. Dials
+// succeed. To a client, a mute server looks like a peer behind a network that swallows packets.
 func (s *Server) Mute(on bool) { s.set(func() { s.mute = on }) }
 
 // Stall makes the server stop reading, as SIGSTOP does: dials succeed, a client's writes succeed until the connection's
@@ -37,7 +37,7 @@ func (s *Server) Stall(on bool) {
 // Latency sets how long bytes travel in each direction from now on; 0, the default, is no time. Dial takes a round trip.
 func (s *Server) Latency(oneWay time.Duration) { s.latency.Store(int64(oneWay)) }
 
-// Clock makes TIME say what it will be so much later, or was. Keys expire as before; commands that name a point in time mean that clock.
+// Clock moves the clock of TIME by an offset. Keys expire as before; points in time in commands refer to the moved clock.
 func (s *Server) Clock(ahead time.Duration) { s.ahead.Store(int64(ahead)) }
 
 // Advance lets d pass for the server, in no time: keys expire that much earlier, and TIME says d more.
@@ -55,17 +55,17 @@ func (s *Server) Advance(d time.Duration) {
 	})
 }
 
-// epoch is 1970 by the clock that commands mean, in Unix ms.
+// epoch is 1970 by the clock of commands, in Unix ms.
 func (s *Server) epoch() int64 { return -time.Duration(s.ahead.Load()).Milliseconds() }
 
-// SplitReplies makes the server send in pieces of n bytes, one every pause. With a pause of 0 the pieces arrive together
-// but are still read one by one. 0 is off.
+// SplitReplies makes the server send in pieces of n bytes, a piece every pause. With a pause of 0 the pieces arrive together
+// but are still read separately. 0 is off.
 func (s *Server) SplitReplies(n int, pause time.Duration) {
 	s.set(func() { s.piece, s.pause = n, pause })
 }
 
-// Buffer sets how many bytes a client of a later connection can write that the server has not read; more block it. The
-// default is 256 KiB, 0 is no bound. What the server writes is not bounded.
+// Buffer sets the number of unread bytes above which a client's writes on later connections block. The default is 256 KiB, 0 is
+// no bound. The server's output is not bounded.
 func (s *Server) Buffer(n int) { s.set(func() { s.buffer = n }) }
 
 // MaxClients makes the server answer a connection above n with an error and close it. 0, the default, is no limit.
@@ -74,8 +74,8 @@ func (s *Server) MaxClients(n int) { s.set(func() { s.maxClients = n }) }
 // TLS makes later connections speak TLS with cfg, nil plain RESP.
 func (s *Server) TLS(cfg *tls.Config) { s.set(func() { s.tls = cfg }) }
 
-// User adds a user. The password of the user "default" is the one for AUTH with one argument; once it is set,
-// connections made later must authenticate.
+// User adds a user. The password of the user "default" is the password of AUTH with a single argument; later connections must
+// then authenticate.
 func (s *Server) User(name, password string) {
 	s.set(func() {
 		if s.users == nil {
@@ -85,7 +85,8 @@ func (s *Server) User(name, password string) {
 	})
 }
 
-// Replicas sets the number that WAIT counts at a server in no [Network]. It answers at once if they suffice, else at its timeout. The default is 0.
+// Replicas sets the number counted by WAIT at a server without a [Network]. WAIT answers at once if the number suffices, else
+// at its timeout. The default is 0.
 func (s *Server) Replicas(n int) { s.set(func() { s.replicas = n }) }
 
 func (s *Server) set(f func()) {

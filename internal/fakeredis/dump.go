@@ -9,14 +9,13 @@ import (
 	"time"
 )
 
-// Key is one key of database 0. Its text is that of redistest.Key, so that what a test expects of the one server it can
-// expect of the other.
+// Key is a key of database 0. Its text equals the text of redistest.Key, so that a test can expect the same of both servers.
 type Key struct {
 	Name string
-	Type string        // as TYPE says it
+	Type string        // as in the reply to TYPE
 	TTL  time.Duration // whole milliseconds; -1 ms if the key does not expire
-	// Value of a string is itself; a list is ["a" "b"], a set {"a" "b"} in order of its members, a hash
-	// {"field":"value" ...} in order of its fields, and a sorted set {"member":1 ...} in its own order.
+	// Value of a string is the string; a list is ["a" "b"], a set {"a" "b"} in order of its members, a hash {"field":"value"
+	// ...} in order of its fields, and a sorted set {"member":1 ...} in the server's order.
 	Value string
 }
 
@@ -29,7 +28,7 @@ func (k Key) String() string {
 	return fmt.Sprintf("%s %s %d %s", k.Type, k.Name, k.TTL.Milliseconds(), value)
 }
 
-// Key returns one key. ok is false if it does not exist.
+// Key returns a key. ok is false for a missing key.
 func (s *Server) Key(name string) (key Key, ok bool) {
 	for _, k := range s.Keys() {
 		if k.Name == name {
@@ -39,7 +38,7 @@ func (s *Server) Key(name string) (key Key, ok bool) {
 	return Key{}, false
 }
 
-// Keys returns all keys of database 0 that have not expired, in order of their names.
+// Keys returns all living keys of database 0, in order of their names.
 func (s *Server) Keys() []Key {
 	s.mu.Lock()
 	defer s.mu.Unlock()

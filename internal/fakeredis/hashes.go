@@ -24,7 +24,7 @@ func hashCommands() []command {
 	}
 }
 
-// hash keeps its fields in the order in which they came, as a small one of Redis does.
+// hash keeps its fields in the order of arrival, like a small hash of Redis.
 type hash struct {
 	fields []string
 	values map[string]string
@@ -59,7 +59,7 @@ func (h *hash) drop(field string) bool {
 	return true
 }
 
-// hash returns the hash of a key, a new one if there is none.
+// hash returns the hash of a key, or a new hash.
 func (x *call) hash(key string) (*hash, any) {
 	h, bad := find[*hash](x, key)
 	if h == nil && bad == nil {
@@ -176,7 +176,7 @@ func hdel(x *call) any {
 	return n
 }
 
-// orZero is the reply of a command that found no key, or one of the wrong type.
+// orZero is the reply of a command to a missing key, or to a key of the wrong type.
 func orZero(bad any) any {
 	if bad != nil {
 		return bad
@@ -237,7 +237,7 @@ func hincrBy(x *call) any {
 	return sum
 }
 
-// hscan gives the whole hash at once, as Redis does with a small one.
+// hscan gives the whole hash at once, as Redis does with a small hash.
 func hscan(x *call) any {
 	if _, err := strconv.ParseUint(x.args[2], 10, 64); err != nil {
 		return Err("ERR invalid cursor")

@@ -6,27 +6,27 @@ import (
 	"time"
 )
 
-// Cmd is a command that came over a connection.
+// Cmd is a command received over a connection.
 type Cmd struct {
-	Conn int64    // which connection: [Conn].ID
+	Conn int64    // [Conn].ID of the connection
 	Name string   // in upper case
 	Args []string // as sent, the name first
-	N    int      // 1 for the first command of this name that the server got, and so on
+	N    int      // 1 for the server's first command of this name, and so on
 }
 
 // String returns the arguments with spaces between.
 func (c Cmd) String() string { return strings.Join(c.Args, " ") }
 
-// Intercept has fn decide about every command that comes, those of the handshake and those queued in a transaction
-// included, before it runs. The calls are one at a time, in goroutines of the Server. fn must not block: to hold a
-// command back there are [Delay] and [Wait]. nil takes the interceptor away. Intercept waits for a call under way.
+// Intercept lets fn decide about every received command before its run, including commands of the handshake and of a
+// transaction. The calls come singly, in goroutines of the Server. fn must not block: [Delay] and [Wait] hold a command back.
+// nil removes the interceptor. Intercept waits for a call under way.
 func (s *Server) Intercept(fn func(Cmd) Action) {
 	s.hookMu.Lock()
 	defer s.hookMu.Unlock()
 	s.hook = fn
 }
 
-// Action is what becomes of a command. The zero value runs and answers it.
+// Action is the fate of a command. The zero value runs and answers the command.
 type Action struct {
 	kind    actionKind
 	raw     string
@@ -59,13 +59,13 @@ const (
 	endReset
 )
 
-// Run runs the command and answers it.
+// Run runs and answers the command.
 func Run() Action { return Action{} }
 
-// Reply answers raw bytes in the command's stead, such as "-LOADING busy\r\n".
+// Reply answers raw bytes in place of the command, such as "-LOADING busy\r\n".
 func Reply(raw string) Action { return Action{kind: actReply, raw: raw} }
 
-// Drop runs the command and does not answer it.
+// Drop runs the command without an answer.
 func Drop() Action { return Action{silent: true} }
 
 // Swallow neither runs nor answers the command.
@@ -77,14 +77,14 @@ func Close() Action { return Swallow().ThenClose() }
 // RunThenClose runs the command and closes the connection without an answer.
 func RunThenClose() Action { return Drop().ThenClose() }
 
-// Delay lets d pass before then; the commands behind it on the same connection wait. A client that closes its connection
-// meanwhile does not stop it, as nothing stops a command that is under way.
+// Delay lets d pass before the run; later commands of the same connection wait. A client's close does not stop the command, as
+// nothing stops a command under way.
 func Delay(d time.Duration, then Action) Action { return Action{wait: d, then: &then} }
 
 // Wait is Delay until ch is closed.
 func Wait(ch <-chan struct{}, then Action) Action { return Action{gate: ch, then: &then} }
 
-// Late sends the answer d later than it is due, and with it all that follows on the connection; the command has run.
+// Late runs the command and sends the answer d late, together with everything later on the connection.
 func (a Action) Late(d time.Duration) Action { a.late = d; return a }
 
 // Before sends raw bytes before the answer.
@@ -93,7 +93,7 @@ func (a Action) Before(raw string) Action { a.before = raw; return a }
 // After sends raw bytes behind the answer.
 func (a Action) After(raw string) Action { a.after = raw; return a }
 
-// Split sends the answer in pieces, one every pause, cut at the given offsets, or into single bytes if there are none.
+// Split sends the answer in pieces, a piece every pause, cut at the given offsets, or into single bytes without offsets.
 func (a Action) Split(pause time.Duration, at ...int) Action {
 	a.split, a.between, a.cuts = true, pause, at
 	return a
@@ -102,7 +102,7 @@ func (a Action) Split(pause time.Duration, at ...int) Action {
 // ThenClose closes the connection at the end.
 func (a Action) ThenClose() Action { a.end = endClose; return a }
 
-// ThenReset resets the connection at the end: what was answered is lost.
+// ThenReset resets the connection at the end: the answer is lost.
 func (a Action) ThenReset() Action { a.end = endReset; return a }
 
 // decide logs the command and asks the interceptor. ok is false if the server is mute or the connection closed.
@@ -127,8 +127,7 @@ func (s *Server) decide(c *conn, args []string) (act Action, ok bool) {
 	return s.hook(cmd), true
 }
 
-// Log returns the commands that came over connections so far, in order. Muted ones are not among them, intercepted ones
-// are.
+// Log returns the commands received over connections so far, in order, including intercepted commands, without muted commands.
 func (s *Server) Log() []Cmd {
 	s.mu.Lock()
 	defer s.mu.Unlock()

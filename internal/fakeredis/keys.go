@@ -181,7 +181,7 @@ func rename(x *call, onlyNew bool) any {
 	return ok
 }
 
-// live lists the keys that have not expired, sorted.
+// live lists the living keys, sorted.
 func (x *call) live() []string {
 	var list []string
 	for _, key := range slices.Sorted(maps.Keys(x.db.keys)) {
@@ -202,8 +202,8 @@ func keys(x *call) any {
 	return matching
 }
 
-// scan gives the keys in their order. A cursor stands for the last key that was given, so that keys which come and go
-// between two calls make it neither skip nor repeat others.
+// scan gives the keys in their order. A cursor stands for the last key given, so that new and deleted keys make the scan
+// neither skip nor repeat a key.
 func scan(x *call) any {
 	cursor, err := strconv.ParseUint(x.args[1], 10, 64)
 	if err != nil {
@@ -344,7 +344,7 @@ func match(pattern, s string) bool {
 	return s == ""
 }
 
-// matchClass reports whether b is in the class that ends at the first ], and returns the pattern behind it.
+// matchClass reports whether b is in the class up to the first ], and returns the rest of the pattern.
 func matchClass(class string, b byte) (bool, string) {
 	negated := strings.HasPrefix(class, "^")
 	if negated {

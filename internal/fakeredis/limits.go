@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Jump moves the server's clock by d, as a step of the machine's clock does: TIME says another time, and keys lose as much of their
-// lives, or gain it.
+// Jump moves the server's clock by d, like a step of the machine's clock: TIME jumps, and keys lose or gain as much of their
+// lives.
 func (s *Server) Jump(d time.Duration) {
 	s.ahead.Add(int64(d))
 	s.set(func() {
@@ -21,21 +21,21 @@ func (s *Server) Jump(d time.Duration) {
 	})
 }
 
-// Full makes the server refuse commands that may need memory, as one does that has reached maxmemory and evicts nothing. A script
-// is refused before its first write, and not behind it.
+// Full makes the server refuse commands that may need memory, like a server at maxmemory without eviction. A script is refused
+// before its first write, and not afterwards.
 func (s *Server) Full(on bool) { s.set(func() { s.full = on }) }
 
-// Deny takes the right to run these commands from the users of all connections, and gives back what an earlier call has taken.
-// Names are in lower case.
+// Deny takes the right to run some commands from the users of all connections, and restores the rights taken by an earlier
+// call. Names are in lower case.
 func (s *Server) Deny(commands ...string) { s.set(func() { s.denied = commands }) }
 
 const errOOM = Err("OOM command not allowed when used memory > 'maxmemory'.")
 
-// needsMemory are the commands that a full server refuses.
+// needsMemory are the commands refused by a full server.
 var needsMemory = strings.Fields(`append blmove decr decrby getset hincrby hset hsetnx incr incrby linsert lmove lpush lpushx lset mset
 	msetnx psetex rpush rpushx sadd set setex setnx setrange zadd zincrby`)
 
-// limited is what the limits of the server say of a command, "" if nothing. wrote: the script it is in has written.
+// limited is the refusal of a command by the limits of the server, "" for none. wrote: the script of the command has written.
 func (s *Server) limited(cmd *command, inside, wrote bool) Err {
 	switch {
 	case slices.Contains(s.denied, cmd.name) && inside:

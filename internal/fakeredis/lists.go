@@ -53,7 +53,7 @@ func (l *list) pop(at side) string {
 	return item
 }
 
-// list returns the list of a key, a new one if there is none.
+// list returns the list of a key, or a new list.
 func (x *call) list(key string) (*list, any) {
 	l, bad := find[*list](x, key)
 	if l == nil && bad == nil {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// half is one direction of a connection: bytes written at one end arrive at the other after the latency. Nothing in it
-// blocks but a sync.Cond, so that a goroutine waiting here counts as durably blocked in a synctest bubble.
+// half is a direction of a connection: bytes written at an end arrive at the opposite end after the latency. Nothing here
+// blocks except a sync.Cond, so that a waiting goroutine counts as durably blocked in a synctest bubble.
 type half struct {
 	latency func() time.Duration
 	max     int           // bytes written and not yet read; 0: no bound
@@ -22,7 +22,7 @@ type half struct {
 	pause    time.Duration // held back before the next chunk
 	last     time.Time     // departure of the last chunk
 	closed   bool          // by the writer: end of file behind the chunks
-	eof      time.Time     // arrival of that end of file
+	eof      time.Time     // arrival of the end of file
 	dropped  bool          // by the reader: nothing more is taken
 	reset    bool
 	readBy   time.Time
@@ -31,7 +31,7 @@ type half struct {
 	sendWake *time.Timer
 }
 
-// chunk is a piece of the stream. sent is when it leaves the writer, due when the reader gets it.
+// chunk is a piece of the stream. sent is the time of leaving the writer, due the time of reaching the reader.
 type chunk struct {
 	data      []byte
 	sent, due time.Time
@@ -78,7 +78,7 @@ func (h *half) nextLocked() time.Time {
 	return time.Time{}
 }
 
-// takeLocked never joins two chunks: what was written in pieces is read in pieces.
+// takeLocked never joins two chunks: pieces stay pieces.
 func (h *half) takeLocked(p []byte) int {
 	n := copy(p, h.chunks[0].data)
 	h.chunks[0].data = h.chunks[0].data[n:]
@@ -115,7 +115,7 @@ func (h *half) write(p []byte) (int, error) {
 	}
 }
 
-// putLocked takes as much of p as there is room for.
+// putLocked takes as much of p as the room allows.
 func (h *half) putLocked(p []byte, now time.Time) int {
 	n := len(p)
 	if h.max > 0 {
@@ -150,14 +150,14 @@ func (h *half) arrivalLocked(sent time.Time) time.Time {
 	return due
 }
 
-// delay holds back what is written next, and all behind it, for d.
+// delay holds back the next write, and everything later, for d.
 func (h *half) delay(d time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.pause += d
 }
 
-// closeWrite ends the stream behind what has left the writer; what was still held back is lost.
+// closeWrite ends the stream after the bytes sent; bytes still held back are lost.
 func (h *half) closeWrite() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -173,7 +173,7 @@ func (h *half) closeWrite() {
 	h.endLocked()
 }
 
-// closeRead drops what has not been read; the writer's next write fails.
+// closeRead drops unread bytes; the writer's next write fails.
 func (h *half) closeRead() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -245,7 +245,7 @@ func (h *half) wake() {
 	h.changed.Broadcast()
 }
 
-// memConn is one end of a connection in memory.
+// memConn is an end of a connection in memory.
 type memConn struct {
 	in, out       *half
 	local, remote memAddr

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// Network carries what servers say to each other: replication, and the questions of sentinels. Clients do not use it. Between two
-// nodes everything arrives in order; behind a block, or at a server that stands still, it arrives when that is over.
+// Network carries the messages between servers: replication, and the questions of sentinels. Clients do not use a Network.
+// Between two nodes all messages arrive in order; a blocked message, or a message to a paused server, arrives afterwards.
 type Network struct {
-	delay func(from, to string) time.Duration // constant, as what follows
+	delay func(from, to string) time.Duration // constant, like the following
 
 	mu      sync.Mutex // guards the following; taken with a server's mu held
 	nodes   map[string]*Server
@@ -20,10 +20,10 @@ type Network struct {
 	resting bool
 }
 
-// direction is the way from one address to another.
+// direction is the way from an address to an address.
 type direction struct{ from, to string }
 
-// path is what is under way in one direction.
+// path is the messages under way in a direction.
 type path struct {
 	network *Network
 	to      *Server
@@ -38,12 +38,12 @@ type letter struct {
 	arrive func()
 }
 
-// NewNetwork returns a Network. delay says how long something takes; it must not block.
+// NewNetwork returns a Network. delay returns the time of a message; it must not block.
 func NewNetwork(delay func(from, to string) time.Duration) *Network {
 	return &Network{delay: delay, nodes: map[string]*Server{}, paths: map[direction]*path{}, blocked: map[direction]bool{}}
 }
 
-// Join makes a server reachable for the others at addr, host:port. It has to happen before the server is used.
+// Join makes a server reachable at addr, host:port. Call Join before the first use of the server.
 func (n *Network) Join(addr string, s *Server) {
 	n.mu.Lock()
 	n.nodes[addr] = s
@@ -61,7 +61,7 @@ func (n *Network) Join(addr string, s *Server) {
 	s.beatLocked()
 }
 
-// Block holds back all that goes from one address to another, or lets it go.
+// Block holds back all messages from an address to an address, or lets the messages go.
 func (n *Network) Block(from, to string, on bool) {
 	n.mu.Lock()
 	n.blocked[direction{from, to}] = on
@@ -71,7 +71,7 @@ func (n *Network) Block(from, to string, on bool) {
 	}
 }
 
-// flush delivers what may be delivered.
+// flush delivers the due messages.
 func (n *Network) flush() {
 	n.mu.Lock()
 	var all []*path
@@ -87,13 +87,13 @@ func (n *Network) flush() {
 	}
 }
 
-// send has arrive called at the server at addr, with its mu held, after the delay and extra. It is lost if the server is not there or
-// does not run.
+// send calls arrive at the server at addr, with its mu held, after the delay and extra. The message is lost if the server is
+// missing or does not run.
 func (s *Server) send(addr string, extra time.Duration, arrive func(to *Server)) {
 	s.post(addr, extra, arrive, nil)
 }
 
-// sendOr is send that has refused called here, with mu held, if the server there does not run.
+// sendOr is send; it calls refused here, with mu held, if the server at addr does not run.
 func (s *Server) sendOr(addr string, arrive func(to *Server), refused func()) {
 	from := s.addr
 	s.post(addr, 0, arrive, func(to *Server) {
@@ -133,7 +133,7 @@ func (s *Server) post(addr string, extra time.Duration, arrive, missed func(to *
 	time.AfterFunc(time.Until(due), p.deliver)
 }
 
-// deliver delivers what has arrived.
+// deliver delivers the arrived messages.
 func (p *path) deliver() {
 	p.order.Lock()
 	defer p.order.Unlock()
@@ -211,7 +211,7 @@ func (s *Server) Kill() {
 	s.Stall(false)
 }
 
-// Revive starts the server's process again, with what it had on its disk or with nothing. It follows the master that it followed.
+// Revive starts the server's process again, with the data on its disk or empty. The server follows its former master.
 func (s *Server) Revive(keep bool) {
 	s.restart(keep)
 	s.set(func() {

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// notifications are the classes of events that the server publishes about keys, by their letters: notify-keyspace-events. The
-// fake has no events of lists and sets.
+// notifications are the classes of key events published by the server, by their letters: notify-keyspace-events. The fake has
+// no events of lists and sets.
 type notifications string
 
 const (
-	allClasses = "g$lshzxetd" // A stands for them
+	allClasses = "g$lshzxetd" // A stands for all of these
 	allLetters = allClasses + "KEmn"
 )
 
@@ -29,7 +29,7 @@ func parseNotifications(letters string) (notifications, bool) {
 
 func (n notifications) has(letter byte) bool { return strings.IndexByte(string(n), letter) >= 0 }
 
-// String writes the letters as Redis 7.0 does, which leaves n out beside A.
+// String writes the letters as Redis 7.0 does, without n beside A.
 func (n notifications) String() string {
 	letters := allClasses + "n"
 	if !slices.ContainsFunc([]byte(allClasses), func(class byte) bool { return !n.has(class) }) {
@@ -99,7 +99,7 @@ func (x *call) event() (name string, class byte) {
 	return "", 0
 }
 
-// do runs the command, and publishes what has become of the keys that it has touched.
+// do runs the command, and publishes the events of the touched keys.
 func (x *call) do() any {
 	reply := x.cmd.run(x)
 	if x.s.notify == "" || len(x.touched) == 0 {
@@ -161,7 +161,7 @@ func (s *Server) tellLocked(d *db, class byte, event, key string) {
 	}
 }
 
-// expireLocked deletes the keys that have expired if somebody is told of it, and comes again when the next key expires.
+// expireLocked deletes the expired keys if anybody listens to expirations, and runs again at the next expiry.
 func (s *Server) expireLocked() {
 	if s.expiry != nil {
 		s.expiry.Stop()

@@ -24,10 +24,10 @@ func pubsubCommands() []command {
 	}
 }
 
-// subscriptions is what the confirmations count: channels and patterns, but not shard channels.
+// subscriptions is the count in confirmations: channels and patterns, but not shard channels.
 func (c *conn) subscriptions() int { return len(c.channels) + len(c.patterns) }
 
-// count is the number in a confirmation about own, which is one of c's lists.
+// count is the number in a confirmation about own, a list of c.
 func (c *conn) count(own *[]string) int {
 	if own == &c.shards {
 		return len(c.shards)
@@ -83,14 +83,14 @@ func (c *conn) unsubscribeAll() {
 	}
 }
 
-// Message is what was published once, whether or not somebody got it.
+// Message is a published message, received or not.
 type Message struct {
 	Channel, Payload string
 	Shard            bool // by SPUBLISH
 	Receivers        int
 }
 
-// Messages returns what was published so far, by commands and by scripts, in order.
+// Messages returns the messages published so far, by commands and by scripts, in order.
 func (s *Server) Messages() []Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,7 +103,7 @@ func (s *Server) publish(channel, payload string) any {
 	return n
 }
 
-// publishHere sends a message to the clients of this server, and keeps no note of it.
+// publishHere sends a message to the clients of this server, without a record.
 func (s *Server) publishHere(channel, payload string) int {
 	n := s.deliver(s.channels[channel], "message", channel, payload)
 	for _, pattern := range slices.Sorted(maps.Keys(s.patterns)) {
@@ -114,7 +114,7 @@ func (s *Server) publishHere(channel, payload string) int {
 	return n
 }
 
-// publishAll is publish at all nodes of a cluster, which hear of it in their own time.
+// publishAll is publish at all nodes of a cluster, after the delays of the network.
 func (s *Server) publishAll(channel, payload string) any {
 	if s.cluster != nil {
 		s.cluster.all(func(to *cluster) { to.s.publish(channel, payload) })
@@ -170,7 +170,8 @@ func (s *Server) Subscribers(channel string) int {
 	return len(s.channels[channel]) + len(s.shards[channel])
 }
 
-// Unsubscribe takes the shard channel from its subscribers and tells them, as a cluster node does that gives a slot away.
+// Unsubscribe ends the subscriptions to the shard channel and tells the subscribers, as a cluster node does on giving a slot
+// away.
 func (s *Server) Unsubscribe(shardChannel string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,25 +15,25 @@ const (
 	backlogLength  = 10000 // effects
 )
 
-// replication is a server's part in a Network as a master or a replica. What is replicated is not commands but effects: the values of
-// the keys that a command or a script has changed, and what it has published. An offset counts effects, and a few more.
+// replication is a server's part in a Network as a master or a replica. Effects are replicated, not commands: the values of the
+// keys changed by a command or a script, and the published messages. An offset counts effects, and a few more.
 type replication struct {
-	id      string // of the history that the data are from
-	before  string // the history that this one has begun as
-	until   int64  // the offset up to which it has
+	id      string // of the history of the data
+	before  string // the history begun as a master
+	until   int64  // the offset up to which the data contains history
 	offset  int64
-	backlog []effect // the last of this history
+	backlog []effect // the last effects of this history
 	feeds   []*feed  // to replicas
 	pings   time.Time
 
 	master   string // the address of the master; "" for a master
-	source   *feed  // the connection to it; nil: none, or it has not answered
+	source   *feed  // the connection to the master; nil: none, or without an answer
 	state    string // of the source: "connect", "sync", "connected"
 	asked    time.Time
 	said     time.Time // the last acknowledgement
 	heard    time.Time // the last of the master
-	synced   bool      // it has had all the data of this master, or of the one before
-	downFrom time.Time // since when there is no master that answers
+	synced   bool      // the replica has had all the data of this master, or of the master before
+	downFrom time.Time // the begin of the time without an answering master
 }
 
 // feed is a connection between a replica and its master. Its fields are the master's.
@@ -44,14 +44,14 @@ type feed struct {
 	heard           time.Time
 }
 
-// effect is what a command or a script has done.
+// effect is the effect of a command or a script.
 type effect struct {
 	offset   int64 // behind it
 	changes  []change
 	messages []Message
 }
 
-// change is the new value of a key; nil if it has gone. It is shared by all who have it.
+// change is the new value of a key; nil for a deleted key. All servers share the value.
 type change struct {
 	db    int
 	key   string
@@ -63,7 +63,7 @@ func (r *replication) begin() {
 	*r = replication{id: newRunID(), offset: 1, master: r.master, state: "connect", downFrom: time.Now()}
 }
 
-// clone is a copy that has nothing in common with e.
+// clone is a copy with no memory in common with e.
 func (e *entry) clone() *entry {
 	if e == nil {
 		return nil
@@ -82,7 +82,7 @@ func (e *entry) clone() *entry {
 	return c
 }
 
-// propagateLocked sends the effects of what has just run to the replicas.
+// propagateLocked sends the effects of the last command to the replicas.
 func (s *Server) propagateLocked() {
 	if s.network == nil {
 		return
@@ -107,7 +107,7 @@ func (s *Server) propagateLocked() {
 	s.feedLocked(e)
 }
 
-// feedLocked keeps an effect, and sends it to the replicas.
+// feedLocked keeps an effect, and sends the effect to the replicas.
 func (s *Server) feedLocked(e effect) {
 	r := &s.repl
 	r.backlog = append(r.backlog, e)
@@ -115,13 +115,13 @@ func (s *Server) feedLocked(e effect) {
 		r.backlog = slices.Clone(r.backlog[len(r.backlog)/2:])
 	}
 	for _, f := range r.feeds {
-		if f.state != "wait_bgsave" { // which gets it with all the others
+		if f.state != "wait_bgsave" { // the replica gets the effect with the whole data
 			s.send(f.replica, 0, func(to *Server) { to.takeLocked(f, e) })
 		}
 	}
 }
 
-// takeLocked does at a replica what has been done at its master.
+// takeLocked applies the master's effect at a replica.
 func (s *Server) takeLocked(f *feed, e effect) {
 	if !s.followsLocked(f) {
 		return
@@ -142,12 +142,12 @@ func (s *Server) takeLocked(f *feed, e effect) {
 			s.publish(m.Channel, m.Payload)
 		}
 	}
-	s.propagateLocked() // forgets what has been changed here: what replicas of this replica get is the master's effect
+	s.propagateLocked() // forgets local changes: replicas of this replica get the master's effect
 	s.repl.offset = e.offset
 	s.feedLocked(e)
 }
 
-// followsLocked reports whether f is the connection to the master. The other end of another one is told.
+// followsLocked reports whether f is the connection to the master. The peer of a stale connection is told.
 func (s *Server) followsLocked(f *feed) bool {
 	if s.repl.source == f {
 		s.repl.heard = time.Now()
@@ -170,7 +170,7 @@ func (s *Server) cutLocked() {
 	s.repl.feeds = nil
 }
 
-// orphanLocked takes note that the connection to the master has ended.
+// orphanLocked notes the end of the connection to the master.
 func (s *Server) orphanLocked(f *feed) {
 	if r := &s.repl; r.source == f {
 		if r.state == "connected" {
@@ -192,7 +192,7 @@ func (s *Server) leaveLocked() {
 	}
 }
 
-// ReplicaOf makes the server a replica of the one at addr in its Network, or a master if addr is "".
+// ReplicaOf makes the server a replica of the server at addr in its Network, or a master if addr is "".
 func (s *Server) ReplicaOf(addr string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -228,7 +228,7 @@ func (s *Server) reconfigureLocked(addr string) {
 	}
 }
 
-// replicateLocked does what is to be done from time to time.
+// replicateLocked does the periodic work.
 func (s *Server) replicateLocked() {
 	r, now := &s.repl, time.Now()
 	for _, f := range slices.Clone(r.feeds) {
@@ -257,7 +257,7 @@ func (s *Server) replicateLocked() {
 	}
 }
 
-// askLocked has the replica ask its master for what it has not got.
+// askLocked makes the replica ask its master for missing effects.
 func (s *Server) askLocked() {
 	r := &s.repl
 	f := &feed{master: r.master, replica: s.addr}
@@ -266,7 +266,7 @@ func (s *Server) askLocked() {
 	s.send(r.master, 0, func(to *Server) { to.serveReplicaLocked(f, id, offset) })
 }
 
-// serveReplicaLocked answers a replica that has the history id up to offset: it gets the rest, or everything.
+// serveReplicaLocked answers a replica with the history id up to offset: the replica gets the rest, or everything.
 func (s *Server) serveReplicaLocked(f *feed, id string, offset int64) {
 	r := &s.repl
 	if r.master != "" && r.state != "connected" { // NOMASTERLINK
@@ -318,7 +318,7 @@ func (s *Server) snapshot(f *feed) {
 	s.send(f.replica, s.network.delay("", f.replica), func(to *Server) { to.loadLocked(f, all, id, offset) })
 }
 
-// continueLocked goes on with the history that the replica has.
+// continueLocked goes on with the replica's history.
 func (s *Server) continueLocked(f *feed, id string) {
 	if !s.followsLocked(f) {
 		return
@@ -331,7 +331,7 @@ func (s *Server) continueLocked(f *feed, id string) {
 	s.linkedLocked(f)
 }
 
-// loadLocked drops all that the replica has, and takes what the master has.
+// loadLocked replaces the data of the replica by the data of the master.
 func (s *Server) loadLocked(f *feed, all []change, id string, offset int64) {
 	if !s.followsLocked(f) {
 		return
@@ -383,7 +383,7 @@ func (s *Server) demandLocked() {
 	}
 }
 
-// acksLocked is how many replicas have acknowledged that offset.
+// acksLocked is the number of replicas with an acknowledged offset of at least offset.
 func (s *Server) acksLocked(offset int64) int {
 	if s.network == nil {
 		return s.replicas
@@ -399,13 +399,13 @@ func (s *Server) acksLocked(offset int64) int {
 
 // Replication is how a server of a Network stands.
 type Replication struct {
-	Master  string // the address of its master; "" for a master
-	Linked  bool   // a replica: the master feeds it
+	Master  string // the address of the master; "" for a master
+	Linked  bool   // a replica: fed by the master
 	Offset  int64
-	Online  []string // a master: the replicas that it feeds
-	Syncing []string // and those that get everything
+	Online  []string // a master: the replicas fed
+	Syncing []string // replicas receiving everything
 	Down    bool     // killed, and not revived
-	Running bool     // neither that nor stalled
+	Running bool     // neither loading nor stalled
 }
 
 // Replication returns how the server stands.

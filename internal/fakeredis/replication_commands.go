@@ -41,7 +41,7 @@ func replicaOf(x *call) any {
 	return ok
 }
 
-// unblockLocked ends the commands that wait, and their connections.
+// unblockLocked ends the waiting commands, and their connections.
 func (s *Server) unblockLocked() {
 	for _, w := range s.waiters {
 		w.reply = errUnblocked
@@ -76,7 +76,7 @@ func waitReplicas(x *call) any {
 	return x.orBlock(&block{try: try, late: last(), last: last, wait: time.Duration(ms) * time.Millisecond})
 }
 
-// mode is what HELLO and INFO call the server.
+// mode is the server's mode in HELLO and INFO.
 func (s *Server) mode() string {
 	switch {
 	case s.sentinel != nil:
@@ -94,7 +94,7 @@ func (s *Server) role() string {
 	return "master"
 }
 
-// linkState is what ROLE says of the connection to the master.
+// linkState is the state of the connection to the master in ROLE.
 func (s *Server) linkState() string {
 	if s.repl.state == "connect" && s.repl.source != nil {
 		return "connecting"

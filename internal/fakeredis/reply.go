@@ -10,20 +10,20 @@ import (
 // Status is a simple string reply, such as OK.
 type Status string
 
-// Err is an error reply: its whole text, the prefix included.
+// Err is an error reply: its whole text, including the prefix.
 type Err string
 
 // Error returns the text of the reply.
 func (e Err) Error() string { return string(e) }
 
-// Kinds of reply that only the built-in commands make. They look different in RESP2 and RESP3, and to a script.
+// Kinds of reply made only by built-in commands. The kinds look different in RESP2 and RESP3, and to a script.
 type (
 	pairs     []any    // keys and values in turn: a map in RESP3
 	members   []any    // a set in RESP3
 	push      []any    // out of band in RESP3
 	nullArray struct{} // *-1 in RESP2
 	verbatim  string   // text in RESP3
-	several   []any    // replies one after another, to one command
+	several   []any    // replies in turn, to a single command
 	nothing   struct{} // no reply at all
 )
 
@@ -43,7 +43,7 @@ func errArity(name string) Err {
 	return Err("ERR wrong number of arguments for '" + name + "' command")
 }
 
-// appendReply encodes v for a connection that speaks the protocol proto, 2 or 3.
+// appendReply encodes v for a connection with the protocol proto, 2 or 3.
 func appendReply(dst []byte, v any, proto int) []byte {
 	switch v := v.(type) {
 	case nil:
@@ -124,7 +124,7 @@ func appendLine(dst []byte, kind byte, s string) []byte {
 	return append(append(append(dst, kind), oneLine.Replace(s)...), "\r\n"...)
 }
 
-// formatFloat prints as C's %.17g, which is how Redis 7.0 prints a score.
+// formatFloat prints as C's %.17g, the form of a score in Redis 7.0.
 func formatFloat(f float64) string {
 	switch {
 	case math.IsInf(f, 1):
@@ -135,7 +135,7 @@ func formatFloat(f float64) string {
 	return strconv.FormatFloat(f, 'g', 17, 64)
 }
 
-// parseInt takes what Redis takes: the shortest decimal form and nothing else.
+// parseInt takes only the shortest decimal form, as Redis does.
 func parseInt(s string) (int64, bool) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	return n, err == nil && strconv.FormatInt(n, 10) == s

@@ -13,12 +13,12 @@ const (
 	maxLine = 64 << 10
 )
 
-// protocolError is what the server says about bytes that are no request, before it closes the connection.
+// protocolError is the server's reply to bytes that are no request, before the close of the connection.
 type protocolError string
 
 func (e protocolError) Error() string { return string(e) }
 
-// readRequest reads one command: an array of bulk strings, or a line of words. An empty one has no arguments.
+// readRequest reads a command: an array of bulk strings, or a line of words. An empty command has no arguments.
 func readRequest(r *bufio.Reader) ([]string, error) {
 	line, err := readLine(r)
 	if err != nil {

@@ -22,17 +22,17 @@ func scriptCommands() []command {
 	}
 }
 
-// script is a script that the server knows: loaded, and not flushed since.
+// script is a script known to the server: loaded, and not flushed since.
 type script struct {
 	digest string
 	run    func(*Call) any
 }
 
-// Script registers what the script with this source does. It becomes known to EVALSHA by EVAL or SCRIPT LOAD, until
-// SCRIPT FLUSH or [Server.Restart]; the registration stays. The result of run is the script's reply: int, int64, string
-// (a bulk string), bool (1 or null, as in Lua), nil, []any, []string, Status or Err.
+// Script registers the effect of the script with a source. EVALSHA knows the script after EVAL or SCRIPT LOAD, until SCRIPT
+// FLUSH or [Server.Restart]; the registration stays. The result of run is the script's reply: int, int64, string (a bulk
+// string), bool (1 or null, as in Lua), nil, []any, []string, Status or Err.
 //
-// run is one atomic step among the commands of all connections. It must not call the Server, only its Call.
+// run is an atomic step among the commands of all connections. It must call only its Call, not the Server.
 func (s *Server) Script(source string, run func(*Call) any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,16 +45,16 @@ func Digest(source string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Call is one run of a script.
+// Call is a run of a script.
 type Call struct {
 	Keys, Args []string
-	Touch      func(tries bool, args []string) // told of each command before it runs, and whether by TryDo; nil: nobody
+	Touch      func(tries bool, args []string) // called before each command, with the use of TryDo; nil: never
 
 	x        *call
 	digest   string
 	readOnly bool
 	wrote    bool
-	slot     int // 1 + that of the keys, in a cluster; 0: none so far
+	slot     int // 1 + the slot of the keys, in a cluster; 0: none so far
 }
 
 // abort ends a script from inside Do.
@@ -100,7 +100,7 @@ func (c *Call) run(tries bool, args []string) any {
 	return plain(inner.do())
 }
 
-// Int is Do for a command that answers an integer, or a string that is one; anything else is 0.
+// Int is Do for a command with an integer reply, or a string of an integer; anything else is 0.
 func (c *Call) Int(args ...string) int64 {
 	switch v := c.Do(args...).(type) {
 	case int64:
@@ -115,7 +115,7 @@ func (c *Call) Int(args ...string) int64 {
 // Publish publishes on a channel and returns how many connections got the message.
 func (c *Call) Publish(channel, payload string) int64 { return c.Int("publish", channel, payload) }
 
-// plain turns a reply into what RESP2, and so a script, sees of it.
+// plain turns a reply into its form in RESP2, and so for a script.
 func plain(reply any) any {
 	list := func(in []any) any {
 		out := make([]any, len(in))
@@ -209,8 +209,8 @@ func numKeys(x *call) (int, any) {
 	return int(n), nil
 }
 
-// Interpret has compile turn the source of a script that is not registered into what it does; an error is what the server says
-// of a script that does not compile. The functions are subject to what [Server.Script] says of run.
+// Interpret makes compile turn the source of an unregistered script into its effect; an error is the server's reply to a script
+// that does not compile. The functions follow the rules for run of [Server.Script].
 func (s *Server) Interpret(compile func(source string) (func(*Call) any, error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

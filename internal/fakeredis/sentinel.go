@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// Watch is what sentinels are told in their configuration.
+// Watch is the configuration of sentinels.
 type Watch struct {
 	Name      string        // of the master
-	Master    string        // its address in the beginning
+	Master    string        // the master's first address
 	Servers   []string      // the addresses of the master and its replicas
 	Sentinels []string      // the addresses of all sentinels
-	Quorum    int           // how many of them have to find the master down
-	DownAfter time.Duration // a server that is silent for so long is down
+	Quorum    int           // the number of sentinels that must find the master down
+	DownAfter time.Duration // the silence after which a server is down
 	Failover  time.Duration // how long a part of a failover may take
-	// Chance returns a time below most. Sentinels differ by it in when they act, or all of them would be candidates at once. It
-	// must not block.
+	// Chance returns a time below most. Sentinels differ by Chance in the time of acting, or all would be candidates at once.
+	// It must not block.
 	Chance func(most time.Duration) time.Duration
 }
 
@@ -34,7 +34,7 @@ const (
 	silentCandidate = 5 * time.Second
 )
 
-// NewSentinel returns a Server that is a sentinel. It begins to watch when it joins a Network, in which all others are already.
+// NewSentinel returns a Server for a sentinel. It begins to watch on joining a Network, after all further servers.
 func NewSentinel(w Watch) *Server {
 	s := New()
 	t := &sentinel{s: s, watch: w, master: w.Master, servers: map[string]*instance{}, others: map[string]*fellow{}}
@@ -48,29 +48,29 @@ func NewSentinel(w Watch) *Server {
 	return s
 }
 
-// sentinel is what a sentinel knows and is about to do, guarded by the mu of its Server. It behaves as Redis' own: each has its own
-// view, asks each server by itself, and hears of the other sentinels' configuration by way of the servers.
+// sentinel is the knowledge and the plans of a sentinel, guarded by the mu of its Server. It behaves as Redis does: each
+// sentinel has its own view, asks each server itself, and learns the configuration of its peers by way of the servers.
 type sentinel struct {
 	s       *Server
 	watch   Watch
 	master  string
 	epoch   int64 // the largest known
-	config  int64 // the epoch of the failover that has made the master what it is
+	config  int64 // the epoch of the failover to the present master
 	servers map[string]*instance
-	others  map[string]*fellow // all sentinels but this one
+	others  map[string]*fellow // all sentinels except this sentinel
 	last    time.Time          // the last beat
-	tilt    time.Time          // until then it trusts nothing it has seen: it has not run for a while
+	tilt    time.Time          // until then the sentinel trusts nothing seen: it has not run for a while
 	hello   time.Time
 	ask     time.Time
 
-	voted    int64  // the epoch of its last vote
+	voted    int64  // the epoch of the sentinel's last vote
 	votedFor string // a sentinel's address
 
 	stage     stage
 	stageAt   time.Time
-	begun     time.Time // the last failover of this sentinel or of one that it has voted for
-	campaign  int64     // the epoch of its own failover
-	candidate string    // the replica that is to be the master
+	begun     time.Time // the last failover of this sentinel or of a candidate with its vote
+	campaign  int64     // the epoch of the sentinel's own failover
+	candidate string    // the chosen replica
 }
 
 // stage is how far a failover is.
@@ -83,10 +83,10 @@ const (
 	reconfigure
 )
 
-// instance is a server, as a sentinel knows it.
+// instance is a server, as known to a sentinel.
 type instance struct {
 	addr      string
-	pinged    time.Time // the first ping that is not answered; zero: all are
+	pinged    time.Time // the first ping without an answer; zero: all are answered
 	ping      time.Time // the last
 	pong      time.Time
 	cut       bool // the connection is refused
@@ -95,9 +95,9 @@ type instance struct {
 	info      report
 	infoAt    time.Time // zero: none yet
 	infoAsked time.Time
-	roleSince time.Time // for how long it says what it is
-	following time.Time // and whom it follows
-	told      bool      // to follow the new master, in this failover
+	roleSince time.Time // begin of the role reported
+	following time.Time // begin of the master reported
+	told      bool      // told to follow the new master, in this failover
 }
 
 // fellow is another sentinel.
@@ -106,10 +106,10 @@ type fellow struct {
 	masterDown bool
 	answered   time.Time
 	leader     string
-	leaderAt   int64 // the epoch of that vote
+	leaderAt   int64 // the epoch of the vote
 }
 
-// report is what a sentinel reads in INFO.
+// report is a sentinel's extract of INFO.
 type report struct {
 	role, runID, master string
 	linked              bool
@@ -122,7 +122,7 @@ func newInstance(addr string) *instance {
 	return &instance{addr: addr, pong: now, roleSince: now, following: now}
 }
 
-// beat does what is due.
+// beat does the due work.
 func (t *sentinel) beat() {
 	now := time.Now()
 	if !t.last.IsZero() && now.Sub(t.last) > tiltAfter {
@@ -152,7 +152,7 @@ func (t *sentinel) beat() {
 	t.goOn()
 }
 
-// check sends a ping when it is time to. One that is not answered is repeated over a new connection.
+// check sends a due ping. An unanswered ping is repeated over a new connection.
 func (t *sentinel) check(i *instance) {
 	now := time.Now()
 	if now.Sub(i.ping) < min(sentinelPing, t.watch.DownAfter) || !i.pinged.IsZero() && now.Sub(i.ping) < t.watch.DownAfter/2 {
@@ -173,7 +173,7 @@ func (t *sentinel) questionAll() {
 	}
 }
 
-// question pings a server and reads its INFO, when it is time to.
+// question pings a server and reads its INFO, when due.
 func (t *sentinel) question(i *instance) {
 	t.check(i)
 	now, period := time.Now(), sentinelInfo
@@ -234,7 +234,7 @@ func (t *sentinel) objectivelyDown() bool {
 	return n >= t.watch.Quorum
 }
 
-// askOthers asks the other sentinels whether the master is down, and for their votes in a failover.
+// askOthers asks the sentinels whether the master is down, and for their votes in a failover.
 func (t *sentinel) askOthers(now bool) {
 	if !t.servers[t.master].down && t.stage != waitStart || !now && time.Since(t.ask) < sentinelAsk {
 		return
@@ -258,7 +258,7 @@ func (t *sentinel) askOthers(now bool) {
 	}
 }
 
-// answer is what another sentinel is told: whether the master is down, and whom this one has voted for.
+// answer is the answer to a sentinel: whether the master is down, and this sentinel's vote.
 func (t *sentinel) answer(master string, epoch int64, candidate string) (down bool, leader string, at int64) {
 	down = master == t.master && t.servers[master].down && !time.Now().Before(t.tilt)
 	if candidate != "" {
@@ -277,7 +277,7 @@ func (t *sentinel) vote(epoch int64, candidate string) {
 	}
 }
 
-// announce tells the other sentinels by way of all servers who the master is.
+// announce tells all sentinels the master, by way of all servers.
 func (t *sentinel) announce() {
 	t.hello = time.Now()
 	master, config, epoch, others := t.current(), t.config, t.epoch, sortedKeys(t.others)
@@ -290,7 +290,8 @@ func (t *sentinel) announce() {
 	}
 }
 
-// hear takes in what another sentinel announces. Unlike with Redis it ends a failover under way, which could give one epoch two masters.
+// hear takes in a sentinel's announcement. Unlike Redis, hear ends a failover under way, which could give the same epoch two
+// masters.
 func (t *sentinel) hear(master string, config, epoch int64) {
 	t.epoch = max(t.epoch, epoch)
 	if config > t.config {
@@ -301,7 +302,7 @@ func (t *sentinel) hear(master string, config, epoch int64) {
 	}
 }
 
-// current is the master that clients are told: during a failover the promoted replica as soon as it is one.
+// current is the master told to clients: during a failover the promoted replica as soon as its role is master.
 func (t *sentinel) current() string {
 	if t.stage == reconfigure {
 		return t.candidate
@@ -322,14 +323,14 @@ func (t *sentinel) become(master string) {
 	t.publish("+switch-master", t.watch.Name+" "+spaced(from)+" "+spaced(master))
 }
 
-// begin begins a failover: this sentinel is a candidate for leading it.
+// begin begins a failover: this sentinel is a candidate for leading the failover.
 func (t *sentinel) begin() {
 	t.epoch++
 	t.campaign = t.epoch
 	t.begun = time.Now().Add(t.watch.Chance(sentinelDesync))
 	t.enter(waitStart)
 	t.askOthers(true)
-	t.questionAll() // for what the choice of a replica depends on
+	t.questionAll() // for the choice of a replica
 }
 
 func (t *sentinel) enter(s stage) { t.stage, t.stageAt = s, time.Now() }
@@ -445,12 +446,12 @@ func (t *sentinel) read(i *instance, said report) {
 	}
 }
 
-// follow has a server follow another one.
+// follow makes a server follow a server.
 func (t *sentinel) follow(i *instance, master string) {
 	t.s.send(i.addr, 0, func(to *Server) { to.reconfigureLocked(master) })
 }
 
-// reconfigure has the other replicas follow the new master, and ends the failover when they do, or when it is late.
+// reconfigure makes the remaining replicas follow the new master, and ends the failover when all follow, or when late.
 func (t *sentinel) reconfigure(late bool) {
 	done := true
 	for _, addr := range sortedKeys(t.servers) {
@@ -472,7 +473,7 @@ func (t *sentinel) reconfigure(late bool) {
 
 func (t *sentinel) publish(channel, payload string) { t.s.publish(channel, payload) }
 
-// Configured returns the master that a sentinel names to clients, and the epoch of the failover that has made it the master.
+// Configured returns the master named by a sentinel to clients, and the epoch of the failover to the master.
 func (s *Server) Configured() (addr string, epoch int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -59,8 +59,8 @@ func masterAddr(x *call) any {
 	return []any{host, port}
 }
 
-// failover replaces the master, however it is. Unlike with Redis the other sentinels have to agree: without, two such failovers could
-// have one epoch.
+// failover replaces a master in any state. Unlike in Redis the sentinels have to agree: otherwise two such failovers could have
+// the same epoch.
 func failover(t *sentinel, _ *call) any {
 	if t.stage != noFailover {
 		return Err("INPROG Failover already in progress")
@@ -72,7 +72,7 @@ func failover(t *sentinel, _ *call) any {
 	return ok
 }
 
-// checkQuorum says whether the sentinels that this one reaches could agree on a failover.
+// checkQuorum reports whether the reachable sentinels could agree on a failover.
 func checkQuorum(t *sentinel, _ *call) any {
 	usable, all := 1, len(t.others)+1
 	for _, o := range t.others {
@@ -127,7 +127,7 @@ func (t *sentinel) replica(i *instance) pairs {
 		"replica-announced", "1")
 }
 
-// offset is that of a replica: what a master says of itself is none.
+// offset is the offset of a replica; a master's own offset does not count.
 func (i *instance) offset() int64 {
 	if i.info.role == "slave" {
 		return i.info.offset
@@ -137,7 +137,7 @@ func (i *instance) offset() int64 {
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
-// common is what a sentinel says of any other server.
+// common is a sentinel's description of any server.
 func (t *sentinel) common(i *instance, name, kind string) pairs {
 	flags := []string{kind}
 	if i.down {

@@ -1,18 +1,17 @@
 // Package fakeredis is a Redis server in memory, for tests in virtual time.
 //
-// Its connections are values of net.Conn that never touch a socket, and its clock is time.Now, so inside a
-// testing/synctest bubble a lease of thirty seconds ends without anybody waiting for it. Replies look as Redis 7.0 makes
-// them. What a real server does seldom or never, it does when told: [Server.Intercept] decides for each command whether
-// it runs, whether and when it is answered, and what becomes of the connection.
+// Its connections are values of net.Conn without a socket, and its clock is time.Now, so inside a testing/synctest bubble a
+// lease of thirty seconds ends without any wait. Replies look as in Redis 7.0. Rare behaviour of a real server happens on
+// demand: [Server.Intercept] decides for each command about its run, its answer, and the fate of the connection.
 //
 //	srv := fakeredis.New()
 //	defer srv.Close()
 //	pool, err := conn.Open(ctx, conn.Config{Dial: srv.Dial})
 //
-// There is no Lua: a script is a Go function registered for its source with [Server.Script], or made from it by an interpreter
-// that [Server.Interpret] is given.
+// The server has no Lua: a script is a Go function registered for its source with [Server.Script], or made from the source by
+// an interpreter given to [Server.Interpret].
 //
-// A Server used in a bubble is to be made there. It starts one goroutine for each connection and joins them in Close.
+// Make a Server for a bubble inside the bubble. It starts a goroutine for each connection and joins the goroutines in Close.
 package fakeredis
 
 import (
@@ -30,24 +29,24 @@ import (
 	"time"
 )
 
-// Version is what HELLO and INFO say the server's version is.
+// Version is the server's version in HELLO and INFO.
 const Version = "7.0.15"
 
 const defaultBuffer = 256 << 10
 
-// Server is a Redis server in memory. Its methods may be called from any goroutine, also from an interceptor, but for
-// [Server.Close] and [Server.Intercept], which would wait for it.
+// Server is a Redis server in memory. Any goroutine may call its methods, and so may an interceptor, except [Server.Close] and
+// [Server.Intercept], which would wait for the interceptor.
 type Server struct {
 	commands map[string]*command // constant after New
-	latency  atomic.Int64        // of one direction, in ns
+	latency  atomic.Int64        // of a single direction, in ns
 	ahead    atomic.Int64
 
 	hookMu sync.Mutex // held while hook runs
 	hook   func(Cmd) Action
 
-	wg sync.WaitGroup // one for each connection
+	wg sync.WaitGroup // a goroutine for each connection
 
-	mu          sync.Mutex // guards the following, and runs one command at a time
+	mu          sync.Mutex // guards the following, and runs a command at a time
 	tick        chan struct{}
 	closed      bool
 	refuse      bool
@@ -79,18 +78,18 @@ type Server struct {
 	scripts     map[string]*script
 	cursors     map[uint64]string
 	notify      notifications
-	expiry      *time.Timer // to tell of keys that expire; nil: never set
+	expiry      *time.Timer // for events of expired keys; nil: never set
 	runID       string
 	started     time.Time
 
 	still     atomic.Bool // stalled
-	network   *Network    // nil: the server knows no other; constant after Join, as addr
+	network   *Network    // nil: the server knows no peer; constant after Join, like addr
 	addr      string
 	down      bool // killed
 	repl      replication
-	published []Message // by what runs
+	published []Message // by the running command
 	sentinel  *sentinel // nil: the server is none; constant
-	cluster   *cluster  // nil: the server is no node of one; constant
+	cluster   *cluster  // nil: the server is no node of a cluster; constant
 }
 
 // New returns a Server with no data, no connection and no goroutine.
@@ -106,7 +105,7 @@ func New() *Server {
 	return s
 }
 
-// forgetLocked makes the server as empty as a process that has just started.
+// forgetLocked makes the server as empty as a new process.
 func (s *Server) forgetLocked() {
 	for i := range s.dbs {
 		s.dbs[i] = db{index: i, keys: map[string]*entry{}}
@@ -121,8 +120,8 @@ func (s *Server) forgetLocked() {
 	s.repl.begin()
 }
 
-// Dial connects to the server; network and addr are only repeated by the connection's addresses. It fits the Dial field
-// of conn.Config. It takes one round trip of [Server.Latency].
+// Dial connects to the server, for the Dial field of conn.Config; network and addr only appear in the connection's addresses.
+// Dial takes a round trip of [Server.Latency].
 func (s *Server) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	fail := func(err error) (net.Conn, error) {
 		return nil, &net.OpError{Op: "dial", Net: network, Addr: memAddr{network, addr}, Err: err}
@@ -191,7 +190,7 @@ func (s *Server) Close() {
 	s.wg.Wait()
 }
 
-// killLocked closes a connection as the server would; nothing that it sent before and that has not run will run.
+// killLocked closes a connection as the server would; commands sent before and not yet run never run.
 func (s *Server) killLocked(c *conn, reset bool) {
 	if c.dead {
 		return
@@ -209,7 +208,7 @@ func (s *Server) killLocked(c *conn, reset bool) {
 	s.tickLocked()
 }
 
-// tickLocked wakes those who wait in Await.
+// tickLocked wakes the callers of Await.
 func (s *Server) tickLocked() {
 	if s.tick != nil {
 		close(s.tick)
@@ -217,8 +216,8 @@ func (s *Server) tickLocked() {
 	}
 }
 
-// Await returns nil once done returns true, and the cause of ctx if that ends first. It asks at once and again whenever
-// a command was taken or a connection came or went. done is called without a lock and may use the Server.
+// Await returns nil once done returns true, and the cause of ctx if ctx ends first. It calls done at once and again whenever a
+// command was taken or a connection came or went. done is called without a lock and may use the Server.
 func (s *Server) Await(ctx context.Context, done func() bool) error {
 	for {
 		s.mu.Lock()
@@ -238,9 +237,9 @@ func (s *Server) Await(ctx context.Context, done func() bool) error {
 	}
 }
 
-// Do runs a command on database 0 as another client would, and returns its reply: int64, string, nil, []any, Status or
-// Err. It is neither logged nor intercepted. It never blocks: BLPOP answers nil when there is nothing to pop. Commands
-// that are about a connection, such as SUBSCRIBE or MULTI, are errors.
+// Do runs a command on database 0 as a further client would, and returns its reply: int64, string, nil, []any, Status or Err.
+// The command is neither logged nor intercepted, and never blocks: BLPOP of an empty list answers nil. Commands about a
+// connection, such as SUBSCRIBE or MULTI, are errors.
 func (s *Server) Do(args ...string) any {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -261,7 +260,7 @@ func (s *Server) Do(args ...string) any {
 	return reply
 }
 
-// ranLocked does what follows each command.
+// ranLocked does the work after each command.
 func (s *Server) ranLocked(c *conn) {
 	s.propagateLocked()
 	c.offset = s.repl.offset
@@ -281,7 +280,7 @@ type Conn struct {
 	Subscribed int // channels, patterns and shard channels
 }
 
-// Conns lists the connections that are open, in the order they were made.
+// Conns lists the open connections, in the order of their dials.
 func (s *Server) Conns() []Conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -292,15 +291,15 @@ func (s *Server) Conns() []Conn {
 	return list
 }
 
-// Dials returns how many times Dial was called, refused ones included.
+// Dials returns the number of calls of Dial, including refused dials.
 func (s *Server) Dials() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.dials
 }
 
-// KillConns closes the connections for which which returns true, all if it is nil, and returns how many. The client
-// still reads what was sent before, then end of file. which must not call the Server.
+// KillConns closes the connections for which which returns true, all if which is nil, and returns their number. The client
+// still reads earlier bytes, then end of file. which must not call the Server.
 func (s *Server) KillConns(which func(Conn) bool) int { return s.kill(which, false) }
 
 // ResetConns is KillConns with a TCP reset: both ends fail at once and bytes under way are lost.
@@ -319,8 +318,8 @@ func (s *Server) kill(which func(Conn) bool, reset bool) int {
 	return n
 }
 
-// Push sends raw bytes to a connection, between two replies: a push nobody asked for, a reply too many, or garbage. It
-// returns false if there is no such connection.
+// Push sends raw bytes to a connection, between two replies: an unexpected push, a reply too many, or garbage. It returns false
+// for an unknown connection.
 func (s *Server) Push(id int64, raw string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -338,12 +337,11 @@ func newRunID() string {
 	return hex.EncodeToString(id[:])
 }
 
-// Restart forgets all data and scripts and closes all connections, as a server does that died and came back empty: INFO
-// gives it another run_id and the uptime 0.
-// What the Server was told by its other methods stays.
+// Restart forgets all data and scripts and closes all connections, like a server that died and came back empty: INFO gives a
+// new run_id and the uptime 0. Settings by the Server's methods stay.
 func (s *Server) Restart() { s.restart(false) }
 
-// RestartWithData is Restart of a server that has written everything to its disk, and has read it again.
+// RestartWithData is Restart of a server with everything on its disk.
 func (s *Server) RestartWithData() { s.restart(true) }
 
 func (s *Server) restart(keep bool) {
@@ -361,7 +359,7 @@ func (s *Server) restart(keep bool) {
 	}
 }
 
-// errUnknown is what Redis says of a command that it does not know.
+// errUnknown is Redis' reply to an unknown command.
 func errUnknown(args []string) Err {
 	text := ""
 	for _, arg := range args[1:] {

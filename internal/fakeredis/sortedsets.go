@@ -60,7 +60,7 @@ func (z *sortedSet) ordered() []member {
 
 type zaddOptions struct{ nx, xx, gt, lt, ch, incr bool }
 
-// zaddOptionsOf returns the options of ZADD and what follows them.
+// zaddOptionsOf returns the options of ZADD and the arguments after the options.
 func zaddOptionsOf(words []string) (zaddOptions, []string) {
 	var o zaddOptions
 	for ; len(words) > 0; words = words[1:] {
@@ -122,7 +122,7 @@ func zincrBy(x *call) any {
 	return x.zadd(zaddOptions{incr: true}, []member{{x.args[3], by}})
 }
 
-// zadd adds or changes members; with o.incr it answers the new score of the only one, or nil if it was left alone.
+// zadd adds or changes members; with o.incr its reply is the new score of the only member, or nil for an unchanged member.
 func (x *call) zadd(o zaddOptions, list []member) any {
 	key := x.args[1]
 	z, bad := find[*sortedSet](x, key)
@@ -187,7 +187,7 @@ func zrem(x *call) any {
 	return x.zdrop(z, x.args[2:])
 }
 
-// zdrop removes members and returns how many were there.
+// zdrop removes members and returns the number of removed members.
 func (x *call) zdrop(z *sortedSet, names []string) int {
 	before := z.size()
 	for _, name := range names {
@@ -341,7 +341,7 @@ func zpop(x *call, reverse bool) any {
 	return scored(2, list)
 }
 
-// scored is a reply of members and scores: in RESP3 each such pair is an array of its own.
+// scored is a reply of members and scores: in RESP3 each pair is an array.
 func scored(proto int, list []member) any {
 	out := []any{}
 	for _, m := range list {
@@ -354,7 +354,7 @@ func scored(proto int, list []member) any {
 	return out
 }
 
-// zquery says which members ZRANGE and its kin want.
+// zquery is the range of ZRANGE and its kin.
 type zquery struct {
 	byScore, reverse, scores, limited bool
 	offset, limit                     int64

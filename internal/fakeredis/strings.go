@@ -47,8 +47,8 @@ func get(x *call) any { return x.text(x.args[1]) }
 // setOptions are the words behind SET's value or GETEX's key.
 type setOptions struct {
 	nx, xx, get, keep, persist bool
-	unit, amount               string // EX, PX, EXAT or PXAT, and the number behind it
-	until                      int64  // what they come to in Unix ms; 0: no deadline
+	unit, amount               string // EX, PX, EXAT or PXAT, and its number
+	until                      int64  // the resulting Unix ms; 0: no deadline
 }
 
 func (x *call) setOptions(words []string, allowed string) (setOptions, any) {
@@ -88,7 +88,7 @@ func (x *call) setOptions(words []string, allowed string) (setOptions, any) {
 	return o, bad
 }
 
-// deadline makes Unix ms of an option such as EX 10. It must lie ahead of the epoch, not of the present.
+// deadline makes Unix ms of an option such as EX 10. The deadline must be after the epoch, not after the present.
 func (x *call) deadline(unit, amount string) (int64, any) {
 	n, ok := parseInt(amount)
 	if !ok {

@@ -12,7 +12,7 @@ func transactionCommands() []command {
 	}
 }
 
-// transaction holds what came since MULTI.
+// transaction holds the commands since MULTI.
 type transaction struct {
 	queued [][]string
 	broken bool
@@ -27,14 +27,14 @@ func (t *transaction) queue(cmd *command, args []string, bad Err) any {
 	return queued
 }
 
-// watch is a key that a connection watches. expired tells that its time was over already when WATCH came.
+// watch is a key watched by a connection. expired: the key had expired before WATCH.
 type watch struct {
 	db      *db
 	key     string
 	expired bool
 }
 
-// touch notes that a command has changed a key.
+// touch notes a change of a key by a command.
 func (x *call) touch(key string) {
 	x.db.touch(key)
 	if !slices.Contains(x.touched, key) {
@@ -42,7 +42,7 @@ func (x *call) touch(key string) {
 	}
 }
 
-// touch lets the transactions fail that watch the key.
+// touch fails the transactions that watch the key.
 func (d *db) touch(key string) {
 	if d.changed != nil {
 		d.changed[key] = true

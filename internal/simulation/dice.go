@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// dice is a source of chance that depends on nothing but the seed and what it is for. So what one goroutine draws does not change
-// what another one gets, whatever order they run in.
+// dice is a source of chance that depends on nothing except the seed and the use. The draws of a goroutine therefore do not
+// change the draws of any further goroutine, in whatever order they run.
 type dice struct {
 	mu  sync.Mutex // guards rng
 	rng *rand.Rand
 }
 
-// newDice returns the dice of the seed for that use.
+// newDice returns the dice of the seed for a use.
 func newDice(seed uint64, use string) *dice {
 	mix := uint64(14695981039346656037) // FNV-1a
 	for _, b := range []byte(use) {
@@ -45,5 +45,5 @@ func (d *dice) between(least, most time.Duration) time.Duration {
 	return least + d.upTo(most-least)
 }
 
-// pick is one of the elements.
+// pick is a random element.
 func pick[T any](d *dice, from []T) T { return from[d.n(len(from))] }

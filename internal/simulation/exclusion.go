@@ -1,11 +1,11 @@
 package simulation
 
-// exclusion is an event after which the documentation does not promise that holders never overlap. An overlap after such an event
-// is no violation; the report counts the overlaps that each exclusion has explained.
+// exclusion is an event after which the documentation does not promise that holders never overlap. An overlap after such an
+// event is no violation; the report counts the overlaps explained by each exclusion.
 type exclusion struct {
 	name     string
 	file     string // of the documentation, from the root of the repository
-	mark     string // a word of the paragraph that says so
+	mark     string // a word of the paragraph in the documentation
 	sentence string
 }
 
@@ -33,5 +33,5 @@ var (
 var slotOpen = &exclusion{"slot open", "RELIABILITY.md", "a failover while a slot migrates",
 	"A failover while a slot migrates leaves the new master without the state of the slot: it may not know what has been moved."}
 
-// exclusions are all of them.
+// exclusions are all exclusions.
 var exclusions = []*exclusion{forced, deleted, dataLost, clockJumped, away, formerMaster, unacknowledged, slotOpen}

@@ -12,11 +12,11 @@ import (
 type fault struct {
 	name   string
 	weight int
-	loses  bool // the server forgets what it has granted
+	loses  bool // the server forgets its grants
 	happen func(w *world, d *dice)
 }
 
-// faults are all sorts there are in the deployment. A run has some of them.
+// faults are all sorts of faults in the deployment. A run has some of the sorts.
 func (w *world) faults() []fault {
 	switch {
 	case w.group != nil:
@@ -31,7 +31,7 @@ func (w *world) faults() []fault {
 	)
 }
 
-// clientFaults are those of any deployment.
+// clientFaults are the faults of any deployment.
 func clientFaults() []fault {
 	return []fault{
 		{"latency", 4, false, (*world).latencyFault},
@@ -59,10 +59,10 @@ func (w *world) killSubscribers() {
 	}
 }
 
-// profile is which sorts of faults a run has, and how dense they come.
+// profile is a run's sorts of faults, and their density.
 type profile struct {
 	faults []fault
-	total  int           // of their weights
+	total  int           // of the weights
 	every  time.Duration // at most
 	lasts  time.Duration // the storm
 }
@@ -105,8 +105,8 @@ func (w *world) storm(p profile) {
 	}
 }
 
-// happens takes note of a fault, and returns the dice for what it is in detail, or nil if the fault is left out. Each has dice of its
-// own, so that the others stay what they are.
+// happens notes a fault, and returns the dice for its details, or nil for an omitted fault. Each fault has separate dice, so
+// that an omission does not change later faults.
 func (w *world) happens(name string) *dice {
 	n := w.happened
 	w.happened++
@@ -180,13 +180,13 @@ func (w *world) cutFault(d *dice) {
 	r.cut(late, func(n int) bool { return all || n == victim })
 }
 
-// lateFault has requests arrive long after their connection has died.
+// lateFault makes requests arrive long after the death of their connection.
 func (w *world) lateFault(d *dice) {
 	r, late := w.route(d), d.upTo(pick(d, []time.Duration{time.Second, 6 * time.Second, time.Minute}))
 	w.delay(r, d.upTo(20*time.Millisecond), late)
 }
 
-// delay gathers the requests of some time, and has them arrive late, after their connections have died.
+// delay gathers the requests of some time, and makes the requests arrive late, after the death of their connections.
 func (w *world) delay(r *route, gather, late time.Duration) {
 	w.history.add("fault", "", "%s: what is on its way arrives after %v", r.name, late)
 	w.during(gather,
@@ -197,10 +197,10 @@ func (w *world) delay(r *route, gather, late time.Duration) {
 		})
 }
 
-// An acquire that arrives before lateEnough may yet take a lock, and one that arrives at tooLate may not.
+// An acquire that arrives before lateEnough may yet take a lock, and an acquire that arrives at tooLate may not.
 const lateEnough, tooLate = 4 * time.Second, 9 * time.Second
 
-// lastGust has requests arrive when all other faults are over.
+// lastGust makes requests arrive after the end of all further faults.
 func (w *world) lastGust(p profile) {
 	if !slices.ContainsFunc(p.faults, func(f fault) bool { return f.name == "late" }) {
 		return
@@ -276,7 +276,7 @@ func (w *world) flushFault(d *dice) {
 	w.setup()
 }
 
-// delete deletes an object where it is.
+// delete deletes an object at its place.
 func (w *world) delete(o *object) {
 	w.at(o.name).Do("DEL", o.name)
 	w.at(permitsKey(o.name)).Do("DEL", permitsKey(o.name))

@@ -17,10 +17,10 @@ import (
 const (
 	Replicas = "replicas" // a master, two replicas and three sentinels
 	Cluster  = "cluster"  // three masters and a replica of each
-	Others   = "others"   // one server, or five
+	Others   = "others"   // a single server, or five
 )
 
-// Deployment is what a seed has its processes lock with.
+// Deployment is the servers of a seed.
 func Deployment(seed uint64) string {
 	switch seed % 6 {
 	case 2, 5:
@@ -31,19 +31,19 @@ func Deployment(seed uint64) string {
 	return Others
 }
 
-// groupTimes are those of a group: a former master that has come back is one for 8 s yet, sentinels that have not run for a while
-// believe nothing for 30, and read INFO every 10 s.
+// groupTimes are the times of a group: a returned former master goes on as a master for 8 s, and sentinels without a recent run
+// believe nothing for 30 s, and read INFO every 10 s.
 var groupTimes = times{calm: 75 * time.Second, settle: 50 * time.Second, undo: 50 * time.Second, renew: 50 * time.Second}
 
 // warmUp is how long sentinels take to know all replicas.
 const warmUp = 12 * time.Second
 
-// masterName is what sentinels call the master.
+// masterName is the sentinels' name of the master.
 const masterName = "prime"
 
-// group is a master, two replicas, and three sentinels that replace it.
+// group is a master, two replicas, and three sentinels to replace the master.
 type group struct {
-	world     *world // constant, as what follows
+	world     *world // constant, like the following
 	network   *fakeredis.Network
 	dice      *dice
 	servers   []*fakeredis.Server
@@ -52,12 +52,12 @@ type group struct {
 	nodes     map[string]*fakeredis.Server
 	downAfter time.Duration
 
-	mu        sync.Mutex // guards the following; no server's mutex is taken with it held
-	now       int        // the server that is the master by the latest configuration
+	mu        sync.Mutex // guards the following; no server's mutex is taken under mu
+	now       int        // the master by the latest configuration
 	epoch     int64      // of that
-	sound     []bool     // the servers that have had all the data since they were started
+	sound     []bool     // the servers with all the data since their start
 	away      []time.Time
-	lagged    map[string]time.Duration // by how much more is late what goes to these addresses
+	lagged    map[string]time.Duration // the extra delay to these addresses
 	jitter    time.Duration
 	failovers int
 }
@@ -99,7 +99,7 @@ func newGroup(w *world) *group {
 	return g
 }
 
-// record has the history say what is known of replicas when somebody asks.
+// record makes the history tell the knowledge of replicas at each question.
 func (g *group) record() {
 	for _, s := range g.servers {
 		s.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
@@ -123,7 +123,7 @@ func (g *group) record() {
 	}
 }
 
-// delay is how long something takes from one node to another.
+// delay is the time of a message between two nodes.
 func (g *group) delay(_, to string) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -153,7 +153,7 @@ func (g *group) begin() {
 	g.look()
 }
 
-// end ends the sentinels, which have nothing to do any more.
+// end ends the sentinels, whose work is over.
 func (g *group) end() {
 	if g == nil {
 		return
@@ -180,7 +180,7 @@ func (g *group) judgeReplicas() {
 	}
 }
 
-// name is what the history calls a server.
+// name is a server's name in the history.
 func (g *group) name(s *fakeredis.Server) string {
 	if g == nil {
 		return "server"
@@ -193,10 +193,10 @@ func (g *group) name(s *fakeredis.Server) string {
 	return "sentinel"
 }
 
-// master is the server that has what is true: the one that the latest configuration of a sentinel names.
+// master is the server with the truth: the master in the latest configuration of a sentinel.
 func (g *group) master() *fakeredis.Server { return g.servers[g.index()] }
 
-// misledLocked reports whether a former master may have answered, which does not know what has been granted since.
+// misledLocked reports whether a former master, without the grants since its replacement, may have answered.
 func (w *world) misledLocked() bool {
 	switch {
 	case w.shards != nil && w.shards.misled():
@@ -215,7 +215,7 @@ func (w *world) misledLocked() bool {
 	return false
 }
 
-// notice takes note of a master that is new.
+// notice notes a new master.
 func (g *group) notice() {
 	if g != nil {
 		g.index()
@@ -244,7 +244,7 @@ func (g *group) index() int {
 // serves reports whether the server is the master. It may be called inside the server.
 func (g *group) serves(s *fakeredis.Server) bool { return g == nil || g.master() == s }
 
-// promotedLocked takes note of another master. It may not have what was granted while it was away.
+// promotedLocked notes a new master. The master may miss grants of the time of its absence.
 func (g *group) promotedLocked(i int, epoch int64) {
 	w := g.world
 	w.history.add("s"+fmt.Sprint(i), "", "is the master, in epoch %d, instead of s%d; it was away until %v", epoch, g.now, w.since(g.away[i]))
@@ -266,8 +266,8 @@ func (g *group) promotedLocked(i int, epoch int64) {
 // witnessAge is how old another server's word about replicas may be when a lock is granted.
 const witnessAge = 500 * time.Millisecond
 
-// look takes note of the replicas that need not acknowledge: those that sentinels would not choose, those that get all the data,
-// and those that have been started since they had them.
+// look notes the replicas that need not acknowledge: replicas that sentinels would not choose, replicas receiving all the data,
+// and replicas restarted since.
 func (g *group) look() {
 	if g == nil {
 		return
@@ -302,15 +302,15 @@ func (g *group) look() {
 	}
 }
 
-// disowned takes note that the master is a replica that is down, to a sentinel that has not heard of the failover: what another
-// server grants meanwhile need not be known to it when it is back.
+// disowned notes that the master is a replica, down to a sentinel that has not heard of the failover: after its return the
+// replica may miss grants made meanwhile by the servers left.
 func (g *group) disowned() {
 	for _, o := range g.world.objects {
 		o.lostBefore(away, time.Now().Add(witnessAge))
 	}
 }
 
-// exclude takes note of the replicas that a sentinel would not choose.
+// exclude notes the replicas that a sentinel would not choose.
 func (g *group) exclude(sentinel *fakeredis.Server, excluded map[string]bool) {
 	if !sentinel.Replication().Running {
 		return
@@ -330,7 +330,7 @@ func (g *group) exclude(sentinel *fakeredis.Server, excluded map[string]bool) {
 	}
 }
 
-// text is fmt.Sprint, for what is text nearly always.
+// text is fmt.Sprint, with a shortcut for strings.
 func text(v any) string {
 	if s, ok := v.(string); ok {
 		return s

@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// groupFaults are those of a master with replicas and sentinels.
+// groupFaults are the faults of a master with replicas and sentinels.
 func groupFaults() []fault {
 	of := func(which func(g *group, d *dice) int, what func(g *group, d *dice, i int)) func(w *world, d *dice) {
 		return func(w *world, d *dice) { what(w.group, d, which(w.group, d)) }
@@ -30,7 +30,7 @@ func groupFaults() []fault {
 	}
 }
 
-// failoverFault has a sentinel replace the master while it serves.
+// failoverFault makes a sentinel replace a serving master.
 func (w *world) failoverFault(d *dice) {
 	pick(d, w.group.sentinels).Do("SENTINEL", "FAILOVER", masterName)
 }
@@ -46,7 +46,7 @@ func (g *group) hang(d *dice, i int) {
 	w.during(g.outage(d), func() { s.Stall(true) }, func() { s.Stall(false) })
 }
 
-// die has a server die and come back with its data or without.
+// die makes a server die and come back with its data or without.
 func (g *group) die(d *dice, i int, keep bool) {
 	w, s := g.world, g.servers[i]
 	if s.Replication().Down {
@@ -62,7 +62,7 @@ func (g *group) die(d *dice, i int, keep bool) {
 	})
 }
 
-// cut cuts a node off from some or all of the others, in one direction or both. Clients reach it as before.
+// cut cuts a node off from some or all peers, in either direction or both. Clients still reach the node.
 func (g *group) cut(d *dice, i int) {
 	some, way := d.n(3), d.n(4)
 	var others []string
@@ -97,7 +97,7 @@ func (g *group) lag(d *dice, i int) {
 	g.world.during(g.outage(d), func() { set(by) }, func() { set(0) })
 }
 
-// addrs are those of all nodes that a client may reach.
+// addrs are the addresses of all nodes for clients.
 func (w *world) addrs() []string {
 	if w.shards != nil {
 		return w.shards.addrs

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// entry is something that happened.
+// entry is an event.
 type entry struct {
 	at     time.Duration // since the run began
-	who    string        // a process or one of its workers, the server, or "fault"
-	object string        // what it concerns; "" if everything
+	who    string        // a process or a worker, the server, or "fault"
+	object string        // the object concerned; "" for everything
 	format string        // made into text only if somebody wants to see it: the arguments must not change
 	args   []any
 }
@@ -21,7 +21,7 @@ func (e entry) String() string {
 	return fmt.Sprintf("%12.6f  %-7s %-8s %s", e.at.Seconds(), e.who, e.object, fmt.Sprintf(e.format, e.args...))
 }
 
-// history is what happened in a run, in order.
+// history is the events of a run, in order.
 type history struct {
 	start time.Time // constant
 
@@ -49,7 +49,7 @@ func (h *history) lines() []string {
 // timelineLength is how many entries a timeline has at most.
 const timelineLength = 120
 
-// timeline returns what led to this moment, as far as it concerns the object; all of it if that is "".
+// timeline returns the events up to this moment about the object; all events for "".
 func (h *history) timeline(object string) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -13,27 +13,27 @@ import (
 	"github.com/lockwire/lockwire/lock"
 )
 
-// hold is something that a worker relies on: from Lock's return until it begins to give it back, or is told that it is lost.
+// hold is a worker's reliance on a lock: from Lock's return until the begin of the release, or the news of a loss.
 type hold struct {
 	worker  *worker
 	object  *object
-	beside  []*object // that are held with it as one
+	beside  []*object // holds held together as a single hold
 	lease   lease
 	mode    string // of a read-write lock
 	fenced  bool
 	changed bool          // from a write hold to a read hold
-	shared  bool          // the owner may have it several times
-	fixed   bool          // its lease is not renewed
-	since   time.Time     // its grant was not asked for before
-	from    time.Time     // it was returned
-	term    time.Duration // of its lease
+	shared  bool          // the owner may have further holds
+	fixed   bool          // the lease is not renewed
+	since   time.Time     // the grant was not requested before
+	from    time.Time     // the return of the call
+	term    time.Duration // of the lease
 
 	// Guarded by the world's mu.
-	over bool // its worker has begun to give it back
-	told bool // that it is lost
+	over bool // the release has begun
+	told bool // of the loss
 }
 
-// lease is a [lock.Lease], or what Redisson has in its place.
+// lease is a [lock.Lease], or Redisson's counterpart.
 type lease interface {
 	Owner() string
 	Token() int64
@@ -54,7 +54,7 @@ func (h *hold) String() string {
 	return fmt.Sprintf("%s by %s since %.6f", what, h.worker.name, h.from.Sub(h.worker.process.world.start).Seconds())
 }
 
-// relies reports whether the holder believes that it has the lock.
+// relies reports whether the holder relies on the lock.
 func (h *hold) relies() bool {
 	return !h.over && !h.worker.process.gone() && h.lease.Err() == nil
 }
@@ -73,10 +73,10 @@ func (h *hold) excuse() *exclusion {
 	return nil
 }
 
-// owner is the owner without what a writer has behind it.
+// owner is the owner without a writer's suffix.
 func (h *hold) owner() string { return strings.TrimSuffix(h.lease.Owner(), ":write") }
 
-// conflicts reports whether two holds of one object must not be had at once.
+// conflicts reports whether two holds of an object exclude each other.
 func conflicts(a, b *hold) bool {
 	switch a.object.family {
 	case permits:
@@ -87,7 +87,7 @@ func conflicts(a, b *hold) bool {
 	return a.owner() != b.owner()
 }
 
-// acquired takes in a hold that a call has just returned, and judges it.
+// acquired adds a hold just returned by a call, and judges the hold.
 func (w *world) acquired(h *hold) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -113,7 +113,7 @@ func (w *world) acquired(h *hold) {
 	w.judgeLocked(h)
 }
 
-// excusedLocked reports whether one of the holds need not be good.
+// excusedLocked reports whether either hold need not be good.
 func (w *world) excusedLocked(holds ...*hold) bool {
 	for _, h := range holds {
 		if why := h.excuse(); why != nil {
@@ -124,7 +124,7 @@ func (w *world) excusedLocked(holds ...*hold) bool {
 	return false
 }
 
-// countPermitsLocked fails if more permits are relied on than there are.
+// countPermitsLocked fails if more permits are relied on than exist.
 func (w *world) countPermitsLocked(o *object) {
 	taken := 0
 	var relied []*hold
@@ -139,7 +139,7 @@ func (w *world) countPermitsLocked(o *object) {
 	}
 }
 
-// judgeTokenLocked compares a fencing token with the largest before it.
+// judgeTokenLocked compares a fencing token with the largest earlier token.
 func (w *world) judgeTokenLocked(h *hold) {
 	last := h.object.last
 	if last == nil {
@@ -163,7 +163,7 @@ func (w *world) judgeTokenLocked(h *hold) {
 	}
 }
 
-// releasing ends the time in which a holder relies on its hold.
+// releasing ends a holder's reliance on its hold.
 func (w *world) releasing(h *hold) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -171,7 +171,7 @@ func (w *world) releasing(h *hold) {
 	h.over = true
 }
 
-// released judges what Unlock has said.
+// released judges the result of Unlock.
 func (w *world) released(h *hold, validUntil time.Time, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -180,7 +180,7 @@ func (w *world) released(h *hold, validUntil time.Time, err error) {
 	}
 }
 
-// pruneLocked forgets holds that nobody relies on any more.
+// pruneLocked forgets holds without a relying holder.
 func (w *world) pruneLocked(o *object) {
 	o.live = slices.DeleteFunc(o.live, func(h *hold) bool { return h.over || h.worker.process.gone() })
 }
@@ -197,7 +197,7 @@ func (w *world) judge() {
 	}
 }
 
-// judgeLocked fails if a hold that is not lost is not on the server, and if one that is on the server is said to be lost.
+// judgeLocked fails if a hold that is not lost is missing on the server, and if a hold on the server is reported as lost.
 func (w *world) judgeLocked(h *hold) {
 	if h.over || h.worker.process.gone() {
 		return
@@ -242,7 +242,7 @@ func (w *world) tellLimitLocked(h *hold, l *loss) time.Duration {
 	return h.term + tellSlack
 }
 
-// tellLocked takes note that the holder has been told, and judges whether that is true.
+// tellLocked notes the news of a loss, and judges its truth.
 func (w *world) tellLocked(h *hold, err error) {
 	if h.told {
 		return
@@ -263,9 +263,9 @@ func (w *world) tellLocked(h *hold, err error) {
 	}
 }
 
-// slowed reports whether a hold may be lost although nothing is wrong: replicas acknowledge too late for a short lease, or the slot is
-// moving. The latter goes for a read-write lock, whose keys are asked for one by one, and for any in a slow network or where masters
-// differ in their replicas.
+// slowed reports whether a hold may be lost without a fault: replicas acknowledge too late for a short lease, or the slot is
+// moving. A moving slot slows a read-write lock, whose keys are requested separately, and any lock in a slow network or between
+// masters with different replicas.
 func (w *world) slowed(h *hold) bool {
 	const share = 8 // of a lease, for the acknowledgement of a renewal
 	if lease := h.worker.process.lease; w.group != nil && lease < share*2*(w.latency+w.group.jitter) {
@@ -303,7 +303,7 @@ func (w *world) serverHas(h *hold) bool {
 	}
 }
 
-// state is what the server has of an object.
+// state is the server's state of an object.
 func (w *world) state(o *object) string {
 	if w.five {
 		return w.dump(o)

@@ -8,7 +8,7 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// limitFaults are those of a server that refuses commands, or whose clock goes wrong.
+// limitFaults are the faults of a server that refuses commands, or has a wrong clock.
 func limitFaults() []fault {
 	return []fault{
 		{"full memory", 3, false, (*world).fullFault},
@@ -36,8 +36,8 @@ func (w *world) rightsFault(d *dice) {
 }
 
 const (
-	// driftStep and driftEvery make the clock of a server gain or lose nine thousandths. A lease's end is taken to be a hundredth of it
-	// earlier than the server's, so this is not enough to excuse anything.
+	// driftStep and driftEvery make the clock of a server gain or lose nine thousandths. Holders end a lease a hundredth before
+	// the server does, so the drift excuses nothing.
 	driftStep  = time.Millisecond
 	driftEvery = 112 * time.Millisecond
 )
@@ -65,7 +65,8 @@ func (w *world) driftFault(d *dice) {
 	})
 }
 
-// jumpFault sets the clock of a server. Ahead leases end before their time. Back, what is to come too late may yet take effect.
+// jumpFault sets the clock of a server. After a jump ahead leases end before their time. After a jump back, late requests may
+// yet take effect.
 func (w *world) jumpFault(d *dice) {
 	srv, by := w.server(d), d.upTo(10*time.Second)
 	if d.oneIn(2) {
@@ -78,15 +79,15 @@ func (w *world) jumpFault(d *dice) {
 	srv.Jump(by)
 }
 
-// limitedBy reports whether an error is what a full server says, or one that denies a right.
+// limitedBy reports whether an error is the refusal of a full server, or of a missing right.
 func limitedBy(err error) bool {
 	said, ok := errors.AsType[resp.Error](err)
 	return ok && (strings.HasPrefix(string(said), "OOM ") || strings.HasPrefix(string(said), "NOPERM ") ||
 		strings.HasPrefix(string(said), "ERR The user executing the script"))
 }
 
-// mayRefuse reports whether a server that is full, or denies a right, may refuse the release of a hold. The release of an exclusive
-// lock's only hold frees first and publishes where it may, so only the right to run scripts is needed.
+// mayRefuse reports whether a server that is full, or denies a right, may refuse the release of a hold. The release of an
+// exclusive lock's only hold frees first and publishes if allowed, so only the right to run scripts is needed.
 func (w *world) mayRefuse(h *hold) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

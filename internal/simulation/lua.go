@@ -12,10 +12,10 @@ import (
 	"github.com/lockwire/lockwire/internal/fakeredis"
 )
 
-// interpreter runs the Lua of scripts on one server, which calls it for one script at a time.
+// interpreter runs the Lua of scripts on a server, a script at a time.
 type interpreter struct {
 	state *lua.LState
-	call  *fakeredis.Call // that is running
+	call  *fakeredis.Call // the running script
 	// ran is told of each run behind it: the first words of the script, up to a colon.
 	ran func(title string, call *fakeredis.Call, reply any)
 }
@@ -49,7 +49,7 @@ func newInterpreter(ran func(title string, call *fakeredis.Call, reply any)) *in
 
 func (in *interpreter) close() { in.state.Close() }
 
-// compile makes of the source of a script what it does.
+// compile turns the source of a script into its effect.
 func (in *interpreter) compile(source string) (func(*fakeredis.Call) any, error) {
 	proto, err := translate(source)
 	if err != nil {
@@ -73,7 +73,7 @@ func (in *interpreter) compile(source string) (func(*fakeredis.Call) any, error)
 	}, nil
 }
 
-// titleOf is what a script's first line calls it, also behind the one that stands in front of it if it is run apart.
+// titleOf is the title in a script's first line, also behind the prefix of a script run apart.
 func titleOf(source string) string {
 	const end = "server.call(name, ...) or reply\nend\n-- "
 	apart := ""
@@ -84,7 +84,7 @@ func titleOf(source string) string {
 	return apart + title
 }
 
-// translated are the scripts that a run of this program has had already: nothing changes them, and they take a while.
+// translated are the scripts compiled by this program so far: compiled scripts never change, and compiling takes a while.
 var translated sync.Map
 
 func translate(source string) (*lua.FunctionProto, error) {
@@ -103,7 +103,7 @@ func translate(source string) (*lua.FunctionProto, error) {
 	return proto, nil
 }
 
-// failure is the reply of a script that has ended in an error.
+// failure is the reply of a failed script.
 func failure(err error) any {
 	raised, ok := err.(*lua.ApiError)
 	if !ok {
@@ -125,7 +125,7 @@ func (in *interpreter) list(words []string) *lua.LTable {
 	return table
 }
 
-// command is redis.call, which raises an error reply, or redis.pcall, which returns it.
+// command is redis.call, which raises an error reply, or redis.pcall, which returns the error.
 func (in *interpreter) command(l *lua.LState, raises bool) int {
 	args := make([]string, l.GetTop())
 	for i := range args {
@@ -143,7 +143,7 @@ func (in *interpreter) command(l *lua.LState, raises bool) int {
 	return 1
 }
 
-// argument is a Lua value as Redis makes an argument of it.
+// argument is a Lua value as an argument of Redis.
 func argument(v lua.LValue) string {
 	if n, ok := v.(lua.LNumber); ok {
 		if float64(int64(n)) == float64(n) {

@@ -13,7 +13,7 @@ import (
 // latest is how late a request may arrive.
 const latest = time.Minute
 
-// route is the network between one process and the servers. All that is sent on it is in the hand of the seed.
+// route is the network between a process and the servers. The seed decides about every byte.
 type route struct {
 	name   string
 	server func(ctx context.Context, addr string) (net.Conn, error) // dials a server itself
@@ -22,14 +22,14 @@ type route struct {
 	mu      sync.Mutex // guards the following, and all conns of the route
 	changed *sync.Cond
 	dice    *dice
-	latency time.Duration   // of one direction
+	latency time.Duration   // of a single direction
 	jitter  time.Duration   // up to so much more
-	sliced  bool            // what is written arrives in pieces, each for itself
-	blocked [2]bool         // nothing arrives in that direction; it does when it is free again
+	sliced  bool            // bytes arrive in separate pieces
+	blocked [2]bool         // nothing arrives in the blocked direction; it arrives afterwards
 	apart   map[string]bool // and nothing to or from these addresses
 	refused bool            // dials fail
 	dead    bool            // the process has crashed: it sends and hears nothing any more
-	swallow bool            // the next reply is lost, and its connection with it
+	swallow bool            // the next reply is lost, together with its connection
 	conns   []*link
 }
 
@@ -102,8 +102,8 @@ func (r *route) reach(ctx context.Context, addr string) error {
 	}
 }
 
-// cut ends connections as a reset does, those for which which returns true. What is on its way to the server arrives there
-// after late, or never if that is below 0.
+// cut resets the connections for which which returns true. Bytes on their way to the server arrive after late, or never if late
+// is below 0.
 func (r *route) cut(late time.Duration, which func(n int) bool) (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -117,7 +117,7 @@ func (r *route) cut(late time.Duration, which func(n int) bool) (n int) {
 	return n
 }
 
-// hurryLocked has all arrive now that is on its way.
+// hurryLocked makes all bytes on their way arrive now.
 func (r *route) hurryLocked() {
 	for _, l := range r.conns {
 		for _, f := range l.flows {
@@ -128,7 +128,7 @@ func (r *route) hurryLocked() {
 	}
 }
 
-// crash is the end of the process: its connections end, and what is on its way arrives after late, or never if that is below 0.
+// crash is the end of the process: its connections end, and bytes on their way arrive after late, or never if late is below 0.
 func (r *route) crash(late time.Duration) {
 	r.set(func() { r.dead = true })
 	r.cut(late, func(int) bool { return true })
@@ -140,7 +140,7 @@ type piece struct {
 	sent, due time.Time
 }
 
-// flow is one direction of a connection, guarded by the mutex of its route.
+// flow is a direction of a connection, guarded by the mutex of its route.
 type flow struct {
 	pieces []piece
 	closed bool // nothing comes behind the pieces
@@ -155,7 +155,7 @@ type link struct {
 	addr   address
 
 	flows    [2]flow
-	held     time.Time // nothing arrives at the server before, nor is the connection closed there
+	held     time.Time // until then nothing arrives at the server, not even the close of the connection
 	closed   bool      // by the process
 	deadline [2]time.Time
 	timers   [2]*time.Timer
@@ -183,7 +183,7 @@ func (l *link) forgetLocked() {
 	}
 }
 
-// putLocked sends p in one direction, cut into pieces if the route is so.
+// putLocked sends p in a direction, cut into pieces if the route cuts.
 func (l *link) putLocked(direction int, p []byte) {
 	r := l.route
 	f := &l.flows[direction]
@@ -211,12 +211,12 @@ func (l *link) arrivedLocked(direction int) bool {
 	return direction == down || !time.Now().Before(l.held)
 }
 
-// blockedLocked reports whether nothing arrives in that direction.
+// blockedLocked reports whether nothing arrives in a direction.
 func (l *link) blockedLocked(direction int) bool {
 	return l.route.blocked[direction] || l.route.apart[string(l.addr)]
 }
 
-// pumpUp brings to the server what the process has sent.
+// pumpUp brings the process's bytes to the server.
 func (l *link) pumpUp() {
 	r := l.route
 	for {
@@ -242,7 +242,7 @@ func (l *link) pumpUp() {
 	}
 }
 
-// pumpDown brings to the process what the server has sent.
+// pumpDown brings the server's bytes to the process.
 func (l *link) pumpDown() {
 	r := l.route
 	buf := make([]byte, 4096)
@@ -270,7 +270,7 @@ func (l *link) pumpDown() {
 	}
 }
 
-// Read returns what has arrived, never more than one piece.
+// Read returns arrived bytes, never more than a piece.
 func (l *link) Read(p []byte) (int, error) {
 	r := l.route
 	r.mu.Lock()
@@ -297,7 +297,7 @@ func (l *link) Read(p []byte) (int, error) {
 	}
 }
 
-// Write never blocks: there is room for all that a process sends.
+// Write never blocks: the room is unlimited.
 func (l *link) Write(p []byte) (int, error) {
 	r := l.route
 	r.mu.Lock()
@@ -316,7 +316,7 @@ func (l *link) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Close ends the connection behind what has been written.
+// Close ends the connection after the bytes written.
 func (l *link) Close() error {
 	r := l.route
 	r.mu.Lock()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// family is what an object is, as far as the checks are concerned.
+// family is the sort of an object in the eyes of the checks.
 type family string
 
 const (
@@ -19,7 +19,7 @@ const (
 	countdown family = "latch"
 )
 
-// The kinds of exclusive locks, which exclude each other under one name.
+// The kinds of exclusive locks, which exclude each other under a common name.
 const (
 	reentrant        = "Reentrant"
 	nonReentrant     = "NonReentrant"
@@ -34,46 +34,46 @@ var mixes = [][]string{
 	{reentrant, fenced, nonReentrant}, {reentrant, spin}, {reentrant, fair}, {reentrant, nonReentrant, spin, fenced, fair},
 }
 
-// object is a lock or a synchronizer that the processes contend for.
+// object is a lock or a synchronizer in contention.
 type object struct {
 	name   string
 	family family
-	kinds  []string // of an exclusive one
-	nests  bool     // owners take it several times
+	kinds  []string // of an exclusive object
+	nests  bool     // owners take further holds
 	total  int      // permits, or the count of a latch
-	// patience is for how long it may be free while somebody waits for it and nothing is wrong.
+	// patience is the longest time a wanted object may be free without a fault.
 	patience time.Duration
 
 	// Guarded by the world's mu.
 	live    []*hold
-	last    *hold             // the fenced one with the largest token
-	side    string            // who has had it last, where Redisson takes part
-	out     int               // permits of a semaphore that somebody has
+	last    *hold             // the fenced hold with the largest token
+	side    string            // the last owner, in runs with Redisson
+	out     int               // taken permits of a semaphore
 	missing int               // permits of a semaphore that may be lost with their processes
 	rounds  []*round          // of a latch
-	idle    time.Time         // since when it has been free while somebody waits; zero if it is not
-	orphans map[string]orphan // owners that the server has and nobody is
+	idle    time.Time         // begin of the time as a free and wanted object; zero for any other state
+	orphans map[string]orphan // unknown owners on the server
 
 	mu     sync.Mutex // guards losses; taken inside a server
 	losses []loss
 }
 
-// loss is that the server forgot who has the object, all who have had it since before at.
+// loss is the server's loss of all holders since before at.
 type loss struct {
 	at       time.Time
-	happened time.Time // when it did; later than at if who has got the object in between is not concerned
-	until    time.Time // what is granted meanwhile is not safe either; zero: only what was granted before
+	happened time.Time // the time of the loss; later than at if holds granted in between are not concerned
+	until    time.Time // until then grants are not safe either; zero: only earlier grants
 	why      *exclusion
 	changes  bool // only what has been downgraded is concerned: the change is lost, and the lock is not
 }
 
-// orphan is an owner that the server has and nobody is.
+// orphan is an unknown owner on the server.
 type orphan struct{ since time.Time }
 
-// lost takes note that the server forgets now.
+// lost notes a loss now.
 func (o *object) lost(why *exclusion) { o.lostUntil(why, time.Time{}) }
 
-// lostAgain takes note that the server forgets now, and may go on to forget.
+// lostAgain notes a loss now, perhaps followed by further losses.
 func (o *object) lostAgain(why *exclusion) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -85,15 +85,15 @@ func (o *object) lostAgain(why *exclusion) {
 	o.losses = append(o.losses, loss{at: now, happened: now, why: why})
 }
 
-// lostUntil takes note that until then nothing is safe.
+// lostUntil notes that nothing is safe until a time.
 func (o *object) lostUntil(why *exclusion, until time.Time) {
 	o.lose(loss{at: time.Now(), until: until, why: why})
 }
 
-// lostBefore takes note that the server forgets now who has got the object until at.
+// lostBefore notes a loss, now, of all grants until at.
 func (o *object) lostBefore(why *exclusion, at time.Time) { o.lose(loss{at: at, why: why}) }
 
-// changesLost takes note that the server forgets now what nobody acknowledges of a lock.
+// changesLost notes a loss, now, of all unacknowledged changes of a lock.
 func (o *object) changesLost() {
 	if o.family == readWrite {
 		o.lose(loss{at: time.Now(), why: unacknowledged, changes: true})
@@ -107,14 +107,14 @@ func (o *object) lose(l loss) {
 	o.losses = append(o.losses, l)
 }
 
-// lostBy reports whether there was a loss of that sort.
+// lostBy reports whether a loss of a sort has happened.
 func (o *object) lostBy(why *exclusion) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return slices.ContainsFunc(o.losses, func(l loss) bool { return l.why == why })
 }
 
-// lossSince returns the first loss of what was granted at that time, or nil.
+// lossSince returns the first loss of a grant of a time, or nil.
 func (o *object) lossSince(since time.Time) *loss {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -130,7 +130,7 @@ func (o *object) lossSince(since time.Time) *loss {
 	return nil
 }
 
-// lastLossSince returns the last such loss, or nil. changes: also one of changes alone.
+// lastLossSince returns the last such loss, or nil. changes: including losses of changes alone.
 func (o *object) lastLossSince(since time.Time, changes bool) *loss {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -142,8 +142,8 @@ func (o *object) lastLossSince(since time.Time, changes bool) *loss {
 	return nil
 }
 
-// backAndForgotten reports whether since that time the server has lost what it had, and its clock has gone back at any time: what
-// makes tokens grow over a loss is the clock.
+// backAndForgotten reports whether since a time the server has lost its data, and its clock has ever gone back: tokens grow
+// over a loss by the clock alone.
 func (o *object) backAndForgotten(since time.Time) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -180,12 +180,12 @@ func newObjects(d *dice) []*object {
 	return all
 }
 
-// tagged gives the objects names in one slot, or in one each, or leaves them as they are.
+// tagged gives the objects names in a common slot, or in separate slots, or leaves the names alone.
 func tagged(d *dice, all []*object) []*object {
 	how := d.n(3)
 	for _, o := range all {
 		switch {
-		case o.family == countdown: // its names have no braces
+		case o.family == countdown: // the names must have no braces
 		case how == 0:
 			o.name = "{t}" + o.name
 		case how == 1:
@@ -201,13 +201,13 @@ const fairPatience = 20 * time.Second
 func (o *object) patient() time.Duration {
 	switch {
 	case o.family == readWrite:
-		return 16 * time.Second // a writer that has died while it waited keeps readers out for 15
+		return 16 * time.Second // a writer that died in its wait keeps readers out for 15 s
 	case slices.Contains(o.kinds, fair), slices.Contains(o.kinds, nonReentrantFair):
 		return fairPatience
 	case slices.Contains(o.kinds, spin) && len(o.kinds) > 1:
-		return 11 * time.Second // its release wakes nobody
+		return 11 * time.Second // the release wakes nobody
 	case o.nests:
-		return longestLease + time.Second // the end of an inner hold may shorten the lease that waiters know of
+		return longestLease + time.Second // the end of an inner hold may shorten the lease known to waiters
 	}
 	return 2 * time.Second // without a subscription a waiter looks once a second
 }

@@ -15,30 +15,30 @@ import (
 	"github.com/lockwire/lockwire/lock"
 )
 
-// process is a program with a client of its own, and workers who use it.
+// process is a program with a client and workers.
 type process struct {
 	world    *world
 	name     string
 	dice     *dice
 	routes   []*route  // to each server
-	pool     io.Closer // what the client goes through
+	pool     io.Closer // the network of the client
 	client   *lock.Client
-	voters   []*voter                 // one for each of five servers; client is the first one's
+	voters   []*voter                 // a client for each of five servers; client is the first
 	redlocks map[string]*lock.Redlock // by name
 	// redisson is what the process has in place of a client of ours, or nil.
 	redisson *redisson.Client
-	lease    time.Duration // of its client
+	lease    time.Duration // of the client
 	wg       sync.WaitGroup
-	ended    chan struct{} // closed when it crashes, or begins to close
+	ended    chan struct{} // closed at a crash, or at the begin of Close
 
 	mu      sync.Mutex // guards the following
 	crashed bool
 	closes  bool
-	still   chan struct{} // while it stands still; closed when it goes on
+	still   chan struct{} // while paused; closed at the end of the pause
 	workers []*worker
 	doubts  []doubt
 	threads int64 // of Redisson's, so far
-	learnt  bool  // how many replicas there are, by a try in vain
+	learnt  bool  // the number of replicas, by a try in vain
 }
 
 // worker is a goroutine of a process that takes locks.
@@ -53,25 +53,26 @@ type worker struct {
 	call call
 }
 
-// call is what a worker is waiting for.
+// call is the call a worker waits for.
 type call struct {
 	what   string // "" if for nothing
 	object *object
-	beside []*object // others that the call is about
+	beside []*object // further objects of the call
 	since  time.Time
-	limit  time.Time // by then it has to return
+	limit  time.Time // the limit of the call
 	waits  bool      // for a lock
 	// patience is for how long the lock may be free meanwhile, if longer than the object says.
 	patience time.Duration
 }
 
-// hurries reports whether the call has no time for replicas that are far away.
+// hurries reports whether the call is too short for distant replicas.
 func (c call) hurries() bool { return !c.limit.IsZero() && c.limit.Sub(c.since) < hurried }
 
-// hurried is so short that replicas need not acknowledge in time.
+// hurried is too short for replicas to acknowledge in time.
 const hurried = 3 * time.Second
 
-// newRoutes are the ways of a process to the servers: one for each, or one for all that replace each other.
+// newRoutes are the routes of a process to the servers: a route for each server, or a common route for servers that replace
+// each other.
 func (w *world) newRoutes(process string) (all []*route) {
 	switch {
 	case w.group != nil:
@@ -91,7 +92,7 @@ func (w *world) newRoutes(process string) (all []*route) {
 	return all
 }
 
-// newProcess starts a process. It reaches the server only through a route of its own.
+// newProcess starts a process. The process reaches the server only through its own route.
 func (w *world) newProcess() *process {
 	w.born++
 	p := &process{world: w, name: fmt.Sprint("p", w.born), ended: make(chan struct{})}
@@ -137,7 +138,7 @@ func (p *process) startClient() {
 	p.world.history.add(p.name, "", "starts: lease %v, hand-overs %d, client %s", p.lease, cfg.HandOvers, client.ID())
 }
 
-// connect gives a process its way to the server.
+// connect gives a process its route to the server.
 func (p *process) connect(server conn.Config) interface {
 	lock.Server
 	io.Closer
@@ -153,7 +154,7 @@ func (p *process) connect(server conn.Config) interface {
 	return pool
 }
 
-// is reports whether an owner on a server is one of the process.
+// is reports whether an owner on a server belongs to the process.
 func (p *process) is(owner string) bool {
 	if len(p.voters) > 0 {
 		return slices.ContainsFunc(p.voters, func(v *voter) bool { return strings.HasPrefix(owner, v.client.ID()) })
@@ -161,7 +162,7 @@ func (p *process) is(owner string) bool {
 	return strings.HasPrefix(owner, p.client.ID())
 }
 
-// gone reports whether the process has crashed: nothing that happens in it counts any more.
+// gone reports whether the process has crashed: later events in the process do not count.
 func (p *process) gone() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -187,8 +188,8 @@ func (p *process) end(crash bool) bool {
 	return true
 }
 
-// crash ends the process at once. What it has sent may arrive later yet, if late is not below 0. The goroutines of its corpse are
-// brought to their end behind the scene.
+// crash ends the process at once. Requests sent may arrive later, if late is not below 0. The goroutines of the dead process
+// are ended behind the scene.
 func (p *process) crash(late time.Duration) {
 	if !p.end(true) {
 		return
@@ -267,7 +268,7 @@ func (p *process) standStill(d time.Duration) {
 	p.world.history.add(p.name, "", "goes on")
 }
 
-// block stops the network of the process, or lets it go on.
+// block stops the network of the process, or starts the network again.
 func (p *process) block(on bool) {
 	for _, r := range p.routes {
 		r.set(func() { r.blocked = [2]bool{on, on} })
@@ -329,7 +330,7 @@ func (k *worker) run() {
 	}
 }
 
-// begin takes note of a call that has to return by limit.
+// begin notes a call with its limit.
 func (k *worker) begin(o *object, limit time.Duration, waits bool, format string, args ...any) {
 	c := call{what: fmt.Sprintf(format, args...), object: o, since: time.Now(), waits: waits}
 	if k.process.redisson != nil {
@@ -344,7 +345,7 @@ func (k *worker) begin(o *object, limit time.Duration, waits bool, format string
 	k.process.world.history.add(k.name, o.name, "%s ...", c.what)
 }
 
-// besideOf takes note that the call is also about another object.
+// besideOf notes a further object of the call.
 func (k *worker) besideOf(o *object) {
 	k.mu.Lock()
 	k.call.beside = append(k.call.beside, o)
@@ -360,7 +361,7 @@ func (p *process) learns() bool {
 	return first
 }
 
-// end takes note that the call has returned, and reports whether the process still lives to learn of it.
+// end notes the return of the call, and reports whether the process still lives to learn of the return.
 func (k *worker) end(err error) bool {
 	k.mu.Lock()
 	c := k.call

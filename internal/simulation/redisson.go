@@ -13,8 +13,8 @@ import (
 	"github.com/lockwire/lockwire/lock"
 )
 
-// redissonLease is a hold of Redisson's. Its holder is never told of a loss, and relies on it until it may have ended for the first
-// time.
+// redissonLease is a hold of Redisson's. Its holder never learns of a loss, and relies on the hold until the first possible
+// end.
 type redissonLease struct {
 	*redisson.Hold
 	over atomic.Bool
@@ -30,7 +30,7 @@ func (l *redissonLease) Err() error {
 	return nil
 }
 
-// ValidUntil leaves as much to clocks that drift as we do.
+// ValidUntil leaves the same margin for drifting clocks as lockwire.
 func (l *redissonLease) ValidUntil() time.Time {
 	return l.Hold.ValidUntil().Add(-longestLease/100 - 2*time.Millisecond)
 }
@@ -45,13 +45,13 @@ const (
 	redissonTimeout = 3 * time.Second
 	// redissonLimit is by how much a call of Redisson's may take longer than its wait: two answers, and a subscription.
 	redissonLimit = 2*redissonTimeout + 15*time.Second
-	// redissonPatience is for how long a lock may be free while Redisson's waiters alone wait. They sleep for what was left of
-	// the lease that they saw, if they miss the message.
+	// redissonPatience is the longest time a lock may be free while only Redisson's waiters wait. A waiter that misses the
+	// message sleeps for the rest of the lease seen.
 	redissonPatience = longestLease + 2*time.Second
 )
 
-// startRedisson gives a process Redisson's client. All its leases are the longest there are: a renewal of Redisson's sets the lease of
-// all readers to its own, also of those whose own is longer (anomaly A05).
+// startRedisson gives a process Redisson's client. All its leases have the longest length: a renewal of Redisson's sets the
+// lease of all readers to its own, also of readers with a longer lease (anomaly A05).
 func (p *process) startRedisson() {
 	pool, err := conn.New(conn.Config{Addr: "server:6379", Dial: p.routes[0].dial, Timeout: redissonTimeout, Protocol: pick(p.dice, []int{0, 2})})
 	if err != nil {
@@ -62,8 +62,7 @@ func (p *process) startRedisson() {
 	p.world.history.add(p.name, "", "starts: Redisson, lease %v, client %s", p.lease, p.redisson.ID())
 }
 
-// nextThread is the number of a thread that has never done anything: a release that arrives late would be one of what the thread has
-// then.
+// nextThread is the number of a fresh thread: a late release by a used thread would release the thread's later hold.
 func (p *process) nextThread() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -71,7 +70,7 @@ func (p *process) nextThread() int64 {
 	return p.threads
 }
 
-// kindIn is the kind of Redisson's lock that excludes the others of an object.
+// kindIn is Redisson's kind of lock that excludes the other kinds of an object.
 func kindIn(o *object, d *dice) redisson.Kind {
 	switch {
 	case o.family == readWrite && d.oneIn(3):
@@ -86,7 +85,7 @@ func kindIn(o *object, d *dice) redisson.Kind {
 	return redisson.Plain
 }
 
-// turnOfRedisson does something with an object as Redisson does it.
+// turnOfRedisson uses an object as Redisson does.
 func (k *worker) turnOfRedisson(o *object) {
 	switch o.family {
 	case readWrite, exclusive:
@@ -159,7 +158,7 @@ func (k *worker) redissonSemaphore(o *object) {
 		err = lock.ErrClosed
 	}
 	if !k.end(err) || err != nil {
-		w.missing(o, n) // Redisson does not take back what it does not know of
+		w.missing(o, n) // Redisson does not undo unknown grants
 		return
 	}
 	if !got {
@@ -178,7 +177,7 @@ func (k *worker) redissonSemaphore(o *object) {
 	}
 }
 
-// handed counts who gets an exclusive lock behind whom, so that a run shows that both sides get their turns.
+// handed counts the successions of owners of an exclusive lock, so that a run shows turns of both sides.
 func (w *world) handedLocked(o *object, h *hold) {
 	if !w.mixed || o.family != exclusive {
 		return
@@ -191,7 +190,7 @@ func (w *world) handedLocked(o *object, h *hold) {
 	o.side = side[now]
 }
 
-// count counts an event that the report shows.
+// count counts an event for the report.
 func (w *world) count(event string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 // voters is how many servers a Redlock has.
 const voters = 5
 
-// voter is what a process has for one of the servers.
+// voter is a process's client and lock for a server.
 type voter struct {
 	pool   *conn.Pool
 	client *lock.Client
@@ -80,7 +80,7 @@ func (p *process) startVoters() {
 	w.history.add(p.name, "", "starts: Redlock, lease %v, clients %s", p.lease, strings.Join(ids, " "))
 }
 
-// vote takes a Redlock, and gives it back.
+// vote takes and releases a Redlock.
 func (k *worker) vote(o *object) {
 	redlock := k.process.redlocks[o.name]
 	if k.dice.oneIn(60) {
@@ -129,7 +129,7 @@ func (w *world) majorityHas(h *hold) bool {
 	return have > voters/2
 }
 
-// forgotSince reports whether one of the servers has lost all since that time.
+// forgotSince reports whether any server has lost all its data since a time.
 func (w *world) forgotSince(since time.Time) bool {
 	for _, times := range w.forgot {
 		if slices.ContainsFunc(times, func(at time.Time) bool { return !at.Before(since) }) {
@@ -164,7 +164,7 @@ func (p *process) closeVoters() {
 	}
 }
 
-// dropVoters brings the goroutines of a process that has crashed to their end.
+// dropVoters ends the goroutines of a crashed process.
 func (p *process) dropVoters() {
 	over, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -178,7 +178,7 @@ func (p *process) dropVoters() {
 	wg.Wait()
 }
 
-// dump is what each of the servers has of an object.
+// dump is the state of an object on each server.
 func (w *world) dump(o *object) string {
 	text := ""
 	for i, srv := range w.servers {
@@ -187,7 +187,7 @@ func (w *world) dump(o *object) string {
 	return text
 }
 
-// stateAt is what a server has of an object.
+// stateAt is the state of an object on a server.
 func stateAt(srv *fakeredis.Server, o *object) string {
 	key, ok := srv.Key(o.name)
 	if !ok {

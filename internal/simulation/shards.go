@@ -14,7 +14,7 @@ import (
 	"github.com/lockwire/lockwire/internal/fakeredis"
 )
 
-// shardTimes are those of a cluster.
+// shardTimes are the times of a cluster.
 var shardTimes = times{calm: 60 * time.Second, settle: 40 * time.Second, undo: 40 * time.Second, renew: 40 * time.Second}
 
 const (
@@ -23,10 +23,10 @@ const (
 	shardWarmUp = 4 * time.Second
 )
 
-// shards is a cluster: three masters and a replica of each, in the beginning. A shard is a master and who takes its place. A former master
-// that has lost its last slot to another shard becomes a replica there.
+// shards is a cluster: three masters and a replica of each, in the beginning. A shard is a master with its successors. A former
+// master that has lost its last slot to a different shard becomes a replica there.
 type shards struct {
-	world   *world // constant, as what follows
+	world   *world // constant, like the following
 	network *fakeredis.Network
 	dice    *dice
 	servers []*fakeredis.Server
@@ -34,33 +34,33 @@ type shards struct {
 	timeout time.Duration
 	partial bool
 
-	mu        sync.Mutex                 // guards the following; no server's mutex is taken with it held
-	owner     [fakeredis.SlotCount]int   // the node that has a slot by the largest epoch
+	mu        sync.Mutex                 // guards the following; no server's mutex is taken under mu
+	owner     [fakeredis.SlotCount]int   // the node with a slot by the largest epoch
 	epoch     [fakeredis.SlotCount]int64 // of that
-	masters   [shardCount]int            // the last node of each shard that has become its master
-	reigns    [shardCount]int64          // the epochs of those
-	uneven    time.Time                  // the last time that a master had not one replica with the data
-	serving   []int                      // the masters, and who else has a slot
-	shard     []int                      // by node: the last that it was the master of
-	follows   []string                   // by node: its master
+	masters   [shardCount]int            // the last node of each shard to become its master
+	reigns    [shardCount]int64          // their epochs
+	uneven    time.Time                  // the last time a master did not have exactly a single replica with the data
+	serving   []int                      // the masters, and further nodes with slots
+	shard     []int                      // by node: the last shard as its master
+	follows   []string                   // by node: the node's master
 	moves     map[int]*move              // by slot, the last of each
-	sound     []bool                     // the nodes that have had all the data since they were started
-	away      []time.Time                // by node: what is granted before need not be known to it
-	lagged    map[string]time.Duration   // by how much more is late what goes to these addresses
+	sound     []bool                     // the nodes with all the data since their start
+	away      []time.Time                // by node: earlier grants may be unknown to the node
+	lagged    map[string]time.Duration   // the extra delay to these addresses
 	blocked   map[[2]string]int          // how many faults block a way
 	jitter    time.Duration
 	failovers int
 	moved     int
-	fixed     int // slots that needed an operator
+	fixed     int // slots in need of an operator
 }
 
-// move is the migration of a slot from one shard to another.
+// move is the migration of a slot between shards.
 type move struct {
 	slot, from, to int
 	active         bool
 	broken         bool  // a node that took part has been replaced, and nobody has seen to the slot yet
-	offset         int64 // of the target's replication, behind what has been moved
-	acked          bool  // the target's replica has it
+	offset         int64 // of the target's replication, behind the moved keys
+	acked          bool  // the target's replica has the moved keys
 	ended          time.Time
 }
 
@@ -92,7 +92,7 @@ func newShards(w *world) *shards {
 	return g
 }
 
-// delay is how long something takes from one node to another.
+// delay is the time of a message between two nodes.
 func (g *shards) delay(_, to string) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -104,7 +104,7 @@ func (g *shards) dial(ctx context.Context, addr string) (net.Conn, error) {
 	return g.servers[slices.Index(g.addrs, addr)].Dial(ctx, "tcp", addr)
 }
 
-// open opens the client of a process, which asks until somebody answers.
+// open opens the client of a process, and retries until a node answers.
 func (g *shards) open(d *dice, node conn.Config) *cluster.Cluster {
 	cfg := cluster.Config{Addrs: g.addrs[d.n(len(g.addrs)):], Node: node, RefreshInterval: pick(d, []time.Duration{0, 5 * time.Second, -1})}
 	for {
@@ -126,7 +126,7 @@ func (g *shards) begin() {
 	g.look()
 }
 
-// end judges what the nodes have, and lets them rest.
+// end judges the state of the nodes, and ends their work.
 func (g *shards) end() {
 	if g == nil {
 		return
@@ -155,7 +155,7 @@ func (g *shards) end() {
 	g.world.report.Events["slots repaired"] += g.fixed
 }
 
-// claimed takes note of what a master says that it has. It is called inside a server.
+// claimed notes a master's claims. It is called inside a server.
 func (g *shards) claimed(node, replaced int, epoch int64, has func(slot int) bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -164,7 +164,7 @@ func (g *shards) claimed(node, replaced int, epoch int64, has func(slot int) boo
 		g.shard[node], g.masters[k], g.reigns[k] = k, node, epoch
 		g.promotedLocked(k, node, has)
 		for _, o := range g.world.objects {
-			if slot := cluster.Slot(o.name); has(slot) && g.owner[slot] != replaced { // which has moved, and it has not heard of that
+			if slot := cluster.Slot(o.name); has(slot) && g.owner[slot] != replaced { // a moved slot, and the node has not heard of the move
 				o.lost(slotOpen)
 			}
 		}
@@ -179,7 +179,7 @@ func (g *shards) claimed(node, replaced int, epoch int64, has func(slot int) boo
 	g.serving = slices.Clone(slices.Compact(g.serving))
 }
 
-// promotedLocked takes note of a new master of a shard. It may not have what was granted while it was away.
+// promotedLocked notes a new master of a shard. The master may miss grants of the time of its absence.
 func (g *shards) promotedLocked(k, node int, has func(slot int) bool) {
 	w := g.world
 	w.history.add(fmt.Sprint("s", node), "", "is the master of shard %d; it was away until %v", k, w.since(g.away[node]))
@@ -214,7 +214,7 @@ func sortedSlots(m map[int]*move) (list []int) {
 	return list
 }
 
-// openLocked takes note that what is in a slot may be in the wrong place.
+// openLocked notes that keys of a slot may be in the wrong place.
 func (g *shards) openLocked(m *move) {
 	for _, o := range g.world.objects {
 		if o.family == countdown || cluster.Slot(o.name) == m.slot {
@@ -223,8 +223,8 @@ func (g *shards) openLocked(m *move) {
 	}
 }
 
-// moving reports whether a slot has been moving at any time since then: that of one of the objects, or any for a latch,
-// whose keys are in several slots.
+// moving reports whether a slot has been moving at any time since: the slot of an object, or any slot for a latch, whose keys
+// are in several slots.
 func (g *shards) moving(since time.Time, objects ...*object) bool {
 	if g == nil {
 		return false
@@ -240,7 +240,7 @@ func (g *shards) moving(since time.Time, objects ...*object) bool {
 	return false
 }
 
-// at is the node that has what is true about a key: the one that has its slot, or the one that the slot is on its way to.
+// at is the node with the truth about a key: the node with its slot, or the target of the moving slot.
 func (g *shards) at(key string) *fakeredis.Server {
 	slot := cluster.Slot(key)
 	g.mu.Lock()
@@ -255,7 +255,7 @@ func (g *shards) at(key string) *fakeredis.Server {
 	return owner
 }
 
-// all are the masters of the shards, and who else has a slot.
+// all are the masters of the shards, and further nodes with slots.
 func (g *shards) all() (masters []*fakeredis.Server) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -265,7 +265,7 @@ func (g *shards) all() (masters []*fakeredis.Server) {
 	return masters
 }
 
-// serves reports whether a node may have what is true about a key. It may be called inside the node.
+// serves reports whether a node may have the truth about a key. It may be called inside the node.
 func (g *shards) serves(s *fakeredis.Server, key string) bool {
 	slot := cluster.Slot(key)
 	g.mu.Lock()
@@ -274,7 +274,7 @@ func (g *shards) serves(s *fakeredis.Server, key string) bool {
 	return g.servers[g.owner[slot]] == s || m != nil && m.active && g.servers[g.masters[m.to]] == s
 }
 
-// misled reports whether a master runs that believes to have a slot that another one has.
+// misled reports whether a running master believes in a slot that belongs to a different node.
 func (g *shards) misled() bool {
 	for i, s := range g.servers {
 		r := s.Replication()
@@ -294,7 +294,7 @@ func (g *shards) misled() bool {
 	return false
 }
 
-// look takes note of the replicas that need not acknowledge, and of slots that are open.
+// look notes the replicas that need not acknowledge, and open slots.
 func (g *shards) look() {
 	if g == nil {
 		return
@@ -334,8 +334,8 @@ func (g *shards) look() {
 	}
 }
 
-// changedSince reports whether a master has had no replica since then, or several: a slot that moves between such masters, and a replica
-// that comes to a master, make acknowledgements late.
+// changedSince reports whether a master has had no replica since, or several: a slot moving between such masters, and a new
+// replica, make acknowledgements late.
 func (g *shards) changedSince(since time.Time) bool {
 	if g == nil {
 		return false
@@ -345,10 +345,10 @@ func (g *shards) changedSince(since time.Time) bool {
 	return !g.uneven.Before(since.Add(-time.Second)) // not looked at all the time
 }
 
-// hesitates reports whether nobody may get the object's lock although it is free, or somebody in vain: its slot has come to a master
-// whose replicas are not what clients expect, and they wait for acknowledgements.
+// hesitates reports whether the object's lock may stay free, or be acquired in vain: its slot has come to a master with
+// unexpected replicas, and clients wait for acknowledgements.
 func (g *shards) hesitates(o *object) bool {
-	const hesitation = 8 * time.Second // three acknowledgements that do not come, one of them under way, and a wait for each
+	const hesitation = 8 * time.Second // three missing acknowledgements, the first under way, and a wait for each
 	since := time.Now().Add(-hesitation)
 	return g.changedSince(since) && g.moving(since, o)
 }
@@ -368,8 +368,7 @@ func (g *shards) lookAt(i int, r fakeredis.Replication, master, excluded bool) {
 	}
 }
 
-// disowned takes note that a node takes a master for one that is down: what the former master grants meanwhile need not be known to
-// it when it is back.
+// disowned notes that a node takes a master for down: the node may miss later grants of the former master after the return.
 func (g *shards) disowned(node int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -380,7 +379,7 @@ func (g *shards) disowned(node int) {
 	}
 }
 
-// lookAtMoves finds out whether all replicas have what has been moved.
+// lookAtMoves finds out whether all replicas have the moved keys.
 func (g *shards) lookAtMoves() {
 	has := make([]int64, len(g.servers)) // by master: the smallest offset of its replicas; 0: none has the data
 	for _, s := range g.servers {
@@ -400,7 +399,7 @@ func (g *shards) lookAtMoves() {
 	}
 }
 
-// views is what each node believes, for a violation.
+// views is the belief of each node, for a violation.
 func (g *shards) views() string {
 	text := ""
 	for i, s := range g.servers {

@@ -9,7 +9,7 @@ import (
 	"github.com/lockwire/lockwire/internal/fakeredis"
 )
 
-// shardFaults are those of a cluster.
+// shardFaults are the faults of a cluster.
 func shardFaults() []fault {
 	of := func(which func(g *shards, d *dice) int, what func(g *shards, d *dice, i int)) func(w *world, d *dice) {
 		return func(w *world, d *dice) { what(w.shards, d, which(w.shards, d)) }
@@ -39,7 +39,7 @@ func (g *shards) masterOf(k int) int {
 	return g.masters[k]
 }
 
-// replicaOf is a replica of a shard, or any node if there is none.
+// replicaOf is a replica of a shard, or any node without a replica.
 func (g *shards) replicaOf(d *dice, k int) int {
 	var all []int
 	for i, s := range g.servers {
@@ -53,7 +53,7 @@ func (g *shards) replicaOf(d *dice, k int) int {
 	return pick(d, all)
 }
 
-// failover has a replica replace its master, which serves, if it has the data.
+// failover makes a replica with the data replace its serving master.
 func (g *shards) failover(d *dice, i int) {
 	if !g.servers[i].Replication().Linked {
 		return
@@ -66,7 +66,7 @@ func (g *shards) failover(d *dice, i int) {
 	g.servers[i].Do("CLUSTER", "FAILOVER", how)
 }
 
-// agrees reports whether a node knows who has which slot: one that does not must not take over without a vote.
+// agrees reports whether a node knows the owner of every slot: a node without the knowledge must not take over without a vote.
 func (g *shards) agrees(i int) bool {
 	v := g.servers[i].Cluster()
 	g.mu.Lock()
@@ -90,7 +90,7 @@ func (g *shards) hang(d *dice, i int) {
 	w.during(g.outage(d), func() { s.Stall(true) }, func() { s.Stall(false) })
 }
 
-// die has a node die and come back with its data or without.
+// die makes a node die and come back with its data or without.
 func (g *shards) die(d *dice, i int, keep bool) {
 	w, s := g.world, g.servers[i]
 	if s.Replication().Down {
@@ -106,7 +106,7 @@ func (g *shards) die(d *dice, i int, keep bool) {
 	})
 }
 
-// cut cuts a node off from some or all of the others, in one direction or both. Clients reach it as before.
+// cut cuts a node off from some or all peers, in either direction or both. Clients still reach the node.
 func (g *shards) cut(d *dice, i int) {
 	some, way := d.n(3), d.n(4)
 	var others []string
@@ -130,7 +130,7 @@ func (g *shards) cut(d *dice, i int) {
 	w.during(g.outage(d), func() { set(true) }, func() { set(false) })
 }
 
-// block begins or ends a block of one way: it is free when all are over.
+// block begins or ends a block of a path: the path is free after the end of all blocks.
 func (g *shards) block(from, to string, on bool) {
 	g.mu.Lock()
 	if on {
@@ -154,8 +154,8 @@ func (g *shards) lag(d *dice, i int) {
 	g.world.during(g.outage(d), func() { set(by) }, func() { set(0) })
 }
 
-// moveFault has the slot of an object move to another shard: at once, one key after the other, or with some of the keys on the one
-// side and some on the other for longer than a lease.
+// moveFault moves the slot of an object to a different shard: at once, key by key, or with keys on both sides for longer than a
+// lease.
 func (w *world) moveFault(d *dice) {
 	g, o := w.shards, pick(d, w.objects)
 	slot := cluster.Slot(o.name)
@@ -167,7 +167,7 @@ func (w *world) moveFault(d *dice) {
 		w.mu.Unlock()
 	}
 	if !g.agreed(slot) {
-		return // as redis-cli: two would say for ever that the other one has it
+		return // as redis-cli: otherwise two nodes could name each other as the owner for ever
 	}
 	g.mu.Lock()
 	m := &move{slot: slot, from: g.shard[g.owner[slot]], active: true}
@@ -184,8 +184,8 @@ func (w *world) moveFault(d *dice) {
 	w.wg.Go(func() { g.migrate(d, m, d.upTo(most)) })
 }
 
-// clear deletes what the master of a shard has in a slot of others: a promotion may have brought back what had moved away before. A
-// server refuses to import onto such keys (BUSYKEY), and an operator deletes them.
+// clear deletes the keys of a foreign slot from the master of a shard: a promotion may have brought back moved keys. A server
+// refuses to import onto such keys (BUSYKEY), and an operator deletes the keys.
 func (g *shards) clear(slot, shard int) {
 	to := g.servers[g.masterOf(shard)]
 	keys, _ := to.Do("CLUSTER", "GETKEYSINSLOT", fmt.Sprint(slot), "10000").([]any)
@@ -196,11 +196,11 @@ func (g *shards) clear(slot, shard int) {
 
 const (
 	moveAgain  = 300 * time.Millisecond // between two attempts to give a slot away
-	moveTries  = 40                     // that may fail where nothing is wrong
+	moveTries  = 40                     // a failure is harmless
 	closeTries = 12                     // after so many the slot is closed, with keys on both sides
 )
 
-// agreed reports whether all nodes that run know who has a slot, and the largest epoch.
+// agreed reports whether all running nodes know the owner of a slot, and the largest epoch.
 func (g *shards) agreed(slot int) bool {
 	var current []int64
 	for _, s := range g.servers {
@@ -218,7 +218,7 @@ func (g *shards) agreed(slot int) bool {
 	return len(current) > 0 && slices.Min(current) == slices.Max(current)
 }
 
-// migrate moves some keys, waits, and then does what is left to do until the slot is where it belongs.
+// migrate moves some keys, waits, and then finishes the move of the slot.
 func (g *shards) migrate(d *dice, m *move, wait time.Duration) {
 	w := g.world
 	if g.opened(m) {
@@ -246,7 +246,7 @@ func (g *shards) migrate(d *dice, m *move, wait time.Duration) {
 	w.history.add("fault", "", "slot %d has moved", m.slot)
 }
 
-// ends are the nodes between which a slot moves now.
+// ends are the nodes of moving slots.
 func (g *shards) ends(m *move) (from, to *fakeredis.Server) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -286,13 +286,13 @@ func (g *shards) moveKeys(m *move, n int) bool {
 	return ok
 }
 
-// settled gives a slot to its new master, and reports whether all agree that it is there.
+// settled gives a slot to its new master, and reports whether all nodes agree.
 func (g *shards) settled(m *move, tries int) bool {
 	from, to := g.ends(m)
 	slot, id := fmt.Sprint(m.slot), to.Cluster().ID
 	if from != to {
 		if !g.agreed(m.slot) {
-			if tries > closeTries { // while it is open they do not hear who has it
+			if tries > closeTries { // nodes with an open slot do not hear of its owner
 				g.mu.Lock()
 				m.broken = true
 				g.openLocked(m)
@@ -329,8 +329,8 @@ const (
 	repairs     = 15
 )
 
-// repair does what an operator does where nodes go on to disagree: a master that has moved a slot and has been replaced before all had
-// heard of it leaves a slot that nobody claims, or that two do.
+// repair does an operator's work for nodes in lasting disagreement: a master that has moved a slot, and was replaced before all
+// nodes had heard of the move, leaves a slot claimed by nobody or by two nodes.
 func (g *shards) repair() {
 	time.Sleep(repairAfter)
 	for range repairs {
@@ -359,18 +359,18 @@ func (g *shards) repair() {
 	}
 	for _, o := range g.world.objects {
 		if (o.family == permits || o.family == semaphore) && o.lostBy(slotOpen) {
-			o.lost(slotOpen) // what is left is not known: it begins again
+			o.lost(slotOpen) // the rest is unknown: begin again
 			g.world.delete(o)
 		}
 	}
 	g.world.setup()
 }
 
-// fix gives a slot to a node for good. What is in it may be elsewhere.
+// fix gives a slot to a node for good. Its keys may be elsewhere.
 func (g *shards) fix(slot, node int) {
 	g.world.history.add("fault", "", "slot %d is given to s%d, as nodes disagree", slot, node)
 	for _, s := range g.servers {
-		s.Do("CLUSTER", "SETSLOT", fmt.Sprint(slot), "STABLE") // one that still imports it believes nobody
+		s.Do("CLUSTER", "SETSLOT", fmt.Sprint(slot), "STABLE") // an importing node believes nobody
 	}
 	g.servers[node].ClaimSlot(slot)
 	g.mu.Lock()

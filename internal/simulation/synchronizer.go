@@ -27,7 +27,7 @@ func braced(prefix, name string) string {
 	return prefix + ":{" + name + "}"
 }
 
-// unhex is the id of a permit as the server has it.
+// unhex is the id of a permit as stored on the server.
 func unhex(id string) string {
 	b, err := hex.DecodeString(id)
 	if err != nil {
@@ -36,7 +36,7 @@ func unhex(id string) string {
 	return string(b)
 }
 
-// permits takes permits with leases, and gives them back.
+// permits takes and releases permits with leases.
 func (k *worker) permits(o *object) {
 	s := k.process.client.PermitSemaphore(o.name)
 	if k.dice.oneIn(100) {
@@ -64,7 +64,7 @@ func (k *worker) permits(o *object) {
 	}
 }
 
-// semaphore takes permits without leases, and gives them back. What a process takes into its grave is missing.
+// semaphore takes and releases permits without leases. Permits of a dead process are missing.
 func (k *worker) semaphore(o *object) {
 	w, s := k.process.world, k.process.client.Semaphore(o.name)
 	if !k.pass() {
@@ -96,7 +96,7 @@ func (k *worker) semaphore(o *object) {
 	}
 	w.took(o, n, since)
 	k.pause(k.dice.upTo(pick(k.dice, []time.Duration{0, 5 * time.Millisecond, 50 * time.Millisecond, 3 * time.Second})), nil)
-	if !k.pass() { // a program that closes gives them back first, or not at all
+	if !k.pass() { // a closing program releases its permits first, or never
 		w.took(o, -n, since)
 		w.missing(o, n)
 		return
@@ -105,20 +105,20 @@ func (k *worker) semaphore(o *object) {
 	k.begin(o, unlockLimit, false, "Release of %d", n)
 	err = s.Release(context.Background(), n)
 	switch {
-	case !k.end(err), k.process.closing() && errors.Is(err, lock.ErrUncertain), limitedBy(err): // refused: it is for the caller to repeat
+	case !k.end(err), k.process.closing() && errors.Is(err, lock.ErrUncertain), limitedBy(err): // refused: the caller must repeat
 		w.missing(o, n)
 	case err != nil:
 		k.process.doubt(o, n)
 	}
 }
 
-// doubt is about permits that a process takes or gives back in the background.
+// doubt is about permits taken or released by a process in the background.
 type doubt struct {
 	object *object
 	n      int
 }
 
-// doubt takes note of a call that was not answered: its permits are missing if the process crashes before it has seen to them.
+// doubt notes an unanswered call: its permits are missing if the process crashes before the call is settled.
 func (p *process) doubt(o *object, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -142,22 +142,22 @@ func (w *world) took(o *object, n int, since time.Time) {
 	w.violate(o, "%d permits of %d are had at once", o.out, o.total)
 }
 
-// missing takes note that so many permits may not come back.
+// missing notes a number of permits that may not come back.
 func (w *world) missing(o *object, n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	o.missing += n
 }
 
-// round is one life of a countdown latch.
+// round is a life of a countdown latch.
 type round struct {
 	name  string
-	set   bool // somebody has been told that the count is set
-	begun int  // calls that count down
+	set   bool // a worker knows that the count is set
+	begun int  // calls of CountDown
 	open  bool
 }
 
-// countdown has the workers of all processes go through one latch after another.
+// countdown makes the workers of all processes go through latches in turn.
 func (k *worker) countdown(o *object) {
 	w := k.process.world
 	w.mu.Lock()

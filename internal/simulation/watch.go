@@ -34,7 +34,7 @@ func (w *world) watch(end <-chan struct{}) {
 	}
 }
 
-// waiting are the calls that have not returned, of processes that live.
+// waiting are the pending calls of living processes.
 func (w *world) waiting() []call {
 	var all []call
 	for _, p := range w.processes() {
@@ -51,7 +51,7 @@ func (w *world) waiting() []call {
 	return all
 }
 
-// judgeCalls fails for calls that should have returned.
+// judgeCalls fails for overdue calls.
 func (w *world) judgeCalls() {
 	for _, p := range w.processes() {
 		for _, k := range p.workers {
@@ -69,7 +69,7 @@ func (w *world) judgeCalls() {
 	}
 }
 
-// judgeIdle fails for objects that nobody has and somebody waits for.
+// judgeIdle fails for free objects with waiters.
 func (w *world) judgeIdle() {
 	waited, patience := map[*object]string{}, map[*object]time.Duration{}
 	for _, c := range w.waiting() {
@@ -88,7 +88,7 @@ func (w *world) judgeIdle() {
 			free = free && srv.Do("EXISTS", o.name) == any(int64(0))
 		}
 		if o.family != exclusive && o.family != plain && o.family != readWrite || waited[o] == "" || !free ||
-			w.shards.moving(time.Now(), o) || w.shards.hesitates(o) { // a fenced lock needs its token, which may be elsewhere
+			w.shards.moving(time.Now(), o) || w.shards.hesitates(o) { // a fenced lock needs its token, perhaps on a different node
 
 			o.idle = time.Time{}
 			continue
@@ -108,8 +108,8 @@ const (
 	orphanTime = 2 * time.Second
 )
 
-// judgeOrphans fails for owners in exclusive locks that no call has returned and none is asking for. What arrives late takes no
-// lock, but a fair one.
+// judgeOrphans fails for unknown owners in exclusive locks: owners returned by no call and wanted by no call. A late request
+// takes no lock, except a fair lock.
 func (w *world) judgeOrphans() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -150,7 +150,7 @@ func (w *world) judgeOrphans() {
 	}
 }
 
-// claimedLocked reports whether a worker has the lock as that owner, or had it when its process ended.
+// claimedLocked reports whether a worker has the lock as an owner, or had the lock at the end of its process.
 func (w *world) claimedLocked(o *object, owner string) bool {
 	i := slices.IndexFunc(w.living, func(p *process) bool { return p.redisson == nil && p.is(owner) })
 	if i < 0 || w.living[i].joins(o) {
@@ -169,7 +169,8 @@ func (w *world) claimedLocked(o *object, owner string) bool {
 	})
 }
 
-// joins reports whether a call of the process is about the object and others: it may have one and wait for the next.
+// joins reports whether a call of the process is about the object and further objects: the call may have this object and wait
+// for the next.
 func (p *process) joins(o *object) bool {
 	return slices.ContainsFunc(p.workers, func(k *worker) bool {
 		k.mu.Lock()
@@ -210,7 +211,7 @@ func (w *world) judgeRemains() {
 		switch o.family {
 		case exclusive:
 			may[braced("redisson_lock_token", o.name)] = true
-			may[braced("redisson_lock_queue", o.name)] = true // who has died in it is found by the next who looks
+			may[braced("redisson_lock_queue", o.name)] = true // the next look finds dead waiters
 			may[braced("redisson_lock_timeout", o.name)] = true
 		case countdown:
 			for _, r := range o.rounds {
@@ -229,7 +230,7 @@ func (w *world) judgeRemains() {
 	}
 }
 
-// judgeServer fails for all that is left on a server but the keys that may be.
+// judgeServer fails for all keys left on a server, with some exceptions.
 func (w *world) judgeServer(srv *fakeredis.Server, may map[string]bool) {
 	if n := len(srv.Conns()); n > 0 {
 		w.violate(nil, "%d connections are left", n)

@@ -41,7 +41,7 @@ func (k *worker) turn(o *object) {
 	}
 }
 
-// handle is the lock of that kind.
+// handle is the lock of a kind.
 func (k *worker) handle(kind, name string) *lock.Handle {
 	c := k.process.client
 	switch kind {
@@ -138,7 +138,7 @@ func (k *worker) request(o *object, owned bool) request {
 	return r
 }
 
-// hold takes a lock up to so many times, and gives back what it has got.
+// hold takes a lock up to a number of times, and releases all holds.
 func (k *worker) hold(o *object, kind string, handle *lock.Handle, mode string, holds int) {
 	owned := holds > 1 || k.dice.oneIn(6)
 	var held []*hold
@@ -178,7 +178,7 @@ func (k *worker) take(o *object, kind string, handle *lock.Handle, mode string, 
 	return k.took(o, lease, &hold{mode: mode, fenced: kind == fenced, shared: r.owned, fixed: r.fixed, term: r.term})
 }
 
-// took takes in what a call has returned. The server's grant may be older than the call: callers of one process pass a lock on.
+// took takes in the result of a call. The server's grant may be older than the call: callers of a process pass a lock on.
 func (k *worker) took(o *object, lease *lock.Lease, h *hold) *hold {
 	h.worker, h.object, h.lease = k, o, lease
 	if k.process.gone() {
@@ -232,7 +232,7 @@ func (k *worker) work(h *hold) {
 func (k *worker) giveBack(h *hold) {
 	p := k.process
 	if !k.pass() && (p.gone() || k.dice.oneIn(2)) {
-		return // it stays taken until its lease ends
+		return // taken until the end of its lease
 	}
 	p.world.releasing(h)
 	validUntil := h.lease.ValidUntil()
@@ -240,7 +240,7 @@ func (k *worker) giveBack(h *hold) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	if k.dice.oneIn(4) {
-		cancel() // Unlock ignores it
+		cancel() // Unlock ignores the end of ctx
 	}
 	err := h.lease.Unlock(ctx)
 	if !k.end(err) {
@@ -252,7 +252,7 @@ func (k *worker) giveBack(h *hold) {
 	}
 }
 
-// force frees a lock whoever has it. The server tells the world when.
+// force frees a lock of any holder. The server tells the world the time.
 func (k *worker) force(o *object, kind string, call func(context.Context) (bool, error)) {
 	k.begin(o, 0, false, "ForceUnlock %s", kind)
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
@@ -261,7 +261,7 @@ func (k *worker) force(o *object, kind string, call func(context.Context) (bool,
 	k.end(err)
 }
 
-// look asks who has a lock.
+// look asks for the holders of a lock.
 func (k *worker) look(o *object, kind string, handle *lock.Handle) {
 	k.begin(o, 5*time.Second, false, "Info %s", kind)
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
@@ -270,7 +270,7 @@ func (k *worker) look(o *object, kind string, handle *lock.Handle) {
 	k.end(err)
 }
 
-// multi takes this lock together with another one, if there is another one.
+// multi takes this lock together with a second lock, if possible.
 func (k *worker) multi(o *object) bool {
 	w := k.process.world
 	other := pick(k.dice, w.objects)
@@ -311,19 +311,19 @@ func (k *worker) multi(o *object) bool {
 	return true
 }
 
-// passing are the errors that a call may return for what the faults do.
+// passing are the errors of calls that the faults explain.
 var passing = []error{
 	lock.ErrNotAcquired, lock.ErrClosed, lock.ErrLost, lock.ErrUncertain, lock.ErrNotHeld, lock.ErrReentry, lock.ErrUpgrade,
 	lock.ErrReleased, context.DeadlineExceeded, context.Canceled, redisson.ErrNotOwner,
 }
 
-// ofCluster reports whether an error is what the nodes of a cluster say while it changes.
+// ofCluster reports whether an error is a reply of the nodes of a changing cluster.
 func ofCluster(err error) bool {
 	said, _ := errors.AsType[resp.Error](err)
 	return slices.Contains([]string{"MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "READONLY", "UNBLOCKED"}, said.Prefix())
 }
 
-// isOne reports whether err is one of the list.
+// isOne reports whether err is in the list.
 func isOne(err error, list ...error) bool {
 	for _, e := range list {
 		if errors.Is(err, e) {

@@ -14,33 +14,33 @@ import (
 	"github.com/lockwire/lockwire/lock"
 )
 
-// longestLease is the longest lease that anybody asks for.
+// longestLease is the longest requested lease.
 const longestLease = 6 * time.Second
 
-// latencies are those of a sound network, one for each run: in a slow one more happens at the same time.
+// latencies are the latencies of a sound network, a latency for each run: in a slow network more happens at the same time.
 var latencies = []time.Duration{200 * time.Microsecond, 2 * time.Millisecond, 30 * time.Millisecond}
 
 const (
 	endLimit  = 60 * time.Second // for the workers to end
-	closeTime = time.Second      // for which Close repeats what is not confirmed
-	latchTime = 15 * time.Minute // after which nothing but data is left on the server
+	closeTime = time.Second      // time for repeats in Close
+	latchTime = 15 * time.Minute // time after which only data is left on the server
 )
 
-// times is by when what is done where nothing is wrong any more.
+// times are limits after the end of all faults.
 type times struct {
 	calm   time.Duration // without faults, while the workers go on
-	settle time.Duration // of it in which what the faults have left is cleared up
-	undo   time.Duration // by then all is taken back that had to be
+	settle time.Duration // part of it for clearing up after the faults
+	undo   time.Duration // limit for all undos
 	renew  time.Duration // so long at most a lease is not renewed
 }
 
-// soleTimes are those of one server.
+// soleTimes are the times of a single server.
 var soleTimes = times{calm: 40 * time.Second, settle: 15 * time.Second, undo: 2 * time.Second, renew: 2 * time.Second}
 
 // pace is how much the workers want.
 type pace struct {
 	pauses  []time.Duration // the longest between two turns
-	long    int             // one in so many holds may last for longer than its lease
+	long    int             // ratio of holds that may outlast their lease
 	workers int             // of a process, at most
 }
 
@@ -51,36 +51,36 @@ var paces = []pace{
 	{[]time.Duration{2 * time.Second, 8 * time.Second}, 2, 4},
 }
 
-// world is all that takes part in a run.
+// world is everything in a run.
 type world struct {
-	seed     uint64    // constant, as what follows
-	dice     *dice     // of the plan; only Run's goroutine uses it
+	seed     uint64    // constant, like the following
+	dice     *dice     // of the plan; only for Run's goroutine
 	start    time.Time // of the run
 	history  *history
-	srv      *fakeredis.Server // the only one, or the first
+	srv      *fakeredis.Server // the only server, or the first
 	servers  []*fakeredis.Server
-	group    *group  // what the servers are part of if they replace each other, or nil
-	shards   *shards // what they are part of if they are a cluster, or nil
+	group    *group  // the group of the servers, or nil
+	shards   *shards // the cluster of the servers, or nil
 	times    times
 	objects  []*object
 	pace     pace
-	five     bool          // there are five servers, for Redlock
+	five     bool          // five servers exist, for Redlock
 	mixed    bool          // some processes are Redisson's
 	latency  time.Duration // of the sound network, and as much jitter
-	slack    time.Duration // by how much a call may return later than it should
+	slack    time.Duration // allowed delay of a call's return
 	healed   chan struct{} // closed when the faults are over
 	over     chan struct{} // closed when the workers are to end
-	omit     []int         // faults that are left out
+	omit     []int         // omitted faults
 	happened int           // faults so far; only Run's goroutine
-	born     int           // processes; only Run's goroutine and, never beside it, replace use it
+	born     int           // processes; only for Run's goroutine and, never at the same time, replace
 	wg       sync.WaitGroup
 
-	mu        sync.Mutex                        // guards the following, and what objects and holds say
-	drifts    map[*fakeredis.Server]bool        // clocks that have gone wrong; only Run's goroutine
+	mu        sync.Mutex                        // guards the following, and the state of objects and holds
+	drifts    map[*fakeredis.Server]bool        // wrong clocks; only for Run's goroutine
 	forgot    map[*fakeredis.Server][]time.Time // when each of five has lost all
 	living    []*process
 	all       []*process
-	calmSince time.Time // zero while there are faults
+	calmSince time.Time // zero during the faults
 	report    Report
 	noScripts bool // a server has denied the right to run scripts
 
@@ -88,27 +88,27 @@ type world struct {
 	violations []string
 }
 
-// Report is what a run has done and found.
+// Report is the work and the findings of a run.
 type Report struct {
 	Seed       uint64
 	Operations int            // calls of workers
-	Holds      int            // locks and permits that were had
-	Looks      int            // at holds, whether the server has them
-	Losses     int            // holders that were told
+	Holds      int            // acquired locks and permits
+	Looks      int            // at holds, for their existence on the server
+	Losses     int            // news of losses
 	Faults     map[string]int // by sort
-	Excused    map[string]int // violations that an exclusion explains
-	Events     map[string]int // that show that something was tried
-	Happened   int            // faults, also those left out
+	Excused    map[string]int // violations explained by an exclusion
+	Events     map[string]int // evidence of tried situations
+	Happened   int            // faults, including omitted faults
 	Virtual    time.Duration
 	history    *history
 	Violations []string // each with its timeline
 }
 
-// History is all that has happened, a line for each event.
+// History is all events, a line for each.
 func (r Report) History() []string { return r.history.lines() }
 
-// Run simulates one seed. It is for a bubble of testing/synctest, which fails if a goroutine is left.
-// The faults with the numbers in omit are left out.
+// Run simulates a seed. It is for a bubble of testing/synctest, which fails if a goroutine is left. The faults with the numbers
+// in omit are left out.
 func Run(seed uint64, omit ...int) Report {
 	w := newWorld(seed)
 	w.omit = omit
@@ -203,10 +203,10 @@ func newWorld(seed uint64) *world {
 	return w
 }
 
-// server is one of the servers, the master if they replace each other.
+// server is a server, the master if servers replace each other.
 func (w *world) server(d *dice) *fakeredis.Server { return pick(d, w.judged()) }
 
-// at is the server that has what is true about a key: the only one, or a master.
+// at is the server with the truth about a key: the only server, or a master.
 func (w *world) at(key string) *fakeredis.Server {
 	switch {
 	case w.group != nil:
@@ -217,7 +217,7 @@ func (w *world) at(key string) *fakeredis.Server {
 	return w.srv
 }
 
-// judged are the servers that have what is true.
+// judged are the servers with the truth.
 func (w *world) judged() []*fakeredis.Server {
 	switch {
 	case w.group != nil:
@@ -228,10 +228,10 @@ func (w *world) judged() []*fakeredis.Server {
 	return w.servers
 }
 
-// notice takes note of a master that is new.
+// notice notes a new master.
 func (w *world) notice() { w.group.notice() }
 
-// serves reports whether a server has what is true about a key. It may be called inside the server.
+// serves reports whether a server has the truth about a key. It may be called inside the server.
 func (w *world) serves(s *fakeredis.Server, key string) bool {
 	if w.shards != nil {
 		return w.shards.serves(s, key)
@@ -239,7 +239,7 @@ func (w *world) serves(s *fakeredis.Server, key string) bool {
 	return w.group.serves(s)
 }
 
-// nameOf is what the history calls a server.
+// nameOf is a server's name in the history.
 func (w *world) nameOf(s *fakeredis.Server) string {
 	if w.shards != nil {
 		return fmt.Sprint("s", slices.Index(w.servers, s))
@@ -247,7 +247,7 @@ func (w *world) nameOf(s *fakeredis.Server) string {
 	return w.group.name(s)
 }
 
-// routes are those of all processes that live.
+// routes are the routes of all living processes.
 func (w *world) routes() (all []*route) {
 	for _, p := range w.processes() {
 		all = append(all, p.routes...)
@@ -255,10 +255,10 @@ func (w *world) routes() (all []*route) {
 	return all
 }
 
-// route is one of them.
+// route is a random route.
 func (w *world) route(d *dice) *route { return pick(d, w.someone(d).routes) }
 
-// emptied takes note that a server forgets all now. Of five it has no vote for a while then.
+// emptied notes that a server forgets everything now. A server of five then has no vote for a while.
 func (w *world) emptied(srv *fakeredis.Server, why *exclusion) {
 	if !w.five {
 		w.lost(why, w.objects...)
@@ -271,7 +271,7 @@ func (w *world) emptied(srv *fakeredis.Server, why *exclusion) {
 
 func (w *world) since(t time.Time) string { return fmt.Sprintf("%.6f", t.Sub(w.start).Seconds()) }
 
-// setup sets up the permits, where they are not.
+// setup sets up missing permits.
 func (w *world) setup() {
 	for _, o := range w.objects {
 		if o.family == permits || o.family == semaphore {
@@ -280,14 +280,14 @@ func (w *world) setup() {
 	}
 }
 
-// lost takes note that the server forgets the objects now.
+// lost notes that the server forgets the objects now.
 func (w *world) lost(why *exclusion, objects ...*object) {
 	for _, o := range objects {
 		o.lost(why)
 	}
 }
 
-// ran is told of each script by a server, in the order in which they run.
+// ran is called by a server for each script, in the order of their runs.
 func (w *world) ran(s *fakeredis.Server, title string, c *fakeredis.Call, reply any) {
 	key := ""
 	if len(c.Keys) > 0 {
@@ -303,7 +303,7 @@ func (w *world) ran(s *fakeredis.Server, title string, c *fakeredis.Call, reply 
 	w.history.add(w.nameOf(s), key, "%s %s -> %s", title, brief(c.Args), brief(reply))
 }
 
-// forcedBy is what a script that frees a lock does to its holder, nil for other scripts.
+// forcedBy is the effect of a forcing script on the holder, nil for any other script.
 func forcedBy(title string) *exclusion {
 	switch {
 	case title == "redisson lock, force":
@@ -314,17 +314,17 @@ func forcedBy(title string) *exclusion {
 	return nil
 }
 
-// processes are those that live.
+// processes are the living processes.
 func (w *world) processes() []*process {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return append([]*process(nil), w.living...)
 }
 
-// someone is one of the processes that live.
+// someone is a random living process.
 func (w *world) someone(d *dice) *process { return pick(d, w.processes()) }
 
-// replace ends a process, and starts another one in its place after a while, at once for all others: there is always one.
+// replace ends a process, and starts a successor after a while, at once if no process is left.
 func (w *world) replace(p *process, after time.Duration, end func()) {
 	if p.gone() || p.closing() {
 		return
@@ -350,7 +350,7 @@ func (w *world) replace(p *process, after time.Duration, end func()) {
 	w.all = append(w.all, next)
 }
 
-// buried takes note of what a process that has crashed may have taken with it.
+// buried notes the possible losses by a crashed process.
 func (w *world) buried(p *process) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -442,7 +442,7 @@ func (w *world) returned(k *worker, c call, err error) {
 	}
 }
 
-// violate takes note of a violation, with what led to it. It may be called with or without mu.
+// violate notes a violation, with its timeline. It may be called with or without mu.
 func (w *world) violate(o *object, format string, args ...any) {
 	name := ""
 	if o != nil {
@@ -457,7 +457,7 @@ func (w *world) violate(o *object, format string, args ...any) {
 	}
 }
 
-// brief is a text in which nothing is long.
+// brief is a text with long parts shortened.
 type briefly struct{ value any }
 
 func brief(v any) briefly { return briefly{v} }

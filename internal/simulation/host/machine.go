@@ -23,7 +23,7 @@ type machine struct {
 	program wazero.CompiledModule
 }
 
-// newMachine builds the tests, and translates them to machine code.
+// newMachine builds the tests, and translates the tests to machine code.
 func newMachine(ctx context.Context, root string) (*machine, error) {
 	dir, err := os.MkdirTemp("", "simulation")
 	if err != nil {
@@ -54,7 +54,7 @@ func newMachine(ctx context.Context, root string) (*machine, error) {
 
 func (m *machine) close(ctx context.Context) { _ = m.runtime.Close(ctx) }
 
-// run runs one seed, and returns what it prints and reports. Nothing but the seed has an influence on either.
+// run runs a seed, and returns its output and its report. Only the seed has an influence on either.
 func (m *machine) run(ctx context.Context, seed uint64, history bool, omit ...int) ([]byte, *report, error) {
 	var out bytes.Buffer
 	args := []string{"simulation.test", fmt.Sprint("-seed=", seed), "-report", "-test.run=^TestSimulation$", "-test.timeout=0"}
@@ -87,7 +87,7 @@ func (m *machine) run(ctx context.Context, seed uint64, history bool, omit ...in
 // startOfTime is what the wall clock says at the beginning of each run, in seconds since 1970.
 const startOfTime = 946684800
 
-// report is what a run has done; nil if it has not come to its end.
+// report is the report of a run; nil for an unfinished run.
 type report struct {
 	Operations, Holds, Looks, Losses int
 	Faults, Excused, Events          map[string]int

@@ -1,5 +1,5 @@
-// Host runs the simulation so that a seed fixes everything: the tests of package simulation as a program for WebAssembly, which has one
-// thread, and draws from a source that the seed starts whatever the Go runtime leaves to chance.
+// Host runs the simulation so that a seed fixes everything: the tests of package simulation as a program for WebAssembly, with
+// a single thread, and with the seed's source of chance for every choice of the Go runtime.
 //
 //	go run ./internal/simulation/host -seeds 1000    # a table at the end
 //	go run ./internal/simulation/host -seed 17       # the whole history
@@ -33,7 +33,7 @@ func main() {
 	}
 }
 
-// work runs one seed or many, and reports whether there was a violation.
+// work runs a seed or many, and reports whether a violation was found.
 func work(ctx context.Context, root string, seed, first uint64, seeds int) (failed bool, err error) {
 	began := time.Now()
 	m, err := newMachine(ctx, root)
@@ -60,7 +60,7 @@ func work(ctx context.Context, root string, seed, first uint64, seeds int) (fail
 	return all.bad > 0, ctx.Err()
 }
 
-// runAll runs many seeds on all cores. The output of those with a violation is printed as they end.
+// runAll runs many seeds on all cores, and prints the output of each seed with a violation at its end.
 func runAll(ctx context.Context, m *machine, first uint64, seeds int) *table {
 	all := newTable()
 	next := make(chan uint64)

@@ -46,7 +46,7 @@ func shrink(n, runs int, fails func(omit []int) bool) (left []int) {
 	return left
 }
 
-// explain leaves out faults for as long as the seed fails, and prints those that are left and how it fails with them.
+// explain leaves out faults for as long as the seed fails, and prints the remaining faults and the failure.
 func explain(ctx context.Context, w io.Writer, m *machine, seed uint64, r *report) {
 	if r == nil {
 		return

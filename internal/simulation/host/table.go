@@ -14,7 +14,7 @@ type table struct {
 	mu    sync.Mutex // guards the following
 	seeds int
 	bad   int
-	worst uint64 // the first that was bad
+	worst uint64 // the first bad seed
 	total report
 }
 
@@ -22,7 +22,7 @@ func newTable() *table {
 	return &table{total: report{Faults: map[string]int{}, Excused: map[string]int{}, Events: map[string]int{}}}
 }
 
-// add counts a run in. The output of one that has failed goes to w.
+// add counts a run. The output of a failed run goes to w.
 func (t *table) add(w io.Writer, seed uint64, out []byte, r *report, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -1,17 +1,17 @@
-// Museum runs the simulation against code with a known fault in it, one fault after another, and prints after how many seeds each
-// was found. A fault is a file: a line that says what is wrong; for a fault that the simulation does not show, a line with the
-// package and the test that find it; then for each place the file that it is in, the text that is there, which has to be there once,
-// and the text that takes its place.
+// Museum runs the simulation against code with a known fault, for each fault in turn, and prints the number of seeds until the
+// discovery. A fault is a file: a line that describes the fault; for a fault hidden from the simulation, a line with the
+// package and the test that find the fault; then for each place the file of the code, the present text, which must be unique
+// there, and the replacement.
 //
-//	# what is wrong
+//	# description of the fault
 //	@ ./lock ^TestThatFindsIt$
 //	=== lock/lease.go
-//	the text that is there
+//	the present text
 //	--- becomes
 //	the faulty text
 //	===
 //
-// A further place begins with === and the name of its file again.
+// A further place begins with === and its file again.
 package main
 
 import (
@@ -70,13 +70,13 @@ func visit(root, only string, seeds int) (missed int, err error) {
 	return missed, nil
 }
 
-// verdict is what has found a fault; as is "" if nothing has.
+// verdict is the finder of a fault; as is "" for an undiscovered fault.
 type verdict struct{ by, seeds, as string }
 
-// violation is what the test prints of the first one; the seeds before it have found nothing.
+// violation is the test's output about the first violation; earlier seeds have found nothing.
 var violation = regexp.MustCompile(`(?m)^ +\S+: seed (\d+): (.*)$`)
 
-// try runs one fault.
+// try runs a fault.
 func try(root, name string, seeds int) (found verdict, err error) {
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -121,7 +121,7 @@ func try(root, name string, seeds int) (found verdict, err error) {
 // finder is the line with the package and the test that find a fault.
 var finder = regexp.MustCompile(`(?m)^@ (\S+) (\S+)$`)
 
-// shorten leaves out what is different each time.
+// shorten leaves out the parts that differ from run to run.
 func shorten(text string) string {
 	const enough = 100
 	if len(text) > enough {
@@ -130,7 +130,7 @@ func shorten(text string) string {
 	return text
 }
 
-// write writes the faulty files to dir, and what -overlay wants to know about them.
+// write writes the faulty files to dir, and the map of files for -overlay.
 func write(root, dir, text string) (overlay string, err error) {
 	replaced := map[string]string{}
 	for _, part := range strings.Split(text, "\n=== ")[1:] {

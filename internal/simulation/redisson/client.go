@@ -1,5 +1,6 @@
-// Package redisson is a client that does with a server what Redisson does: its keys, its fields, its scripts (from a description,
-// in words of our own), its watchdog, and its way to wait, with its weaknesses. It is for tests of compatibility.
+// Package redisson is a client with Redisson's behaviour toward a server: its keys, its fields, its scripts (from a
+// description, in words of our own), its watchdog, and its way to wait, including its weaknesses. It is for tests of
+// compatibility.
 //
 // A holder is not told of a loss, as Redisson's is not: [Hold.ValidUntil] says until when the server has granted the hold.
 package redisson
@@ -25,12 +26,12 @@ const (
 	publish        = "PUBLISH"
 )
 
-// ErrNotOwner is an IllegalMonitorStateException: a release by somebody who does not have the lock.
+// ErrNotOwner is an IllegalMonitorStateException: a release without a hold.
 var ErrNotOwner = errors.New("redisson: not locked by this thread")
 
 // Client is an instance of Redisson.
 type Client struct {
-	id     string // constant, as what follows
+	id     string // constant, like the following
 	pool   *conn.Pool
 	events *pubsub.Subscriber
 	lease  time.Duration
@@ -61,7 +62,7 @@ func New(pool *conn.Pool, lease time.Duration) *Client {
 // ID is the client's part of its owners.
 func (c *Client) ID() string { return c.id }
 
-// Close ends the watchdog and the subscriptions. What is held stays until its lease ends.
+// Close ends the watchdog and the subscriptions. Holds stay until the end of their leases.
 func (c *Client) Close() {
 	c.mu.Lock()
 	if !c.closed {
@@ -79,7 +80,7 @@ func requestID() string {
 	return hex.EncodeToString(id[:])
 }
 
-// entry is the waiting of a client for one channel. The first waiter subscribes, the last one ends the subscription.
+// entry is the waiting of a client for a channel. The first waiter subscribes, the last waiter ends the subscription.
 type entry struct {
 	refs  int
 	ready chan struct{} // closed when subscribed, or failed with err
@@ -87,12 +88,12 @@ type entry struct {
 	err   error
 
 	// Guarded by the client's mu.
-	saved  int             // wake-ups for those who come
-	parked []chan struct{} // who waits, in order
+	saved  int             // wake-ups for the next waiters
+	parked []chan struct{} // waiters, in order
 }
 
-// enter takes part in waiting for the channel. wakes says how many waiters of so many a message wakes, and whether such who come
-// later count.
+// enter joins the wait for the channel. wakes returns the number of waiters woken by a message, among a number of waiters, and
+// whether wake-ups are kept for later waiters.
 func (c *Client) enter(ctx context.Context, channel string, wakes func(payload string, parked int) (n int, saves bool)) (*entry, error) {
 	c.mu.Lock()
 	e := c.entries[channel]
@@ -156,7 +157,7 @@ func (c *Client) hear(e *entry, wakes func(string, int) (int, bool)) {
 	}
 }
 
-// wait waits for a wake-up for at most d, or without an end if that is below 0. It reports whether there was one.
+// wait waits for a wake-up for at most d, or without an end if d is below 0. It reports whether a wake-up came.
 func (c *Client) wait(ctx context.Context, e *entry, d time.Duration) (woken bool, err error) {
 	c.mu.Lock()
 	if e.saved > 0 {
@@ -190,7 +191,7 @@ func (c *Client) wait(ctx context.Context, e *entry, d time.Duration) (woken boo
 			return false, err
 		}
 	}
-	e.saved++ // it was woken in this very moment
+	e.saved++ // woken in this very moment
 	return false, err
 }
 

@@ -81,7 +81,7 @@ type Request struct {
 	Wait time.Duration
 }
 
-// Hold is a lock that was got.
+// Hold is a held lock.
 type Hold struct {
 	client *Client
 	kind   Kind
@@ -89,7 +89,7 @@ type Hold struct {
 	owner  string
 	token  int64
 	woken  bool
-	since  time.Time    // before the request that got it
+	since  time.Time    // before the successful request
 	until  atomic.Int64 // in ns since since
 }
 
@@ -99,21 +99,21 @@ func (h *Hold) Owner() string { return h.owner }
 // Token is the fencing token, or 0.
 func (h *Hold) Token() int64 { return h.token }
 
-// Since is a time before which the server has not granted the hold.
+// Since is a time before the server's grant.
 func (h *Hold) Since() time.Time { return h.since }
 
-// Woken reports whether a message was what the successful request was sent for.
+// Woken reports whether a message caused the successful request.
 func (h *Hold) Woken() bool { return h.woken }
 
-// ValidUntil is the time until which the server is known to have the hold.
+// ValidUntil is the time until which the server certainly has the hold.
 func (h *Hold) ValidUntil() time.Time { return h.since.Add(time.Duration(h.until.Load())) }
 
 func (h *Hold) extend(start time.Time, lease time.Duration) {
 	h.until.Store(int64(start.Add(lease).Sub(h.since)))
 }
 
-// Lock waits for a lock as Redisson does: it asks, subscribes, asks again, and waits for a message or for the end of the lease of
-// whoever has the lock. It returns nil without an error if the lock is not to be had in time.
+// Lock waits for a lock as Redisson does: it asks, subscribes, asks again, and waits for a message or for the end of the
+// holder's lease. It returns nil without an error after the end of its time.
 func (c *Client) Lock(ctx context.Context, r Request) (*Hold, error) {
 	began := time.Now()
 	h, _, err := c.attempt(ctx, r)
@@ -177,7 +177,7 @@ func (r Request) queueWait() time.Duration {
 	return fairWait
 }
 
-// attempt asks once. If somebody else has the lock, it returns after which time to look again, below 0 if that is not known.
+// attempt asks once. For a lock held elsewhere, it returns the time until the next look, below 0 if unknown.
 func (c *Client) attempt(ctx context.Context, r Request) (*Hold, time.Duration, error) {
 	lease := r.Lease
 	if lease == 0 {
@@ -225,7 +225,7 @@ func (c *Client) ask(ctx context.Context, r Request, owner string, lease int64) 
 	return lockAcquire.Run(ctx, c.pool, []string{r.Name}, lease, owner)
 }
 
-// holdPrefix is what the keys of a reader's holds begin with.
+// holdPrefix is the prefix of the keys of a reader's holds.
 func holdPrefix(name, owner string) string { return "{" + name + "}:" + owner + ":rwlock_timeout" }
 
 // giveUp takes a waiter out of the queue of a fair lock.
@@ -237,7 +237,7 @@ func (c *Client) giveUp(ctx context.Context, r Request) {
 	_, _ = fairLeave.Run(context.WithoutCancel(ctx), c.pool, keys, owner(c.id, r.Thread), r.queueWait().Milliseconds())
 }
 
-// Unlock gives a hold back. It is ErrNotOwner if the server does not have it.
+// Unlock releases a hold. It is ErrNotOwner if the server does not have the hold.
 func (h *Hold) Unlock(ctx context.Context) error {
 	c := h.client
 	c.forget(h)
@@ -268,7 +268,7 @@ func (h *Hold) Unlock(ctx context.Context) error {
 	return nil
 }
 
-// Force frees a lock whoever has it, and reports whether anybody had it.
+// Force frees a lock of any holder, and reports whether the lock was held.
 func (c *Client) Force(ctx context.Context, name string) (bool, error) {
 	v, err := lockForce.Run(ctx, c.pool, []string{name, prefixed("redisson_lock__channel", name)}, 0, publish)
 	if err != nil {
@@ -281,7 +281,7 @@ func (c *Client) Force(ctx context.Context, name string) (bool, error) {
 // reader reports whether the hold is a reader's, whose renewal is another.
 func (h *Hold) reader() bool { return h.kind == Read && !strings.HasSuffix(h.owner, ":write") }
 
-// Of is what a thread that has nothing may try to unlock.
+// Of is a hold for a thread without holds to try to unlock.
 func (c *Client) Of(kind Kind, name string, thread int64) *Hold {
 	h := &Hold{client: c, kind: kind, name: name, owner: owner(c.id, thread), since: time.Now()}
 	if kind == Write {

@@ -20,7 +20,7 @@ var (
 	semaphoreRelease = script.New(semaphoreReleaseLua)
 )
 
-// Acquire waits for permits for as long as wait says, and reports whether it has got them.
+// Acquire waits for permits for as long as wait says, and reports success.
 func (c *Client) Acquire(ctx context.Context, name string, n int, wait time.Duration) (bool, error) {
 	began := time.Now()
 	got, err := c.tryAcquire(ctx, name, n)
@@ -47,7 +47,7 @@ func (c *Client) Acquire(ctx context.Context, name string, n int, wait time.Dura
 	}
 }
 
-// permitsWake: a message with the number of permits wakes as many waiters, of those that are subscribed.
+// permitsWake: a message with the number of permits wakes as many subscribed waiters.
 func (c *Client) permitsWake(channel string) func(string, int) (int, bool) {
 	return func(payload string, _ int) (int, bool) {
 		n, _ := strconv.Atoi(payload)

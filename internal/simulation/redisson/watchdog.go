@@ -26,7 +26,7 @@ func (c *Client) renew(h *Hold) {
 	c.renewed = append(c.renewed, h)
 }
 
-// forget ends the renewal of a hold, and reports whether there was one.
+// forget ends the renewal of a hold, and reports whether the hold was renewed.
 func (c *Client) forget(h *Hold) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -125,7 +125,7 @@ func (c *Client) renewReaders() {
 			switch {
 			case err != nil || n != 1:
 				c.forget(h)
-			case len(holds[name]) == 1: // of several the answer does not say which are left
+			case len(holds[name]) == 1: // for several permits the answer does not name the remaining permits
 				h.extend(start, c.lease)
 			}
 		}
