@@ -108,3 +108,16 @@ func TestNothingIsTakenAfterClose(t *testing.T) {
 		}
 	})
 }
+
+// The error of Close names only what was given up.
+func TestCloseErrorText(t *testing.T) {
+	for want, err := range map[string]lock.CloseError{
+		"lock: closed before the server had confirmed 2 releases":                               {Releases: 2},
+		"lock: closed before the server had confirmed 1 undone acquires, of 3 permits":          {Acquires: 1, Permits: 3},
+		"lock: closed before the server had confirmed 1 releases, 2 undone acquires, 3 changes": {Releases: 1, Acquires: 2, Changes: 3},
+	} {
+		if got := err.Error(); got != want {
+			t.Errorf("%+v: %q, want %q", err, got, want)
+		}
+	}
+}

@@ -32,6 +32,18 @@ func tryFor(t *testing.T, take func(context.Context, ...lock.Option) (*lock.Leas
 	return failed
 }
 
+// A lock that its holder has left to the server by AtLeast has an owner, and no process that works under it.
+func TestErrorNamesNoProcessAtRest(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		mine, c := w.client(lock.Config{Name: "web-7"}), w.client(lock.Config{})
+		mustUnlock(t, mustLock(t, mine, "a", lock.AtLeast(20*time.Second)))
+		failed := tryFor(t, c.Reentrant("a").Lock, 5*time.Second)
+		if failed.Holder == "" || failed.Process != "" {
+			t.Errorf("%+v, want a holder without a process", failed)
+		}
+	})
+}
+
 // Of each kind: a wait that ends with its deadline names the holder in another process, also for those behind in line.
 func TestErrorNamesTheHolder(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
