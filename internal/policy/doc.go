@@ -1,3 +1,3 @@
 // Package policy has tests of the whole repository: the allowed imports of each package, the functions that start goroutines,
-// and the packages linked into a program.
+// the circles of files in a package, and the packages linked into a program.
 package policy
