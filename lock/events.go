@@ -53,13 +53,14 @@ type Event struct {
 //     only if Watch finds the lock taken, and an expired lease not at all. EventWatching then has an Err.
 //
 // A setting by CONFIG SET reaches no replica and no restarted server unless it is in their configuration files too. Watch asks
-// again after each interruption of a subscription, and the next EventWatching has an Err if events of keys have ended.
+// again after each interruption of a subscription and every 30 s, and the next EventWatching has an Err if events of keys have
+// ended.
 //
 // After the news of a change Watch waits for a tenth of a second, then asks the server for the owners. Changes in quick
 // succession come as one: of two owners in between only the last is told, and the owner of a lock held for less than this
 // time may be unknown. An acquire by the owner's next hold and a renewal are no events, nor is a lock passed on inside a process if
 // its owner on the server stays the same. Unlock of a lock that [AtLeast] keeps taken is a release, and the end of the rest is no
-// event; the rest of a Plain lock has an owner like any other.
+// event.
 // The end of the lease of one reader or one permit among several is told with the next change, as a release. A DEL is forced,
 // unless a Plain lock is deleted; so is a release by a Redisson without unlock latches. FLUSHALL is no event.
 //
@@ -103,6 +104,7 @@ func (w *watcher) run(ctx context.Context, yield func(Event, error) bool) error 
 	settled := time.NewTimer(0)
 	defer settled.Stop()
 	armed := true
+	w.checked = time.Now()
 	if err := w.follow(ctx); err != nil {
 		return err
 	}
@@ -118,6 +120,9 @@ func (w *watcher) run(ctx context.Context, yield func(Event, error) bool) error 
 			armed = false
 		case <-again.C:
 			if err := w.follow(ctx); err != nil {
+				return err
+			}
+			if err := w.recheck(ctx); err != nil {
 				return err
 			}
 		case <-ctx.Done():

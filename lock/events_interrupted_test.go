@@ -43,6 +43,26 @@ func TestWatchOfAServerWithOtherSettings(t *testing.T) {
 	})
 }
 
+// A setting that changes while the subscription stays is noticed within half a minute.
+func TestWatchOfASettingThatChanges(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		w.notify("KA")
+		c := w.client(lock.Config{})
+		seen := watchAll(t, c, "*")
+		w.sleep(time.Minute)
+		seen.want(t, "at the beginning", "watching")
+		w.notify("")
+		w.sleep(35 * time.Second)
+		seen.want(t, "without events of keys", "watching, not all")
+		w.notify("KA")
+		w.sleep(35 * time.Second)
+		seen.want(t, "with events again", "watching")
+		w.sleep(time.Hour)
+		seen.want(t, "in an hour without a change")
+		_ = seen.close()
+	})
+}
+
 // The server is asked again until it has answered.
 func TestWatchAsksUntilAnswered(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
@@ -62,7 +82,7 @@ func TestWatchAsksUntilAnswered(t *testing.T) {
 			return fakeredis.Run()
 		})
 		w.cutWatchers()
-		w.sleep(time.Minute)
+		w.sleep(20 * time.Second)
 		seen.want(t, "afterwards", "missed", "watching, not all")
 		if asked != 3 {
 			t.Errorf("asked %d times", asked)

@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"encoding/hex"
 	"strconv"
 	"strings"
 	"time"
@@ -46,17 +47,23 @@ func (l *Lease) keepCall(rest time.Duration, last int64) *remote.Call {
 }
 
 // successor returns the owner of the lock after the release of l. It belongs to this client, and to none of its leases: the
-// number is that of l's owner, but negative.
+// number is that of l's owner, but negative; the value of a plain lock gets an ending.
 func (l *Lease) successor() string {
-	if own := l.target.kind.owner; own != nil {
-		return own(0)
+	id, number, numbered := strings.Cut(l.owner, ":")
+	if !numbered {
+		return l.owner + plainRest
 	}
-	id, number, _ := strings.Cut(l.owner, ":")
 	return id + ":-" + number
 }
 
+// plainRest ends the value of a plain lock that AtLeast keeps taken.
+const plainRest = "-rest"
+
 // predecessor returns the owner whose Unlock has made owner the successor. ok is false for any other owner.
 func predecessor(owner string) (former string, ok bool) {
+	if value, ok := strings.CutSuffix(owner, plainRest); ok && len(value) == hex.EncodedLen(plainSize) {
+		return value, true
+	}
 	id, number, ok := strings.Cut(owner, ":-")
 	if _, err := strconv.ParseUint(number, 10, 64); !ok || err != nil {
 		return "", false

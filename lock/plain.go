@@ -11,9 +11,12 @@ var plainKind = &kinds.Lazy[*kind]{Make: newPlainKind}
 
 func newPlainKind() *kind { return &kind{Kind: kinds.Plain(), owner: plainOwner, silent: true} }
 
-// plainOwner returns a unique value: 16 random bytes in hexadecimal.
+// plainSize is the number of bytes of a value.
+const plainSize = 16
+
+// plainOwner returns a unique value: random bytes in hexadecimal.
 func plainOwner(int) string {
-	var id [16]byte
+	var id [plainSize]byte
 	rand.Read(id[:])
 	return hex.EncodeToString(id[:])
 }

@@ -23,6 +23,8 @@ const (
 	settleFor = 100 * time.Millisecond
 	// watchPause is the interval between looks for new masters of a cluster, and between attempts after an error.
 	watchPause = 2 * time.Second
+	// recheckEvery is the interval between questions for the settings of a server.
+	recheckEvery = 30 * time.Second
 	// maxNotes limits the names with news.
 	maxNotes = 10000
 	// maxLooks limits the names in one look.
@@ -41,6 +43,7 @@ type watcher struct {
 	began   bool               // all locks held at the beginning are told
 	behind  bool               // EventMissed was yielded, and no EventWatching since
 	sources map[string]*source // by address; "" for a single server
+	checked time.Time          // when the servers were last asked for their settings, apart from interruptions
 	join    sync.WaitGroup
 
 	wake chan struct{} // capacity 1: there is news
@@ -242,6 +245,21 @@ func (w *watcher) askAgain(ctx context.Context) (changed bool, err error) {
 		changed = true
 	}
 	return changed, nil
+}
+
+// recheck asks all servers now and then whether they publish events of keys: somebody may have changed a setting.
+func (w *watcher) recheck(ctx context.Context) error {
+	if time.Since(w.checked) < recheckEvery {
+		return nil
+	}
+	w.checked = time.Now()
+	w.mu.Lock()
+	for _, s := range w.sources {
+		s.resumed = s.resumed || s.up
+	}
+	w.mu.Unlock()
+	_, err := w.askAgain(ctx)
+	return w.unless(ctx, err)
 }
 
 // hasResumed reports, once, whether a subscription was interrupted and is back.
