@@ -178,6 +178,22 @@ func TestUnusedConversionsAreNotLinked(t *testing.T) {
 	}
 }
 
+// A program with one kind of lock has nothing of several locks as one, of the questions about locks, or of leaders.
+func TestUnusedFeaturesAreNotLinked(t *testing.T) {
+	without, with := build(t, "./testdata/onekind"), build(t, "./testdata/many")
+	for _, name := range []string{
+		"/lock.(*Multi)", "/lock.(*Redlock)", "/lock.(*listener)", "/lock.(*ballot)", "/lock.(*watcher)", "/lock.(*Client).Inspect", "/lock.(*scan).on",
+		"/lock/internal/highway.", "/lock/leader.",
+	} {
+		if bytes.Contains(without, []byte(module+name)) {
+			t.Errorf("a program that uses only one kind of lock has %s", name)
+		}
+		if !bytes.Contains(with, []byte(module+name)) {
+			t.Errorf("a program that uses %s does not have it", name)
+		}
+	}
+}
+
 // build returns the binary of a program.
 func build(t *testing.T, program string) []byte {
 	t.Helper()
