@@ -59,8 +59,8 @@ torture: install ## what is tested under load and faults, for longer: TORTURE=30
 		-count=1 -timeout=2h -v ./conn ./lock ./cluster ./internal/conformance
 
 .PHONY: simulate
-simulate: ## the seeded simulation, deterministic: SEEDS=1000 of them and a table, or SEED=17 and its history
-	@$(GO) run ./internal/simulation/host $(if $(SEED),-seed=$(SEED),-seeds=$(or $(SEEDS),100) $(if $(FIRST),-first=$(FIRST)))
+simulate: ## the seeded simulation, deterministic: SEEDS=1000 of them and a table, or SEED=17 and its history; BRIEF=1 as in make test
+	@$(GO) run ./internal/simulation/host $(if $(BRIEF),-brief) $(if $(SEED),-seed=$(SEED),-seeds=$(or $(SEEDS),100) $(if $(FIRST),-first=$(FIRST)))
 
 .PHONY: explore
 explore: ## the seeded simulation with go test, fast, with another schedule in each run: SEEDS=500 of them from FIRST=1001

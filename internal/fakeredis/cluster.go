@@ -50,6 +50,7 @@ type cluster struct {
 	epoch   int64 // the largest known
 	peers   []*peer
 	owners  [SlotCount]int8
+	lacking int // slots without an owner
 	version int // of owners
 
 	migrating, importing map[int]int // by slot: the peer
@@ -108,6 +109,7 @@ func NewClusterNode(o ClusterOptions, self int) *Server {
 	for slot := range c.owners {
 		c.owners[slot] = noNode
 	}
+	c.lacking = SlotCount
 	now := time.Now()
 	for i, n := range o.Nodes {
 		sum := sha1.Sum([]byte(n.Addr))
@@ -119,6 +121,7 @@ func NewClusterNode(o ClusterOptions, self int) *Server {
 		p.config = int64(i + 1)
 		for slot := n.First; slot <= n.Last; slot++ {
 			c.owners[slot] = int8(i)
+			c.lacking--
 		}
 	}
 	c.epoch = int64(len(o.Nodes))
@@ -149,6 +152,12 @@ func (c *cluster) own(slot, node int) {
 	}
 	if int(c.owners[slot]) == c.masterOf(c.self) && len(c.s.shards) > 0 {
 		c.s.dropChannels(slot)
+	}
+	switch {
+	case node < 0:
+		c.lacking++
+	case c.owners[slot] < 0:
+		c.lacking--
 	}
 	c.owners[slot] = int8(node)
 	c.version++

@@ -68,9 +68,7 @@ func (c *cluster) updateState() {
 		}
 		good = good && (c.opts.Partial || !p.fail)
 	}
-	if !c.opts.Partial && good && c.unserved() {
-		good = false
-	}
+	good = good && (c.opts.Partial || c.lacking == 0)
 	if reachable < size/2+1 {
 		good, c.minority = false, now
 	}
@@ -81,15 +79,6 @@ func (c *cluster) updateState() {
 		return
 	}
 	c.ok = good
-}
-
-func (c *cluster) unserved() bool {
-	for _, owner := range c.owners {
-		if owner < 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // restarted is a node's knowledge at the start of its process: the facts on its disk, and nothing about the reachability of

@@ -162,11 +162,11 @@ func (s *Server) beatLocked() {
 	time.AfterFunc(next, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.closed {
+		if s.closed || s.network.isResting() {
 			return
 		}
 		switch {
-		case s.still.Load() || s.down || s.network.isResting():
+		case s.still.Load() || s.down:
 		case s.sentinel != nil:
 			s.sentinel.beat()
 		case s.cluster != nil:
@@ -179,7 +179,7 @@ func (s *Server) beatLocked() {
 	})
 }
 
-// Rest ends what the servers do from time to time: nothing is to happen any more.
+// Rest ends what the servers do from time to time, for good: nothing is to happen any more.
 func (n *Network) Rest() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

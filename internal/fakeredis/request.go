@@ -54,6 +54,15 @@ func readBulk(r *bufio.Reader) (string, error) {
 	if err != nil || n < 0 || n > maxBulk {
 		return "", protocolError("ERR Protocol error: invalid bulk length")
 	}
+	if n <= r.Size() {
+		part, err := r.Peek(n)
+		if err != nil {
+			return "", err
+		}
+		text := string(part)
+		_, err = r.Discard(n + 2)
+		return text, err
+	}
 	var b strings.Builder
 	if _, err := io.CopyN(&b, r, int64(n)); err != nil {
 		return "", err

@@ -479,3 +479,20 @@ func (s *Server) Configured() (addr string, epoch int64) {
 	defer s.mu.Unlock()
 	return s.sentinel.current(), s.sentinel.config
 }
+
+// Unfit returns the replicas that a sentinel takes for down, has not heard of for longer than a candidate may be silent, or knows no
+// data of; none if it does not run.
+func (s *Server) Unfit() (addrs []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.down || s.still.Load() {
+		return nil
+	}
+	for _, addr := range sortedKeys(s.sentinel.servers) {
+		i := s.sentinel.servers[addr]
+		if addr != s.sentinel.master && (i.down || i.cut || time.Since(i.pong) > silentCandidate || i.offset() == 0) {
+			addrs = append(addrs, addr)
+		}
+	}
+	return addrs
+}

@@ -93,11 +93,11 @@ func (p profile) pick(d *dice) fault {
 // storm lets faults happen for as long as the profile says.
 func (w *world) storm(p profile) {
 	if p.total == 0 {
-		time.Sleep(p.lasts)
+		w.pause(p.lasts, w.enough)
 		return
 	}
-	for end := time.Now().Add(p.lasts); time.Now().Before(end); {
-		time.Sleep(w.dice.upTo(p.every))
+	for end := time.Now().Add(p.lasts); time.Now().Before(end) && !w.sated(w.enough); {
+		w.pause(w.dice.upTo(p.every), w.enough)
 		f := p.pick(w.dice)
 		if d := w.happens(f.name); d != nil {
 			f.happen(w, d)

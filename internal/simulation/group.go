@@ -3,8 +3,8 @@ package simulation
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -33,7 +33,7 @@ func Deployment(seed uint64) string {
 
 // groupTimes are the times of a group: a returned former master goes on as a master for 8 s, and sentinels without a recent run
 // believe nothing for 30 s, and read INFO every 10 s.
-var groupTimes = times{calm: 75 * time.Second, settle: 50 * time.Second, undo: 50 * time.Second, renew: 50 * time.Second}
+var groupTimes = times{calm: 75 * time.Second, brief: 4 * time.Second, settle: 50 * time.Second, undo: 50 * time.Second, renew: 50 * time.Second}
 
 // warmUp is how long sentinels take to know all replicas.
 const warmUp = 12 * time.Second
@@ -113,10 +113,8 @@ func (g *group) record() {
 	for i, s := range g.sentinels {
 		s.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
 			if len(cmd.Args) > 1 && cmd.Args[1] == "replicas" {
-				away := map[string]bool{}
-				g.exclude(s, away)
 				addr, epoch := s.Configured()
-				g.world.history.add(fmt.Sprint("q", i), "", "asked for replicas: master %s in epoch %d, away %v, %v", addr, epoch, away, s.Do("SENTINEL", "CKQUORUM", masterName))
+				g.world.history.add(fmt.Sprint("q", i), "", "asked for replicas: master %s in epoch %d, away %v, %v", addr, epoch, s.Unfit(), s.Do("SENTINEL", "CKQUORUM", masterName))
 			}
 			return fakeredis.Run()
 		})
@@ -160,13 +158,8 @@ func (g *group) end() {
 	}
 	g.look()
 	time.Sleep(time.Second)
-	for _, s := range g.sentinels {
-		if n := len(s.Conns()); n > 0 {
-			g.world.violate(nil, "%d connections to a sentinel are left", n)
-		}
-		s.Close()
-	}
 	g.judgeReplicas()
+	g.network.Rest()
 	g.world.report.Events["failovers"] = g.failovers
 }
 
@@ -279,12 +272,13 @@ func (g *group) look() {
 		excluded[addr] = true
 	}
 	for _, s := range g.sentinels {
-		own := map[string]bool{}
-		g.exclude(s, own)
-		if addr, _ := s.Configured(); addr != g.addrs[now] && own[g.addrs[now]] {
+		unfit := s.Unfit()
+		if addr, _ := s.Configured(); addr != g.addrs[now] && slices.Contains(unfit, g.addrs[now]) {
 			g.disowned()
 		}
-		maps.Copy(excluded, own)
+		for _, addr := range unfit {
+			excluded[addr] = true
+		}
 	}
 	for i, s := range g.servers {
 		r := s.Replication()
@@ -308,32 +302,4 @@ func (g *group) disowned() {
 	for _, o := range g.world.objects {
 		o.lostBefore(away, time.Now().Add(witnessAge))
 	}
-}
-
-// exclude notes the replicas that a sentinel would not choose.
-func (g *group) exclude(sentinel *fakeredis.Server, excluded map[string]bool) {
-	if !sentinel.Replication().Running {
-		return
-	}
-	list, _ := sentinel.Do("SENTINEL", "replicas", masterName).([]any)
-	for _, one := range list {
-		fields := map[string]string{}
-		words, _ := one.([]any)
-		for i := 0; i+1 < len(words); i += 2 {
-			fields[text(words[i])] = text(words[i+1])
-		}
-		silent := 0
-		fmt.Sscan(fields["last-ok-ping-reply"], &silent)
-		if fields["flags"] != "slave" || silent > 5000 || fields["slave-repl-offset"] == "0" {
-			excluded[fields["name"]] = true
-		}
-	}
-}
-
-// text is fmt.Sprint, with a shortcut for strings.
-func text(v any) string {
-	if s, ok := v.(string); ok {
-		return s
-	}
-	return fmt.Sprint(v)
 }

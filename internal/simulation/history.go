@@ -35,6 +35,13 @@ func (h *history) add(who, object, format string, args ...any) {
 	h.entries = append(h.entries, entry{time.Since(h.start), who, object, format, args})
 }
 
+// length is how many events there are.
+func (h *history) length() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.entries)
+}
+
 // lines returns the whole history, an entry to a line.
 func (h *history) lines() []string {
 	h.mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -20,7 +21,7 @@ type route struct {
 	wg     sync.WaitGroup                                           // of the pumps
 
 	mu      sync.Mutex // guards the following, and all conns of the route
-	changed *sync.Cond
+	changed *sync.Cond // for dials
 	dice    *dice
 	latency time.Duration   // of a single direction
 	jitter  time.Duration   // up to so much more
@@ -30,7 +31,8 @@ type route struct {
 	refused bool            // dials fail
 	dead    bool            // the process has crashed: it sends and hears nothing any more
 	swallow bool            // the next reply is lost, together with its connection
-	conns   []*link
+	conns   []*link         // open at the process
+	pumped  []*link         // with running pumps
 }
 
 // The directions of a route.
@@ -50,7 +52,15 @@ func (r *route) set(change func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	change()
+	r.wakeLocked()
+}
+
+// wakeLocked has all look again that wait for anything.
+func (r *route) wakeLocked() {
 	r.changed.Broadcast()
+	for _, l := range r.pumped {
+		l.wakeLocked()
+	}
 }
 
 // dial fits conn.Config.
@@ -71,10 +81,16 @@ func (r *route) dial(ctx context.Context, network, addr string) (net.Conn, error
 		_ = server.Close()
 		return fail(net.ErrClosed)
 	}
-	l := &link{route: r, server: server, addr: address(addr)}
+	l := newLink(r, server, addr)
 	r.conns = append(r.conns, l)
-	r.wg.Go(l.pumpUp)
-	r.wg.Go(l.pumpDown)
+	r.pumped = append(r.pumped, l)
+	r.wg.Go(func() {
+		var pumps sync.WaitGroup
+		pumps.Go(l.pumpDown)
+		l.pumpUp()
+		pumps.Wait()
+		r.set(func() { r.pumped = slices.DeleteFunc(r.pumped, func(other *link) bool { return other == l }) })
+	})
 	return l, nil
 }
 
@@ -113,16 +129,16 @@ func (r *route) cut(late time.Duration, which func(n int) bool) (n int) {
 			n++
 		}
 	}
-	r.changed.Broadcast()
+	r.wakeLocked()
 	return n
 }
 
 // hurryLocked makes all bytes on their way arrive now.
 func (r *route) hurryLocked() {
 	for _, l := range r.conns {
-		for _, f := range l.flows {
-			for i := range f.pieces {
-				f.pieces[i].due = time.Now()
+		for i := range l.flows {
+			for n := range l.flows[i].pieces {
+				l.flows[i].pieces[n].due = time.Now()
 			}
 		}
 	}
@@ -142,6 +158,10 @@ type piece struct {
 
 // flow is a direction of a connection, guarded by the mutex of its route.
 type flow struct {
+	changed sync.Cond // for the reader
+	alarm   *time.Timer
+	rings   time.Time // the time of alarm; zero: none
+
 	pieces []piece
 	closed bool // nothing comes behind the pieces
 	gone   bool // nobody reads any more
@@ -158,7 +178,61 @@ type link struct {
 	held     time.Time // until then nothing arrives at the server, not even the close of the connection
 	closed   bool      // by the process
 	deadline [2]time.Time
-	timers   [2]*time.Timer
+}
+
+func newLink(r *route, server net.Conn, addr string) *link {
+	l := &link{route: r, server: server, addr: address(addr)}
+	for i := range l.flows {
+		l.flows[i].changed.L = &r.mu
+	}
+	return l
+}
+
+func (l *link) wakeLocked() {
+	for i := range l.flows {
+		l.flows[i].changed.Broadcast()
+	}
+}
+
+// awaitLocked waits until something changes in that direction, at most until something arrives, or until limit, if it is not zero.
+func (l *link) awaitLocked(direction int, limit time.Time) {
+	f, next := &l.flows[direction], limit
+	if len(f.pieces) > 0 && !l.blockedLocked(direction) {
+		due := f.pieces[0].due
+		if direction == up && due.Before(l.held) {
+			due = l.held
+		}
+		next = earlier(next, due)
+	}
+	if f.rings = next; f.alarm == nil && !next.IsZero() {
+		f.alarm = time.AfterFunc(time.Until(next), func() {
+			l.route.mu.Lock()
+			defer l.route.mu.Unlock()
+			f.changed.Broadcast()
+		})
+	} else if !next.IsZero() {
+		f.alarm.Reset(time.Until(next))
+	}
+	f.changed.Wait()
+	if f.rings = (time.Time{}); f.alarm != nil {
+		f.alarm.Stop()
+	}
+}
+
+// endLocked is when a connection that holds nothing more is closed at the server, zero if that is not known.
+func (l *link) endLocked() time.Time {
+	if f := &l.flows[up]; len(f.pieces) == 0 && time.Now().Before(l.held) {
+		return l.held
+	}
+	return time.Time{}
+}
+
+// earlier is the earlier of two times that are not zero.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // resetLocked ends the connection for the process.
@@ -169,9 +243,9 @@ func (l *link) resetLocked(late time.Duration) {
 		l.flows[up].pieces = nil
 	} else {
 		l.held = time.Now().Add(late)
-		time.AfterFunc(late, func() { l.route.set(func() {}) })
 	}
 	l.forgetLocked()
+	l.wakeLocked()
 }
 
 func (l *link) forgetLocked() {
@@ -197,9 +271,9 @@ func (l *link) putLocked(direction int, p []byte) {
 			due = f.pieces[last-1].due
 		}
 		f.pieces = append(f.pieces, piece{append([]byte(nil), p[:n]...), time.Now(), due})
-		time.AfterFunc(time.Until(due), func() { r.set(func() {}) })
 		p = p[n:]
 	}
+	f.changed.Broadcast()
 }
 
 // arrivedLocked reports whether the next piece has arrived.
@@ -223,7 +297,7 @@ func (l *link) pumpUp() {
 		r.mu.Lock()
 		f := &l.flows[up]
 		for !l.arrivedLocked(up) && !(len(f.pieces) == 0 && f.closed && !l.blockedLocked(up) && !time.Now().Before(l.held)) && !f.gone {
-			r.changed.Wait()
+			l.awaitLocked(up, l.endLocked())
 		}
 		if len(f.pieces) == 0 || f.gone {
 			r.mu.Unlock()
@@ -261,8 +335,8 @@ func (l *link) pumpDown() {
 		if err != nil {
 			f.closed = true
 			l.flows[up].gone = true
+			l.wakeLocked()
 		}
-		r.changed.Broadcast()
 		r.mu.Unlock()
 		if err != nil {
 			return
@@ -293,7 +367,7 @@ func (l *link) Read(p []byte) (int, error) {
 		case len(f.pieces) == 0 && f.closed && !l.blockedLocked(down):
 			return 0, io.EOF
 		}
-		r.changed.Wait()
+		l.awaitLocked(down, l.deadline[0])
 	}
 }
 
@@ -325,12 +399,7 @@ func (l *link) Close() error {
 	l.flows[up].closed = true
 	l.flows[down].pieces = nil
 	l.forgetLocked()
-	for _, timer := range l.timers {
-		if timer != nil {
-			timer.Stop()
-		}
-	}
-	r.changed.Broadcast()
+	l.wakeLocked()
 	return nil
 }
 
@@ -348,14 +417,10 @@ func (l *link) setDeadline(t time.Time, which ...int) error {
 	defer r.mu.Unlock()
 	for _, i := range which {
 		l.deadline[i] = t
-		if l.timers[i] != nil {
-			l.timers[i].Stop()
-		}
-		if !t.IsZero() && !l.closed {
-			l.timers[i] = time.AfterFunc(time.Until(t), func() { r.set(func() {}) })
-		}
 	}
-	r.changed.Broadcast()
+	if f := &l.flows[down]; !t.IsZero() && (f.rings.IsZero() || t.Before(f.rings)) {
+		f.changed.Broadcast() // a Write never waits
+	}
 	return nil
 }
 

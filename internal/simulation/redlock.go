@@ -17,6 +17,9 @@ import (
 // voters is how many servers a Redlock has.
 const voters = 5
 
+// votesAfter is the age of a server with a vote: the quarantine, in whole seconds, and a second more.
+const votesAfter = longestLease + 2*time.Second
+
 // voter is a process's client and lock for a server.
 type voter struct {
 	pool   *conn.Pool

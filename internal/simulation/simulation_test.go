@@ -25,11 +25,12 @@ var (
 	dump    = flag.String("dump", "", "the folder that gets the whole history of each run with a violation")
 	only    = flag.String("deployment", "", "run only the seeds of this deployment")
 	omit    = flag.String("omit", "", "the numbers of faults to leave out, with commas")
+	brief   = flag.Bool("brief", false, "run little of each seed")
 	stop    = flag.Bool("stop", false, "run one seed after the other, and no other after one that fails")
 )
 
 func TestMain(m *testing.M) {
-	debug.SetGCPercent(2000) // a run makes much garbage and keeps little
+	debug.SetGCPercent(500) // a run makes much garbage and keeps little
 	debug.SetMemoryLimit(1 << 30)
 	os.Exit(m.Run())
 }
@@ -53,7 +54,9 @@ func TestSimulation(t *testing.T) {
 				return
 			}
 			var report simulation.Report
-			synctest.Test(t, func(*testing.T) { report = simulation.Run(seed, omitted(t)...) })
+			synctest.Test(t, func(*testing.T) {
+				report = simulation.Run(simulation.Options{Seed: seed, Brief: *brief, Omit: omitted(t)})
+			})
 			if *history {
 				fmt.Println(strings.Join(report.History(), "\n"))
 			}

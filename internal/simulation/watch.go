@@ -228,13 +228,15 @@ func (w *world) judgeRemains() {
 	for _, srv := range w.judged() {
 		w.judgeServer(srv, may)
 	}
+	for _, srv := range w.everything() {
+		if n := len(srv.Conns()); n > 0 {
+			w.violate(nil, "%d connections to %s are left", n, w.nameOf(srv))
+		}
+	}
 }
 
 // judgeServer fails for all keys left on a server, with some exceptions.
 func (w *world) judgeServer(srv *fakeredis.Server, may map[string]bool) {
-	if n := len(srv.Conns()); n > 0 {
-		w.violate(nil, "%d connections are left", n)
-	}
 	for _, key := range srv.Do("KEYS", "*").([]any) {
 		if !may[key.(string)] {
 			w.violate(nil, "%s is left: %v, %v ms", key, srv.Do("TYPE", key.(string)), srv.Do("PTTL", key.(string)))

@@ -14,6 +14,9 @@ import (
 	"github.com/lockwire/lockwire/lock"
 )
 
+// briefEvents limits the events of a brief run before the end of its faults.
+const briefEvents = 4000
+
 // longestLease is the longest requested lease.
 const longestLease = 6 * time.Second
 
@@ -29,13 +32,14 @@ const (
 // times are limits after the end of all faults.
 type times struct {
 	calm   time.Duration // without faults, while the workers go on
+	brief  time.Duration // the same, in a brief run
 	settle time.Duration // part of it for clearing up after the faults
 	undo   time.Duration // limit for all undos
 	renew  time.Duration // so long at most a lease is not renewed
 }
 
 // soleTimes are the times of a single server.
-var soleTimes = times{calm: 40 * time.Second, settle: 15 * time.Second, undo: 2 * time.Second, renew: 2 * time.Second}
+var soleTimes = times{calm: 40 * time.Second, brief: 18 * time.Second, settle: 15 * time.Second, undo: 2 * time.Second, renew: 2 * time.Second}
 
 // pace is how much the workers want.
 type pace struct {
@@ -71,6 +75,7 @@ type world struct {
 	healed   chan struct{} // closed when the faults are over
 	over     chan struct{} // closed when the workers are to end
 	omit     []int         // omitted faults
+	enough   int           // events that end the faults, and half of the events that end the workers; 0: no limit
 	happened int           // faults so far; only Run's goroutine
 	born     int           // processes; only for Run's goroutine and, never at the same time, replace
 	wg       sync.WaitGroup
@@ -107,23 +112,38 @@ type Report struct {
 // History is all events, a line for each.
 func (r Report) History() []string { return r.history.lines() }
 
-// Run simulates a seed. It is for a bubble of testing/synctest, which fails if a goroutine is left. The faults with the numbers
-// in omit are left out.
-func Run(seed uint64, omit ...int) Report {
-	w := newWorld(seed)
-	w.omit = omit
+// Options select a run.
+type Options struct {
+	Seed uint64
+	// Brief makes faults last for 2 to 6 s, and the workers end soon afterwards: a tenth of the work. Both end sooner after many
+	// events. A group or a cluster settles without workers, so the run says nothing about waiters behind a failover.
+	Brief bool
+	Omit  []int // the numbers of omitted faults
+}
+
+// Run simulates a seed. Run is for a bubble of testing/synctest, which fails if a goroutine is left.
+func Run(o Options) Report {
+	w := newWorld(o.Seed)
+	w.omit = o.Omit
 	p := newProfile(w.dice, w.faults())
+	if o.Brief {
+		w.times.calm, w.enough = w.times.brief, briefEvents
+		p.lasts = w.dice.between(2*time.Second, 6*time.Second)
+	}
 	names := []string{}
 	for _, f := range p.faults {
 		names = append(names, f.name)
 	}
-	w.history.add("", "", "seed %d: %d servers, %v; faults: %s", seed, len(w.servers), w.objects, strings.Join(names, ", "))
+	w.history.add("", "", "seed %d: %d servers, %v; faults: %s", o.Seed, len(w.servers), w.objects, strings.Join(names, ", "))
 	for _, srv := range w.servers {
 		interpreter := newInterpreter(func(title string, c *fakeredis.Call, reply any) { w.ran(srv, title, c, reply) })
 		defer interpreter.close()
 		srv.Interpret(interpreter.compile)
 	}
 	w.setup()
+	if w.five {
+		time.Sleep(votesAfter)
+	}
 	w.group.begin()
 	w.shards.begin()
 	for range 3 + w.dice.n(4) {
@@ -145,11 +165,12 @@ func Run(seed uint64, omit ...int) Report {
 	w.closeAll()
 	close(ticks)
 	w.wg.Wait()
+	time.Sleep(time.Until(w.calmSince.Add(w.times.settle)))
 	w.group.end()
 	w.shards.end()
 	time.Sleep(latchTime)
 	w.judgeRemains()
-	for _, srv := range w.servers {
+	for _, srv := range w.everything() {
 		srv.Close()
 	}
 	for _, p := range w.all {
@@ -228,7 +249,15 @@ func (w *world) judged() []*fakeredis.Server {
 	return w.servers
 }
 
-// notice notes a new master.
+// everything returns all servers, and the sentinels.
+func (w *world) everything() []*fakeredis.Server {
+	if w.group != nil {
+		return slices.Concat(w.servers, w.group.sentinels)
+	}
+	return w.servers
+}
+
+// notice takes note of a master that is new.
 func (w *world) notice() { w.group.notice() }
 
 // serves reports whether a server has the truth about a key. It may be called inside the server.
@@ -401,10 +430,20 @@ func (w *world) heal() {
 	w.calmSince = time.Now()
 }
 
+// pause sleeps, until so many events have happened.
+func (w *world) pause(d time.Duration, events int) {
+	for end := time.Now().Add(d); time.Now().Before(end) && !w.sated(events); {
+		time.Sleep(min(tick, time.Until(end)))
+	}
+}
+
+// sated reports whether so many events have happened; 0 is no number.
+func (w *world) sated(events int) bool { return events > 0 && w.history.length() > events }
+
 // calm lets the workers go on. Nothing goes wrong any more, but for connections that carry no requests.
 func (w *world) calm() {
-	for end := time.Now().Add(w.times.calm); time.Now().Before(end); {
-		time.Sleep(w.dice.upTo(4 * time.Second))
+	for end := time.Now().Add(w.times.calm); time.Now().Before(end) && !w.sated(2*w.enough); {
+		w.pause(w.dice.upTo(4*time.Second), 2*w.enough)
 		w.killSubscribers()
 		if w.shards != nil && w.dice.oneIn(3) && time.Since(w.calmStart()) > w.times.settle {
 			w.moveFault(w.dice)

@@ -21,6 +21,7 @@ import (
 type machine struct {
 	runtime wazero.Runtime
 	program wazero.CompiledModule
+	brief   bool // seeds are run with little of each
 }
 
 // newMachine builds the tests, and translates the tests to machine code.
@@ -41,7 +42,7 @@ func newMachine(ctx context.Context, root string) (*machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &machine{runtime: wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().WithCloseOnContextDone(true))}
+	m := &machine{runtime: wazero.NewRuntime(ctx)} // not WithCloseOnContextDone, whose checks in each loop make a run five times as long
 	if _, err = wasi_snapshot_preview1.Instantiate(ctx, m.runtime); err == nil {
 		m.program, err = m.runtime.CompileModule(ctx, code)
 	}
@@ -58,6 +59,9 @@ func (m *machine) close(ctx context.Context) { _ = m.runtime.Close(ctx) }
 func (m *machine) run(ctx context.Context, seed uint64, history bool, omit ...int) ([]byte, *report, error) {
 	var out bytes.Buffer
 	args := []string{"simulation.test", fmt.Sprint("-seed=", seed), "-report", "-test.run=^TestSimulation$", "-test.timeout=0"}
+	if m.brief {
+		args = append(args, "-brief")
+	}
 	if history {
 		args = append(args, "-history")
 	}

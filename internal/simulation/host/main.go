@@ -9,6 +9,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"runtime"
@@ -21,10 +22,12 @@ func main() {
 	seeds := flag.Int("seeds", 100, "how many seeds to run")
 	first := flag.Uint64("first", 1, "the first of them")
 	root := flag.String("root", ".", "the root of the repository")
+	brief := flag.Bool("brief", false, "run little of each seed, as make test does")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	failed, err := work(ctx, *root, *seed, *first, *seeds)
+	context.AfterFunc(ctx, stop) // a second interrupt ends the runs that are under way
+	failed, err := work(ctx, *root, *brief, *seed, *first, *seeds)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "simulation:", err)
 	}
@@ -34,13 +37,14 @@ func main() {
 }
 
 // work runs a seed or many, and reports whether a violation was found.
-func work(ctx context.Context, root string, seed, first uint64, seeds int) (failed bool, err error) {
+func work(ctx context.Context, root string, brief bool, seed, first uint64, seeds int) (failed bool, err error) {
 	began := time.Now()
 	m, err := newMachine(ctx, root)
 	if err != nil {
 		return false, err
 	}
 	defer m.close(ctx)
+	m.brief = brief
 	if seed != 0 {
 		out, report, err := m.run(ctx, seed, true)
 		os.Stdout.Write(out)
@@ -49,7 +53,7 @@ func work(ctx context.Context, root string, seed, first uint64, seeds int) (fail
 		}
 		return report.failed(), err
 	}
-	all := runAll(ctx, m, first, seeds)
+	all := runAll(ctx, m, os.Stdout, first, seeds)
 	if all.bad > 0 {
 		_, report, err := m.run(ctx, all.worst, false)
 		if err == nil {
@@ -60,8 +64,8 @@ func work(ctx context.Context, root string, seed, first uint64, seeds int) (fail
 	return all.bad > 0, ctx.Err()
 }
 
-// runAll runs many seeds on all cores, and prints the output of each seed with a violation at its end.
-func runAll(ctx context.Context, m *machine, first uint64, seeds int) *table {
+// runAll runs many seeds on all cores, and writes the output of each seed with a violation to w at its end.
+func runAll(ctx context.Context, m *machine, w io.Writer, first uint64, seeds int) *table {
 	all := newTable()
 	next := make(chan uint64)
 	var wg sync.WaitGroup
@@ -69,7 +73,7 @@ func runAll(ctx context.Context, m *machine, first uint64, seeds int) *table {
 		wg.Go(func() {
 			for seed := range next {
 				out, report, err := m.run(ctx, seed, false)
-				all.add(os.Stdout, seed, out, report, err)
+				all.add(w, seed, out, report, err)
 			}
 		})
 	}
