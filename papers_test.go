@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"unicode"
 )
 
 // Each link of a paper to a file of the repository leads to a file, and to a heading of it.
@@ -41,10 +42,21 @@ func anchorsOf(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
 		if heading, ok := strings.CutPrefix(strings.TrimLeft(line, "#"), " "); ok && line[0] == '#' {
-			b.WriteString("#" + strings.ReplaceAll(strings.ToLower(strings.TrimSpace(heading)), " ", "-") + "\n")
+			b.WriteString("#" + strings.Map(anchorRune, strings.ToLower(strings.TrimSpace(heading))) + "\n")
 		}
 	}
 	return b.String()
+}
+
+// anchorRune is what becomes of a letter of a heading in its anchor: most marks are left out.
+func anchorRune(r rune) rune {
+	switch {
+	case r == ' ':
+		return '-'
+	case r == '-' || r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r):
+		return r
+	}
+	return -1
 }
 
 // The panels and alerts that OPERATIONS.md explains are those of the dashboard and of the rules.
