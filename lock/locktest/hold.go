@@ -152,8 +152,19 @@ func (s *Server) processOf(lease *lock.Lease) *process {
 func (s *Server) wantLost(lease *lock.Lease, reason lock.Reason) {
 	s.t.Helper()
 	if err := lease.Err(); !lostFor(err, reason) {
-		s.t.Fatalf("locktest: Lose(%v): the lease cannot be lost like this: its Err() is %v", reason, err)
+		s.t.Fatalf("locktest: Lose(%v): the lease cannot be lost like this: its Err() is %v%s", reason, err, needs(reason))
 	}
+}
+
+// needs says how a lease that can be lost for a reason has to be taken; "" if in any way.
+func needs(reason lock.Reason) string {
+	switch reason {
+	case lock.Expired:
+		return "; take the lease with lock.For, because others are renewed"
+	case lock.HeldTooLong:
+		return "; take the lease with lock.AtMost"
+	}
+	return ""
 }
 
 func lostFor(err error, reason lock.Reason) bool {

@@ -277,7 +277,7 @@ func TestMisuse(t *testing.T) {
 			defer func() { _ = lease.Unlock(context.Background()) }()
 			s.Lose(lease, lock.PartLost)
 		},
-		"cannot be lost like this: its Err() is <nil>": func(s *locktest.Server) {
+		"its Err() is <nil>; take the lease with lock.For": func(s *locktest.Server) {
 			lease, _ := s.Client(lock.Config{}).Reentrant("job").Lock(context.Background())
 			defer func() { _ = lease.Unlock(context.Background()) }()
 			s.Lose(lease, lock.Expired) // though it is renewed
