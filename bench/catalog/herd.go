@@ -104,6 +104,49 @@ func distantCases() []Case {
 	return cases
 }
 
+// kindsThatWait are the kinds of lock for which a case of their own is worth its time.
+func kindsThatWait() []locks.Kind {
+	return slices.DeleteFunc(locks.Kinds(), func(k locks.Kind) bool {
+		return !slices.ContainsFunc(locks.Protocols, func(p locks.Protocol) bool { return p.Name == k.Name })
+	})
+}
+
+// waitingCases are those of other kinds of lock: many clients, and a slow client of Redisson's protocol beside others.
+func waitingCases() []Case {
+	const hold = 5 * time.Millisecond
+	contest := locks.Contest{Callers: 25, Apart: true, Hold: hold}
+	herd := group{
+		name:    "herd-kinds",
+		title:   "One lock of each kind, 100 clients: 4 processes × 25, connections of their own, held for 5 ms",
+		procs:   4,
+		contest: contest,
+		length:  300 * hold, warm: 200 * time.Millisecond,
+		first: Sent, shows: []string{HeldShare}, only: []string{},
+	}.make()
+	for i, k := range kindsThatWait() {
+		herd.Contenders = append(herd.Contenders, Contender{Name: k.Name, Kind: kindOf(i), Work: locks.Contended(k.Open, contest)})
+	}
+	cases := []Case{herd}
+	for _, others := range []int{1, 2} {
+		contest := locks.Contest{Callers: 4, Hold: hold}
+		slow := group{
+			name: fmt.Sprint("slow-kinds-", others),
+			title: fmt.Sprintf("One slow client of Redisson's protocol beside %s, 4 callers each, by kind, held for %v",
+				counted(others, "other"), hold),
+			procs: 1 + others, contest: contest, length: 3 * time.Second, first: FirstShare,
+			shows: append([]string{FirstShare, HeldShare}, shares(1+others)...), only: []string{},
+		}.make()
+		for i, k := range kindsThatWait() {
+			at := slices.IndexFunc(locks.Protocols, func(p locks.Protocol) bool { return p.Name == k.Name })
+			x := Contender{Name: k.Name, Kind: kindOf(i)}
+			x.Work = locks.Beside(locks.Contended(locks.SlowRedisson(locks.Protocols[at], 2*time.Millisecond), contest), locks.Contended(k.Open, contest))
+			slow.Contenders = append(slow.Contenders, x)
+		}
+		cases = append(cases, slow)
+	}
+	return cases
+}
+
 // slowCases have a client with Redisson's protocol in the first process that pauses between a message and its next request,
 // beside usual clients in further processes.
 func slowCases() []Case {
@@ -119,7 +162,7 @@ func slowCases() []Case {
 			shows: append([]string{FirstShare}, shares(1+others)...),
 			only:  []string{"lockwire", "lockwire without hand-over", "lockwire with Owners", "Redisson by hand"},
 		}.make()
-		slow := locks.Contended(locks.SlowRedisson(late), contest)
+		slow := locks.Contended(locks.SlowRedisson(locks.Protocols[0], late), contest)
 		for i := range c.Contenders {
 			c.Contenders[i].Work = locks.Beside(slow, c.Contenders[i].Work)
 		}

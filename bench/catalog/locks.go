@@ -81,15 +81,19 @@ func kindCases() []Case {
 	for _, callers := range []int{1, 64} {
 		c := ownCase("kinds-", "Lock and unlock by every kind", callers, 300*time.Millisecond)
 		for i, k := range locks.Kinds() {
-			x := Contender{Name: k.Name, Kind: "variant", Work: locks.OwnNames(k.Open, callers)}
-			if i == 0 {
-				x.Kind = Ours
-			}
-			c.Contenders = append(c.Contenders, x)
+			c.Contenders = append(c.Contenders, Contender{Name: k.Name, Kind: kindOf(i), Work: locks.OwnNames(k.Open, callers)})
 		}
 		cases = append(cases, c)
 	}
 	return cases
+}
+
+// kindOf is the part that the i-th kind of lock has in a case of several.
+func kindOf(i int) Kind {
+	if i == 0 {
+		return Ours
+	}
+	return "variant"
 }
 
 func (l locker) contender(w measure.Work) Contender {
@@ -131,7 +135,7 @@ func contendedCases() []Case {
 			add(name, title, who.procs, locks.Contest{Callers: who.callers, Hold: hold}, length, first)
 		}
 	}
-	cases = slices.Concat(cases, herdCases(), distantCases(), slowCases())
+	cases = slices.Concat(cases, herdCases(), distantCases(), slowCases(), waitingCases())
 	// More than a thousand hand-overs, so that the 99th percentile has ten samples above.
 	add("notice", "One waiter notices the release: 2 processes × 1 caller, held for 4 ms, pause of 2 ms", 2,
 		locks.Contest{Callers: 1, Hold: 4 * time.Millisecond, Pause: 2 * time.Millisecond}, 6*time.Second, HandoffP50)

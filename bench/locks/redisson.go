@@ -4,20 +4,21 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockwire/lockwire/bench/floor"
 	"github.com/lockwire/lockwire/bench/measure"
 )
 
 // Redisson is Redisson's protocol by hand, over a connection for each caller.
 func Redisson(env measure.Env, _ int) (Client, error) { return openRedisson(env, false) }
 
-// SlowRedisson is Redisson for a client that pauses between a wake-up and its next request.
-func SlowRedisson(late time.Duration) Open {
+// SlowRedisson is Redisson by one of [Protocols], for a client that pauses between a wake-up and its next request.
+func SlowRedisson(p Protocol, late time.Duration) Open {
 	return func(env measure.Env, _ int) (Client, error) {
 		c, err := openRedisson(env, false)
 		if err != nil {
 			return nil, err
 		}
-		c.late = late
+		c.protocol, c.late = p, late
 		return c, nil
 	}
 }
@@ -27,12 +28,13 @@ func RedissonMux(env measure.Env, _ int) (Client, error) { return openRedisson(e
 
 func openRedisson(env measure.Env, shared bool) (*redisson, error) {
 	c, err := openConns(env, shared)
-	return &redisson{conns: c, watched: map[string]*watched{}}, err
+	return &redisson{conns: c, watched: map[string]*watched{}, protocol: lockProtocol}, err
 }
 
 type redisson struct {
 	*conns
-	late time.Duration // from a message to the next request
+	protocol Protocol
+	late     time.Duration // from a message to the next request
 
 	mu      sync.Mutex
 	watched map[string]*watched // by name
@@ -44,9 +46,14 @@ func (c *redisson) Locker(name string) (Locker, error) {
 		return nil, err
 	}
 	owner := c.owner()
+	if c.protocol.counted {
+		if _, err := d(floor.Request("SET", name, "1", "NX")); err != nil {
+			return nil, err
+		}
+	}
 	return &redissonLock{
 		client: c, name: name, do: d,
-		acquire: acquireRequest(name, owner), release: releaseRequest(name, owner),
+		acquire: c.protocol.request(c.protocol.acquire, name, owner), release: c.protocol.request(c.protocol.release, name, owner),
 	}, nil
 }
 
@@ -63,7 +70,7 @@ func (c *redisson) watch(name string) (*watched, error) {
 	defer c.mu.Unlock()
 	w, err := c.watched[name], error(nil)
 	if w == nil {
-		if w, err = watch(c.network, c.addr, channel(name)); err == nil {
+		if w, err = watch(c.network, c.addr, c.protocol.channel+":{"+name+"}"); err == nil {
 			c.watched[name] = w
 		}
 	}

@@ -8,24 +8,9 @@ import (
 	"github.com/lockwire/lockwire/bench/floor"
 )
 
-// The scripts of the floors: Redisson's work for a hold, and a delete of a caller's own value.
-const (
-	acquireSource = `if redis.call('exists', KEYS[1]) == 0 then
-redis.call('hincrby', KEYS[1], ARGV[2], 1)
-redis.call('pexpire', KEYS[1], ARGV[1])
-return nil
-end
-return redis.call('pttl', KEYS[1])`
-
-	releaseSource = `if redis.call('hexists', KEYS[1], ARGV[1]) == 0 then return nil end
-if redis.call('hincrby', KEYS[1], ARGV[1], -1) > 0 then return 0 end
-redis.call('del', KEYS[1])
-redis.call('publish', KEYS[2], '0')
-return 1`
-
-	deleteSource = `if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end
+// deleteSource deletes a caller's own value.
+const deleteSource = `if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end
 return 0`
-)
 
 var leaseMillis = strconv.FormatInt(Lease.Milliseconds(), 10)
 
@@ -34,14 +19,58 @@ func digest(source string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-func channel(name string) string { return "redisson_lock__channel:{" + name + "}" }
-
-func acquireRequest(name, owner string) []byte {
-	return floor.Request("EVALSHA", digest(acquireSource), "1", name, leaseMillis, owner)
+// Protocol is what Redisson's scripts do for one hold, by hand: KEYS are the lock, its channel and a key of its own, ARGV are the
+// lease in ms and the owner. A refusal is the time in ms until a further look.
+type Protocol struct {
+	Name             string // of the kind, as in [Kinds]
+	channel          string
+	acquire, release string
+	counted          bool // a number of permits
 }
 
-func releaseRequest(name, owner string) []byte {
-	return floor.Request("EVALSHA", digest(releaseSource), "2", name, channel(name), owner)
+// lockProtocol is that of Redisson's RLock.
+var lockProtocol = Protocol{"Reentrant", "redisson_lock__channel", `if redis.call('exists', KEYS[1]) == 0 then
+redis.call('hincrby', KEYS[1], ARGV[2], 1)
+redis.call('pexpire', KEYS[1], ARGV[1])
+return nil
+end
+return redis.call('pttl', KEYS[1])`, `if redis.call('hexists', KEYS[1], ARGV[2]) == 0 then return nil end
+if redis.call('hincrby', KEYS[1], ARGV[2], -1) > 0 then return 0 end
+redis.call('del', KEYS[1])
+redis.call('publish', KEYS[2], '0')
+return 1`, false}
+
+// Protocols are those of the kinds for which several processes wait in a line.
+var Protocols = []Protocol{
+	lockProtocol,
+	{"write", "redisson_rwlock", `if not redis.call('hget', KEYS[1], 'mode') then
+redis.call('hset', KEYS[1], 'mode', 'write', ARGV[2], 1)
+redis.call('pexpire', KEYS[1], ARGV[1])
+return nil
+end
+return redis.call('pttl', KEYS[1])`, `if redis.call('hget', KEYS[1], 'mode') ~= 'write' or redis.call('hexists', KEYS[1], ARGV[2]) == 0 then return nil end
+redis.call('del', KEYS[1])
+redis.call('publish', KEYS[2], '1')
+return 1`, false},
+	{"Semaphore", "redisson_sc", `if tonumber(redis.call('get', KEYS[1])) > 0 then
+redis.call('decrby', KEYS[1], 1)
+return nil
+end
+return tonumber(ARGV[1])`, `redis.call('publish', KEYS[2], redis.call('incrby', KEYS[1], 1))
+return 1`, true},
+	{"PermitSemaphore", "redisson_sc", `if tonumber(redis.call('get', KEYS[1])) > 0 then
+local time = redis.call('time')
+redis.call('zadd', KEYS[3], time[1] * 1000 + ARGV[1], string.sub(ARGV[2], -16))
+redis.call('decrby', KEYS[1], 1)
+return nil
+end
+return tonumber(ARGV[1])`, `if redis.call('zrem', KEYS[3], string.sub(ARGV[2], -16)) == 0 then return nil end
+redis.call('publish', KEYS[2], redis.call('incrby', KEYS[1], 1))
+return 1`, true},
+}
+
+func (p Protocol) request(source, name, owner string) []byte {
+	return floor.Request("EVALSHA", digest(source), "3", name, p.channel+":{"+name+"}", "{"+name+"}:timeout", leaseMillis, owner)
 }
 
 // load makes the server know the scripts.
@@ -51,7 +80,11 @@ func load(network, addr string) error {
 		return err
 	}
 	defer c.Close()
-	for _, source := range []string{acquireSource, releaseSource, deleteSource} {
+	sources := []string{deleteSource}
+	for _, p := range Protocols {
+		sources = append(sources, p.acquire, p.release)
+	}
+	for _, source := range sources {
 		if _, err := c.Do(floor.Request("SCRIPT", "LOAD", source)); err != nil {
 			return err
 		}
