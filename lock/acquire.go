@@ -168,6 +168,9 @@ func (r *request) send(ctx context.Context, server conn.Doer, s position) (resp.
 	if r.target.line != "" {
 		args = append(args, s.place, s.stand)
 	}
+	if k.permits {
+		args = append(args, c.channels.ListenersKnown(k.silent), c.channels.Publishing(k.silent))
+	}
 	return c.scripts.Run(ctx, server, &remote.Call{Script: k.Acquire, Lock: r.target.remote(), Keys: r.keys(nil), Once: r.waits,
 		MayCome: r.state.mayComeOf(), Args: args, Leaves: k.joins})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/lockwire/lockwire/lock/internal/cleanup"
@@ -27,12 +28,13 @@ const (
 // change is an operation on a synchronizer without leases. A change may be sent several times and is applied once:
 // the script stores its outcome under a latch.
 //
-// KEYS are the keys of undo and the latch. ARGV are the lifetime of the latch in ms, the publish command, args, and
-// the time until which the request is valid. The script returns a number.
+// KEYS are keys, the latch, and the line if there is one. ARGV are the lifetime of the latch in ms, the publish command, args, the
+// time until which the request is valid, and what a script needs for the line. The script returns a number.
 type change struct {
 	client  *Client
 	target  *target
 	script  *script.Script
+	keys    []string
 	args    []any
 	latch   string
 	start   clock.Instant // before the first request
@@ -65,7 +67,10 @@ func (h *Handle) makeChange(ctx context.Context, operation string, givesBack boo
 	if err := c.channels.Settle(ctx, t.remote()); err != nil {
 		return 0, err
 	}
-	x := &change{client: c, target: t, script: t.kind.More[operation], args: args, latch: newLatch(t), start: c.now()}
+	x := &change{client: c, target: t, script: t.kind.More[operation], keys: t.keys(), args: args, latch: newLatch(t), start: c.now()}
+	if operation == "set" { // a script of semaphores of all kinds
+		x.keys = x.keys[:2]
+	}
 	if givesBack && len(args) > 0 {
 		x.returns, _ = args[0].(int)
 	}
@@ -110,8 +115,9 @@ func (x *change) run(ctx context.Context) (resp.Value, error) {
 
 func (x *change) call(last int64) *remote.Call {
 	x.last = max(x.last, last)
-	args := append(append([]any{changeLife.Milliseconds(), x.client.channels.Publishing(x.target.kind.silent)}, x.args...), last)
-	return &remote.Call{Script: x.script, Lock: x.target.remote(), Keys: append(x.target.keys(), x.latch), Args: args}
+	c, t := x.client, x.target
+	args := append(append([]any{changeLife.Milliseconds(), c.channels.Publishing(t.kind.silent)}, x.args...), last)
+	return &remote.Call{Script: x.script, Lock: t.remote(), Keys: t.lined(append(slices.Clone(x.keys), x.latch)), Args: t.lineArgs(c, args)}
 }
 
 // answered records the server's reply. An unexpected reply is an error.

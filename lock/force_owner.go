@@ -79,7 +79,8 @@ func (h *Handle) dispossess(ctx context.Context, owner string, reads int64) (res
 	r := request{client: c, target: t, lease: c.cfg.Lease, owner: owner}
 	return c.scripts.RunInTime(ctx, t.name, func(last int64) *remote.Call {
 		args := r.args(0, owner, c.channels.Publishing(t.kind.silent), 0, last)
-		return &remote.Call{Script: t.kind.Undo, Lock: t.remote(), Keys: keys, Args: args, Leaves: true, Tells: true, Owner: owner}
+		return &remote.Call{Script: t.kind.Undo, Lock: t.remote(), Keys: t.lined(slices.Clone(keys)), Args: t.lineArgs(c, args), Leaves: true,
+			Tells: true, Owner: owner}
 	})
 }
 

@@ -95,7 +95,7 @@ func (l *Lease) givingWay() position {
 	}
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
-	if e := c.table.entries[l.target.key()]; e != nil && e.first != nil && e.place != nil {
+	if e := c.table.entries[l.target.key()]; e != nil && e.first != nil && e.place != nil && !l.target.kind.permits {
 		return position{e.place, "move"}
 	}
 	return position{"", ""}

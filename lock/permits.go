@@ -59,7 +59,7 @@ func (s *PermitSemaphore) Acquire(ctx context.Context, opts ...Option) (*Lease, 
 }
 
 // TryAcquire takes a permit if a permit is free now, else it returns [ErrNotAcquired], like [Handle.TryLock]. TryAcquire
-// passes waiting callers. The options are the same as for Acquire.
+// passes waiting callers, as TryAcquire of a [Semaphore]. The options are the same as for Acquire.
 func (s *PermitSemaphore) TryAcquire(ctx context.Context, opts ...Option) (*Lease, error) {
 	return s.TryAcquireMany(ctx, 1, opts...)
 }

@@ -28,8 +28,9 @@ func newSemaphoreKind() *kind {
 // Prefer a [PermitSemaphore] unless compatibility requires a Semaphore.
 //
 // A Semaphore is immutable, and many goroutines may share it. Waiting callers of a Client are served in the order of their
-// calls: a caller waiting for many permits gets them eventually, and later callers wait behind. Between Clients there is
-// no order. TryAcquire passes all waiters.
+// calls: a caller waiting for many permits gets them eventually, and later callers wait behind. Clients that wait for a
+// single permit each are served in turn; a Client waiting for many permits does not keep others from single permits.
+// TryAcquire passes all waiters.
 type Semaphore struct{ handle Handle }
 
 // Semaphore returns the semaphore with the given name. The name is the semaphore's key on the server. An invalid name is
@@ -69,7 +70,8 @@ func (s *Semaphore) acquire(ctx context.Context, n int, opts []Option) (*waiter,
 }
 
 // TryAcquire takes n permits if n permits are free now, else it returns [ErrNotAcquired]. TryAcquire asks the server once
-// and passes waiting callers. n and opts are the same as for Acquire.
+// and passes waiting callers, except for permits for which the server has just woken another Client: these are reserved
+// for 100 ms. n and opts are the same as for Acquire.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int, opts ...Option) error {
 	if s.handle.client.cfg.Trace != nil {
 		return s.acquireTraced(ctx, n, opts, true)

@@ -51,8 +51,8 @@ var rulesOfKinds = map[string]ruled{
 	"Plain": {"plain", func(r *ruledUser) error {
 		return r.useLock(func(c *lock.Client) ruledLock { return c.Plain("orders:1") })
 	}},
-	"Semaphore":       {"semaphore", (*ruledUser).useSemaphore},
-	"PermitSemaphore": {"permits|semaphore_set", (*ruledUser).usePermits},
+	"Semaphore":       {"semaphore|all_line|all_quit", (*ruledUser).useSemaphore},
+	"PermitSemaphore": {"permits|semaphore_set|all_line|all_quit", (*ruledUser).usePermits},
 	"CountDownLatch":  {"latch", (*ruledUser).useLatch},
 }
 

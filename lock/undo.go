@@ -108,8 +108,8 @@ func (l *leaving) Finish(error)          {}
 func (l *leaving) Count(*cleanup.Given)  {} // the place expires
 func (l *leaving) Call() *remote.Call {
 	c, t := l.client, l.target
-	return &remote.Call{Script: t.kind.Quit, Lock: t.remote(), Keys: t.lined(t.keys()), Leaves: true, Tells: true,
-		Args: []any{c.channels.Publishing(t.kind.silent), c.channels.ListenersKnown(t.kind.silent), c.id, l.place}}
+	return &remote.Call{Script: t.kind.Quit, Lock: t.remote(), Keys: t.lined(t.keys()[:2]), Leaves: true, Tells: true,
+		Args: []any{c.channels.Publishing(t.kind.silent), c.channels.ListenersKnown(t.kind.silent), c.id, l.place, t.kind.permits}}
 }
 
 func (l *leaving) Answered(resp.Value, bool) cleanup.Result { return cleanup.Result{Done: true} }

@@ -33,7 +33,7 @@ func modelFencedAcquire(c *fakeredis.Call) any {
 	}
 	line, place, stand := lineKey(c, 3), arg(c, 4), arg(c, 5)
 	if c.Int("EXISTS", key) == 0 {
-		if left, reserved := modelReserved(c, line, waitingClient(place)); reserved {
+		if left, reserved, _ := modelReserved(c, line, place, 0, 1); reserved {
 			return modelWaitInLine(c, line, place, stand, left)
 		}
 		drawn := modelDraw(c, c.Args[2])
@@ -93,7 +93,7 @@ func modelNonReentrantAcquire(c *fakeredis.Call) any {
 	case c.Int("EXISTS", c.Keys[2]) == 1:
 		return int64(-1)
 	case c.Int("EXISTS", key) == 0:
-		if left, reserved := modelReserved(c, line, waitingClient(place)); reserved {
+		if left, reserved, _ := modelReserved(c, line, place, 0, 1); reserved {
 			return modelWaitInLine(c, line, place, stand, left)
 		}
 		c.Do("HINCRBY", key, owner, "1")

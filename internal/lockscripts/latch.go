@@ -16,7 +16,8 @@ func modelCountdownAcquire(c *fakeredis.Call) any {
 }
 
 func modelCountdownSet(c *fakeredis.Call) any {
-	if n, ok := remembered(c); ok {
+	o := outcome{c.Keys[2], c.Args[len(c.Args)-1]}
+	if n, ok := o.remembered(c); ok {
 		return n
 	}
 	_, there, bad := numberAt(c, c.Keys[0])
@@ -24,15 +25,16 @@ func modelCountdownSet(c *fakeredis.Call) any {
 	case bad:
 		return notACount
 	case there:
-		return remember(c, 0)
+		return o.remember(c, 0)
 	}
 	c.Do("SET", c.Keys[0], c.Args[2])
 	c.Do(c.Args[1], c.Keys[1], "1")
-	return remember(c, 1)
+	return o.remember(c, 1)
 }
 
 func modelCountdownDown(c *fakeredis.Call) any {
-	if n, ok := remembered(c); ok {
+	o := outcome{c.Keys[2], c.Args[len(c.Args)-1]}
+	if n, ok := o.remembered(c); ok {
 		return n
 	}
 	count, _, bad := numberAt(c, c.Keys[0])
@@ -47,11 +49,12 @@ func modelCountdownDown(c *fakeredis.Call) any {
 			c.Do(c.Args[1], c.Keys[1], "0")
 		}
 	}
-	return remember(c, max(0, count-1))
+	return o.remember(c, max(0, count-1))
 }
 
 func modelCountdownDelete(c *fakeredis.Call) any {
-	if n, ok := remembered(c); ok {
+	o := outcome{c.Keys[2], c.Args[len(c.Args)-1]}
+	if n, ok := o.remembered(c); ok {
 		return n
 	}
 	_, there, bad := numberAt(c, c.Keys[0])
@@ -59,10 +62,10 @@ func modelCountdownDelete(c *fakeredis.Call) any {
 	case bad:
 		return notACount
 	case !there:
-		return remember(c, 0)
+		return o.remember(c, 0)
 	}
 	c.Do("DEL", c.Keys[0])
 	c.Do(c.Args[1], c.Keys[1], "1")
 	c.Do(c.Args[1], c.Keys[1], "0")
-	return remember(c, 1)
+	return o.remember(c, 1)
 }

@@ -2,6 +2,7 @@ package lockscripts
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,7 +16,9 @@ const (
 	visitFor     = 10
 	longVisitFor = 50
 	turnLimit    = 10_000
+	mostTurns    = 8
 	blindVisit   = 1_000_000
+	permitVisit  = 50_000
 	lineLife     = "25000"
 )
 
@@ -40,54 +43,86 @@ func waitingClient(place string) string {
 	return id
 }
 
-// lineHead is the first member and its score.
-func lineHead(list any) (member string, score int64, ok bool) {
-	pair, _ := list.([]any)
-	if len(pair) < 2 {
-		return "", 0, false
-	}
-	f, _ := strconv.ParseFloat(pair[1].(string), 64)
-	return pair[0].(string), int64(math.Round(f)), true
+// lineTurns is what turnsIn of all_line.lua returns for the beginning of a line.
+type lineTurns struct {
+	waits  bool // the line has a member
+	called map[string]int64
+	count  int64
+	first  int64 // ms for which the first turn lasts
+	came   bool
 }
 
-func modelReserved(c *fakeredis.Call, line, id string) (left int64, reserved bool) {
-	if line == "" || id == "" {
-		return 0, false
+func modelTurns(c *fakeredis.Call, line, place string, free int64) (t lineTurns) {
+	list, _ := c.TryDo("ZRANGE", line, "0", strconv.Itoa(mostTurns-1), "WITHSCORES").([]any)
+	t.waits, t.called = len(list) > 0, map[string]int64{}
+turns:
+	for pair := range slices.Chunk(list, 2) {
+		member, at := pair[0].(string), now(c)
+		f, _ := strconv.ParseFloat(pair[1].(string), 64)
+		left := -int64(math.Round(f)) - at
+		switch whose := member[1:]; {
+		case f >= 0:
+			break turns
+		case place != "" && strings.HasPrefix(whose, waitingClient(place)):
+			t.came = true
+			c.Do("ZREM", line, member)
+			if whose != place || whose == "*" {
+				c.Do("ZREM", line, whose)
+			}
+		case left <= 0 || left > turnLimit:
+			c.Do("ZREM", line, member, whose)
+		default:
+			t.called[whose] = left
+			t.count++
+		}
 	}
-	head, score, ok := lineHead(c.TryDo("ZRANGE", line, "0", "0", "WITHSCORES"))
-	if !ok || score >= 0 || -score <= now(c) || -score > now(c)+turnLimit {
-		return 0, false
+	if t.called["*"] > 0 && t.count > free {
+		c.Do("ZREM", line, "!*", "*")
+		delete(t.called, "*")
+		t.count--
 	}
-	if strings.HasPrefix(head[1:], id) {
-		c.Do("ZREM", line, head)
-		return 0, false
+	for _, left := range t.called {
+		if t.first == 0 || left < t.first {
+			t.first = left
+		}
 	}
-	return -score - now(c), true
+	return t
+}
+
+func modelReserved(c *fakeredis.Call, line, place string, spare, free int64) (left int64, reserved bool, turns lineTurns) {
+	if line == "" || place == "" {
+		return 0, false, turns
+	}
+	turns = modelTurns(c, line, place, free)
+	if left = turns.first; turns.count == 0 {
+		left = -1
+	}
+	return left, turns.count > spare, turns
 }
 
 func modelWaitInLine(c *fakeredis.Call, line, place, stand string, left int64) any {
 	if line == "" || stand == "" {
 		return left
 	}
-	if _, ok := c.TryDo("ZADD", line, "NX", strconv.FormatInt(micros(c), 10), place).(int64); !ok {
+	added, ok := c.TryDo("ZADD", line, "NX", strconv.FormatInt(micros(c), 10), place).(int64)
+	if !ok {
 		return left
+	}
+	if added == 0 {
+		c.Do("ZREM", line, "!"+place)
 	}
 	c.Do("PEXPIRE", line, lineLife)
 	if left < 0 {
 		return left
 	}
-	ahead := c.Int("ZRANK", line, place)
-	if _, score, _ := lineHead(c.Do("ZRANGE", line, "0", "0", "WITHSCORES")); score < 0 {
-		ahead--
-	}
-	return left + ahead*callFor
+	return left + max(0, c.Int("ZRANK", line, place)-2*c.Int("ZCOUNT", line, "-inf", "(0"))*callFor
 }
 
 func modelGiveWay(c *fakeredis.Call, line, place, stand string) {
 	switch {
 	case line == "":
 	case stand == "leave":
-		c.TryDo("ZREM", line, place)
+		c.TryDo("ZREM", line, place, "!"+place)
 	case stand == "move":
 		c.TryDo("ZADD", line, strconv.FormatInt(micros(c), 10), place)
 		c.Do("PEXPIRE", line, lineLife)
@@ -106,96 +141,131 @@ func modelStrangers(c *fakeredis.Call, channel, publish string) int64 {
 	return counts[1].(int64) - counts[3].(int64)
 }
 
-// modelTellFree is tellFree for the lock's channel, which the first key may not name: see modelQuit.
-func modelTellFree(c *fakeredis.Call, line, channel, publish, counted, id string) (listeners int64, alone bool) {
-	if publish == "" {
+// A teller is the part of a script that tells others what is free.
+type teller struct {
+	line, channel, publish, counted, id string
+	message                             string
+	available                           int64
+	counts                              bool  // permits
+	before                              int64 // what was available before, of permits
+}
+
+// modelTellFree is tellFree.
+func modelTellFree(c *fakeredis.Call, t teller) (listeners int64, alone bool) {
+	if t.publish == "" {
 		return 0, false
 	}
-	if line != "" {
-		if alone, done := modelCall(c, line, channel, publish, counted, id); done {
+	if t.line != "" {
+		if lined, alone := t.callNext(c, ""); lined {
 			return 1, alone
 		}
 	}
-	told, ok := c.TryDo(publish, channel, "0").(int64)
+	told, ok := c.TryDo(t.publish, t.channel, t.message).(int64)
 	return told, ok && told < 2
 }
 
-func modelTellPlace(c *fakeredis.Call, channel, publish, place string) any {
-	return c.TryDo(publish, channel+":"+waitingClient(place), "0")
-}
-
-func modelTellWatcher(c *fakeredis.Call, line, channel, publish string, counted string) bool {
-	told, most := 0, 3
-	if counted != "0" {
-		most = 1
-	}
-	for _, place := range c.Do("ZRANGE", line, "1", "8").([]any) {
-		switch {
-		case told == most:
-		case place == "*":
-		case modelTellPlace(c, channel, publish, place.(string)) != any(int64(0)) || counted == "0":
-			told++
-		default:
-			c.Do("ZREM", line, place.(string))
+// tell is the function call of all_line.lua.
+func (t teller) tell(c *fakeredis.Call, place string, others, at int64) (told any, turn int64) {
+	if place != "*" {
+		turn = callFor
+		if parts := strings.Split(place, ":"); len(parts) == 3 {
+			turn = number(parts[2])
 		}
+		return c.TryDo(t.publish, t.channel+":"+waitingClient(place), t.message), turn
 	}
-	return told > 0
+	if turn = visitFor; at/1000%4 == 0 {
+		turn = longVisitFor
+	}
+	if others != 0 || t.counted != "1" {
+		return c.TryDo(t.publish, t.channel, t.message), turn
+	}
+	return int64(0), turn
 }
 
-func modelCall(c *fakeredis.Call, line, channel, publish string, counted string, id string) (alone, done bool) {
-	head, score, ok := lineHead(c.TryDo("ZPOPMIN", line))
-	if !ok {
+func (t teller) visit(c *fakeredis.Call, others, at int64) {
+	pause := int64(1)
+	if t.counts {
+		pause = permitVisit
+	}
+	if others > 0 {
+		c.TryDo("ZADD", t.line, "NX", strconv.FormatInt(at+pause, 10), "*")
+	} else if t.counted != "1" || others < 0 {
+		c.TryDo("ZADD", t.line, "NX", strconv.FormatInt(at+blindVisit, 10), "*")
+	}
+}
+
+// places are those from a rank on.
+func (t teller) places(c *fakeredis.Call, at int64) []any {
+	list, _ := c.Do("ZRANGE", t.line, text(at), text(at+mostTurns)).([]any)
+	return list
+}
+
+func (t teller) callNext(c *fakeredis.Call, behind string) (lined, alone bool) {
+	turns := modelTurns(c, t.line, "", t.before)
+	if !turns.waits {
 		return false, false
 	}
-	strangers, at := modelStrangers(c, channel, publish), micros(c)
-	real := head[0] != '*' && head[0] != '!'
-	if strangers > 0 && real {
-		c.TryDo("ZADD", line, "NX", strconv.FormatInt(at+1, 10), "*")
-	} else if (counted != "1" || strangers < 0) && real {
-		c.TryDo("ZADD", line, "NX", strconv.FormatInt(at+blindVisit, 10), "*")
-	}
-	for ; ok; head, score, ok = lineHead(c.Do("ZPOPMIN", line)) {
-		turn, told := int64(callFor), any(int64(0))
-		switch {
-		case head == "*" && c.Int("ZCARD", line) == 0:
-			return false, false
-		case head == "*":
-			if turn = visitFor; at%4 == 0 {
-				turn = longVisitFor
-			}
-			if strangers != 0 || counted != "1" {
-				told = c.TryDo(publish, channel, "0")
-			}
-		case score >= 0:
-			told = modelTellPlace(c, channel, publish, head)
-			if parts := strings.Split(head, ":"); len(parts) == 3 {
-				turn = number(parts[2])
-			}
-		}
-		n, allowed := told.(int64)
-		if !allowed {
-			return false, true
-		}
-		if (n > 0 || counted == "0") && score >= 0 {
-			c.TryDo("ZADD", line, strconv.FormatInt(-turn-at/1000, 10), "!"+head)
-			c.Do("PEXPIRE", line, lineLife)
-			watched := modelTellWatcher(c, line, channel, publish, counted)
-			return strangers == 0 && !watched && strings.HasPrefix(head, id), true
+	others, at, rank := modelStrangers(c, t.channel, t.publish), micros(c), turns.count
+	if behind != "" {
+		if place, ok := c.Do("ZRANK", t.line, behind).(int64); ok {
+			rank = place + 1
 		}
 	}
-	return false, false
+	places, watchers := t.places(c, rank), 0
+	calls := turns.count < min(t.available, mostTurns)
+	alone = others == 0 && turns.count == 0
+	switch {
+	case turns.count == 0 && behind == "" && (len(places) == 0 || len(places) == 1 && places[0] == "*"):
+		c.Do("ZREM", t.line, "*")
+		return false, false
+	case len(places) > 0 && places[0] != "*":
+		t.visit(c, others, at)
+	}
+	for ; len(places) > 0; places = t.places(c, rank) {
+		for _, place := range places {
+			place := place.(string)
+			if turns.called[place] > 0 || place == "*" && !calls {
+				rank++
+				continue
+			}
+			told, turn := t.tell(c, place, others, at)
+			n, allowed := told.(int64)
+			switch {
+			case !allowed:
+				return true, false
+			case n == 0 && t.counted != "0":
+				c.Do("ZREM", t.line, place)
+			case calls:
+				c.TryDo("ZADD", t.line, strconv.FormatInt(-turn-at/1000, 10), "!"+place)
+				c.Do("PEXPIRE", t.line, lineLife)
+				rank += 2
+				turns.count++
+				calls = false
+				alone = alone && strings.HasPrefix(place, t.id)
+			default:
+				rank++
+				if watchers++; t.counted != "0" || watchers == 3 {
+					return true, false
+				}
+			}
+		}
+	}
+	return turns.count > 0 || behind != "", alone && turns.count == 1 && watchers == 0
 }
 
 func modelQuit(c *fakeredis.Call) any {
-	line, place := c.Keys[2], c.Args[3]
-	if c.TryDo("ZREM", line, place, "!"+place) != any(int64(1)) || c.Int("EXISTS", c.Keys[0]) == 1 {
+	line, place, counts := c.Keys[2], c.Args[3], c.Args[4] == "1"
+	if ended, ok := c.TryDo("ZREM", line, place, "!"+place).(int64); !ok || ended == 0 {
 		return int64(0)
 	}
-	channel, publish, counted := c.Keys[1], c.Args[0], c.Args[1]
-	if _, score, _ := lineHead(c.Do("ZRANGE", line, "0", "0", "WITHSCORES")); -score > now(c) {
-		modelTellWatcher(c, line, channel, publish, counted)
-	} else {
-		modelTellFree(c, line, channel, publish, counted, c.Args[2])
+	free, message := 1-c.Int("EXISTS", c.Keys[0]), "0"
+	if counts {
+		value, _ := c.TryDo("GET", c.Keys[0]).(string)
+		free, message = number(value), value
 	}
+	if free < 1 || c.Int("EXISTS", line) == 0 {
+		return int64(0)
+	}
+	modelTellFree(c, teller{line, c.Keys[1], c.Args[0], c.Args[1], c.Args[2], message, free, counts, map[bool]int64{true: free}[counts]})
 	return int64(1)
 }

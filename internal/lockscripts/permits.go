@@ -39,28 +39,28 @@ func modelPermitsAcquire(c *fakeredis.Call) any {
 	if _, _, bad := numberAt(c, key); bad {
 		return notPermits
 	}
-	now := now(c)
+	now, count := now(c), int64(len(ids))
+	a := asker{lineKey(c, 4), arg(c, 6), arg(c, 7), arg(c, 8), publish}
+	lined := a.line != "" && c.Int("EXISTS", a.line) == 1
 	if ended := c.Int("ZREMRANGEBYSCORE", set, "-inf", text(now)); ended > 0 {
 		if total := c.Int("INCRBY", key, text(ended)); total > 0 {
 			announce(c, publish, total)
 		}
 	}
 	free, there, _ := numberAt(c, key)
-	switch {
-	case !there && c.Args[3] != "1":
+	if !there && c.Args[3] != "1" {
 		return fakeredis.Status("unset")
-	case !there:
-		return int64(-1)
-	case free < int64(len(ids)):
-		first, _ := c.Do("ZRANGE", set, "0", "0", "WITHSCORES").([]any)
-		if len(first) == 2 {
-			if end := number(first[1].(string)); end < never {
-				return end - now
-			}
-		}
-		return int64(-1)
 	}
-	c.Do("DECRBY", key, text(int64(len(ids))))
+	left, reserved, turns := modelReserved(c, a.line, a.place, free-count, free)
+	if free < count {
+		if left, reserved = -1, true; there {
+			left = nextPermit(c, set, now)
+		}
+	}
+	if reserved {
+		return a.refused(c, free, left, turns)
+	}
+	c.Do("DECRBY", key, text(count))
 	end := text(now + number(c.Args[0]))
 	if c.Args[4] == "1" {
 		end = text(never)
@@ -71,20 +71,33 @@ func modelPermitsAcquire(c *fakeredis.Call) any {
 	if left := c.Int("PTTL", key); left > 0 {
 		c.Do("PEXPIRE", set, text(left))
 	}
+	a.granted(c, free-count, lined)
 	return nil
 }
 
-// giveBack returns the taken permits among ids, and publishes the change.
-func giveBack(c *fakeredis.Call, ids []string, publish string, undo bool) int64 {
+// nextPermit returns how long the first lease to end lasts, in ms, -1 for ever.
+func nextPermit(c *fakeredis.Call, set string, now int64) int64 {
+	first, _ := c.Do("ZRANGE", set, "0", "0", "WITHSCORES").([]any)
+	if len(first) == 2 {
+		if end := number(first[1].(string)); end < never {
+			return end - now
+		}
+	}
+	return -1
+}
+
+// giveBack returns the taken permits among ids, and publishes the change. args is the position of the arguments for the line.
+func giveBack(c *fakeredis.Call, ids []string, publish string, undo bool, args int) int64 {
 	returned := c.Int(append([]string{"ZREM", c.Keys[2]}, ids...)...)
 	if returned == 0 {
 		return 0
 	}
 	total := c.Int("INCRBY", c.Keys[0], text(returned))
+	told := total
 	if len(ids) > 1 && !undo {
-		total = returned
+		told = returned
 	}
-	announce(c, publish, total)
+	tellPermits(c, lineKey(c, 4), publish, args, told, total, total-returned)
 	return returned
 }
 
@@ -107,7 +120,8 @@ func modelPermitsRelease(c *fakeredis.Call) any {
 	}
 	ids := idsOf(c.Args[1])
 	held := allHeld(c, ids)
-	giveBack(c, ids, c.Args[2], false)
+	modelGiveWay(c, lineKey(c, 4), arg(c, 8), arg(c, 9))
+	giveBack(c, ids, c.Args[2], false, 6)
 	if !held {
 		return nil
 	}
@@ -116,7 +130,8 @@ func modelPermitsRelease(c *fakeredis.Call) any {
 }
 
 func modelPermitsGive(c *fakeredis.Call) any {
-	if n, ok := remembered(c); ok {
+	o := outcome{c.Keys[3], c.Args[3]}
+	if n, ok := o.remembered(c); ok {
 		return n
 	}
 	if _, _, bad := numberAt(c, c.Keys[0]); bad {
@@ -124,10 +139,10 @@ func modelPermitsGive(c *fakeredis.Call) any {
 	}
 	ids := idsOf(c.Args[2])
 	if !allHeld(c, ids) {
-		return remember(c, 0)
+		return o.remember(c, 0)
 	}
-	giveBack(c, ids, c.Args[1], false)
-	return remember(c, 1)
+	giveBack(c, ids, c.Args[1], false, 4)
+	return o.remember(c, 1)
 }
 
 func modelPermitsUndo(c *fakeredis.Call) any {
@@ -140,7 +155,7 @@ func modelPermitsUndo(c *fakeredis.Call) any {
 	if _, _, bad := numberAt(c, c.Keys[0]); bad {
 		return notPermits
 	}
-	returned := giveBack(c, idsOf(c.Args[1]), c.Args[2], true)
+	returned := giveBack(c, idsOf(c.Args[1]), c.Args[2], true, len(c.Args)-2)
 	return min(1, returned)
 }
 
@@ -183,7 +198,8 @@ func modelPermitsForce(c *fakeredis.Call) any {
 		return int64(0)
 	}
 	c.Do("DEL", c.Keys[2])
-	announce(c, c.Args[0], c.Int("INCRBY", c.Keys[0], text(taken)))
+	total := c.Int("INCRBY", c.Keys[0], text(taken))
+	tellPermits(c, lineKey(c, 3), c.Args[0], 2, total, total, total-taken)
 	return int64(1)
 }
 
@@ -211,7 +227,8 @@ func modelPermitsInfo(c *fakeredis.Call) any {
 }
 
 func modelPermitsAdd(c *fakeredis.Call) any {
-	if n, ok := remembered(c); ok {
+	o := outcome{c.Keys[3], c.Args[4]}
+	if n, ok := o.remembered(c); ok {
 		return n
 	}
 	free, there, bad := numberAt(c, c.Keys[0])
@@ -223,12 +240,12 @@ func modelPermitsAdd(c *fakeredis.Call) any {
 		more -= free + c.Int("ZCARD", c.Keys[2])
 	}
 	if more != 0 || !there {
-		c.Do("INCRBY", c.Keys[0], text(more))
+		available := c.Int("INCRBY", c.Keys[0], text(more))
 		if total || more > 0 {
-			c.Do(c.Args[1], c.Keys[1], c.Args[2])
+			tellPermits(c, lineKey(c, 4), c.Args[1], 5, number(c.Args[2]), available, available-more)
 		}
 	}
-	return remember(c, 1)
+	return o.remember(c, 1)
 }
 
 func modelPermitsLease(c *fakeredis.Call) any {

@@ -17,7 +17,7 @@ func modelAcquire(c *fakeredis.Call) any {
 	}
 	line, place, stand := lineKey(c, 3), arg(c, 3), arg(c, 4)
 	if c.Do("EXISTS", key) == int64(0) {
-		if left, reserved := modelReserved(c, line, waitingClient(place)); reserved {
+		if left, reserved, _ := modelReserved(c, line, place, 0, 1); reserved {
 			return modelWaitInLine(c, line, place, stand, left)
 		}
 		c.Do("HINCRBY", key, owner, "1")
@@ -99,7 +99,7 @@ func modelRelease(c *fakeredis.Call) any {
 	c.Do("DEL", key)
 	line := lineKey(c, 3)
 	modelGiveWay(c, line, arg(c, 8), arg(c, 9))
-	modelTellFree(c, line, channel, publish, arg(c, 6), arg(c, 7))
+	modelTellFree(c, teller{line, channel, publish, arg(c, 6), arg(c, 7), "0", 1, false, 0})
 	c.Do("SET", latch, "1", "PX", life)
 	return int64(1)
 }
@@ -115,7 +115,7 @@ func modelSingle(c *fakeredis.Call) any {
 	}
 	line := lineKey(c, 3)
 	modelGiveWay(c, line, arg(c, 7), arg(c, 8))
-	listeners, alone := modelTellFree(c, line, channel, publish, arg(c, 5), arg(c, 6))
+	listeners, alone := modelTellFree(c, teller{line, channel, publish, arg(c, 5), arg(c, 6), "0", 1, false, 0})
 	c.Do("SET", latch, owner, "PX", life)
 	if alone {
 		return 3 - listeners
@@ -186,7 +186,7 @@ func modelUndo(c *fakeredis.Call) any {
 	}
 	c.Do("DEL", key)
 	n := len(c.Args)
-	modelTellFree(c, lineKey(c, 3), channel, publish, arg(c, n-2), arg(c, n-1))
+	modelTellFree(c, teller{lineKey(c, 3), channel, publish, arg(c, n-2), arg(c, n-1), "0", 1, false, 0})
 	return int64(1)
 }
 
@@ -220,7 +220,7 @@ func modelForce(c *fakeredis.Call) any {
 		return otherKind
 	}
 	c.Do("DEL", key)
-	modelTellFree(c, lineKey(c, 2), channel, publish, arg(c, 2), arg(c, 3))
+	modelTellFree(c, teller{lineKey(c, 2), channel, publish, arg(c, 2), arg(c, 3), "0", 1, false, 0})
 	return int64(1)
 }
 

@@ -18,24 +18,56 @@ func numberAt(c *fakeredis.Call, key string) (n int64, there, bad bool) {
 	return n, true, err != nil
 }
 
+// outcome is where a change leaves its outcome: its latch, and the last moment of the request.
+type outcome struct{ latch, last string }
+
 // remembered is the result of a late change, or the outcome of an earlier request with the same latch.
-func remembered(c *fakeredis.Call) (any, bool) {
-	if late := tooLate(c, c.Args[len(c.Args)-1]); late != nil {
+func (o outcome) remembered(c *fakeredis.Call) (any, bool) {
+	if late := tooLate(c, o.last); late != nil {
 		return late, true
 	}
-	text, ok := c.Do("GET", c.Keys[len(c.Keys)-1]).(string)
+	text, ok := c.Do("GET", o.latch).(string)
 	return number(text), ok
 }
 
 // remember leaves the outcome of a change under its latch, and returns the outcome.
-func remember(c *fakeredis.Call, outcome int64) any {
-	life := number(c.Args[len(c.Args)-1]) - now(c) + number(c.Args[0])
-	c.Do("SET", c.Keys[len(c.Keys)-1], strconv.FormatInt(outcome, 10), "PX", strconv.FormatInt(life, 10))
-	return outcome
+func (o outcome) remember(c *fakeredis.Call, n int64) any {
+	life := number(o.last) - now(c) + number(c.Args[0])
+	c.Do("SET", o.latch, strconv.FormatInt(n, 10), "PX", strconv.FormatInt(life, 10))
+	return n
 }
 
 func announce(c *fakeredis.Call, publish string, free int64) {
 	c.Do(publish, c.Keys[1], strconv.FormatInt(max(0, free), 10))
+}
+
+// tellPermits tells of so many free permits. args are what the server knows of listeners, and the client's id.
+func tellPermits(c *fakeredis.Call, line, publish string, args int, told, available, before int64) {
+	modelTellFree(c, teller{line, c.Keys[1], publish, arg(c, args), arg(c, args+1), text(max(0, told)), available, true, before})
+}
+
+// asker is a client's part in the line, in an acquire of permits.
+type asker struct{ line, place, stand, counted, publish string }
+
+// refused has a client wait that may not have permits of these. A client that was called passes its call on.
+func (a asker) refused(c *fakeredis.Call, free, left int64, turns lineTurns) any {
+	again := modelWaitInLine(c, a.line, a.place, a.stand, left)
+	if turns.came && free > turns.count {
+		a.teller(c, free).callNext(c, a.place)
+	}
+	return again
+}
+
+func (a asker) teller(c *fakeredis.Call, free int64) teller {
+	return teller{a.line, c.Keys[1], a.publish, a.counted, "", text(free), free, true, free}
+}
+
+// granted ends or moves the place of a client that has its permits, and calls others if some are left.
+func (a asker) granted(c *fakeredis.Call, free int64, lined bool) {
+	modelGiveWay(c, a.line, a.place, a.stand)
+	if free > 0 && lined && c.Int("EXISTS", a.line) == 1 {
+		modelTellFree(c, a.teller(c, free))
+	}
 }
 
 func modelSemaphoreAcquire(c *fakeredis.Call) any {
@@ -43,6 +75,7 @@ func modelSemaphoreAcquire(c *fakeredis.Call) any {
 		return late
 	}
 	key, latch, permits := c.Keys[0], c.Keys[2], number(c.Args[2])
+	a := asker{lineKey(c, 3), arg(c, 5), arg(c, 6), arg(c, 7), arg(c, 8)}
 	switch taken, ok := c.Do("GET", latch).(string); {
 	case taken == "0":
 		return int64(-1)
@@ -60,11 +93,18 @@ func modelSemaphoreAcquire(c *fakeredis.Call) any {
 		return notPermits
 	case !there && c.Args[3] != "1":
 		return fakeredis.Status("unset")
-	case !there, free < permits:
-		return int64(-1)
+	}
+	lined := a.line != "" && c.Int("EXISTS", a.line) == 1
+	left, reserved, turns := modelReserved(c, a.line, a.place, free-permits, free)
+	switch {
+	case free < permits:
+		return a.refused(c, free, -1, turns)
+	case reserved:
+		return a.refused(c, free, left, turns)
 	}
 	c.Do("DECRBY", key, c.Args[2])
 	c.Do("SET", latch, c.Args[2], "PX", strconv.FormatInt(2*number(c.Args[0]), 10))
+	a.granted(c, free-permits, lined)
 	return nil
 }
 
@@ -85,7 +125,8 @@ func modelSemaphoreUndo(c *fakeredis.Call) any {
 	if !ok || taken == "0" || !there {
 		return int64(0)
 	}
-	announce(c, c.Args[2], c.Int("INCRBY", key, taken))
+	total := c.Int("INCRBY", key, taken)
+	tellPermits(c, lineKey(c, 3), c.Args[2], len(c.Args)-2, total, total, total-number(taken))
 	return int64(1)
 }
 
@@ -101,7 +142,8 @@ func modelSemaphoreInfo(c *fakeredis.Call) any {
 }
 
 func modelSemaphoreSet(c *fakeredis.Call) any {
-	if n, ok := remembered(c); ok {
+	o := outcome{c.Keys[2], c.Args[4]}
+	if n, ok := o.remembered(c); ok {
 		return n
 	}
 	_, there, bad := numberAt(c, c.Keys[0])
@@ -109,19 +151,20 @@ func modelSemaphoreSet(c *fakeredis.Call) any {
 		return notPermits
 	}
 	if there {
-		return remember(c, 0)
+		return o.remember(c, 0)
 	}
 	set := []string{"SET", c.Keys[0], c.Args[2]}
 	if c.Args[3] != "0" {
 		set = append(set, "PX", c.Args[3])
 	}
 	c.Do(set...)
-	c.Do(c.Args[1], c.Keys[1], c.Args[2])
-	return remember(c, 1)
+	tellPermits(c, lineKey(c, 3), c.Args[1], 5, number(c.Args[2]), number(c.Args[2]), 0)
+	return o.remember(c, 1)
 }
 
 func modelSemaphoreAdd(c *fakeredis.Call) any {
-	if n, ok := remembered(c); ok {
+	o := outcome{c.Keys[2], c.Args[4]}
+	if n, ok := o.remembered(c); ok {
 		return n
 	}
 	_, there, bad := numberAt(c, c.Keys[0])
@@ -129,14 +172,16 @@ func modelSemaphoreAdd(c *fakeredis.Call) any {
 		return notPermits
 	}
 	if !there && c.Args[3] == "1" {
-		return remember(c, 0)
+		return o.remember(c, 0)
 	}
-	announce(c, c.Args[1], c.Int("INCRBY", c.Keys[0], c.Args[2]))
-	return remember(c, 1)
+	total := c.Int("INCRBY", c.Keys[0], c.Args[2])
+	tellPermits(c, lineKey(c, 3), c.Args[1], 5, total, total, total-number(c.Args[2]))
+	return o.remember(c, 1)
 }
 
 func modelSemaphoreDrain(c *fakeredis.Call) any {
-	if n, ok := remembered(c); ok {
+	o := outcome{c.Keys[2], c.Args[2]}
+	if n, ok := o.remembered(c); ok {
 		return n
 	}
 	free, _, bad := numberAt(c, c.Keys[0])
@@ -146,5 +191,5 @@ func modelSemaphoreDrain(c *fakeredis.Call) any {
 	if free != 0 {
 		c.Do("DECRBY", c.Keys[0], strconv.FormatInt(free, 10))
 	}
-	return remember(c, free)
+	return o.remember(c, free)
 }

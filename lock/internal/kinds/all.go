@@ -31,6 +31,7 @@ var anyShape string
 var (
 	look    = &Lazy[*script.Script]{Make: func() *script.Script { return script.Named("all_look", allLook) }}
 	publish = &Lazy[*script.Script]{Make: func() *script.Script { return script.Named("all_publish", allPublish) }}
+	quit    = &Lazy[*script.Script]{Make: func() *script.Script { return script.Named("all_quit", lined(allQuit)) }}
 	shape   = &Lazy[*script.Script]{Make: func() *script.Script { return script.Named("any_shape", anyShape) }}
 )
 
@@ -58,7 +59,7 @@ const Any = "any"
 // All returns the scripts of each kind, by name and operation. It is for tests, and links all kinds.
 func All() map[string]map[string]*script.Script {
 	all := map[string]map[string]*script.Script{Any: {
-		"shape": Shape(), "publish": Publish(), "look": Look(), "apart": script.New(allApart), "quit": Reentrant().Quit,
+		"shape": Shape(), "publish": Publish(), "look": Look(), "apart": script.New(allApart), "quit": quit.Get(),
 	}}
 	for _, k := range []*Kind{
 		Reentrant(), Fenced(), NonReentrant(), Spin(), Read(), Write(), Semaphore(), Permits(), CountDown(), Fair(), NonReentrantFair(), Plain(),

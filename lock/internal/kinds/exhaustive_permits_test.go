@@ -325,7 +325,7 @@ func permitsSet() *scriptSet {
 	add("force", keys, []any{publishBy, at(-1)}, comesLate[*permitsModel])
 	add("info", keys, nil, (*permitsModel).info)
 	for _, ends := range []span{0, 2} {
-		add("set", other, []any{latchSpan - 1, publishBy, 2, ends, at(1)}, func(m *permitsModel) (any, []message) { return m.setUp(2, ends) })
+		add("set", []string{setLock, setSemaphoreChannel, setLatch(1)}, []any{latchSpan - 1, publishBy, 2, ends, at(1)}, func(m *permitsModel) (any, []message) { return m.setUp(2, ends) })
 	}
 	for _, n := range []int{-1, 1} {
 		add("add", other, []any{latchSpan - 1, publishBy, n, false, at(1)}, func(m *permitsModel) (any, []message) { return m.addPermits(n, false) })
@@ -337,7 +337,7 @@ func permitsSet() *scriptSet {
 	add("lease", keys, []any{setIDs[0], -1, at(1)}, func(m *permitsModel) (any, []message) { return m.lease(0, foreverN) })
 	add("lease", keys, []any{setIDs[1], span(2), at(1)}, func(m *permitsModel) (any, []message) { return m.lease(1, 2) })
 	add("give", other, []any{latchSpan, publishBy, setIDs[0], at(-1)}, comesLate[*permitsModel])
-	add("set", other, []any{latchSpan, publishBy, 2, 0, at(-1)}, comesLate[*permitsModel])
+	add("set", []string{setLock, setSemaphoreChannel, setLatch(1)}, []any{latchSpan, publishBy, 2, 0, at(-1)}, comesLate[*permitsModel])
 	add("add", other, []any{latchSpan, publishBy, 1, false, at(-1)}, comesLate[*permitsModel])
 	add("lease", keys, []any{setIDs[0], -1, at(-1)}, comesLate[*permitsModel])
 	set.moves = append(set.moves, (*counter)(nil).foreign(func(m model) *counter { return &m.(*permitsModel).counter })...)

@@ -66,12 +66,13 @@ func newSemaphore() *Kind {
 	return &Kind{
 		Name:    "semaphore",
 		channel: semaphorePrefix,
-		Acquire: script.Named("semaphore_acquire", semaphoreAcquire),
-		Undo:    script.Named("semaphore_undo", semaphoreUndo),
+		Acquire: script.Named("semaphore_acquire", lined(semaphoreAcquire)),
+		Undo:    script.Named("semaphore_undo", lined(semaphoreUndo)),
 		Info:    script.Named("semaphore_info", semaphoreInfo),
+		Quit:    quit.Get(),
 		More: map[string]*script.Script{
-			"set":   script.Named("semaphore_set", semaphoreSet),
-			"add":   script.Named("semaphore_add", semaphoreAdd),
+			"set":   script.Named("semaphore_set", lined(semaphoreSet)),
+			"add":   script.Named("semaphore_add", lined(semaphoreAdd)),
 			"drain": script.Named("semaphore_drain", semaphoreDrain),
 		},
 	}
@@ -83,17 +84,18 @@ func newPermits() *Kind {
 		channel: semaphorePrefix,
 		Keys:    permitsKeys,
 		Lease:   func(name string) string { return permitsKeys(name)[0] },
-		Acquire: script.Named("permits_acquire", permitsAcquire),
-		Release: script.Named("permits_release", permitsRelease),
-		Undo:    script.Named("permits_undo", permitsUndo),
+		Acquire: script.Named("permits_acquire", lined(permitsAcquire)),
+		Release: script.Named("permits_release", lined(permitsRelease)),
+		Undo:    script.Named("permits_undo", lined(permitsUndo)),
 		Renew:   script.Named("permits_renew", permitsRenew),
-		Force:   script.Named("permits_force", permitsForce),
+		Force:   script.Named("permits_force", lined(permitsForce)),
 		Info:    script.Named("permits_info", permitsInfo),
+		Quit:    quit.Get(),
 		More: map[string]*script.Script{
-			"set":   script.Named("semaphore_set", semaphoreSet),
-			"add":   script.Named("permits_add", permitsAdd),
+			"set":   script.Named("semaphore_set", lined(semaphoreSet)),
+			"add":   script.Named("permits_add", lined(permitsAdd)),
 			"lease": script.Named("permits_lease", permitsLease),
-			"give":  script.Named("permits_give", permitsGive),
+			"give":  script.Named("permits_give", lined(permitsGive)),
 		},
 	}
 }

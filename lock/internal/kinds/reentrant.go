@@ -77,7 +77,7 @@ func newReentrant() *Kind {
 		HandOver: script.Named("reentrant_handover", reentrantHandover),
 		Single:   script.Named("reentrant_single", lined(reentrantSingle)),
 		Keep:     script.Named("reentrant_keep", reentrantKeep),
-		Quit:     script.Named("all_quit", lined(allQuit)),
+		Quit:     quit.Get(),
 	}
 }
 

@@ -3,7 +3,6 @@ package kinds_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"testing"
 	"time"
 
@@ -15,60 +14,130 @@ import (
 
 const walkLine = "lockwire_line:{walk}"
 
-// TestLineLikeTheServer compares the scripts with a line and their Go functions, step by step on a random walk: three clients, of
+// TestLineLikeTheServer compares the scripts with a line and their Go functions, step by step on a random walk: four clients, of
 // which one does not listen, another kind of client that does now and then, and places that come and go.
 func TestLineLikeTheServer(t *testing.T) {
 	t.Parallel()
-	walk(t, "reentrant", 1000, new(lineWalk).step)
+	l := &lineWalk{channel: walkChannel}
+	walk(t, "reentrant", 1000, func(w *twin, random *rand.Rand) bool { return l.step(w, random, l.exclusive) })
+}
+
+// The same with permits, of which several processes have some at once.
+func TestSemaphoreLineLikeTheServer(t *testing.T) {
+	t.Parallel()
+	l := &lineWalk{channel: walkOwnChannel}
+	walk(t, "semaphore", 1000, func(w *twin, random *rand.Rand) bool { return l.step(w, random, l.semaphore) })
+}
+
+func TestPermitsLineLikeTheServer(t *testing.T) {
+	t.Parallel()
+	l := &lineWalk{channel: walkOwnChannel}
+	walk(t, "permits", 1000, func(w *twin, random *rand.Rand) bool { return l.step(w, random, l.permits) })
 }
 
 type lineWalk struct {
 	twin      *twin
+	channel   string
 	strangers []*pubsub.Subscription
 	listeners []*pubsub.Subscriber
 }
 
-func (l *lineWalk) step(w *twin, random *rand.Rand) bool {
+// stander is a client with its place in the line.
+type stander struct {
+	client, place, stand, way string
+	counts                    int // what the server is said to know of listeners
+}
+
+func (l *lineWalk) step(w *twin, random *rand.Rand, script func(random *rand.Rand, as stander) bool) bool {
 	if l.twin != w {
-		*l = lineWalk{twin: w}
+		*l = lineWalk{twin: w, channel: l.channel}
 		for _, p := range []*conn.Pool{w.real, w.fake} {
 			s := pubsub.New(p, pubsub.Config{})
 			w.t.Cleanup(func() { _ = s.Close() })
 			l.listeners = append(l.listeners, s)
-			if _, err := s.Subscribe(w.t.Context(), walkChannel+":c0", walkChannel+":c1"); err != nil {
+			if _, err := s.Subscribe(w.t.Context(), l.channel+":c0", l.channel+":c1", l.channel+":c3"); err != nil {
 				w.t.Error(err)
 				return false
 			}
 		}
 	}
-	keys := []string{walkLock, walkChannel, fmt.Sprint(walkLatch, random.IntN(3)), walkLine}
-	owner, client := fmt.Sprintf("client:%d", random.IntN(2)), fmt.Sprintf("c%d", random.IntN(3))
-	place := fmt.Sprint(client, ":", random.IntN(2))
-	stand := []string{"", "join", "join", "leave", "move"}[random.IntN(5)]
-	way := []string{"", "leave", "move"}[random.IntN(3)]
-	counts := random.IntN(3)
+	client := fmt.Sprintf("c%d", random.IntN(4))
+	as := stander{
+		client: client,
+		place:  fmt.Sprint(client, ":", random.IntN(2)),
+		stand:  []string{"", "join", "join", "leave", "move"}[random.IntN(5)],
+		way:    []string{"", "leave", "move"}[random.IntN(3)],
+		counts: random.IntN(3),
+	}
 	same := true
-	switch random.IntN(11) {
-	case 0, 1, 2, 3:
-		same = w.script("acquire", keys, 40_000, owner, soon(), place, stand)
-	case 4, 5:
-		same = w.script("single", keys, 0, owner, "PUBLISH", 30_000, random.IntN(2), counts, client, place, way)
-	case 6:
-		same = w.script("release", keys, 40_000*random.IntN(2), owner, "PUBLISH", 30_000, 0, soon(), counts, client, place, way)
-	case 7:
-		same = w.script("undo", keys, 0, owner, "PUBLISH", random.IntN(2), soon(), counts, client)
-	case 8:
-		same = w.script("force", []string{walkLock, walkChannel, walkLine}, "PUBLISH", soon(), counts, client)
-	case 9:
-		same = w.scriptOf(kinds.Any, "quit", []string{walkLock, walkChannel, walkLine}, "PUBLISH", counts, client, place)
-	default:
+	switch random.IntN(12) {
+	case 0:
+		same = w.scriptOf(kinds.Any, "quit", []string{walkLock, l.channel, walkLine}, "PUBLISH", as.counts, client, as.place, w.kind != "reentrant")
+	case 1:
 		if random.IntN(2) == 0 {
 			same = w.do("DEL", walkLatch+"0", walkLatch+"1", walkLatch+"2")
 		} else if !l.changeStrangers(w) {
 			return false
 		}
+	default:
+		same = script(random, as)
 	}
-	return same && l.lastingTurn(w) && l.farVisit(w)
+	return same && l.lastingTurns(w) && l.farVisit(w)
+}
+
+// exclusive is a step of a lock with one holder.
+func (l *lineWalk) exclusive(random *rand.Rand, as stander) bool {
+	w, keys := l.twin, []string{walkLock, walkChannel, fmt.Sprint(walkLatch, random.IntN(3)), walkLine}
+	owner := fmt.Sprintf("client:%d", random.IntN(2))
+	switch random.IntN(9) {
+	case 0, 1, 2, 3:
+		return w.script("acquire", keys, 40_000, owner, soon(), as.place, as.stand)
+	case 4, 5:
+		return w.script("single", keys, 0, owner, "PUBLISH", 30_000, random.IntN(2), as.counts, as.client, as.place, as.way)
+	case 6:
+		return w.script("release", keys, 40_000*random.IntN(2), owner, "PUBLISH", 30_000, 0, soon(), as.counts, as.client, as.place, as.way)
+	case 7:
+		return w.script("undo", keys, 0, owner, "PUBLISH", random.IntN(2), soon(), as.counts, as.client)
+	}
+	return w.script("force", []string{walkLock, walkChannel, walkLine}, "PUBLISH", soon(), as.counts, as.client)
+}
+
+// semaphore is a step of a number of permits.
+func (l *lineWalk) semaphore(random *rand.Rand, as stander) bool {
+	w, keys := l.twin, []string{walkLock, walkOwnChannel, fmt.Sprint(walkLatch, random.IntN(3)), walkLine}
+	switch random.IntN(9) {
+	case 0, 1, 2, 3:
+		return w.script("acquire", keys, 60_000, "", 1+random.IntN(3), random.IntN(2), soon(), as.place, as.stand, as.counts, "PUBLISH")
+	case 4:
+		return w.script("undo", keys, 0, "", "PUBLISH", 0, soon(), as.counts, as.client)
+	case 5, 6:
+		return w.script("add", keys, 60_000, "PUBLISH", random.IntN(6)-1, random.IntN(2), soon(), as.counts, as.client)
+	case 7:
+		return w.script("set", keys, 60_000, "PUBLISH", random.IntN(4), 0, soon(), as.counts, as.client)
+	}
+	return w.do("DEL", walkLock)
+}
+
+// permits is a step of permits with ids.
+func (l *lineWalk) permits(random *rand.Rand, as stander) bool {
+	w, ids := l.twin, walkIDs(random)
+	keys := []string{walkLock, walkOwnChannel, "{walk}:timeout", fmt.Sprint(walkLatch, random.IntN(3)), walkLine}
+	switch random.IntN(10) {
+	case 0, 1, 2, 3:
+		lease := []int{-1000, 45_000, 65_000, 85_000}[random.IntN(4)]
+		return w.script("acquire", keys, lease, ids, "PUBLISH", random.IntN(2), 0, soon(), as.place, as.stand, as.counts)
+	case 4:
+		return w.script("release", keys, 0, ids, "PUBLISH", 30_000, 0, soon(), as.counts, as.client, as.place, as.way)
+	case 5:
+		return w.script("give", keys, 60_000, "PUBLISH", ids, soon(), as.counts, as.client)
+	case 6:
+		return w.script("undo", keys, 0, ids, "PUBLISH", 0, soon(), as.counts, as.client)
+	case 7:
+		return w.script("add", keys, 60_000, "PUBLISH", random.IntN(5)-1, random.IntN(2), soon(), as.counts, as.client)
+	case 8:
+		return w.script("force", []string{walkLock, walkOwnChannel, "{walk}:timeout", walkLine}, "PUBLISH", soon(), as.counts, as.client)
+	}
+	return w.script("set", append(append([]string{}, keys[:2]...), keys[3:]...), 60_000, "PUBLISH", random.IntN(5), 0, soon(), as.counts, as.client)
 }
 
 // changeStrangers begins or ends the subscription of a client without a line.
@@ -78,7 +147,7 @@ func (l *lineWalk) changeStrangers(w *twin) bool {
 			_ = s.Close()
 			pool := []*conn.Pool{w.real, w.fake}[i]
 			for {
-				v, err := pool.Do(w.t.Context(), "PUBSUB", "NUMSUB", walkChannel)
+				v, err := pool.Do(w.t.Context(), "PUBSUB", "NUMSUB", l.channel)
 				if n, _ := v.At(1).Int(); err != nil || n == 0 {
 					break
 				}
@@ -88,7 +157,7 @@ func (l *lineWalk) changeStrangers(w *twin) bool {
 		return true
 	}
 	for _, s := range l.listeners {
-		sub, err := s.Subscribe(w.t.Context(), walkChannel)
+		sub, err := s.Subscribe(w.t.Context(), l.channel)
 		if err != nil {
 			w.t.Error(err)
 			return false
@@ -98,21 +167,21 @@ func (l *lineWalk) changeStrangers(w *twin) bool {
 	return true
 }
 
-// lastingTurn makes turns last for nine seconds more: otherwise the speed of the machine would decide.
-func (l *lineWalk) lastingTurn(w *twin) bool {
+// lastingTurns makes turns last for nine seconds more: otherwise the speed of the machine would decide.
+func (l *lineWalk) lastingTurns(w *twin) bool {
+	end := -time.Now().UnixMilli() - 9000
 	for _, p := range []*conn.Pool{w.real, w.fake} {
-		v, err := p.Do(w.t.Context(), "ZRANGE", walkLine, 0, 0)
+		v, err := p.Do(w.t.Context(), "ZRANGEBYSCORE", walkLine, "-inf", "(0")
 		if err != nil {
 			w.t.Error(err)
 			return false
 		}
-		member, _ := v.At(0).Text()
-		if !strings.HasPrefix(member, "!") {
-			continue
-		}
-		if _, err := p.Do(w.t.Context(), "ZADD", walkLine, -time.Now().UnixMilli()-9000, member); err != nil {
-			w.t.Error(err)
-			return false
+		for mark := range v.All() {
+			member, _ := mark.Text()
+			if _, err := p.Do(w.t.Context(), "ZADD", walkLine, end, member); err != nil {
+				w.t.Error(err)
+				return false
+			}
 		}
 	}
 	return true

@@ -51,6 +51,14 @@ redis.pcall = function(name, ...)
         for _, key in ipairs({...}) do count = count + redis.pcall(name, key) end
         return count
     end
+    if name == 'mget' then
+        local values = {}
+        for i, key in ipairs({...}) do
+            local value = redis.pcall('get', key)
+            values[i] = type(value) == 'string' and value
+        end
+        return values
+    end
     local reply, key = server.pcall(name, ...), ...
     if not away(reply) then return reply end
     if name == 'set' and string.sub(key, 1, #latches) == latches then return {ok = 'OK'} end

@@ -21,7 +21,7 @@ if not unused and redis.call('exists', latch) == 1 then
     return -1 -- undone: nobody waits for this any more
 end
 if unused or redis.call('exists', lock) == 0 then
-    local left = not unused and reservedFor(line, string.match(place, '^[^:]*'), now)
+    local left = not unused and reservedFor(line, place, now, 0, 1)
     if left then
         return waitInLine(line, place, stand, left)
     end

@@ -1,15 +1,18 @@
 -- Permit semaphore, acquire: takes as many permits as there are ids, if so many are free.
 -- KEYS  1 semaphore: a string, the number of free permits  2 its channel
 --       3 permits that are taken: a sorted set of their ids, 16 bytes each, by the end of their leases in ms since 1970
---       4 latch: there once this very request has been undone
+--       4 latch: there once this very request has been undone  5 line, if there is one
 -- ARGV  1 lease in ms  2 ids, one behind the other  3 publish command
 --       4 1 to wait for a semaphore to be set up  5 1 for permits whose lease never ends
 --       6 when this is too late, in ms since 1970
+--       7 place in the line  8 what becomes of it: '' nothing; taken when refused ("join"); and when granted ended ("leave")
+--       or moved to the end ("move")  9 what the server knows of listeners
 -- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
---         nil when they are taken, the status unset when there is no semaphore, and otherwise how long it is in ms
---         until the next lease ends (-1: none does).
-local semaphore, channel, permits, latch = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+--         nil when they are taken, the status unset when there is no semaphore, and otherwise when to ask again in ms:
+--         at the end of the next lease, or of the others' turns (-1: unknown).
+local semaphore, channel, permits, latch, line = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local lease, ids, publish, waits, forever, last = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
+local place, stand, counted = ARGV[7] or '', ARGV[8] or '', ARGV[9]
 local never = '922337203685477' -- as Redisson has it
 
 local time = redis.call('time')
@@ -17,30 +20,42 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if now > last then
     return redis.status_reply('late ' .. string.format('%.0f', now))
 end
-if redis.call('exists', latch) == 1 then
+local known = redis.call('exists', latch, line or latch) > 0 -- one question in place of two
+if known and redis.call('exists', latch) == 1 then
     return -1 -- undone: nobody waits for this any more
 end
 if redis.call('zscore', permits, string.sub(ids, 1, 16)) then
     return nil -- a repeat
 end
-if not string.match(redis.call('get', semaphore) or '0', '^%-?%d+$') then
+local free = redis.call('get', semaphore)
+if not string.match(free or '0', '^%-?%d+$') then
     return redis.error_reply('WRONGTYPE not a number of permits')
 end
 local ended = redis.call('zremrangebyscore', permits, '-inf', now)
 if ended > 0 then
-    local total = redis.call('incrby', semaphore, ended)
-    if total > 0 then
-        redis.pcall(publish, channel, total) -- a user who may not publish leaves waiters to look by themselves
+    free = redis.call('incrby', semaphore, ended)
+    if free > 0 then
+        redis.pcall(publish, channel, free) -- a user who may not publish leaves waiters to look by themselves
     end
 end
-local free = redis.call('get', semaphore)
-if not free then
-    return waits == '1' and -1 or redis.status_reply('unset')
+if not free and waits ~= '1' then
+    return redis.status_reply('unset')
 end
-local count = #ids / 16
-if tonumber(free) < count then
-    local first = redis.call('zrange', permits, 0, 0, 'withscores')
-    return first[2] and tonumber(first[2]) < tonumber(never) and tonumber(first[2]) - now or -1
+local count, there, left, turns, came = #ids / 16, free, nil, 0, false
+free = tonumber(free or 0)
+if known then
+    left, turns, came = reservedFor(line, place, now, free - count, free)
+end
+if free < count or left then
+    if free < count then
+        local first = there and redis.call('zrange', permits, 0, 0, 'withscores') or {}
+        left = first[2] and tonumber(first[2]) < tonumber(never) and tonumber(first[2]) - now or -1
+    end
+    left = waitInLine(line, place, stand, left)
+    if came and free > turns then
+        callNext(line, channel, publish, counted, '', free, free, free, place) -- whoever is behind may want fewer
+    end
+    return left
 end
 redis.call('decrby', semaphore, count)
 for i = 1, #ids, 16 do
@@ -49,5 +64,9 @@ end
 local ends = redis.call('pttl', semaphore)
 if ends > 0 then
     redis.call('pexpire', permits, ends)
+end
+giveWay(line, place, stand)
+if known then
+    passOn(line, channel, publish, counted, free - count)
 end
 return nil

@@ -1,10 +1,11 @@
 -- Permit semaphore, add: adds permits to the free ones, or takes some away.
 -- KEYS  1 semaphore  2 its channel  3 permits that are taken  4 latch: the outcome of this very request, should it be repeated
+--       5 line, if there is one
 -- ARGV  1 lifetime in ms of the latch, behind the moment when this is too late  2 publish command
 --       3 permits  4 1 for the number that there are to be, taken ones included
---       5 when this is too late, in ms since 1970
+--       5 when this is too late, in ms since 1970  6 what the server knows of listeners  7 client's id
 -- Returns 1; late and the server's time as a status when it is too late, which changes nothing.
-local semaphore, channel, permits, latch = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local semaphore, channel, permits, latch, line = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local lifetime, publish, count, total, last = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 
 local time = redis.call('time')
@@ -25,9 +26,9 @@ if total == '1' and free then
     more = more - tonumber(free) - redis.call('zcard', permits)
 end
 if more ~= 0 or not free then
-    redis.call('incrby', semaphore, more)
+    local available = redis.call('incrby', semaphore, more)
     if total == '1' or more > 0 then
-        redis.pcall(publish, channel, count) -- a user who may not publish leaves waiters to look by themselves
+        tellFree(line, channel, publish, ARGV[6], ARGV[7], count, available, available - more)
     end
 end
 redis.call('set', latch, 1, 'px', last - now + lifetime)

@@ -1,9 +1,10 @@
 -- Permit semaphore, force: frees all permits, whoever has them.
--- KEYS  1 semaphore  2 its channel  3 permits that are taken
+-- KEYS  1 semaphore  2 its channel  3 permits that are taken  4 line, if there is one
 -- ARGV  1 publish command  2 when this is too late, in ms since 1970
+--       3 what the server knows of listeners  4 client's id
 -- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
 --         1 when there were any, else 0. A key of another type is an error and stays.
-local semaphore, channel, permits = KEYS[1], KEYS[2], KEYS[3]
+local semaphore, channel, permits, line = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local publish, last = ARGV[1], tonumber(ARGV[2])
 
 local time = redis.call('time')
@@ -21,5 +22,5 @@ if taken == 0 then
 end
 redis.call('del', permits)
 local total = redis.call('incrby', semaphore, taken)
-redis.pcall(publish, channel, math.max(0, total)) -- a user who may not publish leaves waiters to look by themselves
+tellFree(line, channel, publish, ARGV[3], ARGV[4], math.max(0, total), total, total - taken)
 return 1

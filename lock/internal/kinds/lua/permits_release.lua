@@ -1,16 +1,18 @@
 -- Permit semaphore, release: gives permits back.
 -- KEYS  1 semaphore  2 its channel  3 permits that are taken  4 latch: there once this very request has
---       given back all, should it be repeated
+--       given back all, should it be repeated  5 line, if there is one
 -- ARGV  1 not used  2 ids, one behind the other  3 publish command  4 lifetime of the latch in ms
---       5 not used  6 not used
+--       5 not used  6 not used  7 what the server knows of listeners  8 client's id  9 its place in the line
+--       10 what becomes of it: ended ("leave"), moved to the end ("move") or nothing ('')
 -- Returns 1 when all were held, and otherwise nil: those that were are given back all the same.
-local semaphore, channel, permits, latch = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local semaphore, channel, permits, latch, line = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local ids, publish, lifetime = ARGV[2], ARGV[3], ARGV[4]
 
-if redis.call('exists', latch) == 1 then
+local done, free = unpack(redis.call('mget', latch, semaphore))
+if done then
     return 1
 end
-if not string.match(redis.call('get', semaphore) or '0', '^%-?%d+$') then
+if not string.match(free or redis.call('get', semaphore) or '0', '^%-?%d+$') then
     return redis.error_reply('WRONGTYPE not a number of permits')
 end
 local time = redis.call('time')
@@ -25,11 +27,12 @@ for i = 1, #ids, 16 do
     -- First what frees memory: a server that has run out of it refuses all else, but not after a script's first write.
     returned = returned + redis.call('zrem', permits, id)
 end
+giveWay(line, ARGV[9], ARGV[10])
 if returned > 0 then
     local total = redis.call('incrby', semaphore, returned)
     -- Redisson tells of one permit how many are free now, and of several how many came back.
     local told = #ids > 16 and returned or math.max(0, total)
-    redis.pcall(publish, channel, told) -- a user who may not publish leaves waiters to look by themselves
+    tellFree(line, channel, publish, ARGV[7], ARGV[8], told, total, total - returned)
 end
 if not held then
     return nil

@@ -20,5 +20,5 @@ elseif fields > 1 or not string.match(redis.call('hvals', lock)[1], '^%d+$') the
     return redis.error_reply('WRONGTYPE The key holds a lock of another kind')
 end
 redis.call('del', lock)
-tellFree(line, channel, publish, ARGV[3], ARGV[4])
+tellFree(line, channel, publish, ARGV[3], ARGV[4], '0', 1)
 return 1

@@ -39,6 +39,6 @@ end
 -- First what frees memory: a server that has run out of it refuses all else, but not after a script's first write.
 redis.call('del', lock)
 giveWay(line, ARGV[9], ARGV[10])
-tellFree(line, channel, publish, ARGV[7], ARGV[8])
+tellFree(line, channel, publish, ARGV[7], ARGV[8], '0', 1)
 redis.call('set', latch, 1, 'px', lifetime)
 return 1

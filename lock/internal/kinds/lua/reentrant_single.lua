@@ -19,6 +19,6 @@ if redis.call('hdel', lock, owner) == 0 then
     return nil
 end
 giveWay(line, ARGV[8], ARGV[9])
-local alone = tellFree(line, channel, publish, ARGV[6], ARGV[7])
+local alone = tellFree(line, channel, publish, ARGV[6], ARGV[7], '0', 1)
 redis.call('set', latch, owner, 'px', lifetime)
 return alone and 3 - alone or 1

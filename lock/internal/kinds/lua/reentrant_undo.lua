@@ -30,5 +30,5 @@ if before > 0 and tonumber(lease) > 0 then
     return 1
 end
 redis.call('del', lock)
-tellFree(line, channel, publish, ARGV[#ARGV - 1], ARGV[#ARGV])
+tellFree(line, channel, publish, ARGV[#ARGV - 1], ARGV[#ARGV], '0', 1)
 return 1

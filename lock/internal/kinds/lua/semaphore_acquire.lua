@@ -1,19 +1,24 @@
 -- Semaphore, acquire: takes permits if there are as many.
 -- KEYS  1 semaphore: a string, the number of free permits  2 its channel
---       3 latch: how many permits this very request took, 0 once it has been undone
+--       3 latch: how many permits this very request took, 0 once it has been undone  4 line, if there is one
 -- ARGV  1 time in ms within which an undo may come  2 not used  3 permits  4 1 to wait for a semaphore to be set up
 --       5 when this is too late, in ms since 1970
+--       6 place in the line  7 what becomes of it: '' nothing; taken when refused ("join"); and when granted ended ("leave")
+--       or moved to the end ("move")  8 what the server knows of listeners  9 publish command
 -- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
---         nil when they are taken, the status unset when there is no semaphore, and otherwise -1.
-local semaphore, latch = KEYS[1], KEYS[3]
+--         nil when they are taken, the status unset when there is no semaphore,
+--         and otherwise when to ask again in ms: at the end of the others' turns (-1: unknown).
+local semaphore, channel, latch, line = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local within, permits, waits, last = tonumber(ARGV[1]), tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
+local place, stand, counted, publish = ARGV[6] or '', ARGV[7] or '', ARGV[8], ARGV[9]
 
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if now > last then
     return redis.status_reply('late ' .. string.format('%.0f', now))
 end
-local taken = redis.call('get', latch)
+local known = redis.call('exists', latch, line or latch) > 0 -- one question in place of two
+local taken = known and redis.call('get', latch)
 if taken == '0' then
     return -1 -- late, and nobody waits for this any more
 elseif taken then
@@ -23,15 +28,27 @@ elseif taken then
     return nil
 end
 local free = redis.call('get', semaphore)
-if not free then
-    return waits == '1' and -1 or redis.status_reply('unset')
-end
-if not string.match(free, '^%-?%d+$') then
+if not free and waits ~= '1' then
+    return redis.status_reply('unset')
+elseif free and not string.match(free, '^%-?%d+$') then
     return redis.error_reply('WRONGTYPE not a number of permits')
 end
-if tonumber(free) < permits then
-    return -1
+free = tonumber(free or 0)
+local left, turns, came = nil, 0, false
+if known then
+    left, turns, came = reservedFor(line, place, now, free - permits, free)
+end
+if free < permits or left then
+    local again = waitInLine(line, place, stand, free >= permits and left or -1)
+    if came and free > turns then
+        callNext(line, channel, publish, counted, '', free, free, free, place) -- whoever is behind may want fewer
+    end
+    return again
 end
 redis.call('decrby', semaphore, permits)
 redis.call('set', latch, permits, 'px', 2 * within)
+giveWay(line, place, stand)
+if known then
+    passOn(line, channel, publish, counted, free - permits)
+end
 return nil

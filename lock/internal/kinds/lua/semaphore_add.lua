@@ -1,11 +1,11 @@
 -- Semaphore, add: adds permits to the free ones, or takes some away; gives permits back.
--- KEYS  1 semaphore  2 its channel  3 latch: the outcome of this very request, should it be repeated
+-- KEYS  1 semaphore  2 its channel  3 latch: the outcome of this very request, should it be repeated  4 line, if there is one
 -- ARGV  1 lifetime in ms of the latch, behind the moment when this is too late  2 publish command
 --       3 permits  4 1 to add to a semaphore that is there already and to no other
---       5 when this is too late, in ms since 1970
+--       5 when this is too late, in ms since 1970  6 what the server knows of listeners  7 client's id
 -- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
 --         1 when they are added, 0 when there is no semaphore to add to.
-local semaphore, channel, latch = KEYS[1], KEYS[2], KEYS[3]
+local semaphore, channel, latch, line = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local lifetime, publish, permits, existing, last = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 
 local time = redis.call('time')
@@ -13,11 +13,11 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if now > last then
     return redis.status_reply('late ' .. string.format('%.0f', now))
 end
-local outcome = redis.call('get', latch)
+local outcome, free = unpack(redis.call('mget', latch, semaphore))
 if outcome then
     return tonumber(outcome)
 end
-local free = redis.call('get', semaphore)
+free = free or redis.call('get', semaphore) -- for the error, if it has another type
 if free and not string.match(free, '^%-?%d+$') then
     return redis.error_reply('WRONGTYPE not a number of permits')
 end
@@ -28,6 +28,6 @@ if existing == '1' and not free then
     return 0
 end
 local total = redis.call('incrby', semaphore, permits)
-redis.pcall(publish, channel, math.max(0, total)) -- a user who may not publish leaves waiters to look by themselves
+tellFree(line, channel, publish, ARGV[6], ARGV[7], math.max(0, total), total, total - permits)
 redis.call('set', latch, 1, 'px', last - now + lifetime)
 return 1

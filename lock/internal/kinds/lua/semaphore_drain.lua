@@ -12,11 +12,11 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if now > last then
     return redis.status_reply('late ' .. string.format('%.0f', now))
 end
-local outcome = redis.call('get', latch)
+local outcome, free = unpack(redis.call('mget', latch, semaphore))
 if outcome then
     return tonumber(outcome)
 end
-local free = redis.call('get', semaphore) or '0'
+free = free or redis.call('get', semaphore) or '0' -- an error, if it has another type
 if not string.match(free, '^%-?%d+$') then
     return redis.error_reply('WRONGTYPE not a number of permits')
 end

@@ -1,0 +1,392 @@
+package lock_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/lock"
+	"github.com/lockwire/lockwire/pubsub"
+)
+
+const semLine, semChannel = "lockwire_line:{sem}", "redisson_sc:{sem}"
+
+// counted is a kind of lock that is a number of permits, all named sem.
+type counted struct {
+	name string
+	set  func(ctx context.Context, c *lock.Client, n int) (bool, error)
+	add  func(ctx context.Context, c *lock.Client, n int) error
+	take func(ctx context.Context, c *lock.Client, n int) (give func(context.Context) error, err error)
+}
+
+var countedKinds = []counted{{
+	"Semaphore",
+	func(ctx context.Context, c *lock.Client, n int) (bool, error) {
+		return c.Semaphore("sem").TrySetPermits(ctx, n)
+	},
+	func(ctx context.Context, c *lock.Client, n int) error { return c.Semaphore("sem").AddPermits(ctx, n) },
+	func(ctx context.Context, c *lock.Client, n int) (func(context.Context) error, error) {
+		s := c.Semaphore("sem")
+		return func(ctx context.Context) error { return s.Release(ctx, n) }, s.Acquire(ctx, n)
+	},
+}, {
+	"PermitSemaphore",
+	func(ctx context.Context, c *lock.Client, n int) (bool, error) {
+		return c.PermitSemaphore("sem").TrySetPermits(ctx, n)
+	},
+	func(ctx context.Context, c *lock.Client, n int) error {
+		return c.PermitSemaphore("sem").AddPermits(ctx, n)
+	},
+	func(ctx context.Context, c *lock.Client, n int) (func(context.Context) error, error) {
+		l, err := c.PermitSemaphore("sem").AcquireMany(ctx, n)
+		if err != nil {
+			return nil, err
+		}
+		return l.Unlock, nil
+	},
+}}
+
+// withPermits runs test in virtual time for each kind, with n permits.
+func withPermits(t *testing.T, n int, test func(t *testing.T, w *world, k counted)) {
+	for _, k := range countedKinds {
+		t.Run(k.name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				if set, err := k.set(t.Context(), w.client(lock.Config{}), n); err != nil || !set {
+					t.Fatalf("TrySetPermits(%d) = %v, %v", n, set, err)
+				}
+				test(t, w, k)
+				w.srv.Intercept(nil)
+				w.sleep(26 * time.Second) // a turn of clients without a line may be the last member
+				if w.srv.Do("EXISTS", semLine) != int64(0) {
+					t.Error("the line is left")
+				}
+				w.srv.Do("DEL", "sem")
+				w.free()
+			})
+		})
+	}
+}
+
+// mustTake takes n permits.
+func (k counted) mustTake(t *testing.T, c *lock.Client, n int) (give func()) {
+	t.Helper()
+	release, err := k.take(context.Background(), c, n)
+	if err != nil {
+		t.Errorf("Acquire(%d) = %v", n, err)
+		return func() {}
+	}
+	return func() {
+		if err := release(context.Background()); err != nil {
+			t.Errorf("Release(%d) = %v", n, err)
+		}
+	}
+}
+
+// waiting takes n permits in a goroutine, and returns when the call waits.
+func (k counted) waiting(t *testing.T, c *lock.Client, n int) (got <-chan func()) {
+	taken := make(chan func(), 1)
+	go func() { taken <- k.mustTake(t, c, n) }()
+	synctest.Wait()
+	return taken
+}
+
+func takesPermits(cmd fakeredis.Cmd) bool {
+	return isScriptOf("semaphore", cmd, "acquire") || isScriptOf("permits", cmd, "acquire")
+}
+
+// asked returns how many acquires of permits the server has had.
+func (w *world) asked() (n int) {
+	for _, cmd := range w.srv.Log() {
+		if takesPermits(cmd) {
+			n++
+		}
+	}
+	return n
+}
+
+// hangs has the acquires of a client arrive when the returned function is called.
+func (w *world) hangs(c *lock.Client) (arrive func()) {
+	gate := make(chan struct{})
+	w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+		if takesPermits(cmd) && slices.ContainsFunc(cmd.Args, func(arg string) bool { return strings.HasPrefix(arg, c.ID()) }) {
+			return fakeredis.Wait(gate, fakeredis.Run())
+		}
+		return fakeredis.Run()
+	})
+	return func() { close(gate); w.srv.Intercept(nil) }
+}
+
+// Processes get permits in the order of their coming, several at once, and a release makes no more than two of them ask.
+func TestLineForPermits(t *testing.T) {
+	const processes, permits = 30, 3
+	withPermits(t, permits, func(t *testing.T, w *world, k counted) {
+		give := k.mustTake(t, w.client(lock.Config{}), permits)
+		var mu sync.Mutex
+		var served []int
+		var wg sync.WaitGroup
+		for i := range processes {
+			c := w.client(lock.Config{})
+			c.OnlyWoken()
+			wg.Go(func() {
+				give := k.mustTake(t, c, 1)
+				mu.Lock()
+				served = append(served, i)
+				mu.Unlock()
+				w.sleep(time.Duration(5+i%permits) * time.Millisecond)
+				give()
+			})
+			w.sleep(10 * time.Millisecond)
+		}
+		w.srv.ClearLog()
+		begin := time.Now()
+		give()
+		wg.Wait()
+		inOrder := slices.Clone(served)
+		slices.Sort(inOrder)
+		for i, n := range served { // those who are served at the same time may swap places
+			if len(served) != processes || n < inOrder[i]-permits || n > inOrder[i]+permits {
+				t.Fatalf("served in the order %v", served)
+			}
+		}
+		if took := time.Since(begin); took > processes/permits*8*time.Millisecond {
+			t.Errorf("%d turns of 5 to 7 ms, %d at once, took %v", processes, permits, took)
+		}
+		if asked := w.asked(); asked > 5*processes/2 {
+			t.Errorf("%d processes asked %d times, want twice each", processes, asked)
+		}
+	})
+}
+
+// Many permits that come at once reach as many processes, and wake no others but some that watch.
+func TestManyPermitsAtOnce(t *testing.T) {
+	const processes, permits = 40, 20
+	withPermits(t, 0, func(t *testing.T, w *world, k counted) {
+		var got []<-chan func()
+		for range processes {
+			c := w.client(lock.Config{})
+			c.OnlyWoken()
+			got = append(got, k.waiting(t, c, 1))
+			w.sleep(time.Millisecond)
+		}
+		w.srv.ClearLog()
+		wantOK(t, "AddPermits", k.add(t.Context(), w.client(lock.Config{}), permits))
+		w.sleep(200 * time.Millisecond)
+		if asked := w.asked(); asked > 2*permits+2 {
+			t.Errorf("%d permits made processes ask %d times", permits, asked)
+		}
+		for i, got := range got {
+			if had := len(got) == 1; had != (i < permits) {
+				t.Errorf("process %d has a permit: %v", i, had)
+			}
+		}
+		for _, got := range got {
+			(<-got)()
+		}
+	})
+}
+
+// A process that waits for more permits than are free passes its call on, and keeps its place.
+func TestCallForTooFewPermits(t *testing.T) {
+	withPermits(t, 4, func(t *testing.T, w *world, k counted) {
+		holder := w.client(lock.Config{})
+		one, three := k.mustTake(t, holder, 1), k.mustTake(t, holder, 3)
+		var clients []*lock.Client
+		for range 4 {
+			c := w.client(lock.Config{})
+			c.OnlyWoken()
+			clients = append(clients, c)
+		}
+		large := k.waiting(t, clients[0], 3)
+		w.sleep(time.Millisecond)
+		larger := k.waiting(t, clients[1], 4)
+		w.sleep(time.Millisecond)
+		small := k.waiting(t, clients[2], 1)
+		w.sleep(time.Millisecond)
+		last := k.waiting(t, clients[3], 1)
+		one()
+		synctest.Wait()
+		if len(large) != 0 || len(larger) != 0 || len(small) != 1 || len(last) != 0 {
+			t.Errorf("one permit went to %d, %d, %d and %d", len(large), len(larger), len(small), len(last))
+		}
+		three()
+		synctest.Wait()
+		if len(large) != 1 || len(last) != 0 {
+			t.Errorf("three permits went to %d and %d, want to the first in the line", len(large), len(last))
+		}
+		(<-large)()
+		(<-last)()
+		(<-small)()
+		(<-larger)()
+	})
+}
+
+// One who is called and does not come costs the others its turn, and only the permit that it was called for.
+func TestHungProcessAndPermits(t *testing.T) {
+	withPermits(t, 2, func(t *testing.T, w *world, k counted) {
+		holder := w.client(lock.Config{})
+		one, two := k.mustTake(t, holder, 1), k.mustTake(t, holder, 1)
+		hung := w.client(lock.Config{})
+		first := k.waiting(t, hung, 1)
+		w.sleep(time.Millisecond)
+		second := k.waiting(t, w.client(lock.Config{}), 1)
+		w.sleep(time.Millisecond)
+		third := k.waiting(t, w.client(lock.Config{}), 1)
+		arrive := w.hangs(hung)
+		one()
+		synctest.Wait()
+		if len(second) != 0 {
+			t.Error("the second has the permit for which the first was called")
+		}
+		begin := time.Now()
+		two()
+		give := <-second
+		if took := time.Since(begin); took != 0 {
+			t.Errorf("the second has the other permit after %v, want at once", took)
+		}
+		(<-third)()
+		if took := time.Since(begin); took < 50*time.Millisecond || took > 150*time.Millisecond {
+			t.Errorf("the third has the permit of the first after %v, want 100 ms", took)
+		}
+		arrive()
+		(<-first)()
+		give()
+	})
+}
+
+// A waiter that leaves, before or after it was called, leaves no place behind and passes its turn on.
+func TestCalledWaiterForPermitsLeaves(t *testing.T) {
+	for _, after := range []time.Duration{0, 3 * time.Millisecond, 12 * time.Millisecond, 17 * time.Millisecond} {
+		t.Run(after.String(), func(t *testing.T) {
+			withPermits(t, 1, func(t *testing.T, w *world, k counted) {
+				give := k.mustTake(t, w.client(lock.Config{}), 1)
+				ctx, cancel := context.WithCancel(t.Context())
+				leaver, stayer := w.client(lock.Config{}), w.client(lock.Config{})
+				stayer.OnlyWoken()
+				gone := make(chan func(context.Context) error, 1)
+				go func() {
+					release, err := k.take(ctx, leaver, 1)
+					if err != nil {
+						release = nil
+					}
+					gone <- release
+				}()
+				synctest.Wait()
+				w.sleep(time.Millisecond)
+				got := k.waiting(t, stayer, 1)
+				w.srv.Latency(5 * time.Millisecond)
+				released := make(chan struct{})
+				go func() { give(); close(released) }()
+				w.sleep(after) // the release is on its way, then the call, then the acquire
+				cancel()
+				<-released
+				if release := <-gone; release != nil {
+					wantOK(t, "Release", release(context.Background()))
+				}
+				begin := time.Now()
+				(<-got)()
+				if took := time.Since(begin); took > 60*time.Millisecond {
+					t.Errorf("the next has the permit after %v", took)
+				}
+				w.srv.Latency(0)
+			})
+		})
+	}
+}
+
+// A client that knows Redisson's channel only, such as one of an older version of this package, and asks 2 ms after each message, gets at
+// least half of its equal share beside processes of four callers each, and they keep most of theirs.
+func TestSlowPeerHasItsShareOfPermits(t *testing.T) {
+	for _, processes := range []int{1, 2, 4} {
+		for _, permits := range []int{1, 3} {
+			t.Run(fmt.Sprint(processes, " for ", permits), func(t *testing.T) {
+				withPermits(t, permits, func(t *testing.T, w *world, k counted) { slowPeerOfPermits(t, w, k, processes, permits) })
+			})
+		}
+	}
+}
+
+func slowPeerOfPermits(t *testing.T, w *world, k counted, processes, permits int) {
+	const length, hold = 10 * time.Second, 5 * time.Millisecond
+	w.srv.Latency(100 * time.Microsecond)
+	end := time.Now().Add(length)
+	var mu sync.Mutex
+	var ours, theirs int
+	var wg sync.WaitGroup
+	for range processes {
+		c := w.client(lock.Config{})
+		for range 4 {
+			wg.Go(func() {
+				for time.Now().Before(end) {
+					give := k.mustTake(t, c, 1)
+					mu.Lock()
+					ours++
+					mu.Unlock()
+					w.sleep(hold)
+					give()
+				}
+			})
+		}
+	}
+	pool := w.pool(conn.Config{})
+	defer pool.Close()
+	sub := pubsub.New(pool, pubsub.Config{})
+	defer sub.Close()
+	events, err := sub.Subscribe(t.Context(), semChannel)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for time.Now().Before(end) {
+		w.sleep(300 * time.Microsecond) // a round trip, and what it does in between
+		for w.srv.Do("DECRBY", "sem", "1").(int64) < 0 {
+			w.srv.Do("INCRBY", "sem", "1")
+			select {
+			case <-events.Events():
+				w.sleep(2 * time.Millisecond)
+			case <-time.After(5 * time.Second):
+				t.Error("the peer has waited for 5 s")
+			}
+		}
+		theirs++
+		w.sleep(hold)
+		w.srv.Do("PUBLISH", semChannel, fmt.Sprint(w.srv.Do("INCRBY", "sem", "1")))
+	}
+	wg.Wait()
+	all := ours + theirs
+	if equal := all / (4*processes + 1); 2*theirs < equal {
+		t.Errorf("the peer had %d of %d turns, want half of %d at least", theirs, all, equal)
+	}
+	if possible := int(length/hold) * min(permits, 4*processes); all < possible*7/10 {
+		t.Errorf("%d turns of %v in %v, with %d permits", all, hold, length, permits)
+	}
+	t.Logf("peer %d, others %d", theirs, ours)
+	w.srv.Latency(0)
+}
+
+// While a permit is reserved for a process that was called, TryAcquire of another finds none.
+func TestTryAcquireLeavesThePermitToTheCalled(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		waiting, passing := w.client(lock.Config{}), w.client(lock.Config{})
+		s := setUp(t, passing, 2)
+		wantOK(t, "Acquire", s.Acquire(t.Context(), 2))
+		got := countedKinds[0].waiting(t, waiting, 1)
+		arrive := w.hangs(waiting)
+		wantOK(t, "Release", s.Release(t.Context(), 1))
+		wantErr(t, "TryAcquire(1)", s.TryAcquire(t.Context(), 1), lock.ErrNotAcquired)
+		wantOK(t, "Release", s.Release(t.Context(), 1))
+		wantErr(t, "TryAcquire(2)", s.TryAcquire(t.Context(), 2), lock.ErrNotAcquired)
+		wantOK(t, "TryAcquire(1)", s.TryAcquire(t.Context(), 1))
+		arrive()
+		(<-got)()
+		w.settled("sem")
+		if keys := fmt.Sprint(w.srv.Do("KEYS", "*")); strings.Contains(keys, "lockwire_line") {
+			t.Errorf("%v are left", keys)
+		}
+	})
+}
