@@ -137,11 +137,13 @@ func (l *listener) askHolder(ctx context.Context, votes []vote) {
 	}
 }
 
-// free returns the number of servers whose lock may be free. missed: a message of a server that refused may be missing.
+// free returns the number of servers whose lock may be free. missed: a message of a server that refused may be missing. A server
+// without an answer or vote does not count, even if it publishes: the message may be about another waiter's useless grant.
 func (l *listener) free(votes []vote) (free int, missed bool) {
 	for i, v := range votes {
 		news, up := l.heard(i)
 		switch {
+		case v.verdict == voteFailed:
 		case news || v.verdict == voteGranted:
 			free++
 		case v.verdict == voteRefused && !up:

@@ -343,3 +343,30 @@ func TestRedlockBesideALine(t *testing.T) {
 		f.free()
 	})
 }
+
+// While too few servers have a vote after their start, waiters ask again after the pause without messages: the message about a
+// useless grant of another waiter is no reason for a ballot.
+func TestRedlockWaitersDuringTheQuarantine(t *testing.T) {
+	inFleet(t, 3, func(t *testing.T, f fleet) {
+		f.slow()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		for _, w := range f {
+			w.srv.Restart()
+		}
+		var all []<-chan *lock.Lease
+		for range 3 {
+			all = append(all, waits(t, ctx, f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, false)))
+		}
+		before := f.scripts()
+		time.Sleep(time.Second)
+		cancel()
+		// An acquire and a release for each server and ballot, and 50 ms at least from ballot to ballot.
+		if n, most := f.scripts()-before, len(all)*20*2*len(f); n > most {
+			t.Errorf("%d scripts in a second, want %d at most", n, most)
+		}
+		for _, got := range all {
+			<-got
+		}
+	})
+}
