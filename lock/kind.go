@@ -51,8 +51,10 @@ type rules struct {
 	tokenLife     time.Duration
 }
 
-// permitSize is the length of the id of a permit, in bytes.
-const permitSize = 16
+const (
+	permitSize = 16 // length of the id of a permit, in bytes
+	plainSize  = 16 // bytes of the value of a Plain lock
+)
 
 // variant returns a kind that is stored as base and behaves like it, for the caller to change.
 func variant(k *kinds.Kind, base *kind) *kind {

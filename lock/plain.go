@@ -11,9 +11,6 @@ var plainKind = &kinds.Lazy[*kind]{Make: newPlainKind}
 
 func newPlainKind() *kind { return &kind{Kind: kinds.Plain(), owner: plainOwner, silent: true} }
 
-// plainSize is the number of bytes of a value.
-const plainSize = 16
-
 // plainOwner returns a unique value: random bytes in hexadecimal.
 func plainOwner(int) string {
 	var id [plainSize]byte
