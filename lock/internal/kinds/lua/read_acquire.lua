@@ -17,17 +17,21 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if now > last then
     return redis.status_reply('late ' .. string.format('%.0f', now))
 end
-if redis.call('exists', latch) == 1 then
+local unused = redis.call('exists', lock, latch) == 0 -- one question in place of three
+if not unused and redis.call('exists', latch) == 1 then
     return -1 -- undone: nobody waits for this any more
 end
-local mode = redis.call('hget', lock, 'mode')
-if not mode and redis.call('exists', lock) == 1 then
+local mode, holds = nil, nil
+if not unused then
+    mode, holds = unpack(redis.call('hmget', lock, 'mode', owner))
+end
+if not unused and not mode then
     return redis.error_reply('WRONGTYPE The key holds a lock of another kind')
 end
 if mode and mode ~= 'read' and redis.call('hexists', lock, owner .. ':write') == 0 then
     return redis.call('pttl', lock)
 end
-local count, alive = tonumber(redis.call('hget', lock, owner) or 0), false
+local count, alive = tonumber(holds or 0), false
 for n = 1, count do
     alive = alive or redis.call('exists', hold .. n) == 1
 end
@@ -39,12 +43,9 @@ if not alive then
     end
 end
 count = count + 1
-if not mode then
-    redis.call('hset', lock, 'mode', 'read')
-end
-redis.call('hset', lock, owner, count)
+redis.call('hset', lock, 'mode', mode or 'read', owner, count)
 redis.call('set', hold .. count, 1, 'px', lease)
-if redis.call('pttl', lock) < tonumber(lease) then
+if unused or redis.call('pttl', lock) < tonumber(lease) then
     redis.call('pexpire', lock, lease)
 end
 if count > 1 then

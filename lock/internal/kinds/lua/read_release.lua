@@ -4,8 +4,7 @@
 --       Those of other readers, whom nobody knows before, are asked for where the server allows it.
 -- ARGV  1 lease in ms that the owner's remaining holds need (0: none is alive any more)
 --       2 owner  3 publish command  4 lifetime of the latch in ms
---       5 1 for a repeat, which keeps an earlier request from taking effect later
---       6 when this is too late, in ms since 1970
+--       5 1 for a repeat, which keeps an earlier request from taking effect later  6 when this is too late, in ms since 1970
 -- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
 --         1 when the owner has no read hold any more, 0 when it has further ones, nil when it had none.
 local lock, channel, latch = KEYS[1], KEYS[2], KEYS[5]
@@ -59,22 +58,23 @@ local function leave(count, rest) -- has so many of the owner's holds remain; th
         redis.pcall(publish, channel, '0') -- a user who may not publish leaves waiters to look by themselves
     end -- beneath its owner's write lock, whose lease the server does not know, nothing is shortened
 end
-
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if now > last then return redis.status_reply('late ' .. string.format('%.0f', now)) end
 lifetime = math.max(lifetime, last - now) -- an earlier request may come for as long as it is good
 local outcome = redis.call('get', latch)
-if outcome then
-    return outcome ~= '-1' and tonumber(outcome) or nil
-end
-local count = redis.call('hget', lock, 'mode') and tonumber(redis.call('hget', lock, owner))
+if outcome then return outcome ~= '-1' and tonumber(outcome) or nil end
+local mode, count = unpack(redis.call('hmget', lock, 'mode', owner))
+count = mode and tonumber(count)
 if not count then
     redis.call('del', KEYS[4], unpack(KEYS, 6))
     if repeated == '1' then redis.call('set', latch, -1, 'px', lifetime) end
     return nil
 end
 local rest = tonumber(lease) > 0 and count - 1 or 0
-leave(count, rest)
+if rest == 0 and count == 1 and mode == 'read' and redis.call('hlen', lock) == 2 then -- the last of all readers
+    redis.call('del', lock, hold .. 1)
+    redis.pcall(publish, channel, '0')
+else leave(count, rest) end
 redis.call('set', latch, rest > 0 and 0 or 1, 'px', lifetime)
 return rest > 0 and 0 or 1

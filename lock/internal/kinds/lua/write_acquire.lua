@@ -19,10 +19,15 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if now > last then
     return redis.status_reply('late ' .. string.format('%.0f', now))
 end
-if redis.call('exists', latch) == 1 then
+local unused = redis.call('exists', lock, latch) == 0 -- one question in place of three
+if not unused and redis.call('exists', latch) == 1 then
     return -1 -- undone: nobody waits for this any more
 end
-if redis.call('hexists', lock, owner) == 1 then
+local mode, held, reads = nil, nil, nil
+if not unused then
+    mode, held, reads = unpack(redis.call('hmget', lock, 'mode', owner, reader))
+end
+if held then
     local count = redis.call('hincrby', lock, owner, 1)
     -- A further hold never shortens the lease of those it is nested in.
     if redis.call('pttl', lock) < tonumber(lease) then
@@ -30,7 +35,7 @@ if redis.call('hexists', lock, owner) == 1 then
     end
     return redis.status_reply(string.format('%d', count))
 end
-if redis.call('exists', lock) == 0 then
+if unused then
     redis.call('hset', lock, 'mode', 'write', owner, 1)
     redis.call('pexpire', lock, lease)
     if told > 0 then
@@ -38,11 +43,11 @@ if redis.call('exists', lock) == 0 then
     end
     return nil
 end
-if redis.call('hexists', lock, 'mode') == 0 then
+if not mode then
     return redis.error_reply('WRONGTYPE The key holds a lock of another kind')
 end
 local prefix = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
-for n = 1, tonumber(redis.call('hget', lock, reader) or 0) do
+for n = 1, tonumber(reads or 0) do
     if redis.call('exists', prefix .. ':' .. reader .. ':rwlock_timeout:' .. n) == 1 then
         return redis.status_reply('upgrade')
     end

@@ -22,7 +22,8 @@ local outcome = redis.call('get', latch)
 if outcome then
     return outcome ~= '-1' and tonumber(outcome) or nil
 end
-local count = tonumber(redis.call('hget', lock, owner))
+local left, reader = 0, string.sub(owner, 1, -7)
+local count, reads = unpack(redis.call('hmget', lock, owner, reader))
 if not count then
     if repeated == '1' then
         redis.call('del', latch) -- a write that needs no memory: a full server refuses none behind it
@@ -31,19 +32,18 @@ if not count then
     return nil
 end
 -- left is the longest lease that the owner has as a reader: beneath a write lock there is no other reader.
-local left, reader = 0, string.sub(owner, 1, -7)
-for n = 1, tonumber(redis.call('hget', lock, reader) or 0) do
+for n = 1, tonumber(reads or 0) do
     left = math.max(left, redis.call('pttl', prefix .. ':' .. reader .. ':rwlock_timeout:' .. n))
 end
-if count > 1 and lease > 0 then
+if tonumber(count) > 1 and lease > 0 then
     redis.call('pexpire', lock, math.max(lease, left))
     redis.call('hincrby', lock, owner, -1)
     redis.call('set', latch, 0, 'px', lifetime)
     return 0
 end
 -- First what frees memory: a server that has run out of it refuses all else, but not after a script's first write.
-redis.call('hdel', lock, owner)
 if left > 0 then
+    redis.call('hdel', lock, owner)
     redis.call('hset', lock, 'mode', 'read')
     redis.call('pexpire', lock, left)
 else
