@@ -303,17 +303,17 @@ func TestCalledWaiterForPermitsLeaves(t *testing.T) {
 // A client that knows Redisson's channel only, such as one of an older version of this package, and asks 2 ms after each message, gets at
 // least half of its equal share beside processes of four callers each, and they keep most of theirs.
 func TestSlowPeerHasItsShareOfPermits(t *testing.T) {
-	for _, processes := range []int{1, 2, 4} {
-		for _, permits := range []int{1, 3} {
-			t.Run(fmt.Sprint(processes, " for ", permits), func(t *testing.T) {
-				withPermits(t, permits, func(t *testing.T, w *world, k counted) { slowPeerOfPermits(t, w, k, processes, permits) })
+	for _, test := range []struct{ processes, permits int }{{1, 1}, {1, 3}, {2, 1}, {4, 3}} {
+		t.Run(fmt.Sprint(test.processes, " for ", test.permits), func(t *testing.T) {
+			withPermits(t, test.permits, func(t *testing.T, w *world, k counted) {
+				slowPeerOfPermits(t, w, k, test.processes, test.permits)
 			})
-		}
+		})
 	}
 }
 
 func slowPeerOfPermits(t *testing.T, w *world, k counted, processes, permits int) {
-	const length, hold = 10 * time.Second, 5 * time.Millisecond
+	const length, hold = 4 * time.Second, 5 * time.Millisecond
 	w.srv.Latency(100 * time.Microsecond)
 	end := time.Now().Add(length)
 	var mu sync.Mutex
