@@ -227,7 +227,7 @@ func (r *replay) dump() []string {
 	var lines []string
 	for key := range r.do("KEYS", "*").All() {
 		name, _ := key.Text()
-		if r.slow && strings.HasPrefix(name, "redisson_unlock_latch:") || strings.HasPrefix(name, "lockwire_line:") {
+		if r.slow && strings.HasPrefix(name, "redisson_unlock_latch:") || strings.HasPrefix(name, "lockwire_line:") && r.settled(name) {
 			continue
 		}
 		kind, _ := r.do("TYPE", name).Text()
@@ -239,6 +239,19 @@ func (r *replay) dump() []string {
 		lines = append(lines, r.named(fmt.Sprintf("%s %s %s %s", kind, name, life, strings.Join(parts, " "))))
 	}
 	return lines
+}
+
+// settled reports whether nobody has still to leave a line: while no call waits, only clients that know of no line may have a place.
+func (r *replay) settled(line string) bool {
+	if len(r.running) > 0 {
+		return true
+	}
+	for place := range r.do("ZRANGE", line, "0", "-1").All() {
+		if text, _ := place.Text(); strings.TrimPrefix(text, "!") != "*" {
+			return false
+		}
+	}
+	return true
 }
 
 func (r *replay) parts(kind, name string, now int64) (parts []string) {
