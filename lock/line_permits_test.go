@@ -260,6 +260,22 @@ func TestHungProcessAndPermits(t *testing.T) {
 	})
 }
 
+// Nobody may have been told of a free permit but hung processes: those who wait look by themselves, soon.
+func TestPermitOfWhichNobodyTells(t *testing.T) {
+	withPermits(t, 1, func(t *testing.T, w *world, k counted) {
+		give := k.mustTake(t, w.client(lock.Config{}), 1)
+		got := k.waiting(t, w.client(lock.Config{}), 1)
+		w.sleep(100 * time.Millisecond)
+		w.srv.Do("INCRBY", "sem", "1")
+		begin := time.Now()
+		(<-got)()
+		if took := time.Since(begin); took > 2*time.Second {
+			t.Errorf("the waiter has the permit after %v, want a second", took)
+		}
+		give()
+	})
+}
+
 // A waiter that leaves, before or after it was called, leaves no place behind and passes its turn on.
 func TestCalledWaiterForPermitsLeaves(t *testing.T) {
 	for _, after := range []time.Duration{0, 3 * time.Millisecond, 12 * time.Millisecond, 17 * time.Millisecond} {

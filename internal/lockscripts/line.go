@@ -19,6 +19,7 @@ const (
 	mostTurns    = 8
 	blindVisit   = 1_000_000
 	permitVisit  = 50_000
+	permitLook   = 1000
 	lineLife     = "25000"
 )
 
@@ -100,7 +101,7 @@ func modelReserved(c *fakeredis.Call, line, place string, spare, free int64) (le
 	return left, turns.count > spare, turns
 }
 
-func modelWaitInLine(c *fakeredis.Call, line, place, stand string, left int64) any {
+func modelWaitInLine(c *fakeredis.Call, line, place, stand string, left int64, most ...int64) any {
 	if line == "" || stand == "" {
 		return left
 	}
@@ -112,6 +113,9 @@ func modelWaitInLine(c *fakeredis.Call, line, place, stand string, left int64) a
 		c.Do("ZREM", line, "!"+place)
 	}
 	c.Do("PEXPIRE", line, lineLife)
+	if len(most) > 0 && (left < 0 || left > most[0]) {
+		left = most[0]
+	}
 	if left < 0 {
 		return left
 	}

@@ -51,7 +51,7 @@ type asker struct{ line, place, stand, counted, publish string }
 
 // refused has a client wait that may not have permits of these. A client that was called passes its call on.
 func (a asker) refused(c *fakeredis.Call, free, left int64, turns lineTurns) any {
-	again := modelWaitInLine(c, a.line, a.place, a.stand, left)
+	again := modelWaitInLine(c, a.line, a.place, a.stand, left, permitLook)
 	if turns.came && free > turns.count {
 		a.teller(c, free).callNext(c, a.place)
 	}

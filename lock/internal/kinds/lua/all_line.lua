@@ -10,6 +10,7 @@ local turnLimit = 10000 -- ms: a turn that ends later is from before the server'
 local mostTurns = 8 -- at once
 local blindVisit = 1000000 -- µs between visits where it is unknown whether any of them waits
 local permitVisit = 50000 -- µs between visits for permits: they may wait for more than are free, and nothing bounds them otherwise
+local permitLook = 1000 -- ms to the next look of one who waits for permits, uncalled: those in front may all be hung
 local lineLife = 25000 -- ms: each process asks more often as long as it waits
 
 local function serverTime()
@@ -58,8 +59,8 @@ local function reservedFor(line, place, now, spare, free)
 end
 
 -- waitInLine gives a refused client a place unless it has one, and returns when it should ask again without having been called: after
--- left, and after those in front of it had the time to.
-local function waitInLine(line, place, stand, left)
+-- left, and after those in front of it had the time to; left is no more than most, if there is one.
+local function waitInLine(line, place, stand, left, most)
     if not line or stand == '' then
         return left
     end
@@ -71,6 +72,9 @@ local function waitInLine(line, place, stand, left)
         redis.call('zrem', line, '!' .. place)
     end
     redis.call('pexpire', line, lineLife)
+    if most and (left < 0 or left > most) then
+        left = most
+    end
     if left < 0 then
         return left
     end

@@ -51,7 +51,7 @@ if free < count or left then
         local first = there and redis.call('zrange', permits, 0, 0, 'withscores') or {}
         left = first[2] and tonumber(first[2]) < tonumber(never) and tonumber(first[2]) - now or -1
     end
-    left = waitInLine(line, place, stand, left)
+    left = waitInLine(line, place, stand, left, permitLook)
     if came and free > turns then
         callNext(line, channel, publish, counted, '', free, free, free, place) -- whoever is behind may want fewer
     end

@@ -39,7 +39,7 @@ if known then
     left, turns, came = reservedFor(line, place, now, free - permits, free)
 end
 if free < permits or left then
-    local again = waitInLine(line, place, stand, free >= permits and left or -1)
+    local again = waitInLine(line, place, stand, free >= permits and left or -1, permitLook)
     if came and free > turns then
         callNext(line, channel, publish, counted, '', free, free, free, place) -- whoever is behind may want fewer
     end
