@@ -28,9 +28,8 @@ func newSemaphoreKind() *kind {
 // Prefer a [PermitSemaphore] unless compatibility requires a Semaphore.
 //
 // A Semaphore is immutable, and many goroutines may share it. Waiting callers of a Client are served in the order of their
-// calls: a caller waiting for many permits gets them eventually, and later callers wait behind. Clients that wait for a
-// single permit each are served in turn; a Client waiting for many permits does not keep others from single permits.
-// TryAcquire passes all waiters.
+// calls. Clients that wait for a single permit each are served in turn. A Client waiting for many permits does not keep
+// others from single permits, and gets none while others take each permit that comes back. TryAcquire passes all waiters.
 type Semaphore struct{ handle Handle }
 
 // Semaphore returns the semaphore with the given name. The name is the semaphore's key on the server. An invalid name is
