@@ -29,7 +29,8 @@ func newSemaphoreKind() *kind {
 //
 // A Semaphore is immutable, and many goroutines may share it. Waiting callers of a Client are served in the order of their
 // calls. Clients that wait for a single permit each are served in turn. A Client waiting for many permits does not keep
-// others from single permits, and gets none while others take each permit that comes back. TryAcquire passes all waiters.
+// others from single permits, and gets none while others take each permit that comes back. TryAcquire passes waiters, but takes no permit that is
+// reserved for one who was called.
 type Semaphore struct{ handle Handle }
 
 // Semaphore returns the semaphore with the given name. The name is the semaphore's key on the server. An invalid name is
