@@ -26,6 +26,8 @@
 //   - A Redlock without an error is on a majority of the servers that have not been emptied since; an emptied server excuses nothing.
 //   - Fencing tokens grow.
 //   - A loss is told within the length of the lease.
+//   - AtLeast keeps a lock taken behind its Unlock, and AtMost ends a hold, neither too early nor too late. The counter of a fenced
+//     lock ends by TokenLife, and tokens grow all the same.
 //   - Each call returns within its limit, with an error explained by the faults.
 //   - Without faults, a free lock does not stay free during a wait, the server has no unknown owner, and
 //     renewals succeed.

@@ -25,8 +25,11 @@ type hold struct {
 	shared  bool          // the owner may have further holds
 	fixed   bool          // the lease is not renewed
 	since   time.Time     // the grant was not requested before
+	asked   time.Time     // the begin of the call
 	from    time.Time     // the return of the call
 	term    time.Duration // of the lease
+	least   time.Duration // AtLeast
+	most    time.Duration // AtMost
 
 	// Guarded by the world's mu.
 	over bool // the release has begun
@@ -103,6 +106,7 @@ func (w *world) acquired(h *hold) {
 			}
 		}
 	}
+	w.judgeKeptLocked(h)
 	o.live = append(o.live, h)
 	if o.family == permits {
 		w.countPermitsLocked(o)
@@ -151,7 +155,7 @@ func (w *world) judgeTokenLocked(h *hold) {
 	if now <= before && h.worker.process.redisson != nil && h.object.lossSince(last.since) != nil {
 		return // Redisson's counter begins again
 	}
-	if now < before && h.object.backAndForgotten(last.since) {
+	if now < before && h.object.backAndForgotten(last.since, w.tokenLife > 0) {
 		w.report.Excused[clockJumped.name]++
 		return
 	}
@@ -175,6 +179,7 @@ func (w *world) releasing(h *hold) {
 func (w *world) released(h *hold, validUntil time.Time, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.keepsLocked(h, err)
 	if isOne(err, lock.ErrNotHeld, redisson.ErrNotOwner) && time.Now().Before(validUntil) && !h.told && h.excuse() == nil && !h.worker.process.closing() && !w.forgotSince(h.since) && !w.misledLocked() {
 		w.violate(h.object, "%v: Unlock returned %v, %v before its lease ends", h, err, time.Until(validUntil))
 	}
@@ -210,6 +215,7 @@ func (w *world) judgeLocked(h *hold) {
 		w.tellLocked(h, err)
 		return
 	}
+	w.judgeMostLocked(h)
 	w.report.Looks++
 	if w.serverHas(h) || h.lease.Err() != nil {
 		return
@@ -258,7 +264,7 @@ func (w *world) tellLocked(h *hold, err error) {
 	if early > 0 && lost.Reason != lock.ClientClosed && lost.Reason != lock.PartLost && h.excuse() == nil && !w.forgotSince(h.since) && !w.misledLocked() {
 		w.violate(h.object, "%v: said to be lost, %v before its end: %v", h, early, err)
 	}
-	if calm := w.calmSince; !h.fixed && !calm.IsZero() && time.Since(calm) > w.times.renew && h.excuse() == nil && lost.Reason != lock.ClientClosed && !w.slowed(h) {
+	if calm := w.calmSince; !w.endedByMostLocked(h, lost) && !h.fixed && !calm.IsZero() && time.Since(calm) > w.times.renew && h.excuse() == nil && lost.Reason != lock.ClientClosed && !w.slowed(h) {
 		w.violate(h.object, "%v: %v, and nothing is wrong for %v", h, err, time.Since(calm))
 	}
 }

@@ -46,11 +46,12 @@ type object struct {
 
 	// Guarded by the world's mu.
 	live    []*hold
-	last    *hold             // the fenced hold with the largest token
-	side    string            // the last owner, in runs with Redisson
-	out     int               // taken permits of a semaphore
-	missing int               // permits of a semaphore that may be lost with their processes
-	rounds  []*round          // of a latch
+	last    *hold    // the fenced hold with the largest token
+	side    string   // the last owner, in runs with Redisson
+	out     int      // taken permits of a semaphore
+	missing int      // permits of a semaphore that may be lost with their processes
+	rounds  []*round // of a latch
+	kept    []kept
 	idle    time.Time         // begin of the time as a free and wanted object; zero for any other state
 	orphans map[string]orphan // unknown owners on the server
 
@@ -64,7 +65,7 @@ type loss struct {
 	happened time.Time // the time of the loss; later than at if holds granted in between are not concerned
 	until    time.Time // until then grants are not safe either; zero: only earlier grants
 	why      *exclusion
-	changes  bool // only what has been downgraded is concerned: the change is lost, and the lock is not
+	changes  bool // only a Downgrade, or the rest of AtLeast, is concerned: the change is lost, and the lock is not
 }
 
 // orphan is an unknown owner on the server.
@@ -95,9 +96,7 @@ func (o *object) lostBefore(why *exclusion, at time.Time) { o.lose(loss{at: at, 
 
 // changesLost notes a loss, now, of all unacknowledged changes of a lock.
 func (o *object) changesLost() {
-	if o.family == readWrite {
-		o.lose(loss{at: time.Now(), why: unacknowledged, changes: true})
-	}
+	o.lose(loss{at: time.Now(), why: unacknowledged, changes: true})
 }
 
 func (o *object) lose(l loss) {
@@ -142,15 +141,15 @@ func (o *object) lastLossSince(since time.Time, changes bool) *loss {
 	return nil
 }
 
-// backAndForgotten reports whether since a time the server has lost its data, and its clock has ever gone back: tokens grow
-// over a loss by the clock alone.
-func (o *object) backAndForgotten(since time.Time) bool {
+// backAndForgotten reports whether since a time the server has lost its data, or forgets counters of tokens anyway, and its
+// clock has ever gone back: tokens grow over a loss by the clock alone.
+func (o *object) backAndForgotten(since time.Time, anyway bool) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	back, forgotten := false, false
+	back, forgotten := false, anyway
 	for _, l := range o.losses {
 		back = back || l.why == clockJumped
-		forgotten = forgotten || l.why != clockJumped && !l.at.Before(since)
+		forgotten = forgotten || l.why != clockJumped && !l.changes && !l.at.Before(since)
 	}
 	return back && forgotten
 }

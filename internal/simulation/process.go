@@ -48,6 +48,7 @@ type worker struct {
 	dice    *dice
 	owner   lock.Owner // of a client of ours
 	thread  int64      // of Redisson's, the last
+	asked   time.Time  // the begin of the last call
 
 	mu   sync.Mutex // guards call
 	call call
@@ -128,7 +129,7 @@ func (p *process) startClient() {
 	}
 	pool := p.connect(server)
 	p.lease = p.dice.between(2*time.Second, longestLease)
-	cfg := lock.Config{Lease: p.lease, HandOvers: pick(p.dice, []int{0, 0, -1, 3}), PreferWriters: p.dice.oneIn(3),
+	cfg := lock.Config{Lease: p.lease, TokenLife: p.world.tokenLife, HandOvers: pick(p.dice, []int{0, 0, -1, 3}), PreferWriters: p.dice.oneIn(3),
 		HandOverFor: pick(p.dice, []time.Duration{0, 300 * time.Millisecond})}
 	client, err := lock.New(pool, cfg)
 	if err != nil {
@@ -339,6 +340,7 @@ func (k *worker) begin(o *object, limit time.Duration, waits bool, format string
 	if limit > 0 {
 		c.limit = c.since.Add(limit + k.process.world.slack)
 	}
+	k.asked = c.since
 	k.mu.Lock()
 	k.call = c
 	k.mu.Unlock()

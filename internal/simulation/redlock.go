@@ -93,7 +93,7 @@ func (k *worker) vote(o *object) {
 	if !k.pass() {
 		return
 	}
-	r := k.request(o, false)
+	r := k.request("Redlock", false)
 	defer r.cancel()
 	k.begin(o, r.limit, !r.try, "Redlock%s", r.text)
 	call := redlock.Lock
@@ -104,7 +104,7 @@ func (k *worker) vote(o *object) {
 	if !k.end(err) || err != nil {
 		return
 	}
-	h := k.took(o, lease, &hold{fixed: r.fixed, term: r.term})
+	h := k.took(o, lease, r.hold(hold{}))
 	if h == nil {
 		return
 	}

@@ -47,7 +47,7 @@ func (k *worker) permits(o *object) {
 		return
 	}
 	n := 1 + k.dice.n(o.total)
-	r := k.request(o, false)
+	r := k.request("permits", false)
 	defer r.cancel()
 	k.begin(o, r.limit, !r.try, "%d permits%s", n, r.text)
 	call := s.AcquireMany
@@ -58,7 +58,7 @@ func (k *worker) permits(o *object) {
 	if !k.end(err) || err != nil {
 		return
 	}
-	if h := k.took(o, lease, &hold{fixed: r.fixed, term: r.term}); h != nil {
+	if h := k.took(o, lease, r.hold(hold{})); h != nil {
 		k.work(h)
 		k.giveBack(h)
 	}
@@ -71,7 +71,7 @@ func (k *worker) semaphore(o *object) {
 		return
 	}
 	n := 1 + k.dice.n(o.total)
-	r := k.request(o, false)
+	r := k.request("Semaphore", false)
 	defer r.cancel()
 	if r.limit == 0 { // so many may never come back
 		r.limit = 20 * time.Second

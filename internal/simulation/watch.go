@@ -153,7 +153,7 @@ func (w *world) judgeOrphans() {
 // claimedLocked reports whether a worker has the lock as an owner, or had the lock at the end of its process.
 func (w *world) claimedLocked(o *object, owner string) bool {
 	i := slices.IndexFunc(w.living, func(p *process) bool { return p.redisson == nil && p.is(owner) })
-	if i < 0 || w.living[i].joins(o) {
+	if i < 0 || w.living[i].joins(o) || o.keptLocked(owner) {
 		return true
 	}
 	return slices.ContainsFunc(o.live, func(h *hold) bool {
@@ -210,7 +210,7 @@ func (w *world) judgeRemains() {
 	for _, o := range w.objects {
 		switch o.family {
 		case exclusive:
-			may[braced("redisson_lock_token", o.name)] = true
+			may[braced("redisson_lock_token", o.name)] = w.tokenLife == 0
 			may[braced("redisson_lock_queue", o.name)] = true // the next look finds dead waiters
 			may[braced("redisson_lock_timeout", o.name)] = true
 		case countdown:

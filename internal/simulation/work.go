@@ -104,11 +104,14 @@ type request struct {
 	owned  bool
 	fixed  bool // the lease is not renewed
 	term   time.Duration
+	least  time.Duration // AtLeast
+	most   time.Duration // AtMost
 	opts   []lock.Option
 	text   string
 }
 
-func (k *worker) request(o *object, owned bool) request {
+// request makes a request for a lock of a kind.
+func (k *worker) request(kind string, owned bool) request {
 	r := request{owned: owned, try: k.dice.oneIn(4), term: k.process.lease}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	if owned {
@@ -119,6 +122,7 @@ func (k *worker) request(o *object, owned bool) request {
 		r.fixed, r.term = true, d
 		r.opts, r.text = append(r.opts, lock.For(d)), fmt.Sprint(r.text, " for ", d)
 	}
+	k.limit(&r, kind)
 	switch {
 	case k.dice.oneIn(8):
 		d := k.dice.upTo(300 * time.Millisecond)
@@ -136,6 +140,12 @@ func (k *worker) request(o *object, owned bool) request {
 		r.text = " try" + r.text
 	}
 	return r
+}
+
+// hold completes the hold that a request has led to.
+func (r *request) hold(h hold) *hold {
+	h.fixed, h.term, h.least, h.most = r.fixed, r.term, r.least, r.most
+	return &h
 }
 
 // hold takes a lock up to a number of times, and releases all holds.
@@ -164,7 +174,7 @@ func (k *worker) take(o *object, kind string, handle *lock.Handle, mode string, 
 	if !k.pass() {
 		return nil
 	}
-	r := k.request(o, owned)
+	r := k.request(kind, owned)
 	defer r.cancel()
 	k.begin(o, r.limit, !r.try, "%s%s", kind, r.text)
 	call := handle.Lock
@@ -175,12 +185,15 @@ func (k *worker) take(o *object, kind string, handle *lock.Handle, mode string, 
 	if !k.end(err) || err != nil {
 		return nil
 	}
-	return k.took(o, lease, &hold{mode: mode, fenced: kind == fenced, shared: r.owned, fixed: r.fixed, term: r.term})
+	return k.took(o, lease, r.hold(hold{mode: mode, fenced: kind == fenced, shared: r.owned}))
 }
 
 // took takes in the result of a call. The server's grant may be older than the call: callers of a process pass a lock on.
 func (k *worker) took(o *object, lease *lock.Lease, h *hold) *hold {
 	h.worker, h.object, h.lease = k, o, lease
+	if h.asked.IsZero() {
+		h.asked = k.asked
+	}
 	if k.process.gone() {
 		return nil
 	}
@@ -203,7 +216,7 @@ func (k *worker) downgrade(h *hold) []*hold {
 	if !k.end(err) || err != nil {
 		return nil
 	}
-	if read := k.took(h.object, lease, &hold{mode: "read", shared: true, changed: true, fixed: h.fixed, term: longestLease}); read != nil {
+	if read := k.took(h.object, lease, &hold{mode: "read", shared: true, changed: true, fixed: h.fixed, term: longestLease, most: h.most, asked: h.asked}); read != nil {
 		return []*hold{read}
 	}
 	return nil
@@ -282,7 +295,7 @@ func (k *worker) multi(o *object) bool {
 		w.violate(o, "NewMulti: %v", err)
 		return false
 	}
-	r := k.request(o, false)
+	r := k.request("Multi", false)
 	defer r.cancel()
 	k.begin(o, r.limit, false, "Multi of %s and %s%s", o.name, other.name, r.text)
 	k.besideOf(other)
@@ -294,8 +307,8 @@ func (k *worker) multi(o *object) bool {
 	if !k.end(err) || err != nil {
 		return true
 	}
-	first := k.took(o, lease, &hold{beside: []*object{other}, fixed: r.fixed, term: r.term})
-	second := k.took(other, lease, &hold{beside: []*object{o}, fixed: r.fixed, term: r.term})
+	first := k.took(o, lease, r.hold(hold{beside: []*object{other}}))
+	second := k.took(other, lease, r.hold(hold{beside: []*object{o}}))
 	if first == nil || second == nil {
 		return true
 	}

@@ -57,28 +57,30 @@ var paces = []pace{
 
 // world is everything in a run.
 type world struct {
-	seed     uint64    // constant, like the following
-	dice     *dice     // of the plan; only for Run's goroutine
-	start    time.Time // of the run
-	history  *history
-	srv      *fakeredis.Server // the only server, or the first
-	servers  []*fakeredis.Server
-	group    *group  // the group of the servers, or nil
-	shards   *shards // the cluster of the servers, or nil
-	times    times
-	objects  []*object
-	pace     pace
-	five     bool          // five servers exist, for Redlock
-	mixed    bool          // some processes are Redisson's
-	latency  time.Duration // of the sound network, and as much jitter
-	slack    time.Duration // allowed delay of a call's return
-	healed   chan struct{} // closed when the faults are over
-	over     chan struct{} // closed when the workers are to end
-	omit     []int         // omitted faults
-	enough   int           // events that end the faults, and half of the events that end the workers; 0: no limit
-	happened int           // faults so far; only Run's goroutine
-	born     int           // processes; only for Run's goroutine and, never at the same time, replace
-	wg       sync.WaitGroup
+	seed    uint64    // constant, like the following
+	dice    *dice     // of the plan; only for Run's goroutine
+	start   time.Time // of the run
+	history *history
+	srv     *fakeredis.Server // the only server, or the first
+	servers []*fakeredis.Server
+	group   *group  // the group of the servers, or nil
+	shards  *shards // the cluster of the servers, or nil
+	times   times
+	objects []*object
+	pace    pace
+	// tokenLife is how long the counter of a fenced lock stays behind its last token; 0 is for ever.
+	tokenLife time.Duration
+	five      bool          // five servers exist, for Redlock
+	mixed     bool          // some processes are Redisson's
+	latency   time.Duration // of the sound network, and as much jitter
+	slack     time.Duration // allowed delay of a call's return
+	healed    chan struct{} // closed when the faults are over
+	over      chan struct{} // closed when the workers are to end
+	omit      []int         // omitted faults
+	enough    int           // events that end the faults, and half of the events that end the workers; 0: no limit
+	happened  int           // faults so far; only Run's goroutine
+	born      int           // processes; only for Run's goroutine and, never at the same time, replace
+	wg        sync.WaitGroup
 
 	mu        sync.Mutex                        // guards the following, and the state of objects and holds
 	drifts    map[*fakeredis.Server]bool        // wrong clocks; only for Run's goroutine
@@ -195,6 +197,9 @@ func newWorld(seed uint64) *world {
 		report: Report{Seed: seed, Faults: map[string]int{}, Excused: map[string]int{}, Events: map[string]int{}},
 		forgot: map[*fakeredis.Server][]time.Time{}, drifts: map[*fakeredis.Server]bool{},
 	}
+	if d.oneIn(3) {
+		w.tokenLife = d.between(longestLease, 2*longestLease)
+	}
 	switch Deployment(seed) {
 	case Replicas:
 		w.group, w.times, w.objects = newGroup(w), groupTimes, newObjects(d)
@@ -220,6 +225,7 @@ func newWorld(seed uint64) *world {
 	w.report.Events["run: one server"]++
 	if w.objects, w.mixed = newObjects(d), d.oneIn(3); w.mixed {
 		w.report.Events["run: Redisson beside us"]++
+		w.tokenLife = 0 // Redisson's tokens would begin again
 	}
 	return w
 }

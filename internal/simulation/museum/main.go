@@ -105,7 +105,10 @@ func try(root, name string, seeds int) (found verdict, err error) {
 	run := exec.Command(binary, args...)
 	run.Dir = filepath.Join(root, pkg)
 	out, err := run.CombinedOutput()
-	if err == nil {
+	switch {
+	case strings.Contains(string(out), "no tests to run"):
+		return found, fmt.Errorf("%s has no %s", pkg, args[0])
+	case err == nil:
 		return found, nil
 	}
 	first := shorten(strings.SplitN(string(out), "\n", 2)[0])

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -24,8 +25,29 @@ func TestMuseumApplies(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if test := finder.FindStringSubmatch(string(text)); test != nil && !hasTest(t, filepath.Join(root, test[1]), strings.Trim(test[2], "^$")) {
+			t.Errorf("%s: %s has no %s", name, test[1], test[2])
+		}
 		if _, err := write(root, t.TempDir(), string(text)); err != nil {
 			t.Errorf("%s: %v; write the fault anew for the code as it is, or leave it out if it cannot be any more", name, err)
 		}
 	}
+}
+
+// hasTest reports whether a package has a test.
+func hasTest(t *testing.T, dir, test string) bool {
+	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(text), "\nfunc "+test+"(") {
+			return true
+		}
+	}
+	return false
 }
