@@ -47,8 +47,12 @@ func Shape() *script.Script { return shape.Get() }
 // Apart returns s preceded by all_apart.lua: the lock is its only named key.
 func Apart(s *script.Script) *script.Script { return script.Named(s.Name(), allApart+s.Source()) }
 
-// lined returns a script's source with the functions of all_line.lua between its comment and its statements.
+// lined returns a script's source with the functions of all_line.lua at the line that names the file: where nobody is in the line, the
+// server need not make them. Without such a line they stand between the comment and the statements.
 func lined(source string) string {
+	if here := "\n-- all_line.lua\n"; strings.Contains(source, here) {
+		return strings.Replace(source, here, here+allLine, 1)
+	}
 	comment, statements, _ := strings.Cut(source, "\nlocal ")
 	return comment + "\n" + allLine + "local " + statements
 }

@@ -16,12 +16,17 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if now > last then
     return redis.status_reply('late ' .. string.format('%.0f', now))
 end
-local unused = redis.call('exists', lock, latch, line or lock) == 0 -- nor is there a line: one question in place of three
-if not unused and redis.call('exists', latch) == 1 then
+if stand ~= 'move' and redis.call('exists', lock, latch, line or lock) == 0 then -- one question in place of three
+    redis.call('hincrby', lock, owner, 1)
+    redis.call('pexpire', lock, lease)
+    return nil
+end
+-- all_line.lua
+if redis.call('exists', latch) == 1 then
     return -1 -- undone: nobody waits for this any more
 end
-if unused or redis.call('exists', lock) == 0 then
-    local left = not unused and reservedFor(line, place, now, 0, 1)
+if redis.call('exists', lock) == 0 then
+    local left = reservedFor(line, place, now, 0, 1)
     if left then
         return waitInLine(line, place, stand, left)
     end

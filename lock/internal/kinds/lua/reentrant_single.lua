@@ -18,6 +18,12 @@ end
 if redis.call('hdel', lock, owner) == 0 then
     return nil
 end
+if ARGV[9] ~= 'move' and redis.call('exists', line or lock) == 0 then -- nobody is in the line, nor will be
+    local told = publish ~= '' and redis.pcall(publish, channel, '0')
+    redis.call('set', latch, owner, 'px', lifetime)
+    return type(told) == 'number' and told < 2 and 3 - told or 1
+end
+-- all_line.lua
 giveWay(line, ARGV[8], ARGV[9])
 local alone = tellFree(line, channel, publish, ARGV[6], ARGV[7], '0', 1)
 redis.call('set', latch, owner, 'px', lifetime)
