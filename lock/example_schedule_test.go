@@ -19,21 +19,21 @@ func ExampleAtLeast() {
 	defer locks.Close()
 
 	for process := range 3 {
-		lease, err := locks.Reentrant("invoices").TryLock(ctx, lock.AtLeast(time.Minute))
+		lease, err := locks.Reentrant("reminders").TryLock(ctx, lock.AtLeast(time.Minute))
 		switch {
 		case errors.Is(err, lock.ErrNotAcquired):
-			fmt.Println("process", process, "skips the invoices")
+			fmt.Println("process", process, "skips the reminders")
 		case err != nil:
 			log.Fatal(err)
 		default:
-			fmt.Println("process", process, "writes the invoices")
+			fmt.Println("process", process, "writes the reminders")
 			if err := lease.Unlock(ctx); err != nil {
 				log.Print(err)
 			}
 		}
 	}
 	// Output:
-	// process 0 writes the invoices
-	// process 1 skips the invoices
-	// process 2 skips the invoices
+	// process 0 writes the reminders
+	// process 1 skips the reminders
+	// process 2 skips the reminders
 }
