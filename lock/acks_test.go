@@ -333,6 +333,30 @@ func TestRenewalIsAcknowledged(t *testing.T) {
 	})
 }
 
+// Replicas acknowledge a downgrade: the read lease then counts from it. Without them it counts from the start of the write lease.
+func TestDowngradeIsAcknowledged(t *testing.T) {
+	inShard(t, lock.Config{Lease: 6 * time.Second}, func(t *testing.T, w *world, r *replicated, c *lock.Client) {
+		r.tell(func(r *replicated) { r.heirs.Replicas = 1 })
+		for replicas, counts := range []bool{false, true} {
+			w.srv.Replicas(1)
+			write := mustWrite(t, c)
+			w.sleep(time.Second)
+			w.srv.Replicas(replicas)
+			begin := time.Now()
+			read := mustDowngrade(t, write)
+			if moved := read.ValidUntil().After(write.ValidUntil()); moved != counts {
+				t.Errorf("with %d replicas: a lease of %v, moved: %v", replicas, time.Until(read.ValidUntil()), moved)
+			}
+			if waited := time.Since(begin) >= time.Second; waited == counts {
+				t.Errorf("with %d replicas: it took %v, and the AckTimeout is a second", replicas, time.Since(begin))
+			}
+			w.srv.Replicas(1)
+			mustUnlock(t, read)
+		}
+		w.sleep(time.Minute)
+	})
+}
+
 // Where nobody acknowledges, a renewal after one that failed, or that is answered late, counts when another one is done too.
 func TestRenewalIsConfirmed(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {

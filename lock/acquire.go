@@ -89,8 +89,7 @@ func (r *request) ask(ctx context.Context) (granted bool, left time.Duration, er
 		server = r.via(server)
 	}
 	stands := r.standing()
-	start := c.now()
-	v, err := r.send(ctx, server, stands)
+	v, start, err := r.send(ctx, server, stands)
 	r.asked = r.asked || !errors.Is(err, conn.ErrNotSent)
 	if err != nil {
 		r.stood(stands, start, false, err)
@@ -152,17 +151,21 @@ func (r *request) denied(ctx context.Context, left time.Duration) (granted bool,
 	return false, left, nil
 }
 
-// send sends the acquire script of r, and records in r the time until which the request is valid.
-func (r *request) send(ctx context.Context, server conn.Doer, s position) (resp.Value, error) {
+// send sends the acquire script of r, and records in r the time until which the request is valid. start is the time before the
+// answered request.
+func (r *request) send(ctx context.Context, server conn.Doer, s position) (v resp.Value, start clock.Instant, err error) {
 	c, k := r.client, r.target.kind
+	start = c.now()
 	last := c.clocks.Last(r.target.name)
 	r.last = max(r.last, last)
 	if k.args == nil && c.remote.Spread == nil { // a shortcut without heap allocations
 		keys := r.keys(make([]string, 0, maxKeys))
 		if r.target.line == "" {
-			return k.Acquire.Run(remote.Patient(ctx), server, keys, r.lease.Milliseconds(), r.owner, last)
+			v, err = k.Acquire.Run(remote.Patient(ctx), server, keys, r.lease.Milliseconds(), r.owner, last)
+		} else {
+			v, err = k.Acquire.Run(remote.Patient(ctx), server, keys, r.lease.Milliseconds(), r.owner, last, s.place, s.stand)
 		}
-		return k.Acquire.Run(remote.Patient(ctx), server, keys, r.lease.Milliseconds(), r.owner, last, s.place, s.stand)
+		return v, start, err
 	}
 	args := append(r.args(r.lease.Milliseconds(), r.owner), last)
 	if r.target.line != "" {
@@ -171,8 +174,21 @@ func (r *request) send(ctx context.Context, server conn.Doer, s position) (resp.
 	if k.permits {
 		args = append(args, c.channels.ListenersKnown(k.silent), c.channels.Publishing(k.silent))
 	}
-	return c.scripts.Run(ctx, server, &remote.Call{Script: k.Acquire, Lock: r.target.remote(), Keys: r.keys(nil), Once: r.waits,
-		MayCome: r.state.mayComeOf(), Args: args, Leaves: k.joins})
+	return c.runFrom(ctx, server, &remote.Call{Script: k.Acquire, Lock: r.target.remote(), Keys: r.keys(nil), Once: r.waits,
+		MayCome: r.state.mayComeOf(), Args: args, Leaves: k.joins}, start)
+}
+
+// runFrom runs x at start. A request refused by the nodes of a migrating slot has had no effect: runFrom returns the time before the
+// last request.
+func (c *Client) runFrom(ctx context.Context, server conn.Doer, x *remote.Call, start clock.Instant) (resp.Value, clock.Instant, error) {
+	if c.remote.Spread == nil {
+		v, err := c.scripts.Run(ctx, server, x)
+		return v, start, err
+	}
+	last := start
+	x.Again = func() { last = c.now() }
+	v, err := c.scripts.Run(ctx, server, x)
+	return v, last, err
 }
 
 // acking returns the Acked for sending r, or nil if r needs no acknowledgement, for example because it changes nothing.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/lock/internal/clock"
 	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/resp"
@@ -19,6 +20,10 @@ import (
 // Downgrade ends the write lease, and its contexts end as after Unlock, which then returns nil. The exception is an
 // error because ctx had ended before anything was sent. If Downgrade fails otherwise, the caller holds nothing: the
 // client releases in the background any hold that the server may still have, as after an Unlock with [ErrUncertain].
+//
+// Replicas acknowledge Downgrade as they acknowledge Lock (see Config.Acks). Without enough acknowledgements within
+// Config.AckTimeout, Downgrade returns the read lease all the same, valid as long as the write lease was: nobody else can get the
+// lock for writing before then, but after a failover the read lease may be lost. The next acknowledged renewal makes up for it.
 func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 	if l.target.kind.Downgrade == nil {
 		return nil, invalidf("only a write lock can be downgraded")
@@ -54,7 +59,6 @@ func (l *Lease) downgrade(ctx context.Context) (*Lease, error) {
 		l.giveTurn()
 		return nil, l.settle(l.notHeld())
 	}
-	start := c.now()
 	read := newTarget(k.twin, l.target.name)
 	r := request{
 		client:  c,
@@ -72,11 +76,7 @@ func (l *Lease) downgrade(ctx context.Context) (*Lease, error) {
 	if ctx.Done() == nil {
 		ctx = c.life
 	}
-	v, err := c.scripts.RunInTime(ctx, r.target.name, func(last int64) *remote.Call {
-		r.last = max(r.last, last)
-		args := []any{r.lease.Milliseconds(), r.owner, c.channels.Publishing(r.target.kind.silent), l.resting(), last}
-		return &remote.Call{Script: k.Downgrade, Lock: r.target.remote(), Keys: r.target.of(r.owner, r.state.count(r.target.reads()), r.latch), Args: args, MayCome: r.state.mayComeOf()}
-	})
+	v, start, err := l.askDowngrade(ctx, &r)
 	if err != nil {
 		return nil, l.undoDowngrade(&r, start, remote.Uncertain(err), serverError(err))
 	}
@@ -89,15 +89,43 @@ func (l *Lease) downgrade(ctx context.Context) (*Lease, error) {
 	case err != nil || v.Kind() != resp.Array:
 		return nil, l.undoDowngrade(&r, start, false, fmt.Errorf("%w, of kind %v", errUnexpected, v.Kind()))
 	}
-	if c.replicas.On() && l.renewed { // replicas know the write lease
-		start = l.began()
-	}
 	l.tally(writes > 0)
 	l.settle(nil)
 	if _, _, err := r.granted(start, holds, 0); err != nil {
 		return nil, err
 	}
 	return r.got, nil
+}
+
+// askDowngrade asks for the read hold of r in place of l, and waits for replicas as an acquire does. Without their acknowledgement
+// a new master may know the write hold only: the lease then counts from the start of the write lease.
+func (l *Lease) askDowngrade(ctx context.Context, r *request) (v resp.Value, start clock.Instant, err error) {
+	c, k := l.client, l.target.kind
+	server := conn.Doer(c.server)
+	ack, short := r.acking(ctx)
+	if ack != nil {
+		server = ack
+	}
+	start = c.now()
+	again := func() {
+		if l.renewed { // the rest of a fixed lease has been measured
+			start = c.now()
+		}
+	}
+	v, err = c.scripts.RunInTimeOn(ctx, server, r.target.name, func(last int64) *remote.Call {
+		again()
+		r.last = max(r.last, last)
+		args := []any{r.lease.Milliseconds(), r.owner, c.channels.Publishing(r.target.kind.silent), l.resting(), last}
+		return &remote.Call{Script: k.Downgrade, Lock: r.target.remote(), Keys: r.target.of(r.owner, r.state.count(r.target.reads()), r.latch),
+			Args: args, MayCome: r.state.mayComeOf(), Again: again}
+	})
+	if ack != nil && err == nil {
+		_, short = ack.Confirm(ctx)
+	}
+	if short != nil && l.renewed {
+		start = l.began()
+	}
+	return v, start, err
 }
 
 // remaining returns the limits for a lease that continues l.

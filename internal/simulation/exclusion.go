@@ -27,7 +27,7 @@ var (
 		"A former master cut off from the sentinels says master, too, and so do sentinels on its side of the cut. An answer with an " +
 			"older epoch is used only when nothing else leads to a master. There a lock is not to be found that the new master has."}
 	unacknowledged = &exclusion{"not acknowledged", "RELIABILITY.md", "a failover loses what no replica has acknowledged",
-		"A failover loses what no replica has acknowledged. Nobody acknowledges changes of a Semaphore or a CountDownLatch, nor a Downgrade, nor the rest of AtLeast."}
+		"A failover loses what no replica has acknowledged. Nobody acknowledges changes of a Semaphore or a CountDownLatch, nor the rest of AtLeast."}
 )
 
 var slotOpen = &exclusion{"slot open", "RELIABILITY.md", "a failover while a slot migrates",

@@ -21,7 +21,7 @@ type hold struct {
 	lease   lease
 	mode    string // of a read-write lock
 	fenced  bool
-	changed bool          // from a write hold to a read hold
+	changed bool          // from a write hold to a read hold, and perhaps not acknowledged
 	shared  bool          // the owner may have further holds
 	fixed   bool          // the lease is not renewed
 	since   time.Time     // the grant was not requested before

@@ -216,7 +216,9 @@ func (k *worker) downgrade(h *hold) []*hold {
 	if !k.end(err) || err != nil {
 		return nil
 	}
-	if read := k.took(h.object, lease, &hold{mode: "read", shared: true, changed: true, fixed: h.fixed, term: longestLease, most: h.most, asked: h.asked}); read != nil {
+	acknowledged := !h.fixed && lease.ValidUntil().After(h.lease.(*lock.Lease).ValidUntil())
+	read := &hold{mode: "read", shared: true, changed: !acknowledged, fixed: h.fixed, term: longestLease, most: h.most, asked: h.asked}
+	if read = k.took(h.object, lease, read); read != nil {
 		return []*hold{read}
 	}
 	return nil

@@ -40,6 +40,7 @@ type Call struct {
 	Once   bool   // no further attempts here
 	Tells  bool   // may free the lock
 	Apart  *bool  // set after a run apart; may be nil
+	Again  func() // called before each request after a refused one; may be nil
 	Owner  string // for a release: the owner expected to have
 	Holds  int64  // holds; 0 for any number
 	// MayCome belongs to the caller's Owner, whose turn the caller has: the server's time in ms until which a request
@@ -64,8 +65,13 @@ func NewRunner(s *Server, clocks *Clocks, channels *Channels) *Runner {
 
 // RunInTime runs the call that of makes for the validity last, and a new call if the call arrived too late.
 func (r *Runner) RunInTime(ctx context.Context, name string, of func(last int64) *Call) (resp.Value, error) {
+	return r.RunInTimeOn(ctx, r.server.Doer, name, of)
+}
+
+// RunInTimeOn is RunInTime on d.
+func (r *Runner) RunInTimeOn(ctx context.Context, d conn.Doer, name string, of func(last int64) *Call) (resp.Value, error) {
 	for range Arrivals {
-		v, err := r.Run(ctx, r.server.Doer, of(r.clocks.Last(name)))
+		v, err := r.Run(ctx, d, of(r.clocks.Last(name)))
 		if err != nil || !r.clocks.Late(name, v) {
 			return v, err
 		}
@@ -111,6 +117,7 @@ func (r *Runner) Divide(ctx context.Context, d conn.Doer, x *Call, err error) (v
 			return v, err
 		}
 		pause = min(2*pause, apartMax)
+		x.begin()
 		if v, err = x.Script.Run(ctx, d, x.Keys, x.Args...); !Refused(err) {
 			return v, err
 		}
@@ -184,6 +191,7 @@ func (r *Runner) runApart(ctx context.Context, d conn.Doer, x *Call) (resp.Value
 	if x.Apart != nil {
 		*x.Apart = true
 	}
+	x.begin()
 	v, err := r.apartScript(x.Script).Run(ctx, d, x.Keys[:1], append(args, x.Args...)...)
 	if createsKey(err) {
 		err = errLeaving
@@ -192,6 +200,13 @@ func (r *Runner) runApart(ctx context.Context, d conn.Doer, x *Call) (resp.Value
 		*x.MayCome = 0
 	}
 	return v, err
+}
+
+// begin reports a further request.
+func (x *Call) begin() {
+	if x.Again != nil {
+		x.Again()
+	}
 }
 
 // tellSource publishes on the source node of a migrating slot for waiters on the target node: shard channels stay
