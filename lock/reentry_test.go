@@ -96,6 +96,62 @@ func TestPartialUnlockRestoresTheOuterLease(t *testing.T) {
 }
 
 // The outer hold is renewed, the inner one is not: the end of the inner one leaves renewal alone, which Redisson stops.
+// Waiters sleep until the end of the longest lease. They learn that an inner hold has taken it along, by a release or an undo.
+func TestWaitersLearnOfAShorterLease(t *testing.T) {
+	for name, job := range map[string]func(c *lock.Client) goldenLock{
+		"Reentrant": func(c *lock.Client) goldenLock { return c.Reentrant("job") },
+		"Fenced":    func(c *lock.Client) goldenLock { return c.Fenced("job") },
+		"Fair":      func(c *lock.Client) goldenLock { return c.Fair("job") },
+		"Write":     func(c *lock.Client) goldenLock { return c.ReadWrite("job").Write() },
+	} {
+		for _, undone := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, undone: %v", name, undone), func(t *testing.T) {
+				inVirtualTime(t, func(t *testing.T, w *world) { w.shortens(job, undone) })
+			})
+		}
+	}
+}
+
+// shortens takes a lock for 5 s, and by an inner hold for a minute until another client waits, and lets the lock expire.
+func (w *world) shortens(job func(c *lock.Client) goldenLock, undone bool) {
+	t := w.t
+	c, other := w.client(lock.Config{}), w.client(lock.Config{})
+	owner := lock.As(c.NewOwner())
+	begin := time.Now()
+	mustHave(t, job(c), owner, lock.For(5*time.Second))
+	w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+		if undone && strings.HasPrefix(cmd.Name, "EVAL") && slices.Contains(cmd.Args, "60000") {
+			return fakeredis.Run().Late(time.Second)
+		}
+		return fakeredis.Run()
+	})
+	free := make(chan *lock.Lease, 1)
+	time.AfterFunc(100*time.Millisecond, func() {
+		lease, err := job(other).Lock(t.Context())
+		if err != nil {
+			t.Error(err)
+		}
+		free <- lease
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	inner, err := job(c).Lock(ctx, owner, lock.For(time.Minute))
+	if undone != (err != nil) {
+		t.Fatalf("Lock of an inner hold = %v", err)
+	}
+	if w.sleep(time.Second); inner != nil {
+		mustUnlock(t, inner)
+	}
+	next := <-free
+	if took := time.Since(begin); took < 5*time.Second || took > 6*time.Second {
+		t.Errorf("the waiter has the lock after %v, and it was held for 5s", took)
+	}
+	mustUnlock(t, next)
+	w.sleep(latchLife)
+	w.srv.Do("DEL", "redisson_lock_token:{job}")
+	w.free()
+}
+
 func TestEachHoldHasItsOwnRenewal(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		c := w.client(lock.Config{})

@@ -81,6 +81,9 @@ func (u *undo) Call() *remote.Call {
 }
 
 func (u *undo) Answered(_ resp.Value, again bool) cleanup.Result {
+	if r := &u.request; r.state != nil {
+		r.target.tellShortened(r.client, r.lease, r.client.table.restingLease(r.target.hold(), r.state, r.owner, nil))
+	}
 	if !u.late && !again { // otherwise the latch expires by itself
 		u.request.client.cleanup.DeleteLatch(u.request.target.name, u.request.latch)
 	}
@@ -89,6 +92,27 @@ func (u *undo) Answered(_ resp.Value, again bool) cleanup.Result {
 	}
 	u.request, u.behind, u.late = *u.behind, nil, false
 	return cleanup.Result{}
+}
+
+// tellShortened wakes waiters in the background after the lock has gone back from a lease of lasted to one of resting ms, which is 0
+// for a free lock: waiters sleep until the end of the lease that they have seen. A queue has one waiter to wake.
+func (t *target) tellShortened(c *Client, lasted time.Duration, resting int64) {
+	if resting == 0 || resting >= lasted.Milliseconds() || t.kind.silent {
+		return
+	}
+	l := t.remote()
+	c.background(func() {
+		if l.Queued {
+			info, err := t.info(c.life, c.scripts)
+			if err != nil || len(info.Queue) == 0 {
+				return // waiters look after 10 s at the latest
+			}
+			l.Channel += ":" + info.Queue[0].Owner
+		}
+		if _, err := c.server.Send(c.life, resp.Cmd(c.channels.Publishing(false), l.Channel, l.Message)); err != nil {
+			c.log.Warn("waiters do not know that a lease became shorter", "lock", c.log.Name(t.name), "error", err)
+		}
+	})
 }
 
 // leaving is the work of leaving a place in the line of waiting processes.
