@@ -208,7 +208,8 @@ func (r *replay) heard() []string {
 	for {
 		select {
 		case event := <-r.messages.Events():
-			if event.Kind == pubsub.Message {
+			shorter := event.Payload == kinds.ShorterMessage && strings.Contains(event.Channel, "lock") // Redisson tells nobody
+			if event.Kind == pubsub.Message && !shorter {
 				channel := event.Channel
 				if lock, client, ok := strings.Cut(channel, "}:"); ok && len(client) == 36 {
 					channel = lock + "}" // whom we call, Redisson wakes with all

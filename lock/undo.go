@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockwire/lockwire/lock/internal/cleanup"
 	"github.com/lockwire/lockwire/lock/internal/clock"
+	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/resp"
 )
@@ -94,10 +95,13 @@ func (u *undo) Answered(_ resp.Value, again bool) cleanup.Result {
 	return cleanup.Result{}
 }
 
+// shortenedBy is the least difference between two leases of which waiters learn.
+const shortenedBy = time.Second
+
 // tellShortened wakes waiters in the background after the lock has gone back from a lease of lasted to one of resting ms, which is 0
 // for a free lock: waiters sleep until the end of the lease that they have seen. A queue has one waiter to wake.
 func (t *target) tellShortened(c *Client, lasted time.Duration, resting int64) {
-	if resting == 0 || resting >= lasted.Milliseconds() || t.kind.silent {
+	if resting == 0 || resting+shortenedBy.Milliseconds() > lasted.Milliseconds() || t.kind.silent {
 		return
 	}
 	l := t.remote()
@@ -109,7 +113,7 @@ func (t *target) tellShortened(c *Client, lasted time.Duration, resting int64) {
 			}
 			l.Channel += ":" + info.Queue[0].Owner
 		}
-		if _, err := c.server.Send(c.life, resp.Cmd(c.channels.Publishing(false), l.Channel, l.Message)); err != nil {
+		if _, err := c.server.Send(c.life, resp.Cmd(c.channels.Publishing(false), l.Channel, kinds.ShorterMessage)); err != nil {
 			c.log.Warn("waiters do not know that a lease became shorter", "lock", c.log.Name(t.name), "error", err)
 		}
 	})

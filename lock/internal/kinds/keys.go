@@ -28,6 +28,9 @@ const LatchPrefix = "redisson_unlock_latch"
 // ForcedChannel announces names of locks freed by force to the clients of this package. Redisson does not know it.
 const ForcedChannel = "lockwire_forced"
 
+// ShorterMessage tells the waiters of a lock, on its channel, that the lease became shorter. Redisson's clients ignore it.
+const ShorterMessage = "2"
+
 // writersPrefix is the prefix of a key unknown to Redisson.
 const writersPrefix = "lockwire_rwlock_writers"
 
@@ -145,6 +148,9 @@ func ReadSign(db int, channel, payload string) (name string, sign Sign) {
 	}
 	for _, prefix := range []string{channelPrefix, readWritePrefix, semaphorePrefix} {
 		if rest, ok := strings.CutPrefix(channel, prefix+":"); ok {
+			if payload == ShorterMessage && prefix != semaphorePrefix {
+				return "", Nothing
+			}
 			return unwrap(withoutClient(rest)), Woken
 		}
 	}
