@@ -42,6 +42,30 @@ func (d *dialRun) whileTLS(ctx context.Context, nc net.Conn) (stop func() (plain
 
 // answersPlain reports whether the server answers a PING in plain text.
 func (d *dialRun) answersPlain(ctx context.Context) bool {
+	return d.probe(ctx, "PING\r\n", func(r *bufio.Reader) bool {
+		line, err := r.ReadSlice('\n')
+		return err == nil && (line[0] == '+' || line[0] == '-') && !bytes.Contains(line, []byte("TLS")) // some TLS servers reply with such an error
+	})
+}
+
+const (
+	// emptyHello is a record of TLS with a malformed ClientHello, which a TLS server answers with an alert.
+	emptyHello                   = "\x16\x03\x01\x00\x04\x01\x00\x00\x00"
+	alertRecord, handshakeRecord = 0x15, 0x16
+)
+
+// expectsTLS reports whether the server speaks TLS. A Redis server without TLS waits for the end of a line.
+func (d *dialRun) expectsTLS(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, plainAfter)
+	defer cancel()
+	return d.probe(ctx, emptyHello, func(r *bufio.Reader) bool {
+		record, err := r.Peek(2)
+		return err == nil && (record[0] == alertRecord || record[0] == handshakeRecord) && record[1] == 3
+	})
+}
+
+// probe sends text over a connection of its own, and returns what answered says of the reply.
+func (d *dialRun) probe(ctx context.Context, text string, answered func(r *bufio.Reader) bool) bool {
 	nc, err := d.connect(ctx)
 	if err != nil {
 		return false
@@ -57,9 +81,8 @@ func (d *dialRun) answersPlain(ctx context.Context) bool {
 		}
 		_ = nc.Close()
 	}()
-	if _, err := io.WriteString(nc, "PING\r\n"); err != nil {
+	if _, err := io.WriteString(nc, text); err != nil {
 		return false
 	}
-	line, err := bufio.NewReaderSize(nc, 512).ReadSlice('\n')
-	return err == nil && (line[0] == '+' || line[0] == '-') && !bytes.Contains(line, []byte("TLS")) // some TLS servers reply with such an error
+	return answered(bufio.NewReaderSize(nc, 512))
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/lockwire/lockwire/cluster"
 	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/lock"
 	"github.com/lockwire/lockwire/lock/leader"
 	"github.com/lockwire/lockwire/pubsub"
@@ -52,6 +53,12 @@ var failures = []struct {
 			return &inline{Conn: nc}, err
 		}
 	}, is[tls.RecordHeaderError]},
+	{"a TLS server asked without TLS", true, func(t *testing.T, srv *fakeredis.Server, cfg *conn.Config) {
+		srv.TLS(&tls.Config{Certificates: []tls.Certificate{selfSigned(t)}})
+	}, says(netfail.ErrExpectsTLS)},
+	{"a server that hangs up", false, func(t *testing.T, srv *fakeredis.Server, cfg *conn.Config) {
+		srv.Intercept(func(fakeredis.Cmd) fakeredis.Action { return fakeredis.Close() })
+	}, nil},
 	{"a silent server asked for TLS", false, func(_ *testing.T, srv *fakeredis.Server, cfg *conn.Config) {
 		srv.Mute(true)
 		cfg.TLS = &tls.Config{ServerName: "redis.example"}
@@ -167,7 +174,7 @@ func TestFailures(t *testing.T) {
 					switch {
 					case err == nil:
 						t.Fatal("no error")
-					case f.final && (took > time.Second || srv.Dials() > 2):
+					case f.final && (took > time.Second || srv.Dials() > 3):
 						t.Errorf("after %v and %d dials: %v; want at once", took, srv.Dials(), err)
 					case !f.final && (took < 100*time.Millisecond || srv.Dials() < 3):
 						t.Errorf("after %v and %d dials: %v; want more attempts", took, srv.Dials(), err)

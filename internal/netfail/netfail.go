@@ -14,6 +14,9 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
+// ErrExpectsTLS is the cause of a dial without TLS to a server that speaks TLS.
+var ErrExpectsTLS = errors.New("the server expects TLS")
+
 // Verdict is the meaning of a failure.
 type Verdict uint8
 
@@ -55,7 +58,7 @@ func Dial(err error) Verdict {
 		}
 		return min(Reply(reply), Again)
 	}
-	if _, ok := errors.AsType[*resp.SyntaxError](err); ok {
+	if _, ok := errors.AsType[*resp.SyntaxError](err); ok || errors.Is(err, ErrExpectsTLS) {
 		return Final
 	}
 	if NotTLS(err) || badCertificate(err) {

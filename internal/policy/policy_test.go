@@ -85,7 +85,7 @@ var goroutines = map[string]string{
 	"conn/conn.go:dialedConn.Lost":                           "Conn.Close",
 	"conn/dial.go:dialRun.attempt":                           "dialRun.attempt itself, before it returns",
 	"conn/exclusive.go:Pool.dialMoreLocked":                  "Pool.Close",
-	"conn/plain.go:dialRun.answersPlain":                     "dialRun.answersPlain itself, before it returns",
+	"conn/plain.go:dialRun.probe":                            "dialRun.probe itself, before it returns",
 	"conn/plain.go:dialRun.whileTLS":                         "dialRun.open, before it returns",
 	"conn/pool_dial.go:Pool.reportLocked":                    "Pool.Close",
 	"conn/push.go:newPushes":                                 "Pool.Close, Conn.Close",
