@@ -52,7 +52,7 @@ type dialRun struct {
 	cfg            *Config
 	master         bool   // require the role of a master
 	phase          string // the current step, for the error
-	unanswered     bool   // the server has hung up before any reply to the handshake
+	answered       bool   // the server has replied to a handshake that has failed
 	user, password string
 	manner
 	*dialState // nil if no caller watches the dial
@@ -109,7 +109,7 @@ func (d *dialRun) run(ctx context.Context) (*pipeline.Session, error) {
 	if err != nil && d.manner != before && ctx.Err() == nil && hungUp(err) {
 		s, err = d.attempt(ctx)
 	}
-	if err != nil && d.cfg.TLS == nil && d.unanswered && ctx.Err() == nil && hungUp(err) && d.expectsTLS(ctx) {
+	if err != nil && d.cfg.TLS == nil && !d.answered && ctx.Err() == nil && hungUp(err) && d.expectsTLS(ctx) {
 		err = fmt.Errorf("%w: %w", netfail.ErrExpectsTLS, err)
 	}
 	return s, err
@@ -205,7 +205,7 @@ func (d *dialRun) open(ctx context.Context, nc net.Conn) (*pipeline.Session, err
 	}
 	proto, err := h.run()
 	if err != nil {
-		d.manner, d.unanswered = h.plainer(), h.received == 0
+		d.manner, d.answered = h.plainer(), d.answered || h.received > 0
 		return nil, err
 	}
 	s.Addr, s.Proto, s.Pushes = d.cfg.Addr, proto, h.pushes

@@ -290,7 +290,7 @@ func TestHandshakeCutAnywhere(t *testing.T) {
 	whole := strings.ReplaceAll(hello3+">1|+x|+OK|", "|", "\r\n")
 	for n := range len(whole) + 1 {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			cfg := scripted(t, func(p *peer) {
+			scripts := []func(p *peer){func(p *peer) {
 				p.written()
 				for i := range n {
 					p.reply(whole[i : i+1])
@@ -298,7 +298,11 @@ func TestHandshakeCutAnywhere(t *testing.T) {
 				if n == len(whole) {
 					p.answerPing()
 				}
-			})
+			}}
+			if n == 0 {
+				scripts = append(scripts, askedForTLS)
+			}
+			cfg := scripted(t, scripts...)
 			cfg.DB, cfg.Protocol, cfg.NoIdentity = 1, 3, true // no command that a second dial would omit
 			if n == len(whole) {
 				s := open(t, cfg)
@@ -316,6 +320,9 @@ func TestHandshakeCutAnywhere(t *testing.T) {
 		})
 	}
 }
+
+// askedForTLS is a peer that hangs up when it is asked whether it expects TLS.
+func askedForTLS(p *peer) { p.written() }
 
 // TestHandshakeHungUp: after a server closes the connection on an unknown command, one more dial omits the command.
 func TestHandshakeHungUp(t *testing.T) {
@@ -350,9 +357,9 @@ func TestHandshakeHungUp(t *testing.T) {
 			closes("PING", "CLIENT SETNAME me", libName, libVersion), agrees("+PONG|", "PING")}, 2},
 		"no identity":          {conn.Config{NoIdentity: true, ClientName: "me"}, []func(p *peer){agrees(hello3, "HELLO 3")}, 3},
 		"no identity, HELLO":   {conn.Config{NoIdentity: true}, []func(p *peer){closes("HELLO 3"), agrees("+PONG|", "PING")}, 2},
-		"twice":                {conn.Config{}, []func(p *peer){closes("HELLO 3", libName, libVersion), closes("PING")}, 0},
-		"nothing to leave out": {conn.Config{NoIdentity: true, Protocol: 2}, []func(p *peer){closes("PING")}, 0},
-		"nor with 3":           {conn.Config{NoIdentity: true, Protocol: 3}, []func(p *peer){closes("HELLO 3")}, 0},
+		"twice":                {conn.Config{}, []func(p *peer){closes("HELLO 3", libName, libVersion), closes("PING"), askedForTLS}, 0},
+		"nothing to leave out": {conn.Config{NoIdentity: true, Protocol: 2}, []func(p *peer){closes("PING"), askedForTLS}, 0},
+		"nor with 3":           {conn.Config{NoIdentity: true, Protocol: 3}, []func(p *peer){closes("HELLO 3"), askedForTLS}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := test.cfg

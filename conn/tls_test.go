@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -201,8 +202,11 @@ func TestTLSAgainstPlain(t *testing.T) {
 		}},
 		{"plain to a TLS server that closes", nil,
 			[]func(p *peer){overTLS(&tls.Config{Certificates: []tls.Certificate{ca.issue("x")}}, welcomePing),
+				overTLS(&tls.Config{Certificates: []tls.Certificate{ca.issue("x")}}, welcomePing),
 				overTLS(&tls.Config{Certificates: []tls.Certificate{ca.issue("x")}}, welcomePing)},
-			func(err error) bool { return errors.Is(err, io.EOF) }},
+			func(err error) bool { return errors.Is(err, netfail.ErrExpectsTLS) }},
+		{"plain to a server that hangs up", nil, []func(p *peer){askedForTLS, askedForTLS, askedForTLS},
+			func(err error) bool { return errors.Is(err, io.EOF) && !errors.Is(err, netfail.ErrExpectsTLS) }},
 		{"plain to a TLS server with an alert", nil, []func(p *peer){func(p *peer) {
 			p.written()
 			p.reply("\x15\x03\x01\x00\x02\x02\x46")
