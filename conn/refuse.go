@@ -167,56 +167,39 @@ const (
 )
 
 var (
-	errBlocks     = errors.New("it would hold up all callers of a shared connection: use Block or With")
-	errInTx       = errors.New("it is not allowed inside a transaction")
-	errWatch      = errors.New("it concerns one connection, and this connection is shared: use With")
-	errMulti      = errors.New("on a shared connection, use Tx for a transaction; or use With")
-	errAsking     = errors.New("on a shared connection, send it in a batch in front of its command")
-	errSelect     = errors.New("it would change the database for all callers: set Config.DB, or use With")
-	errIntroduces = errors.New("it would change the connection for all callers: set the field of Config, or Extra")
-	errReset      = errors.New("it would undo the handshake, for all callers")
-	errQuit       = errors.New("use Close")
-	errUnanswered = errors.New("it has no reply like other commands: use package pubsub, or a Stream")
-	errOpenMulti  = errors.New("a MULTI is open on this connection")
+	errInTx      = errors.New("it is not allowed inside a transaction")
+	errWatch     = errors.New("it concerns one connection, and this connection is shared: use With")
+	errMulti     = errors.New("on a shared connection, use Tx for a transaction; or use With")
+	errAsking    = errors.New("on a shared connection, send it in a batch in front of its command")
+	errOpenMulti = errors.New("a MULTI is open on this connection")
 )
+
+// refusals are the reasons why a shared connection does not carry a command, by the rule of the command.
+var refusals = [...]error{
+	blocks:     errors.New("it would hold up all callers of a shared connection: use Block or With"),
+	watches:    errWatch,
+	unwatches:  errWatch,
+	begins:     errMulti,
+	ends:       errMulti,
+	asks:       errAsking,
+	selects:    errors.New("it would change the database for all callers: set Config.DB, or use With"),
+	introduces: errors.New("it would change the connection for all callers: set the field of Config, or Extra"),
+	resets:     errors.New("it would undo the handshake, for all callers"),
+	quits:      errors.New("use Close"),
+	unanswered: errors.New("it has no reply like other commands: use package pubsub, or a Stream"),
+}
 
 // refuse returns the reason why a command with rule r must not be sent on c, or nil.
 func (r rule) refuse(c carrier) error {
 	switch {
-	case r == plain:
-		return nil
 	case r == unanswered:
-		return errUnanswered
-	case c == exclusive:
+		return refusals[r]
+	case r == plain, c == exclusive, c == sharedBatch && r == asks, c == transaction && r == blocks: // blocks does not block there
 		return nil
 	case c == transaction:
-		if r == blocks { // commands do not block within a transaction
-			return nil
-		}
 		return errInTx
 	}
-	switch r {
-	case blocks:
-		return errBlocks
-	case watches, unwatches:
-		return errWatch
-	case begins, ends:
-		return errMulti
-	case asks:
-		if c == sharedBatch {
-			return nil
-		}
-		return errAsking
-	case selects:
-		return errSelect
-	case introduces:
-		return errIntroduces
-	case resets:
-		return errReset
-	case quits:
-		return errQuit
-	}
-	return nil
+	return refusals[r]
 }
 
 // refuseAny returns the index of the first command that must not be sent on c, and the reason; or 0 and nil.

@@ -50,36 +50,16 @@ func (cfg *Config) setSentinels(u *url.URL, others []string) error {
 		cfg.Sentinel.TLS = cfg.TLS.Clone()
 	}
 	if db != "" {
-		return parseNumber(&cfg.DB, "path (the database)", db)
+		return parse(&cfg.DB, "path (the database)", db)
 	}
 	return nil
 }
 
-// setSentinelParameter sets a parameter for sentinels. known reports whether name is such a parameter.
-func (cfg *Config) setSentinelParameter(name, value string) (known bool, err error) {
-	s := &cfg.Sentinel
-	if !s.used() {
-		return false, nil
-	}
-	switch name {
-	case "sentinel_username":
-		s.Username = value
-	case "sentinel_password":
-		s.Password = value
-	case "sentinel_tls":
-		var on bool
-		err := parseBool(&on, name, value)
-		s.TLS = nil
-		if on {
-			s.TLS, err = withTLS()
-		}
-		return true, err
-	case "sentinel_timeout":
-		return true, parseDuration(&s.Timeout, name, value)
-	case "poll_interval":
-		return true, parseDuration(&s.PollInterval, name, value)
-	default:
-		return false, nil
-	}
-	return true, nil
+// addFields adds the fields that parameters for sentinels set.
+func (s *Sentinel) addFields(fields map[string]any) {
+	fields["sentinel_username"] = &s.Username
+	fields["sentinel_password"] = &s.Password
+	fields["sentinel_tls"] = &s.TLS
+	fields["sentinel_timeout"] = &s.Timeout
+	fields["poll_interval"] = &s.PollInterval
 }

@@ -181,18 +181,25 @@ func (s *sharedConn) Lost(l *pipeline.Link, outstanding int, err error) {
 
 // send sends one command over a shared connection, and repeats it within the limits. x is a part left out of q.
 func (p *Pool) send(ctx context.Context, s *sharedConn, q request, x pipeline.Text) (resp.Value, error) {
+	return retried(ctx, s, q, func(ctx context.Context, l *pipeline.Link) (resp.Value, error) {
+		v, sent, err := l.Do(ctx, pipeline.Request(q), x, 0)
+		if err != nil {
+			return v, q.failure(l, sent, err)
+		}
+		return v, v.Err()
+	})
+}
+
+// retried calls send with a link of s until send succeeds, or no further attempt at q is allowed.
+func retried[T any](ctx context.Context, s *sharedConn, q request, send func(context.Context, *pipeline.Link) (T, error)) (none T, _ error) {
+	p := s.p
 	ctx, traced := p.cfg.Trace.enter(ctx, q)
 	a := attempts{policy: &p.cfg.Retry}
 	for {
 		l, err := s.get(ctx, a.stale)
-		var v resp.Value
+		v := none
 		if err == nil {
-			var sent bool
-			if v, sent, err = l.Do(ctx, pipeline.Request(q), x, 0); err == nil {
-				err = v.Err()
-			} else {
-				err = q.failure(l, sent, err)
-			}
+			v, err = send(ctx, l)
 		}
 		traced.attempt(&p.cfg, l, err)
 		if err == nil {
@@ -201,7 +208,7 @@ func (p *Pool) send(ctx context.Context, s *sharedConn, q request, x pipeline.Te
 		}
 		if err = p.retryOrFail(ctx, &a, s, l, q, err); err != nil {
 			traced.done(ctx, err)
-			return resp.Value{}, err
+			return none, err
 		}
 	}
 }

@@ -3,6 +3,7 @@ package conn
 import (
 	"context"
 
+	"github.com/lockwire/lockwire/conn/internal/pipeline"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -24,28 +25,13 @@ func (p *Pool) Tx(ctx context.Context, cmds []resp.Command) ([]resp.Value, error
 	}
 	whole := wrapTx(cmds)
 	q := request{Commands: whole, Verify: verifyTx}
-	s := p.sharedFor(cmds[0].Key())
-	ctx, traced := p.cfg.Trace.enter(ctx, q)
-	a := attempts{policy: &p.cfg.Retry}
-	for {
-		l, err := s.get(ctx, a.stale)
-		var values []resp.Value
-		if err == nil {
-			values, err = q.doBatch(ctx, l, 0)
-			if err == nil {
-				values, err = sharedTxReplies(l.Addr, cmds, values)
-			}
-		}
-		traced.attempt(&p.cfg, l, err)
-		if err == nil {
-			traced.done(ctx, nil)
-			return values, nil
-		}
-		if err = p.retryOrFail(ctx, &a, s, l, q, err); err != nil {
-			traced.done(ctx, err)
+	return retried(ctx, p.sharedFor(cmds[0].Key()), q, func(ctx context.Context, l *pipeline.Link) ([]resp.Value, error) {
+		values, err := q.doBatch(ctx, l, 0)
+		if err != nil {
 			return nil, err
 		}
-	}
+		return sharedTxReplies(l.Addr, cmds, values)
+	})
 }
 
 // Tx runs cmds as one transaction, MULTI to EXEC, and returns the replies in order. If a command fails during EXEC,

@@ -98,7 +98,7 @@ func (cfg *Config) setHost(u *url.URL) (err error) {
 		return err
 	}
 	if db := strings.TrimPrefix(u.Path, "/"); db != "" {
-		return parseNumber(&cfg.DB, "path (the database)", db)
+		return parse(&cfg.DB, "path (the database)", db)
 	}
 	return nil
 }
@@ -152,48 +152,44 @@ func (cfg *Config) setParameters(u *url.URL) error {
 }
 
 func (cfg *Config) setParameter(name, value string, u *url.URL) error {
-	switch name {
-	case "db":
-		inPath := cfg.DB
-		if err := parseNumber(&cfg.DB, name, value); err != nil {
-			return err
-		}
-		if cfg.Network != "unix" && cfg.pathHasDB(u) && cfg.DB != inPath {
-			return errors.New("path and parameter db name different databases")
-		}
-	case "protocol":
-		return parseNumber(&cfg.Protocol, name, value)
-	case "client_name":
-		cfg.ClientName = value
-	case "no_identity":
-		return parseBool(&cfg.NoIdentity, name, value)
-	case "dial_timeout":
-		return parseDuration(&cfg.DialTimeout, name, value)
-	case "timeout":
-		return parseDuration(&cfg.Timeout, name, value)
-	case "ping_interval":
-		return parseDuration(&cfg.PingInterval, name, value)
-	case "max_age":
-		return parseDuration(&cfg.MaxAge, name, value)
-	case "idle_timeout":
-		return parseDuration(&cfg.IdleTimeout, name, value)
-	case "conns":
-		return parseNumber(&cfg.Conns, name, value)
-	case "max_conns":
-		return parseNumber(&cfg.MaxConns, name, value)
-	case "tls_server_name":
-		if cfg.TLS == nil {
-			return errors.New("parameter tls_server_name needs the scheme rediss or valkeys")
-		}
-		cfg.TLS.ServerName = value
-	default:
-		known, err := cfg.setSentinelParameter(name, value)
-		if !known {
-			return unknownParameter(name)
-		}
+	inPath, field := cfg.DB, cfg.field(name)
+	switch {
+	case name == "tls_server_name" && cfg.TLS == nil:
+		return errors.New("parameter tls_server_name needs the scheme rediss or valkeys")
+	case field == nil:
+		return unknownParameter(name)
+	}
+	if err := parse(field, name, value); err != nil {
 		return err
 	}
+	if name == "db" && cfg.Network != "unix" && cfg.pathHasDB(u) && cfg.DB != inPath {
+		return errors.New("path and parameter db name different databases")
+	}
 	return nil
+}
+
+// field returns a pointer to the field that a parameter sets; nil for an unknown parameter.
+func (cfg *Config) field(name string) any {
+	fields := map[string]any{
+		"db":            &cfg.DB,
+		"protocol":      &cfg.Protocol,
+		"client_name":   &cfg.ClientName,
+		"no_identity":   &cfg.NoIdentity,
+		"dial_timeout":  &cfg.DialTimeout,
+		"timeout":       &cfg.Timeout,
+		"ping_interval": &cfg.PingInterval,
+		"max_age":       &cfg.MaxAge,
+		"idle_timeout":  &cfg.IdleTimeout,
+		"conns":         &cfg.Conns,
+		"max_conns":     &cfg.MaxConns,
+	}
+	if cfg.TLS != nil {
+		fields["tls_server_name"] = &cfg.TLS.ServerName
+	}
+	if cfg.Sentinel.used() {
+		cfg.Sentinel.addFields(fields)
+	}
+	return fields[name]
 }
 
 // pathHasDB reports whether the path of u contains a database number.
@@ -205,30 +201,32 @@ func (cfg *Config) pathHasDB(u *url.URL) bool {
 	return path != ""
 }
 
-// parseNumber, parseBool and parseDuration drop the errors of strconv and time, which quote their input.
-func parseNumber(p *int, name, value string) error {
-	n, err := strconv.ParseUint(value, 10, 31)
-	if err != nil {
-		return fmt.Errorf("%s is not a number, 0 or more", name)
+// parse parses the value of a parameter into a field. It drops the errors of strconv and time, which quote their input.
+func parse(field any, name, value string) (err error) {
+	switch field := field.(type) {
+	case *string:
+		*field = value
+	case *int:
+		n, err := strconv.ParseUint(value, 10, 31)
+		if err != nil {
+			return fmt.Errorf("%s is not a number, 0 or more", name)
+		}
+		*field = int(n)
+	case *bool:
+		if *field, err = strconv.ParseBool(value); err != nil {
+			return fmt.Errorf("%s is neither true nor false", name)
+		}
+	case *time.Duration:
+		if *field, err = time.ParseDuration(value); err != nil {
+			return fmt.Errorf("%s is not a duration such as 5s", name)
+		}
+	case **TLSConfig:
+		on := false
+		if err = parse(&on, name, value); err == nil && on {
+			*field, err = withTLS()
+		} else {
+			*field = nil
+		}
 	}
-	*p = int(n)
-	return nil
-}
-
-func parseBool(p *bool, name, value string) error {
-	on, err := strconv.ParseBool(value)
-	if err != nil {
-		return fmt.Errorf("%s is neither true nor false", name)
-	}
-	*p = on
-	return nil
-}
-
-func parseDuration(p *time.Duration, name, value string) error {
-	d, err := time.ParseDuration(value)
-	if err != nil {
-		return fmt.Errorf("%s is not a duration such as 5s", name)
-	}
-	*p = d
-	return nil
+	return err
 }

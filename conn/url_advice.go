@@ -3,6 +3,7 @@ package conn
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -44,44 +45,29 @@ func knownScheme(scheme string) bool {
 // unknownParameter is the error for a parameter that ParseURL does not know. For the names of other clients, the error
 // names the counterpart.
 func unknownParameter(name string) error {
-	if instead := counterpart(name); instead != "" {
-		return fmt.Errorf("unknown parameter %q: %s", name, instead)
+	for _, other := range counterparts {
+		if slices.Contains(strings.Fields(other.names), name) {
+			return fmt.Errorf("unknown parameter %q: %s", name, other.advice)
+		}
 	}
 	return fmt.Errorf("unknown parameter %q", name)
 }
 
-func counterpart(name string) string {
-	switch name {
-	case "read_timeout", "write_timeout", "socket_timeout", "command_timeout":
-		return "write timeout"
-	case "connect_timeout", "socket_connect_timeout", "connection_timeout":
-		return "write dial_timeout"
-	case "pool_size", "max_active_conns", "max_connections":
-		return "write conns (connections shared by all callers) or max_conns (connections for one caller at a time)"
-	case "min_idle_conns", "max_idle_conns", "pool_timeout", "pool_fifo":
-		return "leave it out, since callers share connections"
-	case "conn_max_lifetime", "max_conn_age":
-		return "write max_age"
-	case "conn_max_idle_time", "idle_check_frequency":
-		return "write idle_timeout"
-	case "health_check_interval":
-		return "write ping_interval"
-	case "max_retries", "min_retry_backoff", "max_retry_backoff":
-		return "set Config.Retry in the program"
-	case "tls", "ssl":
-		return "write the scheme rediss"
-	case "skip_verify", "ssl_cert_reqs", "ssl_ca_certs", "ssl_certfile", "ssl_keyfile":
-		return "write the scheme rediss and set Config.TLS in the program"
-	case "database":
-		return "write db"
-	case "clientName":
-		return "write client_name"
-	case "user", "username", "pass", "password":
-		return "write redis://user:password@host"
-	case "addr":
-		return "write the hosts with commas: redis-cluster://host:6379,host:6380"
-	case "master_name", "sentinelMasterId":
-		return "write the name of the master as the path: redis-sentinel://host:26379/name"
-	}
-	return ""
+// counterparts are the parameters of other clients, with advice.
+var counterparts = [...]struct{ names, advice string }{
+	{"read_timeout write_timeout socket_timeout command_timeout", "write timeout"},
+	{"connect_timeout socket_connect_timeout connection_timeout", "write dial_timeout"},
+	{"pool_size max_active_conns max_connections", "write conns (connections shared by all callers) or max_conns (connections for one caller at a time)"},
+	{"min_idle_conns max_idle_conns pool_timeout pool_fifo", "leave it out, since callers share connections"},
+	{"conn_max_lifetime max_conn_age", "write max_age"},
+	{"conn_max_idle_time idle_check_frequency", "write idle_timeout"},
+	{"health_check_interval", "write ping_interval"},
+	{"max_retries min_retry_backoff max_retry_backoff", "set Config.Retry in the program"},
+	{"tls ssl", "write the scheme rediss"},
+	{"skip_verify ssl_cert_reqs ssl_ca_certs ssl_certfile ssl_keyfile", "write the scheme rediss and set Config.TLS in the program"},
+	{"database", "write db"},
+	{"clientName", "write client_name"},
+	{"user username pass password", "write redis://user:password@host"},
+	{"addr", "write the hosts with commas: redis-cluster://host:6379,host:6380"},
+	{"master_name sentinelMasterId", "write the name of the master as the path: redis-sentinel://host:26379/name"},
 }

@@ -24,9 +24,13 @@ type command struct {
 	program     bool // "--" and a program with its arguments follow
 	local       bool // no server is needed
 
-	// define adds the command's own flags to flags, and returns the function to call after parsing.
-	define func(flags *flag.FlagSet) func(ctx context.Context, in *invocation) error
+	run action
+	// define, if not nil, adds the command's own flags to flags, and returns the action in place of run.
+	define func(flags *flag.FlagSet) action
 }
+
+// action runs a command after parsing.
+type action func(ctx context.Context, in *invocation) error
 
 // example is a command line and its exit code.
 type example struct {
@@ -38,7 +42,7 @@ type example struct {
 // invocation is a command with its arguments.
 type invocation struct {
 	connection
-	run     func(ctx context.Context, in *invocation) error
+	run     action
 	format  string
 	args    []string
 	program []string // behind "--"
@@ -55,9 +59,11 @@ func (c *command) words() []string { return strings.Fields(c.name) }
 
 // flags returns the flags of the command, and the invocation for their values.
 func (c *command) flags() (own, common *flag.FlagSet, in *invocation) {
-	in = &invocation{}
+	in = &invocation{run: c.run}
 	own = flag.NewFlagSet(c.name, flag.ContinueOnError)
-	in.run = c.define(own)
+	if c.define != nil {
+		in.run = c.define(own)
+	}
 	common = flag.NewFlagSet(c.name, flag.ContinueOnError)
 	common.StringVar(&in.format, "o", "text", "`FORMAT` of the output and of errors: text or json")
 	if !c.local {
@@ -110,6 +116,9 @@ func (c *command) check(in *invocation) error {
 	}
 	return nil
 }
+
+// first returns the first argument, or fallback without arguments.
+func (in *invocation) first(fallback string) string { return append(in.args, fallback)[0] }
 
 func (in *invocation) json() bool { return in.format == "json" }
 

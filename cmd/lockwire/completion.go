@@ -20,9 +20,7 @@ zsh into ~/.zshrc, behind compinit; for fish, write the output to ~/.config/fish
 			{"for fish", `lockwire completion fish > "$(mktemp)"`, 0},
 		},
 		least: 1, most: 1, local: true,
-		define: func(*flag.FlagSet) func(context.Context, *invocation) error {
-			return complete
-		},
+		run: complete,
 	}
 }
 

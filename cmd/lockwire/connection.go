@@ -26,15 +26,29 @@ func (c *connection) define(flags *flag.FlagSet) {
 	flags.DurationVar(&c.timeout, "connect-timeout", 5*time.Second, "longest `DURATION` of the connecting")
 }
 
+// connected returns an action that calls fn with an open client.
+func connected(fn func(context.Context, *invocation, *lockwire.Client) error) action {
+	return func(ctx context.Context, in *invocation) error {
+		client, err := in.open(ctx, lock.Config{})
+		if err != nil {
+			return err
+		}
+		defer client.Close()
+		return fn(ctx, in, client)
+	}
+}
+
 // open connects to the server.
 func (c *connection) open(ctx context.Context, locks lock.Config) (*lockwire.Client, error) {
 	text, err := c.read()
 	if err != nil {
 		return nil, err
 	}
-	password, err := c.readPassword()
-	if err != nil {
-		return nil, err
+	password := ""
+	if c.passwordFile != "" {
+		if password, err = firstLine(c.passwordFile); err != nil {
+			return nil, err
+		}
 	}
 	if err := checkURL(text); err != nil {
 		return nil, &exitError{codeUsage, err}
@@ -69,13 +83,6 @@ func (c *connection) read() (string, error) {
 		return text, nil
 	}
 	return "", usageError("no server is named: set REDIS_URL=redis://host:6379, or use --url or --url-file")
-}
-
-func (c *connection) readPassword() (string, error) {
-	if c.passwordFile == "" {
-		return "", nil
-	}
-	return firstLine(c.passwordFile)
 }
 
 // firstLine returns the first line of a file, without the spaces around it.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,7 +29,7 @@ use. A line is ok, info, warn or fail; the exit code is 1 after a fail, and 77 i
 			{"with locks named orders:...", `lockwire doctor --prefix orders:`, 0},
 			{"as lines of JSON, without a scan of all keys", `lockwire doctor --scan=false -o json`, 0},
 		},
-		define: func(flags *flag.FlagSet) func(context.Context, *invocation) error {
+		define: func(flags *flag.FlagSet) action {
 			prefix := flags.String("prefix", "lockwire:doctor:", "`PREFIX` of the names of locks that are taken")
 			scan := flags.Bool("scan", true, "scan all keys; --scan=false does not")
 			return func(ctx context.Context, in *invocation) error { return doctor(ctx, in, *prefix, *scan) }
@@ -98,14 +99,13 @@ func doctor(ctx context.Context, in *invocation, prefix string, scan bool) error
 		}
 		printTable(in.out, "LEVEL CHECK SERVER FINDING", rows)
 	}
-	if e.worst == nil {
+	switch {
+	case e.worst == nil:
 		return nil
+	case codeOf(e.worst) == codeNotPermitted:
+		return &exitError{code: codeNotPermitted}
 	}
-	code := codeFailed
-	if codeOf(e.worst) == codeNotPermitted {
-		code = codeNotPermitted
-	}
-	return &exitError{code: code}
+	return &exitError{code: codeFailed}
 }
 
 // eachServer calls fn for the server, or for each master of a cluster, with e.server set.
@@ -192,12 +192,9 @@ func (w *warnings) Warn(msg string, args ...any) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, text := range w.texts {
-		if text == msg {
-			return
-		}
+	if !slices.Contains(w.texts, msg) {
+		w.texts = append(w.texts, msg)
 	}
-	w.texts = append(w.texts, msg)
 }
 
 func (w *warnings) take() []string {

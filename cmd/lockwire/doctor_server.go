@@ -14,12 +14,7 @@ import (
 // examineServer examines one server.
 func (e *examination) examineServer(server conn.Doer) {
 	e.measure(server)
-	v, err := server.Send(e.ctx, resp.Cmd("INFO"))
-	if err != nil {
-		e.fail("info", err)
-		return
-	}
-	text, err := v.Text()
+	text, err := resp.As[string](server.Send(e.ctx, resp.Cmd("INFO")))
 	if err != nil {
 		e.fail("info", err)
 		return
@@ -105,23 +100,13 @@ func (e *examination) examineReplicas(info map[string]string) {
 // examineClock compares the clocks. Leases do not depend on equal clocks; tokens and queues use the server's clock.
 func (e *examination) examineClock(server conn.Doer) {
 	begin := time.Now()
-	v, err := server.Send(e.ctx, resp.Cmd("TIME"))
-	if err != nil {
-		e.fail("clock", err)
-		return
-	}
-	seconds, err := number(v.At(0))
-	if err != nil {
-		e.fail("clock", err)
-		return
-	}
-	micros, err := number(v.At(1))
+	theirs, err := resp.As[time.Time](server.Send(e.ctx, resp.Cmd("TIME")))
 	if err != nil {
 		e.fail("clock", err)
 		return
 	}
 	middle := begin.Add(time.Since(begin) / 2)
-	ahead := time.Unix(seconds, micros*1000).Sub(middle)
+	ahead := theirs.Sub(middle)
 	level := "ok"
 	if ahead.Abs() > time.Second {
 		level = "warn"
@@ -129,37 +114,18 @@ func (e *examination) examineClock(server conn.Doer) {
 	e.add(level, "clock", "the server's is ahead by %s", ahead.Round(time.Millisecond))
 }
 
-// number returns the number in a reply that is a text.
-func number(v resp.Value) (int64, error) {
-	text, err := v.Text()
-	if err != nil {
-		return 0, err
-	}
-	return strconv.ParseInt(text, 10, 64)
-}
-
 // lookForRemains looks for the leases of readers whose read-write lock is gone.
 func (e *examination) lookForRemains(server conn.Doer) {
 	const part = ":rwlock_timeout:"
 	remains := 0
-	for cursor := "0"; ; {
-		v, err := server.Send(e.ctx, resp.Cmd("SCAN", cursor, "MATCH", "*"+part+"*", "COUNT", 500))
-		if err == nil {
-			cursor, err = v.At(0).Text()
-		}
+	for key, err := range conn.Scan(e.ctx, server, "MATCH", "*"+part+"*", "COUNT", 500) {
 		if err != nil {
 			e.fail("remains", err)
 			return
 		}
-		for key := range v.At(1).All() {
-			text, _ := key.Text()
-			there, err := e.client.Server().Send(e.ctx, resp.Cmd("EXISTS", lockOf(text)))
-			if n, _ := there.Int(); err == nil && n == 0 {
-				remains++
-			}
-		}
-		if cursor == "0" {
-			break
+		there, err := resp.As[bool](e.client.Server().Send(e.ctx, resp.Cmd("EXISTS", lockOf(key))))
+		if err == nil && !there {
+			remains++
 		}
 	}
 	if remains > 0 {

@@ -2,11 +2,10 @@ package main
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"strings"
 
-	"github.com/lockwire/lockwire/lock"
+	"github.com/lockwire/lockwire"
 )
 
 func heldCommand() *command {
@@ -23,9 +22,7 @@ contains TEXT. Like lockwire list, it scans all keys of the server.`,
 			{"those of this host", `lockwire held "$(hostname)"`, 0},
 		},
 		most: 1,
-		define: func(*flag.FlagSet) func(context.Context, *invocation) error {
-			return held
-		},
+		run:  connected(held),
 	}
 }
 
@@ -40,16 +37,8 @@ type heldLock struct {
 	Remaining int64  `json:"remaining_ms"`
 }
 
-func held(ctx context.Context, in *invocation) error {
-	wanted := ""
-	if len(in.args) > 0 {
-		wanted = in.args[0]
-	}
-	client, err := in.open(ctx, lock.Config{})
-	if err != nil {
-		return err
-	}
-	defer client.Close()
+func held(ctx context.Context, in *invocation, client *lockwire.Client) error {
+	wanted := in.first("")
 	states, err := listed(ctx, client, "*")
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/lockwire/lockwire"
 	"github.com/lockwire/lockwire/lock"
 	"github.com/lockwire/lockwire/lock/leader"
 )
@@ -28,7 +29,7 @@ fenced lock NAME, so lockwire status, list and release work as for other locks.`
 			{"one scheduler at a time, on all machines", `lockwire leader run scheduler --address 10.0.0.7:8080 -- echo leading`, 0},
 		},
 		least: 1, most: 1, program: true,
-		define: func(flags *flag.FlagSet) func(context.Context, *invocation) error {
+		define: func(flags *flag.FlagSet) action {
 			h, address := &hold{kind: "fenced"}, ""
 			h.defineLease(flags)
 			flags.StringVar(&address, "address", "", "`TEXT` for others, such as the address at which this leader serves")
@@ -77,16 +78,11 @@ Shows the leader, its address, its fencing token and since when it leads. The ex
 			{"who leads", `lockwire leader show scheduler`, codeNotAcquired},
 		},
 		least: 1, most: 1,
-		define: func(*flag.FlagSet) func(context.Context, *invocation) error { return leaderShow },
+		run: connected(leaderShow),
 	}
 }
 
-func leaderShow(ctx context.Context, in *invocation) error {
-	client, err := in.open(ctx, lock.Config{})
-	if err != nil {
-		return err
-	}
-	defer client.Close()
+func leaderShow(ctx context.Context, in *invocation, client *lockwire.Client) error {
 	l, err := leader.Observe(ctx, client.Client, in.args[0])
 	if err != nil {
 		return because(ctx, err)

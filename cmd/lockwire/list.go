@@ -1,14 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"flag"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/lockwire/lockwire"
-	"github.com/lockwire/lockwire/lock"
 )
 
 func listCommand() *command {
@@ -29,23 +28,12 @@ numbers, and are not listed.`,
 			{"names with a prefix, as lines of JSON", `lockwire list 'orders*' -o json`, 0},
 		},
 		most: 1,
-		define: func(*flag.FlagSet) func(context.Context, *invocation) error {
-			return list
-		},
+		run:  connected(list),
 	}
 }
 
-func list(ctx context.Context, in *invocation) error {
-	pattern := "*"
-	if len(in.args) > 0 {
-		pattern = in.args[0]
-	}
-	client, err := in.open(ctx, lock.Config{})
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	states, err := listed(ctx, client, pattern)
+func list(ctx context.Context, in *invocation, client *lockwire.Client) error {
+	states, err := listed(ctx, client, in.first("*"))
 	if err != nil {
 		return err
 	}
@@ -67,8 +55,5 @@ func listed(ctx context.Context, client *lockwire.Client, pattern string) ([]loc
 
 // because returns the cause of ctx if ctx has ended, else err.
 func because(ctx context.Context, err error) error {
-	if cause := context.Cause(ctx); cause != nil {
-		return cause
-	}
-	return err
+	return cmp.Or(context.Cause(ctx), err)
 }

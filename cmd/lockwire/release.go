@@ -24,7 +24,7 @@ The exit code is 1 if OWNER does not have the lock.`,
 				`lockwire release invoices --owner "$(lockwire status invoices -o json | grep -o '"owner":"[^"]*' | head -n 1 | cut -d '"' -f 4)"`, 0},
 		},
 		least: 1, most: 1,
-		define: func(flags *flag.FlagSet) func(context.Context, *invocation) error {
+		define: func(flags *flag.FlagSet) action {
 			owner := flags.String("owner", "", "`OWNER` from whom the lock is taken, as lockwire status writes it")
 			return func(ctx context.Context, in *invocation) error { return release(ctx, in, *owner) }
 		},

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strconv"
 	"time"
 
@@ -46,7 +47,7 @@ Each holder's token is greater than all before it: a resource that refuses small
 			{"a long shutdown: TERM 20 seconds before the lease would end", `lockwire run etl --lease 2m --stop-before 20s -- echo done`, 0},
 		},
 		least: 1, most: 1, program: true,
-		define: func(flags *flag.FlagSet) func(context.Context, *invocation) error {
+		define: func(flags *flag.FlagSet) action {
 			h := &hold{}
 			h.define(flags)
 			return h.run
@@ -154,11 +155,7 @@ func (h *hold) run(ctx context.Context, in *invocation) error {
 
 // outlasts reports whether a lock of the kind can outlast its release, by lock.AtLeast.
 func (h *hold) outlasts() bool {
-	switch h.kind {
-	case "fair", "read", "write", "permit":
-		return false
-	}
-	return true
+	return !slices.Contains([]string{"fair", "read", "write", "permit"}, h.kind)
 }
 
 // linger waits until the lock has been held for atLeast. It reports false if a signal or a loss has ended the wait: then the

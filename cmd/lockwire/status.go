@@ -2,12 +2,12 @@ package main
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"io"
 	"strings"
 	"time"
 
+	"github.com/lockwire/lockwire"
 	"github.com/lockwire/lockwire/lock"
 )
 
@@ -25,16 +25,11 @@ Redisson have no names. With -o json it prints one line for each lock.`,
 			{"the owner, for a script", `lockwire status orders -o json | grep -o '"owner":"[^"]*"'`, 0},
 		},
 		least: 1, most: 1000,
-		define: func(*flag.FlagSet) func(context.Context, *invocation) error { return status },
+		run: connected(status),
 	}
 }
 
-func status(ctx context.Context, in *invocation) error {
-	client, err := in.open(ctx, lock.Config{})
-	if err != nil {
-		return err
-	}
-	defer client.Close()
+func status(ctx context.Context, in *invocation, client *lockwire.Client) error {
 	for i, name := range in.args {
 		seen, err := client.Inspect(ctx, name)
 		if err != nil {

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/lockwire/lockwire/lock"
+	"github.com/lockwire/lockwire"
 )
 
 // look is the pause between looks at a lock.
@@ -25,24 +25,19 @@ four times a second. The exit code is 75 if the lock is not free in time.`,
 			{"for 300 milliseconds at most", `lockwire wait orders --timeout 300ms`, codeNotAcquired},
 		},
 		least: 1, most: 1,
-		define: func(flags *flag.FlagSet) func(context.Context, *invocation) error {
+		define: func(flags *flag.FlagSet) action {
 			timeout := flags.Duration("timeout", 0, "longest `DURATION` of the wait; default: without end")
-			return func(ctx context.Context, in *invocation) error { return wait(ctx, in, *timeout) }
+			return connected(func(ctx context.Context, in *invocation, client *lockwire.Client) error {
+				return wait(ctx, in, client, *timeout)
+			})
 		},
 	}
 }
 
-func wait(ctx context.Context, in *invocation, timeout time.Duration) error {
-	client, err := in.open(ctx, lock.Config{})
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	limited := ctx
+func wait(ctx context.Context, in *invocation, client *lockwire.Client, timeout time.Duration) error {
+	var late <-chan time.Time
 	if timeout > 0 {
-		var cancel context.CancelFunc
-		limited, cancel = context.WithTimeout(ctx, timeout)
-		defer cancel()
+		late = time.After(timeout)
 	}
 	again := time.NewTicker(look)
 	defer again.Stop()
@@ -56,10 +51,9 @@ func wait(ctx context.Context, in *invocation, timeout time.Duration) error {
 		}
 		select {
 		case <-again.C:
-		case <-limited.Done():
-			if ctx.Err() == nil {
-				return &exitError{codeNotAcquired, fmt.Errorf("%s: still held", printable(in.args[0]))}
-			}
+		case <-late:
+			return &exitError{codeNotAcquired, fmt.Errorf("%s: still held", printable(in.args[0]))}
+		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}

@@ -35,7 +35,7 @@ Kind and owner are "" if unknown.`,
 			{"for a second, as lines of JSON", `timeout 1 lockwire watch 'orders*' -o json`, 124},
 		},
 		most: 1,
-		define: func(flags *flag.FlagSet) func(context.Context, *invocation) error {
+		define: func(flags *flag.FlagSet) action {
 			every := flags.Duration("every", time.Second, "`DURATION` between two looks without events")
 			return func(ctx context.Context, in *invocation) error { return watch(ctx, in, *every) }
 		},
@@ -46,10 +46,7 @@ func watch(ctx context.Context, in *invocation, every time.Duration) error {
 	if every < 10*time.Millisecond {
 		return usageError("--every must be 10ms or more")
 	}
-	pattern := "*"
-	if len(in.args) > 0 {
-		pattern = in.args[0]
-	}
+	pattern := in.first("*")
 	client, err := in.open(ctx, lock.Config{})
 	if err != nil {
 		return err

@@ -97,17 +97,11 @@ func (f *Resolver) understand(replies []resp.Value) (answer, error) {
 	if err := replies[0].Err(); err != nil {
 		return answer{}, fmt.Errorf("SENTINEL: %w", err)
 	}
-	a := answer{master: announcedAt(replies[0].At(0), replies[0].At(1)), epoch: -1}
+	host, _ := replies[0].At(0).Text()
+	port, _ := replies[0].At(1).Text()
+	a := answer{master: announced(host, port), epoch: epochIn(replies[1])}
 	if a.master == "" {
 		return answer{}, errUnknownMaster
-	}
-	state, _ := replies[1].Pairs() // an answer without an epoch is never preferred
-	for name, value := range state {
-		if text, err := name.Text(); err == nil && text == "config-epoch" {
-			if n, err := value.Int(); err == nil && n >= 0 {
-				a.epoch = n
-			}
-		}
 	}
 	for other := range replies[2].All() {
 		if addr := announcedIn(other); addr != "" && len(a.sentinels) < maxSentinels {
@@ -117,32 +111,17 @@ func (f *Resolver) understand(replies []resp.Value) (answer, error) {
 	return a, nil
 }
 
-// announcedAt returns the address made of host and port, or "" if they are malformed.
-func announcedAt(host, port resp.Value) string {
-	h, err := host.Text()
-	if err != nil {
-		return ""
-	}
-	p, err := port.Text()
-	if err != nil {
-		return ""
-	}
-	return announced(h, p)
-}
-
 // announcedIn returns the address in a sentinel's description of a server, or "".
-func announcedIn(v resp.Value) string {
-	var host, port resp.Value
-	pairs, _ := v.Pairs()
-	for name, value := range pairs {
-		switch text, _ := name.Text(); text {
-		case "ip":
-			host = value
-		case "port":
-			port = value
-		}
+func announcedIn(v resp.Value) string { return announced(fieldOf(v, "ip"), fieldOf(v, "port")) }
+
+// epochIn returns the epoch in a sentinel's description of a master; below 0 if missing. An answer without an epoch is never
+// preferred.
+func epochIn(v resp.Value) int64 {
+	n, err := strconv.ParseInt(fieldOf(v, "config-epoch"), 10, 64)
+	if err != nil {
+		return -1
 	}
-	return announcedAt(host, port)
+	return n
 }
 
 // announced returns the address made of a sentinel's host and port, or "" if they are malformed.

@@ -132,10 +132,6 @@ func (f *Resolver) askSuccession(ctx context.Context, addr string) (Succession, 
 	if !reached(replies[0]) { // sentinels hear of a new master through the servers
 		return s, -1, errCutOff
 	}
-	epoch, err := strconv.ParseInt(fieldOf(replies[0], "config-epoch"), 10, 64)
-	if err != nil {
-		epoch = -1
-	}
 	s.Addr = f.cfg.Map(announcedIn(replies[0]))
 	s.Master = fieldOf(replies[0], "runid")
 	for replica := range replies[1].All() {
@@ -146,7 +142,7 @@ func (f *Resolver) askSuccession(ctx context.Context, addr string) (Succession, 
 			s.AwayAddrs = append(s.AwayAddrs, announcedIn(replica))
 		}
 	}
-	return s, epoch, nil
+	return s, epochIn(replies[0]), nil
 }
 
 // muteFor is the time in ms without an answer to PING after which a sentinel does not promote a replica. It is a
@@ -169,10 +165,7 @@ func reached(server resp.Value) bool {
 
 // fieldOf returns a field of a sentinel's description of a server, or "".
 func fieldOf(v resp.Value, field string) string {
-	pairs, err := v.Pairs()
-	if err != nil {
-		return ""
-	}
+	pairs, _ := v.Pairs()
 	for name, value := range pairs {
 		if text, _ := name.Text(); text == field {
 			text, _ := value.Text()
