@@ -67,10 +67,8 @@ func (r *request) ask(ctx context.Context) (granted bool, left time.Duration, er
 	if ctx.Done() == nil {
 		ctx = c.life
 	}
-	if r.state != nil {
-		if err := r.state.take(ctx); err != nil {
-			return false, 0, err
-		}
+	if err := r.state.take(ctx); err != nil {
+		return false, 0, err
 	}
 	if !r.unsure && r.target.kind.Undo != nil {
 		r.latch = newLatch(r.target)
@@ -78,7 +76,7 @@ func (r *request) ask(ctx context.Context) (granted bool, left time.Duration, er
 	r.traced.asked()
 	ack, err := r.acking(ctx)
 	if err != nil {
-		r.giveTurn()
+		r.state.give()
 		return false, 0, err
 	}
 	server := conn.Doer(c.server)
@@ -97,7 +95,7 @@ func (r *request) ask(ctx context.Context) (granted bool, left time.Duration, er
 		return false, 0, serverError(err)
 	}
 	if c.clocks.Late(r.target.name, v) {
-		r.giveTurn()
+		r.state.give()
 		return false, 0, remote.ErrLate
 	}
 	count, token, left, err := acquired(v, r.state != nil)
@@ -106,7 +104,7 @@ func (r *request) ask(ctx context.Context) (granted bool, left time.Duration, er
 		r.undo(start, false)
 		return false, left, err
 	case err != nil:
-		r.giveTurn()
+		r.state.give()
 		return false, left, err
 	}
 	r.stood(stands, start, count > 0, nil)
@@ -128,7 +126,7 @@ func (r *request) unanswered(ctx context.Context, start clock.Instant, err error
 	k := r.target.kind
 	switch {
 	case !remote.Uncertain(err):
-		r.giveTurn()
+		r.state.give()
 	case k.unowned && r.waits && ctx.Err() == nil && !c.isClosed():
 		r.doubt()
 	default:
@@ -144,7 +142,7 @@ func (r *request) unanswered(ctx context.Context, start clock.Instant, err error
 func (r *request) denied(ctx context.Context, left time.Duration) (granted bool, _ time.Duration, err error) {
 	r.refused, r.short = true, nil
 	r.noteLeft(left)
-	r.giveTurn()
+	r.state.give()
 	if left == 0 && r.target.kind.Pass != nil && r.pass(ctx) {
 		return r.attempt(ctx)
 	}
@@ -242,9 +240,7 @@ func (r *request) granted(start clock.Instant, count, token int64) (bool, time.D
 		refused = ErrClosed
 	}
 	if refused != nil {
-		if r.state != nil {
-			r.state.ungrant(key)
-		}
+		r.state.ungrant(key)
 		r.undo(start, false)
 		return false, 0, refused
 	}
@@ -256,7 +252,7 @@ func (r *request) granted(start clock.Instant, count, token int64) (bool, time.D
 			}
 		}
 	}
-	r.giveTurn()
+	r.state.give()
 	r.got = l
 	c.watchdog.Add(l, l.renewed, l.firstDue())
 	l.warnWaited(r.since)

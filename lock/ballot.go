@@ -85,7 +85,7 @@ func (b *ballot) vote(h *Handle) {
 	c := h.client
 	ctx, cancel := context.WithTimeout(c.life, b.ask.timeout)
 	defer cancel()
-	r, err := newRequest(c, &h.target, b.ask.opts)
+	r, err := h.request(b.ask.opts)
 	if err != nil {
 		b.count(h, nil, 0, err)
 		return

@@ -48,6 +48,9 @@ type change struct {
 // by the caller for as long as ctx allows, up to releaseMax, and then in the background. A change that gives
 // something back also runs if ctx has already ended.
 func (h *Handle) change(ctx context.Context, operation string, givesBack bool, args ...any) (int64, error) {
+	if h.err != nil {
+		return 0, h.err
+	}
 	if givesBack && h.client.cfg.Trace != nil {
 		return h.changeTraced(ctx, operation, args)
 	}

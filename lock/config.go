@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -147,30 +148,15 @@ type Config struct {
 const minFairWait = 30 * time.Second
 
 func (c Config) withDefaults() Config {
-	if c.Lease == 0 {
-		c.Lease = 30 * time.Second
-	}
-	c.Lease = c.Lease.Truncate(time.Millisecond)
-	if c.RenewEvery == 0 {
-		c.RenewEvery = c.Lease / 3
-	}
-	if c.RenewBatch == 0 {
-		c.RenewBatch = 100
-	}
-	if c.FairWait == 0 {
-		c.FairWait = 5 * time.Minute
-	}
-	if c.AckTimeout == 0 {
-		c.AckTimeout = time.Second
-	}
-	if c.HandOvers == 0 {
-		c.HandOvers = 16
-	}
+	c.Lease = cmp.Or(c.Lease, 30*time.Second).Truncate(time.Millisecond)
+	c.RenewEvery = cmp.Or(c.RenewEvery, c.Lease/3)
+	c.RenewBatch = cmp.Or(c.RenewBatch, 100)
+	c.FairWait = cmp.Or(c.FairWait, 5*time.Minute)
+	c.AckTimeout = cmp.Or(c.AckTimeout, time.Second)
+	c.HandOvers = cmp.Or(c.HandOvers, 16)
+	c.HandOverFor = cmp.Or(c.HandOverFor, 25*time.Millisecond)
 	if c.Name == "" {
 		c.Name = defaultName()
-	}
-	if c.HandOverFor == 0 {
-		c.HandOverFor = 25 * time.Millisecond
 	}
 	return c
 }

@@ -5,8 +5,12 @@ import (
 	"errors"
 )
 
-// run calls fn under the lease and releases the lease, even if fn panics.
-func (l *Lease) run(ctx context.Context, fn func(context.Context) error) (err error) {
+// run calls fn under the lease that acquire returns, and releases the lease, even if fn panics.
+func run(ctx context.Context, acquire func(context.Context, ...Option) (*Lease, error), fn func(context.Context) error, opts []Option) (err error) {
+	l, err := acquire(ctx, opts...)
+	if err != nil {
+		return err
+	}
 	defer func() {
 		lost := l.Err()
 		unlock := l.Unlock(ctx)

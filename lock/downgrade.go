@@ -45,18 +45,16 @@ func (l *Lease) downgrade(ctx context.Context) (*Lease, error) {
 	if ctx.Err() != nil {
 		return nil, ended(ctx)
 	}
-	if l.state != nil {
-		if err := l.state.take(ctx); err != nil {
-			return nil, err
-		}
+	if err := l.state.take(ctx); err != nil {
+		return nil, err
 	}
 	if lost, _ := l.giveUp(); lost != nil {
-		l.giveTurn()
+		l.state.give()
 		return nil, lost
 	}
 	l.awaitRenewal(ctx)
 	if !l.counted() {
-		l.giveTurn()
+		l.state.give()
 		return nil, l.settle(l.notHeld())
 	}
 	read := newTarget(k.twin, l.target.name)
@@ -84,7 +82,7 @@ func (l *Lease) downgrade(ctx context.Context) (*Lease, error) {
 	switch {
 	case errors.Is(err, ErrNotHeld):
 		l.tally(false)
-		l.giveTurn()
+		l.state.give()
 		return nil, l.settle(l.notHeld())
 	case err != nil || v.Kind() != resp.Array:
 		return nil, l.undoDowngrade(&r, start, false, fmt.Errorf("%w, of kind %v", errUnexpected, v.Kind()))
@@ -147,9 +145,7 @@ func (l *Lease) began() clock.Instant {
 // undoDowngrade releases both the write hold and the requested read hold in the background, with the owner's turn.
 // late means that the downgrade may still arrive.
 func (l *Lease) undoDowngrade(r *request, start clock.Instant, late bool, cause error) error {
-	if l.state != nil {
-		l.state.ungrant(l.target.hold())
-	}
+	l.state.ungrant(l.target.hold())
 	err := l.settle(fmt.Errorf("%w: %w", ErrUncertain, cause))
 	write := &request{client: l.client, target: l.target, lease: l.term, owner: l.owner, state: l.state, latch: newLatch(l.target)}
 	r.undoBoth(write, start, late)
@@ -157,9 +153,7 @@ func (l *Lease) undoDowngrade(r *request, start clock.Instant, late bool, cause 
 }
 
 func (l *Lease) giveTurn() {
-	if l.state != nil {
-		l.state.give()
-	}
+	l.state.give()
 }
 
 // downgradeTraced is Downgrade for the Trace of the write lease: a release of the write lock and an acquire of the read lock.

@@ -2,7 +2,6 @@ package lock
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/resp"
@@ -14,7 +13,7 @@ func newFairKind() *kind {
 	return &kind{
 		Kind:     kinds.Fair(),
 		storedAs: reentrantKind.Get(),
-		args:     fairArgs,
+		args:     fairArgs(true),
 		parse:    parseFair,
 		queued:   true,
 		joins:    true,
@@ -25,7 +24,7 @@ var nonReentrantFairKind = &kinds.Lazy[*kind]{Make: newNonReentrantFairKind}
 
 func newNonReentrantFairKind() *kind {
 	k := variant(kinds.NonReentrantFair(), fairKind.Get())
-	k.args = nonReentrantFairArgs
+	k.args = fairArgs(false)
 	return k
 }
 
@@ -56,36 +55,22 @@ func (c *Client) NonReentrantFair(name string) *NonReentrantFair {
 	return &NonReentrantFair{c.handle(nonReentrantFairKind.Get(), name)}
 }
 
-func fairArgs(w wish) []any {
-	return []any{w.wait.Milliseconds(), w.stands, true}
-}
-
-func nonReentrantFairArgs(w wish) []any {
-	return []any{w.wait.Milliseconds(), w.stands, false}
+func fairArgs(reentrant bool) func(wish) []any {
+	return func(w wish) []any { return []any{w.wait.Milliseconds(), w.stands, reentrant} }
 }
 
 // parseFair parses a reply with the number of waiters, the owner and remaining time of each, and the holders.
 func parseFair(v resp.Value) (Info, error) {
-	n, err := v.At(0).Int()
-	if err == nil && (n < 0 || n > int64(v.Len())/2) {
-		err = errors.New("the length of a queue without the queue")
-	}
-	if err != nil {
-		return Info{}, fmt.Errorf("lock: info: %w", err)
+	e := elements{of: v}
+	n := e.number()
+	if e.err == nil && (n < 0 || n > int64(v.Len())/2) {
+		return Info{}, errors.New("lock: info: the length of a queue without the queue")
 	}
 	var queue []Waiter
-	for i := range int(n) {
-		owner, err := v.At(1 + 2*i).Text()
-		if err != nil {
-			return Info{}, fmt.Errorf("lock: info: queue: %w", err)
-		}
-		left, err := v.At(2 + 2*i).Int()
-		if err != nil {
-			return Info{}, fmt.Errorf("lock: info: queue: %w", err)
-		}
-		queue = append(queue, Waiter{owner, max(milliseconds(left), 0)})
+	for range n {
+		queue = append(queue, Waiter{e.text(), max(e.time(), 0)})
 	}
-	info, err := parseHolders(v, 1+2*int(n))
+	info := e.holders()
 	info.Queue = queue
-	return info, err
+	return e.done(info)
 }

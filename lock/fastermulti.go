@@ -62,11 +62,9 @@ func parseValueHolders(v resp.Value) (info Info, err error) {
 	if v.Kind() != resp.Array || v.Len()%3 != 0 {
 		return Info{}, fmt.Errorf("lock: info: unexpected reply of kind %v", v.Kind())
 	}
-	for i := 0; i < v.Len(); i += 3 {
-		next, err := parseHolder(v, i)
-		if err != nil {
-			return Info{}, err
-		}
+	e := elements{of: v}
+	for e.more(3) {
+		next := e.holder()
 		info.Locked, info.Remaining = true, max(info.Remaining, next.Remaining)
 		same := slices.IndexFunc(info.Holders, func(h Holder) bool { return h.Owner == next.Owner })
 		if same < 0 {
@@ -76,5 +74,5 @@ func parseValueHolders(v resp.Value) (info Info, err error) {
 		h := &info.Holders[same]
 		h.Holds, h.Remaining = max(h.Holds, next.Holds), max(h.Remaining, next.Remaining)
 	}
-	return info, nil
+	return e.done(info)
 }

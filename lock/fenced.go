@@ -2,7 +2,6 @@ package lock
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/resp"
@@ -46,11 +45,9 @@ func (f *Fenced) Token(ctx context.Context) (int64, error) {
 }
 
 func parseFenced(v resp.Value) (Info, error) {
-	token, err := v.At(0).Int()
-	if err != nil {
-		return Info{}, fmt.Errorf("lock: info: token: %w", err)
-	}
-	info, err := parseHolders(v, 1)
+	e := elements{of: v}
+	token := e.number()
+	info := e.holders()
 	info.Token = token
-	return info, err
+	return e.done(info)
 }

@@ -137,26 +137,16 @@ func (g *group) count(cause *LostError) {
 // The server keeps the parts until Unlock.
 func (g *group) fall(cause *LostError) {
 	l := g.whole
-	l.mu.Lock()
-	if l.phase != held {
-		l.mu.Unlock()
+	if !l.markLost(func() *LostError {
+		lost := l.lostLocked(cause.Reason, cause.Err)
+		if cause.Name != "" {
+			lost.Name, lost.Owner, lost.shown = cause.Name, cause.Owner, cause.shown // of the lost member
+		}
+		return lost
+	}) {
 		return
 	}
-	l.phase = gone
-	l.lost = l.lostLocked(cause.Reason, cause.Err)
-	if cause.Name != "" {
-		l.lost.Name, l.lost.Owner, l.lost.shown = cause.Name, cause.Owner, cause.shown // of the lost member
-	}
-	if l.lostc != nil {
-		close(l.lostc)
-	}
-	contexts := l.disarmLocked()
-	parts := slices.Clone(g.parts)
-	l.mu.Unlock()
-	for d := range contexts {
-		d.cancel(l.lost)
-	}
-	for _, p := range parts {
+	for _, p := range g.members() {
 		p.lose(PartLost, nil)
 	}
 	l.traceLoss()
@@ -213,18 +203,8 @@ func (g *group) unlock(ctx context.Context) error {
 		return l.outcome
 	}
 	l.Err() // notices an expired lease
-	l.mu.Lock()
-	lost := l.lost
-	var contexts map[*derived]struct{}
-	if l.phase == held {
-		l.phase = released
-		contexts = l.disarmLocked()
-	}
-	parts := slices.Clone(g.parts)
-	l.mu.Unlock()
-	for d := range contexts {
-		d.cancel(ErrReleased)
-	}
+	lost, _ := l.giveUp()
+	parts := g.members()
 	settled, awaited, outcome := g.tally(parts, unlockAll(ctx, parts), lost != nil)
 	l.settled, l.outcome = settled, outcome
 	g.finish(awaited)

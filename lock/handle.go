@@ -31,27 +31,24 @@ func (h *Handle) Name() string { return h.target.name }
 // end of the attempt then under way, which may take a budget of retries (conn.Config.Retry), Lock returns the last error; it
 // is a [*LostError] for expired grants.
 func (h *Handle) Lock(ctx context.Context, opts ...Option) (*Lease, error) {
-	if h.err != nil {
-		return nil, h.err
-	}
-	if h.client.cfg.Trace != nil {
-		return h.lockTraced(ctx, opts)
-	}
-	lease, w, err := h.lock(ctx, opts)
-	if w != nil {
-		return w.wait(ctx)
-	}
-	return lease, err
+	ctx, a, err := h.begin(ctx, opts)
+	return a.finish(ctx, err)
 }
 
-// lock acquires the lock, or returns a waiter. The request is not on the stack of the wait.
-func (h *Handle) lock(ctx context.Context, opts []Option) (*Lease, *waiter, error) {
-	var r request
-	if err := r.fill(h.client, &h.target, opts); err != nil {
-		return nil, nil, err
+// begin makes the first attempt. The request is not on the stack of the wait.
+func (h *Handle) begin(ctx context.Context, opts []Option) (context.Context, acquisition, error) {
+	r, err := h.request(opts)
+	if err != nil {
+		return ctx, acquisition{}, err
 	}
-	w, err := r.obtain(ctx)
-	return r.got, w, err
+	return r.begin(ctx)
+}
+
+func (h *Handle) request(opts []Option) (r request, err error) {
+	if err = h.err; err == nil {
+		err = r.fill(h.client, &h.target, opts)
+	}
+	return r, err
 }
 
 // TryLock acquires the lock if the lock is free or already belongs to the Owner, and returns [ErrNotAcquired] if not.
@@ -59,42 +56,18 @@ func (h *Handle) lock(ctx context.Context, opts []Option) (*Lease, *waiter, erro
 // after the lease has ended, TryLock gives the lock back and returns a [*LostError] with the reason [Expired]. A free lock
 // whose next holder has been called, as package lock's section on waiting says, is not acquired.
 func (h *Handle) TryLock(ctx context.Context, opts ...Option) (*Lease, error) {
-	if h.err != nil {
-		return nil, h.err
-	}
-	if h.client.cfg.Trace != nil {
-		return h.tryLockTraced(ctx, opts)
-	}
-	var r request
-	if err := r.fill(h.client, &h.target, opts); err != nil {
+	r, err := h.request(opts)
+	if err != nil {
 		return nil, err
 	}
-	if err := r.tryObtain(ctx); err != nil {
-		return nil, err
-	}
-	return r.got, nil
+	return r.try(ctx)
 }
 
 // Do waits for the lock like Lock, runs fn while holding the lock, and releases the lock. The context passed to fn
 // ends when the lock is lost. The error joins the errors of fn, of a loss, and of the release: a result produced
 // without the lock is an error even if fn succeeded.
 func (h *Handle) Do(ctx context.Context, fn func(context.Context) error, opts ...Option) error {
-	lease, err := h.Lock(ctx, opts...)
-	if err != nil {
-		return err
-	}
-	return lease.run(ctx, fn)
-}
-
-// ForceUnlock frees the lock of any holder, and reports whether the lock was held. A holder in this process is told
-// at once, one of another client of this package within a second, by a message on the channel lockwire_forced. Any
-// other learns it at its next renewal or Check, and by the end of its lease at the latest; until then it may go on
-// believing that it has the lock.
-func (h *Handle) ForceUnlock(ctx context.Context) (bool, error) {
-	if h.err != nil {
-		return false, h.err
-	}
-	return h.forceUnlock(ctx)
+	return run(ctx, h.Lock, fn, opts)
 }
 
 // Info returns the holders and the remaining lease of the lock, as the server sees them at one instant.
@@ -103,35 +76,4 @@ func (h *Handle) Info(ctx context.Context) (Info, error) {
 		return Info{}, h.err
 	}
 	return h.target.info(ctx, h.client.scripts)
-}
-
-// lockTraced is Lock for a Trace.
-func (h *Handle) lockTraced(ctx context.Context, opts []Option) (lease *Lease, err error) {
-	var r request
-	if err := r.fill(h.client, &h.target, opts); err != nil {
-		return nil, err
-	}
-	ctx = r.beginTrace(ctx, false)
-	w, err := r.obtain(ctx)
-	lease = r.got
-	if w != nil {
-		lease, err = w.wait(ctx)
-	}
-	r.traced.done(ctx, lease, err)
-	return lease, err
-}
-
-// tryLockTraced is TryLock for a Trace.
-func (h *Handle) tryLockTraced(ctx context.Context, opts []Option) (*Lease, error) {
-	var r request
-	if err := r.fill(h.client, &h.target, opts); err != nil {
-		return nil, err
-	}
-	ctx = r.beginTrace(ctx, true)
-	err := r.tryObtain(ctx)
-	if err != nil {
-		r.got = nil
-	}
-	r.traced.done(ctx, r.got, err)
-	return r.got, err
 }

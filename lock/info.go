@@ -1,7 +1,6 @@
 package lock
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
@@ -62,27 +61,28 @@ type Waiter struct {
 	Deadline time.Duration
 }
 
-// parseHolders parses the elements of a reply from index first on: the remaining lease in ms, then each owner with
-// its hold count.
-func parseHolders(v resp.Value, first int) (Info, error) {
-	left, err := v.At(first).Int()
-	if err != nil {
-		return Info{}, fmt.Errorf("lock: info: %w", err)
+// holders reads the remaining lease in ms, then each owner with its hold count.
+func (e *elements) holders() (info Info) {
+	info.Remaining = e.time()
+	for e.more(2) {
+		info.Holders = append(info.Holders, Holder{e.text(), e.number(), info.Remaining})
 	}
-	if left == -2 || v.Len() < first+3 {
-		return Info{}, nil
+	if info.Locked = len(info.Holders) > 0; !info.Locked {
+		info.Remaining = 0
 	}
-	info := Info{Locked: true, Remaining: milliseconds(left)}
-	for i := first + 1; i+1 < v.Len(); i += 2 {
-		owner, err := v.At(i).Text()
-		if err != nil {
-			return Info{}, fmt.Errorf("lock: info: %w", err)
-		}
-		holds, err := v.At(i + 1).Int()
-		if err != nil {
-			return Info{}, fmt.Errorf("lock: info: %w", err)
-		}
-		info.Holders = append(info.Holders, Holder{owner, holds, info.Remaining})
+	return info
+}
+
+// parseHolders parses a reply of the remaining lease and the holders.
+func parseHolders(v resp.Value) (Info, error) {
+	e := elements{of: v}
+	return e.done(e.holders())
+}
+
+// done returns the result of the reading.
+func (e *elements) done(info Info) (Info, error) {
+	if e.err != nil {
+		return Info{}, e.err
 	}
 	return info, nil
 }
@@ -90,49 +90,23 @@ func parseHolders(v resp.Value, first int) (Info, error) {
 // writeSuffix follows the owner's id in the owner of a write lock.
 const writeSuffix = ":write"
 
-// parseHolder decodes the owner, hold count and lease in ms from index i on.
-func parseHolder(v resp.Value, i int) (h Holder, err error) {
-	owner, err := v.At(i).Text()
-	if err != nil {
-		return h, fmt.Errorf("lock: info: %w", err)
-	}
-	holds, err := v.At(i + 1).Int()
-	if err != nil {
-		return h, fmt.Errorf("lock: info: %w", err)
-	}
-	ms, err := v.At(i + 2).Int()
-	if err != nil {
-		return h, fmt.Errorf("lock: info: %w", err)
-	}
-	return Holder{owner, holds, milliseconds(ms)}, nil
-}
+// holder reads an owner, its hold count and its lease in ms.
+func (e *elements) holder() Holder { return Holder{e.text(), e.number(), e.time()} }
 
 // parseReadWrite decodes a reply of the remaining lease in ms, the mode, and for each holder the owner, hold count and lease
 // in ms. The result covers the given half; "" is both halves.
 func parseReadWrite(v resp.Value, half Mode) (Info, error) {
-	left, err := v.At(0).Int()
-	if err != nil {
-		return Info{}, fmt.Errorf("lock: info: %w", err)
-	}
-	mode, err := v.At(1).Text()
-	if err != nil {
-		return Info{}, fmt.Errorf("lock: info: %w", err)
-	}
-	info := Info{Mode: Mode(mode)}
-	for i := 2; i+2 < v.Len(); i += 3 {
-		h, err := parseHolder(v, i)
-		if err != nil {
-			return Info{}, err
-		}
+	e := elements{of: v}
+	left, info := e.time(), Info{}
+	info.Mode = Mode(e.text())
+	for e.more(3) {
+		h := e.holder()
 		if half == "" || strings.HasSuffix(h.Owner, writeSuffix) == (half == ModeWrite) {
 			info.Holders = append(info.Holders, h)
 		}
 	}
 	if info.Locked = len(info.Holders) > 0; info.Locked {
-		info.Remaining = milliseconds(left)
+		info.Remaining = left
 	}
-	return info, nil
+	return e.done(info)
 }
-
-// parseBothHalves is parseReadWrite for the whole lock.
-func parseBothHalves(v resp.Value) (Info, error) { return parseReadWrite(v, "") }

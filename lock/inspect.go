@@ -85,14 +85,10 @@ func inspect(ctx context.Context, c *Client, name string) (inspected, error) {
 			return seen, seen.lookAtNumber(ctx)
 		}
 		seen.Shape, seen.exists = Shape(text), true
-		parse := k.parseInfo
-		if seen.Shape == ShapeReadWrite {
-			parse = parseBothHalves
-		}
 		t := newTarget(k, name)
 		v, err = c.scripts.RunOnce(ctx, &remote.Call{Script: k.Info, Lock: t.remote(), Keys: t.seeing(nil), Leaves: true})
 		if err == nil {
-			if seen.Info, err = parse(v); err != nil {
+			if seen.Info, err = k.parseWhole(v); err != nil {
 				return seen, err
 			}
 			if !seen.Info.Locked && !seen.Info.Permits.Set {

@@ -125,7 +125,15 @@ func (k *kind) parseInfo(v resp.Value) (Info, error) {
 	if k.parse != nil {
 		return k.parse(v)
 	}
-	return parseHolders(v, 0)
+	return parseHolders(v)
+}
+
+// parseWhole is parseInfo, for a half of a read-write lock with the holders of both halves.
+func (k *kind) parseWhole(v resp.Value) (Info, error) {
+	if k.twin != nil {
+		return parseReadWrite(v, "")
+	}
+	return k.parseInfo(v)
 }
 
 // remote returns the lock as its server sees it.

@@ -44,9 +44,6 @@ func (l *CountDownLatch) Name() string { return l.handle.Name() }
 // server's confirmation until ctx ends, at most 10 s; then it returns [ErrUncertain] and goes on in the background.
 // The call reports true even if its request had to be sent twice.
 func (l *CountDownLatch) TrySetCount(ctx context.Context, n int) (bool, error) {
-	if l.handle.err != nil {
-		return false, l.handle.err
-	}
 	if err := checkCount("a count", n, 1); err != nil {
 		return false, err
 	}
@@ -59,9 +56,6 @@ func (l *CountDownLatch) TrySetCount(ctx context.Context, n int) (bool, error) {
 // CountDown works under a cancelled context too, and waits at most 10 s for the server's confirmation. Then it returns
 // [ErrUncertain] and repeats the request in the background. The server counts repeats of a request only once.
 func (l *CountDownLatch) CountDown(ctx context.Context) error {
-	if l.handle.err != nil {
-		return l.handle.err
-	}
 	_, err := l.handle.change(ctx, "down", true)
 	return err
 }
@@ -101,9 +95,6 @@ func (l *CountDownLatch) Wait(ctx context.Context) error {
 // Delete deletes the latch and reports false if the latch does not exist. Delete wakes all waiters, as a count of 0 does;
 // with Redisson's delete, waiters would wait for ever. Delete waits for the confirmation like TrySetCount.
 func (l *CountDownLatch) Delete(ctx context.Context) (bool, error) {
-	if l.handle.err != nil {
-		return false, l.handle.err
-	}
 	deleted, err := l.handle.change(ctx, "delete", false)
 	return deleted == 1, err
 }

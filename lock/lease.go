@@ -303,20 +303,8 @@ func (l *Lease) denied(reason Reason, cause error) {
 
 // lose marks the lock as lost and notifies the contexts, the watchdog and the lease with Members. An ended lease is left alone.
 func (l *Lease) lose(reason Reason, cause error) {
-	l.mu.Lock()
-	if l.phase != held {
-		l.mu.Unlock()
+	if !l.markLost(func() *LostError { return l.lostLocked(reason, cause) }) {
 		return
-	}
-	l.phase = gone
-	l.lost = l.lostLocked(reason, cause)
-	if l.lostc != nil {
-		close(l.lostc)
-	}
-	contexts := l.disarmLocked()
-	l.mu.Unlock()
-	for d := range contexts {
-		d.cancel(l.lost)
 	}
 	l.client.watchdog.Remove(l)
 	if reason != ClientClosed { // after Close the server may still count the hold
@@ -326,6 +314,26 @@ func (l *Lease) lose(reason Reason, cause error) {
 	l.warn("lease lost", "reason", reason.String(), "error", cause)
 	l.traceLoss()
 	l.tellWhole()
+}
+
+// markLost sets the loss of a held lease and ends its contexts. It reports false if the lease has ended before.
+func (l *Lease) markLost(lostLocked func() *LostError) bool {
+	l.mu.Lock()
+	if l.phase != held {
+		l.mu.Unlock()
+		return false
+	}
+	l.phase = gone
+	l.lost = lostLocked()
+	if l.lostc != nil {
+		close(l.lostc)
+	}
+	contexts := l.disarmLocked()
+	l.mu.Unlock()
+	for d := range contexts {
+		d.cancel(l.lost)
+	}
+	return true
 }
 
 // lostLocked returns the error for the loss of l, or for the end of its contexts.

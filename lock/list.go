@@ -30,21 +30,14 @@ const (
 
 // kind returns the kind whose info script reads the shape; nil for an unknown shape.
 func (s Shape) kind() *kind {
-	switch s {
-	case ShapeLock:
-		return reentrantKind.Get()
-	case ShapeFair:
-		return fairKind.Get()
-	case ShapeFenced:
-		return fencedKind.Get()
-	case ShapeReadWrite:
-		return writeKind.Get()
-	case ShapePermits:
-		return permitsKind.Get()
-	case ShapePlain:
-		return plainKind.Get()
+	if lazy := kindOfShape[s]; lazy != nil {
+		return lazy.Get()
 	}
 	return nil
+}
+
+var kindOfShape = map[Shape]*kinds.Lazy[*kind]{
+	ShapeLock: reentrantKind, ShapeFair: fairKind, ShapeFenced: fencedKind, ShapeReadWrite: writeKind, ShapePermits: permitsKind, ShapePlain: plainKind,
 }
 
 // Listed is a held lock, or a synchronizer that has been set up.
@@ -183,11 +176,8 @@ func inform(ctx context.Context, server conn.Doer, locks []Listed) ([]Listed, er
 		if reply, isErr := errors.AsType[resp.Error](reply.Err()); isErr && remote.WrongType(reply) {
 			continue // the key has changed its type since the scan
 		}
-		l, parse := locks[i], locks[i].Shape.kind().parseInfo
-		if l.Shape == ShapeReadWrite {
-			parse = parseBothHalves
-		}
-		if l.Info, err = parse(reply); err != nil {
+		l := locks[i]
+		if l.Info, err = l.Shape.kind().parseWhole(reply); err != nil {
 			return nil, err
 		}
 		if l.Info.Locked || l.Info.Permits.Set {

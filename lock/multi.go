@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/lockwire/lockwire/lock/internal/remote"
 )
 
 // Multi is Redisson's RLock of getMultiLock: several locks, acquired all or none. The locks may be of any kinds and on any
@@ -81,14 +83,41 @@ const (
 // Lock waits for all locks until ctx ends; [Handle.Lock] describes the error. A lease set by [For] starts when all locks are
 // held. An [Owner] passed by [As] applies to the locks of its own client; pass an Owner per client to take locks again.
 func (m *Multi) Lock(ctx context.Context, opts ...Option) (*Lease, error) {
+	return m.acquire(ctx, opts, false)
+}
+
+// acquire is Lock, or with try TryLock.
+func (m *Multi) acquire(ctx context.Context, opts []Option, try bool) (whole *Lease, err error) {
 	plan, err := m.plan(opts)
 	if err != nil {
 		return nil, err
 	}
-	ctx, traced := m.trace(ctx, plan, false)
-	whole, err := m.lockAll(ctx, plan)
+	ctx, traced := m.trace(ctx, plan, try)
+	if err = m.aliases.find(ctx, false); err == nil && try {
+		whole, _, err = m.attempt(ctx, plan, true)
+	} else if err == nil {
+		whole, err = m.lockAll(ctx, plan)
+	}
 	traced.done(ctx, whole, err)
 	return whole, err
+}
+
+// attempt asks for the locks one after another. After a failure it releases the acquired locks; some: there were any.
+func (m *Multi) attempt(ctx context.Context, plan *multiPlan, try bool) (whole *Lease, some bool, err error) {
+	parts, err := plan.collect(ctx, try)
+	if err == nil {
+		whole, err = plan.join(ctx, parts)
+	}
+	if err == nil {
+		return whole, true, nil
+	}
+	rollback(ctx, parts)
+	if some = len(parts) > 0; some && errors.Is(err, ErrNotAcquired) {
+		if twice := m.aliases.find(ctx, true); twice != nil {
+			return nil, some, twice
+		}
+	}
+	return nil, some, err
 }
 
 // trace begins an acquire of plan for the Trace of the first member.
@@ -105,30 +134,19 @@ func (m *Multi) trace(ctx context.Context, plan *multiPlan, try bool) (context.C
 	return ctx, traced
 }
 
-// lockAll is Lock with a plan.
+// lockAll makes attempts until ctx ends.
 func (m *Multi) lockAll(ctx context.Context, plan *multiPlan) (*Lease, error) {
-	if err := m.aliases.find(ctx, false); err != nil {
-		return nil, err
-	}
 	pause, history := multiPauseMin, attempts{since: time.Now()}
 	var failing time.Time
 	for {
-		parts, err := plan.collect(ctx, false)
-		if err == nil {
-			var whole *Lease
-			if whole, err = plan.join(ctx, parts); err == nil {
-				return whole, nil
-			}
-		}
+		whole, some, err := m.attempt(ctx, plan, false)
 		history.note(err)
-		rollback(ctx, parts)
-		if len(parts) > 0 && errors.Is(err, ErrNotAcquired) {
-			if err := m.aliases.find(ctx, true); err != nil {
-				return nil, err
-			}
-		}
 		switch {
-		case ctx.Err() != nil && (history.refused || len(parts) > 0):
+		case err == nil:
+			return whole, nil
+		case errors.Is(err, ErrInvalid):
+			return nil, err
+		case ctx.Err() != nil && (history.refused || some):
 			return nil, history.gaveUp(ctx, m.members[0], err)
 		case ctx.Err() != nil, !errors.Is(err, errPartly):
 			return nil, err
@@ -149,44 +167,12 @@ func (m *Multi) lockAll(ctx context.Context, plan *multiPlan) (*Lease, error) {
 // TryLock acquires all locks if each is free or already held by a passed Owner. TryLock asks for the locks one after
 // another. At the first failure it releases the acquired locks and returns the error.
 func (m *Multi) TryLock(ctx context.Context, opts ...Option) (*Lease, error) {
-	plan, err := m.plan(opts)
-	if err != nil {
-		return nil, err
-	}
-	ctx, traced := m.trace(ctx, plan, true)
-	whole, err := m.tryAll(ctx, plan)
-	traced.done(ctx, whole, err)
-	return whole, err
-}
-
-// tryAll is TryLock with a plan.
-func (m *Multi) tryAll(ctx context.Context, plan *multiPlan) (*Lease, error) {
-	if err := m.aliases.find(ctx, false); err != nil {
-		return nil, err
-	}
-	parts, err := plan.collect(ctx, true)
-	if err == nil {
-		var whole *Lease
-		if whole, err = plan.join(ctx, parts); err == nil {
-			return whole, nil
-		}
-	}
-	rollback(ctx, parts)
-	if len(parts) > 0 && errors.Is(err, ErrNotAcquired) {
-		if err := m.aliases.find(ctx, true); err != nil {
-			return nil, err
-		}
-	}
-	return nil, err
+	return m.acquire(ctx, opts, true)
 }
 
 // Do runs fn while holding all locks; see [Handle.Do].
 func (m *Multi) Do(ctx context.Context, fn func(context.Context) error, opts ...Option) error {
-	lease, err := m.Lock(ctx, opts...)
-	if err != nil {
-		return err
-	}
-	return lease.run(ctx, fn)
+	return run(ctx, m.Lock, fn, opts)
 }
 
 // ForceUnlock frees all locks concurrently, whatever their owners, and reports whether any lock was held. The error joins the
@@ -236,7 +222,7 @@ func (m *Multi) plan(opts []Option) (*multiPlan, error) {
 		}
 	}
 	for i, h := range m.members {
-		if _, err := newRequest(h.client, &h.target, p.opts[i]); err != nil {
+		if _, err := h.request(p.opts[i]); err != nil {
 			return nil, err
 		}
 		p.patience = max(p.patience, h.client.cfg.Lease)
@@ -316,21 +302,15 @@ func rollback(ctx context.Context, parts []*Lease) {
 // refresh extends leases not renewed by the watchdog to their full term from now, if their owners still hold the locks. It
 // returns an error if a lease is lost or a server could not be asked.
 func refresh(ctx context.Context, leases []*Lease) error {
-	rest := slices.Clone(leases)
-	for len(rest) > 0 {
-		first := rest[0]
-		same, others := rest[:0:0], rest[:0:0]
-		for _, l := range rest {
-			if l.client == first.client && l.client.remote.Route(l.target.name) == first.client.remote.Route(first.target.name) {
-				same = append(same, l)
-			} else {
-				others = append(others, l)
-			}
-		}
-		if err := refreshOn(ctx, first.client, same); err != nil {
+	type server struct {
+		client *Client
+		route  string
+	}
+	serverOf := func(l *Lease) server { return server{l.client, l.client.remote.Route(l.target.name)} }
+	for _, same := range remote.Partition(leases, serverOf) {
+		if err := refreshOn(ctx, same[0].client, same); err != nil {
 			return err
 		}
-		rest = others
 	}
 	return nil
 }
@@ -364,7 +344,7 @@ func refreshOn(ctx context.Context, c *Client, leases []*Lease) error {
 func forceAll(ctx context.Context, handles []*Handle) (bool, error) {
 	forced := make([]bool, len(handles))
 	err := atOnce(handles, func(i int, h *Handle) (err error) {
-		forced[i], err = h.forceUnlock(ctx)
+		forced[i], err = h.ForceUnlock(ctx)
 		return err
 	})
 	return slices.Contains(forced, true), err
@@ -374,7 +354,7 @@ func forceAll(ctx context.Context, handles []*Handle) (bool, error) {
 func infoAll(ctx context.Context, handles []*Handle) ([]Info, error) {
 	infos := make([]Info, len(handles))
 	err := atOnce(handles, func(i int, h *Handle) (err error) {
-		infos[i], err = h.target.info(ctx, h.client.scripts)
+		infos[i], err = h.Info(ctx)
 		return err
 	})
 	return infos, err

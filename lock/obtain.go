@@ -6,6 +6,40 @@ import (
 	"time"
 )
 
+// acquisition is the state of a Lock after the first attempt.
+type acquisition struct {
+	got    *Lease
+	waiter *waiter // for the wait; nil if there is none
+	traced *acquiring
+}
+
+// begin makes the first attempt of r, which is no longer used. The context is for finish.
+func (r *request) begin(ctx context.Context) (context.Context, acquisition, error) {
+	ctx = r.beginTrace(ctx, false)
+	w, err := r.obtain(ctx)
+	return ctx, acquisition{r.got, w, r.traced}, err
+}
+
+// finish waits for the lock if necessary. err is the error of begin.
+func (a acquisition) finish(ctx context.Context, err error) (*Lease, error) {
+	if a.waiter != nil {
+		a.got, err = a.waiter.wait(ctx)
+	}
+	a.traced.done(ctx, a.got, err)
+	return a.got, err
+}
+
+// try runs r once.
+func (r *request) try(ctx context.Context) (*Lease, error) {
+	ctx = r.beginTrace(ctx, true)
+	err := r.tryObtain(ctx)
+	if err != nil {
+		r.got = nil
+	}
+	r.traced.done(ctx, r.got, err)
+	return r.got, err
+}
+
 // obtain runs r. If r has to wait, obtain returns a waiter for the wait, and r is no longer used.
 func (r *request) obtain(ctx context.Context) (w *waiter, err error) {
 	c := r.client

@@ -74,6 +74,9 @@ const maxTallies = 64
 
 // ungrant records the end of a hold. The caller has the turn.
 func (o *ownerState) ungrant(key entryKey) {
+	if o == nil {
+		return
+	}
 	t := o.tallies[key]
 	if t.count--; t.count > 0 {
 		o.tallies[key] = t
@@ -84,6 +87,9 @@ func (o *ownerState) ungrant(key entryKey) {
 
 // take waits for the turn to change holds of o.
 func (o *ownerState) take(ctx context.Context) error {
+	if o == nil {
+		return nil
+	}
 	select {
 	case o.turn <- struct{}{}:
 		return nil
@@ -123,7 +129,11 @@ func (o *ownerState) count(key entryKey) int64 {
 	return o.tallies[key].count
 }
 
-func (o *ownerState) give() { <-o.turn }
+func (o *ownerState) give() {
+	if o != nil {
+		<-o.turn
+	}
+}
 
 // newUUID returns a random UUID, version 4, in the form of Java's UUID.toString.
 func newUUID() string {

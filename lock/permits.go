@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"fmt"
 	"strings"
 
 	"github.com/lockwire/lockwire/lock/internal/kinds"
@@ -83,9 +82,6 @@ func (s *PermitSemaphore) TryAcquireMany(ctx context.Context, n int, opts ...Opt
 }
 
 func (s *PermitSemaphore) options(n int, opts []Option) ([]Option, error) {
-	if s.handle.err != nil {
-		return nil, s.handle.err
-	}
 	if n < 1 || n > maxPermits {
 		return nil, invalidf("%d permits", n)
 	}
@@ -95,11 +91,7 @@ func (s *PermitSemaphore) options(n int, opts []Option) ([]Option, error) {
 // Do acquires a permit like Acquire, runs fn with a context that ends on the permit's loss, and releases the permit.
 // [Handle.Do] describes the error.
 func (s *PermitSemaphore) Do(ctx context.Context, fn func(context.Context) error, opts ...Option) error {
-	lease, err := s.Acquire(ctx, opts...)
-	if err != nil {
-		return err
-	}
-	return lease.run(ctx, fn)
+	return run(ctx, s.Acquire, fn, opts)
 }
 
 // ReleaseAll frees all taken permits, whatever their holders, and reports whether any permit was taken. Holders learn of
@@ -168,31 +160,17 @@ func (l *Lease) PermitIDs() []string {
 // parsePermits decodes a reply of: whether permits are set, the numbers of free and taken permits, and for each taken permit
 // the id and the remaining lease in ms.
 func parsePermits(v resp.Value) (Info, error) {
-	var numbers [3]int64
-	for i := range numbers {
-		n, err := v.At(i).Int()
-		if err != nil {
-			return Info{}, fmt.Errorf("lock: info: %w", err)
-		}
-		numbers[i] = n
-	}
-	info := Info{Permits: Permits{Set: numbers[0] == 1, Free: int(numbers[1]), Taken: int(numbers[2])}}
+	e := elements{of: v}
+	info := Info{Permits: Permits{Set: e.number() == 1, Free: int(e.number()), Taken: int(e.number())}}
 	if info.Locked = info.Permits.Set && info.Permits.Free <= 0; info.Locked {
 		info.Remaining = noTTL
 	}
-	for i := 3; i+1 < v.Len(); i += 2 {
-		id, err := v.At(i).Text()
-		if err != nil {
-			return Info{}, fmt.Errorf("lock: info: %w", err)
-		}
-		left, err := v.At(i + 1).Int()
-		if err != nil {
-			return Info{}, fmt.Errorf("lock: info: %w", err)
-		}
+	for e.more(2) {
+		h := Holder{Owner: hex.EncodeToString([]byte(e.text())), Holds: 1, Remaining: e.time()}
 		if info.Locked && len(info.Holders) == -info.Permits.Free {
-			info.Remaining = milliseconds(left)
+			info.Remaining = h.Remaining
 		}
-		info.Holders = append(info.Holders, Holder{Owner: hex.EncodeToString([]byte(id)), Holds: 1, Remaining: milliseconds(left)})
+		info.Holders = append(info.Holders, h)
 	}
-	return info, nil
+	return e.done(info)
 }

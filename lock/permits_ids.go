@@ -138,9 +138,6 @@ func (s *PermitSemaphore) AddPermits(ctx context.Context, n int) error {
 }
 
 func (s *PermitSemaphore) change(ctx context.Context, operation string, n, least int, how any) (int64, error) {
-	if s.handle.err != nil {
-		return 0, s.handle.err
-	}
 	if err := checkCount("permits", n, least); err != nil {
 		return 0, err
 	}

@@ -114,11 +114,7 @@ func (c *Client) askHolder(ctx context.Context, t *target) *seenHolder {
 	if err != nil {
 		return nil
 	}
-	parse := t.kind.parseInfo
-	if t.kind.twin != nil {
-		parse = parseBothHalves
-	}
-	info, err := parse(v)
+	info, err := t.kind.parseWhole(v)
 	if err != nil || len(info.Holders) == 0 {
 		return nil
 	}

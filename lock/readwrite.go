@@ -72,9 +72,6 @@ type WriteLock struct{ Handle }
 // ForceUnlock frees the lock if any writer holds it, and reports whether a writer did. The writer's own read holds end too.
 // Holders are notified as described at [Handle.ForceUnlock].
 func (l *WriteLock) ForceUnlock(ctx context.Context) (bool, error) {
-	if l.err != nil {
-		return false, l.err
-	}
 	var beneath []*Lease
 	read := entryKey{l.target.kind.twin, l.target.name}
 	for _, writer := range l.client.table.holdsOf(l.target.hold(), "", nil) {

@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,16 +33,12 @@ type RedlockConfig struct {
 }
 
 func (c RedlockConfig) withDefaults(nodes []*Handle) RedlockConfig {
-	if c.MinValidity == 0 {
-		c.MinValidity = 0.5
-	}
+	c.MinValidity = cmp.Or(c.MinValidity, 0.5)
+	c.Pause = cmp.Or(c.Pause, 50*time.Millisecond)
 	if c.Quarantine == 0 {
 		for _, h := range nodes {
 			c.Quarantine = max(c.Quarantine, h.client.cfg.Lease)
 		}
-	}
-	if c.Pause == 0 {
-		c.Pause = 50 * time.Millisecond
 	}
 	return c
 }
@@ -207,11 +204,7 @@ func (r *Redlock) tryLock(ctx context.Context, c candidacy) (*Lease, error) {
 
 // Do runs fn while holding the lock; see [Handle.Do].
 func (r *Redlock) Do(ctx context.Context, fn func(context.Context) error, opts ...Option) error {
-	lease, err := r.Lock(ctx, opts...)
-	if err != nil {
-		return err
-	}
-	return lease.run(ctx, fn)
+	return run(ctx, r.Lock, fn, opts)
 }
 
 // ForceUnlock frees the lock on every server, whatever its owner, and reports whether the lock was held on any server.

@@ -159,10 +159,8 @@ func (l *Lease) awaitRenewal(ctx context.Context) {
 
 // release runs the release script, and a second time if the first request had no answer.
 func (l *Lease) release(ctx context.Context) error {
-	if l.state != nil {
-		if err := l.state.take(ctx); err != nil {
-			return l.repeat(false, err)
-		}
+	if err := l.state.take(ctx); err != nil {
+		return l.repeat(false, err)
 	}
 	if !l.counted() {
 		l.state.give()
@@ -185,9 +183,7 @@ func (l *Lease) release(ctx context.Context) error {
 		l.repeated = true
 		return l.repeat(l.state != nil, err)
 	}
-	if l.state != nil {
-		l.state.give()
-	}
+	l.state.give()
 	return l.settle(outcome)
 }
 

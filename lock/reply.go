@@ -56,6 +56,35 @@ func acquired(v resp.Value, owned bool) (count, token int64, left time.Duration,
 	return 0, 0, 0, fmt.Errorf("%w, of kind %v", errUnexpected, v.Kind())
 }
 
+// elements reads the elements of a reply one after another. The first element of another type ends the reading.
+type elements struct {
+	of  resp.Value
+	at  int   // the next element
+	err error // why an element could not be read
+}
+
+// more reports whether at least n elements are left.
+func (e *elements) more(n int) bool { return e.err == nil && e.at+n <= e.of.Len() }
+
+// text returns the next element as a text.
+func (e *elements) text() string { return nextElement(e, resp.Value.Text) }
+
+// number returns the next element as a number.
+func (e *elements) number() int64 { return nextElement(e, resp.Value.Int) }
+
+// time returns the next element, a PTTL, as a duration.
+func (e *elements) time() time.Duration { return milliseconds(e.number()) }
+
+func nextElement[T any](e *elements, convert func(resp.Value) (T, error)) (t T) {
+	if e.err == nil {
+		if t, e.err = convert(e.of.At(e.at)); e.err != nil {
+			e.err = fmt.Errorf("lock: info: %w", e.err)
+		}
+		e.at++
+	}
+	return t
+}
+
 // noTTL is the remaining time of a lock that never becomes free by itself, or whose remaining time is unknown.
 const noTTL = time.Duration(-1)
 

@@ -63,11 +63,6 @@ func (s sighting) holds(watch *pubsub.Watch) bool {
 	return up && count == s.count
 }
 
-func newRequest(c *Client, t *target, opts []Option) (r request, err error) {
-	err = r.fill(c, t, opts)
-	return r, err
-}
-
 // fill makes r the request of a call with the options opts.
 func (r *request) fill(c *Client, t *target, opts []Option) error {
 	*r = request{client: c, target: t, lease: c.cfg.Lease, renewed: true, limits: c.limits, tells: t.kind.tells && c.cfg.PreferWriters}

@@ -2,7 +2,6 @@ package lock
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/lockwire/lockwire/lock/internal/kinds"
@@ -50,74 +49,39 @@ func (s *Semaphore) Name() string { return s.handle.Name() }
 // error has the failure instead of ErrNotAcquired. A request already sent is then undone in the background, and permits
 // taken by the request are given back once.
 func (s *Semaphore) Acquire(ctx context.Context, n int, opts ...Option) error {
-	if s.handle.client.cfg.Trace != nil {
-		return s.acquireTraced(ctx, n, opts, false)
-	}
-	w, err := s.acquire(ctx, n, opts)
-	if w != nil {
-		_, err = w.wait(ctx)
-	}
+	ctx, a, err := s.begin(ctx, n, opts)
+	_, err = a.finish(ctx, err)
 	return err
 }
 
-// acquire takes n permits, or returns the waiter for the permits.
-func (s *Semaphore) acquire(ctx context.Context, n int, opts []Option) (*waiter, error) {
+// begin makes the first attempt to take n permits.
+func (s *Semaphore) begin(ctx context.Context, n int, opts []Option) (context.Context, acquisition, error) {
 	r, err := s.request(n, opts)
 	if err != nil || n == 0 {
-		return nil, err
+		return ctx, acquisition{}, err
 	}
-	return r.obtain(ctx)
+	return r.begin(ctx)
 }
 
 // TryAcquire takes n permits if n permits are free now, else it returns [ErrNotAcquired]. TryAcquire asks the server once
 // and passes waiting callers, except for permits for which the server has just woken another Client: these are reserved
 // for 100 ms. n and opts are the same as for Acquire.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int, opts ...Option) error {
-	if s.handle.client.cfg.Trace != nil {
-		return s.acquireTraced(ctx, n, opts, true)
-	}
 	r, err := s.request(n, opts)
 	if err != nil || n == 0 {
 		return err
 	}
-	return r.tryObtain(ctx)
-}
-
-// acquireTraced is Acquire, or with try TryAcquire, for a Trace.
-func (s *Semaphore) acquireTraced(ctx context.Context, n int, opts []Option, try bool) error {
-	r, err := s.request(n, opts)
-	if err != nil || n == 0 {
-		return err
-	}
-	ctx = r.beginTrace(ctx, try)
-	var w *waiter
-	if try {
-		err = r.tryObtain(ctx)
-	} else {
-		w, err = r.obtain(ctx)
-	}
-	if w != nil {
-		_, err = w.wait(ctx)
-	}
-	r.traced.done(ctx, nil, err)
+	_, err = r.try(ctx)
 	return err
 }
 
 func (s *Semaphore) request(n int, opts []Option) (request, error) {
-	if err := s.count("permits", n, 0); err != nil {
+	if err := checkCount("permits", n, 0); err != nil {
 		return request{}, err
 	}
-	r, err := newRequest(s.handle.client, &s.handle.target, opts)
+	r, err := s.handle.request(opts)
 	r.permits, r.lease = n, changeFor
 	return r, err
-}
-
-// count checks the semaphore's name and the number n.
-func (s *Semaphore) count(what string, n, least int) error {
-	if s.handle.err != nil {
-		return s.handle.err
-	}
-	return checkCount(what, n, least)
 }
 
 // Release gives n permits back. As in Redisson, Release does not check that the permits had been taken, and creates a
@@ -147,7 +111,7 @@ func (s *Semaphore) AddPermits(ctx context.Context, n int) error {
 }
 
 func (s *Semaphore) add(ctx context.Context, n, least int, existing, givesBack bool) (bool, error) {
-	if err := s.count("permits", n, least); err != nil {
+	if err := checkCount("permits", n, least); err != nil {
 		return false, err
 	}
 	if n == 0 && !existing {
@@ -173,7 +137,7 @@ func (s *Semaphore) TrySetPermitsFor(ctx context.Context, n int, ttl time.Durati
 }
 
 func (s *Semaphore) set(ctx context.Context, n int, ttl time.Duration) (bool, error) {
-	if err := s.count("permits", n, 0); err != nil {
+	if err := checkCount("permits", n, 0); err != nil {
 		return false, err
 	}
 	set, err := s.handle.change(ctx, "set", false, n, ttl.Milliseconds())
@@ -184,9 +148,6 @@ func (s *Semaphore) set(ctx context.Context, n int, ttl time.Duration) (bool, er
 // DrainPermits adds the lacking permits and returns their negative number, as Redisson does. DrainPermits waits like
 // AddPermits: after [ErrUncertain] the permits are taken eventually, and the number stays unknown.
 func (s *Semaphore) DrainPermits(ctx context.Context) (int, error) {
-	if s.handle.err != nil {
-		return 0, s.handle.err
-	}
 	n, err := s.handle.change(ctx, "drain", false)
 	return int(n), err
 }
@@ -204,13 +165,10 @@ func parseSemaphore(v resp.Value) (Info, error) {
 	if v.Len() == 0 {
 		return Info{}, nil
 	}
-	free, err := v.At(0).Int()
-	if err != nil {
-		return Info{}, fmt.Errorf("lock: info: %w", err)
-	}
-	info := Info{Locked: free <= 0, Permits: Permits{Set: true, Free: int(free)}}
-	if info.Locked {
+	e := elements{of: v}
+	info := Info{Permits: Permits{Set: true, Free: int(e.number())}}
+	if info.Locked = info.Permits.Free <= 0; info.Locked {
 		info.Remaining = noTTL
 	}
-	return info, nil
+	return e.done(info)
 }

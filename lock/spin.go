@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"time"
 
@@ -47,15 +48,9 @@ func ConstantBackoff(d time.Duration) Backoff { return Backoff{Initial: d, Max: 
 const shortestPause = 100 * time.Microsecond
 
 func (b Backoff) withDefaults() (Backoff, error) {
-	if b.Max == 0 {
-		b.Max = max(128*time.Millisecond, b.Initial)
-	}
-	if b.Initial == 0 {
-		b.Initial = min(time.Millisecond, b.Max)
-	}
-	if b.Multiplier == 0 {
-		b.Multiplier = 2
-	}
+	b.Max = cmp.Or(b.Max, max(128*time.Millisecond, b.Initial))
+	b.Initial = cmp.Or(b.Initial, min(time.Millisecond, b.Max))
+	b.Multiplier = cmp.Or(b.Multiplier, 2)
 	switch {
 	case b.Initial < shortestPause:
 		return b, invalidf("backoff of %v, less than %v", b.Initial, shortestPause)
