@@ -19,13 +19,7 @@ func (c *Cluster) Block(ctx context.Context, args ...any) (v resp.Value, err err
 	}
 	ctx, traced := conn.StartCommands(ctx, c, []resp.Command{cmd}, false)
 	k := call{c: c, ctx: ctx, name: commandName(&cmd)}
-	for at := c.targetOf(slot); err == nil; {
-		var failed error
-		if v, failed = at.block(ctx, cmd); failed == nil {
-			break
-		}
-		at, err = k.next(at, failed)
-	}
+	v, err = run(&k, c.targetOf(slot), func(at target) (resp.Value, error) { return at.block(ctx, cmd) })
 	traced.End(ctx, err)
 	return v, err
 }

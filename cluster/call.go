@@ -100,6 +100,19 @@ func (k *call) next(at target, err error) (target, error) {
 	return k.target(d, at), nil
 }
 
+// run calls send, first with the target at, until send succeeds or k allows no further attempt.
+func run[T any](k *call, at target, send func(target) (T, error)) (none T, err error) {
+	for {
+		v, err := send(at)
+		if err == nil {
+			return v, nil
+		}
+		if at, err = k.next(at, err); err != nil {
+			return none, err
+		}
+	}
+}
+
 // decide applies the function decide to this call, and updates the topology accordingly. cause is
 // the last failure other than a redirection, and decide keeps it up to date. The caller receives
 // cause with the error of a redirection that leads nowhere.
@@ -269,18 +282,4 @@ func (k *call) target(d decision, at target) target {
 
 // commandName returns the name of a command for errors. A name with unusual characters becomes
 // "command", so that an argument in the wrong position never appears in an error.
-func commandName(cmd *resp.Command) string {
-	const longest = 40
-	name := cmd.Name()
-	if name == "" || len(name) > longest {
-		return "command"
-	}
-	for i := range len(name) {
-		switch b := name[i]; {
-		case 'a' <= b|0x20 && b|0x20 <= 'z', '0' <= b && b <= '9', b == '.', b == '_', b == '-':
-		default:
-			return "command"
-		}
-	}
-	return name
-}
+func commandName(cmd *resp.Command) string { return netfail.Op(cmd.Name()) }

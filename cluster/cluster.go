@@ -116,14 +116,10 @@ func (c *Cluster) sendTo(ctx context.Context, at target, cmd resp.Command) (resp
 // sendAgain continues after a failed first attempt.
 func (c *Cluster) sendAgain(ctx context.Context, at target, cmd resp.Command, err error) (v resp.Value, _ error) {
 	k := call{c: c, ctx: ctx, name: commandName(&cmd)}
-	for {
-		if at, err = k.next(at, err); err != nil {
-			return resp.Value{}, err
-		}
-		if v, err = at.send(ctx, cmd); err == nil {
-			return v, nil
-		}
+	if at, err = k.next(at, err); err != nil {
+		return resp.Value{}, err
 	}
+	return run(&k, at, func(at target) (resp.Value, error) { return at.send(ctx, cmd) })
 }
 
 // Tx runs commands as one transaction on the node that serves their keys: MULTI, cmds and EXEC,
@@ -145,15 +141,7 @@ func (c *Cluster) Tx(ctx context.Context, cmds []resp.Command) (_ []resp.Value, 
 	ctx, traced := conn.StartCommands(ctx, c, cmds, true)
 	defer func() { traced.End(ctx, failed) }()
 	k := call{c: c, ctx: ctx, name: commandName(&cmds[0])}
-	for at := c.targetOf(slot); ; {
-		values, err := at.tx(ctx, cmds)
-		if err == nil {
-			return values, nil
-		}
-		if at, err = k.next(at, err); err != nil {
-			return nil, err
-		}
-	}
+	return run(&k, c.targetOf(slot), func(at target) ([]resp.Value, error) { return at.tx(ctx, cmds) })
 }
 
 // routeTx returns the slot of a transaction.

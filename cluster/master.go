@@ -43,15 +43,7 @@ func (n Node) sendTraced(ctx context.Context, cmd resp.Command) (resp.Value, err
 
 func (n Node) send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
 	k := call{c: n.c, ctx: ctx, name: commandName(&cmd), slot: anySlot, pinned: n.n}
-	for at := (target{node: n.n}); ; {
-		v, err := at.send(ctx, cmd)
-		if err == nil {
-			return v, nil
-		}
-		if at, err = k.next(at, err); err != nil {
-			return resp.Value{}, err
-		}
-	}
+	return run(&k, target{node: n.n}, func(at target) (resp.Value, error) { return at.send(ctx, cmd) })
 }
 
 // SendBatch sends commands over one connection to this node, next to each other and in order, and

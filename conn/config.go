@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/conn/internal/pipeline"
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -223,7 +224,7 @@ func (cfg Config) validate() error {
 			return fmt.Errorf("conn: Extra[%d]: %w", i, err)
 		}
 		if !extra(cmd) {
-			return fmt.Errorf("conn: Extra[%d]: %s is not allowed in a handshake", i, printable(cmd.Name()))
+			return fmt.Errorf("conn: Extra[%d]: %s is not allowed in a handshake", i, netfail.Op(cmd.Name()))
 		}
 	}
 	return nil

@@ -219,7 +219,7 @@ func (h *handshake) check(steps []step) error {
 			err = nil
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", printable(s.cmd.Name()), err)
+			return fmt.Errorf("%s: %w", netfail.Op(s.cmd.Name()), err)
 		}
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -110,7 +111,7 @@ func (q *Queue) run(ctx context.Context, send func(context.Context, []resp.Comma
 	}
 	for i, v := range values {
 		if err := v.Err(); err != nil {
-			return fmt.Errorf("conn: command %d of %d, %s: %w", i+1, len(cmds), printable(cmds[i].Name()), err)
+			return fmt.Errorf("conn: command %d of %d, %s: %w", i+1, len(cmds), netfail.Op(cmds[i].Name()), err)
 		}
 	}
 	return nil
@@ -119,9 +120,9 @@ func (q *Queue) run(ctx context.Context, send func(context.Context, []resp.Comma
 // nameOf returns the name of cmd, for errors.
 func (o *outcome) nameOf(cmd resp.Command) string {
 	if cmd.Err() != nil {
-		return printable(o.name)
+		return netfail.Op(o.name)
 	}
-	return printable(cmd.Name())
+	return netfail.Op(cmd.Name())
 }
 
 // Outcome returns the outcome of command i after SendBatch of any Doer has returned values and err: the reply, which may

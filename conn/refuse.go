@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -239,22 +240,5 @@ func cutWord(b []byte) (word, rest []byte) {
 // nameOf returns a copy of the name of an encoded command, for errors and traces.
 func nameOf(b []byte) string {
 	word, _ := cutWord(afterLine(b))
-	return printable(string(word))
-}
-
-// printable returns name if it looks like the name of a command, and "command" otherwise: an argument in the name's
-// place must not appear in an error.
-func printable(name string) string {
-	const longest = 40
-	if name == "" || len(name) > longest {
-		return "command"
-	}
-	for i := range len(name) {
-		switch c := name[i] | 0x20; {
-		case 'a' <= c && c <= 'z', '0' <= name[i] && name[i] <= '9', name[i] == '.', name[i] == '_', name[i] == '-':
-		default:
-			return "command"
-		}
-	}
-	return name
+	return netfail.Op(string(word))
 }

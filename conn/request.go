@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/conn/internal/pipeline"
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -15,7 +16,7 @@ type request pipeline.Request
 func (q request) name() string {
 	switch {
 	case len(q.Commands) > 0:
-		return printable(q.Commands[0].Name())
+		return netfail.Op(q.Commands[0].Name())
 	case len(q.Encoded) > 0:
 		return nameOf(q.Encoded)
 	}

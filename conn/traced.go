@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/conn/internal/pipeline"
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -135,10 +136,10 @@ func (q request) describe() CommandStart {
 	if len(cmds) == 0 {
 		return CommandStart{Name: q.name(), Count: 1}
 	}
-	s := CommandStart{Name: printable(cmds[0].Name()), Count: len(cmds)}
+	s := CommandStart{Name: netfail.Op(cmds[0].Name()), Count: len(cmds)}
 	if n := len(cmds) - 1; n > 1 && strings.EqualFold(cmds[0].Name(), "multi") && strings.EqualFold(cmds[n].Name(), "exec") {
 		cmds = cmds[1:n]
-		s = CommandStart{Name: printable(cmds[0].Name()), Count: len(cmds), Batch: Transaction}
+		s = CommandStart{Name: netfail.Op(cmds[0].Name()), Count: len(cmds), Batch: Transaction}
 	} else if n > 0 {
 		s.Batch = Pipeline
 	}
@@ -154,9 +155,9 @@ func distinct(cmds []resp.Command) (names []string) {
 	for i := range cmds {
 		if name := cmds[i].Name(); name != last {
 			if names == nil {
-				names = append(names, printable(last))
+				names = append(names, netfail.Op(last))
 			}
-			names, last = append(names, printable(name)), name
+			names, last = append(names, netfail.Op(name)), name
 		}
 	}
 	return names

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -75,7 +76,7 @@ func txReplies(addr string, cmds []resp.Command, replies []resp.Value) ([]resp.V
 	if err := exec.Err(); err != nil {
 		for i, v := range replies[1 : len(replies)-1] {
 			if refused := v.Err(); refused != nil {
-				return nil, fmt.Errorf("conn: transaction discarded: %s: %w (%w)", printable(cmds[i].Name()), refused, err)
+				return nil, fmt.Errorf("conn: transaction discarded: %s: %w (%w)", netfail.Op(cmds[i].Name()), refused, err)
 			}
 		}
 		return nil, err

@@ -35,10 +35,7 @@ func XRange(ctx context.Context, d Doer, key, first, last string) iter.Seq2[resp
 				n++
 				first = e.ID
 			}
-			if n < most {
-				return
-			}
-			if first == lastID {
+			if n < most || first == lastID {
 				return
 			}
 			first = nextID(first)

@@ -72,11 +72,7 @@ func inspect(ctx context.Context, c *Client, name string) (inspected, error) {
 	ctx = remote.Patient(ctx)
 	seen := inspected{Inspection: Inspection{Name: name}, client: c}
 	for range mostLooks {
-		v, err := kinds.Shape().Run(ctx, c.server, kinds.ShapeKeys(name))
-		if err != nil {
-			return seen, serverError(err)
-		}
-		text, err := v.Text()
+		text, err := textOf(kinds.Shape().Run(ctx, c.server, kinds.ShapeKeys(name)))
 		if err != nil {
 			return seen, serverError(err)
 		}
@@ -86,7 +82,7 @@ func inspect(ctx context.Context, c *Client, name string) (inspected, error) {
 		}
 		seen.Shape, seen.exists = Shape(text), true
 		t := newTarget(k, name)
-		v, err = c.scripts.RunOnce(ctx, &remote.Call{Script: k.Info, Lock: t.remote(), Keys: t.seeing(nil), Leaves: true})
+		v, err := c.scripts.RunOnce(ctx, &remote.Call{Script: k.Info, Lock: t.remote(), Keys: t.seeing(nil), Leaves: true})
 		if err == nil {
 			if seen.Info, err = k.parseWhole(v); err != nil {
 				return seen, err
@@ -175,11 +171,7 @@ func (i *inspected) processes(ctx context.Context) ([]ClientProcess, error) {
 	if len(list) == 0 {
 		return nil, nil
 	}
-	v, err := i.client.server.Send(ctx, resp.Cmd("CLIENT", "LIST").On(i.Name))
-	if err != nil {
-		return list, serverError(err)
-	}
-	text, err := v.Text()
+	text, err := textOf(i.client.server.Send(ctx, resp.Cmd("CLIENT", "LIST").On(i.Name)))
 	if err != nil {
 		return list, serverError(err)
 	}

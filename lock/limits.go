@@ -82,10 +82,3 @@ func (l *limits) check(term, every time.Duration) error {
 // validity returns how long a lease of the given term is certain, counted from its start: the term less 1 % and 2 ms. The
 // margin covers clocks of different rates and the millisecond in which a key expires.
 func validity(term time.Duration) time.Duration { return term - term/100 - 2*time.Millisecond }
-
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
-}

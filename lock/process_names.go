@@ -76,11 +76,7 @@ func (p *processNames) of(ctx context.Context, server conn.Doer, name, id string
 // connectedNames returns the names of the processes connected to the server of a lock, by the ids of their clients; nil if there
 // are too many.
 func connectedNames(ctx context.Context, server conn.Doer, name string) (map[string]string, error) {
-	v, err := server.Send(ctx, resp.Cmd("INFO", "clients").On(name))
-	if err != nil {
-		return nil, err
-	}
-	text, err := v.Text()
+	text, err := textOf(server.Send(ctx, resp.Cmd("INFO", "clients").On(name)))
 	if err != nil {
 		return nil, err
 	}
@@ -89,10 +85,7 @@ func connectedNames(ctx context.Context, server conn.Doer, name string) (map[str
 	if n, err := strconv.Atoi(count); err != nil || n > mostConnections {
 		return nil, err
 	}
-	if v, err = server.Send(ctx, resp.Cmd("CLIENT", "LIST").On(name)); err != nil {
-		return nil, err
-	}
-	if text, err = v.Text(); err != nil {
+	if text, err = textOf(server.Send(ctx, resp.Cmd("CLIENT", "LIST").On(name))); err != nil {
 		return nil, err
 	}
 	names := make(map[string]string)

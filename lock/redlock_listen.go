@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockwire/lockwire/lock/internal/clock"
 	"github.com/lockwire/lockwire/pubsub"
 )
 
@@ -89,7 +90,7 @@ func (l *listener) await(ctx context.Context, lost lostBallot, poll time.Time) e
 		free, missed := l.free(lost.votes)
 		at := last
 		if end, ok := l.expiry(lost.votes, free); ok {
-			at = earlier(at, end.Add(first.pace.Slack+pause))
+			at = clock.Earlier(at, end.Add(first.pace.Slack+pause))
 		}
 		switch {
 		case errors.Is(lost.err, ErrLost):
@@ -97,7 +98,7 @@ func (l *listener) await(ctx context.Context, lost lostBallot, poll time.Time) e
 		case free >= l.lock.quorum:
 			return first.sleep(ctx, pause)
 		case missed || !errors.Is(lost.err, ErrNotAcquired):
-			at = earlier(at, poll)
+			at = clock.Earlier(at, poll)
 		}
 		timer.Reset(time.Until(at))
 		select {

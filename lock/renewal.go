@@ -58,7 +58,7 @@ func (l *Lease) dueBy(due time.Time) time.Time {
 	if l.limits == nil || l.limits.most == 0 {
 		return due
 	}
-	return earlier(due, l.since.Time.Add(l.limits.most))
+	return clock.Earlier(due, l.since.Time.Add(l.limits.most))
 }
 
 // beginRenewal marks a renewal as under way. It reports false if the lease is over.

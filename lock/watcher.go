@@ -272,20 +272,12 @@ func (w *watcher) hasResumed(s *source) (resumed bool) {
 
 // askNotifications returns why a server does not publish all events needed; nil if it does.
 func (w *watcher) askNotifications(ctx context.Context, server conn.Doer) (partial, err error) {
-	v, err := server.Send(remote.Patient(ctx), resp.Cmd("CONFIG", "GET", "notify-keyspace-events"))
+	letters, err := remote.Setting(ctx, server, "notify-keyspace-events")
 	if reply, refused := errors.AsType[resp.Error](err); refused && !passing(err) {
 		return fmt.Errorf("lock: unknown whether the server publishes events of keys: %w", reply), nil
 	}
 	if err != nil {
 		return nil, err
-	}
-	pairs, err := v.Pairs()
-	if err != nil {
-		return nil, err
-	}
-	letters := ""
-	for _, value := range pairs {
-		letters, _ = value.Text()
 	}
 	letters = strings.ReplaceAll(letters, "A", "g$hxe")
 	for _, needed := range "Kg$hxe" {

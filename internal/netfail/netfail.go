@@ -114,3 +114,20 @@ func Alert(err error) bool {
 	e, ok := errors.AsType[*net.OpError](err)
 	return ok && e.Op == "remote error"
 }
+
+// Op returns name if it looks like the name of a command, and "command" otherwise: an argument in the name's
+// place must not appear in an error.
+func Op(name string) string {
+	const longest = 40
+	if name == "" || len(name) > longest {
+		return "command"
+	}
+	for i := range len(name) {
+		switch c := name[i] | 0x20; {
+		case 'a' <= c && c <= 'z', '0' <= name[i] && name[i] <= '9', name[i] == '.', name[i] == '_', name[i] == '-':
+		default:
+			return "command"
+		}
+	}
+	return name
+}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/lock/internal/clock"
 	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/resp"
 	"github.com/lockwire/lockwire/script"
@@ -90,7 +91,7 @@ func (u *Cleanup) collect(a *agenda, at time.Time, closing bool) {
 	switch {
 	case closing:
 		for _, j := range a.pending {
-			j.next = earliest(j.next, at.Add(repeatMax)) // later jobs might run out of time
+			j.next = clock.Earlier(j.next, at.Add(repeatMax)) // later jobs might run out of time
 		}
 		u.sweepLocked(true)
 		a.sweep = time.Time{}
@@ -176,14 +177,14 @@ func (a *agenda) wait() time.Duration {
 	now := time.Now()
 	at := now.Add(time.Hour)
 	if !a.flush.IsZero() && !a.flushing {
-		at = earliest(at, a.flush)
+		at = clock.Earlier(at, a.flush)
 	}
 	if !a.sweep.IsZero() {
-		at = earliest(at, a.sweep)
+		at = clock.Earlier(at, a.sweep)
 	}
 	for _, j := range a.pending {
 		if j.next.After(now) { // otherwise its lane is busy
-			at = earliest(at, j.next)
+			at = clock.Earlier(at, j.next)
 		}
 	}
 	return at.Sub(now)
@@ -291,11 +292,4 @@ func (u *Cleanup) giveUp(a *agenda) {
 	if len(u.latches) > 0 {
 		u.cfg.Server.Log.Warn("latches stay until they expire", "count", len(u.latches), "error", u.cfg.Ended)
 	}
-}
-
-func earliest(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }

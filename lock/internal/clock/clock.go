@@ -88,3 +88,11 @@ func (i Instant) Asleep(later Instant) time.Duration {
 	}
 	return later.Boot - i.Boot
 }
+
+// Earlier returns the earlier of two times.
+func Earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}

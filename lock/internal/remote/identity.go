@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/lock/internal/clock"
 	"github.com/lockwire/lockwire/resp"
 )
@@ -121,23 +122,22 @@ func (d *Identity) Vouch(ctx context.Context, info resp.Value, start clock.Insta
 // durable reports whether the server writes each grant to disk before the reply.
 func (d *Identity) durable(ctx context.Context) bool {
 	for name, want := range map[string]string{"appendonly": "yes", "appendfsync": "always", "no-appendfsync-on-rewrite": "no"} {
-		v, err := d.server.Doer.Send(Patient(ctx), resp.Cmd("CONFIG", "GET", name))
-		if err != nil {
-			return false
-		}
-		value := ""
-		pairs, err := v.Pairs()
-		if err != nil {
-			return false
-		}
-		for k, e := range pairs {
-			if text, _ := k.Text(); text == name {
-				value, _ = e.Text()
-			}
-		}
-		if value != want {
+		if value, err := Setting(ctx, d.server.Doer, name); err != nil || value != want {
 			return false
 		}
 	}
 	return true
+}
+
+// Setting returns the value of a setting of a server; "" if the server does not have the setting.
+func Setting(ctx context.Context, server conn.Doer, name string) (value string, err error) {
+	v, err := server.Send(Patient(ctx), resp.Cmd("CONFIG", "GET", name))
+	if err != nil {
+		return "", err
+	}
+	pairs, err := v.Pairs()
+	for _, setting := range pairs {
+		value, _ = setting.Text()
+	}
+	return value, err
 }

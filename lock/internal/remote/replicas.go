@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -80,10 +81,7 @@ func (r *Replicas) On() bool { return !r.acks.Off }
 
 // at returns the standing of a server. The caller has mu.
 func (r *Replicas) at(s conn.Succession) *standing {
-	key := s.Master
-	if key == "" {
-		key = s.Addr
-	}
+	key := cmp.Or(s.Master, s.Addr)
 	st := r.known[key]
 	if st == nil {
 		if r.known == nil || len(r.known) > maxKnown {
@@ -211,11 +209,7 @@ func (d *Acked) expect(ctx context.Context) int {
 // look counts the replicas.
 func (d *Acked) look(ctx context.Context) (n int, alone bool) {
 	asked := time.Now()
-	info, err := d.r.server.Doer.Send(Patient(ctx), resp.Cmd("INFO", "replication").On(d.name))
-	if err != nil {
-		return 0, false
-	}
-	h, err := parseReplicas(info)
+	h, err := d.headcount(ctx)
 	if err != nil {
 		return 0, false
 	}
@@ -350,11 +344,7 @@ func (d *Acked) count(ctx context.Context) (n int, alone bool, err error) {
 // newcomers returns the number of live replicas that were not live at the time of h, before WAIT. Such a replica may have
 // acknowledged in place of a candidate: WAIT returns a number only.
 func (d *Acked) newcomers(ctx context.Context, h headcount) (n int64, _ error) {
-	info, err := d.r.server.Doer.Send(Patient(ctx), resp.Cmd("INFO", "replication").On(d.name))
-	if err != nil {
-		return 0, err
-	}
-	after, err := parseReplicas(info)
+	after, err := d.headcount(ctx)
 	return int64(len(after.liveAddrs) - common(after.liveAddrs, h.liveAddrs)), err
 }
 
@@ -437,6 +427,15 @@ type headcount struct {
 	syncing int // replicas in their first synchronization
 
 	liveAddrs, syncingAddrs []string
+}
+
+// headcount asks the server for its replicas.
+func (d *Acked) headcount(ctx context.Context) (headcount, error) {
+	info, err := d.r.server.Doer.Send(Patient(ctx), resp.Cmd("INFO", "replication").On(d.name))
+	if err != nil {
+		return headcount{}, err
+	}
+	return parseReplicas(info)
 }
 
 // parseReplicas decodes a reply to INFO replication, with lines such as

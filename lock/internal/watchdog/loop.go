@@ -78,18 +78,18 @@ func (w *Watchdog[L]) plan() {
 		w.wake = at.Add(clockTick)
 	}
 	if len(a.looks) > 0 {
-		w.wake = earlier(w.wake, a.lookAt)
+		w.wake = clock.Earlier(w.wake, a.lookAt)
 	}
 	if a.raised.Load() {
-		w.wake = earlier(w.wake, a.last.Add(alarmPause))
+		w.wake = clock.Earlier(w.wake, a.last.Add(alarmPause))
 	}
 	for _, s := range []schedule[L]{w.renewals, w.endings} {
 		if len(s) > 0 {
-			w.wake = earlier(w.wake, earlier(s[0].due, at.Add(tick)))
+			w.wake = clock.Earlier(w.wake, clock.Earlier(s[0].due, at.Add(tick)))
 		}
 	}
 	if len(w.watched) > 0 {
-		w.wake = earlier(w.wake, at.Add(clockTick))
+		w.wake = clock.Earlier(w.wake, at.Add(clockTick))
 	}
 }
 

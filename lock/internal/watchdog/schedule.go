@@ -3,6 +3,8 @@ package watchdog
 import (
 	"container/heap"
 	"time"
+
+	"github.com/lockwire/lockwire/lock/internal/clock"
 )
 
 // Record is what the Watchdog knows of a lease. The zero Record is ready; the Watchdog's mu guards it.
@@ -72,7 +74,7 @@ func (w *Watchdog[L]) pushLocked(r *Record[L], due time.Time) {
 // renewAllLocked makes all renewals due.
 func (w *Watchdog[L]) renewAllLocked(at time.Time) {
 	for _, r := range w.renewals {
-		r.due = earlier(r.due, at)
+		r.due = clock.Earlier(r.due, at)
 	}
 	heap.Init(&w.renewals)
 	w.wakeLocked(at)
@@ -80,7 +82,7 @@ func (w *Watchdog[L]) renewAllLocked(at time.Time) {
 
 // dueLocked makes the renewal r due.
 func (w *Watchdog[L]) dueLocked(r *Record[L], at time.Time) {
-	r.due = earlier(r.due, at)
+	r.due = clock.Earlier(r.due, at)
 	heap.Fix(&w.renewals, r.index)
 	w.wakeLocked(at)
 }

@@ -164,7 +164,7 @@ func (w *Watchdog[L]) wakeLocked(due time.Time) {
 	if w.closed {
 		return
 	}
-	due = earlier(due, time.Now().Add(listenAfter))
+	due = clock.Earlier(due, time.Now().Add(listenAfter))
 	if !w.started {
 		w.started = true
 		w.wake = due
@@ -184,11 +184,4 @@ func (w *Watchdog[L]) notify() {
 	case w.signal <- struct{}{}:
 	default:
 	}
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }
