@@ -28,8 +28,11 @@ const maxValues = 1000
 // key is the group, has all values of the group that are taken, with the end of each lease by the server's clock.
 //
 // A [Lease] is lost with the first lost value. Unlock gives back those that are left. An [Owner] cannot take the lock
-// again, [AtLeast] has no meaning for it, and a [Multi] or [Redlock] cannot contain it. [Client.List],
-// [Client.Inspect] and [Client.Watch] do not know it.
+// again, [AtLeast] has no meaning for it, and a [Multi] or [Redlock] cannot contain it.
+//
+// [Client.List], [Client.Inspect] and [Client.Watch] know a group by its name, with the owners of all its values, each once.
+// Watch tells the end of the lease of one owner among several with the next change, as a release. [Client.ForceUnlockOwner]
+// refuses a group; use ForceUnlock of its values.
 //
 // # Beside Redisson
 //

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -237,5 +239,59 @@ func TestFasterMultiInvalid(t *testing.T) {
 		wantErr(t, "a group that is a lock", err, lock.ErrWrongType)
 		mustUnlock(t, held)
 		w.free()
+	})
+}
+
+// The group's name leads to the owners of all its values, and to those alone whose leases have not ended.
+func TestGroupByName(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		w.notify("KA")
+		a, b := w.client(lock.Config{Name: "a"}), w.client(lock.Config{Name: "b"})
+		seen := watchAll(t, b, "*")
+		w.sleep(time.Second)
+		seen.want(t, "at the beginning", "watching")
+		first := mustHaveValues(t, a, "1", "2")
+		w.sleep(time.Second)
+		seen.want(t, "one owner", "acquired group "+first.Owner())
+		second, err := b.FasterMulti("group", "3").Lock(t.Context(), lock.For(time.Minute))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.sleep(time.Second)
+		seen.want(t, "two owners", "acquired group "+second.Owner())
+		group, err := b.Inspect(t.Context(), "group")
+		if err != nil || group.Shape != lock.ShapeFasterMulti || len(group.Info.Holders) != 2 || len(group.Clients) != 2 {
+			t.Errorf("Inspect() = %+v, %v, want two owners of two processes", group, err)
+		}
+		w.sleep(2 * time.Minute)
+		found := slices.Collect(maps.Values(listed(t, b, "*")))
+		if len(found) != 1 || found[0].Name != "group" || len(found[0].Info.Holders) != 1 || found[0].Info.Holders[0].Owner != first.Owner() {
+			t.Errorf("List() = %+v, want the owner whose lease goes on", found)
+		}
+		wantErr(t, "Unlock after the end", second.Unlock(t.Context()), lock.ErrNotHeld)
+		mustUnlock(t, first)
+		w.sleep(time.Second)
+		if got := seen.take(); !slices.Contains(got, "released group "+first.Owner()) {
+			t.Errorf("at the end: %q", got)
+		}
+		_ = seen.close()
+	})
+}
+
+// Nobody takes the values of one owner by the group's name alone.
+func TestForceUnlockOwnerOfAGroup(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		lease := mustHaveValues(t, c, "1")
+		_, err := c.ForceUnlockOwner(t.Context(), "group", lease.Owner())
+		wantErr(t, "ForceUnlockOwner", err, lock.ErrInvalid)
+		mustUnlock(t, lease)
+		for _, fields := range [][]string{{"a", "1", "b", "2"}, {fieldA, "x", "b", "2"}, {fieldA + ":0-0-0-0-0:1:expire_time", "1", fieldA, "nobody"}} {
+			w.srv.Do(append([]string{"HSET", "user"}, fields...)...)
+			if seen, err := c.Inspect(t.Context(), "user"); err != nil || seen.Shape != "" {
+				t.Errorf("Inspect() of the hash %v = %+v, %v", fields, seen, err)
+			}
+			w.srv.Do("DEL", "user")
+		}
 	})
 }

@@ -27,6 +27,8 @@ func (c *Client) ForceUnlockOwner(ctx context.Context, name, owner string) (bool
 	switch {
 	case err != nil || !seen.exists || seen.Shape == ShapeNumber:
 		return false, err
+	case seen.Shape == ShapeFasterMulti:
+		return false, invalidf("ForceUnlockOwner of a FasterMulti; ForceUnlock frees its values")
 	case seen.Shape.kind() == nil:
 		return false, fmt.Errorf("%w, and no lock", ErrWrongType)
 	}

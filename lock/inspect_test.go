@@ -15,12 +15,9 @@ func TestInspect(t *testing.T) {
 		shapes := map[string]lock.Shape{
 			"reentrant": lock.ShapeLock, "nonreentrant": lock.ShapeLock, "spin": lock.ShapeLock, "fenced": lock.ShapeFenced,
 			"fair": lock.ShapeLock, "nonreentrantfair": lock.ShapeLock, "read": lock.ShapeReadWrite, "write": lock.ShapeReadWrite,
-			"plain": lock.ShapePlain, "permits": lock.ShapePermits,
+			"plain": lock.ShapePlain, "permits": lock.ShapePermits, "fastermulti": lock.ShapeFasterMulti,
 		}
 		for kind, take := range leasedKinds(t, mine) {
-			if kind == "fastermulti" {
-				continue // Inspect does not know the kind
-			}
 			name := "job"
 			if kind == "permits" {
 				name = kind
@@ -105,7 +102,7 @@ func TestForceUnlockOwner(t *testing.T) {
 		mine, c := w.client(lock.Config{}), w.client(lock.Config{})
 		for kind, take := range leasedKinds(t, mine) {
 			if kind == "fastermulti" {
-				continue // Inspect does not know the kind
+				continue // see TestForceUnlockOwnerOfAGroup
 			}
 			name := "job"
 			if kind == "permits" {

@@ -26,18 +26,29 @@ const (
 	ShapeReadWrite Shape = "readwrite" // [ReadWrite]
 	ShapePlain     Shape = "plain"     // [Plain], or any other random-looking string with a lease
 	ShapePermits   Shape = "permits"   // [PermitSemaphore], while a permit is taken
+
+	ShapeFasterMulti Shape = "fastermulti" // the group of a [FasterMulti]: the Info is about all its values
 )
 
 // kind returns the kind whose info script reads the shape; nil for an unknown shape.
 func (s Shape) kind() *kind {
-	if lazy := kindOfShape[s]; lazy != nil {
-		return lazy.Get()
+	switch s {
+	case ShapeLock:
+		return reentrantKind.Get()
+	case ShapeFair:
+		return fairKind.Get()
+	case ShapeFenced:
+		return fencedKind.Get()
+	case ShapeReadWrite:
+		return writeKind.Get()
+	case ShapePermits:
+		return permitsKind.Get()
+	case ShapePlain:
+		return plainKind.Get()
+	case ShapeFasterMulti:
+		return fasterMultiKind.Get()
 	}
 	return nil
-}
-
-var kindOfShape = map[Shape]*kinds.Lazy[*kind]{
-	ShapeLock: reentrantKind, ShapeFair: fairKind, ShapeFenced: fencedKind, ShapeReadWrite: writeKind, ShapePermits: permitsKind, ShapePlain: plainKind,
 }
 
 // Listed is a held lock, or a synchronizer that has been set up.

@@ -38,6 +38,7 @@ func takeOneOfEach(t *testing.T, c *lock.Client) (want map[string]lock.Shape, re
 	take("x:fair", lock.ShapeFair, c.Fair("x:fair").Lock)
 	take("x:read", lock.ShapeReadWrite, c.ReadWrite("x:read").Read().Lock)
 	take("x:write", lock.ShapeReadWrite, c.ReadWrite("x:write").Write().Lock)
+	take("x:group", lock.ShapeFasterMulti, c.FasterMulti("x:group", "a", "b").Lock)
 	take("x:plain", lock.ShapePlain, c.Plain("x:plain").Lock)
 	take("x:{permits}", lock.ShapePermits, permits.Acquire)
 	return want, func() {

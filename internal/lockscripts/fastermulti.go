@@ -1,6 +1,8 @@
 package lockscripts
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -171,7 +173,13 @@ func modelFasterMultiInfo(c *fakeredis.Call) any {
 		return otherKind
 	}
 	holders := []any{}
-	for value := range strings.FieldsSeq(c.Args[0]) {
+	var values []string
+	if len(c.Args) > 0 {
+		values = strings.Fields(c.Args[0])
+	} else {
+		values = slices.DeleteFunc(slices.Sorted(maps.Keys(Fields(c, c.Keys[0]))), func(field string) bool { return strings.Contains(field, ":") })
+	}
+	for _, value := range values {
 		holder, hold, ends := valueOf(c, c.Keys[0], value)
 		if holder == "" || ends <= now(c) {
 			continue

@@ -1,6 +1,7 @@
 package lockscripts
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 
@@ -11,6 +12,8 @@ func modelShape(c *fakeredis.Call) any {
 	key, token, queue, permits := c.Keys[0], c.Keys[1], c.Keys[2], c.Keys[3]
 	if typeOf(c, key) == "hash" {
 		switch mode, shaped := hashShape(Fields(c, key)); {
+		case isGroup(Fields(c, key)):
+			return "fastermulti"
 		case !shaped:
 			return ""
 		case mode:
@@ -60,6 +63,20 @@ func hashShape(hash map[string]string) (readWrite, shaped bool) {
 		}
 	}
 	return readWrite, true
+}
+
+// groupField matches a field of a faster multi lock behind a value.
+var groupField = regexp.MustCompile(`^([0-9A-Za-z+/]{22})(?::(.+):(?:expire_time|lock_count))?$`)
+
+// isGroup reports whether a hash has the fields of a faster multi lock, and more than one.
+func isGroup(hash map[string]string) bool {
+	for field, text := range hash {
+		parts := groupField.FindStringSubmatch(field)
+		if parts == nil || parts[2] == "" && !isHolder(text, "1") || parts[2] != "" && !isHolder(parts[2], text) {
+			return false
+		}
+	}
+	return len(hash) > 1
 }
 
 // isHolder reports whether owner is five groups of hexadecimal digits and a number, and count is a number.

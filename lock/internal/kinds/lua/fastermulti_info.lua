@@ -1,6 +1,6 @@
 -- Faster multi lock, info: the owners of the values at one instant.
 -- KEYS  1 group  2 its channel, which is not used
--- ARGV  1 values, with spaces between them
+-- ARGV  1 values, with spaces between them; none: all values of the group
 -- Returns the owner, the hold count and the remaining lease in ms of each value that is taken. A key of another type or kind is an
 --         error.
 local group, values = KEYS[1], ARGV[1]
@@ -9,6 +9,12 @@ local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if redis.call('hlen', group) == 1 or redis.call('hexists', group, 'mode') == 1 then
     return redis.error_reply('WRONGTYPE The key holds a lock of another kind')
+end
+if not values then
+    values = ''
+    for _, field in ipairs(redis.call('hkeys', group)) do
+        values = string.find(field, ':', 1, true) and values or values .. ' ' .. field
+    end
 end
 local holders = {}
 for value in string.gmatch(values, '%S+') do
