@@ -136,6 +136,7 @@ func TestServerRulesOfWatch(t *testing.T) {
 			"Fenced":                        func(c *lock.Client) ruledLock { return c.Fenced("orders:1") },
 			"Fair, NonReentrantFair":        func(c *lock.Client) ruledLock { return c.Fair("orders:1") },
 			"ReadWrite":                     func(c *lock.Client) ruledLock { return c.ReadWrite("orders:1").Write() },
+			"FasterMulti":                   func(c *lock.Client) ruledLock { return c.FasterMulti("orders:1", "1", "2") },
 			"Plain":                         func(c *lock.Client) ruledLock { return c.Plain("orders:1") },
 		} {
 			r := newRuledUser(t, srv, strings.Join([]string{common, rows[kind], block}, " "))
