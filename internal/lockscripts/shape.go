@@ -1,7 +1,6 @@
 package lockscripts
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
@@ -65,19 +64,23 @@ func hashShape(hash map[string]string) (readWrite, shaped bool) {
 	return readWrite, true
 }
 
-// groupField matches a field of a faster multi lock behind a value.
-var groupField = regexp.MustCompile(`^([0-9A-Za-z+/]{22})(?::(.+):(?:expire_time|lock_count))?$`)
-
 // isGroup reports whether a hash has the fields of a faster multi lock, and more than one.
 func isGroup(hash map[string]string) bool {
 	for field, text := range hash {
-		parts := groupField.FindStringSubmatch(field)
-		if parts == nil || parts[2] == "" && !isHolder(text, "1") || parts[2] != "" && !isHolder(parts[2], text) {
+		value, rest, more := strings.Cut(field, ":")
+		owner, ends := strings.CutSuffix(rest, ":expire_time")
+		owner, counts := strings.CutSuffix(owner, ":lock_count")
+		switch {
+		case len(value) != 22 || strings.ContainsFunc(value, func(r rune) bool { return !strings.ContainsRune(base64, r) }):
+			return false
+		case more && (ends == counts || !isHolder(owner, text)), !more && !isHolder(text, "1"):
 			return false
 		}
 	}
 	return len(hash) > 1
 }
+
+const base64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
 // isHolder reports whether owner is five groups of hexadecimal digits and a number, and count is a number.
 func isHolder(owner, count string) bool {

@@ -28,7 +28,7 @@ var mayImport = map[string][]string{
 	"cluster":                {"resp", "conn", "script", "pubsub", "internal/callback", "internal/netfail"},
 	"lock":                   {"resp", "conn", "script", "pubsub", "internal/callback", "internal/netfail", "lock/internal/claim", "lock/internal/cleanup", "lock/internal/clock", "lock/internal/gates", "lock/internal/kinds", "lock/internal/logs", "lock/internal/looks", "lock/internal/machine", "lock/internal/remote", "lock/internal/watchdog"},
 	"lock/internal/claim":    {},
-	"lock/internal/cleanup":  {"resp", "conn", "script", "internal/netfail", "lock/internal/remote"},
+	"lock/internal/cleanup":  {"resp", "conn", "script", "internal/netfail", "lock/internal/clock", "lock/internal/remote"},
 	"lock/internal/clock":    {},
 	"lock/internal/gates":    {},
 	"lock/internal/highway":  {},
