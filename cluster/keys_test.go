@@ -102,6 +102,25 @@ func TestKeysThatFail(t *testing.T) {
 	})
 }
 
+// Keys that all fail, but not for the same reason, have all reasons in the error.
+func TestKeysThatFailDifferently(t *testing.T) {
+	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		for node, text := range map[string]string{nodeA: "-NOPERM no", nodeC: "-OOM full"} {
+			f.hook(node, func(cmd fakeredis.Cmd) *fakeredis.Action {
+				act := fakeredis.Reply(text + "\r\n")
+				if cmd.Name != "DEL" {
+					return nil
+				}
+				return &act
+			})
+		}
+		_, err := c.Del(t.Context(), []string{keyA, keyC})
+		if partial, ok := errors.AsType[*cluster.BatchError](err); !ok || partial.Len() != 2 || !errors.Is(err, resp.ErrOOM) || !errors.Is(err, resp.ErrNoPerm) {
+			t.Errorf("Del = %v, want both reasons", err)
+		}
+	})
+}
+
 // While a slot moves its keys are asked for one by one, each where it is.
 func TestKeysOfAMovingSlot(t *testing.T) {
 	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {

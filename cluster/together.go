@@ -104,7 +104,7 @@ func refusal(cmds []resp.Command, values []resp.Value) (first error) {
 // learn updates the topology from redirections that are returned as replies.
 func (c *Cluster) learn(k *call, at target, values []resp.Value) {
 	for _, v := range values {
-		if err := v.Err(); err != nil && isRedirect(err) {
+		if err := v.Err(); isRedirect(err) {
 			k.decide(at, err, &k.cause)
 		}
 	}

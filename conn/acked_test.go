@@ -3,7 +3,10 @@ package conn_test
 import (
 	"context"
 	"errors"
+	"io"
+	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -63,6 +66,40 @@ func TestAckedTooLate(t *testing.T) {
 			})
 		})
 	}
+}
+
+// brittle is a connection whose next Write fails, once broken is set.
+type brittle struct {
+	net.Conn
+	broken *atomic.Bool
+}
+
+func (b brittle) Write(p []byte) (int, error) {
+	if b.broken.Swap(false) {
+		return 0, io.ErrClosedPipe
+	}
+	return b.Conn.Write(p)
+}
+
+// A batch of which no byte was written, because its connection was idle while it broke, is sent again.
+func TestAckedOverABrokenConnection(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		var broken atomic.Bool
+		p := openPool(t, conn.Config{MaxConns: 1, Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			nc, err := srv.Dial(ctx, network, addr)
+			return brittle{nc, &broken}, err
+		}})
+		defer p.Close()
+		for want := range 2 {
+			if err := increment(t.Context(), p, "key"); err != nil {
+				t.Fatalf("batch %d: %v", want+1, err)
+			}
+			broken.Store(want == 0)
+		}
+		if got := srv.Do("GET", "key"); got != "2" || broken.Load() {
+			t.Errorf("the key is %v, want 2, and the connection broken", got)
+		}
+	})
 }
 
 // After an outage, callers with little time get answers again.

@@ -31,7 +31,7 @@ func TestIntroduce(t *testing.T) {
 			}
 		}
 		for _, bad := range []string{"", "a b", "a,b", "\n"} {
-			pool.Introduce(bad)()
+			defer pool.Introduce(bad)()
 		}
 		first, second := pool.Introduce("a"), pool.Introduce("b")
 		want("orders,a,b")
@@ -58,6 +58,23 @@ func TestIntroduce(t *testing.T) {
 			all = append(all, fmt.Sprint(i))
 		}
 		want("orders," + strings.Join(all[:16], ","))
+	})
+}
+
+// A Pool without an identity has no names either.
+func TestIntroduceWithoutIdentity(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		pool := openPool(t, conn.Config{NoIdentity: true, Dial: srv.Dial})
+		defer pool.Close()
+		defer pool.Introduce("a")()
+		if _, err := pool.Send(t.Context(), resp.Cmd("PING")); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range srv.Conns() {
+			if c.Name != "" {
+				t.Errorf("a connection is named %q", c.Name)
+			}
+		}
 	})
 }
 

@@ -116,6 +116,24 @@ func TestQueueWithoutAnswers(t *testing.T) {
 	})
 }
 
+// ofOne is the error of a batch of one command.
+type ofOne struct{ error }
+
+func (ofOne) Len() int                     { return 1 }
+func (o ofOne) At(int) (resp.Value, error) { return resp.Value{}, o.error }
+
+// The outcome of a command behind the end of a batch is the error of the batch.
+func TestOutcomeBehindTheEnd(t *testing.T) {
+	inner := errors.New("of the first")
+	err := ofOne{inner}
+	if _, got := conn.Outcome(nil, err, 0); got != inner {
+		t.Errorf("Outcome of the first = %v", got)
+	}
+	if _, got := conn.Outcome(nil, err, 1); got != err {
+		t.Errorf("Outcome of the second = %v, want the error of the batch", got)
+	}
+}
+
 // The error for a refused command names its number and its name.
 func TestQueueNamesTheRefusedCommand(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
