@@ -10,7 +10,7 @@ import (
 // printable ASCII without spaces and commas; any other name, and a name beyond the sixteenth, is ignored. With
 // Config.NoIdentity Introduce does nothing.
 func (p *Pool) Introduce(name string) (stop func()) {
-	if p.cfg.NoIdentity || name == "" || strings.Contains(name, ",") || !validName(name) {
+	if name == "" || strings.Contains(name, ",") || !validName(name) {
 		return func() {}
 	}
 	remove := p.cfg.titles.add(name)
