@@ -59,6 +59,38 @@ func TestBacklogOfUndos(t *testing.T) {
 	}
 }
 
+// Waiters whose deadlines end before an answer cost the server an undo and the end of a place. The server compiles no script for it.
+func TestExpiredWaitersSendNoSources(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		w.srv.Buffer(0)
+		c, holder := w.client(lock.Config{}), w.client(lock.Config{})
+		lease := mustLock(t, holder, "job")
+		expire := func() {
+			w.srv.Latency(10 * time.Millisecond)
+			ctx, cancel := context.WithTimeout(t.Context(), 15*time.Millisecond)
+			defer cancel()
+			if lease, err := c.Reentrant("job").Lock(ctx); err == nil {
+				t.Errorf("Lock() = %v, and the lock is held", lease)
+			}
+			w.srv.Latency(0)
+			w.sleep(time.Second)
+		}
+		for range 3 {
+			expire() // the server learns the scripts
+		}
+		sources, digests := w.srv.Count("EVAL"), w.srv.Count("EVALSHA")
+		for range 10 {
+			expire()
+		}
+		if sources, digests = w.srv.Count("EVAL")-sources, w.srv.Count("EVALSHA")-digests; sources > 0 || digests < 30 {
+			t.Errorf("%d scripts by source, %d by digest", sources, digests)
+		}
+		mustUnlock(t, lease)
+		w.sleep(latchLife)
+		w.free()
+	})
+}
+
 // A release that has to be repeated does not wait for all the undos that there are.
 func TestReleasesGoFirst(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {

@@ -136,7 +136,7 @@ func (l *leaving) Finish(error)          {}
 func (l *leaving) Count(*cleanup.Given)  {} // the place expires
 func (l *leaving) Call() *remote.Call {
 	c, t := l.client, l.target
-	return &remote.Call{Script: t.kind.Quit, Lock: t.remote(), Keys: t.lined(t.keys()[:2]), Leaves: true, Tells: true,
+	return &remote.Call{Script: t.kind.Quit, Lock: t.remote(), Keys: t.lined(t.keys()[:2]), Leaves: true, Tells: true, Loose: true,
 		Args: []any{c.channels.Publishing(t.kind.silent), c.channels.ListenersKnown(t.kind.silent), c.id, l.place, t.kind.permits}}
 }
 

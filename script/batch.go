@@ -15,8 +15,9 @@ import (
 // Call is an encoded run of a script for RunBatch: the script, its keys and its arguments. A Call
 // may be used repeatedly and by many goroutines.
 type Call struct {
-	script *Script
-	cmd    resp.Command
+	script   *Script
+	cmd      resp.Command
+	anyOrder bool // may run before or after any other call of its batch
 }
 
 // Call encodes a run of the script for RunBatch. keys and args are as in Run; the caller may change
@@ -25,13 +26,21 @@ func (s *Script) Call(keys []string, args ...any) Call {
 	return Call{script: s, cmd: command("EVALSHA", s.Digest(), keys, args)}
 }
 
+// AnyOrder returns c as a call without a place in the order of its batch: c may run before or after
+// any other call of the batch, with a common key too. RunBatch then sends neither c nor the calls
+// before c with their source because of c.
+func (c Call) AnyOrder() Call {
+	c.anyOrder = true
+	return c
+}
+
 // RunBatch runs calls in one write and returns one reply per call, in the order of calls. An error
 // reply is a value in the result.
 //
 // # Order
 //
-// Each call runs once at most. Calls with a common key run in the order of the batch; calls without
-// keys count as sharing a key. Other calls may change their order only if the server lacks some of
+// Each call runs once at most. Calls with a common key run in the order of the batch, except after
+// [Call.AnyOrder]; calls without keys count as sharing a key. Other calls may change their order only if the server lacks some of
 // the scripts.
 //
 // RunBatch sends a call by digest, or with its source if a later call of another script has a key
@@ -106,6 +115,9 @@ func inOrder(calls []Call) []Call {
 	sent := slices.Clone(calls)
 	later := map[string]*Script{} // by key: the script of the later calls; nil for several
 	for i := len(calls) - 1; i >= 0; i-- {
+		if calls[i].anyOrder {
+			continue
+		}
 		s := calls[i].script
 		for key := range calls[i].keys() {
 			if other, ok := later[key]; ok && other != s {
@@ -132,12 +144,12 @@ func toRepeat(calls []Call, replies []resp.Value) (indexes []int) {
 	for i := len(replies) - 1; i >= 0; i-- {
 		repeat := isNoScript(replies[i])
 		for key := range calls[i].keys() {
-			repeat = repeat && !executed[key]
+			repeat = repeat && (calls[i].anyOrder || !executed[key])
 		}
 		if repeat {
 			indexes = append(indexes, i)
 		}
-		if !isNoScript(replies[i]) {
+		if !isNoScript(replies[i]) && !calls[i].anyOrder {
 			for key := range calls[i].keys() {
 				executed[key] = true
 			}

@@ -111,6 +111,28 @@ func TestRunBatchKeepsTheOrderOfAKey(t *testing.T) {
 	}
 }
 
+// A call without a place in the order is sent by digest, as are the calls beside it. It is repeated behind a later call.
+func TestRunBatchInAnyOrder(t *testing.T) {
+	keys := []string{"log"}
+	for knows, want := range map[string][]string{"abc": {"a1", "b2", "a3"}, "ac": {"a1", "a3", "b2"}, "b": {"b2", "a1", "a3"}} {
+		srv, pool := setUp(t)
+		j := journals(srv)
+		for i, letter := range []string{"a", "b", "c"} {
+			if strings.Contains(knows, letter) {
+				srv.Do("SCRIPT", "LOAD", j[i].Source())
+			}
+		}
+		srv.ClearLog()
+		replies, err := script.RunBatch(t.Context(), pool, []script.Call{j[0].Call(keys, 1), j[1].Call(keys, 2).AnyOrder(), j[0].Call(keys, 3)})
+		if err != nil || len(replies) != 3 {
+			t.Fatalf("RunBatch = %v, %v", replies, err)
+		}
+		wantLog(t, srv, want...)
+		sent := []string{"EVALSHA", "EVALSHA", "EVALSHA", "EVAL", "EVAL"}
+		wantSent(t, srv, sent[:3+map[string]int{"ac": 1, "b": 2}[knows]]...)
+	}
+}
+
 // The second key of a call counts as a common key too.
 func TestRunBatchKeepsTheOrderOfASecondKey(t *testing.T) {
 	srv, pool := setUp(t)

@@ -52,6 +52,30 @@ func ExampleScript_Run() {
 	// full
 }
 
+// Both calls have a key in common. In any order the second can be sent by digest, and does not make the first go with its source.
+func ExampleCall_AnyOrder() {
+	cfg, err := conn.ParseURL(os.Getenv("REDIS_URL"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+	pool, err := conn.Open(ctx, cfg)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+
+	set := script.New("redis.call('HSET', KEYS[1], ARGV[1], 1, 'b', 2) return 2")
+	expire := script.New("redis.call('PEXPIRE', KEYS[1], 60000) return 1")
+	keys := []string{"example:hash"}
+	replies, err := script.RunBatch(ctx, pool, []script.Call{set.Call(keys, "a"), expire.Call(keys).AnyOrder()})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(len(replies))
+	// Output: 2
+}
+
 // Several runs in one write, each with its own reply.
 func ExampleRunBatch() {
 	cfg, err := conn.ParseURL(os.Getenv("REDIS_URL"))

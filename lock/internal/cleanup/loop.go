@@ -216,6 +216,9 @@ func (u *Cleanup) send(life context.Context, jobs []*Job, limit time.Duration) {
 		runs[i] = j.work.Call()
 		runs[i].Once = true
 		calls[i] = runs[i].Script.Call(runs[i].Keys, runs[i].Args...)
+		if runs[i].Loose {
+			calls[i] = calls[i].AnyOrder()
+		}
 	}
 	replies, err := script.RunBatch(remote.Dividing(ctx), u.cfg.Server.Doer, calls)
 	at := time.Now()

@@ -39,6 +39,7 @@ type Call struct {
 	Leaves bool   // may run on the source node of a migrating slot
 	Once   bool   // no further attempts here
 	Tells  bool   // may free the lock
+	Loose  bool   // in a batch: may run before or after the other calls
 	Apart  *bool  // set after a run apart; may be nil
 	Again  func() // called before each request after a refused one; may be nil
 	Owner  string // for a release: the owner expected to have
