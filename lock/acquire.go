@@ -169,7 +169,7 @@ func (r *request) send(ctx context.Context, server conn.Doer, s position) (v res
 	if r.target.line != "" {
 		args = append(args, s.place, s.stand)
 	}
-	if k.permits {
+	if k.permits || k.others == everybody && r.target.line != "" { // their grants call the next in the line
 		args = append(args, c.channels.ListenersKnown(k.silent), c.channels.Publishing(k.silent))
 	}
 	return c.runFrom(ctx, server, &remote.Call{Script: k.Acquire, Lock: r.target.remote(), Keys: r.keys(nil), Once: r.waits,

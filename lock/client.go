@@ -25,6 +25,8 @@ type Client struct {
 	cfg     Config
 	id      string                          // the first half of each owner
 	visitor any                             // the place of an acquire that does not wait: in no line
+	reader  string                          // the id of the waiting readers of read-write locks
+	writer  string                          // the id of waiting writers that go in front of all readers
 	pace    looks.Pace                      // of all waiters
 	limits  *limits                         // those of cfg, or nil
 	boot    func(t time.Time) time.Duration // the clock that includes sleep, at the recent time t

@@ -22,12 +22,12 @@ type Config struct {
 	// stay together. The server does nothing else while a script runs. 0 is 100; the maximum is 1000.
 	RenewBatch int
 
-	// PreferWriters makes a waiting writer of a [ReadWrite] lock announce itself on the server. New readers then wait
-	// behind the writer, in all clients with this setting. By default readers come and go while a writer waits, and
-	// enough readers keep a writer waiting for ever.
+	// PreferWriters lets the waiting writers of a [ReadWrite] lock pass all readers who wait, and announce themselves on the
+	// server. Enough writers then keep readers waiting for ever. By default readers and writers have the lock in the order of
+	// their arrival.
 	//
 	// Redisson's readers ignore the announcement, and Redisson's writers make none. A writer that dies while waiting
-	// keeps new readers out for 15 s.
+	// keeps new readers of clients with this setting out for 15 s.
 	PreferWriters bool
 
 	// FairWait is the time after which a waiter in the queue of a [Fair] lock counts as dead unless heard from.

@@ -113,8 +113,8 @@ func (l *Lease) askDowngrade(ctx context.Context, r *request) (v resp.Value, sta
 	v, err = c.scripts.RunInTimeOn(ctx, server, r.target.name, func(last int64) *remote.Call {
 		again()
 		r.last = max(r.last, last)
-		args := []any{r.lease.Milliseconds(), r.owner, c.channels.Publishing(r.target.kind.silent), l.resting(), last}
-		return &remote.Call{Script: k.Downgrade, Lock: r.target.remote(), Keys: r.target.of(r.owner, r.state.count(r.target.reads()), r.latch),
+		args := r.target.lineArgs(c, []any{r.lease.Milliseconds(), r.owner, c.channels.Publishing(r.target.kind.silent), l.resting(), last})
+		return &remote.Call{Script: k.Downgrade, Lock: r.target.remote(), Keys: r.target.lined(r.target.of(r.owner, r.state.count(r.target.reads()), r.latch)),
 			Args: args, MayCome: r.state.mayComeOf(), Again: again}
 	})
 	if ack != nil && err == nil {

@@ -22,6 +22,8 @@ var readWriteDifferences = []difference{
 		},
 	},
 	{call: "15", why: "A14: so this is not the last reader any more", messages: []string{}},
+	{call: "25", why: "A27: the release calls the reader at the head of the line, and the first reader lets in clients that know nothing of the line",
+		messages: []string{readWriteChannel + "1", readWriteChannel + "1"}},
 	{call: "27", why: "A9: a release of what is not held changes nothing, and tells nobody that it did", messages: []string{}},
 	{call: "31", why: "A9: as call 27", messages: []string{}},
 }

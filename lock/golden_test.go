@@ -211,7 +211,7 @@ func (r *replay) heard() []string {
 			shorter := event.Payload == kinds.ShorterMessage && strings.Contains(event.Channel, "lock") // Redisson tells nobody
 			if event.Kind == pubsub.Message && !shorter {
 				channel := event.Channel
-				if lock, client, ok := strings.Cut(channel, "}:"); ok && len(client) == 36 {
+				if lock, waiter, ok := strings.Cut(channel, "}:"); ok && len(strings.TrimRight(waiter, ":rw")) == 36 {
 					channel = lock + "}" // whom we call, Redisson wakes with all
 				}
 				list = append(list, r.named(channel+" "+event.Payload))

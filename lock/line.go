@@ -24,6 +24,22 @@ type position struct {
 	stand any // "" nothing; "join": taken when refused; "leave" or "move": moreover ended, or moved to the end, when granted
 }
 
+// asksOnce follows a waiter's id in the place of an acquire that does not wait: a place in no line.
+const asksOnce = ":0:0"
+
+// waiterID returns the id under which the waiters for the lock of r stand in its line and are called: the readers and the writers of a
+// client are called apart.
+func (r *request) waiterID() string {
+	switch c := r.client; {
+	case r.target.kind.others == everybody:
+		return c.reader
+	case r.tells:
+		return c.writer
+	default:
+		return c.id
+	}
+}
+
 // standing returns the position of an acquire of r.
 func (r *request) standing() position {
 	c := r.client
@@ -32,6 +48,8 @@ func (r *request) standing() position {
 		return position{}
 	case r.visits:
 		return position{visitors, ""}
+	case !r.waits && r.waiterID() != c.id:
+		return position{r.waiterID() + asksOnce, ""}
 	case !r.waits:
 		return position{c.visitor, ""}
 	}
@@ -40,7 +58,7 @@ func (r *request) standing() position {
 	e := c.table.entries[r.target.key()]
 	switch {
 	case e == nil || e.place == nil:
-		return position{c.table.places.next(c.id), "join"}
+		return position{c.table.places.next(r.waiterID()), "join"}
 	case e.first != nil && (e.first.next != nil || &e.first.request != r):
 		return position{e.place, "move"}
 	}
@@ -57,11 +75,11 @@ func (r *request) stood(s position, start clock.Instant, granted bool, err error
 	defer c.table.mu.Unlock()
 	e := c.table.entries[r.target.key()]
 	if c.table.places.measure(start.Elapsed(c.now())) && !granted && e != nil && e.place != nil {
-		e.place = c.table.places.next(c.id) // with a longer turn; the old place is called once more
+		e.place = c.table.places.next(r.waiterID()) // with a longer turn; the old place is called once more
 	}
 	switch unused := err != nil && !remote.Uncertain(err); {
 	case (granted || unused) && s.stand == "join":
-		c.table.places.put(s.place)
+		c.table.places.put(r.waiterID(), s.place)
 	case unused:
 	case granted && (e == nil || e.place != s.place):
 		r.place = s.place // moved to the end, for waiters who have left meanwhile
@@ -80,7 +98,7 @@ func (r *request) stood(s position, start clock.Instant, granted bool, err error
 func (e *entry) leavePlaceLocked(got *Lease) (quit any) {
 	place := e.place
 	e.place = nil
-	if got == nil || place == nil {
+	if got == nil || place == nil || got.target.kind.others == everybody { // the turn of readers ends with their wait
 		return place
 	}
 	got.place = place
@@ -95,7 +113,7 @@ func (l *Lease) givingWay() position {
 	}
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
-	if e := c.table.entries[l.target.key()]; e != nil && e.first != nil && e.place != nil && !l.target.kind.permits {
+	if e := c.table.entries[l.target.key()]; e != nil && e.first != nil && e.place != nil && l.target.kind.others == nobody {
 		return position{e.place, "move"}
 	}
 	return position{"", ""}

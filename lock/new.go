@@ -47,6 +47,7 @@ func New(server Server, cfg Config) (*Client, error) {
 	c.bounds = newBounds(&c.timers)
 	c.calls.idle, c.changes.idle = make(chan struct{}), make(chan struct{})
 	c.visitor = c.id + ":0"
+	c.reader, c.writer = c.id+":r", c.id+":w"
 	c.watchdog = c.newWatchdog(c.listenForced)
 	c.calm = onLoss(server, c.watchdog.Raise)
 	c.unname = introduce(server, cfg.Name+":"+c.id)

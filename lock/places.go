@@ -13,27 +13,30 @@ const (
 
 // places makes the places of a client. table.mu guards it.
 type places struct {
-	spare    []any // drawn and never taken
-	drawn    int64 // number of places so far
-	distance int   // doublings of the client's turns
-	slow     bool  // the last acquire took more than half of a turn
+	spare    map[string][]any // drawn and never taken, by waiter
+	drawn    int64            // number of places so far
+	distance int              // doublings of the client's turns
+	slow     bool             // the last acquire took more than half of a turn
 }
 
-// next returns a place that no acquire of the client with this id has, and that is in no line.
-func (p *places) next(id string) any {
-	if n := len(p.spare); n > 0 {
-		place := p.spare[n-1]
-		p.spare = p.spare[:n-1]
+// next returns a place of waiter that no acquire of the client has, and that is in no line.
+func (p *places) next(waiter string) any {
+	if spare := p.spare[waiter]; len(spare) > 0 {
+		place := spare[len(spare)-1]
+		p.spare[waiter] = spare[:len(spare)-1]
 		return place
 	}
 	p.drawn++
-	return id + ":" + strconv.FormatInt(p.drawn, 10) + ":" + strconv.Itoa(callFor<<p.distance)
+	return waiter + ":" + strconv.FormatInt(p.drawn, 10) + ":" + strconv.Itoa(callFor<<p.distance)
 }
 
-// put keeps a place that was never taken for the next acquire.
-func (p *places) put(place any) {
-	if len(p.spare) < sparePlaces {
-		p.spare = append(p.spare, place)
+// put keeps a place of waiter that was never taken for the next acquire.
+func (p *places) put(waiter string, place any) {
+	if p.spare == nil {
+		p.spare = make(map[string][]any)
+	}
+	if spare := p.spare[waiter]; len(spare) < sparePlaces {
+		p.spare[waiter] = append(spare, place)
 	}
 }
 

@@ -34,9 +34,15 @@ func newWriteKind() *kind {
 	return write
 }
 
-// ReadWrite is Redisson's RReadWriteLock (getReadWriteLock): a lock for many readers or a single writer. The lock is not
-// fair: readers pass a waiting writer unless [Config].PreferWriters is set. A ReadWrite is immutable, and many goroutines
-// may share it.
+// ReadWrite is Redisson's RReadWriteLock (getReadWriteLock): a lock for many readers or a single writer. A ReadWrite is
+// immutable, and many goroutines may share it.
+//
+// Waiting clients have the lock in the order of their arrival; readers who stand one behind the other have it together. A
+// new reader waits behind a waiting writer, and TryLock refuses it; [Config].PreferWriters lets writers pass readers who wait.
+// Redisson's readers pass all who wait.
+//
+// A caller with the read lock that takes the read lock again must use the same [Owner]. Otherwise it may wait for a writer
+// which waits for it.
 //
 // An [Owner] with the write lock may take the read lock too. It may then release the write lock and keep reading, or use
 // [Lease.Downgrade]. An Owner with only the read lock would wait for itself; its request for the write lock returns

@@ -134,7 +134,7 @@ func (r *request) checkLimits() error {
 func (r *request) keys(dst []string) []string {
 	switch t := r.target; {
 	case t.kind.Reads:
-		return append(dst, t.of(r.owner, r.state.count(t.reads()), r.latch)...)
+		return t.lined(t.of(r.owner, r.state.count(t.reads()), r.latch))
 	case r.latch == "":
 		return t.seeing(dst)
 	default:

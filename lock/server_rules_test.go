@@ -40,7 +40,7 @@ var rulesOfKinds = map[string]ruled{
 			r.useLock(func(c *lock.Client) ruledLock { return c.Fair("orders:1") }),
 			r.useLock(func(c *lock.Client) ruledLock { return c.NonReentrantFair("orders:1") }))
 	}},
-	"ReadWrite": {"reentrant_renew|read|write|readwrite", func(r *ruledUser) error {
+	"ReadWrite": {"reentrant_renew|read|write|readwrite|all", func(r *ruledUser) error {
 		return errors.Join(
 			r.useLock(func(c *lock.Client) ruledLock { return c.ReadWrite("orders:1").Write() }),
 			r.useReaders())

@@ -226,7 +226,7 @@ func (h *head) prepare(w *waiter) error {
 		case t.kind.queued:
 			channels[0] += ":" + w.owner
 		case t.line != "":
-			channels = t.wakeChannels(c.id)
+			channels = t.wakeChannels(w.waiterID())
 		}
 		events, err := t.watch(c, w.wake, channels...)
 		if err != nil {

@@ -20,6 +20,9 @@ const (
 	blindVisit   = 1_000_000
 	permitVisit  = 50_000
 	permitLook   = 1000
+	nextFor      = 1000
+	nextLook     = 500
+	inFront      = 1_000_000_000_000
 	lineLife     = "25000"
 )
 
@@ -39,50 +42,84 @@ func arg(c *fakeredis.Call, at int) string {
 	return ""
 }
 
-func waitingClient(place string) string {
-	id, _, _ := strings.Cut(place, ":")
-	return id
+// share is what all readers of a lock have of it, and what the turn of a reader reserves.
+const share = 1.0 / 64
+
+// waiterOf returns the waiter in a place, and the ms of its turn.
+func waiterOf(place string) (waiter string, turn int64) {
+	parts := strings.Split(place, ":")
+	if n := len(parts); n > 2 && isNumber(parts[n-1]) && isNumber(parts[n-2]) {
+		return strings.Join(parts[:n-2], ":"), number(parts[n-1])
+	}
+	return parts[0], callFor
+}
+
+func isNumber(text string) bool { return text != "" && strings.Trim(text, "0123456789") == "" }
+
+func needOf(place string) float64 {
+	if strings.Contains(place, ":r:") {
+		return share
+	}
+	return 1
+}
+
+func arrival(place string, at int64) string {
+	if strings.Contains(place, ":w:") {
+		at -= inFront
+	}
+	return strconv.FormatInt(at, 10)
 }
 
 // lineTurns is what turnsIn of all_line.lua returns for the beginning of a line.
 type lineTurns struct {
-	waits  bool // the line has a member
-	called map[string]int64
-	count  int64
-	first  int64 // ms for which the first turn lasts
-	came   bool
+	waits    bool // the line has a member
+	of       map[string]int64
+	count    int64
+	reserved float64
+	first    int64 // ms for which the first turn lasts
+	came     bool
 }
 
-func modelTurns(c *fakeredis.Call, line, place string, free int64) (t lineTurns) {
-	list, _ := c.TryDo("ZRANGE", line, "0", strconv.Itoa(mostTurns-1), "WITHSCORES").([]any)
-	t.waits, t.called = len(list) > 0, map[string]int64{}
+func modelTurns(c *fakeredis.Call, line, place string, free float64, anew bool) (t lineTurns) {
+	list, _ := c.TryDo("ZRANGE", line, "0", strconv.Itoa(mostTurns), "WITHSCORES").([]any)
+	t.waits, t.of = len(list) > 0, map[string]int64{}
+	own, _ := waiterOf(place)
 turns:
 	for pair := range slices.Chunk(list, 2) {
-		member, at := pair[0].(string), now(c)
+		mark, at := pair[0].(string), now(c)
 		f, _ := strconv.ParseFloat(pair[1].(string), 64)
 		left := -int64(math.Round(f)) - at
-		switch whose := member[1:]; {
+		whose := mark[1:]
+		waiter, _ := waiterOf(whose)
+		lasts, mine := left > 0 && left <= turnLimit, own != "" && waiter == own
+		switch {
 		case f >= 0:
 			break turns
-		case place != "" && strings.HasPrefix(whose, waitingClient(place)):
+		case mine && lasts && needOf(whose) < 1:
 			t.came = true
-			c.Do("ZREM", line, member)
+		case mine:
+			t.came = needOf(whose) == 1
+			c.Do("ZREM", line, mark)
 			if whose != place || whose == "*" {
 				c.Do("ZREM", line, whose)
 			}
-		case left <= 0 || left > turnLimit:
-			c.Do("ZREM", line, member, whose)
+		case !lasts:
+			c.Do("ZREM", line, mark, whose)
+		case anew && mark[0] == '~':
+			c.Do("ZREM", line, mark)
 		default:
-			t.called[whose] = left
+			t.of[whose] = left
 			t.count++
+			t.reserved += needOf(whose)
 		}
 	}
-	if t.called["*"] > 0 && t.count > free {
+	if t.of["*"] > 0 && t.reserved > free {
 		c.Do("ZREM", line, "!*", "*")
-		delete(t.called, "*")
+		delete(t.of, "*")
 		t.count--
+		t.reserved--
 	}
-	for _, left := range t.called {
+	for _, left := range t.of {
 		if t.first == 0 || left < t.first {
 			t.first = left
 		}
@@ -90,31 +127,61 @@ turns:
 	return t
 }
 
-func modelReserved(c *fakeredis.Call, line, place string, spare, free int64) (left int64, reserved bool, turns lineTurns) {
+func modelReserved(c *fakeredis.Call, line, place string, spare, free float64) (left int64, reserved bool, turns lineTurns) {
 	if line == "" || place == "" {
 		return 0, false, turns
 	}
-	turns = modelTurns(c, line, place, free)
+	turns = modelTurns(c, line, place, free, false)
 	if left = turns.first; turns.count == 0 {
 		left = -1
 	}
-	return left, turns.count > spare, turns
+	return left, turns.reserved > spare, turns
 }
 
-func modelWaitInLine(c *fakeredis.Call, line, place, stand string, left int64, most ...int64) any {
+// modelNext is becomeNext.
+func modelNext(c *fakeredis.Call, line, place string, beside *lineTurns) bool {
+	marks := c.Int("ZCOUNT", line, "-inf", "(0")
+	list, _ := c.Do("ZRANGE", line, text(marks), text(marks+mostTurns+1)).([]any)
+	for _, other := range list {
+		other := other.(string)
+		if other == place {
+			break
+		}
+		if other != "*" && !(beside.of[other] > 0 && needOf(other) < 1) {
+			return false
+		}
+	}
+	c.Do("ZADD", line, strconv.FormatInt(-nextFor-now(c), 10), "~"+place)
+	return true
+}
+
+func modelWaitInLine(c *fakeredis.Call, line, place, stand string, left int64) any {
+	return modelWaitAs(c, line, place, stand, left, wait{})
+}
+
+// A wait is how a refused client waits in line.
+type wait struct {
+	most   int64      // ms to its next look; 0 for any
+	beside *lineTurns // turns of others, for a writer refused because of readers
+}
+
+func modelWaitAs(c *fakeredis.Call, line, place, stand string, left int64, w wait) any {
 	if line == "" || stand == "" {
 		return left
 	}
-	added, ok := c.TryDo("ZADD", line, "NX", strconv.FormatInt(micros(c), 10), place).(int64)
+	added, ok := c.TryDo("ZADD", line, "NX", arrival(place, micros(c)), place).(int64)
 	if !ok {
 		return left
 	}
 	if added == 0 {
-		c.Do("ZREM", line, "!"+place)
+		c.Do("ZREM", line, "!"+place, "~"+place)
 	}
 	c.Do("PEXPIRE", line, lineLife)
-	if len(most) > 0 && (left < 0 || left > most[0]) {
-		left = most[0]
+	if w.beside != nil && modelNext(c, line, place, w.beside) {
+		w.most = nextLook
+	}
+	if w.most > 0 && (left < 0 || left > w.most) {
+		left = w.most
 	}
 	if left < 0 {
 		return left
@@ -126,9 +193,9 @@ func modelGiveWay(c *fakeredis.Call, line, place, stand string) {
 	switch {
 	case line == "":
 	case stand == "leave":
-		c.TryDo("ZREM", line, place, "!"+place)
+		c.TryDo("ZREM", line, place, "!"+place, "~"+place)
 	case stand == "move":
-		c.TryDo("ZADD", line, strconv.FormatInt(micros(c), 10), place)
+		c.TryDo("ZADD", line, arrival(place, micros(c)), place)
 		c.Do("PEXPIRE", line, lineLife)
 	}
 }
@@ -149,9 +216,9 @@ func modelStrangers(c *fakeredis.Call, channel, publish string) int64 {
 type teller struct {
 	line, channel, publish, counted, id string
 	message                             string
-	available                           int64
-	counts                              bool  // permits
-	before                              int64 // what was available before, of permits
+	available                           float64
+	counts                              bool    // permits
+	before                              float64 // what was available before, of permits
 }
 
 // modelTellFree is tellFree.
@@ -161,6 +228,9 @@ func modelTellFree(c *fakeredis.Call, t teller) (listeners int64, alone bool) {
 	}
 	if t.line != "" {
 		if lined, alone := t.callNext(c, ""); lined {
+			if t.available > 0 && t.available < 1 && modelStrangers(c, t.channel, t.publish) > 0 {
+				c.TryDo(t.publish, t.channel, t.message)
+			}
 			return 1, alone
 		}
 	}
@@ -171,11 +241,8 @@ func modelTellFree(c *fakeredis.Call, t teller) (listeners int64, alone bool) {
 // tell is the function call of all_line.lua.
 func (t teller) tell(c *fakeredis.Call, place string, others, at int64) (told any, turn int64) {
 	if place != "*" {
-		turn = callFor
-		if parts := strings.Split(place, ":"); len(parts) == 3 {
-			turn = number(parts[2])
-		}
-		return c.TryDo(t.publish, t.channel+":"+waitingClient(place), t.message), turn
+		waiter, turn := waiterOf(place)
+		return c.TryDo(t.publish, t.channel+":"+waiter, t.message), turn
 	}
 	if turn = visitFor; at/1000%4 == 0 {
 		turn = longVisitFor
@@ -186,16 +253,29 @@ func (t teller) tell(c *fakeredis.Call, place string, others, at int64) (told an
 	return int64(0), turn
 }
 
-func (t teller) visit(c *fakeredis.Call, others, at int64) {
+func (t teller) visit(c *fakeredis.Call, first string, others, at int64) {
 	pause := int64(1)
 	if t.counts {
 		pause = permitVisit
 	}
 	if others > 0 {
-		c.TryDo("ZADD", t.line, "NX", strconv.FormatInt(at+pause, 10), "*")
+		c.TryDo("ZADD", t.line, "NX", arrival(first, at+pause), "*")
 	} else if t.counted != "1" || others < 0 {
-		c.TryDo("ZADD", t.line, "NX", strconv.FormatInt(at+blindVisit, 10), "*")
+		c.TryDo("ZADD", t.line, "NX", arrival(first, at+blindVisit), "*")
 	}
+}
+
+// mark is markFor.
+func (t teller) mark(place string, turns lineTurns) string {
+	need := needOf(place)
+	switch {
+	case turns.count >= mostTurns:
+	case turns.reserved+need <= t.available:
+		return "!"
+	case t.available > 0 && t.available < 1 && need == 1 && turns.reserved < 1 && place != "*":
+		return "~"
+	}
+	return ""
 }
 
 // places are those from a rank on.
@@ -205,7 +285,7 @@ func (t teller) places(c *fakeredis.Call, at int64) []any {
 }
 
 func (t teller) callNext(c *fakeredis.Call, behind string) (lined, alone bool) {
-	turns := modelTurns(c, t.line, "", t.before)
+	turns := modelTurns(c, t.line, "", t.before, t.available == 1 && !t.counts)
 	if !turns.waits {
 		return false, false
 	}
@@ -215,20 +295,22 @@ func (t teller) callNext(c *fakeredis.Call, behind string) (lined, alone bool) {
 			rank = place + 1
 		}
 	}
-	places, watchers := t.places(c, rank), 0
-	calls := turns.count < min(t.available, mostTurns)
+	places, watchers, calls := t.places(c, rank), 0, true
 	alone = others == 0 && turns.count == 0
 	switch {
 	case turns.count == 0 && behind == "" && (len(places) == 0 || len(places) == 1 && places[0] == "*"):
 		c.Do("ZREM", t.line, "*")
 		return false, false
 	case len(places) > 0 && places[0] != "*":
-		t.visit(c, others, at)
+		t.visit(c, places[0].(string), others, at)
 	}
 	for ; len(places) > 0; places = t.places(c, rank) {
 		for _, place := range places {
-			place := place.(string)
-			if turns.called[place] > 0 || place == "*" && !calls {
+			place, mark := place.(string), ""
+			if calls {
+				mark = t.mark(place, turns)
+			}
+			if turns.of[place] > 0 || place == "*" && mark == "" {
 				rank++
 				continue
 			}
@@ -239,8 +321,11 @@ func (t teller) callNext(c *fakeredis.Call, behind string) (lined, alone bool) {
 				return true, false
 			case n == 0 && t.counted != "0":
 				c.Do("ZREM", t.line, place)
-			case calls:
-				c.TryDo("ZADD", t.line, strconv.FormatInt(-turn-at/1000, 10), "!"+place)
+			case mark != "":
+				if mark == "~" {
+					turn = nextFor
+				}
+				c.TryDo("ZADD", t.line, strconv.FormatInt(-turn-at/1000, 10), mark+place)
 				c.Do("PEXPIRE", t.line, lineLife)
 				rank += 2
 				turns.count++
@@ -248,6 +333,7 @@ func (t teller) callNext(c *fakeredis.Call, behind string) (lined, alone bool) {
 				alone = alone && strings.HasPrefix(place, t.id)
 			default:
 				rank++
+				calls = false
 				if watchers++; t.counted != "0" || watchers == 3 {
 					return true, false
 				}
@@ -257,19 +343,44 @@ func (t teller) callNext(c *fakeredis.Call, behind string) (lined, alone bool) {
 	return turns.count > 0 || behind != "", alone && turns.count == 1 && watchers == 0
 }
 
+// admitReader is the function of all_line.lua.
+func (t teller) admitReader(c *fakeredis.Call, place, stand string, turns lineTurns, first bool) {
+	modelGiveWay(c, t.line, place, stand)
+	if !turns.waits || turns.reserved >= 1 {
+		return
+	}
+	if stand == "move" && !turns.came && turns.count < mostTurns {
+		_, turn := waiterOf(place)
+		c.Do("ZADD", t.line, strconv.FormatInt(-turn-now(c), 10), "!"+place)
+	}
+	if first {
+		modelTellFree(c, t)
+	} else {
+		t.callNext(c, "")
+	}
+}
+
+// availableOf is how much of a lock is available.
+func availableOf(c *fakeredis.Call, lock string) float64 {
+	if mode, _ := c.TryDo("HGET", lock, "mode").(string); mode == "read" {
+		return 1 - share
+	}
+	return float64(1 - c.Int("EXISTS", lock))
+}
+
 func modelQuit(c *fakeredis.Call) any {
 	line, place, counts := c.Keys[2], c.Args[3], c.Args[4] == "1"
-	if ended, ok := c.TryDo("ZREM", line, place, "!"+place).(int64); !ok || ended == 0 {
+	if ended, ok := c.TryDo("ZREM", line, place, "!"+place, "~"+place).(int64); !ok || ended == 0 {
 		return int64(0)
 	}
-	free, message := 1-c.Int("EXISTS", c.Keys[0]), "0"
+	free, message := availableOf(c, c.Keys[0]), "0"
 	if counts {
 		value, _ := c.TryDo("GET", c.Keys[0]).(string)
-		free, message = number(value), value
+		free, message = float64(number(value)), value
 	}
-	if free < 1 || c.Int("EXISTS", line) == 0 {
+	if free <= 0 || c.Int("EXISTS", line) == 0 {
 		return int64(0)
 	}
-	modelTellFree(c, teller{line, c.Keys[1], c.Args[0], c.Args[1], c.Args[2], message, free, counts, map[bool]int64{true: free}[counts]})
+	modelTellFree(c, teller{line, c.Keys[1], c.Args[0], c.Args[1], c.Args[2], message, free, counts, map[bool]float64{true: free}[counts]})
 	return int64(1)
 }

@@ -51,7 +51,7 @@ func modelPermitsAcquire(c *fakeredis.Call) any {
 	if !there && c.Args[3] != "1" {
 		return fakeredis.Status("unset")
 	}
-	left, reserved, turns := modelReserved(c, a.line, a.place, free-count, free)
+	left, reserved, turns := modelReserved(c, a.line, a.place, float64(free-count), float64(free))
 	if free < count {
 		if left, reserved = -1, true; there {
 			left = nextPermit(c, set, now)

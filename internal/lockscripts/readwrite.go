@@ -91,6 +91,7 @@ func extend(c *fakeredis.Call, key, lease string) {
 
 func modelReadAcquire(c *fakeredis.Call) any {
 	key, writers, lease, owner := c.Keys[0], c.Keys[2], c.Args[0], c.Args[1]
+	line, place, stand := lineIn(c), arg(c, 4), arg(c, 5)
 	if late := tooLate(c, c.Args[3]); late != nil {
 		return late
 	}
@@ -102,20 +103,32 @@ func modelReadAcquire(c *fakeredis.Call) any {
 	case !held && c.Int("EXISTS", key) == 1:
 		return otherKind
 	case held && mode != "read" && c.Int("HEXISTS", key, owner+":write") == 0:
-		return c.Do("PTTL", key)
+		return modelWaitInLine(c, line, place, stand, c.Int("PTTL", key))
 	}
 	count := c.Int("HGET", key, owner)
-	alive := false
+	alive, enters := false, mode != "write"
 	for n := range count {
 		alive = alive || c.Int("EXISTS", TimeoutKey(key, owner, n+1)) == 1
 	}
 	if !alive {
 		count = 0
+	}
+	var turns lineTurns
+	if enters = enters && !alive; enters {
+		available := 1.0
+		if held {
+			available -= share
+		}
+		var left int64
+		var refused bool
+		left, refused, turns = modelReserved(c, line, place, available-share, available)
+		refused = refused && !turns.came
 		last, _ := c.Do("ZREVRANGE", writers, "0", "0", "WITHSCORES").([]any)
-		if c.Args[2] == "1" && mode != "write" && len(last) == 2 {
-			if left := number(last[1].(string)) - now(c); left > 0 {
-				return left
-			}
+		if c.Args[2] == "1" && len(last) == 2 && number(last[1].(string)) > now(c) {
+			left, refused = number(last[1].(string))-now(c), true
+		}
+		if refused {
+			return modelWaitInLine(c, line, place, stand, left)
 		}
 	}
 	count++
@@ -127,14 +140,38 @@ func modelReadAcquire(c *fakeredis.Call) any {
 	if c.Int("PTTL", key) < number(lease) {
 		c.Do("PEXPIRE", key, lease)
 	}
+	if enters {
+		next := teller{line: line, channel: c.Keys[1], publish: arg(c, 7), counted: arg(c, 6), message: "1", available: 1 - share}
+		next.admitReader(c, place, stand, turns, !held)
+	} else {
+		modelGiveWay(c, line, place, stand)
+	}
 	if count > 1 {
 		return fakeredis.Status(text(count))
 	}
 	return nil
 }
 
+// lineIn is the line, the last key of a read-write lock's script, or "".
+func lineIn(c *fakeredis.Call) string {
+	if last := c.Keys[len(c.Keys)-1]; strings.HasPrefix(last, "lockwire_line:") {
+		return last
+	}
+	return ""
+}
+
+// tellsFree returns what tells of a read-write lock that is free, or with readers left has readers. args are what the server knows of
+// listeners, and the client's id.
+func tellsFree(c *fakeredis.Call, publish string, args int, message string, readers bool) teller {
+	t := teller{line: lineIn(c), channel: c.Keys[1], publish: publish, counted: arg(c, args), id: arg(c, args+1), message: message, available: 1}
+	if readers {
+		t.available -= share
+	}
+	return t
+}
+
 func modelReadRelease(c *fakeredis.Call) any {
-	key, channel, latch := c.Keys[0], c.Keys[1], c.Keys[4]
+	key, latch := c.Keys[0], c.Keys[4]
 	lease, owner, publish, life := c.Args[0], c.Args[1], c.Args[2], c.Args[3]
 	if late := tooLate(c, c.Args[5]); late != nil {
 		return late
@@ -149,14 +186,15 @@ func modelReadRelease(c *fakeredis.Call) any {
 	mode, _ := c.Do("HGET", key, "mode").(string)
 	text, holds := c.Do("HGET", key, owner).(string)
 	if !holds || mode == "" {
-		c.Do(append([]string{"DEL", c.Keys[3]}, c.Keys[min(5, len(c.Keys)):]...)...)
+		c.Do(append([]string{"DEL", c.Keys[3]}, slices.DeleteFunc(slices.Clone(c.Keys[min(5, len(c.Keys)):]), func(key string) bool { return key == lineIn(c) })...)...)
 		if c.Args[4] == "1" {
 			c.Do("SET", latch, "-1", "PX", life)
 		}
 		return nil
 	}
 	outcome := int64(1)
-	if leaveReaders(c, key, channel, publish, owner, number(text), number(text)-1, lease) > 0 {
+	modelGiveWay(c, lineIn(c), arg(c, 8), arg(c, 9))
+	if leaveReaders(c, tellsFree(c, publish, 6, "0", false), owner, number(text), number(text)-1, lease) > 0 {
 		outcome = 0
 	}
 	c.Do("SET", latch, fmt.Sprint(outcome), "PX", life)
@@ -164,7 +202,8 @@ func modelReadRelease(c *fakeredis.Call) any {
 }
 
 // leaveReaders has rest of an owner's holds remain, or none without a lease, and frees the lock if there is no reader any more.
-func leaveReaders(c *fakeredis.Call, key, channel, publish, owner string, count, rest int64, lease string) int64 {
+func leaveReaders(c *fakeredis.Call, free teller, owner string, count, rest int64, lease string) int64 {
+	key := c.Keys[0]
 	if number(lease) == 0 {
 		rest = 0
 	}
@@ -176,13 +215,13 @@ func leaveReaders(c *fakeredis.Call, key, channel, publish, owner string, count,
 		c.Do("PEXPIRE", key, text(left))
 	} else {
 		c.Do("DEL", key)
-		c.Do(publish, channel, "0")
+		modelTellFree(c, free)
 	}
 	return rest
 }
 
 func modelReadUndo(c *fakeredis.Call) any {
-	key, channel := c.Keys[0], c.Keys[1]
+	key := c.Keys[0]
 	lease, owner, publish, before := c.Args[0], c.Args[1], c.Args[2], number(c.Args[3])
 	if late := tooLate(c, c.Args[4]); late != nil {
 		return late
@@ -197,7 +236,7 @@ func modelReadUndo(c *fakeredis.Call) any {
 	if count <= before {
 		return int64(0)
 	}
-	leaveReaders(c, key, channel, publish, owner, count, before, lease)
+	leaveReaders(c, tellsFree(c, publish, len(c.Args)-2, "0", false), owner, count, before, lease)
 	return int64(1)
 }
 
@@ -240,7 +279,7 @@ func modelReadWriteForce(c *fakeredis.Call, mode, payload string) any {
 		return int64(0)
 	}
 	c.Do("DEL", key)
-	c.Do(c.Args[0], c.Keys[1], payload)
+	modelTellFree(c, tellsFree(c, c.Args[0], 2, payload, false))
 	return int64(1)
 }
 
@@ -275,23 +314,34 @@ func modelWriteAcquire(c *fakeredis.Call) any {
 	if latched(c) {
 		return int64(-1)
 	}
+	line, place, stand := lineIn(c), arg(c, 4), arg(c, 5)
 	if c.Int("HEXISTS", key, owner) == 1 {
 		count := c.Int("HINCRBY", key, owner, "1")
+		modelGiveWay(c, line, place, stand)
 		if c.Int("PTTL", key) < number(lease) {
 			c.Do("PEXPIRE", key, lease)
 		}
 		return fakeredis.Status(text(count))
 	}
-	if c.Int("EXISTS", key) == 0 {
+	mode, _ := c.Do("HGET", key, "mode").(string)
+	if mode == "" && c.Int("EXISTS", key) == 1 {
+		return otherKind
+	}
+	left, reserved, turns := int64(0), false, lineTurns{}
+	switch mode {
+	case "":
+		left, reserved, turns = modelReserved(c, line, place, 0, 1)
+	case "read":
+		_, _, turns = modelReserved(c, line, place, 0, 1-share)
+	}
+	if mode == "" && !reserved {
 		c.Do("HSET", key, "mode", "write", owner, "1")
 		c.Do("PEXPIRE", key, lease)
 		if told != "0" {
 			c.Do("ZREM", writers, owner)
 		}
+		modelGiveWay(c, line, place, stand)
 		return nil
-	}
-	if c.Int("HEXISTS", key, "mode") == 0 {
-		return otherKind
 	}
 	reader := strings.TrimSuffix(owner, ":write")
 	for n := range c.Int("HGET", key, reader) {
@@ -303,7 +353,16 @@ func modelWriteAcquire(c *fakeredis.Call) any {
 		c.Do("ZADD", writers, text(now(c)+number(told)), owner)
 		c.Do("PEXPIRE", writers, told)
 	}
-	return c.Do("PTTL", key)
+	if mode != "" {
+		if left = c.Int("PTTL", key); turns.count > 0 && (left < 0 || left > turns.first) {
+			left = turns.first
+		}
+	}
+	w := wait{}
+	if mode == "read" {
+		w.beside = &turns
+	}
+	return modelWaitAs(c, line, place, stand, left, w)
 }
 
 func modelWriteRelease(c *fakeredis.Call) any {
@@ -330,9 +389,10 @@ func modelWriteRelease(c *fakeredis.Call) any {
 	if count > 1 && number(lease) > 0 {
 		keepWriter(c, owner, number(lease), count-1)
 		c.Do("SET", latch, "0", "PX", life)
+		modelGiveWay(c, lineIn(c), arg(c, 8), arg(c, 9))
 		return int64(0)
 	}
-	endWrite(c, owner)
+	endWrite(c, owner, 6)
 	c.Do("SET", latch, "1", "PX", life)
 	return int64(1)
 }
@@ -344,8 +404,8 @@ func keepWriter(c *fakeredis.Call, owner string, lease, count int64) {
 	c.Do("HSET", key, owner, text(count))
 }
 
-// endWrite ends the write lock, and keeps the reads of its owner beneath.
-func endWrite(c *fakeredis.Call, owner string) {
+// endWrite ends the write lock, and keeps the reads of its owner beneath. args are as for tellsFree; a place may be behind them.
+func endWrite(c *fakeredis.Call, owner string, args int) {
 	key, reader := c.Keys[0], strings.TrimSuffix(owner, ":write")
 	left := readerLeft(c, key, reader, c.Int("HGET", key, reader))
 	c.Do("HDEL", key, owner)
@@ -355,7 +415,8 @@ func endWrite(c *fakeredis.Call, owner string) {
 	} else {
 		c.Do("DEL", key)
 	}
-	c.Do(c.Args[2], c.Keys[1], "1")
+	modelGiveWay(c, lineIn(c), arg(c, args+2), arg(c, args+3))
+	modelTellFree(c, tellsFree(c, c.Args[2], args, "1", left > 0))
 }
 
 func modelWriteUndo(c *fakeredis.Call) any {
@@ -364,8 +425,11 @@ func modelWriteUndo(c *fakeredis.Call) any {
 		return late
 	}
 	waited := c.Int("ZREM", c.Keys[2], owner)
+	tellers := len(c.Args) - 2
 	if waited == 1 {
-		c.Do(c.Args[2], c.Keys[1], "1")
+		next := tellsFree(c, c.Args[2], tellers, "1", false)
+		next.available = availableOf(c, c.Keys[0])
+		modelTellFree(c, next)
 	}
 	if undone(c, c.Keys[4], c.Args[4]) {
 		return waited
@@ -376,7 +440,7 @@ func modelWriteUndo(c *fakeredis.Call) any {
 	if before > 0 && number(lease) > 0 {
 		keepWriter(c, owner, number(lease), before)
 	} else {
-		endWrite(c, owner)
+		endWrite(c, owner, tellers)
 	}
 	return int64(1)
 }
@@ -411,7 +475,7 @@ func modelDowngrade(c *fakeredis.Call) any {
 	c.Do("SET", TimeoutKey(key, owner, count), "1", "PX", lease)
 	c.Do("PEXPIRE", key, text(until))
 	if rest == 0 {
-		c.Do(c.Args[2], c.Keys[1], "1")
+		modelTellFree(c, tellsFree(c, c.Args[2], 5, "1", true))
 	}
 	return []any{count, rest}
 }

@@ -43,7 +43,7 @@ func announce(c *fakeredis.Call, publish string, free int64) {
 
 // tellPermits tells of so many free permits. args are what the server knows of listeners, and the client's id.
 func tellPermits(c *fakeredis.Call, line, publish string, args int, told, available, before int64) {
-	modelTellFree(c, teller{line, c.Keys[1], publish, arg(c, args), arg(c, args+1), text(max(0, told)), available, true, before})
+	modelTellFree(c, teller{line, c.Keys[1], publish, arg(c, args), arg(c, args+1), text(max(0, told)), float64(available), true, float64(before)})
 }
 
 // asker is a client's part in the line, in an acquire of permits.
@@ -51,7 +51,7 @@ type asker struct{ line, place, stand, counted, publish string }
 
 // refused has a client wait that may not have permits of these. A client that was called passes its call on.
 func (a asker) refused(c *fakeredis.Call, free, left int64, turns lineTurns) any {
-	again := modelWaitInLine(c, a.line, a.place, a.stand, left, permitLook)
+	again := modelWaitAs(c, a.line, a.place, a.stand, left, wait{most: permitLook})
 	if turns.came && free > turns.count {
 		a.teller(c, free).callNext(c, a.place)
 	}
@@ -59,7 +59,7 @@ func (a asker) refused(c *fakeredis.Call, free, left int64, turns lineTurns) any
 }
 
 func (a asker) teller(c *fakeredis.Call, free int64) teller {
-	return teller{a.line, c.Keys[1], a.publish, a.counted, "", text(free), free, true, free}
+	return teller{a.line, c.Keys[1], a.publish, a.counted, "", text(free), float64(free), true, float64(free)}
 }
 
 // granted ends or moves the place of a client that has its permits, and calls others if some are left.
@@ -95,7 +95,7 @@ func modelSemaphoreAcquire(c *fakeredis.Call) any {
 		return fakeredis.Status("unset")
 	}
 	lined := a.line != "" && c.Int("EXISTS", a.line) == 1
-	left, reserved, turns := modelReserved(c, a.line, a.place, free-permits, free)
+	left, reserved, turns := modelReserved(c, a.line, a.place, float64(free-permits), float64(free))
 	switch {
 	case free < permits:
 		return a.refused(c, free, -1, turns)

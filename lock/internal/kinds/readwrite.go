@@ -60,12 +60,13 @@ func newRead() *Kind {
 		channel: readWritePrefix,
 		Keys:    readWriteKeys,
 		Reads:   true,
-		Acquire: script.Named("read_acquire", readAcquire),
-		Release: script.Named("read_release", readRelease),
-		Undo:    script.Named("read_undo", readUndo),
+		Acquire: script.Named("read_acquire", lined(readAcquire)),
+		Release: script.Named("read_release", lined(readRelease)),
+		Undo:    script.Named("read_undo", lined(readUndo)),
 		Renew:   script.Named("read_renew", readRenew),
-		Force:   script.Named("read_force", readForce),
+		Force:   script.Named("read_force", lined(readForce)),
 		Info:    infoOfBothHalves.Get(),
+		Quit:    quit.Get(),
 	}
 }
 
@@ -76,12 +77,13 @@ func newWrite() *Kind {
 		Keys:      readWriteKeys,
 		Reads:     true,
 		Suffix:    writeSuffix,
-		Acquire:   script.Named("write_acquire", writeAcquire),
-		Release:   script.Named("write_release", writeRelease),
-		Undo:      script.Named("write_undo", writeUndo),
+		Acquire:   script.Named("write_acquire", lined(writeAcquire)),
+		Release:   script.Named("write_release", lined(writeRelease)),
+		Undo:      script.Named("write_undo", lined(writeUndo)),
 		Renew:     Reentrant().Renew, // the hash stores a writer like the owner of a reentrant lock
-		Force:     script.Named("write_force", writeForce),
+		Force:     script.Named("write_force", lined(writeForce)),
 		Info:      infoOfBothHalves.Get(),
-		Downgrade: script.Named("write_downgrade", writeDowngrade),
+		Downgrade: script.Named("write_downgrade", lined(writeDowngrade)),
+		Quit:      quit.Get(),
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/lockscripts"
 	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/pubsub"
 	"github.com/lockwire/lockwire/resp"
@@ -35,6 +36,13 @@ func TestPermitsLineLikeTheServer(t *testing.T) {
 	walk(t, "permits", 1000, func(w *twin, random *rand.Rand) bool { return l.step(w, random, l.permits) })
 }
 
+// The same with readers and writers, of which some go first.
+func TestReadWriteLineLikeTheServer(t *testing.T) {
+	t.Parallel()
+	l := &lineWalk{channel: walkReadWrite}
+	walk(t, "read-write", 1500, func(w *twin, random *rand.Rand) bool { return l.step(w, random, l.readWrite) })
+}
+
 type lineWalk struct {
 	twin      *twin
 	channel   string
@@ -55,9 +63,11 @@ func (l *lineWalk) step(w *twin, random *rand.Rand, script func(random *rand.Ran
 			s := pubsub.New(p, pubsub.Config{})
 			w.t.Cleanup(func() { _ = s.Close() })
 			l.listeners = append(l.listeners, s)
-			if _, err := s.Subscribe(w.t.Context(), l.channel+":c0", l.channel+":c1", l.channel+":c3"); err != nil {
-				w.t.Error(err)
-				return false
+			for _, c := range []string{":c0", ":c1", ":c3"} {
+				if _, err := s.Subscribe(w.t.Context(), l.channel+c, l.channel+c+":r", l.channel+c+":w"); err != nil {
+					w.t.Error(err)
+					return false
+				}
 			}
 		}
 	}
@@ -72,7 +82,7 @@ func (l *lineWalk) step(w *twin, random *rand.Rand, script func(random *rand.Ran
 	same := true
 	switch random.IntN(12) {
 	case 0:
-		same = w.scriptOf(kinds.Any, "quit", []string{walkLock, l.channel, walkLine}, "PUBLISH", as.counts, client, as.place, w.kind != "reentrant")
+		same = w.scriptOf(kinds.Any, "quit", []string{walkLock, l.channel, walkLine}, "PUBLISH", as.counts, client, as.place, w.kind == "semaphore" || w.kind == "permits")
 	case 1:
 		if random.IntN(2) == 0 {
 			same = w.do("DEL", walkLatch+"0", walkLatch+"1", walkLatch+"2")
@@ -138,6 +148,40 @@ func (l *lineWalk) permits(random *rand.Rand, as stander) bool {
 		return w.script("force", []string{walkLock, walkOwnChannel, "{walk}:timeout", walkLine}, "PUBLISH", soon(), as.counts, as.client)
 	}
 	return w.script("set", append(append([]string{}, keys[:2]...), keys[3:]...), 60_000, "PUBLISH", random.IntN(5), 0, soon(), as.counts, as.client)
+}
+
+// readWrite is a step of a read-write lock.
+func (l *lineWalk) readWrite(random *rand.Rand, as stander) bool {
+	w, owner := l.twin, fmt.Sprintf("client:%d", random.IntN(3))
+	writer, told := owner+":write", 15_000*random.IntN(2)
+	keys := []string{walkLock, walkReadWrite, walkWriters, lockscripts.TimeoutKey(walkLock, owner, 1), fmt.Sprint(walkLatch, random.IntN(3))}
+	for n := range int64(40) {
+		keys = append(keys, lockscripts.TimeoutKey(walkLock, owner, n+2))
+	}
+	keys = append(keys, walkLine)
+	mode := []string{":r", ":r", "", ":w"}[random.IntN(4)]
+	place := fmt.Sprint(as.client, mode, ":", random.IntN(2), ":", 100+100*random.IntN(2))
+	free := []string{walkLock, walkReadWrite, walkWriters, walkLine}
+	switch random.IntN(16) {
+	case 0, 1, 2, 3, 4:
+		if mode == ":r" {
+			return w.scriptOf("read", "acquire", keys, 60_000, owner, random.IntN(4)/3, soon(), place, as.stand, as.counts, "PUBLISH")
+		}
+		return w.scriptOf("write", "acquire", keys, 60_000, writer, told, soon(), place, as.stand)
+	case 5, 6, 7:
+		return w.scriptOf("read", "release", keys, 60_000, owner, "PUBLISH", 30_000, 0, soon(), as.counts, as.client, place, as.way)
+	case 8, 9, 10:
+		return w.scriptOf("write", "release", keys, 60_000, writer, "PUBLISH", 30_000, 0, soon(), as.counts, as.client, place, as.way)
+	case 11:
+		return w.scriptOf("read", "undo", keys, 60_000, owner, "PUBLISH", random.IntN(2), soon(), as.counts, as.client)
+	case 12:
+		return w.scriptOf("write", "undo", keys, 60_000, writer, "PUBLISH", random.IntN(2), soon(), as.counts, as.client)
+	case 13:
+		return w.scriptOf("write", "downgrade", keys, 60_000, owner, "PUBLISH", 60_000*random.IntN(2), soon(), as.counts, as.client)
+	case 14:
+		return w.scriptOf(kinds.Any, "quit", []string{walkLock, walkReadWrite, walkLine}, "PUBLISH", as.counts, as.client, place, 0)
+	}
+	return w.scriptOf([]string{"read", "write"}[random.IntN(2)], "force", free, "PUBLISH", soon(), as.counts, as.client)
 }
 
 // changeStrangers begins or ends the subscription of a client without a line.

@@ -41,10 +41,10 @@ end
 if not free and waits ~= '1' then
     return redis.status_reply('unset')
 end
-local count, there, left, turns, came = #ids / 16, free, nil, 0, false
+local count, there, left, turns = #ids / 16, free, nil, nil
 free = tonumber(free or 0)
 if known then
-    left, turns, came = reservedFor(line, place, now, free - count, free)
+    left, turns = reservedFor(line, place, now, free - count, free)
 end
 if free < count or left then
     if free < count then
@@ -52,7 +52,7 @@ if free < count or left then
         left = first[2] and tonumber(first[2]) < tonumber(never) and tonumber(first[2]) - now or -1
     end
     left = waitInLine(line, place, stand, left, permitLook)
-    if came and free > turns then
+    if turns and turns.came and free > turns.count then
         callNext(line, channel, publish, counted, '', free, free, free, place) -- whoever is behind may want fewer
     end
     return left

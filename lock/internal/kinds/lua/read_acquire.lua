@@ -2,13 +2,16 @@
 -- KEYS  1 lock: a hash of "mode" to "read" or "write", of each reader to its hold count, and of the writer to its own
 --       2 its channel  3 writers that wait: a sorted set of them by when their word ends, in ms
 --       4 lease of the owner's first hold  5 latch: there once this very request has been undone
---       6.. leases of the owner's further holds
+--       6.. leases of the owner's further holds, and behind them the line, if there is one
 -- ARGV  1 lease in ms  2 owner  3 1 to let writers that wait go first  4 when this is too late, in ms since 1970
+--       5 place in the line  6 what becomes of it: '' nothing; taken when refused ("join"); and when granted ended ("leave")
+--       or moved to the end ("move")  7 what the server knows of listeners  8 publish command
 -- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
 --         nil for the first hold, the hold count as a status for a further one,
 --         and otherwise the time in ms after which there is reason to look again (-1: none).
-local lock, writers, latch = KEYS[1], KEYS[3], KEYS[5]
+local lock, channel, writers, latch, line = KEYS[1], KEYS[2], KEYS[3], KEYS[5], lineIn(KEYS, KEYS[1])
 local lease, owner, polite, last = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local place, stand, counted, publish = ARGV[5] or '', ARGV[6] or '', ARGV[7], ARGV[8]
 -- The n-th hold of a reader has its lease in a key of its own: all clients compute from these how long the lock is kept.
 local hold = (string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}') .. ':' .. owner .. ':rwlock_timeout:'
 
@@ -17,7 +20,7 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if now > last then
     return redis.status_reply('late ' .. string.format('%.0f', now))
 end
-local unused = redis.call('exists', lock, latch) == 0 -- one question in place of three
+local unused = redis.call('exists', lock, latch, line or latch) == 0 -- nor is there a line: one question in place of four
 if not unused and redis.call('exists', latch) == 1 then
     return -1 -- undone: nobody waits for this any more
 end
@@ -25,21 +28,31 @@ local mode, holds = nil, nil
 if not unused then
     mode, holds = unpack(redis.call('hmget', lock, 'mode', owner))
 end
-if not unused and not mode then
+if not unused and not mode and redis.call('exists', lock) == 1 then
     return redis.error_reply('WRONGTYPE The key holds a lock of another kind')
 end
 if mode and mode ~= 'read' and redis.call('hexists', lock, owner .. ':write') == 0 then
-    return redis.call('pttl', lock)
+    return waitInLine(line, place, stand, redis.call('pttl', lock))
 end
-local count, alive = tonumber(holds or 0), false
+local count, alive, turns = tonumber(holds or 0), false, nil
 for n = 1, count do
     alive = alive or redis.call('exists', hold .. n) == 1
 end
 if not alive then
     count = 0 -- holds whose leases have all ended are none
-    local ends = polite == '1' and mode ~= 'write' and redis.call('zrevrange', writers, 0, 0, 'withscores')[2]
+end
+if not alive and mode ~= 'write' then
+    local left, available = nil, mode and 1 - share or 1
+    if not unused then
+        left, turns = reservedFor(line, place, now, available - share, available)
+        left = not turns.came and left or nil
+    end
+    local ends = polite == '1' and redis.call('zrevrange', writers, 0, 0, 'withscores')[2]
     if ends and tonumber(ends) > now then
-        return ends - now
+        left = ends - now
+    end
+    if left then
+        return waitInLine(line, place, stand, left)
     end
 end
 count = count + 1
@@ -47,6 +60,11 @@ redis.call('hset', lock, 'mode', mode or 'read', owner, count)
 redis.call('set', hold .. count, 1, 'px', lease)
 if unused or redis.call('pttl', lock) < tonumber(lease) then
     redis.call('pexpire', lock, lease)
+end
+if turns then
+    admitReader(line, place, stand, turns, not mode, channel, publish, counted)
+else
+    giveWay(line, place, stand)
 end
 if count > 1 then
     return redis.status_reply(string.format('%d', count))

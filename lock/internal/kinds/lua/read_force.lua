@@ -1,9 +1,9 @@
 -- Read lock, force: frees the lock if readers have it, whoever they are.
--- KEYS  1 lock  2 its channel  3 writers that wait
--- ARGV  1 publish command  2 when this is too late, in ms since 1970
+-- KEYS  1 lock  2 its channel  3 writers that wait  4 line, if there is one
+-- ARGV  1 publish command  2 when this is too late, in ms since 1970  3 what the server knows of listeners  4 client's id
 -- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
 --         1 when readers had the lock, else 0. A key of another type or kind is an error and stays.
-local lock, channel = KEYS[1], KEYS[2]
+local lock, channel, line = KEYS[1], KEYS[2], KEYS[4]
 local publish, last = ARGV[1], tonumber(ARGV[2])
 
 local time = redis.call('time')
@@ -19,5 +19,5 @@ elseif mode ~= 'read' then
     return 0
 end
 redis.call('del', lock) -- the leases of readers end by themselves
-redis.pcall(publish, channel, '0') -- a user who may not publish leaves waiters to look by themselves
+tellFree(line, channel, publish, ARGV[3], ARGV[4], '0', 1)
 return 1

@@ -1,13 +1,15 @@
 -- Read lock, undo: takes back an acquire, or what a downgrade has made, whose outcome its caller does not know.
 -- KEYS  1 lock  2 its channel  3 writers that wait  4 lease of the owner's first hold
---       5 latch: keeps the acquire, or the downgrade, and this, from taking effect later  6.. leases of the owner's further holds
+--       5 latch: keeps the acquire, or the downgrade, and this, from taking effect later  6.. leases of the owner's further holds, then the line, if any
 --       Those of other readers, whom nobody knows before, are asked for where the server allows it.
 -- ARGV  1 lease in ms that the owner's remaining holds need  2 owner  3 publish command
 --       4 hold count that the owner had before  5 when this is too late, in ms since 1970: no earlier than that of the acquire
+--       and at the end what the server knows of listeners, and the client's id
 -- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
 --         1 when there was something to take back, else 0; running it again does no harm.
 local lock, channel, latch = KEYS[1], KEYS[2], KEYS[5]
 local lease, owner, publish, before, last = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
+local line, counted, id = lineIn(KEYS, lock), ARGV[#ARGV - 1], ARGV[#ARGV]
 local prefix = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
 local hold = prefix .. ':' .. owner .. ':rwlock_timeout:'
 
@@ -35,9 +37,7 @@ local function leave(count, rest) -- has so many of the owner's holds remain; th
     for n = 1, rest do
         alive = alive + redis.call('pexpire', hold .. n, lease) -- whose lease was whose, the server does not know
     end
-    if rest > 0 and alive == 0 then
-        redis.call('set', hold .. rest, 1, 'px', lease)
-    end
+    if rest > 0 and alive == 0 then redis.call('set', hold .. rest, 1, 'px', lease) end
     -- First what frees memory: a server that has run out of it refuses all else, but not after a script's first write.
     for n = rest + 1, count do
         gone = math.max(gone, redis.call('pttl', hold .. n))
@@ -46,15 +46,13 @@ local function leave(count, rest) -- has so many of the owner's holds remain; th
     if rest > 0 then
         redis.call('hset', lock, owner, rest)
         redis.call('pexpire', lock, math.max(tonumber(lease), redis.call('pttl', lock)))
-    else
-        redis.call('hdel', lock, owner)
-    end
+    else redis.call('hdel', lock, owner) end
     local left = redis.call('hget', lock, 'mode') == 'read' and remaining(gone)
     if left and left > 0 then
         redis.call('pexpire', lock, left)
     elseif left == 0 then
         redis.call('del', lock)
-        redis.pcall(publish, channel, '0') -- a user who may not publish leaves waiters to look by themselves
+        tellFree(line, channel, publish, counted, id, '0', 1)
     end -- beneath its owner's write lock, whose lease the server does not know, nothing is shortened
 end
 

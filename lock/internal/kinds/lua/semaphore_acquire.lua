@@ -34,13 +34,13 @@ elseif free and not string.match(free, '^%-?%d+$') then
     return redis.error_reply('WRONGTYPE not a number of permits')
 end
 free = tonumber(free or 0)
-local left, turns, came = nil, 0, false
+local left, turns = nil, nil
 if known then
-    left, turns, came = reservedFor(line, place, now, free - permits, free)
+    left, turns = reservedFor(line, place, now, free - permits, free)
 end
 if free < permits or left then
     local again = waitInLine(line, place, stand, free >= permits and left or -1, permitLook)
-    if came and free > turns then
+    if turns and turns.came and free > turns.count then
         callNext(line, channel, publish, counted, '', free, free, free, place) -- whoever is behind may want fewer
     end
     return again

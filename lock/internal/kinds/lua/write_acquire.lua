@@ -3,23 +3,25 @@
 --       2 its channel  3 writers that wait: a sorted set of them by when their word ends, in ms
 --       4 lease of the owner's first hold as a reader
 --       5 latch: there once this very request has been undone
---       6.. leases of the owner's further holds as a reader
+--       6.. leases of the owner's further holds as a reader, and behind them the line, if there is one
 -- ARGV  1 lease in ms  2 owner, who with ":write" behind is another field than as a reader
 --       3 for how long in ms readers are told that this writer waits, should it have to (0: not at all)
 --       4 when this is too late, in ms since 1970
+--       5 place in the line  6 what becomes of it: '' nothing; taken when refused ("join"); and when granted ended ("leave")
+--       or moved to the end ("move")
 -- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
 --         nil for the first hold, the hold count as a status for a further one, "upgrade" as a status if the owner
---         would wait for its own read lock, and otherwise the remaining lease in ms (-1: none).
-local lock, writers, latch = KEYS[1], KEYS[3], KEYS[5]
+--         would wait for its own read lock, and otherwise when to ask again in ms: at the end of the others' lease or turn (-1: none).
+local lock, writers, latch, line = KEYS[1], KEYS[3], KEYS[5], lineIn(KEYS, KEYS[1])
 local lease, owner, told, last = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-local reader = string.sub(owner, 1, -7)
+local place, stand, reader = ARGV[5] or '', ARGV[6] or '', string.sub(owner, 1, -7)
 
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if now > last then
     return redis.status_reply('late ' .. string.format('%.0f', now))
 end
-local unused = redis.call('exists', lock, latch) == 0 -- one question in place of three
+local unused = redis.call('exists', lock, latch, line or latch) == 0 -- nor is there a line: one question in place of four
 if not unused and redis.call('exists', latch) == 1 then
     return -1 -- undone: nobody waits for this any more
 end
@@ -29,22 +31,28 @@ if not unused then
 end
 if held then
     local count = redis.call('hincrby', lock, owner, 1)
+    giveWay(line, place, stand)
     -- A further hold never shortens the lease of those it is nested in.
     if redis.call('pttl', lock) < tonumber(lease) then
         redis.call('pexpire', lock, lease)
     end
     return redis.status_reply(string.format('%d', count))
 end
-if unused then
+if not unused and not mode and redis.call('exists', lock) == 1 then
+    return redis.error_reply('WRONGTYPE The key holds a lock of another kind')
+end
+local left, turns = nil, nil
+if not unused and mode ~= 'write' then
+    left, turns = reservedFor(line, place, now, 0, mode and 1 - share or 1)
+end
+if not mode and not left then
     redis.call('hset', lock, 'mode', 'write', owner, 1)
     redis.call('pexpire', lock, lease)
     if told > 0 then
         redis.call('zrem', writers, owner)
     end
+    giveWay(line, place, stand)
     return nil
-end
-if not mode then
-    return redis.error_reply('WRONGTYPE The key holds a lock of another kind')
 end
 local prefix = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
 for n = 1, tonumber(reads or 0) do
@@ -56,4 +64,8 @@ if told > 0 then
     redis.call('zadd', writers, now + told, owner)
     redis.call('pexpire', writers, told)
 end
-return redis.call('pttl', lock)
+if mode then
+    left = redis.call('pttl', lock)
+    left = turns and turns.first and (left < 0 or left > turns.first) and turns.first or left
+end
+return waitInLine(line, place, stand, left, nil, mode == 'read' and turns or nil)

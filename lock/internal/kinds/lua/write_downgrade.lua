@@ -1,9 +1,10 @@
 -- Write lock, downgrade: turns one write hold into a read hold of the same owner.
 -- KEYS  1 lock  2 its channel  3 writers that wait  4 lease of the owner's first hold as a reader
---       5 latch: there once this very request has been undone  6.. leases of the owner's further holds as a reader
+--       5 latch: there once this very request has been undone  6.. leases of the owner's further holds as a
+--       reader, and behind them the line, if there is one
 -- ARGV  1 lease in ms of the read hold  2 owner, as a reader  3 publish command
 --       4 lease in ms that the owner's remaining write holds need (0: none is alive any more)
---       5 when this is too late, in ms since 1970
+--       5 when this is too late, in ms since 1970  6 what the server knows of listeners  7 client's id
 -- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
 --         a list of how many read holds the owner has now and how many write holds; "unheld" as a status if it had none
 --         of these, and -1 if the request has been undone.
@@ -43,6 +44,6 @@ redis.call('set', hold .. count, 1, 'px', lease)
 left = math.max(left, tonumber(lease), rest > 0 and resting or 0)
 redis.call('pexpire', lock, left)
 if rest == 0 then
-    redis.pcall(publish, channel, '1') -- readers that wait may have it now
+    tellFree(lineIn(KEYS, lock), channel, publish, ARGV[6], ARGV[7], '1', 1 - share) -- readers that wait may have it now
 end
 return {count, rest}

@@ -1,15 +1,18 @@
 -- Write lock, release: gives one hold back, and the lock with the last one, but for what its owner reads beneath it.
 -- KEYS  1 lock  2 its channel  3 writers that wait  4 lease of the owner's first hold as a reader
---       5 latch: the outcome of this very request, should it be repeated  6.. leases of the owner's further holds as a reader
+--       5 latch: the outcome of this very request, should it be repeated  6.. leases of the owner's further holds as a
+--       reader, and behind them the line, if there is one
 -- ARGV  1 lease in ms that the owner's remaining write holds need (0: none is alive any more)
 --       2 owner, with ":write" behind  3 publish command  4 lifetime of the latch in ms
 --       5 1 for a repeat, which keeps an earlier request from taking effect later
 --       6 when this is too late, in ms since 1970
+--       7 what the server knows of listeners  8 client's id  9 its place in the line
+--       10 what becomes of it: ended ("leave"), moved to the end ("move") or nothing ('')
 -- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
 --         1 when the owner has no write hold any more, 0 when it has further ones, nil when it had none.
 local lock, channel, latch = KEYS[1], KEYS[2], KEYS[5]
 local lease, owner, publish, lifetime, repeated = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local last = tonumber(ARGV[6])
+local last, line = tonumber(ARGV[6]), lineIn(KEYS, lock)
 local prefix = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
 
 local time = redis.call('time')
@@ -39,6 +42,7 @@ if tonumber(count) > 1 and lease > 0 then
     redis.call('pexpire', lock, math.max(lease, left))
     redis.call('hincrby', lock, owner, -1)
     redis.call('set', latch, 0, 'px', lifetime)
+    giveWay(line, ARGV[9], ARGV[10])
     return 0
 end
 -- First what frees memory: a server that has run out of it refuses all else, but not after a script's first write.
@@ -49,6 +53,7 @@ if left > 0 then
 else
     redis.call('del', lock)
 end
-redis.pcall(publish, channel, '1') -- a user who may not publish leaves waiters to look by themselves
+giveWay(line, ARGV[9], ARGV[10])
+tellFree(line, channel, publish, ARGV[7], ARGV[8], '1', left > 0 and 1 - share or 1)
 redis.call('set', latch, 1, 'px', lifetime)
 return 1

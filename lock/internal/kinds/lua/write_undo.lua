@@ -1,13 +1,15 @@
 -- Write lock, undo: takes back an acquire whose outcome its caller does not know, and the word that a writer waits.
 -- KEYS  1 lock  2 its channel  3 writers that wait  4 lease of the owner's first hold as a reader
 --       5 latch: keeps the acquire, and this, from taking effect later
---       6.. leases of the owner's further holds as a reader
+--       6.. leases of the owner's further holds as a reader, and behind them the line, if there is one
 -- ARGV  1 lease in ms that the owner's remaining write holds need  2 owner, with ":write" behind  3 publish command
 --       4 hold count that the owner had before  5 when this is too late, in ms since 1970: no earlier than that of the acquire
+--       and at the end what the server knows of listeners, and the client's id
 -- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
 --         1 when there was something to take back, else 0; running it again does no harm.
 local lock, channel, writers, latch = KEYS[1], KEYS[2], KEYS[3], KEYS[5]
 local lease, owner, publish, before, last = tonumber(ARGV[1]), ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
+local line, counted, id = lineIn(KEYS, lock), ARGV[#ARGV - 1], ARGV[#ARGV]
 local prefix = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
 
 local time = redis.call('time')
@@ -17,7 +19,7 @@ if now > last then
 end
 local waited = redis.call('zrem', writers, owner)
 if waited == 1 then
-    redis.pcall(publish, channel, '1') -- for the readers that let it go first
+    tellFree(line, channel, publish, counted, id, '1', availableOf(lock)) -- for the readers that let it go first
 end
 local lasts = math.max(1, last - now, redis.call('pttl', latch))
 if redis.call('pexpire', latch, lasts) == 1 then
@@ -43,5 +45,5 @@ if left > 0 then
 else
     redis.call('del', lock)
 end
-redis.pcall(publish, channel, '1') -- a user who may not publish leaves waiters to look by themselves
+tellFree(line, channel, publish, counted, id, '1', left > 0 and 1 - share or 1)
 return 1

@@ -1,0 +1,420 @@
+package lock_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/lock"
+	"github.com/lockwire/lockwire/pubsub"
+)
+
+const jobReadWrite = "redisson_rwlock:{job}"
+
+// half is a half of the read-write lock job.
+type half func(c *lock.Client) goldenLock
+
+func toRead(c *lock.Client) goldenLock  { return c.ReadWrite("job").Read() }
+func toWrite(c *lock.Client) goldenLock { return c.ReadWrite("job").Write() }
+
+// waits takes the half in a goroutine, and returns when the call waits, or has the lock.
+func (h half) waits(t *testing.T, ctx context.Context, c *lock.Client) (got <-chan *lock.Lease) {
+	leases := make(chan *lock.Lease, 1)
+	go func() {
+		lease, err := h(c).Lock(ctx)
+		if err != nil && ctx.Err() == nil {
+			t.Errorf("Lock() = %v", err)
+		}
+		leases <- lease
+	}()
+	synctest.Wait()
+	return leases
+}
+
+func asksReadWrite(cmd fakeredis.Cmd) bool {
+	return isScriptOf("read", cmd, "acquire") || isScriptOf("write", cmd, "acquire")
+}
+
+// askedReadWrite returns how many acquires of read-write locks the server has had.
+func (w *world) askedReadWrite() (n int) {
+	for _, cmd := range w.srv.Log() {
+		if asksReadWrite(cmd) {
+			n++
+		}
+	}
+	return n
+}
+
+// holdsUp has the acquires of a client arrive when the returned function is called.
+func (w *world) holdsUp(c *lock.Client) (arrive func()) {
+	gate := make(chan struct{})
+	w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+		if asksReadWrite(cmd) && slices.ContainsFunc(cmd.Args, func(arg string) bool { return strings.HasPrefix(arg, c.ID()) }) {
+			return fakeredis.Wait(gate, fakeredis.Run())
+		}
+		return fakeredis.Run()
+	})
+	return func() { close(gate); w.srv.Intercept(nil) }
+}
+
+// Processes get the lock in the order of their coming, and a release makes no more than two of them ask.
+func TestLineOfWriters(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		const processes = 30
+		lease := mustWrite(t, w.client(lock.Config{}))
+		var mu sync.Mutex
+		var served []int
+		var wg sync.WaitGroup
+		for i := range processes {
+			c := w.client(lock.Config{})
+			c.OnlyWoken()
+			wg.Go(func() {
+				l := mustWrite(t, c)
+				mu.Lock()
+				served = append(served, i)
+				mu.Unlock()
+				w.sleep(5 * time.Millisecond)
+				mustUnlock(t, l)
+			})
+			w.sleep(10 * time.Millisecond)
+		}
+		w.srv.ClearLog()
+		begin := time.Now()
+		mustUnlock(t, lease)
+		wg.Wait()
+		if !slices.IsSorted(served) || len(served) != processes {
+			t.Errorf("served in the order %v", served)
+		}
+		if took := time.Since(begin); took > processes*6*time.Millisecond {
+			t.Errorf("%d turns of 5 ms took %v", processes, took)
+		}
+		if asked := w.askedReadWrite(); asked > 2*processes {
+			t.Errorf("%d processes asked %d times, want twice each at most", processes, asked)
+		}
+		w.sleep(time.Second)
+		w.free()
+	})
+}
+
+// Readers who stand one behind the other come in together, and those behind the next writer do not. Nobody asks often.
+func TestLineOfReadersAndWriters(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		const processes, callers = 5, 5
+		lease := mustWrite(t, w.client(lock.Config{}))
+		var mu sync.Mutex
+		var order []string
+		var wg sync.WaitGroup
+		come := func(h half, mark string, hold time.Duration) {
+			c := w.client(lock.Config{})
+			c.OnlyWoken()
+			for range callers {
+				wg.Go(func() {
+					l, err := h(c).Lock(t.Context())
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					mu.Lock()
+					order = append(order, mark)
+					mu.Unlock()
+					w.sleep(hold)
+					mustUnlock(t, l)
+				})
+			}
+			w.sleep(time.Millisecond)
+		}
+		for range processes {
+			come(toRead, "a", 50*time.Millisecond)
+		}
+		come(toWrite, "w", time.Millisecond)
+		for range processes {
+			come(toRead, "b", 50*time.Millisecond)
+		}
+		w.srv.ClearLog()
+		begin := time.Now()
+		mustUnlock(t, lease)
+		wg.Wait()
+		want := strings.Repeat("a", processes*callers) + "w" + strings.Repeat("b", processes*callers) + strings.Repeat("w", callers-1)
+		if got := strings.Join(order, ""); got != want {
+			t.Errorf("served in the order %s, want %s", got, want)
+		}
+		if took := time.Since(begin); took > 150*time.Millisecond {
+			t.Errorf("that took %v, want 105 ms", took)
+		}
+		if asked, all := w.askedReadWrite(), len(want); asked > 2*all {
+			t.Errorf("%d callers asked %d times, want twice each at most", all, asked)
+		}
+		w.sleep(time.Second)
+		w.free()
+	})
+}
+
+// While a writer waits for readers, others do not come in, by Lock or TryLock; those who have the lock do.
+func TestReadersBehindAWriter(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c, other := w.client(lock.Config{}), w.client(lock.Config{})
+		owner := c.NewOwner()
+		keeper := mustRead(t, c, lock.As(owner))
+		writer := half(toWrite).waits(t, t.Context(), w.client(lock.Config{}))
+		w.sleep(time.Millisecond)
+		reader := half(toRead).waits(t, t.Context(), other)
+		w.sleep(time.Minute)
+		if len(reader) != 0 {
+			t.Error("a reader passed a writer")
+		}
+		isTaken(t, other.ReadWrite("job").Read())
+		isTaken(t, c.ReadWrite("job").Read())
+		mustUnlock(t, mustRead(t, c, lock.As(owner)))
+		mustUnlock(t, keeper)
+		synctest.Wait()
+		if len(writer) != 1 || len(reader) != 0 {
+			t.Errorf("the writer has the lock: %d, the reader: %d", len(writer), len(reader))
+		}
+		begin := time.Now()
+		mustUnlock(t, <-writer)
+		mustUnlock(t, <-reader)
+		if took := time.Since(begin); took != 0 {
+			t.Errorf("the reader has the lock after %v", took)
+		}
+		w.sleep(time.Second)
+		w.free()
+	})
+}
+
+// A writer that is hung, or dead, keeps readers out for no more than about a second. So does one that is hung when it is called.
+func TestHungWriter(t *testing.T) {
+	for _, state := range []string{"hung", "dead", "hung when called"} {
+		t.Run(state, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				hung, arrive := w.client(lock.Config{}), func() {}
+				var writer <-chan *lock.Lease
+				keeper := mustRead(t, w.client(lock.Config{}))
+				if state == "dead" {
+					place := hung.ID() + ":1:100"
+					w.srv.Do("ZADD", jobLine, fmt.Sprint(time.Now().UnixMicro()), place, fmt.Sprint(-time.Now().UnixMilli()-1000), "~"+place)
+				} else {
+					writer = half(toWrite).waits(t, t.Context(), hung)
+					arrive = w.holdsUp(hung)
+				}
+				var readers []<-chan *lock.Lease
+				for range 3 {
+					w.sleep(time.Millisecond)
+					readers = append(readers, half(toRead).waits(t, t.Context(), w.client(lock.Config{})))
+				}
+				begin, most := time.Now(), 1100*time.Millisecond
+				if state == "hung when called" {
+					mustUnlock(t, keeper)
+					most = 110 * time.Millisecond
+				}
+				var leases []*lock.Lease
+				for _, got := range readers {
+					leases = append(leases, <-got)
+				}
+				if took := time.Since(begin); took > most {
+					t.Errorf("the readers have the lock after %v", took)
+				}
+				if state != "hung when called" {
+					leases = append(leases, keeper)
+				}
+				arrive()
+				for _, lease := range leases {
+					mustUnlock(t, lease)
+				}
+				if writer != nil {
+					mustUnlock(t, <-writer)
+				}
+				w.sleep(latchLife)
+				w.free()
+			})
+		})
+	}
+}
+
+// A writer that leaves, at any time, lets the readers behind it in at once.
+func TestWriterLeavesTheLine(t *testing.T) {
+	for _, after := range []time.Duration{time.Millisecond, 8 * time.Millisecond, 12 * time.Millisecond, 17 * time.Millisecond} {
+		for _, stays := range []bool{true, false} {
+			t.Run(fmt.Sprint(after, " keeper stays ", stays), func(t *testing.T) {
+				inVirtualTime(t, func(t *testing.T, w *world) {
+					keeper := mustRead(t, w.client(lock.Config{}))
+					ctx, cancel := context.WithCancel(t.Context())
+					writer := half(toWrite).waits(t, ctx, w.client(lock.Config{}))
+					var readers []<-chan *lock.Lease
+					for range 3 {
+						c := w.client(lock.Config{})
+						c.OnlyWoken()
+						w.sleep(time.Millisecond)
+						readers = append(readers, half(toRead).waits(t, t.Context(), c))
+					}
+					w.srv.Latency(5 * time.Millisecond)
+					var wg sync.WaitGroup
+					if !stays {
+						wg.Go(func() { mustUnlock(t, keeper) })
+					}
+					w.sleep(after) // the release is on its way, then the call, then the acquire
+					cancel()
+					begin := time.Now()
+					if lease := <-writer; lease != nil {
+						mustUnlock(t, lease)
+					}
+					for _, got := range readers {
+						mustUnlock(t, <-got)
+					}
+					if took := time.Since(begin); took > 200*time.Millisecond {
+						t.Errorf("the readers have the lock after %v", took)
+					}
+					wg.Wait()
+					w.srv.Latency(0)
+					if stays {
+						mustUnlock(t, keeper)
+					}
+					w.sleep(latchLife)
+					w.free()
+				})
+			})
+		}
+	}
+}
+
+// A downgrade lets in the readers in front of the next writer.
+func TestDowngradeCallsTheLine(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		write := mustWrite(t, c)
+		var front, back []<-chan *lock.Lease
+		for range 3 {
+			front = append(front, half(toRead).waits(t, t.Context(), w.client(lock.Config{})))
+			w.sleep(time.Millisecond)
+		}
+		writer := half(toWrite).waits(t, t.Context(), w.client(lock.Config{}))
+		w.sleep(time.Millisecond)
+		back = append(back, half(toRead).waits(t, t.Context(), w.client(lock.Config{})))
+		read, err := write.Downgrade(t.Context())
+		wantOK(t, "Downgrade", err)
+		synctest.Wait()
+		for _, got := range front {
+			mustUnlock(t, <-got)
+		}
+		if len(writer) != 0 || len(back[0]) != 0 {
+			t.Errorf("beside a reader %d write and %d came in behind a writer", len(writer), len(back[0]))
+		}
+		mustUnlock(t, read)
+		mustUnlock(t, <-writer)
+		mustUnlock(t, <-back[0])
+		w.sleep(time.Second)
+		w.free()
+	})
+}
+
+// A writer that goes first passes the readers in front of it, and stands behind other such writers.
+func TestPreferringWriterPassesReaders(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		lease := mustWrite(t, w.client(preferring))
+		var got []<-chan *lock.Lease
+		for i, h := range []half{toRead, toWrite, toRead, toWrite} {
+			cfg := lock.Config{}
+			if i != 2 {
+				cfg = preferring
+			}
+			got = append(got, h.waits(t, t.Context(), w.client(cfg)))
+			w.sleep(time.Millisecond)
+		}
+		mustUnlock(t, lease)
+		for _, next := range []int{1, 3, 0, 2} {
+			synctest.Wait()
+			for _, behind := range []int{1, 3, 0, 2}[slices.Index([]int{1, 3, 0, 2}, next)+1:] {
+				if next != 0 && len(got[behind]) != 0 {
+					t.Errorf("%d has the lock before %d", behind, next)
+				}
+			}
+			mustUnlock(t, <-got[next])
+		}
+		w.sleep(time.Second)
+		w.free()
+	})
+}
+
+// A client of Redisson's protocol that asks 2 ms after each message, to write, gets at least half of its equal share beside
+// processes of four callers each, of whom some read.
+func TestSlowWriterHasItsShare(t *testing.T) {
+	for _, test := range []struct{ processes, readers int }{{1, 0}, {2, 0}, {2, 2}} {
+		t.Run(fmt.Sprint(test.processes, " with ", test.readers), func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) { slowWriter(t, w, test.processes, test.readers) })
+		})
+	}
+}
+
+func slowWriter(t *testing.T, w *world, processes, readers int) {
+	const length, hold = 4 * time.Second, 5 * time.Millisecond
+	w.srv.Latency(100 * time.Microsecond)
+	end := time.Now().Add(length)
+	var mu sync.Mutex
+	var ours, theirs int
+	var wg sync.WaitGroup
+	for range processes {
+		c := w.client(lock.Config{})
+		for i := range 4 {
+			h := half(toWrite)
+			if i < readers {
+				h = toRead
+			}
+			wg.Go(func() {
+				for time.Now().Before(end) {
+					l, err := h(c).Lock(context.Background())
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					mu.Lock()
+					ours++
+					mu.Unlock()
+					w.sleep(hold)
+					mustUnlock(t, l)
+				}
+			})
+		}
+	}
+	pool := w.pool(conn.Config{})
+	defer pool.Close()
+	sub := pubsub.New(pool, pubsub.Config{})
+	defer sub.Close()
+	events, err := sub.Subscribe(t.Context(), jobReadWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for time.Now().Before(end) {
+		w.sleep(300 * time.Microsecond) // a round trip, and what it does in between
+		for w.srv.Do("HSETNX", "job", "mode", "write") == int64(0) {
+			select {
+			case <-events.Events():
+				w.sleep(2 * time.Millisecond)
+			case <-time.After(5 * time.Second):
+				t.Error("the peer has waited for 5 s")
+			}
+		}
+		w.srv.Do("HSET", "job", "peer:1:write", "1")
+		w.srv.Do("PEXPIRE", "job", "30000")
+		theirs++
+		w.sleep(hold)
+		w.srv.Do("DEL", "job")
+		w.srv.Do("PUBLISH", jobReadWrite, "1")
+	}
+	wg.Wait()
+	all := ours + theirs
+	if equal := all / (4*processes + 1); 2*theirs < equal {
+		t.Errorf("the peer had %d of %d turns, want half of %d at least", theirs, all, equal)
+	}
+	if possible := int(length / hold); all < possible*7/10 {
+		t.Errorf("%d turns of %v in %v", all, hold, length)
+	}
+	t.Logf("peer %d, others %d", theirs, ours)
+	w.srv.Latency(0)
+	w.sleep(26 * time.Second)
+}
