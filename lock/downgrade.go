@@ -152,10 +152,6 @@ func (l *Lease) undoDowngrade(r *request, start clock.Instant, late bool, cause 
 	return err
 }
 
-func (l *Lease) giveTurn() {
-	l.state.give()
-}
-
 // downgradeTraced is Downgrade for the Trace of the write lease: a release of the write lock and an acquire of the read lock.
 func (l *Lease) downgradeTraced(ctx context.Context, h *holding) (*Lease, error) {
 	begin := time.Now()

@@ -176,13 +176,6 @@ func (r *request) endDoubt() {
 	}
 }
 
-// giveTurn ends the turn of the Owner, if any.
-func (r *request) giveTurn() {
-	if r.state != nil {
-		r.state.give()
-	}
-}
-
 // latchLife is the time for which the server remembers the outcome of a release, for its repeats. Redisson's is 16 to 20 s.
 const latchLife = 20 * time.Second
 
