@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -239,62 +240,73 @@ type repeat struct {
 // next decides about each command that was sent. next waits for the next attempt and returns the
 // commands to be sent again. All of them together count as one attempt.
 func (b *batch) next(sent []int) (pending []int) {
-	var repeats []repeat
-	var first decision // the decision with the longest wait
-	var why error
-	var where target
-	h := b.history
-	h.redirects = 0
-	for _, i := range sent {
-		if b.held[i] != nil {
-			repeats = append(repeats, repeat{i, *b.held[i]})
-			continue
-		}
-		err := b.errs[i]
-		if err == nil {
-			err = b.values[i].Err()
-		}
-		if err == nil {
-			continue
-		}
-		d := b.decide(b.targets[i], err, &b.causes[i])
-		if d.action == stop {
-			if b.errs[i] != nil || leads(err) {
-				b.errs[i] = d.err
-			}
-			continue
-		}
-		if !b.targets[i].read {
-			h.failures = b.failures + 1
-			if isRedirect(err) {
-				h.redirects = b.redirects + 1
-			}
-		}
-		if why == nil || d.weight() > first.weight() {
-			first, why, where = d, err, b.targets[i]
-		}
-		repeats = append(repeats, repeat{i, d})
-	}
-	if len(repeats) == 0 {
+	a := b.judgeAll(sent)
+	if len(a.repeats) == 0 {
 		return nil
 	}
-	repeats, keys := b.inOrder(repeats)
+	repeats, keys := b.inOrder(a.repeats)
 	for _, r := range repeats {
 		pending = append(pending, r.i)
 	}
-	if len(pending) > 0 && why != nil {
-		b.history = h
-		if waited := b.pause(first, where, why); waited != nil {
+	if len(pending) > 0 && a.why != nil {
+		b.history = a.history
+		if waited := b.pause(a.first, a.where, a.why); waited != nil {
 			for _, i := range pending {
-				if b.errs[i] != nil || leads(b.values[i].Err()) {
-					b.errs[i] = waited
-				}
+				b.fail(i, waited)
 			}
 			return nil
 		}
 	}
 	b.retarget(repeats, keys)
 	return pending
+}
+
+// judged is the result of an attempt.
+type judged struct {
+	history          // after the attempt
+	repeats []repeat // the commands that may be sent again
+	first   decision // the decision with the longest wait, about the failure why
+	why     error    // nil if all repeats were held
+	where   target
+}
+
+// judgeAll decides about each command that was sent, and gives up those that no further attempt may have.
+func (b *batch) judgeAll(sent []int) judged {
+	a := judged{history: b.history}
+	a.redirects = 0
+	for _, i := range sent {
+		if b.held[i] != nil {
+			a.repeats = append(a.repeats, repeat{i, *b.held[i]})
+			continue
+		}
+		err := cmp.Or(b.errs[i], b.values[i].Err())
+		if err == nil {
+			continue
+		}
+		d := b.decide(b.targets[i], err, &b.causes[i])
+		if d.action == stop {
+			b.fail(i, d.err)
+			continue
+		}
+		if !b.targets[i].read {
+			a.failures = b.failures + 1
+			if isRedirect(err) {
+				a.redirects = b.redirects + 1
+			}
+		}
+		if a.why == nil || d.weight() > a.first.weight() {
+			a.first, a.why, a.where = d, err, b.targets[i]
+		}
+		a.repeats = append(a.repeats, repeat{i, d})
+	}
+	return a
+}
+
+// fail gives a command up because of why, unless the command has a reply that the caller may see.
+func (b *batch) fail(i int, why error) {
+	if b.errs[i] != nil || leads(b.values[i].Err()) {
+		b.errs[i] = why
+	}
 }
 
 // leads reports whether err is a redirection to be followed. A redirection that cannot be followed

@@ -117,7 +117,28 @@ func run[T any](k *call, at target, send func(target) (T, error)) (none T, err e
 // the last failure other than a redirection, and decide keeps it up to date. The caller receives
 // cause with the error of a redirection that leads nowhere.
 func (k *call) decide(at target, err error, cause *error) decision {
-	c := k.c
+	d := k.verdict(at, err)
+	k.note(at, err, d)
+	if at.read && d.action != stop {
+		d = decision{action: again} // at once, with the owner
+	}
+	earlier := *cause
+	if !isRedirect(err) {
+		*cause = err
+	} else {
+		err = k.explain(err, earlier)
+		if d.action == stop && earlier != nil && !errors.Is(d.err, errLoop) {
+			d.err = err
+		}
+	}
+	if why := k.ending(d, err, earlier); why != nil {
+		return decision{action: stop, err: why}
+	}
+	return d
+}
+
+// verdict applies the function decide to the failure err.
+func (k *call) verdict(at target, err error) decision {
 	var from origin
 	if at.node != nil {
 		from = at.node.from
@@ -128,47 +149,45 @@ func (k *call) decide(at target, err error, cause *error) decision {
 		k.elapsed = time.Since(k.start)
 	}
 	k.asking = at.asking
-	bounds := c.policy
 	if at.read {
-		bounds = unbounded
+		return decide(err, from, k.history, unbounded)
 	}
-	d := decide(err, from, k.history, bounds)
-	mine := k.ctx.Err() != nil // a failure caused by the caller's own limit does not make the node sick
-	if at.node != nil && d.refresh && !mine && isTransport(err) {
+	return decide(err, from, k.history, k.c.policy)
+}
+
+// note updates the knowledge of the topology. A failure caused by the caller's own limit does not make the node sick, and a replica
+// may not know of a failover yet.
+func (k *call) note(at target, err error, d decision) {
+	if at.node != nil && d.refresh && k.ctx.Err() == nil && isTransport(err) {
 		at.node.sick.Store(time.Now().UnixNano())
 	}
 	if d.refresh {
-		c.wantRefresh()
+		k.c.wantRefresh()
 	}
-	if d.action == follow && k.pinned == nil && !at.read { // a replica may not know of a failover yet
-		c.moved(d.slot, d.addr)
+	if d.action == follow && k.pinned == nil && !at.read {
+		k.c.moved(d.slot, d.addr)
 	}
-	if at.read && d.action != stop {
-		d = decision{action: again} // at once, with the owner
-	}
-	earlier := *cause
-	if isRedirect(err) {
-		err = k.explain(err, *cause)
-		if d.action == stop && *cause != nil && !errors.Is(d.err, errLoop) {
-			d.err = err
-		}
-	} else {
-		*cause = err
-	}
+}
+
+// ending returns the error for the caller if the call ends although d allows a further attempt: its context or the Cluster has ended,
+// or it may not go to another node. nil: d stays. earlier is the failure before err.
+func (k *call) ending(d decision, err, earlier error) error {
+	over, closed := k.ctx.Err() != nil, k.c.isClosed()
 	switch {
-	case mine && earlier != nil && errors.Is(err, conn.ErrNotSent) && errors.Is(err, k.ctx.Err()):
-		d = decision{action: stop, err: k.over(netfail.Ended(k.ctx), earlier)} // err says no more than that the context has ended
+	case over && earlier != nil && errors.Is(err, conn.ErrNotSent) && errors.Is(err, k.ctx.Err()):
+		return k.over(netfail.Ended(k.ctx), earlier) // err says no more than that the context has ended
 	case d.action == stop:
+		return nil
 	case errors.Is(err, resp.ErrTryAgain) && !isTransport(err) && k.ctx.Value(conn.NoTryAgain) == true:
-		d = decision{action: stop, err: err}
-	case mine && !errors.Is(err, k.ctx.Err()):
-		d = decision{action: stop, err: k.over(netfail.Ended(k.ctx), err)}
-	case c.isClosed() && !errors.Is(err, conn.ErrClosed):
-		d = decision{action: stop, err: k.over(conn.ErrClosed, err)}
-	case mine, c.isClosed(), k.pinned != nil && (d.action == follow || d.action == ask || hasLeft(err)):
-		d = decision{action: stop, err: err}
+		return err
+	case over && !errors.Is(err, k.ctx.Err()):
+		return k.over(netfail.Ended(k.ctx), err)
+	case closed && !errors.Is(err, conn.ErrClosed):
+		return k.over(conn.ErrClosed, err)
+	case over, closed, k.pinned != nil && (d.action == follow || d.action == ask || hasLeft(err)):
+		return err
 	}
-	return d
+	return nil
 }
 
 // explain returns the error of a redirection that followed a failure with cause.

@@ -130,3 +130,17 @@ func (c *Client) now() clock.Instant {
 	t := time.Now()
 	return clock.Instant{Time: t, Boot: c.boot(t)}
 }
+
+// sleep waits for d. It returns an error if ctx or the client ends earlier.
+func (c *Client) sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ended(ctx)
+	case <-c.done:
+		return ErrClosed
+	}
+}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/lockwire/lockwire/lock/internal/remote"
@@ -65,11 +64,6 @@ func NewMulti(members ...Member) (*Multi, error) {
 // sameKey reports whether two locks are certainly the same key of the same server.
 func (h *Handle) sameKey(other *Handle) bool {
 	return h.target.name == other.target.name && h.sameServer(other)
-}
-
-func (h *Handle) sameServer(other *Handle) bool {
-	a, b := h.client, other.client
-	return a == b || a.nature.same(&b.nature) || a.nature.place() != "" && a.nature.place() == b.nature.place()
 }
 
 const (
@@ -338,37 +332,6 @@ func refreshOn(ctx context.Context, c *Client, leases []*Lease) error {
 		}
 	}
 	return nil
-}
-
-// forceAll is ForceUnlock of many locks.
-func forceAll(ctx context.Context, handles []*Handle) (bool, error) {
-	forced := make([]bool, len(handles))
-	err := atOnce(handles, func(i int, h *Handle) (err error) {
-		forced[i], err = h.ForceUnlock(ctx)
-		return err
-	})
-	return slices.Contains(forced, true), err
-}
-
-// infoAll is Info of many locks.
-func infoAll(ctx context.Context, handles []*Handle) ([]Info, error) {
-	infos := make([]Info, len(handles))
-	err := atOnce(handles, func(i int, h *Handle) (err error) {
-		infos[i], err = h.Info(ctx)
-		return err
-	})
-	return infos, err
-}
-
-// atOnce calls fn for all handles concurrently and joins the errors.
-func atOnce(handles []*Handle, fn func(i int, h *Handle) error) error {
-	errs := make([]error, len(handles))
-	var wg sync.WaitGroup
-	for i, h := range handles {
-		wg.Go(func() { errs[i] = fn(i, h) })
-	}
-	wg.Wait()
-	return errors.Join(errs...)
 }
 
 // attempts are the attempts of a Lock of several locks.

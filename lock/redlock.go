@@ -248,8 +248,6 @@ func (r *Redlock) distinct() error {
 	return nil
 }
 
-const nodeTimeoutMin, nodeTimeoutMax = 20 * time.Millisecond, 250 * time.Millisecond
-
 func (r *Redlock) check(opts []Option) (candidacy, error) {
 	c := candidacy{opts: opts, term: r.term, timeout: r.cfg.NodeTimeout}
 	for _, o := range opts {
@@ -401,18 +399,4 @@ func (h *Handle) ownPart() (owner string, age time.Duration) {
 		}
 	}
 	return "", 0
-}
-
-// sleep waits for d. It returns an error if ctx or the client ends earlier.
-func (c *Client) sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ended(ctx)
-	case <-c.done:
-		return ErrClosed
-	}
 }

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -140,51 +141,27 @@ func createsKey(err error) bool {
 
 // runApart makes one attempt to run x with the lock as the only key.
 func (r *Runner) runApart(ctx context.Context, d conn.Doer, x *Call) (resp.Value, error) {
-	others := x.Keys[1:]
-	if n := len(others); n > 0 && others[n-1] == x.Lock.Line {
-		others = others[:n-1] // a line on another server would keep the script from running: all listeners are told instead
-	}
-	own := len(others)
-	if x.Lock.Readers {
-		holds, err := r.timeoutsOf(ctx, x.Lock.Name)
-		if err != nil {
-			return resp.Value{}, err
-		}
-		others = slices.Concat(others, holds)
-	}
-	looks := []script.Call{kinds.Look().Call(x.Keys[:1])}
-	for _, key := range others {
-		looks = append(looks, kinds.Look().Call([]string{key}))
-	}
-	replies, err := script.RunBatch(ctx, r.server.Doer, looks)
+	others, own, err := r.keysBeside(ctx, x)
 	if err != nil {
 		return resp.Value{}, err
 	}
-	var there, now int64
-	args := []any{int64(0), x.Leaves, x.Owner, "", len(others)}
-	for i, reply := range replies {
-		if err := reply.Err(); err != nil {
-			return resp.Value{}, err // a node that gives the slot away, or one that does not take it
-		}
-		if there, err = reply.At(0).Int(); err != nil {
-			return resp.Value{}, err
-		}
-		if i > own { // not among the script's KEYS: leases of other readers
-			there += 2
-		}
-		if i > 0 {
-			args = append(args, others[i-1], there)
-		} else if now, err = reply.At(1).Int(); err != nil {
-			return resp.Value{}, err
-		}
+	there, now, err := r.lookAt(ctx, x.Keys[0], others)
+	if err != nil {
+		return resp.Value{}, err
 	}
 	if x.MayCome != nil && now <= *x.MayCome {
 		return resp.Value{}, errMayCome
 	}
 	latest := now + apartFor.Milliseconds()
-	args[0] = latest
+	args := []any{latest, x.Leaves, x.Owner, "", len(others)}
 	if x.Holds > 1 { // a repeat of the last release finds nothing to release
 		args[3] = x.Holds
+	}
+	for i, key := range others {
+		if i >= own { // not among the script's KEYS
+			there[i] += 2
+		}
+		args = append(args, key, there[i])
 	}
 	if x.MayCome != nil {
 		*x.MayCome = latest
@@ -208,6 +185,43 @@ func (x *Call) begin() {
 	if x.Again != nil {
 		x.Again()
 	}
+}
+
+// keysBeside returns the keys beside the lock that the script may touch: first own of its KEYS, then the leases of other readers. A line
+// on another server would keep the script from running: all listeners are told instead.
+func (r *Runner) keysBeside(ctx context.Context, x *Call) (others []string, own int, err error) {
+	others = x.Keys[1:]
+	if n := len(others); n > 0 && others[n-1] == x.Lock.Line {
+		others = others[:n-1]
+	}
+	own = len(others)
+	if !x.Lock.Readers {
+		return others, own, nil
+	}
+	holds, err := r.timeoutsOf(ctx, x.Lock.Name)
+	return slices.Concat(others, holds), own, err
+}
+
+// lookAt returns 1 for each of keys that exists and 0 for each other, and the time of the lock's server in ms. The error may be that
+// of a node that gives the slot away, or of one that does not take it.
+func (r *Runner) lookAt(ctx context.Context, lock string, keys []string) (there []int64, now int64, err error) {
+	keys = append([]string{lock}, keys...)
+	looks := make([]script.Call, len(keys))
+	for i := range keys {
+		looks[i] = kinds.Look().Call(keys[i : i+1])
+	}
+	replies, err := script.RunBatch(ctx, r.server.Doer, looks)
+	if err != nil {
+		return nil, 0, err
+	}
+	there = make([]int64, len(keys))
+	for i, reply := range replies {
+		if there[i], err = reply.At(0).Int(); cmp.Or(reply.Err(), err) != nil {
+			return nil, 0, cmp.Or(reply.Err(), err)
+		}
+	}
+	now, err = replies[0].At(1).Int()
+	return there[1:], now, err
 }
 
 // tellSource publishes on the source node of a migrating slot for waiters on the target node: shard channels stay
