@@ -110,6 +110,23 @@ func TestReplicas(t *testing.T) {
 	})
 }
 
+// A read that goes to a replica and then to the master is one call for a Trace.
+func TestReplicasTraced(t *testing.T) {
+	var ends []conn.CommandEnd
+	cfg := cluster.Config{}
+	cfg.Node.Trace = &conn.Trace{CommandEnd: func(_ context.Context, end conn.CommandEnd) { ends = append(ends, end) }}
+	withReplicas(t, cfg, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		for _, addr := range []string{replicaB1, replicaB2} {
+			f.answerReads(addr, fakeredis.Reply("-LOADING busy\r\n"))
+		}
+		ends = nil
+		wantText(t, c.Replicas(), nodeB, "GET", keyB)
+		if len(ends) != 1 || ends[0].Attempts != 2 || ends[0].Name != "GET" || ends[0].Server != nodeB || ends[0].Err != nil {
+			t.Errorf("the Trace was told %+v, want one call with two attempts", ends)
+		}
+	})
+}
+
 // Reads go to the master where no replica answers.
 func TestReplicasThatDoNotServe(t *testing.T) {
 	for name, spoil := range map[string]func(f *fakes, addr string){

@@ -218,8 +218,12 @@ func TestHandOverWithoutAnswer(t *testing.T) {
 					}
 					return fakeredis.Run()
 				})
+				start := time.Now()
 				mustUnlock(t, lease)
 				next := <-got
+				if took := time.Since(start); took > time.Second {
+					t.Errorf("the next has the lock after %v, and not once the hand-over is taken back", took)
+				}
 				w.sleep(time.Minute) // late repeats would do harm now
 				if err := next.Check(t.Context()); err != nil {
 					t.Errorf("the next has lost the lock: %v", err)
