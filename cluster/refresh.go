@@ -151,12 +151,8 @@ func (c *Cluster) discover(ctx context.Context) error {
 		if ctx.Err() != nil || n+1 >= c.policy.attempts || late || dialled(err) && netfail.Dial(err) == netfail.Final {
 			return err
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return fmt.Errorf("cluster: %w; last attempt: %w", netfail.Ended(ctx), err)
+		if ended := netfail.Sleep(ctx, pause, nil, nil); ended != nil {
+			return fmt.Errorf("cluster: %w; last attempt: %w", ended, err)
 		}
 	}
 }

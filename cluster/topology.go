@@ -111,32 +111,62 @@ func parseSlots(v resp.Value, from origin) (*topology, error) {
 	if v.Kind() != resp.Array || v.Len() > Slots {
 		return nil, errSlots
 	}
-	alone := len(slotNodes(v)) == 1
-	t := &topology{}
+	var shards []shard
 	for r := range v.All() {
 		first, last, ok := slotRange(r.At(0), r.At(1))
 		if !ok || r.Kind() != resp.Array || r.Len() < 3 {
 			return nil, errSlots
 		}
-		master := -1
+		s := shard{slots: []int{first, last}}
 		for i := 2; i < r.Len(); i++ {
 			n, ok := readSlotNode(r.At(i))
 			if !ok {
 				return nil, errSlots
 			}
+			n.master = i == 2
+			s.nodes = append(s.nodes, n)
+		}
+		shards = append(shards, s)
+	}
+	return topologyOf(shards, from), nil
+}
+
+// topologyOf returns the topology with the shards, as seen from a node.
+func topologyOf(shards []shard, from origin) *topology {
+	nodes := map[shardNode]bool{}
+	for _, s := range shards {
+		for _, n := range s.nodes {
+			n.master, n.online = false, false
+			nodes[n] = true
+		}
+	}
+	alone, t := len(nodes) == 1, &topology{}
+	for _, s := range shards {
+		if len(s.slots) == 0 {
+			continue
+		}
+		master, place := s.master(), -1
+		if master >= 0 {
+			n := s.nodes[master]
+			if addr, ok := from.resolve(n.host, n.port, n.ip, alone); ok {
+				place = t.place(addr, n.id)
+				for j := 0; j < len(s.slots); j += 2 {
+					t.assign(s.slots[j], s.slots[j+1], place)
+				}
+			}
+		}
+		for i, n := range s.nodes {
 			addr, ok := from.resolve(n.host, n.port, n.ip, alone)
-			switch {
-			case !ok:
-			case i == 2:
-				master = t.place(addr, n.id)
-				t.assign(first, last, master)
-			default:
-				t.replicas = append(t.replicas, addr)
-				t.back(master, addr)
+			if i == master || !ok {
+				continue
+			}
+			t.replicas = append(t.replicas, addr)
+			if n.online {
+				t.back(place, addr)
 			}
 		}
 	}
-	return t, nil
+	return t
 }
 
 // slotRange reads the first and the last slot of a range.
@@ -164,17 +194,10 @@ func hostValue(v resp.Value) (string, bool) {
 	return text, err == nil && v.Kind() != resp.Integer
 }
 
-// slotNode is a node in a reply to CLUSTER SLOTS.
-type slotNode struct {
-	host string
-	port int
-	id   string // "" before Redis 4.0
-	ip   string // from the metadata of Redis 7.0
-}
-
 // readSlotNode reads host, port, and the additions of newer servers: node id and metadata. Further
 // elements are ignored.
-func readSlotNode(v resp.Value) (n slotNode, ok bool) {
+func readSlotNode(v resp.Value) (n shardNode, ok bool) {
+	n.online = true
 	if v.Kind() != resp.Array || v.Len() < 2 {
 		return n, false
 	}
@@ -194,61 +217,20 @@ func readSlotNode(v resp.Value) (n slotNode, ok bool) {
 	return n, true
 }
 
-// slotNodes returns the distinct nodes in a reply to CLUSTER SLOTS.
-func slotNodes(v resp.Value) map[slotNode]bool {
-	nodes := map[slotNode]bool{}
-	for r := range v.All() {
-		for i := 2; i < r.Len(); i++ {
-			if n, ok := readSlotNode(r.At(i)); ok {
-				nodes[n] = true
-			}
-		}
-	}
-	return nodes
-}
-
 // parseShards reads the reply to CLUSTER SHARDS, as strictly as parseSlots.
 func parseShards(v resp.Value, from origin) (*topology, error) {
 	if v.Kind() != resp.Array || v.Len() > Slots {
 		return nil, errShards
 	}
 	var shards []shard
-	nodes := 0
 	for e := range v.All() {
 		s, ok := readShard(e, from.tls)
 		if !ok {
 			return nil, errShards
 		}
-		nodes += len(s.nodes)
 		shards = append(shards, s)
 	}
-	t := &topology{}
-	for _, s := range shards {
-		master, place := s.master(), -1
-		if len(s.slots) == 0 {
-			continue
-		}
-		if master >= 0 {
-			n := s.nodes[master]
-			if addr, ok := from.resolve(n.host, n.port, n.ip, nodes == 1); ok {
-				place = t.place(addr, n.id)
-				for j := 0; j < len(s.slots); j += 2 {
-					t.assign(s.slots[j], s.slots[j+1], place)
-				}
-			}
-		}
-		for i, n := range s.nodes {
-			addr, ok := from.resolve(n.host, n.port, n.ip, nodes == 1)
-			if i == master || !ok {
-				continue
-			}
-			t.replicas = append(t.replicas, addr)
-			if n.online {
-				t.back(place, addr)
-			}
-		}
-	}
-	return t, nil
+	return topologyOf(shards, from), nil
 }
 
 // shard is an element of the reply to CLUSTER SHARDS: a master, its replicas and their slots.

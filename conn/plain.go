@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lockwire/lockwire/conn/internal/sentinel"
+	"github.com/lockwire/lockwire/internal/netfail"
 )
 
 // plainAfter is the duration of a TLS handshake after which the dial checks whether the server speaks TLS at all.
@@ -28,7 +28,7 @@ func (d *dialRun) whileTLS(ctx context.Context, nc net.Conn) (stop func() (plain
 	plain := false
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if sentinel.Await(ctx, nil, after) == nil && d.answersPlain(ctx) {
+		if netfail.Sleep(ctx, after, nil, nil) == nil && d.answersPlain(ctx) {
 			plain = true
 			_ = nc.Close()
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockwire/lockwire/conn/internal/pipeline"
 	"github.com/lockwire/lockwire/conn/internal/sentinel"
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -64,7 +65,7 @@ func (p *Pool) dialInTurn(ctx context.Context, exclusive bool, wanted func() boo
 	p.mu.Lock()
 	pause, switched := time.Until(p.notBefore), p.changed
 	p.mu.Unlock()
-	if pause > 0 && sentinel.Await(ctx, switched, pause) != nil && ctx.Err() != nil {
+	if pause > 0 && netfail.Sleep(ctx, pause, switched, sentinel.ErrSwitched) != nil && ctx.Err() != nil {
 		return nil, p.cause
 	}
 	p.mu.Lock()

@@ -10,6 +10,7 @@ import (
 	"github.com/lockwire/lockwire/conn/internal/pipeline"
 	"github.com/lockwire/lockwire/conn/internal/sentinel"
 	"github.com/lockwire/lockwire/internal/callback"
+	"github.com/lockwire/lockwire/internal/netfail"
 )
 
 // Pool is a client of one server, or of the current master named by sentinels. A Pool has connections shared by all
@@ -167,14 +168,9 @@ func (p *Pool) name() string { return p.cfg.titles.join(p.cfg.ClientName) }
 
 // sleep waits for d. If ctx or the Pool ends first, sleep returns the cause.
 func (p *Pool) sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-p.closing:
+	err := netfail.Sleep(ctx, d, p.closing, ErrClosed)
+	if err == ErrClosed {
 		return p.cause
-	case <-ctx.Done():
-		return ended(ctx)
 	}
+	return err
 }

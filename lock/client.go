@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/lock/internal/cleanup"
 	"github.com/lockwire/lockwire/lock/internal/clock"
 	"github.com/lockwire/lockwire/lock/internal/gates"
@@ -133,14 +134,5 @@ func (c *Client) now() clock.Instant {
 
 // sleep waits for d. It returns an error if ctx or the client ends earlier.
 func (c *Client) sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ended(ctx)
-	case <-c.done:
-		return ErrClosed
-	}
+	return netfail.Sleep(ctx, d, c.done, ErrClosed)
 }

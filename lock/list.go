@@ -32,23 +32,14 @@ const (
 
 // kind returns the kind whose info script reads the shape; nil for an unknown shape.
 func (s Shape) kind() *kind {
-	switch s {
-	case ShapeLock:
-		return reentrantKind.Get()
-	case ShapeFair:
-		return fairKind.Get()
-	case ShapeFenced:
-		return fencedKind.Get()
-	case ShapeReadWrite:
-		return writeKind.Get()
-	case ShapePermits:
-		return permitsKind.Get()
-	case ShapePlain:
-		return plainKind.Get()
-	case ShapeFasterMulti:
-		return fasterMultiKind.Get()
+	lazy := map[Shape]*kinds.Lazy[*kind]{
+		ShapeLock: reentrantKind, ShapeFair: fairKind, ShapeFenced: fencedKind, ShapeReadWrite: writeKind, ShapePermits: permitsKind,
+		ShapePlain: plainKind, ShapeFasterMulti: fasterMultiKind,
+	}[s]
+	if lazy == nil {
+		return nil
 	}
-	return nil
+	return lazy.Get()
 }
 
 // Listed is a held lock, or a synchronizer that has been set up.

@@ -34,7 +34,8 @@ var (
 // and then closes the connection because of a request therefore gets the same pauses as an
 // unreachable server.
 func (s *Subscriber) keep(ctx context.Context) {
-	for pause(ctx, s.redial); s.needed(); pause(ctx, s.redial) {
+	sleep := func() { _ = netfail.Sleep(ctx, time.Until(s.redial), nil, nil) }
+	for sleep(); s.needed(); sleep() {
 		stream, err := s.dialer.Stream(ctx)
 		if err != nil {
 			s.dialFailed(ctx, err)
@@ -98,20 +99,6 @@ func (s *Subscriber) dialFailed(ctx context.Context, err error) {
 func (s *Subscriber) warn(text string, args ...any) {
 	if s.cfg.Logger != nil {
 		s.cfg.Logger.Warn("pubsub: "+text, args...)
-	}
-}
-
-// pause waits until t or until ctx ends.
-func pause(ctx context.Context, t time.Time) {
-	d := time.Until(t)
-	if d <= 0 {
-		return
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 }
 

@@ -131,3 +131,27 @@ func Op(name string) string {
 	}
 	return name
 }
+
+// Sleep waits for d. It returns early with the result of Ended if ctx ends, or with stopped if stop closes.
+func Sleep(ctx context.Context, d time.Duration, stop <-chan struct{}, stopped error) error {
+	select {
+	case <-stop:
+		return stopped
+	case <-ctx.Done():
+		return Ended(ctx)
+	default:
+	}
+	if d <= 0 {
+		return nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-stop:
+		return stopped
+	case <-ctx.Done():
+		return Ended(ctx)
+	}
+}

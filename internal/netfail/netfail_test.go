@@ -1,7 +1,10 @@
 package netfail_test
 
 import (
+	"context"
+	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/lockwire/lockwire/internal/netfail"
@@ -46,4 +49,31 @@ func TestDenied(t *testing.T) {
 			t.Errorf("Denied(%q) = %v", text, got)
 		}
 	}
+}
+
+// A pause ends with its time, with the channel, or with its ctx.
+func TestSleep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		stop, stopped := make(chan struct{}), errors.New("stopped")
+		time.AfterFunc(time.Minute, func() { close(stop) })
+		time.AfterFunc(2*time.Minute, cancel)
+		for _, tt := range []struct {
+			d, took time.Duration
+			stop    chan struct{}
+			want    error
+		}{
+			{30 * time.Second, 30 * time.Second, stop, nil},
+			{time.Hour, 30 * time.Second, stop, stopped},
+			{0, 0, stop, stopped},
+			{0, 0, nil, nil},
+			{time.Hour, time.Minute, nil, context.Canceled},
+			{0, 0, nil, context.Canceled},
+		} {
+			begin := time.Now()
+			if err := netfail.Sleep(ctx, tt.d, tt.stop, stopped); !errors.Is(err, tt.want) || time.Since(begin) != tt.took {
+				t.Errorf("Sleep(%v) = %v after %v, want %v after %v", tt.d, err, time.Since(begin), tt.want, tt.took)
+			}
+		}
+	})
 }

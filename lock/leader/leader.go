@@ -54,11 +54,7 @@ func Run(ctx context.Context, locks *lock.Client, name string, cfg Config, fn fu
 		default:
 			failures = 0
 		}
-		pause := time.NewTimer(netfail.Backoff(failures, minPause, maxPause, rand.Float64()))
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
+		if netfail.Sleep(ctx, netfail.Backoff(failures, minPause, maxPause, rand.Float64()), nil, nil) != nil {
 			return context.Cause(ctx)
 		}
 	}

@@ -52,7 +52,7 @@ func (f *Resolver) Follow(ctx context.Context) {
 		if failed == 0 {
 			f.cfg.Warn("no sentinel to listen to", "error", err)
 		}
-		if Await(ctx, nil, backoff(failed, minRoundPause, maxRoundPause)) != nil {
+		if netfail.Sleep(ctx, backoff(failed, minRoundPause, maxRoundPause), nil, nil) != nil {
 			return
 		}
 		failed++

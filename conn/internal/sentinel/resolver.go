@@ -189,7 +189,7 @@ func (f *Resolver) dialOnce(ctx context.Context) (*pipeline.Session, error) {
 	f.mu.Lock()
 	pause := time.Until(f.notBefore)
 	f.mu.Unlock()
-	if err := Await(ctx, changed, pause); err != nil {
+	if err := netfail.Sleep(ctx, pause, changed, ErrSwitched); err != nil {
 		return nil, f.failure(err)
 	}
 	ctx, end, ok := f.untilSwitch(ctx, m.seq, "")

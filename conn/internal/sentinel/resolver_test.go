@@ -9,8 +9,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/lockwire/lockwire/conn/internal/sentinel"
 )
 
 // TestDial: the first dial asks the sentinels in turn until one answers. Later dials ask nobody.
@@ -188,23 +186,10 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// TestAwait: a pause ends with its time, a change of the master, or its ctx.
-func TestAwait(t *testing.T) {
+func TestDialAfterTheEnd(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		changed := make(chan struct{})
-		close(changed)
-		if err := sentinel.Await(t.Context(), changed, time.Hour); err != sentinel.ErrSwitched {
-			t.Errorf("Await = %v after a change, want ErrSwitched", err)
-		}
-		if err := sentinel.Await(ctx, nil, time.Hour); !errors.Is(err, context.Canceled) {
-			t.Errorf("Await = %v after the end of ctx, want Canceled", err)
-		}
-		begin := time.Now()
-		if err := sentinel.Await(t.Context(), nil, time.Hour); err != nil || time.Since(begin) != time.Hour {
-			t.Errorf("Await = %v after %v, want nil after an hour", err, time.Since(begin))
-		}
 		if _, err := w.resolver(one).Dial(ctx); !errors.Is(err, context.Canceled) {
 			t.Errorf("Dial = %v after the end of ctx, want Canceled", err)
 		}

@@ -39,29 +39,5 @@ func (p *rateLimiter) take(now time.Time) time.Duration {
 
 // wait waits for the next event.
 func (p *rateLimiter) wait(ctx context.Context, changed <-chan struct{}) error {
-	return Await(ctx, changed, p.take(time.Now()))
-}
-
-// Await waits for d. It returns early with an error if ctx ends, or with ErrSwitched if changed closes.
-func Await(ctx context.Context, changed <-chan struct{}, d time.Duration) error {
-	select {
-	case <-changed:
-		return ErrSwitched
-	case <-ctx.Done():
-		return netfail.Ended(ctx)
-	default:
-	}
-	if d <= 0 {
-		return nil
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-changed:
-		return ErrSwitched
-	case <-ctx.Done():
-		return netfail.Ended(ctx)
-	}
+	return netfail.Sleep(ctx, p.take(time.Now()), changed, ErrSwitched)
 }

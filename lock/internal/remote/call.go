@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/resp"
 	"github.com/lockwire/lockwire/script"
@@ -101,8 +102,6 @@ func (r *Runner) Divide(ctx context.Context, d conn.Doer, x *Call, err error) (v
 	if r.server.Spread == nil {
 		return v, err
 	}
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
 	begin, pause := time.Now(), apartMin
 	for {
 		v, err = r.runApart(ctx, d, x)
@@ -112,10 +111,7 @@ func (r *Runner) Divide(ctx context.Context, d conn.Doer, x *Call, err error) (v
 		if !Refused(err) || x.Once || time.Since(begin) > apartLimit {
 			return v, err
 		}
-		timer.Reset(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
+		if netfail.Sleep(ctx, pause, nil, nil) != nil {
 			return v, err
 		}
 		pause = min(2*pause, apartMax)
