@@ -31,6 +31,7 @@ const (
 // KEYS are keys, the latch, and the line if there is one. ARGV are the lifetime of the latch in ms, the publish command, args, the
 // time until which the request is valid, and what a script needs for the line. The script returns a number.
 type change struct {
+	cleanup.Simple
 	client  *Client
 	target  *target
 	script  *script.Script
@@ -139,11 +140,8 @@ func (x *change) answered(v resp.Value) error {
 
 func (x *change) Name() string                { return x.target.name }
 func (x *change) Rank() cleanup.Rank          { return cleanup.Change }
-func (x *change) Size() int                   { return 1 }
 func (x *change) background() (Change, *kind) { return BackgroundChange, x.target.kind }
-func (x *change) Turn() chan struct{}         { return nil }
 func (x *change) Unsure()                     { x.unsure = true }
-func (x *change) Finish(error)                {}
 func (x *change) Call() *remote.Call          { return x.call(x.client.clocks.Last(x.target.name)) }
 
 // Stands ends a change if the server may no longer recognize a repeat, including time asleep.

@@ -301,5 +301,10 @@ func TestLeaseInWords(t *testing.T) {
 		if got, want := lease.String(), fmt.Sprintf(`reentrant lock "job", owner %s, released`, lease.Owner()); got != want {
 			t.Errorf("String() = %s, want %s", got, want)
 		}
+		lease = mustLock(t, c, "job", lock.For(time.Minute))
+		if got, want := lease.String(), fmt.Sprintf(`reentrant lock "job", owner %s, held for 0s, valid for 59.4s`, lease.Owner()); got != want {
+			t.Errorf("String() = %s, want %s", got, want)
+		}
+		mustUnlock(t, lease)
 	})
 }

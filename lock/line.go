@@ -137,7 +137,7 @@ func (l *Lease) gaveWay(way position) {
 // quit leaves a place of t in the background. place may be nil.
 func (c *Client) quit(t *target, place any) {
 	if place != nil {
-		c.cleanup.Take(cleanup.NewJob(&leaving{c, t, place}, time.Now().Add(c.pace.Ceiling), false))
+		c.cleanup.Take(cleanup.NewJob(&leaving{client: c, target: t, place: place}, time.Now().Add(c.pace.Ceiling), false))
 	}
 }
 

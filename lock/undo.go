@@ -44,6 +44,7 @@ func (r *request) undoBoth(behind *request, start clock.Instant, late bool) {
 
 // undo is the work of taking back an acquire.
 type undo struct {
+	cleanup.Simple
 	request request
 	behind  *request // undone after request; nil for none
 	late    bool     // the acquire may still arrive, and must find its latch
@@ -52,10 +53,7 @@ type undo struct {
 func (u *undo) Name() string                { return u.request.target.name }
 func (u *undo) Rank() cleanup.Rank          { return cleanup.Undo }
 func (u *undo) Turn() chan struct{}         { return u.request.state.turnOf() }
-func (u *undo) Stands() (bool, error)       { return true, nil }
-func (u *undo) Unsure()                     {}
 func (u *undo) background() (Change, *kind) { return BackgroundUndo, u.request.target.kind }
-func (u *undo) Finish(error)                {}
 func (u *undo) Count(g *cleanup.Given) {
 	g.Acquires, g.Permits = g.Acquires+1, g.Permits+u.request.permits
 }
@@ -121,19 +119,14 @@ func (t *target) tellShortened(c *Client, lasted time.Duration, resting int64) {
 
 // leaving is the work of leaving a place in the line of waiting processes.
 type leaving struct {
-	client *Client
-	target *target
-	place  any
+	cleanup.Simple // not counted: the place expires
+	client         *Client
+	target         *target
+	place          any
 }
 
-func (l *leaving) Name() string          { return l.target.name }
-func (l *leaving) Rank() cleanup.Rank    { return cleanup.Undo }
-func (l *leaving) Size() int             { return 1 }
-func (l *leaving) Turn() chan struct{}   { return nil }
-func (l *leaving) Stands() (bool, error) { return true, nil }
-func (l *leaving) Unsure()               {}
-func (l *leaving) Finish(error)          {}
-func (l *leaving) Count(*cleanup.Given)  {} // the place expires
+func (l *leaving) Name() string       { return l.target.name }
+func (l *leaving) Rank() cleanup.Rank { return cleanup.Undo }
 func (l *leaving) Call() *remote.Call {
 	c, t := l.client, l.target
 	return &remote.Call{Script: t.kind.Quit, Lock: t.remote(), Keys: t.lined(t.keys()[:2]), Leaves: true, Tells: true, Loose: true,

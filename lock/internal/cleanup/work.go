@@ -33,6 +33,17 @@ type Work interface {
 	Count(given *Given)
 }
 
+// Simple has the methods of a Work that needs nothing special: of size 1, without turns, worth doing until it is done, and not counted
+// when given up. A Work embeds it.
+type Simple struct{}
+
+func (Simple) Size() int             { return 1 }
+func (Simple) Turn() chan struct{}   { return nil }
+func (Simple) Stands() (bool, error) { return true, nil }
+func (Simple) Unsure()               {}
+func (Simple) Finish(error)          {}
+func (Simple) Count(*Given)          {}
+
 // Rank orders work. Releases come first, since other owners may wait for the lock.
 type Rank int
 
