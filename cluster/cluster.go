@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -268,10 +269,7 @@ func (c *Cluster) Close() error {
 
 func (c *Cluster) closeNodes() {
 	c.mu.Lock()
-	nodes := slices.Clone(c.retired)
-	for _, n := range c.nodes {
-		nodes = append(nodes, n)
-	}
+	nodes := slices.AppendSeq(slices.Clone(c.retired), maps.Values(c.nodes))
 	c.mu.Unlock()
 	for _, n := range nodes {
 		n.close(conn.ErrClosed)

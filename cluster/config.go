@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
@@ -131,13 +132,7 @@ func (cfg Config) String() string {
 	if cfg.Node.Username != "" {
 		scheme += cfg.Node.Username + "@"
 	}
-	for i, addr := range cfg.Addrs {
-		if i > 0 {
-			scheme += ","
-		}
-		scheme += addr
-	}
-	return scheme
+	return scheme + strings.Join(cfg.Addrs, ",")
 }
 
 // GoString is String, for %#v.

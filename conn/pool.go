@@ -2,6 +2,8 @@ package conn
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/lockwire/lockwire/conn/internal/pipeline"
@@ -158,10 +160,7 @@ func (p *Pool) CloseFor(cause error) error {
 	}
 	p.refuseBorrowersLocked(p.cause)
 	stop := p.unfollow
-	links := make([]*pipeline.Link, 0, len(p.links))
-	for l := range p.links {
-		links = append(links, l)
-	}
+	links := slices.Collect(maps.Keys(p.links))
 	cause = p.cause
 	p.mu.Unlock()
 	if stop != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"slices"
 	"strings"
 
 	"github.com/lockwire/lockwire/resp"
@@ -183,10 +184,7 @@ func pageOf(v resp.Value, err error) (cursor string, page resp.Value, _ error) {
 
 // withCursor returns first with another cursor, which is the argument 0 at position 1 of SCAN, and 2 of the others.
 func withCursor(first resp.Command, cursor string) resp.Command {
-	words := make([]string, 0, first.Len())
-	for w := range first.Args() {
-		words = append(words, w)
-	}
+	words := slices.Collect(first.Args())
 	if words[0] == "SCAN" {
 		words[1] = cursor
 	} else {

@@ -22,18 +22,11 @@ func (t *titles) join(base string) string {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.list) == 0 {
-		return base
-	}
-	var b strings.Builder
-	b.WriteString(base)
+	names := []string{base}
 	for _, title := range t.list {
-		if b.Len() > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteString(*title)
+		names = append(names, *title)
 	}
-	return b.String()
+	return strings.TrimPrefix(strings.Join(names, ","), ",") // without a base
 }
 
 func (t *titles) add(name string) (remove func()) {

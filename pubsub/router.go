@@ -3,6 +3,7 @@ package pubsub
 import (
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -90,11 +91,7 @@ func (s *Subscriber) partLocked(server string) *Subscriber {
 
 // allLocked returns the root s and its parts.
 func (s *Subscriber) allLocked() []*Subscriber {
-	all := []*Subscriber{s}
-	for _, p := range s.parts {
-		all = append(all, p)
-	}
-	return all
+	return slices.AppendSeq([]*Subscriber{s}, maps.Values(s.parts))
 }
 
 // rerouteLocked moves a channel without an outstanding request to the server chosen by Route. It
@@ -133,11 +130,7 @@ func (s *Subscriber) rerouteAllLocked() {
 		return
 	}
 	for _, channels := range s.channels {
-		var all []*channel // rerouteLocked changes the map
-		for _, ch := range channels {
-			all = append(all, ch)
-		}
-		for _, ch := range all {
+		for _, ch := range slices.Collect(maps.Values(channels)) { // rerouteLocked changes the map
 			s.rerouteLocked(ch)
 		}
 	}

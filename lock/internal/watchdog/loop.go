@@ -3,6 +3,8 @@ package watchdog
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/lockwire/lockwire/lock/internal/clock"
@@ -97,10 +99,7 @@ func (w *Watchdog[L]) plan() {
 // the leases are no longer known.
 func (w *Watchdog[L]) clockJumped() {
 	w.mu.Lock()
-	leases := make([]L, 0, len(w.watched))
-	for l := range w.watched {
-		leases = append(leases, l)
-	}
+	leases := slices.Collect(maps.Keys(w.watched))
 	w.renewAllLocked(time.Now())
 	w.mu.Unlock()
 	for _, l := range leases {
