@@ -19,7 +19,8 @@ type hold struct {
 	object  *object
 	beside  []*object // holds held together as a single hold
 	lease   lease
-	mode    string // of a read-write lock
+	mode    string   // of a read-write lock
+	values  []string // of a group
 	fenced  bool
 	changed bool          // from a write hold to a read hold, and perhaps not acknowledged
 	shared  bool          // the owner may have further holds
@@ -84,6 +85,8 @@ func conflicts(a, b *hold) bool {
 	switch a.object.family {
 	case permits:
 		return false
+	case faster:
+		return a.owner() != b.owner() && shareValue(a, b)
 	case readWrite:
 		return a.owner() != b.owner() && (a.mode != "read" || b.mode != "read")
 	}
@@ -296,6 +299,14 @@ func (w *world) serverHas(h *hold) bool {
 			}
 		}
 		return true
+	case faster:
+		have := 0
+		for _, owner := range valueOwners(w.at(o.name), o.name) {
+			if owner == h.lease.Owner() {
+				have++
+			}
+		}
+		return have == len(h.values)
 	case readWrite:
 		return w.at(o.name).Do("HEXISTS", o.name, h.lease.Owner()) == any(int64(1))
 	default:

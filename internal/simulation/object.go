@@ -17,6 +17,7 @@ const (
 	permits   family = "permits"
 	semaphore family = "sem"
 	countdown family = "latch"
+	faster    family = "group"
 )
 
 // The kinds of exclusive locks, which exclude each other under a common name.
@@ -159,7 +160,7 @@ func newObjects(d *dice) []*object {
 	var all []*object
 	for i := range 1 + d.n(4) {
 		o := &object{name: fmt.Sprint("o", i), orphans: map[string]orphan{}}
-		switch d.n(10) {
+		switch d.n(11) {
 		case 0:
 			o.family = plain
 		case 1, 2:
@@ -170,6 +171,8 @@ func newObjects(d *dice) []*object {
 			o.family, o.total = semaphore, 2+d.n(4)
 		case 5:
 			o.family, o.total = countdown, 2+d.n(3)
+		case 6:
+			o.family = faster
 		default:
 			o.family, o.kinds, o.nests = exclusive, pick(d, mixes), d.oneIn(2)
 		}

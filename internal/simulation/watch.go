@@ -85,9 +85,9 @@ func (w *world) judgeIdle() {
 	for _, o := range w.objects {
 		free := true
 		for _, srv := range w.judged() {
-			free = free && srv.Do("EXISTS", o.name) == any(int64(0))
+			free = free && o.free(srv)
 		}
-		if o.family != exclusive && o.family != plain && o.family != readWrite || waited[o] == "" || !free ||
+		if o.family != exclusive && o.family != plain && o.family != readWrite && o.family != faster || waited[o] == "" || !free ||
 			w.shards.moving(time.Now(), o) || w.shards.hesitates(o) { // a fenced lock needs its token, perhaps on a different node
 
 			o.idle = time.Time{}
@@ -115,24 +115,22 @@ func (w *world) judgeOrphans() {
 	defer w.mu.Unlock()
 	for _, o := range w.objects {
 		late := o.patience >= fairPatience
-		if o.family != exclusive || late && time.Since(w.calmSince) < w.times.settle ||
+		if o.family != exclusive && o.family != faster || late && time.Since(w.calmSince) < w.times.settle ||
 			w.shards.moving(time.Now().Add(-orphanTime), o) || w.shards.hesitates(o) {
 
 			clear(o.orphans)
 			continue
 		}
-		var fields []any
+		var owners []string
 		for _, srv := range w.judged() {
-			owners, _ := srv.Do("HKEYS", o.name).([]any)
-			fields = append(fields, owners...)
+			owners = append(owners, o.owners(srv)...)
 		}
 		for owner := range o.orphans {
-			if !slices.Contains(fields, any(owner)) {
+			if !slices.Contains(owners, owner) {
 				delete(o.orphans, owner)
 			}
 		}
-		for _, field := range fields {
-			owner := field.(string)
+		for _, owner := range owners {
 			if w.claimedLocked(o, owner) {
 				delete(o.orphans, owner)
 				continue

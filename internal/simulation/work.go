@@ -38,6 +38,8 @@ func (k *worker) turn(o *object) {
 		k.semaphore(o)
 	case countdown:
 		k.countdown(o)
+	case faster:
+		k.faster(o)
 	}
 }
 
