@@ -207,7 +207,11 @@ func (b *ballot) worthLocked() error {
 	if err := b.lock.distinct(); err != nil {
 		return err
 	}
-	atLeast := time.Duration(max(0, b.lock.cfg.MinValidity) * float64(b.ask.term))
+	term := b.ask.term
+	if l := b.granted[0].limits; l != nil && l.most > 0 {
+		term = min(term, l.most)
+	}
+	atLeast := time.Duration(max(0, b.lock.cfg.MinValidity) * float64(term))
 	if time.Until(validUntil(b.granted, b.lock.quorum)) > atLeast {
 		return nil
 	}

@@ -17,8 +17,8 @@ type RedlockConfig struct {
 	// lease, at least 20 ms and at most 250 ms.
 	NodeTimeout time.Duration
 
-	// MinValidity is the share of the lease that must remain when a majority has answered; with a smaller share the lock is
-	// not acquired. 0 is 0.5; the maximum is 0.9; below 0 any remaining time is accepted.
+	// MinValidity is the share of the lease, or of a shorter time set by [AtMost], that must remain when a majority has
+	// answered; with a smaller share the lock is not acquired. 0 is 0.5; the maximum is 0.9; below 0 any remaining time is accepted.
 	MinValidity float64
 
 	// Quarantine is the time after a server's start without a vote, because the server may have lost granted locks. It must

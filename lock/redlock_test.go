@@ -386,6 +386,28 @@ func TestRedlockGrantsNobodyWaitsFor(t *testing.T) {
 }
 
 // A majority that took too long is not taken: too little would be left.
+// The share of the lease that must remain is a share of what AtMost leaves of the lease.
+func TestRedlockMinValidityOfAtMost(t *testing.T) {
+	inFleet(t, 3, func(t *testing.T, f fleet) {
+		for _, cfg := range []lock.Config{{}, {AtMost: 5 * time.Second}} {
+			opts := []lock.Option{lock.AtMost(5 * time.Second)}
+			if cfg.AtMost > 0 {
+				opts = nil
+			}
+			r := f.process(cfg).redlock(t, lock.RedlockConfig{}, false)
+			lease, err := r.TryLock(t.Context(), opts...)
+			if err != nil {
+				t.Errorf("TryLock() with AtMost of 5 s, and a lease of 30 s = %v", err)
+				continue
+			}
+			if left := time.Until(lease.ValidUntil()); left > 5*time.Second || left < 4*time.Second {
+				t.Errorf("valid for %v, want 5 s", left)
+			}
+			mustUnlock(t, lease)
+		}
+	})
+}
+
 func TestRedlockMinValidity(t *testing.T) {
 	inFleet(t, 3, func(t *testing.T, f fleet) {
 		p := f.process(lock.Config{})

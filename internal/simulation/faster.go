@@ -23,7 +23,7 @@ func (k *worker) faster(o *object) {
 	if len(values) == 0 {
 		values = groupValues
 	}
-	handle := &k.process.client.FasterMulti(o.name, values...).Handle
+	handle := &k.process.clientOf(o).FasterMulti(o.name, values...).Handle
 	switch k.dice.n(60) {
 	case 0:
 		k.force(o, "FasterMulti", handle.ForceUnlock)
@@ -35,7 +35,7 @@ func (k *worker) faster(o *object) {
 	if !k.pass() {
 		return
 	}
-	r := k.request("FasterMulti", false)
+	r := k.request(o, "FasterMulti", false)
 	defer r.cancel()
 	k.begin(o, r.limit, !r.try, "FasterMulti of %v%s", values, r.text)
 	call := handle.Lock

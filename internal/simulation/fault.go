@@ -271,8 +271,9 @@ func (w *world) restartFault(d *dice, keep bool) {
 }
 
 func (w *world) flushFault(d *dice) {
-	w.lost(deleted, w.objects...)
-	w.server(d).Do("FLUSHALL")
+	srv := w.server(d)
+	w.lost(deleted, w.objectsOn(srv)...)
+	srv.Do("FLUSHALL")
 	w.setup()
 }
 

@@ -73,7 +73,7 @@ func (w *world) jumpFault(d *dice) {
 		by = -by
 	}
 	w.history.add("fault", "", "a clock jumps by %v", by)
-	for _, o := range w.objects {
+	for _, o := range w.objectsOn(srv) {
 		o.lostUntil(clockJumped, time.Now().Add(latest+max(0, -by)))
 	}
 	srv.Jump(by)

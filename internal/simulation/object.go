@@ -42,6 +42,7 @@ type object struct {
 	kinds  []string // of an exclusive object
 	nests  bool     // owners take further holds
 	total  int      // permits, or the count of a latch
+	server int      // where there are several
 	// patience is the longest time a wanted object may be free without a fault.
 	patience time.Duration
 

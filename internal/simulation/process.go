@@ -23,7 +23,7 @@ type process struct {
 	routes   []*route  // to each server
 	pool     io.Closer // the network of the client
 	client   *lock.Client
-	voters   []*voter                 // a client for each of five servers; client is the first
+	voters   []*voter                 // a client for each of several servers
 	redlocks map[string]*lock.Redlock // by name
 	// redisson is what the process has in place of a client of ours, or nil.
 	redisson *redisson.Client
@@ -46,9 +46,9 @@ type worker struct {
 	process *process
 	name    string
 	dice    *dice
-	owner   lock.Owner // of a client of ours
-	thread  int64      // of Redisson's, the last
-	asked   time.Time  // the begin of the last call
+	owners  []lock.Owner // of the clients of ours
+	thread  int64        // of Redisson's, the last
+	asked   time.Time    // the begin of the last call
 
 	mu   sync.Mutex // guards call
 	call call
@@ -101,6 +101,8 @@ func (w *world) newProcess() *process {
 	p.routes = w.newRoutes(p.name)
 	if w.five {
 		p.startVoters()
+	} else if w.several {
+		p.startSeveral()
 	} else if w.mixed && p.dice.oneIn(3) {
 		p.startRedisson()
 	} else {
@@ -109,9 +111,7 @@ func (w *world) newProcess() *process {
 	for i := range 1 + p.dice.n(w.pace.workers) {
 		name := fmt.Sprint(p.name, ".", i)
 		k := &worker{process: p, name: name, dice: newDice(w.seed, name)}
-		if p.client != nil && !w.five {
-			k.owner = p.client.NewOwner()
-		}
+		k.newOwners()
 		p.workers = append(p.workers, k)
 		p.wg.Go(k.run)
 	}
@@ -129,14 +129,19 @@ func (p *process) startClient() {
 	}
 	pool := p.connect(server)
 	p.lease = p.dice.between(2*time.Second, longestLease)
-	cfg := lock.Config{Lease: p.lease, TokenLife: p.world.tokenLife, HandOvers: pick(p.dice, []int{0, 0, -1, 3}), PreferWriters: p.dice.oneIn(3),
-		HandOverFor: pick(p.dice, []time.Duration{0, 300 * time.Millisecond})}
+	cfg := p.config()
 	client, err := lock.New(pool, cfg)
 	if err != nil {
 		panic(err)
 	}
 	p.pool, p.client = pool, client
 	p.world.history.add(p.name, "", "starts: lease %v, hand-overs %d, client %s", p.lease, cfg.HandOvers, client.ID())
+}
+
+// config is the configuration of a client of ours.
+func (p *process) config() lock.Config {
+	return lock.Config{Lease: p.lease, TokenLife: p.world.tokenLife, HandOvers: pick(p.dice, []int{0, 0, -1, 3}), PreferWriters: p.dice.oneIn(3),
+		HandOverFor: pick(p.dice, []time.Duration{0, 300 * time.Millisecond})}
 }
 
 // connect gives a process its route to the server.
@@ -229,6 +234,10 @@ func (p *process) close() {
 		p.redisson.Close()
 		p.wg.Wait()
 		_ = p.pool.Close()
+		return
+	}
+	if w.several {
+		p.closeSeveral()
 		return
 	}
 	if len(p.voters) > 0 {

@@ -93,7 +93,7 @@ func (k *worker) vote(o *object) {
 	if !k.pass() {
 		return
 	}
-	r := k.request("Redlock", false)
+	r := k.request(o, "Redlock", false)
 	defer r.cancel()
 	k.begin(o, r.limit, !r.try, "Redlock%s", r.text)
 	call := redlock.Lock

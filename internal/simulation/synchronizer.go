@@ -38,7 +38,7 @@ func unhex(id string) string {
 
 // permits takes and releases permits with leases.
 func (k *worker) permits(o *object) {
-	s := k.process.client.PermitSemaphore(o.name)
+	s := k.process.clientOf(o).PermitSemaphore(o.name)
 	if k.dice.oneIn(100) {
 		k.force(o, "permits", s.ReleaseAll)
 		return
@@ -47,7 +47,7 @@ func (k *worker) permits(o *object) {
 		return
 	}
 	n := 1 + k.dice.n(o.total)
-	r := k.request("permits", false)
+	r := k.request(o, "permits", false)
 	defer r.cancel()
 	k.begin(o, r.limit, !r.try, "%d permits%s", n, r.text)
 	call := s.AcquireMany
@@ -66,12 +66,12 @@ func (k *worker) permits(o *object) {
 
 // semaphore takes and releases permits without leases. Permits of a dead process are missing.
 func (k *worker) semaphore(o *object) {
-	w, s := k.process.world, k.process.client.Semaphore(o.name)
+	w, s := k.process.world, k.process.clientOf(o).Semaphore(o.name)
 	if !k.pass() {
 		return
 	}
 	n := 1 + k.dice.n(o.total)
-	r := k.request("Semaphore", false)
+	r := k.request(o, "Semaphore", false)
 	defer r.cancel()
 	if r.limit == 0 { // so many may never come back
 		r.limit = 20 * time.Second
@@ -170,7 +170,7 @@ func (k *worker) countdown(o *object) {
 	if !k.pass() {
 		return
 	}
-	latch := k.process.client.CountDownLatch(r.name)
+	latch := k.process.clientOf(o).CountDownLatch(r.name)
 	switch {
 	case !set:
 		k.begin(o, unlockLimit, false, "TrySetCount %s", r.name)

@@ -29,7 +29,7 @@ func (k *worker) turn(o *object) {
 	case exclusive:
 		k.exclusive(o)
 	case plain:
-		k.hold(o, "Plain", &k.process.client.Plain(o.name).Handle, "", 1)
+		k.hold(o, "Plain", &k.process.clientOf(o).Plain(o.name).Handle, "", 1)
 	case readWrite:
 		k.readWrite(o)
 	case permits:
@@ -44,8 +44,8 @@ func (k *worker) turn(o *object) {
 }
 
 // handle is the lock of a kind.
-func (k *worker) handle(kind, name string) *lock.Handle {
-	c := k.process.client
+func (k *worker) handle(kind string, o *object) *lock.Handle {
+	c, name := k.process.clientOf(o), o.name
 	switch kind {
 	case nonReentrant:
 		return &c.NonReentrant(name).Handle
@@ -63,7 +63,10 @@ func (k *worker) handle(kind, name string) *lock.Handle {
 
 func (k *worker) exclusive(o *object) {
 	kind := pick(k.dice, o.kinds)
-	handle := k.handle(kind, o.name)
+	handle := k.handle(kind, o)
+	if k.process.world.several && k.dice.oneIn(3) && k.multi(o) {
+		return
+	}
 	switch k.dice.n(60) {
 	case 0:
 		k.force(o, kind, handle.ForceUnlock)
@@ -84,7 +87,7 @@ func (k *worker) exclusive(o *object) {
 }
 
 func (k *worker) readWrite(o *object) {
-	rw := k.process.client.ReadWrite(o.name)
+	rw := k.process.clientOf(o).ReadWrite(o.name)
 	switch {
 	case k.dice.oneIn(100):
 		k.force(o, "Write", rw.Write().ForceUnlock)
@@ -113,11 +116,11 @@ type request struct {
 }
 
 // request makes a request for a lock of a kind.
-func (k *worker) request(kind string, owned bool) request {
+func (k *worker) request(o *object, kind string, owned bool) request {
 	r := request{owned: owned, try: k.dice.oneIn(4), term: k.process.lease}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	if owned {
-		r.opts, r.text = append(r.opts, lock.As(k.owner)), " as owner"
+		r.opts, r.text = append(r.opts, lock.As(k.ownerOf(o))), " as owner"
 	}
 	if k.dice.oneIn(4) {
 		d := k.dice.between(200*time.Millisecond, 5*time.Second).Round(time.Millisecond)
@@ -176,7 +179,7 @@ func (k *worker) take(o *object, kind string, handle *lock.Handle, mode string, 
 	if !k.pass() {
 		return nil
 	}
-	r := k.request(kind, owned)
+	r := k.request(o, kind, owned)
 	defer r.cancel()
 	k.begin(o, r.limit, !r.try, "%s%s", kind, r.text)
 	call := handle.Lock
@@ -294,12 +297,12 @@ func (k *worker) multi(o *object) bool {
 	if other == o || other.family != exclusive || !k.pass() {
 		return false
 	}
-	both, err := lock.NewMulti(k.handle(pick(k.dice, o.kinds), o.name), k.handle(pick(k.dice, other.kinds), other.name))
+	both, err := lock.NewMulti(k.handle(pick(k.dice, o.kinds), o), k.handle(pick(k.dice, other.kinds), other))
 	if err != nil {
 		w.violate(o, "NewMulti: %v", err)
 		return false
 	}
-	r := k.request("Multi", false)
+	r := k.request(o, "Multi", false)
 	defer r.cancel()
 	k.begin(o, r.limit, false, "Multi of %s and %s%s", o.name, other.name, r.text)
 	k.besideOf(other)

@@ -71,6 +71,7 @@ type world struct {
 	// tokenLife is how long the counter of a fenced lock stays behind its last token; 0 is for ever.
 	tokenLife time.Duration
 	five      bool          // five servers exist, for Redlock
+	several   bool          // several servers exist, and each object is on one
 	mixed     bool          // some processes are Redisson's
 	latency   time.Duration // of the sound network, and as much jitter
 	slack     time.Duration // allowed delay of a call's return
@@ -222,6 +223,14 @@ func newWorld(seed uint64) *world {
 		w.report.Events["run: five servers"]++
 		return w
 	}
+	if w.several = d.oneIn(6); w.several {
+		for len(w.servers) < severalCount {
+			w.servers = append(w.servers, fakeredis.New())
+		}
+		w.objects = newSeveral(d)
+		w.report.Events["run: several servers"]++
+		return w
+	}
 	w.report.Events["run: one server"]++
 	if w.objects, w.mixed = newObjects(d), d.oneIn(3); w.mixed {
 		w.report.Events["run: Redisson beside us"]++
@@ -240,6 +249,8 @@ func (w *world) at(key string) *fakeredis.Server {
 		return w.group.master()
 	case w.shards != nil:
 		return w.shards.at(key)
+	case w.several:
+		return w.home(key)
 	}
 	return w.srv
 }
@@ -268,15 +279,18 @@ func (w *world) notice() { w.group.notice() }
 
 // serves reports whether a server has the truth about a key. It may be called inside the server.
 func (w *world) serves(s *fakeredis.Server, key string) bool {
-	if w.shards != nil {
+	switch {
+	case w.shards != nil:
 		return w.shards.serves(s, key)
+	case w.several && key != "":
+		return w.home(key) == s
 	}
 	return w.group.serves(s)
 }
 
 // nameOf is a server's name in the history.
 func (w *world) nameOf(s *fakeredis.Server) string {
-	if w.shards != nil {
+	if w.shards != nil || w.several {
 		return fmt.Sprint("s", slices.Index(w.servers, s))
 	}
 	return w.group.name(s)
@@ -296,7 +310,7 @@ func (w *world) route(d *dice) *route { return pick(d, w.someone(d).routes) }
 // emptied notes that a server forgets everything now. A server of five then has no vote for a while.
 func (w *world) emptied(srv *fakeredis.Server, why *exclusion) {
 	if !w.five {
-		w.lost(why, w.objects...)
+		w.lost(why, w.objectsOn(srv)...)
 		return
 	}
 	w.mu.Lock()
