@@ -1,6 +1,7 @@
 // Package simulation runs lock clients, a network and a server from one seed, in virtual time, and checks every lease.
 //
-// A third of the seeds have a single server, or in a fifth of the seeds five servers and lock.Redlock. A run has 3 to 6
+// A third of the seeds have a single server, or in a fifth of them five servers and lock.Redlock, or in some three servers, each
+// with some of the locks, and lock.Multi over them. A run has 3 to 6
 // processes. Each process has a connection pool, or a cluster.Cluster, and a lock client, over a network in memory whose
 // delays, losses and cuts the seed decides. The server is package fakeredis; the Lua of the scripts runs in an interpreter.
 // Workers take and release locks of all kinds under few names. In a third of the runs some processes are Redisson's (package
