@@ -138,13 +138,17 @@ func (c *Cluster) isWanted() bool {
 	return c.wanted
 }
 
-// discover reads the topology for the first time, with as many attempts as a call.
+// discover reads the topology for the first time, with as many attempts as a call. A server that does not know what
+// a cluster is ends them.
 func (c *Cluster) discover(ctx context.Context) error {
 	start := time.Now()
 	for n := 0; ; n++ {
 		_, err := c.refresh(ctx)
 		if err == nil {
 			return nil
+		}
+		if errors.Is(err, resp.ErrGeneral) {
+			return fmt.Errorf("%w: the server is no node of a cluster: open it with redis:// in place of redis-cluster://", err)
 		}
 		pause := netfail.Backoff(n, c.cfg.Node.Retry.MinBackoff, c.cfg.Node.Retry.MaxBackoff, rand.Float64())
 		late := c.policy.budget > 0 && time.Since(start)+pause >= c.policy.budget

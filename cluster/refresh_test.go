@@ -86,6 +86,23 @@ func TestEmptyTopologyAtStart(t *testing.T) {
 	})
 }
 
+// A server that is no node of a cluster, or a sentinel, says so at once, unless another seed is a node.
+func TestNoNodeOfACluster(t *testing.T) {
+	for _, says := range []string{"-ERR This instance has cluster support disabled|", "-ERR unknown command 'CLUSTER', with args beginning with: 'SLOTS'|"} {
+		bareBubble(t, func(t *testing.T, f *fakes, proto int) {
+			f.says(nodeA, says)
+			cfg := f.config(cluster.Config{Addrs: []string{nodeA}, Node: conn.Config{Protocol: proto}})
+			took(t, 0, 0, func() {
+				_, err := cluster.Open(t.Context(), cfg)
+				if !errors.Is(err, resp.ErrGeneral) || !strings.HasSuffix(err.Error(), "no node of a cluster: open it with redis:// in place of redis-cluster://") {
+					t.Errorf("Open: %v, want the advice", err)
+				}
+			})
+			f.open(cluster.Config{Addrs: []string{nodeA, nodeB}, Node: conn.Config{Protocol: proto}})
+		})
+	}
+}
+
 func TestWrongPasswordShowsAtOnce(t *testing.T) {
 	bareBubble(t, func(t *testing.T, f *fakes, proto int) {
 		for _, srv := range f.nodes {
