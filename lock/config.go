@@ -96,11 +96,12 @@ type Config struct {
 
 	// HandOvers limits how many times in a row a released lock passes to the next waiter of the same process before
 	// other processes get a turn. 0 is 16; below 0 disables hand-overs. Hand-overs apply to [Reentrant],
-	// [NonReentrant] and [Fenced] locks taken without an Owner:
+	// [NonReentrant], [Fenced] and write locks taken without an Owner:
 	//
-	//   - A Reentrant or NonReentrant lock under the watchdog is handed over without asking the server, and keeps its
-	//     owner and its lease.
+	//   - A Reentrant, NonReentrant or write lock under the watchdog is handed over without asking the server, and keeps
+	//     its owner and its lease.
 	//   - Any other lock is handed over by one script, during which the lock is never free.
+	//   - Not handed over: a write lock with a fixed lease, or with PreferWriters.
 	//
 	// If a single server reports that no other client waits for the lock, HandOverFor alone limits the series, since
 	// a client may want the lock without waiting.

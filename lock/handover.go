@@ -24,7 +24,7 @@ func (b *table) noteAlone(key entryKey, alone bool) {
 
 // offer allows a hand-over to w, if w and its kind are eligible.
 func (w *waiter) offer(ctx context.Context) {
-	if w.target.kind.HandOver != nil && w.state == nil && w.via == nil && w.client.cfg.HandOvers >= 0 {
+	if w.target.kind.passes() && !w.tells && w.state == nil && w.via == nil && w.client.cfg.HandOvers >= 0 {
 		w.claim.Offer(ctx.Done())
 	}
 }
@@ -84,7 +84,7 @@ func (w *waiter) inherit() (granted bool) {
 // otherwise.
 func (l *Lease) claimNext(suits func(next *request) bool) *waiter {
 	c := l.client
-	if l.target.kind.HandOver == nil || l.state != nil || l.repeated || l.whole.Load() != nil || l.rest() > 0 {
+	if !l.target.kind.passes() || l.state != nil || l.repeated || l.whole.Load() != nil || l.rest() > 0 {
 		return nil
 	}
 	c.table.mu.Lock()

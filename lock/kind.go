@@ -28,6 +28,7 @@ type kind struct {
 	twin     *kind                            // the other half of a read-write lock: its owner skips the line for this half
 	tells    bool                             // a waiter announces itself to the server, if Config asks for it
 	permits  bool                             // has permits, which need a setup and have no Owner
+	relays   bool                             // a hold passes to the next waiter of the process only by a relay: there is no HandOver
 	parted   bool                             // a lease can lose a part of its permits or values: Unlock releases the rest
 	show     func(owner string) string        // converts the owner to text; nil if already text
 }
@@ -65,6 +66,9 @@ func variant(k *kinds.Kind, base *kind) *kind {
 	}
 	return &v
 }
+
+// passes reports whether a hold may pass to the next waiter of the process, by a relay or a hand-over.
+func (k *kind) passes() bool { return k.HandOver != nil || k.relays }
 
 // follow selects the waiters in line that may also have a lock just acquired.
 type follow uint8

@@ -112,7 +112,7 @@ func TestLineOfReadersAndWriters(t *testing.T) {
 		var order []string
 		var wg sync.WaitGroup
 		come := func(h half, mark string, hold time.Duration) {
-			c := w.client(lock.Config{})
+			c := w.client(lock.Config{HandOvers: -1})
 			c.OnlyWoken()
 			for range callers {
 				wg.Go(func() {

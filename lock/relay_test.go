@@ -18,6 +18,7 @@ func TestRelay(t *testing.T) {
 	for name, of := range map[string]func(c *lock.Client) *lock.Handle{
 		"reentrant":    func(c *lock.Client) *lock.Handle { return &c.Reentrant("job").Handle },
 		"nonreentrant": func(c *lock.Client) *lock.Handle { return &c.NonReentrant("job").Handle },
+		"write":        func(c *lock.Client) *lock.Handle { return &c.ReadWrite("job").Write().Handle },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inVirtualTime(t, func(t *testing.T, w *world) {
@@ -121,6 +122,36 @@ func TestNoRelay(t *testing.T) {
 				w.wantHolds("job", "1", next)
 				mustUnlock(t, next)
 				w.sleep(30 * time.Second)
+				w.free()
+			})
+		})
+	}
+}
+
+// A write lock is passed on without a word to the server, and may then be downgraded like any other. A writer that has announced
+// itself to readers asks the server, which ends the announcement.
+func TestRelayedWriteLock(t *testing.T) {
+	for name, prefer := range map[string]bool{"in line": false, "announced": true} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				c := w.client(lock.Config{HandOverFor: time.Hour, PreferWriters: prefer})
+				first, got := mustWrite(t, c), make(chan *lock.Lease)
+				go func() { got <- mustWrite(t, c) }()
+				w.sleep(time.Second)
+				mustUnlock(t, first)
+				second := <-got
+				if relayed := second.Owner() == first.Owner(); relayed == prefer {
+					t.Errorf("relayed: %v", relayed)
+				}
+				read, err := second.Downgrade(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				w.sleep(20 * time.Second)
+				if err := errors.Join(read.Err(), second.Unlock(t.Context())); err != nil {
+					t.Error(err)
+				}
+				mustUnlock(t, read)
 				w.free()
 			})
 		})

@@ -189,7 +189,7 @@ func (l *Lease) release(ctx context.Context) error {
 
 // giveBack hands the lock over, or releases the lock.
 func (l *Lease) giveBack(ctx context.Context) (resp.Value, error) {
-	if next := l.claimNext(func(*request) bool { return !l.client.replicas.On() }); next != nil {
+	if next := l.claimNext(func(*request) bool { return l.target.kind.HandOver != nil && !l.client.replicas.On() }); next != nil {
 		if v, err := l.handOver(ctx, next); err == nil || remote.Uncertain(err) {
 			l.passed(err == nil)
 			return v, err
