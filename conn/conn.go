@@ -86,9 +86,12 @@ func (c *Conn) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
 func (c *Conn) do(ctx context.Context, q request, x pipeline.Text, r rule) (resp.Value, error) {
 	c.active.Add(1)
 	defer c.active.Add(-1)
-	limit, err := c.prepare(r)
-	if err != nil {
+	if err := c.prepare(r); err != nil {
 		return resp.Value{}, refusal(c.l.Addr, q, err)
+	}
+	var limit time.Duration
+	if r == blocks {
+		limit = q.expect(c.l)
 	}
 	ctx, traced := c.cfg.Trace.enter(ctx, q)
 	v, sent, err := c.l.Do(ctx, pipeline.Request(q), x, limit)
@@ -119,19 +122,14 @@ func (c *Conn) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value
 	}
 	c.active.Add(1)
 	defer c.active.Add(-1)
-	var limit time.Duration
 	for i := range cmds {
-		most, err := c.prepare(ruleOfCommand(&cmds[i]))
-		if err != nil {
+		if err := c.prepare(ruleOfCommand(&cmds[i])); err != nil {
 			c.noteUnansweredAll(cmds[:i], false)
 			return nil, refusal(c.l.Addr, request{Commands: cmds}, err)
 		}
-		if most == pipeline.Never {
-			most = waitLimit(c.l, &cmds[i])
-		}
-		limit = max(limit, most)
 	}
 	q := request{Commands: cmds}
+	limit := q.expect(c.l)
 	ctx, traced := c.cfg.Trace.enter(ctx, q)
 	values, err := q.doBatch(ctx, c.l, limit)
 	for i := range values {
@@ -143,25 +141,21 @@ func (c *Conn) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value
 	return values, err
 }
 
-// prepare registers a command with rule r before the command is sent, and returns the limit for the answer. Call
-// noteReply or noteUnanswered afterwards.
-func (c *Conn) prepare(r rule) (limit time.Duration, err error) {
+// prepare registers a command with rule r before the command is sent. Call noteReply or noteUnanswered afterwards.
+func (c *Conn) prepare(r rule) error {
 	if err := r.refuse(exclusive); err != nil {
-		return 0, err
+		return err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ended {
-		return 0, errEnded
-	}
-	if r == blocks {
-		limit = pipeline.Never
+		return errEnded
 	}
 	if r.lasts() {
 		c.begun[r]++
 		c.suspendPingsLocked(r)
 	}
-	return limit, nil
+	return nil
 }
 
 // lasts reports whether a command with rule r changes the state of the connection.

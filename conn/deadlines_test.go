@@ -2,6 +2,7 @@ package conn_test
 
 import (
 	"context"
+	"os"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -74,6 +75,72 @@ func TestBlockingHasNoLimit(t *testing.T) {
 		synctest.Wait()
 		if n := len(srv.Conns()); n != 0 {
 			t.Errorf("%d connections, want the blocked one closed", n)
+		}
+	})
+}
+
+// TestBlockingEnds: a server that falls silent is noticed when the timeouts in blocking commands and Timeout are over.
+func TestBlockingEnds(t *testing.T) {
+	const forever = time.Hour
+	for _, c := range []struct {
+		want time.Duration
+		cmds []resp.Command
+	}{
+		{4 * time.Second, []resp.Command{resp.Cmd("blpop", "list", 3)}},
+		{2500 * time.Millisecond, []resp.Command{resp.Cmd("BZPOPMIN", "set", 1.5)}},
+		{4 * time.Second, []resp.Command{resp.Cmd("BLMOVE", "list", "other", "LEFT", "RIGHT", 3)}},
+		{4 * time.Second, []resp.Command{resp.Cmd("BLMPOP", 3, 1, "list", "LEFT")}},
+		{4 * time.Second, []resp.Command{resp.Cmd("XREAD", "COUNT", 1, "BLOCK", 3000, "STREAMS", "stream", "$")}},
+		{4 * time.Second, []resp.Command{resp.Cmd("XREADGROUP", "GROUP", "block", "block", "block", 3000, "STREAMS", "stream", ">")}},
+		{4 * time.Second, []resp.Command{resp.Cmd("WAIT", 1, 3000)}},
+		{6 * time.Second, []resp.Command{resp.Cmd("BLPOP", "list", 3), resp.Cmd("PING"), resp.Cmd("BLPOP", "other", 2)}},
+		{6 * time.Second, []resp.Command{resp.Cmd("WAIT", 1, 3000), resp.Cmd("WAIT", 1, 2000)}},
+		{forever, []resp.Command{resp.Cmd("BLPOP", "list", 0)}},
+		{forever, []resp.Command{resp.Cmd("BLPOP", "list", 3), resp.Cmd("BLPOP", "list", 0)}},
+		{forever, []resp.Command{resp.Cmd("XREAD", "BLOCK", 0, "STREAMS", "stream", "$")}},
+		{forever, []resp.Command{resp.Cmd("BLPOP", "list", "soon")}},
+		{forever, []resp.Command{resp.Cmd("BLPOP", "list", 1e300)}},
+	} {
+		bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+			l := dialConn(t, conn.Config{Dial: srv.Dial, Timeout: time.Second})
+			defer l.Close()
+			srv.Mute(true)
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			time.AfterFunc(forever, stop)
+			start := time.Now()
+			var err error
+			if len(c.cmds) == 1 {
+				_, err = l.Send(ctx, c.cmds[0])
+			} else {
+				_, err = l.SendBatch(ctx, c.cmds)
+			}
+			if c.want == forever {
+				wantUncertain(t, err, context.Canceled)
+			} else {
+				wantUncertain(t, err, os.ErrDeadlineExceeded)
+			}
+			between(t, c.cmds[0].Name(), time.Since(start), c.want, c.want+200*time.Millisecond)
+		})
+	}
+}
+
+// TestBlockingUntilDeadline: a ctx with a later deadline gives a blocking command with a timeout more time, and the
+// end of a ctx closes the connection.
+func TestBlockingUntilDeadline(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		for _, limit := range []time.Duration{510 * time.Millisecond, 10_030 * time.Millisecond} {
+			c := dialConn(t, conn.Config{Dial: srv.Dial, Timeout: time.Second})
+			defer c.Close()
+			srv.Mute(true)
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			start := time.Now()
+			_, err := c.Do(ctx, "BLPOP", "list", 3)
+			wantUncertain(t, err, context.DeadlineExceeded)
+			between(t, "BLPOP", time.Since(start), limit, limit)
+			<-c.Done()
+			srv.Mute(false)
 		}
 	})
 }

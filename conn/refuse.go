@@ -96,6 +96,14 @@ func (r rule) byArguments(b []byte) rule {
 
 // streamRule returns the rule of XREAD or XREADGROUP with these arguments.
 func streamRule(arguments []byte) rule {
+	if _, ok := behindBlock(arguments); ok {
+		return blocks
+	}
+	return plain
+}
+
+// behindBlock returns the arguments behind BLOCK, and whether BLOCK is there. A group or a consumer may have that name.
+func behindBlock(arguments []byte) (rest []byte, ok bool) {
 	names := 0 // number of next words that are a group or a consumer
 	for len(arguments) > 0 {
 		var w []byte
@@ -106,12 +114,12 @@ func streamRule(arguments []byte) rule {
 		case bytes.EqualFold(w, []byte("GROUP")):
 			names = 2
 		case bytes.EqualFold(w, []byte("BLOCK")):
-			return blocks
+			return arguments, true
 		case bytes.EqualFold(w, []byte("STREAMS")):
-			return plain
+			return nil, false
 		}
 	}
-	return plain
+	return nil, false
 }
 
 // scriptRule returns the rule of SCRIPT with these arguments. SCRIPT DEBUG switches to a protocol of its own.

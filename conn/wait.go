@@ -13,32 +13,83 @@ import (
 // counts the writes before it on the same connection. SendBatch therefore sends such a batch undivided over an
 // exclusive connection.
 func endsInWait(cmds []resp.Command) bool {
-	return len(cmds) > 1 && isWait(&cmds[len(cmds)-1])
+	return len(cmds) > 1 && isWait(cmds[len(cmds)-1].Name())
 }
 
-func isWait(cmd *resp.Command) bool {
-	name := cmd.Name()
+func isWait(name string) bool {
 	return strings.EqualFold(name, "wait") || strings.EqualFold(name, "waitaof")
 }
 
-// waitTime returns the time limit in a WAIT, or 0 without one.
-func waitTime(cmd *resp.Command) time.Duration {
-	last := ""
-	for arg := range cmd.Args() {
-		last = arg
+// expect returns the limit for the answer to q on l: the server may keep it back as long as the timeouts in blocking
+// commands together. expect sets q.Blocks if the connection must not outlive a caller that leaves. It may where a batch
+// only waits for replicas, and not for ever.
+func (q *request) expect(l *pipeline.Link) time.Duration {
+	var total time.Duration
+	note := func(encoded []byte) {
+		if ruleOfEncoded(encoded) != blocks {
+			return
+		}
+		d := blockTime(encoded)
+		if len(q.Commands) < 2 || d == pipeline.Never || !isWait(nameOf(encoded)) {
+			q.Blocks = true
+		}
+		if total += d; total < d || d == pipeline.Never {
+			total = pipeline.Never
+		}
 	}
-	ms, err := strconv.ParseInt(last, 10, 32)
-	if !isWait(cmd) || err != nil || ms < 0 {
-		return 0
+	if len(q.Commands) == 0 {
+		note(q.Encoded)
 	}
-	return time.Duration(ms) * time.Millisecond
+	for i := range q.Commands {
+		if ruleOf(q.Commands[i].Name()) != plain {
+			note(q.Commands[i].AppendTo(nil))
+		}
+	}
+	switch total {
+	case 0, pipeline.Never:
+		return total
+	}
+	return l.LimitIn(total)
 }
 
-// waitLimit returns the time limit for the answer to a blocking command: a known time for WAIT, and never for other
-// commands.
-func waitLimit(l *pipeline.Link, cmd *resp.Command) time.Duration {
-	if d := waitTime(cmd); d > 0 {
-		return l.LimitIn(d)
+// blockTime returns the timeout in an encoded blocking command: Never without one, and for a timeout that the server
+// will refuse.
+func blockTime(encoded []byte) time.Duration {
+	name, rest := cutWord(afterLine(encoded))
+	unit, text := time.Second, []byte(nil)
+	switch strings.ToLower(string(name)) {
+	case "wait", "waitaof":
+		unit, text = time.Millisecond, lastWord(rest)
+	case "xread", "xreadgroup":
+		rest, _ = behindBlock(rest)
+		unit, text = time.Millisecond, firstWord(rest)
+	case "blmpop", "bzmpop":
+		text = firstWord(rest)
+	default:
+		text = lastWord(rest)
+	}
+	n, err := strconv.ParseFloat(string(text), 64)
+	if d := n * float64(unit); err == nil && d >= 1 && d < float64(longestBlock) {
+		return time.Duration(d)
 	}
 	return pipeline.Never
+}
+
+// longestBlock is the timeout from which a blocking command has none.
+const longestBlock = 10 * 365 * 24 * time.Hour
+
+// firstWord returns the first argument, or nil without one.
+func firstWord(arguments []byte) (word []byte) {
+	if len(arguments) > 0 {
+		word, _ = cutWord(arguments)
+	}
+	return word
+}
+
+// lastWord returns the last argument, or nil without one.
+func lastWord(arguments []byte) (word []byte) {
+	for len(arguments) > 0 {
+		word, arguments = cutWord(arguments)
+	}
+	return word
 }

@@ -90,6 +90,10 @@ type Request struct {
 	// Verify, if set, gets all replies to Commands before the caller does. The reader calls Verify and fails the Link
 	// with its error: no later command may use the connection.
 	Verify func(replies []resp.Value) error
+
+	// Blocks says that the server may keep back the reply on purpose. The Link then expects no PONG, and fails when the
+	// caller leaves: otherwise it would stay busy.
+	Blocks bool
 }
 
 // entry is a command or a batch that waits for its replies. Entries are in the order of the replies.
@@ -101,10 +105,11 @@ type entry struct {
 	after   int64         // bytes received before a writer took the entry
 	tick    uint32        // link's ticks when enqueued
 	replies int32
+	blocks  bool                     // the Request's Blocks
 	verify  func([]resp.Value) error // the Request's Verify
 }
 
-// Never is the limit of a command whose reply may take any time.
+// Never is the limit of a blocking command whose reply may take any time.
 const Never = time.Duration(1<<63 - 1)
 
 // call is the result of a command, and the caller's way to wait for it. The caller owns the call before enqueue and
@@ -176,21 +181,21 @@ func New(s *Session, cfg Config, o Owner, wg *sync.WaitGroup) *Link {
 // With an error, sent reports whether the command may have been sent.
 //
 // The end of ctx leaves the Link open, and the reply is dropped. limit is how long the reply may take, counted from
-// Start, even beyond the timeout: 0, a result of LimitIn, or Never. With Never the end of ctx fails the Link.
+// Start, even beyond the timeout: 0, a result of LimitIn, or Never. If q.Blocks is set, the end of ctx fails the Link.
 func (l *Link) Do(ctx context.Context, q Request, x Text, limit time.Duration) (v resp.Value, sent bool, err error) {
 	k := l.calls.Get().(*call)
 	var b *body
 	if x.Bytes != nil {
 		b = newBody(x, q.Encoded[q.At:])
 	}
-	if err := l.enqueue(ctx, entry{call: k, body: b, replies: 1, limit: limit}, q); err != nil {
+	if err := l.enqueue(ctx, entry{call: k, body: b, replies: 1, limit: limit, blocks: q.Blocks}, q); err != nil {
 		l.release(k)
 		return resp.Value{}, false, err
 	}
 	left, sent := l.await(ctx, k)
 	b.release()
 	if left {
-		return resp.Value{}, sent, l.callerLeft(ctx, limit)
+		return resp.Value{}, sent, l.callerLeft(ctx, q.Blocks)
 	}
 	v, sent, err = k.value, k.sent, k.err
 	l.release(k)
@@ -206,12 +211,12 @@ func (l *Link) DoBatch(ctx context.Context, q Request, limit time.Duration) (rep
 	n := len(q.Commands)
 	k := l.calls.Get().(*call)
 	k.batch, k.values = true, make([]resp.Value, 0, n)
-	if err := l.enqueue(ctx, entry{call: k, replies: int32(n), limit: limit, verify: q.Verify}, q); err != nil {
+	if err := l.enqueue(ctx, entry{call: k, replies: int32(n), limit: limit, blocks: q.Blocks, verify: q.Verify}, q); err != nil {
 		l.release(k)
 		return nil, false, err
 	}
 	if left, sent := l.await(ctx, k); left {
-		return nil, sent, l.callerLeft(ctx, limit)
+		return nil, sent, l.callerLeft(ctx, q.Blocks)
 	}
 	replies, sent, err = k.values, k.sent, k.err
 	l.release(k)
@@ -264,9 +269,9 @@ func (l *Link) await(ctx context.Context, k *call) (left, sent bool) {
 
 // callerLeft returns the error of a caller whose ctx has ended. For a blocking command it closes the link, which
 // would otherwise stay busy.
-func (l *Link) callerLeft(ctx context.Context, limit time.Duration) error {
+func (l *Link) callerLeft(ctx context.Context, blocks bool) error {
 	err := netfail.Ended(ctx)
-	if limit == Never {
+	if blocks {
 		l.Fail(fmt.Errorf("a blocking command was given up: %w", err))
 	}
 	return err

@@ -130,7 +130,7 @@ func TestNever(t *testing.T) {
 		srv.Intercept(onName("GET", 1, fakeredis.Run().Late(time.Minute)))
 		l := open(t, srv, limits(time.Second))
 		defer l.close()
-		q := pipeline.Request{Commands: []resp.Command{resp.Cmd("GET", "key")}}
+		q := pipeline.Request{Commands: []resp.Command{resp.Cmd("GET", "key")}, Blocks: true}
 		if _, _, err := l.Link.Do(t.Context(), q, pipeline.Text{}, pipeline.Never); err != nil {
 			t.Errorf("a GET without limit = %v", err)
 		}

@@ -26,13 +26,13 @@ func (l *Link) silentLocked(now time.Duration, heard bool) bool {
 		return false
 	}
 	limit := SilentAfter
-	if head.limit == Never { // a blocking command: expect answers to PINGs only
+	if head.blocks { // a blocking command: expect answers to PINGs only
 		limit = max(l.ping, SilentAfter)
 	}
-	if l.silence.tell == nil || now-l.silence.since < limit || head.limit == Never && l.ping == 0 {
+	if l.silence.tell == nil || now-l.silence.since < limit || head.blocks && l.ping == 0 {
 		return false
 	}
-	if head.limit == Never {
+	if head.blocks {
 		l.silence.since = now
 	}
 	return true
