@@ -36,16 +36,17 @@ type Cluster struct {
 
 	redirected, asked, retries, refreshes, refreshErrors atomic.Uint64
 
-	mu      sync.Mutex // guards the following
-	closed  bool
-	nodes   map[string]*node // by dialled address
-	retired []*node          // nodes that have left the cluster and may still owe answers
-	read    *table           // the last topology read, without later redirections
-	wanted  bool             // a refresh is requested
-	round   chan struct{}    // closed at the end of the next refresh
-	failing bool             // the last refresh failed
-	heirs   heirs
-	titles  map[*string]struct{} // the names added by Introduce
+	mu       sync.Mutex // guards the following
+	closed   bool
+	nodes    map[string]*node // by dialled address
+	retired  []*node          // nodes that have left the cluster and may still owe answers
+	read     *table           // the last topology read, without later redirections
+	wanted   bool             // a refresh is requested
+	expected time.Time        // until then refreshes go on, unless they find a change
+	round    chan struct{}    // closed at the end of the next refresh
+	failing  bool             // the last refresh failed
+	heirs    heirs
+	titles   map[*string]struct{} // the names added by Introduce
 }
 
 // Open returns a Cluster. Open asks the nodes at cfg.Addrs in turn for the topology, within the

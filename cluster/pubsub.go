@@ -74,8 +74,9 @@ func (c *Cluster) StreamTo(ctx context.Context, server string) (*conn.Stream, er
 	return c.streamTo(ctx, n)
 }
 
-// Refused handles the error of a node that has refused a channel. After a MOVED, Route returns the
-// named node immediately. In any case the Cluster refreshes the topology.
+// Refused handles the error of a node that has refused a channel, or has ended a subscription. After
+// a MOVED, Route returns the named node immediately. In any case the Cluster refreshes the topology;
+// after the end of a subscription again and again, for some seconds at most, until it finds a change.
 func (c *Cluster) Refused(server string, err error) {
 	c.mu.Lock()
 	n := c.nodes[server]
@@ -83,8 +84,11 @@ func (c *Cluster) Refused(server string, err error) {
 	if n != nil && errors.Is(err, os.ErrDeadlineExceeded) { // ask healthy nodes first
 		n.sick.Store(time.Now().UnixNano())
 	}
+	reply, refused := errors.AsType[resp.Error](err)
+	if !refused && !errors.Is(err, os.ErrDeadlineExceeded) {
+		c.expectChange(time.Now())
+	}
 	c.wantRefresh()
-	reply, _ := errors.AsType[resp.Error](err)
 	r, ok := reply.Redirect()
 	if n == nil || !ok || !errors.Is(reply, resp.ErrMoved) {
 		return

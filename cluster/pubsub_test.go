@@ -182,6 +182,48 @@ func TestShardChannelMovesWithItsSlot(t *testing.T) {
 	})
 }
 
+// After a failover the former master ends the subscription, and grants the next one as a replica. The other nodes know of
+// the failover later.
+func TestShardChannelOfAFormerMaster(t *testing.T) {
+	for _, known := range []time.Duration{150 * time.Millisecond, 2 * time.Second, 4 * time.Second} {
+		pubsubBubble(t, func(t *testing.T, f *fakes, s *pubsub.Subscriber) {
+			sub := ssubscribe(t, s, keyA)
+			time.Sleep(10 * time.Second)
+			f.nodes[nodeA].Unsubscribe(keyA)
+			time.AfterFunc(known, func() { f.serve(fakeRange{0, 10922, nodeB}, fakeRange{10923, 16383, nodeC}) })
+			event(t, sub, pubsub.Interrupted)
+			event(t, sub, pubsub.Resumed)
+			took(t, known-10*time.Millisecond, known+500*time.Millisecond, func() {
+				event(t, sub, pubsub.Interrupted)
+				event(t, sub, pubsub.Resumed)
+			})
+			f.publish(nodeB, keyA, sub)
+			before := f.refreshes()
+			time.Sleep(30 * time.Second)
+			if n := f.refreshes() - before; n > 1 {
+				t.Errorf("the topology was asked for %d times after the change", n)
+			}
+		})
+	}
+}
+
+// A node that has ended a subscription stays the owner: after some seconds nothing is asked any more.
+func TestSubscriptionEndsWithoutAChange(t *testing.T) {
+	pubsubBubble(t, func(t *testing.T, f *fakes, s *pubsub.Subscriber) {
+		sub := ssubscribe(t, s, keyA)
+		time.Sleep(10 * time.Second)
+		before := f.refreshes()
+		f.nodes[nodeA].Unsubscribe(keyA)
+		event(t, sub, pubsub.Interrupted)
+		event(t, sub, pubsub.Resumed)
+		f.publish(nodeA, keyA, sub)
+		time.Sleep(30 * time.Second)
+		if n := f.refreshes() - before; n < 5 || n > 20 {
+			t.Errorf("the topology was asked for %d times, want about 13", n)
+		}
+	})
+}
+
 // The topology is out of date when the Subscriber subscribes.
 func TestShardChannelIsMoved(t *testing.T) {
 	pubsubBubble(t, func(t *testing.T, f *fakes, s *pubsub.Subscriber) {

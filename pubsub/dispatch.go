@@ -136,31 +136,33 @@ func (s *Subscriber) subscribedLocked(k kind, v resp.Value) {
 //   - The oldest request unsubscribes from the channel: the message is the answer.
 //   - The channel is subscribed: the server has ended the subscription. A cluster node does so when
 //     the slot of a shard channel moves away.
-//   - Otherwise the message is ignored: any outstanding request about the channel still gets its
-//     answer.
+//   - Otherwise the server has ended a subscription that this process was about to end, too. Any
+//     outstanding request about the channel still gets its answer.
+//
+// The Router is told wherever the server has ended a subscription: the former node of a slot may go
+// on as a replica, and grant the next subscription.
 func (s *Subscriber) unsubscribedLocked(k kind, v resp.Value) {
 	ch := s.channelLocked(k, v)
-	if ch == nil {
-		return
-	}
 	req := request{unsubscribe, ch}
-	switch {
-	case s.asked.ahead(req) == 0:
+	if ch != nil && s.asked.ahead(req) == 0 {
 		s.completeLocked(req)
 		s.noteAnswerLocked()
 		ch.state = absent
 		s.updateLocked(ch)
-	case ch.state == subscribed:
+		return
+	}
+	ended := ch != nil && ch.state == subscribed
+	if ended {
 		ch.deactivate(absent)
 		for _, m := range ch.subs {
 			m.sub.interruptLocked(ch.event(Interrupted, errUnsubscribed))
 		}
-		if s.router != nil {
-			s.router.Refused(s.server, errUnsubscribed)
-		}
-		if !s.rerouteLocked(ch) {
-			s.updateLocked(ch)
-		}
+	}
+	if s.router != nil && (ended || k == shard) {
+		s.router.Refused(s.server, errUnsubscribed)
+	}
+	if ended && !s.rerouteLocked(ch) {
+		s.updateLocked(ch)
 	}
 }
 

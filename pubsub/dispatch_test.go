@@ -24,8 +24,10 @@ func (nowhere) Stream(ctx context.Context) (*conn.Stream, error) {
 
 // unattended returns a connected Subscriber without goroutines. The test plays the keeper, the
 // reader and the server.
-func unattended(cfg Config) *Subscriber {
-	s := New(nowhere{}, cfg)
+func unattended(cfg Config) *Subscriber { return unattendedOn(nowhere{}, cfg) }
+
+func unattendedOn(d Dialer, cfg Config) *Subscriber {
+	s := New(d, cfg)
 	s.running, s.stop = true, func() {}
 	s.connectLocked(time.Now())
 	return s

@@ -1,12 +1,14 @@
 package pubsub
 
 import (
+	"context"
 	"errors"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -167,5 +169,49 @@ func TestUnansweredRequestIsRepeated(t *testing.T) {
 	check(t, s, []*Subscription{waits, listens, again})
 	if ev := event(again); ev.Kind != Resumed {
 		t.Errorf("event %+v, want Resumed", ev)
+	}
+}
+
+// ending is a Router that counts the ends of subscriptions.
+type ending struct {
+	nowhere
+	ends int
+}
+
+func (e *ending) Route(string) string { return "" }
+func (e *ending) StreamTo(ctx context.Context, _ string) (*conn.Stream, error) {
+	return e.Stream(ctx)
+}
+func (e *ending) Refused(_ string, err error) {
+	if errors.Is(err, errUnsubscribed) {
+		e.ends++
+	}
+}
+
+// The Router learns that the server has ended a subscription, whether this process was about to end it or has forgotten it.
+func TestRouterLearnsOfEveryEnd(t *testing.T) {
+	gone := push('>', "sunsubscribe", "leaves", "0")
+	for _, then := range []string{"subscribed", "closed", "subscribed again"} {
+		e := &ending{}
+		s := unattendedOn(e, Config{})
+		sub := ask(t, s, "leaves", nil)
+		receive(t, s, push('>', "ssubscribe", "leaves", "1"))
+		if then != "subscribed" {
+			sub.Close()
+			write(t, s)
+			receive(t, s, gone)
+			if e.ends != 0 {
+				t.Errorf("%s: the Router was told of the end that this process asked for", then)
+			}
+		}
+		if then == "subscribed again" {
+			sub = ask(t, s, "leaves", nil)
+		}
+		receive(t, s, gone)
+		if e.ends != 1 {
+			t.Errorf("%s: the Router was told %d times, want once", then, e.ends)
+		}
+		sub.Close()
+		check(t, s, nil)
 	}
 }
