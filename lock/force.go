@@ -27,6 +27,7 @@ func (h *Handle) ForceUnlock(ctx context.Context) (bool, error) {
 			Leaves: true, Tells: true}
 	})
 	if err != nil {
+		t.mayTellForced(c, err)
 		return false, serverError(err)
 	}
 	forced, err := v.Bool()
@@ -51,10 +52,25 @@ func (h *Handle) ForceUnlock(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// tellForced announces a forced unlock to all clients. If the announcement fails, the holder learns of the unlock at
-// its next renewal.
+// tellForced announces a forced unlock to all clients, in the background after the end of ctx. If the announcement fails, the
+// holder learns of the unlock at its next renewal.
 func (t *target) tellForced(ctx context.Context, c *Client) {
-	if _, err := c.server.Send(remote.Patient(ctx), resp.Cmd(remote.PlainPublish, kinds.ForcedChannel, t.name)); err != nil {
+	err := ctx.Err()
+	if err == nil {
+		_, err = c.server.Send(remote.Patient(ctx), resp.Cmd(remote.PlainPublish, kinds.ForcedChannel, t.name))
+	}
+	switch {
+	case err == nil, c.life.Err() != nil:
+	case ctx.Err() != nil:
+		c.background(func() { t.tellForced(c.life, c) })
+	default:
 		c.log.Warn("a holder is not told at once that its lock was freed by force", "lock", c.log.Name(t.name), "error", err)
+	}
+}
+
+// mayTellForced announces a forced unlock that failed with err, if the server may have executed it.
+func (t *target) mayTellForced(c *Client, err error) {
+	if remote.Uncertain(err) {
+		c.background(func() { t.tellForced(c.life, c) })
 	}
 }

@@ -51,6 +51,7 @@ func (c *Client) ForceUnlockOwner(ctx context.Context, name, owner string) (bool
 	holds := c.table.leasesOfOwner(name, stored)
 	v, err := h.dispossess(ctx, stored, seen.readHolds(owner))
 	if err != nil {
+		t.mayTellForced(c, err)
 		return false, serverError(err)
 	}
 	freed, err := v.Bool()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/lock"
+	"github.com/lockwire/lockwire/lock/internal/kinds"
 )
 
 // A holder in the process that frees its lock by force is told at once, however long it takes to tell others.
@@ -136,4 +138,70 @@ func TestHeldUpForceSparesTheNextHolder(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A holder is told of a forced unlock although its caller has no answer, or does not wait for the announcement.
+func TestForceTellsWithoutItsCaller(t *testing.T) {
+	for name, force := range map[string]struct {
+		unlock func(ctx context.Context, c *lock.Client, owner string) (bool, error)
+		script string
+	}{
+		"any owner": {forceJob, "force"},
+		"an owner":  {forceOwnerOfJob, "undo"},
+	} {
+		for _, answered := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, " answered ", answered), func(t *testing.T) {
+				inVirtualTime(t, func(t *testing.T, w *world) {
+					c, other := w.listening(), w.client(lock.Config{})
+					lease := mustLock(t, c, "job")
+					w.sleep(time.Second)
+					digest := kinds.All()["reentrant"][force.script].Digest()
+					var left atomic.Bool
+					w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+						switch {
+						case left.Load():
+						case answered && cmd.Name == "PUBLISH":
+							left.Store(true)
+							return fakeredis.Delay(200*time.Millisecond, fakeredis.Reply(":0\r\n"))
+						case !answered && len(cmd.Args) > 1 && cmd.Args[1] == digest:
+							left.Store(true)
+							return fakeredis.RunThenClose()
+						}
+						return fakeredis.Run()
+					})
+					ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+					defer cancel()
+					_, err := force.unlock(ctx, other, lease.Owner())
+					if !left.Load() || answered != (err == nil) {
+						t.Errorf("forced: %v", err)
+					}
+					w.sleep(500 * time.Millisecond)
+					lostBecause(t, lease.Err(), lock.Forced)
+					w.sleep(latchLife)
+					w.free()
+				})
+			})
+		}
+	}
+}
+
+// listening returns a client that listens for forced unlocks.
+func (w *world) listening() *lock.Client {
+	w.t.Helper()
+	pool := w.pool(conn.Config{})
+	c, err := lock.New(pool, lock.Config{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.machine.Run(c)
+	w.pools, w.clients = append(w.pools, pool), append(w.clients, c)
+	return c
+}
+
+func forceJob(ctx context.Context, c *lock.Client, _ string) (bool, error) {
+	return c.Reentrant("job").ForceUnlock(ctx)
+}
+
+func forceOwnerOfJob(ctx context.Context, c *lock.Client, owner string) (bool, error) {
+	return c.ForceUnlockOwner(ctx, "job", owner)
 }

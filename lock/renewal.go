@@ -131,11 +131,40 @@ func (c *Client) askRenewals(ctx context.Context, leases []*Lease, look bool) ([
 			calls = append(calls, renewCall(alone[len(alone)-1], look))
 		}
 	}
-	if len(alone) == 0 {
-		return known, nil
+	if len(alone) > 0 {
+		var divided []answer
+		divided, err = c.runRenewals(ctx, alone, calls, look)
+		known = append(known, divided...)
 	}
-	divided, err := c.runRenewals(ctx, alone, calls, look)
-	return append(known, divided...), err
+	c.askForReaders(ctx, known)
+	return known, err
+}
+
+// askForReaders asks whether the locks of readers with a refused renewal are there. While a slot migrates, no node accepts keys
+// that are on neither node, so a renewal never says that a reader's keys are gone. Other answers stay as they are.
+func (c *Client) askForReaders(ctx context.Context, answers []answer) {
+	var refused []*answer
+	var looks []resp.Command
+	for i := range answers {
+		if a := &answers[i]; remote.Refused(a.Err) && a.Lease.target.kind.others == everybody {
+			refused = append(refused, a)
+			looks = append(looks, resp.Cmd("HMGET", a.Lease.target.lease, "mode", a.Lease.owner))
+		}
+	}
+	if len(looks) == 0 {
+		return
+	}
+	replies, err := c.server.SendBatch(remote.Patient(ctx), looks)
+	for i, a := range refused {
+		reply, failed := script.Outcome(replies, err, i)
+		if failed != nil || reply.Len() != 2 || !reply.At(1).IsNull() {
+			continue
+		}
+		a.Outcome, a.Err = 0, nil
+		if !reply.At(0).IsNull() {
+			a.Outcome = -1
+		}
+	}
 }
 
 // runRenewals sends calls. calls[i] renews the leases of batches[i].
