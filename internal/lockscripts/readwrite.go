@@ -124,7 +124,7 @@ func modelReadAcquire(c *fakeredis.Call) any {
 		left, refused, turns = modelReserved(c, line, place, available-share, available)
 		refused = refused && !turns.came
 		last, _ := c.Do("ZREVRANGE", writers, "0", "0", "WITHSCORES").([]any)
-		if c.Args[2] == "1" && len(last) == 2 && number(last[1].(string)) > now(c) {
+		if c.Args[2] == "1" && !turns.came && len(last) == 2 && number(last[1].(string)) > now(c) {
 			left, refused = number(last[1].(string))-now(c), true
 		}
 		if refused {
@@ -328,10 +328,10 @@ func modelWriteAcquire(c *fakeredis.Call) any {
 		return otherKind
 	}
 	left, reserved, turns := int64(0), false, lineTurns{}
-	switch mode {
-	case "":
+	switch {
+	case mode == "":
 		left, reserved, turns = modelReserved(c, line, place, 0, 1)
-	case "read":
+	case mode == "read" && stand != "":
 		_, _, turns = modelReserved(c, line, place, 0, 1-share)
 	}
 	if mode == "" && !reserved {

@@ -47,7 +47,8 @@ if not alive and mode ~= 'write' then
         left, turns = reservedFor(line, place, now, available - share, available)
         left = not turns.came and left or nil
     end
-    local ends = polite == '1' and redis.call('zrevrange', writers, 0, 0, 'withscores')[2]
+    -- Who has been called comes in: a writer that has come meanwhile waits for the end of this turn.
+    local ends = polite == '1' and not (turns and turns.came) and redis.call('zrevrange', writers, 0, 0, 'withscores')[2]
     if ends and tonumber(ends) > now then
         left = ends - now
     end

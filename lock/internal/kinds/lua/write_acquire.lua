@@ -42,7 +42,7 @@ if not unused and not mode and redis.call('exists', lock) == 1 then
     return redis.error_reply('WRONGTYPE The key holds a lock of another kind')
 end
 local left, turns = nil, nil
-if not unused and mode ~= 'write' then
+if not unused and (not mode or mode == 'read' and stand ~= '') then -- beside readers one who does not wait ends no turn of its process
     left, turns = reservedFor(line, place, now, 0, mode and 1 - share or 1)
 end
 if not mode and not left then
