@@ -284,9 +284,3 @@ end
 local function availableOf(lock)
     return redis.pcall('hget', lock, 'mode') == 'read' and 1 - share or 1 - redis.call('exists', lock)
 end
-
--- lineIn returns the line of a read-write lock, the last of its keys, if it is there.
-local function lineIn(keys, lock)
-    local line = 'lockwire_line:' .. (string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}')
-    return keys[#keys] == line and line
-end

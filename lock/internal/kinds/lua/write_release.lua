@@ -12,8 +12,9 @@
 --         1 when the owner has no write hold any more, 0 when it has further ones, nil when it had none.
 local lock, channel, latch = KEYS[1], KEYS[2], KEYS[5]
 local lease, owner, publish, lifetime, repeated = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local last, line = tonumber(ARGV[6]), lineIn(KEYS, lock)
+local last, place, stand = tonumber(ARGV[6]), ARGV[9], ARGV[10]
 local prefix = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
+local line = KEYS[#KEYS] == 'lockwire_line:' .. prefix and KEYS[#KEYS]
 
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -38,22 +39,32 @@ end
 for n = 1, tonumber(reads or 0) do
     left = math.max(left, redis.call('pttl', prefix .. ':' .. reader .. ':rwlock_timeout:' .. n))
 end
-if tonumber(count) > 1 and lease > 0 then
+local rest = lease > 0 and count - 1 or 0
+local result = rest > 0 and 0 or 1
+-- First what frees memory: a server that has run out of it refuses all else, but not after a script's first write.
+if rest > 0 then
     redis.call('pexpire', lock, math.max(lease, left))
     redis.call('hincrby', lock, owner, -1)
-    redis.call('set', latch, 0, 'px', lifetime)
-    giveWay(line, ARGV[9], ARGV[10])
-    return 0
-end
--- First what frees memory: a server that has run out of it refuses all else, but not after a script's first write.
-if left > 0 then
+elseif left > 0 then
     redis.call('hdel', lock, owner)
     redis.call('hset', lock, 'mode', 'read')
     redis.call('pexpire', lock, left)
 else
     redis.call('del', lock)
 end
-giveWay(line, ARGV[9], ARGV[10])
-tellFree(line, channel, publish, ARGV[7], ARGV[8], '1', left > 0 and 1 - share or 1)
-redis.call('set', latch, 1, 'px', lifetime)
-return 1
+redis.call('set', latch, result, 'px', lifetime)
+if rest > 0 and stand == '' then
+    return result
+end
+if stand ~= 'move' and redis.call('exists', line or latch) == 0 then -- nobody is in the line, nor will be
+    if rest == 0 and publish ~= '' then
+        redis.pcall(publish, channel, '1')
+    end
+    return result
+end
+-- all_line.lua
+giveWay(line, place, stand)
+if rest == 0 then
+    tellFree(line, channel, publish, ARGV[7], ARGV[8], '1', left > 0 and 1 - share or 1)
+end
+return result
