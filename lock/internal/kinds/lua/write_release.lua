@@ -5,7 +5,7 @@
 -- ARGV  1 lease in ms that the owner's remaining write holds need (0: none is alive any more)
 --       2 owner, with ":write" behind  3 publish command  4 lifetime of the latch in ms
 --       5 1 for a repeat, which keeps an earlier request from taking effect later
---       6 when this is too late, in ms since 1970
+--       6 when this is too late, in ms since 1970 (0: never; it is the first request of an owner that never has another hold)
 --       7 what the server knows of listeners  8 client's id  9 its place in the line
 --       10 what becomes of it: ended ("leave"), moved to the end ("move") or nothing ('')
 -- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
@@ -16,15 +16,17 @@ local last, place, stand = tonumber(ARGV[6]), ARGV[9], ARGV[10]
 local prefix = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
 local line = KEYS[#KEYS] == 'lockwire_line:' .. prefix and KEYS[#KEYS]
 
-local time = redis.call('time')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-if now > last then
-    return redis.status_reply('late ' .. string.format('%.0f', now))
-end
-lifetime = math.max(lifetime, last - now) -- an earlier request may come for as long as it is good
-local outcome = redis.call('get', latch)
-if outcome then
-    return outcome ~= '-1' and tonumber(outcome) or nil
+if last > 0 then
+    local time = redis.call('time')
+    local now = time[1] * 1000 + math.floor(time[2] / 1000)
+    if now > last then
+        return redis.status_reply('late ' .. string.format('%.0f', now))
+    end
+    lifetime = math.max(lifetime, last - now) -- an earlier request may come for as long as it is good
+    local outcome = redis.call('get', latch)
+    if outcome then
+        return outcome ~= '-1' and tonumber(outcome) or nil
+    end
 end
 local left, reader = 0, string.sub(owner, 1, -7)
 local count, reads = unpack(redis.call('hmget', lock, owner, reader))
