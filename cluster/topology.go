@@ -5,7 +5,6 @@ import (
 	"math"
 	"net"
 	"net/netip"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -78,20 +77,28 @@ func loopback(host string) bool {
 	return err == nil && ip.IsLoopback() || host == "localhost"
 }
 
-// place returns the index of the master at addr, and adds a new master.
-func (t *topology) place(addr, id string) int {
-	place := slices.Index(t.masters, addr)
-	if place < 0 {
+// place returns the index of the master at addr, and adds a new master. places has the indexes so far.
+func (t *topology) place(places map[string]int, addr, id string) int {
+	place, ok := places[addr]
+	if !ok {
 		place = len(t.masters)
+		places[addr] = place
 		t.masters, t.ids, t.backups = append(t.masters, addr), append(t.ids, id), append(t.backups, nil)
 	}
 	return place
 }
 
-// back records a replica of the master at index place.
-func (t *topology) back(place int, replica string) {
-	if place >= 0 && !slices.Contains(t.backups[place], replica) {
-		t.backups[place] = append(t.backups[place], replica)
+// backup is a replica of the master at index place.
+type backup struct {
+	place int
+	addr  string
+}
+
+// back records a replica of a master. known has the replicas so far.
+func (t *topology) back(known map[backup]bool, b backup) {
+	if b.place >= 0 && !known[b] {
+		known[b] = true
+		t.backups[b.place] = append(t.backups[b.place], b.addr)
 	}
 }
 
@@ -128,19 +135,28 @@ func parseSlots(v resp.Value, from origin) (*topology, error) {
 		}
 		shards = append(shards, s)
 	}
-	return topologyOf(shards, from), nil
+	return topologyOf(shards, from, errSlots)
 }
 
-// topologyOf returns the topology with the shards, as seen from a node.
-func topologyOf(shards []shard, from origin) *topology {
-	nodes := map[shardNode]bool{}
+// maxNodes is the largest number of nodes in a topology. A cluster has no more masters, and hardly a thousand nodes.
+const maxNodes = Slots
+
+// topologyOf returns the topology with the shards, as seen from a node, or the error malformed if no cluster has so many
+// nodes or ranges.
+func topologyOf(shards []shard, from origin, malformed error) (*topology, error) {
+	nodes, ranges := map[shardNode]bool{}, 0
 	for _, s := range shards {
+		ranges += len(s.slots) / 2
 		for _, n := range s.nodes {
 			n.master, n.online = false, false
 			nodes[n] = true
 		}
+		if len(nodes) > maxNodes || ranges > Slots {
+			return nil, malformed
+		}
 	}
 	alone, t := len(nodes) == 1, &topology{}
+	places, known := map[string]int{}, map[backup]bool{}
 	for _, s := range shards {
 		if len(s.slots) == 0 {
 			continue
@@ -149,7 +165,7 @@ func topologyOf(shards []shard, from origin) *topology {
 		if master >= 0 {
 			n := s.nodes[master]
 			if addr, ok := from.resolve(n.host, n.port, n.ip, alone); ok {
-				place = t.place(addr, n.id)
+				place = t.place(places, addr, n.id)
 				for j := 0; j < len(s.slots); j += 2 {
 					t.assign(s.slots[j], s.slots[j+1], place)
 				}
@@ -162,11 +178,11 @@ func topologyOf(shards []shard, from origin) *topology {
 			}
 			t.replicas = append(t.replicas, addr)
 			if n.online {
-				t.back(place, addr)
+				t.back(known, backup{place, addr})
 			}
 		}
 	}
-	return t
+	return t, nil
 }
 
 // slotRange reads the first and the last slot of a range.
@@ -230,7 +246,7 @@ func parseShards(v resp.Value, from origin) (*topology, error) {
 		}
 		shards = append(shards, s)
 	}
-	return topologyOf(shards, from), nil
+	return topologyOf(shards, from, errShards)
 }
 
 // shard is an element of the reply to CLUSTER SHARDS: a master, its replicas and their slots.

@@ -119,6 +119,7 @@ func TestParseSlotsRefuses(t *testing.T) {
 		{"a port that is text", "*2|" + good + "*3|:200|:300|*2|$1|a|$4|7001|"}, {"a port too high", "*2|" + good + "*3|:200|:300|*2|$1|a|:65536|"},
 		{"a replica that is none", "*2|" + good + "*4|:200|:300|" + node + "+x|"},
 		{"too many ranges", "*16385|" + strings.Repeat(good, 16385)},
+		{"too many nodes", slots(manyNodes(cluster.Slots + 1)...)},
 	}
 	for _, test := range tests {
 		t.Run("C22 "+test.name, func(t *testing.T) {
@@ -126,6 +127,36 @@ func TestParseSlotsRefuses(t *testing.T) {
 				t.Errorf("accepted, with %d slots", top.Served())
 			}
 		})
+	}
+}
+
+// manyNodes returns nodes of CLUSTER SLOTS.
+func manyNodes(n int) []string {
+	nodes := make([]string, n)
+	for i := range nodes {
+		nodes[i] = "*2|" + str("h"+itoa(i)) + ":7001|"
+	}
+	return nodes
+}
+
+// manyShardNodes returns replicas of CLUSTER SHARDS.
+func manyShardNodes(n int) []string {
+	nodes := make([]string, n)
+	for i := range nodes {
+		nodes[i] = shardNode(false, "port", ":7001", "endpoint", "h"+itoa(i), "role", "replica", "health", "online")
+	}
+	return nodes
+}
+
+// A node is counted once, however many ranges it serves: a cluster whose slots are spread as finely as possible.
+func TestParseManyRanges(t *testing.T) {
+	wire := "*16384|"
+	for slot := range cluster.Slots {
+		wire += "*4|:" + itoa(slot) + "|:" + itoa(slot) + "|*2|" + str("h"+itoa(slot%3)) + ":1|*2|" + str("r"+itoa(slot%3)) + ":1|"
+	}
+	top, err := cluster.Parse("SLOTS", reply(t, wire), "x:1", false)
+	if err != nil || top.Served() != cluster.Slots || len(top.Masters()) != 3 {
+		t.Errorf("%d slots of %d masters, %v", top.Served(), len(top.Masters()), err)
 	}
 }
 
@@ -187,6 +218,8 @@ func TestParseShardsRefuses(t *testing.T) {
 		{"a port that is text", "*2|" + good + shard("*2|:20|:30|", shardNode(false, "port", "7001"))},
 		{"a role that is null", "*2|" + good + shard("*2|:20|:30|", shardNode(false, "role", "null"))},
 		{"a name in a node that is none", "*2|" + good + shard("*2|:20|:30|", "*2|*0|:1|")},
+		{"too many ranges together", "*2|" + good + shard("*32768|"+strings.Repeat(":0|:16383|", cluster.Slots), node)},
+		{"too many nodes together", "*2|" + good + shard("*0|", manyShardNodes(cluster.Slots)...)},
 	}
 	for _, test := range tests {
 		t.Run("C22 "+test.name, func(t *testing.T) {
