@@ -149,8 +149,13 @@ func (e *entry) expired(now int64) bool { return e.until != 0 && now > e.until }
 func (x *call) get(key string) *entry {
 	e := x.db.keys[key]
 	if e != nil && e.expired(x.now) {
-		delete(x.db.keys, key)
-		x.s.tellLocked(x.db, 'x', "expired", key)
+		if x.s.repl.master == "" { // a replica leaves the end of a key to its master
+			delete(x.db.keys, key)
+			if x.db.changed != nil {
+				x.db.changed[key] = true
+			}
+			x.s.tellLocked(x.db, 'x', "expired", key)
+		}
 		return nil
 	}
 	return e

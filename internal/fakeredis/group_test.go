@@ -170,3 +170,32 @@ func (g *group) block(i int, on bool) {
 		g.network.Block(addr, g.addrs[i], on)
 	}
 }
+
+// A lease ends by the clock of the server that has it: from Redis 7.0 on a replica gets the end as a point in time.
+func TestReplicaWithItsOwnClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup()
+		defer g.close()
+		g.servers[1].Jump(3 * time.Second)
+		time.Sleep(5 * time.Second)
+		g.servers[0].Do("SET", "key", "1", "PX", "10000")
+		time.Sleep(100 * time.Millisecond)
+		for i, want := range []int64{9900, 6900, 9900} {
+			if left := g.servers[i].Do("PTTL", "key"); left != any(want) {
+				t.Errorf("server %d has the key for %v ms, want %d", i, left, want)
+			}
+		}
+		g.servers[1].Jump(-3 * time.Second)
+		if left := g.servers[1].Do("PTTL", "key"); left != any(int64(9900)) {
+			t.Errorf("with the master's clock server 1 has the key for %v ms, want 9900", left)
+		}
+		g.servers[2].Jump(-time.Minute)
+		time.Sleep(10 * time.Second)
+		before := g.servers[2].Do("EXISTS", "key")
+		g.servers[0].Do("EXISTS", "key")
+		time.Sleep(100 * time.Millisecond)
+		if after := g.servers[2].Do("EXISTS", "key"); before != any(int64(1)) || after != any(int64(0)) {
+			t.Errorf("a replica whose clock is behind has %v key before its master ends it, and %v after, want 1 and 0", before, after)
+		}
+	})
+}

@@ -21,6 +21,9 @@ func (s *Server) Jump(d time.Duration) {
 	})
 }
 
+// Ahead is how far the server's clock is ahead. Ahead may be called inside the server.
+func (s *Server) Ahead() time.Duration { return time.Duration(s.ahead.Load()) }
+
 // Full makes the server refuse commands that may need memory, like a server at maxmemory without eviction. A script is refused
 // before its first write, and not afterwards.
 func (s *Server) Full(on bool) { s.set(func() { s.full = on }) }

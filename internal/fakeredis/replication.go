@@ -82,6 +82,22 @@ func (e *entry) clone() *entry {
 	return c
 }
 
+// outwards is a copy of e for replicas. From Redis 7.0 on a replica gets the end of a life as a point in time, and judges that by
+// its own clock.
+func (s *Server) outwards(e *entry) *entry { return e.moved(-s.epoch()) }
+
+// inwards is a copy of an entry from outwards.
+func (s *Server) inwards(e *entry) *entry { return e.moved(s.epoch()) }
+
+// moved is a clone with the end of its life moved by some ms.
+func (e *entry) moved(by int64) *entry {
+	c := e.clone()
+	if c != nil && c.until != 0 {
+		c.until = max(1, c.until+by)
+	}
+	return c
+}
+
 // propagateLocked sends the effects of the last command to the replicas.
 func (s *Server) propagateLocked() {
 	if s.network == nil {
@@ -95,7 +111,7 @@ func (s *Server) propagateLocked() {
 			continue
 		}
 		for _, key := range sortedKeys(d.changed) {
-			e.changes = append(e.changes, change{i, key, d.keys[key].clone()})
+			e.changes = append(e.changes, change{i, key, s.outwards(d.keys[key])})
 		}
 		clear(d.changed)
 	}
@@ -133,7 +149,7 @@ func (s *Server) takeLocked(f *feed, e effect) {
 			delete(d.keys, c.key)
 			continue
 		}
-		d.keys[c.key] = c.entry.clone()
+		d.keys[c.key] = s.inwards(c.entry)
 	}
 	for _, m := range e.messages {
 		if m.Shard {
@@ -310,7 +326,7 @@ func (s *Server) snapshot(f *feed) {
 	var all []change
 	for i := range s.dbs {
 		for _, key := range sortedKeys(s.dbs[i].keys) {
-			all = append(all, change{i, key, s.dbs[i].keys[key].clone()})
+			all = append(all, change{i, key, s.outwards(s.dbs[i].keys[key])})
 		}
 	}
 	f.state, f.acked = "send_bulk", 0
@@ -345,7 +361,7 @@ func (s *Server) loadLocked(f *feed, all []change, id string, offset int64) {
 		clear(s.dbs[i].changed)
 	}
 	for _, c := range all {
-		s.dbs[c.db].keys[c.key] = c.entry.clone()
+		s.dbs[c.db].keys[c.key] = s.inwards(c.entry)
 	}
 	r := &s.repl
 	r.id, r.before, r.offset, r.backlog = id, "", offset, nil

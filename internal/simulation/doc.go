@@ -3,7 +3,7 @@
 // A third of the seeds have a single server, or in a fifth of them five servers and lock.Redlock, or in some three servers, each
 // with some of the locks, and lock.Multi over them. A run has 3 to 6
 // processes. Each process has a connection pool, or a cluster.Cluster, and a lock client, over a network in memory whose
-// delays, losses and cuts the seed decides. The server is package fakeredis; the Lua of the scripts runs in an interpreter.
+// delays, losses and cuts the seed decides. In a third of the runs the clocks of processes are wrong by up to a minute. The server is package fakeredis; the Lua of the scripts runs in an interpreter.
 // Workers take and release locks of all kinds under few names. In a third of the runs some processes are Redisson's (package
 // redisson: its scripts, its watchdog, its way to wait), so that compatibility is tested together with the rest. First faults
 // happen for 10 to 45 seconds: on the network, to processes and to the server. Then all is sound for 40 seconds, the workers
@@ -31,7 +31,7 @@
 //     lock ends by TokenLife, and tokens grow all the same.
 //   - Each call returns within its limit, with an error explained by the faults.
 //   - Without faults, a free lock does not stay free during a wait, the server has no unknown owner, and
-//     renewals succeed.
+//     renewals succeed. Owners have a fair lock in the order of its queue, and a process in the line of a lock is passed by few.
 //   - In the end no key, permit, connection or goroutine is left.
 //
 // After events excluded by the documentation (exclusions), such as a loss of the server's data, a hold need not be good.

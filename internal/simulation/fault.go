@@ -18,13 +18,14 @@ type fault struct {
 
 // faults are all sorts of faults in the deployment. A run has some of the sorts.
 func (w *world) faults() []fault {
+	common := append(limitFaults(), clientFaults()...)
 	switch {
 	case w.group != nil:
-		return append(clientFaults(), groupFaults()...)
+		return append(common, groupFaults()...)
 	case w.shards != nil:
-		return append(clientFaults(), shardFaults()...)
+		return append(common, shardFaults()...)
 	}
-	return append(append(limitFaults(), clientFaults()...),
+	return append(common,
 		fault{"hang", 3, false, (*world).hangFault},
 		fault{"restart", 3, false, func(w *world, d *dice) { w.restartFault(d, true) }},
 		fault{"restart without data", 2, true, func(w *world, d *dice) { w.restartFault(d, false) }},

@@ -158,6 +158,7 @@ func (g *group) end() {
 	}
 	g.look()
 	time.Sleep(time.Second)
+	g.world.setClocks()
 	g.judgeReplicas()
 	g.network.Rest()
 	g.world.report.Events["failovers"] = g.failovers
@@ -244,8 +245,12 @@ func (g *group) promotedLocked(i int, epoch int64) {
 	if g.now != i {
 		g.failovers++
 	}
+	by := g.servers[i].Ahead() - g.servers[g.now].Ahead()
 	g.now, g.epoch = i, epoch
 	for _, o := range w.objects {
+		if by != 0 {
+			o.jumped(by)
+		}
 		if !g.away[i].IsZero() {
 			o.lostBefore(away, g.away[i])
 		}

@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,7 +45,7 @@ const (
 
 // driftFault has the clock of a server go too fast or too slow for a while, once in a run.
 func (w *world) driftFault(d *dice) {
-	srv, step, end := w.server(d), driftStep, time.Now().Add(d.upTo(30*time.Second))
+	srv, step, end := pick(d, w.servers), driftStep, time.Now().Add(d.upTo(30*time.Second))
 	if d.oneIn(2) {
 		step = -step
 	}
@@ -65,18 +66,32 @@ func (w *world) driftFault(d *dice) {
 	})
 }
 
-// jumpFault sets the clock of a server. After a jump ahead leases end before their time. After a jump back, late requests may
-// yet take effect.
+// jumpFault sets the clock of a server.
 func (w *world) jumpFault(d *dice) {
-	srv, by := w.server(d), d.upTo(10*time.Second)
+	srv, by := pick(d, w.servers), d.upTo(10*time.Second).Truncate(time.Millisecond)
 	if d.oneIn(2) {
 		by = -by
 	}
-	w.history.add("fault", "", "a clock jumps by %v", by)
-	for _, o := range w.objectsOn(srv) {
-		o.lostUntil(clockJumped, time.Now().Add(latest+max(0, -by)))
+	w.history.add("fault", "", "the clock of %s jumps by %v", w.nameOf(srv), by)
+	if slices.Contains(w.judged(), srv) {
+		for _, o := range w.objectsOn(srv) {
+			o.jumped(by)
+		}
 	}
 	srv.Jump(by)
+}
+
+// jumped notes that the clock of the server with the lock jumps, or that a server with another clock takes over. If it is ahead,
+// leases end before their time. If it is behind, late requests may yet take effect.
+func (o *object) jumped(by time.Duration) {
+	o.lostUntil(clockJumped, time.Now().Add(latest+max(0, -by)))
+}
+
+// setClocks sets all clocks right.
+func (w *world) setClocks() {
+	for _, srv := range w.servers {
+		srv.Jump(-srv.Ahead())
+	}
 }
 
 // limitedBy reports whether an error is the refusal of a full server, or of a missing right.

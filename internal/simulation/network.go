@@ -19,6 +19,7 @@ type route struct {
 	name   string
 	server func(ctx context.Context, addr string) (net.Conn, error) // dials a server itself
 	wg     sync.WaitGroup                                           // of the pumps
+	ahead  time.Duration                                            // by how much the clock of the process is; constant after newProcess
 
 	mu      sync.Mutex // guards the following, and all conns of the route
 	changed *sync.Cond // for dials
@@ -330,7 +331,7 @@ func (l *link) pumpDown() {
 			r.swallow = false
 			l.resetLocked(0)
 		case n > 0:
-			l.putLocked(down, buf[:n])
+			l.putLocked(down, shifted(buf[:n], heardTime, -r.ahead))
 		}
 		if err != nil {
 			f.closed = true
@@ -386,7 +387,7 @@ func (l *link) Write(p []byte) (int, error) {
 	case f.gone && !l.blockedLocked(down):
 		return 0, l.wrap("write", syscall.EPIPE)
 	}
-	l.putLocked(up, p)
+	l.putLocked(up, shifted(p, sentTime, r.ahead))
 	return len(p), nil
 }
 

@@ -57,8 +57,10 @@ type object struct {
 	idle    time.Time         // begin of the time as a free and wanted object; zero for any other state
 	orphans map[string]orphan // unknown owners on the server
 
-	mu     sync.Mutex // guards losses; taken inside a server
+	mu     sync.Mutex // guards the following; taken inside a server
 	losses []loss
+	queue  queue
+	line   line
 }
 
 // loss is the server's loss of all holders since before at.

@@ -99,6 +99,7 @@ func (w *world) newProcess() *process {
 	p := &process{world: w, name: fmt.Sprint("p", w.born), ended: make(chan struct{})}
 	p.dice = newDice(w.seed, p.name)
 	p.routes = w.newRoutes(p.name)
+	p.setClock()
 	if w.five {
 		p.startVoters()
 	} else if w.several {
@@ -116,6 +117,18 @@ func (w *world) newProcess() *process {
 		p.wg.Go(k.run)
 	}
 	return p
+}
+
+// setClock gives a process a wrong clock, in some runs.
+func (p *process) setClock() {
+	if !p.world.clocks || p.dice.oneIn(3) {
+		return
+	}
+	ahead := p.dice.between(-clockError, clockError).Truncate(time.Millisecond)
+	p.world.history.add(p.name, "", "its clock is %v ahead", ahead)
+	for _, r := range p.routes {
+		r.ahead = ahead
+	}
 }
 
 // startClient gives a process a client of ours.

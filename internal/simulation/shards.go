@@ -132,6 +132,7 @@ func (g *shards) end() {
 		return
 	}
 	time.Sleep(time.Second)
+	g.world.setClocks()
 	for i, s := range g.servers {
 		master := slices.Index(g.addrs, s.Replication().Master)
 		if master < 0 {
@@ -157,7 +158,7 @@ func (g *shards) claimed(node, replaced int, epoch int64, has func(slot int) boo
 	if replaced >= 0 && epoch > g.reigns[g.shard[replaced]] {
 		k := g.shard[replaced]
 		g.shard[node], g.masters[k], g.reigns[k] = k, node, epoch
-		g.promotedLocked(k, node, has)
+		g.promotedLocked(k, node, replaced, has)
 		for _, o := range g.world.objects {
 			if slot := cluster.Slot(o.name); has(slot) && g.owner[slot] != replaced { // a moved slot, and the node has not heard of the move
 				o.lost(slotOpen)
@@ -175,11 +176,14 @@ func (g *shards) claimed(node, replaced int, epoch int64, has func(slot int) boo
 }
 
 // promotedLocked notes a new master of a shard. The master may miss grants of the time of its absence.
-func (g *shards) promotedLocked(k, node int, has func(slot int) bool) {
+func (g *shards) promotedLocked(k, node, replaced int, has func(slot int) bool) {
 	w := g.world
 	w.history.add(fmt.Sprint("s", node), "", "is the master of shard %d; it was away until %v", k, w.since(g.away[node]))
 	g.failovers++
 	for _, o := range w.objects {
+		if by := g.servers[node].Ahead() - g.servers[replaced].Ahead(); by != 0 && has(cluster.Slot(o.name)) {
+			o.jumped(by)
+		}
 		switch {
 		case o.family == countdown:
 			o.lost(unacknowledged)

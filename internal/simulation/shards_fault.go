@@ -279,11 +279,22 @@ func (g *shards) moveKeys(m *move, n int) bool {
 	g.world.history.add("fault", "", "slot %d: %q move from %s to %s, %v", m.slot, keys, g.world.nameOf(from), g.world.nameOf(to), ok)
 	if len(keys) > 0 {
 		offset := to.Replication().Offset
+		g.judgedAnew(m.slot, to.Ahead()-from.Ahead())
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		m.offset, m.acked = offset, false
 	}
 	return ok
+}
+
+// judgedAnew notes that a slot's keys have come to a server with another clock: where a value says when a lease ends, the lease
+// is longer or shorter by the difference.
+func (g *shards) judgedAnew(slot int, by time.Duration) {
+	for _, o := range g.world.objects {
+		if by != 0 && cluster.Slot(o.name) == slot && (o.family == faster || o.family == permits) {
+			o.jumped(by)
+		}
+	}
 }
 
 // settled gives a slot to its new master, and reports whether all nodes agree.

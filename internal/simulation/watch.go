@@ -24,6 +24,7 @@ func (w *world) watch(end <-chan struct{}) {
 		w.shards.look()
 		w.judge()
 		w.judgeCalls()
+		w.judgeQueues()
 		calm := w.calmStart()
 		if !calm.IsZero() && time.Since(calm) > w.times.settle {
 			w.judgeIdle()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/lockwire/lockwire/internal/simulation/redisson"
@@ -340,7 +341,8 @@ var passing = []error{
 // ofCluster reports whether an error is a reply of the nodes of a changing cluster.
 func ofCluster(err error) bool {
 	said, _ := errors.AsType[resp.Error](err)
-	return slices.Contains([]string{"MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "READONLY", "UNBLOCKED"}, said.Prefix())
+	return slices.Contains([]string{"MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "READONLY", "UNBLOCKED"}, said.Prefix()) ||
+		strings.Contains(string(said), "non local key") // a hold of an Owner that only the server knows, while the slot moves
 }
 
 // isOne reports whether err is in the list.

@@ -73,6 +73,7 @@ type world struct {
 	five      bool          // five servers exist, for Redlock
 	several   bool          // several servers exist, and each object is on one
 	mixed     bool          // some processes are Redisson's
+	clocks    bool          // some processes have wrong clocks
 	latency   time.Duration // of the sound network, and as much jitter
 	slack     time.Duration // allowed delay of a call's return
 	healed    chan struct{} // closed when the faults are over
@@ -198,6 +199,7 @@ func newWorld(seed uint64) *world {
 		report: Report{Seed: seed, Faults: map[string]int{}, Excused: map[string]int{}, Events: map[string]int{}},
 		forgot: map[*fakeredis.Server][]time.Time{}, drifts: map[*fakeredis.Server]bool{},
 	}
+	w.clocks = d.oneIn(3)
 	if d.oneIn(3) {
 		w.tokenLife = d.between(longestLease, 2*longestLease)
 	}
@@ -233,6 +235,7 @@ func newWorld(seed uint64) *world {
 	}
 	w.report.Events["run: one server"]++
 	if w.objects, w.mixed = newObjects(d), d.oneIn(3); w.mixed {
+		w.clocks = false // Redisson's waiters in a fair queue tell the server their time
 		w.report.Events["run: Redisson beside us"]++
 		w.tokenLife = 0 // Redisson's tokens would begin again
 	}
@@ -346,6 +349,16 @@ func (w *world) ran(s *fakeredis.Server, title string, c *fakeredis.Call, reply 
 		for _, o := range w.objects {
 			if o.name == key {
 				o.lost(why)
+			}
+		}
+	}
+	if w.serves(s, key) {
+		for _, o := range w.objects {
+			if o.name == key {
+				o.queued(title, c, reply)
+				if o.family == exclusive || o.family == readWrite { // permits go to whoever can use them
+					o.lined(title, c, reply)
+				}
 			}
 		}
 	}
