@@ -69,15 +69,20 @@ type hold struct {
 
 const forever = time.Duration(-1)
 
-func (h *hold) define(flags *flag.FlagSet) {
-	flags.BoolVar(&h.now, "n", false, "do not wait for the lock; short for --wait 0s")
-	h.wait = forever
-	flags.Func("wait", "longest `DURATION` of the wait for the lock, such as 5s or 10m; default: without end", func(text string) (err error) {
-		if h.wait, err = time.ParseDuration(text); err != nil || h.wait < 0 {
+// patience defines a flag for the longest time of a wait. Without the flag d is forever.
+func patience(flags *flag.FlagSet, d *time.Duration, name, usage string) {
+	*d = forever
+	flags.Func(name, usage, func(text string) (err error) {
+		if *d, err = time.ParseDuration(text); err != nil || *d < 0 {
 			return errors.New("not a duration such as 5s")
 		}
 		return nil
 	})
+}
+
+func (h *hold) define(flags *flag.FlagSet) {
+	flags.BoolVar(&h.now, "n", false, "do not wait for the lock; short for --wait 0s")
+	patience(flags, &h.wait, "wait", "longest `DURATION` of the wait for the lock, such as 5s or 10m; default: without end")
 	flags.DurationVar(&h.atMost, "at-most", 0, "longest `DURATION` of holding the lock; PROGRAM gets TERM before; default: no limit")
 	h.defineLease(flags)
 	flags.DurationVar(&h.atLeast, "at-least", 0, "shortest `DURATION` of holding the lock, also after the end of PROGRAM")

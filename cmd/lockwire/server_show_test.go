@@ -42,6 +42,8 @@ func TestServerShow(t *testing.T) {
 		t.Errorf("held: %+v", r)
 	}
 	do(t, s.URL(), "wait", "job", "--timeout", "50ms").check(t, 75, "", "!still held")
+	do(t, s.URL(), "wait", "job", "--timeout", "0s").check(t, 75, "", "!still held")
+	do(t, s.URL(), "wait", "job", "--timeout", "-1s").check(t, 64, "", "!not a duration such as 5s")
 
 	waiter := startJob(t, s.URL(), "wait", "job")
 	do(t, s.URL(), "release", "job").check(t, 64, "", "!--owner is missing")

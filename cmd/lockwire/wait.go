@@ -26,9 +26,10 @@ four times a second. The exit code is 75 if the lock is not free in time.`,
 		},
 		least: 1, most: 1,
 		define: func(flags *flag.FlagSet) action {
-			timeout := flags.Duration("timeout", 0, "longest `DURATION` of the wait; default: without end")
+			var timeout time.Duration
+			patience(flags, &timeout, "timeout", "longest `DURATION` of the wait, 0s for one look; default: without end")
 			return connected(func(ctx context.Context, in *invocation, client *lockwire.Client) error {
-				return wait(ctx, in, client, *timeout)
+				return wait(ctx, in, client, timeout)
 			})
 		},
 	}
@@ -36,7 +37,7 @@ four times a second. The exit code is 75 if the lock is not free in time.`,
 
 func wait(ctx context.Context, in *invocation, client *lockwire.Client, timeout time.Duration) error {
 	var late <-chan time.Time
-	if timeout > 0 {
+	if timeout != forever {
 		late = time.After(timeout)
 	}
 	again := time.NewTicker(look)
