@@ -23,8 +23,8 @@ type Config struct {
 	RenewBatch int
 
 	// PreferWriters lets the waiting writers of a [ReadWrite] lock pass all readers who wait, and announce themselves on the
-	// server. Enough writers then keep readers waiting for ever. By default readers and writers have the lock in the order of
-	// their arrival.
+	// server. Enough writers then keep readers waiting for ever, and writers of clients without this setting too: set it for all
+	// clients of a lock. By default readers and writers have the lock in the order of their arrival.
 	//
 	// Redisson's readers ignore the announcement, and Redisson's writers make none. A writer that dies while waiting
 	// keeps new readers of clients with this setting out for 15 s.
