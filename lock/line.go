@@ -74,6 +74,7 @@ func (r *request) stood(s position, start clock.Instant, granted bool, err error
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
 	e := c.table.entries[r.target.key()]
+	known := e != nil && e.place == s.place
 	if c.table.places.measure(start.Elapsed(c.now())) && !granted && e != nil && e.place != nil {
 		e.place = c.table.places.next(r.waiterID()) // with a longer turn; the old place is called once more
 	}
@@ -81,14 +82,14 @@ func (r *request) stood(s position, start clock.Instant, granted bool, err error
 	case (granted || unused) && s.stand == "join":
 		c.table.places.put(r.waiterID(), s.place)
 	case unused:
-	case granted && (e == nil || e.place != s.place):
+	case granted && !known:
 		r.place = s.place // moved to the end, for waiters who have left meanwhile
 	case granted && s.stand == "leave":
 		e.place = nil
-	case granted:
-	case s.stand == "join" && e != nil && e.first != nil && e.place == nil:
+	case granted, known:
+	case e != nil && e.first != nil && e.place == nil: // also a place that another request has left meanwhile
 		e.place = s.place
-	case s.stand == "join":
+	default:
 		r.place = s.place
 	}
 }

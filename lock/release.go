@@ -238,6 +238,9 @@ func (l *Lease) releaseCall(last int64) *remote.Call {
 		return x
 	}
 	x.MayCome, x.Holds = l.state.mayComeOf(), l.state.count(t.hold())
+	if t.kind.Reads && l.state == nil && !l.repeated {
+		last = 0 // the owner never comes back, and nothing has been sent before
+	}
 	x.Args = []any{l.resting(), l.owner, c.channels.Publishing(t.kind.silent), latchLife.Milliseconds(), l.repeated && l.state != nil, last}
 	switch {
 	case t.line != "":

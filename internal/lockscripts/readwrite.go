@@ -124,7 +124,7 @@ func modelReadAcquire(c *fakeredis.Call) any {
 		left, refused, turns = modelReserved(c, line, place, available-share, available)
 		refused = refused && !turns.came
 		last, _ := c.Do("ZREVRANGE", writers, "0", "0", "WITHSCORES").([]any)
-		if c.Args[2] == "1" && len(last) == 2 && number(last[1].(string)) > now(c) {
+		if c.Args[2] == "1" && !turns.came && len(last) == 2 && number(last[1].(string)) > now(c) {
 			left, refused = number(last[1].(string))-now(c), true
 		}
 		if refused {
@@ -170,18 +170,29 @@ func tellsFree(c *fakeredis.Call, publish string, args int, message string, read
 	return t
 }
 
+// released returns the answer to a release that is late or has its outcome in the latch, and otherwise the life of the latch. The first
+// request of an owner with a single hold is neither.
+func released(c *fakeredis.Call, latch string) (life string, answer any, known bool) {
+	life, last := c.Args[3], c.Args[5]
+	if last == "0" {
+		return life, nil, false
+	}
+	if late := tooLate(c, last); late != nil {
+		return life, late, true
+	}
+	outcome, known := c.Do("GET", latch).(string)
+	if known && outcome != "-1" {
+		answer = number(outcome)
+	}
+	return latchLasts(c, life, last), answer, known
+}
+
 func modelReadRelease(c *fakeredis.Call) any {
 	key, latch := c.Keys[0], c.Keys[4]
-	lease, owner, publish, life := c.Args[0], c.Args[1], c.Args[2], c.Args[3]
-	if late := tooLate(c, c.Args[5]); late != nil {
-		return late
-	}
-	life = latchLasts(c, life, c.Args[5])
-	switch outcome, ok := c.Do("GET", latch).(string); {
-	case outcome == "-1":
-		return nil
-	case ok:
-		return number(outcome)
+	lease, owner, publish := c.Args[0], c.Args[1], c.Args[2]
+	life, answer, known := released(c, latch)
+	if known {
+		return answer
 	}
 	mode, _ := c.Do("HGET", key, "mode").(string)
 	text, holds := c.Do("HGET", key, owner).(string)
@@ -328,10 +339,10 @@ func modelWriteAcquire(c *fakeredis.Call) any {
 		return otherKind
 	}
 	left, reserved, turns := int64(0), false, lineTurns{}
-	switch mode {
-	case "":
+	switch {
+	case mode == "":
 		left, reserved, turns = modelReserved(c, line, place, 0, 1)
-	case "read":
+	case mode == "read" && stand != "":
 		_, _, turns = modelReserved(c, line, place, 0, 1-share)
 	}
 	if mode == "" && !reserved {
@@ -367,16 +378,10 @@ func modelWriteAcquire(c *fakeredis.Call) any {
 
 func modelWriteRelease(c *fakeredis.Call) any {
 	key, latch := c.Keys[0], c.Keys[4]
-	lease, owner, life := c.Args[0], c.Args[1], c.Args[3]
-	if late := tooLate(c, c.Args[5]); late != nil {
-		return late
-	}
-	life = latchLasts(c, life, c.Args[5])
-	switch outcome, ok := c.Do("GET", latch).(string); {
-	case outcome == "-1":
-		return nil
-	case ok:
-		return number(outcome)
+	lease, owner := c.Args[0], c.Args[1]
+	life, answer, known := released(c, latch)
+	if known {
+		return answer
 	}
 	count := c.Int("HGET", key, owner)
 	if count == 0 {

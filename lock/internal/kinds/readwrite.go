@@ -15,6 +15,9 @@ var readRelease string
 //go:embed lua/read_undo.lua
 var readUndo string
 
+//go:embed lua/read_leave.lua
+var readLeave string
+
 //go:embed lua/read_renew.lua
 var readRenew string
 
@@ -61,13 +64,19 @@ func newRead() *Kind {
 		Keys:    readWriteKeys,
 		Reads:   true,
 		Acquire: script.Named("read_acquire", lined(readAcquire)),
-		Release: script.Named("read_release", lined(readRelease)),
-		Undo:    script.Named("read_undo", lined(readUndo)),
+		Release: script.Named("read_release", lined(leaving(readRelease))),
+		Undo:    script.Named("read_undo", lined(leaving(readUndo))),
 		Renew:   script.Named("read_renew", readRenew),
 		Force:   script.Named("read_force", lined(readForce)),
 		Info:    infoOfBothHalves.Get(),
 		Quit:    quit.Get(),
 	}
+}
+
+// leaving returns a script's source with the functions of read_leave.lua.
+func leaving(source string) string {
+	whole, _ := with(source, "read_leave.lua", readLeave)
+	return whole
 }
 
 func newWrite() *Kind {

@@ -169,9 +169,9 @@ func (l *lineWalk) readWrite(random *rand.Rand, as stander) bool {
 		}
 		return w.scriptOf("write", "acquire", keys, 60_000, writer, told, soon(), place, as.stand)
 	case 5, 6, 7:
-		return w.scriptOf("read", "release", keys, 60_000, owner, "PUBLISH", 30_000, 0, soon(), as.counts, as.client, place, as.way)
+		return w.scriptOf("read", "release", keys, 60_000, owner, "PUBLISH", 30_000, 0, random.Int64N(2)*soon(), as.counts, as.client, place, as.way)
 	case 8, 9, 10:
-		return w.scriptOf("write", "release", keys, 60_000, writer, "PUBLISH", 30_000, 0, soon(), as.counts, as.client, place, as.way)
+		return w.scriptOf("write", "release", keys, 60_000, writer, "PUBLISH", 30_000, 0, random.Int64N(2)*soon(), as.counts, as.client, place, as.way)
 	case 11:
 		return w.scriptOf("read", "undo", keys, 60_000, owner, "PUBLISH", random.IntN(2), soon(), as.counts, as.client)
 	case 12:

@@ -54,9 +54,9 @@ func (w *twin) readWriteStep(random *rand.Rand) bool {
 	case 3, 4:
 		return w.scriptOf("write", "acquire", some, max(lease, 40_000), writer, random.IntN(2)*15_000, soon())
 	case 5, 6, 7:
-		return w.scriptOf("read", "release", keys, lease, owner, published, 30_000, random.IntN(2), soon())
+		return w.scriptOf("read", "release", keys, lease, owner, published, 30_000, random.IntN(2), min(1, random.Int64N(4))*soon())
 	case 8, 9:
-		return w.scriptOf("write", "release", keys, lease, writer, published, 30_000, random.IntN(2), soon())
+		return w.scriptOf("write", "release", keys, lease, writer, published, 30_000, random.IntN(2), min(1, random.Int64N(4))*soon())
 	case 10:
 		return w.scriptOf("read", "undo", some, lease, owner, published, before, soon(), 0)
 	case 11:

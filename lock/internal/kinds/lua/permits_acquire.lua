@@ -43,6 +43,21 @@ if not free and waits ~= '1' then
 end
 local count, there, left, turns = #ids / 16, free, nil, nil
 free = tonumber(free or 0)
+local function take()
+    redis.call('decrby', semaphore, count)
+    for i = 1, #ids, 16 do
+        redis.call('zadd', permits, forever == '1' and never or now + lease, string.sub(ids, i, i + 15))
+    end
+    local ends = redis.call('pttl', semaphore)
+    if ends > 0 then
+        redis.call('pexpire', permits, ends)
+    end
+end
+if not known and stand ~= 'move' and free >= count then
+    take()
+    return nil
+end
+-- all_line.lua
 if known then
     left, turns = reservedFor(line, place, now, free - count, free)
 end
@@ -57,14 +72,7 @@ if free < count or left then
     end
     return left
 end
-redis.call('decrby', semaphore, count)
-for i = 1, #ids, 16 do
-    redis.call('zadd', permits, forever == '1' and never or now + lease, string.sub(ids, i, i + 15))
-end
-local ends = redis.call('pttl', semaphore)
-if ends > 0 then
-    redis.call('pexpire', permits, ends)
-end
+take()
 giveWay(line, place, stand)
 if known then
     passOn(line, channel, publish, counted, free - count)

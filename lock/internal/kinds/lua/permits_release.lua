@@ -6,7 +6,7 @@
 --       10 what becomes of it: ended ("leave"), moved to the end ("move") or nothing ('')
 -- Returns 1 when all were held, and otherwise nil: those that were are given back all the same.
 local semaphore, channel, permits, latch, line = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local ids, publish, lifetime = ARGV[2], ARGV[3], ARGV[4]
+local ids, publish, lifetime, stand = ARGV[2], ARGV[3], ARGV[4], ARGV[10]
 
 local done, free = unpack(redis.call('mget', latch, semaphore))
 if done then
@@ -27,15 +27,21 @@ for i = 1, #ids, 16 do
     -- First what frees memory: a server that has run out of it refuses all else, but not after a script's first write.
     returned = returned + redis.call('zrem', permits, id)
 end
-giveWay(line, ARGV[9], ARGV[10])
-if returned > 0 then
-    local total = redis.call('incrby', semaphore, returned)
-    -- Redisson tells of one permit how many are free now, and of several how many came back.
-    local told = #ids > 16 and returned or math.max(0, total)
+local total = returned > 0 and redis.call('incrby', semaphore, returned)
+if held then
+    redis.call('set', latch, 1, 'px', lifetime)
+end
+-- Redisson tells of one permit how many are free now, and of several how many came back.
+local told = total and (#ids > 16 and returned or math.max(0, total))
+if line and stand ~= 'move' and redis.call('exists', line) == 0 then -- nobody is in the line, nor will be
+    if told and publish ~= '' then
+        redis.pcall(publish, channel, told)
+    end
+    return held and 1 or nil
+end
+-- all_line.lua
+giveWay(line, ARGV[9], stand)
+if told then
     tellFree(line, channel, publish, ARGV[7], ARGV[8], told, total, total - returned)
 end
-if not held then
-    return nil
-end
-redis.call('set', latch, 1, 'px', lifetime)
-return 1
+return held and 1 or nil

@@ -9,26 +9,36 @@
 -- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
 --         nil for the first hold, the hold count as a status for a further one,
 --         and otherwise the time in ms after which there is reason to look again (-1: none).
-local lock, channel, writers, latch, line = KEYS[1], KEYS[2], KEYS[3], KEYS[5], lineIn(KEYS, KEYS[1])
+local lock, channel, writers, latch = KEYS[1], KEYS[2], KEYS[3], KEYS[5]
 local lease, owner, polite, last = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local place, stand, counted, publish = ARGV[5] or '', ARGV[6] or '', ARGV[7], ARGV[8]
+local prefix = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
+local line = KEYS[#KEYS] == 'lockwire_line:' .. prefix and KEYS[#KEYS]
 -- The n-th hold of a reader has its lease in a key of its own: all clients compute from these how long the lock is kept.
-local hold = (string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}') .. ':' .. owner .. ':rwlock_timeout:'
+local hold = prefix .. ':' .. owner .. ':rwlock_timeout:'
 
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if now > last then
     return redis.status_reply('late ' .. string.format('%.0f', now))
 end
-local unused = redis.call('exists', lock, latch, line or latch) == 0 -- nor is there a line: one question in place of four
-if not unused and redis.call('exists', latch) == 1 then
+local found, mode, holds = redis.call('exists', lock, latch, writers, line or latch), nil, nil -- one question in place of four
+if found > 0 then
+    mode, holds = unpack(redis.pcall('hmget', lock, 'mode', owner)) -- pcall: the latch goes before an error
+end
+if stand ~= 'move' and (found == 0 or found == 1 and mode == 'read' and not holds) then -- nobody waits, and no other has the lock for writing
+    redis.call('hset', lock, 'mode', 'read', owner, 1)
+    redis.call('set', hold .. 1, 1, 'px', lease)
+    if found == 0 or redis.call('pttl', lock) < tonumber(lease) then
+        redis.call('pexpire', lock, lease)
+    end
+    return nil
+end
+-- all_line.lua
+if redis.call('exists', latch) == 1 then
     return -1 -- undone: nobody waits for this any more
 end
-local mode, holds = nil, nil
-if not unused then
-    mode, holds = unpack(redis.call('hmget', lock, 'mode', owner))
-end
-if not unused and not mode and redis.call('exists', lock) == 1 then
+if not mode and redis.call('exists', lock) == 1 then
     return redis.error_reply('WRONGTYPE The key holds a lock of another kind')
 end
 if mode and mode ~= 'read' and redis.call('hexists', lock, owner .. ':write') == 0 then
@@ -43,11 +53,10 @@ if not alive then
 end
 if not alive and mode ~= 'write' then
     local left, available = nil, mode and 1 - share or 1
-    if not unused then
-        left, turns = reservedFor(line, place, now, available - share, available)
-        left = not turns.came and left or nil
-    end
-    local ends = polite == '1' and redis.call('zrevrange', writers, 0, 0, 'withscores')[2]
+    left, turns = reservedFor(line, place, now, available - share, available)
+    left = not turns.came and left or nil
+    -- Who has been called comes in: a writer that has come meanwhile waits for the end of this turn.
+    local ends = polite == '1' and not turns.came and redis.call('zrevrange', writers, 0, 0, 'withscores')[2]
     if ends and tonumber(ends) > now then
         left = ends - now
     end
@@ -58,7 +67,7 @@ end
 count = count + 1
 redis.call('hset', lock, 'mode', mode or 'read', owner, count)
 redis.call('set', hold .. count, 1, 'px', lease)
-if unused or redis.call('pttl', lock) < tonumber(lease) then
+if redis.call('pttl', lock) < tonumber(lease) then
     redis.call('pexpire', lock, lease)
 end
 if turns then
@@ -66,7 +75,4 @@ if turns then
 else
     giveWay(line, place, stand)
 end
-if count > 1 then
-    return redis.status_reply(string.format('%d', count))
-end
-return nil
+return count > 1 and redis.status_reply(string.format('%d', count)) or nil

@@ -9,53 +9,11 @@
 --         1 when there was something to take back, else 0; running it again does no harm.
 local lock, channel, latch = KEYS[1], KEYS[2], KEYS[5]
 local lease, owner, publish, before, last = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
-local line, counted, id = lineIn(KEYS, lock), ARGV[#ARGV - 1], ARGV[#ARGV]
+local counted, id = ARGV[#ARGV - 1], ARGV[#ARGV]
 local prefix = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
+local line = KEYS[#KEYS] == 'lockwire_line:' .. prefix and KEYS[#KEYS]
 local hold = prefix .. ':' .. owner .. ':rwlock_timeout:'
-
-local function remaining(gone) -- for how many ms readers have the lock, without one who had it for that long
-    local kept, few, left = redis.call('pttl', lock), 32, 0
-    local many = kept > 0 and redis.call('hlen', lock) > few
-    local enough = many and kept - kept / 4 or math.huge -- somebody who stays for nearly as long is as good as the longest
-    if many and gone < enough then return kept end
-    for look = many and 1 or 2, 2 do
-        local fields = look == 1 and redis.call('hscan', lock, 0, 'count', few)[2] or redis.call('hgetall', lock)
-        for i = 1, #fields, 2 do
-            for n = 1, left < enough and tonumber(fields[i + 1]) or 0 do
-                local lasts = redis.pcall('pttl', prefix .. ':' .. fields[i] .. ':rwlock_timeout:' .. n)
-                if type(lasts) ~= 'number' then return kept end -- it is not to be known
-                left = math.max(left, lasts)
-            end
-        end
-        if left >= enough then return math.max(kept, left) end
-    end
-    return left
-end
-
-local function leave(count, rest) -- has so many of the owner's holds remain; the last one of all readers frees the lock
-    local gone, alive = 0, 0
-    for n = 1, rest do
-        alive = alive + redis.call('pexpire', hold .. n, lease) -- whose lease was whose, the server does not know
-    end
-    if rest > 0 and alive == 0 then redis.call('set', hold .. rest, 1, 'px', lease) end
-    -- First what frees memory: a server that has run out of it refuses all else, but not after a script's first write.
-    for n = rest + 1, count do
-        gone = math.max(gone, redis.call('pttl', hold .. n))
-        redis.call('del', hold .. n)
-    end
-    if rest > 0 then
-        redis.call('hset', lock, owner, rest)
-        redis.call('pexpire', lock, math.max(tonumber(lease), redis.call('pttl', lock)))
-    else redis.call('hdel', lock, owner) end
-    local left = redis.call('hget', lock, 'mode') == 'read' and remaining(gone)
-    if left and left > 0 then
-        redis.call('pexpire', lock, left)
-    elseif left == 0 then
-        redis.call('del', lock)
-        tellFree(line, channel, publish, counted, id, '0', 1)
-    end -- beneath its owner's write lock, whose lease the server does not know, nothing is shortened
-end
-
+-- read_leave.lua
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if now > last then
@@ -70,5 +28,7 @@ local count = redis.call('hget', lock, 'mode') and tonumber(redis.call('hget', l
 if count <= before then
     return 0
 end
-leave(count, tonumber(lease) > 0 and before or 0)
+if leave(count, tonumber(lease) > 0 and before or 0) then
+    tellFree(line, channel, publish, counted, id, '0', 1)
+end
 return 1

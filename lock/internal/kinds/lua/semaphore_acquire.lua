@@ -34,6 +34,12 @@ elseif free and not string.match(free, '^%-?%d+$') then
     return redis.error_reply('WRONGTYPE not a number of permits')
 end
 free = tonumber(free or 0)
+if not known and stand ~= 'move' and free >= permits then
+    redis.call('decrby', semaphore, permits)
+    redis.call('set', latch, permits, 'px', 2 * within)
+    return nil
+end
+-- all_line.lua
 local left, turns = nil, nil
 if known then
     left, turns = reservedFor(line, place, now, free - permits, free)

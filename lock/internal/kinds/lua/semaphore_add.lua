@@ -28,6 +28,13 @@ if existing == '1' and not free then
     return 0
 end
 local total = redis.call('incrby', semaphore, permits)
-tellFree(line, channel, publish, ARGV[6], ARGV[7], math.max(0, total), total, total - permits)
 redis.call('set', latch, 1, 'px', last - now + lifetime)
+if line and redis.call('exists', line) == 0 then -- nobody is in the line
+    if publish ~= '' then
+        redis.pcall(publish, channel, math.max(0, total))
+    end
+    return 1
+end
+-- all_line.lua
+tellFree(line, channel, publish, ARGV[6], ARGV[7], math.max(0, total), total, total - permits)
 return 1

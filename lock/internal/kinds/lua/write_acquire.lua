@@ -12,23 +12,27 @@
 -- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
 --         nil for the first hold, the hold count as a status for a further one, "upgrade" as a status if the owner
 --         would wait for its own read lock, and otherwise when to ask again in ms: at the end of the others' lease or turn (-1: none).
-local lock, writers, latch, line = KEYS[1], KEYS[3], KEYS[5], lineIn(KEYS, KEYS[1])
+local lock, writers, latch = KEYS[1], KEYS[3], KEYS[5]
 local lease, owner, told, last = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local place, stand, reader = ARGV[5] or '', ARGV[6] or '', string.sub(owner, 1, -7)
+local prefix = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
+local line = KEYS[#KEYS] == 'lockwire_line:' .. prefix and KEYS[#KEYS]
 
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if now > last then
     return redis.status_reply('late ' .. string.format('%.0f', now))
 end
-local unused = redis.call('exists', lock, latch, line or latch) == 0 -- nor is there a line: one question in place of four
-if not unused and redis.call('exists', latch) == 1 then
+if stand ~= 'move' and redis.call('exists', lock, latch, writers, line or latch) == 0 then -- one question in place of four
+    redis.call('hset', lock, 'mode', 'write', owner, 1)
+    redis.call('pexpire', lock, lease)
+    return nil
+end
+-- all_line.lua
+if redis.call('exists', latch) == 1 then
     return -1 -- undone: nobody waits for this any more
 end
-local mode, held, reads = nil, nil, nil
-if not unused then
-    mode, held, reads = unpack(redis.call('hmget', lock, 'mode', owner, reader))
-end
+local mode, held, reads = unpack(redis.call('hmget', lock, 'mode', owner, reader))
 if held then
     local count = redis.call('hincrby', lock, owner, 1)
     giveWay(line, place, stand)
@@ -38,11 +42,11 @@ if held then
     end
     return redis.status_reply(string.format('%d', count))
 end
-if not unused and not mode and redis.call('exists', lock) == 1 then
+if not mode and redis.call('exists', lock) == 1 then
     return redis.error_reply('WRONGTYPE The key holds a lock of another kind')
 end
 local left, turns = nil, nil
-if not unused and mode ~= 'write' then
+if not mode or mode == 'read' and stand ~= '' then -- beside readers one who does not wait ends no turn of its process
     left, turns = reservedFor(line, place, now, 0, mode and 1 - share or 1)
 end
 if not mode and not left then
@@ -54,7 +58,6 @@ if not mode and not left then
     giveWay(line, place, stand)
     return nil
 end
-local prefix = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
 for n = 1, tonumber(reads or 0) do
     if redis.call('exists', prefix .. ':' .. reader .. ':rwlock_timeout:' .. n) == 1 then
         return redis.status_reply('upgrade')

@@ -12,6 +12,7 @@ local lock, channel, latch = KEYS[1], KEYS[2], KEYS[5]
 local lease, owner, publish, resting, last = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 local prefix, writer = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}', owner .. ':write'
 local hold = prefix .. ':' .. owner .. ':rwlock_timeout:'
+local line = KEYS[#KEYS] == 'lockwire_line:' .. prefix and KEYS[#KEYS]
 
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -44,6 +45,6 @@ redis.call('set', hold .. count, 1, 'px', lease)
 left = math.max(left, tonumber(lease), rest > 0 and resting or 0)
 redis.call('pexpire', lock, left)
 if rest == 0 then
-    tellFree(lineIn(KEYS, lock), channel, publish, ARGV[6], ARGV[7], '1', 1 - share) -- readers that wait may have it now
+    tellFree(line, channel, publish, ARGV[6], ARGV[7], '1', 1 - share) -- readers that wait may have it now
 end
 return {count, rest}

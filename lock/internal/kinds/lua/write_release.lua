@@ -5,25 +5,28 @@
 -- ARGV  1 lease in ms that the owner's remaining write holds need (0: none is alive any more)
 --       2 owner, with ":write" behind  3 publish command  4 lifetime of the latch in ms
 --       5 1 for a repeat, which keeps an earlier request from taking effect later
---       6 when this is too late, in ms since 1970
+--       6 when this is too late, in ms since 1970 (0: never; it is the first request of an owner that never has another hold)
 --       7 what the server knows of listeners  8 client's id  9 its place in the line
 --       10 what becomes of it: ended ("leave"), moved to the end ("move") or nothing ('')
 -- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
 --         1 when the owner has no write hold any more, 0 when it has further ones, nil when it had none.
 local lock, channel, latch = KEYS[1], KEYS[2], KEYS[5]
 local lease, owner, publish, lifetime, repeated = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local last, line = tonumber(ARGV[6]), lineIn(KEYS, lock)
+local last, place, stand = tonumber(ARGV[6]), ARGV[9], ARGV[10]
 local prefix = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
+local line = KEYS[#KEYS] == 'lockwire_line:' .. prefix and KEYS[#KEYS]
 
-local time = redis.call('time')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-if now > last then
-    return redis.status_reply('late ' .. string.format('%.0f', now))
-end
-lifetime = math.max(lifetime, last - now) -- an earlier request may come for as long as it is good
-local outcome = redis.call('get', latch)
-if outcome then
-    return outcome ~= '-1' and tonumber(outcome) or nil
+if last > 0 then
+    local time = redis.call('time')
+    local now = time[1] * 1000 + math.floor(time[2] / 1000)
+    if now > last then
+        return redis.status_reply('late ' .. string.format('%.0f', now))
+    end
+    lifetime = math.max(lifetime, last - now) -- an earlier request may come for as long as it is good
+    local outcome = redis.call('get', latch)
+    if outcome then
+        return outcome ~= '-1' and tonumber(outcome) or nil
+    end
 end
 local left, reader = 0, string.sub(owner, 1, -7)
 local count, reads = unpack(redis.call('hmget', lock, owner, reader))
@@ -38,22 +41,32 @@ end
 for n = 1, tonumber(reads or 0) do
     left = math.max(left, redis.call('pttl', prefix .. ':' .. reader .. ':rwlock_timeout:' .. n))
 end
-if tonumber(count) > 1 and lease > 0 then
+local rest = lease > 0 and count - 1 or 0
+local result = rest > 0 and 0 or 1
+-- First what frees memory: a server that has run out of it refuses all else, but not after a script's first write.
+if rest > 0 then
     redis.call('pexpire', lock, math.max(lease, left))
     redis.call('hincrby', lock, owner, -1)
-    redis.call('set', latch, 0, 'px', lifetime)
-    giveWay(line, ARGV[9], ARGV[10])
-    return 0
-end
--- First what frees memory: a server that has run out of it refuses all else, but not after a script's first write.
-if left > 0 then
+elseif left > 0 then
     redis.call('hdel', lock, owner)
     redis.call('hset', lock, 'mode', 'read')
     redis.call('pexpire', lock, left)
 else
     redis.call('del', lock)
 end
-giveWay(line, ARGV[9], ARGV[10])
-tellFree(line, channel, publish, ARGV[7], ARGV[8], '1', left > 0 and 1 - share or 1)
-redis.call('set', latch, 1, 'px', lifetime)
-return 1
+redis.call('set', latch, result, 'px', lifetime)
+if rest > 0 and stand == '' then
+    return result
+end
+if stand ~= 'move' and redis.call('exists', line or latch) == 0 then -- nobody is in the line, nor will be
+    if rest == 0 and publish ~= '' then
+        redis.pcall(publish, channel, '1')
+    end
+    return result
+end
+-- all_line.lua
+giveWay(line, place, stand)
+if rest == 0 then
+    tellFree(line, channel, publish, ARGV[7], ARGV[8], '1', left > 0 and 1 - share or 1)
+end
+return result

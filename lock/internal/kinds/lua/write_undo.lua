@@ -9,8 +9,9 @@
 --         1 when there was something to take back, else 0; running it again does no harm.
 local lock, channel, writers, latch = KEYS[1], KEYS[2], KEYS[3], KEYS[5]
 local lease, owner, publish, before, last = tonumber(ARGV[1]), ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
-local line, counted, id = lineIn(KEYS, lock), ARGV[#ARGV - 1], ARGV[#ARGV]
+local counted, id = ARGV[#ARGV - 1], ARGV[#ARGV]
 local prefix = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
+local line = KEYS[#KEYS] == 'lockwire_line:' .. prefix and KEYS[#KEYS]
 
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
