@@ -29,16 +29,25 @@ if not count then
     end
     return nil
 end
-if count > 1 and tonumber(lease) > 0 then
+local rest, stand = tonumber(lease) > 0 and count - 1 or 0, ARGV[10]
+local result = rest > 0 and 0 or 1
+-- First what frees memory: a server that has run out of it refuses all else, but not after a script's first write.
+if rest > 0 then
     redis.call('pexpire', lock, lease)
     redis.call('hincrby', lock, owner, -1)
-    redis.call('set', latch, 0, 'px', lifetime)
-    giveWay(line, ARGV[9], ARGV[10])
-    return 0
+else
+    redis.call('del', lock)
 end
--- First what frees memory: a server that has run out of it refuses all else, but not after a script's first write.
-redis.call('del', lock)
-giveWay(line, ARGV[9], ARGV[10])
-tellFree(line, channel, publish, ARGV[7], ARGV[8], '0', 1)
-redis.call('set', latch, 1, 'px', lifetime)
-return 1
+redis.call('set', latch, result, 'px', lifetime)
+if stand ~= 'move' and redis.call('exists', line or latch) == 0 then -- nobody is in the line, nor will be
+    if rest == 0 and publish ~= '' then
+        redis.pcall(publish, channel, '0')
+    end
+    return result
+end
+-- all_line.lua
+giveWay(line, ARGV[9], stand)
+if rest == 0 then
+    tellFree(line, channel, publish, ARGV[7], ARGV[8], '0', 1)
+end
+return result
