@@ -26,7 +26,8 @@ type pair struct {
 	commands int
 }
 
-func pairs() map[string]pair {
+// pairs returns pairs whose scripts publish by a command.
+func pairs(publish string) map[string]pair {
 	const lock, channel, line, owner, id = "{pair}", "channel", "lockwire_line:{pair}", "client:1", "0123456789abcdef"
 	latches := [2]string{"redisson_unlock_latch:{pair}:1", "redisson_unlock_latch:{pair}:2"}
 	keys := func(operation int, own ...string) []string { return append(own, latches[operation], line) }
@@ -36,45 +37,46 @@ func pairs() map[string]pair {
 		return []string{lock, channel, "writers", lockscripts.TimeoutKey(lock, owner, 1), latches[operation], line}
 	}
 	read := [2]pairCall{
-		{"acquire", reads(0), with([]any{60_000, owner, 0, soon()}, with(place, "1", "PUBLISH")...)},
-		{"release", reads(1), with([]any{0, owner, "PUBLISH", 20_000, 0, 0}, leaves...)},
+		{"acquire", reads(0), with([]any{60_000, owner, 0, soon()}, with(place, "1", publish)...)},
+		{"release", reads(1), with([]any{0, owner, publish, 20_000, 0, 0}, leaves...)},
 	}
 	return map[string]pair{
 		"reentrant": {"reentrant", nil, [2]pairCall{
 			{"acquire", keys(0, lock, channel), with([]any{60_000, owner, soon()}, place...)},
-			{"single", keys(1, lock, channel), with([]any{0, owner, "PUBLISH", 20_000, 0}, leaves...)},
+			{"single", keys(1, lock, channel), with([]any{0, owner, publish, 20_000, 0}, leaves...)},
 		}, 8},
 		"reentrant of an Owner": {"reentrant", nil, [2]pairCall{
 			{"acquire", keys(0, lock, channel), with([]any{60_000, owner, soon()}, place...)},
-			{"release", keys(1, lock, channel), with([]any{0, owner, "PUBLISH", 20_000, 0, soon()}, leaves...)},
+			{"release", keys(1, lock, channel), with([]any{0, owner, publish, 20_000, 0, soon()}, leaves...)},
 		}, 11},
 		"fenced": {"fenced", nil, [2]pairCall{
 			{"acquire", keys(0, lock, "token"), with([]any{60_000, owner, 0, soon()}, place...)},
-			{"single", keys(1, lock, channel), with([]any{0, owner, "PUBLISH", 20_000, 0}, leaves...)},
+			{"single", keys(1, lock, channel), with([]any{0, owner, publish, 20_000, 0}, leaves...)},
 		}, 10},
 		"read":               {"read", nil, read, 11},
 		"read, not the only": {"read", []any{"HSET", lock, "mode", "read", "client:2", 1}, read, 0},
 		"write": {"write", nil, [2]pairCall{
 			{"acquire", reads(0), with([]any{60_000, owner + ":write", 0, soon()}, place...)},
-			{"release", reads(1), with([]any{0, owner + ":write", "PUBLISH", 20_000, 0, 0}, leaves...)},
+			{"release", reads(1), with([]any{0, owner + ":write", publish, 20_000, 0, 0}, leaves...)},
 		}, 9},
 		"semaphore": {"semaphore", []any{"SET", lock, 1}, [2]pairCall{
-			{"acquire", keys(0, lock, channel), with([]any{5_000, 0, 1, 0, soon()}, with(place, "1", "PUBLISH")...)},
-			{"add", keys(1, lock, channel), []any{60_000, "PUBLISH", 1, 0, soon(), "1", "client"}},
+			{"acquire", keys(0, lock, channel), with([]any{5_000, 0, 1, 0, soon()}, with(place, "1", publish)...)},
+			{"add", keys(1, lock, channel), []any{60_000, publish, 1, 0, soon(), "1", "client"}},
 		}, 12},
 		"permits": {"permits", []any{"SET", lock, 1}, [2]pairCall{
-			{"acquire", keys(0, lock, channel, "taken"), with([]any{60_000, id, "PUBLISH", 0, 0, soon()}, with(place, "1")...)},
-			{"release", keys(1, lock, channel, "taken"), with([]any{0, id, "PUBLISH", 20_000, "", ""}, leaves...)},
+			{"acquire", keys(0, lock, channel, "taken"), with([]any{60_000, id, publish, 0, 0, soon()}, with(place, "1")...)},
+			{"release", keys(1, lock, channel, "taken"), with([]any{0, id, publish, 20_000, "", ""}, leaves...)},
 		}, 16},
 	}
 }
 
-// Where nobody waits, the scripts of a pair make none of the functions of the line, and run few commands.
+// Where nobody waits, the scripts of a pair make none of the functions of the line, and run few commands. They do what they do for a user
+// who may not publish, too.
 func TestServerPair(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
 		pool := redistest.Open(t, s.Config())
-		for name, pair := range pairs() {
-			t.Run(name, func(t *testing.T) {
+		run := func(name, publish string, pair pair) {
+			t.Run(name+", "+publish, func(t *testing.T) {
 				s.Do("FLUSHALL")
 				if pair.before != nil {
 					s.Do(pair.before...)
@@ -94,10 +96,15 @@ func TestServerPair(t *testing.T) {
 						t.Fatalf("%s = %v, %v", call.operation, v, err)
 					}
 				}
-				if n := commandsInside(s); pair.commands > 0 && n != pair.commands {
+				if n := commandsInside(s); publish == "PUBLISH" && pair.commands > 0 && n != pair.commands {
 					t.Errorf("the scripts run %d commands, want %d", n, pair.commands)
 				}
 			})
+		}
+		for _, publish := range []string{"PUBLISH", "FORBIDDEN"} {
+			for name, pair := range pairs(publish) {
+				run(name, publish, pair)
+			}
 		}
 	})
 }
