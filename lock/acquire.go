@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
@@ -98,7 +99,7 @@ func (r *request) ask(ctx context.Context) (granted bool, left time.Duration, er
 		r.state.give()
 		return false, 0, remote.ErrLate
 	}
-	count, token, left, err := acquired(v, r.state != nil)
+	count, token, left, err := r.acquired(v)
 	switch {
 	case err != nil && errors.Is(err, errUnexpected):
 		r.undo(start, false)
@@ -230,7 +231,7 @@ func (r *request) granted(start clock.Instant, count, token int64) (bool, time.D
 	l.token = token
 	key := r.target.hold()
 	if r.state != nil {
-		l.tallied = r.state.grant(key, count, c.table.holds)
+		l.tallied = r.tally(count)
 	}
 	var refused error
 	if l.since = c.now(); start.Elapsed(l.since) >= validity(l.term) {
@@ -244,13 +245,8 @@ func (r *request) granted(start clock.Instant, count, token int64) (bool, time.D
 		r.undo(start, false)
 		return false, 0, refused
 	}
-	if r.state != nil {
-		// A first hold implies that the owner had lost its earlier holds.
-		for _, other := range c.table.holdsOf(key, l.owner, l) {
-			if other.tallied != l.tallied {
-				other.lose(Forced, nil)
-			}
-		}
+	for _, other := range r.lostBefore(l) {
+		other.lose(Forced, nil)
 	}
 	r.state.give()
 	r.got = l
@@ -259,6 +255,35 @@ func (r *request) granted(start clock.Instant, count, token int64) (bool, time.D
 	c.counters.acquired.Add(1)
 	r.shareGrant()
 	return true, 0, nil
+}
+
+// acquired parses the reply to acquire.
+func (r *request) acquired(v resp.Value) (count, token int64, left time.Duration, err error) {
+	r.first = r.target.values
+	if r.first != "" && r.state != nil && v.Kind() == resp.SimpleString {
+		r.first, err = v.Text()
+		return 1, 0, 0, err
+	}
+	return acquired(v, r.state != nil)
+}
+
+// tally records a granted hold of an Owner, and returns its term. The leases of a group are their own record.
+func (r *request) tally(count int64) int64 {
+	if r.target.values != "" {
+		return 0
+	}
+	return r.state.grant(r.target.hold(), count, r.client.table.holds)
+}
+
+// lostBefore returns the leases of l's Owner that were lost before the grant of l, as a first hold implies.
+func (r *request) lostBefore(l *Lease) []*Lease {
+	switch {
+	case r.state == nil || r.target.values != "" && r.first == "":
+		return nil
+	case r.target.values != "":
+		return r.client.table.besides(&target{kind: l.target.kind, name: l.target.name, values: r.first}, r.state, l)
+	}
+	return slices.DeleteFunc(r.client.table.besides(l.target, r.state, l), func(other *Lease) bool { return other.tallied == l.tallied })
 }
 
 // renewOwner gives the request a new owner after an attempt without a reply. The undo of that attempt must not affect

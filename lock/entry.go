@@ -174,15 +174,25 @@ func (b *table) holdsOf(key entryKey, owner string, except *Lease) []*Lease {
 // holds reports whether owner has holds of a lock.
 func (b *table) holds(key entryKey, owner string) bool { return len(b.holdsOf(key, owner, nil)) > 0 }
 
+// besides returns the leases of state's owner on t, or on values of t, without except.
+func (b *table) besides(t *target, state *ownerState, except *Lease) []*Lease {
+	return slices.DeleteFunc(b.holdsOf(t.hold(), "", except), func(l *Lease) bool { return l.state != state || !t.shares(l.target) })
+}
+
 // restingLease returns the lease in ms that the lock should have after the end of a hold of state's owner: the
 // longest remaining lease of the owner's other holds, or 0 without other holds.
-func (b *table) restingLease(key entryKey, state *ownerState, owner string, except *Lease) int64 {
+func (b *table) restingLease(t *target, state *ownerState, except *Lease) int64 {
 	if state == nil {
 		return 0
 	}
 	var longest time.Duration
-	for _, l := range b.holdsOf(key, owner, except) {
+	for _, l := range b.besides(t, state, except) {
 		longest = max(longest, l.leaseLeft())
 	}
-	return int64((longest + time.Millisecond - 1) / time.Millisecond)
+	return inMilliseconds(longest)
+}
+
+// inMilliseconds rounds d up.
+func inMilliseconds(d time.Duration) int64 {
+	return int64((d + time.Millisecond - 1) / time.Millisecond)
 }

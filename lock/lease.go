@@ -291,7 +291,7 @@ func (l *Lease) expire() {
 // same tally end too. Later holds of the owner are not affected.
 func (l *Lease) denied(reason Reason, cause error) {
 	l.lose(reason, cause)
-	if l.state == nil {
+	if l.state == nil || l.target.values != "" { // of a group, another lease may be a later one: its own renewal tells
 		return
 	}
 	for _, other := range l.client.table.holdsOf(l.target.hold(), l.owner, l) {

@@ -59,7 +59,7 @@ func (o Option) check(k *kind) error {
 		return invalidf("a lease for a kind without leases")
 	case o.keeps() && k.Keep == nil:
 		return invalidf("AtLeast for a kind whose locks do not outlast their release")
-	case o.hasOwner && (k.permits || k.unowned || k.parted):
+	case o.hasOwner && (k.permits || k.unowned):
 		return invalidf("an Owner for a kind without owners")
 	}
 	return nil

@@ -103,6 +103,7 @@ func TestWaitersLearnOfAShorterLease(t *testing.T) {
 		"Fenced":    func(c *lock.Client) goldenLock { return c.Fenced("job") },
 		"Fair":      func(c *lock.Client) goldenLock { return c.Fair("job") },
 		"Write":     func(c *lock.Client) goldenLock { return c.ReadWrite("job").Write() },
+		"Group":     func(c *lock.Client) goldenLock { return c.FasterMulti("job", "1", "2") },
 	} {
 		for _, undone := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, undone: %v", name, undone), func(t *testing.T) {

@@ -183,6 +183,7 @@ func (l *Lease) release(ctx context.Context) error {
 		l.repeated = true
 		return l.repeat(l.state != nil, err)
 	}
+	l.client.table.forget(l) // within the turn: a listed lease of a group counts as a hold
 	l.state.give()
 	return l.settle(outcome)
 }
@@ -221,7 +222,15 @@ func (l *Lease) runRelease(ctx context.Context) (resp.Value, error) {
 func (l *Lease) single() bool { return l.state == nil && l.target.kind.Single != nil }
 
 func (l *Lease) resting() int64 {
-	return l.client.table.restingLease(l.target.hold(), l.state, l.owner, l)
+	return l.client.table.restingLease(l.target, l.state, l)
+}
+
+// kept returns the first argument of release and undo: the resting lease, or for a group what the Owner keeps of its values.
+func (t *target) kept(c *Client, state *ownerState, except *Lease) any {
+	if t.values != "" && state != nil {
+		return t.keptValues(c.table.besides(t, state, except))
+	}
+	return c.table.restingLease(t, state, except)
 }
 
 // releaseCall returns the call of runRelease, good until last. The script single ignores last: its owner never comes back.
@@ -241,7 +250,7 @@ func (l *Lease) releaseCall(last int64) *remote.Call {
 	if t.kind.Reads && l.state == nil && !l.repeated {
 		last = 0 // the owner never comes back, and nothing has been sent before
 	}
-	x.Args = []any{l.resting(), l.owner, c.channels.Publishing(t.kind.silent), latchLife.Milliseconds(), l.repeated && l.state != nil, last}
+	x.Args = []any{t.kept(c, l.state, l), l.owner, c.channels.Publishing(t.kind.silent), latchLife.Milliseconds(), l.repeated && l.state != nil, last}
 	switch {
 	case t.line != "":
 		x.Args = append(x.Args, c.channels.ListenersKnown(t.kind.silent), c.id, way.place, way.stand)
@@ -263,7 +272,7 @@ func (l *Lease) lateReleaseCall() *remote.Call {
 		before = l.state.count(t.hold()) - 1
 	}
 	r := request{client: l.client, target: t, lease: l.term, owner: l.owner, state: l.state}
-	args := r.args(l.resting(), l.owner, l.client.channels.Publishing(t.kind.silent), before, l.client.clocks.Last(t.name))
+	args := r.args(t.kept(l.client, l.state, l), l.owner, l.client.channels.Publishing(t.kind.silent), before, l.client.clocks.Last(t.name))
 	return &remote.Call{Script: t.kind.Undo, Lock: t.remote(), Keys: t.lined(t.of(l.owner, l.state.count(t.reads()), l.latch)), Args: t.lineArgs(l.client, args),
 		Leaves: true, Tells: true, MayCome: l.state.mayComeOf()}
 }
@@ -275,7 +284,7 @@ func (l *Lease) answered(v resp.Value) (outcome, err error) {
 	switch {
 	case v.IsNull() && l.repeated && l.unlatched:
 		outcome = fmt.Errorf("%w: it is released now, and may have been lost before", ErrUncertain)
-	case v.IsNull():
+	case v.IsNull(), l.lostToAnother():
 		outcome = l.notHeld()
 	case v.Kind() != resp.Integer || err != nil || !l.sensible(count):
 		return nil, fmt.Errorf("lock: unexpected reply to release, of kind %v", v.Kind())
@@ -318,7 +327,7 @@ func (l *Lease) letLatchGo(set bool) {
 
 // tally records the end of the hold on the server. Unless partial is set, the owner's other holds have ended too.
 func (l *Lease) tally(partial bool) {
-	if l.state == nil {
+	if l.state == nil || l.target.values != "" {
 		return
 	}
 	if partial {

@@ -28,6 +28,7 @@ type request struct {
 	late     time.Time                 // the first grant that arrived expired, if all grants since then did so
 	deadline time.Time                 // of the context; zero if the context has none
 	got      *Lease                    // the lease, once granted
+	first    string                    // the granted values that the Owner did not have before, with spaces between them
 	seen     sighting                  // by a parked watch, before the first attempt
 	place    any                       // a place in the server's line that no waiter has yet; nil for none
 	series   series                    // the series of hand-overs that includes the grant
@@ -93,6 +94,9 @@ func (r *request) fill(c *Client, t *target, opts []Option) error {
 	if r.state == nil && t.kind.queued {
 		r.state = c.NewOwner().state
 	}
+	if r.state != nil && t.values != "" {
+		r.target = t.owned(r.state)
+	}
 	r.owner = r.newOwner()
 	return nil
 }
@@ -103,6 +107,8 @@ func (r *request) newOwner() string {
 	c := r.client
 	k := r.target.kind
 	switch {
+	case r.state != nil && r.target.values != "":
+		return r.state.id + " " + r.target.values
 	case r.state != nil && k.Suffix == "":
 		return r.state.id
 	case r.state != nil:

@@ -67,21 +67,19 @@ func (u *undo) Size() int {
 
 func (u *undo) Call() *remote.Call {
 	c, r, t := u.request.client, &u.request, u.request.target
-	key := t.hold()
-	resting := c.table.restingLease(key, r.state, r.owner, nil)
 	before := int64(0)
-	if resting > 0 {
-		before = r.state.count(key)
+	if c.table.restingLease(t, r.state, nil) > 0 {
+		before = r.state.count(t.hold())
 	}
 	r.last = max(r.last, c.clocks.Last(t.name)) // earlier requests do not outlast the latch
-	args := t.lineArgs(c, r.args(resting, r.owner, c.channels.Publishing(t.kind.silent), before, r.last))
+	args := t.lineArgs(c, r.args(t.kept(c, r.state, nil), r.owner, c.channels.Publishing(t.kind.silent), before, r.last))
 	return &remote.Call{Script: t.kind.Undo, Lock: t.remote(), Keys: t.lined(t.of(r.owner, r.state.count(t.reads()), r.latch)), Args: args,
 		Leaves: !t.kind.unowned, Tells: true, MayCome: r.state.mayComeOf()}
 }
 
 func (u *undo) Answered(_ resp.Value, again bool) cleanup.Result {
 	if r := &u.request; r.state != nil {
-		r.target.tellShortened(r.client, r.lease, r.client.table.restingLease(r.target.hold(), r.state, r.owner, nil))
+		r.target.tellShortened(r.client, r.lease, r.client.table.restingLease(r.target, r.state, nil))
 	}
 	if !u.late && !again { // otherwise the latch expires by itself
 		u.request.client.cleanup.DeleteLatch(u.request.target.name, u.request.latch)
@@ -99,7 +97,7 @@ const shortenedBy = time.Second
 // tellShortened wakes waiters in the background after the lock has gone back from a lease of lasted to one of resting ms, which is 0
 // for a free lock: waiters sleep until the end of the lease that they have seen. A queue has one waiter to wake.
 func (t *target) tellShortened(c *Client, lasted time.Duration, resting int64) {
-	if resting == 0 || resting+shortenedBy.Milliseconds() > lasted.Milliseconds() || t.kind.silent {
+	if resting == 0 || resting+shortenedBy.Milliseconds() > lasted.Milliseconds() || t.kind.silent || t.values != "" { // a group's scripts tell
 		return
 	}
 	l := t.remote()

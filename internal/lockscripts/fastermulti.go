@@ -42,33 +42,59 @@ func modelFasterMultiAcquire(c *fakeredis.Call) any {
 	owner, values := ownerAndValues(c.Args[1])
 	left := int64(0)
 	for _, value := range values {
-		_, _, ends := valueOf(c, group, value)
-		left = max(left, ends-now(c))
+		if holder, _, ends := valueOf(c, group, value); holder != owner {
+			left = max(left, ends-now(c))
+		}
 	}
 	if left > 0 {
 		return left
 	}
+	var first []string
 	for _, value := range values {
-		if dead, hold, _ := valueOf(c, group, value); dead != "" {
+		holder, hold, ends := valueOf(c, group, value)
+		count := int64(1)
+		if ends > now(c) {
+			before, _ := c.Do("HGET", group, hold+":lock_count").(string)
+			count += number(before)
+		} else if holder != "" {
 			c.Do("HDEL", group, hold+":expire_time", hold+":lock_count")
 		}
-		hold := value + ":" + owner
-		c.Do("HSET", group, value, owner, hold+":expire_time", strconv.FormatInt(now(c)+number(lease), 10), hold+":lock_count", "1")
+		if count == 1 {
+			first = append(first, value)
+		}
+		hold, ends = value+":"+owner, max(ends, now(c)+number(lease))
+		c.Do("HSET", group, value, owner, hold+":expire_time", strconv.FormatInt(ends, 10), hold+":lock_count", strconv.FormatInt(count, 10))
 	}
 	if c.Int("PTTL", group) < number(lease) {
 		c.Do("PEXPIRE", group, lease)
 	}
+	if len(first) < len(values) {
+		return fakeredis.Status(strings.Join(first, " "))
+	}
 	return nil
 }
 
-// freeValues frees an owner's part of values, and publishes the change. held: the owner had all values.
-func freeValues(c *fakeredis.Call, publish string) (held, freed bool) {
+// giveValues takes a hold of each value from an owner, frees the values with their last holds, and publishes the change. held: the
+// owner had all values. kept: the owner has further holds.
+func giveValues(c *fakeredis.Call, publish string) (held, freed, kept bool) {
 	group := c.Keys[0]
 	owner, values := ownerAndValues(c.Args[1])
+	keeps := strings.Fields(c.Args[0])
 	held = true
-	for _, value := range values {
+	shorter := false
+	for i, value := range values {
 		holder, hold, ends := valueOf(c, group, value)
-		held = held && holder == owner && ends > now(c)
+		has := holder == owner && ends > now(c)
+		held = held && has
+		if has && len(keeps) > 1 && keeps[2*i] != "0" {
+			lease := number(keeps[2*i+1])
+			c.Do("HSET", group, hold+":expire_time", strconv.FormatInt(now(c)+lease, 10), hold+":lock_count", keeps[2*i])
+			if c.Int("PTTL", group) < lease {
+				c.Do("PEXPIRE", group, keeps[2*i+1])
+			}
+			shorter, kept = shorter || ends > now(c)+lease+1000, true
+			continue
+		}
 		if holder == owner {
 			c.Do("HDEL", group, value)
 			freed = true
@@ -77,21 +103,39 @@ func freeValues(c *fakeredis.Call, publish string) (held, freed bool) {
 		}
 		c.Do("HDEL", group, hold+":expire_time", hold+":lock_count")
 	}
-	if freed {
+	if freed || shorter {
 		c.TryDo(publish, c.Keys[1], "0")
 	}
-	return held, freed
+	return held, freed, kept
 }
 
 func modelFasterMultiRelease(c *fakeredis.Call) any {
-	if c.Int("EXISTS", c.Keys[2]) == 1 {
-		return int64(1)
+	if late := tooLate(c, c.Args[5]); late != nil {
+		return late
 	}
-	if held, _ := freeValues(c, c.Args[2]); !held {
+	switch outcome := c.Do("GET", c.Keys[2]); outcome {
+	case nil:
+	case "-1":
+		return nil
+	default:
+		return number(outcome.(string))
+	}
+	lifetime := max(number(c.Args[3]), number(c.Args[5])-now(c))
+	held, _, kept := giveValues(c, c.Args[2])
+	outcome := int64(1)
+	if kept {
+		outcome = 0
+	}
+	if !held {
+		outcome = -1
+	}
+	if held || c.Args[4] == "1" {
+		c.Do("SET", c.Keys[2], strconv.FormatInt(outcome, 10), "PX", strconv.FormatInt(lifetime, 10))
+	}
+	if !held {
 		return nil
 	}
-	c.Do("SET", c.Keys[2], "1", "PX", c.Args[3])
-	return int64(1)
+	return outcome
 }
 
 func modelFasterMultiUndo(c *fakeredis.Call) any {
@@ -101,7 +145,7 @@ func modelFasterMultiUndo(c *fakeredis.Call) any {
 	if undone(c, c.Keys[2], c.Args[4]) {
 		return int64(0)
 	}
-	if _, freed := freeValues(c, c.Args[2]); !freed {
+	if _, freed, _ := giveValues(c, c.Args[2]); !freed {
 		return int64(0)
 	}
 	return int64(1)

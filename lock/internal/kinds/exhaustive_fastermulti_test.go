@@ -1,7 +1,9 @@
 package kinds_test
 
 import (
+	"cmp"
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -10,6 +12,7 @@ type fasterMultiModel struct {
 	values [2]struct {
 		owner string // "" is free
 		ends  span   // of the lease, from now; 0 or less is over
+		holds int
 	}
 	lease span // of the key; 0: none
 	alien string
@@ -27,7 +30,7 @@ func (m *fasterMultiModel) keys() space {
 	for i, v := range m.values {
 		if v.owner != "" {
 			hold := setValues[i] + ":" + v.owner
-			parts = append(parts, setValues[i], v.owner, hold+":expire_time", at(v.ends), hold+":lock_count", "1")
+			parts = append(parts, setValues[i], v.owner, hold+":expire_time", at(v.ends), hold+":lock_count", strconv.Itoa(v.holds))
 		}
 	}
 	switch {
@@ -80,57 +83,104 @@ func (m *fasterMultiModel) acquire(owner string, which []int, lease span, latch 
 	}
 	left := span(0)
 	for _, i := range which {
-		left = max(left, m.values[i].ends)
+		if m.values[i].owner != owner {
+			left = max(left, m.values[i].ends)
+		}
 	}
 	if left > 0 {
 		return left, nil
 	}
+	var first []string
 	for _, i := range which {
-		m.values[i].owner, m.values[i].ends = owner, lease
+		v := &m.values[i]
+		if v.ends <= 0 {
+			v.owner, v.holds, v.ends = owner, 0, 0
+			first = append(first, setValues[i])
+		}
+		v.holds, v.ends = v.holds+1, max(v.ends, lease)
 	}
 	m.lease = max(m.lease, lease)
+	if len(first) < len(which) {
+		return status(strings.Join(first, " ")), nil
+	}
 	return nil, nil
 }
 
-// give frees what owner has of the values.
-func (m *fasterMultiModel) give(owner string, which []int) (held bool, said []message) {
-	held = true
-	for _, i := range which {
+// valueKept is what an owner keeps of a value by further holds.
+type valueKept struct {
+	holds int
+	lease span
+}
+
+// keepText is the argument for kept.
+func keepText(kept []valueKept) string {
+	var text []string
+	for _, k := range kept {
+		text = append(text, strconv.Itoa(k.holds), strconv.FormatInt(int64(k.lease)*stepMS, 10))
+	}
+	return cmp.Or(strings.Join(text, " "), "0")
+}
+
+// give takes a hold of each of the values from owner, who keeps some. freed: of a value; more: owner has further holds.
+func (m *fasterMultiModel) give(owner string, which []int, kept []valueKept) (held, freed, more bool, said []message) {
+	held, tell := true, false
+	for n, i := range which {
 		v := &m.values[i]
-		held = held && v.owner == owner && v.ends > 0
-		if v.owner == owner {
-			v.owner, v.ends = "", 0
-			said = []message{{"redisson_lock__channel:{" + setLock + "}", "0"}}
+		has := v.owner == owner && v.ends > 0
+		held = held && has
+		switch {
+		case has && len(kept) > 0 && kept[n].holds > 0:
+			tell, more = tell || v.ends > kept[n].lease, true
+			v.holds, v.ends = kept[n].holds, kept[n].lease
+			m.lease = max(m.lease, v.ends)
+		case v.owner == owner:
+			v.owner, v.ends, v.holds = "", 0, 0
+			tell, freed = true, true
 		}
 	}
 	m.tidy()
-	return held, said
+	if tell {
+		said = []message{{"redisson_lock__channel:{" + setLock + "}", "0"}}
+	}
+	return held, freed, more, said
 }
 
-func (m *fasterMultiModel) release(owner string, which []int, latch int) (any, []message) {
-	switch {
-	case m.done[latch].outcome != "":
-		return 1, nil
+func (m *fasterMultiModel) release(owner string, which []int, kept []valueKept, latch int, repeated bool) (any, []message) {
+	switch outcome := m.done[latch].outcome; {
+	case outcome == "-1":
+		return nil, nil
+	case outcome != "":
+		n, _ := strconv.Atoi(outcome)
+		return n, nil
 	case m.alien == "string":
 		return failure("WRONGTYPE"), nil
 	}
-	held, said := m.give(owner, which)
-	if !held {
-		return nil, said
+	held, _, more, said := m.give(owner, which, kept)
+	switch {
+	case held && more:
+		m.done.note(latch, "0")
+		return 0, said
+	case held:
+		m.done.note(latch, "1")
+		return 1, said
+	case repeated:
+		m.done.note(latch, "-1")
 	}
-	m.done.note(latch, "1")
-	return 1, said
+	return nil, said
 }
 
-func (m *fasterMultiModel) undo(owner string, which []int, latch int) (any, []message) {
+func (m *fasterMultiModel) undo(owner string, which []int, kept []valueKept, latch int) (any, []message) {
 	if m.done.undo(latch) {
 		return 0, nil
 	}
 	if m.alien == "string" {
 		return failure("WRONGTYPE"), nil
 	}
-	_, said := m.give(owner, which)
-	return len(said), said
+	_, freed, _, said := m.give(owner, which, kept)
+	if freed {
+		return 1, said
+	}
+	return 0, said
 }
 
 func (m *fasterMultiModel) renew(which []int, lease span, owners ...string) (any, []message) {
@@ -165,7 +215,7 @@ func (m *fasterMultiModel) force(which []int) (any, []message) {
 		if m.values[i].ends > 0 {
 			taken = 1
 		}
-		m.values[i].owner, m.values[i].ends = "", 0
+		m.values[i].owner, m.values[i].ends, m.values[i].holds = "", 0, 0
 	}
 	m.tidy()
 	if taken == 0 {
@@ -181,13 +231,13 @@ func (m *fasterMultiModel) info(which []int) (any, []message) {
 	list := []any{}
 	for _, i := range which {
 		if v := m.values[i]; v.ends > 0 {
-			list = append(list, v.owner, "1", v.ends)
+			list = append(list, v.owner, strconv.Itoa(v.holds), v.ends)
 		}
 	}
 	return list, nil
 }
 
-// fasterMultiSet has an owner for each value and one for both; each takes the same values every time.
+// fasterMultiSet has an owner for each value, and an owner who takes both or the first alone.
 func fasterMultiSet() *scriptSet {
 	channel := "redisson_lock__channel:{" + setLock + "}"
 	var list []move
@@ -195,25 +245,32 @@ func fasterMultiSet() *scriptSet {
 		list = append(list, move{name: fmt.Sprint(script, keys[1:], args), script: script, keys: keys, args: args, do: on(do)})
 	}
 	keys := []string{setLock, channel}
-	for n, which := range [][]int{{0}, {1}, {0, 1}, {0, 1}} {
-		owner := fmt.Sprint("client:", n)
+	for n, which := range [][]int{{0}, {1}, {0, 1}, {0}} {
+		owner := fmt.Sprint("client:", min(n, 2))
 		var values []string
 		for _, i := range which {
 			values = append(values, setValues[i])
 		}
 		text := strings.Join(values, " ")
 		both := owner + " " + text
-		for latch := range len(latches{}) {
-			with := []string{setLock, channel, setLatch(latch)}
-			for lease := span(1); lease <= 3; lease += 2 {
-				add("acquire", with, []any{lease, both, at(1)},
-					func(m *fasterMultiModel) (any, []message) { return m.acquire(owner, which, lease, latch) })
-			}
-			add("acquire", with, []any{1, both, at(-1)}, comesLate[*fasterMultiModel])
-			add("release", with, []any{0, both, publishBy, latchSpan, false, at(1)}, func(m *fasterMultiModel) (any, []message) { return m.release(owner, which, latch) })
-			add("undo", with, []any{0, both, publishBy, 0, at(latchSpan)}, func(m *fasterMultiModel) (any, []message) { return m.undo(owner, which, latch) })
-			add("undo", with, []any{0, both, publishBy, 0, at(-1)}, comesLate[*fasterMultiModel])
+		const latch = 0
+		with := []string{setLock, channel, setLatch(latch)}
+		for lease := span(1); lease <= 3; lease += 2 {
+			add("acquire", with, []any{lease, both, at(1)},
+				func(m *fasterMultiModel) (any, []message) { return m.acquire(owner, which, lease, latch) })
 		}
+		add("acquire", with, []any{1, both, at(-1)}, comesLate[*fasterMultiModel])
+		for _, kept := range [][]valueKept{nil, {{1, 2}, {0, 0}}, {{2, 1}, {1, 3}}} {
+			kept = kept[:min(len(kept), len(which))]
+			for _, repeated := range []bool{false, true} {
+				add("release", with, []any{keepText(kept), both, publishBy, latchSpan, repeated, at(1)},
+					func(m *fasterMultiModel) (any, []message) { return m.release(owner, which, kept, latch, repeated) })
+			}
+			add("undo", with, []any{keepText(kept), both, publishBy, 0, at(latchSpan)},
+				func(m *fasterMultiModel) (any, []message) { return m.undo(owner, which, kept, latch) })
+		}
+		add("release", with, []any{0, both, publishBy, latchSpan, false, at(-1)}, comesLate[*fasterMultiModel])
+		add("undo", with, []any{0, both, publishBy, 0, at(-1)}, comesLate[*fasterMultiModel])
 		for _, lease := range []span{1, 2} {
 			add("renew", []string{setLock, setLock}, []any{lease, both, "client:2 " + text},
 				func(m *fasterMultiModel) (any, []message) { return m.renew(which, lease, owner, "client:2") })
@@ -230,7 +287,12 @@ func fasterMultiSet() *scriptSet {
 			return nil, nil
 		})})
 	}
-	return &scriptSet{kind: "fastermulti", start: &fasterMultiModel{}, moves: list, accepts: acceptsFasterMulti}
+	return &scriptSet{kind: "fastermulti", start: &fasterMultiModel{}, moves: list, accepts: acceptsFasterMulti,
+		within: func(m model) bool {
+			values := m.(*fasterMultiModel).values
+			return max(values[0].holds, values[1].holds) <= 2
+		},
+		harmless: []string{"redis.call('hdel', group, '')"}} // for a server that is out of memory
 }
 
 // acceptsFasterMulti checks for the state that Redisson expects: three fields for each value, and a lease of the key as long as any.

@@ -1,9 +1,10 @@
--- Faster multi lock, acquire: takes the values of a group for an owner who finds none of them taken. An owner has one hold.
+-- Faster multi lock, acquire: takes the values of a group for an owner who finds each of them free or has it already.
 -- KEYS  1 group: a hash with three fields for each value that is taken: the value to its owner; and behind the value and the owner
 --       the end of the lease in ms since 1970, and the hold count
 --       2 its channel, which is not used  3 latch: there once this very request has been undone
 -- ARGV  1 lease in ms  2 owner and values, with spaces between them  3 when this is too late, in ms since 1970
--- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise nil when all are taken,
+-- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise nil when all values are first
+--         holds, those that are first holds as a status with spaces between them when the owner had others already,
 --         and otherwise the longest remaining lease of other owners in ms.
 local group, latch = KEYS[1], KEYS[3]
 local lease, last = tonumber(ARGV[1]), tonumber(ARGV[3])
@@ -23,21 +24,31 @@ end
 local left = 0
 for value in string.gmatch(values, '%S+') do
     local holder = redis.call('hget', group, value)
-    local ends = holder and redis.call('hget', group, value .. ':' .. holder .. ':expire_time')
+    local ends = holder and holder ~= owner and redis.call('hget', group, value .. ':' .. holder .. ':expire_time')
     left = math.max(left, (ends or 0) - now)
 end
 if left > 0 then
     return left
 end
+local first, further = {}, false
 for value in string.gmatch(values, '%S+') do
-    local dead = redis.call('hget', group, value)
-    if dead then -- its lease has ended
-        redis.call('hdel', group, value .. ':' .. dead .. ':expire_time', value .. ':' .. dead .. ':lock_count')
+    local holder, hold, count = redis.call('hget', group, value), value .. ':' .. owner, 1
+    local ends = holder and tonumber(redis.call('hget', group, value .. ':' .. holder .. ':expire_time') or 0) or 0
+    if ends > now then -- a further hold never shortens the lease of those it is nested in
+        further = true
+        count = (redis.call('hget', group, hold .. ':lock_count') or 0) + 1
+    elseif holder then -- its lease has ended
+        redis.call('hdel', group, value .. ':' .. holder .. ':expire_time', value .. ':' .. holder .. ':lock_count')
     end
-    local hold = value .. ':' .. owner
-    redis.call('hset', group, value, owner, hold .. ':expire_time', string.format('%.0f', now + lease), hold .. ':lock_count', 1)
+    if count == 1 then
+        table.insert(first, value)
+    end
+    redis.call('hset', group, value, owner, hold .. ':expire_time', string.format('%.0f', math.max(ends, now + lease)), hold .. ':lock_count', count)
 end
 if redis.call('pttl', group) < lease then
     redis.call('pexpire', group, lease)
+end
+if further then
+    return redis.status_reply(table.concat(first, ' '))
 end
 return nil

@@ -1,34 +1,52 @@
--- Faster multi lock, release: gives the values of an owner back, and the group with the last ones.
--- KEYS  1 group  2 its channel  3 latch: there once this very request has given back all, should it be repeated
--- ARGV  1 not used  2 owner and values, with spaces between them  3 publish command  4 lifetime of the latch in ms
---       5 not used  6 not used: the owner never takes anything again
--- Returns 1 when the owner had all values, and otherwise nil: those that it had are given back all the same.
-local group, channel, latch = KEYS[1], KEYS[2], KEYS[3]
+-- Faster multi lock, release: gives a hold of each value of an owner back, and the values with their last holds.
+-- KEYS  1 group  2 its channel  3 latch: the outcome of this very request, should it be repeated
+-- ARGV  1 what the owner keeps by other holds, as its client knows them: for each value the hold count and the lease in ms, with
+--       spaces between them (0: nothing)
+--       2 owner and values, with spaces between them  3 publish command  4 lifetime of the latch in ms
+--       5 1 for a repeat, which keeps an earlier request from taking effect later
+--       6 when this is too late, in ms since 1970
+-- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise nil when the owner did not
+--         have all values, 0 when it has holds of some of them, else 1. The values that it had are given back in each case.
+local group, channel, latch, kept = KEYS[1], KEYS[2], KEYS[3], string.gmatch(ARGV[1], '%d+')
 local owner, values = string.match(ARGV[2], '^(%S+) (.*)$')
-local publish, lifetime = ARGV[3], ARGV[4]
+local publish, lifetime, repeated, last = ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
 
-if redis.call('exists', latch) == 1 then
-    return 1
-end
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local held, freed = true, false
-for value in string.gmatch(values, '%S+') do
-    local hold = value .. ':' .. owner
-    local ends = redis.call('hget', group, hold .. ':expire_time')
-    local mine = redis.call('hget', group, value) == owner
-    held = held and mine and ends and tonumber(ends) > now
-    if mine then
-        redis.call('hdel', group, value)
-        freed = true
-    end
-    redis.call('hdel', group, hold .. ':expire_time', hold .. ':lock_count')
+if now > last then
+    return redis.status_reply('late ' .. string.format('%.0f', now))
 end
-if freed then
+lifetime = math.max(lifetime, last - now) -- an earlier request may come for as long as it is good
+local outcome = redis.call('get', latch)
+if outcome then
+    return outcome ~= '-1' and tonumber(outcome) or nil
+end
+-- A write that needs no memory: a full server refuses none behind it.
+redis.call('hdel', group, '')
+local held, tell, result = true, false, 1
+for value in string.gmatch(values, '%S+') do
+    local hold, count, lease = value .. ':' .. owner, tonumber(kept() or 0), tonumber(kept() or 0)
+    local mine = redis.call('hget', group, value) == owner
+    local ends = tonumber(redis.call('hget', group, hold .. ':expire_time') or 0)
+    held = held and mine and ends > now
+    if mine and ends > now and count > 0 then
+        redis.call('hset', group, hold .. ':expire_time', string.format('%.0f', now + lease), hold .. ':lock_count', count)
+        if redis.call('pttl', group) < lease then
+            redis.call('pexpire', group, lease)
+        end
+        tell, result = tell or ends > now + lease + 1000, 0
+    else
+        if mine then
+            redis.call('hdel', group, value)
+            tell = true
+        end
+        redis.call('hdel', group, hold .. ':expire_time', hold .. ':lock_count')
+    end
+end
+if tell then -- of values that are free now, or a second earlier than waiters know
     redis.pcall(publish, channel, '0') -- a user who may not publish leaves waiters to look by themselves
 end
-if not held then
-    return nil
+if held or repeated == '1' then
+    redis.call('set', latch, held and result or -1, 'px', lifetime)
 end
-redis.call('set', latch, 1, 'px', lifetime)
-return 1
+return held and result or nil

@@ -1,10 +1,12 @@
 -- Faster multi lock, undo: takes back an acquire whose outcome its caller does not know.
 -- KEYS  1 group  2 its channel  3 latch: keeps the acquire, and this, from taking effect later
--- ARGV  1 not used  2 owner and values, with spaces between them  3 publish command  4 not used
+-- ARGV  1 what the owner had before, as its client knows it: for each value the hold count and the lease in ms, with spaces between
+--       them (0: nothing)
+--       2 owner and values, with spaces between them  3 publish command  4 not used
 --       5 when this is too late, in ms since 1970: no earlier than that of the acquire
 -- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
---         1 when there was something to take back, else 0; running it again does no harm.
-local group, channel, latch = KEYS[1], KEYS[2], KEYS[3]
+--         1 when a value is free now that was not, else 0; running it again does no harm.
+local group, channel, latch, kept = KEYS[1], KEYS[2], KEYS[3], string.gmatch(ARGV[1], '%d+')
 local owner, values = string.match(ARGV[2], '^(%S+) (.*)$')
 local publish, last = ARGV[3], tonumber(ARGV[5])
 
@@ -18,16 +20,26 @@ if redis.call('pexpire', latch, lasts) == 1 then
     return 0 -- it has been undone
 end
 redis.call('set', latch, 0, 'px', lasts) -- after a write that needs no memory a server that has run out of that does not refuse others
-local freed = 0
+local freed, shorter = 0, false
 for value in string.gmatch(values, '%S+') do
-    local hold = value .. ':' .. owner
-    if redis.call('hget', group, value) == owner then
-        redis.call('hdel', group, value)
-        freed = 1
+    local hold, count, lease = value .. ':' .. owner, tonumber(kept() or 0), tonumber(kept() or 0)
+    local mine = redis.call('hget', group, value) == owner
+    local ends = tonumber(redis.call('hget', group, hold .. ':expire_time') or 0)
+    if mine and ends > now and count > 0 then
+        redis.call('hset', group, hold .. ':expire_time', string.format('%.0f', now + lease), hold .. ':lock_count', count)
+        if redis.call('pttl', group) < lease then
+            redis.call('pexpire', group, lease)
+        end
+        shorter = shorter or ends > now + lease + 1000
+    else
+        if mine then
+            redis.call('hdel', group, value)
+            freed = 1
+        end
+        redis.call('hdel', group, hold .. ':expire_time', hold .. ':lock_count')
     end
-    redis.call('hdel', group, hold .. ':expire_time', hold .. ':lock_count')
 end
-if freed == 1 then
+if freed == 1 or shorter then
     redis.pcall(publish, channel, '0')
 end
 return freed
