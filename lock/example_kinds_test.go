@@ -82,6 +82,31 @@ func ExampleClient_FasterMulti() {
 	// unlock: <nil>
 }
 
+// An Owner with an order takes the order again, together with its customer.
+func ExampleClient_FasterMulti_owner() {
+	ctx := context.Background()
+	pool, locks := connect(ctx)
+	defer pool.Close()
+	defer locks.Close()
+
+	owner := locks.NewOwner()
+	order, err := locks.FasterMulti("accounts", "order:17").Lock(ctx, lock.As(owner))
+	if err != nil {
+		log.Fatal(err)
+	}
+	both, err := locks.FasterMulti("accounts", "order:17", "customer:3").Lock(ctx, lock.As(owner))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("unlock both:", both.Unlock(ctx))
+	fmt.Println("the order is held:", order.Check(ctx))
+	fmt.Println("unlock the order:", order.Unlock(ctx))
+	// Output:
+	// unlock both: <nil>
+	// the order is held: <nil>
+	// unlock the order: <nil>
+}
+
 // A waiter of a Spin lock looks every 5 ms, without pub/sub.
 func ExampleClient_Spin() {
 	ctx := context.Background()

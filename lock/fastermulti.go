@@ -29,8 +29,12 @@ const maxValues = 1000
 // at the cost of a single lock. Two locks of a group exclude each other if they have a value in common. One hash, whose
 // key is the group, has all values of the group that are taken, with the end of each lease by the server's clock.
 //
-// A [Lease] is lost with the first lost value. Unlock gives back those that are left. An [Owner] cannot take the lock
-// again, [AtLeast] has no meaning for it, and a [Multi] or [Redlock] cannot contain it.
+// A [Lease] is lost with the first lost value. Unlock gives back those that are left. [AtLeast] has no meaning for the lock,
+// and a [Multi] or [Redlock] cannot contain it.
+//
+// An [Owner] may take values again, alone or together with further values. The server counts the holds of each value: Unlock
+// of one lease frees the values that no other lease of the Owner has. An Owner that waits for further values keeps its own, so
+// two Owners can wait for each other until the context of one ends.
 //
 // [Client.List], [Client.Inspect] and [Client.Watch] know a group by its name, with the owners of all its values, each once.
 // Watch tells the end of the lease of one owner among several with the next change, as a release. [Client.ForceUnlockOwner]

@@ -64,7 +64,7 @@ var kinds = []row{
 	{name: "ReadLock", lock: readLock, reentrant: true, rival: writeLock},
 	{name: "WriteLock", lock: writeLock, reentrant: true},
 	{name: "WriteLockAmongReaders", lock: writeLock, reentrant: true, rival: readLock},
-	{name: "FasterMulti", lock: func(c *lock.Client, name string) Locker { return c.FasterMulti(name, "1", "2") }},
+	{name: "FasterMulti", reentrant: true, lock: func(c *lock.Client, name string) Locker { return c.FasterMulti(name, "1", "2") }},
 	{name: "Plain", silent: true, lock: func(c *lock.Client, name string) Locker { return c.Plain(name) }},
 	{name: "Multi", reentrant: true, lose: [][]string{{"DEL", "job"}, {"DEL", "job:2"}}, many: func(clients []*lock.Client, name string) Locker {
 		return newMulti(clients[0].Reentrant(name), clients[0].Reentrant(name+":2"))

@@ -300,13 +300,7 @@ func (w *world) serverHas(h *hold) bool {
 		}
 		return true
 	case faster:
-		have := 0
-		for _, owner := range valueOwners(w.at(o.name), o.name) {
-			if owner == h.lease.Owner() {
-				have++
-			}
-		}
-		return have == len(h.values)
+		return hasValues(w.at(o.name), o.name, h.lease.Owner(), h.values)
 	case readWrite:
 		return w.at(o.name).Do("HEXISTS", o.name, h.lease.Owner()) == any(int64(1))
 	default:

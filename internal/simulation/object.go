@@ -175,7 +175,7 @@ func newObjects(d *dice) []*object {
 		case 5:
 			o.family, o.total = countdown, 2+d.n(3)
 		case 6:
-			o.family = faster
+			o.family, o.nests = faster, d.oneIn(2)
 		default:
 			o.family, o.kinds, o.nests = exclusive, pick(d, mixes), d.oneIn(2)
 		}
