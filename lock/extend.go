@@ -38,6 +38,10 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	case l.termNow() == forever:
 		return invalidf("Extend of a lease without an end")
 	}
+	if err := l.takeTurn(ctx); err != nil {
+		return err
+	}
+	defer l.state.give()
 	if err := l.beginExtension(ctx); err != nil {
 		return err
 	}
@@ -50,6 +54,21 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 		l.expire()
 	}
 	return l.Err()
+}
+
+// takeTurn takes the turn of the lease's Owner: the release of another hold goes back to the lease that this hold has when the release
+// begins, and must not come after a longer one.
+func (l *Lease) takeTurn(ctx context.Context) error {
+	if l.state == nil {
+		return nil
+	}
+	turn, cancel := context.WithDeadline(ctx, l.ValidUntil())
+	defer cancel()
+	err := l.state.take(turn)
+	if over := l.Err(); err != nil && ctx.Err() == nil && over != nil {
+		return over
+	}
+	return err
 }
 
 // beginExtension waits for another Extend of the lease, and makes Unlock wait for this one.

@@ -2,12 +2,15 @@ package lock_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/lock"
+	"github.com/lockwire/lockwire/resp"
 )
 
 func TestExtend(t *testing.T) {
@@ -187,4 +190,55 @@ func TestExtendMembers(t *testing.T) {
 		time.Sleep(time.Minute)
 		_ = multi.Unlock(t.Context())
 	})
+}
+
+// slow is a Pool that sends the next command, once told so, a second after its caller has made it.
+type slow struct {
+	*conn.Pool
+	next atomic.Bool
+}
+
+func (s *slow) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
+	if s.next.CompareAndSwap(true, false) {
+		time.Sleep(time.Second)
+	}
+	return s.Pool.Send(ctx, cmd)
+}
+
+// The release of an inner hold goes back to the lease of the outer one: an Extend of the outer hold at that time lasts.
+func TestExtendBesideAnInnerUnlock(t *testing.T) {
+	for name, job := range map[string]func(c *lock.Client) goldenLock{
+		"Reentrant": func(c *lock.Client) goldenLock { return c.Reentrant("job") },
+		"Group":     func(c *lock.Client) goldenLock { return c.FasterMulti("job", "1", "2") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				server := &slow{Pool: w.pool(conn.Config{})}
+				defer server.Close()
+				c, err := lock.New(server, lock.Config{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				owner := lock.As(c.NewOwner())
+				outer := mustHave(t, job(c), owner, lock.For(10*time.Second))
+				inner := mustHave(t, job(c), owner)
+				server.next.Store(true)
+				done := make(chan error)
+				go func() { done <- inner.Unlock(t.Context()) }()
+				synctest.Wait()
+				if err := outer.Extend(t.Context(), time.Hour); err != nil {
+					t.Errorf("Extend() = %v", err)
+				}
+				if err := <-done; err != nil {
+					t.Errorf("Unlock() = %v", err)
+				}
+				w.sleep(time.Minute)
+				if err := outer.Check(t.Context()); err != nil || w.ttl("job") < time.Until(outer.ValidUntil()) {
+					t.Errorf("%v, the key stays for %v, and the lease is valid for %v", err, w.ttl("job"), time.Until(outer.ValidUntil()))
+				}
+				mustUnlock(t, outer)
+			})
+		})
+	}
 }
