@@ -7,7 +7,7 @@
 --       6 when this is too late, in ms since 1970
 -- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise nil when the owner did not
 --         have all values, 0 when it has holds of some of them, else 1. The values that it had are given back in each case.
-local group, channel, latch, kept = KEYS[1], KEYS[2], KEYS[3], string.gmatch(ARGV[1], '%d+')
+local group, channel, latch, kept, at = KEYS[1], KEYS[2], KEYS[3], {}, 1
 local owner, values = string.match(ARGV[2], '^(%S+) (.*)$')
 local publish, lifetime, repeated, last = ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
 
@@ -24,8 +24,12 @@ end
 -- A write that needs no memory: a full server refuses none behind it.
 redis.call('hdel', group, '')
 local held, tell, result = true, false, 1
+for number in string.gmatch(ARGV[1], '%d+') do
+    table.insert(kept, tonumber(number))
+end
 for value in string.gmatch(values, '%S+') do
-    local hold, count, lease = value .. ':' .. owner, tonumber(kept() or 0), tonumber(kept() or 0)
+    local hold, count, lease = value .. ':' .. owner, kept[at] or 0, kept[at + 1] or 0
+    at = at + 2
     local mine = redis.call('hget', group, value) == owner
     local ends = tonumber(redis.call('hget', group, hold .. ':expire_time') or 0)
     held = held and mine and ends > now

@@ -6,7 +6,7 @@
 --       5 when this is too late, in ms since 1970: no earlier than that of the acquire
 -- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
 --         1 when a value is free now that was not, else 0; running it again does no harm.
-local group, channel, latch, kept = KEYS[1], KEYS[2], KEYS[3], string.gmatch(ARGV[1], '%d+')
+local group, channel, latch, kept, at = KEYS[1], KEYS[2], KEYS[3], {}, 1
 local owner, values = string.match(ARGV[2], '^(%S+) (.*)$')
 local publish, last = ARGV[3], tonumber(ARGV[5])
 
@@ -21,8 +21,12 @@ if redis.call('pexpire', latch, lasts) == 1 then
 end
 redis.call('set', latch, 0, 'px', lasts) -- after a write that needs no memory a server that has run out of that does not refuse others
 local freed, shorter = 0, false
+for number in string.gmatch(ARGV[1], '%d+') do
+    table.insert(kept, tonumber(number))
+end
 for value in string.gmatch(values, '%S+') do
-    local hold, count, lease = value .. ':' .. owner, tonumber(kept() or 0), tonumber(kept() or 0)
+    local hold, count, lease = value .. ':' .. owner, kept[at] or 0, kept[at + 1] or 0
+    at = at + 2
     local mine = redis.call('hget', group, value) == owner
     local ends = tonumber(redis.call('hget', group, hold .. ':expire_time') or 0)
     if mine and ends > now and count > 0 then
