@@ -2,6 +2,8 @@ package lock
 
 import (
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -195,4 +197,33 @@ func (b *table) restingLease(t *target, state *ownerState, except *Lease) int64 
 // inMilliseconds rounds d up.
 func inMilliseconds(d time.Duration) int64 {
 	return int64((d + time.Millisecond - 1) / time.Millisecond)
+}
+
+// keptValues returns what others, the further leases of an Owner, keep of the values of t: for each value the hold count and the
+// lease in ms, with spaces between them; 0 for nothing.
+func (t *target) keptValues(others []*Lease) any {
+	type kept struct {
+		holds int
+		left  time.Duration
+	}
+	all := make(map[string]kept)
+	for _, l := range others {
+		left := l.leaseLeft()
+		if left == 0 {
+			continue
+		}
+		for value := range strings.FieldsSeq(l.target.values) {
+			k := all[value]
+			all[value] = kept{k.holds + 1, max(k.left, left)}
+		}
+	}
+	if len(all) == 0 {
+		return 0
+	}
+	var text []string
+	for value := range strings.FieldsSeq(t.values) {
+		k := all[value]
+		text = append(text, strconv.Itoa(k.holds), strconv.FormatInt(inMilliseconds(k.left), 10))
+	}
+	return strings.Join(text, " ")
 }

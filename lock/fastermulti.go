@@ -3,9 +3,7 @@ package lock
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/resp"
@@ -64,55 +62,6 @@ func (c *Client) FasterMulti(group string, values ...string) *FasterMulti {
 	h.target.values = strings.Join(fields, " ")
 	h.target.waits = group + " " + h.target.values
 	return &FasterMulti{h}
-}
-
-// owned returns t for an Owner, who waits in a line of its own: in a common one it could stand behind callers that wait for a
-// value of its own.
-func (t *target) owned(by *ownerState) *target {
-	own := *t
-	own.waits += " " + by.id
-	return &own
-}
-
-// keptValues returns what others, the further leases of an Owner, keep of the values of t: for each value the hold count and the
-// lease in ms, with spaces between them; 0 for nothing.
-func (t *target) keptValues(others []*Lease) any {
-	type kept struct {
-		holds int
-		left  time.Duration
-	}
-	all := make(map[string]kept)
-	for _, l := range others {
-		left := l.leaseLeft()
-		if left == 0 {
-			continue
-		}
-		for value := range strings.FieldsSeq(l.target.values) {
-			k := all[value]
-			all[value] = kept{k.holds + 1, max(k.left, left)}
-		}
-	}
-	if len(all) == 0 {
-		return 0
-	}
-	var text []string
-	for value := range strings.FieldsSeq(t.values) {
-		k := all[value]
-		text = append(text, strconv.Itoa(k.holds), strconv.FormatInt(inMilliseconds(k.left), 10))
-	}
-	return strings.Join(text, " ")
-}
-
-// lostToAnother reports whether the Owner of a lost lease of a group has some of the values by other leases: the server cannot tell
-// the holds of an owner apart.
-func (l *Lease) lostToAnother() bool {
-	if l.state == nil || l.target.values == "" {
-		return false
-	}
-	l.mu.Lock()
-	lost := l.lost != nil
-	l.mu.Unlock()
-	return lost && len(l.client.table.besides(l.target, l.state, l)) > 0
 }
 
 // parseValueHolders parses the owner, hold count and remaining lease of each value that is taken.

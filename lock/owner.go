@@ -135,6 +135,14 @@ func (o *ownerState) give() {
 	}
 }
 
+// owned returns t for an Owner, who waits in a line of its own: in a common one it could stand behind callers that wait for a
+// value of its own.
+func (t *target) owned(by *ownerState) *target {
+	own := *t
+	own.waits += " " + by.id
+	return &own
+}
+
 // newUUID returns a random UUID, version 4, in the form of Java's UUID.toString.
 func newUUID() string {
 	var u [16]byte

@@ -305,6 +305,18 @@ func (l *Lease) answered(v resp.Value) (outcome, err error) {
 	return outcome, nil
 }
 
+// lostToAnother reports whether the Owner of a lost lease of a group has some of the values by other leases: the server cannot tell
+// the holds of an owner apart.
+func (l *Lease) lostToAnother() bool {
+	if l.state == nil || l.target.values == "" {
+		return false
+	}
+	l.mu.Lock()
+	lost := l.lost != nil
+	l.mu.Unlock()
+	return lost && len(l.client.table.besides(l.target, l.state, l)) > 0
+}
+
 // sensible reports whether count is a valid reply to a release: 1 for a free lock, from the single script 2 with one listener at
 // most and 3 without, 0 if the owner has further holds.
 func (l *Lease) sensible(count int64) bool {
