@@ -43,8 +43,12 @@ func (o *object) queued(title string, c *fakeredis.Call, reply any) {
 			q.standLocked(c.Args[1], last)
 		}
 	case "Fair lock, undo":
-		if s := q.stands[c.Args[1]]; s != nil {
-			s.gone = c.Args[6] != "1"
+		switch s := q.stands[c.Args[1]]; {
+		case s == nil:
+		case c.Args[6] != "1":
+			s.gone = true
+		case reply == any(int64(1)): // the owner heads the queue; otherwise the lease has ended before its answer came
+			s.gone = false
 		}
 	case "apart: Fair lock, acquire":
 		*q = queue{blind: time.Now().Add(blindFor)} // the owner is one of many arguments
