@@ -2,6 +2,8 @@ package lock_test
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -58,6 +60,37 @@ func TestTryLockBesideAWaitingWriter(t *testing.T) {
 				t.Fatalf("writer %d waits", i+1)
 			}
 		}
+		w.sleep(time.Second)
+		w.free()
+	})
+}
+
+// Two writers of a process ask for the first time at once, and so by two places. The second leaves the first its place, in front of
+// another process.
+func TestSecondWriterLeavesTheFirstItsPlace(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c, d := w.client(lock.Config{}), w.client(lock.Config{})
+		keeper := mustRead(t, w.client(lock.Config{}))
+		isTaken(t, c.ReadWrite("job").Write())
+		isTaken(t, d.ReadWrite("job").Write())
+		w.srv.Latency(5 * time.Millisecond)
+		var writers []<-chan *lock.Lease
+		for _, client := range []*lock.Client{c, d, c} {
+			writers = append(writers, half(toWrite).waits(t, t.Context(), client))
+			w.sleep(time.Millisecond)
+		}
+		w.sleep(5 * time.Millisecond)
+		if line := fmt.Sprint(w.srv.Do("ZRANGE", jobLine, "0", "0")); !strings.HasPrefix(line, "[~"+c.ID()) {
+			t.Errorf("the line begins with %s, want the writer that is next", line)
+		}
+		w.srv.Latency(0)
+		w.sleep(100 * time.Millisecond)
+		mustUnlock(t, keeper)
+		var wg sync.WaitGroup
+		for _, got := range writers {
+			wg.Go(func() { wantOK(t, "Unlock", (<-got).Unlock(t.Context())) })
+		}
+		wg.Wait()
 		w.sleep(time.Second)
 		w.free()
 	})

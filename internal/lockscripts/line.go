@@ -97,6 +97,7 @@ turns:
 			break turns
 		case mine && lasts && needOf(whose) < 1:
 			t.came = true
+		case mine && lasts && whose != place && mark[0] == '~': // another writer of this client is still next
 		case mine:
 			t.came = needOf(whose) == 1
 			c.Do("ZREM", line, mark)

@@ -74,8 +74,9 @@ local function turnsIn(line, list, place, now, anew)
         end
         local whose, lasts = string.sub(marked, 2), left > 0 and left <= turnLimit
         if own ~= '' and waiterOf(whose) == own then
+            local keeps = lasts and whose ~= place and string.sub(marked, 1, 1) == '~' -- another writer of this client is still next
             turns.came = lasts or needOf(whose) == 1
-            if not lasts or needOf(whose) == 1 then
+            if not keeps and (not lasts or needOf(whose) == 1) then
                 redis.call('zrem', line, marked, (whose ~= place or whose == '*') and whose or marked)
             end
         elseif not lasts then
