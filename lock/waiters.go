@@ -95,7 +95,7 @@ func (w *waiter) leave() {
 	case unused != nil:
 		unused.Close()
 	}
-	c.quit(w.target, quit)
+	c.quitLater(w.target, quit, w.since, w.deadline)
 	if w.counted {
 		c.queued.Done()
 	}
