@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -399,4 +400,34 @@ func TestUnansweredReentryIsUndone(t *testing.T) {
 		time.Sleep(latchLife)
 		w.free()
 	})
+}
+
+// The undo of an acquire without an answer wakes the waiter who sent the acquire: not more often than waiters look without messages.
+func TestWaiterOfUnansweredAcquires(t *testing.T) {
+	for _, own := range []bool{false, true} {
+		inVirtualTime(t, func(t *testing.T, w *world) {
+			w.srv.Latency(time.Millisecond)
+			c := w.client(lock.Config{})
+			var opts []lock.Option
+			if own {
+				opts = append(opts, lock.As(c.NewOwner()))
+			}
+			var asked atomic.Int64
+			w.onScript("acquire", func(int) fakeredis.Action {
+				asked.Add(1)
+				return fakeredis.RunThenClose()
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			if _, err := c.Reentrant("job").Lock(ctx, opts...); err == nil {
+				t.Error("Lock() succeeded without a reply")
+			}
+			if n := asked.Load(); n > 110 {
+				t.Errorf("%d acquires in 5 s, want no more than one in 50 ms", n)
+			}
+			w.srv.Intercept(nil)
+			time.Sleep(latchLife)
+			w.free()
+		})
+	}
 }

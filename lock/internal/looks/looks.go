@@ -3,7 +3,8 @@
 // Invariants:
 //
 //   - After an event the next look is due at once, unless the last look lacked acknowledgements: its own undo wakes
-//     the others in that situation.
+//     the others in that situation. After a look without an answer it is due after PollMin: the undo of such a look, which
+//     may have got the lock, is an event for its own waiter.
 //   - Without an event there is a next look all the same: by the end of the holder's lease, by the Ceiling, and by PollMax
 //     while no subscription is in place.
 //   - A look never follows a refusal before the Floor, however short the holder's lease is.
@@ -36,6 +37,7 @@ type Looks struct {
 	next    time.Time
 	floor   time.Duration
 	poll    time.Duration
+	rest    time.Time // no event makes a look due before
 	failing time.Time // start of the first look of a series without an answer
 	failure error     // of the last look in the series
 	count   int       // of looks at a kind that publishes no release
@@ -60,7 +62,7 @@ func (l *Looks) Wake() { l.woken = true }
 // At returns the time of the next look, in the past if a look is due.
 func (l *Looks) At() time.Time {
 	if l.woken && !l.short {
-		return time.Time{}
+		return l.rest
 	}
 	return l.next
 }
@@ -79,7 +81,7 @@ func (l *Looks) Note(p *Pace, at time.Time, news, up bool) {
 // Refused sets the next look after a refusal. left is the remaining lease of the holder, negative if unknown. backoff returns
 // the pause of a kind that publishes no release; nil for all other kinds.
 func (l *Looks) Refused(p *Pace, at time.Time, left time.Duration, backoff func(looks int, last time.Duration) time.Duration) {
-	l.failing, l.short = time.Time{}, false
+	l.failing, l.short, l.rest = time.Time{}, false, time.Time{}
 	if l.up {
 		l.poll = p.PollMin
 	}
@@ -126,7 +128,7 @@ func (l *Looks) Used() { l.woken = false }
 
 // Failed sets the next look after one without a lock and without a refusal.
 func (l *Looks) Failed(p *Pace, at time.Time) {
-	l.woken, l.short, l.failing = false, false, time.Time{}
+	l.woken, l.short, l.failing, l.rest = false, false, time.Time{}, time.Time{}
 	l.next = at.Add(l.jittered())
 	l.poll = min(2*l.poll, p.PollMax)
 }
@@ -145,7 +147,7 @@ func (l *Looks) Unanswered(p *Pace, at, began time.Time, failure error) {
 		first = began
 	}
 	l.Failed(p, at)
-	l.failing, l.failure = first, failure
+	l.failing, l.failure, l.rest = first, failure, at.Add(p.PollMin)
 }
 
 // Hopeless reports whether looks have had no answer for patience, counted at the earliest from since, and returns the last

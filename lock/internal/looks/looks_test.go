@@ -121,6 +121,20 @@ func TestHopeless(t *testing.T) {
 	}
 }
 
+func TestEventAfterNoAnswer(t *testing.T) {
+	at := time.Now()
+	l := listening(at)
+	l.Unanswered(&testPace, at, at, errors.New("broken"))
+	l.Wake()
+	if got := after(t, &l, at); got != testPace.PollMin {
+		t.Errorf("a look %v after one without an answer, want %v", got, testPace.PollMin)
+	}
+	l.Refused(&testPace, at, time.Minute, nil)
+	if !l.At().IsZero() {
+		t.Error("no look at once after a refusal and an event")
+	}
+}
+
 func TestBackoff(t *testing.T) {
 	at := time.Now()
 	l := Begin(&testPace)
