@@ -310,7 +310,7 @@ func (r *request) withdraw() {
 	if r.unsure {
 		r.undo(c.now(), true)
 	}
-	c.quitLater(r.target, r.place, r.since, r.deadline)
+	c.quit(r.target, r.place)
 	queued := r.target.kind.queued
 	if queued {
 		r.leaveQueue()

@@ -46,52 +46,10 @@ func (e *entry) heldBy(state *ownerState) bool {
 type table struct {
 	mu      sync.Mutex // guards the following, and what is said of single fields elsewhere; taken before any Lease's mu
 	entries map[entryKey]*entry
-	parked  map[entryKey]*entry     // the entries with a parked watch
-	kept    map[entryKey]*keptPlace // of waiters that have just left
+	parked  map[entryKey]*entry // the entries with a parked watch
 	spare   []*entry
 	places  places // in lines of waiting processes
 	closed  bool   // no lease and no waiter enters any more
-}
-
-// keptPlace is a place in a line that waits for the next waiter of the process. table.mu guards it.
-type keptPlace struct {
-	place any
-	taken bool // by a waiter
-}
-
-// keep keeps a place, unless another place in the line is kept.
-func (b *table) keep(key entryKey, p *keptPlace) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.kept[key] != nil {
-		return false
-	}
-	if b.kept == nil {
-		b.kept = make(map[entryKey]*keptPlace)
-	}
-	b.kept[key] = p
-	return true
-}
-
-// unkeep ends the keeping of p, and reports whether a waiter has the place.
-func (b *table) unkeep(key entryKey, p *keptPlace) (taken bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.kept[key] == p {
-		delete(b.kept, key)
-	}
-	return p.taken
-}
-
-// takeKeptLocked takes the kept place of a line for a waiter; nil for none.
-func (b *table) takeKeptLocked(key entryKey) any {
-	p := b.kept[key]
-	if p == nil {
-		return nil
-	}
-	delete(b.kept, key)
-	p.taken = true
-	return p.place
 }
 
 // leases yields all leases. The caller has mu.

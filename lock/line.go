@@ -20,9 +20,8 @@ const visitors = "*"
 
 // position is a client's part in the line of a lock in an acquire: a place, and what the server does with it.
 type position struct {
-	place any  // a string; an interface to pass it without an allocation
-	stand any  // "" nothing; "join": taken when refused; "leave" or "move": moreover ended, or moved to the end, when granted
-	kept  bool // kept from a waiter that left
+	place any // a string; an interface to pass it without an allocation
+	stand any // "" nothing; "join": taken when refused; "leave" or "move": moreover ended, or moved to the end, when granted
 }
 
 // asksOnce follows a waiter's id in the place of an acquire that does not wait: a place in no line.
@@ -48,25 +47,22 @@ func (r *request) standing() position {
 	case r.target.line == "":
 		return position{}
 	case r.visits:
-		return position{place: visitors, stand: ""}
+		return position{visitors, ""}
 	case !r.waits && r.waiterID() != c.id:
-		return position{place: r.waiterID() + asksOnce, stand: ""}
+		return position{r.waiterID() + asksOnce, ""}
 	case !r.waits:
-		return position{place: c.visitor, stand: ""}
+		return position{c.visitor, ""}
 	}
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
 	e := c.table.entries[r.target.key()]
 	switch {
 	case e == nil || e.place == nil:
-		if place := c.table.takeKeptLocked(r.target.key()); place != nil {
-			return position{place, "leave", true}
-		}
-		return position{place: c.table.places.next(r.waiterID()), stand: "join"}
+		return position{c.table.places.next(r.waiterID()), "join"}
 	case e.first != nil && (e.first.next != nil || &e.first.request != r):
-		return position{place: e.place, stand: "move"}
+		return position{e.place, "move"}
 	}
-	return position{place: e.place, stand: "leave"}
+	return position{e.place, "leave"}
 }
 
 // stood records the effect of an acquire of r, sent at start: granted, refused, or failed with err.
@@ -83,10 +79,6 @@ func (r *request) stood(s position, start clock.Instant, granted bool, err error
 		e.place = c.table.places.next(r.waiterID()) // with a longer turn; the old place is called once more
 	}
 	switch unused := err != nil && !remote.Uncertain(err); {
-	case s.kept:
-		if !granted {
-			r.place = s.place
-		}
 	case (granted || unused) && s.stand == "join":
 		c.table.places.put(r.waiterID(), s.place)
 	case unused:
@@ -118,14 +110,14 @@ func (e *entry) leavePlaceLocked(got *Lease) (quit any) {
 func (l *Lease) givingWay() position {
 	c := l.client
 	if l.place != nil {
-		return position{place: l.place, stand: "leave"}
+		return position{l.place, "leave"}
 	}
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
 	if e := c.table.entries[l.target.key()]; e != nil && e.first != nil && e.place != nil && l.target.kind.others == nobody {
-		return position{place: e.place, stand: "move"}
+		return position{e.place, "move"}
 	}
-	return position{place: "", stand: ""}
+	return position{"", ""}
 }
 
 // gaveWay ends a place that a release of t has moved to the end of the line, if the last waiter left meanwhile.
@@ -148,29 +140,6 @@ func (c *Client) quit(t *target, place any) {
 	if place != nil {
 		c.cleanup.Take(cleanup.NewJob(&leaving{client: c, target: t, place: place}, time.Now().Add(c.pace.Ceiling), false))
 	}
-}
-
-// The place of a waiter whose deadline has passed is kept for a while: for a caller that asks again, as many do.
-const (
-	keptShare = 4 // of the time for which the waiter has waited
-	keptMost  = 20 * time.Millisecond
-)
-
-// quitLater leaves a place of t in the background, after a wait since a time with a deadline. place may be nil.
-func (c *Client) quitLater(t *target, place any, since, deadline time.Time) {
-	now := time.Now()
-	if place == nil || deadline.IsZero() || now.Before(deadline) || t.kind.others == everybody {
-		c.quit(t, place)
-		return
-	}
-	kept := &keptPlace{place: place}
-	if !c.table.keep(t.key(), kept) {
-		c.quit(t, place)
-		return
-	}
-	job := cleanup.NewJob(&leaving{client: c, target: t, place: place, kept: kept}, now.Add(c.pace.Ceiling), false)
-	job.Pause(now.Add(min(now.Sub(since)/keptShare, keptMost)))
-	c.cleanup.Take(job)
 }
 
 // lineArgs returns args followed by what a script that frees a lock needs for the line, if the kind has one.

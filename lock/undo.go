@@ -121,12 +121,6 @@ type leaving struct {
 	client         *Client
 	target         *target
 	place          any
-	kept           *keptPlace // nil if nobody may take the place over
-}
-
-// Stands ends the keeping of the place.
-func (l *leaving) Stands() (bool, error) {
-	return l.kept == nil || !l.client.table.unkeep(l.target.key(), l.kept), nil
 }
 
 func (l *leaving) Name() string       { return l.target.name }

@@ -95,7 +95,7 @@ func (w *waiter) leave() {
 	case unused != nil:
 		unused.Close()
 	}
-	c.quitLater(w.target, quit, w.since, w.deadline)
+	c.quit(w.target, quit)
 	if w.counted {
 		c.queued.Done()
 	}

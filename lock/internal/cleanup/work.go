@@ -92,9 +92,6 @@ func NewJob(w Work, until time.Time, turn bool) *Job {
 	return &Job{work: w, until: until, turn: turn, done: make(chan struct{})}
 }
 
-// Pause keeps a job that is not yet under way from its first request until next.
-func (j *Job) Pause(next time.Time) { j.next = next }
-
 // Done returns a channel that is closed at the end of the job.
 func (j *Job) Done() <-chan struct{} { return j.done }
 
