@@ -165,7 +165,7 @@ func TestReadersBehindAWriter(t *testing.T) {
 		writer := half(toWrite).waits(t, t.Context(), w.client(lock.Config{}))
 		w.sleep(time.Millisecond)
 		reader := half(toRead).waits(t, t.Context(), other)
-		w.sleep(time.Minute)
+		w.sleep(2 * time.Second)
 		if len(reader) != 0 {
 			t.Error("a reader passed a writer")
 		}
@@ -183,6 +183,74 @@ func TestReadersBehindAWriter(t *testing.T) {
 		if took := time.Since(begin); took != 0 {
 			t.Errorf("the reader has the lock after %v", took)
 		}
+		w.sleep(time.Second)
+		w.free()
+	})
+}
+
+// Readers that wait for each other go on within seconds, although writers wait between them: a caller takes the read lock again without an
+// Owner, and another reader has to come in before the first leaves. Then the writers have their turns.
+func TestReadersThatWaitForEachOther(t *testing.T) {
+	for _, processes := range []int{1, 4} {
+		inVirtualTime(t, func(t *testing.T, w *world) {
+			c := w.client(lock.Config{})
+			first := mustRead(t, c)
+			var writers, readers []<-chan *lock.Lease
+			for range processes {
+				writers = append(writers, half(toWrite).waits(t, t.Context(), w.client(lock.Config{})))
+				w.sleep(10 * time.Millisecond)
+				readers = append(readers, half(toRead).waits(t, t.Context(), w.client(lock.Config{})))
+				w.sleep(10 * time.Millisecond)
+			}
+			begin := time.Now()
+			again := mustRead(t, c)
+			for _, reader := range readers {
+				mustUnlock(t, <-reader)
+			}
+			if took := time.Since(begin); took > 6*time.Second {
+				t.Errorf("%d processes: the readers went on after %v", processes, took)
+			}
+			mustUnlock(t, again)
+			mustUnlock(t, first)
+			begin = time.Now()
+			for _, writer := range writers {
+				mustUnlock(t, <-writer)
+			}
+			if took := time.Since(begin); took > time.Second {
+				t.Errorf("%d processes: the writers had the lock after %v", processes, took)
+			}
+			w.sleep(time.Second)
+			w.free()
+		})
+	}
+}
+
+// Readers that come and go for longer than a writer waits do not keep it out: a reader that holds the lock for half a second each time.
+func TestWriterBesideSlowReaders(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		for i := range 6 {
+			c := w.client(lock.Config{})
+			wg.Go(func() {
+				w.sleep(time.Duration(i) * 80 * time.Millisecond)
+				for ctx.Err() == nil {
+					l := mustRead(t, c)
+					w.sleep(500 * time.Millisecond)
+					mustUnlock(t, l)
+				}
+			})
+		}
+		w.sleep(time.Second)
+		for range 10 {
+			begin := time.Now()
+			mustUnlock(t, mustWrite(t, w.client(lock.Config{})))
+			if took := time.Since(begin); took > 3*time.Second {
+				t.Errorf("the writer had the lock after %v", took)
+			}
+		}
+		cancel()
+		wg.Wait()
 		w.sleep(time.Second)
 		w.free()
 	})

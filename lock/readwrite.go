@@ -39,8 +39,9 @@ func newWriteKind() *kind {
 // immutable, and many goroutines may share it.
 //
 // Waiting clients have the lock in the order of their arrival; readers who stand one behind the other have it together. A
-// new reader waits behind a waiting writer, and TryLock refuses it; [Config].PreferWriters lets writers pass readers who wait.
-// Redisson's readers pass all who wait. See [ReadLock] for a caller with the read lock that takes it again.
+// new reader waits behind a waiting writer, and TryLock refuses it. A writer that has waited for three seconds lets readers in
+// for two, and so on: readers may wait for each other. [Config].PreferWriters lets writers pass readers who wait. Redisson's
+// readers pass all who wait. See [ReadLock] for a caller with the read lock that takes it again.
 //
 // An [Owner] with the write lock may take the read lock too. It may then release the write lock and keep reading, or use
 // [Lease.Downgrade]. An Owner with only the read lock would wait for itself; its request for the write lock returns
@@ -60,7 +61,7 @@ func (c *Client) ReadWrite(name string) *ReadWrite {
 func (l *ReadWrite) Name() string { return l.read.Name() }
 
 // Read returns the read half. Many owners may hold the read half at once, while no other owner holds the write half. A
-// caller that reads already needs an [Owner] to lock it again: see [ReadLock].
+// caller that reads already needs an [Owner] to lock it again at once: see [ReadLock].
 func (l *ReadWrite) Read() *ReadLock { return &l.read }
 
 // Write returns the write half. A single owner holds the write half, while no other owner holds either half.
@@ -72,9 +73,9 @@ func (l *ReadWrite) Write() *WriteLock { return &l.write }
 // # Reading again
 //
 // A caller with the read lock that takes it again without an [Owner] is one more reader. While a writer waits, Lock waits
-// behind the writer, and the writer waits for the first hold: neither goes on before a context or a lease ends, as with
-// [sync.RWMutex]. TryLock returns [ErrNotAcquired] instead. Take both holds [As] the same Owner: further holds of an Owner
-// pass all who wait.
+// behind the writer, and the writer waits for the first hold, for several seconds, until the writer lets readers in. With
+// [Config].PreferWriters neither goes on before a context or a lease ends, as with [sync.RWMutex]. TryLock returns
+// [ErrNotAcquired] instead. Take both holds [As] the same Owner: further holds of an Owner pass all who wait.
 type ReadLock struct{ Handle }
 
 // WriteLock is the write half of a [ReadWrite] lock. Info lists the writer. ForceUnlock ends the writer's hold and the

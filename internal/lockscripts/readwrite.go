@@ -370,7 +370,10 @@ func modelWriteAcquire(c *fakeredis.Call) any {
 		}
 	}
 	w := wait{}
-	if mode == "read" {
+	switch {
+	case mode == "read" && arg(c, 6) == "1":
+		w.most = nextLook
+	case mode == "read":
 		w.beside = &turns
 	}
 	return modelWaitAs(c, line, place, stand, left, w)

@@ -29,6 +29,9 @@ type place struct {
 // and by who is called behind it. More are called at once by nobody.
 const passes = 8
 
+// keepsOut is how long a waiting writer keeps readers out, before it lets some in.
+const keepsOut = 3 * time.Second
+
 // named matches a place: client, the half of a read-write lock, number, and length of the turn.
 var named = regexp.MustCompile(`^([0-9a-f]{8}-[0-9a-f-]{27}(?::[rw])?):[0-9]+:[0-9]+$`)
 
@@ -117,6 +120,9 @@ func (l *line) hadLocked(c *fakeredis.Call, name, waiter string) {
 	}
 	key := c.Keys[len(c.Keys)-1]
 	for _, other := range l.places {
+		if self.half() == "read" && other.half() != "read" && time.Since(other.since) > keepsOut {
+			continue
+		}
 		if other.number >= self.number || self.half() == "first" && other.half() != "first" || self.half() == "read" && other.half() == "read" {
 			continue
 		}

@@ -167,7 +167,7 @@ func (l *lineWalk) readWrite(random *rand.Rand, as stander) bool {
 		if mode == ":r" {
 			return w.scriptOf("read", "acquire", keys, 60_000, owner, random.IntN(4)/3, soon(), place, as.stand, as.counts, "PUBLISH")
 		}
-		return w.scriptOf("write", "acquire", keys, 60_000, writer, told, soon(), place, as.stand)
+		return w.scriptOf("write", "acquire", keys, 60_000, writer, told, soon(), place, as.stand, random.IntN(2))
 	case 5, 6, 7:
 		return w.scriptOf("read", "release", keys, 60_000, owner, "PUBLISH", 30_000, 0, random.Int64N(2)*soon(), as.counts, as.client, place, as.way)
 	case 8, 9, 10:
