@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -182,7 +183,7 @@ func (c *Cluster) discover(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		if errors.Is(err, resp.ErrGeneral) {
+		if knowsNoCluster(err) {
 			return fmt.Errorf("%w: the server is no node of a cluster: open it with redis:// in place of redis-cluster://", err)
 		}
 		pause := netfail.Backoff(n, c.cfg.Node.Retry.MinBackoff, c.cfg.Node.Retry.MaxBackoff, rand.Float64())
@@ -194,6 +195,12 @@ func (c *Cluster) discover(ctx context.Context) error {
 			return fmt.Errorf("cluster: %w; last attempt: %w", ended, err)
 		}
 	}
+}
+
+// knowsNoCluster reports whether err is the answer of a server that is no node of a cluster, or of a sentinel.
+func knowsNoCluster(err error) bool {
+	reply, answered := errors.AsType[resp.Error](err)
+	return answered && (strings.Contains(string(reply), "cluster support disabled") || strings.Contains(string(reply), "unknown command"))
 }
 
 // refresh reads the topology from the first node that knows at least as many slots as the table.
