@@ -8,7 +8,6 @@ import (
 
 	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/lock"
-	"github.com/lockwire/lockwire/lock/internal/kinds"
 )
 
 // heldBack are the acquires of all kinds: of a lock, or of one permit of one. Each returns what gives it back.
@@ -50,16 +49,6 @@ func TestAcquiresHeldBack(t *testing.T) {
 	}
 }
 
-// acquires reports whether cmd runs the acquire script of any kind.
-func acquires(cmd fakeredis.Cmd) bool {
-	for kind, scripts := range kinds.All() {
-		if scripts["acquire"] != nil && isScriptOf(kind, cmd, "acquire") {
-			return true
-		}
-	}
-	return false
-}
-
 func (w *world) holdBack(take func(ctx context.Context, c *lock.Client) (func(context.Context) error, error), ends string) {
 	t := w.t
 	holder := w.client(lock.Config{})
@@ -87,7 +76,7 @@ func (w *world) holdBack(take func(ctx context.Context, c *lock.Client) (func(co
 	w.sleep(100 * time.Millisecond)
 	gate := make(chan struct{})
 	w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
-		if acquires(cmd) {
+		if isAcquire(cmd) {
 			return fakeredis.Wait(gate, fakeredis.Run())
 		}
 		return fakeredis.Run()

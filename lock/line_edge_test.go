@@ -31,8 +31,7 @@ func TestThirdWhileTheFirstHangs(t *testing.T) {
 				}
 				w.sleep(time.Millisecond)
 				third := asyncLock(t, t.Context(), w.client(lock.Config{}))
-				arrive := make(chan struct{})
-				acquiresOf(w, hung, fakeredis.Wait(arrive, fakeredis.Run()))
+				arrive := w.hangs(hung)
 				begin := time.Now()
 				mustUnlock(t, lease)
 				w.sleep(50 * time.Millisecond)
@@ -41,8 +40,7 @@ func TestThirdWhileTheFirstHangs(t *testing.T) {
 				if took := time.Since(begin); took > 300*time.Millisecond {
 					t.Errorf("the third has the lock after %v", took)
 				}
-				close(arrive)
-				w.srv.Intercept(nil)
+				arrive()
 				mustUnlock(t, got)
 				mustUnlock(t, <-first)
 				w.sleep(latchLife)
@@ -115,7 +113,7 @@ func TestVeryFarProcessHasItsTurns(t *testing.T) {
 		t.Run(way.String(), func(t *testing.T) {
 			inVirtualTime(t, func(t *testing.T, w *world) {
 				far := w.client(lock.Config{})
-				acquiresOf(w, far, fakeredis.Delay(way, fakeredis.Run()))
+				w.acquiresOf(far, fakeredis.Delay(way, fakeredis.Run()))
 				end := time.Now().Add(time.Minute)
 				done := make(chan int)
 				work := func(c *lock.Client) {

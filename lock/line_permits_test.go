@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
-	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/lock"
 	"github.com/lockwire/lockwire/pubsub"
 )
@@ -95,32 +94,6 @@ func (k counted) waiting(t *testing.T, c *lock.Client, n int) (got <-chan func()
 	go func() { taken <- k.mustTake(t, c, n) }()
 	synctest.Wait()
 	return taken
-}
-
-func takesPermits(cmd fakeredis.Cmd) bool {
-	return isScriptOf("semaphore", cmd, "acquire") || isScriptOf("permits", cmd, "acquire")
-}
-
-// asked returns how many acquires of permits the server has had.
-func (w *world) asked() (n int) {
-	for _, cmd := range w.srv.Log() {
-		if takesPermits(cmd) {
-			n++
-		}
-	}
-	return n
-}
-
-// hangs has the acquires of a client arrive when the returned function is called.
-func (w *world) hangs(c *lock.Client) (arrive func()) {
-	gate := make(chan struct{})
-	w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
-		if takesPermits(cmd) && slices.ContainsFunc(cmd.Args, func(arg string) bool { return strings.HasPrefix(arg, c.ID()) }) {
-			return fakeredis.Wait(gate, fakeredis.Run())
-		}
-		return fakeredis.Run()
-	})
-	return func() { close(gate); w.srv.Intercept(nil) }
 }
 
 // Processes get permits in the order of their coming, several at once, and a release makes no more than two of them ask.

@@ -11,97 +11,14 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
-	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/lock"
 	"github.com/lockwire/lockwire/pubsub"
 )
 
 const jobReadWrite = "redisson_rwlock:{job}"
 
-// half is a half of the read-write lock job.
-type half func(c *lock.Client) goldenLock
-
 func toRead(c *lock.Client) goldenLock  { return c.ReadWrite("job").Read() }
 func toWrite(c *lock.Client) goldenLock { return c.ReadWrite("job").Write() }
-
-// waits takes the half in a goroutine, and returns when the call waits, or has the lock.
-func (h half) waits(t *testing.T, ctx context.Context, c *lock.Client) (got <-chan *lock.Lease) {
-	leases := make(chan *lock.Lease, 1)
-	go func() {
-		lease, err := h(c).Lock(ctx)
-		if err != nil && ctx.Err() == nil {
-			t.Errorf("Lock() = %v", err)
-		}
-		leases <- lease
-	}()
-	synctest.Wait()
-	return leases
-}
-
-func asksReadWrite(cmd fakeredis.Cmd) bool {
-	return isScriptOf("read", cmd, "acquire") || isScriptOf("write", cmd, "acquire")
-}
-
-// askedReadWrite returns how many acquires of read-write locks the server has had.
-func (w *world) askedReadWrite() (n int) {
-	for _, cmd := range w.srv.Log() {
-		if asksReadWrite(cmd) {
-			n++
-		}
-	}
-	return n
-}
-
-// holdsUp has the acquires of a client arrive when the returned function is called.
-func (w *world) holdsUp(c *lock.Client) (arrive func()) {
-	gate := make(chan struct{})
-	w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
-		if asksReadWrite(cmd) && slices.ContainsFunc(cmd.Args, func(arg string) bool { return strings.HasPrefix(arg, c.ID()) }) {
-			return fakeredis.Wait(gate, fakeredis.Run())
-		}
-		return fakeredis.Run()
-	})
-	return func() { close(gate); w.srv.Intercept(nil) }
-}
-
-// Processes get the lock in the order of their coming, and a release makes no more than two of them ask.
-func TestLineOfWriters(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T, w *world) {
-		const processes = 30
-		lease := mustWrite(t, w.client(lock.Config{}))
-		var mu sync.Mutex
-		var served []int
-		var wg sync.WaitGroup
-		for i := range processes {
-			c := w.client(lock.Config{})
-			c.OnlyWoken()
-			wg.Go(func() {
-				l := mustWrite(t, c)
-				mu.Lock()
-				served = append(served, i)
-				mu.Unlock()
-				w.sleep(5 * time.Millisecond)
-				mustUnlock(t, l)
-			})
-			w.sleep(10 * time.Millisecond)
-		}
-		w.srv.ClearLog()
-		begin := time.Now()
-		mustUnlock(t, lease)
-		wg.Wait()
-		if !slices.IsSorted(served) || len(served) != processes {
-			t.Errorf("served in the order %v", served)
-		}
-		if took := time.Since(begin); took > processes*6*time.Millisecond {
-			t.Errorf("%d turns of 5 ms took %v", processes, took)
-		}
-		if asked := w.askedReadWrite(); asked > 2*processes {
-			t.Errorf("%d processes asked %d times, want twice each at most", processes, asked)
-		}
-		w.sleep(time.Second)
-		w.free()
-	})
-}
 
 // Readers who stand one behind the other come in together, and those behind the next writer do not. Nobody asks often.
 func TestLineOfReadersAndWriters(t *testing.T) {
@@ -111,12 +28,12 @@ func TestLineOfReadersAndWriters(t *testing.T) {
 		var mu sync.Mutex
 		var order []string
 		var wg sync.WaitGroup
-		come := func(h half, mark string, hold time.Duration) {
+		come := func(of lockOf, mark string, hold time.Duration) {
 			c := w.client(lock.Config{HandOvers: -1})
 			c.OnlyWoken()
 			for range callers {
 				wg.Go(func() {
-					l, err := h(c).Lock(t.Context())
+					l, err := of(c).Lock(t.Context())
 					if err != nil {
 						t.Error(err)
 						return
@@ -148,7 +65,7 @@ func TestLineOfReadersAndWriters(t *testing.T) {
 		if took := time.Since(begin); took > 150*time.Millisecond {
 			t.Errorf("that took %v, want 105 ms", took)
 		}
-		if asked, all := w.askedReadWrite(), len(want); asked > 2*all {
+		if asked, all := w.asked(), len(want); asked > 2*all {
 			t.Errorf("%d callers asked %d times, want twice each at most", all, asked)
 		}
 		w.sleep(time.Second)
@@ -162,9 +79,9 @@ func TestReadersBehindAWriter(t *testing.T) {
 		c, other := w.client(lock.Config{}), w.client(lock.Config{})
 		owner := c.NewOwner()
 		keeper := mustRead(t, c, lock.As(owner))
-		writer := half(toWrite).waits(t, t.Context(), w.client(lock.Config{}))
+		writer := lockOf(toWrite).waits(t, t.Context(), w.client(lock.Config{}))
 		w.sleep(time.Millisecond)
-		reader := half(toRead).waits(t, t.Context(), other)
+		reader := lockOf(toRead).waits(t, t.Context(), other)
 		w.sleep(2 * time.Second)
 		if len(reader) != 0 {
 			t.Error("a reader passed a writer")
@@ -197,9 +114,9 @@ func TestReadersThatWaitForEachOther(t *testing.T) {
 			first := mustRead(t, c)
 			var writers, readers []<-chan *lock.Lease
 			for range processes {
-				writers = append(writers, half(toWrite).waits(t, t.Context(), w.client(lock.Config{})))
+				writers = append(writers, lockOf(toWrite).waits(t, t.Context(), w.client(lock.Config{})))
 				w.sleep(10 * time.Millisecond)
-				readers = append(readers, half(toRead).waits(t, t.Context(), w.client(lock.Config{})))
+				readers = append(readers, lockOf(toRead).waits(t, t.Context(), w.client(lock.Config{})))
 				w.sleep(10 * time.Millisecond)
 			}
 			begin := time.Now()
@@ -268,13 +185,13 @@ func TestHungWriter(t *testing.T) {
 					place := hung.ID() + ":1:100"
 					w.srv.Do("ZADD", jobLine, fmt.Sprint(time.Now().UnixMicro()), place, fmt.Sprint(-time.Now().UnixMilli()-1000), "~"+place)
 				} else {
-					writer = half(toWrite).waits(t, t.Context(), hung)
-					arrive = w.holdsUp(hung)
+					writer = lockOf(toWrite).waits(t, t.Context(), hung)
+					arrive = w.hangs(hung)
 				}
 				var readers []<-chan *lock.Lease
 				for range 3 {
 					w.sleep(time.Millisecond)
-					readers = append(readers, half(toRead).waits(t, t.Context(), w.client(lock.Config{})))
+					readers = append(readers, lockOf(toRead).waits(t, t.Context(), w.client(lock.Config{})))
 				}
 				begin, most := time.Now(), 1100*time.Millisecond
 				if state == "hung when called" {
@@ -313,13 +230,13 @@ func TestWriterLeavesTheLine(t *testing.T) {
 				inVirtualTime(t, func(t *testing.T, w *world) {
 					keeper := mustRead(t, w.client(lock.Config{}))
 					ctx, cancel := context.WithCancel(t.Context())
-					writer := half(toWrite).waits(t, ctx, w.client(lock.Config{}))
+					writer := lockOf(toWrite).waits(t, ctx, w.client(lock.Config{}))
 					var readers []<-chan *lock.Lease
 					for range 3 {
 						c := w.client(lock.Config{})
 						c.OnlyWoken()
 						w.sleep(time.Millisecond)
-						readers = append(readers, half(toRead).waits(t, t.Context(), c))
+						readers = append(readers, lockOf(toRead).waits(t, t.Context(), c))
 					}
 					w.srv.Latency(5 * time.Millisecond)
 					var wg sync.WaitGroup
@@ -358,12 +275,12 @@ func TestDowngradeCallsTheLine(t *testing.T) {
 		write := mustWrite(t, c)
 		var front, back []<-chan *lock.Lease
 		for range 3 {
-			front = append(front, half(toRead).waits(t, t.Context(), w.client(lock.Config{})))
+			front = append(front, lockOf(toRead).waits(t, t.Context(), w.client(lock.Config{})))
 			w.sleep(time.Millisecond)
 		}
-		writer := half(toWrite).waits(t, t.Context(), w.client(lock.Config{}))
+		writer := lockOf(toWrite).waits(t, t.Context(), w.client(lock.Config{}))
 		w.sleep(time.Millisecond)
-		back = append(back, half(toRead).waits(t, t.Context(), w.client(lock.Config{})))
+		back = append(back, lockOf(toRead).waits(t, t.Context(), w.client(lock.Config{})))
 		read, err := write.Downgrade(t.Context())
 		wantOK(t, "Downgrade", err)
 		synctest.Wait()
@@ -386,12 +303,12 @@ func TestPreferringWriterPassesReaders(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		lease := mustWrite(t, w.client(preferring))
 		var got []<-chan *lock.Lease
-		for i, h := range []half{toRead, toWrite, toRead, toWrite} {
+		for i, of := range []lockOf{toRead, toWrite, toRead, toWrite} {
 			cfg := lock.Config{}
 			if i != 2 {
 				cfg = preferring
 			}
-			got = append(got, h.waits(t, t.Context(), w.client(cfg)))
+			got = append(got, of.waits(t, t.Context(), w.client(cfg)))
 			w.sleep(time.Millisecond)
 		}
 		mustUnlock(t, lease)
@@ -429,7 +346,7 @@ func slowWriter(t *testing.T, w *world, processes, readers int) {
 	for range processes {
 		c := w.client(lock.Config{})
 		for i := range 4 {
-			h := half(toWrite)
+			h := lockOf(toWrite)
 			if i < readers {
 				h = toRead
 			}

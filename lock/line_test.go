@@ -14,78 +14,127 @@ import (
 	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/lock"
+	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/pubsub"
 )
 
 const jobLine = "lockwire_line:{job}"
 
+// lockOf is a lock of a client.
+type lockOf func(c *lock.Client) goldenLock
+
+func toLock(c *lock.Client) goldenLock { return c.Reentrant("job") }
+
+// waits takes the lock in a goroutine, and returns when the call waits, or has the lock.
+func (of lockOf) waits(t *testing.T, ctx context.Context, c *lock.Client) (got <-chan *lock.Lease) {
+	leases := make(chan *lock.Lease, 1)
+	go func() {
+		lease, err := of(c).Lock(ctx)
+		if err != nil && ctx.Err() == nil {
+			t.Errorf("Lock() = %v", err)
+		}
+		leases <- lease
+	}()
+	synctest.Wait()
+	return leases
+}
+
+// asyncLock is waits for the reentrant lock.
+func asyncLock(t *testing.T, ctx context.Context, c *lock.Client) <-chan *lock.Lease {
+	return lockOf(toLock).waits(t, ctx, c)
+}
+
+// acquireScripts has the acquire scripts of all kinds, by digest and by source.
+var acquireScripts = sync.OnceValue(func() map[string]bool {
+	all := map[string]bool{}
+	for _, scripts := range kinds.All() {
+		if s := scripts["acquire"]; s != nil {
+			all[s.Digest()], all[s.Source()] = true, true
+		}
+	}
+	return all
+})
+
+// isAcquire reports whether cmd runs the acquire script of any kind.
+func isAcquire(cmd fakeredis.Cmd) bool { return len(cmd.Args) > 1 && acquireScripts()[cmd.Args[1]] }
+
+// asked returns how many acquires the server has had.
+func (w *world) asked() (n int) {
+	for _, cmd := range w.srv.Log() {
+		if isAcquire(cmd) {
+			n++
+		}
+	}
+	return n
+}
+
 // acquiresOf intercepts the acquires of a client.
-func acquiresOf(w *world, c *lock.Client, action fakeredis.Action) {
+func (w *world) acquiresOf(c *lock.Client, action fakeredis.Action) {
 	w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
-		if isScript(cmd, "acquire") && slices.ContainsFunc(cmd.Args, func(arg string) bool { return strings.HasPrefix(arg, c.ID()) }) {
+		if isAcquire(cmd) && slices.ContainsFunc(cmd.Args, func(arg string) bool { return strings.HasPrefix(arg, c.ID()) }) {
 			return action
 		}
 		return fakeredis.Run()
 	})
 }
 
-// asyncLock locks job in a goroutine, and returns when the call waits.
-func asyncLock(t *testing.T, ctx context.Context, c *lock.Client) <-chan *lock.Lease {
-	got := make(chan *lock.Lease, 1)
-	go func() {
-		lease, err := c.Reentrant("job").Lock(ctx)
-		if err != nil && ctx.Err() == nil {
-			t.Errorf("Lock() = %v", err)
-		}
-		got <- lease
-	}()
-	synctest.Wait()
-	return got
+// hangs has the acquires of a client arrive when the returned function is called.
+func (w *world) hangs(c *lock.Client) (arrive func()) {
+	gate := make(chan struct{})
+	w.acquiresOf(c, fakeredis.Wait(gate, fakeredis.Run()))
+	return func() { close(gate); w.srv.Intercept(nil) }
 }
 
 // Processes that wait get the lock in the order of their coming, and a release makes no more than two of them ask.
 func TestLineOfProcesses(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T, w *world) {
-		const processes = 30
-		lease := mustLock(t, w.client(lock.Config{}), "job")
-		var mu sync.Mutex
-		var served []int
-		var wg sync.WaitGroup
-		for i := range processes {
-			c := w.client(lock.Config{})
-			c.OnlyWoken()
-			wg.Go(func() {
-				l := mustLock(t, c, "job")
-				mu.Lock()
-				served = append(served, i)
-				mu.Unlock()
-				w.sleep(5 * time.Millisecond)
-				mustUnlock(t, l)
-			})
-			w.sleep(10 * time.Millisecond)
+	for name, of := range map[string]lockOf{"reentrant": toLock, "write": toWrite} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) { w.servesInOrder(t, of) })
+		})
+	}
+}
+
+func (w *world) servesInOrder(t *testing.T, of lockOf) {
+	const processes = 30
+	take := func(c *lock.Client) *lock.Lease {
+		lease, err := of(c).Lock(t.Context())
+		if err != nil {
+			t.Fatalf("Lock() = %v", err)
 		}
-		w.srv.ClearLog()
-		begin := time.Now()
-		mustUnlock(t, lease)
-		wg.Wait()
-		if !slices.IsSorted(served) || len(served) != processes {
-			t.Errorf("served in the order %v", served)
-		}
-		if took := time.Since(begin); took > processes*6*time.Millisecond {
-			t.Errorf("%d turns of 5 ms took %v", processes, took)
-		}
-		asked := 0
-		for _, cmd := range w.srv.Log() {
-			if isScript(cmd, "acquire") {
-				asked++
-			}
-		}
-		if asked > 2*processes {
-			t.Errorf("%d processes asked %d times, want twice each at most", processes, asked)
-		}
-		w.sleep(time.Second)
-		w.free()
-	})
+		return lease
+	}
+	lease := take(w.client(lock.Config{}))
+	var mu sync.Mutex
+	var served []int
+	var wg sync.WaitGroup
+	for i := range processes {
+		c := w.client(lock.Config{})
+		c.OnlyWoken()
+		wg.Go(func() {
+			l := take(c)
+			mu.Lock()
+			served = append(served, i)
+			mu.Unlock()
+			w.sleep(5 * time.Millisecond)
+			mustUnlock(t, l)
+		})
+		w.sleep(10 * time.Millisecond)
+	}
+	w.srv.ClearLog()
+	begin := time.Now()
+	mustUnlock(t, lease)
+	wg.Wait()
+	if !slices.IsSorted(served) || len(served) != processes {
+		t.Errorf("served in the order %v", served)
+	}
+	if took := time.Since(begin); took > processes*6*time.Millisecond {
+		t.Errorf("%d turns of 5 ms took %v", processes, took)
+	}
+	if asked := w.asked(); asked > 2*processes {
+		t.Errorf("%d processes asked %d times, want twice each at most", processes, asked)
+	}
+	w.sleep(time.Second)
+	w.free()
 }
 
 // One who is called and does not come costs the others its turn, once.
@@ -96,16 +145,14 @@ func TestHungProcessLosesItsTurn(t *testing.T) {
 		first := asyncLock(t, t.Context(), hung)
 		w.sleep(time.Millisecond)
 		second := asyncLock(t, t.Context(), other)
-		arrive := make(chan struct{})
-		acquiresOf(w, hung, fakeredis.Wait(arrive, fakeredis.Run()))
+		arrive := w.hangs(hung)
 		begin := time.Now()
 		mustUnlock(t, lease)
 		got := <-second
 		if took := time.Since(begin); took < 50*time.Millisecond || took > 150*time.Millisecond {
 			t.Errorf("the second has the lock after %v, want 100 ms", took)
 		}
-		close(arrive)
-		w.srv.Intercept(nil)
+		arrive()
 		w.sleep(time.Second)
 		mustUnlock(t, got)
 		mustUnlock(t, <-first)
@@ -178,14 +225,12 @@ func TestTryLockLeavesTheLockToTheCalled(t *testing.T) {
 		waiting, passing := w.client(lock.Config{}), w.client(lock.Config{})
 		lease := mustLock(t, w.client(lock.Config{}), "job")
 		got := asyncLock(t, t.Context(), waiting)
-		arrive := make(chan struct{})
-		acquiresOf(w, waiting, fakeredis.Wait(arrive, fakeredis.Run()))
+		arrive := w.hangs(waiting)
 		mustUnlock(t, lease)
 		if _, err := passing.Reentrant("job").TryLock(t.Context()); !errors.Is(err, lock.ErrNotAcquired) {
 			t.Errorf("TryLock() = %v, want ErrNotAcquired", err)
 		}
-		close(arrive)
-		w.srv.Intercept(nil)
+		arrive()
 		mustUnlock(t, <-got)
 		w.sleep(time.Second)
 		w.free()

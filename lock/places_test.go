@@ -17,10 +17,10 @@ import (
 func TestCalledReaderComesInBeforeAPreferringWriter(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		lease, called := mustWrite(t, w.client(preferring)), w.client(preferring)
-		reader := half(toRead).waits(t, t.Context(), called)
-		arrive := w.holdsUp(called)
+		reader := lockOf(toRead).waits(t, t.Context(), called)
+		arrive := w.hangs(called)
 		mustUnlock(t, lease)
-		writer := half(toWrite).waits(t, t.Context(), w.client(preferring))
+		writer := lockOf(toWrite).waits(t, t.Context(), w.client(preferring))
 		begin := time.Now()
 		arrive()
 		var wg sync.WaitGroup
@@ -41,9 +41,9 @@ func TestTryLockBesideAWaitingWriter(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		c := w.client(lock.Config{})
 		keeper := mustRead(t, w.client(lock.Config{}))
-		first := half(toWrite).waits(t, t.Context(), c)
+		first := lockOf(toWrite).waits(t, t.Context(), c)
 		w.sleep(time.Millisecond)
-		second := half(toWrite).waits(t, t.Context(), w.client(lock.Config{}))
+		second := lockOf(toWrite).waits(t, t.Context(), w.client(lock.Config{}))
 		isTaken(t, c.ReadWrite("job").Write())
 		if lease, err := w.client(lock.Config{}).ReadWrite("job").Read().TryLock(t.Context()); err == nil {
 			t.Error("a reader passed a writer")
@@ -76,7 +76,7 @@ func TestSecondWriterLeavesTheFirstItsPlace(t *testing.T) {
 		w.srv.Latency(5 * time.Millisecond)
 		var writers []<-chan *lock.Lease
 		for _, client := range []*lock.Client{c, d, c} {
-			writers = append(writers, half(toWrite).waits(t, t.Context(), client))
+			writers = append(writers, lockOf(toWrite).waits(t, t.Context(), client))
 			w.sleep(time.Millisecond)
 		}
 		w.sleep(5 * time.Millisecond)
@@ -103,7 +103,7 @@ func TestFurtherHoldLeavesNoPlace(t *testing.T) {
 		owner := c.NewOwner()
 		lease := mustWrite(t, other)
 		first := readsAs(owner).waits(t, t.Context(), c)
-		second := half(toRead).waits(t, t.Context(), c)
+		second := lockOf(toRead).waits(t, t.Context(), c)
 		w.srv.Latency(5 * time.Millisecond)
 		unlocked := unlocks(t, lease) // at 10 ms the first reader is called, at 20 ms it has the lock, and the second asks
 		w.sleep(21 * time.Millisecond)
@@ -130,16 +130,16 @@ func TestRefusedReaderKeepsThePlaceThatAnotherLeft(t *testing.T) {
 		owner := c.NewOwner()
 		write := mustWrite(t, c, lock.As(owner))
 		outer := mustRead(t, c, lock.As(owner))
-		first := half(toRead).waits(t, t.Context(), c)
+		first := lockOf(toRead).waits(t, t.Context(), c)
 		w.sleep(time.Millisecond)
-		writer := half(toWrite).waits(t, t.Context(), w.client(lock.Config{}))
+		writer := lockOf(toWrite).waits(t, t.Context(), w.client(lock.Config{}))
 		w.srv.Latency(5 * time.Millisecond)
 		unlocked := unlocks(t, write) // at 10 ms the first is called, at 20 ms it has the lock
 		w.sleep(7 * time.Millisecond)
 		further := readsAs(owner).waits(t, t.Context(), c) // granted at 17 ms: the second may ask
 		w.sleep(5 * time.Millisecond)
 		ctx, cancel := context.WithCancel(t.Context())
-		second := half(toRead).waits(t, ctx, c)
+		second := lockOf(toRead).waits(t, ctx, c)
 		w.sleep(30 * time.Millisecond)
 		if len(second) != 0 {
 			t.Error("a reader passed a writer")
@@ -172,7 +172,7 @@ func (l asOwner) Lock(ctx context.Context, opts ...lock.Option) (*lock.Lease, er
 	return l.goldenLock.Lock(ctx, append(opts, lock.As(l.owner))...)
 }
 
-func readsAs(owner lock.Owner) half {
+func readsAs(owner lock.Owner) lockOf {
 	return func(c *lock.Client) goldenLock { return asOwner{toRead(c), owner} }
 }
 
