@@ -50,17 +50,17 @@ func Apart(s *script.Script) *script.Script { return script.Named(s.Name(), allA
 // lined returns a script's source with the functions of all_line.lua at the line that names the file: where nobody is in the line, the
 // server need not make them. Without such a line they stand between the comment and the statements.
 func lined(source string) string {
-	if text, ok := with(source, "all_line.lua", allLine); ok {
-		return text
+	if whole := with(source, "all_line.lua", allLine); whole != source {
+		return whole
 	}
 	comment, statements, _ := strings.Cut(source, "\nlocal ")
 	return comment + "\n" + allLine + "local " + statements
 }
 
 // with returns a script's source with the text of a file behind the line that names the file, if there is such a line.
-func with(source, file, text string) (whole string, ok bool) {
+func with(source, file, text string) string {
 	here := "\n-- " + file + "\n"
-	return strings.Replace(source, here, here+text, 1), strings.Contains(source, here)
+	return strings.Replace(source, here, here+text, 1)
 }
 
 // Any stands in [All] for the scripts of no kind in particular.

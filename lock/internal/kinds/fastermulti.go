@@ -26,6 +26,9 @@ var fasterMultiForce string
 //go:embed lua/fastermulti_info.lua
 var fasterMultiInfo string
 
+//go:embed lua/fastermulti_values.lua
+var fasterMultiValues string
+
 var fasterMulti = &Lazy[*Kind]{Make: newFasterMulti}
 
 // FasterMulti is Redisson's lock of getMultiLock with a group and values: a hash with all taken values. An owner here is an
@@ -37,13 +40,16 @@ func newFasterMulti() *Kind {
 		Name:    "fastermulti",
 		channel: channelPrefix,
 		Acquire: script.Named("fastermulti_acquire", fasterMultiAcquire),
-		Release: script.Named("fastermulti_release", fasterMultiRelease),
-		Undo:    script.Named("fastermulti_undo", fasterMultiUndo),
+		Release: script.Named("fastermulti_release", giving(fasterMultiRelease)),
+		Undo:    script.Named("fastermulti_undo", giving(fasterMultiUndo)),
 		Renew:   script.Named("fastermulti_renew", fasterMultiRenew),
 		Force:   script.Named("fastermulti_force", fasterMultiForce),
 		Info:    script.Named("fastermulti_info", fasterMultiInfo),
 	}
 }
+
+// giving returns a script's source with the function of fastermulti_values.lua.
+func giving(source string) string { return with(source, "fastermulti_values.lua", fasterMultiValues) }
 
 // ValueField returns the field of a value in the hash of its group, as in Redisson with StringCodec.
 func ValueField(value string) string {

@@ -74,10 +74,7 @@ func newRead() *Kind {
 }
 
 // leaving returns a script's source with the functions of read_leave.lua.
-func leaving(source string) string {
-	whole, _ := with(source, "read_leave.lua", readLeave)
-	return whole
-}
+func leaving(source string) string { return with(source, "read_leave.lua", readLeave) }
 
 func newWrite() *Kind {
 	return &Kind{

@@ -20,10 +20,10 @@ func TestScriptFiles(t *testing.T) {
 	sources := map[string]bool{}
 	for _, scripts := range kinds.All() {
 		for _, s := range scripts {
-			sources[strings.NewReplacer(kinds.LineScript, "", kinds.LeaveScript, "").Replace(s.Source())] = true
+			sources[strings.NewReplacer(kinds.LineScript, "", kinds.LeaveScript, "", kinds.ValuesScript, "").Replace(s.Source())] = true
 		}
 	}
-	sources[kinds.LineScript], sources[kinds.LeaveScript] = true, true
+	sources[kinds.LineScript], sources[kinds.LeaveScript], sources[kinds.ValuesScript] = true, true, true
 	if len(sources) != len(files) {
 		t.Errorf("%d scripts and %d files", len(sources), len(files))
 	}
@@ -44,7 +44,7 @@ func TestScriptFiles(t *testing.T) {
 		if m := title.FindStringSubmatch(lines[0]); m == nil || m[1] != operation {
 			t.Errorf("%s does not open with its kind, its operation and its purpose: %s", file, lines[0])
 		}
-		library := string(text) == kinds.LineScript || string(text) == kinds.LeaveScript
+		library := slices.Contains([]string{kinds.LineScript, kinds.LeaveScript, kinds.ValuesScript}, string(text))
 		for _, part := range []string{"\n-- KEYS  1", "\n-- Returns "} {
 			if !strings.Contains(head, part) && !library {
 				t.Errorf("the head of %s has no %q", file, part[1:])
