@@ -256,6 +256,43 @@ func TestPlacesExpire(t *testing.T) {
 	})
 }
 
+// A waiter that leaves while visitors have their turn does not end the turn.
+func TestLeavingEndsNoTurnOfVisitors(t *testing.T) {
+	for name, of := range map[string]lockOf{"reentrant": toLock, "write": toWrite} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				pool := w.pool(conn.Config{})
+				defer pool.Close()
+				sub := pubsub.New(pool, pubsub.Config{})
+				defer sub.Close()
+				events, err := sub.Subscribe(t.Context(), jobChannel, jobReadWrite)
+				if err != nil {
+					t.Fatal(err)
+				}
+				first := <-of.waits(t, t.Context(), w.client(lock.Config{}))
+				second := of.waits(t, t.Context(), w.client(lock.Config{}))
+				w.sleep(time.Second)
+				mustUnlock(t, first) // visitors take their place behind the second
+				lease := <-second
+				w.sleep(time.Second)
+				next := of.waits(t, t.Context(), w.client(lock.Config{}))
+				ctx, cancel := context.WithCancel(t.Context())
+				of.waits(t, ctx, w.client(lock.Config{}))
+				w.sleep(time.Second)
+				mustUnlock(t, lease)
+				<-events.Events()
+				cancel()
+				w.sleep(3 * time.Millisecond)
+				if w.srv.Do("EXISTS", "job") != int64(0) {
+					t.Error("the lock was taken in the turn of visitors")
+				}
+				mustUnlock(t, <-next)
+				w.sleep(time.Second)
+			})
+		})
+	}
+}
+
 // A client that knows Redisson's channel only, and asks 2 ms after each message, gets at least half of its equal share beside
 // processes of four callers each, and they keep most of theirs.
 func TestSlowPeerHasItsShare(t *testing.T) {

@@ -218,8 +218,8 @@ type teller struct {
 	line, channel, publish, counted, id string
 	message                             string
 	available                           float64
-	counts                              bool    // permits
-	before                              float64 // what was available before, of permits
+	known                               bool    // before is said
+	before                              float64 // what was available before, unless a lock is freed
 }
 
 // modelTellFree is tellFree.
@@ -256,7 +256,7 @@ func (t teller) tell(c *fakeredis.Call, place string, others, at int64) (told an
 
 func (t teller) visit(c *fakeredis.Call, first string, others, at int64) {
 	pause := int64(1)
-	if t.counts {
+	if t.known {
 		pause = permitVisit
 	}
 	if others > 0 {
@@ -286,7 +286,7 @@ func (t teller) places(c *fakeredis.Call, at int64) []any {
 }
 
 func (t teller) callNext(c *fakeredis.Call, behind string) (lined, alone bool) {
-	turns := modelTurns(c, t.line, "", t.before, t.available == 1 && !t.counts)
+	turns := modelTurns(c, t.line, "", t.before, t.available == 1 && !t.known)
 	if !turns.waits {
 		return false, false
 	}
@@ -382,6 +382,6 @@ func modelQuit(c *fakeredis.Call) any {
 	if free <= 0 || c.Int("EXISTS", line) == 0 {
 		return int64(0)
 	}
-	modelTellFree(c, teller{line, c.Keys[1], c.Args[0], c.Args[1], c.Args[2], message, free, counts, map[bool]float64{true: free}[counts]})
+	modelTellFree(c, teller{line, c.Keys[1], c.Args[0], c.Args[1], c.Args[2], message, free, true, free})
 	return int64(1)
 }

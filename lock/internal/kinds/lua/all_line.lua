@@ -16,7 +16,7 @@
 local callFor, nextFor = 100, 1000 -- ms of a turn, unless its place says more, and of the word of a writer that is next
 local visitFor, longVisitFor = 10, 50 -- ms of a turn of visitors: one in four is long, for slow ones
 local turnLimit, mostTurns = 10000, 8 -- ms: a turn that ends later is from before the server's clock was set back
-local blindVisit, permitVisit = 1000000, 50000 -- µs between visits where nobody knows whether visitors wait; between visits for permits
+local blindVisit, permitVisit = 1000000, 50000 -- µs between visits where nobody knows whether visitors wait; between visits of what no release frees
 local nextLook, permitLook = 500, 1000 -- ms within which the writer that is next, and who waits for permits, asks again uncalled
 local lineLife = 25000 -- ms: each process asks more often as long as it waits
 local share = 1 / 64 -- of a lock: so much have all its readers together
@@ -237,7 +237,7 @@ local function callPlaces(line, places, at, turns, available, counted, now, tell
 end
 
 -- callNext gives a turn to the first in front, or behind a place, unless too much of what is available is reserved: who has it calls the
--- next. before is how many permits were available before this script, nil for a lock. It returns false if nobody is in the line; otherwise
+-- next. before is how much was available before this script: nil for a lock that it frees. It returns false if nobody is in the line; otherwise
 -- true, and whether no other client than the one with this id is known to wait.
 local function callNext(line, channel, publish, counted, id, message, available, before, behind)
     local list = redis.pcall('zrange', line, 0, mostTurns, 'withscores')

@@ -14,5 +14,5 @@ local free = counts == '1' and (tonumber(redis.pcall('get', lock) or 0) or 0) or
 if free <= 0 or redis.call('exists', line) == 0 then
     return 0
 end
-tellFree(line, channel, publish, counted, id, counts == '1' and string.format('%.0f', free) or '0', free, counts == '1' and free or nil)
+tellFree(line, channel, publish, counted, id, counts == '1' and string.format('%.0f', free) or '0', free, free)
 return 1
