@@ -92,8 +92,8 @@ type Config struct {
 	//   - exclusive connection (With, Dial): up to the deadline;
 	//   - shared connection: by at most PingInterval, since a server busy with a slow command looks like a dead
 	//     server;
-	//   - blocking command: by the timeout in the command, and without limit if that is 0. The end of the ctx closes the
-	//     connection.
+	//   - blocking command: by the timeout in the command, from when the commands before it are answered, and without
+	//     limit if the timeout is 0. The end of the ctx closes the connection.
 	//
 	// Run a slow command on an exclusive connection, or raise Timeout. Timeout also bounds each write of a Stream. 0
 	// is 5 s; a negative value sets no limit.

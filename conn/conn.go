@@ -89,12 +89,11 @@ func (c *Conn) do(ctx context.Context, q request, x pipeline.Text, r rule) (resp
 	if err := c.prepare(r); err != nil {
 		return resp.Value{}, refusal(c.l.Addr, q, err)
 	}
-	var limit time.Duration
 	if r == blocks {
-		limit = q.expect(c.l)
+		q.expect()
 	}
 	ctx, traced := c.cfg.Trace.enter(ctx, q)
-	v, sent, err := c.l.Do(ctx, pipeline.Request(q), x, limit)
+	v, sent, err := c.l.Do(ctx, pipeline.Request(q), x)
 	if err == nil {
 		c.noteReply(r, v)
 		err = v.Err()
@@ -129,9 +128,9 @@ func (c *Conn) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value
 		}
 	}
 	q := request{Commands: cmds}
-	limit := q.expect(c.l)
+	q.expect()
 	ctx, traced := c.cfg.Trace.enter(ctx, q)
-	values, err := q.doBatch(ctx, c.l, limit)
+	values, err := q.doBatch(ctx, c.l)
 	for i := range values {
 		c.noteReply(ruleOfCommand(&cmds[i]), values[i])
 	}

@@ -125,6 +125,79 @@ func TestBlockingEnds(t *testing.T) {
 	}
 }
 
+// TestBlockingBehindOthers: the time for a blocking command begins when the server has answered the commands before it.
+func TestBlockingBehindOthers(t *testing.T) {
+	for _, c := range []struct {
+		first    []any
+		takes    time.Duration // of the first command
+		pushed   time.Duration // when the list gets an element; 0: never
+		silent   bool          // from the first answer on
+		min, max time.Duration // the end of BLPOP
+	}{
+		{first: []any{"GET", "key"}, takes: 5 * time.Second, pushed: 7 * time.Second, min: 7 * time.Second, max: 7010 * time.Millisecond},
+		{first: []any{"BLPOP", "other", 3}, takes: 3 * time.Second, min: 6 * time.Second, max: 6010 * time.Millisecond},
+		{first: []any{"BLPOP", "other", 10}, takes: 10 * time.Second, min: 13 * time.Second, max: 13010 * time.Millisecond},
+		{first: []any{"BLPOP", "other", 10}, takes: 10 * time.Second, silent: true, min: 14 * time.Second, max: 14200 * time.Millisecond},
+	} {
+		bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+			srv.Intercept(onName("GET", 1, fakeredis.Delay(c.takes, fakeredis.Run())))
+			l := dialConn(t, conn.Config{Dial: srv.Dial, Timeout: time.Second})
+			defer l.Close()
+			var wg sync.WaitGroup
+			defer wg.Wait()
+			wg.Go(func() {
+				ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+				defer stop()
+				if v, err := l.Do(ctx, c.first...); err != nil || !v.IsNull() {
+					t.Errorf("%v = %v, want null", c.first, err)
+				}
+				srv.Mute(c.silent)
+			})
+			synctest.Wait()
+			if c.pushed > 0 {
+				time.AfterFunc(c.pushed, func() { srv.Do("RPUSH", "list", "x") })
+			}
+			start := time.Now()
+			v, err := l.Do(t.Context(), "BLPOP", "list", 3)
+			switch {
+			case c.silent:
+				wantUncertain(t, err, os.ErrDeadlineExceeded)
+			case err != nil || v.IsNull() != (c.pushed == 0):
+				t.Errorf("BLPOP behind %v = %d elements, %v", c.first, v.Len(), err)
+			}
+			between(t, "BLPOP", time.Since(start), c.min, c.max)
+		})
+	}
+}
+
+// TestWaitOutlivesCaller: a caller leaves while a batch waits for replicas, at its deadline too. The connection survives.
+func TestWaitOutlivesCaller(t *testing.T) {
+	for _, limit := range []func(context.Context) (context.Context, context.CancelFunc){
+		func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, 100*time.Millisecond)
+		},
+		func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(ctx)
+			time.AfterFunc(100*time.Millisecond, cancel)
+			return ctx, cancel
+		},
+	} {
+		bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+			srv.Intercept(onName("WAIT", 1, fakeredis.Delay(3*time.Second, fakeredis.Reply(":0\r\n"))))
+			c := dialConn(t, conn.Config{Dial: srv.Dial, Timeout: time.Second})
+			defer c.Close()
+			ctx, cancel := limit(t.Context())
+			defer cancel()
+			start := time.Now()
+			_, err := c.SendBatch(ctx, []resp.Command{resp.Cmd("SET", "key", "x"), resp.Cmd("WAIT", 1, 3000)})
+			wantUncertain(t, err, ctx.Err())
+			between(t, "the caller left", time.Since(start), 100*time.Millisecond, 100*time.Millisecond)
+			want(t, c, "PONG", "PING")
+			between(t, "PONG", time.Since(start), 3*time.Second, 3010*time.Millisecond)
+		})
+	}
+}
+
 // TestBlockingUntilDeadline: a ctx with a later deadline gives a blocking command with a timeout more time, and the
 // end of a ctx closes the connection.
 func TestBlockingUntilDeadline(t *testing.T) {

@@ -2,7 +2,6 @@ package conn
 
 import (
 	"context"
-	"time"
 
 	"github.com/lockwire/lockwire/conn/internal/pipeline"
 	"github.com/lockwire/lockwire/internal/netfail"
@@ -30,8 +29,8 @@ func (q request) failure(l *pipeline.Link, sent bool, err error) error {
 
 // doBatch sends the commands of q over l in order, without other commands in between, and returns the replies. With an
 // *Error, doBatch returns the replies received so far.
-func (q request) doBatch(ctx context.Context, l *pipeline.Link, limit time.Duration) ([]resp.Value, error) {
-	values, sent, err := l.DoBatch(ctx, pipeline.Request(q), limit)
+func (q request) doBatch(ctx context.Context, l *pipeline.Link) ([]resp.Value, error) {
+	values, sent, err := l.DoBatch(ctx, pipeline.Request(q))
 	if err != nil {
 		return values, q.failure(l, sent, err)
 	}

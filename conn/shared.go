@@ -182,7 +182,7 @@ func (s *sharedConn) Lost(l *pipeline.Link, outstanding int, err error) {
 // send sends one command over a shared connection, and repeats it within the limits. x is a part left out of q.
 func (p *Pool) send(ctx context.Context, s *sharedConn, q request, x pipeline.Text) (resp.Value, error) {
 	return retried(ctx, s, q, func(ctx context.Context, l *pipeline.Link) (resp.Value, error) {
-		v, sent, err := l.Do(ctx, pipeline.Request(q), x, 0)
+		v, sent, err := l.Do(ctx, pipeline.Request(q), x)
 		if err != nil {
 			return v, q.failure(l, sent, err)
 		}
@@ -250,7 +250,7 @@ func (p *Pool) sendOnce(
 		l, err := s.get(ctx, a.stale)
 		var values []resp.Value
 		if err == nil {
-			values, err = request{Commands: cmds}.doBatch(ctx, l, 0)
+			values, err = request{Commands: cmds}.doBatch(ctx, l)
 		}
 		traced.attempt(&p.cfg, l, err)
 		if l != nil && (err == nil || !SafeToRetry(err)) {

@@ -26,7 +26,7 @@ func (p *Pool) Tx(ctx context.Context, cmds []resp.Command) ([]resp.Value, error
 	whole := wrapTx(cmds)
 	q := request{Commands: whole, Verify: verifyTx}
 	return retried(ctx, p.sharedFor(cmds[0].Key()), q, func(ctx context.Context, l *pipeline.Link) ([]resp.Value, error) {
-		values, err := q.doBatch(ctx, l, 0)
+		values, err := q.doBatch(ctx, l)
 		if err != nil {
 			return nil, err
 		}

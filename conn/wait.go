@@ -20,11 +20,10 @@ func isWait(name string) bool {
 	return strings.EqualFold(name, "wait") || strings.EqualFold(name, "waitaof")
 }
 
-// expect returns the limit for the answer to q on l: the server may keep it back as long as the timeouts in blocking
-// commands together. expect sets q.Blocks if the connection must not outlive a caller that leaves. It may where a batch
-// only waits for replicas, and not for ever.
-func (q *request) expect(l *pipeline.Link) time.Duration {
-	var total time.Duration
+// expect sets q.Wait: the server may keep back the answer as long as the timeouts in blocking commands together. expect
+// sets q.Blocks if the connection must not outlive a caller that leaves. It may where a batch only waits for replicas,
+// and not for ever.
+func (q *request) expect() {
 	note := func(encoded []byte) {
 		if ruleOfEncoded(encoded) != blocks {
 			return
@@ -33,8 +32,8 @@ func (q *request) expect(l *pipeline.Link) time.Duration {
 		if len(q.Commands) < 2 || d == pipeline.Never || !isWait(nameOf(encoded)) {
 			q.Blocks = true
 		}
-		if total += d; total < d || d == pipeline.Never {
-			total = pipeline.Never
+		if q.Wait += d; q.Wait < d || d == pipeline.Never {
+			q.Wait = pipeline.Never
 		}
 	}
 	if len(q.Commands) == 0 {
@@ -45,11 +44,6 @@ func (q *request) expect(l *pipeline.Link) time.Duration {
 			note(q.Commands[i].AppendTo(nil))
 		}
 	}
-	switch total {
-	case 0, pipeline.Never:
-		return total
-	}
-	return l.LimitIn(total)
 }
 
 // blockTime returns the timeout in an encoded blocking command: Never without one, and for a timeout that the server

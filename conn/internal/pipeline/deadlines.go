@@ -20,6 +20,9 @@ const (
 	// progressBytes is the number of bytes of an unfinished reply that count as progress. A byte now and then does
 	// not.
 	progressBytes = 16 << 10
+
+	// maxTicks is the longest wait of a command in ticks, and stands for any time.
+	maxTicks = math.MaxUint32 / 4
 )
 
 // deadlines is the timer of a link. The age of a command is a number of ticks, so sending needs no look at the clock.
@@ -101,6 +104,14 @@ func (l *Link) startDeadlinesLocked(cfg Config) {
 }
 
 func divideUp(d, by time.Duration) time.Duration { return (d-1)/by + 1 }
+
+// ticksOf returns the ticks of a busy link within d, or maxTicks.
+func (l *Link) ticksOf(d time.Duration) uint32 {
+	if l.timeout == 0 {
+		return maxTicks
+	}
+	return uint32(min(divideUp(d, l.period), maxTicks))
+}
 
 func (l *Link) stopDeadlinesLocked() {
 	if l.armed && l.timer.Stop() {
@@ -253,9 +264,9 @@ func (l *Link) overdueLocked(now time.Duration) error {
 	switch {
 	case oldest == nil:
 		return nil
-	case oldest.limit == Never: // a blocking command delays all commands behind it
+	case oldest.wait == maxTicks: // a blocking command delays all commands behind it
 		return nil
-	case min(l.ticks-oldest.tick, l.ticks-l.since) <= l.overdue:
+	case min(l.ticks-oldest.tick, l.ticks-l.since) <= l.overdue+oldest.wait:
 		return nil // not overdue, counted from the last progress or from sending
 	case l.longest > 0 && now-l.alive >= l.longest:
 	case l.allowedLocked(now):
@@ -269,7 +280,7 @@ func (l *Link) overdueLocked(now time.Duration) error {
 func (l *Link) allowedLocked(now time.Duration) bool {
 	for _, list := range [...][]entry{l.batch[l.pos.Load():], l.inflight, l.waiting} {
 		for i := range list {
-			if e := &list[i]; now < e.limit && e.limit != Never {
+			if e := &list[i]; now < e.limit {
 				return true
 			}
 		}

@@ -2,7 +2,7 @@
 //
 //	s := pipeline.NewSession(nc, nc, limits) // connect; then the handshake, on s.Conn and s.Reader
 //	l := pipeline.New(s, pipeline.Config{Timeout: 5 * time.Second}, owner, &wg)
-//	v, sent, err := l.Do(ctx, pipeline.Request{Encoded: b}, pipeline.Text{}, 0)
+//	v, sent, err := l.Do(ctx, pipeline.Request{Encoded: b}, pipeline.Text{})
 //	l.Fail(errClosed)
 //	wg.Wait()
 //

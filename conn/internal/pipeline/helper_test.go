@@ -83,13 +83,13 @@ func (l *link) close() {
 
 // Do sends a command and returns its reply. An error wraps errSent or errNotSent.
 func (l *link) Do(ctx context.Context, args ...any) (resp.Value, error) {
-	v, sent, err := l.Link.Do(ctx, pipeline.Request{Commands: []resp.Command{resp.Cmd(args...)}}, pipeline.Text{}, 0)
+	v, sent, err := l.Link.Do(ctx, pipeline.Request{Commands: []resp.Command{resp.Cmd(args...)}}, pipeline.Text{})
 	return v, failure(sent, err)
 }
 
 // SendBatch sends commands and returns their replies. An error wraps errSent or errNotSent.
 func (l *link) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value, error) {
-	values, sent, err := l.DoBatch(ctx, pipeline.Request{Commands: cmds}, 0)
+	values, sent, err := l.DoBatch(ctx, pipeline.Request{Commands: cmds})
 	return values, failure(sent, err)
 }
 

@@ -94,22 +94,27 @@ type Request struct {
 	// Blocks says that the server may keep back the reply on purpose. The Link then expects no PONG, and fails when the
 	// caller leaves: otherwise it would stay busy.
 	Blocks bool
+
+	// Wait is the time for which the server may keep back the reply on purpose, beyond the timeout, counted from when the
+	// server can begin; Never is any time.
+	Wait time.Duration
 }
 
 // entry is a command or a batch that waits for its replies. Entries are in the order of the replies.
 type entry struct {
 	call    *call         // nil without a waiting caller
 	body    *body         // a part of the command that is not copied into pending, or nil
-	limit   time.Duration // time since start up to which the answer may take, even beyond the timeout
+	limit   time.Duration // time since start up to which the ctx lets the answer take, even beyond the timeout
 	size    int           // size of the encoded commands in bytes
 	after   int64         // bytes received before a writer took the entry
 	tick    uint32        // link's ticks when enqueued
+	wait    uint32        // the Request's Wait, in the link's ticks; maxTicks for any time
 	replies int32
 	blocks  bool                     // the Request's Blocks
 	verify  func([]resp.Value) error // the Request's Verify
 }
 
-// Never is the limit of a blocking command whose reply may take any time.
+// Never is the Wait of a blocking command whose reply may take any time.
 const Never = time.Duration(1<<63 - 1)
 
 // call is the result of a command, and the caller's way to wait for it. The caller owns the call before enqueue and
@@ -180,15 +185,14 @@ func New(s *Session, cfg Config, o Owner, wg *sync.WaitGroup) *Link {
 // Do sends one command and waits for its reply; ctx bounds the wait. x is a part left out of q. An error reply is a value.
 // With an error, sent reports whether the command may have been sent.
 //
-// The end of ctx leaves the Link open, and the reply is dropped. limit is how long the reply may take, counted from
-// Start, even beyond the timeout: 0, a result of LimitIn, or Never. If q.Blocks is set, the end of ctx fails the Link.
-func (l *Link) Do(ctx context.Context, q Request, x Text, limit time.Duration) (v resp.Value, sent bool, err error) {
+// The end of ctx leaves the Link open, and the reply is dropped. If q.Blocks is set, the end of ctx fails the Link.
+func (l *Link) Do(ctx context.Context, q Request, x Text) (v resp.Value, sent bool, err error) {
 	k := l.calls.Get().(*call)
 	var b *body
 	if x.Bytes != nil {
 		b = newBody(x, q.Encoded[q.At:])
 	}
-	if err := l.enqueue(ctx, entry{call: k, body: b, replies: 1, limit: limit, blocks: q.Blocks}, q); err != nil {
+	if err := l.enqueue(ctx, entry{call: k, body: b, replies: 1, blocks: q.Blocks}, q); err != nil {
 		l.release(k)
 		return resp.Value{}, false, err
 	}
@@ -206,12 +210,12 @@ func (l *Link) Do(ctx context.Context, q Request, x Text, limit time.Duration) (
 }
 
 // DoBatch sends the commands of q in order, without other commands in between, and returns the replies. With an error,
-// DoBatch returns the replies received so far. ctx, limit and sent are those of Do.
-func (l *Link) DoBatch(ctx context.Context, q Request, limit time.Duration) (replies []resp.Value, sent bool, err error) {
+// DoBatch returns the replies received so far. ctx and sent are those of Do.
+func (l *Link) DoBatch(ctx context.Context, q Request) (replies []resp.Value, sent bool, err error) {
 	n := len(q.Commands)
 	k := l.calls.Get().(*call)
 	k.batch, k.values = true, make([]resp.Value, 0, n)
-	if err := l.enqueue(ctx, entry{call: k, replies: int32(n), limit: limit, blocks: q.Blocks, verify: q.Verify}, q); err != nil {
+	if err := l.enqueue(ctx, entry{call: k, replies: int32(n), blocks: q.Blocks, verify: q.Verify}, q); err != nil {
 		l.release(k)
 		return nil, false, err
 	}
@@ -236,9 +240,6 @@ func (l *Link) Post(cmd resp.Command) {
 		l.flushLocked(nil, false, false)
 	}
 }
-
-// LimitIn returns the limit for a command sent now that takes the server d before it can answer.
-func (l *Link) LimitIn(d time.Duration) time.Duration { return time.Since(l.Start) + d + l.timeout }
 
 // await waits until k is completed or ctx ends. left reports that ctx ended first: then the caller no longer owns k,
 // and sent reports whether the command may have been sent. A command that no writer has taken is withdrawn.

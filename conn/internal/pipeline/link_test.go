@@ -72,7 +72,7 @@ func TestReceivedBeforeSent(t *testing.T) {
 						bufio.NewReader(server).Peek(1)
 						server.Write([]byte(reply + stray))
 					}()
-					if _, _, err := l.DoBatch(t.Context(), Request{Commands: first}, 0); err != nil {
+					if _, _, err := l.DoBatch(t.Context(), Request{Commands: first}); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -87,7 +87,7 @@ func TestReceivedBeforeSent(t *testing.T) {
 				if test.verify {
 					q.Verify = func([]resp.Value) error { return nil }
 				}
-				values, sent, err := l.DoBatch(context.Background(), q, 0)
+				values, sent, err := l.DoBatch(context.Background(), q)
 				if len(values) > 0 || !sent || !errors.Is(err, errUnasked) {
 					t.Errorf("DoBatch = %v, %v, %v; want no reply, sent, and an error that says why", values, sent, err)
 				}

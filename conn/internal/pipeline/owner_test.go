@@ -92,11 +92,11 @@ func TestVerify(t *testing.T) {
 			Commands: []resp.Command{resp.Cmd("ECHO", "a"), resp.Cmd("ECHO", "b")},
 			Verify:   func(replies []resp.Value) error { seen = len(replies); return nil },
 		}
-		if _, _, err := l.DoBatch(t.Context(), q, 0); err != nil || seen != 2 {
+		if _, _, err := l.DoBatch(t.Context(), q); err != nil || seen != 2 {
 			t.Errorf("DoBatch = %v, and Verify got %d replies, want 2", err, seen)
 		}
 		q.Verify = func([]resp.Value) error { return bad }
-		if values, _, err := l.DoBatch(t.Context(), q, 0); err != nil || len(values) != 2 {
+		if values, _, err := l.DoBatch(t.Context(), q); err != nil || len(values) != 2 {
 			t.Errorf("DoBatch = %v, %v, want two replies", values, err)
 		}
 		_, err := l.Do(t.Context(), "GET", "key")
@@ -130,15 +130,15 @@ func TestNever(t *testing.T) {
 		srv.Intercept(onName("GET", 1, fakeredis.Run().Late(time.Minute)))
 		l := open(t, srv, limits(time.Second))
 		defer l.close()
-		q := pipeline.Request{Commands: []resp.Command{resp.Cmd("GET", "key")}, Blocks: true}
-		if _, _, err := l.Link.Do(t.Context(), q, pipeline.Text{}, pipeline.Never); err != nil {
+		q := pipeline.Request{Commands: []resp.Command{resp.Cmd("GET", "key")}, Blocks: true, Wait: pipeline.Never}
+		if _, _, err := l.Link.Do(t.Context(), q, pipeline.Text{}); err != nil {
 			t.Errorf("a GET without limit = %v", err)
 		}
 		srv.Mute(true)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		start := time.Now()
-		_, sent, err := l.Link.Do(ctx, q, pipeline.Text{}, pipeline.Never)
+		_, sent, err := l.Link.Do(ctx, q, pipeline.Text{})
 		if !sent || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a GET without limit = %v, %v, want DeadlineExceeded, sent", sent, err)
 		}
@@ -149,15 +149,15 @@ func TestNever(t *testing.T) {
 	})
 }
 
-// TestLimitIn: the limit of one command extends the Timeout by the time that the server needs.
-func TestLimitIn(t *testing.T) {
+// TestWait: the Wait of a command extends the Timeout.
+func TestWait(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		l := open(t, srv, limits(time.Second))
 		defer l.close()
 		srv.Mute(true)
 		start := time.Now()
-		q := pipeline.Request{Commands: []resp.Command{resp.Cmd("WAIT", 1, 3000)}}
-		_, sent, err := l.Link.Do(t.Context(), q, pipeline.Text{}, l.LimitIn(3*time.Second))
+		q := pipeline.Request{Commands: []resp.Command{resp.Cmd("WAIT", 1, 3000)}, Wait: 3 * time.Second}
+		_, sent, err := l.Link.Do(t.Context(), q, pipeline.Text{})
 		if !sent || err == nil {
 			t.Errorf("WAIT = %v, %v, want an error, sent", sent, err)
 		}

@@ -38,8 +38,11 @@ func (l *Link) enqueue(ctx context.Context, e entry, q Request) error {
 	if ctx.Err() != nil {
 		return netfail.Ended(ctx)
 	}
-	if deadline, ok := ctx.Deadline(); ok && e.limit != Never {
+	if deadline, ok := ctx.Deadline(); ok && q.Wait != Never {
 		e.limit = deadline.Sub(l.Start)
+	}
+	if q.Wait > 0 {
+		e.wait = l.ticksOf(q.Wait)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
