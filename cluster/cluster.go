@@ -42,7 +42,7 @@ type Cluster struct {
 	retired  []*node          // nodes that have left the cluster and may still owe answers
 	read     *table           // the last topology read, without later redirections
 	wanted   bool             // a refresh is requested
-	expected time.Time        // until then refreshes go on, unless they find a change
+	expected time.Time        // until then refreshes go on
 	round    chan struct{}    // closed at the end of the next refresh
 	failing  bool             // the last refresh failed
 	heirs    heirs

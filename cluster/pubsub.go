@@ -76,7 +76,7 @@ func (c *Cluster) StreamTo(ctx context.Context, server string) (*conn.Stream, er
 
 // Refused handles the error of a node that has refused a channel, or has ended a subscription. After
 // a MOVED, Route returns the named node immediately. In any case the Cluster refreshes the topology;
-// after the end of a subscription again and again, for some seconds at most, until it finds a change.
+// after the end of a subscription again and again, for some seconds.
 func (c *Cluster) Refused(server string, err error) {
 	c.mu.Lock()
 	n := c.nodes[server]

@@ -28,9 +28,9 @@ const (
 	// hintLife is the time to keep a node named in a redirection but absent from the topology.
 	hintLife = 5 * time.Second
 
-	// expectLimit bounds the wait for a change of the topology that a node has shown by ending a
-	// subscription. The others know after a heartbeat or two.
-	expectLimit = 5 * time.Second
+	// expectTime is the time of refreshes after a node has ended a subscription: the others know of
+	// its successor after a heartbeat or two.
+	expectTime = 5 * time.Second
 
 	// lastAnswers is the time for a replaced master, which may hang, to answer earlier commands.
 	lastAnswers = 250 * time.Millisecond
@@ -78,10 +78,9 @@ func (c *Cluster) refreshLoop() {
 	defer timer.Stop()
 	for !c.isClosed() {
 		if now := time.Now(); p.reached(now, c.isWanted()) {
-			expected := c.expectation()
 			changed, err := c.refresh(c.life)
 			c.examine(c.life)
-			c.meet(expected, changed, time.Now())
+			c.wantExpected(time.Now())
 			p.next(now, changed, err)
 			p.settle(time.Now(), c.cfg.RefreshInterval)
 		}
@@ -145,30 +144,20 @@ func (c *Cluster) isWanted() bool {
 	return c.wanted
 }
 
-// expectChange makes the Cluster refresh the topology until it has changed, within expectLimit. A
-// replica grants a subscription to a shard channel as its master does: the former master of a slot
-// therefore shows by nothing else that it has a successor.
+// expectChange makes the Cluster refresh the topology for expectTime. A replica grants a
+// subscription to a shard channel as its master does: the former master of a slot therefore shows
+// by nothing else that it has a successor.
 func (c *Cluster) expectChange(now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.expected = now.Add(expectLimit)
+	c.expected = now.Add(expectTime)
 }
 
-// expectation returns the end of the wait for a change.
-func (c *Cluster) expectation() time.Time {
+// wantExpected requests the next refresh while a change is expected. A change found does not end
+// this time, because it may be another one.
+func (c *Cluster) wantExpected(now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.expected
-}
-
-// meet requests the next refresh while a change is expected. A refresh that began with the
-// expectation before, and has found a change, meets it.
-func (c *Cluster) meet(before time.Time, changed bool, now time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if changed && before.Equal(c.expected) {
-		c.expected = time.Time{}
-	}
 	if now.Before(c.expected) {
 		c.wanted = true
 	}
