@@ -163,8 +163,8 @@ func (c *Cluster) wantExpected(now time.Time) {
 	}
 }
 
-// discover reads the topology for the first time, with as many attempts as a call. A server that does not know what
-// a cluster is ends them.
+// discover reads the topology for the first time, with as many attempts as a call. They end if no server at the
+// addresses knows what a cluster is.
 func (c *Cluster) discover(ctx context.Context) error {
 	start := time.Now()
 	for n := 0; ; n++ {
@@ -177,7 +177,7 @@ func (c *Cluster) discover(ctx context.Context) error {
 		}
 		pause := netfail.Backoff(n, c.cfg.Node.Retry.MinBackoff, c.cfg.Node.Retry.MaxBackoff, rand.Float64())
 		late := c.policy.budget > 0 && time.Since(start)+pause >= c.policy.budget
-		if ctx.Err() != nil || n+1 >= c.policy.attempts || late || dialled(err) && netfail.Dial(err) == netfail.Final {
+		if final := dialled(err) && netfail.Dial(err) == netfail.Final; ctx.Err() == nil && (n+1 >= c.policy.attempts || late || final) {
 			return err
 		}
 		if ended := netfail.Sleep(ctx, pause, nil, nil); ended != nil {
@@ -186,15 +186,16 @@ func (c *Cluster) discover(ctx context.Context) error {
 	}
 }
 
-// knowsNoCluster reports whether err is the answer of a server that is no node of a cluster, or of a sentinel.
+// knowsNoCluster reports whether err is the answer to CLUSTER of a server that is no node of a cluster, or of a sentinel.
 func knowsNoCluster(err error) bool {
 	reply, answered := errors.AsType[resp.Error](err)
-	return answered && (strings.Contains(string(reply), "cluster support disabled") || strings.Contains(string(reply), "unknown command"))
+	return answered && !isTransport(err) && (strings.Contains(string(reply), "cluster support disabled") || strings.Contains(string(reply), "unknown command"))
 }
 
 // refresh reads the topology from the first node that knows at least as many slots as the table.
 // Without such a node, refresh uses the best answer. An answer without slots, as from a node that
-// has lost its cluster, counts as no answer.
+// has lost its cluster, counts as no answer. The error says that a server knows no cluster only if
+// all say so.
 func (c *Cluster) refresh(ctx context.Context) (changed bool, err error) {
 	c.mu.Lock()
 	c.wanted = false
@@ -212,7 +213,7 @@ func (c *Cluster) refresh(ctx context.Context) (changed bool, err error) {
 		}
 		switch {
 		case failed != nil:
-			if err == nil || err == errNoSlots {
+			if err == nil || knowsNoCluster(err) {
 				err = fmt.Errorf("cluster: topology: %w", failed)
 			}
 		case t.served == 0:

@@ -103,6 +103,67 @@ func TestNoNodeOfACluster(t *testing.T) {
 	}
 }
 
+// One seed is no node of a cluster, and another one is not ready yet. Their order does not matter.
+func TestNoNodeBesideAnother(t *testing.T) {
+	for name, ready := range map[string]func(f *fakes, ready bool){
+		"refuses dials": func(f *fakes, ready bool) { f.nodes[nodeB].Refuse(!ready) },
+		"has no slots": func(f *fakes, ready bool) {
+			if f.says(nodeB, "*0|"); ready {
+				f.says(nodeB, f.slotsLocked())
+			}
+		},
+	} {
+		for _, addrs := range [][]string{{nodeA, nodeB}, {nodeB, nodeA}} {
+			t.Run(name, func(t *testing.T) {
+				bareBubble(t, func(t *testing.T, f *fakes, proto int) {
+					f.says(nodeA, "-ERR This instance has cluster support disabled|")
+					ready(f, false)
+					time.AfterFunc(time.Second, func() { ready(f, true) })
+					took(t, time.Second, 2*time.Second, func() { f.open(cluster.Config{Addrs: addrs, Node: conn.Config{Protocol: proto}}) })
+				})
+			})
+		}
+	}
+}
+
+// A node of a cluster does not know a command in Extra: the error is about this command.
+func TestExtraUnknownToANode(t *testing.T) {
+	bareBubble(t, func(t *testing.T, f *fakes, proto int) {
+		f.answer(nodeA, "NOSUCH", "-ERR unknown command 'NOSUCH', with args beginning with:", 0)
+		node := conn.Config{Protocol: proto, Extra: []resp.Command{resp.Cmd("NOSUCH")}}
+		took(t, 0, 0, func() {
+			_, err := cluster.Open(t.Context(), f.config(cluster.Config{Addrs: []string{nodeA}, Node: node}))
+			if !errors.Is(err, resp.ErrGeneral) || strings.Contains(fmt.Sprint(err), "no node of a cluster") {
+				t.Errorf("Open: %v, want the reply alone", err)
+			}
+		})
+	})
+}
+
+// The error of an Open whose ctx ends says so, whatever the nodes have answered before.
+func TestOpenEndsWithItsContext(t *testing.T) {
+	for name, unready := range map[string]func(f *fakes){
+		"no slots": func(f *fakes) { f.says(nodeA, "*0|") },
+		"refuses":  func(f *fakes) { f.nodes[nodeA].Refuse(true) },
+		"loading":  func(f *fakes) { f.says(nodeA, "-LOADING Redis is loading the dataset in memory|") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bareBubble(t, func(t *testing.T, f *fakes, proto int) {
+				unready(f)
+				f.nodes[nodeB].Mute(true)
+				ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+				defer cancel()
+				cfg := f.config(cluster.Config{Addrs: []string{nodeA, nodeB}, Node: conn.Config{Protocol: proto}})
+				took(t, 500*time.Millisecond, 500*time.Millisecond, func() {
+					if _, err := cluster.Open(ctx, cfg); !errors.Is(err, context.DeadlineExceeded) {
+						t.Errorf("Open: %v, want the end of ctx", err)
+					}
+				})
+			})
+		})
+	}
+}
+
 func TestWrongPasswordShowsAtOnce(t *testing.T) {
 	bareBubble(t, func(t *testing.T, f *fakes, proto int) {
 		for _, srv := range f.nodes {
