@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -20,52 +21,55 @@ import (
 //
 // If some keys fail, the other keys are done nevertheless, and the error is a [*BatchError]: At(i) is the outcome of key
 // i, without its place in a command. If all keys fail for one reason, that is the error. A malformed reply is an
-// error for the keys of its command, which may have run. No error contains a key.
+// error for the keys of its command, which may have run. If the call ends while a node refuses a key for the moment, the
+// error of the key matches both the end and the refusal. No error contains a key.
 func (c *Cluster) MGet(ctx context.Context, keys []string) ([]resp.Value, error) {
-	return multiKey{name: "MGET", keys: keys}.run(ctx, c)
+	return multiKey{c: c, name: "MGET", keys: keys}.run(ctx)
 }
 
 // MSet sets keys to values, which alternate in pairs as Fields returns them: c.MSet(ctx, resp.Fields(m)). The keys may be
 // in any slots; see MGet. A later value for the same key counts. An odd number of pairs is refused.
 func (c *Cluster) MSet(ctx context.Context, pairs []string) error {
-	m := multiKey{name: "MSET"}
+	m := multiKey{c: c, name: "MSET"}
 	if len(pairs)%2 != 0 {
 		return &conn.Error{Op: m.name, Err: &refusedError{errors.New("cluster: a key without a value")}}
 	}
 	for i := 0; i < len(pairs); i += 2 {
 		m.keys, m.values = append(m.keys, pairs[i]), append(m.values, pairs[i+1])
 	}
-	_, err := m.run(ctx, c)
+	_, err := m.run(ctx)
 	return err
 }
 
 // Del deletes keys and returns the number of keys that existed. The keys may be in any slots; see MGet. With an error the
 // number is about the keys whose outcome is known.
 func (c *Cluster) Del(ctx context.Context, keys []string) (int64, error) {
-	return multiKey{name: "DEL", keys: keys}.count(ctx, c)
+	return multiKey{c: c, name: "DEL", keys: keys}.count(ctx)
 }
 
 // Unlink is Del, except that the server frees the memory later.
 func (c *Cluster) Unlink(ctx context.Context, keys []string) (int64, error) {
-	return multiKey{name: "UNLINK", keys: keys}.count(ctx, c)
+	return multiKey{c: c, name: "UNLINK", keys: keys}.count(ctx)
 }
 
 // Exists returns the number of keys that exist; a key given twice counts twice. The keys may be in any slots; see MGet.
 // With an error the number is about the keys whose outcome is known.
 func (c *Cluster) Exists(ctx context.Context, keys []string) (int64, error) {
-	return multiKey{name: "EXISTS", keys: keys}.count(ctx, c)
+	return multiKey{c: c, name: "EXISTS", keys: keys}.count(ctx)
 }
 
 // multiKey is a command on keys in several slots.
 type multiKey struct {
+	c      *Cluster
+	reader chooser // nil: the masters
 	name   string
 	keys   []string
 	values []string // of MSET, one for each key
 }
 
 // count returns the sum of the replies. The reply to a command counts once, for its first key.
-func (m multiKey) count(ctx context.Context, d conn.Doer) (sum int64, err error) {
-	replies, err := m.run(ctx, d)
+func (m multiKey) count(ctx context.Context) (sum int64, err error) {
+	replies, err := m.run(ctx)
 	for _, v := range replies {
 		if n, bad := v.Int(); bad == nil {
 			sum += n
@@ -76,14 +80,14 @@ func (m multiKey) count(ctx context.Context, d conn.Doer) (sum int64, err error)
 
 // run returns one value for each key: an element of the reply of MGET; else the reply, for the first key of a command,
 // and null for its further keys. On an error the values of the keys that have failed are null.
-func (m multiKey) run(ctx context.Context, d conn.Doer) ([]resp.Value, error) {
+func (m multiKey) run(ctx context.Context) ([]resp.Value, error) {
 	if len(m.keys) == 0 {
 		return nil, nil
 	}
 	o := BatchError{ofKeys: true, values: make([]resp.Value, len(m.keys)), errs: make([]error, len(m.keys))}
 	var moving [][]int // single keys of commands that the server could not split
 	parts := m.bySlot()
-	m.send(context.WithValue(ctx, conn.NoTryAgain, true), d, parts, func(part []int, v resp.Value, err error) {
+	m.send(context.WithValue(ctx, conn.NoTryAgain, true), parts, func(part []int, v resp.Value, err error) {
 		if len(part) > 1 && errors.Is(err, resp.ErrTryAgain) && !isTransport(err) {
 			for i := range part {
 				moving = append(moving, part[i:i+1])
@@ -93,7 +97,7 @@ func (m multiKey) run(ctx context.Context, d conn.Doer) ([]resp.Value, error) {
 		m.record(&o, part, v, err)
 	})
 	if len(moving) > 0 {
-		m.send(ctx, d, moving, func(part []int, v resp.Value, err error) { m.record(&o, part, v, err) })
+		m.send(ctx, moving, func(part []int, v resp.Value, err error) { m.record(&o, part, v, err) })
 	}
 	return o.values, o.ifAny()
 }
@@ -115,7 +119,7 @@ func (m multiKey) bySlot() (parts [][]int) {
 }
 
 // send sends one command for each part in one batch, and calls fn with each outcome.
-func (m multiKey) send(ctx context.Context, d conn.Doer, parts [][]int, fn func([]int, resp.Value, error)) {
+func (m multiKey) send(ctx context.Context, parts [][]int, fn func([]int, resp.Value, error)) {
 	cmds := make([]resp.Command, len(parts))
 	for p, part := range parts {
 		words := []string{m.name}
@@ -127,14 +131,35 @@ func (m multiKey) send(ctx context.Context, d conn.Doer, parts [][]int, fn func(
 		}
 		cmds[p] = resp.CmdStrings(words)
 	}
-	replies, err := d.SendBatch(ctx, cmds)
+	replies, err := m.c.sendBatch(ctx, cmds, m.reader)
+	over := make(map[error]error)
 	for p, part := range parts {
 		v, err := conn.Outcome(replies, err, p)
 		if err == nil {
-			err = v.Err()
+			err = m.why(ctx, v.Err(), over)
 		}
 		fn(part, v, err)
 	}
+}
+
+// why returns the error of a command with an error reply: a refusal for the moment would have been repeated, and is not
+// the only reason if the call has ended. over holds the errors returned for such refusals: equal ones have one error.
+func (m multiKey) why(ctx context.Context, refusal error, over map[error]error) error {
+	var reason error
+	switch {
+	case refusal == nil || judge(refusal, origin{}, history{}).action == stop:
+		return refusal
+	case ctx.Err() != nil:
+		reason = netfail.Ended(ctx)
+	case m.c.isClosed():
+		reason = conn.ErrClosed
+	default:
+		return refusal
+	}
+	if over[refusal] == nil {
+		over[refusal] = (&call{name: m.name}).over(reason, refusal)
+	}
+	return over[refusal]
 }
 
 // record notes the outcome of a command in the outcomes of its keys.

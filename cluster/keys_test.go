@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/lockwire/lockwire/cluster"
 	"github.com/lockwire/lockwire/conn"
@@ -117,6 +118,92 @@ func TestKeysThatFailDifferently(t *testing.T) {
 		_, err := c.Del(t.Context(), []string{keyA, keyC})
 		if partial, ok := errors.AsType[*cluster.BatchError](err); !ok || partial.Len() != 2 || !errors.Is(err, resp.ErrOOM) || !errors.Is(err, resp.ErrNoPerm) {
 			t.Errorf("Del = %v, want both reasons", err)
+		}
+	})
+}
+
+// The call ends while a node refuses its keys for the moment: the error says both, and the other keys are done.
+func TestKeysUntilTheEnd(t *testing.T) {
+	type call = func(context.Context, *cluster.Cluster, []string) error
+	calls := map[string]call{
+		"MGet": func(ctx context.Context, c *cluster.Cluster, keys []string) (err error) {
+			_, err = c.MGet(ctx, keys)
+			return
+		},
+		"Exists": func(ctx context.Context, c *cluster.Cluster, keys []string) (err error) {
+			_, err = c.Replicas().Exists(ctx, keys)
+			return
+		},
+		"Del": func(ctx context.Context, c *cluster.Cluster, keys []string) (err error) {
+			_, err = c.Del(ctx, keys)
+			return
+		},
+		"MSet": func(ctx context.Context, c *cluster.Cluster, keys []string) error {
+			var pairs []string
+			for _, key := range keys {
+				pairs = append(pairs, key, "x")
+			}
+			return c.MSet(ctx, pairs)
+		},
+	}
+	ends := map[error]func(context.Context, *cluster.Cluster) (context.Context, context.CancelFunc){
+		context.DeadlineExceeded: func(ctx context.Context, _ *cluster.Cluster) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, 300*time.Millisecond)
+		},
+		context.Canceled: func(ctx context.Context, _ *cluster.Cluster) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(ctx)
+			time.AfterFunc(300*time.Millisecond, cancel)
+			return ctx, cancel
+		},
+		conn.ErrClosed: func(ctx context.Context, c *cluster.Cluster) (context.Context, context.CancelFunc) {
+			time.AfterFunc(300*time.Millisecond, func() { c.Close() })
+			return ctx, func() {}
+		},
+	}
+	for _, refusal := range []resp.Error{resp.ErrLoading, resp.ErrBusy, resp.ErrClusterDown, resp.ErrReadOnly, resp.ErrMasterDown, resp.ErrTryAgain} {
+		for name, call := range calls {
+			for cause, end := range ends {
+				bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+					f.hook(nodeA, func(cmd fakeredis.Cmd) *fakeredis.Action {
+						act := fakeredis.Reply("-" + string(refusal) + " not now\r\n")
+						if cmd.Name == "CLUSTER" || cmd.Name == "HELLO" {
+							return nil
+						}
+						return &act
+					})
+					ctx, cancel := end(t.Context(), c)
+					defer cancel()
+					took(t, 300*time.Millisecond, 310*time.Millisecond, func() {
+						err := call(ctx, c, []string{keyA, keyB, keyA2, keyC})
+						partial, ok := errors.AsType[*cluster.BatchError](err)
+						if !ok || partial.Len() != 4 || !errors.Is(err, cause) || !errors.Is(err, refusal) {
+							t.Fatalf("%s while a node says %s = %v, want also %v", name, refusal, err, cause)
+						}
+						for i, want := range []error{cause, nil, cause, nil} {
+							if _, err := partial.At(i); !errors.Is(err, want) || want != nil && !conn.SafeToRetry(err) {
+								t.Errorf("%s, %s: outcome %d = %v, want %v", name, refusal, i, err, want)
+							}
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// Keys of several slots that all fail at the end of the call, for one reason, have one error.
+func TestKeysUntilTheEndTogether(t *testing.T) {
+	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		f.answer(nodeA, "MGET", "-LOADING not now", 0)
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		const near = "beside" // a further key of nodeA
+		if slot := cluster.Slot(near); slot == slotA || slot > 5460 {
+			t.Fatalf("slot %d", slot)
+		}
+		_, err := c.MGet(ctx, []string{keyA, near})
+		if _, several := errors.AsType[*cluster.BatchError](err); several || !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, resp.ErrLoading) {
+			t.Errorf("MGet = %v, want the end of ctx and LOADING as one error", err)
 		}
 	})
 }

@@ -73,12 +73,12 @@ func (r Replicas) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Va
 
 // MGet is Cluster.MGet with replicas.
 func (r Replicas) MGet(ctx context.Context, keys []string) ([]resp.Value, error) {
-	return multiKey{name: "MGET", keys: keys}.run(ctx, r)
+	return multiKey{c: r.c, reader: targetsOfReplicas(rand.Int()), name: "MGET", keys: keys}.run(ctx)
 }
 
 // Exists is Cluster.Exists with replicas.
 func (r Replicas) Exists(ctx context.Context, keys []string) (int64, error) {
-	return multiKey{name: "EXISTS", keys: keys}.count(ctx, r)
+	return multiKey{c: r.c, reader: targetsOfReplicas(rand.Int()), name: "EXISTS", keys: keys}.count(ctx)
 }
 
 // targetsOfReplicas chooses the replica at a random index, of each master the same.
