@@ -68,7 +68,7 @@ func (r *request) ask(ctx context.Context) (granted bool, left time.Duration, er
 	if ctx.Done() == nil {
 		ctx = c.life
 	}
-	if err := r.state.take(ctx); err != nil {
+	if err := r.state.take(ctx, r.target.name, nil); err != nil {
 		return false, 0, err
 	}
 	if !r.unsure && r.target.kind.Undo != nil {
@@ -77,7 +77,7 @@ func (r *request) ask(ctx context.Context) (granted bool, left time.Duration, er
 	r.traced.asked()
 	ack, err := r.acking(ctx)
 	if err != nil {
-		r.state.give()
+		r.state.give(r.target.name)
 		return false, 0, err
 	}
 	server := conn.Doer(c.server)
@@ -96,7 +96,7 @@ func (r *request) ask(ctx context.Context) (granted bool, left time.Duration, er
 		return false, 0, serverError(err)
 	}
 	if c.clocks.Late(r.target.name, v) {
-		r.state.give()
+		r.state.give(r.target.name)
 		return false, 0, remote.ErrLate
 	}
 	count, token, left, err := r.acquired(v)
@@ -105,7 +105,7 @@ func (r *request) ask(ctx context.Context) (granted bool, left time.Duration, er
 		r.undo(start, false)
 		return false, left, err
 	case err != nil:
-		r.state.give()
+		r.state.give(r.target.name)
 		return false, left, err
 	}
 	r.stood(stands, start, count > 0, nil)
@@ -127,7 +127,7 @@ func (r *request) unanswered(ctx context.Context, start clock.Instant, err error
 	k := r.target.kind
 	switch {
 	case !remote.Uncertain(err):
-		r.state.give()
+		r.state.give(r.target.name)
 	case k.unowned && r.waits && ctx.Err() == nil && !c.isClosed():
 		r.doubt()
 	default:
@@ -143,7 +143,7 @@ func (r *request) unanswered(ctx context.Context, start clock.Instant, err error
 func (r *request) denied(ctx context.Context, left time.Duration) (granted bool, _ time.Duration, err error) {
 	r.refused, r.short = true, nil
 	r.noteLeft(left)
-	r.state.give()
+	r.state.give(r.target.name)
 	if left == 0 && r.target.kind.Pass != nil && r.pass(ctx) {
 		return r.attempt(ctx)
 	}
@@ -177,7 +177,7 @@ func (r *request) send(ctx context.Context, server conn.Doer, s position) (v res
 		args = append(args, r.yields())
 	}
 	return c.runFrom(ctx, server, &remote.Call{Script: k.Acquire, Lock: r.target.remote(), Keys: r.keys(nil), Once: r.waits,
-		MayCome: r.state.mayComeOf(), Args: args, Leaves: k.joins}, start)
+		MayCome: r.state.mayComeOf(r.target.name), Args: args, Leaves: k.joins}, start)
 }
 
 // runFrom runs x at start. A request refused by the nodes of a migrating slot has had no effect: runFrom returns the time before the
@@ -251,7 +251,7 @@ func (r *request) granted(start clock.Instant, count, token int64) (bool, time.D
 	for _, other := range r.lostBefore(l) {
 		other.lose(Forced, nil)
 	}
-	r.state.give()
+	r.state.give(r.target.name)
 	r.got = l
 	c.watchdog.Add(l, l.renewed, l.firstDue())
 	l.warnWaited(r.since)
@@ -275,7 +275,7 @@ func (r *request) tally(count int64) int64 {
 	if r.target.values != "" {
 		return 0
 	}
-	return r.state.grant(r.target.hold(), count, r.client.table.holds)
+	return r.state.grant(r.target.hold(), count)
 }
 
 // lostBefore returns the leases of l's Owner that were lost before the grant of l, as a first hold implies.

@@ -79,12 +79,7 @@ func (c *Client) Server() Server { return c.server }
 
 // NewOwner returns a new owner, unique among all owners of all clients.
 func (c *Client) NewOwner() Owner {
-	return Owner{&ownerState{
-		id:      c.nextOwner(),
-		done:    c.done,
-		turn:    make(chan struct{}, 1),
-		tallies: make(map[entryKey]tally),
-	}}
+	return Owner{&ownerState{id: c.nextOwner(), client: c}}
 }
 
 func (c *Client) nextOwner() string {

@@ -45,16 +45,16 @@ func (l *Lease) downgrade(ctx context.Context) (*Lease, error) {
 	if ctx.Err() != nil {
 		return nil, ended(ctx)
 	}
-	if err := l.state.take(ctx); err != nil {
+	if err := l.state.take(ctx, l.target.name, nil); err != nil {
 		return nil, err
 	}
 	if lost, _ := l.giveUp(); lost != nil {
-		l.state.give()
+		l.state.give(l.target.name)
 		return nil, lost
 	}
 	l.awaitRenewal(ctx)
 	if !l.counted() {
-		l.state.give()
+		l.state.give(l.target.name)
 		return nil, l.settle(l.notHeld())
 	}
 	read := newTarget(k.twin, l.target.name)
@@ -82,7 +82,7 @@ func (l *Lease) downgrade(ctx context.Context) (*Lease, error) {
 	switch {
 	case errors.Is(err, ErrNotHeld):
 		l.tally(false)
-		l.state.give()
+		l.state.give(l.target.name)
 		return nil, l.settle(l.notHeld())
 	case err != nil || v.Kind() != resp.Array:
 		return nil, l.undoDowngrade(&r, start, false, fmt.Errorf("%w, of kind %v", errUnexpected, v.Kind()))
@@ -114,8 +114,8 @@ func (l *Lease) askDowngrade(ctx context.Context, r *request) (v resp.Value, sta
 		again()
 		r.last = max(r.last, last)
 		args := r.target.lineArgs(c, []any{r.lease.Milliseconds(), r.owner, c.channels.Publishing(r.target.kind.silent), l.resting(), last})
-		return &remote.Call{Script: k.Downgrade, Lock: r.target.remote(), Keys: r.target.lined(r.target.of(r.owner, r.state.count(r.target.reads()), r.latch)),
-			Args: args, MayCome: r.state.mayComeOf(), Again: again}
+		return &remote.Call{Script: k.Downgrade, Lock: r.target.remote(), Keys: r.target.lined(r.target.of(r.owner, r.state.tally(r.target.reads()).count, r.latch)),
+			Args: args, MayCome: r.state.mayComeOf(r.target.name), Again: again}
 	})
 	if ack != nil && err == nil {
 		_, short = ack.Confirm(ctx)

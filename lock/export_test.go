@@ -28,6 +28,13 @@ func (c *Client) Idle() bool {
 	return len(c.table.entries)+len(c.table.parked) == 0 && c.gates.Free() && c.cleanup.Idle() && c.watchdog.Idle()
 }
 
+// Records returns the number of locks that the client keeps a record of for o.
+func (o Owner) Records() int {
+	o.state.mu.Lock()
+	defer o.state.mu.Unlock()
+	return len(o.state.locks)
+}
+
 // NewUUID is newUUID.
 func NewUUID() string { return newUUID() }
 

@@ -22,6 +22,9 @@ import (
 //   - [ErrInvalid] for a lease without an end of its own: the watchdog renews it, or it was taken with [Forever]
 //   - any other error if the server could not be asked; the lease then ends at its previous time
 //
+// Extend of a lease of an [Owner] waits for a call of the Owner on the same lock that is under way, such as the release of another
+// hold.
+//
 // Extend of a lease with Members extends all members at once. It returns nil when as many members are extended as the
 // lease requires: all of a [Multi], and a majority of the servers of a [Redlock].
 func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
@@ -41,7 +44,7 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	if err := l.takeTurn(ctx); err != nil {
 		return err
 	}
-	defer l.state.give()
+	defer l.state.give(l.target.name)
 	if err := l.beginExtension(ctx); err != nil {
 		return err
 	}
@@ -62,13 +65,11 @@ func (l *Lease) takeTurn(ctx context.Context) error {
 	if l.state == nil {
 		return nil
 	}
-	turn, cancel := context.WithDeadline(ctx, l.ValidUntil())
-	defer cancel()
-	err := l.state.take(turn)
-	if over := l.Err(); err != nil && ctx.Err() == nil && over != nil {
-		return over
+	err := l.state.take(ctx, l.target.name, l.over())
+	if err != nil {
+		return cmp.Or(l.Err(), err)
 	}
-	return err
+	return nil
 }
 
 // beginExtension waits for another Extend of the lease, and makes Unlock wait for this one.
@@ -93,6 +94,7 @@ func (l *Lease) beginExtension(ctx context.Context) error {
 		}
 		select {
 		case <-other:
+		case <-l.over():
 		case <-ctx.Done():
 		}
 	}

@@ -2,6 +2,10 @@ package lock_test
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -192,10 +196,17 @@ func TestExtendMembers(t *testing.T) {
 	})
 }
 
-// slow is a Pool that sends the next command, once told so, a second after its caller has made it.
+// slow is a Pool that sends the next command or batch, once told so, a second after its caller has made it.
 type slow struct {
 	*conn.Pool
-	next atomic.Bool
+	next, batch atomic.Bool
+}
+
+func (s *slow) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value, error) {
+	if s.batch.CompareAndSwap(true, false) {
+		time.Sleep(time.Second)
+	}
+	return s.Pool.SendBatch(ctx, cmds)
 }
 
 func (s *slow) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
@@ -241,4 +252,129 @@ func TestExtendBesideAnInnerUnlock(t *testing.T) {
 			})
 		})
 	}
+}
+
+// refuses has the server close the connection of each release of the lock of a name.
+func (w *world) refuses(name string) {
+	w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+		if strings.HasPrefix(cmd.Name, "EVAL") && slices.Contains(cmd.Args, name) {
+			return fakeredis.Close()
+		}
+		return fakeredis.Run()
+	})
+}
+
+// An Owner's lease that has ended is told at once, also beside a release without an answer.
+func TestExtendOfAnEndedHold(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		lease := mustHave(t, c.Reentrant("job"), lock.For(time.Hour), lock.As(c.NewOwner()))
+		w.refuses("job")
+		wantErr(t, "Unlock", lease.Unlock(t.Context()), lock.ErrUncertain)
+		begin := time.Now()
+		wantErr(t, "Extend", lease.Extend(t.Context(), time.Hour), lock.ErrReleased)
+		if took := time.Since(begin); took > 0 {
+			t.Errorf("Extend of a released lease took %v", took)
+		}
+		w.srv.Intercept(nil)
+		w.sleep(latchLife)
+	})
+}
+
+// Extend waits for the release of an inner hold, without an answer, no longer than the lease is held.
+func TestExtendUntilTheHoldEnds(t *testing.T) {
+	for name, end := range map[string]func(w *world, outer *lock.Lease) error{
+		"released": func(w *world, outer *lock.Lease) error {
+			go outer.Unlock(w.t.Context())
+			return lock.ErrReleased
+		},
+		"forced": func(w *world, outer *lock.Lease) error {
+			w.srv.Intercept(nil)
+			w.clients[0].Reentrant("job").ForceUnlock(w.t.Context())
+			return outer.Err()
+		},
+		"expired": func(w *world, outer *lock.Lease) error {
+			w.sleep(time.Until(outer.ValidUntil()))
+			return outer.Err()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				c := w.client(lock.Config{})
+				owner := lock.As(c.NewOwner())
+				outer := mustHave(t, c.Reentrant("job"), owner, lock.For(time.Hour))
+				inner := mustHave(t, c.Reentrant("job"), owner, lock.For(time.Hour))
+				w.refuses("job")
+				wantErr(t, "Unlock", inner.Unlock(t.Context()), lock.ErrUncertain)
+				extended := make(chan error, 1)
+				go func() { extended <- outer.Extend(context.Background(), 2*time.Hour) }()
+				w.sleep(time.Second)
+				want := end(w, outer)
+				synctest.Wait()
+				select {
+				case err := <-extended:
+					wantErr(t, "Extend", err, want)
+				default:
+					t.Errorf("Extend still waits, and the lease is over: %v", outer.Err())
+				}
+				w.srv.Intercept(nil)
+				w.sleep(time.Hour)
+			})
+		})
+	}
+}
+
+// The release of a lock, without an answer, does not keep an Owner from other locks.
+func TestOwnerBesideAReleaseWithoutAnswer(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		owner := lock.As(c.NewOwner())
+		stuck := mustHave(t, c.Reentrant("stuck"), owner, lock.For(time.Hour))
+		lease := mustHave(t, c.Reentrant("job"), owner, lock.For(10*time.Second))
+		w.refuses("stuck")
+		begin := time.Now()
+		wantErr(t, "Unlock", stuck.Unlock(t.Context()), lock.ErrUncertain)
+		if err := lease.Extend(t.Context(), time.Minute); err != nil {
+			t.Errorf("Extend() = %v", err)
+		}
+		mustUnlock(t, mustHave(t, c.Reentrant("job"), owner))
+		mustUnlock(t, lease)
+		if took := time.Since(begin); took > 0 {
+			t.Errorf("the other lock took %v", took)
+		}
+		w.srv.Intercept(nil)
+		w.sleep(latchLife)
+		w.free()
+	})
+}
+
+// Leases of an Owner on several locks are extended at once, by themselves and in a Multi.
+func TestExtendManyAtOnce(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		w.srv.Latency(50 * time.Millisecond)
+		owner := lock.As(c.NewOwner())
+		leases := []*lock.Lease{lockMulti(t, newMulti(t, c.Reentrant("a"), c.Reentrant("b"), c.Reentrant("c")), owner, lock.For(time.Minute))}
+		for i := range 10 {
+			leases = append(leases, mustHave(t, c.Reentrant(fmt.Sprint(i)), owner, lock.For(time.Minute)))
+		}
+		begin := time.Now()
+		var extends sync.WaitGroup
+		for _, l := range leases {
+			extends.Go(func() {
+				if err := l.Extend(t.Context(), 2*time.Minute); err != nil {
+					t.Errorf("Extend() = %v", err)
+				}
+			})
+		}
+		extends.Wait()
+		if took := time.Since(begin); took > 150*time.Millisecond {
+			t.Errorf("%d leases took %v", len(leases), took)
+		}
+		for _, l := range leases {
+			mustUnlock(t, l)
+		}
+		w.sleep(latchLife)
+		w.free()
+	})
 }

@@ -55,6 +55,7 @@ type Lease struct {
 	failure  error         // of the last renewal
 	renewal  chan struct{} // closed when the renewal under way has ended; nil without a renewal under way
 	lostc    chan struct{}
+	overc    chan struct{} // closed when the lease is no longer held; nil until over is called
 	contexts map[*derived]struct{}
 	timer    *time.Timer
 }
@@ -171,6 +172,20 @@ func (l *Lease) Lost() <-chan struct{} {
 		l.armLocked()
 	}
 	return l.lostc
+}
+
+// over returns a channel closed at the end of the hold, by loss or release.
+func (l *Lease) over() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.overc == nil {
+		l.overc = make(chan struct{})
+		if l.phase != held {
+			close(l.overc)
+		}
+		l.armLocked()
+	}
+	return l.overc
 }
 
 // Context returns a context derived from parent. The context ends with the lease, and its [context.Cause] is:
@@ -422,8 +437,11 @@ func (l *Lease) stopContexts() {
 	}
 }
 
-// disarmLocked stops the timer and returns the contexts to cancel.
+// disarmLocked is the end of a held lease: it stops the timer and returns the contexts to cancel.
 func (l *Lease) disarmLocked() map[*derived]struct{} {
+	if l.overc != nil {
+		close(l.overc)
+	}
 	if l.timer != nil && l.timer.Stop() {
 		l.client.timers.Done()
 	}

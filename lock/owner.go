@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"sync"
+	"sync/atomic"
 )
 
 // Owner identifies the holder of a lock. Leases taken [As] the same Owner are holds of the same holder, so code called by the
@@ -24,17 +26,26 @@ func (o Owner) String() string {
 
 // ownerState is the client's record of the holds of an Owner.
 type ownerState struct {
-	id   string
-	done <-chan struct{} // closed by Close of the client that made the Owner
+	id     string
+	client *Client
+	terms  atomic.Int64 // numbers of periods given out
 
-	// turn is taken to change a hold count of this owner, and kept until the server has certainly answered. The tallies
-	// therefore equal the server's counts, and the undo of an unanswered acquire knows the previous count.
-	turn    chan struct{}
-	tallies map[entryKey]tally // guarded by turn
-	terms   int64              // guarded by turn
-	mayCome int64              // server's time in ms until which a request without a latch may still take effect; guarded by turn
+	mu    sync.Mutex            // guards the following, taken before table.mu
+	locks map[string]*ownedLock // by name
+	most  int                   // records of locks before those without holds are dropped
 
 	queued []place // places of calls waiting in queues on the server; guarded by table.mu
+}
+
+// ownedLock is an Owner's record of the lock of a name, of all kinds.
+type ownedLock struct {
+	// turn has a value to take, unless a call has the turn. The turn is taken to change a hold count of the owner, or a lease, and kept
+	// until the server has certainly answered. The tallies therefore equal the server's counts, and the undo of an unanswered acquire
+	// knows the previous count. The turn of a dropped record is closed.
+	turn chan struct{}
+
+	tallies map[*kind]tally // guarded by ownerState.mu, and changed only in the turn
+	mayCome int64           // server's time in ms until which a request without a latch may still take effect; guarded by turn
 }
 
 // place is the place of a call in the queue of a lock. An owner has at most a single place per queue.
@@ -49,89 +60,147 @@ type tally struct {
 	term  int64 // number of the period since the first of the holds; holds of earlier periods are not counted
 }
 
-// grant records a granted hold and returns its term. count is the hold count reported by the server. The caller has the turn.
-// holds reports whether the client still has holds of the lock of an owner.
-func (o *ownerState) grant(key entryKey, count int64, holds func(key entryKey, owner string) bool) (term int64) {
-	if len(o.tallies) >= maxTallies {
-		for key := range o.tallies {
-			if !holds(key, o.id+key.kind.Suffix) {
-				delete(o.tallies, key)
-			}
-		}
+// lockOf returns the record of the lock of a name.
+func (o *ownerState) lockOf(name string) *ownedLock {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if l := o.locks[name]; l != nil {
+		return l
 	}
-	t, known := o.tallies[key]
-	if count == 1 || !known {
-		o.terms++
-		t.term = o.terms
+	if o.locks == nil {
+		o.locks, o.most = make(map[string]*ownedLock), fewLocks
 	}
-	t.count = count
-	o.tallies[key] = t
-	return t.term
+	if len(o.locks) >= o.most {
+		o.dropLocked()
+		o.most = max(fewLocks, 2*len(o.locks))
+	}
+	l := &ownedLock{turn: make(chan struct{}, 1), tallies: make(map[*kind]tally)}
+	l.turn <- struct{}{}
+	o.locks[name] = l
+	return l
 }
 
-// maxTallies is the number of tallies from which grant looks for tallies without holds.
-const maxTallies = 64
+// fewLocks is the number of locks from which on an Owner's records without holds are dropped.
+const fewLocks = 64
+
+// dropLocked drops the records of locks that the client has no hold of, and no call has the turn of.
+func (o *ownerState) dropLocked() {
+	for name, l := range o.locks {
+		select {
+		case <-l.turn:
+		default:
+			continue
+		}
+		needed := l.mayCome > 0
+		for kind := range l.tallies {
+			needed = needed || o.client.table.holds(entryKey{kind, name}, o.id+kind.Suffix)
+		}
+		if needed {
+			l.turn <- struct{}{}
+			continue
+		}
+		close(l.turn)
+		delete(o.locks, name)
+	}
+}
+
+// grant records a granted hold and returns its term. count is the hold count reported by the server. The caller has the turn.
+func (o *ownerState) grant(key entryKey, count int64) (term int64) {
+	l := o.lockOf(key.name)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	t, known := l.tallies[key.kind]
+	if count == 1 || !known {
+		t.term = o.terms.Add(1)
+	}
+	t.count = count
+	l.tallies[key.kind] = t
+	return t.term
+}
 
 // ungrant records the end of a hold. The caller has the turn.
 func (o *ownerState) ungrant(key entryKey) {
 	if o == nil {
 		return
 	}
-	t := o.tallies[key]
+	l := o.lockOf(key.name)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	t := l.tallies[key.kind]
 	if t.count--; t.count > 0 {
-		o.tallies[key] = t
+		l.tallies[key.kind] = t
 	} else {
-		delete(o.tallies, key)
+		delete(l.tallies, key.kind)
 	}
 }
 
-// take waits for the turn to change holds of o.
-func (o *ownerState) take(ctx context.Context) error {
+// forget records the end of all holds of a lock. The caller has the turn.
+func (o *ownerState) forget(key entryKey) {
+	l := o.lockOf(key.name)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(l.tallies, key.kind)
+}
+
+// tally returns the record of the holds of a lock; the zero tally without an Owner.
+func (o *ownerState) tally(key entryKey) tally {
+	if o == nil {
+		return tally{}
+	}
+	l := o.lockOf(key.name)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return l.tallies[key.kind]
+}
+
+// take waits for the turn to change holds of o of the lock of a name, until over is closed; nil for never.
+func (o *ownerState) take(ctx context.Context, name string, over <-chan struct{}) error {
+	for o != nil {
+		turn := o.turnOf(name)
+		select {
+		case _, taken := <-turn:
+			if taken {
+				return nil
+			}
+			continue // the record has been dropped
+		default:
+		}
+		select {
+		case _, taken := <-turn:
+			if taken {
+				return nil
+			}
+		case <-over:
+			return ErrReleased
+		case <-ctx.Done():
+			return fmt.Errorf("lock: waiting for another call of the same owner: %w", ended(ctx))
+		case <-o.client.done:
+			return ErrClosed
+		}
+	}
+	return nil
+}
+
+// turnOf returns the turn of the lock of a name; nil without an Owner.
+func (o *ownerState) turnOf(name string) chan struct{} {
 	if o == nil {
 		return nil
 	}
-	select {
-	case o.turn <- struct{}{}:
-		return nil
-	default:
-	}
-	select {
-	case o.turn <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("lock: waiting for another call of the same owner: %w", ended(ctx))
-	case <-o.done:
-		return ErrClosed
-	}
+	return o.lockOf(name).turn
 }
 
-// turnOf returns the field turn; nil without an Owner.
-func (o *ownerState) turnOf() chan struct{} {
+// mayComeOf returns the field mayCome of the lock of a name; nil without an Owner.
+func (o *ownerState) mayComeOf(name string) *int64 {
 	if o == nil {
 		return nil
 	}
-	return o.turn
+	return &o.lockOf(name).mayCome
 }
 
-// mayComeOf returns the field mayCome; nil without an Owner.
-func (o *ownerState) mayComeOf() *int64 {
-	if o == nil {
-		return nil
-	}
-	return &o.mayCome
-}
-
-// count returns the number of holds of a lock on the server; 0 without an Owner. The caller has the turn.
-func (o *ownerState) count(key entryKey) int64 {
-	if o == nil {
-		return 0
-	}
-	return o.tallies[key].count
-}
-
-func (o *ownerState) give() {
+// give ends the turn of the lock of a name.
+func (o *ownerState) give(name string) {
 	if o != nil {
-		<-o.turn
+		o.turnOf(name) <- struct{}{}
 	}
 }
 

@@ -462,3 +462,34 @@ func (w *world) reenters(broken int, halves func(*lock.Client) (outer, inner *lo
 	w.sleep(latchLife)
 	w.free()
 }
+
+// An Owner may have any number of locks, one after the other: the client forgets those without holds, and no others.
+func TestOwnerOfManyLocks(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		owner := c.NewOwner()
+		old := mustLock(t, c, "old", lock.As(owner), lock.For(time.Second))
+		outer, inner := mustLock(t, c, "kept", lock.As(owner)), mustLock(t, c, "kept", lock.As(owner))
+		w.sleep(2 * time.Second)
+		var callers sync.WaitGroup
+		for range 4 {
+			callers.Go(func() {
+				for i := range 300 {
+					mustUnlock(t, mustLock(t, c, fmt.Sprint(i), lock.As(owner)))
+				}
+			})
+		}
+		callers.Wait()
+		if n := owner.Records(); n > 100 {
+			t.Errorf("records of %d locks are kept", n)
+		}
+		again := mustLock(t, c, "old", lock.As(owner))
+		wantErr(t, "Unlock of the lease that had ended", old.Unlock(t.Context()), lock.ErrNotHeld)
+		w.wantHolds("old", "1", again)
+		mustUnlock(t, again)
+		mustUnlock(t, inner)
+		w.wantHolds("kept", "1", outer)
+		mustUnlock(t, outer)
+		w.free()
+	})
+}

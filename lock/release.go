@@ -97,7 +97,7 @@ func (l *Lease) repeat(turn bool, cause error) error {
 		l.repeats = nil
 		l.client.table.forget(l)
 		if turn {
-			l.state.give()
+			l.state.give(l.target.name)
 		}
 	}
 	return fmt.Errorf("%w: %w", ErrUncertain, cause)
@@ -159,11 +159,11 @@ func (l *Lease) awaitRenewal(ctx context.Context) {
 
 // release runs the release script, and a second time if the first request had no answer.
 func (l *Lease) release(ctx context.Context) error {
-	if err := l.state.take(ctx); err != nil {
+	if err := l.state.take(ctx, l.target.name, nil); err != nil {
 		return l.repeat(false, err)
 	}
 	if !l.counted() {
-		l.state.give()
+		l.state.give(l.target.name)
 		return l.settle(l.notHeld())
 	}
 	v, err := l.giveBack(ctx)
@@ -184,7 +184,7 @@ func (l *Lease) release(ctx context.Context) error {
 		return l.repeat(l.state != nil, err)
 	}
 	l.client.table.forget(l) // within the turn: a listed lease of a group counts as a hold
-	l.state.give()
+	l.state.give(l.target.name)
 	return l.settle(outcome)
 }
 
@@ -239,14 +239,14 @@ func (l *Lease) releaseCall(last int64) *remote.Call {
 		return l.keepCall(rest, last)
 	}
 	c, t := l.client, l.target
-	x := &remote.Call{Script: t.kind.Release, Lock: t.remote(), Keys: t.lined(t.of(l.owner, l.state.count(t.reads()), l.latch)), Leaves: true, Tells: true, Apart: &l.unlatched, Owner: l.owner}
+	x := &remote.Call{Script: t.kind.Release, Lock: t.remote(), Keys: t.lined(t.of(l.owner, l.state.tally(t.reads()).count, l.latch)), Leaves: true, Tells: true, Apart: &l.unlatched, Owner: l.owner}
 	way := l.givingWay()
 	if l.single() {
 		x.Script = t.kind.Single
 		x.Args = []any{0, l.owner, c.channels.Publishing(t.kind.silent), latchLife.Milliseconds(), l.repeated, c.channels.ListenersKnown(t.kind.silent), c.id, way.place, way.stand}
 		return x
 	}
-	x.MayCome, x.Holds = l.state.mayComeOf(), l.state.count(t.hold())
+	x.MayCome, x.Holds = l.state.mayComeOf(t.name), l.state.tally(t.hold()).count
 	if t.kind.Reads && l.state == nil && !l.repeated {
 		last = 0 // the owner never comes back, and nothing has been sent before
 	}
@@ -269,12 +269,12 @@ func (l *Lease) lateReleaseCall() *remote.Call {
 	}
 	before := int64(0)
 	if l.state != nil {
-		before = l.state.count(t.hold()) - 1
+		before = l.state.tally(t.hold()).count - 1
 	}
 	r := request{client: l.client, target: t, lease: l.term, owner: l.owner, state: l.state}
 	args := r.args(t.kept(l.client, l.state, l), l.owner, l.client.channels.Publishing(t.kind.silent), before, l.client.clocks.Last(t.name))
-	return &remote.Call{Script: t.kind.Undo, Lock: t.remote(), Keys: t.lined(t.of(l.owner, l.state.count(t.reads()), l.latch)), Args: t.lineArgs(l.client, args),
-		Leaves: true, Tells: true, MayCome: l.state.mayComeOf()}
+	return &remote.Call{Script: t.kind.Undo, Lock: t.remote(), Keys: t.lined(t.of(l.owner, l.state.tally(t.reads()).count, l.latch)), Args: t.lineArgs(l.client, args),
+		Leaves: true, Tells: true, MayCome: l.state.mayComeOf(t.name)}
 }
 
 // answered records the server's reply to the release and returns the result for the holder, or an error for an
@@ -346,14 +346,14 @@ func (l *Lease) tally(partial bool) {
 		l.state.ungrant(l.target.hold())
 		return
 	}
-	delete(l.state.tallies, l.target.hold())
+	l.state.forget(l.target.hold())
 	l.denied(Forced, nil)
 }
 
 // counted reports whether the server may still have the hold. If not, the owner's holds on the server are later ones. The
 // caller has the owner's turn.
 func (l *Lease) counted() bool {
-	return l.state == nil || l.state.tallies[l.target.hold()].term == l.tallied
+	return l.state == nil || l.state.tally(l.target.hold()).term == l.tallied
 }
 
 // notHeld returns the outcome of a release that found no hold: ErrNotHeld, with the loss if the client knows of a loss.

@@ -22,7 +22,7 @@ func (p *repeat) Size() int          { return p.lease.size() }
 func (p *repeat) background() (Change, *kind) {
 	return BackgroundRelease, p.lease.target.kind
 }
-func (p *repeat) Turn() chan struct{} { return p.lease.state.turnOf() }
+func (p *repeat) Turn() chan struct{} { return p.lease.state.turnOf(p.Name()) }
 
 // Stands ends a late release if the server has none of its owner's holds of that time.
 func (p *repeat) Stands() (left bool, outcome error) {

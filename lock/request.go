@@ -82,7 +82,7 @@ func (r *request) fill(c *Client, t *target, opts []Option) error {
 			r.limits = r.limits.with(o.limit, o.limited)
 		}
 		if o.hasOwner {
-			if o.owner == nil || o.owner.done != c.done {
+			if o.owner == nil || o.owner.client != c {
 				return invalidf("the Owner was not made by this Client")
 			}
 			r.state = o.owner
@@ -140,7 +140,7 @@ func (r *request) checkLimits() error {
 func (r *request) keys(dst []string) []string {
 	switch t := r.target; {
 	case t.kind.Reads:
-		return t.lined(t.of(r.owner, r.state.count(t.reads()), r.latch))
+		return t.lined(t.of(r.owner, r.state.tally(t.reads()).count, r.latch))
 	case r.latch == "":
 		return t.seeing(dst)
 	default:

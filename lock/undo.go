@@ -52,7 +52,7 @@ type undo struct {
 
 func (u *undo) Name() string                { return u.request.target.name }
 func (u *undo) Rank() cleanup.Rank          { return cleanup.Undo }
-func (u *undo) Turn() chan struct{}         { return u.request.state.turnOf() }
+func (u *undo) Turn() chan struct{}         { return u.request.state.turnOf(u.request.target.name) }
 func (u *undo) background() (Change, *kind) { return BackgroundUndo, u.request.target.kind }
 func (u *undo) Count(g *cleanup.Given) {
 	g.Acquires, g.Permits = g.Acquires+1, g.Permits+u.request.permits
@@ -69,12 +69,12 @@ func (u *undo) Call() *remote.Call {
 	c, r, t := u.request.client, &u.request, u.request.target
 	before := int64(0)
 	if c.table.restingLease(t, r.state, nil) > 0 {
-		before = r.state.count(t.hold())
+		before = r.state.tally(t.hold()).count
 	}
 	r.last = max(r.last, c.clocks.Last(t.name)) // earlier requests do not outlast the latch
 	args := t.lineArgs(c, r.args(t.kept(c, r.state, nil), r.owner, c.channels.Publishing(t.kind.silent), before, r.last))
-	return &remote.Call{Script: t.kind.Undo, Lock: t.remote(), Keys: t.lined(t.of(r.owner, r.state.count(t.reads()), r.latch)), Args: args,
-		Leaves: !t.kind.unowned, Tells: true, MayCome: r.state.mayComeOf()}
+	return &remote.Call{Script: t.kind.Undo, Lock: t.remote(), Keys: t.lined(t.of(r.owner, r.state.tally(t.reads()).count, r.latch)), Args: args,
+		Leaves: !t.kind.unowned, Tells: true, MayCome: r.state.mayComeOf(t.name)}
 }
 
 func (u *undo) Answered(_ resp.Value, again bool) cleanup.Result {

@@ -17,7 +17,8 @@ type Work interface {
 	Rank() Rank
 	// Size returns the number of locks or permits.
 	Size() int
-	// Turn returns the turn of an Owner; nil without an Owner. Stands, Call and Answered have the turn.
+	// Turn returns the turn of an Owner's lock, to be taken from the channel and put back; nil without an Owner. Stands, Call and
+	// Answered have the turn.
 	Turn() chan struct{}
 	// Stands reports whether there is work left, and otherwise the outcome.
 	Stands() (left bool, outcome error)
@@ -105,8 +106,7 @@ func (j *Job) ready() bool {
 		return true
 	}
 	select {
-	case turn <- struct{}{}:
-		j.turn = true
+	case _, j.turn = <-turn: // false from a closed one: the next call of Turn returns another
 	default:
 	}
 	return j.turn
@@ -158,7 +158,7 @@ func (j *Job) finish(outcome error) {
 	}
 	j.over = true
 	if j.turn {
-		<-j.work.Turn()
+		j.work.Turn() <- struct{}{}
 	}
 	j.work.Finish(outcome)
 	j.outcome = outcome
