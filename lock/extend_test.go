@@ -254,11 +254,11 @@ func TestExtendBesideAnInnerUnlock(t *testing.T) {
 	}
 }
 
-// refuses has the server close the connection of each release of the lock of a name.
+// refuses has the server refuse each script about the lock of a name for the time being: a release is repeated.
 func (w *world) refuses(name string) {
 	w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
 		if strings.HasPrefix(cmd.Name, "EVAL") && slices.Contains(cmd.Args, name) {
-			return fakeredis.Close()
+			return fakeredis.Reply("-OOM command not allowed when used memory > 'maxmemory'.\r\n")
 		}
 		return fakeredis.Run()
 	})
