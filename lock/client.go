@@ -79,7 +79,7 @@ func (c *Client) Server() Server { return c.server }
 
 // NewOwner returns a new owner, unique among all owners of all clients.
 func (c *Client) NewOwner() Owner {
-	return Owner{&ownerState{id: c.nextOwner(), client: c}}
+	return Owner{&ownerState{id: c.nextOwner(), done: c.done, holds: c.table.holds}}
 }
 
 func (c *Client) nextOwner() string {

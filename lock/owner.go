@@ -26,9 +26,10 @@ func (o Owner) String() string {
 
 // ownerState is the client's record of the holds of an Owner.
 type ownerState struct {
-	id     string
-	client *Client
-	terms  atomic.Int64 // numbers of periods given out
+	id    string
+	done  <-chan struct{}                       // closed by Close of the client that made the Owner
+	holds func(key entryKey, owner string) bool // reports whether the client still has holds of the lock of an owner
+	terms atomic.Int64                          // numbers of periods given out
 
 	mu    sync.Mutex            // guards the following, taken before table.mu
 	locks map[string]*ownedLock // by name
@@ -93,7 +94,7 @@ func (o *ownerState) dropLocked() {
 		}
 		needed := l.mayCome > 0
 		for kind := range l.tallies {
-			needed = needed || o.client.table.holds(entryKey{kind, name}, o.id+kind.Suffix)
+			needed = needed || o.holds(entryKey{kind, name}, o.id+kind.Suffix)
 		}
 		if needed {
 			l.turn <- struct{}{}
@@ -174,7 +175,7 @@ func (o *ownerState) take(ctx context.Context, name string, over <-chan struct{}
 			return ErrReleased
 		case <-ctx.Done():
 			return fmt.Errorf("lock: waiting for another call of the same owner: %w", ended(ctx))
-		case <-o.client.done:
+		case <-o.done:
 			return ErrClosed
 		}
 	}

@@ -82,7 +82,7 @@ func (r *request) fill(c *Client, t *target, opts []Option) error {
 			r.limits = r.limits.with(o.limit, o.limited)
 		}
 		if o.hasOwner {
-			if o.owner == nil || o.owner.client != c {
+			if o.owner == nil || o.owner.done != c.done {
 				return invalidf("the Owner was not made by this Client")
 			}
 			r.state = o.owner
