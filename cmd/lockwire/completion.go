@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -27,11 +28,11 @@ zsh into ~/.zshrc, behind compinit; for fish, write the output to ~/.config/fish
 func complete(_ context.Context, in *invocation) error {
 	switch in.args[0] {
 	case "bash":
-		fmt.Print(bashCompletion())
+		fmt.Fprint(in.out, bashCompletion()+"complete -F _lockwire lockwire\n")
 	case "zsh":
-		fmt.Print("autoload -U +X bashcompinit && bashcompinit\n" + bashCompletion())
+		fmt.Fprint(in.out, zshBegin+bashCompletion()+zshEnd)
 	case "fish":
-		fmt.Print(fishCompletion())
+		fmt.Fprint(in.out, fishCompletion())
 	default:
 		return usageError("the shell is bash, zsh or fish")
 	}
@@ -47,6 +48,9 @@ func values(word string) []string {
 		return kinds
 	case "completion":
 		return []string{"bash", "zsh", "fish"}
+	case "help":
+		words := firstWords()
+		return words[:len(words)-1] // all but help
 	}
 	return nil
 }
@@ -65,80 +69,89 @@ func (c *command) flagWords() []string {
 func firstWords() []string {
 	words := []string{}
 	for _, c := range commands() {
-		if first := c.words()[0]; len(words) == 0 || words[len(words)-1] != first {
-			words = append(words, first)
-		}
+		words = append(words, c.words()[0])
 	}
-	return append(words, "help", "version")
+	return append(slices.Compact(words), "help")
 }
 
-// bashCompletion returns a function for bash and zsh.
+// secondWords returns the words that may follow the first word of a command.
+func secondWords(first string) []string {
+	words := values(first)
+	for _, c := range commands() {
+		if of := c.words(); of[0] == first {
+			words = append(words, of[1:]...)
+		}
+	}
+	return words
+}
+
+// bashCompletion returns the function _lockwire for bash and zsh. Bash takes --kind=fair apart, and zsh does not.
 func bashCompletion() string {
 	var b strings.Builder
 	b.WriteString(`_lockwire() {
-  local word="${COMP_WORDS[COMP_CWORD]}" before="${COMP_WORDS[COMP_CWORD-1]}" i
+  local word="${COMP_WORDS[COMP_CWORD]}" before="${COMP_WORDS[COMP_CWORD-1]}" flag="" i
   COMPREPLY=()
   for ((i = 1; i < COMP_CWORD; i++)); do
     if [ "${COMP_WORDS[i]}" = -- ]; then
-      COMPREPLY=($(compgen -f -c -- "$word"))
+      if [ "$i" = "$((COMP_CWORD - 1))" ]; then
+        COMPREPLY=($(compgen -c -- "$word"))
+      else
+        compopt -o default 2>/dev/null
+      fi
       return
     fi
   done
+  if [ "$word" = = ]; then
+    word=""
+  elif [ "$before" = = ]; then
+    before="${COMP_WORDS[COMP_CWORD-2]}"
+  elif [[ "$word" == --*=* ]]; then
+    before="${word%%=*}" flag="${word%%=*}=" word="${word#*=}"
+  fi
   case "$before" in
 `)
-	for _, word := range []string{"-o", "--kind", "completion"} {
-		fmt.Fprintf(&b, "    %s) COMPREPLY=($(compgen -W %q -- \"$word\")); return ;;\n", word, strings.Join(values(word), " "))
+	for _, word := range []string{"-o", "--kind"} {
+		fmt.Fprintf(&b, "    %s) COMPREPLY=($(compgen -P \"$flag\" -W %q -- \"$word\")); return ;;\n", word, strings.Join(values(word), " "))
 	}
-	b.WriteString(`    --url-file|--password-file) COMPREPLY=($(compgen -f -- "$word")); return ;;
+	b.WriteString(`    --url-file|--password-file) COMPREPLY=($(compgen -P "$flag" -f -- "$word")); compopt -o filenames 2>/dev/null; return ;;
   esac
-  if [ "$COMP_CWORD" = 1 ]; then
+  local words="" first="${COMP_WORDS[1]}"
+  case "$COMP_CWORD $first" in
 `)
-	fmt.Fprintf(&b, "    COMPREPLY=($(compgen -W %q -- \"$word\"))\n    return\n  fi\n  case \"${COMP_WORDS[1]}\" in\n", strings.Join(firstWords(), " "))
-	for _, c := range commands() {
-		words := append(c.words()[1:], c.flagWords()...)
-		fmt.Fprintf(&b, "    %s) COMPREPLY=($(compgen -W %q -- \"$word\")) ;;\n", c.words()[0], strings.Join(words, " "))
+	fmt.Fprintf(&b, "    '1 '*) words=%q ;;\n", strings.Join(firstWords(), " "))
+	for _, first := range firstWords() {
+		if words := secondWords(first); len(words) > 0 {
+			fmt.Fprintf(&b, "    '2 %s') words=%q ;;\n", first, strings.Join(words, " "))
+		}
 	}
-	fmt.Fprintf(&b, "    help) COMPREPLY=($(compgen -W %q -- \"$word\")) ;;\n", strings.Join(firstWords(), " "))
-	b.WriteString("  esac\n}\ncomplete -F _lockwire lockwire\n")
+	b.WriteString("    *) case \"$first ${COMP_WORDS[2]} \" in\n")
+	for _, c := range commands() {
+		fmt.Fprintf(&b, "      '%s '*) words=%q ;;\n", c.name, strings.Join(c.flagWords(), " "))
+		if len(c.words()) > 1 {
+			fmt.Fprintf(&b, "      'help %s '*) words=%q ;;\n", c.words()[0], strings.Join(secondWords(c.words()[0]), " "))
+		}
+	}
+	b.WriteString(`    esac ;;
+  esac
+  COMPREPLY=($(compgen -W "$words" -- "$word"))
+}
+`)
 	return b.String()
 }
 
-// fishCompletion returns the completion for fish.
-func fishCompletion() string {
-	var b strings.Builder
-	b.WriteString("complete -c lockwire -f\n")
-	for _, c := range commands() {
-		first := c.words()[0]
-		fmt.Fprintf(&b, "complete -c lockwire -n __fish_use_subcommand -a %s -d %s\n", first, fishQuoted(c.short))
-		for _, word := range append(c.words()[1:], values(first)...) {
-			fmt.Fprintf(&b, "complete -c lockwire -n '__fish_seen_subcommand_from %s' -a %s\n", first, word)
-		}
-		own, common, _ := c.flags()
-		for _, set := range []*flag.FlagSet{own, common} {
-			set.VisitAll(func(f *flag.Flag) { b.WriteString(fishFlag(first, f)) })
-		}
-	}
-	return b.String()
+// The words behind "--" are a command line of their own.
+const (
+	zshBegin = "autoload -U +X bashcompinit && bashcompinit\n"
+	zshEnd   = `_lockwire_zsh() {
+  local i=${words[(i)--]}
+  if ((i < CURRENT)); then
+    shift $i words
+    ((CURRENT -= i))
+    _normal
+  else
+    _bash_complete -F _lockwire
+  fi
 }
-
-func fishFlag(command string, f *flag.Flag) string {
-	kind, name := "-l", f.Name
-	if len(f.Name) == 1 {
-		kind = "-s"
-	}
-	placeholder, usage := flag.UnquoteUsage(f)
-	line := fmt.Sprintf("complete -c lockwire -n '__fish_seen_subcommand_from %s' %s %s -d %s", command, kind, name, fishQuoted(usage))
-	switch words := values(dashed(f.Name)); {
-	case len(words) > 0:
-		line += " -x -a " + fishQuoted(strings.Join(words, " "))
-	case placeholder == "FILE":
-		line += " -r -F"
-	case placeholder != "":
-		line += " -x"
-	}
-	return line + "\n"
-}
-
-func fishQuoted(text string) string {
-	return "'" + strings.NewReplacer(`\`, `\\`, "'", `\'`).Replace(text) + "'"
-}
+compdef _lockwire_zsh lockwire
+`
+)

@@ -27,8 +27,8 @@ func execute(args []string) int {
 	switch name {
 	case "help", "-h", "-help", "--help":
 		return report(false, "help", help(args))
-	case "version", "-version", "--version":
-		return report(false, "version", version())
+	case "-version", "--version":
+		name = "version"
 	}
 	words := append([]string{name}, args...)
 	c, rest := find(words)
@@ -88,6 +88,6 @@ func report(json bool, command string, err error) int {
 func commands() []*command {
 	return []*command{
 		runCommand(), leaderRunCommand(), leaderShowCommand(), statusCommand(), listCommand(), heldCommand(), watchCommand(),
-		waitCommand(), releaseCommand(), doctorCommand(), completionCommand(),
+		waitCommand(), releaseCommand(), doctorCommand(), completionCommand(), versionCommand(),
 	}
 }

@@ -94,6 +94,8 @@ func TestServerJSON(t *testing.T) {
 	note("held", do(t, s.URL(), "held", "-o", "json").stdout)
 	note("leader show", do(t, s.URL(), "leader", "show", "lead", "-o", "json").stdout)
 	note("release", do(t, s.URL(), "release", "job", "--owner", "a:1", "-o", "json").stdout)
+	note("wait", do(t, s.URL(), "wait", "no-such", "-o", "json").stdout)
+	note("version", do(t, "", "version", "-o", "json").stdout)
 	note("doctor", do(t, s.URL(), "doctor", "-o", "json").stdout)
 	note("errors of all", do(t, s.URL(), "run", "job", "-n", "-o", "json", "--", "true").stderr)
 	note("watch", watcher.line()+"\n"+watcher.line())

@@ -48,6 +48,9 @@ func wait(ctx context.Context, in *invocation, client *lockwire.Client, timeout 
 			return because(ctx, fmt.Errorf("%s: %w", printable(in.args[0]), err))
 		}
 		if !seen.Info.Locked {
+			if in.json() {
+				printJSON(in.out, map[string]any{"name": in.args[0], "held": false})
+			}
 			return nil
 		}
 		select {
