@@ -7,12 +7,10 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/lockwire/lockwire"
 	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/lock"
-	"github.com/lockwire/lockwire/resp"
 )
 
 func doctorCommand() *command {
@@ -21,9 +19,9 @@ func doctorCommand() *command {
 		args:  "[flags]",
 		short: "examine a server and the user's permissions",
 		long: `
-Examines the server, in a cluster each master: the time of a round trip, the version, eviction, persistence, replicas, the
-clock. Then it takes and releases a lock of each kind, which shows missing permissions, and looks for locks without a lease
-and for the remains of read-write locks. The names of the locks it takes begin with --prefix: choose one that the user may
+Examines the server, in a cluster each master: the time of a round trip, the version, eviction, persistence, replicas and
+their acknowledgement, the clock. Then it takes and releases a lock of each kind, which shows missing permissions, and
+looks for locks without a lease and for the remains of read-write and Fair locks. The names of the locks it takes begin with --prefix: choose one that the user may
 use. A line is ok, info, warn or fail; the exit code is 1 after a fail, and 77 if a permission is missing.`,
 		examples: []example{
 			{"with locks named orders:...", `lockwire doctor --prefix orders:`, 0},
@@ -126,37 +124,6 @@ func (e *examination) eachServer(fn func(*examination, conn.Doer)) {
 		}
 		fn(e, server)
 	}
-}
-
-// tryKinds takes and releases a lock of each kind.
-func (e *examination) tryKinds(prefix string) {
-	for _, kind := range kinds {
-		if err := e.tryKind(kind, prefix+kind); err != nil {
-			e.fail("kind "+kind, err)
-			continue
-		}
-		e.add("ok", "kind "+kind, "taken and released")
-	}
-	for _, text := range e.warnings.take() {
-		e.add("warn", "locks", "%s", text)
-	}
-}
-
-func (e *examination) tryKind(kind, name string) error {
-	if kind == "permit" {
-		semaphore := e.client.PermitSemaphore(name)
-		if _, err := semaphore.TrySetPermits(e.ctx, 1); err != nil {
-			return err
-		}
-		defer func() { _, _ = e.client.Server().Send(e.ctx, resp.Cmd("DEL", name)) }()
-	}
-	ctx, cancel := context.WithTimeout(e.ctx, 5*time.Second) // another doctor may be here
-	defer cancel()
-	lease, err := lockerOf(e.client, kind, name).Lock(ctx)
-	if err != nil {
-		return err
-	}
-	return lease.Unlock(e.ctx)
 }
 
 // lookForEndless looks for locks without a lease, freed by a release only.

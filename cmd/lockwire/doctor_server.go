@@ -32,7 +32,7 @@ func (e *examination) examineServer(server conn.Doer) {
 	e.add("ok", "version", "%s %s", product, version)
 	e.examineMemory(info)
 	e.examinePersistence(info)
-	e.examineReplicas(info)
+	e.examineReplicas(server, info)
 	e.examineClock(server)
 }
 
@@ -74,7 +74,7 @@ func (e *examination) examinePersistence(info map[string]string) {
 	e.add("info", "persistence", "no appendonly: a restart loses locks, and their holders learn of it when they renew")
 }
 
-func (e *examination) examineReplicas(info map[string]string) {
+func (e *examination) examineReplicas(server conn.Doer, info map[string]string) {
 	if role := info["role"]; role != "master" {
 		e.add("fail", "replication", "the server is a %s, and takes no locks", cmp.Or(role, "server without a role"))
 		e.replica, e.worst = true, cmp.Or(e.worst, error(&exitError{code: codeFailed}))
@@ -95,6 +95,29 @@ func (e *examination) examineReplicas(info map[string]string) {
 		}
 		e.add(level, "replication", "replica %d: %s", i+1, strings.Trim(fields, ","))
 	}
+	e.examineAcks(server, n)
+}
+
+// ackTimeout is the longest time of the wait for replicas.
+const ackTimeout = time.Second
+
+// examineAcks waits until n replicas have all that the server has written.
+func (e *examination) examineAcks(server conn.Doer, n int) {
+	begin := time.Now()
+	replies, err := server.SendBatch(e.ctx, []resp.Command{resp.Cmd("PING"), resp.Cmd("WAIT", n, ackTimeout.Milliseconds())})
+	took := time.Since(begin).Round(time.Microsecond)
+	acked := 0
+	if err == nil {
+		acked, err = resp.As[int](replies[1], nil)
+	}
+	switch {
+	case err != nil:
+		e.add("warn", "acknowledgement", "WAIT: %v", err)
+	case acked < n:
+		e.add("warn", "acknowledgement", "%d of %d replicas acknowledge within %v", acked, n, ackTimeout)
+	default:
+		e.add("ok", "acknowledgement", "all %d replicas acknowledge, after %v", n, took)
+	}
 }
 
 // examineClock compares the clocks. Leases do not depend on equal clocks; tokens and queues use the server's clock.
@@ -112,35 +135,4 @@ func (e *examination) examineClock(server conn.Doer) {
 		level = "warn"
 	}
 	e.add(level, "clock", "the server's is ahead by %s", ahead.Round(time.Millisecond))
-}
-
-// lookForRemains looks for the leases of readers whose read-write lock is gone.
-func (e *examination) lookForRemains(server conn.Doer) {
-	const part = ":rwlock_timeout:"
-	remains := 0
-	for key, err := range conn.Scan(e.ctx, server, "MATCH", "*"+part+"*", "COUNT", 500) {
-		if err != nil {
-			e.fail("remains", err)
-			return
-		}
-		there, err := resp.As[bool](e.client.Server().Send(e.ctx, resp.Cmd("EXISTS", lockOf(key))))
-		if err == nil && !there {
-			remains++
-		}
-	}
-	if remains > 0 {
-		e.add("info", "remains", "%d leases of readers whose lock is gone; they end by themselves", remains)
-		return
-	}
-	e.add("ok", "remains", "none")
-}
-
-// lockOf returns the name of the read-write lock of a reader's lease: {name}:owner:..., or name:owner:... with a hash tag.
-func lockOf(key string) string {
-	if rest, ok := strings.CutPrefix(key, "{"); ok {
-		name, _, _ := strings.Cut(rest, "}:")
-		return name
-	}
-	name, _, _ := strings.Cut(key, "}")
-	return name + "}"
 }
