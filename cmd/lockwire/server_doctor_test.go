@@ -55,6 +55,7 @@ func TestServerDoctor(t *testing.T) {
 // A replica that does not answer is found by WAIT.
 func TestServerDoctorReplica(t *testing.T) {
 	s := redistest.Start(t, redistest.Options{})
+	s.Do("CONFIG", "SET", "repl-diskless-sync-delay", "0")
 	replica := redistest.Start(t, redistest.Options{})
 	host, port, _ := strings.Cut(strings.TrimPrefix(s.URL(), "redis://"), ":")
 	replica.Do("REPLICAOF", host, strings.TrimSuffix(port, "/"))
