@@ -173,9 +173,6 @@ func (r *request) send(ctx context.Context, server conn.Doer, s position) (v res
 	if k.permits || k.others == everybody && r.target.line != "" { // their grants call the next in the line
 		args = append(args, c.channels.ListenersKnown(k.silent), c.channels.Publishing(k.silent))
 	}
-	if k.tells && r.target.line != "" {
-		args = append(args, r.yields())
-	}
 	return c.runFrom(ctx, server, &remote.Call{Script: k.Acquire, Lock: r.target.remote(), Keys: r.keys(nil), Once: r.waits,
 		MayCome: r.state.mayComeOf(r.target.name), Args: args, Leaves: k.joins}, start)
 }

@@ -142,21 +142,6 @@ func (c *Client) quit(t *target, place any) {
 	}
 }
 
-// A writer that waits for readers keeps further readers out for keepsOut, lets them in for letsIn, and so on. Readers may wait
-// for each other, as a caller does that takes the read lock again without an Owner: they go on then.
-const (
-	keepsOut = 3 * time.Second
-	letsIn   = 2 * time.Second
-)
-
-// yields returns 1 while a waiting writer lets further readers in, and otherwise 0.
-func (r *request) yields() int {
-	if r.waits && time.Since(r.since)%(keepsOut+letsIn) >= keepsOut {
-		return 1
-	}
-	return 0
-}
-
 // lineArgs returns args followed by what a script that frees a lock needs for the line, if the kind has one.
 func (t *target) lineArgs(c *Client, args []any) []any {
 	if t.line == "" {

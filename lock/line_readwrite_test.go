@@ -142,32 +142,168 @@ func TestReadersThatWaitForEachOther(t *testing.T) {
 	}
 }
 
-// Readers that come and go for longer than a writer waits do not keep it out: a reader that holds the lock for half a second each time.
+// A writer that lets readers in now and then has the lock all the same beside readers that come and go, however long each has the lock.
 func TestWriterBesideSlowReaders(t *testing.T) {
+	for hold, most := range map[time.Duration]time.Duration{
+		500 * time.Millisecond: 3 * time.Second,
+		5 * time.Second:        12 * time.Second, // out for 3 s, in for 2 s, out for 5 s
+		8 * time.Second:        25 * time.Second, // and so on for 3, 2, 6, 2, 8 s
+	} {
+		inVirtualTime(t, func(t *testing.T, w *world) {
+			ctx, cancel := context.WithCancel(t.Context())
+			var wg sync.WaitGroup
+			for i := range 6 {
+				c := w.client(lock.Config{})
+				wg.Go(func() {
+					w.sleep(time.Duration(i) * hold / 6)
+					for ctx.Err() == nil {
+						l := mustRead(t, c)
+						w.sleep(hold)
+						mustUnlock(t, l)
+					}
+				})
+			}
+			w.sleep(time.Second)
+			for range 10 {
+				wait, end := context.WithTimeout(t.Context(), most)
+				l, err := w.client(lock.Config{}).ReadWrite("job").Write().Lock(wait)
+				end()
+				if err != nil {
+					t.Errorf("beside readers of %v: Lock() = %v after %v", hold, err, most)
+					break
+				}
+				mustUnlock(t, l)
+			}
+			cancel()
+			wg.Wait()
+			w.sleep(time.Second)
+			w.free()
+		})
+	}
+}
+
+// comesIn fails the test unless a reader of c has the lock before most is over. It lets go of the lock.
+func comesIn(t *testing.T, c *lock.Client, most time.Duration) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), most)
+	defer cancel()
+	l, err := c.ReadWrite("job").Read().Lock(ctx)
+	if err != nil {
+		t.Errorf("the reader has not come in after %v: %v", most, err)
+		return
+	}
+	mustUnlock(t, l)
+}
+
+// The waits of a process's writers count together: a reader comes in although each writer gives up within two seconds.
+func TestReaderBehindImpatientWriters(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
+		const patience = 2 * time.Second
+		c, writers := w.client(lock.Config{}), w.client(lock.Config{})
+		first := mustRead(t, c)
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
-		for i := range 6 {
-			c := w.client(lock.Config{})
+		for i := range 4 {
 			wg.Go(func() {
-				w.sleep(time.Duration(i) * 80 * time.Millisecond)
+				w.sleep(time.Duration(i) * patience / 4)
 				for ctx.Err() == nil {
-					l := mustRead(t, c)
-					w.sleep(500 * time.Millisecond)
-					mustUnlock(t, l)
+					wait, end := context.WithTimeout(ctx, patience)
+					if _, err := writers.ReadWrite("job").Write().Lock(wait); err == nil {
+						t.Error("a writer beside a reader")
+					}
+					end()
 				}
 			})
 		}
-		w.sleep(time.Second)
-		for range 10 {
-			begin := time.Now()
-			mustUnlock(t, mustWrite(t, w.client(lock.Config{})))
-			if took := time.Since(begin); took > 3*time.Second {
-				t.Errorf("the writer had the lock after %v", took)
-			}
-		}
+		w.sleep(patience)
+		comesIn(t, c, 2*time.Second)
 		cancel()
 		wg.Wait()
+		mustUnlock(t, first)
+		w.sleep(time.Second)
+		w.free()
+	})
+}
+
+// A reader comes in as soon behind many writers as behind one.
+func TestReaderBehindManyWriters(t *testing.T) {
+	for processes := 10; processes <= 75; processes += 5 {
+		inVirtualTime(t, func(t *testing.T, w *world) {
+			c := w.client(lock.Config{})
+			first := mustRead(t, c)
+			var writers []<-chan *lock.Lease
+			for range processes {
+				writers = append(writers, lockOf(toWrite).waits(t, t.Context(), w.client(lock.Config{})))
+				w.sleep(10 * time.Millisecond)
+			}
+			comesIn(t, c, 5*time.Second)
+			mustUnlock(t, first)
+			for _, writer := range writers {
+				mustUnlock(t, <-writer)
+			}
+			w.sleep(time.Second)
+			w.free()
+		})
+	}
+}
+
+// While a writer lets readers in, all who wait come in, not only those whose request is the first.
+func TestManyReadersBehindAWriter(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		const readers = 100
+		w.srv.Latency(5 * time.Millisecond)
+		first := mustRead(t, w.client(lock.Config{}))
+		writer := lockOf(toWrite).waits(t, t.Context(), w.client(lock.Config{}))
+		w.sleep(100 * time.Millisecond)
+		var inside sync.WaitGroup
+		inside.Add(readers)
+		var wg sync.WaitGroup
+		begin := time.Now()
+		for range readers {
+			c := w.client(lock.Config{})
+			wg.Go(func() {
+				l := mustRead(t, c)
+				inside.Done()
+				inside.Wait()
+				mustUnlock(t, l)
+			})
+		}
+		inside.Wait()
+		if took := time.Since(begin); took > 5*time.Second {
+			t.Errorf("all readers have the lock after %v", took)
+		}
+		wg.Wait()
+		mustUnlock(t, first)
+		mustUnlock(t, <-writer)
+		w.srv.Latency(0)
+		w.sleep(time.Second)
+		w.free()
+	})
+}
+
+// A writer that has waited for another writer does not let readers in before it has waited for readers.
+func TestWriterBehindAWriter(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		lease := mustWrite(t, w.client(lock.Config{}))
+		var got []<-chan *lock.Lease
+		for _, of := range []lockOf{toRead, toWrite, toRead} {
+			got = append(got, of.waits(t, t.Context(), w.client(lock.Config{})))
+			w.sleep(time.Millisecond)
+		}
+		w.sleep(3500 * time.Millisecond)
+		mustUnlock(t, lease)
+		reader := <-got[0]
+		w.sleep(2500 * time.Millisecond)
+		if len(got[2]) != 0 {
+			t.Error("a reader passed a writer that has waited for readers for 2.5 s")
+		}
+		w.sleep(2 * time.Second)
+		if len(got[2]) == 0 {
+			t.Error("a writer keeps a reader out for 4.5 s")
+		}
+		mustUnlock(t, <-got[2])
+		mustUnlock(t, reader)
+		mustUnlock(t, <-got[1])
 		w.sleep(time.Second)
 		w.free()
 	})

@@ -39,9 +39,10 @@ func newWriteKind() *kind {
 // immutable, and many goroutines may share it.
 //
 // Waiting clients have the lock in the order of their arrival; readers who stand one behind the other have it together. A
-// new reader waits behind a waiting writer, and TryLock refuses it. A writer that has waited for three seconds lets readers in
-// for two, and so on: readers may wait for each other. [Config].PreferWriters lets writers pass readers who wait. Redisson's
-// readers pass all who wait. See [ReadLock] for a caller with the read lock that takes it again.
+// new reader waits behind a waiting writer, and TryLock refuses it. A writer that has waited for readers for three seconds lets
+// further readers in for two, again after six seconds, after twelve, and so on: readers may wait for each other.
+// [Config].PreferWriters lets writers pass readers who wait. Redisson's readers pass all who wait. See [ReadLock] for a caller
+// with the read lock that takes it again.
 //
 // An [Owner] with the write lock may take the read lock too. It may then release the write lock and keep reading, or use
 // [Lease.Downgrade]. An Owner with only the read lock would wait for itself; its request for the write lock returns
@@ -73,9 +74,10 @@ func (l *ReadWrite) Write() *WriteLock { return &l.write }
 // # Reading again
 //
 // A caller with the read lock that takes it again without an [Owner] is one more reader. While a writer waits, Lock waits
-// behind the writer, and the writer waits for the first hold, for several seconds, until the writer lets readers in. With
-// [Config].PreferWriters neither goes on before a context or a lease ends, as with [sync.RWMutex]. TryLock returns
-// [ErrNotAcquired] instead. Take both holds [As] the same Owner: further holds of an Owner pass all who wait.
+// behind the writer, and the writer waits for the first hold, until the writer lets readers in: for some three seconds, or for
+// about as long again as the writer has waited. With [Config].PreferWriters neither goes on before a context or a lease ends, as
+// with [sync.RWMutex]. TryLock returns [ErrNotAcquired] instead. Take both holds [As] the same Owner: further holds of an Owner
+// pass all who wait.
 type ReadLock struct{ Handle }
 
 // WriteLock is the write half of a [ReadWrite] lock. Info lists the writer. ForceUnlock ends the writer's hold and the

@@ -22,6 +22,9 @@ const (
 	permitLook   = 1000
 	nextFor      = 1000
 	nextLook     = 500
+	readLook     = 1000
+	keepsOut     = 3000
+	letsIn       = 2000
 	inFront      = 1_000_000_000_000
 	lineLife     = "25000"
 )
@@ -139,20 +142,47 @@ func modelReserved(c *fakeredis.Call, line, place string, spare, free float64) (
 	return left, turns.reserved > spare, turns
 }
 
+// lettingIn is the function of all_line.lua.
+func lettingIn(since float64, ms int64) bool {
+	waited := ms - int64(min(since, math.MaxInt64/2))
+	for out := int64(keepsOut); waited >= out; out *= 2 {
+		if waited -= out; waited < letsIn {
+			return true
+		}
+		waited -= letsIn
+	}
+	return false
+}
+
+// scoreAt is the score of the member of a line at a rank.
+func scoreAt(c *fakeredis.Call, line string, rank int64) float64 {
+	pair, _ := c.Do("ZRANGE", line, text(rank), text(rank), "WITHSCORES").([]any)
+	score, _ := strconv.ParseFloat(pair[1].(string), 64)
+	return score
+}
+
 // modelNext is becomeNext.
 func modelNext(c *fakeredis.Call, line, place string, beside *lineTurns) bool {
 	marks := c.Int("ZCOUNT", line, "-inf", "(0")
-	list, _ := c.Do("ZRANGE", line, text(marks), text(marks+mostTurns+1)).([]any)
-	for _, other := range list {
-		other := other.(string)
+	list, _ := c.Do("ZRANGE", line, text(marks), text(marks+mostTurns+1), "WITHSCORES").([]any)
+	since := math.Inf(1)
+	for pair := range slices.Chunk(list, 2) {
+		other := pair[0].(string)
 		if other == place {
+			since, _ = strconv.ParseFloat(pair[1].(string), 64)
 			break
 		}
 		if other != "*" && !(beside.of[other] > 0 && needOf(other) < 1) {
 			return false
 		}
 	}
-	c.Do("ZADD", line, strconv.FormatInt(-nextFor-now(c), 10), "~"+place)
+	at := now(c)
+	if since > float64(at) {
+		c.Do("ZADD", line, text(at), place)
+	}
+	if !lettingIn(since, at) {
+		c.Do("ZADD", line, strconv.FormatInt(-nextFor-at, 10), "~"+place)
+	}
 	return true
 }
 
@@ -314,6 +344,9 @@ func (t teller) callNext(c *fakeredis.Call, behind string) (lined, alone bool) {
 			if turns.of[place] > 0 || place == "*" && mark == "" {
 				rank++
 				continue
+			}
+			if mark == "~" && lettingIn(scoreAt(c, t.line, rank), at/1000) {
+				return true, false
 			}
 			told, turn := t.tell(c, place, others, at)
 			n, allowed := told.(int64)

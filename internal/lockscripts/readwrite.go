@@ -128,7 +128,11 @@ func modelReadAcquire(c *fakeredis.Call) any {
 			left, refused = number(last[1].(string))-now(c), true
 		}
 		if refused {
-			return modelWaitInLine(c, line, place, stand, left)
+			left, _ = modelWaitInLine(c, line, place, stand, left).(int64)
+			if held && line != "" {
+				left = min(left, readLook)
+			}
+			return left
 		}
 	}
 	count++
@@ -370,10 +374,7 @@ func modelWriteAcquire(c *fakeredis.Call) any {
 		}
 	}
 	w := wait{}
-	switch {
-	case mode == "read" && arg(c, 6) == "1":
-		w.most = nextLook
-	case mode == "read":
+	if mode == "read" {
 		w.beside = &turns
 	}
 	return modelWaitAs(c, line, place, stand, left, w)

@@ -29,7 +29,7 @@ type place struct {
 // and by who is called behind it. More are called at once by nobody.
 const passes = 8
 
-// keepsOut is how long a waiting writer keeps readers out, before it lets some in.
+// keepsOut is how long a waiting writer keeps readers out at least, before it lets some in.
 const keepsOut = 3 * time.Second
 
 // named matches a place: client, the half of a read-write lock, number, and length of the turn.

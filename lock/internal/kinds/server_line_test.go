@@ -92,7 +92,7 @@ func (l *lineWalk) step(w *twin, random *rand.Rand, script func(random *rand.Ran
 	default:
 		same = script(random, as)
 	}
-	return same && l.lastingTurns(w) && l.farVisit(w)
+	return same && l.lastingTurns(w) && l.farVisit(w) && l.sinceNext(w, []time.Duration{time.Second, 4 * time.Second, 8 * time.Second}[random.IntN(3)])
 }
 
 // exclusive is a step of a lock with one holder.
@@ -167,7 +167,7 @@ func (l *lineWalk) readWrite(random *rand.Rand, as stander) bool {
 		if mode == ":r" {
 			return w.scriptOf("read", "acquire", keys, 60_000, owner, random.IntN(4)/3, soon(), place, as.stand, as.counts, "PUBLISH")
 		}
-		return w.scriptOf("write", "acquire", keys, 60_000, writer, told, soon(), place, as.stand, random.IntN(2))
+		return w.scriptOf("write", "acquire", keys, 60_000, writer, told, soon(), place, as.stand)
 	case 5, 6, 7:
 		return w.scriptOf("read", "release", keys, 60_000, owner, "PUBLISH", 30_000, 0, random.Int64N(2)*soon(), as.counts, as.client, place, as.way)
 	case 8, 9, 10:
@@ -241,6 +241,26 @@ func (l *lineWalk) farVisit(w *twin) bool {
 		}
 		if score, missing := v.Float(); missing == nil && int64(score) > time.Now().UnixMicro() {
 			return w.do("ZADD", walkLine, time.Now().Add(time.Hour).UnixMicro(), "*")
+		}
+	}
+	return true
+}
+
+// sinceNext sets how long the writer that is next has been so: it keeps readers out after 1 s and after 8 s, and lets them in after 4 s.
+func (l *lineWalk) sinceNext(w *twin, waited time.Duration) bool {
+	since := time.Now().Add(-waited).UnixMilli()
+	for _, p := range []*conn.Pool{w.real, w.fake} {
+		v, err := p.Do(w.t.Context(), "ZRANGEBYSCORE", walkLine, "0", time.Now().UnixMilli())
+		if err != nil {
+			w.t.Error(err)
+			return false
+		}
+		for next := range v.All() {
+			place, _ := next.Text()
+			if _, err := p.Do(w.t.Context(), "ZADD", walkLine, since, place); err != nil {
+				w.t.Error(err)
+				return false
+			}
 		}
 	}
 	return true

@@ -5,6 +5,7 @@
 --   !<place>  -(end of its turn in ms)  when the place is called (callNext)       when its client asks; when it ends, with its place
 --   ~<place>  -(end of its word in ms)  when the place is next                    as !<place>, and when the lock is free
 --   <place>   arrival in µs             when an acquire is refused (waitInLine)   with a grant (giveWay), or when nobody listens
+--             when first next, in ms    when the place is next (becomeNext)       as above
 --   *         arrival in µs             when visitors may listen (letVisitorsIn)  as a place, and when nobody else waits
 --
 -- A place is "<waiter>:<number>:<ms of its turn>". A waiter is a client's id, with ":r" behind it for the readers of the client, and ":w"
@@ -17,7 +18,9 @@ local callFor, nextFor = 100, 1000 -- ms of a turn, unless its place says more, 
 local visitFor, longVisitFor = 10, 50 -- ms of a turn of visitors: one in four is long, for slow ones
 local turnLimit, mostTurns = 10000, 8 -- ms: a turn that ends later is from before the server's clock was set back
 local blindVisit, permitVisit = 1000000, 50000 -- µs between visits where nobody knows whether visitors wait; between visits of what no release frees
-local nextLook, permitLook = 500, 1000 -- ms within which the writer that is next, and who waits for permits, asks again uncalled
+local nextLook, readLook = 500, 1000 -- ms within which the writer that is next, and a reader beside readers, ask again uncalled
+local permitLook = 1000 -- ms within which who waits for permits asks again uncalled, and 100 ms for each place in front
+local keepsOut, letsIn = 3000, 2000 -- ms for which the writer that is next keeps readers out at first, and then lets them in
 local lineLife = 25000 -- ms: each process asks more often as long as it waits
 local share = 1 / 64 -- of a lock: so much have all its readers together
 local inFront = 1000000000000 -- µs by which the place of a writer that goes first is older
@@ -118,18 +121,35 @@ end
 
 -- 3. A refused client.
 
--- becomeNext gives the place of a writer its word if only visitors, and readers with a turn, stand in front of it. It returns the ms until
--- the writer should ask again, if it is next.
+-- lettingIn tells whether a writer that has been next since a time, in ms, lets readers in at a time in µs: they may wait for each other. The
+-- writer keeps readers out for twice as long each time, so it has the lock in the end, however long each of them does.
+local function lettingIn(since, now)
+    local waited, out = math.floor(now / 1000) - since, keepsOut
+    while waited >= out + letsIn do
+        waited, out = waited - out - letsIn, 2 * out
+    end
+    return waited >= out
+end
+
+-- becomeNext makes a writer next if only visitors, and readers with a turn, stand in front of its place. The place gets its word, unless the
+-- writer lets readers in. becomeNext returns the ms until the writer should ask again, if it is next.
 local function becomeNext(line, place, turns)
-    local marks = redis.call('zcount', line, '-inf', '(0')
-    for _, other in ipairs(redis.call('zrange', line, marks, marks + mostTurns + 1)) do
-        if other == place then
+    local marks, now, since = redis.call('zcount', line, '-inf', '(0'), serverTime(), math.huge
+    local list = redis.call('zrange', line, marks, marks + mostTurns + 1, 'withscores')
+    for i = 1, #list, 2 do
+        if list[i] == place then
+            since = tonumber(list[i + 1])
             break
-        elseif other ~= '*' and not (turns.of[other] and needOf(other) < 1) then
+        elseif list[i] ~= '*' and not (turns.of[list[i]] and needOf(list[i]) < 1) then
             return nil
         end
     end
-    mark(line, '~', place, nextFor, serverTime())
+    if since > now / 1000 then -- an arrival
+        redis.call('zadd', line, math.floor(now / 1000), place)
+    end
+    if not lettingIn(since, now) then
+        mark(line, '~', place, nextFor, now)
+    end
     return nextLook
 end
 
@@ -213,6 +233,8 @@ local function callPlaces(line, places, at, turns, available, counted, now, tell
             local sign = not called and watchers == 0 and signFor(place, turns, available) -- nobody goes before one for whom there is not enough
             if turns.of[place] or place == '*' and not sign then
                 at = at + 1
+            elseif sign == '~' and lettingIn(tonumber(redis.call('zrange', line, at, at, 'withscores')[2]), now) then
+                return called, watchers, true -- it asks by itself, and readers look by themselves
             else
                 local told, turn = tell(place)
                 if type(told) == 'table' then

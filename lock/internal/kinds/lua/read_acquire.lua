@@ -61,7 +61,8 @@ if not alive and mode ~= 'write' then
         left = ends - now
     end
     if left then
-        return waitInLine(line, place, stand, left)
+        left = waitInLine(line, place, stand, left)
+        return line and mode and math.min(left, readLook) or left -- the writer that is next may let readers in meanwhile
     end
 end
 count = count + 1

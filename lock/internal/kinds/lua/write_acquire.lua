@@ -8,7 +8,7 @@
 --       3 for how long in ms readers are told that this writer waits, should it have to (0: not at all)
 --       4 when this is too late, in ms since 1970
 --       5 place in the line  6 what becomes of it: '' nothing; taken when refused ("join"); and when granted ended ("leave")
---       or moved to the end ("move")  7 1 if the writer lets further readers in for now, should readers have the lock
+--       or moved to the end ("move")
 -- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
 --         nil for the first hold, the hold count as a status for a further one, "upgrade" as a status if the owner
 --         would wait for its own read lock, and otherwise when to ask again in ms: at the end of the others' lease or turn (-1: none).
@@ -70,8 +70,5 @@ end
 if mode then
     left = redis.call('pttl', lock)
     left = turns and turns.first and (left < 0 or left > turns.first) and turns.first or left
-end
-if mode == 'read' and ARGV[7] == '1' then
-    return waitInLine(line, place, stand, left, nextLook)
 end
 return waitInLine(line, place, stand, left, nil, mode == 'read' and turns or nil)
