@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/internal/lockscripts"
 	"github.com/lockwire/lockwire/lock"
@@ -479,5 +480,49 @@ func TestManyDeadReaders(t *testing.T) {
 		mustUnlock(t, keeper)
 		mustUnlock(t, mustWrite(t, c))
 		w.free()
+	})
+}
+
+// A renewal extends the leases of all holds that the server counts, and touches none that came after it was made: only its KEYS.
+func TestRenewalOfAnOwnersReads(t *testing.T) {
+	t.Run("a hold has ended", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T, w *world) {
+			c := w.client(lock.Config{})
+			owner := lock.As(c.NewOwner())
+			outer := mustRead(t, c, owner, lock.For(time.Second))
+			inner := mustRead(t, c, owner)
+			w.sleep(time.Minute)
+			lostBecause(t, outer.Err(), lock.Expired)
+			if err := inner.Check(t.Context()); err != nil || w.timeoutLeft("job", inner.Owner(), 2) < 15*time.Second {
+				t.Errorf("%v, and the lease of the hold is %v", err, w.timeoutLeft("job", inner.Owner(), 2))
+			}
+			mustUnlock(t, inner)
+		})
+	})
+	t.Run("holds come meanwhile", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T, w *world) {
+			server := &slow{Pool: w.pool(conn.Config{})}
+			defer server.Close()
+			c, err := lock.New(server, lock.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			owner := lock.As(c.NewOwner())
+			leases := []*lock.Lease{mustRead(t, c, owner)}
+			w.sleep(9 * time.Second)
+			server.batch.Store(true)
+			for w.sleep(time.Second); server.batch.Load(); w.sleep(100 * time.Millisecond) {
+			}
+			leases = append(leases, mustRead(t, c, owner), mustRead(t, c, owner, lock.For(5*time.Second)))
+			w.sleep(time.Minute)
+			lostBecause(t, leases[2].Err(), lock.Expired)
+			for _, l := range leases[:2] {
+				if err := l.Check(t.Context()); err != nil {
+					t.Error(err)
+				}
+				mustUnlock(t, l)
+			}
+		})
 	})
 }

@@ -279,14 +279,14 @@ func renewFor(leases []*Lease, ms int64) script.Call {
 	return leases[0].target.kind.Renew.Call(keys, args...)
 }
 
-// appendReadLeases appends the keys of the leases of a reader's holds.
+// appendReadLeases appends the keys of the leases of a reader's holds, also of ended ones that the server still counts.
 func (l *Lease) appendReadLeases(keys []string) []string {
 	if k := l.target.kind; !k.Reads || k.Suffix != "" {
 		return keys
 	}
 	holds := int64(1)
 	if l.state != nil {
-		holds = max(holds, int64(len(l.client.table.holdsOf(l.target.hold(), l.owner, nil))))
+		holds = max(holds, l.state.tally(l.target.hold()).count)
 	}
 	return append(keys, kinds.ReadLeases(l.target.name, l.owner, holds)...)
 }

@@ -266,7 +266,7 @@ func modelReadRenew(c *fakeredis.Call) any {
 		case held:
 			outcomes[i] = int64(0)
 			for n := range number(count) {
-				if timeout := TimeoutKey(key, owner, n+1); c.Int("EXISTS", timeout) == 1 {
+				if timeout := TimeoutKey(key, owner, n+1); slices.Contains(c.Keys, timeout) && c.Int("EXISTS", timeout) == 1 {
 					extend(c, timeout, lease)
 					outcomes[i] = int64(1)
 				}

@@ -4,7 +4,10 @@
 -- Returns a list: 1 renewed, 0 the lock is gone or all leases of the owner's holds have ended,
 --         -1 somebody else has it or the key is no lock.
 local lease = tonumber(ARGV[1])
-local outcomes = {}
+local outcomes, leases = {}, {}
+for n = #ARGV, #KEYS do
+    leases[KEYS[n]] = true -- of the holds known to the client: a hold that has come since has its whole lease
+end
 
 local function extend(key)
     local left = redis.call('pttl', key)
@@ -22,7 +25,8 @@ for i = 1, #ARGV - 1 do
         local prefix = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
         outcomes[i] = 0
         for n = 1, tonumber(held[2]) do
-            if extend(prefix .. ':' .. ARGV[i + 1] .. ':rwlock_timeout:' .. n) then
+            local hold = prefix .. ':' .. ARGV[i + 1] .. ':rwlock_timeout:' .. n
+            if leases[hold] and extend(hold) then
                 outcomes[i] = 1
             end
         end
