@@ -16,7 +16,6 @@ import (
 // nothing.
 type Call struct {
 	trace *Trace
-	start CommandStart
 	begin time.Time
 
 	mu  sync.Mutex // guards the following
@@ -66,7 +65,7 @@ func (t *Trace) wantsCommands() bool {
 }
 
 func (t *Trace) start(ctx context.Context, start CommandStart) (context.Context, *Call) {
-	c := &Call{trace: t, start: start, begin: time.Now()}
+	c := &Call{trace: t, begin: time.Now(), end: CommandEnd{CommandStart: start}}
 	if t.CommandStart != nil {
 		ctx = t.CommandStart(ctx, start)
 	}
@@ -81,7 +80,7 @@ func (c *Call) End(ctx context.Context, err error) {
 	c.mu.Lock()
 	end := c.end
 	c.mu.Unlock()
-	end.CommandStart, end.Elapsed, end.Err = c.start, time.Since(c.begin), err
+	end.Elapsed, end.Err = time.Since(c.begin), err
 	end.Sent = end.Sent || err == nil || !errors.Is(err, ErrNotSent)
 	c.trace.CommandEnd(ctx, end)
 }

@@ -11,7 +11,6 @@ import (
 // traced.
 type acquiring struct {
 	trace *Trace
-	start AcquireStart
 	begin time.Time
 	end   AcquireEnd
 }
@@ -22,7 +21,7 @@ func (t *Trace) beginAcquire(ctx context.Context, start AcquireStart) (context.C
 		return ctx, nil
 	}
 	start.Part = ctx.Value(partOf{}) != nil
-	a := &acquiring{trace: t, start: start, begin: time.Now()}
+	a := &acquiring{trace: t, begin: time.Now(), end: AcquireEnd{AcquireStart: start}}
 	if t.AcquireStart != nil {
 		ctx = t.AcquireStart(ctx, start)
 	}
@@ -81,14 +80,14 @@ func (a *acquiring) done(ctx context.Context, l *Lease, err error) {
 	}
 	now := time.Now()
 	if a.trace.AcquireEnd != nil {
-		a.end.AcquireStart, a.end.Outcome, a.end.Err = a.start, acquireOutcome(ctx, err), err
+		a.end.Outcome, a.end.Err = acquireOutcome(ctx, err), err
 		a.end.Elapsed, a.end.Held = now.Sub(a.begin), l
 		a.trace.AcquireEnd(ctx, a.end)
 	}
 	if l == nil {
 		return
 	}
-	l.traced.Store(&holding{trace: a.trace, since: now, kind: a.start.Kind, name: a.start.Name, part: a.start.Part})
+	l.traced.Store(&holding{trace: a.trace, since: now, kind: a.end.Kind, name: a.end.Name, part: a.end.Part})
 	if l.lossOf() != nil { // before the Store
 		l.traceLoss()
 	}

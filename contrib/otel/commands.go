@@ -83,14 +83,21 @@ func (t *Telemetry) commandEnd(ctx context.Context, e conn.CommandEnd) {
 // measure records the duration of a call.
 func (t *Telemetry) measure(ctx context.Context, e *conn.CommandEnd, status, class string) {
 	name := e.Operation()
-	t.m.operations.Record(ctx, e.Elapsed.Seconds(), t.series.of(series{"db", name, e.Script, e.Server, status, class}, func() options {
+	attributes := func() options {
 		host, port := split(e.Server)
 		attributes := []attribute.KeyValue{system, attribute.String("db.operation.name", name)}
 		if e.Script != "" {
 			attributes = append(attributes, attribute.String("db.stored_procedure.name", e.Script))
 		}
 		return newOptions(append(append(attributes, serverOf(host, port, e.DB)...), errorAttributes(status, class)...))
-	}).record...)
+	}
+	var of options
+	if class == "" {
+		of = t.calls.of([3]string{name, e.Script, e.Server}, attributes)
+	} else {
+		of = t.series.of(series{"db", name, e.Script, e.Server, status, class}, attributes)
+	}
+	t.m.operations.Record(ctx, e.Elapsed.Seconds(), of.record...)
 }
 
 // serverOf returns the attributes of a server and its database.

@@ -3,7 +3,9 @@ package lockotel
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
+	"sync/atomic"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -100,29 +102,33 @@ func newOptions(attributes []attribute.KeyValue) options {
 	return options{[]metric.RecordOption{set}, []metric.AddOption{set}}
 }
 
-// maxKept limits the values kept for reuse.
+// maxKept limits the values kept for reuse. Those beyond it are made each time.
 const maxKept = 1024
 
-// kept keeps values by a key, because making one costs more than a measurement.
+// kept keeps values by a key, because making one costs more than a measurement. Readers need no lock.
 type kept[K comparable, V any] struct {
-	mu     sync.RWMutex
-	values map[K]V // mu guards it
+	mu     sync.Mutex // held by who adds a value
+	values atomic.Pointer[map[K]V]
 }
 
 // of returns the value for key, made by make if it is new.
 func (s *kept[K, V]) of(key K, make func() V) V {
-	s.mu.RLock()
-	v, ok := s.values[key]
-	s.mu.RUnlock()
-	if ok {
-		return v
+	if values := s.values.Load(); values != nil {
+		if v, ok := (*values)[key]; ok {
+			return v
+		}
 	}
-	v = make()
+	v := make()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.values == nil || len(s.values) >= maxKept {
-		s.values = map[K]V{}
+	values := map[K]V{}
+	if old := s.values.Load(); old != nil {
+		if len(*old) >= maxKept {
+			return v
+		}
+		maps.Copy(values, *old)
 	}
-	s.values[key] = v
+	values[key] = v
+	s.values.Store(&values)
 	return v
 }

@@ -63,7 +63,7 @@ func (t *Telemetry) acquireEnd(ctx context.Context, e lock.AcquireEnd) {
 	if !e.Try {
 		locks.waiting.Add(-1)
 	}
-	t.m.acquires.Record(ctx, e.Elapsed.Seconds(), locks.with("lock.outcome", string(e.Outcome)).record...)
+	t.m.acquires.Record(ctx, e.Elapsed.Seconds(), locks.by(e.Outcome).record...)
 	if e.Unacknowledged {
 		t.m.unacknowledged.Add(ctx, 1, locks.options.add...)
 	}
@@ -156,7 +156,7 @@ func (t *Telemetry) releaseEnd(ctx context.Context, e lock.ReleaseEnd) {
 	if e.Held != nil && !e.Lost {
 		locks := t.of(e.Kind, e.Name)
 		locks.held.Add(-1)
-		t.m.holds.Record(ctx, e.Age.Seconds(), locks.with("lock.outcome", string(e.Outcome)).record...)
+		t.m.holds.Record(ctx, e.Age.Seconds(), locks.by(e.Outcome).record...)
 	}
 	if span := t.endHold(e.Held); span != nil {
 		span.SetAttributes(attribute.String("lock.outcome", string(e.Outcome)))

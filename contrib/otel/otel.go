@@ -68,6 +68,7 @@ type Telemetry struct {
 	m      instruments
 
 	series     kept[series, options]
+	calls      kept[[3]string, options]   // of calls without an error, by name, script and server
 	operations kept[[2]string, operation] // by name and script
 
 	lockMu sync.RWMutex // guards locks

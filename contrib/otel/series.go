@@ -6,6 +6,8 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
+
+	"github.com/lockwire/lockwire/lock"
 )
 
 // lockKey is a kind and a group.
@@ -15,10 +17,11 @@ type lockKey struct{ kind, group string }
 type lockSeries struct {
 	held, waiting, pending atomic.Int64
 
-	attributes []attribute.KeyValue     // constant
-	options    options                  // constant
-	observe    metric.ObserveOption     // constant
-	more       kept[[2]string, options] // with one more attribute
+	attributes         []attribute.KeyValue // constant, as the following
+	options            options
+	acquired, released options // of the common outcomes
+	observe            metric.ObserveOption
+	more               kept[[2]string, options] // with one more attribute
 }
 
 // of returns the time series of a lock.
@@ -41,9 +44,21 @@ func (t *Telemetry) of(kind, name string) *lockSeries {
 	}
 	s.attributes = s.attributes[:len(s.attributes):len(s.attributes)]
 	s.options = newOptions(s.attributes)
+	s.acquired, s.released = s.with("lock.outcome", string(lock.OutcomeAcquired)), s.with("lock.outcome", string(lock.OutcomeReleased))
 	s.observe = metric.WithAttributes(s.attributes...)
 	t.locks[key] = s
 	return s
+}
+
+// by returns the options of s with an outcome.
+func (s *lockSeries) by(outcome lock.Outcome) options {
+	switch outcome {
+	case lock.OutcomeAcquired:
+		return s.acquired
+	case lock.OutcomeReleased:
+		return s.released
+	}
+	return s.with("lock.outcome", string(outcome))
 }
 
 // with returns the options of s with one more attribute.

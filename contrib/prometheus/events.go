@@ -4,13 +4,18 @@ import (
 	"context"
 	"errors"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/lock"
 	"github.com/lockwire/lockwire/resp"
 )
 
 func (m *Metrics) command(_ context.Context, e conn.CommandEnd) {
-	m.commands.WithLabelValues(e.Server, e.Operation(), e.Script, class(e.Err)).Observe(e.Elapsed.Seconds())
+	key := commandKey{e.Server, e.Name, e.Script, class(e.Err), e.Batch}
+	m.calls.of(key, func() prometheus.Observer {
+		return m.commands.WithLabelValues(key.server, e.Operation(), key.script, key.failure)
+	}).Observe(e.Elapsed.Seconds())
 }
 
 func (m *Metrics) wait(_ context.Context, w conn.WaitInfo) {
@@ -48,25 +53,29 @@ func class(err error) string {
 
 func (m *Metrics) acquireStart(ctx context.Context, s lock.AcquireStart) context.Context {
 	if !s.Try {
-		m.waiting.WithLabelValues(s.Kind, m.group(s.Name)).Inc()
+		m.of(s.Kind, s.Name).waiting.Inc()
 	}
 	return ctx
 }
 
 func (m *Metrics) acquireEnd(_ context.Context, e lock.AcquireEnd) {
-	group := m.group(e.Name)
+	series := m.of(e.Kind, e.Name)
 	if !e.Try {
-		m.waiting.WithLabelValues(e.Kind, group).Dec()
+		series.waiting.Dec()
 	}
-	m.acquires.WithLabelValues(e.Kind, group, string(e.Outcome)).Observe(e.Elapsed.Seconds())
+	took := series.acquired
+	if e.Outcome != lock.OutcomeAcquired {
+		took = m.acquires.WithLabelValues(e.Kind, m.group(e.Name), string(e.Outcome))
+	}
+	took.Observe(e.Elapsed.Seconds())
 	if e.HandedOver {
-		m.handovers.WithLabelValues(e.Kind, group).Inc()
+		series.handovers.Inc()
 	}
 	if e.Unacknowledged {
-		m.unacknowledged.WithLabelValues(e.Kind, group).Inc()
+		series.unacknowledged.Inc()
 	}
 	if e.Held != nil {
-		m.held.WithLabelValues(e.Kind, group).Inc()
+		series.held.Inc()
 	}
 }
 
@@ -74,15 +83,19 @@ func (m *Metrics) releaseEnd(_ context.Context, e lock.ReleaseEnd) {
 	if e.Held == nil || e.Lost {
 		return
 	}
-	group := m.group(e.Name)
-	m.held.WithLabelValues(e.Kind, group).Dec()
-	m.holds.WithLabelValues(e.Kind, group, string(e.Outcome)).Observe(e.Age.Seconds())
+	series := m.of(e.Kind, e.Name)
+	series.held.Dec()
+	held := series.released
+	if e.Outcome != lock.OutcomeReleased {
+		held = m.holds.WithLabelValues(e.Kind, m.group(e.Name), string(e.Outcome))
+	}
+	held.Observe(e.Age.Seconds())
 }
 
 func (m *Metrics) lost(l lock.LossInfo) {
 	group := m.group(l.Name)
 	m.losses.WithLabelValues(l.Kind, group, l.Reason.Label()).Inc()
-	m.held.WithLabelValues(l.Kind, group).Dec()
+	m.of(l.Kind, l.Name).held.Dec()
 	m.holds.WithLabelValues(l.Kind, group, "lost").Observe(l.Age.Seconds())
 }
 
@@ -98,7 +111,7 @@ func (m *Metrics) background(b lock.BackgroundInfo) {
 	if b.Change != lock.BackgroundRelease {
 		return
 	}
-	pending := m.pending.WithLabelValues(b.Kind, m.group(b.Name))
+	pending := m.of(b.Kind, b.Name).pending
 	if b.Done {
 		pending.Dec()
 	} else {

@@ -90,7 +90,11 @@ func TestScrape(t *testing.T) {
 		if _, err := p.Reentrant("order:1").TryLock(t.Context()); !errors.Is(err, lock.ErrNotAcquired) {
 			t.Fatal(err)
 		}
-		p.want(t, `lockwire_locks_held{group="order",kind="reentrant"} 1`, `lockwire_lock_waiting{group="order",kind="reentrant"} 1`)
+		p.want(t, `lockwire_locks_held{group="order",kind="reentrant"} 1`, `lockwire_lock_waiting{group="order",kind="reentrant"} 1`,
+			// Without a 0 before it Prometheus would not see the first loss as an increase.
+			`lockwire_lock_losses_total{group="order",kind="reentrant",reason="forced"} 0`,
+			`lockwire_lock_losses_total{group="order",kind="reentrant",reason="expired"} 0`,
+			`lockwire_lock_grants_unacknowledged_total{group="order",kind="reentrant"} 0`)
 		if err := lease.Unlock(t.Context()); err != nil {
 			t.Fatal(err)
 		}

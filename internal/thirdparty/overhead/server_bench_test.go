@@ -61,12 +61,25 @@ func byOTel(b testing.TB, share float64, metrics bool) observer {
 	return observer{t.Conn(), t.Lock()}
 }
 
+// idle returns callbacks that do nothing: what remains is the price of calling them.
+func idle() observer {
+	return observer{
+		&conn.Trace{CommandEnd: func(context.Context, conn.CommandEnd) {}},
+		&lock.Trace{
+			AcquireStart: func(ctx context.Context, _ lock.AcquireStart) context.Context { return ctx },
+			AcquireEnd:   func(context.Context, lock.AcquireEnd) {},
+			ReleaseEnd:   func(context.Context, lock.ReleaseEnd) {},
+		},
+	}
+}
+
 // observers are the ways to observe locks, "nothing" first.
 var observers = []struct {
 	name    string
 	observe func(b *testing.B) observer
 }{
 	{"nothing", func(*testing.B) observer { return observer{} }},
+	{"callbacks", func(*testing.B) observer { return idle() }},
 	{"prometheus", func(*testing.B) observer { return byPrometheus() }},
 	{"otel-metrics", func(b *testing.B) observer { return byOTel(b, 0, true) }},
 	{"otel-spans-1%", func(b *testing.B) observer { return byOTel(b, 0.01, false) }},
@@ -110,7 +123,7 @@ func BenchmarkLockUnlock(b *testing.B) {
 	for _, test := range observers {
 		b.Run(test.name, func(b *testing.B) {
 			srv := fakeredis.New()
-			defer srv.Close()
+			b.Cleanup(srv.Close) // after the client
 			srv.Interpret(lockscripts.Interpret)
 			c := test.observe(b).client(b, conn.Config{Dial: srv.Dial})
 			b.ReportAllocs()
