@@ -23,7 +23,7 @@ const stranger = "10c4e570-0000-4000-8000-000000000001"
 
 // Hold takes the lock called name for another process, or fails the test if the lock is taken. The process may be a
 // JVM with Redisson (RLock.lock in the thread 7) or a process of this package: both store the same. The lock becomes free
-// after lease, or by [Holder.Release]; with a lease of 0 only by Release.
+// after lease, or by [Holder.Release]; with a lease of 0 only by Release. At its end the Server releases what is held.
 //
 // Hold is for the kinds with a single owner: Reentrant, NonReentrant, Spin, Fenced and Fair. For further kinds, and for a
 // holder with renewal and notice of loss, use a further [Server.Client].

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/lock"
 )
 
 // leaksSettle is the maximum wait for the Clients' work in the background, for example the undo of an acquire.
@@ -37,13 +38,26 @@ func (s *Server) leaks() (list []string) {
 	for i, p := range processes {
 		stats := p.locks.Stats()
 		if stats.Leases > 0 {
-			list = append(list, fmt.Sprintf("Client %d (%s) holds %d leases", i+1, p.locks.ID(), stats.Leases))
+			list = append(list, fmt.Sprintf("Client %d (%s) holds %d leases%s", i+1, p.locks.ID(), stats.Leases, held(p.locks)))
 		}
 		if stats.Waiting > 0 {
 			list = append(list, fmt.Sprintf("Client %d (%s) has %d calls that wait%s", i+1, p.locks.ID(), stats.Waiting, s.awaited()))
 		}
 	}
 	return list
+}
+
+// held names the locks of a Client's leases.
+func held(locks *lock.Client) string {
+	var names []string
+	for _, l := range locks.Held() {
+		names = append(names, fmt.Sprintf("%q", l.Name))
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	slices.Sort(names)
+	return ", of " + strings.Join(names, ", ")
 }
 
 // awaited names the locks with subscribers.

@@ -257,7 +257,7 @@ func TestLeaks(t *testing.T) {
 			}
 		})
 		waiting.Wait()
-		for i, want := range []string{`key "forgotten", of `, "holds 1 leases", `1 calls that wait, for "forgotten"`} {
+		for i, want := range []string{`key "forgotten", of `, `holds 1 leases, of "forgotten"`, `1 calls that wait, for "forgotten"`} {
 			if i >= len(lines) || !strings.Contains(lines[i], want) {
 				t.Fatalf("reported: %q, want %q in line %d", lines, want, i)
 			}
