@@ -86,13 +86,13 @@ func TestAs(t *testing.T) {
 		}](), "no name of its own"},
 		{"*2|+a|+x|", as[struct {
 			A string `redis:"a,s"`
-		}](), "needs another unit"},
+		}](), "has a unit, and the field is no time"},
 		{"*2|+a|+x|", as[struct {
 			A time.Duration `redis:"a"`
-		}](), "needs another unit"},
+		}](), `needs a unit, such as redis:"a,ms"`},
 		{"*2|+a|+x|", as[struct {
 			A time.Time `redis:"a,h"`
-		}](), "needs another unit"},
+		}](), "needs one of the units s, ms, us and ns"},
 		{"*2|+city|+x|", as[struct{ *place }](), "embedded pointer"},
 		{"*2|+age|+x|", as[account](), "simple string is not an unsigned integer (field Age)"},
 		{"*2|+limit|+x|", as[account](), "not an integer (field Limit)"}, {"*2|+seen|+x|", as[account](), "not an integer (field Seen)"},

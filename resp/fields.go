@@ -208,8 +208,9 @@ func fieldOf(t reflect.Type, f reflect.StructField, tag string) (field, error) {
 		return field{}, errors.New("resp: field " + f.Name + " of " + t.String() + " has a tag and is not exported")
 	case name == "":
 		return field{}, errors.New("resp: the tag of field " + f.Name + " of " + t.String() + " has no name")
-	case !isUnit(unit, f.Type):
-		return field{}, errors.New("resp: the tag of field " + f.Name + " of " + t.String() + " needs another unit, or none")
+	}
+	if fault := unitFault(name, unit, f.Type); fault != "" {
+		return field{}, errors.New("resp: the tag of field " + f.Name + " of " + t.String() + " " + fault)
 	}
 	return field{f.Index, name, unit, f.Name}, nil
 }

@@ -63,16 +63,23 @@ func unitOf(name string) time.Duration {
 	return 0
 }
 
-// isUnit reports whether a field of type t may have a unit.
-func isUnit(unit string, t reflect.Type) bool {
+// unitFault says why a field of type t may not have the unit, or none, in its tag; "" if it may.
+func unitFault(name, unit string, t reflect.Type) string {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	lasts := t == reflect.TypeFor[time.Duration]()
-	if unit == "" {
-		return !lasts
+	switch {
+	case lasts && unit == "":
+		return "needs a unit, such as redis:\"" + name + ",ms\""
+	case unit == "":
+		return ""
+	case !lasts && t != reflect.TypeFor[time.Time]():
+		return "has a unit, and the field is no time"
+	case unitOf(unit) == 0:
+		return "needs one of the units s, ms, us and ns"
 	}
-	return unitOf(unit) != 0 && (lasts || t == reflect.TypeFor[time.Time]())
+	return ""
 }
 
 // decodeTime stores v in dst, a time.Time or time.Duration.
