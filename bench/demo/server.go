@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/lockwire/lockwire"
 	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/lock"
+	"github.com/lockwire/lockwire/resp"
 )
 
 // server is the server of the lock, with the demo's own view.
@@ -19,8 +21,7 @@ type server struct {
 	name     string // for people
 	embedded *miniredis.Miniredis
 
-	pool  *conn.Pool
-	locks *lock.Client
+	locks *lockwire.Client
 	lock  *lock.Reentrant
 }
 
@@ -41,37 +42,27 @@ func openServer(ctx context.Context, url string, lease time.Duration) (_ *server
 		s.embedded.ClockTTL(true) // without a tick, keys live for ever
 		s.URL = "redis://" + s.embedded.Addr()
 	}
-	cfg, err := conn.ParseURL(s.URL)
-	if err != nil {
-		return nil, err
-	}
-	s.name = cfg.String()
-	if s.embedded != nil {
+	if cfg, err := conn.ParseURL(s.URL); s.embedded != nil {
 		s.name = "miniredis inside the demo"
+	} else if s.name = "a cluster"; err == nil {
+		s.name = cfg.String()
 	}
-	if s.pool, err = conn.Open(ctx, cfg); err != nil {
-		return nil, err
-	}
-	if s.locks, err = lock.New(s.pool, lock.Config{Lease: lease}); err != nil {
+	if s.locks, err = lockwire.Open(ctx, s.URL, lockwire.Config{Lock: lock.Config{Lease: lease}}); err != nil {
 		return nil, err
 	}
 	s.lock = s.locks.Reentrant(s.Lock)
-	_, err = s.pool.Do(ctx, "SET", s.Counter, 0, "PX", counterLife.Milliseconds())
+	_, err = s.locks.Server().Send(ctx, resp.Cmd("SET", s.Counter, 0, "PX", counterLife.Milliseconds()))
 	return s, err
 }
 
 // count reads the counter.
 func (s *server) count(ctx context.Context) (int64, error) {
-	v, err := s.pool.Do(ctx, "GET", s.Counter)
-	if err != nil {
-		return 0, err
-	}
-	return v.Int()
+	return resp.As[int64](s.locks.Server().Send(ctx, resp.Cmd("GET", s.Counter)))
 }
 
 // close removes the demo's keys, and ends the demo's own server.
 func (s *server) close(ctx context.Context) error {
-	_, err := s.pool.Do(ctx, "DEL", s.Lock, s.Counter)
+	_, err := s.locks.Server().Send(ctx, resp.Cmd("DEL", s.Lock, s.Counter))
 	return errors.Join(err, s.stop())
 }
 
@@ -79,9 +70,6 @@ func (s *server) stop() error {
 	var err error
 	if s.locks != nil {
 		err = s.locks.Close()
-	}
-	if s.pool != nil {
-		err = errors.Join(err, s.pool.Close())
 	}
 	if s.embedded != nil {
 		s.embedded.Close()

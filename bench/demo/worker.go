@@ -12,8 +12,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire"
 	"github.com/lockwire/lockwire/lock"
+	"github.com/lockwire/lockwire/resp"
 )
 
 // workerVariable makes this program a worker.
@@ -45,7 +46,7 @@ type worker struct {
 	order   atomic.Value  // of order
 	begin   chan struct{} // closed with the first order
 
-	pool  *conn.Pool
+	locks *lockwire.Client
 	lock  *lock.Reentrant
 	owner lock.Owner
 }
@@ -58,22 +59,14 @@ func (w *worker) run(orders *json.Decoder) error {
 	defer cancel()
 	go w.listen(orders, cancel)
 
-	cfg, err := conn.ParseURL(w.URL)
-	if err != nil {
+	var err error
+	if w.locks, err = lockwire.Open(ctx, w.URL, lockwire.Config{Lock: lock.Config{Lease: w.Lease}}); err != nil {
 		return err
 	}
-	if w.pool, err = conn.Open(ctx, cfg); err != nil {
-		return err
-	}
-	defer w.pool.Close()
-	locks, err := lock.New(w.pool, lock.Config{Lease: w.Lease})
-	if err != nil {
-		return err
-	}
-	defer locks.Close()
-	w.lock, w.owner = locks.Reentrant(w.Lock), locks.NewOwner()
+	defer w.locks.Close()
+	w.lock, w.owner = w.locks.Reentrant(w.Lock), w.locks.NewOwner()
 
-	err = w.reports.Encode(report{Kind: ready, At: now(), Owner: locks.ID()})
+	err = w.reports.Encode(report{Kind: ready, At: now(), Owner: w.locks.ID()})
 	select {
 	case <-w.begin:
 	case <-ctx.Done():
@@ -166,15 +159,11 @@ func (w *worker) deeper(ctx context.Context, n int64, fn func(context.Context) e
 
 // read and write are two commands, so that two simultaneous workers lose an increment.
 func (w *worker) read(ctx context.Context) (int64, error) {
-	v, err := w.pool.Do(ctx, "GET", w.Counter)
-	if err != nil {
-		return 0, err
-	}
-	return v.Int()
+	return resp.As[int64](w.locks.Server().Send(ctx, resp.Cmd("GET", w.Counter)))
 }
 
 func (w *worker) write(ctx context.Context, value int64) error {
-	_, err := w.pool.Do(ctx, "SET", w.Counter, value, "PX", counterLife.Milliseconds())
+	_, err := w.locks.Server().Send(ctx, resp.Cmd("SET", w.Counter, value, "PX", counterLife.Milliseconds()))
 	return err
 }
 
