@@ -138,7 +138,7 @@ type Config struct {
 
 	// ShowName, if set, returns what errors and the log show in place of the name of a lock, to hide names or a part of
 	// them. The Name fields of errors have the name all the same. ShowName must be safe for concurrent use. nil shows the
-	// quoted name.
+	// name, in errors quoted.
 	ShowName func(name string) string
 
 	// Trace, if set, receives events about locks.

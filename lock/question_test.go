@@ -138,7 +138,7 @@ func TestLongWaitNamesTheHolder(t *testing.T) {
 		}
 		w.sleep(2 * time.Second)
 		synctest.Wait()
-		want := fmt.Sprintf(`msg="lock: waiting for long" lock="\"orders\"" kind=reentrant owner=%s:1 waited=30s holder=%s process=web-7`, c.ID(), lease.Owner())
+		want := fmt.Sprintf(`msg="lock: waiting for long" lock=orders kind=reentrant owner=%s:1 waited=30s holder=%s process=web-7`, c.ID(), lease.Owner())
 		if text := out.String(); !strings.Contains(text, want) {
 			t.Errorf("log %s, want %s", text, want)
 		}

@@ -20,7 +20,7 @@ const (
 // Log is where a client reports. Any number of goroutines may use it at once.
 type Log struct {
 	Logger conn.Logger              // nil is silent
-	Show   func(name string) string // returns what stands for the name of a lock; nil for the quoted name
+	Show   func(name string) string // returns what stands for the name of a lock; nil for the name
 
 	mu   sync.Mutex // guards the following
 	last map[line]time.Time
@@ -46,8 +46,16 @@ func (l *Log) WarnOf(name, kind, owner, text string, args ...any) {
 	l.Warn(text, append([]any{"lock", l.Name(name), "kind", kind, "owner", owner}, args...)...)
 }
 
-// Name returns the name of a lock as it stands in lines.
-func (l *Log) Name(name string) string { return cmp.Or(l.Shown(name), strconv.Quote(name)) }
+// Name returns the name of a lock as the value of an attribute: quoted only if it has characters that could confuse a reader.
+func (l *Log) Name(name string) string {
+	if shown := l.Shown(name); shown != "" {
+		return shown
+	}
+	if quoted := strconv.Quote(name); quoted[1:len(quoted)-1] != name {
+		return quoted
+	}
+	return name
+}
 
 // Shown returns what stands for the name of a lock in texts; "" is the quoted name.
 func (l *Log) Shown(name string) string {
