@@ -69,7 +69,9 @@ func schemeError(s string) error {
 	if strings.TrimSpace(s) == "" {
 		return errors.New("cluster: url: the URL is empty: write redis-cluster://host:6379")
 	}
-	if _, err := conn.ParseURL(s); err == nil {
+	scheme, _, _ := strings.Cut(strings.ToLower(s), "://")
+	switch strings.TrimSuffix(scheme, "-sentinel") {
+	case "redis", "rediss", "valkey", "valkeys", "unix":
 		return errors.New("cluster: url: the scheme is for a single server: write redis-cluster://host:6379, " +
 			"or use conn.ParseURL, or lockwire.Open")
 	}

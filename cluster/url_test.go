@@ -62,6 +62,8 @@ func TestParseURLSaysWhatToWrite(t *testing.T) {
 	for url, want := range map[string]string{
 		"":                                  "cluster: url: the URL is empty: write redis-cluster://host:6379",
 		"redis://u:s3cr3t@h":                "the scheme is for a single server: write redis-cluster://host:6379, or use conn.ParseURL",
+		"redis://h?read_timeout=3s":         "the scheme is for a single server: write redis-cluster://host:6379",
+		"Redis-Sentinel://h":                "the scheme is for a single server: write redis-cluster://host:6379",
 		"h:6379":                            "scheme is not redis-cluster, rediss-cluster, valkey-cluster or valkeys-cluster: write",
 		"redis-cluster://h?read_timeout=1s": `unknown parameter "read_timeout": write timeout`,
 		"redis-cluster://h?addr=h:1":        `unknown parameter "addr": write the hosts with commas`,
