@@ -326,7 +326,11 @@ func (l *Lease) lose(reason Reason, cause error) {
 		l.client.table.forget(l)
 	}
 	l.client.counters.lost.Add(1)
-	l.warn("lease lost", "reason", reason.String(), "error", cause)
+	why := []any{"reason", reason.String()}
+	if cause != nil {
+		why = append(why, "error", cause)
+	}
+	l.warn("lease lost", why...)
 	l.traceLoss()
 	l.tellWhole()
 }

@@ -187,6 +187,24 @@ func TestLinesNameTheLock(t *testing.T) {
 	})
 }
 
+// A loss without an error has no error in its line.
+func TestLineOfALoss(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		var out logText
+		c := w.client(lock.Config{Logger: slog.New(slog.NewTextHandler(&out, nil))})
+		lease := mustLock(t, c, "orders")
+		if freed, err := c.ForceUnlockOwner(t.Context(), "orders", lease.Owner()); !freed || err != nil {
+			t.Fatal(freed, err)
+		}
+		<-lease.Lost()
+		w.sleep(time.Second)
+		want := "owner=" + lease.Owner() + ` age=0s reason="removed before its lease ended"` + "\n"
+		if text := out.String(); !strings.Contains(text, want) {
+			t.Errorf("log %s, want %s", text, want)
+		}
+	})
+}
+
 // The holder of permits is a permit; of a Multi the holder of the member that is taken, also if the last attempts were too
 // short to ask; of a Redlock the process with the most of the servers, or an owner in this process.
 func TestErrorNamesTheHolderOfMany(t *testing.T) {
