@@ -17,8 +17,8 @@
 //
 // # Metrics
 //
-//   - db.client.operation.duration, db.client.connection.count, .max, .pending_requests, .create_time, .wait_time and
-//     .timeouts, by the conventions for database clients
+//   - db.client.operation.duration, db.client.connection.count, .pending_requests, .create_time, .wait_time and .timeouts, by the
+//     conventions for database clients; beside them db.client.connection.losses
 //   - lock.acquire.duration, lock.hold.duration, lock.held, lock.waiting, lock.losses, lock.handovers, lock.renewals,
 //     lock.renewal.lateness, lock.releases.pending, lock.grants.unacknowledged
 //
