@@ -33,25 +33,26 @@ exit codes:
 
 // help prints the overview, or the help of the command that words name.
 func help(words []string) error {
-	if len(words) > 0 {
+	out := &output{file: os.Stdout}
+	if len(words) > 0 && words[0] != "help" {
 		c, rest := find(words)
 		if c == nil || len(rest) > 0 {
-			return usageError("unknown command: see lockwire help")
+			return unknown(words[0])
 		}
-		return c.help(os.Stdout)
+		return c.help(out)
 	}
-	fmt.Print(overview)
-	tw := tabwriter.NewWriter(os.Stdout, 0, 0, 3, ' ', 0)
+	fmt.Fprint(out, overview)
+	tw := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	for _, c := range commands() {
 		fmt.Fprintf(tw, "  %s\t%s\n", c.name, c.short)
 	}
 	_ = tw.Flush()
-	fmt.Print(overviewEnd)
-	return nil
+	fmt.Fprint(out, overviewEnd)
+	return out.err
 }
 
 // help prints the help of a command.
-func (c *command) help(w io.Writer) error {
+func (c *command) help(w *output) error {
 	fmt.Fprintf(w, "usage: lockwire %s %s\n\n%s\n", c.name, c.args, strings.TrimSpace(c.long))
 	own, common, _ := c.flags()
 	printFlags(w, "flags", own)
@@ -62,7 +63,7 @@ func (c *command) help(w io.Writer) error {
 	for _, e := range c.examples {
 		fmt.Fprintf(w, "  # %s\n  %s\n", e.about, e.line)
 	}
-	return nil
+	return w.err
 }
 
 func printFlags(w io.Writer, title string, flags *flag.FlagSet) {

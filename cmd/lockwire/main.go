@@ -36,12 +36,12 @@ func execute(args []string) int {
 	case c == nil && strings.HasPrefix(name, "-"):
 		return report(false, "help", usageError("the command comes first, and %s behind it: see lockwire help", name))
 	case c == nil:
-		return report(false, name, usageError("unknown command: see lockwire help"))
+		return report(false, name, unknown(name))
 	}
 	in, err := c.parse(rest)
 	switch {
 	case errors.Is(err, errHelp):
-		return report(false, c.name, c.help(os.Stdout))
+		return report(false, c.name, c.help(&output{file: os.Stdout}))
 	case err != nil:
 		return report(in.json(), c.name, err)
 	}
@@ -52,6 +52,15 @@ func execute(args []string) int {
 		err = in.out.err
 	}
 	return report(in.json(), c.name, err)
+}
+
+// unknown is the error for a word that begins no command, or not alone.
+func unknown(word string) error {
+	second := secondWords(word)
+	if c, _ := find([]string{word}); c == nil && len(second) > 0 {
+		return usageError("unknown command: %[1]s is followed by %[2]s: see lockwire help %[1]s %[3]s", word, strings.Join(second, " or "), second[0])
+	}
+	return usageError("unknown command: see lockwire help")
 }
 
 // find returns the command that words begin with, and the rest of the words. A name may have two words.

@@ -98,6 +98,9 @@ func (h *hold) defineLease(flags *flag.FlagSet) {
 
 // check checks the flags, and sets the defaults that depend on other flags.
 func (h *hold) check() error {
+	if h.now && h.wait > 0 {
+		return usageError("-n and --wait exclude each other")
+	}
 	if h.now {
 		h.wait = 0
 	}
@@ -251,6 +254,8 @@ func (h *hold) acquire(ctx context.Context, client *lockwire.Client, name string
 		return nil, cause
 	case errors.Is(err, lock.ErrNotAcquired) && !errors.Is(err, lock.ErrNotReplicated):
 		return nil, &exitError{codeNotAcquired, fmt.Errorf("%s: not acquired%s", printable(name), holders(ctx, client, name))}
+	case errors.Is(err, lock.ErrNotSet):
+		return nil, usageError("%s: no permits have been set: set their number with --permits", printable(name))
 	case errors.Is(err, lock.ErrLost):
 		return nil, &exitError{codeNotAcquired, fmt.Errorf("%s: %w", printable(name), err)}
 	}

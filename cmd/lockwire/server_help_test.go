@@ -50,6 +50,9 @@ func TestHelp(t *testing.T) {
 	if r := do(t, "", "help"); r != overview {
 		t.Errorf("lockwire help is not lockwire: %+v", r)
 	}
+	if r := do(t, "", "help", "help"); r != overview {
+		t.Errorf("lockwire help help is not lockwire: %+v", r)
+	}
 	for _, c := range commands() {
 		if !strings.Contains(overview.stdout, "  "+c.name+" ") {
 			t.Errorf("the overview does not have %s", c.name)
@@ -69,6 +72,8 @@ func TestHelp(t *testing.T) {
 	do(t, "", "--version").check(t, 0, "lockwire ")
 	do(t, "", "help", "no-such").check(t, 64, "", "!unknown command")
 	do(t, "", "no-such").check(t, 64, "", "!unknown command")
+	do(t, "", "leader").check(t, 64, "", "!leader is followed by run or show: see lockwire help leader run")
+	do(t, "", "help", "leader").check(t, 64, "", "!leader is followed by run or show")
 }
 
 // No password comes from the command line, and none goes to an error.

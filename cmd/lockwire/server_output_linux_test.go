@@ -14,7 +14,8 @@ func TestServerOutput(t *testing.T) {
 	s.Do("CONFIG", "SET", "notify-keyspace-events", "KA")
 	holder := startHeld(t, s.URL(), "run", "job", "--", "sh", "-c", "echo ready; cat")
 	holder.line()
-	for _, args := range [][]string{{"list"}, {"list", "-o", "json"}, {"held"}, {"status", "job"}, {"doctor", "--scan=false"}, {"watch"}} {
+	for _, args := range [][]string{{"list"}, {"list", "-o", "json"}, {"held"}, {"status", "job"}, {"doctor", "--scan=false"}, {"watch"},
+		{"help"}, {"help", "run"}, {"completion", "bash"}, {"version"}} {
 		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 		if err != nil {
 			t.Fatal(err)

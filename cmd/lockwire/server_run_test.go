@@ -42,10 +42,12 @@ func TestServerRun(t *testing.T) {
 		{"no name", []string{"--", "true"}, 64, "", "an argument is missing"},
 		{"a name that cannot be", []string{"a{b", "--", "true"}, 64, "", "a{b"},
 		{"unknown kind", []string{"job", "--kind", "x", "--", "true"}, 64, "", "--kind is one of"},
+		{"a wait that is none", []string{"job", "-n", "--wait", "5s", "--", "true"}, 64, "", "exclude each other"},
 		{"a wait without a unit", []string{"job", "--wait", "5", "--", "true"}, 64, "", "such as 5s"},
 		{"a margin as long as the lease", []string{"job", "--lease", "2s", "--stop-before", "2s", "--", "true"}, 64, "", "--stop-before"},
 		{"a limit within the margin", []string{"job", "--at-most", "2s", "--stop-before", "3s", "--", "true"}, 64, "", "--at-most"},
 		{"more than the limit", []string{"job", "--at-most", "2s", "--at-least", "3s", "--", "true"}, 64, "", "--at-least"},
+		{"permits that nobody has set", []string{"job", "--kind", "permit", "--", "true"}, 64, "", "set their number with --permits"},
 		{"permits without their kind", []string{"job", "--permits", "2", "--", "true"}, 64, "", "--kind permit"},
 	}
 	for _, tt := range tests {
