@@ -1,6 +1,9 @@
 package lock_test
 
 import (
+	"context"
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -116,4 +119,48 @@ func TestUndoOutlastsMissingRights(t *testing.T) {
 		w.sleep(latchLife)
 		w.free()
 	})
+}
+
+// A release whose first requests had no answer is repeated although the right to run scripts is missing for a while: permits of a
+// semaphore would otherwise be lost.
+func TestReleaseOutlastsMissingRights(t *testing.T) {
+	for name, test := range map[string]struct {
+		take  func(t *testing.T, c *lock.Client) (release func(context.Context) error)
+		after []string // a question about the lock
+		want  any
+	}{
+		"lease": {func(t *testing.T, c *lock.Client) func(context.Context) error {
+			return mustLock(t, c, "job", lock.For(time.Hour)).Unlock
+		}, []string{"EXISTS", "job"}, int64(0)},
+		"permits": {func(t *testing.T, c *lock.Client) func(context.Context) error {
+			sem := c.Semaphore("job")
+			if err := errors.Join(sem.AddPermits(t.Context(), 3), sem.Acquire(t.Context(), 2)); err != nil {
+				t.Fatal(err)
+			}
+			return func(ctx context.Context) error { return sem.Release(ctx, 2) }
+		}, []string{"GET", "job"}, "3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				release := test.take(t, w.client(lock.Config{}))
+				w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+					if strings.HasPrefix(cmd.Name, "EVAL") {
+						return fakeredis.Close()
+					}
+					return fakeredis.Run()
+				})
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				wantErr(t, "release", release(ctx), lock.ErrUncertain)
+				w.srv.Deny("evalsha", "eval")
+				w.srv.Intercept(nil)
+				w.sleep(2 * time.Second)
+				w.srv.Deny()
+				w.sleep(3 * time.Second)
+				if got := w.srv.Do(test.after...); got != test.want {
+					t.Errorf("%v after the release = %v, want %v", test.after, got, test.want)
+				}
+			})
+		})
+	}
 }

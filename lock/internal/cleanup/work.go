@@ -141,7 +141,7 @@ func (u *Cleanup) failed(j *Job, err error, at time.Time) {
 		j.work.Unsure()
 	}
 	switch {
-	case remote.Final(err) && !(j.work.Rank() == Undo && netfail.Denied(err)): // a right may be back before a late acquire arrives
+	case remote.Final(err) && !netfail.Denied(err): // a right may come back
 		j.finish(u.cfg.Refused(err))
 	case at.After(j.until) && !j.turn:
 		j.finish(fmt.Errorf("%w: %w", u.cfg.Uncertain, err))
