@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockwire/lockwire/lock/internal/cleanup"
 	"github.com/lockwire/lockwire/lock/internal/clock"
+	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/lock/internal/watchdog"
 )
 
@@ -271,6 +272,26 @@ func (l *Lease) leaseLeft() time.Duration {
 	return max(0, l.term-l.start.Elapsed(l.client.now()))
 }
 
+// end returns the end of the lease on the server. Afterwards nothing is left to release.
+func (l *Lease) end() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if end := l.start.Time.Add(l.term); end.After(l.reach) {
+		return end
+	}
+	return l.reach
+}
+
+// latestEnd returns the end of the lease on the server if every request without an answer has had its effect.
+func (l *Lease) latestEnd() time.Time {
+	if l.renewed {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return time.Now().Add(l.term + remote.Arrival)
+	}
+	return l.end().Add(remote.Arrival)
+}
+
 // extend moves the lease after a renewal requested at start. An ended lease stays ended.
 func (l *Lease) extend(start clock.Instant) {
 	l.mu.Lock()
@@ -322,6 +343,7 @@ func (l *Lease) lose(reason Reason, cause error) {
 		return
 	}
 	l.client.watchdog.Remove(l)
+	l.state.lost(l.target.name, l.latestEnd())
 	if reason != ClientClosed { // after Close the server may still count the hold
 		l.client.table.forget(l)
 	}

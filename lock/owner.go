@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Owner identifies the holder of a lock. Leases taken [As] the same Owner are holds of the same holder, so code called by the
@@ -47,6 +48,7 @@ type ownedLock struct {
 
 	tallies map[*kind]tally // guarded by ownerState.mu, and changed only in the turn
 	mayCome int64           // server's time in ms until which a request without a latch may still take effect; guarded by turn
+	until   time.Time       // until then the server may have a hold that the client has lost; guarded by ownerState.mu
 }
 
 // place is the place of a call in the queue of a lock. An owner has at most a single place per queue.
@@ -84,7 +86,8 @@ func (o *ownerState) lockOf(name string) *ownedLock {
 // fewLocks is the number of locks from which on an Owner's records without holds are dropped.
 const fewLocks = 64
 
-// dropLocked drops the records of locks that the client has no hold of, and no call has the turn of.
+// dropLocked drops the records of locks that the client has no hold of, and no call has the turn of, once the server has none of its
+// lost holds either: their Unlock needs the record.
 func (o *ownerState) dropLocked() {
 	for name, l := range o.locks {
 		select {
@@ -92,7 +95,7 @@ func (o *ownerState) dropLocked() {
 		default:
 			continue
 		}
-		needed := l.mayCome > 0
+		needed := l.mayCome > 0 || time.Now().Before(l.until)
 		for kind := range l.tallies {
 			needed = needed || o.holds(entryKey{kind, name}, o.id+kind.Suffix)
 		}
@@ -141,6 +144,19 @@ func (o *ownerState) forget(key entryKey) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(l.tallies, key.kind)
+}
+
+// lost records that the server may have a lost hold until a time.
+func (o *ownerState) lost(name string, until time.Time) {
+	if o == nil {
+		return
+	}
+	l := o.lockOf(name)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if until.After(l.until) {
+		l.until = until
+	}
 }
 
 // tally returns the record of the holds of a lock; the zero tally without an Owner.

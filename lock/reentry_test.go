@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/lock"
 )
@@ -492,4 +493,46 @@ func TestOwnerOfManyLocks(t *testing.T) {
 		mustUnlock(t, outer)
 		w.free()
 	})
+}
+
+// A hold that the client has lost and the server still has is released by its Unlock, however many locks the Owner had in between.
+func TestLostHoldOfAnOwnerOfManyLocks(t *testing.T) {
+	for name, test := range map[string]struct {
+		opts []lock.Option
+		lose func(t *testing.T, w *world, l *lock.Lease)
+	}{
+		"held too long": {[]lock.Option{lock.AtMost(time.Second)}, func(*testing.T, *world, *lock.Lease) {}},
+		"extended without an answer": {[]lock.Option{lock.For(time.Second)}, func(t *testing.T, w *world, l *lock.Lease) {
+			w.srv.Intercept(func(fakeredis.Cmd) fakeredis.Action { return fakeredis.Drop() })
+			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+			defer cancel()
+			wantErr(t, "Extend", l.Extend(ctx, time.Hour), conn.ErrUncertain)
+			w.srv.Intercept(nil)
+		}},
+		"not renewed": {nil, func(_ *testing.T, w *world, _ *lock.Lease) {
+			w.onScript("renew", func(int) fakeredis.Action { return fakeredis.Drop() })
+			w.sleep(29 * time.Second)
+			w.srv.Intercept(nil)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				c := w.client(lock.Config{})
+				owner := c.NewOwner()
+				l := mustLock(t, c, "job", append(test.opts, lock.As(owner))...)
+				test.lose(t, w, l)
+				w.sleep(2 * time.Second)
+				if l.Err() == nil || w.ttl("job") <= 0 {
+					t.Fatalf("the client has lost it: %v; the server has it for %v", l.Err(), w.ttl("job"))
+				}
+				for i := range 200 {
+					mustUnlock(t, mustLock(t, c, fmt.Sprint(i), lock.As(owner)))
+				}
+				err := l.Unlock(t.Context())
+				if left := w.srv.Do("EXISTS", "job"); left != int64(0) {
+					t.Errorf("the lock is there after Unlock() = %v", err)
+				}
+			})
+		})
+	}
 }

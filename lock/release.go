@@ -366,16 +366,6 @@ func (l *Lease) notHeld() error {
 	return fmt.Errorf("%w: %w", ErrNotHeld, l.lost)
 }
 
-// end returns the end of the lease on the server. Afterwards nothing is left to release.
-func (l *Lease) end() time.Time {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if end := l.start.Time.Add(l.term); end.After(l.reach) {
-		return end
-	}
-	return l.reach
-}
-
 // newLatch returns the key for the outcome of the release. The latch of a single release names the owner, so a key may be reused.
 func (l *Lease) newLatch() string {
 	if l.single() {
