@@ -87,9 +87,8 @@ func told(ctx context.Context, locks *lockwire.Client) error {
 
 func once(ctx context.Context, locks *lockwire.Client) error {
 	lease, err := locks.Reentrant("report").TryLock(ctx, lock.AtLeast(time.Minute))
-	if err == nil {
-		defer lease.Unlock(ctx) // before a minute has passed, the lock stays taken for the rest: clocks differ by less
-		return work(ctx, "once")
+	if err == nil { // Unlock leaves the lock taken for the rest of the minute: clocks differ by less
+		err = errors.Join(work(ctx, "once"), lease.Unlock(ctx))
 	}
 	if errors.Is(err, lock.ErrNotAcquired) {
 		return nil
