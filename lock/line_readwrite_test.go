@@ -3,6 +3,7 @@ package lock_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -279,6 +280,55 @@ func TestManyReadersBehindAWriter(t *testing.T) {
 		w.sleep(time.Second)
 		w.free()
 	})
+}
+
+// Readers refused by a writer that had the lock come in while the next writer lets readers in, whatever the order of the line: the first of
+// them is told of that writer, and each calls the next.
+func TestReadersRefusedByAnotherWriter(t *testing.T) {
+	lines := []string{"rwr", "rwrrr", "rwrrrrrrrrrrrrrrrrrrrr", "rwrwr", "rwwwrwrr", "rwwwwwwwwwwwwrrrrwrwrr"}
+	random := rand.New(rand.NewPCG(1, 0))
+	for range 30 { // a writer that asks before the last reader in front of it has come in is rare
+		line := "rrrw"
+		for range 1 + random.IntN(16) {
+			line += string("rw"[random.IntN(2)])
+		}
+		lines = append(lines, line)
+	}
+	for _, line := range lines {
+		t.Run(line, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				w.srv.Latency(time.Millisecond)
+				lease := mustWrite(t, w.client(lock.Config{}))
+				var readers, writers []<-chan *lock.Lease
+				for _, mark := range line {
+					if mark == 'r' {
+						readers = append(readers, lockOf(toRead).waits(t, t.Context(), w.client(lock.Config{})))
+					} else {
+						writers = append(writers, lockOf(toWrite).waits(t, t.Context(), w.client(lock.Config{})))
+					}
+					w.sleep(50 * time.Millisecond)
+				}
+				mustUnlock(t, lease)
+				begin := time.Now()
+				var leases []*lock.Lease
+				for _, reader := range readers {
+					leases = append(leases, <-reader)
+				}
+				if took := time.Since(begin); took > 4500*time.Millisecond {
+					t.Errorf("all readers have the lock after %v", took)
+				}
+				for _, l := range leases {
+					mustUnlock(t, l)
+				}
+				for _, writer := range writers {
+					mustUnlock(t, <-writer)
+				}
+				w.srv.Latency(0)
+				w.sleep(time.Second)
+				w.free()
+			})
+		})
+	}
 }
 
 // A writer that has waited for another writer does not let readers in before it has waited for readers.

@@ -327,6 +327,7 @@ func (t teller) callNext(c *fakeredis.Call, behind string) (lined, alone bool) {
 		}
 	}
 	places, watchers, calls := t.places(c, rank), 0, true
+	readers := t.available > 0 && t.available < 1 && turns.reserved >= 1
 	alone = others == 0 && turns.count == 0
 	switch {
 	case turns.count == 0 && behind == "" && (len(places) == 0 || len(places) == 1 && places[0] == "*"):
@@ -341,12 +342,10 @@ func (t teller) callNext(c *fakeredis.Call, behind string) (lined, alone bool) {
 			if calls {
 				mark = t.mark(place, turns)
 			}
-			if turns.of[place] > 0 || place == "*" && mark == "" {
+			readers = readers || mark == "~" && lettingIn(scoreAt(c, t.line, rank), at/1000)
+			if turns.of[place] > 0 || place == "*" && mark == "" || readers && needOf(place) == 1 {
 				rank++
 				continue
-			}
-			if mark == "~" && lettingIn(scoreAt(c, t.line, rank), at/1000) {
-				return true, false
 			}
 			told, turn := t.tell(c, place, others, at)
 			n, allowed := told.(int64)
@@ -357,7 +356,7 @@ func (t teller) callNext(c *fakeredis.Call, behind string) (lined, alone bool) {
 				c.Do("ZREM", t.line, place)
 			case mark != "":
 				if mark == "~" {
-					turn = nextFor
+					turn, readers = nextFor, true
 				}
 				c.TryDo("ZADD", t.line, strconv.FormatInt(-turn-at/1000, 10), mark+place)
 				c.Do("PEXPIRE", t.line, lineLife)
@@ -374,13 +373,13 @@ func (t teller) callNext(c *fakeredis.Call, behind string) (lined, alone bool) {
 			}
 		}
 	}
-	return turns.count > 0 || behind != "", alone && turns.count == 1 && watchers == 0
+	return turns.count > 0 || behind != "" || readers, alone && turns.count == 1 && watchers == 0 && !readers
 }
 
 // admitReader is the function of all_line.lua.
 func (t teller) admitReader(c *fakeredis.Call, place, stand string, turns lineTurns, first bool) {
 	modelGiveWay(c, t.line, place, stand)
-	if !turns.waits || turns.reserved >= 1 {
+	if !turns.waits || turns.reserved >= 1 && stand != "leave" {
 		return
 	}
 	if stand == "move" && !turns.came && turns.count < mostTurns {

@@ -225,16 +225,18 @@ local function teller(channel, publish, message, listening, counted, now)
 end
 
 -- callPlaces tells places, which begin at a rank, and those behind them. The first that listens gets a turn, if there is enough for it. The
--- one behind watches over the turn: it asks when that ends. It returns the place that has got a turn, how many watch, and whether enough do.
+-- one behind watches over the turn: it asks when that ends. Behind the writer that is next, only readers are told: they come in while it lets
+-- them. callPlaces returns the place that has got a turn, how many watch, and whether enough do, or a writer is next.
 local function callPlaces(line, places, at, turns, available, counted, now, tell)
     local called, watchers, enough = nil, 0, counted == '0' and 3 or 1 -- more watch where nobody knows who listens
+    local readers = available > 0 and available < 1 and turns.reserved >= 1 -- only they are told
     while places[1] do
         for _, place in ipairs(places) do
             local sign = not called and watchers == 0 and signFor(place, turns, available) -- nobody goes before one for whom there is not enough
-            if turns.of[place] or place == '*' and not sign then
+            if turns.of[place] or place == '*' and not sign or readers and needOf(place) == 1 then
                 at = at + 1
             elseif sign == '~' and lettingIn(tonumber(redis.call('zrange', line, at, at, 'withscores')[2]), now) then
-                return called, watchers, true -- it asks by itself, and readers look by themselves
+                at, readers = at + 1, true -- it asks by itself
             else
                 local told, turn = tell(place)
                 if type(told) == 'table' then
@@ -244,7 +246,7 @@ local function callPlaces(line, places, at, turns, available, counted, now, tell
                 elseif sign then
                     mark(line, sign, place, sign == '~' and nextFor or turn, now)
                     redis.call('pexpire', line, lineLife)
-                    at, called = at + 2, place
+                    at, called, readers = at + 2, place, readers or sign == '~'
                 else
                     at, watchers = at + 1, watchers + 1
                     if watchers == enough then
@@ -255,7 +257,7 @@ local function callPlaces(line, places, at, turns, available, counted, now, tell
         end
         places = redis.call('zrange', line, at, at + mostTurns)
     end
-    return called, watchers, false
+    return called, watchers, readers
 end
 
 -- callNext gives a turn to the first in front, or behind a place, unless too much of what is available is reserved: who has it calls the
@@ -281,7 +283,7 @@ local function callNext(line, channel, publish, counted, id, message, available,
     end
     local tell = teller(channel, publish, message, listening, counted, now)
     local called, watchers, watched = callPlaces(line, places, at, turns, available, counted, now, tell)
-    local alone = called and listening == 0 and turns.count == 0 and watchers == 0 and string.sub(called, 1, #id) == id
+    local alone = called and listening == 0 and turns.count == 0 and watchers == 0 and not watched and string.sub(called, 1, #id) == id
     return called ~= nil or watched or turns.count > 0 or behind ~= nil, alone
 end
 
@@ -323,8 +325,8 @@ end
 -- first is true for the first of all readers.
 local function admitReader(line, place, stand, turns, first, channel, publish, counted)
     giveWay(line, place, stand)
-    if not turns.waits or turns.reserved >= 1 then
-        return -- nobody waits, or a writer is next
+    if not turns.waits or turns.reserved >= 1 and stand ~= 'leave' then
+        return -- nobody waits, or a writer is next: the last reader of a process tells those behind it
     end
     if stand == 'move' and not turns.came and turns.count < mostTurns then
         local _, turn = waiterOf(place)
