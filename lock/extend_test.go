@@ -202,6 +202,18 @@ type slow struct {
 	next, batch atomic.Bool
 }
 
+// onSlowServer returns a slow server and a client of it. The end of the test closes both.
+func (w *world) onSlowServer() (*slow, *lock.Client) {
+	w.t.Helper()
+	server := &slow{Pool: w.pool(conn.Config{})}
+	c, err := lock.New(server, lock.Config{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { c.Close(); server.Close() })
+	return server, c
+}
+
 func (s *slow) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value, error) {
 	if s.batch.CompareAndSwap(true, false) {
 		time.Sleep(time.Second)
@@ -224,13 +236,7 @@ func TestExtendBesideAnInnerUnlock(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inVirtualTime(t, func(t *testing.T, w *world) {
-				server := &slow{Pool: w.pool(conn.Config{})}
-				defer server.Close()
-				c, err := lock.New(server, lock.Config{})
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer c.Close()
+				server, c := w.onSlowServer()
 				owner := lock.As(c.NewOwner())
 				outer := mustHave(t, job(c), owner, lock.For(10*time.Second))
 				inner := mustHave(t, job(c), owner)

@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/internal/lockscripts"
 	"github.com/lockwire/lockwire/lock"
@@ -501,13 +500,7 @@ func TestRenewalOfAnOwnersReads(t *testing.T) {
 	})
 	t.Run("holds come meanwhile", func(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T, w *world) {
-			server := &slow{Pool: w.pool(conn.Config{})}
-			defer server.Close()
-			c, err := lock.New(server, lock.Config{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer c.Close()
+			server, c := w.onSlowServer()
 			owner := lock.As(c.NewOwner())
 			leases := []*lock.Lease{mustRead(t, c, owner)}
 			w.sleep(9 * time.Second)
