@@ -21,8 +21,9 @@ func doctorCommand() *command {
 		long: `
 Examines the server, in a cluster each master: the time of a round trip, the version, eviction, persistence, replicas and
 their acknowledgement, the clock. Then it takes and releases a lock of each kind, which shows missing permissions, and
-looks for locks without a lease and for the remains of read-write and Fair locks. The names of the locks it takes begin with --prefix: choose one that the user may
-use. A line is ok, info, warn or fail; the exit code is 1 after a fail, and 77 if a permission is missing.`,
+looks for locks without a lease and for the remains of read-write and Fair locks. The names of the locks it takes begin
+with --prefix: choose one that the user may use. A line is ok, info, warn or fail; the exit code is 1 after a fail, and 77
+if a permission is missing.`,
 		examples: []example{
 			{"with locks named orders:...", `lockwire doctor --prefix orders:`, 0},
 			{"as lines of JSON, without a scan of all keys", `lockwire doctor --scan=false -o json`, 0},
