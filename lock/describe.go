@@ -3,6 +3,7 @@ package lock
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"time"
 )
@@ -32,5 +33,27 @@ func (l *Lease) String() string {
 	return text + "released"
 }
 
-// MarshalText returns the String, so that loggers such as log/slog show a lease well.
-func (l *Lease) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
+// LogValue returns what String tells as attributes for [slog]: name, kind, owner, token if there is one, age, and state, which is
+// "held", "lost" or "released". A held lease has valid_for and renewed, a lost one has reason.
+func (l *Lease) LogValue() slog.Value {
+	attrs := []slog.Attr{
+		slog.String("name", l.Name()),
+		slog.String("kind", l.Kind()),
+		slog.String("owner", l.Owner()),
+	}
+	if token := l.Token(); token != 0 {
+		attrs = append(attrs, slog.Int64("token", token))
+	}
+	attrs = append(attrs, slog.Duration("age", roughly(l.age())))
+	err := l.Err()
+	lost, isLost := errors.AsType[*LostError](err)
+	switch {
+	case err == nil:
+		attrs = append(attrs, slog.String("state", "held"), slog.Duration("valid_for", roughly(time.Until(l.ValidUntil()))), slog.Bool("renewed", l.renewed))
+	case isLost:
+		attrs = append(attrs, slog.String("state", "lost"), slog.String("reason", lost.Reason.String()))
+	default:
+		attrs = append(attrs, slog.String("state", "released"))
+	}
+	return slog.GroupValue(attrs...)
+}

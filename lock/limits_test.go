@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -294,8 +296,9 @@ func TestLeaseInWords(t *testing.T) {
 		if got := fmt.Sprint(lease); got != want {
 			t.Errorf("the lease prints as %s, want %s", got, want)
 		}
-		if text, err := lease.MarshalText(); string(text) != want || err != nil {
-			t.Errorf("MarshalText() = %s, %v", text, err)
+		if got, want := logged(lease), fmt.Sprintf(`lease.name=job lease.kind=reentrant lease.owner=%s lease.age=41s lease.state=held `+
+			"lease.valid_for=28.7s lease.renewed=true", lease.Owner()); got != want {
+			t.Errorf("the lease is logged as %s, want %s", got, want)
 		}
 		mustUnlock(t, lease)
 		if got, want := lease.String(), fmt.Sprintf(`reentrant lock "job", owner %s, released`, lease.Owner()); got != want {
@@ -306,5 +309,29 @@ func TestLeaseInWords(t *testing.T) {
 			t.Errorf("String() = %s, want %s", got, want)
 		}
 		mustUnlock(t, lease)
+		if got := logged(lease); !strings.HasSuffix(got, "lease.state=released") {
+			t.Errorf("a released lease is logged as %s", got)
+		}
+		lease, err := c.Fenced("job").Lock(t.Context(), lock.AtMost(time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.sleep(2 * time.Second)
+		if got := logged(lease); !strings.Contains(got, "lease.token=") || !strings.HasSuffix(got, `lease.state=lost lease.reason="held for longer than it may be"`) {
+			t.Errorf("a lost lease is logged as %s", got)
+		}
 	})
+}
+
+// logged returns what a logger writes of a lease.
+func logged(lease *lock.Lease) string {
+	var b strings.Builder
+	bare := func(groups []string, a slog.Attr) slog.Attr {
+		if len(groups) == 0 && a.Key != "lease" {
+			return slog.Attr{}
+		}
+		return a
+	}
+	slog.New(slog.NewTextHandler(&b, &slog.HandlerOptions{ReplaceAttr: bare})).Info("", "lease", lease)
+	return strings.TrimSpace(b.String())
 }
