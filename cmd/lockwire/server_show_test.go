@@ -36,6 +36,12 @@ func TestServerShow(t *testing.T) {
 		t.Errorf("status: %+v", status)
 	}
 	do(t, s.URL(), "status", "job", "other").check(t, 0, "job: held\n", "holder     "+owner, "process ", "other: held", "1 of 2 free")
+	s.Do("SET", "redisson_unlock_latch:{job}:1", "1", "PX", "3600000")
+	do(t, s.URL(), "status", "job", "--latches").check(t, 0, "latch      redisson_unlock_latch:{job}:1, for ")
+	do(t, s.URL(), "status", "job", "--latches", "-o", "json").check(t, 0, `"latches":[{"key":"redisson_unlock_latch:{job}:1","remaining_ms":`)
+	if r := do(t, s.URL(), "status", "job"); strings.Contains(r.stdout, "latch") {
+		t.Errorf("status without --latches: %+v", r)
+	}
 	do(t, s.URL(), "held").check(t, 0, owner, "other")
 	do(t, s.URL(), "held", owner, "-o", "json").check(t, 0, `"connected":true`)
 	if r := do(t, s.URL(), "held", "no-such-process", "-o", "json"); r != (result{}) {

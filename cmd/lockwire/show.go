@@ -27,6 +27,12 @@ type lockState struct {
 	Listening      int            `json:"listening,omitempty"`
 	Processes      []processState `json:"processes,omitempty"`
 	ProcessesError string         `json:"processes_error,omitempty"`
+	Latches        []latchState   `json:"latches,omitempty"`
+}
+
+type latchState struct {
+	Key       string `json:"key"`
+	Remaining int64  `json:"remaining_ms"`
 }
 
 type holderState struct {

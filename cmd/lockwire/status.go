@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"strings"
@@ -19,23 +20,39 @@ func statusCommand() *command {
 		long: `
 Shows the locks of the given names, of any kind: the owners, the processes behind them as the server sees them, the time
 left until the lease ends, the queue of a fair lock, and how many clients listen for the release. The processes of
-Redisson have no names. With -o json it prints one line for each lock.`,
+Redisson have no names. With -o json it prints one line for each lock.
+
+With --latches it also scans all keys of the server for the latches that requests about the locks have left.`,
 		examples: []example{
 			{"who has it", `lockwire status orders`, 0},
 			{"the owner, for a script", `lockwire status orders -o json | grep -o '"owner":"[^"]*"'`, 0},
 		},
 		least: 1, most: 1000,
-		run: connected(status),
+		define: func(flags *flag.FlagSet) action {
+			latches := flags.Bool("latches", false, "show the keys that keep requests from taking effect twice, too")
+			return connected(func(ctx context.Context, in *invocation, client *lockwire.Client) error {
+				return status(ctx, in, client, *latches)
+			})
+		},
 	}
 }
 
-func status(ctx context.Context, in *invocation, client *lockwire.Client) error {
+func status(ctx context.Context, in *invocation, client *lockwire.Client, latches bool) error {
 	for i, name := range in.args {
 		seen, err := client.Inspect(ctx, name)
 		if err != nil {
 			return because(ctx, fmt.Errorf("%s: %w", printable(name), err))
 		}
 		s := inspectedState(seen)
+		if latches {
+			left, err := client.Latches(ctx, name)
+			if err != nil {
+				return because(ctx, fmt.Errorf("%s: %w", printable(name), err))
+			}
+			for _, l := range left {
+				s.Latches = append(s.Latches, latchState{l.Key, l.Remaining.Milliseconds()})
+			}
+		}
 		if in.json() {
 			printJSON(in.out, s)
 			continue
@@ -88,6 +105,9 @@ func (s lockState) describe(w io.Writer) {
 	}
 	if s.Listening > 0 {
 		field("listening", "%d clients", s.Listening)
+	}
+	for _, l := range s.Latches {
+		field("latch", "%s, for %s", l.Key, remaining(l.Remaining))
 	}
 	if s.ProcessesError != "" {
 		field("processes", "unknown: %s", s.ProcessesError)
