@@ -1,53 +1,45 @@
 package lock_test
 
 import (
-	"reflect"
-	"strconv"
+	"fmt"
 	"testing"
 	"time"
 
+	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/lock"
 )
 
-func TestLatches(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T, w *world) {
-		c := w.client(lock.Config{})
-		for key, lasts := range map[string]int{
-			"redisson_unlock_latch:{jo*}:2": 3000, "redisson_unlock_latch:{jo*}:1": 2000, // of the name jo*
-			"redisson_unlock_latch:{job}:1": 1000, "redisson_unlock_latch:{jo*}": 1000, "jo*": 1000,
-		} {
-			w.srv.Do("SET", key, "1", "PX", strconv.Itoa(lasts))
-		}
-		want := []lock.Latch{
-			{Key: "redisson_unlock_latch:{jo*}:1", Remaining: 2 * time.Second},
-			{Key: "redisson_unlock_latch:{jo*}:2", Remaining: 3 * time.Second},
-		}
-		for _, name := range []string{"jo*", "{jo*}"} {
-			if found, err := c.Latches(t.Context(), name); err != nil || !reflect.DeepEqual(found, want) {
-				t.Errorf("Latches(%s) = %v, %v, want %v", name, found, err, want)
-			}
-		}
-		if found, err := c.Latches(t.Context(), "free"); err != nil || len(found) != 0 {
-			t.Errorf("Latches() without any = %v, %v", found, err)
-		}
-		_, err := c.Latches(t.Context(), "a{b")
-		wantErr(t, "Latches of a bad name", err, lock.ErrInvalid)
-	})
-}
-
-// The latch of a release is deleted soon after the answer.
-func TestLatchOfARelease(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T, w *world) {
-		c := w.client(lock.Config{})
-		lease := mustLock(t, c, "job")
-		mustUnlock(t, lease)
-		found, err := c.Latches(t.Context(), "job")
-		if err != nil || len(found) != 1 || found[0].Remaining > 20*time.Second {
-			t.Errorf("Latches() just after a release = %v, %v", found, err)
-		}
-		w.sleep(time.Second)
-		if found, err := c.Latches(t.Context(), "job"); err != nil || len(found) != 0 {
-			t.Errorf("Latches() a second after a release = %v, %v", found, err)
-		}
-	})
+// The outcomes of releases are forgotten by one command for many, or, where the keys cannot be in one command, by one for
+// each.
+func TestLatchesAreDeletedTogether(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		cluster bool
+		want    [2]int // commands that delete, in the first round and in the second
+	}{
+		{"one server", false, [2]int{1, 1}},
+		{"node of a cluster", true, [2]int{1 + 5, 5}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				c := w.client(lock.Config{})
+				w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+					if test.cluster && cmd.Name == "DEL" && len(cmd.Args) > 2 {
+						return fakeredis.Reply("-CROSSSLOT Keys in request don't hash to the same slot\r\n")
+					}
+					return fakeredis.Run()
+				})
+				for _, want := range test.want {
+					w.srv.ClearLog()
+					for i := range 5 {
+						mustUnlock(t, mustLock(t, c, fmt.Sprint("job", i)))
+					}
+					w.sleep(time.Second)
+					if got := w.srv.Count("DEL"); got != want || len(w.srv.Keys()) > 0 {
+						t.Errorf("%d commands to delete latches, want %d; left: %v", got, want, w.srv.Dump())
+					}
+				}
+			})
+		})
+	}
 }
