@@ -29,7 +29,8 @@ func (h *Handle) Name() string { return h.target.name }
 //
 // While waiting, Lock tolerates an unreachable server, or grants that arrive expired, for Config.Lease. At the
 // end of the attempt then under way, which may take a budget of retries (conn.Config.Retry), Lock returns the last error; it
-// is a [*LostError] for expired grants.
+// is a [*LostError] for expired grants. While the nodes of a migrating slot refuse the lock's keys (TRYAGAIN), Lock waits as
+// for a holder.
 func (h *Handle) Lock(ctx context.Context, opts ...Option) (*Lease, error) {
 	ctx, a, err := h.begin(ctx, opts)
 	return a.finish(ctx, err)

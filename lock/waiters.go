@@ -8,6 +8,7 @@ import (
 	"github.com/lockwire/lockwire/lock/internal/looks"
 	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/pubsub"
+	"github.com/lockwire/lockwire/resp"
 )
 
 // newWaiter puts a copy of r in line. left is the holder's remaining lease, if known. The caller must call wait.
@@ -348,6 +349,9 @@ func (w *waiter) failed(began time.Time) (tooLong bool) {
 	switch {
 	case errors.Is(w.failure, ErrNotReplicated): // the server has answered; ctx limits the wait for replicas
 		h.Short(p, at)
+		return false
+	case errors.Is(w.failure, resp.ErrTryAgain): // the server has answered; the keys are together again after the migration
+		h.Failed(p, at)
 		return false
 	case errors.Is(w.failure, ErrLost): // the server answered too late for the lease of w: counted per request
 		h.Failed(p, at)

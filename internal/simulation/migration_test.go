@@ -1,7 +1,9 @@
 package simulation
 
 import (
+	"context"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -57,4 +59,73 @@ func TestLeaseCountsFromTheLastAttempt(t *testing.T) {
 			})
 		})
 	}
+}
+
+// late holds back the next n requests that the target of a migrating slot gets with the lock as their only key: each arrives too
+// late.
+func (f *fleet) late(n int) (left func() int) {
+	var mu sync.Mutex
+	f.servers[1].Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+		mu.Lock()
+		defer mu.Unlock()
+		if n == 0 || !strings.HasPrefix(cmd.Name, "EVAL") || cmd.Args[2] != "1" || len(cmd.Args) < 6 {
+			return fakeredis.Run()
+		}
+		n--
+		return fakeredis.Delay(1200*time.Millisecond, fakeredis.Run())
+	})
+	return func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return n
+	}
+}
+
+// Requests that reach the nodes of a migrating slot too late are sent again, and callers get no error.
+func TestLateWhileSlotMigrates(t *testing.T) {
+	const lease = 3 * time.Second
+	for name, take := range map[string]func(context.Context, *lock.Client) (*lock.Lease, error){
+		"Lock": func(ctx context.Context, c *lock.Client) (*lock.Lease, error) { return c.Reentrant("mylock").Lock(ctx) },
+		"TryLock": func(ctx context.Context, c *lock.Client) (*lock.Lease, error) {
+			return c.Reentrant("mylock").TryLock(ctx)
+		},
+		"Owner": func(ctx context.Context, c *lock.Client) (*lock.Lease, error) {
+			return c.Reentrant("mylock").Lock(ctx, lock.As(c.NewOwner()))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inFleet(t, lock.Config{Lease: lease}, func(t *testing.T, f *fleet) {
+				f.opens(t, 0)
+				left := f.late(6)
+				got, err := take(t.Context(), f.client)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if n := left(); n != 0 {
+					t.Fatalf("%d requests fewer than expected arrived late", n)
+				}
+				left = f.late(2)
+				if err := got.Unlock(t.Context()); err != nil {
+					t.Error("Unlock =", err)
+				}
+				if n := left(); n != 0 {
+					t.Errorf("%d requests fewer than expected arrived late", n)
+				}
+			})
+		})
+	}
+}
+
+// Lock waits for as long as the nodes of a migrating slot refuse its keys, as for a holder: the server answers.
+func TestLockWhileKeysAreRefused(t *testing.T) {
+	inFleet(t, lock.Config{Lease: 3 * time.Second}, func(t *testing.T, f *fleet) {
+		f.refuses(10 * time.Second)
+		lease, err := f.client.Reentrant("mylock").Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := lease.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -501,6 +501,8 @@ func (w *world) returned(k *worker, c call, err error) {
 	w.notice()
 	calm := !w.calmSince.IsZero() && c.since.Sub(w.calmSince) > w.times.settle && !w.shards.moving(c.since, append(c.beside, c.object)...)
 	switch {
+	case strings.Contains(err.Error(), "too late for this request"): // the answer of all_apart.lua is for the client
+		w.violate(c.object, "%s: %s = %v", k.name, c.what, err)
 	case isOne(err, passing...):
 		if calm && errors.Is(err, lock.ErrUncertain) {
 			w.violate(c.object, "%s: %s = %v, and nothing is wrong", k.name, c.what, err)

@@ -97,7 +97,7 @@ func (r *Runner) Run(ctx context.Context, d conn.Doer, x *Call) (resp.Value, err
 	return r.Divide(ctx, d, x, err)
 }
 
-// Divide runs x after d has refused the keys with err.
+// Divide runs x after d has refused the keys with err. The error is ErrLate if the last request arrived too late.
 func (r *Runner) Divide(ctx context.Context, d conn.Doer, x *Call, err error) (v resp.Value, _ error) {
 	if r.server.Spread == nil {
 		return v, err
@@ -108,8 +108,12 @@ func (r *Runner) Divide(ctx context.Context, d conn.Doer, x *Call, err error) (v
 		if err == nil && x.Tells {
 			r.tellSource(ctx, x.Lock)
 		}
-		if !Refused(err) || x.Once || time.Since(begin) > apartLimit {
+		late := errors.Is(err, ErrLate)
+		if !Refused(err) && !late || x.Once || time.Since(begin) > apartLimit {
 			return v, err
+		}
+		if late && ctx.Err() == nil { // the delay was a pause, and says nothing about the keys
+			continue
 		}
 		if netfail.Sleep(ctx, pause, nil, nil) != nil {
 			return v, err
@@ -128,6 +132,9 @@ const errMayCome = resp.Error("TRYAGAIN an earlier request may still arrive")
 // errLeaving is the outcome of a script that would have created a key on the source node of a migrating slot. Such a script
 // has changed nothing.
 const errLeaving = resp.Error("TRYAGAIN the slot is leaving")
+
+// tooLate begins the reply of all_apart.lua to a request that arrived too late. The script has changed nothing.
+const tooLate = "TRYAGAIN it is too late"
 
 // createsKey reports whether err is the reply to such a script.
 func createsKey(err error) bool {
@@ -167,6 +174,9 @@ func (r *Runner) runApart(ctx context.Context, d conn.Doer, x *Call) (resp.Value
 	}
 	x.begin()
 	v, err := r.apartScript(x.Script).Run(ctx, d, x.Keys[:1], append(args, x.Args...)...)
+	if reply, _ := errors.AsType[resp.Error](err); Refused(err) && strings.HasPrefix(string(reply), tooLate) {
+		err = ErrLate
+	}
 	if createsKey(err) {
 		err = errLeaving
 	}
