@@ -241,16 +241,10 @@ func modelFairPass(c *fakeredis.Call) any {
 
 func modelFairRelease(c *fakeredis.Call) any {
 	m := newFairModel(c)
-	latch, lease, owner, publish, life := c.Keys[5], c.Args[0], c.Args[1], c.Args[2], c.Args[3]
-	if late := tooLate(c, c.Args[5]); late != nil {
-		return late
-	}
-	life = latchLasts(c, life, c.Args[5])
-	switch outcome, ok := c.Do("GET", latch).(string); {
-	case outcome == "-1":
-		return nil
-	case ok:
-		return number(outcome)
+	latch, lease, owner, publish := c.Keys[5], c.Args[0], c.Args[1], c.Args[2]
+	life, answer, known := released(c, latch)
+	if known {
+		return answer
 	}
 	most := int64(1)
 	if c.Args[6] == "1" {

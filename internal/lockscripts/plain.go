@@ -37,15 +37,9 @@ func modelPlainKeep(c *fakeredis.Call) any {
 // plainEnd applies end to the key of an owner's lock.
 func plainEnd(c *fakeredis.Call, end func(key string)) any {
 	key, latch, owner := c.Keys[0], c.Keys[2], c.Args[1]
-	if late := tooLate(c, c.Args[5]); late != nil {
-		return late
-	}
-	life := latchLasts(c, c.Args[3], c.Args[5])
-	switch outcome, ok := c.Do("GET", latch).(string); {
-	case outcome == "-1":
-		return nil
-	case ok:
-		return number(outcome)
+	life, answer, known := released(c, latch)
+	if known {
+		return answer
 	}
 	if holder, _ := c.Do("GET", key).(string); holder != owner {
 		if c.Args[4] == "1" {

@@ -325,6 +325,9 @@ func fairSet() *scriptSet {
 		add("acquire", 0, []any{span(2), owner, span(5), true, true, at(-1)}, comesLate[*fairState])
 		add("undo", 0, []any{span(0), owner, publishBy, 0, at(-1), span(5), false}, comesLate[*fairState])
 		add("release", 1, []any{span(0), owner, publishBy, latchSpan, false, at(-1), true}, comesLate[*fairState])
+		add("release", 1, []any{span(0), owner, publishBy, latchSpan, false, 0, true}, func(m *fairState) (any, []message) {
+			return m.done.first(1, func() (any, []message) { return m.release(owner, 0, 1, false) })
+		})
 		for rest := range span(2) {
 			for _, again := range []bool{false, true} {
 				add("release", 1, []any{rest, owner, publishBy, latchSpan, again, at(1), true},

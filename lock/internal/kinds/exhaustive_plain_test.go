@@ -155,6 +155,9 @@ func plainSet() *scriptSet {
 			add("acquire", with, []any{1, owner, at(-1)}, comesLate[*plainModel])
 			add("undo", with, []any{0, owner, "", 0, at(-1)}, comesLate[*plainModel])
 			add("release", with, []any{0, owner, "", latchSpan, false, at(-1)}, comesLate[*plainModel])
+			add("release", with, []any{0, owner, "", latchSpan, false, 0}, func(m *plainModel) (any, []message) {
+				return m.done.first(latch, func() (any, []message) { return m.release(owner, latch, false) })
+			})
 			for before := range 2 {
 				add("undo", with, []any{0, owner, "", before, at(latchSpan)},
 					func(m *plainModel) (any, []message) { return m.undo(owner, before, latch) })

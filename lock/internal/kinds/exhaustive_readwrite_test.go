@@ -184,19 +184,6 @@ func (m *readWriteModel) read(o int, lease span, polite bool, latch int) (any, [
 	return nil, nil
 }
 
-// firstRelease is release without a look at the latch.
-func firstRelease(release func(m *readWriteModel) (any, []message)) func(m *readWriteModel) (any, []message) {
-	return func(m *readWriteModel) (any, []message) {
-		before := m.done[1]
-		m.done[1].outcome = ""
-		reply, said := release(m)
-		if m.done[1].outcome == "" {
-			m.done[1] = before
-		}
-		return reply, said
-	}
-}
-
 // repeat returns the answer to a repeated or useless release, and reports whether there is more to do.
 func (m *readWriteModel) repeat(holds, latch int, repeated bool) (reply any, more bool) {
 	switch outcome := m.done[latch].outcome; {
@@ -502,7 +489,9 @@ func readMoves(o int, add adder) {
 		}
 	}
 	add("read", "release", 1, []any{span(0), owner, publishBy, latchSpan, false, 0},
-		firstRelease(func(m *readWriteModel) (any, []message) { return m.unread(o, 0, 1, false) }))
+		func(m *readWriteModel) (any, []message) {
+			return m.done.first(1, func() (any, []message) { return m.unread(o, 0, 1, false) })
+		})
 	add("read", "acquire", 0, []any{span(1), owner, false, at(-1)}, comesLate[*readWriteModel])
 	add("read", "release", 1, []any{span(0), owner, publishBy, latchSpan, false, at(-1)}, comesLate[*readWriteModel])
 	add("read", "undo", 0, []any{span(0), owner, publishBy, 0, at(-1), false}, comesLate[*readWriteModel])
@@ -521,7 +510,9 @@ func writeMoves(o int, add adder) {
 	add("write", "release", 1, []any{span(0), owner, publishBy, latchSpan, false, at(-1)}, comesLate[*readWriteModel])
 	add("write", "downgrade", 0, []any{span(1), setOwners[o], publishBy, span(0), at(-1)}, comesLate[*readWriteModel])
 	add("write", "release", 1, []any{span(0), owner, publishBy, latchSpan, false, 0},
-		firstRelease(func(m *readWriteModel) (any, []message) { return m.unwrite(o, 0, 1, false) }))
+		func(m *readWriteModel) (any, []message) {
+			return m.done.first(1, func() (any, []message) { return m.unwrite(o, 0, 1, false) })
+		})
 	for _, lease := range []span{1, 3} {
 		for _, told := range []span{0, setTold} {
 			add("write", "acquire", 0, []any{lease, owner, told, at(1)},

@@ -43,6 +43,17 @@ func (l *latches) undo(i int) bool {
 	return true
 }
 
+// first is release without a look at latch i.
+func (l *latches) first(i int, release func() (any, []message)) (any, []message) {
+	before := l[i]
+	l[i].outcome = ""
+	reply, said := release()
+	if l[i].outcome == "" {
+		l[i] = before
+	}
+	return reply, said
+}
+
 // late is the reply to a late request.
 const late = status("late @0")
 

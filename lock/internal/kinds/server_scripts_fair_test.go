@@ -115,7 +115,7 @@ func (w *fairWalk) step() bool {
 	case 0, 1, 2, 3, 4, 5:
 		return w.run("acquire", append(keys, latch), max(lease, 40_000), owner, wait, w.random.IntN(4) > 0, w.random.IntN(4) > 0, soon())
 	case 6, 7, 8:
-		return w.run("release", append(keys, latch), lease, owner, "PUBLISH", 30_000, w.random.IntN(2), soon(), w.random.IntN(2))
+		return w.run("release", append(keys, latch), lease, owner, "PUBLISH", 30_000, w.random.IntN(2), min(1, w.random.Int64N(4))*soon(), w.random.IntN(2))
 	case 9, 10, 11:
 		return w.run("undo", append(keys, latch), lease, owner, "PUBLISH", w.random.IntN(2), soon(), wait, w.random.IntN(2), 1)
 	case 12, 13:

@@ -12,6 +12,12 @@ local lease, owner, wait, stands, last = tonumber(ARGV[1]), ARGV[2], tonumber(AR
 local few, spare, day = 32, 60000, 86400000
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if now > last then return redis.status_reply('late ' .. string.format('%.0f', now)) end
+if redis.call('exists', lock, queue, timeouts, idle, latch) == 0 then -- one question in place of many: nobody has it, nobody waits
+    redis.call('hincrby', lock, owner, 1)
+    redis.call('pexpire', lock, lease)
+    return nil
+end
 
 local function head(except) -- drops those whose time is up, and those who have none
     local first = redis.call('lindex', queue, 0)
@@ -37,12 +43,7 @@ local function sort() -- after somebody has interfered: each waiter stands in th
     return stood[owner]
 end
 
-if now > last then
-    return redis.status_reply('late ' .. string.format('%.0f', now))
-end
-if redis.call('exists', latch) == 1 then
-    return -1 -- undone: nobody waits for this any more
-end
+if redis.call('exists', latch) == 1 then return -1 end -- undone: nobody waits for this any more
 if redis.call('hexists', lock, owner) == 1 then
     if ARGV[5] ~= '1' then return redis.status_reply('reentry') end
     local count = redis.call('hincrby', lock, owner, 1)

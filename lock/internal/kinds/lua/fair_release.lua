@@ -4,14 +4,19 @@
 -- ARGV  1 lease in ms to go back to when holds remain (0: none is alive any more)
 --       2 owner  3 publish command  4 lifetime of the latch in ms
 --       5 1 for a repeat, which keeps an earlier request from taking effect later
---       6 when this is too late, in ms since 1970
+--       6 when this is too late, in ms since 1970 (0: never; it is the first request of an owner that never has another hold)
 --       7 1 if this server knows all who listen on a channel: then it tells those behind who does not, too, until one does
 -- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
 --         1 when the lock is free now, 0 when the owner has further holds, nil when it has none.
 local lock, channel, queue, timeouts, _, latch = unpack(KEYS)
 local lease, owner, publish, lifetime, repeated, last, counts = unpack(ARGV)
-local time = redis.call('time')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+local now = nil -- ms since 1970, once the server's clock has been asked
+
+local function ask()
+    local time = redis.call('time')
+    now = time[1] * 1000 + math.floor(time[2] / 1000)
+end
 
 local function head(except) -- drops those whose time is up, and those who have none
     local first = redis.call('lindex', queue, 0)
@@ -24,6 +29,8 @@ local function head(except) -- drops those whose time is up, and those who have 
 end
 
 local function tell() -- without a queue, or a right to publish, the lock is free all the same
+    if redis.call('exists', queue) == 0 then return end
+    ask()
     local ok, first = pcall(head)
     local waiter, place = ok and first, 0
     while waiter do
@@ -33,13 +40,16 @@ local function tell() -- without a queue, or a right to publish, the lock is fre
     end
 end
 
-if now > tonumber(last) then
-    return redis.status_reply('late ' .. string.format('%.0f', now))
-end
-lifetime = math.max(lifetime, last - now) -- an earlier request may come for as long as it is good
-local outcome = redis.call('get', latch)
-if outcome then
-    return outcome ~= '-1' and tonumber(outcome) or nil
+if last ~= '0' then
+    ask()
+    if now > tonumber(last) then
+        return redis.status_reply('late ' .. string.format('%.0f', now))
+    end
+    lifetime = math.max(lifetime, last - now) -- an earlier request may come for as long as it is good
+    local outcome = redis.call('get', latch)
+    if outcome then
+        return outcome ~= '-1' and tonumber(outcome) or nil
+    end
 end
 local count = tonumber(redis.call('hget', lock, owner))
 if not count then

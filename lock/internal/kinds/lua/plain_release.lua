@@ -2,21 +2,23 @@
 -- KEYS  1 lock  2 its channel, which is not used  3 latch: the outcome of this very request, should it be repeated
 -- ARGV  1 not used  2 owner  3 not used  4 lifetime of the latch in ms
 --       5 1 for a repeat, which keeps an earlier request from taking effect later
---       6 when this is too late, in ms since 1970
+--       6 when this is too late, in ms since 1970 (0: never; it is the first request of an owner that never has another hold)
 -- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
 --         1 when the lock is free now, nil when it was not the owner's.
 local lock, latch = KEYS[1], KEYS[3]
 local owner, lifetime, repeated, last = ARGV[2], ARGV[4], ARGV[5], tonumber(ARGV[6])
 
-local time = redis.call('time')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-if now > last then
-    return redis.status_reply('late ' .. string.format('%.0f', now))
-end
-lifetime = math.max(lifetime, last - now) -- an earlier request may come for as long as it is good
-local outcome = redis.call('get', latch)
-if outcome then
-    return outcome ~= '-1' and tonumber(outcome) or nil
+if last > 0 then
+    local time = redis.call('time')
+    local now = time[1] * 1000 + math.floor(time[2] / 1000)
+    if now > last then
+        return redis.status_reply('late ' .. string.format('%.0f', now))
+    end
+    lifetime = math.max(lifetime, last - now) -- an earlier request may come for as long as it is good
+    local outcome = redis.call('get', latch)
+    if outcome then
+        return outcome ~= '-1' and tonumber(outcome) or nil
+    end
 end
 if redis.call('get', lock) ~= owner then
     if repeated == '1' then
