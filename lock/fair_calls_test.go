@@ -218,6 +218,34 @@ func TestFairLeavesByTheUndo(t *testing.T) {
 	})
 }
 
+// A call of an Owner that gives up without a request of its own leaves the place that the undo of another call has kept for it.
+func TestFairLeavesThePlaceOfAnotherCall(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		owner, holder := c.NewOwner(), mustLockFair(t, w.client(lock.Config{}))
+		w.onFair("acquire", owner.String(), func(int) fakeredis.Action { return fakeredis.Run().Late(time.Second) })
+		waits := func(most time.Duration) <-chan error {
+			ended := make(chan error)
+			go func() {
+				ctx, cancel := context.WithTimeout(t.Context(), most)
+				defer cancel()
+				_, err := c.Fair("job").Lock(ctx, lock.As(owner))
+				ended <- err
+			}()
+			w.sleep(10 * time.Millisecond)
+			return ended
+		}
+		first, second := waits(50*time.Millisecond), waits(100*time.Millisecond)
+		wantErr(t, "the call that asks", <-first, context.DeadlineExceeded)
+		wantErr(t, "the call behind it", <-second, context.DeadlineExceeded)
+		w.sleep(5 * time.Second)
+		w.wantLine()
+		mustUnlock(t, holder)
+		w.sleep(latchLife)
+		w.free()
+	})
+}
+
 // One call of an Owner gets the lock without the server telling the other, which waits for it.
 func TestFairTryLockOfAWaitingOwner(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {

@@ -53,8 +53,9 @@ type ownedLock struct {
 
 // place is the place of a call in the queue of a lock. An owner has at most a single place per queue.
 type place struct {
-	key  entryKey
-	look chan struct{} // buffered, 1: signalled when the owner has acquired the lock by another call
+	key   entryKey
+	look  chan struct{} // buffered, 1: signalled when the owner has acquired the lock by another call
+	asked bool          // a request of another call may have kept the place on the server for this call
 }
 
 // tally is the server's record of an owner's holds of a lock.

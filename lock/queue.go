@@ -31,15 +31,18 @@ func (r *request) enterQueue() bool {
 	}
 	c.queued.Add(1)
 	r.look = make(chan struct{}, 1)
-	r.state.queued = append(r.state.queued, place{r.target.key(), r.look})
+	r.state.queued = append(r.state.queued, place{key: r.target.key(), look: r.look})
 	return true
 }
 
 // leaveQueue ends the wait of r. The place in the server's queue then belongs to other waiting calls of the same
-// owner for the same lock, if any.
+// owner for the same lock, if any. leaveQueue records in r.asked whether there may be a place.
 func (r *request) leaveQueue() {
 	c := r.client
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
-	r.state.queued = slices.DeleteFunc(r.state.queued, func(p place) bool { return p.look == r.look })
+	r.state.queued = slices.DeleteFunc(r.state.queued, func(p place) bool {
+		r.asked = r.asked || p.look == r.look && p.asked
+		return p.look == r.look
+	})
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
@@ -43,7 +42,7 @@ type request struct {
 	refused  bool                      // the server has refused, or has granted too late
 	waits    bool                      // waiting, until the waiter is withdrawn
 	tells    bool                      // announces its wait to the server
-	asked    bool                      // at least one attempt may have reached the server
+	asked    bool                      // at least one attempt may have reached the server, or given r a place in its queue
 	visits   bool                      // for a Redlock, which is in no line
 	unsure   bool                      // an earlier attempt had no reply; the next attempt uses the same latch
 	setup    bool                      // waits for the setup of permits
@@ -195,14 +194,20 @@ func newLatch(t *target) string {
 	return string(hex.AppendEncode(kinds.AppendLatch(buf[:0], t.name), id[:]))
 }
 
-// stands reports whether r, or another call of its owner, waits in the queue of the lock.
-func (r *request) stands() bool {
+// stands reports whether r, or another call of its owner, waits in the queue of the lock. The other calls then have a place on the server
+// to leave, without a request of their own.
+func (r *request) stands() (stands bool) {
 	if r.waits || r.state == nil {
 		return r.waits
 	}
 	r.client.table.mu.Lock()
 	defer r.client.table.mu.Unlock()
-	return slices.ContainsFunc(r.state.queued, func(p place) bool { return p.key == r.target.key() })
+	for i := range r.state.queued {
+		if p := &r.state.queued[i]; p.key == r.target.key() {
+			p.asked, stands = true, true
+		}
+	}
+	return stands
 }
 
 // queueWait returns the distance between r's deadline in the queue and the deadline of the waiter in front.
