@@ -41,6 +41,7 @@ type Link struct {
 	cohort int   // number of callers to wake before yielding to them
 	woken  int   // callers woken since the last yield
 	reads  yielder
+	large  yielder // yields after a large reply
 
 	calls    sync.Pool
 	from     *source      // the source r reads from
@@ -163,6 +164,7 @@ func New(s *Session, cfg Config, o Owner, wg *sync.WaitGroup) *Link {
 		done:   make(chan struct{}),
 		r:      s.Reader,
 		from:   s.from,
+		large:  yielder{long: longLargeYield},
 	}
 	l.cond.L = &l.mu
 	l.from.sock, l.early = l.sock, s.arrivals(l.sock)

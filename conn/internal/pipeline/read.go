@@ -18,6 +18,11 @@ var errUnasked = errors.New("a reply without a command")
 // time.
 const maxCohort = 64
 
+// largeReply is the size of a reply after which readLoop yields, before it takes memory for the next one: so the caller can
+// use the value and drop it. For values of 1 MiB in a small process this saves a tenth to a fifth of the CPU, because the
+// heap grows and shrinks less.
+const largeReply = 64 << 10
+
 // readLoop reads until the link fails, and then completes the remaining calls.
 func (l *Link) readLoop() {
 	err := l.read()
@@ -31,17 +36,29 @@ func (l *Link) readLoop() {
 // read hands out replies until an error, which it returns.
 func (l *Link) read() error {
 	for {
+		begin := l.offset()
 		if err := l.readOne(); err != nil {
 			return err
 		}
-		if l.woken >= l.cohort && int(l.pos.Load()) < len(l.batch) {
-			l.woken = 0
-			if l.reads.due() {
-				l.reads.took(l.reads.yield())
-			}
+		switch {
+		case l.woken > 0 && l.offset()-begin >= largeReply:
+			l.yieldTo(&l.large)
+		case l.woken >= l.cohort && int(l.pos.Load()) < len(l.batch):
+			l.yieldTo(&l.reads)
 		}
 	}
 }
+
+// yieldTo lets the woken callers run.
+func (l *Link) yieldTo(y *yielder) {
+	l.woken = 0
+	if y.due() {
+		y.took(y.yield())
+	}
+}
+
+// offset returns the number of bytes of all replies read so far.
+func (l *Link) offset() int64 { return l.from.received.Load() - int64(l.r.Buffered()) }
 
 // readOne reads and hands out one reply or one push.
 func (l *Link) readOne() error {
@@ -53,7 +70,7 @@ func (l *Link) readOne() error {
 	l.from.inside = kind != resp.Push
 	var e *entry
 	if kind != resp.Push {
-		e = l.headAt(l.from.received.Load() - int64(l.r.Buffered()))
+		e = l.headAt(l.offset())
 	}
 	if kind != resp.Map && e.unwanted() { // the map may be the attributes of a push
 		if err := l.r.Skip(); err != nil {

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"runtime"
 	"time"
 )
@@ -9,13 +10,18 @@ const (
 	// longYield is the duration from which a yield costs too much: the program has other work than sending commands.
 	longYield = time.Millisecond
 
+	// longLargeYield is the same for a yield after a large reply. The callers use such replies for a millisecond or more, and
+	// meanwhile the runtime frees the memory of earlier ones.
+	longLargeYield = 5 * time.Millisecond
+
 	// yieldsLeftOut is the number of yields skipped after a long one.
 	yieldsLeftOut = 64
 )
 
 // yielder yields to other goroutines, so that they join the current write or read. It pauses while yields take long.
 type yielder struct {
-	leave int // yields still to skip
+	long  time.Duration // constant; a yield that takes longer costs too much; 0 is longYield
+	leave int           // yields still to skip
 }
 
 // due reports whether to call yield now.
@@ -35,7 +41,7 @@ func (*yielder) yield() time.Duration {
 }
 
 func (y *yielder) took(d time.Duration) {
-	if d > longYield {
+	if d > cmp.Or(y.long, longYield) {
 		y.leave = yieldsLeftOut
 	}
 }

@@ -22,6 +22,13 @@ func TestYielder(t *testing.T) {
 	if !y.due() {
 		t.Error("no yield ever again")
 	}
+	y = yielder{long: longLargeYield}
+	if y.took(longLargeYield); !y.due() {
+		t.Error("no yield after a large reply although the last one was short enough")
+	}
+	if y.took(longLargeYield + 1); y.due() {
+		t.Error("a yield after a large reply right after a long one")
+	}
 	if d := y.yield(); d < 0 || d > time.Minute {
 		t.Errorf("yield took %v", d)
 	}
