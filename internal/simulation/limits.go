@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -76,9 +77,29 @@ func (w *world) jumpFault(d *dice) {
 	if slices.Contains(w.judged(), srv) {
 		for _, o := range w.objectsOn(srv) {
 			o.jumped(by)
+			w.age(o, srv, -by)
 		}
 	}
 	srv.Jump(by)
+}
+
+// age notes that leases of an object on a server become longer: a release without an answer is repeated only for as long as the
+// lease was to last.
+func (w *world) age(o *object, srv *fakeredis.Server, by time.Duration) {
+	if by < 0 || o.family != exclusive && o.family != faster {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	aged := map[string]time.Time{}
+	for _, owner := range o.owners(srv) {
+		ends := time.Now().Add(longestLease)
+		if o.aged[owner].After(ends) {
+			ends = o.aged[owner]
+		}
+		aged[owner] = ends.Add(by)
+	}
+	o.aged = aged
 }
 
 // jumped notes that the clock of the server with the lock jumps, or that a server with another clock takes over. If it is ahead,

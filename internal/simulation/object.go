@@ -54,8 +54,9 @@ type object struct {
 	missing int      // permits of a semaphore that may be lost with their processes
 	rounds  []*round // of a latch
 	kept    []kept
-	idle    time.Time         // begin of the time as a free and wanted object; zero for any other state
-	orphans map[string]orphan // unknown owners on the server
+	idle    time.Time            // begin of the time as a free and wanted object; zero for any other state
+	orphans map[string]orphan    // unknown owners on the server
+	aged    map[string]time.Time // owners whose leases a clock set back has made longer, at most until these times
 
 	mu     sync.Mutex // guards the following; taken inside a server
 	losses []loss

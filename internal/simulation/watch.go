@@ -132,7 +132,7 @@ func (w *world) judgeOrphans() {
 			}
 		}
 		for _, owner := range owners {
-			if w.claimedLocked(o, owner) {
+			if w.claimedLocked(o, owner) || time.Now().Before(o.aged[owner]) {
 				delete(o.orphans, owner)
 				continue
 			}
