@@ -63,8 +63,8 @@ simulate: ## the seeded simulation, deterministic: SEEDS=1000 of them and a tabl
 	@$(GO) run ./internal/simulation/host $(if $(BRIEF),-brief) $(if $(SEED),-seed=$(SEED),-seeds=$(or $(SEEDS),100) $(if $(FIRST),-first=$(FIRST)))
 
 .PHONY: explore
-explore: ## the seeded simulation with go test, fast, with another schedule in each run: SEEDS=500 of them from FIRST=1001
-	@$(GO) test -run='^TestSimulation$$' -count=1 -timeout=2h ./internal/simulation -seeds=$(or $(SEEDS),500) -first=$(or $(FIRST),1001)
+explore: ## the seeded simulation, fast, with another schedule in each run: SEEDS=500 of them from FIRST=1001 and a table; BRIEF=1
+	@$(GO) run ./internal/simulation/host -native $(if $(BRIEF),-brief) -seeds=$(or $(SEEDS),500) -first=$(or $(FIRST),1001)
 
 .PHONY: museum
 museum: ## the simulation against code with known faults: each must be found; ONLY=pattern, SEEDS=300 at most for each

@@ -94,7 +94,7 @@ func omitted(t *testing.T) (list []int) {
 // summarize prints a report for the program that runs many seeds.
 func summarize(t *testing.T, r simulation.Report) {
 	line, err := json.Marshal(map[string]any{
-		"Operations": r.Operations, "Holds": r.Holds, "Looks": r.Looks, "Losses": r.Losses, "Faults": r.Faults, "Excused": r.Excused, "Events": r.Events, "Happened": r.Happened,
+		"Seed": r.Seed, "Operations": r.Operations, "Holds": r.Holds, "Looks": r.Looks, "Losses": r.Losses, "Faults": r.Faults, "Excused": r.Excused, "Events": r.Events, "Happened": r.Happened,
 		"Virtual": r.Virtual, "Violations": len(r.Violations),
 	})
 	if err != nil {

@@ -58,10 +58,7 @@ func (m *machine) close(ctx context.Context) { _ = m.runtime.Close(ctx) }
 // run runs a seed, and returns its output and its report. Only the seed has an influence on either.
 func (m *machine) run(ctx context.Context, seed uint64, history bool, omit ...int) ([]byte, *report, error) {
 	var out bytes.Buffer
-	args := []string{"simulation.test", fmt.Sprint("-seed=", seed), "-report", "-test.run=^TestSimulation$", "-test.timeout=0"}
-	if m.brief {
-		args = append(args, "-brief")
-	}
+	args := append([]string{"simulation.test"}, append(testArgs(m.brief), fmt.Sprint("-seed=", seed))...)
 	if history {
 		args = append(args, "-history")
 	}
@@ -84,8 +81,25 @@ func (m *machine) run(ctx context.Context, seed uint64, history bool, omit ...in
 	if exit, ok := errors.AsType[*sys.ExitError](err); ok && exit.ExitCode() <= 2 {
 		err = nil // said by the output
 	}
-	text, r := parse(out.Bytes())
-	return text, r, err
+	text, reports := parse(out.Bytes())
+	if len(reports) != 1 {
+		return text, nil, err
+	}
+	return text, reports[0], err
+}
+
+// testArgs are the arguments of the tests for runs with a report.
+func testArgs(brief bool) []string {
+	return []string{"-report", fmt.Sprint("-brief=", brief), "-test.run=^TestSimulation$", "-test.timeout=0"}
+}
+
+// runSome runs a single seed.
+func (m *machine) runSome(ctx context.Context, seed uint64, _ int) ([]byte, []*report, error) {
+	out, r, err := m.run(ctx, seed, false)
+	if r == nil {
+		return out, nil, err
+	}
+	return out, []*report{r}, err
 }
 
 // startOfTime is what the wall clock says at the beginning of each run, in seconds since 1970.
@@ -93,6 +107,7 @@ const startOfTime = 946684800
 
 // report is the report of a run; nil for an unfinished run.
 type report struct {
+	Seed                             uint64
 	Operations, Holds, Looks, Losses int
 	Faults, Excused, Events          map[string]int
 	Virtual                          int64
@@ -101,8 +116,8 @@ type report struct {
 
 func (r *report) failed() bool { return r == nil || r.Violations > 0 }
 
-// parse takes the report out of the output of a run.
-func parse(out []byte) (text []byte, r *report) {
+// parse takes the reports out of the output of runs.
+func parse(out []byte) (text []byte, reports []*report) {
 	const mark = "REPORT "
 	for line := range bytes.Lines(out) {
 		rest, ok := bytes.CutPrefix(line, []byte(mark))
@@ -111,7 +126,7 @@ func parse(out []byte) (text []byte, r *report) {
 			text = append(text, line...)
 			continue
 		}
-		r = &found
+		reports = append(reports, &found)
 	}
-	return text, r
+	return text, reports
 }

@@ -22,20 +22,33 @@ func newTable() *table {
 	return &table{total: report{Faults: map[string]int{}, Excused: map[string]int{}, Events: map[string]int{}}}
 }
 
-// add counts a run. The output of a failed run goes to w.
-func (t *table) add(w io.Writer, seed uint64, out []byte, r *report, err error) {
+// add counts the runs of n seeds from first. The output goes to w if any of them has failed, or has no report.
+func (t *table) add(w io.Writer, first uint64, n int, out []byte, reports []*report, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.seeds++
-	if err != nil || r.failed() {
-		if t.bad++; t.bad == 1 {
-			t.worst = seed
+	t.seeds += n
+	before := t.bad
+	for _, r := range reports {
+		if r.failed() {
+			t.fail(r.Seed)
 		}
-		fmt.Fprintf(w, "seed %d: %v\n%s\n", seed, err, out)
+		t.sum(r)
 	}
-	if r == nil {
-		return
+	for i := len(reports); i < n; i++ {
+		t.fail(first + uint64(i))
 	}
+	if t.bad > before {
+		fmt.Fprintf(w, "seeds %d to %d: %v\n%s\n", first, first+uint64(n)-1, err, out)
+	}
+}
+
+func (t *table) fail(seed uint64) {
+	if t.bad++; t.bad == 1 {
+		t.worst = seed
+	}
+}
+
+func (t *table) sum(r *report) {
 	t.total.Operations += r.Operations
 	t.total.Holds += r.Holds
 	t.total.Looks += r.Looks
