@@ -20,6 +20,7 @@
 //   - beneath.go: the connection beneath TLS: received bytes not decrypted yet.
 //   - socket_*.go: system calls on the kernel's socket: unread bytes, and writes without blocking.
 //   - yield.go: when to let other goroutines run before a write or a read.
+//   - poll_unix.go: when the reader polls, since the runtime of a busy process rarely does.
 //
 // # Ownership
 //

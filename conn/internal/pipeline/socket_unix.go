@@ -28,6 +28,7 @@ type socket struct {
 	b     []byte // buffer to read into; owned by the reader, like n
 	n     int
 	count *atomic.Int64
+	poll  poller
 
 	mu      sync.Mutex // held by read and unread during their system calls; guards the following
 	readErr error
@@ -42,14 +43,10 @@ func newSocket(nc net.Conn) *socket {
 	}
 	s := &socket{rc: rc}
 	s.take = func(fd uintptr) bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.n, s.readErr = syscall.Read(int(fd), s.b)
-		for s.readErr == syscall.EINTR {
-			s.n, s.readErr = syscall.Read(int(fd), s.b)
+		s.takeNow(int(fd))
+		for s.readErr == syscall.EAGAIN && s.poll.again() {
+			s.takeNow(int(fd))
 		}
-		s.n = max(s.n, 0)
-		s.count.Add(int64(s.n))
 		return s.readErr != syscall.EAGAIN
 	}
 	s.put = func(fd uintptr) bool {
@@ -72,9 +69,21 @@ func newSocket(nc net.Conn) *socket {
 	return s
 }
 
+// takeNow reads what has arrived, without waiting.
+func (s *socket) takeNow(fd int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.n, s.readErr = syscall.Read(fd, s.b)
+	for s.readErr == syscall.EINTR {
+		s.n, s.readErr = syscall.Read(fd, s.b)
+	}
+	s.n = max(s.n, 0)
+	s.count.Add(int64(s.n))
+}
+
 // read reads available bytes into b and adds their number to count. One goroutine at a time may call read.
 func (s *socket) read(b []byte, count *atomic.Int64) (int, error) {
-	s.b, s.count = b, count
+	s.b, s.count, s.poll = b, count, poller{}
 	err := s.rc.Read(s.take)
 	s.b = nil
 	switch {
