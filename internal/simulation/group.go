@@ -32,8 +32,9 @@ func Deployment(seed uint64) string {
 }
 
 // groupTimes are the times of a group: a returned former master goes on as a master for 8 s, and sentinels without a recent run
-// believe nothing for 30 s, and read INFO every 10 s.
-var groupTimes = times{calm: 75 * time.Second, brief: 4 * time.Second, settle: 50 * time.Second, undo: 50 * time.Second, renew: 50 * time.Second}
+// believe nothing for 30 s, and read INFO every 10 s. As long as they believe a replica to be away, a renewal has to ask them, which a
+// short lease in a slow network has no time for: the next renewal, 2 s later at most, and its requests have to follow.
+var groupTimes = times{calm: 75 * time.Second, brief: 4 * time.Second, settle: 50 * time.Second, undo: 50 * time.Second, renew: 54 * time.Second}
 
 // warmUp is how long sentinels take to know all replicas.
 const warmUp = 12 * time.Second
