@@ -31,6 +31,7 @@ type ownerState struct {
 	done  <-chan struct{}                       // closed by Close of the client that made the Owner
 	holds func(key entryKey, owner string) bool // reports whether the client still has holds of the lock of an owner
 	terms atomic.Int64                          // numbers of periods given out
+	once  bool                                  // made for one call, which has one hold at most; constant
 
 	mu    sync.Mutex            // guards the following, taken before table.mu
 	locks map[string]*ownedLock // by name

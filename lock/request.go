@@ -92,6 +92,7 @@ func (r *request) fill(c *Client, t *target, opts []Option) error {
 	}
 	if r.state == nil && t.kind.queued {
 		r.state = c.NewOwner().state
+		r.state.once = true
 	}
 	if r.state != nil && t.values != "" {
 		r.target = t.owned(r.state)

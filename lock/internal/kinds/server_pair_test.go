@@ -51,7 +51,7 @@ func pairs(publish string) map[string]pair {
 		"reentrant of an Owner": {"reentrant", nil, [2]pairCall{
 			{"acquire", keys(0, lock, channel), with([]any{60_000, owner, soon()}, place...)},
 			{"release", keys(1, lock, channel), with([]any{0, owner, publish, 20_000, 0, soon()}, leaves...)},
-		}, 11},
+		}, 10},
 		"fenced": {"fenced", nil, [2]pairCall{
 			{"acquire", keys(0, lock, "token"), with([]any{60_000, owner, 0, soon()}, place...)},
 			{"single", keys(1, lock, channel), with([]any{0, owner, publish, 20_000, 0}, leaves...)},

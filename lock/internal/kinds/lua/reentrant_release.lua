@@ -17,7 +17,8 @@ if now > last then
     return redis.status_reply('late ' .. string.format('%.0f', now))
 end
 lifetime = math.max(lifetime, last - now) -- an earlier request may come for as long as it is good
-local outcome = redis.call('get', latch)
+local known = redis.call('exists', latch, line or latch) > 0 -- one question in place of two
+local outcome = known and redis.call('get', latch)
 if outcome then
     return outcome ~= '-1' and tonumber(outcome) or nil
 end
@@ -39,7 +40,7 @@ else
     redis.call('del', lock)
 end
 redis.call('set', latch, result, 'px', lifetime)
-if stand ~= 'move' and redis.call('exists', line or latch) == 0 then -- nobody is in the line, nor will be
+if stand ~= 'move' and not known then -- nobody is in the line, nor will be
     if rest == 0 and publish ~= '' then
         redis.pcall(publish, channel, '0')
     end
