@@ -27,7 +27,7 @@ const (
 var ErrLate = fmt.Errorf("%w: the server received it too late", conn.ErrNotSent)
 
 // Clocks records how far the clocks of servers are ahead of the client's. Clocks count as equal at first; a server
-// that refuses a late request reports its time. Only speed depends on clocks.
+// that refuses a late request reports its time. Nothing reports a client's clock that is ahead: its requests are valid for longer.
 type Clocks struct {
 	server *Server
 	begin  time.Time // constant; later changes of the client's clock have no effect
