@@ -13,9 +13,9 @@ const (
 
 	itemBytes = 16 // size of an item, and of a span
 
-	// allocAhead bounds the memory allocated for a long string: 64 times the bytes received, or
+	// allocAhead bounds the memory allocated for a long string: 128 times the bytes received, or
 	// maxBuffer if more.
-	allocAhead = 64
+	allocAhead = 128
 )
 
 // item is a value of an unfinished reply. An item holds no pointer: reply.text or reply.longTexts

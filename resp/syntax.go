@@ -241,9 +241,15 @@ func (r *Reader) readSpecialText(n, header int) error {
 	return nil
 }
 
-// readBody reads the rest of a string, or of a chunk.
+// readBody reads the rest of a string, or of a chunk. It waits first for so many bytes that the string gets its memory at
+// once, unless the string is very long.
 func (r *Reader) readBody() error {
 	b := &r.body
+	if !r.skipping && !b.chunk && len(b.text) == 0 {
+		if err := r.need(min(b.size/allocAhead, minBuffer-1)); err != nil {
+			return err
+		}
+	}
 	for b.left > 0 {
 		if r.r == r.w {
 			if direct, err := r.fillBody(); err != nil {
