@@ -247,7 +247,7 @@ func (l *Lease) releaseCall(last int64) *remote.Call {
 		return x
 	}
 	x.MayCome, x.Holds = l.state.mayComeOf(t.name), l.state.tally(t.hold()).count
-	if (l.state == nil || l.state.once) && !l.repeated && t.values == "" { // the script of a group needs the time for other holders' leases
+	if (l.state == nil || l.state.once) && !l.repeated {
 		last = 0 // the owner never comes back, and nothing has been sent before
 	}
 	x.Args = []any{t.kept(c, l.state, l), l.owner, c.channels.Publishing(t.kind.silent), latchLife.Milliseconds(), l.repeated && l.state != nil, last}

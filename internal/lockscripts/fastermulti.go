@@ -110,17 +110,10 @@ func giveValues(c *fakeredis.Call, publish string) (held, freed, kept bool) {
 }
 
 func modelFasterMultiRelease(c *fakeredis.Call) any {
-	if late := tooLate(c, c.Args[5]); late != nil {
-		return late
+	lifetime, answer, known := released(c, c.Keys[2])
+	if known {
+		return answer
 	}
-	switch outcome := c.Do("GET", c.Keys[2]); outcome {
-	case nil:
-	case "-1":
-		return nil
-	default:
-		return number(outcome.(string))
-	}
-	lifetime := max(number(c.Args[3]), number(c.Args[5])-now(c))
 	held, _, kept := giveValues(c, c.Args[2])
 	outcome := int64(1)
 	if kept {
@@ -130,7 +123,7 @@ func modelFasterMultiRelease(c *fakeredis.Call) any {
 		outcome = -1
 	}
 	if held || c.Args[4] == "1" {
-		c.Do("SET", c.Keys[2], strconv.FormatInt(outcome, 10), "PX", strconv.FormatInt(lifetime, 10))
+		c.Do("SET", c.Keys[2], strconv.FormatInt(outcome, 10), "PX", lifetime)
 	}
 	if !held {
 		return nil

@@ -270,6 +270,9 @@ func fasterMultiSet() *scriptSet {
 				func(m *fasterMultiModel) (any, []message) { return m.undo(owner, which, kept, latch) })
 		}
 		add("release", with, []any{0, both, publishBy, latchSpan, false, at(-1)}, comesLate[*fasterMultiModel])
+		add("release", with, []any{0, both, publishBy, latchSpan, false, 0}, func(m *fasterMultiModel) (any, []message) {
+			return m.done.first(latch, func() (any, []message) { return m.release(owner, which, nil, latch, false) })
+		})
 		add("undo", with, []any{0, both, publishBy, 0, at(-1)}, comesLate[*fasterMultiModel])
 		for _, lease := range []span{1, 2} {
 			add("renew", []string{setLock, setLock}, []any{lease, both, "client:2 " + text},

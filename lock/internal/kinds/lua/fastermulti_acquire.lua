@@ -15,15 +15,16 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if now > last then
     return redis.status_reply('late ' .. string.format('%.0f', now))
 end
-if redis.call('exists', latch) == 1 then
+local known = redis.call('exists', group, latch) > 0 -- one question in place of many: otherwise nobody has a value
+if known and redis.call('exists', latch) == 1 then
     return -1 -- undone: nobody waits for this any more
 end
-if redis.call('hlen', group) == 1 or redis.call('hexists', group, 'mode') == 1 then
+if known and (redis.call('hlen', group) == 1 or redis.call('hexists', group, 'mode') == 1) then
     return redis.error_reply('WRONGTYPE The key holds a lock of another kind')
 end
 local left = 0
 for value in string.gmatch(values, '%S+') do
-    local holder = redis.call('hget', group, value)
+    local holder = known and redis.call('hget', group, value)
     local ends = holder and holder ~= owner and redis.call('hget', group, value .. ':' .. holder .. ':expire_time')
     left = math.max(left, (ends or 0) - now)
 end
@@ -32,7 +33,7 @@ if left > 0 then
 end
 local first, further = {}, false
 for value in string.gmatch(values, '%S+') do
-    local holder, hold, count = redis.call('hget', group, value), value .. ':' .. owner, 1
+    local holder, hold, count = known and redis.call('hget', group, value), value .. ':' .. owner, 1
     local ends = holder and tonumber(redis.call('hget', group, value .. ':' .. holder .. ':expire_time') or 0) or 0
     if ends > now then -- a further hold never shortens the lease of those it is nested in
         further = true
@@ -45,7 +46,7 @@ for value in string.gmatch(values, '%S+') do
     end
     redis.call('hset', group, value, owner, hold .. ':expire_time', string.format('%.0f', math.max(ends, now + lease)), hold .. ':lock_count', count)
 end
-if redis.call('pttl', group) < lease then
+if not known or redis.call('pttl', group) < lease then
     redis.call('pexpire', group, lease)
 end
 if further then

@@ -4,7 +4,7 @@
 --       spaces between them (0: nothing)
 --       2 owner and values, with spaces between them  3 publish command  4 lifetime of the latch in ms
 --       5 1 for a repeat, which keeps an earlier request from taking effect later
---       6 when this is too late, in ms since 1970
+--       6 when this is too late, in ms since 1970 (0: never; it is the first request of an owner that never has another hold)
 -- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise nil when the owner did not
 --         have all values, 0 when it has holds of some of them, else 1. The values that it had are given back in each case.
 local group, channel, latch = KEYS[1], KEYS[2], KEYS[3]
@@ -13,13 +13,15 @@ local publish, lifetime, repeated, last = ARGV[3], ARGV[4], ARGV[5], tonumber(AR
 
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-if now > last then
-    return redis.status_reply('late ' .. string.format('%.0f', now))
-end
-lifetime = math.max(lifetime, last - now) -- an earlier request may come for as long as it is good
-local outcome = redis.call('get', latch)
-if outcome then
-    return outcome ~= '-1' and tonumber(outcome) or nil
+if last > 0 then
+    if now > last then
+        return redis.status_reply('late ' .. string.format('%.0f', now))
+    end
+    lifetime = math.max(lifetime, last - now) -- an earlier request may come for as long as it is good
+    local outcome = redis.call('get', latch)
+    if outcome then
+        return outcome ~= '-1' and tonumber(outcome) or nil
+    end
 end
 -- A write that needs no memory: a full server refuses none behind it.
 redis.call('hdel', group, '')

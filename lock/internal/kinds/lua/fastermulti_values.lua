@@ -22,11 +22,8 @@ local function giveBack(stays)
             end
             shorter, keeps = shorter or ends > now + lease + 1000, true
         else
-            if mine then
-                redis.call('hdel', group, value)
-                freed = true
-            end
-            redis.call('hdel', group, hold .. ':expire_time', hold .. ':lock_count')
+            redis.call('hdel', group, hold .. ':expire_time', hold .. ':lock_count', unpack(mine and {value} or {}))
+            freed = freed or mine
         end
     end
     return held, freed, shorter, keeps
