@@ -246,7 +246,7 @@ func (r *request) granted(start clock.Instant, count, token int64) (bool, time.D
 		return false, 0, refused
 	}
 	for _, other := range r.lostBefore(l) {
-		other.lose(Forced, nil)
+		other.revoke(Forced, nil)
 	}
 	r.state.give(r.target.name)
 	r.got = l

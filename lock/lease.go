@@ -326,15 +326,21 @@ func (l *Lease) expire() {
 // denied ends the lease because, according to the server, the owner does not hold the lock. The owner's other holds of the
 // same tally end too. Later holds of the owner are not affected.
 func (l *Lease) denied(reason Reason, cause error) {
-	l.lose(reason, cause)
+	l.revoke(reason, cause)
 	if l.state == nil || l.target.values != "" { // of a group, another lease may be a later one: its own renewal tells
 		return
 	}
 	for _, other := range l.client.table.holdsOf(l.target.hold(), l.owner, l) {
 		if other.tallied == l.tallied {
-			other.lose(reason, cause)
+			other.revoke(reason, cause)
 		}
 	}
+}
+
+// revoke ends the lease by what the server says, unless its time was up before.
+func (l *Lease) revoke(reason Reason, cause error) {
+	l.Err()
+	l.lose(reason, cause)
 }
 
 // lose marks the lock as lost and notifies the contexts, the watchdog and the lease with Members. An ended lease is left alone.

@@ -536,3 +536,18 @@ func TestLostHoldOfAnOwnerOfManyLocks(t *testing.T) {
 		})
 	}
 }
+
+// An outer hold whose time was up, unseen, before the server granted the next hold as the first was not removed.
+func TestReasonOfAnOuterHold(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{Lease: 3 * time.Second})
+		owner := c.NewOwner()
+		outer := mustLock(t, c, "job", lock.As(owner))
+		w.machine.Sleep(3 * time.Second)
+		w.srv.Do("DEL", "job") // the server's clock went on
+		inner := mustLock(t, c, "job", lock.As(owner))
+		lostBecause(t, outer.Err(), lock.ClockJump)
+		mustUnlock(t, inner)
+		w.free()
+	})
+}
