@@ -208,3 +208,30 @@ func TestCloseWhileALookIsUnderWay(t *testing.T) {
 		}
 	})
 }
+
+// Beside a reader that does not leave, others come in for a third of the time, however long a writer waits. It keeps none out for longer
+// than it has waited, and has the lock when the reader has left.
+func TestReadersBesideAKeeper(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		const length = 10 * time.Minute
+		keeper, c := mustRead(t, w.client(lock.Config{})), w.client(lock.Config{})
+		writer := lockOf(toWrite).waits(t, t.Context(), w.client(lock.Config{}))
+		begin, last, came, tries := time.Now(), time.Now(), 0, 0
+		for ; time.Since(begin) < length; tries++ {
+			if l, err := c.ReadWrite("job").Read().TryLock(t.Context()); err == nil {
+				mustUnlock(t, l)
+				last, came = time.Now(), came+1
+			} else if out, waited := time.Since(last), last.Sub(begin); out > waited+5*time.Second {
+				t.Fatalf("after %v the writer keeps readers out for %v", waited, out)
+			}
+			w.sleep(time.Second)
+		}
+		if came < tries/4 {
+			t.Errorf("a reader came in %d times of %d", came, tries)
+		}
+		mustUnlock(t, keeper)
+		mustUnlock(t, <-writer)
+		w.sleep(time.Second)
+		w.free()
+	})
+}

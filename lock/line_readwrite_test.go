@@ -148,7 +148,7 @@ func TestWriterBesideSlowReaders(t *testing.T) {
 	for hold, most := range map[time.Duration]time.Duration{
 		500 * time.Millisecond: 3 * time.Second,
 		5 * time.Second:        12 * time.Second, // out for 3 s, in for 2 s, out for 5 s
-		8 * time.Second:        25 * time.Second, // and so on for 3, 2, 6, 2, 8 s
+		8 * time.Second:        25 * time.Second, // and so on for 3, 2, 6, 3, 8 s
 	} {
 		inVirtualTime(t, func(t *testing.T, w *world) {
 			ctx, cancel := context.WithCancel(t.Context())

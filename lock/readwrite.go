@@ -40,7 +40,8 @@ func newWriteKind() *kind {
 //
 // Waiting clients have the lock in the order of their arrival; readers who stand one behind the other have it together. A
 // new reader waits behind a waiting writer, and TryLock refuses it. A writer that has waited for readers for three seconds lets
-// further readers in for two, again after six seconds, after twelve, and so on: readers may wait for each other.
+// further readers in for two, as readers may wait for each other. The writer then keeps readers out for six seconds, twelve, and so on, and
+// each time lets them in for half as long.
 // [Config].PreferWriters lets writers pass readers who wait. Redisson's readers pass all who wait. See [ReadLock] for a caller
 // with the read lock that takes it again.
 //

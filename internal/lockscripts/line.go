@@ -146,10 +146,11 @@ func modelReserved(c *fakeredis.Call, line, place string, spare, free float64) (
 func lettingIn(since float64, ms int64) bool {
 	waited := ms - int64(min(since, math.MaxInt64/2))
 	for out := int64(keepsOut); waited >= out; out *= 2 {
-		if waited -= out; waited < letsIn {
+		open := max(letsIn, out/2)
+		if waited -= out; waited < open {
 			return true
 		}
-		waited -= letsIn
+		waited -= open
 	}
 	return false
 }

@@ -27,7 +27,7 @@ type place struct {
 // and by who is called behind it. More are called at once by nobody.
 const passes = 8
 
-// keepsOut is how long the writer at the head keeps readers out at first, and letsIn how long it then lets some in.
+// keepsOut is how long the writer at the head keeps readers out at first, and letsIn how long it then lets some in at least.
 const keepsOut, letsIn = 3 * time.Second, 2 * time.Second
 
 // inFront is how much older than it is a writer says that it is, to stand before all readers.
@@ -175,11 +175,13 @@ func letsReadersIn(c *fakeredis.Call, key string) bool {
 	return next && lettingIn(now.Sub(since))
 }
 
-// lettingIn reports whether a writer that has been next for so long lets readers in. It keeps them out for twice as long each time.
+// lettingIn reports whether a writer that has been next for so long lets readers in. It keeps them out for twice as long each time, and lets
+// them in for half as long.
 func lettingIn(waited time.Duration) bool {
-	out := keepsOut
-	for waited >= out+letsIn {
-		waited, out = waited-out-letsIn, 2*out
+	out, open := keepsOut, letsIn
+	for waited >= out+open {
+		waited, out = waited-out-open, 2*out
+		open = max(letsIn, out/2)
 	}
 	return waited >= out
 }

@@ -20,7 +20,7 @@ local turnLimit, mostTurns = 10000, 8 -- ms: a turn that ends later is from befo
 local blindVisit, permitVisit = 1000000, 50000 -- µs between visits where nobody knows whether visitors wait; between visits of what no release frees
 local nextLook, readLook = 500, 1000 -- ms within which the writer that is next, and a reader beside readers, ask again uncalled
 local permitLook = 1000 -- ms within which who waits for permits asks again uncalled, and 100 ms for each place in front
-local keepsOut, letsIn = 3000, 2000 -- ms for which the writer that is next keeps readers out at first, and then lets them in
+local keepsOut, letsIn = 3000, 2000 -- ms for which the writer that is next keeps readers out at first, and then lets them in at least
 local lineLife = 25000 -- ms: each process asks more often as long as it waits
 local share = 1 / 64 -- of a lock: so much have all its readers together
 local inFront = 1000000000000 -- µs by which the place of a writer that goes first is older
@@ -122,13 +122,18 @@ end
 -- 3. A refused client.
 
 -- lettingIn tells whether a writer that has been next since a time, in ms, lets readers in at a time in µs: they may wait for each other. The
--- writer keeps readers out for twice as long each time, so it has the lock in the end, however long each of them does.
+-- writer keeps readers out for twice as long each time, so it has the lock in the end, however long each of them does. It then lets them in
+-- for half of that at least, so they have a third of the time, however long the writer waits.
 local function lettingIn(since, now)
     local waited, out = math.floor(now / 1000) - since, keepsOut
-    while waited >= out + letsIn do
-        waited, out = waited - out - letsIn, 2 * out
+    while waited >= out do
+        local open = math.max(letsIn, out / 2)
+        if waited < out + open then
+            return true
+        end
+        waited, out = waited - out - open, 2 * out
     end
-    return waited >= out
+    return false
 end
 
 -- becomeNext makes a writer next if only visitors, and readers with a turn, stand in front of its place. The place gets its word, unless the
