@@ -164,3 +164,28 @@ func TestReleaseOutlastsMissingRights(t *testing.T) {
 		})
 	}
 }
+
+// Where the right stays missing, the release of an Owner's hold is repeated until the lease has ended: then calls of the Owner go on.
+func TestOwnerOutlastsMissingRights(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		owner := c.NewOwner()
+		lease := mustLock(t, c, "job", lock.As(owner))
+		w.onScript("release", func(int) fakeredis.Action { return fakeredis.Close() })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		wantErr(t, "Unlock", lease.Unlock(ctx), lock.ErrUncertain)
+		w.srv.Deny("evalsha", "eval")
+		w.srv.Intercept(nil)
+		w.sleep(time.Minute)
+		wantErr(t, "second Unlock", lease.Unlock(t.Context()), resp.ErrNoPerm)
+		wait, end := context.WithTimeout(t.Context(), time.Minute)
+		defer end()
+		_, err := c.Reentrant("job").Lock(wait, lock.As(owner))
+		wantErr(t, "Lock", err, resp.ErrNoPerm)
+		w.srv.Deny()
+		mustUnlock(t, mustLock(t, c, "job", lock.As(owner)))
+		w.sleep(latchLife)
+		w.free()
+	})
+}

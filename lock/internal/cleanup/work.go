@@ -143,7 +143,7 @@ func (u *Cleanup) failed(j *Job, err error, at time.Time) {
 	switch {
 	case remote.Final(err) && !netfail.Denied(err): // a right may come back
 		j.finish(u.cfg.Refused(err))
-	case at.After(j.until) && !j.turn:
+	case at.After(j.until) && (!j.turn || netfail.Denied(err)):
 		j.finish(fmt.Errorf("%w: %w", u.cfg.Uncertain, err))
 	default:
 		j.pause = min(max(2*j.pause, repeatMin), repeatMax)
