@@ -113,8 +113,8 @@ type Config struct {
 	// minutes; a negative value never closes an idle connection.
 	IdleTimeout time.Duration
 
-	// Conns is the number of connections shared by all callers. 0 is 1, enough to keep one core busy. A negative
-	// value is invalid.
+	// Conns is the number of connections shared by all callers. 0 is 1, enough to keep one core busy. With more, fewer
+	// small replies wait behind a large one. A negative value is invalid.
 	Conns int
 
 	// MaxConns is the maximum number of exclusive connections open at once, each lent to one caller at a time. 0 is
