@@ -183,6 +183,9 @@ func (w *world) released(h *hold, validUntil time.Time, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.keepsLocked(h, err)
+	if limitedBy(err) {
+		h.object.ageLocked(h.lease.Owner(), time.Now().Add(h.term+w.slack))
+	}
 	if isOne(err, lock.ErrNotHeld, redisson.ErrNotOwner) && time.Now().Before(validUntil) && !h.told && h.excuse() == nil && !h.worker.process.closing() && !w.forgotSince(h.since) && !w.misledLocked() {
 		w.violate(h.object, "%v: Unlock returned %v, %v before its lease ends", h, err, time.Until(validUntil))
 	}

@@ -91,21 +91,27 @@ func (w *world) age(o *object, srv *fakeredis.Server, by time.Duration) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	aged := map[string]time.Time{}
 	for _, owner := range o.owners(srv) {
 		ends := time.Now().Add(longestLease)
 		if o.aged[owner].After(ends) {
 			ends = o.aged[owner]
 		}
-		aged[owner] = ends.Add(by)
+		o.ageLocked(owner, ends.Add(by))
 	}
-	o.aged = aged
 }
 
 // jumped notes that the clock of the server with the lock jumps, or that a server with another clock takes over. If it is ahead,
 // leases end before their time. If it is behind, late requests may yet take effect.
 func (o *object) jumped(by time.Duration) {
 	o.lostUntil(clockJumped, time.Now().Add(latest+max(0, -by)))
+}
+
+// ageLocked notes until when an owner may have the lock.
+func (o *object) ageLocked(owner string, until time.Time) {
+	if o.aged == nil {
+		o.aged = map[string]time.Time{}
+	}
+	o.aged[owner] = until
 }
 
 // setClocks sets all clocks right.

@@ -54,9 +54,11 @@ type object struct {
 	missing int      // permits of a semaphore that may be lost with their processes
 	rounds  []*round // of a latch
 	kept    []kept
-	idle    time.Time            // begin of the time as a free and wanted object; zero for any other state
-	orphans map[string]orphan    // unknown owners on the server
-	aged    map[string]time.Time // owners whose leases a clock set back has made longer, at most until these times
+	idle    time.Time         // begin of the time as a free and wanted object; zero for any other state
+	orphans map[string]orphan // unknown owners on the server
+	// aged are owners who may have the lock until these times although no call is about them: a clock set back has made the lease
+	// longer, or the server has refused the release.
+	aged map[string]time.Time
 
 	mu     sync.Mutex // guards the following; taken inside a server
 	losses []loss

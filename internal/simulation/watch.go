@@ -154,10 +154,10 @@ func (w *world) judgeOrphans() {
 }
 
 // mayBeLate reports whether a request held up until the end of the faults may have taken a lock for its lease. An undo is repeated
-// until the request is too late by the process's clock, and the server's clock may be behind.
+// until the request is too late by the process's clock, and the server's clock may be behind, by more than the lease.
 func (w *world) mayBeLate(srv *fakeredis.Server, owner string) bool {
 	i := slices.IndexFunc(w.living, func(p *process) bool { return p.redisson == nil && p.is(owner) })
-	return i >= 0 && time.Since(w.calmSince) < longestLease+w.slack && w.living[i].routes[0].ahead > srv.Ahead()
+	return i >= 0 && time.Since(w.calmSince) < longestLease+w.slack && w.living[i].routes[0].ahead-srv.Ahead() > orphanTime
 }
 
 // claimedLocked reports whether a worker has the lock as an owner, or had the lock at the end of its process.

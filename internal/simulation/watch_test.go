@@ -8,6 +8,7 @@ import (
 	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/lock"
+	"github.com/lockwire/lockwire/resp"
 )
 
 // calmWorld runs test with a world of a single server and object, where nothing is wrong any more.
@@ -101,11 +102,44 @@ func TestOrphanOfALateRequest(t *testing.T) {
 		ahead time.Duration // the clock of the process
 		ever  bool
 		want  int
-	}{"in time": {0, false, 1}, "behind": {-time.Second, false, 1}, "ahead": {time.Second, false, 0}, "ahead, for ever": {time.Second, true, 1}} {
+	}{"in time": {0, false, 1}, "behind": {-time.Second, false, 1}, "ahead": {3 * time.Second, false, 0}, "ahead, for ever": {3 * time.Second, true, 1}} {
 		t.Run(name, func(t *testing.T) {
 			calmWorld(t, newSpin(), func(t *testing.T, w *world) {
 				w.calmSince = time.Now()
 				orphaned(t, w, c.ahead)()
+				if found := orphansFound(w, c.ever); found != c.want {
+					t.Errorf("%d violations, want %d: %q", found, c.want, w.violations)
+				}
+			})
+		})
+	}
+}
+
+// owned is a lease of which nothing but the owner is asked.
+type owned struct {
+	lease
+	owner string
+}
+
+func (l owned) Owner() string { return l.owner }
+
+// An owner may have the lock for its lease after the server has refused the release for want of a right.
+func TestOrphanOfARefusedRelease(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  error
+		ever bool
+		want int
+	}{
+		"refused":           {resp.ErrNoPerm + " this user has no permissions", false, 0},
+		"refused, for ever": {resp.ErrNoPerm + " this user has no permissions", true, 1},
+		"released":          {nil, false, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			calmWorld(t, newSpin(), func(t *testing.T, w *world) {
+				orphaned(t, w, 0)()
+				p := w.living[0]
+				h := &hold{object: w.objects[0], worker: &worker{process: p}, lease: owned{owner: p.client.ID() + ":1"}, term: 5 * time.Second}
+				w.released(h, time.Now(), c.err)
 				if found := orphansFound(w, c.ever); found != c.want {
 					t.Errorf("%d violations, want %d: %q", found, c.want, w.violations)
 				}
