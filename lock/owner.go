@@ -99,7 +99,8 @@ func (o *ownerState) dropLocked() {
 		}
 		needed := l.mayCome > 0 || time.Now().Before(l.until)
 		for kind := range l.tallies {
-			needed = needed || o.holds(entryKey{kind, name}, o.id+kind.Suffix)
+			reads := kind.Reads && kind.Suffix == "" // beside other readers the server counts ended holds until their Unlock
+			needed = needed || reads || o.holds(entryKey{kind, name}, o.id+kind.Suffix)
 		}
 		if needed {
 			l.turn <- struct{}{}

@@ -551,3 +551,28 @@ func TestReasonOfAnOuterHold(t *testing.T) {
 		w.free()
 	})
 }
+
+// Beside other readers the server counts ended holds of an Owner until their Unlock, which releases them however many locks the Owner had
+// in between.
+func TestEndedReadHoldsOfAnOwnerOfManyLocks(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c, keeper := w.client(lock.Config{}), mustRead(t, w.client(lock.Config{}))
+		owner := c.NewOwner()
+		ended := []*lock.Lease{mustRead(t, c, lock.As(owner), lock.For(time.Second)), mustRead(t, c, lock.As(owner), lock.For(time.Second))}
+		w.sleep(10 * time.Second)
+		for i := range 200 {
+			mustUnlock(t, mustLock(t, c, fmt.Sprint(i), lock.As(owner)))
+		}
+		_, err := c.ReadWrite("job").Write().TryLock(t.Context(), lock.As(owner))
+		wantErr(t, "TryLock to write", err, lock.ErrNotAcquired)
+		for _, l := range ended {
+			l.Unlock(t.Context())
+		}
+		if count := w.srv.Do("HGET", "job", owner.String()); count != nil {
+			t.Errorf("the server counts %v holds", count)
+		}
+		mustUnlock(t, keeper)
+		w.sleep(latchLife)
+		w.free()
+	})
+}
