@@ -513,16 +513,16 @@ func TestPreferringWriterPassesReaders(t *testing.T) {
 }
 
 // A client of Redisson's protocol that asks 2 ms after each message, to write, gets at least half of its equal share beside
-// processes of four callers each, of whom some read.
+// processes of one or four callers each, of whom some read.
 func TestSlowWriterHasItsShare(t *testing.T) {
-	for _, test := range []struct{ processes, readers int }{{1, 0}, {2, 0}, {2, 2}} {
-		t.Run(fmt.Sprint(test.processes, " with ", test.readers), func(t *testing.T) {
-			inVirtualTime(t, func(t *testing.T, w *world) { slowWriter(t, w, test.processes, test.readers) })
+	for _, test := range []struct{ processes, callers, readers int }{{1, 4, 0}, {2, 4, 0}, {2, 4, 2}, {1, 1, 0}, {2, 1, 0}, {1, 1, 1}} {
+		t.Run(fmt.Sprintf("%d times %d with %d", test.processes, test.callers, test.readers), func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) { slowWriter(t, w, test.processes, test.callers, test.readers) })
 		})
 	}
 }
 
-func slowWriter(t *testing.T, w *world, processes, readers int) {
+func slowWriter(t *testing.T, w *world, processes, callers, readers int) {
 	const length, hold = 4 * time.Second, 5 * time.Millisecond
 	w.srv.Latency(100 * time.Microsecond)
 	end := time.Now().Add(length)
@@ -531,7 +531,7 @@ func slowWriter(t *testing.T, w *world, processes, readers int) {
 	var wg sync.WaitGroup
 	for range processes {
 		c := w.client(lock.Config{})
-		for i := range 4 {
+		for i := range callers {
 			h := lockOf(toWrite)
 			if i < readers {
 				h = toRead
@@ -579,7 +579,7 @@ func slowWriter(t *testing.T, w *world, processes, readers int) {
 	}
 	wg.Wait()
 	all := ours + theirs
-	if equal := all / (4*processes + 1); 2*theirs < equal {
+	if equal := all / (callers*processes + 1); 2*theirs < equal {
 		t.Errorf("the peer had %d of %d turns, want half of %d at least", theirs, all, equal)
 	}
 	if possible := int(length / hold); all < possible*7/10 {

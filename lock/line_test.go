@@ -294,13 +294,17 @@ func TestLeavingEndsNoTurnOfVisitors(t *testing.T) {
 }
 
 // A client that knows Redisson's channel only, and asks 2 ms after each message, gets at least half of its equal share beside
-// processes of four callers each, and they keep most of theirs.
+// processes of one or four callers each, and they keep most of theirs.
 func TestSlowPeerHasItsShare(t *testing.T) {
+	const short, long = 5 * time.Millisecond, 50 * time.Millisecond
 	for _, test := range []struct {
-		processes int
-		hold      time.Duration
-	}{{1, 5 * time.Millisecond}, {2, 5 * time.Millisecond}, {4, 5 * time.Millisecond}, {1, 50 * time.Millisecond}, {2, 50 * time.Millisecond}} {
-		t.Run(fmt.Sprint(test.processes, " of ", test.hold), func(t *testing.T) {
+		processes, callers int
+		hold               time.Duration
+	}{
+		{1, 4, short}, {2, 4, short}, {4, 4, short}, {1, 4, long}, {2, 4, long},
+		{1, 1, short}, {2, 1, short}, {4, 1, short}, {1, 1, long}, {2, 1, long},
+	} {
+		t.Run(fmt.Sprintf("%d times %d of %v", test.processes, test.callers, test.hold), func(t *testing.T) {
 			inVirtualTime(t, func(t *testing.T, w *world) {
 				w.srv.Latency(100 * time.Microsecond)
 				const length = 20 * time.Second
@@ -310,7 +314,7 @@ func TestSlowPeerHasItsShare(t *testing.T) {
 				var wg sync.WaitGroup
 				for range test.processes {
 					c := w.client(lock.Config{})
-					for range 4 {
+					for range test.callers {
 						wg.Go(func() {
 							for time.Now().Before(end) {
 								l := mustLock(t, c, "job")
@@ -349,7 +353,7 @@ func TestSlowPeerHasItsShare(t *testing.T) {
 				}
 				wg.Wait()
 				all := ours + theirs
-				if equal := all / (4*test.processes + 1); 2*theirs < equal {
+				if equal := all / (test.callers*test.processes + 1); 2*theirs < equal {
 					t.Errorf("the peer had %d of %d turns, want half of %d at least", theirs, all, equal)
 				}
 				if possible := int(length / test.hold); all < possible*3/4 {

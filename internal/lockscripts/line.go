@@ -18,7 +18,7 @@ const (
 	turnLimit    = 10_000
 	mostTurns    = 8
 	blindVisit   = 1_000_000
-	permitVisit  = 50_000
+	permitVisit  = 40_000
 	permitLook   = 1000
 	nextFor      = 1000
 	nextLook     = 500
@@ -76,6 +76,9 @@ func arrival(place string, at int64) string {
 // lineTurns is what turnsIn of all_line.lua returns for the beginning of a line.
 type lineTurns struct {
 	waits    bool // the line has a member
+	more     bool // and not only the place of visitors
+	wrong    bool // the key is no line
+	later    bool // visitors have a place for later
 	of       map[string]int64
 	count    int64
 	reserved float64
@@ -84,8 +87,13 @@ type lineTurns struct {
 }
 
 func modelTurns(c *fakeredis.Call, line, place string, free float64, anew bool) (t lineTurns) {
-	list, _ := c.TryDo("ZRANGE", line, "0", strconv.Itoa(mostTurns), "WITHSCORES").([]any)
-	t.waits, t.of = len(list) > 0, map[string]int64{}
+	list, ok := c.TryDo("ZRANGE", line, "0", strconv.Itoa(mostTurns), "WITHSCORES").([]any)
+	t.waits, t.wrong, t.of = len(list) > 0, !ok, map[string]int64{}
+	t.more = len(list) > 2 || t.waits && list[0] != "*"
+	if i := slices.Index(list, any("*")); i >= 0 {
+		score, _ := strconv.ParseFloat(list[i+1].(string), 64)
+		t.later = int64(score) > 1000*now(c)
+	}
 	own, _ := waiterOf(place)
 turns:
 	for pair := range slices.Chunk(list, 2) {
@@ -107,6 +115,8 @@ turns:
 			if whose != place || whose == "*" {
 				c.Do("ZREM", line, whose)
 			}
+		case !lasts && whose == "*" && t.later:
+			c.Do("ZREM", line, mark)
 		case !lasts:
 			c.Do("ZREM", line, mark, whose)
 		case anew && mark[0] == '~':
@@ -258,16 +268,18 @@ func modelTellFree(c *fakeredis.Call, t teller) (listeners int64, alone bool) {
 	if t.publish == "" {
 		return 0, false
 	}
+	single := true
 	if t.line != "" {
-		if lined, alone := t.callNext(c, ""); lined {
+		var lined bool
+		if lined, single = t.callNext(c, ""); lined {
 			if t.available > 0 && t.available < 1 && modelStrangers(c, t.channel, t.publish) > 0 {
 				c.TryDo(t.publish, t.channel, t.message)
 			}
-			return 1, alone
+			return 1, single
 		}
 	}
 	told, ok := c.TryDo(t.publish, t.channel, t.message).(int64)
-	return told, ok && told < 2
+	return told, single && ok && told < 2
 }
 
 // tell is the function call of all_line.lua.
@@ -276,9 +288,7 @@ func (t teller) tell(c *fakeredis.Call, place string, others, at int64) (told an
 		waiter, turn := waiterOf(place)
 		return c.TryDo(t.publish, t.channel+":"+waiter, t.message), turn
 	}
-	if turn = visitFor; at/1000%4 == 0 {
-		turn = longVisitFor
-	}
+	turn = visitTurn(at)
 	if others != 0 || t.counted != "1" {
 		return c.TryDo(t.publish, t.channel, t.message), turn
 	}
@@ -295,6 +305,30 @@ func (t teller) visit(c *fakeredis.Call, first string, others, at int64) {
 	} else if t.counted != "1" || others < 0 {
 		c.TryDo("ZADD", t.line, "NX", arrival(first, at+blindVisit), "*")
 	}
+}
+
+// visitAlone is the function of all_line.lua.
+func (t teller) visitAlone(c *fakeredis.Call, later bool, others, at int64) {
+	switch {
+	case others <= 0 || t.known && t.before > 0:
+		c.Do("ZREM", t.line, "*")
+	case t.available >= 1 && !later:
+		turn := visitTurn(at)
+		pause := 1000 * turn
+		if t.known {
+			pause = permitVisit
+		}
+		c.TryDo("ZADD", t.line, strconv.FormatInt(-turn-at/1000, 10), "!*")
+		c.TryDo("ZADD", t.line, text(at+1000*turn+pause), "*")
+		c.Do("PEXPIRE", t.line, text(turn+pause/1000))
+	}
+}
+
+func visitTurn(at int64) int64 {
+	if at/1000%4 == 0 {
+		return longVisitFor
+	}
+	return visitFor
 }
 
 // mark is markFor.
@@ -318,10 +352,10 @@ func (t teller) places(c *fakeredis.Call, at int64) []any {
 
 func (t teller) callNext(c *fakeredis.Call, behind string) (lined, alone bool) {
 	turns := modelTurns(c, t.line, "", t.before, t.available == 1 && !t.known)
-	if !turns.waits {
-		return false, false
-	}
 	others, at, rank := modelStrangers(c, t.channel, t.publish), micros(c), turns.count
+	if !turns.waits && others <= 0 || turns.wrong {
+		return false, true
+	}
 	if behind != "" {
 		if place, ok := c.Do("ZRANK", t.line, behind).(int64); ok {
 			rank = place + 1
@@ -332,8 +366,8 @@ func (t teller) callNext(c *fakeredis.Call, behind string) (lined, alone bool) {
 	alone = others == 0 && turns.count == 0
 	switch {
 	case turns.count == 0 && behind == "" && (len(places) == 0 || len(places) == 1 && places[0] == "*"):
-		c.Do("ZREM", t.line, "*")
-		return false, false
+		t.visitAlone(c, turns.later, others, at)
+		return false, others <= 0
 	case len(places) > 0 && places[0] != "*":
 		t.visit(c, places[0].(string), others, at)
 	}
@@ -380,7 +414,7 @@ func (t teller) callNext(c *fakeredis.Call, behind string) (lined, alone bool) {
 // admitReader is the function of all_line.lua.
 func (t teller) admitReader(c *fakeredis.Call, place, stand string, turns lineTurns, first bool) {
 	modelGiveWay(c, t.line, place, stand)
-	if !turns.waits || turns.reserved >= 1 && stand != "leave" {
+	if !turns.more || turns.reserved >= 1 && stand != "leave" {
 		return
 	}
 	if stand == "move" && !turns.came && turns.count < mostTurns {

@@ -29,7 +29,7 @@ func TestScriptFiles(t *testing.T) {
 	}
 	title := regexp.MustCompile(`^-- [A-Z][a-z -]+, ([a-z]+): .*\.$`)
 	global := regexp.MustCompile(`^\s*(?:function\s|([A-Za-z_]\w*)\s*=)`)
-	declared := regexp.MustCompile(`(?m)^\s*local ((?:\w+, )*\w+) =`)
+	declared := regexp.MustCompile(`(?m)^\s*local ((?:\w+, )*\w+)(?: =|$)`)
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {

@@ -3,6 +3,7 @@ package kinds_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -92,7 +93,7 @@ func (l *lineWalk) step(w *twin, random *rand.Rand, script func(random *rand.Ran
 	default:
 		same = script(random, as)
 	}
-	return same && l.lastingTurns(w) && l.farVisit(w) && l.sinceNext(w, []time.Duration{time.Second, 4 * time.Second, 8 * time.Second}[random.IntN(3)])
+	return same && l.lastingVisit(w) && l.lastingTurns(w) && l.farVisit(w) && l.sinceNext(w, []time.Duration{time.Second, 4 * time.Second, 8 * time.Second}[random.IntN(3)])
 }
 
 // exclusive is a step of a lock with one holder.
@@ -210,6 +211,31 @@ func (l *lineWalk) changeStrangers(w *twin) bool {
 	}
 	return true
 }
+
+// lastingVisit makes a line of visitors, which lasts for some 20 ms, last: otherwise the speed of the machine would decide.
+func (l *lineWalk) lastingVisit(w *twin) bool {
+	for _, p := range []*conn.Pool{w.real, w.fake} {
+		v, err := p.Do(w.t.Context(), "ZRANGE", walkLine, 0, -1)
+		if err != nil {
+			w.t.Error(err)
+			return false
+		}
+		if left := lineMembers(v); ofVisitors(left) {
+			again := []any{"ZADD", walkLine, time.Now().Add(time.Hour).UnixMicro(), "*"}
+			if strings.Contains(left, "!") {
+				again = append(again, -time.Now().UnixMilli()-9000, "!*")
+			}
+			for _, p := range []*conn.Pool{w.real, w.fake} {
+				_, _ = p.Do(w.t.Context(), again...)
+			}
+			return w.do("PEXPIRE", walkLine, 25_000)
+		}
+	}
+	return true
+}
+
+// ofVisitors tells whether nobody but visitors is in a line with these members.
+func ofVisitors(members string) bool { return members == "[!* *]" || members == "[*]" }
 
 // lastingTurns makes turns last for nine seconds more: otherwise the speed of the machine would decide.
 func (l *lineWalk) lastingTurns(w *twin) bool {

@@ -7,6 +7,7 @@
 --   <place>   arrival in µs             when an acquire is refused (waitInLine)   with a grant (giveWay), or when nobody listens
 --             when first next, in ms    when the place is next (becomeNext)       as above
 --   *         arrival in µs             when visitors may listen (letVisitorsIn)  as a place, and when nobody else waits
+--             earliest next turn, in µs when they have one and nobody else waits (visitAlone)
 --
 -- A place is "<waiter>:<number>:<ms of its turn>". A waiter is a client's id, with ":r" behind it for the readers of the client, and ":w"
 -- for its writers if they go in front of all readers. "*" is the place of all visitors: clients that know nothing of the line.
@@ -17,7 +18,7 @@
 local callFor, nextFor = 100, 1000 -- ms of a turn, unless its place says more, and of the word of a writer that is next
 local visitFor, longVisitFor = 10, 50 -- ms of a turn of visitors: one in four is long, for slow ones
 local turnLimit, mostTurns = 10000, 8 -- ms: a turn that ends later is from before the server's clock was set back
-local blindVisit, permitVisit = 1000000, 50000 -- µs between visits where nobody knows whether visitors wait; between visits of what no release frees
+local blindVisit, permitVisit = 1000000, 40000 -- µs between visits where nobody knows whether visitors wait; between visits of what no release frees
 local nextLook, readLook = 500, 1000 -- ms within which the writer that is next, and a reader beside readers, ask again uncalled
 local permitLook = 1000 -- ms within which who waits for permits asks again uncalled, and 100 ms for each place in front
 local keepsOut, letsIn = 3000, 2000 -- ms for which the writer that is next keeps readers out at first, and then lets them in at least
@@ -66,6 +67,16 @@ end
 -- 2. Turns. A table of turns has: of, the ms left by place; their count; how much they reserve; the ms left of the first; and came:
 -- whether the waiter who asks has, or had until now, a turn. These are the turns of others, but a reader's counts for its client, too.
 
+-- visited tells whether in a line, list, visitors have a place for later: they have just had a turn while nobody of the line waited.
+local function visited(list, now)
+    for i = 1, #list, 2 do
+        if list[i] == '*' then
+            return tonumber(list[i + 1]) > 1000 * now
+        end
+    end
+    return false
+end
+
 -- turnsIn returns the turns at the beginning of a line, list, for a client that asks from a place. It ends the turn of this client, and
 -- turns that are over. The word of a writer ends if all is free anew.
 local function turnsIn(line, list, place, now, anew)
@@ -83,7 +94,7 @@ local function turnsIn(line, list, place, now, anew)
                 redis.call('zrem', line, marked, (whose ~= place or whose == '*') and whose or marked)
             end
         elseif not lasts then
-            redis.call('zrem', line, marked, whose)
+            redis.call('zrem', line, marked, whose == '*' and visited(list, now) and marked or whose)
         elseif anew and string.sub(marked, 1, 1) == '~' then
             redis.call('zrem', line, marked)
         else
@@ -107,7 +118,7 @@ local function endVisit(line, turns, free)
 end
 
 -- reservedFor returns for how many ms too much of what is free is reserved for others, if more than spare is: so much remains beside what is
--- asked for. Otherwise it returns nil. It also returns the turns of others; turns.waits is set if the line has a member.
+-- asked for. Otherwise it returns nil. It also returns the turns of others; turns.waits tells whether the line has more than the place of visitors.
 local function reservedFor(line, place, now, spare, free)
     if not line or place == '' then
         return nil, {of = {}, count = 0, reserved = 0, came = false}
@@ -115,7 +126,7 @@ local function reservedFor(line, place, now, spare, free)
     local list = redis.pcall('zrange', line, 0, mostTurns, 'withscores')
     local turns = turnsIn(line, list, place, now)
     endVisit(line, turns, free)
-    turns.waits = list[1]
+    turns.waits = list[3] or list[1] and list[1] ~= '*'
     return turns.reserved > spare and (turns.first or -1) or nil, turns
 end
 
@@ -216,6 +227,11 @@ local function signFor(place, turns, available)
     return available > 0 and available < 1 and need == 1 and turns.reserved < 1 and place ~= '*' and '~' or nil
 end
 
+-- visitTurn returns the ms of a turn of visitors that begins now.
+local function visitTurn(now)
+    return math.floor(now / 1000) % 4 == 0 and longVisitFor or visitFor
+end
+
 -- teller returns a function that tells the client of a place, or all visitors, and returns the number of listeners or an error as a table, and
 -- the ms of a turn.
 local function teller(channel, publish, message, listening, counted, now)
@@ -224,8 +240,7 @@ local function teller(channel, publish, message, listening, counted, now)
             local waiter, turn = waiterOf(place)
             return redis.pcall(publish, channel .. ':' .. waiter, message), turn or callFor
         end
-        local turn = math.floor(now / 1000) % 4 == 0 and longVisitFor or visitFor
-        return (listening ~= 0 or counted ~= '1') and redis.pcall(publish, channel, message) or 0, turn
+        return (listening ~= 0 or counted ~= '1') and redis.pcall(publish, channel, message) or 0, visitTurn(now)
     end
 end
 
@@ -265,23 +280,37 @@ local function callPlaces(line, places, at, turns, available, counted, now, tell
     return called, watchers, readers
 end
 
+-- visitAlone gives visitors a turn where nobody of the line waits: who frees a lock and asks again at once would have it before them for ever.
+-- They have none if they could have come before, and half of the time at most.
+local function visitAlone(line, list, listening, available, now, before)
+    if listening <= 0 or before and before > 0 then
+        redis.call('zrem', line, '*')
+    elseif available >= 1 and not visited(list, now / 1000) then
+        local turn = visitTurn(now)
+        local pause = before and permitVisit or 1000 * turn
+        mark(line, '!', '*', turn, now)
+        redis.pcall('zadd', line, arrival('*', now + 1000 * turn + pause), '*')
+        redis.call('pexpire', line, turn + pause / 1000)
+    end
+end
+
 -- callNext gives a turn to the first in front, or behind a place, unless too much of what is available is reserved: who has it calls the
--- next. before is how much was available before this script: nil for a lock that it frees. It returns false if nobody is in the line; otherwise
--- true, and whether no other client than the one with this id is known to wait.
+-- next. before is how much was available before this script: nil for a lock that it frees. It returns false if it has called nobody; otherwise
+-- true. It also returns whether no other client than the one with this id is known to wait.
 local function callNext(line, channel, publish, counted, id, message, available, before, behind)
     local list = redis.pcall('zrange', line, 0, mostTurns, 'withscores')
-    if not list[1] then
-        return false
-    end
     local now, listening = serverTime(), visitors(channel, publish)
+    if list.err or not list[1] and listening <= 0 then
+        return false, true
+    end
     local turns = turnsIn(line, list, '', math.floor(now / 1000), available == 1 and not before)
     endVisit(line, turns, before or 0)
     local rank = behind and redis.call('zrank', line, behind)
     local at = rank and rank + 1 or turns.count
     local places = redis.call('zrange', line, at, at + mostTurns)
     if turns.count == 0 and not behind and (not places[1] or places[1] == '*' and not places[2]) then
-        redis.call('zrem', line, '*')
-        return false -- nobody of the line waits: visitors need no turn
+        visitAlone(line, list, listening, available, now, before)
+        return false, listening <= 0
     elseif places[1] and places[1] ~= '*' then
         -- not before a place that has just moved to the end: Valkey's clock stands still during a script
         letVisitorsIn(line, places[1], listening, counted, now, before and permitVisit or 1)
@@ -292,13 +321,13 @@ local function callNext(line, channel, publish, counted, id, message, available,
     return called ~= nil or watched or turns.count > 0 or behind ~= nil, alone
 end
 
--- tellFree tells the next in the line that so much is available; without a line it tells all, by a message. It returns how many
--- listen, 0 or 1, if no other client than the one with this id is known to wait; otherwise false.
-local function tellFree(line, channel, publish, counted, id, message, available, before)
+-- tellFree tells the next in the line that so much is available; without a line it tells all, by a message, unless so many have been told. It
+-- returns how many listen, 0 or 1, if no other client than the one with this id is known to wait; otherwise false.
+local function tellFree(line, channel, publish, counted, id, message, available, before, told)
     if publish == '' then
         return false
     end
-    local lined, alone = false, false
+    local lined, alone = false, true
     if line then
         lined, alone = callNext(line, channel, publish, counted, id, message, available, before)
     end
@@ -308,8 +337,8 @@ local function tellFree(line, channel, publish, counted, id, message, available,
     if lined then
         return alone and 1
     end
-    local told = redis.pcall(publish, channel, message)
-    return type(told) == 'number' and told < 2 and told
+    told = told or redis.pcall(publish, channel, message)
+    return alone and type(told) == 'number' and told < 2 and told
 end
 
 -- passOn tells the next in the line of what is left.

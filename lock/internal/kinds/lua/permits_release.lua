@@ -32,16 +32,17 @@ if held then
     redis.call('set', latch, 1, 'px', lifetime)
 end
 -- Redisson tells of one permit how many are free now, and of several how many came back.
-local told = total and (#ids > 16 and returned or math.max(0, total))
+local message = total and (#ids > 16 and returned or math.max(0, total))
+local told
 if line and stand ~= 'move' and redis.call('exists', line) == 0 then -- nobody is in the line, nor will be
-    if told and publish ~= '' then
-        redis.pcall(publish, channel, told)
+    told = message and publish ~= '' and redis.pcall(publish, channel, message)
+    if type(told) ~= 'number' or told == 0 then
+        return held and 1 or nil
     end
-    return held and 1 or nil
 end
 -- all_line.lua
 giveWay(line, ARGV[9], stand)
-if told then
-    tellFree(line, channel, publish, ARGV[7], ARGV[8], told, total, total - returned)
+if message then
+    tellFree(line, channel, publish, ARGV[7], ARGV[8], message, total, total - returned, told)
 end
 return held and 1 or nil

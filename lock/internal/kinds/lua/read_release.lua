@@ -38,11 +38,12 @@ if rest == 0 and count == 1 and mode == 'read' and redis.call('hlen', lock) == 2
 else freed = leave(count, rest) end
 redis.call('set', latch, result, 'px', lifetime)
 if not freed and stand == '' then return result end
+local told
 if stand ~= 'move' and redis.call('exists', line or latch) == 0 then -- nobody is in the line, nor will be
-    if freed and publish ~= '' then redis.pcall(publish, channel, '0') end
-    return result
+    told = freed and publish ~= '' and redis.pcall(publish, channel, '0')
+    if not line or type(told) ~= 'number' or told == 0 then return result end
 end
 -- all_line.lua
 giveWay(line, place, stand)
-if freed then tellFree(line, channel, publish, counted, id, '0', 1) end
+if freed then tellFree(line, channel, publish, counted, id, '0', 1, nil, told) end
 return result

@@ -40,15 +40,16 @@ else
     redis.call('del', lock)
 end
 redis.call('set', latch, result, 'px', lifetime)
+local told
 if stand ~= 'move' and not known then -- nobody is in the line, nor will be
-    if rest == 0 and publish ~= '' then
-        redis.pcall(publish, channel, '0')
+    told = rest == 0 and publish ~= '' and redis.pcall(publish, channel, '0')
+    if not line or type(told) ~= 'number' or told == 0 then
+        return result
     end
-    return result
 end
 -- all_line.lua
 giveWay(line, ARGV[9], stand)
 if rest == 0 then
-    tellFree(line, channel, publish, ARGV[7], ARGV[8], '0', 1)
+    tellFree(line, channel, publish, ARGV[7], ARGV[8], '0', 1, nil, told)
 end
 return result

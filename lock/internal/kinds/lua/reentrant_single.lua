@@ -18,13 +18,16 @@ end
 if redis.call('hdel', lock, owner) == 0 then
     return nil
 end
+local told
 if ARGV[9] ~= 'move' and redis.call('exists', line or lock) == 0 then -- nobody is in the line, nor will be
-    local told = publish ~= '' and redis.pcall(publish, channel, '0')
-    redis.call('set', latch, owner, 'px', lifetime)
-    return type(told) == 'number' and told < 2 and 3 - told or 1
+    told = publish ~= '' and redis.pcall(publish, channel, '0')
+    if not line or type(told) ~= 'number' or told == 0 then
+        redis.call('set', latch, owner, 'px', lifetime)
+        return type(told) == 'number' and told < 2 and 3 - told or 1
+    end
 end
 -- all_line.lua
 giveWay(line, ARGV[8], ARGV[9])
-local alone = tellFree(line, channel, publish, ARGV[6], ARGV[7], '0', 1)
+local alone = tellFree(line, channel, publish, ARGV[6], ARGV[7], '0', 1, nil, told)
 redis.call('set', latch, owner, 'px', lifetime)
 return alone and 3 - alone or 1

@@ -29,12 +29,13 @@ if existing == '1' and not free then
 end
 local total = redis.call('incrby', semaphore, permits)
 redis.call('set', latch, 1, 'px', last - now + lifetime)
+local told
 if line and redis.call('exists', line) == 0 then -- nobody is in the line
-    if publish ~= '' then
-        redis.pcall(publish, channel, math.max(0, total))
+    told = publish ~= '' and redis.pcall(publish, channel, math.max(0, total))
+    if type(told) ~= 'number' or told == 0 then
+        return 1
     end
-    return 1
 end
 -- all_line.lua
-tellFree(line, channel, publish, ARGV[6], ARGV[7], math.max(0, total), total, total - permits)
+tellFree(line, channel, publish, ARGV[6], ARGV[7], math.max(0, total), total, total - permits, told)
 return 1

@@ -58,15 +58,16 @@ redis.call('set', latch, result, 'px', lifetime)
 if rest > 0 and stand == '' then
     return result
 end
+local told
 if stand ~= 'move' and redis.call('exists', line or latch) == 0 then -- nobody is in the line, nor will be
-    if rest == 0 and publish ~= '' then
-        redis.pcall(publish, channel, '1')
+    told = rest == 0 and publish ~= '' and redis.pcall(publish, channel, '1')
+    if not line or type(told) ~= 'number' or told == 0 then
+        return result
     end
-    return result
 end
 -- all_line.lua
 giveWay(line, place, stand)
 if rest == 0 then
-    tellFree(line, channel, publish, ARGV[7], ARGV[8], '1', left > 0 and 1 - share or 1)
+    tellFree(line, channel, publish, ARGV[7], ARGV[8], '1', left > 0 and 1 - share or 1, nil, told)
 end
 return result
