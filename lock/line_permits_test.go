@@ -358,6 +358,32 @@ func slowPeerOfPermits(t *testing.T, w *world, k counted, processes, callers, pe
 	w.srv.Latency(0)
 }
 
+// A client of Redisson wakes as many of its callers as a message says. So a release within a turn of such clients is told, too.
+func TestPermitsGivenBackInAVisitAreTold(t *testing.T) {
+	withPermits(t, 3, func(t *testing.T, w *world, k counted) {
+		c, pool := w.client(lock.Config{}), w.pool(conn.Config{})
+		defer pool.Close()
+		sub := pubsub.New(pool, pubsub.Config{})
+		defer sub.Close()
+		events, err := sub.Subscribe(t.Context(), semChannel)
+		if err != nil {
+			t.Fatal(err)
+		}
+		gives := []func(){k.mustTake(t, c, 1), k.mustTake(t, c, 1), k.mustTake(t, c, 1)}
+		for i, give := range gives {
+			give()
+			select {
+			case e := <-events.Events():
+				if want := fmt.Sprint(i + 1); string(e.Payload) != want {
+					t.Errorf("release %d: the message %q, want %q", i+1, e.Payload, want)
+				}
+			case <-time.After(time.Second):
+				t.Errorf("release %d is not told", i+1)
+			}
+		}
+	})
+}
+
 // While a permit is reserved for a process that was called, TryAcquire of another finds none.
 func TestTryAcquireLeavesThePermitToTheCalled(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {

@@ -356,6 +356,9 @@ func (t teller) callNext(c *fakeredis.Call, behind string) (lined, alone bool) {
 	if !turns.waits && others <= 0 || turns.wrong {
 		return false, true
 	}
+	if turns.of["*"] > 0 && t.known && t.available > t.before && others != 0 {
+		c.TryDo(t.publish, t.channel, t.message)
+	}
 	if behind != "" {
 		if place, ok := c.Do("ZRANK", t.line, behind).(int64); ok {
 			rank = place + 1

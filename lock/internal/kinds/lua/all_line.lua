@@ -305,6 +305,9 @@ local function callNext(line, channel, publish, counted, id, message, available,
     end
     local turns = turnsIn(line, list, '', math.floor(now / 1000), available == 1 and not before)
     endVisit(line, turns, before or 0)
+    if turns.of['*'] and available > (before or available) and listening ~= 0 then
+        redis.pcall(publish, channel, message) -- a message wakes as many visitors as it says
+    end
     local rank = behind and redis.call('zrank', line, behind)
     local at = rank and rank + 1 or turns.count
     local places = redis.call('zrange', line, at, at + mostTurns)
