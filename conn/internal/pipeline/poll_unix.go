@@ -4,11 +4,14 @@ package pipeline
 
 import (
 	"runtime"
+	"sync/atomic"
 	"time"
 )
 
 const (
-	// busyYield is the duration of a yield from which the process counts as busy: other goroutines have computed meanwhile.
+	// busyYield is the duration of a yield, for each reader that yields at the time, from which the process counts as busy:
+	// other goroutines have computed meanwhile. The reads of the other readers take less. Otherwise the readers of hundreds
+	// of connections would keep each other polling.
 	busyYield = 20 * time.Microsecond
 
 	// pollFor is the time for which a reader polls after a read that found nothing. The runtime of a busy process polls
@@ -24,13 +27,18 @@ type poller struct {
 	since time.Time // the first read that found nothing; zero before
 }
 
+// yielding is the number of readers in again, of all connections.
+var yielding atomic.Int64
+
 // again lets other goroutines run, and reports whether to poll.
 func (p *poller) again() bool {
 	start := time.Now()
 	if p.since.IsZero() {
 		p.since = start
 	}
+	readers := yielding.Add(1)
 	runtime.Gosched()
+	yielding.Add(-1)
 	now := time.Now()
-	return now.Sub(start) >= busyYield && now.Sub(p.since) < pollFor
+	return now.Sub(start) >= time.Duration(readers)*busyYield && now.Sub(p.since) < pollFor
 }
