@@ -150,8 +150,9 @@ func (t *target) lineArgs(c *Client, args []any) []any {
 	return append(args, c.channels.ListenersKnown(t.kind.silent), c.id)
 }
 
-// wakeChannels returns the channels of a waiting process: the lock's, which Redisson's clients know too; a channel that tells
-// the server how many listeners of the first know the line; and the channel on which the process is called.
+// wakeChannels returns the channels of a waiting process: a channel that tells the server how many listeners of the next know the
+// line; the lock's, which Redisson's clients know too; and the channel on which the process is called. The server hears of them in this
+// order, and of their end in the opposite one: so the process never counts as a visitor.
 func (t *target) wakeChannels(id string) []string {
-	return []string{t.channel, t.channel + ":lockwire", t.channel + ":" + id}
+	return []string{t.channel + ":lockwire", t.channel, t.channel + ":" + id}
 }

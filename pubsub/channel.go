@@ -159,7 +159,7 @@ func (s *Subscriber) removeLocked(sub *Subscription) {
 		sub.queue.close()
 	}
 	s.subscriptions--
-	for _, in := range sub.channels {
+	for _, in := range slices.Backward(sub.channels) {
 		in.ch.removeMemberLocked(in.index)
 	}
 	sub.channels = nil

@@ -251,7 +251,7 @@ func modelStrangers(c *fakeredis.Call, channel, publish string) int64 {
 	if !ok {
 		return -1
 	}
-	return counts[1].(int64) - counts[3].(int64)
+	return max(0, counts[1].(int64)-counts[3].(int64))
 }
 
 // A teller is the part of a script that tells others what is free.

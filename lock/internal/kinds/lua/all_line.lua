@@ -203,7 +203,7 @@ end
 local function visitors(channel, publish)
     local numsub = publish == 'SPUBLISH' and 'shardnumsub' or 'numsub'
     local counts = redis.pcall('pubsub', numsub, channel, channel .. ':lockwire')
-    return counts.err and -1 or counts[2] - counts[4]
+    return counts.err and -1 or math.max(0, counts[2] - counts[4])
 end
 
 -- letVisitorsIn gives visitors a place if there may be any: pause µs behind the first place, a second behind it if nobody knows.
