@@ -159,6 +159,7 @@ func (s *Subscriber) removeLocked(sub *Subscription) {
 		sub.queue.close()
 	}
 	s.subscriptions--
+	// The order is the opposite of subscribing: the server has the first channel for as long as any.
 	for _, in := range slices.Backward(sub.channels) {
 		in.ch.removeMemberLocked(in.index)
 	}
