@@ -27,7 +27,8 @@ func (r *request) crowded() bool {
 	if r.state != nil && (holders.heldBy(r.state) || k.twin != nil && c.table.entries[entryKey{k.twin, r.target.name}].heldBy(r.state)) {
 		return false
 	}
-	if line != nil && line.first != nil || k.others == nobody && r.target.values == "" && holders != nil && holders.leases != nil {
+	awaited, held := line != nil && line.first != nil, holders != nil && holders.leases != nil
+	if excludes := k.others == nobody && r.target.values == ""; awaited || held && excludes {
 		return true
 	}
 	r.sightLocked(line)
@@ -99,7 +100,7 @@ func (r *request) ask(ctx context.Context) (granted bool, left time.Duration, er
 		r.state.give(r.target.name)
 		return false, 0, remote.ErrLate
 	}
-	count, token, left, err := r.acquired(v)
+	count, token, left, err := r.parseGrant(v)
 	switch {
 	case err != nil && errors.Is(err, errUnexpected):
 		r.undo(start, false)
@@ -170,7 +171,7 @@ func (r *request) send(ctx context.Context, server conn.Doer, s position) (v res
 	if r.target.line != "" {
 		args = append(args, s.place, s.stand)
 	}
-	if k.permits || k.others == everybody && r.target.line != "" { // their grants call the next in the line
+	if k.permits || k.isRead() { // their grants call the next in the line
 		args = append(args, c.channels.ListenersKnown(k.silent), c.channels.Publishing(k.silent))
 	}
 	return c.runFrom(ctx, server, &remote.Call{Script: k.Acquire, Lock: r.target.remote(), Keys: r.keys(nil), Once: r.waits,
@@ -231,7 +232,7 @@ func (r *request) granted(start clock.Instant, count, token int64) (bool, time.D
 	l.token = token
 	key := r.target.hold()
 	if r.state != nil {
-		l.tallied = r.tally(count)
+		l.period = r.recordGrant(count)
 	}
 	var refused error
 	if l.since = c.now(); start.Elapsed(l.since) >= validity(l.term) {
@@ -257,18 +258,18 @@ func (r *request) granted(start clock.Instant, count, token int64) (bool, time.D
 	return true, 0, nil
 }
 
-// acquired parses the reply to acquire.
-func (r *request) acquired(v resp.Value) (count, token int64, left time.Duration, err error) {
+// parseGrant parses the reply to acquire, and records in r which values are first holds.
+func (r *request) parseGrant(v resp.Value) (count, token int64, left time.Duration, err error) {
 	r.first = r.target.values
 	if r.first != "" && r.state != nil && v.Kind() == resp.SimpleString {
 		r.first, err = v.Text()
 		return 1, 0, 0, err
 	}
-	return acquired(v, r.state != nil)
+	return parseAcquire(v, r.state != nil)
 }
 
-// tally records a granted hold of an Owner, and returns its term. The leases of a group are their own record.
-func (r *request) tally(count int64) int64 {
+// recordGrant records a granted hold of an Owner, and returns its period. The leases of a group are their own record.
+func (r *request) recordGrant(count int64) int64 {
 	if r.target.values != "" {
 		return 0
 	}
@@ -283,7 +284,7 @@ func (r *request) lostBefore(l *Lease) []*Lease {
 	case r.target.values != "":
 		return r.client.table.besides(&target{kind: l.target.kind, name: l.target.name, values: r.first}, r.state, l)
 	}
-	return slices.DeleteFunc(r.client.table.besides(l.target, r.state, l), func(other *Lease) bool { return other.tallied == l.tallied })
+	return slices.DeleteFunc(r.client.table.besides(l.target, r.state, l), func(other *Lease) bool { return other.period == l.period })
 }
 
 // renewOwner gives the request a new owner after an attempt without a reply. The undo of that attempt must not affect
@@ -310,12 +311,12 @@ func (r *request) withdraw() {
 	if r.unsure {
 		r.undo(c.now(), true)
 	}
-	c.quit(r.target, r.place)
+	c.leavePlace(r.target, r.place)
 	queued := r.target.kind.queued
 	if queued {
 		r.leaveQueue()
 	}
-	if !r.asked || !(queued && r.waits) && !r.tells {
+	if !r.asked || !(queued && r.waits) && !r.announces {
 		return
 	}
 	leaving := *r

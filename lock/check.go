@@ -20,7 +20,7 @@ func (l *Lease) Check(ctx context.Context) error {
 		return l.group.check(ctx)
 	}
 	t := l.target
-	v, err := t.kind.Renew.Run(remote.Patient(ctx), l.client.server, l.appendReadLeases([]string{t.lease}), lookOnly, l.owner)
+	v, err := t.kind.Renew.Run(remote.Patient(ctx), l.client.server, l.appendReadLeases([]string{t.lease}), checkOnly, l.owner)
 	if err != nil {
 		return serverError(err)
 	}

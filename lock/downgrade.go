@@ -78,16 +78,16 @@ func (l *Lease) downgrade(ctx context.Context) (*Lease, error) {
 	if err != nil {
 		return nil, l.undoDowngrade(&r, start, remote.Uncertain(err), serverError(err))
 	}
-	holds, writes, _, err := acquired(v, l.state != nil)
+	holds, writes, _, err := parseAcquire(v, l.state != nil)
 	switch {
 	case errors.Is(err, ErrNotHeld):
-		l.tally(false)
+		l.recordEnd(false)
 		l.state.give(l.target.name)
 		return nil, l.settle(l.notHeld())
 	case err != nil || v.Kind() != resp.Array:
 		return nil, l.undoDowngrade(&r, start, false, fmt.Errorf("%w, of kind %v", errUnexpected, v.Kind()))
 	}
-	l.tally(writes > 0)
+	l.recordEnd(writes > 0)
 	l.settle(nil)
 	if _, _, err := r.granted(start, holds, 0); err != nil {
 		return nil, err
@@ -114,7 +114,7 @@ func (l *Lease) askDowngrade(ctx context.Context, r *request) (v resp.Value, sta
 		again()
 		r.last = max(r.last, last)
 		args := r.target.lineArgs(c, []any{r.lease.Milliseconds(), r.owner, c.channels.Publishing(r.target.kind.silent), l.resting(), last})
-		return &remote.Call{Script: k.Downgrade, Lock: r.target.remote(), Keys: r.target.lined(r.target.of(r.owner, r.state.tally(r.target.reads()).count, r.latch)),
+		return &remote.Call{Script: k.Downgrade, Lock: r.target.remote(), Keys: r.state.keys(r.target, r.owner, r.latch),
 			Args: args, MayCome: r.state.mayComeOf(r.target.name), Again: again}
 	})
 	if ack != nil && err == nil {

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/resp"
 )
@@ -74,15 +73,11 @@ func (c *Client) ForceUnlockOwner(ctx context.Context, name, owner string) (bool
 func (h *Handle) dispossess(ctx context.Context, owner string, reads int64) (resp.Value, error) {
 	c, t := h.client, &h.target
 	latch := newLatch(t)
-	keys := append(t.keys(), latch)
-	if t.kind.Reads {
-		leases := kinds.ReadLeases(t.name, strings.TrimSuffix(owner, t.kind.Suffix), max(1, reads))
-		keys = append(append(t.keys(), leases[0], latch), leases[1:]...)
-	}
+	keys := t.ofOwner(owner, max(1, reads), latch)
 	r := request{client: c, target: t, lease: c.cfg.Lease, owner: owner}
 	return c.scripts.RunInTime(ctx, t.name, func(last int64) *remote.Call {
 		args := r.args(0, owner, c.channels.Publishing(t.kind.silent), 0, last)
-		return &remote.Call{Script: t.kind.Undo, Lock: t.remote(), Keys: t.lined(slices.Clone(keys)), Args: t.lineArgs(c, args), Leaves: true,
+		return &remote.Call{Script: t.kind.Undo, Lock: t.remote(), Keys: slices.Clone(keys), Args: t.lineArgs(c, args), Leaves: true,
 			Tells: true, Owner: owner}
 	})
 }

@@ -205,7 +205,7 @@ func (g *group) unlock(ctx context.Context) error {
 	l.Err() // notices an expired lease
 	lost, _ := l.giveUp()
 	parts := g.members()
-	settled, awaited, outcome := g.tally(parts, unlockAll(ctx, parts), lost != nil)
+	settled, awaited, outcome := g.combine(parts, unlockAll(ctx, parts), lost != nil)
 	l.settled, l.outcome = settled, outcome
 	g.finish(awaited)
 	return outcome
@@ -232,9 +232,9 @@ func unlockAll(ctx context.Context, leases []*Lease) <-chan partOutcome {
 	return outcomes
 }
 
-// tally combines the releases of the parts into one outcome, and reports whether the outcome is final (settled) and whether
-// other clients were waiting (awaited). tally waits only for as many releases as needed.
-func (g *group) tally(parts []*Lease, outcomes <-chan partOutcome, lost bool) (settled, awaited bool, outcome error) {
+// combine makes one outcome of the releases of the parts, and reports whether the outcome is final (settled) and whether
+// other clients were waiting (awaited). combine waits only for as many releases as needed.
+func (g *group) combine(parts []*Lease, outcomes <-chan partOutcome, lost bool) (settled, awaited bool, outcome error) {
 	done := 0
 	var errs []error
 	settled = true
@@ -253,7 +253,7 @@ func (g *group) tally(parts []*Lease, outcomes <-chan partOutcome, lost bool) (s
 			left++
 		default:
 			settled = false
-			if time.Now().Before(o.part.end()) {
+			if time.Now().Before(o.part.serverEnd()) {
 				left++
 			}
 		}

@@ -24,7 +24,7 @@ func (b *table) noteAlone(key entryKey, alone bool) {
 
 // offer allows a hand-over to w, if w and its kind are eligible.
 func (w *waiter) offer(ctx context.Context) {
-	if w.target.kind.passes() && !w.tells && w.state == nil && w.via == nil && w.client.cfg.HandOvers >= 0 {
+	if w.target.kind.passesOn() && !w.announces && w.state == nil && w.via == nil && w.client.cfg.HandOvers >= 0 {
 		w.claim.Offer(ctx.Done())
 	}
 }
@@ -72,7 +72,7 @@ func (w *waiter) inherit() (granted bool) {
 	}
 	heard := h.Woken()
 	if granted && h.Begun() {
-		w.acquired()
+		w.planAfterGrant()
 	}
 	if heard || !granted {
 		h.Wake()
@@ -84,7 +84,7 @@ func (w *waiter) inherit() (granted bool) {
 // otherwise.
 func (l *Lease) claimNext(suits func(next *request) bool) *waiter {
 	c := l.client
-	if !l.target.kind.passes() || l.state != nil || l.repeated || l.whole.Load() != nil || l.rest() > 0 {
+	if !l.target.kind.passesOn() || l.state != nil || l.repeated || l.whole.Load() != nil || l.rest() > 0 {
 		return nil
 	}
 	c.table.mu.Lock()
@@ -97,7 +97,7 @@ func (l *Lease) claimNext(suits func(next *request) bool) *waiter {
 		return nil
 	}
 	if e.first.claim.Over() {
-		e.first.deliver(new(passed))
+		e.first.deliver(new(handedOver))
 		return nil
 	}
 	if e.place == nil {
@@ -110,10 +110,10 @@ func (l *Lease) claimNext(suits func(next *request) bool) *waiter {
 // return.
 func (l *Lease) handOver(ctx context.Context, to *waiter) (resp.Value, error) {
 	c, t, next := l.client, l.target, &to.request
-	p := &passed{start: c.now(), latch: newLatch(t), last: c.clocks.Last(t.name)}
+	p := &handedOver{start: c.now(), latch: newLatch(t), last: c.clocks.Last(t.name)}
 	p.series = l.series.next()
 	args := append(next.args(next.lease.Milliseconds(), l.owner, next.owner, latchLife.Milliseconds()), p.last)
-	v, err := t.kind.HandOver.Run(ctx, c.server, append(t.passing(make([]string, 0, maxKeys)), l.latch, p.latch), args...)
+	v, err := t.kind.HandOver.Run(ctx, c.server, append(t.handOverKeys(make([]string, 0, maxKeys)), l.latch, p.latch), args...)
 	switch {
 	case err != nil:
 		p.unknown = remote.Uncertain(err)
@@ -139,7 +139,7 @@ func (l *Lease) handOver(ctx context.Context, to *waiter) (resp.Value, error) {
 }
 
 // deliver passes the outcome to a claimed waiter, and reports false if the waiter has left.
-func (w *waiter) deliver(p *passed) bool {
+func (w *waiter) deliver(p *handedOver) bool {
 	if !w.claim.Deliver(p) {
 		return false
 	}

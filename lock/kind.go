@@ -16,21 +16,21 @@ import (
 type kind struct {
 	*kinds.Kind // keys and scripts
 
-	storedAs *kind                            // the kind whose stored form and holds this kind shares; nil if its own
-	args     func(w wish) []any               // own ARGV of acquire and undo; nil for none
-	parse    func(v resp.Value) (Info, error) // parses the reply of info; nil for parseHolders
-	owner    func(permits int) string         // the owner if the caller passes none; nil for Client.nextOwner
-	others   follow                           // the waiters that may also have a lock just acquired
-	queued   bool                             // the server keeps the queue, in which each waiter has its own owner and channel
-	silent   bool                             // no release is published: waiters poll by the target's backoff
-	joins    bool                             // a further hold of the current owner creates no key
-	unowned  bool                             // without leases and releases: a caller that acquires has nothing to give back
-	twin     *kind                            // the other half of a read-write lock: its owner skips the line for this half
-	tells    bool                             // a waiter announces itself to the server, if Config asks for it
-	permits  bool                             // has permits, which need a setup and have no Owner
-	relays   bool                             // a hold passes to the next waiter of the process only by a relay: there is no HandOver
-	parted   bool                             // a lease can lose a part of its permits or values: Unlock releases the rest
-	show     func(owner string) string        // converts the owner to text; nil if already text
+	storedAs  *kind                            // the kind whose stored form and holds this kind shares; nil if its own
+	args      func(w wish) []any               // own ARGV of acquire and undo; nil for none
+	parse     func(v resp.Value) (Info, error) // parses the reply of info; nil for parseHolders
+	owner     func(permits int) string         // the owner if the caller passes none; nil for Client.nextOwner
+	others    follow                           // the waiters that may also have a lock just acquired
+	queued    bool                             // the server keeps the queue, in which each waiter has its own owner and channel
+	silent    bool                             // no release is published: waiters poll by the target's backoff
+	joins     bool                             // a further hold of the current owner creates no key
+	unowned   bool                             // without leases and releases: a caller that acquires has nothing to give back
+	twin      *kind                            // the other half of a read-write lock: its owner skips the line for this half
+	announces bool                             // a waiter announces itself to the server, if Config asks for it
+	permits   bool                             // has permits, which need a setup and have no Owner
+	relays    bool                             // a hold passes to the next waiter of the process only by a relay: there is no HandOver
+	parted    bool                             // a lease can lose a part of its permits or values: Unlock releases the rest
+	show      func(owner string) string        // converts the owner to text; nil if already text
 }
 
 // wish is what a kind knows of a request.
@@ -67,8 +67,11 @@ func variant(k *kinds.Kind, base *kind) *kind {
 	return &v
 }
 
-// passes reports whether a hold may pass to the next waiter of the process, by a relay or a hand-over.
-func (k *kind) passes() bool { return k.HandOver != nil || k.relays }
+// isRead reports whether k is the read half of a read-write lock.
+func (k *kind) isRead() bool { return k.Reads && k.Suffix == "" }
+
+// passesOn reports whether a hold may pass to the next waiter of the process, by a relay or a hand-over.
+func (k *kind) passesOn() bool { return k.HandOver != nil || k.relays }
 
 // follow selects the waiters in line that may also have a lock just acquired.
 type follow uint8
@@ -177,14 +180,14 @@ func (t *target) reads() entryKey {
 	return t.hold()
 }
 
-// of returns the KEYS of a script about one owner with read holds. For a read-write lock, the lease of the owner's first read
-// hold precedes the latch, and the leases of further read holds follow.
-func (t *target) of(owner string, holds int64, latch string) []string {
+// ofOwner returns the KEYS of a script about one owner. For a read-write lock, the lease of the owner's first read hold precedes the
+// latch, and the leases of further read holds follow: reads in all, at least 1.
+func (t *target) ofOwner(owner string, reads int64, latch string) []string {
 	if !t.kind.Reads {
-		return append(t.keys(), latch)
+		return t.lined(append(t.keys(), latch))
 	}
-	leases := kinds.ReadLeases(t.name, strings.TrimSuffix(owner, t.kind.Suffix), holds+1)
-	return append(append(t.keys(), leases[0], latch), leases[1:]...)
+	leases := kinds.ReadLeases(t.name, strings.TrimSuffix(owner, t.kind.Suffix), reads)
+	return t.lined(append(append(t.keys(), leases[0], latch), leases[1:]...))
 }
 
 // lined appends the key of the line to keys, if the kind has a line.
@@ -195,8 +198,8 @@ func (t *target) lined(keys []string) []string {
 	return append(keys, t.line)
 }
 
-// passing appends the KEYS of handover without latches to dst, which is empty.
-func (t *target) passing(dst []string) []string {
+// handOverKeys appends the KEYS of handover without latches to dst, which is empty.
+func (t *target) handOverKeys(dst []string) []string {
 	if t.token != "" {
 		return append(dst, t.name, t.token)
 	}

@@ -23,7 +23,7 @@ type Lease struct {
 	renewed bool        // by the watchdog
 	limits  *limits
 	since   clock.Instant // the time of the grant
-	tallied int64         // with a state: the term of the tally that counts this hold
+	period  int64         // with a state: the period of the tally that counts this hold
 	token   int64
 	series  series                  // the series of hand-overs this lease belongs to
 	traced  atomic.Pointer[holding] // for the Trace; nil if not traced
@@ -272,8 +272,8 @@ func (l *Lease) leaseLeft() time.Duration {
 	return max(0, l.term-l.start.Elapsed(l.client.now()))
 }
 
-// end returns the end of the lease on the server. Afterwards nothing is left to release.
-func (l *Lease) end() time.Time {
+// serverEnd returns the end of the lease on the server. Afterwards nothing is left to release.
+func (l *Lease) serverEnd() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if end := l.start.Time.Add(l.term); end.After(l.reach) {
@@ -289,11 +289,11 @@ func (l *Lease) latestEnd() time.Time {
 		defer l.mu.Unlock()
 		return time.Now().Add(l.term + remote.Arrival)
 	}
-	return l.end().Add(remote.Arrival)
+	return l.serverEnd().Add(remote.Arrival)
 }
 
-// extend moves the lease after a renewal requested at start. An ended lease stays ended.
-func (l *Lease) extend(start clock.Instant) {
+// countFrom makes the lease count from start, when a successful renewal was requested. An ended lease stays ended.
+func (l *Lease) countFrom(start clock.Instant) {
 	l.mu.Lock()
 	over := l.phase == held && l.leftLocked() <= 0
 	if l.phase == held && !over {
@@ -324,14 +324,14 @@ func (l *Lease) expire() {
 }
 
 // denied ends the lease because, according to the server, the owner does not hold the lock. The owner's other holds of the
-// same tally end too. Later holds of the owner are not affected.
+// same period end too. Later holds of the owner are not affected.
 func (l *Lease) denied(reason Reason, cause error) {
 	l.revoke(reason, cause)
 	if l.state == nil || l.target.values != "" { // of a group, another lease may be a later one: its own renewal tells
 		return
 	}
 	for _, other := range l.client.table.holdsOf(l.target.hold(), l.owner, l) {
-		if other.tallied == l.tallied {
+		if other.period == l.period {
 			other.revoke(reason, cause)
 		}
 	}

@@ -21,8 +21,16 @@ const visitors = "*"
 // position is a client's part in the line of a lock in an acquire: a place, and what the server does with it.
 type position struct {
 	place any // a string; an interface to pass it without an allocation
-	stand any // "" nothing; "join": taken when refused; "leave" or "move": moreover ended, or moved to the end, when granted
+	stand any // one of the following
 }
+
+// What the server does with the place of an acquire or a release.
+const (
+	standsApart = ""      // nothing
+	standsJoin  = "join"  // takes it when it refuses
+	standsLeave = "leave" // takes it when it refuses, and ends it when it grants or frees
+	standsMove  = "move"  // the same, but moves it to the end of the line
+)
 
 // asksOnce follows a waiter's id in the place of an acquire that does not wait: a place in no line.
 const asksOnce = ":0:0"
@@ -31,9 +39,9 @@ const asksOnce = ":0:0"
 // client are called apart.
 func (r *request) waiterID() string {
 	switch c := r.client; {
-	case r.target.kind.others == everybody:
+	case r.target.kind.isRead():
 		return c.reader
-	case r.tells:
+	case r.announces:
 		return c.writer
 	default:
 		return c.id
@@ -45,30 +53,30 @@ func (r *request) standing() position {
 	c := r.client
 	switch {
 	case r.target.line == "":
-		return position{}
+		return position{"", standsApart}
 	case r.visits:
-		return position{visitors, ""}
+		return position{visitors, standsApart}
 	case !r.waits && r.waiterID() != c.id:
-		return position{r.waiterID() + asksOnce, ""}
+		return position{r.waiterID() + asksOnce, standsApart}
 	case !r.waits:
-		return position{c.visitor, ""}
+		return position{c.visitor, standsApart}
 	}
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
 	e := c.table.entries[r.target.key()]
 	switch {
 	case e == nil || e.place == nil:
-		return position{c.table.places.next(r.waiterID()), "join"}
+		return position{c.table.places.next(r.waiterID()), standsJoin}
 	case e.first != nil && (e.first.next != nil || &e.first.request != r):
-		return position{e.place, "move"}
+		return position{e.place, standsMove}
 	}
-	return position{e.place, "leave"}
+	return position{e.place, standsLeave}
 }
 
 // stood records the effect of an acquire of r, sent at start: granted, refused, or failed with err.
 func (r *request) stood(s position, start clock.Instant, granted bool, err error) {
 	c := r.client
-	if s.stand == "" || s.stand == nil {
+	if s.stand == standsApart {
 		return
 	}
 	c.table.mu.Lock()
@@ -78,15 +86,14 @@ func (r *request) stood(s position, start clock.Instant, granted bool, err error
 	if c.table.places.measure(start.Elapsed(c.now())) && !granted && e != nil && e.place != nil {
 		e.place = c.table.places.next(r.waiterID()) // with a longer turn; the old place is called once more
 	}
-	switch unused := err != nil && !remote.Uncertain(err); {
-	case (granted || unused) && s.stand == "join":
-		c.table.places.put(r.waiterID(), s.place)
-	case unused:
-	case granted && !known:
-		r.place = s.place // moved to the end, for waiters who have left meanwhile
-	case granted && s.stand == "leave":
-		e.place = nil
-	case granted, known:
+	switch {
+	case err != nil && !remote.Uncertain(err): // the server has not seen the place
+		if s.stand == standsJoin {
+			c.table.places.put(r.waiterID(), s.place)
+		}
+	case granted:
+		r.grantedFrom(s, e, known)
+	case known:
 	case e != nil && e.first != nil && e.place == nil: // also a place that another request has left meanwhile
 		e.place = s.place
 	default:
@@ -94,12 +101,24 @@ func (r *request) stood(s position, start clock.Instant, granted bool, err error
 	}
 }
 
+// grantedFrom records the effect of a grant on the place of an acquire. known: it is the place of the line in this process.
+func (r *request) grantedFrom(s position, e *entry, known bool) {
+	switch {
+	case s.stand == standsJoin: // not taken
+		r.client.table.places.put(r.waiterID(), s.place)
+	case !known: // moved to the end, for waiters who have left meanwhile
+		r.place = s.place
+	case s.stand == standsLeave:
+		e.place = nil
+	}
+}
+
 // leavePlaceLocked takes the place of a line without waiters. A lease just acquired by the last waiter keeps the place for its
-// release to leave it; otherwise leavePlaceLocked returns the place, for the caller to quit.
-func (e *entry) leavePlaceLocked(got *Lease) (quit any) {
+// release to leave it; otherwise leavePlaceLocked returns the place, for the caller to leave.
+func (e *entry) leavePlaceLocked(got *Lease) (left any) {
 	place := e.place
 	e.place = nil
-	if got == nil || place == nil || got.target.kind.others == everybody { // the turn of readers ends with their wait
+	if got == nil || place == nil || got.target.kind.isRead() { // the turn of readers ends with their wait
 		return place
 	}
 	got.place = place
@@ -110,20 +129,20 @@ func (e *entry) leavePlaceLocked(got *Lease) (quit any) {
 func (l *Lease) givingWay() position {
 	c := l.client
 	if l.place != nil {
-		return position{l.place, "leave"}
+		return position{l.place, standsLeave}
 	}
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
 	if e := c.table.entries[l.target.key()]; e != nil && e.first != nil && e.place != nil && l.target.kind.others == nobody {
-		return position{e.place, "move"}
+		return position{e.place, standsMove}
 	}
-	return position{"", ""}
+	return position{"", standsApart}
 }
 
 // gaveWay ends a place that a release of t has moved to the end of the line, if the last waiter left meanwhile.
 func (l *Lease) gaveWay(way position) {
 	c, t := l.client, l.target
-	if way.stand != "move" {
+	if way.stand != standsMove {
 		return
 	}
 	c.table.mu.Lock()
@@ -131,12 +150,12 @@ func (l *Lease) gaveWay(way position) {
 	gone := e == nil || e.place != way.place
 	c.table.mu.Unlock()
 	if gone {
-		c.quit(t, way.place)
+		c.leavePlace(t, way.place)
 	}
 }
 
-// quit leaves a place of t in the background. place may be nil.
-func (c *Client) quit(t *target, place any) {
+// leavePlace ends a place of t in the background. place may be nil.
+func (c *Client) leavePlace(t *target, place any) {
 	if place != nil {
 		c.cleanup.Take(cleanup.NewJob(&leaving{client: c, target: t, place: place}, time.Now().Add(c.pace.Ceiling), false))
 	}

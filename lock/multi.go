@@ -325,7 +325,7 @@ func refreshOn(ctx context.Context, c *Client, leases []*Lease) error {
 		case a.Outcome <= 0:
 			l.notRenewed(a.Outcome < 0)
 		default:
-			l.extend(start)
+			l.countFrom(start)
 		}
 		if err := a.Lease.Err(); err != nil {
 			return partly{err}

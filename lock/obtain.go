@@ -76,7 +76,7 @@ func (r *request) obtain(ctx context.Context) (w *waiter, err error) {
 	r.failure = err
 	switch {
 	case granted:
-		c.quit(r.target, r.place) // an Owner's further hold may have moved a place whose waiters have left meanwhile
+		c.leavePlace(r.target, r.place) // an Owner's further hold may have moved a place whose waiters have left meanwhile
 		return nil, nil
 	case err == nil:
 	case ctx.Err() != nil || c.isClosed():

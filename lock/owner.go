@@ -27,11 +27,11 @@ func (o Owner) String() string {
 
 // ownerState is the client's record of the holds of an Owner.
 type ownerState struct {
-	id    string
-	done  <-chan struct{}                       // closed by Close of the client that made the Owner
-	holds func(key entryKey, owner string) bool // reports whether the client still has holds of the lock of an owner
-	terms atomic.Int64                          // numbers of periods given out
-	once  bool                                  // made for one call, which has one hold at most; constant
+	id      string
+	done    <-chan struct{}                       // closed by Close of the client that made the Owner
+	holds   func(key entryKey, owner string) bool // reports whether the client still has holds of the lock of an owner
+	periods atomic.Int64                          // numbers of periods given out
+	once    bool                                  // made for one call, which has one hold at most; constant
 
 	mu    sync.Mutex            // guards the following, taken before table.mu
 	locks map[string]*ownedLock // by name
@@ -61,8 +61,8 @@ type place struct {
 
 // tally is the server's record of an owner's holds of a lock.
 type tally struct {
-	count int64 // of holds
-	term  int64 // number of the period since the first of the holds; holds of earlier periods are not counted
+	count  int64 // of holds
+	period int64 // its number: the period since the first of the holds; holds of earlier periods are not counted
 }
 
 // lockOf returns the record of the lock of a name.
@@ -99,8 +99,8 @@ func (o *ownerState) dropLocked() {
 		}
 		needed := l.mayCome > 0 || time.Now().Before(l.until)
 		for kind := range l.tallies {
-			reads := kind.Reads && kind.Suffix == "" // beside other readers the server counts ended holds until their Unlock
-			needed = needed || reads || o.holds(entryKey{kind, name}, o.id+kind.Suffix)
+			// beside other readers the server counts ended read holds until their Unlock
+			needed = needed || kind.isRead() || o.holds(entryKey{kind, name}, o.id+kind.Suffix)
 		}
 		if needed {
 			l.turn <- struct{}{}
@@ -111,18 +111,18 @@ func (o *ownerState) dropLocked() {
 	}
 }
 
-// grant records a granted hold and returns its term. count is the hold count reported by the server. The caller has the turn.
-func (o *ownerState) grant(key entryKey, count int64) (term int64) {
+// grant records a granted hold and returns its period. count is the hold count reported by the server. The caller has the turn.
+func (o *ownerState) grant(key entryKey, count int64) (period int64) {
 	l := o.lockOf(key.name)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	t, known := l.tallies[key.kind]
 	if count == 1 || !known {
-		t.term = o.terms.Add(1)
+		t.period = o.periods.Add(1)
 	}
 	t.count = count
 	l.tallies[key.kind] = t
-	return t.term
+	return t.period
 }
 
 // ungrant records the end of a hold. The caller has the turn.
@@ -171,6 +171,11 @@ func (o *ownerState) tally(key entryKey) tally {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return l.tallies[key.kind]
+}
+
+// keys returns the KEYS of a script that takes or ends a hold of owner, also one of which o does not know yet.
+func (o *ownerState) keys(t *target, owner, latch string) []string {
+	return t.ofOwner(owner, o.tally(t.reads()).count+1, latch)
 }
 
 // take waits for the turn to change holds of o of the lock of a name, until over is closed; nil for never.

@@ -23,13 +23,13 @@ func newWriteKind() *kind {
 		others: everybody,
 	}
 	write := &kind{
-		Kind:   kinds.Write(),
-		args:   writeArgs,
-		parse:  func(v resp.Value) (Info, error) { return parseReadWrite(v, ModeWrite) },
-		twin:   read,
-		tells:  true,
-		relays: true,
-		joins:  true,
+		Kind:      kinds.Write(),
+		args:      writeArgs,
+		parse:     func(v resp.Value) (Info, error) { return parseReadWrite(v, ModeWrite) },
+		twin:      read,
+		announces: true,
+		relays:    true,
+		joins:     true,
 	}
 	read.twin = write
 	return write

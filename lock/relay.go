@@ -15,7 +15,7 @@ func (l *Lease) relay() bool {
 		return false
 	}
 	l.client.watchdog.Remove(l)
-	return l.passed(to.deliver(&passed{granted: true, owner: l.owner, start: l.start, series: l.series.next()}))
+	return l.notePassedOn(to.deliver(&handedOver{granted: true, owner: l.owner, start: l.start, series: l.series.next()}))
 }
 
 // relayable reports whether the hold is certain and no renewal is under way. The lease is already released by its holder, so

@@ -77,7 +77,7 @@ func (l *Lease) unlock(ctx context.Context, task bool) error {
 // settle makes err the final result of Unlock. Until then the server may count this hold, and so does the client.
 func (l *Lease) settle(err error) error {
 	l.settled, l.outcome = true, err
-	l.client.quit(l.target, l.place)
+	l.client.leavePlace(l.target, l.place)
 	switch n := &l.client.counters; {
 	case err == nil:
 		n.released.Add(1)
@@ -92,7 +92,7 @@ func (l *Lease) settle(err error) error {
 // repeat leaves the release to the background. If turn is set, the job takes over the owner's turn.
 func (l *Lease) repeat(turn bool, cause error) error {
 	l.warn("release not confirmed, and repeated in the background", "error", cause)
-	l.repeats = cleanup.NewJob(&repeat{lease: l, since: time.Now()}, l.end(), turn)
+	l.repeats = cleanup.NewJob(&repeat{lease: l, since: time.Now()}, l.serverEnd(), turn)
 	if !l.client.cleanup.Add(l.repeats) {
 		l.repeats = nil
 		l.client.table.forget(l)
@@ -192,7 +192,7 @@ func (l *Lease) release(ctx context.Context) error {
 func (l *Lease) giveBack(ctx context.Context) (resp.Value, error) {
 	if next := l.claimNext(func(*request) bool { return l.target.kind.HandOver != nil && !l.client.replicas.On() }); next != nil {
 		if v, err := l.handOver(ctx, next); err == nil || remote.Uncertain(err) {
-			l.passed(err == nil)
+			l.notePassedOn(err == nil)
 			return v, err
 		}
 	}
@@ -239,7 +239,7 @@ func (l *Lease) releaseCall(last int64) *remote.Call {
 		return l.keepCall(rest, last)
 	}
 	c, t := l.client, l.target
-	x := &remote.Call{Script: t.kind.Release, Lock: t.remote(), Keys: t.lined(t.of(l.owner, l.state.tally(t.reads()).count, l.latch)), Leaves: true, Tells: true, Apart: &l.unlatched, Owner: l.owner}
+	x := &remote.Call{Script: t.kind.Release, Lock: t.remote(), Keys: l.state.keys(t, l.owner, l.latch), Leaves: true, Tells: true, Apart: &l.unlatched, Owner: l.owner}
 	way := l.givingWay()
 	if l.single() {
 		x.Script = t.kind.Single
@@ -273,7 +273,7 @@ func (l *Lease) lateReleaseCall() *remote.Call {
 	}
 	r := request{client: l.client, target: t, lease: l.term, owner: l.owner, state: l.state}
 	args := r.args(t.kept(l.client, l.state, l), l.owner, l.client.channels.Publishing(t.kind.silent), before, l.client.clocks.Last(t.name))
-	return &remote.Call{Script: t.kind.Undo, Lock: t.remote(), Keys: t.lined(t.of(l.owner, l.state.tally(t.reads()).count, l.latch)), Args: t.lineArgs(l.client, args),
+	return &remote.Call{Script: t.kind.Undo, Lock: t.remote(), Keys: l.state.keys(t, l.owner, l.latch), Args: t.lineArgs(l.client, args),
 		Leaves: true, Tells: true, MayCome: l.state.mayComeOf(t.name)}
 }
 
@@ -299,9 +299,9 @@ func (l *Lease) answered(v resp.Value) (outcome, err error) {
 	}
 	l.letLatchGo(outcome == nil)
 	if outcome == nil && count == 0 {
-		l.target.tellShortened(l.client, time.Until(l.end()), l.resting())
+		l.target.tellShortened(l.client, time.Until(l.serverEnd()), l.resting())
 	}
-	l.tally(outcome == nil && count == 0)
+	l.recordEnd(outcome == nil && count == 0)
 	return outcome, nil
 }
 
@@ -337,8 +337,8 @@ func (l *Lease) letLatchGo(set bool) {
 	}
 }
 
-// tally records the end of the hold on the server. Unless partial is set, the owner's other holds have ended too.
-func (l *Lease) tally(partial bool) {
+// recordEnd records the end of the hold on the server. Unless partial is set, the owner's other holds have ended too.
+func (l *Lease) recordEnd(partial bool) {
 	if l.state == nil || l.target.values != "" {
 		return
 	}
@@ -353,7 +353,7 @@ func (l *Lease) tally(partial bool) {
 // counted reports whether the server may still have the hold. If not, the owner's holds on the server are later ones. The
 // caller has the owner's turn.
 func (l *Lease) counted() bool {
-	return l.state == nil || l.state.tally(l.target.hold()).term == l.tallied
+	return l.state == nil || l.state.tally(l.target.hold()).period == l.period
 }
 
 // notHeld returns the outcome of a release that found no hold: ErrNotHeld, with the loss if the client knows of a loss.

@@ -77,7 +77,7 @@ func (l *Lease) beginRenewal() bool {
 
 // renewedAt records a successful renewal requested at start.
 func (l *Lease) renewedAt(start clock.Instant) {
-	l.extend(start)
+	l.countFrom(start)
 	l.warnHeld()
 }
 
@@ -104,15 +104,15 @@ func (l *Lease) notRenewed(taken bool) {
 // answer is the server's reply to the renewal of a lease, or the error.
 type answer = watchdog.Answer[*Lease]
 
-// askRenewals renews leases on a single server; with look it only asks whether the leases could be renewed. It returns an
+// askRenewals renews leases on a single server; with check it only asks whether the leases could be renewed. It returns an
 // answer per lease, in any order, and the error of the batches. Locks of the same slot and script share a call. While a
 // slot migrates, its keys may be on two nodes, and both refuse a shared call; then askRenewals makes a call per lock.
 //
 // If replicas acknowledge acquires, they also acknowledge renewals, all at once. An unacknowledged renewal is an error,
 // because the next master might end the lease before the holder does.
-func (c *Client) askRenewals(ctx context.Context, leases []*Lease, look bool) ([]answer, error) {
-	batches, calls := c.callsFor(leases, look)
-	answers, err := c.runRenewals(ctx, batches, calls, look)
+func (c *Client) askRenewals(ctx context.Context, leases []*Lease, check bool) ([]answer, error) {
+	batches, calls := c.callsFor(leases, check)
+	answers, err := c.runRenewals(ctx, batches, calls, check)
 	if err != nil {
 		return answers, err
 	}
@@ -128,12 +128,12 @@ func (c *Client) askRenewals(ctx context.Context, leases []*Lease, look bool) ([
 				continue
 			}
 			alone = append(alone, []*Lease{a.Lease})
-			calls = append(calls, renewCall(alone[len(alone)-1], look))
+			calls = append(calls, renewCall(alone[len(alone)-1], check))
 		}
 	}
 	if len(alone) > 0 {
 		var divided []answer
-		divided, err = c.runRenewals(ctx, alone, calls, look)
+		divided, err = c.runRenewals(ctx, alone, calls, check)
 		known = append(known, divided...)
 	}
 	c.askForReaders(ctx, known)
@@ -146,7 +146,7 @@ func (c *Client) askForReaders(ctx context.Context, answers []answer) {
 	var refused []*answer
 	var looks []resp.Command
 	for i := range answers {
-		if a := &answers[i]; remote.Refused(a.Err) && a.Lease.target.kind.others == everybody {
+		if a := &answers[i]; remote.Refused(a.Err) && a.Lease.target.kind.isRead() {
 			refused = append(refused, a)
 			looks = append(looks, resp.Cmd("HMGET", a.Lease.target.lease, "mode", a.Lease.owner))
 		}
@@ -168,10 +168,10 @@ func (c *Client) askForReaders(ctx context.Context, answers []answer) {
 }
 
 // runRenewals sends calls. calls[i] renews the leases of batches[i].
-func (c *Client) runRenewals(ctx context.Context, batches [][]*Lease, calls []script.Call, look bool) ([]answer, error) {
+func (c *Client) runRenewals(ctx context.Context, batches [][]*Lease, calls []script.Call, check bool) ([]answer, error) {
 	server, unacked := conn.Doer(c.server), error(nil)
 	var ack *remote.Acked
-	if c.replicas.On() && !look && len(batches) > 0 {
+	if c.replicas.On() && !check && len(batches) > 0 {
 		var err error
 		if ack, err = c.replicas.New(ctx, batches[0][0].target.name, time.Time{}); err != nil {
 			err = notReplicated(err)
@@ -217,13 +217,13 @@ func unanswered(batches [][]*Lease, err error) (answers []answer) {
 }
 
 // callsFor returns the calls for renewing leases, and the leases of each call.
-func (c *Client) callsFor(leases []*Lease, look bool) (batches [][]*Lease, calls []script.Call) {
+func (c *Client) callsFor(leases []*Lease, check bool) (batches [][]*Lease, calls []script.Call) {
 	script := func(l *Lease) *script.Script { return l.target.kind.Renew }
 	for _, same := range remote.Partition(leases, script) {
 		batches = append(batches, c.renewalsOf(same)...)
 	}
 	for _, batch := range batches {
-		calls = append(calls, renewCall(batch, look))
+		calls = append(calls, renewCall(batch, check))
 	}
 	return batches, calls
 }
@@ -254,12 +254,12 @@ func (l *Lease) size() int {
 	return 1
 }
 
-// lookOnly is the lease of a renewal without effect: every remaining lease is longer, and PTTL of a missing key is -2.
-const lookOnly = -2
+// checkOnly is the lease of a renewal without effect: every remaining lease is longer, and PTTL of a missing key is -2.
+const checkOnly = -2
 
-func renewCall(leases []*Lease, look bool) script.Call {
-	if look {
-		return renewFor(leases, lookOnly)
+func renewCall(leases []*Lease, check bool) script.Call {
+	if check {
+		return renewFor(leases, checkOnly)
 	}
 	return renewFor(leases, leases[0].term.Milliseconds()) // constant for a lease under renewal
 }
@@ -281,7 +281,7 @@ func renewFor(leases []*Lease, ms int64) script.Call {
 
 // appendReadLeases appends the keys of the leases of a reader's holds, also of ended ones that the server still counts.
 func (l *Lease) appendReadLeases(keys []string) []string {
-	if k := l.target.kind; !k.Reads || k.Suffix != "" {
+	if !l.target.kind.isRead() {
 		return keys
 	}
 	holds := int64(1)

@@ -27,9 +27,9 @@ func refusal(status string) error {
 	return nil
 }
 
-// acquired parses a reply to acquire: the hold count, with a token for kinds with tokens; or 0 and the remaining
+// parseAcquire parses a reply to acquire: the hold count, with a token for kinds with tokens; or 0 and the remaining
 // lease of the lock.
-func acquired(v resp.Value, owned bool) (count, token int64, left time.Duration, err error) {
+func parseAcquire(v resp.Value, owned bool) (count, token int64, left time.Duration, err error) {
 	switch v.Kind() {
 	case resp.Null:
 		return 1, 0, 0, nil

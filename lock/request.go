@@ -13,39 +13,39 @@ import (
 
 // request is one Lock or TryLock, or the counterpart of a kind without leases.
 type request struct {
-	client   *Client
-	target   *target
-	lease    time.Duration
-	limits   *limits
-	owner    string
-	state    *ownerState               // the Owner passed by the caller, or of a waiter in the server's queue; else nil
-	latch    string                    // the latch of the last attempt, or ""; an undo of the attempt leaves this key
-	failure  error                     // the error of the last attempt, if the attempt had no reply
-	short    error                     // the error of the last answered attempt, if too few replicas acknowledged it
-	look     chan struct{}             // capacity 1: signalled on a grant that this request may share; nil if there can be none
-	since    time.Time                 // the start of the wait
-	late     time.Time                 // the first grant that arrived expired, if all grants since then did so
-	deadline time.Time                 // of the context; zero if the context has none
-	got      *Lease                    // the lease, once granted
-	first    string                    // the granted values that the Owner did not have before, with spaces between them
-	seen     sighting                  // by a parked watch, before the first attempt
-	place    any                       // a place in the server's line that no waiter has yet; nil for none
-	series   series                    // the series of hand-overs that includes the grant
-	last     int64                     // the latest time at which a sent request may take effect, by the server's clock, in ms
-	again    time.Duration             // of a request without a wait: the time until the next reason to ask
-	ends     time.Duration             // the end of the lease last reported by a refusal, as clocks.Age; 0 if unknown
-	holder   *seenHolder               // the last answer about a holder elsewhere, of a waiter without an entry; nil for none
-	permits  int                       // the number of permits, for a kind with permits
-	traced   *acquiring                // for the Trace; nil if not traced
-	via      func(conn.Doer) conn.Doer // wraps the Doer that sends the acquire; nil for none
-	renewed  bool                      // the watchdog is to renew the lease
-	refused  bool                      // the server has refused, or has granted too late
-	waits    bool                      // waiting, until the waiter is withdrawn
-	tells    bool                      // announces its wait to the server
-	asked    bool                      // at least one attempt may have reached the server, or given r a place in its queue
-	visits   bool                      // for a Redlock, which is in no line
-	unsure   bool                      // an earlier attempt had no reply; the next attempt uses the same latch
-	setup    bool                      // waits for the setup of permits
+	client    *Client
+	target    *target
+	lease     time.Duration
+	limits    *limits
+	owner     string
+	state     *ownerState               // the Owner passed by the caller, or of a waiter in the server's queue; else nil
+	latch     string                    // the latch of the last attempt, or ""; an undo of the attempt leaves this key
+	failure   error                     // the error of the last attempt, if the attempt had no reply
+	short     error                     // the error of the last answered attempt, if too few replicas acknowledged it
+	look      chan struct{}             // capacity 1: signalled on a grant that this request may share; nil if there can be none
+	since     time.Time                 // the start of the wait
+	late      time.Time                 // the first grant that arrived expired, if all grants since then did so
+	deadline  time.Time                 // of the context; zero if the context has none
+	got       *Lease                    // the lease, once granted
+	first     string                    // the granted values that the Owner did not have before, with spaces between them
+	seen      sighting                  // by a parked watch, before the first attempt
+	place     any                       // a place in the server's line that no waiter has yet; nil for none
+	series    series                    // the series of hand-overs that includes the grant
+	last      int64                     // the latest time at which a sent request may take effect, by the server's clock, in ms
+	again     time.Duration             // of a request without a wait: the time until the next reason to ask
+	ends      time.Duration             // the end of the lease last reported by a refusal, as clocks.Age; 0 if unknown
+	holder    *seenHolder               // the last answer about a holder elsewhere, of a waiter without an entry; nil for none
+	permits   int                       // the number of permits, for a kind with permits
+	traced    *acquiring                // for the Trace; nil if not traced
+	via       func(conn.Doer) conn.Doer // wraps the Doer that sends the acquire; nil for none
+	renewed   bool                      // the watchdog is to renew the lease
+	refused   bool                      // the server has refused, or has granted too late
+	waits     bool                      // waiting, until the waiter is withdrawn
+	announces bool                      // announces its wait to the server
+	asked     bool                      // at least one attempt may have reached the server, or given r a place in its queue
+	visits    bool                      // for a Redlock, which is in no line
+	unsure    bool                      // an earlier attempt had no reply; the next attempt uses the same latch
+	setup     bool                      // waits for the setup of permits
 }
 
 // sighting is the number of events on a watch at some time.
@@ -65,7 +65,7 @@ func (s sighting) holds(watch *pubsub.Watch) bool {
 
 // fill makes r the request of a call with the options opts.
 func (r *request) fill(c *Client, t *target, opts []Option) error {
-	*r = request{client: c, target: t, lease: c.cfg.Lease, renewed: true, limits: c.limits, tells: t.kind.tells && c.cfg.PreferWriters}
+	*r = request{client: c, target: t, lease: c.cfg.Lease, renewed: true, limits: c.limits, announces: t.kind.announces && c.cfg.PreferWriters}
 	for _, o := range opts {
 		if err := o.check(t.kind); err != nil {
 			return err
@@ -140,11 +140,11 @@ func (r *request) checkLimits() error {
 func (r *request) keys(dst []string) []string {
 	switch t := r.target; {
 	case t.kind.Reads:
-		return t.lined(t.of(r.owner, r.state.tally(t.reads()).count, r.latch))
+		return r.state.keys(t, r.owner, r.latch)
 	case r.latch == "":
 		return t.seeing(dst)
 	default:
-		return t.lined(append(t.passing(dst), r.latch))
+		return t.lined(append(t.handOverKeys(dst), r.latch))
 	}
 }
 
@@ -163,7 +163,7 @@ func (r *request) wish() wish {
 		permits:   r.permits,
 		setup:     r.setup,
 		forever:   r.lease == forever,
-		announces: r.tells && r.waits,
+		announces: r.announces && r.waits,
 		publish:   c.channels.Publishing(t.kind.silent),
 		rules:     rules{c.cfg.PreferWriters, c.cfg.PlainTokens, c.cfg.TokenLife},
 	}

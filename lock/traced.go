@@ -120,8 +120,8 @@ type holding struct {
 	passedOn atomic.Bool // to the next caller of the process
 }
 
-// passed records that the lock went to the next caller of the process.
-func (l *Lease) passed(to bool) bool {
+// notePassedOn records that the lock went to the next caller of the process.
+func (l *Lease) notePassedOn(to bool) bool {
 	if h := l.traced.Load(); h != nil && to {
 		h.passedOn.Store(true)
 	}

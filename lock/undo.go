@@ -73,7 +73,7 @@ func (u *undo) Call() *remote.Call {
 	}
 	r.last = max(r.last, c.clocks.Last(t.name)) // earlier requests do not outlast the latch
 	args := t.lineArgs(c, r.args(t.kept(c, r.state, nil), r.owner, c.channels.Publishing(t.kind.silent), before, r.last))
-	return &remote.Call{Script: t.kind.Undo, Lock: t.remote(), Keys: t.lined(t.of(r.owner, r.state.tally(t.reads()).count, r.latch)), Args: args,
+	return &remote.Call{Script: t.kind.Undo, Lock: t.remote(), Keys: r.state.keys(t, r.owner, r.latch), Args: args,
 		Leaves: !t.kind.unowned, Tells: true, MayCome: r.state.mayComeOf(t.name)}
 }
 

@@ -21,10 +21,10 @@ type waiter struct {
 	entry *entry        // entry of the line; nil if the server keeps the line
 	wake  chan struct{} // buffered, 1: signalled after a change of front, claim or head
 
-	front atomic.Bool         // the waiter stands at the front
-	claim claim.Claim[passed] // may be changed by others too
-	head  *head               // owned by the waiter at the front
-	timer *time.Timer         // for the next look; nil before the waiter is at the front
+	front atomic.Bool             // the waiter stands at the front
+	claim claim.Claim[handedOver] // may be changed by others too
+	head  *head                   // owned by the waiter at the front
+	timer *time.Timer             // for the next look; nil before the waiter is at the front
 
 	questions questions // owned by the waiter at the front
 
@@ -45,8 +45,8 @@ type questions struct {
 	warn time.Time // for the log
 }
 
-// passed is the outcome of a hand-over for the waiter.
-type passed struct {
+// handedOver is the outcome of a hand-over for the waiter.
+type handedOver struct {
 	granted bool
 	owner   string // the owner of the continuing hold; "" for the waiter's own
 	unknown bool   // no reply, or an unexpected reply

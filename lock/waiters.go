@@ -27,7 +27,7 @@ func (r *request) newWaiter(ctx context.Context, left time.Duration) *waiter {
 		w.look = make(chan struct{}, 1)
 	}
 	w.join()
-	c.quit(w.target, w.place) // the line of this process has another one
+	c.leavePlace(w.target, w.place) // the line of this process has another one
 	w.place = nil
 	w.offer(ctx)
 	return w
@@ -61,7 +61,7 @@ func (w *waiter) leave() {
 	c := w.client
 	c.table.mu.Lock()
 	var unused *pubsub.Watch
-	var quit any
+	var place any
 	e, parked := w.entry, false
 	if w.next != nil {
 		w.next.prev = w.prev
@@ -85,7 +85,7 @@ func (w *waiter) leave() {
 				c.table.parkLocked(w.target.key(), e, unused)
 			}
 			e.head = head{}
-			quit = e.leavePlaceLocked(w.got)
+			place = e.leavePlaceLocked(w.got)
 		}
 	}
 	c.table.dropLocked(w.target.key(), e)
@@ -96,7 +96,7 @@ func (w *waiter) leave() {
 	case unused != nil:
 		unused.Close()
 	}
-	c.quit(w.target, quit)
+	c.leavePlace(w.target, place)
 	if w.counted {
 		c.queued.Done()
 	}
@@ -128,7 +128,7 @@ func (w *waiter) end(err *error) {
 	if *err != nil {
 		w.withdraw()
 	} else {
-		c.quit(w.target, w.place)
+		c.leavePlace(w.target, w.place)
 	}
 	c.counters.waiting.Add(-1)
 	if w.entry != nil {
@@ -152,9 +152,9 @@ func (w *waiter) awaitFront(ctx context.Context) (done bool, err error) {
 		case <-w.look:
 		case <-again:
 		case <-ctx.Done():
-			return true, w.quit(ctx)
+			return true, w.stopWaiting(ctx)
 		case <-w.client.done:
-			return true, w.quit(ctx)
+			return true, w.stopWaiting(ctx)
 		}
 		if done, again, err = w.lookInLine(ctx); done {
 			return true, err
@@ -182,8 +182,8 @@ func (w *waiter) lookInLine(ctx context.Context) (done bool, again <-chan time.T
 	return false, again, nil
 }
 
-// quit ends a wait after the end of ctx or of the client, unless the lock was handed over before.
-func (w *waiter) quit(ctx context.Context) error {
+// stopWaiting ends a wait after the end of ctx or of the client, unless the lock was handed over before.
+func (w *waiter) stopWaiting(ctx context.Context) error {
 	err := w.gaveUp(ctx)
 	if w.endOffer(ctx) {
 		return nil
@@ -199,7 +199,7 @@ func (w *waiter) prepare(ctx context.Context) (done bool, err error) {
 			h.events.Move(w.wake)
 			h.noteEvents(w.client, w.target)
 		}
-	} else if err := h.prepare(w); err != nil {
+	} else if err := h.start(w); err != nil {
 		if w.endOffer(ctx) {
 			err = nil
 		}
@@ -209,8 +209,8 @@ func (w *waiter) prepare(ctx context.Context) (done bool, err error) {
 	return false, nil
 }
 
-// prepare readies h for w, the first waiter of a line.
-func (h *head) prepare(w *waiter) error {
+// start readies h for w, the first waiter of a line.
+func (h *head) start(w *waiter) error {
 	c, t := w.client, w.target
 	*h = head{Looks: looks.Begin(&c.pace)}
 	if h.events = c.table.unpark(t.key()); h.events != nil {
@@ -272,9 +272,9 @@ func (w *waiter) contend(ctx context.Context) error {
 			w.head.Wake()
 		case <-w.timer.C:
 		case <-ctx.Done():
-			return w.quit(ctx)
+			return w.stopWaiting(ctx)
 		case <-w.client.done:
-			return w.quit(ctx)
+			return w.stopWaiting(ctx)
 		}
 	}
 }
@@ -302,14 +302,14 @@ func (w *waiter) lookAtFront(ctx context.Context) (done bool, err error) {
 	granted, left, r.failure = r.attempt(attempts)
 	switch {
 	case granted:
-		w.acquired()
+		w.planAfterGrant()
 		return true, nil
 	case r.failure == nil:
-		w.busy(left)
+		w.planAfterRefusal(left)
 	case ctx.Err() != nil || c.isClosed():
 		h.Wake() // for the next waiter, because this waiter has not used its wake-up
 		return true, r.gaveUp(ctx)
-	case !passing(r.failure) || w.failed(began):
+	case !passing(r.failure) || w.planAfterFailure(began):
 		return true, r.failure
 	default:
 		r.renewOwner()
@@ -329,22 +329,22 @@ func (h *head) noteEvents(c *Client, t *target) {
 	h.Note(&c.pace, time.Now(), news, up)
 }
 
-// busy sets the next look after a refusal. left is the remaining lease of the holder.
-func (w *waiter) busy(left time.Duration) {
+// planAfterRefusal sets the next look. left is the remaining lease of the holder.
+func (w *waiter) planAfterRefusal(left time.Duration) {
 	w.head.Used()
 	w.late = time.Time{}
 	w.head.Refused(&w.client.pace, time.Now(), left, w.target.backoff)
 }
 
-// acquired sets the next look, of the waiter behind.
-func (w *waiter) acquired() {
-	more := w.target.kind.others != nobody || w.tells // with tells, the next waiter must announce itself
+// planAfterGrant sets the next look, of the waiter behind.
+func (w *waiter) planAfterGrant() {
+	more := w.target.kind.others != nobody || w.announces // the next waiter must announce itself
 	w.head.Acquired(&w.client.pace, time.Now(), w.request.lease, w.target.backoff, more)
 }
 
-// failed sets the next look after an attempt, begun at began, that failed with w.failure. It reports true if the failures have
+// planAfterFailure sets the next look after an attempt, begun at began, that failed with w.failure. It reports true if the failures have
 // lasted for the time of a lease.
-func (w *waiter) failed(began time.Time) (tooLong bool) {
+func (w *waiter) planAfterFailure(began time.Time) (tooLong bool) {
 	h, p, at, patience := w.head, &w.client.pace, time.Now(), w.client.cfg.Lease
 	switch {
 	case errors.Is(w.failure, ErrNotReplicated): // the server has answered; ctx limits the wait for replicas

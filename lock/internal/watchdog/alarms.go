@@ -24,8 +24,8 @@ type alarms[L comparable] struct {
 
 	// Owned by the loop.
 	last      time.Time // the time of the last alarm that renewed all leases
-	looks     []L       // leases without renewal, to be checked
-	lookAt    time.Time // the time of the next check
+	unrenewed []L       // leases without renewal, to be checked
+	checkAt   time.Time // the time of the next check
 	listening *pubsub.Subscription
 	candidate *Record[L] // listening starts if still held at the next call
 	unused    bool       // no lease existed at the last call
@@ -42,9 +42,9 @@ func (w *Watchdog[L]) answerAlarm(at time.Time) {
 	defer w.mu.Unlock()
 	w.renewAllLocked(at)
 	for _, r := range w.endings {
-		a.looks = append(a.looks, r.lease)
+		a.unrenewed = append(a.unrenewed, r.lease)
 	}
-	a.lookAt = at
+	a.checkAt = at
 }
 
 // hear handles an event of the channel for forced unlocks.
@@ -63,7 +63,7 @@ func (w *Watchdog[L]) hear(ev pubsub.Event, at time.Time) {
 			case r.renewed:
 				w.dueLocked(r, at)
 			default:
-				a.looks, a.lookAt = append(a.looks, l), at
+				a.unrenewed, a.checkAt = append(a.unrenewed, l), at
 			}
 		}
 	}
@@ -103,24 +103,24 @@ func (a *alarms[L]) news() <-chan pubsub.Event {
 	return a.listening.Events()
 }
 
-// look asks the server for the leases without renewal. Leases without an answer are checked again.
-func (w *Watchdog[L]) look(at time.Time) {
+// check asks the server for the leases without renewal. Leases without an answer are checked again.
+func (w *Watchdog[L]) check(at time.Time) {
 	a := &w.alarms
-	if len(a.looks) == 0 || a.lookAt.After(at) {
+	if len(a.unrenewed) == 0 || a.checkAt.After(at) {
 		return
 	}
-	leases := a.looks
-	a.looks = nil
+	leases := a.unrenewed
+	a.unrenewed = nil
 	ctx, cancel := context.WithTimeout(w.cfg.Life, Limit(w.cfg.Term))
 	defer cancel()
 	answers, _ := w.cfg.Ask(ctx, leases, true)
 	for _, n := range answers {
 		switch {
 		case n.Err != nil && !remote.Final(n.Err):
-			a.looks = append(a.looks, n.Lease)
+			a.unrenewed = append(a.unrenewed, n.Lease)
 		case n.Err == nil && n.Outcome <= 0:
 			w.cfg.Leases.Denied(n.Lease, n.Outcome < 0)
 		}
 	}
-	a.lookAt = time.Now().Add(retryMax)
+	a.checkAt = time.Now().Add(retryMax)
 }

@@ -62,7 +62,7 @@ func (w *Watchdog[L]) loop(last clock.Instant) {
 		for due := w.takeDue(at.Time); len(due) > 0 && w.cfg.Life.Err() == nil; due = w.takeDue(time.Now()) {
 			w.renew(due)
 		}
-		w.look(time.Now())
+		w.check(time.Now())
 		w.listen()
 		w.plan()
 	}
@@ -79,8 +79,8 @@ func (w *Watchdog[L]) plan() {
 	} else if a.listening != nil {
 		w.wake = at.Add(clockTick)
 	}
-	if len(a.looks) > 0 {
-		w.wake = clock.Earlier(w.wake, a.lookAt)
+	if len(a.unrenewed) > 0 {
+		w.wake = clock.Earlier(w.wake, a.checkAt)
 	}
 	if a.raised.Load() {
 		w.wake = clock.Earlier(w.wake, a.last.Add(alarmPause))

@@ -40,9 +40,9 @@ type Config[L comparable] struct {
 	Server *remote.Server
 	Acked  func() bool // whether replicas acknowledge renewals
 
-	// Ask renews leases on a single server; with look, Ask only asks whether the leases could be renewed. It returns an
+	// Ask renews leases on a single server; with check, Ask only asks whether the leases could be renewed. It returns an
 	// answer per lease, in any order, and the error of the batches.
-	Ask func(ctx context.Context, leases []L, look bool) ([]Answer[L], error)
+	Ask func(ctx context.Context, leases []L, check bool) ([]Answer[L], error)
 
 	Named  func(name string) []L                // the leases on locks of a name
 	Listen func() (*pubsub.Subscription, error) // to the names of forced locks; nil for never
