@@ -209,14 +209,14 @@ func (b *batch) sendTo(n *node, part []int) {
 		}
 		return
 	}
-	wire := make([]resp.Command, 0, len(part))
+	sent := make([]resp.Command, 0, len(part))
 	for _, i := range part {
 		if b.targets[i].asking {
-			wire = append(wire, askingFor(&b.cmds[i]))
+			sent = append(sent, askingFor(&b.cmds[i]))
 		}
-		wire = append(wire, b.cmds[i])
+		sent = append(sent, b.cmds[i])
 	}
-	replies, err := b.targets[part[0]].pool().SendBatch(b.ctx, wire)
+	replies, err := b.targets[part[0]].pool().SendBatch(b.ctx, sent)
 	at := 0
 	for _, i := range part {
 		if b.targets[i].asking {

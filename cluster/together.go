@@ -64,14 +64,14 @@ func (at target) together(ctx context.Context, cmds []resp.Command) ([]resp.Valu
 	case !at.asking:
 		return at.node.pool.SendBatch(ctx, cmds)
 	}
-	wire := make([]resp.Command, 0, 2*len(cmds))
+	sent := make([]resp.Command, 0, 2*len(cmds))
 	for i := range cmds {
 		if i < len(cmds)-1 {
-			wire = append(wire, asking)
+			sent = append(sent, asking)
 		}
-		wire = append(wire, cmds[i])
+		sent = append(sent, cmds[i])
 	}
-	replies, err := at.node.pool.SendBatch(ctx, wire)
+	replies, err := at.node.pool.SendBatch(ctx, sent)
 	if err != nil {
 		return nil, err
 	}

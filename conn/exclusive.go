@@ -240,7 +240,7 @@ func (p *Pool) refuseBorrowersLocked(err error) {
 
 func (m *member) Push(*pipeline.Link, resp.Value) {}
 
-// due closes an idle member that has reached MaxAge or IdleTimeout.
+// Due closes an idle member that has reached MaxAge or IdleTimeout.
 func (m *member) Due(l *pipeline.Link) {
 	m.p.mu.Lock()
 	now := time.Now()

@@ -160,7 +160,7 @@ func (s *sharedConn) replaceUnless(l *pipeline.Link, most int) (again, first boo
 
 func (s *sharedConn) Push(_ *pipeline.Link, v resp.Value) { s.p.pushes.add(v) }
 
-// due replaces a link that has reached MaxAge.
+// Due replaces a link that has reached MaxAge.
 func (s *sharedConn) Due(l *pipeline.Link) {
 	s.p.mu.Lock()
 	defer s.p.mu.Unlock()

@@ -3,12 +3,10 @@ package pipeline
 import "time"
 
 const (
-	// SilentAfter is the silence of a server that owes an answer before Config.OnSilent
-	// is called.
+	// SilentAfter is the silence of a server that owes an answer before Config.OnSilent is called.
 	SilentAfter = time.Second
 
-	// SilentPeriod is the longest time between calls of
-	// OnSilent while the silence lasts.
+	// SilentPeriod is the longest time between calls of OnSilent while the silence lasts.
 	SilentPeriod = SilentAfter / 2
 )
 
