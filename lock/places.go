@@ -12,6 +12,9 @@ const (
 )
 
 // places makes the places of a client. table.mu guards it.
+//
+// Each Lock draws a place, and most get the lock at once and never take it: without spare places a Lock and Unlock would make 10
+// allocations in place of 6 (TestAllocations).
 type places struct {
 	spare    map[string][]any // drawn and never taken, by waiter
 	drawn    int64            // number of places so far

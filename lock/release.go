@@ -8,6 +8,7 @@ import (
 	"github.com/lockwire/lockwire/lock/internal/cleanup"
 	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/resp"
+	"github.com/lockwire/lockwire/script"
 )
 
 // Unlock releases the hold. Unlock works under a cancelled context too: it uses the values of ctx and ignores its end. It
@@ -213,7 +214,7 @@ func (l *Lease) runRelease(ctx context.Context) (resp.Value, error) {
 	v, err := t.kind.Single.Run(ctx, c.server, t.lined(append(t.keys(), l.latch)), 0, l.owner, c.channels.Publishing(t.kind.silent), latchLife.Milliseconds(), l.repeated,
 		c.channels.ListenersKnown(t.kind.silent), c.id, way.place, way.stand)
 	if remote.Refused(err) {
-		return c.scripts.Divide(ctx, c.server, l.releaseCall(0), err)
+		return c.scripts.Divide(ctx, c.server, l.singleCall(), err)
 	}
 	return v, err
 }
@@ -233,19 +234,30 @@ func (t *target) kept(c *Client, state *ownerState, except *Lease) any {
 	return c.table.restingLease(t, state, except)
 }
 
-// releaseCall returns the call of runRelease, good until last. The script single ignores last: its owner never comes back.
+// releaseCall returns the call of runRelease, good until last.
 func (l *Lease) releaseCall(last int64) *remote.Call {
 	if rest := l.rest(); rest > 0 {
 		return l.keepCall(rest, last)
 	}
-	c, t := l.client, l.target
-	x := &remote.Call{Script: t.kind.Release, Lock: t.remote(), Keys: l.state.keys(t, l.owner, l.latch), Leaves: true, Tells: true, Apart: &l.unlatched, Owner: l.owner}
-	way := l.givingWay()
 	if l.single() {
-		x.Script = t.kind.Single
-		x.Args = []any{0, l.owner, c.channels.Publishing(t.kind.silent), latchLife.Milliseconds(), l.repeated, c.channels.ListenersKnown(t.kind.silent), c.id, way.place, way.stand}
-		return x
+		return l.singleCall()
 	}
+	return l.countedCall(last)
+}
+
+// singleCall returns the call of the script single. It is good at any time: its owner never comes back.
+func (l *Lease) singleCall() *remote.Call {
+	c, t := l.client, l.target
+	x, way := l.callOf(t.kind.Single), l.givingWay()
+	x.Args = []any{0, l.owner, c.channels.Publishing(t.kind.silent), latchLife.Milliseconds(), l.repeated,
+		c.channels.ListenersKnown(t.kind.silent), c.id, way.place, way.stand}
+	return x
+}
+
+// countedCall returns the call of the script release, which counts the holds of the owner.
+func (l *Lease) countedCall(last int64) *remote.Call {
+	c, t := l.client, l.target
+	x, way := l.callOf(t.kind.Release), l.givingWay()
 	x.MayCome, x.Holds = l.state.mayComeOf(t.name), l.state.tally(t.hold()).count
 	if (l.state == nil || l.state.once) && !l.repeated {
 		last = 0 // the owner never comes back, and nothing has been sent before
@@ -258,6 +270,13 @@ func (l *Lease) releaseCall(last int64) *remote.Call {
 		x.Args = append(x.Args, c.channels.CountsListeners(t.kind.silent))
 	}
 	return x
+}
+
+// callOf returns a call of a script that releases l, without arguments.
+func (l *Lease) callOf(release *script.Script) *remote.Call {
+	t := l.target
+	return &remote.Call{Script: release, Lock: t.remote(), Keys: l.state.keys(t, l.owner, l.latch), Leaves: true, Tells: true,
+		Apart: &l.unlatched, Owner: l.owner}
 }
 
 // lateReleaseCall replaces a repeat sent so late that the latch of the first request may have expired. The call sets the hold
