@@ -81,15 +81,8 @@ func (r *request) ask(ctx context.Context) (granted bool, left time.Duration, er
 		r.state.give(r.target.name)
 		return false, 0, err
 	}
-	server := conn.Doer(c.server)
-	if ack != nil {
-		server = ack
-	}
-	if r.via != nil {
-		server = r.via(server)
-	}
 	stands := r.standing()
-	v, start, err := r.send(ctx, server, stands)
+	v, start, err := r.send(ctx, r.through(ack), stands)
 	r.asked = r.asked || !errors.Is(err, conn.ErrNotSent)
 	if err != nil {
 		r.stood(stands, start, false, err)
@@ -113,12 +106,24 @@ func (r *request) ask(ctx context.Context) (granted bool, left time.Duration, er
 	if count == 0 {
 		return r.denied(ctx, left)
 	}
-	if !r.acknowledged(ctx, ack, &err) {
+	if err := r.acknowledged(ctx, ack); err != nil {
 		r.undo(start, false)
 		r.short = err
 		return false, 0, err
 	}
 	return r.granted(start, count, token)
+}
+
+// through returns the Doer that sends the acquire. ack may be nil.
+func (r *request) through(ack *remote.Acked) conn.Doer {
+	server := conn.Doer(r.client.server)
+	if ack != nil {
+		server = ack
+	}
+	if r.via != nil {
+		server = r.via(server)
+	}
+	return server
 }
 
 // unanswered handles an acquire of r that failed with err. An acquire that may have run is undone, or asked again under the same
@@ -202,19 +207,17 @@ func (r *request) acking(ctx context.Context) (*remote.Acked, error) {
 	return ack, notReplicated(err)
 }
 
-// acknowledged reports whether enough replicas have the grant, and sets err if not. ack may be nil.
-func (r *request) acknowledged(ctx context.Context, ack *remote.Acked, err *error) bool {
-	c := r.client
+// acknowledged returns an error if too few replicas have the grant. ack may be nil.
+func (r *request) acknowledged(ctx context.Context, ack *remote.Acked) error {
 	if ack == nil {
-		return true
+		return nil
 	}
-	bare, failed := ack.Confirm(ctx)
+	bare, err := ack.Confirm(ctx)
 	if bare {
-		c.counters.unacknowledged.Add(1)
+		r.client.counters.unacknowledged.Add(1)
 		r.traced.bare()
 	}
-	*err = notReplicated(failed)
-	return failed == nil
+	return notReplicated(err)
 }
 
 // granted makes a lease of the server's grant, unless the lease has already ended or the client is closed.
