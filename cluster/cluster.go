@@ -45,7 +45,7 @@ type Cluster struct {
 	expected time.Time        // until then refreshes go on
 	round    chan struct{}    // closed at the end of the next refresh
 	failing  bool             // the last refresh failed
-	heirs    heirs
+	reports  reports
 	titles   map[*string]struct{} // the names added by Introduce
 }
 

@@ -68,3 +68,16 @@ func Decide(err error, from string, h History, attempts, redirects int, budget t
 
 // ErrLeft is the reason in the errors of calls on a node that has left.
 const ErrLeft = errLeft
+
+// KnownAfter reports whether a Cluster that has had reports of the nodes from, one after another, knows how many replicas the
+// first of the masters has, without a question.
+func KnownAfter(masters []string, from ...string) bool {
+	c, now := &Cluster{}, time.Now()
+	t := &topology{masters: masters, ids: masters, backups: make([][]string, len(masters))}
+	t.owners[0] = 1
+	for _, node := range from {
+		c.note(report{now, node, t})
+	}
+	_, known := c.known(0, now)
+	return known
+}

@@ -17,34 +17,34 @@ type report struct {
 	*topology
 }
 
-// heirs holds the latest reports about masters and their replicas. The Cluster's mu guards heirs.
-type heirs struct {
-	reports [2]report       // the latest reports of two nodes, newest first
-	first   map[string]bool // the masters of the first report
-	had     map[string]bool // masters reported with a replica
-	owned   map[string]bool // masters of all reports
+// reports has what the nodes say of masters and their replicas. The Cluster's mu guards reports.
+type reports struct {
+	latest [2]report       // the latest reports of two nodes, newest first: a master's own does not displace a usable one
+	first  map[string]bool // the masters of the first report
+	had    map[string]bool // masters reported with a replica
+	owned  map[string]bool // masters of all reports
 
 	named map[string]conn.Succession // the answers to SuccessionOf
 }
 
 // noteLocked stores a report.
-func (h *heirs) noteLocked(r report) {
-	if h.first == nil {
-		h.first, h.had, h.owned = make(map[string]bool), make(map[string]bool), make(map[string]bool)
+func (s *reports) noteLocked(r report) {
+	if s.first == nil {
+		s.first, s.had, s.owned = make(map[string]bool), make(map[string]bool), make(map[string]bool)
 		for _, id := range r.ids {
-			h.first[id] = true
+			s.first[id] = true
 		}
 	}
 	for i, id := range r.ids {
-		h.owned[id] = true
+		s.owned[id] = true
 		if len(r.backups[i]) > 0 {
-			h.had[id] = true
+			s.had[id] = true
 		}
 	}
-	if h.reports[0].from != r.from {
-		h.reports[1] = h.reports[0]
+	if s.latest[0].from != r.from {
+		s.latest[1] = s.latest[0]
 	}
-	h.reports[0] = r
+	s.latest[0] = r
 }
 
 // Succession returns the master that serves the slot of key and the number of its replicas that
@@ -128,14 +128,14 @@ func (from candidate) addr() string {
 func (c *Cluster) note(r report) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.heirs.noteLocked(r)
+	c.reports.noteLocked(r)
 }
 
 // known returns the contents of the newest usable report about a slot.
 func (c *Cluster) known(slot int, since time.Time) (conn.Succession, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, r := range c.heirs.reports {
+	for _, r := range c.reports.latest {
 		if r.topology == nil || r.owners[slot] == 0 || r.asked.Before(since) {
 			continue
 		}
@@ -150,7 +150,7 @@ func (c *Cluster) known(slot int, since time.Time) (conn.Succession, bool) {
 		if !since.IsZero() && r.from == s.Addr && !alone {
 			continue // a replaced master may not know of its replacement yet
 		}
-		s.Bare = c.heirs.first[s.Master] && !c.heirs.had[s.Master]
+		s.Bare = c.reports.first[s.Master] && !c.reports.had[s.Master]
 		return s, true
 	}
 	return conn.Succession{}, false

@@ -32,7 +32,7 @@ func (c *Cluster) SuccessionOf(ctx context.Context, id string, since time.Time) 
 	}
 	defer func() { <-c.inquiry }()
 	c.mu.Lock()
-	s, ok := c.heirs.named[id]
+	s, ok := c.reports.named[id]
 	c.mu.Unlock()
 	if ok && !s.Asked.Before(since) {
 		return s, nil
@@ -57,15 +57,15 @@ func (c *Cluster) SuccessionOf(ctx context.Context, id string, since time.Time) 
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if !known || !serves && c.heirs.owned[id] {
+		if !known || !serves && c.reports.owned[id] {
 			return fail(errNoMaster)
 		}
 		s.Addr = c.cfg.dialAddr(s.Addr)
-		s.Bare = c.heirs.first[id] && !c.heirs.had[id] && s.Replicas == 0
-		if c.heirs.named == nil || len(c.heirs.named) >= maxNamed {
-			c.heirs.named = make(map[string]conn.Succession)
+		s.Bare = c.reports.first[id] && !c.reports.had[id] && s.Replicas == 0
+		if c.reports.named == nil || len(c.reports.named) >= maxNamed {
+			c.reports.named = make(map[string]conn.Succession)
 		}
-		c.heirs.named[id] = s
+		c.reports.named[id] = s
 		return s, nil
 	}
 	return fail(err)

@@ -34,3 +34,25 @@ func TestReadNodes(t *testing.T) {
 		}
 	}
 }
+
+// A master does not know yet that it is replaced: its own report counts only if the cluster has no other node. However often the master
+// reports, it does not displace the report of another node.
+func TestReportsOfTwoNodes(t *testing.T) {
+	two := []string{"10.0.0.1:6379", "10.0.0.2:6379"}
+	for _, c := range []struct {
+		name    string
+		masters []string
+		from    []string
+		want    bool
+	}{
+		{"of the master", two, []string{two[0]}, false},
+		{"of the master, the only node", two[:1], []string{two[0]}, true},
+		{"of another node", two, []string{two[1]}, true},
+		{"of another node, then of the master twice", two, []string{two[1], two[0], two[0]}, true},
+		{"of the master, then of another node twice", two, []string{two[0], two[1], two[1]}, true},
+	} {
+		if got := cluster.KnownAfter(c.masters, c.from...); got != c.want {
+			t.Errorf("after a report %s: known = %v, want %v", c.name, got, c.want)
+		}
+	}
+}

@@ -129,13 +129,13 @@ func (r *Replicas) succession(ctx context.Context, name string, since time.Time)
 // By default all replicas must acknowledge. An acknowledgement by a single replica is worthless if another replica becomes
 // the master: during a failover the former master goes on for a moment, with replicas not yet aware of the new master.
 type Acked struct {
-	r      *Replicas
-	name   string          // a key of the server
-	heirs  conn.Succession // known before the request
-	need   int             // number of replicas passed to WAIT
-	wait   time.Duration   // timeout passed to WAIT
-	sent   bool
-	leaves time.Time // end of the caller's interest; zero if unknown
+	r          *Replicas
+	name       string          // a key of the server
+	succession conn.Succession // known before the request
+	need       int             // number of replicas passed to WAIT
+	wait       time.Duration   // timeout passed to WAIT
+	sent       bool
+	leaves     time.Time // end of the caller's interest; zero if unknown
 
 	// The outcome.
 	answered time.Time
@@ -150,7 +150,7 @@ type Acked struct {
 func (r *Replicas) New(ctx context.Context, name string, leaves time.Time) (*Acked, error) {
 	d := &Acked{r: r, name: name, wait: r.acks.Timeout, leaves: leaves}
 	var unknown error
-	d.heirs, unknown = r.succession(ctx, name, time.Time{})
+	d.succession, unknown = r.succession(ctx, name, time.Time{})
 	switch {
 	case r.acks.Exact > 0 && unknown == nil:
 		d.need = r.acks.Exact
@@ -174,7 +174,7 @@ func (d *Acked) Hurry(ctx context.Context) {
 
 // enough returns an error if the server certainly has fewer replicas than needed.
 func (d *Acked) enough(ctx context.Context) error {
-	if d.r.server.Failover == nil || d.heirs.Replicas >= d.need {
+	if d.r.server.Failover == nil || d.succession.Replicas >= d.need {
 		return nil
 	}
 	s, err := d.r.succession(ctx, d.name, time.Now().Add(-WitnessAge))
@@ -188,13 +188,13 @@ func (d *Acked) enough(ctx context.Context) error {
 func (d *Acked) expect(ctx context.Context) int {
 	r := d.r
 	r.mu.Lock()
-	st := *r.at(d.heirs)
+	st := *r.at(d.succession)
 	r.mu.Unlock()
-	n := max(d.heirs.Replicas, st.count)
+	n := max(d.succession.Replicas, st.count)
 	switch {
 	case n > 0 && st.seen && !st.doubt:
 		return n
-	case n == 0 && st.seen && !st.doubt && d.heirs.Bare && !st.had:
+	case n == 0 && st.seen && !st.doubt && d.succession.Bare && !st.had:
 		return 0
 	case !st.bare.IsZero() && time.Since(st.bare) >= bareFor*d.r.acks.Timeout:
 		return 0
@@ -374,7 +374,7 @@ func (d *Acked) answerer(ctx context.Context, h headcount, since time.Time) (con
 		who, _, _ = ParseServerInfo(d.identity)
 	}
 	switch {
-	case err != nil || who == s.Master || spread == nil && h.live > 0 && s.Addr == d.heirs.Addr:
+	case err != nil || who == s.Master || spread == nil && h.live > 0 && s.Addr == d.succession.Addr:
 		return s, err
 	case spread == nil || since.IsZero():
 		return s, errNotMaster
@@ -388,10 +388,10 @@ func (d *Acked) answerer(ctx context.Context, h headcount, since time.Time) (con
 // short records a lack of acknowledgements and returns the error.
 func (d *Acked) short(need int, cause error) error {
 	d.r.mu.Lock()
-	d.r.at(d.heirs).doubt = true
+	d.r.at(d.succession).doubt = true
 	d.r.mu.Unlock()
 	return &Shortage{
-		Name: d.name, Server: d.heirs.Addr, Needed: need, Acked: int(d.got), Within: d.wait, Err: cause,
+		Name: d.name, Server: d.succession.Addr, Needed: need, Acked: int(d.got), Within: d.wait, Err: cause,
 	}
 }
 
@@ -402,7 +402,7 @@ const bareWarning = time.Minute
 func (d *Acked) settled(bare bool) {
 	now := time.Now()
 	d.r.mu.Lock()
-	st := d.r.at(d.heirs)
+	st := d.r.at(d.succession)
 	st.doubt = false
 	before := st.warned
 	warn := bare && now.Sub(before) >= bareWarning
@@ -414,9 +414,9 @@ func (d *Acked) settled(bare bool) {
 	d.r.mu.Unlock()
 	switch {
 	case warn:
-		d.r.server.Log.Warn("locks are granted without acknowledgement: the server has no replica", "server", d.heirs.Addr)
+		d.r.server.Log.Warn("locks are granted without acknowledgement: the server has no replica", "server", d.succession.Addr)
 	case !bare && !before.IsZero():
-		d.r.server.Log.Warn("locks are acknowledged again", "server", d.heirs.Addr)
+		d.r.server.Log.Warn("locks are acknowledged again", "server", d.succession.Addr)
 	}
 }
 
