@@ -10,6 +10,21 @@ import (
 
 // The scripts of no kind in particular.
 
+//go:embed lua/all_late.lua
+var allLate string
+
+//go:embed lua/all_repeat.lua
+var allRepeat string
+
+//go:embed lua/all_undo.lua
+var allUndo string
+
+//go:embed lua/all_change.lua
+var allChange string
+
+//go:embed lua/all_tell.lua
+var allTell string
+
 //go:embed lua/all_line.lua
 var allLine string
 
@@ -29,10 +44,10 @@ var allPublish string
 var anyShape string
 
 var (
-	look    = &Lazy[*script.Script]{Make: func() *script.Script { return script.Named("all_look", allLook) }}
-	publish = &Lazy[*script.Script]{Make: func() *script.Script { return script.Named("all_publish", allPublish) }}
-	quit    = &Lazy[*script.Script]{Make: func() *script.Script { return script.Named("all_quit", lined(allQuit)) }}
-	shape   = &Lazy[*script.Script]{Make: func() *script.Script { return script.Named("any_shape", anyShape) }}
+	look    = &Lazy[*script.Script]{Make: func() *script.Script { return named("all_look", allLook) }}
+	publish = &Lazy[*script.Script]{Make: func() *script.Script { return named("all_publish", allPublish) }}
+	quit    = &Lazy[*script.Script]{Make: func() *script.Script { return named("all_quit", allQuit) }}
+	shape   = &Lazy[*script.Script]{Make: func() *script.Script { return named("any_shape", anyShape) }}
 )
 
 // Look asks for the existence of a key, and for the time of its server.
@@ -47,14 +62,15 @@ func Shape() *script.Script { return shape.Get() }
 // Apart returns s preceded by all_apart.lua: the lock is its only named key.
 func Apart(s *script.Script) *script.Script { return script.Named(s.Name(), allApart+s.Source()) }
 
-// lined returns a script's source with the functions of all_line.lua at the line that names the file: where nobody is in the line, the
-// server need not make them. Without such a line they stand between the comment and the statements.
-func lined(source string) string {
-	if whole := with(source, "all_line.lua", allLine); whole != source {
-		return whole
+// named returns the script with a name and a source. A line of the source that names a file of a text common to all kinds has the text behind it.
+func named(name, source string) *script.Script {
+	for _, common := range []struct{ file, text string }{
+		{"all_repeat.lua", allRepeat}, {"all_undo.lua", allUndo}, {"all_change.lua", allChange}, {"all_tell.lua", allTell}, // name the others
+		{"all_late.lua", allLate}, {"all_line.lua", allLine},
+	} {
+		source = with(source, common.file, common.text)
 	}
-	comment, statements, _ := strings.Cut(source, "\nlocal ")
-	return comment + "\n" + allLine + "local " + statements
+	return script.Named(name, source)
 }
 
 // with returns a script's source with the text of a file behind the line that names the file, if there is such a line.

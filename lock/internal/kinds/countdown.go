@@ -27,11 +27,11 @@ func newCountDown() *Kind {
 	return &Kind{
 		Name:    "latch",
 		channel: countdownPrefix,
-		Acquire: script.Named("latch_acquire", latchAcquire),
+		Acquire: named("latch_acquire", latchAcquire),
 		More: map[string]*script.Script{
-			"set":    script.Named("latch_set", latchSet),
-			"down":   script.Named("latch_down", latchDown),
-			"delete": script.Named("latch_delete", latchDelete),
+			"set":    named("latch_set", latchSet),
+			"down":   named("latch_down", latchDown),
+			"delete": named("latch_delete", latchDelete),
 		},
 	}
 }

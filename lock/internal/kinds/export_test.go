@@ -3,8 +3,9 @@ package kinds
 // LineScript is the common text of the scripts of kinds with a line.
 var LineScript = allLine
 
-// LeaveScript is the common text of the scripts that take holds of a reader away.
-var LeaveScript = readLeave
-
-// ValuesScript is the common text of the scripts that give several values back.
-var ValuesScript = fasterMultiValues
+// Texts are the texts that stand in several scripts, by their files.
+var Texts = map[string]string{
+	"all_late.lua": allLate, "all_repeat.lua": allRepeat, "all_undo.lua": allUndo, "all_change.lua": allChange, "all_tell.lua": allTell,
+	"all_line.lua": allLine, "reentrant_take.lua": reentrantTake, "read_leave.lua": readLeave, "fair_head.lua": fairHead,
+	"fastermulti_values.lua": fasterMultiValues,
+}

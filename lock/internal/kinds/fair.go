@@ -1,10 +1,6 @@
 package kinds
 
-import (
-	_ "embed"
-
-	"github.com/lockwire/lockwire/script"
-)
+import _ "embed"
 
 //go:embed lua/fair_acquire.lua
 var fairAcquire string
@@ -24,6 +20,9 @@ var fairPass string
 //go:embed lua/fair_info.lua
 var fairInfo string
 
+//go:embed lua/fair_head.lua
+var fairHead string
+
 var (
 	fair             = &Lazy[*Kind]{Make: newFair}
 	nonReentrantFair = &Lazy[*Kind]{Make: newNonReentrantFair}
@@ -40,14 +39,17 @@ func newFair() *Kind {
 		Name:    "fair",
 		channel: channelPrefix,
 		Keys:    fairKeys,
-		Acquire: script.Named("fair_acquire", fairAcquire),
-		Release: script.Named("fair_release", fairRelease),
-		Undo:    script.Named("fair_undo", fairUndo),
+		Acquire: named("fair_acquire", heading(fairAcquire)),
+		Release: named("fair_release", heading(fairRelease)),
+		Undo:    named("fair_undo", heading(fairUndo)),
 		Renew:   Reentrant().Renew,
-		Force:   script.Named("fair_force", fairForce),
-		Info:    script.Named("fair_info", fairInfo),
-		Pass:    script.Named("fair_pass", fairPass),
+		Force:   named("fair_force", heading(fairForce)),
+		Info:    named("fair_info", fairInfo),
+		Pass:    named("fair_pass", heading(fairPass)),
 	}
 }
+
+// heading returns a script's source with the function of fair_head.lua.
+func heading(source string) string { return with(source, "fair_head.lua", fairHead) }
 
 func newNonReentrantFair() *Kind { return like(Fair(), "nonreentrantfair") }

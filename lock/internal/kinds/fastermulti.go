@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 
 	"github.com/lockwire/lockwire/lock/internal/highway"
-	"github.com/lockwire/lockwire/script"
 )
 
 //go:embed lua/fastermulti_acquire.lua
@@ -39,12 +38,12 @@ func newFasterMulti() *Kind {
 	return &Kind{
 		Name:    "fastermulti",
 		channel: channelPrefix,
-		Acquire: script.Named("fastermulti_acquire", fasterMultiAcquire),
-		Release: script.Named("fastermulti_release", giving(fasterMultiRelease)),
-		Undo:    script.Named("fastermulti_undo", giving(fasterMultiUndo)),
-		Renew:   script.Named("fastermulti_renew", fasterMultiRenew),
-		Force:   script.Named("fastermulti_force", fasterMultiForce),
-		Info:    script.Named("fastermulti_info", fasterMultiInfo),
+		Acquire: named("fastermulti_acquire", fasterMultiAcquire),
+		Release: named("fastermulti_release", giving(fasterMultiRelease)),
+		Undo:    named("fastermulti_undo", giving(fasterMultiUndo)),
+		Renew:   named("fastermulti_renew", fasterMultiRenew),
+		Force:   named("fastermulti_force", fasterMultiForce),
+		Info:    named("fastermulti_info", fasterMultiInfo),
 	}
 }
 

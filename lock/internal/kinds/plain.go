@@ -1,10 +1,6 @@
 package kinds
 
-import (
-	_ "embed"
-
-	"github.com/lockwire/lockwire/script"
-)
+import _ "embed"
 
 //go:embed lua/plain_acquire.lua
 var plainAcquire string
@@ -36,12 +32,12 @@ func newPlain() *Kind {
 	return &Kind{
 		Name:    "plain",
 		channel: channelPrefix,
-		Acquire: script.Named("plain_acquire", plainAcquire),
-		Release: script.Named("plain_release", plainRelease),
-		Keep:    script.Named("plain_keep", plainKeep),
-		Undo:    script.Named("plain_undo", plainUndo),
-		Renew:   script.Named("plain_renew", plainRenew),
-		Force:   script.Named("plain_force", plainForce),
-		Info:    script.Named("plain_info", plainInfo),
+		Acquire: named("plain_acquire", plainAcquire),
+		Release: named("plain_release", plainRelease),
+		Keep:    named("plain_keep", plainKeep),
+		Undo:    named("plain_undo", plainUndo),
+		Renew:   named("plain_renew", plainRenew),
+		Force:   named("plain_force", plainForce),
+		Info:    named("plain_info", plainInfo),
 	}
 }

@@ -45,7 +45,7 @@ var readwriteInfo string
 var (
 	read             = &Lazy[*Kind]{Make: newRead}
 	write            = &Lazy[*Kind]{Make: newWrite}
-	infoOfBothHalves = &Lazy[*script.Script]{Make: func() *script.Script { return script.Named("readwrite_info", readwriteInfo) }}
+	infoOfBothHalves = &Lazy[*script.Script]{Make: func() *script.Script { return named("readwrite_info", readwriteInfo) }}
 )
 
 // Read is the half of Redisson's RReadWriteLock for readers.
@@ -63,11 +63,11 @@ func newRead() *Kind {
 		channel: readWritePrefix,
 		Keys:    readWriteKeys,
 		Reads:   true,
-		Acquire: script.Named("read_acquire", lined(readAcquire)),
-		Release: script.Named("read_release", lined(leaving(readRelease))),
-		Undo:    script.Named("read_undo", lined(leaving(readUndo))),
-		Renew:   script.Named("read_renew", readRenew),
-		Force:   script.Named("read_force", lined(readForce)),
+		Acquire: named("read_acquire", readAcquire),
+		Release: named("read_release", leaving(readRelease)),
+		Undo:    named("read_undo", leaving(readUndo)),
+		Renew:   named("read_renew", readRenew),
+		Force:   named("read_force", readForce),
 		Info:    infoOfBothHalves.Get(),
 		Quit:    quit.Get(),
 	}
@@ -83,13 +83,13 @@ func newWrite() *Kind {
 		Keys:      readWriteKeys,
 		Reads:     true,
 		Suffix:    writeSuffix,
-		Acquire:   script.Named("write_acquire", lined(writeAcquire)),
-		Release:   script.Named("write_release", lined(writeRelease)),
-		Undo:      script.Named("write_undo", lined(writeUndo)),
+		Acquire:   named("write_acquire", writeAcquire),
+		Release:   named("write_release", writeRelease),
+		Undo:      named("write_undo", writeUndo),
 		Renew:     Reentrant().Renew, // the hash stores a writer like the owner of a reentrant lock
-		Force:     script.Named("write_force", lined(writeForce)),
+		Force:     named("write_force", writeForce),
 		Info:      infoOfBothHalves.Get(),
-		Downgrade: script.Named("write_downgrade", lined(writeDowngrade)),
+		Downgrade: named("write_downgrade", writeDowngrade),
 		Quit:      quit.Get(),
 	}
 }

@@ -1,13 +1,12 @@
 package kinds
 
-import (
-	_ "embed"
-
-	"github.com/lockwire/lockwire/script"
-)
+import _ "embed"
 
 //go:embed lua/reentrant_acquire.lua
 var reentrantAcquire string
+
+//go:embed lua/reentrant_take.lua
+var reentrantTake string
 
 //go:embed lua/reentrant_release.lua
 var reentrantRelease string
@@ -68,22 +67,25 @@ func newReentrant() *Kind {
 	return &Kind{
 		Name:     "reentrant",
 		channel:  channelPrefix,
-		Acquire:  script.Named("reentrant_acquire", lined(reentrantAcquire)),
-		Release:  script.Named("reentrant_release", lined(reentrantRelease)),
-		Undo:     script.Named("reentrant_undo", lined(reentrantUndo)),
-		Renew:    script.Named("reentrant_renew", reentrantRenew),
-		Force:    script.Named("reentrant_force", lined(reentrantForce)),
-		Info:     script.Named("reentrant_info", reentrantInfo),
-		HandOver: script.Named("reentrant_handover", reentrantHandover),
-		Single:   script.Named("reentrant_single", lined(reentrantSingle)),
-		Keep:     script.Named("reentrant_keep", reentrantKeep),
+		Acquire:  named("reentrant_acquire", taking(reentrantAcquire)),
+		Release:  named("reentrant_release", reentrantRelease),
+		Undo:     named("reentrant_undo", reentrantUndo),
+		Renew:    named("reentrant_renew", reentrantRenew),
+		Force:    named("reentrant_force", reentrantForce),
+		Info:     named("reentrant_info", reentrantInfo),
+		HandOver: named("reentrant_handover", reentrantHandover),
+		Single:   named("reentrant_single", reentrantSingle),
+		Keep:     named("reentrant_keep", reentrantKeep),
 		Quit:     quit.Get(),
 	}
 }
 
+// taking returns a script's source with the text of reentrant_take.lua.
+func taking(source string) string { return with(source, "reentrant_take.lua", reentrantTake) }
+
 func newNonReentrant() *Kind {
 	k := like(Reentrant(), "nonreentrant")
-	k.Acquire = script.Named("nonreentrant_acquire", lined(nonreentrantAcquire))
+	k.Acquire = named("nonreentrant_acquire", taking(nonreentrantAcquire))
 	return k
 }
 
@@ -96,8 +98,8 @@ func newSpin() *Kind {
 func newFenced() *Kind {
 	k := like(Reentrant(), "fenced")
 	k.Token = tokenKey
-	k.Acquire = script.Named("fenced_acquire", lined(fencedAcquire))
-	k.Info = script.Named("fenced_info", fencedInfo)
-	k.HandOver = script.Named("fenced_handover", fencedHandover)
+	k.Acquire = named("fenced_acquire", fencedAcquire)
+	k.Info = named("fenced_info", fencedInfo)
+	k.HandOver = named("fenced_handover", fencedHandover)
 	return k
 }

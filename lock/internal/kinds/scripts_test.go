@@ -20,12 +20,11 @@ func TestScriptFiles(t *testing.T) {
 	sources := map[string]bool{}
 	for _, scripts := range kinds.All() {
 		for _, s := range scripts {
-			sources[strings.NewReplacer(kinds.LineScript, "", kinds.LeaveScript, "", kinds.ValuesScript, "").Replace(s.Source())] = true
+			sources[s.Source()] = true
 		}
 	}
-	sources[kinds.LineScript], sources[kinds.LeaveScript], sources[kinds.ValuesScript] = true, true, true
-	if len(sources) != len(files) {
-		t.Errorf("%d scripts and %d files", len(sources), len(files))
+	if len(sources)+len(kinds.Texts) != len(files) {
+		t.Errorf("%d scripts, %d common texts and %d files", len(sources), len(kinds.Texts), len(files))
 	}
 	title := regexp.MustCompile(`^-- [A-Z][a-z -]+, ([a-z]+): .*\.$`)
 	global := regexp.MustCompile(`^\s*(?:function\s|([A-Za-z_]\w*)\s*=)`)
@@ -35,7 +34,9 @@ func TestScriptFiles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !sources[string(text)] {
+		_, common := kinds.Texts[filepath.Base(file)]
+		source := withTexts(string(text))
+		if !common && !sources[source] {
 			t.Errorf("%s is not the source of a script", file)
 		}
 		head, _, _ := strings.Cut(string(text), "\nlocal ")
@@ -44,9 +45,8 @@ func TestScriptFiles(t *testing.T) {
 		if m := title.FindStringSubmatch(lines[0]); m == nil || m[1] != operation {
 			t.Errorf("%s does not open with its kind, its operation and its purpose: %s", file, lines[0])
 		}
-		library := slices.Contains([]string{kinds.LineScript, kinds.LeaveScript, kinds.ValuesScript}, string(text))
 		for _, part := range []string{"\n-- KEYS  1", "\n-- Returns "} {
-			if !strings.Contains(head, part) && !library {
+			if !strings.Contains(head, part) && !common {
 				t.Errorf("the head of %s has no %q", file, part[1:])
 			}
 		}
@@ -56,11 +56,14 @@ func TestScriptFiles(t *testing.T) {
 		if n := strings.Count(string(text), "\n"); n > 80 && string(text) != kinds.LineScript {
 			t.Errorf("%s has %d lines, more than 80", file, n)
 		}
+		if common {
+			continue // its names are those of the scripts
+		}
 		var locals []string
-		for _, m := range declared.FindAllStringSubmatch(string(text), -1) {
+		for _, m := range declared.FindAllStringSubmatch(source, -1) {
 			locals = append(locals, strings.Split(m[1], ", ")...)
 		}
-		for line := range strings.Lines(string(text)) {
+		for line := range strings.Lines(source) {
 			if m := global.FindStringSubmatch(line); m != nil && !slices.Contains(locals, m[1]) {
 				t.Errorf("%s may set a global: %s", file, line)
 			}
@@ -68,21 +71,36 @@ func TestScriptFiles(t *testing.T) {
 	}
 }
 
-// Functions of the same name are the same in all scripts.
-func TestScriptFunctions(t *testing.T) {
-	function := regexp.MustCompile(`(?ms)^local function (head)\(.*?^end$`)
-	texts := map[string]string{}
+// textLine is a line in whose place a script has a common text.
+var textLine = regexp.MustCompile(`(?m)^-- (\w+\.lua)\n`)
+
+// withTexts returns a file with the texts that it names.
+func withTexts(file string) string {
+	return textLine.ReplaceAllStringFunc(file, func(line string) string {
+		return line + withTexts(kinds.Texts[textLine.FindStringSubmatch(line)[1]])
+	})
+}
+
+// A common text stands in several scripts, and no script has a text of its own.
+func TestScriptTexts(t *testing.T) {
+	uses := map[string]int{}
+	seen := map[string]bool{}
 	for _, scripts := range kinds.All() {
 		for _, s := range scripts {
-			for _, m := range function.FindAllStringSubmatch(s.Source(), -1) {
-				if other := texts[m[1]]; other != "" && other != m[0] {
-					t.Errorf("%s is in one script\n%s\nand in another\n%s", m[1], other, m[0])
+			for _, m := range textLine.FindAllStringSubmatch(s.Source(), -1) {
+				if kinds.Texts[m[1]] == "" {
+					t.Errorf("%s names %s, which is no common text", s.Name(), m[1])
 				}
-				texts[m[1]] = m[0]
+				if !seen[s.Source()] {
+					uses[m[1]]++
+				}
 			}
+			seen[s.Source()] = true
 		}
 	}
-	if len(texts) != 1 {
-		t.Errorf("%d functions found", len(texts))
+	for file := range kinds.Texts {
+		if uses[file] < 2 {
+			t.Errorf("%s stands in %d scripts, want several", file, uses[file])
+		}
 	}
 }

@@ -1,4 +1,4 @@
--- All kinds, quit: ends the place of a client in the line of a lock, behind all_line.lua. If the lock is free, or has readers only, who is next is told.
+-- All kinds, quit: ends the place of a client in the line of a lock. If the lock is free, or has readers only, who is next is told.
 -- KEYS  1 lock  2 its channel  3 line
 -- ARGV  1 publish command ('': nobody is told)  2 what the server knows of listeners  3 client's id  4 its place
 --       5 1 for a lock that is a number of permits
@@ -10,6 +10,7 @@ local ended = line and redis.pcall('zrem', line, place, '!' .. place, '~' .. pla
 if not line or type(ended) == 'table' or ended == 0 then
     return 0
 end
+-- all_line.lua
 local free = counts == '1' and (tonumber(redis.pcall('get', lock) or 0) or 0) or availableOf(lock)
 if free <= 0 or redis.call('exists', line) == 0 then
     return 0

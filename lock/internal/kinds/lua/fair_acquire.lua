@@ -10,25 +10,13 @@
 local lock, _, queue, timeouts, idle, latch = unpack(KEYS)
 local lease, owner, wait, stands, last = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4] == '1', tonumber(ARGV[6])
 local few, spare, day = 32, 60000, 86400000
-local time = redis.call('time')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-if now > last then return redis.status_reply('late ' .. string.format('%.0f', now)) end
+-- all_late.lua
 if redis.call('exists', lock, queue, timeouts, idle, latch) == 0 then -- one question in place of many: nobody has it, nobody waits
     redis.call('hincrby', lock, owner, 1)
     redis.call('pexpire', lock, lease)
     return nil
 end
-
-local function head(except) -- drops those whose time is up, and those who have none
-    local first = redis.call('lindex', queue, 0)
-    if not first or first == except or tonumber(redis.call('zscore', timeouts, first) or 0) > now then
-        return first
-    end
-    redis.call('lpop', queue)
-    redis.call('zrem', timeouts, first)
-    return head(except)
-end
-
+-- fair_head.lua
 local function sort() -- after somebody has interfered: each waiter stands in the queue once, and nobody else has a time
     local line, stood = redis.call('lrange', queue, 0, -1), {}
     for i = #line, 1, -1 do

@@ -5,22 +5,8 @@
 --         1 when the lock was taken, else 0. A key of another type or kind is an error and stays.
 local lock, channel, queue, timeouts = unpack(KEYS)
 local publish, last = ARGV[1], tonumber(ARGV[2])
-local time = redis.call('time')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-
-local function head(except) -- drops those whose time is up, and those who have none
-    local first = redis.call('lindex', queue, 0)
-    if not first or first == except or tonumber(redis.call('zscore', timeouts, first) or 0) > now then
-        return first
-    end
-    redis.call('lpop', queue)
-    redis.call('zrem', timeouts, first)
-    return head(except)
-end
-
-if now > last then
-    return redis.status_reply('late ' .. string.format('%.0f', now))
-end
+-- all_late.lua
+-- fair_head.lua
 local fields = redis.call('hlen', lock)
 if fields == 0 then
     return 0

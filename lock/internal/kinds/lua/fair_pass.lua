@@ -8,16 +8,7 @@ local owner, publish, counts = unpack(ARGV)
 local grace, limit, life = 1000, 15000, 30000 -- a waiter subscribes some time after it has stood in line
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-
-local function head(except) -- drops those whose time is up, and those who have none
-    local first = redis.call('lindex', queue, 0)
-    if not first or first == except or tonumber(redis.call('zscore', timeouts, first) or 0) > now then
-        return first
-    end
-    redis.call('lpop', queue)
-    redis.call('zrem', timeouts, first)
-    return head(except)
-end
+-- fair_head.lua
 
 local function deaf(waiter) -- nobody listens for it; an error says nothing
     local numsub = publish == 'SPUBLISH' and 'shardnumsub' or 'numsub'

@@ -10,27 +10,13 @@
 --         1 when the lock is free now, 0 when the owner has further holds, nil when it has none.
 local lock, channel, queue, timeouts, _, latch = unpack(KEYS)
 local lease, owner, publish, lifetime, repeated, last, counts = unpack(ARGV)
-
-local now = nil -- ms since 1970, once the server's clock has been asked
-
-local function ask()
-    local time = redis.call('time')
-    now = time[1] * 1000 + math.floor(time[2] / 1000)
-end
-
-local function head(except) -- drops those whose time is up, and those who have none
-    local first = redis.call('lindex', queue, 0)
-    if not first or first == except or tonumber(redis.call('zscore', timeouts, first) or 0) > now then
-        return first
-    end
-    redis.call('lpop', queue)
-    redis.call('zrem', timeouts, first)
-    return head(except)
-end
-
+last = tonumber(last)
+-- all_repeat.lua
+-- fair_head.lua
 local function tell() -- without a queue, or a right to publish, the lock is free all the same
     if redis.call('exists', queue) == 0 then return end
-    ask()
+    local time = redis.call('time')
+    now = time[1] * 1000 + math.floor(time[2] / 1000)
     local ok, first = pcall(head)
     local waiter, place = ok and first, 0
     while waiter do
@@ -40,17 +26,6 @@ local function tell() -- without a queue, or a right to publish, the lock is fre
     end
 end
 
-if last ~= '0' then
-    ask()
-    if now > tonumber(last) then
-        return redis.status_reply('late ' .. string.format('%.0f', now))
-    end
-    lifetime = math.max(lifetime, last - now) -- an earlier request may come for as long as it is good
-    local outcome = redis.call('get', latch)
-    if outcome then
-        return outcome ~= '-1' and tonumber(outcome) or nil
-    end
-end
 local count = tonumber(redis.call('hget', lock, owner))
 if not count then
     if redis.call('exists', lock) == 0 then

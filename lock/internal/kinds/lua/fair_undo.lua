@@ -8,27 +8,10 @@
 --         1 when there was something to take back, else 0; running it again does no harm.
 local lock, channel, queue, timeouts, idle, latch = unpack(KEYS)
 local lease, owner, publish, before, last, wait, waits = unpack(ARGV)
-local time = redis.call('time')
-local now, few, spare, day = time[1] * 1000 + math.floor(time[2] / 1000), 32, 60000, 86400000
-
-local function head(except) -- drops those whose time is up, and those who have none
-    local first = redis.call('lindex', queue, 0)
-    if not first or first == except or tonumber(redis.call('zscore', timeouts, first) or 0) > now then
-        return first
-    end
-    redis.call('lpop', queue)
-    redis.call('zrem', timeouts, first)
-    return head(except)
-end
-
-if now > tonumber(last) then
-    return redis.status_reply('late ' .. string.format('%.0f', now))
-end
-local lasts = math.max(1, last - now, redis.call('pttl', latch))
-if redis.call('pexpire', latch, lasts) == 1 then
-    return 0 -- it has been undone
-end
-redis.call('set', latch, 0, 'px', lasts) -- after a write that needs no memory a server that has run out of that does not refuse others
+local few, spare, day = 32, 60000, 86400000
+last = tonumber(last)
+-- all_undo.lua
+-- fair_head.lua
 local taken, first = tonumber(redis.call('hget', lock, owner) or 0) > tonumber(before), redis.call('lindex', queue, 0)
 if taken and tonumber(before) > 0 and tonumber(lease) > 0 then
     redis.call('hset', lock, owner, before)

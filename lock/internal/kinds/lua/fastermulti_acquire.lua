@@ -10,11 +10,7 @@ local group, latch = KEYS[1], KEYS[3]
 local lease, last = tonumber(ARGV[1]), tonumber(ARGV[3])
 local owner, values = string.match(ARGV[2], '^(%S+) (.*)$')
 
-local time = redis.call('time')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-if now > last then
-    return redis.status_reply('late ' .. string.format('%.0f', now))
-end
+-- all_late.lua
 local known = redis.call('exists', group, latch) > 0 -- one question in place of many: otherwise nobody has a value
 if known and redis.call('exists', latch) == 1 then
     return -1 -- undone: nobody waits for this any more

@@ -6,11 +6,7 @@
 local group, channel = KEYS[1], KEYS[2]
 local publish, last, values = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 
-local time = redis.call('time')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-if now > last then
-    return redis.status_reply('late ' .. string.format('%.0f', now))
-end
+-- all_late.lua
 if redis.call('hlen', group) == 1 or redis.call('hexists', group, 'mode') == 1 then
     return redis.error_reply('WRONGTYPE The key holds a lock of another kind')
 end

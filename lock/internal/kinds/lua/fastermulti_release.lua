@@ -11,17 +11,10 @@ local group, channel, latch = KEYS[1], KEYS[2], KEYS[3]
 local owner, values = string.match(ARGV[2], '^(%S+) (.*)$')
 local publish, lifetime, repeated, last = ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
 
-local time = redis.call('time')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-if last > 0 then
-    if now > last then
-        return redis.status_reply('late ' .. string.format('%.0f', now))
-    end
-    lifetime = math.max(lifetime, last - now) -- an earlier request may come for as long as it is good
-    local outcome = redis.call('get', latch)
-    if outcome then
-        return outcome ~= '-1' and tonumber(outcome) or nil
-    end
+-- all_repeat.lua
+if not now then
+    local time = redis.call('time')
+    now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
 -- A write that needs no memory: a full server refuses none behind it.
 redis.call('hdel', group, '')

@@ -10,16 +10,7 @@ local group, channel, latch = KEYS[1], KEYS[2], KEYS[3]
 local owner, values = string.match(ARGV[2], '^(%S+) (.*)$')
 local publish, last = ARGV[3], tonumber(ARGV[5])
 
-local time = redis.call('time')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-if now > last then
-    return redis.status_reply('late ' .. string.format('%.0f', now))
-end
-local lasts = math.max(1, last - now, redis.call('pttl', latch))
-if redis.call('pexpire', latch, lasts) == 1 then
-    return 0 -- it has been undone
-end
-redis.call('set', latch, 0, 'px', lasts) -- after a write that needs no memory a server that has run out of that does not refuse others
+-- all_undo.lua
 -- fastermulti_values.lua
 local _, freed, shorter = giveBack(ARGV[1])
 if freed or shorter then

@@ -7,15 +7,7 @@
 local countdown, channel, latch = KEYS[1], KEYS[2], KEYS[3]
 local lifetime, publish, last = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3])
 
-local time = redis.call('time')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-if now > last then
-    return redis.status_reply('late ' .. string.format('%.0f', now))
-end
-local outcome = redis.call('get', latch)
-if outcome then
-    return tonumber(outcome)
-end
+-- all_change.lua
 local count = redis.call('get', countdown) or '0'
 if not string.match(count, '^%-?%d+$') then
     return redis.error_reply('WRONGTYPE not a count')

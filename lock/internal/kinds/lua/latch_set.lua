@@ -7,15 +7,7 @@
 local countdown, channel, latch = KEYS[1], KEYS[2], KEYS[3]
 local lifetime, publish, count, last = tonumber(ARGV[1]), ARGV[2], ARGV[3], tonumber(ARGV[4])
 
-local time = redis.call('time')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-if now > last then
-    return redis.status_reply('late ' .. string.format('%.0f', now))
-end
-local outcome = redis.call('get', latch)
-if outcome then
-    return tonumber(outcome)
-end
+-- all_change.lua
 local left = redis.call('get', countdown)
 if left and not string.match(left, '^%-?%d+$') then
     return redis.error_reply('WRONGTYPE not a count')

@@ -11,30 +11,7 @@ local lock, latch, line = KEYS[1], KEYS[3], KEYS[4]
 local lease, owner, last = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local place, stand = ARGV[4] or '', ARGV[5] or ''
 
-local time = redis.call('time')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-if now > last then
-    return redis.status_reply('late ' .. string.format('%.0f', now))
-end
-if stand ~= 'move' and redis.call('exists', lock, latch, line or lock) == 0 then -- one question in place of three
-    redis.call('hincrby', lock, owner, 1)
-    redis.call('pexpire', lock, lease)
-    return nil
-end
--- all_line.lua
-if redis.call('exists', latch) == 1 then
-    return -1 -- undone: nobody waits for this any more
-end
-if redis.call('exists', lock) == 0 then
-    local left = reservedFor(line, place, now, 0, 1)
-    if left then
-        return waitInLine(line, place, stand, left)
-    end
-    redis.call('hincrby', lock, owner, 1)
-    redis.call('pexpire', lock, lease)
-    giveWay(line, place, stand)
-    return nil
-end
+-- reentrant_take.lua
 if redis.call('hexists', lock, owner) == 1 then
     return redis.status_reply('reentry')
 end

@@ -15,11 +15,7 @@ local lease, ids, publish, waits, forever, last = ARGV[1], ARGV[2], ARGV[3], ARG
 local place, stand, counted = ARGV[7] or '', ARGV[8] or '', ARGV[9]
 local never = '922337203685477' -- as Redisson has it
 
-local time = redis.call('time')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-if now > last then
-    return redis.status_reply('late ' .. string.format('%.0f', now))
-end
+-- all_late.lua
 local known = redis.call('exists', latch, line or latch) > 0 -- one question in place of two
 if known and redis.call('exists', latch) == 1 then
     return -1 -- undone: nobody waits for this any more

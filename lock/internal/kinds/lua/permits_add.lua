@@ -8,15 +8,8 @@
 local semaphore, channel, permits, latch, line = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local lifetime, publish, count, total, last = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 
-local time = redis.call('time')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-if now > last then
-    return redis.status_reply('late ' .. string.format('%.0f', now))
-end
-local outcome = redis.call('get', latch)
-if outcome then
-    return tonumber(outcome)
-end
+-- all_change.lua
+-- all_line.lua
 local free = redis.call('get', semaphore)
 if free and not string.match(free, '^%-?%d+$') then
     return redis.error_reply('WRONGTYPE not a number of permits')

@@ -7,12 +7,8 @@
 local semaphore, channel, permits, line = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local publish, last = ARGV[1], tonumber(ARGV[2])
 
-local time = redis.call('time')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-if now > last then
-    return redis.status_reply('late ' .. string.format('%.0f', now))
-end
-
+-- all_late.lua
+-- all_line.lua
 if not string.match(redis.call('get', semaphore) or '0', '^%-?%d+$') then
     return redis.error_reply('WRONGTYPE not a number of permits')
 end

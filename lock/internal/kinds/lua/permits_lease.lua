@@ -7,11 +7,7 @@ local permits = KEYS[3]
 local id, lease, last = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local never = '922337203685477' -- as Redisson has it
 
-local time = redis.call('time')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-if now > last then
-    return redis.status_reply('late ' .. string.format('%.0f', now))
-end
+-- all_late.lua
 local ends = tonumber(redis.call('zscore', permits, id) or 0)
 if ends <= now then
     return nil

@@ -6,7 +6,8 @@
 --       10 what becomes of it: ended ("leave"), moved to the end ("move") or nothing ('')
 -- Returns 1 when all were held, and otherwise nil: those that were are given back all the same.
 local semaphore, channel, permits, latch, line = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local ids, publish, lifetime, stand = ARGV[2], ARGV[3], ARGV[4], ARGV[10]
+local ids, publish, lifetime = ARGV[2], ARGV[3], ARGV[4]
+local counted, id, place, stand = ARGV[7], ARGV[8], ARGV[9], ARGV[10]
 
 local done, free = unpack(redis.call('mget', latch, semaphore))
 if done then
@@ -27,22 +28,12 @@ for i = 1, #ids, 16 do
     -- First what frees memory: a server that has run out of it refuses all else, but not after a script's first write.
     returned = returned + redis.call('zrem', permits, id)
 end
-local total = returned > 0 and redis.call('incrby', semaphore, returned)
+local available = returned > 0 and redis.call('incrby', semaphore, returned)
+local before, result = available and available - returned, held and 1 or nil
 if held then
     redis.call('set', latch, 1, 'px', lifetime)
 end
 -- Redisson tells of one permit how many are free now, and of several how many came back.
-local message = total and (#ids > 16 and returned or math.max(0, total))
-local told
-if line and stand ~= 'move' and redis.call('exists', line) == 0 then -- nobody is in the line, nor will be
-    told = message and publish ~= '' and redis.pcall(publish, channel, message)
-    if type(told) ~= 'number' or told == 0 then
-        return held and 1 or nil
-    end
-end
--- all_line.lua
-giveWay(line, ARGV[9], stand)
-if message then
-    tellFree(line, channel, publish, ARGV[7], ARGV[8], message, total, total - returned, told)
-end
-return held and 1 or nil
+local message = available and (#ids > 16 and returned or math.max(0, available))
+local quiet = not message and stand == '' or stand ~= 'move' and (not line or redis.call('exists', line) == 0)
+-- all_tell.lua

@@ -9,16 +9,8 @@
 local semaphore, channel, permits, latch, line = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local ids, publish, last = ARGV[2], ARGV[3], tonumber(ARGV[5])
 
-local time = redis.call('time')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-if now > last then
-    return redis.status_reply('late ' .. string.format('%.0f', now))
-end
-local lasts = math.max(1, last - now, redis.call('pttl', latch))
-if redis.call('pexpire', latch, lasts) == 1 then
-    return 0 -- it has been undone
-end
-redis.call('set', latch, 0, 'px', lasts) -- after a write that needs no memory a server that has run out of that does not refuse others
+-- all_undo.lua
+-- all_line.lua
 if not string.match(redis.call('get', semaphore) or '0', '^%-?%d+$') then
     return redis.error_reply('WRONGTYPE not a number of permits')
 end

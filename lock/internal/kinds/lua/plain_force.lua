@@ -5,12 +5,7 @@
 --         1 when the lock was taken, else 0. A key of another type or kind is an error and stays.
 local lock, last = KEYS[1], tonumber(ARGV[2])
 
-local time = redis.call('time')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-if now > last then
-    return redis.status_reply('late ' .. string.format('%.0f', now))
-end
-
+-- all_late.lua
 local holder = redis.call('get', lock)
 if not holder then
     return 0

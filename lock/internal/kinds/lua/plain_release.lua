@@ -8,18 +8,7 @@
 local lock, latch = KEYS[1], KEYS[3]
 local owner, lifetime, repeated, last = ARGV[2], ARGV[4], ARGV[5], tonumber(ARGV[6])
 
-if last > 0 then
-    local time = redis.call('time')
-    local now = time[1] * 1000 + math.floor(time[2] / 1000)
-    if now > last then
-        return redis.status_reply('late ' .. string.format('%.0f', now))
-    end
-    lifetime = math.max(lifetime, last - now) -- an earlier request may come for as long as it is good
-    local outcome = redis.call('get', latch)
-    if outcome then
-        return outcome ~= '-1' and tonumber(outcome) or nil
-    end
-end
+-- all_repeat.lua
 if redis.call('get', lock) ~= owner then
     if repeated == '1' then
         redis.call('del', latch) -- a write that needs no memory: a full server refuses none behind it

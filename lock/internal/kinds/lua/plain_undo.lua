@@ -8,16 +8,7 @@
 local lock, latch = KEYS[1], KEYS[3]
 local owner, before, last = ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[5])
 
-local time = redis.call('time')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-if now > last then
-    return redis.status_reply('late ' .. string.format('%.0f', now))
-end
-local lasts = math.max(1, last - now, redis.call('pttl', latch))
-if redis.call('pexpire', latch, lasts) == 1 then
-    return 0 -- it has been undone
-end
-redis.call('set', latch, 0, 'px', lasts) -- after a write that needs no memory a server that has run out of that does not refuse others
+-- all_undo.lua
 if before > 0 or redis.call('get', lock) ~= owner then
     return 0
 end

@@ -17,11 +17,7 @@ local line = KEYS[#KEYS] == 'lockwire_line:' .. prefix and KEYS[#KEYS]
 -- The n-th hold of a reader has its lease in a key of its own: all clients compute from these how long the lock is kept.
 local hold = prefix .. ':' .. owner .. ':rwlock_timeout:'
 
-local time = redis.call('time')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-if now > last then
-    return redis.status_reply('late ' .. string.format('%.0f', now))
-end
+-- all_late.lua
 local found, mode, holds = redis.call('exists', lock, latch, writers, line or latch), nil, nil -- one question in place of four
 if found > 0 then
     mode, holds = unpack(redis.pcall('hmget', lock, 'mode', owner)) -- pcall: the latch goes before an error

@@ -6,12 +6,8 @@
 local lock, channel, line = KEYS[1], KEYS[2], KEYS[4]
 local publish, last = ARGV[1], tonumber(ARGV[2])
 
-local time = redis.call('time')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-if now > last then
-    return redis.status_reply('late ' .. string.format('%.0f', now))
-end
-
+-- all_late.lua
+-- all_line.lua
 local mode = redis.call('hget', lock, 'mode')
 if not mode and redis.call('exists', lock) == 1 then
     return redis.error_reply('WRONGTYPE The key holds a lock of another kind')

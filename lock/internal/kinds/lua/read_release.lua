@@ -16,14 +16,7 @@ local prefix = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
 local line = KEYS[#KEYS] == 'lockwire_line:' .. prefix and KEYS[#KEYS]
 local hold = prefix .. ':' .. owner .. ':rwlock_timeout:'
 -- read_leave.lua
-if last > 0 then
-    local time = redis.call('time')
-    local now = time[1] * 1000 + math.floor(time[2] / 1000)
-    if now > last then return redis.status_reply('late ' .. string.format('%.0f', now)) end
-    lifetime = math.max(lifetime, last - now) -- an earlier request may come for as long as it is good
-    local outcome = redis.call('get', latch)
-    if outcome then return outcome ~= '-1' and tonumber(outcome) or nil end
-end
+-- all_repeat.lua
 local mode, count = unpack(redis.call('hmget', lock, 'mode', owner))
 count = mode and tonumber(count)
 if not count then
@@ -37,13 +30,6 @@ if rest == 0 and count == 1 and mode == 'read' and redis.call('hlen', lock) == 2
     redis.call('del', lock, hold .. 1)
 else freed = leave(count, rest) end
 redis.call('set', latch, result, 'px', lifetime)
-if not freed and stand == '' then return result end
-local told
-if stand ~= 'move' and redis.call('exists', line or latch) == 0 then -- nobody is in the line, nor will be
-    told = freed and publish ~= '' and redis.pcall(publish, channel, '0')
-    if not line or type(told) ~= 'number' or told == 0 then return result end
-end
--- all_line.lua
-giveWay(line, place, stand)
-if freed then tellFree(line, channel, publish, counted, id, '0', 1, nil, told) end
-return result
+local message, available, before = freed and '0', 1, nil
+local quiet = not message and stand == '' or stand ~= 'move' and (not line or redis.call('exists', line) == 0)
+-- all_tell.lua

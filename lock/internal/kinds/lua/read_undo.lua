@@ -14,16 +14,8 @@ local prefix = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
 local line = KEYS[#KEYS] == 'lockwire_line:' .. prefix and KEYS[#KEYS]
 local hold = prefix .. ':' .. owner .. ':rwlock_timeout:'
 -- read_leave.lua
-local time = redis.call('time')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-if now > last then
-    return redis.status_reply('late ' .. string.format('%.0f', now))
-end
-local lasts = math.max(1, last - now, redis.call('pttl', latch))
-if redis.call('pexpire', latch, lasts) == 1 then
-    return 0 -- it has been undone
-end
-redis.call('set', latch, 0, 'px', lasts) -- after a write that needs no memory a server that has run out of that does not refuse others
+-- all_undo.lua
+-- all_line.lua
 local count = redis.call('hget', lock, 'mode') and tonumber(redis.call('hget', lock, owner) or 0) or 0
 if count <= before then
     return 0

@@ -7,11 +7,7 @@
 local lock, latch, undone = KEYS[1], KEYS[3], KEYS[4]
 local lease, owner, heir, lifetime, last = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 
-local time = redis.call('time')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-if now > last then
-    return redis.status_reply('late ' .. string.format('%.0f', now))
-end
+-- all_late.lua
 if redis.call('exists', undone) == 1 then
     return nil
 end

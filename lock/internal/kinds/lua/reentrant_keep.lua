@@ -6,12 +6,9 @@
 --         1 when the lock has the rest as its lease, nil when the owner had no hold.
 local lock, channel, latch = KEYS[1], KEYS[2], KEYS[3]
 local rest, owner, publish, lifetime, repeated, last, nobody = unpack(ARGV)
+last = tonumber(last)
 
-local time = redis.call('time')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-if now > tonumber(last) then
-    return redis.status_reply('late ' .. string.format('%.0f', now))
-end
+-- all_late.lua
 if repeated == '1' and redis.call('get', latch) == owner then
     return 1
 end

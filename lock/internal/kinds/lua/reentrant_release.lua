@@ -10,12 +10,9 @@
 --         1 when the lock is free now, 0 when the owner has further holds, nil when it has none.
 local lock, channel, latch, line = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local lease, owner, publish, lifetime, repeated, last = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
+local counted, id, place, stand = ARGV[7], ARGV[8], ARGV[9], ARGV[10]
 
-local time = redis.call('time')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-if now > last then
-    return redis.status_reply('late ' .. string.format('%.0f', now))
-end
+-- all_late.lua
 lifetime = math.max(lifetime, last - now) -- an earlier request may come for as long as it is good
 local known = redis.call('exists', latch, line or latch) > 0 -- one question in place of two
 local outcome = known and redis.call('get', latch)
@@ -30,8 +27,8 @@ if not count then
     end
     return nil
 end
-local rest, stand = tonumber(lease) > 0 and count - 1 or 0, ARGV[10]
-local result = rest > 0 and 0 or 1
+local rest = tonumber(lease) > 0 and count - 1 or 0
+local result, message, available, before = rest > 0 and 0 or 1, rest == 0 and '0', 1, nil
 -- First what frees memory: a server that has run out of it refuses all else, but not after a script's first write.
 if rest > 0 then
     redis.call('pexpire', lock, lease)
@@ -40,16 +37,5 @@ else
     redis.call('del', lock)
 end
 redis.call('set', latch, result, 'px', lifetime)
-local told
-if stand ~= 'move' and not known then -- nobody is in the line, nor will be
-    told = rest == 0 and publish ~= '' and redis.pcall(publish, channel, '0')
-    if not line or type(told) ~= 'number' or told == 0 then
-        return result
-    end
-end
--- all_line.lua
-giveWay(line, ARGV[9], stand)
-if rest == 0 then
-    tellFree(line, channel, publish, ARGV[7], ARGV[8], '0', 1, nil, told)
-end
-return result
+local quiet = stand ~= 'move' and not known
+-- all_tell.lua

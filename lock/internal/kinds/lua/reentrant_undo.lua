@@ -10,16 +10,8 @@
 local lock, channel, latch, line = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local lease, owner, publish, before, last = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 
-local time = redis.call('time')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-if now > last then
-    return redis.status_reply('late ' .. string.format('%.0f', now))
-end
-local lasts = math.max(1, last - now, redis.call('pttl', latch))
-if redis.call('pexpire', latch, lasts) == 1 then
-    return 0 -- it has been undone
-end
-redis.call('set', latch, 0, 'px', lasts) -- after a write that needs no memory a server that has run out of that does not refuse others
+-- all_undo.lua
+-- all_line.lua
 local count = tonumber(redis.call('hget', lock, owner) or 0)
 if count <= before then
     return 0

@@ -12,11 +12,7 @@ local semaphore, channel, latch, line = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local within, permits, waits, last = tonumber(ARGV[1]), tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
 local place, stand, counted, publish = ARGV[6] or '', ARGV[7] or '', ARGV[8], ARGV[9]
 
-local time = redis.call('time')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-if now > last then
-    return redis.status_reply('late ' .. string.format('%.0f', now))
-end
+-- all_late.lua
 local known = redis.call('exists', latch, line or latch) > 0 -- one question in place of two
 local taken = known and redis.call('get', latch)
 if taken == '0' then

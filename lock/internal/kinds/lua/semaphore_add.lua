@@ -7,12 +7,9 @@
 --         1 when they are added, 0 when there is no semaphore to add to.
 local semaphore, channel, latch, line = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local lifetime, publish, permits, existing, last = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
+local counted, id, place, stand = ARGV[6], ARGV[7], '', ''
 
-local time = redis.call('time')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-if now > last then
-    return redis.status_reply('late ' .. string.format('%.0f', now))
-end
+-- all_late.lua
 local outcome, free = unpack(redis.call('mget', latch, semaphore))
 if outcome then
     return tonumber(outcome)
@@ -27,15 +24,8 @@ if existing == '1' and not free then
     redis.call('set', latch, 0, 'px', last - now + lifetime)
     return 0
 end
-local total = redis.call('incrby', semaphore, permits)
+local available = redis.call('incrby', semaphore, permits)
 redis.call('set', latch, 1, 'px', last - now + lifetime)
-local told
-if line and redis.call('exists', line) == 0 then -- nobody is in the line
-    told = publish ~= '' and redis.pcall(publish, channel, math.max(0, total))
-    if type(told) ~= 'number' or told == 0 then
-        return 1
-    end
-end
--- all_line.lua
-tellFree(line, channel, publish, ARGV[6], ARGV[7], math.max(0, total), total, total - permits, told)
-return 1
+local message, before, result = math.max(0, available), available - permits, 1
+local quiet = not line or redis.call('exists', line) == 0
+-- all_tell.lua

@@ -7,11 +7,7 @@
 local semaphore, latch = KEYS[1], KEYS[3]
 local lifetime, last = tonumber(ARGV[1]), tonumber(ARGV[3])
 
-local time = redis.call('time')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-if now > last then
-    return redis.status_reply('late ' .. string.format('%.0f', now))
-end
+-- all_late.lua
 local outcome, free = unpack(redis.call('mget', latch, semaphore))
 if outcome then
     return tonumber(outcome)

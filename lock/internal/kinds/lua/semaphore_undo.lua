@@ -9,11 +9,8 @@
 local semaphore, channel, latch, line = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local publish, last = ARGV[3], tonumber(ARGV[5])
 
-local time = redis.call('time')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-if now > last then
-    return redis.status_reply('late ' .. string.format('%.0f', now))
-end
+-- all_late.lua
+-- all_line.lua
 local free = redis.call('get', semaphore)
 if free and not string.match(free, '^%-?%d+$') then
     return redis.error_reply('WRONGTYPE not a number of permits')

@@ -18,11 +18,7 @@ local place, stand, reader = ARGV[5] or '', ARGV[6] or '', string.sub(owner, 1, 
 local prefix = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
 local line = KEYS[#KEYS] == 'lockwire_line:' .. prefix and KEYS[#KEYS]
 
-local time = redis.call('time')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-if now > last then
-    return redis.status_reply('late ' .. string.format('%.0f', now))
-end
+-- all_late.lua
 if stand ~= 'move' and redis.call('exists', lock, latch, writers, line or latch) == 0 then -- one question in place of four
     redis.call('hset', lock, 'mode', 'write', owner, 1)
     redis.call('pexpire', lock, lease)

@@ -14,11 +14,8 @@ local prefix, writer = string.find(lock, '{', 1, true) and lock or '{' .. lock .
 local hold = prefix .. ':' .. owner .. ':rwlock_timeout:'
 local line = KEYS[#KEYS] == 'lockwire_line:' .. prefix and KEYS[#KEYS]
 
-local time = redis.call('time')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-if now > last then
-    return redis.status_reply('late ' .. string.format('%.0f', now))
-end
+-- all_late.lua
+-- all_line.lua
 if redis.call('exists', latch) == 1 then
     return -1
 end

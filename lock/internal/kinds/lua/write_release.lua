@@ -12,22 +12,11 @@
 --         1 when the owner has no write hold any more, 0 when it has further ones, nil when it had none.
 local lock, channel, latch = KEYS[1], KEYS[2], KEYS[5]
 local lease, owner, publish, lifetime, repeated = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local last, place, stand = tonumber(ARGV[6]), ARGV[9], ARGV[10]
+local last, counted, id, place, stand = tonumber(ARGV[6]), ARGV[7], ARGV[8], ARGV[9], ARGV[10]
 local prefix = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
 local line = KEYS[#KEYS] == 'lockwire_line:' .. prefix and KEYS[#KEYS]
 
-if last > 0 then
-    local time = redis.call('time')
-    local now = time[1] * 1000 + math.floor(time[2] / 1000)
-    if now > last then
-        return redis.status_reply('late ' .. string.format('%.0f', now))
-    end
-    lifetime = math.max(lifetime, last - now) -- an earlier request may come for as long as it is good
-    local outcome = redis.call('get', latch)
-    if outcome then
-        return outcome ~= '-1' and tonumber(outcome) or nil
-    end
-end
+-- all_repeat.lua
 local left, reader = 0, string.sub(owner, 1, -7)
 local count, reads = unpack(redis.call('hmget', lock, owner, reader))
 if not count then
@@ -42,7 +31,7 @@ for n = 1, tonumber(reads or 0) do
     left = math.max(left, redis.call('pttl', prefix .. ':' .. reader .. ':rwlock_timeout:' .. n))
 end
 local rest = lease > 0 and count - 1 or 0
-local result = rest > 0 and 0 or 1
+local result, message, available, before = rest > 0 and 0 or 1, rest == 0 and '1', left > 0 and 63 / 64 or 1, nil -- all, or all but the share of readers
 -- First what frees memory: a server that has run out of it refuses all else, but not after a script's first write.
 if rest > 0 then
     redis.call('pexpire', lock, math.max(lease, left))
@@ -55,19 +44,5 @@ else
     redis.call('del', lock)
 end
 redis.call('set', latch, result, 'px', lifetime)
-if rest > 0 and stand == '' then
-    return result
-end
-local told
-if stand ~= 'move' and redis.call('exists', line or latch) == 0 then -- nobody is in the line, nor will be
-    told = rest == 0 and publish ~= '' and redis.pcall(publish, channel, '1')
-    if not line or type(told) ~= 'number' or told == 0 then
-        return result
-    end
-end
--- all_line.lua
-giveWay(line, place, stand)
-if rest == 0 then
-    tellFree(line, channel, publish, ARGV[7], ARGV[8], '1', left > 0 and 1 - share or 1, nil, told)
-end
-return result
+local quiet = not message and stand == '' or stand ~= 'move' and (not line or redis.call('exists', line) == 0)
+-- all_tell.lua

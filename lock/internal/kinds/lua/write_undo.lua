@@ -13,11 +13,8 @@ local counted, id = ARGV[#ARGV - 1], ARGV[#ARGV]
 local prefix = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
 local line = KEYS[#KEYS] == 'lockwire_line:' .. prefix and KEYS[#KEYS]
 
-local time = redis.call('time')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-if now > last then
-    return redis.status_reply('late ' .. string.format('%.0f', now))
-end
+-- all_late.lua
+-- all_line.lua
 local waited = redis.call('zrem', writers, owner)
 if waited == 1 then
     tellFree(line, channel, publish, counted, id, '1', availableOf(lock)) -- for the readers that let it go first
