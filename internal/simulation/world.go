@@ -363,6 +363,7 @@ func (w *world) ran(s *fakeredis.Server, title string, c *fakeredis.Call, reply 
 		}
 	}
 	w.history.add(w.nameOf(s), key, "%s %s -> %s", title, brief(c.Args), brief(reply))
+	w.judgeLate(title, c, reply)
 }
 
 // forcedBy is the effect of a forcing script on the holder, nil for any other script.

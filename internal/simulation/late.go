@@ -1,0 +1,40 @@
+package simulation
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/lockwire/lockwire/internal/fakeredis"
+)
+
+// lastMoment matches a time in ms since 1970, of today or of virtual time: the last moment of a script, if the script has one.
+var lastMoment = regexp.MustCompile(`^\d{12,13}$`)
+
+// timeless are scripts that get a last moment, and do not need it: the acquire of a countdown latch changes nothing.
+var timeless = []string{"Countdown latch, acquire"}
+
+// judgeLate fails for a script that does something after its last moment, or refuses before.
+func (w *world) judgeLate(title string, c *fakeredis.Call, reply any) {
+	i := slices.IndexFunc(c.Args, lastMoment.MatchString)
+	if i < 0 || slices.Contains(timeless, title) || strings.HasPrefix(title, "apart: ") || strings.HasPrefix(title, "redisson ") {
+		return
+	}
+	if _, failed := reply.(fakeredis.Err); failed {
+		return
+	}
+	last, _ := strconv.ParseInt(c.Args[i], 10, 64)
+	status, _ := reply.(fakeredis.Status)
+	if by := scriptTime(c) - last; by > 0 != strings.HasPrefix(string(status), "late ") {
+		w.violate(nil, "%s %d ms after its last moment: %v", title, by, reply)
+	}
+}
+
+// scriptTime is the time of a script's server in ms.
+func scriptTime(c *fakeredis.Call) int64 {
+	time := c.Do("TIME").([]any)
+	seconds, _ := strconv.ParseInt(time[0].(string), 10, 64)
+	micros, _ := strconv.ParseInt(time[1].(string), 10, 64)
+	return seconds*1000 + micros/1000
+}
