@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/lockwire/lockwire/resp"
 )
 
 // Await waits until the running nodes agree, all slots are served, and replicas have their master's data.
@@ -231,11 +233,24 @@ func (c *Cluster) BeginMove(slot int, from, to *Server) error {
 	if err != nil {
 		return err
 	}
-	if _, err := to.Try("CLUSTER", "SETSLOT", slot, "IMPORTING", source); err != nil {
+	if err := c.setSlot(to, slot, "IMPORTING", source); err != nil {
 		return err
 	}
-	_, err = from.Try("CLUSTER", "SETSLOT", slot, "MIGRATING", target)
-	return err
+	return c.setSlot(from, slot, "MIGRATING", target)
+}
+
+// setSlot changes what s knows of a slot. From Valkey 8.0 on s waits for its replicas' acknowledgement, and refuses after
+// 2 s without it: then setSlot asks again.
+func (c *Cluster) setSlot(s *Server, slot int, state, node string) error {
+	var refused error
+	return errors.Join(c.await("replicas to acknowledge", func() error {
+		_, err := s.Try("CLUSTER", "SETSLOT", slot, state, node)
+		if errors.Is(err, resp.ErrNoReplicas) {
+			return err
+		}
+		refused = err
+		return nil
+	}), refused)
 }
 
 // MoveKeys moves at most count keys of a migrating slot, and reports whether any key was left.
@@ -269,7 +284,7 @@ func (c *Cluster) EndMove(slot int, to *Server) error {
 	// The new owner first: it knows best, and nobody else can then claim the slot.
 	order := append([]*Server{to}, slices.DeleteFunc(c.up(), func(s *Server) bool { return s == to })...)
 	for _, s := range order {
-		_, err := s.Try("CLUSTER", "SETSLOT", slot, "NODE", target)
+		err := c.setSlot(s, slot, "NODE", target)
 		if err != nil && !strings.Contains(err.Error(), "SETSLOT only with masters") {
 			return err
 		}
