@@ -10,6 +10,23 @@ import (
 	"github.com/lockwire/lockwire/lock"
 )
 
+// A process that takes over whenever the holder goes. Package leader does so, and more.
+func ExampleStandby() {
+	ctx := context.Background()
+	pool, locks := connect(ctx)
+	defer pool.Close()
+	defer locks.Close()
+
+	lease, err := locks.Fenced("indexer").Lock(ctx, lock.Standby()) // no warning after Config.WarnAfter
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer lease.Unlock(ctx)
+	fmt.Println("this process has taken over")
+	// Output:
+	// this process has taken over
+}
+
 // Once for each firing of a schedule, in whichever process is first. The job may take no time: the lock stays taken for longer than
 // the clocks of the processes differ, and for a shorter time than there is between two firings.
 func ExampleAtLeast() {

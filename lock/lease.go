@@ -21,6 +21,7 @@ type Lease struct {
 	owner   string
 	state   *ownerState // state of the Owner passed by As; nil without an Owner
 	renewed bool        // by the watchdog
+	standby bool        // see Standby
 	limits  *limits
 	since   clock.Instant // the time of the grant
 	period  int64         // with a state: the period of the tally that counts this hold
@@ -88,7 +89,7 @@ type derived struct{ cancel context.CancelCauseFunc }
 
 func newLease(c *Client, r *request, start clock.Instant) *Lease {
 	l := &Lease{client: c, target: r.target, owner: r.owner, state: r.state, term: r.lease, renewed: r.renewed, start: start}
-	l.limits = r.limits
+	l.limits, l.standby = r.limits, r.standby
 	if l.series = r.series; l.series.length == 0 {
 		l.series.since = start.Time
 	}

@@ -117,7 +117,7 @@ func (m *Multi) attempt(ctx context.Context, plan *multiPlan, try bool) (whole *
 // trace begins an acquire of plan for the Trace of the first member.
 func (m *Multi) trace(ctx context.Context, plan *multiPlan, try bool) (context.Context, *acquiring) {
 	first := m.members[0]
-	start := AcquireStart{Client: first.client, Kind: "multi", Name: first.target.name, Try: try, Members: len(m.members)}
+	start := AcquireStart{Client: first.client, Kind: "multi", Name: first.target.name, Try: try, Members: len(m.members), Standby: standsBy(plan.opts[0])}
 	if start.Lease = plan.lease; plan.lease == 0 {
 		start.Lease, start.Renewed = first.client.cfg.Lease, true
 	}

@@ -2,11 +2,12 @@ package lock
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
 // Option changes one Lock or TryLock. Create an Option with [For], [AtMost], [AtLeast], [StopBefore],
-// [As], [WaitForSetup] or [Forever].
+// [As], [WaitForSetup], [Forever] or [Standby].
 type Option struct {
 	lease    time.Duration
 	hasLease bool
@@ -15,6 +16,7 @@ type Option struct {
 	permits  int
 	setup    bool
 	forever  bool
+	standby  bool
 	limit    limit
 	limited  time.Duration // by limit
 }
@@ -44,6 +46,16 @@ func WaitForSetup() Option { return Option{setup: true} }
 // Forever takes permits of a [PermitSemaphore] without a lease, like Redisson's acquire without a lease. Only a
 // release returns the permits. If their holder dies, the permits are lost until somebody releases them by id.
 func Forever() Option { return Option{lease: forever, hasLease: true, forever: true} }
+
+// Standby marks a call that waits to take over from the holder, for days if need be, as leader.Run does. Its wait and its
+// hold are not reported by Config.WarnAfter, and metrics count the call apart from those that want the lock soon:
+// [AcquireStart].Standby is true. Nothing else changes.
+func Standby() Option { return Option{standby: true} }
+
+// standsBy reports whether one of opts is Standby.
+func standsBy(opts []Option) bool {
+	return slices.ContainsFunc(opts, func(o Option) bool { return o.standby })
+}
 
 // forever is the lease of permits without one, in whole milliseconds.
 const forever = math.MaxInt64 / time.Millisecond * time.Millisecond

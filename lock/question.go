@@ -22,7 +22,7 @@ func (w *waiter) planQuestions(now time.Time) {
 		return // nobody knows the holders
 	}
 	w.questions.last = lastQuestion(w.deadline, now)
-	if after := w.client.cfg.WarnAfter; after > 0 && !w.client.log.Silent() {
+	if after := w.client.cfg.WarnAfter; after > 0 && !w.standby && !w.client.log.Silent() {
 		if at := w.since.Add(after); at.After(now) {
 			w.questions.warn = at
 		}

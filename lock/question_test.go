@@ -147,6 +147,45 @@ func TestLongWaitNamesTheHolder(t *testing.T) {
 	})
 }
 
+// Who stands by waits for as long as it takes, and then holds the lock for long: the log has nothing of either.
+func TestStandbyIsNotReported(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		var out logText
+		var starts []bool
+		c := w.client(lock.Config{
+			WarnAfter: 10 * time.Second, Logger: slog.New(slog.NewTextHandler(&out, nil)),
+			Trace: &lock.Trace{AcquireStart: func(ctx context.Context, start lock.AcquireStart) context.Context {
+				starts = append(starts, start.Standby)
+				return ctx
+			}},
+		})
+		first := mustLock(t, w.client(lock.Config{}), "leader")
+		time.AfterFunc(time.Minute, func() { mustUnlock(t, first) })
+		second, err := c.Reentrant("leader").Lock(t.Context(), lock.Standby())
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.sleep(time.Minute)
+		mustUnlock(t, second)
+		if text := out.String(); text != "" {
+			t.Errorf("log %s", text)
+		}
+		mustUnlock(t, mustLock(t, c, "leader"))
+		multi, err := lock.NewMulti(c.Reentrant("a"), c.Reentrant("b"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		both, err := multi.Lock(t.Context(), lock.Standby())
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustUnlock(t, both)
+		if want := []bool{true, false, true, true, true}; !slices.Equal(starts, want) {
+			t.Errorf("AcquireStart.Standby = %v, want %v", starts, want)
+		}
+	})
+}
+
 // An answer stays when a later question has none.
 func TestAnswerIsKept(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {

@@ -167,7 +167,7 @@ func (r *Redlock) trace(ctx context.Context, c *candidacy, try bool) context.Con
 		renewed = renewed && !o.hasLease
 	}
 	ctx, c.traced = first.client.cfg.Trace.beginAcquire(ctx, AcquireStart{
-		Client: first.client, Kind: "redlock", Name: first.target.name, Try: try, Lease: c.term, Renewed: renewed, Members: len(r.nodes),
+		Client: first.client, Kind: "redlock", Name: first.target.name, Try: try, Lease: c.term, Renewed: renewed, Members: len(r.nodes), Standby: standsBy(c.opts),
 	})
 	return ctx
 }

@@ -46,6 +46,7 @@ type request struct {
 	visits    bool                      // for a Redlock, which is in no line
 	unsure    bool                      // an earlier attempt had no reply; the next attempt uses the same latch
 	setup     bool                      // waits for the setup of permits
+	standby   bool                      // see Standby
 }
 
 // sighting is the number of events on a watch at some time.
@@ -70,7 +71,7 @@ func (r *request) fill(c *Client, t *target, opts []Option) error {
 		if err := o.check(t.kind); err != nil {
 			return err
 		}
-		r.permits, r.setup = r.permits+o.permits, r.setup || o.setup
+		r.permits, r.setup, r.standby = r.permits+o.permits, r.setup || o.setup, r.standby || o.standby
 		if o.hasLease {
 			r.lease, r.renewed = o.lease.Truncate(time.Millisecond), false
 			if r.lease < MinLease {

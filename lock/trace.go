@@ -49,6 +49,7 @@ type AcquireStart struct {
 	Permits int           // number of permits of a semaphore, else 0
 	Members int           // number of locks of a Multi, or of servers of a Redlock, else 0
 	Part    bool          // the lock is a member of a Multi, which is reported too
+	Standby bool          // the call waits to take over, for however long: see the option [Standby]
 }
 
 // Outcome is the result of an acquire or a release, as a word for labels.

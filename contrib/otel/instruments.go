@@ -16,15 +16,15 @@ import (
 // instruments are the metrics that events change.
 type instruments struct {
 	operations, creates, waits, acquires, holds, lateness            metric.Float64Histogram
-	held, waiting, pending                                           metric.Int64ObservableUpDownCounter
+	held, waiting, standby, pending                                  metric.Int64ObservableUpDownCounter
 	timeouts, lostConns, losses, handovers, renewals, unacknowledged metric.Int64Counter
 }
 
 var (
 	// commandBuckets are the boundaries that the conventions advise for db.client.operation.duration.
 	commandBuckets = metric.WithExplicitBucketBoundaries(0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10)
-	// lockBuckets reach from a round trip to an hour.
-	lockBuckets = metric.WithExplicitBucketBoundaries(0.001, 0.005, 0.02, 0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600)
+	// lockBuckets reach from a round trip to an hour, with a third of the default lease.
+	lockBuckets = metric.WithExplicitBucketBoundaries(0.001, 0.005, 0.02, 0.1, 0.5, 1, 5, 10, 15, 60, 300, 900, 3600)
 )
 
 // create makes the instruments, and returns the errors of those that cannot be made.
@@ -46,6 +46,7 @@ func (m *instruments) create(meter metric.Meter) error {
 	}
 	gauge(&m.held, "lock.held", "{lock}", "Locks held by this process.")
 	gauge(&m.waiting, "lock.waiting", "{call}", "Calls of Lock under way.")
+	gauge(&m.standby, "lock.standby", "{call}", "Calls of Lock that wait to take over, for however long.")
 	gauge(&m.pending, "lock.releases.pending", "{release}", "Unconfirmed releases that are repeated in the background.")
 	counter := func(to *metric.Int64Counter, name, unit, text string) {
 		c, err := meter.Int64Counter(name, metric.WithUnit(unit), metric.WithDescription(text))

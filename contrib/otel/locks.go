@@ -36,7 +36,7 @@ func (t *Telemetry) describe(kind, name string) []attribute.KeyValue {
 
 func (t *Telemetry) acquireStart(ctx context.Context, s lock.AcquireStart) context.Context {
 	if !s.Try {
-		t.of(s.Kind, s.Name).waiting.Add(1)
+		t.of(s.Kind, s.Name).waits(s).Add(1)
 	}
 	if unsampled(ctx) {
 		return ctx
@@ -61,7 +61,7 @@ func (t *Telemetry) acquireStart(ctx context.Context, s lock.AcquireStart) conte
 func (t *Telemetry) acquireEnd(ctx context.Context, e lock.AcquireEnd) {
 	locks := t.of(e.Kind, e.Name)
 	if !e.Try {
-		locks.waiting.Add(-1)
+		locks.waits(e.AcquireStart).Add(-1)
 	}
 	t.m.acquires.Record(ctx, e.Elapsed.Seconds(), locks.by(e.Outcome).record...)
 	if e.Unacknowledged {

@@ -19,7 +19,7 @@
 //
 //   - db.client.operation.duration, db.client.connection.count, .pending_requests, .create_time, .wait_time and .timeouts, by the
 //     conventions for database clients; beside them db.client.connection.losses
-//   - lock.acquire.duration, lock.hold.duration, lock.held, lock.waiting, lock.losses, lock.handovers, lock.renewals,
+//   - lock.acquire.duration, lock.hold.duration, lock.held, lock.waiting, lock.standby, lock.losses, lock.handovers, lock.renewals,
 //     lock.renewal.lateness, lock.releases.pending, lock.grants.unacknowledged
 //
 // OPERATIONS.md of the root module has the price of all this.
@@ -101,7 +101,7 @@ func New(cfg Config) (*Telemetry, error) {
 	if err := t.m.create(t.meter); err != nil {
 		return nil, err
 	}
-	_, err := t.meter.RegisterCallback(t.observeLocks, t.m.held, t.m.waiting, t.m.pending)
+	_, err := t.meter.RegisterCallback(t.observeLocks, t.m.held, t.m.waiting, t.m.standby, t.m.pending)
 	return t, err
 }
 

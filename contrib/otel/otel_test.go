@@ -198,6 +198,34 @@ func TestSpans(t *testing.T) {
 	})
 }
 
+// A call that stands by is counted apart.
+func TestStandby(t *testing.T) {
+	observe(t, lockotel.Config{}, func(t *testing.T, o *observed) {
+		lease, err := o.Fenced("billing").Lock(t.Context(), lock.Standby())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if err := o.Fenced("billing").Do(t.Context(), func(context.Context) error { return nil }, lock.Standby()); err != nil {
+				t.Error(err)
+			}
+		})
+		time.Sleep(time.Minute)
+		kind := attribute.String("lock.kind", "fenced")
+		if waiting, standby := o.value(t, "lock.waiting", kind), o.value(t, "lock.standby", kind); waiting != 0 || standby != 1 {
+			t.Errorf("lock.waiting = %d, lock.standby = %d, want 0 and 1", waiting, standby)
+		}
+		if err := lease.Unlock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		wg.Wait()
+		if n := o.value(t, "lock.standby", kind); n != 0 {
+			t.Errorf("lock.standby = %d after the call", n)
+		}
+	})
+}
+
 // A loss ends the span of the hold, and the hold is counted once.
 func TestLoss(t *testing.T) {
 	observe(t, lockotel.Config{HideNames: true}, func(t *testing.T, o *observed) {

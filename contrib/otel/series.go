@@ -15,7 +15,7 @@ type lockKey struct{ kind, group string }
 
 // lockSeries are the time series of the locks of a kind and a group.
 type lockSeries struct {
-	held, waiting, pending atomic.Int64
+	held, waiting, standby, pending atomic.Int64
 
 	attributes         []attribute.KeyValue // constant, as the following
 	options            options
@@ -50,6 +50,14 @@ func (t *Telemetry) of(kind, name string) *lockSeries {
 	return s
 }
 
+// waits returns the number that counts a call of Lock.
+func (s *lockSeries) waits(call lock.AcquireStart) *atomic.Int64 {
+	if call.Standby {
+		return &s.standby
+	}
+	return &s.waiting
+}
+
 // by returns the options of s with an outcome.
 func (s *lockSeries) by(outcome lock.Outcome) options {
 	switch outcome {
@@ -75,6 +83,7 @@ func (t *Telemetry) observeLocks(_ context.Context, o metric.Observer) error {
 	for _, s := range t.locks {
 		o.ObserveInt64(t.m.held, s.held.Load(), s.observe)
 		o.ObserveInt64(t.m.waiting, s.waiting.Load(), s.observe)
+		o.ObserveInt64(t.m.standby, s.standby.Load(), s.observe)
 		o.ObserveInt64(t.m.pending, s.pending.Load(), s.observe)
 	}
 	return nil

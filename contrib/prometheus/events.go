@@ -53,7 +53,7 @@ func class(err error) string {
 
 func (m *Metrics) acquireStart(ctx context.Context, s lock.AcquireStart) context.Context {
 	if !s.Try {
-		m.of(s.Kind, s.Name).waiting.Inc()
+		m.of(s.Kind, s.Name).waits(s).Inc()
 	}
 	return ctx
 }
@@ -61,7 +61,7 @@ func (m *Metrics) acquireStart(ctx context.Context, s lock.AcquireStart) context
 func (m *Metrics) acquireEnd(_ context.Context, e lock.AcquireEnd) {
 	series := m.of(e.Kind, e.Name)
 	if !e.Try {
-		series.waiting.Dec()
+		series.waits(e.AcquireStart).Dec()
 	}
 	took := series.acquired
 	if e.Outcome != lock.OutcomeAcquired {

@@ -11,6 +11,7 @@
 //   - lockwire_lock_acquire_duration_seconds{kind,group,outcome}, a histogram; outcome: acquired, refused, cancelled, lost, error
 //   - lockwire_lock_hold_duration_seconds{kind,group,outcome}, a histogram; outcome: released, lost, not_held, unconfirmed, error
 //   - lockwire_locks_held{kind,group} and lockwire_lock_waiting{kind,group}: locks held, and calls of Lock under way
+//   - lockwire_lock_standby{kind,group}: calls under way with lock.Standby, such as candidates of package leader
 //   - lockwire_lock_losses_total{kind,group,reason}, 0 from the first acquire on
 //   - lockwire_lock_handovers_total{kind,group}: locks passed on within the process
 //   - lockwire_lock_releases_pending{kind,group}: unconfirmed releases that are repeated in the background
@@ -63,7 +64,7 @@ type Metrics struct {
 	group func(name string) string
 
 	commands, dials, waits, acquires, holds                         *prometheus.HistogramVec
-	held, waiting, pending                                          *prometheus.GaugeVec
+	held, waiting, standby, pending                                 *prometheus.GaugeVec
 	retries, lostConns, losses, handovers, unacknowledged, renewals *prometheus.CounterVec
 	lateness                                                        prometheus.Histogram
 	lease                                                           prometheus.Gauge
@@ -84,7 +85,7 @@ func New(cfg Config) *Metrics {
 		cfg.Group = func(string) string { return "" }
 	}
 	if cfg.LockBuckets == nil {
-		cfg.LockBuckets = []float64{0.001, 0.005, 0.02, 0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600}
+		cfg.LockBuckets = []float64{0.001, 0.005, 0.02, 0.1, 0.5, 1, 5, 10, 15, 60, 300, 900, 3600}
 	}
 	if cfg.CommandBuckets == nil {
 		cfg.CommandBuckets = []float64{0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10}
@@ -119,6 +120,7 @@ func (m *Metrics) createLocks(buckets []float64) {
 	m.holds = m.histogram("lockwire_lock_hold_duration_seconds", "Time from the grant of a lock to its end.", buckets, kind, group, "outcome")
 	m.held = m.gauge("lockwire_locks_held", "Locks held by this process.", kind, group)
 	m.waiting = m.gauge("lockwire_lock_waiting", "Calls of Lock under way.", kind, group)
+	m.standby = m.gauge("lockwire_lock_standby", "Calls of Lock that wait to take over, for however long.", kind, group)
 	m.pending = m.gauge("lockwire_lock_releases_pending", "Unconfirmed releases that are repeated in the background.", kind, group)
 	m.losses = m.counter("lockwire_lock_losses_total", "Locks lost while held.", kind, group, "reason")
 	m.handovers = m.counter("lockwire_lock_handovers_total", "Locks passed on within the process.", kind, group)

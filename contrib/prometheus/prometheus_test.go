@@ -131,6 +131,31 @@ func TestScrape(t *testing.T) {
 	})
 }
 
+// A candidate behind a leader is no job that is stuck.
+func TestScrapeStandby(t *testing.T) {
+	run(t, lockprom.Config{}, func(t *testing.T, p *program) {
+		lease, err := p.Fenced("billing").Lock(t.Context(), lock.Standby())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		for _, opts := range [][]lock.Option{nil, {lock.Standby()}, {lock.Standby()}} {
+			wg.Go(func() {
+				if err := p.Fenced("billing").Do(t.Context(), func(context.Context) error { return nil }, opts...); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		time.Sleep(time.Minute)
+		p.want(t, `lockwire_lock_waiting{group="",kind="fenced"} 1`, `lockwire_lock_standby{group="",kind="fenced"} 2`)
+		if err := lease.Unlock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		wg.Wait()
+		p.want(t, `lockwire_lock_waiting{group="",kind="fenced"} 0`, `lockwire_lock_standby{group="",kind="fenced"} 0`)
+	})
+}
+
 func TestScrapePendingRelease(t *testing.T) {
 	run(t, lockprom.Config{}, func(t *testing.T, p *program) {
 		lease, err := p.Reentrant("job").Lock(t.Context())

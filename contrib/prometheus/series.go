@@ -47,9 +47,17 @@ type lockKey struct{ kind, group string }
 
 // lockSeries are the time series of the locks of a kind and a group.
 type lockSeries struct {
-	held, waiting, pending    prometheus.Gauge
-	handovers, unacknowledged prometheus.Counter
-	acquired, released        prometheus.Observer // of the common outcomes
+	held, waiting, standby, pending prometheus.Gauge
+	handovers, unacknowledged       prometheus.Counter
+	acquired, released              prometheus.Observer // of the common outcomes
+}
+
+// waits returns the gauge that counts a call of Lock.
+func (s *lockSeries) waits(call lock.AcquireStart) prometheus.Gauge {
+	if call.Standby {
+		return s.standby
+	}
+	return s.waiting
 }
 
 // commandKey is what tells the time series of calls apart.
@@ -73,6 +81,7 @@ func (m *Metrics) of(kind, name string) *lockSeries {
 		return &lockSeries{
 			held:           m.held.WithLabelValues(kind, key.group),
 			waiting:        m.waiting.WithLabelValues(kind, key.group),
+			standby:        m.standby.WithLabelValues(kind, key.group),
 			pending:        m.pending.WithLabelValues(kind, key.group),
 			handovers:      m.handovers.WithLabelValues(kind, key.group),
 			unacknowledged: m.unacknowledged.WithLabelValues(kind, key.group),
