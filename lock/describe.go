@@ -2,7 +2,6 @@ package lock
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
 	"strconv"
 	"time"
@@ -19,18 +18,34 @@ func (g *group) name() string {
 // why it is over.
 func (l *Lease) String() string {
 	text := l.Kind() + " lock " + strconv.Quote(l.Name()) + ", owner " + l.Owner() + ", "
-	age := roughly(l.age())
-	err := l.Err()
-	lost, isLost := errors.AsType[*LostError](err)
+	state, lost := l.stateNow()
+	text += state
 	switch {
-	case err == nil && l.renewed:
-		return fmt.Sprintf("%sheld for %v, renewed, valid for %v", text, age, roughly(time.Until(l.ValidUntil())))
-	case err == nil:
-		return fmt.Sprintf("%sheld for %v, valid for %v", text, age, roughly(time.Until(l.ValidUntil())))
-	case isLost:
-		return text + "lost: " + lost.Reason.String()
+	case lost != nil:
+		text += ": " + lost.Reason.String()
+	case state == stateHeld:
+		text += " for " + roughly(l.age()).String()
+		if l.renewed {
+			text += ", renewed"
+		}
+		text += ", valid for " + roughly(time.Until(l.ValidUntil())).String()
 	}
-	return text + "released"
+	return text
+}
+
+// The states of a lease, in words.
+const stateHeld, stateLost, stateReleased = "held", "lost", "released"
+
+// stateNow returns the state of the lease, and the loss if it is lost.
+func (l *Lease) stateNow() (state string, lost *LostError) {
+	err := l.Err()
+	if err == nil {
+		return stateHeld, nil
+	}
+	if lost, isLost := errors.AsType[*LostError](err); isLost {
+		return stateLost, lost
+	}
+	return stateReleased, nil
 }
 
 // LogValue returns what String tells as attributes for [slog]: name, kind, owner, token if there is one, age, and state, which is
@@ -45,15 +60,13 @@ func (l *Lease) LogValue() slog.Value {
 		attrs = append(attrs, slog.Int64("token", token))
 	}
 	attrs = append(attrs, slog.Duration("age", roughly(l.age())))
-	err := l.Err()
-	lost, isLost := errors.AsType[*LostError](err)
+	state, lost := l.stateNow()
+	attrs = append(attrs, slog.String("state", state))
 	switch {
-	case err == nil:
-		attrs = append(attrs, slog.String("state", "held"), slog.Duration("valid_for", roughly(time.Until(l.ValidUntil()))), slog.Bool("renewed", l.renewed))
-	case isLost:
-		attrs = append(attrs, slog.String("state", "lost"), slog.String("reason", lost.Reason.String()))
-	default:
-		attrs = append(attrs, slog.String("state", "released"))
+	case lost != nil:
+		attrs = append(attrs, slog.String("reason", lost.Reason.String()))
+	case state == stateHeld:
+		attrs = append(attrs, slog.Duration("valid_for", roughly(time.Until(l.ValidUntil()))), slog.Bool("renewed", l.renewed))
 	}
 	return slog.GroupValue(attrs...)
 }

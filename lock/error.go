@@ -101,7 +101,7 @@ var reasons = [...]string{
 	ClockJump:    "the machine slept past the end of its lease",
 	ClientClosed: "the client was closed",
 	PartLost:     "another part of it was lost",
-	HeldTooLong:  "held for longer than it may be",
+	HeldTooLong:  "its time by AtMost is over",
 	Ending:       "its lease is about to end",
 }
 
@@ -124,7 +124,8 @@ type LostError struct {
 	Remaining time.Duration
 	Err       error // the error of the last renewal, or the other content of the key; or nil
 
-	shown string // in place of Name in the text
+	shown  string // in place of Name in the text
+	atMost bool   // with Ending: AtMost is the reason, not a missing renewal
 }
 
 // Error names the lock, the age of the lease, and the reason.
@@ -137,7 +138,10 @@ func (e *LostError) Error() string {
 		}
 		text += ": "
 	}
-	if e.Err != nil {
+	switch {
+	case e.atMost:
+		return text + "its time by AtMost is nearly over"
+	case e.Err != nil:
 		return fmt.Sprintf("%s%v: %v", text, e.Reason, e.Err)
 	}
 	return text + e.Reason.String()

@@ -90,10 +90,31 @@ func TestLossSaysWhat(t *testing.T) {
 		if lost == nil || lost.Name != "orders" || lost.Kind != "reentrant" || lost.Owner != lease.Owner() || lost.Age != 20*time.Second || lost.Remaining != 40*time.Second {
 			t.Errorf("Err() = %+v", lost)
 		}
-		if got, want := lost.Error(), "lock O*: lost after 20s: held for longer than it may be"; got != want {
+		if got, want := lost.Error(), "lock O*: lost after 20s: its time by AtMost is over"; got != want {
 			t.Errorf("Err() = %s, want %s", got, want)
 		}
 		mustUnlock(t, lease)
+	})
+}
+
+// The end of a context by StopBefore says whether the limit of the hold or a missing renewal is the reason.
+func TestEndingSaysWhy(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{StopBefore: 5 * time.Second})
+		for want, opts := range map[string][]lock.Option{
+			`lock "job": its time by AtMost is nearly over`: {lock.AtMost(time.Minute)},
+			`lock "job": its lease is about to end`:         {lock.AtMost(time.Minute), lock.For(30 * time.Second)},
+		} {
+			lease := mustLock(t, c, "job", opts...)
+			work, cancel := lease.Context(t.Context())
+			<-work.Done()
+			lostBecause(t, context.Cause(work), lock.Ending)
+			if got := context.Cause(work).Error(); got != want {
+				t.Errorf("cause %s, want %s", got, want)
+			}
+			cancel()
+			mustUnlock(t, lease)
+		}
 	})
 }
 

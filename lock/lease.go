@@ -450,6 +450,11 @@ func (l *Lease) ending() *LostError {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if most, limited := l.most(l.client.now()); limited && most <= stop {
+		e := l.lostLocked(Ending, nil)
+		e.atMost = true
+		return e
+	}
 	return l.lostLocked(Ending, l.failure)
 }
 

@@ -317,7 +317,7 @@ func TestLeaseInWords(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.sleep(2 * time.Second)
-		if got := logged(lease); !strings.Contains(got, "lease.token=") || !strings.HasSuffix(got, `lease.state=lost lease.reason="held for longer than it may be"`) {
+		if got := logged(lease); !strings.Contains(got, "lease.token=") || !strings.HasSuffix(got, `lease.state=lost lease.reason="its time by AtMost is over"`) {
 			t.Errorf("a lost lease is logged as %s", got)
 		}
 	})

@@ -40,7 +40,7 @@ Each holder's token is greater than all before it: a resource that refuses small
 			{"wait for the lock, then run", `lockwire run nightly -- echo working`, 0},
 			{"give up at once if another process has the lock (exit code 75)", `lockwire run orders -n -- echo working`, codeNotAcquired},
 			{"wait for five seconds at most", `lockwire run nightly --wait 5s -- echo working`, 0},
-			{"for two hours at most, then TERM and KILL", `lockwire run nightly --at-most 2h -- echo working`, 0},
+			{"for two hours at most, then TERM and KILL (exit code 76)", `lockwire run nightly --at-most 2h -- echo working`, 0},
 			{"once for each firing of a schedule, on all machines", `lockwire run hourly -n --at-least 200ms -- echo working`, 0},
 			{"at most three at once, on all machines", `lockwire run import --kind permit --permits 3 -- echo importing`, 0},
 			{"the fencing token", `lockwire run nightly -- sh -c 'echo "token $LOCKWIRE_TOKEN"'`, 0},
@@ -189,7 +189,7 @@ func (h *hold) supervise(work context.Context, in *invocation, lease *lock.Lease
 	runtime.LockOSThread() // the program dies with the thread that has started it
 	defer runtime.UnlockOSThread()
 	s := &supervisor{lease: lease, stopBefore: h.stopBefore, signals: in.signals, warn: func(reason error) {
-		in.event("the program has to end", lease, reason)
+		in.event("the program has to end", lease, h.why(reason))
 	}}
 	return s.run(work, &exec.Cmd{
 		Path: program, Args: in.program, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
@@ -202,7 +202,7 @@ func (h *hold) end(in *invocation, lease *lock.Lease, code int, err error) error
 	released := lease.Unlock(context.Background())
 	switch {
 	case errors.Is(err, lock.ErrLost):
-		return &exitError{codeLost, fmt.Errorf("%s: the lock is lost, and the program has ended", printable(in.args[0]))}
+		return &exitError{codeLost, fmt.Errorf("%s: the program was ended: %w", printable(in.args[0]), h.why(err))}
 	case err != nil:
 		return err
 	case errors.Is(released, lock.ErrNotHeld):
@@ -213,6 +213,25 @@ func (h *hold) end(in *invocation, lease *lock.Lease, code int, err error) error
 		in.event("released", lease, nil)
 	}
 	return endedWith(code)
+}
+
+// why returns the reason for which a program has to end, in the words of the command and without the name of the lock.
+func (h *hold) why(err error) error {
+	lost, ok := errors.AsType[*lock.LostError](err)
+	if !ok {
+		return err
+	}
+	text := "the lock is lost: " + lost.Reason.String()
+	switch {
+	case lost.Reason == lock.HeldTooLong, lost.Reason == lock.Ending && h.atMost > 0 && lost.Age >= h.atMost-h.stopBefore:
+		return fmt.Errorf("it may have the lock for %v, by --at-most", h.atMost)
+	case lost.Reason == lock.Ending:
+		text = "the lease was not renewed in time"
+	}
+	if lost.Err != nil {
+		return fmt.Errorf("%s: %w", text, lost.Err)
+	}
+	return errors.New(text)
 }
 
 // endedWith is the result after a program with the given exit code.

@@ -209,7 +209,7 @@ func TestServerRunUnreachable(t *testing.T) {
 		t.Error("the program was told to stop after its lease")
 	}
 	j.release()
-	j.end().check(t, 76, "", "!the program has to end")
+	j.end().check(t, 76, "", "!job: the program has to end: the lease was not renewed in time: ", "!job: the program was ended: the lease was not renewed in time: ")
 }
 
 // A program that runs for too long gets TERM, while it still has the lock.
@@ -225,7 +225,7 @@ func TestServerRunAtMost(t *testing.T) {
 		t.Error("the lock is free before the program has ended")
 	}
 	j.release()
-	j.end().check(t, 76)
+	j.end().check(t, 76, "", "!lockwire run: job: the program was ended: it may have the lock for 3s, by --at-most")
 	if isHeld(s, "job") {
 		t.Error("the lock is not released")
 	}
