@@ -442,10 +442,11 @@ func (l *Lease) deadline() {
 	l.client.timers.Done()
 }
 
-// ending returns the cause for the end of contexts if StopBefore requires their end now, else nil.
+// ending returns the cause for the end of contexts if StopBefore requires their end now, else nil. The contexts of a lease whose
+// time is up, as after a stop of the process, end with its loss.
 func (l *Lease) ending() *LostError {
 	stop := l.stopBefore()
-	if stop == 0 || time.Until(l.ValidUntil()) > stop {
+	if left := time.Until(l.ValidUntil()); stop == 0 || left > stop || left <= 0 {
 		return nil
 	}
 	l.mu.Lock()
