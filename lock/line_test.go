@@ -293,6 +293,36 @@ func TestLeavingEndsNoTurnOfVisitors(t *testing.T) {
 	}
 }
 
+// A visitor that takes and releases the lock many times in its turn, and leaves, delays the waiter to the end of the turn only.
+func TestBusyVisitorThatLeaves(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		w.srv.Latency(100 * time.Microsecond)
+		c, pool := w.client(lock.Config{}), w.pool(conn.Config{})
+		defer pool.Close()
+		sub := pubsub.New(pool, pubsub.Config{})
+		defer sub.Close()
+		if _, err := sub.Subscribe(t.Context(), jobChannel); err != nil {
+			t.Fatal(err)
+		}
+		mustUnlock(t, mustLock(t, c, "job")) // visitors have their turn
+		begin := time.Now()
+		got := asyncLock(t, t.Context(), c)
+		for range 12 {
+			w.sleep(500 * time.Microsecond)
+			w.srv.Do("HSET", "job", "peer:1", "1")
+			w.srv.Do("DEL", "job")
+			w.srv.Do("PUBLISH", jobChannel, "0")
+		}
+		lease := <-got
+		if took := time.Since(begin); took > 70*time.Millisecond {
+			t.Errorf("the waiter has the lock after %v", took)
+		}
+		mustUnlock(t, lease)
+		w.srv.Latency(0)
+		w.sleep(time.Second)
+	})
+}
+
 // A client that knows Redisson's channel only, and asks 2 ms after each message, gets at least half of its equal share beside
 // processes of one or four callers each, and they keep most of theirs.
 func TestSlowPeerHasItsShare(t *testing.T) {

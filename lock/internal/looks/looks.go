@@ -35,7 +35,7 @@ type Looks struct {
 	woken   bool // an event has arrived since the last look
 	short   bool // the last look was not acknowledged
 	next    time.Time
-	floor   time.Duration
+	floor   time.Duration // the pause after a refusal near the end of a lease: doubles, and begins anew with an event
 	poll    time.Duration
 	rest    time.Time // no event makes a look due before
 	failing time.Time // start of the first look of a series without an answer
@@ -75,7 +75,9 @@ func (l *Looks) Note(p *Pace, at time.Time, news, up bool) {
 			l.next = soon
 		}
 	}
-	l.up, l.woken = up, l.woken || news
+	if l.up, l.woken = up, l.woken || news; news {
+		l.floor = p.Floor
+	}
 }
 
 // Refused sets the next look after a refusal. left is the remaining lease of the holder, negative if unknown. backoff returns

@@ -48,7 +48,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// Near the end of a lease the pauses grow, up to PollMax, and start anew with a longer lease.
+// Near the end of a lease the pauses grow, up to PollMax, and start anew with a longer lease or an event.
 func TestFloorGrows(t *testing.T) {
 	at := time.Now()
 	l := listening(at)
@@ -62,6 +62,12 @@ func TestFloorGrows(t *testing.T) {
 	l.Refused(&testPace, at, 0, nil)
 	if got := after(t, &l, at); got != testPace.Floor {
 		t.Errorf("a pause of %v after a longer lease, want %v", got, testPace.Floor)
+	}
+	l.Note(&testPace, at, true, true)
+	l.Used()
+	l.Refused(&testPace, at, 0, nil)
+	if got := after(t, &l, at); got != testPace.Floor {
+		t.Errorf("a pause of %v after an event, want %v", got, testPace.Floor)
 	}
 }
 
