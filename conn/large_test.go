@@ -10,6 +10,7 @@ import (
 	"net"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/lockwire/lockwire/conn"
@@ -155,6 +156,52 @@ func TestLargeValueWithdrawn(t *testing.T) {
 		t.Errorf("the first Do = %v", err)
 	}
 	want(t, c, "PING", "PING")
+}
+
+// TestLargeValuesOfManyCallers: while a link writes one large value, the values behind it are not copied. All wait
+// until they are sent.
+func TestLargeValuesOfManyCallers(t *testing.T) {
+	const callers, size = 200, 64 << 10
+	var before, after runtime.MemStats
+	begun, waiting := make(chan struct{}), make(chan struct{})
+	cfg := listenLarge(t, func(p *largePeer) {
+		p.head("one", stalls)
+		close(begun)
+		<-waiting
+		if _, err := p.br.Discard(stalls + 2 + callers*resp.Cmd("SET", "key", make([]byte, size)).Size()); err != nil {
+			t.Error(err)
+		}
+		for range callers + 1 {
+			p.reply("+OK|")
+		}
+		p.rest()
+	})
+	p := openPool(t, cfg)
+	defer p.Close()
+	var wg sync.WaitGroup
+	set := func(key string, value []byte) {
+		wg.Go(func() {
+			if _, err := p.Do(context.Background(), "SET", key, value); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	set("one", make([]byte, stalls))
+	<-begun
+	value := make([]byte, size)
+	for range callers {
+		set("key", value)
+	}
+	for p.Stats().InFlight <= callers {
+		runtime.Gosched()
+	}
+	runtime.ReadMemStats(&before)
+	close(waiting)
+	wg.Wait()
+	runtime.ReadMemStats(&after)
+	if got := float64(after.TotalAlloc-before.TotalAlloc) / (callers * size); got > 1 {
+		t.Errorf("%.1f bytes allocated for each byte of the values, want 1 at most", got)
+	}
 }
 
 // A connection that breaks in the middle of a value: the value is uncertain, what waits behind it was not sent.

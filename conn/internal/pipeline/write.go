@@ -223,7 +223,11 @@ func (l *Link) takeLocked() (b []byte, x *body) {
 	}
 	b = l.pending[:size]
 	l.writeFrom = l.answered + int64(len(l.batch)+len(l.inflight))
-	l.pending, l.spare = append(l.spare[:0], l.pending[size:]...), nil
+	if size < len(l.pending) { // copying the rest would cost as much as the body, if many callers wait behind it
+		b, l.pending = l.pending[:size:size], l.pending[size:]
+	} else {
+		l.pending, l.spare = l.spare[:0], nil
+	}
 	l.crowd = len(l.waiting) > 1
 	after := l.from.received.Load()
 	for i := range l.waiting[:n] {
