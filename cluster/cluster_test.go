@@ -339,6 +339,39 @@ func TestTrace(t *testing.T) {
 	})
 }
 
+// A command for a node is one call for a Trace, with its attempts.
+func TestTraceOfANode(t *testing.T) {
+	bareBubble(t, func(t *testing.T, f *fakes, proto int) {
+		var ends []conn.CommandEnd
+		node := conn.Config{Protocol: proto, Trace: &conn.Trace{CommandEnd: func(_ context.Context, i conn.CommandEnd) {
+			if i.Name == "DBSIZE" {
+				ends = append(ends, i)
+			}
+		}}}
+		c := f.open(cluster.Config{Addrs: []string{nodeA}, Node: node})
+		f.answer(nodeB, "DBSIZE", "-LOADING busy", 1)
+		owner, _ := c.Owner(keyB)
+		if _, err := owner.Do(t.Context(), "DBSIZE"); err != nil {
+			t.Fatal(err)
+		}
+		if len(ends) != 1 || ends[0].Attempts != 2 || ends[0].Server != nodeB {
+			t.Errorf("the Trace was told %+v, want one call with two attempts", ends)
+		}
+	})
+}
+
+// A call whose context ends before its first attempt has no failure to report but that.
+func TestEndedBeforeTheFirstAttempt(t *testing.T) {
+	bubble(t, cluster.Config{}, func(t *testing.T, _ *fakes, c *cluster.Cluster) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err := c.Do(ctx, "GET", keyA)
+		if !errors.Is(err, context.Canceled) || !errors.Is(err, conn.ErrNotSent) || strings.Contains(err.Error(), "last attempt") {
+			t.Errorf("%v, want the end of the context, nothing sent, and no attempt", err)
+		}
+	})
+}
+
 // A slow pipeline to one node takes nothing away from callers of another.
 func TestStreamGoesToAMasterThatAnswers(t *testing.T) {
 	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {

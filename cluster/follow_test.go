@@ -79,6 +79,20 @@ func TestMoved(t *testing.T) {
 	})
 }
 
+// The next command goes to the named node at once, too, if no topology has named the node yet.
+func TestMovedToANewNode(t *testing.T) {
+	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		const nodeD = "10.0.0.4:7004"
+		f.add(nodeD).Do("SET", keyA, "moved")
+		f.answer(nodeA, "GET", fmt.Sprintf("-MOVED %d %s", slotA, nodeD), 0)
+		took(t, 0, 0, func() {
+			wantText(t, c, "moved", "GET", keyA)
+			wantText(t, c, "moved", "GET", keyA)
+		})
+		f.wantCounts("GET", 1, 0, 0)
+	})
+}
+
 func TestMovedHosts(t *testing.T) {
 	tests := []struct{ name, host, alias string }{
 		{"C12", "", "10.0.0.1:7002"}, // the host of the node that answered

@@ -89,9 +89,6 @@ func (p *Process) Pause() error { return stop(p.cmd.Process) }
 // Continue ends a Pause.
 func (p *Process) Continue() error { return resume(p.cmd.Process) }
 
-// Done is closed when the process has ended.
-func (p *Process) Done() <-chan struct{} { return p.done }
-
 // Kill ends a running or stopped process by SIGKILL, and returns when its whole log is in the history. A process that had ended
 // in order counts as no death: nothing may be lost.
 func (p *Process) Kill() {
