@@ -113,7 +113,7 @@ func (l *Lease) askDowngrade(ctx context.Context, r *request) (v resp.Value, sta
 	v, err = c.scripts.RunInTimeOn(ctx, server, r.target.name, func(last int64) *remote.Call {
 		again()
 		r.last = max(r.last, last)
-		args := r.target.lineArgs(c, []any{r.lease.Milliseconds(), r.owner, c.channels.Publishing(r.target.kind.silent), l.resting(), last})
+		args := r.target.lineArgs(c, []any{r.lease.Milliseconds(), r.owner, c.channels.Publishing(r.target.kind.silent), l.outerLease(), last})
 		return &remote.Call{Script: k.Downgrade, Lock: r.target.remote(), Keys: r.state.keys(r.target, r.owner, r.latch),
 			Args: args, MayCome: r.state.mayComeOf(r.target.name), Again: again}
 	})

@@ -181,9 +181,9 @@ func (b *table) besides(t *target, state *ownerState, except *Lease) []*Lease {
 	return slices.DeleteFunc(b.holdsOf(t.hold(), "", except), func(l *Lease) bool { return l.state != state || !t.shares(l.target) })
 }
 
-// restingLease returns the lease in ms that the lock should have after the end of a hold of state's owner: the
+// outerLease returns the lease in ms that the lock should have after the end of a hold of state's owner: the
 // longest remaining lease of the owner's other holds, or 0 without other holds.
-func (b *table) restingLease(t *target, state *ownerState, except *Lease) int64 {
+func (b *table) outerLease(t *target, state *ownerState, except *Lease) int64 {
 	if state == nil {
 		return 0
 	}

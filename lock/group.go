@@ -108,16 +108,16 @@ func validUntil(parts []*Lease, quorum int) time.Time {
 	return living[quorum-1]
 }
 
-// look checks every part against the clock, and then the whole against the remaining parts.
-func (g *group) look() {
+// checkClocks checks every part against the clock, and then the whole against the remaining parts.
+func (g *group) checkClocks() {
 	for _, p := range g.members() {
 		p.Err()
 	}
-	g.count(nil)
+	g.countLiving(nil)
 }
 
-// count ends the whole if too few parts remain. cause is the latest loss of a part, if known.
-func (g *group) count(cause *LostError) {
+// countLiving ends the whole if too few parts remain. cause is the latest loss of a part, if known.
+func (g *group) countLiving(cause *LostError) {
 	living := 0
 	for _, p := range g.members() {
 		if _, ok := p.alive(); ok {
@@ -130,12 +130,12 @@ func (g *group) count(cause *LostError) {
 	if cause == nil {
 		cause = &LostError{Reason: PartLost}
 	}
-	g.fall(cause)
+	g.loseWhole(cause)
 }
 
-// fall marks the whole as lost, and removes the remaining parts from the watchdog, since renewals would be useless.
+// loseWhole marks the whole as lost, and removes the remaining parts from the watchdog, since renewals would be useless.
 // The server keeps the parts until Unlock.
-func (g *group) fall(cause *LostError) {
+func (g *group) loseWhole(cause *LostError) {
 	l := g.whole
 	if !l.markLost(func() *LostError {
 		lost := l.lostLocked(cause.Reason, cause.Err)

@@ -76,9 +76,9 @@ type parts interface {
 	members() []*Lease
 	join(part *Lease) bool
 	validUntil() time.Time
-	look()
+	checkClocks()
 	armLocked()
-	count(cause *LostError)
+	countLiving(cause *LostError)
 	check(ctx context.Context) error
 	extend(ctx context.Context, d time.Duration) error
 	name() string
@@ -143,7 +143,7 @@ func (l *Lease) ValidUntil() time.Time {
 // clock and does not ask the server.
 func (l *Lease) Err() error {
 	if l.group != nil {
-		l.group.look()
+		l.group.checkClocks()
 	}
 	l.mu.Lock()
 	if l.group == nil && l.phase == held && l.leftLocked() <= 0 {
@@ -501,6 +501,6 @@ func (l *Lease) tellWhole() {
 		l.mu.Lock()
 		lost := l.lost
 		l.mu.Unlock()
-		whole.group.count(lost)
+		whole.group.countLiving(lost)
 	}
 }

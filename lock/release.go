@@ -222,16 +222,16 @@ func (l *Lease) runRelease(ctx context.Context) (resp.Value, error) {
 // single reports whether the release runs the script kind.Single, made for owners with exactly one hold.
 func (l *Lease) single() bool { return l.state == nil && l.target.kind.Single != nil }
 
-func (l *Lease) resting() int64 {
-	return l.client.table.restingLease(l.target, l.state, l)
+func (l *Lease) outerLease() int64 {
+	return l.client.table.outerLease(l.target, l.state, l)
 }
 
-// kept returns the first argument of release and undo: the resting lease, or for a group what the Owner keeps of its values.
+// kept returns the first argument of release and undo: the outer lease, or for a group what the Owner keeps of its values.
 func (t *target) kept(c *Client, state *ownerState, except *Lease) any {
 	if t.values != "" && state != nil {
 		return t.keptValues(c.table.besides(t, state, except))
 	}
-	return c.table.restingLease(t, state, except)
+	return c.table.outerLease(t, state, except)
 }
 
 // releaseCall returns the call of runRelease, good until last.
@@ -318,7 +318,7 @@ func (l *Lease) answered(v resp.Value) (outcome, err error) {
 	}
 	l.letLatchGo(outcome == nil)
 	if outcome == nil && count == 0 {
-		l.target.tellShortened(l.client, time.Until(l.serverEnd()), l.resting())
+		l.target.tellShortened(l.client, time.Until(l.serverEnd()), l.outerLease())
 	}
 	l.recordEnd(outcome == nil && count == 0)
 	return outcome, nil

@@ -45,7 +45,7 @@ func (p *repeat) Call() *remote.Call {
 func (p *repeat) Answered(v resp.Value, _ bool) cleanup.Result {
 	l := p.lease
 	if p.stale {
-		l.recordEnd(l.resting() > 0)
+		l.recordEnd(l.outerLease() > 0)
 		l.client.counters.released.Add(1)
 		return cleanup.Result{Done: true, Outcome: p.settle(fmt.Errorf("%w: it is released now, and may have been lost before", ErrUncertain))}
 	}

@@ -68,7 +68,7 @@ func (u *undo) Size() int {
 func (u *undo) Call() *remote.Call {
 	c, r, t := u.request.client, &u.request, u.request.target
 	before := int64(0)
-	if c.table.restingLease(t, r.state, nil) > 0 {
+	if c.table.outerLease(t, r.state, nil) > 0 {
 		before = r.state.tally(t.hold()).count
 	}
 	r.last = max(r.last, c.clocks.Last(t.name)) // earlier requests do not outlast the latch
@@ -79,7 +79,7 @@ func (u *undo) Call() *remote.Call {
 
 func (u *undo) Answered(_ resp.Value, again bool) cleanup.Result {
 	if r := &u.request; r.state != nil {
-		r.target.tellShortened(r.client, r.lease, r.client.table.restingLease(r.target, r.state, nil))
+		r.target.tellShortened(r.client, r.lease, r.client.table.outerLease(r.target, r.state, nil))
 	}
 	if !u.late && !again { // otherwise the latch expires by itself
 		u.request.client.cleanup.DeleteLatch(u.request.target.name, u.request.latch)
@@ -94,10 +94,10 @@ func (u *undo) Answered(_ resp.Value, again bool) cleanup.Result {
 // shortenedBy is the least difference between two leases of which waiters learn.
 const shortenedBy = time.Second
 
-// tellShortened wakes waiters in the background after the lock has gone back from a lease of lasted to one of resting ms, which is 0
+// tellShortened wakes waiters in the background after the lock has gone back from a lease of lasted to one of outer ms, which is 0
 // for a free lock: waiters sleep until the end of the lease that they have seen. A queue has one waiter to wake.
-func (t *target) tellShortened(c *Client, lasted time.Duration, resting int64) {
-	if resting == 0 || resting+shortenedBy.Milliseconds() > lasted.Milliseconds() || t.kind.silent || t.values != "" { // a group's scripts tell
+func (t *target) tellShortened(c *Client, lasted time.Duration, outer int64) {
+	if outer == 0 || outer+shortenedBy.Milliseconds() > lasted.Milliseconds() || t.kind.silent || t.values != "" { // a group's scripts tell
 		return
 	}
 	l := t.remote()
