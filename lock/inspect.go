@@ -83,7 +83,7 @@ func inspect(ctx context.Context, c *Client, name string) (inspected, error) {
 		}
 		seen.Shape, seen.exists = Shape(text), true
 		t := newTarget(k, name)
-		v, err := c.scripts.RunOnce(ctx, &remote.Call{Script: k.Info, Lock: t.remote(), Keys: t.seeing(nil), Leaves: true})
+		v, err := c.scripts.RunOnServer(ctx, &remote.Call{Script: k.Info, Lock: t.remote(), Keys: t.seeing(nil), Leaves: true})
 		if err == nil {
 			if seen.Info, err = k.parseWhole(v); err != nil {
 				return seen, err

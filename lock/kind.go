@@ -155,7 +155,7 @@ func (t *target) remote() remote.Lock {
 
 // info asks the server for the state of the lock.
 func (t *target) info(ctx context.Context, scripts *remote.Runner) (Info, error) {
-	v, err := scripts.RunOnce(ctx, &remote.Call{Script: t.kind.Info, Lock: t.remote(), Keys: t.seeing(nil), Args: t.valued(), Leaves: true})
+	v, err := scripts.RunOnServer(ctx, &remote.Call{Script: t.kind.Info, Lock: t.remote(), Keys: t.seeing(nil), Args: t.valued(), Leaves: true})
 	if err != nil {
 		return Info{}, serverError(err)
 	}

@@ -82,8 +82,8 @@ func (r *Runner) RunInTimeOn(ctx context.Context, d conn.Doer, name string, of f
 	return resp.Value{}, ErrLate
 }
 
-// RunOnce runs x on the client's server, without a last moment.
-func (r *Runner) RunOnce(ctx context.Context, x *Call) (resp.Value, error) {
+// RunOnServer runs x on the client's server, without a last moment.
+func (r *Runner) RunOnServer(ctx context.Context, x *Call) (resp.Value, error) {
 	return r.Run(ctx, r.server.Doer, x)
 }
 

@@ -60,17 +60,17 @@ type Replicas struct {
 	acks   Acks // constant
 
 	mu    sync.Mutex
-	known map[string]*standing // by the server's id, or its address; guarded by mu
+	known map[string]*record // by the server's id, or its address; guarded by mu
 }
 
-// standing is the record of a server's replicas.
-type standing struct {
-	count  int       // the last count
-	seen   bool      // the replicas have been counted
-	had    bool      // the server has had a replica
-	doubt  bool      // the last wait for replicas failed
-	bare   time.Time // start of the time without a replica; zero with a replica, or if unknown
-	warned time.Time // time of the last warning about a server without a replica
+// record is what a client knows of a server's replicas.
+type record struct {
+	count     int       // the last count
+	seen      bool      // the replicas have been counted
+	had       bool      // the server has had a replica
+	doubt     bool      // the last wait for replicas failed
+	bareSince time.Time // start of the time without a replica; zero with a replica, or if unknown
+	warned    time.Time // time of the last warning about a server without a replica
 }
 
 // NewReplicas returns the record of the replicas of s, which must acknowledge requests as acks says.
@@ -79,37 +79,37 @@ func NewReplicas(s *Server, acks Acks) *Replicas { return &Replicas{server: s, a
 // On reports whether requests wait for replicas.
 func (r *Replicas) On() bool { return !r.acks.Off }
 
-// at returns the standing of a server. The caller has mu.
-func (r *Replicas) at(s conn.Succession) *standing {
+// at returns the record of a server. The caller has mu.
+func (r *Replicas) at(s conn.Succession) *record {
 	key := cmp.Or(s.Master, s.Addr)
 	st := r.known[key]
 	if st == nil {
 		if r.known == nil || len(r.known) > maxKnown {
-			r.known = make(map[string]*standing)
+			r.known = make(map[string]*record)
 		}
-		st = new(standing)
+		st = new(record)
 		r.known[key] = st
 	}
 	return st
 }
 
-// counted records n replicas able to acknowledge, and reports whether the server counts as a server without replicas.
-func (r *Replicas) counted(s conn.Succession, n int) (alone bool) {
+// counted records n replicas able to acknowledge. bare: the server counts as a server without replicas.
+func (r *Replicas) counted(s conn.Succession, n int) (bare bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	st := r.at(s)
 	st.count, st.seen = n, true
 	switch now := time.Now(); {
 	case n > 0:
-		st.had, st.bare = true, time.Time{}
+		st.had, st.bareSince = true, time.Time{}
 		return false
 	case s.Bare && !st.had:
 		return true
-	case st.bare.IsZero():
-		st.bare = now
+	case st.bareSince.IsZero():
+		st.bareSince = now
 		return false
 	default:
-		return now.Sub(st.bare) >= bareFor*r.acks.Timeout
+		return now.Sub(st.bareSince) >= bareFor*r.acks.Timeout
 	}
 }
 
@@ -151,16 +151,14 @@ func (r *Replicas) New(ctx context.Context, name string, leaves time.Time) (*Ack
 	d := &Acked{r: r, name: name, wait: r.acks.Timeout, leaves: leaves}
 	var unknown error
 	d.succession, unknown = r.succession(ctx, name, time.Time{})
-	switch {
-	case r.acks.Exact > 0 && unknown == nil:
-		d.need = r.acks.Exact
-		return d, d.enough(ctx)
-	case r.acks.Exact > 0:
-		d.need = r.acks.Exact
-	case unknown == nil:
+	switch d.need = r.acks.Exact; {
+	case unknown != nil && d.need == 0:
+		d.need = 1 // Confirm asks the other nodes again
+	case unknown != nil:
+	case d.need == 0:
 		d.need = r.acks.Of(d.expect(ctx))
 	default:
-		d.need = 1 // Confirm asks the other nodes again
+		return d, d.enough(ctx)
 	}
 	return d, nil
 }
@@ -196,18 +194,18 @@ func (d *Acked) expect(ctx context.Context) int {
 		return n
 	case n == 0 && st.seen && !st.doubt && d.succession.Bare && !st.had:
 		return 0
-	case !st.bare.IsZero() && time.Since(st.bare) >= bareFor*d.r.acks.Timeout:
+	case !st.bareSince.IsZero() && time.Since(st.bareSince) >= bareFor*d.r.acks.Timeout:
 		return 0
 	}
-	seen, alone := d.look(ctx)
-	if alone {
+	seen, bare := d.recount(ctx)
+	if bare {
 		return 0
 	}
 	return max(seen, 1)
 }
 
-// look counts the replicas.
-func (d *Acked) look(ctx context.Context) (n int, alone bool) {
+// recount counts the replicas; bare as of counted.
+func (d *Acked) recount(ctx context.Context) (n int, bare bool) {
 	asked := time.Now()
 	h, err := d.headcount(ctx)
 	if err != nil {
@@ -257,10 +255,10 @@ func (d *Acked) Trace() *conn.Trace { return conn.TraceOf(d.r.server.Doer) }
 // SendBatch sends scripts.
 func (d *Acked) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value, error) {
 	n := len(cmds)
-	wire := slices.Clone(cmds)
+	sent := slices.Clone(cmds)
 	wait := max(d.wait.Milliseconds(), 1)
 	if d.r.acks.Exact == 0 {
-		wire = append(wire, resp.Cmd("INFO", "replication"), d.r.whoAreYou())
+		sent = append(sent, resp.Cmd("INFO", "replication"), d.r.whoAreYou())
 	}
 	if d.need == 0 {
 		wait = 1 // WAIT 0 returns at once
@@ -268,7 +266,7 @@ func (d *Acked) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Valu
 	if !d.leaves.IsZero() {
 		ctx = context.WithValue(ctx, conn.Leaves, d.leaves)
 	}
-	replies, err := d.r.server.Doer.SendBatch(ctx, append(wire, resp.Cmd("WAIT", d.need, wait).On(d.name)))
+	replies, err := d.r.server.Doer.SendBatch(ctx, append(sent, resp.Cmd("WAIT", d.need, wait).On(d.name)))
 	if err != nil {
 		return replies[:min(n, len(replies))], err
 	}
@@ -299,8 +297,8 @@ func (r *Replicas) whoAreYou() resp.Command {
 func (d *Acked) Confirm(ctx context.Context) (bare bool, err error) {
 	need := d.need
 	if d.r.acks.Exact == 0 {
-		n, alone, err := d.count(ctx)
-		if need = d.r.acks.Of(n); n == 0 && !alone {
+		n, bare, err := d.count(ctx)
+		if need = d.r.acks.Of(n); n == 0 && !bare {
 			need = 1
 			err = errors.Join(err, errBareSoon)
 		}
@@ -318,7 +316,7 @@ func (d *Acked) Confirm(ctx context.Context) (bare bool, err error) {
 // count returns the number of replicas right after the scripts. It combines the server's reply with other nodes' information.
 // The information must be recent if a replica not counted by the server may have replaced the server by now. A replica in its
 // first synchronization is one: the server learns of the end later than the replica.
-func (d *Acked) count(ctx context.Context) (n int, alone bool, err error) {
+func (d *Acked) count(ctx context.Context) (n int, bare bool, err error) {
 	h, err := parseReplicas(d.info)
 	if err != nil {
 		return 0, false, err
@@ -409,7 +407,7 @@ func (d *Acked) settled(bare bool) {
 	if warn {
 		st.warned = now
 	} else if !bare {
-		st.had, st.bare, st.warned = true, time.Time{}, time.Time{}
+		st.had, st.bareSince, st.warned = true, time.Time{}, time.Time{}
 	}
 	d.r.mu.Unlock()
 	switch {
