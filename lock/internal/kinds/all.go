@@ -19,6 +19,9 @@ var allRepeat string
 //go:embed lua/all_undo.lua
 var allUndo string
 
+//go:embed lua/all_unheld.lua
+var allUnheld string
+
 //go:embed lua/all_change.lua
 var allChange string
 
@@ -66,7 +69,7 @@ func Apart(s *script.Script) *script.Script { return script.Named(s.Name(), allA
 func named(name, source string) *script.Script {
 	for _, common := range []struct{ file, text string }{
 		{"all_repeat.lua", allRepeat}, {"all_undo.lua", allUndo}, {"all_change.lua", allChange}, {"all_tell.lua", allTell}, // name the others
-		{"all_late.lua", allLate}, {"all_line.lua", allLine},
+		{"all_late.lua", allLate}, {"all_unheld.lua", allUnheld}, {"all_line.lua", allLine},
 	} {
 		source = with(source, common.file, common.text)
 	}

@@ -30,6 +30,9 @@ var writeAcquire string
 //go:embed lua/write_release.lua
 var writeRelease string
 
+//go:embed lua/write_leave.lua
+var writeLeave string
+
 //go:embed lua/write_undo.lua
 var writeUndo string
 
@@ -73,8 +76,10 @@ func newRead() *Kind {
 	}
 }
 
-// leaving returns a script's source with the functions of read_leave.lua.
-func leaving(source string) string { return with(source, "read_leave.lua", readLeave) }
+// leaving returns a script's source with the texts of read_leave.lua and write_leave.lua.
+func leaving(source string) string {
+	return with(with(source, "read_leave.lua", readLeave), "write_leave.lua", writeLeave)
+}
 
 func newWrite() *Kind {
 	return &Kind{
@@ -84,8 +89,8 @@ func newWrite() *Kind {
 		Reads:     true,
 		Suffix:    writeSuffix,
 		Acquire:   named("write_acquire", writeAcquire),
-		Release:   named("write_release", writeRelease),
-		Undo:      named("write_undo", writeUndo),
+		Release:   named("write_release", leaving(writeRelease)),
+		Undo:      named("write_undo", leaving(writeUndo)),
 		Renew:     Reentrant().Renew, // the hash stores a writer like the owner of a reentrant lock
 		Force:     named("write_force", writeForce),
 		Info:      infoOfBothHalves.Get(),

@@ -38,6 +38,9 @@ var nonreentrantAcquire string
 //go:embed lua/fenced_acquire.lua
 var fencedAcquire string
 
+//go:embed lua/fenced_draw.lua
+var fencedDraw string
+
 //go:embed lua/fenced_handover.lua
 var fencedHandover string
 
@@ -98,8 +101,11 @@ func newSpin() *Kind {
 func newFenced() *Kind {
 	k := like(Reentrant(), "fenced")
 	k.Token = tokenKey
-	k.Acquire = named("fenced_acquire", fencedAcquire)
+	k.Acquire = named("fenced_acquire", drawing(fencedAcquire))
 	k.Info = named("fenced_info", fencedInfo)
-	k.HandOver = named("fenced_handover", fencedHandover)
+	k.HandOver = named("fenced_handover", drawing(fencedHandover))
 	return k
 }
+
+// drawing returns a script's source with the function of fenced_draw.lua.
+func drawing(source string) string { return with(source, "fenced_draw.lua", fencedDraw) }

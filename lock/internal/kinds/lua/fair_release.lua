@@ -26,18 +26,12 @@ local function tell() -- without a queue, or a right to publish, the lock is fre
     end
 end
 
-local count = tonumber(redis.call('hget', lock, owner))
-if not count then
-    if redis.call('exists', lock) == 0 then
-        tell()
-    end
-    if repeated == '1' then
-        redis.call('del', latch) -- a write that needs no memory: a full server refuses none behind it
-        redis.call('set', latch, -1, 'px', lifetime)
-    end
-    return nil
+local holds = tonumber(redis.call('hget', lock, owner))
+if not holds and redis.call('exists', lock) == 0 then
+    tell()
 end
-if count > 1 and tonumber(lease) > 0 then
+-- all_unheld.lua
+if holds > 1 and tonumber(lease) > 0 then
     redis.call('pexpire', lock, lease)
     redis.call('hincrby', lock, owner, -1)
     redis.call('set', latch, 0, 'px', lifetime)

@@ -18,14 +18,8 @@ end
 if redis.call('hexists', lock, owner) == 0 then
     return nil
 end
--- As in acquire.
-local count = redis.call('incr', token)
-local drawn = life < 0 and count or math.max(count, time[1] * 1000000 + time[2])
-if life > 0 then
-    redis.call('set', token, string.format('%.0f', drawn), 'px', string.format('%.0f', math.floor(drawn / 1000) - now + life))
-else
-    redis.call('set', token, string.format('%.0f', drawn))
-end
+-- fenced_draw.lua
+local drawn = draw()
 redis.call('del', lock)
 redis.call('hset', lock, heir, 1)
 redis.call('pexpire', lock, lease)

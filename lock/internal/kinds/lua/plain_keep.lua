@@ -10,13 +10,8 @@ local rest, owner, _, lifetime, repeated, last, nobody = unpack(ARGV)
 last = tonumber(last)
 
 -- all_repeat.lua
-if redis.call('get', lock) ~= owner then
-    if repeated == '1' then
-        redis.call('del', latch) -- a write that needs no memory: a full server refuses none behind it
-        redis.call('set', latch, -1, 'px', lifetime)
-    end
-    return nil
-end
+local holds = redis.call('get', lock) == owner
+-- all_unheld.lua
 -- First what needs no memory: a server that has run out of it refuses all else, but not after a script's first write.
 redis.call('pexpire', lock, rest)
 redis.call('set', lock, nobody, 'px', rest)

@@ -9,13 +9,8 @@ local lock, latch = KEYS[1], KEYS[3]
 local owner, lifetime, repeated, last = ARGV[2], ARGV[4], ARGV[5], tonumber(ARGV[6])
 
 -- all_repeat.lua
-if redis.call('get', lock) ~= owner then
-    if repeated == '1' then
-        redis.call('del', latch) -- a write that needs no memory: a full server refuses none behind it
-        redis.call('set', latch, -1, 'px', lifetime)
-    end
-    return nil
-end
+local holds = redis.call('get', lock) == owner
+-- all_unheld.lua
 redis.call('del', lock)
 redis.call('set', latch, 1, 'px', lifetime)
 return 1

@@ -17,18 +17,17 @@ local line = KEYS[#KEYS] == 'lockwire_line:' .. prefix and KEYS[#KEYS]
 local hold = prefix .. ':' .. owner .. ':rwlock_timeout:'
 -- read_leave.lua
 -- all_repeat.lua
-local mode, count = unpack(redis.call('hmget', lock, 'mode', owner))
-count = mode and tonumber(count)
-if not count then
+local mode, holds = unpack(redis.call('hmget', lock, 'mode', owner))
+holds = mode and tonumber(holds)
+if not holds then
     redis.call('del', KEYS[4], unpack(KEYS, 6, line and #KEYS - 1 or #KEYS))
-    if repeated == '1' then redis.call('set', latch, -1, 'px', lifetime) end
-    return nil
 end
-local rest = tonumber(lease) > 0 and count - 1 or 0
+-- all_unheld.lua
+local rest = tonumber(lease) > 0 and holds - 1 or 0
 local result, freed = rest > 0 and 0 or 1, true
-if rest == 0 and count == 1 and mode == 'read' and redis.call('hlen', lock) == 2 then -- the last of all readers
+if rest == 0 and holds == 1 and mode == 'read' and redis.call('hlen', lock) == 2 then -- the last of all readers
     redis.call('del', lock, hold .. 1)
-else freed = leave(count, rest) end
+else freed = leave(holds, rest) end
 redis.call('set', latch, result, 'px', lifetime)
 local message, available, before = freed and '0', 1, nil
 local quiet = not message and stand == '' or stand ~= 'move' and (not line or redis.call('exists', line) == 0)

@@ -19,15 +19,9 @@ local outcome = known and redis.call('get', latch)
 if outcome then
     return outcome ~= '-1' and tonumber(outcome) or nil
 end
-local count = tonumber(redis.call('hget', lock, owner))
-if not count then
-    if repeated == '1' then
-        redis.call('del', latch) -- a write that needs no memory: a full server refuses none behind it
-        redis.call('set', latch, -1, 'px', lifetime)
-    end
-    return nil
-end
-local rest = tonumber(lease) > 0 and count - 1 or 0
+local holds = tonumber(redis.call('hget', lock, owner))
+-- all_unheld.lua
+local rest = tonumber(lease) > 0 and holds - 1 or 0
 local result, message, available, before = rest > 0 and 0 or 1, rest == 0 and '0', 1, nil
 -- First what frees memory: a server that has run out of it refuses all else, but not after a script's first write.
 if rest > 0 then

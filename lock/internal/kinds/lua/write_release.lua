@@ -17,32 +17,12 @@ local prefix = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
 local line = KEYS[#KEYS] == 'lockwire_line:' .. prefix and KEYS[#KEYS]
 
 -- all_repeat.lua
-local left, reader = 0, string.sub(owner, 1, -7)
-local count, reads = unpack(redis.call('hmget', lock, owner, reader))
-if not count then
-    if repeated == '1' then
-        redis.call('del', latch) -- a write that needs no memory: a full server refuses none behind it
-        redis.call('set', latch, -1, 'px', lifetime)
-    end
-    return nil
-end
--- left is the longest lease that the owner has as a reader: beneath a write lock there is no other reader.
-for n = 1, tonumber(reads or 0) do
-    left = math.max(left, redis.call('pttl', prefix .. ':' .. reader .. ':rwlock_timeout:' .. n))
-end
-local rest = lease > 0 and count - 1 or 0
+local reader = string.sub(owner, 1, -7)
+local holds, reads = unpack(redis.call('hmget', lock, owner, reader))
+-- all_unheld.lua
+local rest = lease > 0 and holds - 1 or 0
+-- write_leave.lua
 local result, message, available, before = rest > 0 and 0 or 1, rest == 0 and '1', left > 0 and 63 / 64 or 1, nil -- all, or all but the share of readers
--- First what frees memory: a server that has run out of it refuses all else, but not after a script's first write.
-if rest > 0 then
-    redis.call('pexpire', lock, math.max(lease, left))
-    redis.call('hincrby', lock, owner, -1)
-elseif left > 0 then
-    redis.call('hdel', lock, owner)
-    redis.call('hset', lock, 'mode', 'read')
-    redis.call('pexpire', lock, left)
-else
-    redis.call('del', lock)
-end
 redis.call('set', latch, result, 'px', lifetime)
 local quiet = not message and stand == '' or stand ~= 'move' and (not line or redis.call('exists', line) == 0)
 -- all_tell.lua

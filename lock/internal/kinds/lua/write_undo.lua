@@ -24,24 +24,14 @@ if redis.call('pexpire', latch, lasts) == 1 then
     return waited -- it has been undone
 end
 redis.call('set', latch, 0, 'px', lasts) -- after a write that needs no memory a server that has run out of that does not refuse others
-if tonumber(redis.call('hget', lock, owner) or 0) <= before then
+local reader = string.sub(owner, 1, -7)
+local holds, reads = unpack(redis.call('hmget', lock, owner, reader))
+if tonumber(holds or 0) <= before then
     return waited
 end
-local left, reader = 0, string.sub(owner, 1, -7)
-for n = 1, tonumber(redis.call('hget', lock, reader) or 0) do
-    left = math.max(left, redis.call('pttl', prefix .. ':' .. reader .. ':rwlock_timeout:' .. n))
+local rest = lease > 0 and before or 0
+-- write_leave.lua
+if rest == 0 then
+    tellFree(line, channel, publish, counted, id, '1', left > 0 and 1 - share or 1)
 end
-if before > 0 and lease > 0 then
-    redis.call('pexpire', lock, math.max(lease, left))
-    redis.call('hset', lock, owner, before)
-    return 1
-end
-redis.call('hdel', lock, owner)
-if left > 0 then
-    redis.call('hset', lock, 'mode', 'read')
-    redis.call('pexpire', lock, left)
-else
-    redis.call('del', lock)
-end
-tellFree(line, channel, publish, counted, id, '1', left > 0 and 1 - share or 1)
 return 1
