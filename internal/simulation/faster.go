@@ -116,8 +116,8 @@ func valueOwners(srv *fakeredis.Server, group string) map[string]string {
 	return owners
 }
 
-// millis is the time of a server in ms.
-func millis(srv *fakeredis.Server) (ms int64) {
+// millis is the time of a server, or of the server of a script, in ms.
+func millis(srv interface{ Do(args ...string) any }) (ms int64) {
 	words := srv.Do("TIME").([]any)
 	var seconds, micros int64
 	if _, err := fmt.Sscan(fmt.Sprintln(words...), &seconds, &micros); err != nil {

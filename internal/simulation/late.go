@@ -12,8 +12,9 @@ import (
 // lastMoment matches a time in ms since 1970, of today or of virtual time: the last moment of a script, if the script has one.
 var lastMoment = regexp.MustCompile(`^\d{12,13}$`)
 
-// timeless are scripts that get a last moment, and do not need it: the acquire of a countdown latch changes nothing.
-var timeless = []string{"Countdown latch, acquire"}
+// timeless are scripts that get a last moment, and do not need it: the acquire of a countdown latch changes nothing, and permits once given
+// back are never taken again under their ids.
+var timeless = []string{"Countdown latch, acquire", "Permit semaphore, release"}
 
 // judgeLate fails for a script that does something after its last moment, or refuses before.
 func (w *world) judgeLate(title string, c *fakeredis.Call, reply any) {
@@ -26,15 +27,7 @@ func (w *world) judgeLate(title string, c *fakeredis.Call, reply any) {
 	}
 	last, _ := strconv.ParseInt(c.Args[i], 10, 64)
 	status, _ := reply.(fakeredis.Status)
-	if by := scriptTime(c) - last; by > 0 != strings.HasPrefix(string(status), "late ") {
+	if by := millis(c) - last; by > 0 != strings.HasPrefix(string(status), "late ") {
 		w.violate(nil, "%s %d ms after its last moment: %v", title, by, reply)
 	}
-}
-
-// scriptTime is the time of a script's server in ms.
-func scriptTime(c *fakeredis.Call) int64 {
-	time := c.Do("TIME").([]any)
-	seconds, _ := strconv.ParseInt(time[0].(string), 10, 64)
-	micros, _ := strconv.ParseInt(time[1].(string), 10, 64)
-	return seconds*1000 + micros/1000
 }

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -11,23 +12,25 @@ import (
 // A script that does something after its last moment is found, and so is a script that refuses before.
 func TestLateScripts(t *testing.T) {
 	for _, c := range []struct {
-		name  string
+		title string
 		left  time.Duration
 		reply any
 		found int
 	}{
-		{"granted in time", time.Second, nil, 0},
-		{"granted too late", -time.Second, nil, 1},
-		{"refused by a holder, too late", -time.Second, int64(5000), 1},
-		{"late", -time.Second, fakeredis.Status("late 1"), 0},
-		{"late before its time", time.Second, fakeredis.Status("late 1"), 1},
-		{"failed too late", -time.Second, fakeredis.Err("OOM"), 0},
+		{"Reentrant lock, acquire", time.Second, nil, 0},
+		{"Reentrant lock, acquire", -time.Second, nil, 1},
+		{"Reentrant lock, acquire", -time.Second, int64(5000), 1},
+		{"Reentrant lock, acquire", -time.Second, fakeredis.Status("late 1"), 0},
+		{"Reentrant lock, acquire", time.Second, fakeredis.Status("late 1"), 1},
+		{"Reentrant lock, acquire", -time.Second, fakeredis.Err("OOM"), 0},
+		{"Permit semaphore, release", -time.Second, int64(1), 0},
+		{"apart: Reentrant lock, acquire", -time.Second, nil, 0},
 	} {
-		t.Run(c.name, func(t *testing.T) {
+		t.Run(fmt.Sprint(c.title, " ", c.left, " ", c.reply), func(t *testing.T) {
 			calmWorld(t, &object{name: "o0", family: exclusive}, func(t *testing.T, w *world) {
 				last := time.Now().Add(c.left).UnixMilli()
 				w.srv.Script("-- late", func(call *fakeredis.Call) any {
-					w.judgeLate("Reentrant lock, acquire", call, c.reply)
+					w.judgeLate(c.title, call, c.reply)
 					return nil
 				})
 				pool, err := conn.New(conn.Config{Dial: w.srv.Dial})
