@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -47,6 +48,10 @@ func TestServerDowngradeAndPreference(t *testing.T) {
 		writer := make(chan *lock.Lease, 1)
 		go func() { writer <- mustWrite(t, c) }()
 		waitFor(t, func() bool { n, _ := s.Do("ZCARD", writersKey).Int(); return n == 1 })
+		waitFor(t, func() bool { // a reader that comes within the turn of this client's readers is let in
+			line := s.Do("ZRANGE", jobLine, 0, -1).Format()
+			return !strings.Contains(line, ":r:")
+		})
 		isTaken(t, other.ReadWrite("job").Read())
 		for _, l := range append(in, read) {
 			mustUnlock(t, l)
