@@ -144,8 +144,8 @@ func (x *change) background() (Change, *kind) { return BackgroundChange, x.targe
 func (x *change) Unsure()                     { x.unsure = true }
 func (x *change) Call() *remote.Call          { return x.call(x.client.clocks.Last(x.target.name)) }
 
-// Stands ends a change if the server may no longer recognize a repeat, including time asleep.
-func (x *change) Stands() (left bool, outcome error) {
+// Needed ends a change if the server may no longer recognize a repeat, including time asleep.
+func (x *change) Needed() (left bool, outcome error) {
 	if x.start.Elapsed(x.client.now()) > changeFor {
 		return false, fmt.Errorf("%w, and given up", ErrUncertain)
 	}
@@ -157,7 +157,7 @@ func (x *change) Answered(v resp.Value, _ bool) cleanup.Result {
 	return cleanup.Result{Done: err == nil, Failure: err}
 }
 
-func (x *change) Count(g *cleanup.Given) { g.Changes, g.Permits = g.Changes+1, g.Permits+x.returns }
+func (x *change) Count(g *cleanup.Abandoned) { g.Changes, g.Permits = g.Changes+1, g.Permits+x.returns }
 
 // checkCount rejects numbers outside the countable range.
 func checkCount(what string, n, least int) error {

@@ -62,22 +62,22 @@ func (c *Client) close(ctx context.Context) error {
 	c.unname()
 	c.watchdog.Close()
 	c.queued.Wait()
-	var given cleanup.Given
+	var abandoned cleanup.Abandoned
 	var returned int
-	given.Acquires, given.Permits = c.calls.close(ctx)
-	given.Changes, returned = c.changes.close(ctx)
-	given.Permits += returned
+	abandoned.Acquires, abandoned.Permits = c.calls.close(ctx)
+	abandoned.Changes, returned = c.changes.close(ctx)
+	abandoned.Permits += returned
 	c.tasks.Wait() // before cleanup ends: the tasks leave releases to it
 	rest := c.cleanup.Close(ctx)
-	given = given.Plus(rest)
+	abandoned = abandoned.Plus(rest)
 	c.bounds.close()
 	c.timers.Wait()
-	if given == (cleanup.Given{}) {
+	if abandoned == (cleanup.Abandoned{}) {
 		return nil
 	}
-	c.log.Warn("closed before all was given back", "releases", given.Releases, "acquires", given.Acquires,
-		"changes", given.Changes, "permits", given.Permits)
-	return (*CloseError)(&given)
+	c.log.Warn("closed before all was given back", "releases", abandoned.Releases, "acquires", abandoned.Acquires,
+		"changes", abandoned.Changes, "permits", abandoned.Permits)
+	return (*CloseError)(&abandoned)
 }
 
 // CloseError is the error of a Close that has given up unconfirmed changes, or of a Close after the Close of the

@@ -24,8 +24,8 @@ func (p *repeat) background() (Change, *kind) {
 }
 func (p *repeat) Turn() chan struct{} { return p.lease.state.turnOf(p.Name()) }
 
-// Stands ends a late release if the server has none of its owner's holds of that time.
-func (p *repeat) Stands() (left bool, outcome error) {
+// Needed ends a late release if the server has none of its owner's holds of that time.
+func (p *repeat) Needed() (left bool, outcome error) {
 	if p.lease.counted() {
 		return true, nil
 	}
@@ -76,7 +76,7 @@ func (p *repeat) Finish(error) {
 	p.lease.client.table.forget(p.lease)
 }
 
-func (p *repeat) Count(g *cleanup.Given) {
+func (p *repeat) Count(g *cleanup.Abandoned) {
 	g.Releases++
 	if p.lease.target.kind.permits {
 		g.Permits += p.lease.size()

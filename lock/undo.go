@@ -54,7 +54,7 @@ func (u *undo) Name() string                { return u.request.target.name }
 func (u *undo) Rank() cleanup.Rank          { return cleanup.Undo }
 func (u *undo) Turn() chan struct{}         { return u.request.state.turnOf(u.request.target.name) }
 func (u *undo) background() (Change, *kind) { return BackgroundUndo, u.request.target.kind }
-func (u *undo) Count(g *cleanup.Given) {
+func (u *undo) Count(g *cleanup.Abandoned) {
 	g.Acquires, g.Permits = g.Acquires+1, g.Permits+u.request.permits
 }
 

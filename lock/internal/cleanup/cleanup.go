@@ -52,16 +52,16 @@ type Cleanup struct {
 	batches sync.WaitGroup
 	apart   atomic.Bool // a command cannot have keys of several locks
 
-	mu       sync.Mutex // guards the following
-	started  bool
-	closed   bool // callers do new work themselves
-	jobs     []*Job
-	returned []batch // finished batches
-	flushed  bool    // the deletion of latches under way has ended
-	latches  []latch
-	spares   map[string]spare // by the name of the lock
-	sweeps   bool             // the loop sweeps the spares
-	given    Given            // the abandoned work
+	mu        sync.Mutex // guards the following
+	started   bool
+	closed    bool // callers do new work themselves
+	jobs      []*Job
+	returned  []batch // finished batches
+	flushed   bool    // the deletion of latches under way has ended
+	latches   []latch
+	spares    map[string]spare // by the name of the lock
+	sweeps    bool             // the loop sweeps the spares
+	abandoned Abandoned
 }
 
 // Config is what a Cleanup needs of its client.
@@ -123,7 +123,7 @@ func (u *Cleanup) Idle() bool {
 }
 
 // Close ends the loop when no work is left, or with ctx, and returns the abandoned work.
-func (u *Cleanup) Close(ctx context.Context) Given {
+func (u *Cleanup) Close(ctx context.Context) Abandoned {
 	u.mu.Lock()
 	if !u.started {
 		u.closed = true
@@ -136,7 +136,7 @@ func (u *Cleanup) Close(ctx context.Context) Given {
 	u.end()
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.given
+	return u.abandoned
 }
 
 func (u *Cleanup) startLocked() {

@@ -164,7 +164,7 @@ func choose(jobs []*Job, at time.Time) (chosen, rest []*Job) {
 		case !j.ready():
 			j.next = at.Add(repeatMin)
 			rest = append(rest, j)
-		case j.stands():
+		case j.needed():
 			size += j.work.Size()
 			chosen = append(chosen, j)
 		}
@@ -247,7 +247,7 @@ func (u *Cleanup) runAlone(j *Job) {
 	ctx, cancel := context.WithTimeout(context.Background(), aloneLast)
 	defer cancel()
 	for !j.over {
-		if j.ready() && j.stands() {
+		if j.ready() && j.needed() {
 			u.send(ctx, []*Job{j}, aloneLast)
 		}
 		if j.over {
@@ -274,7 +274,7 @@ func (u *Cleanup) finished() bool {
 func (u *Cleanup) count(j *Job) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	j.work.Count(&u.given)
+	j.work.Count(&u.abandoned)
 }
 
 // giveUp ends the loop and abandons its work.
@@ -285,7 +285,7 @@ func (u *Cleanup) giveUp(a *agenda) {
 	u.mu.Unlock()
 	u.collect(a, time.Now(), true)
 	for _, j := range a.pending {
-		if !j.ready() || j.stands() {
+		if !j.ready() || j.needed() {
 			u.count(j)
 			j.finish(u.cfg.Ended)
 		}

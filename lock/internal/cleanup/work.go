@@ -17,11 +17,11 @@ type Work interface {
 	Rank() Rank
 	// Size returns the number of locks or permits.
 	Size() int
-	// Turn returns the turn of an Owner's lock, to be taken from the channel and put back; nil without an Owner. Stands, Call and
+	// Turn returns the turn of an Owner's lock, to be taken from the channel and put back; nil without an Owner. Needed, Call and
 	// Answered have the turn.
 	Turn() chan struct{}
-	// Stands reports whether there is work left, and otherwise the outcome.
-	Stands() (left bool, outcome error)
+	// Needed reports whether there is work left, and otherwise the outcome.
+	Needed() (left bool, outcome error)
 	// Call returns the next request.
 	Call() *remote.Call
 	// Answered takes the server's reply. again: the request was sent before.
@@ -30,8 +30,8 @@ type Work interface {
 	Unsure()
 	// Finish is called once, at the end, after the turn is given back.
 	Finish(outcome error)
-	// Count adds the abandoned work to given.
-	Count(given *Given)
+	// Count adds the work, now abandoned, to the numbers.
+	Count(to *Abandoned)
 }
 
 // Simple has the methods of a Work that needs nothing special: of size 1, without turns, worth doing until it is done, and not counted
@@ -40,10 +40,10 @@ type Simple struct{}
 
 func (Simple) Size() int             { return 1 }
 func (Simple) Turn() chan struct{}   { return nil }
-func (Simple) Stands() (bool, error) { return true, nil }
+func (Simple) Needed() (bool, error) { return true, nil }
 func (Simple) Unsure()               {}
 func (Simple) Finish(error)          {}
-func (Simple) Count(*Given)          {}
+func (Simple) Count(*Abandoned)      {}
 
 // Rank orders work. Releases come first, since other owners may wait for the lock.
 type Rank int
@@ -62,14 +62,14 @@ type Result struct {
 	Failure error
 }
 
-// Given counts abandoned work.
-type Given struct {
+// Abandoned counts abandoned work.
+type Abandoned struct {
 	Releases, Acquires, Changes, Permits int
 }
 
 // Plus returns the sums.
-func (g Given) Plus(o Given) Given {
-	return Given{g.Releases + o.Releases, g.Acquires + o.Acquires, g.Changes + o.Changes, g.Permits + o.Permits}
+func (g Abandoned) Plus(o Abandoned) Abandoned {
+	return Abandoned{g.Releases + o.Releases, g.Acquires + o.Acquires, g.Changes + o.Changes, g.Permits + o.Permits}
 }
 
 // Job is Work under way.
@@ -112,9 +112,9 @@ func (j *Job) ready() bool {
 	return j.turn
 }
 
-// stands reports whether there is work left, and ends the job if not.
-func (j *Job) stands() bool {
-	left, outcome := j.work.Stands()
+// needed reports whether there is work left, and ends the job if not.
+func (j *Job) needed() bool {
+	left, outcome := j.work.Needed()
 	if !left {
 		j.finish(outcome)
 	}
