@@ -6,6 +6,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/internal/fakeredis"
@@ -167,6 +168,10 @@ func TestNamesInErrors(t *testing.T) {
 			if !ok || e.Op != op || strings.Contains(err.Error(), "secret") {
 				t.Errorf("Do(%q) = %v, want Op %q", name, err, op)
 			}
+		}
+		_, err := c.Do(t.Context(), "SET", "secret", time.Second) // cannot be encoded
+		if e, ok := errors.AsType[*conn.Error](err); !ok || e.Op != "command" {
+			t.Errorf("Do(SET) with a duration = %v, want Op command", err)
 		}
 	})
 }

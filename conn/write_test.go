@@ -79,13 +79,8 @@ func TestFailedWrite(t *testing.T) {
 	}
 }
 
-// TestMuteSocket is like TestFullSocket, on a kernel socket with larger buffers of unknown size.
-func TestMuteSocket(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
+// welcomeOne answers the handshake of the first connection to ln, and sends the connection to the channel.
+func welcomeOne(t *testing.T, ln net.Listener) <-chan net.Conn {
 	accepted := make(chan net.Conn, 1)
 	go func() {
 		nc, err := ln.Accept()
@@ -96,6 +91,17 @@ func TestMuteSocket(t *testing.T) {
 		p.welcome()
 		accepted <- nc
 	}()
+	return accepted
+}
+
+// TestMuteSocket is like TestFullSocket, on a kernel socket with larger buffers of unknown size.
+func TestMuteSocket(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	accepted := welcomeOne(t, ln)
 	p := openPool(t, conn.Config{Addr: ln.Addr().String()})
 	defer p.Close()
 	nc := <-accepted
@@ -130,16 +136,7 @@ func TestMuteUnixSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ln.Close()
-	accepted := make(chan net.Conn, 1)
-	go func() {
-		nc, err := ln.Accept()
-		if err != nil {
-			return
-		}
-		p := &peer{Conn: nc, t: t}
-		p.welcome()
-		accepted <- nc
-	}()
+	accepted := welcomeOne(t, ln)
 	p := openPool(t, conn.Config{Network: "unix", Addr: path, Timeout: -1, PingInterval: -1})
 	defer p.Close()
 	nc := <-accepted
