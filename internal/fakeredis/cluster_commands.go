@@ -174,8 +174,9 @@ func (c *cluster) shards() any {
 	return list
 }
 
-func (x *call) slotAt(i int) (int, any) {
-	n, valid := parseInt(x.args[i])
+// slot parses the first argument of a command such as CLUSTER COUNTKEYSINSLOT.
+func (x *call) slot() (int, any) {
+	n, valid := parseInt(x.args[2])
 	if !valid || n < 0 || n >= SlotCount {
 		return 0, Err("ERR Invalid or out of range slot")
 	}
@@ -183,7 +184,7 @@ func (x *call) slotAt(i int) (int, any) {
 }
 
 func countKeysInSlot(x *call, _ *cluster) any {
-	slot, bad := x.slotAt(2)
+	slot, bad := x.slot()
 	if bad != nil {
 		return Err("ERR Invalid slot")
 	}
@@ -191,7 +192,7 @@ func countKeysInSlot(x *call, _ *cluster) any {
 }
 
 func keysInSlot(x *call, _ *cluster) any {
-	slot, bad := x.slotAt(2)
+	slot, bad := x.slot()
 	n, valid := parseInt(x.args[3])
 	if bad != nil || !valid || n < 0 {
 		return Err("ERR Invalid slot or number of keys")
@@ -205,7 +206,7 @@ func setSlot(x *call, c *cluster) any {
 	if !c.isMaster() {
 		return Err("ERR Please use SETSLOT only with masters.")
 	}
-	slot, bad := x.slotAt(2)
+	slot, bad := x.slot()
 	if bad != nil {
 		return bad
 	}
@@ -243,7 +244,7 @@ func setSlot(x *call, c *cluster) any {
 
 // delSlot is CLUSTER DELSLOTS for a single slot.
 func delSlot(x *call, c *cluster) any {
-	slot, bad := x.slotAt(2)
+	slot, bad := x.slot()
 	if bad != nil {
 		return bad
 	}

@@ -117,7 +117,7 @@ func (s *Server) execute(c *conn, args []string) any {
 		bad = Err("ERR Can't execute '" + cmd.name + "': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context")
 	}
 	if c.tx != nil && (bad != "" || cmd.flags&unqueued == 0) {
-		return c.tx.queue(cmd, args, bad)
+		return c.tx.queue(args, bad)
 	}
 	if bad != "" {
 		return bad

@@ -53,14 +53,14 @@ func (l *list) pop(at side) string {
 	return item
 }
 
-// list returns the list of a key, or a new list.
-func (x *call) list(key string) (*list, any) {
-	l, bad := find[*list](x, key)
-	if l == nil && bad == nil {
+// list returns the list of a key that holds a list or nothing: then a new list.
+func (x *call) list(key string) *list {
+	l, _ := find[*list](x, key)
+	if l == nil {
 		l = &list{}
 		x.set(key, l)
 	}
-	return l, bad
+	return l
 }
 
 func pushTo(x *call, at side, create bool) any {
@@ -68,7 +68,7 @@ func pushTo(x *call, at side, create bool) any {
 	if bad != nil || l == nil && !create {
 		return orZero(bad)
 	}
-	l, _ = x.list(x.args[1])
+	l = x.list(x.args[1])
 	for _, item := range x.args[2:] {
 		l.push(at, item)
 	}
@@ -280,7 +280,7 @@ func move(x *call, source, target string, from, to side) any {
 	if source != target {
 		x.settle(source, l)
 	}
-	dest, _ := x.list(target)
+	dest := x.list(target)
 	dest.push(to, item)
 	x.touch(target)
 	return item

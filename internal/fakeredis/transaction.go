@@ -18,7 +18,7 @@ type transaction struct {
 	broken bool
 }
 
-func (t *transaction) queue(cmd *command, args []string, bad Err) any {
+func (t *transaction) queue(args []string, bad Err) any {
 	if bad != "" {
 		t.broken = true
 		return bad
