@@ -68,7 +68,7 @@ func (l *Lease) downgrade(ctx context.Context) (*Lease, error) {
 		state:   l.state,
 	}
 	if !l.renewed {
-		r.lease = max(l.leaseLeft().Truncate(time.Millisecond), time.Millisecond)
+		r.lease = max(l.neededFor().Truncate(time.Millisecond), time.Millisecond)
 	}
 	r.latch = newLatch(r.target)
 	if ctx.Done() == nil {

@@ -189,7 +189,7 @@ func (b *table) outerLease(t *target, state *ownerState, except *Lease) int64 {
 	}
 	var longest time.Duration
 	for _, l := range b.besides(t, state, except) {
-		longest = max(longest, l.leaseLeft())
+		longest = max(longest, l.neededFor())
 	}
 	return inMilliseconds(longest)
 }
@@ -208,7 +208,7 @@ func (t *target) keptValues(others []*Lease) any {
 	}
 	all := make(map[string]kept)
 	for _, l := range others {
-		left := l.leaseLeft()
+		left := l.neededFor()
 		if left == 0 {
 			continue
 		}

@@ -110,7 +110,7 @@ func (l *Lease) askExtension(ctx context.Context, d time.Duration) (start clock.
 	ctx = remote.Patient(ctx)
 	for range 2 {
 		start = c.now()
-		l.mayLast(start.Time.Add(d))
+		l.noteExtension(start.Time.Add(d))
 		extension := []script.Call{renewFor([]*Lease{l}, d.Milliseconds())}
 		answers, err := c.runRenewals(ctx, [][]*Lease{{l}}, extension, false)
 		if err = cmp.Or(answers[0].Err, err); err != nil {
@@ -133,12 +133,12 @@ func (l *Lease) termNow() time.Duration {
 	return l.term
 }
 
-// mayLast records that the server may keep the lock until then.
-func (l *Lease) mayLast(until time.Time) {
+// noteExtension records that the server may keep the lock until then.
+func (l *Lease) noteExtension(until time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if until.After(l.reach) {
-		l.reach = until
+	if until.After(l.extendedTo) {
+		l.extendedTo = until
 	}
 }
 

@@ -48,18 +48,18 @@ type Lease struct {
 	awaited   bool         // of a part: when it was released, other clients were waiting
 	outcome   error
 
-	mu       sync.Mutex // guards the following
-	phase    phase
-	term     time.Duration
-	reach    time.Time     // until then the server may have the lock by an Extend; zero without an Extend
-	start    clock.Instant // taken just before sending the last request that granted or extended the lease
-	lost     *LostError
-	failure  error         // of the last renewal
-	renewal  chan struct{} // closed when the renewal under way has ended; nil without a renewal under way
-	lostc    chan struct{}
-	overc    chan struct{} // closed when the lease is no longer held; nil until over is called
-	contexts map[*derived]struct{}
-	timer    *time.Timer
+	mu         sync.Mutex // guards the following
+	phase      phase
+	term       time.Duration
+	extendedTo time.Time     // until then the server may have the lock by an Extend; zero without an Extend
+	start      clock.Instant // taken just before sending the last request that granted or extended the lease
+	lost       *LostError
+	failure    error         // of the last renewal
+	renewal    chan struct{} // closed when the renewal under way has ended; nil without a renewal under way
+	lostc      chan struct{}
+	overc      chan struct{} // closed when the lease is no longer held; nil until over is called
+	contexts   map[*derived]struct{}
+	timer      *time.Timer
 }
 
 type phase uint8
@@ -259,9 +259,9 @@ func (l *Lease) leftAtLocked(at clock.Instant) time.Duration {
 	return left
 }
 
-// leaseLeft returns how long the server must keep the lock for this lease: 0 for a lost or expired lease, the full term for
+// neededFor returns how long the server must keep the lock for this lease: 0 for a lost or expired lease, the full term for
 // a held lease under renewal, otherwise the remaining term, also while the release is under way.
-func (l *Lease) leaseLeft() time.Duration {
+func (l *Lease) neededFor() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -277,10 +277,10 @@ func (l *Lease) leaseLeft() time.Duration {
 func (l *Lease) serverEnd() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if end := l.start.Time.Add(l.term); end.After(l.reach) {
+	if end := l.start.Time.Add(l.term); end.After(l.extendedTo) {
 		return end
 	}
-	return l.reach
+	return l.extendedTo
 }
 
 // latestEnd returns the end of the lease on the server if every request without an answer has had its effect.
@@ -388,7 +388,7 @@ func (l *Lease) markLost(lostLocked func() *LostError) bool {
 func (l *Lease) lostLocked(reason Reason, cause error) *LostError {
 	e := &LostError{Name: l.target.name, Kind: l.Kind(), Owner: l.Owner(), Age: l.age(), Reason: reason, Err: cause}
 	if l.group == nil && reason != Taken && reason != Forced {
-		e.Remaining = max(0, l.term-l.start.Elapsed(l.client.now()), time.Until(l.reach))
+		e.Remaining = max(0, l.term-l.start.Elapsed(l.client.now()), time.Until(l.extendedTo))
 	}
 	e.shown = l.client.log.Shown(e.Name)
 	return e
