@@ -59,13 +59,26 @@ func (n *node) stream(ctx context.Context) (*conn.Stream, error) {
 // leave closes the streams of a node that has left the cluster.
 func (n *node) leave(why error) {
 	n.mu.Lock()
-	defer n.mu.Unlock()
 	n.gone = why
+	n.mu.Unlock()
+	n.endStreams(why)
+}
+
+// endStreams closes the streams.
+func (n *node) endStreams(why error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	for _, s := range n.streams {
 		_ = s.CloseFor(why)
 	}
 	n.streams = nil
 }
+
+// hintLife is the time to keep a node named in a redirection but absent from the topology.
+const hintLife = 5 * time.Second
+
+// isHinted reports whether a redirection has named the node in the last seconds.
+func (n *node) isHinted(now time.Time) bool { return now.UnixNano()-n.hinted.Load() <= int64(hintLife) }
 
 // sickTime is the time during which a node without an answer is asked last.
 const sickTime = 5 * time.Second

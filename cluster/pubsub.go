@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
@@ -71,7 +72,12 @@ func (c *Cluster) StreamTo(ctx context.Context, server string) (*conn.Stream, er
 	case n == nil:
 		return nil, &conn.Error{Op: "dial", Addr: server, Err: errLeft}
 	}
-	return c.streamTo(ctx, n)
+	s, err := c.streamTo(ctx, n)
+	if err == nil && !slices.Contains(c.table.Load().nodes, n) { // replaced during the dial
+		_ = s.Close()
+		return nil, &conn.Error{Op: "dial", Addr: server, Err: errReplaced}
+	}
+	return s, err
 }
 
 // Refused handles the error of a node that has refused a channel, or has ended a subscription. After

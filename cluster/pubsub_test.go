@@ -212,6 +212,28 @@ func TestShardChannelOfAFormerMaster(t *testing.T) {
 	}
 }
 
+// TestShardChannelOfANamedNode: a node stays in use for some seconds after a redirection has named it. Its channels move
+// nevertheless, once the topology has another master.
+func TestShardChannelOfANamedNode(t *testing.T) {
+	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		s := pubsub.New(c, pubsub.Config{})
+		defer s.Close()
+		sub := ssubscribe(t, s, keyA)
+		f.answer(nodeB, "INCR", fmt.Sprintf("-MOVED %d %s", slotB, nodeA), 1)
+		wantText(t, c, "1", "INCR", keyB)
+		time.Sleep(time.Second)
+		noEvent(t, sub)
+		f.serve(fakeRange{0, 10922, nodeB}, fakeRange{10923, 16383, nodeC})
+		f.answer(nodeA, "INCR", fmt.Sprintf("-MOVED %d %s", slotA, nodeB), 0)
+		wantText(t, c, "1", "INCR", keyA)
+		took(t, 0, 500*time.Millisecond, func() {
+			event(t, sub, pubsub.Interrupted)
+			event(t, sub, pubsub.Resumed)
+		})
+		f.publish(nodeB, keyA, sub)
+	})
+}
+
 // A node that has ended a subscription stays the owner: after some seconds nothing is asked any more.
 func TestSubscriptionEndsWithoutAChange(t *testing.T) {
 	pubsubBubble(t, func(t *testing.T, f *fakes, s *pubsub.Subscriber) {

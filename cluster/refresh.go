@@ -25,9 +25,6 @@ const (
 	// askLimit bounds the answer of one node.
 	askLimit = time.Second
 
-	// hintLife is the time to keep a node named in a redirection but absent from the topology.
-	hintLife = 5 * time.Second
-
 	// expectTime is the time of refreshes after a node has ended a subscription: the others know of
 	// its successor after a heartbeat or two.
 	expectTime = 5 * time.Second
@@ -366,8 +363,9 @@ func (c *Cluster) apply(t *topology) (changed bool) {
 	}
 	c.retireOthersLocked(members, before)
 	c.renewReplicasLocked(next)
-	c.read = next
 	c.table.Store(next)
+	c.endStreamsLocked(before, next)
+	c.read = next
 	c.mu.Unlock()
 	if moved > 0 && before.served > 0 {
 		c.losses.Call()
@@ -433,9 +431,9 @@ func (c *Cluster) renewReplicasLocked(t *table) {
 // retireOthersLocked retires nodes that have left the cluster. A node named in a recent redirection
 // stays, because it may be too new for the topology.
 func (c *Cluster) retireOthersLocked(members map[*node]bool, before *table) {
-	now := time.Now().UnixNano()
+	now := time.Now()
 	for addr, n := range c.nodes {
-		if members[n] || now-n.hinted.Load() <= int64(hintLife) {
+		if members[n] || n.isHinted(now) {
 			continue
 		}
 		why := errLeft
@@ -444,6 +442,18 @@ func (c *Cluster) retireOthersLocked(members map[*node]bool, before *table) {
 		}
 		delete(c.nodes, addr)
 		c.retireLocked(n, why)
+	}
+}
+
+// endStreamsLocked ends the streams of nodes that stay and are no masters any more: a listener would not receive all messages.
+// next is the present table. A node named in a recent redirection may be a master too new for the topology, unless it was one
+// in the topology before.
+func (c *Cluster) endStreamsLocked(before, next *table) {
+	now := time.Now()
+	for _, n := range c.nodes {
+		if !slices.Contains(next.nodes, n) && (slices.Contains(before.nodes, n) || !n.isHinted(now)) {
+			n.endStreams(errReplaced)
+		}
 	}
 }
 
