@@ -504,7 +504,7 @@ func (c *Cluster) closeIdle(now time.Time) bool {
 	left := len(c.retired) > 0
 	c.mu.Unlock()
 	for _, n := range over {
-		n.close(n.why)
+		c.wg.Go(func() { n.close(n.why) }) // which waits for callbacks
 	}
 	return left
 }

@@ -555,3 +555,23 @@ func TestLog(t *testing.T) {
 		}
 	})
 }
+
+// TestCallbackThatBlocks: the connections to a retired node are closed without waiting for callbacks. The Cluster goes on
+// reading the topology.
+func TestCallbackThatBlocks(t *testing.T) {
+	var ended chan struct{}
+	cfg := cluster.Config{Node: conn.Config{OnPush: func(resp.Value) { <-ended }}}
+	bubble(t, cfg, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		ended = make(chan struct{})
+		defer close(ended)
+		f.answer(nodeA, "INCR", ">2\r\n+invalidate\r\n+key\r\n:1", 1)
+		wantText(t, c, "1", "INCR", keyA)
+		f.serve(fakeRange{0, 10922, nodeB}, fakeRange{10923, 16383, nodeC})
+		time.Sleep(2 * time.Minute) // the topology is read each minute
+		f.serve(fakeRange{0, 16383, nodeC})
+		time.Sleep(2 * time.Minute)
+		if n := c.Stats().Masters; n != 1 {
+			t.Errorf("%d masters are known, want 1", n)
+		}
+	})
+}

@@ -86,6 +86,7 @@ var goroutines = map[string]string{
 	"cmd/lockwire/supervise.go:supervisor.run":               "supervisor.run itself, before it returns",
 	"cluster/batch.go:batch.send":                            "batch.send itself, before it returns: one for each node but the first",
 	"cluster/cluster.go:Open":                                "Cluster.Close: refreshLoop",
+	"cluster/refresh.go:Cluster.closeIdle":                   "Cluster.Close: one for each node that is closed",
 	"cluster/refresh.go:Cluster.examine":                     "Cluster.examine itself, before it returns: one for each node that is looked at",
 	"conn/conn.go:dialedConn.Lost":                           "Conn.Close",
 	"conn/dial.go:dialRun.attempt":                           "dialRun.attempt itself, before it returns",
