@@ -83,6 +83,32 @@ func TestOperationsKnowTheDashboard(t *testing.T) {
 	}
 }
 
+// The ways through lock in DESIGN.md lead over functions that are there.
+func TestWays(t *testing.T) {
+	_, ways, _ := strings.Cut(read(t, "DESIGN.md"), "### Ways through")
+	ways, _, _ = strings.Cut(ways, "\n## ")
+	var code strings.Builder
+	for _, folder := range []string{"lock", "lock/internal/cleanup", "lock/internal/watchdog"} {
+		files, err := filepath.Glob(folder + "/*.go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			code.WriteString(read(t, file))
+		}
+	}
+	names := regexp.MustCompile("`([a-zA-Z]+)`").FindAllStringSubmatch(ways, -1)
+	for _, name := range names {
+		isFolder := name[1] == "lock" || name[1] == "cleanup" || name[1] == "watchdog"
+		if !isFolder && !regexp.MustCompile(`(?m)^func (\(.*\) )?`+name[1]+`\(`).MatchString(code.String()) {
+			t.Errorf("there is no function %s", name[1])
+		}
+	}
+	if len(names) < 20 {
+		t.Errorf("%d names, want the functions of the ways", len(names))
+	}
+}
+
 func read(t *testing.T, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
