@@ -293,6 +293,67 @@ func TestLeavingEndsNoTurnOfVisitors(t *testing.T) {
 	}
 }
 
+// Processes of one caller each go on in turn after the server's clock was set back, though the places taken before are later than all others.
+func TestLineAfterAClockSetBack(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		turns := w.takeTurns(t, 3, 3*time.Second, 5*time.Millisecond, time.Hour)
+		all := turns[0] + turns[1] + turns[2]
+		for i, n := range turns {
+			if 4*n < all {
+				t.Errorf("process %d had %d of %d turns, want a quarter at least", i, n, all)
+			}
+		}
+		w.sleep(time.Second)
+	})
+}
+
+// A client that listens to the lock's channel, and never asks for the lock, costs about half of the time at most.
+func TestListenerThatNeverAsks(t *testing.T) {
+	for _, processes := range []int{2, 3} {
+		inVirtualTime(t, func(t *testing.T, w *world) {
+			alone := w.takeTurns(t, processes, time.Second, time.Millisecond, 0)
+			pool := w.pool(conn.Config{})
+			defer pool.Close()
+			sub := pubsub.New(pool, pubsub.Config{})
+			defer sub.Close()
+			if _, err := sub.Subscribe(t.Context(), jobChannel); err != nil {
+				t.Fatal(err)
+			}
+			beside := w.takeTurns(t, processes, time.Second, time.Millisecond, 0)
+			for i, n := range beside {
+				if 3*n < alone[i] {
+					t.Errorf("%d processes had %v turns, and %v beside the listener, want a third at least", processes, alone, beside)
+				}
+			}
+			t.Logf("%v turns, and %v beside the listener", alone, beside)
+			w.sleep(26 * time.Second)
+		})
+	}
+}
+
+// takeTurns has processes of one caller each hold the lock, again and again, and returns how often each had it. After a third of the time
+// the server's clock is set back.
+func (w *world) takeTurns(t *testing.T, processes int, length, hold, back time.Duration) []int {
+	w.srv.Latency(50 * time.Microsecond)
+	defer w.srv.Latency(0)
+	end, turns := time.Now().Add(length), make([]int, processes)
+	time.AfterFunc(length/3, func() { w.srv.Jump(-back) })
+	var wg sync.WaitGroup
+	for i := range turns {
+		c := w.client(lock.Config{})
+		wg.Go(func() {
+			for time.Now().Before(end) {
+				l := mustLock(t, c, "job")
+				turns[i]++
+				w.sleep(hold)
+				mustUnlock(t, l)
+			}
+		})
+	}
+	wg.Wait()
+	return turns
+}
+
 // A visitor that takes and releases the lock many times in its turn, and leaves, delays the waiter to the end of the turn only.
 func TestBusyVisitorThatLeaves(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
@@ -330,15 +391,17 @@ func TestSlowPeerHasItsShare(t *testing.T) {
 	for _, test := range []struct {
 		processes, callers int
 		hold               time.Duration
+		back               time.Duration // the server's clock is set back
 	}{
-		{1, 4, short}, {2, 4, short}, {4, 4, short}, {1, 4, long}, {2, 4, long},
-		{1, 1, short}, {2, 1, short}, {4, 1, short}, {1, 1, long}, {2, 1, long},
+		{1, 4, short, 0}, {2, 4, short, 0}, {4, 4, short, 0}, {1, 4, long, 0}, {2, 4, long, 0},
+		{1, 1, short, 0}, {2, 1, short, 0}, {4, 1, short, 0}, {1, 1, long, 0}, {2, 1, long, 0}, {1, 1, short, time.Hour},
 	} {
-		t.Run(fmt.Sprintf("%d times %d of %v", test.processes, test.callers, test.hold), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%d times %d of %v, clock back by %v", test.processes, test.callers, test.hold, test.back), func(t *testing.T) {
 			inVirtualTime(t, func(t *testing.T, w *world) {
 				w.srv.Latency(100 * time.Microsecond)
 				const length = 20 * time.Second
 				end := time.Now().Add(length)
+				time.AfterFunc(length/4, func() { w.srv.Jump(-test.back) })
 				var ours, theirs int
 				var mu sync.Mutex
 				var wg sync.WaitGroup

@@ -295,7 +295,7 @@ func (t teller) tell(c *fakeredis.Call, place string, others, at int64) (told an
 	return int64(0), turn
 }
 
-func (t teller) visit(c *fakeredis.Call, first string, others, at int64) {
+func (t teller) letVisitorsIn(c *fakeredis.Call, first string, others, at int64) {
 	pause := int64(1)
 	if t.known {
 		pause = permitVisit
@@ -313,14 +313,34 @@ func (t teller) visitAlone(c *fakeredis.Call, later bool, others, at int64) {
 	case others <= 0 || t.known && t.before > 0:
 		c.Do("ZREM", t.line, "*")
 	case t.available >= 1 && !later:
-		turn := visitTurn(at)
-		pause := 1000 * turn
-		if t.known {
-			pause = permitVisit
-		}
-		c.TryDo("ZADD", t.line, strconv.FormatInt(-turn-at/1000, 10), "!*")
-		c.TryDo("ZADD", t.line, text(at+1000*turn+pause), "*")
-		c.Do("PEXPIRE", t.line, text(turn+pause/1000))
+		c.Do("PEXPIRE", t.line, text(t.visit(c, others, at)))
+	}
+}
+
+// visit is the function of all_line.lua.
+func (t teller) visit(c *fakeredis.Call, others, at int64) (ms int64) {
+	turn := visitTurn(at)
+	pause := 1000 * turn
+	switch {
+	case others <= 0:
+		pause = blindVisit
+	case t.known:
+		pause = permitVisit
+	}
+	c.TryDo("ZADD", t.line, strconv.FormatInt(-turn-at/1000, 10), "!*")
+	c.TryDo("ZADD", t.line, text(at+1000*turn+pause), "*")
+	return turn + pause/1000
+}
+
+// sinceNow is the function of all_line.lua.
+func (t teller) sinceNow(c *fakeredis.Call, at int64) {
+	ahead := c.Int("ZCOUNT", t.line, text(at+1000*turnLimit), "+inf")
+	if ahead == 0 {
+		return
+	}
+	list, _ := c.Do("ZRANGE", t.line, text(-ahead), "-1").([]any)
+	for i, place := range list {
+		c.TryDo("ZADD", t.line, arrival(place.(string), at+int64(i)+1), place.(string))
 	}
 }
 
@@ -356,6 +376,7 @@ func (t teller) callNext(c *fakeredis.Call, behind string) (lined, alone bool) {
 	if !turns.waits && others <= 0 || turns.wrong {
 		return false, true
 	}
+	t.sinceNow(c, at)
 	if turns.of["*"] > 0 && t.known && t.available > t.before && others != 0 {
 		c.TryDo(t.publish, t.channel, t.message)
 	}
@@ -372,7 +393,7 @@ func (t teller) callNext(c *fakeredis.Call, behind string) (lined, alone bool) {
 		t.visitAlone(c, turns.later, others, at)
 		return false, others <= 0
 	case len(places) > 0 && places[0] != "*":
-		t.visit(c, places[0].(string), others, at)
+		t.letVisitorsIn(c, places[0].(string), others, at)
 	}
 	for ; len(places) > 0; places = t.places(c, rank) {
 		for _, place := range places {
@@ -392,6 +413,12 @@ func (t teller) callNext(c *fakeredis.Call, behind string) (lined, alone bool) {
 				return true, false
 			case n == 0 && t.counted != "0":
 				c.Do("ZREM", t.line, place)
+			case place == "*":
+				t.visit(c, others, at)
+				c.Do("PEXPIRE", t.line, lineLife)
+				rank++
+				turns.count++
+				calls, alone = false, false
 			case mark != "":
 				if mark == "~" {
 					turn, readers = nextFor, true

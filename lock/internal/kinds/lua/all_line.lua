@@ -7,14 +7,15 @@
 --   <place>   arrival in µs             when an acquire is refused (waitInLine)   with a grant (giveWay), or when nobody listens
 --             when first next, in ms    when the place is next (becomeNext)       as above
 --   *         arrival in µs             when visitors may listen (letVisitorsIn)  as a place, and when nobody else waits
---             earliest next turn, in µs when they have one and nobody else waits (visitAlone)
+--             earliest next turn, in µs when they have one
 --
 -- A place is "<waiter>:<number>:<ms of its turn>". A waiter is a client's id, with ":r" behind it for the readers of the client, and ":w"
 -- for its writers if they go in front of all readers. "*" is the place of all visitors: clients that know nothing of the line.
 -- A turn reserves for its place what the place needs: the lock, one permit, or for a reader a share of the lock. The turn of a reader
 -- lasts for those who wait with it. The writer at the head is next while readers have the lock: its word keeps further readers out.
 -- Invariant: no turn and no word outlasts turnLimit, and each has its place in the line unless that has left; there are mostTurns of
--- them at most, and all stand in front of the places, since their scores are below zero.
+-- them at most, and all stand in front of the places, since their scores are below zero. No place arrives later than turnLimit from now for
+-- longer than until the next release.
 local callFor, nextFor = 100, 1000 -- ms of a turn, unless its place says more, and of the word of a writer that is next
 local visitFor, longVisitFor = 10, 50 -- ms of a turn of visitors: one in four is long, for slow ones
 local turnLimit, mostTurns = 10000, 8 -- ms: a turn that ends later is from before the server's clock was set back
@@ -67,7 +68,7 @@ end
 -- 2. Turns. A table of turns has: of, the ms left by place; their count; how much they reserve; the ms left of the first; and came:
 -- whether the waiter who asks has, or had until now, a turn. These are the turns of others, but a reader's counts for its client, too.
 
--- visited tells whether in a line, list, visitors have a place for later: they have just had a turn while nobody of the line waited.
+-- visited tells whether in a line, list, visitors have a place for later: they have just had a turn.
 local function visited(list, now)
     for i = 1, #list, 2 do
         if list[i] == '*' then
@@ -232,6 +233,15 @@ local function visitTurn(now)
     return math.floor(now / 1000) % 4 == 0 and longVisitFor or visitFor
 end
 
+-- putOff follows the begin of a turn of visitors: the next one comes after as long a pause, so they have half of the time at most. It returns
+-- the ms until then.
+local function putOff(line, listening, now, before)
+    local turn = 1000 * visitTurn(now)
+    local pause = listening <= 0 and blindVisit or before and permitVisit or turn
+    redis.pcall('zadd', line, arrival('*', now + turn + pause), '*')
+    return (turn + pause) / 1000
+end
+
 -- teller returns a function that tells the client of a place, or all visitors, and returns the number of listeners or an error as a table, and
 -- the ms of a turn.
 local function teller(channel, publish, message, listening, counted, now)
@@ -281,16 +291,22 @@ local function callPlaces(line, places, at, turns, available, counted, now, tell
 end
 
 -- visitAlone gives visitors a turn where nobody of the line waits: who frees a lock and asks again at once would have it before them for ever.
--- They have none if they could have come before, and half of the time at most.
+-- They have none if they could have come before.
 local function visitAlone(line, list, listening, available, now, before)
     if listening <= 0 or before and before > 0 then
         redis.call('zrem', line, '*')
     elseif available >= 1 and not visited(list, now / 1000) then
-        local turn = visitTurn(now)
-        local pause = before and permitVisit or 1000 * turn
-        mark(line, '!', '*', turn, now)
-        redis.pcall('zadd', line, arrival('*', now + 1000 * turn + pause), '*')
-        redis.call('pexpire', line, turn + pause / 1000)
+        mark(line, '!', '*', visitTurn(now), now)
+        redis.call('pexpire', line, putOff(line, listening, now, before))
+    end
+end
+
+-- sinceNow gives places that arrive long after now an arrival now, in their order: the server's clock was set back, and who comes or moves would
+-- go before them until the clock is where it was.
+local function sinceNow(line, now)
+    local ahead = redis.call('zcount', line, string.format('%.0f', now + 1000 * turnLimit), '+inf')
+    for i, place in ipairs(ahead > 0 and redis.call('zrange', line, -ahead, -1) or {}) do
+        redis.pcall('zadd', line, arrival(place, now + i), place)
     end
 end
 
@@ -303,6 +319,7 @@ local function callNext(line, channel, publish, counted, id, message, available,
     if list.err or not list[1] and listening <= 0 then
         return false, true
     end
+    sinceNow(line, now)
     local turns = turnsIn(line, list, '', math.floor(now / 1000), available == 1 and not before)
     endVisit(line, turns, before or 0)
     if turns.of['*'] and available > (before or available) and listening ~= 0 then
@@ -320,6 +337,9 @@ local function callNext(line, channel, publish, counted, id, message, available,
     end
     local tell = teller(channel, publish, message, listening, counted, now)
     local called, watchers, watched = callPlaces(line, places, at, turns, available, counted, now, tell)
+    if called == '*' then
+        putOff(line, listening, now, before)
+    end
     local alone = called and listening == 0 and turns.count == 0 and watchers == 0 and not watched and string.sub(called, 1, #id) == id
     return called ~= nil or watched or turns.count > 0 or behind ~= nil, alone
 end
