@@ -255,11 +255,7 @@ func modelFairRelease(c *fakeredis.Call) any {
 		if c.Int("EXISTS", m.lock) == 0 {
 			m.tellHead(publish, most)
 		}
-		if c.Args[4] == "1" {
-			c.Do("DEL", latch)
-			c.Do("SET", latch, "-1", "PX", life)
-		}
-		return nil
+		return unheld(c, latch, life)
 	}
 	if number(count) > 1 && number(lease) > 0 {
 		c.Do("PEXPIRE", m.lock, lease)

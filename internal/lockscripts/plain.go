@@ -42,11 +42,7 @@ func plainEnd(c *fakeredis.Call, end func(key string)) any {
 		return answer
 	}
 	if holder, _ := c.Do("GET", key).(string); holder != owner {
-		if c.Args[4] == "1" {
-			c.Do("DEL", latch)
-			c.Do("SET", latch, "-1", "PX", life)
-		}
-		return nil
+		return unheld(c, latch, life)
 	}
 	end(key)
 	c.Do("SET", latch, "1", "PX", life)

@@ -174,23 +174,6 @@ func tellsFree(c *fakeredis.Call, publish string, args int, message string, read
 	return t
 }
 
-// released returns the answer to a release that is late or has its outcome in the latch, and otherwise the life of the latch. The first
-// request of an owner with a single hold is neither.
-func released(c *fakeredis.Call, latch string) (life string, answer any, known bool) {
-	life, last := c.Args[3], c.Args[5]
-	if last == "0" {
-		return life, nil, false
-	}
-	if late := tooLate(c, last); late != nil {
-		return life, late, true
-	}
-	outcome, known := c.Do("GET", latch).(string)
-	if known && outcome != "-1" {
-		answer = number(outcome)
-	}
-	return latchLasts(c, life, last), answer, known
-}
-
 func modelReadRelease(c *fakeredis.Call) any {
 	key, latch := c.Keys[0], c.Keys[4]
 	lease, owner, publish := c.Args[0], c.Args[1], c.Args[2]
@@ -202,10 +185,7 @@ func modelReadRelease(c *fakeredis.Call) any {
 	text, holds := c.Do("HGET", key, owner).(string)
 	if !holds || mode == "" {
 		c.Do(append([]string{"DEL", c.Keys[3]}, slices.DeleteFunc(slices.Clone(c.Keys[min(5, len(c.Keys)):]), func(key string) bool { return key == lineIn(c) })...)...)
-		if c.Args[4] == "1" {
-			c.Do("SET", latch, "-1", "PX", life)
-		}
-		return nil
+		return unheld(c, latch, life)
 	}
 	outcome := int64(1)
 	modelGiveWay(c, lineIn(c), arg(c, 8), arg(c, 9))
@@ -389,11 +369,7 @@ func modelWriteRelease(c *fakeredis.Call) any {
 	}
 	count := c.Int("HGET", key, owner)
 	if count == 0 {
-		if c.Args[4] == "1" {
-			c.Do("DEL", latch)
-			c.Do("SET", latch, "-1", "PX", life)
-		}
-		return nil
+		return unheld(c, latch, life)
 	}
 	if count > 1 && number(lease) > 0 {
 		keepWriter(c, owner, number(lease), count-1)

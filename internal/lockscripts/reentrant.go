@@ -63,31 +63,42 @@ func undone(c *fakeredis.Call, latch, last string) bool {
 	return false
 }
 
-// latchLasts is for how long the latch of a release stays: for life, and no shorter than the request is good.
-func latchLasts(c *fakeredis.Call, life, last string) string {
-	return strconv.FormatInt(max(number(life), number(last)-now(c)), 10)
+// released returns the answer to a release that is late or has its outcome in the latch, and otherwise the life of the latch. The first
+// request of an owner with a single hold is neither.
+func released(c *fakeredis.Call, latch string) (life string, answer any, known bool) {
+	life, last := c.Args[3], c.Args[5]
+	if last == "0" {
+		return life, nil, false
+	}
+	if late := tooLate(c, last); late != nil {
+		return life, late, true
+	}
+	outcome, known := c.Do("GET", latch).(string)
+	if outcome == "0" || outcome == "1" {
+		answer = number(outcome)
+	}
+	return text(max(number(life), number(last)-now(c))), answer, known
+}
+
+// unheld is the answer to a release without a hold. A repeat keeps the first request from taking effect later.
+func unheld(c *fakeredis.Call, latch, life string) any {
+	if c.Args[4] == "1" {
+		c.Do("DEL", latch)
+		c.Do("SET", latch, "-1", "PX", life)
+	}
+	return nil
 }
 
 func modelRelease(c *fakeredis.Call) any {
 	key, channel, latch := c.Keys[0], c.Keys[1], c.Keys[2]
-	lease, owner, publish, life := c.Args[0], c.Args[1], c.Args[2], c.Args[3]
-	if late := tooLate(c, c.Args[5]); late != nil {
-		return late
-	}
-	life = latchLasts(c, life, c.Args[5])
-	switch outcome, ok := c.Do("GET", latch).(string); {
-	case outcome == "0" || outcome == "1":
-		return number(outcome)
-	case ok:
-		return nil
+	lease, owner, publish := c.Args[0], c.Args[1], c.Args[2]
+	life, answer, known := released(c, latch)
+	if known {
+		return answer
 	}
 	count, holds := c.Do("HGET", key, owner).(string)
 	if !holds {
-		if c.Args[4] == "1" {
-			c.Do("DEL", latch)
-			c.Do("SET", latch, "-1", "PX", life)
-		}
-		return nil
+		return unheld(c, latch, life)
 	}
 	if number(count) > 1 && number(lease) > 0 {
 		c.Do("PEXPIRE", key, lease)
