@@ -1,6 +1,7 @@
 -- All kinds, tell: the end of a release, at the line that names this file: the place of its client goes, and others are told of what is free.
 -- It uses the script's quiet: whether nobody is in the line, nor will be; message (false: there is nothing to tell), available and before, as
--- tellFree has them; place and stand, as giveWay has them; and result.
+-- tellFree has them; stand, what becomes of the place; result; and heard, which of ARGV says what the server knows of listeners: behind it are
+-- the client's id and its place.
 local told
 if quiet then
     told = message and publish ~= '' and redis.pcall(publish, channel, message)
@@ -9,8 +10,8 @@ if quiet then
     end
 end
 -- all_line.lua
-giveWay(line, place, stand)
+giveWay(line, ARGV[heard + 2], stand)
 if message then
-    tellFree(line, channel, publish, counted, id, message, available, before, told)
+    tellFree(line, channel, publish, ARGV[heard], ARGV[heard + 1], message, available, before, told)
 end
 return result

@@ -6,8 +6,7 @@
 --       10 what becomes of it: ended ("leave"), moved to the end ("move") or nothing ('')
 -- Returns 1 when all were held, and otherwise nil: those that were are given back all the same.
 local semaphore, channel, permits, latch, line = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local ids, publish, lifetime = ARGV[2], ARGV[3], ARGV[4]
-local counted, id, place, stand = ARGV[7], ARGV[8], ARGV[9], ARGV[10]
+local ids, publish, lifetime, heard, stand = ARGV[2], ARGV[3], ARGV[4], 7, ARGV[10]
 
 local done, free = unpack(redis.call('mget', latch, semaphore))
 if done then

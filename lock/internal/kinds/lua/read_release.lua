@@ -11,7 +11,7 @@
 --         1 when the owner has no read hold any more, 0 when it has further ones, nil when it had none.
 local lock, channel, latch = KEYS[1], KEYS[2], KEYS[5]
 local lease, owner, publish, lifetime, repeated, last = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
-local counted, id, place, stand = ARGV[7], ARGV[8], ARGV[9], ARGV[10]
+local heard, stand = 7, ARGV[10]
 local prefix = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
 local line = KEYS[#KEYS] == 'lockwire_line:' .. prefix and KEYS[#KEYS]
 local hold = prefix .. ':' .. owner .. ':rwlock_timeout:'

@@ -10,7 +10,7 @@
 --         1 when the lock is free now, 0 when the owner has further holds, nil when it has none.
 local lock, channel, latch, line = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local lease, owner, publish, lifetime, repeated, last = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
-local counted, id, place, stand = ARGV[7], ARGV[8], ARGV[9], ARGV[10]
+local heard, stand = 7, ARGV[10]
 
 -- all_late.lua
 lifetime = math.max(lifetime, last - now) -- an earlier request may come for as long as it is good

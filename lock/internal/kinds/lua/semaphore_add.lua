@@ -7,7 +7,6 @@
 --         1 when they are added, 0 when there is no semaphore to add to.
 local semaphore, channel, latch, line = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local lifetime, publish, permits, existing, last = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
-local counted, id, place, stand = ARGV[6], ARGV[7], '', ''
 
 -- all_late.lua
 local outcome, free = unpack(redis.call('mget', latch, semaphore))
@@ -26,6 +25,6 @@ if existing == '1' and not free then
 end
 local available = redis.call('incrby', semaphore, permits)
 redis.call('set', latch, 1, 'px', last - now + lifetime)
-local message, before, result = math.max(0, available), available - permits, 1
+local message, before, result, heard, stand = math.max(0, available), available - permits, 1, 6, ''
 local quiet = not line or redis.call('exists', line) == 0
 -- all_tell.lua

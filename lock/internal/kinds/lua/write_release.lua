@@ -12,7 +12,7 @@
 --         1 when the owner has no write hold any more, 0 when it has further ones, nil when it had none.
 local lock, channel, latch = KEYS[1], KEYS[2], KEYS[5]
 local lease, owner, publish, lifetime, repeated = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local last, counted, id, place, stand = tonumber(ARGV[6]), ARGV[7], ARGV[8], ARGV[9], ARGV[10]
+local last, heard, stand = tonumber(ARGV[6]), 7, ARGV[10]
 local prefix = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
 local line = KEYS[#KEYS] == 'lockwire_line:' .. prefix and KEYS[#KEYS]
 
