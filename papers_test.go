@@ -81,6 +81,11 @@ func TestOperationsKnowTheDashboard(t *testing.T) {
 			t.Errorf("there is no alert %s", alert[1])
 		}
 	}
+	for _, alert := range regexp.MustCompile("alert: ([A-Za-z]+)\n").FindAllStringSubmatch(alerts, -1) {
+		if !strings.Contains(text, "| `"+alert[1]+"` |") {
+			t.Errorf("OPERATIONS.md does not explain the alert %s", alert[1])
+		}
+	}
 }
 
 // The ways through lock in DESIGN.md lead over functions that are there.

@@ -87,7 +87,7 @@ func (r *request) ask(ctx context.Context) (granted bool, left time.Duration, er
 	if err != nil {
 		r.stood(stands, start, false, err)
 		r.unanswered(ctx, start, err)
-		return false, 0, serverError(err)
+		return false, 0, c.refused(r.target.name, err)
 	}
 	if c.clocks.Late(r.target.name, v) {
 		r.state.give(r.target.name)

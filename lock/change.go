@@ -104,7 +104,7 @@ func (x *change) begin(ctx context.Context, givesBack bool) (*cleanup.Job, error
 		return nil, nil
 	}
 	if _, failed := errors.AsType[resp.Error](err); !x.unsure && (!givesBack || remote.Final(err) || failed && !passing(err)) {
-		return nil, serverError(err)
+		return nil, c.refused(x.target.name, err)
 	}
 	j := cleanup.NewJob(x, time.Now().Add(changeFor), false)
 	c.cleanup.Take(j)

@@ -22,7 +22,7 @@ func (l *Lease) Check(ctx context.Context) error {
 	t := l.target
 	v, err := t.kind.Renew.Run(remote.Patient(ctx), l.client.server, l.appendReadLeases([]string{t.lease}), checkOnly, l.owner)
 	if err != nil {
-		return serverError(err)
+		return l.client.refused(l.target.name, err)
 	}
 	outcome, err := renewalOutcome(v, 0)
 	switch {

@@ -54,7 +54,8 @@
 // The release wakes the first waiter, which also tries again when the holder's lease ends, so a lost wake-up costs time
 // and never the lock.
 //
-// Processes that wait for a [Reentrant], [NonReentrant] or [Fenced] lock stand in a line on the server, and each has its
-// turn: a release calls the first, and for 100 ms no other client of this package takes the lock. Redisson's clients
-// have a turn together, as long as any of them waits. For other kinds, a release wakes a waiter of each process.
+// Processes that wait for a [Reentrant], [NonReentrant], [Fenced] or [ReadWrite] lock or for permits stand in a line on the
+// server, and each has its turn: a release calls the first, and for 100 ms no other client of this package takes the lock.
+// Redisson's clients have a turn together, as long as any of them waits. A [Fair] lock has Redisson's queue. For other kinds, a
+// release wakes a waiter of each process, or nobody as for [Spin] and [Plain].
 package lock

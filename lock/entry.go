@@ -27,6 +27,7 @@ type seenHolder struct {
 	owner   string
 	process string // "" if unknown
 	at      time.Time
+	left    time.Duration // of its lease; 0 if unknown, negative for a lease without an end
 }
 
 // heldBy reports whether one of the leases belongs to state. The entry may be nil.

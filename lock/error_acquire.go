@@ -16,8 +16,8 @@ type NotAcquiredError struct {
 	Name   string        // of the lock; of a [Multi] of the member that was refused, if known
 	Kind   string        // see [Lease.Kind]
 	Waited time.Duration // 0 for a call that does not wait
-	// Remaining is the remaining lease of the lock, as last reported by the server; 0 if unknown. The holder may extend
-	// the lease.
+	// Remaining is the remaining lease of the Holder or, without one, the time until it is worth asking again, as last
+	// reported by the server; 0 if unknown. The holder may extend the lease.
 	Remaining time.Duration
 	// Holder is an owner of the lock: in this process, with HeldFor, the age of its lease; or elsewhere, as the server said
 	// HolderSeen ago. A waiter asks once, at most 200 ms before the deadline of its context, which it never exceeds for this.
@@ -79,24 +79,35 @@ func (r *request) notAcquired(err error) *NotAcquiredError {
 	if r.ends > 0 {
 		e.Remaining = max(0, r.ends-c.clocks.Age())
 	}
-	c.table.mu.Lock()
-	defer c.table.mu.Unlock()
-	seen := r.holder
-	if waits := c.table.entries[t.key()]; seen == nil && waits != nil {
-		seen = waits.seen // by the waiter in front
-	}
-	if held := c.table.entries[t.hold()]; held != nil && held.leases != nil && !t.kind.parted {
-		e.Holder, e.HeldFor = held.leases.Owner(), held.leases.age()
-	} else if seen != nil && !r.since.IsZero() && seen.at.After(r.since) {
+	held, seen := r.holders()
+	switch {
+	case held != nil: // its lease may have been renewed since the refusal
+		e.Holder, e.HeldFor, e.Remaining = held.Owner(), held.age(), max(0, time.Until(held.serverEnd()))
+	case seen != nil && !r.since.IsZero() && seen.at.After(r.since):
 		e.heldBy(seen)
 	}
 	return e
+}
+
+// holders returns a lease of this process that is in the way of r, and the last answer about a holder elsewhere; nil for none.
+func (r *request) holders() (held *Lease, seen *seenHolder) {
+	c, t := r.client, r.target
+	c.table.mu.Lock()
+	defer c.table.mu.Unlock()
+	seen = r.holder
+	if waits := c.table.entries[t.key()]; seen == nil && waits != nil {
+		seen = waits.seen // by the waiter in front
+	}
+	return c.ownLocked(t), seen
 }
 
 // heldBy names a holder elsewhere.
 func (e *NotAcquiredError) heldBy(seen *seenHolder) {
 	e.Holder, e.Process, e.HeldFor, e.seen = seen.owner, seen.process, 0, seen.at
 	e.HolderSeen = max(time.Since(seen.at), 1)
+	if seen.left != 0 { // a refusal may tell the end of a turn instead
+		e.Remaining = max(0, seen.left-e.HolderSeen)
+	}
 }
 
 // noteLeft records the remaining lease of a lock that the server has refused.
@@ -119,9 +130,9 @@ func (r *request) gaveUp(ctx context.Context) error {
 		e.Err, e.unasked = fmt.Errorf("%w: %w", r.short, e.Err), true
 	case r.refused:
 	case r.failure != nil && !errors.Is(r.failure, e.Err):
-		e.Err, e.unasked = fmt.Errorf("%w, and the server could not be asked: %w", e.Err, r.failure), true
+		e.Err, e.unasked = fmt.Errorf("%w, and the server could not be asked: %w", e.Err, unnamed(r.failure)), true
 	case r.failure != nil:
-		e.Err, e.unasked = r.failure, true
+		e.Err, e.unasked = unnamed(r.failure), true
 	}
 	return e
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/lock"
+	"github.com/lockwire/lockwire/resp"
 )
 
 // Of each kind: the error names the lock, its kind and, in this process, its holder.
@@ -38,6 +39,96 @@ func TestNotAcquiredSaysWhat(t *testing.T) {
 		want = fmt.Sprintf(`lock "orders": not acquired; held by %s of this process for 44s; the lease has 16s left`, lease.Owner())
 		if err.Error() != want || !errors.Is(err, lock.ErrNotAcquired) {
 			t.Errorf("TryLock() = %v, want %s", err, want)
+		}
+		mustUnlock(t, lease)
+	})
+}
+
+// The remaining lease is the holder's, also where refusals tell the end of a turn.
+func TestNotAcquiredSaysHowLong(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		mine, c := w.client(lock.Config{}), w.client(lock.Config{})
+		for kind, take := range leasedKinds(t, c) {
+			if kind == "permits" {
+				continue // there are more of them
+			}
+			hold := leasedKinds(t, mine)[kind]
+			if kind == "read" {
+				hold = leasedKinds(t, mine)["write"]
+			}
+			lease, err := hold(t.Context(), lock.For(time.Minute))
+			if err != nil {
+				t.Fatal(err)
+			}
+			failed := tryFor(t, take, 4*time.Second)
+			if want := 56 * time.Second; failed.Holder == "" || (failed.Remaining-want).Abs() > 300*time.Millisecond {
+				t.Errorf("%s: held by %q, with %v left, want %v", kind, failed.Holder, failed.Remaining, want)
+			}
+			mustUnlock(t, lease)
+			w.sleep(time.Second)
+		}
+		renewed := mustLock(t, c, "renewed")
+		w.sleep(25 * time.Second)
+		if failed := tryFor(t, c.Reentrant("renewed").Lock, 7*time.Second); failed.Remaining != 28*time.Second {
+			t.Errorf("a holder in this process, renewed 2s ago: %v left, want 28s", failed.Remaining)
+		}
+		mustUnlock(t, renewed)
+		readers := mine.ReadWrite("rw").Read()
+		lease, err := readers.Lock(t.Context(), lock.For(time.Minute))
+		if err != nil {
+			t.Fatal(err)
+		}
+		failed := tryFor(t, c.ReadWrite("rw").Write().Lock, 4*time.Second)
+		if want := 56 * time.Second; (failed.Remaining - want).Abs() > 300*time.Millisecond {
+			t.Errorf("a writer behind a reader: %v left, want %v", failed.Remaining, want)
+		}
+		mustUnlock(t, lease)
+	})
+}
+
+// An answer of the server about a lock names it.
+func TestErrorsNameTheLock(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		hiding := w.client(lock.Config{ShowName: func(string) string { return "(hidden)" }})
+		lease := mustLock(t, c, "held", lock.For(time.Minute))
+		w.srv.Do("SET", "text", "secret-value")
+		plain := func(c *lock.Client, name string) error { _, err := c.Reentrant(name).TryLock(t.Context()); return err }
+		ask := func(_ any, err error) error { return err }
+		refused := func(err func() error) error {
+			w.srv.Deny("evalsha", "eval", "get")
+			defer w.srv.Deny()
+			return err()
+		}
+		moved := func(err func() error) error {
+			w.srv.Intercept(func(fakeredis.Cmd) fakeredis.Action { return fakeredis.Reply("-MOVED 1 other:6379\r\n") })
+			defer w.srv.Intercept(nil)
+			return err()
+		}
+		for what, tt := range map[string]struct {
+			err   error
+			is    error
+			shown string
+		}{
+			"another type":        {plain(c, "text"), lock.ErrWrongType, `lock "text": the key holds something else: `},
+			"hidden":              {plain(hiding, "text"), lock.ErrWrongType, `lock (hidden): the key holds something else: `},
+			"Lock":                {ask(c.Fair("text").Lock(t.Context())), lock.ErrWrongType, `lock "text": the key`},
+			"a name":              {plain(c, "a{b"), lock.ErrInvalid, `lock "a{b": invalid: a name with {`},
+			"no name":             {plain(c, ""), lock.ErrInvalid, `lock: invalid: empty name`},
+			"a latch's name":      {ask(c.CountDownLatch("{a}").Count(t.Context())), lock.ErrInvalid, `lock "{a}": invalid: `},
+			"an option":           {ask(c.Reentrant("job").TryLock(t.Context(), lock.For(1))), lock.ErrInvalid, `lock "job": invalid: lease of 1ns`},
+			"Inspect":             {ask(c.Inspect(t.Context(), "a}")), lock.ErrInvalid, `lock "a}": invalid: `},
+			"Info":                {ask(c.Reentrant("text").Info(t.Context())), lock.ErrWrongType, `lock "text": the key`},
+			"a cluster's node":    {moved(func() error { return plain(c, "free") }), resp.ErrMoved, `lock "free": MOVED 1 other:6379: the server is a node of a cluster`},
+			"no right to acquire": {refused(func() error { return plain(c, "free") }), resp.ErrNoPerm, `lock "free": NOPERM`},
+			"no right to check":   {refused(func() error { return lease.Check(t.Context()) }), resp.ErrNoPerm, `lock "held": NOPERM`},
+			"no right to extend":  {refused(func() error { return lease.Extend(t.Context(), time.Hour) }), resp.ErrNoPerm, `lock "held": NOPERM`},
+			"no right to inspect": {refused(func() error { return ask(c.Inspect(t.Context(), "held")) }), resp.ErrNoPerm, `lock "held": NOPERM`},
+			"no right to force":   {refused(func() error { return ask(c.Reentrant("held").ForceUnlock(t.Context())) }), resp.ErrNoPerm, `lock "held": NOPERM`},
+		} {
+			if tt.err == nil || !strings.HasPrefix(tt.err.Error(), tt.shown) || !errors.Is(tt.err, tt.is) || strings.Contains(tt.err.Error(), "secret-value") {
+				t.Errorf("%s: %v, want %s...", what, tt.err, tt.shown)
+			}
 		}
 		mustUnlock(t, lease)
 	})

@@ -52,7 +52,7 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	l.endRenewal(err)
 	switch {
 	case err != nil:
-		return serverError(err)
+		return l.client.refused(l.target.name, err)
 	case l.prolong(start, d):
 		l.expire()
 	}

@@ -286,7 +286,7 @@ func TestForceUnlockOwnerOfAGroup(t *testing.T) {
 		mustUnlock(t, lease)
 		for _, fields := range [][]string{{"a", "1", "b", "2"}, {fieldA, "x", "b", "2"}, {fieldA + ":0-0-0-0-0:1:expire_time", "1", fieldA, "nobody"}} {
 			w.srv.Do(append([]string{"HSET", "user"}, fields...)...)
-			if seen, err := c.Inspect(t.Context(), "user"); err != nil || seen.Shape != "" {
+			if seen, err := c.Inspect(t.Context(), "user"); err != nil || seen.Shape != lock.ShapeOther {
 				t.Errorf("Inspect() of the hash %v = %+v, %v", fields, seen, err)
 			}
 			w.srv.Do("DEL", "user")

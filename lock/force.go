@@ -28,7 +28,7 @@ func (h *Handle) ForceUnlock(ctx context.Context) (bool, error) {
 	})
 	if err != nil {
 		t.mayTellForced(c, err)
-		return false, serverError(err)
+		return false, c.refused(t.name, err)
 	}
 	forced, err := v.Bool()
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 // no number.
 func (c *Client) ForceUnlockOwner(ctx context.Context, name, owner string) (bool, error) {
 	if err := checkName(name); err != nil {
-		return false, err
+		return false, c.about(name, err)
 	}
 	seen, err := inspect(ctx, c, name)
 	switch {
@@ -29,7 +29,7 @@ func (c *Client) ForceUnlockOwner(ctx context.Context, name, owner string) (bool
 	case seen.Shape == ShapeFasterMulti:
 		return false, invalidf("ForceUnlockOwner of a FasterMulti; ForceUnlock frees its values")
 	case seen.Shape.kind() == nil:
-		return false, fmt.Errorf("%w, and no lock", ErrWrongType)
+		return false, c.about(name, fmt.Errorf("%w, and no lock", ErrWrongType))
 	}
 	i := slices.IndexFunc(seen.Info.Holders, func(h Holder) bool { return h.Owner == owner })
 	if i < 0 {
@@ -51,7 +51,7 @@ func (c *Client) ForceUnlockOwner(ctx context.Context, name, owner string) (bool
 	v, err := h.dispossess(ctx, stored, seen.readHolds(owner))
 	if err != nil {
 		t.mayTellForced(c, err)
-		return false, serverError(err)
+		return false, c.refused(name, err)
 	}
 	freed, err := v.Bool()
 	if err != nil || !freed {

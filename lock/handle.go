@@ -11,7 +11,7 @@ type Handle struct {
 }
 
 func (c *Client) handle(k *kind, name string) Handle {
-	return Handle{client: c, target: newTarget(k, name), err: checkName(name)}
+	return Handle{client: c, target: newTarget(k, name), err: c.about(name, checkName(name))}
 }
 
 // Member is a lock that [NewMulti] and [NewRedlock] can take together with further locks. Each kind with a Handle is
@@ -47,7 +47,7 @@ func (h *Handle) begin(ctx context.Context, opts []Option) (context.Context, acq
 
 func (h *Handle) request(opts []Option) (r request, err error) {
 	if err = h.err; err == nil {
-		err = r.fill(h.client, &h.target, opts)
+		err = h.client.about(h.target.name, r.fill(h.client, &h.target, opts))
 	}
 	return r, err
 }
@@ -76,5 +76,6 @@ func (h *Handle) Info(ctx context.Context) (Info, error) {
 	if h.err != nil {
 		return Info{}, h.err
 	}
-	return h.target.info(ctx, h.client.scripts)
+	info, err := h.target.info(ctx, h.client.scripts)
+	return info, h.client.about(h.target.name, err)
 }

@@ -15,7 +15,7 @@ import (
 type Inspection struct {
 	Name string
 	// Shape is the kind of the lock by its content; "" if no lock of this name is held and no permits are set up. A
-	// [Semaphore] and a [CountDownLatch] are ShapeNumber, which may also be any other number.
+	// [Semaphore] and a [CountDownLatch] are ShapeNumber, which may also be any other number. ShapeOther is no lock.
 	Shape Shape
 	// Info is as from the Info of the lock's kind, for a [ReadWrite] lock of both halves.
 	Info Info
@@ -33,6 +33,9 @@ type Inspection struct {
 // ShapeNumber is a number: a [Semaphore], a [CountDownLatch], or something else. List does not yield it.
 const ShapeNumber Shape = "number"
 
+// ShapeOther is a key that holds something else than a lock: an acquire of this name is [ErrWrongType]. List does not yield it.
+const ShapeOther Shape = "other"
+
 // ClientProcess is the process behind an owner of a lock.
 type ClientProcess struct {
 	ID string // the first half of the owners: see [Client.ID]
@@ -49,7 +52,7 @@ type ClientProcess struct {
 // [Client.Latches] tells.
 func (c *Client) Inspect(ctx context.Context, name string) (Inspection, error) {
 	if err := checkName(name); err != nil {
-		return Inspection{}, err
+		return Inspection{}, c.about(name, err)
 	}
 	seen, err := inspect(ctx, c, name)
 	if err != nil {
@@ -75,7 +78,7 @@ func inspect(ctx context.Context, c *Client, name string) (inspected, error) {
 	for range mostLooks {
 		text, err := textOf(kinds.Shape().Run(ctx, c.server, kinds.ShapeKeys(name)))
 		if err != nil {
-			return seen, serverError(err)
+			return seen, c.refused(name, err)
 		}
 		k := Shape(text).kind()
 		if k == nil {
@@ -94,10 +97,10 @@ func inspect(ctx context.Context, c *Client, name string) (inspected, error) {
 			return seen, nil
 		}
 		if reply, _ := errors.AsType[resp.Error](err); !remote.WrongType(reply) {
-			return seen, serverError(err)
+			return seen, c.refused(name, err)
 		}
 	}
-	return seen, ErrWrongType
+	return seen, c.about(name, ErrWrongType)
 }
 
 // mostLooks limits the attempts to look at a key that changes its kind in between.
@@ -110,15 +113,16 @@ func (i *inspected) lookAtNumber(ctx context.Context) error {
 		err = v.Err()
 	}
 	if reply, _ := errors.AsType[resp.Error](err); remote.WrongType(reply) {
-		i.exists = true
+		i.exists, i.Shape = true, ShapeOther
 		return nil
 	}
 	if err != nil {
-		return serverError(err)
+		return i.client.refused(i.Name, err)
 	}
 	if i.exists = !v.IsNull(); !i.exists {
 		return nil
 	}
+	i.Shape = ShapeOther
 	if n, err := v.Int(); err == nil {
 		i.Shape = ShapeNumber
 		i.Info.Permits = Permits{Set: true, Free: int(n)}

@@ -53,7 +53,7 @@ func TestInspect(t *testing.T) {
 			t.Errorf("Inspect() of a number = %+v, %v", seen, err)
 		}
 		w.srv.Do("RPUSH", "list", "3")
-		if seen, err := c.Inspect(t.Context(), "list"); err != nil || seen.Shape != "" {
+		if seen, err := c.Inspect(t.Context(), "list"); err != nil || seen.Shape != lock.ShapeOther {
 			t.Errorf("Inspect() of a list = %+v, %v", seen, err)
 		}
 		_, err := c.Inspect(t.Context(), "a{b")

@@ -33,7 +33,7 @@ type CountDownLatch struct{ handle Handle }
 // reported by the first method that uses it, not here.
 func (c *Client) CountDownLatch(name string) *CountDownLatch {
 	l := &CountDownLatch{c.handle(latchKind.Get(), name)}
-	l.handle.err = checkCountdown(name)
+	l.handle.err = c.about(name, checkCountdown(name))
 	return l
 }
 
@@ -68,7 +68,7 @@ func (l *CountDownLatch) Count(ctx context.Context) (int, error) {
 	c := l.handle.client
 	v, err := c.server.Send(remote.Patient(ctx), resp.Cmd("GET", l.Name()).On(l.Name()))
 	if err != nil {
-		return 0, serverError(err)
+		return 0, c.refused(l.Name(), err)
 	}
 	if v.IsNull() {
 		return 0, nil

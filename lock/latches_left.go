@@ -31,22 +31,22 @@ var globEscapes = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`
 // The names job and {job} have the same latches.
 func (c *Client) Latches(ctx context.Context, name string) ([]Latch, error) {
 	if err := checkName(name); err != nil {
-		return nil, err
+		return nil, c.about(name, err)
 	}
 	ctx = remote.Patient(ctx)
 	pattern := globEscapes.Replace(string(kinds.AppendLatch(nil, name))) + "*"
 	var found []Latch
 	for server, err := range c.nature.masters(ctx, c.server) {
 		if err != nil {
-			return nil, serverError(err)
+			return nil, c.refused(name, err)
 		}
 		for key, err := range conn.Scan(ctx, server, "MATCH", pattern, "COUNT", listChunk) {
 			if err != nil {
-				return nil, serverError(err)
+				return nil, c.refused(name, err)
 			}
 			left, err := resp.As[int64](c.server.Send(ctx, resp.Cmd("PTTL", key)))
 			if err != nil {
-				return nil, serverError(err)
+				return nil, c.refused(name, err)
 			}
 			if left > 0 {
 				found = append(found, Latch{Key: key, Remaining: time.Duration(left) * time.Millisecond})

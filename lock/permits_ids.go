@@ -73,7 +73,7 @@ func (s *PermitSemaphore) lease(ctx context.Context, owner string, ms int64) (ti
 	case err != nil && remote.Uncertain(err) && ms != 0:
 		return 0, fmt.Errorf("lock: the lease may have been changed: %w", err)
 	case err != nil:
-		return 0, serverError(err)
+		return 0, c.refused(t.name, err)
 	case v.IsNull():
 		return 0, ErrNotHeld
 	}

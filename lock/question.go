@@ -100,8 +100,16 @@ func (w *waiter) noteHolder(held *seenHolder) *seenHolder {
 func (c *Client) ownHolder(t *target) *seenHolder {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
-	if e := c.table.entries[t.hold()]; e != nil && e.leases != nil && !t.kind.parted {
-		return &seenHolder{owner: e.leases.Owner(), process: c.cfg.Name, at: time.Now()}
+	if held := c.ownLocked(t); held != nil {
+		return &seenHolder{owner: held.Owner(), process: c.cfg.Name, at: time.Now()}
+	}
+	return nil
+}
+
+// ownLocked returns a lease of this process that has the lock, nil if there is none. The caller has table.mu.
+func (c *Client) ownLocked(t *target) *Lease {
+	if e := c.table.entries[t.hold()]; e != nil && !t.kind.parted {
+		return e.leases
 	}
 	return nil
 }
@@ -118,7 +126,7 @@ func (c *Client) askHolder(ctx context.Context, t *target) *seenHolder {
 	if err != nil || len(info.Holders) == 0 {
 		return nil
 	}
-	h := &seenHolder{owner: info.Holders[0].Owner, at: time.Now()}
+	h := &seenHolder{owner: info.Holders[0].Owner, at: time.Now(), left: info.Holders[0].Remaining}
 	_, rests := predecessor(h.owner)
 	if id, _, ok := strings.Cut(h.owner, ":"); ok && !rests {
 		h.process = c.processNames.of(ctx, c.server, t.name, id)

@@ -179,7 +179,7 @@ func (l *Lease) release(ctx context.Context) error {
 	}
 	var outcome error
 	if err != nil {
-		outcome = serverError(err)
+		outcome = l.client.refused(l.target.name, err)
 	} else if outcome, err = l.answered(v); err != nil {
 		l.repeated = true
 		return l.repeat(l.state != nil, err)

@@ -88,7 +88,7 @@ func (c *command) parse(words []string) (*invocation, error) {
 		if err := all.Parse(before); errors.Is(err, flag.ErrHelp) {
 			return in, errHelp
 		} else if err != nil {
-			return in, usageError("%s", bareNumber.ReplaceAllString(err.Error(), "$1: write it with its unit, such as 5s or 10m"))
+			return in, c.parseError(err)
 		}
 		if before = all.Args(); len(before) > 0 {
 			in.args, before = append(in.args, before[0]), before[1:]
@@ -96,6 +96,14 @@ func (c *command) parse(words []string) (*invocation, error) {
 	}
 	in.program = program
 	return in, c.check(in)
+}
+
+// parseError says what to write in place of a wrong flag.
+func (c *command) parseError(err error) error {
+	if name, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -"); unknown {
+		return usageError("unknown flag %s: see lockwire help %s", dashed(name), c.name)
+	}
+	return usageError("%s", bareNumber.ReplaceAllString(err.Error(), "$1: write it with its unit, such as 5s or 10m"))
 }
 
 // check compares the number of arguments with the limits of the command.

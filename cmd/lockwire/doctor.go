@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/lockwire/lockwire"
@@ -22,16 +23,23 @@ func doctorCommand() *command {
 Examines the server, in a cluster each master: the time of a round trip, the version, eviction, persistence, replicas and
 their acknowledgement, the clock. Then it takes and releases a lock of each kind, which shows missing permissions, and
 looks for locks without a lease and for the remains of read-write and Fair locks. The names of the locks it takes begin
-with --prefix: choose one that the user may use. A line is ok, info, warn or fail; the exit code is 1 after a fail, and 77
-if a permission is missing.`,
+with --prefix: choose one that the user may use, and by --kinds the kinds. A line is ok, info, warn or fail; the exit code is
+1 after a fail, and 77 if a permission for a lock is missing. What only the examination has no permission for is an info.`,
 		examples: []example{
 			{"with locks named orders:...", `lockwire doctor --prefix orders:`, 0},
+			{"of a user with the rights for two kinds", `lockwire doctor --prefix orders: --kinds fenced,fair`, 0},
 			{"as lines of JSON, without a scan of all keys", `lockwire doctor --scan=false -o json`, 0},
 		},
 		define: func(flags *flag.FlagSet) action {
 			prefix := flags.String("prefix", "lockwire:doctor:", "`PREFIX` of the names of locks that are taken")
 			scan := flags.Bool("scan", true, "scan all keys; --scan=false does not")
-			return func(ctx context.Context, in *invocation) error { return doctor(ctx, in, *prefix, *scan) }
+			wanted := slices.Concat(kinds, otherKinds)
+			flags.Func("kinds", "`KINDS` of locks that are taken, with commas between them; default: all",
+				func(text string) error {
+					wanted = strings.Split(text, ",")
+					return checkKinds(wanted)
+				})
+			return func(ctx context.Context, in *invocation) error { return doctor(ctx, in, *prefix, wanted, *scan) }
 		},
 	}
 }
@@ -64,6 +72,15 @@ func (e *examination) add(level, check, format string, args ...any) {
 	}
 }
 
+// unexamined adds the failure of a check that locks do without. A missing permission for it does no harm.
+func (e *examination) unexamined(check string, err error) {
+	if codeOf(err) == codeNotPermitted {
+		e.add("info", check, "not examined: %v", err)
+		return
+	}
+	e.fail(check, err)
+}
+
 // fail adds the failure of a check.
 func (e *examination) fail(check string, err error) {
 	e.add("fail", check, "%v", err)
@@ -72,7 +89,7 @@ func (e *examination) fail(check string, err error) {
 	}
 }
 
-func doctor(ctx context.Context, in *invocation, prefix string, scan bool) error {
+func doctor(ctx context.Context, in *invocation, prefix string, kinds []string, scan bool) error {
 	e := &examination{ctx: ctx, in: in, warnings: &warnings{}}
 	var err error
 	if e.client, err = in.open(ctx, lock.Config{Logger: e.warnings}); err != nil {
@@ -82,7 +99,7 @@ func doctor(ctx context.Context, in *invocation, prefix string, scan bool) error
 	e.eachServer((*examination).examineServer)
 	e.server = ""
 	if !e.replica {
-		e.tryKinds(prefix)
+		e.tryKinds(prefix, kinds)
 	}
 	if scan {
 		e.lookForEndless()
@@ -131,7 +148,7 @@ func (e *examination) eachServer(fn func(*examination, conn.Doer)) {
 func (e *examination) lookForEndless() {
 	states, err := listed(e.ctx, e.client, "*")
 	if err != nil {
-		e.fail("leases", err)
+		e.unexamined("leases", err)
 		return
 	}
 	some := false

@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/lockwire/lockwire/lock"
@@ -16,9 +18,20 @@ var otherKinds = []string{"nonreentrant", "nonreentrantfair", "fastermulti", "se
 // errExists: a semaphore or a latch has the name that the doctor would have taken.
 var errExists = errors.New("the name is in use")
 
-// tryKinds takes and releases a lock of each kind.
-func (e *examination) tryKinds(prefix string) {
-	for _, kind := range slices.Concat(kinds, otherKinds) {
+// checkKinds rejects a kind of which the doctor knows nothing.
+func checkKinds(wanted []string) error {
+	known := slices.Concat(kinds, otherKinds)
+	for _, kind := range wanted {
+		if !slices.Contains(known, kind) {
+			return fmt.Errorf("%q is none of %s", kind, strings.Join(known, ", "))
+		}
+	}
+	return nil
+}
+
+// tryKinds takes and releases a lock of each of the kinds.
+func (e *examination) tryKinds(prefix string, kinds []string) {
+	for _, kind := range kinds {
 		ctx, cancel := context.WithTimeout(e.ctx, 5*time.Second) // another doctor may be here
 		err := e.tryKind(ctx, kind, prefix+kind)
 		cancel()

@@ -2,12 +2,15 @@ package main
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/lock"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -16,7 +19,8 @@ func (e *examination) examineServer(server conn.Doer) {
 	e.measure(server)
 	text, err := resp.As[string](server.Send(e.ctx, resp.Cmd("INFO")))
 	if err != nil {
-		e.fail("info", err)
+		e.unexamined("info", err)
+		e.examineClock(server)
 		return
 	}
 	info := map[string]string{}
@@ -30,6 +34,9 @@ func (e *examination) examineServer(server conn.Doer) {
 		product, version = "Valkey", info["valkey_version"]
 	}
 	e.add("ok", "version", "%s %s", product, version)
+	if _, spread := e.client.Server().(lock.Spread); !spread && info["cluster_enabled"] == "1" {
+		e.fail("cluster", errors.New("the server is a node of a cluster: write redis-cluster:// in place of redis://"))
+	}
 	e.examineMemory(info)
 	e.examinePersistence(info)
 	e.examineReplicas(server, info)
@@ -125,14 +132,26 @@ func (e *examination) examineClock(server conn.Doer) {
 	begin := time.Now()
 	theirs, err := resp.As[time.Time](server.Send(e.ctx, resp.Cmd("TIME")))
 	if err != nil {
-		e.fail("clock", err)
+		e.unexamined("clock", err)
 		return
 	}
-	middle := begin.Add(time.Since(begin) / 2)
-	ahead := theirs.Sub(middle)
-	level := "ok"
-	if ahead.Abs() > time.Second {
-		level = "warn"
+	took := time.Since(begin)
+	level, text := difference(theirs.Sub(begin.Add(took/2)), took/2)
+	e.add(level, "clock", "%s", text)
+}
+
+// difference describes how far a server's clock is ahead of this machine's. The answer came from a time uncertain by doubt.
+func difference(ahead, doubt time.Duration) (level, text string) {
+	by := ahead.Abs().Round(time.Millisecond)
+	switch {
+	case ahead.Abs() <= doubt:
+		return "ok", "the server's and this machine's agree"
+	case ahead > time.Second:
+		return "warn", fmt.Sprintf("the server's is ahead of this machine's by %v", by)
+	case ahead < -time.Second:
+		return "warn", fmt.Sprintf("this machine's is ahead of the server's by %v: a late request may leave a lock taken for a lease", by)
+	case ahead > 0:
+		return "ok", fmt.Sprintf("the server's is ahead of this machine's by %v", by)
 	}
-	e.add(level, "clock", "the server's is ahead by %s", ahead.Round(time.Millisecond))
+	return "ok", fmt.Sprintf("this machine's is ahead of the server's by %v", by)
 }

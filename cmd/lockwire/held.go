@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"github.com/lockwire/lockwire"
@@ -47,7 +46,7 @@ func held(ctx context.Context, in *invocation, client *lockwire.Client) error {
 	for _, s := range states {
 		seen, err := client.Inspect(ctx, s.Name)
 		if err != nil {
-			return because(ctx, fmt.Errorf("%s: %w", printable(s.Name), err))
+			return because(ctx, err)
 		}
 		for _, h := range heldBy(inspectedState(seen)) {
 			switch {

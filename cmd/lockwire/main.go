@@ -14,6 +14,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/lockwire/lockwire/resp"
 )
 
 func main() { os.Exit(execute(os.Args[1:])) }
@@ -88,6 +90,9 @@ func report(json bool, command string, err error) int {
 	} else {
 		for line := range strings.Lines(err.Error()) {
 			fmt.Fprintf(os.Stderr, "lockwire %s: %s\n", command, printable(strings.TrimSuffix(line, "\n")))
+		}
+		if errors.Is(err, resp.ErrNoPerm) {
+			fmt.Fprintf(os.Stderr, "lockwire %s: OPERATIONS.md has the rules for users; on the server ACL LOG shows what was refused\n", command)
 		}
 	}
 	return code

@@ -43,7 +43,7 @@ func release(ctx context.Context, in *invocation, owner string) error {
 	released, err := client.ForceUnlockOwner(ctx, in.args[0], owner)
 	switch {
 	case err != nil:
-		return because(ctx, fmt.Errorf("%s: %w", printable(in.args[0]), err))
+		return because(ctx, err)
 	case in.json():
 		printJSON(in.out, map[string]any{"name": in.args[0], "owner": owner, "released": released})
 	case released:

@@ -246,7 +246,7 @@ func endedWith(code int) error {
 func (h *hold) acquire(ctx context.Context, client *lockwire.Client, name string) (*lock.Lease, error) {
 	if h.permits > 0 {
 		if _, err := client.PermitSemaphore(name).TrySetPermits(ctx, h.permits); err != nil {
-			return nil, fmt.Errorf("%s: %w", printable(name), err)
+			return nil, err
 		}
 	}
 	l := lockerOf(client, h.kind, name)
@@ -276,9 +276,9 @@ func (h *hold) acquire(ctx context.Context, client *lockwire.Client, name string
 	case errors.Is(err, lock.ErrNotSet):
 		return nil, usageError("%s: no permits have been set: set their number with --permits", printable(name))
 	case errors.Is(err, lock.ErrLost):
-		return nil, &exitError{codeNotAcquired, fmt.Errorf("%s: %w", printable(name), err)}
+		return nil, &exitError{codeNotAcquired, err}
 	}
-	return nil, fmt.Errorf("%s: %w", printable(name), err)
+	return nil, err
 }
 
 // holders names the first holder of a lock and its process, if the server answers within a second.

@@ -3,9 +3,11 @@
 package main
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/lockwire/lockwire/internal/redistest"
 	"github.com/lockwire/lockwire/resp"
@@ -50,6 +52,71 @@ func TestServerDoctor(t *testing.T) {
 	if slices.Sort(keys); err != nil || !slices.Equal(keys, []string{"orders:latch", "orders:semaphore"}) {
 		t.Errorf("doctor leaves %q behind: %v", keys, err)
 	}
+}
+
+// A user with the rights for one kind passes the examination of that kind, whatever else the examination would like to read.
+func TestServerDoctorOfOneKind(t *testing.T) {
+	common, row := rulesOf(t, "`Reentrant`, `NonReentrant`, `Spin`")
+	s := redistest.Start(t, redistest.Options{Users: []redistest.User{{Name: "orders", Password: "pw", Rules: common + " " + row}}})
+	user := strings.Replace(s.URL(), "redis://", "redis://orders:pw@", 1)
+	r := do(t, user, "doctor", "--prefix", "orders:", "--kinds", "reentrant,nonreentrant,spin", "-o", "json")
+	r.check(t, 0)
+	for _, f := range decode(t, r.stdout) {
+		check, level, want := f["check"].(string), f["level"].(string), "ok"
+		if check == "info" || check == "leases" || check == "remains" {
+			want = "info"
+		}
+		if level != want {
+			t.Errorf("%s: %s, want %s: %s", check, level, want, f["text"])
+		}
+	}
+	do(t, user, "doctor", "--prefix", "orders:", "--kinds", "reentrant,fair").check(t, 77, "kind fair", "not examined: ")
+	do(t, user, "doctor", "--prefix", "orders:").check(t, 77)
+	do(t, user, "status", "other").check(t, 77, "", `!lockwire status: lock "other": NOPERM `, "!lockwire status: OPERATIONS.md has the rules for users; ")
+	do(t, s.URL(), "doctor", "--kinds", "reentrant,lease").check(t, 64, `!"lease" is none of fenced, `)
+}
+
+// rulesOf returns the rules for all users and those of a row of OPERATIONS.md.
+func rulesOf(t *testing.T, kinds string) (common, row string) {
+	t.Helper()
+	text, err := os.ReadFile("../../OPERATIONS.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(text), "```acl\n")
+	common, rest, end := strings.Cut(rest, "```")
+	_, rest, found := strings.Cut(rest, "\n| "+kinds+" |")
+	row, _, _ = strings.Cut(rest, "\n")
+	if !ok || !end || !found {
+		t.Fatal("OPERATIONS.md has no such rules")
+	}
+	return strings.Join(strings.Fields(common), " "), strings.Join(strings.Fields(strings.NewReplacer("|", " ", "`", " ").Replace(row)), " ")
+}
+
+func TestDifference(t *testing.T) {
+	for _, tt := range []struct {
+		ahead       time.Duration
+		level, text string
+	}{
+		{time.Millisecond, "ok", "agree"},
+		{-time.Millisecond, "ok", "agree"},
+		{300 * time.Millisecond, "ok", "the server's is ahead of this machine's by 300ms"},
+		{-300 * time.Millisecond, "ok", "this machine's is ahead of the server's by 300ms"},
+		{3 * time.Second, "warn", "the server's is ahead of this machine's by 3s"},
+		{-3 * time.Second, "warn", "this machine's is ahead of the server's by 3s: "},
+	} {
+		if level, text := difference(tt.ahead, 2*time.Millisecond); level != tt.level || !strings.Contains(text, tt.text) {
+			t.Errorf("%v: %s, %s, want %s, %s", tt.ahead, level, text, tt.level, tt.text)
+		}
+	}
+}
+
+// A node of a cluster is no single server.
+func TestServerDoctorOfANode(t *testing.T) {
+	c := redistest.StartCluster(t, redistest.Options{})
+	url := "redis://" + c.Addrs()[0]
+	do(t, url, "doctor", "--scan=false", "--kinds", "plain").check(t, 1, "write redis-cluster:// in place of redis://")
+	do(t, "redis-cluster://"+c.Addrs()[0], "doctor", "--scan=false").check(t, 0, "kind fenced")
 }
 
 // A replica that does not answer is found by WAIT.

@@ -41,6 +41,7 @@ func TestServerRun(t *testing.T) {
 		{"two names", []string{"job", "other", "--", "true"}, 64, "", "too many arguments"},
 		{"no name", []string{"--", "true"}, 64, "", "an argument is missing"},
 		{"a name that cannot be", []string{"a{b", "--", "true"}, 64, "", "a{b"},
+		{"unknown flag", []string{"job", "--kinds", "fair", "--", "true"}, 64, "", "unknown flag --kinds: see lockwire help run"},
 		{"unknown kind", []string{"job", "--kind", "x", "--", "true"}, 64, "", "--kind is one of"},
 		{"a wait that is none", []string{"job", "-n", "--wait", "5s", "--", "true"}, 64, "", "exclude each other"},
 		{"a wait without a unit", []string{"job", "--wait", "5", "--", "true"}, 64, "", "such as 5s"},

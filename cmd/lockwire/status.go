@@ -41,13 +41,13 @@ func status(ctx context.Context, in *invocation, client *lockwire.Client, latche
 	for i, name := range in.args {
 		seen, err := client.Inspect(ctx, name)
 		if err != nil {
-			return because(ctx, fmt.Errorf("%s: %w", printable(name), err))
+			return because(ctx, err)
 		}
 		s := inspectedState(seen)
 		if latches {
 			left, err := client.Latches(ctx, name)
 			if err != nil {
-				return because(ctx, fmt.Errorf("%s: %w", printable(name), err))
+				return because(ctx, err)
 			}
 			for _, l := range left {
 				s.Latches = append(s.Latches, latchState{l.Key, l.Remaining.Milliseconds()})
@@ -81,8 +81,11 @@ func inspectedState(seen lock.Inspection) lockState {
 // describe prints the state of one lock for people.
 func (s lockState) describe(w io.Writer) {
 	held := "free"
-	if s.Held || len(s.Holders) > 0 {
+	switch {
+	case s.Held || len(s.Holders) > 0:
 		held = "held"
+	case s.Kind == string(lock.ShapeOther):
+		held = "no lock: the key holds something else"
 	}
 	fmt.Fprintf(w, "%s: %s\n", printable(s.Name), held)
 	field := func(name, format string, args ...any) {

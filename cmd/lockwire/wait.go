@@ -45,7 +45,7 @@ func wait(ctx context.Context, in *invocation, client *lockwire.Client, timeout 
 	for {
 		seen, err := client.Inspect(ctx, in.args[0])
 		if err != nil {
-			return because(ctx, fmt.Errorf("%s: %w", printable(in.args[0]), err))
+			return because(ctx, err)
 		}
 		if !seen.Info.Locked {
 			if in.json() {
