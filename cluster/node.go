@@ -26,6 +26,7 @@ type node struct {
 
 	// Guarded by the Cluster's mu.
 	retired  time.Time          // time of leaving the cluster
+	demoted  bool               // the topology has named the node as a master, and does so no more
 	replaced bool               // another master serves its slots: the node became a replica or does not answer
 	examined bool               // examine has looked at the node
 	why      error              // reason for leaving; constant once retired

@@ -357,14 +357,17 @@ func (c *Cluster) apply(t *topology) (changed bool) {
 	}
 	for _, n := range before.nodes {
 		if !slices.Contains(next.nodes, n) {
-			n.replaced = members[n]
+			n.replaced, n.demoted = members[n], true
 			delete(members, n) // the node is now a replica and needs a new node value
 		}
 	}
-	c.retireOthersLocked(members, before)
+	for _, n := range next.nodes {
+		n.demoted = false
+	}
+	c.retireOthersLocked(members)
 	c.renewReplicasLocked(next)
 	c.table.Store(next)
-	c.endStreamsLocked(before, next)
+	c.endStreamsLocked(next)
 	c.read = next
 	c.mu.Unlock()
 	if moved > 0 && before.served > 0 {
@@ -429,15 +432,15 @@ func (c *Cluster) renewReplicasLocked(t *table) {
 }
 
 // retireOthersLocked retires nodes that have left the cluster. A node named in a recent redirection
-// stays, because it may be too new for the topology.
-func (c *Cluster) retireOthersLocked(members map[*node]bool, before *table) {
+// stays, because it may be too new for the topology; a former master that is silent does not.
+func (c *Cluster) retireOthersLocked(members map[*node]bool) {
 	now := time.Now()
 	for addr, n := range c.nodes {
-		if members[n] || n.isHinted(now) {
+		if members[n] || n.isHinted(now) && !(n.demoted && n.isSick(now)) {
 			continue
 		}
 		why := errLeft
-		if slices.Contains(before.nodes, n) {
+		if n.demoted {
 			why = errReplaced
 		}
 		delete(c.nodes, addr)
@@ -446,12 +449,11 @@ func (c *Cluster) retireOthersLocked(members map[*node]bool, before *table) {
 }
 
 // endStreamsLocked ends the streams of nodes that stay and are no masters any more: a listener would not receive all messages.
-// next is the present table. A node named in a recent redirection may be a master too new for the topology, unless it was one
-// in the topology before.
-func (c *Cluster) endStreamsLocked(before, next *table) {
+// next is the present table. A node named in a recent redirection may be a master too new for the topology.
+func (c *Cluster) endStreamsLocked(next *table) {
 	now := time.Now()
 	for _, n := range c.nodes {
-		if !slices.Contains(next.nodes, n) && (slices.Contains(before.nodes, n) || !n.isHinted(now)) {
+		if !slices.Contains(next.nodes, n) && (n.demoted || !n.isHinted(now)) {
 			n.endStreams(errReplaced)
 		}
 	}

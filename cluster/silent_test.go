@@ -127,6 +127,26 @@ func TestSilentMasterIsReplaced(t *testing.T) {
 	}
 }
 
+// TestSilentMasterNamedLately: a redirection has named the hung master some seconds ago. Its successor is known before or
+// after the silence.
+func TestSilentMasterNamedLately(t *testing.T) {
+	for _, known := range []time.Duration{100 * time.Millisecond, 1500 * time.Millisecond} {
+		bubble(t, cluster.Config{Node: conn.Config{Timeout: time.Minute}}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+			warm(t, c)
+			f.answer(nodeB, "INCR", fmt.Sprintf("-MOVED %d %s", slotB, nodeA), 1)
+			wantText(t, c, "1", "INCR", keyB)
+			time.Sleep(time.Second)
+			f.nodes[nodeA].Mute(true)
+			time.AfterFunc(known, func() {
+				f.replace()
+				f.answer(nodeC, "INCR", fmt.Sprintf("-MOVED %d %s", slotC, nodeB), 1)
+				wantText(t, c, "1", "INCR", keyC)
+			})
+			took(t, known, 2500*time.Millisecond, func() { wantReplaced(t, "Do", ways["Do"](t.Context(), c)) })
+		})
+	}
+}
+
 // A blocking command may be silent for any time. The Cluster refreshes the topology as often as it
 // checks an idle connection.
 func TestSilentMasterUnderABlockingCommand(t *testing.T) {
