@@ -2,7 +2,8 @@ package lock
 
 import "github.com/lockwire/lockwire/internal/callback"
 
-// JoinTraces returns a Trace that calls the callbacks of all traces, in their order; an End in the reverse order. Nil traces are left out. JoinTraces returns nil if no trace is left.
+// JoinTraces returns a Trace that calls the callbacks of all traces, in their order; an End in the reverse order. Nil
+// traces are left out. JoinTraces returns nil if no trace is left.
 func JoinTraces(traces ...*Trace) *Trace { return callback.Join(traces, (*Trace).join) }
 
 // join returns a Trace that calls t and then inner, whose contexts are derived from those of t.

@@ -34,8 +34,8 @@ func (e Entry) Get(name string) string {
 //		fmt.Println(e.ID, e.Get("name"))
 //	}
 //
-// A null has no entries. A null among the entries, which XCLAIM of a server before 7.0 has for a deleted one, is skipped. An err that is not nil, an error reply, and a reply of another form come as the error of the
-// last step.
+// A null has no entries. A null among the entries, which XCLAIM of a server before 7.0 has for a deleted one, is
+// skipped. An err that is not nil, an error reply, and a reply of another form come as the error of the last step.
 func Entries(v Value, err error) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		switch {
