@@ -81,11 +81,11 @@ func (r *request) ask(ctx context.Context) (granted bool, left time.Duration, er
 		r.state.give(r.target.name)
 		return false, 0, err
 	}
-	stands := r.standing()
-	v, start, err := r.send(ctx, r.through(ack), stands)
+	at := r.position()
+	v, start, err := r.send(ctx, r.through(ack), at)
 	r.asked = r.asked || !errors.Is(err, conn.ErrNotSent)
 	if err != nil {
-		r.stood(stands, start, false, err)
+		r.notePlace(at, start, false, err)
 		r.unanswered(ctx, start, err)
 		return false, 0, c.refused(r.target.name, err)
 	}
@@ -102,7 +102,7 @@ func (r *request) ask(ctx context.Context) (granted bool, left time.Duration, er
 		r.state.give(r.target.name)
 		return false, left, err
 	}
-	r.stood(stands, start, count > 0, nil)
+	r.notePlace(at, start, count > 0, nil)
 	if count == 0 {
 		return r.denied(ctx, left)
 	}

@@ -56,7 +56,7 @@ func (c *Client) NonReentrantFair(name string) *NonReentrantFair {
 }
 
 func fairArgs(reentrant bool) func(wish) []any {
-	return func(w wish) []any { return []any{w.wait.Milliseconds(), w.stands, reentrant} }
+	return func(w wish) []any { return []any{w.wait.Milliseconds(), w.inQueue, reentrant} }
 }
 
 // parseFair parses a reply with the number of waiters, the owner and remaining time of each, and the holders.

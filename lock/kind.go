@@ -40,7 +40,7 @@ type wish struct {
 	forever   bool          // without a lease
 	announces bool          // a waiting writer announces itself to readers
 	wait      time.Duration // distance between deadlines in a queue on the server
-	stands    bool          // the owner stands in the queue
+	inQueue   bool          // the owner stands in the queue
 	publish   string        // the command that publishes a release
 	rules
 }

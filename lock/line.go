@@ -48,8 +48,8 @@ func (r *request) waiterID() string {
 	}
 }
 
-// standing returns the position of an acquire of r.
-func (r *request) standing() position {
+// position returns the position of an acquire of r.
+func (r *request) position() position {
 	c := r.client
 	switch {
 	case r.target.line == "":
@@ -73,8 +73,8 @@ func (r *request) standing() position {
 	return position{e.place, standsLeave}
 }
 
-// stood records the effect of an acquire of r, sent at start: granted, refused, or failed with err.
-func (r *request) stood(s position, start clock.Instant, granted bool, err error) {
+// notePlace records the effect of an acquire of r, sent at start: granted, refused, or failed with err.
+func (r *request) notePlace(s position, start clock.Instant, granted bool, err error) {
 	c := r.client
 	if s.stand == standsApart {
 		return

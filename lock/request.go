@@ -169,7 +169,7 @@ func (r *request) wish() wish {
 		rules:     rules{c.cfg.PreferWriters, c.cfg.PlainTokens, c.cfg.TokenLife},
 	}
 	if t.kind.queued {
-		w.wait, w.stands = r.queueWait(), r.stands()
+		w.wait, w.inQueue = r.queueWait(), r.inQueue()
 	}
 	return w
 }
@@ -196,9 +196,9 @@ func newLatch(t *target) string {
 	return string(hex.AppendEncode(kinds.AppendLatch(buf[:0], t.name), id[:]))
 }
 
-// stands reports whether r, or another call of its owner, waits in the queue of the lock. The other calls then have a place on the server
+// inQueue reports whether r, or another call of its owner, waits in the queue of the lock. The other calls then have a place on the server
 // to leave, without a request of their own.
-func (r *request) stands() (stands bool) {
+func (r *request) inQueue() (queued bool) {
 	if r.waits || r.state == nil {
 		return r.waits
 	}
@@ -206,10 +206,10 @@ func (r *request) stands() (stands bool) {
 	defer r.client.table.mu.Unlock()
 	for i := range r.state.queued {
 		if p := &r.state.queued[i]; p.key == r.target.key() {
-			p.asked, stands = true, true
+			p.asked, queued = true, true
 		}
 	}
-	return stands
+	return queued
 }
 
 // queueWait returns the distance between r's deadline in the queue and the deadline of the waiter in front.
