@@ -277,6 +277,8 @@ func (h *hold) acquire(ctx context.Context, client *lockwire.Client, name string
 		return nil, usageError("%s: no permits have been set: set their number with --permits", printable(name))
 	case errors.Is(err, lock.ErrLost):
 		return nil, &exitError{codeNotAcquired, err}
+	case errors.Is(err, lock.ErrWrongType):
+		return nil, &exitError{codeFailed, fmt.Errorf("%s: not a lock of the kind %s: lockwire status shows what the name has, and --kind sets the kind", printable(name), h.kind)}
 	}
 	return nil, err
 }

@@ -83,6 +83,14 @@ func TestServerRunKinds(t *testing.T) {
 	}
 }
 
+// A name that has something else than a lock of the kind.
+func TestServerRunWrongKind(t *testing.T) {
+	s := redistest.Start(t, redistest.Options{})
+	s.Do("SET", "job", "5")
+	do(t, s.URL(), "run", "job", "--", "echo", "worked").check(t, 1, "", "!job: not a lock of the kind fenced: lockwire status shows ")
+	do(t, s.URL(), "leader", "run", "job", "--", "echo", "leads").check(t, 1, "", `!lock "job": the key holds something else: `)
+}
+
 func TestServerRunTokenGrows(t *testing.T) {
 	s := redistest.Start(t, redistest.Options{})
 	last := int64(0)
