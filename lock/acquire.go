@@ -100,7 +100,7 @@ func (r *request) ask(ctx context.Context) (granted bool, left time.Duration, er
 		return false, left, err
 	case err != nil:
 		r.state.give(r.target.name)
-		return false, left, err
+		return false, left, c.about(r.target.name, err)
 	}
 	r.notePlace(at, start, count > 0, nil)
 	if count == 0 {

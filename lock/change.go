@@ -86,7 +86,7 @@ func (h *Handle) makeChange(ctx context.Context, operation string, givesBack boo
 	case <-j.Done():
 		return x.outcome, j.Outcome()
 	case <-ctx.Done():
-		return 0, fmt.Errorf("%w: %w", ErrUncertain, err)
+		return 0, x.client.about(x.target.name, fmt.Errorf("%w: %w", ErrUncertain, err))
 	}
 }
 

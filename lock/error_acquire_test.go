@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -100,6 +101,19 @@ func TestErrorsNameTheLock(t *testing.T) {
 			defer w.srv.Deny()
 			return err()
 		}
+		owner := c.NewOwner()
+		again := mustLock(t, c, "again", lock.As(owner))
+		gone := mustLock(t, c, "gone")
+		w.srv.Do("DEL", "gone")
+		unanswered := mustLock(t, c, "mute", lock.For(time.Second))
+		w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+			if slices.Contains(cmd.Args, "mute") {
+				return fakeredis.Close()
+			}
+			return fakeredis.Run()
+		})
+		unsure := unanswered.Unlock(t.Context())
+		w.srv.Intercept(nil)
 		moved := func(err func() error) error {
 			w.srv.Intercept(func(fakeredis.Cmd) fakeredis.Action { return fakeredis.Reply("-MOVED 1 other:6379\r\n") })
 			defer w.srv.Intercept(nil)
@@ -120,6 +134,10 @@ func TestErrorsNameTheLock(t *testing.T) {
 			"Inspect":             {ask(c.Inspect(t.Context(), "a}")), lock.ErrInvalid, `lock "a}": invalid: `},
 			"Info":                {ask(c.Reentrant("text").Info(t.Context())), lock.ErrWrongType, `lock "text": the key`},
 			"a cluster's node":    {moved(func() error { return plain(c, "free") }), resp.ErrMoved, `lock "free": MOVED 1 other:6379: the server is a node of a cluster`},
+			"permits not set":     {c.Semaphore("calls").TryAcquire(t.Context(), 1), lock.ErrNotSet, `lock "calls": no permits have been set`},
+			"a second hold":       {ask(c.NonReentrant("again").TryLock(t.Context(), lock.As(owner))), lock.ErrReentry, `lock "again": the owner already has the lock`},
+			"a lost hold":         {gone.Unlock(t.Context()), lock.ErrNotHeld, `lock "gone": not held`},
+			"no answer":           {unsure, lock.ErrUncertain, `lock "mute": not confirmed: `},
 			"no right to acquire": {refused(func() error { return plain(c, "free") }), resp.ErrNoPerm, `lock "free": NOPERM`},
 			"no right to check":   {refused(func() error { return lease.Check(t.Context()) }), resp.ErrNoPerm, `lock "held": NOPERM`},
 			"no right to extend":  {refused(func() error { return lease.Extend(t.Context(), time.Hour) }), resp.ErrNoPerm, `lock "held": NOPERM`},
@@ -130,7 +148,8 @@ func TestErrorsNameTheLock(t *testing.T) {
 				t.Errorf("%s: %v, want %s...", what, tt.err, tt.shown)
 			}
 		}
-		mustUnlock(t, lease)
+		w.sleep(time.Minute)
+		mustUnlock(t, again)
 	})
 }
 

@@ -82,7 +82,7 @@ func (l *Lease) settle(err error) error {
 	switch n := &l.client.counters; {
 	case err == nil:
 		n.released.Add(1)
-	case err == ErrNotHeld: // a wrapped ErrNotHeld has a LostError, counted already
+	case unnamed(err) == ErrNotHeld: // with a LostError it is counted already
 		n.lost.Add(1)
 		l.traceLoss()
 	}
@@ -101,7 +101,12 @@ func (l *Lease) repeat(turn bool, cause error) error {
 			l.state.give(l.target.name)
 		}
 	}
-	return fmt.Errorf("%w: %w", ErrUncertain, cause)
+	return l.unconfirmed(cause)
+}
+
+// unconfirmed returns the outcome of a release that the server has not confirmed.
+func (l *Lease) unconfirmed(cause error) error {
+	return l.client.about(l.target.name, fmt.Errorf("%w: %w", ErrUncertain, cause))
 }
 
 // awaitRepeats waits for the background to get an answer to the release.
@@ -113,7 +118,7 @@ func (l *Lease) awaitRepeats(ctx context.Context) error {
 	case <-repeats.Done():
 		return repeats.Outcome()
 	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", ErrUncertain, context.Cause(ctx))
+		return l.unconfirmed(context.Cause(ctx))
 	}
 }
 
@@ -380,9 +385,9 @@ func (l *Lease) notHeld() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.lost == nil {
-		return ErrNotHeld
+		return l.client.about(l.target.name, ErrNotHeld)
 	}
-	return fmt.Errorf("%w: %w", ErrNotHeld, l.lost)
+	return fmt.Errorf("%w: %w", ErrNotHeld, l.lost) // which names the lock
 }
 
 // newLatch returns the key for the outcome of the release. The latch of a single release names the owner, so a key may be reused.
