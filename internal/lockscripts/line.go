@@ -296,12 +296,8 @@ func (t teller) tell(c *fakeredis.Call, place string, others, at int64) (told an
 }
 
 func (t teller) letVisitorsIn(c *fakeredis.Call, first string, others, at int64) {
-	pause := int64(1)
-	if t.known {
-		pause = permitVisit
-	}
 	if others > 0 {
-		c.TryDo("ZADD", t.line, "NX", arrival(first, at+pause), "*")
+		c.TryDo("ZADD", t.line, "NX", arrival(first, at+1), "*")
 	} else if t.counted != "1" || others < 0 {
 		c.TryDo("ZADD", t.line, "NX", arrival(first, at+blindVisit), "*")
 	}

@@ -19,7 +19,7 @@
 local callFor, nextFor = 100, 1000 -- ms of a turn, unless its place says more, and of the word of a writer that is next
 local visitFor, longVisitFor = 10, 50 -- ms of a turn of visitors: one in four is long, for slow ones
 local turnLimit, mostTurns = 10000, 8 -- ms: a turn that ends later is from before the server's clock was set back
-local blindVisit, permitVisit = 1000000, 40000 -- µs between visits where nobody knows whether visitors wait; between visits of what no release frees
+local blindVisit, permitVisit = 1000000, 40000 -- µs between visits where nobody knows whether visitors wait; behind a visit to permits
 local nextLook, readLook = 500, 1000 -- ms within which the writer that is next, and a reader beside readers, ask again uncalled
 local permitLook = 1000 -- ms within which who waits for permits asks again uncalled, and 100 ms for each place in front
 local keepsOut, letsIn = 3000, 2000 -- ms for which the writer that is next keeps readers out at first, and then lets them in at least
@@ -207,10 +207,11 @@ local function visitors(channel, publish)
     return counts.err and -1 or math.max(0, counts[2] - counts[4])
 end
 
--- letVisitorsIn gives visitors a place if there may be any: pause µs behind the first place, a second behind it if nobody knows.
-local function letVisitorsIn(line, first, listening, counted, now, pause)
+-- letVisitorsIn gives visitors a place if there may be any: behind the first place, a second behind it if nobody knows.
+local function letVisitorsIn(line, first, listening, counted, now)
     if listening > 0 then
-        redis.pcall('zadd', line, 'nx', arrival(first, now + pause), '*')
+        -- not before a place that has just moved to the end: Valkey's clock stands still during a script
+        redis.pcall('zadd', line, 'nx', arrival(first, now + 1), '*')
     elseif counted ~= '1' or listening < 0 then -- they may listen at another server
         redis.pcall('zadd', line, 'nx', arrival(first, now + blindVisit), '*')
     end
@@ -332,8 +333,7 @@ local function callNext(line, channel, publish, counted, id, message, available,
         visitAlone(line, list, listening, available, now, before)
         return false, listening <= 0
     elseif places[1] and places[1] ~= '*' then
-        -- not before a place that has just moved to the end: Valkey's clock stands still during a script
-        letVisitorsIn(line, places[1], listening, counted, now, before and permitVisit or 1)
+        letVisitorsIn(line, places[1], listening, counted, now)
     end
     local tell = teller(channel, publish, message, listening, counted, now)
     local called, watchers, watched = callPlaces(line, places, at, turns, available, counted, now, tell)
