@@ -26,9 +26,10 @@ Waits for the lock NAME, runs PROGRAM while holding the lock, and releases the l
 code is that of PROGRAM, or 128 + n if the signal n ended it. Processes that PROGRAM leaves behind go on without the lock.
 
 The lock is renewed while PROGRAM runs. If that fails, or the lock is taken away, the processes of PROGRAM get the
-signal TERM and, if they are still running shortly before the end of the lease, KILL; the exit code is then 76. The
-signals TERM, INT, HUP, QUIT, USR1 and USR2 are passed on to PROGRAM and its processes. If this process itself is killed,
-the lock stays until its lease ends; on Linux, PROGRAM is killed at the same time, but not the processes it has started.
+signal TERM and, if they are still running shortly before the end of the lease, KILL; the exit code is then 76, as after
+--at-most. The signals TERM, INT, HUP, QUIT, USR1 and USR2 are passed on to PROGRAM and its processes. If this process
+itself is killed, the lock stays until its lease ends; on Linux, PROGRAM is killed at the same time, but not the
+processes it has started.
 
 With --at-least, the lock stays taken for a while after the end of a short PROGRAM, so that a schedule runs it once
 although the clocks of machines differ. This process does not wait for that, except with the kinds fair, read, write and

@@ -16,6 +16,7 @@ func TestServerShow(t *testing.T) {
 	do(t, s.URL(), "status", "job").check(t, 0, "job: free\n")
 	s.Do("RPUSH", "todo", "text")
 	do(t, s.URL(), "status", "todo").check(t, 0, "todo: no lock: the key holds something else\n")
+	do(t, s.URL(), "wait", "todo").check(t, 1, "", "!todo: no lock: the key holds something else")
 	do(t, s.URL(), "status", "todo", "-o", "json").check(t, 0, `"kind":"other","held":false`)
 	do(t, s.URL(), "wait", "job").check(t, 0)
 	watcher := startJob(t, s.URL(), "watch", "j*", "--every", "20ms", "-o", "json")

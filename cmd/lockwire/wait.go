@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire"
+	"github.com/lockwire/lockwire/lock"
 )
 
 // look is the pause between looks at a lock.
@@ -46,6 +47,9 @@ func wait(ctx context.Context, in *invocation, client *lockwire.Client, timeout 
 		seen, err := client.Inspect(ctx, in.args[0])
 		if err != nil {
 			return because(ctx, err)
+		}
+		if seen.Shape == lock.ShapeOther {
+			return fmt.Errorf("%s: no lock: the key holds something else", printable(in.args[0]))
 		}
 		if !seen.Info.Locked {
 			if in.json() {
