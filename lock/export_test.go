@@ -12,7 +12,7 @@ import (
 // for before the first lock.
 func (c *Client) Deaf() {
 	c.calm()
-	c.watchdog = c.newWatchdog(nil)
+	c.watchdog = renewals{c}.watchdog(nil)
 }
 
 // OnlyWoken makes the client's waiters look when they are woken and at no other time, while there is a subscription.

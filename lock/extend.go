@@ -112,7 +112,7 @@ func (l *Lease) askExtension(ctx context.Context, d time.Duration) (start clock.
 		start = c.now()
 		l.noteExtension(start.Time.Add(d))
 		extension := []script.Call{renewFor([]*Lease{l}, d.Milliseconds())}
-		answers, err := c.runRenewals(ctx, [][]*Lease{{l}}, extension, false)
+		answers, err := renewals{c}.run(ctx, [][]*Lease{{l}}, extension, false)
 		if err = cmp.Or(answers[0].Err, err); err != nil {
 			return start, err
 		}

@@ -48,7 +48,7 @@ func New(server Server, cfg Config) (*Client, error) {
 	c.calls.idle, c.changes.idle = make(chan struct{}), make(chan struct{})
 	c.visitor = c.id + ":0"
 	c.reader, c.writer = c.id+":r", c.id+":w"
-	c.watchdog = c.newWatchdog(c.listenForced)
+	c.watchdog = renewals{c}.watchdog(renewals{c}.listenForced)
 	c.calm = onLoss(server, c.watchdog.Raise)
 	c.unname = introduce(server, cfg.Name+":"+c.id)
 	c.cleanup = c.newCleanup()

@@ -16,8 +16,13 @@ import (
 	"github.com/lockwire/lockwire/script"
 )
 
-// newWatchdog returns the watchdog of c, which hears of forced locks by listen; nil for never.
-func (c *Client) newWatchdog(listen func() (*pubsub.Subscription, error)) *watchdog.Watchdog[*Lease] {
+// renewals is how the watchdog of a client asks its servers: leases of one script and slot in one call, all calls at once, and alone
+// what a server refused together.
+type renewals struct{ client *Client }
+
+// watchdog returns the watchdog of the client, which hears of forced locks by listen; nil for never.
+func (r renewals) watchdog(listen func() (*pubsub.Subscription, error)) *watchdog.Watchdog[*Lease] {
+	c := r.client
 	return watchdog.New(watchdog.Config[*Lease]{
 		Leases: watchdog.Leases[*Lease]{
 			Record:       func(l *Lease) *watchdog.Record[*Lease] { return &l.record },
@@ -33,16 +38,16 @@ func (c *Client) newWatchdog(listen func() (*pubsub.Subscription, error)) *watch
 		},
 		Term: c.cfg.Lease, Every: c.cfg.RenewEvery, Batch: c.cfg.RenewBatch, Life: c.life, Now: c.now, Log: c.log, Server: c.remote,
 		Acked:  c.replicas.On,
-		Ask:    c.askRenewals,
+		Ask:    r.ask,
 		Named:  c.table.leasesNamed,
 		Listen: listen,
-		Round:  c.traceRound(),
+		Round:  r.traceRound(),
 	})
 }
 
 // listenForced listens to the names of locks that other clients have forced.
-func (c *Client) listenForced() (*pubsub.Subscription, error) {
-	return c.events.Listen(kinds.ForcedChannel)
+func (r renewals) listenForced() (*pubsub.Subscription, error) {
+	return r.client.events.Listen(kinds.ForcedChannel)
 }
 
 // firstDue returns the time of the first renewal of a new lease, or the end of a lease without renewal.
@@ -104,15 +109,15 @@ func (l *Lease) notRenewed(taken bool) {
 // answer is the server's reply to the renewal of a lease, or the error.
 type answer = watchdog.Answer[*Lease]
 
-// askRenewals renews leases on a single server; with check it only asks whether the leases could be renewed. It returns an
+// ask renews leases on a single server; with check it only asks whether the leases could be renewed. It returns an
 // answer per lease, in any order, and the error of the batches. Locks of the same slot and script share a call. While a
-// slot migrates, its keys may be on two nodes, and both refuse a shared call; then askRenewals makes a call per lock.
+// slot migrates, its keys may be on two nodes, and both refuse a shared call; then ask makes a call per lock.
 //
 // If replicas acknowledge acquires, they also acknowledge renewals, all at once. An unacknowledged renewal is an error,
 // because the next master might end the lease before the holder does.
-func (c *Client) askRenewals(ctx context.Context, leases []*Lease, check bool) ([]answer, error) {
-	batches, calls := c.callsFor(leases, check)
-	answers, err := c.runRenewals(ctx, batches, calls, check)
+func (r renewals) ask(ctx context.Context, leases []*Lease, check bool) ([]answer, error) {
+	batches, calls := r.callsFor(leases, check)
+	answers, err := r.run(ctx, batches, calls, check)
 	if err != nil {
 		return answers, err
 	}
@@ -133,16 +138,16 @@ func (c *Client) askRenewals(ctx context.Context, leases []*Lease, check bool) (
 	}
 	if len(alone) > 0 {
 		var divided []answer
-		divided, err = c.runRenewals(ctx, alone, calls, check)
+		divided, err = r.run(ctx, alone, calls, check)
 		known = append(known, divided...)
 	}
-	c.askForReaders(ctx, known)
+	r.askForReaders(ctx, known)
 	return known, err
 }
 
 // askForReaders asks whether the locks of readers with a refused renewal are there. While a slot migrates, no node accepts keys
 // that are on neither node, so a renewal never says that a reader's keys are gone. Other answers stay as they are.
-func (c *Client) askForReaders(ctx context.Context, answers []answer) {
+func (r renewals) askForReaders(ctx context.Context, answers []answer) {
 	var refused []*answer
 	var looks []resp.Command
 	for i := range answers {
@@ -154,7 +159,7 @@ func (c *Client) askForReaders(ctx context.Context, answers []answer) {
 	if len(looks) == 0 {
 		return
 	}
-	replies, err := c.server.SendBatch(remote.Patient(ctx), looks)
+	replies, err := r.client.server.SendBatch(remote.Patient(ctx), looks)
 	for i, a := range refused {
 		reply, failed := script.Outcome(replies, err, i)
 		if failed != nil || reply.Len() != 2 || !reply.At(1).IsNull() {
@@ -167,13 +172,13 @@ func (c *Client) askForReaders(ctx context.Context, answers []answer) {
 	}
 }
 
-// runRenewals sends calls. calls[i] renews the leases of batches[i].
-func (c *Client) runRenewals(ctx context.Context, batches [][]*Lease, calls []script.Call, check bool) ([]answer, error) {
-	server, unacked := conn.Doer(c.server), error(nil)
+// run sends calls. calls[i] renews the leases of batches[i].
+func (r renewals) run(ctx context.Context, batches [][]*Lease, calls []script.Call, check bool) ([]answer, error) {
+	server, unacked := conn.Doer(r.client.server), error(nil)
 	var ack *remote.Acked
-	if c.replicas.On() && !check && len(batches) > 0 {
+	if r.client.replicas.On() && !check && len(batches) > 0 {
 		var err error
-		if ack, err = c.replicas.New(ctx, batches[0][0].target.name, time.Time{}); err != nil {
+		if ack, err = r.client.replicas.New(ctx, batches[0][0].target.name, time.Time{}); err != nil {
 			err = notReplicated(err)
 			return unanswered(batches, err), err
 		}
@@ -217,10 +222,10 @@ func unanswered(batches [][]*Lease, err error) (answers []answer) {
 }
 
 // callsFor returns the calls for renewing leases, and the leases of each call.
-func (c *Client) callsFor(leases []*Lease, check bool) (batches [][]*Lease, calls []script.Call) {
+func (r renewals) callsFor(leases []*Lease, check bool) (batches [][]*Lease, calls []script.Call) {
 	script := func(l *Lease) *script.Script { return l.target.kind.Renew }
 	for _, same := range remote.Partition(leases, script) {
-		batches = append(batches, c.renewalsOf(same)...)
+		batches = append(batches, r.batchesOf(same)...)
 	}
 	for _, batch := range batches {
 		calls = append(calls, renewCall(batch, check))
@@ -228,12 +233,12 @@ func (c *Client) callsFor(leases []*Lease, check bool) (batches [][]*Lease, call
 	return batches, calls
 }
 
-// renewalsOf divides leases of the same script into batches, each renewable by a single call.
-func (c *Client) renewalsOf(leases []*Lease) (batches [][]*Lease) {
-	for _, part := range remote.BySlot(c.remote, leases, (*Lease).Name) {
+// batchesOf divides leases of the same script into batches, each renewable by a single call.
+func (r renewals) batchesOf(leases []*Lease) (batches [][]*Lease) {
+	for _, part := range remote.BySlot(r.client.remote, leases, (*Lease).Name) {
 		size := 0
 		for i, l := range part {
-			if size += l.size(); i == 0 || size > c.cfg.RenewBatch {
+			if size += l.size(); i == 0 || size > r.client.cfg.RenewBatch {
 				batches, size = append(batches, nil), l.size()
 			}
 			last := &batches[len(batches)-1]
@@ -305,20 +310,20 @@ func renewalOutcome(reply resp.Value, i int) (int64, error) {
 }
 
 // traceRound returns the watchdog's callback after a round of renewals; nil if rounds are not traced.
-func (c *Client) traceRound() func(watchdog.Round) {
-	t := c.cfg.Trace
+func (r renewals) traceRound() func(watchdog.Round) {
+	t := r.client.cfg.Trace
 	if t == nil || t.Renewal == nil {
 		return nil
 	}
-	return func(r watchdog.Round) {
+	return func(round watchdog.Round) {
 		t.Renewal(RenewalInfo{
-			Client:   c,
-			Renewed:  r.Renewed,
-			Failed:   r.Failed,
-			Gone:     r.Gone,
-			Lateness: r.Lateness,
-			Lease:    c.cfg.Lease,
-			Elapsed:  r.Elapsed,
+			Client:   r.client,
+			Renewed:  round.Renewed,
+			Failed:   round.Failed,
+			Gone:     round.Gone,
+			Lateness: round.Lateness,
+			Lease:    r.client.cfg.Lease,
+			Elapsed:  round.Elapsed,
 		})
 	}
 }
