@@ -81,3 +81,10 @@ func KnownAfter(masters []string, from ...string) bool {
 	_, known := c.known(0, now)
 	return known
 }
+
+// Sick reports whether a Cluster asks the node at addr last.
+func Sick(c *Cluster, addr string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.nodes[addr].isSick(time.Now())
+}

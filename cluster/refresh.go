@@ -25,6 +25,10 @@ const (
 	// askLimit bounds the answer of one node.
 	askLimit = time.Second
 
+	// patience is the time after which a node without an answer is asked last, although its caller waits no longer: a
+	// caller with a short limit would ask the same hung node each time.
+	patience = 250 * time.Millisecond
+
 	// expectTime is the time of refreshes after a node has ended a subscription: the others know of
 	// its successor after a heartbeat or two.
 	expectTime = 5 * time.Second
@@ -299,15 +303,18 @@ func (c *Cluster) ask(ctx context.Context, from candidate) (t *topology, err err
 	return t, err
 }
 
-// put sends question to one node.
-func (c *Cluster) put(ctx context.Context, from candidate, question func(context.Context, sender, origin) error) error {
-	ctx, cancel := context.WithTimeout(ctx, askLimit)
+// put sends question to one node. A failure makes the node sick, but not if the caller has given up before patience.
+func (c *Cluster) put(caller context.Context, from candidate, question func(context.Context, sender, origin) error) error {
+	ctx, cancel := context.WithTimeout(caller, askLimit)
 	defer cancel()
 	if from.node != nil {
+		begin := time.Now()
 		err := question(ctx, from.node.pool.Send, from.node.from)
-		from.node.sick.Store(0)
-		if err != nil {
-			from.node.sick.Store(time.Now().UnixNano())
+		switch now := time.Now(); {
+		case err == nil:
+			from.node.sick.Store(0)
+		case caller.Err() == nil || now.Sub(begin) >= patience:
+			from.node.sick.Store(now.UnixNano())
 		}
 		return err
 	}

@@ -48,7 +48,9 @@ func (c *Cluster) SuccessionOf(ctx context.Context, id string, since time.Time) 
 			}
 			return err
 		}); failed != nil {
-			err = failed
+			if err = failed; ctx.Err() != nil {
+				break
+			}
 			continue
 		}
 		known, serves, itself := readNodes(text, &s)

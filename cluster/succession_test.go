@@ -1,7 +1,10 @@
 package cluster_test
 
 import (
+	"context"
+	"errors"
 	"testing"
+	"time"
 
 	"github.com/lockwire/lockwire/cluster"
 	"github.com/lockwire/lockwire/conn"
@@ -53,6 +56,43 @@ func TestReportsOfTwoNodes(t *testing.T) {
 	} {
 		if got := cluster.KnownAfter(c.masters, c.from...); got != c.want {
 			t.Errorf("after a report %s: known = %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// A question that its caller gives up soon tells nothing of the nodes. A node that has not answered for longer is asked last,
+// whatever the caller's limit: so the next question is for another node.
+func TestSickAfterAQuestion(t *testing.T) {
+	for limit, want := range map[time.Duration]int{100 * time.Millisecond: 0, 300 * time.Millisecond: 1} {
+		for _, question := range []func(context.Context, *cluster.Cluster) error{
+			func(ctx context.Context, c *cluster.Cluster) error {
+				_, err := c.Succession(ctx, keyA, time.Now())
+				return err
+			},
+			func(ctx context.Context, c *cluster.Cluster) error {
+				_, err := c.SuccessionOf(ctx, "id", time.Now())
+				return err
+			},
+		} {
+			bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+				ctx, cancel := context.WithTimeout(t.Context(), limit)
+				defer cancel()
+				for _, node := range f.nodes {
+					node.Mute(true)
+				}
+				if err := question(ctx, c); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("%v, want the end of the context", err)
+				}
+				got := 0
+				for addr := range f.nodes {
+					if cluster.Sick(c, addr) {
+						got++
+					}
+				}
+				if got != want {
+					t.Errorf("%d nodes are asked last after a question of %v, want %d", got, limit, want)
+				}
+			})
 		}
 	}
 }
