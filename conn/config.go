@@ -129,7 +129,7 @@ type Config struct {
 
 	// OnPush, if set, receives the unsolicited pushes of the shared connections, or of a Conn from Dial. The calls
 	// are sequential, in the order of each connection. No reply waits for OnPush; if OnPush blocks and more than 1024
-	// pushes are queued, the oldest are dropped.
+	// pushes or 16 MiB are queued, the oldest are dropped: Stats.PushesLost.
 	OnPush func(resp.Value)
 
 	// OnSilent, if set, is called with the address of a server that owes a reply, or an answer of the handshake, and

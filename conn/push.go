@@ -6,8 +6,12 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// maxPushes limits the pushes that wait for the callback; beyond it the oldest is dropped.
-const maxPushes = 1024
+// The pushes that wait for the callback are limited in number and bytes. Beyond a limit the oldest are dropped, but never
+// the newest.
+const (
+	maxPushes    = 1024
+	maxPushBytes = 16 << 20
+)
 
 // pushes delivers pushes to a callback in a goroutine of its own, so that no reply waits for the callback.
 type pushes struct {
@@ -16,6 +20,7 @@ type pushes struct {
 	mu      sync.Mutex // guards the following
 	cond    sync.Cond
 	queue   []resp.Value
+	bytes   int // size of the queue
 	dropped uint64
 	closed  bool
 }
@@ -42,12 +47,40 @@ func (q *pushes) add(v resp.Value) {
 	if q.closed {
 		return
 	}
-	if len(q.queue) == maxPushes {
-		q.queue = q.queue[1:]
+	q.queue = append(q.queue, v)
+	q.bytes += sizeOf(v)
+	for len(q.queue) > maxPushes || q.bytes > maxPushBytes && len(q.queue) > 1 {
+		q.removeLocked()
 		q.dropped++
 	}
-	q.queue = append(q.queue, v)
 	q.cond.Signal()
+}
+
+// removeLocked removes the oldest push.
+func (q *pushes) removeLocked() resp.Value {
+	v := q.queue[0]
+	q.queue[0] = resp.Value{} // the queue's memory would keep v
+	q.queue = q.queue[1:]
+	q.bytes -= sizeOf(v)
+	return v
+}
+
+// sizeOf returns the memory of a value, approximately.
+func sizeOf(v resp.Value) int {
+	const structs = 64
+	size := structs
+	switch v.Kind() {
+	case resp.SimpleString, resp.BulkString, resp.VerbatimString, resp.BigNumber:
+		text, _ := v.Text()
+		size += len(text)
+	}
+	for e := range v.All() {
+		size += sizeOf(e)
+	}
+	for name, e := range v.Attrs() {
+		size += sizeOf(name) + sizeOf(e)
+	}
+	return size
 }
 
 func (q *pushes) close() {
@@ -70,8 +103,7 @@ func (q *pushes) pushLoop() {
 			q.mu.Unlock()
 			return
 		}
-		v := q.queue[0]
-		q.queue = q.queue[1:]
+		v := q.removeLocked()
 		q.mu.Unlock()
 		q.deliver(v)
 	}

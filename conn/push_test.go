@@ -2,6 +2,7 @@ package conn_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,6 +39,35 @@ func TestSlowPushes(t *testing.T) {
 			if got[i] <= got[i-1] {
 				t.Errorf("push %d delivered after %d", got[i], got[i-1])
 			}
+		}
+	})
+}
+
+// TestLargePushes: the pushes that wait for a blocked callback take 16 MiB at most, or are a single one.
+func TestLargePushes(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		delivered := 0
+		release := make(chan struct{})
+		p := openPool(t, conn.Config{Dial: srv.Dial, OnPush: func(resp.Value) {
+			delivered++
+			<-release
+		}})
+		defer p.Close()
+		push := func(mib int) {
+			text := strings.Repeat("x", mib<<20)
+			srv.Push(1, fmt.Sprintf(">2\r\n+test\r\n*1\r\n$%d\r\n%s\r\n", len(text), text))
+			synctest.Wait()
+		}
+		for i, tt := range []struct{ mib, lost int }{{1, 0}, {7, 0}, {7, 0}, {1, 0}, {1, 1}, {17, 4}, {1, 5}, {14, 5}} {
+			push(tt.mib) // the callback has the first
+			if lost := p.Stats().PushesLost; lost != uint64(tt.lost) {
+				t.Errorf("%d pushes lost after push %d, want %d", lost, i, tt.lost)
+			}
+		}
+		close(release)
+		synctest.Wait()
+		if delivered != 3 {
+			t.Errorf("%d pushes delivered, want the first and the last two", delivered)
 		}
 	})
 }
