@@ -331,6 +331,47 @@ func TestListenerThatNeverAsks(t *testing.T) {
 	}
 }
 
+// Beside a client that listens to the lock's channel and never asks, TryLock may find the lock reserved after each release, as
+// OPERATIONS.md says; beside one that listens to a pattern it never does.
+func TestTryLockBesideListeners(t *testing.T) {
+	for how, subscribe := range map[string]func(context.Context, *pubsub.Subscriber) error{
+		"channel": func(ctx context.Context, c *pubsub.Subscriber) error {
+			_, err := c.Subscribe(ctx, jobChannel)
+			return err
+		},
+		"pattern": func(ctx context.Context, c *pubsub.Subscriber) error {
+			_, err := c.PSubscribe(ctx, "redisson_lock__channel:*")
+			return err
+		},
+	} {
+		t.Run(how, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				pool := w.pool(conn.Config{})
+				defer pool.Close()
+				sub := pubsub.New(pool, pubsub.Config{})
+				defer sub.Close()
+				if err := subscribe(t.Context(), sub); err != nil {
+					t.Fatal(err)
+				}
+				c, refused := w.client(lock.Config{}), 0
+				for range 500 {
+					if l, err := c.Reentrant("job").TryLock(t.Context()); err == nil {
+						mustUnlock(t, l)
+					} else {
+						wantErr(t, "TryLock()", err, lock.ErrNotAcquired)
+						refused++
+					}
+					w.sleep(20 * time.Millisecond)
+				}
+				if how == "pattern" && refused > 0 || how == "channel" && (refused == 0 || refused > 250) {
+					t.Errorf("%d of 500 were refused", refused)
+				}
+				t.Logf("%d of 500 were refused", refused)
+			})
+		})
+	}
+}
+
 // takeTurns has processes of one caller each hold the lock, again and again, and returns how often each had it. After a third of the time
 // the server's clock is set back.
 func (w *world) takeTurns(t *testing.T, processes int, length, hold, back time.Duration) []int {
