@@ -3,6 +3,11 @@ package lock_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -341,4 +346,134 @@ func TestDeniedRenewalSparesALaterHold(t *testing.T) {
 		mustUnlock(t, second)
 		w.free()
 	})
+}
+
+// A release repeated for so long that its latch may have expired is confirmed in another way. The last request for it, which comes
+// only then, gives back neither a further hold of the owner nor a later one.
+func TestHeldUpReleaseBehindItsConfirmation(t *testing.T) {
+	for kind, of := range releases {
+		for _, nested := range []bool{true, false} {
+			if nested && kind == "plain" {
+				continue // nobody has it twice
+			}
+			t.Run(fmt.Sprint(kind, " nested ", nested), func(t *testing.T) {
+				inVirtualTime(t, func(t *testing.T, w *world) {
+					c := w.client(lock.Config{Lease: time.Minute})
+					o := lock.As(c.NewOwner())
+					var other *lock.Lease
+					if nested {
+						other = mustHave(t, of(c), o)
+					}
+					lease := mustHave(t, of(c), o)
+					var mu sync.Mutex
+					var late []string
+					w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+						mu.Lock()
+						defer mu.Unlock()
+						if isScriptOf(kind, cmd, "release") {
+							late = slices.Clone(cmd.Args)
+							return fakeredis.Close()
+						}
+						return fakeredis.Run()
+					})
+					for first := time.Now(); ; w.sleep(10 * time.Millisecond) {
+						err := lease.Unlock(t.Context())
+						if wantErr(t, "Unlock", err, lock.ErrUncertain); strings.Contains(err.Error(), "released now") {
+							break
+						}
+						if time.Since(first) > time.Minute {
+							t.Fatalf("Unlock() = %v after a minute", err)
+						}
+					}
+					if !nested {
+						other = mustHave(t, of(c), o)
+					}
+					w.srv.Intercept(nil)
+					w.srv.Do(late...)
+					if err := other.Check(t.Context()); err != nil {
+						t.Errorf("the other hold: %v", err)
+					}
+					mustUnlock(t, other)
+				})
+			})
+		}
+	}
+}
+
+func TestLatches(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		for key, lasts := range map[string]int{
+			"redisson_unlock_latch:{jo*}:2": 3000, "redisson_unlock_latch:{jo*}:1": 2000, // of the name jo*
+			"redisson_unlock_latch:{job}:1": 1000, "redisson_unlock_latch:{jo*}": 1000, "jo*": 1000,
+		} {
+			w.srv.Do("SET", key, "1", "PX", strconv.Itoa(lasts))
+		}
+		want := []lock.Latch{
+			{Key: "redisson_unlock_latch:{jo*}:1", Remaining: 2 * time.Second},
+			{Key: "redisson_unlock_latch:{jo*}:2", Remaining: 3 * time.Second},
+		}
+		for _, name := range []string{"jo*", "{jo*}"} {
+			if found, err := c.Latches(t.Context(), name); err != nil || !reflect.DeepEqual(found, want) {
+				t.Errorf("Latches(%s) = %v, %v, want %v", name, found, err, want)
+			}
+		}
+		if found, err := c.Latches(t.Context(), "free"); err != nil || len(found) != 0 {
+			t.Errorf("Latches() without any = %v, %v", found, err)
+		}
+		_, err := c.Latches(t.Context(), "a{b")
+		wantErr(t, "Latches of a bad name", err, lock.ErrInvalid)
+	})
+}
+
+// The latch of a release is deleted soon after the answer.
+func TestLatchOfARelease(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		lease := mustLock(t, c, "job")
+		mustUnlock(t, lease)
+		found, err := c.Latches(t.Context(), "job")
+		if err != nil || len(found) != 1 || found[0].Remaining > 20*time.Second {
+			t.Errorf("Latches() just after a release = %v, %v", found, err)
+		}
+		w.sleep(time.Second)
+		if found, err := c.Latches(t.Context(), "job"); err != nil || len(found) != 0 {
+			t.Errorf("Latches() a second after a release = %v, %v", found, err)
+		}
+	})
+}
+
+// The outcomes of releases are forgotten by one command for many, or, where the keys cannot be in one command, by one for
+// each.
+func TestLatchesAreDeletedTogether(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		cluster bool
+		want    [2]int // commands that delete, in the first round and in the second
+	}{
+		{"one server", false, [2]int{1, 1}},
+		{"node of a cluster", true, [2]int{1 + 5, 5}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				c := w.client(lock.Config{})
+				w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+					if test.cluster && cmd.Name == "DEL" && len(cmd.Args) > 2 {
+						return fakeredis.Reply("-CROSSSLOT Keys in request don't hash to the same slot\r\n")
+					}
+					return fakeredis.Run()
+				})
+				for _, want := range test.want {
+					w.srv.ClearLog()
+					for i := range 5 {
+						mustUnlock(t, mustLock(t, c, fmt.Sprint("job", i)))
+					}
+					w.sleep(time.Second)
+					if got := w.srv.Count("DEL"); got != want || len(w.srv.Keys()) > 0 {
+						t.Errorf("%d commands to delete latches, want %d; left: %v", got, want, w.srv.Dump())
+					}
+				}
+			})
+		})
+	}
 }

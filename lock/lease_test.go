@@ -2,10 +2,15 @@ package lock_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/lock"
 )
 
@@ -51,4 +56,326 @@ func TestContextOfALeaseThatIsOver(t *testing.T) {
 			t.Error("Lost is not closed")
 		}
 	})
+}
+
+// leasedKinds are locks named job, by kind, of every kind with leases.
+func leasedKinds(t *testing.T, c *lock.Client) map[string]func(ctx context.Context, opts ...lock.Option) (*lock.Lease, error) {
+	t.Helper()
+	permits := c.PermitSemaphore("permits")
+	if _, err := permits.TrySetPermits(t.Context(), 3); err != nil {
+		t.Fatal(err)
+	}
+	return map[string]func(ctx context.Context, opts ...lock.Option) (*lock.Lease, error){
+		"reentrant":        c.Reentrant("job").Lock,
+		"nonreentrant":     c.NonReentrant("job").Lock,
+		"spin":             c.Spin("job", lock.Backoff{}).Lock,
+		"fenced":           c.Fenced("job").Lock,
+		"fair":             c.Fair("job").Lock,
+		"nonreentrantfair": c.NonReentrantFair("job").Lock,
+		"read":             c.ReadWrite("job").Read().Lock,
+		"write":            c.ReadWrite("job").Write().Lock,
+		"plain":            c.Plain("job").Lock,
+		"fastermulti":      c.FasterMulti("job", "1", "2").Lock,
+		"permits":          permits.Acquire,
+	}
+}
+
+// Of each kind: the loss is told at the limit, with its reason, while the server still keeps the lock, and Unlock frees it.
+func TestAtMost(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		for kind, take := range leasedKinds(t, c) {
+			for _, watched := range []bool{true, false} {
+				lease, err := take(t.Context(), lock.AtMost(42*time.Second))
+				if err != nil {
+					t.Fatal(kind, err)
+				}
+				ctx, cancel := context.Background(), context.CancelFunc(func() {})
+				if watched {
+					ctx, cancel = lease.Context(ctx)
+				}
+				lost := c.Stats().Lost
+				w.sleep(42*time.Second - time.Millisecond)
+				if lease.Err() != nil || ctx.Err() != nil || lease.Check(t.Context()) != nil {
+					t.Fatalf("%s: Err() = %v before the limit", kind, lease.Err())
+				}
+				w.sleep(time.Millisecond)
+				synctest.Wait()
+				if c.Stats().Lost != lost+1 {
+					t.Errorf("%s: the loss is not noticed by itself", kind)
+				}
+				lostBecause(t, lease.Err(), lock.HeldTooLong)
+				if watched {
+					lostBecause(t, context.Cause(ctx), lock.HeldTooLong)
+				}
+				cancel()
+				if keys := w.srv.Do("EXISTS", "job", "{permits}:timeout"); keys != int64(1) {
+					t.Errorf("%s: the lock is given up before its holder had time to stop", kind)
+				}
+				mustUnlock(t, lease)
+				if keys := w.srv.Do("EXISTS", "job", "{permits}:timeout"); keys != int64(0) {
+					t.Errorf("%s: Unlock has left the lock", kind)
+				}
+			}
+		}
+	})
+}
+
+// A lease that nobody remembers ends on the server within a lease after its limit.
+func TestAtMostOfAForgottenLease(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{AtMost: time.Minute})
+		mustLock(t, c, "job")
+		w.sleep(90 * time.Second)
+		if n := w.srv.Do("EXISTS", "job"); n != int64(0) {
+			t.Errorf("the lock is still taken, for %v", w.ttl("job"))
+		}
+		if n := c.Stats().Leases; n != 0 {
+			t.Errorf("%d leases are held", n)
+		}
+		lease := mustLock(t, c, "job", lock.AtMost(0))
+		w.sleep(time.Hour)
+		mustUnlock(t, lease)
+		w.free()
+	})
+}
+
+// The limit is each hold's own, and a lock that is passed on within a process starts anew.
+func TestAtMostOfOwnersAndSuccessors(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		owner := c.NewOwner()
+		outer := mustLock(t, c, "job", lock.As(owner))
+		inner := mustLock(t, c, "job", lock.As(owner), lock.AtMost(time.Minute))
+		w.sleep(2 * time.Minute)
+		lostBecause(t, inner.Err(), lock.HeldTooLong)
+		mustUnlock(t, inner)
+		w.wantHolds("job", "1", outer)
+		mustUnlock(t, outer)
+
+		first := mustLock(t, c, "job", lock.AtMost(30*time.Second))
+		w.sleep(29 * time.Second)
+		next := make(chan *lock.Lease)
+		go func() { next <- mustLock(t, c, "job", lock.AtMost(30*time.Second)) }()
+		synctest.Wait()
+		mustUnlock(t, first)
+		second := <-next
+		w.sleep(29 * time.Second)
+		w.wantHolds("job", "1", second)
+		w.sleep(time.Second)
+		lostBecause(t, second.Err(), lock.HeldTooLong)
+		mustUnlock(t, second)
+
+		write, err := c.ReadWrite("rw").Write().Lock(t.Context(), lock.AtMost(30*time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.sleep(20 * time.Second)
+		read, err := write.Downgrade(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.sleep(10 * time.Second)
+		lostBecause(t, read.Err(), lock.HeldTooLong)
+		mustUnlock(t, read)
+		w.free()
+	})
+}
+
+// The server hangs: contexts end so long before the lease, which is then still held.
+func TestStopBefore(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{StopBefore: 5 * time.Second})
+		for kind, take := range leasedKinds(t, c) {
+			lease, err := take(t.Context())
+			if err != nil {
+				t.Fatal(kind, err)
+			}
+			ctx, cancel := lease.Context(t.Context())
+			w.sleep(time.Minute)
+			if ctx.Err() != nil {
+				t.Fatalf("%s: the context has ended though the lease is renewed: %v", kind, context.Cause(ctx))
+			}
+			w.srv.Intercept(func(fakeredis.Cmd) fakeredis.Action { return fakeredis.Swallow() })
+			<-ctx.Done()
+			cancel()
+			if left := time.Until(lease.ValidUntil()); left != 5*time.Second {
+				t.Errorf("%s: the context ended %v before the lease", kind, left)
+			}
+			lostBecause(t, context.Cause(ctx), lock.Ending)
+			if lease.Err() != nil {
+				t.Errorf("%s: Err() = %v, want the lock still held", kind, lease.Err())
+			}
+			again, cancel := lease.Context(t.Context())
+			lostBecause(t, context.Cause(again), lock.Ending)
+			cancel()
+			<-lease.Lost()
+			if left := time.Until(lease.ValidUntil()); left != 0 {
+				t.Errorf("%s: lost %v before its end", kind, left)
+			}
+			w.srv.Intercept(nil)
+			w.sleep(time.Minute)
+			_ = lease.Unlock(t.Context())
+		}
+	})
+}
+
+// A renewal in the last moment keeps the lock: new contexts end when they must, also by the timer of an earlier one.
+func TestStopBeforeAfterRecovery(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		lease := mustLock(t, c, "job", lock.StopBefore(19*time.Second))
+		ctx, cancel := lease.Context(t.Context())
+		defer cancel()
+		w.srv.Refuse(true)
+		w.srv.KillConns(nil)
+		<-ctx.Done()
+		w.srv.Refuse(false)
+		w.sleep(2 * time.Second)
+		if left := time.Until(lease.ValidUntil()); left < 25*time.Second {
+			t.Fatalf("valid for %v: not renewed", left)
+		}
+		ctx, cancel = lease.Context(t.Context())
+		defer cancel()
+		if ctx.Err() != nil {
+			t.Fatal(context.Cause(ctx))
+		}
+		w.srv.Refuse(true)
+		w.srv.KillConns(nil)
+		<-ctx.Done()
+		if left := time.Until(lease.ValidUntil()); left != 19*time.Second {
+			t.Errorf("the second context ended %v before the lease", left)
+		}
+		w.srv.Refuse(false)
+		w.sleep(2 * time.Second)
+		mustUnlock(t, lease)
+	})
+}
+
+func TestStopBeforeOfMembers(t *testing.T) {
+	inFleet(t, 3, func(t *testing.T, f fleet) {
+		p := f.process(lock.Config{})
+		for _, take := range []func(context.Context, ...lock.Option) (*lock.Lease, error){
+			p.redlock(t, lock.RedlockConfig{}, false).Lock,
+			newMulti(t, p[0].Reentrant("a"), p[1].Fair("b"), p[2].Plain("c")).Lock,
+		} {
+			lease, err := take(t.Context(), lock.StopBefore(time.Second), lock.For(3*time.Second), lock.AtMost(time.Minute))
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := lease.Context(t.Context())
+			<-ctx.Done()
+			if left := time.Until(lease.ValidUntil()); left != time.Second {
+				t.Errorf("%s: the context ended %v before the lease", lease.Kind(), left)
+			}
+			lostBecause(t, context.Cause(ctx), lock.Ending)
+			cancel()
+			mustUnlock(t, lease)
+			lease, err = take(t.Context(), lock.AtMost(time.Minute))
+			if err != nil {
+				t.Fatal(err)
+			}
+			<-lease.Lost()
+			lostBecause(t, lease.Err(), lock.HeldTooLong)
+			_ = lease.Unlock(t.Context())
+		}
+	})
+}
+
+func TestBadLimits(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		for i, opts := range [][]lock.Option{
+			{lock.AtMost(-1)}, {lock.AtMost(time.Millisecond)}, {lock.StopBefore(-1)}, {lock.StopBefore(20 * time.Second)},
+			{lock.For(time.Second), lock.StopBefore(time.Second)}, {lock.AtMost(time.Second), lock.StopBefore(time.Second)},
+		} {
+			_, err := c.Reentrant("job").TryLock(t.Context(), opts...)
+			wantErr(t, fmt.Sprint("TryLock of case ", i), err, lock.ErrInvalid)
+		}
+		_, err := c.PermitSemaphore("p").TryAcquire(t.Context(), lock.Forever(), lock.AtMost(time.Hour))
+		wantErr(t, "TryAcquire for ever with AtMost", err, lock.ErrInvalid)
+		for _, cfg := range []lock.Config{{AtMost: -1}, {StopBefore: 20 * time.Second}, {AtMost: time.Second, StopBefore: 2 * time.Second}} {
+			if _, err := lock.New(nil, cfg); !errors.Is(err, lock.ErrInvalid) {
+				t.Errorf("New(%+v) = %v", cfg, err)
+			}
+		}
+	})
+}
+
+// The function of Do has the lease, and so its token, in derived contexts too.
+func TestLeaseFrom(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		var token int64
+		err := c.Fenced("job").Do(t.Context(), func(ctx context.Context) error {
+			ctx, cancel := context.WithTimeout(ctx, time.Minute)
+			defer cancel()
+			l := lock.LeaseFrom(ctx)
+			token = l.Token()
+			if l.Name() != "job" || l.Kind() != "fenced" {
+				t.Errorf("Do has the lease %v", l)
+			}
+			return c.Reentrant("inner").Do(ctx, func(ctx context.Context) error {
+				if l := lock.LeaseFrom(ctx); l.Name() != "inner" {
+					t.Errorf("the inner Do has the lease %v", l)
+				}
+				return nil
+			})
+		})
+		if last, _ := c.Fenced("job").Token(t.Context()); err != nil || token == 0 || token != last {
+			t.Errorf("Do() = %v with the token %d, want %d", err, token, last)
+		}
+		if l := lock.LeaseFrom(t.Context()); l != nil {
+			t.Errorf("a context without a lease has %v", l)
+		}
+	})
+}
+
+func TestLeaseInWords(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		lease := mustLock(t, c, "job")
+		w.sleep(41 * time.Second)
+		want := fmt.Sprintf(`reentrant lock "job", owner %s, held for 41s, renewed, valid for 28.7s`, lease.Owner())
+		if got := fmt.Sprint(lease); got != want {
+			t.Errorf("the lease prints as %s, want %s", got, want)
+		}
+		if got, want := logged(lease), fmt.Sprintf(`lease.name=job lease.kind=reentrant lease.owner=%s lease.age=41s lease.state=held `+
+			"lease.valid_for=28.7s lease.renewed=true", lease.Owner()); got != want {
+			t.Errorf("the lease is logged as %s, want %s", got, want)
+		}
+		mustUnlock(t, lease)
+		if got, want := lease.String(), fmt.Sprintf(`reentrant lock "job", owner %s, released`, lease.Owner()); got != want {
+			t.Errorf("String() = %s, want %s", got, want)
+		}
+		lease = mustLock(t, c, "job", lock.For(time.Minute))
+		if got, want := lease.String(), fmt.Sprintf(`reentrant lock "job", owner %s, held for 0s, valid for 59.4s`, lease.Owner()); got != want {
+			t.Errorf("String() = %s, want %s", got, want)
+		}
+		mustUnlock(t, lease)
+		if got := logged(lease); !strings.HasSuffix(got, "lease.state=released") {
+			t.Errorf("a released lease is logged as %s", got)
+		}
+		lease, err := c.Fenced("job").Lock(t.Context(), lock.AtMost(time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.sleep(2 * time.Second)
+		if got := logged(lease); !strings.Contains(got, "lease.token=") || !strings.HasSuffix(got, `lease.state=lost lease.reason="its time by AtMost is over"`) {
+			t.Errorf("a lost lease is logged as %s", got)
+		}
+	})
+}
+
+// logged returns what a logger writes of a lease.
+func logged(lease *lock.Lease) string {
+	var b strings.Builder
+	bare := func(groups []string, a slog.Attr) slog.Attr {
+		if len(groups) == 0 && a.Key != "lease" {
+			return slog.Attr{}
+		}
+		return a
+	}
+	slog.New(slog.NewTextHandler(&b, &slog.HandlerOptions{ReplaceAttr: bare})).Info("", "lease", lease)
+	return strings.TrimSpace(b.String())
 }

@@ -223,3 +223,262 @@ func eventually(limit time.Duration, holds func() bool) bool {
 
 // upTo is a random duration below d.
 func upTo(rng *rand.Rand, d time.Duration) time.Duration { return time.Duration(rng.Int64N(int64(d))) }
+
+// ask is what a worker asks for.
+type ask struct {
+	name, mode string
+	permits    int
+	try        bool // and do not wait
+	further    bool // a further hold of its owner
+	owner      lock.Owner
+	term       time.Duration // of a fixed lease; 0 for one that is renewed
+}
+
+func (a ask) options() []lock.Option {
+	var opts []lock.Option
+	if a.owner != (lock.Owner{}) {
+		opts = append(opts, lock.As(a.owner))
+	}
+	if a.term > 0 {
+		opts = append(opts, lock.For(a.term))
+	}
+	return opts
+}
+
+// grant is what a worker has got.
+type grant struct {
+	lease    *lock.Lease
+	acquired locktorture.Event
+}
+
+// turn is one lock at random, or the attempt.
+func (w *worker) turn(ctx context.Context, rng *rand.Rand) {
+	a := ask{name: w.Names[rng.IntN(len(w.Names))], mode: w.mode(rng, 2, 3), try: rng.IntN(4) == 0}
+	rules := w.trade.rules
+	if rules.Permits {
+		a.permits = 1 + rng.IntN(mostPermits)
+	}
+	if !w.Careless && rng.IntN(2) == 0 {
+		a.term = w.Lease/2 + upTo(rng, w.Lease)
+	}
+	reentrant := !rules.Permits && rng.IntN(6) == 0
+	if reentrant || rules.Queue {
+		a.owner = w.locks.NewOwner()
+	}
+	wait, cancel := context.WithTimeout(ctx, w.Lease/8+upTo(rng, 4*w.Lease+w.trade.dead/4))
+	defer cancel()
+	g, err := w.take(wait, a)
+	if err != nil {
+		pause(ctx, upTo(rng, 10*time.Millisecond))
+		return
+	}
+	end, cancel := context.WithTimeout(ctx, w.holdFor(rng))
+	defer cancel()
+	if !reentrant {
+		w.hold(end, g)
+		w.giveSomehow(ctx, rng, g)
+		return
+	}
+	inner := ask{name: a.name, mode: w.mode(rng, 1, 2), owner: a.owner, further: true}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if further, err := w.take(end, inner); err == nil {
+			w.hold(end, further)
+			w.give(further)
+		}
+	})
+	w.hold(end, g)
+	w.giveSomehow(ctx, rng, g)
+	wg.Wait()
+}
+
+// mode is Read for so many of so many holds of a lock that has readers.
+func (w *worker) mode(rng *rand.Rand, n, of int) string {
+	if w.trade.rules.Readers && rng.IntN(of) < n {
+		return locktorture.Read
+	}
+	return ""
+}
+
+// holdFor is how long to hold something: most often not for long, sometimes for longer than the lease.
+func (w *worker) holdFor(rng *rand.Rand) time.Duration {
+	switch rng.IntN(20) {
+	case 0:
+		return w.Lease + upTo(rng, w.Lease)
+	case 1:
+		return upTo(rng, w.Lease/2)
+	}
+	return upTo(rng, 5*time.Millisecond)
+}
+
+// onceMore shows that locks can be had: with the faults over it is a matter of the lease of those who died.
+func (w *worker) onceMore(rng *rand.Rand) {
+	a := ask{name: w.Names[rng.IntN(len(w.Names))], mode: w.mode(rng, 1, 2)}
+	if w.trade.rules.Permits {
+		a.permits = 1
+	}
+	if w.trade.rules.Queue {
+		a.owner = w.locks.NewOwner()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*w.Lease+w.trade.limit())
+	defer cancel()
+	asked := locktorture.Now()
+	g, err := w.take(ctx, a)
+	for err != nil && ctx.Err() == nil { // a connection that the last fault cut fails a call yet
+		g, err = w.take(ctx, a)
+	}
+	if err != nil {
+		w.fail("%q could not be had within %v after the faults: %v", a.name, locktorture.Now()-asked, err)
+		return
+	}
+	w.log.Add(locktorture.Event{Kind: locktorture.Note, Text: "once more", Until: g.acquired.At - asked})
+	cancel()
+	w.hold(ctx, g)
+	w.give(g)
+}
+
+// take asks for a lock and logs the answer. What it returns is relied on from now on.
+func (w *worker) take(ctx context.Context, a ask) (grant, error) {
+	e := locktorture.Event{
+		Kind: locktorture.Asked, Hold: w.log.NextHold(), Name: a.name, Mode: a.mode, Owner: a.owner.String(), Permits: a.permits,
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		e.Until = locktorture.At(deadline)
+	}
+	w.log.Add(e)
+	l := w.trade.locker(w, a)
+	get := l.Lock
+	if a.try {
+		get = l.TryLock
+	}
+	lease, err := get(ctx, a.options()...)
+	e.At, e.Until = locktorture.Now(), 0
+	if err != nil {
+		e.Kind, e.Text = locktorture.Refused, err.Error()
+		w.log.Add(e)
+		return grant{}, err
+	}
+	e.Kind, e.Owner, e.Token = locktorture.Acquired, lease.Owner(), lease.Token()
+	return grant{lease, e}, nil
+}
+
+// hold relies on a lease until end is over or the lock is lost.
+func (w *worker) hold(end context.Context, g grant) {
+	e := g.acquired
+	e.Until = w.until(g.lease)
+	w.log.Add(e)
+	protected, cancel := g.lease.Context(context.Background())
+	defer cancel()
+	if w.Careless {
+		protected = context.Background()
+	}
+	tick := time.NewTicker(w.Lease / 20)
+	defer tick.Stop()
+	for over := false; !over; {
+		select {
+		case <-end.Done():
+			over = true
+		case <-protected.Done():
+			over = true
+		case <-tick.C:
+			if until := w.until(g.lease); until > e.Until+time.Millisecond {
+				e.At, e.Kind, e.Until = 0, locktorture.Extended, until
+				w.log.Add(e)
+			}
+		}
+		w.judge(g.lease)
+	}
+}
+
+// until is when the lease ends by the clock of the machine.
+func (w *worker) until(lease *lock.Lease) time.Duration {
+	if w.Careless {
+		return 0
+	}
+	return locktorture.At(lease.ValidUntil())
+}
+
+// judge complains of a lease that says it is held when it is over.
+func (w *worker) judge(lease *lock.Lease) {
+	at := locktorture.Now()
+	err := lease.Err()
+	// ValidUntil never goes back, so what it is now it was at most then.
+	if until := locktorture.At(lease.ValidUntil()); err == nil && at > until+time.Millisecond {
+		w.fail("Err was nil %v after ValidUntil", at-until)
+	}
+}
+
+// releasing logs what has become of a hold that is about to be released, and returns its last event.
+func (w *worker) releasing(g grant) locktorture.Event {
+	e := g.acquired
+	e.At, e.Until = 0, w.until(g.lease)
+	if err := g.lease.Err(); err != nil && !w.Careless {
+		e.Kind, e.Text = locktorture.Lost, err.Error()
+		if !errors.Is(err, lock.ErrLost) {
+			w.fail("Err before Unlock: %v", err)
+		}
+		w.log.Add(e)
+	}
+	e.At, e.Kind, e.Text = locktorture.Now(), locktorture.Releasing, ""
+	w.log.Add(e)
+	return e
+}
+
+// giveSomehow releases a hold under a context that is over, or not, or turns it into one of a reader first.
+func (w *worker) giveSomehow(ctx context.Context, rng *rand.Rand, g grant) {
+	cancelled, cancel := context.WithCancel(context.Background())
+	cancel()
+	switch {
+	case w.trade.rules.Readers && g.acquired.Mode == "" && rng.IntN(3) == 0:
+		if reader, err := w.downgrade(g); err == nil {
+			end, cancel := context.WithTimeout(ctx, w.holdFor(rng))
+			defer cancel()
+			w.hold(end, reader)
+			w.give(reader)
+		}
+	case rng.IntN(4) == 0:
+		w.unlock(cancelled, g)
+	default:
+		w.give(g)
+	}
+}
+
+// give releases a hold.
+func (w *worker) give(g grant) { w.unlock(context.Background(), g) }
+
+func (w *worker) unlock(ctx context.Context, g grant) {
+	e := w.releasing(g)
+	w.released(e, g.lease.Unlock(ctx))
+}
+
+// released logs the outcome of a release.
+func (w *worker) released(e locktorture.Event, err error) {
+	e.At, e.Kind = 0, locktorture.Released
+	switch {
+	case err == nil:
+		e.Text = locktorture.Freed
+	case errors.Is(err, lock.ErrNotHeld):
+		e.Text = locktorture.NotHeld
+	case errors.Is(err, lock.ErrUncertain):
+		e.Text = "uncertain: " + err.Error()
+	default:
+		w.fail("release: %v", err)
+	}
+	w.log.Add(e)
+}
+
+// downgrade turns the hold of a writer into one of a reader, which begins where the other ends: nobody can have written in
+// between.
+func (w *worker) downgrade(g grant) (grant, error) {
+	e := w.releasing(g)
+	ctx, cancel := context.WithTimeout(context.Background(), w.Lease)
+	defer cancel()
+	lease, err := g.lease.Downgrade(ctx)
+	if err != nil {
+		// What is wrong with the hold is what Unlock says, too; a Downgrade that was not sent has to be followed by it.
+		w.released(e, g.lease.Unlock(context.Background()))
+		return grant{}, err
+	}
+	e.Hold, e.Kind, e.Mode, e.Owner = w.log.NextHold(), locktorture.Acquired, locktorture.Read, lease.Owner()
+	return grant{lease, e}, nil
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/lock"
 	"github.com/lockwire/lockwire/resp"
@@ -310,4 +312,239 @@ func TestJSON(t *testing.T) {
 			t.Errorf("Marshal(%+v) = %s, %v, want %s", test.value, got, err, test.want)
 		}
 	}
+}
+
+func TestNames(t *testing.T) {
+	for name, want := range map[string]bool{
+		"job": true, "{a}": true, "{a}:b": true, "b:{a}": true, "{a}{": true, "{a}}": true, "{a}{}": true, "a b\x00\xff": true,
+		"": false, "{": false, "}": false, "a{b": false, "a}b": false, "{}a": false, "{}": false, "}{": false, "{}{a}": false,
+	} {
+		if err := lock.CheckName(name); (err == nil) != want || err != nil && !errors.Is(err, lock.ErrInvalid) {
+			t.Errorf("CheckName(%q) = %v, want ok %v", name, err, want)
+		}
+	}
+}
+
+func TestUUID(t *testing.T) {
+	form := regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
+	seen := map[string]bool{}
+	for range 100 {
+		id := lock.NewUUID()
+		if !form.MatchString(id) || seen[id] {
+			t.Fatalf("UUID %q", id)
+		}
+		seen[id] = true
+	}
+}
+
+func TestBadInput(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		for _, d := range []time.Duration{-time.Second, 0, time.Nanosecond, 10*time.Millisecond - 1} {
+			_, err := c.Reentrant("job").Lock(t.Context(), lock.For(d))
+			wantErr(t, "Lock for "+d.String(), err, lock.ErrInvalid)
+		}
+		for _, name := range []string{"", "a{b"} {
+			bad := c.Reentrant(name)
+			_, err := bad.Lock(t.Context())
+			wantErr(t, "Lock", err, lock.ErrInvalid)
+			_, err = bad.TryLock(t.Context())
+			wantErr(t, "TryLock", err, lock.ErrInvalid)
+			_, err = bad.Info(t.Context())
+			wantErr(t, "Info", err, lock.ErrInvalid)
+			_, err = bad.ForceUnlock(t.Context())
+			wantErr(t, "ForceUnlock", err, lock.ErrInvalid)
+			wantErr(t, "Do", bad.Do(t.Context(), nil), lock.ErrInvalid)
+		}
+		if n := w.srv.Count("EVALSHA") + w.srv.Count("EVAL"); n != 0 {
+			t.Errorf("%d scripts were sent", n)
+		}
+		w.srv.Do("SET", "text", "kept")
+		_, err := c.Reentrant("text").Lock(t.Context())
+		wantErr(t, "Lock", err, lock.ErrWrongType)
+		_, err = c.Reentrant("text").TryLock(t.Context())
+		wantErr(t, "TryLock", err, lock.ErrWrongType)
+		_, err = c.Reentrant("text").ForceUnlock(t.Context())
+		wantErr(t, "ForceUnlock", err, lock.ErrWrongType)
+		_, err = c.Reentrant("text").Info(t.Context())
+		wantErr(t, "Info", err, lock.ErrWrongType)
+		if got := w.srv.Do("GET", "text"); got != "kept" {
+			t.Errorf("the key now holds %v", got)
+		}
+	})
+}
+
+func TestBadConfig(t *testing.T) {
+	inVirtualTime(t, testBadConfig)
+}
+
+func testBadConfig(t *testing.T, w *world) {
+	pool := w.pool(conn.Config{})
+	defer pool.Close()
+	for _, cfg := range []lock.Config{
+		{Lease: -1}, {Lease: time.Millisecond}, {RenewEvery: -1}, {Lease: time.Second, RenewEvery: time.Second}, {RenewBatch: -1}, {RenewBatch: 1001}, {HandOverFor: -1},
+		{TokenLife: -1}, {TokenLife: 500 * time.Microsecond}, {TokenLife: 29 * time.Second}, {TokenLife: time.Hour, PlainTokens: true},
+	} {
+		if c, err := lock.New(pool, cfg); !errors.Is(err, lock.ErrInvalid) {
+			t.Errorf("New(%+v) = %v, %v, want ErrInvalid", cfg, c, err)
+		}
+	}
+}
+
+func lockAndUnlock(t testing.TB, job *lock.Reentrant) {
+	lease, err := job.Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lease.Unlock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Replies that the scripts cannot give are neither a grant nor a release.
+func TestRepliesThatMakeNoSense(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		for _, reply := range []string{"+QUEUED\r\n", "+\r\n", "+0\r\n", "+1\r\n", "*0\r\n", "$1\r\n1\r\n", "%0\r\n", "#t\r\n"} {
+			w.onScript("acquire", func(int) fakeredis.Action { return fakeredis.Reply(reply) })
+			for _, opts := range [][]lock.Option{nil, {lock.As(c.NewOwner())}} {
+				if _, err := c.Reentrant("job").TryLock(t.Context(), opts...); err == nil {
+					t.Errorf("TryLock() answered by %q succeeded", reply)
+				}
+			}
+		}
+		for reply, owned := range map[string]bool{
+			"+OK\r\n": false, ":0\r\n": false, ":7\r\n": true, ":-1\r\n": false, "*0\r\n": false, "$1\r\nx\r\n": false, "%0\r\n": false,
+		} {
+			w.srv.Intercept(nil)
+			opts := []lock.Option{lock.For(time.Second)}
+			if owned {
+				opts = append(opts, lock.As(c.NewOwner()))
+			}
+			lease := mustLock(t, c, "job", opts...)
+			w.onScript("release", func(int) fakeredis.Action { return fakeredis.Reply(reply) })
+			if err := lease.Unlock(t.Context()); err == nil {
+				t.Errorf("Unlock() answered by %q succeeded", reply)
+			}
+			w.sleep(2 * time.Second)
+		}
+		w.srv.Intercept(nil)
+	})
+}
+
+// What asks about a lock of one kind, or frees it, leaves a key of another kind alone and says so. Kinds that are one to the server
+// stand for each other: those of an RLock, and a semaphore and a latch.
+func TestKeyOfAnotherKind(t *testing.T) {
+	const hash, readWrite, text, number, group = "hash", "readwrite", "text", "number", "group"
+	put := map[string][]string{
+		hash:      {"HSET", "job", "00000000-0000-4000-8000-000000000001:7", "2"},
+		readWrite: {"HSET", "job", "mode", "read", "00000000-0000-4000-8000-000000000001:7", "1"},
+		"writing": {"HSET", "job", "mode", "write", "00000000-0000-4000-8000-000000000001:7:write", "1"},
+		text:      {"SET", "job", "00000000-0000-4000-8000-000000000001:7"},
+		number:    {"SET", "job", "3"},
+		group:     {"HSET", "job", "a", "client:7", "a:client:7:expire_time", "3", "a:client:7:lock_count", "1"},
+		"a hash":  {"HSET", "job", "name", "value"},
+		"a list":  {"RPUSH", "job", "1"},
+	}
+	type kind struct {
+		info  func(context.Context) (lock.Info, error)
+		force func(context.Context) (bool, error)
+		takes []string
+	}
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		rw, plain, permits := c.ReadWrite("job"), c.Plain("job"), c.PermitSemaphore("job")
+		for name, k := range map[string]kind{
+			"Reentrant":        {c.Reentrant("job").Info, c.Reentrant("job").ForceUnlock, []string{hash}},
+			"NonReentrant":     {c.NonReentrant("job").Info, c.NonReentrant("job").ForceUnlock, []string{hash}},
+			"Spin":             {c.Spin("job", lock.Backoff{}).Info, c.Spin("job", lock.Backoff{}).ForceUnlock, []string{hash}},
+			"Fenced":           {c.Fenced("job").Info, c.Fenced("job").ForceUnlock, []string{hash}},
+			"Fair":             {c.Fair("job").Info, c.Fair("job").ForceUnlock, []string{hash}},
+			"NonReentrantFair": {c.NonReentrantFair("job").Info, c.NonReentrantFair("job").ForceUnlock, []string{hash}},
+			"Read":             {rw.Read().Info, rw.Read().ForceUnlock, []string{readWrite, "writing"}},
+			"Write":            {rw.Write().Info, rw.Write().ForceUnlock, []string{readWrite, "writing"}},
+			"Plain":            {plain.Info, plain.ForceUnlock, []string{text}},
+			"PermitSemaphore":  {permits.Info, permits.ReleaseAll, []string{number}},
+			"Semaphore":        {info: c.Semaphore("job").Info, takes: []string{number}},
+			"FasterMulti":      {c.FasterMulti("job", "a").Info, c.FasterMulti("job", "a").ForceUnlock, []string{group}},
+		} {
+			for what, command := range put {
+				w.srv.Do("FLUSHALL")
+				w.srv.Do(command...)
+				before := w.srv.Dump()
+				_, err := k.info(t.Context())
+				if slices.Contains(k.takes, what) {
+					if err != nil {
+						t.Errorf("%s.Info of %s = %v", name, what, err)
+					}
+					continue
+				}
+				wantErr(t, name+".Info of "+what, err, lock.ErrWrongType)
+				if k.force != nil {
+					_, err = k.force(t.Context())
+					wantErr(t, name+".ForceUnlock of "+what, err, lock.ErrWrongType)
+				}
+				if after := w.srv.Dump(); !slices.Equal(before, after) {
+					t.Errorf("%s has made %q of %q", name, after, before)
+				}
+			}
+		}
+		w.srv.Do("FLUSHALL")
+	})
+}
+
+// Check of a lease whose key has come to hold another kind says so, and leaves the key alone.
+func TestCheckOfAnotherKind(t *testing.T) {
+	const other = "00000000-0000-4000-8000-000000000001:7"
+	hash, readWrite, number := []string{"HSET", "job", other, "1"}, []string{"HSET", "job", "mode", "read", other, "1"}, []string{"SET", "job", "3"}
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		rw, permits := c.ReadWrite("job"), c.PermitSemaphore("job")
+		for name, k := range map[string]struct {
+			lock    func(context.Context, ...lock.Option) (*lock.Lease, error)
+			strange [][]string
+			own     []string // another holder's
+		}{
+			"Reentrant": {c.Reentrant("job").Lock, [][]string{readWrite, number}, hash},
+			"Fenced":    {c.Fenced("job").Lock, [][]string{readWrite, number}, hash},
+			"Fair":      {c.Fair("job").Lock, [][]string{readWrite, number}, hash},
+			"Read":      {rw.Read().Lock, [][]string{hash, number}, readWrite},
+			"Write":     {rw.Write().Lock, [][]string{hash, number}, readWrite},
+			"Plain":     {c.Plain("job").Lock, [][]string{hash, readWrite}, []string{"SET", "job", other}},
+			"Multi": {func(ctx context.Context, opts ...lock.Option) (*lock.Lease, error) {
+				m, err := lock.NewMulti(c.Reentrant("job"))
+				if err != nil {
+					return nil, err
+				}
+				return m.Lock(ctx, opts...)
+			}, [][]string{readWrite, number}, hash},
+			"PermitSemaphore": {func(ctx context.Context, opts ...lock.Option) (*lock.Lease, error) {
+				if _, err := permits.TrySetPermits(ctx, 1); err != nil {
+					return nil, err
+				}
+				return permits.Acquire(ctx, opts...)
+			}, [][]string{hash, readWrite}, []string{"SET", "job", "1"}},
+		} {
+			for i, put := range append(k.strange, k.own) {
+				w.srv.Do("FLUSHALL")
+				lease, err := k.lock(t.Context())
+				if err != nil {
+					t.Fatalf("%s: %v", name, err)
+				}
+				w.srv.Do("FLUSHALL")
+				w.srv.Do(put...)
+				before := w.srv.Dump()
+				err = lease.Check(t.Context())
+				wantErr(t, name+".Check", err, lock.ErrLost)
+				if strange := i < len(k.strange); errors.Is(err, lock.ErrWrongType) != strange {
+					t.Errorf("%s.Check beside %q = %v", name, put, err)
+				}
+				wantErr(t, name+".Err after Check", lease.Err(), lock.ErrLost)
+				if after := w.srv.Dump(); !slices.Equal(before, after) {
+					t.Errorf("%s.Check has made %q of %q", name, after, before)
+				}
+			}
+		}
+		w.srv.Do("FLUSHALL")
+	})
 }
