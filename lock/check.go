@@ -20,14 +20,11 @@ func (l *Lease) Check(ctx context.Context) error {
 		return l.group.check(ctx)
 	}
 	t := l.target
-	v, err := t.kind.Renew.Run(remote.Patient(ctx), l.client.server, l.appendReadLeases([]string{t.lease}), checkOnly, l.owner)
-	if err != nil {
-		return l.client.refused(l.target.name, err)
-	}
-	outcome, err := renewalOutcome(v, 0)
+	answers, _ := renewals{l.client}.ask(remote.Patient(ctx), []*Lease{l}, checkOnly)
+	outcome, err := answers[0].Outcome, answers[0].Err
 	switch {
 	case err != nil:
-		return err
+		return l.client.refused(t.name, err)
 	case outcome < 0:
 		l.denied(Taken, l.strange(ctx))
 	case outcome == 0 && t.kind.permits: // the lease of a permit is not stored under the name of the lock

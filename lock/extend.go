@@ -9,7 +9,6 @@ import (
 	"github.com/lockwire/lockwire/lock/internal/clock"
 	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/lock/internal/watchdog"
-	"github.com/lockwire/lockwire/script"
 )
 
 // Extend makes a fixed lease, set by [For], last for at least d from now; it never shortens the lease. d counts in
@@ -111,8 +110,7 @@ func (l *Lease) askExtension(ctx context.Context, d time.Duration) (start clock.
 	for range 2 {
 		start = c.now()
 		l.noteExtension(start.Time.Add(d))
-		extension := []script.Call{renewFor([]*Lease{l}, d.Milliseconds())}
-		answers, err := renewals{c}.run(ctx, [][]*Lease{{l}}, extension, false)
+		answers, err := renewals{c}.ask(ctx, []*Lease{l}, d.Milliseconds())
 		if err = cmp.Or(answers[0].Err, err); err != nil {
 			return start, err
 		}

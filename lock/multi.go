@@ -312,7 +312,7 @@ func refresh(ctx context.Context, leases []*Lease) error {
 // refreshOn is refresh for leases of a single client on a single server.
 func refreshOn(ctx context.Context, c *Client, leases []*Lease) error {
 	start := c.now()
-	answers, err := renewals{c}.ask(ctx, leases, false)
+	answers, err := renewals{c}.ask(ctx, leases, wholeTerm)
 	if err != nil {
 		return partly{serverError(err)}
 	}

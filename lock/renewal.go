@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -37,8 +38,13 @@ func (r renewals) watchdog(listen func() (*pubsub.Subscription, error)) *watchdo
 			Denied:       (*Lease).notRenewed,
 		},
 		Term: c.cfg.Lease, Every: c.cfg.RenewEvery, Batch: c.cfg.RenewBatch, Life: c.life, Now: c.now, Log: c.log, Server: c.remote,
-		Acked:  c.replicas.On,
-		Ask:    r.ask,
+		Acked: c.replicas.On,
+		Ask: func(ctx context.Context, leases []*Lease, check bool) ([]answer, error) {
+			if check {
+				return r.ask(ctx, leases, checkOnly)
+			}
+			return r.ask(ctx, leases, wholeTerm)
+		},
 		Named:  c.table.leasesNamed,
 		Listen: listen,
 		Round:  r.traceRound(),
@@ -109,15 +115,22 @@ func (l *Lease) notRenewed(taken bool) {
 // answer is the server's reply to the renewal of a lease, or the error.
 type answer = watchdog.Answer[*Lease]
 
-// ask renews leases on a single server; with check it only asks whether the leases could be renewed. It returns an
-// answer per lease, in any order, and the error of the batches. Locks of the same slot and script share a call. While a
+const (
+	// checkOnly is the lease of a renewal without effect: every remaining lease is longer, and PTTL of a missing key is -2.
+	checkOnly = -2
+	// wholeTerm stands for the term of the leases, which is the same for leases under renewal and for members of a Multi.
+	wholeTerm = 0
+)
+
+// ask extends leases on a single server to ms from now, or wholeTerm; with checkOnly it only asks whether the leases could be extended.
+// It returns an answer per lease, in any order, and the error of the batches. Locks of the same slot and script share a call. While a
 // slot migrates, its keys may be on two nodes, and both refuse a shared call; then ask makes a call per lock.
 //
 // If replicas acknowledge acquires, they also acknowledge renewals, all at once. An unacknowledged renewal is an error,
 // because the next master might end the lease before the holder does.
-func (r renewals) ask(ctx context.Context, leases []*Lease, check bool) ([]answer, error) {
-	batches, calls := r.callsFor(leases, check)
-	answers, err := r.run(ctx, batches, calls, check)
+func (r renewals) ask(ctx context.Context, leases []*Lease, ms int64) ([]answer, error) {
+	batches, calls := r.callsFor(leases, ms)
+	answers, err := r.run(ctx, batches, calls, ms)
 	if err != nil {
 		return answers, err
 	}
@@ -133,50 +146,93 @@ func (r renewals) ask(ctx context.Context, leases []*Lease, check bool) ([]answe
 				continue
 			}
 			alone = append(alone, []*Lease{a.Lease})
-			calls = append(calls, renewCall(alone[len(alone)-1], check))
+			calls = append(calls, renewCall(alone[len(alone)-1], ms))
 		}
 	}
 	if len(alone) > 0 {
 		var divided []answer
-		divided, err = r.run(ctx, alone, calls, check)
+		divided, err = r.run(ctx, alone, calls, ms)
 		known = append(known, divided...)
 	}
-	r.askForReaders(ctx, known)
-	return known, err
+	return known, cmp.Or(r.askReaders(ctx, known, ms), err)
 }
 
-// askForReaders asks whether the locks of readers with a refused renewal are there. While a slot migrates, no node accepts keys
-// that are on neither node, so a renewal never says that a reader's keys are gone. Other answers stay as they are.
-func (r renewals) askForReaders(ctx context.Context, answers []answer) {
-	var refused []*answer
+// askReaders asks again for the readers among refused answers, by the keys that exist. While a slot migrates, no node runs a script for
+// a key that is on neither node: the key of a hold that has ended, or all keys of a lock that is gone. Other answers stay as they are.
+func (r renewals) askReaders(ctx context.Context, answers []answer, ms int64) error {
+	type reader struct {
+		answer *answer
+		keys   []string // of the leases of its holds
+		look   int      // the place of its first look
+	}
+	var readers []reader
 	var looks []resp.Command
 	for i := range answers {
-		if a := &answers[i]; remote.Refused(a.Err) && a.Lease.target.kind.isRead() {
-			refused = append(refused, a)
-			looks = append(looks, resp.Cmd("HMGET", a.Lease.target.lease, "mode", a.Lease.owner))
+		a := &answers[i]
+		if l := a.Lease; remote.Refused(a.Err) && l.target.kind.isRead() {
+			readers = append(readers, reader{a, l.readLeases(), len(looks)})
+			looks = append(looks, resp.Cmd("HMGET", l.target.lease, "mode", l.owner))
+			for _, key := range readers[len(readers)-1].keys {
+				looks = append(looks, resp.Cmd("EXISTS", key))
+			}
 		}
 	}
 	if len(looks) == 0 {
-		return
+		return nil
 	}
-	replies, err := r.client.server.SendBatch(remote.Patient(ctx), looks)
-	for i, a := range refused {
-		reply, failed := script.Outcome(replies, err, i)
-		if failed != nil || reply.Len() != 2 || !reply.At(1).IsNull() {
-			continue
-		}
-		a.Outcome, a.Err = 0, nil
-		if !reply.At(0).IsNull() {
-			a.Outcome = -1
+	replies, failed := r.client.server.SendBatch(remote.Patient(ctx), looks)
+	var again []*answer
+	var alone [][]*Lease
+	var calls []script.Call
+	for _, x := range readers {
+		switch hold, err := script.Outcome(replies, failed, x.look); {
+		case err != nil || hold.Len() != 2:
+		case hold.At(1).IsNull():
+			x.answer.Outcome, x.answer.Err = 0, nil
+			if !hold.At(0).IsNull() {
+				x.answer.Outcome = -1
+			}
+		default:
+			there, err := existing(x.keys, replies, failed, x.look+1)
+			if err == nil {
+				again = append(again, x.answer)
+				alone = append(alone, []*Lease{x.answer.Lease})
+				calls = append(calls, renewBy(alone[len(alone)-1], there, ms))
+			}
 		}
 	}
+	if len(again) == 0 {
+		return nil
+	}
+	divided, err := r.run(ctx, alone, calls, ms)
+	for i, a := range again {
+		*a = divided[i]
+	}
+	return err
+}
+
+// existing returns the keys that exist by the replies to EXISTS, of which the first is replies[first].
+func existing(keys []string, replies []resp.Value, failed error, first int) (there []string, err error) {
+	for i, key := range keys {
+		v, err := script.Outcome(replies, failed, first+i)
+		if err != nil {
+			return nil, err
+		}
+		switch n, err := v.Int(); {
+		case err != nil:
+			return nil, err
+		case n == 1:
+			there = append(there, key)
+		}
+	}
+	return there, nil
 }
 
 // run sends calls. calls[i] renews the leases of batches[i].
-func (r renewals) run(ctx context.Context, batches [][]*Lease, calls []script.Call, check bool) ([]answer, error) {
+func (r renewals) run(ctx context.Context, batches [][]*Lease, calls []script.Call, ms int64) ([]answer, error) {
 	server, unacked := conn.Doer(r.client.server), error(nil)
 	var ack *remote.Acked
-	if r.client.replicas.On() && !check && len(batches) > 0 {
+	if r.client.replicas.On() && ms != checkOnly && len(batches) > 0 {
 		var err error
 		if ack, err = r.client.replicas.New(ctx, batches[0][0].target.name, time.Time{}); err != nil {
 			err = notReplicated(err)
@@ -222,13 +278,13 @@ func unanswered(batches [][]*Lease, err error) (answers []answer) {
 }
 
 // callsFor returns the calls for renewing leases, and the leases of each call.
-func (r renewals) callsFor(leases []*Lease, check bool) (batches [][]*Lease, calls []script.Call) {
+func (r renewals) callsFor(leases []*Lease, ms int64) (batches [][]*Lease, calls []script.Call) {
 	script := func(l *Lease) *script.Script { return l.target.kind.Renew }
 	for _, same := range remote.Partition(leases, script) {
 		batches = append(batches, r.batchesOf(same)...)
 	}
 	for _, batch := range batches {
-		calls = append(calls, renewCall(batch, check))
+		calls = append(calls, renewCall(batch, ms))
 	}
 	return batches, calls
 }
@@ -259,41 +315,40 @@ func (l *Lease) size() int {
 	return 1
 }
 
-// checkOnly is the lease of a renewal without effect: every remaining lease is longer, and PTTL of a missing key is -2.
-const checkOnly = -2
-
-func renewCall(leases []*Lease, check bool) script.Call {
-	if check {
-		return renewFor(leases, checkOnly)
+// renewCall returns a call that extends leases to ms from now.
+func renewCall(leases []*Lease, ms int64) script.Call {
+	var holds []string
+	for _, l := range leases {
+		holds = append(holds, l.readLeases()...)
 	}
-	return renewFor(leases, leases[0].term.Milliseconds()) // constant for a lease under renewal
+	return renewBy(leases, holds, ms)
 }
 
-// renewFor returns a call that extends leases to ms from now.
-func renewFor(leases []*Lease, ms int64) script.Call {
-	keys := make([]string, len(leases))
+// renewBy is renewCall with the keys of the leases of readers' holds.
+func renewBy(leases []*Lease, holds []string, ms int64) script.Call {
+	if ms == wholeTerm {
+		ms = leases[0].term.Milliseconds()
+	}
+	keys := make([]string, len(leases), len(leases)+len(holds))
 	args := make([]any, 1, 1+len(leases))
 	args[0] = ms
 	for i, l := range leases {
 		keys[i] = l.target.lease
 		args = append(args, l.owner)
 	}
-	for _, l := range leases {
-		keys = l.appendReadLeases(keys)
-	}
-	return leases[0].target.kind.Renew.Call(keys, args...)
+	return leases[0].target.kind.Renew.Call(append(keys, holds...), args...)
 }
 
-// appendReadLeases appends the keys of the leases of a reader's holds, also of ended ones that the server still counts.
-func (l *Lease) appendReadLeases(keys []string) []string {
+// readLeases returns the keys of the leases of a reader's holds, also of ended ones that the server still counts.
+func (l *Lease) readLeases() []string {
 	if !l.target.kind.isRead() {
-		return keys
+		return nil
 	}
 	holds := int64(1)
 	if l.state != nil {
 		holds = max(holds, l.state.tally(l.target.hold()).count)
 	}
-	return append(keys, kinds.ReadLeases(l.target.name, l.owner, holds)...)
+	return kinds.ReadLeases(l.target.name, l.owner, holds)
 }
 
 var errRenewal = errors.New("lock: unexpected reply to renewal")

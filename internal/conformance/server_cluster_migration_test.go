@@ -62,6 +62,7 @@ func (h *halfMigrated) hold(prefix string, together bool) (names []string) {
 			h.held[n+" written"] = lockIn(h.t, both.Write(), lock.As(owner))
 			h.held[n+" again"] = lockIn(h.t, both.Write(), lock.As(owner))
 		}
+		lockIn(h.t, both.Read(), lock.As(owner), lock.For(100*time.Millisecond)) // ends, and is not released
 		h.held[n] = lockIn(h.t, both.Read(), lock.As(owner))
 		h.held[n+" once more"] = lockIn(h.t, both.Read(), lock.As(owner))
 		names = append(names, n)
@@ -100,10 +101,10 @@ func (h *halfMigrated) move(names []string) {
 	}
 }
 
-// A slot that stays half migrated for longer than a lease costs nobody that lease, and keeps nobody from giving a lock back.
+// A slot that stays half migrated for longer than three leases costs nobody a lease, and keeps nobody from giving a lock back.
 func TestSlotsHalfMigrated(t *testing.T) {
 	redistest.RunClusters(t, redistest.Options{}, func(t *testing.T, c *redistest.Cluster, proto int) {
-		const lease = 9 * time.Second
+		const lease = 5 * time.Second
 		acks := map[int]lock.Acks{2: lock.AcksAuto, 3: lock.AcksMajority}[proto]
 		locks, _ := locksOf(t, c, lock.Config{Lease: lease, Acks: acks})
 		masters := c.Masters()
@@ -118,7 +119,7 @@ func TestSlotsHalfMigrated(t *testing.T) {
 			}
 		}
 		h.move(moves)
-		<-time.After(lease + lease/2)
+		<-time.After(3*lease + lease/5)
 		h.unlockAll()
 		h.useAll()
 		for slot := range h.slots() {
