@@ -181,6 +181,44 @@ func TestRenewalsWhileSlotMigrates(t *testing.T) {
 	})
 }
 
+// A reader's leases are renewed for as long as the slot of the lock is open, on either node, although a hold of the reader has ended that is
+// not released: its key is on neither node.
+func TestReaderWithAnEndedHoldWhileSlotMigrates(t *testing.T) {
+	const lease = 3 * time.Second
+	for name, moves := range map[string]bool{"stays": false, "moves": true} {
+		t.Run(name, func(t *testing.T) {
+			inFleet(t, lock.Config{Lease: lease}, func(t *testing.T, f *fleet) {
+				owner := lock.As(f.client.NewOwner())
+				read := f.client.ReadWrite("mylock").Read()
+				ended, err := read.Lock(t.Context(), owner, lock.For(lease/6)) // before the first renewal
+				if err != nil {
+					t.Fatal(err)
+				}
+				held, err := read.Lock(t.Context(), owner)
+				if err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(lease / 4)
+				if ended.Err() == nil {
+					t.Fatal("the fixed lease has not ended")
+				}
+				keys := 0
+				if moves {
+					keys = len(f.servers[0].Keys())
+				}
+				f.opens(t, keys)
+				time.Sleep(3*lease + lease/2)
+				if err := held.Check(t.Context()); err != nil {
+					t.Error(err)
+				}
+				if err := held.Unlock(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
 // A waiter of another process is woken while the slot of its lock is open and the lock has moved: it listens where the slot still is.
 func TestWakeUpWhileSlotMigrates(t *testing.T) {
 	inFleet(t, lock.Config{}, func(t *testing.T, f *fleet) {
