@@ -33,6 +33,13 @@ func newWhole(quorum int, all bool, parts []*Lease, ended func(awaited bool), lo
 	return l
 }
 
+func (g *group) name() string {
+	if g.all {
+		return "multi"
+	}
+	return "redlock"
+}
+
 // Members returns the parts of this lease, for a [Multi] in the order of their acquisition; nil for a lease without
 // parts. Use the members to read tokens, owners and times. Releasing a member loses the whole.
 func (l *Lease) Members() []*Lease {

@@ -2,10 +2,15 @@ package lock
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"time"
 
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/lock/internal/clock"
 	"github.com/lockwire/lockwire/lock/internal/kinds"
+	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -109,4 +114,163 @@ func writeArgs(w wish) []any {
 		return []any{tellFor.Milliseconds()}
 	}
 	return []any{0}
+}
+
+// Downgrade turns a hold of a [WriteLock] into a hold of its [ReadLock], without a gap: other readers may enter, and
+// no writer can hold the lock in between. The read lock has the same owner. If the watchdog renews the write lease,
+// it also renews the read lease; otherwise the read lease ends when the write lease would have ended.
+//
+// Downgrade ends the write lease, and its contexts end as after Unlock, which then returns nil. The exception is an
+// error because ctx had ended before anything was sent. If Downgrade fails otherwise, the caller holds nothing: the
+// client releases in the background any hold that the server may still have, as after an Unlock with [ErrUncertain].
+//
+// Replicas acknowledge Downgrade as they acknowledge Lock (see Config.Acks). Without enough acknowledgements within
+// Config.AckTimeout, Downgrade returns the read lease all the same, valid as long as the write lease was: nobody else can get the
+// lock for writing before then, but after a failover the read lease may be lost. The next acknowledged renewal makes up for it.
+func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
+	if l.target.kind.Downgrade == nil {
+		return nil, invalidf("only a write lock can be downgraded")
+	}
+	if h := l.traced.Load(); h != nil {
+		return l.downgradeTraced(ctx, h)
+	}
+	return l.downgrade(ctx)
+}
+
+// downgrade is Downgrade without a Trace.
+func (l *Lease) downgrade(ctx context.Context) (*Lease, error) {
+	c, k := l.client, l.target.kind
+	l.releasing.Lock()
+	defer l.releasing.Unlock()
+	if err := l.Err(); err != nil {
+		return nil, err
+	}
+	if ctx.Err() != nil {
+		return nil, ended(ctx)
+	}
+	if err := l.state.take(ctx, l.target.name, nil); err != nil {
+		return nil, err
+	}
+	if lost, _ := l.giveUp(); lost != nil {
+		l.state.give(l.target.name)
+		return nil, lost
+	}
+	l.awaitRenewal(ctx)
+	if !l.counted() {
+		l.state.give(l.target.name)
+		return nil, l.settle(l.notHeld())
+	}
+	read := newTarget(k.twin, l.target.name)
+	r := request{
+		client:  c,
+		target:  &read,
+		lease:   l.term,
+		renewed: l.renewed,
+		limits:  l.remaining(),
+		owner:   strings.TrimSuffix(l.owner, k.Suffix),
+		state:   l.state,
+	}
+	if !l.renewed {
+		r.lease = max(l.neededFor().Truncate(time.Millisecond), time.Millisecond)
+	}
+	r.latch = newLatch(r.target)
+	if ctx.Done() == nil {
+		ctx = c.life
+	}
+	v, start, err := l.askDowngrade(ctx, &r)
+	if err != nil {
+		return nil, l.undoDowngrade(&r, start, remote.Uncertain(err), serverError(err))
+	}
+	holds, writes, _, err := parseAcquire(v, l.state != nil)
+	switch {
+	case errors.Is(err, ErrNotHeld):
+		l.recordEnd(false)
+		l.state.give(l.target.name)
+		return nil, l.settle(l.notHeld())
+	case err != nil || v.Kind() != resp.Array:
+		return nil, l.undoDowngrade(&r, start, false, fmt.Errorf("%w, of kind %v", errUnexpected, v.Kind()))
+	}
+	l.recordEnd(writes > 0)
+	l.settle(nil)
+	if _, _, err := r.granted(start, holds, 0); err != nil {
+		return nil, err
+	}
+	return r.got, nil
+}
+
+// askDowngrade asks for the read hold of r in place of l, and waits for replicas as an acquire does. Without their acknowledgement
+// a new master may know the write hold only: the lease then counts from the start of the write lease.
+func (l *Lease) askDowngrade(ctx context.Context, r *request) (v resp.Value, start clock.Instant, err error) {
+	c, k := l.client, l.target.kind
+	server := conn.Doer(c.server)
+	ack, short := r.acking(ctx)
+	if ack != nil {
+		server = ack
+	}
+	start = c.now()
+	again := func() {
+		if l.renewed { // the rest of a fixed lease has been measured
+			start = c.now()
+		}
+	}
+	v, err = c.scripts.RunInTimeOn(ctx, server, r.target.name, func(last int64) *remote.Call {
+		again()
+		r.last = max(r.last, last)
+		args := r.target.lineArgs(c, []any{r.lease.Milliseconds(), r.owner, c.channels.Publishing(r.target.kind.silent), l.outerLease(), last})
+		return &remote.Call{Script: k.Downgrade, Lock: r.target.remote(), Keys: r.state.keys(r.target, r.owner, r.latch),
+			Args: args, MayCome: r.state.mayComeOf(r.target.name), Again: again}
+	})
+	if ack != nil && err == nil {
+		_, short = ack.Confirm(ctx)
+	}
+	if short != nil && l.renewed {
+		start = l.began()
+	}
+	return v, start, err
+}
+
+// remaining returns the limits for a lease that continues l.
+func (l *Lease) remaining() *limits {
+	left, limited := l.most(l.client.now())
+	if !limited {
+		return l.limits
+	}
+	return l.limits.with(limitMost, max(left, MinLease))
+}
+
+// began returns the time at which the lease that the server counts was requested.
+func (l *Lease) began() clock.Instant {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.start
+}
+
+// undoDowngrade releases both the write hold and the requested read hold in the background, with the owner's turn.
+// late means that the downgrade may still arrive.
+func (l *Lease) undoDowngrade(r *request, start clock.Instant, late bool, cause error) error {
+	l.state.ungrant(l.target.hold())
+	err := l.settle(fmt.Errorf("%w: %w", ErrUncertain, cause))
+	write := &request{client: l.client, target: l.target, lease: l.term, owner: l.owner, state: l.state, latch: newLatch(l.target)}
+	r.undoBoth(write, start, late)
+	return err
+}
+
+// downgradeTraced is Downgrade for the Trace of the write lease: a release of the write lock and an acquire of the read lock.
+func (l *Lease) downgradeTraced(ctx context.Context, h *holding) (*Lease, error) {
+	begin := time.Now()
+	ctx, a := h.trace.beginAcquire(ctx, AcquireStart{
+		Client: l.client, Kind: l.target.kind.twin.Name, Name: h.name, Try: true, Lease: l.term, Renewed: l.renewed,
+	})
+	a.asked()
+	read, err := l.downgrade(ctx)
+	if l.Err() == ErrReleased && h.ended.CompareAndSwap(false, true) {
+		start := ReleaseStart{Client: l.client, Held: l, Kind: h.kind, Name: h.name, Part: h.part, Age: begin.Sub(h.since)}
+		released := h.trace.beginRelease(ctx, start)
+		l.releasing.Lock()
+		outcome := l.outcome
+		l.releasing.Unlock()
+		h.trace.endRelease(released, ReleaseEnd{ReleaseStart: start, Err: outcome, Elapsed: time.Since(begin), Lost: h.lost.Load()})
+	}
+	a.done(ctx, read, err)
+	return read, err
 }

@@ -14,3 +14,16 @@ type Reentrant struct{ Handle }
 func (c *Client) Reentrant(name string) *Reentrant {
 	return &Reentrant{c.handle(reentrantKind.Get(), name)}
 }
+
+var nonReentrantKind = &kinds.Lazy[*kind]{Make: newNonReentrantKind}
+
+func newNonReentrantKind() *kind { return variant(kinds.NonReentrant(), reentrantKind.Get()) }
+
+// NonReentrant is Redisson's RLock of getNonReentrantLock: an exclusive lock. An [Owner] already holding the lock gets
+// [ErrReentry] at once. On the server the lock is the same as the [Reentrant] lock of the same name.
+type NonReentrant struct{ Handle }
+
+// NonReentrant returns the lock with the given name. An invalid name is reported by the first method that uses it, not here.
+func (c *Client) NonReentrant(name string) *NonReentrant {
+	return &NonReentrant{c.handle(nonReentrantKind.Get(), name)}
+}

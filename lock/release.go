@@ -231,14 +231,6 @@ func (l *Lease) outerLease() int64 {
 	return l.client.table.outerLease(l.target, l.state, l)
 }
 
-// kept returns the first argument of release and undo: the outer lease, or for a group what the Owner keeps of its values.
-func (t *target) kept(c *Client, state *ownerState, except *Lease) any {
-	if t.values != "" && state != nil {
-		return t.keptValues(c.table.besides(t, state, except))
-	}
-	return c.table.outerLease(t, state, except)
-}
-
 // releaseCall returns the call of runRelease, good until last.
 func (l *Lease) releaseCall(last int64) *remote.Call {
 	if rest := l.rest(); rest > 0 {
@@ -414,4 +406,78 @@ func (l *Lease) unlockTraced(ctx context.Context, h *holding, task bool) error {
 		ReleaseStart: start, Err: err, Elapsed: time.Since(begin), HandedOver: h.passedOn.Load(), Lost: h.lost.Load(),
 	})
 	return err
+}
+
+// repeat is the work of repeating a release.
+type repeat struct {
+	lease *Lease
+	since time.Time // the time of the first release
+	stale bool      // the last request was a late release
+}
+
+func (p *repeat) Name() string       { return p.lease.target.name }
+func (p *repeat) Rank() cleanup.Rank { return cleanup.Release }
+func (p *repeat) Size() int          { return p.lease.size() }
+func (p *repeat) background() (Change, *kind) {
+	return BackgroundRelease, p.lease.target.kind
+}
+func (p *repeat) Turn() chan struct{} { return p.lease.state.turnOf(p.Name()) }
+
+// Needed ends a late release if the server has none of its owner's holds of that time.
+func (p *repeat) Needed() (left bool, outcome error) {
+	if p.lease.counted() {
+		return true, nil
+	}
+	return false, p.settle(p.lease.notHeld())
+}
+
+// Call returns the release. Its latch may have expired, or may expire before a reply arrives, or an earlier request has left none
+// and would be counted twice. A late release keeps the same latch: earlier requests may still arrive.
+func (p *repeat) Call() *remote.Call {
+	p.stale = p.stale || time.Since(p.since) > latchLife/2 || p.lease.countsTwice()
+	if p.stale {
+		return p.lease.lateReleaseCall()
+	}
+	return p.lease.releaseCall(p.lease.client.clocks.Last(p.Name()))
+}
+
+func (p *repeat) Answered(v resp.Value, _ bool) cleanup.Result {
+	l := p.lease
+	if p.stale {
+		l.recordEnd(l.outerLease() > 0)
+		l.client.counters.released.Add(1)
+		return cleanup.Result{Done: true, Outcome: p.settle(fmt.Errorf("%w: it is released now, and may have been lost before", ErrUncertain))}
+	}
+	outcome, err := l.answered(v)
+	if err != nil {
+		return cleanup.Result{Failure: err}
+	}
+	return cleanup.Result{Done: true, Outcome: p.settle(outcome)}
+}
+
+// settle makes outcome the result of Unlock, and returns it.
+func (p *repeat) settle(outcome error) error {
+	p.lease.releasing.Lock()
+	defer p.lease.releasing.Unlock()
+	return p.lease.settle(outcome)
+}
+
+func (p *repeat) Unsure() {
+	if !p.stale {
+		p.lease.repeated = true
+	}
+}
+
+func (p *repeat) Finish(error) {
+	p.lease.releasing.Lock()
+	p.lease.repeats = nil
+	p.lease.releasing.Unlock()
+	p.lease.client.table.forget(p.lease)
+}
+
+func (p *repeat) Count(g *cleanup.Abandoned) {
+	g.Releases++
+	if p.lease.target.kind.permits {
+		g.Permits += p.lease.size()
+	}
 }

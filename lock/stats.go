@@ -1,6 +1,12 @@
 package lock
 
-import "time"
+import (
+	"errors"
+	"log/slog"
+	"slices"
+	"strconv"
+	"time"
+)
 
 // Stats has the counters of a Client.
 type Stats struct {
@@ -42,4 +48,92 @@ func (c *Client) Stats() Stats {
 		Lateness:       time.Duration(c.watchdog.Lateness.Load()),
 		MaxLateness:    time.Duration(c.watchdog.MaxLateness.Load()),
 	}
+}
+
+// HeldLease describes a lease that this process holds.
+type HeldLease struct {
+	Name       string // of the lock
+	Kind       string // see [Lease.Kind]
+	Owner      string // see [Lease.Owner]
+	Token      int64  // of a [Fenced] lock
+	Since      time.Time
+	Age        time.Duration // time since Since
+	ValidUntil time.Time     // see [Lease.ValidUntil]
+	Renewed    bool          // by the watchdog
+}
+
+// Held returns the leases of the client that are held now, the oldest first. The members of a [Multi] or [Redlock]
+// count one by one. Held asks no server.
+func (c *Client) Held() []HeldLease {
+	c.table.mu.Lock()
+	leases := slices.Collect(c.table.leases)
+	c.table.mu.Unlock()
+	held := make([]HeldLease, 0, len(leases))
+	for _, l := range leases {
+		if l.Err() == nil {
+			held = append(held, HeldLease{
+				Name: l.Name(), Kind: l.Kind(), Owner: l.Owner(), Token: l.token,
+				Since: l.since.Time, Age: l.age(), ValidUntil: l.ValidUntil(), Renewed: l.renewed,
+			})
+		}
+	}
+	slices.SortStableFunc(held, func(a, b HeldLease) int { return a.Since.Compare(b.Since) })
+	return held
+}
+
+// String describes the lease in a line for logs: the kind, the name, the owner, the age, and how long the lease is valid or
+// why it is over.
+func (l *Lease) String() string {
+	text := l.Kind() + " lock " + strconv.Quote(l.Name()) + ", owner " + l.Owner() + ", "
+	state, lost := l.stateNow()
+	text += state
+	switch {
+	case lost != nil:
+		text += ": " + lost.Reason.String()
+	case state == stateHeld:
+		text += " for " + roughly(l.age()).String()
+		if l.renewed {
+			text += ", renewed"
+		}
+		text += ", valid for " + roughly(time.Until(l.ValidUntil())).String()
+	}
+	return text
+}
+
+// The states of a lease, in words.
+const stateHeld, stateLost, stateReleased = "held", "lost", "released"
+
+// stateNow returns the state of the lease, and the loss if it is lost.
+func (l *Lease) stateNow() (state string, lost *LostError) {
+	err := l.Err()
+	if err == nil {
+		return stateHeld, nil
+	}
+	if lost, isLost := errors.AsType[*LostError](err); isLost {
+		return stateLost, lost
+	}
+	return stateReleased, nil
+}
+
+// LogValue returns what String tells as attributes for [slog]: name, kind, owner, token if there is one, age, and state, which is
+// "held", "lost" or "released". A held lease has valid_for and renewed, a lost one has reason.
+func (l *Lease) LogValue() slog.Value {
+	attrs := []slog.Attr{
+		slog.String("name", l.Name()),
+		slog.String("kind", l.Kind()),
+		slog.String("owner", l.Owner()),
+	}
+	if token := l.Token(); token != 0 {
+		attrs = append(attrs, slog.Int64("token", token))
+	}
+	attrs = append(attrs, slog.Duration("age", roughly(l.age())))
+	state, lost := l.stateNow()
+	attrs = append(attrs, slog.String("state", state))
+	switch {
+	case lost != nil:
+		attrs = append(attrs, slog.String("reason", lost.Reason.String()))
+	case state == stateHeld:
+		attrs = append(attrs, slog.Duration("valid_for", roughly(time.Until(l.ValidUntil()))), slog.Bool("renewed", l.renewed))
+	}
+	return slog.GroupValue(attrs...)
 }

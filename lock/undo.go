@@ -14,7 +14,7 @@ import (
 // errEnded is the outcome of work that Close has given up.
 var errEnded = fmt.Errorf("%w: %w", ErrUncertain, ErrClosed)
 
-// newCleanup returns the cleanup of c, for the undos here, the places of lines, releases (repeat.go) and changes.
+// newCleanup returns the cleanup of c, for the undos here, the places of lines, releases and changes.
 func (c *Client) newCleanup() *cleanup.Cleanup {
 	return cleanup.New(cleanup.Config{
 		Server: c.remote, Runner: c.scripts, Clocks: c.clocks,
@@ -75,6 +75,14 @@ func (u *undo) Call() *remote.Call {
 	args := t.lineArgs(c, r.args(t.kept(c, r.state, nil), r.owner, c.channels.Publishing(t.kind.silent), before, r.last))
 	return &remote.Call{Script: t.kind.Undo, Lock: t.remote(), Keys: r.state.keys(t, r.owner, r.latch), Args: args,
 		Leaves: !t.kind.unowned, Tells: true, MayCome: r.state.mayComeOf(t.name)}
+}
+
+// kept returns the first argument of release and undo: the outer lease, or for a group what the Owner keeps of its values.
+func (t *target) kept(c *Client, state *ownerState, except *Lease) any {
+	if t.values != "" && state != nil {
+		return t.keptValues(c.table.besides(t, state, except))
+	}
+	return c.table.outerLease(t, state, except)
 }
 
 func (u *undo) Answered(_ resp.Value, again bool) cleanup.Result {
