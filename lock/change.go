@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockwire/lockwire/lock/internal/bounds"
 	"github.com/lockwire/lockwire/lock/internal/cleanup"
 	"github.com/lockwire/lockwire/lock/internal/clock"
 	"github.com/lockwire/lockwire/lock/internal/remote"
@@ -46,7 +47,7 @@ type change struct {
 }
 
 // change runs an operation of the kind and returns the result of its script. Unconfirmed changes are repeated: first
-// by the caller for as long as ctx allows, up to releaseMax, and then in the background. A change that gives
+// by the caller for as long as ctx allows, up to bounds.Max, and then in the background. A change that gives
 // something back also runs if ctx has already ended.
 func (h *Handle) change(ctx context.Context, operation string, givesBack bool, args ...any) (int64, error) {
 	if h.err != nil {
@@ -63,9 +64,9 @@ func (h *Handle) makeChange(ctx context.Context, operation string, givesBack boo
 	c, t := h.client, &h.target
 	var done context.CancelFunc
 	if givesBack {
-		ctx, done = c.bounds.bound(ctx, releaseMax)
+		ctx, done = c.bounds.Context(ctx, bounds.Max)
 	} else {
-		ctx, done = context.WithTimeout(ctx, releaseMax)
+		ctx, done = context.WithTimeout(ctx, bounds.Max)
 	}
 	defer done()
 	if err := c.channels.Settle(ctx, t.remote()); err != nil {

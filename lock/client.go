@@ -8,12 +8,15 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/internal/netfail"
+	"github.com/lockwire/lockwire/lock/internal/bounds"
 	"github.com/lockwire/lockwire/lock/internal/cleanup"
 	"github.com/lockwire/lockwire/lock/internal/clock"
 	"github.com/lockwire/lockwire/lock/internal/gates"
 	"github.com/lockwire/lockwire/lock/internal/logs"
 	"github.com/lockwire/lockwire/lock/internal/looks"
+	"github.com/lockwire/lockwire/lock/internal/processes"
 	"github.com/lockwire/lockwire/lock/internal/remote"
+	"github.com/lockwire/lockwire/lock/internal/turns"
 	"github.com/lockwire/lockwire/lock/internal/watchdog"
 	"github.com/lockwire/lockwire/pubsub"
 )
@@ -45,15 +48,15 @@ type Client struct {
 	scripts  *remote.Runner
 	log      *logs.Log
 
-	processNames processNames // of owners of other processes
+	processNames processes.Names // of owners of other processes
 
 	// The jobs of the client. Each value guards itself.
 	table    table                      // the locks held and awaited
 	watchdog *watchdog.Watchdog[*Lease] // keeps the leases
 	cleanup  *cleanup.Cleanup           // takes back and repeats
-	bounds   *bounds                    // limits the time of releases
+	bounds   *bounds.Bounds             // limits the time of releases
 	gates    gates.Gates[entryKey]      // admits callers of Redlocks whose first node is here
-	streaks  streaks[entryKey]          // of the same Redlocks
+	streaks  turns.Streaks[entryKey]    // of the same Redlocks
 	owners   atomic.Int64               // the number of the last owner
 	counters counters
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockwire/lockwire/lock/internal/bounds"
 	"github.com/lockwire/lockwire/lock/internal/cleanup"
 	"github.com/lockwire/lockwire/lock/internal/clock"
 	"github.com/lockwire/lockwire/lock/internal/logs"
@@ -49,7 +50,7 @@ func New(server Server, cfg Config) (*Client, error) {
 	}
 	c.know()
 	c.life, c.end = context.WithCancel(context.Background())
-	c.bounds = newBounds(&c.timers)
+	c.bounds = bounds.New(&c.timers)
 	c.calls.idle, c.changes.idle = make(chan struct{}), make(chan struct{})
 	c.visitor = c.id + ":0"
 	c.reader, c.writer = c.id+":r", c.id+":w"
@@ -90,7 +91,7 @@ var defaultPace = looks.Pace{
 // Close returns a [*CloseError] with the number of locks and permits that the server may have kept. A second Close
 // returns the same result.
 func (c *Client) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), closeLast)
+	ctx, cancel := context.WithTimeout(context.Background(), bounds.CloseTime)
 	defer cancel()
 	return c.CloseContext(ctx)
 }
@@ -125,7 +126,7 @@ func (c *Client) close(ctx context.Context) error {
 	held := slices.Collect(c.table.leases)
 	c.table.mu.Unlock()
 	c.end()
-	stop := c.bounds.hurryTasks(ctx)
+	stop := c.bounds.HurryTasks(ctx)
 	defer stop()
 	for _, l := range held {
 		l.lose(ClientClosed, nil)
@@ -142,7 +143,7 @@ func (c *Client) close(ctx context.Context) error {
 	c.tasks.Wait() // before cleanup ends: the tasks leave releases to it
 	rest := c.cleanup.Close(ctx)
 	abandoned = abandoned.Plus(rest)
-	c.bounds.close()
+	c.bounds.Close()
 	c.timers.Wait()
 	if abandoned == (cleanup.Abandoned{}) {
 		return nil

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/lock/internal/processes"
 )
 
 // Config configures a [Client]. The zero Config is ready to use.
@@ -158,7 +159,7 @@ func (c Config) withDefaults() Config {
 	c.HandOvers = cmp.Or(c.HandOvers, 16)
 	c.HandOverFor = cmp.Or(c.HandOverFor, 25*time.Millisecond)
 	if c.Name == "" {
-		c.Name = defaultName()
+		c.Name = processes.DefaultName()
 	}
 	return c
 }
@@ -185,7 +186,7 @@ func (c Config) validate() error {
 		return invalidf("Publish of %d", c.Publish)
 	case c.RenewBatch < 0 || c.RenewBatch > 1000:
 		return invalidf("RenewBatch of %d", c.RenewBatch)
-	case strings.ContainsFunc(c.Name, func(r rune) bool { return !inName(r) }):
+	case strings.ContainsFunc(c.Name, func(r rune) bool { return !processes.InName(r) }):
 		return invalidf("Name with a comma, a space, or a character that is not printable ASCII")
 	case c.FairWait < minFairWait:
 		return invalidf("FairWait of %v, less than %v", c.FairWait, minFairWait)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/lockwire/lockwire/lock/internal/remote"
+	"github.com/lockwire/lockwire/lock/internal/turns"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -60,7 +61,7 @@ func (w *waiter) inherit() (granted bool) {
 		}
 		r.asked, r.series, r.latch, r.last = true, p.series, p.latch, p.last
 		granted, _, r.failure = r.granted(p.start, 1, p.token)
-		r.series = series{}
+		r.series = turns.Series{}
 		r.traced.inherited(granted)
 		if !granted { // the hand-over arrived expired, and is undone
 			r.renewOwner()
@@ -90,7 +91,7 @@ func (l *Lease) claimNext(suits func(next *request) bool) *waiter {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
 	e := c.table.entries[l.target.key()]
-	if e == nil || e.first == nil || !l.series.mayGoOn(c.cfg.HandOvers, c.cfg.HandOverFor, l.term, e.alone) {
+	if e == nil || e.first == nil || !l.series.MayGoOn(c.cfg.HandOvers, c.cfg.HandOverFor, l.term, e.alone) {
 		return nil
 	}
 	if !suits(&e.first.request) || !e.first.claim.Claim() {
@@ -111,7 +112,7 @@ func (l *Lease) claimNext(suits func(next *request) bool) *waiter {
 func (l *Lease) handOver(ctx context.Context, to *waiter) (resp.Value, error) {
 	c, t, next := l.client, l.target, &to.request
 	p := &handedOver{start: c.now(), latch: newLatch(t), last: c.clocks.Last(t.name)}
-	p.series = l.series.next()
+	p.series = l.series.Next()
 	args := append(next.args(next.lease.Milliseconds(), l.owner, next.owner, latchLife.Milliseconds()), p.last)
 	v, err := t.kind.HandOver.Run(ctx, c.server, append(t.handOverKeys(make([]string, 0, maxKeys)), l.latch, p.latch), args...)
 	switch {
@@ -162,7 +163,7 @@ func (l *Lease) relay() bool {
 		return false
 	}
 	l.client.watchdog.Remove(l)
-	return l.notePassedOn(to.deliver(&handedOver{granted: true, owner: l.owner, start: l.start, series: l.series.next()}))
+	return l.notePassedOn(to.deliver(&handedOver{granted: true, owner: l.owner, start: l.start, series: l.series.Next()}))
 }
 
 // relayable reports whether the hold is certain and no renewal is under way. The lease is already released by its holder, so

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/lock/internal/kinds"
+	"github.com/lockwire/lockwire/lock/internal/processes"
 	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/resp"
 )
@@ -190,7 +191,7 @@ func (i *inspected) processes(ctx context.Context) ([]ClientProcess, error) {
 
 // matchConnection looks for clients in a line of CLIENT LIST, by the name of the connection.
 func matchConnection(line string, known map[string]int, list []ClientProcess) {
-	names, addr, age := connection(line)
+	names, addr, age := processes.Connection(line)
 	for title := range strings.SplitSeq(names, ",") {
 		colon := strings.LastIndexByte(title, ':')
 		if colon < 0 {

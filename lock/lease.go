@@ -9,6 +9,7 @@ import (
 	"github.com/lockwire/lockwire/lock/internal/cleanup"
 	"github.com/lockwire/lockwire/lock/internal/clock"
 	"github.com/lockwire/lockwire/lock/internal/remote"
+	"github.com/lockwire/lockwire/lock/internal/turns"
 	"github.com/lockwire/lockwire/lock/internal/watchdog"
 )
 
@@ -26,7 +27,7 @@ type Lease struct {
 	since   clock.Instant // the time of the grant
 	period  int64         // with a state: the period of the tally that counts this hold
 	token   int64
-	series  series                  // the series of hand-overs this lease belongs to
+	series  turns.Series            // the series of hand-overs this lease belongs to
 	traced  atomic.Pointer[holding] // for the Trace; nil if not traced
 	group   parts                   // nil unless the lease has Members; then client, target and owner are the first member's
 
@@ -90,8 +91,8 @@ type derived struct{ cancel context.CancelCauseFunc }
 func newLease(c *Client, r *request, start clock.Instant) *Lease {
 	l := &Lease{client: c, target: r.target, owner: r.owner, state: r.state, term: r.lease, renewed: r.renewed, start: start}
 	l.limits, l.standby = r.limits, r.standby
-	if l.series = r.series; l.series.length == 0 {
-		l.series.since = start.Time
+	if l.series = r.series; l.series.Length == 0 {
+		l.series.Since = start.Time
 	}
 	return l
 }

@@ -68,7 +68,7 @@ func (r *request) position() position {
 	e := c.table.entries[r.target.key()]
 	switch {
 	case e == nil || e.place == nil:
-		return position{c.table.places.next(r.waiterID()), standsJoin}
+		return position{c.table.places.Next(r.waiterID()), standsJoin}
 	case e.first != nil && (e.first.next != nil || &e.first.request != r):
 		return position{e.place, standsMove}
 	}
@@ -85,13 +85,13 @@ func (r *request) notePlace(s position, start clock.Instant, granted bool, err e
 	defer c.table.mu.Unlock()
 	e := c.table.entries[r.target.key()]
 	known := e != nil && e.place == s.place
-	if c.table.places.measure(start.Elapsed(c.now())) && !granted && e != nil && e.place != nil {
-		e.place = c.table.places.next(r.waiterID()) // with a longer turn; the old place is called once more
+	if c.table.places.Measure(start.Elapsed(c.now())) && !granted && e != nil && e.place != nil {
+		e.place = c.table.places.Next(r.waiterID()) // with a longer turn; the old place is called once more
 	}
 	switch {
 	case err != nil && !remote.Uncertain(err): // the server has not seen the place
 		if s.stand == standsJoin {
-			c.table.places.put(r.waiterID(), s.place)
+			c.table.places.Put(r.waiterID(), s.place)
 		}
 	case granted:
 		r.grantedFrom(s, e, known)
@@ -107,7 +107,7 @@ func (r *request) notePlace(s position, start clock.Instant, granted bool, err e
 func (r *request) grantedFrom(s position, e *entry, known bool) {
 	switch {
 	case s.stand == standsJoin: // not taken
-		r.client.table.places.put(r.waiterID(), s.place)
+		r.client.table.places.Put(r.waiterID(), s.place)
 	case !known: // moved to the end, for waiters who have left meanwhile
 		r.place = s.place
 	case s.stand == standsLeave:

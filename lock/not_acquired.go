@@ -313,7 +313,7 @@ func (c *Client) askHolder(ctx context.Context, t *target) *seenHolder {
 	h := &seenHolder{owner: info.Holders[0].Owner, at: time.Now(), left: info.Holders[0].Remaining}
 	_, rests := predecessor(h.owner)
 	if id, _, ok := strings.Cut(h.owner, ":"); ok && !rests {
-		h.process = c.processNames.of(ctx, c.server, t.name, id)
+		h.process = c.processNames.Of(ctx, c.server, t.name, id)
 	}
 	return h
 }

@@ -346,7 +346,7 @@ func (r *Redlock) contend(ctx context.Context, c candidacy, leave func(), refuse
 		case time.Since(failing) > r.term:
 			return nil, err
 		}
-		r.streaks().end(r.line())
+		r.streaks().End(r.line())
 		l.widen(votes)
 		over := l.await(ctx, lostBallot{votes, err}, r.poll(start, l.spread))
 		if past.holder = l.holder; over != nil {

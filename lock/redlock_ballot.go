@@ -189,9 +189,9 @@ func (b *ballot) decideLocked() {
 // end ends the lease. awaited: when the lock was released, other clients were waiting.
 func (b *ballot) end(awaited bool) {
 	if awaited {
-		b.lock.streaks().longer(b.lock.line(), b.start, unit(b.votes, b.lock.quorum))
+		b.lock.streaks().Longer(b.lock.line(), b.start, unit(b.votes, b.lock.quorum))
 	} else {
-		b.lock.streaks().end(b.lock.line())
+		b.lock.streaks().End(b.lock.line())
 	}
 	b.ended()
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/lock/internal/clock"
+	"github.com/lockwire/lockwire/lock/internal/turns"
 	"github.com/lockwire/lockwire/pubsub"
 )
 
@@ -241,17 +242,17 @@ func (l *listener) widen(votes []vote) {
 }
 
 // streaks has the streaks of the first node's client.
-func (r *Redlock) streaks() *streaks[entryKey] { return &r.nodes[0].client.streaks }
+func (r *Redlock) streaks() *turns.Streaks[entryKey] { return &r.nodes[0].client.streaks }
 
 // giveWay pauses after a streak of full length, for longer than the others pause after the message of the last release.
 func (r *Redlock) giveWay(ctx context.Context) error {
 	first := r.nodes[0].client
-	last, full := r.streaks().full(r.line(), func(s series) bool {
-		return s.mayGoOn(first.cfg.HandOvers, first.cfg.HandOverFor, r.term, false)
+	last, full := r.streaks().Full(r.line(), func(s turns.Series) bool {
+		return s.MayGoOn(first.cfg.HandOvers, first.cfg.HandOverFor, r.term, false)
 	})
 	if !full {
 		return nil
 	}
-	pause := 2*redlockSpreadMin*last.unit + rand.N(2*redlockSpreadMin*last.unit)
-	return first.sleep(ctx, pause-time.Since(last.released))
+	pause := 2*redlockSpreadMin*last.Unit + rand.N(2*redlockSpreadMin*last.Unit)
+	return first.sleep(ctx, pause-time.Since(last.Released))
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/lockwire/lockwire/lock/internal/bounds"
 	"github.com/lockwire/lockwire/lock/internal/cleanup"
 	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/resp"
@@ -52,10 +53,10 @@ func (l *Lease) unlock(ctx context.Context, task bool) error {
 	if lost == nil {
 		l.warnHeld()
 	}
-	most := min(max(left, releaseMin), releaseMax)
-	bound := (*bounds).bound
+	most := min(max(left, bounds.Min), bounds.Max)
+	bound := (*bounds.Bounds).Context
 	if task {
-		bound = (*bounds).boundTask
+		bound = (*bounds.Bounds).TaskContext
 	}
 	ctx, done := bound(l.client.bounds, ctx, most)
 	defer done()

@@ -12,6 +12,7 @@ import (
 	"github.com/lockwire/lockwire/lock/internal/clock"
 	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/lock/internal/looks"
+	"github.com/lockwire/lockwire/lock/internal/turns"
 	"github.com/lockwire/lockwire/pubsub"
 )
 
@@ -34,7 +35,7 @@ type request struct {
 	first     string                    // the granted values that the Owner did not have before, with spaces between them
 	seen      sighting                  // by a parked watch, before the first attempt
 	place     any                       // a place in the server's line that no waiter has yet; nil for none
-	series    series                    // the series of hand-overs that includes the grant
+	series    turns.Series              // the series of hand-overs that includes the grant
 	last      int64                     // the latest time at which a sent request may take effect, by the server's clock, in ms
 	again     time.Duration             // of a request without a wait: the time until the next reason to ask
 	ends      time.Duration             // the end of the lease last reported by a refusal, as clocks.Age; 0 if unknown
@@ -268,7 +269,7 @@ type handedOver struct {
 	token   int64
 	latch   string // an undo leaves this key
 	last    int64  // the latest time at which the hand-over may take effect
-	series  series
+	series  turns.Series
 }
 
 // shareGrant signals the waiters able to share the lock just acquired by r: all waiters of a kind for everybody, and waiters

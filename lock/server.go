@@ -223,3 +223,38 @@ func notReplicated(err error) error {
 	}
 	return err
 }
+
+// introduce adds the client's title to the names of its Server's connections, if the Server has names, until stop is
+// called.
+func introduce(s Server, title string) (stop func()) {
+	if named, ok := find[interface {
+		Introduce(name string) (stop func())
+	}](s); ok {
+		return named.Introduce(title)
+	}
+	return func() {}
+}
+
+// onLoss registers fn with a Server that reports lost connections, and returns a function to unregister.
+func onLoss(s Server, fn func()) (stop func()) {
+	if l, ok := find[interface {
+		OnLoss(fn func()) (stop func())
+	}](s); ok {
+		return l.OnLoss(fn)
+	}
+	return func() {}
+}
+
+// find returns the first of a Server and of the Servers that it wraps that is a T.
+func find[T any](s Server) (found T, ok bool) {
+	for {
+		if found, ok = s.(T); ok {
+			return found, true
+		}
+		wrapper, wraps := s.(interface{ Unwrap() Server })
+		if !wraps {
+			return found, false
+		}
+		s = wrapper.Unwrap()
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockwire/lockwire/lock/internal/turns"
 	"github.com/lockwire/lockwire/pubsub"
 )
 
@@ -49,8 +50,8 @@ type table struct {
 	entries map[entryKey]*entry
 	parked  map[entryKey]*entry // the entries with a parked watch
 	spare   []*entry
-	places  places // in lines of waiting processes
-	closed  bool   // no lease and no waiter enters any more
+	places  turns.Places // in lines of waiting processes
+	closed  bool         // no lease and no waiter enters any more
 }
 
 // leases yields all leases. The caller has mu.

@@ -1,4 +1,5 @@
-package lock
+// Package bounds limits the time of releases, which outlast the contexts of their callers.
+package bounds
 
 import (
 	"context"
@@ -9,9 +10,9 @@ import (
 	"github.com/lockwire/lockwire/lock/internal/remote"
 )
 
-// bounds provides contexts with a limit for releases, cheaper than a timer each: all releases that begin within
-// boundTick share a channel, closed one to two ticks later.
-type bounds struct {
+// Bounds provides contexts with a limit for releases, cheaper than a timer each: all releases that begin within
+// tickEvery share a channel, closed one to two ticks later.
+type Bounds struct {
 	timers   *sync.WaitGroup // constant; counts the armed timer
 	leaves   func()          // constant: leave
 	tasks    context.Context // ended by Close after a part of its time
@@ -23,25 +24,25 @@ type bounds struct {
 	armed      bool
 	young, old chan struct{}
 	active     int           // releases under way
-	idle       chan struct{} // closed when no release is under way; nil until close waits
+	idle       chan struct{} // closed when no release is under way; nil until Close waits
 }
 
 const (
-	// releaseMin and releaseMax bound the wait of Unlock. Between the bounds Unlock waits for the rest of the lease.
-	releaseMin, releaseMax = time.Second, 10 * time.Second
-	boundTick              = releaseMax / 2
-	// boundLast is the time that Close grants to releases under way.
-	boundLast = time.Second
+	// Min and Max bound the wait of Unlock. Between the bounds Unlock waits for the rest of the lease.
+	Min, Max  = time.Second, 10 * time.Second
+	tickEvery = Max / 2
+	// lastReleases is the time that Close grants to releases under way.
+	lastReleases = time.Second
 	// tasksLast is the time of Close for releases by tasks. In the rest of the time of Close, cleanup repeats them.
-	tasksLast = closeLast / 2
+	tasksLast = CloseTime / 2
 )
 
-// closeLast is the time limit of Close.
-const closeLast = time.Second
+// CloseTime is the time limit of Close.
+const CloseTime = time.Second
 
-// newBounds returns bounds whose timer counts in timers while it is armed.
-func newBounds(timers *sync.WaitGroup) *bounds {
-	b := &bounds{timers: timers}
+// New returns Bounds whose timer counts in timers while it is armed.
+func New(timers *sync.WaitGroup) *Bounds {
+	b := &Bounds{timers: timers}
 	b.leaves = b.leave
 	b.tasks, b.endTasks = context.WithCancel(context.Background())
 	return b
@@ -74,10 +75,10 @@ func (b *bounded) Err() error {
 	}
 }
 
-// bound returns a context with the values of ctx that ends after at least half of most and at most most. Call done
+// Context returns a context with the values of ctx that ends after at least half of most and at most most. Call done
 // after the release.
-func (b *bounds) bound(ctx context.Context, most time.Duration) (bound context.Context, done func()) {
-	if most >= releaseMax {
+func (b *Bounds) Context(ctx context.Context, most time.Duration) (bound context.Context, done func()) {
+	if most >= Max {
 		if end := b.enter(); end != nil {
 			return &bounded{ctx, end}, b.leaves
 		}
@@ -86,15 +87,15 @@ func (b *bounds) bound(ctx context.Context, most time.Duration) (bound context.C
 	return remote.Dividing(ctx), cancel
 }
 
-// boundTask is bound for a task, which Close waits for: the context also ends in time for cleanup to repeat the release.
-func (b *bounds) boundTask(ctx context.Context, most time.Duration) (bound context.Context, done func()) {
+// TaskContext is Context for a task, which Close waits for: the context also ends in time for cleanup to repeat the release.
+func (b *Bounds) TaskContext(ctx context.Context, most time.Duration) (bound context.Context, done func()) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), most)
 	stop := context.AfterFunc(b.tasks, cancel)
 	return remote.Dividing(ctx), func() { stop(); cancel() }
 }
 
-// hurryTasks ends the releases by tasks after half of the time of Close, at most tasksLast. Call stop after the tasks have ended.
-func (b *bounds) hurryTasks(ctx context.Context) (stop func()) {
+// HurryTasks ends the releases by tasks after half of the time of Close, at most tasksLast. Call stop after the tasks have ended.
+func (b *Bounds) HurryTasks(ctx context.Context) (stop func()) {
 	limit := tasksLast
 	if end, ok := ctx.Deadline(); ok {
 		limit = min(limit, time.Until(end)/2)
@@ -109,7 +110,7 @@ func (b *bounds) hurryTasks(ctx context.Context) (stop func()) {
 }
 
 // enter returns a channel that closes after one to two ticks, or nil if the client is closed.
-func (b *bounds) enter() <-chan struct{} {
+func (b *Bounds) enter() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
@@ -123,15 +124,15 @@ func (b *bounds) enter() <-chan struct{} {
 		b.armed = true
 		b.timers.Add(1)
 		if b.timer == nil {
-			b.timer = time.AfterFunc(boundTick, b.tick)
+			b.timer = time.AfterFunc(tickEvery, b.tick)
 		} else {
-			b.timer.Reset(boundTick)
+			b.timer.Reset(tickEvery)
 		}
 	}
 	return b.young
 }
 
-func (b *bounds) leave() {
+func (b *Bounds) leave() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.active--; b.active == 0 && b.idle != nil {
@@ -139,7 +140,7 @@ func (b *bounds) leave() {
 	}
 }
 
-func (b *bounds) tick() {
+func (b *Bounds) tick() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.old != nil {
@@ -147,15 +148,15 @@ func (b *bounds) tick() {
 	}
 	b.old, b.young = b.young, nil
 	if b.old != nil && !b.closed {
-		b.timer.Reset(boundTick)
+		b.timer.Reset(tickEvery)
 		return
 	}
 	b.armed = false
 	b.timers.Done()
 }
 
-// close ends all contexts, after a short wait for releases under way.
-func (b *bounds) close() {
+// Close ends all contexts, after a short wait for releases under way.
+func (b *Bounds) Close() {
 	b.mu.Lock()
 	b.closed = true
 	if b.armed && b.timer.Stop() {
@@ -169,7 +170,7 @@ func (b *bounds) close() {
 		b.idle = idle
 	}
 	b.mu.Unlock()
-	last := time.NewTimer(boundLast)
+	last := time.NewTimer(lastReleases)
 	defer last.Stop()
 	select {
 	case <-idle:

@@ -1,4 +1,5 @@
-package lock
+// Package processes is about the names of processes: the default one, and those that the connections of a server have.
+package processes
 
 import (
 	"cmp"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -24,8 +26,8 @@ const (
 	mostNames = 1000
 )
 
-// processNames remembers the names of processes by the ids of their clients, which never change.
-type processNames struct {
+// Names remembers the names of processes by the ids of their clients, which never change.
+type Names struct {
 	mu      sync.Mutex // guards the following
 	known   map[string]string
 	asked   time.Time
@@ -33,8 +35,8 @@ type processNames struct {
 	refused bool          // the user may not ask
 }
 
-// of returns the name of the process with a client; "" if unknown. name is a lock of the client's server.
-func (p *processNames) of(ctx context.Context, server conn.Doer, name, id string) string {
+// Of returns the name of the process with a client; "" if unknown. name is a lock of the client's server.
+func (p *Names) Of(ctx context.Context, server conn.Doer, name, id string) string {
 	now := time.Now()
 	p.mu.Lock()
 	process, known := p.known[id]
@@ -60,7 +62,7 @@ func (p *processNames) of(ctx context.Context, server conn.Doer, name, id string
 	names, err := connectedNames(ctx, server, name)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if reply, ok := errors.AsType[resp.Error](err); ok && !passing(reply) {
+	if reply, ok := errors.AsType[resp.Error](err); ok && !remote.Passing(reply) {
 		p.refused = true
 	}
 	if err == nil && len(p.known)+len(names) > mostNames {
@@ -78,7 +80,7 @@ func (p *processNames) of(ctx context.Context, server conn.Doer, name, id string
 // connectedNames returns the names of the processes connected to the server of a lock, by the ids of their clients; nil if there
 // are too many.
 func connectedNames(ctx context.Context, server conn.Doer, name string) (map[string]string, error) {
-	text, err := textOf(server.Send(ctx, resp.Cmd("INFO", "clients").On(name)))
+	text, err := ask(ctx, server, resp.Cmd("INFO", "clients").On(name))
 	if err != nil {
 		return nil, err
 	}
@@ -87,12 +89,12 @@ func connectedNames(ctx context.Context, server conn.Doer, name string) (map[str
 	if n, err := strconv.Atoi(count); err != nil || n > mostConnections {
 		return nil, err
 	}
-	if text, err = textOf(server.Send(ctx, resp.Cmd("CLIENT", "LIST").On(name))); err != nil {
+	if text, err = ask(ctx, server, resp.Cmd("CLIENT", "LIST").On(name)); err != nil {
 		return nil, err
 	}
 	names := make(map[string]string)
 	for line := range strings.Lines(text) {
-		titles, _, _ := connection(line)
+		titles, _, _ := Connection(line)
 		for title := range strings.SplitSeq(titles, ",") {
 			if colon := strings.LastIndexByte(title, ':'); colon >= 0 {
 				names[title[colon+1:]] = title[:colon]
@@ -102,18 +104,26 @@ func connectedNames(ctx context.Context, server conn.Doer, name string) (map[str
 	return names, nil
 }
 
-// maxName limits the length of the default Config.Name.
+func ask(ctx context.Context, server conn.Doer, cmd resp.Command) (text string, err error) {
+	v, err := server.Send(ctx, cmd)
+	if err != nil {
+		return "", err
+	}
+	return v.Text()
+}
+
+// maxName limits the length of the default name.
 const maxName = 100
 
-// defaultName returns the name of this process: the name of its pod, or else the host's name and the process id.
-func defaultName() string {
+// DefaultName returns the name of this process: the name of its pod, or else the host's name and the process id.
+func DefaultName() string {
 	name := os.Getenv("POD_NAME")
 	if name == "" {
 		host, _ := os.Hostname()
 		name = cmp.Or(host, "unknown") + "-" + strconv.Itoa(os.Getpid())
 	}
 	name = strings.Map(func(r rune) rune {
-		if !inName(r) {
+		if !InName(r) {
 			return '-'
 		}
 		return r
@@ -121,46 +131,11 @@ func defaultName() string {
 	return name[max(0, len(name)-maxName):]
 }
 
-// inName reports whether r may be in the name of a process.
-func inName(r rune) bool { return r > ' ' && r <= '~' && r != ',' }
+// InName reports whether r may be in the name of a process.
+func InName(r rune) bool { return r > ' ' && r <= '~' && r != ',' }
 
-// introduce adds the client's title to the names of its Server's connections, if the Server has names, until stop is
-// called.
-func introduce(s Server, title string) (stop func()) {
-	if named, ok := find[interface {
-		Introduce(name string) (stop func())
-	}](s); ok {
-		return named.Introduce(title)
-	}
-	return func() {}
-}
-
-// onLoss registers fn with a Server that reports lost connections, and returns a function to unregister.
-func onLoss(s Server, fn func()) (stop func()) {
-	if l, ok := find[interface {
-		OnLoss(fn func()) (stop func())
-	}](s); ok {
-		return l.OnLoss(fn)
-	}
-	return func() {}
-}
-
-// find returns the first of a Server and of the Servers that it wraps that is a T.
-func find[T any](s Server) (found T, ok bool) {
-	for {
-		if found, ok = s.(T); ok {
-			return found, true
-		}
-		wrapper, wraps := s.(interface{ Unwrap() Server })
-		if !wraps {
-			return found, false
-		}
-		s = wrapper.Unwrap()
-	}
-}
-
-// connection reads a line of CLIENT LIST.
-func connection(line string) (names, addr string, age time.Duration) {
+// Connection reads a line of CLIENT LIST.
+func Connection(line string) (names, addr string, age time.Duration) {
 	for field := range strings.FieldsSeq(line) {
 		switch key, value, _ := strings.Cut(field, "="); key {
 		case "name":

@@ -1,0 +1,124 @@
+// Package turns divides a lock between processes: how many turns in a row a process may take, and the places of processes in line.
+package turns
+
+import (
+	"strconv"
+	"sync"
+	"time"
+)
+
+// Series is a run of consecutive hand-overs.
+type Series struct {
+	Length int
+	Since  time.Time // the time of the acquire before the series
+}
+
+// Next returns the series extended by one hand-over.
+func (s Series) Next() Series { return Series{s.Length + 1, s.Since} }
+
+// MayGoOn reports whether a series of at most most hand-overs, that lasts for lasts at most, may continue. alone means that no other client waits for the lock.
+func (s Series) MayGoOn(most int, lasts, lease time.Duration, alone bool) bool {
+	return (alone || s.Length < most) && time.Since(s.Since) <= min(lasts, lease/3)
+}
+
+// Streak is a series of leases of one process, with other clients waiting at each release.
+type Streak struct {
+	Series   Series
+	Released time.Time
+	Unit     time.Duration // of pauses
+}
+
+// Streaks has the streaks of the Redlocks of a client. The zero Streaks is ready.
+type Streaks[K comparable] struct {
+	mu sync.Mutex
+	of map[K]Streak // by lock, of processes that others wait for; guarded by mu
+}
+
+// maxStreaks limits the streaks remembered.
+const maxStreaks = 64
+
+// Longer adds a lease to a streak, acquired at since and just released.
+func (s *Streaks[K]) Longer(key K, since time.Time, unit time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last, ok := s.of[key]
+	if !ok {
+		last.Series.Since = since
+	}
+	if s.of == nil || len(s.of) > maxStreaks {
+		s.of = make(map[K]Streak)
+	}
+	s.of[key] = Streak{last.Series.Next(), time.Now(), unit}
+}
+
+// End ends a streak: another client had the lock, or nobody waits.
+func (s *Streaks[K]) End(key K) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.of, key)
+}
+
+// Full returns a streak that may not go on, and ends it.
+func (s *Streaks[K]) Full(key K, mayGoOn func(Series) bool) (last Streak, full bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last, ok := s.of[key]
+	if !ok || mayGoOn(last.Series) {
+		return last, false
+	}
+	delete(s.of, key)
+	return last, true
+}
+
+const (
+	callFor     = 100 // ms of a turn of a near process
+	sparePlaces = 64  // kept for later acquires
+	maxDistance = 3   // doublings of callFor for a process far from the server
+)
+
+// Places makes the places of a client. They are for one goroutine at a time.
+//
+// Each Lock draws a place, and most get the lock at once and never take it: without spare places a Lock and Unlock would make 10
+// allocations in place of 6 (TestAllocations).
+type Places struct {
+	spare    map[string][]any // drawn and never taken, by waiter
+	drawn    int64            // number of places so far
+	distance int              // doublings of the client's turns
+	slow     bool             // the last acquire took more than half of a turn
+}
+
+// Next returns a place of waiter that no acquire of the client has, and that is in no line.
+func (p *Places) Next(waiter string) any {
+	if spare := p.spare[waiter]; len(spare) > 0 {
+		place := spare[len(spare)-1]
+		p.spare[waiter] = spare[:len(spare)-1]
+		return place
+	}
+	p.drawn++
+	return waiter + ":" + strconv.FormatInt(p.drawn, 10) + ":" + strconv.Itoa(callFor<<p.distance)
+}
+
+// Put keeps a place of waiter that was never taken for the next acquire.
+func (p *Places) Put(waiter string, place any) {
+	if p.spare == nil {
+		p.spare = make(map[string][]any)
+	}
+	if spare := p.spare[waiter]; len(spare) < sparePlaces {
+		p.spare[waiter] = append(spare, place)
+	}
+}
+
+// Measure lengthens the turns of the client if acquires take more than half of a turn, twice in a row, and reports
+// whether it has.
+func (p *Places) Measure(took time.Duration) bool {
+	if p.distance == maxDistance || took < callFor<<p.distance*time.Millisecond/2 {
+		p.slow = false
+		return false
+	}
+	if !p.slow {
+		p.slow = true
+		return false
+	}
+	p.slow, p.distance, p.spare = false, p.distance+1, nil
+	return true
+}

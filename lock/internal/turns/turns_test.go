@@ -1,0 +1,119 @@
+package turns
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestSeries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		s := Series{Since: began}.Next().Next()
+		if s != (Series{2, began}) {
+			t.Fatalf("two hand-overs make %+v", s)
+		}
+		time.Sleep(10 * time.Second)
+		for _, c := range []struct {
+			most         int
+			lasts, lease time.Duration
+			alone, want  bool
+		}{
+			{3, time.Minute, time.Minute, false, true},
+			{2, time.Minute, time.Minute, false, false}, // others have waited for two hand-overs
+			{2, time.Minute, time.Minute, true, true},
+			{3, 10 * time.Second, time.Minute, true, true},
+			{3, 10*time.Second - 1, time.Minute, true, false},
+			{3, time.Minute, 30 * time.Second, true, true}, // a third of a lease
+			{3, time.Minute, 30*time.Second - 3, true, false},
+		} {
+			if got := s.MayGoOn(c.most, c.lasts, c.lease, c.alone); got != c.want {
+				t.Errorf("%+v.MayGoOn(%+v) = %v", s, c, got)
+			}
+		}
+	})
+}
+
+func TestStreaks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s Streaks[string]
+		atMost := func(n int) func(Series) bool { return func(s Series) bool { return s.Length < n } }
+		if _, full := s.Full("job", atMost(0)); full {
+			t.Error("a lock without a streak has a full one")
+		}
+		began := time.Now()
+		s.Longer("job", began, time.Second)
+		time.Sleep(time.Minute)
+		s.Longer("job", time.Now(), 2*time.Second)
+		if _, full := s.Full("job", atMost(3)); full {
+			t.Error("a streak of two is full at three")
+		}
+		last, full := s.Full("job", atMost(2))
+		if want := (Streak{Series{2, began}, time.Now(), 2 * time.Second}); !full || last != want {
+			t.Errorf("Full() = %+v, %v, want %+v", last, full, want)
+		}
+		if _, full := s.Full("job", atMost(2)); full {
+			t.Error("Full has not ended the streak")
+		}
+		s.Longer("job", began, time.Second)
+		s.End("job")
+		if _, full := s.Full("job", atMost(0)); full {
+			t.Error("End has not ended the streak")
+		}
+		for i := range 3 * maxStreaks {
+			s.Longer(fmt.Sprint(i), began, time.Second)
+			if len(s.of) > maxStreaks+1 {
+				t.Fatalf("%d streaks are remembered, want at most %d", len(s.of), maxStreaks+1)
+			}
+		}
+	})
+}
+
+func TestPlaces(t *testing.T) {
+	var p Places
+	first, second := p.Next("a"), p.Next("a")
+	if first != "a:1:100" || second != "a:2:100" {
+		t.Errorf("the first places are %v and %v", first, second)
+	}
+	p.Put("a", first)
+	if got := p.Next("b"); got != "b:3:100" {
+		t.Errorf("the place of another waiter is %v", got)
+	}
+	if got := p.Next("a"); got != first {
+		t.Errorf("after Put, Next() = %v, want %v", got, first)
+	}
+	for range 2 * sparePlaces {
+		p.Put("a", first)
+	}
+	if got := len(p.spare["a"]); got != sparePlaces {
+		t.Errorf("%d spare places are kept, want %d", got, sparePlaces)
+	}
+}
+
+// Two slow acquires in a row lengthen the turns, and spare places have turns of the old length.
+func TestDistance(t *testing.T) {
+	var p Places
+	p.Put("a", p.Next("a"))
+	slow := 50 * time.Millisecond
+	for i, c := range []struct {
+		took time.Duration
+		want bool
+		next string
+	}{
+		{slow, false, ""}, {slow - 1, false, ""}, {slow, false, ""}, {slow, true, "a:2:200"},
+		{2*slow - 1, false, ""}, {2 * slow, false, ""}, {2 * slow, true, "a:3:400"},
+		{4 * slow, false, ""}, {4 * slow, true, "a:4:800"},
+		{time.Hour, false, ""}, {time.Hour, false, "a:5:800"}, // no longer than this
+	} {
+		if got := p.Measure(c.took); got != c.want {
+			t.Errorf("%d: Measure(%v) = %v", i, c.took, got)
+		}
+		if c.next == "" {
+			continue
+		}
+		if got := p.Next("a"); got != c.next {
+			t.Errorf("%d: Next() = %v, want %s", i, got, c.next)
+		}
+	}
+}
