@@ -13,8 +13,12 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// crowded reports whether r has to stand in line: somebody in this process has the lock or waits for it. An owner
-// that already has the lock does not stand in line.
+// errUnanswered is the failure of a request that stands in line because of requests before it.
+var errUnanswered = errors.New("earlier requests for the lock have no answer")
+
+// crowded reports whether r has to stand in line: somebody in this process has the lock or waits for it, or has left without an
+// answer. Without the last rule, callers whose deadlines are short for a busy server would all ask it at once, again and again, and
+// keep it so busy that none of them has an answer in time. An owner that already has the lock does not stand in line.
 func (r *request) crowded() bool {
 	c := r.client
 	k := r.target.kind
@@ -29,6 +33,11 @@ func (r *request) crowded() bool {
 	}
 	awaited, held := line != nil && line.first != nil, holders != nil && holders.leases != nil
 	if excludes := k.others == nobody && r.target.values == ""; awaited || held && excludes {
+		r.refused = true
+		return true
+	}
+	if line != nil && line.unanswered > 0 {
+		r.failure = errUnanswered
 		return true
 	}
 	r.sightLocked(line)

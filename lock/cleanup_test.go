@@ -177,50 +177,74 @@ var busy = []struct {
 	}},
 }
 
-// Callers whose deadlines are ten round trips get their work done, however many of them there are, and leave nothing.
+// Callers whose deadlines are ten round trips get their work done, however many of them there are, in one process or in many, and beside a
+// server that is busy with their requests after a pause. They leave nothing.
 func TestShortDeadlines(t *testing.T) {
 	for _, b := range busy {
-		t.Run(b.name, func(t *testing.T) {
-			inVirtualTime(t, func(t *testing.T, w *world) {
-				c := w.client(lock.Config{})
-				if err := b.setUp(c, t.Context()); err != nil {
-					t.Fatal(err)
-				}
-				w.srv.Latency(time.Millisecond)
-				var done, failed atomic.Int64
-				var wg sync.WaitGroup
-				end, callers := time.Now().Add(2*time.Second), 200
-				if b.name == "readwrite" {
-					callers = 50 // of whom many have it at once, which takes the test long
-				}
-				for i := range callers {
-					wg.Go(func() {
-						for time.Now().Before(end) {
-							ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-							if b.use(c, ctx, i) == nil {
-								done.Add(1)
-							} else {
-								failed.Add(1)
-							}
-							cancel()
-						}
-					})
-				}
-				wg.Wait()
-				w.sleep(500 * time.Millisecond)
-				t.Logf("%d of %d got it", done.Load(), done.Load()+failed.Load())
-				if done.Load() < 300 {
-					t.Errorf("%d of %d callers got it, want at least 300", done.Load(), done.Load()+failed.Load())
-				}
-				if b.name == "readwrite" {
-					if left := w.left(); len(left) > 0 {
-						t.Errorf("%q are left half a second after the last call", left)
+		for name, x := range map[string]struct {
+			clients, callers int
+			length, work     time.Duration // work is the time that the server takes for a script
+			least            int64
+		}{
+			"one process":                    {1, 200, 2 * time.Second, 0, 300},
+			"processes":                      {50, 50, time.Second, 0, 300},
+			"one process, and a busy server": {1, 200, time.Second, 150 * time.Microsecond, 60},
+		} {
+			if b.name == "readwrite" { // of whom many have it at once, which takes the test long
+				x.clients, x.callers, x.least = min(x.clients, 10), 50, x.least/4
+			}
+			t.Run(b.name+", "+name, func(t *testing.T) {
+				inVirtualTime(t, func(t *testing.T, w *world) {
+					var clients []*lock.Client
+					for range x.clients {
+						clients = append(clients, w.client(lock.Config{}))
 					}
-				} else if free := w.srv.Do("GET", "job"); free != "3" {
-					t.Errorf("%v permits are free half a second after the last call, want 3", free)
-				}
+					if err := b.setUp(clients[0], t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					w.srv.Latency(time.Millisecond)
+					if x.work > 0 {
+						w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+							if !strings.HasPrefix(cmd.Name, "EVAL") {
+								return fakeredis.Run()
+							}
+							return fakeredis.Delay(x.work, fakeredis.Run())
+						})
+						w.srv.Stall(true) // all callers of the first moments leave without an answer
+						time.AfterFunc(100*time.Millisecond, func() { w.srv.Stall(false) })
+					}
+					var done, failed atomic.Int64
+					var wg sync.WaitGroup
+					end := time.Now().Add(x.length)
+					for i := range x.callers {
+						wg.Go(func() {
+							for time.Now().Before(end) {
+								ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+								if b.use(clients[i%x.clients], ctx, i) == nil {
+									done.Add(1)
+								} else {
+									failed.Add(1)
+								}
+								cancel()
+							}
+						})
+					}
+					wg.Wait()
+					w.sleep(500 * time.Millisecond)
+					t.Logf("%d of %d got it", done.Load(), done.Load()+failed.Load())
+					if done.Load() < x.least {
+						t.Errorf("%d of %d calls got it, want at least %d", done.Load(), done.Load()+failed.Load(), x.least)
+					}
+					if b.name == "readwrite" {
+						if left := w.left(); len(left) > 0 {
+							t.Errorf("%q are left half a second after the last call", left)
+						}
+					} else if free := w.srv.Do("GET", "job"); free != "3" {
+						t.Errorf("%v permits are free half a second after the last call, want 3", free)
+					}
+				})
 			})
-		})
+		}
 	}
 }
 

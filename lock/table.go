@@ -19,6 +19,7 @@ type entry struct {
 	parked      *pubsub.Watch // the watch of an empty line
 	idle        uint8         // sweeps since parking
 	alone       bool          // no other client waited at the last release
+	unanswered  int           // acquires without an answer that are not undone yet
 	place       any           // this process's place in the server's line; nil for none
 	seen        *seenHolder   // the last answer about a holder elsewhere; nil for none
 }
@@ -82,7 +83,7 @@ func (b *table) entryLocked(key entryKey) *entry {
 const spareEntries = 64
 
 func (b *table) dropLocked(key entryKey, e *entry) {
-	if e.leases != nil || e.first != nil || e.parked != nil {
+	if e.leases != nil || e.first != nil || e.parked != nil || e.unanswered > 0 {
 		return
 	}
 	delete(b.entries, key)
@@ -90,6 +91,15 @@ func (b *table) dropLocked(key entryKey, e *entry) {
 		*e = entry{}
 		b.spare = append(b.spare, e)
 	}
+}
+
+// noteUnanswered adds n to the number of acquires without an answer.
+func (b *table) noteUnanswered(key entryKey, n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e := b.entryLocked(key)
+	e.unanswered += n
+	b.dropLocked(key, e)
 }
 
 // register enters a lease just granted by the server, and reports false if the client is closed.

@@ -18,7 +18,7 @@ var errEnded = fmt.Errorf("%w: %w", ErrUncertain, ErrClosed)
 func (c *Client) newCleanup() *cleanup.Cleanup {
 	return cleanup.New(cleanup.Config{
 		Server: c.remote, Runner: c.scripts, Clocks: c.clocks,
-		Sweep: c.table.sweepParked, Added: c.traceBackground, Refused: serverError, Uncertain: ErrUncertain, Ended: errEnded,
+		Sweep: c.table.sweepParked, Added: c.workAdded, Refused: serverError, Uncertain: ErrUncertain, Ended: errEnded,
 	})
 }
 
@@ -140,6 +140,23 @@ func (l *leaving) Call() *remote.Call {
 }
 
 func (l *leaving) Answered(resp.Value, bool) cleanup.Result { return cleanup.Result{Done: true} }
+
+// workAdded notes that the background takes over w, and returns a function for the end; nil for none.
+func (c *Client) workAdded(w cleanup.Work) (ended func(outcome error)) {
+	traced := c.traceBackground(w)
+	u, ok := w.(*undo)
+	if !ok || !u.late {
+		return traced
+	}
+	key := u.request.target.key()
+	c.table.noteUnanswered(key, 1)
+	return func(outcome error) {
+		c.table.noteUnanswered(key, -1)
+		if traced != nil {
+			traced(outcome)
+		}
+	}
+}
 
 // traceBackground reports that the background takes over w, and returns a function to report the end; nil for none.
 func (c *Client) traceBackground(w cleanup.Work) (ended func(outcome error)) {

@@ -428,7 +428,6 @@ func (r *request) obtain(ctx context.Context) (w *waiter, err error) {
 		first = attempts
 	}
 	if r.crowded() {
-		r.refused = true
 		return r.newWaiter(ctx, noTTL), nil
 	}
 	granted, left, err := r.attempt(first)
