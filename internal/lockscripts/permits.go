@@ -139,7 +139,7 @@ func modelPermitsGive(c *fakeredis.Call) any {
 	}
 	ids := idsOf(c.Args[2])
 	if !allHeld(c, ids) {
-		return o.remember(c, 0)
+		return int64(0)
 	}
 	giveBack(c, ids, c.Args[1], false, 4)
 	return o.remember(c, 1)

@@ -294,8 +294,7 @@ func fasterMultiSet() *scriptSet {
 		within: func(m model) bool {
 			values := m.(*fasterMultiModel).values
 			return max(values[0].holds, values[1].holds) <= 2
-		},
-		harmless: []string{"redis.call('hdel', group, '')"}} // for a server that is out of memory
+		}}
 }
 
 // acceptsFasterMulti checks for the state that Redisson expects: three fields for each value, and a lease of the key as long as any.

@@ -179,13 +179,14 @@ func (m *permitsModel) release(ids []int) (any, []message) {
 }
 
 func (m *permitsModel) give(ids []int) (any, []message) {
-	if m.odd && m.done[1].outcome == "" {
+	switch {
+	case m.done[1].outcome != "":
+	case m.odd:
 		return failure("WRONGTYPE"), nil
+	case !m.alien && !m.allHeld(ids):
+		return 0, nil
 	}
 	return m.change(func() (int, []message) {
-		if !m.allHeld(ids) {
-			return 0, nil
-		}
 		return 1, m.back(m.drop(ids), len(ids))
 	})
 }
@@ -289,8 +290,7 @@ func (m *permitsModel) lease(i int, lease span) (any, []message) {
 }
 
 func permitsSet() *scriptSet {
-	set := &scriptSet{kind: "permits", start: &permitsModel{}, accepts: acceptsPermits,
-		harmless: []string{"redis.call('zrem', permits, '')", "if outcomes[i] == 1 and lease > 0 then"}} // for a server that is out of memory
+	set := &scriptSet{kind: "permits", start: &permitsModel{}, accepts: acceptsPermits}
 	set.within = func(m model) bool {
 		p := m.(*permitsModel)
 		return p.n >= -1 && p.n <= 3 && min(p.ends[0], p.ends[1]) >= -1

@@ -179,9 +179,7 @@ func plainSet() *scriptSet {
 	} {
 		list = append(list, move{name: name, foreign: true, do: on(func(m *plainModel) (any, []message) { do(m); return nil, nil })})
 	}
-	return &scriptSet{kind: "plain", start: &plainModel{}, moves: list, accepts: acceptsPlain, harmless: []string{ // for a server that is out of memory
-		"redis.call('del', latch) -- a write that needs no memory: a full server refuses none behind it", "redis.call('pexpire', lock, rest)",
-	}}
+	return &scriptSet{kind: "plain", start: &plainModel{}, moves: list, accepts: acceptsPlain}
 }
 
 // acceptsPlain checks for the state that redsync, redislock and node-redlock expect: a string with a lease, and no messages.

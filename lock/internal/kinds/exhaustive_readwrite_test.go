@@ -406,7 +406,6 @@ func (m *readWriteModel) downgrade(o int, lease, rest span, latch int) (any, []m
 // readWriteSet tests the scripts of one half. Moves of the other half change the model only; the other set tests them.
 func readWriteSet(kind string) *scriptSet {
 	set := &scriptSet{kind: kind, name: "of a read-write lock", start: &readWriteModel{}, accepts: acceptsReadWrite}
-	set.harmless = []string{"redis.call('pexpire', lock, resting)"} // for a server that is out of memory
 	set.within = func(m model) bool {
 		rw := m.(*readWriteModel)
 		holds, rest := rw.writes, 0 // number of keys besides the holds: waiting writers, latches, leases of ended holds

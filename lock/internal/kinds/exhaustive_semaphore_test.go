@@ -162,8 +162,7 @@ func (m *semaphoreModel) info() (any, []message) {
 }
 
 func semaphoreSet() *scriptSet {
-	set := &scriptSet{kind: "semaphore", start: &semaphoreModel{}, accepts: acceptsSemaphore,
-		harmless: []string{"redis.call('del', latch)"}} // for a server that is out of memory
+	set := &scriptSet{kind: "semaphore", start: &semaphoreModel{}, accepts: acceptsSemaphore}
 	set.within = func(m model) bool { n := m.(*semaphoreModel).n; return n >= -3 && n <= 4 }
 	keys := []string{setLock, setSemaphoreChannel}
 	own, other := append(keys[:2:2], setLatch(0)), append(keys[:2:2], setLatch(1))

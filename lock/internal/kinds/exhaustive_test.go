@@ -79,10 +79,6 @@ type scriptSet struct {
 	within  func(m model) bool // states to go on from; those beyond are compared and left there
 	accepts func(keys space, said []message) error
 	values  func(text string) string // rewrites values that no model can foresee; nil: none
-
-	// Lines of the scripts that may be broken without a difference: what they guard against cannot happen in the model, such
-	// as a server of another version.
-	harmless []string
 }
 
 // operations are the scripts of the kind that the set has moves for.
@@ -295,8 +291,8 @@ func (s *scriptSet) check(t transition) error {
 }
 
 // explore gives visit every transition there is, breadth first, until it returns false: first those from states that only the
-// kind's own scripts and time have made, then the others. It returns the number of states.
-func (s *scriptSet) explore(visit func(t transition) bool) int {
+// kind's own scripts and time have made, then the others. It returns the states.
+func (s *scriptSet) explore(visit func(t transition) bool) []*state {
 	first := &state{model: s.start, keys: s.start.keys()}
 	known := map[string]bool{first.keys.String(): true}
 	line := []*state{first}
@@ -315,7 +311,7 @@ func (s *scriptSet) explore(visit func(t transition) bool) int {
 			for _, by := range list {
 				t := s.step(from, by)
 				if !visit(t) {
-					return len(line)
+					return line
 				}
 				text := t.after.keys.String()
 				if !known[text] && (s.within == nil || s.within(t.after.model)) {
@@ -325,7 +321,7 @@ func (s *scriptSet) explore(visit func(t transition) bool) int {
 			}
 		}
 	}
-	return len(line)
+	return line
 }
 
 // walk gives visit n transitions of walks at random.
@@ -358,6 +354,9 @@ func (s *scriptSet) shorten(path []*move) []*move {
 		at := &state{model: s.start, keys: s.start.keys()}
 		for _, by := range path {
 			if strings.HasSuffix(by.name, " expires") && !slices.ContainsFunc(at.keys, func(k key) bool { return by.name == k.name+" expires" }) {
+				return "impossible"
+			}
+			if s.within != nil && !s.within(at.model) {
 				return "impossible"
 			}
 			at = s.step(at, by).after

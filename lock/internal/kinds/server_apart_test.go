@@ -46,13 +46,13 @@ func TestServerApart(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
 		for _, set := range scriptSets {
 			t.Run(set.String(), func(t *testing.T) {
-				c := newComparer(t, s, set)
+				c := newComparer(databases(t, s), set)
 				for operation, s := range c.scripts {
 					c.scripts[operation] = script.New(apartSource(s))
 				}
-				c.call = func(t transition, now time.Time) script.Call {
+				c.call = func(t transition, now time.Time) resp.Command {
 					keys, args := apartCall(t, now, false)
-					return c.scripts[t.by.script].Call(keys, args...)
+					return evalsha(c.scripts[t.by.script], keys, args)
 				}
 				failures := c.run(t.Context(), func(visit func(transition) bool) {
 					sample(t, set, sampled/4, func(t transition) bool { return t.by.script == "renew" || visit(t) })

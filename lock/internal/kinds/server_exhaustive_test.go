@@ -7,7 +7,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -59,7 +58,9 @@ return dump`)
 type comparer struct {
 	set     *scriptSet
 	scripts map[string]*script.Script // by operation
-	call    func(t transition, now time.Time) script.Call
+	call    func(t transition, now time.Time) resp.Command
+
+	before, behind []resp.Command // of the call of a transition
 
 	pools   []*conn.Pool
 	batches chan []transition
@@ -74,33 +75,38 @@ type comparer struct {
 // shortfall is the report of a transition that failed, after so many moves.
 type shortfall struct {
 	moves  int
-	report string
+	report func() string
 }
 
 // Error is the report.
-func (s shortfall) Error() string { return s.report }
+func (s shortfall) Error() string { return s.report() }
 
-// newComparer makes one that talks to s over connections with a database each.
-func newComparer(t *testing.T, s *redistest.Server, set *scriptSet) *comparer {
+// databases are connections to s with a database each.
+func databases(t *testing.T, s *redistest.Server) []*conn.Pool {
 	t.Helper()
-	c := &comparer{set: set, scripts: set.operations(), batches: make(chan []transition, 4)}
-	c.call = func(t transition, now time.Time) script.Call {
-		return c.scripts[t.by.script].Call(t.by.keys, sent(t.by.args, now)...)
-	}
+	var pools []*conn.Pool
 	for db := range 3 {
 		cfg := s.Config()
 		cfg.DB, cfg.Timeout = db+1, time.Minute
-		c.pools = append(c.pools, redistest.Open(t, cfg))
+		pools = append(pools, redistest.Open(t, cfg))
+	}
+	return pools
+}
+
+// newComparer makes one that compares in the databases of pools.
+func newComparer(pools []*conn.Pool, set *scriptSet) *comparer {
+	c := &comparer{set: set, scripts: set.operations(), pools: pools, batches: make(chan []transition, 4)}
+	c.call = func(t transition, now time.Time) resp.Command {
+		return evalsha(c.scripts[t.by.script], t.by.keys, sent(t.by.args, now))
 	}
 	return c
 }
 
 // run compares the transitions that produce gives to visit, and returns those that failed, the shortest way first.
 func (c *comparer) run(ctx context.Context, produce func(visit func(transition) bool)) []shortfall {
-	// A batch would make up for a script that the server does not know, but behind the other calls.
 	for _, s := range append(slices.Collect(maps.Values(c.scripts)), restoreScript, dumpScript) {
 		if _, err := c.pools[0].Do(ctx, "SCRIPT", "LOAD", s.Source()); err != nil {
-			return []shortfall{{report: err.Error()}}
+			return []shortfall{{report: err.Error}}
 		}
 	}
 	for _, pool := range c.pools {
@@ -125,13 +131,13 @@ func (c *comparer) fail(err error) {
 	defer c.mu.Unlock()
 	failed, ok := errors.AsType[shortfall](err)
 	if !ok {
-		failed = shortfall{report: err.Error()}
+		failed = shortfall{report: err.Error}
 	}
 	c.failures = append(c.failures, failed)
 }
 
 func (c *comparer) shortfall(t transition, problem string) shortfall {
-	return shortfall{len(t.from.path()), c.set.explain(t, problem)}
+	return shortfall{len(t.from.path()), func() string { return c.set.explain(t, problem) }}
 }
 
 func (c *comparer) visit(t transition) bool {
@@ -154,20 +160,23 @@ func (c *comparer) visit(t transition) bool {
 
 // compare runs a batch. The first that goes wrong is reported.
 func (c *comparer) compare(ctx context.Context, pool *conn.Pool, batch []transition) error {
-	var calls []script.Call
+	var commands []resp.Command
 	now := time.Now()
 	for _, t := range batch {
-		calls = append(calls, restoreScript.Call(nil, restoring(t, now)...), c.call(t, now), dumpScript.Call(nil))
+		commands = append(append(commands, evalsha(restoreScript, nil, restoring(t, now))), c.before...)
+		commands = append(commands, c.call(t, now))
+		commands = append(append(commands, c.behind...), evalsha(dumpScript, nil, nil))
 	}
-	replies, err := script.RunBatch(ctx, pool, calls)
+	replies, err := pool.SendBatch(ctx, commands)
 	if err != nil {
 		return err
 	}
+	each := 3 + len(c.before) + len(c.behind)
 	for i, t := range batch {
-		if err := replies[3*i].Err(); err != nil {
+		if err := replies[each*i].Err(); err != nil {
 			return c.shortfall(t, "the state cannot be restored: "+err.Error())
 		}
-		if got := c.got(replies[3*i+1], replies[3*i+2]); got != t.want {
+		if got := c.got(replies[each*i+1+len(c.before)], replies[each*(i+1)-1]); got != t.want {
 			return c.shortfall(t, fmt.Sprintf("the server has\n%s\nthe model\n%s", indent(got), indent(t.want)))
 		}
 	}
@@ -273,7 +282,7 @@ func TestServerScripts(t *testing.T) {
 		total, run := 0, 0
 		for _, set := range scriptSets {
 			t.Run(set.String(), func(t *testing.T) {
-				c := newComparer(t, s, set)
+				c := newComparer(databases(t, s), set)
 				failures := c.run(t.Context(), func(visit func(transition) bool) { produce(t, set, visit) })
 				if len(failures) > 0 {
 					t.Error(failures[0])
@@ -291,7 +300,7 @@ func TestServerScripts(t *testing.T) {
 
 func produce(t *testing.T, set *scriptSet, visit func(transition) bool) {
 	if os.Getenv(exhaustiveEnv) == "1" {
-		t.Logf("%d states", set.explore(visit))
+		t.Logf("%d states", len(set.explore(visit)))
 		return
 	}
 	sample(t, set, sampled, visit)
@@ -305,82 +314,6 @@ func sample(t *testing.T, set *scriptSet, n int, visit func(transition) bool) {
 	}
 	t.Logf("%s=%d", seedEnv, seed)
 	set.walk(rand.New(rand.NewPCG(seed, 1)), n, visit)
-}
-
-// TestServerScriptFaults leaves out each command of each script, and turns each condition round, and expects that one of the
-// sets that run the script notices: a model that agrees with what is broken compares nothing.
-func TestServerScriptFaults(t *testing.T) {
-	if os.Getenv(exhaustiveEnv) != "1" {
-		return
-	}
-	s := redistest.Start(t, redistest.Options{})
-	for source, sets := range setsByScript() {
-		for _, broken := range brokenScripts(source) {
-			noticed := slices.ContainsFunc(sets, func(set *scriptSet) bool {
-				c := newComparer(t, s, set)
-				for operation, intact := range c.scripts {
-					if intact.Source() == source {
-						c.scripts[operation] = script.New(broken.source)
-					}
-				}
-				failures := c.run(t.Context(), func(visit func(transition) bool) { set.explore(visit) })
-				return len(failures) > 0 || slices.Contains(set.harmless, broken.line)
-			})
-			if !noticed {
-				title, _, _ := strings.Cut(source, "\n")
-				t.Errorf("%s: works as well with this line broken: %s", title, broken.line)
-			}
-		}
-	}
-}
-
-// setsByScript is the sets that run a script, by its source.
-func setsByScript() map[string][]*scriptSet {
-	all := map[string][]*scriptSet{}
-	for _, set := range scriptSets {
-		for _, s := range set.operations() {
-			all[s.Source()] = append(all[s.Source()], set)
-		}
-	}
-	return all
-}
-
-type brokenScript struct{ line, source string }
-
-var (
-	commandLine   = regexp.MustCompile(`^\s*redis\.p?call\(.*\)\s*(--.*)?$`)
-	conditionLine = regexp.MustCompile(`^(\s*(?:else)?if )(.*)( then)\s*(--.*)?$`)
-	againLine     = regexp.MustCompile(`(?m)^\s*return (?:head|drop)\(`)
-)
-
-// brokenScripts are the scripts that differ from source by one line. What that line has kept from going on for ever ends with
-// an error. The functions of the line of waiting processes, and the end of a release, stay whole: TestLineLikeTheServer compares them.
-func brokenScripts(source string) []brokenScript {
-	var list []brokenScript
-	lines := strings.Split(source, "\n")
-	first, behind := len(lines), len(lines)
-	if before, after, found := strings.Cut(source, kinds.LineScript); found {
-		first, behind = strings.Count(before, "\n"), len(lines)-strings.Count(after, "\n")-1
-	}
-	if end := slices.Index(lines, "-- all_tell.lua"); end >= 0 {
-		first, behind = end, len(lines)
-	}
-	for i, line := range lines {
-		if i >= first && i < behind {
-			continue
-		}
-		broken := slices.Clone(lines)
-		if m := conditionLine.FindStringSubmatch(line); m != nil {
-			broken[i] = m[1] + "not (" + m[2] + ")" + m[3]
-		} else if commandLine.MatchString(line) {
-			broken[i] = ""
-		} else {
-			continue
-		}
-		ends := againLine.ReplaceAllString(strings.Join(broken, "\n"), "again = again + 1 if again > 100 then error('endless') end$0")
-		list = append(list, brokenScript{strings.TrimSpace(line), "local again = 0\n" + ends})
-	}
-	return list
 }
 
 // TestScriptSets has a set for each script, and a script for each move.
@@ -400,4 +333,15 @@ func TestScriptSets(t *testing.T) {
 			}
 		}
 	}
+}
+
+// setsByScript is the sets that run a script, by its source.
+func setsByScript() map[string][]*scriptSet {
+	all := map[string][]*scriptSet{}
+	for _, set := range scriptSets {
+		for _, s := range set.operations() {
+			all[s.Source()] = append(all[s.Source()], set)
+		}
+	}
+	return all
 }

@@ -54,7 +54,7 @@ func TestServerScriptKeys(t *testing.T) {
 				cfg.DB, cfg.Timeout = 1, time.Minute
 				all := redistest.Open(t, cfg)
 				cfg.Username, cfg.Password = narrow, "secret"
-				k := &keyTest{comparer: newComparer(t, s, set), all: all, one: redistest.Open(t, cfg)}
+				k := &keyTest{comparer: newComparer(databases(t, s), set), all: all, one: redistest.Open(t, cfg)}
 				seed := uint64(time.Now().UnixNano())
 				first := &state{model: set.start, keys: set.start.keys()}
 				for i := range set.moves {

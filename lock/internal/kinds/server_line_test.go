@@ -2,7 +2,9 @@ package kinds_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,36 +14,56 @@ import (
 	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/pubsub"
 	"github.com/lockwire/lockwire/resp"
+	"github.com/lockwire/lockwire/script"
 )
 
 const walkLine = "lockwire_line:{walk}"
 
-// TestLineLikeTheServer compares the scripts with a line and their Go functions, step by step on a random walk: four clients, of
-// which one does not listen, another kind of client that does now and then, and places that come and go.
+// lineWalks are walks over the scripts with a line: four clients, of which one does not listen, another kind of client that does now and
+// then, and places that come and go. Several processes have permits at once; of readers and writers some go first.
+var lineWalks = []*lineWay{
+	{"reentrant", walkChannel, 1000, (*lineWalk).exclusive},
+	{"nonreentrant", walkChannel, 500, (*lineWalk).exclusive},
+	{"fenced", walkChannel, 500, (*lineWalk).exclusive},
+	{"semaphore", walkOwnChannel, 1000, (*lineWalk).semaphore},
+	{"permits", walkOwnChannel, 1000, (*lineWalk).permits},
+	{"read-write", walkReadWrite, 1500, (*lineWalk).readWrite},
+}
+
+// lineWay is a walk of so many steps.
+type lineWay struct {
+	kind, channel string
+	steps         int
+	step          func(l *lineWalk, random *rand.Rand, as stander) bool
+}
+
+// walker returns the steps of one walk after the other.
+func (way *lineWay) walker() func(w *twin, random *rand.Rand) bool {
+	l := &lineWalk{channel: way.channel}
+	return func(w *twin, random *rand.Rand) bool {
+		return l.step(w, random, func(random *rand.Rand, as stander) bool { return way.step(l, random, as) })
+	}
+}
+
+// scripts are those that a step may run.
+func (way *lineWay) scripts() (list []*script.Script) {
+	all := kinds.All()
+	list = append(list, all[kinds.Any]["quit"])
+	for _, kind := range strings.Split(strings.Replace(way.kind, "read-write", "read write", 1), " ") {
+		list = slices.AppendSeq(list, maps.Values(all[kind]))
+	}
+	return list
+}
+
+// TestLineLikeTheServer compares the scripts with a line and their Go functions, step by step on random walks.
 func TestLineLikeTheServer(t *testing.T) {
 	t.Parallel()
-	l := &lineWalk{channel: walkChannel}
-	walk(t, "reentrant", 1000, func(w *twin, random *rand.Rand) bool { return l.step(w, random, l.exclusive) })
-}
-
-// The same with permits, of which several processes have some at once.
-func TestSemaphoreLineLikeTheServer(t *testing.T) {
-	t.Parallel()
-	l := &lineWalk{channel: walkOwnChannel}
-	walk(t, "semaphore", 1000, func(w *twin, random *rand.Rand) bool { return l.step(w, random, l.semaphore) })
-}
-
-func TestPermitsLineLikeTheServer(t *testing.T) {
-	t.Parallel()
-	l := &lineWalk{channel: walkOwnChannel}
-	walk(t, "permits", 1000, func(w *twin, random *rand.Rand) bool { return l.step(w, random, l.permits) })
-}
-
-// The same with readers and writers, of which some go first.
-func TestReadWriteLineLikeTheServer(t *testing.T) {
-	t.Parallel()
-	l := &lineWalk{channel: walkReadWrite}
-	walk(t, "read-write", 1500, func(w *twin, random *rand.Rand) bool { return l.step(w, random, l.readWrite) })
+	for _, way := range lineWalks {
+		t.Run(way.kind, func(t *testing.T) {
+			t.Parallel()
+			walk(t, way.kind, way.steps, way.walker())
+		})
+	}
 }
 
 type lineWalk struct {
@@ -100,11 +122,14 @@ func (l *lineWalk) step(w *twin, random *rand.Rand, script func(random *rand.Ran
 
 // exclusive is a step of a lock with one holder.
 func (l *lineWalk) exclusive(random *rand.Rand, as stander) bool {
-	w, keys := l.twin, []string{walkLock, walkChannel, fmt.Sprint(walkLatch, random.IntN(3)), walkLine}
+	w, keys, own := l.twin, []string{walkLock, walkChannel, fmt.Sprint(walkLatch, random.IntN(3)), walkLine}, []any(nil)
+	if w.kind == "fenced" {
+		own = []any{-1} // tokens that count from 1
+	}
 	owner := fmt.Sprintf("client:%d", random.IntN(2))
 	switch random.IntN(9) {
 	case 0, 1, 2, 3:
-		return w.script("acquire", keys, 40_000, owner, soon(), as.place, as.stand)
+		return w.script("acquire", keys, append(append([]any{40_000, owner}, own...), soon(), as.place, as.stand)...)
 	case 4, 5:
 		return w.script("single", keys, 0, owner, "PUBLISH", 30_000, random.IntN(2), as.counts, as.client, as.place, as.way)
 	case 6:

@@ -16,6 +16,7 @@ import (
 	"github.com/lockwire/lockwire/internal/redistest"
 	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/resp"
+	"github.com/lockwire/lockwire/script"
 )
 
 // Digest is the server's digest of the script.
@@ -38,6 +39,9 @@ type twin struct {
 	kind       string
 	real, fake *conn.Pool
 	owner      string // of the operations that follow each other
+
+	broken map[string]*script.Script // runs on the server in place of the script with a source
+	differ func(text string)         // reports a difference
 }
 
 // TestScriptsLikeTheServer compares replies and keyspace of both after each step of a random walk over the operations of
@@ -55,25 +59,32 @@ func TestReadWriteLikeTheServer(t *testing.T) {
 // walk takes so many steps over the scripts of a kind, on each server.
 func walk(t *testing.T, kind string, steps int, step func(w *twin, random *rand.Rand) bool) {
 	redistest.RunProtocols(t, func(t *testing.T, s *redistest.Server, proto int) {
-		srv := fakeredis.New()
-		defer srv.Close()
-		lockscripts.Load(srv, kinds.All())
-		fake := redistest.Open(t, conn.Config{Dial: srv.Dial, Protocol: proto})
-		w := &twin{t: t, kind: kind, real: redistest.Open(t, s.Config()), fake: fake, owner: "client:0"}
+		w := newTwin(t, s, kind, proto)
+		w.differ = func(text string) { t.Error(text) }
 		seed := uint64(time.Now().UnixNano())
-		defer func() {
-			if t.Failed() {
-				t.Logf("seed %d", seed)
-			}
-			w.fake.Close() // before srv
-		}()
-		random := rand.New(rand.NewPCG(seed, 1))
-		for range steps {
-			if !step(w, random) {
-				return
-			}
+		if !w.walk(seed, steps, step) {
+			t.Logf("seed %d", seed)
 		}
 	})
+}
+
+func newTwin(t *testing.T, s *redistest.Server, kind string, proto int) *twin {
+	srv := fakeredis.New()
+	t.Cleanup(srv.Close)
+	lockscripts.Load(srv, kinds.All())
+	fake := redistest.Open(t, conn.Config{Dial: srv.Dial, Protocol: proto})
+	return &twin{t: t, kind: kind, real: redistest.Open(t, s.Config()), fake: fake, owner: "client:0"}
+}
+
+// walk takes so many steps at random, until one of them makes a difference.
+func (w *twin) walk(seed uint64, steps int, step func(w *twin, random *rand.Rand) bool) bool {
+	random := rand.New(rand.NewPCG(seed, 1))
+	for range steps {
+		if !step(w, random) {
+			return false
+		}
+	}
+	return true
 }
 
 const (
@@ -130,11 +141,15 @@ func (w *twin) script(operation string, keys []string, args ...any) bool {
 func (w *twin) scriptOf(kind, operation string, keys []string, args ...any) bool {
 	w.t.Helper()
 	s := kinds.All()[kind][operation]
-	run := func(p *conn.Pool) string {
+	run := func(s *script.Script, p *conn.Pool) string {
 		v, err := s.Run(w.t.Context(), p, keys, args...)
 		return answer(v, err)
 	}
-	return w.same(fmt.Sprint(kind, " ", operation, " ", keys, args), run(w.real), run(w.fake))
+	onServer := s
+	if broken := w.broken[s.Source()]; broken != nil {
+		onServer = broken
+	}
+	return w.same(fmt.Sprint(kind, " ", operation, " ", keys, args), run(onServer, w.real), run(s, w.fake))
 }
 
 func (w *twin) do(args ...any) bool {
@@ -150,12 +165,12 @@ func (w *twin) do(args ...any) bool {
 func (w *twin) same(what, real, fake string) bool {
 	w.t.Helper()
 	if !sameTexts(real, fake) {
-		w.t.Errorf("%s: the server answers %s, the fake %s", what, real, fake)
+		w.differ(fmt.Sprintf("%s: the server answers %s, the fake %s", what, real, fake))
 		return false
 	}
 	a, b := keyspace(w.t, w.real), keyspace(w.t, w.fake)
 	if !sameTexts(a, b) {
-		w.t.Errorf("%s: the server has\n%s\nthe fake\n%s", what, a, b)
+		w.differ(fmt.Sprintf("%s: the server has\n%s\nthe fake\n%s", what, a, b))
 		return false
 	}
 	return true

@@ -16,8 +16,7 @@ end
 for i = 1, #ids, 16 do
     local ends = redis.call('zscore', permits, string.sub(ids, i, i + 15))
     if not ends or tonumber(ends) <= now then
-        redis.call('set', latch, 0, 'px', last - now + lifetime)
-        return 0
+        return 0 -- and so to a repeat: nobody takes a permit by the same id again
     end
 end
 -- First what frees memory: a server that has run out of it refuses all else, but not after a script's first write.

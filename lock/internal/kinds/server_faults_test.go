@@ -1,0 +1,222 @@
+package kinds_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/lockscripts"
+	"github.com/lockwire/lockwire/internal/redistest"
+	"github.com/lockwire/lockwire/lock/internal/kinds"
+	"github.com/lockwire/lockwire/script"
+)
+
+// TestServerScriptFaults leaves out each command of each script, and turns each condition round. The models of the sets that run the script
+// have to notice that, on a server with memory or without it, or else the walks over the scripts with a line: a model that agrees with what is
+// broken compares nothing.
+func TestServerScriptFaults(t *testing.T) {
+	if os.Getenv(exhaustiveEnv) != "1" {
+		return
+	}
+	s := redistest.Start(t, redistest.Options{})
+	f := &faults{server: s, pools: databases(t, s), states: map[*scriptSet][]*state{}}
+	lines, allowed := 0, 0
+	for _, text := range breakableTexts() {
+		t.Run(text.title, func(t *testing.T) {
+			for _, broken := range text.broken() {
+				lines++
+				why := allowances[text.title][broken.line]
+				if why != "" {
+					allowed++
+				}
+				t.Run(fmt.Sprint("line ", broken.number), func(t *testing.T) {
+					switch noticed := f.noticed(t, broken.sources); {
+					case noticed && why != "":
+						t.Errorf("an allowance that is not needed: %s", broken.line)
+					case !noticed && why == "":
+						t.Errorf("works as well with this line broken: %s", broken.line)
+					}
+				})
+			}
+		})
+	}
+	t.Logf("%d lines broken, %d of them with an allowance", lines, allowed)
+}
+
+// allowances say why the scripts may work as well with a line broken, by the title of the script and by the line.
+var allowances = map[string]map[string]string{}
+
+// faults runs broken scripts.
+type faults struct {
+	server *redistest.Server
+	pools  []*conn.Pool
+	states map[*scriptSet][]*state
+}
+
+// noticed reports whether a model differs from broken scripts, by their intact sources.
+func (f *faults) noticed(t *testing.T, broken map[string]*script.Script) bool {
+	t.Helper()
+	for _, full := range []bool{false, true} {
+		for _, set := range scriptSets {
+			if f.noticedBy(t, set, broken, full) {
+				return true
+			}
+		}
+	}
+	for seed := range uint64(3) {
+		for _, way := range lineWalks {
+			if slices.ContainsFunc(way.scripts(), func(s *script.Script) bool { return broken[s.Source()] != nil }) && f.noticedOnWalk(t, way, seed, broken) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// noticedBy reports whether a transition of a set differs.
+func (f *faults) noticedBy(t *testing.T, set *scriptSet, broken map[string]*script.Script, full bool) bool {
+	t.Helper()
+	c := newComparer(f.pools, set)
+	if full {
+		c.full()
+	}
+	var operations []string
+	for operation, intact := range c.scripts {
+		if s := broken[intact.Source()]; s != nil && !(full && needsMemory(set, operation)) {
+			c.scripts[operation] = s
+			operations = append(operations, operation)
+		}
+	}
+	if operations == nil {
+		return false
+	}
+	return len(c.run(t.Context(), func(visit func(transition) bool) { f.scatter(set, operations, visit) })) > 0
+}
+
+// scatter gives visit all transitions of a set by some operations, in no order: a difference is found soon.
+func (f *faults) scatter(set *scriptSet, operations []string, visit func(transition) bool) {
+	if f.states[set] == nil {
+		random := rand.New(rand.NewPCG(1, 1))
+		states := set.explore(func(transition) bool { return true })
+		random.Shuffle(len(states), func(i, j int) { states[i], states[j] = states[j], states[i] })
+		f.states[set] = states
+	}
+	for _, from := range f.states[set] {
+		for i := range set.moves {
+			if by := &set.moves[i]; slices.Contains(operations, by.script) && !visit(set.step(from, by)) {
+				return
+			}
+		}
+	}
+}
+
+// noticedOnWalk reports whether the server with broken scripts and the fake with their Go functions go different ways.
+func (f *faults) noticedOnWalk(t *testing.T, way *lineWay, seed uint64, broken map[string]*script.Script) (noticed bool) {
+	t.Helper()
+	t.Run("walk", func(t *testing.T) {
+		f.server.Do("FLUSHALL")
+		w := newTwin(t, f.server, way.kind, 3)
+		w.broken, w.differ = broken, func(string) {}
+		noticed = !w.walk(seed, way.steps, way.walker())
+	})
+	return noticed
+}
+
+// breakableText is a script, or a common text.
+type breakableText struct {
+	title string
+	text  string
+	in    func(text string) map[string]string // with text in place of the text: the sources of scripts, by their intact ones
+}
+
+// breakableTexts are the scripts, and those of the common texts that are broken in all scripts at once.
+func breakableTexts() []breakableText {
+	texts := []struct{ file, text string }{{"all_tell.lua", kinds.Texts["all_tell.lua"]}, {"all_line.lua", kinds.LineScript}} // names the other
+	put := func(source, file, text string) string {
+		return strings.Replace(source, "-- "+file+"\n", "-- "+file+"\n"+text, 1)
+	}
+	all := map[string]string{} // the sources of scripts without these texts, by their sources
+	for kind, scripts := range kinds.All() {
+		for operation, s := range scripts {
+			if kind == kinds.Any && operation != "quit" {
+				continue // no set and no walk has them
+			}
+			own := s.Source()
+			for _, common := range slices.Backward(texts) {
+				own = strings.Replace(own, common.text, "", 1)
+			}
+			all[s.Source()] = own
+		}
+	}
+	var list []breakableText
+	for source, own := range all {
+		list = append(list, breakableText{lockscripts.Title(source), own, func(text string) map[string]string {
+			for _, common := range texts {
+				text = put(text, common.file, common.text)
+			}
+			return map[string]string{source: text}
+		}})
+	}
+	for _, broken := range texts {
+		list = append(list, breakableText{lockscripts.Title(broken.text), broken.text, func(text string) map[string]string {
+			sources := map[string]string{}
+			for source, own := range all {
+				for _, common := range texts {
+					if common.file == broken.file {
+						common.text = text
+					}
+					own = put(own, common.file, common.text)
+				}
+				if own != source {
+					sources[source] = own
+				}
+			}
+			return sources
+		}})
+	}
+	slices.SortFunc(list, func(a, b breakableText) int { return strings.Compare(a.title, b.title) })
+	return list
+}
+
+// brokenText is a text that differs from its intact one by a line.
+type brokenText struct {
+	number  int
+	line    string
+	sources map[string]*script.Script // the scripts with it, by their intact sources
+}
+
+var (
+	commandLine   = regexp.MustCompile(`^\s*redis\.p?call\(.*\)\s*(--.*)?$`)
+	conditionLine = regexp.MustCompile(`^(\s*(?:else)?if )(.*?)( then\b.*)$`)
+	loopLine      = regexp.MustCompile(`(?m)^(\s*while .* do)$`)
+	againLine     = regexp.MustCompile(`(?m)^\s*return (?:head|drop)\(`)
+)
+
+const again = " again = again + 1 if again > 1000 then error('endless') end "
+
+// broken returns the texts that differ by one line. What that line has kept from going on for ever ends with an error.
+func (b breakableText) broken() (list []brokenText) {
+	lines := strings.Split(b.text, "\n")
+	for i, line := range lines {
+		broken := slices.Clone(lines)
+		if m := conditionLine.FindStringSubmatch(line); m != nil {
+			broken[i] = m[1] + "not (" + m[2] + ")" + m[3]
+		} else if commandLine.MatchString(line) {
+			broken[i] = ""
+		} else {
+			continue
+		}
+		sources := map[string]*script.Script{}
+		for intact, source := range b.in(strings.Join(broken, "\n")) {
+			source = againLine.ReplaceAllString(loopLine.ReplaceAllString(source, "$1"+again), again+"$0")
+			sources[intact] = script.New("local again = 0\n" + source)
+		}
+		list = append(list, brokenText{i + 1, strings.TrimSpace(line), sources})
+	}
+	return list
+}
