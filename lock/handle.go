@@ -138,8 +138,11 @@ func (h *Handle) ForceUnlock(ctx context.Context) (bool, error) {
 	}
 	holds := c.table.holdsOf(t.hold(), "", nil) // collected before the script, to leave out later holds
 	v, err := c.scripts.RunInTime(ctx, t.name, func(last int64) *remote.Call {
-		return &remote.Call{Script: t.kind.Force, Lock: t.remote(), Keys: t.lined(t.keys()), Args: t.lineArgs(c, t.valued(c.channels.Publishing(t.kind.silent), last)),
-			Leaves: true, Tells: true}
+		args := t.valued(c.channels.Publishing(t.kind.silent), last)
+		if t.kind.Reads {
+			args = append(args, t.kind.Name) // the mode
+		}
+		return &remote.Call{Script: t.kind.Force, Lock: t.remote(), Keys: t.lined(t.keys()), Args: t.lineArgs(c, args), Leaves: true, Tells: true}
 	})
 	if err != nil {
 		t.mayTellForced(c, err)

@@ -24,37 +24,17 @@ func modelDraw(c *fakeredis.Call, life string) int64 {
 }
 
 func modelFencedAcquire(c *fakeredis.Call) any {
-	key, lease, owner := c.Keys[0], c.Args[0], c.Args[1]
-	if late := tooLate(c, c.Args[3]); late != nil {
-		return late
+	draw := func() int64 { return modelDraw(c, c.Args[2]) }
+	reply, again := modelTake(c, 3, draw)
+	if !again {
+		return reply
 	}
-	if c.Int("EXISTS", c.Keys[2]) == 1 {
-		return int64(-1)
+	kept, ok := c.Do("GET", fencedToken(c)).(string)
+	token := number(kept)
+	if !ok {
+		token = draw()
 	}
-	line, place, stand := lineKey(c, 3), arg(c, 4), arg(c, 5)
-	if c.Int("EXISTS", key) == 0 {
-		if left, reserved, _ := modelReserved(c, line, place, 0, 1); reserved {
-			return modelWaitInLine(c, line, place, stand, left)
-		}
-		drawn := modelDraw(c, c.Args[2])
-		c.Do("HINCRBY", key, owner, "1")
-		c.Do("PEXPIRE", key, lease)
-		modelGiveWay(c, line, place, stand)
-		return []any{int64(1), drawn}
-	}
-	if c.Int("HEXISTS", key, owner) == 0 {
-		return modelWaitInLine(c, line, place, stand, c.Int("PTTL", key))
-	}
-	token, kept := c.Do("GET", fencedToken(c)).(string)
-	if !kept {
-		token = strconv.FormatInt(modelDraw(c, c.Args[2]), 10)
-	}
-	count := c.Int("HINCRBY", key, owner, "1")
-	modelGiveWay(c, line, place, stand)
-	if c.Int("PTTL", key) < number(lease) {
-		c.Do("PEXPIRE", key, lease)
-	}
-	return []any{count, number(token)}
+	return []any{furtherHold(c, 3), token}
 }
 
 func modelFencedHandover(c *fakeredis.Call) any {
@@ -81,27 +61,4 @@ func modelFencedInfo(c *fakeredis.Call) any {
 		token = "0"
 	}
 	return append([]any{token}, modelInfo(c).([]any)...)
-}
-
-func modelNonReentrantAcquire(c *fakeredis.Call) any {
-	key, lease, owner := c.Keys[0], c.Args[0], c.Args[1]
-	if late := tooLate(c, c.Args[2]); late != nil {
-		return late
-	}
-	line, place, stand := lineKey(c, 3), arg(c, 3), arg(c, 4)
-	switch {
-	case c.Int("EXISTS", c.Keys[2]) == 1:
-		return int64(-1)
-	case c.Int("EXISTS", key) == 0:
-		if left, reserved, _ := modelReserved(c, line, place, 0, 1); reserved {
-			return modelWaitInLine(c, line, place, stand, left)
-		}
-		c.Do("HINCRBY", key, owner, "1")
-		c.Do("PEXPIRE", key, lease)
-		modelGiveWay(c, line, place, stand)
-		return nil
-	case c.Int("HEXISTS", key, owner) == 1:
-		return fakeredis.Status("reentry")
-	}
-	return modelWaitInLine(c, line, place, stand, c.Int("PTTL", key))
 }

@@ -2,13 +2,11 @@ package lockscripts
 
 import "github.com/lockwire/lockwire/internal/fakeredis"
 
-const notACount = fakeredis.Err("WRONGTYPE not a count")
-
 func modelCountdownAcquire(c *fakeredis.Call) any {
 	count, _, bad := numberAt(c, c.Keys[0])
 	switch {
 	case bad:
-		return notACount
+		return notNumber
 	case count <= 0:
 		return nil
 	}
@@ -23,7 +21,7 @@ func modelCountdownSet(c *fakeredis.Call) any {
 	_, there, bad := numberAt(c, c.Keys[0])
 	switch {
 	case bad:
-		return notACount
+		return notNumber
 	case there:
 		return o.remember(c, 0)
 	}
@@ -40,7 +38,7 @@ func modelCountdownDown(c *fakeredis.Call) any {
 	count, _, bad := numberAt(c, c.Keys[0])
 	switch {
 	case bad:
-		return notACount
+		return notNumber
 	case count > 1:
 		c.Do("DECR", c.Keys[0])
 	default:
@@ -60,7 +58,7 @@ func modelCountdownDelete(c *fakeredis.Call) any {
 	_, there, bad := numberAt(c, c.Keys[0])
 	switch {
 	case bad:
-		return notACount
+		return notNumber
 	case !there:
 		return o.remember(c, 0)
 	}

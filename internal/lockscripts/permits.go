@@ -37,7 +37,7 @@ func modelPermitsAcquire(c *fakeredis.Call) any {
 		return nil
 	}
 	if _, _, bad := numberAt(c, key); bad {
-		return notPermits
+		return notNumber
 	}
 	now, count := now(c), int64(len(ids))
 	a := asker{lineKey(c, 4), arg(c, 6), arg(c, 7), arg(c, 8), publish}
@@ -116,7 +116,7 @@ func modelPermitsRelease(c *fakeredis.Call) any {
 		return int64(1)
 	}
 	if _, _, bad := numberAt(c, c.Keys[0]); bad {
-		return notPermits
+		return notNumber
 	}
 	ids := idsOf(c.Args[1])
 	held := allHeld(c, ids)
@@ -135,7 +135,7 @@ func modelPermitsGive(c *fakeredis.Call) any {
 		return n
 	}
 	if _, _, bad := numberAt(c, c.Keys[0]); bad {
-		return notPermits
+		return notNumber
 	}
 	ids := idsOf(c.Args[2])
 	if !allHeld(c, ids) {
@@ -153,7 +153,7 @@ func modelPermitsUndo(c *fakeredis.Call) any {
 		return int64(0)
 	}
 	if _, _, bad := numberAt(c, c.Keys[0]); bad {
-		return notPermits
+		return notNumber
 	}
 	returned := giveBack(c, idsOf(c.Args[1]), c.Args[2], true, len(c.Args)-2)
 	return min(1, returned)
@@ -191,7 +191,7 @@ func modelPermitsForce(c *fakeredis.Call) any {
 		return late
 	}
 	if _, _, bad := numberAt(c, c.Keys[0]); bad {
-		return notPermits
+		return notNumber
 	}
 	taken := c.Int("ZCARD", c.Keys[2])
 	if taken == 0 {
@@ -206,7 +206,7 @@ func modelPermitsForce(c *fakeredis.Call) any {
 func modelPermitsInfo(c *fakeredis.Call) any {
 	free, there, bad := numberAt(c, c.Keys[0])
 	if bad {
-		return notPermits
+		return notNumber
 	}
 	now := now(c)
 	ended := c.Int("ZCOUNT", c.Keys[2], "-inf", text(now))
@@ -233,7 +233,7 @@ func modelPermitsAdd(c *fakeredis.Call) any {
 	}
 	free, there, bad := numberAt(c, c.Keys[0])
 	if bad {
-		return notPermits
+		return notNumber
 	}
 	more, total := number(c.Args[2]), c.Args[3] == "1"
 	if total && there {

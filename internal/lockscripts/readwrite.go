@@ -263,18 +263,21 @@ func modelReadRenew(c *fakeredis.Call) any {
 	return outcomes
 }
 
-func modelReadWriteForce(c *fakeredis.Call, mode, payload string) any {
+func modelReadWriteForce(c *fakeredis.Call) any {
 	if late := tooLate(c, c.Args[1]); late != nil {
 		return late
 	}
-	key := c.Keys[0]
+	key, mode, payload := c.Keys[0], c.Args[2], "0"
+	if mode == "write" {
+		payload = "1"
+	}
 	if held := c.Do("HGET", key, "mode"); held == nil && c.Int("EXISTS", key) == 1 {
 		return otherKind
 	} else if held != mode {
 		return int64(0)
 	}
 	c.Do("DEL", key)
-	modelTellFree(c, tellsFree(c, c.Args[0], 2, payload, false))
+	modelTellFree(c, tellsFree(c, c.Args[0], 3, payload, false))
 	return int64(1)
 }
 

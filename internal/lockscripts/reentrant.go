@@ -8,32 +8,59 @@ import (
 )
 
 func modelAcquire(c *fakeredis.Call) any {
+	reply, again := modelTake(c, 2, nil)
+	if again {
+		return fakeredis.Status(text(furtherHold(c, 2)))
+	}
+	return reply
+}
+
+func modelNonReentrantAcquire(c *fakeredis.Call) any {
+	reply, again := modelTake(c, 2, nil)
+	if again {
+		return fakeredis.Status("reentry")
+	}
+	return reply
+}
+
+// modelTake takes a free lock, with a token if there is draw. last is the position of the request's last moment, ahead of the arguments for
+// the line. again: the owner has the lock already.
+func modelTake(c *fakeredis.Call, last int, draw func() int64) (reply any, again bool) {
 	key, lease, owner := c.Keys[0], c.Args[0], c.Args[1]
-	if late := tooLate(c, c.Args[2]); late != nil {
-		return late
+	if late := tooLate(c, c.Args[last]); late != nil {
+		return late, false
 	}
 	if c.Int("EXISTS", c.Keys[2]) == 1 {
-		return int64(-1)
+		return int64(-1), false
 	}
-	line, place, stand := lineKey(c, 3), arg(c, 3), arg(c, 4)
-	if c.Do("EXISTS", key) == int64(0) {
-		if left, reserved, _ := modelReserved(c, line, place, 0, 1); reserved {
-			return modelWaitInLine(c, line, place, stand, left)
+	line, place, stand := lineKey(c, 3), arg(c, last+1), arg(c, last+2)
+	if c.Int("EXISTS", key) == 1 {
+		if c.Int("HEXISTS", key, owner) == 1 {
+			return nil, true
 		}
-		c.Do("HINCRBY", key, owner, "1")
-		c.Do("PEXPIRE", key, lease)
-		modelGiveWay(c, line, place, stand)
-		return nil
+		return modelWaitInLine(c, line, place, stand, c.Int("PTTL", key)), false
 	}
-	if c.Do("HEXISTS", key, owner) == int64(0) {
-		return modelWaitInLine(c, line, place, stand, c.Int("PTTL", key))
+	if left, reserved, _ := modelReserved(c, line, place, 0, 1); reserved {
+		return modelWaitInLine(c, line, place, stand, left), false
 	}
-	count := c.Int("HINCRBY", key, owner, "1")
+	if draw != nil {
+		reply = []any{int64(1), draw()}
+	}
+	c.Do("HINCRBY", key, owner, "1")
+	c.Do("PEXPIRE", key, lease)
 	modelGiveWay(c, line, place, stand)
+	return reply, false
+}
+
+// furtherHold adds a hold, and returns the hold count. last is as for modelTake.
+func furtherHold(c *fakeredis.Call, last int) int64 {
+	key, lease, owner := c.Keys[0], c.Args[0], c.Args[1]
+	count := c.Int("HINCRBY", key, owner, "1")
+	modelGiveWay(c, lineKey(c, 3), arg(c, last+1), arg(c, last+2))
 	if c.Int("PTTL", key) < number(lease) {
 		c.Do("PEXPIRE", key, lease)
 	}
-	return fakeredis.Status(strconv.FormatInt(count, 10))
+	return count
 }
 
 // now is the server's time in ms.

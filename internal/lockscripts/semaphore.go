@@ -6,7 +6,7 @@ import (
 	"github.com/lockwire/lockwire/internal/fakeredis"
 )
 
-const notPermits = fakeredis.Err("WRONGTYPE not a number of permits")
+const notNumber = fakeredis.Err("WRONGTYPE The key does not hold a number")
 
 // numberAt is the number in key. there is false without a key; bad: the key holds something else.
 func numberAt(c *fakeredis.Call, key string) (n int64, there, bad bool) {
@@ -90,7 +90,7 @@ func modelSemaphoreAcquire(c *fakeredis.Call) any {
 	free, there, bad := numberAt(c, key)
 	switch {
 	case bad:
-		return notPermits
+		return notNumber
 	case !there && c.Args[3] != "1":
 		return fakeredis.Status("unset")
 	}
@@ -115,7 +115,7 @@ func modelSemaphoreUndo(c *fakeredis.Call) any {
 	key, latch := c.Keys[0], c.Keys[2]
 	_, there, bad := numberAt(c, key)
 	if bad {
-		return notPermits
+		return notNumber
 	}
 	taken, ok := c.Do("GET", latch).(string)
 	if taken != "0" {
@@ -134,7 +134,7 @@ func modelSemaphoreInfo(c *fakeredis.Call) any {
 	free, there, bad := numberAt(c, c.Keys[0])
 	switch {
 	case bad:
-		return notPermits
+		return notNumber
 	case !there:
 		return []any{}
 	}
@@ -148,7 +148,7 @@ func modelSemaphoreSet(c *fakeredis.Call) any {
 	}
 	_, there, bad := numberAt(c, c.Keys[0])
 	if bad {
-		return notPermits
+		return notNumber
 	}
 	if there {
 		return o.remember(c, 0)
@@ -169,7 +169,7 @@ func modelSemaphoreAdd(c *fakeredis.Call) any {
 	}
 	_, there, bad := numberAt(c, c.Keys[0])
 	if bad {
-		return notPermits
+		return notNumber
 	}
 	if !there && c.Args[3] == "1" {
 		return o.remember(c, 0)
@@ -186,7 +186,7 @@ func modelSemaphoreDrain(c *fakeredis.Call) any {
 	}
 	free, _, bad := numberAt(c, c.Keys[0])
 	if bad {
-		return notPermits
+		return notNumber
 	}
 	if free != 0 {
 		c.Do("DECRBY", c.Keys[0], strconv.FormatInt(free, 10))

@@ -20,7 +20,7 @@ import (
 var luas = []string{
 	"return 1", "return -1.9", "return 2^40", "return 'text'", "return true", "return false", "return nil", "return {}",
 	"return {1, 'two', {3}, nil, 5}", "return {ok = 'fine'}", "return {err = 'ERR bad'}", "return redis.status_reply('late')",
-	"return redis.error_reply('WRONGTYPE not a count')", "return {KEYS[1], ARGV[1], KEYS[3], ARGV[2]}", "return #KEYS + #ARGV",
+	"return redis.error_reply('WRONGTYPE no number')", "return {KEYS[1], ARGV[1], KEYS[3], ARGV[2]}", "return #KEYS + #ARGV",
 	"return redis.call('set', KEYS[1], 17)", "return redis.call('get', KEYS[1]) + 1", "return redis.call('get', 'none')",
 	"return redis.call('get', 'none') or 'nothing'", "return redis.call('type', KEYS[1])", "return redis.call('type', KEYS[1]).ok",
 	"redis.call('hset', KEYS[2], 'a', 1, 'b', 2.5) return redis.call('hgetall', KEYS[2])",

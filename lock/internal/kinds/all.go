@@ -25,6 +25,9 @@ var allUnheld string
 //go:embed lua/all_change.lua
 var allChange string
 
+//go:embed lua/all_number.lua
+var allNumber string
+
 //go:embed lua/all_tell.lua
 var allTell string
 
@@ -69,7 +72,7 @@ func Apart(s *script.Script) *script.Script { return script.Named(s.Name(), allA
 func named(name, source string) *script.Script {
 	for _, common := range []struct{ file, text string }{
 		{"all_repeat.lua", allRepeat}, {"all_undo.lua", allUndo}, {"all_change.lua", allChange}, {"all_tell.lua", allTell}, // name the others
-		{"all_late.lua", allLate}, {"all_unheld.lua", allUnheld}, {"all_line.lua", allLine},
+		{"all_late.lua", allLate}, {"all_unheld.lua", allUnheld}, {"all_number.lua", allNumber}, {"all_line.lua", allLine},
 	} {
 		source = with(source, common.file, common.text)
 	}

@@ -444,10 +444,10 @@ func readWriteSet(kind string) *scriptSet {
 		readMoves(o, add)
 		writeMoves(o, add)
 	}
-	add("read", "force", -1, []any{publishBy, at(-1)}, comesLate[*readWriteModel])
-	add("write", "force", -1, []any{publishBy, at(-1)}, comesLate[*readWriteModel])
-	add("read", "force", -1, []any{publishBy, at(1)}, func(m *readWriteModel) (any, []message) { return m.force("read", "0") })
-	add("write", "force", -1, []any{publishBy, at(1)}, func(m *readWriteModel) (any, []message) { return m.force("write", "1") })
+	add("read", "force", -1, []any{publishBy, at(-1), "read"}, comesLate[*readWriteModel])
+	add("write", "force", -1, []any{publishBy, at(-1), "write"}, comesLate[*readWriteModel])
+	add("read", "force", -1, []any{publishBy, at(1), "read"}, func(m *readWriteModel) (any, []message) { return m.force("read", "0") })
+	add("write", "force", -1, []any{publishBy, at(1), "write"}, func(m *readWriteModel) (any, []message) { return m.force("write", "1") })
 	add(kind, "info", -1, nil, (*readWriteModel).info)
 	foreign := func(name string, do func(m *readWriteModel)) {
 		set.moves = append(set.moves, move{name: name, foreign: true,

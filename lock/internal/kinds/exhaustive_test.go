@@ -246,8 +246,13 @@ type transition struct {
 	from  *state
 	by    *move
 	after *state
-	want  string // reply, messages and keyspace
+	reply string
 	said  []message
+}
+
+// want is what a server should have: the reply, the messages and the keyspace.
+func (t transition) want() string {
+	return t.reply + "\n" + append(lists(t.said), t.after.keys...).String()
 }
 
 // step takes a move.
@@ -255,7 +260,7 @@ func (s *scriptSet) step(from *state, by *move) transition {
 	next := &state{model: from.model.clone(), from: from, by: by, foreign: from.foreign || by.foreign}
 	reply, said := by.do(next.model)
 	next.keys = next.model.keys()
-	return transition{from, by, next, replyText(reply) + "\n" + append(lists(said), next.keys...).String(), said}
+	return transition{from, by, next, replyText(reply), said}
 }
 
 // lists is what messages become with publishBy.

@@ -21,9 +21,6 @@ var readLeave string
 //go:embed lua/read_renew.lua
 var readRenew string
 
-//go:embed lua/read_force.lua
-var readForce string
-
 //go:embed lua/write_acquire.lua
 var writeAcquire string
 
@@ -36,19 +33,20 @@ var writeLeave string
 //go:embed lua/write_undo.lua
 var writeUndo string
 
-//go:embed lua/write_force.lua
-var writeForce string
-
 //go:embed lua/write_downgrade.lua
 var writeDowngrade string
+
+//go:embed lua/readwrite_force.lua
+var readwriteForce string
 
 //go:embed lua/readwrite_info.lua
 var readwriteInfo string
 
 var (
-	read             = &Lazy[*Kind]{Make: newRead}
-	write            = &Lazy[*Kind]{Make: newWrite}
-	infoOfBothHalves = &Lazy[*script.Script]{Make: func() *script.Script { return named("readwrite_info", readwriteInfo) }}
+	read              = &Lazy[*Kind]{Make: newRead}
+	write             = &Lazy[*Kind]{Make: newWrite}
+	forceOfBothHalves = &Lazy[*script.Script]{Make: func() *script.Script { return named("readwrite_force", readwriteForce) }}
+	infoOfBothHalves  = &Lazy[*script.Script]{Make: func() *script.Script { return named("readwrite_info", readwriteInfo) }}
 )
 
 // Read is the half of Redisson's RReadWriteLock for readers.
@@ -70,7 +68,7 @@ func newRead() *Kind {
 		Release: named("read_release", leaving(readRelease)),
 		Undo:    named("read_undo", leaving(readUndo)),
 		Renew:   named("read_renew", readRenew),
-		Force:   named("read_force", readForce),
+		Force:   forceOfBothHalves.Get(),
 		Info:    infoOfBothHalves.Get(),
 		Quit:    quit.Get(),
 	}
@@ -92,7 +90,7 @@ func newWrite() *Kind {
 		Release:   named("write_release", leaving(writeRelease)),
 		Undo:      named("write_undo", leaving(writeUndo)),
 		Renew:     Reentrant().Renew, // the hash stores a writer like the owner of a reentrant lock
-		Force:     named("write_force", writeForce),
+		Force:     forceOfBothHalves.Get(),
 		Info:      infoOfBothHalves.Get(),
 		Downgrade: named("write_downgrade", writeDowngrade),
 		Quit:      quit.Get(),

@@ -101,7 +101,7 @@ func newSpin() *Kind {
 func newFenced() *Kind {
 	k := like(Reentrant(), "fenced")
 	k.Token = tokenKey
-	k.Acquire = named("fenced_acquire", drawing(fencedAcquire))
+	k.Acquire = named("fenced_acquire", taking(drawing(fencedAcquire)))
 	k.Info = named("fenced_info", fencedInfo)
 	k.HandOver = named("fenced_handover", drawing(fencedHandover))
 	return k

@@ -164,7 +164,7 @@ func (l *leaver) leaving(t transition, reply resp.Value) string {
 			return replyText(failure("ERR")) + "\n" + t.from.keys.String()
 		}
 	}
-	text, _, _ := strings.Cut(t.want, "\n")
+	text := t.reply
 	if t.by.script == "single" && text == "2" {
 		text = "1" // nobody is told
 	}

@@ -58,19 +58,24 @@ type faults struct {
 	states map[*scriptSet][]*state
 }
 
-// noticed reports whether a model differs from broken scripts, by their intact sources.
+// noticed reports whether a model differs from broken scripts, by their intact sources: a few transitions and a walk first, then
+// many of both.
 func (f *faults) noticed(t *testing.T, broken map[string]*script.Script) bool {
 	t.Helper()
-	for _, full := range []bool{false, true} {
-		for _, set := range scriptSets {
-			if f.noticedBy(t, set, broken, full) {
-				return true
+	var sets []*scriptSet
+	for source := range broken {
+		sets = append(sets, setsByScript()[source]...)
+	}
+	for seed, most := range []int{3000, 50_000} {
+		for _, full := range []bool{false, true} {
+			for _, set := range sets {
+				if f.noticedBy(t, set, broken, full, most/len(sets)) {
+					return true
+				}
 			}
 		}
-	}
-	for seed := range uint64(3) {
 		for _, way := range lineWalks {
-			if slices.ContainsFunc(way.scripts(), func(s *script.Script) bool { return broken[s.Source()] != nil }) && f.noticedOnWalk(t, way, seed, broken) {
+			if slices.ContainsFunc(way.scripts(), func(s *script.Script) bool { return broken[s.Source()] != nil }) && f.noticedOnWalk(t, way, uint64(seed), broken) {
 				return true
 			}
 		}
@@ -78,8 +83,8 @@ func (f *faults) noticed(t *testing.T, broken map[string]*script.Script) bool {
 	return false
 }
 
-// noticedBy reports whether a transition of a set differs.
-func (f *faults) noticedBy(t *testing.T, set *scriptSet, broken map[string]*script.Script, full bool) bool {
+// noticedBy reports whether one of at most so many transitions of a set differs.
+func (f *faults) noticedBy(t *testing.T, set *scriptSet, broken map[string]*script.Script, full bool, most int) bool {
 	t.Helper()
 	c := newComparer(f.pools, set)
 	if full {
@@ -87,15 +92,14 @@ func (f *faults) noticedBy(t *testing.T, set *scriptSet, broken map[string]*scri
 	}
 	var operations []string
 	for operation, intact := range c.scripts {
-		if s := broken[intact.Source()]; s != nil && !(full && needsMemory(set, operation)) {
+		if s := broken[intact.Source()]; s != nil {
 			c.scripts[operation] = s
 			operations = append(operations, operation)
 		}
 	}
-	if operations == nil {
-		return false
-	}
-	return len(c.run(t.Context(), func(visit func(transition) bool) { f.scatter(set, operations, visit) })) > 0
+	return operations != nil && len(c.run(t.Context(), func(visit func(transition) bool) {
+		f.scatter(set, operations, func(t transition) bool { most--; return visit(t) && most > 0 })
+	})) > 0
 }
 
 // scatter gives visit all transitions of a set by some operations, in no order: a difference is found soon.

@@ -102,8 +102,8 @@ func (k *keyTest) visit(t *testing.T, step transition) bool {
 		t.Error(err)
 		return false
 	}
-	if got := k.got(replies[0], dump); got != step.want {
-		problem := fmt.Sprintf("%v %v by a user with a right to KEYS has\n%s\nand not\n%s", step.by.keys, step.by.args, indent(got), indent(step.want))
+	if got := k.got(replies[0], dump); got != step.want() {
+		problem := fmt.Sprintf("%v %v by a user with a right to KEYS has\n%s\nand not\n%s", step.by.keys, step.by.args, indent(got), indent(step.want()))
 		t.Error(k.shortfall(step, problem))
 		return false
 	}

@@ -209,7 +209,8 @@ func (l *lineWalk) readWrite(random *rand.Rand, as stander) bool {
 	case 14:
 		return w.scriptOf(kinds.Any, "quit", []string{walkLock, walkReadWrite, walkLine}, "PUBLISH", as.counts, as.client, place, 0)
 	}
-	return w.scriptOf([]string{"read", "write"}[random.IntN(2)], "force", free, "PUBLISH", soon(), as.counts, as.client)
+	half := []string{"read", "write"}[random.IntN(2)]
+	return w.scriptOf(half, "force", free, "PUBLISH", soon(), half, as.counts, as.client)
 }
 
 // changeStrangers begins or ends the subscription of a client without a line.

@@ -73,9 +73,9 @@ func (w *twin) readWriteStep(random *rand.Rand) bool {
 	}
 	switch random.IntN(12) {
 	case 0:
-		return w.scriptOf("read", "force", keys[:3], published, soon())
+		return w.scriptOf("read", "force", keys[:3], published, soon(), "read")
 	case 1:
-		return w.scriptOf("write", "force", keys[:3], published, soon())
+		return w.scriptOf("write", "force", keys[:3], published, soon(), "write")
 	case 2:
 		return w.do("SET", walkLock, "x") && w.do("SET", "text", "x")
 	case 3:

@@ -16,30 +16,7 @@ local place, stand = ARGV[5] or '', ARGV[6] or ''
 
 -- all_late.lua
 -- fenced_draw.lua
-if stand ~= 'move' and redis.call('exists', lock, latch, line or lock) == 0 then -- one question in place of three
-    local drawn = draw()
-    redis.call('hincrby', lock, owner, 1)
-    redis.call('pexpire', lock, lease)
-    return {1, drawn}
-end
--- all_line.lua
-if redis.call('exists', latch) == 1 then
-    return -1 -- undone: nobody waits for this any more
-end
-if redis.call('exists', lock) == 0 then
-    local left = reservedFor(line, place, now, 0, 1)
-    if left then
-        return waitInLine(line, place, stand, left)
-    end
-    local drawn = draw()
-    redis.call('hincrby', lock, owner, 1)
-    redis.call('pexpire', lock, lease)
-    giveWay(line, place, stand)
-    return {1, drawn}
-end
-if redis.call('hexists', lock, owner) == 0 then
-    return waitInLine(line, place, stand, redis.call('pttl', lock))
-end
+-- reentrant_take.lua
 local kept = tonumber(redis.call('get', token)) or draw()
 local count = redis.call('hincrby', lock, owner, 1)
 giveWay(line, place, stand)

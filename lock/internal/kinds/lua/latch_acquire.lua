@@ -2,13 +2,9 @@
 -- KEYS  1 latch: a string, the count; there while it is more than 0  2 its channel
 -- ARGV  1 not used
 -- Returns nil when it is, and otherwise the remaining lifetime of the key in ms (-1: it has none).
-local countdown = KEYS[1]
 
-local count = redis.call('get', countdown)
-if count and not string.match(count, '^%-?%d+$') then
-    return redis.error_reply('WRONGTYPE not a count')
-end
-if not count or tonumber(count) <= 0 then
+-- all_number.lua
+if tonumber(value or 0) <= 0 then
     return nil
 end
-return redis.call('pttl', countdown)
+return redis.call('pttl', KEYS[1])

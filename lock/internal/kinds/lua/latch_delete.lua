@@ -8,9 +8,7 @@ local countdown, channel, latch = KEYS[1], KEYS[2], KEYS[3]
 local lifetime, publish, last = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3])
 
 -- all_change.lua
-if not string.match(redis.call('get', countdown) or '0', '^%-?%d+$') then
-    return redis.error_reply('WRONGTYPE not a count')
-end
+-- all_number.lua
 local deleted = redis.call('del', countdown)
 if deleted == 1 then
     redis.pcall(publish, channel, '1') -- as Redisson has it

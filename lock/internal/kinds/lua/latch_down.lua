@@ -8,11 +8,8 @@ local countdown, channel, latch = KEYS[1], KEYS[2], KEYS[3]
 local lifetime, publish, last = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3])
 
 -- all_change.lua
-local count = redis.call('get', countdown) or '0'
-if not string.match(count, '^%-?%d+$') then
-    return redis.error_reply('WRONGTYPE not a count')
-end
-count = tonumber(count)
+-- all_number.lua
+local count = tonumber(value or 0)
 -- First what frees memory: a server that has run out of it refuses all else, but not after a script's first write.
 redis.call('del', count > 1 and latch or countdown)
 if count > 1 then

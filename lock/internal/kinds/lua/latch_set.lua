@@ -8,11 +8,8 @@ local countdown, channel, latch = KEYS[1], KEYS[2], KEYS[3]
 local lifetime, publish, count, last = tonumber(ARGV[1]), ARGV[2], ARGV[3], tonumber(ARGV[4])
 
 -- all_change.lua
-local left = redis.call('get', countdown)
-if left and not string.match(left, '^%-?%d+$') then
-    return redis.error_reply('WRONGTYPE not a count')
-end
-if left then
+-- all_number.lua
+if value then
     redis.call('set', latch, 0, 'px', last - now + lifetime)
     return 0
 end

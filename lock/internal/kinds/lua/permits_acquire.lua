@@ -23,11 +23,8 @@ end
 if redis.call('zscore', permits, string.sub(ids, 1, 16)) then
     return nil -- a repeat
 end
-local free = redis.call('get', semaphore)
-if not string.match(free or '0', '^%-?%d+$') then
-    return redis.error_reply('WRONGTYPE not a number of permits')
-end
-local ended = redis.call('zremrangebyscore', permits, '-inf', now)
+-- all_number.lua
+local free, ended = value, redis.call('zremrangebyscore', permits, '-inf', now)
 if ended > 0 then
     free = redis.call('incrby', semaphore, ended)
     if free > 0 then

@@ -10,15 +10,12 @@ local lifetime, publish, count, total, last = tonumber(ARGV[1]), ARGV[2], ARGV[3
 
 -- all_change.lua
 -- all_line.lua
-local free = redis.call('get', semaphore)
-if free and not string.match(free, '^%-?%d+$') then
-    return redis.error_reply('WRONGTYPE not a number of permits')
-end
+-- all_number.lua
 local more = tonumber(count)
-if total == '1' and free then
-    more = more - tonumber(free) - redis.call('zcard', permits)
+if total == '1' and value then
+    more = more - tonumber(value) - redis.call('zcard', permits)
 end
-if more ~= 0 or not free then
+if more ~= 0 or not value then
     local available = redis.call('incrby', semaphore, more)
     if total == '1' or more > 0 then
         tellFree(line, channel, publish, ARGV[6], ARGV[7], count, available, available - more)

@@ -9,9 +9,7 @@ local publish, last = ARGV[1], tonumber(ARGV[2])
 
 -- all_late.lua
 -- all_line.lua
-if not string.match(redis.call('get', semaphore) or '0', '^%-?%d+$') then
-    return redis.error_reply('WRONGTYPE not a number of permits')
-end
+-- all_number.lua
 local taken = redis.call('zcard', permits)
 if taken == 0 then
     return 0

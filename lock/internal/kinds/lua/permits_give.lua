@@ -10,9 +10,7 @@ local lifetime, publish, ids, last = tonumber(ARGV[1]), ARGV[2], ARGV[3], tonumb
 
 -- all_change.lua
 -- all_line.lua
-if not string.match(redis.call('get', semaphore) or '0', '^%-?%d+$') then
-    return redis.error_reply('WRONGTYPE not a number of permits')
-end
+-- all_number.lua
 for i = 1, #ids, 16 do
     local ends = redis.call('zscore', permits, string.sub(ids, i, i + 15))
     if not ends or tonumber(ends) <= now then

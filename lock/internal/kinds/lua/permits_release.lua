@@ -13,7 +13,7 @@ if done then
     return 1
 end
 if not string.match(free or redis.call('get', semaphore) or '0', '^%-?%d+$') then
-    return redis.error_reply('WRONGTYPE not a number of permits')
+    return redis.error_reply('WRONGTYPE The key does not hold a number')
 end
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

@@ -11,9 +11,7 @@ local ids, publish, last = ARGV[2], ARGV[3], tonumber(ARGV[5])
 
 -- all_undo.lua
 -- all_line.lua
-if not string.match(redis.call('get', semaphore) or '0', '^%-?%d+$') then
-    return redis.error_reply('WRONGTYPE not a number of permits')
-end
+-- all_number.lua
 local returned = 0
 for i = 1, #ids, 16 do
     returned = returned + redis.call('zrem', permits, string.sub(ids, i, i + 15))

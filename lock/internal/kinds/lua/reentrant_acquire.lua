@@ -9,12 +9,10 @@
 --         and otherwise when to ask again in ms: at the end of the other's lease or turn (-1: it has none).
 local lock, latch, line = KEYS[1], KEYS[3], KEYS[4]
 local lease, owner, last = ARGV[1], ARGV[2], tonumber(ARGV[3])
-local place, stand = ARGV[4] or '', ARGV[5] or ''
+local place, stand, draw = ARGV[4] or '', ARGV[5] or '', nil
 
+-- all_late.lua
 -- reentrant_take.lua
-if redis.call('hexists', lock, owner) == 0 then
-    return waitInLine(line, place, stand, redis.call('pttl', lock))
-end
 local count = redis.call('hincrby', lock, owner, 1)
 giveWay(line, place, stand)
 -- A further hold never shortens the lease of those it is nested in.

@@ -1,10 +1,17 @@
--- Reentrant lock, take: the beginning of an acquire, at the line that names this file: an owner who finds the lock free takes it.
--- It uses the script's lock, latch and line, lease, owner and last, and place and stand as all_line.lua has them.
--- all_late.lua
-if stand ~= 'move' and redis.call('exists', lock, latch, line or lock) == 0 then -- one question in place of three
+-- Reentrant lock, take: an acquire, at the line that names this file, as far as the further hold of an owner who has the lock already.
+-- It uses the script's lock, latch and line, lease, owner and now, place and stand as all_line.lua has them, and draw: a function that draws
+-- a token, nil for a lock without tokens.
+
+-- take returns what the script does for the first hold.
+local function take()
+    local first = draw and {1, draw()} or nil
     redis.call('hincrby', lock, owner, 1)
     redis.call('pexpire', lock, lease)
-    return nil
+    return first
+end
+
+if stand ~= 'move' and redis.call('exists', lock, latch, line or lock) == 0 then -- one question in place of three
+    return take()
 end
 -- all_line.lua
 if redis.call('exists', latch) == 1 then
@@ -15,8 +22,9 @@ if redis.call('exists', lock) == 0 then
     if left then
         return waitInLine(line, place, stand, left)
     end
-    redis.call('hincrby', lock, owner, 1)
-    redis.call('pexpire', lock, lease)
+    local first = take()
     giveWay(line, place, stand)
-    return nil
+    return first
+elseif redis.call('hexists', lock, owner) == 0 then
+    return waitInLine(line, place, stand, redis.call('pttl', lock))
 end

@@ -23,13 +23,11 @@ elseif taken then
     redis.call('pexpire', latch, left > within / 5 and 2 * within or math.max(1, left))
     return nil
 end
-local free = redis.call('get', semaphore)
-if not free and waits ~= '1' then
+-- all_number.lua
+if not value and waits ~= '1' then
     return redis.status_reply('unset')
-elseif free and not string.match(free, '^%-?%d+$') then
-    return redis.error_reply('WRONGTYPE not a number of permits')
 end
-free = tonumber(free or 0)
+local free = tonumber(value or 0)
 if not known and stand ~= 'move' and free >= permits then
     redis.call('decrby', semaphore, permits)
     redis.call('set', latch, permits, 'px', 2 * within)

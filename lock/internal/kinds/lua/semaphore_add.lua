@@ -15,7 +15,7 @@ if outcome then
 end
 free = free or redis.call('get', semaphore) -- for the error, if it has another type
 if free and not string.match(free, '^%-?%d+$') then
-    return redis.error_reply('WRONGTYPE not a number of permits')
+    return redis.error_reply('WRONGTYPE The key does not hold a number')
 end
 -- A write that needs no memory: after it a server that has run out of that does not refuse the others.
 redis.call('del', latch)

@@ -14,7 +14,7 @@ if outcome then
 end
 free = free or redis.call('get', semaphore) or '0' -- an error, if it has another type
 if not string.match(free, '^%-?%d+$') then
-    return redis.error_reply('WRONGTYPE not a number of permits')
+    return redis.error_reply('WRONGTYPE The key does not hold a number')
 end
 free = tonumber(free)
 if free ~= 0 then

@@ -10,11 +10,8 @@ local lifetime, publish, permits, ends, last = tonumber(ARGV[1]), ARGV[2], ARGV[
 
 -- all_change.lua
 -- all_line.lua
-local free = redis.call('get', semaphore)
-if free and not string.match(free, '^%-?%d+$') then
-    return redis.error_reply('WRONGTYPE not a number of permits')
-end
-if free then
+-- all_number.lua
+if value then
     redis.call('set', latch, 0, 'px', last - now + lifetime)
     return 0
 end

@@ -11,16 +11,13 @@ local publish, last = ARGV[3], tonumber(ARGV[5])
 
 -- all_late.lua
 -- all_line.lua
-local free = redis.call('get', semaphore)
-if free and not string.match(free, '^%-?%d+$') then
-    return redis.error_reply('WRONGTYPE not a number of permits')
-end
+-- all_number.lua
 local taken = redis.call('get', latch)
 local left = taken == '0' and redis.call('pttl', latch) or 1
 -- First what frees memory: a server that has run out of it refuses all else, but not after a script's first write.
 redis.call('del', latch)
 redis.call('set', latch, 0, 'px', math.max(left, last - now))
-if not taken or taken == '0' or not free then
+if not taken or taken == '0' or not value then
     return 0
 end
 local total = redis.call('incrby', semaphore, taken)
