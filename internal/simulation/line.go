@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 // line is the order in which processes have come to the line of a lock, as the scripts tell it.
 type line struct {
+	key    string               // on the server
 	places map[string]*place    // by name
 	had    map[string]time.Time // by waiter: when the first by its last turn had the lock
 	passed []place              // those passed by later ones; not judged yet
@@ -62,6 +64,9 @@ func (o *object) lined(title string, c *fakeredis.Call, reply any) {
 		*l = line{}
 		return
 	}
+	if strings.HasSuffix(title, ", acquire") {
+		l.spendLocked(c)
+	}
 	for i, name := range c.Args {
 		waiter := named.FindStringSubmatch(name)
 		if waiter == nil {
@@ -91,6 +96,21 @@ func (o *object) lined(title string, c *fakeredis.Call, reply any) {
 	}
 }
 
+// spendLocked forgets the places whose turn another request of the same client has ended: a client with waiters of several kinds for a
+// lock has a place for each kind, and a turn is the client's.
+func (l *line) spendLocked(c *fakeredis.Call) {
+	if l.key == "" || c.Keys[len(c.Keys)-1] != l.key {
+		return // a kind without a line
+	}
+	for name := range l.places {
+		client, _, _ := strings.Cut(name, ":")
+		asks := slices.ContainsFunc(c.Args, func(arg string) bool { return strings.HasPrefix(arg, client) })
+		if asks && !slices.Contains(c.Args, name) && c.TryDo("ZSCORE", l.key, name) == nil {
+			delete(l.places, name)
+		}
+	}
+}
+
 // grants reports whether the reply to an acquire is that of a first hold.
 func grants(reply any) bool {
 	list, fenced := reply.([]any)
@@ -102,8 +122,9 @@ func (l *line) joinLocked(c *fakeredis.Call, name string) {
 		l.places, l.had = map[string]*place{}, map[string]time.Time{}
 	}
 	if l.places[name] == nil {
+		l.key = c.Keys[len(c.Keys)-1]
 		now := serverTime(c)
-		arrived, next := stamp(c.TryDo("ZSCORE", c.Keys[len(c.Keys)-1], name), now)
+		arrived, next := stamp(c.TryDo("ZSCORE", l.key, name), now)
 		if !next && strings.Contains(name, ":w:") {
 			arrived = arrived.Add(inFront)
 		}

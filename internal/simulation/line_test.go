@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -125,6 +126,30 @@ func TestLineSeenLate(t *testing.T) {
 		for i, place := range []string{early, late} {
 			s.in(place, func(c *fakeredis.Call) { s.o.lined("Read lock, acquire", c, nil) })
 			s.wantPasses(writer, i)
+		}
+	})
+}
+
+// A turn is a client's: who asks from another place of the client ends it, and the place that was called comes to the line anew.
+func TestLineTurnSpentByTheSameClient(t *testing.T) {
+	runLine(t, func(s *lineServer) {
+		called, other := lineMember(1, ""), strings.Replace(lineMember(1, ""), ":1:", ":2:", 1)
+		came := time.Now()
+		for _, place := range []string{other, called} {
+			s.stands(place, came.UnixMicro())
+			s.asks(place)
+		}
+		time.Sleep(time.Second)
+		s.in(other, func(c *fakeredis.Call) {
+			c.Do("ZREM", "line", called)
+			s.o.lined("Write lock, acquire", c, int64(1))
+		})
+		s.stands(called, time.Now().UnixMicro())
+		s.asks(called)
+		for place, want := range map[string]time.Time{other: came, called: came.Add(time.Second)} {
+			if got := s.o.line.places[place].since; !got.Equal(want) {
+				t.Errorf("%s stands in the line since %v, want %v", place, got, want)
+			}
 		}
 	})
 }
