@@ -1,8 +1,10 @@
 package conn_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"net"
@@ -398,4 +400,102 @@ func TestServerTarget(t *testing.T) {
 			t.Errorf("Target() with a Dial = %q", got)
 		}
 	})
+}
+
+// Twemproxy closes the connection of a client that sends HELLO or CLIENT.
+func TestServerTwemproxy(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
+		addr := redistest.StartTwemproxy(t, s)
+		for _, cfg := range []conn.Config{{}, {Protocol: 2}, {NoIdentity: true}, {Protocol: 2, NoIdentity: true}, {ClientName: "me"}} {
+			t.Run(fmt.Sprintf("protocol %d, no identity %v", cfg.Protocol, cfg.NoIdentity), func(t *testing.T) {
+				var dials []conn.DialInfo
+				cfg.Addr = addr
+				cfg.Trace = &conn.Trace{Dial: func(i conn.DialInfo) { dials = append(dials, i) }}
+				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+				defer cancel()
+				p, err := conn.Open(ctx, cfg)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(dials) != 1 || dials[0].Err != nil || dials[0].Protocol != 2 {
+					t.Errorf("dials: %+v, want one, in RESP2", dials)
+				}
+				want(t, p, "OK", "SET", "key", "value")
+				want(t, p, "PONG", "PING") // like the Pool's own PINGs
+				want(t, p, "value", "GET", "key")
+				values, err := p.SendBatch(ctx, cmds("SET key 1", "INCR key", "GET key"))
+				if got := texts(values); err != nil || got != "OK 2 2" {
+					t.Errorf("SendBatch = %s, %v", got, err)
+				}
+				if n := p.Stats().Lost; n != 0 {
+					t.Errorf("%d connections lost", n)
+				}
+				p.Close()
+			})
+		}
+	})
+}
+
+// TestServerLargeValues: values around the length from which they are written and read in their own memory arrive whole,
+// by every way to send them, among small commands of other callers.
+func TestServerLargeValues(t *testing.T) {
+	sizes := []int{64<<10 - 1, 64 << 10, 64<<10 + 1, 100_000, 1 << 20, 3<<20 + 7}
+	for _, opts := range []redistest.Options{{}, {Unix: true}, {TLS: true}} {
+		redistest.RunOptions(t, opts, func(t *testing.T, s *redistest.Server) {
+			p := openPool(t, s.Config())
+			defer p.Close()
+			var callers sync.WaitGroup
+			for i, size := range sizes {
+				callers.Go(func() { largeValues(t, p, fmt.Sprint("large:", i), size) })
+				callers.Go(func() {
+					for n := range 200 {
+						want(t, p, fmt.Sprint(n), "ECHO", fmt.Sprint(n))
+					}
+				})
+			}
+			callers.Wait()
+		})
+	}
+}
+
+func largeValues(t *testing.T, p *conn.Pool, key string, size int) {
+	ctx := t.Context()
+	value := bytes.Repeat([]byte("0123456789"), size/10+1)[:size]
+	for way, set := range []func(v []byte) (resp.Value, error){
+		func(v []byte) (resp.Value, error) { return p.Do(ctx, "SET", key, v) },
+		func(v []byte) (resp.Value, error) { return p.Do(ctx, "SET", key, string(v), "PX", 100_000) },
+		func(v []byte) (resp.Value, error) { return p.Send(ctx, resp.Cmd("SET", key, v)) },
+		func(v []byte) (resp.Value, error) {
+			replies, err := p.SendBatch(ctx, []resp.Command{resp.Cmd("PING"), resp.Cmd("SET", key, v)})
+			return replies[len(replies)-1], err
+		},
+		func(v []byte) (reply resp.Value, err error) {
+			err = p.With(ctx, func(c *conn.Conn) error {
+				reply, err = c.Do(ctx, "MSET", key, v, key+":too", string(v))
+				return err
+			})
+			return reply, err
+		},
+	} {
+		value[0] = byte('a' + way)
+		reply, err := set(value)
+		if text, _ := reply.Text(); err != nil || text != "OK" {
+			t.Errorf("%d bytes, way %d: %v, %v", size, way, reply, err)
+			return
+		}
+		got, err := p.Do(ctx, "GET", key)
+		if text, _ := got.Text(); err != nil || text != string(value) {
+			t.Errorf("%d bytes, way %d: GET has %d bytes, error %v; the same: %v", size, way, len(text), err, text == string(value))
+		}
+	}
+	got, err := p.Do(ctx, "MGET", key, "none", key+":too")
+	if err != nil || got.Len() != 3 {
+		t.Errorf("MGET = %v, %v", got, err)
+		return
+	}
+	for _, i := range []int{0, 2} {
+		if text, _ := got.At(i).Text(); text != string(value) {
+			t.Errorf("%d bytes: element %d of MGET is another: %.10s", size, i, strings.TrimRight(text, "0"))
+		}
+	}
 }
