@@ -120,6 +120,33 @@ func (p *Pool) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value
 	return values, err
 }
 
+// Tx runs cmds as one transaction, MULTI to EXEC, on one shared connection, and returns the replies in order. The
+// routing key of the first command selects the connection. If a command fails during EXEC, its error reply is a value
+// in its place, and the other commands have run.
+//
+//   - If the server refuses a command before EXEC, no command runs, and the error wraps the refusal.
+//   - If the server is not ready and refuses the transaction as a whole, for example with LOADING, Tx repeats the
+//     transaction within the limits of Config.Retry.
+//   - If the server refuses MULTI and accepts commands, they run outside a transaction, and the error matches
+//     ErrUncertain.
+func (p *Pool) Tx(ctx context.Context, cmds []resp.Command) ([]resp.Value, error) {
+	if len(cmds) == 0 {
+		return nil, nil
+	}
+	if i, err := refuseAny(cmds, transaction); err != nil {
+		return nil, refusalOf(p.cfg.Addr, cmds, i, err)
+	}
+	whole := wrapTx(cmds)
+	q := request{Commands: whole, Verify: verifyTx}
+	return retried(ctx, p.sharedFor(cmds[0].Key()), q, func(ctx context.Context, l *pipeline.Link) ([]resp.Value, error) {
+		values, err := q.doBatch(ctx, l)
+		if err != nil {
+			return nil, err
+		}
+		return sharedTxReplies(l.Addr, cmds, values)
+	})
+}
+
 // Stream opens a separate connection for protocols without one reply per command, such as subscriptions and MONITOR.
 // The connection does not count for the Pool's statistics and limits. Stream dials once. The caller closes the
 // Stream; closing the Pool does not.

@@ -2,9 +2,13 @@ package conn
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"strconv"
 	"strings"
+	"time"
 
+	"github.com/lockwire/lockwire/conn/internal/pipeline"
 	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/resp"
 )
@@ -249,4 +253,203 @@ func cutWord(b []byte) (word, rest []byte) {
 func nameOf(b []byte) string {
 	word, _ := cutWord(afterLine(b))
 	return netfail.Op(string(word))
+}
+
+// ErrRefused: the client refused to send a command, because the command cannot be encoded or is not allowed on this
+// kind of connection. Sending the command again gives the same error. Such an error also matches ErrNotSent.
+var ErrRefused = errors.New("refused by the client")
+
+// refused is the reason of a refusal. Its text is the text of the reason.
+type refused struct {
+	error
+	number int // of the command in its batch, from 1, or 0 if the reason is none of a single command of a batch
+}
+
+func (e refused) Is(target error) bool { return target == ErrRefused }
+func (e refused) Unwrap() error        { return e.error }
+
+// CheckBatch returns the error with which SendBatch of a Pool would refuse cmds, or nil. Callers that split a batch
+// among several pools use CheckBatch to send either all commands or none.
+func CheckBatch(cmds []resp.Command) error {
+	if i, err := refuseAny(cmds, sharedBatch); err != nil {
+		return refusalOf("", cmds, i, err)
+	}
+	return nil
+}
+
+// refusalOf returns the error for a batch refused because of err, the reason against cmds[i].
+func refusalOf(addr string, cmds []resp.Command, i int, err error) error {
+	return refusal(addr, request{Commands: cmds[i:]}, refused{err, i + 1})
+}
+
+// refusal returns the error for a command refused because of err.
+func refusal(addr string, q request, err error) error {
+	op := "command" // the name of a command that cannot be encoded
+	if len(q.Encoded) > 0 || len(q.Commands) > 0 && q.Commands[0].Err() == nil {
+		op = q.name()
+	}
+	r, ok := err.(refused)
+	if !ok {
+		r = refused{error: err}
+	}
+	return &Error{Op: op, Addr: addr, Err: r}
+}
+
+// endsInWait reports whether cmds are a batch that ends in WAIT or WAITAOF. WAIT delays all commands behind it and
+// counts the writes before it on the same connection. SendBatch therefore sends such a batch undivided over an
+// exclusive connection.
+func endsInWait(cmds []resp.Command) bool {
+	return len(cmds) > 1 && isWait(cmds[len(cmds)-1].Name())
+}
+
+func isWait(name string) bool {
+	return strings.EqualFold(name, "wait") || strings.EqualFold(name, "waitaof")
+}
+
+// expect sets q.Wait: the server may keep back the answer as long as the timeouts in blocking commands together. expect
+// sets q.Blocks if the connection must not outlive a caller that leaves. It may where a batch only waits for replicas,
+// and not for ever.
+func (q *request) expect() {
+	note := func(encoded []byte) {
+		if ruleOfEncoded(encoded) != blocks {
+			return
+		}
+		d := blockTime(encoded)
+		if len(q.Commands) < 2 || d == pipeline.Never || !isWait(nameOf(encoded)) {
+			q.Blocks = true
+		}
+		if q.Wait += d; q.Wait < d || d == pipeline.Never {
+			q.Wait = pipeline.Never
+		}
+	}
+	if len(q.Commands) == 0 {
+		note(q.Encoded)
+	}
+	for i := range q.Commands {
+		if ruleOf(q.Commands[i].Name()) != plain {
+			note(q.Commands[i].AppendTo(nil))
+		}
+	}
+}
+
+// blockTime returns the timeout in an encoded blocking command: Never without one, and for a timeout that the server
+// will refuse.
+func blockTime(encoded []byte) time.Duration {
+	name, rest := cutWord(afterLine(encoded))
+	unit, text := time.Second, []byte(nil)
+	switch strings.ToLower(string(name)) {
+	case "wait", "waitaof":
+		unit, text = time.Millisecond, lastWord(rest)
+	case "xread", "xreadgroup":
+		rest, _ = behindBlock(rest)
+		unit, text = time.Millisecond, firstWord(rest)
+	case "blmpop", "bzmpop":
+		text = firstWord(rest)
+	default:
+		text = lastWord(rest)
+	}
+	n, err := strconv.ParseFloat(string(text), 64)
+	if d := n * float64(unit); err == nil && d >= 1 && d < float64(longestBlock) {
+		return time.Duration(d)
+	}
+	return pipeline.Never
+}
+
+// longestBlock is the timeout from which a blocking command has none.
+const longestBlock = 10 * 365 * 24 * time.Hour
+
+// firstWord returns the first argument, or nil without one.
+func firstWord(arguments []byte) (word []byte) {
+	if len(arguments) > 0 {
+		word, _ = cutWord(arguments)
+	}
+	return word
+}
+
+// lastWord returns the last argument, or nil without one.
+func lastWord(arguments []byte) (word []byte) {
+	for len(arguments) > 0 {
+		word, arguments = cutWord(arguments)
+	}
+	return word
+}
+
+// request is one encoded command, or a list of commands to encode.
+type request pipeline.Request
+
+// name returns a copy of the first command's name, for errors and traces.
+func (q request) name() string {
+	switch {
+	case len(q.Commands) > 0:
+		return netfail.Op(q.Commands[0].Name())
+	case len(q.Encoded) > 0:
+		return nameOf(q.Encoded)
+	}
+	return "dial"
+}
+
+// failure returns the error of a request that has failed on l.
+func (q request) failure(l *pipeline.Link, sent bool, err error) error {
+	return &Error{Op: q.name(), Addr: l.Addr, Sent: sent, Err: err}
+}
+
+// doBatch sends the commands of q over l in order, without other commands in between, and returns the replies. With an
+// *Error, doBatch returns the replies received so far.
+func (q request) doBatch(ctx context.Context, l *pipeline.Link) ([]resp.Value, error) {
+	values, sent, err := l.DoBatch(ctx, pipeline.Request(q))
+	if err != nil {
+		return values, q.failure(l, sent, err)
+	}
+	return values, nil
+}
+
+// largeText is the length from which a text is not copied into the pending commands, but written from its own memory.
+const largeText = 64 << 10
+
+// encode encodes a command into buf and returns its rule. A large argument is left out as x.
+func encode(buf []byte, args []any) (q request, x pipeline.Text, r rule, err error) {
+	i := 0
+	if i, x = largeArgument(args); i > 0 {
+		q.Encoded, q.At, err = resp.AppendAround(buf, i, len(x.Bytes), args...)
+	} else {
+		q.Encoded, err = resp.AppendCommand(buf, args...)
+	}
+	if err == nil {
+		r = ruleOfEncoded(q.Encoded)
+	}
+	return q, x, r, err
+}
+
+// largeArgument returns the first large argument and its position, or 0 without one. It finds none in a command whose
+// rule depends on the arguments.
+func largeArgument(args []any) (int, pipeline.Text) {
+	for i, arg := range args {
+		var x pipeline.Text
+		switch a := arg.(type) {
+		case string:
+			if len(a) >= largeText {
+				x = pipeline.Text{Bytes: viewOf(a)}
+			}
+		case []byte:
+			if len(a) >= largeText {
+				x = pipeline.Text{Bytes: a, Borrowed: true}
+			}
+		}
+		if x.Bytes == nil {
+			continue
+		}
+		if name, ok := args[0].(string); i > 0 && ok && ruleOf(name) == plain {
+			return i, x
+		}
+		return 0, pipeline.Text{}
+	}
+	return 0, pipeline.Text{}
+}
+
+// wholeText returns a large command as a text, with nothing around it.
+func wholeText(cmd *resp.Command, r rule) pipeline.Text {
+	if cmd.Size() < largeText || r != plain {
+		return pipeline.Text{}
+	}
+	return pipeline.Text{Bytes: viewOf(cmd.Encoded())}
 }

@@ -2,37 +2,12 @@ package conn
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
-	"github.com/lockwire/lockwire/conn/internal/pipeline"
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/resp"
 )
-
-// Tx runs cmds as one transaction, MULTI to EXEC, on one shared connection, and returns the replies in order. The
-// routing key of the first command selects the connection. If a command fails during EXEC, its error reply is a value
-// in its place, and the other commands have run.
-//
-//   - If the server refuses a command before EXEC, no command runs, and the error wraps the refusal.
-//   - If the server is not ready and refuses the transaction as a whole, for example with LOADING, Tx repeats the
-//     transaction within the limits of Config.Retry.
-//   - If the server refuses MULTI and accepts commands, they run outside a transaction, and the error matches
-//     ErrUncertain.
-func (p *Pool) Tx(ctx context.Context, cmds []resp.Command) ([]resp.Value, error) {
-	if len(cmds) == 0 {
-		return nil, nil
-	}
-	if i, err := refuseAny(cmds, transaction); err != nil {
-		return nil, refusalOf(p.cfg.Addr, cmds, i, err)
-	}
-	whole := wrapTx(cmds)
-	q := request{Commands: whole, Verify: verifyTx}
-	return retried(ctx, p.sharedFor(cmds[0].Key()), q, func(ctx context.Context, l *pipeline.Link) ([]resp.Value, error) {
-		values, err := q.doBatch(ctx, l)
-		if err != nil {
-			return nil, err
-		}
-		return sharedTxReplies(l.Addr, cmds, values)
-	})
-}
 
 // Tx runs cmds as one transaction, MULTI to EXEC, and returns the replies in order. If a command fails during EXEC,
 // its error reply is a value in its place, and the other commands have run.
@@ -61,4 +36,90 @@ func (c *Conn) Tx(ctx context.Context, cmds []resp.Command) ([]resp.Value, error
 		return nil, err
 	}
 	return txReplies(c.l.Addr, cmds, values)
+}
+
+var (
+	errNoMulti  = errors.New("MULTI was refused: the commands after it may have run outside a transaction")
+	errOpenTx   = errors.New("EXEC did not end the transaction")
+	errTxLength = errors.New("EXEC did not return one reply for each command")
+)
+
+// wrapTx returns MULTI, cmds and EXEC.
+func wrapTx(cmds []resp.Command) []resp.Command {
+	whole := make([]resp.Command, 0, len(cmds)+2)
+	whole = append(whole, resp.Cmd("MULTI"))
+	whole = append(whole, cmds...)
+	return append(whole, resp.Cmd("EXEC"))
+}
+
+// verifyTx returns an error if the server still is in the transaction: the connection must not be used any more.
+func verifyTx(replies []resp.Value) error {
+	if openMulti(replies) {
+		return errOpenTx
+	}
+	return nil
+}
+
+// openMulti reports whether the server still is in the transaction, according to its replies to MULTI, the commands
+// and EXEC. Before Redis 6.2 a server may refuse EXEC, for example with BUSY, and keep the queued commands; it then
+// answers every further command with QUEUED.
+func openMulti(replies []resp.Value) bool {
+	exec := replies[len(replies)-1]
+	switch err := exec.Err(); {
+	case replies[0].Err() != nil:
+		return false
+	case err != nil:
+		return !discards(err)
+	}
+	return exec.Kind() != resp.Array && !exec.IsNull()
+}
+
+// discards reports whether err, the reply to EXEC, means that the transaction is over: the server refused a command,
+// or the keys belong to another node of the cluster.
+func discards(err error) bool {
+	e, _ := errors.AsType[resp.Error](err)
+	switch resp.Error(e.Prefix()) {
+	case resp.ErrExecAbort, resp.ErrMoved, resp.ErrAsk, resp.ErrTryAgain, resp.ErrClusterDown, resp.ErrCrossSlot:
+		return true
+	}
+	return false
+}
+
+// sharedTxReplies is like txReplies, for a shared connection. An open transaction makes the outcome uncertain,
+// because another caller's EXEC may run it.
+func sharedTxReplies(addr string, cmds []resp.Command, replies []resp.Value) ([]resp.Value, error) {
+	if err := replies[len(replies)-1].Err(); err != nil && openMulti(replies) {
+		return nil, &Error{Op: "EXEC", Addr: addr, Sent: true, Err: fmt.Errorf("%w: %w", errOpenTx, err)}
+	}
+	return txReplies(addr, cmds, replies)
+}
+
+// txReplies returns the outcome of a transaction, given the replies to MULTI, cmds and EXEC.
+func txReplies(addr string, cmds []resp.Command, replies []resp.Value) ([]resp.Value, error) {
+	exec := replies[len(replies)-1]
+	if err := replies[0].Err(); err != nil {
+		if n, why := refusedTail(cmds, replies[1:len(replies)-1]); n == len(cmds) {
+			return nil, why
+		}
+		return nil, &Error{Op: "MULTI", Addr: addr, Sent: true, Err: fmt.Errorf("%w: %w", errNoMulti, err)}
+	}
+	if err := exec.Err(); err != nil {
+		for i, v := range replies[1 : len(replies)-1] {
+			if refused := v.Err(); refused != nil {
+				return nil, fmt.Errorf("conn: transaction discarded: %s: %w (%w)", netfail.Op(cmds[i].Name()), refused, err)
+			}
+		}
+		return nil, err
+	}
+	switch {
+	case exec.IsNull():
+		return nil, ErrTxAborted
+	case exec.Kind() != resp.Array || exec.Len() != len(cmds):
+		return nil, &Error{Op: "EXEC", Addr: addr, Sent: true, Err: errTxLength}
+	}
+	values := make([]resp.Value, 0, len(cmds))
+	for v := range exec.All() {
+		values = append(values, v)
+	}
+	return values, nil
 }

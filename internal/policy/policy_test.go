@@ -99,7 +99,7 @@ var goroutines = map[string]string{
 	"conn/pool_dial.go:Pool.reportLocked":                    "Pool.Close",
 	"conn/push.go:newPushes":                                 "Pool.Close, Conn.Close",
 	"conn/shared.go:sharedConn.dialLocked":                   "Pool.Close",
-	"conn/silence.go:Config.whileDialing":                    "dialRole, before it returns",
+	"conn/dial.go:Config.whileDialing":                       "dialRole, before it returns",
 	"conn/stream.go:Stream.write":                            "Stream.write itself, before it returns",
 	"conn/switch.go:Pool.switched":                           "Pool.Close: follow",
 	"conn/switch.go:Pool.switched#2":                         "Pool.Close: watch",
