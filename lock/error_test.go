@@ -89,6 +89,27 @@ func TestNotAcquiredSaysHowLong(t *testing.T) {
 	})
 }
 
+// Without a holder the time in the text is no lease: those who wait for permits ask each second, however long these are taken.
+func TestNotAcquiredSaysWhenToAsk(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		s, ctx := w.client(lock.Config{}).PermitSemaphore("job"), t.Context()
+		if err := s.SetPermits(ctx, 1); err != nil {
+			t.Fatal(err)
+		}
+		lease, err := s.Acquire(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(ctx)
+		time.AfterFunc(100*time.Millisecond, cancel)
+		_, err = s.Acquire(ctx)
+		if want := `lock "job": not acquired after 100ms: context canceled; worth asking again in 900ms`; err == nil || err.Error() != want {
+			t.Errorf("Acquire() = %v, want %v", err, want)
+		}
+		mustUnlock(t, lease)
+	})
+}
+
 // An answer of the server about a lock names it.
 func TestErrorsNameTheLock(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {

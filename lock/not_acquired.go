@@ -58,8 +58,12 @@ func (e *NotAcquiredError) Error() string {
 	case e.Holder != "":
 		fmt.Fprintf(&b, "; held by %s %v ago", e.Holder, roughly(e.HolderSeen))
 	}
-	if e.Remaining > 0 {
+	switch {
+	case e.Remaining <= 0:
+	case e.Holder != "":
 		fmt.Fprintf(&b, "; the lease has %v left", roughly(e.Remaining))
+	default: // the end of a lease, or of a turn, or of the time for which callers wait uncalled
+		fmt.Fprintf(&b, "; worth asking again in %v", roughly(e.Remaining))
 	}
 	return b.String()
 }
