@@ -331,10 +331,10 @@ func modelFairForce(c *fakeredis.Call) any {
 		return late
 	}
 	m := newFairModel(c)
-	if c.Int("HLEN", m.lock) == 0 {
-		return int64(0)
-	} else if alien(c) {
+	if alien(c) {
 		return otherKind
+	} else if c.Int("EXISTS", m.lock) == 0 {
+		return int64(0)
 	}
 	c.Do("DEL", m.lock)
 	m.tellHead(c.Args[0], 1)

@@ -434,7 +434,7 @@ func modelWriteUndo(c *fakeredis.Call) any {
 }
 
 func modelDowngrade(c *fakeredis.Call) any {
-	key, lease, owner, resting := c.Keys[0], c.Args[0], c.Args[1], number(c.Args[3])
+	key, lease, owner, writeLease := c.Keys[0], c.Args[0], c.Args[1], number(c.Args[3])
 	if late := tooLate(c, c.Args[4]); late != nil {
 		return late
 	}
@@ -452,8 +452,8 @@ func modelDowngrade(c *fakeredis.Call) any {
 	}
 	count++
 	until := max(left, number(lease))
-	if resting > 0 && writes > 1 {
-		rest, until = writes-1, max(until, resting)
+	if writeLease > 0 && writes > 1 {
+		rest, until = writes-1, max(until, writeLease)
 		c.Do("HSET", key, owner+":write", text(rest))
 	} else {
 		c.Do("HDEL", key, owner+":write")

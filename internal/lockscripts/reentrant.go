@@ -252,10 +252,10 @@ func modelForce(c *fakeredis.Call) any {
 		return late
 	}
 	key, channel, publish := c.Keys[0], c.Keys[1], c.Args[0]
-	if c.Int("HLEN", key) == 0 {
-		return int64(0)
-	} else if alien(c) {
+	if alien(c) {
 		return otherKind
+	} else if c.Int("EXISTS", key) == 0 {
+		return int64(0)
 	}
 	c.Do("DEL", key)
 	modelTellFree(c, teller{lineKey(c, 2), channel, publish, arg(c, 2), arg(c, 3), "0", 1, false, 0})

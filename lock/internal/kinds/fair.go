@@ -43,8 +43,8 @@ func newFair() *Kind {
 		Release: named("fair_release", heading(fairRelease)),
 		Undo:    named("fair_undo", heading(fairUndo)),
 		Renew:   Reentrant().Renew,
-		Force:   named("fair_force", heading(fairForce)),
-		Info:    named("fair_info", fairInfo),
+		Force:   named("fair_force", holding(heading(fairForce))),
+		Info:    named("fair_info", holding(fairInfo)),
 		Pass:    named("fair_pass", heading(fairPass)),
 	}
 }

@@ -8,6 +8,9 @@ var reentrantAcquire string
 //go:embed lua/reentrant_take.lua
 var reentrantTake string
 
+//go:embed lua/reentrant_holder.lua
+var reentrantHolder string
+
 //go:embed lua/reentrant_release.lua
 var reentrantRelease string
 
@@ -74,8 +77,8 @@ func newReentrant() *Kind {
 		Release:  named("reentrant_release", reentrantRelease),
 		Undo:     named("reentrant_undo", reentrantUndo),
 		Renew:    named("reentrant_renew", reentrantRenew),
-		Force:    named("reentrant_force", reentrantForce),
-		Info:     named("reentrant_info", reentrantInfo),
+		Force:    named("reentrant_force", holding(reentrantForce)),
+		Info:     named("reentrant_info", holding(reentrantInfo)),
 		HandOver: named("reentrant_handover", reentrantHandover),
 		Single:   named("reentrant_single", reentrantSingle),
 		Keep:     named("reentrant_keep", reentrantKeep),
@@ -85,6 +88,9 @@ func newReentrant() *Kind {
 
 // taking returns a script's source with the text of reentrant_take.lua.
 func taking(source string) string { return with(source, "reentrant_take.lua", reentrantTake) }
+
+// holding returns a script's source with the text of reentrant_holder.lua.
+func holding(source string) string { return with(source, "reentrant_holder.lua", reentrantHolder) }
 
 func newNonReentrant() *Kind {
 	k := like(Reentrant(), "nonreentrant")
@@ -102,7 +108,7 @@ func newFenced() *Kind {
 	k := like(Reentrant(), "fenced")
 	k.Token = tokenKey
 	k.Acquire = named("fenced_acquire", taking(drawing(fencedAcquire)))
-	k.Info = named("fenced_info", fencedInfo)
+	k.Info = named("fenced_info", holding(fencedInfo))
 	k.HandOver = named("fenced_handover", drawing(fencedHandover))
 	return k
 }

@@ -27,7 +27,7 @@ var lineWalks = []*lineWay{
 	{"fenced", walkChannel, 500, (*lineWalk).exclusive},
 	{"semaphore", walkOwnChannel, 1000, (*lineWalk).semaphore},
 	{"permits", walkOwnChannel, 1000, (*lineWalk).permits},
-	{"read-write", walkReadWrite, 1500, (*lineWalk).readWrite},
+	{"read-write", walkReadWrite, 2000, (*lineWalk).readWrite},
 }
 
 // lineWay is a walk of so many steps.
@@ -102,6 +102,9 @@ func (l *lineWalk) step(w *twin, random *rand.Rand, script func(random *rand.Ran
 		way:    []string{"", "leave", "move"}[random.IntN(3)],
 		counts: random.IntN(3),
 	}
+	if random.IntN(16) == 0 {
+		as.place, as.stand, as.way = "", "", "" // a client without a place
+	}
 	same := true
 	switch random.IntN(13) {
 	case 12: // the servers' clocks were set back
@@ -117,7 +120,11 @@ func (l *lineWalk) step(w *twin, random *rand.Rand, script func(random *rand.Ran
 	default:
 		same = script(random, as)
 	}
-	return same && l.lastingVisit(w) && l.lastingTurns(w) && l.farVisit(w) && l.sinceNext(w, []time.Duration{time.Second, 4 * time.Second, 8 * time.Second}[random.IntN(3)])
+	turns := 9 * time.Second
+	if random.IntN(6) == 0 {
+		turns = []time.Duration{-9 * time.Second, time.Minute}[random.IntN(2)]
+	}
+	return same && l.lastingVisit(w) && l.lastingTurns(w, turns) && l.farVisit(w) && l.sinceNext(w, []time.Duration{time.Second, 4 * time.Second, 8 * time.Second}[random.IntN(3)])
 }
 
 // exclusive is a step of a lock with one holder.
@@ -265,9 +272,9 @@ func (l *lineWalk) lastingVisit(w *twin) bool {
 // ofVisitors tells whether nobody but visitors is in a line with these members.
 func ofVisitors(members string) bool { return members == "[!* *]" || members == "[*]" }
 
-// lastingTurns makes turns last for nine seconds more: otherwise the speed of the machine would decide.
-func (l *lineWalk) lastingTurns(w *twin) bool {
-	end := -time.Now().UnixMilli() - 9000
+// lastingTurns makes turns last for so long, or have ended so long ago: otherwise the speed of the machine would decide.
+func (l *lineWalk) lastingTurns(w *twin, left time.Duration) bool {
+	end := -time.Now().Add(left).UnixMilli()
 	for _, p := range []*conn.Pool{w.real, w.fake} {
 		v, err := p.Do(w.t.Context(), "ZRANGEBYSCORE", walkLine, "-inf", "(0")
 		if err != nil {

@@ -222,9 +222,10 @@ func answer(v resp.Value, err error) string {
 	return v.Kind().String() + " " + text
 }
 
-// timeText is a time in ms as text, for sameTexts. Less than a second is no time: a count, or a key without a lease.
+// timeText is a time in ms as text, for sameTexts. Less than four seconds is no time: a count, a wait that does not depend on when it is
+// asked for, or a key without a lease.
 func timeText(ms int64) string {
-	if ms < 1000 {
+	if ms < 4000 {
 		return fmt.Sprint(ms)
 	}
 	return fmt.Sprint("~", ms)

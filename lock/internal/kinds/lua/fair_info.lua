@@ -6,10 +6,7 @@ local lock, _, queue, timeouts = unpack(KEYS)
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
-local holder = redis.call('hgetall', lock)
-if #holder > 2 or holder[2] and not string.match(holder[2], '^%d+$') then
-    return redis.error_reply('WRONGTYPE The key holds a lock of another kind')
-end
+-- reentrant_holder.lua
 local waiters, info = redis.call('lrange', queue, 0, -1), {}
 info[1] = #waiters
 for i, waiter in ipairs(waiters) do

@@ -9,11 +9,9 @@ local publish, last = ARGV[1], tonumber(ARGV[2])
 
 -- all_late.lua
 -- all_line.lua
-local fields = redis.call('hlen', lock)
-if fields == 0 then
+-- reentrant_holder.lua
+if #holder == 0 then
     return 0
-elseif fields > 1 or not string.match(redis.call('hvals', lock)[1], '^%d+$') then
-    return redis.error_reply('WRONGTYPE The key holds a lock of another kind')
 end
 redis.call('del', lock)
 tellFree(line, channel, publish, ARGV[3], ARGV[4], '0', 1)

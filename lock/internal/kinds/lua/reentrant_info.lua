@@ -1,11 +1,6 @@
 -- Reentrant lock, info: what there is to see of the lock at one instant.
 -- KEYS  1 lock  2 its channel
 -- Returns the remaining lease in ms (-1: none, -2: not locked), then owner and hold count in turn.
-local lock = KEYS[1]
 
-local info = redis.call('hgetall', lock)
-if #info > 2 or info[2] and not string.match(info[2], '^%d+$') then
-    return redis.error_reply('WRONGTYPE The key holds a lock of another kind')
-end
-table.insert(info, 1, redis.call('pttl', lock))
-return info
+-- reentrant_holder.lua
+return {redis.call('pttl', KEYS[1]), unpack(holder)}

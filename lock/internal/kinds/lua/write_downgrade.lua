@@ -9,7 +9,7 @@
 --         a list of how many read holds the owner has now and how many write holds; "unheld" as a status if it had none
 --         of these, and -1 if the request has been undone.
 local lock, channel, latch = KEYS[1], KEYS[2], KEYS[5]
-local lease, owner, publish, resting, last = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
+local lease, owner, publish, writeLease, last = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 local prefix, writer = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}', owner .. ':write'
 local hold = prefix .. ':' .. owner .. ':rwlock_timeout:'
 local line = KEYS[#KEYS] == 'lockwire_line:' .. prefix and KEYS[#KEYS]
@@ -23,10 +23,10 @@ local writes = tonumber(redis.call('hget', lock, writer))
 if not writes then
     return redis.status_reply('unheld')
 end
-local rest = resting > 0 and writes - 1 or 0
+local rest = writeLease > 0 and writes - 1 or 0
 -- First what frees memory: a server that has run out of it refuses all else, but not after a script's first write.
 if rest > 0 then
-    redis.call('pexpire', lock, resting)
+    redis.call('pexpire', lock, writeLease)
     redis.call('hset', lock, writer, rest)
 else
     redis.call('hdel', lock, writer)
@@ -39,7 +39,7 @@ end
 count = left > 0 and count + 1 or 1 -- holds whose leases have all ended are none
 redis.call('hset', lock, owner, count)
 redis.call('set', hold .. count, 1, 'px', lease)
-left = math.max(left, tonumber(lease), rest > 0 and resting or 0)
+left = math.max(left, tonumber(lease), rest > 0 and writeLease or 0)
 redis.call('pexpire', lock, left)
 if rest == 0 then
     tellFree(line, channel, publish, ARGV[6], ARGV[7], '1', 1 - share) -- readers that wait may have it now
