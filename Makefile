@@ -56,7 +56,7 @@ exhaustive: install ## every transition of every script's model against a server
 torture: install ## what is tested under load and faults, for longer: TORTURE=30s each; SERVERS as there
 	$(if $(SERVERS),LOCKWIRE_REDIS_SERVER='$(SERVER_LIST)') LOCKWIRE_TORTURE=1 LOCKWIRE_TORTURE_TIME=$(or $(TORTURE),30s) CI=true \
 		$(GO) test $(RACE) -run='Torture|TestContention|TestFailovers|TestServer(Migration|KillMaster|RollingRestart)|TestLocks|TestRedlock(AnyTwo|Storm)' \
-		-count=1 -timeout=2h -v ./conn ./lock ./cluster ./internal/conformance
+		-count=1 -timeout=2h -v ./conn ./lock ./cluster ./internal/conformance ./internal/locktorture
 
 .PHONY: simulate
 simulate: ## the seeded simulation, deterministic: SEEDS=1000 of them and a table, or SEED=17 and its history; BRIEF=1 as in make test

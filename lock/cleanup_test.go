@@ -248,6 +248,11 @@ func TestShortDeadlines(t *testing.T) {
 	}
 }
 
+type locker interface {
+	Lock(ctx context.Context, opts ...lock.Option) (*lock.Lease, error)
+	TryLock(ctx context.Context, opts ...lock.Option) (*lock.Lease, error)
+}
+
 // handles are the kinds that a process can hold twice, and those whose release leaves a latch.
 func handles(c *lock.Client) map[string]locker {
 	return map[string]locker{

@@ -33,7 +33,7 @@ type site struct {
 // newSite returns one that speaks RESP proto; 0 is what the test asks for.
 func newSite(t *testing.T, s *redistest.Server, proto int, cfg lock.Config) *site {
 	t.Helper()
-	x := &site{t: t, proxy: startProxy(t, s)}
+	x := &site{t: t, proxy: locktorture.StartProxy(t, s)}
 	server := s.Config()
 	server.Network, server.Addr = "tcp", x.proxy.Addr()
 	if proto != 0 {
@@ -78,16 +78,16 @@ func (x *site) loseReplyOf(kind, how, operation string) (end func()) {
 	})
 	before := x.proxy.Stats().Accepted
 	return func() {
-		if !eventually(patience, lost.Load) {
+		if !locktorture.Eventually(patience, lost.Load) {
 			x.t.Errorf("no %s was sent", operation)
 		}
 		if how == "connection cut" {
 			return
 		}
-		if !eventually(patience, func() bool { return x.proxy.Stats().Accepted > before }) {
+		if !locktorture.Eventually(patience, func() bool { return x.proxy.Stats().Accepted > before }) {
 			x.t.Error("the client holds on to a connection that is silent")
 		}
-		mend(x.t, x.proxy)
+		locktorture.Mend(x.t, x.proxy)
 	}
 }
 
@@ -154,17 +154,17 @@ var outages = []struct {
 	}},
 	{"requests swallowed", func(t *testing.T, _ *redistest.Server, p *faultproxy.Proxy) func() {
 		p.HalfOpen(faultproxy.ToServer, true)
-		return func() { mend(t, p) }
+		return func() { locktorture.Mend(t, p) }
 	}},
 	{"all swallowed", func(t *testing.T, _ *redistest.Server, p *faultproxy.Proxy) func() {
 		p.HalfOpen(faultproxy.ToServer, true)
 		p.HalfOpen(faultproxy.ToClient, true)
-		return func() { mend(t, p) }
+		return func() { locktorture.Mend(t, p) }
 	}},
 	{"refused", func(t *testing.T, _ *redistest.Server, p *faultproxy.Proxy) func() {
-		refuse(t, p, true)
+		locktorture.Refuse(t, p, true)
 		p.Cut()
-		return func() { refuse(t, p, false) }
+		return func() { locktorture.Refuse(t, p, false) }
 	}},
 }
 
@@ -200,7 +200,7 @@ func toldInTime(t *testing.T, s *redistest.Server, proto int, begin func(*testin
 	work, cancel := lease.Context(t.Context())
 	defer cancel()
 	granted := lease.ValidUntil()
-	if !eventually(patience, func() bool { return renewedSince(lease, granted) }) {
+	if !locktorture.Eventually(patience, func() bool { return renewedSince(lease, granted) }) {
 		t.Fatal("the lease is not renewed")
 	}
 	slowest := slowestTick()
@@ -219,7 +219,7 @@ func toldInTime(t *testing.T, s *redistest.Server, proto int, begin func(*testin
 		t.Errorf("Unlock = %v", err)
 	}
 	x.close()
-	nothingLeft(t, s)
+	locktorture.NothingLeft(t, s)
 }
 
 func TestUnlockUnderACancelledContextOnAServer(t *testing.T) {
@@ -237,7 +237,7 @@ func TestUnlockUnderACancelledContextOnAServer(t *testing.T) {
 		}
 		mustUnlock(t, other)
 		x.close()
-		nothingLeft(t, s)
+		locktorture.NothingLeft(t, s)
 	})
 }
 
@@ -259,7 +259,7 @@ func TestUnlockUnansweredByAServer(t *testing.T) {
 		}
 		mustUnlock(t, outer)
 		x.close()
-		latchesLeft(t, s, latchLife/2, 1) // that of the inner hold, whose release may still be on its way
+		locktorture.LatchesLeft(t, s, latchLife/2, 1) // that of the inner hold, whose release may still be on its way
 	})
 }
 
@@ -307,7 +307,7 @@ func TestAcquireUnansweredByAServer(t *testing.T) {
 		}
 		other.close()
 		x.close()
-		latchesLeft(t, s, latchLife/2, 1) // that of the owner's acquire, which may still be on its way
+		locktorture.LatchesLeft(t, s, latchLife/2, 1) // that of the owner's acquire, which may still be on its way
 	})
 }
 
@@ -318,7 +318,7 @@ func TestRenewalUnansweredByAServer(t *testing.T) {
 		lease := mustLock(t, x.locks, "job")
 		granted := lease.ValidUntil()
 		while(x.loseReply(how, "renew"), func() {
-			if !eventually(patience, func() bool { return renewedSince(lease, granted) || lease.Err() != nil }) {
+			if !locktorture.Eventually(patience, func() bool { return renewedSince(lease, granted) || lease.Err() != nil }) {
 				t.Error("the lease is neither renewed nor lost")
 			}
 		})
@@ -330,7 +330,7 @@ func TestRenewalUnansweredByAServer(t *testing.T) {
 		}
 		mustUnlock(t, lease)
 		x.close()
-		nothingLeft(t, s)
+		locktorture.NothingLeft(t, s)
 	})
 }
 
@@ -344,7 +344,7 @@ func TestFailovers(t *testing.T) {
 	}
 	redistest.RunSentinels(t, redistest.Options{}, func(t *testing.T, s *redistest.Sentinels, proto int) {
 		x := &failing{t: t, s: s, torture: torture}
-		before := countResources()
+		before := locktorture.CountResources()
 		cfg := s.Config()
 		cfg.Retry = conn.Retry{Attempts: 1 << 20, Budget: -1} // sentinels may have to vote twice
 		pool, err := conn.Open(t.Context(), cfg)
@@ -372,7 +372,7 @@ func TestFailovers(t *testing.T) {
 		if err := errors.Join(x.locks.Close(), x.swift.Close(), pool.Close()); err != nil {
 			t.Error(err)
 		}
-		if after, ok := resourcesBack(before); !ok {
+		if after, ok := locktorture.ResourcesBack(before); !ok {
 			t.Errorf("after Close %+v, before %+v", after, before)
 		}
 	})
@@ -442,7 +442,7 @@ func (x *failing) probe(ctx context.Context) {
 				x.first.CompareAndSwap(0, time.Now().UnixNano())
 			}
 		})
-		pause(ctx, time.Millisecond)
+		locktorture.Pause(ctx, time.Millisecond)
 	}
 }
 
@@ -521,7 +521,7 @@ func (x *failing) fail(way redistest.Failover) {
 	if n := served.Load(); n != 20 {
 		x.t.Errorf("%s: %d of 20 waiters were served", way.Name, n)
 	}
-	if !eventually(patience, func() bool { return x.first.Load() > 0 }) {
+	if !locktorture.Eventually(patience, func() bool { return x.first.Load() > 0 }) {
 		x.t.Errorf("%s: no lock was granted after the switch", way.Name)
 	}
 	first := max(time.Duration(x.first.Load()-x.lastAt.Load()), 0)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/locktorture"
 	"github.com/lockwire/lockwire/internal/redistest"
 	"github.com/lockwire/lockwire/lock"
 	"github.com/lockwire/lockwire/lock/internal/kinds"
@@ -380,7 +381,7 @@ func TestServerOutOfMemoryForPermits(t *testing.T) {
 			t.Errorf("TryAcquire() = %v, want the server's OOM", err)
 		}
 		before := eager.Stats().Renewals
-		if !eventually(patience, func() bool { return eager.Stats().Renewals >= before+3 }) || renewed.Err() != nil {
+		if !locktorture.Eventually(patience, func() bool { return eager.Stats().Renewals >= before+3 }) || renewed.Err() != nil {
 			t.Errorf("not renewed: %+v, %v", eager.Stats(), renewed.Err())
 		}
 		mustUnlock(t, renewed)
@@ -402,7 +403,7 @@ func TestSemaphoreUnansweredByAServer(t *testing.T) {
 		x := newSite(t, s, 0, lock.Config{})
 		sem, ctx := setUp(t, x.locks, 5), t.Context()
 		while(x.loseReplyOf("semaphore", how, "acquire"), func() { wantOK(t, "Acquire", sem.Acquire(ctx, 3)) })
-		if !eventually(patience, func() bool { n, err := sem.Available(ctx); return n == 2 && err == nil }) {
+		if !locktorture.Eventually(patience, func() bool { n, err := sem.Available(ctx); return n == 2 && err == nil }) {
 			t.Error("the permits that were not answered for are not given back")
 		}
 		while(x.loseReplyOf("semaphore", how, "add"), func() { wantOK(t, "Release", sem.Release(ctx, 3)) })
@@ -411,7 +412,7 @@ func TestSemaphoreUnansweredByAServer(t *testing.T) {
 		p := permitsOf(t, x.locks, 5)
 		var lease *lock.Lease
 		while(x.loseReplyOf("permits", how, "acquire"), func() { lease = take(t, p, 3, lock.Forever()) })
-		if !eventually(patience, func() bool { n, err := p.Available(ctx); return n == 2 && err == nil }) {
+		if !locktorture.Eventually(patience, func() bool { n, err := p.Available(ctx); return n == 2 && err == nil }) {
 			t.Error("the permits that were not answered for are not given back")
 		}
 		while(x.loseReplyOf("permits", how, "release"), func() { mustUnlock(t, lease) })

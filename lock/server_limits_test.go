@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/locktorture"
 	"github.com/lockwire/lockwire/internal/redistest"
 	"github.com/lockwire/lockwire/lock"
 	"github.com/lockwire/lockwire/resp"
@@ -295,7 +296,7 @@ func TestWrappedServersAreOne(t *testing.T) {
 // held stays so until its holder gives it back.
 func TestCloseOnAServer(t *testing.T) {
 	redistest.RunProtocols(t, func(t *testing.T, s *redistest.Server, _ int) {
-		before := countResources()
+		before := locktorture.CountResources()
 		x := newSite(t, s, 0, lock.Config{})
 		lease := mustLock(t, x.locks, "job")
 		work, cancel := lease.Context(t.Context())
@@ -309,8 +310,8 @@ func TestCloseOnAServer(t *testing.T) {
 			}()
 		}
 		// The lock's three channels, and that of locks freed by force.
-		if !eventually(patience, func() bool { return x.locks.Stats().Waiting == waiting && channels(s) == 4 }) {
-			t.Fatalf("%+v and %d channels", x.locks.Stats(), channels(s))
+		if !locktorture.Eventually(patience, func() bool { return x.locks.Stats().Waiting == waiting && locktorture.Channels(s) == 4 }) {
+			t.Fatalf("%+v and %d channels", x.locks.Stats(), locktorture.Channels(s))
 		}
 		if err := x.locks.Close(); err != nil {
 			t.Error(err)
@@ -319,15 +320,15 @@ func TestCloseOnAServer(t *testing.T) {
 			wantErr(t, "a wait", <-waits, lock.ErrClosed)
 		}
 		lostBecause(t, context.Cause(work), lock.ClientClosed)
-		if !eventually(patience, func() bool { return channels(s) == 0 }) {
-			t.Errorf("%d channels after Close", channels(s))
+		if !locktorture.Eventually(patience, func() bool { return locktorture.Channels(s) == 0 }) {
+			t.Errorf("%d channels after Close", locktorture.Channels(s))
 		}
 		wantHolds(t, s, "job", lease.Owner(), "1")
 		mustUnlock(t, lease)
 		x.close()
 		x.proxy.Close()
-		nothingLeft(t, s)
-		if after, ok := resourcesBack(before); !ok {
+		locktorture.NothingLeft(t, s)
+		if after, ok := locktorture.ResourcesBack(before); !ok {
 			t.Errorf("after Close %+v, before %+v", after, before)
 		}
 	})
@@ -371,7 +372,7 @@ func TestUnlockOfHoldsAtOnce(t *testing.T) {
 			}
 		}
 		x.close()
-		nothingLeft(t, s)
+		locktorture.NothingLeft(t, s)
 	})
 }
 
@@ -381,7 +382,7 @@ func TestUnlockOfAnOldHold(t *testing.T) {
 		x := newSite(t, s, 0, lock.Config{})
 		owner := lock.As(x.locks.NewOwner())
 		old := mustLock(t, x.locks, "job", owner, lock.For(50*time.Millisecond))
-		if !eventually(patience, func() bool { return s.Do("EXISTS", "job").Equal(s.Do("EXISTS", "nothing")) }) {
+		if !locktorture.Eventually(patience, func() bool { return s.Do("EXISTS", "job").Equal(s.Do("EXISTS", "nothing")) }) {
 			t.Fatal("the lease does not end")
 		}
 		lease := mustLock(t, x.locks, "job", owner)
@@ -394,7 +395,7 @@ func TestUnlockOfAnOldHold(t *testing.T) {
 		wantHolds(t, s, "job", lease.Owner(), "1")
 		mustUnlock(t, lease)
 		x.close()
-		nothingLeft(t, s)
+		locktorture.NothingLeft(t, s)
 	})
 }
 
@@ -424,10 +425,10 @@ func TestBacklogOnServer(t *testing.T) {
 			wg.Go(func() { _, _ = x.locks.Reentrant(fmt.Sprint("job", i)).TryLock(ctx) })
 		}
 		wg.Wait()
-		pause(t.Context(), 200*time.Millisecond)
+		locktorture.Pause(t.Context(), 200*time.Millisecond)
 		s.Continue()
 		back := time.Now()
-		if !eventually(patience, func() bool { return keysTaken(s) == 0 }) {
+		if !locktorture.Eventually(patience, func() bool { return keysTaken(s) == 0 }) {
 			t.Errorf("%d locks are taken by nobody %v after the server is back", keysTaken(s), time.Since(back))
 		}
 		t.Logf("all free after %v", time.Since(back))
@@ -469,7 +470,7 @@ func TestShortDeadlinesOnServer(t *testing.T) {
 			n, err := permits.Available(t.Context())
 			return err == nil && n == 3
 		}
-		if !eventually(patience, free) {
+		if !locktorture.Eventually(patience, free) {
 			t.Error("permits are taken by nobody")
 		}
 		t.Logf("%d of %d got one, all back after %v", done.Load(), done.Load()+failed.Load(), time.Since(last))

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/locktorture"
 	"github.com/lockwire/lockwire/internal/redistest"
 	"github.com/lockwire/lockwire/lock"
 )
@@ -84,7 +85,7 @@ func TestServerList(t *testing.T) {
 			c.Fair("x:fair").Lock(ctx)
 		}()
 		defer func() { cancel(); <-waited }()
-		if !eventually(patience, func() bool {
+		if !locktorture.Eventually(patience, func() bool {
 			queued, _ := s.Do("EXISTS", "redisson_lock_queue:{x:fair}").Int()
 			return queued == 1
 		}) {
@@ -429,7 +430,7 @@ func TestServerFairCrowd(t *testing.T) {
 		}
 		line := func() int64 { n, _ := s.Do("LLEN", jobQueue).Int(); return n }
 		channels := func() int { return s.Do("PUBSUB", "CHANNELS", jobChannel+":*").Len() }
-		if !eventually(patience, func() bool { return line() == waiters && channels() == waiters }) {
+		if !locktorture.Eventually(patience, func() bool { return line() == waiters && channels() == waiters }) {
 			t.Fatalf("%d wait and %d listen, want %d", line(), channels(), waiters)
 		}
 		joined := time.Since(start)

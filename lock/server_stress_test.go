@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/internal/faultproxy"
+	"github.com/lockwire/lockwire/internal/locktorture"
 	"github.com/lockwire/lockwire/internal/redistest"
 	"github.com/lockwire/lockwire/lock"
 )
@@ -73,13 +74,13 @@ func TestServerRedlockServersDown(t *testing.T) {
 		fleet := realFleet(t, s, 5)
 		var proxies []*faultproxy.Proxy
 		for _, s := range fleet {
-			proxies = append(proxies, startProxy(t, s))
+			proxies = append(proxies, locktorture.StartProxy(t, s))
 		}
 		for name, fault := range map[string]func(i int) (end func()){
 			"stopped": func(i int) func() { fleet[i].Pause(); return fleet[i].Continue },
 			"cut": func(i int) func() {
 				proxies[i].HalfOpen(faultproxy.ToClient, true)
-				return func() { mend(t, proxies[i]) }
+				return func() { locktorture.Mend(t, proxies[i]) }
 			},
 			"killed": func(i int) func() { fleet[i].Kill(); return fleet[i].Restart },
 		} {
@@ -97,7 +98,7 @@ func TestServerRedlockServersDown(t *testing.T) {
 					t.Errorf("%s: Check() = %v", name, err)
 				}
 				first := lease.ValidUntil()
-				if !eventually(patience, func() bool { return lease.ValidUntil().After(first) }) {
+				if !locktorture.Eventually(patience, func() bool { return lease.ValidUntil().After(first) }) {
 					t.Errorf("%s: the lease is not renewed", name)
 				}
 				wantUnlocked(t, lease)
@@ -138,7 +139,7 @@ func TestServerRedlockRestart(t *testing.T) {
 		if l, err := other.TryLock(t.Context()); err == nil {
 			t.Errorf("two have the lock: %v, %v", held.Err(), l.Err())
 		}
-		if !eventually(patience, func() bool { return held.Err() != nil }) {
+		if !locktorture.Eventually(patience, func() bool { return held.Err() != nil }) {
 			t.Error("the holder is not told")
 		}
 		wantErr(t, "Unlock()", held.Unlock(t.Context()), lock.ErrNotHeld)
@@ -156,7 +157,7 @@ func TestServerRedlockDuplicates(t *testing.T) {
 	redistest.RunProtocols(t, func(t *testing.T, s *redistest.Server, _ int) {
 		fleet := realFleet(t, s, 2)
 		p := realProcess(t, []*redistest.Server{fleet[0], fleet[1]}, nil, lock.Config{})
-		proxy := startProxy(t, fleet[0])
+		proxy := locktorture.StartProxy(t, fleet[0])
 		server := fleet[0].Config()
 		server.Network, server.Addr = "tcp", proxy.Addr()
 		pool := redistest.Open(t, server)
@@ -196,7 +197,7 @@ func TestServerRedlockStorm(t *testing.T) {
 							t.Errorf("%d have the lock", n)
 						}
 						turns.Add(1)
-						pause(ctx, rand.N(5*time.Millisecond))
+						locktorture.Pause(ctx, rand.N(5*time.Millisecond))
 						inside.Add(-1)
 						wantUnlocked(t, lease)
 					}
@@ -210,12 +211,12 @@ func TestServerRedlockStorm(t *testing.T) {
 				if second != first {
 					fleet[second].Pause()
 				}
-				pause(ctx, rand.N(400*time.Millisecond))
+				locktorture.Pause(ctx, rand.N(400*time.Millisecond))
 				fleet[first].Continue()
 				if second != first {
 					fleet[second].Continue()
 				}
-				pause(ctx, rand.N(100*time.Millisecond))
+				locktorture.Pause(ctx, rand.N(100*time.Millisecond))
 			}
 		})
 		wg.Wait()
@@ -230,7 +231,7 @@ func TestServerMultiUnderFaults(t *testing.T) {
 	t.Parallel()
 	redistest.RunProtocols(t, func(t *testing.T, s *redistest.Server, _ int) {
 		fleet := realFleet(t, s, 2)
-		proxies := []*faultproxy.Proxy{startProxy(t, fleet[0]), startProxy(t, fleet[1])}
+		proxies := []*faultproxy.Proxy{locktorture.StartProxy(t, fleet[0]), locktorture.StartProxy(t, fleet[1])}
 		all := names("n", 4)
 		inside := map[string]*atomic.Int32{}
 		for _, name := range all {
@@ -267,7 +268,7 @@ func TestServerMultiUnderFaults(t *testing.T) {
 			})
 		}
 		for ctx.Err() == nil {
-			pause(ctx, rand.N(50*time.Millisecond))
+			locktorture.Pause(ctx, rand.N(50*time.Millisecond))
 			proxies[rand.IntN(2)].Cut()
 		}
 		wg.Wait()
@@ -333,7 +334,7 @@ func TestServerHandOver(t *testing.T) {
 					}
 					next <- lease
 				}()
-				if !eventually(patience, func() bool { return c.Stats().Waiting == 1 }) {
+				if !locktorture.Eventually(patience, func() bool { return c.Stats().Waiting == 1 }) {
 					t.Fatal("nobody waits")
 				}
 				s.Do("CONFIG", "RESETSTAT")
@@ -373,7 +374,7 @@ const rough = "rough-"
 // TestStress ends with nothing left behind, whatever is done at the same time, a Close among it.
 func TestStress(t *testing.T) {
 	redistest.RunProtocols(t, func(t *testing.T, s *redistest.Server, proto int) {
-		before := countResources()
+		before := locktorture.CountResources()
 		pool, err := conn.Open(t.Context(), s.Config())
 		if err != nil {
 			t.Fatal(err)
@@ -405,8 +406,8 @@ func TestStress(t *testing.T) {
 			t.Error(err)
 		}
 		// A lock whose release Close has given up goes with its lease.
-		latchesLeft(t, s, patience, anyNumber)
-		if after, ok := resourcesBack(before); !ok {
+		locktorture.LatchesLeft(t, s, patience, locktorture.AnyNumber)
+		if after, ok := locktorture.ResourcesBack(before); !ok {
 			t.Errorf("after Close %+v, before %+v", after, before)
 		}
 	})
@@ -429,7 +430,7 @@ func (x *stress) run(length time.Duration) {
 			}
 		})
 	}
-	pause(ctx, length/2)
+	locktorture.Pause(ctx, length/2)
 	x.closing.Store(true)
 	if err := x.clients[len(x.clients)-1].Close(); err != nil {
 		x.t.Error(err)
@@ -489,7 +490,7 @@ func (x *stress) calm(ctx context.Context, rng *rand.Rand, c *lock.Client, numbe
 	if rng.IntN(4) == 0 {
 		x.held(lease.Check(context.Background()))
 	}
-	pause(work, upTo(rng, 2*time.Millisecond))
+	locktorture.Pause(work, upTo(rng, 2*time.Millisecond))
 	x.held(lease.Err())
 	x.inside[number].Add(-1)
 	x.give(lease)
@@ -532,7 +533,7 @@ func (x *stress) rough(ctx context.Context, rng *rand.Rand, c *lock.Client, name
 	}
 	work, cancel := lease.Context(ctx)
 	defer cancel()
-	pause(work, upTo(rng, 20*time.Millisecond))
+	locktorture.Pause(work, upTo(rng, 20*time.Millisecond))
 	if rng.IntN(4) == 0 {
 		if err := lease.Check(ctx); err != nil && !errors.Is(err, lock.ErrLost) && ctx.Err() == nil {
 			x.t.Errorf("Check: %v", err)
@@ -559,3 +560,6 @@ func (x *stress) rough(ctx context.Context, rng *rand.Rand, c *lock.Client, name
 		x.t.Errorf("two outcomes of one release: %v, %v", outcomes[0], outcomes[1])
 	}
 }
+
+// upTo is a random duration below d.
+func upTo(rng *rand.Rand, d time.Duration) time.Duration { return time.Duration(rng.Int64N(int64(d))) }

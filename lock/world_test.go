@@ -3,7 +3,6 @@ package lock_test
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"testing"
 	"testing/synctest"
@@ -17,12 +16,9 @@ import (
 	"github.com/lockwire/lockwire/lock/internal/kinds"
 )
 
-func TestMain(m *testing.M) {
-	if text, ok := os.LookupEnv(workerEnv); ok {
-		os.Exit(work(text))
-	}
-	redistest.Main(m)
-}
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+const patience = redistest.Patience
 
 // world is a fake server in virtual time with clients of it.
 type world struct {

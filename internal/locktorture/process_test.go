@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/internal/locktorture"
+	"github.com/lockwire/lockwire/internal/redistest"
 )
 
 const childEnv = "LOCKWIRE_LOCKTORTURE_CHILD"
@@ -18,7 +19,10 @@ func TestMain(m *testing.M) {
 	if mode := os.Getenv(childEnv); mode != "" {
 		os.Exit(child(mode))
 	}
-	os.Exit(m.Run())
+	if text, ok := os.LookupEnv(workerEnv); ok {
+		os.Exit(work(text))
+	}
+	redistest.Main(m)
 }
 
 // child repeats each line of its input as a note and ends with the input.

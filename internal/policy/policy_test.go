@@ -52,7 +52,7 @@ var mayImport = map[string][]string{
 	"internal/faultproxy":     {"resp", "conn"},
 	"internal/redistest":      {"resp", "conn"},
 	"internal/conformance":    {"resp", "conn", "pubsub", "cluster", "lock", "lock/leader"},
-	"internal/locktorture":    {},
+	"internal/locktorture":    {"conn", "lock", "internal/faultproxy", "internal/redistest"}, // lock and conn: its tests only
 	"internal/notls":          {"conn"},
 	"internal/pictures":       {},
 	"internal/netfail":        {"resp"},

@@ -1,4 +1,4 @@
-package lock_test
+package locktorture_test
 
 import (
 	"bufio"
@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -69,12 +68,12 @@ func work(text string) int {
 	}
 	w.trade = tradeOf(w.Kind)
 	w.log = locktorture.NewLog(os.Stdout, w.Process)
-	before := countResources()
+	before := locktorture.CountResources()
 	if err := w.run(); err != nil {
 		w.fail("%v", err)
 		return 1
 	}
-	if left, ok := resourcesBack(before); !ok {
+	if left, ok := locktorture.ResourcesBack(before); !ok {
 		w.fail("at the end %+v, at the start %+v", left, before)
 		return 1
 	}
@@ -169,58 +168,6 @@ func (w *worker) obey() {
 	w.wg.Wait()
 }
 
-// pause waits for d or the end of ctx.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}
-
-// resources is what a process must have given back at the end.
-type resources struct{ Goroutines, Files int }
-
-func countResources() resources {
-	// The runtime keeps two files for waiting from the first use of a pipe or socket on: count them always.
-	if r, w, err := os.Pipe(); err == nil {
-		r.Close()
-		w.Close()
-	}
-	files, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		return resources{runtime.NumGoroutine(), 0} // not Linux
-	}
-	return resources{runtime.NumGoroutine(), len(files)}
-}
-
-// resourcesBack waits until no more is in use than before, and reports false with what is if that does not come about.
-func resourcesBack(before resources) (resources, bool) {
-	var after resources
-	ok := eventually(patience, func() bool {
-		after = countResources()
-		return after.Goroutines <= before.Goroutines && after.Files <= before.Files
-	})
-	return after, ok
-}
-
-// eventually asks until the answer is yes, and reports false if it has not been for so long.
-func eventually(limit time.Duration, holds func() bool) bool {
-	deadline := time.NewTimer(limit)
-	defer deadline.Stop()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-deadline.C:
-			return holds()
-		}
-	}
-	return true
-}
-
 // upTo is a random duration below d.
 func upTo(rng *rand.Rand, d time.Duration) time.Duration { return time.Duration(rng.Int64N(int64(d))) }
 
@@ -269,7 +216,7 @@ func (w *worker) turn(ctx context.Context, rng *rand.Rand) {
 	defer cancel()
 	g, err := w.take(wait, a)
 	if err != nil {
-		pause(ctx, upTo(rng, 10*time.Millisecond))
+		locktorture.Pause(ctx, upTo(rng, 10*time.Millisecond))
 		return
 	}
 	end, cancel := context.WithTimeout(ctx, w.holdFor(rng))

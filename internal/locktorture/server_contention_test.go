@@ -1,9 +1,8 @@
-package lock_test
+package locktorture_test
 
 import (
 	"context"
 	"fmt"
-	"math"
 	"os"
 	"slices"
 	"strings"
@@ -161,7 +160,7 @@ func (x *torture) leavesNothing() {
 		}
 		return true
 	}
-	if !eventually(patience, good) {
+	if !locktorture.Eventually(patience, good) {
 		x.t.Errorf("keys are left: %q", x.s.Dump())
 	}
 	if x.trade.rules.Leased {
@@ -170,13 +169,13 @@ func (x *torture) leavesNothing() {
 				n, err := x.locks.PermitSemaphore(name).Available(x.t.Context())
 				return err == nil && n == permitsOfEach
 			}
-			if !eventually(patience, free) {
+			if !locktorture.Eventually(patience, free) {
 				x.t.Errorf("permits of %q are taken yet", name)
 			}
 		}
 	}
 	x.close()
-	nobodyLeft(x.t, x.s)
+	locktorture.NobodyLeft(x.t, x.s)
 }
 
 // breaches are how workers, or somebody else, break the rules of each kind, and what is found then.
@@ -227,7 +226,7 @@ func TestTortureFindsTheCareless(t *testing.T) {
 				}
 				end := time.Now().Add(patience)
 				x.run(patience, b.faults, look)
-				for !eventually(time.Second, look) { // it was what a worker had not told yet
+				for !locktorture.Eventually(time.Second, look) { // it was what a worker had not told yet
 					if time.Now().After(end) {
 						t.Fatalf("not found among %d holds with %d stops: %q", len(x.history.Holds()), x.stops, b.found)
 					}
@@ -269,8 +268,8 @@ func tell(t *testing.T, p *locktorture.Process, order string) {
 	}
 }
 
-// await waits for an event of a process.
-func await(t *testing.T, h *locktorture.History, process int, kind locktorture.Kind) locktorture.Event {
+// awaitKind waits for an event of a process.
+func awaitKind(t *testing.T, h *locktorture.History, process int, kind locktorture.Kind) locktorture.Event {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -320,15 +319,15 @@ func TestTakeoverFromKilledProcess(t *testing.T) {
 				holder := startWorker(t, h, s, orders{Process: 1, Protocol: proto, Lease: lease, Kind: kind})
 				waiter := startWorker(t, h, s, orders{Process: 2, Protocol: proto, Lease: lease, Kind: kind})
 				tell(t, holder, "lock job")
-				await(t, h, 1, locktorture.Acquired)
+				awaitKind(t, h, 1, locktorture.Acquired)
 				tell(t, waiter, "lock job")
-				await(t, h, 2, locktorture.Asked)
-				await(t, h, 1, locktorture.Extended)
+				awaitKind(t, h, 2, locktorture.Asked)
+				awaitKind(t, h, 1, locktorture.Extended)
 				holder.Kill()
-				await(t, h, 2, locktorture.Acquired)
+				awaitKind(t, h, 2, locktorture.Acquired)
 				finish(t, waiter)
 				noViolations(t, h)
-				nothingLeft(t, s)
+				locktorture.NothingLeft(t, s)
 			})
 		})
 	}
@@ -342,25 +341,25 @@ func TestWakeUpAcrossProcesses(t *testing.T) {
 		holder := startWorker(t, h, s, orders{Process: 1, Protocol: proto, Lease: time.Hour})
 		waiter := startWorker(t, h, s, orders{Process: 2, Protocol: proto, Lease: time.Hour})
 		tell(t, holder, "lock job")
-		await(t, h, 1, locktorture.Acquired)
+		awaitKind(t, h, 1, locktorture.Acquired)
 		monitor := s.Monitor()
 		tell(t, waiter, "lock job")
 		looked := waiterSleeps(monitor)
-		if !eventually(patience, looked) {
+		if !locktorture.Eventually(patience, looked) {
 			t.Fatal("the waiter never looked again after it had subscribed")
 		}
 		tell(t, holder, "unlock job")
-		released := await(t, h, 1, locktorture.Releasing)
-		taken := await(t, h, 2, locktorture.Acquired)
+		released := awaitKind(t, h, 1, locktorture.Releasing)
+		taken := awaitKind(t, h, 2, locktorture.Acquired)
 		// By itself a waiter looks every ten seconds.
 		if took := taken.At - released.At; took > 5*time.Second {
 			t.Errorf("the waiter had the lock %v after its release", took)
 		}
 		tell(t, waiter, "unlock job")
-		await(t, h, 2, locktorture.Released)
+		awaitKind(t, h, 2, locktorture.Released)
 		finish(t, holder, waiter)
 		noViolations(t, h)
-		nothingLeft(t, s)
+		locktorture.NothingLeft(t, s)
 	})
 }
 
@@ -376,59 +375,4 @@ func waiterSleeps(monitor *redistest.Monitor) func() bool {
 		}
 		return looked
 	}
-}
-
-// nothingLeft fails the test if the server still has keys, channels or connections. What must go, goes by itself, and
-// before a latch could go because its time is up.
-func nothingLeft(t *testing.T, s *redistest.Server) { latchesLeft(t, s, latchLife/2, 0) }
-
-// latchesLeft is nothingLeft where requests had no answer: their latches stay for a while, in case they arrive late.
-// There may be most of them, and other keys go within limit.
-func latchesLeft(t *testing.T, s *redistest.Server, limit time.Duration, most int) {
-	t.Helper()
-	fine := func() bool {
-		latches := 0
-		for _, k := range s.Keys() {
-			if !strings.HasPrefix(k.Name, "redisson_unlock_latch:") {
-				return false
-			}
-			if latches++; k.TTL < 0 || k.TTL > latchLife {
-				t.Errorf("a latch stays for %v", k.TTL)
-			}
-		}
-		return latches <= most
-	}
-	if !eventually(limit, fine) {
-		t.Errorf("keys are left: %q", s.Dump())
-	}
-	nobodyLeft(t, s)
-}
-
-// anyNumber is how many latches may be left where it is a matter of chance.
-const anyNumber = math.MaxInt
-
-// nobodyLeft fails the test if the server still has channels or connections.
-func nobodyLeft(t *testing.T, s *redistest.Server) {
-	t.Helper()
-	if !eventually(patience, func() bool { return channels(s) == 0 && clients(s) == 0 }) {
-		t.Errorf("%d channels and %d connections are left:\n%s", channels(s), clients(s), clientList(s))
-	}
-}
-
-func channels(s *redistest.Server) int { return s.Do("PUBSUB", "CHANNELS").Len() }
-
-// clients is the number of connections but for those of the test itself.
-func clients(s *redistest.Server) int {
-	n := 0
-	for _, line := range strings.Split(strings.TrimSpace(clientList(s)), "\n") {
-		if !strings.Contains(line, "cmd=client") && !strings.Contains(line, "cmd=monitor") {
-			n++
-		}
-	}
-	return n
-}
-
-func clientList(s *redistest.Server) string {
-	text, _ := s.Do("CLIENT", "LIST").Text()
-	return text
 }

@@ -1,4 +1,4 @@
-package lock_test
+package locktorture_test
 
 import (
 	"context"
@@ -76,7 +76,7 @@ func newTorture(t *testing.T, s *redistest.Server, seed uint64, proxies int, o o
 	})
 	x.orders.Seed = seed
 	for i := range proxies {
-		p := startProxy(t, s)
+		p := locktorture.StartProxy(t, s)
 		p.Latency(0, x.jitter(i))
 		x.proxies = append(x.proxies, p)
 	}
@@ -210,7 +210,7 @@ func (x *torture) run(length time.Duration, faults []fault, over func() bool) {
 	bound, stop := context.WithTimeout(x.t.Context(), length+patience)
 	defer stop()
 	first := x.rng.Perm(len(faults))
-	for next := time.Now(); (ctx.Err() == nil || len(first) > 0) && bound.Err() == nil && !over(); pause(bound, 5*time.Millisecond) {
+	for next := time.Now(); (ctx.Err() == nil || len(first) > 0) && bound.Err() == nil && !over(); locktorture.Pause(bound, 5*time.Millisecond) {
 		x.repair(time.Now())
 		if time.Since(x.looked) > 100*time.Millisecond {
 			x.look()
@@ -324,7 +324,7 @@ func (x *torture) killClients() {
 		x.try("CLIENT", "KILL", "TYPE", "normal")
 		return
 	}
-	for _, line := range strings.Split(clientList(x.s), "\n") {
+	for _, line := range strings.Split(locktorture.ClientList(x.s), "\n") {
 		id, _, found := strings.Cut(strings.TrimPrefix(line, "id="), " ")
 		if found && strings.Contains(line, " flags=N ") {
 			x.try("CLIENT", "KILL", "ID", id)
@@ -380,20 +380,20 @@ func (x *torture) stopServer() {
 func (x *torture) refuse() {
 	p := x.anyProxy()
 	p.Cut()
-	refuse(x.t, p, true)
-	x.repairIn(x.spell(), func() { refuse(x.t, p, false) })
+	locktorture.Refuse(x.t, p, true)
+	x.repairIn(x.spell(), func() { locktorture.Refuse(x.t, p, false) })
 }
 
 func (x *torture) halfOpen(dir faultproxy.Direction) {
 	p := x.anyProxy()
 	p.HalfOpen(dir, true)
-	x.repairIn(x.spell(), func() { mend(x.t, p) })
+	x.repairIn(x.spell(), func() { locktorture.Mend(x.t, p) })
 }
 
 // loseScript has one of the next scripts meet its fate.
 func (x *torture) loseScript(fate faultproxy.Fate) {
 	after := x.rng.IntN(20)
-	onCommand(x.anyProxy(), "EVALSHA", func() faultproxy.Verdict {
+	locktorture.OnCommand(x.anyProxy(), "EVALSHA", func() faultproxy.Verdict {
 		if after--; after == 0 {
 			return faultproxy.Verdict{Fate: fate}
 		}
@@ -412,42 +412,6 @@ func (x *torture) slow() {
 // the margin of a lease; the others are fast, so that they find a lock free as soon as it is.
 func (x *torture) jitter(i int) time.Duration {
 	return time.Duration(i%2) * x.orders.Lease / 8
-}
-
-func startProxy(t *testing.T, s *redistest.Server) *faultproxy.Proxy {
-	t.Helper()
-	p, err := faultproxy.New(s.Network(), s.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(p.Close)
-	return p
-}
-
-func refuse(t *testing.T, p *faultproxy.Proxy, on bool) {
-	if !eventually(patience, func() bool { return p.Refuse(on) == nil }) {
-		t.Error("the port of a proxy is taken")
-	}
-}
-
-// mend ends a proxy's HalfOpen, and with it the connections of that time: no network delivers what comes after
-// something that it lost.
-func mend(t *testing.T, p *faultproxy.Proxy) {
-	refuse(t, p, true)
-	p.Cut()
-	p.HalfOpen(faultproxy.ToServer, false)
-	p.HalfOpen(faultproxy.ToClient, false)
-	refuse(t, p, false)
-}
-
-// onCommand has fn decide about each command of that name.
-func onCommand(p *faultproxy.Proxy, name string, fn func() faultproxy.Verdict) {
-	p.Intercept(func(cmd []string) faultproxy.Verdict {
-		if cmd[0] != name {
-			return faultproxy.Verdict{}
-		}
-		return fn()
-	})
 }
 
 const queueKey = "redisson_lock_queue:"

@@ -1,4 +1,4 @@
-package lock_test
+package locktorture_test
 
 import (
 	"context"
@@ -150,10 +150,10 @@ func (w *worker) turnOfSemaphore(ctx context.Context, rng *rand.Rand) {
 	defer cancel()
 	e, err := w.acquire(wait, w.Names[rng.IntN(len(w.Names))], 1+rng.IntN(mostPermits), rng.IntN(4) == 0)
 	if err != nil {
-		pause(ctx, upTo(rng, 10*time.Millisecond))
+		locktorture.Pause(ctx, upTo(rng, 10*time.Millisecond))
 		return
 	}
-	pause(ctx, w.holdFor(rng))
+	locktorture.Pause(ctx, w.holdFor(rng))
 	n := e.Permits
 	if w.Careless {
 		n++
