@@ -4,16 +4,308 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
+	"log/slog"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/lock"
-	"github.com/lockwire/lockwire/lock/internal/kinds"
 )
+
+// tryFor waits for a lock up to d, and returns why it was not acquired.
+func tryFor(t *testing.T, take func(context.Context, ...lock.Option) (*lock.Lease, error), d time.Duration) *lock.NotAcquiredError {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	defer cancel()
+	start := time.Now()
+	_, err := take(ctx)
+	failed, ok := errors.AsType[*lock.NotAcquiredError](err)
+	if !ok {
+		t.Fatalf("Lock() = %v", err)
+	}
+	if waited := time.Since(start); waited != d {
+		t.Errorf("Lock() returned after %v, want %v", waited, d)
+	}
+	return failed
+}
+
+// A lock that its holder has left to the server by AtLeast has an owner, and no process that works under it.
+func TestErrorNamesNoProcessAtRest(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		mine, c := w.client(lock.Config{Name: "web-7"}), w.client(lock.Config{})
+		mustUnlock(t, mustLock(t, mine, "a", lock.AtLeast(20*time.Second)))
+		failed := tryFor(t, c.Reentrant("a").Lock, 5*time.Second)
+		if failed.Holder == "" || failed.Process != "" {
+			t.Errorf("%+v, want a holder without a process", failed)
+		}
+	})
+}
+
+// Of each kind: a wait that ends with its deadline names the holder in another process, also for those behind in line.
+func TestErrorNamesTheHolder(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		mine, c := w.client(lock.Config{Name: "web-7"}), w.client(lock.Config{})
+		others := leasedKinds(t, c)
+		for kind, take := range leasedKinds(t, mine) {
+			switch kind {
+			case "permits", "read":
+				continue // there are more permits, and readers share
+			}
+			lease, err := take(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			errs := make(chan *lock.NotAcquiredError)
+			for range 2 {
+				go func() { errs <- tryFor(t, others[kind], 5*time.Second) }()
+			}
+			for range 2 {
+				failed, owner := <-errs, lease.Owner()
+				if failed.Holder != owner || (failed.Process == "web-7") != (kind != "plain") {
+					t.Errorf("%s: %+v, want the holder %s", kind, failed, owner)
+				}
+			}
+			w.sleep(time.Second)
+			mustUnlock(t, lease)
+			w.srv.Do("DEL", "redisson_lock_token:{job}")
+		}
+		w.srv.Do("DEL", "permits")
+	})
+}
+
+// However the server answers, the deadline holds, and names are not asked for where that is dear or forbidden.
+func TestQuestionsAreBounded(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		mine := w.client(lock.Config{Name: "web-7"})
+		lease := mustLock(t, mine, "job")
+		for what, answer := range map[string]struct {
+			command string
+			action  fakeredis.Action
+			process string
+			lists   int
+		}{
+			"many connections": {"INFO", fakeredis.Reply("+connected_clients:1001\r\n"), "", 0},
+			"no right":         {"CLIENT", fakeredis.Reply("-NOPERM no\r\n"), "", 1},
+			"no answer":        {"INFO", fakeredis.Swallow(), "", 0},
+			"an answer":        {"NONE", fakeredis.Run(), "web-7", 1},
+		} {
+			c := w.client(lock.Config{})
+			lists := 0
+			w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+				if cmd.Name == "CLIENT" && cmd.Args[1] == "LIST" {
+					lists++
+				}
+				if cmd.Name == answer.command && (cmd.Name != "CLIENT" || cmd.Args[1] == "LIST") {
+					return answer.action
+				}
+				return fakeredis.Run()
+			})
+			for range 3 {
+				failed := tryFor(t, c.Reentrant("job").Lock, time.Second)
+				known := failed.Holder == lease.Owner() || what == "no answer" // for which later commands on the connection wait
+				if !known || failed.Process != answer.process {
+					t.Errorf("%s: %+v", what, failed)
+				}
+			}
+			if lists != answer.lists {
+				t.Errorf("%s: %d times CLIENT LIST, want %d", what, lists, answer.lists)
+			}
+			if failed := tryFor(t, c.Reentrant("job").Lock, 50*time.Millisecond); failed.Holder != "" {
+				t.Errorf("%s: a short wait: %+v", what, failed)
+			}
+		}
+		w.srv.Intercept(nil)
+		w.sleep(time.Minute)
+		mustUnlock(t, lease)
+	})
+}
+
+// A long wait is reported with the holder while it lasts, and a log line names the lock.
+func TestLongWaitNamesTheHolder(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		var out logText
+		mine := w.client(lock.Config{Name: "web-7"})
+		c := w.client(lock.Config{WarnAfter: 30 * time.Second, Logger: slog.New(slog.NewTextHandler(&out, nil))})
+		lease := mustLock(t, mine, "orders")
+		next := make(chan *lock.Lease)
+		go func() { next <- mustLock(t, c, "orders") }()
+		w.sleep(29 * time.Second)
+		if text := out.String(); text != "" {
+			t.Errorf("log %s", text)
+		}
+		w.sleep(2 * time.Second)
+		synctest.Wait()
+		want := fmt.Sprintf(`msg="lock: waiting for long" lock=orders kind=reentrant owner=%s:1 waited=30s holder=%s process=web-7`, c.ID(), lease.Owner())
+		if text := out.String(); !strings.Contains(text, want) {
+			t.Errorf("log %s, want %s", text, want)
+		}
+		mustUnlock(t, lease)
+		mustUnlock(t, <-next)
+	})
+}
+
+// Who stands by waits for as long as it takes, and then holds the lock for long: the log has nothing of either.
+func TestStandbyIsNotReported(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		var out logText
+		var starts []bool
+		c := w.client(lock.Config{
+			WarnAfter: 10 * time.Second, Logger: slog.New(slog.NewTextHandler(&out, nil)),
+			Trace: &lock.Trace{AcquireStart: func(ctx context.Context, start lock.AcquireStart) context.Context {
+				starts = append(starts, start.Standby)
+				return ctx
+			}},
+		})
+		first := mustLock(t, w.client(lock.Config{}), "leader")
+		time.AfterFunc(time.Minute, func() { mustUnlock(t, first) })
+		second, err := c.Reentrant("leader").Lock(t.Context(), lock.Standby())
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.sleep(time.Minute)
+		mustUnlock(t, second)
+		if text := out.String(); text != "" {
+			t.Errorf("log %s", text)
+		}
+		mustUnlock(t, mustLock(t, c, "leader"))
+		multi, err := lock.NewMulti(c.Reentrant("a"), c.Reentrant("b"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		both, err := multi.Lock(t.Context(), lock.Standby())
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustUnlock(t, both)
+		if want := []bool{true, false, true, true, true}; !slices.Equal(starts, want) {
+			t.Errorf("AcquireStart.Standby = %v, want %v", starts, want)
+		}
+	})
+}
+
+// An answer stays when a later question has none.
+func TestAnswerIsKept(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		var out logText
+		mine := w.client(lock.Config{Name: "web-7"})
+		c := w.client(lock.Config{WarnAfter: 900 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(&out, nil))})
+		lease := mustLock(t, mine, "job")
+		time.AfterFunc(850*time.Millisecond, func() { w.srv.Mute(true) })
+		failed := tryFor(t, c.Reentrant("job").Lock, time.Second)
+		w.srv.Mute(false)
+		if failed.Holder != lease.Owner() || failed.Process != "web-7" {
+			t.Errorf("%+v", failed)
+		}
+		if text := out.String(); !strings.Contains(text, "process=web-7") {
+			t.Errorf("log %s", text)
+		}
+		w.sleep(time.Minute)
+		mustUnlock(t, lease)
+	})
+}
+
+// A line about renewals names a lock, as Config.ShowName shows it.
+func TestLinesNameTheLock(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		var out logText
+		c := w.client(lock.Config{Logger: slog.New(slog.NewTextHandler(&out, nil)), ShowName: func(name string) string { return name[:1] + "*" }})
+		lease := mustLock(t, c, "orders")
+		w.sleep(9 * time.Second)
+		w.srv.Mute(true)
+		w.sleep(9 * time.Second)
+		w.srv.Mute(false)
+		want := `msg="lock: renewal" lock=o* leases=1 error=`
+		if text := out.String(); !strings.Contains(text, want) {
+			t.Errorf("log %s, want %s", text, want)
+		}
+		w.sleep(20 * time.Second)
+		mustUnlock(t, lease)
+	})
+}
+
+// A loss without an error has no error in its line.
+func TestLineOfALoss(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		var out logText
+		c := w.client(lock.Config{Logger: slog.New(slog.NewTextHandler(&out, nil))})
+		lease := mustLock(t, c, "orders")
+		if freed, err := c.ForceUnlockOwner(t.Context(), "orders", lease.Owner()); !freed || err != nil {
+			t.Fatal(freed, err)
+		}
+		<-lease.Lost()
+		w.sleep(time.Second)
+		want := "owner=" + lease.Owner() + ` age=0s reason="removed before its lease ended"` + "\n"
+		if text := out.String(); !strings.Contains(text, want) {
+			t.Errorf("log %s, want %s", text, want)
+		}
+	})
+}
+
+// The holder of permits is a permit; of a Multi the holder of the member that is taken, also if the last attempts were too
+// short to ask; of a Redlock the process with the most of the servers, or an owner in this process.
+func TestErrorNamesTheHolderOfMany(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		mine, c := w.client(lock.Config{Name: "web-7"}), w.client(lock.Config{})
+		permits := mine.PermitSemaphore("permits")
+		if _, err := permits.TrySetPermits(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		permit, err := permits.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for what, other := range map[string]*lock.Client{"another process": c, "the same process": mine} {
+			if failed := tryFor(t, other.PermitSemaphore("permits").Acquire, time.Second); failed.Holder != permit.Owner() || failed.Process != "" {
+				t.Errorf("permits in %s: %+v, want the holder %s", what, failed, permit.Owner())
+			}
+		}
+		mustUnlock(t, permit)
+		lease := mustLock(t, mine, "b")
+		multi := newMulti(t, reentrants(c, "a", "b", "c")...)
+		for _, d := range []time.Duration{time.Second, 1540 * time.Millisecond, 5 * time.Second, 6550 * time.Millisecond} {
+			failed := tryFor(t, multi.Lock, d)
+			if failed.Name != "b" || failed.Holder != lease.Owner() || failed.Process != "web-7" || failed.HolderSeen < time.Millisecond || failed.HolderSeen > 3*time.Second {
+				t.Errorf("a Multi after %v: %+v, want the holder %s", d, failed, lease.Owner())
+			}
+			w.sleep(time.Second)
+		}
+		mustUnlock(t, lease)
+	})
+	for _, plain := range []bool{false, true} {
+		inFleet(t, 3, func(t *testing.T, f fleet) {
+			held := f.process(lock.Config{Name: "web-7"})
+			mine := held.redlock(t, lock.RedlockConfig{}, plain)
+			other := f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, plain)
+			lease := lockRed(t, mine)
+			owns := func(owner string) bool {
+				return slices.ContainsFunc(lease.Members(), func(l *lock.Lease) bool { return l.Owner() == owner })
+			}
+			failed := tryFor(t, other.Lock, 2*time.Second)
+			if !owns(failed.Holder) || (failed.Process == "web-7") == plain || failed.HolderSeen != questionTime {
+				t.Errorf("another process: %+v, want an owner of %v", failed, lease.Members())
+			}
+			if failed := tryFor(t, other.Lock, 50*time.Millisecond); failed.Holder != "" {
+				t.Errorf("a short wait: %+v", failed)
+			}
+			failed = tryFor(t, mine.Lock, 2*time.Second)
+			if !owns(failed.Holder) || failed.HeldFor < 3*time.Second || failed.HolderSeen != 0 {
+				t.Errorf("this process: %+v, want an owner of %v", failed, lease.Members())
+			}
+			_, err := mine.TryLock(t.Context())
+			if failed, _ := errors.AsType[*lock.NotAcquiredError](err); failed == nil || !owns(failed.Holder) {
+				t.Errorf("TryLock() in this process = %v", err)
+			}
+			mustUnlock(t, lease)
+			f.free()
+		})
+	}
+}
+
+// questionTime is the time between the question for a holder and the deadline.
+const questionTime = 200 * time.Millisecond
 
 // The lock's name alone leads to its holders and to the process behind them, of any kind.
 func TestInspect(t *testing.T) {
@@ -189,195 +481,4 @@ func TestForceUnlockOwnerAmongOthers(t *testing.T) {
 		w.sleep(time.Minute)
 		w.free()
 	})
-}
-
-// A holder in the process that frees its lock by force is told at once, however long it takes to tell others.
-func TestForceTellsBeforeOthersAreTold(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T, w *world) {
-		c := w.client(lock.Config{})
-		lease := mustLock(t, c, "job")
-		w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
-			if cmd.Name == "PUBLISH" {
-				return fakeredis.Delay(2*time.Second, fakeredis.Run())
-			}
-			return fakeredis.Run()
-		})
-		forced := make(chan error, 1)
-		go func() {
-			_, err := c.Reentrant("job").ForceUnlock(t.Context())
-			forced <- err
-		}()
-		w.sleep(time.Second)
-		lostBecause(t, lease.Err(), lock.Forced)
-		if err := <-forced; err != nil {
-			t.Errorf("ForceUnlock() = %v", err)
-		}
-		w.sleep(latchLife)
-		w.free()
-	})
-}
-
-// Nor does it matter that the lock is passed on within the process while the request is under way: it is the same hold on the
-// server.
-func TestForceTellsTheHeirOfARelay(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T, w *world) {
-		c := w.client(lock.Config{})
-		first := mustLock(t, c, "job")
-		second := make(chan *lock.Lease, 1)
-		go func() {
-			lease, err := c.Reentrant("job").Lock(t.Context())
-			if err != nil {
-				t.Errorf("Lock() = %v", err)
-			}
-			second <- lease
-		}()
-		synctest.Wait()
-		w.srv.Latency(5 * time.Millisecond)
-		forced := make(chan error, 1)
-		go func() {
-			_, err := c.Reentrant("job").ForceUnlock(t.Context())
-			forced <- err
-		}()
-		w.sleep(time.Millisecond)
-		mustUnlock(t, first)
-		heir := <-second
-		if err := <-forced; err != nil || heir == nil || heir.Owner() != first.Owner() {
-			t.Fatalf("ForceUnlock() = %v, while the lock passed on from %s to %v", err, first.Owner(), heir)
-		}
-		lostBecause(t, heir.Err(), lock.Forced)
-		wantErr(t, "Unlock", heir.Unlock(t.Context()), lock.ErrNotHeld)
-		w.sleep(latchLife)
-		w.free()
-	})
-}
-
-// forciblePermits are permits as a lock that can be freed by force.
-type forciblePermits struct{ *lock.PermitSemaphore }
-
-func (p forciblePermits) TryLock(ctx context.Context, opts ...lock.Option) (*lock.Lease, error) {
-	return p.TryAcquire(ctx, opts...)
-}
-
-func (p forciblePermits) Lock(ctx context.Context, opts ...lock.Option) (*lock.Lease, error) {
-	return p.Acquire(ctx, opts...)
-}
-
-func (p forciblePermits) ForceUnlock(ctx context.Context) (bool, error) { return p.ReleaseAll(ctx) }
-
-// forces are the kinds that have a script of their own to free a lock by force.
-var forces = map[string]func(c *lock.Client) goldenLock{
-	"reentrant":   func(c *lock.Client) goldenLock { return c.Reentrant("job") },
-	"fair":        func(c *lock.Client) goldenLock { return c.Fair("job") },
-	"read":        func(c *lock.Client) goldenLock { return c.ReadWrite("job").Read() },
-	"write":       func(c *lock.Client) goldenLock { return c.ReadWrite("job").Write() },
-	"plain":       func(c *lock.Client) goldenLock { return c.Plain("job") },
-	"permits":     func(c *lock.Client) goldenLock { return forciblePermits{c.PermitSemaphore("job")} },
-	"fastermulti": func(c *lock.Client) goldenLock { return c.FasterMulti("job", "1", "2") },
-}
-
-// A request to free a lock by force that is held up on its way spares whoever has the lock when it comes at last.
-func TestHeldUpForceSparesTheNextHolder(t *testing.T) {
-	for kind, of := range forces {
-		for _, ahead := range []time.Duration{0, 3 * time.Second, time.Hour} {
-			for _, after := range arrivals {
-				if after < 6*time.Second {
-					continue // as good as any other time until it is late
-				}
-				t.Run(fmt.Sprint(kind, " ", after, " ", ahead), func(t *testing.T) {
-					inVirtualTime(t, func(t *testing.T, w *world) {
-						w.srv.Clock(ahead)
-						if kind == "permits" {
-							w.srv.Do("SET", "job", "1")
-						}
-						c := w.client(lock.Config{Lease: 3 * time.Hour})
-						first := mustHave(t, of(c))
-						args := w.holdUp(kind, "force")
-						if _, err := of(c).ForceUnlock(t.Context()); !errors.Is(err, conn.ErrUncertain) {
-							t.Fatalf("ForceUnlock() without an answer = %v", err)
-						}
-						late := args()
-						mustUnlock(t, first)
-						next := mustHave(t, of(c))
-						w.sleep(after)
-						w.srv.Do(late...)
-						if err := next.Check(t.Context()); err != nil {
-							t.Errorf("the next holder: %v", err)
-						}
-						mustUnlock(t, next)
-						if kind == "permits" {
-							w.srv.Do("DEL", "job")
-						}
-						w.sleep(latchLife)
-						w.free()
-					})
-				})
-			}
-		}
-	}
-}
-
-// A holder is told of a forced unlock although its caller has no answer, or does not wait for the announcement.
-func TestForceTellsWithoutItsCaller(t *testing.T) {
-	for name, force := range map[string]struct {
-		unlock func(ctx context.Context, c *lock.Client, owner string) (bool, error)
-		script string
-	}{
-		"any owner": {forceJob, "force"},
-		"an owner":  {forceOwnerOfJob, "undo"},
-	} {
-		for _, answered := range []bool{false, true} {
-			t.Run(fmt.Sprint(name, " answered ", answered), func(t *testing.T) {
-				inVirtualTime(t, func(t *testing.T, w *world) {
-					c, other := w.listening(), w.client(lock.Config{})
-					lease := mustLock(t, c, "job")
-					w.sleep(time.Second)
-					digest := kinds.All()["reentrant"][force.script].Digest()
-					var left atomic.Bool
-					w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
-						switch {
-						case left.Load():
-						case answered && cmd.Name == "PUBLISH":
-							left.Store(true)
-							return fakeredis.Delay(200*time.Millisecond, fakeredis.Reply(":0\r\n"))
-						case !answered && len(cmd.Args) > 1 && cmd.Args[1] == digest:
-							left.Store(true)
-							return fakeredis.RunThenClose()
-						}
-						return fakeredis.Run()
-					})
-					ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-					defer cancel()
-					_, err := force.unlock(ctx, other, lease.Owner())
-					if !left.Load() || answered != (err == nil) {
-						t.Errorf("forced: %v", err)
-					}
-					w.sleep(500 * time.Millisecond)
-					lostBecause(t, lease.Err(), lock.Forced)
-					w.sleep(latchLife)
-					w.free()
-				})
-			})
-		}
-	}
-}
-
-// listening returns a client that listens for forced unlocks.
-func (w *world) listening() *lock.Client {
-	w.t.Helper()
-	pool := w.pool(conn.Config{})
-	c, err := lock.New(pool, lock.Config{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.machine.Run(c)
-	w.pools, w.clients = append(w.pools, pool), append(w.clients, c)
-	return c
-}
-
-func forceJob(ctx context.Context, c *lock.Client, _ string) (bool, error) {
-	return c.Reentrant("job").ForceUnlock(ctx)
-}
-
-func forceOwnerOfJob(ctx context.Context, c *lock.Client, owner string) (bool, error) {
-	return c.ForceUnlockOwner(ctx, "job", owner)
 }
