@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,37 +28,96 @@ func (w *world) left() (keys []string) {
 	return keys
 }
 
+// tries are attempts of all kinds, each at a name or a value of its own, if the kind has any.
+var tries = map[string]func(c *lock.Client, ctx context.Context, name string) error{
+	"reentrant": func(c *lock.Client, ctx context.Context, name string) error {
+		_, err := c.Reentrant(name).TryLock(ctx)
+		return err
+	},
+	"owner": func(c *lock.Client, ctx context.Context, name string) error {
+		_, err := c.Reentrant(name).TryLock(ctx, lock.As(c.NewOwner()))
+		return err
+	},
+	"fenced": func(c *lock.Client, ctx context.Context, name string) error {
+		_, err := c.Fenced(name).TryLock(ctx)
+		return err
+	},
+	"fair": func(c *lock.Client, ctx context.Context, name string) error {
+		_, err := c.Fair(name).TryLock(ctx)
+		return err
+	},
+	"plain": func(c *lock.Client, ctx context.Context, name string) error {
+		_, err := c.Plain(name).TryLock(ctx)
+		return err
+	},
+	"read": func(c *lock.Client, ctx context.Context, name string) error {
+		_, err := c.ReadWrite(name).Read().TryLock(ctx)
+		return err
+	},
+	"write": func(c *lock.Client, ctx context.Context, name string) error {
+		_, err := c.ReadWrite(name).Write().TryLock(ctx)
+		return err
+	},
+	"one group": func(c *lock.Client, ctx context.Context, name string) error {
+		_, err := c.FasterMulti("job", name).TryLock(ctx)
+		return err
+	},
+	"groups": func(c *lock.Client, ctx context.Context, name string) error {
+		_, err := c.FasterMulti(name, "a", "b").TryLock(ctx)
+		return err
+	},
+	"permits": func(c *lock.Client, ctx context.Context, _ string) error {
+		_, err := c.PermitSemaphore("permits").TryAcquire(ctx)
+		return err
+	},
+	"semaphore": func(c *lock.Client, ctx context.Context, _ string) error {
+		return c.Semaphore("permits").TryAcquire(ctx, 1)
+	},
+}
+
 // What thousands have asked a server for that did not answer is taken back within half a second of its return, whatever
 // connections they share.
 func TestBacklogOfUndos(t *testing.T) {
-	for _, conns := range []int{1, 4} {
-		t.Run(fmt.Sprint(conns), func(t *testing.T) {
-			inVirtualTime(t, func(t *testing.T, w *world) {
-				const calls = 5000
-				w.srv.Buffer(0)
-				w.srv.Latency(time.Millisecond)
-				c := w.clientOn(conn.Config{Conns: conns}, lock.Config{})
-				lockAndUnlock(t, c.Reentrant("first"))
-				w.srv.Stall(true)
-				ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-				defer cancel()
-				var wg sync.WaitGroup
-				for i := range calls {
-					wg.Go(func() {
-						if _, err := c.Reentrant(fmt.Sprint("job", i)).TryLock(ctx); err == nil {
-							t.Error("TryLock() succeeded without an answer")
-						}
+	for kind, try := range tries {
+		for _, conns := range []int{1, 4} {
+			if conns > 1 && kind != "reentrant" {
+				continue
+			}
+			t.Run(fmt.Sprint(kind, conns), func(t *testing.T) {
+				inVirtualTime(t, func(t *testing.T, w *world) {
+					calls := 5000
+					if kind == "permits" {
+						calls = 1000 // for the fake server's sake
+					}
+					w.srv.Buffer(0)
+					w.srv.Latency(time.Millisecond)
+					c := w.clientOn(conn.Config{Conns: conns}, lock.Config{})
+					lockAndUnlock(t, c.Reentrant("first"))
+					w.srv.Do("SET", "permits", fmt.Sprint(calls))
+					w.srv.Stall(true)
+					ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+					defer cancel()
+					var wg sync.WaitGroup
+					for i := range calls {
+						wg.Go(func() {
+							if err := try(c, ctx, fmt.Sprint("job", i)); err == nil {
+								t.Error("success without an answer")
+							}
+						})
+					}
+					wg.Wait()
+					w.sleep(350 * time.Millisecond)
+					w.srv.Stall(false)
+					w.sleep(500 * time.Millisecond)
+					left := slices.DeleteFunc(w.left(), func(key string) bool {
+						return key == "permits" || strings.HasPrefix(key, "redisson_lock_token:")
 					})
-				}
-				wg.Wait()
-				w.sleep(350 * time.Millisecond)
-				w.srv.Stall(false)
-				w.sleep(500 * time.Millisecond)
-				if n := len(w.left()); n > 0 {
-					t.Errorf("with %d connections %d of %d locks are taken by nobody half a second after the server is back", conns, n, calls)
-				}
+					if free := w.srv.Do("GET", "permits"); len(left) > 0 || free != fmt.Sprint(calls) {
+						t.Errorf("half a second after the server is back %d of %d locks are taken by nobody, and %v permits are free", len(left), calls, free)
+					}
+				})
 			})
-		})
+		}
 	}
 }
 
