@@ -2,10 +2,12 @@ package lock_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -433,4 +435,73 @@ func (s *storm) gust() {
 	case 6:
 		s.srv.Do("SCRIPT", "FLUSH")
 	}
+}
+
+// A loss is told within a second where it can be known, long before the next renewal: of a server that has forgotten everything, and of
+// locks that another client has freed by force. Leases that are not renewed are no exception.
+func TestLossIsToldWithinASecond(t *testing.T) {
+	for name, lose := range map[string]func(w *world, other *lock.Client){
+		"restart": func(w *world, _ *lock.Client) { w.srv.Restart() },
+		"force": func(w *world, other *lock.Client) {
+			for name, l := range everyLock(other) {
+				if forced, err := l.ForceUnlock(w.t.Context()); err != nil || !forced {
+					w.t.Errorf("ForceUnlock(%s) = %v, %v", name, forced, err)
+				}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				pool := w.pool(conn.Config{})
+				defer pool.Close()
+				c, err := lock.New(pool, lock.Config{Lease: time.Hour})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				held := make(map[string]*lock.Lease)
+				for name, l := range everyLock(c) {
+					var opts []lock.Option
+					if strings.HasSuffix(name, fixed) {
+						opts = append(opts, lock.For(time.Hour))
+					}
+					if held[name], err = l.Lock(t.Context(), opts...); err != nil {
+						t.Fatal(name, err)
+					}
+				}
+				w.sleep(2 * time.Second)
+				lose(w, w.client(lock.Config{}))
+				w.sleep(time.Second)
+				for name, lease := range held {
+					lostBecause(t, lease.Err(), lock.Forced)
+					if err := lease.Unlock(t.Context()); !errors.Is(err, lock.ErrNotHeld) {
+						t.Errorf("Unlock of %s = %v", name, err)
+					}
+				}
+			})
+		})
+	}
+}
+
+const fixed = ", not renewed"
+
+// everyLock are locks of all kinds by their names, of each one that ends in fixed.
+func everyLock(c *lock.Client) map[string]forceable {
+	all := make(map[string]forceable)
+	for _, of := range []string{"", fixed} {
+		for kind, open := range map[string]func(name string) forceable{
+			"reentrant": func(name string) forceable { return c.Reentrant(name) }, "nonreentrant": func(name string) forceable { return c.NonReentrant(name) },
+			"fenced": func(name string) forceable { return c.Fenced(name) }, "fair": func(name string) forceable { return c.Fair(name) },
+			"spin": func(name string) forceable { return c.Spin(name, lock.Backoff{}) }, "plain": func(name string) forceable { return c.Plain(name) },
+			"read": func(name string) forceable { return c.ReadWrite(name).Read() }, "write": func(name string) forceable { return c.ReadWrite(name).Write() },
+		} {
+			all[kind+of] = open(kind + of)
+		}
+	}
+	return all
+}
+
+type forceable interface {
+	Lock(ctx context.Context, opts ...lock.Option) (*lock.Lease, error)
+	ForceUnlock(ctx context.Context) (bool, error)
 }

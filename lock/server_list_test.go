@@ -405,7 +405,7 @@ func pings(t *testing.T, s *redistest.Server) (stop func() time.Duration) {
 // does not grow with their number.
 func TestServerFairCrowd(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
-		const waiters, processes = 1000, 4
+		const waiters, processes = 4000, 4
 		var clients []*lock.Client
 		for range processes {
 			c, err := lock.New(redistest.Open(t, s.Config()), lock.Config{})
@@ -455,7 +455,7 @@ func TestServerFairCrowd(t *testing.T) {
 // others now and then.
 func TestServerReaderCrowd(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
-		const readers = 1000
+		const readers = 3000
 		c, err := lock.New(redistest.Open(t, s.Config()), lock.Config{})
 		if err != nil {
 			t.Fatal(err)
