@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -393,4 +396,100 @@ func TestStreamGoesToAMasterThatAnswers(t *testing.T) {
 			t.Error("a stream to nowhere")
 		}
 	})
+}
+
+// Nodes dialed before Introduce and after it have the name, until stop.
+func TestIntroduce(t *testing.T) {
+	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		ask := func(keys ...string) {
+			for _, key := range keys {
+				if _, err := c.Send(t.Context(), resp.Cmd("GET", key)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			synctest.Wait()
+		}
+		want := func(name string) {
+			t.Helper()
+			for addr, srv := range f.nodes {
+				for _, conn := range srv.Conns() {
+					if conn.Name != name {
+						t.Errorf("a connection to %s is named %q, want %q", addr, conn.Name, name)
+					}
+				}
+			}
+		}
+		ask(keyA)
+		stop := c.Introduce("web-7:id")
+		ask(keyA, keyB, keyC)
+		want("web-7:id")
+		stop()
+		synctest.Wait()
+		want("")
+	})
+}
+
+// Each case of testdata/cases.md has a test: the test files of the case's package contain its
+// number.
+func TestCases(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("testdata", "cases.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sources, rows := map[string]string{}, map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		number := strings.TrimSpace(cells[0])
+		if len(cells) != 4 || !regexp.MustCompile(`^[BC]\d\d$`).MatchString(number) {
+			continue
+		}
+		if rows[number] {
+			t.Errorf("%s has two rows", number)
+		}
+		rows[number] = true
+		named := false
+		for name := range strings.SplitSeq(cells[3], ",") {
+			pkg, function, other := strings.Cut(strings.TrimSpace(name), ".")
+			if !other {
+				pkg, function = "cluster", pkg
+			}
+			if sources[pkg] == "" {
+				sources[pkg] = testSource(t, pkg)
+			}
+			if !strings.Contains(sources[pkg], "\nfunc "+function+"(t *testing.T)") {
+				t.Errorf("%s: there is no %s in %s", number, function, pkg)
+			}
+			named = named || strings.Contains(sources[pkg], number)
+		}
+		if !named {
+			t.Errorf("%s stands in no test", number)
+		}
+	}
+	for n := range 24 {
+		if number := fmt.Sprintf("C%02d", n+1); !rows[number] {
+			t.Errorf("%s has no row", number)
+		}
+	}
+	for _, n := range []int{26, 27, 28, 29, 30, 32, 34, 35} {
+		if number := fmt.Sprint("B", n); !rows[number] {
+			t.Errorf("%s has no row", number)
+		}
+	}
+}
+
+// testSource returns the text of a package's tests.
+func testSource(t *testing.T, pkg string) string {
+	files, err := filepath.Glob(filepath.Join("..", pkg, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	for _, file := range files {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Write(source)
+	}
+	return b.String()
 }

@@ -2,10 +2,12 @@ package cluster_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 
 	"github.com/lockwire/lockwire/cluster"
+	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -62,4 +64,66 @@ func ExampleCluster_Masters() {
 		total += n
 	}
 	fmt.Println(total)
+}
+
+// withCluster calls fn with a Cluster of three nodes in memory.
+func withCluster(fn func(ctx context.Context, c *cluster.Cluster)) {
+	f := newFakes(nil)
+	defer f.close()
+	ctx := context.Background()
+	c, err := cluster.Open(ctx, f.config(cluster.Config{Addrs: []string{nodeA}}))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	fn(ctx, c)
+}
+
+// The keys are in several slots, on several nodes.
+func ExampleCluster_MGet() {
+	withCluster(func(ctx context.Context, c *cluster.Cluster) {
+		err := c.MSet(ctx, resp.Fields(map[string]int{"apples": 3, "pears": 5, "plums": 7}))
+		if err != nil {
+			log.Fatal(err)
+		}
+		stock, err := resp.Each[*int](c.MGet(ctx, []string{"pears", "cherries", "apples"}))
+		if partial, ok := errors.AsType[*cluster.BatchError](err); ok {
+			fmt.Println(partial.At(0)) // some keys have failed; At tells which
+		}
+		fmt.Println(*stock[0], stock[1] == nil, *stock[2], err)
+		fmt.Println(c.Del(ctx, []string{"apples", "pears", "cherries"}))
+		fmt.Println(c.Exists(ctx, []string{"apples", "plums"}))
+		fmt.Println(c.Unlink(ctx, []string{"plums"}))
+	})
+	// Output:
+	// 5 true 3 <nil>
+	// 2 <nil>
+	// 1 <nil>
+	// 1 <nil>
+}
+
+func ExampleCluster_Block() {
+	withCluster(func(ctx context.Context, c *cluster.Cluster) {
+		if _, err := c.Do(ctx, "RPUSH", "jobs", "sweep"); err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(resp.Maybe[[]string](c.Block(ctx, "BLPOP", "jobs", 5)))
+	})
+	// Output: [jobs sweep] true <nil>
+}
+
+func ExampleCluster_Watch() {
+	withCluster(func(ctx context.Context, c *cluster.Cluster) {
+		double := func(c *conn.Conn) ([]resp.Command, error) {
+			n, _, err := resp.Maybe[int](c.Do(ctx, "GET", "n"))
+			return []resp.Command{resp.Cmd("SET", "n", 2*n+1), resp.Cmd("GET", "n")}, err
+		}
+		for range 3 {
+			fmt.Println(c.Watch(ctx, []string{"n"}, double))
+		}
+	})
+	// Output:
+	// ["OK" "1"] <nil>
+	// ["OK" "3"] <nil>
+	// ["OK" "7"] <nil>
 }

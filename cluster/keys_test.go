@@ -266,3 +266,185 @@ func TestKeysAndMalformedReplies(t *testing.T) {
 		}
 	})
 }
+
+// Block goes to the node of the key, and follows redirections.
+func TestBlock(t *testing.T) {
+	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		pop := func() string {
+			job, err := resp.As[*[]string](c.Block(t.Context(), "BLPOP", keyB, 1))
+			if err != nil || job == nil {
+				return fmt.Sprint(job, err)
+			}
+			return (*job)[1]
+		}
+		f.nodes[nodeB].Do("RPUSH", keyB, "one")
+		if got := pop(); got != "one" {
+			t.Errorf("BLPOP = %s", got)
+		}
+		if got := pop(); got != "<nil> <nil>" {
+			t.Errorf("BLPOP of nothing = %s", got)
+		}
+		f.nodes[nodeC].Do("RPUSH", keyB, "asked", "moved")
+		f.answer(nodeB, "BLPOP", fmt.Sprintf("-ASK %d %s", slotB, nodeC), 1)
+		if got := pop(); got != "asked" || f.nodes[nodeC].Count("ASKING") != 1 {
+			t.Errorf("BLPOP after ASK = %s, with %d ASKING", got, f.nodes[nodeC].Count("ASKING"))
+		}
+		f.answer(nodeB, "BLPOP", fmt.Sprintf("-MOVED %d %s", slotB, nodeC), 1)
+		if got := pop(); got != "moved" {
+			t.Errorf("BLPOP after MOVED = %s", got)
+		}
+		if _, err := c.Block(t.Context(), "BLPOP", nil); !errors.Is(err, conn.ErrRefused) {
+			t.Errorf("Block of an argument that cannot be encoded = %v", err)
+		}
+		if _, err := c.Block(t.Context(), "LPUSH", keyA); !errors.Is(err, resp.ErrGeneral) {
+			t.Errorf("Block of a command that fails = %v", err)
+		}
+	})
+}
+
+// Block goes on at the new master if its node becomes a replica, and ends if somebody has unblocked it.
+func TestBlockOverAFailover(t *testing.T) {
+	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		f.nodes[nodeB].Do("RPUSH", keyB, "one")
+		f.answer(nodeB, "BLPOP", "-UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)", 1)
+		if job, err := resp.As[[]string](c.Block(t.Context(), "BLPOP", keyB, 1)); err != nil || job[1] != "one" {
+			t.Errorf("BLPOP = %v, %v", job, err)
+		}
+		f.answer(nodeB, "BLPOP", "-UNBLOCKED client unblocked via CLIENT UNBLOCK", 1)
+		if _, err := c.Block(t.Context(), "BLPOP", keyB, 1); !errors.Is(err, resp.ErrUnblocked) {
+			t.Errorf("BLPOP that was unblocked = %v", err)
+		}
+	})
+}
+
+// A call of Block is reported once, with its attempts.
+func TestBlockTraced(t *testing.T) {
+	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, _ *cluster.Cluster) {
+		var ends []conn.CommandEnd
+		end := func(_ context.Context, i conn.CommandEnd) {
+			if i.Name == "BLPOP" {
+				ends = append(ends, i)
+			}
+		}
+		c := f.open(cluster.Config{Addrs: []string{nodeA}, Node: conn.Config{Trace: &conn.Trace{CommandEnd: end}}})
+		f.answer(nodeB, "BLPOP", fmt.Sprintf("-MOVED %d %s", slotB, nodeC), 1)
+		if _, err := c.Block(t.Context(), "BLPOP", keyB, 1); err != nil {
+			t.Error(err)
+		}
+		if len(ends) != 1 || ends[0].Attempts != 2 {
+			t.Errorf("reported: %+v", ends)
+		}
+	})
+}
+
+// Watch begins anew after a change of the key, and on another node after MOVED.
+func TestWatch(t *testing.T) {
+	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		f.nodes[nodeC].Do("SET", keyB, "5")
+		f.answer(nodeB, "WATCH", fmt.Sprintf("-MOVED %d %s", slotB, nodeC), 1)
+		calls := 0
+		double := func(c *conn.Conn) ([]resp.Command, error) {
+			n, err := resp.As[int](c.Do(t.Context(), "GET", keyB))
+			if calls++; calls == 1 {
+				f.nodes[nodeC].Do("INCR", keyB)
+			}
+			return []resp.Command{resp.Cmd("INCRBY", keyB, n)}, err
+		}
+		values, err := c.Watch(t.Context(), []string{keyB}, double)
+		if n, _ := resp.As[int](values[0], err); n != 12 || calls != 2 {
+			t.Errorf("Watch = %v, %v after %d calls, want 12", values, err, calls)
+		}
+		if _, err := c.Watch(t.Context(), nil, double); !errors.Is(err, conn.ErrRefused) {
+			t.Errorf("Watch without keys = %v", err)
+		}
+	})
+}
+
+// Nodes that redirect Watch to and fro do not hold it for ever.
+func TestWatchRedirectedForEver(t *testing.T) {
+	bubble(t, cluster.Config{MaxRedirects: 3}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		for _, n := range []struct{ from, to string }{{nodeB, nodeC}, {nodeC, nodeB}} {
+			f.hook(n.from, func(cmd fakeredis.Cmd) *fakeredis.Action {
+				act := fakeredis.Reply(fmt.Sprintf("-MOVED %d %s\r\n", slotB, n.to))
+				if cmd.Name != "WATCH" {
+					return nil
+				}
+				return &act
+			})
+		}
+		_, err := c.Watch(t.Context(), []string{keyB}, nil)
+		if n := f.nodes[nodeB].Count("WATCH") + f.nodes[nodeC].Count("WATCH"); !errors.Is(err, resp.ErrMoved) || n != 4 {
+			t.Errorf("Watch = %v after %d attempts, want 4", err, n)
+		}
+	})
+}
+
+// An error of fn ends Watch, whatever it matches, and does not change the topology.
+func TestWatchReturnsTheErrorOfFn(t *testing.T) {
+	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		for _, cause := range []error{conn.ErrTxAborted, resp.Error(fmt.Sprintf("MOVED %d %s", slotA, nodeC))} {
+			mine := fmt.Errorf("mine: %w", cause)
+			calls := 0
+			_, err := c.Watch(t.Context(), []string{keyB}, func(*conn.Conn) ([]resp.Command, error) {
+				if calls++; calls > 1 {
+					return nil, nil
+				}
+				return nil, mine
+			})
+			if n, _ := c.Owner(keyA); err != mine || calls != 1 || n.Addr() != nodeA {
+				t.Errorf("Watch = %v after %d calls, and the owner of another slot is %s", err, calls, n.Addr())
+			}
+		}
+	})
+}
+
+// Watch waits where the node is not ready, or the slot moves, as long as fn has not been called.
+func TestWatchWaits(t *testing.T) {
+	for _, text := range []string{"CLUSTERDOWN x", "TRYAGAIN x", "LOADING x", fmt.Sprintf("ASK %d %s", slotB, nodeC)} {
+		bubble(t, cluster.Config{Node: conn.Config{Retry: conn.Retry{Attempts: 5}}}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+			f.answer(nodeB, "WATCH", "-"+text, 3)
+			calls := 0
+			set := func(*conn.Conn) ([]resp.Command, error) {
+				calls++
+				return []resp.Command{resp.Cmd("SET", keyB, 1)}, nil
+			}
+			values, err := c.Watch(t.Context(), []string{keyB}, set)
+			if texts(values) != "OK" || err != nil || calls != 1 {
+				t.Errorf("Watch after %s = %v, %v after %d calls", text, values, err, calls)
+			}
+			f.answer(nodeB, "WATCH", "-"+text, 0)
+			_, err = c.Watch(t.Context(), []string{keyB}, set)
+			if prefix := resp.Error(resp.Error(text).Prefix()); !errors.Is(err, prefix) || calls != 1 {
+				t.Errorf("Watch while %s = %v after %d calls", text, err, calls)
+			}
+			f.wantCounts("WATCH", 0, 4+5, 0)
+		})
+	}
+}
+
+// A transaction that is not ready to run is not repeated: fn has been called. The end of ctx ends the pause after an
+// aborted one.
+func TestWatchEnds(t *testing.T) {
+	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		calls := 0
+		change := func(*conn.Conn) ([]resp.Command, error) {
+			calls++
+			f.nodes[nodeB].Do("INCR", keyB)
+			return []resp.Command{resp.Cmd("SET", keyB, 1)}, nil
+		}
+		if _, err := c.Watch(ctx, []string{keyB}, change); !errors.Is(err, context.DeadlineExceeded) || calls < 5 || calls > 50 {
+			t.Errorf("Watch of a key that always changes = %v after %d calls", err, calls)
+		}
+		calls = 0
+		f.refuseTx(nodeB, "-LOADING x")
+		_, err := c.Watch(t.Context(), []string{keyB}, func(*conn.Conn) ([]resp.Command, error) {
+			calls++
+			return []resp.Command{resp.Cmd("INCR", keyB)}, nil
+		})
+		if !errors.Is(err, resp.ErrLoading) || calls != 1 {
+			t.Errorf("Watch = %v after %d calls", err, calls)
+		}
+	})
+}

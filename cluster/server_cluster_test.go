@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"runtime"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -12,6 +15,7 @@ import (
 	"github.com/lockwire/lockwire/cluster"
 	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/internal/redistest"
+	"github.com/lockwire/lockwire/pubsub"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -413,4 +417,91 @@ func TestServerHungMaster(t *testing.T) {
 		old.Continue()
 		rc.Await()
 	})
+}
+
+// files returns the number of open files of the process, or false on a system without the number.
+func files(t *testing.T) (int, bool) {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		return 0, false
+	}
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(list), true
+}
+
+// After Close no goroutine and no connection is left.
+func TestServerLeaks(t *testing.T) {
+	redistest.RunClusters(t, redistest.Options{}, func(t *testing.T, rc *redistest.Cluster, proto int) {
+		masters := rc.Masters()
+		tags := append(tagsOf(rc, masters[0], 2), tagsOf(rc, masters[1], 2)...)
+		before, countable := files(t)
+		for range 3 {
+			c, err := cluster.Open(within(t), cluster.Config{Addrs: rc.Addrs(), Node: rc.Config()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := pubsub.New(c, pubsub.Config{})
+			for _, tag := range tags {
+				if _, err := s.Listen("{" + tag + "}c"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			l := startLoad(t, c, tags, 3, nil)
+			rc.Move(cluster.Slot(tags[0]), masters[1])
+			rc.Move(cluster.Slot(tags[0]), masters[0])
+			l.end(false)
+			for _, m := range masters {
+				m.Do("FLUSHALL")
+			}
+			s.Close()
+			c.Close()
+		}
+		redistest.NoGoroutines(t)
+		if after, _ := files(t); countable && after > before {
+			t.Errorf("%d files are open, before it were %d", after, before)
+		}
+	})
+}
+
+// Reads go to the replica of the key's master while there is one, and to the master without one.
+func TestServerReplicas(t *testing.T) {
+	redistest.RunClusters(t, redistest.Options{}, func(t *testing.T, rc *redistest.Cluster, proto int) {
+		c := open(t, cluster.Config{Addrs: rc.Addrs()[:1], Node: rc.Config(), RefreshInterval: 50 * time.Millisecond})
+		ctx := within(t)
+		r := c.Replicas()
+		awaitRole(ctx, t, r, "role:slave")
+		values, err := c.SendBatch(ctx, []resp.Command{resp.Cmd("SET", "k", "v"), resp.Cmd("WAIT", 1, redistest.Patience.Milliseconds())})
+		if n, _ := resp.As[int](values[1], err); n != 1 {
+			t.Fatalf("SET = %v, %v", values, err)
+		}
+		for range 10 {
+			wantText(t, r, "v", "GET", "k")
+		}
+		wantText(t, r, "OK", "SET", "k", "w")
+		wantText(t, c, "w", "GET", "k")
+		replica := rc.Replica(rc.Owner(cluster.Slot("k")))
+		defer replica.Restart()
+		replica.Kill()
+		awaitRole(ctx, t, r, "role:master")
+		wantText(t, r, "w", "GET", "k")
+	})
+}
+
+// awaitRole waits until a server of this role answers reads of the key k.
+func awaitRole(ctx context.Context, t *testing.T, r cluster.Replicas, role string) {
+	t.Helper()
+	for {
+		info, err := resp.As[string](r.Send(ctx, resp.Cmd("INFO", "replication").On("k")))
+		if strings.Contains(info, role) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("no answer of %s: %q, %v", role, info, err)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
 }

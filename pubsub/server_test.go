@@ -3,6 +3,7 @@ package pubsub_test
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -314,4 +315,103 @@ func sSubscribe(t *testing.T, s *pubsub.Subscriber, channels ...string) *pubsub.
 		t.Fatalf("SSubscribe(%q): %v", channels, err)
 	}
 	return sub
+}
+
+// burst publishes the numbers from 0 to n-1 in one pipeline.
+func burst(t *testing.T, ctx context.Context, cfg conn.Config, channel string, n int) {
+	t.Helper()
+	pool, err := conn.Open(ctx, cfg)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer pool.Close()
+	const batch = 10_000
+	for first := 0; first < n; first += batch {
+		var cmds []resp.Command
+		for i := first; i < min(first+batch, n); i++ {
+			cmds = append(cmds, resp.Cmd("PUBLISH", channel, strconv.Itoa(i)))
+		}
+		if _, err := pool.SendBatch(ctx, cmds); err != nil {
+			t.Error(err)
+			return
+		}
+	}
+}
+
+// A fast consumer receives every message of a burst. A slow consumer beside it learns how many
+// messages it lost.
+func TestBurstOnServer(t *testing.T) {
+	const messages = 100_000
+	cfg := pubsub.Config{Timeout: time.Minute} // for a busy machine
+	onServers(t, cfg, func(t *testing.T, srv *redistest.Server, s *pubsub.Subscriber, d *tap) {
+		attentive, slow := subscribe(t, s, "c"), subscribe(t, s, "c")
+		go burst(t, t.Context(), srv.Config(), "c", messages)
+		for i := range messages {
+			if ev := next(t, attentive); ev.Kind != pubsub.Message || ev.Payload != strconv.Itoa(i) {
+				t.Fatalf("event %+v, want message %d", ev, i)
+			}
+		}
+		told := 0
+		for last := ""; last != strconv.Itoa(messages-1); {
+			switch ev := next(t, slow); ev.Kind {
+			case pubsub.Message:
+				told, last = told+1, ev.Payload
+			case pubsub.Lagged:
+				told += ev.N
+			}
+		}
+		if told != messages {
+			t.Errorf("the slow consumer was told of %d messages, want %d", told, messages)
+		}
+	})
+}
+
+// TestFailover moves a subscription to the new master. The consumer receives Interrupted, Resumed
+// and the messages published on the new master. The old master, still running, keeps no
+// subscription.
+func TestFailover(t *testing.T) {
+	redistest.RunSentinels(t, redistest.Options{}, func(t *testing.T, s *redistest.Sentinels, proto int) {
+		pool, err := conn.Open(t.Context(), s.Config())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer pool.Close()
+		events := pubsub.New(pool, pubsub.Config{})
+		defer events.Close()
+		sub, err := events.Subscribe(t.Context(), "news")
+		if err != nil {
+			t.Fatal(err)
+		}
+		old := s.Master()
+		s.Failover()
+		master := s.AwaitMaster(old)
+		for _, want := range []pubsub.EventKind{pubsub.Interrupted, pubsub.Resumed} {
+			if ev := nextEvent(t, sub); ev.Kind != want {
+				t.Fatalf("event %+v, want %v", ev, want)
+			}
+		}
+		if n := receivers(t, master, "PUBLISH", "news", "hello"); n != 1 {
+			t.Errorf("%d receivers at the new master, want 1", n)
+		}
+		if ev := nextEvent(t, sub); ev.Kind != pubsub.Message || ev.Payload != "hello" {
+			t.Errorf("event %+v, want the message", ev)
+		}
+		await(t, "the old master to be left alone", func() bool {
+			n, err := old.Do("PUBSUB", "NUMSUB", "news").At(1).Int()
+			return err == nil && n == 0
+		})
+	})
+}
+
+// nextEvent waits for an event in real time.
+func nextEvent(t *testing.T, sub *pubsub.Subscription) pubsub.Event {
+	t.Helper()
+	select {
+	case ev := <-sub.Events():
+		return ev
+	case <-time.After(redistest.Patience):
+		t.Fatal("no event")
+	}
+	return pubsub.Event{}
 }
