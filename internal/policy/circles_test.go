@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -29,6 +30,62 @@ func TestCirclesOfFiles(t *testing.T) {
 			t.Errorf("%s: a circle of %d files, at most %d allowed: %s", dir, len(circle), most, strings.Join(circle, " "))
 		}
 	}
+}
+
+// The files of a package stand in the rows of its table in DESIGN.md, each in one, and use only files of their row or of rows above.
+func TestRowsOfFiles(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(top, "DESIGN.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	exports := exportData(t)
+	for _, dir := range []string{"lock", "cluster", "conn"} {
+		_, table, ok := strings.Cut(string(text), "| row | files of `"+dir+"` |\n|---|---|\n")
+		if !ok {
+			t.Fatalf("DESIGN.md has no table of the files of %s", dir)
+		}
+		table, _, _ = strings.Cut(table, "\n\n")
+		rows := rowsOf(t, dir, table)
+		for from, uses := range fileUses(t, dir, exports) {
+			for to := range uses {
+				if rows[to] > rows[from] {
+					t.Errorf("%s/%s in row %d uses %s in row %d", dir, from, rows[from], to, rows[to])
+				}
+			}
+		}
+	}
+}
+
+// rowsOf returns the number of each file's row in a table, where the names may have a *.
+func rowsOf(t *testing.T, dir, table string) map[string]int {
+	t.Helper()
+	rows := map[string]int{}
+	named := regexp.MustCompile("`([a-z_*]+\\.go)`")
+	for i, row := range strings.Split(table, "\n") {
+		for _, name := range named.FindAllStringSubmatch(row, -1) {
+			paths, err := filepath.Glob(filepath.Join(top, dir, name[1]))
+			if err != nil || len(paths) == 0 {
+				t.Errorf("DESIGN.md names %s of %s, and there is none: %v", name[1], dir, err)
+			}
+			for _, path := range paths {
+				file := filepath.Base(path)
+				if rows[file] != 0 {
+					t.Errorf("%s/%s is in the rows %d and %d", dir, file, rows[file], i+1)
+				}
+				rows[file] = i + 1
+			}
+		}
+	}
+	all, err := filepath.Glob(filepath.Join(top, dir, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range all {
+		if file := filepath.Base(path); rows[file] == 0 && file != "doc.go" && !strings.HasSuffix(file, "_test.go") {
+			t.Errorf("%s/%s is in no row of DESIGN.md", dir, file)
+		}
+	}
+	return rows
 }
 
 // exportData returns the files with the export data of all packages, by import path.
