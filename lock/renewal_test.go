@@ -68,6 +68,31 @@ func TestRenewalSharesScripts(t *testing.T) {
 	})
 }
 
+// Renewals send the source of their script at most once, also to a server where the client has no right to load scripts.
+func TestRenewalsSendNoSources(t *testing.T) {
+	for name, rights := range map[string]bool{"with the right to load": true, "without": false} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				c := w.client(lock.Config{})
+				for i := range 250 {
+					mustLock(t, c, fmt.Sprint("job", i))
+				}
+				w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+					if cmd.Name == "SCRIPT" && !rights {
+						return fakeredis.Reply("-NOPERM this user has no permissions to run the 'script|load' command\r\n")
+					}
+					return fakeredis.Run()
+				})
+				w.srv.ClearLog()
+				w.sleep(100*time.Second + time.Millisecond)
+				if sources, digests := w.srv.Count("EVAL")+w.srv.Count("SCRIPT"), w.srv.Count("EVALSHA"); sources > 3 || digests < 27 {
+					t.Errorf("10 rounds for 250 leases sent the source %d times, the digest %d times", sources, digests)
+				}
+			})
+		})
+	}
+}
+
 func TestRenewalGoesOnAfterErrors(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		c := w.client(lock.Config{})
