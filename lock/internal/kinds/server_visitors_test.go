@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockwire/lockwire/internal/lockscripts"
 	"github.com/lockwire/lockwire/internal/redistest"
 	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/pubsub"
@@ -16,22 +17,24 @@ import (
 
 // visit is what a script does for visitors.
 type visit struct {
-	title  string
-	permit int    // permits free before, of which one is added; 0: the release of a reentrant lock
-	listen string // a channel behind the lock's, or "-" for nobody
-	line   string // members before, each with its score in seconds from now
-	want   string // the reply; how often it tells; members, and for how long the line stays
+	title     string
+	operation string
+	listen    string // a channel behind the lock's, or "-" for nobody
+	line      string // members before, each with its score in seconds from now
+	want      string // the reply; how often it tells; members, and for how long the line stays
 }
 
 var visits = []visit{
-	{"a release to visitors alone", 0, "", "", "1, 1 told, [!* *] briefly"},
-	{"a release to nobody", 0, "-", "", "2, 1 told, [] gone"},
-	{"a release when visitors have left", 0, "-", "* -5", "2, 1 told, [] gone"},
-	{"a release between two turns of visitors", 0, "", "* 5", "1, 1 told, [*] for ever"},
-	{"a release to a place", 0, ":c1", "c1:0 -5", "1, 1 told, [!c1:0 c1:0] for long"},
-	{"a release to a place and to visitors", 0, "", "c1:0 -5", "1, 0 told, [!c1:0 c1:0 *] for long"},
-	{"a permit beside a free one", 1, "", "* -5", "1, 1 told, [] gone"},
-	{"a permit beside that of visitors in their turn", 1, "", "!* -9 * -5", "1, 1 told, [!* *] for ever"},
+	{"to visitors alone", "single", "", "", "1, 1 told, [!* *] briefly"},
+	{"to visitors alone, of an Owner", "release", "", "", "1, 1 told, [!* *] briefly"},
+	{"to nobody", "single", "-", "", "2, 1 told, [] gone"},
+	{"when visitors have left", "single", "-", "* -5", "2, 1 told, [] gone"},
+	{"between two turns of visitors", "single", "", "* 5", "1, 1 told, [*] for ever"},
+	{"to a place", "single", ":c1", "c1:0 -5", "1, 1 told, [!c1:0 c1:0] for long"},
+	{"to a place, and to visitors later", "single", "", "c1:0 -5", "1, 0 told, [!c1:0 c1:0 *] for long"},
+	{"of a permit beside a free one", "add", "", "* -5", "1, 1 told, [] gone"},
+	{"of a permit beside that of visitors in their turn", "add", "", "!* -9 * -5", "1, 1 told, [!* *] for ever"},
+	{"for readers, also without a line", "downgrade", "", "c1:r:0:100 -5", "0, 1 told, [!c1:r:0:100 c1:r:0:100 *] for long"},
 }
 
 // TestServerVisits checks what scripts do for visitors.
@@ -47,21 +50,32 @@ func TestServerVisits(t *testing.T) {
 	})
 }
 
-// script returns the script, its KEYS and ARGV.
-func (v visit) script() (s *script.Script, keys []string, args []any) {
-	if v.permit > 0 {
-		keys = []string{walkLock, walkOwnChannel, walkLatch + "0", walkLine}
-		return kinds.All()["semaphore"]["add"], keys, []any{60_000, publishBy, 1, 0, soon(), "1", "c0"}
+// call returns the script, its KEYS and ARGV, and a command that makes what it needs.
+func (v visit) call() (s *script.Script, keys []string, args, before []any) {
+	const latch, id = walkLatch + "0", "c0"
+	all := kinds.All()
+	switch v.operation {
+	case "add":
+		keys = []string{walkLock, walkOwnChannel, latch, walkLine}
+		return all["semaphore"]["add"], keys, []any{60_000, publishBy, 1, 0, soon(), 1, id}, []any{"SET", walkLock, 1}
+	case "downgrade":
+		keys = []string{walkLock, walkReadWrite, walkWriters, lockscripts.TimeoutKey(walkLock, "client:1", 1), latch, walkLine}
+		args = []any{60_000, "client:1", publishBy, 0, soon(), 1, id}
+		return all["write"]["downgrade"], keys, args, []any{"HSET", walkLock, "mode", "write", "client:1:write", 1}
 	}
-	keys = []string{walkLock, walkChannel, walkLatch + "0", walkLine}
-	return kinds.All()["reentrant"]["single"], keys, []any{0, "client:1", publishBy, 30_000, 0, "1", "c0", "", ""}
+	args = []any{0, "client:1", publishBy, 30_000, 0}
+	if v.operation == "release" {
+		args = append(args, soon())
+	}
+	keys = []string{walkLock, walkChannel, latch, walkLine}
+	return all["reentrant"][v.operation], keys, append(args, 1, id, "", ""), []any{"HSET", walkLock, "client:1", 1}
 }
 
 // run returns what the script does on a server, or the one in broken in its place.
 func (v visit) run(t *testing.T, s *redistest.Server, broken map[string]*script.Script) string {
 	t.Helper()
 	pool := redistest.Open(t, s.Config())
-	intact, keys, args := v.script()
+	intact, keys, args, before := v.call()
 	sub := pubsub.New(pool, pubsub.Config{})
 	defer sub.Close()
 	if v.listen != "-" {
@@ -70,11 +84,7 @@ func (v visit) run(t *testing.T, s *redistest.Server, broken map[string]*script.
 		}
 	}
 	s.Do("FLUSHALL")
-	if v.permit > 0 {
-		s.Do("SET", walkLock, v.permit)
-	} else {
-		s.Do("HSET", walkLock, "client:1", 1)
-	}
+	s.Do(before...)
 	fields := strings.Fields(v.line)
 	for i := 0; i < len(fields); i += 2 {
 		after, _ := time.ParseDuration(fields[i+1] + "s")
@@ -88,7 +98,8 @@ func (v visit) run(t *testing.T, s *redistest.Server, broken map[string]*script.
 	if other := broken[intact.Source()]; other != nil {
 		now = other
 	}
-	all, err := script.New(strings.Replace(atOnce, "SCRIPT", now.Source(), 1)).Run(t.Context(), pool, append(keys, keys[1]+strings.TrimPrefix(v.listen, "-")), args...)
+	all, err := script.New(strings.Replace(atOnce, "SCRIPT", now.Source(), 1)).Run(t.Context(), pool, keys,
+		append(args, walkLine, keys[1]+strings.TrimPrefix(v.listen, "-"))...)
 	if err != nil {
 		return err.Error()
 	}
@@ -112,4 +123,5 @@ const atOnce = `
 local function run()
 SCRIPT
 end
-return {run(), redis.call('llen', KEYS[5]), redis.call('zrange', KEYS[4], 0, -1), redis.call('pttl', KEYS[4])}`
+local line, told = ARGV[#ARGV - 1], ARGV[#ARGV]
+return {run(), redis.call('llen', told), redis.call('zrange', line, 0, -1), redis.call('pttl', line)}`
