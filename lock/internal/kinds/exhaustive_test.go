@@ -33,7 +33,8 @@ import (
 // Besides the moves of the kind there are two that happen by themselves from each state: a step of time passes, and a
 // key expires before its time. Moves marked foreign are somebody else's doing, such as a key of another type: what
 // scripts answer then is compared too, but the rules of accepts end there. TestScriptSets wants each script of each kind in some
-// set, and TestServerScriptFaults wants each line of each script to make a difference to some set that runs it.
+// set, and TestServerScriptFaults wants each command, condition and loop of each script to make a difference to some set that runs it, or
+// to the walks over the scripts with a line, which no set has.
 
 const (
 	stepTime  = 10 * time.Second

@@ -16,9 +16,9 @@ import (
 	"github.com/lockwire/lockwire/script"
 )
 
-// TestServerScriptFaults leaves out each command and each loop of each script, and turns each condition round. The models of the sets that run the script
-// have to notice that, on a server with memory or without it, or else the walks over the scripts with a line, or TestServerVisits: a model that agrees with what is
-// broken compares nothing.
+// TestServerScriptFaults leaves out each command and each loop of each script, and turns each condition round. The models of the sets that run
+// the script have to notice that, on a server with memory or without it, or else the walks over the scripts with a line, or TestServerVisits: a
+// model that agrees with what is broken compares nothing.
 func TestServerScriptFaults(t *testing.T) {
 	if os.Getenv(exhaustiveEnv) != "1" {
 		return

@@ -100,7 +100,6 @@ local function turnsIn(line, list, place, now, anew)
             redis.call('zrem', line, marked)
         else
             turns.of[whose], turns.count, turns.reserved = left, turns.count + 1, turns.reserved + needOf(whose)
-            turns.first = math.min(turns.first or left, left)
         end
     end
     return turns
@@ -112,10 +111,7 @@ local function endVisit(line, turns, free)
         return
     end
     redis.call('zrem', line, '!*', '*')
-    turns.of['*'], turns.count, turns.reserved, turns.first = nil, turns.count - 1, turns.reserved - 1, nil
-    for _, left in pairs(turns.of) do
-        turns.first = math.min(turns.first or left, left)
-    end
+    turns.of['*'], turns.count, turns.reserved = nil, turns.count - 1, turns.reserved - 1
 end
 
 -- reservedFor returns for how many ms too much of what is free is reserved for others, if more than spare is: so much remains beside what is
@@ -127,6 +123,9 @@ local function reservedFor(line, place, now, spare, free)
     local list = redis.pcall('zrange', line, 0, mostTurns, 'withscores')
     local turns = turnsIn(line, list, place, now)
     endVisit(line, turns, free)
+    for _, left in pairs(turns.of) do
+        turns.first = math.min(turns.first or left, left)
+    end
     turns.waits = list[3] or list[1] and list[1] ~= '*'
     return turns.reserved > spare and (turns.first or -1) or nil, turns
 end

@@ -13,10 +13,8 @@ for i, lock in ipairs(KEYS) do
             redis.call('pexpire', lock, lease)
         end
         outcomes[i] = 1
-    elseif not holder then
-        outcomes[i] = 0
     else
-        outcomes[i] = -1
+        outcomes[i] = holder and -1 or 0
     end
 end
 return outcomes

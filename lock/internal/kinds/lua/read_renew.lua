@@ -33,10 +33,8 @@ for i = 1, #ARGV - 1 do
         if outcomes[i] == 1 then
             extend(lock)
         end
-    elseif redis.call('exists', lock) == 0 then
-        outcomes[i] = 0
     else
-        outcomes[i] = -1
+        outcomes[i] = -redis.call('exists', lock)
     end
 end
 return outcomes

@@ -13,10 +13,8 @@ for i, lock in ipairs(KEYS) do
             redis.call('pexpire', lock, lease)
         end
         outcomes[i] = 1
-    elseif redis.call('exists', lock) == 0 then
-        outcomes[i] = 0
     else
-        outcomes[i] = -1
+        outcomes[i] = -redis.call('exists', lock)
     end
 end
 return outcomes
