@@ -283,6 +283,7 @@ func fasterMultiSet() *scriptSet {
 		add("force", keys, []any{publishBy, at(-1), text}, comesLate[*fasterMultiModel])
 		add("info", keys, []any{text}, func(m *fasterMultiModel) (any, []message) { return m.info(which) })
 	}
+	add("info", keys, nil, func(m *fasterMultiModel) (any, []message) { return m.info([]int{0, 1}) })
 	for _, alien := range []string{"string", "lock", "readwrite", ""} {
 		list = append(list, move{name: "another key: " + alien, foreign: true, do: on(func(m *fasterMultiModel) (any, []message) {
 			m.free()
