@@ -29,16 +29,16 @@ import (
 func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	d = d.Truncate(time.Millisecond)
 	if d < MinLease {
-		return invalidf("lease of %v, less than %v", d, MinLease)
+		return l.client.invalid(l.target.name, "lease of %v, less than %v", d, MinLease)
 	}
 	if l.group != nil {
 		return l.group.extend(ctx, d)
 	}
 	switch {
 	case l.renewed:
-		return invalidf("Extend of a lease that the watchdog renews")
+		return l.client.invalid(l.target.name, "Extend of a lease that the watchdog renews")
 	case l.termNow() == forever:
-		return invalidf("Extend of a lease without an end")
+		return l.client.invalid(l.target.name, "Extend of a lease without an end")
 	}
 	if err := l.takeTurn(ctx); err != nil {
 		return err

@@ -57,7 +57,7 @@ func (c *Client) FasterMulti(group string, values ...string) *FasterMulti {
 	slices.Sort(fields)
 	fields = slices.Compact(fields)
 	if n := len(fields); h.err == nil && (n == 0 || n > maxValues) {
-		h.err = invalidf("%d values", n)
+		h.err = c.invalid(group, "%d values", n)
 	}
 	h.target.values = strings.Join(fields, " ")
 	h.target.waits = group + " " + h.target.values

@@ -220,7 +220,7 @@ func (c *Client) ForceUnlockOwner(ctx context.Context, name, owner string) (bool
 	case err != nil || !seen.exists || seen.Shape == ShapeNumber:
 		return false, err
 	case seen.Shape == ShapeFasterMulti:
-		return false, invalidf("ForceUnlockOwner of a FasterMulti; ForceUnlock frees its values")
+		return false, c.invalid(name, "ForceUnlockOwner of a FasterMulti; ForceUnlock frees its values")
 	case seen.Shape.kind() == nil:
 		return false, c.about(name, fmt.Errorf("%w, and no lock", ErrWrongType))
 	}

@@ -183,6 +183,11 @@ func (c *Client) about(name string, err error) error {
 	return &about{subject(name, c.log.Shown(name)), err}
 }
 
+// invalid is the error of an argument of a call about a lock.
+func (c *Client) invalid(name, format string, args ...any) error {
+	return c.about(name, invalidf(format, args...))
+}
+
 // refused is the error of a script or command about a lock.
 func (c *Client) refused(name string, err error) error { return c.about(name, serverError(err)) }
 

@@ -88,7 +88,7 @@ func (s *PermitSemaphore) TryAcquireMany(ctx context.Context, n int, opts ...Opt
 
 func (s *PermitSemaphore) options(n int, opts []Option) ([]Option, error) {
 	if n < 1 || n > maxPermits {
-		return nil, invalidf("%d permits", n)
+		return nil, s.handle.client.invalid(s.Name(), "%d permits", n)
 	}
 	return append([]Option{{permits: n}}, opts...), nil
 }
@@ -211,9 +211,9 @@ func (s *PermitSemaphore) UpdateLease(ctx context.Context, id string, d time.Dur
 	case err != nil:
 		return err
 	case d >= 0 && d.Truncate(time.Millisecond) < MinLease:
-		return invalidf("lease of %v, less than %v", d, MinLease)
+		return s.handle.client.invalid(s.Name(), "lease of %v, less than %v", d, MinLease)
 	case len(s.leasesOf(owner)) > 0:
-		return invalidf("the permit belongs to a Lease of this Client")
+		return s.handle.client.invalid(s.Name(), "the permit belongs to a Lease of this Client")
 	case d < 0:
 		d = -time.Millisecond
 	}
@@ -257,7 +257,7 @@ func (s *PermitSemaphore) owner(ids []string) (string, error) {
 		return "", s.handle.err
 	}
 	if len(ids) < 1 || len(ids) > maxPermits {
-		return "", invalidf("%d permits", len(ids))
+		return "", s.handle.client.invalid(s.Name(), "%d permits", len(ids))
 	}
 	var owner strings.Builder
 	seen := make(map[string]struct{}, len(ids))
@@ -267,7 +267,7 @@ func (s *PermitSemaphore) owner(ids []string) (string, error) {
 			return "", fmt.Errorf("%w: not the id of a permit", ErrNotHeld)
 		}
 		if _, twice := seen[string(raw)]; twice {
-			return "", invalidf("a permit is named twice")
+			return "", s.handle.client.invalid(s.Name(), "a permit is named twice")
 		}
 		seen[string(raw)] = struct{}{}
 		owner.Write(raw)
@@ -305,7 +305,7 @@ func (s *PermitSemaphore) AddPermits(ctx context.Context, n int) error {
 }
 
 func (s *PermitSemaphore) change(ctx context.Context, operation string, n, least int, how any) (int64, error) {
-	if err := checkCount("permits", n, least); err != nil {
+	if err := s.handle.checkCount("permits", n, least); err != nil {
 		return 0, err
 	}
 	return s.handle.change(ctx, operation, false, n, how)

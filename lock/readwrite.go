@@ -129,7 +129,7 @@ func writeArgs(w wish) []any {
 // lock for writing before then, but after a failover the read lease may be lost. The next acknowledged renewal makes up for it.
 func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 	if l.target.kind.Downgrade == nil {
-		return nil, invalidf("only a write lock can be downgraded")
+		return nil, l.client.invalid(l.target.name, "only a write lock can be downgraded")
 	}
 	if h := l.traced.Load(); h != nil {
 		return l.downgradeTraced(ctx, h)

@@ -85,7 +85,7 @@ func (s *Semaphore) TryAcquire(ctx context.Context, n int, opts ...Option) error
 }
 
 func (s *Semaphore) request(n int, opts []Option) (request, error) {
-	if err := checkCount("permits", n, 0); err != nil {
+	if err := s.handle.checkCount("permits", n, 0); err != nil {
 		return request{}, err
 	}
 	r, err := s.handle.request(opts)
@@ -120,7 +120,7 @@ func (s *Semaphore) AddPermits(ctx context.Context, n int) error {
 }
 
 func (s *Semaphore) add(ctx context.Context, n, least int, existing, givesBack bool) (bool, error) {
-	if err := checkCount("permits", n, least); err != nil {
+	if err := s.handle.checkCount("permits", n, least); err != nil {
 		return false, err
 	}
 	if n == 0 && !existing {
@@ -140,13 +140,13 @@ func (s *Semaphore) TrySetPermits(ctx context.Context, n int) (bool, error) {
 // [ErrNotSet], and holders should give their permits back by ReleaseIfExists.
 func (s *Semaphore) TrySetPermitsFor(ctx context.Context, n int, ttl time.Duration) (bool, error) {
 	if ttl < time.Millisecond {
-		return false, invalidf("a semaphore that lasts %v", ttl)
+		return false, s.handle.client.invalid(s.Name(), "a semaphore that lasts %v", ttl)
 	}
 	return s.set(ctx, n, ttl)
 }
 
 func (s *Semaphore) set(ctx context.Context, n int, ttl time.Duration) (bool, error) {
-	if err := checkCount("permits", n, 0); err != nil {
+	if err := s.handle.checkCount("permits", n, 0); err != nil {
 		return false, err
 	}
 	set, err := s.handle.change(ctx, "set", false, n, ttl.Milliseconds())
@@ -327,9 +327,9 @@ func (x *change) Answered(v resp.Value, _ bool) cleanup.Result {
 func (x *change) Count(g *cleanup.Abandoned) { g.Changes, g.Permits = g.Changes+1, g.Permits+x.returns }
 
 // checkCount rejects numbers outside the countable range.
-func checkCount(what string, n, least int) error {
+func (h *Handle) checkCount(what string, n, least int) error {
 	if n < least || n > maxCount {
-		return invalidf("%s of %d", what, n)
+		return h.client.invalid(h.target.name, "%s of %d", what, n)
 	}
 	return nil
 }
