@@ -35,7 +35,7 @@ var rulesOfKinds = map[string]ruled{
 	"Fenced": {"reentrant|fenced|all", func(r *ruledUser) error {
 		return r.useLock(func(c *lock.Client) ruledLock { return c.Fenced("orders:1") })
 	}},
-	"Fair, NonReentrantFair": {"reentrant_renew|fair", func(r *ruledUser) error {
+	"Fair, NonReentrantFair": {"reentrant_renew|reentrant_holder|fair", func(r *ruledUser) error {
 		return errors.Join(
 			r.useLock(func(c *lock.Client) ruledLock { return c.Fair("orders:1") }),
 			r.useLock(func(c *lock.Client) ruledLock { return c.NonReentrantFair("orders:1") }))
