@@ -220,7 +220,7 @@ func (l *Lease) Check(ctx context.Context) error {
 	case outcome == 0 && t.kind.permits: // the lease of a permit is not stored under the name of the lock
 		l.denied(Forced, l.strange(ctx))
 	case outcome == 0:
-		l.denied(Forced, nil)
+		l.notRenewed(false)
 	}
 	return l.Err()
 }

@@ -519,3 +519,31 @@ func TestRenewalOfAnOwnersReads(t *testing.T) {
 		})
 	})
 }
+
+// The request of a Check names the leases of the holds at the time of the request: the answer says nothing of a hold granted since.
+func TestCheckBesideAFurtherReadHold(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		owner := c.NewOwner()
+		w.srv.Latency(20 * time.Millisecond)
+		first := mustRead(t, c, lock.As(owner), lock.For(time.Second))
+		w.sleep(time.Until(first.ValidUntil()) - 10*time.Millisecond)
+		further := make(chan *lock.Lease)
+		go func() { further <- mustRead(t, c, lock.As(owner)) }()
+		w.sleep(5 * time.Millisecond)
+		renew := scriptsFor("read", "renew")[0].Digest()
+		w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+			if len(cmd.Args) > 1 && cmd.Args[1] == renew {
+				return fakeredis.Delay(50*time.Millisecond, fakeredis.Run())
+			}
+			return fakeredis.Run()
+		})
+		lostBecause(t, first.Check(t.Context()), lock.Expired)
+		second := <-further
+		w.wantHolds("job", "2", second)
+		first.Unlock(t.Context())
+		mustUnlock(t, second)
+		w.sleep(latchLife)
+		w.free()
+	})
+}

@@ -103,11 +103,15 @@ func (l *Lease) endRenewal(failure error) {
 	}
 }
 
-// notRenewed ends the lease because the server has no such hold. taken: another owner has the lock.
+// notRenewed ends the lease because the server has no such hold. taken: another owner has the lock. The request for a reader named
+// the leases of its holds at that time, so the answer does not concern a hold granted since.
 func (l *Lease) notRenewed(taken bool) {
-	if taken {
+	switch {
+	case taken:
 		l.denied(Taken, nil)
-	} else {
+	case l.target.kind.isRead():
+		l.revoke(Forced, nil)
+	default:
 		l.denied(Forced, nil)
 	}
 }
