@@ -58,10 +58,10 @@ func (r *request) sightLocked(line *entry) {
 func (r *request) attempt(ctx context.Context) (granted bool, left time.Duration, err error) {
 	c := r.client
 	if r.target.kind.Undo != nil {
-		if !c.calls.enter(r.permits) {
+		if !c.calls.Enter(r.permits) {
 			return false, 0, ErrClosed
 		}
-		defer c.calls.leave(r.permits)
+		defer c.calls.Leave(r.permits)
 	}
 	for range remote.Arrivals {
 		granted, left, err = r.ask(ctx)
@@ -313,7 +313,7 @@ func (r *request) doubt() {
 	c := r.client
 	if !r.unsure && r.target.kind.Undo != nil {
 		r.unsure = true
-		c.calls.stay(r.permits)
+		c.calls.Stay(r.permits)
 	}
 }
 

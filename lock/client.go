@@ -67,9 +67,9 @@ type Client struct {
 	over     chan struct{}      // closed at the end of Close
 	closeErr error              // the result of Close; set before over is closed
 	hasten   context.CancelFunc // ends the time of Close; nil until closed; guarded by table.mu
-	calls    calls              // attempts to acquire that are under way
-	changes  calls              // changes that are under way
-	timers   sync.WaitGroup     // armed deadline timers of leases, and of bounds
+	calls    bounds.Calls       // attempts to acquire that are under way
+	changes  bounds.Calls       // changes that are under way
+	timers   sync.WaitGroup     // armed deadline timers of leases
 	queued   sync.WaitGroup     // callers that may be in a queue on the server; entered under table.mu unless closed
 	tasks    sync.WaitGroup     // goroutines that acquire or release the parts of a lease; their releases are tasks' (boundTask)
 }
@@ -139,53 +139,4 @@ func (c *Client) sleep(ctx context.Context, d time.Duration) error {
 type counters struct {
 	waiting                                  atomic.Int64
 	acquired, released, lost, unacknowledged atomic.Uint64
-}
-
-// calls counts the calls of one sort that are under way. A call may leave work to cleanup, so Close ends cleanup
-// after the calls.
-type calls struct {
-	n, permits atomic.Int64 // n is below 0 once Close waits
-	once       sync.Once
-	idle       chan struct{} // closed when Close waits and no call is under way
-}
-
-const callsClosed = -1 << 62
-
-// enter reports false if the client is closed. Otherwise the caller must call leave.
-func (s *calls) enter(permits int) bool {
-	s.permits.Add(int64(permits))
-	if s.n.Add(1) < 0 {
-		s.leave(permits)
-		return false
-	}
-	return true
-}
-
-// stay requires one further leave. The caller must be between enter and leave.
-func (s *calls) stay(permits int) {
-	s.permits.Add(int64(permits))
-	s.n.Add(1)
-}
-
-func (s *calls) leave(permits int) {
-	s.permits.Add(int64(-permits))
-	if s.n.Add(-1) == callsClosed {
-		s.once.Do(func() { close(s.idle) })
-	}
-}
-
-// close refuses new calls, and waits until the calls under way have left or ctx ends. close returns the number of
-// calls and permits still under way.
-func (s *calls) close(ctx context.Context) (n, permits int) {
-	s.n.Add(callsClosed + 1)
-	s.leave(0)
-	select {
-	case <-s.idle:
-		return 0, 0
-	case <-ctx.Done():
-	}
-	if n = int(s.n.Load() - callsClosed); n == 0 {
-		return 0, 0
-	}
-	return n, int(s.permits.Load())
 }

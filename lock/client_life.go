@@ -50,8 +50,7 @@ func New(server Server, cfg Config) (*Client, error) {
 	}
 	c.know()
 	c.life, c.end = context.WithCancel(context.Background())
-	c.bounds = bounds.New(&c.timers)
-	c.calls.idle, c.changes.idle = make(chan struct{}), make(chan struct{})
+	c.bounds = bounds.New()
 	c.visitor = c.id + ":0"
 	c.reader, c.writer = c.id+":r", c.id+":w"
 	c.watchdog = renewals{c}.watchdog(renewals{c}.listenForced)
@@ -137,8 +136,8 @@ func (c *Client) close(ctx context.Context) error {
 	c.queued.Wait()
 	var abandoned cleanup.Abandoned
 	var returned int
-	abandoned.Acquires, abandoned.Permits = c.calls.close(ctx)
-	abandoned.Changes, returned = c.changes.close(ctx)
+	abandoned.Acquires, abandoned.Permits = c.calls.Close(ctx)
+	abandoned.Changes, returned = c.changes.Close(ctx)
 	abandoned.Permits += returned
 	c.tasks.Wait() // before cleanup ends: the tasks leave releases to it
 	rest := c.cleanup.Close(ctx)

@@ -184,7 +184,7 @@ func (r *request) endDoubt() {
 	c := r.client
 	if r.unsure {
 		r.unsure = false
-		c.calls.leave(r.permits)
+		c.calls.Leave(r.permits)
 	}
 }
 

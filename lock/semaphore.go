@@ -260,8 +260,8 @@ func (h *Handle) makeChange(ctx context.Context, operation string, givesBack boo
 // begin sends the change. After a failure, begin may leave the change to the returned job, with the reason.
 func (x *change) begin(ctx context.Context, givesBack bool) (*cleanup.Job, error) {
 	c := x.client
-	if c.changes.enter(x.returns) { // false after Close: then nobody counts the change
-		defer c.changes.leave(x.returns)
+	if c.changes.Enter(x.returns) { // false after Close: then nobody counts the change
+		defer c.changes.Leave(x.returns)
 	}
 	v, err := x.run(remote.Patient(ctx))
 	if err == nil {

@@ -2,7 +2,6 @@ package bounds
 
 import (
 	"context"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,23 +11,14 @@ import (
 
 type valueKey struct{}
 
-// open returns Bounds, and a function that closes them and waits for their timer.
-func open() (b *Bounds, closed func()) {
-	var timers sync.WaitGroup
-	b = New(&timers)
-	return b, func() { b.Close(); timers.Wait() }
-}
-
 func TestContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, closed := open()
-		defer closed()
+		b := New()
+		defer b.Close()
 		caller, cancel := context.WithCancel(context.WithValue(t.Context(), valueKey{}, "kept"))
 		cancel()
-		var began time.Time
 		for _, most := range []time.Duration{Min, 3 * time.Second, Max} {
-			time.Sleep(time.Second) // the shared timer is under way for some, and not for others
-			began = time.Now()
+			began := time.Now()
 			ctx, done := b.Context(caller, most)
 			if ctx.Err() != nil || ctx.Value(valueKey{}) != "kept" || ctx.Value(conn.NoTryAgain) != true {
 				t.Errorf("%v: Err() = %v, values %v and %v", most, ctx.Err(), ctx.Value(valueKey{}), ctx.Value(conn.NoTryAgain))
@@ -42,37 +32,13 @@ func TestContext(t *testing.T) {
 	})
 }
 
-// All long releases of a time share a channel, and those that begin late have half of their time at least.
-func TestContextsShareTheirEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b, closed := open()
-		defer closed()
-		first, done := b.Context(t.Context(), Max)
-		defer done()
-		time.Sleep(tickEvery - time.Nanosecond)
-		second, done := b.Context(t.Context(), Max)
-		defer done()
-		if first.Done() != second.Done() {
-			t.Error("two releases within a tick have two channels")
-		}
-		time.Sleep(time.Second)
-		third, done := b.Context(t.Context(), Max)
-		defer done()
-		<-first.Done()
-		if third.Err() != nil {
-			t.Error("a release of the next tick ends with those before it")
-		}
-		<-third.Done()
-	})
-}
-
 func TestCloseWaitsForReleases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, closed := open()
+		b := New()
 		ctx, done := b.Context(t.Context(), Max)
 		began := time.Now()
 		time.AfterFunc(lastReleases/2, done)
-		closed()
+		b.Close()
 		if took := time.Since(began); took != lastReleases/2 || ctx.Err() == nil {
 			t.Errorf("Close took %v and left %v, want the time of the release, %v", took, ctx.Err(), lastReleases/2)
 		}
@@ -88,11 +54,12 @@ func TestCloseWaitsForReleases(t *testing.T) {
 
 func TestCloseEndsReleases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, closed := open()
+		b := New()
 		ctx, done := b.Context(t.Context(), Max)
 		defer done()
 		began := time.Now()
-		closed()
+		b.Close()
+		synctest.Wait()
 		if took := time.Since(began); took != lastReleases || ctx.Err() == nil {
 			t.Errorf("Close took %v and left %v, want %v and an end", took, ctx.Err(), lastReleases)
 		}
@@ -103,8 +70,8 @@ func TestCloseEndsReleases(t *testing.T) {
 func TestHurryTasks(t *testing.T) {
 	for _, c := range []struct{ closing, want time.Duration }{{time.Minute, tasksLast}, {200 * time.Millisecond, 100 * time.Millisecond}} {
 		synctest.Test(t, func(t *testing.T) {
-			b, closed := open()
-			defer closed()
+			b := New()
+			defer b.Close()
 			task, done := b.TaskContext(t.Context(), Min)
 			defer done()
 			ctx, cancel := context.WithTimeout(t.Context(), c.closing)
