@@ -263,7 +263,7 @@ func (r *request) granted(start clock.Instant, count, token int64) (bool, time.D
 	}
 	r.state.give(r.target.name)
 	r.got = l
-	c.watchdog.Add(l, l.renewed, l.firstDue())
+	c.watchdog.Add(l, l.renewed, start.Time, l.firstDue())
 	l.warnWaited(r.since)
 	c.counters.acquired.Add(1)
 	r.shareGrant()

@@ -553,6 +553,30 @@ func TestForceTellsWithoutItsCaller(t *testing.T) {
 	}
 }
 
+// A holder is told of a forced unlock although the message comes before the answer to its acquire.
+func TestForceTellsBeforeTheGrant(t *testing.T) {
+	for name, opts := range map[string][]lock.Option{"renewed": nil, "fixed": {lock.For(20 * time.Second)}} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				c := w.listening()
+				other := mustLock(t, c, "other")
+				w.sleep(time.Second)
+				w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+					return fakeredis.Delay(100*time.Millisecond, fakeredis.Reply("$-1\r\n")) // granted, and forced since
+				})
+				time.AfterFunc(50*time.Millisecond, func() { w.srv.Do("PUBLISH", kinds.ForcedChannel, "job") })
+				lease := mustLock(t, c, "job", opts...)
+				w.srv.Intercept(nil)
+				w.sleep(time.Second)
+				lostBecause(t, lease.Err(), lock.Forced)
+				mustUnlock(t, other)
+				w.sleep(latchLife)
+				w.free()
+			})
+		})
+	}
+}
+
 // listening returns a client that listens for forced unlocks.
 func (w *world) listening() *lock.Client {
 	w.t.Helper()

@@ -40,6 +40,7 @@ func (w *Watchdog[L]) answerAlarm(at time.Time) {
 	a.last = at
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.alarmed = at
 	w.renewAllLocked(at)
 	for _, r := range w.endings {
 		a.unrenewed = append(a.unrenewed, r.lease)
@@ -54,6 +55,9 @@ func (w *Watchdog[L]) hear(ev pubsub.Event, at time.Time) {
 	case pubsub.Resumed, pubsub.Lagged: // messages may have been missed
 		w.Raise()
 	case pubsub.Message:
+		w.mu.Lock()
+		w.alarmed = at // before the leases are looked for: none is missed that is added meanwhile
+		w.mu.Unlock()
 		leases := w.cfg.Named(ev.Payload)
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -106,6 +110,12 @@ func (a *alarms[L]) news() <-chan pubsub.Event {
 // check asks the server for the leases without renewal. Leases without an answer are checked again.
 func (w *Watchdog[L]) check(at time.Time) {
 	a := &w.alarms
+	w.mu.Lock()
+	if len(w.doubtful) > 0 {
+		a.unrenewed, a.checkAt = append(a.unrenewed, w.doubtful...), at
+		w.doubtful = nil
+	}
+	w.mu.Unlock()
 	if len(a.unrenewed) == 0 || a.checkAt.After(at) {
 		return
 	}

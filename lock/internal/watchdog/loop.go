@@ -82,6 +82,9 @@ func (w *Watchdog[L]) plan() {
 	if len(a.unrenewed) > 0 {
 		w.wake = clock.Earlier(w.wake, a.checkAt)
 	}
+	if len(w.doubtful) > 0 {
+		w.wake = at
+	}
 	if a.raised.Load() {
 		w.wake = clock.Earlier(w.wake, a.last.Add(alarmPause))
 	}

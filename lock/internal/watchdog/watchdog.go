@@ -99,6 +99,8 @@ type Watchdog[L comparable] struct {
 	endings  schedule[L]    // leases without renewal
 	wake     time.Time      // time of the loop's next pass
 	watched  map[L]struct{} // leases with a deadline timer, which stands still while the machine sleeps
+	alarmed  time.Time      // of the last alarm or message
+	doubtful []L            // leases without renewal, asked for before that and added since
 }
 
 // New returns a Watchdog without leases.
@@ -106,13 +108,22 @@ func New[L comparable](cfg Config[L]) *Watchdog[L] {
 	return &Watchdog[L]{cfg: cfg, signal: make(chan struct{}, 1), round: batchesAtOnce, watched: make(map[L]struct{})}
 }
 
-// Add schedules a new lease for renewal at due, or for its end at due if the lease is not renewed.
-func (w *Watchdog[L]) Add(l L, renewed bool, due time.Time) {
+// Add schedules a new lease for renewal at due, or for its end at due if the lease is not renewed. An alarm since asked, when the
+// lease was asked for or last renewed, may be about the lease: then Add has the server asked at once.
+func (w *Watchdog[L]) Add(l L, renewed bool, asked, due time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := w.cfg.Leases.Record(l)
 	if r.ended {
 		return
+	}
+	if asked.Before(w.alarmed) {
+		if now := time.Now(); renewed {
+			due = clock.Earlier(due, now)
+		} else {
+			w.doubtful = append(w.doubtful, l)
+			w.wakeLocked(now)
+		}
 	}
 	r.lease, r.added, r.renewed = l, true, renewed
 	w.pushLocked(r, due)

@@ -69,7 +69,7 @@ func TestSuccessAfterAFailureIsConfirmed(t *testing.T) {
 			return 1, nil
 		})
 		l := new(fake)
-		w.Add(l, true, time.Now().Add(10*time.Second))
+		w.Add(l, true, time.Now(), time.Now().Add(10*time.Second))
 		time.Sleep(11 * time.Second)
 		synctest.Wait()
 		if want := 10*time.Second + retryMin; len(l.extended) != 1 || l.extended[0] != want {
@@ -87,7 +87,7 @@ func TestDeniedLeaseIsNotRenewedAgain(t *testing.T) {
 		asked := 0
 		w := keep(t, func(int) (int64, error) { asked++; return 0, nil })
 		l := new(fake)
-		w.Add(l, true, time.Now().Add(10*time.Second))
+		w.Add(l, true, time.Now(), time.Now().Add(10*time.Second))
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if l.denied != 1 || asked != 1 {
@@ -104,9 +104,9 @@ func TestOnlyRenewedLeasesAreRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := keep(t, func(int) (int64, error) { return 1, nil })
 		renewed, removed, ends := new(fake), new(fake), new(fake)
-		w.Add(renewed, true, time.Now().Add(10*time.Second))
-		w.Add(removed, true, time.Now().Add(10*time.Second))
-		w.Add(ends, false, time.Now().Add(10*time.Second))
+		w.Add(renewed, true, time.Now(), time.Now().Add(10*time.Second))
+		w.Add(removed, true, time.Now(), time.Now().Add(10*time.Second))
+		w.Add(ends, false, time.Now(), time.Now().Add(10*time.Second))
 		w.Remove(removed)
 		time.Sleep(35 * time.Second)
 		synctest.Wait()
@@ -114,4 +114,28 @@ func TestOnlyRenewedLeasesAreRenewed(t *testing.T) {
 			t.Errorf("renewals: %v, removed %v, without renewal %v; want three of the first", renewed.extended, removed.extended, ends.extended)
 		}
 	})
+}
+
+// A hold that passes from one lease to another while an alarm comes is asked for at once, renewed or not.
+func TestAlarmMissesNoLease(t *testing.T) {
+	for name, renewed := range map[string]bool{"renewed": true, "fixed": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := keep(t, func(int) (int64, error) { return 0, nil })
+				first, next, later := new(fake), new(fake), new(fake)
+				w.Add(first, renewed, time.Now(), time.Now().Add(10*time.Second))
+				asked := time.Now()
+				time.Sleep(time.Second)
+				w.Remove(first)
+				w.Raise()
+				time.Sleep(time.Second)
+				w.Add(next, renewed, asked, asked.Add(10*time.Second))
+				w.Add(later, renewed, time.Now(), time.Now().Add(10*time.Second))
+				synctest.Wait()
+				if next.denied != 1 || later.denied != 0 {
+					t.Errorf("denied %d times at once, and %d times if asked for after the alarm, want 1 and 0", next.denied, later.denied)
+				}
+			})
+		})
+	}
 }
