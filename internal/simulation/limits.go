@@ -14,6 +14,7 @@ import (
 func limitFaults() []fault {
 	return []fault{
 		{"full memory", 3, false, (*world).fullFault},
+		{"eviction", 2, true, (*world).evictionFault},
 		{"rights", 3, false, (*world).rightsFault},
 		{"clock drift", 3, false, (*world).driftFault},
 		{"clock jump", 2, true, (*world).jumpFault},
@@ -23,6 +24,30 @@ func limitFaults() []fault {
 func (w *world) fullFault(d *dice) {
 	srv := w.server(d)
 	w.during(long(d), func() { srv.Full(true) }, func() { srv.Full(false) })
+}
+
+// evictionFault deletes random keys of a server, as a server does whose maxmemory-policy evicts: locks, and also latches, lines and
+// queues. Without its latch a late request takes effect, so nothing about the lock is safe until no request can be under way.
+func (w *world) evictionFault(d *dice) {
+	srv := w.server(d)
+	keys := srv.Keys()
+	for range d.n(4) + 1 {
+		if len(keys) == 0 {
+			return
+		}
+		key := pick(d, keys).Name
+		w.history.add("fault", "", "%s evicts %s", w.nameOf(srv), key)
+		for _, o := range w.objectsOn(srv) {
+			if strings.Contains(key, o.name) {
+				o.lostUntil(deleted, time.Now().Add(latest))
+				if o.family == permits { // without their leases, the taken permits would never come back
+					srv.Do("DEL", o.name, permitsKey(o.name))
+				}
+			}
+		}
+		srv.Do("DEL", key)
+	}
+	w.setup()
 }
 
 // rightsFault takes the right to publish, to subscribe or to run scripts away for a while.
