@@ -19,17 +19,26 @@ var (
 // AppendCommand keeps neither dst nor args. A variadic method that is called on a concrete type and
 // calls AppendCommand therefore leaves both on its caller's stack.
 func AppendCommand(dst []byte, args ...any) ([]byte, error) {
-	if len(args) == 0 {
-		return dst, errNoArgs
+	dst, _, err := appendWords(dst, nil, args)
+	return dst, err
+}
+
+// appendWords appends a command of words and args, and returns the number of its words.
+func appendWords(dst []byte, words []string, args []any) (_ []byte, n int, err error) {
+	start := len(dst)
+	if n = len(words) + len(args); n == 0 {
+		return dst, 0, errNoArgs
 	}
-	n := len(dst)
-	dst = appendHeader(dst, '*', len(args))
+	dst = appendHeader(dst, '*', n)
 	body := len(dst)
-	dst, more, err := appendArgs(dst, 0, args)
-	if err != nil {
-		return dst[:n], err
+	for _, w := range words {
+		dst = appendText(dst, w)
 	}
-	return recount(dst, n, body, len(args), more), nil
+	dst, more, err := appendArgs(dst, len(words), args)
+	if err != nil {
+		return dst[:start], 0, err
+	}
+	return recount(dst, start, body, n, more), n + more, nil
 }
 
 // recount corrects the header dst[n:body] of a command whose slices stand for more words than their number says.
@@ -68,11 +77,9 @@ func appendArgs(dst []byte, first int, args []any) (_ []byte, more int, err erro
 	for i := range args {
 		switch a := args[i].(type) {
 		case string:
-			dst = appendString(dst, a)
+			dst = appendText(dst, a)
 		case []byte:
-			dst = appendHeader(dst, '$', len(a))
-			dst = append(dst, a...)
-			dst = append(dst, '\r', '\n')
+			dst = appendText(dst, a)
 		case int:
 			dst = appendInt(dst, int64(a))
 		case int64:
@@ -82,7 +89,7 @@ func appendArgs(dst []byte, first int, args []any) (_ []byte, more int, err erro
 				return dst, 0, errSliceName
 			}
 			for _, s := range a {
-				dst = appendString(dst, s)
+				dst = appendText(dst, s)
 			}
 			more += len(a) - 1
 		default:
@@ -132,11 +139,11 @@ func appendReflected(dst []byte, i int, v reflect.Value) ([]byte, error) {
 		return dst, argError(i, name, "a time has no unit on the wire, pass t.UnixMilli() or what the command wants")
 	}
 	if v.Kind() == reflect.String {
-		return appendString(dst, v.String()), nil
+		return appendText(dst, v.String()), nil
 	}
 	var buf [32]byte
 	if text, ok := appendScalar(buf[:0], v); ok {
-		return appendBytes(dst, text), nil
+		return appendText(dst, text), nil
 	}
 	hint := "pass a string, []byte, bool, integer or float, or a slice of these"
 	switch v.Kind() {
@@ -177,7 +184,7 @@ func appendScalar(text []byte, v reflect.Value) (_ []byte, ok bool) {
 // argError returns the error for argument i. The error names the argument's type, never its
 // content.
 func argError(i int, typ, hint string) error {
-	return commandError("resp: argument " + strconv.Itoa(i) + " is a " + typ + ": " + hint)
+	return errors.New("resp: argument " + strconv.Itoa(i) + " is a " + typ + ": " + hint)
 }
 
 func appendHeader(dst []byte, c byte, n int) []byte {
@@ -188,19 +195,15 @@ func appendHeader(dst []byte, c byte, n int) []byte {
 	return append(dst, '\r', '\n')
 }
 
-func appendString(dst []byte, s string) []byte {
-	dst = append(appendHeader(dst, '$', len(s)), s...)
-	return append(dst, '\r', '\n')
-}
-
-func appendBytes(dst, b []byte) []byte {
-	dst = append(appendHeader(dst, '$', len(b)), b...)
+// appendText appends a bulk string.
+func appendText[T string | []byte](dst []byte, text T) []byte {
+	dst = append(appendHeader(dst, '$', len(text)), text...)
 	return append(dst, '\r', '\n')
 }
 
 func appendInt(dst []byte, n int64) []byte {
 	var digits [20]byte
-	return appendBytes(dst, strconv.AppendInt(digits[:0], n, 10))
+	return appendText(dst, strconv.AppendInt(digits[:0], n, 10))
 }
 
 // appendFloat appends the shortest text from which f can be read back, spelled as in the protocol.

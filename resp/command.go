@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"errors"
 	"iter"
 	"strconv"
 )
@@ -23,79 +24,51 @@ type Command struct {
 //
 // Any other type is an error, which Err returns and sending the command reports. time.Duration and
 // time.Time are errors too, because commands differ in the unit they expect.
-func Cmd(args ...any) Command {
-	if n := mostBytes(args); n > smallText { // too long to be copied once more
-		wire, err := AppendCommand(make([]byte, 0, n), args...)
-		if err != nil {
-			return Command{key: err.Error()}
-		}
-		return newCommand(ownText(wire))
-	}
-	var scratch [256]byte
-	wire, err := AppendCommand(scratch[:0], args...)
-	if err != nil {
-		return Command{key: err.Error()}
-	}
-	return newCommand(string(wire))
-}
-
-// newCommand returns the encoded command wire.
-func newCommand(wire string) Command {
-	argc, _ := cutHeader(wire)
-	return Command{wire: wire, argc: int32(argc)}
-}
-
-// mostBytes returns the length of the encoding of args, or a little more. It counts only the types that are long.
-func mostBytes(args []any) int {
-	const overhead = 32 // of a header, or a number
-	n := overhead
-	for i := range args {
-		n += overhead
-		switch a := args[i].(type) {
-		case string:
-			n += len(a)
-		case []byte:
-			n += len(a)
-		case []string:
-			for _, s := range a {
-				n += overhead + len(s)
-			}
-		}
-	}
-	return n
-}
+func Cmd(args ...any) Command { return CmdStrings(nil, args...) }
 
 // CmdStrings is Cmd for a command that begins with a slice of strings, such as the keys of a
 // script. words come first, then args.
 func CmdStrings(words []string, args ...any) Command {
 	var scratch [512]byte
-	wire := scratch[:0]
-	if len(words) > 16 { // scratch would be too small
-		size := 16
-		for _, w := range words {
-			size += len(w) + 16
-		}
-		wire = make([]byte, 0, size)
+	if size := sizeOf(words, args); size > len(scratch) {
+		wire, n, err := appendWords(make([]byte, 0, size), words, args)
+		return newCommand(ownText(wire), n, err)
 	}
-	wire = appendHeader(wire, '*', len(words)+len(args))
-	body := len(wire)
-	for _, w := range words {
-		wire = appendString(wire, w)
-	}
-	wire, more, err := appendArgs(wire, len(words), args)
-	switch {
-	case err != nil:
-		return Command{key: err.Error()}
-	case len(words)+len(args) == 0:
-		return Command{}
-	}
-	return newCommand(string(recount(wire, 0, body, len(words)+len(args), more)))
+	wire, n, err := appendWords(scratch[:0], words, args)
+	return newCommand(string(wire), n, err)
 }
 
-// commandError is the error of an argument that cannot be encoded.
-type commandError string
+// newCommand returns the encoded command wire of n words, or the command that reports err.
+func newCommand(wire string, n int, err error) Command {
+	if err != nil {
+		return Command{key: err.Error()}
+	}
+	return Command{wire: wire, argc: int32(n)}
+}
 
-func (e commandError) Error() string { return string(e) }
+// sizeOf returns the length of the encoding, or a little more. It is less only for slices of numbers.
+func sizeOf(words []string, args []any) int {
+	const header, number = 16, 32
+	size := header + header*len(words)
+	for _, w := range words {
+		size += len(w)
+	}
+	for i := range args {
+		switch a := args[i].(type) {
+		case string:
+			size += header + len(a)
+		case []byte:
+			size += header + len(a)
+		case []string:
+			for _, s := range a {
+				size += header + len(s)
+			}
+		default:
+			size += number
+		}
+	}
+	return size
+}
 
 // Err returns the reason why the command cannot be sent, or nil.
 func (c Command) Err() error {
@@ -105,7 +78,7 @@ func (c Command) Err() error {
 	case c.key == "":
 		return errNoArgs
 	}
-	return commandError(c.key)
+	return errors.New(c.key)
 }
 
 // On returns the command with key as its routing key, by which a client chooses the connection or

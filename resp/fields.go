@@ -267,26 +267,11 @@ func (d *decoder) decodeStruct(v Value, dst reflect.Value) error {
 				continue
 			}
 			next += i + 1
-			if err := d.decodeField(value, dst.FieldByIndex(f.index), f.unit); err != nil {
+			if err := d.decode(value, dst.FieldByIndex(f.index), f.unit); err != nil {
 				return at(err, "field "+f.title)
 			}
 			break
 		}
 	}
 	return nil
-}
-
-// decodeField stores v in a field with a unit.
-func (d *decoder) decodeField(v Value, dst reflect.Value, unit string) error {
-	if unit == "" {
-		return d.decode(v, dst)
-	}
-	if dst.Kind() == reflect.Pointer {
-		if v.IsNull() {
-			return nil
-		}
-		dst.Set(reflect.New(dst.Type().Elem()))
-		dst = dst.Elem()
-	}
-	return v.decodeTime(dst, unit)
 }

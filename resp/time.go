@@ -82,17 +82,6 @@ func unitFault(name, unit string, t reflect.Type) string {
 	return ""
 }
 
-// decodeTime stores v in dst, a time.Time or time.Duration.
-func (v Value) decodeTime(dst reflect.Value, unit string) (err error) {
-	switch p := dst.Addr().Interface().(type) {
-	case *time.Time:
-		*p, err = v.time(unit)
-	case *time.Duration:
-		*p, err = v.duration(unit)
-	}
-	return err
-}
-
 // time returns v as a time: units since 1970, or without a unit one of the forms of As.
 func (v Value) time(unit string) (time.Time, error) {
 	if unit != "" {
