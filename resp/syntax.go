@@ -55,10 +55,6 @@ func (r *Reader) readRun(f *frame) bool {
 		from, to, next := 0, 0, 0 // the text b[from:to], and the index after the element
 		switch b[0] {
 		case '$':
-			if n, length := r.addBulks(b, f.want-num, small); n > 0 {
-				b, num = b[length:], num+n
-				continue
-			}
 			if from, to, next = shortBulk(b, small); next == 0 {
 				next = shortNull(b)
 				break
@@ -90,37 +86,6 @@ func (r *Reader) readRun(f *frame) bool {
 	r.r += size - len(b)
 	f.num = num
 	return true
-}
-
-// addBulks adds the bulk strings at the beginning of b whose length has one or two digits, the
-// usual case in a row. It stops after most strings. If longest is below 99, addBulks does nothing,
-// because it does not compare lengths. It returns the number of strings and their encoded length.
-func (p *reply) addBulks(b []byte, most, longest int) (n, length int) {
-	if p.skipping || longest < 99 {
-		return 0, 0
-	}
-	items, text := p.items, p.text
-	at := 0
-	for n < most && at+5 < len(b) && b[at] == '$' {
-		size, from := b[at+1]-'0', at+2
-		bad := size > 9
-		if b[from] != '\r' {
-			ones := b[from] - '0'
-			bad = bad || ones > 9 || size == 0
-			size = size*10 + ones
-			from++
-		}
-		to := from + 2 + int(size)
-		if bad || to+1 >= len(b) || b[from] != '\r' || b[from+1] != '\n' || b[to] != '\r' || b[to+1] != '\n' {
-			break
-		}
-		items = append(items, item{kind: BulkString, num: uint64(len(text))<<textBits | uint64(size)})
-		text = append(text, b[from+2:to]...)
-		at = to + 2
-		n++
-	}
-	p.items, p.text = items, text
-	return n, at
 }
 
 // readLine reads a value whose text is the line.
