@@ -2,6 +2,7 @@ package script
 
 import (
 	"reflect"
+	"slices"
 	"sync"
 
 	"github.com/lockwire/lockwire/conn"
@@ -20,7 +21,7 @@ const maxNotes = 16
 // has no notes.
 type servers struct {
 	mu    sync.Mutex
-	notes [maxNotes]note // mu guards it
+	notes []note // at most maxNotes; mu guards it
 }
 
 type note struct {
@@ -29,56 +30,23 @@ type note struct {
 	lacksReadOnly bool // the server does not have EVALSHA_RO
 }
 
-func address(d conn.Doer) uintptr {
-	if v := reflect.ValueOf(d); v.Kind() == reflect.Pointer {
-		return v.Pointer()
-	}
-	return 0
-}
-
-// findLocked moves the notes about the Doer at address to the front and returns them, or nil.
-func (s *servers) findLocked(address uintptr) *note {
-	for i, n := range s.notes {
-		if n.doer == address {
-			copy(s.notes[1:i+1], s.notes[:i])
-			s.notes[0] = n
-			return &s.notes[0]
-		}
-	}
-	return nil
-}
-
-// change applies fn to the notes about d, which it creates if necessary, and returns the result.
-func (s *servers) change(d conn.Doer, fn func(*note)) note {
-	at := address(d)
-	if at == 0 {
-		var n note
+// change applies fn to the notes about d and returns the result.
+func (s *servers) change(d conn.Doer, fn func(*note)) (n note) {
+	at := reflect.ValueOf(d)
+	if at.Kind() != reflect.Pointer {
 		fn(&n)
 		return n
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := s.findLocked(at)
-	if n == nil {
-		copy(s.notes[1:], s.notes[:])
-		s.notes[0] = note{doer: at}
-		n = &s.notes[0]
+	n.doer = at.Pointer()
+	if i := slices.IndexFunc(s.notes, func(other note) bool { return other.doer == n.doer }); i >= 0 {
+		n = s.notes[i]
+		s.notes = slices.Delete(s.notes, i, i+1)
 	}
-	fn(n)
-	return *n
-}
-
-func (s *servers) read(d conn.Doer) note {
-	at := address(d)
-	if at == 0 {
-		return note{}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if n := s.findLocked(at); n != nil {
-		return *n
-	}
-	return note{}
+	fn(&n)
+	s.notes = slices.Insert(s.notes[:min(len(s.notes), maxNotes-1)], 0, n)
+	return n
 }
 
 // countNoScript counts a NOSCRIPT reply and returns the number of NOSCRIPT replies so far.
@@ -86,7 +54,9 @@ func (s *servers) countNoScript(d conn.Doer) int {
 	return s.change(d, func(n *note) { n.noScripts++ }).noScripts
 }
 
-func (s *servers) lacksReadOnly(d conn.Doer) bool { return s.read(d).lacksReadOnly }
+func (s *servers) lacksReadOnly(d conn.Doer) bool {
+	return s.change(d, func(*note) {}).lacksReadOnly
+}
 
 func (s *servers) setLacksReadOnly(d conn.Doer, lacks bool) {
 	s.change(d, func(n *note) { n.lacksReadOnly = lacks })
