@@ -52,7 +52,7 @@ const (
 type channel struct {
 	name     string // constant
 	kind     kind   // constant
-	part     *Subscriber
+	part     *Subscriber // has the connection for the channel
 	state    state
 	changed  bool  // listed in Subscriber.changed
 	refusals uint8 // consecutive refusals
@@ -122,13 +122,14 @@ func (r *requestQueue) take() (req request, ok bool) {
 
 // addMemberLocked adds sub to the Subscriptions of a channel.
 func (s *Subscriber) addMemberLocked(sub *Subscription, k kind, name string) {
-	ch := s.channels[k][name]
+	known := &s.root.channels[k]
+	ch := (*known)[name]
 	if ch == nil {
 		ch = &channel{name: name, kind: k, part: s}
-		if s.channels[k] == nil {
-			s.channels[k] = make(map[string]*channel)
+		if *known == nil {
+			*known = make(map[string]*channel)
 		}
-		s.channels[k][name] = ch
+		(*known)[name] = ch
 		s.count++
 	}
 	if n := len(ch.subs); n > 0 && ch.subs[n-1].sub == sub {
@@ -184,15 +185,19 @@ func (ch *channel) removeMemberLocked(index int) {
 func (s *Subscriber) updateLocked(ch *channel) {
 	switch {
 	case len(ch.subs) == 0 && (ch.state == absent || ch.state == refused):
-		delete(s.channels[ch.kind], ch.name)
-		delete(s.refused, ch)
-		s.count--
-		if s.count == 0 {
-			s.wakeKeeper()
-		}
+		delete(s.root.channels[ch.kind], ch.name)
+		s.forgetLocked(ch)
 	case s.connected && !ch.changed:
 		ch.changed = true
 		s.changed = append(s.changed, ch)
+		s.wakeKeeper()
+	}
+}
+
+// forgetLocked ends the Subscriber's care for ch, on which no request is outstanding.
+func (s *Subscriber) forgetLocked(ch *channel) {
+	delete(s.refused, ch)
+	if s.count--; s.count == 0 {
 		s.wakeKeeper()
 	}
 }
@@ -243,10 +248,8 @@ func (s *Subscriber) connectLocked(now time.Time) {
 		s.lost = false
 		s.root.reconnects++
 	}
-	for _, channels := range s.channels {
-		for _, ch := range channels {
-			s.updateLocked(ch)
-		}
+	for ch := range s.channelsLocked() {
+		s.updateLocked(ch)
 	}
 }
 
@@ -256,15 +259,13 @@ func (s *Subscriber) disconnectLocked(cause error) {
 	s.connected, s.changed, s.asked = false, nil, requestQueue{}
 	s.lost = cause != nil
 	clear(s.refused)
-	for _, channels := range s.channels {
-		for _, ch := range channels {
-			ch.changed = false
-			ch.deactivate(absent)
-			for _, m := range ch.subs {
-				m.sub.interruptLocked(Event{Kind: Interrupted, Err: cause})
-			}
-			s.updateLocked(ch)
+	for ch := range s.channelsLocked() {
+		ch.changed = false
+		ch.deactivate(absent)
+		for _, m := range ch.subs {
+			m.sub.interruptLocked(Event{Kind: Interrupted, Err: cause})
 		}
+		s.updateLocked(ch)
 	}
 }
 

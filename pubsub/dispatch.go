@@ -74,14 +74,17 @@ func (s *Subscriber) pushLocked(v resp.Value) bool {
 	return true
 }
 
-// channelLocked returns the channel named in v. It returns nil for an unknown channel, and for the
+// channelLocked returns the channel named in v. It returns nil for a channel not of this part, and for the
 // null in the answer to an UNSUBSCRIBE without subscriptions.
 func (s *Subscriber) channelLocked(k kind, v resp.Value) *channel {
 	name, err := v.At(1).Text()
 	if err != nil {
 		return nil
 	}
-	return s.channels[k][name]
+	if ch := s.root.channels[k][name]; ch != nil && ch.part == s {
+		return ch
+	}
+	return nil
 }
 
 // messageLocked delivers a message. The channel's name is at index at of v, followed by the

@@ -3,6 +3,7 @@ package pubsub
 import (
 	"context"
 	"errors"
+	"iter"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -49,16 +50,11 @@ func (b serverDialer) Stream(ctx context.Context) (*conn.Stream, error) {
 
 // partForLocked returns the part of the Subscriber that has a channel, or is to get a new channel.
 func (s *Subscriber) partForLocked(k kind, name string) *Subscriber {
+	if ch := s.channels[k][name]; ch != nil {
+		return ch.part
+	}
 	if s.router == nil || k == pattern {
 		return s
-	}
-	if s.channels[k][name] != nil {
-		return s
-	}
-	for _, p := range s.parts {
-		if p.channels[k][name] != nil {
-			return p
-		}
 	}
 	return s.partLocked(s.router.Route(name))
 }
@@ -94,6 +90,19 @@ func (s *Subscriber) allLocked() []*Subscriber {
 	return slices.AppendSeq([]*Subscriber{s}, maps.Values(s.parts))
 }
 
+// channelsLocked yields the channels whose part is s.
+func (s *Subscriber) channelsLocked() iter.Seq[*channel] {
+	return func(yield func(*channel) bool) {
+		for _, channels := range s.root.channels {
+			for _, ch := range channels {
+				if ch.part == s && !yield(ch) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // rerouteLocked moves a channel without an outstanding request to the server chosen by Route. It
 // reports whether the channel has moved.
 func (s *Subscriber) rerouteLocked(ch *channel) bool {
@@ -104,19 +113,11 @@ func (s *Subscriber) rerouteLocked(ch *channel) bool {
 	if to == s {
 		return false
 	}
-	delete(s.channels[ch.kind], ch.name)
-	delete(s.refused, ch)
 	if ch.changed {
 		ch.changed = false
 		s.changed = slices.DeleteFunc(s.changed, func(other *channel) bool { return other == ch })
 	}
-	if s.count--; s.count == 0 {
-		s.wakeKeeper()
-	}
-	if to.channels[ch.kind] == nil {
-		to.channels[ch.kind] = make(map[string]*channel)
-	}
-	to.channels[ch.kind][ch.name] = ch
+	s.forgetLocked(ch)
 	to.count++
 	ch.part, ch.state = to, absent
 	to.updateLocked(ch)
@@ -126,13 +127,8 @@ func (s *Subscriber) rerouteLocked(ch *channel) bool {
 
 // rerouteAllLocked moves the channels of a disconnected part to the servers chosen by Route.
 func (s *Subscriber) rerouteAllLocked() {
-	if s.router == nil {
-		return
-	}
-	for _, channels := range s.channels {
-		for _, ch := range slices.Collect(maps.Values(channels)) { // rerouteLocked changes the map
-			s.rerouteLocked(ch)
-		}
+	for ch := range s.channelsLocked() {
+		s.rerouteLocked(ch)
 	}
 }
 

@@ -44,14 +44,18 @@ type Subscriber struct {
 
 	mu *sync.Mutex // guards the following
 
-	parts   map[string]*Subscriber // by server; only in the root
+	// Only in the root.
+	parts         map[string]*Subscriber // by server
+	channels      [kindCount]map[string]*channel
+	subscriptions int
+	reconnects    int64
+	dropped       int64
+
 	closed  bool
 	running bool               // a keeper runs
 	stop    context.CancelFunc // ends the keeper
 
-	channels      [kindCount]map[string]*channel
-	count         int // number of channels
-	subscriptions int
+	count int // number of channels
 
 	// The present connection.
 	connected   bool
@@ -65,10 +69,8 @@ type Subscriber struct {
 	reportedAt  time.Time              // time of the last report to the Router about an unanswered PING
 	idleSince   time.Time              // time when the last channel went, or zero
 
-	lost       bool // the connection was lost and not replaced yet
-	lostCause  error
-	reconnects int64
-	dropped    int64
+	lost      bool // the connection was lost and not replaced yet
+	lostCause error
 }
 
 // New returns a Subscriber on connections from d. New neither dials nor starts a goroutine; the
@@ -261,11 +263,9 @@ func (s *Subscriber) Close() error {
 // eachLocked calls fn for each Subscription, once per channel of the Subscription. fn may remove
 // the Subscription.
 func (s *Subscriber) eachLocked(fn func(*Subscription)) {
-	for _, channels := range s.channels {
-		for _, ch := range channels {
-			for i := len(ch.subs) - 1; i >= 0; i-- {
-				fn(ch.subs[i].sub)
-			}
+	for ch := range s.channelsLocked() {
+		for i := len(ch.subs) - 1; i >= 0; i-- {
+			fn(ch.subs[i].sub)
 		}
 	}
 }
