@@ -50,8 +50,8 @@ const (
 // and none in any other state. The Subscriber acts on changes only after the answer. A new
 // subscription therefore never mistakes the answer to an earlier request for its own.
 type channel struct {
-	name     string // constant
-	kind     kind   // constant
+	name     string      // constant
+	kind     kind        // constant
 	part     *Subscriber // has the connection for the channel
 	state    state
 	changed  bool  // listed in Subscriber.changed
@@ -89,35 +89,6 @@ func (ch *channel) deactivate(to state) {
 type request struct {
 	verb verb
 	ch   *channel // nil for ping
-}
-
-// requestQueue holds the unanswered requests in the order sent. The server answers in the same
-// order, so an error reply belongs to the oldest request.
-type requestQueue struct {
-	queue []request
-	first int // index of the oldest request
-}
-
-func (r *requestQueue) add(req request) {
-	if r.first > len(r.queue)/2 {
-		r.queue, r.first = slices.Delete(r.queue, 0, r.first), 0
-	}
-	r.queue = append(r.queue, req)
-}
-
-// ahead returns the number of requests before the oldest request equal to req, or -1 if req is
-// absent.
-func (r *requestQueue) ahead(req request) int { return slices.Index(r.queue[r.first:], req) }
-
-// take removes and returns the oldest request.
-func (r *requestQueue) take() (req request, ok bool) {
-	if r.first == len(r.queue) {
-		return request{}, false
-	}
-	req = r.queue[r.first]
-	r.queue[r.first] = request{}
-	r.first++
-	return req, true
 }
 
 // addMemberLocked adds sub to the Subscriptions of a channel.
@@ -233,7 +204,7 @@ func (s *Subscriber) commandsLocked(cmds []resp.Command) []resp.Command {
 }
 
 func (s *Subscriber) askLocked(v verb, ch *channel) resp.Command {
-	s.asked.add(request{v, ch})
+	s.asked = append(s.asked, request{v, ch})
 	if v == ping {
 		return resp.Cmd("PING")
 	}
@@ -256,7 +227,7 @@ func (s *Subscriber) connectLocked(now time.Time) {
 // disconnectLocked forgets the state of the connection. cause is nil unless the connection was
 // lost; consumers receive it with Interrupted.
 func (s *Subscriber) disconnectLocked(cause error) {
-	s.connected, s.changed, s.asked = false, nil, requestQueue{}
+	s.connected, s.changed, s.asked = false, nil, nil
 	s.lost = cause != nil
 	clear(s.refused)
 	for ch := range s.channelsLocked() {

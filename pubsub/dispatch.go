@@ -3,6 +3,7 @@ package pubsub
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/lockwire/lockwire/internal/netfail"
@@ -147,7 +148,7 @@ func (s *Subscriber) subscribedLocked(k kind, v resp.Value) {
 func (s *Subscriber) unsubscribedLocked(k kind, v resp.Value) {
 	ch := s.channelLocked(k, v)
 	req := request{unsubscribe, ch}
-	if ch != nil && s.asked.ahead(req) == 0 {
+	if ch != nil && len(s.asked) > 0 && s.asked[0] == req {
 		s.completeLocked(req)
 		s.noteAnswerLocked()
 		ch.state = absent
@@ -177,23 +178,29 @@ func (s *Subscriber) pongLocked() {
 
 // errorLocked handles an error reply, the answer to the oldest request.
 func (s *Subscriber) errorLocked(err error) error {
-	req, ok := s.asked.take()
-	if !ok {
+	if len(s.asked) == 0 {
 		return fmt.Errorf("%w: %w", errUnasked, err)
 	}
 	s.noteAnswerLocked()
-	s.deniedLocked(req, err)
+	s.deniedLocked(s.takeAskedLocked(), err)
 	return nil
 }
 
 // completeLocked removes the answered request. The server answers in order, so older requests will
 // get no answer any more and fail.
 func (s *Subscriber) completeLocked(req request) {
-	for ahead := s.asked.ahead(req); ahead >= 0; ahead-- {
-		if first, _ := s.asked.take(); ahead > 0 {
+	for ahead := slices.Index(s.asked, req); ahead >= 0; ahead-- {
+		if first := s.takeAskedLocked(); ahead > 0 {
 			s.deniedLocked(first, errSkipped)
 		}
 	}
+}
+
+// takeAskedLocked removes and returns the oldest request.
+func (s *Subscriber) takeAskedLocked() request {
+	req := s.asked[0]
+	s.asked = s.asked[1:]
+	return req
 }
 
 // deniedLocked handles a request that failed with err.

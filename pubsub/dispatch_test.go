@@ -64,10 +64,10 @@ var answers = [kindCount][2]string{
 // held records which channels the server has granted.
 func confirm(t testing.TB, s *Subscriber, held map[*channel]bool) bool {
 	t.Helper()
-	if s.asked.first == len(s.asked.queue) {
+	if len(s.asked) == 0 {
 		return false
 	}
-	req := s.asked.queue[s.asked.first]
+	req := s.asked[0]
 	raw := "+PONG\r\n"
 	if req.verb != ping {
 		raw = push('>', answers[req.ch.kind][req.verb], req.ch.name, "0")
@@ -165,7 +165,7 @@ func check(t *testing.T, s *Subscriber, subs []*Subscription) {
 	t.Helper()
 	count := 0
 	asked := make(map[*channel]verb)
-	for _, req := range s.asked.queue[s.asked.first:] {
+	for _, req := range s.asked {
 		if _, twice := asked[req.ch]; twice && req.verb != ping {
 			t.Fatalf("two outstanding requests about channel %q", req.ch.name)
 		}
@@ -517,7 +517,7 @@ func TestUnansweredRequestIsRepeated(t *testing.T) {
 	again := ask(t, s, "d", nil)
 	receive(t, s, "+PONG\r\n")
 	check(t, s, []*Subscription{waits, listens, again})
-	if n := len(s.asked.queue) - s.asked.first; n != 0 {
+	if n := len(s.asked); n != 0 {
 		t.Errorf("%d requests without an answer after PONG", n)
 	}
 	if ev := event(again); ev.Kind != Interrupted || ev.Err == nil || !strings.Contains(ev.Err.Error(), "answer") {

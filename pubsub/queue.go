@@ -11,9 +11,6 @@ const (
 
 	// eventBytes is the size of an event without its texts.
 	eventBytes = 100
-
-	// smallBacklog is the initial capacity of a backlog, kept when the backlog is empty.
-	smallBacklog = 64
 )
 
 // queue holds the events of a Subscription until its consumer receives them.
@@ -33,8 +30,7 @@ type queue struct {
 
 	mu sync.Mutex // guards the following; locked after the Subscriber's mu
 
-	backlog     []*Event // nil before index first
-	first       int
+	backlog     []*Event
 	bytes       int           // size of the backlog
 	changes     int           // changes of state in the backlog
 	unreported  int           // dropped messages not yet reported by Lagged
@@ -78,7 +74,11 @@ func (q *queue) trySend(ev, kept *Event) bool {
 func (q *queue) put(ev *Event, keeper *sync.WaitGroup) (dropped int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.pushLocked(ev)
+	q.backlog = append(q.backlog, ev)
+	q.noteKeptLocked(ev)
+	if ev.changesState() {
+		q.state, q.resendState = ev, false
+	}
 	if q.sendingBytes()+q.bytes > q.limit {
 		dropped = q.dropOldestLocked()
 	}
@@ -151,7 +151,7 @@ func (q *queue) takeLocked() (ev Event, ok bool) {
 	case q.resendState:
 		ev = *q.state
 		q.resendState = false
-	case q.first < len(q.backlog):
+	case len(q.backlog) > 0:
 		ev = *q.popLocked()
 	default:
 		return Event{}, false
@@ -184,7 +184,7 @@ func (q *queue) sendingBytes() int {
 // messages.
 func (q *queue) dropOldestLocked() (dropped int) {
 	dropped = q.drainLocked()
-	for len(q.backlog)-q.first > 1 && q.sendingBytes()+q.bytes > q.limit-q.limit/8 {
+	for len(q.backlog) > 1 && q.sendingBytes()+q.bytes > q.limit-q.limit/8 {
 		dropped += q.countDroppedLocked(q.popLocked())
 	}
 	return dropped
@@ -223,7 +223,7 @@ func (q *queue) drainLocked() (dropped int) {
 		kept = append(kept, ev)
 		q.noteKeptLocked(ev)
 	}
-	q.backlog, q.first = append(kept, q.backlog[q.first:]...), 0
+	q.backlog = append(kept, q.backlog...)
 	return dropped
 }
 
@@ -242,23 +242,6 @@ func (q *queue) countDroppedLocked(ev *Event) (messages int) {
 	return messages
 }
 
-// pushLocked adds ev to the end of the backlog.
-func (q *queue) pushLocked(ev *Event) {
-	if q.backlog == nil {
-		q.backlog = make([]*Event, 0, smallBacklog)
-	}
-	if len(q.backlog) == cap(q.backlog) && q.first > len(q.backlog)/2 {
-		n := copy(q.backlog, q.backlog[q.first:])
-		clear(q.backlog[n:])
-		q.backlog, q.first = q.backlog[:n], 0
-	}
-	q.backlog = append(q.backlog, ev)
-	q.noteKeptLocked(ev)
-	if ev.changesState() {
-		q.state, q.resendState = ev, false
-	}
-}
-
 // noteKeptLocked counts ev as a part of the backlog.
 func (q *queue) noteKeptLocked(ev *Event) {
 	q.bytes += ev.size()
@@ -267,23 +250,16 @@ func (q *queue) noteKeptLocked(ev *Event) {
 	}
 }
 
-// popLocked removes the oldest event from the backlog, which must not be empty, and releases the
-// memory of a past burst.
+// popLocked removes the oldest event from the backlog, which must not be empty.
 func (q *queue) popLocked() *Event {
-	ev := q.backlog[q.first]
-	q.backlog[q.first] = nil
-	q.first++
+	ev := q.backlog[0]
+	q.backlog[0] = nil // for the collector
+	if q.backlog = q.backlog[1:]; len(q.backlog) == 0 {
+		q.backlog = nil
+	}
 	q.bytes -= ev.size()
 	if ev.changesState() {
 		q.changes--
-	}
-	switch left := q.backlog[q.first:]; {
-	case len(left) == 0 && cap(q.backlog) > smallBacklog:
-		q.backlog, q.first = nil, 0
-	case len(left) == 0:
-		q.backlog, q.first = q.backlog[:0], 0
-	case len(left) < cap(q.backlog)/4 && cap(q.backlog) > smallBacklog:
-		q.backlog, q.first = append(make([]*Event, 0, 2*len(left)), left...), 0
 	}
 	return ev
 }

@@ -59,8 +59,8 @@ type Subscriber struct {
 
 	// The present connection.
 	connected   bool
-	changed     []*channel // channels that may need a request
-	asked       requestQueue
+	changed     []*channel             // channels that may need a request
+	asked       []request              // unanswered, in the order sent, in which the server answers: an error belongs to the first
 	refused     map[*channel]time.Time // time of the next request
 	lastAnswer  time.Time              // time of the last answer to a request, or of the connect
 	hasAnswered bool                   // the server has answered a request
