@@ -17,7 +17,7 @@ func (c *Cluster) Block(ctx context.Context, args ...any) (v resp.Value, err err
 	if err != nil {
 		return resp.Value{}, err
 	}
-	ctx, traced := conn.StartCommands(ctx, c, []resp.Command{cmd}, false)
+	ctx, traced := c.start(ctx, cmd)
 	k := call{c: c, ctx: ctx, name: commandName(&cmd)}
 	v, err = run(&k, c.targetOf(slot), func(at target) (resp.Value, error) { return at.block(ctx, cmd) })
 	traced.End(ctx, err)

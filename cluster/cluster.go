@@ -92,27 +92,26 @@ func (c *Cluster) Send(ctx context.Context, cmd resp.Command) (resp.Value, error
 	if err != nil {
 		return resp.Value{}, err
 	}
-	if c.cfg.Node.Trace != nil {
-		return c.sendTraced(ctx, c.targetOf(slot), cmd)
-	}
 	return c.sendTo(ctx, c.targetOf(slot), cmd)
-}
-
-// sendTraced is sendTo as a call for the Trace.
-func (c *Cluster) sendTraced(ctx context.Context, at target, cmd resp.Command) (resp.Value, error) {
-	ctx, traced := conn.StartCommands(ctx, c, []resp.Command{cmd}, false)
-	v, err := c.sendTo(ctx, at, cmd)
-	traced.End(ctx, err)
-	return v, err
 }
 
 // sendTo sends cmd, first to at.
 func (c *Cluster) sendTo(ctx context.Context, at target, cmd resp.Command) (resp.Value, error) {
+	ctx, traced := c.start(ctx, cmd)
 	v, err := at.send(ctx, cmd)
-	if err == nil {
-		return v, nil
+	if err != nil {
+		v, err = c.sendAgain(ctx, at, cmd, err)
 	}
-	return c.sendAgain(ctx, at, cmd, err)
+	traced.End(ctx, err)
+	return v, err
+}
+
+// start begins a call of one command, for the Trace.
+func (c *Cluster) start(ctx context.Context, cmd resp.Command) (context.Context, *conn.Call) {
+	if c.cfg.Node.Trace == nil {
+		return ctx, nil
+	}
+	return conn.StartCommands(ctx, c, []resp.Command{cmd}, false)
 }
 
 // sendAgain continues after a failed first attempt.

@@ -24,27 +24,15 @@ func (n Node) Do(ctx context.Context, args ...any) (resp.Value, error) {
 
 // Send is Cluster.Send for this node. MOVED and ASK are returned as errors and not followed.
 func (n Node) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
-	if n.Trace() != nil {
-		return n.sendTraced(ctx, cmd)
-	}
-	return n.send(ctx, cmd)
-}
-
-// Trace returns Config.Node.Trace.
-func (n Node) Trace() *conn.Trace { return n.c.Trace() }
-
-// sendTraced is send as a call for the Trace.
-func (n Node) sendTraced(ctx context.Context, cmd resp.Command) (resp.Value, error) {
-	ctx, traced := conn.StartCommands(ctx, n, []resp.Command{cmd}, false)
-	v, err := n.send(ctx, cmd)
+	ctx, traced := n.c.start(ctx, cmd)
+	k := call{c: n.c, ctx: ctx, name: commandName(&cmd), slot: anySlot, pinned: n.n}
+	v, err := run(&k, target{node: n.n}, func(at target) (resp.Value, error) { return at.send(ctx, cmd) })
 	traced.End(ctx, err)
 	return v, err
 }
 
-func (n Node) send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
-	k := call{c: n.c, ctx: ctx, name: commandName(&cmd), slot: anySlot, pinned: n.n}
-	return run(&k, target{node: n.n}, func(at target) (resp.Value, error) { return at.send(ctx, cmd) })
-}
+// Trace returns Config.Node.Trace.
+func (n Node) Trace() *conn.Trace { return n.c.Trace() }
 
 // SendBatch sends commands over one connection to this node, next to each other and in order, and
 // returns their replies in the same order. Error replies are values. SendBatch tries once. With an

@@ -57,9 +57,6 @@ func (r Replicas) Send(ctx context.Context, cmd resp.Command) (resp.Value, error
 		return resp.Value{}, err
 	}
 	at := targetsOfReplicas(rand.Int())(r.c.table.Load(), slot)
-	if r.c.Trace() != nil {
-		return r.c.sendTraced(ctx, at, cmd)
-	}
 	return r.c.sendTo(ctx, at, cmd)
 }
 

@@ -21,53 +21,49 @@ func (p *Pool) sendAcked(ctx context.Context, cmds []resp.Command) (_ []resp.Val
 	defer func() { traced.End(ctx, failed) }()
 	a := attempts{policy: &p.cfg.Retry}
 	for {
-		var values []resp.Value
-		lent, yields, addr := false, false, ""
-		err := p.With(ctx, func(c *Conn) (err error) {
-			if lent = true; p.yields(ctx) {
-				yields = true
-				return nil
-			}
-			begin := time.Now()
-			values, err = c.SendBatch(ctx, cmds)
-			p.took(time.Since(begin), err)
-			addr = c.l.Addr
-			return err
-		})
-		var why error
-		switch {
-		case yields:
-			return nil, &Error{Op: cmds[0].Name(), Addr: p.cfg.Addr, Err: p.sleep(ctx, pipeline.Never)}
-		case err != nil && !lent: // With repeats dials itself
-			part{call: traced}.attempt(&p.cfg, nil, err)
-			return values, err
-		case err != nil && !SafeToRetry(err):
-			return values, err
-		case err != nil:
-			why = err
-		default:
-			why = refusedAll(cmds, values)
-			switch {
-			case why != nil:
-			case p.replaced(addr):
-				return nil, &Error{Op: cmds[0].Name(), Addr: addr, Sent: true, Err: sentinel.ErrSwitched}
-			default:
-				return values, nil
-			}
-		}
+		values, unrun, err := p.sendAckedOnce(ctx, cmds, traced)
 		pause := a.pause()
 		if a.made == 0 {
 			pause = 0 // the connection was idle while its server went away or was replaced
 		}
-		if ctx.Err() != nil || !a.failed(pause) {
+		if unrun == nil || ctx.Err() != nil || !a.failed(pause) {
 			return values, err
 		}
 		p.retries.Add(1)
-		p.cfg.Trace.retry(ctx, p.cfg.Addr, request{Commands: cmds}, a.made, pause, why)
+		p.cfg.Trace.retry(ctx, p.cfg.Addr, request{Commands: cmds}, a.made, pause, unrun)
 		if p.sleep(ctx, pause) != nil {
 			return values, err
 		}
 	}
+}
+
+// sendAckedOnce makes an attempt of sendAcked. unrun is the reason why no command has run, if another attempt may help.
+func (p *Pool) sendAckedOnce(ctx context.Context, cmds []resp.Command, traced *Call) (values []resp.Value, unrun, err error) {
+	lent, yields, addr := false, false, ""
+	err = p.With(ctx, func(c *Conn) (err error) {
+		if lent, yields, addr = true, p.yields(ctx), c.l.Addr; yields {
+			return nil
+		}
+		begin := time.Now()
+		values, err = c.SendBatch(ctx, cmds)
+		p.took(time.Since(begin), err)
+		return err
+	})
+	switch {
+	case yields:
+		return nil, nil, &Error{Op: cmds[0].Name(), Addr: p.cfg.Addr, Err: p.sleep(ctx, pipeline.Never)}
+	case !lent: // With repeats dials itself
+		part{call: traced}.attempt(&p.cfg, nil, err)
+		return nil, nil, err
+	case SafeToRetry(err):
+		return values, err, err
+	case err != nil:
+		return values, nil, err
+	}
+	if unrun = refusedAll(cmds, values); unrun == nil && p.replaced(addr) {
+		return nil, nil, &Error{Op: cmds[0].Name(), Addr: addr, Sent: true, Err: sentinel.ErrSwitched}
+	}
+	return values, unrun, nil
 }
 
 // yields reports whether the caller will have left before its batch is answered, judging by recent batches, while

@@ -33,13 +33,13 @@ type Conn struct {
 
 	active atomic.Int32 // calls in progress
 
-	mu       sync.Mutex            // guards the following
-	ended    bool                  // With has returned
-	begun    [unanswered + 1]int32 // by rule: commands in progress that change the connection's state
-	watching bool                  // a WATCH is open
-	queueing bool                  // a MULTI is open
-	changed  bool                  // the state set by the handshake: database, user, name and the like
-	readOnly bool                  // the server replied READONLY or NOAUTH
+	mu       sync.Mutex // guards the following
+	ended    bool       // With has returned
+	multis   int        // number of MULTI in progress
+	watching bool       // a WATCH is open
+	queueing bool       // a MULTI is open
+	changed  bool       // the state set by the handshake: database, user, name and the like
+	readOnly bool       // the server replied READONLY or NOAUTH
 }
 
 // Dial connects to the server at cfg.Addr, or to the master named by cfg.Sentinel. Dial makes one attempt, bounded by
@@ -150,8 +150,8 @@ func (c *Conn) prepare(r rule) error {
 	if c.ended {
 		return errEnded
 	}
-	if r.lasts() {
-		c.begun[r]++
+	if r == begins {
+		c.multis++
 		c.suspendPingsLocked(r)
 	}
 	return nil
@@ -167,7 +167,7 @@ func (r rule) lasts() bool {
 }
 
 // openLocked reports whether a MULTI is open, or in progress.
-func (c *Conn) openLocked() bool { return c.queueing || c.begun[begins] > 0 }
+func (c *Conn) openLocked() bool { return c.queueing || c.multis > 0 }
 
 // suspendPingsLocked stops PINGs while a transaction is open. Call it when a command with rule r begins or ends.
 func (c *Conn) suspendPingsLocked(r rule) {
@@ -183,7 +183,9 @@ func (c *Conn) noteUnanswered(r rule, sent bool) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.begun[r]--
+	if r == begins {
+		c.multis--
+	}
 	switch {
 	case !sent:
 	case r == watches:
@@ -211,8 +213,8 @@ func (c *Conn) noteReply(r rule, v resp.Value) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if r.lasts() {
-		c.begun[r]--
+	if r == begins {
+		c.multis--
 	}
 	switch {
 	case err != nil && netfail.Reply(err) == netfail.Redial:

@@ -125,19 +125,14 @@ func (d *dialRun) attempt(ctx context.Context) (*pipeline.Session, error) {
 		return nil, orEnded(ctx, err)
 	}
 	// Every net.Conn honors Close, and Close leaves no stale deadline behind.
-	closed := make(chan struct{})
-	release := context.AfterFunc(ctx, func() {
-		defer close(closed)
-		_ = nc.Close()
-	})
+	stop := netfail.OnEnd(ctx, func() { _ = nc.Close() })
 	s, err := d.open(ctx, nc)
-	if !release() {
-		<-closed
+	if stop() {
 		return nil, d.hint(ended(ctx))
 	}
 	if err != nil {
 		_ = nc.Close()
-		return nil, d.hint(orEnded(ctx, err)) // the TLS handshake may end with ctx before release is due
+		return nil, d.hint(orEnded(ctx, err)) // the TLS handshake may end with ctx before stop is called
 	}
 	return s, nil
 }

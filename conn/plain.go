@@ -70,17 +70,8 @@ func (d *dialRun) probe(ctx context.Context, text string, answered func(r *bufio
 	if err != nil {
 		return false
 	}
-	closed := make(chan struct{})
-	release := context.AfterFunc(ctx, func() {
-		defer close(closed)
-		_ = nc.Close()
-	})
-	defer func() {
-		if !release() {
-			<-closed
-		}
-		_ = nc.Close()
-	}()
+	defer nc.Close()
+	defer netfail.OnEnd(ctx, func() { _ = nc.Close() })()
 	if _, err := io.WriteString(nc, text); err != nil {
 		return false
 	}

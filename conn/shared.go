@@ -213,51 +213,39 @@ func retried[T any](ctx context.Context, s *sharedConn, q request, send func(con
 	}
 }
 
-// sendBatch sends cmds, and repeats commands at the end that were not executed.
-func (p *Pool) sendBatch(ctx context.Context, s *sharedConn, cmds []resp.Command, traced part) ([]resp.Value, error) {
+// sendBatch sends cmds. It repeats them while no byte has been written, and then the commands at the end that the server did
+// not execute.
+func (p *Pool) sendBatch(ctx context.Context, s *sharedConn, cmds []resp.Command, traced part) (values []resp.Value, _ error) {
 	a := attempts{policy: &p.cfg.Retry}
-	values, l, err := p.sendOnce(ctx, &a, s, cmds, traced)
-	if err != nil {
-		return values, err
-	}
-	for begin := 0; ; {
-		n, why := refusedTail(cmds[begin:], values[begin:])
-		begin = len(cmds) - n
-		if n == 0 && netfail.Reply(why) == netfail.Redial {
-			s.replace(l, why)
-		}
-		if n == 0 || p.retryOrFail(ctx, &a, s, l, request{Commands: cmds}, why) != nil {
-			return values, nil
-		}
-		var replies []resp.Value
-		replies, l, err = p.sendOnce(ctx, &a, s, cmds[begin:], traced)
-		copy(values[begin:], replies)
-		switch {
-		case err == nil:
-		case SafeToRetry(err): // keep the previous replies
-			return values, nil
-		default:
-			return values[:begin+len(replies)], err
-		}
-	}
-}
-
-// sendOnce sends cmds, and repeats them while no byte has been written. It returns the link used.
-func (p *Pool) sendOnce(
-	ctx context.Context, a *attempts, s *sharedConn, cmds []resp.Command, traced part,
-) ([]resp.Value, *pipeline.Link, error) {
-	for {
+	for begin := 0; ; { // the first command to send
 		l, err := s.get(ctx, a.stale)
-		var values []resp.Value
+		var replies []resp.Value
 		if err == nil {
-			values, err = request{Commands: cmds}.doBatch(ctx, l)
+			replies, err = request{Commands: cmds[begin:]}.doBatch(ctx, l)
 		}
 		traced.attempt(&p.cfg, l, err)
-		if l != nil && (err == nil || !SafeToRetry(err)) {
-			return values, l, err
+		why := err
+		switch {
+		case l == nil || SafeToRetry(err): // nothing was sent
+		case err != nil:
+			return append(values[:begin], replies...), err
+		default:
+			values = append(values[:begin], replies...)
+			n := 0
+			n, why = refusedTail(cmds[begin:], replies)
+			if n == 0 {
+				if netfail.Reply(why) == netfail.Redial {
+					s.replace(l, why)
+				}
+				return values, nil
+			}
+			begin = len(cmds) - n
 		}
-		if err = p.retryOrFail(ctx, a, s, l, request{Commands: cmds}, err); err != nil {
-			return nil, l, err
+		if err := p.retryOrFail(ctx, &a, s, l, request{Commands: cmds}, why); err != nil {
+			if values != nil { // the refusals are the replies
+				return values, nil
+			}
+			return nil, err
 		}
 	}
 }

@@ -131,17 +131,10 @@ func (s *Stream) write(ctx context.Context, b []byte) error {
 	if err := s.nc.SetWriteDeadline(limit); err != nil {
 		return s.notSent(s.fail(err))
 	}
-	interrupted := make(chan struct{})
-	release := context.AfterFunc(ctx, func() {
-		defer close(interrupted)
-		_ = s.nc.SetWriteDeadline(time.Unix(1, 0))
-	})
+	stop := netfail.OnEnd(ctx, func() { _ = s.nc.SetWriteDeadline(time.Unix(1, 0)) })
 	n, err := s.nc.Write(b)
-	if !release() {
-		<-interrupted
-		if err != nil {
-			err = ended(ctx)
-		}
+	if stop() && err != nil {
+		err = ended(ctx)
 	}
 	if err != nil {
 		return &Error{Op: "write", Addr: s.addr, Sent: n > 0, Err: s.fail(err)}

@@ -155,3 +155,20 @@ func Sleep(ctx context.Context, d time.Duration, stop <-chan struct{}, stopped e
 		return Ended(ctx)
 	}
 }
+
+// OnEnd calls fn if ctx ends before stop is called. stop, which is called
+// once, waits for fn to return and reports whether fn was called.
+func OnEnd(ctx context.Context, fn func()) (stop func() (ended bool)) {
+	done := make(chan struct{})
+	release := context.AfterFunc(ctx, func() {
+		defer close(done)
+		fn()
+	})
+	return func() bool {
+		if release() {
+			return false
+		}
+		<-done
+		return true
+	}
+}

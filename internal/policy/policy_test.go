@@ -92,15 +92,12 @@ var goroutines = map[string]string{
 	"cluster/refresh.go:Cluster.closeIdle":                   "Cluster.Close: one for each node that is closed",
 	"cluster/refresh.go:Cluster.examine":                     "Cluster.examine itself, before it returns: one for each node that is looked at",
 	"conn/conn.go:dialedConn.Lost":                           "Conn.Close",
-	"conn/dial.go:dialRun.attempt":                           "dialRun.attempt itself, before it returns",
 	"conn/exclusive.go:Pool.dialMoreLocked":                  "Pool.Close",
-	"conn/plain.go:dialRun.probe":                            "dialRun.probe itself, before it returns",
 	"conn/plain.go:dialRun.whileTLS":                         "dialRun.open, before it returns",
 	"conn/pool_dial.go:Pool.reportLocked":                    "Pool.Close",
 	"conn/push.go:newPushes":                                 "Pool.Close, Conn.Close",
 	"conn/shared.go:sharedConn.dialLocked":                   "Pool.Close",
 	"conn/dial.go:Config.whileDialing":                       "dialRole, before it returns",
-	"conn/stream.go:Stream.write":                            "Stream.write itself, before it returns",
 	"conn/switch.go:Pool.switched":                           "Pool.Close: follow",
 	"conn/switch.go:Pool.switched#2":                         "Pool.Close: watch",
 	"lock/internal/bounds/bounds.go:Bounds.end":              "nobody needs to: it does no more than cancel a context",
@@ -125,7 +122,6 @@ var goroutines = map[string]string{
 	"conn/internal/pipeline/link.go:New":                  "Pool.Close, Conn.Close: readLoop",
 	"conn/internal/pipeline/deadlines.go:Link.armLocked":  "Pool.Close, Conn.Close: the timer of a connection",
 	"conn/internal/pipeline/write.go:Link.handOverLocked": "Pool.Close, Conn.Close: writeLoop",
-	"conn/internal/sentinel/ask.go:Resolver.put":          "Resolver.put itself, before it returns",
 	"conn/internal/sentinel/follow.go:Resolver.listen":    "Resolver.listen itself, before it returns: the reader of a subscription",
 }
 

@@ -57,14 +57,9 @@ func (f *Resolver) put(ctx context.Context, addr string, questions ...resp.Comma
 	if err != nil {
 		return nil, err
 	}
-	closed := make(chan struct{})
-	release := context.AfterFunc(ctx, func() {
-		defer close(closed)
-		_ = stream.Close()
-	})
+	stop := netfail.OnEnd(ctx, func() { _ = stream.Close() })
 	replies, err := converse(ctx, stream, questions)
-	if !release() {
-		<-closed
+	if stop() {
 		err = netfail.Ended(ctx)
 	}
 	_ = stream.Close()

@@ -1,6 +1,7 @@
 package sentinel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,26 +67,34 @@ func (f *Resolver) listen(ctx context.Context, addr string) (confirmed bool, err
 	if err != nil {
 		return false, err
 	}
-	said := news{wake: make(chan struct{}, 1)}
+	values, over := make(chan resp.Value), make(chan struct{})
+	var lost error
 	var reader sync.WaitGroup
 	reader.Go(func() {
-		said.read(stream, f.cfg.Master)
-		_ = stream.Close()
+		defer close(values)
+		for {
+			var v resp.Value
+			if v, lost = stream.Read(); lost != nil {
+				return
+			}
+			select {
+			case values <- v:
+			case <-over:
+				return
+			}
+		}
 	})
-	err = f.handleNews(ctx, stream, &said)
+	confirmed, err = f.handle(ctx, stream, values)
+	close(over)
 	_ = stream.Close()
 	reader.Wait()
-	confirmed, cause := said.end()
-	if err == nil {
-		err = cause
-	}
-	return confirmed, err
+	return confirmed, cmp.Or(err, lost)
 }
 
-// handleNews handles the messages from stream and sends PINGs, until the connection ends or the sentinel stops answering.
-func (f *Resolver) handleNews(ctx context.Context, stream Stream, said *news) error {
+// handle handles the values from stream and sends PINGs, until the connection ends or the sentinel stops answering.
+func (f *Resolver) handle(ctx context.Context, stream Stream, values <-chan resp.Value) (confirmed bool, err error) {
 	if err := stream.Write(ctx, resp.Cmd("SUBSCRIBE", switchMaster, promoted)); err != nil {
-		return err
+		return false, err
 	}
 	asked := time.Now() // time of the unanswered command; zero without one
 	var last time.Time  // time of the last answer
@@ -93,56 +102,77 @@ func (f *Resolver) handleNews(ctx context.Context, stream Stream, said *news) er
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		e, ask, heard, lost := said.take()
-		if lost {
-			return nil
-		}
-		if heard {
-			asked, last = time.Time{}, time.Now()
-		}
-		if ask {
-			f.wake(stream.Addr())
-		}
-		if e != (announcement{}) {
-			f.announced(ctx, stream.Addr(), e)
-			continue // an answer may have arrived meanwhile
-		}
-		wait := time.Hour
-		switch now := time.Now(); {
-		case !asked.IsZero():
-			if wait = asked.Add(f.cfg.Timeout).Sub(now); wait <= 0 {
-				return errMute
-			}
-		case f.cfg.PingInterval > 0 || suspicious:
-			if wait = last.Add(f.cfg.PingInterval).Sub(now); wait <= 0 || suspicious {
-				asked, suspicious = now, false
-				if err := stream.Write(ctx, resp.Cmd("PING")); err != nil {
-					return err
-				}
-				continue
-			}
-		}
-		timer.Reset(wait)
+		var v resp.Value
+		ok := true
 		select {
-		case <-said.wake:
-		case <-f.checkListener:
-			suspicious = true
-		case <-timer.C:
-		case <-ctx.Done():
-			return netfail.Ended(ctx)
+		case v, ok = <-values: // an answer may have arrived while an announcement was handled
+		default:
+			wait := time.Hour
+			switch now := time.Now(); {
+			case !asked.IsZero():
+				if wait = asked.Add(f.cfg.Timeout).Sub(now); wait <= 0 {
+					return confirmed, errMute
+				}
+			case f.cfg.PingInterval > 0 || suspicious:
+				if wait = last.Add(f.cfg.PingInterval).Sub(now); wait <= 0 || suspicious {
+					asked, suspicious = now, false
+					if err := stream.Write(ctx, resp.Cmd("PING")); err != nil {
+						return confirmed, err
+					}
+					continue
+				}
+			}
+			timer.Reset(wait)
+			select {
+			case v, ok = <-values:
+			case <-f.checkListener:
+				suspicious = true
+				continue
+			case <-timer.C:
+				continue
+			case <-ctx.Done():
+				return confirmed, netfail.Ended(ctx)
+			}
 		}
+		if !ok {
+			return confirmed, nil
+		}
+		asked, last = time.Time{}, time.Now()
+		if !confirmed && v.Err() != nil {
+			return false, fmt.Errorf("SUBSCRIBE: %w", v.Err())
+		}
+		confirmed = f.hear(ctx, stream.Addr(), v) || confirmed
 	}
 }
 
-// announced handles a switch announced by the sentinel at addr. If the switch leads away from the known master, and
-// the new master confirms the role, announced is done. Otherwise the announcement may be old, and announced asks the
-// sentinel.
-func (f *Resolver) announced(ctx context.Context, sentinel string, e announcement) {
-	m, _, _ := f.current()
-	if e.from == m.announced && e.to != m.announced && f.check(ctx, m, e.to, m.epoch+1) == nil {
-		return
+// hear handles a value from the sentinel, and reports whether it confirms the subscription.
+func (f *Resolver) hear(ctx context.Context, sentinel string, v resp.Value) (confirms bool) {
+	kind, _ := v.At(0).Text()
+	channel, _ := v.At(1).Text()
+	switch kind + channel {
+	case "subscribe" + switchMaster: // earlier messages were lost
+		f.wake(sentinel)
+		return true
+	case "message" + promoted:
+		f.wake(sentinel)
+	case "message" + switchMaster:
+		text, _ := v.At(2).Text()
+		if words := strings.Split(text, " "); len(words) == 5 && words[0] == f.cfg.Master {
+			if to := announced(words[3], words[4]); to != "" {
+				f.announced(ctx, sentinel, announced(words[1], words[2]), to)
+			}
+		}
 	}
-	f.wake(sentinel)
+	return false
+}
+
+// announced handles a switch announced by a sentinel. If the switch leads away from the known master, and the new master
+// confirms the role, announced is done. Otherwise the announcement may be old, and Watch asks the sentinel.
+func (f *Resolver) announced(ctx context.Context, sentinel, from, to string) {
+	m, _, _ := f.current()
+	if from != m.announced || to == m.announced || f.check(ctx, m, to, m.epoch+1) != nil {
+		f.wake(sentinel)
+	}
 }
 
 // check connects to the announced master, which then becomes the known master.
@@ -241,80 +271,4 @@ func (f *Resolver) apply(ctx context.Context, m master, a answer) error {
 		f.master.announced, f.master.epoch = a.master, a.epoch
 	}
 	return nil
-}
-
-// announcement is a change of the master announced by a sentinel.
-type announcement struct{ from, to string }
-
-// news passes events from the reader of a subscription to handleNews.
-type news struct {
-	wake chan struct{} // holds a token while news are waiting
-
-	mu        sync.Mutex // guards the following
-	confirmed bool
-	ask       bool         // ask a sentinel: after the confirmation, before which messages were lost, or after a hint
-	heard     bool         // any value was read
-	latest    announcement // the last announcement
-	lost      bool
-	err       error
-}
-
-// read reads until the connection ends.
-func (s *news) read(stream Stream, name string) {
-	for {
-		v, err := stream.Read()
-		s.mu.Lock()
-		switch {
-		case err != nil:
-			s.lost, s.err = true, err
-		case v.Err() != nil && !s.confirmed:
-			err = fmt.Errorf("SUBSCRIBE: %w", v.Err())
-			s.lost, s.err = true, err
-		default:
-			s.noteLocked(v, name)
-		}
-		s.mu.Unlock()
-		select {
-		case s.wake <- struct{}{}:
-		default:
-		}
-		if err != nil {
-			return
-		}
-	}
-}
-
-func (s *news) noteLocked(v resp.Value, name string) {
-	s.heard = true
-	kind, _ := v.At(0).Text()
-	channel, _ := v.At(1).Text()
-	switch kind + channel {
-	case "subscribe" + switchMaster:
-		s.ask, s.confirmed = true, true
-	case "message" + promoted:
-		s.ask = true
-	case "message" + switchMaster:
-		text, _ := v.At(2).Text()
-		if words := strings.Split(text, " "); len(words) == 5 && words[0] == name {
-			if to := announced(words[3], words[4]); to != "" {
-				s.latest = announcement{from: announced(words[1], words[2]), to: to}
-			}
-		}
-	}
-}
-
-// take returns and clears the news: the last announcement, whether to ask a sentinel, whether a value was read, and
-// whether the connection is lost.
-func (s *news) take() (e announcement, ask, heard, lost bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e, ask, heard, lost = s.latest, s.ask, s.heard, s.lost
-	s.latest, s.ask, s.heard = announcement{}, false, false
-	return e, ask, heard, lost
-}
-
-func (s *news) end() (confirmed bool, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.confirmed, s.err
 }
