@@ -24,13 +24,9 @@ func protocol(s *pipeline.Session) int {
 }
 
 // dial connects and completes the handshake within ctx and DialTimeout. dial makes one attempt. cfg must be valid and
-// have its defaults. After dial returns, no goroutine of dial uses the connection.
-func dial(ctx context.Context, cfg *Config) (*pipeline.Session, error) {
-	return dialRole(ctx, cfg, false)
-}
-
-// dialRole is like dial. If master is set, the server must report the role of a master.
-func dialRole(ctx context.Context, cfg *Config, master bool) (*pipeline.Session, error) {
+// have its defaults. If master is set, the server must report the role of a master. After dial returns, no goroutine of dial
+// uses the connection.
+func dial(ctx context.Context, cfg *Config, master bool) (*pipeline.Session, error) {
 	if cfg.DialTimeout > 0 {
 		cause := fmt.Errorf("not done within %v (DialTimeout): %w", cfg.DialTimeout, context.DeadlineExceeded)
 		var cancel context.CancelFunc
@@ -128,7 +124,7 @@ func (d *dialRun) attempt(ctx context.Context) (*pipeline.Session, error) {
 	stop := netfail.OnEnd(ctx, func() { _ = nc.Close() })
 	s, err := d.open(ctx, nc)
 	if stop() {
-		return nil, d.hint(ended(ctx))
+		return nil, d.hint(netfail.Ended(ctx))
 	}
 	if err != nil {
 		_ = nc.Close()
@@ -227,7 +223,7 @@ func orEnded(ctx context.Context, err error) error {
 		<-ctx.Done()
 	}
 	if ctx.Err() != nil {
-		return ended(ctx)
+		return netfail.Ended(ctx)
 	}
 	return err
 }

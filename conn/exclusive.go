@@ -50,7 +50,7 @@ func (p *Pool) borrow(ctx context.Context) (*member, error) {
 		return nil, p.cause
 	case ctx.Err() != nil:
 		p.mu.Unlock()
-		return nil, ended(ctx)
+		return nil, netfail.Ended(ctx)
 	}
 	if m := p.takeIdleLocked(); m != nil {
 		p.mu.Unlock()
@@ -60,7 +60,7 @@ func (p *Pool) borrow(ctx context.Context) (*member, error) {
 	at := p.queue.PushBack(t)
 	p.dialMoreLocked()
 	p.mu.Unlock()
-	begin := p.cfg.Trace.waitBegin()
+	begin := time.Now()
 	m, err := p.awaitMember(ctx, t, at)
 	p.cfg.Trace.waited(ctx, begin, p.cfg.Addr, true, err)
 	return m, err
@@ -80,7 +80,7 @@ func (p *Pool) awaitMember(ctx context.Context, t *borrower, at *list.Element) (
 		if t.m != nil {
 			p.giveBack(t.m, false)
 		}
-		return nil, ended(ctx)
+		return nil, netfail.Ended(ctx)
 	default:
 	}
 	err := p.waitErrorLocked(ctx)
@@ -110,23 +110,19 @@ func (p *Pool) takeIdleLocked() *member {
 // if changed, it is closed.
 func (p *Pool) giveBack(m *member, changed bool) {
 	p.mu.Lock()
-	old := !m.aged.IsZero() && !time.Now().Before(m.aged)
+	over := changed || m.l.Failed() || !m.aged.IsZero() && !time.Now().Before(m.aged)
+	if over {
+		m.uncountLocked()
+	}
 	p.mu.Unlock()
-	if changed || old || m.l.Failed() {
-		m.uncount()
+	if over {
 		m.l.Fail(errRetired)
 		return
 	}
 	m.l.Drain(drainTime, errAbandoned)
 }
 
-// uncount removes m from the counts, unless already removed.
-func (m *member) uncount() {
-	m.p.mu.Lock()
-	defer m.p.mu.Unlock()
-	m.uncountLocked()
-}
-
+// uncountLocked removes m from the counts, unless already removed.
 func (m *member) uncountLocked() {
 	p := m.p
 	switch m.state {

@@ -131,10 +131,10 @@ func (p *Pool) waitErrorLocked(ctx context.Context) error {
 		text += "; a dial under way: " + d.String()
 	}
 	if p.failures == 0 || p.lastErr == nil {
-		return fmt.Errorf("%s: %w", text, ended(ctx))
+		return fmt.Errorf("%s: %w", text, netfail.Ended(ctx))
 	}
 	ago := time.Since(p.lastAt).Round(time.Millisecond)
-	return fmt.Errorf("%s: %w; last dial, %v ago: %w", text, ended(ctx), ago, p.lastErr)
+	return fmt.Errorf("%s: %w; last dial, %v ago: %w", text, netfail.Ended(ctx), ago, p.lastErr)
 }
 
 // connect dials the server, or the master named by the sentinels.
@@ -142,7 +142,7 @@ func (p *Pool) connect(ctx context.Context) (*pipeline.Session, error) {
 	if p.resolver != nil {
 		return p.resolver.Dial(ctx)
 	}
-	return dial(ctx, &p.cfg)
+	return dial(ctx, &p.cfg, false)
 }
 
 // dialAddr returns the address that a dial led to, or tried.

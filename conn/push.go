@@ -25,23 +25,19 @@ type pushes struct {
 	closed  bool
 }
 
-// newPushes starts a goroutine, counted by wg, that delivers to deliver until close. If deliver is nil, newPushes
-// returns nil, which is valid and drops all pushes.
+// newPushes starts a goroutine, counted by wg, that delivers to deliver until close. A nil deliver needs no goroutine, and
+// all pushes are dropped without being counted.
 func newPushes(deliver func(resp.Value), wg *sync.WaitGroup) *pushes {
-	if deliver == nil {
-		return nil
-	}
-	q := &pushes{deliver: deliver}
+	q := &pushes{deliver: deliver, closed: deliver == nil}
 	q.cond.L = &q.mu
-	wg.Go(q.pushLoop)
+	if deliver != nil {
+		wg.Go(q.pushLoop)
+	}
 	return q
 }
 
 // add never blocks.
 func (q *pushes) add(v resp.Value) {
-	if q == nil {
-		return
-	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
@@ -84,9 +80,6 @@ func sizeOf(v resp.Value) int {
 }
 
 func (q *pushes) close() {
-	if q == nil {
-		return
-	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true
@@ -111,9 +104,6 @@ func (q *pushes) pushLoop() {
 
 // droppedCount returns the number of dropped pushes.
 func (q *pushes) droppedCount() uint64 {
-	if q == nil {
-		return 0
-	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.dropped

@@ -35,22 +35,17 @@ const (
 )
 
 // ruleOf returns the rule of a command by its name in any case. Some names have a rule that depends on the arguments:
-// see byArguments.
-func ruleOf[T string | []byte](name T) rule {
+// see ruleOfEncoded.
+func ruleOf(name []byte) rule {
 	const longest = len("punsubscribe")
 	if len(name) < len("auth") || len(name) > longest {
 		return plain
 	}
 	var lower [longest]byte
-	for i := range len(name) {
+	for i := range name {
 		lower[i] = name[i] | 0x20
 	}
-	return ruleOfLower(lower[:len(name)])
-}
-
-// ruleOfLower is like ruleOf, for a lower-case name.
-func ruleOfLower(name []byte) rule {
-	switch string(name) {
+	switch string(lower[:len(name)]) {
 	case "blpop", "brpop", "blmove", "blmpop", "brpoplpush", "bzpopmin", "bzpopmax", "bzmpop", "wait", "waitaof":
 		return blocks
 	case "xread", "xreadgroup":
@@ -84,27 +79,35 @@ func ruleOfLower(name []byte) rule {
 	return plain
 }
 
-// byArguments returns the rule of the encoded command b, given the rule r of its name.
-func (r rule) byArguments(b []byte) rule {
-	_, rest := cutWord(afterLine(b))
+// ruleOfEncoded returns the rule of an encoded command.
+func ruleOfEncoded(b []byte) rule {
+	name, arguments := cutWord(afterLine(b))
+	r := ruleOf(name)
 	switch r {
-	case client:
-		return clientRule(rest)
-	case script:
-		return scriptRule(rest)
 	case blocksWith:
-		return streamRule(rest)
+		if _, ok := behindBlock(arguments); ok {
+			return blocks
+		}
+		return plain
+	case script:
+		if bytes.EqualFold(firstWord(arguments), []byte("DEBUG")) { // switches to a protocol of its own
+			return unanswered
+		}
+		return plain
+	case client:
+		switch strings.ToUpper(string(firstWord(arguments))) {
+		case "REPLY":
+			return unanswered
+		case "SETNAME", "SETINFO", "TRACKING", "CACHING", "NO-EVICT", "NO-TOUCH", "CAPA", "IMPORT-SOURCE":
+			return introduces
+		}
+		return plain
 	}
 	return r
 }
 
-// streamRule returns the rule of XREAD or XREADGROUP with these arguments.
-func streamRule(arguments []byte) rule {
-	if _, ok := behindBlock(arguments); ok {
-		return blocks
-	}
-	return plain
-}
+// ruleOfCommand returns the rule of cmd, whose Err is nil.
+func ruleOfCommand(cmd *resp.Command) rule { return ruleOfEncoded(viewOf(cmd.Encoded())) }
 
 // behindBlock returns the arguments behind BLOCK, and whether BLOCK is there. A group or a consumer may have that name.
 func behindBlock(arguments []byte) (rest []byte, ok bool) {
@@ -124,49 +127,6 @@ func behindBlock(arguments []byte) (rest []byte, ok bool) {
 		}
 	}
 	return nil, false
-}
-
-// scriptRule returns the rule of SCRIPT with these arguments. SCRIPT DEBUG switches to a protocol of its own.
-func scriptRule(arguments []byte) rule {
-	if len(arguments) == 0 {
-		return plain
-	}
-	if sub, _ := cutWord(arguments); bytes.EqualFold(sub, []byte("DEBUG")) {
-		return unanswered
-	}
-	return plain
-}
-
-// clientRule returns the rule of CLIENT with these arguments.
-func clientRule(arguments []byte) rule {
-	if len(arguments) == 0 {
-		return plain
-	}
-	sub, _ := cutWord(arguments)
-	switch strings.ToUpper(string(sub)) {
-	case "REPLY":
-		return unanswered
-	case "SETNAME", "SETINFO", "TRACKING", "CACHING", "NO-EVICT", "NO-TOUCH", "CAPA", "IMPORT-SOURCE":
-		return introduces
-	}
-	return plain
-}
-
-// ruleOfEncoded returns the rule of an encoded command.
-func ruleOfEncoded(b []byte) rule {
-	name, _ := cutWord(afterLine(b))
-	if r := ruleOf(name); r != plain {
-		return r.byArguments(b)
-	}
-	return plain
-}
-
-// ruleOfCommand returns the rule of cmd.
-func ruleOfCommand(cmd *resp.Command) rule {
-	if r := ruleOf(cmd.Name()); r != plain {
-		return r.byArguments(cmd.AppendTo(nil))
-	}
-	return plain
 }
 
 // carrier is the kind of connection for a command.
@@ -326,9 +286,7 @@ func (q *request) expect() {
 		note(q.Encoded)
 	}
 	for i := range q.Commands {
-		if ruleOf(q.Commands[i].Name()) != plain {
-			note(q.Commands[i].AppendTo(nil))
-		}
+		note(viewOf(q.Commands[i].Encoded()))
 	}
 }
 
@@ -438,7 +396,7 @@ func largeArgument(args []any) (int, pipeline.Text) {
 		if x.Bytes == nil {
 			continue
 		}
-		if name, ok := args[0].(string); i > 0 && ok && ruleOf(name) == plain {
+		if name, ok := args[0].(string); i > 0 && ok && ruleOf(viewOf(name)) == plain {
 			return i, x
 		}
 		return 0, pipeline.Text{}

@@ -1,7 +1,6 @@
 package conn
 
 import (
-	"context"
 	"errors"
 	"math/rand/v2"
 	"strings"
@@ -81,9 +80,6 @@ func (a *attempts) failed(pause time.Duration) bool {
 // pause returns the pause before the next attempt.
 func (a *attempts) pause() time.Duration { return a.policy.backoff(a.made) }
 
-// ended returns the cause of an ended ctx.
-func ended(ctx context.Context) error { return netfail.Ended(ctx) }
-
 // refusedTail returns the number of commands at the end of a batch that the server did not execute, according to the
 // replies. Repeating these commands does not change the order. A command is not repeated without the ASKING before
 // it. why is the reason of any refusal in the batch, preferably one that requires another connection.
@@ -95,7 +91,7 @@ func refusedTail(cmds []resp.Command, values []resp.Value) (n int, why error) {
 			n = 0
 			continue
 		}
-		if n++; n == 1 && i > 0 && ruleOf(cmds[i-1].Name()) == asks {
+		if n++; n == 1 && i > 0 && ruleOfCommand(&cmds[i-1]) == asks {
 			n = 0
 		}
 		if why == nil || verdict == netfail.Redial {

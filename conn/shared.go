@@ -33,7 +33,7 @@ func (s *sharedConn) get(ctx context.Context, stale *pipeline.Link) (*pipeline.L
 // await waits for the dial a.
 func (s *sharedConn) await(ctx context.Context, a *attempt) (l *pipeline.Link, err error) {
 	trace := s.p.cfg.Trace
-	defer func(begin time.Time) { trace.waited(ctx, begin, s.p.cfg.Addr, false, err) }(trace.waitBegin())
+	defer func(begin time.Time) { trace.waited(ctx, begin, s.p.cfg.Addr, false, err) }(time.Now())
 	select {
 	case <-a.done:
 		return a.link, a.err
@@ -55,7 +55,7 @@ func (s *sharedConn) join(ctx context.Context, stale *pipeline.Link) (*attempt, 
 	case p.closed:
 		return nil, p.cause
 	case ctx.Err() != nil:
-		return nil, ended(ctx)
+		return nil, netfail.Ended(ctx)
 	}
 	if l := s.ready(); l != nil && l != stale {
 		done := make(chan struct{})
@@ -230,7 +230,10 @@ func (p *Pool) sendBatch(ctx context.Context, s *sharedConn, cmds []resp.Command
 		case err != nil:
 			return append(values[:begin], replies...), err
 		default:
-			values = append(values[:begin], replies...)
+			if values == nil {
+				values = replies
+			}
+			copy(values[begin:], replies)
 			n := 0
 			n, why = refusedTail(cmds[begin:], replies)
 			if n == 0 {

@@ -107,15 +107,15 @@ func (s *Stream) Write(ctx context.Context, cmds ...resp.Command) error {
 		b = cmd.AppendTo(b)
 	}
 	if ctx.Err() != nil {
-		return s.notSent(ended(ctx))
+		return s.notSent(netfail.Ended(ctx))
 	}
 	select {
 	case s.writing <- struct{}{}:
 	case <-ctx.Done():
-		return s.notSent(ended(ctx))
+		return s.notSent(netfail.Ended(ctx))
 	}
 	defer func() { <-s.writing }()
-	if err := s.failure(); err != nil {
+	if err := s.Err(); err != nil {
 		return s.notSent(err)
 	}
 	return s.write(ctx, b)
@@ -134,7 +134,7 @@ func (s *Stream) write(ctx context.Context, b []byte) error {
 	stop := netfail.OnEnd(ctx, func() { _ = s.nc.SetWriteDeadline(time.Unix(1, 0)) })
 	n, err := s.nc.Write(b)
 	if stop() && err != nil {
-		err = ended(ctx)
+		err = netfail.Ended(ctx)
 	}
 	if err != nil {
 		return &Error{Op: "write", Addr: s.addr, Sent: n > 0, Err: s.fail(err)}
@@ -155,7 +155,11 @@ func (s *Stream) CloseFor(cause error) error {
 
 // Err returns the reason why the connection was closed, ErrClosed after Close, and nil while the connection is open
 // as far as known.
-func (s *Stream) Err() error { return s.failure() }
+func (s *Stream) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
 
 // fail closes the connection and returns the cause given by the first call.
 func (s *Stream) fail(err error) error {
@@ -175,18 +179,12 @@ func (s *Stream) fail(err error) error {
 	return err
 }
 
-func (s *Stream) failure() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.err
-}
-
 // dialServer is like dial, but dials the master named by the sentinels if cfg has any.
 func dialServer(ctx context.Context, cfg *Config) (*pipeline.Session, error) {
 	if cfg.Sentinel.used() {
 		return newResolver(cfg, nil).Dial(ctx)
 	}
-	return dial(ctx, cfg)
+	return dial(ctx, cfg, false)
 }
 
 // newResolver returns a resolver of the master for cfg, which must have its defaults. onSwitch may be nil.
@@ -200,11 +198,11 @@ func newResolver(cfg *Config, onSwitch func(from, to string, seq uint64)) *senti
 		PingInterval: cfg.PingInterval,
 		Map:          s.mapped,
 		Dial: func(ctx context.Context, announced string) (*pipeline.Session, error) {
-			return dialRole(ctx, cfg.server(announced), true)
+			return dial(ctx, cfg.server(announced), true)
 		},
 		Ask: func(ctx context.Context, addr string) (sentinel.Stream, error) {
 			at := cfg.sentinel(addr)
-			s, err := dial(ctx, at)
+			s, err := dial(ctx, at, false)
 			if err != nil {
 				return nil, err
 			}

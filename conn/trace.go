@@ -149,14 +149,6 @@ func (t *Trace) retry(ctx context.Context, addr string, q request, attempt int, 
 	t.Retry(ctx, RetryInfo{Name: q.name(), Addr: addr, Attempt: attempt, Pause: pause, Err: err})
 }
 
-// waitBegin returns the start time of a wait, or zero if Trace has no use for it.
-func (t *Trace) waitBegin() time.Time {
-	if t == nil || t.Wait == nil {
-		return time.Time{}
-	}
-	return time.Now()
-}
-
 // waited reports the end of a wait for a connection.
 func (t *Trace) waited(ctx context.Context, begin time.Time, addr string, exclusive bool, err error) {
 	if t != nil && t.Wait != nil {

@@ -161,6 +161,9 @@ func (r *Reader) Peek() (Kind, error) {
 	if err := r.begin(); err != nil {
 		return Null, r.fail(err)
 	}
+	if r.mark == '|' {
+		return Map, nil
+	}
 	return kindOf(r.mark), nil
 }
 

@@ -337,7 +337,7 @@ func (r *Reader) readAggregate(mark byte) error {
 	}
 	r.r += header
 	r.elements += max(0, n*per)
-	r.open(aggregateOf(mark), n, n*per)
+	r.open(kindOf(mark), n, n*per)
 	return nil
 }
 
@@ -466,18 +466,10 @@ func (r *Reader) unknown(mark byte) error {
 	return r.syntax(0, "unknown type byte")
 }
 
-// kindOf returns the kind for a type byte: Map for attributes, Null for an unknown byte.
+// kindOf returns the kind for a type byte: Null for an unknown byte.
 func kindOf(mark byte) Kind { return kinds[mark] }
-
-// aggregateOf is kindOf, but distinguishes attributes from maps.
-func aggregateOf(mark byte) Kind {
-	if mark == '|' {
-		return attribute
-	}
-	return kinds[mark]
-}
 
 var kinds = [256]Kind{
 	'_': Null, '+': SimpleString, '-': SimpleError, ':': Integer, '$': BulkString, '*': Array, '#': Boolean,
-	',': Double, '(': BigNumber, '!': BlobError, '=': VerbatimString, '%': Map, '~': Set, '>': Push, '|': Map,
+	',': Double, '(': BigNumber, '!': BlobError, '=': VerbatimString, '%': Map, '~': Set, '>': Push, '|': attribute,
 }

@@ -194,21 +194,12 @@ func (l *Link) Do(ctx context.Context, q Request, x Text) (v resp.Value, sent bo
 	if x.Bytes != nil {
 		b = newBody(x, q.Encoded[q.At:])
 	}
-	if err := l.enqueue(ctx, entry{call: k, body: b, replies: 1, blocks: q.Blocks}, q); err != nil {
-		l.release(k)
-		return resp.Value{}, false, err
-	}
-	left, sent := l.await(ctx, k)
-	b.release()
-	if left {
-		return resp.Value{}, sent, l.callerLeft(ctx, q.Blocks)
+	if answered, sent, err := l.send(ctx, entry{call: k, body: b, replies: 1, blocks: q.Blocks}, q); !answered {
+		return resp.Value{}, sent, err
 	}
 	v, sent, err = k.value, k.sent, k.err
 	l.release(k)
-	if err != nil {
-		return resp.Value{}, sent, err
-	}
-	return v, sent, nil
+	return v, sent, err
 }
 
 // DoBatch sends the commands of q in order, without other commands in between, and returns the replies. With an error,
@@ -217,16 +208,27 @@ func (l *Link) DoBatch(ctx context.Context, q Request) (replies []resp.Value, se
 	n := len(q.Commands)
 	k := l.calls.Get().(*call)
 	k.batch, k.values = true, make([]resp.Value, 0, n)
-	if err := l.enqueue(ctx, entry{call: k, replies: int32(n), blocks: q.Blocks, verify: q.Verify}, q); err != nil {
-		l.release(k)
-		return nil, false, err
-	}
-	if left, sent := l.await(ctx, k); left {
-		return nil, sent, l.callerLeft(ctx, q.Blocks)
+	if answered, sent, err := l.send(ctx, entry{call: k, replies: int32(n), blocks: q.Blocks, verify: q.Verify}, q); !answered {
+		return nil, sent, err
 	}
 	replies, sent, err = k.values, k.sent, k.err
 	l.release(k)
 	return replies, sent, err
+}
+
+// send sends q, described by e, and waits until e.call is completed. answered is false if the caller has no outcome, and does
+// not own the call any more.
+func (l *Link) send(ctx context.Context, e entry, q Request) (answered, sent bool, err error) {
+	if err := l.enqueue(ctx, e, q); err != nil {
+		l.release(e.call)
+		return false, false, err
+	}
+	left, sent := l.await(ctx, e.call)
+	e.body.release()
+	if left {
+		return false, sent, l.callerLeft(ctx, q.Blocks)
+	}
+	return true, false, nil
 }
 
 // Post sends a command, and nobody waits for its reply. Post does not block, and does nothing if the Link has failed.
