@@ -2,8 +2,7 @@
 //
 // Run sends EVALSHA with the digest, 40 bytes in place of the source. A server without the script
 // replies NOSCRIPT and has run nothing; Run then sends the source. Scripts therefore survive a
-// restart, a failover and SCRIPT FLUSH, and run exactly once. A Script remembers facts about the
-// last servers, but only to save round trips.
+// restart, a failover and SCRIPT FLUSH, and run exactly once.
 //
 // A script must not return an error of its own with the prefix NOSCRIPT: Run would mistake the
 // error for the server's. The same holds for BUSY, CLUSTERDOWN, LOADING, MASTERDOWN, NOREPLICAS,
@@ -86,30 +85,16 @@ func (s *Script) start(ctx context.Context, d conn.Doer, command string) (contex
 // RunRO is Run for a script that does not write, sent as EVALSHA_RO. The server refuses writes of
 // the script, and a replica may run the script.
 //
-// Before Redis 7.0 servers do not have EVALSHA_RO. There RunRO is Run, and nothing refuses a write.
-// RunRO remembers such a server until the next NOSCRIPT, because a replaced server replies
-// NOSCRIPT.
+// Before Redis 7.0 servers do not have EVALSHA_RO. There RunRO goes on as Run does, one round trip later, and nothing
+// refuses a write.
 func (s *Script) RunRO(ctx context.Context, d conn.Doer, keys []string, args ...any) (resp.Value, error) {
 	ctx, call := s.start(ctx, d, "EVALSHA_RO")
-	v, err := s.runRO(ctx, d, keys, args)
+	v, err := s.run(ctx, d, command("EVALSHA_RO", s.Digest(), keys, args), "EVAL_RO")
+	if lacksReadOnly(err) {
+		v, err = s.run(ctx, d, command("EVALSHA", s.Digest(), keys, args), "EVAL")
+	}
 	call.End(ctx, err)
 	return v, err
-}
-
-func (s *Script) runRO(ctx context.Context, d conn.Doer, keys []string, args []any) (resp.Value, error) {
-	if s.servers.lacksReadOnly(d) {
-		v, err := send(ctx, d, command("EVALSHA", s.Digest(), keys, args))
-		if !noScript(err) {
-			return v, err
-		}
-		s.servers.setLacksReadOnly(d, false)
-	}
-	v, err := s.run(ctx, d, command("EVALSHA_RO", s.Digest(), keys, args), "EVAL_RO")
-	if !lacksReadOnly(err) {
-		return v, err
-	}
-	s.servers.setLacksReadOnly(d, true)
-	return s.run(ctx, d, command("EVALSHA", s.Digest(), keys, args), "EVAL")
 }
 
 // run sends cmd, which names the script by digest. After NOSCRIPT it sends the command eval with
