@@ -142,7 +142,11 @@ func (h *Handle) ForceUnlock(ctx context.Context) (bool, error) {
 		if t.kind.Reads {
 			args = append(args, t.kind.Name) // the mode
 		}
-		return &remote.Call{Script: t.kind.Force, Lock: t.remote(), Keys: t.lined(t.keys()), Args: t.lineArgs(c, args), Leaves: true, Tells: true}
+		x := &remote.Call{Script: t.kind.Force, Lock: t.remote(), Keys: t.lined(t.keys()), Args: t.lineArgs(c, args), Leaves: true, Tells: true}
+		if !t.kind.permits {
+			x.Less = func(context.Context) *remote.Call { return x.Sparing() }
+		}
+		return x
 	})
 	if err != nil {
 		t.mayTellForced(c, err)

@@ -1,12 +1,14 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
 
 	"github.com/lockwire/lockwire/lock/internal/bounds"
 	"github.com/lockwire/lockwire/lock/internal/cleanup"
+	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/resp"
 	"github.com/lockwire/lockwire/script"
@@ -220,6 +222,10 @@ func (l *Lease) runRelease(ctx context.Context) (resp.Value, error) {
 	v, err := t.kind.Single.Run(ctx, c.server, t.lined(append(t.keys(), l.latch)), 0, l.owner, c.channels.Publishing(t.kind.silent), latchLife.Milliseconds(), l.repeated,
 		c.channels.ListenersKnown(t.kind.silent), c.id, way.place, way.stand)
 	if remote.Refused(err) {
+		if !l.repeated { // the latch of an earlier release may be on another node than the lock
+			c.cleanup.DeleteLatch(t.name, l.latch)
+			l.latch = newLatch(t)
+		}
 		return c.scripts.Divide(ctx, c.server, l.singleCall(), err)
 	}
 	return v, err
@@ -260,6 +266,7 @@ func (l *Lease) countedCall(last int64) *remote.Call {
 	if (l.state == nil || l.state.once) && !l.repeated {
 		last = 0 // the owner never comes back, and nothing has been sent before
 	}
+	x.Less = l.lessOf(x)
 	x.Args = []any{t.kept(c, l.state, l), l.owner, c.channels.Publishing(t.kind.silent), latchLife.Milliseconds(), l.repeated && l.state != nil, last}
 	switch {
 	case t.line != "":
@@ -275,6 +282,40 @@ func (l *Lease) callOf(release *script.Script) *remote.Call {
 	t := l.target
 	return &remote.Call{Script: release, Lock: t.remote(), Keys: l.state.keys(t, l.owner, l.latch), Leaves: true, Tells: true,
 		Apart: &l.unlatched, Owner: l.owner}
+}
+
+// lessOf returns the release x of l for keys on two nodes. Permits are marked as ended, for the next client that asks to put them back.
+// Any other lock is released alone: a queue is not told, and other readers keep the lock for as long as it would last.
+func (l *Lease) lessOf(x *remote.Call) func(context.Context) *remote.Call {
+	t := l.target
+	return func(ctx context.Context) *remote.Call {
+		switch {
+		case t.kind.permits:
+			return &remote.Call{Script: t.kind.More["end"], Lock: t.remote(), Keys: []string{t.lease}, Args: []any{l.owner}}
+		case t.kind.isRead() && !l.outerReadsLast(ctx):
+			return nil
+		}
+		return x.Sparing()
+	}
+}
+
+// outerReadsLast extends the leases of the outer holds of a reader, which the script cannot do without their keys. It reports whether the
+// outer holds last.
+func (l *Lease) outerReadsLast(ctx context.Context) bool {
+	outer := l.outerLease()
+	if l.state == nil || outer <= 0 {
+		return true
+	}
+	alive := false
+	for _, key := range kinds.ReadLeases(l.target.name, l.owner, l.state.tally(l.target.hold()).count-1) {
+		v, err := l.target.kind.Hold.Run(ctx, l.client.server, []string{key}, outer, readHold)
+		renewed, bad := renewalOutcome(v, 0)
+		if cmp.Or(err, bad) != nil {
+			return false
+		}
+		alive = alive || renewed == 1
+	}
+	return alive
 }
 
 // lateReleaseCall replaces a repeat sent so late that the latch of the first request may have expired. The call sets the hold
@@ -346,6 +387,11 @@ func (l *Lease) sensible(count int64) bool {
 // letLatchGo disposes of the latch after the outcome of the release is known. set: the server has the latch.
 func (l *Lease) letLatchGo(set bool) {
 	u := l.client.cleanup
+	if l.unlatched && l.state == nil { // the script may have left the lease of a reader on another node
+		for _, key := range l.readLeases() {
+			u.DeleteLatch(l.target.name, key)
+		}
+	}
 	switch {
 	case l.single():
 		u.KeepLatch(l.target.name, l.latch)

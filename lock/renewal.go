@@ -161,75 +161,55 @@ func (r renewals) ask(ctx context.Context, leases []*Lease, ms int64) ([]answer,
 	return known, cmp.Or(r.askReaders(ctx, known, ms), err)
 }
 
-// askReaders asks again for the readers among refused answers, by the keys that exist. While a slot migrates, no node runs a script for
-// a key that is on neither node: the key of a hold that has ended, or all keys of a lock that is gone. Other answers stay as they are.
-func (r renewals) askReaders(ctx context.Context, answers []answer, ms int64) error {
-	type reader struct {
-		answer *answer
-		keys   []string // of the leases of its holds
-		look   int      // the place of its first look
-	}
-	var readers []reader
-	var looks []resp.Command
+// readHold is the value of the key with the lease of a reader's hold.
+const readHold = "1"
+
+// askReaders asks again for the readers among refused answers, each key by itself. While a slot migrates, the keys of a lock may be on two
+// nodes, and no node runs a script for a key that is on neither: the key of a hold that has ended, or all keys of a lock that is gone. Other
+// answers stay as they are.
+//
+// The holds go first: until their leases are longer, other readers that leave may shorten the lock's.
+func (r renewals) askReaders(ctx context.Context, answers []answer, ms int64) (err error) {
 	for i := range answers {
 		a := &answers[i]
-		if l := a.Lease; remote.Refused(a.Err) && l.target.kind.isRead() {
-			readers = append(readers, reader{a, l.readLeases(), len(looks)})
-			looks = append(looks, resp.Cmd("HMGET", l.target.lease, "mode", l.owner))
-			for _, key := range readers[len(readers)-1].keys {
-				looks = append(looks, resp.Cmd("EXISTS", key))
-			}
+		k := a.Lease.target.kind
+		if !remote.Refused(a.Err) || !k.isRead() {
+			continue
 		}
-	}
-	if len(looks) == 0 {
-		return nil
-	}
-	replies, failed := r.client.server.SendBatch(remote.Patient(ctx), looks)
-	var again []*answer
-	var alone [][]*Lease
-	var calls []script.Call
-	for _, x := range readers {
-		switch hold, err := script.Outcome(replies, failed, x.look); {
-		case err != nil || hold.Len() != 2:
-		case hold.At(1).IsNull():
-			x.answer.Outcome, x.answer.Err = 0, nil
-			if !hold.At(0).IsNull() {
-				x.answer.Outcome = -1
+		alive := int64(0)
+		for _, key := range a.Lease.readLeases() {
+			hold, failed := r.askKey(ctx, a.Lease, k.Hold, key, readHold, ms)
+			if err = cmp.Or(failed, err); hold.Err != nil {
+				*a = hold
+				break
 			}
-		default:
-			there, err := existing(x.keys, replies, failed, x.look+1)
-			if err == nil {
-				again = append(again, x.answer)
-				alone = append(alone, []*Lease{x.answer.Lease})
-				calls = append(calls, renewBy(alone[len(alone)-1], there, ms))
-			}
+			alive = max(alive, hold.Outcome)
+			*a = hold
 		}
-	}
-	if len(again) == 0 {
-		return nil
-	}
-	divided, err := r.run(ctx, alone, calls, ms)
-	for i, a := range again {
-		*a = divided[i]
+		if a.Err != nil {
+			continue
+		}
+		term := ms
+		if alive < 1 {
+			term = checkOnly
+		}
+		var failed error
+		*a, failed = r.askKey(ctx, a.Lease, k.twin.Renew, a.Lease.target.lease, a.Lease.owner, term)
+		err = cmp.Or(failed, err)
+		if a.Err == nil && a.Outcome == 1 && alive < 1 {
+			a.Outcome = 0
+		}
 	}
 	return err
 }
 
-// existing returns the keys that exist by the replies to EXISTS, of which the first is replies[first].
-func existing(keys []string, replies []resp.Value, failed error, first int) (there []string, err error) {
-	for i, key := range keys {
-		v, err := script.Outcome(replies, failed, first+i)
-		if err != nil {
-			return nil, err
-		}
-		switch n, err := v.Int(); {
-		case err != nil:
-			return nil, err
-		case n == 1:
-			there = append(there, key)
-		}
+// askKey extends the lease of a key that has the given owner.
+func (r renewals) askKey(ctx context.Context, l *Lease, renew *script.Script, key, owner string, ms int64) (answer, error) {
+	if ms == wholeTerm {
+		ms = l.term.Milliseconds()
 	}
-	return there, nil
+	answers, err := r.run(ctx, [][]*Lease{{l}}, []script.Call{renew.Call([]string{key}, ms, owner)}, ms)
+	return answers[0], err
 }
 
 // run sends calls. calls[i] renews the leases of batches[i].
@@ -321,15 +301,10 @@ func (l *Lease) size() int {
 
 // renewCall returns a call that extends leases to ms from now.
 func renewCall(leases []*Lease, ms int64) script.Call {
-	var holds []string
+	var holds []string // of readers
 	for _, l := range leases {
 		holds = append(holds, l.readLeases()...)
 	}
-	return renewBy(leases, holds, ms)
-}
-
-// renewBy is renewCall with the keys of the leases of readers' holds.
-func renewBy(leases []*Lease, holds []string, ms int64) script.Call {
 	if ms == wholeTerm {
 		ms = leases[0].term.Milliseconds()
 	}

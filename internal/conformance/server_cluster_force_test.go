@@ -26,7 +26,7 @@ func TestForcedWhileHalfMigrated(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		h.move(moves)
+		h.move(moves, false)
 		for _, names := range [][]string{moves, stays} {
 			for _, name := range names {
 				h.force(other, name)

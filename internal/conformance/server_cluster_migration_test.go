@@ -80,8 +80,8 @@ func (h *halfMigrated) hold(prefix string, together bool) (names []string) {
 	return append(names, n)
 }
 
-// move moves all keys that the first node has of the locks.
-func (h *halfMigrated) move(names []string) {
+// move moves all keys that the first node has of the locks, or the locks alone.
+func (h *halfMigrated) move(names []string, alone bool) {
 	h.t.Helper()
 	host, port, err := net.SplitHostPort(h.to.Addr())
 	if err != nil {
@@ -94,6 +94,9 @@ func (h *halfMigrated) move(names []string) {
 		}
 		for key := range keys.All() {
 			k, _ := key.Text()
+			if alone && k != name {
+				continue
+			}
 			if _, err := h.from.Try("MIGRATE", host, port, k, 0, patience.Milliseconds()); err != nil {
 				h.t.Fatal(err)
 			}
@@ -113,12 +116,14 @@ func TestSlotsHalfMigrated(t *testing.T) {
 		h.hold(tag, true)
 		moves := append(h.hold(tag+"}moves{", true), h.hold(fmt.Sprintf("moves-%d-", proto), false)...)
 		h.hold(fmt.Sprintf("stays-%d-", proto), false)
+		splits := append(h.hold(tag+"}splits{", true), h.hold(fmt.Sprintf("splits-%d-", proto), false)...)
 		for slot := range h.slots() {
 			if err := c.BeginMove(slot, h.from, h.to); err != nil {
 				t.Fatal(err)
 			}
 		}
-		h.move(moves)
+		h.move(moves, false)
+		h.move(splits, true)
 		<-time.After(3*lease + lease/5)
 		h.unlockAll()
 		h.useAll()
@@ -155,7 +160,7 @@ func (h *halfMigrated) useAll() {
 	owner := h.locks.NewOwner()
 	for name := range h.held {
 		for kind, open := range kindsToHold(h.locks) {
-			if !strings.Contains(name, kind) || kind == "fenced" {
+			if !strings.Contains(name, kind) || kind == "fenced" || strings.Contains(name, "splits") {
 				continue
 			}
 			l := open(name)

@@ -307,6 +307,24 @@ func clusterFailover(x *call, c *cluster) any {
 // MoveKeys moves at most count keys of a slot to another node, as MIGRATE does, and returns the moved keys. Moved keys replace
 // keys at the target. MoveKeys returns false if a node does not run, or the nodes do not reach each other.
 func (s *Server) MoveKeys(slot int, to *Server, count int) (moved []string, ok bool) {
+	return s.move(to, func() []string {
+		keys := s.slotKeys(slot)
+		return keys[:min(count, len(keys))]
+	})
+}
+
+// MoveKey is MoveKeys for the key of a name, if there is such a key.
+func (s *Server) MoveKey(name string, to *Server) (ok bool) {
+	_, ok = s.move(to, func() []string {
+		if s.dbs[0].keys[name] == nil {
+			return nil
+		}
+		return []string{name}
+	})
+	return ok
+}
+
+func (s *Server) move(to *Server, choose func() []string) (moved []string, ok bool) {
 	first, second := s, to
 	if first.addr > second.addr {
 		first, second = second, first
@@ -323,15 +341,12 @@ func (s *Server) MoveKeys(slot int, to *Server, count int) (moved []string, ok b
 			return nil, false
 		}
 	}
-	for _, key := range s.slotKeys(slot) {
-		if len(moved) == count {
-			break
-		}
+	moved = choose()
+	for _, key := range moved {
 		to.dbs[0].keys[key] = s.dbs[0].keys[key]
 		to.dbs[0].touch(key)
 		delete(s.dbs[0].keys, key)
 		s.dbs[0].touch(key)
-		moved = append(moved, key)
 	}
 	for _, one := range []*Server{s, to} {
 		one.propagateLocked()

@@ -56,6 +56,7 @@ var models = map[string]func(*fakeredis.Call) any{
 	"Semaphore, drain":            modelSemaphoreDrain,
 	"Permit semaphore, acquire":   modelPermitsAcquire,
 	"Permit semaphore, release":   modelPermitsRelease,
+	"Permit semaphore, end":       modelPermitsEnd,
 	"Permit semaphore, undo":      modelPermitsUndo,
 	"Permit semaphore, renew":     modelPermitsRenew,
 	"Permit semaphore, force":     modelPermitsForce,

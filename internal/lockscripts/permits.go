@@ -129,6 +129,18 @@ func modelPermitsRelease(c *fakeredis.Call) any {
 	return int64(1)
 }
 
+func modelPermitsEnd(c *fakeredis.Call) any {
+	held, now := any(int64(1)), now(c)
+	for _, id := range idsOf(c.Args[0]) {
+		if ends(c, c.Keys[0], id) > now {
+			c.Do("ZADD", c.Keys[0], text(now), id)
+		} else {
+			held = nil
+		}
+	}
+	return held
+}
+
 func modelPermitsGive(c *fakeredis.Call) any {
 	o := outcome{c.Keys[3], c.Args[3]}
 	if n, ok := o.remembered(c); ok {

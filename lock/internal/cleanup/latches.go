@@ -21,7 +21,7 @@ type latch struct {
 	until     int64 // the end of the latch, by the server's clock, in ms, as a request may still arrive; 0: now
 }
 
-// DeleteLatch deletes the latch of a release whose caller knows the outcome.
+// DeleteLatch deletes the latch of a release whose caller knows the outcome, or another key of a lock that nobody needs.
 func (u *Cleanup) DeleteLatch(name, key string) { u.SettleLatch(name, key, false, 0) }
 
 // SettleLatch deletes a latch or, with stays, keeps the latch until no request with it is valid.

@@ -178,6 +178,22 @@ func (m *permitsModel) release(ids []int) (any, []message) {
 	return 1, said
 }
 
+func (m *permitsModel) end(ids []int) (any, []message) {
+	if m.odd {
+		return failure("WRONGTYPE"), nil
+	}
+	all := m.allHeld(ids)
+	for _, i := range ids {
+		if m.held(i) {
+			m.ends[i] = 0
+		}
+	}
+	if all {
+		return 1, nil
+	}
+	return nil, nil
+}
+
 func (m *permitsModel) give(ids []int) (any, []message) {
 	switch {
 	case m.done[1].outcome != "":
@@ -319,6 +335,7 @@ func permitsSet() *scriptSet {
 		add("undo", own, []any{span(0), owner, publishBy, 0, at(latchSpan)},
 			func(m *permitsModel) (any, []message) { return m.undo(ids) })
 		add("renew", keys[2:3], []any{span(2), owner}, func(m *permitsModel) (any, []message) { return m.renew(ids, 2) })
+		add("end", keys[2:3], []any{owner}, func(m *permitsModel) (any, []message) { return m.end(ids) })
 		add("renew", keys[2:3], []any{-2, owner}, func(m *permitsModel) (any, []message) { return m.renew(ids, -2) })
 	}
 	add("force", keys, []any{publishBy, at(1)}, (*permitsModel).force)

@@ -28,6 +28,7 @@ type Kind struct {
 	Release *script.Script // nil if there is nothing to give back
 	Undo    *script.Script // takes back an acquire without an answer; nil if Acquire changes nothing
 	Renew   *script.Script
+	Hold    *script.Script // extends the lease of a reader's hold like that of a Plain lock; nil for other kinds
 	Force   *script.Script
 	Info    *script.Script
 

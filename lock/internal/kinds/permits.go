@@ -30,6 +30,9 @@ var permitsAcquire string
 //go:embed lua/permits_release.lua
 var permitsRelease string
 
+//go:embed lua/permits_end.lua
+var permitsEnd string
+
 //go:embed lua/permits_undo.lua
 var permitsUndo string
 
@@ -96,6 +99,7 @@ func newPermits() *Kind {
 			"add":   named("permits_add", permitsAdd),
 			"lease": named("permits_lease", permitsLease),
 			"give":  named("permits_give", permitsGive),
+			"end":   named("permits_end", permitsEnd),
 		},
 	}
 }

@@ -68,6 +68,7 @@ func newRead() *Kind {
 		Release: named("read_release", leaving(readRelease)),
 		Undo:    named("read_undo", leaving(readUndo)),
 		Renew:   named("read_renew", readRenew),
+		Hold:    named("plain_renew", plainRenew),
 		Force:   forceOfBothHalves.Get(),
 		Info:    infoOfBothHalves.Get(),
 		Quit:    quit.Get(),

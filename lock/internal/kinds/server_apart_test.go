@@ -55,7 +55,7 @@ func TestServerApart(t *testing.T) {
 					return evalsha(c.scripts[t.by.script], keys, args)
 				}
 				failures := c.run(t.Context(), func(visit func(transition) bool) {
-					sample(t, set, sampled/4, func(t transition) bool { return t.by.script == "renew" || visit(t) })
+					sample(t, set, sampled/4, func(t transition) bool { return t.by.script == "renew" || t.by.script == "end" || visit(t) })
 				})
 				if len(failures) > 0 {
 					t.Error(failures[0])

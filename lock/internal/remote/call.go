@@ -41,11 +41,14 @@ type Call struct {
 	Leaves bool   // may run on the source node of a migrating slot
 	Once   bool   // no further attempts here
 	Tells  bool   // may free the lock
+	Spares bool   // does without all keys but the lock and latches, if they are on two nodes
 	Loose  bool   // in a batch: may run before or after the other calls
 	Apart  *bool  // set after a run apart; may be nil
 	Again  func() // called before each request after a refused one; may be nil
-	Owner  string // for a release: the owner expected to have
-	Holds  int64  // holds; 0 for any number
+	// Less returns a call with the same purpose for keys on two nodes, nil if there is none at present. It is called once, and may be nil.
+	Less  func(ctx context.Context) *Call
+	Owner string // for a release: the owner expected to have
+	Holds int64  // holds; 0 for any number
 	// MayCome belongs to the caller's Owner, whose turn the caller has: the server's time in ms until which a request
 	// without a latch may still take effect. nil without an Owner.
 	MayCome *int64
@@ -108,6 +111,14 @@ func (r *Runner) Divide(ctx context.Context, d conn.Doer, x *Call, err error) (v
 		if err == nil && x.Tells {
 			r.tellSource(ctx, x.Lock)
 		}
+		if less := x.less(ctx, err); less != nil {
+			x = less
+			x.begin()
+			if v, err = x.Script.Run(ctx, d, x.Keys, x.Args...); !Refused(err) {
+				return v, err
+			}
+			continue
+		}
 		late := errors.Is(err, ErrLate)
 		if !Refused(err) && !late || x.Once || time.Since(begin) > apartLimit {
 			return v, err
@@ -136,6 +147,27 @@ const errLeaving = resp.Error("TRYAGAIN the slot is leaving")
 // tooLate begins the reply of all_apart.lua to a request that arrived too late. The script has changed nothing.
 const tooLate = "TRYAGAIN it is too late"
 
+// onTwo begins the reply of all_apart.lua on a node that lacks a key. The script has changed nothing.
+const onTwo = "TRYAGAIN the keys are on two servers"
+
+// less returns what Less does if err is about keys on two nodes, and Less has not been called before; else nil.
+func (x *Call) less(ctx context.Context, err error) *Call {
+	reply, _ := errors.AsType[resp.Error](err)
+	less := x.Less
+	if less == nil || !strings.HasPrefix(string(reply), onTwo) {
+		return nil
+	}
+	x.Less = nil
+	return less(ctx)
+}
+
+// Sparing returns x with Spares set.
+func (x *Call) Sparing() *Call {
+	y := *x
+	y.Spares = true
+	return &y
+}
+
 // createsKey reports whether err is the reply to such a script.
 func createsKey(err error) bool {
 	reply, answered := errors.AsType[resp.Error](err)
@@ -163,6 +195,9 @@ func (r *Runner) runApart(ctx context.Context, d conn.Doer, x *Call) (resp.Value
 	for i, key := range others {
 		if i >= own { // not among the script's KEYS
 			there[i] += 2
+		}
+		if x.Spares && !strings.HasPrefix(key, kinds.LatchPrefix+":") {
+			there[i] += 4
 		}
 		args = append(args, key, there[i])
 	}

@@ -1,10 +1,12 @@
 -- All kinds, apart: what stands in front of a script when a server refuses its keys while their slot migrates.
 -- A server does so when it lacks one of them, even if that is nowhere. So the lock alone is named, and the others are given: the
--- script runs if each of them is here or nowhere.
+-- script runs if each of them is here or nowhere. A script that can do without some of them runs also if one of these is elsewhere, and
+-- then touches none of them.
 -- KEYS  1 lock
 -- ARGV  1 server's time in ms after which it is too late  2 1 if it may run where the slot is leaving: there no key can be made
 --       3 owner whose hold count has to be  4 so much ('': no matter)  5 number of other keys  6.. each of them, and 1 behind it if it
---       was there a moment ago, and 2 more if it is none of the script's KEYS  then the ARGV of the script
+--       was there a moment ago, 2 more if it is none of the script's KEYS, and 4 more if the script can do without it  then the
+--       ARGV of the script
 -- Returns what the script does; 0 or 1 as a release would whose outcome is there already; the error TRYAGAIN for: not now.
 local server, given, time = redis, ARGV, redis.call('time')
 local owner, expected, others = given[3], tonumber(given[4]), tonumber(given[5])
@@ -28,13 +30,14 @@ local tag = string.find(KEYS[1], '{', 1, true) and KEYS[1] or '{' .. KEYS[1] .. 
 if given[2] ~= '1' and away(server.pcall('exists', tag .. ':nowhere')) then
     return later('the slot is leaving')
 end
-local KEYS, ARGV = {KEYS[1]}, {}
+local KEYS, ARGV, spared, without = {KEYS[1]}, {}, {}, false
 for i = 6, 4 + 2 * others, 2 do
-    if given[i + 1] < '2' then
-        table.insert(KEYS, given[i])
-    end
-    if given[i + 1] % 2 == 1 and server.pcall('exists', given[i]) ~= 1 then
-        return later('the keys are on two servers')
+    local key, note = given[i], tonumber(given[i + 1])
+    if note % 4 < 2 then table.insert(KEYS, key) end
+    spared[key] = note >= 4
+    if note % 2 == 1 and server.pcall('exists', key) ~= 1 then
+        if note < 4 then return later('the keys are on two servers') end
+        without = true
     end
 end
 for i = 6 + 2 * others, #given do
@@ -59,7 +62,12 @@ redis.pcall = function(name, ...)
         end
         return values
     end
-    local reply, key = server.pcall(name, ...), ...
+    local key = ...
+    if without and spared[key] then -- all of them, as some may refer to others; leases of readers last as long as the lock
+        if name == 'pttl' then return server.call('pttl', KEYS[1]) end
+        return name == 'set' and {ok = 'OK'} or nothing[name]
+    end
+    local reply = server.pcall(name, ...)
     if not away(reply) then return reply end
     if name == 'set' and string.sub(key, 1, #latches) == latches then return {ok = 'OK'} end
     if nothing[name] == nil then return reply end
