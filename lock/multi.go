@@ -36,6 +36,9 @@ type Multi struct {
 func NewMulti(members ...Member) (*Multi, error) {
 	m := &Multi{}
 	for _, member := range members {
+		if member == nil {
+			return nil, invalidf("a Multi with a nil member")
+		}
 		h := member.member()
 		switch {
 		case h.err != nil:

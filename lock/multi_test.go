@@ -91,7 +91,7 @@ func TestMultiOfKindsAndServers(t *testing.T) {
 func TestMultiMembers(t *testing.T) {
 	inFleet(t, 2, func(t *testing.T, f fleet) {
 		a, b := f[0].client(lock.Config{}), f[1].client(lock.Config{})
-		for _, bad := range [][]lock.Member{nil, {a.Reentrant("x"), a.Fenced("x")}, {a.Reentrant("x"), a.Reentrant("{")}} {
+		for _, bad := range [][]lock.Member{nil, {a.Reentrant("x"), a.Fenced("x")}, {a.Reentrant("x"), a.Reentrant("{")}, {a.Reentrant("x"), nil}} {
 			if _, err := lock.NewMulti(bad...); !errors.Is(err, lock.ErrInvalid) {
 				t.Errorf("NewMulti(%d members) = %v, want ErrInvalid", len(bad), err)
 			}

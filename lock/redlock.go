@@ -101,6 +101,9 @@ type Redlock struct {
 func NewRedlock(cfg RedlockConfig, nodes ...Member) (*Redlock, error) {
 	r := &Redlock{quorum: len(nodes)/2 + 1}
 	for _, node := range nodes {
+		if node == nil {
+			return nil, invalidf("a Redlock with a nil node")
+		}
 		h := node.member()
 		switch k := h.target.kind; {
 		case h.err != nil:

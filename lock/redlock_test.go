@@ -105,6 +105,7 @@ func TestRedlockNodes(t *testing.T) {
 			"fenced":         {p[0].Fenced("a"), p[1].Fenced("a"), p[2].Fenced("a")},
 			"a client twice": {p[0].Reentrant("a"), p[0].Reentrant("b"), p[2].Reentrant("a")},
 			"a cluster":      {p[0].Reentrant("a"), inCluster.Reentrant("a"), p[2].Reentrant("a")},
+			"nil":            {p[0].Reentrant("a"), nil, p[2].Reentrant("a")},
 			"a bad name":     {p[0].Reentrant("a"), p[1].Reentrant(""), p[2].Reentrant("a")},
 		} {
 			if _, err := lock.NewRedlock(lock.RedlockConfig{}, nodes...); !errors.Is(err, lock.ErrInvalid) {
