@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/lockwire/lockwire/internal/fakeredis"
@@ -99,6 +100,7 @@ func (f *fleet) split(t *testing.T, hold holding, awaited bool, moved int) int {
 		}
 	}
 	time.Sleep(time.Second / 10)
+	synctest.Wait()
 	keys := f.keysOf(f.servers[0])
 	f.opens(t, 0)
 	var names []string
