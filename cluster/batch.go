@@ -205,7 +205,7 @@ type chooser func(t *table, slot int) target
 func (b *batch) sendTo(n *node, part []int) {
 	if n == nil {
 		for _, i := range part {
-			b.errs[i] = b.targets[i].unserved(&b.cmds[i])
+			b.errs[i] = b.targets[i].unserved(commandName(&b.cmds[i]))
 		}
 		return
 	}

@@ -19,24 +19,13 @@ func (c *Cluster) Block(ctx context.Context, args ...any) (v resp.Value, err err
 	}
 	ctx, traced := c.start(ctx, cmd)
 	k := call{c: c, ctx: ctx, name: commandName(&cmd)}
-	v, err = run(&k, c.targetOf(slot), func(at target) (resp.Value, error) { return at.block(ctx, cmd) })
-	traced.End(ctx, err)
-	return v, err
-}
-
-// block makes an attempt of Block.
-func (at target) block(ctx context.Context, cmd resp.Command) (v resp.Value, err error) {
-	if at.node == nil {
-		return v, at.unserved(&cmd)
-	}
-	err = at.node.pool.With(ctx, func(c *conn.Conn) error {
-		if at.asking {
-			if err := at.ask(ctx, c, &cmd); err != nil {
-				return err
-			}
-		}
-		v, err = c.Send(ctx, cmd)
-		return err
+	v, err = run(&k, c.targetOf(slot), func(at target) (v resp.Value, err error) {
+		_, err = at.lend(ctx, k.name, func(c *conn.Conn) (err error) {
+			v, err = c.Send(ctx, cmd)
+			return err
+		})
+		return v, err
 	})
+	traced.End(ctx, err)
 	return v, err
 }

@@ -41,7 +41,7 @@ func (at target) pool() *conn.Pool {
 func (at target) send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
 	switch {
 	case at.node == nil:
-		return resp.Value{}, at.unserved(&cmd)
+		return resp.Value{}, at.unserved(commandName(&cmd))
 	case !at.asking:
 		return at.pool().Send(ctx, cmd)
 	}
@@ -66,8 +66,8 @@ func askingFor(cmd *resp.Command) resp.Command {
 }
 
 // unserved returns the error of an attempt without a node.
-func (at target) unserved(cmd *resp.Command) error {
-	return &conn.Error{Op: commandName(cmd), Err: unserved{at.slot}}
+func (at target) unserved(name string) error {
+	return &conn.Error{Op: name, Err: unserved{at.slot}}
 }
 
 // call is the state shared by the attempts of one method call: one budget for redirections, dials
@@ -76,8 +76,7 @@ type call struct {
 	c      *Cluster
 	ctx    context.Context
 	name   string // the command's name, for traces
-	slot   int
-	pinned *node // nil unless the call is bound to one node
+	pinned *node  // nil unless the call is bound to one node
 
 	history
 	repeats int // attempts after the first, those at replicas included

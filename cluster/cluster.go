@@ -166,28 +166,22 @@ func (c *Cluster) routeTx(cmds []resp.Command) (int, error) {
 // tx makes an attempt with a transaction. ASKING lasts until EXEC only if MULTI follows
 // immediately. tx therefore takes an exclusive connection.
 func (at target) tx(ctx context.Context, cmds []resp.Command) (values []resp.Value, err error) {
-	switch {
-	case at.node == nil:
-		return nil, at.unserved(&cmds[0])
-	case !at.asking:
+	if at.node != nil && !at.asking {
 		return at.node.pool.Tx(ctx, cmds)
 	}
-	err = at.node.pool.With(ctx, func(c *conn.Conn) error {
-		if err := at.ask(ctx, c, &cmds[0]); err != nil {
-			return err
-		}
+	_, err = at.lend(ctx, commandName(&cmds[0]), func(c *conn.Conn) (err error) {
 		values, err = c.Tx(ctx, cmds)
 		return err
 	})
 	return values, err
 }
 
-// ask sends ASKING over c, in front of a call that begins with cmd.
-func (at target) ask(ctx context.Context, c *conn.Conn, cmd *resp.Command) error {
+// ask sends ASKING over c, in front of a call.
+func (at target) ask(ctx context.Context, c *conn.Conn, name string) error {
 	_, err := c.Send(ctx, asking)
 	if e, ok := errors.AsType[*conn.Error](err); ok {
 		// The call has not been sent, whatever happened to ASKING.
-		return &conn.Error{Op: commandName(cmd), Addr: at.addr(), Err: e.Err}
+		return &conn.Error{Op: name, Addr: at.addr(), Err: e.Err}
 	}
 	return err
 }
@@ -199,7 +193,7 @@ func (at target) ask(ctx context.Context, c *conn.Conn, cmd *resp.Command) error
 func (c *Cluster) With(ctx context.Context, key string, fn func(*conn.Conn) error) error {
 	k := call{c: c, ctx: ctx, name: "With"}
 	for at := c.targetOf(Slot(key)); ; {
-		called, err := at.lend(ctx, fn)
+		called, err := at.lend(ctx, k.name, fn)
 		switch {
 		case called && err != nil:
 			k.decide(at, err, &k.cause)
@@ -213,12 +207,17 @@ func (c *Cluster) With(ctx context.Context, key string, fn func(*conn.Conn) erro
 	}
 }
 
-// lend makes an attempt of With, and reports whether fn was called.
-func (at target) lend(ctx context.Context, fn func(*conn.Conn) error) (called bool, err error) {
+// lend makes an attempt of a call over an exclusive connection, and reports whether fn was called.
+func (at target) lend(ctx context.Context, name string, fn func(*conn.Conn) error) (called bool, err error) {
 	if at.node == nil {
-		return false, &conn.Error{Op: "With", Err: unserved{at.slot}}
+		return false, at.unserved(name)
 	}
 	err = at.node.pool.With(ctx, func(c *conn.Conn) error {
+		if at.asking {
+			if err := at.ask(ctx, c, name); err != nil {
+				return err
+			}
+		}
 		called = true
 		return fn(c)
 	})

@@ -25,7 +25,7 @@ func (n Node) Do(ctx context.Context, args ...any) (resp.Value, error) {
 // Send is Cluster.Send for this node. MOVED and ASK are returned as errors and not followed.
 func (n Node) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
 	ctx, traced := n.c.start(ctx, cmd)
-	k := call{c: n.c, ctx: ctx, name: commandName(&cmd), slot: anySlot, pinned: n.n}
+	k := call{c: n.c, ctx: ctx, name: commandName(&cmd), pinned: n.n}
 	v, err := run(&k, target{node: n.n}, func(at target) (resp.Value, error) { return at.send(ctx, cmd) })
 	traced.End(ctx, err)
 	return v, err

@@ -6,18 +6,8 @@ import "github.com/lockwire/lockwire/resp"
 // the server. A script is a read only in the form that the server holds to it. An unknown command may write. SCAN and its
 // like are left out: their cursors are of use only to the server that gave them.
 func isRead(cmd *resp.Command) bool {
-	const longest = len("georadiusbymember_ro")
-	name := cmd.Arg(0)
-	if len(name) > longest {
-		return false
-	}
-	var lower [longest]byte
-	for i := range len(name) {
-		if lower[i] = name[i]; 'A' <= name[i] && name[i] <= 'Z' {
-			lower[i] |= 0x20
-		}
-	}
-	switch string(lower[:len(name)]) {
+	var lower [longestName]byte
+	switch string(lowerName(&lower, cmd.Arg(0))) {
 	case "bitcount", "bitfield_ro", "bitpos", "dump", "exists", "expiretime", "get", "getbit", "getrange", "lcs", "memory", "mget",
 		"object", "pexpiretime", "pfcount", "pttl", "sort_ro", "strlen", "substr", "ttl", "type":
 	case "geodist", "geohash", "geopos", "georadius_ro", "georadiusbymember_ro", "geosearch":

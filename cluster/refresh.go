@@ -81,7 +81,6 @@ func (c *Cluster) refreshLoop() {
 		if now := time.Now(); p.reached(now, c.isWanted()) {
 			changed, err := c.refresh(c.life)
 			c.examine(c.life)
-			c.wantExpected(time.Now())
 			p.next(now, changed, err)
 			p.settle(time.Now(), c.cfg.RefreshInterval)
 		}
@@ -139,10 +138,12 @@ func (p *pace) wait(now time.Time, wanted, draining bool) time.Duration {
 	return max(wait, 0)
 }
 
+// isWanted reports whether a refresh is requested, or a change expected. A change found does not end that time, because it may
+// be another one.
 func (c *Cluster) isWanted() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.wanted
+	return c.wanted || time.Now().Before(c.expected)
 }
 
 // expectChange makes the Cluster refresh the topology for expectTime. A replica grants a
@@ -152,16 +153,6 @@ func (c *Cluster) expectChange(now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.expected = now.Add(expectTime)
-}
-
-// wantExpected requests the next refresh while a change is expected. A change found does not end
-// this time, because it may be another one.
-func (c *Cluster) wantExpected(now time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if now.Before(c.expected) {
-		c.wanted = true
-	}
 }
 
 // discover reads the topology for the first time, with as many attempts as a call. They end if no server at the

@@ -31,19 +31,26 @@ var (
 	errAsking  = errors.New("the Cluster follows redirections itself")
 )
 
-// placeOf returns the position of the first key for a command name.
-func placeOf(name string) place {
-	const longest = len("georadiusbymember_ro")
-	if len(name) > longest {
-		return atFirst
+// longestName is the length of the longest name in the tables of commands.
+const longestName = len("georadiusbymember_ro")
+
+// lowerName returns name in lower case, in buf; nothing for a longer name, which no table has.
+func lowerName(buf *[longestName]byte, name string) []byte {
+	if len(name) > longestName {
+		return nil
 	}
-	var lower [longest]byte
 	for i := range len(name) {
-		if lower[i] = name[i]; 'A' <= name[i] && name[i] <= 'Z' {
-			lower[i] |= 0x20
+		if buf[i] = name[i]; 'A' <= name[i] && name[i] <= 'Z' {
+			buf[i] |= 0x20
 		}
 	}
-	switch string(lower[:len(name)]) {
+	return buf[:len(name)]
+}
+
+// placeOf returns the position of the first key for a command name.
+func placeOf(name string) place {
+	var lower [longestName]byte
+	switch string(lowerName(&lower, name)) {
 	case "bitop", "memory", "object", "xgroup", "xinfo", "pfdebug", "debug":
 		return atSecond
 	case "lmpop", "msetex", "sintercard", "zdiff", "zinter", "zintercard", "zmpop", "zunion":

@@ -60,7 +60,7 @@ func (c *Cluster) sendTogether(ctx context.Context, cmds []resp.Command) (_ []re
 func (at target) together(ctx context.Context, cmds []resp.Command) ([]resp.Value, error) {
 	switch {
 	case at.node == nil:
-		return nil, at.unserved(&cmds[0])
+		return nil, at.unserved(commandName(&cmds[0]))
 	case !at.asking:
 		return at.node.pool.SendBatch(ctx, cmds)
 	}

@@ -224,12 +224,12 @@ func readSlotNode(v resp.Value) (n shardNode, ok bool) {
 		return n, false
 	}
 	n.id, _ = v.At(2).Text()
-	metadata, _ := v.At(3).Pairs() // older servers have none
-	for name, value := range metadata {
-		if key, err := name.Text(); err == nil && key == "ip" {
+	eachField(v.At(3), func(key string, value resp.Value) bool { // older servers have no metadata
+		if key == "ip" {
 			n.ip, _ = value.Text()
 		}
-	}
+		return true
+	})
 	return n, true
 }
 
@@ -273,58 +273,55 @@ func (s shard) master() int {
 	return found
 }
 
-func readShard(v resp.Value, tls bool) (s shard, ok bool) {
+// eachField calls fn with the names and values in v, a map. It returns false if v is malformed or fn has returned false.
+func eachField(v resp.Value, fn func(name string, value resp.Value) bool) bool {
 	pairs, err := v.Pairs()
-	if err != nil {
-		return s, false
-	}
 	for name, value := range pairs {
-		key, err := name.Text()
-		if err != nil {
-			return s, false
+		if key, err := name.Text(); err != nil || !fn(key, value) {
+			return false
 		}
-		switch key {
+	}
+	return err == nil
+}
+
+func readShard(v resp.Value, tls bool) (s shard, ok bool) {
+	ok = eachField(v, func(name string, value resp.Value) bool {
+		list := value.Kind() == resp.Array
+		switch name {
 		case "slots":
-			if value.Kind() != resp.Array || value.Len()%2 != 0 || value.Len() > 2*Slots {
-				return s, false
+			if !list || value.Len()%2 != 0 || value.Len() > 2*Slots {
+				return false
 			}
 			for i := 0; i < value.Len(); i += 2 {
 				first, last, ok := slotRange(value.At(i), value.At(i+1))
 				if !ok {
-					return s, false
+					return false
 				}
 				s.slots = append(s.slots, first, last)
 			}
 		case "nodes":
-			if value.Kind() != resp.Array {
-				return s, false
+			if !list {
+				return false
 			}
 			for e := range value.All() {
 				n, ok := readShardNode(e, tls)
 				if !ok {
-					return s, false
+					return false
 				}
 				s.nodes = append(s.nodes, n)
 			}
 		}
-	}
-	return s, true
+		return true
+	})
+	return s, ok
 }
 
 func readShardNode(v resp.Value, tls bool) (n shardNode, ok bool) {
-	pairs, err := v.Pairs()
-	if err != nil {
-		return n, false
-	}
 	var port, tlsPort int
 	n.host = unknown // without an endpoint
-	for name, value := range pairs {
-		ok := true
-		key, err := name.Text()
-		if err != nil {
-			return n, false
-		}
-		switch key {
+	ok = eachField(v, func(name string, value resp.Value) (ok bool) {
+		ok = true
+		switch name {
 		case "port":
 			port, ok = integer(value, math.MaxUint16)
 		case "tls-port":
@@ -342,12 +339,10 @@ func readShardNode(v resp.Value, tls bool) (n shardNode, ok bool) {
 			health, err := value.Text()
 			n.online, ok = health == "online", err == nil
 		}
-		if !ok {
-			return n, false
-		}
-	}
+		return ok
+	})
 	if n.port = port; tls {
 		n.port = tlsPort
 	}
-	return n, true
+	return n, ok
 }
