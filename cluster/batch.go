@@ -84,12 +84,7 @@ func (e *BatchError) At(i int) (resp.Value, error) { return e.values[i], e.errs[
 
 // Error returns the number of commands without a reply and the first reason.
 func (e *BatchError) Error() string {
-	missing := 0
-	for _, err := range e.errs {
-		if err != nil {
-			missing++
-		}
-	}
+	_, missing := distinct(e.errs)
 	if e.ofKeys {
 		return fmt.Sprintf("cluster: %d of %d keys have failed, the first: %v", missing, len(e.errs), e.causes[0])
 	}
@@ -399,19 +394,9 @@ func (b *batch) retarget(repeats []repeat, keys [][]string) {
 
 // outcome returns the results of SendBatch.
 func (b *batch) outcome() ([]resp.Value, error) {
-	known, first := 0, -1
-	var causes []error
-	for i, err := range b.errs {
-		switch {
-		case err == nil:
-			known++
-		case first < 0:
-			first = i
-			causes = append(causes, err)
-		case err != causes[len(causes)-1]:
-			causes = append(causes, err)
-		}
-	}
+	first := slices.IndexFunc(b.errs, func(err error) bool { return err != nil })
+	causes, failed := distinct(b.errs)
+	known := len(b.errs) - failed
 	switch {
 	case first < 0:
 		return b.values, nil
@@ -419,4 +404,17 @@ func (b *batch) outcome() ([]resp.Value, error) {
 		return b.values[:first], causes[0] // no later outcome is known
 	}
 	return b.values[:first], &BatchError{values: b.values, errs: b.errs, causes: causes}
+}
+
+// distinct returns the errors in errs, equal neighbours once, and the number of all errors.
+func distinct(errs []error) (causes []error, failed int) {
+	for _, err := range errs {
+		if err == nil {
+			continue
+		}
+		if failed++; len(causes) == 0 || err != causes[len(causes)-1] {
+			causes = append(causes, err)
+		}
+	}
+	return causes, failed
 }

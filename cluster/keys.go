@@ -195,15 +195,7 @@ func (m multiKey) fits(v resp.Value, keys int) bool {
 // ifAny returns the error of a command whose outcomes are those of keys: nil, the one reason of all, or e.
 func (e *BatchError) ifAny() error {
 	failed := 0
-	for _, err := range e.errs {
-		if err == nil {
-			continue
-		}
-		if failed++; len(e.causes) == 0 || err != e.causes[len(e.causes)-1] {
-			e.causes = append(e.causes, err)
-		}
-	}
-	switch {
+	switch e.causes, failed = distinct(e.errs); {
 	case failed == 0:
 		return nil
 	case failed == len(e.errs) && len(e.causes) == 1:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -66,7 +67,7 @@ func (c *Cluster) wakeRefresh() {
 type pace struct {
 	pause     time.Duration // pause after the last refresh
 	notBefore time.Time     // earliest start of the next refresh
-	due       time.Time     // start of the next unrequested refresh; zero: none
+	due       time.Time     // start of the next unrequested refresh
 }
 
 // refreshLoop is the goroutine that reads the topology, from Open to Close, and closes the
@@ -78,14 +79,18 @@ func (c *Cluster) refreshLoop() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for !c.isClosed() {
-		if now := time.Now(); p.reached(now, c.isWanted()) {
+		if now := time.Now(); !now.Before(p.at(c.isWanted())) {
 			changed, err := c.refresh(c.life)
 			c.examine(c.life)
 			p.next(now, changed, err)
 			p.settle(time.Now(), c.cfg.RefreshInterval)
 		}
 		draining := c.closeIdle(time.Now())
-		timer.Reset(p.wait(time.Now(), c.isWanted(), draining))
+		wait := time.Until(p.at(c.isWanted()))
+		if draining {
+			wait = min(wait, drainPause)
+		}
+		timer.Reset(max(wait, 0))
 		select {
 		case <-c.wake:
 		case <-timer.C:
@@ -94,9 +99,12 @@ func (c *Cluster) refreshLoop() {
 	}
 }
 
-// reached reports whether a refresh is due.
-func (p *pace) reached(now time.Time, wanted bool) bool {
-	return wanted && !now.Before(p.notBefore) || !p.due.IsZero() && !now.Before(p.due)
+// at returns the start of the next refresh.
+func (p *pace) at(wanted bool) time.Time {
+	if wanted && p.notBefore.Before(p.due) {
+		return p.notBefore
+	}
+	return p.due
 }
 
 // next sets the pause after a refresh that began at begin.
@@ -117,25 +125,11 @@ func (p *pace) next(begin time.Time, changed bool, err error) {
 // settle sets the time of the next refresh at the end of a refresh. A random part makes clients
 // that started together drift apart.
 func (p *pace) settle(now time.Time, interval time.Duration) {
-	p.notBefore = now.Add(p.pause)
+	const never = math.MaxInt64 / 2
+	p.notBefore, p.due = now.Add(p.pause), now.Add(never)
 	if interval > 0 {
 		p.due = now.Add(interval + time.Duration((rand.Float64()-0.5)*float64(interval)/5))
 	}
-}
-
-// wait returns the time until the next work.
-func (p *pace) wait(now time.Time, wanted, draining bool) time.Duration {
-	wait := time.Hour
-	if !p.due.IsZero() {
-		wait = p.due.Sub(now)
-	}
-	if wanted {
-		wait = min(wait, p.notBefore.Sub(now))
-	}
-	if draining {
-		wait = min(wait, drainPause)
-	}
-	return max(wait, 0)
 }
 
 // isWanted reports whether a refresh is requested, or a change expected. A change found does not end that time, because it may

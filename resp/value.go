@@ -3,6 +3,7 @@ package resp
 import (
 	"iter"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -233,15 +234,7 @@ func (v Value) At(i int) Value {
 }
 
 // All returns the elements of an aggregate in order. In a map, keys and values alternate.
-func (v Value) All() iter.Seq[Value] {
-	return func(yield func(Value) bool) {
-		for _, e := range v.elems() {
-			if !yield(e) {
-				return
-			}
-		}
-	}
-}
+func (v Value) All() iter.Seq[Value] { return slices.Values(v.elems()) }
 
 // Pairs returns keys and values in order. It accepts every form in which servers send pairs:
 //
@@ -331,17 +324,5 @@ func (v Value) Equal(w Value) bool {
 	case v.num != w.num || v.str != w.str:
 		return false
 	}
-	return v.node == w.node || equal(v.elems(), w.elems()) && equal(v.attrs(), w.attrs())
-}
-
-func equal(a, b []Value) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if !a[i].Equal(b[i]) {
-			return false
-		}
-	}
-	return true
+	return v.node == w.node || slices.EqualFunc(v.elems(), w.elems(), Value.Equal) && slices.EqualFunc(v.attrs(), w.attrs(), Value.Equal)
 }
