@@ -235,29 +235,12 @@ func (f *Resolver) poll(ctx context.Context, n int, first string) error {
 	if first != "" {
 		list = append([]string{first}, list...)
 	}
-	var aside answer
 	err := errUnknownMaster
-	for _, addr := range list {
-		if err := f.asks.wait(ctx, nil); err != nil {
-			return err
-		}
-		var a answer
-		a, err = f.question(ctx, addr)
-		switch {
-		case ctx.Err() != nil:
-			return netfail.Ended(ctx)
-		case err != nil:
-			f.demote(addr)
-		case a.older(m):
-			aside = aside.newer(a)
-		default:
-			return f.apply(ctx, m, a)
-		}
-	}
-	if aside.master != "" {
-		return f.apply(ctx, m, aside)
-	}
-	return err
+	silence, ended := f.inquire(ctx, nil, list, m, func(a answer) bool {
+		err = f.apply(ctx, m, a)
+		return true
+	})
+	return cmp.Or(ended, silence, err)
 }
 
 // apply handles an answer to a question asked while m was the master.

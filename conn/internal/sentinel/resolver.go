@@ -88,7 +88,7 @@ type Resolver struct {
 	asks          rateLimiter   // limits connections to sentinels
 	checks        rateLimiter   // limits connections that check an announced master
 	asking        chan struct{} // holds a token while a caller asks the sentinels
-	successions   successionCache
+	inquiry       chan struct{} // holds a token while a caller asks about the replicas
 
 	mu           sync.Mutex // guards the following
 	sentinels    []string   // in the order of asking
@@ -98,6 +98,9 @@ type Resolver struct {
 	searches     map[*search]struct{} // searches in progress
 	failedRounds int                  // unsuccessful rounds in a row
 	notBefore    time.Time            // earliest time of the next round
+	succession   Succession           // the last answer about the replicas
+	firstMaster  string               // the master in the first such answer
+	hadReplica   bool                 // such an answer has reported a replica
 }
 
 // master is a server that has confirmed the role of a master.
@@ -121,7 +124,7 @@ func New(cfg Config) *Resolver {
 		pollNow:       make(chan string, 1),
 		checkListener: make(chan struct{}, 1),
 		asking:        make(chan struct{}, 1),
-		successions:   successionCache{asking: make(chan struct{}, 1)},
+		inquiry:       make(chan struct{}, 1),
 		sentinels:     slices.Clone(cfg.Addrs),
 		master:        master{epoch: -1},
 		changed:       make(chan struct{}),
@@ -322,7 +325,6 @@ type round struct {
 	changed <-chan struct{}
 	tried   []string // addresses of failed dials
 	err     error    // error of the last failed dial
-	silence error    // reason why a sentinel named no master
 }
 
 // over reports whether err ends the round: ctx or the master has changed, or every server would reply the same, for
@@ -344,46 +346,49 @@ func (r *round) try(ctx context.Context, announced string, epoch int64) (*pipeli
 	return s, err
 }
 
-// ask asks the sentinels in turn until an answer leads to the master. If no sentinel answers, ask tries the last
-// known master.
-func (r *round) ask(ctx context.Context) (*pipeline.Session, error) {
-	f := r.f
+// ask dials the masters that the sentinels name. If no sentinel answers, ask dials the last known master.
+func (r *round) ask(ctx context.Context) (s *pipeline.Session, err error) {
+	silence, ended := r.f.inquire(ctx, r.changed, r.f.list(), r.known, func(a answer) bool {
+		s, err = r.try(ctx, a.master, a.epoch)
+		return err == nil || r.over(ctx, err)
+	})
+	switch {
+	case ended != nil:
+		return nil, r.f.failure(ended)
+	case s != nil || r.err != nil:
+		return s, err
+	case r.known.seq > 0:
+		return r.try(ctx, r.known.announced, -1)
+	}
+	return nil, r.f.failure(fmt.Errorf("asking the sentinels: %w", silence))
+}
+
+// inquire asks sentinels in turn until use, called with each answer, is done. An answer from before the failover to known
+// comes last. silence is the reason why no sentinel named a master, and ended the end of ctx or the close of changed.
+func (f *Resolver) inquire(ctx context.Context, changed <-chan struct{}, list []string, known master, use func(answer) (done bool)) (silence, ended error) {
 	var aside answer
-	for _, addr := range f.list() {
-		if err := f.asks.wait(ctx, r.changed); err != nil {
-			return nil, f.failure(err)
+	for _, addr := range list {
+		if err := f.asks.wait(ctx, changed); err != nil {
+			return nil, err
 		}
 		a, err := f.question(ctx, addr)
-		if ctx.Err() != nil {
-			return nil, f.failure(netfail.Ended(ctx))
-		}
 		switch {
+		case ctx.Err() != nil:
+			return nil, netfail.Ended(ctx)
 		case err != nil:
-			r.noteSilence(err)
-		case a.older(r.known):
-			aside = aside.newer(a)
-		default:
-			s, err := r.try(ctx, a.master, a.epoch)
-			if err == nil || r.over(ctx, err) {
-				return s, err
+			if silence == nil || f.cfg.Final(silence) { // a temporary reason is preferred
+				silence = err
 			}
+		case a.older(known):
+			aside = aside.newer(a)
+		case use(a):
+			return nil, nil
 		}
 		f.demote(addr)
 	}
-	switch {
-	case aside.master != "":
-		return r.try(ctx, aside.master, aside.epoch)
-	case r.err == nil && r.known.seq > 0:
-		return r.try(ctx, r.known.announced, -1)
-	case r.err == nil:
-		return nil, f.failure(fmt.Errorf("asking the sentinels: %w", r.silence))
+	if aside.master != "" {
+		use(aside)
+		return nil, nil
 	}
-	return nil, r.err
-}
-
-// noteSilence records why a sentinel named no master, with a preference for temporary reasons.
-func (r *round) noteSilence(err error) {
-	if r.silence == nil || r.f.cfg.Final(r.silence) {
-		r.silence = err
-	}
+	return silence, nil
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/lockwire/lockwire/internal/netfail"
@@ -31,33 +30,24 @@ var (
 	errDisputed = errors.New("a sentinel names another master")
 )
 
-// successionCache is the last answer of the sentinels about the replicas.
-type successionCache struct {
-	asking chan struct{} // holds a token while a caller asks
-
-	mu    sync.Mutex // guards the following
-	last  Succession
-	first string // the master in the first answer
-	had   bool   // an answer has reported a replica
+// knownSuccession returns the last answer, if it is about the known master and was asked for at since or later.
+func (f *Resolver) knownSuccession(since time.Time) (Succession, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	last := f.succession
+	return last, !last.Asked.IsZero() && last.Addr == f.master.addr && !last.Asked.Before(since)
 }
 
-// known returns the last answer, if it is about the master at addr and was asked at since or later.
-func (h *successionCache) known(addr string, since time.Time) (Succession, bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.last, !h.last.Asked.IsZero() && h.last.Addr == addr && !h.last.Asked.Before(since)
-}
-
-// note stores an answer and sets its Bare.
-func (h *successionCache) note(s Succession) Succession {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.last.Asked.IsZero() {
-		h.first = s.Master
+// noteSuccession stores an answer and sets its Bare.
+func (f *Resolver) noteSuccession(s Succession) Succession {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.succession.Asked.IsZero() {
+		f.firstMaster = s.Master
 	}
-	h.had = h.had || s.Replicas > 0
-	s.Bare = !h.had && s.Master == h.first
-	h.last = s
+	f.hadReplica = f.hadReplica || s.Replicas > 0
+	s.Bare = !f.hadReplica && s.Master == f.firstMaster
+	f.succession = s
 	return s
 }
 
@@ -65,17 +55,16 @@ func (h *successionCache) note(s Succession) Succession {
 // enough. Answers of a sentinel without a majority, cut off from the master, or with another master than the known one
 // do not count.
 func (f *Resolver) Succession(ctx context.Context, since time.Time) (Succession, error) {
-	m, _, _ := f.current()
-	if s, ok := f.successions.known(m.addr, since); ok {
+	if s, ok := f.knownSuccession(since); ok {
 		return s, nil
 	}
 	select {
-	case f.successions.asking <- struct{}{}:
-		defer func() { <-f.successions.asking }()
+	case f.inquiry <- struct{}{}:
+		defer func() { <-f.inquiry }()
 	case <-ctx.Done():
 		return Succession{}, f.failure(netfail.Ended(ctx))
 	}
-	if s, ok := f.successions.known(m.addr, since); ok {
+	if s, ok := f.knownSuccession(since); ok {
 		return s, nil
 	}
 	err := error(errUnknownMaster)
@@ -84,7 +73,7 @@ func (f *Resolver) Succession(ctx context.Context, since time.Time) (Succession,
 		var s Succession
 		var epoch int64
 		s, epoch, err = f.askSuccession(ctx, addr)
-		m, _, _ = f.current()
+		m, _, _ := f.current()
 		switch {
 		case err != nil:
 		case m.seq > 0 && s.Addr != m.addr:
@@ -92,7 +81,7 @@ func (f *Resolver) Succession(ctx context.Context, since time.Time) (Succession,
 		case epoch < newest:
 			err = errDisputed
 		default:
-			return f.successions.note(s), nil
+			return f.noteSuccession(s), nil
 		}
 		if ctx.Err() != nil {
 			break
@@ -104,9 +93,9 @@ func (f *Resolver) Succession(ctx context.Context, since time.Time) (Succession,
 
 // refreshSuccession asks again, if a caller has asked before.
 func (f *Resolver) refreshSuccession(ctx context.Context) {
-	f.successions.mu.Lock()
-	wanted := !f.successions.last.Asked.IsZero()
-	f.successions.mu.Unlock()
+	f.mu.Lock()
+	wanted := !f.succession.Asked.IsZero()
+	f.mu.Unlock()
 	if wanted {
 		_, _ = f.Succession(ctx, time.Now()) // on failure the next caller asks again
 	}
