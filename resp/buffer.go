@@ -27,7 +27,7 @@ type buffer struct {
 	buf        []byte
 	r, w       int
 	base       int64 // offset in the stream of buf[0]
-	pendingErr error // arrived with the last bytes; returned by the next fill
+	pendingErr error // arrived with the last bytes; returned by the next read
 	smallReads int   // reads in a row of at most shrinkBytes
 }
 
@@ -36,10 +36,6 @@ func (b *buffer) offset() int64 { return b.base + int64(b.r) }
 
 // fill reads at least one more byte. After an error the buffered bytes are still available.
 func (b *buffer) fill() error {
-	if err := b.pendingErr; err != nil {
-		b.pendingErr = nil
-		return err
-	}
 	b.room()
 	n, err := b.read(b.buf[b.w:])
 	b.w += n
@@ -48,10 +44,6 @@ func (b *buffer) fill() error {
 
 // readInto is fill with other memory. The buffer must be empty.
 func (b *buffer) readInto(p []byte) (n int, err error) {
-	if err := b.pendingErr; err != nil {
-		b.pendingErr = nil
-		return 0, err
-	}
 	n, err = b.read(p)
 	b.base += int64(n)
 	return n, err
@@ -59,6 +51,10 @@ func (b *buffer) readInto(p []byte) (n int, err error) {
 
 // read reads at least one byte, or returns an error.
 func (b *buffer) read(p []byte) (int, error) {
+	if err := b.pendingErr; err != nil {
+		b.pendingErr = nil
+		return 0, err
+	}
 	for range maxEmptyReads {
 		n, err := b.src.Read(p)
 		if n < 0 || n > len(p) {

@@ -85,7 +85,7 @@ func describe(calls []Call) conn.CommandStart {
 
 // runBatch is RunBatch for calls that can be encoded.
 func runBatch(ctx context.Context, d conn.Doer, calls []Call) ([]resp.Value, error) {
-	replies, err := sendBatch(ctx, d, inOrder(calls), nil)
+	replies, err := d.SendBatch(ctx, inOrder(calls))
 	if err != nil {
 		return replies, err
 	}
@@ -106,13 +106,17 @@ func runBatch(ctx context.Context, d conn.Doer, calls []Call) ([]resp.Value, err
 	return replies, err
 }
 
-// inOrder returns calls as RunBatch sends them. A call includes its source if a later call of
-// another script has a key in common, because the server may have only the later script.
-func inOrder(calls []Call) []Call {
-	if !slices.ContainsFunc(calls, func(c Call) bool { return c.script != calls[0].script }) {
-		return calls
+// inOrder returns the commands of calls. A call is sent with its source if a later call of another
+// script has a key in common, because the server may have only the later script.
+func inOrder(calls []Call) []resp.Command {
+	cmds, several := make([]resp.Command, len(calls)), false
+	for i, call := range calls {
+		cmds[i] = call.cmd
+		several = several || call.script != calls[0].script
 	}
-	sent := slices.Clone(calls)
+	if !several {
+		return cmds
+	}
 	later := map[string]*Script{} // by key: the script of the later calls; nil for several
 	for i := len(calls) - 1; i >= 0; i-- {
 		if calls[i].anyOrder {
@@ -128,10 +132,10 @@ func inOrder(calls []Call) []Call {
 			later[key] = s
 		}
 		if s == nil {
-			sent[i].cmd = calls[i].script.withSource(calls[i].cmd, "EVAL")
+			cmds[i] = calls[i].script.withSource(calls[i].cmd, "EVAL")
 		}
 	}
-	return sent
+	return cmds
 }
 
 // toRepeat returns the indexes of the calls with a NOSCRIPT reply, except where a later call with a
@@ -179,32 +183,19 @@ func (c Call) keys() iter.Seq[string] {
 
 // runWithSource repeats the calls at the given indexes, with their source.
 func runWithSource(ctx context.Context, d conn.Doer, calls []Call, indexes []int) ([]resp.Value, error) {
-	again := make([]Call, len(indexes))
+	var loads, again []resp.Command // since Redis 7.4 the server evicts scripts sent by EVAL, but keeps the scripts of SCRIPT LOAD
 	asked := make(map[*Script]bool)
-	var loads []Call // since Redis 7.4 the server evicts scripts sent by EVAL, but keeps the scripts of SCRIPT LOAD
-	for i, index := range indexes {
+	for _, index := range indexes {
 		call := calls[index]
 		if s := call.script; !asked[s] {
 			asked[s] = true
 			if s.servers.countNoScript(d) > 1 {
-				loads = append(loads, Call{script: s, cmd: s.load(call.cmd)})
+				loads = append(loads, s.load(call.cmd))
 			}
 		}
-		again[i] = Call{script: call.script, cmd: call.script.withSource(call.cmd, "EVAL")}
+		again = append(again, call.script.withSource(call.cmd, "EVAL"))
 	}
-	return sendBatch(ctx, d, again, loads)
-}
-
-// sendBatch sends loads and then calls, and returns the replies to calls: fewer than calls on an
-// error.
-func sendBatch(ctx context.Context, d conn.Doer, calls, loads []Call) ([]resp.Value, error) {
-	cmds := make([]resp.Command, 0, len(loads)+len(calls))
-	for _, part := range [][]Call{loads, calls} {
-		for _, call := range part {
-			cmds = append(cmds, call.cmd)
-		}
-	}
-	replies, err := d.SendBatch(ctx, cmds)
+	replies, err := d.SendBatch(ctx, slices.Concat(loads, again))
 	if all, ok := errors.AsType[conn.Outcomes](err); ok && len(loads) > 0 {
 		err = &afterLoads{Outcomes: all, loads: len(loads)}
 	}

@@ -97,7 +97,7 @@ var goroutines = map[string]string{
 	"conn/pool_dial.go:Pool.reportLocked":                    "Pool.Close",
 	"conn/push.go:newPushes":                                 "Pool.Close, Conn.Close",
 	"conn/shared.go:sharedConn.dialLocked":                   "Pool.Close",
-	"conn/dial.go:Config.whileDialing":                       "dialRole, before it returns",
+	"conn/dial.go:Config.whileDialing":                       "dial, before it returns",
 	"conn/switch.go:Pool.switched":                           "Pool.Close: follow",
 	"conn/switch.go:Pool.switched#2":                         "Pool.Close: watch",
 	"lock/internal/bounds/bounds.go:Bounds.end":              "nobody needs to: it does no more than cancel a context",

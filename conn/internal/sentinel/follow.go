@@ -84,15 +84,15 @@ func (f *Resolver) listen(ctx context.Context, addr string) (confirmed bool, err
 			}
 		}
 	})
-	confirmed, err = f.handle(ctx, stream, values)
+	confirmed, err = f.serve(ctx, stream, values)
 	close(over)
 	_ = stream.Close()
 	reader.Wait()
 	return confirmed, cmp.Or(err, lost)
 }
 
-// handle handles the values from stream and sends PINGs, until the connection ends or the sentinel stops answering.
-func (f *Resolver) handle(ctx context.Context, stream Stream, values <-chan resp.Value) (confirmed bool, err error) {
+// serve handles the values from stream and sends PINGs, until the connection ends or the sentinel stops answering.
+func (f *Resolver) serve(ctx context.Context, stream Stream, values <-chan resp.Value) (confirmed bool, err error) {
 	if err := stream.Write(ctx, resp.Cmd("SUBSCRIBE", switchMaster, promoted)); err != nil {
 		return false, err
 	}
@@ -141,12 +141,12 @@ func (f *Resolver) handle(ctx context.Context, stream Stream, values <-chan resp
 		if !confirmed && v.Err() != nil {
 			return false, fmt.Errorf("SUBSCRIBE: %w", v.Err())
 		}
-		confirmed = f.hear(ctx, stream.Addr(), v) || confirmed
+		confirmed = f.receive(ctx, stream.Addr(), v) || confirmed
 	}
 }
 
-// hear handles a value from the sentinel, and reports whether it confirms the subscription.
-func (f *Resolver) hear(ctx context.Context, sentinel string, v resp.Value) (confirms bool) {
+// receive handles a value from the sentinel, and reports whether it confirms the subscription.
+func (f *Resolver) receive(ctx context.Context, sentinel string, v resp.Value) (confirms bool) {
 	kind, _ := v.At(0).Text()
 	channel, _ := v.At(1).Text()
 	switch kind + channel {
