@@ -53,7 +53,7 @@ func (p *Pool) sendAckedOnce(ctx context.Context, cmds []resp.Command, traced *C
 	case yields:
 		return nil, nil, &Error{Op: cmds[0].Name(), Addr: p.cfg.Addr, Err: p.sleep(ctx, pipeline.Never)}
 	case !lent: // With repeats dials itself
-		part{call: traced}.attempt(&p.cfg, nil, err)
+		traced.attempt(&p.cfg, nil, err)
 		return nil, nil, err
 	case SafeToRetry(err):
 		return values, err, err

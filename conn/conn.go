@@ -102,7 +102,7 @@ func (c *Conn) do(ctx context.Context, q request, x pipeline.Text, r rule) (resp
 		c.noteUnanswered(r, !SafeToRetry(err))
 	}
 	traced.attempt(c.cfg, c.l, err)
-	traced.done(ctx, err)
+	traced.End(ctx, err)
 	if err != nil {
 		return resp.Value{}, err
 	}
@@ -136,7 +136,7 @@ func (c *Conn) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value
 	}
 	c.noteUnansweredAll(cmds[len(values):], !SafeToRetry(err))
 	traced.attempt(c.cfg, c.l, err)
-	traced.done(ctx, err)
+	traced.End(ctx, err)
 	return values, err
 }
 

@@ -116,7 +116,7 @@ func (p *Pool) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value
 	}
 	ctx, traced := p.cfg.Trace.enter(ctx, request{Commands: cmds})
 	values, err := p.sendBatch(ctx, p.sharedFor(cmds[0].Key()), cmds, traced)
-	traced.done(ctx, err)
+	traced.End(ctx, err)
 	return values, err
 }
 

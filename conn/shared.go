@@ -203,11 +203,11 @@ func retried[T any](ctx context.Context, s *sharedConn, q request, send func(con
 		}
 		traced.attempt(&p.cfg, l, err)
 		if err == nil {
-			traced.done(ctx, nil)
+			traced.End(ctx, nil)
 			return v, nil
 		}
 		if err = p.retryOrFail(ctx, &a, s, l, q, err); err != nil {
-			traced.done(ctx, err)
+			traced.End(ctx, err)
 			return none, err
 		}
 	}
@@ -215,7 +215,7 @@ func retried[T any](ctx context.Context, s *sharedConn, q request, send func(con
 
 // sendBatch sends cmds. It repeats them while no byte has been written, and then the commands at the end that the server did
 // not execute.
-func (p *Pool) sendBatch(ctx context.Context, s *sharedConn, cmds []resp.Command, traced part) (values []resp.Value, _ error) {
+func (p *Pool) sendBatch(ctx context.Context, s *sharedConn, cmds []resp.Command, traced *Call) (values []resp.Value, _ error) {
 	a := attempts{policy: &p.cfg.Retry}
 	for begin := 0; ; { // the first command to send
 		l, err := s.get(ctx, a.stale)

@@ -173,6 +173,7 @@ func (t *Trace) switched(info SwitchInfo) {
 // Call is a call under way, from CommandStart to CommandEnd of a [Trace]. A nil Call is not traced, and its End does
 // nothing.
 type Call struct {
+	whole *Call // of which this is a part, without an end of its own; or nil
 	trace *Trace
 	begin time.Time
 
@@ -232,7 +233,7 @@ func (t *Trace) start(ctx context.Context, start CommandStart) (context.Context,
 
 // End reports the end of the call with the context of StartCall and the error for the caller.
 func (c *Call) End(ctx context.Context, err error) {
-	if c == nil || c.trace.CommandEnd == nil {
+	if c == nil || c.whole != nil || c.trace.CommandEnd == nil {
 		return
 	}
 	c.mu.Lock()
@@ -243,29 +244,24 @@ func (c *Call) End(ctx context.Context, err error) {
 	c.trace.CommandEnd(ctx, end)
 }
 
-// part is the share of one method call of a Pool or Conn in a Call. The zero part is not traced.
-type part struct {
-	call *Call
-	own  bool // the method call is the whole Call
-}
-
-// enter begins a method call, unless ctx belongs to a Call already.
-func (t *Trace) enter(ctx context.Context, q request) (context.Context, part) {
+// enter begins a method call of a Pool or Conn, as a part of the Call to which ctx belongs, if any.
+func (t *Trace) enter(ctx context.Context, q request) (context.Context, *Call) {
 	if !t.wantsCommands() {
-		return ctx, part{}
+		return ctx, nil
 	}
-	if call, ok := ctx.Value(callKey).(*Call); ok {
-		return ctx, part{call: call}
+	if whole, ok := ctx.Value(callKey).(*Call); ok {
+		return ctx, &Call{whole: whole}
 	}
-	ctx, call := t.start(ctx, q.describe())
-	return ctx, part{call: call, own: true}
+	return t.start(ctx, q.describe())
 }
 
 // attempt records an attempt over l, or without a connection if l is nil, that ended with err.
-func (p part) attempt(cfg *Config, l *pipeline.Link, err error) {
-	c := p.call
+func (c *Call) attempt(cfg *Config, l *pipeline.Link, err error) {
 	if c == nil {
 		return
+	}
+	if c.whole != nil {
+		c = c.whole
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -278,13 +274,6 @@ func (p part) attempt(cfg *Config, l *pipeline.Link, err error) {
 	}
 	c.end.Server, c.end.DB, c.end.Protocol = l.Addr, cfg.DB, l.Proto
 	c.end.Sent = c.end.Sent || !SafeToRetry(err)
-}
-
-// done ends the method call.
-func (p part) done(ctx context.Context, err error) {
-	if p.own {
-		p.call.End(ctx, err)
-	}
 }
 
 // describe returns the description of q for a Trace.
