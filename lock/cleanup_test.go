@@ -248,6 +248,7 @@ func TestShortDeadlines(t *testing.T) {
 		}{
 			"one process":                    {1, 200, 2 * time.Second, 0, 300},
 			"processes":                      {50, 50, time.Second, 0, 300},
+			"processes of many callers":      {20, 200, time.Second, 0, 200},
 			"one process, and a busy server": {1, 200, time.Second, 150 * time.Microsecond, 60},
 		} {
 			if b.name == "readwrite" { // of whom many have it at once, which takes the test long

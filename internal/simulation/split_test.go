@@ -73,6 +73,9 @@ func holdings() map[string]holding {
 func TestKeysOfALockOnBothNodes(t *testing.T) {
 	for name, hold := range holdings() {
 		for _, awaited := range []bool{false, true} {
+			if awaited && hold.owned {
+				continue // others wait for the last hold of an Owner, in the same line or queue
+			}
 			t.Run(fmt.Sprintf("%s, awaited %v", name, awaited), func(t *testing.T) {
 				last := 1
 				for moved := 1; moved < last || moved == 1; moved++ {
