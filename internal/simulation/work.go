@@ -222,7 +222,8 @@ func (k *worker) downgrade(h *hold) []*hold {
 	if !k.end(err) || err != nil {
 		return nil
 	}
-	acknowledged := !h.fixed && lease.ValidUntil().After(h.lease.(*lock.Lease).ValidUntil())
+	// A limit by AtMost begins anew, and says nothing about the lease.
+	acknowledged := !h.fixed && h.most == 0 && lease.ValidUntil().After(h.lease.(*lock.Lease).ValidUntil())
 	read := &hold{mode: "read", shared: true, changed: !acknowledged, fixed: h.fixed, term: longestLease, most: h.most, asked: h.asked}
 	if read = k.took(h.object, lease, read); read != nil {
 		return []*hold{read}
