@@ -32,8 +32,8 @@ func (r *request) crowded() bool {
 		return false
 	}
 	awaited, held := line != nil && line.first != nil, holders != nil && holders.leases != nil
-	if excludes := k.others == nobody && r.target.values == ""; awaited || held && excludes {
-		r.refused = true
+	if taken := held && r.target.excludes(); awaited || taken {
+		r.learn(line, taken)
 		return true
 	}
 	if line != nil && line.unanswered > 0 {
@@ -42,6 +42,13 @@ func (r *request) crowded() bool {
 	}
 	r.sightLocked(line)
 	return false
+}
+
+// learn records in r the last answer to the line in front of it. taken: this process has the lock.
+func (r *request) learn(line *entry, taken bool) {
+	if r.refused = taken || line.failure == nil; !r.refused {
+		r.failure = line.failure
+	}
 }
 
 // sightLocked records the number of events on the parked watch of a line, if any.

@@ -229,6 +229,9 @@ func (t *target) shares(other *target) bool {
 	})
 }
 
+// excludes reports whether a hold of the lock excludes all others of this client, but those of its Owner.
+func (t *target) excludes() bool { return t.kind.others == nobody && t.values == "" }
+
 // valued returns args followed by the values, if the lock has values.
 func (t *target) valued(args ...any) []any {
 	if t.values == "" {

@@ -20,6 +20,7 @@ type entry struct {
 	idle        uint8         // sweeps since parking
 	alone       bool          // no other client waited at the last release
 	unanswered  int           // acquires without an answer that are not undone yet
+	failure     error         // of the last attempt of a line, for waiters that have not asked; nil if it had an answer
 	place       any           // this process's place in the server's line; nil for none
 	seen        *seenHolder   // the last answer about a holder elsewhere; nil for none
 }

@@ -174,9 +174,31 @@ func (w *waiter) join() {
 		w.prev.next = w
 	} else {
 		e.first = w
+		e.failure = w.failure
 		w.front.Store(true)
 	}
 	e.last = w
+}
+
+// noteAnswer records for the waiters behind w, which is at the front, whether its last attempt had an answer.
+func (w *waiter) noteAnswer() {
+	if w.entry == nil || w.entry.failure == nil && w.failure == nil {
+		return // nobody else changes the record
+	}
+	w.client.table.mu.Lock()
+	defer w.client.table.mu.Unlock()
+	w.entry.failure = w.failure
+}
+
+// gaveUp is that of the request, for a waiter that may have left all questions to the waiter at the front.
+func (w *waiter) gaveUp(ctx context.Context) error {
+	r := w.request // a copy: a holder that has claimed w may read the request
+	if w.entry != nil && !r.refused && !r.asked {
+		w.client.table.mu.Lock()
+		r.learn(w.entry, false)
+		w.client.table.mu.Unlock()
+	}
+	return r.gaveUp(ctx)
 }
 
 // leave removes w from the line. From the front the turn passes to the next waiter. After the last waiter the subscription is
@@ -411,7 +433,7 @@ func (w *waiter) lookAtFront(ctx context.Context) (done bool, err error) {
 	}
 	if w.claim.Abandoned() {
 		h.Wake()
-		return true, r.gaveUp(ctx)
+		return true, w.gaveUp(ctx)
 	}
 	h.noteEvents(c, r.target)
 	began := time.Now()
@@ -424,6 +446,9 @@ func (w *waiter) lookAtFront(ctx context.Context) (done bool, err error) {
 	var granted bool
 	var left time.Duration
 	granted, left, r.failure = r.attempt(attempts)
+	if granted || ctx.Err() == nil {
+		w.noteAnswer()
+	}
 	switch {
 	case granted:
 		w.planAfterGrant()

@@ -417,6 +417,48 @@ func TestEndOfAWaitWithoutAnAnswer(t *testing.T) {
 	})
 }
 
+// The same behind a caller of this process whom the server has not answered either. Behind a caller that the server has refused, or a
+// holder of this process, the lock is taken.
+func TestEndOfAWaitBehindACallerWithoutAnAnswer(t *testing.T) {
+	for name, x := range map[string]struct {
+		before func(t *testing.T, w *world, c *lock.Client) // while the server can be reached
+		taken  bool
+	}{
+		"nobody has it":       {before: func(*testing.T, *world, *lock.Client) {}},
+		"a holder elsewhere":  {func(t *testing.T, w *world, _ *lock.Client) { mustLock(t, w.client(lock.Config{}), "job") }, false},
+		"a holder in process": {func(t *testing.T, _ *world, c *lock.Client) { mustLock(t, c, "job", lock.For(time.Hour)) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				c := w.clientOn(conn.Config{Retry: conn.Retry{Attempts: -1}}, lock.Config{})
+				x.before(t, w, c)
+				w.srv.Refuse(true)
+				w.srv.KillConns(nil)
+				time.Sleep(time.Second)
+				first, leave := context.WithCancel(t.Context())
+				var wg sync.WaitGroup
+				wg.Go(func() { _, _ = c.Reentrant("job").Lock(first) })
+				time.Sleep(time.Second)
+				for i := range 2 {
+					wg.Go(func() {
+						ctx, cancel := context.WithTimeout(t.Context(), time.Duration(1+2*i)*time.Second)
+						defer cancel()
+						_, err := c.Reentrant("job").Lock(ctx)
+						wantErr(t, "Lock()", err, context.DeadlineExceeded)
+						if errors.Is(err, context.Canceled) || errors.Is(err, lock.ErrNotAcquired) != x.taken || errors.Is(err, conn.ErrNotSent) == x.taken {
+							t.Errorf("Lock() of caller %d = %v", i, err)
+						}
+					})
+				}
+				time.Sleep(2 * time.Second)
+				leave() // the second of them is in front now
+				wg.Wait()
+				w.srv.Refuse(false)
+			})
+		})
+	}
+}
+
 // again is a client that has waited for the lock "job" a moment ago, and is woken by messages only, and another client that has it.
 func again(t *testing.T, w *world) (c *lock.Client, taken *lock.Lease) {
 	c, other := w.client(lock.Config{}), w.client(lock.Config{})
