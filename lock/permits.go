@@ -193,7 +193,7 @@ func (s *PermitSemaphore) Release(ctx context.Context, ids ...string) error {
 		return err
 	}
 	if released == 0 {
-		return ErrNotHeld
+		return s.handle.client.about(s.Name(), ErrNotHeld)
 	}
 	for _, l := range s.leasesOf(owner) {
 		l.lose(Forced, nil)
@@ -238,11 +238,11 @@ func (s *PermitSemaphore) lease(ctx context.Context, owner string, ms int64) (ti
 	})
 	switch {
 	case err != nil && remote.Uncertain(err) && ms != 0:
-		return 0, fmt.Errorf("lock: the lease may have been changed: %w", err)
+		return 0, c.about(t.name, fmt.Errorf("the lease may have been changed: %w", err))
 	case err != nil:
 		return 0, c.refused(t.name, err)
 	case v.IsNull():
-		return 0, ErrNotHeld
+		return 0, c.about(t.name, ErrNotHeld)
 	}
 	left, err := v.Int()
 	if err != nil || v.Kind() != resp.Integer {
@@ -264,7 +264,7 @@ func (s *PermitSemaphore) owner(ids []string) (string, error) {
 	for _, id := range ids {
 		raw, err := hex.DecodeString(id)
 		if err != nil || len(raw) != permitSize {
-			return "", fmt.Errorf("%w: not the id of a permit", ErrNotHeld)
+			return "", s.handle.client.about(s.Name(), fmt.Errorf("%w: not the id of a permit", ErrNotHeld))
 		}
 		if _, twice := seen[string(raw)]; twice {
 			return "", s.handle.client.invalid(s.Name(), "a permit is named twice")
