@@ -447,6 +447,10 @@ func TestRepliesThatMakeNoSense(t *testing.T) {
 				}
 			}
 		}
+		w.onScriptOf("read", "acquire", func(int) fakeredis.Action { return fakeredis.Reply("+999999999999999\r\n") })
+		if _, err := c.ReadWrite("book").Read().TryLock(t.Context(), lock.As(c.NewOwner())); err == nil {
+			t.Error("TryLock() answered by a number of holds that nobody has succeeded")
+		}
 		for reply, owned := range map[string]bool{
 			"+OK\r\n": false, ":0\r\n": false, ":7\r\n": true, ":-1\r\n": false, "*0\r\n": false, "$1\r\nx\r\n": false, "%0\r\n": false,
 		} {

@@ -132,6 +132,9 @@ func refusal(status string) error {
 	return nil
 }
 
+// maxHolds is more than any Owner has: a reply with more holds is wrong, and would have the client name as many keys.
+const maxHolds = 1 << 20
+
 // parseAcquire parses a reply to acquire: the hold count, with a token for kinds with tokens; or 0 and the remaining
 // lease of the lock.
 func parseAcquire(v resp.Value, owned bool) (count, token int64, left time.Duration, err error) {
@@ -155,7 +158,7 @@ func parseAcquire(v resp.Value, owned bool) (count, token int64, left time.Durat
 			return count, token, 0, nil
 		}
 	}
-	if err == nil && count > 1 && owned {
+	if err == nil && count > 1 && count <= maxHolds && owned {
 		return count, token, 0, nil
 	}
 	return 0, 0, 0, fmt.Errorf("%w, of kind %v", errUnexpected, v.Kind())
