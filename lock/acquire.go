@@ -219,7 +219,7 @@ func (r *request) acking(ctx context.Context) (*remote.Acked, error) {
 		return nil, nil
 	}
 	leaves, _ := ctx.Deadline()
-	ack, err := c.replicas.New(ctx, r.target.name, leaves)
+	ack, err := c.replicas.New(ctx, remote.Hold{Name: r.target.name, Kind: r.target.kind.Name, Owner: r.owner}, leaves)
 	return ack, notReplicated(err)
 }
 

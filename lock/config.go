@@ -134,7 +134,8 @@ type Config struct {
 
 	// Logger reports lost locks, failed or late renewals, and missing permissions of the user for the channels of
 	// locks, without which waiters are not woken. With a Logger, the Client asks the server once whether the user may
-	// publish on the channels. A line about a lock has its name, kind and owner and the age of the lease, and is not repeated
+	// publish on the channels. A line about a lock has its name and kind, and the owner and the age of the lease where they are
+	// known. A line about several locks, such as failed renewals, has one of them and their number. No line is repeated
 	// within a minute. nil is silent.
 	Logger conn.Logger
 

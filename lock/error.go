@@ -77,7 +77,7 @@ const (
 	// Forced: the lock was removed before its lease could have ended, by ForceUnlock, by deletion of its key, or by a
 	// server that lost its data.
 	Forced
-	// Unreachable: no renewal could reach the server before the lease ended.
+	// Unreachable: the server has not renewed the lease before its end: it did not answer, or refused, as the error tells.
 	Unreachable
 	// ClockJump: the machine slept, or its clock was moved, past the end of the lease.
 	ClockJump
@@ -97,7 +97,7 @@ var reasons = [...]string{
 	Expired:      "its lease ended",
 	Taken:        "taken by another owner",
 	Forced:       "removed before its lease ended",
-	Unreachable:  "the server could not be reached to renew it",
+	Unreachable:  "it could not be renewed in time",
 	ClockJump:    "the machine slept past the end of its lease",
 	ClientClosed: "the client was closed",
 	PartLost:     "another part of it was lost",

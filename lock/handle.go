@@ -186,7 +186,7 @@ func (t *target) tellForced(ctx context.Context, c *Client) {
 	case ctx.Err() != nil:
 		c.background(func() { t.tellForced(c.life, c) })
 	default:
-		c.log.Warn("a holder is not told at once that its lock was freed by force", "lock", c.log.Name(t.name), "error", err)
+		c.log.WarnOf(t.name, t.kind.Name, "", "a holder is not told at once that its lock was freed by force", "error", err)
 	}
 }
 

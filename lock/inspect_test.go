@@ -217,7 +217,7 @@ func TestLinesNameTheLock(t *testing.T) {
 		w.srv.Mute(true)
 		w.sleep(9 * time.Second)
 		w.srv.Mute(false)
-		want := `msg="lock: renewal" lock=o* leases=1 error=`
+		want := `msg="lock: renewals fail, and are tried again" lock=o* kind=reentrant owner=` + lease.Owner() + ` age=15s leases=1 error=`
 		if text := out.String(); !strings.Contains(text, want) {
 			t.Errorf("log %s, want %s", text, want)
 		}
@@ -329,6 +329,9 @@ func TestInspect(t *testing.T) {
 			seen, err := c.Inspect(t.Context(), name)
 			if err != nil || seen.Name != name || seen.Shape != shapes[kind] || len(seen.Info.Holders) != 1 || seen.Info.Holders[0].Owner != lease.Owner() {
 				t.Errorf("%s: Inspect() = %+v, %v", kind, seen, err)
+			}
+			if h := seen.Info.Holders[0]; h.Holds != 1 || h.Remaining <= 20*time.Second || h.Remaining > 30*time.Second {
+				t.Errorf("%s: holder %+v", kind, h)
 			}
 			switch {
 			case kind == "plain" || kind == "permits":
@@ -480,5 +483,20 @@ func TestForceUnlockOwnerAmongOthers(t *testing.T) {
 		mustUnlock(t, reads[2])
 		w.sleep(time.Minute)
 		w.free()
+	})
+}
+
+// A waiter that asks for the holder, and hears that there is none, tries at once: nobody tells of a key deleted by hand.
+func TestLockFoundFree(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		lease := mustLock(t, w.client(lock.Config{}), "job", lock.For(9*time.Second))
+		c := w.client(lock.Config{WarnAfter: 3 * time.Second, Logger: slog.New(new(logBook))})
+		time.AfterFunc(time.Second, func() { w.srv.Do("DEL", "job") })
+		begin := time.Now()
+		mustUnlock(t, mustLock(t, c, "job"))
+		if took := time.Since(begin); took > 3*time.Second {
+			t.Errorf("Lock() took %v, want 3s", took)
+		}
+		wantErr(t, "Unlock", lease.Unlock(t.Context()), lock.ErrNotHeld)
 	})
 }

@@ -145,7 +145,7 @@ func (k *kind) parseWhole(v resp.Value) (Info, error) {
 
 // remote returns the lock as its server sees it.
 func (t *target) remote() remote.Lock {
-	l := remote.Lock{Name: t.name, Channel: t.channel, Line: t.line, Silent: t.kind.silent, Queued: t.kind.queued,
+	l := remote.Lock{Name: t.name, Kind: t.kind.Name, Channel: t.channel, Line: t.line, Silent: t.kind.silent, Queued: t.kind.queued,
 		Readers: t.kind.twin != nil, Message: "0"}
 	if l.Readers || t.kind.permits {
 		l.Message = "1"

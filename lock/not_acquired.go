@@ -33,7 +33,9 @@ type NotAcquiredError struct {
 	// Process is the name of the process with a Holder elsewhere, the Config.Name of its Client; "" if unknown, as for Plain
 	// locks and permits. Names are looked up at most once a minute, on a server with up to 1000 connections.
 	Process string
-	Err     error // the end of the context, with the failure of the server if any; nil if another owner has the lock
+	// HolderErr is the error of the question for the Holder, if the server has not answered it.
+	HolderErr error
+	Err       error // the end of the context, with the failure of the server if any; nil if another owner has the lock
 
 	shown   string    // in place of Name in the text
 	seen    time.Time // the time of HolderSeen
@@ -57,6 +59,8 @@ func (e *NotAcquiredError) Error() string {
 		fmt.Fprintf(&b, "; held by %s (%s) %v ago", e.Process, e.Holder, roughly(e.HolderSeen))
 	case e.Holder != "":
 		fmt.Fprintf(&b, "; held by %s %v ago", e.Holder, roughly(e.HolderSeen))
+	case e.HolderErr != nil:
+		return b.String() + "; its holder is unknown: " + e.HolderErr.Error()
 	}
 	switch {
 	case e.Remaining <= 0:
@@ -107,8 +111,11 @@ func (r *request) holders() (held *Lease, seen *seenHolder) {
 	return c.ownLocked(t), seen
 }
 
-// heldBy names a holder elsewhere.
+// heldBy names a holder elsewhere, as far as known.
 func (e *NotAcquiredError) heldBy(seen *seenHolder) {
+	if e.HolderErr = seen.err; seen.owner == "" {
+		return
+	}
 	e.Holder, e.Process, e.HeldFor, e.seen = seen.owner, seen.process, 0, seen.at
 	e.HolderSeen = max(time.Since(seen.at), 1)
 	if seen.left != 0 { // a refusal may tell the end of a turn instead
@@ -241,8 +248,9 @@ func (q *questions) next(wait time.Duration) time.Duration {
 	return max(wait, 0)
 }
 
-// askWhatIsDue asks who holds the lock if it is time to.
-func (w *waiter) askWhatIsDue(ctx context.Context) {
+// askWhatIsDue asks who holds the lock if it is time to. It reports whether nobody does: then the key was deleted by hand or evicted, or
+// the message of the release is on its way.
+func (w *waiter) askWhatIsDue(ctx context.Context) (free bool) {
 	now := time.Now()
 	due := func(at *time.Time) bool {
 		if at.IsZero() || at.After(now) {
@@ -253,7 +261,7 @@ func (w *waiter) askWhatIsDue(ctx context.Context) {
 	}
 	last, warn := due(&w.questions.last), due(&w.questions.warn)
 	if !last && !warn {
-		return
+		return false
 	}
 	c := w.client
 	held := c.ownHolder(w.target)
@@ -262,15 +270,22 @@ func (w *waiter) askWhatIsDue(ctx context.Context) {
 	}
 	if warn {
 		args := []any{"waited", roughly(now.Sub(w.since))}
-		if held != nil {
-			args = append(args, "holder", held.owner, "process", held.process)
+		if held.owner != "" {
+			args = append(args, "holder", held.owner)
+		}
+		if held.process != "" {
+			args = append(args, "process", held.process)
+		}
+		if held.err != nil {
+			args = append(args, "error", held.err)
 		}
 		c.log.WarnOf(w.target.name, w.target.kind.Name, w.owner, "waiting for long", args...)
 	}
+	return held.owner == "" && held.err == nil
 }
 
-// noteHolder keeps an answer for the errors of this waiter and of those behind it. It returns the last answer of the line; nil if
-// there is none.
+// noteHolder keeps an answer for the errors of this waiter and of those behind it, and returns it. A question without an answer
+// leaves an earlier answer in place.
 //
 // A holder of this process may read the request of a waiter with an entry at any time: the answer is in the entry.
 func (w *waiter) noteHolder(held *seenHolder) *seenHolder {
@@ -280,11 +295,8 @@ func (w *waiter) noteHolder(held *seenHolder) *seenHolder {
 		defer w.client.table.mu.Unlock()
 		kept = &w.entry.seen
 	}
-	if held != nil {
+	if before := *kept; held.err == nil || before == nil || before.owner == "" || !before.at.After(w.since) {
 		*kept = held
-	}
-	if *kept == nil || !(*kept).at.After(w.since) {
-		return nil
 	}
 	return *kept
 }
@@ -307,17 +319,17 @@ func (c *Client) ownLocked(t *target) *Lease {
 	return nil
 }
 
-// askHolder returns an owner of a lock; nil if there is none, or no answer in time.
+// askHolder asks the server for an owner of a lock.
 func (c *Client) askHolder(ctx context.Context, t *target) *seenHolder {
 	ctx, cancel := context.WithTimeout(ctx, questionLead/2)
 	defer cancel()
 	v, err := t.kind.Info.Run(ctx, c.server, t.seeing(nil), t.valued()...)
-	if err != nil {
-		return nil
+	var info Info
+	if err == nil {
+		info, err = t.kind.parseWhole(v)
 	}
-	info, err := t.kind.parseWhole(v)
 	if err != nil || len(info.Holders) == 0 {
-		return nil
+		return &seenHolder{err: err, at: time.Now()}
 	}
 	h := &seenHolder{owner: info.Holders[0].Owner, at: time.Now(), left: info.Holders[0].Remaining}
 	_, rests := predecessor(h.owner)

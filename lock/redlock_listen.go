@@ -129,7 +129,7 @@ func (l *listener) askHolder(ctx context.Context, votes []vote) {
 	})
 	counts, most := make(map[string]int), 0
 	for _, h := range found {
-		if h == nil {
+		if h == nil || h.owner == "" {
 			continue
 		}
 		process := cmp.Or(h.process, h.owner)

@@ -28,6 +28,7 @@ func (r renewals) watchdog(listen func() (*pubsub.Subscription, error)) *watchdo
 		Leases: watchdog.Leases[*Lease]{
 			Record:       func(l *Lease) *watchdog.Record[*Lease] { return &l.record },
 			Name:         (*Lease).Name,
+			Warn:         (*Lease).warnOfMany,
 			Err:          (*Lease).Err,
 			ValidUntil:   (*Lease).ValidUntil,
 			Due:          (*Lease).dueBy,
@@ -37,7 +38,7 @@ func (r renewals) watchdog(listen func() (*pubsub.Subscription, error)) *watchdo
 			End:          (*Lease).endRenewal,
 			Denied:       (*Lease).notRenewed,
 		},
-		Term: c.cfg.Lease, Every: c.cfg.RenewEvery, Batch: c.cfg.RenewBatch, Life: c.life, Now: c.now, Log: c.log, Server: c.remote,
+		Term: c.cfg.Lease, Every: c.cfg.RenewEvery, Batch: c.cfg.RenewBatch, Life: c.life, Now: c.now, Server: c.remote,
 		Acked: c.replicas.On,
 		Ask: func(ctx context.Context, leases []*Lease, check bool) ([]answer, error) {
 			if check {
@@ -84,6 +85,21 @@ func (l *Lease) beginRenewal() bool {
 	}
 	l.renewal = make(chan struct{})
 	return true
+}
+
+// warnOfMany logs a trouble of the lease and of others on the same server. err may be nil.
+func (l *Lease) warnOfMany(err error, text string, args ...any) {
+	if l.client.log.Silent() {
+		return
+	}
+	server := ""
+	if failed, ok := errors.AsType[*conn.Error](err); ok {
+		server = failed.Addr
+	}
+	if err != nil {
+		args = append(args, "error", err)
+	}
+	l.client.log.WarnOfMany(server, l.target.name, l.Kind(), l.Owner(), text, append([]any{"age", roughly(l.age())}, args...)...)
 }
 
 // renewedAt records a successful renewal requested at start.
@@ -218,7 +234,8 @@ func (r renewals) run(ctx context.Context, batches [][]*Lease, calls []script.Ca
 	var ack *remote.Acked
 	if r.client.replicas.On() && ms != checkOnly && len(batches) > 0 {
 		var err error
-		if ack, err = r.client.replicas.New(ctx, batches[0][0].target.name, time.Time{}); err != nil {
+		first := batches[0][0]
+		if ack, err = r.client.replicas.New(ctx, remote.Hold{Name: first.target.name, Kind: first.Kind(), Owner: first.Owner()}, time.Time{}); err != nil {
 			err = notReplicated(err)
 			return unanswered(batches, err), err
 		}

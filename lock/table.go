@@ -25,9 +25,10 @@ type entry struct {
 	seen        *seenHolder   // the last answer about a holder elsewhere; nil for none
 }
 
-// seenHolder is an owner that the server has named.
+// seenHolder is the server's answer to the question who has a lock.
 type seenHolder struct {
-	owner   string
+	err     error  // there is no answer
+	owner   string // "" if nobody has the lock
 	process string // "" if unknown
 	at      time.Time
 	left    time.Duration // of its lease; 0 if unknown, negative for a lease without an end

@@ -119,9 +119,9 @@ type LossInfo struct {
 // RenewalInfo describes a round of renewals.
 type RenewalInfo struct {
 	Client   *Client
-	Renewed  int           // leases renewed
+	Renewed  int           // leases renewed. A renewal answered late is renewed again at once, and counts then
 	Failed   int           // leases without an answer, to be renewed again soon
-	Gone     int           // leases that ended before, or that the server does not have
+	Gone     int           // leases that the server does not have
 	Lateness time.Duration // delay of the round, for lack of CPU or because the process was stopped
 	Lease    time.Duration // Config.Lease, to compare with Lateness
 	Elapsed  time.Duration // duration of the round

@@ -185,6 +185,60 @@ func TestTraceOfLosses(t *testing.T) {
 	})
 }
 
+// Each outcome that is no success is told apart, with the errors and the delays of renewals.
+func TestTraceOfFailures(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		var j journal
+		c := w.client(lock.Config{Trace: j.trace(), Lease: 18 * time.Second, RenewEvery: 2 * time.Second})
+		end := func() lock.AcquireEnd { return j.ends[len(j.ends)-1] }
+		w.denied(func() {
+			if _, err := c.Reentrant("job").TryLock(t.Context()); err == nil || end().Outcome != lock.OutcomeFailed || end().Err != err || end().Held != nil {
+				t.Errorf("without a right: %v, %+v", err, end())
+			}
+		}, "evalsha")
+		w.srv.Latency(time.Second)
+		if _, err := c.Reentrant("job").TryLock(t.Context(), lock.For(time.Second)); !errors.Is(err, lock.ErrLost) || end().Outcome != lock.OutcomeLateGrant || end().Elapsed != 2*time.Second {
+			t.Errorf("a late grant: %v, %+v", err, end())
+		}
+		w.srv.Latency(0)
+		lease := mustLock(t, c, "job")
+		w.srv.Latency(1100 * time.Millisecond)
+		w.sleep(20 * time.Second)
+		if late := slices.MaxFunc(j.rounds, func(a, b lock.RenewalInfo) int { return int(a.Lateness - b.Lateness) }); late.Lateness < 200*time.Millisecond || late.Elapsed != 2200*time.Millisecond {
+			t.Errorf("no round was late or took long: %+v", j.rounds)
+		}
+		if slices.ContainsFunc(j.rounds, func(r lock.RenewalInfo) bool { return r.Failed+r.Gone > 0 }) {
+			t.Errorf("renewals that wait for their confirmation count as failed or gone: %+v", j.rounds)
+		}
+		w.srv.Latency(0)
+		w.sleep(5 * time.Second)
+		w.srv.Refuse(true)
+		w.srv.KillConns(nil)
+		w.sleep(20 * time.Second)
+		w.srv.Refuse(false)
+		if last := j.rounds[len(j.rounds)-1]; last.Failed != 1 || last.Renewed != 0 || last.Gone != 0 {
+			t.Errorf("a round without a server: %+v", last)
+		}
+		if l := j.losses[0]; l.Reason != lock.Unreachable || l.Err == nil || l.Age < 40*time.Second || l.Age > 44*time.Second || l.Held != lease {
+			t.Errorf("%+v", l)
+		}
+		j.take()
+		wantErr(t, "Unlock", lease.Unlock(t.Context()), lock.ErrNotHeld)
+		if events := j.take(); len(events) != 1 || !strings.HasPrefix(events[0], "release job not_held after ") {
+			t.Errorf("events %q", events)
+		}
+	})
+	var ends []lock.AcquireEnd
+	note := func(_ context.Context, e lock.AcquireEnd) { ends = append(ends, e) }
+	inShard(t, lock.Config{Trace: &lock.Trace{AcquireEnd: note}}, func(t *testing.T, w *world, r *replicated, c *lock.Client) {
+		r.tell(func(r *replicated) { r.heirs.Bare = true })
+		w.attached()
+		if mustUnlock(t, mustLock(t, c, "job")); len(ends) != 1 || !ends[0].Unacknowledged {
+			t.Errorf("%+v", ends)
+		}
+	})
+}
+
 // A release without an answer is left to the background, which tells when it is done.
 func TestTraceOfBackground(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
@@ -291,7 +345,7 @@ func TestJoinTraces(t *testing.T) {
 
 func TestReasonLabel(t *testing.T) {
 	seen := map[string]bool{}
-	for r := lock.Expired; r <= lock.HeldTooLong; r++ {
+	for r := lock.Expired; r <= lock.Ending; r++ {
 		if label := r.Label(); label == "" || label == "unknown" || seen[label] {
 			t.Errorf("Label of %v is %q", r, label)
 		} else {

@@ -118,7 +118,7 @@ func (t *target) tellShortened(c *Client, lasted time.Duration, outer int64) {
 			l.Channel += ":" + info.Queue[0].Owner
 		}
 		if _, err := c.server.Send(c.life, resp.Cmd(c.channels.Publishing(false), l.Channel, kinds.ShorterMessage)); err != nil {
-			c.log.Warn("waiters do not know that a lease became shorter", "lock", c.log.Name(t.name), "error", err)
+			c.log.WarnOf(t.name, t.kind.Name, "", "waiters do not know that a lease became shorter", "error", err)
 		}
 	})
 }

@@ -404,7 +404,10 @@ func (w *waiter) contend(ctx context.Context) error {
 			}
 			continue
 		}
-		w.askWhatIsDue(ctx)
+		if w.askWhatIsDue(ctx) {
+			w.head.Wake()
+			continue
+		}
 		w.timer.Reset(w.questions.next(wait))
 		w.offer(ctx) // from here on, a holder of this process may hand the lock over
 		select {

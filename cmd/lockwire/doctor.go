@@ -173,6 +173,8 @@ func (w *warnings) Warn(msg string, args ...any) {
 	for i := 0; i+1 < len(args); i += 2 {
 		if err, ok := args[i+1].(error); ok && err != nil && !errors.Is(err, context.Canceled) {
 			msg += ": " + err.Error()
+		} else if args[i] == "missing" {
+			msg += fmt.Sprint(": missing ", args[i+1])
 		}
 	}
 	w.mu.Lock()

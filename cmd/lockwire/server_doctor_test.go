@@ -76,6 +76,16 @@ func TestServerDoctorOfOneKind(t *testing.T) {
 	do(t, s.URL(), "doctor", "--kinds", "reentrant,lease").check(t, 64, `!"lease" is none of fenced, `)
 }
 
+// A user without channels is told which rule is missing.
+func TestServerDoctorChannels(t *testing.T) {
+	s := redistest.Start(t, redistest.Options{Users: []redistest.User{{Name: "orders", Password: "pw", Rules: "~* resetchannels +@all"}}})
+	if !s.AtLeast(7, 0) {
+		return // a user has all channels by default, and scripts cannot ask for rights
+	}
+	user := strings.Replace(s.URL(), "redis://", "redis://orders:pw@", 1)
+	do(t, user, "doctor", "--kinds", "reentrant", "--scan=false").check(t, 0, "waiters are not woken by releases", "missing ACL rule &redisson_lock__channel:*")
+}
+
 // rulesOf returns the rules for all users and those of a row of OPERATIONS.md.
 func rulesOf(t *testing.T, kinds string) (common, row string) {
 	t.Helper()

@@ -88,3 +88,14 @@ func TestServerWatch(t *testing.T) {
 	watcher.signal(syscall.SIGINT)
 	watcher.end().check(t, 130)
 }
+
+// A number is a semaphore or a latch: neither held nor free.
+func TestServerStatusOfANumber(t *testing.T) {
+	s := redistest.Start(t, redistest.Options{})
+	s.Do("SET", "calls", "0")
+	r := do(t, s.URL(), "status", "calls")
+	r.check(t, 0, "calls: 0\n", "the permits left of a Semaphore, or the count of a CountDownLatch")
+	if strings.Contains(r.stdout, "free") {
+		t.Errorf("status says free: %s", r.stdout)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 
@@ -86,18 +87,22 @@ func (s lockState) describe(w io.Writer) {
 		held = "held"
 	case s.Kind == string(lock.ShapeOther):
 		held = "no lock: the key holds something else"
+	case s.Kind == string(lock.ShapeNumber):
+		held = strconv.Itoa(s.Permits.Free)
 	}
 	fmt.Fprintf(w, "%s: %s\n", printable(s.Name), held)
 	field := func(name, format string, args ...any) {
 		fmt.Fprintf(w, "  %-10s %s\n", name, printable(fmt.Sprintf(format, args...)))
 	}
-	if s.Kind != "" {
+	if s.Kind == string(lock.ShapeNumber) {
+		field("kind", "number: the permits left of a Semaphore, or the count of a CountDownLatch")
+	} else if s.Kind != "" {
 		field("kind", "%s", strings.TrimSpace(s.Kind+" "+s.Mode))
 	}
 	if s.Token != 0 {
 		field("token", "%d", s.Token)
 	}
-	if s.Permits != nil {
+	if s.Permits != nil && s.Kind != string(lock.ShapeNumber) {
 		field("permits", "%d of %d free", s.Permits.Free, s.Permits.Free+s.Permits.Taken)
 	}
 	for _, h := range s.Holders {

@@ -104,7 +104,7 @@ func (m *Metrics) renewal(r lock.RenewalInfo) {
 	m.lease.Set(r.Lease.Seconds())
 	m.renewals.WithLabelValues("renewed").Add(float64(r.Renewed))
 	m.renewals.WithLabelValues("failed").Add(float64(r.Failed))
-	m.renewals.WithLabelValues("gone").Add(float64(max(r.Gone, 0)))
+	m.renewals.WithLabelValues("gone").Add(float64(r.Gone))
 }
 
 func (m *Metrics) background(b lock.BackgroundInfo) {

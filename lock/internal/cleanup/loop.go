@@ -256,7 +256,7 @@ func (u *Cleanup) runAlone(j *Job) {
 		select {
 		case <-time.After(max(j.pause, repeatMin)):
 		case <-ctx.Done():
-			u.cfg.Server.Log.Warn("given up after Close", "lock", u.cfg.Server.Log.Name(j.work.Name()), "error", u.cfg.Ended)
+			u.cfg.Server.Log.WarnOf(j.work.Name(), "", "", "given up after Close", "error", u.cfg.Ended)
 			j.finish(u.cfg.Ended)
 		}
 	}

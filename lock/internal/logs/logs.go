@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// every is the minimum interval between two lines of the same text about the same lock.
+	// every is the minimum interval between two lines of the same text about the same lock or cause.
 	every = time.Minute
 	// most limits the lines remembered. While so many are younger than every, further lines are dropped.
 	most = 4096
@@ -26,7 +26,8 @@ type Log struct {
 	last map[line]time.Time
 }
 
-type line struct{ name, text string }
+// line is what two lines must have in common to be a repetition.
+type line struct{ lock, cause, text string }
 
 // Silent reports whether nobody reads the log.
 func (l *Log) Silent() bool { return l.Logger == nil }
@@ -38,12 +39,30 @@ func (l *Log) Warn(text string, args ...any) {
 	}
 }
 
-// WarnOf writes a line about a lock, at most one a minute.
+// WarnOf writes a line about a lock, at most one a minute. The line leaves out an empty kind or owner.
 func (l *Log) WarnOf(name, kind, owner, text string, args ...any) {
-	if l.Logger == nil || !l.allows(name, text) {
-		return
+	if l.Logger != nil && l.allows(line{lock: name, text: text}) {
+		l.warnOf(name, kind, owner, text, args)
 	}
-	l.Warn(text, append([]any{"lock", l.Name(name), "kind", kind, "owner", owner}, args...)...)
+}
+
+// WarnOfMany writes a line about a trouble of several locks with the same cause, at most one a minute. name, kind and owner are those
+// of one of the locks.
+func (l *Log) WarnOfMany(cause, name, kind, owner, text string, args ...any) {
+	if l.Logger != nil && l.allows(line{cause: cause, text: text}) {
+		l.warnOf(name, kind, owner, text, args)
+	}
+}
+
+func (l *Log) warnOf(name, kind, owner, text string, args []any) {
+	subject := []any{"lock", l.Name(name)}
+	if kind != "" {
+		subject = append(subject, "kind", kind)
+	}
+	if owner != "" {
+		subject = append(subject, "owner", owner)
+	}
+	l.Warn(text, append(subject, args...)...)
 }
 
 // Name returns the name of a lock as the value of an attribute: quoted only if it has characters that could confuse a reader.
@@ -66,10 +85,10 @@ func (l *Log) Shown(name string) string {
 }
 
 // allows reports whether the line may be written now.
-func (l *Log) allows(name, text string) bool {
+func (l *Log) allows(key line) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	key, now := line{name, text}, time.Now()
+	now := time.Now()
 	if last, known := l.last[key]; known && now.Sub(last) < every {
 		return false
 	}

@@ -14,7 +14,7 @@ func (l *lines) Warn(text string, args ...any) {
 	*l = append(*l, fmt.Sprint(append([]any{text}, args...)...))
 }
 
-// A line about a lock is written once a minute; another text or another lock has lines of its own.
+// A line about a lock is written once a minute; another text, lock or cause has lines of its own.
 func TestOncePerMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got lines
@@ -25,9 +25,14 @@ func TestOncePerMinute(t *testing.T) {
 		}
 		l.WarnOf("a", "reentrant", "me", "held")
 		l.WarnOf("b", "reentrant", "me", "lost")
+		l.WarnOf("a", "", "", "denied")
+		l.WarnOfMany("server 1", "a", "reentrant", "me", "late")
+		l.WarnOfMany("server 1", "b", "reentrant", "me", "late")
+		l.WarnOfMany("server 2", "b", "reentrant", "me", "late")
 		want := lines{
 			`lock: lostlockakindreentrantownerme`, `lock: lostlockakindreentrantownerme`,
-			`lock: heldlockakindreentrantownerme`, `lock: lostlockbkindreentrantownerme`,
+			`lock: heldlockakindreentrantownerme`, `lock: lostlockbkindreentrantownerme`, `lock: deniedlocka`,
+			`lock: latelockakindreentrantownerme`, `lock: latelockbkindreentrantownerme`,
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("got %q, want %q", got, want)

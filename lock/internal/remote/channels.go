@@ -123,8 +123,8 @@ func (ch *Channels) askRight(l Lock, rule string) {
 			return
 		}
 		if may, err := v.Bool(); err == nil && !may {
-			ch.server.Log.Warn("the user may not publish on the channels of locks: waiters are not woken by releases, and look now and then",
-				"missing", "ACL rule "+rule, "lock", ch.server.Log.Name(l.Name))
+			ch.server.Log.WarnOf(l.Name, l.Kind, "", "the user may not publish on the channels of locks: waiters are not woken by releases, and look now and then",
+				"missing", "ACL rule "+rule)
 		}
 	})
 }
@@ -132,8 +132,8 @@ func (ch *Channels) askRight(l Lock, rule string) {
 // NoteRefusal logs, once per prefix, an err caused by a missing right to subscribe to the channel of l.
 func (ch *Channels) NoteRefusal(l Lock, err error) {
 	if errors.Is(err, resp.ErrNoPerm) && ch.first(&ch.subscribed, l.rule()) {
-		ch.server.Log.Warn("the user may not subscribe to the channels of locks: waiters are not woken, and look now and then",
-			"missing", "ACL rule "+l.rule(), "lock", ch.server.Log.Name(l.Name), "error", err)
+		ch.server.Log.WarnOf(l.Name, l.Kind, "", "the user may not subscribe to the channels of locks: waiters are not woken, and look now and then",
+			"missing", "ACL rule "+l.rule(), "error", err)
 	}
 }
 

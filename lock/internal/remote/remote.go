@@ -63,6 +63,7 @@ func (s *Server) SlotOf(name string) int {
 // Lock is a lock as its server sees it.
 type Lock struct {
 	Name    string
+	Kind    string // for the log
 	Channel string
 	Line    string // the key of the line of waiting processes; "" for none
 	Silent  bool   // no release is published

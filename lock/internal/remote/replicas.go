@@ -70,7 +70,7 @@ type record struct {
 	had       bool      // the server has had a replica
 	doubt     bool      // the last wait for replicas failed
 	bareSince time.Time // start of the time without a replica; zero with a replica, or if unknown
-	warned    time.Time // time of the last warning about a server without a replica
+	warned    bool      // of a server without a replica
 }
 
 // NewReplicas returns the record of the replicas of s, which must acknowledge requests as acks says.
@@ -130,7 +130,7 @@ func (r *Replicas) succession(ctx context.Context, name string, since time.Time)
 // the master: during a failover the former master goes on for a moment, with replicas not yet aware of the new master.
 type Acked struct {
 	r          *Replicas
-	name       string          // a key of the server
+	hold       Hold            // one of those that the request concerns, all on one server
 	succession conn.Succession // known before the request
 	need       int             // number of replicas passed to WAIT
 	wait       time.Duration   // timeout passed to WAIT
@@ -145,12 +145,15 @@ type Acked struct {
 	identity resp.Value
 }
 
-// New returns an Acked for a request to the server of name, and determines the required number of replicas. It returns
-// a [*Shortage] if the server certainly has too few. leaves is the end of the caller's interest; zero if unknown.
-func (r *Replicas) New(ctx context.Context, name string, leaves time.Time) (*Acked, error) {
-	d := &Acked{r: r, name: name, wait: r.acks.Timeout, leaves: leaves}
+// Hold names a lock and its owner, for the log.
+type Hold struct{ Name, Kind, Owner string }
+
+// New returns an Acked for a request about h, and determines the required number of replicas. It returns a [*Shortage] if the
+// server certainly has too few. leaves is the end of the caller's interest; zero if unknown.
+func (r *Replicas) New(ctx context.Context, h Hold, leaves time.Time) (*Acked, error) {
+	d := &Acked{r: r, hold: h, wait: r.acks.Timeout, leaves: leaves}
 	var unknown error
-	d.succession, unknown = r.succession(ctx, name, time.Time{})
+	d.succession, unknown = r.succession(ctx, h.Name, time.Time{})
 	switch d.need = r.acks.Exact; {
 	case unknown != nil && d.need == 0:
 		d.need = 1 // Confirm asks the other nodes again
@@ -175,7 +178,7 @@ func (d *Acked) enough(ctx context.Context) error {
 	if d.r.server.Failover == nil || d.succession.Replicas >= d.need {
 		return nil
 	}
-	s, err := d.r.succession(ctx, d.name, time.Now().Add(-WitnessAge))
+	s, err := d.r.succession(ctx, d.hold.Name, time.Now().Add(-WitnessAge))
 	if err != nil || s.Replicas+s.Away >= d.need {
 		return nil
 	}
@@ -211,7 +214,7 @@ func (d *Acked) recount(ctx context.Context) (n int, bare bool) {
 	if err != nil {
 		return 0, false
 	}
-	s, err := d.r.succession(ctx, d.name, asked.Add(-WitnessAge))
+	s, err := d.r.succession(ctx, d.hold.Name, asked.Add(-WitnessAge))
 	if err != nil {
 		return 0, false
 	}
@@ -266,7 +269,7 @@ func (d *Acked) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Valu
 	if !d.leaves.IsZero() {
 		ctx = context.WithValue(ctx, conn.Leaves, d.leaves)
 	}
-	replies, err := d.r.server.Doer.SendBatch(ctx, append(sent, resp.Cmd("WAIT", d.need, wait).On(d.name)))
+	replies, err := d.r.server.Doer.SendBatch(ctx, append(sent, resp.Cmd("WAIT", d.need, wait).On(d.hold.Name)))
 	if err != nil {
 		return replies[:min(n, len(replies))], err
 	}
@@ -359,7 +362,7 @@ func (r *Replicas) fewer(s conn.Succession, h headcount) bool {
 // For seconds after a promotion or a restart, sentinels report a wrong identity or none. With live replicas the address is
 // enough, because a Pool refuses a former master's answer to WAIT.
 func (d *Acked) answerer(ctx context.Context, h headcount, since time.Time) (conn.Succession, error) {
-	s, err := d.r.succession(ctx, d.name, since)
+	s, err := d.r.succession(ctx, d.hold.Name, since)
 	if err != nil || d.r.server.Failover == nil {
 		return s, err
 	}
@@ -389,32 +392,27 @@ func (d *Acked) short(need int, cause error) error {
 	d.r.at(d.succession).doubt = true
 	d.r.mu.Unlock()
 	return &Shortage{
-		Name: d.name, Server: d.succession.Addr, Needed: need, Acked: int(d.got), Within: d.wait, Err: cause,
+		Name: d.hold.Name, Server: d.succession.Addr, Needed: need, Acked: int(d.got), Within: d.wait, Err: cause,
 	}
 }
 
-// bareWarning is the minimum time between two warnings about a server without a replica.
-const bareWarning = time.Minute
-
 // settled records enough acknowledgements. It logs a warning for a server without a replica, and the end of the condition.
 func (d *Acked) settled(bare bool) {
-	now := time.Now()
 	d.r.mu.Lock()
 	st := d.r.at(d.succession)
 	st.doubt = false
-	before := st.warned
-	warn := bare && now.Sub(before) >= bareWarning
-	if warn {
-		st.warned = now
-	} else if !bare {
-		st.had, st.bareSince, st.warned = true, time.Time{}, time.Time{}
+	warned := st.warned
+	st.warned = bare
+	if !bare {
+		st.had, st.bareSince = true, time.Time{}
 	}
 	d.r.mu.Unlock()
-	switch {
-	case warn:
-		d.r.server.Log.Warn("locks are granted without acknowledgement: the server has no replica", "server", d.succession.Addr)
-	case !bare && !before.IsZero():
-		d.r.server.Log.Warn("locks are acknowledged again", "server", d.succession.Addr)
+	switch addr := d.succession.Addr; {
+	case bare:
+		d.r.server.Log.WarnOfMany(addr, d.hold.Name, d.hold.Kind, d.hold.Owner,
+			"locks are granted without acknowledgement: the server has no replica", "server", addr)
+	case warned:
+		d.r.server.Log.Warn("locks are acknowledged again", "server", addr)
 	}
 }
 
@@ -429,7 +427,7 @@ type headcount struct {
 
 // headcount asks the server for its replicas.
 func (d *Acked) headcount(ctx context.Context) (headcount, error) {
-	info, err := d.r.server.Doer.Send(Patient(ctx), resp.Cmd("INFO", "replication").On(d.name))
+	info, err := d.r.server.Doer.Send(Patient(ctx), resp.Cmd("INFO", "replication").On(d.hold.Name))
 	if err != nil {
 		return headcount{}, err
 	}

@@ -1,6 +1,7 @@
 package watchdog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -152,7 +153,7 @@ func (w *Watchdog[L]) takeDue(at time.Time) []L {
 	w.mu.Unlock()
 	w.late(lateness)
 	if lateness > w.cfg.Every/2 {
-		w.cfg.Log.Warn("renewals run late", "lock", w.cfg.Log.Name(w.cfg.Leases.Name(due[0])), "leases", len(due), "by", lateness)
+		w.cfg.Leases.Warn(due[0], nil, "renewals run late", "leases", len(due), "by", lateness.Round(time.Millisecond))
 	}
 	return due
 }
@@ -172,16 +173,14 @@ func (w *Watchdog[L]) renew(due []L) {
 		}
 	}
 	start := w.cfg.Now()
-	renewals, failures := w.Renewals.Load(), w.Errors.Load()
+	renewals, failures, gone := w.Renewals.Load(), w.Errors.Load(), w.gone.Load()
 	remote.Beside(remote.ByServer(w.cfg.Server, leases, w.cfg.Leases.Name), func(leases []L) { w.renewOn(leases, start) })
 	if w.cfg.Round == nil || len(leases) == 0 {
 		return
 	}
 	// Rounds run one after the other, so that the counters tell what a round has done.
-	r := Round{Renewed: int(w.Renewals.Load() - renewals), Failed: int(w.Errors.Load() - failures),
-		Lateness: time.Duration(w.Lateness.Load()), Elapsed: time.Since(start.Time)}
-	r.Gone = len(leases) - r.Renewed - r.Failed
-	w.cfg.Round(r)
+	w.cfg.Round(Round{Renewed: int(w.Renewals.Load() - renewals), Failed: int(w.Errors.Load() - failures), Gone: int(w.gone.Load() - gone),
+		Lateness: time.Duration(w.Lateness.Load()), Elapsed: time.Since(start.Time)})
 }
 
 // renewOn renews leases of a single server, in a single write.
@@ -192,14 +191,29 @@ func (w *Watchdog[L]) renewOn(leases []L, start clock.Instant) {
 	ctx, cancel := context.WithTimeout(w.cfg.Life, Limit(w.cfg.Term))
 	defer cancel()
 	answers, err := w.cfg.Ask(ctx, leases, false)
+	failed := len(leases)
+	if err == nil {
+		failed, err = refusals(answers)
+	}
 	if err != nil && w.cfg.Life.Err() == nil {
-		w.cfg.Log.Warn("renewal", "lock", w.cfg.Log.Name(w.cfg.Leases.Name(leases[0])), "leases", len(leases), "error", err)
+		w.cfg.Leases.Warn(leases[0], err, "renewals fail, and are tried again", "leases", failed)
 	}
 	w.pace(err == nil, ctx.Err() != nil)
 	late := start.Elapsed(w.cfg.Now()) > AnsweredLate
 	for _, a := range answers {
 		w.renewed(a, start, late)
 	}
+}
+
+// refusals returns the number of leases that the server has not renewed for an error, and the first error.
+func refusals[L comparable](answers []Answer[L]) (n int, first error) {
+	for _, a := range answers {
+		if a.Err != nil {
+			n++
+			first = cmp.Or(first, a.Err)
+		}
+	}
+	return n, first
 }
 
 // pace adapts the size of the next round to the result of the last round.
@@ -240,6 +254,7 @@ func (w *Watchdog[L]) renewed(a Answer[L], start clock.Instant, late bool) {
 	}
 	w.cfg.Leases.End(l, failure)
 	if failure == nil && a.Outcome <= 0 {
+		w.gone.Add(1)
 		w.cfg.Leases.Denied(l, a.Outcome < 0)
 	}
 	if w.cfg.Leases.Err(l) == nil {

@@ -20,7 +20,6 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/lock/internal/clock"
-	"github.com/lockwire/lockwire/lock/internal/logs"
 	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/pubsub"
 )
@@ -36,7 +35,6 @@ type Config[L comparable] struct {
 	Batch  int           // locks in a script
 	Life   context.Context
 	Now    func() clock.Instant
-	Log    *logs.Log
 	Server *remote.Server
 	Acked  func() bool // whether replicas acknowledge renewals
 
@@ -52,8 +50,9 @@ type Config[L comparable] struct {
 // Leases has the operations on a lease.
 type Leases[L comparable] struct {
 	Record       func(L) *Record[L]
-	Name         func(L) string // of the lock
-	Err          func(L) error  // ends the lease if its time is up; nil while the lease is held
+	Name         func(L) string                                 // of the lock
+	Warn         func(l L, err error, text string, args ...any) // logs a trouble of l and others; err may be nil
+	Err          func(L) error                                  // ends the lease if its time is up; nil while the lease is held
 	ValidUntil   func(L) time.Time
 	Due          func(l L, at time.Time) time.Time // at, or the end of the lease if earlier
 	StopContexts func(L)                           // ends contexts whose time is up
@@ -72,7 +71,7 @@ type Answer[L comparable] struct {
 
 // Round describes a round of renewals.
 type Round struct {
-	Renewed, Failed, Gone int           // leases; Gone had ended before, or the server does not have them
+	Renewed, Failed, Gone int           // leases; the server does not have those gone. A renewal to be confirmed is none of these
 	Lateness, Elapsed     time.Duration // delay and duration of the round
 }
 
@@ -90,6 +89,7 @@ type Watchdog[L comparable] struct {
 	wg     sync.WaitGroup
 	signal chan struct{} // buffered, 1: signalled when an event is due earlier than the loop's timer
 	alarms alarms[L]
+	gone   atomic.Uint64 // leases that the server does not have
 
 	mu       sync.Mutex // guards the following, and the Record of each lease; taken after a lease's own
 	started  bool

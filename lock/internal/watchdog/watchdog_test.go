@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/lock/internal/clock"
-	"github.com/lockwire/lockwire/lock/internal/logs"
 	"github.com/lockwire/lockwire/lock/internal/remote"
 )
 
@@ -25,7 +24,7 @@ func keep(t *testing.T, answer func(n int) (outcome int64, err error)) *Watchdog
 	life, end := context.WithCancel(t.Context())
 	begin, asked := time.Now(), 0
 	w := New(Config[*fake]{
-		Term: 30 * time.Second, Every: 10 * time.Second, Batch: 100, Life: life, Server: &remote.Server{}, Log: &logs.Log{},
+		Term: 30 * time.Second, Every: 10 * time.Second, Batch: 100, Life: life, Server: &remote.Server{},
 		Now:   func() clock.Instant { return clock.Instant{Time: time.Now()} },
 		Acked: func() bool { return false },
 		Named: func(string) []*fake { return nil },
@@ -40,6 +39,7 @@ func keep(t *testing.T, answer func(n int) (outcome int64, err error)) *Watchdog
 		Leases: Leases[*fake]{
 			Record: func(l *fake) *Record[*fake] { return &l.record },
 			Name:   func(*fake) string { return "a" },
+			Warn:   func(*fake, error, string, ...any) {},
 			Err: func(l *fake) error {
 				if l.over {
 					return errors.New("over")
