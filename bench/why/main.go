@@ -1,5 +1,6 @@
 // Why shows an operator's search for the reason of a waiting job: three processes want the same lock, on a real server, with
-// the spans and metrics for a collector. It prints their log, a trace of all three, and the metrics of the waiting process.
+// the spans and metrics for a collector. It prints what the server says of the lock while two of them wait, their logs, a trace and the
+// metrics of all three.
 //
 // Why starts a redis-server, or uses the server of -redis.
 package main
@@ -14,7 +15,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockwire/lockwire"
 	"github.com/lockwire/lockwire/bench/system"
+	"github.com/lockwire/lockwire/lock"
 )
 
 // workerVariable has the role of a process started by this program, urlVariable its server and traceVariable its trace.
@@ -59,12 +62,35 @@ func why(url string, out io.Writer) error {
 	for i, r := range roles {
 		processes.Go(func() { reports[i], errs[i] = start(r.name, url, parent) })
 	}
+	seen, err := inspect(context.Background(), url)
 	processes.Wait()
-	if err := errors.Join(errs...); err != nil {
+	if err := errors.Join(append(errs, err)...); err != nil {
 		return err
 	}
-	return show(out, reports)
+	show(out, seen, reports)
+	return nil
 }
+
+// inspect asks for the lock as soon as a process waits for it.
+func inspect(ctx context.Context, url string) (seen lock.Inspection, err error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	c, err := lockwire.Open(ctx, url, lockwire.Config{Lock: lock.Config{Name: "operator"}})
+	if err != nil {
+		return seen, err
+	}
+	defer c.Close()
+	for !seen.Info.Locked || seen.Listening == 0 {
+		if seen, err = c.Inspect(ctx, lockName); err != nil {
+			return seen, err
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return seen, nil
+}
+
+// lockName is the lock that all want.
+const lockName = "invoices"
 
 // role is the task of a process.
 type role struct {
@@ -72,10 +98,11 @@ type role struct {
 	after    time.Duration // before the request for the lock
 	patience time.Duration // limit of the wait
 	holds    time.Duration // length of the work
+	scrape   time.Duration // after the request, while all three want the lock
 }
 
 var roles = []role{
-	{"nightly-1", 0, 10 * time.Second, 2500 * time.Millisecond},
-	{"web-2", 500 * time.Millisecond, time.Second, 0},
-	{"web-3", 700 * time.Millisecond, 10 * time.Second, 100 * time.Millisecond},
+	{"nightly-1", 0, 10 * time.Second, 2500 * time.Millisecond, 1100 * time.Millisecond},
+	{"web-2", 500 * time.Millisecond, time.Second, 0, 600 * time.Millisecond},
+	{"web-3", 700 * time.Millisecond, 10 * time.Second, 100 * time.Millisecond, 400 * time.Millisecond},
 }

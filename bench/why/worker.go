@@ -29,7 +29,8 @@ import (
 type report struct {
 	Process string
 	Spans   []span
-	Metrics []string // lines about locks, except zeros
+	Waiting map[string]string // the series about locks and their values, except zeros, while all three want the lock
+	Metrics map[string]string // the same at the end
 	Log     string
 }
 
@@ -102,7 +103,9 @@ func work(ctx context.Context, name string, out io.Writer) error {
 	time.Sleep(r.after)
 	waiting, cancel := context.WithTimeout(ctx, r.patience)
 	defer cancel()
-	lease, err := locks.Reentrant("invoices").Lock(waiting)
+	scraped := make(chan map[string]string, 1)
+	time.AfterFunc(r.scrape, func() { scraped <- nonZero(registry) })
+	lease, err := locks.Reentrant(lockName).Lock(waiting)
 	if err != nil {
 		logger.Error("job given up", "error", err)
 	} else {
@@ -111,11 +114,7 @@ func work(ctx context.Context, name string, out io.Writer) error {
 			return err
 		}
 	}
-	lines, err := nonZero(registry)
-	if err != nil {
-		return err
-	}
-	return json.NewEncoder(out).Encode(report{Process: name, Spans: spans.taken(), Metrics: lines, Log: log.String()})
+	return json.NewEncoder(out).Encode(report{Process: name, Spans: spans.taken(), Waiting: <-scraped, Metrics: nonZero(registry), Log: log.String()})
 }
 
 // shorten leaves the time out of a line.
