@@ -5,6 +5,11 @@ import (
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
 	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/lock"
 	"github.com/lockwire/lockwire/lock/locktest"
@@ -71,5 +76,32 @@ func BenchmarkEvents(b *testing.B) {
 				o.pairEvents(b.Context(), lease)
 			}
 		})
+	}
+}
+
+// BenchmarkSDK is the part of OpenTelemetry's SDK in BenchmarkEvents/otel-metrics: the same four measurements and the same question
+// to the sampler, with attributes made before.
+func BenchmarkSDK(b *testing.B) {
+	meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))
+	histogram, err := meters.Meter("test").Float64Histogram("duration", metric.WithExplicitBucketBoundaries(0.001, 0.01, 0.1, 1, 10, 100))
+	if err != nil {
+		b.Fatal(err)
+	}
+	of := func(attributes ...attribute.KeyValue) []metric.RecordOption {
+		return []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(attributes...))}
+	}
+	command := of(attribute.String("db.system.name", "redis"), attribute.String("db.operation.name", "EVALSHA"),
+		attribute.String("db.stored_procedure.name", "reentrant_acquire"), attribute.String("db.namespace", "0"),
+		attribute.String("server.address", "127.0.0.1"), attribute.Int("server.port", 6379))
+	acquire := of(attribute.String("lock.kind", "reentrant"), attribute.String("lock.outcome", "acquired"))
+	tracer := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.TraceIDRatioBased(0))).Tracer("test")
+	b.ReportAllocs()
+	for b.Loop() {
+		ctx, span := tracer.Start(b.Context(), "lock.acquire")
+		for range 2 {
+			histogram.Record(ctx, 0.001, command...)
+			histogram.Record(ctx, 0.001, acquire...)
+		}
+		span.End()
 	}
 }
