@@ -7,10 +7,12 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/lockwire/lockwire"
 	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/internal/redistest"
+	"github.com/lockwire/lockwire/lock"
 	"github.com/lockwire/lockwire/lock/leader"
 )
 
@@ -61,6 +63,88 @@ func TestServerRulesOfLeaders(t *testing.T) {
 		}
 		wantNoRefusal(t, []*redistest.Server{srv})
 	})
+}
+
+// The same for a Redlock of three servers that have just started and write each grant to disk, and for a Multi of two locks with one name.
+// Without any one of their rules something is refused.
+func TestServerRulesOfRedlockAndMulti(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, srv *redistest.Server) {
+		if !srv.AtLeast(7, 0) {
+			return // see the rules of the kinds
+		}
+		var servers []*redistest.Server
+		for range 3 {
+			servers = append(servers, redistest.Start(t, redistest.Options{
+				Binary: srv.Binary(), Users: []redistest.User{{Name: "app", Password: "secret"}}, Args: []string{"--appendonly", "yes", "--appendfsync", "always"},
+			}))
+		}
+		for kind, of := range map[string]func(a, b, c lock.Member) (lockable, error){
+			"Redlock": func(a, b, c lock.Member) (lockable, error) { return lock.NewRedlock(lock.RedlockConfig{}, a, b, c) },
+			"Multi":   func(a, b, _ lock.Member) (lockable, error) { return lock.NewMulti(a, b) },
+		} {
+			rules := rulesInText(kind)
+			for leftOut := -1; leftOut < len(rules); leftOut++ {
+				setRules(servers, "for all users", "`Reentrant`, `NonReentrant`, `Spin`")
+				for i, rule := range rules {
+					for _, s := range servers {
+						if i != leftOut {
+							s.Do("ACL", "SETUSER", "app", rule)
+						}
+					}
+				}
+				var jobs []lock.Member
+				for _, s := range servers {
+					url := strings.Replace(s.URL(), "redis://", "redis://app:secret@", 1)
+					jobs = append(jobs, openLocks(t, url, lockwire.Config{Lock: lock.Config{Lease: 2 * time.Second}}).Reentrant("orders:1"))
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), redistest.Patience)
+				all, err := of(jobs[0], jobs[1], jobs[2])
+				if err != nil {
+					t.Fatal(err)
+				}
+				lease, err := all.Lock(ctx)
+				if err == nil {
+					err = lease.Unlock(ctx)
+				}
+				cancel()
+				refused := 0
+				for _, s := range servers {
+					refused += s.Do("ACL", "LOG").Len()
+				}
+				if leftOut < 0 && (err != nil || refused > 0) {
+					t.Errorf("%s with %s: %v, %d commands were refused", kind, rules, err, refused)
+				} else if leftOut >= 0 && refused == 0 {
+					t.Errorf("%s does not need %s", kind, rules[leftOut])
+				}
+			}
+		}
+	})
+}
+
+// lockable is a Redlock or a Multi.
+type lockable interface {
+	Lock(ctx context.Context, opts ...lock.Option) (*lock.Lease, error)
+}
+
+// rulesInText returns the rules of a kind in the paragraph of OPERATIONS.md about kinds of several locks.
+func rulesInText(kind string) (rules []string) {
+	text, err := os.ReadFile("OPERATIONS.md")
+	if err != nil {
+		panic(err)
+	}
+	_, after, ok := strings.Cut(string(text), "\n`Redlock` also needs ")
+	redlock, after, found := strings.Cut(after, ". `Multi` asks for ")
+	multi, _, end := strings.Cut(after, "\n\n")
+	if !ok || !found || !end {
+		panic("OPERATIONS.md has no rules of Redlock and Multi")
+	}
+	part := map[string]string{"Redlock": redlock, "Multi": multi}[kind]
+	for i, code := range strings.Split(part, "`") {
+		if i%2 == 1 {
+			rules = append(rules, strings.Fields(code)...)
+		}
+	}
+	return rules
 }
 
 // setRules gives the user app of each server the rules of these parts of OPERATIONS.md.
