@@ -219,8 +219,11 @@ func (l *Lease) runRelease(ctx context.Context) (resp.Value, error) {
 		return c.scripts.RunInTime(ctx, t.name, l.releaseCall)
 	}
 	ctx = remote.Dividing(ctx) // the same steps as Runner.Run, without allocations
-	v, err := t.kind.Single.Run(ctx, c.server, t.lined(append(t.keys(), l.latch)), 0, l.owner, c.channels.Publishing(t.kind.silent), latchLife.Milliseconds(), l.repeated,
-		c.channels.ListenersKnown(t.kind.silent), c.id, way.place, way.stand)
+	args := []any{latchLife.Milliseconds(), l.owner, c.channels.Publishing(t.kind.silent), c.channels.ListenersKnown(t.kind.silent), way.place, way.stand, l.repeated}
+	if way.stand == standsApart && !l.repeated {
+		args = args[:4]
+	}
+	v, err := t.kind.Single.Run(ctx, c.server, t.lined(append(t.keys(), l.latch)), args...)
 	if remote.Refused(err) {
 		if !l.repeated { // the latch of an earlier release may be on another node than the lock
 			c.cleanup.DeleteLatch(t.name, l.latch)
@@ -253,8 +256,7 @@ func (l *Lease) releaseCall(last int64) *remote.Call {
 func (l *Lease) singleCall() *remote.Call {
 	c, t := l.client, l.target
 	x, way := l.callOf(t.kind.Single), l.givingWay()
-	x.Args = []any{0, l.owner, c.channels.Publishing(t.kind.silent), latchLife.Milliseconds(), l.repeated,
-		c.channels.ListenersKnown(t.kind.silent), c.id, way.place, way.stand}
+	x.Args = []any{latchLife.Milliseconds(), l.owner, c.channels.Publishing(t.kind.silent), c.channels.ListenersKnown(t.kind.silent), way.place, way.stand, l.repeated}
 	return x
 }
 

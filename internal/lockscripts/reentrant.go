@@ -134,7 +134,11 @@ func modelRelease(c *fakeredis.Call) any {
 		modelGiveWay(c, lineKey(c, 3), arg(c, 8), arg(c, 9))
 		return int64(0)
 	}
-	c.Do("DEL", key)
+	if number(lease) > 0 {
+		c.Do("DEL", key)
+	} else {
+		c.Do("HDEL", key, owner)
+	}
 	line := lineKey(c, 3)
 	modelGiveWay(c, line, arg(c, 8), arg(c, 9))
 	modelTellFree(c, teller{line, channel, publish, arg(c, 6), arg(c, 7), "0", 1, false, 0})
@@ -144,16 +148,17 @@ func modelRelease(c *fakeredis.Call) any {
 
 func modelSingle(c *fakeredis.Call) any {
 	key, channel, latch := c.Keys[0], c.Keys[1], c.Keys[2]
-	owner, publish, life, repeated := c.Args[1], c.Args[2], c.Args[3], c.Args[4]
+	life, owner, publish := c.Args[0], c.Args[1], c.Args[2]
 	switch {
-	case repeated == "1" && c.Do("GET", latch) == owner:
+	case arg(c, 6) == "1" && c.Do("GET", latch) == owner:
 		return int64(1)
 	case c.Int("HDEL", key, owner) == 0:
 		return nil
 	}
 	line := lineKey(c, 3)
-	modelGiveWay(c, line, arg(c, 7), arg(c, 8))
-	listeners, alone := modelTellFree(c, teller{line, channel, publish, arg(c, 5), arg(c, 6), "0", 1, false, 0})
+	modelGiveWay(c, line, arg(c, 4), arg(c, 5))
+	id := owner[:strings.LastIndexByte(owner, ':')]
+	listeners, alone := modelTellFree(c, teller{line, channel, publish, arg(c, 3), id, "0", 1, false, 0})
 	c.Do("SET", latch, owner, "PX", life)
 	if alone {
 		return 3 - listeners

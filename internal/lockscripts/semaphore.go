@@ -171,11 +171,15 @@ func modelSemaphoreAdd(c *fakeredis.Call) any {
 	if bad {
 		return notNumber
 	}
+	line := lineKey(c, 3)
+	if line != "" {
+		c.Do("PEXPIRE", line, lineLife)
+	}
 	if !there && c.Args[3] == "1" {
 		return o.remember(c, 0)
 	}
 	total := c.Int("INCRBY", c.Keys[0], c.Args[2])
-	tellPermits(c, lineKey(c, 3), c.Args[1], 5, total, total, total-number(c.Args[2]))
+	tellPermits(c, line, c.Args[1], 5, total, total, total-number(c.Args[2]))
 	return o.remember(c, 1)
 }
 

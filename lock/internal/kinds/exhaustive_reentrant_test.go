@@ -359,7 +359,7 @@ func (e exclusive[M]) list(part func(M) *reentrantModel, acquire func(m M, owner
 			}
 		}
 		for _, repeated := range []bool{false, true} {
-			add("single", with(0), []any{0, owner, publishBy, latchSpan, repeated},
+			add("single", with(0), []any{latchSpan, owner, publishBy, "1", "", "", repeated},
 				lock(func(m *reentrantModel) (any, []message) { return m.single(owner, 0, repeated) }))
 			for _, publish := range []string{publishBy, ""} {
 				add("keep", with(0), []any{span(2), owner, publish, latchSpan, repeated, at(1), setNobody},

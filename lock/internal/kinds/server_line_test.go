@@ -138,7 +138,7 @@ func (l *lineWalk) exclusive(random *rand.Rand, as stander) bool {
 	case 0, 1, 2, 3:
 		return w.script("acquire", keys, append(append([]any{40_000, owner}, own...), soon(), as.place, as.stand)...)
 	case 4, 5:
-		return w.script("single", keys, 0, owner, "PUBLISH", 30_000, random.IntN(2), as.counts, as.client, as.place, as.way)
+		return w.script("single", keys, 30_000, owner, "PUBLISH", as.counts, as.place, as.way, random.IntN(2))
 	case 6:
 		return w.script("release", keys, 40_000*random.IntN(2), owner, "PUBLISH", 30_000, 0, soon(), as.counts, as.client, as.place, as.way)
 	case 7:

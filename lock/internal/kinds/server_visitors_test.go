@@ -33,7 +33,7 @@ var visits = []visit{
 	{"to a place", "single", ":c1", "c1:0 -5", "1, 1 told, [!c1:0 c1:0] for long"},
 	{"to a place, and to visitors later", "single", "", "c1:0 -5", "1, 0 told, [!c1:0 c1:0 *] for long"},
 	{"of a permit beside a free one", "add", "", "* -5", "1, 1 told, [] gone"},
-	{"of a permit beside that of visitors in their turn", "add", "", "!* -9 * -5", "1, 1 told, [!* *] for ever"},
+	{"of a permit beside that of visitors in their turn", "add", "", "!* -9 * -5", "1, 1 told, [!* *] for long"},
 	{"for readers, also without a line", "downgrade", "", "c1:r:0:100 -5", "0, 1 told, [!c1:r:0:100 c1:r:0:100 *] for long"},
 }
 
@@ -63,12 +63,12 @@ func (v visit) call() (s *script.Script, keys []string, args, before []any) {
 		args = []any{60_000, "client:1", publishBy, 0, soon(), 1, id}
 		return all["write"]["downgrade"], keys, args, []any{"HSET", walkLock, "mode", "write", "client:1:write", 1}
 	}
-	args = []any{0, "client:1", publishBy, 30_000, 0}
-	if v.operation == "release" {
-		args = append(args, soon())
-	}
 	keys = []string{walkLock, walkChannel, latch, walkLine}
-	return all["reentrant"][v.operation], keys, append(args, 1, id, "", ""), []any{"HSET", walkLock, "client:1", 1}
+	args = []any{30_000, "client:1", publishBy, 1}
+	if v.operation == "release" {
+		args = []any{0, "client:1", publishBy, 30_000, 0, soon(), 1, id, "", ""}
+	}
+	return all["reentrant"][v.operation], keys, args, []any{"HSET", walkLock, "client:1", 1}
 }
 
 // run returns what the script does on a server, or the one in broken in its place.

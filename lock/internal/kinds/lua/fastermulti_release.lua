@@ -16,8 +16,6 @@ if not now then
     local time = redis.call('time')
     now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
--- A write that needs no memory: a full server refuses none behind it.
-redis.call('hdel', group, '')
 -- fastermulti_values.lua
 local held, freed, shorter, keeps = giveBack(ARGV[1])
 if freed or shorter then

@@ -12,10 +12,12 @@ local function giveBack(stays)
     for value in string.gmatch(values, '%S+') do
         local hold, count, lease = value .. ':' .. owner, kept[at] or 0, kept[at + 1] or 0
         at = at + 2
-        local mine = redis.call('hget', group, value) == owner
-        local ends = tonumber(redis.call('hget', group, hold .. ':expire_time') or 0)
+        local holder, ends = unpack(redis.call('hmget', group, value, hold .. ':expire_time'))
+        local mine = holder == owner
+        ends = tonumber(ends or 0)
         held = held and mine and ends > now
         if mine and ends > now and count > 0 then
+            redis.call('hdel', group, '') -- a write that needs no memory: a full server refuses none behind it
             redis.call('hset', group, hold .. ':expire_time', string.format('%.0f', now + lease), hold .. ':lock_count', count)
             if redis.call('pttl', group) < lease then
                 redis.call('pexpire', group, lease)

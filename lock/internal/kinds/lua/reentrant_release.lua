@@ -9,7 +9,7 @@
 -- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
 --         1 when the lock is free now, 0 when the owner has further holds, nil when it has none.
 local lock, channel, latch, line = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local lease, owner, publish, lifetime, repeated, last = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
+local lease, owner, publish, lifetime, repeated, last = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
 local heard, stand = 7, ARGV[10]
 
 -- all_late.lua
@@ -19,15 +19,15 @@ local outcome = known and redis.call('get', latch)
 if outcome then
     return outcome ~= '-1' and tonumber(outcome) or nil
 end
-local holds = tonumber(redis.call('hget', lock, owner))
+local holds = lease > 0 and redis.call('hget', lock, owner) or lease == 0 and redis.call('hdel', lock, owner) == 1 -- with its only field the lock goes
 -- all_unheld.lua
-local rest = tonumber(lease) > 0 and holds - 1 or 0
+local rest = lease > 0 and holds - 1 or 0
 local result, message, available, before = rest > 0 and 0 or 1, rest == 0 and '0', 1, nil
 -- First what frees memory: a server that has run out of it refuses all else, but not after a script's first write.
 if rest > 0 then
     redis.call('pexpire', lock, lease)
     redis.call('hincrby', lock, owner, -1)
-else
+elseif lease > 0 then
     redis.call('del', lock)
 end
 redis.call('set', latch, result, 'px', lifetime)

@@ -2,16 +2,11 @@
 -- It uses the script's lock, latch and line, lease, owner and now, place and stand as all_line.lua has them, and draw: a function that draws
 -- a token, nil for a lock without tokens.
 
--- take returns what the script does for the first hold.
-local function take()
+if stand ~= 'move' and redis.call('exists', lock, latch, line or lock) == 0 then -- one question in place of three
     local first = draw and {1, draw()} or nil
-    redis.call('hincrby', lock, owner, 1)
+    redis.call('hset', lock, owner, 1)
     redis.call('pexpire', lock, lease)
     return first
-end
-
-if stand ~= 'move' and redis.call('exists', lock, latch, line or lock) == 0 then -- one question in place of three
-    return take()
 end
 -- all_line.lua
 if redis.call('exists', latch) == 1 then
@@ -22,7 +17,9 @@ if redis.call('exists', lock) == 0 then
     if left then
         return waitInLine(line, place, stand, left)
     end
-    local first = take()
+    local first = draw and {1, draw()} or nil
+    redis.call('hset', lock, owner, 1)
+    redis.call('pexpire', lock, lease)
     giveWay(line, place, stand)
     return first
 elseif redis.call('hexists', lock, owner) == 0 then

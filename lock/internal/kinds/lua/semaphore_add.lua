@@ -17,8 +17,8 @@ free = free or redis.call('get', semaphore) -- for the error, if it has another 
 if free and not string.match(free, '^%-?%d+$') then
     return redis.error_reply('WRONGTYPE The key does not hold a number')
 end
--- A write that needs no memory: after it a server that has run out of that does not refuse the others.
-redis.call('del', latch)
+-- A write that needs no memory: after it a server that has run out of that does not refuse the others. It asks for the line, too.
+local lined = redis.call('pexpire', line or latch, 25000) == 1
 if existing == '1' and not free then
     redis.call('set', latch, 0, 'px', last - now + lifetime)
     return 0
@@ -26,5 +26,5 @@ end
 local available = redis.call('incrby', semaphore, permits)
 redis.call('set', latch, 1, 'px', last - now + lifetime)
 local message, before, result, heard, stand = math.max(0, available), available - permits, 1, 6, ''
-local quiet = not line or redis.call('exists', line) == 0
+local quiet = not lined
 -- all_tell.lua
