@@ -81,12 +81,15 @@ func (r *request) notePlace(s position, start clock.Instant, granted bool, err e
 	if s.stand == standsApart {
 		return
 	}
+	var former any
+	defer func() { c.leavePlace(r.target, former) }()
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
 	e := c.table.entries[r.target.key()]
 	known := e != nil && e.place == s.place
 	if c.table.places.Measure(start.Elapsed(c.now())) && !granted && e != nil && e.place != nil {
-		e.place = c.table.places.Next(r.waiterID()) // with a longer turn; the old place is called once more
+		// The next place has a longer turn. The old one is called once more, or left at the end of the call.
+		former, r.place, e.place = r.place, e.place, c.table.places.Next(r.waiterID())
 	}
 	switch {
 	case err != nil && !remote.Uncertain(err): // the server has not seen the place

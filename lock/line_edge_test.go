@@ -94,6 +94,28 @@ func TestPlaceOfALostLease(t *testing.T) {
 	})
 }
 
+// A process that is far from the server gets another place, with a longer turn. It leaves the old one, too, when nobody of it waits any more:
+// in front of others, the old place would be told in their place.
+func TestOldPlaceIsLeft(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		lease := mustLock(t, w.client(lock.Config{}), "job")
+		far := w.client(lock.Config{})
+		w.srv.Latency(80 * time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		_, err := far.Reentrant("job").Lock(ctx)
+		wantErr(t, "Lock", err, lock.ErrNotAcquired)
+		w.sleep(300 * time.Millisecond) // its subscription is kept for longer
+		if places := w.srv.Do("ZRANGE", jobLine, "0", "-1"); fmt.Sprint(places) != "[]" {
+			t.Errorf("places in the line: %v", places)
+		}
+		w.srv.Latency(0)
+		mustUnlock(t, lease)
+		w.sleep(latchLife)
+		w.free()
+	})
+}
+
 // A key of another type in the place of the line keeps no lock from being taken and released.
 func TestLineOfAnotherType(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
