@@ -9,8 +9,7 @@ import (
 func blockingCommands() []command {
 	const flag = onWrite | notScript
 	return []command{
-		{name: "blpop", arity: -3, flags: flag, run: func(x *call) any { return blockingPop(x, left) }},
-		{name: "brpop", arity: -3, flags: flag, run: func(x *call) any { return blockingPop(x, right) }},
+		{name: "blpop", arity: -3, flags: flag, run: blockingPop},
 		{name: "blmove", arity: 6, flags: flag, run: blockingMove},
 	}
 }
@@ -113,7 +112,7 @@ func (x *call) timeoutAt(i int) (time.Duration, any) {
 	return time.Duration(math.Ceil(f*1000)) * time.Millisecond, nil
 }
 
-func blockingPop(x *call, at side) any {
+func blockingPop(x *call) any {
 	last := len(x.args) - 1
 	wait, bad := x.timeoutAt(last)
 	if bad != nil {
@@ -125,7 +124,7 @@ func blockingPop(x *call, at side) any {
 		for _, key := range keys {
 			l, bad := find[*list](x, key)
 			if l != nil && bad == nil {
-				item := l.pop(at)
+				item := l.pop(left)
 				x.settle(key, l)
 				return []any{key, item}, true
 			}

@@ -15,10 +15,10 @@ const (
 
 // Commands whose keys are not the first argument alone.
 var (
-	allKeys   = strings.Fields("del unlink exists touch mget")
-	twoKeys   = strings.Fields("rename renamenx lmove rpoplpush blmove")
-	keysFirst = strings.Fields("blpop brpop") // all but the last argument
-	noKeys    = strings.Fields("keys scan dbsize flushall flushdb")
+	allKeys   = strings.Fields("del unlink exists mget")
+	twoKeys   = strings.Fields("blmove")
+	keysFirst = strings.Fields("blpop") // all but the last argument
+	noKeys    = strings.Fields("keys scan dbsize flushall")
 	sharded   = strings.Fields("ssubscribe sunsubscribe spublish")
 )
 
@@ -34,7 +34,7 @@ func (cmd *command) keysOf(args []string) []string {
 		return args[1:3]
 	case slices.Contains(keysFirst, name):
 		return args[1 : len(args)-1]
-	case name == "mset", name == "msetnx":
+	case name == "mset":
 		var list []string
 		for i := 1; i < len(args); i += 2 {
 			list = append(list, args[i])

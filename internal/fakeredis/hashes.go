@@ -7,14 +7,12 @@ import (
 
 func hashCommands() []command {
 	return []command{
-		{name: "hset", arity: -4, flags: onWrite, run: func(x *call) any { return hset(x, false) }},
-		{name: "hmset", arity: -4, flags: onWrite, run: func(x *call) any { return hset(x, true) }},
+		{name: "hset", arity: -4, flags: onWrite, run: hset},
 		{name: "hsetnx", arity: 4, flags: onWrite, run: hsetNX},
 		{name: "hget", arity: 3, run: hget},
 		{name: "hmget", arity: -3, run: hmget},
 		{name: "hgetall", arity: 2, run: hgetAll},
 		{name: "hkeys", arity: 2, run: func(x *call) any { return hlist(x, true, false) }},
-		{name: "hvals", arity: 2, run: func(x *call) any { return hlist(x, false, true) }},
 		{name: "hdel", arity: -3, flags: onWrite, run: hdel},
 		{name: "hexists", arity: 3, run: hexists},
 		{name: "hlen", arity: 2, run: hlen},
@@ -69,7 +67,7 @@ func (x *call) hash(key string) (*hash, any) {
 	return h, bad
 }
 
-func hset(x *call, status bool) any {
+func hset(x *call) any {
 	if len(x.args)%2 != 0 {
 		return errArity(x.cmd.name)
 	}
@@ -84,9 +82,6 @@ func hset(x *call, status bool) any {
 		}
 	}
 	x.touch(x.args[1])
-	if status {
-		return ok
-	}
 	return n
 }
 

@@ -12,24 +12,17 @@ func keyCommands() []command {
 		{name: "del", arity: -2, flags: onWrite, run: del},
 		{name: "unlink", arity: -2, flags: onWrite, run: del},
 		{name: "exists", arity: -2, run: exists},
-		{name: "touch", arity: -2, run: exists},
 		{name: "type", arity: 2, run: typeOf},
-		{name: "ttl", arity: 2, run: func(x *call) any { return ttl(x, 1000, false) }},
-		{name: "pttl", arity: 2, run: func(x *call) any { return ttl(x, 1, false) }},
-		{name: "expiretime", arity: 2, run: func(x *call) any { return ttl(x, 1000, true) }},
-		{name: "pexpiretime", arity: 2, run: func(x *call) any { return ttl(x, 1, true) }},
+		{name: "ttl", arity: 2, run: func(x *call) any { return ttl(x, 1000) }},
+		{name: "pttl", arity: 2, run: func(x *call) any { return ttl(x, 1) }},
 		{name: "expire", arity: -3, flags: onWrite, run: func(x *call) any { return expire(x, 1000, x.now) }},
 		{name: "pexpire", arity: -3, flags: onWrite, run: func(x *call) any { return expire(x, 1, x.now) }},
-		{name: "expireat", arity: -3, flags: onWrite, run: func(x *call) any { return expire(x, 1000, x.s.epoch()) }},
 		{name: "pexpireat", arity: -3, flags: onWrite, run: func(x *call) any { return expire(x, 1, x.s.epoch()) }},
 		{name: "persist", arity: 2, flags: onWrite, run: persist},
-		{name: "rename", arity: 3, flags: onWrite, run: func(x *call) any { return rename(x, false) }},
-		{name: "renamenx", arity: 3, flags: onWrite, run: func(x *call) any { return rename(x, true) }},
 		{name: "keys", arity: 2, run: keys},
 		{name: "scan", arity: -2, run: scan},
 		{name: "dbsize", arity: 1, run: func(x *call) any { return len(x.live()) }},
 		{name: "flushall", arity: -1, flags: onWrite, run: flushAll},
-		{name: "flushdb", arity: -1, flags: onWrite, run: flushDB},
 	}
 }
 
@@ -76,7 +69,7 @@ func typeName(v any) string {
 }
 
 // ttl answers the time left, or the deadline itself, in units of ms.
-func ttl(x *call, unit int64, absolute bool) any {
+func ttl(x *call, unit int64) any {
 	e := x.get(x.args[1])
 	switch {
 	case e == nil:
@@ -84,12 +77,7 @@ func ttl(x *call, unit int64, absolute bool) any {
 	case e.until == 0:
 		return -1
 	}
-	ms := e.until
-	if absolute {
-		ms -= x.s.epoch()
-	} else {
-		ms -= x.now
-	}
+	ms := e.until - x.now
 	if unit == 1 {
 		return ms
 	}
@@ -157,28 +145,6 @@ func persist(x *call) any {
 	e.until = 0
 	x.touch(x.args[1])
 	return 1
-}
-
-func rename(x *call, onlyNew bool) any {
-	from, to := x.args[1], x.args[2]
-	e := x.get(from)
-	switch {
-	case e == nil:
-		return errNoKey
-	case from == to && onlyNew:
-		return 0
-	case from == to:
-		return ok
-	case onlyNew && x.get(to) != nil:
-		return 0
-	}
-	x.remove(from)
-	x.db.keys[to] = e
-	x.touch(to)
-	if onlyNew {
-		return 1
-	}
-	return ok
 }
 
 // live lists the living keys, sorted.
@@ -275,14 +241,6 @@ func flushAll(x *call) any {
 	for i := range x.s.dbs {
 		x.empty(&x.s.dbs[i])
 	}
-	return ok
-}
-
-func flushDB(x *call) any {
-	if bad := flushOption(x); bad != nil {
-		return bad
-	}
-	x.empty(x.db)
 	return ok
 }
 

@@ -35,8 +35,7 @@ func (s *Server) Deny(commands ...string) { s.set(func() { s.denied = commands }
 const errOOM = Err("OOM command not allowed when used memory > 'maxmemory'.")
 
 // needsMemory are the commands refused by a full server.
-var needsMemory = strings.Fields(`append blmove decr decrby getset hincrby hset hsetnx incr incrby linsert lmove lpush lpushx lset mset
-	msetnx psetex rpush rpushx sadd set setex setnx setrange zadd zincrby`)
+var needsMemory = strings.Fields(`append blmove decr decrby hincrby hset hsetnx incr incrby lpush mset rpush sadd set setnx zadd zincrby`)
 
 // limited is the refusal of a command by the limits of the server, "" for none. wrote: the script of the command has written.
 func (s *Server) limited(cmd *command, inside, wrote bool) Err {

@@ -4,21 +4,13 @@ import "slices"
 
 func listCommands() []command {
 	return []command{
-		{name: "lpush", arity: -3, flags: onWrite, run: func(x *call) any { return pushTo(x, left, true) }},
-		{name: "rpush", arity: -3, flags: onWrite, run: func(x *call) any { return pushTo(x, right, true) }},
-		{name: "lpushx", arity: -3, flags: onWrite, run: func(x *call) any { return pushTo(x, left, false) }},
-		{name: "rpushx", arity: -3, flags: onWrite, run: func(x *call) any { return pushTo(x, right, false) }},
-		{name: "lpop", arity: -2, flags: onWrite, run: func(x *call) any { return popFrom(x, left) }},
-		{name: "rpop", arity: -2, flags: onWrite, run: func(x *call) any { return popFrom(x, right) }},
+		{name: "lpush", arity: -3, flags: onWrite, run: func(x *call) any { return pushTo(x, left) }},
+		{name: "rpush", arity: -3, flags: onWrite, run: func(x *call) any { return pushTo(x, right) }},
+		{name: "lpop", arity: -2, flags: onWrite, run: popLeft},
 		{name: "llen", arity: 2, run: llen},
 		{name: "lindex", arity: 3, run: lindex},
 		{name: "lrange", arity: 4, run: lrange},
 		{name: "lrem", arity: 4, flags: onWrite, run: lrem},
-		{name: "lset", arity: 4, flags: onWrite, run: lset},
-		{name: "ltrim", arity: 4, flags: onWrite, run: ltrim},
-		{name: "linsert", arity: 5, flags: onWrite, run: linsert},
-		{name: "lmove", arity: 5, flags: onWrite, run: lmove},
-		{name: "rpoplpush", arity: 3, flags: onWrite, run: func(x *call) any { return move(x, x.args[1], x.args[2], right, left) }},
 	}
 }
 
@@ -63,12 +55,11 @@ func (x *call) list(key string) *list {
 	return l
 }
 
-func pushTo(x *call, at side, create bool) any {
-	l, bad := find[*list](x, x.args[1])
-	if bad != nil || l == nil && !create {
-		return orZero(bad)
+func pushTo(x *call, at side) any {
+	if _, bad := find[*list](x, x.args[1]); bad != nil {
+		return bad
 	}
-	l = x.list(x.args[1])
+	l := x.list(x.args[1])
 	for _, item := range x.args[2:] {
 		l.push(at, item)
 	}
@@ -76,7 +67,7 @@ func pushTo(x *call, at side, create bool) any {
 	return l.size()
 }
 
-func popFrom(x *call, at side) any {
+func popLeft(x *call) any {
 	if len(x.args) > 3 {
 		return errArity(x.cmd.name)
 	}
@@ -99,7 +90,7 @@ func popFrom(x *call, at side) any {
 	}
 	popped := []any{}
 	for ; count > 0 && l.size() > 0; count-- {
-		popped = append(popped, l.pop(at))
+		popped = append(popped, l.pop(left))
 	}
 	if len(popped) > 0 {
 		x.settle(x.args[1], l)
@@ -170,18 +161,6 @@ func lrange(x *call) any {
 	return slices.Clone(l.items[first:end])
 }
 
-func ltrim(x *call) any {
-	l, first, end, bad := x.rangeOf()
-	if bad != nil {
-		return bad
-	}
-	if l != nil {
-		l.items = l.items[first:end]
-		x.settle(x.args[1], l)
-	}
-	return ok
-}
-
 func lrem(x *call) any {
 	count, bad := x.int64At(2)
 	if bad != nil {
@@ -210,55 +189,6 @@ func lrem(x *call) any {
 		x.settle(x.args[1], l)
 	}
 	return n
-}
-
-func lset(x *call) any {
-	l, bad := find[*list](x, x.args[1])
-	if bad != nil {
-		return bad
-	}
-	if l == nil {
-		return errNoKey
-	}
-	i, bad := x.int64At(2)
-	if bad != nil {
-		return bad
-	}
-	at, found := l.index(i)
-	if !found {
-		return Err("ERR index out of range")
-	}
-	l.items[at] = x.args[3]
-	x.touch(x.args[1])
-	return ok
-}
-
-func linsert(x *call) any {
-	if !isAny(x.args[2], "BEFORE", "AFTER") {
-		return errStx
-	}
-	l, bad := find[*list](x, x.args[1])
-	if bad != nil || l == nil {
-		return orZero(bad)
-	}
-	at := slices.Index(l.items, x.args[3])
-	if at < 0 {
-		return -1
-	}
-	if isAny(x.args[2], "AFTER") {
-		at++
-	}
-	l.items = slices.Insert(l.items, at, x.args[4])
-	x.touch(x.args[1])
-	return l.size()
-}
-
-func lmove(x *call) any {
-	from, to, bad := sidesAt(x, 3)
-	if bad != nil {
-		return bad
-	}
-	return move(x, x.args[1], x.args[2], from, to)
 }
 
 func sidesAt(x *call, i int) (from, to side, bad any) {

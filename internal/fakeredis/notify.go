@@ -69,9 +69,8 @@ func configSet(x *call) any {
 
 // eventNames are the commands whose event has another name, or a class that does not follow from the command.
 var eventNames = map[string]string{
-	"setnx": "set", "setex": "set", "psetex": "set", "getset": "set", "mset": "set", "msetnx": "set", "incr": "incrby", "decr": "incrby",
-	"decrby": "incrby", "hmset": "hset", "hsetnx": "hset", "zincrby": "zincr", "unlink": "del", "getdel": "del", "pexpire": "expire",
-	"expireat": "expire", "pexpireat": "expire", "getex": "expire",
+	"setnx": "set", "mset": "set", "incr": "incrby", "decr": "incrby", "decrby": "incrby", "hsetnx": "hset", "zincrby": "zincr",
+	"unlink": "del", "pexpire": "expire", "pexpireat": "expire",
 }
 
 // event returns the name and the class of the event that a command causes; "" for none.
@@ -80,18 +79,15 @@ func (x *call) event() (name string, class byte) {
 	if other, has := eventNames[name]; has {
 		name = other
 	}
-	switch {
-	case name == "zadd" && slices.ContainsFunc(x.args, func(arg string) bool { return strings.EqualFold(arg, "INCR") }):
+	if name == "zadd" && slices.ContainsFunc(x.args, func(arg string) bool { return strings.EqualFold(arg, "INCR") }) {
 		return "zincr", 'z'
-	case x.cmd.name == "getex" && slices.ContainsFunc(x.args, func(arg string) bool { return strings.EqualFold(arg, "PERSIST") }):
-		return "persist", 'g'
 	}
 	switch name {
-	case "set", "incrby", "append", "setrange":
+	case "set", "incrby", "append":
 		return name, '$'
 	case "hset", "hincrby", "hdel":
 		return name, 'h'
-	case "zadd", "zincr", "zrem", "zremrangebyscore", "zremrangebyrank", "zpopmin", "zpopmax":
+	case "zadd", "zincr", "zrem", "zremrangebyscore":
 		return name, 'z'
 	case "del", "expire", "persist":
 		return name, 'g'
@@ -103,11 +99,6 @@ func (x *call) event() (name string, class byte) {
 func (x *call) do() any {
 	reply := x.cmd.run(x)
 	if x.s.notify == "" || len(x.touched) == 0 {
-		return reply
-	}
-	if strings.HasPrefix(x.cmd.name, "rename") {
-		x.s.tellLocked(x.db, 'g', "rename_from", x.args[1])
-		x.s.tellLocked(x.db, 'g', "rename_to", x.args[2])
 		return reply
 	}
 	name, class := x.event()

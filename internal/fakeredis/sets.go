@@ -9,10 +9,7 @@ import (
 func setCommands() []command {
 	return []command{
 		{name: "sadd", arity: -3, flags: onWrite, run: sadd},
-		{name: "srem", arity: -3, flags: onWrite, run: srem},
 		{name: "smembers", arity: 2, run: smembers},
-		{name: "sismember", arity: 3, run: sisMember},
-		{name: "scard", arity: 2, run: scard},
 	}
 }
 
@@ -55,22 +52,6 @@ func sadd(x *call) any {
 	return added
 }
 
-func srem(x *call) any {
-	s, bad := find[*stringSet](x, x.args[1])
-	if bad != nil || s == nil {
-		return orZero(bad)
-	}
-	before := s.size()
-	for _, m := range x.args[2:] {
-		delete(s.members, m)
-	}
-	n := before - s.size()
-	if n > 0 {
-		x.settle(x.args[1], s)
-	}
-	return n
-}
-
 func smembers(x *call) any {
 	s, bad := find[*stringSet](x, x.args[1])
 	if bad != nil {
@@ -83,20 +64,4 @@ func smembers(x *call) any {
 		}
 	}
 	return list
-}
-
-func sisMember(x *call) any {
-	s, bad := find[*stringSet](x, x.args[1])
-	if bad != nil || s == nil {
-		return orZero(bad)
-	}
-	return boolInt(s.members[x.args[2]])
-}
-
-func scard(x *call) any {
-	s, bad := find[*stringSet](x, x.args[1])
-	if bad != nil || s == nil {
-		return orZero(bad)
-	}
-	return s.size()
 }

@@ -13,23 +13,15 @@ func sortedSetCommands() []command {
 		{name: "zincrby", arity: 4, flags: onWrite, run: zincrBy},
 		{name: "zrem", arity: -3, flags: onWrite, run: zrem},
 		{name: "zscore", arity: 3, run: zscore},
-		{name: "zmscore", arity: -3, run: zmscore},
 		{name: "zcard", arity: 2, run: zcard},
 		{name: "zcount", arity: 4, run: zcount},
-		{name: "zrank", arity: 3, run: func(x *call) any { return zrank(x, false) }},
-		{name: "zrevrank", arity: 3, run: func(x *call) any { return zrank(x, true) }},
+		{name: "zrank", arity: 3, run: zrank},
 		{name: "zrange", arity: -4, run: zrange},
 		{name: "zrevrange", arity: -4, run: func(x *call) any { return zrangeBy(x, zquery{reverse: true}, x.args[4:], "WITHSCORES") }},
 		{name: "zrangebyscore", arity: -4, run: func(x *call) any {
 			return zrangeBy(x, zquery{byScore: true}, x.args[4:], "WITHSCORES LIMIT")
 		}},
-		{name: "zrevrangebyscore", arity: -4, run: func(x *call) any {
-			return zrangeBy(x, zquery{byScore: true, reverse: true}, x.args[4:], "WITHSCORES LIMIT")
-		}},
-		{name: "zremrangebyscore", arity: 4, flags: onWrite, run: func(x *call) any { return zremRange(x, true) }},
-		{name: "zremrangebyrank", arity: 4, flags: onWrite, run: func(x *call) any { return zremRange(x, false) }},
-		{name: "zpopmin", arity: -2, flags: onWrite, run: func(x *call) any { return zpop(x, false) }},
-		{name: "zpopmax", arity: -2, flags: onWrite, run: func(x *call) any { return zpop(x, true) }},
+		{name: "zremrangebyscore", arity: 4, flags: onWrite, run: zremRangeByScore},
 	}
 }
 
@@ -217,18 +209,6 @@ func (z *sortedSet) score(name string) any {
 	return nil
 }
 
-func zmscore(x *call) any {
-	z, bad := find[*sortedSet](x, x.args[1])
-	if bad != nil {
-		return bad
-	}
-	scores := []any{}
-	for _, name := range x.args[2:] {
-		scores = append(scores, z.score(name))
-	}
-	return scores
-}
-
 func zcard(x *call) any {
 	z, bad := find[*sortedSet](x, x.args[1])
 	if bad != nil || z == nil {
@@ -237,16 +217,12 @@ func zcard(x *call) any {
 	return z.size()
 }
 
-func zrank(x *call, reverse bool) any {
+func zrank(x *call) any {
 	z, bad := find[*sortedSet](x, x.args[1])
 	if bad != nil {
 		return bad
 	}
-	list := z.ordered()
-	if reverse {
-		slices.Reverse(list)
-	}
-	rank := slices.IndexFunc(list, func(m member) bool { return m.name == x.args[2] })
+	rank := slices.IndexFunc(z.ordered(), func(m member) bool { return m.name == x.args[2] })
 	if rank < 0 {
 		return nil
 	}
@@ -291,8 +267,8 @@ func zcount(x *call) any {
 	return n
 }
 
-func zremRange(x *call, byScore bool) any {
-	list, bad := x.zselect(zquery{byScore: byScore, limit: -1})
+func zremRangeByScore(x *call) any {
+	list, bad := x.zselect(zquery{byScore: true, limit: -1})
 	if bad != nil {
 		return bad
 	}
@@ -305,40 +281,6 @@ func zremRange(x *call, byScore bool) any {
 		names[i] = m.name
 	}
 	return x.zdrop(z, names)
-}
-
-func zpop(x *call, reverse bool) any {
-	if len(x.args) > 3 {
-		return errStx
-	}
-	count := int64(1)
-	if len(x.args) == 3 {
-		n, valid := parseInt(x.args[2])
-		if !valid || n < 0 {
-			return errRange
-		}
-		count = n
-	}
-	z, bad := find[*sortedSet](x, x.args[1])
-	if bad != nil {
-		return bad
-	}
-	list := z.ordered()
-	if reverse {
-		slices.Reverse(list)
-	}
-	list = list[:min(count, int64(len(list)))]
-	names := make([]string, len(list))
-	for i, m := range list {
-		names[i] = m.name
-	}
-	if len(list) > 0 {
-		x.zdrop(z, names)
-	}
-	if x.c.proto == 3 && len(x.args) == 3 {
-		return scored(3, list)
-	}
-	return scored(2, list)
 }
 
 // scored is a reply of members and scores: in RESP3 each pair is an array.

@@ -11,18 +11,10 @@ func stringCommands() []command {
 		{name: "get", arity: 2, run: get},
 		{name: "set", arity: -3, flags: onWrite, run: set},
 		{name: "setnx", arity: 3, flags: onWrite, run: setNX},
-		{name: "setex", arity: 4, flags: onWrite, run: func(x *call) any { return setEX(x, 1000) }},
-		{name: "psetex", arity: 4, flags: onWrite, run: func(x *call) any { return setEX(x, 1) }},
-		{name: "getset", arity: 3, flags: onWrite, run: getSet},
-		{name: "getdel", arity: 2, flags: onWrite, run: getDel},
-		{name: "getex", arity: -2, flags: onWrite, run: getEX},
 		{name: "mget", arity: -2, run: mget},
 		{name: "mset", arity: -3, flags: onWrite, run: mset},
-		{name: "msetnx", arity: -3, flags: onWrite, run: msetNX},
 		{name: "append", arity: 3, flags: onWrite, run: appendTo},
 		{name: "strlen", arity: 2, run: strlen},
-		{name: "getrange", arity: 4, run: getRange},
-		{name: "setrange", arity: 4, flags: onWrite, run: setRange},
 		{name: "incr", arity: 2, flags: onWrite, run: func(x *call) any { return incr(x, 1) }},
 		{name: "decr", arity: 2, flags: onWrite, run: func(x *call) any { return incr(x, -1) }},
 		{name: "incrby", arity: 3, flags: onWrite, run: incrBy},
@@ -143,59 +135,6 @@ func setNX(x *call) any {
 	return 1
 }
 
-func setEX(x *call, unit int64) any {
-	n, bad := x.int64At(2)
-	if bad != nil {
-		return bad
-	}
-	if n <= 0 {
-		return Err("ERR invalid expire time in '" + x.cmd.name + "' command")
-	}
-	until, bad := x.expiryAt(n, unit, x.now)
-	if bad != nil {
-		return bad
-	}
-	x.set(x.args[1], x.args[3]).until = until
-	return ok
-}
-
-func getSet(x *call) any {
-	old := x.text(x.args[1])
-	if old != errType {
-		x.set(x.args[1], x.args[2])
-	}
-	return old
-}
-
-func getDel(x *call) any {
-	old := x.text(x.args[1])
-	if old != errType {
-		x.remove(x.args[1])
-	}
-	return old
-}
-
-func getEX(x *call) any {
-	o, bad := x.setOptions(x.args[2:], " PERSIST EX PX EXAT PXAT ")
-	if bad != nil {
-		return bad
-	}
-	value := x.text(x.args[1])
-	if _, found := value.(string); !found {
-		return value
-	}
-	switch {
-	case o.unit != "" && o.until <= x.now:
-		x.remove(x.args[1])
-	case o.unit != "":
-		x.get(x.args[1]).until = o.until
-		x.touch(x.args[1])
-	case o.persist:
-		persist(x)
-	}
-	return value
-}
-
 func mget(x *call) any {
 	values := []any{}
 	for _, key := range x.args[1:] {
@@ -217,19 +156,6 @@ func mset(x *call) any {
 		x.set(x.args[i], x.args[i+1])
 	}
 	return ok
-}
-
-func msetNX(x *call) any {
-	if len(x.args)%2 == 0 {
-		return errArity(x.cmd.name)
-	}
-	for i := 1; i < len(x.args); i += 2 {
-		if x.get(x.args[i]) != nil {
-			return 0
-		}
-	}
-	mset(x)
-	return 1
 }
 
 // change gives a string a new value and keeps its deadline.
@@ -258,27 +184,6 @@ func strlen(x *call) any {
 	return len(s)
 }
 
-func getRange(x *call) any {
-	from, bad := x.int64At(2)
-	if bad != nil {
-		return bad
-	}
-	to, bad := x.int64At(3)
-	if bad != nil {
-		return bad
-	}
-	s, bad := find[string](x, x.args[1])
-	if bad != nil {
-		return bad
-	}
-	if from < 0 && to < 0 && from > to {
-		return ""
-	}
-	// Unlike a list's, an end before the beginning stands for the first byte.
-	first, end := clip(from, max(to, -int64(len(s))), len(s))
-	return s[first:end]
-}
-
 // clip turns a first and a last index, counted from the end if negative, into a slice's bounds.
 func clip(first, last int64, size int) (int, int) {
 	n := int64(size)
@@ -293,32 +198,6 @@ func clip(first, last int64, size int) (int, int) {
 		return 0, 0
 	}
 	return int(first), int(last + 1)
-}
-
-func setRange(x *call) any {
-	at, bad := x.int64At(2)
-	if bad != nil {
-		return bad
-	}
-	if at < 0 {
-		return Err("ERR offset is out of range")
-	}
-	old, bad := find[string](x, x.args[1])
-	if bad != nil {
-		return bad
-	}
-	patch := x.args[3]
-	if patch == "" {
-		return len(old)
-	}
-	if at+int64(len(patch)) > maxBulk {
-		return Err("ERR string exceeds maximum allowed size (proto-max-bulk-len)")
-	}
-	value := make([]byte, max(len(old), int(at)+len(patch)))
-	copy(value, old)
-	copy(value[at:], patch)
-	x.change(x.args[1], string(value))
-	return len(value)
 }
 
 func incrBy(x *call) any {
