@@ -7,26 +7,22 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-var fairKind = &kinds.Lazy[*kind]{Make: newFairKind}
-
-func newFairKind() *kind {
+var fairKind = &kinds.Lazy[*kind]{Make: func() *kind {
 	return &kind{
-		Kind:     kinds.Fair(),
+		Kind:     kinds.Fair.Get(),
 		storedAs: reentrantKind.Get(),
 		args:     fairArgs(true),
 		parse:    parseFair,
 		queued:   true,
 		joins:    true,
 	}
-}
+}}
 
-var nonReentrantFairKind = &kinds.Lazy[*kind]{Make: newNonReentrantFairKind}
-
-func newNonReentrantFairKind() *kind {
-	k := variant(kinds.NonReentrantFair(), fairKind.Get())
+var nonReentrantFairKind = &kinds.Lazy[*kind]{Make: func() *kind {
+	k := variant(kinds.NonReentrantFair.Get(), fairKind.Get())
 	k.args = fairArgs(false)
 	return k
-}
+}}
 
 // Fair is Redisson's fair RLock (getFairLock): an exclusive lock granted in the order of the server's queue, to
 // waiters of any process. An [Owner] that has the lock may take it again. TryLock does not join the queue, and fails

@@ -9,16 +9,14 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-var fasterMultiKind = &kinds.Lazy[*kind]{Make: newFasterMultiKind}
-
-func newFasterMultiKind() *kind {
+var fasterMultiKind = &kinds.Lazy[*kind]{Make: func() *kind {
 	return &kind{
-		Kind:   kinds.FasterMulti(),
+		Kind:   kinds.FasterMulti.Get(),
 		parse:  parseValueHolders,
 		show:   func(owner string) string { return owner[:strings.IndexByte(owner, ' ')] },
 		parted: true,
 	}
-}
+}}
 
 // maxValues limits the values of a lock, because the server is blocked while it looks at them.
 const maxValues = 1000

@@ -7,13 +7,11 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-var fencedKind = &kinds.Lazy[*kind]{Make: newFencedKind}
-
-func newFencedKind() *kind {
-	k := variant(kinds.Fenced(), reentrantKind.Get())
+var fencedKind = &kinds.Lazy[*kind]{Make: func() *kind {
+	k := variant(kinds.Fenced.Get(), reentrantKind.Get())
 	k.args, k.parse = fencedArgs, parseFenced
 	return k
-}
+}}
 
 // fencedArgs is -1 for plain tokens, else the TokenLife in ms.
 func fencedArgs(w wish) []any {

@@ -79,7 +79,7 @@ func inspect(ctx context.Context, c *Client, name string) (inspected, error) {
 	ctx = remote.Patient(ctx)
 	seen := inspected{Inspection: Inspection{Name: name}, client: c}
 	for range mostLooks {
-		text, err := textOf(kinds.Shape().Run(ctx, c.server, kinds.ShapeKeys(name)))
+		text, err := textOf(kinds.Shape.Get().Run(ctx, c.server, kinds.ShapeKeys(name)))
 		if err != nil {
 			return seen, c.refused(name, err)
 		}

@@ -11,16 +11,14 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-var latchKind = &kinds.Lazy[*kind]{Make: newLatchKind}
-
-func newLatchKind() *kind {
+var latchKind = &kinds.Lazy[*kind]{Make: func() *kind {
 	return &kind{
-		Kind:    kinds.CountDown(),
+		Kind:    kinds.CountDown.Get(),
 		owner:   func(int) string { return "" },
 		others:  everybody,
 		unowned: true,
 	}
-}
+}}
 
 // CountDownLatch is Redisson's RCountDownLatch (getCountDownLatch): a count on the server, and callers waiting for the count
 // to reach 0. A missing count is 0. A CountDownLatch is immutable, and many goroutines may share it.

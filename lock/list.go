@@ -136,7 +136,7 @@ func recognise(ctx context.Context, server conn.Doer, keys []string) ([]Listed, 
 	for _, name := range keys {
 		if checkName(name) == nil && !strings.HasPrefix(name, kinds.LatchPrefix) {
 			found = append(found, Listed{Name: name})
-			calls = append(calls, kinds.Shape().Call(kinds.ShapeKeys(name)))
+			calls = append(calls, kinds.Shape.Get().Call(kinds.ShapeKeys(name)))
 		}
 	}
 	if len(calls) == 0 {

@@ -15,11 +15,9 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-var permitsKind = &kinds.Lazy[*kind]{Make: newPermitsKind}
-
-func newPermitsKind() *kind {
+var permitsKind = &kinds.Lazy[*kind]{Make: func() *kind {
 	return &kind{
-		Kind: kinds.Permits(),
+		Kind: kinds.Permits.Get(),
 		args: func(w wish) []any {
 			return []any{w.publish, w.setup, w.forever}
 		},
@@ -30,7 +28,7 @@ func newPermitsKind() *kind {
 		permits: true,
 		parted:  true,
 	}
-}
+}}
 
 const (
 	// maxPermits limits the permits of a lease, because the server is blocked while it counts the permits.

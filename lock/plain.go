@@ -7,9 +7,7 @@ import (
 	"github.com/lockwire/lockwire/lock/internal/kinds"
 )
 
-var plainKind = &kinds.Lazy[*kind]{Make: newPlainKind}
-
-func newPlainKind() *kind { return &kind{Kind: kinds.Plain(), owner: plainOwner, silent: true} }
+var plainKind = &kinds.Lazy[*kind]{Make: func() *kind { return &kind{Kind: kinds.Plain.Get(), owner: plainOwner, silent: true} }}
 
 // plainOwner returns a unique value: random bytes in hexadecimal.
 func plainOwner(int) string {

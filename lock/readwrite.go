@@ -18,17 +18,15 @@ import (
 const tellFor = 15 * time.Second
 
 // writeKind is the kind of the write lock. Its twin is the kind of the read lock.
-var writeKind = &kinds.Lazy[*kind]{Make: newWriteKind}
-
-func newWriteKind() *kind {
+var writeKind = &kinds.Lazy[*kind]{Make: func() *kind {
 	read := &kind{
-		Kind:   kinds.Read(),
+		Kind:   kinds.Read.Get(),
 		args:   readArgs,
 		parse:  func(v resp.Value) (Info, error) { return parseReadWrite(v, ModeRead) },
 		others: everybody,
 	}
 	write := &kind{
-		Kind:      kinds.Write(),
+		Kind:      kinds.Write.Get(),
 		args:      writeArgs,
 		parse:     func(v resp.Value) (Info, error) { return parseReadWrite(v, ModeWrite) },
 		twin:      read,
@@ -38,7 +36,7 @@ func newWriteKind() *kind {
 	}
 	read.twin = write
 	return write
-}
+}}
 
 // ReadWrite is Redisson's RReadWriteLock (getReadWriteLock): a lock for many readers or a single writer. A ReadWrite is
 // immutable, and many goroutines may share it.

@@ -2,9 +2,7 @@ package lock
 
 import "github.com/lockwire/lockwire/lock/internal/kinds"
 
-var reentrantKind = &kinds.Lazy[*kind]{Make: newReentrantKind}
-
-func newReentrantKind() *kind { return &kind{Kind: kinds.Reentrant(), joins: true} }
+var reentrantKind = &kinds.Lazy[*kind]{Make: func() *kind { return &kind{Kind: kinds.Reentrant.Get(), joins: true} }}
 
 // Reentrant is Redisson's RLock (getLock): an exclusive lock. Its holder may take the lock again with the same [Owner].
 type Reentrant struct{ Handle }
@@ -15,9 +13,7 @@ func (c *Client) Reentrant(name string) *Reentrant {
 	return &Reentrant{c.handle(reentrantKind.Get(), name)}
 }
 
-var nonReentrantKind = &kinds.Lazy[*kind]{Make: newNonReentrantKind}
-
-func newNonReentrantKind() *kind { return variant(kinds.NonReentrant(), reentrantKind.Get()) }
+var nonReentrantKind = &kinds.Lazy[*kind]{Make: func() *kind { return variant(kinds.NonReentrant.Get(), reentrantKind.Get()) }}
 
 // NonReentrant is Redisson's RLock of getNonReentrantLock: an exclusive lock. An [Owner] already holding the lock gets
 // [ErrReentry] at once. On the server the lock is the same as the [Reentrant] lock of the same name.

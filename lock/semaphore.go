@@ -17,11 +17,9 @@ import (
 	"github.com/lockwire/lockwire/script"
 )
 
-var semaphoreKind = &kinds.Lazy[*kind]{Make: newSemaphoreKind}
-
-func newSemaphoreKind() *kind {
+var semaphoreKind = &kinds.Lazy[*kind]{Make: func() *kind {
 	return &kind{
-		Kind:    kinds.Semaphore(),
+		Kind:    kinds.Semaphore.Get(),
 		args:    func(w wish) []any { return []any{w.permits, w.setup} },
 		parse:   parseSemaphore,
 		owner:   func(int) string { return "" },
@@ -29,7 +27,7 @@ func newSemaphoreKind() *kind {
 		unowned: true,
 		permits: true,
 	}
-}
+}}
 
 // Semaphore is Redisson's RSemaphore (getSemaphore): a number of permits for callers to take and give back. The server does
 // not record the holders: a permit is lost with its holder's death, and any caller may give back permits never taken.

@@ -8,13 +8,11 @@ import (
 	"github.com/lockwire/lockwire/lock/internal/kinds"
 )
 
-var spinKind = &kinds.Lazy[*kind]{Make: newSpinKind}
-
-func newSpinKind() *kind {
-	k := variant(kinds.Spin(), reentrantKind.Get())
+var spinKind = &kinds.Lazy[*kind]{Make: func() *kind {
+	k := variant(kinds.Spin.Get(), reentrantKind.Get())
 	k.silent = true
 	return k
-}
+}}
 
 // Spin is Redisson's RLock of getSpinLock: a [Reentrant] lock without pub/sub, for very short holds. Instead of receiving a
 // notification, a waiter asks again and again with the pauses of a [Backoff]; in each process a single caller asks at a

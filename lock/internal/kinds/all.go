@@ -49,21 +49,16 @@ var allPublish string
 //go:embed lua/any_shape.lua
 var anyShape string
 
-var (
-	look    = &Lazy[*script.Script]{Make: func() *script.Script { return named("all_look", allLook) }}
-	publish = &Lazy[*script.Script]{Make: func() *script.Script { return named("all_publish", allPublish) }}
-	quit    = &Lazy[*script.Script]{Make: func() *script.Script { return named("all_quit", allQuit) }}
-	shape   = &Lazy[*script.Script]{Make: func() *script.Script { return named("any_shape", anyShape) }}
-)
+var quit = &Lazy[*script.Script]{Make: func() *script.Script { return named("all_quit", allQuit) }}
 
 // Look asks for the existence of a key, and for the time of its server.
-func Look() *script.Script { return look.Get() }
+var Look = &Lazy[*script.Script]{Make: func() *script.Script { return named("all_look", allLook) }}
 
 // Publish asks whether the user may publish on a lock's channel.
-func Publish() *script.Script { return publish.Get() }
+var Publish = &Lazy[*script.Script]{Make: func() *script.Script { return named("all_publish", allPublish) }}
 
 // Shape asks for the kind of a lock, by the keys of [ShapeKeys].
-func Shape() *script.Script { return shape.Get() }
+var Shape = &Lazy[*script.Script]{Make: func() *script.Script { return named("any_shape", anyShape) }}
 
 // Apart returns s preceded by all_apart.lua: the lock is its only named key.
 func Apart(s *script.Script) *script.Script { return script.Named(s.Name(), allApart+s.Source()) }
@@ -91,12 +86,12 @@ const Any = "any"
 // All returns the scripts of each kind, by name and operation. It is for tests, and links all kinds.
 func All() map[string]map[string]*script.Script {
 	all := map[string]map[string]*script.Script{Any: {
-		"shape": Shape(), "publish": Publish(), "look": Look(), "apart": script.New(allApart), "quit": quit.Get(),
+		"shape": Shape.Get(), "publish": Publish.Get(), "look": Look.Get(), "apart": script.New(allApart), "quit": quit.Get(),
 	}}
-	for _, k := range []*Kind{
-		Reentrant(), Fenced(), NonReentrant(), Spin(), Read(), Write(), Semaphore(), Permits(), CountDown(), Fair(), NonReentrantFair(), Plain(),
-		FasterMulti(),
+	for _, lazy := range []*Lazy[*Kind]{
+		Reentrant, Fenced, NonReentrant, Spin, Read, Write, Semaphore, Permits, CountDown, Fair, NonReentrantFair, Plain, FasterMulti,
 	} {
+		k := lazy.Get()
 		scripts := map[string]*script.Script{}
 		for operation, s := range map[string]*script.Script{
 			"acquire": k.Acquire, "release": k.Release, "undo": k.Undo, "renew": k.Renew, "force": k.Force, "info": k.Info,

@@ -18,12 +18,8 @@ var latchDown string
 //go:embed lua/latch_delete.lua
 var latchDelete string
 
-var countDown = &Lazy[*Kind]{Make: newCountDown}
-
 // CountDown is Redisson's RCountDownLatch.
-func CountDown() *Kind { return countDown.Get() }
-
-func newCountDown() *Kind {
+var CountDown = &Lazy[*Kind]{Make: func() *Kind {
 	return &Kind{
 		Name:    "latch",
 		channel: countdownPrefix,
@@ -34,4 +30,4 @@ func newCountDown() *Kind {
 			"delete": named("latch_delete", latchDelete),
 		},
 	}
-}
+}}

@@ -23,18 +23,8 @@ var fairInfo string
 //go:embed lua/fair_head.lua
 var fairHead string
 
-var (
-	fair             = &Lazy[*Kind]{Make: newFair}
-	nonReentrantFair = &Lazy[*Kind]{Make: newNonReentrantFair}
-)
-
 // Fair is Redisson's fair RLock: stored as Reentrant, with a queue.
-func Fair() *Kind { return fair.Get() }
-
-// NonReentrantFair is Fair, except for an argument of Acquire.
-func NonReentrantFair() *Kind { return nonReentrantFair.Get() }
-
-func newFair() *Kind {
+var Fair = &Lazy[*Kind]{Make: func() *Kind {
 	return &Kind{
 		Name:    "fair",
 		channel: channelPrefix,
@@ -42,14 +32,15 @@ func newFair() *Kind {
 		Acquire: named("fair_acquire", heading(fairAcquire)),
 		Release: named("fair_release", heading(fairRelease)),
 		Undo:    named("fair_undo", heading(fairUndo)),
-		Renew:   Reentrant().Renew,
+		Renew:   Reentrant.Get().Renew,
 		Force:   named("fair_force", holding(heading(fairForce))),
 		Info:    named("fair_info", holding(fairInfo)),
 		Pass:    named("fair_pass", heading(fairPass)),
 	}
-}
+}}
 
 // heading returns a script's source with the function of fair_head.lua.
 func heading(source string) string { return with(source, "fair_head.lua", fairHead) }
 
-func newNonReentrantFair() *Kind { return like(Fair(), "nonreentrantfair") }
+// NonReentrantFair is Fair, except for an argument of Acquire.
+var NonReentrantFair = &Lazy[*Kind]{Make: func() *Kind { return like(Fair.Get(), "nonreentrantfair") }}

@@ -28,13 +28,9 @@ var fasterMultiInfo string
 //go:embed lua/fastermulti_values.lua
 var fasterMultiValues string
 
-var fasterMulti = &Lazy[*Kind]{Make: newFasterMulti}
-
 // FasterMulti is Redisson's lock of getMultiLock with a group and values: a hash with all taken values. An owner here is an
 // owner of a usual kind followed by its values, with spaces in between; Force and Info get the values as their last ARGV.
-func FasterMulti() *Kind { return fasterMulti.Get() }
-
-func newFasterMulti() *Kind {
+var FasterMulti = &Lazy[*Kind]{Make: func() *Kind {
 	return &Kind{
 		Name:    "fastermulti",
 		channel: channelPrefix,
@@ -45,7 +41,7 @@ func newFasterMulti() *Kind {
 		Force:   named("fastermulti_force", fasterMultiForce),
 		Info:    named("fastermulti_info", fasterMultiInfo),
 	}
-}
+}}
 
 // giving returns a script's source with the function of fastermulti_values.lua.
 func giving(source string) string { return with(source, "fastermulti_values.lua", fasterMultiValues) }

@@ -54,18 +54,8 @@ var permitsGive string
 //go:embed lua/permits_lease.lua
 var permitsLease string
 
-var (
-	semaphore = &Lazy[*Kind]{Make: newSemaphore}
-	permits   = &Lazy[*Kind]{Make: newPermits}
-)
-
 // Semaphore is Redisson's RSemaphore.
-func Semaphore() *Kind { return semaphore.Get() }
-
-// Permits is Redisson's RPermitExpirableSemaphore.
-func Permits() *Kind { return permits.Get() }
-
-func newSemaphore() *Kind {
+var Semaphore = &Lazy[*Kind]{Make: func() *Kind {
 	return &Kind{
 		Name:    "semaphore",
 		channel: semaphorePrefix,
@@ -79,9 +69,10 @@ func newSemaphore() *Kind {
 			"drain": named("semaphore_drain", semaphoreDrain),
 		},
 	}
-}
+}}
 
-func newPermits() *Kind {
+// Permits is Redisson's RPermitExpirableSemaphore.
+var Permits = &Lazy[*Kind]{Make: func() *Kind {
 	return &Kind{
 		Name:    "permits",
 		channel: semaphorePrefix,
@@ -102,4 +93,4 @@ func newPermits() *Kind {
 			"end":   named("permits_end", permitsEnd),
 		},
 	}
-}
+}}

@@ -23,12 +23,8 @@ var plainForce string
 //go:embed lua/plain_info.lua
 var plainInfo string
 
-var plain = &Lazy[*Kind]{Make: newPlain}
-
 // Plain is the lock of redsync, redislock and others: a string.
-func Plain() *Kind { return plain.Get() }
-
-func newPlain() *Kind {
+var Plain = &Lazy[*Kind]{Make: func() *Kind {
 	return &Kind{
 		Name:    "plain",
 		channel: channelPrefix,
@@ -40,4 +36,4 @@ func newPlain() *Kind {
 		Force:   named("plain_force", plainForce),
 		Info:    named("plain_info", plainInfo),
 	}
-}
+}}

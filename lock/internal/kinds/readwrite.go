@@ -43,22 +43,15 @@ var readwriteForce string
 var readwriteInfo string
 
 var (
-	read              = &Lazy[*Kind]{Make: newRead}
-	write             = &Lazy[*Kind]{Make: newWrite}
 	forceOfBothHalves = &Lazy[*script.Script]{Make: func() *script.Script { return named("readwrite_force", readwriteForce) }}
 	infoOfBothHalves  = &Lazy[*script.Script]{Make: func() *script.Script { return named("readwrite_info", readwriteInfo) }}
 )
 
-// Read is the half of Redisson's RReadWriteLock for readers.
-func Read() *Kind { return read.Get() }
-
-// Write is the half of Redisson's RReadWriteLock for writers.
-func Write() *Kind { return write.Get() }
-
 // writeSuffix follows the owner of a write lock in the lock's hash.
 const writeSuffix = ":write"
 
-func newRead() *Kind {
+// Read is the half of Redisson's RReadWriteLock for readers.
+var Read = &Lazy[*Kind]{Make: func() *Kind {
 	return &Kind{
 		Name:    "read",
 		channel: readWritePrefix,
@@ -73,14 +66,15 @@ func newRead() *Kind {
 		Info:    infoOfBothHalves.Get(),
 		Quit:    quit.Get(),
 	}
-}
+}}
 
 // leaving returns a script's source with the texts of read_leave.lua and write_leave.lua.
 func leaving(source string) string {
 	return with(with(source, "read_leave.lua", readLeave), "write_leave.lua", writeLeave)
 }
 
-func newWrite() *Kind {
+// Write is the half of Redisson's RReadWriteLock for writers.
+var Write = &Lazy[*Kind]{Make: func() *Kind {
 	return &Kind{
 		Name:      "write",
 		channel:   readWritePrefix,
@@ -90,10 +84,10 @@ func newWrite() *Kind {
 		Acquire:   named("write_acquire", writeAcquire),
 		Release:   named("write_release", leaving(writeRelease)),
 		Undo:      named("write_undo", leaving(writeUndo)),
-		Renew:     Reentrant().Renew, // the hash stores a writer like the owner of a reentrant lock
+		Renew:     Reentrant.Get().Renew, // the hash stores a writer like the owner of a reentrant lock
 		Force:     forceOfBothHalves.Get(),
 		Info:      infoOfBothHalves.Get(),
 		Downgrade: named("write_downgrade", writeDowngrade),
 		Quit:      quit.Get(),
 	}
-}
+}}

@@ -50,26 +50,8 @@ var fencedHandover string
 //go:embed lua/fenced_info.lua
 var fencedInfo string
 
-var (
-	reentrant    = &Lazy[*Kind]{Make: newReentrant}
-	nonReentrant = &Lazy[*Kind]{Make: newNonReentrant}
-	spin         = &Lazy[*Kind]{Make: newSpin}
-	fenced       = &Lazy[*Kind]{Make: newFenced}
-)
-
 // Reentrant is Redisson's RLock.
-func Reentrant() *Kind { return reentrant.Get() }
-
-// NonReentrant is stored as Reentrant, and refuses the owner of the lock.
-func NonReentrant() *Kind { return nonReentrant.Get() }
-
-// Spin is stored as Reentrant. Its waiters poll, so it has no line.
-func Spin() *Kind { return spin.Get() }
-
-// Fenced is stored as Reentrant, and counts its acquires in a key of its own.
-func Fenced() *Kind { return fenced.Get() }
-
-func newReentrant() *Kind {
+var Reentrant = &Lazy[*Kind]{Make: func() *Kind {
 	return &Kind{
 		Name:     "reentrant",
 		channel:  channelPrefix,
@@ -84,7 +66,7 @@ func newReentrant() *Kind {
 		Keep:     named("reentrant_keep", reentrantKeep),
 		Quit:     quit.Get(),
 	}
-}
+}}
 
 // taking returns a script's source with the text of reentrant_take.lua.
 func taking(source string) string { return with(source, "reentrant_take.lua", reentrantTake) }
@@ -92,26 +74,29 @@ func taking(source string) string { return with(source, "reentrant_take.lua", re
 // holding returns a script's source with the text of reentrant_holder.lua.
 func holding(source string) string { return with(source, "reentrant_holder.lua", reentrantHolder) }
 
-func newNonReentrant() *Kind {
-	k := like(Reentrant(), "nonreentrant")
+// NonReentrant is stored as Reentrant, and refuses the owner of the lock.
+var NonReentrant = &Lazy[*Kind]{Make: func() *Kind {
+	k := like(Reentrant.Get(), "nonreentrant")
 	k.Acquire = named("nonreentrant_acquire", taking(nonreentrantAcquire))
 	return k
-}
+}}
 
-func newSpin() *Kind {
-	k := like(Reentrant(), "spin")
+// Spin is stored as Reentrant. Its waiters poll, so it has no line.
+var Spin = &Lazy[*Kind]{Make: func() *Kind {
+	k := like(Reentrant.Get(), "spin")
 	k.HandOver, k.Quit = nil, nil
 	return k
-}
+}}
 
-func newFenced() *Kind {
-	k := like(Reentrant(), "fenced")
+// Fenced is stored as Reentrant, and counts its acquires in a key of its own.
+var Fenced = &Lazy[*Kind]{Make: func() *Kind {
+	k := like(Reentrant.Get(), "fenced")
 	k.Token = tokenKey
 	k.Acquire = named("fenced_acquire", taking(drawing(fencedAcquire)))
 	k.Info = named("fenced_info", holding(fencedInfo))
 	k.HandOver = named("fenced_handover", drawing(fencedHandover))
 	return k
-}
+}}
 
 // drawing returns a script's source with the function of fenced_draw.lua.
 func drawing(source string) string { return with(source, "fenced_draw.lua", fencedDraw) }

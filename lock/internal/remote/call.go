@@ -249,7 +249,7 @@ func (r *Runner) lookAt(ctx context.Context, lock string, keys []string) (there 
 	keys = append([]string{lock}, keys...)
 	looks := make([]script.Call, len(keys))
 	for i := range keys {
-		looks[i] = kinds.Look().Call(keys[i : i+1])
+		looks[i] = kinds.Look.Get().Call(keys[i : i+1])
 	}
 	replies, err := script.RunBatch(ctx, r.server.Doer, looks)
 	if err != nil {

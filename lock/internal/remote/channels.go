@@ -118,7 +118,7 @@ func (ch *Channels) checkPublishing(l Lock) {
 // askRight asks the server for the user's right to publish on the channels of l, allowed by rule.
 func (ch *Channels) askRight(l Lock, rule string) {
 	ch.background(func(ctx context.Context) {
-		v, err := kinds.Publish().Run(ctx, ch.server.Doer, []string{l.Name, l.Channel}, ch.Publishing(false))
+		v, err := kinds.Publish.Get().Run(ctx, ch.server.Doer, []string{l.Name, l.Channel}, ch.Publishing(false))
 		if err != nil || v.IsNull() {
 			return
 		}
