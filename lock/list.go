@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"slices"
 	"strings"
@@ -66,26 +65,40 @@ const listChunk = 100
 func (c *Client) List(ctx context.Context, pattern string) iter.Seq2[Listed, error] {
 	return func(yield func(Listed, error) bool) {
 		ctx := remote.Patient(ctx)
-		s := scan{server: c.server, pattern: cmp.Or(pattern, "*")}
 		for server, err := range c.nature.masters(ctx, c.server) {
-			if err == nil {
-				var more bool
-				if more, err = s.on(ctx, server, yield); !more {
-					return
-				}
+			more := err == nil
+			if more {
+				more, err = c.listOn(ctx, server, cmp.Or(pattern, "*"), yield)
 			}
 			if err != nil {
 				yield(Listed{}, serverError(err))
+			}
+			if !more {
 				return
 			}
 		}
 	}
 }
 
-// scan is a List under way.
-type scan struct {
-	server  conn.Doer // of all keys
-	pattern string
+// listOn lists the locks of a single server. more is false after an error, and if yield returned false.
+func (c *Client) listOn(ctx context.Context, server conn.Doer, pattern string, yield func(Listed, error) bool) (more bool, err error) {
+	var names []string
+	tell := func() bool {
+		var found []Listed
+		found, err = recognise(ctx, c.server, names)
+		names = names[:0]
+		return err == nil && !slices.ContainsFunc(found, func(l Listed) bool { return !yield(l, nil) })
+	}
+	for name, failed := range conn.Scan(ctx, server, "MATCH", pattern, "COUNT", listChunk) {
+		if failed != nil {
+			return false, failed
+		}
+		if names = append(names, name); len(names) == listChunk && !tell() {
+			return false, err
+		}
+	}
+	more = tell()
+	return more, err
 }
 
 // masters yields the servers with keys.
@@ -94,39 +107,6 @@ func (n *nature) masters(ctx context.Context, outer Server) iter.Seq2[conn.Doer,
 		return n.spread.Doers(ctx)
 	}
 	return func(yield func(conn.Doer, error) bool) { yield(outer, nil) }
-}
-
-// on lists the locks of a single server. more is false if yield returned false.
-func (s *scan) on(ctx context.Context, server conn.Doer, yield func(Listed, error) bool) (more bool, err error) {
-	for cursor := "0"; ; {
-		v, err := server.Send(ctx, resp.Cmd("SCAN", cursor, "MATCH", s.pattern, "COUNT", listChunk))
-		if err != nil {
-			return true, err
-		}
-		if cursor, err = v.At(0).Text(); err != nil {
-			return true, fmt.Errorf("lock: list: %w", err)
-		}
-		var names []string
-		for key := range v.At(1).All() {
-			name, err := key.Text()
-			if err != nil {
-				return true, fmt.Errorf("lock: list: %w", err)
-			}
-			names = append(names, name)
-		}
-		found, err := recognise(ctx, s.server, names)
-		if err != nil {
-			return true, err
-		}
-		for _, l := range found {
-			if !yield(l, nil) {
-				return false, nil
-			}
-		}
-		if cursor == "0" {
-			return true, nil
-		}
-	}
 }
 
 // recognise returns the locks among keys.

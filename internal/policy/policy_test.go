@@ -197,7 +197,7 @@ func TestUnusedConversionsAreNotLinked(t *testing.T) {
 func TestUnusedFeaturesAreNotLinked(t *testing.T) {
 	without, with := build(t, "./testdata/onekind"), build(t, "./testdata/many")
 	for _, name := range []string{
-		"/lock.(*Multi)", "/lock.(*Redlock)", "/lock.(*listener)", "/lock.(*ballot)", "/lock.(*watcher)", "/lock.(*Client).Inspect", "/lock.(*scan).on",
+		"/lock.(*Multi)", "/lock.(*Redlock)", "/lock.(*listener)", "/lock.(*ballot)", "/lock.(*watcher)", "/lock.(*Client).Inspect", "/lock.(*Client).listOn",
 		"/lock/internal/highway.", "/lock/leader.",
 	} {
 		if bytes.Contains(without, []byte(module+name)) {
