@@ -231,7 +231,7 @@ func (r *request) acknowledged(ctx context.Context, ack *remote.Acked) error {
 	bare, err := ack.Confirm(ctx)
 	if bare {
 		r.client.counters.unacknowledged.Add(1)
-		r.traced.bare()
+		r.traced.note(func(end *AcquireEnd) { end.Unacknowledged = true })
 	}
 	return notReplicated(err)
 }

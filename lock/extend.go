@@ -165,36 +165,11 @@ func (g *group) extend(ctx context.Context, d time.Duration) error {
 	if err := g.whole.Err(); err != nil {
 		return err
 	}
-	parts := g.members()
-	answers := make(chan error, len(parts))
-	for _, p := range parts {
-		c := p.client
-		started := c.background(func() {
-			ctx, cancel := context.WithTimeout(c.life, watchdog.Limit(c.cfg.Lease))
-			defer cancel()
-			answers <- p.Extend(ctx, d)
-		})
-		if !started {
-			answers <- ErrClosed
-		}
-	}
-	var errs []error
-	for done := 0; done+len(errs) < len(parts); {
-		select {
-		case err := <-answers:
-			if err != nil {
-				errs = append(errs, err)
-			} else if done++; done == g.quorum {
-				return g.whole.Err()
-			}
-		case <-ctx.Done():
-			return ended(ctx)
-		}
-	}
-	if err := g.whole.Err(); err != nil {
-		return err
-	}
-	return errors.Join(errs...)
+	return g.ask(ctx, func(p *Lease) error {
+		ctx, cancel := context.WithTimeout(p.client.life, watchdog.Limit(p.client.cfg.Lease))
+		defer cancel()
+		return p.Extend(ctx, d)
+	})
 }
 
 // Check asks the server whether the lock is still held. The request changes nothing on the server. Check returns:

@@ -181,25 +181,31 @@ func (g *group) finish(awaited bool) {
 func (g *group) check(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	return g.ask(ctx, func(p *Lease) error { return p.Check(ctx) })
+}
+
+// ask asks about all parts at once, and returns nil after as many answers without an error as the whole requires. Further answers
+// may come later.
+func (g *group) ask(ctx context.Context, ask func(part *Lease) error) error {
 	parts := g.members()
 	answers := make(chan error, len(parts))
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	defer cancel()
 	for _, p := range parts {
-		wg.Go(func() { answers <- p.Check(ctx) })
+		if !p.client.background(func() { answers <- ask(p) }) {
+			answers <- ErrClosed
+		}
 	}
-	confirmed := 0
 	var errs []error
-	for range parts {
-		err := <-answers
-		if err == nil {
-			if confirmed++; confirmed == g.quorum {
+	for done := 0; done+len(errs) < len(parts); {
+		select {
+		case err := <-answers:
+			if err != nil {
+				errs = append(errs, err)
+			} else if done++; done == g.quorum {
 				return g.whole.Err()
 			}
-			continue
+		case <-ctx.Done():
+			return ended(ctx)
 		}
-		errs = append(errs, err)
 	}
 	if err := g.whole.Err(); err != nil {
 		return err

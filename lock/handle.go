@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/lock/internal/remote"
@@ -136,7 +137,9 @@ func (h *Handle) ForceUnlock(ctx context.Context) (bool, error) {
 	if err := c.channels.Settle(ctx, t.remote()); err != nil {
 		return false, err
 	}
-	holds := c.table.holdsOf(t.hold(), "", nil) // collected before the script, to leave out later holds
+	holds := slices.DeleteFunc(c.table.holdsOf(t.hold(), "", nil), func(l *Lease) bool { // before the script, to leave out later holds
+		return !t.shares(l.target)
+	})
 	v, err := c.scripts.RunInTime(ctx, t.name, func(last int64) *remote.Call {
 		args := t.valued(c.channels.Publishing(t.kind.silent), last)
 		if t.kind.Reads {
@@ -159,19 +162,21 @@ func (h *Handle) ForceUnlock(ctx context.Context) (bool, error) {
 	if !forced {
 		return false, nil
 	}
+	loseByForce(holds, func(l *Lease) []*Lease { return c.table.holdsOf(t.hold(), l.owner, l) })
+	t.tellForced(ctx, c) // afterwards: it may take long
+	return true, nil
+}
+
+// loseByForce ends the leases of a lock that was freed by force. A relay may have passed the hold of a lease on, to one of heirs.
+func loseByForce(holds []*Lease, heirs func(l *Lease) []*Lease) {
 	for _, l := range holds {
-		if !t.shares(l.target) {
-			continue
-		}
 		l.lose(Forced, nil)
-		if l.state == nil { // a relay may have passed the hold on
-			for _, heir := range c.table.holdsOf(t.hold(), l.owner, l) {
+		if l.state == nil {
+			for _, heir := range heirs(l) {
 				heir.lose(Forced, nil)
 			}
 		}
 	}
-	t.tellForced(ctx, c) // afterwards: it may take long
-	return true, nil
 }
 
 // tellForced announces a forced unlock to all clients, in the background after the end of ctx. If the announcement fails, the

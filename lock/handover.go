@@ -62,7 +62,7 @@ func (w *waiter) inherit() (granted bool) {
 		r.asked, r.series, r.latch, r.last = true, p.series, p.latch, p.last
 		granted, _, r.failure = r.granted(p.start, 1, p.token)
 		r.series = turns.Series{}
-		r.traced.inherited(granted)
+		r.traced.note(func(end *AcquireEnd) { end.HandedOver = granted })
 		if !granted { // the hand-over arrived expired, and is undone
 			r.renewOwner()
 		}

@@ -250,14 +250,7 @@ func (c *Client) ForceUnlockOwner(ctx context.Context, name, owner string) (bool
 	if err != nil || !freed {
 		return false, err
 	}
-	for _, l := range holds {
-		l.lose(Forced, nil)
-		if l.state == nil { // a relay may have passed the hold on
-			for _, hold := range c.table.leasesOfOwner(name, stored) {
-				hold.lose(Forced, nil)
-			}
-		}
-	}
+	loseByForce(holds, func(*Lease) []*Lease { return c.table.leasesOfOwner(name, stored) })
 	t.tellForced(ctx, c)
 	return true, nil
 }

@@ -262,12 +262,11 @@ func (l *Lease) downgradeTraced(ctx context.Context, h *holding) (*Lease, error)
 	a.asked()
 	read, err := l.downgrade(ctx)
 	if l.Err() == ErrReleased && h.ended.CompareAndSwap(false, true) {
-		start := ReleaseStart{Client: l.client, Held: l, Kind: h.kind, Name: h.name, Part: h.part, Age: begin.Sub(h.since)}
-		released := h.trace.beginRelease(ctx, start)
+		_, end := h.beginRelease(ctx, begin, l)
 		l.releasing.Lock()
 		outcome := l.outcome
 		l.releasing.Unlock()
-		h.trace.endRelease(released, ReleaseEnd{ReleaseStart: start, Err: outcome, Elapsed: time.Since(begin), Lost: h.lost.Load()})
+		end(ReleaseEnd{Err: outcome, Lost: h.lost.Load()})
 	}
 	a.done(ctx, read, err)
 	return read, err

@@ -446,14 +446,10 @@ func (l *Lease) unlockTraced(ctx context.Context, h *holding, task bool) error {
 	if !h.ended.CompareAndSwap(false, true) {
 		return l.unlock(ctx, task)
 	}
-	begin := time.Now()
-	start := ReleaseStart{Client: l.client, Held: l, Kind: h.kind, Name: h.name, Part: h.part, Age: begin.Sub(h.since)}
-	ctx = h.trace.beginRelease(ctx, start)
+	ctx, end := h.beginRelease(ctx, time.Now(), l)
 	err := l.unlock(ctx, task)
 	h.over.Store(true)
-	h.trace.endRelease(ctx, ReleaseEnd{
-		ReleaseStart: start, Err: err, Elapsed: time.Since(begin), HandedOver: h.passedOn.Load(), Lost: h.lost.Load(),
-	})
+	end(ReleaseEnd{Err: err, HandedOver: h.passedOn.Load(), Lost: h.lost.Load()})
 	return err
 }
 

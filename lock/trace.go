@@ -205,32 +205,21 @@ func (r *request) beginTrace(ctx context.Context, try bool) context.Context {
 	return ctx
 }
 
-// asked counts a request to the server.
-func (a *acquiring) asked() {
+// note changes what is reported of the acquire.
+func (a *acquiring) note(change func(end *AcquireEnd)) {
 	if a != nil {
-		a.end.Attempts++
+		change(&a.end)
 	}
 }
 
 // stood records the end of the wait behind other callers of the process.
 func (a *acquiring) stood(since time.Time) {
-	if a != nil {
-		a.end.InLine = time.Since(since)
-	}
+	a.note(func(end *AcquireEnd) { end.InLine = time.Since(since) })
 }
 
-// inherited records a hand-over.
-func (a *acquiring) inherited(granted bool) {
-	if a != nil {
-		a.end.HandedOver = granted
-	}
-}
-
-// bare records a grant without acknowledgement.
-func (a *acquiring) bare() {
-	if a != nil {
-		a.end.Unacknowledged = true
-	}
+// asked counts a request to the server.
+func (a *acquiring) asked() {
+	a.note(func(end *AcquireEnd) { end.Attempts++ })
 }
 
 // done ends the acquire, with the lease if it has one.
@@ -310,18 +299,23 @@ func (l *Lease) traceLoss() {
 	})
 }
 
-func (t *Trace) beginRelease(ctx context.Context, start ReleaseStart) context.Context {
-	if t.ReleaseStart == nil {
-		return ctx
+// beginRelease reports a release that begins at begin. end reports its end.
+func (t *Trace) beginRelease(ctx context.Context, begin time.Time, start ReleaseStart) (_ context.Context, end func(ReleaseEnd)) {
+	if t.ReleaseStart != nil {
+		ctx = t.ReleaseStart(ctx, start)
 	}
-	return t.ReleaseStart(ctx, start)
+	return ctx, func(end ReleaseEnd) {
+		if t.ReleaseEnd != nil {
+			end.ReleaseStart, end.Outcome, end.Elapsed = start, releaseOutcome(end.Err), time.Since(begin)
+			t.ReleaseEnd(ctx, end)
+		}
+	}
 }
 
-func (t *Trace) endRelease(ctx context.Context, end ReleaseEnd) {
-	if t.ReleaseEnd != nil {
-		end.Outcome = releaseOutcome(end.Err)
-		t.ReleaseEnd(ctx, end)
-	}
+// beginRelease reports the release of l.
+func (h *holding) beginRelease(ctx context.Context, begin time.Time, l *Lease) (_ context.Context, end func(ReleaseEnd)) {
+	return h.trace.beginRelease(ctx, begin,
+		ReleaseStart{Client: l.client, Held: l, Kind: h.kind, Name: h.name, Part: h.part, Age: begin.Sub(h.since)})
 }
 
 func releaseOutcome(err error) Outcome {

@@ -116,7 +116,6 @@ var goroutines = map[string]string{
 	"pubsub/subscriber.go:Subscriber.startLocked":            "Subscriber.Close: keeper",
 	"lock/client.go:Client.background":                       "Client.Close: a part of a lease that is taken or given back, a source of a Watch",
 	"lock/leader/leader.go:election.lead":                    "election.lead itself, before it returns: the end of the lease",
-	"lock/group.go:group.check":                              "group.check itself, before it returns",
 	"lock/group.go:atOnce":                                   "atOnce itself, before it returns",
 
 	"conn/internal/pipeline/link.go:New":                  "Pool.Close, Conn.Close: readLoop",
