@@ -134,14 +134,11 @@ func (c *Client) close(ctx context.Context) error {
 	c.unname()
 	c.watchdog.Close()
 	c.queued.Wait()
-	var abandoned cleanup.Abandoned
-	var returned int
-	abandoned.Acquires, abandoned.Permits = c.calls.Close(ctx)
-	abandoned.Changes, returned = c.changes.Close(ctx)
-	abandoned.Permits += returned
+	acquires, asked := c.calls.Close(ctx)
+	changes, returned := c.changes.Close(ctx)
 	c.tasks.Wait() // before cleanup ends: the tasks leave releases to it
-	rest := c.cleanup.Close(ctx)
-	abandoned = abandoned.Plus(rest)
+	abandoned := c.cleanup.Close(ctx)
+	abandoned.Acquires, abandoned.Changes, abandoned.Permits = abandoned.Acquires+acquires, abandoned.Changes+changes, abandoned.Permits+asked+returned
 	c.bounds.Close()
 	c.timers.Wait()
 	if abandoned == (cleanup.Abandoned{}) {

@@ -93,16 +93,16 @@ const (
 	Ending
 )
 
-var reasons = [...]string{
-	Expired:      "its lease ended",
-	Taken:        "taken by another owner",
-	Forced:       "removed before its lease ended",
-	Unreachable:  "it could not be renewed in time",
-	ClockJump:    "the machine slept past the end of its lease",
-	ClientClosed: "the client was closed",
-	PartLost:     "another part of it was lost",
-	HeldTooLong:  "its time by AtMost is over",
-	Ending:       "its lease is about to end",
+var reasons = [...]struct{ label, words string }{
+	Expired:      {"expired", "its lease ended"},
+	Taken:        {"taken", "taken by another owner"},
+	Forced:       {"forced", "removed before its lease ended"},
+	Unreachable:  {"unreachable", "it could not be renewed in time"},
+	ClockJump:    {"clock_jump", "the machine slept past the end of its lease"},
+	ClientClosed: {"client_closed", "the client was closed"},
+	PartLost:     {"part_lost", "another part of it was lost"},
+	HeldTooLong:  {"held_too_long", "its time by AtMost is over"},
+	Ending:       {"ending", "its lease is about to end"},
 }
 
 // String returns the reason in words.
@@ -110,7 +110,15 @@ func (r Reason) String() string {
 	if r < Expired || int(r) >= len(reasons) {
 		return "unknown"
 	}
-	return reasons[r]
+	return reasons[r].words
+}
+
+// Label returns the reason as a word for metrics, such as "expired".
+func (r Reason) Label() string {
+	if r < Expired || int(r) >= len(reasons) {
+		return "unknown"
+	}
+	return reasons[r].label
 }
 
 // LostError is the loss of a lock, with the reason. A LostError matches [ErrLost].

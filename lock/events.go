@@ -101,9 +101,7 @@ func (w *watcher) run(ctx context.Context, yield func(Event, error) bool) error 
 	w.yield = yield
 	again := time.NewTicker(watchPause)
 	defer again.Stop()
-	settled := time.NewTimer(0)
-	defer settled.Stop()
-	armed := true
+	settled := time.After(0) // nil without news
 	w.checked = time.Now()
 	if err := w.follow(ctx); err != nil {
 		return err
@@ -111,13 +109,12 @@ func (w *watcher) run(ctx context.Context, yield func(Event, error) bool) error 
 	for {
 		select {
 		case <-w.wake:
-			if !armed {
-				settled.Reset(settleFor)
-				armed = true
+			if settled == nil {
+				settled = time.After(settleFor)
 			}
 			continue // changes of the next moments come along
-		case <-settled.C:
-			armed = false
+		case <-settled:
+			settled = nil
 		case <-again.C:
 			if err := w.follow(ctx); err != nil {
 				return err
@@ -133,9 +130,8 @@ func (w *watcher) run(ctx context.Context, yield func(Event, error) bool) error 
 		if err := w.step(ctx); err != nil {
 			return err
 		}
-		if !armed && w.waiting() {
-			settled.Reset(settleFor)
-			armed = true
+		if settled == nil && w.waiting() {
+			settled = time.After(settleFor)
 		}
 	}
 }

@@ -17,8 +17,7 @@ func (c *Client) Deaf() {
 
 // OnlyWoken makes the client's waiters look when they are woken and at no other time, while there is a subscription.
 func (c *Client) OnlyWoken() {
-	c.pace.IgnoreTTL = true
-	c.pace.Ceiling = 1000 * time.Hour
+	c.pace.Slack, c.pace.Ceiling = 1000*time.Hour, 1000*time.Hour
 }
 
 // Idle reports whether nothing is held or waited for and nothing is left to clean up.

@@ -37,7 +37,7 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	switch {
 	case l.renewed:
 		return l.client.invalid(l.target.name, "Extend of a lease that the watchdog renews")
-	case l.termNow() == forever:
+	case l.now().term == forever:
 		return l.client.invalid(l.target.name, "Extend of a lease without an end")
 	}
 	if err := l.takeTurn(ctx); err != nil {
@@ -103,9 +103,7 @@ func (l *Lease) beginExtension(ctx context.Context) error {
 // watchdog.renewed. It returns the time of the request that counts.
 func (l *Lease) askExtension(ctx context.Context, d time.Duration) (start clock.Instant, err error) {
 	c := l.client
-	l.mu.Lock()
-	doubted := l.failure != nil
-	l.mu.Unlock()
+	doubted := l.now().failure != nil
 	ctx = remote.Patient(ctx)
 	for range 2 {
 		start = c.now()
@@ -125,19 +123,11 @@ func (l *Lease) askExtension(ctx context.Context, d time.Duration) (start clock.
 	return start, nil
 }
 
-func (l *Lease) termNow() time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.term
-}
-
 // noteExtension records that the server may keep the lock until then.
 func (l *Lease) noteExtension(until time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if until.After(l.extendedTo) {
-		l.extendedTo = until
-	}
+	l.extendedTo = clock.Later(until, l.extendedTo)
 }
 
 // prolong moves the end of a held lease to d after start, unless it is later already. over: the lease had ended

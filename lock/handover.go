@@ -172,7 +172,6 @@ func (l *Lease) relayable() bool {
 	if !l.renewed || l.target.kind.Token != nil {
 		return false
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.lost == nil && l.failure == nil && l.renewal == nil
+	s := l.now()
+	return s.lost == nil && s.failure == nil && s.renewal == nil
 }

@@ -71,7 +71,6 @@ func (c *Client) Inspect(ctx context.Context, name string) (Inspection, error) {
 type inspected struct {
 	Inspection
 	client *Client
-	exists bool // the key exists
 }
 
 // inspect finds out the kind of a lock and its Info.
@@ -87,7 +86,7 @@ func inspect(ctx context.Context, c *Client, name string) (inspected, error) {
 		if k == nil {
 			return seen, seen.lookAtNumber(ctx)
 		}
-		seen.Shape, seen.exists = Shape(text), true
+		seen.Shape = Shape(text)
 		t := newTarget(k, name)
 		v, err := c.scripts.RunOnServer(ctx, &remote.Call{Script: k.Info, Lock: t.remote(), Keys: t.seeing(nil), Leaves: true})
 		if err == nil {
@@ -95,7 +94,7 @@ func inspect(ctx context.Context, c *Client, name string) (inspected, error) {
 				return seen, err
 			}
 			if !seen.Info.Locked && !seen.Info.Permits.Set {
-				seen.Shape, seen.exists = "", false // released in between
+				seen.Shape = "" // released in between
 			}
 			return seen, nil
 		}
@@ -116,13 +115,13 @@ func (i *inspected) lookAtNumber(ctx context.Context) error {
 		err = v.Err()
 	}
 	if reply, _ := errors.AsType[resp.Error](err); remote.WrongType(reply) {
-		i.exists, i.Shape = true, ShapeOther
+		i.Shape = ShapeOther
 		return nil
 	}
 	if err != nil {
 		return i.client.refused(i.Name, err)
 	}
-	if i.exists = !v.IsNull(); !i.exists {
+	if v.IsNull() {
 		return nil
 	}
 	i.Shape = ShapeOther
@@ -217,7 +216,7 @@ func (c *Client) ForceUnlockOwner(ctx context.Context, name, owner string) (bool
 	}
 	seen, err := inspect(ctx, c, name)
 	switch {
-	case err != nil || !seen.exists || seen.Shape == ShapeNumber:
+	case err != nil || seen.Shape == "" || seen.Shape == ShapeNumber:
 		return false, err
 	case seen.Shape == ShapeFasterMulti:
 		return false, c.invalid(name, "ForceUnlockOwner of a FasterMulti; ForceUnlock frees its values")

@@ -49,7 +49,16 @@ type Lease struct {
 	awaited   bool         // of a part: when it was released, other clients were waiting
 	outcome   error
 
-	mu         sync.Mutex // guards the following
+	mu sync.Mutex // guards the following
+	leaseState
+	lostc    chan struct{}
+	overc    chan struct{} // closed when the lease is no longer held; nil until over is called
+	contexts map[*derived]struct{}
+	timer    *time.Timer
+}
+
+// leaseState is what changes in the life of a lease.
+type leaseState struct {
 	phase      phase
 	term       time.Duration
 	extendedTo time.Time     // until then the server may have the lock by an Extend; zero without an Extend
@@ -57,10 +66,13 @@ type Lease struct {
 	lost       *LostError
 	failure    error         // of the last renewal
 	renewal    chan struct{} // closed when the renewal under way has ended; nil without a renewal under way
-	lostc      chan struct{}
-	overc      chan struct{} // closed when the lease is no longer held; nil until over is called
-	contexts   map[*derived]struct{}
-	timer      *time.Timer
+}
+
+// now returns the present state of the lease.
+func (l *Lease) now() leaseState {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.leaseState
 }
 
 type phase uint8
@@ -74,7 +86,8 @@ const (
 type derived struct{ cancel context.CancelCauseFunc }
 
 func newLease(c *Client, r *request, start clock.Instant) *Lease {
-	l := &Lease{client: c, target: r.target, owner: r.owner, state: r.state, term: r.lease, renewed: r.renewed, start: start}
+	l := &Lease{client: c, target: r.target, owner: r.owner, state: r.state, renewed: r.renewed}
+	l.term, l.start = r.lease, start
 	l.limits, l.standby = r.limits, r.standby
 	if l.series = r.series; l.series.Length == 0 {
 		l.series.Since = start.Time
@@ -261,20 +274,14 @@ func (l *Lease) neededFor() time.Duration {
 
 // serverEnd returns the end of the lease on the server. Afterwards nothing is left to release.
 func (l *Lease) serverEnd() time.Time {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if end := l.start.Time.Add(l.term); end.After(l.extendedTo) {
-		return end
-	}
-	return l.extendedTo
+	s := l.now()
+	return clock.Later(s.start.Time.Add(s.term), s.extendedTo)
 }
 
 // latestEnd returns the end of the lease on the server if every request without an answer has had its effect.
 func (l *Lease) latestEnd() time.Time {
 	if l.renewed {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		return time.Now().Add(l.term + remote.Arrival)
+		return time.Now().Add(l.now().term + remote.Arrival)
 	}
 	return l.serverEnd().Add(remote.Arrival)
 }
@@ -484,10 +491,7 @@ type leased struct {
 // tellWhole reports the end of l to the whole, if l is a part.
 func (l *Lease) tellWhole() {
 	if whole := l.whole.Load(); whole != nil {
-		l.mu.Lock()
-		lost := l.lost
-		l.mu.Unlock()
-		whole.group.countLiving(lost)
+		whole.group.countLiving(l.now().lost)
 	}
 }
 

@@ -222,7 +222,7 @@ func (l *Lease) askDowngrade(ctx context.Context, r *request) (v resp.Value, sta
 		_, short = ack.Confirm(ctx)
 	}
 	if short != nil && l.renewed {
-		start = l.began()
+		start = l.now().start
 	}
 	return v, start, err
 }
@@ -234,13 +234,6 @@ func (l *Lease) remaining() *limits {
 		return l.limits
 	}
 	return l.limits.with(limitMost, max(left, MinLease))
-}
-
-// began returns the time at which the lease that the server counts was requested.
-func (l *Lease) began() clock.Instant {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.start
 }
 
 // undoDowngrade releases both the write hold and the requested read hold in the background, with the owner's turn.

@@ -179,7 +179,7 @@ func (l *listener) expiry(votes []vote, free int) (end time.Time, ok bool) {
 	}
 	slices.SortFunc(ends, time.Time.Compare)
 	more := l.lock.quorum - free
-	if more <= 0 || more > len(ends) || l.lock.nodes[0].client.pace.IgnoreTTL {
+	if more <= 0 || more > len(ends) {
 		return time.Time{}, false
 	}
 	return ends[more-1], true

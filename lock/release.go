@@ -154,9 +154,7 @@ func (l *Lease) countsTwice() bool { return l.state != nil && l.unlatched }
 // awaitRenewal waits for a renewal under way. The watchdog starts no further renewal of a removed lease.
 func (l *Lease) awaitRenewal(ctx context.Context) {
 	l.client.watchdog.Remove(l)
-	l.mu.Lock()
-	renewal := l.renewal
-	l.mu.Unlock()
+	renewal := l.now().renewal
 	if renewal == nil {
 		return
 	}
@@ -371,10 +369,7 @@ func (l *Lease) lostToAnother() bool {
 	if l.state == nil || l.target.values == "" {
 		return false
 	}
-	l.mu.Lock()
-	lost := l.lost != nil
-	l.mu.Unlock()
-	return lost && len(l.client.table.besides(l.target, l.state, l)) > 0
+	return l.now().lost != nil && len(l.client.table.besides(l.target, l.state, l)) > 0
 }
 
 // sensible reports whether count is a valid reply to a release: 1 for a free lock, from the single script 2 with one listener at
@@ -423,12 +418,11 @@ func (l *Lease) counted() bool {
 
 // notHeld returns the outcome of a release that found no hold: ErrNotHeld, with the loss if the client knows of a loss.
 func (l *Lease) notHeld() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.lost == nil {
+	lost := l.now().lost
+	if lost == nil {
 		return l.client.about(l.target.name, ErrNotHeld)
 	}
-	return fmt.Errorf("%w: %w", ErrNotHeld, l.lost) // which names the lock
+	return fmt.Errorf("%w: %w", ErrNotHeld, lost) // which names the lock
 }
 
 // newLatch returns the key for the outcome of the release. The latch of a single release names the owner, so a key may be reused.

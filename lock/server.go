@@ -77,20 +77,16 @@ type nature struct {
 // classify returns the nature of a Server.
 func classify(s Server, standalone bool) (n nature, err error) {
 	var stand Failover
-	for at := s; at != nil; {
+	for at := range wrapped(s) {
 		n.inner = at
-		if stand == nil {
-			if spread, ok := at.(Spread); ok {
-				n.spread, stand = spread, spread
-			} else if sole, ok := at.(Sole); ok {
-				n.sole, stand = sole, sole
-			}
+		if stand != nil {
+			continue
 		}
-		wrapper, ok := at.(interface{ Unwrap() Server })
-		if !ok {
-			break
+		if spread, ok := at.(Spread); ok {
+			n.spread, stand = spread, spread
+		} else if sole, ok := at.(Sole); ok {
+			n.sole, stand = sole, sole
 		}
-		at = wrapper.Unwrap()
 	}
 	switch {
 	case stand == nil && !standalone:
@@ -247,14 +243,23 @@ func onLoss(s Server, fn func()) (stop func()) {
 
 // find returns the first of a Server and of the Servers that it wraps that is a T.
 func find[T any](s Server) (found T, ok bool) {
-	for {
-		if found, ok = s.(T); ok {
-			return found, true
+	for at := range wrapped(s) {
+		if found, ok = at.(T); ok {
+			break
 		}
-		wrapper, wraps := s.(interface{ Unwrap() Server })
-		if !wraps {
-			return found, false
+	}
+	return found, ok
+}
+
+// wrapped yields a Server, the Server that it wraps, and so on.
+func wrapped(s Server) iter.Seq[Server] {
+	return func(yield func(Server) bool) {
+		for s != nil && yield(s) {
+			wrapper, ok := s.(interface{ Unwrap() Server })
+			if !ok {
+				return
+			}
+			s = wrapper.Unwrap()
 		}
-		s = wrapper.Unwrap()
 	}
 }

@@ -147,26 +147,6 @@ type BackgroundInfo struct {
 	Err    error         // once done: nil after the server's answer, else why the change is given up or has failed
 }
 
-var reasonLabels = [...]string{
-	Expired:      "expired",
-	Taken:        "taken",
-	Forced:       "forced",
-	Unreachable:  "unreachable",
-	ClockJump:    "clock_jump",
-	ClientClosed: "client_closed",
-	PartLost:     "part_lost",
-	HeldTooLong:  "held_too_long",
-	Ending:       "ending",
-}
-
-// Label returns the reason as a word for metrics, such as "expired".
-func (r Reason) Label() string {
-	if r < Expired || int(r) >= len(reasonLabels) {
-		return "unknown"
-	}
-	return reasonLabels[r]
-}
-
 // acquiring gathers what AcquireEnd reports. The calls of one acquire run one after the other. A nil acquiring is not
 // traced.
 type acquiring struct {
@@ -237,7 +217,7 @@ func (a *acquiring) done(ctx context.Context, l *Lease, err error) {
 		return
 	}
 	l.traced.Store(&holding{trace: a.trace, since: now, kind: a.end.Kind, name: a.end.Name, part: a.end.Part})
-	if l.lossOf() != nil { // before the Store
+	if l.now().lost != nil { // before the Store
 		l.traceLoss()
 	}
 }
@@ -277,20 +257,13 @@ func (l *Lease) notePassedOn(to bool) bool {
 	return to
 }
 
-// lossOf returns the loss of the lease, or nil.
-func (l *Lease) lossOf() *LostError {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.lost
-}
-
 // traceLoss reports the loss of the lease, once.
 func (l *Lease) traceLoss() {
 	h := l.traced.Load()
 	if h == nil || h.over.Load() || !h.lost.CompareAndSwap(false, true) || h.trace.Lost == nil {
 		return
 	}
-	lost := l.lossOf()
+	lost := l.now().lost
 	if lost == nil { // found by Unlock
 		lost = &LostError{Reason: Forced}
 	}

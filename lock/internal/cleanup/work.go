@@ -67,11 +67,6 @@ type Abandoned struct {
 	Releases, Acquires, Changes, Permits int
 }
 
-// Plus returns the sums.
-func (g Abandoned) Plus(o Abandoned) Abandoned {
-	return Abandoned{g.Releases + o.Releases, g.Acquires + o.Acquires, g.Changes + o.Changes, g.Permits + o.Permits}
-}
-
 // Job is Work under way.
 type Job struct {
 	work    Work

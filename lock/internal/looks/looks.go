@@ -24,8 +24,6 @@ type Pace struct {
 	PollMin, PollMax time.Duration
 	// Slack is added to the holder's remaining lease, so that the key has expired at the next look.
 	Slack time.Duration
-	// IgnoreTTL makes waiters rely on wake-ups alone, for tests of lost wake-ups.
-	IgnoreTTL bool
 }
 
 // Looks is what is known at the front of a line. It passes from waiter to waiter with the front, and only the waiter at the
@@ -99,7 +97,7 @@ func (l *Looks) Refused(p *Pace, at time.Time, left time.Duration, backoff func(
 func (l *Looks) pause(p *Pace, left time.Duration) time.Duration {
 	d := p.Ceiling - rand.N(p.Ceiling/10)
 	switch {
-	case p.IgnoreTTL, left < 0:
+	case left < 0:
 	case left <= l.floor:
 		d = l.floor
 		l.floor = min(2*l.floor, p.PollMax)
