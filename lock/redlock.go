@@ -138,12 +138,24 @@ func NewRedlock(cfg RedlockConfig, nodes ...Member) (*Redlock, error) {
 // for the length of the shortest Lease of the clients and then returns [ErrNoQuorum] with the servers' errors. [As] is
 // refused: a holder cannot take a Redlock again.
 func (r *Redlock) Lock(ctx context.Context, opts ...Option) (*Lease, error) {
+	return r.acquire(ctx, opts, false)
+}
+
+// acquire is Lock, or with try TryLock.
+func (r *Redlock) acquire(ctx context.Context, opts []Option, try bool) (lease *Lease, err error) {
 	c, err := r.check(opts)
 	if err != nil {
 		return nil, err
 	}
-	ctx = r.trace(ctx, &c, false)
-	lease, err := r.lock(ctx, c)
+	first := r.nodes[0]
+	ctx, c.traced = first.client.cfg.Trace.beginAcquire(ctx, AcquireStart{
+		Client: first.client, Kind: "redlock", Name: first.target.name, Try: try, Lease: c.term, Renewed: c.renewed, Members: len(r.nodes), Standby: standsBy(c.opts),
+	})
+	if try {
+		lease, err = r.tryLock(ctx, c)
+	} else {
+		lease, err = r.lock(ctx, c)
+	}
 	c.traced.done(ctx, lease, err)
 	return lease, err
 }
@@ -163,18 +175,6 @@ func (r *Redlock) lock(ctx context.Context, c candidacy) (*Lease, error) {
 	return lease, err
 }
 
-// trace begins an acquire of c for the Trace of the first server's client.
-func (r *Redlock) trace(ctx context.Context, c *candidacy, try bool) context.Context {
-	first, renewed := r.nodes[0], true
-	for _, o := range c.opts {
-		renewed = renewed && !o.hasLease
-	}
-	ctx, c.traced = first.client.cfg.Trace.beginAcquire(ctx, AcquireStart{
-		Client: first.client, Kind: "redlock", Name: first.target.name, Try: try, Lease: c.term, Renewed: renewed, Members: len(r.nodes), Standby: standsBy(c.opts),
-	})
-	return ctx
-}
-
 // TryLock asks the servers once. TryLock returns:
 //
 //   - [ErrNotAcquired] if other owners hold the lock on so many servers that the rest is no majority; concurrent callers may
@@ -182,14 +182,7 @@ func (r *Redlock) trace(ctx context.Context, c *candidacy, try bool) context.Con
 //   - [ErrNoQuorum] if servers without an answer or vote prevented a majority
 //   - a [*LostError] with the reason [Expired] if the majority answered too late
 func (r *Redlock) TryLock(ctx context.Context, opts ...Option) (*Lease, error) {
-	c, err := r.check(opts)
-	if err != nil {
-		return nil, err
-	}
-	ctx = r.trace(ctx, &c, true)
-	lease, err := r.tryLock(ctx, c)
-	c.traced.done(ctx, lease, err)
-	return lease, err
+	return r.acquire(ctx, opts, true)
 }
 
 // tryLock is TryLock for a candidacy.
@@ -223,6 +216,7 @@ type candidacy struct {
 	traced  *acquiring // for the Trace; nil if not traced
 	opts    []Option
 	term    time.Duration
+	renewed bool // without For
 	timeout time.Duration
 }
 
@@ -252,7 +246,7 @@ func (r *Redlock) distinct() error {
 }
 
 func (r *Redlock) check(opts []Option) (candidacy, error) {
-	c := candidacy{opts: opts, term: r.term, timeout: r.cfg.NodeTimeout}
+	c := candidacy{opts: opts, term: r.term, renewed: true, timeout: r.cfg.NodeTimeout}
 	for _, o := range opts {
 		switch {
 		case o.hasOwner:
@@ -261,7 +255,7 @@ func (r *Redlock) check(opts []Option) (candidacy, error) {
 			return c, invalidf("AtLeast of a Redlock")
 		}
 		if o.hasLease {
-			c.term = o.lease.Truncate(time.Millisecond)
+			c.term, c.renewed = o.lease.Truncate(time.Millisecond), false
 		}
 	}
 	if c.term < MinLease {
@@ -351,7 +345,7 @@ func (r *Redlock) contend(ctx context.Context, c candidacy, leave func(), refuse
 		}
 		r.streaks().End(r.line())
 		l.widen(votes)
-		over := l.await(ctx, lostBallot{votes, err}, r.poll(start, l.spread))
+		over := l.await(ctx, votes, err, r.poll(start, l.spread))
 		if past.holder = l.holder; over != nil {
 			return nil, r.gaveUp(ctx, past, err)
 		}

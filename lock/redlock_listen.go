@@ -42,12 +42,6 @@ func (r *Redlock) listen() *listener {
 	return l
 }
 
-// lostBallot is the result of a ballot without a majority.
-type lostBallot struct {
-	votes []vote
-	err   error
-}
-
 // subscribe makes the missing watches. A node has none if its kind is silent or its client is closed.
 func (l *listener) subscribe() {
 	for i, h := range l.lock.nodes {
@@ -75,10 +69,11 @@ func (l *listener) close() {
 	}
 }
 
-// await waits for a reason for the next ballot. poll is the time of the next ballot if messages may be missing.
-func (l *listener) await(ctx context.Context, lost lostBallot, poll time.Time) error {
+// await waits for a reason for the next ballot, after the votes of one that ended with lost. poll is the time of the next ballot if
+// messages may be missing.
+func (l *listener) await(ctx context.Context, votes []vote, lost error, poll time.Time) error {
 	first := l.lock.nodes[0].client
-	pause := rand.N(min(2*time.Duration(l.spread)*unit(lost.votes, l.lock.quorum), redlockPauseMax))
+	pause := rand.N(min(2*time.Duration(l.spread)*unit(votes, l.lock.quorum), redlockPauseMax))
 	last := time.Now().Add(first.pace.Ceiling - rand.N(first.pace.Ceiling/10))
 	l.subscribe()
 	timer := time.NewTimer(0)
@@ -88,17 +83,17 @@ func (l *listener) await(ctx context.Context, lost lostBallot, poll time.Time) e
 		question = time.After(time.Until(l.question))
 	}
 	for {
-		free, missed := l.free(lost.votes)
+		free, missed := l.free(votes)
 		at := last
-		if end, ok := l.expiry(lost.votes, free); ok {
+		if end, ok := l.expiry(votes, free); ok {
 			at = clock.Earlier(at, end.Add(first.pace.Slack+pause))
 		}
 		switch {
-		case errors.Is(lost.err, ErrLost):
+		case errors.Is(lost, ErrLost):
 			at = poll
 		case free >= l.lock.quorum:
 			return first.sleep(ctx, pause)
-		case missed || !errors.Is(lost.err, ErrNotAcquired):
+		case missed || !errors.Is(lost, ErrNotAcquired):
 			at = clock.Earlier(at, poll)
 		}
 		timer.Reset(time.Until(at))
@@ -106,7 +101,7 @@ func (l *listener) await(ctx context.Context, lost lostBallot, poll time.Time) e
 		case <-l.wake:
 		case <-question:
 			l.question, question = time.Time{}, nil
-			l.askHolder(ctx, lost.votes)
+			l.askHolder(ctx, votes)
 		case <-timer.C:
 			return nil
 		case <-ctx.Done():

@@ -59,9 +59,7 @@ type Runner struct {
 	server   *Server
 	clocks   *Clocks
 	channels *Channels
-
-	mu    sync.Mutex                        // guards the following
-	apart map[*script.Script]*script.Script // variants of scripts for migrating slots, by the original; may be nil
+	apart    sync.Map // variants of scripts for migrating slots, by the original
 }
 
 // NewRunner returns the Runner of s.
@@ -278,15 +276,11 @@ func (r *Runner) tellSource(ctx context.Context, l Lock) {
 
 // apartScript returns s preceded by all_apart.lua.
 func (r *Runner) apartScript(s *script.Script) *script.Script {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.apart == nil {
-		r.apart = make(map[*script.Script]*script.Script)
+	variant, ok := r.apart.Load(s)
+	if !ok {
+		variant, _ = r.apart.LoadOrStore(s, kinds.Apart(s))
 	}
-	if r.apart[s] == nil {
-		r.apart[s] = kinds.Apart(s)
-	}
-	return r.apart[s]
+	return variant.(*script.Script)
 }
 
 // timeoutsOf returns the lease keys of all readers of a read-write lock.

@@ -29,9 +29,8 @@ type Channels struct {
 	background func(fn func(ctx context.Context)) bool // constant; runs fn, with the context of background work
 	command    atomic.Pointer[string]                  // nil until known
 
-	mu         sync.Mutex      // guards the following
-	asked      map[string]bool // rules with a checked right to publish
-	subscribed map[string]bool // rules with a logged refusal to subscribe
+	asked      sync.Map // the rules with a checked right to publish
+	subscribed sync.Map // the rules with a logged refusal to subscribe
 }
 
 // NewChannels returns the channels of s. command wakes waiters; "" if the server has to be asked. background runs
@@ -110,7 +109,8 @@ func (ch *Channels) checkPublishing(l Lock) {
 	if ch.server.Log.Silent() || l.Silent {
 		return
 	}
-	if rule := l.rule(); ch.first(&ch.asked, rule) {
+	rule := l.rule()
+	if _, asked := ch.asked.LoadOrStore(rule, true); !asked {
 		ch.askRight(l, rule)
 	}
 }
@@ -131,22 +131,11 @@ func (ch *Channels) askRight(l Lock, rule string) {
 
 // NoteRefusal logs, once per prefix, an err caused by a missing right to subscribe to the channel of l.
 func (ch *Channels) NoteRefusal(l Lock, err error) {
-	if errors.Is(err, resp.ErrNoPerm) && ch.first(&ch.subscribed, l.rule()) {
+	if !errors.Is(err, resp.ErrNoPerm) {
+		return
+	}
+	if _, logged := ch.subscribed.LoadOrStore(l.rule(), true); !logged {
 		ch.server.Log.WarnOf(l.Name, l.Kind, "", "the user may not subscribe to the channels of locks: waiters are not woken, and look now and then",
 			"missing", "ACL rule "+l.rule(), "error", err)
 	}
-}
-
-// first adds rule to set and reports whether rule is new.
-func (ch *Channels) first(set *map[string]bool, rule string) bool {
-	ch.mu.Lock()
-	defer ch.mu.Unlock()
-	if (*set)[rule] {
-		return false
-	}
-	if *set == nil {
-		*set = make(map[string]bool)
-	}
-	(*set)[rule] = true
-	return true
 }
