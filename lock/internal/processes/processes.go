@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"strconv"
 	"strings"
@@ -37,44 +38,42 @@ type Names struct {
 
 // Of returns the name of the process with a client; "" if unknown. name is a lock of the client's server.
 func (p *Names) Of(ctx context.Context, server conn.Doer, name, id string) string {
-	now := time.Now()
 	p.mu.Lock()
 	process, known := p.known[id]
-	ask := !known && !p.refused && (p.asked.IsZero() || now.Sub(p.asked) >= namesEvery)
+	ask := !known && !p.refused && time.Since(p.asked) >= namesEvery
 	if ask {
-		p.asked, p.answer = now, make(chan struct{})
+		p.asked, p.answer = time.Now(), make(chan struct{})
 	}
 	answer := p.answer
 	p.mu.Unlock()
 	switch {
 	case known || answer == nil:
 		return process
-	case !ask: // another waiter has asked
+	case ask:
+		defer close(answer)
+		p.learn(connectedNames(ctx, server, name))
+	default: // another waiter has asked
 		select {
 		case <-answer:
 		case <-ctx.Done():
 		}
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return p.known[id]
 	}
-	defer close(answer)
-	names, err := connectedNames(ctx, server, name)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.known[id]
+}
+
+// learn records the answer to a question for the names.
+func (p *Names) learn(names map[string]string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if reply, ok := errors.AsType[resp.Error](err); ok && !remote.Passing(reply) {
 		p.refused = true
 	}
-	if err == nil && len(p.known)+len(names) > mostNames {
-		p.known = nil
+	if p.known == nil || len(p.known)+len(names) > mostNames {
+		p.known = make(map[string]string)
 	}
-	for id, process := range names {
-		if p.known == nil {
-			p.known = make(map[string]string)
-		}
-		p.known[id] = process
-	}
-	return p.known[id]
+	maps.Copy(p.known, names)
 }
 
 // connectedNames returns the names of the processes connected to the server of a lock, by the ids of their clients; nil if there
