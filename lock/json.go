@@ -10,143 +10,123 @@ import (
 // end), and no empty values. It is written here because encoding/json would be linked into every program.
 
 // MarshalJSON returns the Info as JSON for a reader, with durations as text.
-func (i Info) MarshalJSON() ([]byte, error) { return i.object().close(), nil }
+func (i Info) MarshalJSON() ([]byte, error) { return i.object(), nil }
 
 // MarshalJSON returns the Holder as JSON for a reader, with durations as text.
-func (h Holder) MarshalJSON() ([]byte, error) { return h.object().close(), nil }
+func (h Holder) MarshalJSON() ([]byte, error) { return h.object(), nil }
 
 // MarshalJSON returns the Waiter as JSON for a reader, with durations as text.
-func (w Waiter) MarshalJSON() ([]byte, error) { return w.object().close(), nil }
+func (w Waiter) MarshalJSON() ([]byte, error) { return w.object(), nil }
 
 // MarshalJSON returns the Inspection as JSON for a reader, with durations as text.
 func (i Inspection) MarshalJSON() ([]byte, error) {
-	o := new(object).text("name", i.Name).text("shape", string(i.Shape)).object("info", i.Info.object())
-	objects(o, "clients", i.Clients, ClientProcess.object)
+	why := ""
 	if i.ClientsErr != nil {
-		o.text("clients_error", i.ClientsErr.Error())
+		why = i.ClientsErr.Error()
 	}
-	return o.count("listening", int64(i.Listening)).close(), nil
+	return object("name", i.Name, "shape", string(i.Shape), "info", i.Info.object(), "clients", objects(i.Clients, ClientProcess.object),
+		"clients_error", why, "listening", count(i.Listening)), nil
 }
 
 // MarshalJSON returns the Listed as JSON for a reader, with durations as text.
 func (l Listed) MarshalJSON() ([]byte, error) {
-	return new(object).text("name", l.Name).text("shape", string(l.Shape)).object("info", l.Info.object()).close(), nil
+	return object("name", l.Name, "shape", string(l.Shape), "info", l.Info.object()), nil
 }
 
 // MarshalJSON returns the HeldLease as JSON for a reader, with durations as text.
 func (h HeldLease) MarshalJSON() ([]byte, error) {
-	o := new(object).text("name", h.Name).text("kind", h.Kind).text("owner", h.Owner).number("token", h.Token)
-	o.text("since", h.Since.Format(time.RFC3339Nano)).text("age", h.Age.String())
-	return o.text("valid_until", h.ValidUntil.Format(time.RFC3339Nano)).flag("renewed", h.Renewed).close(), nil
+	return object("name", h.Name, "kind", h.Kind, "owner", h.Owner, "token", h.Token, "since", h.Since.Format(time.RFC3339Nano),
+		"age", h.Age.String(), "valid_until", h.ValidUntil.Format(time.RFC3339Nano), "renewed", h.Renewed), nil
 }
 
 // MarshalJSON returns the ClientProcess as JSON for a reader, with durations as text.
-func (p ClientProcess) MarshalJSON() ([]byte, error) { return p.object().close(), nil }
+func (p ClientProcess) MarshalJSON() ([]byte, error) { return p.object(), nil }
 
-func (i Info) object() *object {
-	o := new(object).flag("locked", i.Locked)
-	objects(o, "holders", i.Holders, Holder.object)
+func (i Info) object() raw {
+	var remaining, permits any
 	if i.Locked {
-		o.lease("remaining", i.Remaining)
+		remaining = i.Remaining
 	}
-	o.text("mode", string(i.Mode)).number("token", i.Token)
 	if i.Permits != (Permits{}) {
-		o.object("permits", new(object).flag("set", i.Permits.Set).count("free", int64(i.Permits.Free)).count("taken", int64(i.Permits.Taken)))
+		permits = object("set", i.Permits.Set, "free", count(i.Permits.Free), "taken", count(i.Permits.Taken))
 	}
-	return objects(o, "queue", i.Queue, Waiter.object)
+	return object("locked", i.Locked, "holders", objects(i.Holders, Holder.object), "remaining", remaining, "mode", string(i.Mode),
+		"token", i.Token, "permits", permits, "queue", objects(i.Queue, Waiter.object))
 }
 
-func (h Holder) object() *object {
-	return new(object).text("owner", h.Owner).number("holds", h.Holds).lease("remaining", h.Remaining)
+func (h Holder) object() raw {
+	return object("owner", h.Owner, "holds", h.Holds, "remaining", h.Remaining)
 }
 
-func (w Waiter) object() *object {
-	return new(object).text("owner", w.Owner).lease("deadline", w.Deadline)
-}
+func (w Waiter) object() raw { return object("owner", w.Owner, "deadline", w.Deadline) }
 
-func (p ClientProcess) object() *object {
-	o := new(object).text("id", p.ID).flag("connected", p.Connected).text("name", p.Name).text("addr", p.Addr)
+func (p ClientProcess) object() raw {
+	var age any
 	if p.Connected {
-		o.text("age", p.Age.String())
+		age = p.Age
 	}
-	return o
+	return object("id", p.ID, "connected", p.Connected, "name", p.Name, "addr", p.Addr, "age", age)
 }
 
-// object is a JSON object under way.
-type object struct{ b []byte }
+// raw is JSON.
+type raw []byte
 
-func (o *object) key(key string) {
-	if len(o.b) == 0 {
-		o.b = append(o.b, '{')
-	} else {
-		o.b = append(o.b, ',')
-	}
-	o.b = append(appendText(o.b, key), ':')
-}
+// count is a number that means something when it is 0.
+type count int
 
-func (o *object) close() []byte {
-	if len(o.b) == 0 {
-		return []byte("{}")
-	}
-	return append(o.b, '}')
-}
-
-func (o *object) text(key, value string) *object {
-	if value != "" {
-		o.key(key)
-		o.b = appendText(o.b, value)
-	}
-	return o
-}
-
-func (o *object) number(key string, n int64) *object {
-	if n != 0 {
-		o.count(key, n)
-	}
-	return o
-}
-
-// count is number, for a number that means something when it is 0.
-func (o *object) count(key string, n int64) *object {
-	o.key(key)
-	o.b = strconv.AppendInt(o.b, n, 10)
-	return o
-}
-
-func (o *object) flag(key string, value bool) *object {
-	o.key(key)
-	o.b = strconv.AppendBool(o.b, value)
-	return o
-}
-
-func (o *object) lease(key string, d time.Duration) *object {
-	if d < 0 {
-		return o.text(key, "never")
-	}
-	return o.text(key, d.String())
-}
-
-func (o *object) object(key string, value *object) *object {
-	o.key(key)
-	o.b = append(o.b, value.close()...)
-	return o
-}
-
-// objects adds a list to o, unless it is empty.
-func objects[T any](o *object, key string, list []T, of func(T) *object) *object {
-	for i, x := range list {
-		if i == 0 {
-			o.key(key)
-			o.b = append(o.b, '[')
-		} else {
-			o.b = append(o.b, ',')
+// object returns an object of keys, each with its value behind it. It leaves out empty values.
+func object(pairs ...any) raw {
+	b := raw{'{'}
+	for i := 0; i < len(pairs); i += 2 {
+		value := marshal(pairs[i+1])
+		if value == nil {
+			continue
 		}
-		o.b = append(o.b, of(x).close()...)
+		if len(b) > 1 {
+			b = append(b, ',')
+		}
+		b = append(append(appendText(b, pairs[i].(string)), ':'), value...)
 	}
-	if len(list) > 0 {
-		o.b = append(o.b, ']')
+	return append(b, '}')
+}
+
+// objects returns a list of objects; nil for an empty list.
+func objects[T any](list []T, of func(T) raw) raw {
+	var b raw
+	for _, x := range list {
+		b = append(append(b, ','), of(x)...)
 	}
-	return o
+	if b == nil {
+		return nil
+	}
+	b[0] = '['
+	return append(b, ']')
+}
+
+// marshal returns a value of an object; nil if it is empty. A negative duration is a lease without end.
+func marshal(value any) raw {
+	switch v := value.(type) {
+	case raw:
+		return v
+	case bool:
+		return strconv.AppendBool(nil, v)
+	case count:
+		return strconv.AppendInt(nil, int64(v), 10)
+	case time.Duration:
+		if v < 0 {
+			return marshal("never")
+		}
+		return marshal(v.String())
+	case int64:
+		if v != 0 {
+			return strconv.AppendInt(nil, v, 10)
+		}
+	case string:
+		if v != "" {
+			return appendText(nil, v)
+		}
+	}
+	return nil
 }
 
 // appendText appends a JSON string. Bytes that are no UTF-8 become U+FFFD.
