@@ -197,7 +197,7 @@ var lineCases = []lineCase{
 	{text: "lock: the user may not publish on the channels of locks: waiters are not woken by releases, and look now and then",
 		knows: []string{"missing"}, do: func(t *testing.T, w *world, c *lock.Client) {
 			w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
-				if slices.Contains(cmd.Args, kinds.Publish().Digest()) {
+				if slices.Contains(cmd.Args, kinds.Publish.Get().Digest()) {
 					return fakeredis.Reply(":0\r\n")
 				}
 				return fakeredis.Run()
