@@ -29,7 +29,7 @@ type Lease struct {
 	token   int64
 	series  turns.Series            // the series of hand-overs this lease belongs to
 	traced  atomic.Pointer[holding] // for the Trace; nil if not traced
-	group   *group                  // nil unless the lease has Members; then client, target and owner are the first member's
+	group   parts                   // nil unless the lease has Members; then client, target and owner are the first member's
 
 	whole atomic.Pointer[Lease] // the lease with Members that contains this lease; nil for none
 
@@ -82,6 +82,21 @@ const (
 	released       // given up by its holder; the release may still be on its way
 	gone           // lost
 )
+
+// parts is the behaviour of a lease with Members. The only implementation is group. The interface keeps group out of
+// programs without Multi and Redlock.
+type parts interface {
+	members() []*Lease
+	join(part *Lease) bool
+	validUntil() time.Time
+	checkClocks()
+	armLocked()
+	countLiving(cause *LostError)
+	check(ctx context.Context) error
+	extend(ctx context.Context, d time.Duration) error
+	name() string
+	unlock(ctx context.Context) error
+}
 
 type derived struct{ cancel context.CancelCauseFunc }
 
