@@ -355,8 +355,10 @@ func (r *round) ask(ctx context.Context) (s *pipeline.Session, err error) {
 	switch {
 	case ended != nil:
 		return nil, r.f.failure(ended)
-	case s != nil || r.err != nil:
+	case s != nil || err != nil:
 		return s, err
+	case r.err != nil:
+		return nil, r.err
 	case r.known.seq > 0:
 		return r.try(ctx, r.known.announced, -1)
 	}

@@ -46,6 +46,19 @@ func TestKnownMasterFails(t *testing.T) {
 	}
 }
 
+// TestAllFail: the error of the known master is the result if no sentinel answers either.
+func TestAllFail(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		r := w.resolver(one, two)
+		lands(t, r, serverA)
+		clear(w.views)
+		w.servers[serverA] = errDown
+		if s, err := r.Dial(t.Context()); s != nil || !errors.Is(err, errDown) {
+			t.Errorf("Dial() = %v, %v, want %v", s, err, errDown)
+		}
+	})
+}
+
 // TestOldAnswer: a sentinel cut off from the others names the former master, which still claims the role. Its answer is
 // set aside, and used only if no other answer leads to a master.
 func TestOldAnswer(t *testing.T) {
