@@ -475,7 +475,7 @@ func (q *queueWatch) flush() {
 			kind = locktorture.Left
 		case queue && command == "lpop" && !q.granted(i):
 			kind, owner = locktorture.Dropped, ""
-		case !queue && command == "hincrby" && owner == "1":
+		case !queue && (command == "hincrby" || command == "hset") && owner == "1": // of a fair lock, or of a Reentrant one on its key
 			kind, owner = locktorture.Granted, step.words[2]
 		case !queue:
 			kind, owner = locktorture.Touched, ""
