@@ -204,6 +204,7 @@ func TestTraceOfFailures(t *testing.T) {
 		lease := mustLock(t, c, "job")
 		w.srv.Latency(1100 * time.Millisecond)
 		w.sleep(20 * time.Second)
+		synctest.Wait()
 		if late := slices.MaxFunc(j.rounds, func(a, b lock.RenewalInfo) int { return int(a.Lateness - b.Lateness) }); late.Lateness < 200*time.Millisecond || late.Elapsed != 2200*time.Millisecond {
 			t.Errorf("no round was late or took long: %+v", j.rounds)
 		}
@@ -216,6 +217,7 @@ func TestTraceOfFailures(t *testing.T) {
 		w.srv.KillConns(nil)
 		w.sleep(20 * time.Second)
 		w.srv.Refuse(false)
+		synctest.Wait()
 		if last := j.rounds[len(j.rounds)-1]; last.Failed != 1 || last.Renewed != 0 || last.Gone != 0 {
 			t.Errorf("a round without a server: %+v", last)
 		}
