@@ -34,6 +34,37 @@ func TestCloseIsPrompt(t *testing.T) {
 	})
 }
 
+// Close does not wait for a question about the members of a lease that nobody answers.
+func TestCloseIsPromptBesideACheckOfMembers(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		multi, err := lock.NewMulti(c.Reentrant("a"), c.Reentrant("b"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease, err := multi.Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.srv.Mute(true)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if err := lease.Check(context.Background()); !errors.Is(err, lock.ErrLost) {
+				t.Errorf("Check() = %v beside Close, want ErrLost", err)
+			}
+		})
+		w.sleep(time.Second)
+		start := time.Now()
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(start); took > time.Second {
+			t.Errorf("Close took %v", took)
+		}
+		wg.Wait()
+	})
+}
+
 // Close while nobody answers: a wait ends with it, and an Unlock in its own time.
 func TestCloseWithCallsUnderWay(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {

@@ -181,11 +181,15 @@ func (g *group) finish(awaited bool) {
 func (g *group) check(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	return g.ask(ctx, func(p *Lease) error { return p.Check(ctx) })
+	return g.ask(ctx, func(p *Lease) error {
+		ctx, cancel := p.client.untilClose(ctx)
+		defer cancel()
+		return p.Check(ctx)
+	})
 }
 
 // ask asks about all parts at once, and returns nil after as many answers without an error as the whole requires. Further answers
-// may come later.
+// may come later. Close waits for ask, which therefore must end with the client of its part.
 func (g *group) ask(ctx context.Context, ask func(part *Lease) error) error {
 	parts := g.members()
 	answers := make(chan error, len(parts))
