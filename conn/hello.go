@@ -7,6 +7,7 @@ import (
 	"net"
 	"runtime/debug"
 	"strings"
+	"sync"
 
 	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/resp"
@@ -272,7 +273,7 @@ func (h *handshake) explain(err error) error {
 }
 
 // libraryVersion returns the version of this module in the running program.
-func libraryVersion() string {
+var libraryVersion = sync.OnceValue(func() string {
 	const path = "github.com/lockwire/lockwire"
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -284,4 +285,4 @@ func libraryVersion() string {
 		}
 	}
 	return "devel"
-}
+})

@@ -49,9 +49,9 @@ type cluster struct {
 	self    int
 	epoch   int64 // the largest known
 	peers   []*peer
-	owners  [SlotCount]int8
-	lacking int // slots without an owner
-	version int // of owners
+	owners  []int8 // of all slots
+	lacking int    // slots without an owner
+	version int    // of owners
 
 	migrating, importing map[int]int // by slot: the peer
 
@@ -105,7 +105,7 @@ type header struct {
 // NewClusterNode returns a Server for the node of the cluster with an index. It begins on joining a Network.
 func NewClusterNode(o ClusterOptions, self int) *Server {
 	s := New()
-	c := &cluster{s: s, opts: o, self: self, migrating: map[int]int{}, importing: map[int]int{}, ok: true}
+	c := &cluster{s: s, opts: o, self: self, migrating: map[int]int{}, importing: map[int]int{}, ok: true, owners: make([]int8, SlotCount)}
 	for slot := range c.owners {
 		c.owners[slot] = noNode
 	}
@@ -189,7 +189,7 @@ func (c *cluster) slotsOf(i int) *slotSet {
 	return p.claims
 }
 
-func (c *cluster) serves(i int) bool { return *c.slotsOf(i) != slotSet{} }
+func (c *cluster) serves(i int) bool { return slices.Max(c.slotsOf(i)[:]) != 0 }
 
 // size is how many masters have slots.
 func (c *cluster) size() (n int) {

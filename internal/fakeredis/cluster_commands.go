@@ -377,7 +377,7 @@ type Cluster struct {
 	Epoch   int64 // the node's own, or its master's
 	Current int64 // the largest known
 	ID      string
-	owners  [SlotCount]int8
+	owners  []int8
 }
 
 // Owner is the index of a slot's node, or below 0.
@@ -388,7 +388,7 @@ func (s *Server) Cluster() *Cluster {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.cluster
-	return &Cluster{OK: c.ok, Master: c.me().master, Epoch: c.peers[c.masterOf(c.self)].config, Current: c.largest(), ID: c.me().id, owners: c.owners}
+	return &Cluster{OK: c.ok, Master: c.me().master, Epoch: c.peers[c.masterOf(c.self)].config, Current: c.largest(), ID: c.me().id, owners: slices.Clone(c.owners)}
 }
 
 // Failing are the nodes down for a majority, in the belief of a node.

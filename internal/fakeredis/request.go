@@ -2,6 +2,7 @@ package fakeredis
 
 import (
 	"bufio"
+	"bytes"
 	"io"
 	"strconv"
 	"strings"
@@ -31,7 +32,7 @@ func readRequest(r *bufio.Reader) ([]string, error) {
 	if err != nil || n > maxArgs {
 		return nil, protocolError("ERR Protocol error: invalid multibulk length")
 	}
-	var args []string
+	args := make([]string, 0, max(0, min(n, 64)))
 	for range n {
 		arg, err := readBulk(r)
 		if err != nil {
@@ -75,6 +76,9 @@ func readLine(r *bufio.Reader) (string, error) {
 	var line []byte
 	for {
 		part, err := r.ReadSlice('\n')
+		if err == nil && len(line) == 0 {
+			return string(bytes.TrimRight(part, "\r\n")), nil
+		}
 		line = append(line, part...)
 		if len(line) > maxLine {
 			return "", protocolError("ERR Protocol error: too big inline request")

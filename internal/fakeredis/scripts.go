@@ -51,6 +51,7 @@ type Call struct {
 	Touch      func(tries bool, args []string) // called before each command, with the use of TryDo; nil: never
 
 	x        *call
+	c        *conn // of its commands
 	digest   string
 	readOnly bool
 	wrote    bool
@@ -95,8 +96,7 @@ func (c *Call) run(tries bool, args []string) any {
 		return c.x.s.limited(cmd, true, c.wrote)
 	}
 	c.wrote = c.wrote || cmd.changesData()
-	db := c.x.db
-	inner := &call{s: c.x.s, c: &conn{s: c.x.s, proto: 2, db: db.index}, db: db, cmd: cmd, args: args, now: c.x.now, inside: true}
+	inner := &call{s: c.x.s, c: c.c, db: c.x.db, cmd: cmd, args: args, now: c.x.now, inside: true}
 	return plain(inner.do())
 }
 
@@ -245,7 +245,7 @@ func (x *call) runScript(sc *script, keys int, readOnly bool) (reply any) {
 		}
 	}()
 	args := x.args[3:]
-	return fromScript(sc.run(&Call{Keys: args[:keys:keys], Args: args[keys:], x: x, digest: sc.digest, readOnly: readOnly}))
+	return fromScript(sc.run(&Call{Keys: args[:keys:keys], Args: args[keys:], x: x, c: &conn{s: x.s, proto: 2, db: x.db.index}, digest: sc.digest, readOnly: readOnly}))
 }
 
 func scriptLoad(x *call) any {

@@ -2,7 +2,7 @@ package simulation
 
 import (
 	"bytes"
-	"regexp"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -11,25 +11,24 @@ import (
 // time in the process's requests, and the same points in the answers by as much in the other direction. A lease is measured by
 // differences, and a clock set while the process runs changes nothing: lockwire reads the wall clock once.
 
-var (
-	sentTime  = regexp.MustCompile(`\$12\r\n[0-9]{12}\r\n`)
-	heardTime = regexp.MustCompile(`(?:\+late |:)[0-9]{12}\r\n`)
-)
+// What stands in front of points in time: in requests, and in answers.
+var sentTime, heardTime = []string{"$12\r\n"}, []string{"+late ", ":"}
 
 // clockError is by how much the clock of a process is wrong at most.
 const clockError = time.Minute
 
-// shifted is text with the points in time moved by d that pattern finds: ms since 1970, at the end of a line.
-func shifted(text []byte, pattern *regexp.Regexp, d time.Duration) []byte {
-	if d == 0 {
-		return text
-	}
-	return pattern.ReplaceAllFunc(text, func(found []byte) []byte {
-		start := bytes.LastIndexAny(found[:len(found)-2], "\n: ") + 1
-		ms, err := strconv.ParseInt(string(found[start:len(found)-2]), 10, 64)
-		if err != nil || time.Since(time.UnixMilli(ms)).Abs() > 24*time.Hour {
-			return found
+// shifted is text with the points in time behind a mark moved by d: ms since 1970, 12 digits at the end of a line.
+func shifted(text []byte, marks []string, d time.Duration) []byte {
+	const digits = 12
+	for i := digits; d != 0 && i+1 < len(text); i++ {
+		if text[i] != '\r' || text[i+1] != '\n' || !slices.ContainsFunc(marks, func(mark string) bool { return bytes.HasSuffix(text[:i-digits], []byte(mark)) }) {
+			continue
 		}
-		return append(strconv.AppendInt(bytes.Clone(found[:start]), ms+d.Milliseconds(), 10), "\r\n"...)
-	})
+		ms, err := strconv.ParseInt(string(text[i-digits:i]), 10, 64)
+		if err == nil && time.Since(time.UnixMilli(ms)).Abs() <= 24*time.Hour {
+			text = bytes.Clone(text)
+			strconv.AppendInt(text[:i-digits], ms+d.Milliseconds(), 10)
+		}
+	}
+	return text
 }

@@ -1,7 +1,6 @@
 package simulation
 
 import (
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -9,8 +8,10 @@ import (
 	"github.com/lockwire/lockwire/internal/fakeredis"
 )
 
-// lastMoment matches a time in ms since 1970, of today or of virtual time: the last moment of a script, if the script has one.
-var lastMoment = regexp.MustCompile(`^\d{12,13}$`)
+// isMoment reports whether an argument is a time in ms since 1970, of today or of virtual time: the last moment of a script.
+func isMoment(arg string) bool {
+	return len(arg) > 11 && len(arg) < 14 && strings.Trim(arg, "0123456789") == ""
+}
 
 // timeless are scripts that get a last moment, and do not need it: the acquire of a countdown latch changes nothing, and permits once given
 // back are never taken again under their ids.
@@ -18,7 +19,7 @@ var timeless = []string{"Countdown latch, acquire", "Permit semaphore, release"}
 
 // judgeLate fails for a script that does something after its last moment, or refuses before.
 func (w *world) judgeLate(title string, c *fakeredis.Call, reply any) {
-	i := slices.IndexFunc(c.Args, lastMoment.MatchString)
+	i := slices.IndexFunc(c.Args, isMoment)
 	if i < 0 || slices.Contains(timeless, title) || strings.HasPrefix(title, "apart: ") || strings.HasPrefix(title, "redisson ") {
 		return
 	}

@@ -99,6 +99,7 @@ func translate(source string) (*lua.FunctionProto, error) {
 	if err != nil {
 		return nil, err
 	}
+	proto.IsVarArg &^= lua.VarArgNeedsArg // no script uses the table arg of Lua 5.0
 	translated.Store(source, proto)
 	return proto, nil
 }
