@@ -246,10 +246,10 @@ func TestShortDeadlines(t *testing.T) {
 			length, work     time.Duration // work is the time that the server takes for a script
 			least            int64
 		}{
-			"one process":                    {1, 200, 2 * time.Second, 0, 300},
-			"processes":                      {50, 50, time.Second, 0, 300},
-			"processes of many callers":      {20, 200, time.Second, 0, 200},
-			"one process, and a busy server": {1, 200, time.Second, 150 * time.Microsecond, 60},
+			"one process":                    {1, 200, 2 * time.Second, 0, 800},
+			"processes":                      {50, 50, time.Second, 0, 600},
+			"processes of many callers":      {20, 200, time.Second, 0, 800},
+			"one process, and a busy server": {1, 200, time.Second, 150 * time.Microsecond, 300},
 		} {
 			if b.name == "readwrite" { // of whom many have it at once, which takes the test long
 				x.clients, x.callers, x.least = min(x.clients, 10), 50, x.least/4

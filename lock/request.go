@@ -244,6 +244,7 @@ type waiter struct {
 	questions questions // owned by the waiter at the front
 
 	counted bool // in Client.queued; constant after join
+	inLine  bool // of this process; only the waiter uses it
 
 	next, prev *waiter // guarded by table.mu
 }
@@ -252,6 +253,7 @@ type waiter struct {
 type head struct {
 	looks.Looks
 	events *pubsub.Watch
+	took   time.Duration // by the last attempt with an answer, at most mostTime
 }
 
 // questions has the times at which a waiter asks; zero for never.

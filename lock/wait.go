@@ -11,6 +11,10 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
+// mostTime is the most time that an attempt is expected to take: a pause of the server does not cost the waiters with more time left
+// their turn.
+const mostTime = 100 * time.Millisecond
+
 // acquisition is the state of a Lock after the first attempt.
 type acquisition struct {
 	got    *Lease
@@ -143,6 +147,7 @@ func (r *request) newWaiter(ctx context.Context, left time.Duration) *waiter {
 	w.since = time.Now()
 	k := r.target.kind
 	if k.queued {
+		w.counted = true
 		w.head = new(head)
 		w.front.Store(true)
 		return w
@@ -163,7 +168,7 @@ func (w *waiter) join() {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
 	e := c.table.entryLocked(w.target.key())
-	w.entry, w.head = e, &e.head
+	w.entry, w.head, w.inLine = e, &e.head, true
 	if w.counted = !c.table.closed; w.counted {
 		c.queued.Add(1)
 	}
@@ -205,6 +210,7 @@ func (w *waiter) gaveUp(ctx context.Context) error {
 // parked or closed.
 func (w *waiter) leave() {
 	c := w.client
+	w.inLine = false
 	c.table.mu.Lock()
 	var unused *pubsub.Watch
 	var place any
@@ -243,9 +249,6 @@ func (w *waiter) leave() {
 		unused.Close()
 	}
 	c.leavePlace(w.target, place)
-	if w.counted {
-		c.queued.Done()
-	}
 }
 
 // wait waits for the lock, acquires it, and returns the lease if the kind has leases.
@@ -277,11 +280,13 @@ func (w *waiter) end(err *error) {
 		c.leavePlace(w.target, w.place)
 	}
 	c.counters.waiting.Add(-1)
-	if w.entry != nil {
-		w.leave()
-	} else {
-		c.queued.Done()
+	if w.entry == nil {
 		w.leaveQueue()
+	} else if w.inLine {
+		w.leave()
+	}
+	if w.counted {
+		c.queued.Done()
 	}
 }
 
@@ -444,6 +449,10 @@ func (w *waiter) lookAtFront(ctx context.Context) (done bool, err error) {
 		r.failure = failure
 		return true, failure
 	}
+	if w.tooLate(began) {
+		w.leave()
+		return true, w.sitOut(ctx)
+	}
 	attempts, cancel := c.untilClose(ctx)
 	defer cancel()
 	var granted bool
@@ -451,6 +460,9 @@ func (w *waiter) lookAtFront(ctx context.Context) (done bool, err error) {
 	granted, left, r.failure = r.attempt(attempts)
 	if granted || ctx.Err() == nil {
 		w.noteAnswer()
+	}
+	if r.failure == nil {
+		h.took = min(time.Since(began), mostTime)
 	}
 	switch {
 	case granted:
@@ -467,6 +479,26 @@ func (w *waiter) lookAtFront(ctx context.Context) (done bool, err error) {
 		r.renewOwner()
 	}
 	return false, nil
+}
+
+// tooLate reports whether w, whose turn it is, lacks the time for an attempt at now while somebody waits behind it. Otherwise callers
+// whose deadlines are short for the length of their line would all reach the front with too little time left, and none would succeed.
+func (w *waiter) tooLate(now time.Time) bool {
+	if w.entry == nil || w.deadline.IsZero() || w.deadline.Sub(now) > w.head.took {
+		return false
+	}
+	w.client.table.mu.Lock()
+	defer w.client.table.mu.Unlock()
+	return w.next != nil
+}
+
+// sitOut waits for the deadline of w, which has left the line.
+func (w *waiter) sitOut(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+	case <-w.client.done:
+	}
+	return w.gaveUp(ctx)
 }
 
 // noteEvents records the state and the events of the subscription.
