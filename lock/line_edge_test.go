@@ -437,3 +437,62 @@ func unlocks(t *testing.T, l *lock.Lease) (done <-chan struct{}) {
 	}()
 	return over
 }
+
+// A waiter whose turn comes leaves it to the waiters behind if its deadline comes before the answer to an attempt. One pause of the
+// server makes no difference to a waiter with more time.
+func TestTurnWithTooLittleTime(t *testing.T) {
+	const roundTrip = 20 * time.Millisecond
+	for _, test := range []struct {
+		pause, left time.Duration // of the attempt before; for the second waiter at its turn
+		want        error
+	}{
+		{0, roundTrip - 1, context.DeadlineExceeded},
+		{0, roundTrip + 1, nil},
+		{time.Second, 500 * time.Millisecond, nil},
+	} {
+		inVirtualTime(t, func(t *testing.T, w *world) {
+			permits := w.client(lock.Config{}).Semaphore("permits")
+			for _, err := range []error{permits.AddPermits(t.Context(), 2), permits.Acquire(t.Context(), 2)} {
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			waiters := w.client(lock.Config{}).Semaphore("permits")
+			acquire := func(limit time.Duration) <-chan error {
+				got := make(chan error, 1)
+				go func() {
+					ctx, cancel := context.WithTimeout(t.Context(), limit)
+					defer cancel()
+					got <- waiters.Acquire(ctx, 1)
+				}()
+				synctest.Wait()
+				return got
+			}
+			w.srv.Latency(roundTrip / 2)
+			first := acquire(time.Minute)
+			w.sleep(time.Second)
+			second := acquire(2*roundTrip + test.pause + test.left) // the release, and the attempt of the first waiter
+			third := acquire(time.Minute)
+			evals := w.srv.Count("EVALSHA")
+			w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+				if cmd.Name == "EVALSHA" && cmd.N == evals+2 {
+					return fakeredis.Delay(test.pause, fakeredis.Run())
+				}
+				return fakeredis.Run()
+			})
+			if err := permits.Release(t.Context(), 2); err != nil {
+				t.Fatal(err)
+			}
+			wantErr(t, "the first waiter", <-first, nil)
+			granted := w.srv.Count("EVALSHA")
+			wantErr(t, "the second waiter", <-second, test.want)
+			if test.want == nil {
+				_ = permits.Release(t.Context(), 1)
+			}
+			wantErr(t, "the third waiter", <-third, nil)
+			if asked := w.srv.Count("EVALSHA") - granted; test.want != nil && asked != 1 {
+				t.Errorf("after the first waiter others asked %d times, want the third only", asked)
+			}
+		})
+	}
+}
