@@ -3,6 +3,7 @@ package fakeredis
 import (
 	"math"
 	"strings"
+	"sync"
 )
 
 // command is a row of the table of commands, or of the subcommands of one.
@@ -50,7 +51,8 @@ func (cmd *command) changesData() bool {
 	return cmd.flags&onWrite != 0
 }
 
-func commandTable() map[string]*command {
+// commandTable is for all servers.
+var commandTable = sync.OnceValue(func() map[string]*command {
 	table := map[string]*command{}
 	data := [][]command{
 		keyCommands(), stringCommands(), hashCommands(), listCommands(), blockingCommands(), setCommands(), sortedSetCommands(),
@@ -72,7 +74,7 @@ func commandTable() map[string]*command {
 		}
 	}
 	return table
-}
+})
 
 // lookup finds the command called by args, or returns the error.
 func (s *Server) lookup(args []string) (*command, Err) {

@@ -108,7 +108,7 @@ func (a Action) ThenReset() Action { a.end = endReset; return a }
 // decide logs the command and asks the interceptor. ok is false if the server is mute or the connection closed.
 func (s *Server) decide(c *conn, args []string) (act Action, ok bool) {
 	s.mu.Lock()
-	cmd := Cmd{Conn: c.id, Name: strings.ToUpper(args[0]), Args: slices.Clone(args)}
+	cmd := Cmd{Conn: c.id, Name: strings.ToUpper(args[0]), Args: args}
 	if c.dead || s.mute {
 		s.mu.Unlock()
 		return Action{}, false

@@ -1,7 +1,7 @@
 package simulation
 
 import (
-	"fmt"
+	"errors"
 	"maps"
 	"slices"
 	"strconv"
@@ -117,11 +117,12 @@ func valueOwners(srv *fakeredis.Server, group string) map[string]string {
 }
 
 // millis is the time of a server, or of the server of a script, in ms.
-func millis(srv interface{ Do(args ...string) any }) (ms int64) {
+func millis(srv interface{ Do(args ...string) any }) int64 {
 	words := srv.Do("TIME").([]any)
-	var seconds, micros int64
-	if _, err := fmt.Sscan(fmt.Sprintln(words...), &seconds, &micros); err != nil {
-		panic(err)
+	seconds, err := strconv.ParseInt(words[0].(string), 10, 64)
+	micros, bad := strconv.ParseInt(words[1].(string), 10, 64)
+	if err != nil || bad != nil {
+		panic(errors.Join(err, bad))
 	}
 	return seconds*1000 + micros/1000
 }
