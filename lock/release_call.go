@@ -1,0 +1,150 @@
+package lock
+
+import (
+	"cmp"
+	"context"
+
+	"github.com/lockwire/lockwire/lock/internal/kinds"
+	"github.com/lockwire/lockwire/lock/internal/remote"
+	"github.com/lockwire/lockwire/resp"
+	"github.com/lockwire/lockwire/script"
+)
+
+func (l *Lease) runRelease(ctx context.Context) (resp.Value, error) {
+	c, t := l.client, l.target
+	if l.rest() > 0 {
+		return c.scripts.RunInTime(ctx, t.name, l.releaseCall)
+	}
+	way := l.givingWay()
+	defer l.gaveWay(way)
+	if !l.single() {
+		return c.scripts.RunInTime(ctx, t.name, l.releaseCall)
+	}
+	ctx = remote.Dividing(ctx) // the same steps as Runner.Run, without allocations
+	args := []any{latchLife.Milliseconds(), l.owner, c.channels.Publishing(t.kind.silent), c.channels.ListenersKnown(t.kind.silent), way.place, way.stand, l.repeated}
+	if way.stand == standsApart && !l.repeated {
+		args = args[:4]
+	}
+	v, err := t.kind.Single.Run(ctx, c.server, t.lined(append(t.keys(), l.latch)), args...)
+	if remote.Refused(err) {
+		if !l.repeated { // the latch of an earlier release may be on another node than the lock
+			c.cleanup.DeleteLatch(t.name, l.latch)
+			l.latch = newLatch(t)
+		}
+		return c.scripts.Divide(ctx, c.server, l.singleCall(), err)
+	}
+	return v, err
+}
+
+// single reports whether the release runs the script kind.Single, made for owners with exactly one hold.
+func (l *Lease) single() bool { return l.state == nil && l.target.kind.Single != nil }
+
+// newLatch returns the key for the outcome of the release. The latch of a single release names the owner, so a key may be reused.
+func (l *Lease) newLatch() string {
+	if l.single() {
+		if key := l.client.cleanup.SpareLatch(l.target.name); key != "" {
+			return key
+		}
+	}
+	return newLatch(l.target)
+}
+
+// releaseCall returns the call of runRelease, good until last.
+func (l *Lease) releaseCall(last int64) *remote.Call {
+	if rest := l.rest(); rest > 0 {
+		return l.keepCall(rest, last)
+	}
+	if l.single() {
+		return l.singleCall()
+	}
+	return l.countedCall(last)
+}
+
+// singleCall returns the call of the script single. It is good at any time: its owner never comes back.
+func (l *Lease) singleCall() *remote.Call {
+	c, t := l.client, l.target
+	x, way := l.callOf(t.kind.Single), l.givingWay()
+	x.Args = []any{latchLife.Milliseconds(), l.owner, c.channels.Publishing(t.kind.silent), c.channels.ListenersKnown(t.kind.silent), way.place, way.stand, l.repeated}
+	return x
+}
+
+// countedCall returns the call of the script release, which counts the holds of the owner.
+func (l *Lease) countedCall(last int64) *remote.Call {
+	c, t := l.client, l.target
+	x, way := l.callOf(t.kind.Release), l.givingWay()
+	x.MayCome, x.Holds = l.state.mayComeOf(t.name), l.state.tally(t.hold()).count
+	if (l.state == nil || l.state.once) && !l.repeated {
+		last = 0 // the owner never comes back, and nothing has been sent before
+	}
+	x.Less = l.lessOf(x)
+	x.Args = []any{t.kept(c, l.state, l), l.owner, c.channels.Publishing(t.kind.silent), latchLife.Milliseconds(), l.repeated && l.state != nil, last}
+	switch {
+	case t.line != "":
+		x.Args = append(x.Args, c.channels.ListenersKnown(t.kind.silent), c.id, way.place, way.stand)
+	case t.kind.queued:
+		x.Args = append(x.Args, c.channels.CountsListeners(t.kind.silent))
+	}
+	return x
+}
+
+// callOf returns a call of a script that releases l, without arguments.
+func (l *Lease) callOf(release *script.Script) *remote.Call {
+	t := l.target
+	return &remote.Call{Script: release, Lock: t.remote(), Keys: l.state.keys(t, l.owner, l.latch), Leaves: true, Tells: true,
+		Apart: &l.unlatched, Owner: l.owner}
+}
+
+func (l *Lease) outerLease() int64 {
+	return l.client.table.outerLease(l.target, l.state, l)
+}
+
+// lessOf returns the release x of l for keys on two nodes. Permits are marked as ended, for the next client that asks to put them back.
+// Any other lock is released alone: a queue is not told, and other readers keep the lock for as long as it would last.
+func (l *Lease) lessOf(x *remote.Call) func(context.Context) *remote.Call {
+	t := l.target
+	return func(ctx context.Context) *remote.Call {
+		switch {
+		case t.kind.permits:
+			return &remote.Call{Script: t.kind.More["end"], Lock: t.remote(), Keys: []string{t.lease}, Args: []any{l.owner}}
+		case t.kind.isRead() && !l.outerReadsLast(ctx):
+			return nil
+		}
+		return x.Sparing()
+	}
+}
+
+// outerReadsLast extends the leases of the outer holds of a reader, which the script cannot do without their keys. It reports whether the
+// outer holds last.
+func (l *Lease) outerReadsLast(ctx context.Context) bool {
+	outer := l.outerLease()
+	if l.state == nil || outer <= 0 {
+		return true
+	}
+	alive := false
+	for _, key := range kinds.ReadLeases(l.target.name, l.owner, l.state.tally(l.target.hold()).count-1) {
+		v, err := l.target.kind.Hold.Run(ctx, l.client.server, []string{key}, outer, readHold)
+		renewed, bad := renewalOutcome(v, 0)
+		if cmp.Or(err, bad) != nil {
+			return false
+		}
+		alive = alive || renewed == 1
+	}
+	return alive
+}
+
+// lateReleaseCall replaces a repeat sent so late that the latch of the first request may have expired. The call sets the hold
+// count to the known result instead of counting down.
+func (l *Lease) lateReleaseCall() *remote.Call {
+	t := l.target
+	if rest := l.rest(); rest > 0 {
+		return l.keepCall(rest, l.client.clocks.Last(t.name))
+	}
+	before := int64(0)
+	if l.state != nil {
+		before = l.state.tally(t.hold()).count - 1
+	}
+	r := request{client: l.client, target: t, lease: l.term, owner: l.owner, state: l.state}
+	args := r.args(t.kept(l.client, l.state, l), l.owner, l.client.channels.Publishing(t.kind.silent), before, l.client.clocks.Last(t.name))
+	return &remote.Call{Script: t.kind.Undo, Lock: t.remote(), Keys: l.state.keys(t, l.owner, l.latch), Args: t.lineArgs(l.client, args),
+		Leaves: true, Tells: true, MayCome: l.state.mayComeOf(t.name)}
+}

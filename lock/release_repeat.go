@@ -1,0 +1,115 @@
+package lock
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/lockwire/lockwire/lock/internal/cleanup"
+	"github.com/lockwire/lockwire/lock/internal/remote"
+	"github.com/lockwire/lockwire/resp"
+)
+
+// repeat leaves the release to the background. If turn is set, the job takes over the owner's turn.
+func (l *Lease) repeat(turn bool, cause error) error {
+	l.warn("release not confirmed, and repeated in the background", "error", cause)
+	l.repeats = cleanup.NewJob(&repeat{lease: l, since: time.Now()}, l.serverEnd(), turn)
+	if !l.client.cleanup.Add(l.repeats) {
+		l.repeats = nil
+		l.client.table.forget(l)
+		if turn {
+			l.state.give(l.target.name)
+		}
+	}
+	return l.unconfirmed(cause)
+}
+
+// awaitRepeats waits for the background to get an answer to the release.
+func (l *Lease) awaitRepeats(ctx context.Context) error {
+	repeats := l.repeats
+	l.releasing.Unlock()
+	defer l.releasing.Lock()
+	select {
+	case <-repeats.Done():
+		return repeats.Outcome()
+	case <-ctx.Done():
+		return l.unconfirmed(context.Cause(ctx))
+	}
+}
+
+// countsTwice reports whether a repeat of the release may take a further hold of the Owner: an earlier request has left no latch.
+func (l *Lease) countsTwice() bool { return l.state != nil && l.unlatched }
+
+// repeat is the work of repeating a release.
+type repeat struct {
+	lease *Lease
+	since time.Time // the time of the first release
+	stale bool      // the last request was a late release
+}
+
+func (p *repeat) Name() string       { return p.lease.target.name }
+func (p *repeat) Rank() cleanup.Rank { return cleanup.Release }
+func (p *repeat) Size() int          { return p.lease.size() }
+func (p *repeat) background() (Change, *kind) {
+	return BackgroundRelease, p.lease.target.kind
+}
+func (p *repeat) Turn() chan struct{} { return p.lease.state.turnOf(p.Name()) }
+
+// Needed ends a late release if the server has none of its owner's holds of that time.
+func (p *repeat) Needed() (left bool, outcome error) {
+	if p.lease.counted() {
+		return true, nil
+	}
+	return false, p.settle(p.lease.notHeld())
+}
+
+// Call returns the release. Its latch may have expired, or may expire before a reply arrives, or an earlier request has left none
+// and would be counted twice. A late release keeps the same latch: earlier requests may still arrive.
+func (p *repeat) Call() *remote.Call {
+	p.stale = p.stale || time.Since(p.since) > latchLife/2 || p.lease.countsTwice()
+	if p.stale {
+		return p.lease.lateReleaseCall()
+	}
+	return p.lease.releaseCall(p.lease.client.clocks.Last(p.Name()))
+}
+
+func (p *repeat) Answered(v resp.Value, _ bool) cleanup.Result {
+	l := p.lease
+	if p.stale {
+		l.recordEnd(l.outerLease() > 0)
+		l.client.counters.released.Add(1)
+		return cleanup.Result{Done: true, Outcome: p.settle(fmt.Errorf("%w: it is released now, and may have been lost before", ErrUncertain))}
+	}
+	outcome, err := l.answered(v)
+	if err != nil {
+		return cleanup.Result{Failure: err}
+	}
+	return cleanup.Result{Done: true, Outcome: p.settle(outcome)}
+}
+
+// settle makes outcome the result of Unlock, and returns it.
+func (p *repeat) settle(outcome error) error {
+	p.lease.releasing.Lock()
+	defer p.lease.releasing.Unlock()
+	return p.lease.settle(outcome)
+}
+
+func (p *repeat) Unsure() {
+	if !p.stale {
+		p.lease.repeated = true
+	}
+}
+
+func (p *repeat) Finish(error) {
+	p.lease.releasing.Lock()
+	p.lease.repeats = nil
+	p.lease.releasing.Unlock()
+	p.lease.client.table.forget(p.lease)
+}
+
+func (p *repeat) Count(g *cleanup.Abandoned) {
+	g.Releases++
+	if p.lease.target.kind.permits {
+		g.Permits += p.lease.size()
+	}
+}
