@@ -1,0 +1,223 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/lockwire/lockwire/lock/internal/looks"
+	"github.com/lockwire/lockwire/lock/internal/remote"
+	"github.com/lockwire/lockwire/pubsub"
+	"github.com/lockwire/lockwire/resp"
+)
+
+// prepare readies w for the front, and the head if w is the first waiter of its line. It reports done at the end of the wait.
+func (w *waiter) prepare(ctx context.Context) (done bool, err error) {
+	h := w.head
+	if h.Begun() {
+		if h.events != nil {
+			h.events.Move(w.wake)
+			h.noteEvents(w.client, w.target)
+		}
+	} else if err := h.start(w); err != nil {
+		if w.endOffer(ctx) {
+			err = nil
+		}
+		return true, err
+	}
+	w.timer = time.NewTimer(time.Until(h.At()))
+	return false, nil
+}
+
+// start readies h for w, the first waiter of a line.
+func (h *head) start(w *waiter) error {
+	c, t := w.client, w.target
+	*h = head{Looks: looks.Begin(&c.pace)}
+	if h.events = c.table.unpark(t.key()); h.events != nil {
+		h.events.Move(w.wake)
+		h.noteEvents(c, t)
+		if w.seen.holds(h.events) {
+			h.Used()
+		} else {
+			h.Wake()
+		}
+	} else if !t.kind.silent {
+		channels := []string{t.channel}
+		switch {
+		case t.kind.queued:
+			channels[0] += ":" + w.owner
+		case t.line != "":
+			channels = t.wakeChannels(w.waiterID())
+		}
+		events, err := t.watch(c, w.wake, channels...)
+		if err != nil {
+			return ErrClosed
+		}
+		h.events = events
+	}
+	h.Refused(&c.pace, time.Now(), w.left, t.backoff)
+	return nil
+}
+
+// watch returns a Watch of channels of t.
+func (t *target) watch(c *Client, wake chan<- struct{}, channels ...string) (*pubsub.Watch, error) {
+	if c.channels.Publishing(t.kind.silent) == remote.ShardPublish {
+		return c.events.SWatch(wake, channels...)
+	}
+	return c.events.Watch(wake, channels...)
+}
+
+// contend is the loop of the waiter at the front: sleep until a reason for an attempt, then try.
+func (w *waiter) contend(ctx context.Context) error {
+	w.planQuestions(time.Now())
+	for {
+		wait := time.Until(w.head.At())
+		if wait <= 0 || w.claim.Delivered() {
+			if done, err := w.lookAtFront(ctx); done {
+				return err
+			}
+			continue
+		}
+		if w.askWhatIsDue(ctx) {
+			w.head.Wake()
+			continue
+		}
+		w.timer.Reset(w.questions.next(wait))
+		w.offer(ctx) // from here on, a holder of this process may hand the lock over
+		select {
+		case <-w.wake:
+			if !w.claim.Delivered() {
+				w.head.noteEvents(w.client, w.target)
+			} else if w.inherit() {
+				return nil
+			}
+		case <-w.look:
+			w.head.Wake()
+		case <-w.timer.C:
+		case <-ctx.Done():
+			return w.stopWaiting(ctx)
+		case <-w.client.done:
+			return w.stopWaiting(ctx)
+		}
+	}
+}
+
+// lookAtFront is an attempt of the waiter at the front. It reports done at the end of the wait.
+func (w *waiter) lookAtFront(ctx context.Context) (done bool, err error) {
+	c, r, h := w.client, &w.request, w.head
+	if w.endOffer(ctx) {
+		return true, nil
+	}
+	if w.claim.Abandoned() {
+		h.Wake()
+		return true, w.gaveUp(ctx)
+	}
+	h.noteEvents(c, r.target)
+	began := time.Now()
+	if failure, hopeless := h.Hopeless(began, r.since, c.cfg.Lease); hopeless {
+		r.failure = failure
+		return true, failure
+	}
+	if w.tooLate(began) {
+		w.leave()
+		return true, w.sitOut(ctx)
+	}
+	attempts, cancel := c.untilClose(ctx)
+	defer cancel()
+	var granted bool
+	var left time.Duration
+	granted, left, r.failure = r.attempt(attempts)
+	if granted || ctx.Err() == nil {
+		w.noteAnswer()
+	}
+	if r.failure == nil {
+		h.took = min(time.Since(began), mostTime)
+	}
+	switch {
+	case granted:
+		w.planAfterGrant()
+		return true, nil
+	case r.failure == nil:
+		w.planAfterRefusal(left)
+	case ctx.Err() != nil || c.isClosed():
+		h.Wake() // for the next waiter, because this waiter has not used its wake-up
+		return true, r.gaveUp(ctx)
+	case !passing(r.failure) || w.planAfterFailure(began):
+		return true, r.failure
+	default:
+		r.renewOwner()
+	}
+	return false, nil
+}
+
+// mostTime is the most time that an attempt is expected to take: a pause of the server does not cost the waiters with more time left
+// their turn.
+const mostTime = 100 * time.Millisecond
+
+// tooLate reports whether w, whose turn it is, lacks the time for an attempt at now while somebody waits behind it. Otherwise callers
+// whose deadlines are short for the length of their line would all reach the front with too little time left, and none would succeed.
+func (w *waiter) tooLate(now time.Time) bool {
+	if w.entry == nil || w.deadline.IsZero() || w.deadline.Sub(now) > w.head.took {
+		return false
+	}
+	w.client.table.mu.Lock()
+	defer w.client.table.mu.Unlock()
+	return w.next != nil
+}
+
+// sitOut waits for the deadline of w, which has left the line.
+func (w *waiter) sitOut(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+	case <-w.client.done:
+	}
+	return w.gaveUp(ctx)
+}
+
+// noteEvents records the state and the events of the subscription.
+func (h *head) noteEvents(c *Client, t *target) {
+	if h.events == nil {
+		return
+	}
+	news, up := h.events.Take()
+	if !up {
+		c.channels.NoteRefusal(t.remote(), h.events.Err())
+	}
+	h.Note(&c.pace, time.Now(), news, up)
+}
+
+// planAfterRefusal sets the next look. left is the remaining lease of the holder.
+func (w *waiter) planAfterRefusal(left time.Duration) {
+	w.head.Used()
+	w.late = time.Time{}
+	w.head.Refused(&w.client.pace, time.Now(), left, w.target.backoff)
+}
+
+// planAfterGrant sets the next look, of the waiter behind.
+func (w *waiter) planAfterGrant() {
+	more := w.target.kind.others != nobody || w.announces // the next waiter must announce itself
+	w.head.Acquired(&w.client.pace, time.Now(), w.request.lease, w.target.backoff, more)
+}
+
+// planAfterFailure sets the next look after an attempt, begun at began, that failed with w.failure. It reports true if the failures have
+// lasted for the time of a lease.
+func (w *waiter) planAfterFailure(began time.Time) (tooLong bool) {
+	h, p, at, patience := w.head, &w.client.pace, time.Now(), w.client.cfg.Lease
+	switch {
+	case errors.Is(w.failure, ErrNotReplicated): // the server has answered; ctx limits the wait for replicas
+		h.Short(p, at)
+		return false
+	case errors.Is(w.failure, resp.ErrTryAgain): // the server has answered; the keys are together again after the migration
+		h.Failed(p, at)
+		return false
+	case errors.Is(w.failure, ErrLost): // the server answered too late for the lease of w: counted per request
+		h.Failed(p, at)
+		if w.late.IsZero() {
+			w.late = at
+		}
+		return at.Sub(w.late) >= patience
+	}
+	h.Unanswered(p, at, began, w.failure)
+	_, tooLong = h.Hopeless(at, w.since, patience)
+	return tooLong
+}

@@ -1,0 +1,131 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// acquisition is the state of a Lock after the first attempt.
+type acquisition struct {
+	got    *Lease
+	waiter *waiter // for the wait; nil if there is none
+	traced *acquiring
+}
+
+// begin makes the first attempt of r, which is no longer used. The context is for finish.
+func (r *request) begin(ctx context.Context) (context.Context, acquisition, error) {
+	ctx = r.beginTrace(ctx, false)
+	w, err := r.obtain(ctx)
+	return ctx, acquisition{r.got, w, r.traced}, err
+}
+
+// finish waits for the lock if necessary. err is the error of begin.
+func (a acquisition) finish(ctx context.Context, err error) (*Lease, error) {
+	if a.waiter != nil {
+		a.got, err = a.waiter.wait(ctx)
+	}
+	a.traced.done(ctx, a.got, err)
+	return a.got, err
+}
+
+// try runs r once.
+func (r *request) try(ctx context.Context) (*Lease, error) {
+	ctx = r.beginTrace(ctx, true)
+	err := r.tryObtain(ctx)
+	if err != nil {
+		r.got = nil
+	}
+	r.traced.done(ctx, r.got, err)
+	return r.got, err
+}
+
+// tryObtain runs r once.
+func (r *request) tryObtain(ctx context.Context) error {
+	c := r.client
+	if c.isClosed() {
+		return ErrClosed
+	}
+	if err := r.ready(ctx); err != nil {
+		return err
+	}
+	granted, left, err := r.attempt(ctx)
+	r.again = left
+	switch {
+	case granted:
+		return nil
+	case err != nil && c.isClosed():
+		return ErrClosed
+	case err != nil && errors.Is(err, ctx.Err()):
+		r.failure = err
+		return r.gaveUp(ctx)
+	case err != nil:
+		return err
+	}
+	return r.notAcquired(nil)
+}
+
+// obtain runs r. If r has to wait, obtain returns a waiter for the wait, and r is no longer used.
+func (r *request) obtain(ctx context.Context) (w *waiter, err error) {
+	c := r.client
+	if c.isClosed() {
+		return nil, ErrClosed
+	}
+	r.waits, r.since = true, time.Now()
+	if err := r.ready(ctx); err != nil {
+		return nil, err
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		r.deadline = deadline
+	}
+	first := ctx
+	if r.target.kind.queued {
+		if !r.enterQueue() {
+			return nil, ErrClosed
+		}
+		defer func() {
+			if w == nil {
+				c.queued.Done()
+				r.leaveQueue()
+			}
+		}()
+		attempts, cancel := c.untilClose(ctx)
+		defer cancel()
+		first = attempts
+	}
+	if r.crowded() {
+		return r.newWaiter(ctx, noTTL), nil
+	}
+	granted, left, err := r.attempt(first)
+	r.failure = err
+	switch {
+	case granted:
+		c.leavePlace(r.target, r.place) // an Owner's further hold may have moved a place whose waiters have left meanwhile
+		return nil, nil
+	case err == nil:
+	case ctx.Err() != nil || c.isClosed():
+		r.withdraw()
+		return nil, r.gaveUp(ctx)
+	case !passing(err):
+		r.withdraw()
+		return nil, err
+	default:
+		left, r.seen = noTTL, sighting{}
+		r.renewOwner()
+	}
+	return r.newWaiter(ctx, left), nil
+}
+
+// ready prepares the first attempt of r.
+func (r *request) ready(ctx context.Context) error {
+	c := r.client
+	if ctx.Err() != nil {
+		return r.gaveUp(ctx)
+	}
+	err := c.channels.Settle(ctx, r.target.remote())
+	if err != nil && errors.Is(err, ctx.Err()) {
+		r.failure = err
+		return r.gaveUp(ctx)
+	}
+	return err
+}
