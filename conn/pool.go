@@ -115,7 +115,7 @@ func (p *Pool) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value
 		return p.sendAcked(ctx, cmds)
 	}
 	ctx, traced := p.cfg.Trace.enter(ctx, request{Commands: cmds})
-	values, err := p.sendBatch(ctx, p.sharedFor(cmds[0].Key()), cmds, traced)
+	values, err := p.sendBatch(ctx, p.sharedFor(cmds[0].Key()), cmds, traced.Call)
 	traced.End(ctx, err)
 	return values, err
 }

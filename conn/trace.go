@@ -173,7 +173,6 @@ func (t *Trace) switched(info SwitchInfo) {
 // Call is a call under way, from CommandStart to CommandEnd of a [Trace]. A nil Call is not traced, and its End does
 // nothing.
 type Call struct {
-	whole *Call // of which this is a part, without an end of its own; or nil
 	trace *Trace
 	begin time.Time
 
@@ -183,6 +182,19 @@ type Call struct {
 
 // callKey is the key of the Call in the context of its commands.
 const callKey contextKey = 2
+
+// callContext is the context of the commands of a Call. The Call is a part of it, because every run of a script has both.
+type callContext struct {
+	context.Context
+	call Call
+}
+
+func (c *callContext) Value(key any) any {
+	if key == callKey {
+		return &c.call
+	}
+	return c.Context.Value(key)
+}
 
 // StartCall begins a call of several commands on d, for packages that send more than one command for a call of theirs:
 // the commands under the returned context are attempts of the call, and are not reported on their own. The caller
@@ -194,8 +206,9 @@ func StartCall(ctx context.Context, d Doer, start CommandStart) (context.Context
 	if !t.wantsCommands() || ctx.Value(callKey) != nil {
 		return ctx, nil
 	}
-	ctx, call := t.start(ctx, start)
-	return context.WithValue(ctx, callKey, call), call
+	c := &callContext{Context: ctx}
+	c.Context = c.call.start(ctx, t, start)
+	return c, &c.call
 }
 
 // StartCommands is StartCall for a call that sends cmds, as a transaction if tx is set.
@@ -223,17 +236,18 @@ func (t *Trace) wantsCommands() bool {
 	return t != nil && (t.CommandStart != nil || t.CommandEnd != nil)
 }
 
-func (t *Trace) start(ctx context.Context, start CommandStart) (context.Context, *Call) {
-	c := &Call{trace: t, begin: time.Now(), end: CommandEnd{CommandStart: start}}
+// start begins c, which is zero, for t.
+func (c *Call) start(ctx context.Context, t *Trace, start CommandStart) context.Context {
+	c.trace, c.begin, c.end.CommandStart = t, time.Now(), start
 	if t.CommandStart != nil {
 		ctx = t.CommandStart(ctx, start)
 	}
-	return ctx, c
+	return ctx
 }
 
 // End reports the end of the call with the context of StartCall and the error for the caller.
 func (c *Call) End(ctx context.Context, err error) {
-	if c == nil || c.whole != nil || c.trace.CommandEnd == nil {
+	if c == nil || c.trace.CommandEnd == nil {
 		return
 	}
 	c.mu.Lock()
@@ -244,24 +258,36 @@ func (c *Call) End(ctx context.Context, err error) {
 	c.trace.CommandEnd(ctx, end)
 }
 
-// enter begins a method call of a Pool or Conn, as a part of the Call to which ctx belongs, if any.
-func (t *Trace) enter(ctx context.Context, q request) (context.Context, *Call) {
+// method is a method call of a Pool or Conn: a Call, or a part of the Call to which its context belongs. The Call is nil
+// without a Trace.
+type method struct {
+	*Call
+	part bool
+}
+
+// enter begins a method call of a Pool or Conn.
+func (t *Trace) enter(ctx context.Context, q request) (context.Context, method) {
 	if !t.wantsCommands() {
-		return ctx, nil
+		return ctx, method{}
 	}
 	if whole, ok := ctx.Value(callKey).(*Call); ok {
-		return ctx, &Call{whole: whole}
+		return ctx, method{whole, true}
 	}
-	return t.start(ctx, q.describe())
+	call := new(Call)
+	return call.start(ctx, t, q.describe()), method{call, false}
+}
+
+// End ends the Call, unless m is a part of it.
+func (m method) End(ctx context.Context, err error) {
+	if !m.part {
+		m.Call.End(ctx, err)
+	}
 }
 
 // attempt records an attempt over l, or without a connection if l is nil, that ended with err.
 func (c *Call) attempt(cfg *Config, l *pipeline.Link, err error) {
 	if c == nil {
 		return
-	}
-	if c.whole != nil {
-		c = c.whole
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -85,23 +85,25 @@ func (a *agreeable) SetWriteDeadline(time.Time) error { return nil }
 // agreeableClient returns a client of such a server.
 func agreeableClient(t testing.TB) *lock.Client {
 	t.Helper()
-	return clientOf(t, func() net.Conn {
-		a := new(agreeable)
-		a.cond.L = &a.mu
-		return a
-	})
+	return clientOf(t, dialAgreeable, nil, nil)
 }
 
-// clientOf returns a client whose connections are what dial returns.
-func clientOf(t testing.TB, dial func() net.Conn) *lock.Client {
+func dialAgreeable() net.Conn {
+	a := new(agreeable)
+	a.cond.L = &a.mu
+	return a
+}
+
+// clientOf returns a client whose connections are what dial returns, with the traces commands and locks.
+func clientOf(t testing.TB, dial func() net.Conn, commands *conn.Trace, locks *lock.Trace) *lock.Client {
 	t.Helper()
-	pool, err := conn.Open(t.Context(), conn.Config{Dial: func(context.Context, string, string) (net.Conn, error) {
+	pool, err := conn.Open(t.Context(), conn.Config{Trace: commands, Dial: func(context.Context, string, string) (net.Conn, error) {
 		return dial(), nil
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := lock.New(pool, lock.Config{})
+	c, err := lock.New(pool, lock.Config{Trace: locks})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,6 +140,30 @@ func TestAllocations(t *testing.T) {
 	job := c.Reentrant("job")
 	if got := testing.AllocsPerRun(2000, func() { pair(job) }); got > 6 {
 		t.Errorf("%v allocations for Lock and Unlock, want at most 6", got)
+	}
+}
+
+// Callbacks add three allocations to the six of Lock and Unlock: one for the acquire and its hold, and one for each command.
+func TestAllocationsOfTraces(t *testing.T) {
+	var events int
+	c := clientOf(t, dialAgreeable, &conn.Trace{
+		CommandStart: func(ctx context.Context, _ conn.CommandStart) context.Context { return ctx },
+		CommandEnd:   func(context.Context, conn.CommandEnd) { events++ },
+	}, &lock.Trace{
+		AcquireStart: func(ctx context.Context, _ lock.AcquireStart) context.Context { return ctx },
+		AcquireEnd:   func(context.Context, lock.AcquireEnd) { events++ },
+		ReleaseStart: func(ctx context.Context, _ lock.ReleaseStart) context.Context { return ctx },
+		ReleaseEnd:   func(context.Context, lock.ReleaseEnd) { events++ },
+	})
+	job := c.Reentrant("job")
+	lockAndUnlock(t, job) // dials
+	events = 0
+	const runs = 2000
+	if got := testing.AllocsPerRun(runs, func() { lockAndUnlock(t, job) }); got > 9 {
+		t.Errorf("%v allocations for Lock and Unlock with callbacks, want at most 9", got)
+	}
+	if want := 4 * (runs + 1); events != want { // AllocsPerRun runs once more
+		t.Errorf("%d events, want %d", events, want)
 	}
 }
 
@@ -236,7 +262,7 @@ func TestAllocationsOfWaiters(t *testing.T) {
 				r := new(reluctant)
 				r.cond.L = &r.mu
 				return r
-			})
+			}, nil, nil)
 			c.OnlyWoken()
 			ctx, cancel := context.WithCancel(t.Context())
 			var waiting sync.WaitGroup

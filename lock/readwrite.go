@@ -255,11 +255,11 @@ func (l *Lease) downgradeTraced(ctx context.Context, h *holding) (*Lease, error)
 	a.asked()
 	read, err := l.downgrade(ctx)
 	if l.Err() == ErrReleased && h.ended.CompareAndSwap(false, true) {
-		_, end := h.beginRelease(ctx, begin, l)
+		ctx, release := h.beginRelease(ctx, begin, l)
 		l.releasing.Lock()
 		outcome := l.outcome
 		l.releasing.Unlock()
-		end(ReleaseEnd{Err: outcome, Lost: h.lost.Load()})
+		release.end(ctx, ReleaseEnd{Err: outcome, Lost: h.lost.Load()})
 	}
 	a.done(ctx, read, err)
 	return read, err

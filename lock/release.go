@@ -42,10 +42,10 @@ func (l *Lease) unlockTraced(ctx context.Context, h *holding, task bool) error {
 	if !h.ended.CompareAndSwap(false, true) {
 		return l.unlock(ctx, task)
 	}
-	ctx, end := h.beginRelease(ctx, time.Now(), l)
+	ctx, release := h.beginRelease(ctx, time.Now(), l)
 	err := l.unlock(ctx, task)
 	h.over.Store(true)
-	end(ReleaseEnd{Err: err, HandedOver: h.passedOn.Load(), Lost: h.lost.Load()})
+	release.end(ctx, ReleaseEnd{Err: err, HandedOver: h.passedOn.Load(), Lost: h.lost.Load()})
 	return err
 }
 

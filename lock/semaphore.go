@@ -334,9 +334,9 @@ func (h *Handle) checkCount(what string, n, least int) error {
 
 // changeTraced is change for a Trace, of a change that gives something back.
 func (h *Handle) changeTraced(ctx context.Context, operation string, args []any) (int64, error) {
-	ctx, end := h.client.cfg.Trace.beginRelease(ctx, time.Now(),
+	ctx, release := h.client.cfg.Trace.beginRelease(ctx, time.Now(),
 		ReleaseStart{Client: h.client, Kind: h.target.kind.Name, Name: h.target.name})
 	n, err := h.makeChange(ctx, operation, true, args)
-	end(ReleaseEnd{Err: err})
+	release.end(ctx, ReleaseEnd{Err: err})
 	return n, err
 }

@@ -150,9 +150,9 @@ type BackgroundInfo struct {
 // acquiring gathers what AcquireEnd reports. The calls of one acquire run one after the other. A nil acquiring is not
 // traced.
 type acquiring struct {
-	trace *Trace
 	begin time.Time
 	end   AcquireEnd
+	hold  holding // of the lease, if the acquire makes one
 }
 
 // beginAcquire begins an acquire for the Trace. It returns nil without a Trace.
@@ -161,7 +161,8 @@ func (t *Trace) beginAcquire(ctx context.Context, start AcquireStart) (context.C
 		return ctx, nil
 	}
 	start.Part = ctx.Value(partOf{}) != nil
-	a := &acquiring{trace: t, begin: time.Now(), end: AcquireEnd{AcquireStart: start}}
+	a := &acquiring{begin: time.Now(), end: AcquireEnd{AcquireStart: start}}
+	a.hold.trace = t
 	if t.AcquireStart != nil {
 		ctx = t.AcquireStart(ctx, start)
 	}
@@ -207,16 +208,17 @@ func (a *acquiring) done(ctx context.Context, l *Lease, err error) {
 	if a == nil {
 		return
 	}
-	now := time.Now()
-	if a.trace.AcquireEnd != nil {
+	now, t := time.Now(), a.hold.trace
+	if t.AcquireEnd != nil {
 		a.end.Outcome, a.end.Err = acquireOutcome(ctx, err), err
 		a.end.Elapsed, a.end.Held = now.Sub(a.begin), l
-		a.trace.AcquireEnd(ctx, a.end)
+		t.AcquireEnd(ctx, a.end)
 	}
 	if l == nil {
 		return
 	}
-	l.traced.Store(&holding{trace: a.trace, since: now, kind: a.end.Kind, name: a.end.Name, part: a.end.Part})
+	a.hold.since, a.hold.kind, a.hold.name, a.hold.part = now, a.end.Kind, a.end.Name, a.end.Part
+	l.traced.Store(&a.hold)
 	if l.now().lost != nil { // before the Store
 		l.traceLoss()
 	}
@@ -272,21 +274,31 @@ func (l *Lease) traceLoss() {
 	})
 }
 
-// beginRelease reports a release that begins at begin. end reports its end.
-func (t *Trace) beginRelease(ctx context.Context, begin time.Time, start ReleaseStart) (_ context.Context, end func(ReleaseEnd)) {
+// releasing is a release under way.
+type releasing struct {
+	trace *Trace
+	begin time.Time
+	start ReleaseStart
+}
+
+// beginRelease reports a release that begins at begin. The caller must call end.
+func (t *Trace) beginRelease(ctx context.Context, begin time.Time, start ReleaseStart) (context.Context, releasing) {
 	if t.ReleaseStart != nil {
 		ctx = t.ReleaseStart(ctx, start)
 	}
-	return ctx, func(end ReleaseEnd) {
-		if t.ReleaseEnd != nil {
-			end.ReleaseStart, end.Outcome, end.Elapsed = start, releaseOutcome(end.Err), time.Since(begin)
-			t.ReleaseEnd(ctx, end)
-		}
+	return ctx, releasing{t, begin, start}
+}
+
+// end reports the end of the release with the context of beginRelease.
+func (r *releasing) end(ctx context.Context, end ReleaseEnd) {
+	if r.trace.ReleaseEnd != nil {
+		end.ReleaseStart, end.Outcome, end.Elapsed = r.start, releaseOutcome(end.Err), time.Since(r.begin)
+		r.trace.ReleaseEnd(ctx, end)
 	}
 }
 
 // beginRelease reports the release of l.
-func (h *holding) beginRelease(ctx context.Context, begin time.Time, l *Lease) (_ context.Context, end func(ReleaseEnd)) {
+func (h *holding) beginRelease(ctx context.Context, begin time.Time, l *Lease) (context.Context, releasing) {
 	return h.trace.beginRelease(ctx, begin,
 		ReleaseStart{Client: l.client, Held: l, Kind: h.kind, Name: h.name, Part: h.part, Age: begin.Sub(h.since)})
 }
