@@ -60,13 +60,13 @@ func newOperation(name, script string) operation {
 
 func (t *Telemetry) commandEnd(ctx context.Context, e conn.CommandEnd) {
 	status, class := errorOf(e.Err)
-	if t.m.operations.Enabled(ctx) {
-		t.measure(ctx, &e, status, class)
-	}
+	span := trace.SpanFromContext(ctx)
+	t.note(ctx, span, event{
+		source: called, batch: e.Batch, db: e.DB, kind: e.Name, name: e.Script, server: e.Server, status: status, failure: class, took: e.Elapsed,
+	})
 	if t.cfg.NoCommands {
 		return
 	}
-	span := trace.SpanFromContext(ctx)
 	if span.IsRecording() {
 		host, port := split(e.Server)
 		span.SetAttributes(serverOf(host, port, e.DB)...)
@@ -80,24 +80,27 @@ func (t *Telemetry) commandEnd(ctx context.Context, e conn.CommandEnd) {
 	span.End()
 }
 
-// measure records the duration of a call.
-func (t *Telemetry) measure(ctx context.Context, e *conn.CommandEnd, status, class string) {
-	name := e.Operation()
+// measureCall records the duration of a call.
+func (t *Telemetry) measureCall(ctx context.Context, e *event) {
+	if !t.m.operations.Enabled(ctx) {
+		return
+	}
+	name := conn.CommandStart{Name: e.kind, Batch: e.batch}.Operation()
 	attributes := func() options {
-		host, port := split(e.Server)
+		host, port := split(e.server)
 		attributes := []attribute.KeyValue{system, attribute.String("db.operation.name", name)}
-		if e.Script != "" {
-			attributes = append(attributes, attribute.String("db.stored_procedure.name", e.Script))
+		if e.name != "" {
+			attributes = append(attributes, attribute.String("db.stored_procedure.name", e.name))
 		}
-		return newOptions(append(append(attributes, serverOf(host, port, e.DB)...), errorAttributes(status, class)...))
+		return newOptions(append(append(attributes, serverOf(host, port, e.db)...), errorAttributes(e.status, e.failure)...))
 	}
 	var of options
-	if class == "" {
-		of = t.calls.of([3]string{name, e.Script, e.Server}, attributes)
+	if e.failure == "" {
+		of = t.calls.of([3]string{name, e.name, e.server}, attributes)
 	} else {
-		of = t.series.of(series{"db", name, e.Script, e.Server, status, class}, attributes)
+		of = t.series.of(series{"db", name, e.name, e.server, e.status, e.failure}, attributes)
 	}
-	t.m.operations.Record(ctx, e.Elapsed.Seconds(), of.record...)
+	t.m.operations.Record(ctx, e.took.Seconds(), of.record...)
 }
 
 // serverOf returns the attributes of a server and its database.

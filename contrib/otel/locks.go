@@ -36,7 +36,7 @@ func (t *Telemetry) describe(kind, name string) []attribute.KeyValue {
 
 func (t *Telemetry) acquireStart(ctx context.Context, s lock.AcquireStart) context.Context {
 	if !s.Try {
-		t.of(s.Kind, s.Name).waits(s).Add(1)
+		t.queue.add(event{source: begun, standby: s.Standby, kind: s.Kind, name: s.Name}, t.measureLater)
 	}
 	if unsampled(ctx) {
 		return ctx
@@ -59,21 +59,11 @@ func (t *Telemetry) acquireStart(ctx context.Context, s lock.AcquireStart) conte
 }
 
 func (t *Telemetry) acquireEnd(ctx context.Context, e lock.AcquireEnd) {
-	locks := t.of(e.Kind, e.Name)
-	if !e.Try {
-		locks.waits(e.AcquireStart).Add(-1)
-	}
-	t.m.acquires.Record(ctx, e.Elapsed.Seconds(), locks.by(e.Outcome).record...)
-	if e.Unacknowledged {
-		t.m.unacknowledged.Add(ctx, 1, locks.options.add...)
-	}
-	if e.HandedOver {
-		t.m.handovers.Add(ctx, 1, locks.options.add...)
-	}
-	if e.Held != nil {
-		locks.held.Add(1)
-	}
 	span := trace.SpanFromContext(ctx)
+	t.note(ctx, span, event{
+		source: acquired, try: e.Try, standby: e.Standby, held: e.Held != nil, handedOver: e.HandedOver, unacknowledged: e.Unacknowledged,
+		kind: e.Kind, name: e.Name, outcome: e.Outcome, took: e.Elapsed,
+	})
 	if span.IsRecording() {
 		span.SetAttributes(
 			attribute.String("lock.outcome", string(e.Outcome)),
@@ -153,16 +143,14 @@ func (t *Telemetry) releaseStart(ctx context.Context, s lock.ReleaseStart) conte
 }
 
 func (t *Telemetry) releaseEnd(ctx context.Context, e lock.ReleaseEnd) {
+	span := trace.SpanFromContext(ctx)
 	if e.Held != nil && !e.Lost {
-		locks := t.of(e.Kind, e.Name)
-		locks.held.Add(-1)
-		t.m.holds.Record(ctx, e.Age.Seconds(), locks.by(e.Outcome).record...)
+		t.note(ctx, span, event{source: released, kind: e.Kind, name: e.Name, outcome: e.Outcome, took: e.Age})
 	}
 	if span := t.endHold(e.Held); span != nil {
 		span.SetAttributes(attribute.String("lock.outcome", string(e.Outcome)))
 		span.End()
 	}
-	span := trace.SpanFromContext(ctx)
 	if span.IsRecording() {
 		span.SetAttributes(attribute.String("lock.outcome", string(e.Outcome)), attribute.Bool("lock.handed_over", e.HandedOver))
 		if e.Err != nil {

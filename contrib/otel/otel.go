@@ -71,6 +71,8 @@ type Telemetry struct {
 	calls      kept[[3]string, options]   // of calls without an error, by name, script and server
 	operations kept[[2]string, operation] // by name and script
 
+	queue queue
+
 	lockMu sync.RWMutex // guards locks
 	locks  map[lockKey]*lockSeries
 

@@ -6,6 +6,7 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/lockwire/lockwire/lock"
 )
@@ -51,8 +52,8 @@ func (t *Telemetry) of(kind, name string) *lockSeries {
 }
 
 // waits returns the number that counts a call of Lock.
-func (s *lockSeries) waits(call lock.AcquireStart) *atomic.Int64 {
-	if call.Standby {
+func (s *lockSeries) waits(standby bool) *atomic.Int64 {
+	if standby {
 		return &s.standby
 	}
 	return &s.waiting
@@ -76,8 +77,50 @@ func (s *lockSeries) with(key, value string) options {
 	})
 }
 
+// note measures e: at once under a sampled span, of which the measurement may become an exemplar, else from the queue.
+func (t *Telemetry) note(ctx context.Context, span trace.Span, e event) {
+	if span.SpanContext().IsSampled() {
+		t.measure(ctx, &e)
+		return
+	}
+	t.queue.add(e, t.measureLater)
+}
+
+func (t *Telemetry) measureLater(e *event) { t.measure(context.Background(), e) }
+
+// measure changes the metrics of e.
+func (t *Telemetry) measure(ctx context.Context, e *event) {
+	if e.source == called {
+		t.measureCall(ctx, e)
+		return
+	}
+	locks := t.of(e.kind, e.name)
+	switch e.source {
+	case begun:
+		locks.waits(e.standby).Add(1)
+	case acquired:
+		if !e.try {
+			locks.waits(e.standby).Add(-1)
+		}
+		t.m.acquires.Record(ctx, e.took.Seconds(), locks.by(e.outcome).record...)
+		if e.unacknowledged {
+			t.m.unacknowledged.Add(ctx, 1, locks.options.add...)
+		}
+		if e.handedOver {
+			t.m.handovers.Add(ctx, 1, locks.options.add...)
+		}
+		if e.held {
+			locks.held.Add(1)
+		}
+	case released:
+		locks.held.Add(-1)
+		t.m.holds.Record(ctx, e.took.Seconds(), locks.by(e.outcome).record...)
+	}
+}
+
 // observeLocks observes the numbers of locks and calls.
 func (t *Telemetry) observeLocks(_ context.Context, o metric.Observer) error {
+	t.queue.flush(t.measureLater) // the SDK reads the other instruments after all callbacks
 	t.lockMu.RLock()
 	defer t.lockMu.RUnlock()
 	for _, s := range t.locks {

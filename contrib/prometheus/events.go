@@ -12,10 +12,55 @@ import (
 )
 
 func (m *Metrics) command(_ context.Context, e conn.CommandEnd) {
-	key := commandKey{e.Server, e.Name, e.Script, class(e.Err), e.Batch}
-	m.calls.of(key, func() prometheus.Observer {
-		return m.commands.WithLabelValues(key.server, e.Operation(), key.script, key.failure)
-	}).Observe(e.Elapsed.Seconds())
+	m.note(event{source: called, batch: e.Batch, kind: e.Name, name: e.Script, server: e.Server, failure: class(e.Err), took: e.Elapsed})
+}
+
+// note adds e to the queue.
+func (m *Metrics) note(e event) { m.queue.add(e, m.measure) }
+
+// measure changes the metrics of e.
+func (m *Metrics) measure(e *event) {
+	if e.source == called {
+		m.calls.of(commandKey{e.server, e.kind, e.name, e.failure, e.batch}, func() prometheus.Observer {
+			operation := conn.CommandStart{Name: e.kind, Batch: e.batch}.Operation()
+			return m.commands.WithLabelValues(e.server, operation, e.name, e.failure)
+		}).Observe(e.took.Seconds())
+		return
+	}
+	series := m.of(e.kind, e.name)
+	switch e.source {
+	case begun:
+		series.waits(e.standby).Inc()
+	case acquired:
+		m.measureAcquire(series, e)
+	case released:
+		series.held.Dec()
+		held := series.released
+		if e.outcome != lock.OutcomeReleased {
+			held = m.holds.WithLabelValues(e.kind, m.group(e.name), string(e.outcome))
+		}
+		held.Observe(e.took.Seconds())
+	}
+}
+
+func (m *Metrics) measureAcquire(series *lockSeries, e *event) {
+	if !e.try {
+		series.waits(e.standby).Dec()
+	}
+	took := series.acquired
+	if e.outcome != lock.OutcomeAcquired {
+		took = m.acquires.WithLabelValues(e.kind, m.group(e.name), string(e.outcome))
+	}
+	took.Observe(e.took.Seconds())
+	if e.handedOver {
+		series.handovers.Inc()
+	}
+	if e.unacknowledged {
+		series.unacknowledged.Inc()
+	}
+	if e.held {
+		series.held.Inc()
+	}
 }
 
 func (m *Metrics) wait(_ context.Context, w conn.WaitInfo) {
@@ -53,43 +98,22 @@ func class(err error) string {
 
 func (m *Metrics) acquireStart(ctx context.Context, s lock.AcquireStart) context.Context {
 	if !s.Try {
-		m.of(s.Kind, s.Name).waits(s).Inc()
+		m.note(event{source: begun, standby: s.Standby, kind: s.Kind, name: s.Name})
 	}
 	return ctx
 }
 
 func (m *Metrics) acquireEnd(_ context.Context, e lock.AcquireEnd) {
-	series := m.of(e.Kind, e.Name)
-	if !e.Try {
-		series.waits(e.AcquireStart).Dec()
-	}
-	took := series.acquired
-	if e.Outcome != lock.OutcomeAcquired {
-		took = m.acquires.WithLabelValues(e.Kind, m.group(e.Name), string(e.Outcome))
-	}
-	took.Observe(e.Elapsed.Seconds())
-	if e.HandedOver {
-		series.handovers.Inc()
-	}
-	if e.Unacknowledged {
-		series.unacknowledged.Inc()
-	}
-	if e.Held != nil {
-		series.held.Inc()
-	}
+	m.note(event{
+		source: acquired, try: e.Try, standby: e.Standby, held: e.Held != nil, handedOver: e.HandedOver, unacknowledged: e.Unacknowledged,
+		kind: e.Kind, name: e.Name, outcome: e.Outcome, took: e.Elapsed,
+	})
 }
 
 func (m *Metrics) releaseEnd(_ context.Context, e lock.ReleaseEnd) {
-	if e.Held == nil || e.Lost {
-		return
+	if e.Held != nil && !e.Lost {
+		m.note(event{source: released, kind: e.Kind, name: e.Name, outcome: e.Outcome, took: e.Age})
 	}
-	series := m.of(e.Kind, e.Name)
-	series.held.Dec()
-	held := series.released
-	if e.Outcome != lock.OutcomeReleased {
-		held = m.holds.WithLabelValues(e.Kind, m.group(e.Name), string(e.Outcome))
-	}
-	held.Observe(e.Age.Seconds())
 }
 
 func (m *Metrics) lost(l lock.LossInfo) {

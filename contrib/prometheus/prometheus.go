@@ -74,6 +74,7 @@ type Metrics struct {
 
 	locks kept[lockKey, *lockSeries]
 	calls kept[commandKey, prometheus.Observer]
+	queue queue
 
 	mu    sync.Mutex // guards pools
 	pools map[string]func() conn.Stats
@@ -173,6 +174,7 @@ func (m *Metrics) Describe(to chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (m *Metrics) Collect(to chan<- prometheus.Metric) {
+	m.queue.flush(m.measure)
 	for _, c := range m.all {
 		c.Collect(to)
 	}

@@ -53,8 +53,8 @@ type lockSeries struct {
 }
 
 // waits returns the gauge that counts a call of Lock.
-func (s *lockSeries) waits(call lock.AcquireStart) prometheus.Gauge {
-	if call.Standby {
+func (s *lockSeries) waits(standby bool) prometheus.Gauge {
+	if standby {
 		return s.standby
 	}
 	return s.waiting
