@@ -76,8 +76,8 @@ func (t *Telemetry) commandEnd(ctx context.Context, e conn.CommandEnd) {
 			span.SetAttributes(errorAttributes(status, class)...)
 			span.SetStatus(codes.Error, e.Err.Error())
 		}
+		span.End()
 	}
-	span.End()
 }
 
 // measureCall records the duration of a call.

@@ -78,8 +78,8 @@ func (t *Telemetry) acquireEnd(ctx context.Context, e lock.AcquireEnd) {
 		if e.Held != nil {
 			t.beginHold(ctx, e)
 		}
+		span.End()
 	}
-	span.End()
 }
 
 // beginHold starts the span of a hold, beside the span of its acquire.
@@ -157,8 +157,8 @@ func (t *Telemetry) releaseEnd(ctx context.Context, e lock.ReleaseEnd) {
 			span.SetAttributes(attribute.String("error.type", string(e.Outcome)))
 			span.SetStatus(codes.Error, e.Err.Error())
 		}
+		span.End()
 	}
-	span.End()
 }
 
 func (t *Telemetry) lost(l lock.LossInfo) {

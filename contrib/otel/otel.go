@@ -22,7 +22,8 @@
 //   - lock.acquire.duration, lock.hold.duration, lock.held, lock.waiting, lock.standby, lock.losses, lock.handovers, lock.renewals,
 //     lock.renewal.lateness, lock.releases.pending, lock.grants.unacknowledged
 //
-// OPERATIONS.md of the root module has the price of all this.
+// The SDK gets the durations and hand-overs of up to 64 calls at once, at the latest when a reader collects. A call under a sampled
+// span is measured at once, and may become an exemplar. OPERATIONS.md of the root module has the price of all this.
 //
 // The name of a lock is an attribute of spans, unless Config.HideNames is set, and never of metrics. The attribute
 // lock.group of spans and metrics is the result of Config.Group.

@@ -28,7 +28,8 @@
 //   - lockwire_master_changes_total: changes of the master by sentinels, or of a cluster's slots
 //   - lockwire_connections{pool,state}, lockwire_connection_requests_pending{pool}
 //
-// The price is 0.3 µs for each pair of Lock and Unlock, and no memory. OPERATIONS.md of the root module has more.
+// The events of a dozen pairs of Lock and Unlock are measured together, at the latest for a scrape. A pair needs no memory.
+// OPERATIONS.md of the root module has the price.
 //
 // The name of a lock is no label. The label group is the result of Config.Group.
 //
