@@ -65,8 +65,10 @@ func Dial(ctx context.Context, cfg Config) (*Conn, error) {
 // integers, floats and slices of these, as for resp.Cmd; Do keeps none of them. An error reply is returned as a resp.Error; a null
 // reply is a value.
 func (c *Conn) Do(ctx context.Context, args ...any) (resp.Value, error) {
-	var buf [512]byte
-	q, x, r, err := encode(buf[:0], args)
+	var short [512]byte
+	room := roomFor(args)
+	defer room.leave()
+	q, x, r, err := encode(room.or(short[:0]), args)
 	if err != nil {
 		return resp.Value{}, refusal(c.l.Addr, request{}, err)
 	}
