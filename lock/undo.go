@@ -38,6 +38,7 @@ func (r *request) undoBoth(behind *request, start clock.Instant, late bool) {
 		r.latch = newLatch(r.target)
 	}
 	work := &undo{request: *r, behind: behind, late: late || r.unsure}
+	r.undone = true
 	c.cleanup.Take(cleanup.NewJob(work, start.Time.Add(r.lease).Add(remote.Arrival), r.state != nil))
 	r.endDoubt()
 }
