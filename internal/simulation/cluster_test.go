@@ -251,3 +251,53 @@ func TestWakeUpWhileSlotMigrates(t *testing.T) {
 		}
 	})
 }
+
+// Waiters who leave while the slot of their lock migrates leave no place in the line: at the end of the migration nobody's turn goes to
+// them.
+func TestLeavingTheLineWhileSlotMigrates(t *testing.T) {
+	inFleet(t, lock.Config{}, func(t *testing.T, f *fleet) {
+		lease, err := f.client.Reentrant("mylock").Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		short, leave := context.WithCancel(t.Context())
+		took := make(chan time.Duration, 1)
+		var free time.Time
+		for i := range 3 {
+			c, err := lock.New(f.cluster, lock.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			ctx := t.Context()
+			if i < 2 {
+				ctx = short
+			}
+			go func() {
+				next, err := c.Reentrant("mylock").Lock(ctx)
+				if i < 2 {
+					return
+				}
+				took <- time.Since(free)
+				if err != nil {
+					t.Error(err)
+				} else if err := next.Unlock(context.Background()); err != nil {
+					t.Error(err)
+				}
+			}()
+			time.Sleep(100 * time.Millisecond)
+		}
+		f.opens(t, len(f.servers[0].Keys()))
+		leave()
+		time.Sleep(100 * time.Millisecond)
+		f.closes()
+		time.Sleep(100 * time.Millisecond)
+		free = time.Now()
+		if err := lease.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if d := <-took; d > time.Second {
+			t.Errorf("the waiter has the lock %v after it was free", d)
+		}
+	})
+}

@@ -40,6 +40,7 @@ type Call struct {
 	Args   []any
 	Leaves bool   // may run on the source node of a migrating slot
 	Once   bool   // no further attempts here
+	Lined  bool   // is about the line, without which a script runs apart: waits for the end of the migration
 	Tells  bool   // may free the lock
 	Spares bool   // does without all keys but the lock and latches, if they are on two nodes
 	Loose  bool   // in a batch: may run before or after the other calls
@@ -100,7 +101,7 @@ func (r *Runner) Run(ctx context.Context, d conn.Doer, x *Call) (resp.Value, err
 
 // Divide runs x after d has refused the keys with err. The error is ErrLate if the last request arrived too late.
 func (r *Runner) Divide(ctx context.Context, d conn.Doer, x *Call, err error) (v resp.Value, _ error) {
-	if r.server.Spread == nil {
+	if r.server.Spread == nil || x.Lined {
 		return v, err
 	}
 	begin, pause := time.Now(), apartMin
