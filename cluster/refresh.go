@@ -127,7 +127,7 @@ func (p *pace) next(begin time.Time, changed bool, err error) {
 func (p *pace) settle(now time.Time, interval time.Duration) {
 	const never = math.MaxInt64 / 2
 	p.notBefore, p.due = now.Add(p.pause), now.Add(never)
-	if interval > 0 {
+	if interval = min(interval, never); interval > 0 {
 		p.due = now.Add(interval + time.Duration((rand.Float64()-0.5)*float64(interval)/5))
 	}
 }

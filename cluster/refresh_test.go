@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -484,6 +485,14 @@ func TestPeriodicRefresh(t *testing.T) {
 			t.Errorf("the topology was asked for %d times", n)
 		}
 	})
+	for range 10 { // no program lives to see the end of the largest interval, however it varies
+		bubble(t, cluster.Config{RefreshInterval: math.MaxInt64}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+			time.Sleep(time.Hour)
+			if n := f.refreshes(); n != 1 {
+				t.Errorf("the topology was asked for %d times", n)
+			}
+		})
+	}
 }
 
 func TestShardsWhereSlotsAreRefused(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -413,6 +414,19 @@ func TestExclusiveMaxAge(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		if s := counts(t, p, 1); s.Idle != 0 {
 			t.Errorf("Stats = %+v, want the old one closed", s)
+		}
+	})
+}
+
+// No connection reaches the largest MaxAge, however it varies.
+func TestExclusiveLargestMaxAge(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		for range 20 {
+			p := openPool(t, conn.Config{Dial: srv.Dial, MaxAge: math.MaxInt64, MaxConns: 1})
+			if first := hold(t, p, 0); hold(t, p, 0) != first {
+				t.Error("the connection was replaced")
+			}
+			p.Close()
 		}
 	})
 }
