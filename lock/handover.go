@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/lock/internal/turns"
@@ -128,7 +129,9 @@ func (l *Lease) handOver(ctx context.Context, to *waiter) (resp.Value, error) {
 		fallthrough
 	default:
 		count, failed := v.Int()
-		p.granted = err == nil && failed == nil && count == 1
+		if p.granted = err == nil && failed == nil && count == 1; p.granted {
+			t.tellShortened(c, time.Until(l.serverEnd()), next.lease.Milliseconds())
+		}
 		p.unknown = !p.granted && !v.IsNull()
 	}
 	if !to.deliver(p) && (p.granted || p.unknown) {

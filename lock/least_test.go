@@ -353,3 +353,34 @@ func TestAtLeastOfALostLock(t *testing.T) {
 		w.free()
 	})
 }
+
+// Waiters of other processes learn of a hand-over to a caller with a much shorter lease: they get the lock at the end of that lease,
+// though nobody releases it.
+func TestHandOverToAShorterLease(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c, other := w.client(long), w.client(lock.Config{})
+		first := mustLock(t, c, "job", lock.For(time.Minute))
+		start := time.Now()
+		got := make(chan *lock.Lease, 2)
+		wait := func(c *lock.Client, lease time.Duration) {
+			l, err := c.Reentrant("job").Lock(t.Context(), lock.For(lease))
+			if err != nil {
+				t.Error(err)
+			}
+			got <- l
+		}
+		go wait(c, 2*time.Second)
+		w.sleep(100 * time.Millisecond)
+		go wait(other, time.Minute)
+		w.sleep(100 * time.Millisecond)
+		mustUnlock(t, first)
+		if heir := <-got; time.Until(heir.ValidUntil()) > 2*time.Second {
+			t.Fatal("the lock was not handed over")
+		}
+		next := <-got
+		if waited := time.Since(start); waited > 3*time.Second {
+			t.Errorf("the lock was free, and the waiter of the other process got it after %v", waited)
+		}
+		mustUnlock(t, next)
+	})
+}

@@ -103,10 +103,10 @@ func (u *undo) Answered(_ resp.Value, again bool) cleanup.Result {
 // shortenedBy is the least difference between two leases of which waiters learn.
 const shortenedBy = time.Second
 
-// tellShortened wakes waiters in the background after the lock has gone back from a lease of lasted to one of outer ms, which is 0
+// tellShortened wakes waiters in the background after the lock has gone from a lease of lasted to one of rest ms, which is 0
 // for a free lock: waiters sleep until the end of the lease that they have seen. A queue has one waiter to wake.
-func (t *target) tellShortened(c *Client, lasted time.Duration, outer int64) {
-	if outer == 0 || outer+shortenedBy.Milliseconds() > lasted.Milliseconds() || t.kind.silent || t.values != "" { // a group's scripts tell
+func (t *target) tellShortened(c *Client, lasted time.Duration, rest int64) {
+	if rest == 0 || rest+shortenedBy.Milliseconds() > lasted.Milliseconds() || t.kind.silent || t.values != "" { // a group's scripts tell
 		return
 	}
 	l := t.remote()
