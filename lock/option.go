@@ -148,7 +148,7 @@ func (l *limits) check(term, every time.Duration) error {
 	case l.stop < 0:
 		return invalidf("StopBefore of %v", l.stop)
 	case l.stop > 0 && l.stop >= validity(term)-every:
-		return invalidf("StopBefore of %v with a lease of %v renewed every %v", l.stop, term, every)
+		return invalidf("StopBefore of %v with a lease certain for no more than %v", l.stop, validity(term)-every)
 	case l.most > 0 && l.stop >= l.most:
 		return invalidf("StopBefore of %v with AtMost of %v", l.stop, l.most)
 	}

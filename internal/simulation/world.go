@@ -24,7 +24,7 @@ const longestLease = 6 * time.Second
 var latencies = []time.Duration{200 * time.Microsecond, 2 * time.Millisecond, 30 * time.Millisecond}
 
 const (
-	endLimit  = 60 * time.Second // for the workers to end
+	endLimit  = 3 * time.Minute  // for the workers to end: each may hold several times in a row, for up to 8 s each
 	closeTime = time.Second      // time for repeats in Close
 	latchTime = 15 * time.Minute // time after which only data is left on the server
 )
