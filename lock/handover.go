@@ -129,10 +129,11 @@ func (l *Lease) handOver(ctx context.Context, to *waiter) (resp.Value, error) {
 		fallthrough
 	default:
 		count, failed := v.Int()
-		if p.granted = err == nil && failed == nil && count == 1; p.granted {
-			t.tellShortened(c, time.Until(l.serverEnd()), next.lease.Milliseconds())
-		}
+		p.granted = err == nil && failed == nil && count == 1
 		p.unknown = !p.granted && !v.IsNull()
+	}
+	if p.granted {
+		t.tellShortened(c, time.Until(l.serverEnd()), next.lease.Milliseconds())
 	}
 	if !to.deliver(p) && (p.granted || p.unknown) {
 		undone := *next

@@ -244,7 +244,7 @@ type waiter struct {
 
 	questions questions // owned by the waiter at the front
 
-	counted bool // in Client.queued; constant after join
+	counted bool // in Client.queued; constant after newWaiter
 	inLine  bool // of this process; only the waiter uses it
 
 	next, prev *waiter // guarded by table.mu
