@@ -9,7 +9,7 @@ import (
 )
 
 // longRoom is memory for the encoding of a command that does not fit on the stack of its caller, used again by later commands; nil for
-// a short command.
+// a short command, and from largeText on.
 type longRoom []byte
 
 var longRooms = sync.Pool{New: func() any { return new(longRoom) }}
@@ -33,11 +33,12 @@ func roomFor(args []any) *longRoom {
 			size += len(a)
 		}
 	}
-	if size < longText || size >= largeText {
+	encoded := size + perArgument*(len(args)+1)
+	if size < longText || encoded >= largeText {
 		return nil
 	}
 	r := longRooms.Get().(*longRoom)
-	*r = slices.Grow((*r)[:0], size+perArgument*(len(args)+1))
+	*r = slices.Grow((*r)[:0], encoded)
 	return r
 }
 

@@ -119,7 +119,6 @@ func (w *waiter) lookAtFront(ctx context.Context) (done bool, err error) {
 		return true, failure
 	}
 	if w.tooLate(began) {
-		w.leave()
 		return true, w.sitOut(ctx)
 	}
 	attempts, cancel := c.untilClose(ctx)
@@ -165,13 +164,19 @@ func (w *waiter) tooLate(now time.Time) bool {
 	return w.next != nil
 }
 
-// sitOut waits for the deadline of w, which has left the line.
+// sitOut leaves the line to the waiters behind w, and waits for the deadline of w. Nobody in the line claims w.
 func (w *waiter) sitOut(ctx context.Context) error {
+	if !w.refused && !w.asked {
+		w.client.table.mu.Lock()
+		w.learn(w.entry, false) // afterwards the entry may be another line's
+		w.client.table.mu.Unlock()
+	}
+	w.leave()
 	select {
 	case <-ctx.Done():
 	case <-w.client.done:
 	}
-	return w.gaveUp(ctx)
+	return w.request.gaveUp(ctx)
 }
 
 // noteEvents records the state and the events of the subscription.

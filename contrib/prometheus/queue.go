@@ -53,7 +53,7 @@ func (q *queue) add(e event, work func(*event)) {
 	q.events = append(q.events, e)
 	full := len(q.events) >= fullQueue
 	q.mu.Unlock()
-	if full && q.working.TryLock() { // the one who works takes the events that come meanwhile
+	if full && q.working.TryLock() { // what comes meanwhile waits for the next event, or for flush
 		defer q.working.Unlock()
 		q.workLocked(work)
 	}
