@@ -15,5 +15,5 @@ func (m *Machine) Sleep(d time.Duration) { m.slept.Add(int64(d)) }
 // Clock returns a clock that includes the sleep.
 func (m *Machine) Clock() func(time.Time) time.Duration {
 	start := time.Now()
-	return func(time.Time) time.Duration { return time.Hour + time.Since(start) + time.Duration(m.slept.Load()) }
+	return func(at time.Time) time.Duration { return time.Hour + at.Sub(start) + time.Duration(m.slept.Load()) }
 }
