@@ -86,7 +86,8 @@ var defaultPace = looks.Pace{
 // [ClientClosed], and renewal stops. The locks stay taken on the server until their leases end or until Unlock, which
 // still works: Close cannot know whether the guarded work has stopped.
 //
-// Close repeats unconfirmed releases, and undoes pending acquires, for up to one second. If a second is not enough,
+// Close repeats unconfirmed releases, undoes pending acquires, and waits for calls of Unlock, for up to one second in all; an Unlock
+// without an answer by then returns [ErrUncertain]. If a second is not enough for the releases and acquires,
 // Close returns a [*CloseError] with the number of locks and permits that the server may have kept. A second Close
 // returns the same result.
 func (c *Client) Close() error {
@@ -95,8 +96,8 @@ func (c *Client) Close() error {
 	return c.CloseContext(ctx)
 }
 
-// CloseContext is Close with ctx in place of the limit of one second: unconfirmed changes are repeated until ctx
-// ends. Of several calls, also of Close, the one with the least time decides.
+// CloseContext is Close with ctx in place of the limit of one second: Close repeats unconfirmed changes, and waits for calls of
+// Unlock, until ctx ends. Of several calls, also of Close, the one with the least time decides.
 func (c *Client) CloseContext(ctx context.Context) error {
 	c.table.mu.Lock()
 	first := !c.table.closed
@@ -139,7 +140,7 @@ func (c *Client) close(ctx context.Context) error {
 	c.tasks.Wait() // before cleanup ends: the tasks leave releases to it
 	abandoned := c.cleanup.Close(ctx)
 	abandoned.Acquires, abandoned.Changes, abandoned.Permits = abandoned.Acquires+acquires, abandoned.Changes+changes, abandoned.Permits+asked+returned
-	c.bounds.Close()
+	c.bounds.Close(ctx)
 	c.timers.Wait()
 	if abandoned == (cleanup.Abandoned{}) {
 		return nil

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/lockwire/lockwire/internal/fakeredis"
@@ -99,6 +100,49 @@ func TestCloseWithCallsUnderWay(t *testing.T) {
 		w.clients = nil
 		wg.Wait()
 	})
+}
+
+// Close takes its time in all, however many sorts of calls have no answer: an acquire to undo, an Unlock under way, and one that begins
+// while Close waits.
+func TestCloseBesideUnlock(t *testing.T) {
+	for name, test := range map[string]struct {
+		close func(c *lock.Client) error
+		most  time.Duration
+	}{
+		"a second": {(*lock.Client).Close, time.Second},
+		"no time": {func(c *lock.Client) error {
+			ctx, cancel := context.WithCancel(context.Background())
+			cancel()
+			return c.CloseContext(ctx)
+		}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				c := w.client(lock.Config{})
+				early, late := mustLock(t, c, "early"), mustLock(t, c, "late")
+				w.srv.Mute(true)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				if _, err := c.Reentrant("other").TryLock(ctx); err == nil {
+					t.Error("TryLock() succeeded without a server")
+				}
+				start := time.Now()
+				var wg sync.WaitGroup
+				unlock := func(l *lock.Lease) {
+					wg.Go(func() { wantErr(t, "Unlock()", l.Unlock(t.Context()), lock.ErrUncertain) })
+				}
+				unlock(early)
+				time.AfterFunc(test.most/2, func() { unlock(late) })
+				synctest.Wait()
+				given, ok := errors.AsType[*lock.CloseError](test.close(c))
+				if took := time.Since(start); !ok || given.Acquires != 1 || took != test.most {
+					t.Errorf("Close() = %v after %v, want an acquire that is not undone after %v", given, took, test.most)
+				}
+				w.clients = nil
+				wg.Wait()
+			})
+		})
+	}
 }
 
 // After Close a hold that is given back leaves the lock to the owner's other hold, whose work may not have stopped.

@@ -240,7 +240,8 @@ type partOutcome struct {
 	err  error
 }
 
-// unlockAll releases all leases concurrently, even if ctx has ended. The channel receives one outcome per lease.
+// unlockAll releases all leases concurrently, even if ctx has ended. The channel receives one outcome per lease. unlockAll waits only
+// for releases of closed clients, which do not wait for them.
 func unlockAll(ctx context.Context, leases []*Lease) <-chan partOutcome {
 	outcomes := make(chan partOutcome, len(leases))
 	var late []*Lease
@@ -249,9 +250,10 @@ func unlockAll(ctx context.Context, leases []*Lease) <-chan partOutcome {
 			late = append(late, l)
 		}
 	}
-	for _, l := range late {
+	_ = atOnce(late, func(_ int, l *Lease) error {
 		outcomes <- partOutcome{l, l.Unlock(ctx)}
-	}
+		return nil
+	})
 	return outcomes
 }
 
@@ -405,12 +407,12 @@ func infoAll(ctx context.Context, handles []*Handle) ([]Info, error) {
 	return infos, err
 }
 
-// atOnce calls fn for all handles concurrently and joins the errors.
-func atOnce(handles []*Handle, fn func(i int, h *Handle) error) error {
-	errs := make([]error, len(handles))
+// atOnce calls fn for all items concurrently and joins the errors.
+func atOnce[T any](items []T, fn func(i int, item T) error) error {
+	errs := make([]error, len(items))
 	var wg sync.WaitGroup
-	for i, h := range handles {
-		wg.Go(func() { errs[i] = fn(i, h) })
+	for i, item := range items {
+		wg.Go(func() { errs[i] = fn(i, item) })
 	}
 	wg.Wait()
 	return errors.Join(errs...)

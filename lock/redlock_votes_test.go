@@ -476,3 +476,36 @@ func TestRedlockCounts(t *testing.T) {
 		})
 	}
 }
+
+// After Close, servers that do not answer hold up the release on no other server, and Unlock waits for all of them together.
+func TestRedlockUnlockAfterClose(t *testing.T) {
+	inFleet(t, 5, func(t *testing.T, f fleet) {
+		p := f.process(lock.Config{})
+		lease := lockRed(t, p.redlock(t, lock.RedlockConfig{}, false))
+		synctest.Wait() // for all five
+		for _, c := range p {
+			if err := c.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f[0].srv.Mute(true)
+		f[1].srv.Mute(true)
+		start := time.Now()
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if err := lease.Unlock(t.Context()); err != nil {
+				t.Errorf("Unlock() = %v", err)
+			}
+			if took := time.Since(start); took > 10*time.Second {
+				t.Errorf("Unlock() took %v, want 10s at most", took)
+			}
+		})
+		synctest.Wait()
+		for i, w := range f[2:] {
+			if w.srv.Do("EXISTS", "job") != int64(0) {
+				t.Errorf("the lock is still taken on server %d", i+2)
+			}
+		}
+		wg.Wait()
+	})
+}

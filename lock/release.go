@@ -11,8 +11,8 @@ import (
 )
 
 // Unlock releases the hold. Unlock works under a cancelled context too: it uses the values of ctx and ignores its end. It
-// waits for the rest of the lease, at least 1 s and at most 10 s. Contexts of the lease end, and renewal stops, before
-// the release is sent.
+// waits for the rest of the lease, at least 1 s and at most 10 s, and no longer than a Close of the client under way. Contexts of the
+// lease end, and renewal stops, before the release is sent.
 //
 // Unlock returns:
 //

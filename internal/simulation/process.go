@@ -261,7 +261,7 @@ func (p *process) close() {
 	err := p.client.Close()
 	took := time.Since(began)
 	w.history.add(p.name, "", "Close = %v", err)
-	if took > 2*closeTime+w.slack {
+	if took > closeTime+w.slack {
 		w.violate(nil, "%s: Close took %v", p.name, took)
 	}
 	w.closed(p, began, took, err)

@@ -110,7 +110,7 @@ func (p *process) closeSeveral() {
 	wg.Wait()
 	for i, err := range errs {
 		w.history.add(p.name, "", "Close of the client of server %d = %v", i, err)
-		if took[i] > 2*closeTime+w.slack {
+		if took[i] > closeTime+w.slack {
 			w.violate(nil, "%s: Close of the client of server %d took %v", p.name, i, took[i])
 		}
 		w.closed(p, began, took[i], err)

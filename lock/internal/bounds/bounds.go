@@ -30,8 +30,6 @@ const (
 	Min, Max = time.Second, 10 * time.Second
 	// CloseTime is the time limit of the Client's Close.
 	CloseTime = time.Second
-	// lastReleases is the time that Close grants to releases under way.
-	lastReleases = time.Second
 	// tasksLast is the time of the Client's Close for releases by tasks. In the rest of the time cleanup repeats them.
 	tasksLast = CloseTime / 2
 )
@@ -120,10 +118,8 @@ func (b *Bounds) HurryTasks(ctx context.Context) (stop func()) {
 	}
 }
 
-// Close ends all contexts, after a short wait for releases under way.
-func (b *Bounds) Close() {
-	ctx, cancel := context.WithTimeout(context.Background(), lastReleases)
-	defer cancel()
+// Close waits for releases under way until ctx ends, and then ends all contexts.
+func (b *Bounds) Close(ctx context.Context) {
 	b.under.Close(ctx)
 	b.endAll()
 }

@@ -14,7 +14,7 @@ type valueKey struct{}
 func TestContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := New()
-		defer b.Close()
+		defer b.Close(t.Context())
 		caller, cancel := context.WithCancel(context.WithValue(t.Context(), valueKey{}, "kept"))
 		cancel()
 		for _, most := range []time.Duration{Min, 3 * time.Second, Max} {
@@ -37,10 +37,10 @@ func TestCloseWaitsForReleases(t *testing.T) {
 		b := New()
 		ctx, done := b.Context(t.Context(), Max)
 		began := time.Now()
-		time.AfterFunc(lastReleases/2, done)
-		b.Close()
-		if took := time.Since(began); took != lastReleases/2 || ctx.Err() == nil {
-			t.Errorf("Close took %v and left %v, want the time of the release, %v", took, ctx.Err(), lastReleases/2)
+		time.AfterFunc(time.Minute, done)
+		b.Close(t.Context())
+		if took := time.Since(began); took != time.Minute || ctx.Err() == nil {
+			t.Errorf("Close took %v and left %v, want the time of the release, a minute", took, ctx.Err())
 		}
 		ctx, done = b.Context(t.Context(), Max)
 		defer done()
@@ -57,11 +57,13 @@ func TestCloseEndsReleases(t *testing.T) {
 		b := New()
 		ctx, done := b.Context(t.Context(), Max)
 		defer done()
+		closing, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
 		began := time.Now()
-		b.Close()
+		b.Close(closing)
 		synctest.Wait()
-		if took := time.Since(began); took != lastReleases || ctx.Err() == nil {
-			t.Errorf("Close took %v and left %v, want %v and an end", took, ctx.Err(), lastReleases)
+		if took := time.Since(began); took != time.Second || ctx.Err() == nil {
+			t.Errorf("Close took %v and left %v, want a second and an end", took, ctx.Err())
 		}
 	})
 }
@@ -71,7 +73,7 @@ func TestHurryTasks(t *testing.T) {
 	for _, c := range []struct{ closing, want time.Duration }{{time.Minute, tasksLast}, {200 * time.Millisecond, 100 * time.Millisecond}} {
 		synctest.Test(t, func(t *testing.T) {
 			b := New()
-			defer b.Close()
+			defer b.Close(t.Context())
 			task, done := b.TaskContext(t.Context(), Min)
 			defer done()
 			ctx, cancel := context.WithTimeout(t.Context(), c.closing)
