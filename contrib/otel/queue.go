@@ -41,39 +41,63 @@ const fullQueue = 64
 
 // queue keeps events until there are enough of them, or until somebody wants to know. A program that waits for its server runs with
 // cold caches after each wait: to measure at once would cost each pair ten times as much as to measure a dozen pairs together.
+// The order in which events are worked on is of no importance.
 type queue struct {
-	mu     sync.Mutex // guards events
-	events []event
+	working sync.RWMutex // held for reading during the work of add, and for writing by flush, which waits for all other work
 
-	working sync.Mutex // held during the work; guards taken
-	taken   []event
+	mu     sync.Mutex // guards the following, taken after working
+	events []event
+	spare  []event // memory for the next turn of add
 }
 
-// add adds an event, and calls work for all events if there are enough.
+// add adds an event, and if there are enough, calls work for fullQueue of them. Events beyond, as after a flush that took long, are
+// left to the next calls.
 func (q *queue) add(e event, work func(*event)) {
 	q.mu.Lock()
 	q.events = append(q.events, e)
-	full := len(q.events) >= fullQueue
-	q.mu.Unlock()
-	if full && q.working.TryLock() { // what comes meanwhile waits for the next event, or for flush
-		defer q.working.Unlock()
-		q.workLocked(work)
+	rest := len(q.events) - fullQueue
+	if rest < 0 || !q.working.TryRLock() {
+		q.mu.Unlock()
+		return
 	}
+	defer q.working.RUnlock()
+	batch := append(q.spare[:0], q.events[rest:]...)
+	q.spare = nil
+	clear(q.events[rest:])
+	if q.events = q.events[:rest]; rest == 0 && cap(q.events) > 2*fullQueue {
+		q.events = nil
+	}
+	q.mu.Unlock()
+	q.work(batch, work)
+	clear(batch)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.spare = batch
 }
 
 // flush calls work for all events, and returns after their work.
 func (q *queue) flush(work func(*event)) {
 	q.working.Lock()
 	defer q.working.Unlock()
-	q.workLocked(work)
+	q.mu.Lock()
+	batch := q.events
+	q.events = nil
+	q.mu.Unlock()
+	q.work(batch, work)
 }
 
-func (q *queue) workLocked(work func(*event)) {
-	q.mu.Lock()
-	q.events, q.taken = q.taken[:0], q.events
-	q.mu.Unlock()
-	defer func() { clear(q.taken) }()
-	for i := range q.taken {
-		work(&q.taken[i])
+// work calls work for the events of batch. If work panics, the events behind stay in the queue.
+func (q *queue) work(batch []event, work func(*event)) {
+	done := 0
+	defer func() {
+		if done < len(batch) {
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			q.events = append(q.events, batch[done:]...)
+		}
+	}()
+	for done < len(batch) {
+		done++
+		work(&batch[done-1])
 	}
 }
