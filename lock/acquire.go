@@ -306,15 +306,6 @@ func (r *request) lostBefore(l *Lease) []*Lease {
 	return slices.DeleteFunc(r.client.table.besides(l.target, r.state, l), func(other *Lease) bool { return other.period == l.period })
 }
 
-// renewOwner gives the request a new owner while its last attempt is being undone: the undo must not affect the next attempt. After
-// any other failure the owner stays, because the server may know that the owner waits.
-func (r *request) renewOwner() {
-	if r.undone && r.state == nil && !r.target.kind.unowned {
-		r.owner = r.newOwner()
-	}
-	r.undone = false
-}
-
 // doubt handles an attempt without a reply, for a kind without owners. The next attempt uses the same latch, and
 // takes nothing if the first attempt succeeded, so a process that dies never holds more than it requested.
 func (r *request) doubt() {

@@ -143,8 +143,6 @@ func (w *waiter) lookAtFront(ctx context.Context) (done bool, err error) {
 		return true, r.gaveUp(ctx)
 	case !passing(r.failure) || w.planAfterFailure(began):
 		return true, r.failure
-	default:
-		r.renewOwner()
 	}
 	return false, nil
 }

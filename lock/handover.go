@@ -64,13 +64,9 @@ func (w *waiter) inherit() (granted bool) {
 		granted, _, r.failure = r.granted(p.start, 1, p.token)
 		r.series = turns.Series{}
 		r.traced.note(func(end *AcquireEnd) { end.HandedOver = granted })
-		if !granted { // the hand-over arrived expired, and is undone
-			r.renewOwner()
-		}
 	case p.unknown:
 		r.latch, r.last = p.latch, p.last
 		r.undo(p.start, true)
-		r.renewOwner()
 	}
 	heard := h.Woken()
 	if granted && h.Begun() {

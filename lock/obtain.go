@@ -111,7 +111,6 @@ func (r *request) obtain(ctx context.Context) (w *waiter, err error) {
 		return nil, err
 	default:
 		left, r.seen = noTTL, sighting{}
-		r.renewOwner()
 	}
 	return r.newWaiter(ctx, left), nil
 }

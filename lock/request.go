@@ -50,7 +50,6 @@ type request struct {
 	asked     bool                      // at least one attempt may have reached the server, or given r a place in its queue
 	visits    bool                      // for a Redlock, which is in no line
 	unsure    bool                      // an earlier attempt had no reply; the next attempt uses the same latch
-	undone    bool                      // the last attempt is being undone, for renewOwner
 	setup     bool                      // waits for the setup of permits
 	standby   bool                      // see Standby
 }

@@ -22,8 +22,9 @@ func (c *Client) newCleanup() *cleanup.Cleanup {
 	})
 }
 
-// undo reverts an acquire with an unknown outcome, together with the turn of r. A late acquire may still arrive: the
-// undo leaves a latch to stop the acquire.
+// undo reverts an acquire with an unknown outcome, together with the turn of r, in the background. A late acquire may still arrive:
+// the undo leaves a latch to stop the acquire. Without an Owner, r goes on as a new owner, because the undo must not affect the next
+// attempt; after any other failure r stays the same owner, because the server may know that the owner waits.
 func (r *request) undo(start clock.Instant, late bool) {
 	if r.target.kind.Undo == nil {
 		return
@@ -38,9 +39,11 @@ func (r *request) undoBoth(behind *request, start clock.Instant, late bool) {
 		r.latch = newLatch(r.target)
 	}
 	work := &undo{request: *r, behind: behind, late: late || r.unsure}
-	r.undone = true
 	c.cleanup.Take(cleanup.NewJob(work, start.Time.Add(r.lease).Add(remote.Arrival), r.state != nil))
 	r.endDoubt()
+	if r.state == nil && !r.target.kind.unowned {
+		r.owner = r.newOwner()
+	}
 }
 
 // undo is the work of taking back an acquire.

@@ -101,11 +101,8 @@ func (w *waiter) lookInLine(ctx context.Context) (done bool, again <-chan time.T
 	if granted || err != nil && !passing(err) {
 		return true, nil, err
 	}
-	if err != nil {
-		w.renewOwner()
-		if w.state != nil {
-			again = time.After(c.pace.PollMax)
-		}
+	if err != nil && w.state != nil {
+		again = time.After(c.pace.PollMax)
 	}
 	return false, again, nil
 }
