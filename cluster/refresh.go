@@ -125,11 +125,10 @@ func (p *pace) next(begin time.Time, changed bool, err error) {
 // settle sets the time of the next refresh at the end of a refresh. A random part makes clients
 // that started together drift apart.
 func (p *pace) settle(now time.Time, interval time.Duration) {
-	const never = math.MaxInt64 / 2
-	p.notBefore, p.due = now.Add(p.pause), now.Add(never)
-	if interval = min(interval, never); interval > 0 {
-		p.due = now.Add(interval + time.Duration((rand.Float64()-0.5)*float64(interval)/5))
+	if interval <= 0 {
+		interval = math.MaxInt64 // never
 	}
+	p.notBefore, p.due = now.Add(p.pause), now.Add(netfail.Jitter(interval))
 }
 
 // isWanted reports whether a refresh is requested, or a change expected. A change found does not end that time, because it may

@@ -195,7 +195,7 @@ func (p *Pool) dialMember() {
 		m.l, m.state = l, isLent
 		p.lent++
 		if p.cfg.MaxAge > 0 {
-			m.aged = l.Start.Add(jitter(p.cfg.MaxAge))
+			m.aged = l.Start.Add(netfail.Jitter(p.cfg.MaxAge))
 		}
 		p.placeLocked(m)
 	case err != nil:

@@ -2,7 +2,6 @@ package conn
 
 import (
 	"errors"
-	"math"
 	"math/rand/v2"
 	"strings"
 	"time"
@@ -100,12 +99,6 @@ func refusedTail(cmds []resp.Command, values []resp.Value) (n int, why error) {
 		}
 	}
 	return n, why
-}
-
-// jitter returns d ±10 %, and at most a time that no program lives to see.
-func jitter(d time.Duration) time.Duration {
-	d = min(d, math.MaxInt64/2)
-	return d + time.Duration((rand.Float64()-0.5)*float64(d)/5)
 }
 
 // refusedAll returns the reason if the server executed none of the commands before the last, and nil otherwise.

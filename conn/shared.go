@@ -96,7 +96,7 @@ func (s *sharedConn) redial(a *attempt) {
 		p.mu.Unlock()
 		switch {
 		case l != nil && p.cfg.MaxAge > 0:
-			l.SetDue(jitter(p.cfg.MaxAge))
+			l.SetDue(netfail.Jitter(p.cfg.MaxAge))
 		case l == nil && old != nil && old != s.suspect:
 			old.SetDue(time.Since(old.Start) + p.cfg.Retry.MaxBackoff)
 		}

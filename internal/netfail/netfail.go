@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"net"
 	"slices"
 	"strings"
@@ -98,6 +100,12 @@ func Backoff(n int, shortest, longest time.Duration, chance float64) time.Durati
 		d = min(d, shortest<<n)
 	}
 	return d - time.Duration(chance*float64(d)/2)
+}
+
+// Jitter returns d ±10 %, and at most a time that no program lives to see: with it, times and sums of durations do not overflow.
+func Jitter(d time.Duration) time.Duration {
+	d = min(d, math.MaxInt64/2)
+	return d + time.Duration((rand.Float64()-0.5)*float64(d)/5)
 }
 
 // Ended returns the reason why ctx has ended. errors.Is finds both its cause and ctx.Err().

@@ -3,6 +3,7 @@ package netfail_test
 import (
 	"context"
 	"errors"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +11,17 @@ import (
 	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/resp"
 )
+
+func TestJitter(t *testing.T) {
+	for range 100 {
+		if d := netfail.Jitter(10 * time.Second); d < 9*time.Second || d > 11*time.Second {
+			t.Errorf("Jitter(10s) = %v, want 9 to 11 s", d)
+		}
+		if d := netfail.Jitter(math.MaxInt64); time.Now().Add(d).Before(time.Now().Add(100 * 365 * 24 * time.Hour)) {
+			t.Errorf("Jitter of the longest time = %v", d)
+		}
+	}
+}
 
 func TestBackoff(t *testing.T) {
 	const ms = time.Millisecond
