@@ -66,9 +66,8 @@ func Dial(ctx context.Context, cfg Config) (*Conn, error) {
 // reply is a value.
 func (c *Conn) Do(ctx context.Context, args ...any) (resp.Value, error) {
 	var short [512]byte
-	room := roomFor(args)
+	q, x, r, room, err := encode(short[:0], args)
 	defer room.leave()
-	q, x, r, err := encode(room.or(short[:0]), args)
 	if err != nil {
 		return resp.Value{}, refusal(c.l.Addr, request{}, err)
 	}

@@ -22,32 +22,16 @@ const (
 	perArgument = 48
 )
 
-// roomFor returns room for a command. A text of largeText is no part of an encoding.
-func roomFor(args []any) *longRoom {
-	size := 0
-	for _, arg := range args {
-		switch a := arg.(type) {
-		case string:
-			size += len(a)
-		case []byte:
-			size += len(a)
-		}
-	}
-	encoded := size + perArgument*(len(args)+1)
-	if size < longText || encoded >= largeText {
+// roomFor returns room for a command with texts of the given length and so many arguments; nil if the stack of the caller is enough,
+// or if the command has a text of largeText, which is no part of an encoding.
+func roomFor(length, arguments int) *longRoom {
+	encoded := length + perArgument*(arguments+1)
+	if length < longText || encoded >= largeText {
 		return nil
 	}
 	r := longRooms.Get().(*longRoom)
 	*r = slices.Grow((*r)[:0], encoded)
 	return r
-}
-
-// or returns the room, or short for a short command.
-func (r *longRoom) or(short []byte) []byte {
-	if r == nil {
-		return short
-	}
-	return *r
 }
 
 // leave leaves the room to later commands. The caller no longer uses it.
@@ -60,44 +44,54 @@ func (r *longRoom) leave() {
 // largeText is the length from which a text is not copied into the pending commands, but written from its own memory.
 const largeText = 64 << 10
 
-// encode encodes a command into buf and returns its rule. A large argument is left out as x.
-func encode(buf []byte, args []any) (q request, x pipeline.Text, r rule, err error) {
-	i := 0
-	if i, x = largeArgument(args); i > 0 {
-		q.Encoded, q.At, err = resp.AppendAround(buf, i, len(x.Bytes), args...)
+// encode encodes a command and returns its rule. A large argument is left out as x. The encoding is in buf, or in a room for the caller to
+// leave.
+func encode(buf []byte, args []any) (q request, x pipeline.Text, r rule, room *longRoom, err error) {
+	length, large := measure(args)
+	if room = roomFor(length, len(args)); room != nil {
+		buf = *room
+	}
+	if large > 0 {
+		x = textOf(args, large)
+	}
+	if x.Bytes != nil {
+		q.Encoded, q.At, err = resp.AppendAround(buf, large, len(x.Bytes), args...)
 	} else {
 		q.Encoded, err = resp.AppendCommand(buf, args...)
 	}
 	if err == nil {
 		r = ruleOfEncoded(q.Encoded)
 	}
-	return q, x, r, err
+	return q, x, r, room, err
 }
 
-// largeArgument returns the first large argument and its position, or 0 without one. It finds none in a command whose
-// rule depends on the arguments.
-func largeArgument(args []any) (int, pipeline.Text) {
+// measure returns the length of all texts of a command, and the position of the first large one; -1 without one.
+func measure(args []any) (length, large int) {
+	large = -1
 	for i, arg := range args {
-		var x pipeline.Text
+		n := 0
 		switch a := arg.(type) {
 		case string:
-			if len(a) >= largeText {
-				x = pipeline.Text{Bytes: viewOf(a)}
-			}
+			n = len(a)
 		case []byte:
-			if len(a) >= largeText {
-				x = pipeline.Text{Bytes: a, Borrowed: true}
-			}
+			n = len(a)
 		}
-		if x.Bytes == nil {
-			continue
+		if length += n; n >= largeText && large < 0 {
+			large = i
 		}
-		if name, ok := args[0].(string); i > 0 && ok && ruleOf(viewOf(name)) == plain {
-			return i, x
-		}
-		return 0, pipeline.Text{}
 	}
-	return 0, pipeline.Text{}
+	return length, large
+}
+
+// textOf returns the large argument i, unless the rule of the command depends on the arguments.
+func textOf(args []any, i int) pipeline.Text {
+	if name, ok := args[0].(string); !ok || ruleOf(viewOf(name)) != plain {
+		return pipeline.Text{}
+	}
+	if text, ok := args[i].(string); ok {
+		return pipeline.Text{Bytes: viewOf(text)}
+	}
+	return pipeline.Text{Bytes: args[i].([]byte), Borrowed: true}
 }
 
 // wholeText returns a large command as a text, with nothing around it.

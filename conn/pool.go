@@ -68,9 +68,8 @@ func New(cfg Config) (*Pool, error) {
 // reply is a value.
 func (p *Pool) Do(ctx context.Context, args ...any) (resp.Value, error) {
 	var short [512]byte
-	room := roomFor(args)
+	q, x, r, room, err := encode(short[:0], args)
 	defer room.leave()
-	q, x, r, err := encode(room.or(short[:0]), args)
 	if err == nil {
 		err = r.refuse(shared)
 	}
