@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 
 	"github.com/lockwire/lockwire/lock/internal/kinds"
@@ -28,6 +29,17 @@ func (c *Client) handle(k *kind, name string) Handle {
 type Member interface{ member() *Handle }
 
 func (h *Handle) member() *Handle { return h }
+
+// handleOf returns the Handle of m, or an error for an invalid name and for a lock that no Client has made.
+func handleOf(m Member) (*Handle, error) {
+	if v := reflect.ValueOf(m); m == nil || v.Kind() == reflect.Pointer && v.IsNil() {
+		return nil, invalidf("a nil member: %T", m)
+	}
+	if h := m.member(); h.client != nil {
+		return h, h.err
+	}
+	return nil, invalidf("a member that no Client has made: %T", m)
+}
 
 // Name returns the lock's name.
 func (h *Handle) Name() string { return h.target.name }

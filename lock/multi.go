@@ -36,13 +36,10 @@ type Multi struct {
 func NewMulti(members ...Member) (*Multi, error) {
 	m := &Multi{}
 	for _, member := range members {
-		if member == nil {
-			return nil, invalidf("a Multi with a nil member")
-		}
-		h := member.member()
+		h, err := handleOf(member)
 		switch {
-		case h.err != nil:
-			return nil, h.err
+		case err != nil:
+			return nil, err
 		case h.target.values != "": // the name alone does not tell it from others
 			return nil, invalidf("a Multi of a FasterMulti")
 		}

@@ -88,6 +88,21 @@ func TestMultiOfKindsAndServers(t *testing.T) {
 	})
 }
 
+// A zero value in place of a lock that a Client made, and a nil pointer, are no members: neither leads to a panic.
+func TestMembersThatNoClientMade(t *testing.T) {
+	for _, m := range []lock.Member{
+		&lock.Reentrant{}, (*lock.Reentrant)(nil), &lock.Fenced{}, (*lock.Fenced)(nil), &lock.Plain{}, (*lock.Plain)(nil),
+		&lock.ReadLock{}, (*lock.ReadLock)(nil), new(lock.ReadWrite).Write(), &lock.Handle{}, (*lock.Handle)(nil), nil,
+	} {
+		if _, err := lock.NewMulti(m); !errors.Is(err, lock.ErrInvalid) {
+			t.Errorf("NewMulti(%T) = %v, want ErrInvalid", m, err)
+		}
+		if _, err := lock.NewRedlock(lock.RedlockConfig{}, m, m, m); !errors.Is(err, lock.ErrInvalid) {
+			t.Errorf("NewRedlock(%T) = %v, want ErrInvalid", m, err)
+		}
+	}
+}
+
 func TestMultiMembers(t *testing.T) {
 	inFleet(t, 2, func(t *testing.T, f fleet) {
 		a, b := f[0].client(lock.Config{}), f[1].client(lock.Config{})

@@ -101,13 +101,11 @@ type Redlock struct {
 func NewRedlock(cfg RedlockConfig, nodes ...Member) (*Redlock, error) {
 	r := &Redlock{quorum: len(nodes)/2 + 1}
 	for _, node := range nodes {
-		if node == nil {
-			return nil, invalidf("a Redlock with a nil node")
+		h, err := handleOf(node)
+		if err != nil {
+			return nil, err
 		}
-		h := node.member()
 		switch k := h.target.kind; {
-		case h.err != nil:
-			return nil, h.err
 		case k != reentrantKind.Get() && k != plainKind.Get():
 			return nil, invalidf("a Redlock of %s locks", k.Name)
 		case len(r.nodes) > 0 && k != r.nodes[0].target.kind:
