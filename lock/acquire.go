@@ -94,7 +94,7 @@ func (r *request) ask(ctx context.Context) (granted bool, left time.Duration, er
 	r.traced.asked()
 	ack, err := r.acking(ctx)
 	if err != nil {
-		r.state.give(r.target.name)
+		r.own().give()
 		return false, 0, err
 	}
 	at := r.position()
@@ -106,7 +106,7 @@ func (r *request) ask(ctx context.Context) (granted bool, left time.Duration, er
 		return false, 0, c.refused(r.target.name, err)
 	}
 	if c.clocks.Late(r.target.name, v) {
-		r.state.give(r.target.name)
+		r.own().give()
 		return false, 0, remote.ErrLate
 	}
 	count, token, left, err := r.parseGrant(v)
@@ -115,7 +115,7 @@ func (r *request) ask(ctx context.Context) (granted bool, left time.Duration, er
 		r.undo(start, false)
 		return false, left, err
 	case err != nil:
-		r.state.give(r.target.name)
+		r.own().give()
 		return false, left, c.about(r.target.name, err)
 	}
 	r.notePlace(at, start, count > 0, nil)
@@ -149,7 +149,7 @@ func (r *request) unanswered(ctx context.Context, start clock.Instant, err error
 	k := r.target.kind
 	switch {
 	case !remote.Uncertain(err):
-		r.state.give(r.target.name)
+		r.own().give()
 	case k.unowned && r.waits && ctx.Err() == nil && !c.isClosed():
 		r.doubt()
 	default:
@@ -165,7 +165,7 @@ func (r *request) unanswered(ctx context.Context, start clock.Instant, err error
 func (r *request) denied(ctx context.Context, left time.Duration) (granted bool, _ time.Duration, err error) {
 	r.refused, r.short = true, nil
 	r.noteLeft(left)
-	r.state.give(r.target.name)
+	r.own().give()
 	if left == 0 && r.target.kind.Pass != nil && r.pass(ctx) {
 		return r.attempt(ctx)
 	}
@@ -196,7 +196,7 @@ func (r *request) send(ctx context.Context, server conn.Doer, s position) (v res
 		args = append(args, c.channels.ListenersKnown(k.silent), c.channels.Publishing(k.silent))
 	}
 	return c.runFrom(ctx, server, &remote.Call{Script: k.Acquire, Lock: r.target.remote(), Keys: r.keys(nil), Once: r.waits,
-		MayCome: r.state.mayComeOf(r.target.name), Args: args, Leaves: k.joins}, start)
+		MayCome: r.own().lastArrival(), Args: args, Leaves: k.joins}, start)
 }
 
 // runFrom runs x at start. A request refused by the nodes of a migrating slot has had no effect: runFrom returns the time before the
@@ -249,7 +249,6 @@ func (r *request) granted(start clock.Instant, count, token int64) (bool, time.D
 	}
 	l := newLease(c, r, start)
 	l.token = token
-	key := r.target.hold()
 	if r.state != nil {
 		l.period = r.recordGrant(count)
 	}
@@ -261,14 +260,14 @@ func (r *request) granted(start clock.Instant, count, token int64) (bool, time.D
 		refused = ErrClosed
 	}
 	if refused != nil {
-		r.state.ungrant(key)
+		r.own().ungrant(r.target.stored(), false)
 		r.undo(start, false)
 		return false, 0, refused
 	}
 	for _, other := range r.lostBefore(l) {
 		other.revoke(Forced, nil)
 	}
-	r.state.give(r.target.name)
+	r.own().give()
 	r.got = l
 	c.watchdog.Add(l, l.renewed, start.Time, l.firstDue())
 	l.warnWaited(r.since)
@@ -292,7 +291,7 @@ func (r *request) recordGrant(count int64) int64 {
 	if r.target.values != "" {
 		return 0
 	}
-	return r.state.grant(r.target.hold(), count)
+	return r.own().grant(r.target.stored(), count)
 }
 
 // lostBefore returns the leases of l's Owner that were lost before the grant of l, as a first hold implies.

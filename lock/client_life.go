@@ -2,6 +2,8 @@ package lock
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -58,6 +60,22 @@ func New(server Server, cfg Config) (*Client, error) {
 	c.unname = introduce(server, cfg.Name+":"+c.id)
 	c.cleanup = c.newCleanup()
 	return c, nil
+}
+
+// newUUID returns a random UUID, version 4, in the form of Java's UUID.toString.
+func newUUID() string {
+	var u [16]byte
+	rand.Read(u[:])
+	u[6] = u[6]&0x0f | 0x40
+	u[8] = u[8]&0x3f | 0x80
+	var text [36]byte
+	hex.Encode(text[0:8], u[0:4])
+	hex.Encode(text[9:13], u[4:6])
+	hex.Encode(text[14:18], u[6:8])
+	hex.Encode(text[19:23], u[8:10])
+	hex.Encode(text[24:36], u[10:16])
+	text[8], text[13], text[18], text[23] = '-', '-', '-', '-'
+	return string(text[:])
 }
 
 // know makes the records of what the client knows of its server.

@@ -43,7 +43,7 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	if err := l.takeTurn(ctx); err != nil {
 		return err
 	}
-	defer l.state.give(l.target.name)
+	defer l.own().give()
 	if err := l.beginExtension(ctx); err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ func (b *table) noteAlone(key entryKey, alone bool) {
 
 // offer allows a hand-over to w, if w and its kind are eligible.
 func (w *waiter) offer(ctx context.Context) {
-	if w.target.kind.passesOn() && !w.announces && w.state == nil && w.via == nil && w.client.cfg.HandOvers >= 0 {
+	if w.target.kind.passesOn() && !w.announces && w.state == nil && w.client.cfg.HandOvers >= 0 {
 		w.claim.Offer(ctx.Done())
 	}
 }

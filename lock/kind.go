@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -92,12 +93,10 @@ type entryKey struct {
 func (t *target) key() entryKey { return entryKey{t.kind, t.waits} }
 
 // hold names the lock among the held locks. Kinds that share one lock on the server share the name.
-func (t *target) hold() entryKey {
-	if t.kind.storedAs != nil {
-		return entryKey{t.kind.storedAs, t.name}
-	}
-	return entryKey{t.kind, t.name}
-}
+func (t *target) hold() entryKey { return entryKey{t.stored(), t.name} }
+
+// stored returns the kind whose holds the server has.
+func (t *target) stored() *kind { return cmp.Or(t.kind.storedAs, t.kind) }
 
 // target is one lock: a kind and a name. A target never changes.
 type target struct {
@@ -172,12 +171,12 @@ func (t *target) appendKeys(dst []string) []string {
 	return append(append(dst, t.name, t.channel), t.own...)
 }
 
-// reads names the read holds of a read-write lock.
-func (t *target) reads() entryKey {
+// reads is stored, for a read-write lock the kind of the read holds.
+func (t *target) reads() *kind {
 	if t.kind.Suffix != "" {
-		return entryKey{t.kind.twin, t.name}
+		return t.kind.twin
 	}
-	return t.hold()
+	return t.stored()
 }
 
 // ofOwner returns the KEYS of a script about one owner. For a read-write lock, the lease of the owner's first read hold precedes the
@@ -196,6 +195,14 @@ func (t *target) lined(keys []string) []string {
 		return keys
 	}
 	return append(keys, t.line)
+}
+
+// owned returns t for an Owner, who waits in a line of its own: in a common one it could stand behind callers that wait for a
+// value of its own.
+func (t *target) owned(by *ownerState) *target {
+	own := *t
+	own.waits += " " + by.id
+	return &own
 }
 
 // handOverKeys appends the KEYS of handover without latches to dst, which is empty.

@@ -122,6 +122,9 @@ func (l *Lease) Owner() string {
 	return l.owner
 }
 
+// own returns the Owner's record of the lock of l; nil without an Owner.
+func (l *Lease) own() *ownedLock { return l.state.lockOf(l.target.name) }
+
 // age returns the time since the grant.
 func (l *Lease) age() time.Duration { return l.since.Elapsed(l.client.now()) }
 
@@ -358,7 +361,7 @@ func (l *Lease) lose(reason Reason, cause error) {
 		return
 	}
 	l.client.watchdog.Remove(l)
-	l.state.lost(l.target.name, l.latestEnd())
+	l.own().lost(l.latestEnd())
 	if reason != ClientClosed { // after Close the server may still count the hold
 		l.client.table.forget(l)
 	}

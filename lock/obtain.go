@@ -32,7 +32,7 @@ func (a acquisition) finish(ctx context.Context, err error) (*Lease, error) {
 // try runs r once.
 func (r *request) try(ctx context.Context) (*Lease, error) {
 	ctx = r.beginTrace(ctx, true)
-	err := r.tryObtain(ctx)
+	_, err := r.tryObtain(ctx)
 	if err != nil {
 		r.got = nil
 	}
@@ -40,29 +40,28 @@ func (r *request) try(ctx context.Context) (*Lease, error) {
 	return r.got, err
 }
 
-// tryObtain runs r once.
-func (r *request) tryObtain(ctx context.Context) error {
+// tryObtain runs r once. left is the time until the next reason to ask, if the server has refused r.
+func (r *request) tryObtain(ctx context.Context) (left time.Duration, err error) {
 	c := r.client
 	if c.isClosed() {
-		return ErrClosed
+		return 0, ErrClosed
 	}
 	if err := r.ready(ctx); err != nil {
-		return err
+		return 0, err
 	}
 	granted, left, err := r.attempt(ctx)
-	r.again = left
 	switch {
 	case granted:
-		return nil
+		return left, nil
 	case err != nil && c.isClosed():
-		return ErrClosed
+		return left, ErrClosed
 	case err != nil && errors.Is(err, ctx.Err()):
 		r.failure = err
-		return r.gaveUp(ctx)
+		return left, r.gaveUp(ctx)
 	case err != nil:
-		return err
+		return left, err
 	}
-	return r.notAcquired(nil)
+	return left, r.notAcquired(nil)
 }
 
 // obtain runs r. If r has to wait, obtain returns a waiter for the wait, and r is no longer used.

@@ -150,12 +150,12 @@ func (l *Lease) downgrade(ctx context.Context) (*Lease, error) {
 		return nil, err
 	}
 	if lost, _ := l.giveUp(); lost != nil {
-		l.state.give(l.target.name)
+		l.own().give()
 		return nil, lost
 	}
 	l.awaitRenewal(ctx)
 	if !l.counted() {
-		l.state.give(l.target.name)
+		l.own().give()
 		return nil, l.settle(l.notHeld())
 	}
 	read := newTarget(k.twin, l.target.name)
@@ -183,7 +183,7 @@ func (l *Lease) downgrade(ctx context.Context) (*Lease, error) {
 	switch {
 	case errors.Is(err, ErrNotHeld):
 		l.recordEnd(false)
-		l.state.give(l.target.name)
+		l.own().give()
 		return nil, l.settle(l.notHeld())
 	case err != nil || v.Kind() != resp.Array:
 		return nil, l.undoDowngrade(&r, start, false, fmt.Errorf("%w, of kind %v", errUnexpected, v.Kind()))
@@ -215,8 +215,8 @@ func (l *Lease) askDowngrade(ctx context.Context, r *request) (v resp.Value, sta
 		again()
 		r.last = max(r.last, last)
 		args := r.target.lineArgs(c, []any{r.lease.Milliseconds(), r.owner, c.channels.Publishing(r.target.kind.silent), l.outerLease(), last})
-		return &remote.Call{Script: k.Downgrade, Lock: r.target.remote(), Keys: r.state.keys(r.target, r.owner, r.latch),
-			Args: args, MayCome: r.state.mayComeOf(r.target.name), Again: again}
+		return &remote.Call{Script: k.Downgrade, Lock: r.target.remote(), Keys: r.own().keys(r.target, r.owner, r.latch),
+			Args: args, MayCome: r.own().lastArrival(), Again: again}
 	})
 	if ack != nil && err == nil {
 		_, short = ack.Confirm(ctx)
@@ -239,7 +239,7 @@ func (l *Lease) remaining() *limits {
 // undoDowngrade releases both the write hold and the requested read hold in the background, with the owner's turn.
 // late means that the downgrade may still arrive.
 func (l *Lease) undoDowngrade(r *request, start clock.Instant, late bool, cause error) error {
-	l.state.ungrant(l.target.hold())
+	l.own().ungrant(l.target.stored(), false)
 	err := l.settle(fmt.Errorf("%w: %w", ErrUncertain, cause))
 	write := &request{client: l.client, target: l.target, lease: l.term, owner: l.owner, state: l.state, latch: newLatch(l.target)}
 	r.undoBoth(write, start, late)

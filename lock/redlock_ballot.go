@@ -99,14 +99,14 @@ func (b *ballot) vote(h *Handle) {
 		r.via = func(d conn.Doer) conn.Doer { return vouching{d, &info} }
 	}
 	start := c.now()
-	err = r.tryObtain(ctx)
+	left, err := r.tryObtain(ctx)
 	switch {
 	case err == nil && quarantine >= 0:
 		err = c.identity.Vouch(ctx, info, start, quarantine)
 	case err == nil, errors.Is(err, ErrNotAcquired):
 		c.identity.Note(info, start)
 	}
-	b.count(h, r.got, r.again, err)
+	b.count(h, r.got, left, err)
 	if err == nil && b.keeps(h, r.got) {
 		return
 	}

@@ -128,7 +128,7 @@ func (l *Lease) release(ctx context.Context) error {
 		return l.repeat(false, err)
 	}
 	if !l.counted() {
-		l.state.give(l.target.name)
+		l.own().give()
 		return l.settle(l.notHeld())
 	}
 	v, err := l.giveBack(ctx)
@@ -149,7 +149,7 @@ func (l *Lease) release(ctx context.Context) error {
 		return l.repeat(l.state != nil, err)
 	}
 	l.client.table.forget(l) // within the turn: a listed lease of a group counts as a hold
-	l.state.give(l.target.name)
+	l.own().give()
 	return l.settle(outcome)
 }
 
@@ -231,18 +231,16 @@ func (l *Lease) recordEnd(partial bool) {
 	if l.state == nil || l.target.values != "" {
 		return
 	}
-	if partial {
-		l.state.ungrant(l.target.hold())
-		return
+	l.own().ungrant(l.target.stored(), !partial)
+	if !partial {
+		l.denied(Forced, nil)
 	}
-	l.state.forget(l.target.hold())
-	l.denied(Forced, nil)
 }
 
 // counted reports whether the server may still have the hold. If not, the owner's holds on the server are later ones. The
 // caller has the owner's turn.
 func (l *Lease) counted() bool {
-	return l.state == nil || l.state.tally(l.target.hold()).period == l.period
+	return l.state == nil || l.own().tally(l.target.stored()).period == l.period
 }
 
 // notHeld returns the outcome of a release that found no hold: ErrNotHeld, with the loss if the client knows of a loss.

@@ -72,7 +72,7 @@ func (l *Lease) singleCall() *remote.Call {
 func (l *Lease) countedCall(last int64) *remote.Call {
 	c, t := l.client, l.target
 	x, way := l.callOf(t.kind.Release), l.givingWay()
-	x.MayCome, x.Holds = l.state.mayComeOf(t.name), l.state.tally(t.hold()).count
+	x.MayCome, x.Holds = l.own().lastArrival(), l.own().tally(t.stored()).count
 	if (l.state == nil || l.state.once) && !l.repeated {
 		last = 0 // the owner never comes back, and nothing has been sent before
 	}
@@ -90,7 +90,7 @@ func (l *Lease) countedCall(last int64) *remote.Call {
 // callOf returns a call of a script that releases l, without arguments.
 func (l *Lease) callOf(release *script.Script) *remote.Call {
 	t := l.target
-	return &remote.Call{Script: release, Lock: t.remote(), Keys: l.state.keys(t, l.owner, l.latch), Leaves: true, Tells: true,
+	return &remote.Call{Script: release, Lock: t.remote(), Keys: l.own().keys(t, l.owner, l.latch), Leaves: true, Tells: true,
 		Apart: &l.unlatched, Owner: l.owner}
 }
 
@@ -121,7 +121,7 @@ func (l *Lease) outerReadsLast(ctx context.Context) bool {
 		return true
 	}
 	alive := false
-	for _, key := range kinds.ReadLeases(l.target.name, l.owner, l.state.tally(l.target.hold()).count-1) {
+	for _, key := range kinds.ReadLeases(l.target.name, l.owner, l.own().tally(l.target.stored()).count-1) {
 		v, err := l.target.kind.Hold.Run(ctx, l.client.server, []string{key}, outer, readHold)
 		renewed, bad := renewalOutcome(v, 0)
 		if cmp.Or(err, bad) != nil {
@@ -141,10 +141,8 @@ func (l *Lease) lateReleaseCall() *remote.Call {
 	}
 	before := int64(0)
 	if l.state != nil {
-		before = l.state.tally(t.hold()).count - 1
+		before = l.own().tally(t.stored()).count - 1
 	}
-	r := request{client: l.client, target: t, lease: l.term, owner: l.owner, state: l.state}
-	args := r.args(t.kept(l.client, l.state, l), l.owner, l.client.channels.Publishing(t.kind.silent), before, l.client.clocks.Last(t.name))
-	return &remote.Call{Script: t.kind.Undo, Lock: t.remote(), Keys: l.state.keys(t, l.owner, l.latch), Args: t.lineArgs(l.client, args),
-		Leaves: true, Tells: true, MayCome: l.state.mayComeOf(t.name)}
+	r := request{client: l.client, target: t, lease: l.term, owner: l.owner, state: l.state, latch: l.latch, last: l.client.clocks.Last(t.name)}
+	return r.undoCall(l, before)
 }

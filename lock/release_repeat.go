@@ -18,7 +18,7 @@ func (l *Lease) repeat(turn bool, cause error) error {
 		l.repeats = nil
 		l.client.table.forget(l)
 		if turn {
-			l.state.give(l.target.name)
+			l.own().give()
 		}
 	}
 	return l.unconfirmed(cause)
@@ -53,7 +53,7 @@ func (p *repeat) Size() int          { return p.lease.size() }
 func (p *repeat) background() (Change, *kind) {
 	return BackgroundRelease, p.lease.target.kind
 }
-func (p *repeat) Turn() chan struct{} { return p.lease.state.turnOf(p.Name()) }
+func (p *repeat) Turn() chan struct{} { return p.lease.own().asTurn() }
 
 // Needed ends a late release if the server has none of its owner's holds of that time.
 func (p *repeat) Needed() (left bool, outcome error) {

@@ -342,7 +342,7 @@ func (l *Lease) readLeases() []string {
 	}
 	holds := int64(1)
 	if l.state != nil {
-		holds = max(holds, l.state.tally(l.target.hold()).count)
+		holds = max(holds, l.own().tally(l.target.stored()).count)
 	}
 	return kinds.ReadLeases(l.target.name, l.owner, holds)
 }

@@ -29,7 +29,6 @@ type request struct {
 	short     error                     // the error of the last answered attempt, if too few replicas acknowledged it
 	look      chan struct{}             // capacity 1: signalled on a grant that this request may share; nil if there can be none
 	since     time.Time                 // the start of the wait
-	late      time.Time                 // the first grant that arrived expired, if all grants since then did so
 	deadline  time.Time                 // of the context; zero if the context has none
 	got       *Lease                    // the lease, once granted
 	first     string                    // the granted values that the Owner did not have before, with spaces between them
@@ -37,7 +36,6 @@ type request struct {
 	place     any                       // a place in the server's line that no waiter has yet; nil for none
 	series    turns.Series              // the series of hand-overs that includes the grant
 	last      int64                     // the latest time at which a sent request may take effect, by the server's clock, in ms
-	again     time.Duration             // of a request without a wait: the time until the next reason to ask
 	ends      time.Duration             // the end of the lease last reported by a refusal, as clocks.Age; 0 if unknown
 	holder    *seenHolder               // the last answer about a holder elsewhere, of a waiter without an entry; nil for none
 	permits   int                       // the number of permits, for a kind with permits
@@ -127,6 +125,9 @@ func (r *request) newOwner() string {
 	return c.nextOwner() + k.Suffix
 }
 
+// own returns the Owner's record of the lock of r; nil without an Owner.
+func (r *request) own() *ownedLock { return r.state.lockOf(r.target.name) }
+
 // checkLimits rejects limits that cannot work with the lease of r.
 func (r *request) checkLimits() error {
 	c := r.client
@@ -146,7 +147,7 @@ func (r *request) checkLimits() error {
 func (r *request) keys(dst []string) []string {
 	switch t := r.target; {
 	case t.kind.Reads:
-		return r.state.keys(t, r.owner, r.latch)
+		return r.own().keys(t, r.owner, r.latch)
 	case r.latch == "":
 		return t.seeing(dst)
 	default:
@@ -242,6 +243,7 @@ type waiter struct {
 	timer *time.Timer             // for the next look; nil before the waiter is at the front
 
 	questions questions // owned by the waiter at the front
+	late      time.Time // the first grant that arrived expired, if all grants since then did so; owned by the same
 
 	counted bool // in Client.queued; constant after newWaiter
 	inLine  bool // of this process; only the waiter uses it

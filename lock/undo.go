@@ -56,7 +56,7 @@ type undo struct {
 
 func (u *undo) Name() string                { return u.request.target.name }
 func (u *undo) Rank() cleanup.Rank          { return cleanup.Undo }
-func (u *undo) Turn() chan struct{}         { return u.request.state.turnOf(u.request.target.name) }
+func (u *undo) Turn() chan struct{}         { return u.request.own().asTurn() }
 func (u *undo) background() (Change, *kind) { return BackgroundUndo, u.request.target.kind }
 func (u *undo) Count(g *cleanup.Abandoned) {
 	g.Acquires, g.Permits = g.Acquires+1, g.Permits+u.request.permits
@@ -73,12 +73,18 @@ func (u *undo) Call() *remote.Call {
 	c, r, t := u.request.client, &u.request, u.request.target
 	before := int64(0)
 	if c.table.outerLease(t, r.state, nil) > 0 {
-		before = r.state.tally(t.hold()).count
+		before = r.own().tally(t.stored()).count
 	}
 	r.last = max(r.last, c.clocks.Last(t.name)) // earlier requests do not outlast the latch
-	args := t.lineArgs(c, r.args(t.kept(c, r.state, nil), r.owner, c.channels.Publishing(t.kind.silent), before, r.last))
-	return &remote.Call{Script: t.kind.Undo, Lock: t.remote(), Keys: r.state.keys(t, r.owner, r.latch), Args: args,
-		Leaves: !t.kind.unowned, Tells: true, MayCome: r.state.mayComeOf(t.name)}
+	return r.undoCall(nil, before)
+}
+
+// undoCall returns the call that leaves the owner of r no more holds than before, and a lease for its leases without except.
+func (r *request) undoCall(except *Lease, before int64) *remote.Call {
+	c, t := r.client, r.target
+	args := r.args(t.kept(c, r.state, except), r.owner, c.channels.Publishing(t.kind.silent), before, r.last)
+	return &remote.Call{Script: t.kind.Undo, Lock: t.remote(), Keys: r.own().keys(t, r.owner, r.latch), Args: t.lineArgs(c, args),
+		Leaves: !t.kind.unowned, Tells: true, MayCome: r.own().lastArrival()}
 }
 
 // kept returns the first argument of release and undo: the outer lease, or for a group what the Owner keeps of its values.
