@@ -85,9 +85,9 @@ func TestBacklogOfUndos(t *testing.T) {
 			}
 			t.Run(fmt.Sprint(kind, conns), func(t *testing.T) {
 				inVirtualTime(t, func(t *testing.T, w *world) {
-					calls := 5000
-					if kind == "permits" {
-						calls = 1000 // for the fake server's sake
+					calls := 1000
+					if kind == "reentrant" {
+						calls = 5000
 					}
 					w.srv.Buffer(0)
 					w.srv.Latency(time.Millisecond)
@@ -246,10 +246,10 @@ func TestShortDeadlines(t *testing.T) {
 			length, work     time.Duration // work is the time that the server takes for a script
 			least            int64
 		}{
-			"one process":                    {1, 200, 2 * time.Second, 0, 800},
-			"processes":                      {50, 50, time.Second, 0, 600},
-			"processes of many callers":      {20, 200, time.Second, 0, 800},
-			"one process, and a busy server": {1, 200, time.Second, 150 * time.Microsecond, 300},
+			"one process":                    {1, 200, time.Second, 0, 400},
+			"processes":                      {50, 50, 500 * time.Millisecond, 0, 300},
+			"processes of many callers":      {20, 200, 500 * time.Millisecond, 0, 400},
+			"one process, and a busy server": {1, 200, 500 * time.Millisecond, 150 * time.Microsecond, 100},
 		} {
 			if b.name == "readwrite" { // of whom many have it at once, which takes the test long
 				x.clients, x.callers, x.least = min(x.clients, 10), 50, x.least/4

@@ -302,7 +302,7 @@ func TestSlowPeerHasItsShareOfPermits(t *testing.T) {
 }
 
 func slowPeerOfPermits(t *testing.T, w *world, k counted, processes, callers, permits int) {
-	const length, hold = 4 * time.Second, 5 * time.Millisecond
+	const length, hold = 2 * time.Second, 5 * time.Millisecond
 	w.srv.Latency(100 * time.Microsecond)
 	end := time.Now().Add(length)
 	var mu sync.Mutex
