@@ -3,6 +3,7 @@ package kinds_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -56,8 +57,11 @@ func TestReadWriteLikeTheServer(t *testing.T) {
 	walk(t, "readwrite", 1500, (*twin).readWriteStep)
 }
 
-// walk takes so many steps over the scripts of a kind, on each server.
+// walk takes so many steps over the scripts of a kind, on each server; a third of the steps except in make exhaustive.
 func walk(t *testing.T, kind string, steps int, step func(w *twin, random *rand.Rand) bool) {
+	if os.Getenv(exhaustiveEnv) != "1" {
+		steps /= 3
+	}
 	redistest.RunProtocols(t, func(t *testing.T, s *redistest.Server, proto int) {
 		w := newTwin(t, s, kind, proto)
 		w.differ = func(text string) { t.Error(text) }
