@@ -12,6 +12,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 # All packages of the modules that go.work names.
 PACKAGES := ./... ./bench/... ./contrib/otel/... ./contrib/prometheus/... ./internal/simulation/... ./internal/thirdparty/...
+DETERMINISTIC := internal/simulation/host
 
 # The programs that tests against real servers run. Empty is the one in PATH, or what LOCKWIRE_REDIS_SERVER says; "all" is
 # the one in PATH and those of make servers; anything else is a list of paths with commas.
@@ -45,7 +46,11 @@ test: install $(if $(filter all,$(SERVERS)),servers) lint ## all checks and test
 	@# What is promised about allocations: the race detector adds some of its own.
 	$(GO) test -run=Alloc -count=1 -timeout=$(TESTTIME) ./...
 	$(GO) test -tags=lockwire_notls -count=1 ./internal/notls
-	$(if $(SERVERS),LOCKWIRE_REDIS_SERVER='$(SERVER_LIST)') $(GO) test $(RACE) -count=1 -timeout=$(TESTTIME) $(PACKAGES)
+	@# The deterministic simulation has one thread. Under the race detector its machine takes two minutes more to start.
+	$(GO) test -count=1 -timeout=$(TESTTIME) ./$(DETERMINISTIC)
+	@# One package more at once than there are processors: some wait for servers most of the time.
+	$(if $(SERVERS),LOCKWIRE_REDIS_SERVER='$(SERVER_LIST)') $(GO) test $(RACE) -count=1 -timeout=$(TESTTIME) -p=$$(($$(getconf _NPROCESSORS_ONLN) + 1)) \
+		$$($(GO) list $(PACKAGES) | grep -v '/$(DETERMINISTIC)$$')
 
 .PHONY: exhaustive
 exhaustive: install ## every transition of every script's model against a server, of which make test takes a sample; SERVERS as there
