@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
@@ -372,44 +373,52 @@ func TestA18(t *testing.T) {
 	})
 }
 
-// A visit of ours, with little time, to a queue of Redisson's leaves those in it their places for as long as they wait.
+// A visit of ours, with little time, to a queue of Redisson's leaves those in it their places for as long as they wait, also those who came
+// while the visitor was alone in the queue.
 func TestFairVisitToRedisson(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T, w *world) {
-		java := w.fairRedisson()
-		w.srv.Do("HSET", "job", "java:0", "1")
-		visitor := w.client(lock.Config{})
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-		defer cancel()
-		_, err := visitor.Fair("job").Lock(ctx)
-		wantErr(t, "Lock", err, lock.ErrNotAcquired)
-		owners := []string{"java:1", "java:2", "java:3"}
-		for _, owner := range owners {
-			java.acquire(owner, 2*time.Hour, true)
-			if owner == "java:2" {
-				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-				defer cancel()
-				_, err := visitor.Fair("job").Lock(ctx)
-				wantErr(t, "Lock", err, lock.ErrNotAcquired)
-			}
-		}
-		visitor.Close()
-		for range 60 {
-			w.sleep(time.Minute)
-			w.wantLine(owners...)
-		}
-		told := len(w.srv.Messages())
-		java.unlock("java:0")
-		if told := w.srv.Messages()[told:]; len(told) != 1 || told[0].Channel != jobChannel+":java:1" {
-			t.Errorf("the release tells %v, want the first in line", told)
-		}
-		for _, owner := range owners {
-			if got, _ := java.acquire(owner, 2*time.Hour, true); !got {
-				t.Errorf("it is not the turn of %s", owner)
-			}
-			java.unlock(owner)
-		}
-		w.free()
-	})
+	owners := []string{"java:1", "java:2", "java:3"}
+	for _, behind := range []int{0, 2, 3} { // of the owners
+		t.Run(strconv.Itoa(behind), func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				java := w.fairRedisson()
+				w.srv.Do("HSET", "job", "java:0", "1")
+				visitor := w.client(lock.Config{})
+				left := make(chan error, 1)
+				for i := range len(owners) + 1 {
+					if i == behind {
+						go func() {
+							ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+							defer cancel()
+							_, err := visitor.Fair("job").Lock(ctx)
+							left <- err
+						}()
+						synctest.Wait()
+					}
+					if i < len(owners) {
+						java.acquire(owners[i], 2*time.Hour, true)
+					}
+				}
+				wantErr(t, "Lock", <-left, lock.ErrNotAcquired)
+				visitor.Close()
+				for range 60 {
+					w.sleep(time.Minute)
+					w.wantLine(owners...)
+				}
+				told := len(w.srv.Messages())
+				java.unlock("java:0")
+				if told := w.srv.Messages()[told:]; len(told) != 1 || told[0].Channel != jobChannel+":java:1" {
+					t.Errorf("the release tells %v, want the first in line", told)
+				}
+				for _, owner := range owners {
+					if got, _ := java.acquire(owner, 2*time.Hour, true); !got {
+						t.Errorf("it is not the turn of %s", owner)
+					}
+					java.unlock(owner)
+				}
+				w.free()
+			})
+		})
+	}
 }
 
 // A19: the deadlines of those behind suffer neither from who is served nor from who leaves, and who leaves is gone.
