@@ -466,7 +466,8 @@ func (s *storm) gust() {
 // locks that another client has freed by force. Leases that are not renewed are no exception.
 func TestLossIsToldWithinASecond(t *testing.T) {
 	for name, lose := range map[string]func(w *world, other *lock.Client){
-		"restart": func(w *world, _ *lock.Client) { w.srv.Restart() },
+		"restart":       func(w *world, _ *lock.Client) { w.srv.Restart() },
+		withoutChannels: func(w *world, _ *lock.Client) { w.srv.Restart() }, // no subscription that returns tells of the loss
 		"force": func(w *world, other *lock.Client) {
 			for name, l := range everyLock(other) {
 				if forced, err := l.ForceUnlock(w.t.Context()); err != nil || !forced {
@@ -477,6 +478,9 @@ func TestLossIsToldWithinASecond(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inVirtualTime(t, func(t *testing.T, w *world) {
+				if name == withoutChannels {
+					w.srv.Deny("subscribe")
+				}
 				pool := w.pool(conn.Config{})
 				defer pool.Close()
 				c, err := lock.New(pool, lock.Config{Lease: time.Hour})
@@ -508,7 +512,10 @@ func TestLossIsToldWithinASecond(t *testing.T) {
 	}
 }
 
-const fixed = ", not renewed"
+const (
+	fixed           = ", not renewed"
+	withoutChannels = "restart, without the right to channels"
+)
 
 // everyLock are locks of all kinds by their names, of each one that ends in fixed.
 func everyLock(c *lock.Client) map[string]forceable {
