@@ -64,9 +64,7 @@ func (o *object) lined(title string, c *fakeredis.Call, reply any) {
 		*l = line{}
 		return
 	}
-	if strings.HasSuffix(title, ", acquire") {
-		l.spendLocked(c)
-	}
+	l.forgetLocked(c)
 	for i, name := range c.Args {
 		waiter := named.FindStringSubmatch(name)
 		if waiter == nil {
@@ -96,16 +94,14 @@ func (o *object) lined(title string, c *fakeredis.Call, reply any) {
 	}
 }
 
-// spendLocked forgets the places whose turn another request of the same client has ended: a client with waiters of several kinds for a
-// lock has a place for each kind, and a turn is the client's.
-func (l *line) spendLocked(c *fakeredis.Call) {
-	if l.key == "" || c.Keys[len(c.Keys)-1] != l.key {
+// forgetLocked forgets the places that the server's line no longer has, except the place that asks: nobody listened when they were to be
+// called, or their turn is over, also because another request of the same client has ended it. Such a client comes to the line anew.
+func (l *line) forgetLocked(c *fakeredis.Call) {
+	if l.key == "" || !slices.Contains(c.Keys, l.key) {
 		return // a kind without a line
 	}
 	for name := range l.places {
-		client, _, _ := strings.Cut(name, ":")
-		asks := slices.ContainsFunc(c.Args, func(arg string) bool { return strings.HasPrefix(arg, client) })
-		if asks && !slices.Contains(c.Args, name) && c.TryDo("ZSCORE", l.key, name) == nil {
+		if !slices.Contains(c.Args, name) && c.TryDo("ZSCORE", l.key, name) == nil {
 			delete(l.places, name)
 		}
 	}
@@ -172,10 +168,6 @@ func (l *line) hadLocked(c *fakeredis.Call, name, waiter string) {
 	}
 	for _, other := range l.places {
 		if !other.since.Before(self.since) || self.half() == "first" && other.half() != "first" || self.half() == "read" && other.half() == "read" {
-			continue
-		}
-		if c.TryDo("ZSCORE", key, other.name) == nil {
-			delete(l.places, other.name)
 			continue
 		}
 		other.passes++

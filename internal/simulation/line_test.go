@@ -153,3 +153,30 @@ func TestLineTurnSpentByTheSameClient(t *testing.T) {
 		}
 	})
 }
+
+// A place ends when its client does not listen as the lock is freed, for instance because its connection has just been killed: it then
+// comes to the line anew, behind those who listened.
+func TestLinePlaceWithoutListener(t *testing.T) {
+	for _, half := range []string{"", ":r"} {
+		runLine(t, func(s *lineServer) {
+			deaf, writer := lineMember(1, half), lineMember(2, "")
+			for _, place := range []string{deaf, writer} {
+				s.stands(place, time.Now().UnixMicro())
+				s.asks(place)
+				time.Sleep(time.Second)
+			}
+			s.in(lineMember(3, ""), func(c *fakeredis.Call) {
+				c.Do("ZREM", "line", deaf)
+				s.o.lined("Write lock, release", c, int64(1))
+			})
+			came := time.Now()
+			s.stands(deaf, came.UnixMicro())
+			s.asks(deaf)
+			s.in(writer, func(c *fakeredis.Call) { s.o.lined("Write lock, acquire", c, nil) })
+			s.wantPasses(deaf, 0)
+			if got := s.o.line.places[deaf].since; !got.Equal(came) {
+				t.Errorf("%s stands in the line since %v, want %v", deaf, got, came)
+			}
+		})
+	}
+}
