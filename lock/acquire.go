@@ -70,31 +70,35 @@ func (r *request) attempt(ctx context.Context) (granted bool, left time.Duration
 		}
 		defer c.calls.Leave(r.permits)
 	}
-	for range remote.Arrivals {
+	if ctx.Done() == nil {
+		ctx = c.life
+	}
+	for late := 1; ; {
 		granted, left, err = r.ask(ctx)
-		if !errors.Is(err, remote.ErrLate) || ctx.Err() != nil {
-			break
+		switch {
+		case errors.Is(err, remote.ErrLate) && late < remote.Arrivals && ctx.Err() == nil:
+			late++
+		case err == nil && !granted && left == 0 && r.target.kind.Pass != nil && r.pass(ctx): // the lock is free, and its queue was stuck
+			late = 1
+		default:
+			return granted, left, err
 		}
 	}
-	return granted, left, err
 }
 
 // ask is attempt without the repeat.
 func (r *request) ask(ctx context.Context) (granted bool, left time.Duration, err error) {
 	c := r.client
-	if ctx.Done() == nil {
-		ctx = c.life
-	}
-	if err := r.state.take(ctx, r.target.name, nil); err != nil {
+	if r.turn, err = r.state.take(ctx, r.target.name, nil); err != nil {
 		return false, 0, err
 	}
+	defer r.endTurn()
 	if !r.unsure && r.target.kind.Undo != nil {
 		r.latch = newLatch(r.target)
 	}
 	r.traced.asked()
 	ack, err := r.acking(ctx)
 	if err != nil {
-		r.own().give()
 		return false, 0, err
 	}
 	at := r.position()
@@ -106,7 +110,6 @@ func (r *request) ask(ctx context.Context) (granted bool, left time.Duration, er
 		return false, 0, c.refused(r.target.name, err)
 	}
 	if c.clocks.Late(r.target.name, v) {
-		r.own().give()
 		return false, 0, remote.ErrLate
 	}
 	count, token, left, err := r.parseGrant(v)
@@ -115,12 +118,13 @@ func (r *request) ask(ctx context.Context) (granted bool, left time.Duration, er
 		r.undo(start, false)
 		return false, left, err
 	case err != nil:
-		r.own().give()
 		return false, left, c.about(r.target.name, err)
 	}
 	r.notePlace(at, start, count > 0, nil)
 	if count == 0 {
-		return r.denied(ctx, left)
+		r.refused, r.short = true, nil
+		r.noteLeft(left)
+		return false, left, nil
 	}
 	if err := r.acknowledged(ctx, ack); err != nil {
 		r.undo(start, false)
@@ -149,7 +153,6 @@ func (r *request) unanswered(ctx context.Context, start clock.Instant, err error
 	k := r.target.kind
 	switch {
 	case !remote.Uncertain(err):
-		r.own().give()
 	case k.unowned && r.waits && ctx.Err() == nil && !c.isClosed():
 		r.doubt()
 	default:
@@ -159,17 +162,6 @@ func (r *request) unanswered(ctx context.Context, start clock.Instant, err error
 		}
 		r.undo(start, true)
 	}
-}
-
-// denied handles a refusal of r. If the lock is free and its queue is stuck, denied tries again.
-func (r *request) denied(ctx context.Context, left time.Duration) (granted bool, _ time.Duration, err error) {
-	r.refused, r.short = true, nil
-	r.noteLeft(left)
-	r.own().give()
-	if left == 0 && r.target.kind.Pass != nil && r.pass(ctx) {
-		return r.attempt(ctx)
-	}
-	return false, left, nil
 }
 
 // send sends the acquire script of r, and records in r the time until which the request is valid. start is the time before the
@@ -260,14 +252,14 @@ func (r *request) granted(start clock.Instant, count, token int64) (bool, time.D
 		refused = ErrClosed
 	}
 	if refused != nil {
-		r.own().ungrant(r.target.stored(), false)
+		r.turn.ungrant(r.target.stored(), false)
 		r.undo(start, false)
 		return false, 0, refused
 	}
 	for _, other := range r.lostBefore(l) {
 		other.revoke(Forced, nil)
 	}
-	r.own().give()
+	r.endTurn()
 	r.got = l
 	c.watchdog.Add(l, l.renewed, start.Time, l.firstDue())
 	l.warnWaited(r.since)
@@ -291,7 +283,7 @@ func (r *request) recordGrant(count int64) int64 {
 	if r.target.values != "" {
 		return 0
 	}
-	return r.own().grant(r.target.stored(), count)
+	return r.turn.grant(r.target.stored(), count)
 }
 
 // lostBefore returns the leases of l's Owner that were lost before the grant of l, as a first hold implies.

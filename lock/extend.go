@@ -40,10 +40,11 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	case l.now().term == forever:
 		return l.client.invalid(l.target.name, "Extend of a lease without an end")
 	}
-	if err := l.takeTurn(ctx); err != nil {
+	turn, err := l.takeTurn(ctx)
+	if err != nil {
 		return err
 	}
-	defer l.own().give()
+	defer turn.give()
 	if err := l.beginExtension(ctx); err != nil {
 		return err
 	}
@@ -60,15 +61,15 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 
 // takeTurn takes the turn of the lease's Owner: the release of another hold goes back to the lease that this hold has when the release
 // begins, and must not come after a longer one.
-func (l *Lease) takeTurn(ctx context.Context) error {
+func (l *Lease) takeTurn(ctx context.Context) (*ownedLock, error) {
 	if l.state == nil {
-		return nil
+		return nil, nil
 	}
-	err := l.state.take(ctx, l.target.name, l.over())
+	turn, err := l.state.take(ctx, l.target.name, l.over())
 	if err != nil {
-		return cmp.Or(l.Err(), err)
+		return nil, cmp.Or(l.Err(), err)
 	}
-	return nil
+	return turn, nil
 }
 
 // beginExtension waits for another Extend of the lease, and makes Unlock wait for this one.

@@ -113,28 +113,29 @@ func (o *ownerState) dropLocked() {
 	}
 }
 
-// take waits for the turn of the lock of a name, until over is closed; nil for never. A turn that is free is taken in any case.
-func (o *ownerState) take(ctx context.Context, name string, over <-chan struct{}) error {
+// take waits for the turn of the lock of a name, until over is closed; nil for never. A turn that is free is taken in any case. take
+// returns the record, to give the turn back.
+func (o *ownerState) take(ctx context.Context, name string, over <-chan struct{}) (*ownedLock, error) {
 	for o != nil {
-		turn, taken := o.lockOf(name).turn, false
+		l, taken := o.lockOf(name), false
 		select {
-		case _, taken = <-turn:
+		case _, taken = <-l.turn:
 		default:
 			select {
-			case _, taken = <-turn:
+			case _, taken = <-l.turn:
 			case <-over:
-				return ErrReleased
+				return nil, ErrReleased
 			case <-ctx.Done():
-				return fmt.Errorf("lock: waiting for another call of the same owner: %w", ended(ctx))
+				return nil, fmt.Errorf("lock: waiting for another call of the same owner: %w", ended(ctx))
 			case <-o.done:
-				return ErrClosed
+				return nil, ErrClosed
 			}
 		}
 		if taken { // otherwise the record has been dropped
-			return nil
+			return l, nil
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // give ends the turn.

@@ -146,28 +146,22 @@ func (l *Lease) downgrade(ctx context.Context) (*Lease, error) {
 	if ctx.Err() != nil {
 		return nil, ended(ctx)
 	}
-	if err := l.state.take(ctx, l.target.name, nil); err != nil {
+	read := newTarget(k.twin, l.target.name)
+	r := request{client: c, target: &read, renewed: l.renewed, owner: strings.TrimSuffix(l.owner, k.Suffix), state: l.state}
+	var err error
+	if r.turn, err = l.state.take(ctx, l.target.name, nil); err != nil {
 		return nil, err
 	}
+	defer r.endTurn()
 	if lost, _ := l.giveUp(); lost != nil {
-		l.own().give()
 		return nil, lost
 	}
 	l.awaitRenewal(ctx)
 	if !l.counted() {
-		l.own().give()
+		r.endTurn()
 		return nil, l.settle(l.notHeld())
 	}
-	read := newTarget(k.twin, l.target.name)
-	r := request{
-		client:  c,
-		target:  &read,
-		lease:   l.term,
-		renewed: l.renewed,
-		limits:  l.remaining(),
-		owner:   strings.TrimSuffix(l.owner, k.Suffix),
-		state:   l.state,
-	}
+	r.lease, r.limits = l.term, l.remaining()
 	if !l.renewed {
 		r.lease = max(l.neededFor().Truncate(time.Millisecond), time.Millisecond)
 	}
@@ -183,7 +177,7 @@ func (l *Lease) downgrade(ctx context.Context) (*Lease, error) {
 	switch {
 	case errors.Is(err, ErrNotHeld):
 		l.recordEnd(false)
-		l.own().give()
+		r.endTurn()
 		return nil, l.settle(l.notHeld())
 	case err != nil || v.Kind() != resp.Array:
 		return nil, l.undoDowngrade(&r, start, false, fmt.Errorf("%w, of kind %v", errUnexpected, v.Kind()))

@@ -124,11 +124,12 @@ func (l *Lease) awaitRenewal(ctx context.Context) {
 
 // release runs the release script, and a second time if the first request had no answer.
 func (l *Lease) release(ctx context.Context) error {
-	if err := l.state.take(ctx, l.target.name, nil); err != nil {
-		return l.repeat(false, err)
+	turn, err := l.state.take(ctx, l.target.name, nil)
+	if err != nil {
+		return l.repeat(nil, err)
 	}
 	if !l.counted() {
-		l.own().give()
+		turn.give()
 		return l.settle(l.notHeld())
 	}
 	v, err := l.giveBack(ctx)
@@ -139,17 +140,17 @@ func (l *Lease) release(ctx context.Context) error {
 		}
 	}
 	if err != nil && !remote.Final(err) {
-		return l.repeat(l.state != nil, err)
+		return l.repeat(turn, err)
 	}
 	var outcome error
 	if err != nil {
 		outcome = l.client.refused(l.target.name, err)
 	} else if outcome, err = l.answered(v); err != nil {
 		l.repeated = true
-		return l.repeat(l.state != nil, err)
+		return l.repeat(turn, err)
 	}
 	l.client.table.forget(l) // within the turn: a listed lease of a group counts as a hold
-	l.own().give()
+	turn.give()
 	return l.settle(outcome)
 }
 

@@ -10,16 +10,14 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// repeat leaves the release to the background. If turn is set, the job takes over the owner's turn.
-func (l *Lease) repeat(turn bool, cause error) error {
+// repeat leaves the release to the background. The job takes over the turn of the Owner, if the caller has it.
+func (l *Lease) repeat(turn *ownedLock, cause error) error {
 	l.warn("release not confirmed, and repeated in the background", "error", cause)
-	l.repeats = cleanup.NewJob(&repeat{lease: l, since: time.Now()}, l.serverEnd(), turn)
+	l.repeats = cleanup.NewJob(&repeat{lease: l, since: time.Now()}, l.serverEnd(), turn != nil)
 	if !l.client.cleanup.Add(l.repeats) {
 		l.repeats = nil
 		l.client.table.forget(l)
-		if turn {
-			l.own().give()
-		}
+		turn.give()
 	}
 	return l.unconfirmed(cause)
 }

@@ -24,6 +24,7 @@ type request struct {
 	limits    *limits
 	owner     string
 	state     *ownerState               // the Owner passed by the caller, or of a waiter in the server's queue; else nil
+	turn      *ownedLock                // the turn of the Owner, during an attempt; nil without
 	latch     string                    // the latch of the last attempt, or ""; an undo of the attempt leaves this key
 	failure   error                     // the error of the last attempt, if the attempt had no reply
 	short     error                     // the error of the last answered attempt, if too few replicas acknowledged it
@@ -127,6 +128,12 @@ func (r *request) newOwner() string {
 
 // own returns the Owner's record of the lock of r; nil without an Owner.
 func (r *request) own() *ownedLock { return r.state.lockOf(r.target.name) }
+
+// endTurn gives the turn of the Owner back, unless the undo of the attempt has taken it over.
+func (r *request) endTurn() {
+	r.turn.give()
+	r.turn = nil
+}
 
 // checkLimits rejects limits that cannot work with the lease of r.
 func (r *request) checkLimits() error {

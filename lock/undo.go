@@ -38,8 +38,10 @@ func (r *request) undoBoth(behind *request, start clock.Instant, late bool) {
 	if r.latch == "" { // a relay granted an unrequested hold
 		r.latch = newLatch(r.target)
 	}
+	turn := r.turn != nil
+	r.turn = nil
 	work := &undo{request: *r, behind: behind, late: late || r.unsure}
-	c.cleanup.Take(cleanup.NewJob(work, start.Time.Add(r.lease).Add(remote.Arrival), r.state != nil))
+	c.cleanup.Take(cleanup.NewJob(work, start.Time.Add(r.lease).Add(remote.Arrival), turn))
 	r.endDoubt()
 	if r.state == nil && !r.target.kind.unowned {
 		r.owner = r.newOwner()
