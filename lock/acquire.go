@@ -173,11 +173,11 @@ func (r *request) send(ctx context.Context, server conn.Doer, s position) (v res
 	r.last = max(r.last, last)
 	if k.args == nil && c.remote.Spread == nil { // a shortcut without heap allocations
 		keys := r.keys(make([]string, 0, maxKeys))
+		args := []any{r.lease.Milliseconds(), r.owner, last, s.place, s.stand}
 		if r.target.line == "" {
-			v, err = k.Acquire.Run(remote.Patient(ctx), server, keys, r.lease.Milliseconds(), r.owner, last)
-		} else {
-			v, err = k.Acquire.Run(remote.Patient(ctx), server, keys, r.lease.Milliseconds(), r.owner, last, s.place, s.stand)
+			args = args[:3]
 		}
+		v, err = k.Acquire.Run(remote.Patient(ctx), server, keys, args...)
 		return v, start, err
 	}
 	args := append(r.args(r.lease.Milliseconds(), r.owner), last)

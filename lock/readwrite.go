@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/lock/internal/clock"
 	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/lock/internal/remote"
@@ -194,18 +193,14 @@ func (l *Lease) downgrade(ctx context.Context) (*Lease, error) {
 // a new master may know the write hold only: the lease then counts from the start of the write lease.
 func (l *Lease) askDowngrade(ctx context.Context, r *request) (v resp.Value, start clock.Instant, err error) {
 	c, k := l.client, l.target.kind
-	server := conn.Doer(c.server)
 	ack, short := r.acking(ctx)
-	if ack != nil {
-		server = ack
-	}
 	start = c.now()
 	again := func() {
 		if l.renewed { // the rest of a fixed lease has been measured
 			start = c.now()
 		}
 	}
-	v, err = c.scripts.RunInTimeOn(ctx, server, r.target.name, func(last int64) *remote.Call {
+	v, err = c.scripts.RunInTimeOn(ctx, r.through(ack), r.target.name, func(last int64) *remote.Call {
 		again()
 		r.last = max(r.last, last)
 		args := r.target.lineArgs(c, []any{r.lease.Milliseconds(), r.owner, c.channels.Publishing(r.target.kind.silent), l.outerLease(), last})

@@ -109,21 +109,19 @@ func (r *request) fill(c *Client, t *target, opts []Option) error {
 // newOwner returns the owner of r as known to the server: the Owner passed by the caller or, without one, a new
 // owner.
 func (r *request) newOwner() string {
-	c := r.client
-	k := r.target.kind
+	k, id := r.target.kind, ""
 	switch {
-	case r.state != nil && r.target.values != "":
-		return r.state.id + " " + r.target.values
-	case r.state != nil && k.Suffix == "":
-		return r.state.id
 	case r.state != nil:
-		return r.state.id + k.Suffix
+		id = r.state.id
 	case k.owner != nil:
 		return k.owner(r.permits)
-	case r.target.values != "":
-		return c.nextOwner() + " " + r.target.values
+	default:
+		id = r.client.nextOwner()
 	}
-	return c.nextOwner() + k.Suffix
+	if r.target.values != "" {
+		return id + " " + r.target.values
+	}
+	return id + k.Suffix
 }
 
 // own returns the Owner's record of the lock of r; nil without an Owner.
