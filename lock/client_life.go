@@ -143,12 +143,12 @@ func (c *Client) close(ctx context.Context) error {
 	close(c.done)
 	held := slices.Collect(c.table.leases)
 	c.table.mu.Unlock()
+	for _, l := range held { // before requests end with the client: their callers then find the loss
+		l.lose(ClientClosed, nil)
+	}
 	c.end()
 	stop := c.bounds.HurryTasks(ctx)
 	defer stop()
-	for _, l := range held {
-		l.lose(ClientClosed, nil)
-	}
 	c.calm()
 	c.unname()
 	c.watchdog.Close()

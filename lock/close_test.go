@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -35,10 +36,14 @@ func TestCloseIsPrompt(t *testing.T) {
 	})
 }
 
-// Close does not wait for a question about the members of a lease that nobody answers.
+// Close does not wait for a question about the members of a lease that nobody answers. Who asked hears of the loss, however many leases
+// the client loses by its Close.
 func TestCloseIsPromptBesideACheckOfMembers(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		c := w.client(lock.Config{})
+		for i := range 500 {
+			mustLock(t, c, fmt.Sprint("other", i))
+		}
 		multi, err := lock.NewMulti(c.Reentrant("a"), c.Reentrant("b"))
 		if err != nil {
 			t.Fatal(err)
