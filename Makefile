@@ -48,9 +48,9 @@ test: install $(if $(filter all,$(SERVERS)),servers) lint ## all checks and test
 	$(GO) test -tags=lockwire_notls -count=1 ./internal/notls
 	@# The deterministic simulation has one thread. Under the race detector its machine takes two minutes more to start.
 	$(GO) test -count=1 -timeout=$(TESTTIME) ./$(DETERMINISTIC)
-	@# One package more at once than there are processors: some wait for servers most of the time.
+	@# One package more at once than there are processors, because some wait for servers most of the time; the two longest first.
 	$(if $(SERVERS),LOCKWIRE_REDIS_SERVER='$(SERVER_LIST)') $(GO) test $(RACE) -count=1 -timeout=$(TESTTIME) -p=$$(($$(getconf _NPROCESSORS_ONLN) + 1)) \
-		$$($(GO) list $(PACKAGES) | grep -v '/$(DETERMINISTIC)$$')
+		./lock ./internal/conformance $$($(GO) list $(PACKAGES) | grep -v '/$(DETERMINISTIC)$$')
 
 .PHONY: exhaustive
 exhaustive: install ## every transition of every script's model against a server, of which make test takes a sample; SERVERS as there
