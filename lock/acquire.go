@@ -89,7 +89,7 @@ func (r *request) attempt(ctx context.Context) (granted bool, left time.Duration
 // ask is attempt without the repeat.
 func (r *request) ask(ctx context.Context) (granted bool, left time.Duration, err error) {
 	c := r.client
-	if r.turn, err = r.state.take(ctx, r.target.name, nil); err != nil {
+	if r.turn, err = r.state.take(ctx, r.target.name, c.done, ErrClosed); err != nil {
 		return false, 0, err
 	}
 	defer r.endTurn()

@@ -169,6 +169,29 @@ func TestUnlockAfterCloseSparesTheOuterHold(t *testing.T) {
 	})
 }
 
+// After Close the holds of an Owner can be given back at once: an Unlock waits for the answer to another.
+func TestUnlocksOfAnOwnerAfterClose(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		owner := c.NewOwner()
+		outer, inner := mustLock(t, c, "job", lock.As(owner)), mustLock(t, c, "job", lock.As(owner))
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		w.srv.Latency(10 * time.Millisecond)
+		failed := make(chan error, 2)
+		for _, l := range []*lock.Lease{outer, inner} {
+			go func() { failed <- l.Unlock(t.Context()) }()
+		}
+		for range 2 {
+			if err := <-failed; err != nil {
+				t.Errorf("Unlock() = %v", err)
+			}
+		}
+		w.free()
+	})
+}
+
 // A closed client takes nothing any more, under whatever context.
 func TestNothingIsTakenAfterClose(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {

@@ -65,7 +65,7 @@ func (l *Lease) takeTurn(ctx context.Context) (*ownedLock, error) {
 	if l.state == nil {
 		return nil, nil
 	}
-	turn, err := l.state.take(ctx, l.target.name, l.over())
+	turn, err := l.state.take(ctx, l.target.name, l.over(), ErrReleased)
 	if err != nil {
 		return nil, cmp.Or(l.Err(), err)
 	}

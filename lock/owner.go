@@ -113,9 +113,9 @@ func (o *ownerState) dropLocked() {
 	}
 }
 
-// take waits for the turn of the lock of a name, until over is closed; nil for never. A turn that is free is taken in any case. take
-// returns the record, to give the turn back.
-func (o *ownerState) take(ctx context.Context, name string, over <-chan struct{}) (*ownedLock, error) {
+// take waits for the turn of the lock of a name, until ctx ends, or over is closed, for the given reason; nil for never. A turn that is
+// free is taken in any case. take returns the record, to give the turn back.
+func (o *ownerState) take(ctx context.Context, name string, over <-chan struct{}, reason error) (*ownedLock, error) {
 	for o != nil {
 		l, taken := o.lockOf(name), false
 		select {
@@ -124,11 +124,9 @@ func (o *ownerState) take(ctx context.Context, name string, over <-chan struct{}
 			select {
 			case _, taken = <-l.turn:
 			case <-over:
-				return nil, ErrReleased
+				return nil, reason
 			case <-ctx.Done():
 				return nil, fmt.Errorf("lock: waiting for another call of the same owner: %w", ended(ctx))
-			case <-o.done:
-				return nil, ErrClosed
 			}
 		}
 		if taken { // otherwise the record has been dropped

@@ -148,7 +148,7 @@ func (l *Lease) downgrade(ctx context.Context) (*Lease, error) {
 	read := newTarget(k.twin, l.target.name)
 	r := request{client: c, target: &read, renewed: l.renewed, owner: strings.TrimSuffix(l.owner, k.Suffix), state: l.state}
 	var err error
-	if r.turn, err = l.state.take(ctx, l.target.name, nil); err != nil {
+	if r.turn, err = l.state.take(ctx, l.target.name, c.done, ErrClosed); err != nil {
 		return nil, err
 	}
 	defer r.endTurn()

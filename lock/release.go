@@ -124,7 +124,7 @@ func (l *Lease) awaitRenewal(ctx context.Context) {
 
 // release runs the release script, and a second time if the first request had no answer.
 func (l *Lease) release(ctx context.Context) error {
-	turn, err := l.state.take(ctx, l.target.name, nil)
+	turn, err := l.state.take(ctx, l.target.name, nil, nil) // also after Close
 	if err != nil {
 		return l.repeat(nil, err)
 	}
