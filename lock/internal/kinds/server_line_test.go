@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/internal/redistest"
 	"github.com/lockwire/lockwire/internal/lockscripts"
 	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/pubsub"
@@ -327,12 +329,32 @@ func (l *lineWalk) sinceNext(w *twin, waited time.Duration) bool {
 	return true
 }
 
-// lineMembers are the members of a line in their order.
+// lineMembers are the members of a line in their order. The turns and words in front are in the order of their names: their times are in
+// milliseconds, and a server that is slower than the other may make two times of one.
 func lineMembers(v resp.Value) string {
 	var members []string
+	timed := 0
 	for e := range v.All() {
 		text, _ := e.Text()
-		members = append(members, text)
+		if members = append(members, text); strings.HasPrefix(text, "!") || strings.HasPrefix(text, "~") {
+			timed = len(members)
+		}
 	}
+	slices.Sort(members[:timed])
 	return fmt.Sprint(members)
+}
+
+// Two calls of one millisecond on a server, and of two on the other, are the same to a comparison.
+func TestTurnsOfALineByName(t *testing.T) {
+	srv := fakeredis.New()
+	t.Cleanup(srv.Close)
+	pool := redistest.Open(t, conn.Config{Dial: srv.Dial})
+	srv.Do("ZADD", "one", "-5", "!a", "-5", "!b", "2", "b", "3", "a")
+	srv.Do("ZADD", "two", "-5", "!b", "-4", "!a", "2", "b", "3", "a")
+	for _, name := range []string{"one", "two"} {
+		members, err := pool.Do(t.Context(), "ZRANGE", name, 0, -1)
+		if got := lineMembers(members); err != nil || got != "[!a !b b a]" {
+			t.Errorf("line %s: %s, %v, want [!a !b b a]", name, got, err)
+		}
+	}
 }
