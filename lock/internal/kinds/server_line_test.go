@@ -11,8 +11,8 @@ import (
 
 	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/internal/fakeredis"
-	"github.com/lockwire/lockwire/internal/redistest"
 	"github.com/lockwire/lockwire/internal/lockscripts"
+	"github.com/lockwire/lockwire/internal/redistest"
 	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/pubsub"
 	"github.com/lockwire/lockwire/resp"
