@@ -263,7 +263,15 @@ func (l *lineWalk) lastingVisit(w *twin) bool {
 				again = append(again, -time.Now().UnixMilli()-9000, "!*")
 			}
 			for _, p := range []*conn.Pool{w.real, w.fake} {
-				_, _ = p.Do(w.t.Context(), again...)
+				for lasts := int64(0); lasts == 0; { // the line may end between the two commands
+					_, _ = p.Do(w.t.Context(), again...)
+					v, err := p.Do(w.t.Context(), "PEXPIRE", walkLine, 25_000)
+					if err != nil {
+						w.t.Error(err)
+						return false
+					}
+					lasts, _ = v.Int()
+				}
 			}
 			return w.do("PEXPIRE", walkLine, 25_000)
 		}
