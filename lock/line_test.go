@@ -440,7 +440,7 @@ func TestSlowPeerHasItsShare(t *testing.T) {
 		t.Run(fmt.Sprintf("%d times %d of %v, clock back by %v", test.processes, test.callers, test.hold, test.back), func(t *testing.T) {
 			inVirtualTime(t, func(t *testing.T, w *world) {
 				w.srv.Latency(100 * time.Microsecond)
-				const length = 20 * time.Second
+				length := max(8*time.Second, 300*test.hold)
 				end := time.Now().Add(length)
 				time.AfterFunc(length/4, func() { w.srv.Jump(-test.back) })
 				var ours, theirs int

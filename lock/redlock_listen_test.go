@@ -125,7 +125,7 @@ func TestRedlockReleasedAtEachStep(t *testing.T) {
 
 // Processes that want the lock all the time have it equally often, with delays that differ with each message.
 func TestRedlockShares(t *testing.T) {
-	const length = 6 * time.Second
+	const length = 3 * time.Second
 	for _, c := range []struct {
 		nodes, processes int
 		hold             time.Duration
