@@ -166,9 +166,10 @@ func (c Config) withDefaults() Config {
 }
 
 func (c Config) validate() error {
+	if err := checkTerm("Lease", c.Lease); err != nil {
+		return err
+	}
 	switch {
-	case c.Lease < MinLease:
-		return invalidf("Lease of %v, less than %v", c.Lease, MinLease)
 	case c.RenewEvery < time.Millisecond || c.RenewEvery >= c.Lease:
 		return invalidf("RenewEvery of %v with a Lease of %v", c.RenewEvery, c.Lease)
 	case c.TokenLife < 0 || c.TokenLife > 0 && c.TokenLife < c.Lease:

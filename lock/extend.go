@@ -12,7 +12,7 @@ import (
 )
 
 // Extend makes a fixed lease, set by [For], last for at least d from now; it never shortens the lease. d counts in
-// whole milliseconds and must be at least [MinLease].
+// whole milliseconds, from [MinLease] to 50 years.
 //
 // Extend returns:
 //
@@ -28,8 +28,8 @@ import (
 // lease requires: all of a [Multi], and a majority of the servers of a [Redlock].
 func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	d = d.Truncate(time.Millisecond)
-	if d < MinLease {
-		return l.client.invalid(l.target.name, "lease of %v, less than %v", d, MinLease)
+	if err := checkTerm("lease", d); err != nil {
+		return l.client.about(l.target.name, err)
 	}
 	if l.group != nil {
 		return l.group.extend(ctx, d)

@@ -32,7 +32,7 @@ const (
 )
 
 // For sets a fixed lease: the lock is free after d even if the holder never releases it, and no watchdog extends the
-// lease. d counts in whole milliseconds and must be at least [MinLease].
+// lease. d counts in whole milliseconds, from [MinLease] to 50 years.
 func For(d time.Duration) Option { return Option{lease: d, hasLease: true} }
 
 // As takes the lock as owner. If owner already has the lock, Lock takes a further hold at once. Without As, each
@@ -77,11 +77,33 @@ func (o Option) check(k *kind) error {
 	return nil
 }
 
+// checkLease rejects a lease that no lock can have.
+func (o Option) checkLease() error {
+	if o.forever {
+		return nil
+	}
+	return checkTerm("lease", o.lease)
+}
+
 // keeps reports whether o asks for a lock that outlasts its release.
 func (o Option) keeps() bool { return o.limit == limitLeast && o.limited != 0 }
 
 // MinLease is the shortest lease that a caller may ask for. A shorter lease would end before its holder could use it.
 const MinLease = 10 * time.Millisecond
+
+// maxLease is the longest lease: sums of a few such times do not overflow.
+const maxLease = 50 * 365 * 24 * time.Hour
+
+// checkTerm rejects a lease of a length too short to be used, or too long for sums.
+func checkTerm(what string, d time.Duration) error {
+	switch {
+	case d < MinLease:
+		return invalidf("%s of %v, less than %v", what, d, MinLease)
+	case d > maxLease:
+		return invalidf("%s of %v, more than %v", what, d, maxLease)
+	}
+	return nil
+}
 
 // limits are the limits of a lease besides its term. A nil pointer is no limit.
 type limits struct {

@@ -199,21 +199,22 @@ func (s *PermitSemaphore) Release(ctx context.Context, ids ...string) error {
 	return nil
 }
 
-// UpdateLease sets the lease of a permit, taken by any client, to end after d, in whole milliseconds and at least
-// [MinLease]; a negative d removes the end. UpdateLease returns [ErrNotHeld] if the permit is not taken, and
+// UpdateLease sets the lease of a permit, taken by any client, to end after d, in whole milliseconds and from
+// [MinLease] to 50 years; a negative d removes the end. UpdateLease returns [ErrNotHeld] if the permit is not taken, and
 // [ErrInvalid] if the permit belongs to a [Lease] of this Client. A Lease of another Client learns of a shorter lease at
 // its next renewal or Check.
 func (s *PermitSemaphore) UpdateLease(ctx context.Context, id string, d time.Duration) error {
 	owner, err := s.owner([]string{id})
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case d >= 0 && d.Truncate(time.Millisecond) < MinLease:
-		return s.handle.client.invalid(s.Name(), "lease of %v, less than %v", d, MinLease)
-	case len(s.leasesOf(owner)) > 0:
-		return s.handle.client.invalid(s.Name(), "the permit belongs to a Lease of this Client")
-	case d < 0:
+	}
+	if d < 0 {
 		d = -time.Millisecond
+	} else if err := checkTerm("lease", d); err != nil {
+		return s.handle.client.about(s.Name(), err)
+	}
+	if len(s.leasesOf(owner)) > 0 {
+		return s.handle.client.invalid(s.Name(), "the permit belongs to a Lease of this Client")
 	}
 	_, err = s.lease(ctx, owner, d.Milliseconds())
 	return err

@@ -52,7 +52,7 @@ func (c RedlockConfig) validate(nodes []*Handle) error {
 		return invalidf("NodeTimeout of %v", c.NodeTimeout)
 	case !(c.MinValidity <= minValidityMax):
 		return invalidf("MinValidity of %v", c.MinValidity)
-	case c.Pause < time.Millisecond:
+	case c.Pause < time.Millisecond || c.Pause > maxLease:
 		return invalidf("Pause of %v", c.Pause)
 	}
 	for _, h := range nodes {
@@ -253,11 +253,11 @@ func (r *Redlock) check(opts []Option) (candidacy, error) {
 			return c, invalidf("AtLeast of a Redlock")
 		}
 		if o.hasLease {
+			if err := o.checkLease(); err != nil {
+				return c, err
+			}
 			c.term, c.renewed = o.lease.Truncate(time.Millisecond), false
 		}
-	}
-	if c.term < MinLease {
-		return c, invalidf("lease of %v, less than %v", c.term, MinLease)
 	}
 	if r.cfg.Quarantine >= 0 && c.term > r.cfg.Quarantine {
 		return c, invalidf("lease of %v, longer than the Quarantine of %v", c.term, r.cfg.Quarantine)

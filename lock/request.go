@@ -77,10 +77,10 @@ func (r *request) fill(c *Client, t *target, opts []Option) error {
 		}
 		r.permits, r.setup, r.standby = r.permits+o.permits, r.setup || o.setup, r.standby || o.standby
 		if o.hasLease {
-			r.lease, r.renewed = o.lease.Truncate(time.Millisecond), false
-			if r.lease < MinLease {
-				return invalidf("lease of %v, less than %v", o.lease, MinLease)
+			if err := o.checkLease(); err != nil {
+				return err
 			}
+			r.lease, r.renewed = o.lease.Truncate(time.Millisecond), false
 		}
 		if o.limit != noLimit {
 			r.limits = r.limits.with(o.limit, o.limited)
