@@ -104,7 +104,7 @@ func Backoff(n int, shortest, longest time.Duration, chance float64) time.Durati
 
 // Jitter returns d ±10 %, and at most a time that no program lives to see: with it, times and sums of durations do not overflow.
 func Jitter(d time.Duration) time.Duration {
-	d = min(d, math.MaxInt64/2)
+	d = max(math.MinInt64/2, min(d, math.MaxInt64/2))
 	return d + time.Duration((rand.Float64()-0.5)*float64(d)/5)
 }
 

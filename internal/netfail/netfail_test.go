@@ -20,6 +20,9 @@ func TestJitter(t *testing.T) {
 		if d := netfail.Jitter(math.MaxInt64); time.Now().Add(d).Before(time.Now().Add(100 * 365 * 24 * time.Hour)) {
 			t.Errorf("Jitter of the longest time = %v", d)
 		}
+		if d := netfail.Jitter(math.MinInt64); d > math.MinInt64/4 {
+			t.Errorf("Jitter of the most negative time = %v", d)
+		}
 	}
 }
 
