@@ -65,9 +65,9 @@ func encode(buf []byte, args []any) (q request, x pipeline.Text, r rule, room *l
 	return q, x, r, room, err
 }
 
-// measure returns the length of all texts of a command, and the position of the first large one; -1 without one.
+// measure returns the length of all texts of a command, and the position of the first large argument; 0 without one, because no name of a
+// command is large.
 func measure(args []any) (length, large int) {
-	large = -1
 	for i, arg := range args {
 		n := 0
 		switch a := arg.(type) {
@@ -76,7 +76,7 @@ func measure(args []any) (length, large int) {
 		case []byte:
 			n = len(a)
 		}
-		if length += n; n >= largeText && large < 0 {
+		if length += n; n >= largeText && large == 0 {
 			large = i
 		}
 	}
