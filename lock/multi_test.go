@@ -557,3 +557,18 @@ func TestMultiServerDown(t *testing.T) {
 		})
 	}
 }
+
+// A Multi has no read lock to become, whatever its first member is: nothing is sent, and all members stay held.
+func TestDowngradeOfAMulti(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		whole := lockMulti(t, newMulti(t, c.ReadWrite("a").Write(), c.Reentrant("b")))
+		_, err := whole.Downgrade(t.Context())
+		wantErr(t, "Downgrade", err, lock.ErrInvalid)
+		if err := whole.Check(t.Context()); err != nil {
+			t.Errorf("Check() = %v, want the lease untouched", err)
+		}
+		mustUnlock(t, whole)
+		w.free()
+	})
+}

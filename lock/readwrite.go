@@ -124,8 +124,10 @@ func writeArgs(w wish) []any {
 // Replicas acknowledge Downgrade as they acknowledge Lock (see Config.Acks). Without enough acknowledgements within
 // Config.AckTimeout, Downgrade returns the read lease all the same, valid as long as the write lease was: nobody else can get the
 // lock for writing before then, but after a failover the read lease may be lost. The next acknowledged renewal makes up for it.
+//
+// For any other lease, also one with Members, Downgrade returns [ErrInvalid].
 func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
-	if l.target.kind.Downgrade == nil {
+	if l.group != nil || l.target.kind.Downgrade == nil {
 		return nil, l.client.invalid(l.target.name, "only a write lock can be downgraded")
 	}
 	if h := l.traced.Load(); h != nil {
