@@ -150,8 +150,9 @@ func (g *group) countLiving(cause *LostError) {
 // The server keeps the parts until Unlock.
 func (g *group) loseWhole(cause *LostError) {
 	l := g.whole
+	shown := l.shown()
 	if !l.markLost(func() *LostError {
-		lost := l.lostLocked(cause.Reason, cause.Err)
+		lost := l.lostLocked(cause.Reason, cause.Err, shown)
 		if cause.Name != "" {
 			lost.Name, lost.Owner, lost.shown = cause.Name, cause.Owner, cause.shown // of the lost member
 		}

@@ -251,3 +251,31 @@ func (h *logBook) wantRarely(t *testing.T, text string, attributes []string) {
 		}
 	}
 }
+
+// ShowName may ask about the lease that is being lost.
+func TestShowNameAsksAboutTheLease(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		var leases []*lock.Lease
+		c := w.client(lock.Config{ShowName: func(name string) string {
+			for _, l := range leases {
+				_ = l.ValidUntil()
+			}
+			return strings.ToUpper(name)
+		}})
+		stops := mustLock(t, c, "stops", lock.StopBefore(15*time.Second))
+		whole := lockMulti(t, newMulti(t, c.Reentrant("a"), c.Reentrant("b")))
+		leases = []*lock.Lease{stops, whole, whole.Members()[0], whole.Members()[1]}
+		work, cancel := stops.Context(t.Context())
+		defer cancel()
+		lost := whole.Lost()
+		w.srv.Mute(true)
+		<-lost
+		<-work.Done()
+		for _, err := range []error{context.Cause(work), whole.Err()} {
+			if err == nil || !strings.Contains(err.Error(), "lock STOPS") && !strings.Contains(err.Error(), "lock A") && !strings.Contains(err.Error(), "lock B") {
+				t.Errorf("%v, want an error that shows the name", err)
+			}
+		}
+		w.srv.Mute(false)
+	})
+}
