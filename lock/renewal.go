@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -149,6 +150,43 @@ const (
 // If replicas acknowledge acquires, they also acknowledge renewals, all at once. An unacknowledged renewal is an error,
 // because the next master might end the lease before the holder does.
 func (r renewals) ask(ctx context.Context, leases []*Lease, ms int64) ([]answer, error) {
+	asked, others := ofReaders(leases)
+	answers, err := r.askEach(ctx, asked, ms)
+	for _, a := range answers {
+		for _, l := range others[a.Lease] {
+			answers = append(answers, answer{Lease: l, Outcome: a.Outcome, Err: a.Err})
+		}
+	}
+	return answers, err
+}
+
+// ofReaders returns leases with one lease for each Owner's read holds of a lock, and the others by that one. The request for one names
+// all holds of the Owner, so the work of a request for each would grow with the square of their number.
+func ofReaders(leases []*Lease) (asked []*Lease, others map[*Lease][]*Lease) {
+	shared := func(l *Lease) bool { return l.state != nil && l.target.kind.isRead() }
+	if !slices.ContainsFunc(leases, shared) {
+		return leases, nil
+	}
+	type reader struct{ name, owner string }
+	first := make(map[reader]*Lease)
+	others = make(map[*Lease][]*Lease)
+	for _, l := range leases {
+		of := reader{l.target.name, l.owner}
+		switch one := first[of]; {
+		case !shared(l):
+			asked = append(asked, l)
+		case one == nil:
+			first[of] = l
+			asked = append(asked, l)
+		default:
+			others[one] = append(others[one], l)
+		}
+	}
+	return asked, others
+}
+
+// askEach is ask with a request for each lease.
+func (r renewals) askEach(ctx context.Context, leases []*Lease, ms int64) ([]answer, error) {
 	batches, calls := r.callsFor(leases, ms)
 	answers, err := r.run(ctx, batches, calls, ms)
 	if err != nil {

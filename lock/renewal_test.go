@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -536,4 +537,41 @@ func everyLock(c *lock.Client) map[string]forceable {
 type forceable interface {
 	Lock(ctx context.Context, opts ...lock.Option) (*lock.Lease, error)
 	ForceUnlock(ctx context.Context) (bool, error)
+}
+
+// The read holds of an Owner are renewed together: a request for each hold, which names all of them, would take a server
+// seconds for a thousand holds.
+func TestReadsOfAnOwnerAreRenewedTogether(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		owner, other := c.NewOwner(), c.NewOwner()
+		const holds = 120
+		var leases []*lock.Lease
+		for range holds {
+			leases = append(leases, mustRead(t, c, lock.As(owner)))
+		}
+		leases = append(leases, mustRead(t, c, lock.As(other)), mustRead(t, c))
+		keys := 0
+		renew := kinds.All()["read"]["renew"].Digest()
+		w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+			if len(cmd.Args) > 2 && cmd.Args[1] == renew {
+				n, _ := strconv.Atoi(cmd.Args[2])
+				keys += n
+			}
+			return fakeredis.Run()
+		})
+		w.sleep(15 * time.Second)
+		if most := 2 * (holds + 5); keys > most {
+			t.Errorf("a round of renewals names %d keys, want at most %d", keys, most)
+		}
+		if got := c.Stats().Renewals; got != uint64(len(leases)) {
+			t.Errorf("%d renewals, want %d", got, len(leases))
+		}
+		w.sleep(5 * time.Minute)
+		w.srv.Do("DEL", "job")
+		w.sleep(15 * time.Second)
+		for _, l := range leases {
+			wantErr(t, "Err", l.Err(), lock.ErrLost)
+		}
+	})
 }
