@@ -25,15 +25,18 @@ type Config struct {
 	Logger conn.Logger
 }
 
-// stopBefore returns the time for stopping, of a new lease certain for the time valid.
-func (c Config) stopBefore(valid time.Duration) (time.Duration, error) {
+// stopBefore returns the time for stopping, of a lease that is certain for the time valid from now, and that a call of so long has
+// acquired: a new lease is certain for both together at most.
+func (c Config) stopBefore(valid, call time.Duration) (time.Duration, error) {
 	switch d := c.StopBefore; {
 	case d == 0:
 		return valid / 4, nil
 	case d < 0:
 		return 0, nil
-	case d > valid/2:
+	case d > (valid+call)/2:
 		return 0, fmt.Errorf("leader: %w: StopBefore of %v is more than half the lease", lock.ErrInvalid, d)
+	case d > valid/2:
+		return 0, fmt.Errorf("leader: the grant came late: %v of the lease are left, with a StopBefore of %v", valid, d)
 	default:
 		return d, nil
 	}

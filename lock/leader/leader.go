@@ -76,6 +76,7 @@ func (e *election) warn(text string, args ...any) {
 // term waits for the leadership and leads until fn has returned. over reports whether err is the result of Run. Otherwise
 // Run campaigns again, and err is the failure of this campaign, nil after a loss.
 func (e *election) term(ctx context.Context) (over bool, err error) {
+	begin := time.Now()
 	lease, err := e.locks.Fenced(e.name).Lock(ctx, lock.Standby())
 	if err != nil {
 		return e.failed(ctx, err)
@@ -87,7 +88,7 @@ func (e *election) term(ctx context.Context) (over bool, err error) {
 		}
 	}()
 	valid := time.Until(lease.ValidUntil())
-	stopBefore, err := e.cfg.stopBefore(valid)
+	stopBefore, err := e.cfg.stopBefore(valid, time.Since(begin))
 	if err == nil {
 		err = e.publish(ctx, lease, valid-stopBefore)
 	}

@@ -267,6 +267,28 @@ func TestCampaigns(t *testing.T) {
 	})
 }
 
+// A lock that is granted late does not end Run: with too little of the lease left it is given back.
+func TestLateGrant(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		var first sync.Once
+		w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+			action := fakeredis.Run()
+			if slices.Contains(cmd.Args, "job") {
+				first.Do(func() { action = action.Late(4 * time.Second) })
+			}
+			return action
+		})
+		stop := w.candidate(w.client(), leader.Config{StopBefore: 14 * time.Second}, w.work("a", 0))
+		time.Sleep(time.Minute)
+		if got := w.observe(); got.Owner == "" {
+			t.Error("nobody leads a minute after a late grant")
+		}
+		if err := stop(); !errors.Is(err, context.Canceled) {
+			t.Errorf("Run() = %v, want the end of its context", err)
+		}
+	})
+}
+
 // The health check speaks up when the function does not stop.
 func TestHealth(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
