@@ -324,6 +324,44 @@ func TestMaxAgeOfUnreachable(t *testing.T) {
 	})
 }
 
+// A dial in place of a connection of MaxAge fails at the moment of that connection's first READONLY. Only the race detector
+// can see a fault, and not each time.
+func TestMaxAgeBesideReadOnly(t *testing.T) {
+	for range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			now := make(chan struct{})
+			cfg := scripted(t, func(p *peer) {
+				p.welcome()
+				p.expect("GET k")
+				p.expect("SET k v")
+				p.reply("+v|")
+				<-now
+				p.reply("-READONLY x|")
+				p.written()
+			})
+			first, dialled := cfg.Dial, false
+			cfg.MaxAge, cfg.Retry.Attempts = time.Second, 1
+			cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				if !dialled {
+					dialled = true
+					return first(ctx, network, addr)
+				}
+				<-now
+				return nil, errors.New("not reachable")
+			}
+			p := openPool(t, cfg)
+			defer p.Close()
+			for _, args := range [][]any{{"GET", "k"}, {"SET", "k", "v"}} {
+				go p.Do(context.Background(), args...)
+				synctest.Wait()
+			}
+			time.Sleep(2 * time.Second)
+			close(now)
+			synctest.Wait()
+		})
+	}
+}
+
 // TestRouting: commands with the same key use the same connection.
 func TestRouting(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
