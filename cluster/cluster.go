@@ -374,11 +374,14 @@ func (c *Cluster) nodeLocked(announced string) *node {
 	if n := c.nodes[addr]; n != nil {
 		return n
 	}
+	if c.closed {
+		return nil
+	}
 	n := &node{announced: announced, from: originOf(announced, c.cfg.Node.TLS != nil), addr: addr}
 	cfg := c.cfg.node(addr)
 	cfg.OnSilent = func(addr string) { c.silent(n, addr) }
 	pool, err := conn.New(cfg)
-	if err != nil || c.closed {
+	if err != nil {
 		return nil
 	}
 	pool.OnLoss(c.losses.Call)
@@ -427,6 +430,9 @@ func (c *Cluster) redial(old *node) *node {
 	defer c.mu.Unlock()
 	if n := c.nodes[old.addr]; n != nil && n != old {
 		return n // another goroutine has redialled
+	}
+	if c.closed {
+		return nil // Close still has to find the old node
 	}
 	delete(c.nodes, old.addr)
 	n := c.nodeLocked(old.announced)

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -248,6 +249,28 @@ func TestClose(t *testing.T) {
 					}
 				}
 			})
+		})
+	}
+}
+
+// A call that is redirected while the Cluster is closed leaves nothing behind: no node, no goroutine for its pushes.
+func TestRedirectedDuringClose(t *testing.T) {
+	for _, reply := range []string{"-ASK 1711 10.0.0.9:7009", "-MOVED 1711 " + nodeA} {
+		var c *cluster.Cluster
+		var closing sync.WaitGroup
+		cfg := cluster.Config{}
+		cfg.Node.OnPush = func(resp.Value) {}
+		cfg.Node.Trace = &conn.Trace{Retry: func(context.Context, conn.RetryInfo) {
+			closing.Go(func() { c.Close() })
+			synctest.Wait()
+		}}
+		bubble(t, cfg, func(t *testing.T, f *fakes, opened *cluster.Cluster) {
+			c = opened
+			f.answer(nodeA, "GET", reply, 1)
+			if _, err := c.Do(t.Context(), "GET", keyA); !errors.Is(err, conn.ErrClosed) {
+				t.Errorf("after %q: %v", reply, err)
+			}
+			closing.Wait()
 		})
 	}
 }
