@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -95,7 +96,9 @@ func readNodes(text string, s *conn.Succession) (known, serves, itself bool) {
 		case has("fail") || has("noaddr"):
 		case fields[0] == s.Master && has("master"):
 			known, serves = true, len(fields) > 8
-			s.Addr, _, _ = strings.Cut(fields[1], "@")
+			addr, _, _ := strings.Cut(fields[1], "@")
+			colon := max(strings.LastIndexByte(addr, ':'), 0) // an IPv6 host has no brackets here
+			s.Addr = net.JoinHostPort(addr[:colon], strings.TrimPrefix(addr[colon:], ":"))
 		case fields[3] == s.Master && has("slave"):
 			s.Replicas++
 		}

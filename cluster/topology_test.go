@@ -346,6 +346,7 @@ func TestReadNodes(t *testing.T) {
 		"ff 10.0.0.6:6379@16379 slave,fail? bb 0 1 2 connected\n" +
 		"gg 10.0.0.7:6379@16379 master,fail - 0 1 3 disconnected\n" +
 		"hh 10.0.0.8:6379@16379 master - 0 1 0 connected\n" +
+		"jj 2001:db8::9:6379@16379 master - 0 1 0 connected\n" +
 		"\nnot a node\n"
 	for id, want := range map[string]struct {
 		addr                  string
@@ -356,6 +357,7 @@ func TestReadNodes(t *testing.T) {
 		"bb": {"10.0.0.2:6379", 2, true, true, false},
 		"cc": {}, "gg": {}, "ii": {},
 		"hh": {"10.0.0.8:6379", 0, true, false, false}, // without slots
+		"jj": {"[2001:db8::9]:6379", 0, true, false, false},
 	} {
 		s := conn.Succession{Master: id}
 		known, serves, itself := cluster.ReadNodes(text, &s)
