@@ -462,6 +462,7 @@ func TestParseURLRefuses(t *testing.T) {
 		"redis-cluster://u:s3cr3t@h:1/1", "redis-cluster://h:1?db=1", "redis-cluster://h:1?unknown=s3cr3t", "redis-cluster://h:1?max_redirects=s3cr3t",
 		"redis-cluster://h:1?max_redirects=1&max_redirects=2", "redis-cluster://h:1?refresh_interval=5", "redis-cluster://u:s3cr/3t@h:1",
 		"redis-cluster://u:s3cr#3t@h:1", "redis-cluster://u:s3%zz@h:1", "redis-cluster://h:1?timeout=1s&timeout=2s", "redis-cluster://[::1:5",
+		"redis-cluster://h:1,", "redis-cluster://,h:1?timeout=1s", "redis-cluster://u:s3cr3t@h:1,,h:2", // no host is not 127.0.0.1 here
 	} {
 		cfg, err := cluster.ParseURL(s)
 		if err == nil {

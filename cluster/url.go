@@ -50,6 +50,9 @@ func ParseURL(s string) (Config, error) {
 		return Config{}, err
 	}
 	for host := range strings.SplitSeq(hosts, ",") {
+		if host == "" && hosts != "" {
+			return Config{}, errors.New("cluster: url: a node has no host")
+		}
 		one, err := conn.ParseURL(node + "://" + user + host + tail)
 		if err != nil {
 			return Config{}, fmt.Errorf("cluster: %w", err)
