@@ -177,9 +177,10 @@ func (c *Conn) suspendPingsLocked(r rule) {
 	}
 }
 
-// noteUnanswered registers that a command with rule r got no answer. A command that was sent counts as executed.
+// noteUnanswered registers that a command with rule r got no answer. A command that was sent counts as executed. An EXEC or
+// DISCARD counts as a change of the connection, too, because the server may have refused to end the transaction.
 func (c *Conn) noteUnanswered(r rule, sent bool) {
-	if !r.lasts() {
+	if !r.lasts() && r != ends {
 		return
 	}
 	c.mu.Lock()
@@ -193,6 +194,8 @@ func (c *Conn) noteUnanswered(r rule, sent bool) {
 		c.watching = true
 	case r == begins:
 		c.queueing = true
+	case r == ends:
+		c.queueing, c.changed = false, true
 	default:
 		c.changed = true
 	}

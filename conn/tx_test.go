@@ -281,3 +281,51 @@ func TestTxUnanswered(t *testing.T) {
 		want(t, p, "1", "GET", "n")
 	})
 }
+
+// A transaction whose caller has left is over once the server has executed it: the Conn can have another, and sends PINGs.
+// A Pool does not lend the connection again.
+func TestTxLeft(t *testing.T) {
+	for name, call := range map[string]func(ctx context.Context, c *conn.Conn) error{
+		"Tx": func(ctx context.Context, c *conn.Conn) error { _, err := c.Tx(ctx, cmds("INCR n")); return err },
+		"EXEC": func(ctx context.Context, c *conn.Conn) error {
+			want(t, c, "OK", "MULTI")
+			want(t, c, "QUEUED", "INCR", "n")
+			_, err := c.Do(ctx, "EXEC")
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+				srv.Intercept(onName("EXEC", 1, fakeredis.Delay(2*time.Second, fakeredis.Run())))
+				c := dialConn(t, conn.Config{Dial: srv.Dial, PingInterval: time.Second})
+				defer c.Close()
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				wantUncertain(t, call(ctx, c), context.DeadlineExceeded)
+				if values, err := c.Tx(t.Context(), cmds("INCR n")); err != nil || texts(values) != "2" {
+					t.Errorf("the next Tx = %q, %v", texts(values), err)
+				}
+				srv.ClearLog()
+				time.Sleep(10 * time.Second)
+				if n := srv.Count("PING"); n < 8 {
+					t.Errorf("%d PING in 10s, want one each second", n)
+				}
+			})
+			bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+				srv.Intercept(onName("EXEC", 1, fakeredis.Delay(2*time.Second, fakeredis.Run())))
+				p := openPool(t, conn.Config{Dial: srv.Dial})
+				defer p.Close()
+				with(t, p, func(c *conn.Conn) {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+					defer cancel()
+					wantUncertain(t, call(ctx, c), context.DeadlineExceeded)
+					time.Sleep(5 * time.Second)
+				})
+				with(t, p, func(*conn.Conn) {})
+				if n := srv.Dials(); n != 3 {
+					t.Errorf("%d connections, want a new one", n)
+				}
+			})
+		})
+	}
+}
