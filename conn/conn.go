@@ -172,7 +172,7 @@ func (c *Conn) openLocked() bool { return c.queueing || c.multis > 0 }
 
 // suspendPingsLocked stops PINGs while a transaction is open. Call it when a command with rule r begins or ends.
 func (c *Conn) suspendPingsLocked(r rule) {
-	if r == begins || r == ends {
+	if r == begins || r == ends || r == resets {
 		c.l.SuspendPings(c.openLocked())
 	}
 }
@@ -194,7 +194,7 @@ func (c *Conn) noteUnanswered(r rule, sent bool) {
 		c.watching = true
 	case r == begins:
 		c.queueing = true
-	case r == ends:
+	case r == ends, r == resets:
 		c.queueing, c.changed = false, true
 	default:
 		c.changed = true
@@ -233,6 +233,8 @@ func (c *Conn) noteReply(r rule, v resp.Value) {
 		c.queueing = false
 	case r == unwatches && !c.queueing:
 		c.watching = false
+	case r == resets && err == nil:
+		c.watching, c.queueing, c.changed = false, false, true
 	case r.lasts():
 		c.changed = true
 	}

@@ -329,3 +329,21 @@ func TestTxLeft(t *testing.T) {
 		})
 	}
 }
+
+// RESET ends a transaction, too.
+func TestTxReset(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		c := dialConn(t, conn.Config{Dial: srv.Dial, PingInterval: time.Second})
+		defer c.Close()
+		want(t, c, "OK", "MULTI")
+		want(t, c, "RESET", "RESET")
+		if _, err := c.Tx(t.Context(), cmds("INCR n")); err != nil {
+			t.Errorf("Tx = %v", err)
+		}
+		srv.ClearLog()
+		time.Sleep(10 * time.Second)
+		if n := srv.Count("PING"); n < 8 {
+			t.Errorf("%d PING in 10s, want one each second", n)
+		}
+	})
+}
