@@ -94,16 +94,17 @@ func runBatch(ctx context.Context, d conn.Doer, calls []Call) ([]resp.Value, err
 		return replies, nil
 	}
 	again, err := runWithSource(ctx, d, calls, indexes)
-	for i, v := range again {
-		replies[indexes[i]] = v
+	if err != nil && len(indexes) == len(calls) {
+		return again, err
 	}
-	if err != nil && len(indexes) < len(calls) {
-		err = &partialError{cause: err}
+	e := &partialError{cause: err, replies: replies, errs: make([]error, len(calls))}
+	for i, at := range indexes {
+		replies[at], e.errs[at] = conn.Outcome(again, err, i)
 	}
-	if len(again) < len(indexes) {
-		replies = replies[:indexes[len(again)]]
+	if first := slices.IndexFunc(e.errs, func(err error) bool { return err != nil }); first >= 0 {
+		return replies[:first], e
 	}
-	return replies, err
+	return replies, nil
 }
 
 // inOrder returns the commands of calls. A call is sent with its source if a later call of another
@@ -221,7 +222,15 @@ func Outcome(replies []resp.Value, err error, i int) (resp.Value, error) {
 // partialError is a failure after the first part of a batch has run. Repeating the batch is not
 // safe, whatever happened to the second part. errors.Is therefore finds the cause, but never an
 // error that is safe to retry.
-type partialError struct{ cause error }
+type partialError struct {
+	cause   error
+	replies []resp.Value
+	errs    []error // nil for a call with a reply
+}
+
+// Len and At make a partialError conn.Outcomes of the calls.
+func (e *partialError) Len() int                     { return len(e.errs) }
+func (e *partialError) At(i int) (resp.Value, error) { return e.replies[i], e.errs[i] }
 
 func (e *partialError) Error() string {
 	return fmt.Sprintf("script: a part of the batch has run: %v", e.cause)

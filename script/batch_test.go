@@ -256,6 +256,14 @@ func TestRunBatchLosesTheConnectionHalfWay(t *testing.T) {
 		if len(replies) != 1 {
 			t.Errorf("%d replies, want only the reply to the first call", len(replies))
 		}
+		if _, err := script.Outcome(replies, err, 1); !errors.Is(err, conn.ErrUncertain) {
+			t.Errorf("the outcome of the second call is %v, want ErrUncertain", err)
+		}
+		if v, err := script.Outcome(replies, err, 2); err != nil {
+			t.Errorf("the outcome of the third call is %v, want its reply", err)
+		} else {
+			wantInts(t, []resp.Value{v}, 2)
+		}
 		return err
 	}
 	srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
@@ -285,6 +293,9 @@ func TestRunBatchCannotSendTheRest(t *testing.T) {
 	}
 	if !errors.Is(err, errNetwork) || !strings.Contains(err.Error(), "a part of the batch has run") {
 		t.Errorf("RunBatch = %v, want the network error as the cause, and that a part of the batch has run", err)
+	}
+	if _, err := script.Outcome(replies, err, 1); !errors.Is(err, errNetwork) || !conn.SafeToRetry(err) {
+		t.Errorf("the outcome of the second call is %v, want an error that is safe to retry, because it did not run", err)
 	}
 
 	d = &failing{forgets: other.Digest()}
