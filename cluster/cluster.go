@@ -378,7 +378,7 @@ func (c *Cluster) nodeLocked(announced string) *node {
 		return nil
 	}
 	n := &node{announced: announced, from: originOf(announced, c.cfg.Node.TLS != nil), addr: addr}
-	cfg := c.cfg.node(addr)
+	cfg := c.cfg.node(announced, addr)
 	cfg.OnSilent = func(addr string) { c.silent(n, addr) }
 	pool, err := conn.New(cfg)
 	if err != nil {

@@ -84,25 +84,31 @@ func (cfg Config) validate() error {
 	case cfg.Node.Network != "" && cfg.Node.Network != "tcp":
 		return errors.New("cluster: Node.Network is not tcp")
 	}
-	pool, err := conn.New(cfg.node(cfg.Addrs[0]))
+	pool, err := conn.New(cfg.node(cfg.Addrs[0], cfg.Addrs[0]))
 	if err != nil {
 		return fmt.Errorf("cluster: Node: %w", err)
 	}
 	return pool.Close()
 }
 
-// node returns the Config of one node's pool. The pool tries once: the Cluster decides about
-// repetition.
-func (cfg Config) node(addr string) conn.Config {
+// node returns the Config of the pool of a node announced at one address and dialled at another. The
+// pool tries once: the Cluster decides about repetition.
+func (cfg Config) node(announced, addr string) conn.Config {
 	n := cfg.Node
 	n.Addr = addr
 	n.Retry.Attempts = -1
+	if n.TLS != nil && n.TLS.ServerName == "" && announced != addr {
+		host, _, _ := net.SplitHostPort(announced)
+		host, _, _ = strings.Cut(host, "%") // certificates do not contain the zone of an IPv6 address
+		n.TLS = n.TLS.Clone()
+		n.TLS.ServerName = host
+	}
 	return n
 }
 
-// seed returns the Config of a connection for a single question.
-func (cfg Config) seed(addr string) conn.Config {
-	n := cfg.node(addr)
+// seed is node for a connection for a single question.
+func (cfg Config) seed(announced, addr string) conn.Config {
+	n := cfg.node(announced, addr)
 	n.OnPush = nil
 	return n
 }

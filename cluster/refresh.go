@@ -302,7 +302,7 @@ func (c *Cluster) put(caller context.Context, from candidate, question func(cont
 		}
 		return err
 	}
-	seed, err := conn.Dial(ctx, c.cfg.seed(from.seed))
+	seed, err := conn.Dial(ctx, c.cfg.seed(from.seed, from.seed))
 	if err != nil {
 		return err
 	}
@@ -467,7 +467,7 @@ func (c *Cluster) examine(ctx context.Context) {
 	var looks sync.WaitGroup
 	for _, n := range suspects {
 		looks.Go(func() {
-			probe, err := conn.Dial(ctx, c.cfg.seed(n.addr))
+			probe, err := conn.Dial(ctx, c.cfg.seed(n.announced, n.addr))
 			if err == nil {
 				_ = probe.Close()
 				return
