@@ -18,45 +18,38 @@ var errUnanswered = errors.New("earlier requests for the lock have no answer")
 
 // crowded reports whether r has to stand in line: somebody in this process has the lock or waits for it, or has left without an
 // answer. Without the last rule, callers whose deadlines are short for a busy server would all ask it at once, again and again, and
-// keep it so busy that none of them has an answer in time. An owner that already has the lock does not stand in line.
-func (r *request) crowded() bool {
+// keep it so busy that none of them has an answer in time. An owner that already has the lock does not stand in line. seen is the watch
+// of a line without waiters.
+func (r *request) crowded() (seen sighting, crowded bool) {
 	c := r.client
 	k := r.target.kind
 	if k.queued {
-		return false
+		return sighting{}, false
 	}
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
 	line, holders := c.table.entries[r.target.key()], c.table.entries[r.target.hold()]
 	if r.state != nil && (holders.heldBy(r.state) || k.twin != nil && c.table.entries[entryKey{k.twin, r.target.name}].heldBy(r.state)) {
-		return false
+		return sighting{}, false
 	}
 	awaited, held := line != nil && line.first != nil, holders != nil && holders.leases != nil
 	if taken := held && r.target.excludes(); awaited || taken {
-		r.learn(line, taken)
-		return true
+		if taken {
+			r.why.noteRefusal()
+		} else {
+			r.why.learn(line)
+		}
+		return sighting{}, true
 	}
 	if line != nil && line.unanswered > 0 {
-		r.failure = errUnanswered
-		return true
+		r.why.failure = errUnanswered
+		return sighting{}, true
 	}
-	r.sightLocked(line)
-	return false
-}
-
-// learn records in r the last answer to the line in front of it. taken: this process has the lock.
-func (r *request) learn(line *entry, taken bool) {
-	if r.refused = taken || line.failure == nil; !r.refused {
-		r.failure = line.failure
-	}
-}
-
-// sightLocked records the number of events on the parked watch of a line, if any.
-func (r *request) sightLocked(line *entry) {
 	if line != nil && line.parked != nil {
-		r.seen.watch = line.parked
-		r.seen.count, _ = line.parked.Count()
+		seen.watch = line.parked
+		seen.events, _ = line.parked.Count()
 	}
+	return seen, false
 }
 
 // attempt runs the acquire script once, and again if the request arrived too late to run. attempt reports whether the
@@ -81,6 +74,7 @@ func (r *request) attempt(ctx context.Context) (granted bool, left time.Duration
 		case err == nil && !granted && left == 0 && r.target.kind.Pass != nil && r.pass(ctx): // the lock is free, and its queue was stuck
 			late = 1
 		default:
+			r.why.failure = err
 			return granted, left, err
 		}
 	}
@@ -112,7 +106,7 @@ func (r *request) ask(ctx context.Context) (granted bool, left time.Duration, er
 	if c.clocks.Late(r.target.name, v) {
 		return false, 0, remote.ErrLate
 	}
-	count, token, left, err := r.parseGrant(v)
+	g, left, err := r.parseGrant(v)
 	switch {
 	case err != nil && errors.Is(err, errUnexpected):
 		r.undo(start, false)
@@ -120,18 +114,19 @@ func (r *request) ask(ctx context.Context) (granted bool, left time.Duration, er
 	case err != nil:
 		return false, left, c.about(r.target.name, err)
 	}
-	r.notePlace(at, start, count > 0, nil)
-	if count == 0 {
-		r.refused, r.short = true, nil
-		r.noteLeft(left)
+	r.notePlace(at, start, g.count > 0, nil)
+	if g.count == 0 {
+		r.noteRefusal(left)
 		return false, left, nil
 	}
 	if err := r.acknowledged(ctx, ack); err != nil {
 		r.undo(start, false)
-		r.short = err
+		r.why.answer = err
 		return false, 0, err
 	}
-	return r.granted(start, count, token)
+	g.start = start
+	err = r.granted(g)
+	return err == nil, 0, err
 }
 
 // through returns the Doer that sends the acquire. ack may be nil.
@@ -188,7 +183,7 @@ func (r *request) send(ctx context.Context, server conn.Doer, s position) (v res
 		args = append(args, c.channels.ListenersKnown(k.silent), c.channels.Publishing(k.silent))
 	}
 	return c.runFrom(ctx, server, &remote.Call{Script: k.Acquire, Lock: r.target.remote(), Keys: r.keys(nil), Once: r.waits,
-		MayCome: r.own().lastArrival(), Args: args, Leaves: k.joins}, start)
+		MayCome: r.turn.lastArrival(), Args: args, Leaves: k.joins}, start)
 }
 
 // runFrom runs x at start. A request refused by the nodes of a migrating slot has had no effect: runFrom returns the time before the
@@ -228,8 +223,8 @@ func (r *request) acknowledged(ctx context.Context, ack *remote.Acked) error {
 	return notReplicated(err)
 }
 
-// granted makes a lease of the server's grant, unless the lease has already ended or the client is closed.
-func (r *request) granted(start clock.Instant, count, token int64) (bool, time.Duration, error) {
+// granted makes a lease of g, unless the lease has already ended or the client is closed.
+func (r *request) granted(g grant) error {
 	c := r.client
 	if r.target.kind.unowned {
 		if r.latch != "" {
@@ -237,45 +232,46 @@ func (r *request) granted(start clock.Instant, count, token int64) (bool, time.D
 			r.endDoubt()
 		}
 		r.shareGrant()
-		return true, 0, nil
+		return nil
 	}
-	l := newLease(c, r, start)
-	l.token = token
+	l := newLease(r, g)
 	if r.state != nil {
-		l.period = r.recordGrant(count)
+		l.period = r.recordGrant(g.count)
 	}
 	var refused error
-	if l.since = c.now(); start.Elapsed(l.since) >= validity(l.term) {
-		r.refused = true
+	if l.since = c.now(); g.start.Elapsed(l.since) >= validity(l.term) {
+		r.why.noteRefusal()
 		refused = r.target.grantedLate(c)
 	} else if !c.table.register(l) {
 		refused = ErrClosed
 	}
 	if refused != nil {
 		r.turn.ungrant(r.target.stored(), false)
-		r.undo(start, false)
-		return false, 0, refused
+		r.undo(g.start, false)
+		return refused
 	}
-	for _, other := range r.lostBefore(l) {
+	for _, other := range r.lostBefore(l, g.values) {
 		other.revoke(Forced, nil)
 	}
 	r.endTurn()
 	r.got = l
-	c.watchdog.Add(l, l.renewed, start.Time, l.firstDue())
+	c.watchdog.Add(l, l.renewed, g.start.Time, l.firstDue())
 	l.warnWaited(r.since)
 	c.counters.acquired.Add(1)
 	r.shareGrant()
-	return true, 0, nil
+	return nil
 }
 
-// parseGrant parses the reply to acquire, and records in r which values are first holds.
-func (r *request) parseGrant(v resp.Value) (count, token int64, left time.Duration, err error) {
-	r.first = r.target.values
-	if r.first != "" && r.state != nil && v.Kind() == resp.SimpleString {
-		r.first, err = v.Text()
-		return 1, 0, 0, err
+// parseGrant parses the reply to acquire. The count of a refusal is 0; left is then the time until the next reason to ask.
+func (r *request) parseGrant(v resp.Value) (g grant, left time.Duration, err error) {
+	if r.target.values != "" && r.state != nil && v.Kind() == resp.SimpleString {
+		g.count = 1
+		g.values, err = v.Text()
+		return g, 0, err
 	}
-	return parseAcquire(v, r.state != nil)
+	g.values = r.target.values
+	g.count, g.token, left, err = parseAcquire(v, r.state != nil)
+	return g, left, err
 }
 
 // recordGrant records a granted hold of an Owner, and returns its period. The leases of a group are their own record.
@@ -286,13 +282,14 @@ func (r *request) recordGrant(count int64) int64 {
 	return r.turn.grant(r.target.stored(), count)
 }
 
-// lostBefore returns the leases of l's Owner that were lost before the grant of l, as a first hold implies.
-func (r *request) lostBefore(l *Lease) []*Lease {
+// lostBefore returns the leases of l's Owner that were lost before the grant of l, as a first hold implies. values are the first holds of
+// a group.
+func (r *request) lostBefore(l *Lease, values string) []*Lease {
 	switch {
-	case r.state == nil || r.target.values != "" && r.first == "":
+	case r.state == nil || r.target.values != "" && values == "":
 		return nil
 	case r.target.values != "":
-		return r.client.table.besides(&target{kind: l.target.kind, name: l.target.name, values: r.first}, r.state, l)
+		return r.client.table.besides(&target{kind: l.target.kind, name: l.target.name, values: values}, r.state, l)
 	}
 	return slices.DeleteFunc(r.client.table.besides(l.target, r.state, l), func(other *Lease) bool { return other.period == l.period })
 }
@@ -318,10 +315,10 @@ func (r *request) withdraw() {
 	if queued {
 		r.leaveQueue()
 	}
-	if !r.asked || !(queued && r.waits) && !r.announces {
+	if !r.asked || !(queued && r.waits) && !r.announces() {
 		return
 	}
-	leaving := *r
+	leaving := r.acquire
 	leaving.waits, leaving.latch = false, newLatch(r.target)
-	c.cleanup.Take(cleanup.NewJob(&undo{request: leaving}, time.Now().Add(r.lease), false))
+	c.cleanup.Take(cleanup.NewJob(&undo{acquire: leaving}, time.Now().Add(r.lease), false))
 }

@@ -82,7 +82,7 @@ func (c *Client) Server() Server { return c.server }
 
 // NewOwner returns a new owner, unique among all owners of all clients.
 func (c *Client) NewOwner() Owner {
-	return Owner{&ownerState{id: c.nextOwner(), done: c.done, holds: c.table.holds}}
+	return Owner{&ownerState{id: c.nextOwner(), client: c.id, holds: c.table.holds}}
 }
 
 func (c *Client) nextOwner() string {

@@ -115,7 +115,7 @@ func (w *waiter) lookAtFront(ctx context.Context) (done bool, err error) {
 	h.noteEvents(c, r.target)
 	began := time.Now()
 	if failure, hopeless := h.Hopeless(began, r.since, c.cfg.Lease); hopeless {
-		r.failure = failure
+		r.why.failure = failure
 		return true, failure
 	}
 	if w.tooLate(began) {
@@ -123,26 +123,24 @@ func (w *waiter) lookAtFront(ctx context.Context) (done bool, err error) {
 	}
 	attempts, cancel := c.untilClose(ctx)
 	defer cancel()
-	var granted bool
-	var left time.Duration
-	granted, left, r.failure = r.attempt(attempts)
+	granted, left, err := r.attempt(attempts)
 	if granted || ctx.Err() == nil {
 		w.noteAnswer()
 	}
-	if r.failure == nil {
+	if err == nil {
 		h.took = min(time.Since(began), mostTime)
 	}
 	switch {
 	case granted:
 		w.planAfterGrant()
 		return true, nil
-	case r.failure == nil:
+	case err == nil:
 		w.planAfterRefusal(left)
 	case ctx.Err() != nil || c.isClosed():
 		h.Wake() // for the next waiter, because this waiter has not used its wake-up
 		return true, r.gaveUp(ctx)
-	case !passing(r.failure) || w.planAfterFailure(began):
-		return true, r.failure
+	case !passing(err) || w.planAfterFailure(began, err):
+		return true, err
 	}
 	return false, nil
 }
@@ -164,11 +162,7 @@ func (w *waiter) tooLate(now time.Time) bool {
 
 // sitOut leaves the line to the waiters behind w, and waits for the deadline of w. Nobody in the line claims w.
 func (w *waiter) sitOut(ctx context.Context) error {
-	if !w.refused && !w.asked {
-		w.client.table.mu.Lock()
-		w.learn(w.entry, false) // afterwards the entry may be another line's
-		w.client.table.mu.Unlock()
-	}
+	w.learn(&w.why) // after leave the entry may be another line's
 	w.leave()
 	select {
 	case <-ctx.Done():
@@ -198,29 +192,29 @@ func (w *waiter) planAfterRefusal(left time.Duration) {
 
 // planAfterGrant sets the next look, of the waiter behind.
 func (w *waiter) planAfterGrant() {
-	more := w.target.kind.others != nobody || w.announces // the next waiter must announce itself
-	w.head.Acquired(&w.client.pace, time.Now(), w.request.lease, w.target.backoff, more)
+	more := w.target.kind.others != nobody || w.announces() // the next waiter must announce itself
+	w.head.Acquired(&w.client.pace, time.Now(), w.lease, w.target.backoff, more)
 }
 
-// planAfterFailure sets the next look after an attempt, begun at began, that failed with w.failure. It reports true if the failures have
+// planAfterFailure sets the next look after an attempt, begun at began, that failed with err. It reports true if the failures have
 // lasted for the time of a lease.
-func (w *waiter) planAfterFailure(began time.Time) (tooLong bool) {
+func (w *waiter) planAfterFailure(began time.Time, err error) (tooLong bool) {
 	h, p, at, patience := w.head, &w.client.pace, time.Now(), w.client.cfg.Lease
 	switch {
-	case errors.Is(w.failure, ErrNotReplicated): // the server has answered; ctx limits the wait for replicas
+	case errors.Is(err, ErrNotReplicated): // the server has answered; ctx limits the wait for replicas
 		h.Short(p, at)
 		return false
-	case errors.Is(w.failure, resp.ErrTryAgain): // the server has answered; the keys are together again after the migration
+	case errors.Is(err, resp.ErrTryAgain): // the server has answered; the keys are together again after the migration
 		h.Failed(p, at)
 		return false
-	case errors.Is(w.failure, ErrLost): // the server answered too late for the lease of w: counted per request
+	case errors.Is(err, ErrLost): // the server answered too late for the lease of w: counted per request
 		h.Failed(p, at)
 		if w.late.IsZero() {
 			w.late = at
 		}
 		return at.Sub(w.late) >= patience
 	}
-	h.Unanswered(p, at, began, w.failure)
+	h.Unanswered(p, at, began, err)
 	_, tooLong = h.Hopeless(at, w.since, patience)
 	return tooLong
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/lock/internal/remote"
-	"github.com/lockwire/lockwire/lock/internal/turns"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -26,7 +25,7 @@ func (b *table) noteAlone(key entryKey, alone bool) {
 
 // offer allows a hand-over to w, if w and its kind are eligible.
 func (w *waiter) offer(ctx context.Context) {
-	if w.target.kind.passesOn() && !w.announces && w.state == nil && w.client.cfg.HandOvers >= 0 {
+	if w.target.kind.passesOn() && !w.announces() && w.state == nil && w.client.cfg.HandOvers >= 0 {
 		w.claim.Offer(ctx.Done())
 	}
 }
@@ -60,9 +59,9 @@ func (w *waiter) inherit() (granted bool) {
 		if p.owner != "" {
 			r.owner = p.owner
 		}
-		r.asked, r.series, r.latch, r.last = true, p.series, p.latch, p.last
-		granted, _, r.failure = r.granted(p.start, 1, p.token)
-		r.series = turns.Series{}
+		r.asked, r.latch, r.last = true, p.latch, p.last
+		r.why.failure = r.granted(p.grant)
+		granted = r.why.failure == nil
 		r.traced.note(func(end *AcquireEnd) { end.HandedOver = granted })
 	case p.unknown:
 		r.latch, r.last = p.latch, p.last
@@ -108,8 +107,7 @@ func (l *Lease) claimNext(suits func(next *request) bool) *waiter {
 // return.
 func (l *Lease) handOver(ctx context.Context, to *waiter) (resp.Value, error) {
 	c, t, next := l.client, l.target, &to.request
-	p := &handedOver{start: c.now(), latch: newLatch(t), last: c.clocks.Last(t.name)}
-	p.series = l.series.Next()
+	p := &handedOver{grant: grant{start: c.now(), count: 1, series: l.series.Next()}, latch: newLatch(t), last: c.clocks.Last(t.name)}
 	args := append(next.args(next.lease.Milliseconds(), l.owner, next.owner, latchLife.Milliseconds()), p.last)
 	v, err := t.kind.HandOver.Run(ctx, c.server, append(t.handOverKeys(make([]string, 0, maxKeys)), l.latch, p.latch), args...)
 	switch {
@@ -163,7 +161,7 @@ func (l *Lease) relay() bool {
 		return false
 	}
 	l.client.watchdog.Remove(l)
-	return l.notePassedOn(to.deliver(&handedOver{granted: true, owner: l.owner, start: l.start, series: l.series.Next()}))
+	return l.notePassedOn(to.deliver(&handedOver{grant: grant{start: l.start, count: 1, series: l.series.Next()}, granted: true, owner: l.owner}))
 }
 
 // relayable reports whether the hold is certain and no renewal is under way. The lease is already released by its holder, so

@@ -257,13 +257,12 @@ func (c *Client) ForceUnlockOwner(ctx context.Context, name, owner string) (bool
 // dispossess takes all holds of an owner back, as the undo of an acquire does. reads is the number of read holds.
 func (h *Handle) dispossess(ctx context.Context, owner string, reads int64) (resp.Value, error) {
 	c, t := h.client, &h.target
-	latch := newLatch(t)
-	keys := t.ofOwner(owner, max(1, reads), latch)
-	r := request{client: c, target: t, lease: c.cfg.Lease, owner: owner}
+	a := acquire{client: c, target: t, owner: owner, lease: c.cfg.Lease, latch: newLatch(t)}
 	return c.scripts.RunInTime(ctx, t.name, func(last int64) *remote.Call {
-		args := r.args(0, owner, c.channels.Publishing(t.kind.silent), 0, last)
-		return &remote.Call{Script: t.kind.Undo, Lock: t.remote(), Keys: slices.Clone(keys), Args: t.lineArgs(c, args), Leaves: true,
-			Tells: true, Owner: owner}
+		a.last = last
+		x := a.undoCall(nil, 0)
+		x.Keys, x.Owner = t.ofOwner(owner, max(1, reads), a.latch), owner
+		return x
 	})
 }
 

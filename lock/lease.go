@@ -100,12 +100,12 @@ type parts interface {
 
 type derived struct{ cancel context.CancelCauseFunc }
 
-func newLease(c *Client, r *request, start clock.Instant) *Lease {
-	l := &Lease{client: c, target: r.target, owner: r.owner, state: r.state, renewed: r.renewed}
-	l.term, l.start = r.lease, start
+func newLease(r *request, g grant) *Lease {
+	l := &Lease{client: r.client, target: r.target, owner: r.owner, state: r.state, renewed: r.renewed, token: g.token}
+	l.term, l.start = r.lease, g.start
 	l.limits, l.standby = r.limits, r.standby
-	if l.series = r.series; l.series.Length == 0 {
-		l.series.Since = start.Time
+	if l.series = g.series; l.series.Length == 0 {
+		l.series.Since = g.start.Time
 	}
 	return l
 }

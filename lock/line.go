@@ -37,13 +37,13 @@ const (
 // asksOnce follows a waiter's id in the place of an acquire that does not wait: a place in no line.
 const asksOnce = ":0:0"
 
-// waiterID returns the id under which the waiters for the lock of r stand in its line and are called: the readers and the writers of a
+// waiterID returns the id under which the waiters for the lock of a stand in its line and are called: the readers and the writers of a
 // client are called apart.
-func (r *request) waiterID() string {
-	switch c := r.client; {
-	case r.target.kind.isRead():
+func (a *acquire) waiterID() string {
+	switch c := a.client; {
+	case a.target.kind.isRead():
 		return c.reader
-	case r.announces:
+	case a.announces():
 		return c.writer
 	default:
 		return c.id
@@ -56,7 +56,7 @@ func (r *request) position() position {
 	switch {
 	case r.target.line == "":
 		return position{"", standsApart}
-	case r.visits:
+	case r.via != nil:
 		return position{visitors, standsApart}
 	case !r.waits && r.waiterID() != c.id:
 		return position{r.waiterID() + asksOnce, standsApart}

@@ -202,7 +202,7 @@ func (m *Multi) plan(opts []Option) (*multiPlan, error) {
 		}
 		used := !o.hasOwner
 		for i, h := range m.members {
-			if o.hasOwner && (o.owner == nil || o.owner.done != h.client.done) {
+			if o.hasOwner && (o.owner == nil || o.owner.client != h.client.id) {
 				continue
 			}
 			used = true

@@ -86,8 +86,8 @@ func (r *request) notAcquired(err error) *NotAcquiredError {
 	if !r.since.IsZero() {
 		e.Waited = time.Since(r.since)
 	}
-	if r.ends > 0 {
-		e.Remaining = max(0, r.ends-c.clocks.Age())
+	if r.why.ends > 0 {
+		e.Remaining = max(0, r.why.ends-c.clocks.Age())
 	}
 	held, seen := r.holders()
 	switch {
@@ -104,7 +104,7 @@ func (r *request) holders() (held *Lease, seen *seenHolder) {
 	c, t := r.client, r.target
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
-	seen = r.holder
+	seen = r.why.holder
 	if waits := c.table.entries[t.key()]; seen == nil && waits != nil {
 		seen = waits.seen // by the waiter in front
 	}
@@ -123,11 +123,12 @@ func (e *NotAcquiredError) heldBy(seen *seenHolder) {
 	}
 }
 
-// noteLeft records the remaining lease of a lock that the server has refused.
-func (r *request) noteLeft(left time.Duration) {
+// noteRefusal records a refusal by the server, with the remaining lease of the lock.
+func (r *request) noteRefusal(left time.Duration) {
 	c := r.client
-	if r.ends = 0; left > 0 && !r.target.kind.queued && !r.target.kind.unowned {
-		r.ends = c.clocks.Age() + left
+	r.why.noteRefusal()
+	if r.why.ends = 0; left > 0 && !r.target.kind.queued && !r.target.kind.unowned {
+		r.why.ends = c.clocks.Age() + left
 	}
 }
 
@@ -138,14 +139,14 @@ func (r *request) gaveUp(ctx context.Context) error {
 		return ErrClosed
 	}
 	e := r.notAcquired(ended(ctx))
-	switch {
-	case r.short != nil:
-		e.Err, e.unasked = fmt.Errorf("%w: %w", r.short, e.Err), true
-	case r.refused:
-	case r.failure != nil && !errors.Is(r.failure, e.Err):
-		e.Err, e.unasked = fmt.Errorf("%w, and the server could not be asked: %w", e.Err, unnamed(r.failure)), true
-	case r.failure != nil:
-		e.Err, e.unasked = unnamed(r.failure), true
+	switch why := &r.why; {
+	case why.refused():
+	case why.answer != nil:
+		e.Err, e.unasked = fmt.Errorf("%w: %w", why.answer, e.Err), true
+	case why.failure != nil && !errors.Is(why.failure, e.Err):
+		e.Err, e.unasked = fmt.Errorf("%w, and the server could not be asked: %w", e.Err, unnamed(why.failure)), true
+	case why.failure != nil:
+		e.Err, e.unasked = unnamed(why.failure), true
 	}
 	return e
 }
@@ -289,7 +290,7 @@ func (w *waiter) askWhatIsDue(ctx context.Context) (free bool) {
 //
 // A holder of this process may read the request of a waiter with an entry at any time: the answer is in the entry.
 func (w *waiter) noteHolder(held *seenHolder) *seenHolder {
-	kept := &w.holder
+	kept := &w.why.holder
 	if w.entry != nil {
 		w.client.table.mu.Lock()
 		defer w.client.table.mu.Unlock()

@@ -56,7 +56,6 @@ func (r *request) tryObtain(ctx context.Context) (left time.Duration, err error)
 	case err != nil && c.isClosed():
 		return left, ErrClosed
 	case err != nil && errors.Is(err, ctx.Err()):
-		r.failure = err
 		return left, r.gaveUp(ctx)
 	case err != nil:
 		return left, err
@@ -92,11 +91,11 @@ func (r *request) obtain(ctx context.Context) (w *waiter, err error) {
 		defer cancel()
 		first = attempts
 	}
-	if r.crowded() {
-		return r.newWaiter(ctx, noTTL), nil
+	seen, crowded := r.crowded()
+	if crowded {
+		return r.newWaiter(ctx, noTTL, seen), nil
 	}
 	granted, left, err := r.attempt(first)
-	r.failure = err
 	switch {
 	case granted:
 		c.leavePlace(r.target, r.place) // an Owner's further hold may have moved a place whose waiters have left meanwhile
@@ -109,9 +108,9 @@ func (r *request) obtain(ctx context.Context) (w *waiter, err error) {
 		r.withdraw()
 		return nil, err
 	default:
-		left, r.seen = noTTL, sighting{}
+		left, seen = noTTL, sighting{}
 	}
-	return r.newWaiter(ctx, left), nil
+	return r.newWaiter(ctx, left, seen), nil
 }
 
 // ready prepares the first attempt of r.
@@ -122,7 +121,7 @@ func (r *request) ready(ctx context.Context) error {
 	}
 	err := c.channels.Settle(ctx, r.target.remote())
 	if err != nil && errors.Is(err, ctx.Err()) {
-		r.failure = err
+		r.why.failure = err
 		return r.gaveUp(ctx)
 	}
 	return err

@@ -25,10 +25,10 @@ func (o Owner) String() string {
 // ownerState is a client's record of an Owner: of the locks that the Owner has or takes, and of its waiting calls. Most methods work for nil,
 // a caller without an Owner, of whom nothing is recorded.
 type ownerState struct {
-	id    string
-	done  <-chan struct{}                       // closed by Close of the client that made the Owner
-	holds func(key entryKey, owner string) bool // reports whether the client still has holds of the lock of an owner
-	once  bool                                  // made for one call, which has one hold at most; constant
+	id     string
+	client string                                // the id of the client that made the Owner
+	holds  func(key entryKey, owner string) bool // reports whether the client still has holds of the lock of an owner
+	once   bool                                  // made for one call, which has one hold at most; constant
 
 	mu      sync.Mutex            // guards the following, and fields of ownedLock; taken before table.mu
 	locks   map[string]*ownedLock // by name

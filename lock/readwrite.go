@@ -148,7 +148,7 @@ func (l *Lease) downgrade(ctx context.Context) (*Lease, error) {
 		return nil, ended(ctx)
 	}
 	read := newTarget(k.twin, l.target.name)
-	r := request{client: c, target: &read, renewed: l.renewed, owner: strings.TrimSuffix(l.owner, k.Suffix), state: l.state}
+	r := request{acquire: acquire{client: c, target: &read, owner: strings.TrimSuffix(l.owner, k.Suffix), state: l.state}, renewed: l.renewed}
 	var err error
 	if r.turn, err = l.state.take(ctx, l.target.name, c.done, ErrClosed); err != nil {
 		return nil, err
@@ -185,7 +185,7 @@ func (l *Lease) downgrade(ctx context.Context) (*Lease, error) {
 	}
 	l.recordEnd(writes > 0)
 	l.settle(nil)
-	if _, _, err := r.granted(start, holds, 0); err != nil {
+	if err := r.granted(grant{start: start, count: holds}); err != nil {
 		return nil, err
 	}
 	return r.got, nil
@@ -207,7 +207,7 @@ func (l *Lease) askDowngrade(ctx context.Context, r *request) (v resp.Value, sta
 		r.last = max(r.last, last)
 		args := r.target.lineArgs(c, []any{r.lease.Milliseconds(), r.owner, c.channels.Publishing(r.target.kind.silent), l.outerLease(), last})
 		return &remote.Call{Script: k.Downgrade, Lock: r.target.remote(), Keys: r.own().keys(r.target, r.owner, r.latch),
-			Args: args, MayCome: r.own().lastArrival(), Again: again}
+			Args: args, MayCome: r.turn.lastArrival(), Again: again}
 	})
 	if ack != nil && err == nil {
 		_, short = ack.Confirm(ctx)
@@ -232,7 +232,7 @@ func (l *Lease) remaining() *limits {
 func (l *Lease) undoDowngrade(r *request, start clock.Instant, late bool, cause error) error {
 	l.own().ungrant(l.target.stored(), false)
 	err := l.settle(fmt.Errorf("%w: %w", ErrUncertain, cause))
-	write := &request{client: l.client, target: l.target, lease: l.term, owner: l.owner, state: l.state, latch: newLatch(l.target)}
+	write := &acquire{client: l.client, target: l.target, lease: l.term, owner: l.owner, state: l.state, latch: newLatch(l.target)}
 	r.undoBoth(write, start, late)
 	return err
 }

@@ -90,11 +90,12 @@ func (b *ballot) vote(h *Handle) {
 		b.count(h, nil, 0, err)
 		return
 	}
-	if r.visits = true; b.owner != "" {
+	if b.owner != "" {
 		r.owner = b.owner
 	}
 	quarantine := b.lock.cfg.Quarantine
 	var info resp.Value
+	r.via = func(d conn.Doer) conn.Doer { return d }
 	if quarantine >= 0 || !c.identity.Known() {
 		r.via = func(d conn.Doer) conn.Doer { return vouching{d, &info} }
 	}

@@ -143,6 +143,6 @@ func (l *Lease) lateReleaseCall() *remote.Call {
 	if l.state != nil {
 		before = l.own().tally(t.stored()).count - 1
 	}
-	r := request{client: l.client, target: t, lease: l.term, owner: l.owner, state: l.state, latch: l.latch, last: l.client.clocks.Last(t.name)}
-	return r.undoCall(l, before)
+	a := acquire{client: l.client, target: t, lease: l.term, owner: l.owner, state: l.state, latch: l.latch, last: l.client.clocks.Last(t.name)}
+	return a.undoCall(l, before)
 }

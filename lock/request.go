@@ -16,61 +16,72 @@ import (
 	"github.com/lockwire/lockwire/pubsub"
 )
 
+// acquire is what scripts are told of an acquire, of its undo, and of a hand-over to it.
+type acquire struct {
+	client  *Client
+	target  *target
+	state   *ownerState // the Owner passed by the caller, or of a waiter in the server's queue; else nil
+	owner   string
+	lease   time.Duration
+	permits int  // the number of permits, for a kind with permits
+	setup   bool // waits for the setup of permits
+
+	waits    bool      // waiting, until the waiter is withdrawn
+	since    time.Time // the start of the wait
+	deadline time.Time // of the context; zero if the context has none
+
+	latch string // the latch of the last attempt, or ""; an undo of the attempt leaves this key
+	last  int64  // the latest time at which a sent request may take effect, by the server's clock, in ms
+}
+
 // request is one Lock or TryLock, or the counterpart of a kind without leases.
 type request struct {
-	client    *Client
-	target    *target
-	lease     time.Duration
-	limits    *limits
-	owner     string
-	state     *ownerState               // the Owner passed by the caller, or of a waiter in the server's queue; else nil
-	turn      *ownedLock                // the turn of the Owner, during an attempt; nil without
-	latch     string                    // the latch of the last attempt, or ""; an undo of the attempt leaves this key
-	failure   error                     // the error of the last attempt, if the attempt had no reply
-	short     error                     // the error of the last answered attempt, if too few replicas acknowledged it
-	look      chan struct{}             // capacity 1: signalled on a grant that this request may share; nil if there can be none
-	since     time.Time                 // the start of the wait
-	deadline  time.Time                 // of the context; zero if the context has none
-	got       *Lease                    // the lease, once granted
-	first     string                    // the granted values that the Owner did not have before, with spaces between them
-	seen      sighting                  // by a parked watch, before the first attempt
-	place     any                       // a place in the server's line that no waiter has yet; nil for none
-	series    turns.Series              // the series of hand-overs that includes the grant
-	last      int64                     // the latest time at which a sent request may take effect, by the server's clock, in ms
-	ends      time.Duration             // the end of the lease last reported by a refusal, as clocks.Age; 0 if unknown
-	holder    *seenHolder               // the last answer about a holder elsewhere, of a waiter without an entry; nil for none
-	permits   int                       // the number of permits, for a kind with permits
-	traced    *acquiring                // for the Trace; nil if not traced
-	via       func(conn.Doer) conn.Doer // wraps the Doer that sends the acquire; nil for none
-	renewed   bool                      // the watchdog is to renew the lease
-	refused   bool                      // the server has refused, or has granted too late
-	waits     bool                      // waiting, until the waiter is withdrawn
-	announces bool                      // announces its wait to the server
-	asked     bool                      // at least one attempt may have reached the server, or given r a place in its queue
-	visits    bool                      // for a Redlock, which is in no line
-	unsure    bool                      // an earlier attempt had no reply; the next attempt uses the same latch
-	setup     bool                      // waits for the setup of permits
-	standby   bool                      // see Standby
+	acquire
+
+	// Constant.
+	limits  *limits
+	renewed bool                      // the watchdog is to renew the lease
+	standby bool                      // see Standby
+	via     func(conn.Doer) conn.Doer // of a vote for a Redlock, which is in no line: wraps the Doer that sends the acquire; nil for none
+	traced  *acquiring                // for the Trace; nil if not traced
+
+	// The course of the attempts.
+	turn   *ownedLock    // the turn of the Owner, during an attempt; nil without
+	asked  bool          // at least one attempt may have reached the server, or given r a place in its queue
+	unsure bool          // an earlier attempt had no reply; the next attempt uses the same latch
+	place  any           // a place in the server's line that no waiter has yet; nil for none
+	look   chan struct{} // capacity 1: signalled on a grant that this request may share; nil if there can be none
+	got    *Lease        // the lease, once granted
+	why    denial        // while there is no lease
 }
 
-// sighting is the number of events on a watch at some time.
-type sighting struct {
-	watch *pubsub.Watch
-	count uint64
+// denial is why a request has no lease. At the end of a context it decides the error; see gaveUp.
+//
+// Invariant: answer is the last answer that the server gave, also to others of the line for a request that has asked nothing. failure
+// counts only without an answer.
+type denial struct {
+	answer  error         // ErrNotAcquired if the server has refused, or has granted too late; or too few replicas acknowledged; nil without an answer
+	failure error         // of the last attempt; nil if it was refused
+	ends    time.Duration // the end of the lease last reported by a refusal, as clocks.Age; 0 if unknown
+	holder  *seenHolder   // the last answer about a holder elsewhere, of a waiter without an entry; nil for none
 }
 
-// holds reports whether the watch is the same, is subscribed, and has no new events.
-func (s sighting) holds(watch *pubsub.Watch) bool {
-	if s.watch != watch {
-		return false
+// refused reports whether the last answer was a refusal.
+func (d *denial) refused() bool { return d.answer == ErrNotAcquired }
+
+// noteRefusal records a refusal, or a grant that came too late.
+func (d *denial) noteRefusal() { d.answer = ErrNotAcquired }
+
+// learn records the last answer to the line in front of a request. The caller has table.mu.
+func (d *denial) learn(line *entry) {
+	if d.failure = line.failure; d.failure == nil {
+		d.noteRefusal()
 	}
-	count, up := watch.Count()
-	return up && count == s.count
 }
 
 // fill makes r the request of a call with the options opts.
 func (r *request) fill(c *Client, t *target, opts []Option) error {
-	*r = request{client: c, target: t, lease: c.cfg.Lease, renewed: true, limits: c.limits, announces: t.kind.announces && c.cfg.PreferWriters}
+	*r = request{acquire: acquire{client: c, target: t, lease: c.cfg.Lease}, renewed: true, limits: c.limits}
 	for _, o := range opts {
 		if err := o.check(t.kind); err != nil {
 			return err
@@ -86,7 +97,7 @@ func (r *request) fill(c *Client, t *target, opts []Option) error {
 			r.limits = r.limits.with(o.limit, o.limited)
 		}
 		if o.hasOwner {
-			if o.owner == nil || o.owner.done != c.done {
+			if o.owner == nil || o.owner.client != c.id {
 				return invalidf("the Owner was not made by this Client")
 			}
 			r.state = o.owner
@@ -106,26 +117,29 @@ func (r *request) fill(c *Client, t *target, opts []Option) error {
 	return nil
 }
 
-// newOwner returns the owner of r as known to the server: the Owner passed by the caller or, without one, a new
+// newOwner returns the owner of a as known to the server: the Owner passed by the caller or, without one, a new
 // owner.
-func (r *request) newOwner() string {
-	k, id := r.target.kind, ""
+func (a *acquire) newOwner() string {
+	k, id := a.target.kind, ""
 	switch {
-	case r.state != nil:
-		id = r.state.id
+	case a.state != nil:
+		id = a.state.id
 	case k.owner != nil:
-		return k.owner(r.permits)
+		return k.owner(a.permits)
 	default:
-		id = r.client.nextOwner()
+		id = a.client.nextOwner()
 	}
-	if r.target.values != "" {
-		return id + " " + r.target.values
+	if a.target.values != "" {
+		return id + " " + a.target.values
 	}
 	return id + k.Suffix
 }
 
-// own returns the Owner's record of the lock of r; nil without an Owner.
-func (r *request) own() *ownedLock { return r.state.lockOf(r.target.name) }
+// own returns the Owner's record of the lock of a; nil without an Owner.
+func (a *acquire) own() *ownedLock { return a.state.lockOf(a.target.name) }
+
+// announces reports whether a wait is announced to the server.
+func (a *acquire) announces() bool { return a.target.kind.announces && a.client.cfg.PreferWriters }
 
 // endTurn gives the turn of the Owner back, unless the undo of the attempt has taken it over.
 func (r *request) endTurn() {
@@ -149,38 +163,38 @@ func (r *request) checkLimits() error {
 }
 
 // keys appends the KEYS of acquire to dst, which is empty.
-func (r *request) keys(dst []string) []string {
-	switch t := r.target; {
+func (a *acquire) keys(dst []string) []string {
+	switch t := a.target; {
 	case t.kind.Reads:
-		return r.own().keys(t, r.owner, r.latch)
-	case r.latch == "":
+		return a.own().keys(t, a.owner, a.latch)
+	case a.latch == "":
 		return t.seeing(dst)
 	default:
-		return t.lined(append(t.handOverKeys(dst), r.latch))
+		return t.lined(append(t.handOverKeys(dst), a.latch))
 	}
 }
 
 // args returns the ARGV common to all kinds, followed by the kind's own.
-func (r *request) args(common ...any) []any {
-	if own := r.target.kind.args; own != nil {
-		return append(common, own(r.wish())...)
+func (a *acquire) args(common ...any) []any {
+	if own := a.target.kind.args; own != nil {
+		return append(common, own(a.wish())...)
 	}
 	return common
 }
 
-// wish returns what the kind of r knows of r.
-func (r *request) wish() wish {
-	c, t := r.client, r.target
+// wish returns what the kind of a knows of a.
+func (a *acquire) wish() wish {
+	c, t := a.client, a.target
 	w := wish{
-		permits:   r.permits,
-		setup:     r.setup,
-		forever:   r.lease == forever,
-		announces: r.announces && r.waits,
+		permits:   a.permits,
+		setup:     a.setup,
+		forever:   a.lease == forever,
+		announces: a.announces() && a.waits,
 		publish:   c.channels.Publishing(t.kind.silent),
 		rules:     rules{c.cfg.PreferWriters, c.cfg.PlainTokens, c.cfg.TokenLife},
 	}
 	if t.kind.queued {
-		w.wait, w.inQueue = r.queueWait(), r.inQueue()
+		w.wait, w.inQueue = a.queueWait(), a.inQueue()
 	}
 	return w
 }
@@ -207,28 +221,28 @@ func newLatch(t *target) string {
 	return string(hex.AppendEncode(kinds.AppendLatch(buf[:0], t.name), id[:]))
 }
 
-// inQueue reports whether r, or another call of its owner, waits in the queue of the lock. The other calls then have a place on the server
+// inQueue reports whether a, or another call of its owner, waits in the queue of the lock. The other calls then have a place on the server
 // to leave, without a request of their own.
-func (r *request) inQueue() (queued bool) {
-	if r.waits || r.state == nil {
-		return r.waits
+func (a *acquire) inQueue() (queued bool) {
+	if a.waits || a.state == nil {
+		return a.waits
 	}
-	r.client.table.mu.Lock()
-	defer r.client.table.mu.Unlock()
-	for i := range r.state.queued {
-		if p := &r.state.queued[i]; p.key == r.target.key() {
+	a.client.table.mu.Lock()
+	defer a.client.table.mu.Unlock()
+	for i := range a.state.queued {
+		if p := &a.state.queued[i]; p.key == a.target.key() {
 			p.asked, queued = true, true
 		}
 	}
 	return queued
 }
 
-// queueWait returns the distance between r's deadline in the queue and the deadline of the waiter in front.
-func (r *request) queueWait() time.Duration {
-	if r.deadline.IsZero() {
-		return r.client.cfg.FairWait
+// queueWait returns the distance between a's deadline in the queue and the deadline of the waiter in front.
+func (a *acquire) queueWait() time.Duration {
+	if a.deadline.IsZero() {
+		return a.client.cfg.FairWait
 	}
-	return max(min(r.deadline.Sub(r.since), r.client.cfg.FairWait), time.Millisecond)
+	return max(min(a.deadline.Sub(a.since), a.client.cfg.FairWait), time.Millisecond)
 }
 
 // waiter is a waiting call of Lock. It stands in the line of its process, or by itself if the server keeps the line.
@@ -239,6 +253,7 @@ type waiter struct {
 
 	// Constant.
 	left  time.Duration // remaining lease of the holder at the start of the wait
+	seen  sighting      // by a parked watch, before the first attempt
 	entry *entry        // entry of the line; nil if the server keeps the line
 	wake  chan struct{} // buffered, 1: signalled after a change of front, claim or head
 
@@ -263,22 +278,44 @@ type head struct {
 	took   time.Duration // by the last attempt with an answer, at most mostTime
 }
 
+// sighting is a parked watch and the number of its events so far; zero for none.
+type sighting struct {
+	watch  *pubsub.Watch
+	events uint64
+}
+
+// holds reports whether the watch is the same, is subscribed, and has no new events.
+func (s sighting) holds(watch *pubsub.Watch) bool {
+	if s.watch != watch {
+		return false
+	}
+	events, up := watch.Count()
+	return up && events == s.events
+}
+
 // questions has the times at which a waiter asks; zero for never.
 type questions struct {
 	last time.Time // for the error
 	warn time.Time // for the log
 }
 
+// grant is a lock that a request has got, from the server or by a hand-over.
+type grant struct {
+	start  clock.Instant // before the request
+	count  int64         // the holds of the owner
+	token  int64
+	values string       // of a group: those that the Owner did not have before, with spaces between them
+	series turns.Series // the series of hand-overs that includes the grant
+}
+
 // handedOver is the outcome of a hand-over for the waiter.
 type handedOver struct {
+	grant
 	granted bool
-	owner   string // the owner of the continuing hold; "" for the waiter's own
 	unknown bool   // no reply, or an unexpected reply
-	start   clock.Instant
-	token   int64
+	owner   string // the owner of the continuing hold; "" for the waiter's own
 	latch   string // an undo leaves this key
 	last    int64  // the latest time at which the hand-over may take effect
-	series  turns.Series
 }
 
 // shareGrant signals the waiters able to share the lock just acquired by r: all waiters of a kind for everybody, and waiters

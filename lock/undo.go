@@ -33,14 +33,14 @@ func (r *request) undo(start clock.Instant, late bool) {
 }
 
 // undoBoth undoes two requests of one owner, one after the other.
-func (r *request) undoBoth(behind *request, start clock.Instant, late bool) {
+func (r *request) undoBoth(behind *acquire, start clock.Instant, late bool) {
 	c := r.client
 	if r.latch == "" { // a relay granted an unrequested hold
 		r.latch = newLatch(r.target)
 	}
 	turn := r.turn != nil
 	r.turn = nil
-	work := &undo{request: *r, behind: behind, late: late || r.unsure}
+	work := &undo{acquire: r.acquire, behind: behind, late: late || r.unsure}
 	c.cleanup.Take(cleanup.NewJob(work, start.Time.Add(r.lease).Add(remote.Arrival), turn))
 	r.endDoubt()
 	if r.state == nil && !r.target.kind.unowned {
@@ -51,42 +51,42 @@ func (r *request) undoBoth(behind *request, start clock.Instant, late bool) {
 // undo is the work of taking back an acquire.
 type undo struct {
 	cleanup.Simple
-	request request
-	behind  *request // undone after request; nil for none
-	late    bool     // the acquire may still arrive, and must find its latch
+	acquire
+	behind *acquire // undone afterwards; nil for none
+	late   bool     // the acquire may still arrive, and must find its latch
 }
 
-func (u *undo) Name() string                { return u.request.target.name }
+func (u *undo) Name() string                { return u.target.name }
 func (u *undo) Rank() cleanup.Rank          { return cleanup.Undo }
-func (u *undo) Turn() chan struct{}         { return u.request.own().asTurn() }
-func (u *undo) background() (Change, *kind) { return BackgroundUndo, u.request.target.kind }
+func (u *undo) Turn() chan struct{}         { return u.own().asTurn() }
+func (u *undo) background() (Change, *kind) { return BackgroundUndo, u.target.kind }
 func (u *undo) Count(g *cleanup.Abandoned) {
-	g.Acquires, g.Permits = g.Acquires+1, g.Permits+u.request.permits
+	g.Acquires, g.Permits = g.Acquires+1, g.Permits+u.permits
 }
 
 func (u *undo) Size() int {
-	if u.request.target.kind.parted {
-		return max(1, u.request.permits)
+	if u.target.kind.parted {
+		return max(1, u.permits)
 	}
 	return 1
 }
 
 func (u *undo) Call() *remote.Call {
-	c, r, t := u.request.client, &u.request, u.request.target
+	c, t := u.client, u.target
 	before := int64(0)
-	if c.table.outerLease(t, r.state, nil) > 0 {
-		before = r.own().tally(t.stored()).count
+	if c.table.outerLease(t, u.state, nil) > 0 {
+		before = u.own().tally(t.stored()).count
 	}
-	r.last = max(r.last, c.clocks.Last(t.name)) // earlier requests do not outlast the latch
-	return r.undoCall(nil, before)
+	u.last = max(u.last, c.clocks.Last(t.name)) // earlier requests do not outlast the latch
+	return u.undoCall(nil, before)
 }
 
-// undoCall returns the call that leaves the owner of r no more holds than before, and a lease for its leases without except.
-func (r *request) undoCall(except *Lease, before int64) *remote.Call {
-	c, t := r.client, r.target
-	args := r.args(t.kept(c, r.state, except), r.owner, c.channels.Publishing(t.kind.silent), before, r.last)
-	return &remote.Call{Script: t.kind.Undo, Lock: t.remote(), Keys: r.own().keys(t, r.owner, r.latch), Args: t.lineArgs(c, args),
-		Leaves: !t.kind.unowned, Tells: true, MayCome: r.own().lastArrival()}
+// undoCall returns the call that leaves the owner of a no more holds than before, and a lease for its leases without except.
+func (a *acquire) undoCall(except *Lease, before int64) *remote.Call {
+	c, t := a.client, a.target
+	args := a.args(t.kept(c, a.state, except), a.owner, c.channels.Publishing(t.kind.silent), before, a.last)
+	return &remote.Call{Script: t.kind.Undo, Lock: t.remote(), Keys: a.own().keys(t, a.owner, a.latch), Args: t.lineArgs(c, args),
+		Leaves: !t.kind.unowned, Tells: true, MayCome: a.own().lastArrival()}
 }
 
 // kept returns the first argument of release and undo: the outer lease, or for a group what the Owner keeps of its values.
@@ -98,16 +98,16 @@ func (t *target) kept(c *Client, state *ownerState, except *Lease) any {
 }
 
 func (u *undo) Answered(_ resp.Value, again bool) cleanup.Result {
-	if r := &u.request; r.state != nil {
-		r.target.tellShortened(r.client, r.lease, r.client.table.outerLease(r.target, r.state, nil))
+	if u.state != nil {
+		u.target.tellShortened(u.client, u.lease, u.client.table.outerLease(u.target, u.state, nil))
 	}
 	if !u.late && !again { // otherwise the latch expires by itself
-		u.request.client.cleanup.DeleteLatch(u.request.target.name, u.request.latch)
+		u.client.cleanup.DeleteLatch(u.target.name, u.latch)
 	}
 	if u.behind == nil {
 		return cleanup.Result{Done: true}
 	}
-	u.request, u.behind, u.late = *u.behind, nil, false
+	u.acquire, u.behind, u.late = *u.behind, nil, false
 	return cleanup.Result{}
 }
 
@@ -160,7 +160,7 @@ func (c *Client) workAdded(w cleanup.Work) (ended func(outcome error)) {
 	if !ok || !u.late {
 		return traced
 	}
-	key := u.request.target.key()
+	key := u.target.key()
 	c.table.noteUnanswered(key, 1)
 	return func(outcome error) {
 		c.table.noteUnanswered(key, -1)

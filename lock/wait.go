@@ -7,11 +7,12 @@ import (
 	"github.com/lockwire/lockwire/pubsub"
 )
 
-// newWaiter puts a copy of r in line. left is the holder's remaining lease, if known. The caller must call wait.
-func (r *request) newWaiter(ctx context.Context, left time.Duration) *waiter {
+// newWaiter puts a copy of r in line. left is the holder's remaining lease, if known, and seen the parked watch before the attempt. The
+// caller must call wait.
+func (r *request) newWaiter(ctx context.Context, left time.Duration, seen sighting) *waiter {
 	c := r.client
 	c.counters.waiting.Add(1)
-	w := &waiter{request: *r, left: left, wake: make(chan struct{}, 1)}
+	w := &waiter{request: *r, left: left, seen: seen, wake: make(chan struct{}, 1)}
 	w.since = time.Now()
 	k := r.target.kind
 	if k.queued {
@@ -47,7 +48,7 @@ func (w *waiter) join() {
 		w.prev.next = w
 	} else {
 		e.first = w
-		e.failure = w.failure
+		e.failure = w.why.failure
 		w.front.Store(true)
 	}
 	e.last = w
@@ -70,7 +71,7 @@ func (w *waiter) wait(ctx context.Context) (lease *Lease, err error) {
 // awaitFront waits for the turn of w. It reports done if w acquired the lock, or failed, before its turn.
 func (w *waiter) awaitFront(ctx context.Context) (done bool, err error) {
 	var again <-chan time.Time // for an Owner, who may hold the lock already while the waiters in front wait
-	if w.state != nil && !w.refused {
+	if w.state != nil && !w.why.refused() {
 		again = time.After(w.client.pace.PollMin)
 	}
 	for !w.front.Load() {
@@ -97,7 +98,6 @@ func (w *waiter) lookInLine(ctx context.Context) (done bool, again <-chan time.T
 	attempts, cancel := c.untilClose(ctx)
 	defer cancel()
 	granted, _, err := w.attempt(attempts)
-	w.failure = err
 	if granted || err != nil && !passing(err) {
 		return true, nil, err
 	}
@@ -119,12 +119,18 @@ func (w *waiter) stopWaiting(ctx context.Context) error {
 // gaveUp is that of the request, for a waiter that may have left all questions to the waiter at the front.
 func (w *waiter) gaveUp(ctx context.Context) error {
 	r := w.request // a copy: a holder that has claimed w may read the request
-	if w.entry != nil && !r.refused && !r.asked {
-		w.client.table.mu.Lock()
-		r.learn(w.entry, false)
-		w.client.table.mu.Unlock()
-	}
+	w.learn(&r.why)
 	return r.gaveUp(ctx)
+}
+
+// learn records in why what the line in front of w knows, if w has asked nothing itself.
+func (w *waiter) learn(why *denial) {
+	if w.entry == nil || w.asked || why.refused() {
+		return
+	}
+	w.client.table.mu.Lock()
+	defer w.client.table.mu.Unlock()
+	why.learn(w.entry)
 }
 
 // end cleans up after a wait with the outcome err.
@@ -199,10 +205,10 @@ func (w *waiter) leave() {
 
 // noteAnswer records for the waiters behind w, which is at the front, whether its last attempt had an answer.
 func (w *waiter) noteAnswer() {
-	if w.entry == nil || w.entry.failure == nil && w.failure == nil {
+	if w.entry == nil || w.entry.failure == nil && w.why.failure == nil {
 		return // nobody else changes the record
 	}
 	w.client.table.mu.Lock()
 	defer w.client.table.mu.Unlock()
-	w.entry.failure = w.failure
+	w.entry.failure = w.why.failure
 }
