@@ -235,8 +235,8 @@ func (r *request) granted(g grant) error {
 		return nil
 	}
 	l := newLease(r, g)
-	if r.state != nil {
-		l.period = r.recordGrant(g.count)
+	if r.state != nil && r.target.values == "" { // the leases of a group are their own record
+		l.period = r.turn.grant(r.target.stored(), g.count)
 	}
 	var refused error
 	if l.since = c.now(); g.start.Elapsed(l.since) >= validity(l.term) {
@@ -272,14 +272,6 @@ func (r *request) parseGrant(v resp.Value) (g grant, left time.Duration, err err
 	g.values = r.target.values
 	g.count, g.token, left, err = parseAcquire(v, r.state != nil)
 	return g, left, err
-}
-
-// recordGrant records a granted hold of an Owner, and returns its period. The leases of a group are their own record.
-func (r *request) recordGrant(count int64) int64 {
-	if r.target.values != "" {
-		return 0
-	}
-	return r.turn.grant(r.target.stored(), count)
 }
 
 // lostBefore returns the leases of l's Owner that were lost before the grant of l, as a first hold implies. values are the first holds of

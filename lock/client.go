@@ -32,7 +32,6 @@ type Client struct {
 	reader  string                          // the id of the waiting readers of read-write locks
 	writer  string                          // the id of waiting writers that go in front of all readers
 	pace    looks.Pace                      // of all waiters
-	limits  *limits                         // those of cfg, or nil
 	boot    func(t time.Time) time.Duration // the clock that includes sleep, at the recent time t
 	calm    func()                          // unregisters the watchdog from loss reports
 	unname  func()                          // removes the client's title from the names of connections

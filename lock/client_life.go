@@ -40,7 +40,6 @@ func New(server Server, cfg Config) (*Client, error) {
 		cfg:    cfg,
 		id:     newUUID(),
 		pace:   defaultPace,
-		limits: newLimits(cfg.AtMost, cfg.StopBefore),
 		boot:   clock.NewBoot().At,
 		events: pubsub.New(nature.dialer(server), pubsub.Config{Logger: cfg.Logger}),
 		done:   make(chan struct{}),

@@ -193,5 +193,8 @@ func (c Config) validate() error {
 	case c.FairWait < minFairWait:
 		return invalidf("FairWait of %v, less than %v", c.FairWait, minFairWait)
 	}
-	return newLimits(c.AtMost, c.StopBefore).check(c.Lease, c.RenewEvery)
+	return c.limits().check(c.Lease, c.RenewEvery)
 }
+
+// limits returns the limits of leases without options.
+func (c *Config) limits() limits { return limits{most: c.AtMost, stop: c.StopBefore} }

@@ -79,7 +79,7 @@ func (g *group) join(part *Lease) bool {
 
 // armLocked arms the deadline of each part. The whole needs no timer of its own.
 func (g *group) armLocked() {
-	if g.whole.phase != held || g.armed && g.whole.stopBefore() == 0 {
+	if g.whole.phase != held || g.armed && g.whole.limits.stop == 0 {
 		return
 	}
 	g.armed = true

@@ -215,13 +215,10 @@ func (t *target) handOverKeys(dst []string) []string {
 
 // seeing appends the KEYS of info, and of an acquire without a latch, to dst, which is empty.
 func (t *target) seeing(dst []string) []string {
-	switch {
-	case t.token != "":
-		return append(dst, t.name, t.token)
-	case t.own != nil:
-		return t.appendKeys(dst)
+	if t.token == "" && t.own == nil {
+		return append(dst, t.name)
 	}
-	return append(dst, t.name)
+	return t.handOverKeys(dst)
 }
 
 // shares reports whether t and other are locks of one group with a value in common, or locks without values.

@@ -23,7 +23,7 @@ type Lease struct {
 	state   *ownerState // state of the Owner passed by As; nil without an Owner
 	renewed bool        // by the watchdog
 	standby bool        // see Standby
-	limits  *limits
+	limits  limits
 	since   clock.Instant // the time of the grant
 	period  int64         // with a state: the period of the tally that counts this hold
 	token   int64
@@ -249,17 +249,9 @@ func (l *Lease) Context(parent context.Context) (ctx context.Context, cancel con
 // ask each member for its own token.
 func (l *Lease) Token() int64 { return l.token }
 
-// stopBefore returns the time between the end of contexts and the end of the lease.
-func (l *Lease) stopBefore() time.Duration {
-	if l.limits == nil {
-		return 0
-	}
-	return l.limits.stop
-}
-
 // most returns how long the lease may still be held by AtMost; limited is false without a limit.
 func (l *Lease) most(at clock.Instant) (left time.Duration, limited bool) {
-	if l.limits == nil || l.limits.most == 0 {
+	if l.limits.most == 0 {
 		return 0, false
 	}
 	return l.limits.most - l.since.Elapsed(at), true
@@ -425,9 +417,9 @@ func (l *Lease) armLocked() {
 	if l.phase != held {
 		return
 	}
-	next := max(0, l.leftLocked()-l.stopBefore())
+	next := max(0, l.leftLocked()-l.limits.stop)
 	if l.timer != nil {
-		if l.stopBefore() > 0 && l.timer.Stop() { // it may be set for the end of a lease since renewed
+		if l.limits.stop > 0 && l.timer.Stop() { // it may be set for the end of a lease since renewed
 			l.timer.Reset(next)
 		}
 		return
@@ -440,11 +432,11 @@ func (l *Lease) armLocked() {
 // deadline runs when the timer fires. It ends the lease, or its contexts by StopBefore, and resets the timer if the lease
 // is still held.
 func (l *Lease) deadline() {
-	if l.limits != nil {
+	if l.limits != (limits{}) {
 		l.stopContexts()
 	}
 	l.mu.Lock()
-	if left, stop := l.leftLocked(), l.stopBefore(); l.phase == held && left > 0 {
+	if left, stop := l.leftLocked(), l.limits.stop; l.phase == held && left > 0 {
 		if left > stop {
 			left -= stop
 		}
@@ -460,7 +452,7 @@ func (l *Lease) deadline() {
 // ending returns the cause for the end of contexts if StopBefore requires their end now, else nil. The contexts of a lease whose
 // time is up, as after a stop of the process, end with its loss.
 func (l *Lease) ending() *LostError {
-	stop := l.stopBefore()
+	stop := l.limits.stop
 	if left := time.Until(l.ValidUntil()); stop == 0 || left > stop || left <= 0 {
 		return nil
 	}

@@ -31,7 +31,7 @@ func AtLeast(d time.Duration) Option { return Option{limit: limitLeast, limited:
 
 // rest returns for how long the server is to keep the lock after a release now.
 func (l *Lease) rest() time.Duration {
-	if l.limits == nil || l.limits.least == 0 {
+	if l.limits.least == 0 {
 		return 0
 	}
 	return max(0, l.limits.least-l.since.Elapsed(l.client.now()))

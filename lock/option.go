@@ -105,7 +105,7 @@ func checkTerm(what string, d time.Duration) error {
 	return nil
 }
 
-// limits are the limits of a lease besides its term. A nil pointer is no limit.
+// limits are the limits of a lease besides its term. The zero limits are none.
 type limits struct {
 	most  time.Duration // see AtMost; 0 for none
 	least time.Duration // see AtLeast
@@ -127,36 +127,21 @@ func AtMost(d time.Duration) Option { return Option{limit: limitMost, limited: d
 // left when a renewal is due.
 func StopBefore(d time.Duration) Option { return Option{limit: limitStop, limited: d} }
 
-// newLimits returns limits as of AtMost and StopBefore, nil for none.
-func newLimits(most, stop time.Duration) *limits {
-	if most == 0 && stop == 0 {
-		return nil
-	}
-	return &limits{most: most, stop: stop}
-}
-
-// with returns l changed by an option. The receiver stays the same and may be nil.
-func (l *limits) with(which limit, d time.Duration) *limits {
-	var changed limits
-	if l != nil {
-		changed = *l
-	}
+// set changes the limits by an option.
+func (l *limits) set(which limit, d time.Duration) {
 	switch which {
 	case limitMost:
-		changed.most = d
+		l.most = d
 	case limitLeast:
-		changed.least = d
+		l.least = d
 	case limitStop:
-		changed.stop = d
+		l.stop = d
 	}
-	return &changed
 }
 
 // check rejects limits that cannot work with a lease of the given term, renewed every so often; 0 is never.
-func (l *limits) check(term, every time.Duration) error {
+func (l limits) check(term, every time.Duration) error {
 	switch {
-	case l == nil:
-		return nil
 	case l.most < 0 || l.most > 0 && l.most < MinLease:
 		return invalidf("AtMost of %v, less than %v", l.most, MinLease)
 	case l.most > 0 && term == forever:

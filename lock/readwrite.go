@@ -162,7 +162,10 @@ func (l *Lease) downgrade(ctx context.Context) (*Lease, error) {
 		r.endTurn()
 		return nil, l.settle(l.notHeld())
 	}
-	r.lease, r.limits = l.term, l.remaining()
+	r.lease, r.limits = l.term, l.limits
+	if left, limited := l.most(c.now()); limited {
+		r.limits.most = max(left, MinLease)
+	}
 	if !l.renewed {
 		r.lease = max(l.neededFor().Truncate(time.Millisecond), time.Millisecond)
 	}
@@ -216,15 +219,6 @@ func (l *Lease) askDowngrade(ctx context.Context, r *request) (v resp.Value, sta
 		start = l.now().start
 	}
 	return v, start, err
-}
-
-// remaining returns the limits for a lease that continues l.
-func (l *Lease) remaining() *limits {
-	left, limited := l.most(l.client.now())
-	if !limited {
-		return l.limits
-	}
-	return l.limits.with(limitMost, max(left, MinLease))
 }
 
 // undoDowngrade releases both the write hold and the requested read hold in the background, with the owner's turn.

@@ -209,8 +209,8 @@ func (b *ballot) worthLocked() error {
 		return err
 	}
 	term := b.ask.term
-	if l := b.granted[0].limits; l != nil && l.most > 0 {
-		term = min(term, l.most)
+	if most := b.granted[0].limits.most; most > 0 {
+		term = min(term, most)
 	}
 	atLeast := time.Duration(max(0, b.lock.cfg.MinValidity) * float64(term))
 	if time.Until(validUntil(b.granted, b.lock.quorum)) > atLeast {

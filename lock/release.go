@@ -182,7 +182,7 @@ func (l *Lease) answered(v resp.Value) (outcome, err error) {
 		l.client.table.noteAlone(l.target.key(), sole && count > 1)
 		l.awaited = l.whole.Load() != nil && l.client.table.awaited(l.target, count)
 	}
-	if outcome == nil && (l.limits == nil || l.limits.least == 0) {
+	if outcome == nil && l.limits.least == 0 {
 		l.place = nil // the server has ended it
 	}
 	l.letLatchGo(outcome == nil)

@@ -68,7 +68,7 @@ func (l *Lease) firstDue() time.Time {
 
 // dueBy returns due, or the end by AtMost if earlier.
 func (l *Lease) dueBy(due time.Time) time.Time {
-	if l.limits == nil || l.limits.most == 0 {
+	if l.limits.most == 0 {
 		return due
 	}
 	return clock.Earlier(due, l.since.Time.Add(l.limits.most))

@@ -39,7 +39,7 @@ type request struct {
 	acquire
 
 	// Constant.
-	limits  *limits
+	limits  limits
 	renewed bool                      // the watchdog is to renew the lease
 	standby bool                      // see Standby
 	via     func(conn.Doer) conn.Doer // of a vote for a Redlock, which is in no line: wraps the Doer that sends the acquire; nil for none
@@ -81,7 +81,7 @@ func (d *denial) learn(line *entry) {
 
 // fill makes r the request of a call with the options opts.
 func (r *request) fill(c *Client, t *target, opts []Option) error {
-	*r = request{acquire: acquire{client: c, target: t, lease: c.cfg.Lease}, renewed: true, limits: c.limits}
+	*r = request{acquire: acquire{client: c, target: t, lease: c.cfg.Lease}, renewed: true, limits: c.cfg.limits()}
 	for _, o := range opts {
 		if err := o.check(t.kind); err != nil {
 			return err
@@ -93,9 +93,7 @@ func (r *request) fill(c *Client, t *target, opts []Option) error {
 			}
 			r.lease, r.renewed = o.lease.Truncate(time.Millisecond), false
 		}
-		if o.limit != noLimit {
-			r.limits = r.limits.with(o.limit, o.limited)
-		}
+		r.limits.set(o.limit, o.limited)
 		if o.hasOwner {
 			if o.owner == nil || o.owner.client != c.id {
 				return invalidf("the Owner was not made by this Client")
@@ -150,7 +148,7 @@ func (r *request) endTurn() {
 // checkLimits rejects limits that cannot work with the lease of r.
 func (r *request) checkLimits() error {
 	c := r.client
-	if r.limits == nil || r.target.kind.unowned {
+	if r.target.kind.unowned {
 		return nil
 	}
 	if r.limits.least != 0 && r.state != nil {
