@@ -50,12 +50,10 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	}
 	start, err := l.askExtension(ctx, d)
 	l.endRenewal(err)
-	switch {
-	case err != nil:
+	if err != nil {
 		return l.client.refused(l.target.name, err)
-	case l.prolong(start, d):
-		l.expire()
 	}
+	l.prolong(start, d)
 	return l.Err()
 }
 
@@ -131,21 +129,16 @@ func (l *Lease) noteExtension(until time.Time) {
 	l.extendedTo = clock.Later(until, l.extendedTo)
 }
 
-// prolong moves the end of a held lease to d after start, unless it is later already. over: the lease had ended
-// before the answer arrived.
-func (l *Lease) prolong(start clock.Instant, d time.Duration) (over bool) {
-	l.mu.Lock()
+// prolong moves the end of a held lease to d after start, unless it is later already.
+func (l *Lease) prolong(start clock.Instant, d time.Duration) {
+	l.lockNow()
 	defer l.mu.Unlock()
 	if l.phase != held {
-		return false
-	}
-	if l.leftLocked() <= 0 {
-		return true
+		return
 	}
 	if at := l.client.now(); validity(d)-start.Elapsed(at) > validity(l.term)-l.start.Elapsed(at) {
 		l.start, l.term, l.failure = start, d, nil
 	}
-	return false
 }
 
 // extend is Extend of a lease with Members. A member that answers later than needed is extended all the same.

@@ -162,12 +162,7 @@ func (l *Lease) Err() error {
 	if l.group != nil {
 		l.group.checkClocks()
 	}
-	l.mu.Lock()
-	if l.group == nil && l.phase == held && l.leftLocked() <= 0 {
-		l.mu.Unlock()
-		l.expire()
-		l.mu.Lock()
-	}
+	l.lockNow()
 	defer l.mu.Unlock()
 	switch l.phase {
 	case gone:
@@ -176,6 +171,16 @@ func (l *Lease) Err() error {
 		return ErrReleased
 	}
 	return nil
+}
+
+// lockNow locks mu, and ends the lease before if its time is up.
+func (l *Lease) lockNow() {
+	l.mu.Lock()
+	if l.group == nil && l.phase == held && l.leftLocked() <= 0 {
+		l.mu.Unlock()
+		l.expire()
+		l.mu.Lock()
+	}
 }
 
 // Lost returns a channel closed on the loss of the lock. The channel stays open if the lock is released in time.
@@ -298,14 +303,10 @@ func (l *Lease) latestEnd() time.Time {
 
 // countFrom makes the lease count from start, when a successful renewal was requested. An ended lease stays ended.
 func (l *Lease) countFrom(start clock.Instant) {
-	l.mu.Lock()
-	over := l.phase == held && l.leftLocked() <= 0
-	if l.phase == held && !over {
+	l.lockNow()
+	defer l.mu.Unlock()
+	if l.phase == held {
 		l.start, l.failure = start, nil
-	}
-	l.mu.Unlock()
-	if over {
-		l.expire()
 	}
 }
 

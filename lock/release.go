@@ -88,14 +88,8 @@ func (l *Lease) unlock(ctx context.Context, task bool) error {
 
 // giveUp marks the lease as released. It returns the loss, if the lease was lost before, and the remaining time of the lease.
 func (l *Lease) giveUp() (*LostError, time.Duration) {
-	l.mu.Lock()
-	left := l.leftLocked()
-	if l.group == nil && l.phase == held && left <= 0 {
-		l.mu.Unlock()
-		l.expire()
-		l.mu.Lock()
-	}
-	lost := l.lost
+	l.lockNow()
+	left, lost := l.leftLocked(), l.lost
 	var contexts map[*derived]struct{}
 	if l.phase == held {
 		l.phase = released

@@ -76,10 +76,7 @@ func (l *Lease) dueBy(due time.Time) time.Time {
 
 // beginRenewal marks a renewal as under way. It reports false if the lease is over.
 func (l *Lease) beginRenewal() bool {
-	if l.Err() != nil {
-		return false
-	}
-	l.mu.Lock()
+	l.lockNow()
 	defer l.mu.Unlock()
 	if l.phase != held {
 		return false
