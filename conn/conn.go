@@ -226,7 +226,7 @@ func (c *Conn) noteReply(r rule, v resp.Value) {
 	case r == watches:
 		c.watching = true
 	case r == begins:
-		c.queueing = true
+		c.queueing = c.queueing || err == nil
 	case r == ends && c.queueing && (err == nil || discards(err)):
 		c.watching, c.queueing = false, false
 	case r == ends && errors.Is(err, resp.ErrGeneral) && strings.HasSuffix(err.Error(), " without MULTI"):

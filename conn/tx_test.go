@@ -330,13 +330,17 @@ func TestTxLeft(t *testing.T) {
 	}
 }
 
-// RESET ends a transaction, too.
-func TestTxReset(t *testing.T) {
+// RESET ends a transaction, and a refused MULTI begins none.
+func TestTxNotBegun(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		srv.Intercept(onName("MULTI", 2, fakeredis.Reply("-NOPERM x\r\n")))
 		c := dialConn(t, conn.Config{Dial: srv.Dial, PingInterval: time.Second})
 		defer c.Close()
 		want(t, c, "OK", "MULTI")
 		want(t, c, "RESET", "RESET")
+		if _, err := c.Do(t.Context(), "MULTI"); !errors.Is(err, resp.ErrNoPerm) {
+			t.Errorf("MULTI = %v, want NOPERM", err)
+		}
 		if _, err := c.Tx(t.Context(), cmds("INCR n")); err != nil {
 			t.Errorf("Tx = %v", err)
 		}
