@@ -346,6 +346,30 @@ func TestBatchIsRepeatedTogether(t *testing.T) {
 	})
 }
 
+// A node is lost in a batch that ends in WAIT: the error comes with the replies before, also behind ASK.
+func TestBatchLosesItsWait(t *testing.T) {
+	for _, ask := range []bool{false, true} {
+		bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+			addr := nodeA
+			if ask {
+				addr = nodeB
+				f.answer(nodeA, "SET", fmt.Sprintf("-ASK %d %s", slotA, nodeB), 2)
+			}
+			f.hook(addr, func(cmd fakeredis.Cmd) *fakeredis.Action {
+				if cmd.Name != "WAIT" {
+					return nil
+				}
+				act := fakeredis.Close()
+				return &act
+			})
+			values, err := c.SendBatch(t.Context(), []resp.Command{resp.Cmd("SET", keyA, 1), resp.Cmd("SET", keyA, 2), resp.Cmd("WAIT", 1, 100)})
+			if !errors.Is(err, conn.ErrUncertain) || texts(values) != "OK OK" {
+				t.Errorf("SendBatch = %q, %v, want two replies and ErrUncertain", texts(values), err)
+			}
+		})
+	}
+}
+
 // ran records the commands that nodes have executed, in order.
 type ran struct {
 	mu   sync.Mutex

@@ -50,13 +50,15 @@ func (c *Cluster) sendTogether(ctx context.Context, cmds []resp.Command) (_ []re
 			at = next
 		case err == nil && !isRedirect(why): // the replies are the answer
 			return values, nil
-		default:
+		case err == nil:
 			return nil, ended
+		default:
+			return values, ended
 		}
 	}
 }
 
-// together makes an attempt with a whole batch.
+// together makes an attempt with a whole batch. With an error it returns the replies to the first commands.
 func (at target) together(ctx context.Context, cmds []resp.Command) ([]resp.Value, error) {
 	switch {
 	case at.node == nil:
@@ -72,12 +74,12 @@ func (at target) together(ctx context.Context, cmds []resp.Command) ([]resp.Valu
 		sent = append(sent, cmds[i])
 	}
 	replies, err := at.node.pool.SendBatch(ctx, sent)
-	if err != nil {
-		return nil, err
-	}
 	values := make([]resp.Value, 0, len(cmds))
 	for i := 1; i < len(replies); i += 2 {
 		values = append(values, replies[i])
+	}
+	if err != nil {
+		return values, err
 	}
 	return append(values, replies[len(replies)-1]), nil
 }
