@@ -16,6 +16,7 @@ import (
 	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/lock"
+	"github.com/lockwire/lockwire/lock/internal/kinds"
 )
 
 // late has the first request for a script disappear along with its connection. The function returned has it arrive after
@@ -476,4 +477,38 @@ func TestLatchesAreDeletedTogether(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Locks that are forced one after the other are told within a second, also by a server far away: news that have arrived together share a
+// round trip.
+func TestManyForcedLocksAreToldWithinASecond(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c, other := w.listening(), w.client(lock.Config{})
+		var leases []*lock.Lease
+		for i := range 100 {
+			leases = append(leases, mustLock(t, c, strconv.Itoa(i)))
+		}
+		w.sleep(2 * time.Second)
+		w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+			if len(cmd.Args) > 1 && cmd.Args[1] == kinds.All()["reentrant"]["renew"].Digest() {
+				return fakeredis.Run().Late(20 * time.Millisecond)
+			}
+			return fakeredis.Run()
+		})
+		for _, l := range leases {
+			if forced, err := other.Reentrant(l.Name()).ForceUnlock(t.Context()); err != nil || !forced {
+				t.Fatal(forced, err)
+			}
+		}
+		w.sleep(time.Second)
+		told := 0
+		for _, l := range leases {
+			if errors.Is(l.Err(), lock.ErrLost) {
+				told++
+			}
+		}
+		if told != len(leases) {
+			t.Errorf("%d of %d are told", told, len(leases))
+		}
+	})
 }

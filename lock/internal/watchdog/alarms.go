@@ -14,6 +14,8 @@ const (
 	listenAfter = 250 * time.Millisecond
 	// alarmPause is the minimum interval between alarms, since connections may be lost repeatedly.
 	alarmPause = time.Second
+	// mostNews limits the events before a round of renewals.
+	mostNews = 1000
 )
 
 // alarms notifies the watchdog of leases that may have been lost early: the server was unreachable and may have lost
@@ -46,6 +48,22 @@ func (w *Watchdog[L]) answerAlarm(at time.Time) {
 		a.unrenewed = append(a.unrenewed, r.lease)
 	}
 	a.checkAt = at
+}
+
+// hearAll handles an event of the channel for forced unlocks, and those that wait behind it: they share a round of renewals.
+func (w *Watchdog[L]) hearAll(ev pubsub.Event, at time.Time) {
+	w.hear(ev, at)
+	for range mostNews {
+		select {
+		case next, ok := <-w.alarms.news():
+			if !ok {
+				return // the loop finds out
+			}
+			w.hear(next, at)
+		default:
+			return
+		}
+	}
 }
 
 // hear handles an event of the channel for forced unlocks.

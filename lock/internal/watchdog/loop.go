@@ -48,7 +48,7 @@ func (w *Watchdog[L]) loop(last clock.Instant) {
 				w.alarms.listening = nil
 				continue
 			}
-			w.hear(ev, time.Now())
+			w.hearAll(ev, time.Now())
 		case <-timer.C:
 		case <-w.cfg.Life.Done():
 			return
