@@ -92,25 +92,26 @@ func waitFor(t *testing.T, done func() bool) {
 // anybody, and nothing is left behind.
 func TestServerReadWriteStress(t *testing.T) {
 	redistest.RunProtocols(t, func(t *testing.T, s *redistest.Server, _ int) {
-		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
-		defer cancel()
 		x := &readWriteStress{t: t}
 		var wg sync.WaitGroup
+		defer wg.Wait()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
 		for i := range 4 {
 			c := serverLocks(t, s, lock.Config{PreferWriters: i%2 == 0})
 			for g := range 8 {
 				wg.Go(func() {
 					random := rand.New(rand.NewPCG(uint64(i), uint64(g)))
 					for ctx.Err() == nil {
-						x.turn(ctx, c, random)
+						x.turn(t.Context(), c, random)
 					}
 				})
 			}
 		}
+		locktorture.Pause(ctx, 1500*time.Millisecond)
+		waitFor(t, func() bool { return x.turns.Load() >= 20 })
+		cancel()
 		wg.Wait()
-		if x.turns.Load() < 20 {
-			t.Errorf("the lock was had %d times", x.turns.Load())
-		}
 		waitFor(t, func() bool {
 			left, _ := s.Do("EXISTS", "job", writersKey).Int()
 			return left == 0 && len(timeouts(s)) == 0
