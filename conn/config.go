@@ -348,7 +348,7 @@ type Sentinel struct {
 	Username, Password string
 
 	// TLS, if set, encrypts the connections to sentinels, independently of Config.TLS. ServerName defaults to the
-	// host of the sentinel's address.
+	// host of the sentinel's address in Addrs, or as announced.
 	TLS *TLSConfig
 
 	// NodeMap, if set, returns the address to dial for a server or sentinel announced at addr, host:port. Use NodeMap
@@ -401,12 +401,12 @@ func (s *Sentinel) validate(cfg *Config) error {
 	return nil
 }
 
-// sentinel returns the Config of a connection to the sentinel at addr.
-func (cfg *Config) sentinel(addr string) *Config {
+// sentinel returns the Config of a connection to the sentinel at addr, announced at an address or configured.
+func (cfg *Config) sentinel(announced, addr string) *Config {
 	s := &cfg.Sentinel
-	return &Config{
+	c := &Config{
 		Network:     cfg.Network,
-		Addr:        addr,
+		Addr:        announced,
 		Username:    s.Username,
 		Password:    s.Password,
 		NoIdentity:  cfg.NoIdentity,
@@ -417,18 +417,25 @@ func (cfg *Config) sentinel(addr string) *Config {
 		Timeout:     s.Timeout,
 		Limits:      cfg.Limits,
 	}
+	c.dialAt(addr)
+	return c
 }
 
 // server returns the Config of a connection to the server announced at addr.
 func (cfg *Config) server(addr string) *Config {
 	c := *cfg
 	c.Addr = addr
-	if c.TLS != nil && c.TLS.ServerName == "" {
-		c.TLS = c.TLS.Clone()
-		c.TLS.ServerName = c.serverName() // a certificate names the announced host, not the result of NodeMap
-	}
-	c.Addr = c.Sentinel.mapped(addr)
+	c.dialAt(c.Sentinel.mapped(addr))
 	return &c
+}
+
+// dialAt changes Addr, an announced address, into the address to dial. Certificates name the announced host.
+func (cfg *Config) dialAt(addr string) {
+	if cfg.TLS != nil && cfg.TLS.ServerName == "" {
+		cfg.TLS = cfg.TLS.Clone()
+		cfg.TLS.ServerName = cfg.serverName()
+	}
+	cfg.Addr = addr
 }
 
 // mapped returns the address to dial for an announced address.

@@ -2,6 +2,7 @@ package conn_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"strings"
 	"testing"
@@ -311,6 +312,42 @@ func TestNodeMap(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		if len(f.nodes[sentinelB].Conns()) == 0 {
 			t.Error("the announced sentinel is not in use")
+		}
+	})
+}
+
+// TestNodeMapWithTLS: the certificates of the server and of a learned sentinel are checked against the announced host, not
+// against the result of NodeMap; the certificate of a configured sentinel against the configured host.
+func TestNodeMapWithTLS(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		a := newAuthority(t)
+		names := map[string]string{serverA: "db.example", sentinelA: "10.1.0.1", sentinelB: "watch.example"}
+		for addr, name := range names {
+			f.nodes[addr].TLS(&tls.Config{Certificates: []tls.Certificate{a.issue(name)}})
+		}
+		f.tell("db.example:6379", 1)
+		f.introduce(sentinelA, "watch.example:26379")
+		f.introduce(sentinelB, "first.example:26379")
+		cfg := f.config(sentinelA)
+		cfg.TLS = &tls.Config{RootCAs: a.pool()}
+		cfg.Sentinel.TLS = cfg.TLS.Clone()
+		cfg.Sentinel.NodeMap = func(addr string) string {
+			return map[string]string{"db.example:6379": serverA, "watch.example:26379": sentinelB, "first.example:26379": sentinelA}[addr]
+		}
+		p := openFleet(t, cfg)
+		defer p.Close()
+		lands(t, f, p, serverA, "one")
+		for _, turn := range []struct{ off, on string }{{sentinelA, sentinelB}, {sentinelB, sentinelA}} {
+			f.nodes[turn.on].Refuse(false)
+			f.nodes[turn.off].Refuse(true)
+			f.nodes[turn.off].KillConns(nil)
+			time.Sleep(time.Minute)
+			if len(f.nodes[turn.on].Conns()) == 0 {
+				t.Errorf("%s, %s, is not in use: dialled %d times", turn.on, names[turn.on], len(f.dialled(turn.on)))
+			}
+		}
+		if _, err := p.Succession(t.Context(), "", time.Now()); err != nil {
+			t.Errorf("Succession = %v", err)
 		}
 	})
 }

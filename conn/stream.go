@@ -200,8 +200,8 @@ func newResolver(cfg *Config, onSwitch func(from, to string, seq uint64)) *senti
 		Dial: func(ctx context.Context, announced string) (*pipeline.Session, error) {
 			return dial(ctx, cfg.server(announced), true)
 		},
-		Ask: func(ctx context.Context, addr string) (sentinel.Stream, error) {
-			at := cfg.sentinel(addr)
+		Ask: func(ctx context.Context, announced, addr string) (sentinel.Stream, error) {
+			at := cfg.sentinel(announced, addr)
 			s, err := dial(ctx, at, false)
 			if err != nil {
 				return nil, err

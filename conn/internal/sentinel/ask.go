@@ -13,10 +13,13 @@ import (
 
 // answer is a sentinel's description of the master and of the other sentinels.
 type answer struct {
-	master    string   // announced address; never empty
-	epoch     int64    // epoch of the configuration; below 0 if missing
-	sentinels []string // addresses to dial of the other sentinels
+	master    string  // announced address; never empty
+	epoch     int64   // epoch of the configuration; below 0 if missing
+	sentinels []place // of the other sentinels
 }
+
+// place is where an announced sentinel is.
+type place struct{ announced, addr string } // addr is to dial
 
 // older reports whether the answer was given before the failover to m.
 func (a answer) older(m master) bool { return a.epoch >= 0 && a.epoch < m.epoch }
@@ -53,7 +56,7 @@ func (f *Resolver) put(ctx context.Context, addr string, questions ...resp.Comma
 	cause := fmt.Errorf("no answer of the sentinel within %v: %w", f.cfg.Timeout, context.DeadlineExceeded)
 	ctx, cancel := context.WithTimeoutCause(ctx, f.cfg.Timeout, cause)
 	defer cancel()
-	stream, err := f.cfg.Ask(ctx, addr)
+	stream, err := f.cfg.Ask(ctx, f.announcedAs(addr), addr)
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +103,7 @@ func (f *Resolver) understand(replies []resp.Value) (answer, error) {
 	}
 	for other := range replies[2].All() {
 		if addr := announcedIn(other); addr != "" && len(a.sentinels) < maxSentinels {
-			a.sentinels = append(a.sentinels, f.cfg.Map(addr))
+			a.sentinels = append(a.sentinels, place{addr, f.cfg.Map(addr)})
 		}
 	}
 	return a, nil

@@ -63,7 +63,7 @@ func (f *Resolver) Follow(ctx context.Context) {
 // listen subscribes to the sentinel at addr and returns when the connection is lost. confirmed reports whether the
 // sentinel confirmed the subscription.
 func (f *Resolver) listen(ctx context.Context, addr string) (confirmed bool, err error) {
-	stream, err := f.cfg.Ask(ctx, addr)
+	stream, err := f.cfg.Ask(ctx, f.announcedAs(addr), addr)
 	if err != nil {
 		return false, err
 	}

@@ -1,9 +1,11 @@
 package sentinel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -45,8 +47,9 @@ type Config struct {
 	// Dial connects to the server announced at an address, and requires the role of a master.
 	Dial func(ctx context.Context, announced string) (*pipeline.Session, error)
 
-	// Ask connects to the sentinel at addr.
-	Ask func(ctx context.Context, addr string) (Stream, error)
+	// Ask connects to the sentinel at addr. announced is the address from which Map has made addr; for a sentinel of Addrs
+	// it is addr.
+	Ask func(ctx context.Context, announced, addr string) (Stream, error)
 
 	// Failure makes the error for a caller: a dial of addr, or of the master by its name, has failed with err.
 	Failure func(addr string, err error) error
@@ -90,8 +93,9 @@ type Resolver struct {
 	asking        chan struct{} // holds a token while a caller asks the sentinels
 	inquiry       chan struct{} // holds a token while a caller asks about the replicas
 
-	mu           sync.Mutex // guards the following
-	sentinels    []string   // in the order of asking
+	mu           sync.Mutex        // guards the following
+	sentinels    []string          // addresses to dial, in the order of asking
+	learned      map[string]string // announced addresses of sentinels that are not in the Config, by the address to dial
 	master       master
 	suspected    bool // the master has failed, or denies the role
 	changed      chan struct{}
@@ -126,6 +130,7 @@ func New(cfg Config) *Resolver {
 		asking:        make(chan struct{}, 1),
 		inquiry:       make(chan struct{}, 1),
 		sentinels:     slices.Clone(cfg.Addrs),
+		learned:       make(map[string]string),
 		master:        master{epoch: -1},
 		changed:       make(chan struct{}),
 		searches:      make(map[*search]struct{}),
@@ -293,7 +298,13 @@ func (f *Resolver) list() []string {
 func (f *Resolver) learn(from string, a answer) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	keep := append([]string{from}, a.sentinels...)
+	keep := []string{from}
+	for _, other := range a.sentinels {
+		keep = append(keep, other.addr)
+		if !slices.Contains(f.cfg.Addrs, other.addr) {
+			f.learned[other.addr] = other.announced
+		}
+	}
 	list := slices.DeleteFunc(f.sentinels, func(addr string) bool {
 		return !slices.Contains(keep, addr) && !slices.Contains(f.cfg.Addrs, addr)
 	})
@@ -303,6 +314,14 @@ func (f *Resolver) learn(from string, a answer) {
 		}
 	}
 	f.sentinels = list
+	maps.DeleteFunc(f.learned, func(addr, _ string) bool { return !slices.Contains(list, addr) })
+}
+
+// announcedAs returns the announced address of the sentinel at addr, and addr for a sentinel in the Config.
+func (f *Resolver) announcedAs(addr string) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return cmp.Or(f.learned[addr], addr)
 }
 
 // demote moves an unhelpful sentinel to the end of the list.

@@ -138,7 +138,7 @@ func (w *world) dial(_ context.Context, announced string) (*pipeline.Session, er
 	return s, nil
 }
 
-func (w *world) ask(_ context.Context, addr string) (sentinel.Stream, error) {
+func (w *world) ask(_ context.Context, _, addr string) (sentinel.Stream, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.asks = append(w.asks, time.Now())
