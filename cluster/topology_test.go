@@ -484,6 +484,8 @@ func TestParseURLSaysWhatToWrite(t *testing.T) {
 		"h:6379":                            "scheme is not redis-cluster, rediss-cluster, valkey-cluster or valkeys-cluster: write",
 		"redis-cluster://h?read_timeout=1s": `unknown parameter "read_timeout": write timeout`,
 		"redis-cluster://h?addr=h:1":        `unknown parameter "addr": write the hosts with commas`,
+		"redis-cluster://h1,u:s3cr3t@h2":    "comma before the @ may separate hosts: write user and password once, in front of all hosts",
+		"redis-cluster://u:s3cr3t@a,u:x@b":  "comma before the @",
 	} {
 		if _, err := cluster.ParseURL(url); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cr") {
 			t.Errorf("ParseURL(%q) = %v, want an error with %q", url, err, want)

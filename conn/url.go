@@ -40,6 +40,9 @@ import (
 // repeated parameter is an error. Other settings of TLS, such as a private authority or a client certificate, belong
 // in the TLS field of the result.
 //
+// User and password stand once, before all hosts. A comma in front of the @ is refused where it may separate hosts, as in
+// host,user:password@host: in a user or password it can always be written as %2C.
+//
 // An error contains no part of the URL except the scheme and the name of a parameter, since the password might be
 // anywhere in the URL.
 func ParseURL(s string) (Config, error) {
@@ -51,6 +54,10 @@ func ParseURL(s string) (Config, error) {
 	if err != nil || strayPassword(s) {
 		return Config{}, errors.New("conn: url: malformed; in user and password all but letters, digits " +
 			"and -._~ must be percent-encoded")
+	}
+	if strayHost(s) {
+		return Config{}, errors.New("conn: url: a comma before the @ may separate hosts: write user and password once, " +
+			"in front of all hosts, and a comma in them as %2C")
 	}
 	cfg := Config{}
 	switch u.Scheme {
@@ -91,6 +98,22 @@ func strayPassword(s string) bool {
 	}
 	i := strings.IndexAny(s, "/?#")
 	return i >= 0 && strings.ContainsAny(s[i:], "@#")
+}
+
+// strayHost reports a comma before the last @ that may follow a host or the user and password of a host. net/url would take
+// everything before that @ for one user and password. Its own texts of passwords contain plain commas.
+func strayHost(s string) bool {
+	_, authority, _ := strings.Cut(s, "://")
+	if i := strings.IndexAny(authority, "/?#"); i >= 0 {
+		authority = authority[:i]
+	}
+	i := strings.LastIndexByte(authority, '@')
+	if i < 0 {
+		return false
+	}
+	first, _, more := strings.Cut(authority[:i], ",")
+	host, port, _ := strings.Cut(first, ":")
+	return more && (strings.Contains(authority[:i], "@") || host != "" && strings.Trim(port, "0123456789") == "")
 }
 
 func (cfg *Config) setHost(u *url.URL) (err error) {

@@ -93,6 +93,7 @@ func TestParseURLRefuses(t *testing.T) {
 		{"redis://h:port", "malformed"},
 		{"redis://a:1,b:2", "more than one host: write redis-cluster://"},
 		{"redis://a,b", "more than one host"},
+		{"redis://a,al:pw@b", "comma before the @"},
 		{"redis://::1", "brackets"},
 		{"redis://::1:6379", "brackets"},
 		{"redis://[::1", "malformed"},
@@ -185,7 +186,7 @@ func isOurWord(password string) bool {
 	for _, s := range []string{"x", "x://", "redis:x", "redis://h:0", "redis://[::1%25a]:0", "redis://h/x", "redis://h?db=x",
 		"redis://h?a", "redis://h?db=1&db=1", "redis://h?a;b", "redis://h/1?db=2", "redis://h?tls_server_name=x", "unix:x",
 		"redis://::1", "redis://h?timeout=x", "redis://h?protocol=9", "redis://h?client_name=%20", "rediss://h#",
-		"", "redis-cluster://h", "redis://h,h"} {
+		"", "redis-cluster://h", "redis://h,h", "redis-sentinel://h,x@h/m"} {
 		if _, err := conn.ParseURL(s); err != nil && strings.Contains(err.Error(), password) {
 			return true
 		}
@@ -227,6 +228,9 @@ func TestParseSentinelURL(t *testing.T) {
 		{"Redis-Sentinel://s1:26379/m/2", conn.Config{DB: 2, Sentinel: one}},
 		{"redis-sentinel://s1/m?db=2", conn.Config{DB: 2, Sentinel: one}},
 		{"redis-sentinel://s1/m/2?db=2", conn.Config{DB: 2, Sentinel: one}},
+		{"redis-sentinel://al:p,w@s1/m", conn.Config{Username: "al", Password: "p,w", Sentinel: one}}, // as net/url writes it
+		{"redis-sentinel://:1,w@s1/m", conn.Config{Password: "1,w", Sentinel: one}},
+		{"redis-sentinel://a%2Cl:1%2Cw@s1/m", conn.Config{Username: "a,l", Password: "1,w", Sentinel: one}},
 		{"redis-sentinel:///m", conn.Config{Sentinel: conn.Sentinel{Master: "m", Addrs: []string{"127.0.0.1:26379"}}}},
 		{"redis-sentinel://al:p%40%2C@s1:7000,s2,[2001:db8::1]:7001/my%20", conn.Config{}},
 		{"redis-sentinel://al:p%40%2C@s1:7000,s2,[2001:db8::1]:7001/mymaster/0", conn.Config{
@@ -281,7 +285,11 @@ func TestParseSentinelURLRefuses(t *testing.T) {
 		{"redis-sentinel://s1/m?sentinel_timeout=-1s", "Sentinel.Timeout"},
 		{"redis-sentinel://s1/m?poll_interval=10", "poll_interval"},
 		{"redis-sentinel://s1/m?tls_server_name=x", "tls_server_name"},
-		{"redis-sentinel://al:" + secret + "@s1,x@s2/m?foo=1", "unknown"},
+		{"redis-sentinel://al:" + secret + "@s1,x@s2/m", "comma before the @"},
+		{"redis-sentinel://s1,al:" + secret + "@s2/m", "comma before the @ may separate hosts: write user and password once, in front of all hosts"},
+		{"redis-sentinel://al:" + secret + "@s1,al:" + secret + "@s2/m", "comma before the @"},
+		{"Valkeys-Sentinel://s1:26379,s2:26379,al:" + secret + "@s3/m", "comma before the @"},
+		{"redis-sentinel://al:1," + secret + "@s1/m", "a comma in them as %2C"},
 		{"redis-sentinel://al:" + secret + "/,x@s2/m", "malformed"},
 		{"redis://s1/0?sentinel_timeout=1s", "unknown"},
 		{"redis://s1,s2/0", ""},
