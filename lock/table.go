@@ -142,12 +142,12 @@ func (b *table) forget(l *Lease) {
 	b.dropLocked(key, e)
 }
 
-// leasesNamed returns the leases on locks of the given name, of all kinds.
-func (b *table) leasesNamed(name string) (leases []*Lease) {
+// leasesNamed returns the leases on locks of the given names, of all kinds.
+func (b *table) leasesNamed(names map[string]bool) (leases []*Lease) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for l := range b.leases {
-		if l.target.name == name {
+		if names[l.target.name] {
 			leases = append(leases, l)
 		}
 	}
@@ -157,7 +157,7 @@ func (b *table) leasesNamed(name string) (leases []*Lease) {
 // leasesOfOwner returns the leases of this client on locks of the given name, of all kinds, with an owner or a permit
 // as stored on the server.
 func (b *table) leasesOfOwner(name, owner string) []*Lease {
-	return slices.DeleteFunc(b.leasesNamed(name), func(l *Lease) bool {
+	return slices.DeleteFunc(b.leasesNamed(map[string]bool{name: true}), func(l *Lease) bool {
 		if !l.target.kind.permits {
 			return l.owner != owner
 		}

@@ -14,7 +14,7 @@ const (
 	listenAfter = 250 * time.Millisecond
 	// alarmPause is the minimum interval between alarms, since connections may be lost repeatedly.
 	alarmPause = time.Second
-	// mostNews limits the events before a round of renewals.
+	// mostNews limits the events that share a round of renewals.
 	mostNews = 1000
 )
 
@@ -50,43 +50,46 @@ func (w *Watchdog[L]) answerAlarm(at time.Time) {
 	a.checkAt = at
 }
 
-// hearAll handles an event of the channel for forced unlocks, and those that wait behind it: they share a round of renewals.
-func (w *Watchdog[L]) hearAll(ev pubsub.Event, at time.Time) {
-	w.hear(ev, at)
-	for range mostNews {
-		select {
-		case next, ok := <-w.alarms.news():
-			if !ok {
-				return // the loop finds out
-			}
-			w.hear(next, at)
-		default:
-			return
+// hearAll handles an event of the channel for forced unlocks, and those that wait behind it in news: their leases are looked for at once,
+// because all leases of the client are looked through, and share a round of renewals.
+func (w *Watchdog[L]) hearAll(ev pubsub.Event, news <-chan pubsub.Event) {
+	forced := make(map[string]bool) // the names of locks
+	for n, ok := 1, true; ok; n++ {
+		switch ev.Kind {
+		case pubsub.Resumed, pubsub.Lagged: // messages may have been missed
+			w.Raise()
+		case pubsub.Message:
+			forced[ev.Payload] = true
 		}
+		ok = false
+		if n < mostNews {
+			select {
+			case ev, ok = <-news: // the loop sees a closed channel, too
+			default:
+			}
+		}
+	}
+	if len(forced) > 0 {
+		w.hear(forced)
 	}
 }
 
-// hear handles an event of the channel for forced unlocks.
-func (w *Watchdog[L]) hear(ev pubsub.Event, at time.Time) {
-	a := &w.alarms
-	switch ev.Kind {
-	case pubsub.Resumed, pubsub.Lagged: // messages may have been missed
-		w.Raise()
-	case pubsub.Message:
-		w.mu.Lock()
-		w.alarmed = at // before the leases are looked for: none is missed that is added meanwhile
-		w.mu.Unlock()
-		leases := w.cfg.Named(ev.Payload)
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		for _, l := range leases {
-			switch r := w.cfg.Leases.Record(l); {
-			case !r.added || r.ended || r.index < 0:
-			case r.renewed:
-				w.dueLocked(r, at)
-			default:
-				a.unrenewed, a.checkAt = append(a.unrenewed, l), at
-			}
+// hear has the server asked for the leases of locks that others have forced.
+func (w *Watchdog[L]) hear(forced map[string]bool) {
+	at, a := time.Now(), &w.alarms
+	w.mu.Lock()
+	w.alarmed = at // after all of the events, and before the leases are looked for: none is missed that is added meanwhile
+	w.mu.Unlock()
+	leases := w.cfg.Named(forced)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, l := range leases {
+		switch r := w.cfg.Leases.Record(l); {
+		case !r.added || r.ended || r.index < 0:
+		case r.renewed:
+			w.dueLocked(r, at)
+		default:
+			a.unrenewed, a.checkAt = append(a.unrenewed, l), at
 		}
 	}
 }

@@ -38,17 +38,18 @@ func (w *Watchdog[L]) loop(last clock.Instant) {
 		w.mu.Lock()
 		timer.Reset(time.Until(w.wake))
 		w.mu.Unlock()
+		news := w.alarms.news()
 		select {
 		case <-w.signal:
 			if !w.alarms.raised.Load() {
 				continue
 			}
-		case ev, ok := <-w.alarms.news():
+		case ev, ok := <-news:
 			if !ok { // the client is closing
 				w.alarms.listening = nil
 				continue
 			}
-			w.hearAll(ev, time.Now())
+			w.hearAll(ev, news)
 		case <-timer.C:
 		case <-w.cfg.Life.Done():
 			return

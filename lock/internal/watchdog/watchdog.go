@@ -42,7 +42,7 @@ type Config[L comparable] struct {
 	// answer per lease, in any order, and the error of the batches.
 	Ask func(ctx context.Context, leases []L, check bool) ([]Answer[L], error)
 
-	Named  func(name string) []L                // the leases on locks of a name
+	Named  func(names map[string]bool) []L      // the leases on locks of these names
 	Listen func() (*pubsub.Subscription, error) // to the names of forced locks; nil for never
 	Round  func(Round)                          // called after each round of renewals; nil for none
 }

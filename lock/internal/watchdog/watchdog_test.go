@@ -3,12 +3,14 @@ package watchdog
 import (
 	"context"
 	"errors"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/lockwire/lockwire/lock/internal/clock"
 	"github.com/lockwire/lockwire/lock/internal/remote"
+	"github.com/lockwire/lockwire/pubsub"
 )
 
 // fake is a lease of a test.
@@ -27,7 +29,7 @@ func keep(t *testing.T, answer func(n int) (outcome int64, err error)) *Watchdog
 		Term: 30 * time.Second, Every: 10 * time.Second, Batch: 100, Life: life, Server: &remote.Server{},
 		Now:   func() clock.Instant { return clock.Instant{Time: time.Now()} },
 		Acked: func() bool { return false },
-		Named: func(string) []*fake { return nil },
+		Named: func(map[string]bool) []*fake { return nil },
 		Ask: func(_ context.Context, leases []*fake, _ bool) (answers []Answer[*fake], err error) {
 			asked++
 			for _, l := range leases {
@@ -138,4 +140,62 @@ func TestAlarmMissesNoLease(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A lock that is acquired and forced while the watchdog looks for the leases of earlier news is asked for as soon as its lease is added.
+func TestNewsDuringNewsMissesNoLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := keep(t, func(int) (int64, error) { return 0, nil })
+		news := make(chan pubsub.Event, 2)
+		var asked time.Time
+		w.cfg.Named = func(map[string]bool) []*fake {
+			if asked.IsZero() {
+				time.Sleep(time.Millisecond)
+				asked = time.Now()
+				time.Sleep(time.Millisecond)
+				news <- pubsub.Event{Kind: pubsub.Message, Payload: "later"}
+			}
+			return nil
+		}
+		news <- pubsub.Event{Kind: pubsub.Message, Payload: "earlier"}
+		for len(news) > 0 {
+			w.hearAll(<-news, news)
+		}
+		l := new(fake)
+		w.Add(l, true, asked, asked.Add(10*time.Second))
+		synctest.Wait()
+		if l.denied != 1 {
+			t.Errorf("denied %d times at once, want 1", l.denied)
+		}
+	})
+}
+
+// News that wait together look through the leases once, however many they are and however often they name a lock.
+func TestNewsTogetherLookForLeasesOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := keep(t, func(int) (int64, error) { return 1, nil })
+		news := make(chan pubsub.Event, 2*mostNews)
+		looks, names := 0, 0
+		w.cfg.Named = func(forced map[string]bool) []*fake {
+			looks, names = looks+1, names+len(forced)
+			return nil
+		}
+		for i := range mostNews / 2 {
+			news <- pubsub.Event{Kind: pubsub.Message, Payload: strconv.Itoa(i / 2)}
+			news <- pubsub.Event{Kind: pubsub.Lagged}
+		}
+		news <- pubsub.Event{Kind: pubsub.Message, Payload: "later"}
+		w.hearAll(<-news, news)
+		if looks != 1 || names != mostNews/4 || len(news) != 1 {
+			t.Errorf("%d looks for %d locks, %d events left, want 1, %d and 1", looks, names, len(news), mostNews/4)
+		}
+		if !w.alarms.raised.Load() {
+			t.Error("no alarm for missed messages")
+		}
+		close(news)
+		w.hearAll(<-news, news)
+		if looks != 2 || names != mostNews/4+1 {
+			t.Errorf("%d looks for %d locks at the end, want 2 and %d", looks, names, mostNews/4+1)
+		}
+	})
 }
