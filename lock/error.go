@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/internal/netfail"
+	"github.com/lockwire/lockwire/lock/internal/logs"
 	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/resp"
 )
@@ -132,13 +133,13 @@ type LostError struct {
 	Remaining time.Duration
 	Err       error // the error of the last renewal, or the other content of the key; or nil
 
-	shown  string // in place of Name in the text
-	atMost bool   // with Ending: AtMost is the reason, not a missing renewal
+	log    *logs.Log // what stands for Name in the text; nil for the name
+	atMost bool      // with Ending: AtMost is the reason, not a missing renewal
 }
 
 // Error names the lock, the age of the lease, and the reason.
 func (e *LostError) Error() string {
-	text := subject(e.Name, e.shown)
+	text := subject(e.Name, e.log.Shown(e.Name))
 	if e.Reason != Ending {
 		text += "lost"
 		if e.Age > 0 {

@@ -150,11 +150,10 @@ func (g *group) countLiving(cause *LostError) {
 // The server keeps the parts until Unlock.
 func (g *group) loseWhole(cause *LostError) {
 	l := g.whole
-	shown := l.shown()
 	if !l.markLost(func() *LostError {
-		lost := l.lostLocked(cause.Reason, cause.Err, shown)
+		lost := l.lostLocked(cause.Reason, cause.Err)
 		if cause.Name != "" {
-			lost.Name, lost.Owner, lost.shown = cause.Name, cause.Owner, cause.shown // of the lost member
+			lost.Name, lost.Owner, lost.log = cause.Name, cause.Owner, cause.log // of the lost member
 		}
 		return lost
 	}) {

@@ -350,8 +350,7 @@ func (l *Lease) revoke(reason Reason, cause error) {
 
 // lose marks the lock as lost and notifies the contexts, the watchdog and the lease with Members. An ended lease is left alone.
 func (l *Lease) lose(reason Reason, cause error) {
-	shown := l.shown()
-	if !l.markLost(func() *LostError { return l.lostLocked(reason, cause, shown) }) {
+	if !l.markLost(func() *LostError { return l.lostLocked(reason, cause) }) {
 		return
 	}
 	l.client.watchdog.Remove(l)
@@ -389,13 +388,10 @@ func (l *Lease) markLost(lostLocked func() *LostError) bool {
 	return true
 }
 
-// shown returns what the texts of errors have in place of the lock's name. It calls Config.ShowName, which may ask about leases, so the
-// caller has no mutex.
-func (l *Lease) shown() string { return l.client.log.Shown(l.target.name) }
-
-// lostLocked returns the error for the loss of l, or for the end of its contexts. shown is the result of that method.
-func (l *Lease) lostLocked(reason Reason, cause error, shown string) *LostError {
-	e := &LostError{Name: l.target.name, Kind: l.Kind(), Owner: l.Owner(), Age: l.age(), Reason: reason, Err: cause, shown: shown}
+// lostLocked returns the error for the loss of l, or for the end of its contexts. The error calls Config.ShowName for its text only:
+// ShowName may ask about the lease, which would be lost again, and again, before the loss is recorded.
+func (l *Lease) lostLocked(reason Reason, cause error) *LostError {
+	e := &LostError{Name: l.target.name, Kind: l.Kind(), Owner: l.Owner(), Age: l.age(), Reason: reason, Err: cause, log: l.client.log}
 	if l.group == nil && reason != Taken && reason != Forced {
 		e.Remaining = max(0, l.term-l.start.Elapsed(l.client.now()), time.Until(l.extendedTo))
 	}
@@ -457,15 +453,14 @@ func (l *Lease) ending() *LostError {
 	if left := time.Until(l.ValidUntil()); stop == 0 || left > stop || left <= 0 {
 		return nil
 	}
-	shown := l.shown()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if most, limited := l.most(l.client.now()); limited && most <= stop {
-		e := l.lostLocked(Ending, nil, shown)
+		e := l.lostLocked(Ending, nil)
 		e.atMost = true
 		return e
 	}
-	return l.lostLocked(Ending, l.failure, shown)
+	return l.lostLocked(Ending, l.failure)
 }
 
 // stopContexts ends the contexts of the lease, and of the lease with Members that contains the lease, if StopBefore

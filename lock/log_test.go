@@ -258,21 +258,21 @@ func TestShowNameAsksAboutTheLease(t *testing.T) {
 		var leases []*lock.Lease
 		c := w.client(lock.Config{ShowName: func(name string) string {
 			for _, l := range leases {
-				_ = l.ValidUntil()
+				_, _ = l.ValidUntil(), l.Err()
 			}
 			return strings.ToUpper(name)
 		}})
-		stops := mustLock(t, c, "stops", lock.StopBefore(15*time.Second))
+		stops, fixed := mustLock(t, c, "stops", lock.StopBefore(15*time.Second)), mustLock(t, c, "fixed", lock.For(time.Second))
 		whole := lockMulti(t, newMulti(t, c.Reentrant("a"), c.Reentrant("b")))
-		leases = []*lock.Lease{stops, whole, whole.Members()[0], whole.Members()[1]}
+		leases = []*lock.Lease{stops, fixed, whole, whole.Members()[0], whole.Members()[1]}
 		work, cancel := stops.Context(t.Context())
 		defer cancel()
 		lost := whole.Lost()
 		w.srv.Mute(true)
 		<-lost
 		<-work.Done()
-		for _, err := range []error{context.Cause(work), whole.Err()} {
-			if err == nil || !strings.Contains(err.Error(), "lock STOPS") && !strings.Contains(err.Error(), "lock A") && !strings.Contains(err.Error(), "lock B") {
+		for _, err := range []error{context.Cause(work), whole.Err(), fixed.Err()} {
+			if err == nil || !strings.Contains(err.Error(), "lock STOPS") && !strings.Contains(err.Error(), "lock FIXED") && !strings.Contains(err.Error(), "lock A") && !strings.Contains(err.Error(), "lock B") {
 				t.Errorf("%v, want an error that shows the name", err)
 			}
 		}

@@ -167,7 +167,7 @@ func (e *NotAcquiredError) end(ctx context.Context, since time.Time, refused boo
 
 // grantedLate returns the error for a grant of t that arrived after the end of its lease.
 func (t *target) grantedLate(c *Client) *LostError {
-	return &LostError{Name: t.name, Kind: t.kind.Name, Reason: Expired, shown: c.log.Shown(t.name)}
+	return &LostError{Name: t.name, Kind: t.kind.Name, Reason: Expired, log: c.log}
 }
 
 // about is an error about a lock, named in its text.

@@ -76,9 +76,9 @@ func (l *Log) Name(name string) string {
 	return name
 }
 
-// Shown returns what stands for the name of a lock in texts; "" is the quoted name.
+// Shown returns what stands for the name of a lock in texts; "" is the quoted name, as without a Log.
 func (l *Log) Shown(name string) string {
-	if l.Show == nil {
+	if l == nil || l.Show == nil {
 		return ""
 	}
 	return cmp.Or(l.Show(name), "-")
