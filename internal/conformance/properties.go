@@ -212,7 +212,7 @@ func reentry(t *testing.T, s *stage) {
 	c := s.client(lock.Config{})
 	l, owner := s.open(c), c.NewOwner()
 	outer := s.lock(l, lock.As(owner))
-	inner := s.lock(l, lock.As(owner), lock.For(time.Second))
+	inner := s.lock(l, lock.As(owner), lock.For(15*time.Second))
 	info, err := l.Info(t.Context())
 	if err != nil || len(info.Holders) != 1 || info.Holders[0].Holds != 2 || !strings.HasPrefix(info.Holders[0].Owner, owner.String()) {
 		t.Errorf("Info() = %+v, %v, want two holds of the owner", info, err)

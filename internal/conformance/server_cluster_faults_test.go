@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -48,9 +49,16 @@ func (p *process) any(name string) locker { return p.locks[rand.IntN(len(p.locks
 
 func (p *process) close(t *testing.T) {
 	for i := range p.locks {
-		if err := errors.Join(p.locks[i].Close(), p.nodes[i].Close()); err != nil {
-			t.Errorf("Close() = %v", err)
-		}
+		closeLocks(t, p.locks[i], p.nodes[i])
+	}
+}
+
+// closeLocks closes locks and its server. On a busy machine the second of Close is not enough to take back what was cancelled.
+func closeLocks(t *testing.T, locks *lock.Client, server io.Closer) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := errors.Join(locks.CloseContext(ctx), server.Close()); err != nil {
+		t.Errorf("CloseContext() = %v", err)
 	}
 }
 

@@ -41,11 +41,7 @@ func locksOf(t *testing.T, c *redistest.Cluster, cfg lock.Config) (*lock.Client,
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := errors.Join(locks.Close(), nodes.Close()); err != nil {
-			t.Errorf("Close() = %v", err)
-		}
-	})
+	t.Cleanup(func() { closeLocks(t, locks, nodes) })
 	return locks, nodes
 }
 

@@ -58,11 +58,7 @@ func (f *five) redlock(protocol int) *lock.Redlock {
 		if err != nil {
 			f.t.Fatal(err)
 		}
-		f.t.Cleanup(func() {
-			if err := errors.Join(c.Close(), pool.Close()); err != nil {
-				f.t.Error(err)
-			}
-		})
+		f.t.Cleanup(func() { closeLocks(f.t, c, pool) })
 		nodes = append(nodes, c.Reentrant("job"))
 	}
 	r, err := lock.NewRedlock(lock.RedlockConfig{}, nodes...)
