@@ -26,7 +26,7 @@ SERVER_LIST = $(SERVERS)
 endif
 
 # Systems on which nothing is tested, but the library is built, with TLS and without. The first time each takes twenty seconds of a
-# processor, most of them for the standard library (half as long again with the compiler's optimizations), then one.
+# processor, most of them for the standard library (half as long again with the compiler's optimizations), then up to eight.
 SYSTEMS := plan9/amd64 freebsd/amd64 openbsd/amd64 netbsd/amd64 js/wasm wasip1/wasm linux/386 linux/arm linux/mipsle
 LIBRARY := . ./resp ./conn ./script ./pubsub ./cluster ./lock ./lock/leader ./lock/locktest ./lock/fence
 
