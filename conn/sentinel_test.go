@@ -352,6 +352,38 @@ func TestNodeMapWithTLS(t *testing.T) {
 	})
 }
 
+// TestLearnedSentinelWithTLS: a learned sentinel is asked under each of its announced names, also after the sentinel that is
+// asked before no longer names it.
+func TestLearnedSentinelWithTLS(t *testing.T) {
+	for _, named := range [][]string{{"watch.example:26379"}, {"watch.example:26379", "stale.example:26379"}, {"stale.example:26379", "watch.example:26379"}} {
+		inFleet(t, func(t *testing.T, f *fleet) {
+			a := newAuthority(t)
+			for addr, name := range map[string]string{serverA: "db.example", serverB: "db2.example", sentinelA: "10.1.0.1", sentinelB: "watch.example"} {
+				f.nodes[addr].TLS(&tls.Config{Certificates: []tls.Certificate{a.issue(name)}})
+			}
+			f.tell("db.example:6379", 1)
+			f.introduce(sentinelA, named...)
+			cfg := f.config(sentinelA)
+			cfg.TLS = &tls.Config{RootCAs: a.pool()}
+			cfg.Sentinel.TLS = cfg.TLS.Clone()
+			cfg.Sentinel.NodeMap = func(addr string) string {
+				return map[string]string{"db.example:6379": serverA, "db2.example:6379": serverB, "watch.example:26379": sentinelB, "stale.example:26379": sentinelB}[addr]
+			}
+			p := openFleet(t, cfg)
+			defer p.Close()
+			lands(t, f, p, serverA, "one")
+			if len(named) == 1 {
+				f.introduce(sentinelA) // it knows the old master, and nobody else
+			}
+			f.promote(serverB)
+			f.tell("db2.example:6379", 2, sentinelB)
+			f.nodes[serverA].Refuse(true)
+			f.nodes[serverA].KillConns(nil)
+			lands(t, f, p, serverB, "two")
+		})
+	}
+}
+
 // TestSentinelCredentials: sentinels and server each get their own credentials only.
 func TestSentinelCredentials(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {

@@ -18,8 +18,9 @@ type answer struct {
 	sentinels []place // of the other sentinels
 }
 
-// place is where an announced sentinel is.
-type place struct{ announced, addr string } // addr is to dial
+// place is where a sentinel is: addr is to dial, and announced the name that Config.Map has made it from; the same for a sentinel of
+// Config.Addrs.
+type place struct{ announced, addr string }
 
 // older reports whether the answer was given before the failover to m.
 func (a answer) older(m master) bool { return a.epoch >= 0 && a.epoch < m.epoch }
@@ -32,10 +33,10 @@ func (a answer) newer(b answer) answer {
 	return a
 }
 
-// question asks the sentinel at addr for the master, and learns the other sentinels.
-func (f *Resolver) question(ctx context.Context, addr string) (answer, error) {
+// question asks the sentinel at a place for the master, and learns the other sentinels.
+func (f *Resolver) question(ctx context.Context, at place) (answer, error) {
 	name := f.cfg.Master
-	replies, err := f.put(ctx, addr,
+	replies, err := f.put(ctx, at,
 		resp.Cmd("SENTINEL", "get-master-addr-by-name", name),
 		resp.Cmd("SENTINEL", "master", name),
 		resp.Cmd("SENTINEL", "sentinels", name))
@@ -44,19 +45,19 @@ func (f *Resolver) question(ctx context.Context, addr string) (answer, error) {
 	}
 	a, err := f.understand(replies)
 	if err != nil {
-		return answer{}, f.cfg.Failure(addr, err)
+		return answer{}, f.cfg.Failure(at.addr, err)
 	}
-	f.learn(addr, a)
+	f.learn(at, a)
 	return a, nil
 }
 
-// put sends all questions at once to the sentinel at addr, over a new connection, and returns the replies within
+// put sends all questions at once to the sentinel at a place, over a new connection, and returns the replies within
 // Config.Timeout. The error is one of Config.Failure or Config.Ask.
-func (f *Resolver) put(ctx context.Context, addr string, questions ...resp.Command) ([]resp.Value, error) {
+func (f *Resolver) put(ctx context.Context, at place, questions ...resp.Command) ([]resp.Value, error) {
 	cause := fmt.Errorf("no answer of the sentinel within %v: %w", f.cfg.Timeout, context.DeadlineExceeded)
 	ctx, cancel := context.WithTimeoutCause(ctx, f.cfg.Timeout, cause)
 	defer cancel()
-	stream, err := f.cfg.Ask(ctx, f.announcedAs(addr), addr)
+	stream, err := f.cfg.Ask(ctx, at.announced, at.addr)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +68,7 @@ func (f *Resolver) put(ctx context.Context, addr string, questions ...resp.Comma
 	}
 	_ = stream.Close()
 	if err != nil {
-		return nil, f.cfg.Failure(addr, err)
+		return nil, f.cfg.Failure(at.addr, err)
 	}
 	return replies, nil
 }

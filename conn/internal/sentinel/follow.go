@@ -32,16 +32,16 @@ func (f *Resolver) Follow(ctx context.Context) {
 	for failed := 0; ctx.Err() == nil; {
 		var err error
 		useful := false
-		for _, addr := range f.list() {
+		for _, at := range f.list() {
 			if f.asks.wait(ctx, nil) != nil {
 				return
 			}
 			begin := time.Now()
-			useful, err = f.listen(ctx, addr)
+			useful, err = f.listen(ctx, at)
 			if ctx.Err() != nil {
 				return
 			}
-			f.demote(addr)
+			f.demote(at)
 			if useful = useful && time.Since(begin) >= maxRoundPause; useful {
 				break
 			}
@@ -60,10 +60,10 @@ func (f *Resolver) Follow(ctx context.Context) {
 	}
 }
 
-// listen subscribes to the sentinel at addr and returns when the connection is lost. confirmed reports whether the
+// listen subscribes to the sentinel at a place and returns when the connection is lost. confirmed reports whether the
 // sentinel confirmed the subscription.
-func (f *Resolver) listen(ctx context.Context, addr string) (confirmed bool, err error) {
-	stream, err := f.cfg.Ask(ctx, f.announcedAs(addr), addr)
+func (f *Resolver) listen(ctx context.Context, at place) (confirmed bool, err error) {
+	stream, err := f.cfg.Ask(ctx, at.announced, at.addr)
 	if err != nil {
 		return false, err
 	}
@@ -84,15 +84,15 @@ func (f *Resolver) listen(ctx context.Context, addr string) (confirmed bool, err
 			}
 		}
 	})
-	confirmed, err = f.serve(ctx, stream, values)
+	confirmed, err = f.serve(ctx, at, stream, values)
 	close(over)
 	_ = stream.Close()
 	reader.Wait()
 	return confirmed, cmp.Or(err, lost)
 }
 
-// serve handles the values from stream and sends PINGs, until the connection ends or the sentinel stops answering.
-func (f *Resolver) serve(ctx context.Context, stream Stream, values <-chan resp.Value) (confirmed bool, err error) {
+// serve handles the values from stream, of the sentinel at a place, and sends PINGs, until the connection ends or the sentinel stops answering.
+func (f *Resolver) serve(ctx context.Context, at place, stream Stream, values <-chan resp.Value) (confirmed bool, err error) {
 	if err := stream.Write(ctx, resp.Cmd("SUBSCRIBE", switchMaster, promoted)); err != nil {
 		return false, err
 	}
@@ -141,25 +141,25 @@ func (f *Resolver) serve(ctx context.Context, stream Stream, values <-chan resp.
 		if !confirmed && v.Err() != nil {
 			return false, fmt.Errorf("SUBSCRIBE: %w", v.Err())
 		}
-		confirmed = f.receive(ctx, stream.Addr(), v) || confirmed
+		confirmed = f.receive(ctx, at, v) || confirmed
 	}
 }
 
 // receive handles a value from the sentinel, and reports whether it confirms the subscription.
-func (f *Resolver) receive(ctx context.Context, sentinel string, v resp.Value) (confirms bool) {
+func (f *Resolver) receive(ctx context.Context, at place, v resp.Value) (confirms bool) {
 	kind, _ := v.At(0).Text()
 	channel, _ := v.At(1).Text()
 	switch kind + channel {
 	case "subscribe" + switchMaster: // earlier messages were lost
-		f.wake(sentinel)
+		f.wake(at)
 		return true
 	case "message" + promoted:
-		f.wake(sentinel)
+		f.wake(at)
 	case "message" + switchMaster:
 		text, _ := v.At(2).Text()
 		if words := strings.Split(text, " "); len(words) == 5 && words[0] == f.cfg.Master {
 			if to := announced(words[3], words[4]); to != "" {
-				f.announced(ctx, sentinel, announced(words[1], words[2]), to)
+				f.announced(ctx, at, announced(words[1], words[2]), to)
 			}
 		}
 	}
@@ -168,10 +168,10 @@ func (f *Resolver) receive(ctx context.Context, sentinel string, v resp.Value) (
 
 // announced handles a switch announced by a sentinel. If the switch leads away from the known master, and the new master
 // confirms the role, announced is done. Otherwise the announcement may be old, and Watch asks the sentinel.
-func (f *Resolver) announced(ctx context.Context, sentinel, from, to string) {
+func (f *Resolver) announced(ctx context.Context, at place, from, to string) {
 	m, _, _ := f.current()
 	if from != m.announced || to == m.announced || f.check(ctx, m, to, m.epoch+1) != nil {
-		f.wake(sentinel)
+		f.wake(at)
 	}
 }
 
@@ -191,10 +191,10 @@ func (f *Resolver) check(ctx context.Context, m master, announced string, epoch 
 	return err
 }
 
-// wake makes Watch ask at once, beginning with the given sentinel.
-func (f *Resolver) wake(sentinel string) {
+// wake makes Watch ask at once, beginning with the sentinel at a place.
+func (f *Resolver) wake(at place) {
 	select {
-	case f.pollNow <- sentinel:
+	case f.pollNow <- at:
 	default:
 	}
 }
@@ -211,7 +211,7 @@ func (f *Resolver) Watch(ctx context.Context) {
 			wait = forever
 		}
 		timer.Reset(wait)
-		first := ""
+		first := place{}
 		select {
 		case first = <-f.pollNow:
 		case <-timer.C:
@@ -228,12 +228,12 @@ func (f *Resolver) Watch(ctx context.Context) {
 }
 
 // poll asks one sentinel for the master, a different sentinel each time, and connects to a new master.
-func (f *Resolver) poll(ctx context.Context, n int, first string) error {
+func (f *Resolver) poll(ctx context.Context, n int, first place) error {
 	m, _, _ := f.current()
 	list := f.list()
 	list = append(list[n%len(list):], list[:n%len(list)]...)
-	if first != "" {
-		list = append([]string{first}, list...)
+	if first != (place{}) {
+		list = append([]place{first}, list...)
 	}
 	err := errUnknownMaster
 	silence, ended := f.inquire(ctx, nil, list, m, func(a answer) bool {

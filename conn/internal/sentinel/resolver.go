@@ -1,11 +1,9 @@
 package sentinel
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -70,7 +68,6 @@ type Config struct {
 
 // Stream is a connection to a sentinel. One goroutine at a time calls Read; Close ends a Read or Write under way.
 type Stream interface {
-	Addr() string
 	Read() (resp.Value, error)
 	Write(ctx context.Context, cmds ...resp.Command) error
 	Close() error
@@ -86,16 +83,15 @@ type Stream interface {
 // Many goroutines may call the methods at once.
 type Resolver struct {
 	cfg           Config        // constant, like the following
-	pollNow       chan string   // wakes Watch; the sentinel to ask first, or ""
+	pollNow       chan place    // wakes Watch; the sentinel to ask first
 	checkListener chan struct{} // makes Follow check the sentinel it listens to
 	asks          rateLimiter   // limits connections to sentinels
 	checks        rateLimiter   // limits connections that check an announced master
 	asking        chan struct{} // holds a token while a caller asks the sentinels
 	inquiry       chan struct{} // holds a token while a caller asks about the replicas
 
-	mu           sync.Mutex        // guards the following
-	sentinels    []string          // addresses to dial, in the order of asking
-	learned      map[string]string // announced addresses of sentinels that are not in the Config, by the address to dial
+	mu           sync.Mutex // guards the following
+	sentinels    []place    // in the order of asking
 	master       master
 	suspected    bool // the master has failed, or denies the role
 	changed      chan struct{}
@@ -123,18 +119,20 @@ type search struct {
 
 // New returns a Resolver that knows no master yet.
 func New(cfg Config) *Resolver {
-	return &Resolver{
+	f := &Resolver{
 		cfg:           cfg,
-		pollNow:       make(chan string, 1),
+		pollNow:       make(chan place, 1),
 		checkListener: make(chan struct{}, 1),
 		asking:        make(chan struct{}, 1),
 		inquiry:       make(chan struct{}, 1),
-		sentinels:     slices.Clone(cfg.Addrs),
-		learned:       make(map[string]string),
 		master:        master{epoch: -1},
 		changed:       make(chan struct{}),
 		searches:      make(map[*search]struct{}),
 	}
+	for _, addr := range cfg.Addrs {
+		f.sentinels = append(f.sentinels, place{addr, addr})
+	}
+	return f
 }
 
 // Known returns the address of the known master as dialed, or "" before the first.
@@ -287,7 +285,7 @@ func (f *Resolver) adopt(seq uint64, announced, addr string, epoch int64) bool {
 }
 
 // list returns the sentinels in the order of asking.
-func (f *Resolver) list() []string {
+func (f *Resolver) list() []place {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.sentinels)
@@ -295,41 +293,26 @@ func (f *Resolver) list() []string {
 
 // learn updates the list of sentinels: it keeps the sentinels in the Config, the one that answered, and the ones
 // named in the answer.
-func (f *Resolver) learn(from string, a answer) {
+func (f *Resolver) learn(from place, a answer) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	keep := []string{from}
-	for _, other := range a.sentinels {
-		keep = append(keep, other.addr)
-		if !slices.Contains(f.cfg.Addrs, other.addr) {
-			f.learned[other.addr] = other.announced
-		}
-	}
-	list := slices.DeleteFunc(f.sentinels, func(addr string) bool {
-		return !slices.Contains(keep, addr) && !slices.Contains(f.cfg.Addrs, addr)
-	})
-	for _, addr := range keep {
-		if len(list) < max(maxSentinels, len(f.cfg.Addrs)) && !slices.Contains(list, addr) {
-			list = append(list, addr)
+	configured := func(p place) bool { return slices.Contains(f.cfg.Addrs, p.addr) }
+	keep := append([]place{from}, slices.DeleteFunc(a.sentinels, configured)...)
+	list := slices.DeleteFunc(f.sentinels, func(p place) bool { return !slices.Contains(keep, p) && !configured(p) })
+	for _, p := range keep {
+		if len(list) < max(maxSentinels, len(f.cfg.Addrs)) && !slices.Contains(list, p) {
+			list = append(list, p)
 		}
 	}
 	f.sentinels = list
-	maps.DeleteFunc(f.learned, func(addr, _ string) bool { return !slices.Contains(list, addr) })
-}
-
-// announcedAs returns the announced address of the sentinel at addr, and addr for a sentinel in the Config.
-func (f *Resolver) announcedAs(addr string) string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return cmp.Or(f.learned[addr], addr)
 }
 
 // demote moves an unhelpful sentinel to the end of the list.
-func (f *Resolver) demote(addr string) {
+func (f *Resolver) demote(p place) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if i := slices.Index(f.sentinels, addr); i >= 0 {
-		f.sentinels = append(slices.Delete(f.sentinels, i, i+1), addr)
+	if i := slices.Index(f.sentinels, p); i >= 0 {
+		f.sentinels = append(slices.Delete(f.sentinels, i, i+1), p)
 	}
 }
 
@@ -386,13 +369,13 @@ func (r *round) ask(ctx context.Context) (s *pipeline.Session, err error) {
 
 // inquire asks sentinels in turn until use, called with each answer, is done. An answer from before the failover to known
 // comes last. silence is the reason why no sentinel named a master, and ended the end of ctx or the close of changed.
-func (f *Resolver) inquire(ctx context.Context, changed <-chan struct{}, list []string, known master, use func(answer) (done bool)) (silence, ended error) {
+func (f *Resolver) inquire(ctx context.Context, changed <-chan struct{}, list []place, known master, use func(answer) (done bool)) (silence, ended error) {
 	var aside answer
-	for _, addr := range list {
+	for _, at := range list {
 		if err := f.asks.wait(ctx, changed); err != nil {
 			return nil, err
 		}
-		a, err := f.question(ctx, addr)
+		a, err := f.question(ctx, at)
 		switch {
 		case ctx.Err() != nil:
 			return nil, netfail.Ended(ctx)
@@ -405,7 +388,7 @@ func (f *Resolver) inquire(ctx context.Context, changed <-chan struct{}, list []
 		case use(a):
 			return nil, nil
 		}
-		f.demote(addr)
+		f.demote(at)
 	}
 	if aside.master != "" {
 		use(aside)

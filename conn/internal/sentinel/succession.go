@@ -69,10 +69,10 @@ func (f *Resolver) Succession(ctx context.Context, since time.Time) (Succession,
 	}
 	err := error(errUnknownMaster)
 	newest := int64(-1) // epoch of another master
-	for _, addr := range f.list() {
+	for _, at := range f.list() {
 		var s Succession
 		var epoch int64
-		s, epoch, err = f.askSuccession(ctx, addr)
+		s, epoch, err = f.askSuccession(ctx, at)
 		m, _, _ := f.current()
 		switch {
 		case err != nil:
@@ -86,7 +86,7 @@ func (f *Resolver) Succession(ctx context.Context, since time.Time) (Succession,
 		if ctx.Err() != nil {
 			break
 		}
-		f.demote(addr)
+		f.demote(at)
 	}
 	return Succession{}, f.failure(fmt.Errorf("asking the sentinels for replicas: %w", err))
 }
@@ -102,10 +102,10 @@ func (f *Resolver) refreshSuccession(ctx context.Context) {
 }
 
 // askSuccession asks one sentinel. It also returns the epoch of the sentinel's configuration; below 0 if missing.
-func (f *Resolver) askSuccession(ctx context.Context, addr string) (Succession, int64, error) {
+func (f *Resolver) askSuccession(ctx context.Context, at place) (Succession, int64, error) {
 	s := Succession{Asked: time.Now()}
 	name := f.cfg.Master
-	replies, err := f.put(ctx, addr,
+	replies, err := f.put(ctx, at,
 		resp.Cmd("SENTINEL", "master", name), resp.Cmd("SENTINEL", "replicas", name), resp.Cmd("SENTINEL", "ckquorum", name))
 	if err != nil {
 		return s, -1, err

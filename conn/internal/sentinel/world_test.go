@@ -172,8 +172,6 @@ type stream struct {
 	closed     chan struct{}
 }
 
-func (s *stream) Addr() string { return s.addr }
-
 func (s *stream) Read() (resp.Value, error) {
 	select {
 	case v := <-s.replies:
