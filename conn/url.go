@@ -113,7 +113,7 @@ func strayHost(s string) bool {
 	}
 	first, _, more := strings.Cut(authority[:i], ",")
 	host, port, _ := strings.Cut(first, ":")
-	return more && (strings.Contains(authority[:i], "@") || host != "" && strings.Trim(port, "0123456789") == "")
+	return more && (first == "" || strings.Contains(authority[:i], "@") || host != "" && strings.Trim(port, "0123456789") == "")
 }
 
 func (cfg *Config) setHost(u *url.URL) (err error) {

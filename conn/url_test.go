@@ -289,6 +289,7 @@ func TestParseSentinelURLRefuses(t *testing.T) {
 		{"redis-sentinel://s1,al:" + secret + "@s2/m", "comma before the @ may separate hosts: write user and password once, in front of all hosts"},
 		{"redis-sentinel://al:" + secret + "@s1,al:" + secret + "@s2/m", "comma before the @"},
 		{"Valkeys-Sentinel://s1:26379,s2:26379,al:" + secret + "@s3/m", "comma before the @"},
+		{"redis-sentinel://,h1:26379,al:" + secret + "@s2/m", "comma before the @"},
 		{"redis-sentinel://al:1," + secret + "@s1/m", "a comma in them as %2C"},
 		{"redis-sentinel://al:" + secret + "/,x@s2/m", "malformed"},
 		{"redis://s1/0?sentinel_timeout=1s", "unknown"},
