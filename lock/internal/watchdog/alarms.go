@@ -2,6 +2,8 @@ package watchdog
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -26,8 +28,6 @@ type alarms[L comparable] struct {
 
 	// Owned by the loop.
 	last      time.Time // the time of the last alarm that renewed all leases
-	unrenewed []L       // leases without renewal, to be checked
-	checkAt   time.Time // the time of the next check
 	listening *pubsub.Subscription
 	candidate *Record[L] // listening starts if still held at the next call
 	unused    bool       // no lease existed at the last call
@@ -42,12 +42,17 @@ func (w *Watchdog[L]) answerAlarm(at time.Time) {
 	a.last = at
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.alarmed = at
+	w.alarmed = time.Now() // after the alarm: at may be before
 	w.renewAllLocked(at)
 	for _, r := range w.endings {
-		a.unrenewed = append(a.unrenewed, r.lease)
+		w.checkLocked(r.lease, at)
 	}
-	a.checkAt = at
+}
+
+// checkLocked has the server asked for a lease without renewal at the time at.
+func (w *Watchdog[L]) checkLocked(l L, at time.Time) {
+	w.unchecked[l] = struct{}{}
+	w.checkAt = at
 }
 
 // hearAll handles an event of the channel for forced unlocks, and those that wait behind it in news: their leases are looked for at once,
@@ -76,7 +81,7 @@ func (w *Watchdog[L]) hearAll(ev pubsub.Event, news <-chan pubsub.Event) {
 
 // hear has the server asked for the leases of locks that others have forced.
 func (w *Watchdog[L]) hear(forced map[string]bool) {
-	at, a := time.Now(), &w.alarms
+	at := time.Now()
 	w.mu.Lock()
 	w.alarmed = at // after all of the events, and before the leases are looked for: none is missed that is added meanwhile
 	w.mu.Unlock()
@@ -89,7 +94,7 @@ func (w *Watchdog[L]) hear(forced map[string]bool) {
 		case r.renewed:
 			w.dueLocked(r, at)
 		default:
-			a.unrenewed, a.checkAt = append(a.unrenewed, l), at
+			w.checkLocked(l, at)
 		}
 	}
 }
@@ -130,28 +135,34 @@ func (a *alarms[L]) news() <-chan pubsub.Event {
 
 // check asks the server for the leases without renewal. Leases without an answer are checked again.
 func (w *Watchdog[L]) check(at time.Time) {
-	a := &w.alarms
 	w.mu.Lock()
-	if len(w.doubtful) > 0 {
-		a.unrenewed, a.checkAt = append(a.unrenewed, w.doubtful...), at
-		w.doubtful = nil
-	}
-	w.mu.Unlock()
-	if len(a.unrenewed) == 0 || a.checkAt.After(at) {
+	if len(w.unchecked) == 0 || w.checkAt.After(at) {
+		w.mu.Unlock()
 		return
 	}
-	leases := a.unrenewed
-	a.unrenewed = nil
+	leases := slices.Collect(maps.Keys(w.unchecked))
+	clear(w.unchecked)
+	w.mu.Unlock()
 	ctx, cancel := context.WithTimeout(w.cfg.Life, Limit(w.cfg.Term))
 	defer cancel()
 	answers, _ := w.cfg.Ask(ctx, leases, true)
+	var again []L
 	for _, n := range answers {
 		switch {
 		case n.Err != nil && !remote.Final(n.Err):
-			a.unrenewed = append(a.unrenewed, n.Lease)
+			again = append(again, n.Lease)
 		case n.Err == nil && n.Outcome <= 0:
 			w.cfg.Leases.Denied(n.Lease, n.Outcome < 0)
 		}
 	}
-	a.checkAt = time.Now().Add(retryMax)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.unchecked) == 0 { // else others are to be asked for sooner
+		w.checkAt = time.Now().Add(retryMax)
+	}
+	for _, l := range again {
+		if !w.cfg.Leases.Record(l).ended {
+			w.unchecked[l] = struct{}{}
+		}
+	}
 }

@@ -81,11 +81,8 @@ func (w *Watchdog[L]) plan() {
 	} else if a.listening != nil {
 		w.wake = at.Add(clockTick)
 	}
-	if len(a.unrenewed) > 0 {
-		w.wake = clock.Earlier(w.wake, a.checkAt)
-	}
-	if len(w.doubtful) > 0 {
-		w.wake = at
+	if len(w.unchecked) > 0 {
+		w.wake = clock.Earlier(w.wake, w.checkAt)
 	}
 	if a.raised.Load() {
 		w.wake = clock.Earlier(w.wake, a.last.Add(alarmPause))

@@ -100,12 +100,16 @@ type Watchdog[L comparable] struct {
 	wake     time.Time      // time of the loop's next pass
 	watched  map[L]struct{} // leases with a deadline timer, which stands still while the machine sleeps
 	alarmed  time.Time      // of the last alarm or message
-	doubtful []L            // leases without renewal, asked for before that and added since
+	// unchecked are the leases without renewal that the server is to be asked for, at checkAt: those that an alarm or a message is
+	// about, or that were asked for before one and added since.
+	unchecked map[L]struct{}
+	checkAt   time.Time
 }
 
 // New returns a Watchdog without leases.
 func New[L comparable](cfg Config[L]) *Watchdog[L] {
-	return &Watchdog[L]{cfg: cfg, signal: make(chan struct{}, 1), round: batchesAtOnce, watched: make(map[L]struct{})}
+	return &Watchdog[L]{cfg: cfg, signal: make(chan struct{}, 1), round: batchesAtOnce, watched: make(map[L]struct{}),
+		unchecked: make(map[L]struct{})}
 }
 
 // Add schedules a new lease for renewal at due, or for its end at due if the lease is not renewed. An alarm since asked, when the
@@ -121,7 +125,7 @@ func (w *Watchdog[L]) Add(l L, renewed bool, asked, due time.Time) {
 		if now := time.Now(); renewed {
 			due = clock.Earlier(due, now)
 		} else {
-			w.doubtful = append(w.doubtful, l)
+			w.checkLocked(l, now)
 			w.wakeLocked(now)
 		}
 	}
@@ -139,6 +143,7 @@ func (w *Watchdog[L]) Remove(l L) {
 	}
 	r.ended = true
 	delete(w.watched, l)
+	delete(w.unchecked, l)
 }
 
 // WatchClock adds the lease to the leases checked after a sleep of the machine, because timers stand still during a sleep.

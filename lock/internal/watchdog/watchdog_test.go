@@ -199,3 +199,58 @@ func TestNewsTogetherLookForLeasesOnce(t *testing.T) {
 		}
 	})
 }
+
+// A lease that was asked for while the loop looked at the time, before the alarm it then answers, is asked for at once.
+func TestAlarmDuringAPassMissesNoLease(t *testing.T) {
+	for name, renewed := range map[string]bool{"renewed": true, "fixed": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := keep(t, func(int) (int64, error) { return 0, nil })
+				first, next := new(fake), new(fake)
+				var asked time.Time
+				now, passes := w.cfg.Now, -1 // the first time is that of the loop's start
+				w.cfg.Now = func() clock.Instant {
+					at := now()
+					if passes++; passes == 1 {
+						time.Sleep(time.Millisecond)
+						asked = time.Now()
+						time.Sleep(time.Millisecond)
+						w.Raise()
+					}
+					return at
+				}
+				w.Add(first, false, time.Now(), time.Now().Add(10*time.Second))
+				time.Sleep(time.Second)
+				synctest.Wait()
+				w.Add(next, renewed, asked, asked.Add(10*time.Second))
+				synctest.Wait()
+				if next.denied != 1 {
+					t.Errorf("denied %d times at once, want 1", next.denied)
+				}
+			})
+		})
+	}
+}
+
+// A lease without renewal is asked for once, however many messages are about it before the server answers.
+func TestLeaseIsCheckedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := keep(t, func(int) (int64, error) { return 0, errors.New("no answer") })
+		l := new(fake)
+		w.cfg.Named = func(map[string]bool) []*fake { return []*fake{l} }
+		most, ask := 0, w.cfg.Ask
+		w.cfg.Ask = func(ctx context.Context, leases []*fake, fixed bool) ([]Answer[*fake], error) {
+			most = max(most, len(leases))
+			return ask(ctx, leases, fixed)
+		}
+		w.Add(l, false, time.Now(), time.Now().Add(time.Hour))
+		for range 10 {
+			w.hear(map[string]bool{"a": true})
+			time.Sleep(time.Second)
+		}
+		synctest.Wait()
+		if most != 1 {
+			t.Errorf("asked for %d leases at a time, want 1", most)
+		}
+	})
+}
