@@ -15,6 +15,8 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 PACKAGES := ./... ./bench/... ./contrib/otel/... ./contrib/prometheus/... ./internal/simulation/... ./internal/thirdparty/...
 DETERMINISTIC := internal/simulation/host
 LONGEST := ./lock ./internal/conformance ./internal/simulation ./cluster
+# Tested without the race detector: their tests read files, build programs, walk through models, or measure, and take several times as long with it.
+UNRACED := ./internal/policy ./internal/pictures ./internal/lockscripts ./internal/thirdparty/... ./internal/simulation/museum ./lock/internal/kinds/... ./bench/...
 
 # The programs that tests against real servers run. Empty is the one in PATH, or what LOCKWIRE_REDIS_SERVER says; "all" is
 # the one in PATH and those of make servers; anything else is a list of paths with commas.
@@ -25,10 +27,11 @@ else
 SERVER_LIST = $(SERVERS)
 endif
 
-# Systems on which nothing is tested, but the library is built, with TLS and without. The first time each takes twenty seconds of a
-# processor, most of them for the standard library (half as long again with the compiler's optimizations), then up to eight.
+# Systems on which nothing is tested, but the library is built, and the packages with files for a build without TLS are built so, too. The first
+# time a system takes twenty seconds of a processor, most of them for the standard library (half as long again with the compiler's optimizations).
 SYSTEMS := plan9/amd64 freebsd/amd64 openbsd/amd64 netbsd/amd64 js/wasm wasip1/wasm linux/386 linux/arm linux/mipsle
 LIBRARY := . ./resp ./conn ./script ./pubsub ./cluster ./lock ./lock/leader ./lock/locktest ./lock/fence
+WITHOUT_TLS = $(shell grep -rlE --include='*.go' --exclude='*_test.go' '^//go:build .*lockwire_notls' . | xargs -n1 dirname | sort -u)
 
 .PHONY: help
 help: ## list the targets
@@ -44,16 +47,17 @@ why: ## why a job waits: the log, a trace and the metrics of three processes; ne
 
 .PHONY: test
 test: install $(if $(filter all,$(SERVERS)),servers) lint ## all checks and tests, installing what they need; SERVERS=all for every server, RACE= without a C compiler
-	@FUZZTIME=$(FUZZTIME) .ci/fuzz $(PACKAGES)
+	@FUZZTIME=$(FUZZTIME) .ci/fuzz
 	@# What is promised about allocations: the race detector adds some of its own.
-	$(GO) test -run=Alloc -count=1 -timeout=$(TESTTIME) ./...
+	$(GO) test -run=Alloc -count=1 -timeout=$(TESTTIME) $$(grep -rlE --include='*_test.go' '^func Test\w*Alloc' . | xargs -n1 dirname | sort -u)
 	$(GO) test -tags=lockwire_notls -count=1 ./internal/notls
 	@# The deterministic simulation has one thread, so it runs beside the rest; under the race detector its machine takes two minutes more
 	@# to start. One package more at once than there are processors, because some wait for servers most of the time; the longest first.
-	$(GO) test -count=1 -timeout=$(TESTTIME) ./$(DETERMINISTIC) & deterministic=$$! failed=0; \
-	$(if $(SERVERS),LOCKWIRE_REDIS_SERVER='$(SERVER_LIST)') $(GO) test $(RACE) -count=1 -timeout=$(TESTTIME) -p=$$(($$(getconf _NPROCESSORS_ONLN) + 1)) \
-		$(LONGEST) $$($(GO) list $(PACKAGES) | grep -v '/$(DETERMINISTIC)$$') || failed=1; \
-	wait $$deterministic && exit $$failed
+	$(if $(SERVERS),export LOCKWIRE_REDIS_SERVER='$(SERVER_LIST)';) failed=0; \
+	{ $(GO) test -count=1 -timeout=$(TESTTIME) ./$(DETERMINISTIC) && $(GO) test -count=1 -timeout=$(TESTTIME) -p=1 $(UNRACED); } & unraced=$$!; \
+	$(GO) test $(RACE) -count=1 -timeout=$(TESTTIME) -p=$$(($$(getconf _NPROCESSORS_ONLN) + 1)) \
+		$(LONGEST) $$(comm -23 <($(GO) list $(PACKAGES) | sort) <($(GO) list ./$(DETERMINISTIC) $(UNRACED) | sort)) || failed=1; \
+	wait $$unraced && exit $$failed
 
 .PHONY: exhaustive
 exhaustive: install ## every transition of every script's model against a server, of which make test takes a sample; SERVERS as there
@@ -90,14 +94,15 @@ lint: ## gofmt, go vet, staticcheck, and a build for other systems
 	$(GO) run $(STATICCHECK) $(PACKAGES)
 	GOOS=darwin CGO_ENABLED=0 $(GO) build ./...
 	GOOS=windows CGO_ENABLED=0 $(GO) build ./...
-	@for target in $(SYSTEMS); do for tags in '' lockwire_notls; do \
-		GOOS=$${target%/*} GOARCH=$${target#*/} CGO_ENABLED=0 $(GO) build -gcflags='all=-N -l' -tags="$$tags" $(LIBRARY) || \
-			{ echo "does not build on $$target with the tags '$$tags'" >&2; exit 1; }; done; done
+	@for target in $(SYSTEMS); do \
+		export GOOS=$${target%/*} GOARCH=$${target#*/} CGO_ENABLED=0; \
+		$(GO) build -gcflags='all=-N -l' $(LIBRARY) && $(GO) build -gcflags='all=-N -l' -tags=lockwire_notls $(WITHOUT_TLS) || \
+			{ echo "does not build on $$target" >&2; exit 1; }; done
 
 .PHONY: fuzz
 fuzz: FUZZTIME = 500000x
 fuzz: ## each fuzz target for FUZZTIME=500000x inputs, or a time (1m)
-	@FUZZTIME=$(FUZZTIME) .ci/fuzz $(PACKAGES)
+	@FUZZTIME=$(FUZZTIME) .ci/fuzz
 
 # etcd's client is built in only where there is a server for it: it is larger than all the rest.
 BENCH_FLAGS = $(if $(shell command -v etcd),-tags=etcd)

@@ -223,7 +223,7 @@ func TestA13(t *testing.T) {
 // A16: behind a dead head nobody asks without a pause.
 func TestA16(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
-		w.srv.Latency(100 * time.Microsecond)
+		w.srv.Latency(time.Millisecond)
 		java := w.fairRedisson()
 		holder, err := w.client(lock.Config{}).Fair("job").Lock(t.Context())
 		if err != nil {
@@ -238,7 +238,7 @@ func TestA16(t *testing.T) {
 		w.sleep(30 * time.Second) // until when it has been told to sleep
 		before := java.looks.Load()
 		w.sleep(time.Second)
-		if n := java.looks.Load() - before; n < 1000 {
+		if n := java.looks.Load() - before; n < 200 {
 			t.Fatalf("by Redisson's rule the waiter looks %d times a second, so this shows nothing", n)
 		}
 		die()
