@@ -84,6 +84,7 @@ func (e *election) term(ctx context.Context) (over bool, err error) {
 	released := false
 	defer func() {
 		if !released { // fn has panicked
+			e.withdraw(ctx, lease)
 			_ = lease.Unlock(ctx)
 		}
 	}()
@@ -94,6 +95,9 @@ func (e *election) term(ctx context.Context) (over bool, err error) {
 	}
 	if err != nil {
 		released = true
+		if errors.Is(err, conn.ErrUncertain) {
+			e.withdraw(ctx, lease)
+		}
 		return e.failed(ctx, errors.Join(err, lease.Unlock(ctx)))
 	}
 	cause, err := e.lead(ctx, lease, stopBefore)

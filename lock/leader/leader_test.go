@@ -118,9 +118,7 @@ func TestStepDown(t *testing.T) {
 		if none := w.observe(); none != (leader.Leader{}) {
 			t.Errorf("Observe() = %+v, want nobody", none)
 		}
-		if n := w.srv.Do("EXISTS", "job", "lockwire_leader:{job}"); n != int64(0) {
-			t.Errorf("%v keys are left", n)
-		}
+		w.nothingIsLeft()
 	})
 }
 
@@ -228,8 +226,35 @@ func TestPanic(t *testing.T) {
 			if got := w.observe(); got.Owner != "" {
 				t.Errorf("%+v still leads", got)
 			}
+			w.nothingIsLeft()
 		}()
 		_ = leader.Run(t.Context(), w.client(), "job", leader.Config{}, func(context.Context) error { panic("oops") })
+	})
+}
+
+func (w *world) nothingIsLeft() {
+	w.t.Helper()
+	if n := w.srv.Do("EXISTS", "job", "lockwire_leader:{job}"); n != int64(0) {
+		w.t.Errorf("%v keys are left", n)
+	}
+}
+
+// A context that ends while the address is being published leaves no address.
+func TestEndDuringPublish(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+			action := fakeredis.Run()
+			if cmd.Name == "EVAL" && slices.Contains(cmd.Args, "a:1") {
+				action = action.Late(100 * time.Millisecond)
+			}
+			return action
+		})
+		stop := w.candidate(w.client(), leader.Config{Address: "a:1"}, func(context.Context) error { t.Error("called"); return nil })
+		time.Sleep(50 * time.Millisecond)
+		if err := stop(); !errors.Is(err, context.Canceled) {
+			t.Errorf("Run() = %v, want the end of its context", err)
+		}
+		w.nothingIsLeft()
 	})
 }
 
