@@ -97,7 +97,7 @@ func (r *request) ask(ctx context.Context) (granted bool, left time.Duration, er
 	}
 	at := r.position()
 	v, start, err := r.send(ctx, r.through(ack), at)
-	r.asked = r.asked || !errors.Is(err, conn.ErrNotSent)
+	r.asked = r.asked || !errors.Is(err, conn.ErrNotSent) && !remote.Denied(err)
 	if err != nil {
 		r.notePlace(at, start, false, err)
 		r.unanswered(ctx, start, err)
@@ -146,8 +146,11 @@ func (r *request) through(ack *remote.Acked) conn.Doer {
 func (r *request) unanswered(ctx context.Context, start clock.Instant, err error) {
 	c := r.client
 	k := r.target.kind
+	_, answered := errors.AsType[resp.Error](err)
 	switch {
 	case !remote.Uncertain(err):
+	case answered: // a part of the script has run
+		r.undo(start, false)
 	case k.unowned && r.waits && ctx.Err() == nil && !c.isClosed():
 		r.doubt()
 	default:
@@ -312,5 +315,5 @@ func (r *request) withdraw() {
 	}
 	leaving := r.acquire
 	leaving.waits, leaving.latch = false, newLatch(r.target)
-	c.cleanup.Take(cleanup.NewJob(&undo{acquire: leaving}, time.Now().Add(r.lease), false))
+	c.cleanup.Take(cleanup.NewJob(&undo{acquire: leaving}, r.goneBy(time.Now()), false))
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/lock/internal/bounds"
 	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/resp"
@@ -129,11 +130,14 @@ func (l *Lease) release(ctx context.Context) error {
 	v, err := l.giveBack(ctx)
 	if err != nil && remote.Uncertain(err) {
 		l.repeated = true
+		if netfail.DeniedInside(err) {
+			l.partly()
+		}
 		if ctx.Err() == nil && !l.countsTwice() {
 			v, err = l.runRelease(ctx)
 		}
 	}
-	if err != nil && !remote.Final(err) {
+	if err != nil && (!remote.Final(err) || remote.Denied(err)) { // a right may come back
 		return l.repeat(turn, err)
 	}
 	var outcome error
@@ -165,7 +169,7 @@ func (l *Lease) answered(v resp.Value) (outcome, err error) {
 	count, err := v.Int()
 	switch {
 	case v.IsNull() && l.repeated && l.unlatched:
-		outcome = fmt.Errorf("%w: it is released now, and may have been lost before", ErrUncertain)
+		outcome = l.releasedLate()
 	case v.IsNull(), l.lostToAnother():
 		outcome = l.notHeld()
 	case v.Kind() != resp.Integer || err != nil || !l.sensible(count):
@@ -236,6 +240,11 @@ func (l *Lease) recordEnd(partial bool) {
 // caller has the owner's turn.
 func (l *Lease) counted() bool {
 	return l.state == nil || l.own().tally(l.target.stored()).period == l.period
+}
+
+// releasedLate returns the outcome of a release whose earlier request may have freed the lock, or may have found it lost.
+func (l *Lease) releasedLate() error {
+	return l.client.about(l.target.name, fmt.Errorf("%w: it is released now, and may have been lost before", ErrUncertain))
 }
 
 // notHeld returns the outcome of a release that found no hold: ErrNotHeld, with the loss if the client knows of a loss.

@@ -2,7 +2,6 @@ package lock
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/lockwire/lockwire/lock/internal/cleanup"
@@ -76,7 +75,7 @@ func (p *repeat) Answered(v resp.Value, _ bool) cleanup.Result {
 	if p.stale {
 		l.recordEnd(l.outerLease() > 0)
 		l.client.counters.released.Add(1)
-		return cleanup.Result{Done: true, Outcome: p.settle(fmt.Errorf("%w: it is released now, and may have been lost before", ErrUncertain))}
+		return cleanup.Result{Done: true, Outcome: p.settle(l.releasedLate())}
 	}
 	outcome, err := l.answered(v)
 	if err != nil {
@@ -92,9 +91,21 @@ func (p *repeat) settle(outcome error) error {
 	return p.lease.settle(outcome)
 }
 
-func (p *repeat) Unsure() {
+func (p *repeat) Unsure(part bool) {
 	if !p.stale {
 		p.lease.repeated = true
+	}
+	if part {
+		p.lease.partly()
+	}
+}
+
+// partly notes that a part of a release has run: the server may have changed the hold without leaving the latch, or left the latch without
+// changing the hold.
+func (l *Lease) partly() {
+	l.unlatched = true
+	if l.state != nil {
+		l.latch = l.newLatch()
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/lock/internal/bounds"
 	"github.com/lockwire/lockwire/lock/internal/cleanup"
 	"github.com/lockwire/lockwire/lock/internal/clock"
@@ -278,7 +279,7 @@ func (x *change) begin(ctx context.Context, givesBack bool) (*cleanup.Job, error
 
 func (x *change) run(ctx context.Context) (resp.Value, error) {
 	v, err := x.client.scripts.RunInTime(ctx, x.target.name, x.call)
-	x.unsure = x.unsure || err != nil && remote.Uncertain(err)
+	x.unsure = x.unsure || err != nil && remote.Uncertain(err) && !netfail.DeniedInside(err)
 	return v, err
 }
 
@@ -306,7 +307,7 @@ func (x *change) answered(v resp.Value) error {
 func (x *change) Name() string                { return x.target.name }
 func (x *change) Rank() cleanup.Rank          { return cleanup.Change }
 func (x *change) background() (Change, *kind) { return BackgroundChange, x.target.kind }
-func (x *change) Unsure()                     { x.unsure = true }
+func (x *change) Unsure(bool)                 { x.unsure = true }
 func (x *change) Call() *remote.Call          { return x.call(x.client.clocks.Last(x.target.name)) }
 
 // Needed ends a change if the server may no longer recognize a repeat, including time asleep.

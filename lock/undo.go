@@ -41,11 +41,19 @@ func (r *request) undoBoth(behind *acquire, start clock.Instant, late bool) {
 	turn := r.turn != nil
 	r.turn = nil
 	work := &undo{acquire: r.acquire, behind: behind, late: late || r.unsure}
-	c.cleanup.Take(cleanup.NewJob(work, start.Time.Add(r.lease).Add(remote.Arrival), turn))
+	c.cleanup.Take(cleanup.NewJob(work, r.goneBy(start.Time).Add(remote.Arrival), turn))
 	r.endDoubt()
 	if r.state == nil && !r.target.kind.unowned {
 		r.owner = r.newOwner()
 	}
+}
+
+// goneBy returns when the server has forgotten a by itself, if a ran at that time: at the end of the lease and of the place in a queue.
+func (a *acquire) goneBy(at time.Time) time.Time {
+	if a.target.kind.queued {
+		return at.Add(max(a.lease, a.client.cfg.FairWait))
+	}
+	return at.Add(a.lease)
 }
 
 // undo is the work of taking back an acquire.
@@ -69,6 +77,14 @@ func (u *undo) Size() int {
 		return max(1, u.permits)
 	}
 	return 1
+}
+
+// Unsure changes the latch of an undo of which a part has run: by the latch the server would take a repeat for done. The latch of a late
+// acquire stays, and so does one that tells what the acquire took.
+func (u *undo) Unsure(part bool) {
+	if part && !u.late && !u.target.kind.unowned {
+		u.latch = newLatch(u.target)
+	}
 }
 
 func (u *undo) Call() *remote.Call {

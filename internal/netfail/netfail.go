@@ -82,6 +82,9 @@ func Denied(err error) bool {
 	case resp.ErrNoAuth, resp.ErrWrongPass, resp.ErrNoPerm, "DENIED":
 		return true
 	}
+	if DeniedInside(text) {
+		return true
+	}
 	lower := strings.ToLower(string(text))
 	return slices.ContainsFunc(denials, func(begin string) bool { return strings.HasPrefix(lower, begin) })
 }
@@ -90,6 +93,22 @@ func Denied(err error) bool {
 // Redis 6 and from proxies. Only the beginning counts, because the rest of a reply may repeat the
 // client's arguments.
 var denials = []string{"err client sent auth", "err invalid password", "err invalid username", "err auth "}
+
+// DeniedInside reports whether an error reply says that the user lacks the right to a command, key or channel inside a script. The
+// commands of the script before that one have run.
+func DeniedInside(err error) bool {
+	text, ok := errors.AsType[resp.Error](err)
+	if !ok {
+		return false
+	}
+	_, reason, _ := strings.Cut(string(text), " ")
+	if wrapped, old := strings.CutPrefix(reason, "Error running script "); old { // servers up to 6.2
+		return strings.Contains(wrapped, ": "+deniedInside)
+	}
+	return strings.HasPrefix(reason, deniedInside) || strings.HasPrefix(reason, "ACL failure in script: ")
+}
+
+const deniedInside = "The user executing the script can't "
 
 // Backoff returns the pause before repetition n, counted from 0: shortest doubled n times, but at
 // most longest. chance, at least 0 and below 1, shortens the pause by up to half.

@@ -26,8 +26,8 @@ type Work interface {
 	Call() *remote.Call
 	// Answered takes the server's reply. again: the request was sent before.
 	Answered(v resp.Value, again bool) Result
-	// Unsure notes that a request may still take effect.
-	Unsure()
+	// Unsure notes that a request may still take effect or, if part is set, that a part of its script has run.
+	Unsure(part bool)
 	// Finish is called once, at the end, after the turn is given back.
 	Finish(outcome error)
 	// Count adds the work, now abandoned, to the numbers.
@@ -41,7 +41,7 @@ type Simple struct{}
 func (Simple) Size() int             { return 1 }
 func (Simple) Turn() chan struct{}   { return nil }
 func (Simple) Needed() (bool, error) { return true, nil }
-func (Simple) Unsure()               {}
+func (Simple) Unsure(bool)           {}
 func (Simple) Finish(error)          {}
 func (Simple) Count(*Abandoned)      {}
 
@@ -132,10 +132,13 @@ func (u *Cleanup) answered(j *Job, v resp.Value, at time.Time) {
 
 // failed records a request without a reply, or with an error reply.
 func (u *Cleanup) failed(j *Job, err error, at time.Time) {
+	part := netfail.DeniedInside(err)
 	if remote.Uncertain(err) {
-		j.work.Unsure()
+		j.work.Unsure(part)
 	}
 	switch {
+	case part && j.work.Rank() == Change: // a repeat would change what has been changed
+		j.finish(u.cfg.Refused(err))
 	case remote.Final(err) && !netfail.Denied(err): // a right may come back
 		j.finish(u.cfg.Refused(err))
 	case at.After(j.until) && (!j.turn || netfail.Denied(err)):

@@ -87,19 +87,20 @@ const maxKnown = 64
 // Refused reports whether a server executed nothing because a migrating slot has its keys on two nodes.
 func Refused(err error) bool { return errors.Is(err, resp.ErrTryAgain) && !Uncertain(err) }
 
-// Uncertain reports whether the server may have run the request that returned err.
+// Uncertain reports whether the server may have run the request that returned err, or a part of its script.
 func Uncertain(err error) bool {
 	if errors.Is(err, conn.ErrUncertain) {
 		return true
 	}
-	if _, answered := errors.AsType[resp.Error](err); answered {
-		return false
+	if reply, answered := errors.AsType[resp.Error](err); answered {
+		return netfail.DeniedInside(reply)
 	}
 	return !conn.SafeToRetry(err)
 }
 
 // Final reports whether err, of a release or an undo, would be the same at every repeat. A server that is out of
-// memory or has lost its replicas may accept a later repeat.
+// memory or has lost its replicas may accept a later repeat. So may a server that has taken rights away, which is no
+// reason to repeat a question.
 func Final(err error) bool {
 	if Uncertain(err) {
 		return false
@@ -110,6 +111,9 @@ func Final(err error) bool {
 	}
 	return netfail.Denied(reply) || WrongType(reply)
 }
+
+// Denied reports whether a server executed nothing of a request because the user lacks a right.
+func Denied(err error) bool { return netfail.Denied(err) && !netfail.DeniedInside(err) }
 
 // WrongType reports whether reply is a WRONGTYPE error, in the wording of any server.
 func WrongType(reply resp.Error) bool {

@@ -1,0 +1,161 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockwire/lockwire/lock"
+	"github.com/lockwire/lockwire/resp"
+)
+
+// An acquire whose script lost a right behind its first command has changed something, perhaps set a key without an end, and is taken back
+// as soon as the right is back.
+func TestHalfAnAcquireIsTakenBack(t *testing.T) {
+	for _, right := range []string{"pexpire", "set", "publish"} {
+		for _, kind := range kindsWithLeases {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				c, other := w.client(lock.Config{}), w.client(lock.Config{})
+				mine, others := leasedKinds(t, c)[kind], leasedKinds(t, other)[kind]
+				mustUnlockOf(t, kind, mine)
+				w.srv.Deny(right)
+				lease, err := takeSoon(t, mine)
+				w.sleep(10 * time.Second)
+				w.srv.Deny()
+				w.sleep(time.Second)
+				if err == nil {
+					mustUnlock(t, lease)
+				} else if _, ok := errors.AsType[resp.Error](err); !ok {
+					t.Errorf("%s without %s: %v", kind, right, err)
+				}
+				mustUnlockOf(t, kind, others)
+				if n, err := c.PermitSemaphore("permits").Available(t.Context()); n != 3 || err != nil {
+					t.Errorf("%s without %s: %d permits, %v, want 3", kind, right, n, err)
+				}
+			})
+		}
+	}
+}
+
+// kindsWithLeases are the keys of leasedKinds.
+var kindsWithLeases = strings.Fields("reentrant nonreentrant spin fenced fair nonreentrantfair read write plain fastermulti permits")
+
+// takeSoon takes a lock within a second.
+func takeSoon(t *testing.T, take func(context.Context, ...lock.Option) (*lock.Lease, error)) (*lock.Lease, error) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	return take(ctx)
+}
+
+// mustUnlockOf takes a lock within a second, and releases it.
+func mustUnlockOf(t *testing.T, kind string, take func(context.Context, ...lock.Option) (*lock.Lease, error)) {
+	t.Helper()
+	lease, err := takeSoon(t, take)
+	if err != nil {
+		t.Errorf("%s: %v", kind, err)
+		return
+	}
+	mustUnlock(t, lease)
+}
+
+// A change of which a part has run is refused, and not repeated: the server could not recognize the repeat.
+func TestHalfAChangeIsNotRepeated(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		s := w.client(lock.Config{}).Semaphore("sem")
+		if _, err := s.TrySetPermits(t.Context(), 5); err != nil {
+			t.Fatal(err)
+		}
+		w.srv.Deny("set")
+		err := s.AddPermits(t.Context(), 2)
+		_, refused := errors.AsType[resp.Error](err)
+		if release := s.Release(t.Context(), 2); !refused || release == nil || errors.Is(release, lock.ErrUncertain) {
+			t.Errorf("AddPermits() = %v, Release() = %v", err, release)
+		}
+		w.sleep(10 * time.Second)
+		w.srv.Deny()
+		w.sleep(time.Second)
+		if n, err := s.Available(t.Context()); n > 9 || err != nil {
+			t.Errorf("Available() = %d, %v, want 9 at most", n, err)
+		}
+	})
+}
+
+// A release of an inner hold of which a part has run is repeated, and leaves the outer hold.
+func TestHalfAReleaseOfAnInnerHold(t *testing.T) {
+	for _, right := range []string{"set", "pexpire", "hincrby", "hdel", "hset", "zrange", "exists", "hget"} {
+		inVirtualTime(t, func(t *testing.T, w *world) {
+			c := w.client(lock.Config{})
+			owner := c.NewOwner()
+			outer := mustLock(t, c, "job", lock.As(owner), lock.For(time.Hour))
+			inner := mustLock(t, c, "job", lock.As(owner), lock.For(time.Hour))
+			w.srv.Deny(right)
+			err := inner.Unlock(t.Context())
+			w.sleep(10 * time.Second)
+			w.srv.Deny()
+			w.sleep(time.Second)
+			if again := inner.Unlock(t.Context()); again != nil && !errors.Is(again, lock.ErrUncertain) {
+				t.Errorf("without %s: Unlock() = %v, then %v", right, err, again)
+			}
+			if n := w.srv.Do("HGET", "job", outer.Owner()); n != "1" || outer.Err() != nil {
+				t.Errorf("without %s: %v holds, %v", right, n, err)
+			}
+			mustUnlock(t, outer)
+		})
+	}
+}
+
+// A release for which the right is missing is repeated, and frees the lock as soon as the right is back.
+func TestReleaseWithoutRights(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c, other := w.client(lock.Config{}), w.client(lock.Config{})
+		for _, kind := range kindsWithLeases {
+			lease, err := leasedKinds(t, c)[kind](t.Context())
+			if err != nil {
+				t.Fatal(kind, err)
+			}
+			w.srv.Deny("evalsha", "eval")
+			err = lease.Unlock(t.Context())
+			wantErr(t, kind+": Unlock", err, lock.ErrUncertain)
+			wantErr(t, kind+": Unlock", err, resp.ErrNoPerm)
+			w.sleep(5 * time.Second)
+			w.srv.Deny()
+			w.sleep(time.Second)
+			if err := lease.Unlock(t.Context()); err != nil {
+				t.Errorf("%s: Unlock() = %v once the right is back", kind, err)
+			}
+			mustUnlockOf(t, kind, leasedKinds(t, other)[kind])
+		}
+	})
+}
+
+// Waiters of a fair lock that have given up while their client had no rights keep nobody waiting once it has rights again.
+func TestFairWaitersWithoutRights(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c, other := w.client(lock.Config{}), w.client(lock.Config{})
+		holder := mustLockFair(t, other)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		failed := make(chan error)
+		for range 3 {
+			go func() {
+				_, err := c.Fair("job").Lock(ctx)
+				failed <- err
+			}()
+		}
+		w.sleep(500 * time.Millisecond)
+		w.srv.Deny("evalsha", "eval", "unsubscribe")
+		for range 3 {
+			wantErr(t, "Lock", <-failed, context.DeadlineExceeded)
+		}
+		if line := w.line(); len(line) != 3 {
+			t.Errorf("%v stand in line", line)
+		}
+		w.sleep(2 * time.Minute)
+		w.srv.Deny()
+		w.sleep(time.Second)
+		w.wantLine()
+		_ = holder.Unlock(t.Context())
+	})
+}
