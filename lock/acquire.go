@@ -172,8 +172,11 @@ func (r *request) send(ctx context.Context, server conn.Doer, s position) (v res
 	if k.args == nil && c.remote.Spread == nil { // a shortcut without heap allocations
 		keys := r.keys(make([]string, 0, maxKeys))
 		args := []any{r.lease.Milliseconds(), r.owner, last, s.place, s.stand}
-		if r.target.line == "" {
+		switch {
+		case r.target.line == "":
 			args = args[:3]
+		case s.stand == standsJoin: // as without it
+			args = args[:4]
 		}
 		v, err = k.Acquire.Run(remote.Patient(ctx), server, keys, args...)
 		return v, start, err
@@ -184,6 +187,8 @@ func (r *request) send(ctx context.Context, server conn.Doer, s position) (v res
 	}
 	if k.permits || k.isRead() { // their grants call the next in the line
 		args = append(args, c.channels.ListenersKnown(k.silent), c.channels.Publishing(k.silent))
+	} else if r.target.line != "" && s.stand == standsJoin {
+		args = args[:len(args)-1]
 	}
 	return c.runFrom(ctx, server, &remote.Call{Script: k.Acquire, Lock: r.target.remote(), Keys: r.keys(nil), Once: r.waits,
 		MayCome: r.turn.lastArrival(), Args: args, Leaves: k.joins}, start)

@@ -213,7 +213,7 @@ func (t *target) handOverKeys(dst []string) []string {
 	return t.appendKeys(dst)
 }
 
-// seeing appends the KEYS of info, and of an acquire without a latch, to dst, which is empty.
+// seeing appends the KEYS of info, and those of an acquire ahead of the latch, to dst, which is empty.
 func (t *target) seeing(dst []string) []string {
 	if t.token == "" && t.own == nil {
 		return append(dst, t.name)

@@ -403,7 +403,7 @@ func TestMultiDurationsAreConvertedOnce(t *testing.T) {
 		for _, cmd := range w.srv.Log() {
 			if cmd.Name == "EVALSHA" && cmd.Args[1] == kinds.All()["reentrant"]["acquire"].Digest() {
 				attempts++
-				if got := cmd.Args[7]; got != "60000" {
+				if got := cmd.Args[6]; got != "60000" {
 					t.Fatalf("attempt %d asks for a lease of %s ms", attempts, got)
 				}
 			}

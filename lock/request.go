@@ -167,8 +167,10 @@ func (a *acquire) keys(dst []string) []string {
 		return a.own().keys(t, a.owner, a.latch)
 	case a.latch == "":
 		return t.seeing(dst)
-	default:
+	case t.kind.permits: // their grants call the next in the line
 		return t.lined(append(t.handOverKeys(dst), a.latch))
+	default:
+		return t.lined(append(t.seeing(dst), a.latch))
 	}
 }
 

@@ -33,7 +33,7 @@ func modelFasterMultiAcquire(c *fakeredis.Call) any {
 	if late := tooLate(c, c.Args[2]); late != nil {
 		return late
 	}
-	if c.Int("EXISTS", c.Keys[2]) == 1 {
+	if c.Int("EXISTS", c.Keys[1]) == 1 {
 		return int64(-1)
 	}
 	if noGroup(c) {

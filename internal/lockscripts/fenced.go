@@ -25,7 +25,7 @@ func modelDraw(c *fakeredis.Call, life string) int64 {
 
 func modelFencedAcquire(c *fakeredis.Call) any {
 	draw := func() int64 { return modelDraw(c, c.Args[2]) }
-	reply, again := modelTake(c, 3, draw)
+	reply, again := modelTake(c, 2, 3, draw)
 	if !again {
 		return reply
 	}
@@ -34,7 +34,7 @@ func modelFencedAcquire(c *fakeredis.Call) any {
 	if !ok {
 		token = draw()
 	}
-	return []any{furtherHold(c, 3), token}
+	return []any{furtherHold(c, 2, 3), token}
 }
 
 func modelFencedHandover(c *fakeredis.Call) any {

@@ -312,7 +312,7 @@ func modelWriteAcquire(c *fakeredis.Call) any {
 	if latched(c) {
 		return int64(-1)
 	}
-	line, place, stand := lineIn(c), arg(c, 4), arg(c, 5)
+	line, place, stand := lineIn(c), arg(c, 4), standOf(c, 5)
 	if c.Int("HEXISTS", key, owner) == 1 {
 		count := c.Int("HINCRBY", key, owner, "1")
 		modelGiveWay(c, line, place, stand)

@@ -8,32 +8,32 @@ import (
 )
 
 func modelAcquire(c *fakeredis.Call) any {
-	reply, again := modelTake(c, 2, nil)
+	reply, again := modelTake(c, 1, 2, nil)
 	if again {
-		return fakeredis.Status(text(furtherHold(c, 2)))
+		return fakeredis.Status(text(furtherHold(c, 1, 2)))
 	}
 	return reply
 }
 
 func modelNonReentrantAcquire(c *fakeredis.Call) any {
-	reply, again := modelTake(c, 2, nil)
+	reply, again := modelTake(c, 1, 2, nil)
 	if again {
 		return fakeredis.Status("reentry")
 	}
 	return reply
 }
 
-// modelTake takes a free lock, with a token if there is draw. last is the position of the request's last moment, ahead of the arguments for
-// the line. again: the owner has the lock already.
-func modelTake(c *fakeredis.Call, last int, draw func() int64) (reply any, again bool) {
+// modelTake takes a free lock, with a token if there is draw. latch is the position of the latch, ahead of the line, and last that of the
+// request's last moment, ahead of the arguments for the line. again: the owner has the lock already.
+func modelTake(c *fakeredis.Call, latch, last int, draw func() int64) (reply any, again bool) {
 	key, lease, owner := c.Keys[0], c.Args[0], c.Args[1]
 	if late := tooLate(c, c.Args[last]); late != nil {
 		return late, false
 	}
-	if c.Int("EXISTS", c.Keys[2]) == 1 {
+	if c.Int("EXISTS", c.Keys[latch]) == 1 {
 		return int64(-1), false
 	}
-	line, place, stand := lineKey(c, 3), arg(c, last+1), arg(c, last+2)
+	line, place, stand := lineKey(c, latch+1), arg(c, last+1), standOf(c, last+2)
 	if c.Int("EXISTS", key) == 1 {
 		if c.Int("HEXISTS", key, owner) == 1 {
 			return nil, true
@@ -52,11 +52,19 @@ func modelTake(c *fakeredis.Call, last int, draw func() int64) (reply any, again
 	return reply, false
 }
 
-// furtherHold adds a hold, and returns the hold count. last is as for modelTake.
-func furtherHold(c *fakeredis.Call, last int) int64 {
+// standOf returns what becomes of a place, whose argument stands in front: to take it when the request is refused goes without saying.
+func standOf(c *fakeredis.Call, at int) string {
+	if len(c.Args) == at {
+		return "join"
+	}
+	return arg(c, at)
+}
+
+// furtherHold adds a hold, and returns the hold count. latch and last are as for modelTake.
+func furtherHold(c *fakeredis.Call, latch, last int) int64 {
 	key, lease, owner := c.Keys[0], c.Args[0], c.Args[1]
 	count := c.Int("HINCRBY", key, owner, "1")
-	modelGiveWay(c, lineKey(c, 3), arg(c, last+1), arg(c, last+2))
+	modelGiveWay(c, lineKey(c, latch+1), arg(c, last+1), standOf(c, last+2))
 	if c.Int("PTTL", key) < number(lease) {
 		c.Do("PEXPIRE", key, lease)
 	}
@@ -148,18 +156,21 @@ func modelRelease(c *fakeredis.Call) any {
 
 func modelSingle(c *fakeredis.Call) any {
 	key, channel, latch := c.Keys[0], c.Keys[1], c.Keys[2]
-	life, owner, publish := c.Args[0], c.Args[1], c.Args[2]
+	owner, publish, counted := c.Args[0], "PUBLISH", "1"
+	if len(c.Args) > 1 {
+		publish, counted = c.Args[1], c.Args[2]
+	}
 	switch {
-	case arg(c, 6) == "1" && c.Do("GET", latch) == owner:
+	case arg(c, 5) == "1" && c.Do("GET", latch) == owner:
 		return int64(1)
 	case c.Int("HDEL", key, owner) == 0:
 		return nil
 	}
 	line := lineKey(c, 3)
-	modelGiveWay(c, line, arg(c, 4), arg(c, 5))
+	modelGiveWay(c, line, arg(c, 3), arg(c, 4))
 	id := owner[:strings.LastIndexByte(owner, ':')]
-	listeners, alone := modelTellFree(c, teller{line, channel, publish, arg(c, 3), id, "0", 1, false, 0})
-	c.Do("SET", latch, owner, "PX", life)
+	listeners, alone := modelTellFree(c, teller{line, channel, publish, counted, id, "0", 1, false, 0})
+	c.Do("SET", latch, owner, "PX", "20000")
 	if alone {
 		return 3 - listeners
 	}

@@ -70,8 +70,10 @@ func (o *object) lined(title string, c *fakeredis.Call, reply any) {
 		if waiter == nil {
 			continue
 		}
-		stand := "leave" // of the script that ends a place
-		if !strings.HasSuffix(title, ", quit") {
+		stand := "join" // of an acquire that says nothing else
+		if strings.HasSuffix(title, ", quit") {
+			stand = "leave"
+		} else if i+1 < len(c.Args) {
 			stand = c.Args[i+1]
 		}
 		if strings.HasSuffix(title, ", acquire") {

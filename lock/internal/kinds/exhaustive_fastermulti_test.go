@@ -254,12 +254,12 @@ func fasterMultiSet() *scriptSet {
 		text := strings.Join(values, " ")
 		both := owner + " " + text
 		const latch = 0
-		with := []string{setLock, channel, setLatch(latch)}
+		taking, with := []string{setLock, setLatch(latch)}, []string{setLock, channel, setLatch(latch)}
 		for lease := span(1); lease <= 3; lease += 2 {
-			add("acquire", with, []any{lease, both, at(1)},
+			add("acquire", taking, []any{lease, both, at(1)},
 				func(m *fasterMultiModel) (any, []message) { return m.acquire(owner, which, lease, latch) })
 		}
-		add("acquire", with, []any{1, both, at(-1)}, comesLate[*fasterMultiModel])
+		add("acquire", taking, []any{1, both, at(-1)}, comesLate[*fasterMultiModel])
 		for _, kept := range [][]valueKept{nil, {{1, 2}, {0, 0}}, {{2, 1}, {1, 3}}} {
 			kept = kept[:min(len(kept), len(which))]
 			for _, repeated := range []bool{false, true} {

@@ -135,7 +135,7 @@ func fencedSet(name string, life span) *scriptSet {
 	if life == plainTokens {
 		own = []any{-1}
 	}
-	moves := exclusive[*fencedModel]{latches: 1, own: own, info: (*fencedModel).info}
+	moves := exclusive[*fencedModel]{latches: 1, token: []string{setToken}, own: own, info: (*fencedModel).info}
 	moves.inherit = func(m *fencedModel) any {
 		if m.list {
 			return failure("WRONGTYPE")
@@ -149,7 +149,7 @@ func fencedSet(name string, life span) *scriptSet {
 		})
 	for i := range list {
 		switch m := &list[i]; m.script {
-		case "acquire", "handover", "info":
+		case "handover", "info":
 			m.keys = slices.Clone(m.keys)
 			m.keys[1] = setToken
 		}

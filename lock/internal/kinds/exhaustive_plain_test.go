@@ -139,7 +139,7 @@ func plainSet() *scriptSet {
 	keys := []string{setLock, channel}
 	for _, owner := range setOwners {
 		for latch := range len(latches{}) {
-			with := []string{setLock, channel, setLatch(latch)}
+			taking, with := []string{setLock, setLatch(latch)}, []string{setLock, channel, setLatch(latch)}
 			for _, repeated := range []bool{false, true} {
 				add("release", with, []any{0, owner, "", latchSpan, repeated, at(1)},
 					func(m *plainModel) (any, []message) { return m.release(owner, latch, repeated) })
@@ -150,9 +150,9 @@ func plainSet() *scriptSet {
 			}
 			add("keep", with, []any{span(2), owner, "", latchSpan, false, at(-1), setNobody}, comesLate[*plainModel])
 			for lease := span(1); lease <= 3; lease++ {
-				add("acquire", with, []any{lease, owner, at(1)}, func(m *plainModel) (any, []message) { return m.acquire(owner, lease, latch) })
+				add("acquire", taking, []any{lease, owner, at(1)}, func(m *plainModel) (any, []message) { return m.acquire(owner, lease, latch) })
 			}
-			add("acquire", with, []any{1, owner, at(-1)}, comesLate[*plainModel])
+			add("acquire", taking, []any{1, owner, at(-1)}, comesLate[*plainModel])
 			add("undo", with, []any{0, owner, "", 0, at(-1)}, comesLate[*plainModel])
 			add("release", with, []any{0, owner, "", latchSpan, false, at(-1)}, comesLate[*plainModel])
 			add("release", with, []any{0, owner, "", latchSpan, false, 0}, func(m *plainModel) (any, []message) {

@@ -306,6 +306,7 @@ func reentrantSet() *scriptSet {
 // exclusive makes the moves of a kind that shares all scripts of a reentrant lock except acquire and info.
 type exclusive[M model] struct {
 	latches int           // number of requests with a latch
+	token   []string      // the key of the last token; nil for none
 	own     []any         // last ARGV of acquire and handover
 	inherit func(m M) any // reply of handover; nil: 1
 	info    func(m M) (any, []message)
@@ -325,13 +326,14 @@ func (e exclusive[M]) list(part func(M) *reentrantModel, acquire func(m M, owner
 		return func(m M) (any, []message) { return do(part(m)) }
 	}
 	with := func(latch int) []string { return []string{setLock, channel, setLatch(latch)} }
+	taking := func(latch int) []string { return append(append([]string{setLock}, e.token...), setLatch(latch)) }
 	for _, owner := range setOwners {
 		for latch := range e.latches {
 			for lease := span(1); lease <= 3; lease++ {
-				add("acquire", with(latch), append(append([]any{lease, owner}, e.own...), at(1)),
+				add("acquire", taking(latch), append(append([]any{lease, owner}, e.own...), at(1)),
 					func(m M) (any, []message) { return acquire(m, owner, lease, latch) })
 			}
-			add("acquire", with(latch), append(append([]any{1, owner}, e.own...), at(-1)),
+			add("acquire", taking(latch), append(append([]any{1, owner}, e.own...), at(-1)),
 				comesLate[M])
 			add("undo", with(latch), []any{0, owner, publishBy, 0, at(-1)}, comesLate[M])
 			for rest := span(0); rest <= 2; rest++ {
@@ -359,7 +361,11 @@ func (e exclusive[M]) list(part func(M) *reentrantModel, acquire func(m M, owner
 			}
 		}
 		for _, repeated := range []bool{false, true} {
-			add("single", with(0), []any{latchSpan, owner, publishBy, "1", "", "", repeated},
+			single := []any{owner, publishBy, "1", "", "", repeated}
+			if !repeated {
+				single = single[:3]
+			}
+			add("single", with(0), single,
 				lock(func(m *reentrantModel) (any, []message) { return m.single(owner, 0, repeated) }))
 			for _, publish := range []string{publishBy, ""} {
 				add("keep", with(0), []any{span(2), owner, publish, latchSpan, repeated, at(1), setNobody},

@@ -10,8 +10,8 @@ import "github.com/lockwire/lockwire/script"
 //
 // The headers of the scripts name their KEYS and ARGV:
 //
-//   - KEYS, except of Renew: the lock, its channel, the kind's own keys, and then the latch, if any. A script touches
-//     no further keys, except the leases of further readers.
+//   - KEYS, except of Renew: the lock, its channel, the kind's own keys, and then the latch, if any. An acquire that publishes nothing
+//     has no channel. A script touches no further keys, except the leases of further readers.
 //   - ARGV of Acquire and Undo: the arguments common to all kinds, followed by the kind's own. Release of a kind with a queue
 //     has a further argument.
 //   - Scripts with an effect also get the end of the request's validity.

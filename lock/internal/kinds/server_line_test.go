@@ -132,15 +132,24 @@ func (l *lineWalk) step(w *twin, random *rand.Rand, script func(random *rand.Ran
 // exclusive is a step of a lock with one holder.
 func (l *lineWalk) exclusive(random *rand.Rand, as stander) bool {
 	w, keys, own := l.twin, []string{walkLock, walkChannel, fmt.Sprint(walkLatch, random.IntN(3)), walkLine}, []any(nil)
+	taking := append([]string{walkLock}, keys[2:]...)
 	if w.kind == "fenced" {
 		own = []any{-1} // tokens that count from 1
+		taking = keys
 	}
 	owner := fmt.Sprintf("client:%d", random.IntN(2))
 	switch random.IntN(9) {
 	case 0, 1, 2, 3:
-		return w.script("acquire", keys, append(append([]any{40_000, owner}, own...), soon(), as.place, as.stand)...)
+		args := append(append([]any{40_000, owner}, own...), soon(), as.place, as.stand)
+		if as.stand == "join" {
+			args = args[:len(args)-1]
+		}
+		return w.script("acquire", taking, args...)
 	case 4, 5:
-		return w.script("single", keys, 30_000, owner, "PUBLISH", as.counts, as.place, as.way, random.IntN(2))
+		if as.way == "" && as.counts == 1 {
+			return w.script("single", keys, owner)
+		}
+		return w.script("single", keys, owner, "PUBLISH", as.counts, as.place, as.way, random.IntN(2))
 	case 6:
 		return w.script("release", keys, 40_000*random.IntN(2), owner, "PUBLISH", 30_000, 0, soon(), as.counts, as.client, as.place, as.way)
 	case 7:

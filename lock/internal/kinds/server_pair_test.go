@@ -32,7 +32,11 @@ func pairs(publish string) map[string]pair {
 	const lock, channel, line, owner, id = "{pair}", "channel", "lockwire_line:{pair}", "client:1", "0123456789abcdef"
 	latches := [2]string{"redisson_unlock_latch:{pair}:1", "redisson_unlock_latch:{pair}:2"}
 	keys := func(operation int, own ...string) []string { return append(own, latches[operation], line) }
-	place, leaves := []any{"client:1:100", "join"}, []any{"1", "client", "", ""}
+	place, leaves := []any{"client:1:100"}, []any{"1", "client", "", ""}
+	single := []any{owner, publish, "1"}
+	if publish == "PUBLISH" {
+		single = single[:1]
+	}
 	with := func(args []any, more ...any) []any { return append(args, more...) }
 	reads := func(operation int) []string {
 		return []string{lock, channel, "writers", lockscripts.TimeoutKey(lock, owner, 1), latches[operation], line}
@@ -41,21 +45,21 @@ func pairs(publish string) map[string]pair {
 		return []string{lock, channel, "queue", "timeouts", "idle", latches[operation]}
 	}
 	read := [2]pairCall{
-		{"acquire", reads(0), with([]any{60_000, owner, 0, soon()}, with(place, "1", publish)...)},
+		{"acquire", reads(0), with([]any{60_000, owner, 0, soon()}, with(place, "join", "1", publish)...)},
 		{"release", reads(1), with([]any{0, owner, publish, 20_000, 0, 0}, leaves...)},
 	}
 	return map[string]pair{
 		"reentrant": {"reentrant", nil, [2]pairCall{
-			{"acquire", keys(0, lock, channel), with([]any{60_000, owner, soon()}, place...)},
-			{"single", keys(1, lock, channel), []any{20_000, owner, publish, "1"}},
+			{"acquire", keys(0, lock), with([]any{60_000, owner, soon()}, place...)},
+			{"single", keys(1, lock, channel), single},
 		}, 8},
 		"reentrant of an Owner": {"reentrant", nil, [2]pairCall{
-			{"acquire", keys(0, lock, channel), with([]any{60_000, owner, soon()}, place...)},
+			{"acquire", keys(0, lock), with([]any{60_000, owner, soon()}, place...)},
 			{"release", keys(1, lock, channel), with([]any{0, owner, publish, 20_000, 0, soon()}, leaves...)},
 		}, 9},
 		"fenced": {"fenced", nil, [2]pairCall{
 			{"acquire", keys(0, lock, "token"), with([]any{60_000, owner, 0, soon()}, place...)},
-			{"single", keys(1, lock, channel), []any{20_000, owner, publish, "1"}},
+			{"single", keys(1, lock, channel), single},
 		}, 10},
 		"read":               {"read", nil, read, 11},
 		"read, not the only": {"read", []any{"HSET", lock, "mode", "read", "client:2", 1}, read, 0},
@@ -68,19 +72,19 @@ func pairs(publish string) map[string]pair {
 			{"release", fair(1), []any{0, owner, publish, 20_000, 0, 0, true}},
 		}, 8},
 		"plain": {"plain", nil, [2]pairCall{
-			{"acquire", []string{lock, channel, latches[0]}, []any{60_000, owner, soon()}},
+			{"acquire", []string{lock, latches[0]}, []any{60_000, owner, soon()}},
 			{"release", []string{lock, channel, latches[1]}, []any{0, owner, "", 20_000, 0, 0}},
 		}, 6},
 		"fastermulti, one value": {"fastermulti", nil, [2]pairCall{
-			{"acquire", []string{lock, channel, latches[0]}, []any{60_000, owner + " value", soon()}},
+			{"acquire", []string{lock, latches[0]}, []any{60_000, owner + " value", soon()}},
 			{"release", []string{lock, channel, latches[1]}, []any{0, owner + " value", publish, 20_000, 0, 0}},
 		}, 9},
 		"semaphore": {"semaphore", []any{"SET", lock, 1}, [2]pairCall{
-			{"acquire", keys(0, lock, channel), with([]any{5_000, 0, 1, 0, soon()}, with(place, "1", publish)...)},
+			{"acquire", keys(0, lock, channel), with([]any{5_000, 0, 1, 0, soon()}, with(place, "join", "1", publish)...)},
 			{"add", keys(1, lock, channel), []any{60_000, publish, 1, 0, soon(), "1", "client"}},
 		}, 11},
 		"permits": {"permits", []any{"SET", lock, 1}, [2]pairCall{
-			{"acquire", keys(0, lock, channel, "taken"), with([]any{60_000, id, publish, 0, 0, soon()}, with(place, "1")...)},
+			{"acquire", keys(0, lock, channel, "taken"), with([]any{60_000, id, publish, 0, 0, soon()}, with(place, "join", "1")...)},
 			{"release", keys(1, lock, channel, "taken"), with([]any{0, id, publish, 20_000, "", ""}, leaves...)},
 		}, 16},
 	}

@@ -108,9 +108,9 @@ func (w *twin) step(random *rand.Rand) bool {
 		return w.script("keep", keys, 60_000, owner, []string{"PUBLISH", ""}[random.IntN(2)], 30_000, random.IntN(2), soon(), setNobody)
 	case 12:
 		keys := []string{walkLock, walkChannel, fmt.Sprint(walkLatch, random.IntN(4))}
-		return w.script("single", keys, 30_000, owner, "PUBLISH", 1, "", "", random.IntN(2))
+		return w.script("single", keys, owner, "PUBLISH", 1, "", "", random.IntN(2))
 	case 0, 1, 2, 3:
-		keys := []string{walkLock, walkChannel, fmt.Sprint(walkLatch, random.IntN(4))}
+		keys := []string{walkLock, fmt.Sprint(walkLatch, random.IntN(4))}
 		return w.script("acquire", keys, max(lease, 40_000), owner, soon())
 	case 4, 5, 6:
 		latch := fmt.Sprint(walkLatch, random.IntN(4))

@@ -64,7 +64,7 @@ func (v visit) call() (s *script.Script, keys []string, args, before []any) {
 		return all["write"]["downgrade"], keys, args, []any{"HSET", walkLock, "mode", "write", "client:1:write", 1}
 	}
 	keys = []string{walkLock, walkChannel, latch, walkLine}
-	args = []any{30_000, "client:1", publishBy, 1}
+	args = []any{"client:1", publishBy, 1}
 	if v.operation == "release" {
 		args = []any{0, "client:1", publishBy, 30_000, 0, soon(), 1, id, "", ""}
 	}

@@ -1,12 +1,12 @@
 -- Faster multi lock, acquire: takes the values of a group for an owner who finds each of them free or has it already.
 -- KEYS  1 group: a hash with three fields for each value that is taken: the value to its owner; and behind the value and the owner
 --       the end of the lease in ms since 1970, and the hold count
---       2 its channel, which is not used  3 latch: there once this very request has been undone
+--       2 latch: there once this very request has been undone
 -- ARGV  1 lease in ms  2 owner and values, with spaces between them  3 when this is too late, in ms since 1970
 -- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise nil when all values are first
 --         holds, those that are first holds as a status with spaces between them when the owner had others already,
 --         and otherwise the longest remaining lease of other owners in ms.
-local group, latch = KEYS[1], KEYS[3]
+local group, latch = KEYS[1], KEYS[2]
 local lease, last = tonumber(ARGV[1]), tonumber(ARGV[3])
 local owner, values = string.match(ARGV[2], '^(%S+) (.*)$')
 

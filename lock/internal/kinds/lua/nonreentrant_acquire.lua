@@ -1,15 +1,15 @@
 -- Non-reentrant lock, acquire: takes the lock for an owner who finds it free.
--- KEYS  1 lock: a hash of the owner to its hold count  2 its channel
---       3 latch: there once this very request has been undone  4 line, if there is one
+-- KEYS  1 lock: a hash of the owner to its hold count
+--       2 latch: there once this very request has been undone  3 line, if there is one
 -- ARGV  1 lease in ms  2 owner  3 when this is too late, in ms since 1970
---       4 place in the line  5 what becomes of it: '' nothing; taken when refused ("join"); and when granted ended ("leave")
---       or moved to the end ("move")
+--       4 place in the line  5 what becomes of it: '' nothing; taken when refused ("join", as without this); and when granted
+--       ended ("leave") or moved to the end ("move")
 -- Returns late and the server's time as a status when it is too late, which changes nothing;
 --         otherwise nil when the lock is the owner's now, the status "reentry" when it was already,
 --         and otherwise when to ask again in ms: at the end of the other's lease or turn (-1: it has none).
-local lock, latch, line = KEYS[1], KEYS[3], KEYS[4]
+local lock, latch, line = KEYS[1], KEYS[2], KEYS[3]
 local lease, owner, last = ARGV[1], ARGV[2], tonumber(ARGV[3])
-local place, stand, draw = ARGV[4] or '', ARGV[5] or '', nil
+local place, stand, draw = ARGV[4] or '', ARGV[5] or ARGV[4] and 'join' or '', nil
 
 -- all_late.lua
 -- reentrant_take.lua

@@ -1,11 +1,10 @@
 -- Plain lock, acquire: sets the key for an owner who finds it free.
--- KEYS  1 lock: a string, its owner  2 its channel, which is not used
---       3 latch: there once this very request has been undone
+-- KEYS  1 lock: a string, its owner  2 latch: there once this very request has been undone
 -- ARGV  1 lease in ms  2 owner  3 when this is too late, in ms since 1970
 -- Returns late and the server's time as a status when it is too late, which changes nothing;
 --         otherwise nil when it is set, 'reentry' as a status if the owner has it already,
 --         and otherwise the remaining lease of the other holder in ms (-1: it has none).
-local lock, latch = KEYS[1], KEYS[3]
+local lock, latch = KEYS[1], KEYS[2]
 local lease, owner, last = ARGV[1], ARGV[2], tonumber(ARGV[3])
 
 -- all_late.lua

@@ -2,16 +2,16 @@
 -- KEYS  1 lock  2 its channel
 --       3 latch: the last owner to have given the lock back by a request with this latch, should the request be repeated
 --       4 line, if there is one
--- ARGV  1 lifetime of the latch in ms  2 owner: the client's id, a colon and a number  3 publish command ('': nobody is told)
---       4 what the server knows of listeners
---       and, only where they matter: 5 client's place in the line  6 what becomes of it: ended ("leave"), moved to the end ("move") or
---       nothing ('')  7 1 for a repeat
+-- ARGV  1 owner: the client's id, a colon and a number
+--       and, only where they are not as usual: 2 publish command ('': nobody is told)  3 what the server knows of listeners
+--       4 client's place in the line  5 what becomes of it: ended ("leave"), moved to the end ("move") or nothing ('')  6 1 for a repeat
 -- Returns 1 when the lock is free now, 2 when moreover no other client waits as far as the server knows, 3 when nobody listens
 --         either; nil when the owner had no hold.
 local lock, channel, latch, line = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local lifetime, owner, publish, counted, place, stand = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local owner, publish, counted, place, stand = ARGV[1], ARGV[2] or 'PUBLISH', ARGV[3] or '1', ARGV[4], ARGV[5]
+local lifetime = '20000' -- of the latch, in ms
 
-if ARGV[7] == '1' and redis.call('get', latch) == owner then
+if ARGV[6] == '1' and redis.call('get', latch) == owner then
     return 1
 end
 -- First what frees memory: a server that has run out of it refuses all else, but not after a script's first write.

@@ -7,14 +7,14 @@
 -- ARGV  1 lease in ms  2 owner, who with ":write" behind is another field than as a reader
 --       3 for how long in ms readers are told that this writer waits, should it have to (0: not at all)
 --       4 when this is too late, in ms since 1970
---       5 place in the line  6 what becomes of it: '' nothing; taken when refused ("join"); and when granted ended ("leave")
---       or moved to the end ("move")
+--       5 place in the line  6 what becomes of it: '' nothing; taken when refused ("join", as without this); and when granted
+--       ended ("leave") or moved to the end ("move")
 -- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
 --         nil for the first hold, the hold count as a status for a further one, "upgrade" as a status if the owner
 --         would wait for its own read lock, and otherwise when to ask again in ms: at the end of the others' lease or turn (-1: none).
 local lock, writers, latch = KEYS[1], KEYS[3], KEYS[5]
 local lease, owner, told, last = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-local place, stand, reader = ARGV[5] or '', ARGV[6] or '', string.sub(owner, 1, -7)
+local place, stand, reader = ARGV[5] or '', ARGV[6] or ARGV[5] and 'join' or '', string.sub(owner, 1, -7)
 local prefix = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
 local line = KEYS[#KEYS] == 'lockwire_line:' .. prefix and KEYS[#KEYS]
 
