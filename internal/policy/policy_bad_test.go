@@ -114,7 +114,7 @@ var badInputs = []struct {
 	name: "scripts",
 	files: map[string]string{
 		"lock/a.go":     "package lock\n\n//go:embed once.lua\nvar a string\n\n//go:embed twice.lua\nvar b string\n",
-		"lock/b.go":     "package lock\n\n//go:embed twice.lua\nvar c string\n",
+		"lock/b.go":     "package lock\n\nvar (\n\t//go:embed twice.lua\n\tc string\n)\n",
 		"other/c.go":    "package other\n\n//go:embed never.lua\nvar c string\n",
 		"lock/once.lua": "", "lock/twice.lua": "", "lock/never.lua": "",
 	},

@@ -377,7 +377,7 @@ func checkEmbedded(fsys fs.FS, sources []source) (problems []string) {
 	count := map[string]int{}
 	for _, s := range sources {
 		for line := range strings.Lines(s.text) {
-			if list, ok := strings.CutPrefix(line, "//go:embed "); ok {
+			if list, ok := strings.CutPrefix(strings.TrimSpace(line), "//go:embed "); ok {
 				for _, name := range strings.Fields(list) {
 					count[path.Join(s.dir, name)]++
 				}

@@ -10,44 +10,34 @@ import (
 
 // The scripts of no kind in particular.
 
-//go:embed lua/all_late.lua
-var allLate string
-
-//go:embed lua/all_repeat.lua
-var allRepeat string
-
-//go:embed lua/all_undo.lua
-var allUndo string
-
-//go:embed lua/all_unheld.lua
-var allUnheld string
-
-//go:embed lua/all_change.lua
-var allChange string
-
-//go:embed lua/all_number.lua
-var allNumber string
-
-//go:embed lua/all_tell.lua
-var allTell string
-
-//go:embed lua/all_line.lua
-var allLine string
-
-//go:embed lua/all_quit.lua
-var allQuit string
-
-//go:embed lua/all_apart.lua
-var allApart string
-
-//go:embed lua/all_look.lua
-var allLook string
-
-//go:embed lua/all_publish.lua
-var allPublish string
-
-//go:embed lua/any_shape.lua
-var anyShape string
+var (
+	//go:embed lua/all_late.lua
+	allLate string
+	//go:embed lua/all_repeat.lua
+	allRepeat string
+	//go:embed lua/all_undo.lua
+	allUndo string
+	//go:embed lua/all_unheld.lua
+	allUnheld string
+	//go:embed lua/all_change.lua
+	allChange string
+	//go:embed lua/all_number.lua
+	allNumber string
+	//go:embed lua/all_tell.lua
+	allTell string
+	//go:embed lua/all_line.lua
+	allLine string
+	//go:embed lua/all_quit.lua
+	allQuit string
+	//go:embed lua/all_apart.lua
+	allApart string
+	//go:embed lua/all_look.lua
+	allLook string
+	//go:embed lua/all_publish.lua
+	allPublish string
+	//go:embed lua/any_shape.lua
+	anyShape string
+)
 
 var quit = &Lazy[*script.Script]{Make: func() *script.Script { return named("all_quit", allQuit) }}
 

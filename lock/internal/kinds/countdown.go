@@ -6,17 +6,16 @@ import (
 	"github.com/lockwire/lockwire/script"
 )
 
-//go:embed lua/latch_acquire.lua
-var latchAcquire string
-
-//go:embed lua/latch_set.lua
-var latchSet string
-
-//go:embed lua/latch_down.lua
-var latchDown string
-
-//go:embed lua/latch_delete.lua
-var latchDelete string
+var (
+	//go:embed lua/latch_acquire.lua
+	latchAcquire string
+	//go:embed lua/latch_set.lua
+	latchSet string
+	//go:embed lua/latch_down.lua
+	latchDown string
+	//go:embed lua/latch_delete.lua
+	latchDelete string
+)
 
 // CountDown is Redisson's RCountDownLatch.
 var CountDown = &Lazy[*Kind]{Make: func() *Kind {

@@ -2,26 +2,22 @@ package kinds
 
 import _ "embed"
 
-//go:embed lua/fair_acquire.lua
-var fairAcquire string
-
-//go:embed lua/fair_release.lua
-var fairRelease string
-
-//go:embed lua/fair_undo.lua
-var fairUndo string
-
-//go:embed lua/fair_force.lua
-var fairForce string
-
-//go:embed lua/fair_pass.lua
-var fairPass string
-
-//go:embed lua/fair_info.lua
-var fairInfo string
-
-//go:embed lua/fair_head.lua
-var fairHead string
+var (
+	//go:embed lua/fair_acquire.lua
+	fairAcquire string
+	//go:embed lua/fair_release.lua
+	fairRelease string
+	//go:embed lua/fair_undo.lua
+	fairUndo string
+	//go:embed lua/fair_force.lua
+	fairForce string
+	//go:embed lua/fair_pass.lua
+	fairPass string
+	//go:embed lua/fair_info.lua
+	fairInfo string
+	//go:embed lua/fair_head.lua
+	fairHead string
+)
 
 // Fair is Redisson's fair RLock: stored as Reentrant, with a queue.
 var Fair = &Lazy[*Kind]{Make: func() *Kind {

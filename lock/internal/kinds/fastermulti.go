@@ -7,26 +7,22 @@ import (
 	"github.com/lockwire/lockwire/lock/internal/highway"
 )
 
-//go:embed lua/fastermulti_acquire.lua
-var fasterMultiAcquire string
-
-//go:embed lua/fastermulti_release.lua
-var fasterMultiRelease string
-
-//go:embed lua/fastermulti_undo.lua
-var fasterMultiUndo string
-
-//go:embed lua/fastermulti_renew.lua
-var fasterMultiRenew string
-
-//go:embed lua/fastermulti_force.lua
-var fasterMultiForce string
-
-//go:embed lua/fastermulti_info.lua
-var fasterMultiInfo string
-
-//go:embed lua/fastermulti_values.lua
-var fasterMultiValues string
+var (
+	//go:embed lua/fastermulti_acquire.lua
+	fasterMultiAcquire string
+	//go:embed lua/fastermulti_release.lua
+	fasterMultiRelease string
+	//go:embed lua/fastermulti_undo.lua
+	fasterMultiUndo string
+	//go:embed lua/fastermulti_renew.lua
+	fasterMultiRenew string
+	//go:embed lua/fastermulti_force.lua
+	fasterMultiForce string
+	//go:embed lua/fastermulti_info.lua
+	fasterMultiInfo string
+	//go:embed lua/fastermulti_values.lua
+	fasterMultiValues string
+)
 
 // FasterMulti is Redisson's lock of getMultiLock with a group and values: a hash with all taken values. An owner here is an
 // owner of a usual kind followed by its values, with spaces in between; Force and Info get the values as their last ARGV.

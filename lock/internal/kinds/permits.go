@@ -6,53 +6,40 @@ import (
 	"github.com/lockwire/lockwire/script"
 )
 
-//go:embed lua/semaphore_acquire.lua
-var semaphoreAcquire string
-
-//go:embed lua/semaphore_undo.lua
-var semaphoreUndo string
-
-//go:embed lua/semaphore_info.lua
-var semaphoreInfo string
-
-//go:embed lua/semaphore_set.lua
-var semaphoreSet string
-
-//go:embed lua/semaphore_add.lua
-var semaphoreAdd string
-
-//go:embed lua/semaphore_drain.lua
-var semaphoreDrain string
-
-//go:embed lua/permits_acquire.lua
-var permitsAcquire string
-
-//go:embed lua/permits_release.lua
-var permitsRelease string
-
-//go:embed lua/permits_end.lua
-var permitsEnd string
-
-//go:embed lua/permits_undo.lua
-var permitsUndo string
-
-//go:embed lua/permits_renew.lua
-var permitsRenew string
-
-//go:embed lua/permits_force.lua
-var permitsForce string
-
-//go:embed lua/permits_info.lua
-var permitsInfo string
-
-//go:embed lua/permits_add.lua
-var permitsAdd string
-
-//go:embed lua/permits_give.lua
-var permitsGive string
-
-//go:embed lua/permits_lease.lua
-var permitsLease string
+var (
+	//go:embed lua/semaphore_acquire.lua
+	semaphoreAcquire string
+	//go:embed lua/semaphore_undo.lua
+	semaphoreUndo string
+	//go:embed lua/semaphore_info.lua
+	semaphoreInfo string
+	//go:embed lua/semaphore_set.lua
+	semaphoreSet string
+	//go:embed lua/semaphore_add.lua
+	semaphoreAdd string
+	//go:embed lua/semaphore_drain.lua
+	semaphoreDrain string
+	//go:embed lua/permits_acquire.lua
+	permitsAcquire string
+	//go:embed lua/permits_release.lua
+	permitsRelease string
+	//go:embed lua/permits_end.lua
+	permitsEnd string
+	//go:embed lua/permits_undo.lua
+	permitsUndo string
+	//go:embed lua/permits_renew.lua
+	permitsRenew string
+	//go:embed lua/permits_force.lua
+	permitsForce string
+	//go:embed lua/permits_info.lua
+	permitsInfo string
+	//go:embed lua/permits_add.lua
+	permitsAdd string
+	//go:embed lua/permits_give.lua
+	permitsGive string
+	//go:embed lua/permits_lease.lua
+	permitsLease string
+)
 
 // Semaphore is Redisson's RSemaphore.
 var Semaphore = &Lazy[*Kind]{Make: func() *Kind {

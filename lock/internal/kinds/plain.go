@@ -2,26 +2,22 @@ package kinds
 
 import _ "embed"
 
-//go:embed lua/plain_acquire.lua
-var plainAcquire string
-
-//go:embed lua/plain_release.lua
-var plainRelease string
-
-//go:embed lua/plain_keep.lua
-var plainKeep string
-
-//go:embed lua/plain_undo.lua
-var plainUndo string
-
-//go:embed lua/plain_renew.lua
-var plainRenew string
-
-//go:embed lua/plain_force.lua
-var plainForce string
-
-//go:embed lua/plain_info.lua
-var plainInfo string
+var (
+	//go:embed lua/plain_acquire.lua
+	plainAcquire string
+	//go:embed lua/plain_release.lua
+	plainRelease string
+	//go:embed lua/plain_keep.lua
+	plainKeep string
+	//go:embed lua/plain_undo.lua
+	plainUndo string
+	//go:embed lua/plain_renew.lua
+	plainRenew string
+	//go:embed lua/plain_force.lua
+	plainForce string
+	//go:embed lua/plain_info.lua
+	plainInfo string
+)
 
 // Plain is the lock of redsync, redislock and others: a string.
 var Plain = &Lazy[*Kind]{Make: func() *Kind {

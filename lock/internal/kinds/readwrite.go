@@ -6,41 +6,32 @@ import (
 	"github.com/lockwire/lockwire/script"
 )
 
-//go:embed lua/read_acquire.lua
-var readAcquire string
-
-//go:embed lua/read_release.lua
-var readRelease string
-
-//go:embed lua/read_undo.lua
-var readUndo string
-
-//go:embed lua/read_leave.lua
-var readLeave string
-
-//go:embed lua/read_renew.lua
-var readRenew string
-
-//go:embed lua/write_acquire.lua
-var writeAcquire string
-
-//go:embed lua/write_release.lua
-var writeRelease string
-
-//go:embed lua/write_leave.lua
-var writeLeave string
-
-//go:embed lua/write_undo.lua
-var writeUndo string
-
-//go:embed lua/write_downgrade.lua
-var writeDowngrade string
-
-//go:embed lua/readwrite_force.lua
-var readwriteForce string
-
-//go:embed lua/readwrite_info.lua
-var readwriteInfo string
+var (
+	//go:embed lua/read_acquire.lua
+	readAcquire string
+	//go:embed lua/read_release.lua
+	readRelease string
+	//go:embed lua/read_undo.lua
+	readUndo string
+	//go:embed lua/read_leave.lua
+	readLeave string
+	//go:embed lua/read_renew.lua
+	readRenew string
+	//go:embed lua/write_acquire.lua
+	writeAcquire string
+	//go:embed lua/write_release.lua
+	writeRelease string
+	//go:embed lua/write_leave.lua
+	writeLeave string
+	//go:embed lua/write_undo.lua
+	writeUndo string
+	//go:embed lua/write_downgrade.lua
+	writeDowngrade string
+	//go:embed lua/readwrite_force.lua
+	readwriteForce string
+	//go:embed lua/readwrite_info.lua
+	readwriteInfo string
+)
 
 var (
 	forceOfBothHalves = &Lazy[*script.Script]{Make: func() *script.Script { return named("readwrite_force", readwriteForce) }}

@@ -2,53 +2,40 @@ package kinds
 
 import _ "embed"
 
-//go:embed lua/reentrant_acquire.lua
-var reentrantAcquire string
-
-//go:embed lua/reentrant_take.lua
-var reentrantTake string
-
-//go:embed lua/reentrant_holder.lua
-var reentrantHolder string
-
-//go:embed lua/reentrant_release.lua
-var reentrantRelease string
-
-//go:embed lua/reentrant_single.lua
-var reentrantSingle string
-
-//go:embed lua/reentrant_undo.lua
-var reentrantUndo string
-
-//go:embed lua/reentrant_renew.lua
-var reentrantRenew string
-
-//go:embed lua/reentrant_force.lua
-var reentrantForce string
-
-//go:embed lua/reentrant_handover.lua
-var reentrantHandover string
-
-//go:embed lua/reentrant_keep.lua
-var reentrantKeep string
-
-//go:embed lua/reentrant_info.lua
-var reentrantInfo string
-
-//go:embed lua/nonreentrant_acquire.lua
-var nonreentrantAcquire string
-
-//go:embed lua/fenced_acquire.lua
-var fencedAcquire string
-
-//go:embed lua/fenced_draw.lua
-var fencedDraw string
-
-//go:embed lua/fenced_handover.lua
-var fencedHandover string
-
-//go:embed lua/fenced_info.lua
-var fencedInfo string
+var (
+	//go:embed lua/reentrant_acquire.lua
+	reentrantAcquire string
+	//go:embed lua/reentrant_take.lua
+	reentrantTake string
+	//go:embed lua/reentrant_holder.lua
+	reentrantHolder string
+	//go:embed lua/reentrant_release.lua
+	reentrantRelease string
+	//go:embed lua/reentrant_single.lua
+	reentrantSingle string
+	//go:embed lua/reentrant_undo.lua
+	reentrantUndo string
+	//go:embed lua/reentrant_renew.lua
+	reentrantRenew string
+	//go:embed lua/reentrant_force.lua
+	reentrantForce string
+	//go:embed lua/reentrant_handover.lua
+	reentrantHandover string
+	//go:embed lua/reentrant_keep.lua
+	reentrantKeep string
+	//go:embed lua/reentrant_info.lua
+	reentrantInfo string
+	//go:embed lua/nonreentrant_acquire.lua
+	nonreentrantAcquire string
+	//go:embed lua/fenced_acquire.lua
+	fencedAcquire string
+	//go:embed lua/fenced_draw.lua
+	fencedDraw string
+	//go:embed lua/fenced_handover.lua
+	fencedHandover string
+	//go:embed lua/fenced_info.lua
+	fencedInfo string
+)
 
 // Reentrant is Redisson's RLock.
 var Reentrant = &Lazy[*Kind]{Make: func() *Kind {
