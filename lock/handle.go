@@ -163,8 +163,16 @@ func (h *Handle) ForceUnlock(ctx context.Context) (bool, error) {
 		}
 		return x
 	})
+	return h.forced(ctx, v, err, holds)
+}
+
+// forced ends holds, the leases in this process of a lock that was freed by force with the reply v, and tells other clients.
+func (h *Handle) forced(ctx context.Context, v resp.Value, err error, holds []*Lease) (bool, error) {
+	c, t := h.client, &h.target
 	if err != nil {
-		t.mayTellForced(c, err)
+		if remote.Uncertain(err) {
+			c.background(func() { t.tellForced(c.life, c) })
+		}
 		return false, c.refused(t.name, err)
 	}
 	forced, err := v.Bool()
@@ -174,21 +182,16 @@ func (h *Handle) ForceUnlock(ctx context.Context) (bool, error) {
 	if !forced {
 		return false, nil
 	}
-	loseByForce(holds, func(l *Lease) []*Lease { return c.table.holdsOf(t.hold(), l.owner, l) })
-	t.tellForced(ctx, c) // afterwards: it may take long
-	return true, nil
-}
-
-// loseByForce ends the leases of a lock that was freed by force. A relay may have passed the hold of a lease on, to one of heirs.
-func loseByForce(holds []*Lease, heirs func(l *Lease) []*Lease) {
 	for _, l := range holds {
 		l.lose(Forced, nil)
-		if l.state == nil {
-			for _, heir := range heirs(l) {
+		if l.state == nil { // a relay may have passed the hold on
+			for _, heir := range c.table.holdsOf(t.hold(), l.owner, l) {
 				heir.lose(Forced, nil)
 			}
 		}
 	}
+	t.tellForced(ctx, c) // afterwards: it may take long
+	return true, nil
 }
 
 // tellForced announces a forced unlock to all clients, in the background after the end of ctx. If the announcement fails, the
@@ -204,12 +207,5 @@ func (t *target) tellForced(ctx context.Context, c *Client) {
 		c.background(func() { t.tellForced(c.life, c) })
 	default:
 		c.log.WarnOf(t.name, t.kind.Name, "", "a holder is not told at once that its lock was freed by force", "error", err)
-	}
-}
-
-// mayTellForced announces a forced unlock that failed with err, if the server may have executed it.
-func (t *target) mayTellForced(c *Client, err error) {
-	if remote.Uncertain(err) {
-		c.background(func() { t.tellForced(c.life, c) })
 	}
 }

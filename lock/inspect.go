@@ -182,24 +182,12 @@ func (i *inspected) processes(ctx context.Context) ([]ClientProcess, error) {
 	if err != nil {
 		return list, serverError(err)
 	}
-	for line := range strings.Lines(text) {
-		matchConnection(line, known, list)
+	for p := range processes.Connected(text) {
+		if n, ok := known[p.ID]; ok && (!list[n].Connected || p.Age > list[n].Age) {
+			list[n] = ClientProcess{ID: p.ID, Connected: true, Name: p.Name, Addr: p.Addr, Age: p.Age}
+		}
 	}
 	return list, nil
-}
-
-// matchConnection looks for clients in a line of CLIENT LIST, by the name of the connection.
-func matchConnection(line string, known map[string]int, list []ClientProcess) {
-	names, addr, age := processes.Connection(line)
-	for title := range strings.SplitSeq(names, ",") {
-		colon := strings.LastIndexByte(title, ':')
-		if colon < 0 {
-			continue
-		}
-		if n, ok := known[title[colon+1:]]; ok && (!list[n].Connected || age > list[n].Age) {
-			list[n] = ClientProcess{ID: list[n].ID, Connected: true, Name: title[:colon], Addr: addr, Age: age}
-		}
-	}
 }
 
 // ForceUnlockOwner frees the lock with the given name, of any kind, from the given owner, and reports whether the
@@ -227,31 +215,24 @@ func (c *Client) ForceUnlockOwner(ctx context.Context, name, owner string) (bool
 	if i < 0 {
 		return false, nil
 	}
-	k := seen.kindOf(owner)
+	k := seen.Shape.kind()
+	if k.twin != nil && !strings.HasSuffix(owner, k.Suffix) {
+		k = k.twin
+	}
 	h := c.handle(k, name)
-	t := &h.target
-	if err := c.channels.Settle(ctx, t.remote()); err != nil {
+	if err := c.channels.Settle(ctx, h.target.remote()); err != nil {
 		return false, err
 	}
-	stored := owner
+	holds := c.table.holdsOf(h.target.hold(), owner, nil)
 	if k.permits {
-		if stored, err = (&PermitSemaphore{handle: h}).owner([]string{owner}); err != nil {
+		s := PermitSemaphore{h}
+		if owner, err = s.owner([]string{owner}); err != nil {
 			return false, err
 		}
+		holds = s.leasesOf(owner)
 	}
-	holds := c.table.leasesOfOwner(name, stored)
-	v, err := h.dispossess(ctx, stored, seen.readHolds(owner))
-	if err != nil {
-		t.mayTellForced(c, err)
-		return false, c.refused(name, err)
-	}
-	freed, err := v.Bool()
-	if err != nil || !freed {
-		return false, err
-	}
-	loseByForce(holds, func(*Lease) []*Lease { return c.table.leasesOfOwner(name, stored) })
-	t.tellForced(ctx, c)
-	return true, nil
+	v, err := h.dispossess(ctx, owner, seen.readHolds(owner))
+	return h.forced(ctx, v, err, holds)
 }
 
 // dispossess takes all holds of an owner back, as the undo of an acquire does. reads is the number of read holds.
@@ -264,15 +245,6 @@ func (h *Handle) dispossess(ctx context.Context, owner string, reads int64) (res
 		x.Keys, x.Owner = t.ofOwner(owner, max(1, reads), a.latch), owner
 		return x
 	})
-}
-
-// kindOf returns the kind by which owner holds the lock.
-func (i *inspected) kindOf(owner string) *kind {
-	k := i.Shape.kind()
-	if k.twin != nil && !strings.HasSuffix(owner, k.Suffix) {
-		return k.twin
-	}
-	return k
 }
 
 // readHolds returns the number of read holds of an owner, or of a writer beneath its write lock.

@@ -154,22 +154,6 @@ func (b *table) leasesNamed(names map[string]bool) (leases []*Lease) {
 	return leases
 }
 
-// leasesOfOwner returns the leases of this client on locks of the given name, of all kinds, with an owner or a permit
-// as stored on the server.
-func (b *table) leasesOfOwner(name, owner string) []*Lease {
-	return slices.DeleteFunc(b.leasesNamed(map[string]bool{name: true}), func(l *Lease) bool {
-		if !l.target.kind.permits {
-			return l.owner != owner
-		}
-		for ids := l.owner; len(ids) >= permitSize; ids = ids[permitSize:] {
-			if ids[:permitSize] == owner {
-				return false
-			}
-		}
-		return true
-	})
-}
-
 // holdsOf returns the leases of owner on a lock, without except; of every owner if owner is "".
 func (b *table) holdsOf(key entryKey, owner string, except *Lease) []*Lease {
 	b.mu.Lock()

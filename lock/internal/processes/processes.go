@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"iter"
 	"maps"
 	"os"
 	"strconv"
@@ -92,13 +93,8 @@ func connectedNames(ctx context.Context, server conn.Doer, name string) (map[str
 		return nil, err
 	}
 	names := make(map[string]string)
-	for line := range strings.Lines(text) {
-		titles, _, _ := Connection(line)
-		for title := range strings.SplitSeq(titles, ",") {
-			if colon := strings.LastIndexByte(title, ':'); colon >= 0 {
-				names[title[colon+1:]] = title[:colon]
-			}
-		}
+	for p := range Connected(text) {
+		names[p.ID] = p.Name
 	}
 	return names, nil
 }
@@ -133,18 +129,36 @@ func DefaultName() string {
 // InName reports whether r may be in the name of a process.
 func InName(r rune) bool { return r > ' ' && r <= '~' && r != ',' }
 
-// Connection reads a line of CLIENT LIST.
-func Connection(line string) (names, addr string, age time.Duration) {
-	for field := range strings.FieldsSeq(line) {
-		switch key, value, _ := strings.Cut(field, "="); key {
-		case "name":
-			names = value
-		case "addr":
-			addr = value
-		case "age":
-			seconds, _ := strconv.ParseInt(value, 10, 32)
-			age = time.Duration(seconds) * time.Second
+// Process is a client by a connection that has its name.
+type Process struct {
+	ID, Name, Addr string
+	Age            time.Duration // of the connection
+}
+
+// Connected yields the clients in a reply to CLIENT LIST, each for each of its connections.
+func Connected(text string) iter.Seq[Process] {
+	return func(yield func(Process) bool) {
+		for line := range strings.Lines(text) {
+			var titles string
+			var p Process
+			for field := range strings.FieldsSeq(line) {
+				switch key, value, _ := strings.Cut(field, "="); key {
+				case "name":
+					titles = value
+				case "addr":
+					p.Addr = value
+				case "age":
+					seconds, _ := strconv.ParseInt(value, 10, 32)
+					p.Age = time.Duration(seconds) * time.Second
+				}
+			}
+			for title := range strings.SplitSeq(titles, ",") {
+				if colon := strings.LastIndexByte(title, ':'); colon >= 0 {
+					if p.Name, p.ID = title[:colon], title[colon+1:]; !yield(p) {
+						return
+					}
+				}
+			}
 		}
 	}
-	return names, addr, age
 }

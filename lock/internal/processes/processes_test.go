@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -24,10 +25,11 @@ func TestDefaultName(t *testing.T) {
 	}
 }
 
-func TestConnection(t *testing.T) {
-	names, addr, age := Connection("id=3 addr=10.0.0.7:4711 laddr=10.0.0.1:6379 name=web-1:a,web-1:b age=90 db=0\n")
-	if names != "web-1:a,web-1:b" || addr != "10.0.0.7:4711" || age != 90*time.Second {
-		t.Errorf("Connection() = %q, %q, %v", names, addr, age)
+func TestConnected(t *testing.T) {
+	got := slices.Collect(Connected("id=3 addr=10.0.0.7:4711 laddr=10.0.0.1:6379 name=web-1:a,admin,web-1:b age=90 db=0\nid=4 name= age=1\n"))
+	want := []Process{{"a", "web-1", "10.0.0.7:4711", 90 * time.Second}, {"b", "web-1", "10.0.0.7:4711", 90 * time.Second}}
+	if !slices.Equal(got, want) {
+		t.Errorf("Connected() = %v, want %v", got, want)
 	}
 }
 
