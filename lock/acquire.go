@@ -190,21 +190,10 @@ func (r *request) send(ctx context.Context, server conn.Doer, s position) (v res
 	} else if r.target.line != "" && s.stand == standsJoin {
 		args = args[:len(args)-1]
 	}
-	return c.runFrom(ctx, server, &remote.Call{Script: k.Acquire, Lock: r.target.remote(), Keys: r.keys(nil), Once: r.waits,
-		MayCome: r.turn.lastArrival(), Args: args, Leaves: k.joins}, start)
-}
-
-// runFrom runs x at start. A request refused by the nodes of a migrating slot has had no effect: runFrom returns the time before the
-// last request.
-func (c *Client) runFrom(ctx context.Context, server conn.Doer, x *remote.Call, start clock.Instant) (resp.Value, clock.Instant, error) {
-	if c.remote.Spread == nil {
-		v, err := c.scripts.Run(ctx, server, x)
-		return v, start, err
-	}
-	last := start
-	x.Again = func() { last = c.now() }
-	v, err := c.scripts.Run(ctx, server, x)
-	return v, last, err
+	answered := start // a request refused by the nodes of a migrating slot has had no effect
+	v, err = c.scripts.Run(ctx, server, &remote.Call{Script: k.Acquire, Lock: r.target.remote(), Keys: r.keys(nil), Once: r.waits,
+		MayCome: r.turn.lastArrival(), Args: args, Leaves: k.joins, Again: func() { answered = c.now() }})
+	return v, answered, err
 }
 
 // acking returns the Acked for sending r, or nil if r needs no acknowledgement, for example because it changes nothing.

@@ -57,7 +57,10 @@ type Client struct {
 	gates    gates.Gates[entryKey]      // admits callers of Redlocks whose first node is here
 	streaks  turns.Streaks[entryKey]    // of the same Redlocks
 	owners   atomic.Int64               // the number of the last owner
-	counters counters
+	counters struct {                   // of Stats; the watchdog has its own
+		waiting                                  atomic.Int64
+		acquired, released, lost, unacknowledged atomic.Uint64
+	}
 
 	// The life of the client; see close.
 	done     chan struct{}   // closed by Close
@@ -132,10 +135,4 @@ func (c *Client) now() clock.Instant {
 // sleep waits for d. It returns an error if ctx or the client ends earlier.
 func (c *Client) sleep(ctx context.Context, d time.Duration) error {
 	return netfail.Sleep(ctx, d, c.done, ErrClosed)
-}
-
-// counters are the counters of Stats; the watchdog has its own.
-type counters struct {
-	waiting                                  atomic.Int64
-	acquired, released, lost, unacknowledged atomic.Uint64
 }

@@ -152,7 +152,11 @@ func (w *watcher) follow(ctx context.Context) error {
 		}
 		masters[addr] = true
 		if s := w.sources[addr]; s != nil {
-			if s.server = server; !w.hasEnded(s) {
+			s.server = server
+			w.mu.Lock()
+			ended := s.ended
+			w.mu.Unlock()
+			if !ended {
 				continue
 			}
 			s.stop()
@@ -190,12 +194,6 @@ func (w *watcher) unless(ctx context.Context, err error) error {
 	}
 	w.miss(err)
 	return nil
-}
-
-func (w *watcher) hasEnded(s *source) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return s.ended
 }
 
 // add begins to listen to a server.

@@ -387,24 +387,14 @@ func (h *Handle) sameServer(other *Handle) bool {
 	return a == b || a.nature.same(&b.nature) || a.nature.place() != "" && a.nature.place() == b.nature.place()
 }
 
-// forceAll is ForceUnlock of many locks.
-func forceAll(ctx context.Context, handles []*Handle) (bool, error) {
-	forced := make([]bool, len(handles))
+// ofAll calls a method of all locks concurrently, and returns the results in the order of the locks.
+func ofAll[T any](ctx context.Context, handles []*Handle, ask func(*Handle, context.Context) (T, error)) ([]T, error) {
+	all := make([]T, len(handles))
 	err := atOnce(handles, func(i int, h *Handle) (err error) {
-		forced[i], err = h.ForceUnlock(ctx)
+		all[i], err = ask(h, ctx)
 		return err
 	})
-	return slices.Contains(forced, true), err
-}
-
-// infoAll is Info of many locks.
-func infoAll(ctx context.Context, handles []*Handle) ([]Info, error) {
-	infos := make([]Info, len(handles))
-	err := atOnce(handles, func(i int, h *Handle) (err error) {
-		infos[i], err = h.Info(ctx)
-		return err
-	})
-	return infos, err
+	return all, err
 }
 
 // atOnce calls fn for all items concurrently and joins the errors.

@@ -151,9 +151,10 @@ func (w *waiter) deliver(p *handedOver) bool {
 // holder of a series releases the lock. Config.HandOverFor bounds the length of a series, and so the time without a
 // decision by the server.
 
-// relay passes the lock to the first waiter of this process, and reports whether the waiter has the lock.
+// relay passes the lock to the first waiter of this process, and reports whether the waiter has the lock. The hold must be certain, and
+// no renewal under way: the lease is already released by its holder, so no further renewal begins.
 func (l *Lease) relay() bool {
-	if !l.relayable() {
+	if s := l.now(); !l.renewed || l.target.kind.Token != nil || s.lost != nil || s.failure != nil || s.renewal != nil {
 		return false
 	}
 	to := l.claimNext(func(next *request) bool { return next.renewed })
@@ -162,14 +163,4 @@ func (l *Lease) relay() bool {
 	}
 	l.client.watchdog.Remove(l)
 	return l.notePassedOn(to.deliver(&handedOver{grant: grant{start: l.start, count: 1, series: l.series.Next()}, granted: true, owner: l.owner}))
-}
-
-// relayable reports whether the hold is certain and no renewal is under way. The lease is already released by its holder, so
-// no further renewal begins.
-func (l *Lease) relayable() bool {
-	if !l.renewed || l.target.kind.Token != nil {
-		return false
-	}
-	s := l.now()
-	return s.lost == nil && s.failure == nil && s.renewal == nil
 }

@@ -19,7 +19,7 @@ type kind struct {
 
 	storedAs  *kind                            // the kind whose stored form and holds this kind shares; nil if its own
 	args      func(w wish) []any               // own ARGV of acquire and undo; nil for none
-	parse     func(v resp.Value) (Info, error) // parses the reply of info; nil for parseHolders
+	parse     func(v resp.Value) (Info, error) // parses the reply of info
 	owner     func(permits int) string         // the owner if the caller passes none; nil for Client.nextOwner
 	others    follow                           // the waiters that may also have a lock just acquired
 	queued    bool                             // the server keeps the queue, in which each waiter has its own owner and channel
@@ -127,19 +127,12 @@ func newTarget(k *kind, name string) target {
 	return t
 }
 
-func (k *kind) parseInfo(v resp.Value) (Info, error) {
-	if k.parse != nil {
-		return k.parse(v)
-	}
-	return parseHolders(v)
-}
-
-// parseWhole is parseInfo, for a half of a read-write lock with the holders of both halves.
+// parseWhole is parse, for a half of a read-write lock with the holders of both halves.
 func (k *kind) parseWhole(v resp.Value) (Info, error) {
 	if k.twin != nil {
 		return parseReadWrite(v, "")
 	}
-	return k.parseInfo(v)
+	return k.parse(v)
 }
 
 // remote returns the lock as its server sees it.
@@ -158,7 +151,7 @@ func (t *target) info(ctx context.Context, scripts *remote.Runner) (Info, error)
 	if err != nil {
 		return Info{}, serverError(err)
 	}
-	return t.kind.parseInfo(v)
+	return t.kind.parse(v)
 }
 
 // maxKeys is the number of KEYS of most scripts, at most.

@@ -43,7 +43,7 @@ func NewMulti(members ...Member) (*Multi, error) {
 		case h.target.values != "": // the name alone does not tell it from others
 			return nil, invalidf("a Multi of a FasterMulti")
 		}
-		twin := slices.IndexFunc(m.members, h.sameKey)
+		twin := slices.IndexFunc(m.members, func(other *Handle) bool { return h.target.name == other.target.name && h.sameServer(other) })
 		switch {
 		case twin < 0:
 			m.members = append(m.members, h)
@@ -59,11 +59,6 @@ func NewMulti(members ...Member) (*Multi, error) {
 		return cmp.Or(cmp.Compare(a.target.name, b.target.name), cmp.Compare(a.client.nature.place(), b.client.nature.place()))
 	})
 	return m, nil
-}
-
-// sameKey reports whether two locks are certainly the same key of the same server.
-func (h *Handle) sameKey(other *Handle) bool {
-	return h.target.name == other.target.name && h.sameServer(other)
 }
 
 const (
@@ -86,7 +81,15 @@ func (m *Multi) acquire(ctx context.Context, opts []Option, try bool) (whole *Le
 	if err != nil {
 		return nil, err
 	}
-	ctx, traced := m.trace(ctx, plan, try)
+	first := m.members[0]
+	start := AcquireStart{Client: first.client, Kind: "multi", Name: first.target.name, Try: try, Lease: plan.lease, Members: len(m.members), Standby: standsBy(plan.opts[0])}
+	if plan.lease == 0 {
+		start.Lease, start.Renewed = first.client.cfg.Lease, true
+	}
+	ctx, traced := first.client.cfg.Trace.beginAcquire(ctx, start)
+	if traced != nil {
+		ctx = context.WithValue(ctx, partOf{}, true)
+	}
 	if err = m.aliases.find(ctx, false); err == nil && try {
 		whole, _, err = m.attempt(ctx, plan, true)
 	} else if err == nil {
@@ -114,23 +117,9 @@ func (m *Multi) attempt(ctx context.Context, plan *multiPlan, try bool) (whole *
 	return nil, some, err
 }
 
-// trace begins an acquire of plan for the Trace of the first member.
-func (m *Multi) trace(ctx context.Context, plan *multiPlan, try bool) (context.Context, *acquiring) {
-	first := m.members[0]
-	start := AcquireStart{Client: first.client, Kind: "multi", Name: first.target.name, Try: try, Members: len(m.members), Standby: standsBy(plan.opts[0])}
-	if start.Lease = plan.lease; plan.lease == 0 {
-		start.Lease, start.Renewed = first.client.cfg.Lease, true
-	}
-	ctx, traced := first.client.cfg.Trace.beginAcquire(ctx, start)
-	if traced != nil {
-		ctx = context.WithValue(ctx, partOf{}, true)
-	}
-	return ctx, traced
-}
-
 // lockAll makes attempts until ctx ends.
 func (m *Multi) lockAll(ctx context.Context, plan *multiPlan) (*Lease, error) {
-	pause, history := multiPauseMin, attempts{since: time.Now()}
+	pause, history := multiPauseMin, attempts{waited: waited{since: time.Now()}}
 	var failing time.Time
 	for {
 		whole, some, err := m.attempt(ctx, plan, false)
@@ -171,11 +160,16 @@ func (m *Multi) Do(ctx context.Context, fn func(context.Context) error, opts ...
 
 // ForceUnlock frees all locks concurrently, whatever their owners, and reports whether any lock was held. The error joins the
 // errors of the locks. See [Handle.ForceUnlock].
-func (m *Multi) ForceUnlock(ctx context.Context) (bool, error) { return forceAll(ctx, m.members) }
+func (m *Multi) ForceUnlock(ctx context.Context) (bool, error) {
+	forced, err := ofAll(ctx, m.members, (*Handle).ForceUnlock)
+	return slices.Contains(forced, true), err
+}
 
 // Info returns the holders and remaining times of all locks, in the order of acquisition. The error joins the errors of the
 // locks. The Info of a lock without an answer is zero.
-func (m *Multi) Info(ctx context.Context) ([]Info, error) { return infoAll(ctx, m.members) }
+func (m *Multi) Info(ctx context.Context) ([]Info, error) {
+	return ofAll(ctx, m.members, (*Handle).Info)
+}
 
 // errPartly marks an attempt that acquired only some of the locks. The next attempt may succeed.
 var errPartly = errors.New("lock: not all of the locks")
@@ -336,9 +330,8 @@ func refreshOn(ctx context.Context, c *Client, leases []*Lease) error {
 
 // attempts are the attempts of a Lock of several locks.
 type attempts struct {
-	since   time.Time
-	refused bool              // an attempt met another owner
-	last    *NotAcquiredError // the last refusal, with the holder if ever known; nil for none
+	waited
+	last *NotAcquiredError // the last refusal, with the holder if ever known; nil for none
 }
 
 // note records the error of an attempt. A refusal without a holder leaves the holder seen before in place.
@@ -356,13 +349,9 @@ func (a *attempts) note(err error) {
 
 // gaveUp returns the error of a Lock after the end of ctx, or of the client. last is the error of the last attempt.
 func (a *attempts) gaveUp(ctx context.Context, first *Handle, last error) error {
-	if first.client.isClosed() {
-		return ErrClosed
+	e := a.last
+	if e == nil {
+		e = &NotAcquiredError{Name: first.target.name, Kind: first.target.kind.Name, shown: first.client.log.Shown(first.target.name)}
 	}
-	e := &NotAcquiredError{Name: first.target.name, Kind: first.target.kind.Name, shown: first.client.log.Shown(first.target.name)}
-	if a.last != nil {
-		*e = *a.last
-	}
-	e.end(ctx, a.since, a.refused, last)
-	return e
+	return a.end(ctx, first.client, e, last)
 }

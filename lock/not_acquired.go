@@ -151,18 +151,29 @@ func (r *request) gaveUp(ctx context.Context) error {
 	return e
 }
 
-// end completes the error of a wait for several locks.
-func (e *NotAcquiredError) end(ctx context.Context, since time.Time, refused bool, last error) {
+// waited is what a Lock of a Multi or Redlock remembers of its wait.
+type waited struct {
+	since   time.Time   // zero for a call that does not wait
+	refused bool        // another caller wants the lock or has it
+	holder  *seenHolder // of a Redlock: an owner elsewhere; nil if unknown
+}
+
+// end completes e, the error of a wait that ended with ctx, or with c. last is the error of the last attempt.
+func (w *waited) end(ctx context.Context, c *Client, e *NotAcquiredError, last error) error {
+	if c.isClosed() {
+		return ErrClosed
+	}
 	e.Err, e.unasked = ended(ctx), false
 	if !e.seen.IsZero() {
 		e.HolderSeen = max(time.Since(e.seen), 1)
 	}
-	if !since.IsZero() {
-		e.Waited = time.Since(since)
+	if !w.since.IsZero() {
+		e.Waited = time.Since(w.since)
 	}
-	if !refused && last != nil && !errors.Is(last, ErrNotAcquired) {
+	if !w.refused && last != nil && !errors.Is(last, ErrNotAcquired) {
 		e.Err, e.unasked = fmt.Errorf("%w, and the server could not be asked: %w", e.Err, last), true
 	}
+	return e
 }
 
 // grantedLate returns the error for a grant of t that arrived after the end of its lease.

@@ -7,7 +7,9 @@ import (
 	"github.com/lockwire/lockwire/lock/internal/kinds"
 )
 
-var plainKind = &kinds.Lazy[*kind]{Make: func() *kind { return &kind{Kind: kinds.Plain.Get(), owner: plainOwner, silent: true} }}
+var plainKind = &kinds.Lazy[*kind]{Make: func() *kind {
+	return &kind{Kind: kinds.Plain.Get(), parse: parseHolders, owner: plainOwner, silent: true}
+}}
 
 // plainOwner returns a unique value: random bytes in hexadecimal.
 func plainOwner(int) string {

@@ -130,10 +130,26 @@ func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 	if l.group != nil || l.target.kind.Downgrade == nil {
 		return nil, l.client.invalid(l.target.name, "only a write lock can be downgraded")
 	}
-	if h := l.traced.Load(); h != nil {
-		return l.downgradeTraced(ctx, h)
+	h := l.traced.Load()
+	if h == nil {
+		return l.downgrade(ctx)
 	}
-	return l.downgrade(ctx)
+	// For the Trace a release of the write lock and an acquire of the read lock.
+	begin := time.Now()
+	ctx, a := h.trace.beginAcquire(ctx, AcquireStart{
+		Client: l.client, Kind: l.target.kind.twin.Name, Name: l.Name(), Try: true, Lease: l.term, Renewed: l.renewed,
+	})
+	a.asked()
+	read, err := l.downgrade(ctx)
+	if l.Err() == ErrReleased && h.ended.CompareAndSwap(false, true) {
+		ctx, release := h.beginRelease(ctx, begin, l)
+		l.releasing.Lock()
+		outcome := l.outcome
+		l.releasing.Unlock()
+		release.end(ctx, ReleaseEnd{Err: outcome, Lost: h.lost.Load()})
+	}
+	a.done(ctx, read, err)
+	return read, err
 }
 
 // downgrade is Downgrade without a Trace.
@@ -229,23 +245,4 @@ func (l *Lease) undoDowngrade(r *request, start clock.Instant, late bool, cause 
 	write := &acquire{client: l.client, target: l.target, lease: l.term, owner: l.owner, state: l.state, latch: newLatch(l.target)}
 	r.undoBoth(write, start, late)
 	return err
-}
-
-// downgradeTraced is Downgrade for the Trace of the write lease: a release of the write lock and an acquire of the read lock.
-func (l *Lease) downgradeTraced(ctx context.Context, h *holding) (*Lease, error) {
-	begin := time.Now()
-	ctx, a := h.trace.beginAcquire(ctx, AcquireStart{
-		Client: l.client, Kind: l.target.kind.twin.Name, Name: h.name, Try: true, Lease: l.term, Renewed: l.renewed,
-	})
-	a.asked()
-	read, err := l.downgrade(ctx)
-	if l.Err() == ErrReleased && h.ended.CompareAndSwap(false, true) {
-		ctx, release := h.beginRelease(ctx, begin, l)
-		l.releasing.Lock()
-		outcome := l.outcome
-		l.releasing.Unlock()
-		release.end(ctx, ReleaseEnd{Err: outcome, Lost: h.lost.Load()})
-	}
-	a.done(ctx, read, err)
-	return read, err
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -203,11 +202,16 @@ func (r *Redlock) Do(ctx context.Context, fn func(context.Context) error, opts .
 
 // ForceUnlock frees the lock on every server, whatever its owner, and reports whether the lock was held on any server.
 // ForceUnlock waits for unreachable servers until ctx ends; the error joins their errors.
-func (r *Redlock) ForceUnlock(ctx context.Context) (bool, error) { return forceAll(ctx, r.nodes) }
+func (r *Redlock) ForceUnlock(ctx context.Context) (bool, error) {
+	forced, err := ofAll(ctx, r.nodes, (*Handle).ForceUnlock)
+	return slices.Contains(forced, true), err
+}
 
 // Info returns the holders and remaining time on each server, in the order of the nodes. Info waits for unreachable servers
 // until ctx ends; the error joins their errors.
-func (r *Redlock) Info(ctx context.Context) ([]Info, error) { return infoAll(ctx, r.nodes) }
+func (r *Redlock) Info(ctx context.Context) ([]Info, error) {
+	return ofAll(ctx, r.nodes, (*Handle).Info)
+}
 
 // candidacy has the request of a Lock or TryLock to every server.
 type candidacy struct {
@@ -266,15 +270,6 @@ func (r *Redlock) check(opts []Option) (candidacy, error) {
 		c.timeout = min(max(c.term/100, nodeTimeoutMin), nodeTimeoutMax)
 	}
 	return c, nil
-}
-
-// nameOf names a node by its number, and by its server's Target if known.
-func (r *Redlock) nameOf(h *Handle) string {
-	name := fmt.Sprintf("node %d", slices.Index(r.nodes, h)+1)
-	if place := h.client.nature.place(); place != "" {
-		name += " (" + place + ")"
-	}
-	return name
 }
 
 // gate is the gate of the first node's client. It admits a single caller at a time to the servers.
@@ -350,13 +345,6 @@ func (r *Redlock) contend(ctx context.Context, c candidacy, leave func(), refuse
 	}
 }
 
-// waited is what a Lock remembers of its wait.
-type waited struct {
-	since   time.Time   // zero for a call that does not wait
-	refused bool        // another caller wants the lock or has it
-	holder  *seenHolder // an owner elsewhere; nil if unknown
-}
-
 // refusal returns the error for a Redlock that belongs to another owner. The error names an owner in this process.
 func (r *Redlock) refusal() *NotAcquiredError {
 	h := r.nodes[0]
@@ -370,15 +358,11 @@ func (r *Redlock) refusal() *NotAcquiredError {
 }
 
 func (r *Redlock) gaveUp(ctx context.Context, past waited, last error) error {
-	if r.nodes[0].client.isClosed() {
-		return ErrClosed
-	}
 	e := r.refusal()
 	if e.Holder == "" && past.holder != nil {
 		e.heldBy(past.holder)
 	}
-	e.end(ctx, past.since, past.refused, last)
-	return e
+	return past.end(ctx, r.nodes[0].client, e, last)
 }
 
 // ownPart returns the owner and the age of a part of a lease of this process; "" if there is none.

@@ -166,8 +166,13 @@ func (b *ballot) count(h *Handle, l *Lease, again time.Duration, err error) {
 	b.decideLocked()
 }
 
+// failedLocked records the error of a node, named by its number, and by its server's Target if known.
 func (b *ballot) failedLocked(h *Handle, err error) {
-	b.errs = append(b.errs, fmt.Errorf("%s: %w", b.lock.nameOf(h), err))
+	name := fmt.Sprintf("node %d", slices.Index(b.lock.nodes, h)+1)
+	if place := h.client.nature.place(); place != "" {
+		name += " (" + place + ")"
+	}
+	b.errs = append(b.errs, fmt.Errorf("%s: %w", name, err))
 }
 
 // decideLocked decides the ballot if missing answers cannot change the result.

@@ -32,15 +32,8 @@ func (l *Lease) Unlock(ctx context.Context) error {
 
 // unlockAs is Unlock. A task of the client leaves the release to the background if Close is under way.
 func (l *Lease) unlockAs(ctx context.Context, task bool) error {
-	if h := l.traced.Load(); h != nil {
-		return l.unlockTraced(ctx, h, task)
-	}
-	return l.unlock(ctx, task)
-}
-
-// unlockTraced is unlock for the Trace of the lease.
-func (l *Lease) unlockTraced(ctx context.Context, h *holding, task bool) error {
-	if !h.ended.CompareAndSwap(false, true) {
+	h := l.traced.Load()
+	if h == nil || !h.ended.CompareAndSwap(false, true) {
 		return l.unlock(ctx, task)
 	}
 	ctx, release := h.beginRelease(ctx, time.Now(), l)

@@ -184,14 +184,13 @@ func ofReaders(leases []*Lease) (asked []*Lease, others map[*Lease][]*Lease) {
 
 // askEach is ask with a request for each lease.
 func (r renewals) askEach(ctx context.Context, leases []*Lease, ms int64) ([]answer, error) {
-	batches, calls := r.callsFor(leases, ms)
-	answers, err := r.run(ctx, batches, calls, ms)
+	batches := r.batches(leases)
+	answers, err := r.run(ctx, batches, renewCalls(batches, ms), ms)
 	if err != nil {
 		return answers, err
 	}
 	var known []answer
 	var alone [][]*Lease
-	calls = nil
 	for _, batch := range batches {
 		for range batch {
 			a := answers[0]
@@ -201,12 +200,11 @@ func (r renewals) askEach(ctx context.Context, leases []*Lease, ms int64) ([]ans
 				continue
 			}
 			alone = append(alone, []*Lease{a.Lease})
-			calls = append(calls, renewCall(alone[len(alone)-1], ms))
 		}
 	}
 	if len(alone) > 0 {
 		var divided []answer
-		divided, err = r.run(ctx, alone, calls, ms)
+		divided, err = r.run(ctx, alone, renewCalls(alone, ms), ms)
 		known = append(known, divided...)
 	}
 	return known, cmp.Or(r.askReaders(ctx, known, ms), err)
@@ -313,28 +311,18 @@ func unanswered(batches [][]*Lease, err error) (answers []answer) {
 	return answers
 }
 
-// callsFor returns the calls for renewing leases, and the leases of each call.
-func (r renewals) callsFor(leases []*Lease, ms int64) (batches [][]*Lease, calls []script.Call) {
-	script := func(l *Lease) *script.Script { return l.target.kind.Renew }
-	for _, same := range remote.Partition(leases, script) {
-		batches = append(batches, r.batchesOf(same)...)
-	}
-	for _, batch := range batches {
-		calls = append(calls, renewCall(batch, ms))
-	}
-	return batches, calls
-}
-
-// batchesOf divides leases of the same script into batches, each renewable by a single call.
-func (r renewals) batchesOf(leases []*Lease) (batches [][]*Lease) {
-	for _, part := range remote.BySlot(r.client.remote, leases, (*Lease).Name) {
-		size := 0
-		for i, l := range part {
-			if size += l.size(); i == 0 || size > r.client.cfg.RenewBatch {
-				batches, size = append(batches, nil), l.size()
+// batches divides leases into batches, each renewable by a single call: of one script and one slot.
+func (r renewals) batches(leases []*Lease) (batches [][]*Lease) {
+	for _, same := range remote.Partition(leases, func(l *Lease) *script.Script { return l.target.kind.Renew }) {
+		for _, part := range remote.BySlot(r.client.remote, same, (*Lease).Name) {
+			size := 0
+			for i, l := range part {
+				if size += l.size(); i == 0 || size > r.client.cfg.RenewBatch {
+					batches, size = append(batches, nil), l.size()
+				}
+				last := &batches[len(batches)-1]
+				*last = append(*last, l)
 			}
-			last := &batches[len(batches)-1]
-			*last = append(*last, l)
 		}
 	}
 	return batches
@@ -349,6 +337,14 @@ func (l *Lease) size() int {
 		return strings.Count(l.owner, " ")
 	}
 	return 1
+}
+
+// renewCalls returns a call for each batch of leases.
+func renewCalls(batches [][]*Lease, ms int64) (calls []script.Call) {
+	for _, batch := range batches {
+		calls = append(calls, renewCall(batch, ms))
+	}
+	return calls
 }
 
 // renewCall returns a call that extends leases to ms from now.

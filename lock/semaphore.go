@@ -218,10 +218,14 @@ func (h *Handle) change(ctx context.Context, operation string, givesBack bool, a
 	if h.err != nil {
 		return 0, h.err
 	}
-	if givesBack && h.client.cfg.Trace != nil {
-		return h.changeTraced(ctx, operation, args)
+	trace := h.client.cfg.Trace
+	if !givesBack || trace == nil {
+		return h.makeChange(ctx, operation, givesBack, args)
 	}
-	return h.makeChange(ctx, operation, givesBack, args)
+	ctx, release := trace.beginRelease(ctx, time.Now(), ReleaseStart{Client: h.client, Kind: h.target.kind.Name, Name: h.target.name})
+	n, err := h.makeChange(ctx, operation, true, args)
+	release.end(ctx, ReleaseEnd{Err: err})
+	return n, err
 }
 
 // makeChange is change without a Trace.
@@ -262,7 +266,8 @@ func (x *change) begin(ctx context.Context, givesBack bool) (*cleanup.Job, error
 	if c.changes.Enter(x.returns) { // false after Close: then nobody counts the change
 		defer c.changes.Leave(x.returns)
 	}
-	v, err := x.run(remote.Patient(ctx))
+	v, err := c.scripts.RunInTime(remote.Patient(ctx), x.target.name, x.call)
+	x.unsure = err != nil && remote.Uncertain(err) && !netfail.DeniedInside(err)
 	if err == nil {
 		err = x.answered(v)
 	}
@@ -275,12 +280,6 @@ func (x *change) begin(ctx context.Context, givesBack bool) (*cleanup.Job, error
 	j := cleanup.NewJob(x, time.Now().Add(changeFor), false)
 	c.cleanup.Take(j)
 	return j, err
-}
-
-func (x *change) run(ctx context.Context) (resp.Value, error) {
-	v, err := x.client.scripts.RunInTime(ctx, x.target.name, x.call)
-	x.unsure = x.unsure || err != nil && remote.Uncertain(err) && !netfail.DeniedInside(err)
-	return v, err
 }
 
 func (x *change) call(last int64) *remote.Call {
@@ -331,13 +330,4 @@ func (h *Handle) checkCount(what string, n, least int) error {
 		return h.client.invalid(h.target.name, "%s of %d", what, n)
 	}
 	return nil
-}
-
-// changeTraced is change for a Trace, of a change that gives something back.
-func (h *Handle) changeTraced(ctx context.Context, operation string, args []any) (int64, error) {
-	ctx, release := h.client.cfg.Trace.beginRelease(ctx, time.Now(),
-		ReleaseStart{Client: h.client, Kind: h.target.kind.Name, Name: h.target.name})
-	n, err := h.makeChange(ctx, operation, true, args)
-	release.end(ctx, ReleaseEnd{Err: err})
-	return n, err
 }

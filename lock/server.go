@@ -105,22 +105,16 @@ func (n *nature) dialer(outer Server) pubsub.Dialer {
 	if _, ok := outer.(pubsub.Router); ok || n.spread == nil {
 		return outer
 	}
-	return routed{outer, n.spread}
+	return routed{n.spread, outer}
 }
 
 // routed is a wrapped Server of several servers.
 type routed struct {
-	pubsub.Dialer
-	spread Spread
+	pubsub.Router
+	outer pubsub.Dialer
 }
 
-func (r routed) Route(channel string) string { return r.spread.Route(channel) }
-
-func (r routed) StreamTo(ctx context.Context, server string) (*conn.Stream, error) {
-	return r.spread.StreamTo(ctx, server)
-}
-
-func (r routed) Refused(server string, err error) { r.spread.Refused(server, err) }
+func (r routed) Stream(ctx context.Context) (*conn.Stream, error) { return r.outer.Stream(ctx) }
 
 // same reports whether two clients have the same innermost Server.
 func (n *nature) same(other *nature) bool {

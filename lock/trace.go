@@ -208,16 +208,15 @@ func (a *acquiring) done(ctx context.Context, l *Lease, err error) {
 	if a == nil {
 		return
 	}
-	now, t := time.Now(), a.hold.trace
-	if t.AcquireEnd != nil {
+	if t := a.hold.trace; t.AcquireEnd != nil {
 		a.end.Outcome, a.end.Err = acquireOutcome(ctx, err), err
-		a.end.Elapsed, a.end.Held = now.Sub(a.begin), l
+		a.end.Elapsed, a.end.Held = time.Since(a.begin), l
 		t.AcquireEnd(ctx, a.end)
 	}
 	if l == nil {
 		return
 	}
-	a.hold.since, a.hold.kind, a.hold.name, a.hold.part = now, a.end.Kind, a.end.Name, a.end.Part
+	a.hold.part = a.end.Part
 	l.traced.Store(&a.hold)
 	if l.now().lost != nil { // before the Store
 		l.traceLoss()
@@ -241,9 +240,6 @@ func acquireOutcome(ctx context.Context, err error) Outcome {
 // holding is what a Trace knows of a lease.
 type holding struct {
 	trace    *Trace
-	since    time.Time
-	kind     string
-	name     string
 	part     bool
 	ended    atomic.Bool // Unlock has begun
 	lost     atomic.Bool // reported as lost
@@ -270,7 +266,7 @@ func (l *Lease) traceLoss() {
 		lost = &LostError{Reason: Forced}
 	}
 	h.trace.Lost(LossInfo{
-		Client: l.client, Held: l, Kind: h.kind, Name: h.name, Part: h.part, Age: time.Since(h.since), Reason: lost.Reason, Err: lost.Err,
+		Client: l.client, Held: l, Kind: l.Kind(), Name: l.Name(), Part: h.part, Age: l.age(), Reason: lost.Reason, Err: lost.Err,
 	})
 }
 
@@ -299,8 +295,7 @@ func (r *releasing) end(ctx context.Context, end ReleaseEnd) {
 
 // beginRelease reports the release of l.
 func (h *holding) beginRelease(ctx context.Context, begin time.Time, l *Lease) (context.Context, releasing) {
-	return h.trace.beginRelease(ctx, begin,
-		ReleaseStart{Client: l.client, Held: l, Kind: h.kind, Name: h.name, Part: h.part, Age: begin.Sub(h.since)})
+	return h.trace.beginRelease(ctx, begin, ReleaseStart{Client: l.client, Held: l, Kind: l.Kind(), Name: l.Name(), Part: h.part, Age: begin.Sub(l.since.Time)})
 }
 
 func releaseOutcome(err error) Outcome {

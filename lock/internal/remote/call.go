@@ -167,12 +167,6 @@ func (x *Call) Sparing() *Call {
 	return &y
 }
 
-// createsKey reports whether err is the reply to such a script.
-func createsKey(err error) bool {
-	reply, answered := errors.AsType[resp.Error](err)
-	return answered && strings.Contains(string(reply), "non local key")
-}
-
 // runApart makes one attempt to run x with the lock as the only key.
 func (r *Runner) runApart(ctx context.Context, d conn.Doer, x *Call) (resp.Value, error) {
 	others, own, err := r.keysBeside(ctx, x)
@@ -208,10 +202,10 @@ func (r *Runner) runApart(ctx context.Context, d conn.Doer, x *Call) (resp.Value
 	}
 	x.begin()
 	v, err := r.apartScript(x.Script).Run(ctx, d, x.Keys[:1], append(args, x.Args...)...)
-	if reply, _ := errors.AsType[resp.Error](err); Refused(err) && strings.HasPrefix(string(reply), tooLate) {
+	switch reply, _ := errors.AsType[resp.Error](err); {
+	case Refused(err) && strings.HasPrefix(string(reply), tooLate):
 		err = ErrLate
-	}
-	if createsKey(err) {
+	case strings.Contains(string(reply), "non local key"):
 		err = errLeaving
 	}
 	if x.MayCome != nil && (err == nil || !Uncertain(err)) {

@@ -142,7 +142,7 @@ type Acked struct {
 	got      int64      // number of acknowledgements
 	failed   error      // error of WAIT
 	info     resp.Value // reply to INFO replication
-	identity resp.Value
+	identity resp.Value // comparable with Succession.Master
 }
 
 // Hold names a lock and its owner, for the log.
@@ -261,7 +261,11 @@ func (d *Acked) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Valu
 	sent := slices.Clone(cmds)
 	wait := max(d.wait.Milliseconds(), 1)
 	if d.r.acks.Exact == 0 {
-		sent = append(sent, resp.Cmd("INFO", "replication"), d.r.whoAreYou())
+		identity := resp.Cmd("INFO", "server")
+		if d.r.server.Spread != nil {
+			identity = resp.Cmd("CLUSTER", "MYID")
+		}
+		sent = append(sent, resp.Cmd("INFO", "replication"), identity)
 	}
 	if d.need == 0 {
 		wait = 1 // WAIT 0 returns at once
@@ -285,14 +289,6 @@ func (d *Acked) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Valu
 		d.info, d.identity = replies[n], replies[n+1]
 	}
 	return replies[:n], nil
-}
-
-// whoAreYou returns the command for a server's identity, comparable with Succession.Master.
-func (r *Replicas) whoAreYou() resp.Command {
-	if r.server.Spread != nil {
-		return resp.Cmd("CLUSTER", "MYID")
-	}
-	return resp.Cmd("INFO", "server")
 }
 
 // Confirm returns nil if enough replicas have acknowledged the request, else a [*Shortage]. bare: the server has no

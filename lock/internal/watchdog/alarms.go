@@ -1,12 +1,14 @@
 package watchdog
 
 import (
+	"container/heap"
 	"context"
 	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
 
+	"github.com/lockwire/lockwire/lock/internal/clock"
 	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/pubsub"
 )
@@ -92,7 +94,9 @@ func (w *Watchdog[L]) hear(forced map[string]bool) {
 		switch r := w.cfg.Leases.Record(l); {
 		case !r.added || r.ended || r.index < 0:
 		case r.renewed:
-			w.dueLocked(r, at)
+			r.due = clock.Earlier(r.due, at)
+			heap.Fix(&w.renewals, r.index)
+			w.wakeLocked(at)
 		default:
 			w.checkLocked(l, at)
 		}

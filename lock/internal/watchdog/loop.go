@@ -119,18 +119,15 @@ func (w *Watchdog[L]) endDue(at time.Time) {
 	}
 	w.mu.Unlock()
 	for _, l := range over {
-		if w.cfg.Leases.Err(l) == nil {
-			w.endLater(l)
+		if w.cfg.Leases.Err(l) != nil {
+			continue
 		}
-	}
-}
-
-func (w *Watchdog[L]) endLater(l L) {
-	until := w.cfg.Leases.ValidUntil(l)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if r := w.cfg.Leases.Record(l); !r.ended {
-		w.pushLocked(r, until)
+		until := w.cfg.Leases.ValidUntil(l)
+		w.mu.Lock()
+		if r := w.cfg.Leases.Record(l); !r.ended {
+			w.pushLocked(r, until)
+		}
+		w.mu.Unlock()
 	}
 }
 
@@ -149,17 +146,12 @@ func (w *Watchdog[L]) takeDue(at time.Time) []L {
 		due = append(due, w.renewals.takeLocked())
 	}
 	w.mu.Unlock()
-	w.late(lateness)
+	w.Lateness.Store(int64(lateness))
+	w.MaxLateness.Store(max(w.MaxLateness.Load(), int64(lateness)))
 	if lateness > w.cfg.Every/2 {
 		w.cfg.Leases.Warn(due[0], nil, "renewals run late", "leases", len(due), "by", lateness.Round(time.Millisecond))
 	}
 	return due
-}
-
-// late records the delay d of a round.
-func (w *Watchdog[L]) late(d time.Duration) {
-	w.Lateness.Store(int64(d))
-	w.MaxLateness.Store(max(w.MaxLateness.Load(), int64(d)))
 }
 
 // renew runs a round of renewals, concurrently on all servers concerned.

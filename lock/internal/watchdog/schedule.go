@@ -79,10 +79,3 @@ func (w *Watchdog[L]) renewAllLocked(at time.Time) {
 	heap.Init(&w.renewals)
 	w.wakeLocked(at)
 }
-
-// dueLocked makes the renewal r due.
-func (w *Watchdog[L]) dueLocked(r *Record[L], at time.Time) {
-	r.due = clock.Earlier(r.due, at)
-	heap.Fix(&w.renewals, r.index)
-	w.wakeLocked(at)
-}
