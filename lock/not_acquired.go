@@ -108,7 +108,10 @@ func (r *request) holders() (held *Lease, seen *seenHolder) {
 	if waits := c.table.entries[t.key()]; seen == nil && waits != nil {
 		seen = waits.seen // by the waiter in front
 	}
-	return c.ownLocked(t), seen
+	if e := c.table.entries[t.hold()]; e != nil && !t.kind.parted { // others may be in the way of a lease with parts, too
+		held = e.leases
+	}
+	return held, seen
 }
 
 // heldBy names a holder elsewhere, as far as known.
@@ -276,8 +279,10 @@ func (w *waiter) askWhatIsDue(ctx context.Context) (free bool) {
 		return false
 	}
 	c := w.client
-	held := c.ownHolder(w.target)
-	if held == nil {
+	var held *seenHolder
+	if own, _ := w.holders(); own != nil {
+		held = &seenHolder{owner: own.Owner(), process: c.cfg.Name}
+	} else {
 		held = w.noteHolder(c.askHolder(ctx, w.target))
 	}
 	if warn {
@@ -311,24 +316,6 @@ func (w *waiter) noteHolder(held *seenHolder) *seenHolder {
 		*kept = held
 	}
 	return *kept
-}
-
-// ownHolder returns an owner of a lock in this process; nil if there is none, or if others may be in the way too.
-func (c *Client) ownHolder(t *target) *seenHolder {
-	c.table.mu.Lock()
-	defer c.table.mu.Unlock()
-	if held := c.ownLocked(t); held != nil {
-		return &seenHolder{owner: held.Owner(), process: c.cfg.Name, at: time.Now()}
-	}
-	return nil
-}
-
-// ownLocked returns a lease of this process that has the lock, nil if there is none. The caller has table.mu.
-func (c *Client) ownLocked(t *target) *Lease {
-	if e := c.table.entries[t.hold()]; e != nil && !t.kind.parted {
-		return e.leases
-	}
-	return nil
 }
 
 // askHolder asks the server for an owner of a lock.

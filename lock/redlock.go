@@ -350,8 +350,11 @@ func (r *Redlock) refusal() *NotAcquiredError {
 	h := r.nodes[0]
 	e := &NotAcquiredError{Name: h.target.name, Kind: "redlock", shown: h.client.log.Shown(h.target.name)}
 	for _, h := range r.nodes {
-		if e.Holder, e.HeldFor = h.ownPart(); e.Holder != "" {
-			break
+		for _, l := range h.client.table.holdsOf(h.target.hold(), "", nil) {
+			if l.whole.Load() != nil {
+				e.Holder, e.HeldFor = l.Owner(), l.age()
+				return e
+			}
 		}
 	}
 	return e
@@ -363,19 +366,4 @@ func (r *Redlock) gaveUp(ctx context.Context, past waited, last error) error {
 		e.heldBy(past.holder)
 	}
 	return past.end(ctx, r.nodes[0].client, e, last)
-}
-
-// ownPart returns the owner and the age of a part of a lease of this process; "" if there is none.
-func (h *Handle) ownPart() (owner string, age time.Duration) {
-	c := h.client
-	c.table.mu.Lock()
-	defer c.table.mu.Unlock()
-	if e := c.table.entries[h.target.hold()]; e != nil {
-		for l := e.leases; l != nil; l = l.next {
-			if l.whole.Load() != nil {
-				return l.Owner(), l.age()
-			}
-		}
-	}
-	return "", 0
 }
