@@ -54,7 +54,11 @@ func (c *Cluster) sendBatch(ctx context.Context, cmds []resp.Command, reader cho
 	}
 	ctx, traced := conn.StartCommands(ctx, c, cmds, false)
 	b.ctx = ctx
-	for pending := b.all(); len(pending) > 0; {
+	pending := make([]int, len(cmds)) // indexes in cmds
+	for i := range pending {
+		pending[i] = i
+	}
+	for len(pending) > 0 {
 		b.send(pending)
 		pending = b.next(pending)
 	}
@@ -161,14 +165,6 @@ func (b *batch) route() error {
 	b.values, b.errs, b.held = make([]resp.Value, len(b.cmds)), make([]error, len(b.cmds)), make([]*decision, len(b.cmds))
 	b.causes = make([]error, len(b.cmds))
 	return nil
-}
-
-func (b *batch) all() []int {
-	pending := make([]int, len(b.cmds))
-	for i := range pending {
-		pending[i] = i
-	}
-	return pending
 }
 
 // send makes an attempt with the commands at the given indexes, on all nodes at the same time.

@@ -27,8 +27,11 @@ type reports struct {
 	named map[string]conn.Succession // the answers to SuccessionOf
 }
 
-// noteLocked stores a report.
-func (s *reports) noteLocked(r report) {
+// note stores a report.
+func (c *Cluster) note(r report) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := &c.reports
 	if s.first == nil {
 		s.first, s.had, s.owned = make(map[string]bool), make(map[string]bool), make(map[string]bool)
 		for _, id := range r.ids {
@@ -123,12 +126,6 @@ func (from candidate) addr() string {
 		return from.node.addr
 	}
 	return from.seed
-}
-
-func (c *Cluster) note(r report) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.reports.noteLocked(r)
 }
 
 // known returns the contents of the newest usable report about a slot.

@@ -98,8 +98,12 @@ const tlsHandshake = "TLS handshake"
 
 func (d *dialRun) run(ctx context.Context) (*pipeline.Session, error) {
 	d.enter("credentials")
-	if err := d.identify(ctx); err != nil {
-		return nil, orEnded(ctx, err)
+	d.user, d.password = d.cfg.Username, d.cfg.Password
+	if d.cfg.Credentials != nil {
+		var err error
+		if d.user, d.password, err = d.cfg.Credentials(ctx); err != nil {
+			return nil, orEnded(ctx, err)
+		}
 	}
 	before := d.manner
 	s, err := d.attempt(ctx)
@@ -140,15 +144,6 @@ func hungUp(err error) bool {
 
 func isReset(err error) bool {
 	return slices.ContainsFunc(hangUps, func(reason error) bool { return errors.Is(err, reason) })
-}
-
-// identify gets the credentials for this dial.
-func (d *dialRun) identify(ctx context.Context) (err error) {
-	d.user, d.password = d.cfg.Username, d.cfg.Password
-	if d.cfg.Credentials != nil {
-		d.user, d.password, err = d.cfg.Credentials(ctx)
-	}
-	return err
 }
 
 func (d *dialRun) connect(ctx context.Context) (net.Conn, error) {

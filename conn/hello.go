@@ -72,24 +72,18 @@ func (h *handshake) run() (proto int, err error) {
 		return 0, fmt.Errorf("HELLO: %w (the server does not support RESP3, and Protocol requires it)", err)
 	}
 	h.hello = false
-	return 2, h.startOver(len(steps) - 1)
+	for range len(steps) - 1 { // the other replies no longer matter: the commands ran before AUTH
+		if _, err := h.read(); err != nil {
+			return 2, err
+		}
+	}
+	return 2, h.introduce(h.steps2())
 }
 
 // plainer returns the manner of the next dial after the server has closed the connection: without the commands that
 // the server may not have understood.
 func (h *handshake) plainer() manner {
 	return manner{hello: h.hello && (h.greeted || h.cfg.Protocol == 3)}
-}
-
-// startOver introduces the client in RESP2 after a refused HELLO. due replies to the first write are still unread.
-// They no longer matter: the commands ran before AUTH.
-func (h *handshake) startOver(due int) error {
-	for range due {
-		if _, err := h.read(); err != nil {
-			return err
-		}
-	}
-	return h.introduce(h.steps2())
 }
 
 func (h *handshake) introduce(steps []step) error {

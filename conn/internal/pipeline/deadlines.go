@@ -204,7 +204,7 @@ func (l *Link) tick() {
 	}
 	silent := l.silentLocked(now, heard)
 	if ping := l.scheduleLocked(now, heard || l.outstandingLocked() > 0); ping {
-		l.pingLocked()
+		l.postLocked(resp.Cmd("PING"), true)
 	}
 	l.mu.Unlock()
 	if silent {
@@ -242,14 +242,6 @@ func (l *Link) scheduleLocked(now time.Duration, busy bool) (ping bool) {
 		l.armLocked(now, wait)
 	}
 	return ping
-}
-
-func (l *Link) pingLocked() {
-	l.appendLocked(entry{replies: 1}, Request{Commands: []resp.Command{resp.Cmd("PING")}})
-	if !l.writing {
-		l.writing = true
-		l.flushLocked(nil, true, false)
-	}
 }
 
 // overdueLocked returns the reason to fail the link at this tick, or nil.

@@ -235,13 +235,17 @@ func (l *Link) send(ctx context.Context, e entry, q Request) (answered, sent boo
 func (l *Link) Post(cmd resp.Command) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.err != nil {
-		return
+	if l.err == nil {
+		l.postLocked(cmd, false)
 	}
+}
+
+// postLocked sends a command without a caller. It releases mu during a write, and blocks only if mayBlock is set.
+func (l *Link) postLocked(cmd resp.Command, mayBlock bool) {
 	l.appendLocked(entry{replies: 1}, Request{Commands: []resp.Command{cmd}})
 	if !l.writing {
 		l.writing = true
-		l.flushLocked(nil, false, false)
+		l.flushLocked(nil, mayBlock, false)
 	}
 }
 
