@@ -102,7 +102,6 @@ func (w *watcher) run(ctx context.Context, yield func(Event, error) bool) error 
 	again := time.NewTicker(watchPause)
 	defer again.Stop()
 	settled := time.After(0) // nil without news
-	w.checked = time.Now()
 	if err := w.follow(ctx); err != nil {
 		return err
 	}
@@ -119,8 +118,11 @@ func (w *watcher) run(ctx context.Context, yield func(Event, error) bool) error 
 			if err := w.follow(ctx); err != nil {
 				return err
 			}
-			if err := w.recheck(ctx); err != nil {
-				return err
+			if time.Since(w.checked) >= recheckEvery {
+				_, err := w.askAgain(ctx)
+				if err = w.unless(ctx, err); err != nil {
+					return err
+				}
 			}
 		case <-ctx.Done():
 			return context.Cause(ctx)

@@ -43,7 +43,7 @@ type watcher struct {
 	began   bool               // all locks held at the beginning are told
 	behind  bool               // EventMissed was yielded, and no EventWatching since
 	sources map[string]*source // by address; "" for a single server
-	checked time.Time          // when the servers were last asked for their settings, apart from interruptions
+	checked time.Time          // when the servers were last asked for their settings
 	join    sync.WaitGroup
 
 	wake chan struct{} // capacity 1: there is news
@@ -68,9 +68,8 @@ type source struct {
 	partial error // why the server does not tell all; nil if it does
 
 	// The watcher's mu guards the following.
-	up      bool
-	ended   bool
-	resumed bool // the server may be another, or have other settings: it is to be asked again
+	up    bool
+	ended bool
 }
 
 // owners are the owners of a lock.
@@ -220,17 +219,20 @@ func (w *watcher) begin(addr string, s *source) error {
 	return nil
 }
 
-// askAgain asks the servers whose subscription was interrupted whether they publish events of keys: a new master or a restarted
-// server may have other settings. changed: a source has begun anew, with other patterns.
+// askAgain asks the servers with a subscription whether they publish events of keys: somebody may have changed a setting, and a new
+// master or a restarted server may have others. changed: a source has begun anew, with other patterns.
 func (w *watcher) askAgain(ctx context.Context) (changed bool, err error) {
+	w.checked = time.Now()
 	for addr, s := range w.sources {
-		if !w.hasResumed(s) {
+		w.mu.Lock()
+		up := s.up
+		w.mu.Unlock()
+		if !up {
 			continue
 		}
 		partial, err := w.askNotifications(ctx, s.server)
 		switch {
 		case err != nil:
-			w.news(func() { s.resumed = true })
 			return changed, err
 		case (partial == nil) == (s.partial == nil):
 			s.partial = partial
@@ -243,29 +245,6 @@ func (w *watcher) askAgain(ctx context.Context) (changed bool, err error) {
 		changed = true
 	}
 	return changed, nil
-}
-
-// recheck asks all servers now and then whether they publish events of keys: somebody may have changed a setting.
-func (w *watcher) recheck(ctx context.Context) error {
-	if time.Since(w.checked) < recheckEvery {
-		return nil
-	}
-	w.checked = time.Now()
-	w.mu.Lock()
-	for _, s := range w.sources {
-		s.resumed = s.resumed || s.up
-	}
-	w.mu.Unlock()
-	_, err := w.askAgain(ctx)
-	return w.unless(ctx, err)
-}
-
-// hasResumed reports, once, whether a subscription was interrupted and is back.
-func (w *watcher) hasResumed(s *source) (resumed bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	resumed, s.resumed = s.resumed, false
-	return resumed
 }
 
 // askNotifications returns why a server does not publish all events needed; nil if it does.
@@ -304,7 +283,7 @@ func (w *watcher) listen(ctx context.Context, s *source, patterns []string) {
 			case pubsub.Message:
 				w.noteLocked(ev.Channel, ev.Payload, time.Now())
 			case pubsub.Resumed:
-				s.up, s.resumed, w.stale = true, true, true
+				s.up, w.stale = true, true
 			case pubsub.Interrupted:
 				s.up, w.lost = false, ev.Err
 			case pubsub.Lagged:
