@@ -139,7 +139,7 @@ type LostError struct {
 
 // Error names the lock, the age of the lease, and the reason.
 func (e *LostError) Error() string {
-	text := subject(e.Name, e.log.Shown(e.Name))
+	text := subject(e.Name, e.log)
 	if e.Reason != Ending {
 		text += "lost"
 		if e.Age > 0 {
@@ -231,12 +231,12 @@ func roughly(d time.Duration) time.Duration {
 	return d.Round(100 * time.Millisecond)
 }
 
-// subject begins the text of an error about a lock.
-func subject(name, shown string) string {
-	switch {
-	case shown != "":
+// subject begins the text of an error about a lock. log may be nil.
+func subject(name string, log *logs.Log) string {
+	if shown := log.Shown(name); shown != "" {
 		return "lock " + shown + ": "
-	case name != "":
+	}
+	if name != "" {
 		return "lock " + strconv.Quote(name) + ": "
 	}
 	return "lock: "

@@ -351,7 +351,7 @@ func (a *attempts) note(err error) {
 func (a *attempts) gaveUp(ctx context.Context, first *Handle, last error) error {
 	e := a.last
 	if e == nil {
-		e = &NotAcquiredError{Name: first.target.name, Kind: first.target.kind.Name, shown: first.client.log.Shown(first.target.name)}
+		e = &NotAcquiredError{Name: first.target.name, Kind: first.target.kind.Name, log: first.client.log}
 	}
 	return a.end(ctx, first.client, e, last)
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockwire/lockwire/lock/internal/logs"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -37,7 +38,7 @@ type NotAcquiredError struct {
 	HolderErr error
 	Err       error // the end of the context, with the failure of the server if any; nil if another owner has the lock
 
-	shown   string    // in place of Name in the text
+	log     *logs.Log // what stands for Name in the text; nil for the name
 	seen    time.Time // the time of HolderSeen
 	unasked bool      // Err has the reason: does not match ErrNotAcquired
 }
@@ -45,7 +46,7 @@ type NotAcquiredError struct {
 // Error names the lock, the time waited, Err, and the holder as far as known.
 func (e *NotAcquiredError) Error() string {
 	var b strings.Builder
-	b.WriteString(subject(e.Name, e.shown) + "not acquired")
+	b.WriteString(subject(e.Name, e.log) + "not acquired")
 	if e.Waited > 0 {
 		fmt.Fprintf(&b, " after %v", roughly(e.Waited))
 	}
@@ -82,7 +83,7 @@ func (e *NotAcquiredError) Unwrap() error { return e.Err }
 func (r *request) notAcquired(err error) *NotAcquiredError {
 	c := r.client
 	t := r.target
-	e := &NotAcquiredError{Name: t.name, Kind: t.kind.Name, Err: err, shown: c.log.Shown(t.name)}
+	e := &NotAcquiredError{Name: t.name, Kind: t.kind.Name, Err: err, log: c.log}
 	if !r.since.IsZero() {
 		e.Waited = time.Since(r.since)
 	}
@@ -202,7 +203,7 @@ func (c *Client) about(name string, err error) error {
 	if _, spread := c.server.(Spread); !spread && errors.Is(err, resp.ErrMoved) {
 		err = fmt.Errorf("%w: the server is a node of a cluster, for cluster.Open or redis-cluster://", err)
 	}
-	return &about{subject(name, c.log.Shown(name)), err}
+	return &about{subject(name, c.log), err}
 }
 
 // invalid is the error of an argument of a call about a lock.

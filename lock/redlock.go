@@ -184,8 +184,11 @@ func (r *Redlock) TryLock(ctx context.Context, opts ...Option) (*Lease, error) {
 
 // tryLock is TryLock for a candidacy.
 func (r *Redlock) tryLock(ctx context.Context, c candidacy) (*Lease, error) {
-	leave, ok := r.gate().TryEnter(r.line())
-	if !ok {
+	turn, leave := r.gate().Enter(r.line())
+	select {
+	case <-turn:
+	default:
+		leave()
 		return nil, r.refusal()
 	}
 	lease, _, err := r.ask(ctx, c, leave)
@@ -348,7 +351,7 @@ func (r *Redlock) contend(ctx context.Context, c candidacy, leave func(), refuse
 // refusal returns the error for a Redlock that belongs to another owner. The error names an owner in this process.
 func (r *Redlock) refusal() *NotAcquiredError {
 	h := r.nodes[0]
-	e := &NotAcquiredError{Name: h.target.name, Kind: "redlock", shown: h.client.log.Shown(h.target.name)}
+	e := &NotAcquiredError{Name: h.target.name, Kind: "redlock", log: h.client.log}
 	for _, h := range r.nodes {
 		for _, l := range h.client.table.holdsOf(h.target.hold(), "", nil) {
 			if l.whole.Load() != nil {
