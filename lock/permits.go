@@ -30,10 +30,8 @@ var permitsKind = &kinds.Lazy[*kind]{Make: func() *kind {
 	}
 }}
 
-const (
-	// maxPermits limits the permits of a lease, because the server is blocked while it counts the permits.
-	maxPermits = 1000
-)
+// maxPermits limits the permits of a lease, because the server is blocked while it counts the permits.
+const maxPermits = 1000
 
 // PermitSemaphore is Redisson's RPermitExpirableSemaphore (getPermitExpirableSemaphore): a number of permits, each with an id
 // and a lease. After a holder's death its permit becomes free at the end of the lease.

@@ -183,27 +183,13 @@ const (
 	AcksMajority Acks = -2
 )
 
-// of returns the required number of acknowledgements from n replicas.
-func (a Acks) of(n int) int {
-	switch a {
-	case AcksOff:
-		return 0
-	case AcksAuto:
-		return n
-	case AcksMajority:
-		return (n + 1) / 2
-	}
-	return int(a)
-}
-
 // acks returns what an Acks demands of the replicas of a server.
 func (n *nature) acks(a Acks, timeout time.Duration) remote.Acks {
-	return remote.Acks{
-		Off:     a == AcksOff || a == AcksAuto && n.failover == nil,
-		Exact:   max(0, int(a)),
-		Of:      a.of,
-		Timeout: timeout,
+	of := func(replicas int) int { return replicas }
+	if a == AcksMajority {
+		of = func(replicas int) int { return (replicas + 1) / 2 }
 	}
+	return remote.Acks{Off: a == AcksOff || a == AcksAuto && n.failover == nil, Exact: max(0, int(a)), Of: of, Timeout: timeout}
 }
 
 // notReplicated converts the error of an Acked for callers of this package.
