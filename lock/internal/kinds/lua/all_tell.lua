@@ -5,7 +5,7 @@
 local told
 if quiet then
     told = message and publish ~= '' and redis.pcall(publish, channel, message)
-    if not line or type(told) ~= 'number' or told == 0 then
+    if told == 0 or not line or type(told) ~= 'number' then
         return result
     end
 end

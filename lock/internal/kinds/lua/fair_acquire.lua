@@ -12,7 +12,7 @@ local lease, owner, wait, stands, last = tonumber(ARGV[1]), ARGV[2], tonumber(AR
 local few, spare, day = 32, 60000, 86400000
 -- all_late.lua
 if redis.call('exists', lock, queue, timeouts, idle, latch) == 0 then -- one question in place of many: nobody has it, nobody waits
-    redis.call('hincrby', lock, owner, 1)
+    redis.call('hincrby', lock, owner, '1')
     redis.call('pexpire', lock, lease)
     return nil
 end
@@ -51,7 +51,7 @@ if left == -2 and (not first or first == owner) then
         local ends = tonumber(others[i + 1])
         redis.call('zadd', timeouts, math.max(ends - sooner, math.min(ends, now + lease + spare)), others[i])
     end
-    redis.call('hincrby', lock, owner, 1)
+    redis.call('hincrby', lock, owner, '1')
     redis.call('pexpire', lock, lease)
     return nil
 end

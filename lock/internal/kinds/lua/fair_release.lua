@@ -40,5 +40,5 @@ end
 -- First what frees memory: a server that has run out of it refuses all else, but not after a script's first write.
 redis.call('del', lock)
 tell()
-redis.call('set', latch, 1, 'px', lifetime)
+redis.call('set', latch, '1', 'px', lifetime)
 return 1

@@ -21,7 +21,7 @@ end
 -- fenced_draw.lua
 local drawn = draw()
 redis.call('del', lock)
-redis.call('hset', lock, heir, 1)
+redis.call('hset', lock, heir, '1')
 redis.call('pexpire', lock, lease)
 redis.call('set', latch, owner, 'px', lifetime)
 return {1, drawn}

@@ -30,7 +30,7 @@ end
 local available = returned > 0 and redis.call('incrby', semaphore, returned)
 local before, result = available and available - returned, held and 1 or nil
 if held then
-    redis.call('set', latch, 1, 'px', lifetime)
+    redis.call('set', latch, '1', 'px', lifetime)
 end
 -- Redisson tells of one permit how many are free now, and of several how many came back.
 local message = available and (#ids > 16 and returned or math.max(0, available))

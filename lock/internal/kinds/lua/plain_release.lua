@@ -12,5 +12,5 @@ local owner, lifetime, repeated, last = ARGV[2], ARGV[4], ARGV[5], tonumber(ARGV
 local holds = redis.call('get', lock) == owner
 -- all_unheld.lua
 redis.call('del', lock)
-redis.call('set', latch, 1, 'px', lifetime)
+redis.call('set', latch, '1', 'px', lifetime)
 return 1

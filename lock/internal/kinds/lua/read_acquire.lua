@@ -23,8 +23,8 @@ if found > 0 then
     mode, holds = unpack(redis.pcall('hmget', lock, 'mode', owner)) -- pcall: the latch goes before an error
 end
 if stand ~= 'move' and (found == 0 or found == 1 and mode == 'read' and not holds) then -- nobody waits, and no other has the lock for writing
-    redis.call('hset', lock, 'mode', 'read', owner, 1)
-    redis.call('set', hold .. 1, 1, 'px', lease)
+    redis.call('hset', lock, 'mode', 'read', owner, '1')
+    redis.call('set', hold .. '1', '1', 'px', lease)
     if found == 0 or redis.call('pttl', lock) < tonumber(lease) then
         redis.call('pexpire', lock, lease)
     end
@@ -63,7 +63,7 @@ if not alive and mode ~= 'write' then
 end
 count = count + 1
 redis.call('hset', lock, 'mode', mode or 'read', owner, count)
-redis.call('set', hold .. count, 1, 'px', lease)
+redis.call('set', hold .. count, '1', 'px', lease)
 if redis.call('pttl', lock) < tonumber(lease) then
     redis.call('pexpire', lock, lease)
 end

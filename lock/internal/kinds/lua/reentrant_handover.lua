@@ -15,7 +15,7 @@ end
 if redis.call('hdel', lock, owner) == 0 then
     return nil
 end
-redis.call('hset', lock, heir, 1)
+redis.call('hset', lock, heir, '1')
 redis.call('pexpire', lock, lease)
 redis.call('set', latch, owner, 'px', lifetime)
 return 1

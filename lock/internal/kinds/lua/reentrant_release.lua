@@ -30,6 +30,6 @@ if rest > 0 then
 elseif lease > 0 then
     redis.call('del', lock)
 end
-redis.call('set', latch, result, 'px', lifetime)
+redis.call('set', latch, result == 1 and '1' or '0', 'px', lifetime)
 local quiet = stand ~= 'move' and not known
 -- all_tell.lua

@@ -21,9 +21,9 @@ end
 local told
 if stand ~= 'move' and redis.call('exists', line or lock) == 0 then -- nobody is in the line, nor will be
     told = publish ~= '' and redis.pcall(publish, channel, '0')
-    if not line or type(told) ~= 'number' or told == 0 then
+    if told == 0 or not line or type(told) ~= 'number' then
         redis.call('set', latch, owner, 'px', lifetime)
-        return type(told) == 'number' and told < 2 and 3 - told or 1
+        return told == 0 and 3 or told == 1 and 2 or 1
     end
 end
 -- all_line.lua

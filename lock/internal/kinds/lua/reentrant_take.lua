@@ -4,7 +4,7 @@
 
 if stand ~= 'move' and redis.call('exists', lock, latch, line or lock) == 0 then -- one question in place of three
     local first = draw and {1, draw()} or nil
-    redis.call('hset', lock, owner, 1)
+    redis.call('hset', lock, owner, '1')
     redis.call('pexpire', lock, lease)
     return first
 end
@@ -18,7 +18,7 @@ if redis.call('exists', lock) == 0 then
         return waitInLine(line, place, stand, left)
     end
     local first = draw and {1, draw()} or nil
-    redis.call('hset', lock, owner, 1)
+    redis.call('hset', lock, owner, '1')
     redis.call('pexpire', lock, lease)
     giveWay(line, place, stand)
     return first

@@ -20,7 +20,7 @@ local line = KEYS[#KEYS] == 'lockwire_line:' .. prefix and KEYS[#KEYS]
 
 -- all_late.lua
 if stand ~= 'move' and redis.call('exists', lock, latch, writers, line or latch) == 0 then -- one question in place of four
-    redis.call('hset', lock, 'mode', 'write', owner, 1)
+    redis.call('hset', lock, 'mode', 'write', owner, '1')
     redis.call('pexpire', lock, lease)
     return nil
 end
@@ -46,7 +46,7 @@ if not mode or mode == 'read' and stand ~= '' then -- beside readers one who doe
     left, turns = reservedFor(line, place, now, 0, mode and 1 - share or 1)
 end
 if not mode and not left then
-    redis.call('hset', lock, 'mode', 'write', owner, 1)
+    redis.call('hset', lock, 'mode', 'write', owner, '1')
     redis.call('pexpire', lock, lease)
     if told > 0 then
         redis.call('zrem', writers, owner)

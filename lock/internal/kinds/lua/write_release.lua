@@ -23,6 +23,6 @@ local holds, reads = unpack(redis.call('hmget', lock, owner, reader))
 local rest = lease > 0 and holds - 1 or 0
 -- write_leave.lua
 local result, message, available, before = rest > 0 and 0 or 1, rest == 0 and '1', left > 0 and 63 / 64 or 1, nil -- all, or all but the share of readers
-redis.call('set', latch, result, 'px', lifetime)
+redis.call('set', latch, result == 1 and '1' or '0', 'px', lifetime)
 local quiet = not message and stand == '' or stand ~= 'move' and (not line or redis.call('exists', line) == 0)
 -- all_tell.lua
