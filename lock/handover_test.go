@@ -114,7 +114,7 @@ func TestHandOverEnds(t *testing.T) {
 		strangers int // who listen too
 		messages  int
 	}{
-		{"after two", lock.Config{HandOvers: 2, HandOverFor: time.Hour}, 1, 6},        // of the 3rd, 6th, 9th and last release; two more for the stranger's turns
+		{"after two", lock.Config{HandOvers: 2, HandOverFor: time.Hour}, 1, 7},        // of the 3rd, 6th, 9th and last release; three more for the stranger
 		{"after two, alone", lock.Config{HandOvers: 2, HandOverFor: time.Hour}, 0, 2}, // of the 3rd, which tells that, and the last
 		{"never", lock.Config{HandOvers: -1, HandOverFor: time.Hour}, 0, 11},
 		{"after a while", lock.Config{HandOverFor: 3 * time.Second}, 0, 3},

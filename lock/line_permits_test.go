@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/lock"
 	"github.com/lockwire/lockwire/pubsub"
 )
@@ -230,6 +231,35 @@ func TestHungProcessAndPermits(t *testing.T) {
 		arrive()
 		(<-first)()
 		give()
+	})
+}
+
+// Redisson's waiters for permits ask after a message only. So they are told beside a process that is called, also if another process watches: both
+// may hang.
+func TestHungProcessesAndVisitorsForPermits(t *testing.T) {
+	withPermits(t, 1, func(t *testing.T, w *world, k counted) {
+		told, leave := w.visits(t, semChannel)
+		give := k.mustTake(t, w.client(lock.Config{}), 1)
+		first := k.waiting(t, w.client(lock.Config{}), 1)
+		w.sleep(time.Millisecond)
+		second := k.waiting(t, w.client(lock.Config{}), 1)
+		gate := make(chan struct{})
+		w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+			if isAcquire(cmd) {
+				return fakeredis.Wait(gate, fakeredis.Run())
+			}
+			return fakeredis.Run()
+		})
+		give()
+		synctest.Wait()
+		if got := told(); got != "[1]" {
+			t.Errorf("the visitor is told %v, want [1]", got)
+		}
+		leave()
+		close(gate)
+		w.srv.Intercept(nil)
+		(<-first)()
+		(<-second)()
 	})
 }
 

@@ -161,6 +161,52 @@ func TestHungProcessLosesItsTurn(t *testing.T) {
 	})
 }
 
+// A client that knows Redisson's channel only is told of the lock beside a process that is called, and hangs: Redisson's waiters ask after a
+// message, or when the lease that they have seen ends.
+func TestHungProcessBesideVisitors(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		told, leave := w.visits(t, jobChannel)
+		lease := mustLock(t, w.client(lock.Config{}), "job", lock.For(time.Hour))
+		hung := w.client(lock.Config{})
+		first := asyncLock(t, t.Context(), hung)
+		arrive := w.hangs(hung)
+		mustUnlock(t, lease)
+		synctest.Wait()
+		if got := told(); got != "[0]" {
+			t.Errorf("the visitor is told %v, want [0]", got)
+		}
+		leave()
+		arrive()
+		mustUnlock(t, <-first)
+		w.sleep(26 * time.Second)
+		w.free()
+	})
+}
+
+// visits subscribes to a channel of Redisson's. told returns the messages since its last call.
+func (w *world) visits(t *testing.T, channel string) (told func() string, leave func()) {
+	pool := w.pool(conn.Config{})
+	sub := pubsub.New(pool, pubsub.Config{})
+	leave = func() {
+		sub.Close()
+		pool.Close()
+	}
+	events, err := sub.Subscribe(t.Context(), channel)
+	if err != nil {
+		t.Fatal(err)
+	}
+	told = func() string {
+		list := []string{}
+		for len(events.Events()) > 0 {
+			if e := <-events.Events(); e.Kind == pubsub.Message {
+				list = append(list, e.Payload)
+			}
+		}
+		return fmt.Sprint(list)
+	}
+	return told, leave
+}
+
 // Places of processes that are gone cost nothing.
 func TestDeadPlacesArePassedOver(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {

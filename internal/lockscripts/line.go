@@ -381,7 +381,7 @@ func (t teller) callNext(c *fakeredis.Call, behind string) (lined, alone bool) {
 			rank = place + 1
 		}
 	}
-	places, watchers, calls := t.places(c, rank), 0, true
+	places, watchers, calls, called := t.places(c, rank), 0, true, false
 	readers := t.available > 0 && t.available < 1 && turns.reserved >= 1
 	alone = others == 0 && turns.count == 0
 	switch {
@@ -423,18 +423,27 @@ func (t teller) callNext(c *fakeredis.Call, behind string) (lined, alone bool) {
 				c.Do("PEXPIRE", t.line, lineLife)
 				rank += 2
 				turns.count++
-				calls = false
+				calls, called = false, true
 				alone = alone && strings.HasPrefix(place, t.id)
 			default:
 				rank++
 				calls = false
 				if watchers++; t.counted != "0" || watchers == 3 {
+					t.tellVisitors(c, called, true, others, at)
 					return true, false
 				}
 			}
 		}
 	}
+	t.tellVisitors(c, called, watchers > 0 || readers, others, at)
 	return turns.count > 0 || behind != "" || readers, alone && turns.count == 1 && watchers == 0 && !readers
+}
+
+// tellVisitors tells visitors beside the called process.
+func (t teller) tellVisitors(c *fakeredis.Call, called, watched bool, others, at int64) {
+	if called && others != 0 && t.available >= 1 && (!watched || t.known && t.available > t.before) {
+		t.tell(c, "*", others, at)
+	}
 }
 
 // admitReader is the function of all_line.lua.

@@ -31,7 +31,7 @@ var visits = []visit{
 	{"when visitors have left", "single", "-", "* -5", "2, 1 told, [] gone"},
 	{"between two turns of visitors", "single", "", "* 5", "1, 1 told, [*] for ever"},
 	{"to a place", "single", ":c1", "c1:0 -5", "1, 1 told, [!c1:0 c1:0] for long"},
-	{"to a place, and to visitors later", "single", "", "c1:0 -5", "1, 0 told, [!c1:0 c1:0 *] for long"},
+	{"to a place, and to visitors beside it", "single", "", "c1:0 -5", "1, 1 told, [!c1:0 c1:0 *] for long"},
 	{"of a permit beside a free one", "add", "", "* -5", "1, 1 told, [] gone"},
 	{"of a permit beside that of visitors in their turn", "add", "", "!* -9 * -5", "1, 1 told, [!* *] for long"},
 	{"for readers, also without a line", "downgrade", "", "c1:r:0:100 -5", "0, 1 told, [!c1:r:0:100 c1:r:0:100 *] for long"},

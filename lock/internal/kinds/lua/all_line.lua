@@ -338,6 +338,8 @@ local function callNext(line, channel, publish, counted, id, message, available,
     local called, watchers, watched = callPlaces(line, places, at, turns, available, counted, now, tell)
     if called == '*' then
         putOff(line, listening, now, before)
+    elseif called and listening ~= 0 and available >= 1 and (watchers == 0 and not watched or available > (before or available)) then
+        tell('*') -- should the called process hang, nobody else would ask; and visitors who wait for permits never ask by themselves
     end
     local alone = called and listening == 0 and turns.count == 0 and watchers == 0 and not watched and string.sub(called, 1, #id) == id
     return called ~= nil or watched or turns.count > 0 or behind ~= nil, alone
