@@ -127,7 +127,7 @@ func (l *Lease) handOver(ctx context.Context, to *waiter) (resp.Value, error) {
 		p.unknown = !p.granted && !v.IsNull()
 	}
 	if p.granted {
-		t.tellShortened(c, time.Until(l.serverEnd()), next.lease.Milliseconds())
+		t.tellShortened(c, time.Until(l.serverEnd()), next.lease.Milliseconds(), t.remote().Message) // Redisson's waiters, too
 	}
 	if !to.deliver(p) && (p.granted || p.unknown) {
 		undone := *next

@@ -384,3 +384,28 @@ func TestHandOverToAShorterLease(t *testing.T) {
 		mustUnlock(t, next)
 	})
 }
+
+// So do waiters of Redisson, which ignore the message of a lease that has become shorter while its owner keeps the lock.
+func TestHandOverToAShorterLeaseBesideVisitors(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(long)
+		first := mustLock(t, c, "job", lock.For(time.Minute))
+		got := make(chan *lock.Lease, 1)
+		go func() { got <- mustLock(t, c, "job", lock.For(2*time.Second)) }()
+		told, leave := w.visits(t, jobChannel)
+		w.sleep(100 * time.Millisecond)
+		mustUnlock(t, first)
+		heir := <-got
+		if time.Until(heir.ValidUntil()) > 2*time.Second || w.ttl("job") > 2*time.Second {
+			t.Fatal("the lock was not handed over")
+		}
+		w.sleep(100 * time.Millisecond)
+		if got := told(); got != "[0]" {
+			t.Errorf("visitors are told %v, want [0]", got)
+		}
+		leave()
+		mustUnlock(t, heir)
+		w.sleep(26 * time.Second)
+		w.free()
+	})
+}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/lock/internal/bounds"
+	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/resp"
 )
@@ -178,7 +179,7 @@ func (l *Lease) answered(v resp.Value) (outcome, err error) {
 	}
 	l.letLatchGo(outcome == nil)
 	if outcome == nil && count == 0 {
-		l.target.tellShortened(l.client, time.Until(l.serverEnd()), l.outerLease())
+		l.target.tellShortened(l.client, time.Until(l.serverEnd()), l.outerLease(), kinds.ShorterMessage)
 	}
 	l.recordEnd(outcome == nil && count == 0)
 	return outcome, nil

@@ -115,7 +115,7 @@ func (t *target) kept(c *Client, state *ownerState, except *Lease) any {
 
 func (u *undo) Answered(_ resp.Value, again bool) cleanup.Result {
 	if u.state != nil {
-		u.target.tellShortened(u.client, u.lease, u.client.table.outerLease(u.target, u.state, nil))
+		u.target.tellShortened(u.client, u.lease, u.client.table.outerLease(u.target, u.state, nil), kinds.ShorterMessage)
 	}
 	if !u.late && !again { // otherwise the latch expires by itself
 		u.client.cleanup.DeleteLatch(u.target.name, u.latch)
@@ -132,7 +132,7 @@ const shortenedBy = time.Second
 
 // tellShortened wakes waiters in the background after the lock has gone from a lease of lasted to one of rest ms, which is 0
 // for a free lock: waiters sleep until the end of the lease that they have seen. A queue has one waiter to wake.
-func (t *target) tellShortened(c *Client, lasted time.Duration, rest int64) {
+func (t *target) tellShortened(c *Client, lasted time.Duration, rest int64, message string) {
 	if rest == 0 || rest+shortenedBy.Milliseconds() > lasted.Milliseconds() || t.kind.silent || t.values != "" { // a group's scripts tell
 		return
 	}
@@ -145,7 +145,7 @@ func (t *target) tellShortened(c *Client, lasted time.Duration, rest int64) {
 			}
 			l.Channel += ":" + info.Queue[0].Owner
 		}
-		if _, err := c.server.Send(c.life, resp.Cmd(c.channels.Publishing(false), l.Channel, kinds.ShorterMessage)); err != nil {
+		if _, err := c.server.Send(c.life, resp.Cmd(c.channels.Publishing(false), l.Channel, message)); err != nil {
 			c.log.WarnOf(t.name, t.kind.Name, "", "waiters do not know that a lease became shorter", "error", err)
 		}
 	})
