@@ -96,7 +96,8 @@ func (s *Semaphore) request(n int, opts []Option) (request, error) {
 // missing semaphore with n permits.
 //
 // Release works under a cancelled context too, and waits at most 10 s for the server's confirmation. Then it returns
-// [ErrUncertain] and repeats the request in the background. The server adds the permits only once.
+// [ErrUncertain] and repeats the request in the background. The server adds the permits only once. Release returns a refusal,
+// such as NOPERM, at once, and does not repeat it: the permits stay taken until a further Release.
 func (s *Semaphore) Release(ctx context.Context, n int) error {
 	_, err := s.add(ctx, n, 0, false, true)
 	return err
