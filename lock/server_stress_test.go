@@ -57,15 +57,15 @@ func realProcess(t *testing.T, fleet []*redistest.Server, proxies []*faultproxy.
 	return p
 }
 
-// withoutQuarantine is for servers that have just been started for the test.
-var withoutQuarantine = lock.RedlockConfig{Quarantine: -1}
-
 func wantUnlocked(t *testing.T, lease *lock.Lease) {
 	t.Helper()
 	if err := lease.Unlock(t.Context()); err != nil {
 		t.Errorf("Unlock() = %v", err)
 	}
 }
+
+// withoutQuarantine is for servers that have just been started for the test.
+var withoutQuarantine = lock.RedlockConfig{Quarantine: -1}
 
 // With two of five servers killed, stopped, or cut off half-way, the lock is had, kept and released, in both formats.
 func TestServerRedlockServersDown(t *testing.T) {
@@ -85,9 +85,12 @@ func TestServerRedlockServersDown(t *testing.T) {
 			"killed": func(i int) func() { fleet[i].Kill(); return fleet[i].Restart },
 		} {
 			for _, plain := range []bool{false, true} {
-				cfg := lock.Config{Lease: 3 * time.Second}
-				mine := realProcess(t, fleet, proxies, cfg).redlock(t, withoutQuarantine, plain)
-				other := realProcess(t, fleet, proxies, cfg).redlock(t, withoutQuarantine, plain)
+				// By default each server has 60 ms for its answer, and all of the other three must answer.
+				red := withoutQuarantine
+				red.NodeTimeout = time.Second
+				cfg := lock.Config{Lease: 6 * time.Second}
+				mine := realProcess(t, fleet, proxies, cfg).redlock(t, red, plain)
+				other := realProcess(t, fleet, proxies, cfg).redlock(t, red, plain)
 				mustUnlock(t, lockRed(t, mine))
 				mends := []func(){fault(1), fault(3)}
 				lease := lockRed(t, mine)
@@ -181,7 +184,7 @@ func TestServerRedlockStorm(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
 		fleet := realFleet(t, s, 5)
 		var inside, turns atomic.Int32
-		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		var wg sync.WaitGroup
 		for range 3 {
@@ -199,13 +202,16 @@ func TestServerRedlockStorm(t *testing.T) {
 						turns.Add(1)
 						locktorture.Pause(ctx, rand.N(5*time.Millisecond))
 						inside.Add(-1)
-						wantUnlocked(t, lease)
+						if err := lease.Unlock(t.Context()); err != nil && lease.Err() == nil {
+							t.Errorf("Unlock() = %v", err)
+						}
 					}
 				})
 			}
 		}
 		wg.Go(func() {
-			for ctx.Err() == nil {
+			defer cancel()
+			for stops := 0; ctx.Err() == nil && (stops < 12 || turns.Load() < 100); stops++ {
 				first, second := rand.IntN(5), rand.IntN(5)
 				fleet[first].Pause()
 				if second != first {
@@ -220,8 +226,8 @@ func TestServerRedlockStorm(t *testing.T) {
 			}
 		})
 		wg.Wait()
-		if turns.Load() == 0 {
-			t.Error("nobody had the lock")
+		if n := turns.Load(); n < 100 {
+			t.Errorf("the lock was had %d times, want 100", n)
 		}
 	})
 }
@@ -237,7 +243,7 @@ func TestServerMultiUnderFaults(t *testing.T) {
 		for _, name := range all {
 			inside[name] = new(atomic.Int32)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		var turns atomic.Int32
 		var wg sync.WaitGroup
@@ -267,13 +273,14 @@ func TestServerMultiUnderFaults(t *testing.T) {
 				}
 			})
 		}
-		for ctx.Err() == nil {
-			locktorture.Pause(ctx, rand.N(50*time.Millisecond))
+		for cuts := 0; ctx.Err() == nil && (cuts < 60 || turns.Load() < 100); cuts++ {
+			locktorture.Pause(ctx, rand.N(50*time.Millisecond)+time.Duration(cuts)*time.Millisecond/2) // ever more, for a busy machine
 			proxies[rand.IntN(2)].Cut()
 		}
+		cancel()
 		wg.Wait()
-		if turns.Load() == 0 {
-			t.Error("nobody had the locks")
+		if n := turns.Load(); n < 100 {
+			t.Errorf("the locks were had %d times, want 100", n)
 		}
 	})
 }
