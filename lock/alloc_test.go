@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -145,25 +146,25 @@ func TestAllocations(t *testing.T) {
 
 // Callbacks add three allocations to the six of Lock and Unlock: one for the acquire and its hold, and one for each command.
 func TestAllocationsOfTraces(t *testing.T) {
-	var events int
+	var events atomic.Int64
 	c := clientOf(t, dialAgreeable, &conn.Trace{
 		CommandStart: func(ctx context.Context, _ conn.CommandStart) context.Context { return ctx },
-		CommandEnd:   func(context.Context, conn.CommandEnd) { events++ },
+		CommandEnd:   func(context.Context, conn.CommandEnd) { events.Add(1) },
 	}, &lock.Trace{
 		AcquireStart: func(ctx context.Context, _ lock.AcquireStart) context.Context { return ctx },
-		AcquireEnd:   func(context.Context, lock.AcquireEnd) { events++ },
+		AcquireEnd:   func(context.Context, lock.AcquireEnd) { events.Add(1) },
 		ReleaseStart: func(ctx context.Context, _ lock.ReleaseStart) context.Context { return ctx },
-		ReleaseEnd:   func(context.Context, lock.ReleaseEnd) { events++ },
+		ReleaseEnd:   func(context.Context, lock.ReleaseEnd) { events.Add(1) },
 	})
 	job := c.Reentrant("job")
 	lockAndUnlock(t, job) // dials
-	events = 0
+	events.Store(0)
 	const runs = 2000
 	if got := testing.AllocsPerRun(runs, func() { lockAndUnlock(t, job) }); got > 9 {
 		t.Errorf("%v allocations for Lock and Unlock with callbacks, want at most 9", got)
 	}
-	if want := 4 * (runs + 1); events != want { // AllocsPerRun runs once more
-		t.Errorf("%d events, want %d", events, want)
+	if n, want := events.Load(), int64(4*(runs+1)); n < want { // AllocsPerRun runs once more; a slow machine deletes latches meanwhile
+		t.Errorf("%d events, want %d", n, want)
 	}
 }
 
