@@ -40,7 +40,10 @@ func (r *request) undoBoth(behind *acquire, start clock.Instant, late bool) {
 	}
 	turn := r.turn != nil
 	r.turn = nil
-	work := &undo{acquire: r.acquire, behind: behind, late: late || r.unsure}
+	work := &undo{acquire: r.acquire, late: late || r.unsure}
+	if behind != nil {
+		work.behind = &undo{acquire: *behind}
+	}
 	c.cleanup.Take(cleanup.NewJob(work, r.goneBy(start.Time).Add(remote.Arrival), turn))
 	r.endDoubt()
 	if r.state == nil && !r.target.kind.unowned {
@@ -60,8 +63,8 @@ func (a *acquire) goneBy(at time.Time) time.Time {
 type undo struct {
 	cleanup.Simple
 	acquire
-	behind *acquire // undone afterwards; nil for none
-	late   bool     // the acquire may still arrive, and must find its latch
+	behind *undo // done afterwards; nil for none
+	late   bool  // the acquire may still arrive, and must find its latch
 }
 
 func (u *undo) Name() string                { return u.target.name }
@@ -79,12 +82,16 @@ func (u *undo) Size() int {
 	return 1
 }
 
-// Unsure changes the latch of an undo of which a part has run: by the latch the server would take a repeat for done. The latch of a late
-// acquire stays, and so does one that tells what the acquire took.
+// Unsure changes the latch of an undo of which a part has run: by the latch the server would take a repeat for done. A late acquire is
+// afterwards undone by its own latch again, which may be missing. A latch that tells what the acquire took stays.
 func (u *undo) Unsure(part bool) {
-	if part && !u.late && !u.target.kind.unowned {
-		u.latch = newLatch(u.target)
+	if !part || u.target.kind.unowned {
+		return
 	}
+	if u.late {
+		u.behind, u.late = &undo{acquire: u.acquire, late: true, behind: u.behind}, false
+	}
+	u.latch = newLatch(u.target)
 }
 
 func (u *undo) Call() *remote.Call {
@@ -123,7 +130,7 @@ func (u *undo) Answered(_ resp.Value, again bool) cleanup.Result {
 	if u.behind == nil {
 		return cleanup.Result{Done: true}
 	}
-	u.acquire, u.behind, u.late = *u.behind, nil, false
+	u.acquire, u.behind, u.late = u.behind.acquire, u.behind.behind, u.behind.late
 	return cleanup.Result{}
 }
 
