@@ -184,11 +184,8 @@ func (r *Redlock) TryLock(ctx context.Context, opts ...Option) (*Lease, error) {
 
 // tryLock is TryLock for a candidacy.
 func (r *Redlock) tryLock(ctx context.Context, c candidacy) (*Lease, error) {
-	turn, leave := r.gate().Enter(r.line())
-	select {
-	case <-turn:
-	default:
-		leave()
+	leave, ok := r.gate().TryEnter(r.line())
+	if !ok {
 		return nil, r.refusal()
 	}
 	lease, _, err := r.ask(ctx, c, leave)

@@ -14,6 +14,21 @@ type Gates[K comparable] struct {
 func (g *Gates[K]) Enter(key K) (turn <-chan struct{}, leave func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	return g.enterLocked(key)
+}
+
+// TryEnter is Enter without waiting. A caller that is not admitted is never in the line, where it could keep another one out.
+func (g *Gates[K]) TryEnter(key K) (leave func(), ok bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.lines[key]) > 0 {
+		return nil, false
+	}
+	_, leave = g.enterLocked(key)
+	return leave, true
+}
+
+func (g *Gates[K]) enterLocked(key K) (<-chan struct{}, func()) {
 	if g.lines == nil {
 		g.lines = make(map[K][]chan struct{})
 	}

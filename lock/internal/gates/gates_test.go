@@ -27,9 +27,17 @@ func TestOrder(t *testing.T) {
 	if open(second) || !open(third) {
 		t.Error("the caller behind the one that left is not admitted")
 	}
+	if _, ok := g.TryEnter("a"); ok || g.Free() {
+		t.Error("TryEnter is admitted beside another caller")
+	}
 	leaveThird()
 	leaveOther()
 	if !g.Free() {
 		t.Error("something is left after all have left")
 	}
+	leave, ok := g.TryEnter("a")
+	if !ok {
+		t.Fatal("TryEnter is not admitted to a free lock")
+	}
+	leave()
 }
