@@ -431,3 +431,21 @@ func TestWaiterOfUnansweredAcquires(t *testing.T) {
 		})
 	}
 }
+
+// The script that releases a single hold is not told how long its latch lives.
+func TestLatchesLiveAlike(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		mustUnlock(t, mustLock(t, c, "job"))
+		mustUnlock(t, mustLock(t, c, "job", lock.As(c.NewOwner())))
+		latches := w.srv.Do("KEYS", "redisson_unlock_latch:*").([]any)
+		for _, latch := range latches {
+			if left := w.ttl(latch.(string)); left != latchLife {
+				t.Errorf("%s lives for %v, want %v", latch, left, latchLife)
+			}
+		}
+		if len(latches) != 2 {
+			t.Errorf("latches: %v, want 2", latches)
+		}
+	})
+}

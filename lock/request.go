@@ -209,6 +209,7 @@ func (r *request) endDoubt() {
 }
 
 // latchLife is the time for which the server remembers the outcome of a release, for its repeats. Redisson's is 16 to 20 s.
+// reentrant_single.lua has it, too.
 const latchLife = 20 * time.Second
 
 // newLatch returns the key under which the server remembers the outcome of one release: the request id at its end is 16
