@@ -182,13 +182,15 @@ func (r *request) send(ctx context.Context, server conn.Doer, s position) (v res
 		return v, start, err
 	}
 	args := append(r.args(r.lease.Milliseconds(), r.owner), last)
+	calls := k.permits || k.isRead() // their grants call the next in the line
 	if r.target.line != "" {
-		args = append(args, s.place, s.stand)
+		args = append(args, s.place)
+		if calls || s.stand != standsJoin {
+			args = append(args, s.stand)
+		}
 	}
-	if k.permits || k.isRead() { // their grants call the next in the line
+	if calls {
 		args = append(args, c.channels.ListenersKnown(k.silent), c.channels.Publishing(k.silent))
-	} else if r.target.line != "" && s.stand == standsJoin {
-		args = args[:len(args)-1]
 	}
 	answered := start // a request refused by the nodes of a migrating slot has had no effect
 	v, err = c.scripts.Run(ctx, server, &remote.Call{Script: k.Acquire, Lock: r.target.remote(), Keys: r.keys(nil), Once: r.waits,

@@ -131,7 +131,7 @@ func (l *Lease) release(ctx context.Context) error {
 			v, err = l.runRelease(ctx)
 		}
 	}
-	if err != nil && (!remote.Final(err) || remote.Denied(err)) { // a right may come back
+	if err != nil && !remote.Hopeless(err) {
 		return l.repeat(turn, err)
 	}
 	var outcome error

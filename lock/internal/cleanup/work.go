@@ -139,7 +139,7 @@ func (u *Cleanup) failed(j *Job, err error, at time.Time) {
 	switch {
 	case part && j.work.Rank() == Change: // a repeat would change what has been changed
 		j.finish(u.cfg.Refused(err))
-	case remote.Final(err) && !netfail.Denied(err): // a right may come back
+	case remote.Hopeless(err):
 		j.finish(u.cfg.Refused(err))
 	case at.After(j.until) && (!j.turn || netfail.Denied(err)):
 		j.finish(fmt.Errorf("%w: %w", u.cfg.Uncertain, err))

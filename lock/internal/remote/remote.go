@@ -99,8 +99,7 @@ func Uncertain(err error) bool {
 }
 
 // Final reports whether err, of a release or an undo, would be the same at every repeat. A server that is out of
-// memory or has lost its replicas may accept a later repeat. So may a server that has taken rights away, which is no
-// reason to repeat a question.
+// memory or has lost its replicas may accept a later repeat.
 func Final(err error) bool {
 	if Uncertain(err) {
 		return false
@@ -111,6 +110,10 @@ func Final(err error) bool {
 	}
 	return netfail.Denied(reply) || WrongType(reply)
 }
+
+// Hopeless reports whether a release or an undo that returned err is not to be repeated. A missing right, which is final for a
+// question, may come back.
+func Hopeless(err error) bool { return Final(err) && !Denied(err) }
 
 // Denied reports whether a server executed nothing of a request because the user lacks a right.
 func Denied(err error) bool { return netfail.Denied(err) && !netfail.DeniedInside(err) }
