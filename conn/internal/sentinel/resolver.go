@@ -179,10 +179,10 @@ func (f *Resolver) dialOnce(ctx context.Context) (*pipeline.Session, error) {
 	r := round{f: f, known: m, changed: changed}
 	if m.seq > 0 && !suspected {
 		s, err := r.try(ctx, m.announced, -1)
-		if err == nil || r.over(ctx, err) {
+		if err == nil || ctx.Err() != nil || errors.Is(err, ErrSwitched) {
 			return s, err
 		}
-		f.Suspect(m.addr)
+		f.Suspect(m.addr) // also after a final error, which says nothing about a successor
 	}
 	select {
 	case f.asking <- struct{}{}:
@@ -337,22 +337,27 @@ func (r *round) over(ctx context.Context, err error) bool {
 
 // try dials a server, and dials no server twice.
 func (r *round) try(ctx context.Context, announced string, epoch int64) (*pipeline.Session, error) {
-	addr := r.f.cfg.Map(announced)
-	if slices.Contains(r.tried, addr) {
+	if r.hasTried(announced) {
 		return nil, r.err
 	}
 	s, err := r.f.connect(ctx, r.known.seq, announced, epoch)
 	if err != nil {
-		r.tried, r.err = append(r.tried, addr), err
+		r.tried, r.err = append(r.tried, r.f.cfg.Map(announced)), err
 	}
 	return s, err
+}
+
+// hasTried reports whether a dial of the server has failed.
+func (r *round) hasTried(announced string) bool {
+	return slices.Contains(r.tried, r.f.cfg.Map(announced))
 }
 
 // ask dials the masters that the sentinels name. If no sentinel answers, ask dials the last known master.
 func (r *round) ask(ctx context.Context) (s *pipeline.Session, err error) {
 	silence, ended := r.f.inquire(ctx, r.changed, r.f.list(), r.known, func(a answer) bool {
+		again := r.hasTried(a.master) // the next sentinel may know better
 		s, err = r.try(ctx, a.master, a.epoch)
-		return err == nil || r.over(ctx, err)
+		return err == nil || !again && r.over(ctx, err)
 	})
 	switch {
 	case ended != nil:

@@ -46,6 +46,33 @@ func TestKnownMasterFails(t *testing.T) {
 	}
 }
 
+// TestKnownMasterRefuses: an error of the known master that any later dial would repeat, such as an expired certificate, says
+// nothing about its successor.
+func TestKnownMasterRefuses(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		r := w.resolver(one, two)
+		lands(t, r, serverA)
+		w.promote(2, two) // the first sentinel still names serverA
+		w.servers[serverA] = errPassword
+		lands(t, r, serverB)
+	})
+}
+
+// TestKnownMasterRefusesForGood: the sentinels name no other server, and the error of the known master is the result.
+func TestKnownMasterRefusesForGood(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		r := w.resolver(one, two)
+		lands(t, r, serverA)
+		w.servers[serverA] = errPassword
+		if _, err := r.Dial(t.Context()); !errors.Is(err, errPassword) {
+			t.Errorf("Dial() = %v, want %v", err, errPassword)
+		}
+		if want := []string{serverA, serverA}; !slices.Equal(w.dials, want) {
+			t.Errorf("dials of %v, want %v", w.dials, want)
+		}
+	})
+}
+
 // TestAllFail: the error of the known master is the result if no sentinel answers either.
 func TestAllFail(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {

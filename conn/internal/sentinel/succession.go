@@ -83,10 +83,10 @@ func (f *Resolver) Succession(ctx context.Context, since time.Time) (Succession,
 		default:
 			return f.noteSuccession(s), nil
 		}
+		f.demote(at) // also if ctx has ended: the next caller would wait for the same sentinel
 		if ctx.Err() != nil {
 			break
 		}
-		f.demote(at)
 	}
 	return Succession{}, f.failure(fmt.Errorf("asking the sentinels for replicas: %w", err))
 }

@@ -1,6 +1,8 @@
 package sentinel_test
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -38,6 +40,28 @@ func TestSuccession(t *testing.T) {
 		time.Sleep(time.Second)
 		if _, err := r.Succession(t.Context(), time.Now()); err != nil || w.asked() == asked {
 			t.Errorf("Succession() = %v after no question, want a fresh answer", err)
+		}
+	})
+}
+
+// TestSuccessionOfAHungSentinel: a caller whose patience a hung sentinel has used up does not ask the same one next time.
+func TestSuccessionOfAHungSentinel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		r := w.resolver(one, two)
+		lands(t, r, serverA)
+		w.hung = one
+		ask := func() error {
+			ctx, cancel := context.WithTimeout(t.Context(), 900*time.Millisecond)
+			defer cancel()
+			_, err := r.Succession(ctx, time.Now())
+			return err
+		}
+		if err := ask(); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Succession() = %v, want DeadlineExceeded", err)
+		}
+		if err := ask(); err != nil {
+			t.Errorf("the second Succession() = %v", err)
 		}
 	})
 }

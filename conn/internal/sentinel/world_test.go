@@ -44,6 +44,7 @@ type view struct {
 type world struct {
 	mu       sync.Mutex
 	views    map[string]view  // the sentinels that answer
+	hung     string           // a sentinel without an answer
 	servers  map[string]error // nil for a master
 	dials    []string         // servers dialed
 	asks     []time.Time      // connections to sentinels
@@ -138,7 +139,11 @@ func (w *world) dial(_ context.Context, announced string) (*pipeline.Session, er
 	return s, nil
 }
 
-func (w *world) ask(_ context.Context, _, addr string) (sentinel.Stream, error) {
+func (w *world) ask(ctx context.Context, _, addr string) (sentinel.Stream, error) {
+	if addr == w.hung {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.asks = append(w.asks, time.Now())
