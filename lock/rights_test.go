@@ -83,6 +83,44 @@ func TestHalfAChangeIsNotRepeated(t *testing.T) {
 	})
 }
 
+// A user with the rights that Redisson needs for counts, and without SET, which latches need, changes no count.
+func TestCountsWithoutLatches(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c, ctx := w.client(lock.Config{}), t.Context()
+		s, p, l := c.Semaphore("sem"), c.PermitSemaphore("permits"), c.CountDownLatch("latch")
+		for _, set := range []func(context.Context, int) (bool, error){s.TrySetPermits, p.TrySetPermits, l.TrySetCount} {
+			if _, err := set(ctx, 2); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.srv.Deny("set")
+		for name, change := range map[string]func() error{
+			"TryAcquire":                      func() error { return s.TryAcquire(ctx, 1) },
+			"Release":                         func() error { return s.Release(ctx, 1) },
+			"ReleaseIfExists":                 func() error { _, err := s.ReleaseIfExists(ctx, 1); return err },
+			"AddPermits":                      func() error { return s.AddPermits(ctx, 1) },
+			"DrainPermits":                    func() error { _, err := s.DrainPermits(ctx); return err },
+			"SetPermits":                      func() error { return p.SetPermits(ctx, 3) },
+			"AddPermits of a PermitSemaphore": func() error { return p.AddPermits(ctx, 1) },
+			"CountDown":                       func() error { return l.CountDown(ctx) },
+			"Delete":                          func() error { _, err := l.Delete(ctx); return err },
+		} {
+			if err := change(); err == nil {
+				t.Errorf("%s succeeded without the right to SET", name)
+			}
+			w.wantKey("sem", "2")
+			w.wantKey("permits", "2")
+			w.wantKey("latch", "2")
+		}
+		w.sleep(10 * time.Second)
+		w.srv.Deny()
+		w.sleep(time.Second)
+		w.wantKey("sem", "2")
+		w.wantKey("permits", "2")
+		w.wantKey("latch", "2")
+	})
+}
+
 // A release of an inner hold of which a part has run is repeated, and leaves the outer hold.
 func TestHalfAReleaseOfAnInnerHold(t *testing.T) {
 	for _, right := range []string{"set", "pexpire", "hincrby", "hdel", "hset", "zrange", "exists", "hget"} {

@@ -36,18 +36,20 @@ func modelCountdownDown(c *fakeredis.Call) any {
 		return n
 	}
 	count, _, bad := numberAt(c, c.Keys[0])
-	switch {
-	case bad:
+	if bad {
 		return notNumber
-	case count > 1:
-		c.Do("DECR", c.Keys[0])
-	default:
-		c.Do("DEL", c.Keys[0])
-		if count == 1 {
-			c.Do(c.Args[1], c.Keys[1], "0")
-		}
 	}
-	return o.remember(c, max(0, count-1))
+	c.Do("PEXPIRE", o.latch, lineLife)
+	done := o.remember(c, max(0, count-1))
+	if count > 1 {
+		c.Do("DECR", c.Keys[0])
+		return done
+	}
+	c.Do("DEL", c.Keys[0])
+	if count == 1 {
+		c.Do(c.Args[1], c.Keys[1], "0")
+	}
+	return done
 }
 
 func modelCountdownDelete(c *fakeredis.Call) any {
@@ -56,14 +58,16 @@ func modelCountdownDelete(c *fakeredis.Call) any {
 		return n
 	}
 	_, there, bad := numberAt(c, c.Keys[0])
-	switch {
-	case bad:
+	if bad {
 		return notNumber
-	case !there:
+	}
+	c.Do("PEXPIRE", o.latch, lineLife)
+	if !there {
 		return o.remember(c, 0)
 	}
+	done := o.remember(c, 1)
 	c.Do("DEL", c.Keys[0])
 	c.Do(c.Args[1], c.Keys[1], "1")
 	c.Do(c.Args[1], c.Keys[1], "0")
-	return o.remember(c, 1)
+	return done
 }

@@ -251,13 +251,14 @@ func modelPermitsAdd(c *fakeredis.Call) any {
 	if total && there {
 		more -= free + c.Int("ZCARD", c.Keys[2])
 	}
+	done := o.remember(c, 1)
 	if more != 0 || !there {
 		available := c.Int("INCRBY", c.Keys[0], text(more))
 		if total || more > 0 {
 			tellPermits(c, lineKey(c, 4), c.Args[1], 5, number(c.Args[2]), available, available-more)
 		}
 	}
-	return o.remember(c, 1)
+	return done
 }
 
 func modelPermitsLease(c *fakeredis.Call) any {

@@ -102,8 +102,8 @@ func modelSemaphoreAcquire(c *fakeredis.Call) any {
 	case reserved:
 		return a.refused(c, free, left, turns)
 	}
-	c.Do("DECRBY", key, c.Args[2])
 	c.Do("SET", latch, c.Args[2], "PX", strconv.FormatInt(2*number(c.Args[0]), 10))
+	c.Do("DECRBY", key, c.Args[2])
 	a.granted(c, free-permits, lined)
 	return nil
 }
@@ -118,10 +118,12 @@ func modelSemaphoreUndo(c *fakeredis.Call) any {
 		return notNumber
 	}
 	taken, ok := c.Do("GET", latch).(string)
-	if taken != "0" {
-		c.Do("DEL", latch)
+	life := max(1, number(c.Args[4])-now(c))
+	if taken == "0" {
+		life = max(life, c.Int("PTTL", latch))
 	}
-	undone(c, c.Keys[2], c.Args[4])
+	c.Do("PEXPIRE", latch, text(life))
+	c.Do("SET", latch, "0", "PX", text(life))
 	if !ok || taken == "0" || !there {
 		return int64(0)
 	}
@@ -178,9 +180,10 @@ func modelSemaphoreAdd(c *fakeredis.Call) any {
 	if !there && c.Args[3] == "1" {
 		return o.remember(c, 0)
 	}
+	done := o.remember(c, 1)
 	total := c.Int("INCRBY", c.Keys[0], c.Args[2])
 	tellPermits(c, line, c.Args[1], 5, total, total, total-number(c.Args[2]))
-	return o.remember(c, 1)
+	return done
 }
 
 func modelSemaphoreDrain(c *fakeredis.Call) any {
@@ -192,8 +195,9 @@ func modelSemaphoreDrain(c *fakeredis.Call) any {
 	if bad {
 		return notNumber
 	}
+	done := o.remember(c, free)
 	if free != 0 {
 		c.Do("DECRBY", c.Keys[0], strconv.FormatInt(free, 10))
 	}
-	return o.remember(c, free)
+	return done
 }

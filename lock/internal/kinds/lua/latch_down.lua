@@ -10,12 +10,15 @@ local lifetime, publish, last = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3])
 -- all_change.lua
 -- all_number.lua
 local count = tonumber(value or 0)
--- First what frees memory: a server that has run out of it refuses all else, but not after a script's first write.
-redis.call('del', count > 1 and latch or countdown)
+-- A write that needs no memory: a full server refuses none behind it.
+redis.call('pexpire', latch, 25000)
+redis.call('set', latch, math.max(0, count - 1), 'px', last - now + lifetime) -- before the count, so that a user who may not set it changes nothing
 if count > 1 then
     redis.call('decr', countdown)
-elseif count == 1 then
-    redis.pcall(publish, channel, '0') -- a user who may not publish leaves waiters to look by themselves
+else
+    redis.call('del', countdown)
+    if count == 1 then
+        redis.pcall(publish, channel, '0') -- a user who may not publish leaves waiters to look by themselves
+    end
 end
-redis.call('set', latch, math.max(0, count - 1), 'px', last - now + lifetime)
 return math.max(0, count - 1)

@@ -15,11 +15,11 @@ local more = tonumber(count)
 if total == '1' and value then
     more = more - tonumber(value) - redis.call('zcard', permits)
 end
+redis.call('set', latch, 1, 'px', last - now + lifetime) -- first, so that a user who may not set it changes nothing
 if more ~= 0 or not value then
     local available = redis.call('incrby', semaphore, more)
     if total == '1' or more > 0 then
         tellFree(line, channel, publish, ARGV[6], ARGV[7], count, available, available - more)
     end
 end
-redis.call('set', latch, 1, 'px', last - now + lifetime)
 return 1

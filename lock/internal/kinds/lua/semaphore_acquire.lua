@@ -28,9 +28,12 @@ if not value and waits ~= '1' then
     return redis.status_reply('unset')
 end
 local free = tonumber(value or 0)
-if not known and stand ~= 'move' and free >= permits then
+local function take()
+    redis.call('set', latch, permits, 'px', 2 * within) -- first, so that a user who may not set it takes nothing
     redis.call('decrby', semaphore, permits)
-    redis.call('set', latch, permits, 'px', 2 * within)
+end
+if not known and stand ~= 'move' and free >= permits then
+    take()
     return nil
 end
 -- all_line.lua
@@ -45,8 +48,7 @@ if free < permits or left then
     end
     return again
 end
-redis.call('decrby', semaphore, permits)
-redis.call('set', latch, permits, 'px', 2 * within)
+take()
 giveWay(line, place, stand)
 if known then
     passOn(line, channel, publish, counted, free - permits)

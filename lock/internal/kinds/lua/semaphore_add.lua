@@ -23,8 +23,8 @@ if existing == '1' and not free then
     redis.call('set', latch, 0, 'px', last - now + lifetime)
     return 0
 end
+redis.call('set', latch, 1, 'px', last - now + lifetime) -- first, so that a user who may not set it changes nothing
 local available = redis.call('incrby', semaphore, permits)
-redis.call('set', latch, 1, 'px', last - now + lifetime)
 local message, before, result, heard, stand = math.max(0, available), available - permits, 1, 6, ''
 local quiet = not lined
 -- all_tell.lua

@@ -17,8 +17,8 @@ if not string.match(free, '^%-?%d+$') then
     return redis.error_reply('WRONGTYPE The key does not hold a number')
 end
 free = tonumber(free)
+redis.call('set', latch, free, 'px', last - now + lifetime) -- first, so that a user who may not set it changes nothing
 if free ~= 0 then
     redis.call('decrby', semaphore, free) -- and not set, which would end the key's lease
 end
-redis.call('set', latch, free, 'px', last - now + lifetime)
 return free

@@ -14,9 +14,10 @@ local publish, last = ARGV[3], tonumber(ARGV[5])
 -- all_number.lua
 local taken = redis.call('get', latch)
 local left = taken == '0' and redis.call('pttl', latch) or 1
--- First what frees memory: a server that has run out of it refuses all else, but not after a script's first write.
-redis.call('del', latch)
-redis.call('set', latch, 0, 'px', math.max(left, last - now))
+local life = math.max(left, last - now)
+-- A write that needs no memory: a full server refuses none behind it.
+redis.call('pexpire', latch, life)
+redis.call('set', latch, 0, 'px', life)
 if not taken or taken == '0' or not value then
     return 0
 end
