@@ -240,6 +240,7 @@ var busy = []struct {
 // Callers whose deadlines are ten round trips get their work done, however many of them there are, in one process or in many, and beside a
 // server that is busy with their requests after a pause. They leave nothing.
 func TestShortDeadlines(t *testing.T) {
+	t.Parallel()
 	for _, b := range busy {
 		for name, x := range map[string]struct {
 			clients, callers int

@@ -322,6 +322,7 @@ func TestCalledWaiterForPermitsLeaves(t *testing.T) {
 // A client that knows Redisson's channel only, such as one of an older version of this package, and asks 2 ms after each message, gets at
 // least half of its equal share beside processes of one or four callers each, and they keep most of theirs.
 func TestSlowPeerHasItsShareOfPermits(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct{ processes, callers, permits int }{{1, 4, 1}, {1, 4, 3}, {2, 4, 1}, {4, 4, 3}, {1, 1, 1}, {2, 1, 1}, {1, 3, 3}, {4, 1, 3}, {2, 4, 3}} {
 		t.Run(fmt.Sprintf("%d times %d for %d", test.processes, test.callers, test.permits), func(t *testing.T) {
 			withPermits(t, test.permits, func(t *testing.T, w *world, k counted) {

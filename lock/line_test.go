@@ -474,6 +474,7 @@ func TestBusyVisitorThatLeaves(t *testing.T) {
 // A client that knows Redisson's channel only, and asks 2 ms after each message, gets at least half of its equal share beside
 // processes of one or four callers each, and they keep most of theirs.
 func TestSlowPeerHasItsShare(t *testing.T) {
+	t.Parallel()
 	const short, long = 5 * time.Millisecond, 50 * time.Millisecond
 	for _, test := range []struct {
 		processes, callers int

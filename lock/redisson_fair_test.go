@@ -222,6 +222,7 @@ func TestA13(t *testing.T) {
 
 // A16: behind a dead head nobody asks without a pause.
 func TestA16(t *testing.T) {
+	t.Parallel()
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		w.srv.Latency(time.Millisecond)
 		java := w.fairRedisson()

@@ -125,6 +125,7 @@ func TestRedlockReleasedAtEachStep(t *testing.T) {
 
 // Processes that want the lock all the time have it equally often, with delays that differ with each message.
 func TestRedlockShares(t *testing.T) {
+	t.Parallel()
 	const length = 3 * time.Second
 	for _, c := range []struct {
 		nodes, processes int

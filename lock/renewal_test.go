@@ -309,6 +309,7 @@ type storm struct {
 // Whatever goes wrong, a lease that has not been lost is one that the server has, and in the end nothing is left. What was
 // lost with its connection may arrive seconds later all the same.
 func TestLeasesAreWhatTheServerHas(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			inVirtualTime(t, func(t *testing.T, w *world) {

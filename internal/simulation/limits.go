@@ -50,12 +50,13 @@ func (w *world) evictionFault(d *dice) {
 	w.setup()
 }
 
-// rightsFault takes the right to publish, to subscribe or to run scripts away for a while.
+// rightsFault takes the right to publish, to subscribe, to run scripts, or to some writes in scripts away for a while.
 func (w *world) rightsFault(d *dice) {
-	srv, denied := w.server(d), pick(d, [][]string{{"publish"}, {"subscribe"}, {"publish", "subscribe"}, {"evalsha", "eval"}})
-	if denied[0] == "evalsha" {
+	srv, denied := w.server(d), pick(d, [][]string{{"publish"}, {"subscribe"}, {"publish", "subscribe"}, {"evalsha", "eval"},
+		{"del"}, {"hset", "hincrby"}, {"hdel"}})
+	if !slices.Contains(denied, "publish") && !slices.Contains(denied, "subscribe") {
 		w.mu.Lock()
-		w.noScripts = true
+		w.refuses = true
 		w.mu.Unlock()
 	}
 	w.history.add("fault", "", "no right to %v", denied)
@@ -158,5 +159,5 @@ func limitedBy(err error) bool {
 func (w *world) mayRefuse(h *hold) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.noScripts || h.shared || h.object.family != exclusive || h.worker.process.redisson != nil
+	return w.refuses || h.shared || h.object.family != exclusive || h.worker.process.redisson != nil
 }

@@ -91,7 +91,7 @@ type world struct {
 	all       []*process
 	calmSince time.Time // zero during the faults
 	report    Report
-	noScripts bool // a server has denied the right to run scripts
+	refuses   bool // a server has denied the right to run scripts, or to a write in scripts
 
 	found      sync.Mutex // guards violations; taken with mu held
 	violations []string
