@@ -326,6 +326,70 @@ func TestFairDeadHeads(t *testing.T) {
 	})
 }
 
+// The same if the server's clock is set back while the lock is free: the note of when that was seen lasts for longer then.
+func TestFairDeadHeadAndAClockSetBack(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		java, c := w.fairRedisson(), w.client(lock.Config{})
+		holder := mustLockFair(t, c)
+		java.acquire("dead:1", 5*time.Minute, true)
+		next := w.waiter(c)
+		mustUnlock(t, holder)
+		w.sleep(500 * time.Millisecond)
+		w.srv.Jump(-time.Hour)
+		back := time.Now()
+		lease := <-next
+		if took := time.Since(back); took > 2500*time.Millisecond {
+			t.Errorf("served %v after the clock was set back", took)
+		}
+		mustUnlock(t, lease)
+		w.free()
+	})
+}
+
+// The same if the lock becomes free by force, or a head that is called leaves: who is behind the dead does not sleep for the lease it has seen.
+func TestFairDeadHeadsBehindAForce(t *testing.T) {
+	for name, free := range map[string]func(w *world, c *lock.Client, holder *lock.Lease, leave func()){
+		"force": func(w *world, c *lock.Client, _ *lock.Lease, leave func()) {
+			leave()
+			w.sleep(100 * time.Millisecond)
+			if ok, err := c.Fair("job").ForceUnlock(w.t.Context()); !ok || err != nil {
+				w.t.Errorf("ForceUnlock() = %v, %v", ok, err)
+			}
+		},
+		"leave": func(w *world, _ *lock.Client, holder *lock.Lease, leave func()) {
+			w.srv.Latency(10 * time.Millisecond)
+			go holder.Unlock(w.t.Context())
+			w.sleep(11 * time.Millisecond) // the lock is free, and the message on its way
+			leave()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				java, c, other := w.fairRedisson(), w.client(lock.Config{}), w.client(lock.Config{})
+				holder := mustLockFair(t, c)
+				ctx, cancel := context.WithCancel(t.Context())
+				gone := make(chan struct{})
+				go func() {
+					_, _ = other.Fair("job").Lock(ctx)
+					close(gone)
+				}()
+				w.sleep(20 * time.Millisecond)
+				java.acquire("dead:1", 5*time.Minute, true)
+				next := w.waiter(c)
+				w.sleep(time.Second)
+				free(w, c, holder, func() { cancel(); <-gone })
+				freed := time.Now()
+				lease := <-next
+				if took := time.Since(freed); took > 3*time.Second {
+					t.Errorf("served after %v", took)
+				}
+				mustUnlock(t, lease)
+				w.free()
+			})
+		})
+	}
+}
+
 // The same when nobody waits but one who tries now and then.
 func TestFairDeadHeadAndTryLock(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {

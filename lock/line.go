@@ -166,12 +166,15 @@ func (c *Client) leavePlace(t *target, place any) {
 	}
 }
 
-// lineArgs returns args followed by what a script that frees a lock needs for the line, if the kind has one.
+// lineArgs returns args followed by what a script that frees a lock needs to tell others, if the kind has a line or a queue.
 func (t *target) lineArgs(c *Client, args []any) []any {
-	if t.line == "" {
-		return args
+	switch {
+	case t.line != "":
+		return append(args, c.channels.ListenersKnown(t.kind.silent), c.id)
+	case t.kind.queued:
+		return append(args, c.channels.CountsListeners(t.kind.silent))
 	}
-	return append(args, c.channels.ListenersKnown(t.kind.silent), c.id)
+	return args
 }
 
 // wakeChannels returns the channels of a waiting process: a channel that tells the server how many listeners of the next know the

@@ -471,6 +471,18 @@ func (s slotted) Doers(context.Context) iter.Seq2[conn.Doer, error] {
 	return func(yield func(conn.Doer, error) bool) { yield(s.Pool, nil) }
 }
 
+// slottedClient is client on a server that has slots.
+func (w *world) slottedClient() *lock.Client {
+	w.t.Helper()
+	pool := w.pool(conn.Config{})
+	c, err := lock.New(slotted{pool}, lock.Config{Acks: lock.AcksOff})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.pools, w.clients = append(w.pools, pool), append(w.clients, c)
+	return c
+}
+
 // slotOf makes a slot of the first letter of what is hashed of a key.
 func slotOf(key string) int {
 	if _, tag, ok := strings.Cut(key, "{"); ok {

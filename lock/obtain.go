@@ -113,14 +113,17 @@ func (r *request) obtain(ctx context.Context) (w *waiter, err error) {
 	return r.newWaiter(ctx, left, seen), nil
 }
 
-// ready prepares the first attempt of r.
+// ready prepares the first attempt of r. For a call that waits, ready tolerates an unreachable server as the wait does.
 func (r *request) ready(ctx context.Context) error {
 	c := r.client
 	if ctx.Err() != nil {
 		return r.gaveUp(ctx)
 	}
 	err := c.channels.Settle(ctx, r.target.remote())
-	if err != nil && errors.Is(err, ctx.Err()) {
+	for began := time.Now(); err != nil && r.waits && passing(err) && time.Since(began) < c.cfg.Lease && c.sleep(ctx, c.pace.PollMax) == nil; {
+		err = c.channels.Settle(ctx, r.target.remote())
+	}
+	if err != nil && (ctx.Err() != nil || c.isClosed()) {
 		r.why.failure = err
 		return r.gaveUp(ctx)
 	}

@@ -3,6 +3,7 @@ package lock_test
 import (
 	"context"
 	"slices"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -207,6 +208,23 @@ func TestPreferenceOfTheDead(t *testing.T) {
 		}
 		w.srv.Do("DEL", writersKey)
 		mustUnlock(t, keeper)
+		w.free()
+	})
+}
+
+// The word of a dead writer lasts for no longer if the server's clock is set back.
+func TestPreferenceOfTheDeadAndAClockSetBack(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(preferring)
+		w.srv.Do("ZADD", writersKey, strconv.FormatInt(time.Now().Add(15*time.Second).UnixMilli(), 10), "dead:1:write")
+		w.srv.Do("PEXPIRE", writersKey, "15000")
+		w.srv.Jump(-time.Hour)
+		start := time.Now()
+		mustUnlock(t, mustRead(t, c))
+		if took := time.Since(start); took > 15*time.Second {
+			t.Errorf("the reader waited %v for a dead writer", took)
+		}
+		w.srv.Do("DEL", writersKey)
 		w.free()
 	})
 }

@@ -239,9 +239,6 @@ func (h *Handle) makeChange(ctx context.Context, operation string, givesBack boo
 		ctx, done = context.WithTimeout(ctx, bounds.Max)
 	}
 	defer done()
-	if err := c.channels.Settle(ctx, t.remote()); err != nil {
-		return 0, err
-	}
 	x := &change{client: c, target: t, script: t.kind.More[operation], keys: t.keys(), args: args, latch: newLatch(t), start: c.now()}
 	if operation == "set" { // a script of semaphores of all kinds
 		x.keys = x.keys[:2]
@@ -267,10 +264,14 @@ func (x *change) begin(ctx context.Context, givesBack bool) (*cleanup.Job, error
 	if c.changes.Enter(x.returns) { // false after Close: then nobody counts the change
 		defer c.changes.Leave(x.returns)
 	}
-	v, err := c.scripts.RunInTime(remote.Patient(ctx), x.target.name, x.call)
-	x.unsure = err != nil && remote.Uncertain(err) && !netfail.DeniedInside(err)
+	err := c.channels.Settle(ctx, x.target.remote())
 	if err == nil {
-		err = x.answered(v)
+		var v resp.Value
+		v, err = c.scripts.RunInTime(remote.Patient(ctx), x.target.name, x.call)
+		x.unsure = err != nil && remote.Uncertain(err) && !netfail.DeniedInside(err)
+		if err == nil {
+			err = x.answered(v)
+		}
 	}
 	if err == nil {
 		return nil, nil

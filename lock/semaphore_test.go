@@ -412,6 +412,24 @@ func TestSemaphoreUncertain(t *testing.T) {
 	})
 }
 
+// The first call of a client of a cluster has to ask for the channels before: an outage does not lose the permits for that.
+func TestSemaphoreFirstRelease(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.slottedClient()
+		w.srv.Mute(true)
+		start := time.Now()
+		wantErr(t, "Release", c.Semaphore("sem").Release(t.Context(), 2), lock.ErrUncertain)
+		if took := time.Since(start); took < 5*time.Second || took > 10*time.Second {
+			t.Errorf("Release() gave up after %v", took)
+		}
+		w.sleep(time.Minute)
+		w.srv.Mute(false)
+		w.sleep(time.Minute)
+		w.wantKey("sem", "2")
+		w.settled("sem")
+	})
+}
+
 // The server cannot be reached for minutes after an acquire without an answer: its permits are given back all the same.
 func TestSemaphoreUndoneAfterMinutes(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {

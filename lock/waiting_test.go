@@ -243,6 +243,24 @@ func TestWaiterRidesThroughAnOutage(t *testing.T) {
 	})
 }
 
+// So does the first call of a client of a cluster, which has to ask for the channels before anything else.
+func TestFirstCallRidesThroughAnOutage(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.slottedClient()
+		w.srv.Refuse(true)
+		w.srv.KillConns(nil)
+		time.AfterFunc(15*time.Second, func() { w.srv.Refuse(false) })
+		for _, l := range []*lock.Handle{&c.Reentrant("job").Handle, &c.Fair("fair").Handle} {
+			lease, err := l.Lock(t.Context())
+			if err != nil {
+				t.Fatalf("Lock() = %v", err)
+			}
+			mustUnlock(t, lease)
+		}
+		w.free()
+	})
+}
+
 func TestWaiterGivesUpOnAServerThatIsGone(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		c := w.client(lock.Config{})

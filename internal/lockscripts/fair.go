@@ -82,8 +82,13 @@ func (m *fairModel) keep() {
 	}
 }
 
-// tellHead tells the first waiter of a queue, and up to a number of further waiters as long as nobody hears.
-func (m *fairModel) tellHead(publish string, most int64) {
+// tellHead tells the first waiter of a queue, and further waiters as long as nobody hears, if an argument says that the server knows who
+// listens.
+func (m *fairModel) tellHead(publish string, argument int) {
+	most := int64(1)
+	if arg(m.Call, argument) == "1" {
+		most = 100
+	}
 	if _, bad := m.TryDo("LINDEX", m.queue, "0").(fakeredis.Err); bad {
 		return
 	}
@@ -205,7 +210,8 @@ func modelFairPass(c *fakeredis.Call) any {
 	mark := first + " " + strconv.FormatInt(score, 10) + " "
 	seen, _ := c.Do("GET", m.idle).(string)
 	last, same := strings.CutPrefix(seen, mark)
-	if !same {
+	age := 30_000 - c.Int("PTTL", m.idle)
+	if !same || age < 0 {
 		c.Do("SET", m.idle, mark+line[len(line)-1], "PX", "30000")
 		return int64(0)
 	}
@@ -217,7 +223,6 @@ func modelFairPass(c *fakeredis.Call) any {
 		list, _ := c.TryDo("PUBSUB", numsub, m.channel+":"+waiter).([]any)
 		return counts && len(list) == 2 && list[1] == int64(0)
 	}
-	age := 30_000 - c.Int("PTTL", m.idle)
 	if age >= 15_000 || age >= 1000 && deaf(first) {
 		if _, stands := m.score(last); !stands {
 			last = first
@@ -246,14 +251,10 @@ func modelFairRelease(c *fakeredis.Call) any {
 	if known {
 		return answer
 	}
-	most := int64(1)
-	if c.Args[6] == "1" {
-		most = 100
-	}
 	count, holds := c.Do("HGET", m.lock, owner).(string)
 	if !holds {
 		if c.Int("EXISTS", m.lock) == 0 {
-			m.tellHead(publish, most)
+			m.tellHead(publish, 6)
 		}
 		return unheld(c, latch, life)
 	}
@@ -264,7 +265,7 @@ func modelFairRelease(c *fakeredis.Call) any {
 		return int64(0)
 	}
 	c.Do("DEL", m.lock)
-	m.tellHead(publish, most)
+	m.tellHead(publish, 6)
 	c.Do("SET", latch, "1", "PX", life)
 	return int64(1)
 }
@@ -319,7 +320,7 @@ func (m *fairModel) leave(owner, publish string, wait int64, taken bool) {
 	}
 	first := len(line) > 0 && line[0] == owner
 	if (taken || first) && m.Int("EXISTS", m.lock) == 0 {
-		m.tell(publish, m.head(""))
+		m.tellHead(publish, 8)
 	}
 	if first {
 		m.Do("DEL", m.idle)
@@ -337,7 +338,7 @@ func modelFairForce(c *fakeredis.Call) any {
 		return int64(0)
 	}
 	c.Do("DEL", m.lock)
-	m.tellHead(c.Args[0], 1)
+	m.tellHead(c.Args[0], 2)
 	return int64(1)
 }
 

@@ -89,6 +89,24 @@ func extend(c *fakeredis.Call, key, lease string) {
 	}
 }
 
+// longestWord is more than the time for which a writer asks readers to let it go first, in ms.
+const longestWord = 20_000
+
+// lastWord returns when the last word of a writer that waits ends; 0 without one. It removes words from before the clock was set back.
+func lastWord(c *fakeredis.Call, writers string) int64 {
+	for {
+		last, _ := c.Do("ZREVRANGE", writers, "0", "0", "WITHSCORES").([]any)
+		if len(last) < 2 {
+			return 0
+		}
+		ends := number(last[1].(string))
+		if ends <= now(c)+longestWord {
+			return ends
+		}
+		c.Do("ZREM", writers, last[0].(string))
+	}
+}
+
 func modelReadAcquire(c *fakeredis.Call) any {
 	key, writers, lease, owner := c.Keys[0], c.Keys[2], c.Args[0], c.Args[1]
 	line, place, stand := lineIn(c), arg(c, 4), arg(c, 5)
@@ -123,9 +141,10 @@ func modelReadAcquire(c *fakeredis.Call) any {
 		var refused bool
 		left, refused, turns = modelReserved(c, line, place, available-share, available)
 		refused = refused && !turns.came
-		last, _ := c.Do("ZREVRANGE", writers, "0", "0", "WITHSCORES").([]any)
-		if c.Args[2] == "1" && !turns.came && len(last) == 2 && number(last[1].(string)) > now(c) {
-			left, refused = number(last[1].(string))-now(c), true
+		if c.Args[2] == "1" && !turns.came {
+			if ends := lastWord(c, writers); ends > now(c) {
+				left, refused = ends-now(c), true
+			}
 		}
 		if refused {
 			left, _ = modelWaitInLine(c, line, place, stand, left).(int64)

@@ -17,6 +17,8 @@ var (
 	fairInfo string
 	//go:embed lua/fair_head.lua
 	fairHead string
+	//go:embed lua/fair_tell.lua
+	fairTell string
 )
 
 // Fair is Redisson's fair RLock: stored as Reentrant, with a queue.
@@ -35,8 +37,10 @@ var Fair = &Lazy[*Kind]{Make: func() *Kind {
 	}
 }}
 
-// heading returns a script's source with the function of fair_head.lua.
-func heading(source string) string { return with(source, "fair_head.lua", fairHead) }
+// heading returns a script's source with the functions of fair_head.lua and fair_tell.lua.
+func heading(source string) string {
+	return with(with(source, "fair_head.lua", fairHead), "fair_tell.lua", fairTell)
+}
 
 // NonReentrantFair is Fair, except for an argument of Acquire.
 var NonReentrantFair = &Lazy[*Kind]{Make: func() *Kind { return like(Fair.Get(), "nonreentrantfair") }}

@@ -82,7 +82,10 @@ func (ch *Channels) Publishing(silent bool) string {
 	if command := ch.command.Load(); command != nil {
 		return *command
 	}
-	return PlainPublish // not settled: this client has not acquired a lock yet
+	if ch.server.Spread != nil {
+		return ShardPublish // not settled, as no server has answered yet: most clusters have shard channels
+	}
+	return PlainPublish
 }
 
 // CountsListeners reports whether the server of a lock knows all listeners of the lock's channels. Listeners of a cluster's

@@ -32,12 +32,11 @@ if not first or first == owner then
     return 1
 end
 local mark = first .. ' ' .. redis.call('zscore', timeouts, first) .. ' '
-local seen = redis.call('get', idle) or ''
-if string.sub(seen, 1, #mark) ~= mark then
+local seen, age = redis.call('get', idle) or '', life - redis.call('pttl', idle)
+if string.sub(seen, 1, #mark) ~= mark or age < 0 then -- the server's clock has been set back, and the note is none for as long
     redis.call('set', idle, mark .. redis.call('lindex', queue, -1), 'px', life)
     return 0
 end
-local age = life - redis.call('pttl', idle)
 if age >= limit or age >= grace and deaf(first) then
     local last = string.sub(seen, #mark + 1)
     last = redis.call('zscore', timeouts, last) and last or first -- who came after the last may not listen yet

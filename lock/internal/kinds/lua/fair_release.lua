@@ -13,19 +13,7 @@ local lease, owner, publish, lifetime, repeated, last, counts = unpack(ARGV)
 last = tonumber(last)
 -- all_repeat.lua
 -- fair_head.lua
-local function tell() -- without a queue, or a right to publish, the lock is free all the same
-    if redis.call('exists', queue) == 0 then return end
-    local time = redis.call('time')
-    now = time[1] * 1000 + math.floor(time[2] / 1000)
-    local ok, first = pcall(head)
-    local waiter, place = ok and first, 0
-    while waiter do
-        place = place + 1
-        local deaf = redis.pcall(publish, channel .. ':' .. waiter, '0') == 0
-        waiter = deaf and counts == '1' and place < 100 and redis.call('lindex', queue, place)
-    end
-end
-
+-- fair_tell.lua
 local holds = tonumber(redis.call('hget', lock, owner))
 if not holds and redis.call('exists', lock) == 0 then
     tell()

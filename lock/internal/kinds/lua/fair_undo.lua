@@ -4,14 +4,16 @@
 -- ARGV  1 lease in ms to go back to when holds remain  2 owner  3 publish command
 --       4 hold count that the owner had before  5 when this is too late, in ms since 1970: no earlier than that of the acquire
 --       6 wait in ms, as acquire had it  7 1 if the owner goes on waiting: for a hold that is taken back it heads the queue
+--       8 not used  9 what release has as its last
 -- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
 --         1 when there was something to take back, else 0; running it again does no harm.
 local lock, channel, queue, timeouts, idle, latch = unpack(KEYS)
-local lease, owner, publish, before, last, wait, waits = unpack(ARGV)
+local lease, owner, publish, before, last, wait, waits, _, counts = unpack(ARGV)
 local few, spare, day = 32, 60000, 86400000
 last = tonumber(last)
 -- all_undo.lua
 -- fair_head.lua
+-- fair_tell.lua
 local taken, first = tonumber(redis.call('hget', lock, owner) or 0) > tonumber(before), redis.call('lindex', queue, 0)
 if taken and tonumber(before) > 0 and tonumber(lease) > 0 then
     redis.call('hset', lock, owner, before)
@@ -40,10 +42,7 @@ elseif waits ~= '1' then
     if redis.call('zrem', timeouts, owner) == 1 then -- from the end that is nearer: most who leave stand in front
         redis.call('lrem', queue, found and -1 or 1, owner)
     end
-    local following = (taken or first == owner) and redis.call('exists', lock) == 0 and head()
-    if following then
-        redis.pcall(publish, channel .. ':' .. following, '0')
-    end
+    if (taken or first == owner) and redis.call('exists', lock) == 0 then tell() end
     if first == owner then redis.call('del', idle) end
 end
 return taken and 1 or 0

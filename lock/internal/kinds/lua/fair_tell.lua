@@ -1,0 +1,15 @@
+-- Fair lock, tell: who heads the queue is told that the lock is free, at the line that names this file.
+-- It uses what fair_head.lua uses, and the script's channel, publish, and counts: 1 if this server knows all who listen on a channel. Then it
+-- tells those behind who does not, too, until one does.
+local function tell() -- without a queue, or a right to publish, the lock is free all the same
+    if redis.call('exists', queue) == 0 then return end
+    local time = redis.call('time')
+    now = time[1] * 1000 + math.floor(time[2] / 1000)
+    local ok, first = pcall(head)
+    local waiter, place = ok and first, 0
+    while waiter do
+        place = place + 1
+        local deaf = redis.pcall(publish, channel .. ':' .. waiter, '0') == 0
+        waiter = deaf and counts == '1' and place < 100 and redis.call('lindex', queue, place)
+    end
+end
