@@ -12,7 +12,6 @@
 local lock, channel, writers, latch = KEYS[1], KEYS[2], KEYS[3], KEYS[5]
 local lease, owner, polite, last = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local place, stand, counted, publish = ARGV[5] or '', ARGV[6] or '', ARGV[7], ARGV[8]
-local longestWord = 20000 -- ms: for less than that a writer asks readers to let it go first
 local prefix = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
 local line = KEYS[#KEYS] == 'lockwire_line:' .. prefix and KEYS[#KEYS]
 -- The n-th hold of a reader has its lease in a key of its own: all clients compute from these how long the lock is kept.
@@ -32,15 +31,11 @@ if stand ~= 'move' and (found == 0 or found == 1 and mode == 'read' and not hold
     return nil
 end
 -- all_line.lua
-local function lastWord() -- when it ends; one that ends later is from before the server's clock was set back
+local function lastWord() -- when it ends: in less than 20 s, unless it is from before the server's clock was set back
     local writer, ends = unpack(redis.call('zrevrange', writers, 0, 0, 'withscores'))
-    if not ends or tonumber(ends) <= now + longestWord then
-        return tonumber(ends or 0)
-    end
-    redis.call('zrem', writers, writer)
-    return lastWord()
+    local lasts = tonumber(ends or 0)
+    return lasts <= now + 20000 and lasts or redis.call('zrem', writers, writer) and lastWord()
 end
-
 if redis.call('exists', latch) == 1 then
     return -1 -- undone: nobody waits for this any more
 end
