@@ -55,9 +55,12 @@ func New(server Server, cfg Config) (*Client, error) {
 	c.visitor = c.id + ":0"
 	c.reader, c.writer = c.id+":r", c.id+":w"
 	c.watchdog = renewals{c}.watchdog(renewals{c}.listenForced)
-	c.calm = onLoss(server, c.watchdog.Raise)
-	c.unname = introduce(server, cfg.Name+":"+c.id)
 	c.cleanup = c.newCleanup()
+	c.calm = onLoss(server, func() {
+		c.watchdog.Raise()
+		c.cleanup.Lost()
+	})
+	c.unname = introduce(server, cfg.Name+":"+c.id)
 	return c, nil
 }
 

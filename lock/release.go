@@ -178,6 +178,9 @@ func (l *Lease) answered(v resp.Value) (outcome, err error) {
 		l.place = nil // the server has ended it
 	}
 	l.letLatchGo(outcome == nil)
+	if outcome == nil {
+		l.keepReleased()
+	}
 	if outcome == nil && count == 0 {
 		l.target.tellShortened(l.client, time.Until(l.serverEnd()), l.outerLease(), kinds.ShorterMessage)
 	}

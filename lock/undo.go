@@ -128,10 +128,42 @@ func (u *undo) Answered(_ resp.Value, again bool) cleanup.Result {
 		u.client.cleanup.DeleteLatch(u.target.name, u.latch)
 	}
 	if u.behind == nil {
+		if u.client.remote.Failover != nil && u.state == nil {
+			u.client.cleanup.Keep(undone{u, u.goneBy(time.Now())})
+		}
 		return cleanup.Result{Done: true}
 	}
 	u.acquire, u.behind, u.late = u.behind.acquire, u.behind.behind, u.behind.late
 	return cleanup.Result{}
+}
+
+// undone is a confirmed undo. Its owner never asks for the lock again.
+type undone struct {
+	undo  *undo
+	until time.Time
+}
+
+func (d undone) Again() (cleanup.Work, time.Time) { return d.undo.undoAgain(), d.until }
+
+// undoAgain is the work of sending a confirmed undo or release again, under another latch: that of a release may serve for a later one by
+// now. Without owners only the latch tells what the acquire took. The caller does not wait for the work, so Close does not count it.
+func (a *acquire) undoAgain() cleanup.Work {
+	b := *a
+	if !a.target.kind.unowned {
+		b.latch = newLatch(a.target)
+	}
+	return &undoAgain{undo{acquire: b}}
+}
+
+type undoAgain struct{ undo }
+
+func (u *undoAgain) Rank() cleanup.Rank       { return cleanup.Release }
+func (u *undoAgain) Count(*cleanup.Abandoned) {}
+func (u *undoAgain) Answered(_ resp.Value, again bool) cleanup.Result {
+	if !again && !u.target.kind.unowned {
+		u.client.cleanup.DeleteLatch(u.target.name, u.latch)
+	}
+	return cleanup.Result{Done: true}
 }
 
 // shortenedBy is the least difference between two leases of which waiters learn.

@@ -4,6 +4,7 @@
 //	work.go     Work, with several implementations, and Job: Work under way
 //	loop.go     the goroutine and its batches
 //	latches.go  latches to delete, and latches kept for reuse
+//	kept.go     confirmed work, sent again after a loss
 //
 // Invariants:
 //
@@ -51,6 +52,7 @@ type Cleanup struct {
 	closing chan struct{} // closed by Close: the loop ends when no work is left
 	batches sync.WaitGroup
 	apart   atomic.Bool // a command cannot have keys of several locks
+	lost    atomic.Bool // a master may have been replaced
 
 	mu        sync.Mutex // guards the following
 	started   bool
@@ -61,6 +63,7 @@ type Cleanup struct {
 	latches   []latch
 	spares    map[string]spare // by the name of the lock
 	sweeps    bool             // the loop sweeps the spares
+	kept      []kept           // in the order of time
 	abandoned Abandoned
 }
 

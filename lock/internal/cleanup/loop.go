@@ -34,6 +34,8 @@ type agenda struct {
 	repeating    int       // number of busy lanes of repeats
 	flush, sweep time.Time // the times to delete latches and to sweep the spares; zero for none
 	flushing     bool
+	resend       time.Time // the time to send kept work again; zero for none
+	resent       time.Time // the time of the last such repetition
 }
 
 // loop is the goroutine of cleanup, from the first work until Close.
@@ -53,6 +55,7 @@ func (u *Cleanup) loop() {
 			return
 		}
 		at := time.Now()
+		u.resend(&a, at, closing == nil)
 		u.collect(&a, at, closing == nil)
 		for _, b := range u.next(&a, at) {
 			u.batches.Go(func() { u.run(b) })
@@ -181,6 +184,9 @@ func (a *agenda) wait() time.Duration {
 	}
 	if !a.sweep.IsZero() {
 		at = clock.Earlier(at, a.sweep)
+	}
+	if !a.resend.IsZero() {
+		at = clock.Earlier(at, a.resend)
 	}
 	for _, j := range a.pending {
 		if j.next.After(now) { // otherwise its lane is busy
