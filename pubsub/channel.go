@@ -47,14 +47,14 @@ const (
 // unsubscription the server has not confirmed.
 //
 // Exactly one request about the channel is outstanding in the states subscribing and unsubscribing,
-// and none in any other state. The Subscriber acts on changes only after the answer. A new
+// and none in any other state. The part acts on changes only after the answer. A new
 // subscription therefore never mistakes the answer to an earlier request for its own.
 type channel struct {
-	name     string      // constant
-	kind     kind        // constant
-	part     *Subscriber // has the connection for the channel
+	name     string // constant
+	kind     kind   // constant
+	part     *part  // has the connection for the channel
 	state    state
-	changed  bool  // listed in Subscriber.changed
+	changed  bool  // listed in part.changed
 	refusals uint8 // consecutive refusals
 	subs     []member
 }
@@ -92,16 +92,16 @@ type request struct {
 }
 
 // addMemberLocked adds sub to the Subscriptions of a channel.
-func (s *Subscriber) addMemberLocked(sub *Subscription, k kind, name string) {
-	known := &s.root.channels[k]
+func (p *part) addMemberLocked(sub *Subscription, k kind, name string) {
+	known := &p.subscriber.channels[k]
 	ch := (*known)[name]
 	if ch == nil {
-		ch = &channel{name: name, kind: k, part: s}
+		ch = &channel{name: name, kind: k, part: p}
 		if *known == nil {
 			*known = make(map[string]*channel)
 		}
 		(*known)[name] = ch
-		s.count++
+		p.count++
 	}
 	if n := len(ch.subs); n > 0 && ch.subs[n-1].sub == sub {
 		return // the caller named the channel twice
@@ -110,12 +110,12 @@ func (s *Subscriber) addMemberLocked(sub *Subscription, k kind, name string) {
 	sub.channels = append(sub.channels, membership{ch, len(ch.subs) - 1})
 	if ch.state == refused {
 		// A new Subscription gets an answer of its own.
-		delete(s.refused, ch)
+		delete(p.refused, ch)
 		ch.state = absent
 	}
 	if ch.state != subscribed {
 		sub.missing++
-		s.updateLocked(ch)
+		p.updateLocked(ch)
 	}
 }
 
@@ -153,23 +153,23 @@ func (ch *channel) removeMemberLocked(index int) {
 
 // updateLocked makes the keeper look at ch, or forgets ch if the Subscriber neither needs nor has a
 // subscription to it.
-func (s *Subscriber) updateLocked(ch *channel) {
+func (p *part) updateLocked(ch *channel) {
 	switch {
 	case len(ch.subs) == 0 && (ch.state == absent || ch.state == refused):
-		delete(s.root.channels[ch.kind], ch.name)
-		s.forgetLocked(ch)
-	case s.connected && !ch.changed:
+		delete(p.subscriber.channels[ch.kind], ch.name)
+		p.forgetLocked(ch)
+	case p.connected && !ch.changed:
 		ch.changed = true
-		s.changed = append(s.changed, ch)
-		s.wakeKeeper()
+		p.changed = append(p.changed, ch)
+		p.wakeKeeper()
 	}
 }
 
 // forgetLocked ends the Subscriber's care for ch, on which no request is outstanding.
-func (s *Subscriber) forgetLocked(ch *channel) {
-	delete(s.refused, ch)
-	if s.count--; s.count == 0 {
-		s.wakeKeeper()
+func (p *part) forgetLocked(ch *channel) {
+	delete(p.refused, ch)
+	if p.count--; p.count == 0 {
+		p.wakeKeeper()
 	}
 }
 
@@ -179,9 +179,9 @@ const maxCommands = 512
 
 // commandsLocked appends the commands that bring the server's subscriptions to the wanted state, up
 // to maxCommands, and records the commands as requests.
-func (s *Subscriber) commandsLocked(cmds []resp.Command) []resp.Command {
+func (p *part) commandsLocked(cmds []resp.Command) []resp.Command {
 	n := 0
-	for _, ch := range s.changed {
+	for _, ch := range p.changed {
 		if len(cmds) == maxCommands {
 			break
 		}
@@ -190,21 +190,21 @@ func (s *Subscriber) commandsLocked(cmds []resp.Command) []resp.Command {
 		switch wanted := len(ch.subs) > 0; {
 		case wanted && ch.state == absent:
 			ch.state = subscribing
-			cmds = append(cmds, s.askLocked(subscribe, ch))
+			cmds = append(cmds, p.askLocked(subscribe, ch))
 		case !wanted && ch.state == subscribed:
 			ch.state = unsubscribing
-			cmds = append(cmds, s.askLocked(unsubscribe, ch))
+			cmds = append(cmds, p.askLocked(unsubscribe, ch))
 		}
 	}
-	clear(s.changed[:n])
-	if s.changed = s.changed[n:]; len(s.changed) == 0 {
-		s.changed = nil
+	clear(p.changed[:n])
+	if p.changed = p.changed[n:]; len(p.changed) == 0 {
+		p.changed = nil
 	}
 	return cmds
 }
 
-func (s *Subscriber) askLocked(v verb, ch *channel) resp.Command {
-	s.asked = append(s.asked, request{v, ch})
+func (p *part) askLocked(v verb, ch *channel) resp.Command {
+	p.asked = append(p.asked, request{v, ch})
 	if v == ping {
 		return resp.Cmd("PING")
 	}
@@ -212,31 +212,31 @@ func (s *Subscriber) askLocked(v verb, ch *channel) resp.Command {
 }
 
 // connectLocked prepares a new connection: the Subscriber requests every channel again.
-func (s *Subscriber) connectLocked(now time.Time) {
-	s.connected, s.lastAnswer, s.hasAnswered = true, now, false
-	s.pingSent, s.idleSince = time.Time{}, time.Time{}
-	if s.lost {
-		s.lost = false
-		s.root.reconnects++
+func (p *part) connectLocked(now time.Time) {
+	p.connected, p.lastAnswer, p.hasAnswered = true, now, false
+	p.pingSent, p.idleSince = time.Time{}, time.Time{}
+	if p.lost {
+		p.lost = false
+		p.subscriber.reconnects++
 	}
-	for ch := range s.channelsLocked() {
-		s.updateLocked(ch)
+	for ch := range p.channelsLocked() {
+		p.updateLocked(ch)
 	}
 }
 
 // disconnectLocked forgets the state of the connection. cause is nil unless the connection was
 // lost; consumers receive it with Interrupted.
-func (s *Subscriber) disconnectLocked(cause error) {
-	s.connected, s.changed, s.asked = false, nil, nil
-	s.lost = cause != nil
-	clear(s.refused)
-	for ch := range s.channelsLocked() {
+func (p *part) disconnectLocked(cause error) {
+	p.connected, p.changed, p.asked = false, nil, nil
+	p.lost = cause != nil
+	clear(p.refused)
+	for ch := range p.channelsLocked() {
 		ch.changed = false
 		ch.deactivate(absent)
 		for _, m := range ch.subs {
 			m.sub.interruptLocked(Event{Kind: Interrupted, Err: cause})
 		}
-		s.updateLocked(ch)
+		p.updateLocked(ch)
 	}
 }
 
@@ -246,22 +246,22 @@ const longestRefusal = time.Minute
 // refuseLocked records that the server refused ch. A waiting Subscribe fails, unless the error is
 // temporary; other consumers receive Interrupted. The keeper requests the channel again after a
 // pause.
-func (s *Subscriber) refuseLocked(ch *channel, err error, now time.Time) {
-	if s.redirectLocked(ch, err) {
+func (p *part) refuseLocked(ch *channel, err error, now time.Time) {
+	if p.redirectLocked(ch, err) {
 		return
 	}
 	ch.deactivate(refused)
 	ch.refusals = min(ch.refusals+1, 100)
-	s.refused[ch] = now.Add(s.pauseLocked(ch, err))
+	p.refused[ch] = now.Add(p.pauseLocked(ch, err))
 	if len(ch.subs) == 0 {
-		s.updateLocked(ch)
+		p.updateLocked(ch)
 		return
 	}
-	s.wakeKeeper()
+	p.wakeKeeper()
 	for _, m := range slices.Clone(ch.subs) {
 		sub := m.sub
 		if sub.ready != nil {
-			if !temporary(err) && (s.router == nil || !isRedirect(err)) {
+			if !temporary(err) && (p.subscriber.router == nil || !isRedirect(err)) {
 				sub.failLocked(err)
 			}
 			continue

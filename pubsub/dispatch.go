@@ -20,55 +20,55 @@ var (
 //
 // RESP2 sends arrays where RESP3 sends pushes, and an array as the answer to PING. dispatch ignores
 // a push that belongs to no pub/sub command, but not such an array.
-func (s *Subscriber) dispatch(v resp.Value) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
+func (p *part) dispatch(v resp.Value) error {
+	p.subscriber.mu.Lock()
+	defer p.subscriber.mu.Unlock()
+	if p.subscriber.closed {
 		return nil
 	}
 	switch v.Kind() {
 	case resp.Push, resp.Array:
-		if !s.pushLocked(v) && v.Kind() == resp.Array {
+		if !p.pushLocked(v) && v.Kind() == resp.Array {
 			return errUnasked
 		}
 	case resp.SimpleError, resp.BlobError:
-		return s.errorLocked(v.Err())
+		return p.errorLocked(v.Err())
 	default:
 		if text, err := v.Text(); err != nil || text != "PONG" {
 			return errUnasked
 		}
-		s.pongLocked()
+		p.pongLocked()
 	}
 	return nil
 }
 
 // pushLocked handles a push, and reports whether the push belongs to pub/sub.
-func (s *Subscriber) pushLocked(v resp.Value) bool {
+func (p *part) pushLocked(v resp.Value) bool {
 	name, err := v.At(0).Text()
 	if err != nil {
 		return false
 	}
 	switch name {
 	case "message":
-		s.messageLocked(plain, v, 1)
+		p.messageLocked(plain, v, 1)
 	case "smessage":
-		s.messageLocked(shard, v, 1)
+		p.messageLocked(shard, v, 1)
 	case "pmessage":
-		s.messageLocked(pattern, v, 2)
+		p.messageLocked(pattern, v, 2)
 	case "subscribe":
-		s.subscribedLocked(plain, v)
+		p.subscribedLocked(plain, v)
 	case "ssubscribe":
-		s.subscribedLocked(shard, v)
+		p.subscribedLocked(shard, v)
 	case "psubscribe":
-		s.subscribedLocked(pattern, v)
+		p.subscribedLocked(pattern, v)
 	case "unsubscribe":
-		s.unsubscribedLocked(plain, v)
+		p.unsubscribedLocked(plain, v)
 	case "sunsubscribe":
-		s.unsubscribedLocked(shard, v)
+		p.unsubscribedLocked(shard, v)
 	case "punsubscribe":
-		s.unsubscribedLocked(pattern, v)
+		p.unsubscribedLocked(pattern, v)
 	case "pong":
-		s.pongLocked()
+		p.pongLocked()
 	default:
 		return false
 	}
@@ -77,12 +77,12 @@ func (s *Subscriber) pushLocked(v resp.Value) bool {
 
 // channelLocked returns the channel named in v. It returns nil for a channel not of this part, and for the
 // null in the answer to an UNSUBSCRIBE without subscriptions.
-func (s *Subscriber) channelLocked(k kind, v resp.Value) *channel {
+func (p *part) channelLocked(k kind, v resp.Value) *channel {
 	name, err := v.At(1).Text()
 	if err != nil {
 		return nil
 	}
-	if ch := s.root.channels[k][name]; ch != nil && ch.part == s {
+	if ch := p.subscriber.channels[k][name]; ch != nil && ch.part == p {
 		return ch
 	}
 	return nil
@@ -91,9 +91,9 @@ func (s *Subscriber) channelLocked(k kind, v resp.Value) *channel {
 // messageLocked delivers a message. The channel's name is at index at of v, followed by the
 // payload. Messages to an unconfirmed channel are dropped, because its Subscriptions have not been
 // told Resumed.
-func (s *Subscriber) messageLocked(k kind, v resp.Value, at int) {
+func (p *part) messageLocked(k kind, v resp.Value, at int) {
 	const frame = len("*3\r\n$7\r\nmessage\r\n$1\r\n\r\n$1\r\n\r\n")
-	ch := s.channelLocked(k, v)
+	ch := p.channelLocked(k, v)
 	if ch == nil || ch.state != subscribed {
 		return
 	}
@@ -101,7 +101,7 @@ func (s *Subscriber) messageLocked(k kind, v resp.Value, at int) {
 	if err != nil {
 		return
 	}
-	s.received += frame + len(ch.name) + len(payload)
+	p.received += frame + len(ch.name) + len(payload)
 	ev := Event{Kind: Message, Channel: ch.name, Payload: payload}
 	if k == pattern {
 		if ev.Channel, err = v.At(at).Text(); err != nil {
@@ -115,23 +115,23 @@ func (s *Subscriber) messageLocked(k kind, v resp.Value, at int) {
 	}
 }
 
-func (s *Subscriber) subscribedLocked(k kind, v resp.Value) {
-	ch := s.channelLocked(k, v)
+func (p *part) subscribedLocked(k kind, v resp.Value) {
+	ch := p.channelLocked(k, v)
 	if ch == nil {
 		return
 	}
-	s.completeLocked(request{subscribe, ch})
-	s.noteAnswerLocked()
+	p.completeLocked(request{subscribe, ch})
+	p.noteAnswerLocked()
 	if ch.state != subscribing && ch.state != refused {
 		return
 	}
-	delete(s.refused, ch)
+	delete(p.refused, ch)
 	ch.state, ch.refusals = subscribed, 0
 	for _, m := range ch.subs {
 		m.sub.confirmLocked()
 	}
 	if len(ch.subs) == 0 {
-		s.updateLocked(ch) // closed before the confirmation arrived
+		p.updateLocked(ch) // closed before the confirmation arrived
 	}
 }
 
@@ -145,14 +145,14 @@ func (s *Subscriber) subscribedLocked(k kind, v resp.Value) {
 //
 // The Router is told wherever the server has ended a subscription: the former node of a slot may go
 // on as a replica, and grant the next subscription.
-func (s *Subscriber) unsubscribedLocked(k kind, v resp.Value) {
-	ch := s.channelLocked(k, v)
+func (p *part) unsubscribedLocked(k kind, v resp.Value) {
+	ch := p.channelLocked(k, v)
 	req := request{unsubscribe, ch}
-	if ch != nil && len(s.asked) > 0 && s.asked[0] == req {
-		s.completeLocked(req)
-		s.noteAnswerLocked()
+	if ch != nil && len(p.asked) > 0 && p.asked[0] == req {
+		p.completeLocked(req)
+		p.noteAnswerLocked()
 		ch.state = absent
-		s.updateLocked(ch)
+		p.updateLocked(ch)
 		return
 	}
 	ended := ch != nil && ch.state == subscribed
@@ -162,62 +162,62 @@ func (s *Subscriber) unsubscribedLocked(k kind, v resp.Value) {
 			m.sub.interruptLocked(ch.event(Interrupted, errUnsubscribed))
 		}
 	}
-	if s.router != nil && (ended || k == shard) {
-		s.router.Refused(s.server, errUnsubscribed)
+	if p.subscriber.router != nil && (ended || k == shard) {
+		p.subscriber.router.Refused(p.server, errUnsubscribed)
 	}
-	if ended && !s.rerouteLocked(ch) {
-		s.updateLocked(ch)
+	if ended && !p.rerouteLocked(ch) {
+		p.updateLocked(ch)
 	}
 }
 
-func (s *Subscriber) pongLocked() {
-	s.completeLocked(request{verb: ping})
-	s.pingSent = time.Time{}
-	s.noteAnswerLocked()
+func (p *part) pongLocked() {
+	p.completeLocked(request{verb: ping})
+	p.pingSent = time.Time{}
+	p.noteAnswerLocked()
 }
 
 // errorLocked handles an error reply, the answer to the oldest request.
-func (s *Subscriber) errorLocked(err error) error {
-	if len(s.asked) == 0 {
+func (p *part) errorLocked(err error) error {
+	if len(p.asked) == 0 {
 		return fmt.Errorf("%w: %w", errUnasked, err)
 	}
-	s.noteAnswerLocked()
-	s.deniedLocked(s.takeAskedLocked(), err)
+	p.noteAnswerLocked()
+	p.deniedLocked(p.takeAskedLocked(), err)
 	return nil
 }
 
 // completeLocked removes the answered request. The server answers in order, so older requests will
 // get no answer any more and fail.
-func (s *Subscriber) completeLocked(req request) {
-	for ahead := slices.Index(s.asked, req); ahead >= 0; ahead-- {
-		if first := s.takeAskedLocked(); ahead > 0 {
-			s.deniedLocked(first, errSkipped)
+func (p *part) completeLocked(req request) {
+	for ahead := slices.Index(p.asked, req); ahead >= 0; ahead-- {
+		if first := p.takeAskedLocked(); ahead > 0 {
+			p.deniedLocked(first, errSkipped)
 		}
 	}
 }
 
 // takeAskedLocked removes and returns the oldest request.
-func (s *Subscriber) takeAskedLocked() request {
-	req := s.asked[0]
-	s.asked = s.asked[1:]
+func (p *part) takeAskedLocked() request {
+	req := p.asked[0]
+	p.asked = p.asked[1:]
 	return req
 }
 
 // deniedLocked handles a request that failed with err.
-func (s *Subscriber) deniedLocked(req request, err error) {
+func (p *part) deniedLocked(req request, err error) {
 	switch ch := req.ch; req.verb {
 	case ping:
-		s.pingSent = time.Time{} // an error also shows that the server answers
+		p.pingSent = time.Time{} // an error also shows that the server answers
 	case subscribe:
-		s.refuseLocked(ch, fmt.Errorf("pubsub: %s %q: %w", commandNames[ch.kind][subscribe], ch.name, err), time.Now())
+		p.refuseLocked(ch, fmt.Errorf("pubsub: %s %q: %w", commandNames[ch.kind][subscribe], ch.name, err), time.Now())
 	case unsubscribe:
 		ch.state = absent // further messages find no Subscription
-		s.updateLocked(ch)
+		p.updateLocked(ch)
 	}
 }
 
 // noteAnswerLocked records that the server has answered a request.
-func (s *Subscriber) noteAnswerLocked() { s.lastAnswer, s.hasAnswered = time.Now(), true }
+func (p *part) noteAnswerLocked() { p.lastAnswer, p.hasAnswered = time.Now(), true }
 
 // temporary reports whether the reason for a refusal goes away by itself.
 func temporary(err error) bool {

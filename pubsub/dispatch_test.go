@@ -31,8 +31,8 @@ func unattended(cfg Config) *Subscriber { return unattendedOn(nowhere{}, cfg) }
 
 func unattendedOn(d Dialer, cfg Config) *Subscriber {
 	s := New(d, cfg)
-	s.running, s.stop = true, func() {}
-	s.connectLocked(time.Now())
+	s.main.running, s.main.stop = true, func() {}
+	s.main.connectLocked(time.Now())
 	return s
 }
 
@@ -64,16 +64,16 @@ var answers = [kindCount][2]string{
 // held records which channels the server has granted.
 func confirm(t testing.TB, s *Subscriber, held map[*channel]bool) bool {
 	t.Helper()
-	if len(s.asked) == 0 {
+	if len(s.main.asked) == 0 {
 		return false
 	}
-	req := s.asked[0]
+	req := s.main.asked[0]
 	raw := "+PONG\r\n"
 	if req.verb != ping {
 		raw = push('>', answers[req.ch.kind][req.verb], req.ch.name, "0")
 		held[req.ch] = req.verb == subscribe
 	}
-	if err := s.dispatch(decode(t, raw)); err != nil {
+	if err := s.main.dispatch(decode(t, raw)); err != nil {
 		t.Fatalf("dispatch of the answer to request %+v: %v", req, err)
 	}
 	return true
@@ -83,7 +83,7 @@ func confirm(t testing.TB, s *Subscriber, held map[*channel]bool) bool {
 func settle(t testing.TB, s *Subscriber, held map[*channel]bool) {
 	t.Helper()
 	for {
-		cmds, _, err := s.next(time.Now())
+		cmds, _, err := s.main.next(time.Now())
 		if err != nil && err != errIdle {
 			t.Fatal(err)
 		}
@@ -110,7 +110,7 @@ func TestDispatchAllocates(t *testing.T) {
 		want    float64
 	}{{"read at once", true, 0}, {"never read", false, 1}} {
 		got := testing.AllocsPerRun(10_000, func() {
-			if err := s.dispatch(message); err != nil {
+			if err := s.main.dispatch(message); err != nil {
 				t.Fatal(err)
 			}
 			if test.consume {
@@ -154,9 +154,9 @@ func TestMemoryOfSubscriptions(t *testing.T) {
 		sub.Close()
 	}
 	settle(t, s, make(map[*channel]bool))
-	if s.count != 0 || s.subscriptions != 0 || len(s.changed) != 0 || len(s.refused) != 0 {
+	if s.main.count != 0 || s.subscriptions != 0 || len(s.main.changed) != 0 || len(s.main.refused) != 0 {
 		t.Errorf("left: %d channels, %d subscriptions, %d changes, %d refusals",
-			s.count, s.subscriptions, len(s.changed), len(s.refused))
+			s.main.count, s.subscriptions, len(s.main.changed), len(s.main.refused))
 	}
 }
 
@@ -165,7 +165,7 @@ func check(t *testing.T, s *Subscriber, subs []*Subscription) {
 	t.Helper()
 	count := 0
 	asked := make(map[*channel]verb)
-	for _, req := range s.asked {
+	for _, req := range s.main.asked {
 		if _, twice := asked[req.ch]; twice && req.verb != ping {
 			t.Fatalf("two outstanding requests about channel %q", req.ch.name)
 		}
@@ -184,10 +184,10 @@ func check(t *testing.T, s *Subscriber, subs []*Subscription) {
 			if len(ch.subs) == 0 && (ch.state == absent || ch.state == refused) {
 				t.Fatalf("channel %q in state %d is stored without a Subscription", name, ch.state)
 			}
-			if ch.changed != slices.Contains(s.changed, ch) {
+			if ch.changed != slices.Contains(s.main.changed, ch) {
 				t.Fatalf("channel %q: changed is %v, but the list says otherwise", name, ch.changed)
 			}
-			if _, later := s.refused[ch]; later != (ch.state == refused) {
+			if _, later := s.main.refused[ch]; later != (ch.state == refused) {
 				t.Fatalf("channel %q in state %d: scheduled for another request: %v", name, ch.state, later)
 			}
 			if !ch.changed && (len(ch.subs) > 0) != (ch.state == subscribed) &&
@@ -196,8 +196,8 @@ func check(t *testing.T, s *Subscriber, subs []*Subscription) {
 			}
 		}
 	}
-	if count != s.count || len(s.refused) > count {
-		t.Fatalf("%d channels, count is %d, %d refused", count, s.count, len(s.refused))
+	if count != s.main.count || len(s.main.refused) > count {
+		t.Fatalf("%d channels, count is %d, %d refused", count, s.main.count, len(s.main.refused))
 	}
 	for _, sub := range subs {
 		if sub.closed {
@@ -243,14 +243,14 @@ func drive(t *testing.T, steps, wire []byte) {
 	var subs []*Subscription
 	held := make(map[*channel]bool)
 	reconnect := func() {
-		s.disconnectLocked(errSilent)
+		s.main.disconnectLocked(errSilent)
 		clear(held)
-		s.connectLocked(time.Now())
+		s.main.connectLocked(time.Now())
 	}
 	for _, step := range steps {
 		switch choice := step >> 3; step % 8 {
 		case 0:
-			if v, err := server.Read(); err == nil && s.dispatch(v) != nil {
+			if v, err := server.Read(); err == nil && s.main.dispatch(v) != nil {
 				reconnect()
 			}
 		case 1:
@@ -271,7 +271,7 @@ func drive(t *testing.T, steps, wire []byte) {
 				subs = slices.Delete(subs, i, i+1)
 			}
 		case 3:
-			if _, _, err := s.next(time.Now()); err != nil {
+			if _, _, err := s.main.next(time.Now()); err != nil {
 				reconnect()
 			}
 		case 4:
@@ -281,7 +281,7 @@ func drive(t *testing.T, steps, wire []byte) {
 		case 6:
 			confirm(t, s, held)
 		case 7:
-			if s.dispatch(decode(t, "-ERR no\r\n")) != nil {
+			if s.main.dispatch(decode(t, "-ERR no\r\n")) != nil {
 				reconnect()
 			}
 		}
@@ -350,7 +350,7 @@ func TestMemoryOfQueues(t *testing.T) {
 	settle(t, s, make(map[*channel]bool))
 	before := heap()
 	for i := range messages {
-		if err := s.dispatch(decode(t, push('>', "message", "c", strings.Repeat("x", payload)+strconv.Itoa(i)))); err != nil {
+		if err := s.main.dispatch(decode(t, push('>', "message", "c", strings.Repeat("x", payload)+strconv.Itoa(i)))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -450,7 +450,7 @@ func event(sub *Subscription) Event {
 
 func write(t *testing.T, s *Subscriber) {
 	t.Helper()
-	if _, _, err := s.next(time.Now()); err != nil {
+	if _, _, err := s.main.next(time.Now()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -458,7 +458,7 @@ func write(t *testing.T, s *Subscriber) {
 func receive(t *testing.T, s *Subscriber, raws ...string) {
 	t.Helper()
 	for _, raw := range raws {
-		if err := s.dispatch(decode(t, raw)); err != nil {
+		if err := s.main.dispatch(decode(t, raw)); err != nil {
 			t.Errorf("dispatch of %q: %v", raw, err)
 		}
 	}
@@ -517,7 +517,7 @@ func TestUnansweredRequestIsRepeated(t *testing.T) {
 	again := ask(t, s, "d", nil)
 	receive(t, s, "+PONG\r\n")
 	check(t, s, []*Subscription{waits, listens, again})
-	if n := len(s.asked); n != 0 {
+	if n := len(s.main.asked); n != 0 {
 		t.Errorf("%d requests without an answer after PONG", n)
 	}
 	if ev := event(again); ev.Kind != Interrupted || ev.Err == nil || !strings.Contains(ev.Err.Error(), "answer") {

@@ -27,47 +27,46 @@ var (
 	errIdle   = errors.New("pubsub: no subscription left")
 )
 
-// keep is the keeper, the goroutine of a Subscriber with subscriptions. It connects and reconnects
-// until ctx ends or no subscription is left.
+// keep is the keeper, the goroutine of a part with channels. It connects and reconnects until ctx ends or no channel is left.
 //
 // The pauses between dials grow until a connection has worked for MaxBackoff. A server that answers
 // and then closes the connection because of a request therefore gets the same pauses as an
 // unreachable server.
-func (s *Subscriber) keep(ctx context.Context) {
-	sleep := func() { _ = netfail.Sleep(ctx, time.Until(s.redial), nil, nil) }
-	for sleep(); s.needed(); sleep() {
-		stream, err := s.dialer.Stream(ctx)
+func (p *part) keep(ctx context.Context) {
+	sleep := func() { _ = netfail.Sleep(ctx, time.Until(p.redial), nil, nil) }
+	for sleep(); p.needed(); sleep() {
+		stream, err := p.dialer.Stream(ctx)
 		if err != nil {
-			s.dialFailed(ctx, err)
+			p.dialFailed(ctx, err)
 		} else {
 			begun := time.Now()
 			var answered bool
-			answered, err = s.serve(ctx, stream)
-			if answered && time.Since(begun) >= s.cfg.MaxBackoff {
-				s.failures = 0
+			answered, err = p.serve(ctx, stream)
+			if answered && time.Since(begun) >= p.subscriber.cfg.MaxBackoff {
+				p.failures = 0
 			}
 			if err == nil {
 				continue
 			}
 		}
-		s.failures++
-		s.redial = time.Now().Add(netfail.Backoff(s.failures-1, s.cfg.MinBackoff, s.cfg.MaxBackoff, rand.Float64()))
+		p.failures++
+		p.redial = time.Now().Add(netfail.Backoff(p.failures-1, p.subscriber.cfg.MinBackoff, p.subscriber.cfg.MaxBackoff, rand.Float64()))
 	}
 }
 
 // needed reports whether a connection is needed. If not, the keeper ends; the next subscription
 // starts a new keeper.
-func (s *Subscriber) needed() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.closed {
-		s.rerouteAllLocked()
+func (p *part) needed() bool {
+	p.subscriber.mu.Lock()
+	defer p.subscriber.mu.Unlock()
+	if !p.subscriber.closed {
+		p.rerouteAllLocked()
 	}
-	if s.closed || s.count == 0 {
-		s.running, s.lost, s.lostCause = false, false, nil
-		s.stop()
-		if s.root.parts[s.server] == s {
-			delete(s.root.parts, s.server)
+	if p.subscriber.closed || p.count == 0 {
+		p.running, p.lost, p.lostCause = false, false, nil
+		p.stop()
+		if p.subscriber.parts[p.server] == p {
+			delete(p.subscriber.parts, p.server)
 		}
 		return false
 	}
@@ -76,43 +75,43 @@ func (s *Subscriber) needed() bool {
 
 // dialFailed records a failed dial. If the failure is final, every waiting Subscribe fails, because
 // another dial would fail alike.
-func (s *Subscriber) dialFailed(ctx context.Context, err error) {
+func (p *part) dialFailed(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	s.mu.Lock()
-	first := s.lostCause == nil
-	s.lostCause = err
+	p.subscriber.mu.Lock()
+	first := p.lostCause == nil
+	p.lostCause = err
 	if netfail.Dial(err) == netfail.Final || errors.Is(err, conn.ErrClosed) {
-		s.eachLocked(func(sub *Subscription) {
+		p.eachLocked(func(sub *Subscription) {
 			if sub.ready != nil {
 				sub.failLocked(fmt.Errorf("pubsub: subscribe: %w", err))
 			}
 		})
 	}
-	s.mu.Unlock()
+	p.subscriber.mu.Unlock()
 	if first {
-		s.warn("no connection", "err", err)
+		p.warn("no connection", "err", err)
 	}
 }
 
-func (s *Subscriber) warn(text string, args ...any) {
-	if s.cfg.Logger != nil {
-		s.cfg.Logger.Warn("pubsub: "+text, args...)
+func (p *part) warn(text string, args ...any) {
+	if p.subscriber.cfg.Logger != nil {
+		p.subscriber.cfg.Logger.Warn("pubsub: "+text, args...)
 	}
 }
 
 // serve carries the subscriptions over stream. It returns nil when the connection is no longer
 // needed, and otherwise the reason for its loss. answered reports whether the server answered any
 // request; if not, an immediate dial would not help.
-func (s *Subscriber) serve(ctx context.Context, stream *conn.Stream) (answered bool, err error) {
-	s.mu.Lock()
-	again := s.lostCause != nil
-	s.lostCause = nil
-	s.connectLocked(time.Now())
-	s.mu.Unlock()
+func (p *part) serve(ctx context.Context, stream *conn.Stream) (answered bool, err error) {
+	p.subscriber.mu.Lock()
+	again := p.lostCause != nil
+	p.lostCause = nil
+	p.connectLocked(time.Now())
+	p.subscriber.mu.Unlock()
 	if again {
-		s.warn("connected again", "addr", stream.Addr())
+		p.warn("connected again", "addr", stream.Addr())
 	}
 
 	var cause error
@@ -120,10 +119,10 @@ func (s *Subscriber) serve(ctx context.Context, stream *conn.Stream) (answered b
 	var reader sync.WaitGroup
 	reader.Go(func() {
 		defer close(gone)
-		cause = s.read(stream)
+		cause = p.read(stream)
 		_ = stream.Close() // also ends a blocked write
 	})
-	err = s.write(ctx, stream, gone)
+	err = p.write(ctx, stream, gone)
 	_ = stream.Close()
 	reader.Wait()
 
@@ -133,25 +132,25 @@ func (s *Subscriber) serve(ctx context.Context, stream *conn.Stream) (answered b
 	case err == nil || !errors.Is(cause, conn.ErrClosed):
 		err = cause
 	}
-	s.mu.Lock()
-	answered = s.hasAnswered
-	s.lostCause = err
-	s.disconnectLocked(err)
-	s.mu.Unlock()
+	p.subscriber.mu.Lock()
+	answered = p.hasAnswered
+	p.lostCause = err
+	p.disconnectLocked(err)
+	p.subscriber.mu.Unlock()
 	if err != nil {
-		s.warn("connection lost", "addr", stream.Addr(), "err", err)
+		p.warn("connection lost", "addr", stream.Addr(), "err", err)
 	}
 	return answered, err
 }
 
 // read is the reader, the goroutine that handles the server's values. It waits only for the stream.
-func (s *Subscriber) read(stream *conn.Stream) error {
+func (p *part) read(stream *conn.Stream) error {
 	for {
 		v, err := stream.Read()
 		if err != nil {
 			return err
 		}
-		if err := s.dispatch(v); err != nil {
+		if err := p.dispatch(v); err != nil {
 			return err
 		}
 	}
@@ -159,23 +158,23 @@ func (s *Subscriber) read(stream *conn.Stream) error {
 
 // write sends requests in the order of the decisions until the connection ends. It returns nil when
 // gone is closed, because the reader knows the reason.
-func (s *Subscriber) write(ctx context.Context, stream *conn.Stream, gone <-chan struct{}) error {
+func (p *part) write(ctx context.Context, stream *conn.Stream, gone <-chan struct{}) error {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		cmds, wait, err := s.next(time.Now())
+		cmds, wait, err := p.next(time.Now())
 		if err != nil {
 			return err
 		}
 		if len(cmds) > 0 {
-			if err := s.send(ctx, stream, cmds); err != nil {
+			if err := p.send(ctx, stream, cmds); err != nil {
 				return err
 			}
 			continue
 		}
 		timer.Reset(wait)
 		select {
-		case <-s.wake:
+		case <-p.wake:
 		case <-timer.C:
 		case <-gone:
 			return nil
@@ -185,10 +184,10 @@ func (s *Subscriber) write(ctx context.Context, stream *conn.Stream, gone <-chan
 	}
 }
 
-func (s *Subscriber) send(ctx context.Context, stream *conn.Stream, cmds []resp.Command) error {
-	if s.cfg.Timeout > 0 {
+func (p *part) send(ctx context.Context, stream *conn.Stream, cmds []resp.Command) error {
+	if p.subscriber.cfg.Timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, s.cfg.Timeout)
+		ctx, cancel = context.WithTimeout(ctx, p.subscriber.cfg.Timeout)
 		defer cancel()
 	}
 	return stream.Write(ctx, cmds...)
@@ -201,9 +200,9 @@ const flood = 64 << 10
 
 // next returns the commands to write now, or else the time to wait for the next deadline. An error
 // ends the connection.
-func (s *Subscriber) next(now time.Time) (cmds []resp.Command, wait time.Duration, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (p *part) next(now time.Time) (cmds []resp.Command, wait time.Duration, err error) {
+	p.subscriber.mu.Lock()
+	defer p.subscriber.mu.Unlock()
 	due := now.Add(time.Hour)
 	dueAt := func(t time.Time) bool {
 		if t.Before(due) {
@@ -212,42 +211,42 @@ func (s *Subscriber) next(now time.Time) (cmds []resp.Command, wait time.Duratio
 		return !t.After(now)
 	}
 
-	if s.count > 0 {
-		s.idleSince = time.Time{}
-	} else if s.idleSince.IsZero() {
-		s.idleSince = now
+	if p.count > 0 {
+		p.idleSince = time.Time{}
+	} else if p.idleSince.IsZero() {
+		p.idleSince = now
 	}
-	if s.cfg.IdleTimeout > 0 && !s.idleSince.IsZero() && dueAt(s.idleSince.Add(s.cfg.IdleTimeout)) {
+	if p.subscriber.cfg.IdleTimeout > 0 && !p.idleSince.IsZero() && dueAt(p.idleSince.Add(p.subscriber.cfg.IdleTimeout)) {
 		return nil, 0, errIdle
 	}
-	for ch, at := range s.refused {
+	for ch, at := range p.refused {
 		if dueAt(at) {
-			delete(s.refused, ch)
+			delete(p.refused, ch)
 			ch.state = absent
-			if !s.rerouteLocked(ch) {
-				s.updateLocked(ch)
+			if !p.rerouteLocked(ch) {
+				p.updateLocked(ch)
 			}
 		}
 	}
-	cmds = s.commandsLocked(nil)
+	cmds = p.commandsLocked(nil)
 	switch {
-	case !s.pingSent.IsZero():
-		if s.router != nil && dueAt(s.reportedAt.Add(silentPeriod)) {
-			s.reportedAt = now
-			s.router.Refused(s.server, errSilent)
+	case !p.pingSent.IsZero():
+		if p.subscriber.router != nil && dueAt(p.reportedAt.Add(silentPeriod)) {
+			p.reportedAt = now
+			p.subscriber.router.Refused(p.server, errSilent)
 		}
-		if s.cfg.Timeout <= 0 || !dueAt(s.pingSent.Add(s.cfg.Timeout)) {
+		if p.subscriber.cfg.Timeout <= 0 || !dueAt(p.pingSent.Add(p.subscriber.cfg.Timeout)) {
 			break
 		}
-		if s.received < flood {
+		if p.received < flood {
 			return nil, 0, errSilent
 		}
-		s.pingSent, s.received = now, 0
-		dueAt(now.Add(s.cfg.Timeout))
-	case s.cfg.PingInterval > 0 && dueAt(s.lastAnswer.Add(s.cfg.PingInterval)):
-		s.pingSent, s.received = now, 0
-		s.reportedAt = now.Add(silentAfter - silentPeriod) // makes the first report due after silentAfter
-		cmds = append(cmds, s.askLocked(ping, nil))
+		p.pingSent, p.received = now, 0
+		dueAt(now.Add(p.subscriber.cfg.Timeout))
+	case p.subscriber.cfg.PingInterval > 0 && dueAt(p.lastAnswer.Add(p.subscriber.cfg.PingInterval)):
+		p.pingSent, p.received = now, 0
+		p.reportedAt = now.Add(silentAfter - silentPeriod) // makes the first report due after silentAfter
+		cmds = append(cmds, p.askLocked(ping, nil))
 	}
 	return cmds, due.Sub(now), nil
 }

@@ -37,7 +37,7 @@ type Router interface {
 	Refused(server string, err error)
 }
 
-// serverDialer is the Dialer for the part of a Subscriber on one server.
+// serverDialer is the Dialer of a part for one server.
 type serverDialer struct {
 	router Router
 	server string
@@ -48,54 +48,44 @@ func (b serverDialer) Stream(ctx context.Context) (*conn.Stream, error) {
 	return b.router.StreamTo(ctx, b.server)
 }
 
-// partForLocked returns the part of the Subscriber that has a channel, or is to get a new channel.
-func (s *Subscriber) partForLocked(k kind, name string) *Subscriber {
+// partForLocked returns the part that has a channel, or is to get a new channel.
+func (s *Subscriber) partForLocked(k kind, name string) *part {
 	if ch := s.channels[k][name]; ch != nil {
 		return ch.part
 	}
 	if s.router == nil || k == pattern {
-		return s
+		return s.main
 	}
 	return s.partLocked(s.router.Route(name))
 }
 
-// partLocked returns the part for a server. s is the root.
-func (s *Subscriber) partLocked(server string) *Subscriber {
+// partLocked returns the part for a server.
+func (s *Subscriber) partLocked(server string) *part {
 	if server == "" {
-		return s
+		return s.main
 	}
-	if p := s.parts[server]; p != nil {
-		return p
+	p := s.parts[server]
+	if p == nil {
+		p = newPart(s, serverDialer{s.router, server}, server)
+		if s.parts == nil {
+			s.parts = make(map[string]*part)
+		}
+		s.parts[server] = p
 	}
-	p := &Subscriber{
-		dialer:  serverDialer{s.router, server},
-		router:  s.router,
-		server:  server,
-		root:    s,
-		cfg:     s.cfg,
-		keeper:  s.keeper,
-		wake:    make(chan struct{}, 1),
-		mu:      s.mu,
-		refused: make(map[*channel]time.Time),
-	}
-	if s.parts == nil {
-		s.parts = make(map[string]*Subscriber)
-	}
-	s.parts[server] = p
 	return p
 }
 
-// allLocked returns the root s and its parts.
-func (s *Subscriber) allLocked() []*Subscriber {
-	return slices.AppendSeq([]*Subscriber{s}, maps.Values(s.parts))
+// allLocked returns all parts.
+func (s *Subscriber) allLocked() []*part {
+	return slices.AppendSeq([]*part{s.main}, maps.Values(s.parts))
 }
 
-// channelsLocked yields the channels whose part is s.
-func (s *Subscriber) channelsLocked() iter.Seq[*channel] {
+// channelsLocked yields the channels whose part is p.
+func (p *part) channelsLocked() iter.Seq[*channel] {
 	return func(yield func(*channel) bool) {
-		for _, channels := range s.root.channels {
+		for _, channels := range p.subscriber.channels {
 			for _, ch := range channels {
-				if ch.part == s && !yield(ch) {
+				if ch.part == p && !yield(ch) {
 					return
 				}
 			}
@@ -105,19 +95,19 @@ func (s *Subscriber) channelsLocked() iter.Seq[*channel] {
 
 // rerouteLocked moves a channel without an outstanding request to the server chosen by Route. It
 // reports whether the channel has moved.
-func (s *Subscriber) rerouteLocked(ch *channel) bool {
-	if s.router == nil || ch.kind == pattern || len(ch.subs) == 0 {
+func (p *part) rerouteLocked(ch *channel) bool {
+	if p.subscriber.router == nil || ch.kind == pattern || len(ch.subs) == 0 {
 		return false
 	}
-	to := s.root.partLocked(s.router.Route(ch.name))
-	if to == s {
+	to := p.subscriber.partLocked(p.subscriber.router.Route(ch.name))
+	if to == p {
 		return false
 	}
 	if ch.changed {
 		ch.changed = false
-		s.changed = slices.DeleteFunc(s.changed, func(other *channel) bool { return other == ch })
+		p.changed = slices.DeleteFunc(p.changed, func(other *channel) bool { return other == ch })
 	}
-	s.forgetLocked(ch)
+	p.forgetLocked(ch)
 	to.count++
 	ch.part, ch.state = to, absent
 	to.updateLocked(ch)
@@ -126,9 +116,9 @@ func (s *Subscriber) rerouteLocked(ch *channel) bool {
 }
 
 // rerouteAllLocked moves the channels of a disconnected part to the servers chosen by Route.
-func (s *Subscriber) rerouteAllLocked() {
-	for ch := range s.channelsLocked() {
-		s.rerouteLocked(ch)
+func (p *part) rerouteAllLocked() {
+	for ch := range p.channelsLocked() {
+		p.rerouteLocked(ch)
 	}
 }
 
@@ -137,12 +127,12 @@ func (s *Subscriber) rerouteAllLocked() {
 const movesAtOnce = 2
 
 // redirectLocked handles a refusal of ch. It reports whether ch has moved to another server.
-func (s *Subscriber) redirectLocked(ch *channel, err error) bool {
-	if s.router == nil || ch.kind == pattern {
+func (p *part) redirectLocked(ch *channel, err error) bool {
+	if p.subscriber.router == nil || ch.kind == pattern {
 		return false
 	}
-	s.router.Refused(s.server, err)
-	if !isRedirect(err) || len(ch.subs) == 0 || s.root.partLocked(s.router.Route(ch.name)) == s {
+	p.subscriber.router.Refused(p.server, err)
+	if !isRedirect(err) || len(ch.subs) == 0 || p.subscriber.partLocked(p.subscriber.router.Route(ch.name)) == p {
 		return false
 	}
 	ch.deactivate(absent)
@@ -150,7 +140,7 @@ func (s *Subscriber) redirectLocked(ch *channel, err error) bool {
 	for _, m := range ch.subs {
 		m.sub.interruptLocked(ch.event(Interrupted, err))
 	}
-	s.rerouteLocked(ch)
+	p.rerouteLocked(ch)
 	if to := ch.part; ch.refusals > movesAtOnce {
 		ch.state = refused
 		to.refused[ch] = time.Now().Add(to.pauseLocked(ch, err))
@@ -160,12 +150,12 @@ func (s *Subscriber) redirectLocked(ch *channel, err error) bool {
 }
 
 // pauseLocked returns the pause before a channel refused with err is requested again.
-func (s *Subscriber) pauseLocked(ch *channel, err error) time.Duration {
-	n := int(ch.refusals) - 1
-	if s.router != nil && (temporary(err) || isRedirect(err)) {
-		return netfail.Backoff(n, s.cfg.MinBackoff, s.cfg.MaxBackoff, rand.Float64()) // the reason goes away when a replica has taken over
+func (p *part) pauseLocked(ch *channel, err error) time.Duration {
+	n, cfg := int(ch.refusals)-1, &p.subscriber.cfg
+	if p.subscriber.router != nil && (temporary(err) || isRedirect(err)) {
+		return netfail.Backoff(n, cfg.MinBackoff, cfg.MaxBackoff, rand.Float64()) // the reason goes away when a replica has taken over
 	}
-	return netfail.Backoff(n, s.cfg.MaxBackoff, max(longestRefusal, s.cfg.MaxBackoff), rand.Float64())
+	return netfail.Backoff(n, cfg.MaxBackoff, max(longestRefusal, cfg.MaxBackoff), rand.Float64())
 }
 
 func isRedirect(err error) bool { return errors.Is(err, resp.ErrMoved) || errors.Is(err, resp.ErrAsk) }

@@ -26,36 +26,37 @@ var errNoChannel = errors.New("pubsub: no channel given")
 // connection per server concerned (see [Router]). Any goroutine may call its methods.
 type Subscriber struct {
 	// Constant after New.
-	dialer Dialer
-	cfg    Config
-
-	// On a cluster New returns the root, with one part per server. The root and the parts share
-	// keeper and mu.
 	router Router // nil without a cluster
-	server string // the part's server; "" in the root
-	root   *Subscriber
+	cfg    Config
+	main   *part // on connections of the Dialer
 
-	keeper *sync.WaitGroup
-	wake   chan struct{} // capacity 1; signals work for the keeper
+	keeper sync.WaitGroup // joins the goroutines
 
-	// Owned by the keeper. A Subscriber or part has at most one keeper.
-	failures int       // consecutive connections that failed or did not last
-	redial   time.Time // earliest time of the next dial
-
-	mu *sync.Mutex // guards the following
-
-	// Only in the root.
-	parts         map[string]*Subscriber // by server
+	mu            sync.Mutex       // guards the following, and the fields so marked of part, channel and Subscription
+	parts         map[string]*part // on connections to one server of a cluster, by server
 	channels      [kindCount]map[string]*channel
 	subscriptions int
 	reconnects    int64
 	dropped       int64
+	closed        bool
+}
 
-	closed  bool
+// part has a connection of a Subscriber, and the channels on this connection.
+type part struct {
+	// Constant.
+	subscriber *Subscriber
+	dialer     Dialer
+	server     string        // "" for the main part
+	wake       chan struct{} // capacity 1; signals work for the keeper
+
+	// Owned by the keeper. A part has at most one keeper.
+	failures int       // consecutive connections that failed or did not last
+	redial   time.Time // earliest time of the next dial
+
+	// The Subscriber's mu guards the following.
 	running bool               // a keeper runs
 	stop    context.CancelFunc // ends the keeper
-
-	count int // number of channels
+	count   int                // number of channels
 
 	// The present connection.
 	connected   bool
@@ -79,17 +80,14 @@ func New(d Dialer, cfg Config) *Subscriber {
 	if d == nil {
 		panic("pubsub: New without a Dialer")
 	}
-	s := &Subscriber{
-		dialer:  d,
-		cfg:     cfg.withDefaults(),
-		keeper:  new(sync.WaitGroup),
-		wake:    make(chan struct{}, 1),
-		mu:      new(sync.Mutex),
-		refused: make(map[*channel]time.Time),
-	}
-	s.root = s
+	s := &Subscriber{cfg: cfg.withDefaults()}
 	s.router, _ = d.(Router)
+	s.main = newPart(s, d, "")
 	return s
+}
+
+func newPart(s *Subscriber, d Dialer, server string) *part {
+	return &part{subscriber: s, dialer: d, server: server, wake: make(chan struct{}, 1), refused: make(map[*channel]time.Time)}
 }
 
 // Subscribe subscribes to channels and returns when the server has confirmed all of them. Every
@@ -206,14 +204,14 @@ func (s *Subscriber) register(k kind, names []string, sub *Subscription) error {
 }
 
 // startLocked starts the keeper unless a keeper runs.
-func (s *Subscriber) startLocked() {
-	if s.running || s.closed {
+func (p *part) startLocked() {
+	if p.running || p.subscriber.closed {
 		return
 	}
-	s.running = true
+	p.running = true
 	ctx, stop := context.WithCancel(context.Background())
-	s.stop = stop
-	s.keeper.Go(func() { s.keep(ctx) })
+	p.stop = stop
+	p.subscriber.keeper.Go(func() { p.keep(ctx) })
 }
 
 // Stats is a snapshot of a Subscriber.
@@ -242,8 +240,8 @@ func (s *Subscriber) Stats() Stats {
 // again.
 func (s *Subscriber) Close() error {
 	s.mu.Lock()
+	s.closed = true
 	for _, p := range s.allLocked() {
-		p.closed = true
 		p.eachLocked(func(sub *Subscription) {
 			if sub.ready != nil {
 				sub.failLocked(errClosed)
@@ -262,17 +260,17 @@ func (s *Subscriber) Close() error {
 
 // eachLocked calls fn for each Subscription, once per channel of the Subscription. fn may remove
 // the Subscription.
-func (s *Subscriber) eachLocked(fn func(*Subscription)) {
-	for ch := range s.channelsLocked() {
+func (p *part) eachLocked(fn func(*Subscription)) {
+	for ch := range p.channelsLocked() {
 		for i := len(ch.subs) - 1; i >= 0; i-- {
 			fn(ch.subs[i].sub)
 		}
 	}
 }
 
-func (s *Subscriber) wakeKeeper() {
+func (p *part) wakeKeeper() {
 	select {
-	case s.wake <- struct{}{}:
+	case p.wake <- struct{}{}:
 	default:
 	}
 }

@@ -156,6 +156,6 @@ func (s *Subscription) deliverLocked(ev, kept *Event) *Event {
 	if kept == nil {
 		kept = ev.clone()
 	}
-	s.subscriber.dropped += int64(s.queue.put(kept, s.subscriber.keeper))
+	s.subscriber.dropped += int64(s.queue.put(kept, &s.subscriber.keeper))
 	return kept
 }
