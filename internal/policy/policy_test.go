@@ -36,7 +36,7 @@ var mayImport = map[string][]string{
 	"lock/internal/highway":   {},
 	"lock/internal/kinds":     {"resp", "conn", "script", "pubsub", "lock/internal/highway"}, // but for script, its tests only
 	"lock/internal/logs":      {"conn"},
-	"lock/internal/looks":     {},
+	"lock/internal/looks":     {"lock/internal/clock"},
 	"lock/internal/machine":   {},
 	"lock/internal/processes": {"resp", "conn", "lock/internal/remote"},
 	"lock/internal/remote":    {"resp", "conn", "script", "internal/netfail", "lock/internal/clock", "lock/internal/kinds", "lock/internal/logs"},

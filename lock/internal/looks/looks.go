@@ -13,6 +13,8 @@ package looks
 import (
 	"math/rand/v2"
 	"time"
+
+	"github.com/lockwire/lockwire/lock/internal/clock"
 )
 
 // Pace has the times of looks without an event.
@@ -31,7 +33,6 @@ type Pace struct {
 type Looks struct {
 	up      bool // the subscription is in place
 	woken   bool // an event has arrived since the last look
-	short   bool // the last look was not acknowledged
 	next    time.Time
 	floor   time.Duration // the pause after a refusal near the end of a lease: doubles, and begins anew with an event
 	poll    time.Duration
@@ -59,7 +60,7 @@ func (l *Looks) Wake() { l.woken = true }
 
 // At returns the time of the next look, in the past if a look is due.
 func (l *Looks) At() time.Time {
-	if l.woken && !l.short {
+	if l.woken {
 		return l.rest
 	}
 	return l.next
@@ -69,9 +70,8 @@ func (l *Looks) At() time.Time {
 func (l *Looks) Note(p *Pace, at time.Time, news, up bool) {
 	if l.up && !up {
 		l.poll = p.PollMin
-		if soon := at.Add(l.poll); soon.Before(l.next) {
-			l.next = soon
-		}
+		soon := at.Add(l.poll)
+		l.next, l.rest = clock.Earlier(l.next, soon), clock.Earlier(l.rest, soon)
 	}
 	if l.up, l.woken = up, l.woken || news; news {
 		l.floor = p.Floor
@@ -81,7 +81,7 @@ func (l *Looks) Note(p *Pace, at time.Time, news, up bool) {
 // Refused sets the next look after a refusal. left is the remaining lease of the holder, negative if unknown. backoff returns
 // the pause of a kind that publishes no release; nil for all other kinds.
 func (l *Looks) Refused(p *Pace, at time.Time, left time.Duration, backoff func(looks int, last time.Duration) time.Duration) {
-	l.failing, l.short, l.rest = time.Time{}, false, time.Time{}
+	l.failing, l.rest = time.Time{}, time.Time{}
 	if l.up {
 		l.poll = p.PollMin
 	}
@@ -128,7 +128,7 @@ func (l *Looks) Used() { l.woken = false }
 
 // Failed sets the next look after one without a lock and without a refusal.
 func (l *Looks) Failed(p *Pace, at time.Time) {
-	l.woken, l.short, l.failing, l.rest = false, false, time.Time{}, time.Time{}
+	l.woken, l.failing, l.rest = false, time.Time{}, time.Time{}
 	l.next = at.Add(l.jittered())
 	l.poll = min(2*l.poll, p.PollMax)
 }
@@ -137,7 +137,7 @@ func (l *Looks) Failed(p *Pace, at time.Time) {
 // replicas, or the next request clears the cause: the pauses do not grow.
 func (l *Looks) Short(p *Pace, at time.Time) {
 	l.Failed(p, at)
-	l.short, l.poll = true, p.PollMin
+	l.rest, l.poll = l.next, p.PollMin
 }
 
 // Unanswered is Failed after a look, begun at began, to which the server gave no answer.
