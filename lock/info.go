@@ -164,14 +164,6 @@ func parseAcquire(v resp.Value, owned bool) (count, token int64, left time.Durat
 	return 0, 0, 0, fmt.Errorf("%w, of kind %v", errUnexpected, v.Kind())
 }
 
-// textOf returns the text of a reply.
-func textOf(v resp.Value, err error) (string, error) {
-	if err != nil {
-		return "", err
-	}
-	return v.Text()
-}
-
 // elements reads the elements of a reply one after another. The first element of another type ends the reading.
 type elements struct {
 	of  resp.Value

@@ -78,7 +78,7 @@ func inspect(ctx context.Context, c *Client, name string) (inspected, error) {
 	ctx = remote.Patient(ctx)
 	seen := inspected{Inspection: Inspection{Name: name}, client: c}
 	for range mostLooks {
-		text, err := textOf(kinds.Shape.Get().Run(ctx, c.server, kinds.ShapeKeys(name)))
+		text, err := remote.Text(kinds.Shape.Get().Run(ctx, c.server, kinds.ShapeKeys(name)))
 		if err != nil {
 			return seen, c.refused(name, err)
 		}
@@ -178,7 +178,7 @@ func (i *inspected) processes(ctx context.Context) ([]ClientProcess, error) {
 	if len(list) == 0 {
 		return nil, nil
 	}
-	text, err := textOf(i.client.server.Send(ctx, resp.Cmd("CLIENT", "LIST").On(i.Name)))
+	text, err := remote.Text(i.client.server.Send(ctx, resp.Cmd("CLIENT", "LIST").On(i.Name)))
 	if err != nil {
 		return list, serverError(err)
 	}

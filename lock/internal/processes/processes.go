@@ -80,16 +80,14 @@ func (p *Names) learn(names map[string]string, err error) {
 // connectedNames returns the names of the processes connected to the server of a lock, by the ids of their clients; nil if there
 // are too many.
 func connectedNames(ctx context.Context, server conn.Doer, name string) (map[string]string, error) {
-	text, err := ask(ctx, server, resp.Cmd("INFO", "clients").On(name))
+	text, err := remote.Text(server.Send(ctx, resp.Cmd("INFO", "clients").On(name)))
 	if err != nil {
 		return nil, err
 	}
-	_, rest, _ := strings.Cut(text, "connected_clients:")
-	count, _, _ := strings.Cut(rest, "\r\n")
-	if n, err := strconv.Atoi(count); err != nil || n > mostConnections {
+	if n, err := strconv.Atoi(remote.InfoLine(text, "connected_clients")); err != nil || n > mostConnections {
 		return nil, err
 	}
-	if text, err = ask(ctx, server, resp.Cmd("CLIENT", "LIST").On(name)); err != nil {
+	if text, err = remote.Text(server.Send(ctx, resp.Cmd("CLIENT", "LIST").On(name))); err != nil {
 		return nil, err
 	}
 	names := make(map[string]string)
@@ -97,14 +95,6 @@ func connectedNames(ctx context.Context, server conn.Doer, name string) (map[str
 		names[p.ID] = p.Name
 	}
 	return names, nil
-}
-
-func ask(ctx context.Context, server conn.Doer, cmd resp.Command) (text string, err error) {
-	v, err := server.Send(ctx, cmd)
-	if err != nil {
-		return "", err
-	}
-	return v.Text()
 }
 
 // maxName limits the length of the default name.

@@ -75,18 +75,24 @@ func ParseServerInfo(info resp.Value) (runID string, age time.Duration, ok bool)
 	if err != nil {
 		return "", 0, false
 	}
-	seconds := int64(-1)
-	for line := range strings.Lines(text) {
-		switch name, value, _ := strings.Cut(strings.TrimSpace(line), ":"); name {
-		case "run_id":
-			runID = value
-		case "uptime_in_seconds":
-			if n, err := strconv.ParseInt(value, 10, 32); err == nil {
-				seconds = n
-			}
-		}
+	runID = InfoLine(text, "run_id")
+	seconds, err := strconv.ParseInt(InfoLine(text, "uptime_in_seconds"), 10, 32)
+	return runID, time.Duration(max(0, seconds-1)) * time.Second, runID != "" && err == nil && seconds >= 0
+}
+
+// InfoLine returns the value of a line in a text of INFO; "" without such a line.
+func InfoLine(text, name string) string {
+	_, value, _ := strings.Cut("\n"+text, "\n"+name+":")
+	value, _, _ = strings.Cut(value, "\n")
+	return strings.TrimSpace(value)
+}
+
+// Text returns the text of a reply.
+func Text(v resp.Value, err error) (string, error) {
+	if err != nil {
+		return "", err
 	}
-	return runID, time.Duration(max(0, seconds-1)) * time.Second, runID != "" && seconds >= 0
+	return v.Text()
 }
 
 // Ask asks the server for an unknown identity, once.
