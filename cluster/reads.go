@@ -1,6 +1,10 @@
 package cluster
 
-import "github.com/lockwire/lockwire/resp"
+import (
+	"strings"
+
+	"github.com/lockwire/lockwire/resp"
+)
 
 // isRead reports whether a replica may run cmd: a command of the server's own that writes nothing, or that tells about
 // the server. A script is a read only in the form that the server holds to it. An unknown command may write. SCAN and its
@@ -19,6 +23,8 @@ func isRead(cmd *resp.Command) bool {
 		"zrangebyscore", "zrank", "zrevrange", "zrevrangebylex", "zrevrangebyscore", "zrevrank", "zscore", "zunion":
 	case "eval_ro", "evalsha_ro", "fcall_ro":
 	case "dbsize", "echo", "info", "keys", "ping", "randomkey", "role", "time":
+	case "script":
+		return strings.EqualFold(cmd.Arg(1), "load") // of use only to the server that is to run the script
 	default:
 		return false
 	}

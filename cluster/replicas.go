@@ -27,7 +27,8 @@ import (
 // with conn.ErrUncertain, as any command does.
 //
 // All other commands go to the master at once: writes, commands of modules, scripts except EVAL_RO, EVALSHA_RO and
-// FCALL_RO, and SCAN and its like, whose cursors are of use only to the server that gave them. So does a batch's whole
+// FCALL_RO, and SCAN and its like, whose cursors are of use only to the server that gave them. SCRIPT LOAD goes where a read
+// with the same routing key does. So does a batch's whole
 // part for a slot, if one of the part's commands is not a read.
 //
 // A user with ACLs needs READONLY. Without the permission, and with another refusal that no waiting mends, a read fails

@@ -15,6 +15,7 @@ import (
 	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/internal/redistest"
 	"github.com/lockwire/lockwire/resp"
+	"github.com/lockwire/lockwire/script"
 )
 
 // replicaB1 and replicaB2 are replicas of nodeB.
@@ -291,6 +292,9 @@ func TestIsRead(t *testing.T) {
 			t.Errorf("%s is no read", name)
 		}
 	}
+	if !cluster.IsRead(resp.Cmd("script", "load", "return 1")) || cluster.IsRead(resp.Cmd("SCRIPT", "FLUSH")) {
+		t.Error("of SCRIPT, LOAD alone is a read")
+	}
 	for _, name := range []string{"SET", "EVAL", "EVALSHA", "FCALL", "GETEX", "SORT", "HSCAN", "JSON.GET", "georadiusbymember_roo", "@GET"} {
 		if cluster.IsRead(resp.Cmd(name)) {
 			t.Errorf("%s is a read", name)
@@ -307,6 +311,21 @@ func TestReplicasAndWrites(t *testing.T) {
 		}
 		if n := f.dials(replicaB1) + f.dials(replicaB2); n != 0 {
 			t.Errorf("%d connections to replicas", n)
+		}
+	})
+}
+
+// A replica that has forgotten a script gets the script again: the master does not answer in its place.
+func TestReplicasAndForgottenScripts(t *testing.T) {
+	withReplicas(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		s := script.New("return redis.call('GET', KEYS[1])")
+		for _, srv := range f.nodes {
+			srv.Script(s.Source(), func(call *fakeredis.Call) any { return call.Do("GET", call.Keys[0]) })
+		}
+		for range 20 {
+			if got, err := resp.As[string](s.RunRO(t.Context(), c.Replicas(), []string{keyB})); err != nil || got == nodeB {
+				t.Errorf("RunRO() = %q, %v, want the value of a replica", got, err)
+			}
 		}
 	})
 }

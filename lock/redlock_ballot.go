@@ -257,8 +257,8 @@ func (b *ballot) giveUp(ctx context.Context) {
 	}
 }
 
-// vouching sends INFO server before each command, on the same connection, so that the process that runs the command
-// also answers INFO.
+// vouching sends INFO server before each command and each batch, on the same connection, so that the process that runs the
+// commands also answers INFO.
 type vouching struct {
 	conn.Doer
 	info *resp.Value
@@ -268,17 +268,25 @@ type vouching struct {
 func (v vouching) Trace() *conn.Trace { return conn.TraceOf(v.Doer) }
 
 func (v vouching) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
-	ask := resp.Cmd("INFO", "server")
-	if key, ok := cmd.Key(); ok {
-		ask = ask.On(key)
+	replies, err := v.SendBatch(ctx, []resp.Command{cmd})
+	if err == nil {
+		err = replies[0].Err()
 	}
-	replies, err := v.Doer.SendBatch(ctx, []resp.Command{ask, cmd})
 	if err != nil {
 		return resp.Value{}, err
 	}
-	*v.info = replies[0]
-	if err := replies[1].Err(); err != nil {
-		return resp.Value{}, err
+	return replies[0], nil
+}
+
+func (v vouching) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value, error) {
+	ask := resp.Cmd("INFO", "server")
+	if key, ok := cmds[0].Key(); ok {
+		ask = ask.On(key)
 	}
-	return replies[1], nil
+	replies, err := v.Doer.SendBatch(ctx, append([]resp.Command{ask}, cmds...))
+	if err != nil {
+		return nil, err
+	}
+	*v.info = replies[0]
+	return replies[1:], nil
 }

@@ -17,6 +17,35 @@ import (
 	"github.com/lockwire/lockwire/lock"
 )
 
+// INFO goes ahead of a vote also where a server has forgotten the script, more than once: an earlier INFO may be that of another process.
+func TestRedlockVoteWithoutTheScript(t *testing.T) {
+	inFleet(t, 3, func(t *testing.T, f fleet) {
+		r := f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, false)
+		mustUnlock(t, lockRed(t, r))
+		loaded := false
+		for range 2 { // the source goes by EVAL the first time
+			synctest.Wait()
+			f[0].srv.Do("SCRIPT", "FLUSH")
+			f[0].srv.ClearLog()
+			lease := lockRed(t, r)
+			synctest.Wait()
+			var sent []string
+			for _, cmd := range f[0].srv.Log() {
+				sent = append(sent, cmd.Name)
+			}
+			all := strings.Join(sent, " ")
+			if ahead := strings.ReplaceAll(all, "INFO SCRIPT EVALSHA", "INFO EVALSHA"); strings.Count(ahead, "INFO EVAL") != strings.Count(ahead, "EVAL") {
+				t.Errorf("server 0 got %s, want INFO ahead of each vote", all)
+			}
+			loaded = loaded || strings.Contains(all, "SCRIPT")
+			mustUnlock(t, lease)
+		}
+		if !loaded {
+			t.Error("no SCRIPT LOAD was needed")
+		}
+	})
+}
+
 // A TryLock without a majority says whose fault that is: ErrNotAcquired only if the lock is somebody else's on so many servers
 // that all the others would be too few. Else the error names the servers that could not be asked.
 func TestRedlockVerdicts(t *testing.T) {

@@ -184,13 +184,13 @@ func (c Call) keys() iter.Seq[string] {
 
 // runWithSource repeats the calls at the given indexes, with their source.
 func runWithSource(ctx context.Context, d conn.Doer, calls []Call, indexes []int) ([]resp.Value, error) {
-	var loads, again []resp.Command // since Redis 7.4 the server evicts scripts sent by EVAL, but keeps the scripts of SCRIPT LOAD
+	var loads, again []resp.Command
 	asked := make(map[*Script]bool)
 	for _, index := range indexes {
 		call := calls[index]
 		if s := call.script; !asked[s] {
 			asked[s] = true
-			if s.servers.countNoScript(d) > 1 {
+			if s.forgotten() {
 				loads = append(loads, s.load(call.cmd))
 			}
 		}

@@ -305,30 +305,6 @@ func TestRunBatchCannotSendTheRest(t *testing.T) {
 	}
 }
 
-// Notes about a server neither apply to another server nor are lost by using another server.
-func TestRunBatchKeepsNotesPerServer(t *testing.T) {
-	s := script.New(source)
-	calls := []script.Call{s.Call([]string{"n"}, 1)}
-	var servers []*fakeredis.Server
-	var pools []*conn.Pool
-	for range 4 {
-		srv, pool := setUp(t)
-		servers, pools = append(servers, srv), append(pools, pool)
-	}
-	for round := range 3 {
-		for i, srv := range servers {
-			if _, err := script.RunBatch(t.Context(), pools[i], calls); err != nil {
-				t.Fatal(err)
-			}
-			if round == 0 {
-				wantSent(t, srv, "EVALSHA", "EVAL")
-			} else {
-				wantSent(t, srv, "EVALSHA")
-			}
-		}
-	}
-}
-
 // dividing is a Doer without scripts. Its error contains the outcome of each command, including the
 // SCRIPT LOAD commands of RunBatch.
 type dividing struct{ conn.Doer }

@@ -20,6 +20,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/resp"
@@ -28,11 +29,12 @@ import (
 // Script is the source of a Lua script with its digest, usually a package variable. Any number of
 // goroutines may run a Script, on any number of servers.
 type Script struct {
-	name    string // constant after New, like source
-	source  string
-	once    sync.Once
-	digest  string // set by once
-	servers servers
+	name   string // constant after New, like source
+	source string
+	once   sync.Once
+	digest string // set by once
+
+	missed atomic.Bool // some server replied NOSCRIPT
 }
 
 // New returns a script with the source src. It neither sends nor checks src: if the script does not
@@ -104,9 +106,8 @@ func (s *Script) run(ctx context.Context, d conn.Doer, cmd resp.Command, eval st
 	if !noScript(err) {
 		return v, err
 	}
-	if s.servers.countNoScript(d) > 1 {
-		// Since Redis 7.4 the server evicts scripts sent by EVAL, but keeps the scripts of SCRIPT
-		// LOAD. The reply to SCRIPT LOAD does not matter: EVAL below works without a loaded script.
+	if s.forgotten() {
+		// The reply to SCRIPT LOAD does not matter: EVAL below works without a loaded script.
 		replies, err := d.SendBatch(ctx, []resp.Command{s.load(cmd), cmd})
 		if err != nil {
 			return resp.Value{}, err
@@ -120,6 +121,10 @@ func (s *Script) run(ctx context.Context, d conn.Doer, cmd resp.Command, eval st
 	}
 	return d.Send(ctx, s.withSource(cmd, eval))
 }
+
+// forgotten notes a reply NOSCRIPT, and reports whether it was not the first: a server may have forgotten the script. Since Redis
+// 7.4 servers evict scripts sent by EVAL, and keep those of SCRIPT LOAD.
+func (s *Script) forgotten() bool { return s.missed.Swap(true) }
 
 // send sends cmd unless an argument could not be encoded.
 func send(ctx context.Context, d conn.Doer, cmd resp.Command) (resp.Value, error) {

@@ -3,13 +3,11 @@ package script_test
 import (
 	"context"
 	"errors"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
-	"weak"
 
 	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/internal/fakeredis"
@@ -464,30 +462,6 @@ func TestRunAllocates(t *testing.T) {
 	if got := testing.AllocsPerRun(100, run); got > 2 {
 		t.Errorf("Run allocates %v times, want 2 at most", got)
 	}
-}
-
-// A script does not keep its Doers alive.
-func TestScriptKeepsNoDoer(t *testing.T) {
-	s := script.New(source)
-	var doers []weak.Pointer[recorder]
-	for range 100 {
-		d := new(recorder)
-		doers = append(doers, weak.Make(d))
-		if _, err := script.RunBatch(t.Context(), d, []script.Call{s.Call(nil)}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.RunRO(t.Context(), d, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	runtime.GC()
-	runtime.GC()
-	for i, d := range doers {
-		if d.Value() != nil {
-			t.Fatalf("Doer %d is still reachable", i)
-		}
-	}
-	runtime.KeepAlive(s)
 }
 
 var errNetwork = errors.New("network down")
