@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/lock/internal/remote"
 )
 
@@ -61,32 +60,22 @@ func (b *Bounds) end() context.Context {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if now := time.Now(); b.shared == nil || now.Sub(b.begin) > Max/2 {
-		ctx, cancel := context.WithCancel(b.all)
-		time.AfterFunc(Max, cancel)
-		b.shared, b.begin = ctx, now
+		ctx, cancel := context.WithTimeout(b.all, Max)
+		context.AfterFunc(ctx, cancel)
+		b.shared, b.begin = remote.Dividing(ctx), now
 	}
 	return b.shared
 }
 
-// bounded ends as a shared context does, and has the values of another one, for a caller that can divide a command: see
-// remote.Dividing.
+// bounded is a shared context that also has the values of another context.
 type bounded struct {
 	context.Context
 	values context.Context
 }
 
-func (b bounded) Deadline() (time.Time, bool) { return time.Time{}, false }
-
-func (b bounded) Err() error {
-	if b.Context.Err() != nil {
-		return context.DeadlineExceeded
-	}
-	return nil
-}
-
 func (b bounded) Value(key any) any {
-	if key == conn.NoTryAgain {
-		return true
+	if value := b.Context.Value(key); value != nil { // the cause of the end is a value, too
+		return value
 	}
 	return b.values.Value(key)
 }

@@ -16,8 +16,11 @@ func TestContext(t *testing.T) {
 		b := New()
 		defer b.Close(t.Context())
 		caller, cancel := context.WithCancel(context.WithValue(t.Context(), valueKey{}, "kept"))
-		cancel()
-		for _, most := range []time.Duration{Min, 3 * time.Second, Max} {
+		defer cancel()
+		for i, most := range []time.Duration{Min, 3 * time.Second, Max, Min, 3 * time.Second, Max} {
+			if i == 3 {
+				cancel()
+			}
 			began := time.Now()
 			ctx, done := b.Context(caller, most)
 			if ctx.Err() != nil || ctx.Value(valueKey{}) != "kept" || ctx.Value(conn.NoTryAgain) != true {
@@ -26,6 +29,9 @@ func TestContext(t *testing.T) {
 			<-ctx.Done()
 			if took := time.Since(began); took < most/2 || took > most || ctx.Err() != context.DeadlineExceeded {
 				t.Errorf("%v: ended by %v after %v", most, ctx.Err(), took)
+			}
+			if cause := context.Cause(ctx); cause != context.DeadlineExceeded {
+				t.Errorf("%v: the cause of the end is %v", most, cause)
 			}
 			done()
 		}
