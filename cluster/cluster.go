@@ -377,7 +377,7 @@ func (c *Cluster) nodeLocked(announced string) *node {
 	if c.closed {
 		return nil
 	}
-	n := &node{announced: announced, from: originOf(announced, c.cfg.Node.TLS != nil), addr: addr}
+	n := &node{announced: announced, from: originOf(announced), addr: addr}
 	cfg := c.cfg.node(announced, addr)
 	cfg.OnSilent = func(addr string) { c.silent(n, addr) }
 	pool, err := conn.New(cfg)

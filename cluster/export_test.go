@@ -9,13 +9,9 @@ import (
 // Topology is the cluster according to one node, for tests of the parsers.
 type Topology struct{ t *topology }
 
-// Parse reads a reply to CLUSTER SLOTS or CLUSTER SHARDS that came from addr.
-func Parse(command string, v resp.Value, addr string, tls bool) (Topology, error) {
-	parse := parseSlots
-	if command == "SHARDS" {
-		parse = parseShards
-	}
-	t, err := parse(v, originOf(addr, tls))
+// Parse reads a reply to CLUSTER SLOTS that came from addr.
+func Parse(v resp.Value, addr string) (Topology, error) {
+	t, err := parseSlots(v, originOf(addr))
 	return Topology{t}, err
 }
 
@@ -61,7 +57,7 @@ var actionNames = map[action]string{
 
 // Decide returns the reaction to err, the failure of an attempt on the node from, under a policy.
 func Decide(err error, from string, h History, attempts, redirects int, budget time.Duration) (Decision, error) {
-	d := decide(err, originOf(from, false), history{h.Failures, h.Redirects, h.Redialled, h.Asking, h.Elapsed},
+	d := decide(err, originOf(from), history{h.Failures, h.Redirects, h.Redialled, h.Asking, h.Elapsed},
 		policy{attempts, redirects, budget})
 	return Decision{actionNames[d.action], d.addr, d.refresh, d.pause}, d.err
 }

@@ -278,10 +278,15 @@ func (c *Cluster) candidates(now time.Time) []candidate {
 // sender sends a command to a node.
 type sender func(context.Context, resp.Command) (resp.Value, error)
 
+var clusterSlots = resp.Cmd("CLUSTER", "SLOTS")
+
 // ask reads the topology from one node.
 func (c *Cluster) ask(ctx context.Context, from candidate) (t *topology, err error) {
-	err = c.put(ctx, from, func(ctx context.Context, send sender, o origin) (err error) {
-		t, err = readTopology(ctx, send, o)
+	err = c.put(ctx, from, func(ctx context.Context, send sender, o origin) error {
+		v, err := send(ctx, clusterSlots)
+		if err == nil {
+			t, err = parseSlots(v, o)
+		}
 		return err
 	})
 	return t, err
@@ -307,29 +312,7 @@ func (c *Cluster) put(caller context.Context, from candidate, question func(cont
 		return err
 	}
 	defer seed.Close()
-	return question(ctx, seed.Send, originOf(from.seed, c.cfg.Node.TLS != nil))
-}
-
-var (
-	clusterSlots  = resp.Cmd("CLUSTER", "SLOTS")
-	clusterShards = resp.Cmd("CLUSTER", "SHARDS")
-)
-
-// readTopology sends CLUSTER SLOTS, known to all versions. If the server refuses CLUSTER SLOTS,
-// readTopology sends CLUSTER SHARDS.
-func readTopology(ctx context.Context, send sender, from origin) (*topology, error) {
-	v, err := send(ctx, clusterSlots)
-	if err == nil {
-		return parseSlots(v, from)
-	}
-	if isTransport(err) || !errors.Is(err, resp.ErrGeneral) && !errors.Is(err, resp.ErrNoPerm) {
-		return nil, err
-	}
-	v, shardsErr := send(ctx, clusterShards)
-	if shardsErr != nil {
-		return nil, err
-	}
-	return parseShards(v, from)
+	return question(ctx, seed.Send, originOf(from.seed))
 }
 
 // apply installs t, and reports whether t differs from the last topology read.

@@ -495,36 +495,6 @@ func TestPeriodicRefresh(t *testing.T) {
 	}
 }
 
-func TestShardsWhereSlotsAreRefused(t *testing.T) {
-	bareBubble(t, func(t *testing.T, f *fakes, proto int) {
-		for _, addr := range []string{nodeA, nodeB} {
-			node := shardNode(false, "port", ":7001", "ip", "10.0.0.1", "endpoint", "10.0.0.1", "role", "master", "health", "online")
-			shards := fakeredis.Reply(strings.ReplaceAll("*1|"+shard("*2|:0|:16383|", node), "|", "\r\n"))
-			refusal := fakeredis.Reply("-ERR unknown subcommand 'SLOTS'\r\n")
-			if addr == nodeB {
-				refusal = fakeredis.Reply("-LOADING busy\r\n")
-			}
-			f.hook(addr, func(cmd fakeredis.Cmd) *fakeredis.Action {
-				switch cmd.String() {
-				case "CLUSTER SLOTS":
-					return &refusal
-				case "CLUSTER SHARDS":
-					return &shards
-				}
-				return nil
-			})
-		}
-		node := conn.Config{Protocol: proto}
-		c := f.open(cluster.Config{Addrs: []string{nodeA}, Node: node})
-		wantText(t, c, "OK", "SET", keyC, "x")
-		f.wantCounts("SET", 1, 0, 0)
-		node.Retry.Attempts = -1
-		if _, err := cluster.Open(t.Context(), f.config(cluster.Config{Addrs: []string{nodeB}, Node: node})); !errors.Is(err, resp.ErrLoading) {
-			t.Errorf("%v, want LOADING", err)
-		}
-	})
-}
-
 func TestLog(t *testing.T) {
 	var log bytes.Buffer
 	var mu sync.Mutex

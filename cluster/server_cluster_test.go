@@ -111,7 +111,7 @@ func TestServer(t *testing.T) {
 	})
 }
 
-// Both commands of a server give the same topology.
+// The topology of a server is that of its cluster.
 func TestServerTopology(t *testing.T) {
 	redistest.RunClusters(t, redistest.Options{}, func(t *testing.T, rc *redistest.Cluster, proto int) {
 		cfg := rc.Config()
@@ -121,41 +121,36 @@ func TestServerTopology(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer k.Close()
-		for _, command := range []string{"SLOTS", "SHARDS"} {
-			if command == "SHARDS" && !rc.Binary().AtLeast(7, 0) {
-				continue
+		top := readTopology(t, k, cfg.Addr)
+		for limit := time.After(redistest.Patience); len(replicasOf(top)) < 3; top = readTopology(t, k, cfg.Addr) {
+			select { // a replica is listed once the node has heard how far it is
+			case <-limit:
+				t.Fatalf("replicas %q", replicasOf(top))
+			case <-time.After(10 * time.Millisecond):
 			}
-			top := readTopology(t, k, command, cfg.Addr)
-			for limit := time.After(redistest.Patience); len(replicasOf(top)) < 3; top = readTopology(t, k, command, cfg.Addr) {
-				select { // a replica is listed once the node has heard how far it is
-				case <-limit:
-					t.Fatalf("%s: replicas %q", command, replicasOf(top))
-				case <-time.After(10 * time.Millisecond):
-				}
+		}
+		for slot := range cluster.Slots {
+			if slot%100 == 0 && top.Owner(slot) != rc.Owner(slot).Addr() {
+				t.Fatalf("slot %d is served by %q, want %q", slot, top.Owner(slot), rc.Owner(slot).Addr())
 			}
-			for slot := range cluster.Slots {
-				if slot%100 == 0 && top.Owner(slot) != rc.Owner(slot).Addr() {
-					t.Fatalf("%s: slot %d is served by %q, want %q", command, slot, top.Owner(slot), rc.Owner(slot).Addr())
-				}
-			}
-			masters, replicas := slices.Sorted(slices.Values(top.Masters())), replicasOf(top)
-			if len(masters) != 3 || len(replicas) != 3 || top.Served() != cluster.Slots {
-				t.Errorf("%s: masters %q, replicas %q, %d slots", command, masters, replicas, top.Served())
-			}
+		}
+		masters, replicas := slices.Sorted(slices.Values(top.Masters())), replicasOf(top)
+		if len(masters) != 3 || len(replicas) != 3 || top.Served() != cluster.Slots {
+			t.Errorf("masters %q, replicas %q, %d slots", masters, replicas, top.Served())
 		}
 	})
 }
 
-// readTopology requests the topology by CLUSTER SLOTS or SHARDS.
-func readTopology(t *testing.T, k *conn.Conn, command, addr string) cluster.Topology {
+// readTopology requests the topology.
+func readTopology(t *testing.T, k *conn.Conn, addr string) cluster.Topology {
 	t.Helper()
-	v, err := k.Do(t.Context(), "CLUSTER", command)
+	v, err := k.Do(t.Context(), "CLUSTER", "SLOTS")
 	if err != nil {
 		t.Fatal(err)
 	}
-	top, err := cluster.Parse(command, v, addr, false)
+	top, err := cluster.Parse(v, addr)
 	if err != nil {
-		t.Fatalf("%s: %v", command, err)
+		t.Fatal(err)
 	}
 	return top
 }

@@ -22,26 +22,22 @@ type topology struct {
 	served   int           // number of served slots
 }
 
-var (
-	errSlots  = errors.New("cluster: CLUSTER SLOTS: malformed reply")
-	errShards = errors.New("cluster: CLUSTER SHARDS: malformed reply")
-)
+var errSlots = errors.New("cluster: CLUSTER SLOTS: malformed reply")
 
 // origin is the node that sent a reply. Parts missing in the reply default to the origin.
 type origin struct {
 	host string
 	port int
-	tls  bool
 }
 
 // originOf returns the origin for the address of a node.
-func originOf(addr string, tls bool) origin {
+func originOf(addr string) origin {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		return origin{host: addr, tls: tls}
+		return origin{host: addr}
 	}
 	n, _ := strconv.Atoi(port)
-	return origin{host: host, port: n, tls: tls}
+	return origin{host: host, port: n}
 }
 
 // addr returns the address of the origin.
@@ -113,76 +109,77 @@ func (t *topology) assign(first, last, place int) {
 	}
 }
 
+// maxNodes is the largest number of nodes in a topology. A cluster has no more masters, and hardly a thousand nodes.
+const maxNodes = Slots
+
 // parseSlots reads the reply to CLUSTER SLOTS. One mistake makes the whole reply invalid.
 func parseSlots(v resp.Value, from origin) (*topology, error) {
 	if v.Kind() != resp.Array || v.Len() > Slots {
 		return nil, errSlots
 	}
 	var shards []shard
+	nodes := map[shardNode]bool{}
 	for r := range v.All() {
-		first, last, ok := slotRange(r.At(0), r.At(1))
-		if !ok || r.Kind() != resp.Array || r.Len() < 3 {
+		s, ok := readShard(r)
+		if !ok {
 			return nil, errSlots
 		}
-		s := shard{slots: []int{first, last}}
-		for i := 2; i < r.Len(); i++ {
-			n, ok := readSlotNode(r.At(i))
-			if !ok {
-				return nil, errSlots
-			}
-			n.master = i == 2
-			s.nodes = append(s.nodes, n)
-		}
 		shards = append(shards, s)
-	}
-	return topologyOf(shards, from, errSlots)
-}
-
-// maxNodes is the largest number of nodes in a topology. A cluster has no more masters, and hardly a thousand nodes.
-const maxNodes = Slots
-
-// topologyOf returns the topology with the shards, as seen from a node, or the error malformed if no cluster has so many
-// nodes or ranges.
-func topologyOf(shards []shard, from origin, malformed error) (*topology, error) {
-	nodes, ranges := map[shardNode]bool{}, 0
-	for _, s := range shards {
-		ranges += len(s.slots) / 2
 		for _, n := range s.nodes {
-			n.master, n.online = false, false
 			nodes[n] = true
 		}
-		if len(nodes) > maxNodes || ranges > Slots {
-			return nil, malformed
+		if len(nodes) > maxNodes {
+			return nil, errSlots
 		}
 	}
-	alone, t := len(nodes) == 1, &topology{}
+	return topologyOf(shards, from, len(nodes) == 1), nil
+}
+
+// topologyOf returns the topology with the shards, as seen from a node. alone: they have a single node together.
+func topologyOf(shards []shard, from origin, alone bool) *topology {
+	t := &topology{}
 	places, known := map[string]int{}, map[backup]bool{}
 	for _, s := range shards {
-		if len(s.slots) == 0 {
-			continue
-		}
-		master, place := s.master(), -1
-		if master >= 0 {
-			n := s.nodes[master]
-			if addr, ok := from.resolve(n.host, n.port, n.ip, alone); ok {
-				place = t.place(places, addr, n.id)
-				for j := 0; j < len(s.slots); j += 2 {
-					t.assign(s.slots[j], s.slots[j+1], place)
-				}
-			}
-		}
+		place := -1
 		for i, n := range s.nodes {
 			addr, ok := from.resolve(n.host, n.port, n.ip, alone)
-			if i == master || !ok {
-				continue
-			}
-			t.replicas = append(t.replicas, addr)
-			if n.online {
+			switch {
+			case !ok:
+			case i == 0:
+				place = t.place(places, addr, n.id)
+				t.assign(s.first, s.last, place)
+			default:
+				t.replicas = append(t.replicas, addr)
 				t.back(known, backup{place, addr})
 			}
 		}
 	}
-	return t, nil
+	return t
+}
+
+// shard is an element of the reply to CLUSTER SLOTS: a range of slots, and the nodes that have it, the master first.
+type shard struct {
+	first, last int
+	nodes       []shardNode
+}
+
+type shardNode struct {
+	id, host, ip string
+	port         int
+}
+
+func readShard(v resp.Value) (s shard, ok bool) {
+	if s.first, s.last, ok = slotRange(v.At(0), v.At(1)); !ok || v.Kind() != resp.Array || v.Len() < 3 {
+		return s, false
+	}
+	for i := 2; i < v.Len(); i++ {
+		n, ok := readShardNode(v.At(i))
+		if !ok {
+			return s, false
+		}
+		s.nodes = append(s.nodes, n)
+	}
+	return s, true
 }
 
 // slotRange reads the first and the last slot of a range.
@@ -210,10 +207,9 @@ func hostValue(v resp.Value) (string, bool) {
 	return text, err == nil && v.Kind() != resp.Integer
 }
 
-// readSlotNode reads host, port, and the additions of newer servers: node id and metadata. Further
+// readShardNode reads host, port, and the additions of newer servers: node id and metadata. Further
 // elements are ignored.
-func readSlotNode(v resp.Value) (n shardNode, ok bool) {
-	n.online = true
+func readShardNode(v resp.Value) (n shardNode, ok bool) {
 	if v.Kind() != resp.Array || v.Len() < 2 {
 		return n, false
 	}
@@ -224,125 +220,11 @@ func readSlotNode(v resp.Value) (n shardNode, ok bool) {
 		return n, false
 	}
 	n.id, _ = v.At(2).Text()
-	eachField(v.At(3), func(key string, value resp.Value) bool { // older servers have no metadata
-		if key == "ip" {
+	pairs, _ := v.At(3).Pairs() // older servers have no metadata
+	for name, value := range pairs {
+		if key, _ := name.Text(); key == "ip" {
 			n.ip, _ = value.Text()
 		}
-		return true
-	})
+	}
 	return n, true
-}
-
-// parseShards reads the reply to CLUSTER SHARDS, as strictly as parseSlots.
-func parseShards(v resp.Value, from origin) (*topology, error) {
-	if v.Kind() != resp.Array || v.Len() > Slots {
-		return nil, errShards
-	}
-	var shards []shard
-	for e := range v.All() {
-		s, ok := readShard(e, from.tls)
-		if !ok {
-			return nil, errShards
-		}
-		shards = append(shards, s)
-	}
-	return topologyOf(shards, from, errShards)
-}
-
-// shard is an element of the reply to CLUSTER SHARDS: a master, its replicas and their slots.
-type shard struct {
-	slots []int // first and last slot of each range
-	nodes []shardNode
-}
-
-type shardNode struct {
-	id, host, ip   string
-	port           int
-	master, online bool
-}
-
-// master returns the index of the node that serves the slots, or -1. During a failover a shard may
-// have two masters; master prefers the online node.
-func (s shard) master() int {
-	found := -1
-	for i, n := range s.nodes {
-		if n.master && (found < 0 || n.online && !s.nodes[found].online) {
-			found = i
-		}
-	}
-	return found
-}
-
-// eachField calls fn with the names and values in v, a map. It returns false if v is malformed or fn has returned false.
-func eachField(v resp.Value, fn func(name string, value resp.Value) bool) bool {
-	pairs, err := v.Pairs()
-	for name, value := range pairs {
-		if key, err := name.Text(); err != nil || !fn(key, value) {
-			return false
-		}
-	}
-	return err == nil
-}
-
-func readShard(v resp.Value, tls bool) (s shard, ok bool) {
-	ok = eachField(v, func(name string, value resp.Value) bool {
-		list := value.Kind() == resp.Array
-		switch name {
-		case "slots":
-			if !list || value.Len()%2 != 0 || value.Len() > 2*Slots {
-				return false
-			}
-			for i := 0; i < value.Len(); i += 2 {
-				first, last, ok := slotRange(value.At(i), value.At(i+1))
-				if !ok {
-					return false
-				}
-				s.slots = append(s.slots, first, last)
-			}
-		case "nodes":
-			if !list {
-				return false
-			}
-			for e := range value.All() {
-				n, ok := readShardNode(e, tls)
-				if !ok {
-					return false
-				}
-				s.nodes = append(s.nodes, n)
-			}
-		}
-		return true
-	})
-	return s, ok
-}
-
-func readShardNode(v resp.Value, tls bool) (n shardNode, ok bool) {
-	var port, tlsPort int
-	n.host = unknown // without an endpoint
-	ok = eachField(v, func(name string, value resp.Value) (ok bool) {
-		ok = true
-		switch name {
-		case "port":
-			port, ok = integer(value, math.MaxUint16)
-		case "tls-port":
-			tlsPort, ok = integer(value, math.MaxUint16)
-		case "ip":
-			n.ip, ok = hostValue(value)
-		case "endpoint":
-			n.host, ok = hostValue(value)
-		case "id":
-			n.id, _ = value.Text()
-		case "role":
-			role, err := value.Text()
-			n.master, ok = role == "master", err == nil
-		case "health":
-			health, err := value.Text()
-			n.online, ok = health == "online", err == nil
-		}
-		return ok
-	})
-	if n.port = port; tls {
-		n.port = tlsPort
-	}
-	return n, ok
 }

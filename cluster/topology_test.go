@@ -141,7 +141,7 @@ func TestHosts(t *testing.T) {
 			if from == "" {
 				from = "10.0.0.9:7000"
 			}
-			top, err := cluster.Parse("SLOTS", reply(t, test.reply), from, false)
+			top, err := cluster.Parse(reply(t, test.reply), from)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -157,7 +157,7 @@ func TestHosts(t *testing.T) {
 
 func TestParseSlots(t *testing.T) {
 	a, b, c := "*2|"+str("a")+":1|", "*2|"+str("b")+":2|", "*2|"+str("c")+":3|"
-	top, err := cluster.Parse("SLOTS", reply(t, "*4|*4|:0|:99|"+a+b+"*3|:200|:200|"+a+"*4|:16383|:16383|"+c+b+"*3|:150|:250|"+c), "x:1", false)
+	top, err := cluster.Parse(reply(t, "*4|*4|:0|:99|"+a+b+"*3|:200|:200|"+a+"*4|:16383|:16383|"+c+b+"*3|:150|:250|"+c), "x:1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +173,7 @@ func TestParseSlots(t *testing.T) {
 	if got := top.Replicas(); !slices.Equal(got, []string{"b:2", "b:2"}) {
 		t.Errorf("replicas %q", got)
 	}
-	if top, err := cluster.Parse("SLOTS", reply(t, "*0|"), "x:1", false); err != nil || top.Served() != 0 {
+	if top, err := cluster.Parse(reply(t, "*0|"), "x:1"); err != nil || top.Served() != 0 {
 		t.Errorf("C18: an empty reply: %d slots, %v", top.Served(), err)
 	}
 }
@@ -198,7 +198,7 @@ func TestParseSlotsRefuses(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run("C22 "+test.name, func(t *testing.T) {
-			if top, err := cluster.Parse("SLOTS", reply(t, test.reply), "x:1", false); err == nil {
+			if top, err := cluster.Parse(reply(t, test.reply), "x:1"); err == nil {
 				t.Errorf("accepted, with %d slots", top.Served())
 			}
 		})
@@ -214,111 +214,27 @@ func manyNodes(n int) []string {
 	return nodes
 }
 
-// manyShardNodes returns replicas of CLUSTER SHARDS.
-func manyShardNodes(n int) []string {
-	nodes := make([]string, n)
-	for i := range nodes {
-		nodes[i] = shardNode(false, "port", ":7001", "endpoint", "h"+itoa(i), "role", "replica", "health", "online")
-	}
-	return nodes
-}
-
 // A node is counted once, however many ranges it serves: a cluster whose slots are spread as finely as possible.
 func TestParseManyRanges(t *testing.T) {
 	wire := "*16384|"
 	for slot := range cluster.Slots {
 		wire += "*4|:" + itoa(slot) + "|:" + itoa(slot) + "|*2|" + str("h"+itoa(slot%3)) + ":1|*2|" + str("r"+itoa(slot%3)) + ":1|"
 	}
-	top, err := cluster.Parse("SLOTS", reply(t, wire), "x:1", false)
+	top, err := cluster.Parse(reply(t, wire), "x:1")
 	if err != nil || top.Served() != cluster.Slots || len(top.Masters()) != 3 {
 		t.Errorf("%d slots of %d masters, %v", top.Served(), len(top.Masters()), err)
 	}
 }
 
-// shard returns an element of a reply to CLUSTER SHARDS in RESP2, with flat slots and nodes.
-func shard(slots string, nodes ...string) string {
-	return "*4|" + str("slots") + slots + str("nodes") + "*" + itoa(len(nodes)) + "|" + strings.Join(nodes, "")
-}
-
-// shardNode returns a node of a shard, as a RESP3 map if map3 is set.
-func shardNode(map3 bool, fields ...string) string {
-	head := "*" + itoa(len(fields)) + "|"
-	if map3 {
-		head = "%" + itoa(len(fields)/2) + "|"
-	}
-	for _, f := range fields {
-		if f == "null" || strings.HasPrefix(f, ":") {
-			head += strings.Replace(f, "null", "$-1", 1) + "|"
-		} else {
-			head += str(f)
-		}
-	}
-	return head
-}
-
-func TestParseShards(t *testing.T) {
-	for _, map3 := range []bool{false, true} {
-		master := shardNode(map3, "id", "1", "port", ":7001", "tls-port", ":7101", "ip", "10.0.0.1", "endpoint", "a.example", "role", "master",
-			"replication-offset", ":7", "health", "online")
-		replica := shardNode(map3, "port", ":7002", "ip", "10.0.0.2", "endpoint", "10.0.0.2", "role", "replica", "health", "online")
-		dead := shardNode(map3, "port", ":7003", "ip", "10.0.0.3", "endpoint", "10.0.0.3", "role", "master", "health", "failed")
-		heir := shardNode(map3, "port", ":0", "ip", "10.0.0.4", "endpoint", "?", "role", "master", "health", "online", "new", "thing")
-		unknown := shardNode(map3, "port", ":7005", "endpoint", "null", "role", "master", "health", "online")
-		top, err := cluster.Parse("SHARDS", reply(t, "*5|"+shard("*4|:0|:10|:20|:20|", replica, master)+
-			shard("*2|:30|:40|", dead, heir)+shard("*0|", dead)+shard("*2|:50|:50|", unknown)+
-			shard("*2|:60|:60|", heir, dead, replica)), "10.0.0.9:7000", false)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for slot, want := range map[int]string{0: "a.example:7001", 11: "", 20: "a.example:7001", 30: "10.0.0.4:7000", 41: "",
-			50: "10.0.0.9:7005", 60: "10.0.0.4:7000"} {
-			if got := top.Owner(slot); got != want {
-				t.Errorf("slot %d is served by %q, want %q", slot, got, want)
-			}
-		}
-		if top, _ = cluster.Parse("SHARDS", reply(t, "*1|"+shard("*2|:0|:10|", master)), "x:1", true); top.Owner(5) != "a.example:7101" {
-			t.Errorf("over TLS slot 5 is served by %q", top.Owner(5))
-		}
-	}
-}
-
-func TestParseShardsRefuses(t *testing.T) {
-	node := shardNode(false, "port", ":7001", "endpoint", "a", "role", "master", "health", "online")
-	good := shard("*2|:0|:10|", node)
-	tests := []struct{ name, reply string }{
-		{"no array", "+OK|"}, {"a shard that is none", "*2|" + good + ":1|"}, {"a name that is none", "*2|" + good + "*2|*0|:1|"},
-		{"half a range", "*2|" + good + shard("*1|:20|", node)}, {"slots that are none", "*2|" + good + shard("+x|", node)},
-		{"slot 16384", "*2|" + good + shard("*2|:20|:16384|", node)}, {"nodes that are none", "*2|" + good + "*2|" + str("nodes") + ":1|"},
-		{"a node that is none", "*2|" + good + shard("*2|:20|:30|", "+x|")},
-		{"a port that is text", "*2|" + good + shard("*2|:20|:30|", shardNode(false, "port", "7001"))},
-		{"a role that is null", "*2|" + good + shard("*2|:20|:30|", shardNode(false, "role", "null"))},
-		{"a name in a node that is none", "*2|" + good + shard("*2|:20|:30|", "*2|*0|:1|")},
-		{"too many ranges together", "*2|" + good + shard("*32768|"+strings.Repeat(":0|:16383|", cluster.Slots), node)},
-		{"too many nodes together", "*2|" + good + shard("*0|", manyShardNodes(cluster.Slots)...)},
-	}
-	for _, test := range tests {
-		t.Run("C22 "+test.name, func(t *testing.T) {
-			if top, err := cluster.Parse("SHARDS", reply(t, test.reply), "x:1", false); err == nil {
-				t.Errorf("accepted, with %d slots", top.Served())
-			}
-		})
-	}
-}
-
 // Whatever a node sends, the parsed topology is consistent.
 func FuzzParse(f *testing.F) {
-	f.Add(false, []byte(strings.ReplaceAll(slots("*2|"+str("a")+":1|"), "|", "\r\n")))
-	f.Add(true, []byte(strings.ReplaceAll("*1|"+shard("*2|:0|:10|", shardNode(true, "port", ":1", "endpoint", "a", "role", "master")), "|", "\r\n")))
-	f.Fuzz(func(t *testing.T, shards bool, wire []byte) {
+	f.Add([]byte(strings.ReplaceAll(slots("*2|"+str("a")+":1|"), "|", "\r\n")))
+	f.Fuzz(func(t *testing.T, wire []byte) {
 		v, err := resp.NewReader(strings.NewReader(string(wire)), resp.Limits{Elements: 1000}).Read()
 		if err != nil {
 			return
 		}
-		command := "SLOTS"
-		if shards {
-			command = "SHARDS"
-		}
-		top, err := cluster.Parse(command, v, "10.0.0.9:7000", false)
+		top, err := cluster.Parse(v, "10.0.0.9:7000")
 		if err != nil {
 			return
 		}

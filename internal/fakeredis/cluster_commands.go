@@ -29,7 +29,6 @@ func clusterCommands() []command {
 		{name: "cluster|myid", arity: 2, run: in(func(_ *call, c *cluster) any { return c.me().id })},
 		{name: "cluster|nodes", arity: 2, run: in(func(_ *call, c *cluster) any { return verbatim(c.lines()) })},
 		{name: "cluster|slots", arity: 2, run: in(func(_ *call, c *cluster) any { return c.ranges() })},
-		{name: "cluster|shards", arity: 2, run: in(func(_ *call, c *cluster) any { return c.shards() })},
 		{name: "cluster|keyslot", arity: 3, run: in(func(x *call, _ *cluster) any { return slotOf(x.args[2]) })},
 		{name: "cluster|countkeysinslot", arity: 3, run: in(countKeysInSlot)},
 		{name: "cluster|getkeysinslot", arity: 4, run: in(keysInSlot)},
@@ -138,38 +137,6 @@ func (c *cluster) ranges() any {
 			}
 		}
 		list = append(list, entry)
-	}
-	return list
-}
-
-// shards is the reply to CLUSTER SHARDS.
-func (c *cluster) shards() any {
-	list := []any{}
-	for i, p := range c.peers {
-		if p.master >= 0 {
-			continue
-		}
-		slots, nodes := []any{}, []any{}
-		for _, r := range c.rangesOf(i) {
-			slots = append(slots, r[0], r[1])
-		}
-		for j, q := range c.peers {
-			if c.masterOf(j) != i {
-				continue
-			}
-			host, port, _ := net.SplitHostPort(q.addr)
-			n, _ := strconv.Atoi(port)
-			role, health := "replica", "online"
-			if i == j {
-				role = "master"
-			}
-			if q.fail {
-				health = "fail"
-			}
-			nodes = append(nodes, pairs{"id", q.id, "port", n, "ip", host, "endpoint", host, "role", role,
-				"replication-offset", q.offset, "health", health})
-		}
-		list = append(list, pairs{"slots", slots, "nodes", nodes})
 	}
 	return list
 }
