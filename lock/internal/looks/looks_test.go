@@ -93,9 +93,39 @@ func TestBrokenSubscription(t *testing.T) {
 	at := time.Now()
 	l := listening(at)
 	l.Refused(&testPace, at, time.Hour, nil)
+	if l.Note(&testPace, at, false, true); after(t, &l, at) < testPace.Ceiling*9/10 {
+		t.Error("a subscription that is in place brings the next look forward")
+	}
 	l.Note(&testPace, at, false, false)
 	if got := after(t, &l, at); got != testPace.PollMin || l.Up() {
 		t.Errorf("the next look after %v, want %v", got, testPace.PollMin)
+	}
+}
+
+// Without an answer the pauses grow, up to PollMax, and start anew after an answer, if messages arrive again.
+func TestPausesWithoutAnAnswer(t *testing.T) {
+	at := time.Now()
+	for _, up := range []bool{true, false} {
+		l := listening(at)
+		want := testPace.PollMin
+		unanswered := func() {
+			t.Helper()
+			l.Wake()
+			l.Unanswered(&testPace, at, at, errors.New("broken"))
+			if got := after(t, &l, at); got < want*3/4 || got > want {
+				t.Fatalf("up %v: a pause of %v, want at most %v", up, got, want)
+			}
+		}
+		for ; want < testPace.PollMax; want *= 2 {
+			unanswered()
+		}
+		want = testPace.PollMax
+		unanswered()
+		l.up = up
+		if l.Refused(&testPace, at, time.Minute, nil); up {
+			want = testPace.PollMin
+		}
+		unanswered()
 	}
 }
 
