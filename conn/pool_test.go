@@ -324,6 +324,26 @@ func TestMaxAgeOfUnreachable(t *testing.T) {
 	})
 }
 
+// A connection that has answered READONLY has an age, too, and an attempt to replace it may fail.
+func TestMaxAgeOfReadOnly(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		srv.Intercept(notYet("SET", "READONLY x", 1<<30))
+		p := openPool(t, conn.Config{Dial: srv.Dial, MaxAge: time.Minute})
+		defer p.Close()
+		if _, err := p.Do(t.Context(), "SET", "k", "v"); !errors.Is(err, resp.ErrReadOnly) {
+			t.Fatalf("SET = %v, want READONLY", err)
+		}
+		srv.Refuse(true)
+		time.Sleep(2 * time.Minute)
+		srv.Refuse(false)
+		before := srv.Dials()
+		time.Sleep(2 * time.Minute)
+		if n := srv.Dials() - before; n == 0 {
+			t.Error("the connection was not replaced after its MaxAge, since a dial had failed")
+		}
+	})
+}
+
 // A dial in place of a connection of MaxAge fails at the moment of that connection's first READONLY. Only the race detector
 // can see a fault, and not each time.
 func TestMaxAgeBesideReadOnly(t *testing.T) {

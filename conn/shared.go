@@ -88,7 +88,7 @@ func (s *sharedConn) redial(a *attempt) {
 			continue
 		}
 		s.attempt, a.link, a.err = nil, l, err
-		old, suspect := s.current.Load(), s.suspect
+		old := s.current.Load()
 		if l != nil {
 			s.current.Store(l)
 		}
@@ -97,7 +97,7 @@ func (s *sharedConn) redial(a *attempt) {
 		switch {
 		case l != nil && p.cfg.MaxAge > 0:
 			l.SetDue(netfail.Jitter(p.cfg.MaxAge))
-		case l == nil && old != nil && old != suspect:
+		case old != nil && p.cfg.MaxAge > 0:
 			old.SetDue(time.Since(old.Start) + p.cfg.Retry.MaxBackoff)
 		}
 		if l != nil && old != nil {

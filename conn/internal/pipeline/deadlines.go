@@ -135,9 +135,9 @@ func (l *Link) wakeDeadlinesLocked() {
 func (l *Link) SetDue(at time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.dueAt = at
+	l.dueAt = min(at, Never/2) // sums with it do not overflow
 	if at > 0 {
-		l.tickWithinLocked(at - time.Since(l.Start))
+		l.tickWithinLocked(l.dueAt - time.Since(l.Start))
 	}
 }
 

@@ -3,6 +3,8 @@ package pipeline_test
 import (
 	"context"
 	"errors"
+	"math"
+	"net"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/lockwire/lockwire/conn/internal/pipeline"
 	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/internal/redistest"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -79,6 +82,31 @@ func TestSetDue(t *testing.T) {
 			t.Errorf("Due was called at %v, want once after 1m30s", o.due)
 		}
 	})
+}
+
+// TestLargestDue: the largest time leaves the other times of the timer alone. The test is in real time, because the sum of two times does not
+// overflow within an instant.
+func TestLargestDue(t *testing.T) {
+	nc, server := net.Pipe()
+	o := new(link)
+	l := pipeline.New(pipeline.NewSession(nc, nc, resp.Limits{}), pipeline.Config{PingInterval: 50 * time.Millisecond}, o, &o.wg)
+	l.SetDue(math.MaxInt64)
+	asked := make(chan error, 1)
+	go func() {
+		_, err := server.Read(make([]byte, 64))
+		asked <- err
+	}()
+	select {
+	case err := <-asked:
+		if err != nil {
+			t.Error("no PING:", err)
+		}
+	case <-time.After(redistest.Patience):
+		t.Error("no PING")
+	}
+	l.Fail(errClosed)
+	o.wg.Wait()
+	server.Close()
 }
 
 // TestVerify: an error of Verify fails the Link, and the caller still gets its replies.
