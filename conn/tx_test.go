@@ -351,3 +351,29 @@ func TestTxNotBegun(t *testing.T) {
 		}
 	})
 }
+
+// With a PingInterval that is short beside Timeout, too, no PING is sent inside MULTI, where EXEC would have its reply, and none
+// behind a command without an answer.
+func TestNoPingInMultiAtShortIntervals(t *testing.T) {
+	for _, interval := range []time.Duration{time.Second, 500 * time.Millisecond, 100 * time.Millisecond, time.Nanosecond} {
+		bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+			c := dialConn(t, conn.Config{Dial: srv.Dial, PingInterval: interval})
+			defer c.Close()
+			want(t, c, "OK", "MULTI")
+			time.Sleep(time.Minute)
+			want(t, c, "QUEUED", "ECHO", "a")
+			time.Sleep(time.Minute)
+			v, err := c.Do(t.Context(), "EXEC")
+			if got := texts(elements(v)); err != nil || got != "a" {
+				t.Errorf("PingInterval %v: EXEC = %s, %v", interval, got, err)
+			}
+			time.AfterFunc(time.Minute, func() { srv.Do("RPUSH", "list", "x") })
+			if v, err := c.Do(t.Context(), "BLPOP", "list", 0); err != nil || v.Len() != 2 {
+				t.Errorf("PingInterval %v: BLPOP = %d elements, %v", interval, v.Len(), err)
+			}
+			if n := srv.Count("PING"); n != 0 {
+				t.Errorf("PingInterval %v: %d PING", interval, n)
+			}
+		})
+	}
+}

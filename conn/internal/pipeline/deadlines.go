@@ -218,13 +218,14 @@ func (l *Link) tick() {
 // scheduleLocked sets the timer for the next tick and reports whether to send a PING. busy means that bytes came
 // since the last tick, or that a command is outstanding.
 func (l *Link) scheduleLocked(now time.Duration, busy bool) (ping bool) {
-	if busy || l.pingsSuspended {
+	hushed := busy || l.pingsSuspended
+	if hushed {
 		l.quiet = now - l.period
 	}
-	ping = l.ping > 0 && now-l.quiet >= l.ping
+	ping = l.ping > 0 && !hushed && now-l.quiet >= l.ping
 	wait := Never
 	switch {
-	case (busy || ping) && l.period > 0:
+	case (hushed || ping) && l.period > 0:
 		wait = l.period
 	case l.ping > 0:
 		wait = l.quiet + l.ping - now
