@@ -11,13 +11,17 @@ import (
 
 // Each link of a paper to a file of the repository leads to a file, and to a heading of it.
 func TestLinks(t *testing.T) {
-	papers, err := filepath.Glob("*.md")
-	if err != nil {
-		t.Fatal(err)
+	var papers []string
+	for _, pattern := range []string{"*.md", "bench/*.md"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		papers = append(papers, found...)
 	}
 	link := regexp.MustCompile(`\]\(([^)#:]*)(#[^)]*)?\)`)
 	links := 0
-	for _, paper := range append(papers, "bench/README.md") {
+	for _, paper := range papers {
 		for _, found := range link.FindAllStringSubmatch(read(t, paper), -1) {
 			links++
 			file := paper

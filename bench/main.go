@@ -1,5 +1,5 @@
 // Bench measures lockwire beside its peers, and beside floors below which no client can get, on servers of its own. It writes
-// results.json, RESULTS.md and charts into a folder, and replaces only measured cases there.
+// results.json, RESULTS.md, TABLES.md and charts into a folder, and replaces only measured cases there.
 package main
 
 import (
@@ -60,7 +60,7 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 	flags.StringVar(&s.dir, "dir", "bench", "`folder` of the results, in which the module of the benchmarks is")
 	flags.StringVar(&s.readme, "readme", "", "`file` into which the main chart and table are written too")
 	flags.BoolVar(&s.list, "list", false, "list the cases and what takes part in them, and measure nothing")
-	flags.BoolVar(&s.report, "report", false, "write RESULTS.md and the charts anew from results.json, and measure nothing")
+	flags.BoolVar(&s.report, "report", false, "write RESULTS.md, TABLES.md and the charts anew from results.json, and measure nothing")
 	if err := flags.Parse(args); err != nil {
 		return s, err
 	}

@@ -3,6 +3,8 @@ package report
 import (
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 )
 
 // goal is a ratio or a number for a case to reach.
@@ -171,22 +173,41 @@ func (g goal) String() string {
 
 func plain(f float64) string { return fmt.Sprintf("%g", f) }
 
-// Goals writes the goals beside the results.
+// Goals writes the missed goals, and then the goals reached, a row for each case.
 func (r *Results) Goals(w io.Writer) {
-	fmt.Fprint(w, "| case | number | goal | measured | |\n|---|---|---|---:|---|\n")
+	var missed, unmeasured, cases []string
+	reached := map[string][]string{}
+	met := 0
 	for _, g := range goals() {
-		measured, met, ok := g.check(r)
-		name, text, verdict := g.test, "not measured", ""
+		name := "`" + g.test + "`"
 		if g.us != "" {
-			name += ", " + g.us
+			name += " " + g.us
 		}
-		if ok {
-			text, verdict = number(measured), "**missed**"
-			if met {
-				verdict = "reached"
+		measured, ok, known := g.check(r)
+		switch {
+		case !known && !slices.Contains(unmeasured, name):
+			unmeasured = append(unmeasured, name)
+		case known && !ok:
+			missed = append(missed, fmt.Sprintf("| %s | %s | %s | %s |\n", name, g.metric, g, number(measured)))
+		case known:
+			if reached[name] == nil {
+				cases = append(cases, name)
 			}
+			met++
+			reached[name] = append(reached[name], fmt.Sprintf("%s %s (%s)", g.metric, number(measured), g))
 		}
-		fmt.Fprintf(w, "| %s | %s | %s | %s | %s |\n", name, g.metric, g, text, verdict)
+	}
+	fmt.Fprintf(w, "## Goals missed: %d, reached: %d\n\n", len(missed), met)
+	fmt.Fprint(w, "A number is lockwire's divided by the other's, or lockwire's own.\n\n")
+	if len(missed) > 0 {
+		fmt.Fprint(w, "| missed | number | goal | measured |\n|---|---|---|---:|\n", strings.Join(missed, ""), "\n")
+	}
+	if len(unmeasured) > 0 {
+		fmt.Fprintf(w, "Not measured: %s.\n\n", strings.Join(unmeasured, ", "))
+	}
+	fmt.Fprint(w, "| reached | numbers, and the goals |\n|---|---|\n")
+	for _, name := range cases {
+		fmt.Fprintf(w, "| %s | %s |\n", name, strings.Join(reached[name], "; "))
 	}
 	fmt.Fprintln(w)
 }

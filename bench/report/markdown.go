@@ -14,21 +14,35 @@ import (
 const (
 	File     = "results.json"
 	document = "RESULTS.md"
+	tables   = "TABLES.md"
 	charts   = "charts"
 )
 
-// Write makes RESULTS.md and the charts in dir.
+const madeBy = "Made by `make bench`; do not edit. "
+
+// Write makes RESULTS.md, TABLES.md and the charts in dir.
 func (r *Results) Write(dir string) error {
 	files, titles, err := r.Charts(filepath.Join(dir, charts))
 	if err != nil {
 		return err
 	}
 	var b strings.Builder
-	fmt.Fprint(&b, "# lockwire beside its peers\n\nMade by `make bench`; do not edit. The same numbers are in results.json.\n\n")
-	r.conditions(&b)
-	fmt.Fprint(&b, "## Goals\n\nLockwire's number divided by the other's, or the number itself.\n\n")
+	fmt.Fprint(&b, "# lockwire beside its peers\n\n", madeBy, "[README.md](README.md) has the main cases, [TABLES.md](TABLES.md) each case\n",
+		"with all contenders, [BEHIND.md](BEHIND.md) the reasons of the losses, results.json all numbers.\n\n")
 	r.Goals(&b)
+	r.conditions(&b)
 	fmt.Fprint(&b, "## Charts\n\n", images(charts, files, titles))
+	if err := os.WriteFile(filepath.Join(dir, document), []byte(strings.TrimRight(b.String(), "\n")+"\n"), 0o644); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, tables), []byte(r.tables()), 0o644)
+}
+
+// tables is TABLES.md.
+func (r *Results) tables() string {
+	var b strings.Builder
+	fmt.Fprint(&b, "# Each case with all contenders\n\n", madeBy, "[RESULTS.md](RESULTS.md) has the goals and the conditions. A lead tells how many times\n",
+		"better lockwire is by the first column. Columns with the same number for all are left out; results.json has them.\n\n")
 	group := ""
 	for i := range r.Cases {
 		c := &r.Cases[i]
@@ -38,18 +52,7 @@ func (r *Results) Write(dir string) error {
 		}
 		c.Table(&b)
 	}
-	fmt.Fprint(&b, "## Leads\n\nFor each case how many times better lockwire is than the best peer, and than the best floor, ",
-		"by the number in the first column of its table. Above 1 it leads.\n\n```\ncase ratio-to-best-peer ratio-to-floor\n")
-	r.Lines(&b)
-	fmt.Fprint(&b, "```\n")
-	return os.WriteFile(filepath.Join(dir, document), []byte(b.String()), 0o644)
-}
-
-// Lines writes the last line of each case.
-func (r *Results) Lines(w io.Writer) {
-	for i := range r.Cases {
-		fmt.Fprintln(w, r.Cases[i].Line())
-	}
+	return strings.TrimRight(b.String(), "\n") + "\n"
 }
 
 func (r *Results) conditions(w io.Writer) {

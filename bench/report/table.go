@@ -16,9 +16,7 @@ func (c *Case) Table(w io.Writer) {
 	}
 	fmt.Fprintf(w, ", %d rounds on %s, other processes kept %.2f CPUs busy meanwhile\n\n",
 		c.Rounds, c.When.Format("2006-01-02 15:04"), c.Foreign)
-	columns := slices.DeleteFunc(slices.Clone(c.Metrics), func(m Metric) bool {
-		return !slices.ContainsFunc(c.Rows, func(r Row) bool { _, ok := r.Numbers[m.Name]; return ok })
-	})
+	columns := c.columns()
 	heads := []string{""}
 	for _, m := range columns {
 		heads = append(heads, m.Name)
@@ -37,6 +35,23 @@ func (c *Case) Table(w io.Writer) {
 			fmt.Fprintf(w, "%s failed in %d of %d rounds: %s\n\n", row.Name, n, c.Rounds, row.Errors[0])
 		}
 	}
+}
+
+// columns are the metrics of a table: the first one, and those that differ between contenders.
+func (c *Case) columns() []Metric {
+	var columns []Metric
+	for i, m := range c.Metrics {
+		var cells []string
+		for _, row := range c.Rows {
+			if _, ok := row.Numbers[m.Name]; ok && !slices.Contains(cells, row.cell(m.Name, false)) {
+				cells = append(cells, row.cell(m.Name, false))
+			}
+		}
+		if len(cells) > 1 || len(cells) == 1 && (i == 0 || len(c.Rows) == 1) {
+			columns = append(columns, m)
+		}
+	}
+	return columns
 }
 
 func (r *Row) label() string {
