@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"strconv"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -126,7 +127,7 @@ func split(addr string) (host string, port int) {
 }
 
 // errorOf returns the prefix of an error reply, or "", and the class of an error, of which there are few; "" without an
-// error.
+// error. The first word of a reply is a prefix if it has capitals only: programs' scripts write names and numbers there.
 func errorOf(err error) (status, class string) {
 	if err == nil {
 		return "", ""
@@ -143,11 +144,13 @@ func errorOf(err error) (status, class string) {
 		return "", "unanswered"
 	case errors.Is(err, conn.ErrNotSent):
 		return "", "not_sent"
-	case answered:
+	case answered && reply.Prefix() != "" && strings.Trim(reply.Prefix(), capitals) == "":
 		return reply.Prefix(), reply.Prefix()
 	}
 	return "", "_OTHER"
 }
+
+const capitals = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 func errorAttributes(status, class string) (attributes []attribute.KeyValue) {
 	if class != "" {

@@ -72,8 +72,7 @@ func (t *Telemetry) acquireEnd(ctx context.Context, e lock.AcquireEnd) {
 			attribute.Bool("lock.handed_over", e.HandedOver),
 		)
 		if e.Err != nil && e.Outcome != lock.OutcomeRefused {
-			span.SetAttributes(attribute.String("error.type", string(e.Outcome)))
-			span.SetStatus(codes.Error, e.Err.Error())
+			t.fail(span, e.Outcome, e.Err)
 		}
 		if e.Held != nil {
 			t.beginHold(ctx, e)
@@ -154,11 +153,23 @@ func (t *Telemetry) releaseEnd(ctx context.Context, e lock.ReleaseEnd) {
 	if span.IsRecording() {
 		span.SetAttributes(attribute.String("lock.outcome", string(e.Outcome)), attribute.Bool("lock.handed_over", e.HandedOver))
 		if e.Err != nil {
-			span.SetAttributes(attribute.String("error.type", string(e.Outcome)))
-			span.SetStatus(codes.Error, e.Err.Error())
+			t.fail(span, e.Outcome, e.Err)
 		}
 		span.End()
 	}
+}
+
+// fail records an error in a span. The text of an error may name the lock.
+func (t *Telemetry) fail(span trace.Span, outcome lock.Outcome, err error) {
+	class, text := string(outcome), err.Error()
+	if outcome == lock.OutcomeFailed {
+		_, class = errorOf(err)
+	}
+	if t.cfg.HideNames {
+		text = class
+	}
+	span.SetAttributes(attribute.String("error.type", class))
+	span.SetStatus(codes.Error, text)
 }
 
 func (t *Telemetry) lost(l lock.LossInfo) {

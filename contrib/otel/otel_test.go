@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -267,6 +268,38 @@ func TestLoss(t *testing.T) {
 				if kv.Value.String() == "secret" {
 					t.Errorf("%s has the name of the lock in %s", s.Name, kv.Key)
 				}
+			}
+		}
+	})
+}
+
+// The error of a span has a class, and its text does not name a lock whose name is hidden.
+func TestErrorsOfSpans(t *testing.T) {
+	observe(t, lockotel.Config{HideNames: true}, func(t *testing.T, o *observed) {
+		o.srv.Do("RPUSH", "secret:list", "x")
+		if _, err := o.Reentrant("secret:list").TryLock(t.Context()); !errors.Is(err, lock.ErrWrongType) {
+			t.Fatalf("TryLock() = %v", err)
+		}
+		lease, err := o.Reentrant("secret:held").Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := o.Reentrant("secret:held").Lock(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("Lock() = %v", err)
+		}
+		o.srv.Do("DEL", "secret:held")
+		if err := lease.Unlock(t.Context()); !errors.Is(err, lock.ErrNotHeld) {
+			t.Fatalf("Unlock() = %v", err)
+		}
+		for _, class := range []string{"WRONGTYPE", "cancelled"} {
+			o.span(t, "lock.acquire", has(attribute.String("error.type", class)))
+		}
+		o.span(t, "lock.release", has(attribute.String("error.type", "not_held")))
+		for _, s := range o.spans.GetSpans() {
+			if strings.Contains(s.Status.Description, "secret") {
+				t.Errorf("%s: %s", s.Name, s.Status.Description)
 			}
 		}
 	})

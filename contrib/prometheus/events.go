@@ -3,6 +3,7 @@ package lockprom
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -73,7 +74,8 @@ func (m *Metrics) dial(d conn.DialInfo) {
 	m.dials.WithLabelValues(d.Addr, class(d.Err)).Observe(d.Elapsed.Seconds())
 }
 
-// class returns the class of an error, of which there are few: the prefix of an error reply, or a word; "" without an error.
+// class returns the class of an error, of which there are few: the prefix of an error reply, or a word; "" without an error. The
+// first word of a reply is a prefix if it has capitals only: programs' scripts write names and numbers there.
 func class(err error) string {
 	if err == nil {
 		return ""
@@ -90,11 +92,13 @@ func class(err error) string {
 		return "unanswered"
 	case errors.Is(err, conn.ErrNotSent):
 		return "not_sent"
-	case answered:
+	case answered && reply.Prefix() != "" && strings.Trim(reply.Prefix(), capitals) == "":
 		return reply.Prefix()
 	}
 	return "other"
 }
+
+const capitals = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 func (m *Metrics) acquireStart(ctx context.Context, s lock.AcquireStart) context.Context {
 	if !s.Try {
