@@ -131,8 +131,8 @@ func (l *Lease) age() time.Duration { return l.since.Elapsed(l.client.now()) }
 // Name returns the name of the lock. For a lease with Members, Name returns the first member's name.
 func (l *Lease) Name() string { return l.target.name }
 
-// Kind returns the kind of the lock: reentrant, nonreentrant, spin, fenced, fair, nonreentrantfair, read, write, plain or
-// permits; for a lease with Members multi or redlock.
+// Kind returns the kind of the lock: reentrant, nonreentrant, spin, fenced, fair, nonreentrantfair, read, write, fastermulti,
+// plain or permits; for a lease with Members multi or redlock.
 func (l *Lease) Kind() string {
 	if l.group != nil {
 		return l.group.name()

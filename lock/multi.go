@@ -41,14 +41,14 @@ func NewMulti(members ...Member) (*Multi, error) {
 		case err != nil:
 			return nil, err
 		case h.target.values != "": // the name alone does not tell it from others
-			return nil, invalidf("a Multi of a FasterMulti")
+			return nil, h.client.invalid(h.target.name, "a Multi of a FasterMulti")
 		}
 		twin := slices.IndexFunc(m.members, func(other *Handle) bool { return h.target.name == other.target.name && h.sameServer(other) })
 		switch {
 		case twin < 0:
 			m.members = append(m.members, h)
 		case m.members[twin].target.kind != h.target.kind:
-			return nil, invalidf("%s and %s of one name", m.members[twin].target.kind.Name, h.target.kind.Name)
+			return nil, h.client.invalid(h.target.name, "%s and %s of one name", m.members[twin].target.kind.Name, h.target.kind.Name)
 		}
 	}
 	if len(m.members) == 0 {

@@ -111,6 +111,9 @@ func TestMultiMembers(t *testing.T) {
 				t.Errorf("NewMulti(%d members) = %v, want ErrInvalid", len(bad), err)
 			}
 		}
+		if _, err := lock.NewMulti(a.Reentrant("y"), a.Reentrant("x"), a.Fenced("x")); !strings.HasPrefix(err.Error(), `lock "x": invalid: `) {
+			t.Errorf("NewMulti(two kinds of one name) = %v, want the name", err)
+		}
 		lease := lockMulti(t, newMulti(t, a.Reentrant("x"), b.Reentrant("x"), a.Reentrant("x"), a.Reentrant("y")))
 		if n := len(lease.Members()); n != 3 {
 			t.Errorf("%d members, want x and y of one server and x of the other", n)
