@@ -64,7 +64,7 @@ func (r *request) attempt(ctx context.Context) (granted bool, left time.Duration
 		defer c.calls.Leave(r.permits)
 	}
 	if ctx.Done() == nil {
-		ctx = c.life
+		ctx = c.living(ctx)
 	}
 	for late := 1; ; {
 		granted, left, err = r.ask(ctx)

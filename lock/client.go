@@ -119,11 +119,33 @@ func (c *Client) background(fn func()) bool {
 // untilClose returns a context that ends with ctx or with the client.
 func (c *Client) untilClose(ctx context.Context) (context.Context, context.CancelFunc) {
 	if ctx.Done() == nil {
-		return c.life, func() {}
+		return c.living(ctx), func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(c.life, cancel)
 	return ctx, func() { stop(); cancel() }
+}
+
+// living returns a context that ends with the client alone and has the values of ctx, such as the span of the caller.
+func (c *Client) living(ctx context.Context) context.Context {
+	if ctx == context.Background() {
+		return c.life
+	}
+	return lifetime{c.life, ctx}
+}
+
+// lifetime is a context with the values of another context.
+type lifetime struct {
+	context.Context
+	values context.Context
+}
+
+// Value looks for a context of this package first: package context then knows how to derive a context without a goroutine.
+func (l lifetime) Value(key any) any {
+	if v := l.Context.Value(key); v != nil {
+		return v
+	}
+	return l.values.Value(key)
 }
 
 // now returns the present on all clocks that measure leases.

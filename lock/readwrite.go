@@ -187,7 +187,7 @@ func (l *Lease) downgrade(ctx context.Context) (*Lease, error) {
 	}
 	r.latch = newLatch(r.target)
 	if ctx.Done() == nil {
-		ctx = c.life
+		ctx = c.living(ctx)
 	}
 	v, start, err := l.askDowngrade(ctx, &r)
 	if err != nil {

@@ -66,7 +66,7 @@ func (r *Redlock) ask(ctx context.Context, c candidacy, ended func()) (lease *Le
 		b.owner = plainOwner(0)
 	}
 	for _, h := range r.nodes {
-		if !h.client.background(func() { b.vote(h) }) {
+		if !h.client.background(func() { b.vote(ctx, h) }) {
 			b.count(h, nil, 0, ErrClosed)
 		}
 	}
@@ -80,10 +80,10 @@ func (r *Redlock) ask(ctx context.Context, c candidacy, ended func()) (lease *Le
 	return b.whole, b.votes, b.err
 }
 
-// vote asks one server, within the limits of the client and the candidacy, independent of the caller's context.
-func (b *ballot) vote(h *Handle) {
+// vote asks one server, within the limits of the client and the candidacy, independent of the end of the caller's context.
+func (b *ballot) vote(ctx context.Context, h *Handle) {
 	c := h.client
-	ctx, cancel := context.WithTimeout(c.life, b.ask.timeout)
+	ctx, cancel := context.WithTimeout(c.living(ctx), b.ask.timeout)
 	defer cancel()
 	r, err := h.request(b.ask.opts)
 	if err != nil {
@@ -112,7 +112,7 @@ func (b *ballot) vote(h *Handle) {
 		return
 	}
 	if r.got != nil {
-		_ = r.got.unlock(context.Background(), true) // the rest is done in the background
+		_ = r.got.unlock(ctx, true) // ignores the end of ctx; the rest is done in the background
 	}
 }
 

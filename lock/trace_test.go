@@ -330,6 +330,60 @@ func TestTraceOfAllKinds(t *testing.T) {
 	})
 }
 
+// The commands of each kind are sent under the context of the caller, also if the context never ends.
+func TestCommandsHaveTheContextOfTheCaller(t *testing.T) {
+	type key struct{}
+	inFleet(t, 3, func(t *testing.T, f fleet) {
+		var mu sync.Mutex
+		var alone []string // scripts without the caller's context
+		trace := &conn.Trace{CommandStart: func(ctx context.Context, s conn.CommandStart) context.Context {
+			if mu.Lock(); s.Script != "" && ctx.Value(key{}) == nil {
+				alone = append(alone, s.Script)
+			}
+			mu.Unlock()
+			return ctx
+		}}
+		var p process
+		for _, w := range f {
+			p = append(p, w.clientOn(conn.Config{Trace: trace}, lock.Config{}))
+		}
+		c := p[0]
+		for _, ctx := range []context.Context{
+			context.WithValue(context.Background(), key{}, true), context.WithValue(t.Context(), key{}, true),
+		} {
+			for _, take := range []func(context.Context, ...lock.Option) (*lock.Lease, error){
+				c.Reentrant("k").Lock, c.Reentrant("k").TryLock, c.Fair("k").Lock, c.Fenced("k").Lock, c.Spin("k", lock.Backoff{}).Lock,
+				c.Plain("k").Lock, c.FasterMulti("k", "1").Lock, c.ReadWrite("k").Read().Lock, newMulti(t, reentrants(c, "a", "b")...).Lock,
+				p.redlock(t, lock.RedlockConfig{}, false).Lock, p.redlock(t, lock.RedlockConfig{}, false).TryLock,
+			} {
+				lease, err := take(ctx)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := lease.Unlock(ctx); err != nil {
+					t.Fatal(err)
+				}
+			}
+			write, err := c.ReadWrite("k").Write().Lock(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			read, err := write.Downgrade(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := read.Unlock(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if len(alone) != 0 {
+			t.Errorf("without the context of the caller: %q", alone)
+		}
+	})
+}
+
 func TestJoinTraces(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		var a, b journal
