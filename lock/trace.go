@@ -62,7 +62,7 @@ type Outcome string
 const (
 	OutcomeAcquired  Outcome = "acquired"
 	OutcomeRefused   Outcome = "refused"   // somebody else has the lock, and the call does not wait
-	OutcomeCancelled Outcome = "cancelled" // the context ended before the lock was acquired
+	OutcomeCancelled Outcome = "cancelled" // the context ended before the lock was acquired; a deadline without any answer of the server is "error"
 	OutcomeLateGrant Outcome = "lost"      // the grant arrived after the end of its lease: see ErrLost
 	OutcomeFailed    Outcome = "error"     // any other error
 
@@ -229,7 +229,7 @@ func acquireOutcome(ctx context.Context, err error) Outcome {
 		return OutcomeAcquired
 	case errors.Is(err, ErrLost):
 		return OutcomeLateGrant
-	case ctx.Err() != nil && (errors.Is(err, ErrNotAcquired) || ctx.Err() == context.Canceled):
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()) && (errors.Is(err, ErrNotAcquired) || ctx.Err() == context.Canceled):
 		return OutcomeCancelled
 	case errors.Is(err, ErrNotAcquired):
 		return OutcomeRefused

@@ -330,6 +330,23 @@ func TestTraceOfAllKinds(t *testing.T) {
 	})
 }
 
+// The outcome is that of the error: a refusal stays a refusal if the context ends just behind the answer.
+func TestTraceOfARefusalAtTheEndOfTheContext(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		held := mustLock(t, w.client(lock.Config{}), "job")
+		ctx, cancel := context.WithCancel(t.Context())
+		var outcome lock.Outcome
+		c := w.clientOn(conn.Config{Trace: &conn.Trace{CommandEnd: func(context.Context, conn.CommandEnd) { cancel() }}},
+			lock.Config{Trace: &lock.Trace{AcquireEnd: func(_ context.Context, end lock.AcquireEnd) { outcome = end.Outcome }}})
+		_, err := c.Reentrant("job").TryLock(ctx)
+		wantErr(t, "TryLock()", err, lock.ErrNotAcquired)
+		if errors.Is(err, context.Canceled) || ctx.Err() == nil || outcome != lock.OutcomeRefused {
+			t.Errorf("the outcome of %v is %q", err, outcome)
+		}
+		mustUnlock(t, held)
+	})
+}
+
 // The commands of each kind are sent under the context of the caller, also if the context never ends.
 func TestCommandsHaveTheContextOfTheCaller(t *testing.T) {
 	type key struct{}
