@@ -224,6 +224,9 @@ func TestServerConversions(t *testing.T) {
 		if top, err := resp.As[map[string]float64](do("ZREVRANGE", "z", 0, 1, "WITHSCORES")); len(top) != 2 || top["m2499"] != 2499 || err != nil {
 			t.Errorf("ZREVRANGE = %v, %v", top, err)
 		}
+		if top, err := resp.As[[]string](do("ZREVRANGE", "z", 0, 1, "WITHSCORES")); strings.Join(top, " ") != "m2499 2499 m2498 2498" || err != nil {
+			t.Errorf("ZREVRANGE as a list = %v, %v", top, err)
+		}
 		scores := map[string]float64{}
 		for s, err := range conn.ZScan(ctx, p, "z") {
 			if err != nil {

@@ -17,7 +17,7 @@ import (
 //   - string, bool, and all integers and floating-point numbers, as Text, Bool, Int and Float convert.
 //     A number out of range is an error, also a time.Duration.
 //   - []byte: a copy of the text.
-//   - []E: the elements of an aggregate.
+//   - []E: the elements of an aggregate. Pairs, each an array of two, are flat if E is a text or a number, as RESP2 sends them.
 //   - map[K]E: the pairs of an aggregate, as Pairs finds them.
 //   - a struct: the same pairs, by the names in the tags of its fields; see [Fields]. A name without a
 //     field is ignored, and a field without a name stays zero.
@@ -236,9 +236,34 @@ func (v Value) list() ([]Value, error) {
 	return nil, v.isNot("a list")
 }
 
+// flat is list for elements that are no aggregates. It returns an array of pairs, as RESP3 has them, as RESP2 does: flat.
+func (v Value) flat() ([]Value, error) {
+	elems, err := v.list()
+	if len(elems) == 0 || elems[0].Kind() != Array {
+		return elems, err
+	}
+	flat := make([]Value, 0, 2*len(elems))
+	for _, e := range elems {
+		if e.Kind() != Array || e.Len() != 2 {
+			return elems, nil
+		}
+		flat = append(flat, e.elems()...)
+	}
+	return flat, nil
+}
+
+// isScalar reports whether values of type t are texts or numbers, or pointers to these.
+func isScalar(t reflect.Type) bool {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	k := t.Kind()
+	return reflect.Bool <= k && k <= reflect.Float64 || k == reflect.String || k == reflect.Slice && t.Elem().Kind() == reflect.Uint8
+}
+
 // texts returns v as a list of texts, in a third of the time that decodeSlice takes.
 func (v Value) texts() ([]string, error) {
-	elems, err := v.list()
+	elems, err := v.flat()
 	if err != nil {
 		return nil, err
 	}
@@ -278,6 +303,9 @@ func (d *decoder) decodeSlice(v Value, dst reflect.Value) error {
 		return err
 	}
 	elems, err := v.list()
+	if isScalar(t.Elem()) {
+		elems, err = v.flat()
+	}
 	if err != nil {
 		return err
 	}

@@ -63,6 +63,12 @@ func TestAs(t *testing.T) {
 		{"*2|$1|1|_|", as[[]*string](), []*string{&one, nil}}, {"*2|$1|1|_|", as[[]string](), "null is not a string (element 1)"},
 		{"*2|:1|$1|x|", as[[]int](), "bulk string is not an integer (element 1)"}, {"+OK|", as[[]string](), "simple string is not a list"},
 		{"*2|*1|:1|*0|", as[[][]int](), [][]int{{1}, {}}},
+		// Pairs are a flat array in RESP2, and an array of arrays in RESP3.
+		{"*4|+a|$1|1|+b|$1|2|", as[[]string](), []string{"a", "1", "b", "2"}}, {"*2|*2|+a|,1|*2|+b|,2|", as[[]string](), []string{"a", "1", "b", "2"}},
+		{"*2|*2|+1|,1|*2|+2|,2|", as[[]int](), []int{1, 1, 2, 2}}, {"*1|*2|+1|,1|", as[[]*string](), []*string{&one, &one}},
+		{"*1|*2|+a|,1|", as[[][]byte](), [][]byte{[]byte("a"), []byte("1")}}, {"*1|*2|+a|_|", as[[]string](), "null is not a string (element 1)"},
+		{"*1|*2|:1|:2|", as[[][]int](), [][]int{{1, 2}}}, {"*1|*2|+a|:1|", as[[]map[string]int](), []map[string]int{{"a": 1}}},
+		{"*2|*2|+a|,1|*1|+b|", as[[]string](), "array is not a string (element 0)"}, {"*1|*2|+a|*0|", as[[]string](), "array is not a string (element 1)"},
 		{"*4|+a|:1|+b|:2|", as[map[string]int](), map[string]int{"a": 1, "b": 2}}, {"%1|+a|:1|", as[map[named]string](), map[named]string{"a": "1"}},
 		{"%1|:7|+x|", as[map[int]*string](), map[int]*string{7: ptr("x")}}, {"%1|+a|$1|1|", as[map[string]string](), map[string]string{"a": "1"}},
 		{"*3|+a|:1|+b|", as[map[string]string](), "odd"}, {"%1|*0|+x|", as[map[string]string](), "array is not a string (a key)"},
