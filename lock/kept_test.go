@@ -11,8 +11,8 @@ import (
 	"github.com/lockwire/lockwire/lock"
 )
 
-// formerMaster has the next script confirmed by a master that no replica of it has heard of, which is replaced at once.
-func (w *world) formerMaster(do func()) {
+// formerMaster has the next script confirmed by a master before its replica, which takes its place, hears of the script.
+func (w *world) formerMaster(r *replicated, do func()) {
 	asked := false
 	w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
 		if asked || !strings.HasPrefix(cmd.Name, "EVAL") {
@@ -23,14 +23,18 @@ func (w *world) formerMaster(do func()) {
 	})
 	do()
 	w.srv.Intercept(nil)
+	w.replace(r)
+}
+
+// replace has a replica with all data take the place of the server.
+func (w *world) replace(r *replicated) {
+	r.tell(func(r *replicated) { r.heirs.Addr += "0" })
 	w.srv.RestartWithData()
 }
 
 // A master confirms a release and is replaced before a replica knows. The next master hears of the release a moment later.
 func TestReleaseUnknownToTheNextMaster(t *testing.T) {
-	all := heldBack()
-	delete(all, "Semaphore") // whose changes are no releases
-	for name, take := range all {
+	for name, take := range heldBack() {
 		t.Run(name, func(t *testing.T) {
 			inShard(t, lock.Config{}, func(t *testing.T, w *world, r *replicated, c *lock.Client) {
 				r.tell(func(r *replicated) { r.heirs.Bare = true })
@@ -43,7 +47,7 @@ func TestReleaseUnknownToTheNextMaster(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				w.formerMaster(func() {
+				w.formerMaster(r, func() {
 					if err := give(t.Context()); err != nil {
 						t.Errorf("the release = %v", err)
 					}
@@ -90,6 +94,68 @@ func TestUndoUnknownToTheNextMaster(t *testing.T) {
 		w.sleep(2 * time.Second)
 		if _, taken := w.srv.Key("job"); taken {
 			t.Error("the lock is taken by nobody")
+		}
+	})
+}
+
+// A count that goes down at a former master goes down at the next one, too, once.
+func TestCountUnknownToTheNextMaster(t *testing.T) {
+	for _, unknown := range []bool{true, false} {
+		inShard(t, lock.Config{}, func(t *testing.T, w *world, r *replicated, c *lock.Client) {
+			latch, permits := c.CountDownLatch("latch"), c.Semaphore("semaphore")
+			if _, err := latch.TrySetCount(t.Context(), 5); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := permits.TrySetPermits(t.Context(), 0); err != nil {
+				t.Fatal(err)
+			}
+			change := func(do func()) { w.formerMaster(r, do) }
+			if !unknown {
+				change = func(do func()) { do(); w.replace(r) }
+			}
+			for range 2 { // losses soon after each other
+				change(func() {
+					if err := latch.CountDown(t.Context()); err != nil {
+						t.Error(err)
+					}
+				})
+				change(func() {
+					if err := permits.Release(t.Context(), 1); err != nil {
+						t.Error(err)
+					}
+				})
+				w.sleep(time.Second)
+			}
+			w.replace(r)
+			w.sleep(time.Minute)
+			if n, err := latch.Count(t.Context()); n != 3 || err != nil {
+				t.Errorf("Count() = %d, %v; want 3", n, err)
+			}
+			if n, err := permits.Available(t.Context()); n != 2 || err != nil {
+				t.Errorf("Available() = %d, %v; want 2", n, err)
+			}
+		})
+	}
+}
+
+// A server that has lost its data gets no change again: it does not know the latch either.
+func TestCountOfALostServer(t *testing.T) {
+	inShard(t, lock.Config{}, func(t *testing.T, w *world, _ *replicated, c *lock.Client) {
+		permits := c.Semaphore("semaphore")
+		set := func() {
+			if _, err := permits.TrySetPermits(t.Context(), 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		set()
+		if err := permits.Release(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		w.srv.Restart()
+		set()
+		w.sleep(10 * time.Second)
+		if n, err := permits.Available(t.Context()); n != 0 || err != nil {
+			t.Errorf("Available() = %d, %v; want 0", n, err)
 		}
 	})
 }

@@ -47,7 +47,7 @@ func (l *Lease) keepReleased() {
 // freed is a confirmed release. Its owner never has the lock again.
 type freed struct{ lease *Lease }
 
-func (f freed) Again() (cleanup.Work, time.Time) {
+func (f freed) Again(context.Context) (cleanup.Work, time.Time) {
 	l := f.lease
 	a := acquire{client: l.client, target: l.target, lease: l.term, owner: l.owner, state: l.state}
 	return a.undoAgain(), l.serverEnd()

@@ -207,6 +207,8 @@ type change struct {
 	latch   string
 	start   clock.Instant // before the first request
 	returns int           // permits given back
+	gives   bool          // gives something back: changes of this sort may be made in any order
+	master  master        // the server before the first request
 	unsure  bool          // a request had no reply, and may still arrive
 	last    int64         // the latest time at which a request is valid, by the server's clock, in ms
 	outcome int64         // once answered
@@ -239,14 +241,14 @@ func (h *Handle) makeChange(ctx context.Context, operation string, givesBack boo
 		ctx, done = context.WithTimeout(ctx, bounds.Max)
 	}
 	defer done()
-	x := &change{client: c, target: t, script: t.kind.More[operation], keys: t.keys(), args: args, latch: newLatch(t), start: c.now()}
+	x := &change{client: c, target: t, script: t.kind.More[operation], keys: t.keys(), args: args, latch: newLatch(t), start: c.now(), gives: givesBack}
 	if operation == "set" { // a script of semaphores of all kinds
 		x.keys = x.keys[:2]
 	}
 	if givesBack && len(args) > 0 {
 		x.returns, _ = args[0].(int)
 	}
-	j, err := x.begin(ctx, givesBack)
+	j, err := x.begin(ctx)
 	if j == nil {
 		return x.outcome, err
 	}
@@ -259,12 +261,15 @@ func (h *Handle) makeChange(ctx context.Context, operation string, givesBack boo
 }
 
 // begin sends the change. After a failure, begin may leave the change to the returned job, with the reason.
-func (x *change) begin(ctx context.Context, givesBack bool) (*cleanup.Job, error) {
+func (x *change) begin(ctx context.Context) (*cleanup.Job, error) {
 	c := x.client
 	if c.changes.Enter(x.returns) { // false after Close: then nobody counts the change
 		defer c.changes.Leave(x.returns)
 	}
 	err := c.channels.Settle(ctx, x.target.remote())
+	if x.gives {
+		x.master = c.masterOf(ctx, x.target.name)
+	}
 	if err == nil {
 		var v resp.Value
 		v, err = c.scripts.RunInTime(remote.Patient(ctx), x.target.name, x.call)
@@ -276,7 +281,7 @@ func (x *change) begin(ctx context.Context, givesBack bool) (*cleanup.Job, error
 	if err == nil {
 		return nil, nil
 	}
-	if _, failed := errors.AsType[resp.Error](err); !x.unsure && (!givesBack || remote.Final(err) || failed && !passing(err)) {
+	if _, failed := errors.AsType[resp.Error](err); !x.unsure && (!x.gives || remote.Final(err) || failed && !passing(err)) {
 		return nil, c.refused(x.target.name, err)
 	}
 	j := cleanup.NewJob(x, time.Now().Add(changeFor), false)
@@ -286,6 +291,11 @@ func (x *change) begin(ctx context.Context, givesBack bool) (*cleanup.Job, error
 
 func (x *change) call(last int64) *remote.Call {
 	x.last = max(x.last, last)
+	return x.callBy(last)
+}
+
+// callBy returns the call, valid until last.
+func (x *change) callBy(last int64) *remote.Call {
 	c, t := x.client, x.target
 	args := append(append([]any{changeLife.Milliseconds(), c.channels.Publishing(t.kind.silent)}, x.args...), last)
 	return &remote.Call{Script: x.script, Lock: t.remote(), Keys: t.lined(append(slices.Clone(x.keys), x.latch)), Args: t.lineArgs(c, args)}
@@ -299,9 +309,71 @@ func (x *change) answered(v resp.Value) error {
 		return fmt.Errorf("lock: unexpected reply to a change, of kind %v", v.Kind())
 	}
 	x.outcome = n
-	x.client.cleanup.SettleLatch(x.target.name, x.latch, x.unsure, x.last)
+	c, last := x.client, x.last
+	kept := x.gives && x.master != (master{})
+	if kept {
+		last += changeAgainFor.Milliseconds()
+		c.cleanup.Keep(confirmed{x, time.Now().Add(changeAgainFor), last})
+	}
+	c.cleanup.SettleLatch(x.target.name, x.latch, x.unsure || kept, last)
 	return nil
 }
+
+// changeAgainFor is how much longer a server with replicas keeps the latch of a confirmed change, and a client sends the change again
+// after a loss: for the time of a slow failover.
+const changeAgainFor = 30 * time.Second
+
+// master is the server of a change, by its id in a cluster, or by the address at which sentinels know it. The zero master has no replicas, or
+// is unknown.
+type master struct{ id, addr string }
+
+// askMaster bounds the question for a server that is not known: the change itself is more urgent.
+const askMaster = 250 * time.Millisecond
+
+// masterOf returns the present server of name.
+func (c *Client) masterOf(ctx context.Context, name string) master {
+	if c.remote.Failover == nil {
+		return master{}
+	}
+	ctx, cancel := context.WithTimeout(ctx, askMaster)
+	defer cancel()
+	s, err := c.remote.Failover.Succession(ctx, name, time.Time{})
+	switch {
+	case err != nil:
+		return master{}
+	case c.remote.Spread != nil:
+		return master{id: s.Master}
+	}
+	return master{addr: s.Addr}
+}
+
+// confirmed is a change that the server has confirmed, and a replica in its place may not know.
+type confirmed struct {
+	change *change
+	until  time.Time
+	last   int64 // the same, as the end of the latch
+}
+
+// Again sends the change to another server only: the same one may have lost its data with the latch, and would count the change twice.
+func (f confirmed) Again(ctx context.Context) (cleanup.Work, time.Time) {
+	x := f.change
+	if now := x.client.masterOf(ctx, x.target.name); now == x.master || now == (master{}) {
+		return nil, time.Time{}
+	}
+	return &changeAgain{change: x, last: f.last}, f.until
+}
+
+// changeAgain is the work of sending a confirmed change again, for as long as the server keeps its latch.
+type changeAgain struct {
+	cleanup.Simple
+	change *change
+	last   int64
+}
+
+func (a *changeAgain) Name() string                             { return a.change.target.name }
+func (a *changeAgain) Rank() cleanup.Rank                       { return cleanup.Change }
+func (a *changeAgain) Call() *remote.Call                       { return a.change.callBy(a.last) }
+func (a *changeAgain) Answered(resp.Value, bool) cleanup.Result { return cleanup.Result{Done: true} }
 
 // The methods of a change for cleanup.
 

@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -143,7 +144,7 @@ type undone struct {
 	until time.Time
 }
 
-func (d undone) Again() (cleanup.Work, time.Time) { return d.undo.undoAgain(), d.until }
+func (d undone) Again(context.Context) (cleanup.Work, time.Time) { return d.undo.undoAgain(), d.until }
 
 // undoAgain is the work of sending a confirmed undo or release again, under another latch: that of a release may serve for a later one by
 // now. Without owners only the latch tells what the acquire took. The caller does not wait for the work, so Close does not count it.

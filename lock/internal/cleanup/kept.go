@@ -1,13 +1,14 @@
 package cleanup
 
 import (
+	"context"
 	"slices"
 	"time"
 
 	"github.com/lockwire/lockwire/lock/internal/clock"
 )
 
-// No replica acknowledges a release or an undo: each would take as long again, and so would the next owner's wait. If the master is
+// No replica acknowledges a release, an undo or a change: each would take as long again, and so would the next owner's wait. If the master is
 // replaced right after its reply, the next master may know nothing of it. So a server with replicas gets the latest work again after
 // each loss of a connection or master.
 
@@ -25,8 +26,9 @@ const (
 
 // Confirmed is work that the server has confirmed, and a master that takes the server's place may not know.
 type Confirmed interface {
-	// Again returns a request without effect on a server that knows the work, and the end of its purpose.
-	Again() (w Work, until time.Time)
+	// Again returns a request without effect on a server that knows the work, and the end of its purpose; nil if there is no
+	// reason to send the work again.
+	Again(ctx context.Context) (w Work, until time.Time)
 }
 
 // kept is confirmed work.
@@ -63,31 +65,43 @@ func (u *Cleanup) Lost() {
 	}
 }
 
-// resend adds jobs for the kept work to the agenda, some time after a loss.
-func (u *Cleanup) resend(a *agenda, at time.Time, closing bool) {
-	switch {
-	case closing:
+// againLane is the lane of the goroutine that makes jobs for kept work.
+var againLane = lane{again: true, slot: -1}
+
+// resend has jobs made for the kept work, some time after a loss.
+func (u *Cleanup) resend(a *agenda, at time.Time, closing bool) (due bool) {
+	if closing {
 		a.resend = time.Time{}
-		return
-	case !a.resend.IsZero() && !at.Before(a.resend):
-		a.resend, a.resent = time.Time{}, at
-		a.pending = append(a.pending, u.keptJobs(at)...)
+		return false
+	}
+	if due = !a.resend.IsZero() && !at.Before(a.resend) && !a.busy[againLane]; due {
+		a.resend, a.resent, a.busy[againLane] = time.Time{}, at, true
+		a.repeating++
 	}
 	if a.resend.IsZero() && u.lost.Swap(false) {
 		a.resend = clock.Later(at.Add(resendAfter), a.resent.Add(resendPause))
 	}
+	return due
 }
 
-// keptJobs returns a job for each kept work.
-func (u *Cleanup) keptJobs(at time.Time) (jobs []*Job) {
+// sendAgain makes a job for each kept work, after a loss noticed at the time at.
+func (u *Cleanup) sendAgain(at time.Time) {
+	ctx, cancel := context.WithTimeout(u.life, resendPause)
+	defer cancel()
 	u.mu.Lock()
 	all := slices.Clone(u.kept)
 	u.mu.Unlock()
+	var jobs []*Job
 	for _, k := range all {
-		if at.Sub(k.at) <= keptFor {
-			w, until := k.Again()
+		if at.Sub(k.at) > keptFor {
+			continue
+		}
+		if w, until := k.Again(ctx); w != nil {
 			jobs = append(jobs, NewJob(w, until, false))
 		}
 	}
-	return jobs
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.returned = append(u.returned, batch{againLane, jobs})
+	u.wakeLocked()
 }

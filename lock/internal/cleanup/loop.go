@@ -55,7 +55,9 @@ func (u *Cleanup) loop() {
 			return
 		}
 		at := time.Now()
-		u.resend(&a, at, closing == nil)
+		if u.resend(&a, at, closing == nil) {
+			u.batches.Go(func() { u.sendAgain(at) })
+		}
 		u.collect(&a, at, closing == nil)
 		for _, b := range u.next(&a, at) {
 			u.batches.Go(func() { u.run(b) })
@@ -185,7 +187,7 @@ func (a *agenda) wait() time.Duration {
 	if !a.sweep.IsZero() {
 		at = clock.Earlier(at, a.sweep)
 	}
-	if !a.resend.IsZero() {
+	if !a.resend.IsZero() && !a.busy[againLane] {
 		at = clock.Earlier(at, a.resend)
 	}
 	for _, j := range a.pending {
