@@ -496,3 +496,26 @@ func TestTurnWithTooLittleTime(t *testing.T) {
 		})
 	}
 }
+
+// A hold that is handed over to a waiter with a place of its own leaves the place that it has kept for its release.
+func TestHandOverLeavesThePlace(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c, other := w.client(lock.Config{}), w.client(lock.Config{})
+		holder, leases := mustLock(t, other, "job"), make(chan *lock.Lease)
+		take := func() { leases <- mustLock(t, c, "job", lock.For(time.Minute)) }
+		go take()
+		go take()
+		w.sleep(100 * time.Millisecond)
+		mustUnlock(t, holder)
+		mustUnlock(t, <-leases)
+		last := <-leases
+		go take()
+		w.sleep(10 * time.Millisecond)
+		mustUnlock(t, last)
+		mustUnlock(t, <-leases)
+		w.sleep(100 * time.Millisecond)
+		if places := w.srv.Do("ZRANGE", "lockwire_line:{job}", "0", "-1"); len(places.([]any)) != 0 {
+			t.Errorf("%v stand in the line, and nobody waits", places)
+		}
+	})
+}

@@ -151,6 +151,8 @@ func (l *Lease) giveBack(ctx context.Context) (resp.Value, error) {
 	if next := l.claimNext(func(*request) bool { return l.target.kind.HandOver != nil && !l.client.replicas.On() }); next != nil {
 		if v, err := l.handOver(ctx, next); err == nil || remote.Uncertain(err) {
 			l.notePassedOn(err == nil)
+			l.client.leavePlace(l.target, l.place) // the waiter has another one, and the script ends neither
+			l.place = nil
 			return v, err
 		}
 	}
