@@ -134,6 +134,9 @@ func TestCountUnknownToTheNextMaster(t *testing.T) {
 			if n, err := permits.Available(t.Context()); n != 2 || err != nil {
 				t.Errorf("Available() = %d, %v; want 2", n, err)
 			}
+			if keys := w.srv.Keys(); len(keys) != 2 {
+				t.Errorf("the server has %v; want no latch", keys)
+			}
 		})
 	}
 }

@@ -370,10 +370,14 @@ type changeAgain struct {
 	last   int64
 }
 
-func (a *changeAgain) Name() string                             { return a.change.target.name }
-func (a *changeAgain) Rank() cleanup.Rank                       { return cleanup.Change }
-func (a *changeAgain) Call() *remote.Call                       { return a.change.callBy(a.last) }
-func (a *changeAgain) Answered(resp.Value, bool) cleanup.Result { return cleanup.Result{Done: true} }
+func (a *changeAgain) Name() string       { return a.change.target.name }
+func (a *changeAgain) Rank() cleanup.Rank { return cleanup.Change }
+func (a *changeAgain) Call() *remote.Call { return a.change.callBy(a.last) }
+
+func (a *changeAgain) Answered(resp.Value, bool) cleanup.Result {
+	a.change.client.cleanup.SettleLatch(a.Name(), a.change.latch, true, a.last)
+	return cleanup.Result{Done: true}
+}
 
 // The methods of a change for cleanup.
 
