@@ -162,3 +162,28 @@ func TestCountOfALostServer(t *testing.T) {
 		}
 	})
 }
+
+// A Close does not wait for what the server has confirmed, and is sent again.
+func TestCloseBesideConfirmedWork(t *testing.T) {
+	inShard(t, lock.Config{}, func(t *testing.T, w *world, r *replicated, c *lock.Client) {
+		r.tell(func(r *replicated) { r.heirs.Bare = true })
+		lease, err := c.Reentrant("job").TryLock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustUnlock(t, lease)
+		if err := c.Semaphore("semaphore").Release(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		w.replace(r)
+		w.srv.Intercept(func(fakeredis.Cmd) fakeredis.Action { return fakeredis.Reply("-LOADING the server is not ready\r\n") })
+		w.sleep(2 * time.Second)
+		began := time.Now()
+		if err := c.CloseContext(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("CloseContext() took %v", took)
+		}
+	})
+}

@@ -84,6 +84,16 @@ func (u *Cleanup) resend(a *agenda, at time.Time, closing bool) (due bool) {
 	return due
 }
 
+// dropKept ends the jobs for kept work after their first failure: Close waits for unconfirmed work only.
+func (a *agenda) dropKept() {
+	a.pending = slices.DeleteFunc(a.pending, func(j *Job) bool {
+		if j.kept && j.again {
+			j.finish(nil)
+		}
+		return j.over
+	})
+}
+
 // sendAgain makes a job for each kept work, after a loss noticed at the time at.
 func (u *Cleanup) sendAgain(at time.Time) {
 	ctx, cancel := context.WithTimeout(u.life, resendPause)
@@ -97,7 +107,9 @@ func (u *Cleanup) sendAgain(at time.Time) {
 			continue
 		}
 		if w, until := k.Again(ctx); w != nil {
-			jobs = append(jobs, NewJob(w, until, false))
+			j := NewJob(w, until, false)
+			j.kept = true
+			jobs = append(jobs, j)
 		}
 	}
 	u.mu.Lock()

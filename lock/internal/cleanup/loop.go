@@ -95,6 +95,7 @@ func (u *Cleanup) collect(a *agenda, at time.Time, closing bool) {
 	}
 	switch {
 	case closing:
+		a.dropKept()
 		for _, j := range a.pending {
 			j.next = clock.Earlier(j.next, at.Add(repeatMax)) // later jobs might run out of time
 		}

@@ -72,6 +72,7 @@ type Job struct {
 	work    Work
 	until   time.Time // the end of the purpose: the lease has ended on the server
 	turn    bool      // the job holds the owner's turn
+	kept    bool      // of kept work; constant
 	done    chan struct{}
 	outcome error               // valid once done is closed
 	ended   func(outcome error) // constant after Add; may be nil
