@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -242,9 +243,10 @@ func (w *world) nothingIsLeft() {
 // A context that ends while the address is being published leaves no address.
 func TestEndDuringPublish(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
+		_ = w.candidate(w.client(), leader.Config{Address: "b:1"}, w.work("b", 0))() // the server knows the scripts
 		w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
 			action := fakeredis.Run()
-			if cmd.Name == "EVAL" && slices.Contains(cmd.Args, "a:1") {
+			if strings.HasPrefix(cmd.Name, "EVAL") && slices.Contains(cmd.Args, "a:1") {
 				action = action.Late(100 * time.Millisecond)
 			}
 			return action
