@@ -131,21 +131,7 @@ func (c *Client) living(ctx context.Context) context.Context {
 	if ctx == context.Background() {
 		return c.life
 	}
-	return lifetime{c.life, ctx}
-}
-
-// lifetime is a context with the values of another context.
-type lifetime struct {
-	context.Context
-	values context.Context
-}
-
-// Value looks for a context of this package first: package context then knows how to derive a context without a goroutine.
-func (l lifetime) Value(key any) any {
-	if v := l.Context.Value(key); v != nil {
-		return v
-	}
-	return l.values.Value(key)
+	return remote.WithValues(c.life, ctx)
 }
 
 // now returns the present on all clocks that measure leases.

@@ -49,7 +49,7 @@ func (b *Bounds) Context(ctx context.Context, most time.Duration) (bound context
 	case !b.under.Enter(0): // a release after Close has its whole time
 		return until(ctx, context.Background(), most)
 	case most >= Max:
-		return bounded{b.end(), ctx}, b.leave
+		return remote.WithValues(b.end(), ctx), b.leave
 	}
 	bound, end := until(ctx, b.all, most)
 	return bound, func() { end(); b.leave() }
@@ -65,19 +65,6 @@ func (b *Bounds) end() context.Context {
 		b.shared, b.begin = remote.Dividing(ctx), now
 	}
 	return b.shared
-}
-
-// bounded is a shared context that also has the values of another context.
-type bounded struct {
-	context.Context
-	values context.Context
-}
-
-func (b bounded) Value(key any) any {
-	if value := b.Context.Value(key); value != nil { // the cause of the end is a value, too
-		return value
-	}
-	return b.values.Value(key)
 }
 
 // TaskContext is Context for a task, which the Client's Close waits for: the context ends in time for cleanup to repeat the release.

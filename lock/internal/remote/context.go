@@ -36,3 +36,19 @@ func (d dividing) Value(key any) any {
 	}
 	return d.Context.Value(key)
 }
+
+// WithValues returns a context that ends with ctx and also has the values of another context.
+func WithValues(ctx, values context.Context) context.Context { return valued{ctx, values} }
+
+type valued struct {
+	context.Context
+	values context.Context
+}
+
+// Value asks ctx first: the cause of its end is a value, too, and package context derives from what it finds without a goroutine.
+func (v valued) Value(key any) any {
+	if value := v.Context.Value(key); value != nil {
+		return value
+	}
+	return v.values.Value(key)
+}
