@@ -21,8 +21,9 @@ type RedlockConfig struct {
 	MinValidity float64
 
 	// Quarantine is the time after a server's start without a vote, because the server may have lost granted locks. It must
-	// be the longest lease used for the lock by any process; a longer lease is refused. Callers of Redisson's RedLock need as much as their
-	// wait and their lease together. 0 is the longest Lease of the clients. Below 0 is off: a server votes at once after its start; use a negative value only if no server loses data.
+	// be the longest lease used for the lock by any process; a longer lease is refused. Callers of Redisson's RedLock need as
+	// much as their wait and their lease together. 0 is the longest Lease of the clients. Below 0 is off: a server votes at once after
+	// its start; use a negative value only if no server loses data.
 	Quarantine time.Duration
 
 	// Pause is the minimum time between attempts of Lock without messages: of Plain locks, with too many servers

@@ -39,7 +39,7 @@ func modelCountdownDown(c *fakeredis.Call) any {
 	if bad {
 		return notNumber
 	}
-	c.Do("PEXPIRE", o.latch, lineLife)
+	c.Do("DEL", o.latch)
 	done := o.remember(c, max(0, count-1))
 	if count > 1 {
 		c.Do("DECR", c.Keys[0])
@@ -61,7 +61,7 @@ func modelCountdownDelete(c *fakeredis.Call) any {
 	if bad {
 		return notNumber
 	}
-	c.Do("PEXPIRE", o.latch, lineLife)
+	c.Do("DEL", o.latch)
 	if !there {
 		return o.remember(c, 0)
 	}

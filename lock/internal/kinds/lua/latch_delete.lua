@@ -10,8 +10,7 @@ local lifetime, publish, last = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3])
 -- all_change.lua
 -- all_number.lua
 local deleted = value and 1 or 0
--- A write that needs no memory: a full server refuses none behind it.
-redis.call('pexpire', latch, 25000)
+redis.call('del', latch) -- a write that needs no memory: a full server refuses none behind it
 redis.call('set', latch, deleted, 'px', last - now + lifetime) -- before the deletion, so that a user who may not set it changes nothing
 if deleted == 1 then
     redis.call('del', countdown)

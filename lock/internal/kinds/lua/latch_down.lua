@@ -10,9 +10,9 @@ local lifetime, publish, last = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3])
 -- all_change.lua
 -- all_number.lua
 local count = tonumber(value or 0)
--- A write that needs no memory: a full server refuses none behind it.
-redis.call('pexpire', latch, 25000)
-redis.call('set', latch, math.max(0, count - 1), 'px', last - now + lifetime) -- before the count, so that a user who may not set it changes nothing
+local left = math.max(0, count - 1)
+redis.call('del', latch) -- a write that needs no memory: a full server refuses none behind it
+redis.call('set', latch, left, 'px', last - now + lifetime) -- before the count, so that a user who may not set it changes nothing
 if count > 1 then
     redis.call('decr', countdown)
 else
@@ -21,4 +21,4 @@ else
         redis.pcall(publish, channel, '0') -- a user who may not publish leaves waiters to look by themselves
     end
 end
-return math.max(0, count - 1)
+return left
