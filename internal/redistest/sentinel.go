@@ -166,9 +166,10 @@ func (s *Sentinels) masterOf(sentinel *Server) (*Server, error) {
 	return nil, fmt.Errorf("a sentinel names %s:%s, which is none of the servers", host, port)
 }
 
-// Failover makes a sentinel replace a healthy master. It returns at once.
+// Failover makes a sentinel replace a healthy master. It waits only until no sentinel would elect a server without the master's data.
 func (s *Sentinels) Failover() {
 	s.t.Helper()
+	s.await("replica to elect", s.unelectable)
 	if err := s.failover(); err != nil {
 		s.t.Errorf("redistest: failover: %v", err)
 	}
@@ -326,6 +327,38 @@ func (s *Sentinels) unfollowed(master *Server) error {
 		state, _ := role.At(3).Text()
 		if int(port) != master.port || state != "connected" {
 			return fmt.Errorf("%s does not follow the master", server.Addr())
+		}
+	}
+	return nil
+}
+
+// unelectable is the reason why an election may fall on a server without the master's data: a sentinel has not yet seen a replica
+// follow the master, or knows an offset of a server, a former master for example, that does not follow.
+func (s *Sentinels) unelectable() error {
+	master, err := s.agreed()
+	if err != nil {
+		return err
+	}
+	for _, sentinel := range s.sentinels {
+		if !sentinel.up() {
+			continue
+		}
+		list, err := sentinel.Try("SENTINEL", "replicas", SentinelMaster)
+		if err != nil {
+			return err
+		}
+		following := 0
+		for one := range list.All() {
+			switch {
+			case strings.Contains(field(one, "flags"), "down"):
+			case field(one, "master-link-status") == "ok" && field(one, "master-port") == strconv.Itoa(master.port):
+				following++
+			case field(one, "slave-repl-offset") != "0":
+				return fmt.Errorf("%s may be elected, and does not follow the master", field(one, "name"))
+			}
+		}
+		if following == 0 {
+			return fmt.Errorf("a sentinel has seen no replica follow %s", master.Addr())
 		}
 	}
 	return nil
