@@ -62,7 +62,7 @@ test: install $(if $(filter all,$(SERVERS)),servers) lint ## all checks and test
 .PHONY: exhaustive
 exhaustive: install ## every transition of every script's model against a server, of which make test takes a sample; SERVERS as there
 	$(if $(SERVERS),LOCKWIRE_REDIS_SERVER='$(SERVER_LIST)') LOCKWIRE_EXHAUSTIVE=1 CI=true \
-		$(GO) test -run='^TestServerScript(s|Faults)$$|LikeTheServer$$' -count=1 -timeout=30m -v ./lock/internal/kinds
+		$(GO) test -run='^TestServerScript(s|Faults)$$|LikeTheServer$$' -count=1 -timeout=$(TESTTIME) -v ./lock/internal/kinds
 
 .PHONY: torture
 torture: install ## what is tested under load and faults, for longer: TORTURE=30s each; SERVERS as there
