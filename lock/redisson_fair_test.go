@@ -422,6 +422,65 @@ func TestFairVisitToRedisson(t *testing.T) {
 	}
 }
 
+// Callers of ours with little time each, in a queue with Redisson's threads, keep those in it apart by the time that each has put between itself
+// and the one in front: by Redisson's rule all who wait are brought forward by that much at each grant.
+func TestFairLittleTimeBesideRedisson(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		java, c := w.fairRedisson(), w.client(lock.Config{})
+		w.srv.Do("HSET", "job", "java:0", "1")
+		w.srv.Do("PEXPIRE", "job", "30000")
+		granted := make(chan *lock.Lease, 1)
+		stand := func() {
+			go func() {
+				ctx, cancel := context.WithTimeout(t.Context(), 12*time.Second)
+				defer cancel()
+				lease, err := c.Fair("job").Lock(ctx)
+				if err != nil {
+					t.Errorf("Lock: %v", err)
+				}
+				granted <- lease
+			}()
+			synctest.Wait()
+		}
+		for range 8 {
+			stand()
+		}
+		leaves, gone := context.WithCancel(t.Context())
+		left := make(chan error, 1)
+		go func() {
+			_, err := c.Fair("job").Lock(leaves)
+			left <- err
+		}()
+		synctest.Wait()
+		threads := []string{"java:1", "java:2", "java:3"}
+		for _, thread := range threads {
+			java.acquire(thread, 5*time.Minute, true)
+		}
+		stand()
+		last := w.line()[12]
+		gone()
+		wantErr(t, "Lock", <-left, lock.ErrNotAcquired)
+		synctest.Wait()
+
+		java.unlock("java:0")
+		for range 8 {
+			mustUnlock(t, <-granted)
+		}
+		for i, thread := range threads {
+			if got, _ := java.acquire(thread, 5*time.Minute, true); !got {
+				t.Errorf("it is not the turn of %s", thread)
+			}
+			w.wantLine(append(threads[i+1:], last)...)
+			if left := w.deadline(last); left < 30*time.Second {
+				t.Errorf("with the lock given to %s, the last one counts as alive for another %v", thread, left)
+			}
+			java.unlock(thread)
+		}
+		mustUnlock(t, <-granted)
+		w.free()
+	})
+}
+
 // A19: the deadlines of those behind suffer neither from who is served nor from who leaves, and who leaves is gone.
 func TestA19(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {

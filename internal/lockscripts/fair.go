@@ -63,10 +63,19 @@ func (m *fairModel) members(key string) []string {
 	return list
 }
 
-// advance brings the time of a waiter forward by wait, but not to before floor.
-func (m *fairModel) advance(waiter string, wait, floor int64) {
-	if score, ok := m.score(waiter); ok {
-		m.Do("ZADD", m.timeouts, strconv.FormatInt(max(score-wait, min(score, floor)), 10), waiter)
+// advance brings the times of waiters forward by the same amount, which brings none to before soonest.
+func (m *fairModel) advance(waiters []string, sooner, soonest int64) {
+	waiters = slices.DeleteFunc(waiters, func(waiter string) bool { _, ok := m.score(waiter); return !ok })
+	for _, waiter := range waiters {
+		score, _ := m.score(waiter)
+		sooner = min(sooner, score-soonest)
+	}
+	if sooner <= 0 {
+		return
+	}
+	for _, waiter := range waiters {
+		score, _ := m.score(waiter)
+		m.Do("ZADD", m.timeouts, strconv.FormatInt(score-sooner, 10), waiter)
 	}
 }
 
@@ -130,11 +139,9 @@ func modelFairAcquire(c *fakeredis.Call) any {
 		} else {
 			m.drop(owner)
 		}
-		sooner := max(wait, score-m.now-lease)
+		sooner := score - m.now - lease
 		if waiting <= fairFew || sooner > waiting*max(wait, fairSpare)/8 {
-			for _, waiter := range m.members(m.timeouts) {
-				m.advance(waiter, sooner, m.now+lease+fairSpare)
-			}
+			m.advance(m.members(m.timeouts), sooner, m.now+lease+fairSpare)
 		}
 		c.Do("HINCRBY", m.lock, owner, "1")
 		c.Do("PEXPIRE", m.lock, c.Args[0])
@@ -306,11 +313,9 @@ func modelFairUndo(c *fakeredis.Call) any {
 // leave takes owner out of the queue, and tells the new head if the lock is free for the head.
 func (m *fairModel) leave(owner, publish string, wait int64, taken bool) {
 	line := m.members(m.queue)
-	floor := m.now + max(m.Int("PTTL", m.lock), 0) + fairSpare
+	soonest := m.now + max(m.Int("PTTL", m.lock), 0) + fairSpare
 	if place := slices.Index(line, owner); place >= len(line)-fairFew && place >= 0 {
-		for _, waiter := range line[place+1:] {
-			m.advance(waiter, wait, floor)
-		}
+		m.advance(line[place+1:], wait, soonest)
 	}
 	if place, end := slices.Index(line, owner), "1"; m.Int("ZREM", m.timeouts, owner) == 1 {
 		if place >= len(line)-fairFew {

@@ -110,9 +110,14 @@ func (m *fairState) first() string {
 	return m.line[0]
 }
 
-func (m *fairState) advance(owner string, wait, floor span) {
-	if until, ok := m.times[owner]; ok {
-		m.times[owner] = max(until-wait, min(until, floor))
+// advance brings the times of owners forward by the same amount, which brings none to before soonest.
+func (m *fairState) advance(owners []string, sooner, soonest span) {
+	owners = slices.DeleteFunc(slices.Clone(owners), func(o string) bool { _, ok := m.times[o]; return !ok })
+	for _, owner := range owners {
+		sooner = min(sooner, m.times[owner]-soonest)
+	}
+	for _, owner := range owners {
+		m.times[owner] -= max(sooner, 0)
 	}
 }
 
@@ -147,14 +152,12 @@ func (m *fairState) acquire(owner string, a fairAsk, latch int) (any, []message)
 	}
 	first := m.head(owner)
 	if m.owner == "" && (first == "" || first == owner) {
-		sooner := max(a.wait, m.times[owner]-a.lease)
+		sooner := m.times[owner] - a.lease
 		m.remove(owner)
 		if first == "" {
 			m.times, m.timesLife = nil, 0
 		}
-		for other := range m.times {
-			m.advance(other, sooner, a.lease+aliveFor)
-		}
+		m.advance(slices.Collect(maps.Keys(m.times)), sooner, a.lease+aliveFor)
 		m.idle.life = 0
 		return m.reentrantModel.acquire(owner, a.lease, latch)
 	}
@@ -265,9 +268,7 @@ func (m *fairState) undo(owner string, rest span, before int, wait span, waits b
 		m.keep()
 	case !waits:
 		if place := slices.Index(m.line, owner); place >= 0 {
-			for _, behind := range m.line[place+1:] {
-				m.advance(behind, wait, m.lease+aliveFor)
-			}
+			m.advance(m.line[place+1:], wait, m.lease+aliveFor)
 		}
 		if _, timed := m.times[owner]; timed { // an owner without a time is removed at the front
 			m.remove(owner)

@@ -44,12 +44,14 @@ if left == -2 and (not first or first == owner) then
     redis.call('del', idle, first and idle or timeouts) -- without a queue there is no deadline
     redis.call('lpop', queue)
     redis.call('zrem', timeouts, owner)
-    local sooner = math.max(wait, score - now - lease) -- as Redisson has it, and what those have left who went before
+    local sooner = score - now - lease -- what is left of its own time, and of theirs who went before
     local due = waiting <= few or sooner > waiting / 8 * math.max(wait, spare) -- of many not at each grant
     local others = due and redis.call('zrange', timeouts, 0, -1, 'withscores') or {}
-    for i = 1, #others, 2 do -- which leaves each of them the time to put its own off
-        local ends = tonumber(others[i + 1])
-        redis.call('zadd', timeouts, math.max(ends - sooner, math.min(ends, now + lease + spare)), others[i])
+    -- All by the same time, or Redisson's grants, which take its wait from each, drop those who have put less between themselves and the one
+    -- in front. Each keeps the time to put its own off.
+    sooner = others[2] and math.min(sooner, others[2] - now - lease - spare) or 0
+    for i = 1, sooner > 0 and #others or 0, 2 do
+        redis.call('zadd', timeouts, others[i + 1] - sooner, others[i])
     end
     redis.call('hincrby', lock, owner, '1')
     redis.call('pexpire', lock, lease)

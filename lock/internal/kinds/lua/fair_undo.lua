@@ -31,13 +31,18 @@ if waits == '1' and taken and redis.call('exists', lock) == 0 then
     redis.call('pexpire', queue, life)
     redis.call('pexpire', timeouts, life)
 elseif waits ~= '1' then
-    local left, found = math.max(redis.call('pttl', lock), 0), false
+    local soonest, found = now + math.max(redis.call('pttl', lock), 0) + spare, false
+    local sooner, behind = tonumber(wait), {}
     for _, waiter in ipairs(redis.call('lrange', queue, -few, -1)) do -- of more the next grant sees to it
         local score = found and tonumber(redis.call('zscore', timeouts, waiter) or nil)
-        if score then -- as Redisson does, but leaving each of them the time to put its own off
-            redis.call('zadd', timeouts, math.max(score - wait, math.min(score, now + left + spare)), waiter)
+        if score then
+            sooner = math.min(sooner, score - soonest)
+            table.insert(behind, {score, waiter})
         end
         if waiter == owner then found = true end
+    end
+    for i = 1, sooner > 0 and #behind or 0 do -- as acquire does
+        redis.call('zadd', timeouts, behind[i][1] - sooner, behind[i][2])
     end
     if redis.call('zrem', timeouts, owner) == 1 then -- from the end that is nearer: most who leave stand in front
         redis.call('lrem', queue, found and -1 or 1, owner)
