@@ -40,6 +40,9 @@ const maxPermits = 1000
 // loss. A Lease over several permits is lost with the first lost permit; the other permits stay taken until Unlock or
 // the end of their leases.
 //
+// The server's clock decides when a lease is over; in Redisson's clients their own clock does. If one of these clocks is wrong by more than a
+// lease, there are more holders than permits.
+//
 // A PermitSemaphore is immutable, and many goroutines may share it. Waiters are served in the order of a [Semaphore].
 type PermitSemaphore struct{ handle Handle }
 

@@ -523,3 +523,69 @@ func TestA10(t *testing.T) {
 		})
 	}
 }
+
+// redissonPermitAcquire takes a permit by Redisson's rule, after it has put back what is over by the clock of its caller.
+// KEYS number leases; ARGV id, end of its lease, now
+func redissonPermitAcquire(c *fakeredis.Call) any {
+	for _, over := range c.Do("ZRANGEBYSCORE", c.Keys[1], "0", c.Args[2]).([]any) {
+		c.Do("ZREM", c.Keys[1], over.(string))
+		c.Do("INCR", c.Keys[0])
+	}
+	if free, ok := c.Do("GET", c.Keys[0]).(string); !ok || number(free) < 1 {
+		return nil
+	}
+	c.Do("DECR", c.Keys[0])
+	c.Do("ZADD", c.Keys[1], c.Args[1], c.Args[0])
+	return "OK"
+}
+
+// The leases of permits are as good as the clocks of Redisson's clients: one that is ahead takes a permit of ours, whose holder learns of it at the
+// next renewal, and the permit of one that is behind is over for us.
+func TestPermitsByRedissonsClock(t *testing.T) {
+	const script, minute = "redisson: permit, acquire", time.Minute
+	theirs := func(w *world, clock time.Duration) bool {
+		w.srv.Script(script, redissonPermitAcquire)
+		now := time.Now().Add(clock)
+		return w.srv.Do("EVAL", script, "2", "job", "{job}:timeout", "0123456789abcdef", text(now.Add(minute/2).UnixMilli()), text(now.UnixMilli())) == "OK"
+	}
+	for _, clock := range []time.Duration{0, minute} {
+		inVirtualTime(t, func(t *testing.T, w *world) {
+			c := w.client(lock.Config{})
+			s := c.PermitSemaphore("job")
+			if _, err := s.TrySetPermits(t.Context(), 1); err != nil {
+				t.Fatal(err)
+			}
+			lease, err := s.TryAcquire(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := theirs(w, clock); got != (clock > 0) {
+				t.Errorf("with a clock ahead by %v Redisson has our permit: %v", clock, got)
+			}
+			w.sleep(15 * time.Second)
+			if lost := lease.Err() != nil; lost != (clock > 0) {
+				t.Errorf("with a clock ahead by %v, after a renewal: %v", clock, lease.Err())
+			}
+			lease.Unlock(t.Context())
+			w.srv.Do("DEL", "job", "{job}:timeout")
+			w.free()
+		})
+	}
+	for _, clock := range []time.Duration{0, -minute} {
+		inVirtualTime(t, func(t *testing.T, w *world) {
+			s := w.client(lock.Config{}).PermitSemaphore("job")
+			if _, err := s.TrySetPermits(t.Context(), 1); err != nil || !theirs(w, clock) {
+				t.Fatal("Redisson has no permit", err)
+			}
+			lease, err := s.TryAcquire(t.Context())
+			if got := err == nil; got != (clock < 0) {
+				t.Errorf("with a clock behind by %v we have Redisson's permit: %v", -clock, err)
+			}
+			if err == nil {
+				mustUnlock(t, lease)
+			}
+			w.srv.Do("DEL", "job", "{job}:timeout")
+			w.free()
+		})
+	}
+}
