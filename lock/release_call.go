@@ -148,6 +148,12 @@ func (l *Lease) lateReleaseCall() *remote.Call {
 	if l.state != nil {
 		before = l.own().tally(t.stored()).count - 1
 	}
-	a := acquire{client: l.client, target: t, lease: l.term, owner: l.owner, state: l.state, latch: l.latch, last: l.client.clocks.Last(t.name)}
+	a := l.taking()
+	a.latch, a.last = l.latch, l.client.clocks.Last(t.name)
 	return a.undoCall(l, before)
+}
+
+// taking returns the acquire of l, for an undo in place of a release.
+func (l *Lease) taking() acquire {
+	return acquire{client: l.client, target: l.target, lease: l.term, owner: l.owner, state: l.state}
 }

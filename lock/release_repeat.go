@@ -40,17 +40,8 @@ func (l *Lease) countsTwice() bool { return l.state != nil && l.unlatched }
 // keepReleased has cleanup send the confirmed release again if the server is replaced by a replica that may not know of it.
 func (l *Lease) keepReleased() {
 	if c := l.client; c.remote.Failover != nil && (l.state == nil || l.state.once) && l.limits.least == 0 {
-		c.cleanup.Keep(freed{l})
+		c.cleanup.Keep(&undone{l.taking(), l.serverEnd()})
 	}
-}
-
-// freed is a confirmed release. Its owner never has the lock again.
-type freed struct{ lease *Lease }
-
-func (f freed) Again(context.Context) (cleanup.Work, time.Time) {
-	l := f.lease
-	a := acquire{client: l.client, target: l.target, lease: l.term, owner: l.owner, state: l.state}
-	return a.undoAgain(), l.serverEnd()
 }
 
 // repeat is the work of repeating a release.

@@ -313,7 +313,7 @@ func (x *change) answered(v resp.Value) error {
 	kept := x.gives && x.master != (master{})
 	if kept {
 		last += changeAgainFor.Milliseconds()
-		c.cleanup.Keep(confirmed{x, time.Now().Add(changeAgainFor), last})
+		c.cleanup.Keep(&changeAgain{change: x, last: last})
 	}
 	c.cleanup.SettleLatch(x.target.name, x.latch, x.unsure || kept, last)
 	return nil
@@ -347,27 +347,20 @@ func (c *Client) masterOf(ctx context.Context, name string) master {
 	return master{addr: s.Addr}
 }
 
-// confirmed is a change that the server has confirmed, and a replica in its place may not know.
-type confirmed struct {
-	change *change
-	until  time.Time
-	last   int64 // the same, as the end of the latch
-}
-
-// Again sends the change to another server only: the same one may have lost its data with the latch, and would count the change twice.
-func (f confirmed) Again(ctx context.Context) (cleanup.Work, time.Time) {
-	x := f.change
-	if now := x.client.masterOf(ctx, x.target.name); now == x.master || now == (master{}) {
-		return nil, time.Time{}
-	}
-	return &changeAgain{change: x, last: f.last}, f.until
-}
-
-// changeAgain is the work of sending a confirmed change again, for as long as the server keeps its latch.
+// changeAgain is the work of sending a confirmed change to a replica in the server's place, for as long as the servers keep the latch.
 type changeAgain struct {
 	cleanup.Simple
 	change *change
-	last   int64
+	last   int64 // the end of the latch
+}
+
+// Again sends the change to another server only: the same one may have lost its data with the latch, and would count the change twice.
+func (a *changeAgain) Again(ctx context.Context) (cleanup.Work, time.Time) {
+	x := a.change
+	if now := x.client.masterOf(ctx, x.target.name); now == x.master || now == (master{}) {
+		return nil, time.Time{}
+	}
+	return a, time.Now().Add(changeAgainFor)
 }
 
 func (a *changeAgain) Name() string       { return a.change.target.name }

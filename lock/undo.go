@@ -130,7 +130,7 @@ func (u *undo) Answered(_ resp.Value, again bool) cleanup.Result {
 	}
 	if u.behind == nil {
 		if u.client.remote.Failover != nil && u.state == nil {
-			u.client.cleanup.Keep(undone{u, u.goneBy(time.Now())})
+			u.client.cleanup.Keep(&undone{u.acquire, u.goneBy(time.Now())})
 		}
 		return cleanup.Result{Done: true}
 	}
@@ -138,24 +138,24 @@ func (u *undo) Answered(_ resp.Value, again bool) cleanup.Result {
 	return cleanup.Result{}
 }
 
-// undone is a confirmed undo. Its owner never asks for the lock again.
+// undone is what a confirmed undo or release has ended, until the server would have forgotten it by itself. Its owner never has the lock
+// again.
 type undone struct {
-	undo  *undo
+	acquire
 	until time.Time
 }
 
-func (d undone) Again(context.Context) (cleanup.Work, time.Time) { return d.undo.undoAgain(), d.until }
-
-// undoAgain is the work of sending a confirmed undo or release again, under another latch: that of a release may serve for a later one by
-// now. Without owners only the latch tells what the acquire took. The caller does not wait for the work, so Close does not count it.
-func (a *acquire) undoAgain() cleanup.Work {
-	b := *a
-	if !a.target.kind.unowned {
-		b.latch = newLatch(a.target)
+// Again sends the undo under another latch: that of a release may serve for a later one by now. Without owners only the latch tells what
+// the acquire took.
+func (d *undone) Again(context.Context) (cleanup.Work, time.Time) {
+	again := &undoAgain{undo{acquire: d.acquire}}
+	if !d.target.kind.unowned {
+		again.latch = newLatch(d.target)
 	}
-	return &undoAgain{undo{acquire: b}}
+	return again, d.until
 }
 
+// undoAgain is the work of an undone. The caller does not wait for the work, so Close does not count it.
 type undoAgain struct{ undo }
 
 func (u *undoAgain) Rank() cleanup.Rank       { return cleanup.Release }
