@@ -45,7 +45,7 @@ func (s *Streaks[K]) Longer(key K, since time.Time, unit time.Duration) {
 	if !ok {
 		last.Series.Since = since
 	}
-	if s.of == nil || len(s.of) > maxStreaks {
+	if s.of == nil || len(s.of) >= maxStreaks {
 		s.of = make(map[K]Streak)
 	}
 	s.of[key] = Streak{last.Series.Next(), time.Now(), unit}

@@ -3,7 +3,9 @@ package watchdog
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -253,4 +255,170 @@ func TestLeaseIsCheckedOnce(t *testing.T) {
 			t.Errorf("asked for %d leases at a time, want 1", most)
 		}
 	})
+}
+
+// After an alarm all leases are asked for at once, also those that are due later, and a second alarm is answered a second after the first.
+func TestAlarmAsksForAllLeasesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := keep(t, func(int) (int64, error) { return 1, nil })
+		var checked []time.Duration
+		begin, ask := time.Now(), w.cfg.Ask
+		w.cfg.Ask = func(ctx context.Context, leases []*fake, check bool) ([]Answer[*fake], error) {
+			if check {
+				checked = append(checked, time.Since(begin))
+			}
+			return ask(ctx, leases, check)
+		}
+		soon, late, fixed := new(fake), new(fake), new(fake)
+		w.Add(late, true, begin, begin.Add(20*time.Second))
+		w.Add(soon, true, begin, begin.Add(10*time.Second))
+		w.Add(fixed, false, begin, begin.Add(time.Hour))
+		first := 2300 * time.Millisecond // between two ticks of the loop
+		time.Sleep(first)
+		w.Raise()
+		time.Sleep(alarmPause / 4)
+		w.Raise()
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		want := []time.Duration{first, first + alarmPause}
+		for name, got := range map[string][]time.Duration{"due soon": soon.extended, "due late": late.extended, "without renewal": checked} {
+			if !slices.Equal(got, want) {
+				t.Errorf("a lease %s was asked for at %v, want %v", name, got, want)
+			}
+		}
+	})
+}
+
+// An ended lease is not asked for, even if the last question had no answer.
+func TestRemovedLeaseIsNotChecked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		w := keep(t, func(int) (int64, error) { asked++; return 0, errors.New("no answer") })
+		l := new(fake)
+		w.cfg.Named = func(map[string]bool) []*fake { return []*fake{l} }
+		w.Add(l, false, time.Now(), time.Now().Add(time.Hour))
+		w.WatchClock(l)
+		w.hear(map[string]bool{"a": true})
+		time.Sleep(retryMax / 2)
+		synctest.Wait()
+		w.Remove(l)
+		time.Sleep(10 * retryMax)
+		synctest.Wait()
+		if asked != 1 || !w.Idle() {
+			t.Errorf("asked %d times, want once; idle: %v", asked, w.Idle())
+		}
+	})
+}
+
+// A late answer is confirmed by a second renewal, unless replicas have acknowledged it.
+func TestLateAnswerIsConfirmed(t *testing.T) {
+	for acked, want := range map[bool][]time.Duration{true: {10 * time.Second}, false: {10*time.Second + 2*AnsweredLate}} {
+		synctest.Test(t, func(t *testing.T) {
+			w := keep(t, func(n int) (int64, error) {
+				if n == 1 {
+					time.Sleep(2 * AnsweredLate)
+				}
+				return 1, nil
+			})
+			w.cfg.Acked = func() bool { return acked }
+			l := new(fake)
+			w.Add(l, true, time.Now(), time.Now().Add(10*time.Second))
+			time.Sleep(15 * time.Second)
+			synctest.Wait()
+			if !slices.Equal(l.extended, want) {
+				t.Errorf("acknowledged: %v: renewals counted at %v, want %v", acked, l.extended, want)
+			}
+		})
+	}
+}
+
+// A round of renewals is reported with the numbers of its leases.
+func TestRoundIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := keep(t, nil)
+		var rounds []Round
+		w.cfg.Round = func(r Round) { rounds = append(rounds, r) }
+		asked := 0
+		w.cfg.Ask = func(_ context.Context, leases []*fake, _ bool) (answers []Answer[*fake], err error) {
+			for _, l := range leases { // renewed, gone, failed
+				asked++
+				a := Answer[*fake]{Lease: l, Outcome: int64(asked % 2)}
+				if asked == 3 {
+					a.Err = errors.New("no answer")
+				}
+				answers = append(answers, a)
+			}
+			return answers, nil
+		}
+		for range 3 {
+			w.Add(new(fake), true, time.Now(), time.Now().Add(10*time.Second))
+		}
+		time.Sleep(10*time.Second + retryMin/2)
+		synctest.Wait()
+		if want := (Round{Renewed: 1, Failed: 1, Gone: 1}); len(rounds) != 1 || rounds[0] != want {
+			t.Errorf("rounds %+v, want %+v", rounds, want)
+		}
+	})
+}
+
+// A server that answers too late for a round gets smaller rounds, which grow again.
+func TestRoundsFitTheServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var slow atomic.Bool
+		slow.Store(true)
+		w := keep(t, func(int) (int64, error) { return 1, nil })
+		ask := w.cfg.Ask
+		w.cfg.Ask = func(ctx context.Context, leases []*fake, check bool) ([]Answer[*fake], error) {
+			if slow.Load() {
+				<-ctx.Done()
+				return []Answer[*fake]{{leases[0], 0, ctx.Err()}}, ctx.Err()
+			}
+			return ask(ctx, leases, check)
+		}
+		w.Add(new(fake), true, time.Now(), time.Now().Add(10*time.Second))
+		size := func(after time.Duration) int {
+			time.Sleep(after)
+			synctest.Wait()
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return w.round
+		}
+		if got := size(10*time.Second + Limit(w.cfg.Term)); got != batchesAtOnce/2 {
+			t.Errorf("after a late round %d batches at once, want %d", got, batchesAtOnce/2)
+		}
+		slow.Store(false)
+		if got := size(retryMin); got != batchesAtOnce/2+2 { // a renewal, and its confirmation
+			t.Errorf("after two good rounds %d batches at once, want %d", got, batchesAtOnce/2+2)
+		}
+	})
+}
+
+// A watched lease looks at the clocks after a sleep of the machine, and after a clock that includes sleep was set back.
+func TestClocksApartAreSeen(t *testing.T) {
+	for _, gap := range []time.Duration{2 * clockGap, -2 * clockGap, clockGap / 2} {
+		synctest.Test(t, func(t *testing.T) {
+			w := keep(t, func(int) (int64, error) { return 1, nil })
+			begin, apart := time.Now(), atomic.Int64{}
+			w.cfg.Now = func() clock.Instant {
+				now := time.Now()
+				return clock.Instant{Time: now, Boot: time.Hour + now.Sub(begin) + time.Duration(apart.Load())}
+			}
+			looks := 0
+			w.cfg.Leases.StopContexts = func(*fake) { looks++ }
+			l := new(fake)
+			w.Add(l, false, begin, begin.Add(time.Hour))
+			w.WatchClock(l)
+			time.Sleep(2500 * time.Millisecond)
+			apart.Store(int64(gap))
+			time.Sleep(2 * clockTick)
+			synctest.Wait()
+			want := 1
+			if gap.Abs() <= clockGap {
+				want = 0
+			}
+			if looks != want {
+				t.Errorf("%v apart: %d looks, want %d", gap, looks, want)
+			}
+		})
+	}
 }
