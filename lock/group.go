@@ -384,7 +384,7 @@ const nodeTimeoutMin, nodeTimeoutMax = 20 * time.Millisecond, 250 * time.Millise
 // sameServer reports whether two locks are certainly on the same server.
 func (h *Handle) sameServer(other *Handle) bool {
 	a, b := h.client, other.client
-	return a == b || a.nature.same(&b.nature) || a.nature.place() != "" && a.nature.place() == b.nature.place()
+	return a == b || a.nature.same(&b.nature) || a.nature.dataName() != "" && a.nature.dataName() == b.nature.dataName()
 }
 
 // ofAll calls a method of all locks concurrently, and returns the results in the order of the locks.

@@ -39,15 +39,8 @@ type Lease struct {
 
 	record watchdog.Record[*Lease] // guarded by the watchdog's mu
 
-	releasing sync.Mutex   // held by the running Unlock; guards the following
-	latch     string       // latch key of the release, the same in every repeat
-	place     any          // a place in the server's line for the release to leave; nil for none
-	repeats   *cleanup.Job // the release, while it is repeated in the background
-	repeated  bool         // a release request had no answer and may still reach the server
-	unlatched bool         // a release request may have run without leaving a latch
-	settled   bool         // outcome is final
-	awaited   bool         // of a part: when it was released, other clients were waiting
-	outcome   error
+	releasing sync.Mutex // held by the running Unlock; guards the following
+	releaseState
 
 	mu sync.Mutex // guards the following
 	leaseState
@@ -66,6 +59,18 @@ type leaseState struct {
 	lost       *LostError
 	failure    error         // of the last renewal
 	renewal    chan struct{} // closed when the renewal under way has ended; nil without a renewal under way
+}
+
+// releaseState is the course of a release: a hand-over without a request or, with a latch, requests until one has an answer.
+type releaseState struct {
+	latch     string       // latch key of the release, the same in every repeat; "" before the first request
+	place     any          // a place in the server's line for the release to leave; nil for none
+	repeats   *cleanup.Job // the release, while it is repeated in the background
+	repeated  bool         // a release request had no answer and may still reach the server
+	unlatched bool         // a release request may have run without leaving a latch
+	settled   bool         // outcome is final
+	awaited   bool         // of a part: when it was released, other clients were waiting
+	outcome   error
 }
 
 // now returns the present state of the lease.

@@ -208,7 +208,7 @@ func (r *request) enterQueue() bool {
 	}
 	c.queued.Add(1)
 	r.look = make(chan struct{}, 1)
-	r.state.queued = append(r.state.queued, place{key: r.target.key(), look: r.look})
+	r.state.queued = append(r.state.queued, queuedCall{key: r.target.key(), look: r.look})
 	return true
 }
 
@@ -218,8 +218,8 @@ func (r *request) leaveQueue() {
 	c := r.client
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
-	r.state.queued = slices.DeleteFunc(r.state.queued, func(p place) bool {
-		r.asked = r.asked || p.look == r.look && p.asked
-		return p.look == r.look
+	r.state.queued = slices.DeleteFunc(r.state.queued, func(q queuedCall) bool {
+		r.asked = r.asked || q.look == r.look && q.asked
+		return q.look == r.look
 	})
 }

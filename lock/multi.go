@@ -56,7 +56,7 @@ func NewMulti(members ...Member) (*Multi, error) {
 	}
 	m.aliases.suspect(m.members)
 	slices.SortStableFunc(m.members, func(a, b *Handle) int {
-		return cmp.Or(cmp.Compare(a.target.name, b.target.name), cmp.Compare(a.client.nature.place(), b.client.nature.place()))
+		return cmp.Or(cmp.Compare(a.target.name, b.target.name), cmp.Compare(a.client.nature.dataName(), b.client.nature.dataName()))
 	})
 	return m, nil
 }

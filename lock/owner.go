@@ -35,11 +35,11 @@ type ownerState struct {
 	most    int                   // records of locks before those without holds are dropped
 	periods int64                 // given out so far
 
-	queued []place // places of calls waiting in queues on the server; guarded by table.mu
+	queued []queuedCall // guarded by table.mu
 }
 
-// place is the place of a call in the queue of a lock. An owner has at most a single place per queue.
-type place struct {
+// queuedCall is a call that waits in the queue of a lock on the server, in which an Owner has one place however many of its calls wait.
+type queuedCall struct {
 	key   entryKey
 	look  chan struct{} // buffered, 1: signalled when the owner has acquired the lock by another call
 	asked bool          // a request of another call may have kept the place on the server for this call

@@ -169,8 +169,8 @@ func (b *ballot) count(h *Handle, l *Lease, again time.Duration, err error) {
 // failedLocked records the error of a node, named by its number, and by its server's Target if known.
 func (b *ballot) failedLocked(h *Handle, err error) {
 	name := fmt.Sprintf("node %d", slices.Index(b.lock.nodes, h)+1)
-	if place := h.client.nature.place(); place != "" {
-		name += " (" + place + ")"
+	if data := h.client.nature.dataName(); data != "" {
+		name += " (" + data + ")"
 	}
 	b.errs = append(b.errs, fmt.Errorf("%s: %w", name, err))
 }

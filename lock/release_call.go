@@ -83,11 +83,8 @@ func (l *Lease) countedCall(last int64) *remote.Call {
 	}
 	x.Less = l.lessOf(x)
 	x.Args = []any{t.kept(c, l.state, l), l.owner, c.channels.Publishing(t.kind.silent), latchLife.Milliseconds(), l.repeated && l.state != nil, last}
-	switch {
-	case t.line != "":
-		x.Args = append(x.Args, c.channels.ListenersKnown(t.kind.silent), c.id, way.place, way.stand)
-	case t.kind.queued:
-		x.Args = append(x.Args, c.channels.CountsListeners(t.kind.silent))
+	if x.Args = t.lineArgs(c, x.Args); t.line != "" {
+		x.Args = append(x.Args, way.place, way.stand)
 	}
 	return x
 }

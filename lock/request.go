@@ -231,8 +231,8 @@ func (a *acquire) inQueue() (queued bool) {
 	a.client.table.mu.Lock()
 	defer a.client.table.mu.Unlock()
 	for i := range a.state.queued {
-		if p := &a.state.queued[i]; p.key == a.target.key() {
-			p.asked, queued = true, true
+		if q := &a.state.queued[i]; q.key == a.target.key() {
+			q.asked, queued = true, true
 		}
 	}
 	return queued
@@ -340,9 +340,9 @@ func (r *request) shareGrant() {
 	if r.state == nil {
 		return
 	}
-	for _, p := range r.state.queued {
-		if p.key == key && p.look != r.look {
-			notify(p.look)
+	for _, q := range r.state.queued {
+		if q.key == key && q.look != r.look {
+			notify(q.look)
 		}
 	}
 }

@@ -147,8 +147,8 @@ func (n *nature) publish(p Publishing) string {
 	return ""
 }
 
-// place returns the server's name, the same in every process; "" if unknown.
-func (n *nature) place() string {
+// dataName returns the name of the server's data, the same in every process; "" if unknown.
+func (n *nature) dataName() string {
 	if n.sole == nil {
 		return ""
 	}

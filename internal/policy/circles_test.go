@@ -56,6 +56,24 @@ func TestRowsOfFiles(t *testing.T) {
 	}
 }
 
+// DESIGN.md says what the packages behind conn and lock are for.
+func TestPackagesAreNamed(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(top, "DESIGN.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dirs, err := filepath.Glob(filepath.Join(top, "*", "internal", "*"))
+	if err != nil || len(dirs) == 0 {
+		t.Fatalf("no packages: %v", err)
+	}
+	for _, dir := range dirs {
+		name := filepath.Base(dir)
+		if !strings.Contains(string(text), "/internal/"+name+"`") && !strings.Contains(string(text), "`"+name+"`") {
+			t.Errorf("DESIGN.md does not name %s", dir)
+		}
+	}
+}
+
 // rowsOf returns the number of each file's row in a table, where the names may have a *.
 func rowsOf(t *testing.T, dir, table string) map[string]int {
 	t.Helper()
