@@ -10,6 +10,9 @@ import (
 	"github.com/lockwire/lockwire/internal/netfail"
 )
 
+// errNoMaster is the answer of SuccessionOf about a node without slots.
+var errNoMaster = errors.New("the other nodes do not know it as a master")
+
 // report is the topology according to one node.
 type report struct {
 	asked time.Time // time before the question
@@ -58,53 +61,51 @@ func (c *Cluster) note(r report) {
 // If since is zero, Succession returns the latest report, also from the master itself.
 func (c *Cluster) Succession(ctx context.Context, key string, since time.Time) (conn.Succession, error) {
 	slot := Slot(key)
-	if s, ok := c.known(slot, since); ok {
+	known := func() (conn.Succession, bool) { return c.known(slot, since) }
+	if s, ok := known(); ok {
 		return s, nil
 	}
-	fail := func(err error) (conn.Succession, error) {
-		return conn.Succession{}, fmt.Errorf("cluster: asking for the replicas: %w", err)
-	}
-	if err := c.inquire(ctx); err != nil {
-		return fail(err)
-	}
-	defer func() { <-c.inquiry }()
-	if s, ok := c.known(slot, since); ok {
-		return s, nil
-	}
-	err := errors.New("no node but the master answers")
-	master := ""
-	if n := c.table.Load().owner(slot); n != nil {
-		master = n.addr
-	}
-	for _, from := range c.witnesses(master) {
+	s, err := c.inquire(ctx, c.Route(key), known, func(from candidate) error {
 		asked := time.Now()
-		t, failed := c.ask(ctx, from)
-		if failed != nil {
-			err = failed
-		} else {
+		t, err := c.ask(ctx, from)
+		if err == nil {
 			c.note(report{asked, from.addr(), t})
 		}
-		if s, ok := c.known(slot, since); ok {
+		return err
+	})
+	if err != nil {
+		return s, fmt.Errorf("cluster: asking for the replicas: %w", err)
+	}
+	return s, nil
+}
+
+// inquire asks node after node by ask, the one at the address last at the end, until known has the answer. One caller at a time
+// asks; the others use its answer.
+func (c *Cluster) inquire(ctx context.Context, last string, known func() (conn.Succession, bool), ask func(candidate) error) (none conn.Succession, err error) {
+	select {
+	case c.inquiry <- struct{}{}:
+		defer func() { <-c.inquiry }()
+	case <-ctx.Done():
+		return none, netfail.Ended(ctx)
+	case <-c.done:
+		return none, conn.ErrClosed
+	}
+	if s, ok := known(); ok {
+		return s, nil
+	}
+	err = errors.New("no other node answers")
+	for _, from := range c.witnesses(last) {
+		if failed := ask(from); failed != nil {
+			err = failed
+		}
+		if s, ok := known(); ok {
 			return s, nil
 		}
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || errors.Is(err, errNoMaster) {
 			break
 		}
 	}
-	return fail(err)
-}
-
-// inquire waits for the right to ask, the token in c.inquiry. The caller removes the token
-// afterwards.
-func (c *Cluster) inquire(ctx context.Context) error {
-	select {
-	case c.inquiry <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return netfail.Ended(ctx)
-	case <-c.done:
-		return conn.ErrClosed
-	}
+	return none, err
 }
 
 // witnesses returns the nodes to ask about a master. The master itself is last.

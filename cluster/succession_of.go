@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -18,60 +17,55 @@ const maxNamed = 64
 
 var clusterNodes = resp.Cmd("CLUSTER", "NODES")
 
-var errNoMaster = errors.New("the other nodes do not know it as a master")
-
 // SuccessionOf is like Succession, for the master with the given node id. The master need not serve
 // slots yet: during the migration of a slot some keys are on a master that does not serve the slot.
 // SuccessionOf returns an error for a master that has lost all its slots, because the master was
 // replaced and may not know yet.
 func (c *Cluster) SuccessionOf(ctx context.Context, id string, since time.Time) (conn.Succession, error) {
-	fail := func(err error) (conn.Succession, error) {
-		return conn.Succession{}, fmt.Errorf("cluster: asking about a node: %w", err)
+	known := func() (conn.Succession, bool) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		s, ok := c.reports.named[id]
+		return s, ok && !s.Asked.Before(since)
 	}
-	if err := c.inquire(ctx); err != nil {
-		return fail(err)
-	}
-	defer func() { <-c.inquiry }()
-	c.mu.Lock()
-	s, ok := c.reports.named[id]
-	c.mu.Unlock()
-	if ok && !s.Asked.Before(since) {
-		return s, nil
-	}
-	err := errors.New("no other node answers")
-	for _, from := range c.witnesses("") {
-		s := conn.Succession{Master: id, Asked: time.Now()}
-		text := ""
-		if failed := c.put(ctx, from, func(ctx context.Context, send sender, _ origin) error {
+	s, err := c.inquire(ctx, "", known, func(from candidate) error {
+		asked, text := time.Now(), ""
+		err := c.put(ctx, from, func(ctx context.Context, send sender, _ origin) error {
 			v, err := send(ctx, clusterNodes)
 			if err == nil {
 				text, err = v.Text()
 			}
 			return err
-		}); failed != nil {
-			if err = failed; ctx.Err() != nil {
-				break
-			}
-			continue
+		})
+		if err != nil {
+			return err
 		}
-		known, serves, itself := readNodes(text, &s)
-		if itself {
-			continue
-		}
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if !known || !serves && c.reports.owned[id] {
-			return fail(errNoMaster)
-		}
-		s.Addr = c.cfg.dialAddr(s.Addr)
-		s.Bare = c.reports.first[id] && !c.reports.had[id] && s.Replicas == 0
-		if c.reports.named == nil || len(c.reports.named) >= maxNamed {
-			c.reports.named = make(map[string]conn.Succession)
-		}
-		c.reports.named[id] = s
-		return s, nil
+		return c.noteNamed(conn.Succession{Master: id, Asked: asked}, text)
+	})
+	if err != nil {
+		return s, fmt.Errorf("cluster: asking about a node: %w", err)
 	}
-	return fail(err)
+	return s, nil
+}
+
+// noteNamed stores what text, a reply to CLUSTER NODES, says of s.Master, unless the reply comes from s.Master.
+func (c *Cluster) noteNamed(s conn.Succession, text string) error {
+	known, serves, itself := readNodes(text, &s)
+	if itself {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !known || !serves && c.reports.owned[s.Master] {
+		return errNoMaster
+	}
+	s.Addr = c.cfg.dialAddr(s.Addr)
+	s.Bare = c.reports.first[s.Master] && !c.reports.had[s.Master] && s.Replicas == 0
+	if c.reports.named == nil || len(c.reports.named) >= maxNamed {
+		c.reports.named = make(map[string]conn.Succession)
+	}
+	c.reports.named[s.Master] = s
+	return nil
 }
 
 // readNodes reads the lines about s.Master in a reply to CLUSTER NODES:
