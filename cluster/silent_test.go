@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -306,4 +307,56 @@ func TestClosedWhileReplaced(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A question about a node by its id is for the other nodes, and their answer is kept. A node without slots that another report knows with
+// slots was replaced.
+func TestSuccessionOf(t *testing.T) {
+	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		asked := 0
+		ids := map[string]string{nodeA: "aa", nodeB: "bb", nodeC: "cc"}
+		for addr, id := range ids {
+			f.hook(addr, func(cmd fakeredis.Cmd) *fakeredis.Action {
+				if !strings.EqualFold(cmd.String(), "CLUSTER NODES") {
+					return nil
+				}
+				asked++
+				text := "dd 10.0.0.9:7009@17009 slave bb 0 1 2 connected\n"
+				for at, other := range ids {
+					flags := "master"
+					if other == id {
+						flags = "myself,master"
+					}
+					text += other + " " + at + "@1 " + flags + " - 0 1 2 connected 0-1\n"
+				}
+				act := fakeredis.Reply(strings.ReplaceAll(str(text), "|", "\r\n"))
+				return &act
+			})
+		}
+		before := time.Now()
+		s, err := c.SuccessionOf(t.Context(), "bb", before)
+		if want := (conn.Succession{Master: "bb", Addr: nodeB, Replicas: 1, Asked: s.Asked}); err != nil || !reflect.DeepEqual(s, want) {
+			t.Errorf("SuccessionOf() = %+v, %v, want %+v", s, err, want)
+		}
+		if asked > 2 { // bb itself, and another node
+			t.Errorf("%d nodes were asked", asked)
+		}
+		asked = 0
+		if again, err := c.SuccessionOf(t.Context(), "bb", before); err != nil || asked != 0 || !reflect.DeepEqual(again, s) {
+			t.Errorf("the second answer is %+v, %v after %d questions, want the first", again, err, asked)
+		}
+		time.Sleep(time.Second)
+		if later, err := c.SuccessionOf(t.Context(), "bb", time.Now()); err != nil || asked == 0 || !later.Asked.After(s.Asked) {
+			t.Errorf("a later answer is %+v, %v after %d questions", later, err, asked)
+		}
+		asked = 0
+		for _, id := range []string{"dd", "unknown"} {
+			if s, err := c.SuccessionOf(t.Context(), id, time.Now()); err == nil || !strings.Contains(err.Error(), "do not know it as a master") {
+				t.Errorf("SuccessionOf(%s) = %+v, %v, want an error", id, s, err)
+			}
+		}
+		if asked != 2 {
+			t.Errorf("%d questions about two nodes that are no masters, want one each", asked)
+		}
+	})
 }

@@ -65,7 +65,11 @@ func (c *Cluster) Succession(ctx context.Context, key string, since time.Time) (
 	if s, ok := known(); ok {
 		return s, nil
 	}
-	s, err := c.inquire(ctx, c.Route(key), known, func(from candidate) error {
+	master := ""
+	if n := c.table.Load().owner(slot); n != nil {
+		master = n.addr
+	}
+	s, err := c.inquire(ctx, master, known, func(from candidate) error {
 		asked := time.Now()
 		t, err := c.ask(ctx, from)
 		if err == nil {

@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/lockwire/lockwire/lock/internal/logs"
 	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/resp"
 	"github.com/lockwire/lockwire/script"
@@ -77,10 +76,13 @@ func (w *task) Call() *remote.Call { return &remote.Call{Script: testScript, Key
 
 func (w *task) Answered(resp.Value, bool) Result { return Result{Done: true} }
 
+func zero[T any](*T) *T { return new(T) }
+
 // start returns a Cleanup of a server.
 func start(s *server) *Cleanup {
 	s.begin = time.Now()
-	r := &remote.Server{Doer: s, Log: &logs.Log{}}
+	r := &remote.Server{Doer: s}
+	r.Log = zero(r.Log) // silent
 	clocks := remote.NewClocks(r)
 	return New(Config{
 		Server: r, Clocks: clocks, Runner: remote.NewRunner(r, clocks, nil),
