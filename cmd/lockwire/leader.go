@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -45,26 +46,25 @@ func (h *hold) lead(ctx context.Context, in *invocation, address string) error {
 		return err
 	}
 	defer client.Close()
-	ended := false // the program has ended by itself
+	var last *lock.Lease
+	ended, code := false, 0 // the program has ended by itself
 	cfg := leader.Config{Address: address, StopBefore: h.stopBefore, Logger: &notices{in}}
-	err = leader.Run(ctx, client.Client, in.args[0], cfg, func(work context.Context) error {
-		lease := lock.LeaseFrom(work)
-		in.event("leading", lease, nil)
-		code, err := h.supervise(work, in, lease, program)
-		if ended = err == nil; ended {
-			return endedWith(code)
-		}
+	err = leader.Run(ctx, client.Client, in.args[0], cfg, func(work context.Context) (err error) {
+		last = lock.LeaseFrom(work)
+		in.event("leading", last, nil)
+		code, err = h.supervise(work, in, last, program)
+		ended = err == nil
 		return err
 	})
 	switch cause := context.Cause(ctx); {
-	case errors.Is(err, lock.ErrLost):
+	case errors.Is(err, lock.ErrLost), errors.Is(err, lock.ErrNotHeld):
 		return &exitError{codeLost, err}
-	case !ended && cause != nil:
-		return cause
-	case ended && errors.Is(err, cause):
-		return nil
+	case !ended:
+		return cmp.Or(cause, err)
+	case errors.Is(err, lock.ErrUncertain):
+		in.event("the release is not confirmed", last, err)
 	}
-	return err
+	return endedWith(code)
 }
 
 func leaderShowCommand() *command {

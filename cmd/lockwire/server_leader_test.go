@@ -51,3 +51,29 @@ func TestServerLeaderSignalWhileStopping(t *testing.T) {
 		t.Errorf("%+v, want an error and no further campaign", r)
 	}
 }
+
+// The command ends with the exit code of the program, also after a signal, and if nobody confirms the release.
+func TestServerLeaderExitCode(t *testing.T) {
+	s := redistest.Start(t, redistest.Options{})
+	begin := func(script string) *job {
+		j := startHeld(t, s.URL(), "leader", "run", "job", "--", "sh", "-c", script)
+		j.line()
+		return j
+	}
+	for script, code := range map[string]int{
+		`trap 'exit 3' TERM; echo leading; while :; do sleep 0.01; done`: 3,
+		`echo leading; exec cat`: 128 + int(syscall.SIGTERM),
+	} {
+		j := begin(script)
+		j.signal(syscall.SIGTERM)
+		j.end().check(t, code, "")
+	}
+	for script, code := range map[string]int{`echo leading; cat`: 0, `echo leading; cat; exit 5`: 5} {
+		j := begin(script)
+		s.Do("ACL", "SETUSER", "default", "-eval", "-evalsha")
+		j.release()
+		j.end().check(t, code, "", "!not confirmed")
+		s.Do("ACL", "SETUSER", "default", "+eval", "+evalsha")
+		s.Do("DEL", "job")
+	}
+}
