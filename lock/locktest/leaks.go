@@ -1,8 +1,10 @@
 package locktest
 
 import (
+	"encoding/hex"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,7 +19,8 @@ const leaksSettle = 5 * time.Second
 // calls: nothing after a tidy test. Leaks waits up to 5 s for changes under way.
 //
 // The counters of Fenced locks and the permits of semaphores stay by design, and the latches of releases expire by
-// themselves: Leaks ignores all of these. A lock taken by [Server.Hold] counts until Release.
+// themselves, as does the rest of a lock that AtLeast keeps taken: Leaks ignores all of these. A lock taken by [Server.Hold] counts
+// until Release.
 func (s *Server) Leaks() []string {
 	for end := time.Now().Add(leaksSettle); ; time.Sleep(10 * time.Millisecond) {
 		if list := s.leaks(); len(list) == 0 || !time.Now().Before(end) {
@@ -90,30 +93,68 @@ func (s *Server) keys() (list []string) {
 	return list
 }
 
-// owners returns the owners of locks in a key: clients with a number, or ids of permits.
+// owners returns the owners of locks in a key: clients with a number, values of Plain locks, or ids of permits.
 func (s *Server) owners(name string) (list []string) {
 	var members []any
 	permits := false
 	switch s.fake.Do("TYPE", name) {
 	case fakeredis.Status("hash"):
-		members, _ = s.fake.Do("HKEYS", name).([]any)
+		if members = s.ownersOfGroup(name); members == nil {
+			members, _ = s.fake.Do("HKEYS", name).([]any)
+		}
 	case fakeredis.Status("zset"):
-		members, _ = s.fake.Do("ZRANGE", name, "0", "-1").([]any)
-		permits = strings.HasSuffix(name, ":timeout")
+		if permits = strings.HasSuffix(name, ":timeout"); permits {
+			members, _ = s.fake.Do("ZRANGEBYSCORE", name, fmt.Sprintf("(%d", s.now()), "+inf").([]any) // ended permits are free
+		} else {
+			members, _ = s.fake.Do("ZRANGE", name, "0", "-1").([]any)
+		}
 	case fakeredis.Status("list"):
 		members, _ = s.fake.Do("LRANGE", name, "0", "-1").([]any)
 	case fakeredis.Status("string"):
 		members = []any{s.fake.Do("GET", name)}
 	}
 	for _, m := range members {
-		if text, _ := m.(string); permits || isOwner(text) {
+		switch text, _ := m.(string); {
+		case permits:
+			list = append(list, fmt.Sprintf("%q", hex.EncodeToString([]byte(text))))
+		case isOwner(text), isPlain(text):
 			list = append(list, fmt.Sprintf("%q", text))
 		}
 	}
 	return list
 }
 
-// isOwner reports whether text begins with a UUID and a colon.
+// ownersOfGroup returns the owners of the values of a FasterMulti lock whose leases have not ended. It returns nil for any other hash.
+func (s *Server) ownersOfGroup(name string) (list []any) {
+	fields, _ := s.fake.Do("HGETALL", name).([]any)
+	for i := 0; i+1 < len(fields); i += 2 {
+		field, _ := fields[i].(string)
+		text, _ := fields[i+1].(string)
+		hold, ends := strings.CutSuffix(field, ":expire_time")
+		_, owner, _ := strings.Cut(hold, ":") // behind the value
+		if end, err := strconv.ParseInt(text, 10, 64); ends && err == nil && end > s.now() && !slices.Contains(list, any(owner)) {
+			list = append(list, owner)
+		}
+	}
+	return list
+}
+
+// now returns the server's time, in milliseconds since 1970.
+func (s *Server) now() int64 {
+	parts, _ := s.fake.Do("TIME").([]any)
+	seconds, _ := strconv.ParseInt(fmt.Sprint(parts[0]), 10, 64)
+	micros, _ := strconv.ParseInt(fmt.Sprint(parts[1]), 10, 64)
+	return seconds*1000 + micros/1000
+}
+
+// isOwner reports whether text begins with a UUID and a colon. The rest of a lock that AtLeast keeps taken has no owner: its number
+// is negative.
 func isOwner(text string) bool {
-	return len(text) > 37 && text[8] == '-' && text[13] == '-' && text[18] == '-' && text[23] == '-' && text[36] == ':'
+	return len(text) > 37 && text[8] == '-' && text[13] == '-' && text[18] == '-' && text[23] == '-' && text[36] == ':' && text[37] != '-'
+}
+
+// isPlain reports whether text is the value of a Plain lock, which is of 16 bytes.
+func isPlain(text string) bool {
+	value, err := hex.DecodeString(text)
+	return err == nil && len(value) == 16
 }

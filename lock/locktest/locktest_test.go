@@ -268,6 +268,65 @@ func TestLeaks(t *testing.T) {
 	})
 }
 
+// Locks of all kinds are reported, also those of a program with a connection of its own. A lease that has ended is no leak, nor is the
+// rest of a lock that AtLeast keeps taken.
+func TestLeaksOfEachKind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := locktest.NewServer(&recorder{})
+		pool, err := conn.Open(t.Context(), srv.Config())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer pool.Close()
+		locks, err := lock.New(pool, lock.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer locks.Close()
+		s := locks.PermitSemaphore("permits")
+		if err := s.SetPermits(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		for name, try := range map[string]func(context.Context, ...lock.Option) (*lock.Lease, error){
+			"reentrant": locks.Reentrant("reentrant").TryLock, "fair": locks.Fair("fair").TryLock, "fenced": locks.Fenced("fenced").TryLock,
+			"read": locks.ReadWrite("read").Read().TryLock, "write": locks.ReadWrite("write").Write().TryLock,
+			"plain": locks.Plain("plain").TryLock, "group": locks.FasterMulti("group", "1", "2").TryLock, "permits": s.TryAcquire,
+		} {
+			lease, err := try(t.Context(), lock.For(time.Second))
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if got := srv.Leaks(); len(got) != 0 {
+				t.Errorf("%s: Leaks() after the end of the lease = %q", name, got)
+			}
+			_ = lease.Unlock(t.Context())
+			if lease, err = try(t.Context()); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if got := srv.Leaks(); len(got) != 1 || !strings.Contains(got[0], name) || !strings.HasSuffix(got[0], fmt.Sprintf(", of %q", lease.Owner())) {
+				t.Errorf("%s: Leaks() = %q, want the owner %q", name, got, lease.Owner())
+			}
+			if err := lease.Unlock(t.Context()); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		for name, try := range map[string]func(context.Context, ...lock.Option) (*lock.Lease, error){
+			"reentrant": locks.Reentrant("reentrant").TryLock, "plain": locks.Plain("plain").TryLock,
+		} {
+			lease, err := try(t.Context(), lock.AtLeast(time.Hour))
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if err := lease.Unlock(t.Context()); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			if got := srv.Leaks(); len(got) != 0 {
+				t.Errorf("%s: Leaks() of what AtLeast keeps = %q", name, got)
+			}
+		}
+	})
+}
+
 // A call that cannot do what it is asked for fails the test.
 func TestMisuse(t *testing.T) {
 	for want, fn := range map[string]func(*locktest.Server){
