@@ -11,8 +11,9 @@ import (
 type Health struct {
 	mu      sync.Mutex // guards the following
 	name    string
-	running bool      // fn runs
-	ended   time.Time // when the context of fn ended; zero before
+	running bool            // fn runs
+	done    <-chan struct{} // of the context of fn
+	ended   time.Time       // when the end of the context was noticed; zero before
 }
 
 // Check returns an error if the function still runs although its context ended more than grace ago. The process
@@ -34,11 +35,16 @@ func (h *Health) Check(grace time.Duration) error {
 func (h *Health) Leading() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.running && h.ended.IsZero()
+	select {
+	case <-h.done:
+		return false
+	default:
+		return h.running
+	}
 }
 
-func (h *Health) begin(name string) {
-	h.set(func() { h.name, h.running, h.ended = name, true, time.Time{} })
+func (h *Health) begin(name string, done <-chan struct{}) {
+	h.set(func() { h.name, h.running, h.done, h.ended = name, true, done, time.Time{} })
 }
 func (h *Health) stopped() { h.set(func() { h.ended = time.Now() }) }
 func (h *Health) end()     { h.set(func() { h.running = false }) }

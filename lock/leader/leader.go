@@ -133,7 +133,7 @@ func (e *election) lead(ctx context.Context, lease *lock.Lease, stopBefore time.
 	var watch sync.WaitGroup
 	defer watch.Wait()
 	defer close(returned)
-	e.cfg.Health.begin(e.name)
+	e.cfg.Health.begin(e.name, work.Done())
 	defer e.cfg.Health.end()
 	watch.Go(func() {
 		if endOfTerm(work, lease, stopBefore, returned) {

@@ -339,3 +339,24 @@ func TestHealth(t *testing.T) {
 		}
 	})
 }
+
+// At the end of its context the function leads no more.
+func TestLeadingEndsWithTheContext(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		health := &leader.Health{}
+		for range 20 {
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(time.Second, cancel)
+			err := leader.Run(ctx, w.client(), "job", leader.Config{Health: health}, func(ctx context.Context) error {
+				<-ctx.Done()
+				if health.Leading() {
+					t.Error("Leading() = true after the end of the context")
+				}
+				return nil
+			})
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("Run() = %v, want the end of its context", err)
+			}
+		}
+	})
+}
