@@ -36,6 +36,20 @@ func TestCloseIsPrompt(t *testing.T) {
 	})
 }
 
+// Close loses all leases: none is held afterwards, and Unlock still works.
+func TestNothingIsHeldAfterClose(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		lease := mustLock(t, c, "job")
+		wantOK(t, "Close", c.Close())
+		if n, held := c.Stats().Leases, c.Held(); n != 0 || len(held) != 0 {
+			t.Errorf("%d leases are held after Close, and Held() = %v", n, held)
+		}
+		wantOK(t, "Unlock", lease.Unlock(t.Context()))
+		w.free()
+	})
+}
+
 // Close does not wait for a question about the members of a lease that nobody answers. Who asked hears of the loss, however many leases
 // the client loses by its Close.
 func TestCloseIsPromptBesideACheckOfMembers(t *testing.T) {

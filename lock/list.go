@@ -43,7 +43,7 @@ func (s Shape) kind() *kind {
 	return lazy.Get()
 }
 
-// Listed is a held lock, or a synchronizer that has been set up.
+// Listed is a held lock, or a semaphore with a taken permit.
 type Listed struct {
 	Name  string
 	Shape Shape
@@ -140,7 +140,8 @@ func recognise(ctx context.Context, server conn.Doer, keys []string) ([]Listed, 
 	return inform(ctx, server, locks)
 }
 
-// inform adds the Info of each lock, and drops locks freed in the meantime.
+// inform adds the Info of each lock, and drops locks freed in the meantime, and semaphores whose permits have come back by the ends of
+// their leases.
 func inform(ctx context.Context, server conn.Doer, locks []Listed) ([]Listed, error) {
 	if len(locks) == 0 {
 		return nil, nil
@@ -164,7 +165,7 @@ func inform(ctx context.Context, server conn.Doer, locks []Listed) ([]Listed, er
 		if l.Info, err = l.Shape.kind().parseWhole(reply); err != nil {
 			return nil, err
 		}
-		if l.Info.Locked || l.Info.Permits.Set {
+		if l.Info.Permits.Taken > 0 || l.Info.Locked && l.Shape != ShapePermits {
 			there = append(there, l)
 		}
 	}

@@ -121,6 +121,22 @@ func TestPermitsRefuse(t *testing.T) {
 	})
 }
 
+// A semaphore is listed while a permit is taken. The key of a permit outlives the permit's lease, until somebody asks for a permit.
+func TestListOfEndedPermits(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		s := permitsOf(t, c, 2)
+		take(t, s, 1, lock.For(time.Second))
+		if found := listed(t, c, ""); found["pex"].Info.Permits.Taken != 1 {
+			t.Errorf("List() = %+v, want the semaphore", found)
+		}
+		w.sleep(2 * time.Second)
+		if found := listed(t, c, ""); len(found) != 0 {
+			t.Errorf("List() after the end of the lease = %+v, want nothing", found)
+		}
+	})
+}
+
 // What is on the wire is Redisson's: ids of 16 bytes, by the server's time at which their leases end.
 func TestPermitsOnTheWire(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {

@@ -30,14 +30,12 @@ type Stats struct {
 // Stats returns the client's counters. The counters are not read at a single instant.
 func (c *Client) Stats() Stats {
 	c.table.mu.Lock()
-	leases := 0
-	for range c.table.leases {
-		leases++
-	}
+	leases := slices.Collect(c.table.leases)
 	c.table.mu.Unlock()
+	leases = slices.DeleteFunc(leases, func(l *Lease) bool { return l.now().phase == gone }) // by Close, which leaves it listed
 	n := &c.counters
 	return Stats{
-		Leases:         leases,
+		Leases:         len(leases),
 		Waiting:        int(n.waiting.Load()),
 		Acquired:       n.acquired.Load(),
 		Released:       n.released.Load(),
