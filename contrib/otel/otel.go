@@ -22,6 +22,8 @@
 //   - lock.acquire.duration, lock.hold.duration, lock.held, lock.waiting, lock.standby, lock.losses, lock.handovers, lock.renewals,
 //     lock.renewal.lateness, lock.releases.pending, lock.grants.unacknowledged
 //
+// A Multi counts as one lock of the kind multi, and each of its locks counts by its own kind too. A Redlock counts once.
+//
 // The SDK gets the durations and hand-overs of up to 64 calls at once, at the latest when a reader collects. A call under a sampled
 // span is measured at once, and may become an exemplar. OPERATIONS.md of the root module has the price of all this.
 //

@@ -19,6 +19,8 @@
 //   - lockwire_lock_renewals_total{outcome}; outcome: renewed, failed, gone
 //   - lockwire_lock_renewal_lateness_seconds, a histogram, and lockwire_lock_lease_seconds, to compare with
 //
+// A Multi counts as one lock of the kind multi, and each of its locks counts by its own kind too. A Redlock counts once.
+//
 // # Connections
 //
 //   - lockwire_command_duration_seconds{server,command,script,error}, a histogram
