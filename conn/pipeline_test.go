@@ -245,6 +245,35 @@ func TestFailedWrite(t *testing.T) {
 	}
 }
 
+// TestRepliesBehindAFailedWrite: replies to the commands in front of a failed write count, although they arrive behind it.
+func TestRepliesBehindAFailedWrite(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		cmds := []resp.Command{resp.Cmd("INCR", "n"), resp.Cmd("INCR", "n"), resp.Cmd("INCR", "m")}
+		whole := 2 * len(cmds[0].Encoded())
+		first := true
+		p := openPool(t, conn.Config{Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			nc, err := srv.Dial(ctx, network, addr)
+			if first {
+				nc = &brokenConn{Conn: nc, n: 1, bytes: whole + 1}
+			}
+			first = false
+			return nc, err
+		}})
+		defer p.Close()
+		values, err := p.SendBatch(t.Context(), cmds)
+		wantUncertain(t, err, io.ErrShortWrite)
+		if len(values) != 2 {
+			t.Fatalf("%d replies, want 2", len(values))
+		}
+		if n, err := values[1].Int(); err != nil || n != 2 {
+			t.Errorf("the second INCR = %v, %v", n, err)
+		}
+		if _, err := p.Do(t.Context(), "PING"); err != nil || srv.Dials() != 2 {
+			t.Errorf("PING = %v, over %d connections", err, srv.Dials())
+		}
+	})
+}
+
 // welcomeOne answers the handshake of the first connection to ln, and sends the connection to the channel.
 func welcomeOne(t *testing.T, ln net.Listener) <-chan net.Conn {
 	accepted := make(chan net.Conn, 1)

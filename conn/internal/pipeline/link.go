@@ -55,6 +55,7 @@ type Link struct {
 	mu        sync.Mutex // guards the following
 	cond      sync.Cond  // signalled when writing, handed, err or from.progress changes
 	err       error      // reason of the failure
+	open      bool       // a write has failed, and readLoop reads what has arrived
 	pending   []byte     // encoded commands without a writer yet
 	waiting   []entry    // entries of the commands in pending
 	bodies    int        // entries of waiting with a body
@@ -296,7 +297,8 @@ func (l *Link) release(k *call) {
 // Fail closes the Link with the reason err, unless the Link has failed before. Calls in progress end with this reason.
 func (l *Link) Fail(err error) {
 	l.mu.Lock()
-	failed := l.failLocked(err)
+	failed := l.failLocked(err) || l.open
+	l.open = false
 	l.mu.Unlock()
 	if failed {
 		l.hangUp()
@@ -319,6 +321,21 @@ func (l *Link) failLocked(err error) bool {
 
 // hangUp closes the connection of a failed link.
 func (l *Link) hangUp() { l.s.HangUp() }
+
+// lastReplies is the time to read replies after a failed write.
+const lastReplies = 100 * time.Millisecond
+
+// failedWriteLocked marks the link as failed by a write. A server that closes the connection may have answered before, and
+// have said why. So readLoop goes on with what has arrived, until the end of the connection, and then hangs up.
+func (l *Link) failedWriteLocked(err error) {
+	if !l.failLocked(err) {
+		return
+	}
+	l.open = l.s.Conn.SetReadDeadline(time.Now().Add(lastReplies)) == nil
+	if !l.open {
+		l.hangUp()
+	}
+}
 
 // Failed reports whether the Link has failed, without waiting for a mutex.
 func (l *Link) Failed() bool { return l.failed.Load() }
@@ -360,7 +377,7 @@ func (l *Link) Drain(most time.Duration, why error) {
 // checkDrained calls Owner.Drained once, if a draining link has no outstanding command.
 func (l *Link) checkDrained() {
 	l.mu.Lock()
-	drained := l.outstandingLocked() == 0 && l.draining.CompareAndSwap(true, false)
+	drained := l.err == nil && l.outstandingLocked() == 0 && l.draining.CompareAndSwap(true, false)
 	if drained {
 		l.giveUpLocked(0, nil)
 	}

@@ -175,9 +175,7 @@ func (l *Link) flushLocked(k *call, mayBlock, read bool) {
 		}
 		if err != nil {
 			l.unsent = unsent
-			if l.failLocked(err) {
-				l.hangUp()
-			}
+			l.failedWriteLocked(err)
 		}
 	}
 	l.writing = false
