@@ -482,7 +482,7 @@ func readMoves(o int, add adder) {
 			add("read", "release", 1, []any{rest, owner, publishBy, latchSpan, repeated, at(1)},
 				func(m *readWriteModel) (any, []message) { return m.unread(o, rest, 1, repeated) })
 		}
-		for before := range 2 {
+		for before := range 3 {
 			add("read", "undo", 0, []any{rest, owner, publishBy, before, at(latchSpan), false},
 				func(m *readWriteModel) (any, []message) { return m.undoRead(o, rest, before, 0) })
 		}
