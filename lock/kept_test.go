@@ -13,6 +13,12 @@ import (
 
 // formerMaster has the next script confirmed by a master before its replica, which takes its place, hears of the script.
 func (w *world) formerMaster(r *replicated, do func()) {
+	w.confirm(do)
+	w.replace(r)
+}
+
+// confirm has the server confirm the next script without running it.
+func (w *world) confirm(do func()) {
 	asked := false
 	w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
 		if asked || !strings.HasPrefix(cmd.Name, "EVAL") {
@@ -23,7 +29,6 @@ func (w *world) formerMaster(r *replicated, do func()) {
 	})
 	do()
 	w.srv.Intercept(nil)
-	w.replace(r)
 }
 
 // replace has a replica with all data take the place of the server.
@@ -139,6 +144,31 @@ func TestCountUnknownToTheNextMaster(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A master dies soon after it has confirmed a count, and is replaced a quarter of a minute later.
+func TestCountUnknownAfterASlowFailover(t *testing.T) {
+	inShard(t, lock.Config{}, func(t *testing.T, w *world, r *replicated, c *lock.Client) {
+		permits := c.Semaphore("semaphore")
+		if _, err := permits.TrySetPermits(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		w.confirm(func() {
+			if err := permits.Release(t.Context(), 1); err != nil {
+				t.Error(err)
+			}
+		})
+		w.srv.RestartWithData()
+		w.sleep(15 * time.Second)
+		if err := c.CountDownLatch("latch").CountDown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		w.replace(r)
+		w.sleep(time.Minute)
+		if n, err := permits.Available(t.Context()); n != 1 || err != nil {
+			t.Errorf("Available() = %d, %v; want 1", n, err)
+		}
+	})
 }
 
 // A server that has lost its data gets no change again: it does not know the latch either.

@@ -16,6 +16,8 @@ const (
 	// keptFor is the age up to which confirmed work is sent again. Clients hear of a healthy master's replacement a second or two
 	// after it.
 	keptFor = 5 * time.Second
+	// successorFor is the age up to which work of an earlier loss waits for the next master.
+	successorFor = 30 * time.Second
 	// keptMost limits the memory for confirmed work.
 	keptMost = 1024
 	// resendAfter gives a replaced master the time for its last replies.
@@ -26,8 +28,8 @@ const (
 
 // Confirmed is work that the server has confirmed, and a master that takes the server's place may not know.
 type Confirmed interface {
-	// Again returns a request without effect on a server that knows the work, and the end of its purpose; nil if there is no
-	// reason to send the work again.
+	// Again returns a request without effect on a server that knows the work, and the end of its purpose; nil if no next master
+	// is known yet.
 	Again(ctx context.Context) (w Work, until time.Time)
 }
 
@@ -37,7 +39,7 @@ type kept struct {
 	at time.Time
 }
 
-// Keep has the work sent again after each loss within keptFor.
+// Keep has the work sent again after each loss within keptFor, and later if no next master is known by then.
 func (u *Cleanup) Keep(w Confirmed) {
 	now := time.Now()
 	u.mu.Lock()
@@ -94,26 +96,35 @@ func (a *agenda) dropKept() {
 	})
 }
 
-// sendAgain makes a job for each kept work, after a loss noticed at the time at.
+// sendAgain makes jobs for the kept work after a loss noticed at the time at. Work without a next master yet waits for the next loss.
 func (u *Cleanup) sendAgain(at time.Time) {
 	ctx, cancel := context.WithTimeout(u.life, resendPause)
 	defer cancel()
 	u.mu.Lock()
-	all := slices.Clone(u.kept)
+	latest, all := u.kept, u.headless
+	u.kept, u.headless = nil, nil
 	u.mu.Unlock()
-	var jobs []*Job
-	for _, k := range all {
-		if at.Sub(k.at) > keptFor {
-			continue
+	for _, k := range latest {
+		if at.Sub(k.at) <= keptFor {
+			all = append(all, k)
 		}
-		if w, until := k.Again(ctx); w != nil {
+	}
+	var jobs []*Job
+	var sent, headless []kept
+	for _, k := range all {
+		w, until := k.Again(ctx)
+		switch {
+		case w != nil:
 			j := NewJob(w, until, false)
 			j.kept = true
-			jobs = append(jobs, j)
+			jobs, sent = append(jobs, j), append(sent, k)
+		case at.Sub(k.at) <= successorFor:
+			headless = append(headless, k)
 		}
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	u.kept, u.headless = append(sent, u.kept...), headless
 	u.returned = append(u.returned, batch{againLane, jobs})
 	u.wakeLocked()
 }
