@@ -68,7 +68,7 @@ func closeLocks(t *testing.T, locks *lock.Client, server io.Closer) {
 // not know is told.
 func TestLocksThroughFailovers(t *testing.T) {
 	redistest.RunClusters(t, redistest.Options{}, func(t *testing.T, c *redistest.Cluster, proto int) {
-		p := processOf(t, c, lock.Config{Lease: 10 * time.Second, RenewEvery: 500 * time.Millisecond}, 2*time.Second)
+		p := processOf(t, c, lock.Config{Lease: 30 * time.Second, RenewEvery: 500 * time.Millisecond}, 2*time.Second)
 		l := startLocking(t, jobs(), p.any)
 		l.mayFail.Store(true)
 		begin := time.Now()
